@@ -1,0 +1,85 @@
+# The short door to the CMake build; `make help` lists what it does.
+#
+# A plain build lives in build/. Another compiler, sanitizers and TN_DEBUG=1 get folders of their
+# own below it (build/asan, build/clang-debug, ...), so that no build disturbs another. CMake takes
+# CC from the environment when a folder is new.
+
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX ?= /usr/local
+T      ?=
+ARGS   ?=
+
+compiler := $(if $(filter command%,$(origin CC)),$(filter-out cc gcc,$(notdir $(CC))))
+sanitize := $(if $(findstring address,$(SANITIZE)),asan,$(if $(findstring thread,$(SANITIZE)),tsan,\
+            $(if $(SANITIZE),ubsan)))
+debug    := $(if $(filter 1 ON,$(TN_DEBUG)),debug)
+empty    :=
+variant  := $(subst $(empty) $(empty),-,$(strip $(compiler) $(sanitize) $(debug)))
+B        := $(patsubst %/,%,build/$(variant))
+
+folders := $(wildcard src include models cli examples test bench tools)
+sources  = $(shell find $(folders) -name '*.[ch]')
+# Each tool is asked for with the sentence that says how to get it.
+need     = command -v $(1) >/dev/null || { echo "tenon: $(1) is missing; on Debian or Ubuntu: apt-get install $(2)"; exit 1; }
+# The outer make's flags and job server are of no use to CMake's.
+build    = MAKEFLAGS=--no-print-directory MAKELEVEL= cmake --build $(B) --parallel $(JOBS)
+
+all: configure
+	@$(build)
+
+configure:
+	@$(call need,cmake,cmake)
+	@$(call need,$(firstword $(CC)),build-essential)
+	@cmake -S . -B $(B) --log-level=WARNING -Wno-dev \
+	    -DSANITIZE='$(SANITIZE)' -DTN_DEBUG=$(if $(debug),ON,OFF) -DTN_WERROR=$(or $(TN_WERROR),OFF) >/dev/null
+
+test: setup-test
+	@$(MAKE) --no-print-directory configure
+	@$(build) --target all examples tenon-tests
+	@$(B)/tenon-tests $(T)
+
+demo: setup-demo
+	@$(MAKE) --no-print-directory all
+	@$(B)/tenon demo $(ARGS)
+
+bench: configure
+	@$(build) --target all tenon-bench
+	@$(B)/tenon-bench $(ARGS)
+
+setup-test setup-demo:
+	@tools/setup.sh $(@:setup-%=%)
+
+install: all
+	@DESTDIR='$(DESTDIR)' cmake --install $(B) --prefix '$(PREFIX)'
+
+docs: configure
+	@$(build) --target tenon-tests
+	@$(B)/tenon-tests --ops > $(B)/ops.md && cp $(B)/ops.md docs/ops.md
+
+format:
+	@$(call need,clang-format,clang-format)
+	@clang-format -i $(sources)
+
+format-check:
+	@$(call need,clang-format,clang-format)
+	@clang-format --dry-run -Werror $(sources)
+
+clean:
+	@rm -rf build
+
+help:
+	@echo 'make                     build/libtenon.so, build/libtenon.a and the tool build/tenon'
+	@echo 'make test [T=name]       build and run the tests, or those whose file or name contains T'
+	@echo '     SANITIZE=address,undefined | thread    with sanitizers'
+	@echo '     TN_DEBUG=1  CC=clang                   with internal checks, with another compiler'
+	@echo 'make demo                train a small model and show what ran'
+	@echo 'make bench [ARGS=...]    measure'
+	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
+	@echo 'make docs                write docs/ops.md from the op table'
+	@echo 'make format              clang-format every source; format-check only looks'
+	@echo 'make clean               remove build/'
+	@echo
+	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
+	@echo 'TN_NO_INSTALL=1.'
+
+.PHONY: all configure test demo bench setup-test setup-demo install docs format format-check clean help

@@ -1,0 +1,46 @@
+// Errors and call sites. A fault is the first error of a context, or of a thread where no context
+// could take it; its text lives in the fault itself, so that reporting never allocates. The call
+// site is that of the outermost public call on this thread: ops composed of others inherit it.
+#ifndef TNI_BASE_FAULT_H
+#define TNI_BASE_FAULT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *file;  // a string literal of the caller; never NULL, "" when unknown
+    int         line;
+} tni_site;
+
+typedef struct {
+    int      code;  // a tn_status; 0 when there is no error
+    bool     told;  // the handler has been called for it
+    tni_site site;
+    char     text[600];
+} tni_fault;
+
+// What a thread is doing. depth counts public calls in progress; frame numbers the outermost
+// ones; cx is the context the current frame made tensors in; failed is a context whose fault
+// waits to be told at the end of the frame.
+typedef struct {
+    tni_site  site;
+    int       depth;
+    uint64_t  frame;
+    void     *cx, *failed;
+    tni_fault fault;  // of no context
+} tni_thread;
+
+#define TNI_TLS __thread __attribute__((tls_model("initial-exec")))
+extern TNI_TLS tni_thread tni_self;
+
+// A number no other living thread has.
+uint64_t tni_thread_id(void);
+
+// Keeps the error unless one is kept already. True if it was the first.
+bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args);
+void tni_fault_clear(tni_fault *f);
+// Sets the calling thread's own fault, replacing an older one.
+void tni_thread_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,111 @@
+#include "base/heap.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *default_alloc(void *user, void *old, size_t n)
+{
+    (void)user;
+    if (n) return realloc(old, n);
+    free(old);
+    return NULL;
+}
+
+tni_heap tni_heap_default(void)
+{
+    return (tni_heap){ .alloc = default_alloc };
+}
+
+void *tni_alloc(tni_heap *h, size_t n)
+{
+    return h->alloc(h->user, NULL, n ? n : 1);
+}
+
+void *tni_zalloc(tni_heap *h, size_t n)
+{
+    void *p = tni_alloc(h, n);
+    if (p) memset(p, 0, n);
+    return p;
+}
+
+void *tni_resize(tni_heap *h, void *p, size_t n)
+{
+    return h->alloc(h->user, p, n ? n : 1);
+}
+
+void tni_free(tni_heap *h, void *p)
+{
+    if (p) h->alloc(h->user, p, 0);
+}
+
+char *tni_strdup(tni_heap *h, const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char  *p = tni_alloc(h, n);
+    if (p) memcpy(p, s, n);
+    return p;
+}
+
+bool tni_grow(tni_heap *h, void **array, size_t *cap, size_t need, size_t size)
+{
+    if (need <= *cap) return true;
+    size_t n = *cap ? *cap : 16;
+    while (n < need) n *= 2;
+    if (n > SIZE_MAX / size) return false;
+    void *p = tni_resize(h, *array, n * size);
+    if (!p) return false;
+    *array = p;
+    *cap   = n;
+    return true;
+}
+
+enum { SLAB_BLOCK = 64 << 10 };
+
+void tni_slab_open(tni_slab *s, tni_heap *h, size_t size)
+{
+    *s = (tni_slab){ .heap = h, .size = (size + 15) & ~(size_t)15 };
+}
+
+static bool slab_refill(tni_slab *s)
+{
+    char *block = tni_alloc(s->heap, SLAB_BLOCK);
+    if (!block) return false;
+    *(void **)block = s->blocks;
+    s->blocks       = block;
+    for (size_t at = 16; at + s->size <= SLAB_BLOCK; at += s->size) {
+        *(void **)(block + at) = s->free;
+        s->free                = block + at;
+    }
+    return true;
+}
+
+void *tni_slab_take(tni_slab *s)
+{
+    if (!s->free && !slab_refill(s)) return NULL;
+    void *item = s->free;
+    s->free    = *(void **)item;
+    s->live++;
+    return item;
+}
+
+void tni_slab_give(tni_slab *s, void *item)
+{
+    s->live--;
+#ifndef TN_DEBUG
+    *(void **)item = s->free;
+    s->free        = item;
+#else
+    (void)item;
+#endif
+}
+
+void tni_slab_close(tni_slab *s)
+{
+    for (void *b = s->blocks; b;) {
+        void *next = *(void **)b;
+        tni_free(s->heap, b);
+        b = next;
+    }
+    s->blocks = s->free = NULL;
+}

@@ -1,0 +1,45 @@
+// Host memory of a context: one allocator that can be replaced, slabs for the small objects that
+// recording makes by the million, and arrays that grow. Every allocation can fail and says so by
+// NULL or false; the caller reports it.
+#ifndef TNI_BASE_HEAP_H
+#define TNI_BASE_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// Where memory comes from. alloc: old NULL allocates, n 0 frees, else resizes; see tn_open_opts.
+typedef struct {
+    void *(*alloc)(void *user, void *old, size_t n);
+    void *user;
+} tni_heap;
+
+// The C library's allocator.
+tni_heap tni_heap_default(void);
+
+void *tni_alloc(tni_heap *h, size_t n);   // n 0 counts as 1
+void *tni_zalloc(tni_heap *h, size_t n);  // zeroed
+void *tni_resize(tni_heap *h, void *p, size_t n);
+void  tni_free(tni_heap *h, void *p);
+char *tni_strdup(tni_heap *h, const char *s);
+
+// Makes room for `need` items of `size` bytes in *array (capacity *cap), doubling. False, with
+// the array as it was, when memory is out.
+bool tni_grow(tni_heap *h, void **array, size_t *cap, size_t need, size_t size);
+
+// Items of one size, carved from blocks and kept in a free list. Blocks go back to the heap when
+// the slab closes. With TN_DEBUG freed items are never handed out again, so that a stale handle
+// can be told from a live one.
+typedef struct {
+    tni_heap *heap;
+    size_t    size;    // of an item
+    void     *blocks;  // chain, each block begins with the pointer to the next
+    void     *free;    // chain of free items
+    size_t    live;    // items handed out
+} tni_slab;
+
+void  tni_slab_open(tni_slab *s, tni_heap *h, size_t size);
+void *tni_slab_take(tni_slab *s);  // not zeroed; NULL when memory is out
+void  tni_slab_give(tni_slab *s, void *item);
+void  tni_slab_close(tni_slab *s);
+
+#endif

@@ -1,0 +1,324 @@
+// The pool's protocol. All of a job's life is in one atomic word: the job's number, whether it
+// still takes helpers, how many joined it and how many of those are still at work. A worker joins
+// with a compare-and-swap on that word, so it can never join a job that has ended, and reads the
+// job's fields only after joining. The caller takes items like everybody else, then closes the
+// job and waits for the helpers that are still inside an item; helpers that slept through it are
+// never waited for.
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+// The word: number of the job (high 32 bits), OPEN, helpers joined (15 bits), helpers at work (16).
+#define JOB     (UINT64_C(1) << 32)
+#define OPEN    (UINT64_C(1) << 31)
+#define JOINED  (UINT64_C(1) << 16)
+#define WORKING (UINT64_C(1))
+
+enum { CACHE_LINE = 128, SPIN_NANOSECONDS = 15000, PAUSES_PER_LOOK = 16 };
+
+// The one pool. Whoever sets busy owns the job's plain fields and the list of workers until it
+// clears busy; helpers read the job's fields only between joining and leaving. lock guards the two
+// conditions alone. Invariant: while busy is clear, no job is open and no helper is at work.
+static struct {
+    atomic_bool busy;
+    atomic_bool stop;  // set once, when the library is unloaded
+    atomic_int  sleepers;
+    atomic_bool spins;  // whether every thread of the pool can have a core of its own
+
+    tni_task *task;  // the job
+    void     *arg;
+    int64_t   items;
+    int       helpers;  // how many may join
+
+    int       workers;   // started so far
+    int       limit;     // never more than this: lowered when the system refuses a thread
+    bool      prepared;  // whether the fork handler is in place
+    pthread_t threads[TNI_MAX_THREADS];
+
+    pthread_mutex_t lock;
+    pthread_cond_t  wake;  // a new job, or stop
+    pthread_cond_t  done;  // the last helper left a closed job
+
+    _Alignas(CACHE_LINE) _Atomic uint64_t word;
+    _Alignas(CACHE_LINE) _Atomic int64_t next;  // the first item nobody has taken
+} pool = {
+    .limit = TNI_MAX_THREADS - 1,
+    .lock  = PTHREAD_MUTEX_INITIALIZER,
+    .wake  = PTHREAD_COND_INITIALIZER,
+    .done  = PTHREAD_COND_INITIALIZER,
+};
+
+static _Thread_local bool in_task;
+
+static uint64_t job_of(uint64_t word)
+{
+    return word / JOB;
+}
+
+static int joined_of(uint64_t word)
+{
+    return (int)(word / JOINED % (OPEN / JOINED));
+}
+
+static int working_of(uint64_t word)
+{
+    return (int)(word % JOINED);
+}
+
+#if defined(__x86_64__) || defined(__i386__)
+static void pause_briefly(void)
+{
+    __builtin_ia32_pause();
+}
+#elif defined(__aarch64__)
+// "yield" does nothing on most cores; isb takes about as long as x86's pause.
+static void pause_briefly(void)
+{
+    __asm__ volatile("isb" ::: "memory");
+}
+#else
+static void pause_briefly(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+#endif
+
+static int64_t nanoseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#if defined(__linux__)
+static long cores_allowed(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    return sysconf(_SC_NPROCESSORS_ONLN);
+}
+#else
+static long cores_allowed(void)
+{
+    return sysconf(_SC_NPROCESSORS_ONLN);
+}
+#endif
+
+int tni_threads_default(void)
+{
+    const char *text = getenv("TN_NUM_THREADS");
+    long        n    = text ? strtol(text, NULL, 10) : 0;
+    if (n < 1) n = cores_allowed();
+    if (n < 1) n = 1;
+    return n < TNI_MAX_THREADS ? (int)n : TNI_MAX_THREADS;
+}
+
+// Takes items until none is left.
+static void take_items(tni_task *task, void *arg, int64_t items, int worker)
+{
+    for (;;) {
+        int64_t i = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
+        if (i >= items) return;
+        task(arg, i, worker);
+    }
+}
+
+static void run_alone(int64_t items, tni_task *task, void *arg)
+{
+    bool nested = in_task;
+    in_task     = true;
+    for (int64_t i = 0; i < items; i++) task(arg, i, 0);
+    in_task = nested;
+}
+
+static bool is_new_job(uint64_t word, uint64_t seen)
+{
+    return job_of(word) != seen;
+}
+
+static bool is_idle(uint64_t word, uint64_t unused)
+{
+    (void)unused;
+    return working_of(word) == 0;
+}
+
+// Looks at the word for a short while, and says whether it came to be as wanted. The core is
+// offered to others now and then: where they have taken the other cores, the thread we wait for
+// may need this one.
+static bool spin(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
+{
+    if (!atomic_load_explicit(&pool.spins, memory_order_relaxed)) return false;
+    int64_t end = nanoseconds() + SPIN_NANOSECONDS;
+    do {
+        for (int i = 0; i < PAUSES_PER_LOOK; i++) {
+            if (wanted(atomic_load(&pool.word), seen)) return true;
+            pause_briefly();
+        }
+        sched_yield();
+    } while (nanoseconds() < end);
+    return false;
+}
+
+// Waits until the word shows another job than `seen`, or stop is set.
+static void wait_for_job(uint64_t seen)
+{
+    if (spin(is_new_job, seen)) return;
+    // Sleepers is raised before the word is read again, and the caller writes the word before it
+    // reads sleepers, all in one total order: one of the two always sees the other.
+    pthread_mutex_lock(&pool.lock);
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (job_of(atomic_load(&pool.word)) == seen && !atomic_load(&pool.stop))
+        pthread_cond_wait(&pool.wake, &pool.lock);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+// Joins the open job and returns this helper's number in it, or 0 when there is none to join.
+// *seen becomes the number of the job looked at.
+static int join_job(uint64_t *seen)
+{
+    uint64_t word = atomic_load(&pool.word);
+    for (;;) {
+        *seen = job_of(word);
+        if (!(word & OPEN)) return 0;
+        if (atomic_compare_exchange_weak(&pool.word, &word, word + JOINED + WORKING))
+            return joined_of(word) + 1;
+    }
+}
+
+static void leave_job(void)
+{
+    uint64_t word = atomic_fetch_sub(&pool.word, WORKING) - WORKING;
+    if ((word & OPEN) || working_of(word) > 0) return;
+    pthread_mutex_lock(&pool.lock);
+    pthread_cond_signal(&pool.done);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void *worker_main(void *unused)
+{
+    uint64_t seen = 0;
+    in_task       = true;
+    while (!atomic_load(&pool.stop)) {
+        int number = join_job(&seen);
+        if (number == 0) {
+            wait_for_job(seen);
+            continue;
+        }
+        // A helper past the number asked for joined by chance and only leaves again.
+        if (number <= pool.helpers) take_items(pool.task, pool.arg, pool.items, number);
+        leave_job();
+        wait_for_job(seen);
+    }
+    return unused;
+}
+
+// In the child of a fork there are no workers; whatever the pool was doing stays the parent's.
+static void forget_workers(void)
+{
+    pool.lock    = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool.wake    = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pool.done    = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pool.workers = 0;
+    pool.limit   = TNI_MAX_THREADS - 1;
+    atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.word, 0);
+    atomic_store(&pool.busy, false);
+}
+
+// Starts workers until there are `wanted`, or as many as the system gives. The signals of the
+// program are for its own threads: workers are born with all of them blocked.
+static void start_workers(int wanted)
+{
+    if (wanted > pool.limit) wanted = pool.limit;
+    if (pool.workers >= wanted || atomic_load(&pool.stop)) return;
+    if (!pool.prepared) pool.prepared = pthread_atfork(NULL, NULL, forget_workers) == 0;
+
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (pool.workers < wanted) {
+        if (pthread_create(&pool.threads[pool.workers], NULL, worker_main, NULL) != 0) {
+            pool.limit = pool.workers;
+            break;
+        }
+        pool.workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    atomic_store(&pool.spins, pool.workers < cores_allowed());
+}
+
+// Wakes as many sleepers as the job wants beyond the workers that are awake anyway.
+static void wake_workers(int helpers)
+{
+    int asleep = atomic_load(&pool.sleepers);
+    int wanted = helpers - (pool.workers - asleep);
+    if (asleep == 0 || wanted <= 0) return;
+
+    pthread_mutex_lock(&pool.lock);
+    if (wanted >= asleep) {
+        pthread_cond_broadcast(&pool.wake);
+    } else {
+        for (int i = 0; i < wanted; i++) pthread_cond_signal(&pool.wake);
+    }
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void open_job(int helpers, int64_t items, tni_task *task, void *arg)
+{
+    pool.task    = task;
+    pool.arg     = arg;
+    pool.items   = items;
+    pool.helpers = helpers;
+    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    atomic_store(&pool.word, (job_of(atomic_load(&pool.word)) + 1) * JOB | OPEN);
+    wake_workers(helpers);
+}
+
+// Lets no more helpers in and waits for those inside: briefly awake, then asleep.
+static void close_job(void)
+{
+    uint64_t word = atomic_fetch_and(&pool.word, ~OPEN) & ~OPEN;
+    if (working_of(word) == 0 || spin(is_idle, 0)) return;
+    pthread_mutex_lock(&pool.lock);
+    while (working_of(atomic_load(&pool.word)) > 0) pthread_cond_wait(&pool.done, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void tni_parallel(int threads, int64_t items, tni_task *task, void *arg)
+{
+    if (threads > TNI_MAX_THREADS) threads = TNI_MAX_THREADS;
+    if (threads > items) threads = (int)items;
+    if (threads <= 1 || in_task || atomic_exchange(&pool.busy, true)) {
+        run_alone(items, task, arg);
+        return;
+    }
+    in_task = true;
+    start_workers(threads - 1);
+    open_job(threads - 1, items, task, arg);
+    take_items(task, arg, items, 0);
+    close_job();
+    in_task = false;
+    atomic_store(&pool.busy, false);
+}
+
+// Joins the workers, so that their stacks are returned and the library's code can go. A process
+// that exits from inside a task leaves them alone: one of them would be waiting for itself.
+__attribute__((destructor)) static void stop_workers(void)
+{
+    if (in_task || atomic_exchange(&pool.busy, true)) return;
+    pthread_mutex_lock(&pool.lock);
+    atomic_store(&pool.stop, true);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < pool.workers; i++) pthread_join(pool.threads[i], NULL);
+    pool.workers = 0;
+    atomic_store(&pool.busy, false);
+}

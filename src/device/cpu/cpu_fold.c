@@ -1,0 +1,144 @@
+// fold, the adjoint of a view: elements are added up, in row-major order, at the places of the
+// base they were read from. Leading axes whose steps reach past everything behind them cannot
+// collide, so tasks divide those. f16 and bf16 are added up in float, in scratch.
+#include "base/pool.h"
+#include "device/cpu/cpu_walk.h"
+
+#include <string.h>
+
+enum { TASK = 1 << 14 };
+
+typedef struct {
+    const tni_tiles *tiles;
+    tn_dtype         dtype;     // the sums are of
+    tni_arg          x, to;     // the elements and their places, of one shape
+    int              leading;   // axes that tasks divide
+    int64_t          parts, part, per_task;  // pieces of the leading axes and their elements
+} job;
+
+static bool in_float(const tni_call *call)
+{
+    return call->out.dtype == TN_F16 || call->out.dtype == TN_BF16;
+}
+
+size_t tni_cpu_fold_scratch(const tni_call *call)
+{
+    return in_float(call) ? (size_t)tni_arg_count(&call->out) * sizeof(float) : 0;
+}
+
+static int64_t reach(const tni_arg *x, int axis)
+{
+    int64_t s = x->stride[axis];
+    return s < 0 ? -s : s;
+}
+
+// How many leading axes step past all that lies behind them.
+static int apart(const tni_arg *to)
+{
+    int     n    = to->rank;
+    int64_t span = 0;
+    for (int i = to->rank - 1; i >= 0; i--) {
+        if (reach(to, i) <= span) n = i;
+        span += reach(to, i) * (to->size[i] - 1);
+    }
+    return n;
+}
+
+static void add_run_f(float *y, const float *x, int64_t step, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
+}
+
+static void add_run_d(double *y, const double *x, int64_t step, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
+}
+
+static void add_run_i(int32_t *y, const int32_t *x, int64_t step, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
+}
+
+static void add_run_l(int64_t *y, const int64_t *x, int64_t step, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
+}
+
+static void add_run_b(uint8_t *y, const uint8_t *x, int64_t step, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * step] = (uint8_t)(y[i * step] + x[i]);
+}
+
+static void or_run(uint8_t *y, const uint8_t *x, int64_t step, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * step] = y[i * step] || x[i];
+}
+
+static void add_run(tn_dtype dt, char *data, int64_t place, const void *x, int64_t step, int64_t n)
+{
+    switch (dt) {
+    case TN_F32: add_run_f((float *)data + place, x, step, n); break;
+    case TN_F64: add_run_d((double *)data + place, x, step, n); break;
+    case TN_I32: add_run_i((int32_t *)data + place, x, step, n); break;
+    case TN_I64: add_run_l((int64_t *)data + place, x, step, n); break;
+    case TN_BOOL: or_run((uint8_t *)data + place, x, step, n); break;
+    case TN_U8:
+    case TN_I8: add_run_b((uint8_t *)data + place, x, step, n); break;
+    case TN_F16:
+    case TN_BF16: break;  // added in float
+    }
+}
+
+// Adds elements first .. first+n-1, all in one tile.
+static void add_tile(const job *j, int64_t first, int64_t n, tni_room *room)
+{
+    int64_t     bytes = (int64_t)tni_dtype_size(j->dtype);
+    const char *x     = tni_tile_of(j->tiles, &j->x, j->dtype, first, n, room);
+    int         last  = j->to.rank - 1;
+    int64_t     cols = last < 0 ? 1 : j->to.size[last], step = last < 0 ? 1 : j->to.stride[last];
+    while (n > 0) {
+        int64_t run = tni_lesser(n, cols - first % cols);
+        add_run(j->dtype, j->to.data, tni_place(&j->to, first), x, step, run);
+        x += run * bytes;
+        first += run;
+        n -= run;
+    }
+}
+
+static void fold_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    tni_room   room;
+    int64_t    first = item * j->per_task * j->part;
+    int64_t    end   = tni_lesser(j->parts, (item + 1) * j->per_task) * j->part;
+    for (; first < end; first += TNI_TILE)
+        add_tile(j, first, tni_lesser(TNI_TILE, end - first), &room);
+}
+
+void tni_cpu_fold(const tni_call *call)
+{
+    bool   floats = in_float(call);
+    size_t es     = floats ? sizeof(float) : tni_dtype_size(call->out.dtype);
+    char  *sums   = floats ? call->scratch : call->out.data;
+    job    j = { .tiles = tni_tiles_get(), .x = call->in[0], .to = call->in[0] };
+    j.dtype  = floats ? TN_F32 : call->out.dtype;
+    memset(sums, 0, (size_t)tni_arg_count(&call->out) * es);
+    for (int i = 0; i < j.to.rank; i++) j.to.stride[i] = call->attr->view.stride[i];
+    j.to.data = sums + call->attr->view.offset * (int64_t)es;
+
+    int64_t count = tni_arg_count(&j.x);
+    if (count > 0) {
+        tni_arg *both[2] = { &j.to, &j.x }, *one[1] = { &j.x };
+        tni_merge(2, both);
+        j.leading = apart(&j.to);
+        j.parts   = 1;
+        for (int i = 0; i < j.leading; i++) j.parts *= j.to.size[i];
+        j.part     = count / j.parts;
+        j.per_task = tni_pieces(TASK, j.part);
+        tni_merge(1, one);
+        tni_parallel(tni_threads_for(call, count), tni_pieces(j.parts, j.per_task), fold_task, &j);
+    }
+    tni_arg made = tni_arg_rows(TN_F32, call->out.rank, call->out.size, sums);
+    if (floats) tni_copy_arg(call->threads, &made, &call->out);
+}

@@ -1,0 +1,312 @@
+// gather, scatter and scatter_add. An index says a place along one axis; on the other axes an
+// element keeps its place. Axes behind that axis along which the index stands still make up rows
+// that move as one: that is an embedding and its gradient.
+#include "base/pool.h"
+#include "device/cpu/cpu_walk.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { TASK = 1 << 14, STRIP = 64 };
+
+// Reads an index of i32 or i64.
+static int64_t index_at(const tni_arg *index, int64_t place)
+{
+    if (index->dtype == TN_I32) return ((const int32_t *)index->data)[place];
+    return ((const int64_t *)index->data)[place];
+}
+
+// A negative index counts from the end. -1 when it is out of range.
+static int64_t resolve(int64_t i, int64_t size)
+{
+    if (i < 0) i += size;
+    return i >= 0 && i < size ? i : -1;
+}
+
+// Says which index is wrong: number `at` of those in row-major order.
+static tn_status out_of_range(const tni_call *call, const tni_arg *index, int64_t at)
+{
+    int axis   = call->attr->axis.axis;
+    *call->why = (tni_text){ 0 };
+    tni_text_add(call->why, "%s: index %lld is out of range for size %lld along axis %d",
+                 tni_op_table[call->op].name, (long long)index_at(index, tni_place(index, at)),
+                 (long long)call->in[0].size[axis], axis);
+    return TN_EARG;
+}
+
+// Keeps the least.
+static void note(_Atomic int64_t *bad, int64_t at)
+{
+    int64_t now = atomic_load(bad);
+    while (at < now && !atomic_compare_exchange_weak(bad, &now, at)) continue;
+}
+
+// The first axis behind `axis` from which on the index stands still.
+static int still_from(const tni_arg *index, int axis)
+{
+    int t = index->rank;
+    while (t > axis + 1 && (index->stride[t - 1] == 0 || index->size[t - 1] == 1)) t--;
+    return t;
+}
+
+// The axes first .. last-1 of x.
+static tni_arg axes_of(const tni_arg *x, int first, int last)
+{
+    tni_arg y = *x;
+    y.rank    = last - first;
+    for (int i = first; i < last; i++) {
+        y.size[i - first]   = x->size[i];
+        y.stride[i - first] = x->stride[i];
+    }
+    return y;
+}
+
+// ---- gather ----
+
+// Positions are those of the index without the axes of a row. x walks with them except along the
+// indexed axis.
+typedef struct {
+    const tni_call *call;
+    tni_arg         index, x, row;
+    int64_t         positions, per_task, row_count;
+    int64_t         size, step;  // of the indexed axis of x
+    bool            row_dense;
+    _Atomic int64_t bad;  // the least position with an index out of range
+} gathering;
+
+static void gather_row(const gathering *g, char *y, const char *x)
+{
+    int64_t bytes = (int64_t)tni_dtype_size(g->row.dtype);
+    if (g->row_dense) {
+        memcpy(y, x, (size_t)(g->row_count * bytes));
+        return;
+    }
+    int     last = g->row.rank - 1;
+    int64_t cols = g->row.size[last], rows = g->row_count / cols;
+    tni_arg outer = g->row;
+    outer.rank    = last;
+    for (int64_t i = 0; i < rows; i++, y += cols * bytes)
+        tni_gather_run((size_t)bytes, y, x + tni_place(&outer, i) * bytes, g->row.stride[last], cols);
+}
+
+static void put_element(size_t bytes, char *y, const char *x)
+{
+    if (bytes == 4) memcpy(y, x, 4);
+    else if (bytes == 8) memcpy(y, x, 8);
+    else if (bytes == 2) memcpy(y, x, 2);
+    else *y = *x;
+}
+
+static void gather_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    gathering *g     = arg;
+    int64_t    bytes = (int64_t)tni_dtype_size(g->x.dtype);
+    int64_t    end = tni_lesser(g->positions, (item + 1) * g->per_task), p = item * g->per_task;
+    int        last = g->index.rank - 1;
+    int64_t    cols = last < 0 ? 1 : g->index.size[last];
+    int64_t    index_step = last < 0 ? 0 : g->index.stride[last];
+    int64_t    x_step     = last < 0 ? 0 : g->x.stride[last];
+    while (p < end) {
+        int64_t run = tni_lesser(end - p, cols - p % cols);
+        int64_t at = tni_place(&g->index, p), place = tni_place(&g->x, p);
+        char   *y = g->call->out.data + p * g->row_count * bytes;
+        for (int64_t i = 0; i < run; i++, at += index_step, place += x_step) {
+            int64_t k = resolve(index_at(&g->index, at), g->size);
+            if (k < 0) {
+                note(&g->bad, p + i);
+                return;
+            }
+            const char *x = g->x.data + (place + k * g->step) * bytes;
+            if (g->row_count == 1) put_element((size_t)bytes, y + i * bytes, x);
+            else gather_row(g, y + i * g->row_count * bytes, x);
+        }
+        p += run;
+    }
+}
+
+tn_status tni_cpu_gather(const tni_call *call)
+{
+    int            axis = call->attr->axis.axis;
+    const tni_arg *x = &call->in[0], *index = &call->in[1];
+    int            t = still_from(index, axis);
+    gathering      g = { .call = call, .index = axes_of(index, 0, t), .bad = INT64_MAX };
+    g.size           = x->size[axis];
+    g.step           = x->stride[axis];
+    tni_arg whole    = *x;  // of the index's shape, standing still along the axis
+    for (int i = 0; i < x->rank; i++) whole.size[i] = index->size[i];
+    whole.stride[axis] = 0;
+    g.x                = axes_of(&whole, 0, t);
+    g.row              = axes_of(&whole, t, x->rank);
+    tni_arg *both[2] = { &g.index, &g.x }, *one[1] = { &g.row };
+    tni_merge(2, both);
+    tni_merge(1, one);
+    g.row_count = tni_arg_count(&g.row);
+    g.row_dense = g.row.rank == 0 || (g.row.rank == 1 && g.row.stride[0] == 1);
+    g.positions = tni_arg_count(&g.index);
+    g.per_task  = tni_pieces(TASK, g.row_count);
+    tni_parallel(tni_threads_for(call, g.positions * g.row_count),
+                 tni_pieces(g.positions, g.per_task), gather_task, &g);
+    return g.bad == INT64_MAX ? TN_OK : out_of_range(call, &g.index, g.bad);
+}
+
+// ---- scatter, scatter_add ----
+
+// Two elements can meet only if they differ along the indexed axis alone, so tasks divide the
+// axes before it (outer) and those behind it (inner, in strips) and each goes along that axis in
+// order. f16 and bf16 are added up in float, in scratch, and rounded once.
+typedef struct {
+    const tni_call  *call;
+    const tni_tiles *tiles;
+    tni_arg          y;  // what is written: out, or the sums in scratch
+    tni_arg          index[2], v[2], to[2];  // outer and inner axes, of the index's sizes
+    int64_t          length, size;           // of the indexed axis, in the index and in y
+    int64_t          index_step, v_step, y_step;
+    int64_t          inner, strips;
+    bool             rows;  // inner is dense in v and y, and the index stands still along it
+    _Atomic int64_t  bad;
+} scattering;
+
+static void add_element(tn_dtype dt, char *y, const char *v)
+{
+    switch (dt) {
+    case TN_BOOL: *(uint8_t *)y = *(uint8_t *)y || *(const uint8_t *)v; break;
+    case TN_U8:
+    case TN_I8: *(uint8_t *)y = (uint8_t)(*(uint8_t *)y + *(const uint8_t *)v); break;
+    case TN_I32: *(int32_t *)y += *(const int32_t *)v; break;
+    case TN_I64: *(int64_t *)y += *(const int64_t *)v; break;
+    case TN_F32: *(float *)y += *(const float *)v; break;
+    case TN_F64: *(double *)y += *(const double *)v; break;
+    case TN_F16:
+    case TN_BF16: break;  // added in float
+    }
+}
+
+// n elements of v onto y, both dense; v may be of a narrower dtype than the sums.
+static void write_run(const scattering *s, char *y, const char *v, int64_t n, tni_room *room)
+{
+    tn_dtype dt = s->y.dtype, vt = s->v[0].dtype;
+    if (s->call->op == TNI_scatter) {
+        if (n == 1) put_element(tni_dtype_size(dt), y, v);
+        else memcpy(y, v, (size_t)n * tni_dtype_size(dt));
+        return;
+    }
+    const tni_type_tiles *type = s->tiles->of[dt];
+    if (vt != dt) s->tiles->convert[vt][dt](room->ready, v, n);
+    const char *x = vt != dt ? room->ready : v;
+    if (n > 1 && type) {
+        type->fold[TNI_sum](y, x, 0, 1, n);
+        return;
+    }
+    int64_t bytes = (int64_t)tni_dtype_size(dt);
+    for (int64_t i = 0; i < n; i++) add_element(dt, y + i * bytes, x + i * bytes);
+}
+
+// The elements first .. first+n-1 of the inner axes at one place of the outer ones and along the
+// axis. False at an index out of range, with its number among the inner ones in *wrong.
+static bool scatter_inner(const scattering *s, int64_t index_at_, int64_t v_at, int64_t y_at,
+                          int64_t first, int64_t n, tni_room *room, int64_t *wrong)
+{
+    int64_t bytes = (int64_t)tni_dtype_size(s->y.dtype);
+    int64_t v_bytes = (int64_t)tni_dtype_size(s->v[0].dtype);
+    char   *y = s->y.data, *v = s->v[0].data;
+    if (s->rows) {
+        int64_t k = resolve(index_at(&s->index[0], index_at_), s->size);
+        *wrong    = first;
+        if (k < 0) return false;
+        write_run(s, y + (y_at + k * s->y_step + first) * bytes, v + (v_at + first) * v_bytes, n, room);
+        return true;
+    }
+    for (int64_t i = first; i < first + n; i++) {
+        int64_t at = index_at_ + tni_place(&s->index[1], i);
+        int64_t k  = resolve(index_at(&s->index[0], at), s->size);
+        *wrong     = i;
+        if (k < 0) return false;
+        write_run(s, y + (y_at + k * s->y_step + tni_place(&s->to[1], i)) * bytes,
+                  v + (v_at + tni_place(&s->v[1], i)) * v_bytes, 1, room);
+    }
+    return true;
+}
+
+static void scatter_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    scattering *s = arg;
+    tni_room    room;
+    int64_t     outer = item / s->strips, strip = tni_pieces(s->inner, s->strips);
+    int64_t     first = item % s->strips * strip, n = tni_lesser(strip, s->inner - first), wrong;
+    int64_t     index_at_ = tni_place(&s->index[0], outer), v_at = tni_place(&s->v[0], outer);
+    int64_t     y_at = tni_place(&s->to[0], outer);
+    for (int64_t k = 0; k < s->length; k++, index_at_ += s->index_step, v_at += s->v_step)
+        for (int64_t at = first; at < first + n; at += TNI_TILE) {
+            int64_t m = tni_lesser(TNI_TILE, first + n - at);
+            if (scatter_inner(s, index_at_, v_at, y_at, at, m, &room, &wrong)) continue;
+            note(&s->bad, (outer * s->length + k) * s->inner + wrong);
+            return;
+        }
+}
+
+static bool in_float(const tni_call *call)
+{
+    return call->out.dtype == TN_F16 || call->out.dtype == TN_BF16;
+}
+
+size_t tni_cpu_scatter_scratch(const tni_call *call)
+{
+    if (call->op != TNI_scatter_add || !in_float(call)) return 0;
+    return (size_t)tni_arg_count(&call->out) * sizeof(float);
+}
+
+static bool dense(const tni_arg *x)
+{
+    return x->rank == 0 || (x->rank == 1 && x->stride[0] == 1);
+}
+
+static bool still(const tni_arg *x)
+{
+    for (int i = 0; i < x->rank; i++)
+        if (x->stride[i] != 0 && x->size[i] != 1) return false;
+    return true;
+}
+
+static void split(scattering *s, const tni_arg *index, const tni_arg *v, int axis)
+{
+    tni_arg to = s->y;
+    for (int i = 0; i < index->rank; i++) to.size[i] = index->size[i];
+    for (int part = 0; part < 2; part++) {
+        int first = part == 0 ? 0 : axis + 1, last = part == 0 ? axis : index->rank;
+        s->index[part]  = axes_of(index, first, last);
+        s->v[part]      = axes_of(v, first, last);
+        s->to[part]     = axes_of(&to, first, last);
+        tni_arg *all[3] = { &s->index[part], &s->v[part], &s->to[part] };
+        tni_merge(3, all);
+    }
+    s->length     = index->size[axis];
+    s->size       = s->y.size[axis];
+    s->index_step = index->stride[axis];
+    s->v_step     = v->stride[axis];
+    s->y_step     = s->y.stride[axis];
+    s->inner      = tni_arg_count(&s->index[1]);
+    s->rows       = still(&s->index[1]) && dense(&s->v[1]) && dense(&s->to[1]);
+}
+
+tn_status tni_cpu_scatter(const tni_call *call)
+{
+    bool           floats = call->op == TNI_scatter_add && in_float(call);
+    const tni_arg *index  = &call->in[1];
+    scattering     s = { .call = call, .tiles = tni_tiles_get(), .y = call->out, .bad = INT64_MAX };
+    if (floats) s.y = tni_arg_rows(TN_F32, call->out.rank, call->out.size, call->scratch);
+    tni_copy_arg(call->threads, &call->in[0], &s.y);
+    int64_t count = tni_arg_count(index);
+    if (count > 0) {
+        split(&s, index, &call->in[2], call->attr->axis.axis);
+        s.strips      = tni_lesser(TASK / 1024, tni_pieces(s.inner, STRIP));
+        s.strips      = tni_pieces(s.inner, tni_pieces(s.inner, s.strips));
+        int64_t outer = tni_arg_count(&s.index[0]);
+        if (outer >= TASK / 1024) s.strips = 1;
+        tni_parallel(tni_threads_for(call, count), outer * s.strips, scatter_task, &s);
+    }
+    if (s.bad != INT64_MAX) return out_of_range(call, index, s.bad);
+    if (floats) tni_copy_arg(call->threads, &s.y, &call->out);
+    return TN_OK;
+}

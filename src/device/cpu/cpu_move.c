@@ -1,0 +1,310 @@
+// Moving elements: copies and casts between any strides, concat, pad; and values made from
+// nothing but their place: full, scalar, iota.
+#include "base/pool.h"
+#include "device/cpu/cpu_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LINE  = 16384,  // most elements of a block that follows the rows of both sides
+    BLOCK = 64,     // side of a block that turns rows into columns
+    TASK  = 16384   // least elements of a task
+};
+
+// ---- copy ----
+
+// A copy as planes of rows and columns. The last axis is the one in which out is densest, the one
+// before it is that in which in is densest, if they differ. Blocks of a plane are small enough
+// for their lines to stay in cache.
+typedef struct {
+    const tni_tiles *tiles;
+    tni_arg          in, out;  // merged and permuted alike
+    int64_t          rows, cols, row_step, col_step;
+    int64_t          down, across, blocks, per_task;
+} copy;
+
+static int64_t reach(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+// Puts out's axes in order of falling stride. Stable, and ranks are small.
+static void order_axes(copy *c)
+{
+    int rank = c->out.rank, perm[TN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        int at = i;
+        for (; at > 0 && reach(c->out.stride[perm[at - 1]]) < reach(c->out.stride[i]); at--)
+            perm[at] = perm[at - 1];
+        perm[at] = i;
+    }
+    tni_permute(&c->in, rank, perm);
+    tni_permute(&c->out, rank, perm);
+    tni_arg *both[2] = { &c->out, &c->in };
+    tni_merge(2, both);
+}
+
+// Brings the axis in which in is densest next to the last; false if it is the last.
+static bool turn(copy *c)
+{
+    int last = c->in.rank - 1, dense = last, perm[TN_MAX_RANK], n = 0;
+    for (int i = 0; i <= last; i++)
+        if (c->in.stride[i] != 0 && reach(c->in.stride[i]) < reach(c->in.stride[dense])) dense = i;
+    if (dense == last || c->in.stride[last] == 0) return false;
+    for (int i = 0; i < last; i++)
+        if (i != dense) perm[n++] = i;
+    perm[n++] = dense;
+    perm[n++] = last;
+    tni_permute(&c->in, n, perm);
+    tni_permute(&c->out, n, perm);
+    return true;
+}
+
+static copy plan_copy(const tni_arg *in, const tni_arg *out)
+{
+    copy     c       = { .tiles = tni_tiles_get(), .in = *in, .out = *out };
+    tni_arg *both[2] = { &c.out, &c.in };
+    tni_merge(2, both);
+    order_axes(&c);
+    int  rank   = c.out.rank;
+    bool turned = rank >= 2 && turn(&c);
+    c.cols      = rank >= 1 ? c.out.size[rank - 1] : 1;
+    c.rows      = rank >= 2 ? c.out.size[rank - 2] : 1;
+    c.col_step  = tni_lesser(c.cols, turned ? BLOCK : LINE);
+    c.row_step  = tni_lesser(c.rows, turned ? BLOCK : LINE / c.col_step);
+    c.down      = tni_pieces(c.rows, c.row_step);
+    c.across    = tni_pieces(c.cols, c.col_step);
+    c.blocks    = c.down * c.across;
+    for (int i = 0; i < rank - 2; i++) c.blocks *= c.out.size[i];
+    c.per_task = tni_pieces(TASK, c.row_step * c.col_step);
+    return c;
+}
+
+static void turn32(uint32_t *y, int64_t y_row, const uint32_t *x, int64_t x_col, int64_t rows,
+                   int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) y[i * y_row + j] = x[i + j * x_col];
+}
+
+// A block of rows and columns at y and x. Strides in elements.
+static void copy_block(const copy *c, char *y, const char *x, int64_t rows, int64_t cols)
+{
+    int      last = c->out.rank - 1;
+    int64_t  in_bytes = (int64_t)tni_dtype_size(c->in.dtype);
+    int64_t  bytes    = (int64_t)tni_dtype_size(c->out.dtype);
+    int64_t  xc = last >= 0 ? c->in.stride[last] : 1, yc = last >= 0 ? c->out.stride[last] : 1;
+    int64_t  xr = last >= 1 ? c->in.stride[last - 1] : 0, yr = last >= 1 ? c->out.stride[last - 1] : 0;
+    bool     same = c->in.dtype == c->out.dtype;
+    tni_room room;
+
+    if (same && bytes == 4 && yc == 1 && xr == 1 && rows > 1) {
+        turn32((uint32_t *)y, yr, (const uint32_t *)x, xc, rows, cols);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++, x += xr * in_bytes, y += yr * bytes) {
+        if (same && (yc == 1 || xc == 1)) {
+            if (yc == 1) tni_gather_run((size_t)bytes, y, x, xc, cols);
+            else tni_scatter_run((size_t)bytes, y, x, yc, cols);
+            continue;
+        }
+        for (int64_t j = 0; j < cols; j += TNI_TILE) {
+            int64_t     n    = tni_lesser(TNI_TILE, cols - j);
+            const char *from = x + j * xc * in_bytes;
+            char       *to   = y + j * yc * bytes;
+            if (!same && xc == 1 && yc == 1) {
+                c->tiles->convert[c->in.dtype][c->out.dtype](to, from, n);
+                continue;
+            }
+            const void *v =
+                tni_tile_run(c->tiles, from, c->in.dtype, xc, c->out.dtype, n, &room);
+            tni_scatter_run((size_t)bytes, to, v, yc, n);
+        }
+    }
+}
+
+static void copy_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const copy *c     = arg;
+    int64_t     end   = tni_lesser(c->blocks, (item + 1) * c->per_task);
+    tni_arg     outer = c->in, outer_out = c->out;
+    outer.rank = outer_out.rank = c->out.rank > 2 ? c->out.rank - 2 : 0;
+    for (int64_t b = item * c->per_task; b < end; b++) {
+        int64_t plane = b / (c->down * c->across), block = b % (c->down * c->across);
+        int64_t i0 = block / c->across * c->row_step, j0 = block % c->across * c->col_step;
+        int64_t at = tni_place(&outer, plane), to = tni_place(&outer_out, plane);
+        int     last = c->out.rank - 1;
+        if (last >= 0) at += j0 * c->in.stride[last], to += j0 * c->out.stride[last];
+        if (last >= 1) at += i0 * c->in.stride[last - 1], to += i0 * c->out.stride[last - 1];
+        copy_block(c, c->out.data + to * (int64_t)tni_dtype_size(c->out.dtype),
+                   c->in.data + at * (int64_t)tni_dtype_size(c->in.dtype),
+                   tni_lesser(c->row_step, c->rows - i0), tni_lesser(c->col_step, c->cols - j0));
+    }
+}
+
+void tni_copy_arg(int threads, const tni_arg *in, const tni_arg *out)
+{
+    int64_t count = tni_arg_count(out);
+    if (count == 0) return;
+    copy c = plan_copy(in, out);
+    tni_parallel(count < 32768 ? 1 : threads, tni_pieces(c.blocks, c.per_task), copy_task, &c);
+}
+
+void tni_cpu_copy(const tni_call *call)
+{
+    tni_copy_arg(call->threads, &call->in[0], &call->out);
+}
+
+void tni_cpu_concat(const tni_call *call)
+{
+    int     axis  = call->attr->axis.axis;
+    tni_arg slice = call->out;
+    for (int k = 0; k < call->nin; k++) {
+        slice.size[axis] = call->in[k].size[axis];
+        tni_copy_arg(call->threads, &call->in[k], &slice);
+        slice.data += slice.size[axis] * slice.stride[axis] * (int64_t)tni_dtype_size(slice.dtype);
+    }
+}
+
+// ---- pad ----
+
+// Row by row of the output: a row lies outside of the input altogether, or is room, a run of the
+// input, and room again.
+typedef struct {
+    tni_arg in, out;
+    int64_t before[TN_MAX_RANK], rows, per_task;
+    char    value[8];
+} padding;
+
+// Merges each axis that is padded nowhere into the one before it.
+static void merge_padding(padding *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->out.rank; i++) {
+        bool whole = p->before[i] == 0 && p->in.size[i] == p->out.size[i];
+        bool joins = n > 0 && whole && p->in.stride[n - 1] == p->in.stride[i] * p->in.size[i];
+        int  to    = joins ? n - 1 : n;
+        int64_t in = p->in.size[i], out = p->out.size[i];
+        p->before[to]    = joins ? p->before[to] * in : p->before[i];
+        p->in.size[to]   = joins ? p->in.size[to] * in : in;
+        p->out.size[to]  = joins ? p->out.size[to] * out : out;
+        p->in.stride[to] = p->in.stride[i];
+        if (!joins) n++;
+    }
+    p->in.rank = p->out.rank = n;
+}
+
+// Where row r of the output begins in the input; false if it is all room.
+static bool row_in_input(const padding *p, int64_t r, int64_t *place)
+{
+    *place = 0;
+    for (int i = p->out.rank - 2; i >= 0; i--) {
+        int64_t at = r % p->out.size[i] - p->before[i];
+        if (at < 0 || at >= p->in.size[i]) return false;
+        *place += at * p->in.stride[i];
+        r /= p->out.size[i];
+    }
+    return true;
+}
+
+static void pad_rows(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const padding *p    = arg;
+    int            last = p->out.rank - 1;
+    size_t         es   = tni_dtype_size(p->out.dtype);
+    int64_t        bytes = (int64_t)es, cols = p->out.size[last], place;
+    int64_t        end = tni_lesser(p->rows, (item + 1) * p->per_task);
+    for (int64_t r = item * p->per_task; r < end; r++) {
+        char *y = p->out.data + r * cols * bytes;
+        if (!row_in_input(p, r, &place)) {
+            tni_fill_run(es, y, p->value, cols);
+            continue;
+        }
+        int64_t left = p->before[last], from = left < 0 ? -left : 0;
+        int64_t lo = tni_lesser(left > 0 ? left : 0, cols);
+        int64_t n  = tni_lesser(p->in.size[last] - from, cols - lo);
+        if (n < 0) n = 0;
+        tni_fill_run(es, y, p->value, lo);
+        if (n > 0)
+            tni_gather_run(es, y + lo * bytes,
+                           p->in.data + (place + from * p->in.stride[last]) * bytes,
+                           p->in.stride[last], n);
+        tni_fill_run(es, y + (lo + n) * bytes, p->value, cols - lo - n);
+    }
+}
+
+void tni_cpu_pad(const tni_call *call)
+{
+    padding p = { .in = call->in[0], .out = call->out };
+    if (call->out.rank == 0) {
+        tni_copy_arg(1, &call->in[0], &call->out);
+        return;
+    }
+    for (int i = 0; i < p.out.rank; i++) p.before[i] = call->attr->pad.before[i];
+    tni_tiles_get()->convert[TN_F64][p.out.dtype](p.value, &call->attr->pad.value, 1);
+    merge_padding(&p);
+    int64_t count = tni_arg_count(&p.out), cols = p.out.size[p.out.rank - 1];
+    p.rows     = count / cols;
+    p.per_task = tni_pieces(TASK, cols);
+    tni_parallel(tni_threads_for(call, count), tni_pieces(p.rows, p.per_task), pad_rows, &p);
+}
+
+// ---- values from nothing ----
+
+typedef struct {
+    const tni_tiles *tiles;
+    const tni_call  *call;
+    int64_t          count;
+    char             value[8];
+} source;
+
+static void fill_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const source *s  = arg;
+    size_t        es = tni_dtype_size(s->call->out.dtype);
+    tni_fill_run(es, s->call->out.data + item * TASK * (int64_t)es, s->value,
+                 tni_lesser(TASK, s->count - item * TASK));
+}
+
+void tni_cpu_fill(const tni_call *call)
+{
+    source   s  = { .tiles = tni_tiles_get(), .call = call, .count = tni_arg_count(&call->out) };
+    tn_dtype dt = call->out.dtype;
+    double   f  = call->attr->num.f;
+    int64_t  i  = call->attr->num.i;
+    if (!tni_is_float(dt)) s.tiles->convert[TN_I64][dt](s.value, &i, 1);
+    else s.tiles->convert[TN_F64][dt](s.value, &f, 1);
+    tni_parallel(tni_threads_for(call, s.count), tni_pieces(s.count, TASK), fill_task, &s);
+}
+
+static void iota_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const source   *s   = arg;
+    const tni_attr *a   = s->call->attr;
+    tn_dtype        dt  = s->call->out.dtype;
+    int64_t         end = tni_lesser(s->count, (item + 1) * TASK);
+    double          f[TNI_TILE];
+    int64_t         l[TNI_TILE];
+    for (int64_t at = item * TASK; at < end; at += TNI_TILE) {
+        int64_t n = tni_lesser(TNI_TILE, end - at);
+        char   *y = s->call->out.data + at * (int64_t)tni_dtype_size(dt);
+        if (tni_is_float(dt)) {
+            for (int64_t i = 0; i < n; i++) f[i] = a->iota.start + (double)(at + i) * a->iota.step;
+            s->tiles->convert[TN_F64][dt](y, f, n);
+        } else {
+            for (int64_t i = 0; i < n; i++) l[i] = a->iota.istart + (at + i) * a->iota.istep;
+            s->tiles->convert[TN_I64][dt](y, l, n);
+        }
+    }
+}
+
+void tni_cpu_iota(const tni_call *call)
+{
+    source s = { .tiles = tni_tiles_get(), .call = call, .count = tni_arg_count(&call->out) };
+    tni_parallel(tni_threads_for(call, s.count), tni_pieces(s.count, TASK), iota_task, &s);
+}

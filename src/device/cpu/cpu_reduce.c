@@ -1,0 +1,324 @@
+// Reductions. Sums of floats have a shape that follows from the sizes and strides alone: blocks of
+// TNI_TILE elements (or groups of rows) are summed in their own type, in lanes; blocks are added
+// in order in double, within chunks; chunks are added in order.
+#include "device/cpu/cpu_reduce.h"
+
+#include "base/pool.h"
+#include "kernel/prelude.h"
+
+#include <string.h>
+
+enum {
+    NARROW = 16,       // fewer columns, or reduced elements, than this are not worth the other way
+    CHUNK  = 1 << 16,  // elements of a partial result, along a row
+    GROUP  = 64,       // rows added in their own type before they go into the totals
+    AREA   = 1 << 18,  // elements of a partial result of columns, at least
+    TASKS  = 16,       // with as many strips as this, rows are not cut into chunks
+    TASK   = 1 << 15   // least elements of a task
+};
+
+// ---- taking apart ----
+
+static int64_t reach(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+// Sorts the axes of n arguments by falling stride of the first.
+static void sort_axes(int n, tni_arg *const *x)
+{
+    int rank = x[0]->rank, perm[TN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        int at = i;
+        for (; at > 0 && reach(x[0]->stride[perm[at - 1]]) < reach(x[0]->stride[i]); at--)
+            perm[at] = perm[at - 1];
+        perm[at] = i;
+    }
+    for (int k = 0; k < n; k++) tni_permute(x[k], rank, perm);
+}
+
+// The least distance between elements of an axis, leaving out axes that stand still.
+static int64_t density(const tni_arg *x)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < x->rank; i++)
+        if (x->stride[i] != 0 && reach(x->stride[i]) < least) least = reach(x->stride[i]);
+    return least;
+}
+
+tni_reduction tni_reduction_of(const tni_call *call, tn_dtype acc, bool ordered)
+{
+    const tni_arg *in = &call->in[0];
+    tni_reduction  r  = { .tiles = tni_tiles_get(), .acc = acc, .kept = *in, .out = call->out,
+                          .red = *in };
+    int kept[TN_MAX_RANK], red[TN_MAX_RANK], nkept = 0, nred = 0;
+    for (int i = 0; i < in->rank; i++) {
+        if (call->attr->reduce.axes >> i & 1) red[nred++] = i;
+        else kept[nkept++] = i;
+    }
+    tni_permute(&r.kept, nkept, kept);
+    tni_permute(&r.out, nkept, kept);
+    tni_permute(&r.red, nred, red);
+    r.results = tni_arg_count(&r.kept);
+    r.folded  = tni_arg_count(&r.red);
+    if (r.folded == 0) return r;
+
+    tni_arg *both[2] = { &r.kept, &r.out }, *one[1] = { &r.red };
+    tni_merge(2, both);
+    sort_axes(2, both);
+    tni_merge(2, both);
+    tni_merge(1, one);
+    if (!ordered) sort_axes(1, one);
+    if (!ordered) tni_merge(1, one);
+    int64_t cols = r.kept.rank > 0 ? r.kept.size[r.kept.rank - 1] : 1;
+    r.by_column  = cols >= NARROW && (density(&r.kept) < density(&r.red) || r.folded < NARROW);
+    return r;
+}
+
+// ---- totals ----
+
+static tni_total join_d(int op, tni_total a, tni_total b)
+{
+    double x = a.d, y = b.d;
+    double v = op == TNI_sum ? x + y : op == TNI_prod ? x * y : op == TNI_max ? m_max(x, y) : m_min(x, y);
+    return (tni_total){ .d = v };
+}
+
+static tni_total join_l(int op, tni_total a, tni_total b)
+{
+    int64_t x = a.l, y = b.l;
+    int64_t v = op == TNI_sum ? x + y : op == TNI_prod ? x * y : op == TNI_max ? m_max(x, y) : m_min(x, y);
+    return (tni_total){ .l = v };
+}
+
+static tni_total join(const tni_reduction *r, int op, tni_total a, tni_total b)
+{
+    return tni_is_float(r->acc) ? join_d(op, a, b) : join_l(op, a, b);
+}
+
+// The type of totals of a type.
+static tn_dtype wide(tn_dtype acc)
+{
+    return tni_is_float(acc) ? TN_F64 : TN_I64;
+}
+
+// ---- the job ----
+
+typedef struct {
+    tni_reduction  r;
+    const tni_call *call;
+    int64_t         chunks;    // partial results per result
+    int64_t         chunk;     // reduced elements of a chunk
+    int64_t         per_task;  // results (by row)
+    int64_t         strip, strips;
+    tni_total      *partial;  // [result][chunk], or [chunk][result] by column
+} job;
+
+// Sums of integers are of i64. Products of floats in double: lanes could overflow.
+static tn_dtype acc_dtype(const tni_call *call)
+{
+    tn_dtype dt = call->in[0].dtype;
+    if (call->op == TNI_sum) return tni_is_float(dt) ? tni_compute_dtype(dt) : TN_I64;
+    if (call->op == TNI_prod) return tni_is_float(dt) ? TN_F64 : TN_I64;
+    return tni_compute_dtype(dt);
+}
+
+static job plan(const tni_call *call)
+{
+    job j = { .r = tni_reduction_of(call, acc_dtype(call), false), .call = call, .chunks = 1 };
+    j.chunk = j.r.folded;
+    if (j.r.folded == 0) return j;
+    if (j.r.by_column) {
+        int64_t cols = j.r.kept.size[j.r.kept.rank - 1];
+        j.strip      = tni_lesser(cols, TNI_TILE);
+        j.strips     = tni_pieces(cols, j.strip) * (j.r.results / cols);
+        int64_t rows = tni_pieces(tni_pieces(AREA, j.strip), GROUP) * GROUP;
+        if (j.strips < TASKS && rows < j.r.folded) j.chunk = rows;
+    } else if (j.r.folded > CHUNK) {
+        j.chunk = CHUNK;
+    }
+    j.chunks   = tni_pieces(j.r.folded, j.chunk);
+    j.per_task = tni_pieces(TASK, j.chunk);
+    j.partial  = call->scratch;
+    return j;
+}
+
+size_t tni_cpu_reduce_scratch(const tni_call *call)
+{
+    job j = plan(call);
+    return j.chunks > 1 ? (size_t)(j.chunks * j.r.results) * sizeof(tni_total) : 0;
+}
+
+// ---- each result by itself ----
+
+static tni_total fold_chunk(const job *j, int64_t result, int64_t first, int64_t n, tni_room *room)
+{
+    const tni_reduction *r     = &j->r;
+    tni_tile_block      *block = r->tiles->of[r->acc]->block[j->call->op];
+    tni_arg              red   = r->red;
+    tni_total            total = { 0 };
+    red.data += tni_place(&r->kept, result) * (int64_t)tni_dtype_size(red.dtype);
+    for (int64_t at = 0; at < n; at += TNI_TILE) {
+        int64_t     m = tni_lesser(TNI_TILE, n - at);
+        const void *x = tni_tile_of(r->tiles, &red, r->acc, first + at, m, room);
+        tni_total   v = block(x, m);
+        total         = at == 0 ? v : join(r, j->call->op, total, v);
+    }
+    return total;
+}
+
+static void put(const job *j, int64_t result, tni_total v)
+{
+    const tni_arg *out = &j->r.out;
+    j->r.tiles->convert[wide(j->r.acc)][out->dtype](
+        out->data + tni_place(out, result) * (int64_t)tni_dtype_size(out->dtype), &v, 1);
+}
+
+static void row_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    tni_room   room;
+    int64_t    end = tni_lesser(j->r.results * j->chunks, (item + 1) * j->per_task);
+    for (int64_t i = item * j->per_task; i < end; i++) {
+        int64_t   first = i % j->chunks * j->chunk;
+        tni_total v     = fold_chunk(j, i / j->chunks, first,
+                                     tni_lesser(j->chunk, j->r.folded - first), &room);
+        if (j->chunks > 1) j->partial[i] = v;
+        else put(j, i, v);
+    }
+}
+
+static void join_rows(const job *j)
+{
+    for (int64_t i = 0; i < j->r.results; i++) {
+        tni_total v = j->partial[i * j->chunks];
+        for (int64_t c = 1; c < j->chunks; c++)
+            v = join(&j->r, j->call->op, v, j->partial[i * j->chunks + c]);
+        put(j, i, v);
+    }
+}
+
+// ---- strips of columns ----
+
+typedef struct {
+    _Alignas(64) char acc[TNI_TILE * 8];
+    _Alignas(64) char widened[TNI_TILE * 8];
+    _Alignas(64) char total[TNI_TILE * 8];
+    tni_room room;
+} columns;
+
+// Folds rows first .. first+rows-1 of a strip at x into acc, which begins as the first of them.
+static void fold_group(const job *j, const char *x, int64_t first, int64_t rows, int64_t n,
+                       columns *s)
+{
+    const tni_reduction *r    = &j->r;
+    tni_tile_fold       *fold = r->tiles->of[r->acc]->fold[j->call->op];
+    int64_t  bytes = (int64_t)tni_dtype_size(r->red.dtype), inner = r->kept.stride[r->kept.rank - 1];
+    int      last    = r->red.rank - 1;
+    int64_t  run_end = last < 0 ? 1 : r->red.size[last], step = last < 0 ? 0 : r->red.stride[last];
+    bool     in_place = inner == 1 && r->red.dtype == r->acc, begun = false;
+    for (int64_t i = 0; i < rows;) {
+        const char *p   = x + tni_place(&r->red, first + i) * bytes;
+        int64_t     run = in_place ? tni_lesser(rows - i, run_end - (first + i) % run_end) : 1;
+        const char *row = tni_tile_run(r->tiles, p, r->red.dtype, inner, r->acc, n, &s->room);
+        i += run;
+        if (!begun) {
+            memcpy(s->acc, row, (size_t)n * tni_dtype_size(r->acc));
+            row += step * bytes;
+            run--;
+            begun = true;
+        }
+        fold(s->acc, row, step, run, n);
+    }
+}
+
+// Folds rows first .. first+rows-1 of a strip into s->total.
+static void fold_strip(const job *j, const char *x, int64_t first, int64_t rows, int64_t n,
+                       columns *s)
+{
+    const tni_reduction *r     = &j->r;
+    tn_dtype             total = wide(r->acc);
+    for (int64_t at = 0; at < rows; at += GROUP) {
+        fold_group(j, x, first + at, tni_lesser(GROUP, rows - at), n, s);
+        if (at == 0) {
+            r->tiles->convert[r->acc][total](s->total, s->acc, n);
+        } else {
+            r->tiles->convert[r->acc][total](s->widened, s->acc, n);
+            r->tiles->of[total]->fold[j->call->op](s->total, s->widened, 0, 1, n);
+        }
+    }
+}
+
+// The first result of a strip and how many it has.
+static int64_t strip_at(const job *j, int64_t strip, int64_t *n)
+{
+    int64_t cols = j->r.kept.size[j->r.kept.rank - 1], across = tni_pieces(cols, j->strip);
+    int64_t col = strip % across * j->strip;
+    *n          = tni_lesser(j->strip, cols - col);
+    return strip / across * cols + col;
+}
+
+// Writes the totals of a strip that begins at a result.
+static void put_strip(const job *j, int64_t result, int64_t n, const void *total, void *room)
+{
+    const tni_arg *out = &j->r.out;
+    size_t         es  = tni_dtype_size(out->dtype);
+    char          *y   = out->data + tni_place(out, result) * (int64_t)es;
+    int64_t        step = out->stride[out->rank - 1];
+    j->r.tiles->convert[wide(j->r.acc)][out->dtype](step == 1 ? y : room, total, n);
+    if (step != 1) tni_scatter_run(es, y, room, step, n);
+}
+
+static void column_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    columns    s;
+    int64_t    n, chunk = item / j->strips, result = strip_at(j, item % j->strips, &n);
+    int64_t    first = chunk * j->chunk, rows = tni_lesser(j->chunk, j->r.folded - first);
+    int64_t    bytes = (int64_t)tni_dtype_size(j->r.red.dtype);
+    fold_strip(j, j->r.kept.data + tni_place(&j->r.kept, result) * bytes, first, rows, n, &s);
+    if (j->chunks > 1)
+        memcpy(j->partial + chunk * j->r.results + result, s.total, (size_t)n * sizeof(tni_total));
+    else put_strip(j, result, n, s.total, s.room.ready);
+}
+
+static void join_columns(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    tn_dtype   total = wide(j->r.acc);
+    char       room[TNI_TILE * 8];
+    int64_t    n, result = strip_at(j, item, &n);
+    j->r.tiles->of[total]->fold[j->call->op](j->partial + result,
+                                             j->partial + j->r.results + result, j->r.results,
+                                             j->chunks - 1, n);
+    put_strip(j, result, n, j->partial + result, room);
+}
+
+// ---- both ----
+
+static void empty(const tni_call *call)
+{
+    int64_t one = call->op == TNI_prod, count = tni_arg_count(&call->out);
+    char    value[8];
+    size_t  es = tni_dtype_size(call->out.dtype);
+    tni_tiles_get()->convert[TN_I64][call->out.dtype](value, &one, 1);
+    tni_fill_run(es, call->out.data, value, count);
+}
+
+void tni_cpu_reduce(const tni_call *call)
+{
+    job j = plan(call);
+    int threads = tni_threads_for(call, j.r.folded * j.r.results);
+    if (j.r.folded == 0) {
+        empty(call);
+    } else if (j.r.by_column) {
+        tni_parallel(threads, j.strips * j.chunks, column_task, &j);
+        if (j.chunks > 1) tni_parallel(threads, j.strips, join_columns, &j);
+    } else {
+        tni_parallel(threads, tni_pieces(j.r.results * j.chunks, j.per_task), row_task, &j);
+        if (j.chunks > 1) join_rows(&j);
+    }
+}

@@ -1,0 +1,103 @@
+// Running sums and products along an axis, in double or i64 whatever the dtype. Strips of columns
+// go down side by side; along a row it is one element after the other.
+#include "base/pool.h"
+#include "device/cpu/cpu_walk.h"
+
+#include <string.h>
+
+enum { STRIP = 256, TASK = 1 << 14 };
+
+// The axes other than the scanned one, of in and out, and that axis.
+typedef struct {
+    const tni_tiles *tiles;
+    int              op;
+    tn_dtype         acc;
+    tni_arg          in, out;
+    int64_t          n, step, out_step;  // of the scanned axis
+    int64_t          lines, per_task;
+} job;
+
+static job plan(const tni_call *call)
+{
+    int axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0;
+    job j = { .tiles = tni_tiles_get(), .op = call->op, .in = call->in[0], .out = call->out };
+    j.acc = tni_is_float(call->out.dtype) ? TN_F64 : TN_I64;
+    j.n   = call->out.rank > 0 ? call->out.size[axis] : 1;
+    if (call->out.rank > 0) j.step = j.in.stride[axis], j.out_step = j.out.stride[axis];
+    for (int i = 0; i < call->out.rank; i++)
+        if (i != axis) perm[n++] = i;
+    tni_permute(&j.in, n, perm);
+    tni_permute(&j.out, n, perm);
+    tni_arg *both[2] = { &j.out, &j.in };
+    tni_merge(2, both);
+    j.lines    = tni_arg_count(&j.out);
+    j.per_task = tni_pieces(TASK, j.n);
+    return j;
+}
+
+static void scan_line(const job *j, const char *x, char *y, tni_room *room)
+{
+    int64_t     in_bytes = (int64_t)tni_dtype_size(j->in.dtype);
+    int64_t     bytes    = (int64_t)tni_dtype_size(j->out.dtype);
+    const void *v;
+    tni_total   acc = { 0 };
+    if (j->op == TNI_cumprod && tni_is_float(j->acc)) acc.d = 1;
+    else if (j->op == TNI_cumprod) acc.l = 1;
+    // A zero added to -0 would be 0, so sums begin at -0.
+    else if (tni_is_float(j->acc)) acc.d = -0.0;
+    for (int64_t at = 0; at < j->n; at += TNI_TILE) {
+        int64_t n = tni_lesser(TNI_TILE, j->n - at);
+        v = tni_tile_run(j->tiles, x + at * j->step * in_bytes, j->in.dtype, j->step, j->acc, n, room);
+        if (v != room->ready) memcpy(room->ready, v, (size_t)n * 8);
+        j->tiles->of[j->acc]->scan[j->op](room->ready, &acc, n);
+        j->tiles->convert[j->acc][j->out.dtype](room->raw, room->ready, n);
+        tni_scatter_run((size_t)bytes, y + at * j->out_step * bytes, room->raw, j->out_step, n);
+    }
+}
+
+static void line_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    tni_room   room;
+    int64_t    end = tni_lesser(j->lines, (item + 1) * j->per_task);
+    for (int64_t i = item * j->per_task; i < end; i++)
+        scan_line(j, j->in.data + tni_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype),
+                  j->out.data + tni_place(&j->out, i) * (int64_t)tni_dtype_size(j->out.dtype), &room);
+}
+
+// A strip of neighbouring lines at once.
+static void strip_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    tni_room   room;
+    _Alignas(64) char acc[STRIP * 8];
+    int     last = j->out.rank - 1;
+    int64_t cols = j->out.size[last], across = tni_pieces(cols, STRIP);
+    int64_t col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
+    int64_t first = item / across * cols + col;
+    int64_t in_bytes = (int64_t)tni_dtype_size(j->in.dtype);
+    int64_t bytes    = (int64_t)tni_dtype_size(j->out.dtype);
+    const char *x = j->in.data + tni_place(&j->in, first) * in_bytes;
+    char       *y = j->out.data + tni_place(&j->out, first) * bytes;
+    for (int64_t i = 0; i < j->n; i++, x += j->step * in_bytes, y += j->out_step * bytes) {
+        const void *v =
+            tni_tile_run(j->tiles, x, j->in.dtype, j->in.stride[last], j->acc, n, &room);
+        if (i == 0) memcpy(acc, v, (size_t)n * 8);
+        else j->tiles->of[j->acc]->fold[j->op](acc, v, 0, 1, n);
+        j->tiles->convert[j->acc][j->out.dtype](y, acc, n);
+    }
+}
+
+void tni_cpu_scan(const tni_call *call)
+{
+    job j       = plan(call);
+    int threads = tni_threads_for(call, j.lines * j.n), last = j.out.rank - 1;
+    if (last >= 0 && j.out.stride[last] == 1 && j.out.size[last] >= 8) {
+        int64_t cols = j.out.size[last];
+        tni_parallel(threads, j.lines / cols * tni_pieces(cols, STRIP), strip_task, &j);
+    } else {
+        tni_parallel(threads, tni_pieces(j.lines, j.per_task), line_task, &j);
+    }
+}

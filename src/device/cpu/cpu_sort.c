@@ -1,0 +1,163 @@
+// argsort: each line becomes unsigned keys whose order is the order wanted (NaN largest, both
+// zeros equal; inverted to sort downwards), which then are sorted stably: short lines by
+// insertion, others byte by byte from the lowest, skipping bytes in which all keys agree.
+#include "base/pool.h"
+#include "device/cpu/cpu_walk.h"
+
+#include <string.h>
+
+enum { SHORT = 48, BYTES = 8, VALUES = 256, TASK = 1 << 12 };
+
+typedef struct {
+    uint64_t key;
+    int64_t  at;
+} entry;
+
+typedef struct {
+    const tni_tiles *tiles;
+    tni_arg          in, out;  // the axes other than the sorted one
+    int64_t          n, step, out_step, lines, per_task;
+    bool             down;
+    char            *scratch;
+    size_t           room;  // of a worker
+} job;
+
+static size_t room_for(int64_t n)
+{
+    return (size_t)tni_align64(2 * n * (int64_t)sizeof(entry) + BYTES * VALUES * 8);
+}
+
+size_t tni_cpu_argsort_scratch(const tni_call *call)
+{
+    int axis = call->attr->axis.axis;
+    return room_for(call->out.rank > 0 ? call->out.size[axis] : 1) * (size_t)call->threads;
+}
+
+// ---- keys ----
+
+// Adding 0 makes -0 0. A negative number has all bits turned, a positive one its sign.
+static uint64_t key_f(float x)
+{
+    uint32_t u;
+    x += 0.0f;
+    memcpy(&u, &x, 4);
+    if (x != x) return UINT32_MAX;
+    return u >> 31 ? ~u : u | 0x80000000u;
+}
+
+static uint64_t key_d(double x)
+{
+    uint64_t u;
+    x += 0.0;
+    memcpy(&u, &x, 8);
+    if (x != x) return UINT64_MAX;
+    return u >> 63 ? ~u : u | UINT64_C(1) << 63;
+}
+
+static uint64_t key_of(tn_dtype dt, const void *x, int64_t i)
+{
+    switch (dt) {
+    case TN_F32: return key_f(((const float *)x)[i]);
+    case TN_F64: return key_d(((const double *)x)[i]);
+    case TN_I32: return (uint32_t)((const int32_t *)x)[i] ^ 0x80000000u;
+    default: return (uint64_t)((const int64_t *)x)[i] ^ UINT64_C(1) << 63;
+    }
+}
+
+static void make_keys(const job *j, const char *x, entry *e)
+{
+    tn_dtype dt = tni_compute_dtype(j->in.dtype);
+    uint64_t turned = !j->down ? 0 : tni_dtype_size(dt) == 4 ? UINT32_MAX : UINT64_MAX;
+    tni_room room;
+    for (int64_t at = 0; at < j->n; at += TNI_TILE) {
+        int64_t     n = tni_lesser(TNI_TILE, j->n - at);
+        const char *p = x + at * j->step * (int64_t)tni_dtype_size(j->in.dtype);
+        const void *v = tni_tile_run(j->tiles, p, j->in.dtype, j->step, dt, n, &room);
+        for (int64_t i = 0; i < n; i++) e[at + i] = (entry){ key_of(dt, v, i) ^ turned, at + i };
+    }
+}
+
+// ---- sorting ----
+
+static void sort_short(entry *e, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        entry   v = e[i];
+        int64_t k = i;
+        for (; k > 0 && e[k - 1].key > v.key; k--) e[k] = e[k - 1];
+        e[k] = v;
+    }
+}
+
+// Sorts e by one byte into y; count says how many have each value.
+static void sort_byte(const entry *e, entry *y, int64_t n, int byte, const int64_t *count)
+{
+    int64_t start[VALUES], sum = 0;
+    for (int v = 0; v < VALUES; v++) {
+        start[v] = sum;
+        sum += count[v];
+    }
+    for (int64_t i = 0; i < n; i++) y[start[e[i].key >> (8 * byte) & 255]++] = e[i];
+}
+
+static bool all_agree(const int64_t *count, int64_t n)
+{
+    for (int v = 0; v < VALUES; v++)
+        if (count[v] != 0) return count[v] == n;
+    return true;
+}
+
+// Returns where the sorted entries are: e or spare.
+static entry *sort_entries(entry *e, entry *spare, int64_t (*count)[VALUES], int64_t n)
+{
+    if (n <= SHORT) {
+        sort_short(e, n);
+        return e;
+    }
+    memset(count, 0, BYTES * sizeof *count);
+    for (int64_t i = 0; i < n; i++)
+        for (int b = 0; b < BYTES; b++) count[b][e[i].key >> (8 * b) & 255]++;
+    for (int b = 0; b < BYTES; b++) {
+        if (all_agree(count[b], n)) continue;
+        sort_byte(e, spare, n, b, count[b]);
+        entry *sorted = spare;
+        spare         = e;
+        e             = sorted;
+    }
+    return e;
+}
+
+static void sort_task(void *arg, int64_t item, int worker)
+{
+    const job *j     = arg;
+    entry     *e     = (entry *)(j->scratch + (size_t)worker * j->room), *spare = e + j->n;
+    int64_t (*count)[VALUES] = (int64_t(*)[VALUES])(spare + j->n);
+    int64_t end = tni_lesser(j->lines, (item + 1) * j->per_task);
+    for (int64_t i = item * j->per_task; i < end; i++) {
+        make_keys(j, j->in.data + tni_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype), e);
+        const entry *sorted = sort_entries(e, spare, count, j->n);
+        int64_t     *y      = (int64_t *)j->out.data + tni_place(&j->out, i);
+        for (int64_t k = 0; k < j->n; k++) y[k * j->out_step] = sorted[k].at;
+    }
+}
+
+void tni_cpu_argsort(const tni_call *call)
+{
+    int axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0, rank = call->out.rank;
+    job j = { .tiles = tni_tiles_get(), .in = call->in[0], .out = call->out, .n = 1,
+              .down = call->attr->axis.descending, .scratch = call->scratch };
+    if (rank > 0) {
+        j.n        = call->out.size[axis];
+        j.step     = call->in[0].stride[axis];
+        j.out_step = call->out.stride[axis];
+    }
+    for (int i = 0; i < rank; i++)
+        if (i != axis) perm[n++] = i;
+    tni_permute(&j.in, n, perm);
+    tni_permute(&j.out, n, perm);
+    j.lines    = tni_arg_count(&j.out);
+    j.room     = room_for(j.n);
+    j.per_task = tni_pieces(TASK, j.n);
+    tni_parallel(tni_threads_for(call, 16 * j.lines * j.n), tni_pieces(j.lines, j.per_task),
+                 sort_task, &j);
+}

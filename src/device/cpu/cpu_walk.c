@@ -1,0 +1,215 @@
+#include "device/cpu/cpu_walk.h"
+
+#include <string.h>
+
+tni_arg tni_arg_rows(tn_dtype dt, int rank, const int64_t *size, void *data)
+{
+    tni_arg x = { .dtype = dt, .rank = rank, .data = data };
+    for (int i = 0; i < rank; i++) x.size[i] = size[i];
+    tni_shape_strides(rank, size, x.stride);
+    return x;
+}
+
+bool tni_arg_is_rows(const tni_arg *x)
+{
+    int64_t step = 1;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        if (x->size[i] == 1) continue;
+        if (x->stride[i] != step) return false;
+        step *= x->size[i];
+    }
+    return true;
+}
+
+static bool one_run(int n, tni_arg *const *x, int outer, int inner)
+{
+    for (int k = 0; k < n; k++)
+        if (x[k]->stride[outer] != x[k]->stride[inner] * x[k]->size[inner]) return false;
+    return true;
+}
+
+void tni_merge(int n, tni_arg *const *x)
+{
+    int rank = x[0]->rank, kept = 0;
+    for (int i = 0; i < rank; i++) {
+        if (x[0]->size[i] == 1) continue;
+        bool joins = kept > 0 && one_run(n, x, kept - 1, i);
+        for (int k = 0; k < n; k++) {
+            int64_t size                          = x[k]->size[i];
+            x[k]->stride[joins ? kept - 1 : kept] = x[k]->stride[i];
+            x[k]->size[joins ? kept - 1 : kept]   = joins ? x[k]->size[kept - 1] * size : size;
+        }
+        if (!joins) kept++;
+    }
+    for (int k = 0; k < n; k++) x[k]->rank = kept;
+}
+
+void tni_permute(tni_arg *x, int rank, const int *perm)
+{
+    tni_arg y = *x;
+    y.rank    = rank;
+    for (int i = 0; i < rank; i++) {
+        y.size[i]   = x->size[perm[i]];
+        y.stride[i] = x->stride[perm[i]];
+    }
+    *x = y;
+}
+
+int64_t tni_place(const tni_arg *x, int64_t at)
+{
+    int64_t place = 0;
+    for (int i = x->rank - 1; i > 0; i--) {
+        place += at % x->size[i] * x->stride[i];
+        at /= x->size[i];
+    }
+    return x->rank > 0 ? place + at * x->stride[0] : 0;
+}
+
+// ---- runs ----
+
+static void gather8(uint8_t *y, const uint8_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = x[i * stride];
+}
+
+static void gather16(uint16_t *y, const uint16_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = x[i * stride];
+}
+
+static void gather32(uint32_t *y, const uint32_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = x[i * stride];
+}
+
+static void gather64(uint64_t *y, const uint64_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = x[i * stride];
+}
+
+void tni_gather_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n)
+{
+    if (stride == 1) memcpy(y, x, (size_t)n * bytes);
+    else if (stride == 0) tni_fill_run(bytes, y, x, n);
+    else if (bytes == 4) gather32(y, x, stride, n);
+    else if (bytes == 2) gather16(y, x, stride, n);
+    else if (bytes == 8) gather64(y, x, stride, n);
+    else gather8(y, x, stride, n);
+}
+
+static void scatter8(uint8_t *y, const uint8_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] = x[i];
+}
+
+static void scatter16(uint16_t *y, const uint16_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] = x[i];
+}
+
+static void scatter32(uint32_t *y, const uint32_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] = x[i];
+}
+
+static void scatter64(uint64_t *y, const uint64_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] = x[i];
+}
+
+void tni_scatter_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n)
+{
+    if (stride == 1) memcpy(y, x, (size_t)n * bytes);
+    else if (bytes == 4) scatter32(y, x, stride, n);
+    else if (bytes == 2) scatter16(y, x, stride, n);
+    else if (bytes == 8) scatter64(y, x, stride, n);
+    else scatter8(y, x, stride, n);
+}
+
+static void fill16(uint16_t *y, uint16_t v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = v;
+}
+
+static void fill32(uint32_t *y, uint32_t v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = v;
+}
+
+static void fill64(uint64_t *y, uint64_t v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = v;
+}
+
+void tni_fill_run(size_t bytes, void *y, const void *x, int64_t n)
+{
+    if (bytes == 4) fill32(y, *(const uint32_t *)x, n);
+    else if (bytes == 2) fill16(y, *(const uint16_t *)x, n);
+    else if (bytes == 8) fill64(y, *(const uint64_t *)x, n);
+    else memset(y, *(const uint8_t *)x, (size_t)n);
+}
+
+// ---- tiles ----
+
+const void *tni_tile_run(const tni_tiles *t, const char *x, tn_dtype dt, int64_t stride,
+                         tn_dtype as, int64_t n, tni_room *room)
+{
+    size_t bytes = tni_dtype_size(dt);
+    if (stride == 1 && dt == as) return x;
+    if (stride == 1) {
+        t->convert[dt][as](room->ready, x, n);
+    } else if (stride == 0) {
+        t->convert[dt][as](room->raw, x, 1);
+        tni_fill_run(tni_dtype_size(as), room->ready, room->raw, n);
+    } else if (dt == as) {
+        tni_gather_run(bytes, room->ready, x, stride, n);
+    } else {
+        tni_gather_run(bytes, room->raw, x, stride, n);
+        t->convert[dt][as](room->ready, room->raw, n);
+    }
+    return room->ready;
+}
+
+// Gathers the runs of the innermost axis that make up the n elements from first on.
+static void gather_runs(const tni_arg *x, size_t bytes, int64_t first, int64_t n, char *y)
+{
+    int     last            = x->rank - 1;
+    int64_t at[TN_MAX_RANK] = { 0 }, place = 0;
+    for (int i = last; i >= 0; i--) {
+        at[i] = i > 0 ? first % x->size[i] : first;
+        place += at[i] * x->stride[i];
+        first /= x->size[i];
+    }
+    while (n > 0) {
+        int64_t run = tni_lesser(n, x->size[last] - at[last]);
+        tni_gather_run(bytes, y, x->data + place * (int64_t)bytes, x->stride[last], run);
+        y += run * (int64_t)bytes;
+        n -= run;
+        place -= at[last] * x->stride[last];
+        at[last] = 0;
+        for (int i = last - 1; i >= 0; i--) {
+            place += x->stride[i];
+            if (++at[i] < x->size[i]) break;
+            place -= at[i] * x->stride[i];
+            at[i] = 0;
+        }
+    }
+}
+
+const void *tni_tile_of(const tni_tiles *t, const tni_arg *x, tn_dtype as, int64_t first, int64_t n,
+                        tni_room *room)
+{
+    int     last  = x->rank - 1;
+    int64_t bytes = (int64_t)tni_dtype_size(x->dtype);
+    if (last < 0) return tni_tile_run(t, x->data, x->dtype, 0, as, n, room);
+    if (last == 0 || first % x->size[last] + n <= x->size[last])
+        return tni_tile_run(t, x->data + tni_place(x, first) * bytes, x->dtype, x->stride[last], as,
+                            n, room);
+    if (x->dtype == as) {
+        gather_runs(x, (size_t)bytes, first, n, room->ready);
+    } else {
+        gather_runs(x, (size_t)bytes, first, n, room->raw);
+        t->convert[x->dtype][as](room->ready, room->raw, n);
+    }
+    return room->ready;
+}

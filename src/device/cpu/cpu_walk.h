@@ -1,0 +1,95 @@
+// Walking over elements that lie by strides: merging axes, and bringing elements into tiles.
+#ifndef TNI_DEVICE_CPU_CPU_WALK_H
+#define TNI_DEVICE_CPU_CPU_WALK_H
+
+#include "device/cpu/tiles.h"
+#include "device/device.h"
+
+// Room for one operand of a tile: as it was gathered, and as it is computed with.
+typedef struct {
+    _Alignas(64) char raw[TNI_TILE * 8];
+    _Alignas(64) char ready[TNI_TILE * 8];
+} tni_room;
+
+static inline int64_t tni_lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t tni_pieces(int64_t total, int64_t piece)
+{
+    return (total + piece - 1) / piece;
+}
+
+static inline int64_t tni_arg_count(const tni_arg *x)
+{
+    int64_t n = 1;
+    for (int i = 0; i < x->rank; i++) n *= x->size[i];
+    return n;
+}
+
+// Number of threads worth using for so many elements.
+static inline int tni_threads_for(const tni_call *call, int64_t elements)
+{
+    return elements < 32768 ? 1 : call->threads;
+}
+
+// A row-major argument.
+tni_arg tni_arg_rows(tn_dtype dt, int rank, const int64_t *size, void *data);
+bool    tni_arg_is_rows(const tni_arg *x);
+
+// Drops axes of size 1 and merges neighbours that are one run in all n arguments, which have one
+// shape. Row-major order stays.
+void tni_merge(int n, tni_arg *const *x);
+// Takes the axes perm[0 .. rank-1] in that order.
+void tni_permute(tni_arg *x, int rank, const int *perm);
+// Where element `at` in row-major order lies, in elements from data.
+int64_t tni_place(const tni_arg *x, int64_t at);
+
+// y[i] = x[i * stride], elements of 1, 2, 4 or 8 bytes.
+void tni_gather_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n);
+// y[i * stride] = x[i].
+void tni_scatter_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n);
+// y[i] = *x.
+void tni_fill_run(size_t bytes, void *y, const void *x, int64_t n);
+
+// Elements first .. first+n-1 of x in row-major order, n up to TNI_TILE, as dtype `as`: in place
+// where they are so already, else in the room. x's axes should be merged.
+const void *tni_tile_of(const tni_tiles *t, const tni_arg *x, tn_dtype as, int64_t first, int64_t n,
+                        tni_room *room);
+// The same for n elements a stride apart.
+const void *tni_tile_run(const tni_tiles *t, const char *x, tn_dtype dt, int64_t stride,
+                         tn_dtype as, int64_t n, tni_room *room);
+
+// ---- what the files of this folder offer to cpu.c; scratch functions give the bytes wanted ----
+
+void      tni_cpu_map(const tni_call *call);
+void      tni_cpu_copy(const tni_call *call);
+void      tni_cpu_concat(const tni_call *call);
+void      tni_cpu_pad(const tni_call *call);
+void      tni_cpu_fill(const tni_call *call);
+void      tni_cpu_iota(const tni_call *call);
+void      tni_cpu_random(const tni_call *call);
+size_t    tni_cpu_reduce_scratch(const tni_call *call);
+void      tni_cpu_reduce(const tni_call *call);
+size_t    tni_cpu_arg_scratch(const tni_call *call);
+void      tni_cpu_arg(const tni_call *call);
+void      tni_cpu_scan(const tni_call *call);
+tn_status tni_cpu_gather(const tni_call *call);
+size_t    tni_cpu_scatter_scratch(const tni_call *call);
+tn_status tni_cpu_scatter(const tni_call *call);
+size_t    tni_cpu_fold_scratch(const tni_call *call);
+void      tni_cpu_fold(const tni_call *call);
+size_t    tni_cpu_matmul_scratch(const tni_call *call);
+void      tni_cpu_matmul(const tni_call *call);
+size_t    tni_cpu_conv_scratch(const tni_call *call);
+void      tni_cpu_conv(const tni_call *call);
+size_t    tni_cpu_argsort_scratch(const tni_call *call);
+void      tni_cpu_argsort(const tni_call *call);
+size_t    tni_cpu_custom_scratch(const tni_call *call);
+tn_status tni_cpu_custom(const tni_call *call);
+
+// Copies in to out, of one shape, any strides and dtypes.
+void tni_copy_arg(int threads, const tni_arg *in, const tni_arg *out);
+
+#endif

@@ -1,0 +1,56 @@
+// Matrix products on the CPU: the BLAS found at run time where there is one, else our own
+// blocked product. Both cut the work into panels whose shapes depend on the sizes alone, so the
+// bits of the result are the same for every number of threads.
+#ifndef TNI_DEVICE_CPU_GEMM_H
+#define TNI_DEVICE_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "tenon.h"
+
+// c (m, n) = a (m, k) @ b (k, n), and c += when accumulate is set. Strides are in elements, any
+// values (zero and negative too) for a and b; c is row-major with rows ldc >= n apart and does
+// not overlap a or b. dtype is that of all three: TN_F32 or TN_F64 (BLAS or own), TN_F16 and
+// TN_BF16 (computed and summed in f32, rounded once), TN_I32, TN_I64, TN_U8, TN_I8 (wrapping).
+// k = 0 gives zeros (or c unchanged when accumulating). m = 0 or n = 0 does nothing.
+typedef struct {
+    tn_dtype    dtype;
+    bool        accumulate;
+    int64_t     m, n, k;
+    const void *a;
+    int64_t     a_row, a_col;
+    const void *b;
+    int64_t     b_row, b_col;
+    void       *c;
+    int64_t     ldc;
+} tni_gemm;
+
+// Bytes of scratch tni_gemm_run needs on that many threads. It allocates nothing itself.
+size_t tni_gemm_scratch(const tni_gemm *g, int threads);
+
+// scratch: that many bytes, aligned to 64.
+void tni_gemm_run(const tni_gemm *g, int threads, void *scratch);
+
+// The same product `batch` times: operand i starts at a + i * a_step elements, and so on.
+// Parallel over the batch and inside of each product, whichever suits.
+typedef struct {
+    tni_gemm one;
+    int64_t  batch, a_step, b_step, c_step;
+} tni_gemm_batch;
+
+size_t tni_gemm_batch_scratch(const tni_gemm_batch *g, int threads);
+void   tni_gemm_batch_run(const tni_gemm_batch *g, int threads, void *scratch);
+
+// The BLAS in use: loaded at the first call (thread safe), kept until the process ends.
+// TN_BLAS names a library file, or "none" for our own product.
+typedef struct {
+    bool        found;
+    const char *path;    // of the library, as the loader resolved it
+    const char *name;    // "OpenBLAS 0.3.21 neoversen1 ..." as the library describes itself, or its soname
+    const char *detail;  // when not found: why, in a sentence
+} tni_blas_info;
+
+tni_blas_info tni_blas_find(void);
+
+#endif

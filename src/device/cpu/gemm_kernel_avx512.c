@@ -1,0 +1,8 @@
+// The kernels for AVX-512 (F, VL, DQ, BW): 32 registers of 64 bytes.
+#define ISA          avx512
+#define VECTOR_BYTES 64
+#define MR           12
+#define NV           2
+#define FR           12
+#define BY_LANE      0
+#include "device/cpu/gemm_kernel.inc"

@@ -1,0 +1,15 @@
+// The kernels for what every machine of this architecture has: NEON on ARM, SSE2 on x86-64.
+#define ISA          base
+#define VECTOR_BYTES 16
+#if defined(__aarch64__)
+#define MR      8
+#define NV      3
+#define FR      6
+#define BY_LANE 1
+#else
+#define MR      6
+#define NV      2
+#define FR      6
+#define BY_LANE 0
+#endif
+#include "device/cpu/gemm_kernel.inc"

@@ -1,0 +1,56 @@
+// Batched matrix products by gemm.h. Leading axes that merge into one make one batch; what remains
+// of them is a loop of batches.
+#include "device/cpu/cpu_walk.h"
+#include "device/cpu/gemm.h"
+
+typedef struct {
+    tni_gemm_batch g;
+    tni_arg        a, b, c;  // the leading axes, without the last if it is the batch
+    int64_t        loops;
+} job;
+
+static job plan(const tni_call *call)
+{
+    int            rank = call->out.rank, lead = rank - 2;
+    const tni_arg *a = &call->in[0], *b = &call->in[1], *c = &call->out;
+    job            j = { .a = *a, .b = *b, .c = *c };
+    j.g.one          = (tni_gemm){
+        .dtype = c->dtype, .m = c->size[lead], .n = c->size[lead + 1], .k = a->size[lead + 1],
+        .a = a->data, .a_row = a->stride[lead], .a_col = a->stride[lead + 1],
+        .b = b->data, .b_row = b->stride[lead], .b_col = b->stride[lead + 1],
+        .c = c->data, .ldc = c->size[lead + 1],
+    };
+    j.a.rank = j.b.rank = j.c.rank = lead;
+    tni_arg *all[3] = { &j.c, &j.a, &j.b };
+    tni_merge(3, all);
+    int last  = j.c.rank - 1;
+    j.g.batch = 1;
+    if (last >= 0) {
+        j.g.batch  = j.c.size[last];
+        j.g.a_step = j.a.stride[last];
+        j.g.b_step = j.b.stride[last];
+        j.g.c_step = j.c.stride[last];
+        j.a.rank = j.b.rank = j.c.rank = last;
+    }
+    j.loops = tni_arg_count(&j.c);
+    return j;
+}
+
+size_t tni_cpu_matmul_scratch(const tni_call *call)
+{
+    job j = plan(call);
+    return tni_gemm_batch_scratch(&j.g, call->threads);
+}
+
+void tni_cpu_matmul(const tni_call *call)
+{
+    job     j     = plan(call);
+    int64_t bytes = (int64_t)tni_dtype_size(call->out.dtype);
+    for (int64_t i = 0; i < j.loops; i++) {
+        tni_gemm_batch g = j.g;
+        g.one.a          = j.a.data + tni_place(&j.a, i) * bytes;
+        g.one.b          = j.b.data + tni_place(&j.b, i) * bytes;
+        g.one.c          = j.c.data + tni_place(&j.c, i) * bytes;
+        tni_gemm_batch_run(&g, call->threads, call->scratch);
+    }
+}

@@ -1,0 +1,73 @@
+// The inner loops of the interpreter: functions over tiles, which are up to TNI_TILE contiguous
+// elements of one compute type. They are made from ops.def by tiles.inc and tiles_type.inc, once
+// per compute type and instruction set; everything else here only brings elements to them.
+//
+// A compute type is a dtype: f16, bf16 and f32 compute in TN_F32; f64 in TN_F64; bool, u8, i8 and
+// i32 in TN_I32; i64 in TN_I64.
+#ifndef TNI_DEVICE_CPU_TILES_H
+#define TNI_DEVICE_CPU_TILES_H
+
+#include "ops/ops.h"
+
+enum { TNI_TILE = 1024 };
+
+// A fold so far: of floats in d, of integers in l.
+typedef union {
+    double  d;
+    int64_t l;
+} tni_total;
+
+// y[i] = op(a[i], b[i], c[i]). Comparisons write bytes of 0 and 1; the first operand of `where`
+// is bytes.
+typedef void tni_tile_map(void *restrict y, const void *restrict a, const void *restrict b,
+                          const void *restrict c, int64_t n);
+// y[i] = x[i] in another dtype.
+typedef void tni_tile_convert(void *restrict y, const void *restrict x, int64_t n);
+// Folds n elements, 1 <= n <= TNI_TILE, in an order that n alone decides.
+typedef tni_total tni_tile_block(const void *x, int64_t n);
+// acc[j] = fold(acc[j], x[i * step + j]) for j < n, for each i < rows in order.
+typedef void tni_tile_fold(void *restrict acc, const void *restrict x, int64_t step, int64_t rows,
+                           int64_t n);
+// The running fold of n elements after *acc, in place; *acc becomes the last.
+typedef void tni_tile_scan(void *x, tni_total *acc, int64_t n);
+// The first i with x[i] == v, or not a number where v is; n if there is none.
+typedef int64_t tni_tile_find(const void *x, tni_total v, int64_t n);
+// Where x[j] is better than best[j] (its first NaN is best): best[j] = x[j], at[j] = i.
+typedef void tni_tile_best(void *restrict best, int64_t *restrict at, const void *restrict x,
+                           int64_t i, int64_t n);
+
+// What is offered for one compute type; NULL where an op does not take it.
+typedef struct {
+    tni_tile_map   *map[TNI_OPS];
+    tni_tile_block *block[TNI_OPS];  // reductions
+    tni_tile_fold  *fold[TNI_OPS];   // reductions and scans
+    tni_tile_scan  *scan[TNI_OPS];
+    tni_tile_find  *find;
+    tni_tile_best  *better[2];  // larger, smaller
+} tni_type_tiles;
+
+// Elements first .. first+n-1 of a random tensor; first is a multiple of 4.
+typedef void tni_tile_random(void *y, uint64_t key, uint64_t counter, int64_t first, int64_t n);
+
+typedef struct {
+    const char            *name;  // of the instruction set
+    const tni_type_tiles  *of[TNI_DTYPES];
+    tni_tile_convert      *convert[TNI_DTYPES][TNI_DTYPES];  // from, to
+    tni_tile_random       *bits;                             // i64
+    tni_tile_random       *uniform_f, *uniform_d, *normal_f, *normal_d;
+} tni_tiles;
+
+extern const tni_tiles tni_tiles_base;
+extern const tni_tiles tni_tiles_avx2;    // on x86-64 only
+extern const tni_tiles tni_tiles_avx512;  // on x86-64 only
+
+// Those for this machine.
+const tni_tiles *tni_tiles_get(void);
+
+static inline tn_dtype tni_compute_dtype(tn_dtype dt)
+{
+    if (dt == TN_F64 || dt == TN_I64) return dt;
+    return dt >= TN_F16 ? TN_F32 : TN_I32;
+}
+
+#endif

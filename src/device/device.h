@@ -1,0 +1,69 @@
+// The contract between the engine and a device: memory, transfer, and running one call. A call is
+// an op of the table over arguments that say where their elements lie; what the op means is in
+// ops.def and below.
+#ifndef TNI_DEVICE_DEVICE_H
+#define TNI_DEVICE_DEVICE_H
+
+#include "ops/ops.h"
+
+// Elements in device memory: element (i0, i1, ...) is i0 * stride[0] + ... elements after data.
+typedef struct {
+    tn_dtype dtype;
+    int      rank;
+    int64_t  size[TN_MAX_RANK], stride[TN_MAX_RANK];
+    char    *data;
+} tni_arg;
+
+// One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
+// do not overlap themselves. Empty results are not run.
+//
+//   maps      in[] have out's shape (strides 0 where broadcast) and the dtype they are computed in;
+//             cast and copy convert from in[0]'s dtype to out's
+//   full, scalar, iota, random: out alone; iota and random count in row-major order
+//   reduce    out has in[0]'s rank, size 1 at the reduced axes (attr->reduce.axes)
+//   scan      along attr->axis.axis
+//   pad, concat, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
+//   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
+//   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
+//             (gy, x) -> w
+//   argsort   out i64, along attr->axis.axis
+//   custom    in[] row-major; one output: out. Several: out is bytes, in which output k begins at
+//             starts[k]
+typedef struct {
+    int             op;
+    int             nin;
+    const tni_arg  *in;
+    tni_arg         out;
+    const tni_attr *attr;
+    int             threads;
+    void           *scratch;  // as many bytes as the device asked for
+    tni_text       *why;      // what went wrong, where run returns an error
+} tni_call;
+
+typedef struct tni_device tni_device;
+struct tni_device {
+    const char *name;
+    bool        host_memory;  // a value's memory is the host's, in its own dtype
+    // What serves this device here, in a line; false, with the reason, if nothing does.
+    bool (*probe)(tni_text *detail);
+    void *(*alloc)(void *heap, size_t bytes);  // aligned to 64; heap is the context's tni_heap
+    void (*free)(void *heap, void *p);
+    size_t (*element_size)(tn_dtype dt);  // in its memory
+    void (*upload)(void *dst, tn_dtype dt, const void *host, int64_t count);
+    void (*download)(void *host, tn_dtype dt, const void *src, int64_t count);
+    size_t (*scratch)(const tni_call *call);
+    tn_status (*run)(const tni_call *call);
+    // Whether running the op can fail on its values (an index out of range, a user's op).
+    bool (*fallible)(int op);
+};
+
+extern const tni_device tni_device_ref, tni_device_cpu;
+
+// Where output k of a user's op of several begins, and how many bytes all of them take: shared by
+// recording and running. element_size is the device's.
+static inline int64_t tni_align64(int64_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+#endif

@@ -1,0 +1,107 @@
+// The reference device: memory of the host, one op at a time, in double and int64. It is what every
+// other device is compared with, so it says what an op means in the plainest way.
+#include "ref.h"
+
+#include "base/heap.h"
+
+static bool probe(tni_text *detail)
+{
+    tni_text_add(detail, "double-precision reference, op by op");
+    return true;
+}
+
+// The heap aligns to less than 64, so a block is larger than asked for and the pointer that the heap
+// gave lies right before the part handed out.
+static void *alloc(void *heap, size_t bytes)
+{
+    enum { ALIGN = 64 };
+    if (bytes > SIZE_MAX - ALIGN - sizeof(void *)) return NULL;
+    char *block = tni_alloc(heap, bytes + ALIGN + sizeof(void *));
+    if (!block) return NULL;
+    char *p = block + sizeof(void *);
+    p += (ALIGN - (uintptr_t)p % ALIGN) % ALIGN;
+    ((void **)p)[-1] = block;
+    return p;
+}
+
+static void release(void *heap, void *p)
+{
+    if (p) tni_free(heap, ((void **)p)[-1]);
+}
+
+static size_t element_size(tn_dtype dt)
+{
+    (void)dt;
+    return sizeof(tni_cell);
+}
+
+static size_t scratch(const tni_call *c)
+{
+    switch (c->op) {
+    case TNI_argsort: return tni_ref_argsort_scratch(c);
+    case TNI_custom: return tni_ref_custom_scratch(c);
+    default: return 0;
+    }
+}
+
+static bool fallible(int op)
+{
+    return op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add || op == TNI_custom;
+}
+
+// The ops that cannot fail.
+static void run_sure(const tni_call *c)
+{
+    switch (c->op) {
+    case TNI_full:
+    case TNI_scalar:
+    case TNI_iota:
+    case TNI_random_bits:
+    case TNI_uniform:
+    case TNI_normal: tni_ref_source(c); break;
+    case TNI_sum:
+    case TNI_prod:
+    case TNI_max:
+    case TNI_min:
+    case TNI_argmax:
+    case TNI_argmin: tni_ref_reduce(c); break;
+    case TNI_cumsum:
+    case TNI_cumprod: tni_ref_scan(c); break;
+    case TNI_cast:
+    case TNI_copy: tni_ref_copy(c); break;
+    case TNI_pad: tni_ref_pad(c); break;
+    case TNI_concat: tni_ref_concat(c); break;
+    case TNI_fold: tni_ref_fold(c); break;
+    case TNI_matmul: tni_ref_matmul(c); break;
+    case TNI_conv:
+    case TNI_conv_dgrad:
+    case TNI_conv_wgrad: tni_ref_conv(c); break;
+    case TNI_argsort: tni_ref_argsort(c); break;
+    default: tni_ref_map(c); break;
+    }
+}
+
+static tn_status run(const tni_call *c)
+{
+    switch (c->op) {
+    case TNI_gather: return tni_ref_gather(c);
+    case TNI_scatter:
+    case TNI_scatter_add: return tni_ref_scatter(c);
+    case TNI_custom: return tni_ref_custom(c);
+    default: run_sure(c); return TN_OK;
+    }
+}
+
+const tni_device tni_device_ref = {
+    .name         = "ref",
+    .host_memory  = false,
+    .probe        = probe,
+    .alloc        = alloc,
+    .free         = release,
+    .element_size = element_size,
+    .upload       = tni_ref_upload,
+    .download     = tni_ref_download,
+    .scratch      = scratch,
+    .run          = run,
+    .fallible     = fallible,
+};

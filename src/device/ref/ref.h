@@ -1,0 +1,86 @@
+// What the files of the reference device share: elements as it stores them, a walk through a shape,
+// and the functions that run ops.
+#ifndef TNI_DEVICE_REF_H
+#define TNI_DEVICE_REF_H
+
+#include "device/device.h"
+#include "tensor/dtype.h"
+
+#include <string.h>
+
+// One element in this device's memory: f for float dtypes, i for integers and bool (0 or 1). An
+// integer is always one that its dtype holds; a float may have more digits than its dtype.
+typedef union {
+    double  f;
+    int64_t i;
+} tni_cell;
+
+static inline tni_cell *tni_cells(const tni_arg *x)
+{
+    return (tni_cell *)x->data;
+}
+
+// Where element at[] of x lies, counted from x's first.
+static inline int64_t tni_place(const tni_arg *x, const int64_t *at)
+{
+    int64_t p = 0;
+    for (int i = 0; i < x->rank; i++) p += at[i] * x->stride[i];
+    return p;
+}
+
+// A walk through all indices of a shape in row-major order:
+//
+//     for (tni_walk w = tni_walk_over(rank, size); w.left; tni_walk_next(&w)) ... w.at ...
+typedef struct {
+    int     rank;
+    int64_t size[TN_MAX_RANK], at[TN_MAX_RANK];
+    int64_t left;  // indices still to be seen, this one included
+} tni_walk;
+
+static inline tni_walk tni_walk_over(int rank, const int64_t *size)
+{
+    tni_walk w = { .rank = rank, .left = tni_shape_count(rank, size) };
+    if (rank) memcpy(w.size, size, (size_t)rank * sizeof *size);
+    return w;
+}
+
+static inline void tni_walk_next(tni_walk *w)
+{
+    w->left--;
+    for (int i = w->rank - 1; i >= 0 && ++w->at[i] == w->size[i]; i--) w->at[i] = 0;
+}
+
+// ---- numbers -----------------------------------------------------------------------------------
+
+// An integer cut to the width of its dtype; bool: whether it is not 0.
+int64_t tni_ref_wrap(tn_dtype dt, int64_t v);
+// A float rounded to its dtype, nearest even.
+double tni_ref_round(tn_dtype dt, double v);
+// As the op `cast` says. A float that gets no narrower keeps its digits.
+tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v);
+// Whether a is above b; NaN is above everything else.
+bool tni_ref_above(tn_dtype dt, tni_cell a, tni_cell b);
+
+void tni_ref_upload(void *dst, tn_dtype dt, const void *host, int64_t count);
+void tni_ref_download(void *host, tn_dtype dt, const void *src, int64_t count);
+
+// ---- ops, by kind ------------------------------------------------------------------------------
+
+void      tni_ref_source(const tni_call *c);  // full, scalar, iota and the random ones
+void      tni_ref_map(const tni_call *c);
+void      tni_ref_reduce(const tni_call *c);
+void      tni_ref_scan(const tni_call *c);
+void      tni_ref_copy(const tni_call *c);  // also cast
+void      tni_ref_pad(const tni_call *c);
+void      tni_ref_concat(const tni_call *c);
+tn_status tni_ref_gather(const tni_call *c);
+tn_status tni_ref_scatter(const tni_call *c);  // also scatter_add
+void      tni_ref_fold(const tni_call *c);
+void      tni_ref_matmul(const tni_call *c);
+void      tni_ref_conv(const tni_call *c);  // also its gradients
+size_t    tni_ref_argsort_scratch(const tni_call *c);
+void      tni_ref_argsort(const tni_call *c);
+size_t    tni_ref_custom_scratch(const tni_call *c);
+tn_status tni_ref_custom(const tni_call *c);
+
+#endif

@@ -1,0 +1,119 @@
+// Movement: elements to other places, by position or by index.
+#include "ref.h"
+
+#include <inttypes.h>
+
+static tni_cell *element(const tni_arg *x, const int64_t *at)
+{
+    return tni_cells(x) + tni_place(x, at);
+}
+
+static void add_to(tn_dtype dt, tni_cell *y, tni_cell v)
+{
+    if (tni_is_float(dt)) y->f += v.f;
+    else y->i = tni_ref_wrap(dt, (int64_t)((uint64_t)y->i + (uint64_t)v.i));
+}
+
+static void copy(const tni_arg *y, const tni_arg *x)
+{
+    for (tni_walk w = tni_walk_over(y->rank, y->size); w.left; tni_walk_next(&w))
+        *element(y, w.at) = tni_ref_convert(y->dtype, x->dtype, *element(x, w.at));
+}
+
+void tni_ref_copy(const tni_call *c)
+{
+    copy(&c->out, &c->in[0]);
+}
+
+// Moves at[] back by before[]; false where that is outside of x.
+static bool shift_into(const tni_arg *x, const int64_t *at, const int64_t *before, int64_t *into)
+{
+    for (int i = 0; i < x->rank; i++) {
+        into[i] = at[i] - before[i];
+        if (into[i] < 0 || into[i] >= x->size[i]) return false;
+    }
+    return true;
+}
+
+void tni_ref_pad(const tni_call *c)
+{
+    tn_dtype dt   = c->out.dtype;
+    tni_cell fill = { .f = c->attr->pad.value };
+    fill          = tni_is_float(dt) ? (tni_cell){ .f = tni_ref_round(dt, fill.f) }
+                                     : tni_ref_convert(dt, TN_F64, fill);
+    for (tni_walk w = tni_walk_over(c->out.rank, c->out.size); w.left; tni_walk_next(&w)) {
+        int64_t at[TN_MAX_RANK];
+        bool    inside = shift_into(&c->in[0], w.at, c->attr->pad.before, at);
+
+        *element(&c->out, w.at) = inside ? *element(&c->in[0], at) : fill;
+    }
+}
+
+void tni_ref_concat(const tni_call *c)
+{
+    int     axis = c->attr->axis.axis;
+    tni_arg part = c->out;
+    for (int k = 0; k < c->nin; k++) {
+        part.size[axis] = c->in[k].size[axis];
+        copy(&part, &c->in[k]);
+        part.data += part.size[axis] * part.stride[axis] * (int64_t)sizeof(tni_cell);
+    }
+}
+
+// ---- by index ----------------------------------------------------------------------------------
+
+// Turns at[], a place in the index, into the place in x that the index names. False, with the
+// reason in the call, where there is none such.
+static bool follow(const tni_call *c, const tni_arg *x, int64_t *at)
+{
+    int     axis = c->attr->axis.axis;
+    int64_t n = x->size[axis], i = element(&c->in[1], at)->i;
+    if (i < -n || i >= n) {
+        *c->why = (tni_text){ 0 };
+        tni_text_add(c->why,
+                     "%s: index %" PRId64 " is out of range for size %" PRId64 " along axis %d",
+                     tni_op_table[c->op].name, i, n, axis);
+        return false;
+    }
+    at[axis] = i < 0 ? i + n : i;
+    return true;
+}
+
+tn_status tni_ref_gather(const tni_call *c)
+{
+    for (tni_walk w = tni_walk_over(c->out.rank, c->out.size); w.left; tni_walk_next(&w)) {
+        int64_t at[TN_MAX_RANK];
+        memcpy(at, w.at, sizeof at);
+        if (!follow(c, &c->in[0], at)) return TN_EARG;
+        *element(&c->out, w.at) = *element(&c->in[0], at);
+    }
+    return TN_OK;
+}
+
+tn_status tni_ref_scatter(const tni_call *c)
+{
+    const tni_arg *index = &c->in[1], *v = &c->in[2];
+    copy(&c->out, &c->in[0]);
+    for (tni_walk w = tni_walk_over(index->rank, index->size); w.left; tni_walk_next(&w)) {
+        int64_t at[TN_MAX_RANK];
+        memcpy(at, w.at, sizeof at);
+        if (!follow(c, &c->out, at)) return TN_EARG;
+        tni_cell *y = element(&c->out, at);
+        if (c->op == TNI_scatter) *y = *element(v, w.at);
+        else add_to(c->out.dtype, y, *element(v, w.at));
+    }
+    return TN_OK;
+}
+
+// The places in the base are those of a view of it.
+void tni_ref_fold(const tni_call *c)
+{
+    const tni_arg *x    = &c->in[0];
+    tni_arg        view = *x;
+    view.data           = c->out.data + c->attr->view.offset * (int64_t)sizeof(tni_cell);
+    memcpy(view.stride, c->attr->view.stride, sizeof view.stride);
+
+    memset(c->out.data, 0, (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(tni_cell));
+    for (tni_walk w = tni_walk_over(x->rank, x->size); w.left; tni_walk_next(&w))
+        add_to(c->out.dtype, element(&view, w.at), *element(x, w.at));
+}

@@ -1,0 +1,83 @@
+// Products: matrices, and convolution with its gradients.
+// M, N, K sizes of a product: (M, K) @ (K, N).
+#include "ref.h"
+
+static double float_dot(int64_t K, const tni_cell *a, int64_t step_a, const tni_cell *b,
+                        int64_t step_b)
+{
+    double y = 0;
+    for (int64_t k = 0; k < K; k++) y += a[k * step_a].f * b[k * step_b].f;
+    return y;
+}
+
+static int64_t int_dot(int64_t K, const tni_cell *a, int64_t step_a, const tni_cell *b,
+                       int64_t step_b)
+{
+    uint64_t y = 0;
+    for (int64_t k = 0; k < K; k++) y += (uint64_t)a[k * step_a].i * (uint64_t)b[k * step_b].i;
+    return (int64_t)y;
+}
+
+// One matrix of the batch.
+static void matmul(const tni_call *c, const tni_cell *a, const tni_cell *b, tni_cell *y)
+{
+    int            r  = c->out.rank - 2;  // the axis of rows
+    const int64_t *sa = c->in[0].stride + r, *sb = c->in[1].stride + r, *sy = c->out.stride + r;
+    int64_t        M = c->out.size[r], N = c->out.size[r + 1], K = c->in[0].size[r + 1];
+    tn_dtype       dt = c->out.dtype;
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            const tni_cell *row = a + i * sa[0], *col = b + j * sb[1];
+            tni_cell       *v = y + i * sy[0] + j * sy[1];
+            if (tni_is_float(dt)) v->f = float_dot(K, row, sa[1], col, sb[0]);
+            else v->i = tni_ref_wrap(dt, int_dot(K, row, sa[1], col, sb[0]));
+        }
+}
+
+void tni_ref_matmul(const tni_call *c)
+{
+    const tni_arg *a = &c->in[0], *b = &c->in[1], *y = &c->out;
+    for (tni_walk w = tni_walk_over(y->rank - 2, y->size); w.left; tni_walk_next(&w))
+        matmul(c, tni_cells(a) + tni_place(a, w.at), tni_cells(b) + tni_place(b, w.at),
+               tni_cells(y) + tni_place(y, w.at));
+}
+
+// ---- convolution -------------------------------------------------------------------------------
+
+// One term y += x * w of the convolution, or the same term of the gradient for x or w.
+static void add_term(int op, double *x, double *w, double *y)
+{
+    if (op == TNI_conv) *y += *x * *w;
+    else if (op == TNI_conv_dgrad) *x += *y * *w;
+    else *w += *y * *x;
+}
+
+// Goes through all terms: every element of y (image, out channel, row, column) with every element
+// of its kernel (in channel, row, column).
+static void all_terms(const tni_call *c, const tni_arg *x, const tni_arg *w, const tni_arg *y)
+{
+    const int64_t *step = c->attr->conv.stride, *pad = c->attr->conv.padding;
+    const int64_t *dilation = c->attr->conv.dilation;
+    int64_t        outs     = w->size[0] / c->attr->conv.groups;  // out channels of a group
+    for (tni_walk p = tni_walk_over(4, y->size); p.left; tni_walk_next(&p)) {
+        int64_t image = p.at[0], o = p.at[1], channel = o / outs * w->size[1];
+        for (tni_walk k = tni_walk_over(3, w->size + 1); k.left; tni_walk_next(&k)) {
+            int64_t row    = p.at[2] * step[0] - pad[0] + k.at[1] * dilation[0];
+            int64_t column = p.at[3] * step[1] - pad[1] + k.at[2] * dilation[1];
+            if (row < 0 || row >= x->size[2] || column < 0 || column >= x->size[3]) continue;
+            int64_t in_x[] = { image, channel + k.at[0], row, column };
+            int64_t in_w[] = { o, k.at[0], k.at[1], k.at[2] };
+            add_term(c->op, &tni_cells(x)[tni_place(x, in_x)].f,
+                     &tni_cells(w)[tni_place(w, in_w)].f, &tni_cells(y)[tni_place(y, p.at)].f);
+        }
+    }
+}
+
+void tni_ref_conv(const tni_call *c)
+{
+    const tni_arg *a = &c->in[0], *b = &c->in[1], *out = &c->out;
+    memset(out->data, 0, (size_t)tni_shape_count(out->rank, out->size) * sizeof(tni_cell));
+    if (c->op == TNI_conv) all_terms(c, a, b, out);
+    else if (c->op == TNI_conv_dgrad) all_terms(c, out, b, a);
+    else all_terms(c, b, out, a);
+}

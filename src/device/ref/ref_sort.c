@@ -1,0 +1,70 @@
+// argsort: a stable merge sort of the indices along an axis, in two arrays of scratch memory.
+#include "ref.h"
+
+size_t tni_ref_argsort_scratch(const tni_call *c)
+{
+    return 2 * (size_t)c->out.size[c->attr->axis.axis] * sizeof(int64_t);
+}
+
+// A line of elements to be sorted.
+typedef struct {
+    const tni_cell *x;
+    int64_t         step;
+    tn_dtype        dtype;
+    bool            descending;
+} line;
+
+// Whether element j goes before element i; false where they are equal.
+static bool before(const line *l, int64_t j, int64_t i)
+{
+    tni_cell a = l->x[j * l->step], b = l->x[i * l->step];
+    return l->descending ? tni_ref_above(l->dtype, a, b) : tni_ref_above(l->dtype, b, a);
+}
+
+// Merges the sorted runs from[lo .. mid) and from[mid .. hi) into to. Of equals the left goes first.
+static void merge(const line *l, const int64_t *from, int64_t *to, int64_t lo, int64_t mid,
+                  int64_t hi)
+{
+    int64_t i = lo, j = mid;
+    for (int64_t k = lo; k < hi; k++) {
+        bool right = i == mid || (j < hi && before(l, from[j], from[i]));
+        to[k]      = right ? from[j++] : from[i++];
+    }
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// Merges runs of growing length to and fro. Returns the one of the two arrays that is sorted.
+static int64_t *sort(const line *l, int64_t n, int64_t *a, int64_t *b)
+{
+    for (int64_t i = 0; i < n; i++) a[i] = i;
+    for (int64_t run = 1; run < n; run *= 2) {
+        for (int64_t lo = 0; lo < n; lo += 2 * run)
+            merge(l, a, b, lo, smaller(lo + run, n), smaller(lo + 2 * run, n));
+        int64_t *sorted = b;
+        b               = a;
+        a               = sorted;
+    }
+    return a;
+}
+
+void tni_ref_argsort(const tni_call *c)
+{
+    const tni_arg *in   = &c->in[0];
+    int            axis = c->attr->axis.axis;
+    int64_t        n = in->size[axis], *a = c->scratch;
+    tni_arg        first = c->out;  // the first elements of all lines
+    first.size[axis]     = 1;
+    for (tni_walk w = tni_walk_over(first.rank, first.size); w.left; tni_walk_next(&w)) {
+        line           l      = { .x          = tni_cells(in) + tni_place(in, w.at),
+                                  .step       = in->stride[axis],
+                                  .dtype      = in->dtype,
+                                  .descending = c->attr->axis.descending };
+        const int64_t *sorted = sort(&l, n, a, a + n);
+        tni_cell      *y      = tni_cells(&c->out) + tni_place(&c->out, w.at);
+        for (int64_t i = 0; i < n; i++) y[i * c->out.stride[axis]].i = sorted[i];
+    }
+}

@@ -1,0 +1,50 @@
+// Sources: values from nothing. Random numbers are those of the math prelude, bit for bit.
+#include "ref.h"
+
+#include "kernel/prelude.h"
+
+static tni_cell number(const tni_call *c)
+{
+    if (!tni_is_float(c->out.dtype))
+        return (tni_cell){ .i = tni_ref_wrap(c->out.dtype, c->attr->num.i) };
+    if (c->op == TNI_scalar) return (tni_cell){ .f = c->attr->num.f };
+    return (tni_cell){ .f = tni_ref_round(c->out.dtype, c->attr->num.f) };
+}
+
+static tni_cell iota(const tni_call *c, int64_t i)
+{
+    tn_dtype dt = c->out.dtype;
+    if (tni_is_float(dt))
+        return (tni_cell){ .f = tni_ref_round(dt, c->attr->iota.start + i * c->attr->iota.step) };
+    return (tni_cell){ .i = tni_ref_wrap(dt, c->attr->iota.istart + i * c->attr->iota.istep) };
+}
+
+static tni_cell random_float(const tni_call *c, uint64_t i)
+{
+    uint64_t key = c->attr->random.key, from = c->attr->random.counter;
+    bool     normal = c->op == TNI_normal;
+    if (c->out.dtype == TN_F64)
+        return (tni_cell){ .f = normal ? m_rand_normal_d(key, from, i)
+                                       : m_rand_uniform_d(key, from, i) };
+    float v = normal ? m_rand_normal_f(key, from, i) : m_rand_uniform_f(key, from, i);
+    return (tni_cell){ .f = tni_ref_round(c->out.dtype, v) };
+}
+
+static tni_cell element(const tni_call *c, int64_t i)
+{
+    switch (c->op) {
+    case TNI_iota: return iota(c, i);
+    case TNI_random_bits:
+        return (tni_cell){ .i = m_rand_bits(c->attr->random.key, c->attr->random.counter,
+                                            (uint64_t)i) };
+    case TNI_uniform:
+    case TNI_normal: return random_float(c, (uint64_t)i);
+    default: return number(c);
+    }
+}
+
+void tni_ref_source(const tni_call *c)
+{
+    int64_t n = tni_shape_count(c->out.rank, c->out.size);
+    for (int64_t i = 0; i < n; i++) tni_cells(&c->out)[i] = element(c, i);
+}

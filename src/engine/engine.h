@@ -1,0 +1,34 @@
+// What a context has besides its tensors: the device, the plans, the late values.
+#ifndef TNI_ENGINE_ENGINE_H
+#define TNI_ENGINE_ENGINE_H
+
+#include "device/device.h"
+#include "plan/plan.h"
+
+// A value that tn_item_late asked for: the newest that arrived, and the node it waits for.
+typedef struct {
+    char       *name;  // or, where NULL, by call site
+    tni_site    site;
+    double      value;
+    tni_node   *node;
+} tni_late;
+
+struct tni_engine {
+    const tni_device *device;
+    int               threads;
+    tni_plans         plans;
+    tni_late         *late;
+    size_t            late_count, late_cap;
+};
+
+// Evaluates root (TNI_READ) or everything pending. On failure the context's error says why; a step
+// that fails leaves every store at its last computed value.
+tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root);
+
+// The node of t, computed; NULL, reported, on failure.
+tni_node *tni_value(tn_tensor *t, const char *op);
+// Where the elements of a computed node lie.
+tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
+void    tni_late_close(tn_ctx *cx);
+
+#endif

@@ -1,0 +1,340 @@
+// Key, plan, run: from pending nodes to values.
+#include "engine/engine.h"
+
+#include <string.h>
+
+// A run of a plan over the graph it was made for: every piece of memory is there before the first
+// step starts.
+typedef struct {
+    tn_ctx         *cx;
+    tni_engine     *e;
+    tni_graph      *g;
+    const tni_plan *plan;
+    tni_buffer     *arena, *scratch;
+    tni_buffer    **own;  // by item: the root's buffer
+    tni_arg        *in;   // of the step at hand
+} run;
+
+// ---- addresses ---------------------------------------------------------------------------------
+
+static char *item_data(const run *r, size_t i)
+{
+    const tni_place *p = &r->plan->place[i];
+    char            *base;
+    if (p->where == TNI_INPUT)
+        base = r->g->input[p->root].n->buf->data;
+    else if (p->where == TNI_OWN)
+        base = r->own[p->root]->data;
+    else
+        base = r->arena->data + r->plan->place[p->root].offset;
+    const tni_node *n = r->g->item[i].n;
+    return n->op == TNI_part ? base + n->attr.custom.start : base;
+}
+
+static void set_shape(tni_arg *a, const tni_view *v)
+{
+    a->rank = v->rank;
+    memcpy(a->size, v->size, sizeof a->size);
+    memcpy(a->stride, v->stride, sizeof a->stride);
+}
+
+// A source as the device sees it.
+static tni_arg source_arg(const run *r, tni_node *src)
+{
+    int64_t   offset;
+    tni_view  v    = tni_node_layout(src);
+    tni_node *base = tni_node_base(src, &offset);
+    tni_arg   a    = { .dtype = (tn_dtype)src->dtype };
+    set_shape(&a, &v);
+    if (base->state == TNI_PENDING) {
+        size_t i = base->mark - 1;
+        a.data   = item_data(r, i);
+        if (r->plan->place[i].splat) {
+            memset(a.stride, 0, sizeof a.stride);
+            offset = 0;
+        }
+    } else {
+        a.data = base->buf->data;
+    }
+    a.data += offset * (int64_t)r->e->device->element_size(a.dtype);
+    return a;
+}
+
+static tni_arg item_arg(const run *r, size_t i)
+{
+    const tni_node *n = r->g->item[i].n;
+    tni_view        v = tni_view_whole(n->rank, n->size);
+    tni_arg         a = { .dtype = (tn_dtype)n->dtype, .data = item_data(r, i) };
+    set_shape(&a, &v);
+    if (r->plan->place[i].splat) {
+        for (int k = 0; k < a.rank; k++) a.size[k] = 1;
+    }
+    return a;
+}
+
+// ---- calls -------------------------------------------------------------------------------------
+
+// Ops whose result may be recorded in a shorter shape get it back as the device wants it.
+static void full_shape(const tni_node *n, tni_arg *out)
+{
+    tni_view v;
+    if (tni_op_table[n->op].class == TNI_REDUCE) {
+        v = tni_view_whole(n->src[0]->rank, n->src[0]->size);
+        for (int i = 0; i < v.rank; i++)
+            if (n->attr.reduce.axes >> i & 1) v.size[i] = 1;
+    } else if (n->op == TNI_matmul) {
+        v                  = tni_view_whole(n->src[0]->rank, n->src[0]->size);
+        v.size[v.rank - 1] = n->src[1]->size[n->src[1]->rank - 1];
+    } else {
+        return;
+    }
+    v = tni_view_whole(v.rank, v.size);
+    set_shape(out, &v);
+}
+
+// Single elements are repeated over a map's shape.
+static void stretch(tni_arg *a, const tni_arg *out)
+{
+    if (a->rank > 0 || out->rank == 0) return;
+    a->rank = out->rank;
+    memcpy(a->size, out->size, sizeof a->size);
+    memset(a->stride, 0, sizeof a->stride);
+}
+
+static tni_call make_call(const run *r, size_t i, tni_text *why)
+{
+    tni_node *n = r->g->item[i].n;
+    tni_call  c = { .op      = n->op,
+                    .nin     = (int)n->nsrc,
+                    .in      = r->in,
+                    .out     = item_arg(r, i),
+                    .attr    = &n->attr,
+                    .threads = r->e->threads,
+                    .scratch = r->scratch ? r->scratch->data : NULL,
+                    .why     = why };
+    full_shape(n, &c.out);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        r->in[s] = source_arg(r, n->src[s]);
+        if (tni_is_map(n->op)) stretch(&r->in[s], &c.out);
+    }
+    if (n->op == TNI_assign) c.op = TNI_copy;
+    return c;
+}
+
+// An update is a copy of its base, unless it is in place, and then of the value into the view.
+static tn_status run_update(const run *r, size_t i, tni_text *why)
+{
+    tni_node *n   = r->g->item[i].n;
+    tni_call  c   = make_call(r, i, why);
+    tni_arg   to  = c.out;
+    c.op          = TNI_copy;
+    c.nin         = 1;
+    tn_status s   = TN_OK;
+    tni_arg value = r->in[1];
+    if (!r->plan->place[i].in_place) s = r->e->device->run(&c);
+    if (s != TN_OK || tni_node_count(n->src[1]) == 0) return s;
+    r->in[0]  = value;
+    c.out     = value;
+    c.out.data =
+        to.data + n->attr.view.offset * (int64_t)r->e->device->element_size(to.dtype);
+    memcpy(c.out.stride, n->attr.view.stride, sizeof c.out.stride);
+    return r->e->device->run(&c);
+}
+
+static bool nothing_to_run(const run *r, size_t i)
+{
+    const tni_node *n = r->g->item[i].n;
+    return n->op == TNI_view || r->plan->place[i].alias || tni_node_count(n) == 0;
+}
+
+static tn_status run_item(const run *r, size_t i)
+{
+    tni_text why = { "" };
+    if (nothing_to_run(r, i)) return TN_OK;
+    tni_node *n = r->g->item[i].n;
+    r->cx->stats.launches++;
+    tn_status s;
+    if (n->op == TNI_update) {
+        s = run_update(r, i, &why);
+    } else {
+        tni_call c = make_call(r, i, &why);
+        s          = r->e->device->run(&c);
+    }
+    if (s == TN_OK) return TN_OK;
+    return tni_fail_status(r->cx, s, "%s (recorded at %s:%d)", why.s, n->site.file, n->site.line);
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+static tni_buffer *take(run *r, int64_t bytes, const char *what)
+{
+    tni_buffer *b = tni_buffer_new(&r->cx->buffers, (size_t)bytes);
+    if (!b)
+        tni_fail(r->cx, TN_EMEM, "%s: out of memory: no %lld bytes besides the %lld in use", what,
+                 (long long)bytes, (long long)r->cx->buffers.bytes);
+    return b;
+}
+
+// The widest op's inputs and the largest scratch, once addresses are known.
+static bool size_step(run *r, size_t *inputs)
+{
+    *inputs = 2;
+    for (size_t i = 0; i < r->g->count; i++)
+        if (r->g->item[i].n->nsrc > *inputs) *inputs = r->g->item[i].n->nsrc;
+    r->in = tni_alloc(&r->cx->heap, *inputs * sizeof *r->in);
+    if (!r->in) tni_fail_memory(r->cx, "evaluating");
+    return r->in != NULL;
+}
+
+static bool take_scratch(run *r)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < r->g->count; i++) {
+        if (nothing_to_run(r, i)) continue;
+        tni_text why  = { "" };
+        tni_call c    = make_call(r, i, &why);
+        size_t   need = r->e->device->scratch(&c);
+        if (need > most) most = need;
+    }
+    return !most || (r->scratch = take(r, (int64_t)most, "evaluating")) != NULL;
+}
+
+static bool take_memory(run *r)
+{
+    size_t inputs;
+    r->own = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
+    if (!r->own) return tni_fail_memory(r->cx, "evaluating") != NULL;
+    if (r->plan->arena && !(r->arena = take(r, r->plan->arena, "evaluating"))) return false;
+    for (size_t i = 0; i < r->g->count; i++) {
+        const tni_place *p = &r->plan->place[i];
+        if (p->where != TNI_OWN || p->root != i) continue;
+        r->own[i] = take(r, p->bytes, tni_op_table[r->g->item[i].n->op].name);
+        if (!r->own[i]) return false;
+    }
+    return size_step(r, &inputs) && take_scratch(r);
+}
+
+static void give_memory(run *r)
+{
+    tni_buffer_unref(&r->cx->buffers, r->arena);
+    tni_buffer_unref(&r->cx->buffers, r->scratch);
+    for (size_t i = 0; r->own && i < r->g->count; i++)
+        tni_buffer_unref(&r->cx->buffers, r->own[i]);
+    tni_free(&r->cx->heap, r->own);
+    tni_free(&r->cx->heap, r->in);
+}
+
+// ---- afterwards --------------------------------------------------------------------------------
+
+static tni_buffer *buffer_of(run *r, size_t i)
+{
+    const tni_place *p = &r->plan->place[i];
+    tni_buffer *b = p->where == TNI_INPUT ? r->g->input[p->root].n->buf : r->own[p->root];
+    b->refs++;
+    return b;
+}
+
+// Parts of a user's op begin inside its buffer: their values are copied out by being views. Each
+// live item gets its buffer first, before any source is let go.
+static void finish_items(run *r)
+{
+    tni_graph *g = r->g;
+    for (size_t i = 0; i < g->count; i++)
+        if (g->item[i].live)
+            tni_node_done(r->cx, g->item[i].n,
+                          g->item[i].n->op == TNI_view || g->item[i].n->op == TNI_part
+                              ? NULL
+                              : buffer_of(r, i));
+    for (size_t i = 0; i < g->count; i++) {
+        tni_item *it = &g->item[i];
+        tni_node *n  = it->n;
+        if (it->dies && it->live) n->spent = true;
+        if (!it->live)
+            tni_node_gone(r->cx, n);
+        else if (n->op != TNI_view && n->op != TNI_part && (!n->needs_grad || n->spent))
+            tni_node_release(r->cx, n);
+    }
+}
+
+static void settle_stores(tn_ctx *cx)
+{
+    for (tni_store *s = cx->pending; s;) {
+        tni_store *next = s->next;
+        if (s->node->state != TNI_PENDING) tni_store_settle(cx, s);
+        s = next;
+    }
+}
+
+// What backward passes went through is spent now that it is computed.
+static void spend_walked(tn_ctx *cx)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < cx->walked_count; i++) {
+        tni_node *n = cx->walked[i];
+        if (n->state == TNI_PENDING && n->refs > 1) {
+            cx->walked[kept++] = n;
+            continue;
+        }
+        n->walked = false;
+        n->spent  = true;
+        if (n->state == TNI_DONE && n->op != TNI_view && n->op != TNI_part)
+            tni_node_release(cx, n);
+        tni_node_unref(cx, n);
+    }
+    cx->walked_count = kept;
+}
+
+// A failed step: every store returns to its last computed node; what has none is gone.
+static void roll_back(tn_ctx *cx)
+{
+    while (cx->pending) {
+        tni_store *s = cx->pending;
+        if (s->done) {
+            tni_store_bind(cx, s, tni_node_ref(s->done));
+        } else {
+            if (s->node->state == TNI_PENDING) tni_node_gone(cx, s->node);
+            tni_store_settle(cx, s);
+        }
+    }
+    spend_walked(cx);
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+
+static tn_status run_graph(tn_ctx *cx, tni_graph *g)
+{
+    tni_limits limits = { cx->engine->device->element_size, cx->engine->device->fallible };
+    run        r      = { .cx = cx, .e = cx->engine, .g = g };
+    bool       kept   = true;
+    tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
+    if (!plan) return tn_error(cx);
+    r.plan           = plan;
+    uint64_t failures = cx->failures;
+    bool ok           = take_memory(&r);
+    for (size_t i = 0; ok && i < g->count; i++) ok = run_item(&r, i) == TN_OK;
+    if (ok) finish_items(&r);
+    give_memory(&r);
+    if (!kept) tni_plan_free(&cx->heap, plan);
+    (void)failures;
+    return ok ? TN_OK : tn_error(cx);
+}
+
+tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
+{
+    if (root && root->state == TNI_DONE) return TN_OK;
+    if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
+    tni_graph g;
+    tn_status s = TN_OK;
+    if (!tni_graph_open(&g, cx, mode, root))
+        s = tn_error(cx);
+    else if (g.count)
+        s = run_graph(cx, &g);
+    tni_graph_close(&g);
+    if (s == TN_OK) {
+        settle_stores(cx);
+        if (mode != TNI_READ) spend_walked(cx);
+    } else if (mode == TNI_STEP) {
+        roll_back(cx);
+    }
+    return s;
+}

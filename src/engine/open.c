@@ -1,0 +1,231 @@
+// Contexts: opening on a device, closing, moving between threads; scopes as far as they evaluate.
+#include "engine/engine.h"
+
+#include "base/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- devices -----------------------------------------------------------------------------------
+
+// In order of preference for tn_open(NULL); ref comes last and only by name.
+static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_ref };
+enum { DEVICES = sizeof devices / sizeof *devices };
+
+int tn_devices(void)
+{
+    return DEVICES;
+}
+
+tn_device_desc tn_device_info(int i)
+{
+    static TNI_TLS tni_text detail[DEVICES];
+    if (i < 0 || i >= DEVICES) return (tn_device_desc){ 0 };
+    detail[i].s[0] = 0;
+    bool there     = devices[i]->probe(&detail[i]);
+    return (tn_device_desc){ devices[i]->name, detail[i].s, there };
+}
+
+static const tni_device *find_device(const char *name)
+{
+    tni_text why = { "" };
+    if (!name || !*name) name = getenv("TN_DEVICE");
+    if (!name || !*name) return devices[0];
+    for (int i = 0; i < DEVICES; i++) {
+        if (strcmp(devices[i]->name, name)) continue;
+        if (devices[i]->probe(&why)) return devices[i];
+        tni_thread_fail(TN_EDEVICE, "open: device %s is not available: %s", name, why.s);
+        return NULL;
+    }
+    tni_thread_fail(TN_EDEVICE, "open: there is no device \"%s\"; this build has cpu and ref", name);
+    return NULL;
+}
+
+// ---- opening and closing -----------------------------------------------------------------------
+
+static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx;
+    (void)user;
+    if (f->line)
+        fprintf(stderr, "%s:%d: %s\n", f->file, f->line, f->text);
+    else
+        fprintf(stderr, "tenon: %s\n", f->text);
+}
+
+static tn_status flush(tn_ctx *cx)
+{
+    return tni_evaluate(cx, TNI_FLUSH, NULL);
+}
+
+static void open_slabs(tn_ctx *cx)
+{
+    tni_slab_open(&cx->nodes, &cx->heap, sizeof(tni_node));
+    tni_slab_open(&cx->stores, &cx->heap, sizeof(tni_store));
+    tni_slab_open(&cx->tensors, &cx->heap, sizeof(tn_tensor));
+    tni_slab_open(&cx->views, &cx->heap, sizeof(tni_view));
+    tni_slab_open(&cx->leaves, &cx->heap, sizeof(tni_leaf));
+}
+
+static int thread_count(int asked)
+{
+    int n = asked > 0 ? asked : tni_threads_default();
+    return n > TNI_MAX_THREADS ? TNI_MAX_THREADS : n;
+}
+
+tn_ctx *tn_open_with(tn_open_opts o)
+{
+    const tni_device *dev = find_device(o.device);
+    if (!dev) return NULL;
+    tni_heap heap = o.alloc ? (tni_heap){ o.alloc, o.user } : tni_heap_default();
+    tn_ctx  *cx   = tni_zalloc(&heap, sizeof *cx);
+    tni_engine *e = cx ? tni_zalloc(&heap, sizeof *e) : NULL;
+    if (!e) {
+        tni_free(&heap, cx);
+        tni_thread_fail(TN_EMEM, "open: out of memory");
+        return NULL;
+    }
+    e->device       = dev;
+    e->threads      = thread_count(o.threads);
+    cx->magic       = TNI_CTX_LIVE;
+    cx->owner       = tni_thread_id();
+    cx->grad_mode   = true;
+    cx->heap        = heap;
+    cx->handler     = o.handler ? o.handler : print_fault;
+    cx->user        = o.user;
+    cx->engine      = e;
+    cx->seed        = o.seed;
+    cx->flush       = flush;
+    cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
+    cx->fault.site  = (tni_site){ "", 0 };
+    cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
+    cx->scope       = &cx->root;
+    open_slabs(cx);
+    tni_memory memory = { dev->alloc, dev->free, &cx->heap };
+    tni_buffers_open(&cx->buffers, &cx->heap, memory, o.mem_limit);
+    return cx;
+}
+
+tn_ctx *tn_open(const char *device)
+{
+    return tn_open_with((tn_open_opts){ .device = device });
+}
+
+#ifdef TN_DEBUG
+// Closed contexts and their handles stay readable, so that a stale one can be told.
+static void bury(tn_ctx *cx)
+{
+    static _Thread_local tn_ctx *graveyard;
+    cx->engine = (void *)graveyard;
+    graveyard  = cx;
+}
+#else
+static void bury(tn_ctx *cx)
+{
+    tni_heap heap = cx->heap;
+    tni_slab_close(&cx->tensors);
+    tni_free(&heap, cx);
+}
+#endif
+
+void tn_close(tn_ctx *cx)
+{
+    if (!cx || !tni_ctx_ok(cx, "close")) return;
+    while (cx->scope != &cx->root) tni_scope_close(cx->scope);
+    tni_late_close(cx);
+    while (cx->root.newest) tni_tensor_free(cx->root.newest);
+    for (size_t i = 0; i < cx->walked_count; i++) tni_node_unref(cx, cx->walked[i]);
+    tni_free(&cx->heap, cx->walked);
+    tni_plans_close(&cx->engine->plans, &cx->heap);
+    tni_buffers_close(&cx->buffers);
+    tni_slab_close(&cx->nodes);
+    tni_slab_close(&cx->stores);
+    tni_slab_close(&cx->views);
+    tni_slab_close(&cx->leaves);
+    tni_free(&cx->heap, cx->engine);
+    cx->engine = NULL;
+    cx->magic  = TNI_CTX_DEAD;
+    if (tni_self.cx == cx) tni_self.cx = NULL;
+    if (tni_self.failed == cx) tni_self.failed = NULL;
+    bury(cx);
+}
+
+tn_status tn_ctx_leave(tn_ctx *cx)
+{
+    if (!tni_ctx_ok(cx, "ctx_leave")) return tn_error(NULL);
+    cx->owner = 0;
+    return TN_OK;
+}
+
+tn_status tn_ctx_enter(tn_ctx *cx)
+{
+    if (!cx || cx->magic != TNI_CTX_LIVE || (cx->owner && cx->owner != tni_thread_id())) {
+        tni_thread_fail(cx ? TN_ETHREAD : TN_EARG, "ctx_enter: the context %s",
+                        !cx ? "is NULL" : "is closed or belongs to another thread");
+        return tn_error(NULL);
+    }
+    cx->owner = tni_thread_id();
+    return TN_OK;
+}
+
+void tn_seed(tn_ctx *cx, uint64_t seed)
+{
+    if (!tni_ctx_ok(cx, "seed")) return;
+    cx->seed    = seed;
+    cx->counter = 0;
+}
+
+// ---- scopes and boundaries ---------------------------------------------------------------------
+
+static bool scope_open(const tn_ctx *cx, const tn_scope *s)
+{
+    for (const tn_scope *k = cx->scope; k; k = k->outer)
+        if (k == s) return true;
+    return false;
+}
+
+tn_status tn_end(tn_scope *s)
+{
+    if (!s) {
+        tni_thread_fail(TN_EARG, "end: the scope is NULL");
+        return TN_EARG;
+    }
+    tn_ctx *cx = s->cx;
+    if (!tni_ctx_ok(cx, "end")) return tn_error(NULL);
+    if (s == &cx->root || !scope_open(cx, s))
+        return tni_fail_status(cx, TN_EARG, "end: the scope is not open");
+    while (cx->scope != s) tni_scope_close(cx->scope);
+    bool outermost = s->outer == &cx->root;
+    tni_scope_close(s);
+    return outermost ? tni_evaluate(cx, TNI_FLUSH, NULL) : TN_OK;
+}
+
+tn_status tn_eval(tn_ctx *cx)
+{
+    return tni_ctx_ok(cx, "eval") ? tni_evaluate(cx, TNI_STEP, NULL) : tn_error(NULL);
+}
+
+tn_status tn_sync(tn_ctx *cx)
+{
+    if (!tni_ctx_ok(cx, "sync")) return tn_error(NULL);
+    cx->stats.syncs++;
+    return TN_OK;
+}
+
+tn_stats tn_stats_get(const tn_ctx *cx)
+{
+    if (!cx) return (tn_stats){ 0 };
+    tn_stats s = cx->stats;
+    s.bytes    = cx->buffers.bytes;
+    s.peak     = cx->buffers.peak;
+    s.nodes    = (int64_t)cx->nodes.live;
+    return s;
+}
+
+#define TEXT(x)    #x
+#define VERSION(x) TEXT(x)
+
+const char *tn_version(void)
+{
+    return VERSION(TN_VERSION_MAJOR) "." VERSION(TN_VERSION_MINOR) "." VERSION(TN_VERSION_PATCH);
+}

@@ -1,0 +1,202 @@
+// Values in and out: from host memory, to host memory, between contexts.
+#include "engine/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- in ----------------------------------------------------------------------------------------
+
+static bool can_take(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                     const void *data)
+{
+    if (!tni_ctx_ok(cx, op)) return false;
+    if (!tni_dtype_ok(dt)) {
+        tni_fail(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)dt);
+        return false;
+    }
+    if (!tni_shape_ok(cx, op, rank, size)) return false;
+    if (data || tni_shape_count(rank, size) == 0) return true;
+    tni_fail(cx, TN_EARG, "%s: data is NULL for shape %s", op, tni_shape_text(rank, size).s);
+    return false;
+}
+
+// A leaf with a buffer, whose reference is taken over.
+static tn_tensor *leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *b)
+{
+    tni_node *n = tni_node_new(cx, TNI_leaf, dt, rank, size, 0, NULL);
+    if (!n) {
+        tni_buffer_unref(&cx->buffers, b);
+        return NULL;
+    }
+    tni_node_done(cx, n, b);
+    return tni_wrap(cx, n);
+}
+
+static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                          const void *data)
+{
+    const tni_device *dev   = cx->engine->device;
+    int64_t           count = tni_shape_count(rank, size);
+    tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * dev->element_size(dt));
+    if (!b)
+        return tni_fail(cx, TN_EMEM, "%s: out of memory for shape %s of %s", op,
+                        tni_shape_text(rank, size).s, tn_dtype_name(dt));
+    if (count) dev->upload(b->data, dt, data, count);
+    cx->stats.copies++;
+    return leaf(cx, dt, rank, size, b);
+}
+
+tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const void *data)
+{
+    if (!can_take(cx, "from", dt, rank, size, data)) return NULL;
+    return copy_in(cx, "from", dt, rank, size, data);
+}
+
+tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
+                     void (*release)(void *data, void *user), void *user)
+{
+    tn_tensor *t = NULL;
+    if (can_take(cx, "borrow", dt, rank, size, data)) {
+        if (cx->engine->device->host_memory) {
+            tni_buffer *b = tni_buffer_borrow(&cx->buffers, data, release, user);
+            if (b) return leaf(cx, dt, rank, size, b);
+            tni_fail_memory(cx, "borrow");
+        } else {
+            t = copy_in(cx, "borrow", dt, rank, size, data);
+        }
+    }
+    if (release) release(data, user);
+    return t;
+}
+
+// ---- out ---------------------------------------------------------------------------------------
+
+tni_node *tni_value(tn_tensor *t, const char *op)
+{
+    tni_node *n = tni_resolve(t, op);
+    if (!n) return NULL;
+    // The handle's store may be rebound by nobody here, but evaluating can drop a cached view.
+    tni_node_ref(n);
+    bool ok = tni_evaluate(t->cx, TNI_READ, n) == TN_OK && n->state == TNI_DONE;
+    n->refs--;
+    return ok ? n : NULL;
+}
+
+tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
+{
+    int64_t   offset;
+    tni_view  v    = tni_node_layout(n);
+    tni_node *base = tni_node_base(n, &offset);
+    int64_t   start = 0;
+    if (base->op == TNI_part) {
+        start = base->attr.custom.start;
+        base  = base->src[0];
+    }
+    tni_arg a = { .dtype = (tn_dtype)n->dtype, .rank = v.rank };
+    memcpy(a.size, v.size, sizeof a.size);
+    memcpy(a.stride, v.stride, sizeof a.stride);
+    a.data = base->buf->data + start + offset * (int64_t)e->device->element_size(a.dtype);
+    return a;
+}
+
+// Brings a computed value into host memory, row-major, as dt.
+static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, void *dst)
+{
+    tni_engine *e     = cx->engine;
+    tni_arg     from  = tni_value_arg(e, n);
+    tni_view    v     = tni_node_layout(n);
+    int64_t     count = tni_node_count(n);
+    cx->stats.copies++;
+    if (!count) return TN_OK;
+    if (dt == from.dtype && tni_view_contiguous(&v)) {
+        e->device->download(dst, dt, from.data, count);
+        return TN_OK;
+    }
+    tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
+    if (!b) return tni_fail_memory(cx, op) ? TN_OK : TN_EMEM;
+    tni_text why  = { "" };
+    tni_view to   = tni_view_whole(v.rank, v.size);
+    tni_call call = { .op = dt == from.dtype ? TNI_copy : TNI_cast, .nin = 1, .in = &from,
+                      .out = from, .attr = &n->attr, .threads = e->threads, .why = &why };
+    call.out.dtype = dt;
+    call.out.data  = b->data;
+    memcpy(call.out.stride, to.stride, sizeof to.stride);
+    tn_status s = e->device->run(&call);
+    if (s == TN_OK) e->device->download(dst, dt, b->data, count);
+    tni_buffer_unref(&cx->buffers, b);
+    return s == TN_OK ? s : tni_fail_status(cx, s, "%s: %s", op, why.s);
+}
+
+tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
+{
+    tn_ctx *cx = tni_arg1("read", t, "t");
+    if (!cx) return t ? tn_error(NULL) : TN_EARG;
+    if (!tni_dtype_ok(dt)) return tni_fail_status(cx, TN_EDTYPE, "read: %d is not a dtype", (int)dt);
+    if (count != tn_count(t) || (count && !dst))
+        return tni_fail_status(cx, TN_EARG, "read: room for %lld elements, but t %s has %lld",
+                               dst ? (long long)count : 0, tni_shape_of(t).s,
+                               (long long)tn_count(t));
+    cx->stats.syncs++;
+    tni_node *n = tni_value(t, "read");
+    return n ? copy_out(cx, "read", n, dt, dst) : tn_error(cx);
+}
+
+// One element as dt; false, reported, if there is not just one.
+static bool item(tn_tensor *t, const char *op, tn_dtype dt, void *dst)
+{
+    tn_ctx *cx = tni_arg1(op, t, "t");
+    if (!cx) return false;
+    if (tn_count(t) != 1) {
+        tni_fail(cx, TN_ESHAPE, "%s: t %s is not one element", op, tni_shape_of(t).s);
+        return false;
+    }
+    cx->stats.syncs++;
+    tni_node *n = tni_value(t, op);
+    return n && copy_out(cx, op, n, dt, dst) == TN_OK;
+}
+
+double tn_item(tn_tensor *t)
+{
+    double v;
+    return item(t, "item", TN_F64, &v) ? v : NAN;
+}
+
+int64_t tn_item_i64(tn_tensor *t)
+{
+    int64_t v;
+    return item(t, "item_i64", TN_I64, &v) ? v : 0;
+}
+
+const void *tn_ptr(tn_tensor *t)
+{
+    tn_ctx *cx = tni_arg1("ptr", t, "t");
+    if (!cx) return NULL;
+    if (!cx->engine->device->host_memory)
+        return tni_fail(cx, TN_EDEVICE, "ptr: values of device %s are not in host memory; see tn_read",
+                        cx->engine->device->name);
+    tni_node *n = tni_value(t, "ptr");
+    return n ? tni_value_arg(cx->engine, n).data : NULL;
+}
+
+tn_status tn_eval_of(tn_tensor *t)
+{
+    tn_ctx *cx = tni_arg1("eval_of", t, "t");
+    if (!cx) return t ? tn_error(NULL) : TN_EARG;
+    return tni_value(t, "eval_of") ? TN_OK : tn_error(cx);
+}
+
+tn_tensor *tn_copy_to(tn_ctx *cx, tn_tensor *t)
+{
+    tn_ctx *from = tni_arg1("copy_to", t, "t");
+    if (!from || !tni_ctx_ok(cx, "copy_to")) return NULL;
+    tni_view v     = tni_layout(t);
+    tn_dtype dt    = tn_dtype_of(t);
+    size_t   bytes = (size_t)tn_count(t) * tni_dtype_size(dt);
+    void    *host  = tni_alloc(&cx->heap, bytes);
+    if (!host) return tni_fail_memory(cx, "copy_to");
+    tn_tensor *y = NULL;
+    if (tn_read(t, dt, host, tn_count(t)) == TN_OK)
+        y = copy_in(cx, "copy_to", dt, v.rank, v.size, host);
+    tni_free(&cx->heap, host);
+    return y;
+}

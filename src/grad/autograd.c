@@ -1,0 +1,156 @@
+// The public interface of autograd.
+#include "grad/grad.h"
+
+#include <string.h>
+
+bool tn_grad_mode(tn_ctx *cx, bool on)
+{
+    if (!tni_ctx_ok(cx, "grad_mode")) return false;
+    bool before   = cx->grad_mode;
+    cx->grad_mode = on;
+    return before;
+}
+
+static bool is_leaf(const tn_tensor *t)
+{
+    return t->leaf && t->leaf->handle == t;
+}
+
+bool tn_needs_grad(const tn_tensor *t)
+{
+    return t && (t->leaf || (!t->detached && t->store->node->needs_grad));
+}
+
+static tn_tensor *stop_being_leaf(tn_tensor *t)
+{
+    if (!is_leaf(t)) {
+        if (!tn_needs_grad(t)) return t;
+        return tni_fail(t->cx, TN_EGRAD,
+                        "requires_grad: t %s is not a leaf; tn_detach gives its value alone",
+                        tni_shape_of(t).s);
+    }
+    // Through the store, so that no view of the leaf keeps a node that is marked.
+    tni_node *n = tni_node_ref(t->store->node);
+    tni_leaf *l = t->leaf;
+    if (l->grad) tni_tensor_free(l->grad);
+    l->grad   = NULL;
+    l->handle = NULL;
+    t->leaf   = NULL;
+    tni_store_bind(t->cx, t->store, n);
+    tni_leaf_unref(t->cx, l);
+    return t;
+}
+
+tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
+{
+    tn_ctx *cx = tni_arg1("requires_grad", t, "t");
+    if (!cx) return NULL;
+    if (!on) return stop_being_leaf(t);
+    if (!tni_is_float(tn_dtype_of(t)))
+        return tni_fail(cx, TN_EDTYPE, "requires_grad: t is %s, not a float type",
+                        tn_dtype_name(tn_dtype_of(t)));
+    if (tn_needs_grad(t)) return t;
+    if (t->view && !tni_view_injective(t->view))
+        return tni_fail(cx, TN_EARG, "requires_grad: t %s is an expanded or overlapping view",
+                        tni_shape_of(t).s);
+    tni_leaf *l = tni_slab_take(&cx->leaves);
+    if (!l) return tni_fail_memory(cx, "requires_grad");
+    memset(l, 0, sizeof *l);
+    l->refs   = 1;
+    l->handle = t;
+    t->leaf   = l;
+    // A node cached before has no mark.
+    tni_store_bind(cx, t->store, tni_node_ref(t->store->node));
+    return t;
+}
+
+// ---- gradients of leaves -----------------------------------------------------------------------
+
+tn_tensor *tn_grad_of(tn_tensor *x)
+{
+    tn_ctx *cx = tni_arg1("grad_of", x, "x");
+    if (!cx) return NULL;
+    if (!is_leaf(x))
+        return tni_fail(cx, TN_EGRAD,
+                        "grad_of: x %s is not a leaf that requires grad; tn_grad gives the gradient "
+                        "of any value",
+                        tni_shape_of(x).s);
+    if (x->leaf->grad) return x->leaf->grad;
+    tn_tensor *g = tn_zeros_like(x);
+    if (!g) return NULL;
+    tni_scope_remove(g);
+    g->owned      = true;
+    x->leaf->grad = g;
+    return g;
+}
+
+bool tn_has_grad(const tn_tensor *x)
+{
+    return x && is_leaf(x) && x->leaf->has_grad;
+}
+
+void tn_zero_grad(tn_tensor *x)
+{
+    tn_ctx *cx = tni_arg1("zero_grad", x, "x");
+    if (!cx) return;
+    if (!is_leaf(x)) {
+        tni_fail(cx, TN_EGRAD, "zero_grad: x %s is not a leaf that requires grad",
+                 tni_shape_of(x).s);
+        return;
+    }
+    x->leaf->has_grad = false;
+    if (!x->leaf->grad) return;
+    tn_tensor *zeros = tn_zeros_like(x);
+    if (!zeros) return;
+    tni_store_bind(cx, x->leaf->grad->store, tni_node_ref(zeros->store->node));
+    tni_tensor_free(zeros);
+}
+
+// ---- walks -------------------------------------------------------------------------------------
+
+tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
+{
+    static const char *const names[] = { "y", "gy" };
+    tn_ctx *cx = tni_args("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
+    if (!cx) return y || gy ? TN_EARG : tn_error(NULL);
+    if (!tn_needs_grad(y))
+        return tni_fail_status(cx, TN_EGRAD, "backward: y %s was made from no leaf that requires grad",
+                               tni_shape_of(y).s);
+    // What the walk makes dies with this scope; gradients live on in the leaves.
+    tn_scope *s = tn_begin(cx);
+    if (!s) return TN_EMEM;
+    cx->grad_mode   = false;
+    tni_walk  w     = { .op = "backward", .ny = 1, .y = &y, .gy = gy ? &gy : NULL };
+    tn_status status = tni_grad_walk(cx, &w, true);
+    tni_scope_close(s);
+    return status;
+}
+
+tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
+                  tn_tensor **gx)
+{
+    if (ny < 1 || nx < 1 || !y || !x || !gx) {
+        tni_thread_fail(TN_EARG, "grad: there are no outputs or no inputs");
+        return TN_EARG;
+    }
+    for (int i = 0; i < nx; i++) gx[i] = NULL;
+    tn_ctx *cx = tni_args("grad", ny, y, NULL);
+    if (!cx || !tni_args("grad", nx, x, NULL)) return TN_EARG;
+    if (x[0]->cx != cx)
+        return tni_fail_status(cx, TN_EARG, "grad: y and x belong to different contexts");
+    for (int i = 0; i < nx; i++)
+        if (!tni_is_float(tn_dtype_of(x[i])))
+            return tni_fail_status(cx, TN_EDTYPE, "grad: x[%d] is %s, not a float type", i,
+                                   tn_dtype_name(tn_dtype_of(x[i])));
+    tn_scope *s = tn_begin(cx);
+    if (!s) return TN_EMEM;
+    tni_walk  w = { .op = "grad", .ny = ny, .y = y, .gy = gy, .nx = nx, .x = x, .gx = gx };
+    tn_status status = tni_grad_walk(cx, &w, false);
+    for (int i = 0; i < nx && status == TN_OK; i++) {
+        tni_scope_remove(gx[i]);
+        tni_scope_add(s->outer, gx[i]);
+    }
+    tni_scope_close(s);
+    for (int i = 0; i < nx && status != TN_OK; i++) gx[i] = NULL;
+    return status;
+}

@@ -1,0 +1,41 @@
+// The reverse walk and what it asks of the gradient rules.
+#ifndef TNI_GRAD_GRAD_H
+#define TNI_GRAD_GRAD_H
+
+#include "ops/ops.h"
+
+// One node whose gradients are wanted: g is the gradient of its value. The rule sets gx[i] for
+// each source i that is needed, or leaves it NULL where nothing flows. For a user's op of several
+// outputs, parts and part_g are its outputs and their gradients (NULL where there is none).
+typedef struct {
+    tn_ctx           *cx;
+    tni_node         *n;
+    tn_tensor        *g;
+    tn_tensor       **gx;
+    const bool       *need;
+    int               nparts;
+    tni_node *const  *part;
+    tn_tensor *const *part_g;
+} tni_rule_args;
+
+// False, reported, when the op has no gradient or the rule failed.
+bool tni_grad_rule(tni_rule_args *r);
+
+// What a walk is for: the leaves it deposits in (accepts: NULL takes all), or the nodes whose
+// gradients are collected.
+typedef struct {
+    const char       *op;  // for messages
+    int               ny;
+    tn_tensor *const *y, *const *gy;
+    bool (*accepts)(const tni_leaf *l, void *user);
+    void             *user;
+    int               nx;  // collecting: gx[i] of x[i]
+    tn_tensor *const *x;
+    tn_tensor       **gx;
+} tni_walk;
+
+// Walks from the outputs down. The gradients are recorded in the gradient mode of the context, in
+// the innermost scope. mark_spent: the nodes walked are spent when they are next evaluated.
+tn_status tni_grad_walk(tn_ctx *cx, const tni_walk *w, bool mark_spent);
+
+#endif

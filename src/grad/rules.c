@@ -1,0 +1,389 @@
+// The gradient rules: the gradient column of ops.def compiled, and the rules that want a function.
+#include "grad/grad.h"
+
+#include <string.h>
+
+// ---- the vocabulary of the table ---------------------------------------------------------------
+
+static tn_tensor *input(tni_rule_args *r, int i)
+{
+    return tni_wrap_node(r->cx, r->n->src[i]);
+}
+
+// g where the mask holds, half of it where there is a tie.
+static tn_tensor *where_share(tn_tensor *g, tn_tensor *mask, tn_tensor *tie)
+{
+    return tn_where(mask, g, tn_where(tie, tn_mul_s(g, 0.5), tn_zeros_like(g)));
+}
+
+static tn_tensor *cast_like(tn_tensor *g, tn_tensor *x)
+{
+    return x ? tn_cast(g, tn_dtype_of(x)) : NULL;
+}
+
+// A reduction's value or gradient with its axes back, size 1 each.
+static tn_tensor *kept(tni_rule_args *r, tn_tensor *g)
+{
+    const tni_node *x = r->n->src[0];
+    int64_t         size[TN_MAX_RANK];
+    for (int i = 0; i < x->rank; i++)
+        size[i] = r->n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
+    return tn_reshape(g, x->rank, size);
+}
+
+static tn_tensor *spread(tni_rule_args *r, tn_tensor *g)
+{
+    const tni_node *x = r->n->src[0];
+    return tn_expand(kept(r, g), x->rank, x->size);
+}
+
+// ---- views and writes --------------------------------------------------------------------------
+
+static tn_tensor *record_at(tni_rule_args *r, int op, const tni_node *shape, int n,
+                            tn_tensor *const *x, const tni_view *v)
+{
+    tni_node *src[2];
+    tni_attr  a = { .view = { .offset = v->offset } };
+    memcpy(a.view.stride, v->stride, sizeof v->stride);
+    for (int i = 0; i < n; i++)
+        if (!x[i] || !(src[i] = tni_resolve(x[i], tni_op_table[op].name))) return NULL;
+    return tni_record(r->cx, op, (tn_dtype)r->n->dtype, shape->rank, shape->size, n, src, &a);
+}
+
+// The axes of v in memory order, if v is the whole of its source in another order.
+static bool permutation_of(const tni_view *v, const tni_node *base, int *order)
+{
+    tni_view sorted = *v;
+    if (v->offset || tni_shape_count(v->rank, v->size) != tni_node_count(base)) return false;
+    for (int i = 0; i < v->rank; i++) {
+        int at = i;
+        for (; at > 0 && v->stride[order[at - 1]] < v->stride[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (int i = 0; i < v->rank; i++) {
+        sorted.size[i]   = v->size[order[i]];
+        sorted.stride[i] = v->stride[order[i]];
+    }
+    return tni_view_contiguous(&sorted);
+}
+
+// The adjoint of a view: g's elements go back to where they were read. Broadcast axes are summed
+// first; a mere reordering is undone; what reads each place once is written into zeros; windows
+// that overlap are folded.
+static void grad_view(tni_rule_args *r)
+{
+    tni_node  *base = r->n->src[0];
+    tni_view   v    = tni_node_layout(r->n);
+    tn_tensor *g    = r->g;
+    int        order[TN_MAX_RANK];
+    uint32_t   repeated = 0;
+    for (int i = 0; i < v.rank; i++)
+        if (v.stride[i] == 0 && v.size[i] > 1) {
+            repeated |= 1u << i;
+            v.size[i] = 1;
+        }
+    if (repeated) g = tni_reduce(TNI_sum, "sum", g, repeated, true);
+    if (!g) return;
+    if (permutation_of(&v, base, order)) {
+        r->gx[0] = tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
+    } else if (tni_view_injective(&v)) {
+        tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)base->dtype, base->rank, base->size);
+        r->gx[0] = record_at(r, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
+    } else {
+        r->gx[0] = record_at(r, TNI_fold, base, 1, &g, &v);
+    }
+}
+
+// The places of the node's view in a tensor of its shape.
+static tn_tensor *places(tni_rule_args *r, tn_tensor *x, const tni_node *shape)
+{
+    tni_view v = { .rank = shape->rank, .offset = r->n->attr.view.offset };
+    memcpy(v.size, shape->size, sizeof v.size);
+    memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
+    x = tn_contiguous(x);
+    return x ? tni_view_of(x, &v) : NULL;
+}
+
+static void grad_fold(tni_rule_args *r)
+{
+    r->gx[0] = places(r, r->g, r->n->src[0]);
+}
+
+static void grad_update(tni_rule_args *r)
+{
+    const tni_node *value = r->n->src[1];
+    if (r->need[1]) r->gx[1] = places(r, r->g, value);
+    if (!r->need[0]) return;
+    tni_view v = { .rank = value->rank, .offset = r->n->attr.view.offset };
+    memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
+    tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)value->dtype, value->rank, value->size);
+    r->gx[0] = record_at(r, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
+}
+
+// ---- maps and folds ----------------------------------------------------------------------------
+
+// As in PyTorch nothing flows to the base where b is 0, nor to the exponent where a is 0 and b is
+// not negative.
+static void grad_pow(tni_rule_args *r)
+{
+    tn_tensor *a = input(r, 0), *b = input(r, 1), *g = r->g;
+    tn_tensor *zero = tn_zeros_like(g);
+    if (r->need[0])
+        r->gx[0] = tn_where(tn_eq_s(b, 0), zero, tn_mul(g, tn_mul(b, tn_pow(a, tn_sub_s(b, 1)))));
+    if (r->need[1]) {
+        tn_tensor *y    = tni_wrap_node(r->cx, r->n);
+        tn_tensor *dead = tn_logical_and(tn_eq_s(a, 0), tn_ge_s(b, 0));
+        tn_tensor *safe = tn_where(dead, tn_ones_like(a), a);
+        r->gx[1]        = tn_where(dead, zero, tn_mul(g, tn_mul(y, tn_log(safe))));
+    }
+}
+
+static void grad_extremum(tni_rule_args *r)
+{
+    tn_tensor *x = input(r, 0), *y = spread(r, tni_wrap_node(r->cx, r->n));
+    tn_tensor *hit   = tn_cast(tn_eq(x, y), (tn_dtype)r->n->dtype);
+    tn_tensor *count = hit ? tni_reduce(TNI_sum, "sum", hit, r->n->attr.reduce.axes, true) : NULL;
+    r->gx[0]         = tn_mul(tn_div(hit, count), spread(r, r->g));
+}
+
+// The running product of everything before each element of the last axis.
+static tn_tensor *product_before(tn_tensor *x)
+{
+    tn_tensor *one  = tn_ones_like(tn_slice(x, -1, 0, 1, 1));
+    tn_tensor *rest = tn_cumprod(tn_slice(x, -1, 0, -1, 1), -1);
+    return tn_concat(2, (tn_tensor *const[]){ one, rest }, -1);
+}
+
+// Each element's gradient is the product of all the others: those before times those after, so
+// that zeros need no special case.
+static void grad_prod(tni_rule_args *r)
+{
+    tni_node *x = r->n->src[0];
+    int       order[TN_MAX_RANK], back[TN_MAX_RANK], n = 0;
+    int64_t   size[TN_MAX_RANK], rows = 1;
+    if (tni_node_count(x) == 0) {
+        r->gx[0] = tn_zeros_like(input(r, 0));
+        return;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < x->rank; i++)
+            if ((int)(r->n->attr.reduce.axes >> i & 1) == pass) order[n++] = i;
+    for (int i = 0; i < n; i++) {
+        back[order[i]] = i;
+        size[i]        = x->size[order[i]];
+        if (!(r->n->attr.reduce.axes >> order[i] & 1)) rows *= size[i];
+    }
+    tn_tensor *flat   = tn_reshape(tn_permute(input(r, 0), n, order), TN_SHAPE(rows, -1));
+    tn_tensor *others = tn_mul(product_before(flat), tn_flip(product_before(tn_flip(flat, -1)), -1));
+    r->gx[0] = tn_mul(tn_permute(tn_reshape(others, n, size), n, back), spread(r, r->g));
+}
+
+// The sum of everything from each element to the end of the axis.
+static tn_tensor *sum_from(tn_tensor *g, int axis)
+{
+    return tn_flip(tn_cumsum(tn_flip(g, axis), axis), axis);
+}
+
+static void grad_cumsum(tni_rule_args *r)
+{
+    r->gx[0] = sum_from(r->g, r->n->attr.axis.axis);
+}
+
+// Before the first zero of a row: the sum of g y from there on, over x. At the first zero: the same
+// sum with that zero taken as 1, up to the second. After it nothing flows.
+static void grad_cumprod(tni_rule_args *r)
+{
+    int        axis  = r->n->attr.axis.axis;
+    tn_tensor *x     = input(r, 0);
+    tn_tensor *zero  = tn_eq_s(x, 0);
+    tn_tensor *seen  = tn_cumsum(tn_cast(zero, TN_I64), axis);
+    tn_tensor *first = tn_logical_and(zero, tn_eq_s(seen, 1));
+    tn_tensor *safe  = tn_where(zero, tn_ones_like(x), x);
+    tn_tensor *none  = tn_zeros_like(x);
+    tn_tensor *gy    = tn_mul(r->g, tn_cumprod(tn_where(first, tn_ones_like(x), x), axis));
+    tn_tensor *early = sum_from(tn_where(tn_eq_s(seen, 0), gy, none), axis);
+    tn_tensor *later = sum_from(tn_where(tn_eq_s(seen, 1), gy, none), axis);
+    r->gx[0] = tn_where(tn_eq_s(seen, 0), tn_div(early, safe), tn_where(first, later, none));
+}
+
+// ---- movement ----------------------------------------------------------------------------------
+
+static void grad_pad(tni_rule_args *r)
+{
+    const tni_node *x = r->n->src[0];
+    int64_t         before[TN_MAX_RANK], after[TN_MAX_RANK];
+    for (int i = 0; i < x->rank; i++) {
+        before[i] = -r->n->attr.pad.before[i];
+        after[i]  = x->size[i] - r->n->size[i] - before[i];
+    }
+    r->gx[0] = tn_pad(r->g, before, after, 0);
+}
+
+static void grad_concat(tni_rule_args *r)
+{
+    int     axis = r->n->attr.axis.axis;
+    int64_t at   = 0;
+    for (uint32_t i = 0; i < r->n->nsrc; i++) {
+        int64_t n = r->n->src[i]->size[axis];
+        if (r->need[i]) r->gx[i] = tn_slice(r->g, axis, at, at + n, 1);
+        at += n;
+    }
+}
+
+static void grad_gather(tni_rule_args *r)
+{
+    r->gx[0] = tn_scatter_add(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis, input(r, 1), r->g);
+}
+
+static void grad_scatter(tni_rule_args *r)
+{
+    int        axis  = r->n->attr.axis.axis;
+    tn_tensor *index = input(r, 1);
+    if (r->need[0]) r->gx[0] = tn_scatter(r->g, axis, index, tn_zeros_like(input(r, 2)));
+    if (r->need[2]) r->gx[2] = tn_gather(r->g, axis, index);
+}
+
+static void grad_scatter_add(tni_rule_args *r)
+{
+    if (r->need[0]) r->gx[0] = r->g;
+    if (r->need[2]) r->gx[2] = tn_gather(r->g, r->n->attr.axis.axis, input(r, 1));
+}
+
+// ---- products ----------------------------------------------------------------------------------
+
+static void grad_matmul(tni_rule_args *r)
+{
+    tni_node *a = r->n->src[0], *b = r->n->src[1];
+    int64_t   size[TN_MAX_RANK];
+    memcpy(size, a->size, sizeof size);
+    size[a->rank - 1] = b->size[b->rank - 1];
+    tn_tensor *g      = tn_reshape(r->g, a->rank, size);
+    if (r->need[0]) r->gx[0] = tn_matmul(g, tn_transpose(input(r, 1), -1, -2));
+    if (r->need[1]) r->gx[1] = tn_matmul(tn_transpose(input(r, 0), -1, -2), g);
+}
+
+static void grad_conv(tni_rule_args *r)
+{
+    tni_node *x = r->n->src[0], *w = r->n->src[1];
+    if (r->need[0]) r->gx[0] = tni_conv_dgrad(r->g, input(r, 1), x->size, &r->n->attr);
+    if (r->need[1]) r->gx[1] = tni_conv_wgrad(r->g, input(r, 0), w->size, &r->n->attr);
+}
+
+// dgrad(gy, w) is linear in both: g stands where x stood.
+static void grad_conv_dgrad(tni_rule_args *r)
+{
+    if (r->need[0]) r->gx[0] = tni_conv(r->g, input(r, 1), &r->n->attr);
+    if (r->need[1])
+        r->gx[1] = tni_conv_wgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
+}
+
+// And wgrad(gy, x): g stands where w stood.
+static void grad_conv_wgrad(tni_rule_args *r)
+{
+    if (r->need[0]) r->gx[0] = tni_conv(input(r, 1), r->g, &r->n->attr);
+    if (r->need[1])
+        r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
+}
+
+// ---- users' ops --------------------------------------------------------------------------------
+
+static void grad_custom(tni_rule_args *r)
+{
+    const tn_op_def *op = r->n->attr.custom.def;
+    size_t           nx = (size_t)op->nin, ny = r->nparts ? (size_t)r->nparts : 1;
+    tn_tensor      **x  = tni_alloc(&r->cx->heap, (nx + 2 * ny) * sizeof *x);
+    if (!op->grad) tni_fail(r->cx, TN_EGRAD, "%s: it has no gradient", op->name);
+    if (!x) tni_fail_memory(r->cx, op->name);
+    if (x && op->grad) {
+        tn_tensor **y = x + nx, **gy = y + ny;
+        for (size_t i = 0; i < nx; i++) x[i] = input(r, (int)i);
+        y[0]  = r->nparts ? NULL : tni_wrap_node(r->cx, r->n);
+        gy[0] = r->g;
+        for (int i = 0; i < r->nparts; i++) {
+            y[i]  = tni_wrap_node(r->cx, r->part[i]);
+            gy[i] = r->part_g[i] ? r->part_g[i] : tn_zeros_like(y[i]);
+        }
+        tn_status s = op->grad(r->n->attr.custom.bytes, x, y, gy, r->gx);
+        if (s != TN_OK)
+            tni_fail(r->cx, TN_EUSER, "%s: grad failed with status %d", op->name, (int)s);
+    }
+    tni_free(&r->cx->heap, x);
+}
+
+// The walk hands the gradients of parts to their op all at once.
+static void grad_part(tni_rule_args *r)
+{
+    (void)r;
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+#define A                 input(r, 0)
+#define B                 input(r, 1)
+#define C                 input(r, 2)
+#define Y                 tni_wrap_node(r->cx, r->n)
+#define NOTHING           NULL
+#define LN2               0.69314718055994530942
+#define TWO_OVER_SQRT_PI  1.12837916709551257390
+#define neg(x)            tn_neg(x)
+#define mul(x, y)         tn_mul(x, y)
+#define div(x, y)         tn_div(x, y)
+#define scale(x, v)       tn_mul_s(x, v)
+#define shift(x, v)       tn_add_s(x, v)
+#define sign(x)           tn_sign(x)
+#define exp(x)            tn_exp(x)
+#define sin(x)            tn_sin(x)
+#define cos(x)            tn_cos(x)
+#define eq(x, y)          tn_eq(x, y)
+#define lt(x, y)          tn_lt(x, y)
+#define gt(x, y)          tn_gt(x, y)
+#define where(c, x, y)    tn_where(c, x, y)
+#define zeros(x)          tn_zeros_like(x)
+#define floor_divide(x, y) tn_floor_divide(x, y)
+#define spread(x)         (spread)(r, x)
+
+#define WHERE_NEEDED(i, x)                                                                         \
+    if (r->need[i]) r->gx[i] = (x);
+#define GRAD_NONE      (void)r; (void)g;
+#define GRAD_BY(f)     (void)g; grad_##f(r);
+#define GRAD1(x)       (void)g; WHERE_NEEDED(0, x)
+#define GRAD2(x, y)    (void)g; WHERE_NEEDED(0, x) WHERE_NEEDED(1, y)
+#define GRAD3(x, y, z) (void)g; WHERE_NEEDED(0, x) WHERE_NEEDED(1, y) WHERE_NEEDED(2, z)
+
+#define OP(name, class, dtypes, expr, cost, grad, doc)                                             \
+    static void rule_##name(tni_rule_args *r)                                                      \
+    {                                                                                              \
+        tn_tensor *g = r->g;                                                                       \
+        grad                                                                                       \
+    }
+#include "ops/ops.def"
+#undef OP
+
+static void (*const rules[TNI_OPS])(tni_rule_args *) = {
+#define OP(name, class, dtypes, expr, cost, grad, doc) rule_##name,
+#include "ops/ops.def"
+#undef OP
+};
+
+// A map's source may be one element that was repeated: its gradient is the sum. And it has the
+// source's dtype.
+static tn_tensor *settle(tn_tensor *gx, const tni_node *x)
+{
+    if (gx && x->rank == 0 && tn_rank(gx) > 0) gx = tn_sum_all(gx);
+    if (gx && tn_dtype_of(gx) != (tn_dtype)x->dtype) gx = tn_cast(gx, (tn_dtype)x->dtype);
+    return gx;
+}
+
+bool tni_grad_rule(tni_rule_args *r)
+{
+    if (!tni_op_table[r->n->op].has_grad) {
+        tni_fail(r->cx, TN_EGRAD, "%s: it has no gradient", tni_op_table[r->n->op].name);
+        return false;
+    }
+    uint64_t failures = r->cx->failures;
+    rules[r->n->op](r);
+    if (r->cx->failures != failures) return false;
+    for (uint32_t i = 0; i < r->n->nsrc; i++)
+        if (r->need[i]) r->gx[i] = settle(r->gx[i], r->n->src[i]);
+    return r->cx->failures == failures;
+}

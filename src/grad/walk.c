@@ -1,0 +1,282 @@
+// The reverse walk: from the outputs to the leaves, newest node first. Ids are the order, so there
+// is no recursion and no queue of ready nodes.
+#include "grad/grad.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The nodes a gradient can reach, oldest first, and beside each its gradient so far. While the walk
+// is on, a node's mark is its place in the list plus one.
+typedef struct {
+    tn_ctx         *cx;
+    const tni_walk *w;
+    size_t          count, cap;
+    tni_node      **node;
+    tn_tensor     **g;
+    bool           *leads;  // to a leaf or node whose gradient is wanted
+} walk;
+
+static bool push(walk *k, tni_node *n)
+{
+    if (n->mark) return true;
+    if (n->spent && !n->leaf) {
+        tni_fail(k->cx, TN_EGRAD,
+                 "%s: the value of %s made at %s:%d was used by an earlier backward pass and its "
+                 "history is gone",
+                 k->w->op, tni_shape_text(n->rank, n->size).s, n->site.file, n->site.line);
+        return false;
+    }
+    if (!tni_grow(&k->cx->heap, (void **)&k->node, &k->cap, k->count + 1, sizeof *k->node)) {
+        tni_fail_memory(k->cx, k->w->op);
+        return false;
+    }
+    k->node[k->count++] = n;
+    n->mark             = 1;
+    return true;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = (*(tni_node *const *)a)->id, y = (*(tni_node *const *)b)->id;
+    return x < y ? -1 : x > y;
+}
+
+// Lists everything reachable through nodes that need gradients, sorted by id.
+static bool collect(walk *k)
+{
+    for (int i = 0; i < k->w->ny; i++) {
+        tni_node *n = tni_resolve(k->w->y[i], k->w->op);
+        if (!n || (n->needs_grad && !push(k, n))) return false;
+    }
+    for (size_t i = 0; i < k->count; i++) {
+        tni_node *n = k->node[i];
+        for (uint32_t s = 0; !n->leaf && s < n->nsrc; s++)
+            if (n->src[s]->needs_grad && !push(k, n->src[s])) return false;
+    }
+    if (k->count) qsort(k->node, k->count, sizeof *k->node, by_id);
+    for (size_t i = 0; i < k->count; i++) k->node[i]->mark = (uint32_t)i + 1;
+    return true;
+}
+
+static bool accepts(const walk *k, const tni_leaf *l)
+{
+    return l->handle && (!k->w->accepts || k->w->accepts(l, k->w->user));
+}
+
+// Whether node n is one whose gradient goes to x.
+static bool stands_for(const tni_node *n, const tn_tensor *x, const tni_node *resolved)
+{
+    return n == resolved || (n->leaf && x->leaf == n->leaf && n->leaf->handle == x);
+}
+
+static bool mark_leads(walk *k)
+{
+    size_t n = k->count ? k->count : 1;
+    k->g     = tni_zalloc(&k->cx->heap, n * sizeof *k->g);
+    k->leads = tni_zalloc(&k->cx->heap, n * sizeof *k->leads);
+    if (!k->g || !k->leads) {
+        tni_fail_memory(k->cx, k->w->op);
+        return false;
+    }
+    for (int i = 0; i < k->w->nx; i++) {
+        tni_node *x = tni_resolve(k->w->x[i], k->w->op);
+        if (!x) return false;
+        for (size_t j = 0; j < k->count; j++)
+            if (stands_for(k->node[j], k->w->x[i], x)) k->leads[j] = true;
+    }
+    for (size_t i = 0; i < k->count; i++) {
+        tni_node *node = k->node[i];
+        if (node->leaf && !k->w->nx && accepts(k, node->leaf)) k->leads[i] = true;
+        for (uint32_t s = 0; !node->leaf && s < node->nsrc; s++)
+            if (node->src[s]->needs_grad && k->leads[node->src[s]->mark - 1]) k->leads[i] = true;
+    }
+    return true;
+}
+
+static bool add_to(walk *k, size_t i, tn_tensor *g)
+{
+    k->g[i] = k->g[i] ? tn_add(k->g[i], g) : g;
+    return k->g[i] != NULL;
+}
+
+// The outputs' own gradients: what the caller gives, or 1.
+static bool seed(walk *k)
+{
+    const tni_walk *w = k->w;
+    for (int i = 0; i < w->ny; i++) {
+        tn_tensor *y = w->y[i], *gy = w->gy ? w->gy[i] : NULL;
+        tni_view   v = tni_layout(y);
+        if (!gy && tn_count(y) != 1) {
+            tni_fail(k->cx, TN_EARG, "%s: y %s is not one element, so gy is needed", w->op,
+                     tni_shape_of(y).s);
+            return false;
+        }
+        if (gy) {
+            tni_view vg = tni_layout(gy);
+            if (!tni_shape_equal(v.rank, v.size, vg.rank, vg.size)) {
+                tni_fail(k->cx, TN_ESHAPE, "%s: y %s and gy %s differ", w->op, tni_shape_of(y).s,
+                         tni_shape_of(gy).s);
+                return false;
+            }
+            if (tn_dtype_of(gy) != tn_dtype_of(y)) gy = tn_cast(gy, tn_dtype_of(y));
+        } else {
+            gy = tn_ones_like(y);
+        }
+        tni_node *n = tni_resolve(y, w->op);
+        if (!gy || !n) return false;
+        if (n->mark && !add_to(k, n->mark - 1, gy)) return false;
+    }
+    return true;
+}
+
+// ---- leaves ------------------------------------------------------------------------------------
+
+// Adds g, of the shape of the leaf's store, to the leaf's gradient; without history.
+static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
+{
+    tn_tensor *w = l->handle, *grad = tn_grad_of(w);
+    if (w->view) {
+        g = tn_contiguous(g);
+        g = g ? tni_view_of(g, w->view) : NULL;
+    }
+    if (!g || !grad) return false;
+    bool mode        = k->cx->grad_mode;
+    k->cx->grad_mode = false;
+    g                = tni_share(l->has_grad ? tn_add(grad, g) : tn_detach(g), k->w->op);
+    k->cx->grad_mode = mode;
+    if (!g) return false;
+    tni_store_bind(k->cx, grad->store, tni_node_ref(g->store->node));
+    grad->store->assigned = true;
+    l->has_grad           = true;
+    return true;
+}
+
+// ---- nodes -------------------------------------------------------------------------------------
+
+// The outputs of a user's op of several stand after it in the list.
+static bool gather_parts(walk *k, size_t at, tni_rule_args *r, tni_node **part, tn_tensor **g)
+{
+    int n = r->n->attr.custom.def->nout;
+    for (size_t i = at + 1; i < k->count; i++) {
+        tni_node *p = k->node[i];
+        if (p->op != TNI_part || p->src[0] != r->n) continue;
+        part[p->attr.custom.part] = p;
+        g[p->attr.custom.part]    = k->g[i];
+    }
+    for (int i = 0; i < n; i++)
+        if (!part[i]) part[i] = r->n;  // never read: any shape will do for its zeros
+    r->nparts = n;
+    r->part   = part;
+    r->part_g = g;
+    return true;
+}
+
+static bool visit(walk *k, size_t i, tn_tensor **gx, bool *need)
+{
+    tni_node     *n = k->node[i];
+    tni_rule_args r = { .cx = k->cx, .n = n, .g = k->g[i], .gx = gx, .need = need };
+    tni_node     *part[16]   = { 0 };
+    tn_tensor    *part_g[16] = { 0 };
+    bool          several    = n->op == TNI_custom && n->attr.custom.def->nout > 1;
+    if (several) gather_parts(k, i, &r, part, part_g);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        gx[s]   = NULL;
+        need[s] = n->src[s]->needs_grad && k->leads[n->src[s]->mark - 1];
+    }
+    if (!tni_grad_rule(&r)) return false;
+    for (uint32_t s = 0; s < n->nsrc; s++)
+        if (need[s] && gx[s] && !add_to(k, n->src[s]->mark - 1, gx[s])) return false;
+    return true;
+}
+
+// Whether some gradient arrived: at the node, or at a part of it.
+static bool reached(const walk *k, size_t i)
+{
+    if (k->g[i]) return true;
+    tni_node *n = k->node[i];
+    if (n->op != TNI_custom || n->attr.custom.def->nout <= 1) return false;
+    for (size_t j = i + 1; j < k->count; j++)
+        if (k->node[j]->op == TNI_part && k->node[j]->src[0] == n && k->g[j]) return true;
+    return false;
+}
+
+static bool descend(walk *k)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < k->count; i++)
+        if (k->node[i]->nsrc > most) most = k->node[i]->nsrc;
+    tn_tensor **gx   = tni_alloc(&k->cx->heap, most * sizeof *gx);
+    bool       *need = tni_alloc(&k->cx->heap, most * sizeof *need);
+    bool        ok   = gx && need;
+    if (!ok) tni_fail_memory(k->cx, k->w->op);
+    for (size_t i = k->count; ok && i-- > 0;) {
+        tni_node *n = k->node[i];
+        if (!k->leads[i] || !reached(k, i)) continue;
+        if (n->leaf)
+            ok = k->w->nx || !accepts(k, n->leaf) || deposit(k, n->leaf, k->g[i]);
+        else
+            ok = visit(k, i, gx, need);
+    }
+    tni_free(&k->cx->heap, gx);
+    tni_free(&k->cx->heap, need);
+    return ok;
+}
+
+static bool give_results(walk *k)
+{
+    const tni_walk *w = k->w;
+    for (int i = 0; i < w->nx; i++) {
+        tn_tensor *x = w->x[i], *sum = NULL;
+        tni_node  *node = tni_resolve(x, w->op);
+        if (!node) return false;
+        for (size_t j = 0; j < k->count; j++) {
+            tn_tensor *g = k->g[j];
+            if (!g || !stands_for(k->node[j], x, node)) continue;
+            if (k->node[j]->leaf && x->view && k->node[j] != node) {
+                g = tn_contiguous(g);
+                g = g ? tni_view_of(g, x->view) : NULL;
+            }
+            sum = sum ? tn_add(sum, g) : g;
+            if (!sum) return false;
+        }
+        w->gx[i] = sum ? tni_share(sum, w->op) : tn_zeros_like(x);
+        if (!w->gx[i]) return false;
+    }
+    return true;
+}
+
+// The context remembers what was walked, to spend it when it is next evaluated.
+static bool remember(walk *k)
+{
+    tn_ctx *cx = k->cx;
+    if (!tni_grow(&cx->heap, (void **)&cx->walked, &cx->walked_cap, cx->walked_count + k->count,
+                  sizeof *cx->walked)) {
+        tni_fail_memory(cx, k->w->op);
+        return false;
+    }
+    for (size_t i = 0; i < k->count; i++) {
+        tni_node *n = k->node[i];
+        if (!k->leads[i] || n->leaf || n->walked) continue;
+        n->walked                      = true;
+        cx->walked[cx->walked_count++] = tni_node_ref(n);
+    }
+    return true;
+}
+
+tn_status tni_grad_walk(tn_ctx *cx, const tni_walk *w, bool mark_spent)
+{
+    walk     k        = { .cx = cx, .w = w };
+    uint64_t failures = cx->failures;
+    bool     busy     = cx->busy;
+    cx->busy          = true;
+    bool ok = collect(&k) && mark_leads(&k) && seed(&k) && descend(&k) && give_results(&k) &&
+              (!mark_spent || remember(&k));
+    for (size_t i = 0; i < k.count; i++) k.node[i]->mark = 0;
+    cx->busy = busy;
+    tni_free(&cx->heap, k.node);
+    tni_free(&cx->heap, k.g);
+    tni_free(&cx->heap, k.leads);
+    if (ok) return TN_OK;
+    if (cx->failures == failures) tni_fail_memory(cx, w->op);
+    return tn_error(cx);
+}

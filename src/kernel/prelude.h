@@ -1,0 +1,48 @@
+// prelude.h: the math prelude as C code, for the interpreter and the reference device. Names with
+// a type suffix come from math.def; the names below choose by the type of the first argument, as
+// expressions of the op table do. Compile what includes this with -ffp-contract=off.
+#ifndef TNI_PRELUDE_H
+#define TNI_PRELUDE_H
+
+#include <math.h>
+#include <stdint.h>
+
+#define C_ONLY(...) __VA_ARGS__
+#define FN(...)     static inline __VA_ARGS__
+#include "kernel/math.def"
+
+// The function for the type of a: float and double; these and the integers; the integers.
+#define M_FLOAT(name, a) _Generic((a), float : name##_f, double : name##_d)
+#define M_REAL(name, a) \
+    _Generic((a), float : name##_f, double : name##_d, int32_t : name##_i, int64_t : name##_l)
+#define M_INT(name, a) _Generic((a), int32_t : name##_i, int64_t : name##_l)
+
+#define m_exp(a)     M_FLOAT(m_exp, a)(a)
+#define m_exp2(a)    M_FLOAT(m_exp2, a)(a)
+#define m_expm1(a)   M_FLOAT(m_expm1, a)(a)
+#define m_log(a)     M_FLOAT(m_log, a)(a)
+#define m_log2(a)    M_FLOAT(m_log2, a)(a)
+#define m_log1p(a)   M_FLOAT(m_log1p, a)(a)
+#define m_sin(a)     M_FLOAT(m_sin, a)(a)
+#define m_cos(a)     M_FLOAT(m_cos, a)(a)
+#define m_tan(a)     M_FLOAT(m_tan, a)(a)
+#define m_atan(a)    M_FLOAT(m_atan, a)(a)
+#define m_tanh(a)    M_FLOAT(m_tanh, a)(a)
+#define m_erf(a)     M_FLOAT(m_erf, a)(a)
+#define m_sqrt(a)    M_FLOAT(m_sqrt, a)(a)
+#define m_rsqrt(a)   M_FLOAT(m_rsqrt, a)(a)
+#define m_floor(a)   M_FLOAT(m_floor, a)(a)
+#define m_ceil(a)    M_FLOAT(m_ceil, a)(a)
+#define m_rint(a)    M_FLOAT(m_rint, a)(a)
+#define m_trunc(a)   M_FLOAT(m_trunc, a)(a)
+#define m_abs(a)     M_REAL(m_abs, a)(a)
+#define m_sign(a)    M_REAL(m_sign, a)(a)
+#define m_max(a, b)  M_REAL(m_max, a)(a, b)
+#define m_min(a, b)  M_REAL(m_min, a)(a, b)
+#define m_rem(a, b)  M_REAL(m_rem, a)(a, b)
+#define m_fdiv(a, b) M_REAL(m_fdiv, a)(a, b)
+#define m_pow(a, b)  M_REAL(m_pow, a)(a, b)
+#define m_shl(a, n)  M_INT(m_shl, a)(a, n)
+#define m_shr(a, n)  M_INT(m_shr, a)(a, n)
+
+#endif

@@ -1,0 +1,327 @@
+// Joining, cutting, repeating and choosing elements, out of the primitives of movement.
+#include "ops/compose.h"
+
+// 0 .. n-1, i64.
+static tn_tensor *count_up(tn_ctx *cx, int64_t n)
+{
+    return tn_arange(cx, TN_I64, 0, (double)n, 1);
+}
+
+// ---- joining and cutting -----------------------------------------------------------------------
+
+static bool same_shapes(tn_ctx *cx, int n, tn_tensor *const *x)
+{
+    tni_view a = tni_layout(x[0]);
+    for (int i = 1; i < n; i++) {
+        tni_view b = tni_layout(x[i]);
+        if (tni_shape_equal(a.rank, a.size, b.rank, b.size)) continue;
+        tni_fail(cx, TN_ESHAPE, "stack: x[0] %s and x[%d] %s differ", tni_shape_of(x[0]).s, i,
+                 tni_shape_of(x[i]).s);
+        return false;
+    }
+    return true;
+}
+
+tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis)
+{
+    if (n < 1 || !x) {
+        tni_thread_fail(TN_EARG, "stack: there are no tensors");
+        return NULL;
+    }
+    tn_ctx *cx = tni_args("stack", n, x, NULL);
+    if (!cx || !same_shapes(cx, n, x)) return NULL;
+    int i = tni_axis(cx, "stack", tn_rank(x[0]) + 1, axis);
+    if (i < 0) return NULL;
+    tn_tensor **part = tni_alloc(&cx->heap, (size_t)n * sizeof *part);
+    if (!part) return tni_fail_memory(cx, "stack");
+    for (int k = 0; k < n; k++) part[k] = tn_unsqueeze(x[k], i);
+    tn_tensor *y = tn_concat(n, part, i);
+    tni_free(&cx->heap, part);
+    return y;
+}
+
+// Cuts axis i of x into pieces of `size`, into y[n]; an empty axis is one piece.
+static int cut(const char *op, tn_tensor *x, int i, int64_t size, int n, tn_tensor **y)
+{
+    int64_t length = tn_size(x, i), pieces = length > 0 ? (length - 1) / size + 1 : 1;
+    if (pieces > n) {
+        tni_fail(x->cx, TN_EARG, "%s: x %s along axis %d has %lld pieces, y has room for %d", op,
+                 tni_shape_of(x).s, i, (long long)pieces, n);
+        return -1;
+    }
+    for (int64_t k = 0; k < pieces; k++) {
+        int64_t start = k * size;
+        y[k]          = tn_slice(x, i, start, length - start > size ? start + size : length, 1);
+        if (!y[k]) return -1;
+    }
+    return (int)pieces;
+}
+
+int tn_split(tn_tensor *x, int64_t size, int axis, int n, tn_tensor **y)
+{
+    for (int k = 0; y && k < n; k++) y[k] = NULL;
+    tn_ctx *cx = tni_arg1("split", x, "x");
+    int     i  = cx ? tni_axis(cx, "split", tn_rank(x), axis) : -1;
+    if (i < 0) return -1;
+    if (size < 1 || !y) {
+        tni_fail(cx, TN_EARG, "split: x %s in pieces of %lld", tni_shape_of(x).s, (long long)size);
+        return -1;
+    }
+    return cut("split", x, i, size, n, y);
+}
+
+int tn_chunk(tn_tensor *x, int chunks, int axis, tn_tensor **y)
+{
+    for (int k = 0; y && k < chunks; k++) y[k] = NULL;
+    tn_ctx *cx = tni_arg1("chunk", x, "x");
+    int     i  = cx ? tni_axis(cx, "chunk", tn_rank(x), axis) : -1;
+    if (i < 0) return -1;
+    if (chunks < 1 || !y) {
+        tni_fail(cx, TN_EARG, "chunk: x %s in %d chunks", tni_shape_of(x).s, chunks);
+        return -1;
+    }
+    int64_t length = tn_size(x, i);
+    return cut("chunk", x, i, length > chunks ? (length - 1) / chunks + 1 : 1, chunks, y);
+}
+
+// A 0-d x becomes (1).
+tn_tensor *tn_flatten(tn_tensor *x, int first, int last)
+{
+    tn_ctx *cx = tni_arg1("flatten", x, "x");
+    if (!cx) return NULL;
+    tni_view s    = tni_layout(x);
+    int      rank = s.rank ? s.rank : 1, a = tni_axis(cx, "flatten", rank, first);
+    int      b = a < 0 ? -1 : tni_axis(cx, "flatten", rank, last);
+    if (b < 0) return NULL;
+    if (a > b) return tni_fail(cx, TN_EARG, "flatten: axis %d comes after axis %d", first, last);
+    int64_t size[TN_MAX_RANK] = { 1 };
+    int     n                 = 0;
+    for (int i = 0; i < s.rank; i++) {
+        if (i > a && i <= b) size[n - 1] *= s.size[i];
+        else size[n++] = s.size[i];
+    }
+    return tn_reshape(x, s.rank ? n : 1, size);
+}
+
+// ---- repeating ---------------------------------------------------------------------------------
+
+// y of shape s with axis i there `times` times: a broadcast axis before it, then merged with it.
+static tn_tensor *repeat_axis(tn_tensor *y, tni_view *s, int i, int64_t times)
+{
+    int64_t size = s->size[i], before = 1, after = 1;
+    for (int k = 0; k < i; k++) before *= s->size[k];
+    for (int k = i + 1; k < s->rank; k++) after *= s->size[k];
+    if (!tni_shape_ok(y->cx, "repeat", TN_SHAPE(size, times))) return NULL;
+    s->size[i] *= times;
+    if (!tni_shape_ok(y->cx, "repeat", s->rank, s->size)) return NULL;
+    y = tn_reshape(y, TN_SHAPE(before, 1, size, after));
+    y = tn_expand(y, TN_SHAPE(before, times, size, after));
+    return tn_reshape(y, s->rank, s->size);
+}
+
+tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times)
+{
+    tn_ctx *cx = tni_arg1("repeat", x, "x");
+    if (!cx || !tni_shape_ok(cx, "repeat", rank, times)) return NULL;
+    tni_view s = tni_layout(x);
+    if (rank < s.rank)
+        return tni_fail(cx, TN_ESHAPE, "repeat: %d times given for x %s", rank, tni_shape_of(x).s);
+    for (int i = rank - 1, own = s.rank - 1; i >= 0; i--, own--)
+        s.size[i] = own >= 0 ? s.size[own] : 1;
+    s.rank       = rank;
+    tn_tensor *y = tn_reshape(x, rank, s.size);
+    for (int i = rank - 1; y && i >= 0; i--)
+        if (times[i] != 1) y = repeat_axis(y, &s, i, times[i]);
+    return y && tn_is_view(y) ? tni_share(y, "repeat") : y;
+}
+
+tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis)
+{
+    tn_ctx *cx = tni_arg1("roll", x, "x");
+    int     i  = cx ? tni_axis(cx, "roll", tn_rank(x), axis) : -1;
+    if (i < 0) return NULL;
+    int64_t n = tn_size(x, i), by = n > 0 ? shift % n : 0;
+    if (by < 0) by += n;
+    if (by == 0) return tni_share(x, "roll");
+    tn_tensor *part[] = { tn_slice(x, i, n - by, n, 1), tn_slice(x, i, 0, n - by, 1) };
+    return tn_concat(2, part, i);
+}
+
+// ---- triangles ---------------------------------------------------------------------------------
+
+// Column minus row of each place of a matrix, (rows, cols).
+static tn_tensor *diagonals(tn_ctx *cx, int64_t rows, int64_t cols)
+{
+    return tn_sub(count_up(cx, cols), tn_unsqueeze(count_up(cx, rows), 1));
+}
+
+// x where its diagonal compares with `diagonal`, else 0.
+static tn_tensor *triangle(const char *op, tn_tensor *x, int64_t diagonal,
+                           tn_tensor *(*compare)(tn_tensor *, double))
+{
+    tn_ctx *cx = tni_arg1(op, x, "x");
+    if (!cx) return NULL;
+    if (tn_rank(x) < 2)
+        return tni_fail(cx, TN_ESHAPE, "%s: x %s is not a matrix", op, tni_shape_of(x).s);
+    tn_tensor *in = compare(diagonals(cx, tn_size(x, -2), tn_size(x, -1)), (double)diagonal);
+    return tn_where(in, x, tni_number(cx, tn_dtype_of(x), 0));
+}
+
+tn_tensor *tn_tril(tn_tensor *x, int64_t diagonal)
+{
+    return triangle("tril", x, diagonal, tn_le_s);
+}
+
+tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal)
+{
+    return triangle("triu", x, diagonal, tn_ge_s);
+}
+
+tn_tensor *tn_eye(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols)
+{
+    if (!tni_ctx_ok(cx, "eye") || !tni_shape_ok(cx, "eye", TN_SHAPE(rows, cols))) return NULL;
+    return tn_cast(tn_eq_s(diagonals(cx, rows, cols), 0), dt);
+}
+
+// From each end to the middle, in f64, so that both ends are exact.
+tn_tensor *tn_linspace(tn_ctx *cx, tn_dtype dt, double a, double b, int64_t n)
+{
+    if (!tni_ctx_ok(cx, "linspace") || !tni_shape_ok(cx, "linspace", TN_SHAPE(n))) return NULL;
+    double     step = n > 1 ? (b - a) / (double)(n - 1) : 0;
+    tn_tensor *i = tn_cast(count_up(cx, n), TN_F64), *left = tn_rsub_s(i, (double)(n - 1));
+    tn_tensor *up = tn_add_s(tn_mul_s(i, step), a), *down = tn_rsub_s(tn_mul_s(left, step), b);
+    // Of one number, the first end.
+    return tn_cast(n > 1 ? tn_where(tn_lt_s(i, (double)(n / 2)), up, down) : up, dt);
+}
+
+// ---- by indices --------------------------------------------------------------------------------
+
+static tn_ctx *index_args(const char *op, tn_tensor *x, const char *x_name, tn_tensor *index)
+{
+    const char *names[] = { x_name, "index" };
+    tn_ctx     *cx      = tni_args(op, 2, (tn_tensor *const[]){ x, index }, names);
+    if (!cx) return NULL;
+    tn_dtype dt = tn_dtype_of(index);
+    if (dt == TN_I64 || dt == TN_I32) return cx;
+    return tni_fail(cx, TN_EDTYPE, "%s: index is %s, not i64 or i32", op, tn_dtype_name(dt));
+}
+
+// Both are stretched to each other, but for the axis.
+tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *index, int axis)
+{
+    const char *op = "take_along_axis";
+    tn_ctx     *cx = index_args(op, x, "x", index);
+    int         i  = cx ? tni_axis(cx, op, tn_rank(x), axis) : -1;
+    if (i < 0) return NULL;
+    tni_view v = tni_layout(x), w = tni_layout(index);
+    bool     fit = v.rank == w.rank;
+    for (int k = 0; fit && k < v.rank; k++) {
+        if (k == i) continue;
+        fit       = v.size[k] == w.size[k] || v.size[k] == 1 || w.size[k] == 1;
+        v.size[k] = w.size[k] = v.size[k] == 1 ? w.size[k] : v.size[k];
+    }
+    if (!fit)
+        return tni_fail(cx, TN_ESHAPE, "%s: x %s and index %s do not fit along axis %d", op,
+                        tni_shape_of(x).s, tni_shape_of(index).s, axis);
+    return tn_gather(tn_expand(x, v.rank, v.size), i, tn_expand(index, w.rank, w.size));
+}
+
+// The index repeats along the other axes.
+static tn_tensor *select_rows(tn_tensor *x, int axis, tn_tensor *index)
+{
+    tni_view s = tni_layout(x);
+    int64_t  flat[TN_MAX_RANK], n = tn_count(index);
+    for (int k = 0; k < s.rank; k++) flat[k] = k == axis ? n : 1;
+    s.size[axis] = n;
+    return tn_gather(x, axis, tn_expand(tn_reshape(index, s.rank, flat), s.rank, s.size));
+}
+
+tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index)
+{
+    tn_ctx *cx = index_args("index_select", x, "x", index);
+    int     i  = cx ? tni_axis(cx, "index_select", tn_rank(x), axis) : -1;
+    if (i < 0) return NULL;
+    if (tn_rank(index) > 1)
+        return tni_fail(cx, TN_ESHAPE, "index_select: index %s is not 1-d", tni_shape_of(index).s);
+    return select_rows(x, i, index);
+}
+
+tn_tensor *tn_embedding(tn_tensor *weight, tn_tensor *index)
+{
+    tn_ctx *cx = index_args("embedding", weight, "weight", index);
+    if (!cx) return NULL;
+    tni_view s = tni_layout(index);
+    if (tn_rank(weight) != 2 || s.rank == TN_MAX_RANK)
+        return tni_fail(cx, TN_ESHAPE, "embedding: weight %s and index %s are not (V, D) and (...)",
+                        tni_shape_of(weight).s, tni_shape_of(index).s);
+    tn_tensor *rows  = select_rows(weight, 0, index);
+    s.size[s.rank++] = tn_size(weight, 1);
+    tn_tensor *y     = tn_reshape(rows, s.rank, s.size);
+    return y ? tni_share(y, "embedding") : NULL;
+}
+
+// By scatter, which refuses an index out of range.
+tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes)
+{
+    tn_ctx *cx = index_args("one_hot", index, "index", index);
+    if (!cx) return NULL;
+    tni_view s = tni_layout(index);
+    if (classes < 1 || s.rank == TN_MAX_RANK)
+        return tni_fail(cx, TN_EARG, "one_hot: index %s with %lld classes", tni_shape_of(index).s,
+                        (long long)classes);
+    s.size[s.rank++] = classes;
+    tn_tensor *none  = tn_zeros(cx, TN_I64, s.rank, s.size);
+    return tn_scatter(none, -1, tn_unsqueeze(index, -1), tni_number(cx, TN_I64, 1));
+}
+
+// ---- sorting, drawing --------------------------------------------------------------------------
+
+// The elements of x at the indices along the axis, which a 0-d x has none of.
+static tn_tensor *pick(tn_tensor *x, int axis, tn_tensor *index)
+{
+    return x && tn_rank(x) == 0 ? tn_clone(x) : tn_gather(x, axis, index);
+}
+
+tn_pair tn_sort(tn_tensor *x, int axis, bool descending)
+{
+    tn_tensor *index = tni_arg1("sort", x, "x") ? tn_argsort(x, axis, descending) : NULL;
+    tn_tensor *y     = index ? pick(x, axis, index) : NULL;
+    return y ? (tn_pair){ y, index } : (tn_pair){ NULL, NULL };
+}
+
+tn_pair tn_topk(tn_tensor *x, int64_t k, int axis, bool largest)
+{
+    tn_pair none = { NULL, NULL };
+    tn_ctx *cx   = tni_arg1("topk", x, "x");
+    int     i    = cx ? tni_axis(cx, "topk", tn_rank(x), axis) : -1;
+    if (i < 0) return none;
+    if (k < 0 || k > tn_size(x, i)) {
+        tni_fail(cx, TN_EARG, "topk: %lld of axis %d of x %s", (long long)k, axis,
+                 tni_shape_of(x).s);
+        return none;
+    }
+    tn_tensor *order = tn_argsort(x, i, largest), *first = tn_slice(order, i, 0, k, 1);
+    tn_tensor *index = tn_contiguous(first), *y = tn_gather(x, i, index);
+    tn_drop(first);
+    tn_drop(order);
+    return y ? (tn_pair){ y, index } : none;
+}
+
+// A draw u below the total falls into the first class whose running sum is above it: the number of
+// those that are not. A class of weight 0 is never drawn.
+tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n)
+{
+    tn_ctx *cx = tni_arg1("multinomial", weights, "weights");
+    if (!cx) return NULL;
+    tni_view s = tni_layout(weights);
+    if ((s.rank != 1 && s.rank != 2) || s.size[s.rank - 1] < 1 || n < 1)
+        return tni_fail(cx, TN_EARG, "multinomial: %lld draws from weights %s", (long long)n,
+                        tni_shape_of(weights).s);
+    int64_t classes     = s.size[s.rank - 1];
+    s.size[s.rank - 1]  = n;
+    tn_tensor *sums     = tn_cumsum(tn_cast(tn_detach(weights), TN_F32), -1);
+    tn_tensor *total    = tn_slice(sums, -1, classes - 1, classes, 1);
+    tn_tensor *u        = tn_mul(tn_rand(cx, TN_F32, s.rank, s.size), total);
+    tn_tensor *not_past = tn_le(tn_unsqueeze(sums, -2), tn_unsqueeze(u, -1));
+    return tn_minimum_s(tn_sum(not_past, -1), (double)(classes - 1));
+}

@@ -1,0 +1,79 @@
+// Small help for the composed ops: functions of a few lines over the public ones, which have no
+// row in ops.def.
+#ifndef TNI_OPS_COMPOSE_H
+#define TNI_OPS_COMPOSE_H
+
+#include "ops/ops.h"
+
+#include <math.h>
+
+// Whether x is of a float type; else reported.
+static inline bool tni_want_float(tn_tensor *x, const char *op)
+{
+    tn_dtype dt = tn_dtype_of(x);
+    if (!tni_is_float(dt))
+        tni_fail(x->cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
+    return tni_is_float(dt);
+}
+
+// Ops of several steps compute f16 and bf16 in f32 and round once, at the end: the first gives x
+// in f32, the second brings a result back. Other dtypes pass as they are.
+static inline tn_tensor *tni_widen(tn_tensor *x)
+{
+    tn_dtype dt = tn_dtype_of(x);
+    return dt == TN_F16 || dt == TN_BF16 ? tn_cast(x, TN_F32) : x;
+}
+
+static inline tn_tensor *tni_narrow(tn_tensor *y, tn_dtype dt)
+{
+    bool half = dt == TN_F16 || dt == TN_BF16;
+    return y && half && tn_dtype_of(y) != dt ? tn_cast(y, dt) : y;
+}
+
+// A number of an options struct: 0 means the fallback, TN_ZERO a real zero.
+static inline double tni_or_default(double v, double fallback)
+{
+    return v != 0 ? v : signbit(v) ? 0 : fallback;
+}
+
+// The sum over the axes in the mask. NULL in, NULL out.
+static inline tn_tensor *tni_sum_over(tn_tensor *x, const char *op, uint32_t mask, bool keep)
+{
+    return x ? tni_reduce(TNI_sum, op, x, mask, keep) : NULL;
+}
+
+// Whether x broadcasts to the shape of `to`; reports both by their names if not.
+bool tni_broadcasts(const char *op, tn_tensor *x, const char *x_name, tn_tensor *to,
+                    const char *to_name);
+// Whether x and y broadcast with each other.
+bool tni_broadcast_pair(const char *op, tn_tensor *x, const char *x_name, tn_tensor *y,
+                        const char *y_name);
+
+// A reduction's body: x is checked, the mask is that of its axes.
+typedef tn_tensor *tni_fold(const char *op, tn_tensor *x, uint32_t mask, bool keep);
+
+// The body over one axis, and over n (none: all).
+tn_tensor *tni_fold_axis(tni_fold *f, const char *op, tn_tensor *x, int axis, bool keep);
+tn_tensor *tni_fold_axes(tni_fold *f, const char *op, tn_tensor *x, int n, const int *axes,
+                         bool keep);
+
+// The four public forms of a reduction with a body.
+#define TNI_FOLD_FORMS(name, body)                                               \
+    tn_tensor *tn_##name(tn_tensor *x, int axis)                                 \
+    {                                                                            \
+        return tni_fold_axis(body, #name, x, axis, false);                       \
+    }                                                                            \
+    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)                          \
+    {                                                                            \
+        return tni_fold_axis(body, #name "_keep", x, axis, true);                \
+    }                                                                            \
+    tn_tensor *tn_##name##_all(tn_tensor *x)                                     \
+    {                                                                            \
+        return tni_fold_axes(body, #name "_all", x, 0, NULL, false);             \
+    }                                                                            \
+    tn_tensor *tn_##name##_axes(tn_tensor *x, int n, const int *axes, bool keep) \
+    {                                                                            \
+        return tni_fold_axes(body, #name "_axes", x, n, axes, keep);             \
+    }
+
+#endif

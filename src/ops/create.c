@@ -1,0 +1,179 @@
+// Tensors from nothing: constants, sequences, random numbers.
+#include "ops/ops.h"
+
+#include <math.h>
+
+static bool can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size)
+{
+    if (!tni_ctx_ok(cx, op)) return false;
+    if (tni_dtype_ok(dt)) return tni_shape_ok(cx, op, rank, size);
+    tni_fail(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)dt);
+    return false;
+}
+
+static int64_t to_i64(double v)
+{
+    return v >= -9.2e18 && v <= 9.2e18 ? (int64_t)v : 0;
+}
+
+static tn_tensor *full(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                       double v)
+{
+    if (!can_make(cx, op, dt, rank, size)) return NULL;
+    tni_attr a = { .num = { .f = v, .i = to_i64(v) } };
+    return tni_record(cx, TNI_full, dt, rank, size, 0, NULL, &a);
+}
+
+tn_tensor *tn_full(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, double v)
+{
+    return full(cx, "full", dt, rank, size, v);
+}
+
+tn_tensor *tn_zeros(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
+{
+    return full(cx, "zeros", dt, rank, size, 0);
+}
+
+tn_tensor *tn_ones(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
+{
+    return full(cx, "ones", dt, rank, size, 1);
+}
+
+static tn_tensor *like(tn_tensor *x, const char *op, double v)
+{
+    tn_ctx *cx = tni_arg1(op, x, "x");
+    if (!cx) return NULL;
+    tni_view shape = tni_layout(x);
+    return full(cx, op, tn_dtype_of(x), shape.rank, shape.size, v);
+}
+
+tn_tensor *tn_full_like(tn_tensor *x, double v)
+{
+    return like(x, "full_like", v);
+}
+
+tn_tensor *tn_zeros_like(tn_tensor *x)
+{
+    return like(x, "zeros_like", 0);
+}
+
+tn_tensor *tn_ones_like(tn_tensor *x)
+{
+    return like(x, "ones_like", 1);
+}
+
+tn_tensor *tn_scalar(tn_ctx *cx, double v)
+{
+    return tni_ctx_ok(cx, "scalar") ? tni_number(cx, TN_F32, v) : NULL;
+}
+
+tn_tensor *tn_arange(tn_ctx *cx, tn_dtype dt, double start, double stop, double step)
+{
+    if (!can_make(cx, "arange", dt, 0, NULL)) return NULL;
+    if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "arange: bool is not a dtype it takes");
+    double n = ceil((stop - start) / step);
+    if (step == 0 || !(fabs(n) < 9e15))
+        return tni_fail(cx, TN_EARG, "arange: no sequence from %g to %g by %g", start, stop, step);
+    int64_t  size = n > 0 ? (int64_t)n : 0;
+    tni_attr a    = { .iota = { start, step, to_i64(start), to_i64(step) } };
+    if (!tni_shape_ok(cx, "arange", 1, &size)) return NULL;
+    return tni_record(cx, TNI_iota, dt, 1, &size, 0, NULL, &a);
+}
+
+// ---- random ------------------------------------------------------------------------------------
+
+uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count)
+{
+    uint64_t at = cx->counter, each = dt == TN_F64 ? 2 : 4;
+    cx->counter += ((uint64_t)count + each - 1) / each;
+    return at;
+}
+
+static tn_tensor *random(tn_ctx *cx, const char *name, int op, tn_dtype dt, int rank,
+                         const int64_t *size)
+{
+    if (!can_make(cx, name, dt, rank, size)) return NULL;
+    if (op != TNI_random_bits && !tni_is_float(dt))
+        return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", name, tn_dtype_name(dt));
+    tni_attr a = { .random = { cx->seed, tni_take_random(cx, dt, tni_shape_count(rank, size)) } };
+    return tni_record(cx, op, dt, rank, size, 0, NULL, &a);
+}
+
+tn_tensor *tn_rand(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
+{
+    return random(cx, "rand", TNI_uniform, dt, rank, size);
+}
+
+tn_tensor *tn_randn(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
+{
+    return random(cx, "randn", TNI_normal, dt, rank, size);
+}
+
+tn_tensor *tn_rand_like(tn_tensor *x)
+{
+    if (!tni_arg1("rand_like", x, "x")) return NULL;
+    tni_view v = tni_layout(x);
+    return random(x->cx, "rand_like", TNI_uniform, tn_dtype_of(x), v.rank, v.size);
+}
+
+tn_tensor *tn_randn_like(tn_tensor *x)
+{
+    if (!tni_arg1("randn_like", x, "x")) return NULL;
+    tni_view v = tni_layout(x);
+    return random(x->cx, "randn_like", TNI_normal, tn_dtype_of(x), v.rank, v.size);
+}
+
+// An i64 number, exactly.
+static tn_tensor *integer(tn_ctx *cx, int64_t v)
+{
+    tni_attr a = { .num = { (double)v, v } };
+    return tni_record(cx, TNI_scalar, TN_I64, 0, NULL, 0, NULL, &a);
+}
+
+// 32 random bits times the width of the range, without the low 32 bits: every device's integers
+// agree, and the bias is below 2^-32 times the width. Wide ranges take 63 bits and a remainder.
+tn_tensor *tn_randint(tn_ctx *cx, tn_dtype dt, int64_t lo, int64_t hi, int rank,
+                      const int64_t *size)
+{
+    if (!can_make(cx, "randint", dt, rank, size)) return NULL;
+    if (hi <= lo)
+        return tni_fail(cx, TN_EARG, "randint: no integers from %lld to below %lld", (long long)lo,
+                        (long long)hi);
+    uint64_t   width = (uint64_t)hi - (uint64_t)lo;
+    tn_tensor *bits  = random(cx, "randint", TNI_random_bits, TN_I64, rank, size);
+    tn_tensor *y;
+    if (width <= UINT32_MAX >> 1) {
+        y = tn_shr(tn_mul(bits, integer(cx, (int64_t)width)), integer(cx, 32));
+    } else {
+        tn_tensor *high = random(cx, "randint", TNI_random_bits, TN_I64, rank, size);
+        tn_tensor *top  = tn_shl(tn_shr(high, integer(cx, 1)), integer(cx, 32));
+        tn_tensor *wide = tn_bit_or(top, bits);
+        y = width > INT64_MAX ? wide : tn_remainder(wide, integer(cx, (int64_t)width));
+    }
+    return tn_cast(tn_add(y, integer(cx, lo)), dt);
+}
+
+// The order that sorts 63 random bits each: equal keys (of which there are none in practice) keep
+// their order, so the result is a permutation always.
+tn_tensor *tn_randperm(tn_ctx *cx, int64_t n)
+{
+    if (!can_make(cx, "randperm", TN_I64, 1, &n)) return NULL;
+    tn_tensor *low  = random(cx, "randperm", TNI_random_bits, TN_I64, 1, &n);
+    tn_tensor *high = random(cx, "randperm", TNI_random_bits, TN_I64, 1, &n);
+    tn_tensor *top  = tn_shl(tn_shr(high, integer(cx, 1)), integer(cx, 32));
+    return tn_argsort(tn_bit_or(top, low), 0, false);
+}
+
+tn_tensor *tn_bernoulli(tn_tensor *p)
+{
+    tn_ctx *cx = tni_arg1("bernoulli", p, "p");
+    if (!cx) return NULL;
+    if (!tni_is_float(tn_dtype_of(p)))
+        return tni_fail(cx, TN_EDTYPE, "bernoulli: p is %s, not a float type",
+                        tn_dtype_name(tn_dtype_of(p)));
+    // Drawn in f32 at least, so that small probabilities of 16-bit floats come out right.
+    tni_view   v    = tni_layout(p);
+    tn_dtype   wide = tn_dtype_of(p) == TN_F64 ? TN_F64 : TN_F32;
+    tn_tensor *u    = random(cx, "bernoulli", TNI_uniform, wide, v.rank, v.size);
+    return tn_cast(tn_lt(u, tn_detach(p)), tn_dtype_of(p));
+}

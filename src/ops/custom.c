@@ -1,0 +1,131 @@
+// Users' own ops: C callbacks behind a row of the table.
+#include "ops/ops.h"
+
+#include <string.h>
+
+static bool def_ok(tn_ctx *cx, const tn_op_def *op)
+{
+    const char *lack = !op->name      ? "name"
+                       : !op->shape   ? "shape"
+                       : !op->compute ? "compute"
+                       : op->nin < 1  ? "nin"
+                                      : NULL;
+    if (!lack) return true;
+    tni_fail(cx, TN_EARG, "custom: %s has no %s", op->name ? op->name : "the op", lack);
+    return false;
+}
+
+static void describe(tn_tensor *x, tn_array *a)
+{
+    tni_view v = tni_layout(x);
+    *a         = (tn_array){ .dtype = tn_dtype_of(x), .rank = v.rank };
+    memcpy(a->size, v.size, sizeof a->size);
+}
+
+// Asks the op for the shapes of its outputs and checks them.
+static bool ask_shapes(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x, const void *attr,
+                       int nout, tn_array *out)
+{
+    tn_array *in = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *in);
+    if (!in) return tni_fail_memory(cx, op->name) != NULL;
+    for (int i = 0; i < op->nin; i++) describe(x[i], &in[i]);
+    memset(out, 0, (size_t)nout * sizeof *out);
+    tn_status s = op->shape(attr, in, out);
+    tni_free(&cx->heap, in);
+    if (s != TN_OK) {
+        tni_fail(cx, TN_EUSER, "%s: shape failed with status %d for x[0] %s", op->name, (int)s,
+                 tni_shape_of(x[0]).s);
+        return false;
+    }
+    for (int i = 0; i < nout; i++) {
+        if (!tni_dtype_ok(out[i].dtype)) {
+            tni_fail(cx, TN_EDTYPE, "%s: output %d has no dtype", op->name, i);
+            return false;
+        }
+        if (!tni_shape_ok(cx, op->name, out[i].rank, out[i].size)) return false;
+    }
+    return true;
+}
+
+// The node of the op itself: its value is its output, or the bytes of all of them.
+static tni_node *custom_node(tn_ctx *cx, const tn_op_def *op, tni_node *const *src,
+                             const void *attr, size_t bytes, const tn_array *out, int nout)
+{
+    int64_t total = 0;
+    for (int i = 0; i < nout; i++)
+        total += (tni_shape_count(out[i].rank, out[i].size) * 8 + 63) / 64 * 64;
+    tni_node *n = nout == 1 ? tni_node_new(cx, TNI_custom, out->dtype, out->rank, out->size,
+                                           op->nin, src)
+                            : tni_node_new(cx, TNI_custom, TN_U8, 1, &total, op->nin, src);
+    if (!n) return NULL;
+    n->attr.custom.def   = op;
+    n->attr.custom.bytes = tni_alloc(&cx->heap, bytes);
+    n->attr.custom.count = bytes;
+    n->owns_bytes        = true;
+    if (!n->attr.custom.bytes) {
+        tni_node_unref(cx, n);
+        return tni_fail_memory(cx, op->name);
+    }
+    if (bytes) memcpy(n->attr.custom.bytes, attr, bytes);
+    if (nout > 1 && cx->grad_mode)
+        for (int i = 0; i < op->nin; i++)
+            if (src[i]->needs_grad) n->needs_grad = true;
+    return n;
+}
+
+// Output i of a node of several: a part of its bytes, every element of which has room for eight.
+static tn_tensor *output_part(tn_ctx *cx, tni_node *whole, const tn_array *out, int i)
+{
+    tni_attr a = { .custom = { .part = i } };
+    for (int k = 0; k < i; k++)
+        a.custom.start += (tni_shape_count(out[k].rank, out[k].size) * 8 + 63) / 64 * 64;
+    return tni_record(cx, TNI_part, out[i].dtype, out[i].rank, out[i].size, 1, &whole, &a);
+}
+
+static tn_ctx *custom_args(const tn_op_def *op, tn_tensor *const *x)
+{
+    if (!op || !x) {
+        tni_thread_fail(TN_EARG, "custom: %s is NULL", op ? "x" : "op");
+        return NULL;
+    }
+    tn_ctx *cx = tni_args(op->name ? op->name : "custom", op->nin < 1 ? 0 : op->nin, x, NULL);
+    return cx && def_ok(cx, op) ? cx : NULL;
+}
+
+tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr, size_t bytes,
+                      tn_tensor **y)
+{
+    tn_ctx *cx = custom_args(op, x);
+    if (!cx) return TN_EARG;
+    int nout = op->nout > 0 ? op->nout : 1;
+    for (int i = 0; i < nout; i++) y[i] = NULL;
+    tn_array  *out = tni_alloc(&cx->heap, (size_t)nout * sizeof *out);
+    tni_node **src = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
+    tni_node  *n   = NULL;
+    bool       ok  = out && src;
+    if (!ok) tni_fail_memory(cx, op->name);
+    ok = ok && ask_shapes(cx, op, x, attr, nout, out);
+    for (int i = 0; ok && i < op->nin; i++) {
+        tn_tensor *c = tn_contiguous(x[i]);
+        ok           = c && (src[i] = tni_resolve(c, op->name));
+    }
+    if (ok) ok = (n = custom_node(cx, op, src, attr, bytes, out, nout)) != NULL;
+    if (ok && nout == 1) y[0] = tni_wrap(cx, tni_node_ref(n));
+    for (int i = 0; ok && nout > 1 && i < nout; i++) y[i] = output_part(cx, n, out, i);
+    for (int i = 0; ok && i < nout; i++) ok = y[i] != NULL;
+    tni_node_unref(cx, n);
+    tni_free(&cx->heap, out);
+    tni_free(&cx->heap, src);
+    return ok ? TN_OK : tn_error(cx);
+}
+
+tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr, size_t bytes)
+{
+    tn_tensor *y  = NULL;
+    tn_ctx    *cx = custom_args(op, x);
+    if (!cx) return NULL;
+    if (op->nout > 1)
+        return tni_fail(cx, TN_EARG, "%s: it has %d outputs; see tn_custom_n", op->name, op->nout);
+    tn_custom_n(op, x, attr, bytes, &y);
+    return y;
+}

@@ -1,0 +1,323 @@
+// Losses, with the meaning of torch.nn.functional. Each first computes the loss of every element,
+// then reduces; f16 and bf16 are computed in f32.
+//
+// N batch, C classes
+#include "ops/compose.h"
+
+static tn_tensor *number_like(tn_tensor *x, double v)
+{
+    return x ? tni_number(x->cx, tn_dtype_of(x), v) : NULL;
+}
+
+// ---- of classes --------------------------------------------------------------------------------
+
+// What a loss of classes works on. x is the log-probabilities; weight and target may have been
+// cast. Ignored targets are 0 in index and false in counts.
+typedef struct {
+    const char *op;
+    int         axis;     // of the classes
+    int64_t     classes;  // C
+    tn_tensor  *x, *index, *counts, *weight;
+} classes;
+
+static bool check_weight(const classes *c, tn_tensor *x, tn_tensor *w)
+{
+    if (!w) return true;
+    if (!tni_args(c->op, 2, (tn_tensor *const[]){ x, w }, (const char *const[]){ "x", "weight" }))
+        return false;
+    if (tn_rank(w) == 1 && tn_size(w, 0) == c->classes) return true;
+    tni_fail(x->cx, TN_ESHAPE, "%s: x %s and weight %s: not one number a class", c->op,
+             tni_shape_of(x).s, tni_shape_of(w).s);
+    return false;
+}
+
+// Fills in all but index and counts.
+static bool open_classes(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
+{
+    static const char *const names[] = { "x", "target" };
+    if (!tni_args(c->op, 2, (tn_tensor *const[]){ x, target }, names)) return false;
+    if (!tni_want_float(x, c->op)) return false;
+    if (tn_rank(x) < 1) {
+        tni_fail(x->cx, TN_ESHAPE, "%s: x %s is not (C) or (N, C, ...)", c->op, tni_shape_of(x).s);
+        return false;
+    }
+    c->axis    = tn_rank(x) == 1 ? 0 : 1;
+    c->classes = tn_size(x, c->axis);
+    if (!check_weight(c, x, o->weight)) return false;
+    c->x      = tni_widen(x);
+    c->weight = o->weight ? tn_cast(o->weight, tn_dtype_of(c->x)) : NULL;
+    return c->x && (!o->weight || c->weight);
+}
+
+// Whether target has x's shape without the classes, and is of integers.
+static bool check_target(const classes *c, tn_tensor *x, tn_tensor *target)
+{
+    tni_view s = tni_layout(x), t = tni_layout(target);
+    bool     fit = t.rank == s.rank - 1;
+    for (int i = 0; fit && i < t.rank; i++) fit = t.size[i] == s.size[i + (i >= c->axis)];
+    if (!fit)
+        tni_fail(x->cx, TN_ESHAPE, "%s: x %s and target %s do not fit", c->op, tni_shape_of(x).s,
+                 tni_shape_of(target).s);
+    else if (!tni_is_int(tn_dtype_of(target)))
+        tni_fail(x->cx, TN_EDTYPE, "%s: target is %s, not of class indices", c->op,
+                 tn_dtype_name(tn_dtype_of(target)));
+    return fit && tni_is_int(tn_dtype_of(target));
+}
+
+// Ignored targets become 0, so that gather never sees them; other negative ones become C, since
+// gather would count them from the end.
+static bool read_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
+{
+    if (!check_target(c, x, target)) return false;
+    double     ignore = o->use_ignore ? (double)o->ignore : -100;
+    tn_tensor *t      = tn_cast(target, TN_I64);
+    tn_tensor *bad    = number_like(t, (double)c->classes);
+    c->counts         = tn_ne_s(t, ignore);
+    c->index          = tn_where(c->counts, tn_where(tn_lt_s(t, 0), bad, t), number_like(t, 0));
+    return c->counts && c->index;
+}
+
+// The weight of each target, 0 for ignored ones. Without weights, whether it counts.
+static tn_tensor *target_weights(const classes *c)
+{
+    if (!c->weight) return c->counts;
+    tni_view   s = tni_layout(c->index);
+    tn_tensor *w = tn_gather(c->weight, 0, tn_reshape(c->index, TN_SHAPE(tn_count(c->index))));
+    return tn_where(c->counts, tn_reshape(w, s.rank, s.size), number_like(w, 0));
+}
+
+// Minus the log-probability of each target, weighed.
+static tn_tensor *target_losses(const classes *c, tn_tensor *w)
+{
+    tn_tensor *y = tn_gather(c->x, c->axis, tn_unsqueeze(c->index, c->axis));
+    y            = tn_neg(tn_squeeze(y, c->axis));
+    y            = tn_where(c->counts, y, number_like(y, 0));
+    return c->weight ? tn_mul(y, w) : y;
+}
+
+// Minus the log-probabilities of all classes, weighed, added up.
+static tn_tensor *class_losses(const classes *c)
+{
+    tn_tensor *y = c->x, *w = c->weight;
+    int64_t    size[TN_MAX_RANK];
+    for (int i = 0; i < tn_rank(y); i++) size[i] = i == c->axis ? c->classes : 1;
+    if (w) y = tn_mul(y, tn_reshape(w, tn_rank(y), size));
+    y = tn_neg(tn_sum(y, c->axis));
+    return tn_where(c->counts, y, number_like(y, 0));
+}
+
+// The mean is over the weights of the targets that count; of none it is NaN.
+static tn_tensor *reduce_classes(tn_tensor *y, tn_tensor *w, tn_reduce reduce)
+{
+    if (reduce == TN_NONE) return y;
+    tn_tensor *sum = tn_sum_all(y);
+    return reduce == TN_SUM ? sum : tn_div(sum, tn_sum_all(w));
+}
+
+static tn_tensor *by_index(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
+{
+    if (!read_target(c, x, target, o)) return NULL;
+    double     smooth = o->label_smoothing;
+    tn_tensor *w      = target_weights(c);
+    tn_tensor *y      = target_losses(c, w);
+    if (smooth != 0)
+        y = tn_add(tn_mul_s(y, 1 - smooth), tn_mul_s(class_losses(c), smooth / (double)c->classes));
+    return tni_narrow(reduce_classes(y, w, o->reduce), tn_dtype_of(x));
+}
+
+// The mean is over all that is not the classes.
+static tn_tensor *by_probability(classes *c, tn_tensor *x, tn_tensor *target,
+                                 const tn_class_opts *o)
+{
+    double     smooth = o->label_smoothing, C = (double)c->classes;
+    tn_tensor *t = tni_widen(target);
+    int64_t    size[TN_MAX_RANK];
+    if (!tni_want_float(target, c->op)) return NULL;
+    if (smooth != 0) t = tn_add_s(tn_mul_s(t, 1 - smooth), smooth / C);
+    for (int i = 0; i < tn_rank(x); i++) size[i] = i == c->axis ? c->classes : 1;
+    if (c->weight) t = tn_mul(t, tn_reshape(c->weight, tn_rank(x), size));
+    tn_tensor *y = tn_neg(tn_sum(tn_mul(c->x, t), c->axis));
+    if (o->reduce == TN_SUM) y = tn_sum_all(y);
+    if (o->reduce == TN_MEAN) y = tn_div_s(tn_sum_all(y), (double)tn_count(x) / C);
+    return tni_narrow(y, tn_dtype_of(x));
+}
+
+tn_tensor *tn_cross_entropy_with(tn_tensor *x, tn_tensor *target, tn_class_opts o)
+{
+    classes c = { .op = "cross_entropy" };
+    if (!open_classes(&c, x, target, &o)) return NULL;
+    if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
+        return tni_fail(x->cx, TN_EARG, "cross_entropy: label_smoothing %g is not in 0 .. 1",
+                        o.label_smoothing);
+    c.x        = tn_log_softmax(c.x, c.axis);
+    tni_view s = tni_layout(x), t = tni_layout(target);
+    if (!c.x) return NULL;
+    if (tni_shape_equal(s.rank, s.size, t.rank, t.size)) return by_probability(&c, x, target, &o);
+    return by_index(&c, x, target, &o);
+}
+
+tn_tensor *tn_cross_entropy(tn_tensor *x, tn_tensor *target)
+{
+    return tn_cross_entropy_with(x, target, (tn_class_opts){ 0 });
+}
+
+tn_tensor *tn_nll_with(tn_tensor *x, tn_tensor *target, tn_class_opts o)
+{
+    classes c = { .op = "nll" };
+    if (!open_classes(&c, x, target, &o)) return NULL;
+    if (o.label_smoothing != 0)
+        return tni_fail(x->cx, TN_EARG, "nll: label_smoothing is for cross_entropy");
+    return by_index(&c, x, target, &o);
+}
+
+tn_tensor *tn_nll(tn_tensor *x, tn_tensor *target)
+{
+    return tn_nll_with(x, target, (tn_class_opts){ 0 });
+}
+
+// ---- of elements -------------------------------------------------------------------------------
+
+static bool check_pair(const char *op, tn_tensor *x, tn_tensor *target)
+{
+    static const char *const names[] = { "x", "target" };
+    return tni_args(op, 2, (tn_tensor *const[]){ x, target }, names) && tni_want_float(x, op) &&
+           tni_broadcast_pair(op, x, "x", target, "target");
+}
+
+// The weight stretched to the loss y, in its dtype.
+static tn_tensor *stretch(const char *op, tn_tensor *w, tn_tensor *y)
+{
+    static const char *const names[] = { "loss", "weight" };
+    if (!tni_args(op, 2, (tn_tensor *const[]){ y, w }, names)) return NULL;
+    if (!tni_broadcasts(op, w, "weight", y, "the loss")) return NULL;
+    tni_view s = tni_layout(y);
+    w          = tn_cast(w, tn_dtype_of(y));
+    return w ? tni_expand_to(w, s.rank, s.size) : NULL;
+}
+
+// Weighs and reduces the losses y. The mean divides by the sum of the weights (mse, l1) or by the
+// number of elements, as PyTorch does.
+static tn_tensor *finish(const char *op, tn_tensor *y, tn_tensor *x, const tn_loss_opts *o,
+                         bool by_weight)
+{
+    tn_tensor *w = o->weight ? stretch(op, o->weight, y) : NULL;
+    if (!y || (o->weight && !w)) return NULL;
+    if (w) y = tn_mul(y, w);
+    if (o->reduce == TN_SUM) y = tn_sum_all(y);
+    if (o->reduce == TN_MEAN)
+        y = w && by_weight ? tn_div(tn_sum_all(y), tn_sum_all(w)) : tn_mean_all(y);
+    return tni_narrow(y, tn_dtype_of(x));
+}
+
+static tn_tensor *difference(tn_tensor *x, tn_tensor *target)
+{
+    return tn_sub(tni_widen(x), tni_widen(target));
+}
+
+tn_tensor *tn_mse_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
+{
+    if (!check_pair("mse", x, target)) return NULL;
+    return finish("mse", tn_square(difference(x, target)), x, &o, true);
+}
+
+tn_tensor *tn_mse(tn_tensor *x, tn_tensor *target)
+{
+    return tn_mse_with(x, target, (tn_loss_opts){ 0 });
+}
+
+tn_tensor *tn_l1_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
+{
+    if (!check_pair("l1", x, target)) return NULL;
+    return finish("l1", tn_abs(difference(x, target)), x, &o, true);
+}
+
+tn_tensor *tn_l1(tn_tensor *x, tn_tensor *target)
+{
+    return tn_l1_with(x, target, (tn_loss_opts){ 0 });
+}
+
+// With m the distance d cut at delta, m (d - m / 2) is half its square below and delta (d - delta
+// / 2) above.
+tn_tensor *tn_huber_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
+{
+    double delta = o.delta != 0 ? o.delta : 1;
+    if (!check_pair("huber", x, target)) return NULL;
+    if (!(delta > 0)) return tni_fail(x->cx, TN_EARG, "huber: delta %g is not above 0", delta);
+    tn_tensor *d = tn_abs(difference(x, target)), *m = tn_minimum_s(d, delta);
+    return finish("huber", tn_mul(m, tn_sub(d, tn_mul_s(m, 0.5))), x, &o, false);
+}
+
+tn_tensor *tn_huber(tn_tensor *x, tn_tensor *target)
+{
+    return tn_huber_with(x, target, (tn_loss_opts){ 0 });
+}
+
+// The logarithm of u, not below -100, whose gradient is 1 / u but at most 1e12. value is the
+// logarithm itself, as exact as can be; the two agree where nothing is bounded.
+static tn_tensor *bounded_log(tn_tensor *u, tn_tensor *value)
+{
+    tn_tensor *short_of = tn_maximum_s(tn_rsub_s(tn_detach(u), 1e-12), 0);
+    tn_tensor *log      = tn_log(tn_add(u, short_of));
+    tn_tensor *bounded  = tn_maximum_s(tn_detach(value), -100);
+    return tn_add(log, tn_sub(bounded, tn_detach(log)));
+}
+
+tn_tensor *tn_bce_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
+{
+    if (!check_pair("bce", x, target)) return NULL;
+    tn_tensor *p = tni_widen(x), *t = tni_widen(target);
+    tn_tensor *yes = tn_mul(t, bounded_log(p, tn_log(p)));
+    tn_tensor *no  = tn_mul(tn_rsub_s(t, 1), bounded_log(tn_rsub_s(p, 1), tn_log1p(tn_neg(p))));
+    return finish("bce", tn_neg(tn_add(yes, no)), x, &o, false);
+}
+
+tn_tensor *tn_bce(tn_tensor *x, tn_tensor *target)
+{
+    return tn_bce_with(x, target, (tn_loss_opts){ 0 });
+}
+
+// (1 - t) x + (1 + (pos_weight - 1) t) softplus(-x): no overflow at either end.
+tn_tensor *tn_bce_logits_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
+{
+    const char *op = "bce_logits";
+    if (!check_pair(op, x, target)) return NULL;
+    tn_tensor *w = tni_widen(x), *t = tni_widen(target), *rest = tn_softplus(tn_neg(w));
+    if (o.pos_weight) {
+        static const char *const names[] = { "x", "pos_weight" };
+        if (!tni_args(op, 2, (tn_tensor *const[]){ x, o.pos_weight }, names) ||
+            !tni_broadcast_pair(op, x, "x", o.pos_weight, "pos_weight"))
+            return NULL;
+        tn_tensor *more = tn_sub_s(tni_widen(o.pos_weight), 1);
+        rest            = tn_mul(tn_add_s(tn_mul(more, t), 1), rest);
+    }
+    return finish(op, tn_add(tn_mul(tn_rsub_s(t, 1), w), rest), x, &o, false);
+}
+
+tn_tensor *tn_bce_logits(tn_tensor *x, tn_tensor *target)
+{
+    return tn_bce_logits_with(x, target, (tn_loss_opts){ 0 });
+}
+
+// t (log t - x), where 0 log 0 is 0.
+static tn_tensor *divergence(tn_tensor *x, tn_tensor *t, bool log_target)
+{
+    if (log_target) return tn_mul(tn_exp(t), tn_sub(t, x));
+    tn_tensor *log = tn_log(tn_where(tn_eq_s(t, 0), number_like(t, 1), t));
+    return tn_sub(tn_mul(t, log), tn_mul(t, x));
+}
+
+tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
+{
+    if (!check_pair("kl", x, target)) return NULL;
+    if (o.batch_mean && tn_rank(x) == 0) return tni_fail(x->cx, TN_ESHAPE, "kl: x () has no batch");
+    if (o.batch_mean) o.reduce = TN_SUM;
+    tn_tensor *y = divergence(tni_widen(x), tni_widen(target), o.log_target);
+    y            = finish("kl", y, y, &o, false);
+    if (o.batch_mean) y = tn_div_s(y, (double)tn_size(x, 0));
+    return tni_narrow(y, tn_dtype_of(x));
+}
+
+tn_tensor *tn_kl(tn_tensor *x, tn_tensor *target)
+{
+    return tn_kl_with(x, target, (tn_loss_opts){ 0 });
+}

@@ -1,0 +1,150 @@
+// Movement that needs a copy: padding, joining, gathering, scattering, sorting.
+#include "ops/ops.h"
+
+#include <string.h>
+
+tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, double v)
+{
+    tn_ctx *cx = tni_arg1("pad", x, "x");
+    if (!cx) return NULL;
+    tni_view s = tni_layout(x);
+    tni_attr a = { .pad = { .value = v } };
+    int64_t  size[TN_MAX_RANK];
+    if (s.rank && (!before || !after))
+        return tni_fail(cx, TN_EARG, "pad: no sizes given for x %s", tni_shape_of(x).s);
+    for (int i = 0; i < s.rank; i++) {
+        a.pad.before[i] = before[i];
+        bool fits = before[i] > -(INT64_MAX / 4) && before[i] < INT64_MAX / 4 &&
+                    after[i] > -(INT64_MAX / 4) && after[i] < INT64_MAX / 4;
+        size[i] = fits ? s.size[i] + before[i] + after[i] : -1;
+        if (size[i] < 0)
+            return tni_fail(cx, TN_ESHAPE, "pad: %lld and %lld at axis %d of x %s",
+                            (long long)before[i], (long long)after[i], i, tni_shape_of(x).s);
+    }
+    if (!tni_shape_ok(cx, "pad", s.rank, size)) return NULL;
+    tni_node *n = tni_resolve(x, "pad");
+    if (!n) return NULL;
+    return tni_record(cx, TNI_pad, (tn_dtype)n->dtype, s.rank, size, 1, &n, &a);
+}
+
+// Checks that the inputs agree but along the axis, and sums up the result's shape.
+static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int axis, tni_view *shape,
+                        tn_dtype *dt)
+{
+    for (int k = 0; k < n; k++) {
+        tni_view v = tni_layout(x[k]);
+        *dt        = k ? tni_promote(*dt, tn_dtype_of(x[k])) : tn_dtype_of(x[k]);
+        if (k == 0) {
+            *shape = v;
+            continue;
+        }
+        bool fits = v.rank == shape->rank;
+        for (int i = 0; fits && i < v.rank; i++) fits = i == axis || v.size[i] == shape->size[i];
+        if (!fits) {
+            tni_fail(cx, TN_ESHAPE, "concat: x[0] %s and x[%d] %s differ besides axis %d",
+                     tni_shape_of(x[0]).s, k, tni_shape_of(x[k]).s, axis);
+            return false;
+        }
+        shape->size[axis] += v.size[axis];
+    }
+    return tni_shape_ok(cx, "concat", shape->rank, shape->size);
+}
+
+tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
+{
+    if (n < 1 || !x) {
+        tni_thread_fail(TN_EARG, "concat: there are no tensors");
+        return NULL;
+    }
+    tn_ctx *cx = tni_args("concat", n, x, NULL);
+    if (!cx) return NULL;
+    tni_view shape;
+    tn_dtype dt;
+    int      i = tni_axis(cx, "concat", tn_rank(x[0]), axis);
+    if (i < 0 || !join_shapes(cx, n, x, i, &shape, &dt)) return NULL;
+    tni_node **src = tni_alloc(&cx->heap, (size_t)n * sizeof *src);
+    if (!src) return tni_fail_memory(cx, "concat");
+    tn_tensor *y = NULL;
+    int        k = 0;
+    for (; k < n; k++) {
+        tn_tensor *one = tn_dtype_of(x[k]) == dt ? x[k] : tn_cast(x[k], dt);
+        if (!one || !(src[k] = tni_resolve(one, "concat"))) break;
+    }
+    if (k == n)
+        y = tni_record(cx, TNI_concat, dt, shape.rank, shape.size, n, src,
+                       &(tni_attr){ .axis = { i, false } });
+    tni_free(&cx->heap, src);
+    return y;
+}
+
+// ---- by indices --------------------------------------------------------------------------------
+
+// The axis for x and index of one rank, with index nowhere larger than limit but along it.
+static int index_axis(tn_ctx *cx, const char *op, tn_tensor *x, int axis, tn_tensor *index)
+{
+    tni_view v = tni_layout(x), w = tni_layout(index);
+    if (tn_dtype_of(index) != TN_I64 && tn_dtype_of(index) != TN_I32) {
+        tni_fail(cx, TN_EDTYPE, "%s: index is %s, not i64 or i32", op,
+                 tn_dtype_name(tn_dtype_of(index)));
+        return -1;
+    }
+    int i = tni_axis(cx, op, v.rank, axis);
+    if (i < 0) return -1;
+    bool fits = v.rank == w.rank;
+    for (int k = 0; fits && k < v.rank; k++) fits = k == i || w.size[k] <= v.size[k];
+    if (fits) return i;
+    tni_fail(cx, TN_ESHAPE, "%s: x %s and index %s do not fit along axis %d", op,
+             tni_shape_of(x).s, tni_shape_of(index).s, axis);
+    return -1;
+}
+
+tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index)
+{
+    static const char *const names[] = { "x", "index" };
+    tn_ctx *cx = tni_args("gather", 2, (tn_tensor *const[]){ x, index }, names);
+    int     i  = cx ? index_axis(cx, "gather", x, axis, index) : -1;
+    if (i < 0) return NULL;
+    tni_node *src[] = { tni_resolve(x, "gather"), tni_resolve(index, "gather") };
+    if (!src[0] || !src[1]) return NULL;
+    return tni_record(cx, TNI_gather, (tn_dtype)src[0]->dtype, src[1]->rank, src[1]->size, 2, src,
+                      &(tni_attr){ .axis = { i, false } });
+}
+
+static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
+{
+    static const char *const names[] = { "x", "index", "v" };
+    const char *name = tni_op_table[op].name;
+    tn_ctx *cx       = tni_args(name, 3, (tn_tensor *const[]){ x, index, v }, names);
+    int     i        = cx ? index_axis(cx, name, x, axis, index) : -1;
+    if (i < 0) return NULL;
+    tni_view shape = tni_layout(index);
+    v              = tni_fit(v, name, tn_dtype_of(x), shape.rank, shape.size);
+    if (!v) return NULL;
+    tni_node *src[] = { tni_resolve(x, name), tni_resolve(index, name), tni_resolve(v, name) };
+    if (!src[0] || !src[1] || !src[2]) return NULL;
+    return tni_record(cx, op, (tn_dtype)src[0]->dtype, src[0]->rank, src[0]->size, 3, src,
+                      &(tni_attr){ .axis = { i, false } });
+}
+
+tn_tensor *tn_scatter(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
+{
+    return scatter(TNI_scatter, x, axis, index, v);
+}
+
+tn_tensor *tn_scatter_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
+{
+    return scatter(TNI_scatter_add, x, axis, index, v);
+}
+
+tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending)
+{
+    tn_ctx *cx = tni_arg1("argsort", x, "x");
+    if (!cx) return NULL;
+    int rank = tn_rank(x), i = tni_axis(cx, "argsort", rank ? rank : 1, axis);
+    if (i < 0) return NULL;
+    if (rank == 0) return tn_zeros(cx, TN_I64, TN_0D);
+    tni_node *n = tni_resolve(x, "argsort");
+    if (!n) return NULL;
+    return tni_record(cx, TNI_argsort, TN_I64, n->rank, n->size, 1, &n,
+                      &(tni_attr){ .axis = { i, descending } });
+}

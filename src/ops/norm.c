@@ -1,0 +1,181 @@
+// Normalization over axes, in f32 at least.
+//
+// N batch, C channels, G groups
+#include "ops/compose.h"
+
+// The mean over the axes in the mask, which stay with size 1.
+static tn_tensor *mean_over(tn_tensor *x, const char *op, uint32_t mask)
+{
+    if (!x) return NULL;
+    return tn_div_s(tni_sum_over(x, op, mask, true), (double)tni_reduced_count(x, mask));
+}
+
+// d / sqrt(var + eps).
+static tn_tensor *divide(tn_tensor *d, tn_tensor *var, double eps)
+{
+    return tn_mul(d, tn_rsqrt(tn_add_s(var, tni_or_default(eps, 1e-5))));
+}
+
+static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
+{
+    tn_tensor *d = tn_sub(x, mean_over(x, op, mask));
+    return divide(d, mean_over(tn_square(d), op, mask), eps);
+}
+
+// y w + b in the dtype of x; w and b may be NULL.
+static tn_tensor *affine(tn_tensor *y, tn_tensor *w, tn_tensor *b, tn_tensor *x)
+{
+    if (w) y = tn_mul(y, tni_widen(w));
+    if (b) y = tn_add(y, tni_widen(b));
+    tn_dtype dt = tn_dtype_of(x);
+    return y && tn_dtype_of(y) != dt ? tn_cast(y, dt) : y;
+}
+
+// ---- over the last axes ------------------------------------------------------------------------
+
+// Whether p, which may be NULL, has the shape of the last n axes of x.
+static bool fits_last(const char *op, tn_tensor *x, int n, tn_tensor *p, const char *name)
+{
+    if (!p) return true;
+    if (!tni_args(op, 2, (tn_tensor *const[]){ x, p }, (const char *const[]){ "x", name }))
+        return false;
+    tni_view v = tni_layout(x), s = tni_layout(p);
+    if (tni_shape_equal(n, v.size + v.rank - n, s.rank, s.size)) return true;
+    tni_fail(x->cx, TN_ESHAPE, "%s: x %s and %s %s: the last axes differ", op, tni_shape_of(x).s,
+             name, tni_shape_of(p).s);
+    return false;
+}
+
+// The mask of the last n axes; 0, reported, where there are none such.
+static uint32_t last_axes(const char *op, tn_tensor *x, int n)
+{
+    int rank = tn_rank(x);
+    if (n >= 1 && n <= rank) return ((1u << n) - 1) << (rank - n);
+    tni_fail(x->cx, TN_EARG, "%s: %d is not a number of axes of x %s", op, n, tni_shape_of(x).s);
+    return 0;
+}
+
+tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double eps)
+{
+    const char *op = "layer_norm";
+    if (!tni_arg1(op, x, "x") || !tni_want_float(x, op)) return NULL;
+    uint32_t mask = last_axes(op, x, n);
+    if (!mask || !fits_last(op, x, n, w, "w") || !fits_last(op, x, n, b, "b")) return NULL;
+    return affine(normalize(tni_widen(x), op, mask, eps), w, b, x);
+}
+
+tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps)
+{
+    const char *op = "rms_norm";
+    if (!tni_arg1(op, x, "x") || !tni_want_float(x, op)) return NULL;
+    uint32_t mask = last_axes(op, x, n);
+    if (!mask || !fits_last(op, x, n, w, "w")) return NULL;
+    tn_tensor *wide = tni_widen(x);
+    return affine(divide(wide, mean_over(tn_square(wide), op, mask), eps), w, NULL, x);
+}
+
+// ---- by channels -------------------------------------------------------------------------------
+
+// Whether p, which may be NULL, is (C) for x (N, C, ...).
+static bool fits_channels(const char *op, tn_tensor *x, tn_tensor *p, const char *name)
+{
+    if (!p) return true;
+    if (!tni_args(op, 2, (tn_tensor *const[]){ x, p }, (const char *const[]){ "x", name }))
+        return false;
+    if (tn_rank(p) == 1 && tn_size(p, 0) == tn_size(x, 1)) return true;
+    tni_fail(x->cx, TN_ESHAPE, "%s: x %s and %s %s: not one number a channel", op,
+             tni_shape_of(x).s, name, tni_shape_of(p).s);
+    return false;
+}
+
+// (C) as (1, C, 1, ...) of x's rank.
+static tn_tensor *channels(tn_tensor *p, tn_tensor *x)
+{
+    int64_t size[TN_MAX_RANK];
+    for (int i = 0; i < tn_rank(x); i++) size[i] = i == 1 ? tn_size(x, 1) : 1;
+    return tn_reshape(p, tn_rank(x), size);
+}
+
+// y w + b by channels.
+static tn_tensor *affine_channels(tn_tensor *y, tn_tensor *w, tn_tensor *b, tn_tensor *x)
+{
+    tn_tensor *wc = w ? channels(w, x) : NULL, *bc = b ? channels(b, x) : NULL;
+    if (!y || (w && !wc) || (b && !bc)) return NULL;
+    return affine(y, wc, bc, x);
+}
+
+static bool has_channels(const char *op, tn_tensor *x)
+{
+    if (tn_rank(x) < 2)
+        tni_fail(x->cx, TN_ESHAPE, "%s: x %s is not (N, C, ...)", op, tni_shape_of(x).s);
+    return tn_rank(x) >= 2 && tni_want_float(x, op);
+}
+
+tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *b, double eps)
+{
+    const char *op = "group_norm";
+    tn_ctx     *cx = tni_arg1(op, x, "x");
+    if (!cx || !has_channels(op, x)) return NULL;
+    if (!fits_channels(op, x, w, "w") || !fits_channels(op, x, b, "b")) return NULL;
+    if (groups < 1 || tn_size(x, 1) % groups)
+        return tni_fail(cx, TN_EARG, "group_norm: %lld groups do not divide the channels of x %s",
+                        (long long)groups, tni_shape_of(x).s);
+    tni_view s    = tni_layout(x);
+    int64_t  each = s.size[1] / groups;
+    for (int i = 2; i < s.rank; i++) each *= s.size[i];
+    tn_tensor *y = tn_reshape(tni_widen(x), TN_SHAPE(s.size[0], groups, each));
+    y            = tn_reshape(normalize(y, op, 1u << 2, eps), s.rank, s.size);
+    return y ? affine_channels(tni_share(y, op), w, b, x) : NULL;
+}
+
+// ---- batch norm --------------------------------------------------------------------------------
+
+// running = (1 - momentum) running + momentum now, without history.
+static bool update(tn_tensor *running, tn_tensor *now, double momentum)
+{
+    if (!running) return true;
+    if (!now) return false;
+    bool       mode = tn_grad_mode(running->cx, false);
+    tn_tensor *flat = tn_reshape(now, TN_SHAPE(-1));
+    tn_tensor *mix  = tn_add(tn_mul_s(running, 1 - momentum), tn_mul_s(flat, momentum));
+    bool       ok   = tn_assign(running, mix) != NULL;
+    tn_grad_mode(running->cx, mode);
+    return ok;
+}
+
+// By the batch's statistics. The variance that divides is over n, the one that is remembered over
+// n - 1.
+static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_batch_norm_opts o)
+{
+    uint32_t mask = ((1u << tn_rank(x)) - 1) & ~2u;
+    int64_t  n    = tni_reduced_count(x, mask);
+    double   rate = tni_or_default(o.momentum, 0.1);
+    if (n == 1)
+        return tni_fail(x->cx, TN_ESHAPE, "batch_norm: x %s has one value a channel in training",
+                        tni_shape_of(x).s);
+    tn_tensor *m = mean_over(x, "batch_norm", mask), *d = tn_sub(x, m);
+    tn_tensor *v = mean_over(tn_square(d), "batch_norm", mask);
+    tn_tensor *y = divide(d, v, o.eps);
+    if (!y || !update(mean, m, rate)) return NULL;
+    tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
+    return update(var, sample, rate) ? y : NULL;
+}
+
+tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tensor *w, tn_tensor *b,
+                         tn_batch_norm_opts o)
+{
+    const char *op = "batch_norm";
+    tn_ctx     *cx = tni_arg1(op, x, "x");
+    if (!cx || !has_channels(op, x)) return NULL;
+    if (!fits_channels(op, x, mean, "mean") || !fits_channels(op, x, var, "var") ||
+        !fits_channels(op, x, w, "w") || !fits_channels(op, x, b, "b"))
+        return NULL;
+    if (!o.training && (!mean || !var))
+        return tni_fail(cx, TN_EARG, "batch_norm: %s is NULL outside training",
+                        mean ? "var" : "mean");
+    tn_tensor *y = tni_widen(x);
+    if (!y) return NULL;
+    if (o.training) y = by_batch(y, mean, var, o);
+    else y = divide(tn_sub(y, tni_widen(channels(mean, x))), tni_widen(channels(var, x)), o.eps);
+    return affine_channels(y, w, b, x);
+}

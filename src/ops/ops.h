@@ -1,0 +1,110 @@
+// The op table as C sees it: the enum, one record of facts per op, and the record functions that
+// every op goes through.
+#ifndef TNI_OPS_OPS_H
+#define TNI_OPS_OPS_H
+
+#include "tensor/context.h"
+
+typedef enum {
+#define OP(name, class, dtypes, expr, cost, grad, doc) TNI_##name,
+#include "ops/ops.def"
+#undef OP
+    TNI_OPS
+} tni_op;
+
+typedef enum {
+    TNI_UNARY,
+    TNI_BINARY,
+    TNI_TERNARY,
+    TNI_CAST,
+    TNI_REDUCE,
+    TNI_SCAN,
+    TNI_SOURCE,
+    TNI_MOVE,
+    TNI_EFFECT,
+    TNI_LIBRARY
+} tni_class;
+
+// Which dtypes an op takes, and what it gives. Inputs are first promoted to one dtype.
+typedef enum {
+    TNI_ANY,      // all, the same
+    TNI_SAME,     // all, the same
+    TNI_PROMOTE,  // all, the promoted one
+    TNI_ARITH,    // all but bool, the promoted one
+    TNI_NUMBER,   // all but bool, the promoted one
+    TNI_REAL,     // all but bool; integers are given back as they are
+    TNI_FLOAT,    // integers and bool become f32
+    TNI_INTEGER,  // integers
+    TNI_BITS,     // integers and bool
+    TNI_TO_BOOL,  // all, bool
+    TNI_TO_I64,   // all, i64
+    TNI_ACCUM,    // all; integers and bool become i64
+    TNI_SELECT,   // bool, then all: the promoted one of those
+    TNI_INDEX,    // all, and an index
+    TNI_WIDE      // i64
+} tni_rule;
+
+typedef struct {
+    const char *name;
+    tni_class   class;
+    tni_rule    rule;
+    const char *expr;  // "" where the op is not an expression
+    int         cost;
+    bool        has_grad;
+    const char *doc;
+} tni_op_facts;
+
+extern const tni_op_facts tni_op_table[TNI_OPS];
+
+static inline bool tni_is_map(int op)
+{
+    return tni_op_table[op].class <= TNI_CAST;
+}
+
+// The dtype inputs are computed in and the dtype of the result, by an op's rule for operands of a
+// promoted dtype. False if the op does not take it.
+bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);
+
+// ---- recording by nodes: sources are checked and of fitting shape and dtype ---------------------
+
+// Records an op over nodes and wraps it in a handle. attr may be NULL.
+tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                      tni_node *const *src, const tni_attr *attr);
+
+// ---- recording by handles ----------------------------------------------------------------------
+
+// Maps with broadcasting and promotion, by name of op in messages.
+tn_tensor *tni_unary(int op, tn_tensor *x);
+tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b);
+// The same with a number on the right, or (swap) on the left.
+tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool swap);
+// Reduces the axes in the mask; keep leaves them with size 1.
+tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep);
+// The mask of one axis, of n axes (none: all). False, reported, on a bad one.
+bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask);
+bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_t *mask);
+// Number of elements that a reduction folds into one.
+int64_t tni_reduced_count(tn_tensor *x, uint32_t axes);
+// x's value in a new store: the same node where its elements are row-major, else a copy.
+tn_tensor *tni_share(tn_tensor *x, const char *op);
+// x cast and expanded to a shape; for values that are written or selected.
+tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size);
+// A view of x with stretched axes, or x itself; no message of its own on failure.
+tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
+// A view of x by a layout (of x's store).
+tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v);
+// A number of x's dtype and context, 0-d.
+tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v);
+// Takes the next n blocks of random numbers.
+uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
+
+// ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
+
+tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b);
+tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o);
+// The convolution with its options filled in, without bias; also its two gradients.
+tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *attr);
+tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, const tni_attr *attr);
+tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, const tni_attr *attr);
+
+#endif

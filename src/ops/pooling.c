@@ -1,0 +1,200 @@
+// Pooling: windows are views, and a pool reduces their last axes. The gradient of a maximum is
+// shared among equal elements of a window, where PyTorch gives it to the first.
+#include "ops/compose.h"
+
+// The windows along the last `axes` axes of x.
+typedef struct {
+    const char *op;
+    int         axes;
+    int64_t     kernel[2], stride[2], padding[2], dilation[2];
+} pool;
+
+// "(2, 3)".
+static tni_text kernel_text(const pool *p)
+{
+    return tni_shape_text(p->axes, p->kernel);
+}
+
+// Fills in the defaults. A second 0 takes the first; a stride of 0 is the kernel.
+static pool make_pool(const char *op, int axes, int64_t k0, int64_t k1, const tn_pool_opts *o)
+{
+    pool p = { .op = op, .axes = axes, .kernel = { k0, k1 } };
+    for (int i = 0; i < axes; i++) {
+        int64_t s = o->stride[i] ? o->stride[i] : o->stride[0], d = o->dilation[i];
+        p.stride[i]   = s ? s : p.kernel[i];
+        p.padding[i]  = o->padding[i] ? o->padding[i] : o->padding[0];
+        p.dilation[i] = d ? d : o->dilation[0] ? o->dilation[0] : 1;
+    }
+    return p;
+}
+
+// Whether axis i of the windows fits into n elements.
+static bool fits(const pool *p, int i, int64_t n)
+{
+    int64_t k = p->kernel[i], d = p->dilation[i], pad = p->padding[i];
+    if (k < 1 || d < 1 || p->stride[i] < 1 || pad < 0) return false;
+    if (k > 1 && d > (INT64_MAX / 4) / (k - 1)) return false;
+    int64_t span = (k - 1) * d + 1;
+    return pad <= span / 2 && n >= 1 && n >= span - 2 * pad;
+}
+
+static bool check_pool(const pool *p, tn_tensor *x)
+{
+    tn_ctx *cx = tni_arg1(p->op, x, "x");
+    if (!cx) return false;
+    int rank = tn_rank(x);
+    if (rank != p->axes + 1 && rank != p->axes + 2) {
+        tni_fail(cx, TN_ESHAPE, "%s: x %s is not (%s) or (N, %s)", p->op, tni_shape_of(x).s,
+                 p->axes == 1 ? "C, L" : "C, H, W", p->axes == 1 ? "C, L" : "C, H, W");
+        return false;
+    }
+    for (int i = 0; i < p->axes; i++)
+        if (!fits(p, i, tn_size(x, rank - p->axes + i))) {
+            tni_fail(cx, TN_EARG,
+                     "%s: kernel %s with stride %lld, padding %lld (at most half of it), dilation "
+                     "%lld does not fit axis %d of x %s",
+                     p->op, kernel_text(p).s, (long long)p->stride[i], (long long)p->padding[i],
+                     (long long)p->dilation[i], rank - p->axes + i, tni_shape_of(x).s);
+            return false;
+        }
+    return true;
+}
+
+// x with room around it, and its windows in `axes` more axes at the end.
+static tn_tensor *windows(const pool *p, tn_tensor *x, double fill)
+{
+    int64_t room[TN_MAX_RANK] = { 0 };
+    int     first             = tn_rank(x) - p->axes;
+    bool    any               = false;
+    for (int i = 0; i < p->axes; i++) any |= (room[first + i] = p->padding[i]) != 0;
+    if (any) x = tn_pad(x, room, room, fill);
+    for (int i = 0; i < p->axes; i++)
+        x = tn_window_with(x, first + i, p->kernel[i], p->stride[i], p->dilation[i]);
+    return x;
+}
+
+// The axes that `windows` added.
+static uint32_t window_axes(const pool *p, tn_tensor *w)
+{
+    return ((1u << p->axes) - 1) << (tn_rank(w) - p->axes);
+}
+
+// What no element is below.
+static double lowest(tn_dtype dt)
+{
+    static const double least[] = { [TN_I8] = -128, [TN_I32] = -2147483648.0, [TN_I64] = -0x1p63 };
+    return tni_is_float(dt) ? -INFINITY : least[dt];
+}
+
+static tn_tensor *max_pool(const pool *p, tn_tensor *x)
+{
+    if (!check_pool(p, x)) return NULL;
+    tn_tensor *w = windows(p, x, lowest(tn_dtype_of(x)));
+    return w ? tni_reduce(TNI_max, p->op, w, window_axes(p, w), false) : NULL;
+}
+
+static tn_tensor *sums(const pool *p, tn_tensor *x)
+{
+    tn_tensor *w = x ? windows(p, x, 0) : NULL;
+    return w ? tni_reduce(TNI_sum, p->op, w, window_axes(p, w), false) : NULL;
+}
+
+static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
+{
+    if (!check_pool(p, x) || !tni_want_float(x, p->op)) return NULL;
+    tn_tensor *y = sums(p, tni_widen(x));
+    if (!y) return NULL;
+    if (exclude_padding) {
+        tni_view s   = tni_layout(x);
+        int      end = s.rank - p->axes;
+        y            = tn_div(y, sums(p, tn_ones(x->cx, tn_dtype_of(y), p->axes, s.size + end)));
+    } else {
+        y = tn_div_s(y, (double)p->kernel[0] * (double)(p->axes == 2 ? p->kernel[1] : 1));
+    }
+    return tni_narrow(y, tn_dtype_of(x));
+}
+
+tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o)
+{
+    pool p = make_pool("max_pool1d", 1, kernel, 1, &o);
+    return max_pool(&p, x);
+}
+
+tn_tensor *tn_avg_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o)
+{
+    pool p = make_pool("avg_pool1d", 1, kernel, 1, &o);
+    return avg_pool(&p, x, o.exclude_padding);
+}
+
+tn_tensor *tn_max_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    pool p = make_pool("max_pool2d", 2, kh, kw, &o);
+    return max_pool(&p, x);
+}
+
+tn_tensor *tn_avg_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    pool p = make_pool("avg_pool2d", 2, kh, kw, &o);
+    return avg_pool(&p, x, o.exclude_padding);
+}
+
+// ---- adaptive: a given number of regions -------------------------------------------------------
+
+typedef tn_tensor *reduction(tn_tensor *x, int axis);
+
+// Region i of n is from floor(i size / n) to ceil((i + 1) size / n): they may overlap and differ
+// in size, so each is a slice of its own.
+static tn_tensor *uneven(tn_tensor *x, const char *op, int axis, int64_t n, reduction *keep)
+{
+    tn_ctx     *cx   = x->cx;
+    int64_t     size = tn_size(x, axis);
+    tn_tensor **part = n <= INT32_MAX ? tni_alloc(&cx->heap, (size_t)n * sizeof *part) : NULL;
+    if (!part) return tni_fail_memory(cx, op);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t start = i * size / n, stop = ((i + 1) * size + n - 1) / n;
+        part[i] = keep(tn_slice(x, axis, start, stop, 1), axis);
+    }
+    tn_tensor *y = tn_concat((int)n, part, axis);
+    tni_free(&cx->heap, part);
+    return y;
+}
+
+// Equal regions are windows side by side.
+static tn_tensor *regions(tn_tensor *x, const char *op, int axis, int64_t n, reduction *drop,
+                          reduction *keep)
+{
+    if (!x) return NULL;
+    int64_t size = tn_size(x, axis);
+    if (size % n) return uneven(x, op, axis, n, keep);
+    return drop(tn_window(x, axis, size / n, size / n), -1);
+}
+
+// A region of an image is one of rows by one of columns, so each axis can be reduced by itself.
+static tn_tensor *adaptive(tn_tensor *x, const char *op, int64_t h, int64_t w, reduction *drop,
+                           reduction *keep)
+{
+    tn_ctx *cx = tni_arg1(op, x, "x");
+    if (!cx) return NULL;
+    int  rank = tn_rank(x);
+    bool fit  = rank == 3 || rank == 4;
+    if (!fit || tn_size(x, -1) < 1 || tn_size(x, -2) < 1)
+        return tni_fail(cx, TN_ESHAPE, "%s: x %s is not (C, H, W) or (N, C, H, W)", op,
+                        tni_shape_of(x).s);
+    if (h < 1 || w < 1)
+        return tni_fail(cx, TN_EARG, "%s: %lld by %lld is not a size for x %s", op, (long long)h,
+                        (long long)w, tni_shape_of(x).s);
+    tn_tensor *y = regions(tni_widen(x), op, rank - 2, h, drop, keep);
+    return tni_narrow(regions(y, op, rank - 1, w, drop, keep), tn_dtype_of(x));
+}
+
+tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w)
+{
+    const char *op = "adaptive_avg_pool2d";
+    if (!tni_arg1(op, x, "x") || !tni_want_float(x, op)) return NULL;
+    return adaptive(x, op, h, w, tn_mean, tn_mean_keep);
+}
+
+tn_tensor *tn_adaptive_max_pool2d(tn_tensor *x, int64_t h, int64_t w)
+{
+    return adaptive(x, "adaptive_max_pool2d", h, w, tn_max, tn_max_keep);
+}

@@ -1,0 +1,255 @@
+// Products: matmul with its vector forms, linear, convolution; and what they mean in other ops.
+#include "ops/ops.h"
+
+#include <string.h>
+
+// ---- matmul ------------------------------------------------------------------------------------
+
+// Stretches the leading axes of a and b to one shape and puts the product's shape into *y.
+static bool fit_batches(tn_ctx *cx, tn_tensor **a, tn_tensor **b, tni_view *y)
+{
+    tni_view va = tni_layout(*a), vb = tni_layout(*b);
+    int64_t  lead[TN_MAX_RANK];
+    int      rank = va.rank - 2;
+    memcpy(lead, va.size, sizeof lead);
+    if (va.size[va.rank - 1] != vb.size[vb.rank - 2]) {
+        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: inner sizes differ", tni_shape_of(*a).s,
+                 tni_shape_of(*b).s);
+        return false;
+    }
+    if (!tni_shape_broadcast(&rank, lead, vb.rank - 2, vb.size)) {
+        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: leading sizes do not broadcast",
+                 tni_shape_of(*a).s, tni_shape_of(*b).s);
+        return false;
+    }
+    *y      = (tni_view){ .rank = rank + 2 };
+    int64_t size_a[TN_MAX_RANK], size_b[TN_MAX_RANK];
+    for (int i = 0; i < rank; i++) size_a[i] = size_b[i] = y->size[i] = lead[i];
+    size_a[rank] = y->size[rank] = va.size[va.rank - 2];
+    size_a[rank + 1] = size_b[rank] = va.size[va.rank - 1];
+    size_b[rank + 1] = y->size[rank + 1] = vb.size[vb.rank - 1];
+    if (!tni_shape_ok(cx, "matmul", y->rank, y->size)) return false;
+    *a = tni_expand_to(*a, rank + 2, size_a);
+    *b = tni_expand_to(*b, rank + 2, size_b);
+    return *a && *b;
+}
+
+// One matrix on the right serves all of a batch on the left: then the batch is just more rows,
+// where strides allow. Products and gradients become one.
+static void fold_batch(tn_tensor **a, tn_tensor **b)
+{
+    tni_view va = tni_layout(*a), vb = tni_layout(*b), rows;
+    int64_t  batch = 1;
+    for (int i = 0; i + 2 < vb.rank; i++) {
+        if (vb.size[i] > 1 && vb.stride[i] != 0) return;
+        batch *= vb.size[i];
+    }
+    int64_t m = va.size[va.rank - 2], k = va.size[va.rank - 1];
+    if (va.rank == 2 || batch == 0) return;
+    if (!tni_view_reshape(&va, 2, (int64_t[]){ batch * m, k }, &rows)) return;
+    tni_view one = { .rank = 2, .offset = vb.offset };
+    for (int i = 0; i < 2; i++) {
+        one.size[i]   = vb.size[vb.rank - 2 + i];
+        one.stride[i] = vb.stride[vb.rank - 2 + i];
+    }
+    tn_tensor *fa = tni_view_of(*a, &rows), *fb = fa ? tni_view_of(*b, &one) : NULL;
+    if (fa && fb) {
+        *a = fa;
+        *b = fb;
+    }
+}
+
+// a is (..., m, k), b is (..., k, n); leading sizes broadcast. A vector on the left is a row, one
+// on the right a column, and the axis it lacks is missing in the result too.
+tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
+{
+    static const char *const names[] = { "a", "b" };
+    tn_ctx *cx = tni_args("matmul", 2, (tn_tensor *const[]){ a, b }, names);
+    if (!cx) return NULL;
+    bool row = tn_rank(a) == 1, col = tn_rank(b) == 1;
+    if (!tn_rank(a) || !tn_rank(b))
+        return tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: a 0-d tensor has no product",
+                        tni_shape_of(a).s, tni_shape_of(b).s);
+    tn_dtype dt = tni_promote(tn_dtype_of(a), tn_dtype_of(b));
+    if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a dtype it takes");
+    if (tn_dtype_of(a) != dt) a = tn_cast(a, dt);
+    if (tn_dtype_of(b) != dt) b = tn_cast(b, dt);
+    if (row) a = tn_unsqueeze(a, 0);
+    if (col) b = tn_unsqueeze(b, 1);
+    tni_view y;
+    if (!a || !b || !fit_batches(cx, &a, &b, &y)) return NULL;
+    fold_batch(&a, &b);
+    tni_node *src[] = { tni_resolve(a, "matmul"), tni_resolve(b, "matmul") };
+    if (!src[0] || !src[1]) return NULL;
+    if (col) y.rank--;
+    if (row) {
+        y.rank--;
+        if (!col) y.size[y.rank - 1] = y.size[y.rank];
+    }
+    return tni_record(cx, TNI_matmul, dt, y.rank, y.size, 2, src, NULL);
+}
+
+// The same as a sum of products: what matmul means.
+tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b)
+{
+    return tn_sum(tn_mul(tn_unsqueeze(a, -1), tn_unsqueeze(b, -3)), -2);
+}
+
+tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
+{
+    static const char *const names[] = { "x", "w" };
+    tn_ctx *cx = tni_args("linear", 2, (tn_tensor *const[]){ x, w }, names);
+    if (!cx) return NULL;
+    if (tn_rank(w) != 2 || tn_rank(x) < 1 || tn_size(x, -1) != tn_size(w, 1))
+        return tni_fail(cx, TN_ESHAPE, "linear: x %s and w %s do not fit", tni_shape_of(x).s,
+                        tni_shape_of(w).s);
+    tn_tensor *y = tn_matmul(x, tn_transpose(w, 0, 1));
+    return b ? tn_add(y, b) : y;
+}
+
+// ---- convolution -------------------------------------------------------------------------------
+
+// Options with their defaults filled in.
+static tni_attr conv_attr(tn_conv_opts o)
+{
+    tni_attr a = { .conv = { .groups = o.groups ? o.groups : 1 } };
+    for (int i = 0; i < 2; i++) {
+        a.conv.stride[i]   = o.stride[i] ? o.stride[i] : o.stride[0] ? o.stride[0] : 1;
+        a.conv.padding[i]  = o.padding[i] ? o.padding[i] : o.padding[0];
+        a.conv.dilation[i] = o.dilation[i] ? o.dilation[i] : o.dilation[0] ? o.dilation[0] : 1;
+    }
+    return a;
+}
+
+static bool conv_attr_ok(const tni_attr *a)
+{
+    for (int i = 0; i < 2; i++)
+        if (a->conv.stride[i] < 1 || a->conv.padding[i] < 0 || a->conv.dilation[i] < 1 ||
+            a->conv.padding[i] > INT32_MAX || a->conv.dilation[i] > INT32_MAX)
+            return false;
+    return a->conv.groups > 0;
+}
+
+// Sizes of the result, or false where x and w do not fit.
+static bool conv_size(const tni_view *x, const tni_view *w, const tni_attr *a, int64_t *y)
+{
+    if (x->rank != 4 || w->rank != 4 || !conv_attr_ok(a)) return false;
+    if (x->size[1] % a->conv.groups || w->size[0] % a->conv.groups) return false;
+    if (x->size[1] / a->conv.groups != w->size[1] || w->size[2] < 1 || w->size[3] < 1) return false;
+    y[0] = x->size[0];
+    y[1] = w->size[0];
+    for (int i = 0; i < 2; i++) {
+        int64_t room = x->size[2 + i] + 2 * a->conv.padding[i] -
+                       a->conv.dilation[i] * (w->size[2 + i] - 1) - 1;
+        if (room < 0) return false;
+        y[2 + i] = room / a->conv.stride[i] + 1;
+    }
+    return true;
+}
+
+static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const tni_attr *a)
+{
+    tn_ctx  *cx = x->cx;
+    tni_view vx = tni_layout(x), vw = tni_layout(w);
+    int64_t  size[4];
+    if (!conv_size(&vx, &vw, a, size))
+        return tni_fail(cx, TN_ESHAPE,
+                        "%s: x %s and w %s do not fit (stride %lld, padding %lld, dilation %lld, "
+                        "groups %lld)",
+                        op, tni_shape_of(x).s, tni_shape_of(w).s, (long long)a->conv.stride[0],
+                        (long long)a->conv.padding[0], (long long)a->conv.dilation[0],
+                        (long long)a->conv.groups);
+    tn_dtype dt = tni_promote(tn_dtype_of(x), tn_dtype_of(w));
+    if (!tni_is_float(dt))
+        return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
+    if (!tni_shape_ok(cx, op, 4, size)) return NULL;
+    if (tn_dtype_of(x) != dt) x = tn_cast(x, dt);
+    if (tn_dtype_of(w) != dt) w = tn_cast(w, dt);
+    tni_node *src[] = { x ? tni_resolve(x, op) : NULL, w ? tni_resolve(w, op) : NULL };
+    if (!src[0] || !src[1]) return NULL;
+    return tni_record(cx, TNI_conv, dt, 4, size, 2, src, a);
+}
+
+tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *a)
+{
+    return conv_named("conv", x, w, a);
+}
+
+static tn_tensor *conv_back(int op, tn_tensor *gy, tn_tensor *other, const int64_t *size,
+                            const tni_attr *a)
+{
+    const char *name = tni_op_table[op].name;
+    if (!gy || !other) return NULL;
+    tni_node *src[] = { tni_resolve(gy, name), tni_resolve(other, name) };
+    if (!src[0] || !src[1]) return NULL;
+    return tni_record(gy->cx, op, (tn_dtype)src[0]->dtype, 4, size, 2, src, a);
+}
+
+tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, const tni_attr *a)
+{
+    return conv_back(TNI_conv_dgrad, gy, w, x_size, a);
+}
+
+tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, const tni_attr *a)
+{
+    return conv_back(TNI_conv_wgrad, gy, x, w_size, a);
+}
+
+// The same as a product over window views: what conv means.
+tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o)
+{
+    tni_attr a = conv_attr(o);
+    int64_t  G = a.conv.groups, *P = a.conv.padding;
+    int64_t  before[] = { 0, 0, P[0], P[1] };
+    x = tn_pad(x, before, before, 0);
+    x = tn_window_with(x, 2, tn_size(w, 2), a.conv.stride[0], a.conv.dilation[0]);
+    x = tn_window_with(x, 3, tn_size(w, 3), a.conv.stride[1], a.conv.dilation[1]);
+    if (!x) return NULL;
+    // x is (N, G C, OH, OW, KH, KW): as (N, G, OH OW, C KH KW) against w as (G, C KH KW, O).
+    int64_t N = tn_size(x, 0), C = tn_size(w, 1), O = tn_size(w, 0) / G;
+    int64_t OH = tn_size(x, 2), OW = tn_size(x, 3), K = C * tn_size(w, 2) * tn_size(w, 3);
+    tn_tensor *rows =
+        tn_reshape(x, TN_SHAPE(N, G, C, OH, OW, tn_size(w, 2), tn_size(w, 3)));
+    rows = tn_reshape(tn_permute(rows, TN_AXES(0, 1, 3, 4, 2, 5, 6)), TN_SHAPE(N, G, OH * OW, K));
+    tn_tensor *cols = tn_transpose(tn_reshape(w, TN_SHAPE(G, O, K)), 1, 2);
+    tn_tensor *y    = tn_transpose(tn_matmul(rows, cols), 2, 3);
+    return tn_reshape(y, TN_SHAPE(N, G * O, OH, OW));
+}
+
+static bool bias_ok(tn_ctx *cx, const char *op, tn_tensor *w, tn_tensor *b)
+{
+    if (!b || (tn_rank(b) == 1 && tn_size(b, 0) == tn_size(w, 0))) return true;
+    tni_fail(cx, TN_ESHAPE, "%s: w %s and b %s do not fit", op, tni_shape_of(w).s,
+             tni_shape_of(b).s);
+    return false;
+}
+
+tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    static const char *const names[] = { "x", "w", "b" };
+    tn_ctx  *cx = tni_args("conv2d", b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
+    tni_attr a  = conv_attr(o);
+    if (!cx || !bias_ok(cx, "conv2d", w, b)) return NULL;
+    tn_tensor *y = conv_named("conv2d", x, w, &a);
+    return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1, 1))) : y;
+}
+
+// The height of one, above the length.
+tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    static const char *const names[] = { "x", "w", "b" };
+    tn_ctx *cx = tni_args("conv1d", b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
+    if (!cx || !bias_ok(cx, "conv1d", w, b)) return NULL;
+    if (tn_rank(x) != 3 || tn_rank(w) != 3)
+        return tni_fail(cx, TN_ESHAPE, "conv1d: x %s and w %s are not both of rank 3",
+                        tni_shape_of(x).s, tni_shape_of(w).s);
+    tni_attr a    = conv_attr((tn_conv_opts){ .groups = o.groups });
+    tni_attr line = conv_attr((tn_conv_opts){ .stride   = { o.stride[0] },
+                                              .padding  = { o.padding[0] },
+                                              .dilation = { o.dilation[0] } });
+    a.conv.stride[1]   = line.conv.stride[0];
+    a.conv.padding[1]  = line.conv.padding[0];
+    a.conv.dilation[1] = line.conv.dilation[0];
+    tn_tensor *y       = tn_squeeze(conv_named("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a), 2);
+    return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1))) : tni_share(y, "conv1d");
+}

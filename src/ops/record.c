@@ -1,0 +1,284 @@
+// The op table in memory, and recording by it: promotion, broadcasting, one node, one handle.
+#include "ops/ops.h"
+
+#include <string.h>
+
+#define GRAD_NONE   false
+#define GRAD_BY(f)  true
+#define GRAD1(...)  true
+#define GRAD2(...)  true
+#define GRAD3(...)  true
+#define TEXT_UNARY(e)   #e
+#define TEXT_BINARY(e)  #e
+#define TEXT_TERNARY(e) #e
+#define TEXT_CAST(e)    #e
+#define TEXT_REDUCE(e)  #e
+#define TEXT_SCAN(e)    #e
+#define TEXT_SOURCE(e)  ""
+#define TEXT_MOVE(e)    ""
+#define TEXT_EFFECT(e)  ""
+#define TEXT_LIBRARY(e) ""
+
+const tni_op_facts tni_op_table[TNI_OPS] = {
+#define OP(name, class, dtypes, expr, cost, grad, doc)                                             \
+    { #name, TNI_##class, TNI_##dtypes, TEXT_##class(expr), cost, grad, doc },
+#include "ops/ops.def"
+#undef OP
+};
+
+_Static_assert((int)TNI_leaf == (int)TNI_LEAF_OP, "ops.def begins with leaf");
+_Static_assert((int)TNI_view == (int)TNI_VIEW_OP, "and then view");
+
+bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out)
+{
+    bool real = tni_is_float(promoted), boolean = promoted == TN_BOOL;
+    *in = *out = promoted;
+    switch (rule) {
+    case TNI_ARITH:
+    case TNI_NUMBER:
+    case TNI_REAL: return !boolean;
+    case TNI_FLOAT:
+        if (!real) *in = *out = TN_F32;
+        return true;
+    case TNI_INTEGER: return !real && !boolean;
+    case TNI_BITS: return !real;
+    case TNI_TO_BOOL: *out = TN_BOOL; return true;
+    case TNI_TO_I64: *out = TN_I64; return true;
+    case TNI_ACCUM:
+        if (!real) *out = TN_I64;
+        return true;
+    case TNI_WIDE: *in = *out = TN_I64; return true;
+    default: return true;
+    }
+}
+
+tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                      tni_node *const *src, const tni_attr *attr)
+{
+    tni_node *n = tni_node_new(cx, op, dt, rank, size, nsrc, src);
+    if (n && attr) n->attr = *attr;
+    return tni_wrap(cx, n);
+}
+
+// ---- operands ----------------------------------------------------------------------------------
+
+static tni_operand operand(const tn_tensor *x)
+{
+    const tni_node *n = x->store->node;
+    return (tni_operand){ .dtype    = (tn_dtype)n->dtype,
+                          .strength = n->weak ? 0 : tn_rank(x) > 0 ? 2 : 1 };
+}
+
+tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v)
+{
+    tni_attr   a = { .num = { .f = v, .i = v >= -9.2e18 && v <= 9.2e18 ? (int64_t)v : 0 } };
+    tn_tensor *t = tni_record(cx, TNI_scalar, dt, 0, NULL, 0, NULL, &a);
+    if (t) t->store->node->weak = true;
+    return t;
+}
+
+tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
+{
+    tni_view v = tni_layout(x);
+    if (tni_shape_equal(rank, size, v.rank, v.size)) return x;
+    if (!tni_view_expand(&v, rank, size)) return NULL;
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v)
+{
+    return tni_wrap_view(x, v);
+}
+
+// Source i of a map: cast to dt and stretched to the result's shape. Single elements are left as
+// they are, since maps repeat them; numbers just take the dtype.
+static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
+{
+    if ((tn_dtype)x->store->node->dtype != dt) {
+        const tni_node *n = x->store->node;
+        bool number       = n->weak && n->op == TNI_scalar;
+        x                 = number ? tni_number(x->cx, dt, n->attr.num.f) : tn_cast(x, dt);
+        if (!x) return NULL;
+    }
+    if (tn_rank(x) > 0) {
+        x = tni_expand_to(x, rank, size);
+        if (!x) return NULL;
+    }
+    return tni_resolve(x, op);
+}
+
+static tn_tensor *refuse_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
+{
+    return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", op, tn_dtype_name(dt));
+}
+
+// A map over n operands of one promoted dtype, the first `skip` of which keep their own.
+static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *const *x, int skip)
+{
+    tni_operand kinds[3];
+    tni_node   *src[3];
+    tn_dtype    in, out;
+    int64_t     size[TN_MAX_RANK];
+    int         rank = 0;
+    bool        weak = true;
+
+    for (int i = 0; i < n; i++) {
+        tni_view v = tni_layout(x[i]);
+        kinds[i]   = operand(x[i]);
+        weak &= kinds[i].strength == 0;
+        if (!tni_shape_broadcast(&rank, size, v.rank, v.size)) {
+            tni_text all = { "" };
+            for (int k = 0; k < n; k++)
+                tni_text_add(&all, "%s%s", k ? " and " : "", tni_shape_of(x[k]).s);
+            return tni_fail(cx, TN_ESHAPE, "%s: shapes %s do not broadcast", name, all.s);
+        }
+    }
+    tn_dtype promoted = tni_promote_all(n - skip, kinds + skip);
+    if (!tni_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
+        return refuse_dtype(cx, name, promoted);
+    if (tni_op_table[op].class == TNI_UNARY && tni_op_table[op].rule == TNI_REAL &&
+        !tni_is_float(in))
+        return tni_share(x[0], name);
+    for (int i = 0; i < n; i++) {
+        tn_dtype want = i < skip ? kinds[i].dtype : in;
+        if (!(src[i] = prepare(x[i], name, want, rank, size))) return NULL;
+    }
+    tn_tensor *y = tni_record(cx, op, out, rank, size, n, src, NULL);
+    if (y && weak) y->store->node->weak = true;
+    return y;
+}
+
+tn_tensor *tni_unary(int op, tn_tensor *x)
+{
+    tn_ctx *cx = tni_arg1(tni_op_table[op].name, x, "x");
+    return cx ? map(op, tni_op_table[op].name, cx, 1, &x, 0) : NULL;
+}
+
+tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
+{
+    static const char *const names[] = { "a", "b" };
+    tn_tensor *const x[] = { a, b };
+    tn_ctx *cx           = tni_args(tni_op_table[op].name, 2, x, names);
+    return cx ? map(op, tni_op_table[op].name, cx, 2, x, 0) : NULL;
+}
+
+tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool swap)
+{
+    tn_ctx *cx = tni_arg1(name, x, "x");
+    if (!cx) return NULL;
+    bool       whole = v >= -9.2e18 && v <= 9.2e18 && (double)(int64_t)v == v;
+    tn_dtype   dt    = tn_dtype_of(x);
+    tn_tensor *s     = tni_number(cx, tni_is_float(dt) || !whole ? TN_F32 : TN_I64, v);
+    if (!s) return NULL;
+    tn_tensor *const pair[] = { swap ? s : x, swap ? x : s };
+    return map(op, name, cx, 2, pair, 0);
+}
+
+// ---- the maps of the table, as public functions ------------------------------------------------
+
+#define FN_UNARY(name)                                                                             \
+    tn_tensor *tn_##name(tn_tensor *x)                                                             \
+    {                                                                                              \
+        return tni_unary(TNI_##name, x);                                                           \
+    }
+#define FN_BINARY(name)                                                                            \
+    tn_tensor *tn_##name(tn_tensor *a, tn_tensor *b)                                               \
+    {                                                                                              \
+        return tni_binary(TNI_##name, a, b);                                                       \
+    }
+#define FN_TERNARY(name)
+#define FN_CAST(name)
+#define FN_REDUCE(name)
+#define FN_SCAN(name)
+#define FN_SOURCE(name)
+#define FN_MOVE(name)
+#define FN_EFFECT(name)
+#define FN_LIBRARY(name)
+#define OP(name, class, dtypes, expr, cost, grad, doc) FN_##class(name)
+#include "ops/ops.def"
+#undef OP
+
+#define FN_NUMBER(name, op, swap)                                                                  \
+    tn_tensor *tn_##name(tn_tensor *x, double v)                                                   \
+    {                                                                                              \
+        return tni_binary_s(TNI_##op, #name, x, v, swap);                                          \
+    }
+FN_NUMBER(add_s, add, false)
+FN_NUMBER(sub_s, sub, false)
+FN_NUMBER(rsub_s, sub, true)
+FN_NUMBER(mul_s, mul, false)
+FN_NUMBER(div_s, div, false)
+FN_NUMBER(rdiv_s, div, true)
+FN_NUMBER(pow_s, pow, false)
+FN_NUMBER(maximum_s, maximum, false)
+FN_NUMBER(minimum_s, minimum, false)
+FN_NUMBER(eq_s, eq, false)
+FN_NUMBER(ne_s, ne, false)
+FN_NUMBER(lt_s, lt, false)
+FN_NUMBER(le_s, le, false)
+FN_NUMBER(gt_s, gt, false)
+FN_NUMBER(ge_s, ge, false)
+
+tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b)
+{
+    static const char *const names[] = { "cond", "a", "b" };
+    tn_tensor *const x[] = { cond, a, b };
+    tn_ctx *cx           = tni_args("where", 3, x, names);
+    if (!cx) return NULL;
+    if (tn_dtype_of(cond) != TN_BOOL)
+        return tni_fail(cx, TN_EDTYPE, "where: cond is %s, not bool",
+                        tn_dtype_name(tn_dtype_of(cond)));
+    return map(TNI_where, "where", cx, 3, x, 1);
+}
+
+tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
+{
+    tn_ctx *cx = tni_arg1("cast", x, "x");
+    if (!cx) return NULL;
+    if (!tni_dtype_ok(dt)) return tni_fail(cx, TN_EDTYPE, "cast: %d is not a dtype", (int)dt);
+    if (tn_dtype_of(x) == dt) return tni_share(x, "cast");
+    tni_node *n = tni_resolve(x, "cast");
+    return n ? tni_record(cx, TNI_cast, dt, n->rank, n->size, 1, &n, NULL) : NULL;
+}
+
+tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
+{
+    tni_text shape = tni_shape_of(x);
+    tn_ctx  *cx    = x->cx;
+    if (tn_dtype_of(x) != dt && !(x = tn_cast(x, dt))) return NULL;
+    tn_tensor *y = tni_expand_to(x, rank, size);
+    if (!y)
+        tni_fail(cx, TN_ESHAPE, "%s: %s does not broadcast to %s", op, shape.s,
+                 tni_shape_text(rank, size).s);
+    return y;
+}
+
+// ---- the same value in a new store -------------------------------------------------------------
+
+static tn_tensor *copy_of(tn_tensor *x, const char *op)
+{
+    tni_node *n = tni_resolve(x, op);
+    if (!n) return NULL;
+    return tni_record(x->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL);
+}
+
+tn_tensor *tni_share(tn_tensor *x, const char *op)
+{
+    tni_node *n = tni_resolve(x, op);
+    if (!n) return NULL;
+    tni_view v = tni_node_layout(n), whole = tni_view_whole(n->rank, n->size);
+    if (!tni_view_contiguous(&v)) return copy_of(x, op);
+    // Under no-grad a new value has no history, though the node it shares may have.
+    if (n->needs_grad && !x->cx->grad_mode) return tni_wrap(x->cx, tni_node_view(x->cx, n, &whole));
+    return tni_wrap(x->cx, tni_node_ref(n));
+}
+
+tn_tensor *tn_contiguous(tn_tensor *x)
+{
+    return tni_arg1("contiguous", x, "x") ? tni_share(x, "contiguous") : NULL;
+}
+
+tn_tensor *tn_clone(tn_tensor *x)
+{
+    return tni_arg1("clone", x, "x") ? tni_share(x, "clone") : NULL;
+}

@@ -1,0 +1,103 @@
+// Reductions made of others: mean, var, std, norm, any, all.
+#include "ops/compose.h"
+
+tn_tensor *tni_fold_axis(tni_fold *f, const char *op, tn_tensor *x, int axis, bool keep)
+{
+    uint32_t mask;
+    if (!tni_arg1(op, x, "x") || !tni_axis_mask(x, op, axis, &mask)) return NULL;
+    return f(op, x, mask, keep);
+}
+
+tn_tensor *tni_fold_axes(tni_fold *f, const char *op, tn_tensor *x, int n, const int *axes,
+                         bool keep)
+{
+    uint32_t mask;
+    if (!tni_arg1(op, x, "x") || !tni_axes_mask(x, op, n, axes, &mask)) return NULL;
+    return f(op, x, mask, keep);
+}
+
+static bool refuse_shapes(const char *op, tn_tensor *x, const char *x_name, tn_tensor *y,
+                          const char *y_name)
+{
+    tni_fail(x->cx, TN_ESHAPE, "%s: %s %s and %s %s do not broadcast", op, x_name,
+             tni_shape_of(x).s, y_name, tni_shape_of(y).s);
+    return false;
+}
+
+bool tni_broadcast_pair(const char *op, tn_tensor *x, const char *x_name, tn_tensor *y,
+                        const char *y_name)
+{
+    tni_view a = tni_layout(x), b = tni_layout(y);
+    return tni_shape_broadcast(&a.rank, a.size, b.rank, b.size) ||
+           refuse_shapes(op, x, x_name, y, y_name);
+}
+
+bool tni_broadcasts(const char *op, tn_tensor *x, const char *x_name, tn_tensor *to,
+                    const char *to_name)
+{
+    tni_view a = tni_layout(x), b = tni_layout(to);
+    return tni_view_expand(&a, b.rank, b.size) || refuse_shapes(op, x, x_name, to, to_name);
+}
+
+// The mean of nothing is NaN.
+static tn_tensor *mean(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+{
+    if (!tni_want_float(x, op)) return NULL;
+    tn_tensor *sum = tni_sum_over(tni_widen(x), op, mask, keep);
+    return tni_narrow(tn_div_s(sum, (double)tni_reduced_count(x, mask)), tn_dtype_of(x));
+}
+TNI_FOLD_FORMS(mean, mean)
+
+// The squares of the distances from the mean, so that no digits cancel; of one element or none NaN.
+static tn_tensor *wide_var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+{
+    if (!tni_want_float(x, op)) return NULL;
+    int64_t    n    = tni_reduced_count(x, mask);
+    tn_tensor *w    = tni_widen(x);
+    tn_tensor *mid  = tn_div_s(tni_sum_over(w, op, mask, true), (double)n);
+    tn_tensor *sums = tni_sum_over(tn_square(tn_sub(w, mid)), op, mask, keep);
+    return tn_div_s(sums, n > 1 ? (double)(n - 1) : 0);
+}
+
+static tn_tensor *var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+{
+    return tni_narrow(wide_var(op, x, mask, keep), tn_dtype_of(x));
+}
+TNI_FOLD_FORMS(var, var)
+
+// A square root whose gradient at 0 is 0. The inner choice keeps sqrt away from 0, where its own
+// gradient is infinite.
+static tn_tensor *root(tn_tensor *x)
+{
+    if (!x) return NULL;
+    tn_tensor *none = tn_eq_s(x, 0);
+    tn_tensor *safe = tn_where(none, tni_number(x->cx, tn_dtype_of(x), 1), x);
+    return tn_where(none, tni_number(x->cx, tn_dtype_of(x), 0), tn_sqrt(safe));
+}
+
+static tn_tensor *deviation(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+{
+    return tni_narrow(root(wide_var(op, x, mask, keep)), tn_dtype_of(x));
+}
+TNI_FOLD_FORMS(std, deviation)
+
+static tn_tensor *norm(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+{
+    if (!tni_want_float(x, op)) return NULL;
+    tn_tensor *sum = tni_sum_over(tn_square(tni_widen(x)), op, mask, keep);
+    return tni_narrow(root(sum), tn_dtype_of(x));
+}
+TNI_FOLD_FORMS(norm, norm)
+
+// By counting, so that nothing is asked of an empty axis: any of none is false, all of none true.
+static tn_tensor *any(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+{
+    return tn_gt_s(tni_sum_over(tn_ne_s(x, 0), op, mask, keep), 0);
+}
+TNI_FOLD_FORMS(any, any)
+
+static tn_tensor *all(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+{
+    return tn_eq_s(tni_sum_over(tn_eq_s(x, 0), op, mask, keep), 0);
+}
+TNI_FOLD_FORMS(all, all)

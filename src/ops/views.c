@@ -1,0 +1,299 @@
+// Views: other shapes and strides of the same store. Nothing is computed here.
+#include "ops/ops.h"
+
+#include <string.h>
+
+tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
+{
+    tn_ctx *cx = tni_arg1("slice", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int      i = tni_axis(cx, "slice", v.rank, axis);
+    if (i < 0) return NULL;
+    if (step == 0) return tni_fail(cx, TN_EARG, "slice: step is 0");
+    int64_t n = v.size[i], lo = step > 0 ? 0 : -1, hi = step > 0 ? n : n - 1;
+    // Indices count from the end when negative and are clipped to what there is.
+    if (stop == TN_TO_END)
+        stop = step > 0 ? n : -1;
+    else if (stop < 0)
+        stop = stop < -n ? lo : stop + n;
+    if (start < 0) start = start < -n ? lo : start + n;
+    start = start < lo ? lo : start > hi ? hi : start;
+    stop  = stop < lo ? lo : stop > hi ? hi : stop;
+    int64_t  span = step > 0 ? stop - start : start - stop;
+    uint64_t by   = step > 0 ? (uint64_t)step : -(uint64_t)step;
+    v.size[i]     = span <= 0 ? 0 : (int64_t)((uint64_t)(span - 1) / by) + 1;
+    if (v.size[i] > 0) v.offset += start * v.stride[i];
+    v.stride[i] = v.size[i] > 1 ? v.stride[i] * step : v.stride[i];
+    return tni_view_of(x, &v);
+}
+
+static void drop_axis(tni_view *v, int i)
+{
+    for (int k = i; k + 1 < v->rank; k++) {
+        v->size[k]   = v->size[k + 1];
+        v->stride[k] = v->stride[k + 1];
+    }
+    v->rank--;
+}
+
+tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
+{
+    tn_ctx *cx = tni_arg1("select", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int      i = tni_axis(cx, "select", v.rank, axis);
+    if (i < 0) return NULL;
+    if (index < -v.size[i] || index >= v.size[i])
+        return tni_fail(cx, TN_EARG, "select: index %lld is out of range for axis %d of x %s",
+                        (long long)index, axis, tni_shape_of(x).s);
+    v.offset += (index < 0 ? index + v.size[i] : index) * v.stride[i];
+    drop_axis(&v, i);
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_squeeze(tn_tensor *x, int axis)
+{
+    tn_ctx *cx = tni_arg1("squeeze", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int      i = tni_axis(cx, "squeeze", v.rank, axis);
+    if (i < 0) return NULL;
+    if (v.size[i] != 1)
+        return tni_fail(cx, TN_ESHAPE, "squeeze: axis %d of x %s is not of size 1", axis,
+                        tni_shape_of(x).s);
+    drop_axis(&v, i);
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_squeeze_all(tn_tensor *x)
+{
+    if (!tni_arg1("squeeze_all", x, "x")) return NULL;
+    tni_view v = tni_layout(x);
+    for (int i = v.rank - 1; i >= 0; i--)
+        if (v.size[i] == 1) drop_axis(&v, i);
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
+{
+    tn_ctx *cx = tni_arg1("unsqueeze", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    if (v.rank == TN_MAX_RANK)
+        return tni_fail(cx, TN_ESHAPE, "unsqueeze: x %s has rank %d, the most there is",
+                        tni_shape_of(x).s, TN_MAX_RANK);
+    int i = tni_axis(cx, "unsqueeze", v.rank + 1, axis);
+    if (i < 0) return NULL;
+    for (int k = v.rank; k > i; k--) {
+        v.size[k]   = v.size[k - 1];
+        v.stride[k] = v.stride[k - 1];
+    }
+    v.stride[i] = i < v.rank ? v.size[i] * v.stride[i] : 1;
+    v.size[i]   = 1;
+    v.rank++;
+    return tni_view_of(x, &v);
+}
+
+static void swap_sizes(int64_t *a, int64_t *b)
+{
+    int64_t t = *a;
+    *a        = *b;
+    *b        = t;
+}
+
+tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2)
+{
+    tn_ctx *cx = tni_arg1("transpose", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int      i = tni_axis(cx, "transpose", v.rank, axis1);
+    int      k = i < 0 ? -1 : tni_axis(cx, "transpose", v.rank, axis2);
+    if (k < 0) return NULL;
+    swap_sizes(&v.size[i], &v.size[k]);
+    swap_sizes(&v.stride[i], &v.stride[k]);
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
+{
+    tn_ctx *cx = tni_arg1("permute", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x), y = v;
+    uint32_t seen = 0;
+    if (n != v.rank || (n && !axes))
+        return tni_fail(cx, TN_EARG, "permute: %d axes given for x %s", n, tni_shape_of(x).s);
+    for (int i = 0; i < n; i++) {
+        int a = tni_axis(cx, "permute", v.rank, axes[i]);
+        if (a < 0) return NULL;
+        if (seen & 1u << a)
+            return tni_fail(cx, TN_EARG, "permute: axis %d is given twice for x %s", axes[i],
+                            tni_shape_of(x).s);
+        seen |= 1u << a;
+        y.size[i]   = v.size[a];
+        y.stride[i] = v.stride[a];
+    }
+    return tni_view_of(x, &y);
+}
+
+tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
+{
+    tn_ctx *cx = tni_arg1("expand", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int64_t  want[TN_MAX_RANK];
+    if (rank < 0 || rank > TN_MAX_RANK || (rank && !size))
+        return tni_fail(cx, TN_ESHAPE, "expand: rank %d is not in 0 .. %d", rank, TN_MAX_RANK);
+    for (int i = 0; i < rank; i++) {
+        int own = i - (rank - v.rank);
+        want[i] = size[i] == -1 && own >= 0 ? v.size[own] : size[i];
+    }
+    if (!tni_shape_ok(cx, "expand", rank, want)) return NULL;
+    if (!tni_view_expand(&v, rank, want))
+        return tni_fail(cx, TN_ESHAPE, "expand: x %s does not broadcast to %s", tni_shape_of(x).s,
+                        tni_shape_text(rank, want).s);
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_flip(tn_tensor *x, int axis)
+{
+    tn_ctx *cx = tni_arg1("flip", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int      i = tni_axis(cx, "flip", v.rank, axis);
+    if (i < 0) return NULL;
+    if (v.size[i] > 0) v.offset += (v.size[i] - 1) * v.stride[i];
+    v.stride[i] = -v.stride[i];
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2)
+{
+    tn_ctx *cx = tni_arg1("diagonal", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int      i = tni_axis(cx, "diagonal", v.rank, axis1);
+    int      k = i < 0 ? -1 : tni_axis(cx, "diagonal", v.rank, axis2);
+    if (k < 0) return NULL;
+    if (i == k) return tni_fail(cx, TN_EARG, "diagonal: axes %d and %d are one", axis1, axis2);
+    int64_t rows = v.size[i], cols = v.size[k], along = v.stride[i] + v.stride[k];
+    int64_t skip_rows = offset < 0 ? (offset < -rows ? rows : -offset) : 0;
+    int64_t skip_cols = offset > 0 ? (offset > cols ? cols : offset) : 0;
+    rows -= skip_rows;
+    cols -= skip_cols;
+    int64_t n = rows < cols ? rows : cols;
+    if (n > 0) v.offset += skip_rows * v.stride[i] + skip_cols * v.stride[k];
+    drop_axis(&v, i > k ? i : k);
+    drop_axis(&v, i > k ? k : i);
+    v.size[v.rank]     = n;
+    v.stride[v.rank++] = along;
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64_t dilation)
+{
+    tn_ctx *cx = tni_arg1("window", x, "x");
+    if (!cx) return NULL;
+    tni_view v = tni_layout(x);
+    int      i = tni_axis(cx, "window", v.rank, axis);
+    if (i < 0) return NULL;
+    if (v.rank == TN_MAX_RANK)
+        return tni_fail(cx, TN_ESHAPE, "window: x %s has rank %d, the most there is",
+                        tni_shape_of(x).s, TN_MAX_RANK);
+    if (n < 1 || step < 1 || dilation < 1 || n > v.size[i] ||
+        (n > 1 && dilation > (v.size[i] - 1) / (n - 1)))
+        return tni_fail(cx, TN_EARG,
+                        "window: %lld elements, step %lld, dilation %lld do not fit axis %d of x %s",
+                        (long long)n, (long long)step, (long long)dilation, axis,
+                        tni_shape_of(x).s);
+    v.size[v.rank]     = n;
+    v.stride[v.rank++] = v.stride[i] * dilation;
+    v.size[i]          = (v.size[i] - (n - 1) * dilation - 1) / step + 1;
+    v.stride[i] *= v.size[i] > 1 ? step : 1;
+    return tni_view_of(x, &v);
+}
+
+tn_tensor *tn_window(tn_tensor *x, int axis, int64_t n, int64_t step)
+{
+    return tn_window_with(x, axis, n, step, 1);
+}
+
+tn_tensor *tn_detach(tn_tensor *x)
+{
+    if (!tni_arg1("detach", x, "x")) return NULL;
+    tni_view   v = tni_layout(x);
+    tn_tensor *y = tni_wrap_view(x, &v);
+    if (!y) return NULL;
+    y->detached = true;
+    if (y->leaf) tni_leaf_unref(y->cx, y->leaf);
+    y->leaf = NULL;
+    if (!x->view) {
+        tni_slab_give(&y->cx->views, y->view);
+        y->view = NULL;
+    }
+    return y;
+}
+
+// Fills in a size of -1 and checks that the counts agree.
+static bool new_shape(tn_tensor *x, const char *op, int rank, const int64_t *size, int64_t *out)
+{
+    tn_ctx *cx = x->cx;
+    int     open = -1;
+    int64_t have = tn_count(x), known = 1;
+    if (rank < 0 || rank > TN_MAX_RANK || (rank && !size)) {
+        tni_fail(cx, TN_ESHAPE, "%s: rank %d is not in 0 .. %d", op, rank, TN_MAX_RANK);
+        return false;
+    }
+    for (int i = 0; i < rank; i++) {
+        out[i] = size[i];
+        if (size[i] != -1) continue;
+        if (open >= 0) {
+            tni_fail(cx, TN_ESHAPE, "%s: shape %s has two sizes of -1", op,
+                     tni_shape_text(rank, size).s);
+            return false;
+        }
+        open   = i;
+        out[i] = 1;
+    }
+    if (!tni_shape_ok(cx, op, rank, out)) return false;
+    known = tni_shape_count(rank, out);
+    if (open >= 0 && known > 0) out[open] = have / known;
+    if (tni_shape_count(rank, out) == have && (open < 0 || known > 0)) return true;
+    tni_fail(cx, TN_ESHAPE, "%s: x %s has %lld elements and does not take shape %s", op,
+             tni_shape_of(x).s, (long long)have, tni_shape_text(rank, size).s);
+    return false;
+}
+
+tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size)
+{
+    tn_ctx *cx = tni_arg1("view", x, "x");
+    if (!cx) return NULL;
+    int64_t  want[TN_MAX_RANK];
+    tni_view v = tni_layout(x), y;
+    if (!new_shape(x, "view", rank, size, want)) return NULL;
+    if (!tni_view_reshape(&v, rank, want, &y))
+        return tni_fail(cx, TN_ESHAPE,
+                        "view: the strides of x %s cannot express shape %s; see tn_reshape",
+                        tni_shape_of(x).s, tni_shape_text(rank, want).s);
+    return tni_view_of(x, &y);
+}
+
+tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
+{
+    tn_ctx *cx = tni_arg1("reshape", x, "x");
+    if (!cx) return NULL;
+    int64_t  want[TN_MAX_RANK];
+    tni_view v = tni_layout(x), y;
+    if (!new_shape(x, "reshape", rank, size, want)) return NULL;
+    if (tni_view_reshape(&v, rank, want, &y)) return tni_view_of(x, &y);
+    tni_node *n = tni_resolve(x, "reshape");
+    // A copy has its elements in the order of x: the new shape is only another reading of it, so
+    // the copy is recorded in x's shape and shown in the other, as a whole store.
+    tn_tensor *c = n ? tni_record(cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL)
+                     : NULL;
+    if (!c) return NULL;
+    v = tni_view_whole(rank, want);
+    c = tni_view_of(c, &v);
+    if (c) c->is_view = false;
+    return c;
+}

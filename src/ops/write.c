@@ -1,0 +1,118 @@
+// In-place writes: each records the store's next state and rebinds the store, so that every handle
+// on it sees the write and everything recorded before keeps the old state.
+#include "ops/ops.h"
+
+#include <string.h>
+
+// Whether x may be written: no leaf while gradients are recorded, no place twice.
+static bool writable(tn_tensor *x, const char *op)
+{
+    if (x->leaf && x->cx->grad_mode) {
+        tni_fail(x->cx, TN_EGRAD,
+                 "%s: x %s is a leaf that requires grad (or a view of one); write to it under "
+                 "tn_grad_mode(cx, false)",
+                 op, tni_shape_of(x).s);
+        return false;
+    }
+    if (x->view && !tni_view_injective(x->view)) {
+        tni_fail(x->cx, TN_EARG, "%s: x %s is an expanded or overlapping view", op,
+                 tni_shape_of(x).s);
+        return false;
+    }
+    return true;
+}
+
+// Writes v, cast and broadcast, to the elements of x.
+static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
+{
+    tn_ctx  *cx = x->cx;
+    tni_view to = tni_layout(x);
+    if (!v || !writable(x, op)) return NULL;
+    v = tni_fit(v, op, tn_dtype_of(x), to.rank, to.size);
+    if (!v) return NULL;
+    tni_node *base = x->store->node, *value = tni_resolve(v, op);
+    if (!value) return NULL;
+    bool whole = !x->view || (to.offset == 0 && tn_count(x) == tni_node_count(base) &&
+                              tni_view_contiguous(&to));
+    // Parts of a lost value cannot be replaced; all of it can.
+    if (base->state == TNI_GONE && !whole) return tni_resolve(x, op) ? x : NULL;
+    if (tn_count(x) == 0) return x;
+    bool mode = cx->grad_mode;
+    if (x->detached) cx->grad_mode = false;  // writes through a detached handle have no history
+    tni_node *src[] = { base, value };
+    tni_node *n     = whole ? tni_node_new(cx, TNI_assign, (tn_dtype)base->dtype, base->rank,
+                                           base->size, 1, &value)
+                            : tni_node_new(cx, TNI_update, (tn_dtype)base->dtype, base->rank,
+                                           base->size, 2, src);
+    cx->grad_mode = mode;
+    if (!n) return NULL;
+    n->attr.view.offset = to.offset;
+    memcpy(n->attr.view.stride, to.stride, sizeof to.stride);
+    tni_store_bind(cx, x->store, n);
+    x->store->assigned = true;
+    return x;
+}
+
+tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v)
+{
+    static const char *const names[] = { "x", "v" };
+    return tni_args("assign", 2, (tn_tensor *const[]){ x, v }, names) ? write(x, "assign", v) : NULL;
+}
+
+// x = f(x, v), of x's shape and dtype. As in PyTorch a float result does not go into an integer x.
+static tn_tensor *write_op(tn_tensor *x, const char *name, int op, tn_tensor *v)
+{
+    static const char *const names[] = { "x", "v" };
+    tn_ctx *cx = tni_args(name, 2, (tn_tensor *const[]){ x, v }, names);
+    if (!cx || !writable(x, name)) return NULL;
+    tn_tensor *y = tni_binary(op, x, v);
+    if (!y) return NULL;
+    tn_dtype from = tn_dtype_of(y), to = tn_dtype_of(x);
+    if ((tni_is_float(from) && !tni_is_float(to)) || (to == TN_BOOL && from != TN_BOOL))
+        return tni_fail(cx, TN_EDTYPE, "%s: a result of %s does not go into x of %s", name,
+                        tn_dtype_name(from), tn_dtype_name(to));
+    tni_view vx = tni_layout(x), vy = tni_layout(y);
+    if (!tni_shape_equal(vx.rank, vx.size, vy.rank, vy.size))
+        return tni_fail(cx, TN_ESHAPE, "%s: v %s does not broadcast to x %s", name,
+                        tni_shape_of(v).s, tni_shape_of(x).s);
+    return write(x, name, y);
+}
+
+tn_tensor *tn_add_(tn_tensor *x, tn_tensor *v)
+{
+    return write_op(x, "add_", TNI_add, v);
+}
+
+tn_tensor *tn_sub_(tn_tensor *x, tn_tensor *v)
+{
+    return write_op(x, "sub_", TNI_sub, v);
+}
+
+tn_tensor *tn_mul_(tn_tensor *x, tn_tensor *v)
+{
+    return write_op(x, "mul_", TNI_mul, v);
+}
+
+tn_tensor *tn_div_(tn_tensor *x, tn_tensor *v)
+{
+    return write_op(x, "div_", TNI_div, v);
+}
+
+tn_tensor *tn_fill_(tn_tensor *x, double v)
+{
+    tn_ctx *cx = tni_arg1("fill_", x, "x");
+    return cx ? write(x, "fill_", tn_full(cx, tn_dtype_of(x), TN_0D, v)) : NULL;
+}
+
+tn_tensor *tn_zero_(tn_tensor *x)
+{
+    tn_ctx *cx = tni_arg1("zero_", x, "x");
+    return cx ? write(x, "zero_", tn_full(cx, tn_dtype_of(x), TN_0D, 0)) : NULL;
+}
+
+tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi)
+{
+    if (!tni_arg1("clamp_", x, "x") || !writable(x, "clamp_")) return NULL;
+    tn_tensor *y = tn_clamp(x, lo, hi);
+    return y ? write(x, "clamp_", y) : NULL;
+}

@@ -1,0 +1,61 @@
+// Plans by their exact key.
+#include "plan/plan.h"
+
+#include "base/hash.h"
+
+static tni_plan *find(tni_plans *c, uint64_t hash, const char *key, size_t bytes)
+{
+    for (int i = 0; i < c->count; i++) {
+        tni_plan *p = c->plan[i];
+        if (p->hash == hash && p->key_bytes == bytes && !memcmp(p->key, key, bytes)) return p;
+    }
+    return NULL;
+}
+
+static void keep(tni_plans *c, tni_heap *h, tni_plan *p)
+{
+    int at = c->count;
+    if (at == TNI_PLANS) {
+        at = 0;
+        for (int i = 1; i < c->count; i++)
+            if (c->plan[i]->used < c->plan[at]->used) at = i;
+        tni_plan_free(h, c->plan[at]);
+    } else {
+        c->count++;
+    }
+    c->plan[at] = p;
+}
+
+tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept)
+{
+    tni_heap *h = &g->cx->heap;
+    size_t    bytes;
+    char     *key = tni_key_write(g, &bytes);
+    if (!key) return NULL;
+    uint64_t  hash = tni_hash(key, bytes);
+    tni_plan *p    = find(c, hash, key, bytes);
+    *kept          = true;
+    if (p) {
+        g->cx->stats.hits++;
+        tni_free(h, key);
+    } else {
+        p = tni_plan_build(g, limits);
+        if (p && bytes <= TNI_KEY_MOST) {
+            p->hash      = hash;
+            p->key       = key;
+            p->key_bytes = bytes;
+            keep(c, h, p);
+        } else {
+            *kept = false;
+            tni_free(h, key);
+        }
+    }
+    if (p) p->used = ++c->clock;
+    return p;
+}
+
+void tni_plans_close(tni_plans *c, tni_heap *h)
+{
+    for (int i = 0; i < c->count; i++) tni_plan_free(h, c->plan[i]);
+    c->count = 0;
+}

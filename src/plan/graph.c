@@ -1,0 +1,172 @@
+// Which nodes an evaluation runs, and which of their values it stores.
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- gathering ---------------------------------------------------------------------------------
+
+static bool add_item(tni_graph *g, tni_node *n)
+{
+    if (n->mark) return true;
+    if (!tni_grow(&g->cx->heap, (void **)&g->item, &g->cap, g->count + 1, sizeof *g->item)) {
+        tni_fail_memory(g->cx, "evaluating");
+        return false;
+    }
+    n->mark             = 1;
+    g->item[g->count++] = (tni_item){ .n = tni_node_ref(n) };
+    return true;
+}
+
+static bool add_pending_sources(tni_graph *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        tni_node *n = g->item[i].n;
+        for (uint32_t s = 0; s < n->nsrc; s++)
+            if (n->src[s]->state == TNI_PENDING && !add_item(g, n->src[s])) return false;
+    }
+    return true;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const tni_item *)a)->n->id, y = ((const tni_item *)b)->n->id;
+    return x < y ? -1 : x > y;
+}
+
+static bool add_input(tni_graph *g, tni_node *n)
+{
+    if (n->mark) return true;
+    if (!tni_grow(&g->cx->heap, (void **)&g->input, &g->inputs_cap, g->inputs + 1,
+                  sizeof *g->input)) {
+        tni_fail_memory(g->cx, "evaluating");
+        return false;
+    }
+    g->input[g->inputs++] = (tni_input){ .n = n };
+    n->mark               = (uint32_t)g->inputs;
+    return true;
+}
+
+// Finds for each item where its elements lie, and numbers the computed nodes that are read.
+static bool find_bases(tni_graph *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        tni_item *it   = &g->item[i];
+        it->n->mark    = (uint32_t)i + 1;
+        it->base       = (int32_t)i;
+        int64_t   skip = 0;
+        for (uint32_t s = 0; s < it->n->nsrc; s++) {
+            tni_node *src = it->n->src[s];
+            if (src->state == TNI_PENDING) {
+                g->item[src->mark - 1].edges++;
+                if (it->n->op == TNI_view) it->base = g->item[src->mark - 1].base;
+                continue;
+            }
+            tni_node *base = tni_node_base(src, &skip);
+            if (!add_input(g, base)) return false;
+            if (base == src) g->input[base->mark - 1].edges++;
+            if (it->n->op == TNI_view) it->base = ~(int32_t)(base->mark - 1);
+        }
+    }
+    return true;
+}
+
+// ---- what is stored ----------------------------------------------------------------------------
+
+bool tni_input_free(const tni_input *in)
+{
+    const tni_buffer *b = in->n->buf;
+    return in->n->refs == in->edges + in->fallback && b && b->refs == 1 && !b->borrowed;
+}
+
+static void count_handles(tni_graph *g)
+{
+    for (tni_store *s = g->cx->pending; s; s = s->next) {
+        if (s->done && s->done->mark) g->input[s->done->mark - 1].fallback++;
+        if (!s->node->mark || s->node->state != TNI_PENDING) continue;
+        tni_item *it = &g->item[s->node->mark - 1];
+        it->handles++;
+        it->wanted |= s->wanted || s->assigned;
+        for (tn_tensor *t = s->views; t; t = t->view_next)
+            if (t->node->mark && t->node->state == TNI_PENDING)
+                g->item[t->node->mark - 1].handles++;
+    }
+}
+
+// A node lets its sources go although it needs gradients: when it was walked and this evaluation
+// spends it, or when no gradient can pass its sources any more.
+static void find_dying(tni_graph *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        tni_item *it = &g->item[i];
+        tni_node *n  = it->n;
+        if (!n->needs_grad || n->leaf) continue;
+        it->dies = n->walked && g->mode != TNI_READ;
+        bool way = false, blocked = false;
+        for (uint32_t s = 0; s < n->nsrc; s++) {
+            tni_node *src = n->src[s];
+            if (!src->needs_grad) continue;
+            bool over = src->spent || (src->state == TNI_PENDING && g->item[src->mark - 1].dies);
+            way |= !over;
+            blocked |= over;
+        }
+        it->dies |= blocked && !way;
+    }
+}
+
+static bool keeps_sources(const tni_item *it)
+{
+    if (it->n->op == TNI_view || it->n->op == TNI_part) return true;
+    return it->n->needs_grad && !it->dies && !it->n->spent;
+}
+
+// From the newest down, since a value that keeps its sources decides for them.
+static void find_live(tni_graph *g, const tni_node *root)
+{
+    for (size_t i = g->count; i-- > 0;) {
+        tni_item *it    = &g->item[i];
+        tni_node *n     = it->n;
+        uint32_t  mine  = 1 + it->edges + (n->walked ? 1 : 0);
+        uint32_t  other = n->refs - mine - it->handles;
+        if (g->mode != TNI_STEP)
+            it->live |= n == root || n->refs > mine;
+        else
+            it->live |= it->wanted || other > 0 ||
+                        (it->handles > 0 && (it->edges == 0 || tni_node_count(n) == 1));
+        if (!it->live || !keeps_sources(it)) continue;
+        for (uint32_t s = 0; s < n->nsrc; s++)
+            if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].live = true;
+    }
+}
+
+bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
+{
+    *g       = (tni_graph){ .cx = cx, .mode = mode };
+    cx->busy = true;
+    bool ok  = true;
+    if (root) {
+        ok = root->state != TNI_PENDING || add_item(g, root);
+    } else {
+        for (tni_store *s = cx->pending; s && ok; s = s->next)
+            if (s->node->state == TNI_PENDING) ok = add_item(g, s->node);
+    }
+    ok = ok && add_pending_sources(g);
+    if (ok && g->count) qsort(g->item, g->count, sizeof *g->item, by_id);
+    ok = ok && find_bases(g);
+    if (ok) {
+        count_handles(g);
+        find_dying(g);
+        find_live(g, root);
+    }
+    return ok;
+}
+
+void tni_graph_close(tni_graph *g)
+{
+    for (size_t i = 0; i < g->inputs; i++) g->input[i].n->mark = 0;
+    for (size_t i = 0; i < g->count; i++) g->item[i].n->mark = 0;
+    for (size_t i = 0; i < g->count; i++) tni_node_unref(g->cx, g->item[i].n);
+    tni_free(&g->cx->heap, g->item);
+    tni_free(&g->cx->heap, g->input);
+    g->cx->busy = false;
+}

@@ -1,0 +1,107 @@
+// The canonical form: a graph's structure as bytes. Sizes, strides, ops and who is stored are in
+// it; numbers, offsets, random counters and addresses are not, since they are run-time arguments.
+#include "plan/plan.h"
+
+#include <string.h>
+
+typedef struct {
+    tn_ctx *cx;
+    char   *bytes;
+    size_t  count, cap;
+    bool    failed;
+} writer;
+
+static void put(writer *w, const void *p, size_t n)
+{
+    if (w->failed ||
+        !tni_grow(&w->cx->heap, (void **)&w->bytes, &w->cap, w->count + n, 1)) {
+        w->failed = true;
+        return;
+    }
+    memcpy(w->bytes + w->count, p, n);
+    w->count += n;
+}
+
+static void put_int(writer *w, int64_t v)
+{
+    put(w, &v, sizeof v);
+}
+
+// The part of an op's attributes that is structure.
+static void put_attr(writer *w, const tni_node *n)
+{
+    switch (n->op) {
+    case TNI_view:
+    case TNI_update:
+    case TNI_fold: {
+        const tni_node *shape = n->op == TNI_view ? n : n->src[n->nsrc - 1];
+        put(w, n->attr.view.stride, (size_t)shape->rank * sizeof(int64_t));
+        break;
+    }
+    case TNI_pad: put(w, n->attr.pad.before, (size_t)n->rank * sizeof(int64_t)); break;
+    case TNI_conv:
+    case TNI_conv_dgrad:
+    case TNI_conv_wgrad: put(w, &n->attr.conv, sizeof n->attr.conv); break;
+    case TNI_custom:
+        put(w, &n->attr.custom.def, sizeof n->attr.custom.def);
+        put_int(w, (int64_t)n->attr.custom.count);
+        put(w, n->attr.custom.bytes, n->attr.custom.count);
+        break;
+    case TNI_part: put_int(w, n->attr.custom.start); break;
+    default:
+        if (tni_op_table[n->op].class == TNI_REDUCE)
+            put_int(w, n->attr.reduce.axes);
+        else if (n->op == TNI_argsort || n->op == TNI_concat || n->op == TNI_gather ||
+                 n->op == TNI_scatter || n->op == TNI_scatter_add ||
+                 tni_op_table[n->op].class == TNI_SCAN)
+            put_int(w, n->attr.axis.axis * 2 + n->attr.axis.descending);
+    }
+}
+
+// A source: which item, or which input by what layout.
+static void put_source(writer *w, tni_node *src)
+{
+    if (src->state == TNI_PENDING) {
+        put_int(w, (int64_t)src->mark - 1);
+        return;
+    }
+    int64_t   offset;
+    tni_view  v    = tni_node_layout(src);
+    tni_node *base = tni_node_base(src, &offset);
+    put_int(w, ~((int64_t)base->mark - 1));
+    put(w, v.size, (size_t)v.rank * sizeof(int64_t));
+    put(w, v.stride, (size_t)v.rank * sizeof(int64_t));
+}
+
+// Inputs that share a buffer, or that may be written in place, make another plan.
+static void put_input(writer *w, const tni_graph *g, size_t i)
+{
+    const tni_node *n     = g->input[i].n;
+    size_t          first = i;
+    for (size_t k = 0; k < i && first == i && n->buf->refs > 1; k++)
+        if (g->input[k].n->buf == n->buf) first = k;
+    put_int(w, (int64_t)first * 2 + tni_input_free(&g->input[i]));
+    put_int(w, n->dtype);
+}
+
+char *tni_key_write(const tni_graph *g, size_t *bytes)
+{
+    writer w = { .cx = g->cx };
+    put_int(&w, g->mode);
+    for (size_t i = 0; i < g->count; i++) {
+        const tni_item *it = &g->item[i];
+        const tni_node *n  = it->n;
+        put_int(&w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)it->live << 24 |
+                        (int64_t)n->nsrc << 32);
+        put(&w, n->size, (size_t)n->rank * sizeof(int64_t));
+        for (uint32_t s = 0; s < n->nsrc; s++) put_source(&w, n->src[s]);
+        put_attr(&w, n);
+    }
+    for (size_t i = 0; i < g->inputs; i++) put_input(&w, g, i);
+    if (!w.failed) {
+        *bytes = w.count;
+        return w.bytes;
+    }
+    tni_free(&g->cx->heap, w.bytes);
+    return tni_fail_memory(g->cx, "evaluating");
+}

@@ -1,0 +1,241 @@
+// Memory: where each value lies, which values share a place, which writes happen in place. All of
+// it is decided before anything runs, so that running cannot fail for want of memory and a step is
+// all or nothing.
+#include "plan/plan.h"
+
+#include <string.h>
+
+// Per place (an item's, or an input's after those): the last position that reads it, whether an
+// item that must outlive the evaluation lies in it.
+typedef struct {
+    tni_graph        *g;
+    const tni_limits *limits;
+    tni_plan         *plan;
+    uint32_t         *last;    // by root item, then inputs
+    bool             *stored;  // by place: something in it outlives the evaluation
+    bool             *whole;   // by place: a reader wants all its elements in memory
+    size_t            fallible;  // one past the last item whose running can fail
+} builder;
+
+// The place that a source's elements lie in: a root item, or count + input.
+static uint32_t place_of(const builder *b, const tni_node *src)
+{
+    const tni_graph *g = b->g;
+    if (src->state == TNI_PENDING) {
+        const tni_item *it = &g->item[src->mark - 1];
+        if (it->base < 0) return (uint32_t)g->count + (uint32_t)~it->base;
+        const tni_place *p = &b->plan->place[it->base];
+        return p->where == TNI_INPUT ? (uint32_t)g->count + p->root : p->root;
+    }
+    int64_t   skip;
+    tni_node *base = tni_node_base((tni_node *)src, &skip);
+    return (uint32_t)g->count + base->mark - 1;
+}
+
+// ---- who reads what, last ----------------------------------------------------------------------
+
+static bool reads_splats(const tni_node *n)
+{
+    return tni_is_map(n->op) || tni_op_table[n->op].class == TNI_REDUCE || n->op == TNI_copy;
+}
+
+// Each item's own place first; then every read moves the end of what it reads. Sharing a place
+// later joins the ends.
+static void find_reads(builder *b)
+{
+    tni_graph *g = b->g;
+    for (size_t i = 0; i < g->count; i++) {
+        tni_item  *it = &g->item[i];
+        tni_place *p  = &b->plan->place[i];
+        p->root       = (uint32_t)i;
+        p->where      = it->n->op == TNI_view ? TNI_NOWHERE : TNI_ARENA;
+        b->last[i]    = (uint32_t)i;
+        if (b->limits->fallible(it->n->op)) b->fallible = i + 1;
+    }
+    for (size_t i = 0; i < g->count; i++) {
+        tni_node *n = g->item[i].n;
+        if (n->op == TNI_view) continue;
+        for (uint32_t s = 0; s < n->nsrc; s++) {
+            uint32_t at = place_of(b, n->src[s]);
+            if (b->last[at] < i) b->last[at] = (uint32_t)i;
+            if (at < g->count && !reads_splats(n)) b->whole[at] = true;
+        }
+    }
+}
+
+// ---- sharing places ----------------------------------------------------------------------------
+
+static bool is_whole(const tni_node *src)
+{
+    tni_view v = tni_node_layout(src);
+    return tni_view_contiguous(&v);
+}
+
+// Item i shares the place `at` of its source: an assignment of a row-major value, a part of a
+// user's op, an update in place.
+static void share_place(builder *b, size_t i, uint32_t at)
+{
+    tni_place *p = &b->plan->place[i];
+    size_t     n = b->g->count;
+    p->where     = at >= n ? TNI_INPUT : TNI_ARENA;
+    p->root      = at >= n ? at - (uint32_t)n : at;
+    if (b->last[at] < b->last[i]) b->last[at] = b->last[i];
+    b->whole[at] = true;
+    b->stored[at] |= b->g->item[i].live;
+}
+
+// An update may write into its base's place if this is the last that is read of it, the value is
+// not read from it, nothing stored lies in it, and no later step can fail and want it back.
+static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value)
+{
+    const tni_graph *g = b->g;
+    const tni_node  *n = g->item[i].n;
+    if (b->last[base] != i || base == value || b->stored[base]) return false;
+    if (n->src[0]->op == TNI_view) return false;
+    if (base < g->count) return true;
+    return b->fallible <= i && tni_input_free(&g->input[base - g->count]);
+}
+
+static void share_places(builder *b)
+{
+    tni_graph *g = b->g;
+    for (size_t i = 0; i < g->count; i++) b->stored[i] = g->item[i].live;
+    for (size_t i = 0; i < g->count; i++) {
+        tni_node  *n = g->item[i].n;
+        tni_place *p = &b->plan->place[i];
+        if (n->op == TNI_part || (n->op == TNI_assign && is_whole(n->src[0]) &&
+                                  n->src[0]->op != TNI_view)) {
+            p->alias = true;
+            share_place(b, i, place_of(b, n->src[0]));
+        } else if (n->op == TNI_update) {
+            uint32_t base = place_of(b, n->src[0]);
+            p->in_place   = can_update(b, i, base, place_of(b, n->src[1]));
+            if (p->in_place) share_place(b, i, base);
+        }
+    }
+}
+
+// ---- the arena ---------------------------------------------------------------------------------
+
+// Free stretches of the arena, by offset.
+typedef struct {
+    int64_t offset, bytes;
+} stretch;
+
+typedef struct {
+    tni_heap *heap;
+    stretch  *free;
+    size_t    count, cap;
+    int64_t   end;
+} arena;
+
+static int64_t arena_take(arena *a, int64_t bytes)
+{
+    size_t best = a->count;
+    for (size_t i = 0; i < a->count; i++)
+        if (a->free[i].bytes >= bytes && (best == a->count || a->free[i].bytes < a->free[best].bytes))
+            best = i;
+    if (best == a->count) {
+        int64_t at = a->end;
+        a->end += bytes;
+        return at;
+    }
+    int64_t at = a->free[best].offset;
+    a->free[best].offset += bytes;
+    a->free[best].bytes -= bytes;
+    if (!a->free[best].bytes) a->free[best] = a->free[--a->count];
+    return at;
+}
+
+// Gives a stretch back, joined with its neighbours. When memory for the list is out the stretch is
+// merely not reused.
+static void arena_give(arena *a, int64_t offset, int64_t bytes)
+{
+    for (size_t i = 0; i < a->count;) {
+        stretch *s = &a->free[i];
+        if (s->offset + s->bytes == offset || offset + bytes == s->offset) {
+            offset = s->offset < offset ? s->offset : offset;
+            bytes += s->bytes;
+            *s = a->free[--a->count];
+            i  = 0;
+        } else {
+            i++;
+        }
+    }
+    if (!tni_grow(a->heap, (void **)&a->free, &a->cap, a->count + 1, sizeof *a->free)) return;
+    a->free[a->count++] = (stretch){ offset, bytes };
+}
+
+static int64_t bytes_of(const builder *b, size_t i)
+{
+    const tni_node *n     = b->g->item[i].n;
+    int64_t         count = b->plan->place[i].splat ? 1 : tni_node_count(n);
+    int64_t         bytes = count * (int64_t)b->limits->element_size((tn_dtype)n->dtype);
+    return bytes ? (bytes + 63) / 64 * 64 : 64;
+}
+
+// Chains of items whose place ends at the same position: end[i] is the first, next the following.
+static void assign_arena(builder *b, int64_t *end, int64_t *next)
+{
+    tni_graph *g = b->g;
+    arena      a = { .heap = &g->cx->heap };
+    for (size_t i = 0; i < g->count; i++) end[i] = -1;
+    for (size_t i = 0; i < g->count; i++) {
+        tni_place *p = &b->plan->place[i];
+        if (p->where == TNI_ARENA && p->root == i) {
+            p->splat = g->item[i].n->op == TNI_full && !b->stored[i] && !b->whole[i];
+            p->bytes = bytes_of(b, i);
+            if (b->stored[i]) {
+                p->where = TNI_OWN;
+            } else {
+                p->offset          = arena_take(&a, p->bytes);
+                next[i]            = end[b->last[i]];
+                end[b->last[i]] = (int64_t)i;
+            }
+        } else if (p->where == TNI_ARENA && b->plan->place[p->root].where == TNI_OWN) {
+            p->where = TNI_OWN;
+        }
+        for (int64_t k = end[i]; k >= 0; k = next[k])
+            arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
+    }
+    b->plan->arena = a.end;
+    tni_free(a.heap, a.free);
+}
+
+// ---- building ----------------------------------------------------------------------------------
+
+tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
+{
+    tni_heap *h      = &g->cx->heap;
+    size_t    places = g->count + g->inputs;
+    builder   b      = { .g = g, .limits = limits };
+    b.plan           = tni_zalloc(h, sizeof *b.plan);
+    b.last           = tni_zalloc(h, places * sizeof *b.last);
+    b.stored         = tni_zalloc(h, places * sizeof *b.stored);
+    b.whole          = tni_zalloc(h, places * sizeof *b.whole);
+    int64_t *chain   = tni_alloc(h, 2 * g->count * sizeof *chain);
+    if (b.plan) b.plan->place = tni_zalloc(h, g->count * sizeof *b.plan->place);
+    bool ok = b.plan && b.plan->place && b.last && b.stored && b.whole && chain;
+    if (ok) {
+        b.plan->count = g->count;
+        find_reads(&b);
+        share_places(&b);
+        assign_arena(&b, chain, chain + g->count);
+        g->cx->stats.plans++;
+    }
+    tni_free(h, b.last);
+    tni_free(h, b.stored);
+    tni_free(h, b.whole);
+    tni_free(h, chain);
+    if (ok) return b.plan;
+    tni_plan_free(h, b.plan);
+    return tni_fail_memory(g->cx, "planning");
+}
+
+void tni_plan_free(tni_heap *h, tni_plan *p)
+{
+    if (!p) return;
+    tni_free(h, p->key);
+    tni_free(h, p->place);
+    tni_free(h, p);
+}

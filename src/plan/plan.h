@@ -1,0 +1,106 @@
+// Planning: which pending nodes to run, what to store of them, where it lies in memory.
+#ifndef TNI_PLAN_PLAN_H
+#define TNI_PLAN_PLAN_H
+
+#include "ops/ops.h"
+
+// What the planner may know of a device.
+typedef struct {
+    size_t (*element_size)(tn_dtype dt);
+    bool (*fallible)(int op);  // running it can fail on its values
+} tni_limits;
+
+// How an evaluation came about, which decides what it stores.
+typedef enum {
+    TNI_READ,  // of one value: everything that a live handle or a pending node may need stays
+    TNI_FLUSH,  // of all pending values: the same, and walked nodes are spent
+    TNI_STEP   // a step boundary: what is assigned, wanted, unconsumed or one element stays
+} tni_mode;
+
+// One node of the graph under evaluation. Positions are in id order, so a node's sources stand
+// before it.
+typedef struct {
+    tni_node *n;
+    uint32_t  edges;    // consumers in the graph
+    uint32_t  handles;  // stores bound to it, and handles that cache it
+    bool      wanted;   // by a store that was assigned or wanted
+    bool      dies;     // lets its sources go once computed, although it needs gradients
+    bool      live;     // its value is stored
+    int32_t   base;     // position of the node that holds its elements; ~i: input i
+} tni_item;
+
+// A computed node that is read. It is free if nobody outside the graph needs it or its buffer, so
+// that an update may write into it.
+typedef struct {
+    tni_node *n;
+    uint32_t  edges;     // consumers in the graph
+    uint32_t  fallback;  // stores that would return to it if the step failed
+} tni_input;
+
+// The pending nodes an evaluation runs, and the computed nodes they read.
+typedef struct {
+    tn_ctx    *cx;
+    tni_mode   mode;
+    size_t     count, cap, inputs, inputs_cap;
+    tni_item  *item;
+    tni_input *input;
+} tni_graph;
+
+bool tni_input_free(const tni_input *in);
+
+// Gathers what the roots need (root: one node; NULL: all pending stores). While the graph is open
+// a node's mark is its position plus one, each item holds a reference, and the context is busy.
+bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root);
+void tni_graph_close(tni_graph *g);
+
+// Where the value of an item lies. Items that share a place name the same root.
+typedef enum {
+    TNI_NOWHERE,  // a view: its base holds it
+    TNI_ARENA,    // at an offset of the plan's arena
+    TNI_OWN,      // in a buffer of its own, which outlives the evaluation
+    TNI_INPUT     // in the buffer of an input: an update in place, or an assignment
+} tni_where;
+
+typedef struct {
+    tni_where where;
+    uint32_t  root;      // item whose place it shares; itself if none; for TNI_INPUT the input
+    bool      alias;     // shares its source's value as it is: nothing to run
+    bool      in_place;  // update: writes into its base's place
+    bool      splat;     // one element stands for all
+    int64_t   bytes;     // of the root's place
+    int64_t   offset;    // in the arena
+} tni_place;
+
+// A plan fits every graph of its key.
+typedef struct tni_plan tni_plan;
+struct tni_plan {
+    uint64_t   hash;
+    size_t     key_bytes;
+    char      *key;
+    size_t     count;
+    tni_place *place;
+    int64_t    arena;
+    uint64_t   used;  // when last, for the LRU
+};
+
+// The canonical form of a graph: equal bytes, equal plan. NULL, reported, when memory is out.
+char     *tni_key_write(const tni_graph *g, size_t *bytes);
+tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
+void      tni_plan_free(tni_heap *h, tni_plan *p);
+
+enum { TNI_PLANS = 256, TNI_KEY_MOST = 4 << 20 };
+
+// Plans by key, the least recently used given up first. Graphs with very long keys are planned
+// each time.
+typedef struct {
+    tni_plan *plan[TNI_PLANS];
+    int       count;
+    uint64_t  clock;
+} tni_plans;
+
+// The plan for a graph, found or built. *kept tells whether the cache holds it; if not, the caller
+// frees it.
+tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept);
+void      tni_plans_close(tni_plans *c, tni_heap *h);
+
+#endif

@@ -1,0 +1,344 @@
+#include "tensor/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- errors ------------------------------------------------------------------------------------
+
+static void fail_list(tn_ctx *cx, tn_status code, const char *fmt, va_list args)
+{
+    cx->failures++;
+    tni_fault_set(&cx->fault, code, fmt, args);
+    if (cx->fault.told) return;
+    tni_self.failed = cx;
+    if (tni_self.depth == 0) tni_leave(false, NULL);
+}
+
+void *tni_fail(tn_ctx *cx, tn_status code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail_list(cx, code, fmt, args);
+    va_end(args);
+    return NULL;
+}
+
+tn_status tni_fail_status(tn_ctx *cx, tn_status code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail_list(cx, code, fmt, args);
+    va_end(args);
+    return code;
+}
+
+void *tni_fail_memory(tn_ctx *cx, const char *op)
+{
+    return tni_fail(cx, TN_EMEM, "%s: out of memory", op);
+}
+
+tn_status tn_error(const tn_ctx *cx)
+{
+    return (tn_status)(cx ? &cx->fault : &tni_self.fault)->code;
+}
+
+const char *tn_error_text(const tn_ctx *cx)
+{
+    return (cx ? &cx->fault : &tni_self.fault)->text;
+}
+
+void tn_error_clear(tn_ctx *cx)
+{
+    tni_fault_clear(cx ? &cx->fault : &tni_self.fault);
+}
+
+void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
+{
+    if (!tni_ctx_ok(cx, "on_error")) return;
+    cx->handler = h;
+    cx->user    = user;
+}
+
+const char *tn_status_name(tn_status s)
+{
+    static const char *const names[] = { "TN_OK",    "TN_EARG",    "TN_ESHAPE", "TN_EDTYPE",
+                                         "TN_EGRAD", "TN_EGONE",   "TN_EMEM",   "TN_EDEVICE",
+                                         "TN_ELOST", "TN_EIO",     "TN_EFORMAT", "TN_ETHREAD",
+                                         "TN_EUSER" };
+    return (unsigned)s <= TN_EUSER ? names[s] : "?";
+}
+
+// ---- the public call in progress ---------------------------------------------------------------
+
+void tni_enter(tni_site site)
+{
+    if (tni_self.depth++ > 0) return;
+    tni_self.site = site;
+    tni_self.frame++;
+    tni_self.cx = tni_self.failed = NULL;
+}
+
+// Tensors made in this frame stand first in the innermost scope's list.
+static void end_frame(tn_ctx *cx, bool reap, const tn_tensor *keep)
+{
+    for (tn_tensor *t = cx->scope->newest; t && t->temp && t->frame == tni_self.frame;) {
+        tn_tensor *next = t->next;
+        t->temp         = false;
+        if (reap && t != keep) tni_tensor_free(t);
+        t = next;
+    }
+}
+
+static void tell(tn_ctx *cx)
+{
+    tni_fault *f = &cx->fault;
+    if (!f->code || f->told) return;
+    f->told = true;
+    if (cx->handler)
+        cx->handler(cx,
+                    &(tn_fault){ .code = (tn_status)f->code,
+                                 .text = f->text,
+                                 .file = f->site.file,
+                                 .line = f->site.line },
+                    cx->user);
+}
+
+void tni_leave(bool reap, const tn_tensor *keep)
+{
+    if (tni_self.depth > 0 && --tni_self.depth > 0) return;
+    if (tni_self.cx) end_frame(tni_self.cx, reap, keep);
+    tn_ctx *failed  = tni_self.failed;
+    tni_self.site   = (tni_site){ "", 0 };
+    tni_self.cx     = NULL;
+    tni_self.failed = NULL;
+    if (failed) tell(failed);
+}
+
+// ---- arguments ---------------------------------------------------------------------------------
+
+bool tni_ctx_ok(const tn_ctx *cx, const char *op)
+{
+    if (!cx) {
+        tni_thread_fail(TN_EARG, "%s: the context is NULL", op);
+    } else if (cx->magic != TNI_CTX_LIVE) {
+        tni_thread_fail(TN_EARG, "%s: the context is closed", op);
+    } else if (cx->owner != tni_thread_id()) {
+        tni_thread_fail(TN_ETHREAD, "%s: the context belongs to another thread", op);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool tensor_ok(const tn_tensor *x, const char *op, const char *name)
+{
+#ifdef TN_DEBUG
+    if (x->magic != TNI_LIVE) {
+        tni_thread_fail(TN_EARG, "%s: %s belongs to a scope that has ended", op, name);
+        if (x->cx->magic != TNI_CTX_LIVE)
+            tni_thread_fail(TN_EARG, "%s: %s belongs to a context that is closed", op, name);
+        else if (x->cx->owner == tni_thread_id())
+            tni_fail(x->cx, TN_EARG, "%s: %s belongs to a scope that has ended", op, name);
+        return false;
+    }
+#endif
+    (void)name;
+    return tni_ctx_ok(x->cx, op);
+}
+
+// NULL means an error was reported where it happened; if it was not, it is reported here.
+static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *const *names)
+{
+    const char *name = "an argument";
+    tn_ctx     *cx   = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!x[i])
+            name = names ? names[i] : name;
+        else if (!cx && tensor_ok(x[i], op, names ? names[i] : name))
+            cx = x[i]->cx;
+    }
+    if (!cx)
+        tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
+    else if (!cx->fault.code)
+        tni_fail(cx, TN_EARG, "%s: %s is NULL", op, name);
+    return NULL;
+}
+
+tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names)
+{
+    for (int i = 0; i < n; i++)
+        if (!x[i]) return missing(op, n, x, names);
+    for (int i = 0; i < n; i++)
+        if (!tensor_ok(x[i], op, names ? names[i] : "an argument")) return NULL;
+    for (int i = 1; i < n; i++)
+        if (x[i]->cx != x[0]->cx)
+            return tni_fail(x[0]->cx, TN_EARG,
+                            "%s: %s %s and %s %s belong to different contexts; see tn_copy_to", op,
+                            names ? names[0] : "argument 0", tni_shape_of(x[0]).s,
+                            names ? names[i] : "another", tni_shape_of(x[i]).s);
+    return x[0]->cx;
+}
+
+tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name)
+{
+    if (x && tensor_ok(x, op, name)) return x->cx;
+    if (!x) missing(op, 1, &x, &name);
+    return NULL;
+}
+
+tni_text tni_shape_of(const tn_tensor *x)
+{
+    tni_view v = tni_layout(x);
+    return tni_shape_text(v.rank, v.size);
+}
+
+int tni_axis(tn_ctx *cx, const char *op, int rank, int axis)
+{
+    // A 0-d tensor takes axis 0 and -1, as in PyTorch, but has none to give: callers that need
+    // one ask for rank 1 at least.
+    if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
+    tni_fail(cx, TN_EARG, "%s: axis %d is out of range for rank %d", op, axis, rank);
+    return -1;
+}
+
+bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
+{
+    if (rank < 0 || rank > TN_MAX_RANK || (rank && !size)) {
+        tni_fail(cx, TN_ESHAPE, "%s: rank %d is not in 0 .. %d", op, rank, TN_MAX_RANK);
+        return false;
+    }
+    for (int i = 0; i < rank; i++)
+        if (size[i] < 0) {
+            tni_fail(cx, TN_ESHAPE, "%s: shape %s has a negative size", op,
+                     tni_shape_text(rank, size).s);
+            return false;
+        }
+    if (tni_shape_count(rank, size) >= 0) return true;
+    tni_fail(cx, TN_ESHAPE, "%s: shape %s has too many elements", op,
+             tni_shape_text(rank, size).s);
+    return false;
+}
+
+// ---- scopes ------------------------------------------------------------------------------------
+
+tn_scope *tn_begin(tn_ctx *cx)
+{
+    if (!tni_ctx_ok(cx, "begin")) return NULL;
+    tn_scope *s = tni_zalloc(&cx->heap, sizeof *s);
+    if (!s) return tni_fail_memory(cx, "begin");
+    s->magic     = TNI_SCOPE_LIVE;
+    s->cx        = cx;
+    s->outer     = cx->scope;
+    s->grad_mode = cx->grad_mode;
+    cx->scope    = s;
+    return s;
+}
+
+void tni_scope_close(tn_scope *s)
+{
+    tn_ctx *cx = s->cx;
+    while (s->newest) tni_tensor_free(s->newest);
+    cx->scope     = s->outer;
+    cx->grad_mode = s->grad_mode;
+    s->magic      = 0;
+    if (s != &cx->root) tni_free(&cx->heap, s);
+}
+
+tn_tensor *tn_want(tn_tensor *t)
+{
+    if (!tni_arg1("want", t, "t")) return NULL;
+    t->store->wanted = true;
+    return t;
+}
+
+tn_tensor *tn_keep(tn_tensor *t)
+{
+    if (!tn_want(t)) return NULL;
+    if (t->scope && t->scope->outer) {
+        tn_scope *outer = t->scope->outer;
+        tni_scope_remove(t);
+        tni_scope_add(outer, t);
+    }
+    return t;
+}
+
+void tn_drop(tn_tensor *t)
+{
+    if (!t || !tni_arg1("drop", t, "t")) return;
+    if (t->owned)
+        tni_fail(t->cx, TN_EARG, "drop: a gradient belongs to its leaf");
+    else
+        tni_tensor_free(t);
+}
+
+// ---- asking ------------------------------------------------------------------------------------
+
+tn_ctx *tn_ctx_of(const tn_tensor *t)
+{
+    return t ? t->cx : NULL;
+}
+
+tn_dtype tn_dtype_of(const tn_tensor *t)
+{
+    return t ? (tn_dtype)t->store->node->dtype : TN_F32;
+}
+
+int tn_rank(const tn_tensor *t)
+{
+    return !t ? -1 : t->view ? t->view->rank : t->store->node->rank;
+}
+
+// The axis of a getter: quiet for NULL, else an error for one out of range.
+static int getter_axis(const tn_tensor *t, const char *op, int axis)
+{
+    return t ? tni_axis(t->cx, op, tn_rank(t), axis) : -1;
+}
+
+int64_t tn_size(const tn_tensor *t, int axis)
+{
+    int i = getter_axis(t, "size", axis);
+    return i < 0 ? -1 : t->view ? t->view->size[i] : t->store->node->size[i];
+}
+
+int64_t tn_stride(const tn_tensor *t, int axis)
+{
+    int i = getter_axis(t, "stride", axis);
+    return i < 0 ? -1 : tni_layout(t).stride[i];
+}
+
+int64_t tn_offset(const tn_tensor *t)
+{
+    return !t ? -1 : t->view ? t->view->offset : 0;
+}
+
+int64_t tn_count(const tn_tensor *t)
+{
+    if (!t) return -1;
+    return t->view ? tni_shape_count(t->view->rank, t->view->size) : tni_node_count(t->store->node);
+}
+
+bool tn_is_view(const tn_tensor *t)
+{
+    return t && t->is_view;
+}
+
+bool tn_is_contiguous(const tn_tensor *t)
+{
+    return t && (!t->view || tni_view_contiguous(t->view));
+}
+
+const char *tn_name(const tn_tensor *t)
+{
+    return t && t->name ? t->name : "";
+}
+
+tn_tensor *tn_set_name(tn_tensor *t, const char *name)
+{
+    tn_ctx *cx = tni_arg1("set_name", t, "t");
+    if (!cx) return NULL;
+    char *copy = name ? tni_strdup(&cx->heap, name) : NULL;
+    if (name && !copy) return tni_fail_memory(cx, "set_name");
+    tni_free(&cx->heap, t->name);
+    t->name = copy;
+    return t;
+}

@@ -1,0 +1,71 @@
+// The context: one device, one owner thread, one error slot, and everything recorded in it.
+#ifndef TNI_TENSOR_CONTEXT_H
+#define TNI_TENSOR_CONTEXT_H
+
+#include "base/text.h"
+#include "tensor/tensor.h"
+
+typedef struct tni_engine tni_engine;  // src/engine/: device, plans, late values
+
+struct tn_ctx {
+    uint32_t magic;
+    uint64_t owner;  // thread, 0 while none
+    bool     grad_mode;
+
+    tni_fault   fault;
+    uint64_t    failures;  // counts every error, also those after the first
+    tn_handler *handler;
+    void       *user;
+
+    tni_heap    heap;
+    tni_buffers buffers;
+    tni_slab    nodes, stores, tensors, views, leaves;
+
+    tn_scope  *scope, root;  // innermost, outermost
+    tni_store *pending;      // stores whose node is pending
+    uint64_t   next_id;
+    int64_t    pending_nodes, flush_nodes;
+    uint64_t   seed, counter;  // of the random numbers; counter counts blocks of four
+
+    tni_node **walked;  // nodes that the next evaluation makes spent
+    size_t     walked_count, walked_cap;
+
+    tn_stats    stats;
+    tni_engine *engine;
+    // Evaluates everything that is needed, losing nothing; set by the engine. Not called while busy:
+    // in the middle of a walk or an evaluation.
+    tn_status (*flush)(tn_ctx *cx);
+    bool busy;
+};
+
+enum { TNI_CTX_LIVE = 0x7e407e40, TNI_CTX_DEAD = 0x0ead0ead, TNI_SCOPE_LIVE = 0x5c09e };
+
+// Reports an error to a context (its first one is kept) and returns NULL.
+void *tni_fail(tn_ctx *cx, tn_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+// The same for calls that return a status: returns code.
+tn_status tni_fail_status(tn_ctx *cx, tn_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void *tni_fail_memory(tn_ctx *cx, const char *op);
+
+// Whether this context can be used here and now; reports what is wrong in the thread's slot.
+bool tni_ctx_ok(const tn_ctx *cx, const char *op);
+// The context of n tensors, all there, alive, and of one context; else NULL, reported as the
+// rules of NULL say. names are those of the arguments, for the message.
+tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names);
+tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);
+
+// "(2, 3)" of a tensor.
+tni_text tni_shape_of(const tn_tensor *x);
+// Turns an axis that may be negative into 0 .. rank-1; -1, reported, if there is none such.
+int tni_axis(tn_ctx *cx, const char *op, int rank, int axis);
+// Whether a shape can be had; reports it by the op's name.
+bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
+
+// The public call in progress: every entry point that runs user callbacks, allocates for a while
+// or must not be left half way stands between these two.
+void tni_enter(tni_site site);
+// Ends it. reap: tensors made inside, except keep, die. Then tells a new error to the handler.
+void tni_leave(bool reap, const tn_tensor *keep);
+
+#endif

@@ -1,0 +1,144 @@
+#include "tensor/context.h"
+
+#include <string.h>
+
+static bool hold_sources(tn_ctx *cx, tni_node *n, int nsrc, tni_node *const *src)
+{
+    n->src = n->few;
+    if (nsrc > 3) {
+        n->src = tni_alloc(&cx->heap, (size_t)nsrc * sizeof *src);
+        if (!n->src) return false;
+    }
+    n->nsrc = (uint32_t)nsrc;
+    for (int i = 0; i < nsrc; i++) n->src[i] = tni_node_ref(src[i]);
+    return true;
+}
+
+// A source whose own way to any leaf is spent cannot pass a gradient on: it lets its history go,
+// so that a sum carried over many steps does not grow.
+static bool carries_gradient(tn_ctx *cx, tni_node *n)
+{
+    if (!n->needs_grad) return false;
+    if (n->spent || n->state != TNI_DONE || n->leaf || !n->nsrc) return true;
+    for (uint32_t i = 0; i < n->nsrc; i++)
+        if (n->src[i]->needs_grad && !n->src[i]->spent) return true;
+    n->spent = true;
+    tni_node_release(cx, n);
+    return true;
+}
+
+tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                       tni_node *const *src)
+{
+    if (cx->pending_nodes >= cx->flush_nodes && !cx->busy) cx->flush(cx);
+    tni_node *n = tni_slab_take(&cx->nodes);
+    if (!n) return tni_fail_memory(cx, "recording");
+    memset(n, 0, offsetof(tni_node, size));
+    n->refs  = 1;
+    n->op    = (uint16_t)op;
+    n->dtype = (uint8_t)dt;
+    n->rank  = (uint8_t)rank;
+    n->site  = tni_self.site;
+    for (int i = 0; i < rank; i++) n->size[i] = size[i];
+    if (!hold_sources(cx, n, nsrc, src)) {
+        tni_slab_give(&cx->nodes, n);
+        return tni_fail_memory(cx, "recording");
+    }
+    n->id = ++cx->next_id;
+    if (cx->grad_mode && tni_is_float(dt))
+        for (int i = 0; i < nsrc; i++)
+            if (carries_gradient(cx, src[i])) n->needs_grad = true;
+    cx->pending_nodes++;
+    return n;
+}
+
+tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v)
+{
+    tni_node *n = tni_node_new(cx, TNI_VIEW_OP, src->dtype, v->rank, v->size, 1, &src);
+    if (!n) return NULL;
+    n->weak             = src->weak;
+    n->attr.view.offset = v->offset;
+    memcpy(n->attr.view.stride, v->stride, sizeof v->stride);
+    return n;
+}
+
+tni_view tni_node_layout(const tni_node *n)
+{
+    tni_view v = tni_view_whole(n->rank, n->size);
+    if (n->op != TNI_VIEW_OP) return v;
+    v.offset = n->attr.view.offset;
+    memcpy(v.stride, n->attr.view.stride, sizeof v.stride);
+    return v;
+}
+
+tni_node *tni_node_base(tni_node *n, int64_t *offset)
+{
+    *offset = 0;
+    for (; n->op == TNI_VIEW_OP; n = n->src[0]) *offset += n->attr.view.offset;
+    return n;
+}
+
+tni_node *tni_node_ref(tni_node *n)
+{
+    n->refs++;
+    return n;
+}
+
+// Frees what a node holds; sources whose last reference goes join the list.
+static tni_node *drop_sources(tn_ctx *cx, tni_node *n, tni_node *list)
+{
+    for (uint32_t i = 0; i < n->nsrc; i++)
+        if (--n->src[i]->refs == 0) {
+            n->src[i]->next = list;
+            list            = n->src[i];
+        }
+    if (n->src != n->few) tni_free(&cx->heap, n->src);
+    n->src  = n->few;
+    n->nsrc = 0;
+    return list;
+}
+
+static void free_list(tn_ctx *cx, tni_node *list)
+{
+    while (list) {
+        tni_node *n = list;
+        list        = n->next;
+        list        = drop_sources(cx, n, list);
+        if (n->state == TNI_PENDING) cx->pending_nodes--;
+        if (n->leaf) tni_leaf_unref(cx, n->leaf);
+        tni_buffer_unref(&cx->buffers, n->buf);
+        if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
+        tni_slab_give(&cx->nodes, n);
+    }
+}
+
+void tni_node_unref(tn_ctx *cx, tni_node *n)
+{
+    if (!n || --n->refs) return;
+    n->next = NULL;
+    free_list(cx, n);
+}
+
+void tni_node_release(tn_ctx *cx, tni_node *n)
+{
+    free_list(cx, drop_sources(cx, n, NULL));
+}
+
+void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf)
+{
+    if (n->state == TNI_PENDING) cx->pending_nodes--;
+    n->state = TNI_DONE;
+    n->buf   = buf;
+}
+
+void tni_node_gone(tn_ctx *cx, tni_node *n)
+{
+    if (n->state == TNI_PENDING) cx->pending_nodes--;
+    n->state = TNI_GONE;
+    tni_buffer_unref(&cx->buffers, n->buf);
+    n->buf = NULL;
+    tni_node_release(cx, n);
+    if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
+    n->owns_bytes = false;
+    n->attr.gone  = tni_self.site;
+}

@@ -1,0 +1,113 @@
+// Nodes: what recording makes. A node is one op applied to earlier nodes; ids grow, so a source
+// always has a smaller id than its consumer and id order is topological order. Nothing here
+// recurses over the graph.
+#ifndef TNI_TENSOR_NODE_H
+#define TNI_TENSOR_NODE_H
+
+#include "base/fault.h"
+#include "tensor/buffer.h"
+#include "tensor/shape.h"
+
+typedef struct tni_node tni_node;
+typedef struct tni_leaf tni_leaf;
+
+// The two ops that this folder makes by itself; ops.def begins with them, in this order.
+enum { TNI_LEAF_OP, TNI_VIEW_OP };
+
+// What an op needs to know besides its sources. Which member counts depends on the op.
+typedef union {
+    struct {
+        int64_t offset, stride[TN_MAX_RANK];  // view, update, fold: places in the base
+    } view;
+    struct {
+        double  f;  // full, scalar: the number; the integer counts for integer dtypes
+        int64_t i;
+    } num;
+    struct {
+        double  start, step;
+        int64_t istart, istep;  // the same for integer dtypes
+    } iota;
+    struct {
+        uint64_t key, counter;
+    } random;
+    struct {
+        int64_t before[TN_MAX_RANK];
+        double  value;
+    } pad;
+    struct {
+        uint32_t axes;  // reductions: bit i for axis i of the source
+    } reduce;
+    struct {
+        int  axis;        // concat, gather, scatter, scans, argsort
+        bool descending;  // argsort
+    } axis;
+    struct {
+        int64_t stride[2], padding[2], dilation[2], groups;
+    } conv;
+    tni_site gone;  // once the value is gone: the end of the step that did not store it
+    struct {
+        const tn_op_def *def;
+        void            *bytes;  // the attributes, a copy of the user's, owned
+        size_t           count;
+        int64_t          part;  // part: which output, and where it begins
+        int64_t          start;
+    } custom;
+} tni_attr;
+
+typedef enum {
+    TNI_PENDING,
+    TNI_DONE,  // has a buffer
+    TNI_GONE   // was computed and not stored, or its step failed
+} tni_state;
+
+// One value. While pending it holds its sources. Once done it holds a buffer, and it lets its
+// sources go unless a gradient can still reach it. A view has no buffer of its own: it keeps its
+// source and is done when that is. Everything but state, spent, buf, mark and refs is fixed when the node is recorded.
+struct tni_node {
+    uint64_t    id;
+    uint32_t    refs;  // stores, consumers, leaves and caches
+    uint32_t    mark;  // scratch of the walk in progress, 0 between walks
+    uint16_t    op;
+    uint8_t     dtype, rank, state;
+    uint32_t    nsrc;
+    bool        needs_grad : 1;  // a leaf, or made from one while the gradient mode was on
+    bool        spent : 1;       // a backward pass went through it: no further gradient
+    bool        walked : 1;      // becomes spent when it is next evaluated
+    bool        weak : 1;        // a plain number: takes the dtype of what it meets
+    bool        owns_bytes : 1;  // attr.custom.bytes
+    tni_site    site;
+    tni_node  **src;  // -> few, or owned
+    tni_node   *few[3];
+    tni_leaf   *leaf;  // this is a state of that leaf: gradients stop here and are deposited
+    tni_buffer *buf;
+    tni_node   *next;  // scratch: work lists
+    int64_t     size[TN_MAX_RANK];
+    tni_attr    attr;
+};
+
+static inline int64_t tni_node_count(const tni_node *n)
+{
+    return tni_shape_count(n->rank, n->size);
+}
+
+// Records a node of the given shape over nsrc sources (each gets a reference), with one reference
+// for the caller. NULL, reported, when memory is out.
+tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                       tni_node *const *src);
+// A view of src (whose own layout must be row-major): one node, with src's marks.
+tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v);
+// Where the elements of n lie in its source: the whole of it unless n is a view.
+tni_view tni_node_layout(const tni_node *n);
+// The node whose buffer holds n's elements, n itself unless it is a view; and where they begin.
+tni_node *tni_node_base(tni_node *n, int64_t *offset);
+
+tni_node *tni_node_ref(tni_node *n);
+void      tni_node_unref(tn_ctx *cx, tni_node *n);
+// Lets the sources go: the node is computed, or never will be.
+void tni_node_release(tn_ctx *cx, tni_node *n);
+// Marks n done with a buffer (one reference is taken over).
+void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf);
+// Marks n gone: neither computed nor to be computed. The current call site is kept as the reason.
+void tni_node_gone(tn_ctx *cx, tni_node *n);
+
+#endif

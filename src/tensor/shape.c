@@ -1,0 +1,148 @@
+#include "tensor/shape.h"
+
+#include <string.h>
+
+int64_t tni_shape_count(int rank, const int64_t *size)
+{
+    int64_t n = 1, most = INT64_MAX / 8;
+    bool    empty = false;
+    for (int i = 0; i < rank; i++) empty |= size[i] == 0;
+    if (empty) return 0;
+    for (int i = 0; i < rank; i++) {
+        if (size[i] < 0 || n > most / size[i]) return -1;
+        n *= size[i];
+    }
+    return n;
+}
+
+bool tni_shape_equal(int rank, const int64_t *a, int rank_b, const int64_t *b)
+{
+    if (rank != rank_b) return false;
+    for (int i = 0; i < rank; i++)
+        if (a[i] != b[i]) return false;
+    return true;
+}
+
+void tni_shape_strides(int rank, const int64_t *size, int64_t *stride)
+{
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= size[i] > 0 ? size[i] : 1;
+    }
+}
+
+bool tni_shape_broadcast(int *rank, int64_t *size, int rank_b, const int64_t *b)
+{
+    if (rank_b > *rank) {
+        int grow = rank_b - *rank;
+        memmove(size + grow, size, (size_t)*rank * sizeof *size);
+        for (int i = 0; i < grow; i++) size[i] = 1;
+        *rank = rank_b;
+    }
+    int skip = *rank - rank_b;
+    for (int i = 0; i < rank_b; i++) {
+        int64_t *s = &size[skip + i];
+        if (*s == 1)
+            *s = b[i];
+        else if (b[i] != 1 && b[i] != *s)
+            return false;
+    }
+    return true;
+}
+
+tni_view tni_view_whole(int rank, const int64_t *size)
+{
+    tni_view v = { .rank = rank };
+    for (int i = 0; i < rank; i++) v.size[i] = size[i];
+    tni_shape_strides(rank, size, v.stride);
+    return v;
+}
+
+bool tni_view_contiguous(const tni_view *v)
+{
+    int64_t step = 1;
+    for (int i = 0; i < v->rank; i++)
+        if (v->size[i] == 0) return true;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->size[i] == 1) continue;
+        if (v->stride[i] != step) return false;
+        step *= v->size[i];
+    }
+    return true;
+}
+
+bool tni_view_expand(tni_view *v, int rank, const int64_t *size)
+{
+    int grow = rank - v->rank;
+    if (grow < 0 || rank > TN_MAX_RANK) return false;
+    tni_view out = { .rank = rank, .offset = v->offset };
+    for (int i = 0; i < rank; i++) {
+        int64_t have = i < grow ? 1 : v->size[i - grow];
+        out.size[i]  = size[i];
+        if (have == size[i] && i >= grow)
+            out.stride[i] = v->stride[i - grow];
+        else if (have != 1)
+            return false;
+    }
+    *v = out;
+    return true;
+}
+
+// Merges neighbouring axes that are one run of memory, so that a new shape only has to split
+// them. Returns the number of merged axes.
+static int merge_axes(const tni_view *v, int64_t *size, int64_t *stride)
+{
+    int n = 0;
+    for (int i = 0; i < v->rank; i++) {
+        if (v->size[i] == 1) continue;
+        if (n && stride[n - 1] == v->stride[i] * v->size[i]) {
+            size[n - 1] *= v->size[i];
+            stride[n - 1] = v->stride[i];
+        } else {
+            size[n]     = v->size[i];
+            stride[n++] = v->stride[i];
+        }
+    }
+    return n;
+}
+
+bool tni_view_reshape(const tni_view *v, int rank, const int64_t *size, tni_view *out)
+{
+    int64_t have[TN_MAX_RANK], step[TN_MAX_RANK];
+    *out        = tni_view_whole(rank, size);
+    out->offset = v->offset;
+    if (tni_shape_count(rank, size) == 0) return true;
+    int n = merge_axes(v, have, step), at = n - 1;
+    // From the innermost axis outwards, each new axis takes its part of the current merged one.
+    int64_t left = n ? have[at] : 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (size[i] == 1) continue;
+        if (left == 1 && at > 0) left = have[--at];
+        if (at < 0 || left % size[i]) return false;
+        out->stride[i] = step[at] * (have[at] / left);
+        left /= size[i];
+    }
+    return true;
+}
+
+bool tni_view_injective(const tni_view *v)
+{
+    int     order[TN_MAX_RANK], n = 0;
+    int64_t step[TN_MAX_RANK];
+    for (int i = 0; i < v->rank; i++) {
+        if (v->size[i] == 0) return true;
+        if (v->size[i] == 1) continue;
+        step[i] = v->stride[i] < 0 ? -v->stride[i] : v->stride[i];
+        int at  = n++;
+        for (; at > 0 && step[order[at - 1]] > step[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    // In order of stride, each axis must step past everything the smaller ones span.
+    int64_t span = 0;
+    for (int k = 0; k < n; k++) {
+        if (step[order[k]] <= span) return false;
+        span += step[order[k]] * (v->size[order[k]] - 1);
+    }
+    return true;
+}

@@ -1,0 +1,266 @@
+#include "tensor/context.h"
+
+#include <string.h>
+
+// ---- stores ------------------------------------------------------------------------------------
+
+static void list_store(tn_ctx *cx, tni_store *s)
+{
+    if (s->listed) return;
+    s->listed = true;
+    s->prev   = NULL;
+    s->next   = cx->pending;
+    if (s->next) s->next->prev = s;
+    cx->pending = s;
+}
+
+static void unlist_store(tn_ctx *cx, tni_store *s)
+{
+    if (!s->listed) return;
+    s->listed = false;
+    if (s->next) s->next->prev = s->prev;
+    if (s->prev)
+        s->prev->next = s->next;
+    else
+        cx->pending = s->next;
+}
+
+void tni_store_settle(tn_ctx *cx, tni_store *s)
+{
+    unlist_store(cx, s);
+    s->wanted = s->assigned = false;
+    tni_node *done          = s->done;
+    s->done                 = NULL;
+    tni_node_unref(cx, done);
+}
+
+// Forgets a handle's cached node.
+static void uncache(tn_tensor *t)
+{
+    if (!t->node) return;
+    if (t->view_next) t->view_next->view_prev = t->view_prev;
+    if (t->view_prev)
+        t->view_prev->view_next = t->view_next;
+    else
+        t->store->views = t->view_next;
+    tni_node *n = t->node;
+    t->node     = NULL;
+    tni_node_unref(t->cx, n);
+}
+
+static void cache(tn_tensor *t, tni_node *n)
+{
+    t->node      = n;
+    t->view_prev = NULL;
+    t->view_next = t->store->views;
+    if (t->view_next) t->view_next->view_prev = t;
+    t->store->views = t;
+}
+
+void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
+{
+    while (s->views) uncache(s->views);
+    tni_node *old = s->node;
+    s->node       = n;
+    if (n->state == TNI_PENDING) {
+        if (old && old->state == TNI_DONE && !s->done) {
+            s->done = old;
+            old     = NULL;
+        }
+        list_store(cx, s);
+    } else {
+        tni_store_settle(cx, s);
+    }
+    tni_node_unref(cx, old);
+}
+
+static void store_unref(tn_ctx *cx, tni_store *s)
+{
+    if (--s->refs) return;
+    unlist_store(cx, s);
+    tni_node_unref(cx, s->done);
+    tni_node_unref(cx, s->node);
+    tni_slab_give(&cx->stores, s);
+}
+
+// ---- handles -----------------------------------------------------------------------------------
+
+void tni_scope_add(tn_scope *s, tn_tensor *t)
+{
+    t->scope = s;
+    t->prev  = NULL;
+    t->next  = s->newest;
+    if (t->next) t->next->prev = t;
+    s->newest = t;
+}
+
+void tni_scope_remove(tn_tensor *t)
+{
+    if (!t->scope) return;
+    if (t->next) t->next->prev = t->prev;
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        t->scope->newest = t->next;
+    t->scope = NULL;
+}
+
+static tn_tensor *new_handle(tn_ctx *cx, tni_store *s)
+{
+    tn_tensor *t = tni_slab_take(&cx->tensors);
+    if (!t) return tni_fail_memory(cx, "recording");
+    memset(t, 0, sizeof *t);
+    t->magic = TNI_LIVE;
+    t->cx    = cx;
+    t->store = s;
+    s->refs++;
+    if (tni_self.depth > 0) {
+        t->temp     = true;
+        t->frame    = tni_self.frame;
+        tni_self.cx = cx;
+    }
+    tni_scope_add(cx->scope, t);
+    return t;
+}
+
+tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
+{
+    if (!n) return NULL;
+    tni_store *s = tni_slab_take(&cx->stores);
+    if (!s) {
+        tni_node_unref(cx, n);
+        return tni_fail_memory(cx, "recording");
+    }
+    memset(s, 0, sizeof *s);
+    s->refs      = 1;
+    s->node      = n;
+    tn_tensor *t = new_handle(cx, s);
+    if (n->state == TNI_PENDING && t) list_store(cx, s);
+    store_unref(cx, s);
+    return t;
+}
+
+tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
+{
+    tn_ctx   *cx  = x->cx;
+    tni_view *own = tni_slab_take(&cx->views);
+    if (!own) return tni_fail_memory(cx, "recording");
+    *own         = *v;
+    tn_tensor *t = new_handle(cx, x->store);
+    if (!t) {
+        tni_slab_give(&cx->views, own);
+        return NULL;
+    }
+    t->view     = own;
+    t->is_view  = true;
+    t->detached = x->detached || !cx->grad_mode;
+    if (x->leaf && cx->grad_mode) t->leaf = tni_leaf_ref(x->leaf);
+    return t;
+}
+
+tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
+{
+    if (n->op != TNI_VIEW_OP || n->leaf) return tni_wrap(cx, tni_node_ref(n));
+    tni_view   v = tni_node_layout(n);
+    tn_tensor *t = tni_wrap(cx, tni_node_ref(n->src[0]));
+    if (!t) return NULL;
+    t->view = tni_slab_take(&cx->views);
+    if (!t->view) {
+        tni_tensor_free(t);
+        return tni_fail_memory(cx, "recording");
+    }
+    *t->view    = v;
+    t->detached = !n->needs_grad;
+    return t;
+}
+
+void tni_tensor_free(tn_tensor *t)
+{
+    tn_ctx *cx = t->cx;
+    uncache(t);
+    tni_scope_remove(t);
+    if (t->leaf && t->leaf->handle == t) {
+        tn_tensor *grad = t->leaf->grad;
+        t->leaf->handle = t->leaf->grad = NULL;
+        if (grad) tni_tensor_free(grad);
+    }
+    if (t->leaf) tni_leaf_unref(cx, t->leaf);
+    if (t->view) tni_slab_give(&cx->views, t->view);
+    tni_free(&cx->heap, t->name);
+    store_unref(cx, t->store);
+    t->magic = TNI_DEAD;
+    tni_slab_give(&cx->tensors, t);
+}
+
+tni_view tni_layout(const tn_tensor *x)
+{
+    if (x->view) return *x->view;
+    return tni_view_whole(x->store->node->rank, x->store->node->size);
+}
+
+// ---- leaves ------------------------------------------------------------------------------------
+
+tni_leaf *tni_leaf_ref(tni_leaf *l)
+{
+    l->refs++;
+    return l;
+}
+
+void tni_leaf_unref(tn_ctx *cx, tni_leaf *l)
+{
+    if (--l->refs) return;
+    tni_slab_give(&cx->leaves, l);
+}
+
+// The store's node with the leaf's mark on it: gradients stop there.
+static tni_node *mark_leaf(tn_ctx *cx, tni_leaf *l, tni_node *base)
+{
+    tni_view  v = tni_view_whole(base->rank, base->size);
+    tni_node *n = tni_node_view(cx, base, &v);
+    if (!n) return NULL;
+    n->needs_grad = true;
+    n->spent      = false;
+    n->leaf       = tni_leaf_ref(l);
+    return n;
+}
+
+// ---- resolving ---------------------------------------------------------------------------------
+
+static tni_node *gone(tn_tensor *x, const char *op, const tni_node *n)
+{
+    return tni_fail(x->cx, TN_EGONE,
+                    "%s: the value of %s made at %s:%d was not stored by the step that ended at "
+                    "%s:%d; tn_want or tn_keep it before",
+                    op, tni_shape_of(x).s, n->site.file, n->site.line, n->attr.gone.file,
+                    n->attr.gone.line);
+}
+
+tni_node *tni_resolve(tn_tensor *x, const char *op)
+{
+    tn_ctx   *cx   = x->cx;
+    tni_node *base = x->store->node;
+    if (base->state == TNI_GONE) return gone(x, op, base);
+    bool cut = x->detached && base->needs_grad;
+    if (!x->view && !x->leaf && !cut) return base;
+    if (x->node) return x->node;
+
+    tni_node *n = tni_node_ref(base);
+    if (x->leaf) {
+        tni_node *marked = mark_leaf(cx, x->leaf, n);
+        tni_node_unref(cx, n);
+        if (!(n = marked)) return NULL;
+    }
+    if (x->view || (cut && !x->leaf)) {
+        tni_view  v = tni_layout(x);
+        bool mode   = cx->grad_mode;
+        // A view passes gradients on whatever the mode: it is the same value, not a new one.
+        cx->grad_mode    = true;
+        tni_node *viewed = tni_node_view(cx, n, &v);
+        cx->grad_mode    = mode;
+        tni_node_unref(cx, n);
+        if (!(n = viewed)) return NULL;
+        if (cut && !x->leaf) n->needs_grad = false;
+    }
+    cache(x, n);
+    return n;
+}

@@ -1,0 +1,89 @@
+// Handles, stores and leaves: what changes while nodes do not.
+//
+// A store is the mutable cell behind one or more handles. It has a current node; writing through
+// any handle records a new node from the current one and rebinds the store, so every handle on it
+// sees the write, while nodes recorded before keep the old one. A handle is a store and a view of
+// it; each use resolves the store's current node.
+#ifndef TNI_TENSOR_TENSOR_H
+#define TNI_TENSOR_TENSOR_H
+
+#include "tensor/dtype.h"
+#include "tensor/node.h"
+
+// While node is pending, done is the last node that was computed, to return to if the step fails;
+// and the store stands in the context's list of pending stores.
+typedef struct tni_store tni_store;
+struct tni_store {
+    tni_node  *node, *done;
+    uint32_t   refs;      // handles
+    bool       wanted;    // the next step boundary stores it
+    bool       assigned;  // written in place since the last boundary
+    bool       listed;
+    tni_store *prev, *next;  // in the list of pending stores
+    tn_tensor *views;        // handles that cache a node made from the current one
+};
+
+// The gradient cell of a leaf. The handle may die before the cell: then gradients for it are
+// dropped. All states of the leaf deposit here.
+struct tni_leaf {
+    uint32_t   refs;  // the handles that came from it, nodes
+    tn_tensor *handle;
+    tn_tensor *grad;      // made when first asked for; dies with handle
+    bool       has_grad;  // else grad, if it is there, is zeros
+};
+
+enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
+
+struct tn_tensor {
+    uint16_t   magic;  // TNI_LIVE or TNI_DEAD
+    bool       is_view, detached;
+    bool       temp;   // made inside the public call numbered by frame
+    bool       owned;  // belongs to a leaf (its gradient), not to a scope
+    uint64_t   frame;
+    tn_ctx    *cx;
+    tn_scope  *scope;
+    tn_tensor *prev, *next;  // in the scope, newest first
+    tni_store *store;
+    tni_view  *view;                 // NULL: the whole store
+    tni_leaf  *leaf;                 // of this handle or of the one it is a view of
+    tni_node  *node;                 // cached: this view of the store's current node
+    tn_tensor *view_prev, *view_next;  // in store->views, while node is cached
+    char      *name;
+};
+
+// The innermost scope owns the tensors made in it.
+struct tn_scope {
+    uint32_t   magic;
+    tn_ctx    *cx;
+    tn_scope  *outer;
+    tn_tensor *newest;
+    bool       grad_mode;  // when it began
+};
+
+// A handle in the innermost scope on a new store bound to n, whose reference is taken over, also
+// on failure. NULL in, NULL out.
+tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n);
+// A handle that stands for n as it is: for a view, on its source. No reference is taken over.
+tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n);
+// A handle on x's store with another view of it.
+tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v);
+// The node that x stands for now (no reference is given), or NULL, reported, if its value is gone
+// or memory is out.
+tni_node *tni_resolve(tn_tensor *x, const char *op);
+// Binds x's store to n, whose reference is taken over.
+void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
+// The store's node was computed: nothing to return to any more.
+void tni_store_settle(tn_ctx *cx, tni_store *s);
+// The view of a handle: its own or the whole.
+tni_view tni_layout(const tn_tensor *x);
+
+tni_leaf *tni_leaf_ref(tni_leaf *l);
+void      tni_leaf_unref(tn_ctx *cx, tni_leaf *l);
+
+void tni_tensor_free(tn_tensor *t);
+void tni_scope_close(tn_scope *s);
+// Takes t out of its scope's list, and puts it into one.
+void tni_scope_remove(tn_tensor *t);
+void tni_scope_add(tn_scope *s, tn_tensor *t);
+
+#endif

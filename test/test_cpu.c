@@ -1,0 +1,762 @@
+// test_cpu.c: the cpu device call by call against the reference device, over random shapes,
+// strides and dtypes; and against itself for other numbers of threads, bit by bit.
+#include "check.h"
+#include "base/heap.h"
+#include "device/device.h"
+#include "kernel/prelude.h"
+#include "tensor/dtype.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tni_device *const cpu = &tni_device_cpu, *const ref = &tni_device_ref;
+
+static const tn_dtype dtypes[] = { TN_BOOL, TN_U8,   TN_I8,  TN_I32, TN_I64,
+                                   TN_F16,  TN_BF16, TN_F32, TN_F64 };
+
+// ---- random numbers, shapes, strides ----
+
+static uint64_t drawn;  // numbers drawn by this test
+
+static uint32_t draw(void)
+{
+    return m_rand_bits(20260, 0, drawn++);
+}
+
+static int64_t below(int64_t n)
+{
+    return (int64_t)(draw() % (uint32_t)n);
+}
+
+// An operand in both devices' memory, in the same layout. The elements outside of the view are
+// random too.
+typedef struct {
+    tni_arg arg, other;  // cpu, ref
+    int64_t room;        // elements of the memory
+    void   *mem, *cells;
+} value;
+
+static void value_free(value *v)
+{
+    free(v->mem);
+    free(v->cells);
+}
+
+static void store(tn_dtype dt, void *mem, int64_t i, double f, int64_t k)
+{
+    switch (dt) {
+    case TN_BOOL: ((uint8_t *)mem)[i] = k & 1; break;
+    case TN_U8:
+    case TN_I8: ((uint8_t *)mem)[i] = (uint8_t)k; break;
+    case TN_I32: ((int32_t *)mem)[i] = (int32_t)k; break;
+    case TN_I64: ((int64_t *)mem)[i] = k; break;
+    case TN_F16: ((uint16_t *)mem)[i] = m_double_to_half(f); break;
+    case TN_BF16: ((uint16_t *)mem)[i] = m_double_to_bf16(f); break;
+    case TN_F32: ((float *)mem)[i] = (float)f; break;
+    case TN_F64: ((double *)mem)[i] = f; break;
+    }
+}
+
+static double load(tn_dtype dt, const void *mem, int64_t i)
+{
+    switch (dt) {
+    case TN_BOOL:
+    case TN_U8: return ((const uint8_t *)mem)[i];
+    case TN_I8: return ((const int8_t *)mem)[i];
+    case TN_I32: return ((const int32_t *)mem)[i];
+    case TN_I64: return (double)((const int64_t *)mem)[i];
+    case TN_F16: return m_half_to_float(((const uint16_t *)mem)[i]);
+    case TN_BF16: return m_bf16_to_float(((const uint16_t *)mem)[i]);
+    case TN_F32: return ((const float *)mem)[i];
+    case TN_F64: return ((const double *)mem)[i];
+    }
+    return 0;
+}
+
+// Kinds of random values.
+typedef enum { TAME, WILD, SMALL } mood;
+
+static double draw_float(mood m)
+{
+    static const double odd[] = { 0.0, -0.0, 1.0, -1.0, 0.5, 1e6, -3e9, 1e20, -1e30, 1e-8, 300 };
+    uint32_t            pick  = draw() % 64;
+    if (m == WILD && pick < 11) return odd[pick];
+    if (m == WILD && pick < 14) return pick == 11 ? NAN : pick == 12 ? INFINITY : -INFINITY;
+    if (m == SMALL) return (double)(below(9) - 4) / 4;
+    return ((double)draw() / 4294967296.0 - 0.5) * 8;
+}
+
+static int64_t draw_int(mood m)
+{
+    if (m == WILD && draw() % 4 == 0) return (int64_t)((uint64_t)draw() << 32 | draw());
+    return m == SMALL ? below(7) - 3 : below(40) - 20;
+}
+
+static void fill(value *v, tn_dtype dt, int64_t room, mood m)
+{
+    v->room  = room > 0 ? room : 1;
+    v->mem   = malloc((size_t)v->room * 8);
+    v->cells = malloc((size_t)v->room * 8);
+    for (int64_t i = 0; i < v->room; i++) store(dt, v->mem, i, draw_float(m), draw_int(m));
+    ref->upload(v->cells, dt, v->mem, v->room);
+}
+
+static void place(value *v, int64_t offset)
+{
+    v->other      = v->arg;
+    v->arg.data   = (char *)v->mem + offset * (int64_t)tni_dtype_size(v->arg.dtype);
+    v->other.data = (char *)v->cells + offset * 8;
+}
+
+// Lays the axes out in a random order, some with gaps, some backwards, and, if `spread`, some with
+// stride 0.
+static void lay(value *v, tn_dtype dt, int rank, const int64_t *size, mood m, bool spread)
+{
+    int     order[TN_MAX_RANK];
+    int64_t step = 1, offset = 0, kind = below(3);
+    v->arg = (tni_arg){ .dtype = dt, .rank = rank };
+    for (int i = 0; i < rank; i++) order[i] = rank - 1 - i;
+    for (int i = 0; kind == 1 && i < rank; i++) {
+        int k = (int)below(rank), t = order[i];
+        order[i] = order[k];
+        order[k] = t;
+    }
+    for (int i = 0; i < rank; i++) {
+        int     axis     = order[i];
+        int64_t n        = size[axis] > 0 ? size[axis] : 1;
+        v->arg.size[axis] = size[axis];
+        if (kind > 0 && spread && below(4) == 0) continue;
+        if (kind > 0 && below(4) == 0) step += below(3);
+        bool back            = kind > 0 && below(5) == 0;
+        v->arg.stride[axis] = back ? -step : step;
+        if (back) offset += step * (n - 1);
+        step *= n;
+    }
+    fill(v, dt, step + 8, m);
+    place(v, offset);
+}
+
+static void rows(value *v, tn_dtype dt, int rank, const int64_t *size, mood m)
+{
+    v->arg = (tni_arg){ .dtype = dt, .rank = rank };
+    if (rank) memcpy(v->arg.size, size, (size_t)rank * sizeof *size);
+    tni_shape_strides(rank, v->arg.size, v->arg.stride);
+    fill(v, dt, tni_shape_count(rank, v->arg.size), m);
+    place(v, 0);
+}
+
+static int draw_shape(int64_t *size, int least, int64_t most)
+{
+    int rank = least + (int)below(5 - least);
+    for (int i = 0; i < rank; i++) size[i] = 1 + below(most);
+    if (rank > 0 && below(6) == 0) size[below(rank)] = 130 + below(1200);
+    return rank;
+}
+
+// ---- running and comparing ----
+
+typedef struct {
+    double f16, bf16, f32, f64;  // relative, and to `scale` absolutely
+    double scale;
+} bound;
+
+static const bound exact = { 0, 0, 0, 0, 0 };
+static const bound close_by = { 1.1e-3, 8e-3, 2e-6, 1e-12, 0 };
+
+static bool near_enough(tn_dtype dt, double a, double b, bound e)
+{
+    double r = dt == TN_F16 ? e.f16 : dt == TN_BF16 ? e.bf16 : dt == TN_F32 ? e.f32 : e.f64;
+    double tiny = dt == TN_F16 ? 6e-8 : dt == TN_BF16 ? 1e-40 : dt == TN_F32 ? 3e-45 : 0;
+    if (!tni_is_float(dt)) return a == b;
+    if (a != a || b != b) return a != a && b != b;
+    if (isinf(a) || isinf(b)) return a == b || fabs(isinf(a) ? b : a) > (dt == TN_F16 ? 65000 : 3e38);
+    return fabs(a - b) <= r * (fabs(b) + e.scale) + (r > 0 ? tiny : 0);
+}
+
+static void *scratch_for(const tni_device *d, const tni_call *c)
+{
+    size_t n = d->scratch(c);
+    void  *p = NULL;
+    return n > 0 && posix_memalign(&p, 64, n) == 0 ? memset(p, 0x77, n) : NULL;
+}
+
+static tn_status run_on(const tni_device *d, int threads, tni_call c)
+{
+    tni_text why = { 0 };
+    c.threads    = threads;
+    c.scratch    = scratch_for(d, &c);
+    c.why        = &why;
+    tn_status s  = d->run(&c);
+    free(c.scratch);
+    return s;
+}
+
+static const char *describe(const tni_call *c, tni_text *t)
+{
+    *t = (tni_text){ 0 };
+    tni_text_add(t, "%s %s", tni_op_table[c->op].name, tn_dtype_name(c->out.dtype));
+    for (int k = 0; k < c->nin && k < 3; k++)
+        tni_text_add(t, " %s %s", tn_dtype_name(c->in[k].dtype),
+                     tni_shape_text(c->in[k].rank, c->in[k].size).s);
+    return t->s;
+}
+
+// Runs one call on both devices. out: the result's memory, of which out->arg says the layout.
+static bool agree(int op, int nin, const value *in, value *out, const tni_attr *attr, bound e)
+{
+    static const int threads[] = { 2, 4 };
+    tni_arg          a[8], b[8];
+    tni_text         text;
+    for (int k = 0; k < nin; k++) a[k] = in[k].arg, b[k] = in[k].other;
+    tni_attr none = { 0 };
+    tni_call c = { .op = op, .nin = nin, .in = a, .out = out->arg, .attr = attr ? attr : &none };
+    tni_call r = c;
+    r.in       = b;
+    r.out      = out->other;
+    size_t bytes  = (size_t)out->room * tni_dtype_size(out->arg.dtype);
+    char  *before = malloc(bytes), *first = malloc(bytes);
+    memcpy(before, out->mem, bytes);
+
+    bool ok = run_on(ref, 1, r) == TN_OK && run_on(cpu, 1, c) == TN_OK;
+    memcpy(first, out->mem, bytes);
+    for (int k = 0; ok && k < 2; k++) {
+        memcpy(out->mem, before, bytes);
+        run_on(cpu, threads[k], c);
+        ok = test_case_result(memcmp(first, out->mem, bytes) == 0, "%s: bits on %d threads",
+                              describe(&c, &text), threads[k]);
+    }
+    void *want = malloc((size_t)out->room * 8);
+    ref->download(want, out->arg.dtype, out->cells, out->room);
+    for (int64_t i = 0; ok && i < out->room; i++) {
+        double x = load(out->arg.dtype, out->mem, i), y = load(out->arg.dtype, want, i);
+        ok = near_enough(out->arg.dtype, x, y, e) ||
+             !test_case_result(false, "%s: element %lld is %.9g, not %.9g", describe(&c, &text),
+                               (long long)i, x, y);
+        if (!near_enough(out->arg.dtype, x, y, e)) ok = false;
+    }
+    free(want);
+    free(before);
+    free(first);
+    return test_case_result(ok, "%s", describe(&c, &text));
+}
+
+// ---- maps ----
+
+static bool takes(tni_rule rule, tn_dtype dt)
+{
+    switch (rule) {
+    case TNI_FLOAT:
+    case TNI_REAL: return tni_is_float(dt);
+    case TNI_INTEGER: return tni_is_int(dt);
+    case TNI_BITS: return !tni_is_float(dt);
+    case TNI_ARITH:
+    case TNI_NUMBER: return dt != TN_BOOL;
+    default: return true;
+    }
+}
+
+static void check_map(int op, tn_dtype dt, int rank, const int64_t *size, mood m)
+{
+    const tni_op_facts *f   = &tni_op_table[op];
+    int                 nin = f->class == TNI_UNARY ? 1 : f->class == TNI_BINARY ? 2 : 3;
+    value               in[3], out;
+    for (int k = 0; k < nin; k++)
+        lay(&in[k], nin == 3 && k == 0 ? TN_BOOL : dt, rank, size, m, true);
+    rows(&out, f->rule == TNI_TO_BOOL ? TN_BOOL : dt, rank, size, TAME);
+    bound e = close_by;
+    agree(op, nin, in, &out, NULL, e);
+    for (int k = 0; k < nin; k++) value_free(&in[k]);
+    value_free(&out);
+}
+
+static void maps_agree_with_the_reference(void)
+{
+    for (int op = 0; op < TNI_OPS; op++) {
+        if (!tni_is_map(op) || op == TNI_cast) continue;
+        for (int d = 0; d < TNI_DTYPES; d++) {
+            if (!takes(tni_op_table[op].rule, dtypes[d])) continue;
+            int64_t size[TN_MAX_RANK];
+            for (int n = 0; n < 3; n++) {
+                int rank = draw_shape(size, 0, 6);
+                check_map(op, dtypes[d], rank, size, n == 0 ? WILD : TAME);
+            }
+        }
+    }
+}
+
+static void big_maps_are_the_same_on_any_threads(void)
+{
+    static const int ops[] = { TNI_add, TNI_exp, TNI_where, TNI_lt, TNI_maximum };
+    for (int n = 0; n < 5; n++)
+        for (int d = TN_F16; d <= TN_F64; d++) {
+            int64_t size[3] = { 3 + below(5), 30 + below(40), 200 + below(300) };
+            check_map(ops[n], dtypes[d], 3, size, TAME);
+        }
+}
+
+static void casts_and_copies_agree_with_the_reference(void)
+{
+    for (int from = 0; from < TNI_DTYPES; from++)
+        for (int to = 0; to < TNI_DTYPES; to++)
+            for (int n = 0; n < 4; n++) {
+                int64_t size[TN_MAX_RANK];
+                int     rank = draw_shape(size, 0, n == 3 ? 24 : 7);
+                value   in, out;
+                lay(&in, dtypes[from], rank, size, WILD, true);
+                if (n < 2) rows(&out, dtypes[to], rank, size, TAME);
+                else lay(&out, dtypes[to], rank, size, TAME, false);
+                agree(n < 2 ? TNI_cast : TNI_copy, 1, &in, &out, NULL, exact);
+                value_free(&in);
+                value_free(&out);
+            }
+}
+
+static void casts_saturate_and_wrap(void)
+{
+    static const float x[] = { 300.7f, -5.5f, NAN, 1e20f, -1e20f, 2.9f };
+    static const int   u8[] = { 255, 0, 0, 255, 0, 2 }, i8[] = { 127, -5, 0, 127, -128, 2 };
+    uint8_t            a[6];
+    int8_t             b[6];
+    int32_t            c[6], wide = 0x12345;
+    tni_arg  in = { TN_F32, 1, { 6 }, { 1 }, (char *)x };
+    tni_call call = { .op = TNI_cast, .nin = 1, .in = &in, .threads = 1 };
+    call.out      = (tni_arg){ TN_U8, 1, { 6 }, { 1 }, (char *)a };
+    cpu->run(&call);
+    call.out = (tni_arg){ TN_I8, 1, { 6 }, { 1 }, (char *)b };
+    cpu->run(&call);
+    call.out = (tni_arg){ TN_I32, 1, { 6 }, { 1 }, (char *)c };
+    cpu->run(&call);
+    for (int i = 0; i < 6; i++) CHECK_INT(a[i], u8[i]);
+    for (int i = 0; i < 6; i++) CHECK_INT(b[i], i8[i]);
+    CHECK_INT(c[2], 0);
+    CHECK_INT(c[3], INT32_MAX);
+    CHECK_INT(c[4], INT32_MIN);
+    in       = (tni_arg){ TN_I32, 0, { 0 }, { 0 }, (char *)&wide };
+    call.out = (tni_arg){ TN_U8, 0, { 0 }, { 0 }, (char *)a };
+    cpu->run(&call);
+    CHECK_INT(a[0], 0x45);
+}
+
+// ---- folds ----
+
+static tn_dtype fold_dtype(int op, tn_dtype dt)
+{
+    if (op == TNI_argmax || op == TNI_argmin) return TN_I64;
+    if (op == TNI_max || op == TNI_min) return dt;
+    return tni_is_float(dt) ? dt : TN_I64;
+}
+
+static void check_reduce(int op, tn_dtype dt, int rank, const int64_t *size, uint32_t axes, mood m)
+{
+    value    in, out;
+    int64_t  left[TN_MAX_RANK];
+    double   folded = 1;
+    tni_attr attr   = { .reduce = { .axes = axes } };
+    for (int i = 0; i < rank; i++) {
+        left[i] = axes >> i & 1 ? 1 : size[i];
+        folded *= axes >> i & 1 ? (double)size[i] : 1;
+    }
+    bound e = close_by;
+    if (op == TNI_sum) e.scale = 2 * sqrt(folded);
+    if (op == TNI_prod) e.f32 = 1e-5;
+    lay(&in, dt, rank, size, m, true);
+    rows(&out, fold_dtype(op, dt), rank, left, TAME);
+    agree(op, 1, &in, &out, &attr, e);
+    value_free(&in);
+    value_free(&out);
+}
+
+static void reductions_agree_with_the_reference(void)
+{
+    for (int op = TNI_sum; op <= TNI_argmin; op++)
+        for (int d = 0; d < TNI_DTYPES; d++)
+            for (int n = 0; n < 6; n++) {
+                int64_t size[TN_MAX_RANK];
+                int     rank = draw_shape(size, 1, op == TNI_prod ? 4 : 9);
+                mood    m    = op == TNI_prod ? SMALL : op == TNI_sum ? TAME : n < 3 ? SMALL : WILD;
+                check_reduce(op, dtypes[d], rank, size, draw() % (1u << rank), m);
+            }
+}
+
+static void big_reductions_agree_with_the_reference(void)
+{
+    static const int64_t shapes[][3] = {
+        { 1, 1, 200000 }, { 3, 300, 400 }, { 7000, 5, 4 }, { 3000, 1, 70 }, { 2, 90000, 1 },
+    };
+    static const int ops[] = { TNI_sum, TNI_max, TNI_argmax, TNI_argmin };
+    for (int s = 0; s < 5; s++)
+        for (uint32_t axes = 1; axes < 8; axes++)
+            for (int o = 0; o < 4; o++)
+                check_reduce(ops[o], dtypes[below(TNI_DTYPES)], 3, shapes[s], axes, TAME);
+}
+
+static void sums_are_accurate(void)
+{
+    static const int64_t shape[][2] = { { 1, 3000000 }, { 3000000, 1 }, { 40000, 64 } };
+    for (int s = 0; s < 3; s++) {
+        int64_t  n = shape[s][0] * shape[s][1];
+        value    in, out;
+        tni_attr attr = { .reduce = { .axes = s == 2 ? 1 : 3 } };
+        rows(&in, TN_F32, 2, shape[s], TAME);
+        for (int64_t i = 0; i < n; i++) ((float *)in.mem)[i] = 0.1f + (float)(i % 7);
+        rows(&out, TN_F32, 2, s == 2 ? (int64_t[]){ 1, 64 } : (int64_t[]){ 1, 1 }, TAME);
+        run_on(cpu, 2, (tni_call){ .op = TNI_sum, .nin = 1, .in = &in.arg, .out = out.arg, .attr = &attr });
+        double sum = 0;
+        for (int64_t i = 0; i < n; i += s == 2 ? 64 : 1) sum += ((float *)in.mem)[i];
+        CHECK_NEAR(((float *)out.mem)[0], sum, 2e-7 * sum);
+        value_free(&in);
+        value_free(&out);
+    }
+}
+
+static void empty_sums_are_zero_and_products_one(void)
+{
+    for (int op = TNI_sum; op <= TNI_prod; op++)
+        for (int d = 0; d < TNI_DTYPES; d++)
+            check_reduce(op, dtypes[d], 2, (int64_t[]){ 0, 3 }, 1, TAME);
+}
+
+static void scans_agree_with_the_reference(void)
+{
+    for (int op = TNI_cumsum; op <= TNI_cumprod; op++)
+        for (int d = 0; d < TNI_DTYPES; d++)
+            for (int n = 0; n < 6; n++) {
+                int64_t  size[TN_MAX_RANK];
+                int      rank = draw_shape(size, 1, op == TNI_cumsum ? 40 : 6);
+                tni_attr attr = { .axis = { .axis = (int)below(rank) } };
+                value    in, out;
+                bound    e = close_by;
+                e.scale    = op == TNI_cumsum ? 4 : 0;
+                lay(&in, dtypes[d], rank, size, op == TNI_cumsum ? TAME : SMALL, true);
+                rows(&out, fold_dtype(TNI_sum, dtypes[d]), rank, size, TAME);
+                agree(op, 1, &in, &out, &attr, e);
+                value_free(&in);
+                value_free(&out);
+            }
+}
+
+// ---- sources ----
+
+static void sources_agree_with_the_reference(void)
+{
+    static const int64_t counts[] = { 1, 5, 1023, 70001 };
+    for (int d = 0; d < TNI_DTYPES; d++)
+        for (int op = TNI_full; op <= TNI_normal; op++)
+            for (int n = 0; n < 4; n++) {
+                bool random = op >= TNI_uniform;
+                if (op == TNI_random_bits && dtypes[d] != TN_I64) continue;
+                if (random && !tni_is_float(dtypes[d])) continue;
+                if (op == TNI_iota && dtypes[d] == TN_BOOL) continue;
+                tni_attr attr = { .num = { .f = 2.75, .i = 3 } };
+                if (op == TNI_scalar) attr.num.f = 2.5;
+                if (op == TNI_iota)
+                    attr = (tni_attr){ .iota = { -7.25, 0.3125, -7, 3 } };
+                if (op >= TNI_random_bits) attr = (tni_attr){ .random = { 12345678901, 77 } };
+                value out;
+                rows(&out, dtypes[d], 1, &counts[n], TAME);
+                agree(op, 0, NULL, &out, &attr, exact);
+                value_free(&out);
+            }
+}
+
+// ---- movement ----
+
+static void pads_agree_with_the_reference(void)
+{
+    for (int d = 0; d < TNI_DTYPES; d++)
+        for (int n = 0; n < 12; n++) {
+            int64_t  size[TN_MAX_RANK], wide[TN_MAX_RANK];
+            int      rank = draw_shape(size, 1, 9);
+            tni_attr attr = { .pad = { .value = below(2) ? 3 : 0 } };
+            value    in, out;
+            for (int i = 0; i < rank; i++) {
+                int64_t before = below(3) ? below(6) - 2 : 0, after = below(3) ? below(6) - 2 : 0;
+                wide[i]        = size[i] + before + after > 0 ? size[i] + before + after : 1;
+                attr.pad.before[i] = before;
+            }
+            lay(&in, dtypes[d], rank, size, TAME, true);
+            rows(&out, dtypes[d], rank, wide, TAME);
+            agree(TNI_pad, 1, &in, &out, &attr, exact);
+            value_free(&in);
+            value_free(&out);
+        }
+}
+
+static void concats_agree_with_the_reference(void)
+{
+    for (int d = 0; d < TNI_DTYPES; d++)
+        for (int n = 0; n < 6; n++) {
+            int64_t  size[TN_MAX_RANK], total = 0;
+            int      rank = draw_shape(size, 1, 9), axis = (int)below(rank);
+            tni_attr attr = { .axis = { .axis = axis } };
+            value    in[4], out;
+            for (int k = 0; k < 4; k++) {
+                size[axis] = below(5) + (k == 0);
+                total += size[axis];
+                lay(&in[k], dtypes[d], rank, size, TAME, true);
+            }
+            size[axis] = total;
+            rows(&out, dtypes[d], rank, size, TAME);
+            agree(TNI_concat, 4, in, &out, &attr, exact);
+            for (int k = 0; k < 4; k++) value_free(&in[k]);
+            value_free(&out);
+        }
+}
+
+// An index of places along an axis of n; `broad` lets it stand still behind the axis.
+static void lay_index(value *v, int rank, const int64_t *size, int axis, int64_t n, bool broad)
+{
+    tn_dtype dt = below(2) ? TN_I32 : TN_I64;
+    lay(v, dt, rank, size, TAME, false);
+    for (int64_t i = 0; i < v->room; i++) store(dt, v->mem, i, 0, below(2 * n) - n);
+    ref->upload(v->cells, dt, v->mem, v->room);
+    for (int i = axis + 1; broad && i < rank; i++) v->arg.stride[i] = v->other.stride[i] = 0;
+}
+
+static void indexing_agrees_with_the_reference(void)
+{
+    for (int d = 0; d < TNI_DTYPES; d++)
+        for (int n = 0; n < 24; n++) {
+            int64_t  size[TN_MAX_RANK], index[TN_MAX_RANK];
+            int      rank = draw_shape(size, 1, 9), axis = (int)below(rank);
+            int      op   = n % 3 == 0 ? TNI_gather : n % 3 == 1 ? TNI_scatter : TNI_scatter_add;
+            bool     broad = below(2);
+            tni_attr attr = { .axis = { .axis = axis } };
+            value    in[3], out;
+            bound    e = close_by;
+            e.scale    = 16;
+            for (int i = 0; i < rank; i++) index[i] = broad && i > axis ? size[i] : 1 + below(size[i]);
+            index[axis] = 1 + below(30);
+            if (below(2)) rows(&in[0], dtypes[d], rank, size, TAME);
+            else lay(&in[0], dtypes[d], rank, size, TAME, true);
+            lay_index(&in[1], rank, index, axis, size[axis], broad);
+            if (below(2)) rows(&in[2], dtypes[d], rank, index, TAME);
+            else lay(&in[2], dtypes[d], rank, index, TAME, true);
+            rows(&out, dtypes[d], rank, op == TNI_gather ? index : size, TAME);
+            agree(op, op == TNI_gather ? 2 : 3, in, &out, &attr, op == TNI_scatter_add ? e : exact);
+            for (int k = 0; k < 3; k++) value_free(&in[k]);
+            value_free(&out);
+        }
+}
+
+static void an_index_out_of_range_is_named(void)
+{
+    float    x[10] = { 0 }, y[6];
+    int64_t  index[6] = { 0, 1, -5, 4, 7, 9 };
+    tni_attr attr = { .axis = { .axis = 1 } };
+    tni_text why  = { "stale" };
+    tni_arg  in[3] = { { TN_F32, 2, { 2, 5 }, { 5, 1 }, (char *)x },
+                       { TN_I64, 2, { 2, 3 }, { 3, 1 }, (char *)index },
+                       { TN_F32, 2, { 2, 3 }, { 3, 1 }, (char *)y } };
+    tni_call c = { .op = TNI_gather, .nin = 2, .in = in, .attr = &attr, .threads = 2, .why = &why };
+    c.out      = (tni_arg){ TN_F32, 2, { 2, 3 }, { 3, 1 }, (char *)y };
+    CHECK_STATUS(cpu->run(&c), TN_EARG);
+    CHECK_STR(why.s, "gather: index 7 is out of range for size 5 along axis 1");
+    memset(y, 0, sizeof y);
+    float z[10];
+    c.op = TNI_scatter, c.nin = 3;
+    c.out = (tni_arg){ TN_F32, 2, { 2, 5 }, { 5, 1 }, (char *)z };
+    CHECK_STATUS(cpu->run(&c), TN_EARG);
+    CHECK_STR(why.s, "scatter: index 7 is out of range for size 5 along axis 1");
+    CHECK(cpu->fallible(TNI_gather) && cpu->fallible(TNI_custom) && !cpu->fallible(TNI_add));
+}
+
+static void folds_agree_with_the_reference(void)
+{
+    for (int d = 0; d < TNI_DTYPES; d++)
+        for (int n = 0; n < 10; n++) {
+            // Windows of k, `step` apart, of each row of a base.
+            int64_t  count = 1 + below(90), windows = 1 + below(n == 0 ? 900 : 9), k = 1 + below(5);
+            int64_t  step = 1 + below(4), wide = (windows - 1) * step + k + 2;
+            int64_t  base[2] = { count, wide }, size[3] = { count, windows, k };
+            tni_attr attr = { .view = { .offset = 1, .stride = { wide, step, 1 } } };
+            if (below(3) == 0) attr.view = (__typeof__(attr.view)){ wide - 1, { wide, -step, -1 } };
+            value in, out;
+            bound e = close_by;
+            e.scale = 16;
+            lay(&in, dtypes[d], 3, size, TAME, true);
+            rows(&out, dtypes[d], 2, base, TAME);
+            agree(TNI_fold, 1, &in, &out, &attr, e);
+            value_free(&in);
+            value_free(&out);
+        }
+}
+
+// ---- products ----
+
+static void products_agree_with_the_reference(void)
+{
+    for (int d = TN_U8; d < TNI_DTYPES; d++)
+        for (int n = 0; n < 10; n++) {
+            int64_t size[TN_MAX_RANK], a[TN_MAX_RANK], b[TN_MAX_RANK];
+            int     rank = 2 + (int)below(3);
+            value   in[2], out;
+            bound   e = close_by;
+            for (int i = 0; i < rank; i++) size[i] = a[i] = b[i] = 1 + below(i < rank - 2 ? 4 : 30);
+            a[rank - 1] = b[rank - 2] = n == 0 ? 0 : 1 + below(60);
+            e.scale                   = 16 * sqrt((double)a[rank - 1]);
+            lay(&in[0], dtypes[d], rank, a, TAME, true);
+            lay(&in[1], dtypes[d], rank, b, TAME, true);
+            rows(&out, dtypes[d], rank, size, TAME);
+            agree(TNI_matmul, 2, in, &out, NULL, e);
+            value_free(&in[0]);
+            value_free(&in[1]);
+            value_free(&out);
+        }
+}
+
+// Sizes of a convolution, drawn at random.
+typedef struct {
+    int64_t  x[4], w[4], y[4];
+    tni_attr attr;
+} shapes;
+
+static shapes draw_conv(int n)
+{
+    shapes  s  = { 0 };
+    int64_t g  = n % 4 == 3 ? 1 + below(3) : 1, cg = 1 + below(5), og = 1 + below(5);
+    int64_t hw[2] = { 1 + below(14), n % 5 == 0 ? 60 + below(60) : 1 + below(14) };
+    s.x[0] = 1 + below(4), s.x[1] = g * cg;
+    s.w[0] = g * og, s.w[1] = cg;
+    s.y[0] = s.x[0], s.y[1] = g * og;
+    s.attr.conv.groups = g;
+    for (int i = 0; i < 2; i++) {
+        int64_t k = n % 6 == 0 ? 1 : 1 + below(4), step = n % 6 == 0 ? 1 : 1 + below(3);
+        int64_t dilation = n % 6 == 0 ? 1 : 1 + below(2), span = (k - 1) * dilation + 1;
+        int64_t pad = n % 6 == 0 ? 0 : below(3);
+        if (hw[i] + 2 * pad < span) hw[i] = span;
+        s.x[2 + i] = hw[i], s.w[2 + i] = k;
+        s.y[2 + i]              = (hw[i] + 2 * pad - span) / step + 1;
+        s.attr.conv.stride[i]   = step;
+        s.attr.conv.padding[i]  = pad;
+        s.attr.conv.dilation[i] = dilation;
+    }
+    return s;
+}
+
+static void convolutions_agree_with_the_reference(void)
+{
+    for (int d = TN_F16; d < TNI_DTYPES; d++)
+        for (int op = TNI_conv; op <= TNI_conv_wgrad; op++)
+            for (int n = 0; n < 24; n++) {
+                shapes         s = draw_conv(n);
+                value          in[2], out;
+                bound          e = close_by;
+                const int64_t *a = op == TNI_conv ? s.x : s.y, *b = op == TNI_conv_wgrad ? s.x : s.w;
+                const int64_t *y = op == TNI_conv ? s.y : op == TNI_conv_dgrad ? s.x : s.w;
+                e.scale = 16 * sqrt((double)(s.y[0] * s.y[1] * s.y[2] * s.y[3]));
+                lay(&in[0], dtypes[d], 4, a, TAME, true);
+                lay(&in[1], dtypes[d], 4, b, TAME, true);
+                rows(&out, dtypes[d], 4, y, TAME);
+                agree(op, 2, in, &out, &s.attr, e);
+                value_free(&in[0]);
+                value_free(&in[1]);
+                value_free(&out);
+            }
+}
+
+// ---- sorting, users' ops, memory ----
+
+static void sorts_agree_with_the_reference(void)
+{
+    for (int d = 0; d < TNI_DTYPES; d++)
+        for (int n = 0; n < 12; n++) {
+            int64_t  size[TN_MAX_RANK];
+            int      rank = draw_shape(size, 1, 20);
+            tni_attr attr = { .axis = { .axis = (int)below(rank), .descending = n % 2 } };
+            value    in, out;
+            lay(&in, dtypes[d], rank, size, n < 4 ? SMALL : WILD, true);
+            rows(&out, TN_I64, rank, size, TAME);
+            agree(TNI_argsort, 1, &in, &out, &attr, exact);
+            value_free(&in);
+            value_free(&out);
+        }
+}
+
+static tn_status twice_shape(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0]       = in[0];
+    out[1]       = in[0];
+    out[1].dtype = TN_F64;
+    return TN_OK;
+}
+
+static tn_status twice(const void *attr, const tn_array *in, tn_array *out)
+{
+    for (int64_t i = 0; i < in->size[0]; i++) ((float *)out->data)[i] = ((float *)in->data)[i] * 2;
+    if (out->dtype == TN_F32 && attr && *(const int *)attr == 2)
+        for (int64_t i = 0; i < in->size[0]; i++) ((double *)out[1].data)[i] = (double)i;
+    return attr && *(const int *)attr == 9 ? (tn_status)9 : TN_OK;
+}
+
+static void a_users_op_runs_and_its_failure_is_named(void)
+{
+    tn_op_def def = { .name = "twice", .nin = 1, .shape = twice_shape, .compute = twice };
+    float     x[3] = { 1, 2, 3 }, y[3];
+    double    both[16];
+    int       kind = 0;
+    tni_text  why  = { 0 };
+    tni_attr  attr = { .custom = { .def = &def, .bytes = &kind, .count = sizeof kind } };
+    tni_arg   in   = { TN_F32, 1, { 3 }, { 1 }, (char *)x };
+    tni_call  c    = { .op = TNI_custom, .nin = 1, .in = &in, .attr = &attr, .why = &why };
+    c.out          = (tni_arg){ TN_F32, 1, { 3 }, { 1 }, (char *)y };
+    c.scratch      = scratch_for(cpu, &c);
+    CHECK_STATUS(cpu->run(&c), TN_OK);
+    CHECK(y[2] == 6);
+    kind = 9;
+    CHECK_STATUS(cpu->run(&c), TN_EUSER);
+    CHECK_STR(why.s, "twice: compute failed with status 9");
+    free(c.scratch);
+
+    kind      = 2;
+    def.nout  = 2;
+    c.out     = (tni_arg){ TN_U8, 1, { 128 }, { 1 }, (char *)both };
+    c.scratch = scratch_for(cpu, &c);
+    CHECK_STATUS(cpu->run(&c), TN_OK);
+    CHECK(((float *)both)[1] == 4 && both[8 + 2] == 2);
+    free(c.scratch);
+}
+
+static void memory_is_aligned_and_the_device_says_what_it_is(void)
+{
+    tni_heap heap   = tni_heap_default();
+    tni_text detail = { 0 };
+    for (size_t n = 0; n < 300; n += 7) {
+        char *p = cpu->alloc(&heap, n);
+        if (!CHECK(p != NULL)) return;
+        CHECK_INT((uintptr_t)p % 64, 0);
+        memset(p, 1, n);
+        cpu->free(&heap, p);
+    }
+    cpu->free(&heap, NULL);
+    CHECK(cpu->alloc(&heap, SIZE_MAX - 8) == NULL);
+    CHECK(cpu->probe(&detail));
+    CHECK(strstr(detail.s, "threads") != NULL);
+    CHECK(cpu->element_size(TN_F16) == 2 && cpu->host_memory);
+}
+
+const test_case tests_cpu[] = {
+    TEST(maps_agree_with_the_reference),
+    TEST(big_maps_are_the_same_on_any_threads),
+    TEST(casts_and_copies_agree_with_the_reference),
+    TEST(casts_saturate_and_wrap),
+    TEST(reductions_agree_with_the_reference),
+    TEST(big_reductions_agree_with_the_reference),
+    TEST(sums_are_accurate),
+    TEST(empty_sums_are_zero_and_products_one),
+    TEST(scans_agree_with_the_reference),
+    TEST(sources_agree_with_the_reference),
+    TEST(pads_agree_with_the_reference),
+    TEST(concats_agree_with_the_reference),
+    TEST(indexing_agrees_with_the_reference),
+    TEST(an_index_out_of_range_is_named),
+    TEST(folds_agree_with_the_reference),
+    TEST(products_agree_with_the_reference),
+    TEST(convolutions_agree_with_the_reference),
+    TEST(sorts_agree_with_the_reference),
+    TEST(a_users_op_runs_and_its_failure_is_named),
+    TEST(memory_is_aligned_and_the_device_says_what_it_is),
+    TEST_END,
+};

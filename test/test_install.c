@@ -1,0 +1,213 @@
+// test_install.c: what was built, seen from outside: exported names, size, warnings, and programs
+// that use an installed Tenon.
+#include "check.h"
+#include "tree.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARY TN_BUILD_DIR "/libtenon.so"
+
+enum { MAX_BYTES = 3000000, MIN_FUNCTIONS = 150 };
+
+static bool is_sanitized(void)
+{
+    return TN_SANITIZE[0] != 0;
+}
+
+// Fails the running test with what the command printed, unless it exits with 0.
+static bool must_run(const char *command)
+{
+    char out[1024];
+    if (tree_run(command, out, sizeof out) == 0) return true;
+    CHECK_STR(out, "success");
+    return false;
+}
+
+// ---- the shared library
+
+// Whether `name` stands in the text as a whole word.
+static bool has_word(const char *text, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at += n) {
+        char before = at > text ? at[-1] : ' ';
+        if (isalnum((unsigned char)before) || before == '_') continue;
+        if (isalnum((unsigned char)at[n]) || at[n] == '_') continue;
+        return true;
+    }
+    return false;
+}
+
+// All public headers after the preprocessor, so that declarations made by macros are seen.
+static int preprocess_headers(char *out, size_t size)
+{
+    return tree_run("(cd include && for h in tenon.h $(ls tenon/*.h 2>/dev/null); do"
+                    " echo \"#include <$h>\"; done)"
+                    " | '" TN_CC "' -std=c11 -E -P -Iinclude -x c -",
+                    out, size);
+}
+
+static void the_library_exports_declared_tn_names_only(void)
+{
+    if (is_sanitized()) SKIP("a sanitizer exports names of its own");
+    enum { ROOM = 1 << 21 };
+    char *names   = malloc(ROOM);
+    char *headers = malloc(ROOM);
+    int   count   = 0;
+    if (CHECK(names && headers) &&
+        CHECK_INT(tree_run("nm -D --defined-only '" LIBRARY "' | awk '{ print $NF }'", names, ROOM),
+                  0) &&
+        CHECK_INT(preprocess_headers(headers, ROOM), 0)) {
+        for (char *name = strtok(names, "\n"); name; name = strtok(NULL, "\n"), count++) {
+            bool ours = strncmp(name, "tn_", 3) == 0;
+            test_that(ours, "%s is exported", name);
+            if (ours) test_that(has_word(headers, name), "%s is not declared in include/", name);
+        }
+        CHECK(count >= MIN_FUNCTIONS);
+    }
+    free(names);
+    free(headers);
+}
+
+static void the_library_is_under_3_megabytes(void)
+{
+    struct stat st;
+    if (is_sanitized()) SKIP("a sanitized library is larger");
+#ifdef TN_DEBUG
+    SKIP("a debug build is larger");
+#endif
+    if (CHECK(stat(LIBRARY, &st) == 0)) CHECK(st.st_size < MAX_BYTES);
+}
+
+// ---- warnings
+
+// The flags of CMakeLists.txt, and for every source the include folders it is built with.
+#define SYNTAX_CHECK                                                                             \
+    "set -e\n"                                                                                   \
+    "flags='-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Werror -fwrapv -Iinclude " \
+    "-Isrc -DTN_SOURCE_DIR=\"\" -DTN_BUILD_DIR=\"\" -DTN_CC=\"\" -DTN_SANITIZE=\"\"'\n"          \
+    "all=$(find src models cli test bench examples -name '*.c' 2>/dev/null | sort)\n"            \
+    "plain=$(echo \"$all\" | grep -v '_avx[0-9]*\\.c$')\n"                                       \
+    "avx=$(echo \"$all\" | grep '_avx[0-9]*\\.c$') || avx=\n"                                    \
+    "echo $plain | xargs -P 4 -n 8 $cc $flags -fsyntax-only\n"                                   \
+    "[ -z \"$avx\" ] || [ $(uname -m) != x86_64 ] || echo $avx | xargs -n 8 $cc $flags"          \
+    " -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -fsyntax-only\n"
+
+static void gcc_gives_no_warning(void)
+{
+    if (!tree_has("gcc")) SKIP("gcc is not installed");
+    must_run("cc=gcc\n" SYNTAX_CHECK);
+}
+
+static void clang_gives_no_warning(void)
+{
+    if (!tree_has("clang")) SKIP("clang is not installed");
+    must_run("cc=clang\n" SYNTAX_CHECK);
+}
+
+// ---- an installed Tenon
+
+static const char consumer[] = "#include <tenon.h>\n"
+                               "int main(void)\n"
+                               "{\n"
+                               "    tn_ctx *cx = tn_open(\"cpu\");\n"
+                               "    tn_tensor *x = tn_scalar(cx, 2.0);\n"
+                               "    double y = tn_item(tn_add(x, x));\n"
+                               "    tn_close(cx);\n"
+                               "    return y == 4.0 ? 0 : 3;\n"
+                               "}\n";
+
+static const char project[] = "cmake_minimum_required(VERSION 3.18)\n"
+                              "project(consumer C)\n"
+                              "find_package(tenon CONFIG REQUIRED)\n"
+                              "add_executable(shared main.c)\n"
+                              "add_executable(static main.c)\n"
+                              "target_link_libraries(shared PRIVATE tenon::tenon)\n"
+                              "target_link_libraries(static PRIVATE tenon::static)\n";
+
+static bool write_file(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    return f && fputs(text, f) >= 0 && fclose(f) == 0;
+}
+
+// Installs the build below a new temporary folder, puts the consumer beside it and runs the
+// command there, with $prefix, $lib and $cc set.
+static void with_installed(const char *command)
+{
+    char dir[] = "/tmp/tenon-test-XXXXXX", script[4096], out[64];
+    if (!CHECK(mkdtemp(dir) != NULL)) return;
+    snprintf(
+        script, sizeof script,
+        "set -e; cd '%s'; prefix=$PWD/prefix; cc='%s'\n"
+        "cmake --install '%s' --prefix \"$prefix\" >install.log || { cat install.log; exit 1; }\n"
+        "lib=$(dirname \"$(find \"$prefix\" -name libtenon.a)\")\n%s",
+        dir, TN_CC, TN_BUILD_DIR, command);
+    if (CHECK(write_file(dir, "main.c", consumer)) &&
+        CHECK(write_file(dir, "CMakeLists.txt", project)))
+        must_run(script);
+    snprintf(script, sizeof script, "rm -rf '%s'", dir);
+    tree_run(script, out, sizeof out);
+}
+
+static void a_program_builds_with_pkg_config(void)
+{
+    if (is_sanitized()) SKIP("the program would need the sanitizer too");
+    with_installed(
+        "if command -v pkg-config >/dev/null; then\n"
+        "    export PKG_CONFIG_PATH=\"$lib/pkgconfig\"\n"
+        "    flags=$(pkg-config --cflags --libs tenon)\n"
+        "else\n"
+        "    pcfiledir=$lib/pkgconfig\n"
+        "    eval \"$(grep '^[a-z]*=' \"$pcfiledir/tenon.pc\")\"\n"
+        "    flags=$(eval echo $(sed -n 's/^Cflags: //p; s/^Libs: //p' \"$pcfiledir/tenon.pc\"))\n"
+        "fi\n"
+        "$cc main.c -o consumer $flags -Wl,-rpath,\"$lib\"\n"
+        "./consumer\n");
+}
+
+static void a_program_builds_with_find_package(void)
+{
+    if (is_sanitized()) SKIP("the program would need the sanitizer too");
+    with_installed(
+        "cmake -S . -B b -DCMAKE_C_COMPILER=\"$cc\" -DCMAKE_PREFIX_PATH=\"$prefix\" >log &&"
+        " cmake --build b >>log || { cat log; exit 1; }\n"
+        "b/shared\n"
+        "b/static\n");
+}
+
+static void the_installed_tool_finds_its_library(void)
+{
+    if (is_sanitized()) SKIP("an installed tool is not sanitized");
+    with_installed("cd /; test -x \"$prefix/bin/tenon\"\n"
+                   "\"$prefix/bin/tenon\" --version >/dev/null || [ $? != 127 ]\n");
+}
+
+static void a_moved_prefix_still_works(void)
+{
+    if (is_sanitized()) SKIP("the program would need the sanitizer too");
+    with_installed(
+        "mv prefix moved\n"
+        "cmake -S . -B b -DCMAKE_C_COMPILER=\"$cc\" -DCMAKE_PREFIX_PATH=\"$PWD/moved\" >log &&"
+        " cmake --build b --target shared >>log || { cat log; exit 1; }\n"
+        "b/shared\n");
+}
+
+const test_case tests_install[] = {
+    TEST(the_library_exports_declared_tn_names_only),
+    TEST(the_library_is_under_3_megabytes),
+    TEST(gcc_gives_no_warning),
+    TEST(clang_gives_no_warning),
+    TEST(a_program_builds_with_pkg_config),
+    TEST(a_program_builds_with_find_package),
+    TEST(the_installed_tool_finds_its_library),
+    TEST(a_moved_prefix_still_works),
+    TEST_END,
+};

@@ -1,0 +1,287 @@
+// test_project.c: the laws of the source tree, held by reading it.
+#include "check.h"
+#include "tree.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The folders that hold code, and the folders of src/ in the order a computation flows: a file
+// includes from its own folder and from those before it.
+static const char *const code[] = { "src",  "include",  "models", "cli",
+                                    "test", "examples", "bench",  "tools" };
+static const char *const flow[] = { "base",   "tensor", "ops",  "grad", "plan",  "kernel", "device",
+                                    "engine", "io",     "data", "nn",   "optim", "train" };
+
+enum { CODE = sizeof code / sizeof *code, FLOW = sizeof flow / sizeof *flow };
+enum { MAX_FILE = 1000, MAX_FUNCTION = 100, PATH_ROOM = 1024 };
+
+static tree_list code_files(const char *endings)
+{
+    tree_list l = { 0 };
+    for (int i = 0; i < CODE; i++) tree_add(&l, code[i], endings);
+    tree_sort(&l);
+    return l;
+}
+
+// ---- includes
+
+// The n-th folder of a path ("src/device/cpu/gemm.c": src, device, cpu), "" when there is none.
+static void folder_of(const char *path, int n, char *out, size_t size)
+{
+    const char *slash = strchr(path, '/');
+    for (; slash && n > 0; n--, slash = strchr(path, '/')) path = slash + 1;
+    *out = 0;
+    if (slash) snprintf(out, size, "%.*s", (int)(slash - path), path);
+}
+
+static int flow_of(const char *path)
+{
+    char folder[PATH_ROOM];
+    folder_of(path, 1, folder, sizeof folder);
+    for (int i = 0; i < FLOW; i++)
+        if (strcmp(flow[i], folder) == 0) return i;
+    return -1;
+}
+
+// Finds what a quoted include in `file` means, as the compiler does: beside the file, then in
+// src/, then in include/.
+static bool resolve(const char *file, const char *name, char *out, size_t size)
+{
+    const char *slash = strrchr(file, '/');
+    snprintf(out, size, "%.*s/%s", (int)(slash - file), file, name);
+    if (tree_exists(out)) return true;
+    snprintf(out, size, "src/%s", name);
+    if (tree_exists(out)) return true;
+    snprintf(out, size, "include/%s", name);
+    return tree_exists(out);
+}
+
+static bool starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+// Why `file` may not include `target`, or NULL.
+static const char *include_fault(const char *file, const char *target)
+{
+    char a[PATH_ROOM], b[PATH_ROOM];
+    if (starts(target, "include/")) return NULL;
+    if (starts(file, "include/")) return "a public header includes public headers only";
+    if (!starts(file, "src/")) {
+        folder_of(file, 0, a, sizeof a);
+        folder_of(target, 0, b, sizeof b);
+        return strcmp(a, b) == 0 ? NULL : "only public headers and its own folder are open to it";
+    }
+    if (!starts(target, "src/")) return "src/ includes from src/ and include/ only";
+    if (flow_of(file) < 0 || flow_of(target) < 0)
+        return "a folder of src/ without a place in the order";
+    if (flow_of(target) > flow_of(file)) return "includes point to earlier folders only";
+    folder_of(file, 2, a, sizeof a);
+    folder_of(target, 2, b, sizeof b);
+    if (starts(target, "src/device/") && starts(file, "src/device/") && *a && *b &&
+        strcmp(a, b) != 0)
+        return "devices do not know each other";
+    return NULL;
+}
+
+static void check_include(const char *file, int line, const char *name)
+{
+    char target[PATH_ROOM];
+    if (strstr(name, "..")) {
+        test_that(false, "%s:%d: \"%s\" climbs out of its folder", file, line, name);
+    } else if (!resolve(file, name, target, sizeof target)) {
+        test_that(false, "%s:%d: \"%s\" is nowhere to be found", file, line, name);
+    } else {
+        const char *fault = include_fault(file, target);
+        test_that(!fault, "%s:%d: \"%s\": %s", file, line, name, fault ? fault : "");
+    }
+}
+
+// Calls check_include for every quoted include of a file.
+static void check_includes_of(const char *path)
+{
+    char *text = tree_read(path, NULL);
+    int   n    = 1;
+    if (!CHECK(text != NULL)) return;
+    for (char *line = text, *end; *line; line = end, n++) {
+        char name[256];
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = 0;
+        if (sscanf(line, " # include \"%255[^\"]\"", name) == 1) check_include(path, n, name);
+    }
+    free(text);
+}
+
+static void includes_follow_the_order_of_folders(void)
+{
+    static const char *const lawful[] = { "src", "include", "models", "cli", "examples" };
+
+    tree_list l = { 0 };
+    for (size_t i = 0; i < sizeof lawful / sizeof *lawful; i++)
+        tree_add(&l, lawful[i], ".c .h .def .inc");
+    tree_sort(&l);
+    CHECK(l.count > 0);
+    for (int i = 0; i < l.count; i++) check_includes_of(l.path[i]);
+    tree_free(&l);
+}
+
+static void folders_outside_src_name_public_headers_only(void)
+{
+    CHECK(include_fault("cli/main.c", "src/base/mem.h") != NULL);
+    CHECK(include_fault("cli/main.c", "cli/doctor.h") == NULL);
+    CHECK(include_fault("models/gpt2.c", "include/tenon.h") == NULL);
+    CHECK(include_fault("src/base/mem.c", "src/tensor/node.h") != NULL);
+    CHECK(include_fault("src/tensor/node.c", "src/base/mem.h") == NULL);
+    CHECK(include_fault("src/device/cpu/gemm.c", "src/device/cuda/driver.h") != NULL);
+    CHECK(include_fault("src/device/cpu/gemm.c", "src/device/device.h") == NULL);
+}
+
+// ---- sizes
+
+static int count_lines(const char *text)
+{
+    int n = 0;
+    for (; (text = strchr(text, '\n')) != NULL; text++) n++;
+    return n;
+}
+
+static void no_file_is_past_1000_lines(void)
+{
+    tree_list l = code_files(".c .h .def .inc .sh .py .cl .cu");
+    for (int i = 0; i < l.count; i++) {
+        char *text  = tree_read(l.path[i], NULL);
+        int   lines = text ? count_lines(text) : 0;
+        test_that(text && lines <= MAX_FILE, "%s has %d lines", l.path[i], lines);
+        free(text);
+    }
+    tree_free(&l);
+}
+
+// In our form a function's body lies between a line "{" and a line "}", both in the first column.
+static void check_functions_of(const char *path, const char *text)
+{
+    int open = 0, n = 1;
+    for (const char *line = text; *line; n++) {
+        size_t length = strcspn(line, "\n");
+        if (length == 1 && *line == '{') open = n;
+        if (length == 1 && *line == '}' && open) {
+            test_that(n - open - 1 <= MAX_FUNCTION, "%s:%d: a function of %d lines", path, open,
+                      n - open - 1);
+            open = 0;
+        }
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void no_function_is_past_100_lines(void)
+{
+    tree_list l = code_files(".c .h");
+    for (int i = 0; i < l.count; i++) {
+        char *text = tree_read(l.path[i], NULL);
+        if (CHECK(text != NULL)) check_functions_of(l.path[i], text);
+        free(text);
+    }
+    tree_free(&l);
+}
+
+// ---- form
+
+static void the_code_is_formatted(void)
+{
+    static const char command[] =
+        "find src include models cli test examples bench -name '*.[ch]' 2>/dev/null | sort |"
+        " xargs clang-format --dry-run -Werror";
+    if (!tree_has("clang-format")) SKIP("clang-format is not installed");
+
+    char out[4096];
+    int  status = tree_run(command, out, sizeof out);
+
+    out[strcspn(out, "\n")] = 0;
+    if (!CHECK_INT(status, 0)) CHECK_STR(out, "");
+}
+
+static void every_folder_of_src_has_a_readme(void)
+{
+    char      last[PATH_ROOM] = "", readme[PATH_ROOM + 16];
+    tree_list l               = { 0 };
+    tree_add(&l, "src", ".c .h .def");
+    tree_sort(&l);
+    for (int i = 0; i < l.count; i++) {
+        int n = (int)(strrchr(l.path[i], '/') - l.path[i]);
+        if (n == (int)strlen(last) && strncmp(last, l.path[i], (size_t)n) == 0) continue;
+        snprintf(last, sizeof last, "%.*s", n, l.path[i]);
+        snprintf(readme, sizeof readme, "%s/README.md", last);
+        test_that(tree_exists(readme), "%s is missing", readme);
+    }
+    tree_free(&l);
+}
+
+static void the_readme_names_demo_and_test(void)
+{
+    char *text = tree_read("README.md", NULL);
+    if (!CHECK(text != NULL)) return;
+    CHECK(strstr(text, "make demo") != NULL);
+    CHECK(strstr(text, "make test") != NULL);
+    free(text);
+}
+
+static void every_file_of_tests_is_listed(void)
+{
+    char     *table = tree_read("test/tests.h", NULL);
+    tree_list l     = { 0 };
+    tree_add(&l, "test", ".c");
+    for (int i = 0; table && i < l.count; i++) {
+        char name[256], row[300];
+        if (sscanf(l.path[i], "test/test_%255[^./]", name) != 1) continue;
+        snprintf(row, sizeof row, "\nTESTS(%s)", name);
+        test_that(strstr(table, row) != NULL, "%s is not in test/tests.h", l.path[i]);
+    }
+    tree_free(&l);
+    free(table);
+}
+
+// ---- paths of somebody's machine
+
+// Whether the text names this folder of a file system's root.
+static bool names_root_folder(const char *text, const char *folder)
+{
+    for (const char *at = text; (at = strstr(at, folder)) != NULL; at++) {
+        char before = at > text + 1 ? at[-2] : ' ', after = at[strlen(folder)];
+        if (at == text || at[-1] != '/') continue;
+        if (isalnum((unsigned char)before) || strchr("_.-/*)}>~", before)) continue;
+        if (isalnum((unsigned char)after) || after == '_' || after == '-') continue;
+        return true;
+    }
+    return false;
+}
+
+static void no_file_names_a_path_of_one_machine(void)
+{
+    tree_list l = { 0 };
+    tree_add(&l, "", NULL);
+    tree_sort(&l);
+    for (int i = 0; i < l.count; i++) {
+        size_t size;
+        char  *text = tree_read(l.path[i], &size);
+        if (text && strlen(text) == size)
+            test_that(!names_root_folder(text, "work") && !names_root_folder(text, "root"),
+                      "%s names a path of one machine", l.path[i]);
+        free(text);
+    }
+    tree_free(&l);
+}
+
+const test_case tests_project[] = {
+    TEST(includes_follow_the_order_of_folders),
+    TEST(folders_outside_src_name_public_headers_only),
+    TEST(no_file_is_past_1000_lines),
+    TEST(no_function_is_past_100_lines),
+    TEST(the_code_is_formatted),
+    TEST(every_folder_of_src_has_a_readme),
+    TEST(the_readme_names_demo_and_test),
+    TEST(every_file_of_tests_is_listed),
+    TEST(no_file_names_a_path_of_one_machine),
+    TEST_END,
+};

@@ -1,0 +1,5 @@
+// tests.h: every table of tests, one line each. TESTS(name) stands for tests_name in test_name.c.
+// The runner includes it with TESTS() defined; the order is the order of running.
+TESTS(project)
+TESTS(install)
+TESTS(ref)
