@@ -1,4 +1,4 @@
-// test_composed.c: the composed ops against numbers recorded with PyTorch 2.15, values and gradients.
+// test_composed.c: values and gradients of the composed ops against numbers of PyTorch 2.15.
 // A gradient is that of the result weighed by 1/n, 2/n, ... 1, so that sums of it do not cancel.
 #include "check.h"
 #include "tenon.h"

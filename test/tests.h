@@ -3,3 +3,8 @@
 TESTS(project)
 TESTS(install)
 TESTS(ref)
+TESTS(cpu)
+TESTS(op_text)
+TESTS(composed)
+TESTS(math)
+TESTS(gemm)

@@ -30,6 +30,7 @@ static struct {
     atomic_bool busy;
     atomic_bool stop;  // set once, when the library is unloaded
     atomic_int  sleepers;
+    atomic_int  core;   // the last caller's
     atomic_bool spins;  // whether every thread of the pool can have a core of its own
 
     tni_task *task;  // the job
@@ -104,10 +105,23 @@ static long cores_allowed(void)
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
     return sysconf(_SC_NPROCESSORS_ONLN);
 }
+
+// The one this thread runs on.
+static int core(void)
+{
+    return sched_getcpu();
+}
 #else
 static long cores_allowed(void)
 {
     return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+// Not known: never twice the same.
+static int core(void)
+{
+    static atomic_int next;
+    return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
 }
 #endif
 
@@ -149,9 +163,7 @@ static bool is_idle(uint64_t word, uint64_t unused)
     return working_of(word) == 0;
 }
 
-// Looks at the word for a short while, and says whether it came to be as wanted. The core is
-// offered to others now and then: where they have taken the other cores, the thread we wait for
-// may need this one.
+// Looks at the word for a short while, and says whether it came to be as wanted.
 static bool spin(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
 {
     if (!atomic_load_explicit(&pool.spins, memory_order_relaxed)) return false;
@@ -161,7 +173,6 @@ static bool spin(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
             if (wanted(atomic_load(&pool.word), seen)) return true;
             pause_briefly();
         }
-        sched_yield();
     } while (nanoseconds() < end);
     return false;
 }
@@ -169,7 +180,10 @@ static bool spin(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
 // Waits until the word shows another job than `seen`, or stop is set.
 static void wait_for_job(uint64_t seen)
 {
-    if (spin(is_new_job, seen)) return;
+    // Where other programs have taken the other cores, a worker is woken on its caller's core:
+    // it must not spin there while the caller waits for it to go away.
+    if (core() != atomic_load_explicit(&pool.core, memory_order_relaxed) && spin(is_new_job, seen))
+        return;
     // Sleepers is raised before the word is read again, and the caller writes the word before it
     // reads sleepers, all in one total order: one of the two always sees the other.
     pthread_mutex_lock(&pool.lock);
@@ -277,6 +291,7 @@ static void open_job(int helpers, int64_t items, tni_task *task, void *arg)
     pool.arg     = arg;
     pool.items   = items;
     pool.helpers = helpers;
+    atomic_store_explicit(&pool.core, core(), memory_order_relaxed);
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
     atomic_store(&pool.word, (job_of(atomic_load(&pool.word)) + 1) * JOB | OPEN);
     wake_workers(helpers);

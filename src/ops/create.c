@@ -20,7 +20,7 @@ static tn_tensor *full(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const 
                        double v)
 {
     if (!can_make(cx, op, dt, rank, size)) return NULL;
-    tni_attr a = { .num = { .f = v, .i = to_i64(v) } };
+    tni_attr a = { .num = { .f = v, .i = dt == TN_BOOL ? v != 0 : to_i64(v) } };
     return tni_record(cx, TNI_full, dt, rank, size, 0, NULL, &a);
 }
 

@@ -79,8 +79,8 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v)
 
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 {
+    if (tni_shape_equal(rank, size, tn_rank(x), tni_sizes(x))) return x;
     tni_view v = tni_layout(x);
-    if (tni_shape_equal(rank, size, v.rank, v.size)) return x;
     if (!tni_view_expand(&v, rank, size)) return NULL;
     return tni_view_of(x, &v);
 }
@@ -123,10 +123,9 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     bool        weak = true;
 
     for (int i = 0; i < n; i++) {
-        tni_view v = tni_layout(x[i]);
-        kinds[i]   = operand(x[i]);
+        kinds[i] = operand(x[i]);
         weak &= kinds[i].strength == 0;
-        if (!tni_shape_broadcast(&rank, size, v.rank, v.size)) {
+        if (!tni_shape_broadcast(&rank, size, tn_rank(x[i]), tni_sizes(x[i]))) {
             tni_text all = { "" };
             for (int k = 0; k < n; k++)
                 tni_text_add(&all, "%s%s", k ? " and " : "", tni_shape_of(x[k]).s);

@@ -76,6 +76,11 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 void tni_store_settle(tn_ctx *cx, tni_store *s);
 // The view of a handle: its own or the whole.
 tni_view tni_layout(const tn_tensor *x);
+// The sizes alone, tn_rank of them.
+static inline const int64_t *tni_sizes(const tn_tensor *x)
+{
+    return x->view ? x->view->size : x->store->node->size;
+}
 
 tni_leaf *tni_leaf_ref(tni_leaf *l);
 void      tni_leaf_unref(tn_ctx *cx, tni_leaf *l);

@@ -1,0 +1,13 @@
+// Ops as text: what a generated kernel contains of the table.
+#ifndef TNI_KERNEL_OP_TEXT_H
+#define TNI_KERNEL_OP_TEXT_H
+
+#include "ops/ops.h"
+
+// Writes the C function `name` that applies a map op to one element, in the type that dtype dt is
+// computed in: f16, bf16 and f32 in float, f64 in double, i64 in int64, the others in int32.
+// Comparisons return an int. Returns the length it has or would have, as snprintf does; 0 if the
+// row is no expression or does not take dt.
+int tni_op_text(char *dst, size_t room, const char *name, int op, tn_dtype dt);
+
+#endif
