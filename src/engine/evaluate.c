@@ -27,8 +27,7 @@ static char *item_data(const run *r, size_t i)
         base = r->own[p->root]->data;
     else
         base = r->arena->data + r->plan->place[p->root].offset;
-    const tni_node *n = r->g->item[i].n;
-    return n->op == TNI_part ? base + n->attr.custom.start : base;
+    return base;
 }
 
 static void set_shape(tni_arg *a, const tni_view *v)
@@ -117,7 +116,11 @@ static tni_call make_call(const run *r, size_t i, tni_text *why)
         r->in[s] = source_arg(r, n->src[s]);
         if (tni_is_map(n->op)) stretch(&r->in[s], &c.out);
     }
-    if (n->op == TNI_assign) c.op = TNI_copy;
+    if (n->op == TNI_part) {
+        r->in[0] = c.out;
+        r->in[0].data = source_arg(r, n->src[0]).data + n->attr.custom.start;
+    }
+    if (n->op == TNI_assign || n->op == TNI_part) c.op = TNI_copy;
     return c;
 }
 
@@ -234,24 +237,21 @@ static tni_buffer *buffer_of(run *r, size_t i)
     return b;
 }
 
-// Parts of a user's op begin inside its buffer: their values are copied out by being views. Each
-// live item gets its buffer first, before any source is let go.
+// Each live item gets its buffer first, before any source is let go.
 static void finish_items(run *r)
 {
     tni_graph *g = r->g;
     for (size_t i = 0; i < g->count; i++)
         if (g->item[i].live)
             tni_node_done(r->cx, g->item[i].n,
-                          g->item[i].n->op == TNI_view || g->item[i].n->op == TNI_part
-                              ? NULL
-                              : buffer_of(r, i));
+                          g->item[i].n->op == TNI_view ? NULL : buffer_of(r, i));
     for (size_t i = 0; i < g->count; i++) {
         tni_item *it = &g->item[i];
         tni_node *n  = it->n;
         if (it->dies && it->live) n->spent = true;
         if (!it->live)
             tni_node_gone(r->cx, n);
-        else if (n->op != TNI_view && n->op != TNI_part && (!n->needs_grad || n->spent))
+        else if (n->op != TNI_view && (!n->needs_grad || n->spent))
             tni_node_release(r->cx, n);
     }
 }
@@ -277,8 +277,7 @@ static void spend_walked(tn_ctx *cx)
         }
         n->walked = false;
         n->spent  = true;
-        if (n->state == TNI_DONE && n->op != TNI_view && n->op != TNI_part)
-            tni_node_release(cx, n);
+        if (n->state == TNI_DONE && n->op != TNI_view) tni_node_release(cx, n);
         tni_node_unref(cx, n);
     }
     cx->walked_count = kept;
@@ -308,14 +307,12 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     bool       kept   = true;
     tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
     if (!plan) return tn_error(cx);
-    r.plan           = plan;
-    uint64_t failures = cx->failures;
-    bool ok           = take_memory(&r);
+    r.plan = plan;
+    bool ok = take_memory(&r);
     for (size_t i = 0; ok && i < g->count; i++) ok = run_item(&r, i) == TN_OK;
     if (ok) finish_items(&r);
     give_memory(&r);
     if (!kept) tni_plan_free(&cx->heap, plan);
-    (void)failures;
     return ok ? TN_OK : tn_error(cx);
 }
 

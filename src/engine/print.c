@@ -205,8 +205,9 @@ static word plain_word(const form *f, const decimal *d)
 // All numbers have as many digits as the longest, true ones also where fewer would read back.
 static word exponent_word(const form *f, double v)
 {
-    decimal full = digits_of(v, f->right + 1), *d = &full;
-    word    w = { .n = 0 };
+    decimal  short_form = shown(f, v), long_form = digits_of(v, f->right + 1);
+    decimal *d = short_form.count > f->right ? &short_form : &long_form;
+    word     w = { .n = 0 };
     put(&w, f->left - left_of(f, d), ' ');
     put(&w, d->negative, '-');
     put_digits(&w, d, 0, 1);

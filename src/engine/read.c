@@ -87,15 +87,10 @@ tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
     int64_t   offset;
     tni_view  v    = tni_node_layout(n);
     tni_node *base = tni_node_base(n, &offset);
-    int64_t   start = 0;
-    if (base->op == TNI_part) {
-        start = base->attr.custom.start;
-        base  = base->src[0];
-    }
     tni_arg a = { .dtype = (tn_dtype)n->dtype, .rank = v.rank };
     memcpy(a.size, v.size, sizeof a.size);
     memcpy(a.stride, v.stride, sizeof a.stride);
-    a.data = base->buf->data + start + offset * (int64_t)e->device->element_size(a.dtype);
+    a.data = base->buf->data + offset * (int64_t)e->device->element_size(a.dtype);
     return a;
 }
 

@@ -6,7 +6,7 @@
 
 // One node whose gradients are wanted: g is the gradient of its value. The rule sets gx[i] for
 // each source i that is needed, or leaves it NULL where nothing flows. For a user's op of several
-// outputs, parts and part_g are its outputs and their gradients (NULL where there is none).
+// outputs, part_g are the gradients of those (NULL where there is none).
 typedef struct {
     tn_ctx           *cx;
     tni_node         *n;
@@ -14,7 +14,6 @@ typedef struct {
     tn_tensor       **gx;
     const bool       *need;
     int               nparts;
-    tni_node *const  *part;
     tn_tensor *const *part_g;
 } tni_rule_args;
 

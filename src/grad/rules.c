@@ -300,7 +300,7 @@ static void grad_custom(tni_rule_args *r)
         y[0]  = r->nparts ? NULL : tni_wrap_node(r->cx, r->n);
         gy[0] = r->g;
         for (int i = 0; i < r->nparts; i++) {
-            y[i]  = tni_wrap_node(r->cx, r->part[i]);
+            y[i]  = tni_custom_output(r->cx, r->n, i);
             gy[i] = r->part_g[i] ? r->part_g[i] : tn_zeros_like(y[i]);
         }
         tn_status s = op->grad(r->n->attr.custom.bytes, x, y, gy, r->gx);

@@ -154,31 +154,24 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
 // ---- nodes -------------------------------------------------------------------------------------
 
 // The outputs of a user's op of several stand after it in the list.
-static bool gather_parts(walk *k, size_t at, tni_rule_args *r, tni_node **part, tn_tensor **g)
+static void gather_parts(const walk *k, size_t at, tni_rule_args *r, tn_tensor **g)
 {
-    int n = r->n->attr.custom.def->nout;
     for (size_t i = at + 1; i < k->count; i++) {
         tni_node *p = k->node[i];
-        if (p->op != TNI_part || p->src[0] != r->n) continue;
-        part[p->attr.custom.part] = p;
-        g[p->attr.custom.part]    = k->g[i];
+        if (p->op != TNI_part || p->src[0] != r->n || !k->g[i]) continue;
+        tn_tensor **sum = &g[p->attr.custom.part];
+        *sum            = *sum ? tn_add(*sum, k->g[i]) : k->g[i];
     }
-    for (int i = 0; i < n; i++)
-        if (!part[i]) part[i] = r->n;  // never read: any shape will do for its zeros
-    r->nparts = n;
-    r->part   = part;
+    r->nparts = r->n->attr.custom.def->nout;
     r->part_g = g;
-    return true;
 }
 
 static bool visit(walk *k, size_t i, tn_tensor **gx, bool *need)
 {
     tni_node     *n = k->node[i];
     tni_rule_args r = { .cx = k->cx, .n = n, .g = k->g[i], .gx = gx, .need = need };
-    tni_node     *part[16]   = { 0 };
-    tn_tensor    *part_g[16] = { 0 };
-    bool          several    = n->op == TNI_custom && n->attr.custom.def->nout > 1;
-    if (several) gather_parts(k, i, &r, part, part_g);
+    tn_tensor    *part_g[TNI_MOST_OUTPUTS] = { 0 };
+    if (n->op == TNI_custom && n->attr.custom.def->nout > 1) gather_parts(k, i, &r, part_g);
     for (uint32_t s = 0; s < n->nsrc; s++) {
         gx[s]   = NULL;
         need[s] = n->src[s]->needs_grad && k->leads[n->src[s]->mark - 1];

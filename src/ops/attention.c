@@ -1,4 +1,4 @@
-// Scaled dot-product attention. A query that may look at no key has a result of NaN.
+// Scaled dot-product attention. A query that may look at no key has a result of 0.
 //
 // T queries, S keys and values, D their size, E that of a value
 #include "ops/compose.h"
@@ -18,6 +18,15 @@ static tn_tensor *apply_mask(tn_tensor *score, tn_tensor *mask)
     if (tn_dtype_of(mask) == TN_BOOL) return tn_masked_fill(score, tn_logical_not(mask), -INFINITY);
     if (!tni_want_float(mask, "attention: mask")) return NULL;
     return tn_add(score, tn_cast(mask, tn_dtype_of(score)));
+}
+
+// Softmax in which a row of nothing but -inf gives zeros. The scores of such rows are taken as 0
+// before, so that no NaN comes back through the gradient.
+static tn_tensor *masked_softmax(tn_tensor *score)
+{
+    if (!score || tn_size(score, -1) == 0) return score;
+    tn_tensor *blind = tn_eq_s(tn_max_keep(tn_detach(score), -1), -INFINITY);
+    return tn_masked_fill(tn_softmax(tn_masked_fill(score, blind, 0), -1), blind, 0);
 }
 
 static bool fits(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
@@ -40,7 +49,7 @@ tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_o
     tn_tensor *score = tn_matmul(tn_mul_s(q, scale), tn_transpose(k, -1, -2));
     if (o.causal) score = tn_masked_fill(score, future(cx, T, S), -INFINITY);
     if (o.mask) score = apply_mask(score, o.mask);
-    tn_tensor *p = tn_softmax(score, -1);
+    tn_tensor *p = o.mask ? masked_softmax(score) : tn_softmax(score, -1);
     if (o.dropout != 0) p = tn_dropout(p, o.dropout, true);
     return tn_matmul(p, v);
 }

@@ -10,31 +10,32 @@ static bool def_ok(tn_ctx *cx, const tn_op_def *op)
                        : !op->compute ? "compute"
                        : op->nin < 1  ? "nin"
                                       : NULL;
+    if (op->nout > TNI_MOST_OUTPUTS) lack = "room for so many outputs: 16 at most";
     if (!lack) return true;
     tni_fail(cx, TN_EARG, "custom: %s has no %s", op->name ? op->name : "the op", lack);
     return false;
 }
 
-static void describe(tn_tensor *x, tn_array *a)
+static tn_array describe(const tni_node *n)
 {
-    tni_view v = tni_layout(x);
-    *a         = (tn_array){ .dtype = tn_dtype_of(x), .rank = v.rank };
-    memcpy(a->size, v.size, sizeof a->size);
+    tn_array a = { .dtype = (tn_dtype)n->dtype, .rank = n->rank };
+    memcpy(a.size, n->size, (size_t)n->rank * sizeof *a.size);
+    return a;
 }
 
 // Asks the op for the shapes of its outputs and checks them.
-static bool ask_shapes(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x, const void *attr,
+static bool ask_shapes(tn_ctx *cx, const tn_op_def *op, tni_node *const *src, const void *attr,
                        int nout, tn_array *out)
 {
     tn_array *in = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *in);
     if (!in) return tni_fail_memory(cx, op->name) != NULL;
-    for (int i = 0; i < op->nin; i++) describe(x[i], &in[i]);
+    for (int i = 0; i < op->nin; i++) in[i] = describe(src[i]);
     memset(out, 0, (size_t)nout * sizeof *out);
     tn_status s = op->shape(attr, in, out);
     tni_free(&cx->heap, in);
     if (s != TN_OK) {
         tni_fail(cx, TN_EUSER, "%s: shape failed with status %d for x[0] %s", op->name, (int)s,
-                 tni_shape_of(x[0]).s);
+                 tni_shape_text(src[0]->rank, src[0]->size).s);
         return false;
     }
     for (int i = 0; i < nout; i++) {
@@ -82,6 +83,14 @@ static tn_tensor *output_part(tn_ctx *cx, tni_node *whole, const tn_array *out, 
     return tni_record(cx, TNI_part, out[i].dtype, out[i].rank, out[i].size, 1, &whole, &a);
 }
 
+tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i)
+{
+    const tn_op_def *op = custom->attr.custom.def;
+    tn_array         out[TNI_MOST_OUTPUTS];
+    if (!ask_shapes(cx, op, custom->src, custom->attr.custom.bytes, op->nout, out)) return NULL;
+    return output_part(cx, custom, out, i);
+}
+
 static tn_ctx *custom_args(const tn_op_def *op, tn_tensor *const *x)
 {
     if (!op || !x) {
@@ -99,22 +108,21 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
     if (!cx) return TN_EARG;
     int nout = op->nout > 0 ? op->nout : 1;
     for (int i = 0; i < nout; i++) y[i] = NULL;
-    tn_array  *out = tni_alloc(&cx->heap, (size_t)nout * sizeof *out);
+    tn_array   out[TNI_MOST_OUTPUTS];
     tni_node **src = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
     tni_node  *n   = NULL;
-    bool       ok  = out && src;
+    bool       ok  = src != NULL;
     if (!ok) tni_fail_memory(cx, op->name);
-    ok = ok && ask_shapes(cx, op, x, attr, nout, out);
     for (int i = 0; ok && i < op->nin; i++) {
         tn_tensor *c = tn_contiguous(x[i]);
         ok           = c && (src[i] = tni_resolve(c, op->name));
     }
+    ok = ok && ask_shapes(cx, op, src, attr, nout, out);
     if (ok) ok = (n = custom_node(cx, op, src, attr, bytes, out, nout)) != NULL;
     if (ok && nout == 1) y[0] = tni_wrap(cx, tni_node_ref(n));
     for (int i = 0; ok && nout > 1 && i < nout; i++) y[i] = output_part(cx, n, out, i);
     for (int i = 0; ok && i < nout; i++) ok = y[i] != NULL;
     tni_node_unref(cx, n);
-    tni_free(&cx->heap, out);
     tni_free(&cx->heap, src);
     return ok ? TN_OK : tn_error(cx);
 }

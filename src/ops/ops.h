@@ -98,6 +98,10 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v);
 // Takes the next n blocks of random numbers.
 uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
 
+enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
+// Output i of a user's op of several.
+tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i);
+
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 
 tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b);

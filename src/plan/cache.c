@@ -30,23 +30,23 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
 {
     tni_heap *h = &g->cx->heap;
     size_t    bytes;
-    char     *key = tni_key_write(g, &bytes);
+    *kept = g->count <= TNI_PLAN_NODES;
+    if (!*kept) return tni_plan_build(g, limits);
+    char *key = tni_key_write(g, &bytes);
     if (!key) return NULL;
     uint64_t  hash = tni_hash(key, bytes);
     tni_plan *p    = find(c, hash, key, bytes);
-    *kept          = true;
     if (p) {
         g->cx->stats.hits++;
         tni_free(h, key);
     } else {
         p = tni_plan_build(g, limits);
-        if (p && bytes <= TNI_KEY_MOST) {
+        if (p) {
             p->hash      = hash;
             p->key       = key;
             p->key_bytes = bytes;
             keep(c, h, p);
         } else {
-            *kept = false;
             tni_free(h, key);
         }
     }

@@ -116,7 +116,7 @@ static void find_dying(tni_graph *g)
 
 static bool keeps_sources(const tni_item *it)
 {
-    if (it->n->op == TNI_view || it->n->op == TNI_part) return true;
+    if (it->n->op == TNI_view) return true;
     return it->n->needs_grad && !it->dies && !it->n->spent;
 }
 

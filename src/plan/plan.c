@@ -65,14 +65,7 @@ static void find_reads(builder *b)
 
 // ---- sharing places ----------------------------------------------------------------------------
 
-static bool is_whole(const tni_node *src)
-{
-    tni_view v = tni_node_layout(src);
-    return tni_view_contiguous(&v);
-}
-
-// Item i shares the place `at` of its source: an assignment of a row-major value, a part of a
-// user's op, an update in place.
+// Item i shares the place `at` of its source: an assignment of a whole value, an update in place.
 static void share_place(builder *b, size_t i, uint32_t at)
 {
     tni_place *p = &b->plan->place[i];
@@ -103,8 +96,7 @@ static void share_places(builder *b)
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];
-        if (n->op == TNI_part || (n->op == TNI_assign && is_whole(n->src[0]) &&
-                                  n->src[0]->op != TNI_view)) {
+        if (n->op == TNI_assign && n->src[0]->op != TNI_view) {
             p->alias = true;
             share_place(b, i, place_of(b, n->src[0]));
         } else if (n->op == TNI_update) {

@@ -88,10 +88,10 @@ char     *tni_key_write(const tni_graph *g, size_t *bytes);
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
 
-enum { TNI_PLANS = 256, TNI_KEY_MOST = 4 << 20 };
+enum { TNI_PLANS = 256, TNI_PLAN_NODES = 50000 };
 
-// Plans by key, the least recently used given up first. Graphs with very long keys are planned
-// each time.
+// Plans by key, the least recently used given up first. Very large graphs are planned each
+// time.
 typedef struct {
     tni_plan *plan[TNI_PLANS];
     int       count;
