@@ -7,7 +7,9 @@
 #include <time.h>
 
 // N points, H hidden units, C points of the drawn curve
-enum { N = 96, H = 32, C = 200, STEPS = 3000, REPORTS = 10, PARAMS = 6 };
+enum { N = 96, H = 32, C = 200, STEPS = 3000, PARAMS = 6 };
+
+static const int reported[] = { 0, 10, 30, 100, 300, 1000, STEPS };
 
 static const double LEARNING_RATE = 0.02, MOMENTUM = 0.9;
 
@@ -76,10 +78,11 @@ static void train(tn_ctx *cx, net *n, tn_tensor *x, tn_tensor *y)
 {
     double start = seconds();
     printf("    step       loss\n");
-    for (int i = 0; i <= STEPS && tn_error(cx) == TN_OK; i++) {
-        bool   report = i % (STEPS / REPORTS) == 0;
+    for (int i = 0, next = 0; i <= STEPS && tn_error(cx) == TN_OK; i++) {
+        bool   report = i == reported[next];
         double loss   = step(cx, n, x, y, report);
         if (!report) continue;
+        next++;
         printf("  %6d  %9.5f  ", i, loss);
         for (double bar = 0; bar < loss && bar < 1; bar += 0.02) putchar('#');
         putchar('\n');

@@ -33,6 +33,7 @@ typedef enum {
     POSITIVE,  // 0.3 to 2
     UNIT,      // 0.1 to 0.9
     APART,     // 0.1 to 2 on both sides of 0, no two closer than 0.01: away from kinks and ties
+    ZEROS,     // as APART, but every third element is 0
     SHIFTS     // integers from -2 to 70
 } mood;
 
@@ -59,6 +60,9 @@ double host_get(tn_dtype dt, const void *mem, int64_t i);
 // Makes an input of random elements. EMPTY and ZERO_D change the shape. Free it with input_free.
 input      input_make(tn_dtype dt, layout lay, int rank, const int64_t *size, mood m);
 void       input_free(input *in);
+// The store of an input, and the input as a view of it.
+tn_tensor *input_base(const input *in, tn_ctx *cx);
+tn_tensor *input_view(const input *in, tn_tensor *base);
 tn_tensor *input_put(const input *in, tn_ctx *cx);
 
 // ---- comparing ---------------------------------------------------------------------------------
@@ -94,14 +98,43 @@ bool agrees(tn_tensor *y, tn_tensor *ref, tolerance t, char text[256]);
 // A context that records its errors and prints none, and its end.
 tn_ctx *open_quiet(const char *device, int threads);
 
+// ---- the rows of ops.def ------------------------------------------------------------------------
+
+// One case of a row: which op, dtype, layout and way to call it, and the inputs drawn for it.
+typedef struct {
+    int      op;
+    tn_dtype dt;
+    layout   lay;
+    int      variant;
+    int      nin;
+    input    in[INPUTS];
+    double   depth;  // SUMS: elements that are added up
+} sample;
+
+// How a row is tested: how its inputs are drawn, how the graph is recorded, in how many ways, and
+// what agreement means. A row that needs no case says why instead.
+typedef struct {
+    tn_tensor *(*build)(const sample *s, tn_ctx *cx, tn_tensor *const *x);
+    void (*inputs)(sample *s);
+    int       variants;
+    agreement how;
+    tn_tensor *(*bound)(const sample *s, tn_ctx *cx, tn_tensor *const *x);  // SUMS
+    tn_status (*refuses)(const sample *s);  // the error it ends with; NULL: as the dtype rule says
+    bool        source;                     // no inputs: layouts are just shapes
+    const char *why;
+} row;
+
+row row_of(int op);
+// The dtype that a row gives for operands of a promoted dtype, written out by hand; false where
+// it takes none such.
+bool row_dtype(int op, tn_dtype promoted, tn_dtype *result);
+
 // ---- composed ops ------------------------------------------------------------------------------
 
 enum {
-    SMOOTH   = 1,   // has a second derivative (or it is zero) at the inputs drawn
-    NO_GRAD  = 2,   // gives integers, bools or nothing to differentiate
-    RANDOM   = 4,   // draws random numbers: the context is seeded before each call
-    F64_ONLY = 8,   // computes in f64 alone
-    INTS     = 16   // also takes integers
+    SMOOTH  = 1,  // has a second derivative (or it is zero) at the inputs drawn
+    NO_GRAD = 2,  // gives integers, bools or nothing to differentiate
+    WIDE    = 4   // takes matrices of any sizes
 };
 
 typedef struct {

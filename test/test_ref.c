@@ -404,7 +404,7 @@ static void sources_count_in_row_major_order(void)
     MAKE(full, &y, &a);
     HOLDS(&y, 0x1.998p-4);
     MAKE(scalar, &y, &a);
-    HOLDS(&y, 0.1);
+    HOLDS(&y, 0x1.998p-4);
     y.arg.dtype = TN_I32;
     MAKE(full, &y, &a);
     HOLDS(&y, 7);

@@ -48,6 +48,7 @@ if [ "$what" = test ]; then
     want pkg-config has_command pkg-config
     want clang-format has_command clang-format
     want clang has_command clang
+    want valgrind has_command valgrind
 fi
 missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ' | sed 's/ *$//; s/^ *//')
 [ -z "$missing" ] && exit 0

@@ -35,7 +35,7 @@ static void say_threads(FILE *f)
     const char *set = getenv("TN_NUM_THREADS");
     int         n   = tni_threads_default();
     fprintf(f, "threads\n  %d, ", n);
-    if (!set) fprintf(f, "the cores this process may use (TN_NUM_THREADS changes it)\n");
+    if (!set || !*set) fprintf(f, "the cores this process may use (TN_NUM_THREADS changes it)\n");
     else if (atoi(set) == n) fprintf(f, "from TN_NUM_THREADS\n");
     else fprintf(f, "TN_NUM_THREADS=%s is not a number in 1 .. %d\n", set, TNI_MAX_THREADS);
 }

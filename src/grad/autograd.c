@@ -79,8 +79,9 @@ tn_tensor *tn_grad_of(tn_tensor *x)
     tn_tensor *g = tn_zeros_like(x);
     if (!g) return NULL;
     tni_scope_remove(g);
-    g->owned      = true;
-    x->leaf->grad = g;
+    g->owned         = true;
+    g->store->wanted = true;  // a gradient can be read after every step, also while it is zeros
+    x->leaf->grad    = g;
     return g;
 }
 
@@ -103,6 +104,7 @@ void tn_zero_grad(tn_tensor *x)
     tn_tensor *zeros = tn_zeros_like(x);
     if (!zeros) return;
     tni_store_bind(cx, x->leaf->grad->store, tni_node_ref(zeros->store->node));
+    x->leaf->grad->store->wanted = true;
     tni_tensor_free(zeros);
 }
 

@@ -63,10 +63,10 @@ static bool accepts(const walk *k, const tni_leaf *l)
     return l->handle && (!k->w->accepts || k->w->accepts(l, k->w->user));
 }
 
-// Whether node n is one whose gradient goes to x.
+// Whether node n is one whose gradient goes to x: of a leaf all its states.
 static bool stands_for(const tni_node *n, const tn_tensor *x, const tni_node *resolved)
 {
-    return n == resolved || (n->leaf && x->leaf == n->leaf && n->leaf->handle == x);
+    return x->leaf && x->leaf->handle == x ? n->leaf == x->leaf : n == resolved;
 }
 
 static bool mark_leads(walk *k)
@@ -131,6 +131,12 @@ static bool seed(walk *k)
 
 // ---- leaves ------------------------------------------------------------------------------------
 
+static bool is_whole(const tni_node *n)
+{
+    tni_view v = tni_node_layout(n);
+    return tni_view_contiguous(&v);
+}
+
 // Adds g, of the shape of the leaf's store, to the leaf's gradient; without history.
 static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
 {
@@ -142,10 +148,15 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
     if (!g || !grad) return false;
     bool mode        = k->cx->grad_mode;
     k->cx->grad_mode = false;
-    g                = tni_share(l->has_grad ? tn_add(grad, g) : tn_detach(g), k->w->op);
+    g                = l->has_grad ? tn_add(grad, g) : tn_detach(g);
+    tni_node *n      = g ? tni_resolve(g, k->w->op) : NULL;
+    if (n && !is_whole(n)) {
+        g = tn_contiguous(g);
+        n = g ? g->store->node : NULL;
+    }
     k->cx->grad_mode = mode;
-    if (!g) return false;
-    tni_store_bind(k->cx, grad->store, tni_node_ref(g->store->node));
+    if (!n) return false;
+    tni_store_bind(k->cx, grad->store, tni_node_ref(n));
     grad->store->assigned = true;
     l->has_grad           = true;
     return true;

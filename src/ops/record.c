@@ -267,8 +267,10 @@ tn_tensor *tni_share(tn_tensor *x, const char *op)
     if (!n) return NULL;
     tni_view v = tni_node_layout(n), whole = tni_view_whole(n->rank, n->size);
     if (!tni_view_contiguous(&v)) return copy_of(x, op);
-    // Under no-grad a new value has no history, though the node it shares may have.
-    if (n->needs_grad && !x->cx->grad_mode) return tni_wrap(x->cx, tni_node_view(x->cx, n, &whole));
+    // A value with a history, or none yet, gets a node of its own, which costs nothing to compute:
+    // gradients and step boundaries tell it from x's.
+    if (n->needs_grad || n->state == TNI_PENDING)
+        return tni_wrap(x->cx, tni_node_view(x->cx, n, &whole));
     return tni_wrap(x->cx, tni_node_ref(n));
 }
 

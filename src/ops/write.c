@@ -30,10 +30,14 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     if (!v || !writable(x, op)) return NULL;
     v = tni_fit(v, op, tn_dtype_of(x), to.rank, to.size);
     if (!v) return NULL;
-    tni_node *base = x->store->node, *value = tni_resolve(v, op);
+    tni_node *base  = x->store->node;
+    bool      whole = !x->view || (to.offset == 0 && tn_count(x) == tni_node_count(base) &&
+                                   tni_view_contiguous(&to));
+    // All of the store through a view of another shape.
+    if (whole && !tni_shape_equal(to.rank, to.size, base->rank, base->size))
+        v = tn_reshape(v, base->rank, base->size);
+    tni_node *value = v ? tni_resolve(v, op) : NULL;
     if (!value) return NULL;
-    bool whole = !x->view || (to.offset == 0 && tn_count(x) == tni_node_count(base) &&
-                              tni_view_contiguous(&to));
     // Parts of a lost value cannot be replaced; all of it can.
     if (base->state == TNI_GONE && !whole) return tni_resolve(x, op) ? x : NULL;
     if (tn_count(x) == 0) return x;

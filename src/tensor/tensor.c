@@ -242,6 +242,9 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     if (base->state == TNI_GONE) return gone(x, op, base);
     bool cut = x->detached && base->needs_grad;
     if (!x->view && !x->leaf && !cut) return base;
+    // A step need not have kept this view, or has spent it, but the base is there: then it is
+    // viewed again.
+    if (x->node && (x->node->state == TNI_GONE || x->node->spent)) uncache(x);
     if (x->node) return x->node;
 
     tni_node *n = tni_node_ref(base);

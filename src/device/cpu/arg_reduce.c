@@ -80,7 +80,7 @@ static void row_task(void *arg, int64_t item, int worker)
     int64_t    end = tni_lesser(j->r.results * j->chunks, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
         int64_t first = i % j->chunks * CHUNK;
-        best    b     = search(j, i / j->chunks, first, tni_lesser(CHUNK, j->r.folded - first), &room);
+        best    b = search(j, i / j->chunks, first, tni_lesser(CHUNK, j->r.folded - first), &room);
         if (j->chunks > 1) j->partial[i] = b;
         else put(j, i, b.at);
     }
@@ -106,11 +106,11 @@ static void column_task(void *arg, int64_t item, int worker)
     tni_room             room;
     _Alignas(64) char    value[STRIP * 8];
     int64_t              at[STRIP] = { 0 };
-    int64_t cols = r->kept.size[r->kept.rank - 1], across = tni_pieces(cols, STRIP);
-    int64_t col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
-    int64_t result = item / across * cols + col, bytes = (int64_t)tni_dtype_size(r->red.dtype);
-    int64_t step = r->kept.stride[r->kept.rank - 1];
-    const char *x = r->kept.data + tni_place(&r->kept, result) * bytes;
+    int64_t              cols = r->kept.size[r->kept.rank - 1], across = tni_pieces(cols, STRIP);
+    int64_t              col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
+    int64_t     result = item / across * cols + col, bytes = (int64_t)tni_dtype_size(r->red.dtype);
+    int64_t     step = r->kept.stride[r->kept.rank - 1];
+    const char *x    = r->kept.data + tni_place(&r->kept, result) * bytes;
     for (int64_t i = 0; i < r->folded; i++) {
         const char *p   = x + tni_place(&r->red, i) * bytes;
         const void *row = tni_tile_run(r->tiles, p, r->red.dtype, step, r->acc, n, &room);
@@ -123,7 +123,7 @@ static void column_task(void *arg, int64_t item, int worker)
 
 void tni_cpu_arg(const tni_call *call)
 {
-    job j = plan(call);
+    job j       = plan(call);
     int threads = tni_threads_for(call, j.r.folded * j.r.results);
     if (j.r.folded == 0) {
         memset(call->out.data, 0, (size_t)j.r.results * 8);

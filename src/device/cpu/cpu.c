@@ -39,7 +39,7 @@ static bool probe(tni_text *detail)
 // right before what is handed out.
 static void *cpu_alloc(void *heap, size_t bytes)
 {
-    size_t room = 64 + sizeof(void *);
+    size_t room  = 64 + sizeof(void *);
     char  *block = bytes <= SIZE_MAX - room ? tni_alloc(heap, bytes + room) : NULL;
     if (!block) return NULL;
     uintptr_t at = ((uintptr_t)block + sizeof(void *) + 63) & ~(uintptr_t)63;

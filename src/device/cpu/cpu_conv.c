@@ -11,15 +11,18 @@
 #include <string.h>
 
 enum {
-    BLOCK_BYTES = 1 << 18,  // of columns, about
-    LEAST       = 48,       // rows or positions of a block, at least
+    BLOCK_BYTES = 1 << 19,  // of columns, about
+    LEAST       = 192,      // positions of a block, at least, so that packing w pays
+    FEWEST      = 48,       // where that would leave threads idle
     SPREAD      = 16,       // tasks wanted
     SPLIT_BYTES = 1 << 25   // of partial weight gradients, at most
 };
 
 // One convolution. x, w and y (gy) are row-major and of the compute type: in place, or, where the
 // given ones are not so, copies in scratch. Of the three, one is the result; if it is f16 or bf16
-// it too is made in scratch and rounded at the end.
+// it too is made in scratch and rounded at the end. Positions are counted through all images. In
+// small images (joined) a block of them goes on from one image to the next, and what the product
+// has of y is then kept apart, in `packed`, image by image side by side.
 typedef struct {
     const tni_call *call;
     tn_dtype        dtype;
@@ -27,14 +30,17 @@ typedef struct {
     int64_t         N, C, H, W, O, OH, OW, KH, KW, G, P, K;
     int64_t         stride[2], padding[2], dilation[2];
     char           *x, *w, *y, *result;
-    int64_t         positions;         // of a block
-    int64_t         blocks;            // of positions in an image
-    int64_t         rows, row_blocks;  // of K (wgrad) or channels of a group (dgrad), in blocks
-    int64_t         splits;            // wgrad: partial sums over images
-    char           *partial;
-    char           *rooms;  // one per worker: columns, then what gemm wants
-    size_t          columns, room;
     bool            direct;  // 1 x 1, stride 1, no padding: x is its own columns
+    bool            joined;
+    bool            empty;             // nothing to add up: the result is zeros
+    int64_t         positions;         // of a block
+    int64_t         blocks;            // of positions, in all images
+    int64_t         images;            // dgrad: of a block
+    int64_t         rows, row_blocks;  // of K (wgrad) or channels of a group (dgrad), in blocks
+    int64_t         splits;            // wgrad: partial sums over positions
+    char           *partial;
+    char           *rooms;  // one per worker: columns, packed, then what gemm wants
+    size_t          columns, packed, room;
 } conv;
 
 static int64_t clamp(int64_t v, int64_t lo, int64_t hi)
@@ -68,20 +74,22 @@ static void fill_run(const conv *c, char *y, const char *row, int64_t kw, int64_
     memset(y + (hi - from) * c->bytes, 0, (size_t)((to - hi) * c->bytes));
 }
 
-// Rows k0 .. k1-1 of the columns of positions p0 .. p1-1 of the group at x, side by side in y.
+// Rows k0 .. k1-1 of the columns of positions p0 .. p1-1 of the image and group at x. Rows of y
+// are ld apart.
 static void make_columns(const conv *c, const char *x, int64_t k0, int64_t k1, int64_t p0,
-                         int64_t p1, char *y)
+                         int64_t p1, char *y, int64_t ld)
 {
     for (int64_t k = k0; k < k1; k++) {
         int64_t     kw = k % c->KW, kh = k / c->KW % c->KH, channel = k / (c->KW * c->KH);
         const char *plane = x + channel * c->H * c->W * c->bytes;
-        for (int64_t p = p0; p < p1;) {
-            int64_t oh = p / c->OW, from = p % c->OW, to = tni_lesser(c->OW, from + p1 - p);
-            int64_t h  = oh * c->stride[0] + kh * c->dilation[0] - c->padding[0];
-            bool    in = h >= 0 && h < c->H;
-            fill_run(c, y, in ? plane + h * c->W * c->bytes : NULL, kw, from, to);
-            y += (to - from) * c->bytes;
-            p += to - from;
+        char       *to    = y + (k - k0) * ld * c->bytes;
+        for (int64_t p = p0, oh = p0 / c->OW, from = p0 % c->OW; p < p1; oh++, from = 0) {
+            int64_t end = tni_lesser(c->OW, from + p1 - p);
+            int64_t h   = oh * c->stride[0] + kh * c->dilation[0] - c->padding[0];
+            bool    in  = h >= 0 && h < c->H;
+            fill_run(c, to, in ? plane + h * c->W * c->bytes : NULL, kw, from, end);
+            to += (end - from) * c->bytes;
+            p += end - from;
         }
     }
 }
@@ -96,8 +104,8 @@ static void add_d(double *y, const double *x, int64_t step, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
 }
 
-// Adds the columns of one channel (KH * KW rows of P) to its plane of x, which is zeroed first.
-static void add_columns(const conv *c, const char *columns, char *plane)
+// Adds the columns of one channel (KH * KW rows, ld apart) to its plane of x, zeroed first.
+static void add_columns(const conv *c, const char *columns, int64_t ld, char *plane)
 {
     memset(plane, 0, (size_t)(c->H * c->W * c->bytes));
     for (int64_t k = 0; k < c->KH * c->KW; k++) {
@@ -108,7 +116,7 @@ static void add_columns(const conv *c, const char *columns, char *plane)
         for (int64_t i = top; i < bottom && lo < hi; i++) {
             char *y = plane + ((i * c->stride[0] + shift_h) * c->W + lo * c->stride[1] + shift_w) *
                                   c->bytes;
-            const char *v = columns + ((k * c->OH + i) * c->OW + lo) * c->bytes;
+            const char *v = columns + (k * ld + i * c->OW + lo) * c->bytes;
             if (c->dtype == TN_F32) add_f((float *)y, (const float *)v, c->stride[1], hi - lo);
             else add_d((double *)y, (const double *)v, c->stride[1], hi - lo);
         }
@@ -132,45 +140,82 @@ static const char *weight(const conv *c, int64_t g)
     return c->w + g * (c->O / c->G) * c->K * c->bytes;
 }
 
-// y (O / G, n of P) = w (O / G, K) @ columns (K, n).
-static tni_gemm forward_product(const conv *c, const void *columns, int64_t n)
+// The part of image q / P that positions q .. end-1 begin with: its first position, returned, and
+// their number.
+static int64_t part_of(const conv *c, int64_t q, int64_t end, int64_t *n)
 {
-    return (tni_gemm){ .dtype = c->dtype, .m = c->O / c->G, .n = n, .k = c->K, .a_row = c->K,
-                       .a_col = 1, .b = columns, .b_row = n, .b_col = 1, .ldc = c->P };
+    int64_t p = q % c->P;
+    *n        = tni_lesser(end - q, c->P - p);
+    return p;
 }
 
-// columns (n of K, P) = w (O / G, n of K) transposed @ gy (O / G, P).
-static tni_gemm input_product(const conv *c, void *columns, int64_t n)
+// Columns of positions q0 .. q1-1, ld apart.
+static void gather_columns(const conv *c, int64_t g, int64_t k0, int64_t k1, int64_t q0, int64_t q1,
+                           char *y)
 {
-    return (tni_gemm){ .dtype = c->dtype, .m = n, .n = c->P, .k = c->O / c->G, .a_row = 1,
-                       .a_col = c->K, .b_row = c->P, .b_col = 1, .c = columns, .ldc = c->P };
-}
-
-// gw (O / G, n of K) += gy (O / G, p of P) @ columns (n, p) transposed.
-static tni_gemm weight_product(const conv *c, const void *columns, int64_t n, int64_t p)
-{
-    return (tni_gemm){ .dtype = c->dtype, .m = c->O / c->G, .n = n, .k = p, .a_row = c->P,
-                       .a_col = 1, .b = columns, .b_row = 1, .b_col = p, .ldc = c->K,
-                       .accumulate = true };
-}
-
-// The largest scratch that any of four neighbouring shapes of a product wants: whole blocks and
-// the last ones.
-static size_t product_scratch(const conv *c, int threads)
-{
-    size_t  most    = 0;
-    int64_t p[2]    = { c->positions, c->P % c->positions }, channel = c->KH * c->KW;
-    int64_t cg      = c->C / c->G, whole = c->call->op == TNI_conv_wgrad ? c->K : cg;
-    int64_t rows[2] = { c->rows, c->rows > 0 ? whole % c->rows : 0 };
-    for (int i = 0; i < 4; i++) {
-        int64_t  n = rows[i / 2], pn = p[i % 2];
-        tni_gemm g = c->call->op == TNI_conv         ? forward_product(c, NULL, pn)
-                     : c->call->op == TNI_conv_dgrad ? input_product(c, NULL, n * channel)
-                                                     : weight_product(c, NULL, n, pn);
-        size_t   s = g.m > 0 && g.n > 0 ? tni_gemm_scratch(&g, threads) : 0;
-        if (s > most) most = s;
+    for (int64_t q = q0, n; q < q1; q += n) {
+        int64_t p = part_of(c, q, q1, &n);
+        make_columns(c, image(c, q / c->P, g), k0, k1, p, p + n, y + (q - q0) * c->bytes, q1 - q0);
     }
-    return most;
+}
+
+// Copies positions q0 .. q1-1 of y's rows to packed, or back.
+static void pack(const conv *c, int64_t g, int64_t q0, int64_t q1, char *packed, bool back)
+{
+    int64_t og = c->O / c->G, ld = q1 - q0;
+    for (int64_t q = q0, n; q < q1; q += n) {
+        int64_t p = part_of(c, q, q1, &n);
+        char   *y = output(c, q / c->P, g) + p * c->bytes, *to = packed + (q - q0) * c->bytes;
+        for (int64_t o = 0; o < og; o++, y += c->P * c->bytes, to += ld * c->bytes)
+            memcpy(back ? y : to, back ? to : y, (size_t)(n * c->bytes));
+    }
+}
+
+// y (O / G, n) = w (O / G, K) @ columns (K, n). Rows of y are y_row apart, here and below.
+static tni_gemm forward_product(const conv *c, const void *columns, int64_t n, int64_t y_row)
+{
+    return (tni_gemm){ .dtype = c->dtype,
+                       .m     = c->O / c->G,
+                       .n     = n,
+                       .k     = c->K,
+                       .a_row = c->K,
+                       .a_col = 1,
+                       .b     = columns,
+                       .b_row = n,
+                       .b_col = 1,
+                       .ldc   = y_row };
+}
+
+// columns (k of K, n) = w (O / G, k of K) transposed @ gy (O / G, n).
+static tni_gemm input_product(const conv *c, void *columns, int64_t k, int64_t n, int64_t y_row)
+{
+    return (tni_gemm){ .dtype = c->dtype,
+                       .m     = k,
+                       .n     = n,
+                       .k     = c->O / c->G,
+                       .a_row = 1,
+                       .a_col = c->K,
+                       .b_row = y_row,
+                       .b_col = 1,
+                       .c     = columns,
+                       .ldc   = n };
+}
+
+// gw (O / G, k of K) += gy (O / G, n) @ columns (k, n) transposed.
+static tni_gemm weight_product(const conv *c, const void *columns, int64_t k, int64_t n,
+                               int64_t y_row)
+{
+    return (tni_gemm){ .dtype      = c->dtype,
+                       .m          = c->O / c->G,
+                       .n          = k,
+                       .k          = n,
+                       .a_row      = y_row,
+                       .a_col      = 1,
+                       .b          = columns,
+                       .b_row      = 1,
+                       .b_col      = n,
+                       .ldc        = c->K,
+                       .accumulate = true };
 }
 
 // ---- planning ----
@@ -190,32 +235,70 @@ static void sizes_of(conv *c, const tni_arg *x, const tni_arg *w, const tni_arg 
     }
 }
 
+// dgrad: blocks of whole images and of channels.
+static void cut_input(conv *c)
+{
+    int64_t room = BLOCK_BYTES / c->bytes, channel = c->KH * c->KW, cg = c->C / c->G;
+    c->images    = c->joined ? clamp(LEAST / c->P, 1, c->N) : 1;
+    c->blocks    = tni_pieces(c->N, c->images);
+    c->positions = c->images * c->P;
+    c->rows      = clamp(room / clamp(channel * c->positions, 1, room), 1, cg > 0 ? cg : 1);
+    int64_t good = tni_lesser(tni_pieces(LEAST, channel), cg);
+    if (c->rows < good && c->blocks * c->G * tni_pieces(cg, good) >= SPREAD) c->rows = good;
+    c->row_blocks = tni_pieces(cg, c->rows);
+    c->columns    = (size_t)(c->rows * channel * c->positions * c->bytes);
+}
+
+// conv and wgrad: blocks of positions; wgrad also of rows of K, and splits of the positions.
+static void cut_columns(conv *c)
+{
+    int64_t room = BLOCK_BYTES / c->bytes, span = c->joined ? c->N * c->P : c->P;
+    bool    grad = c->call->op == TNI_conv_wgrad;
+    c->rows      = c->K;
+    while (grad && c->rows >= 2 * LEAST && c->G * tni_pieces(c->K, c->rows) < SPREAD) c->rows /= 2;
+    c->row_blocks = c->rows > 0 ? tni_pieces(c->K, c->rows) : 0;
+    int64_t most  = clamp(room / clamp(c->rows, 1, room), LEAST, LEAST * 64);
+    while (!grad && most > FEWEST && c->N * c->P * c->G < SPREAD * most) most /= 2;
+    int64_t pieces = tni_pieces(span, tni_lesser(span, most));
+    c->positions   = tni_pieces(span, pieces);
+    c->blocks      = tni_pieces(span, c->positions) * (c->joined ? 1 : c->N);
+    c->columns     = (size_t)(c->rows * c->positions * c->bytes);
+    c->splits      = 1;
+    int64_t limit  = SPLIT_BYTES / clamp(c->O * c->K * c->bytes, 1, SPLIT_BYTES);
+    if (grad && c->G * c->row_blocks < SPREAD)
+        c->splits = clamp(tni_pieces(SPREAD, c->G * clamp(c->row_blocks, 1, SPREAD)), 1,
+                          clamp(tni_lesser(limit, c->blocks), 1, SPREAD));
+}
+
 // How the work is cut: by sizes alone.
 static void cut(conv *c)
 {
-    int64_t room = BLOCK_BYTES / c->bytes, channel = c->KH * c->KW, cg = c->C / c->G;
-    int     op   = c->call->op;
-    c->direct    = op == TNI_conv && channel == 1 && c->stride[0] == 1 && c->stride[1] == 1 &&
-                c->padding[0] == 0 && c->padding[1] == 0;
-    c->positions = c->P;
-    if (op == TNI_conv_dgrad) {
-        c->rows       = clamp(room / clamp(channel * c->P, 1, room), 1, cg > 0 ? cg : 1);
-        c->row_blocks = tni_pieces(cg, c->rows);
-        c->columns    = (size_t)(c->rows * channel * c->P * c->bytes);
-        return;
+    c->direct = c->call->op == TNI_conv && c->KH * c->KW == 1 && c->stride[0] == 1 &&
+                c->stride[1] == 1 && c->padding[0] == 0 && c->padding[1] == 0;
+    c->joined = c->P < LEAST && c->N > 1;
+    if (c->call->op == TNI_conv_dgrad) cut_input(c);
+    else cut_columns(c);
+    if (c->joined) c->packed = (size_t)tni_align64(c->O / c->G * c->positions * c->bytes);
+    c->columns = (size_t)tni_align64((int64_t)c->columns);
+}
+
+// The most scratch that a product of some block wants: there are whole blocks and last ones.
+static size_t product_scratch(const conv *c)
+{
+    size_t  most = 0;
+    int64_t span = c->joined ? c->N * c->P : c->P, channel = c->KH * c->KW;
+    int64_t whole   = c->call->op == TNI_conv_wgrad ? c->K : c->C / c->G;
+    int64_t rows[2] = { c->rows, c->rows > 0 ? whole % c->rows : 0 };
+    int64_t cols[2] = { c->positions, c->positions > 0 ? span % c->positions : 0 };
+    for (int i = 0; i < 4; i++) {
+        int64_t  k = rows[i / 2], n = cols[i % 2], y = c->joined ? n : c->P;
+        tni_gemm g = c->call->op == TNI_conv         ? forward_product(c, NULL, n, y)
+                     : c->call->op == TNI_conv_dgrad ? input_product(c, NULL, k * channel, n, y)
+                                                     : weight_product(c, NULL, k, n, y);
+        size_t   s = g.m > 0 && g.n > 0 ? tni_gemm_scratch(&g, 1) : 0;
+        if (s > most) most = s;
     }
-    c->rows = c->K;
-    if (op == TNI_conv_wgrad)
-        while (c->rows >= 2 * LEAST && c->G * tni_pieces(c->K, c->rows) < SPREAD) c->rows /= 2;
-    c->row_blocks = c->rows > 0 ? tni_pieces(c->K, c->rows) : 0;
-    c->positions  = clamp(room / clamp(c->rows, 1, room), tni_lesser(LEAST, c->P), c->P);
-    c->blocks     = tni_pieces(c->P, c->positions);
-    c->columns    = (size_t)(c->rows * c->positions * c->bytes);
-    c->splits     = 1;
-    int64_t most  = SPLIT_BYTES / clamp(c->O * c->K * c->bytes, 1, SPLIT_BYTES);
-    if (op == TNI_conv_wgrad && c->G * c->row_blocks < SPREAD)
-        c->splits = clamp(tni_pieces(SPREAD, c->G * clamp(c->row_blocks, 1, SPREAD)), 1,
-                          clamp(tni_lesser(most, c->N), 1, SPREAD));
+    return (size_t)tni_align64((int64_t)most);
 }
 
 // Takes bytes off the scratch; with none given only counts.
@@ -250,24 +333,23 @@ static conv plan(const tni_call *call, char *scratch, size_t *used)
     c.bytes          = (int64_t)tni_dtype_size(c.dtype);
     *used            = 0;
     sizes_of(&c, x, w, y);
-    cut(&c);
+    c.empty = c.N * c.P * c.K * c.O == 0;
+    if (!c.empty) cut(&c);
     c.x       = operand(&c, x, x == out, &scratch, used);
     c.w       = operand(&c, w, w == out, &scratch, used);
     c.y       = operand(&c, y, y == out, &scratch, used);
     c.result  = x == out ? c.x : w == out ? c.w : c.y;
-    c.partial = c.splits > 1 ? take(&scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes)) : NULL;
-    c.columns = (size_t)tni_align64((int64_t)c.columns);
-    size_t many = c.direct ? 0 : product_scratch(&c, 1);
-    c.room      = c.columns + (size_t)tni_align64((int64_t)many);
-    c.rooms     = take(&scratch, used, c.direct ? 0 : c.room * (size_t)call->threads);
+    c.partial = c.splits > 1 ? take(&scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
+                             : NULL;
+    c.room    = c.direct || c.empty ? 0 : c.columns + c.packed + product_scratch(&c);
+    c.rooms   = take(&scratch, used, c.room * (size_t)call->threads);
     return c;
 }
 
-static tni_gemm_batch direct_product(const conv *c, int64_t g)
+// x as it is, for one group of all images.
+static tni_gemm_batch direct_product(const conv *c)
 {
-    tni_gemm_batch b = { .one = forward_product(c, image(c, 0, g), c->P), .batch = c->N };
-    b.one.a          = weight(c, g);
-    b.one.c          = output(c, 0, g);
+    tni_gemm_batch b = { .one = forward_product(c, NULL, c->P, c->P), .batch = c->N };
     b.b_step         = c->C * c->P;
     b.c_step         = c->O * c->P;
     return b;
@@ -275,68 +357,78 @@ static tni_gemm_batch direct_product(const conv *c, int64_t g)
 
 size_t tni_cpu_conv_scratch(const tni_call *call)
 {
-    size_t used;
-    conv   c = plan(call, NULL, &used);
-    if (!c.direct) return used;
-    c.x = c.w = c.y  = NULL;
-    tni_gemm_batch b = { .one = forward_product(&c, NULL, c.P), .batch = c.N };
-    b.b_step         = c.C * c.P;
-    b.c_step         = c.O * c.P;
-    return used + tni_gemm_batch_scratch(&b, call->threads);
+    size_t         used;
+    conv           c = plan(call, NULL, &used);
+    tni_gemm_batch b = direct_product(&c);
+    return c.direct && !c.empty ? used + tni_gemm_batch_scratch(&b, call->threads) : used;
 }
 
 // ---- the three ----
 
+// Positions of block number b: from *q0 to *q1.
+static void block_at(const conv *c, int64_t b, int64_t *q0, int64_t *q1)
+{
+    int64_t across = tni_pieces(c->P, c->positions), in_image = b % across * c->positions;
+    *q0 = c->joined ? b * c->positions : b / across * c->P + in_image;
+    *q1 = c->joined ? tni_lesser(c->N * c->P, *q0 + c->positions)
+                    : *q0 + tni_lesser(c->positions, c->P - in_image);
+}
+
 static void forward_task(void *arg, int64_t item, int worker)
 {
-    const conv *c = arg;
-    int64_t     block = item % c->blocks, g = item / c->blocks % c->G, n = item / c->blocks / c->G;
-    int64_t     p0 = block * c->positions, p1 = tni_lesser(c->P, p0 + c->positions);
-    char       *columns = c->rooms + (size_t)worker * c->room;
-    make_columns(c, image(c, n, g), 0, c->K, p0, p1, columns);
-    tni_gemm product = forward_product(c, columns, p1 - p0);
+    const conv *c       = arg;
+    int64_t     g       = item % c->G, q0, q1;
+    char       *columns = c->rooms + (size_t)worker * c->room, *packed = columns + c->columns;
+    block_at(c, item / c->G, &q0, &q1);
+    gather_columns(c, g, 0, c->K, q0, q1, columns);
+    tni_gemm product = forward_product(c, columns, q1 - q0, c->joined ? q1 - q0 : c->P);
     product.a        = weight(c, g);
-    product.c        = output(c, n, g) + p0 * c->bytes;
-    tni_gemm_run(&product, 1, columns + c->columns);
+    product.c        = c->joined ? packed : output(c, q0 / c->P, g) + q0 % c->P * c->bytes;
+    tni_gemm_run(&product, 1, packed + c->packed);
+    if (c->joined) pack(c, g, q0, q1, packed, true);
 }
 
 static void input_task(void *arg, int64_t item, int worker)
 {
     const conv *c = arg;
-    int64_t     block = item % c->row_blocks, g = item / c->row_blocks % c->G;
-    int64_t     n = item / c->row_blocks / c->G, cg = c->C / c->G, channel = c->KH * c->KW;
-    int64_t     c0 = block * c->rows, c1 = tni_lesser(cg, c0 + c->rows);
-    char       *columns = c->rooms + (size_t)worker * c->room;
-    tni_gemm    product = input_product(c, columns, (c1 - c0) * channel);
-    product.a           = weight(c, g) + c0 * channel * c->bytes;
-    product.b           = output(c, n, g);
-    tni_gemm_run(&product, 1, columns + c->columns);
-    char *x = c->x + (n * c->C + g * cg) * c->H * c->W * c->bytes;
-    for (int64_t i = c0; i < c1; i++)
-        add_columns(c, columns + (i - c0) * channel * c->P * c->bytes, x + i * c->H * c->W * c->bytes);
+    int64_t     g = item % c->G, block = item / c->G % c->row_blocks, cg = c->C / c->G;
+    int64_t     n0 = item / c->G / c->row_blocks * c->images, n1 = tni_lesser(c->N, n0 + c->images);
+    int64_t     c0 = block * c->rows, c1 = tni_lesser(cg, c0 + c->rows), channel = c->KH * c->KW;
+    int64_t     n = (n1 - n0) * c->P, plane = c->H * c->W * c->bytes;
+    char       *columns = c->rooms + (size_t)worker * c->room, *packed = columns + c->columns;
+    if (c->joined) pack(c, g, n0 * c->P, n1 * c->P, packed, false);
+    tni_gemm product = input_product(c, columns, (c1 - c0) * channel, n, c->joined ? n : c->P);
+    product.a        = weight(c, g) + c0 * channel * c->bytes;
+    product.b        = c->joined ? packed : output(c, n0, g);
+    tni_gemm_run(&product, 1, packed + c->packed);
+    for (int64_t i = n0; i < n1; i++)
+        for (int64_t k = c0; k < c1; k++)
+            add_columns(c, columns + ((k - c0) * channel * n + (i - n0) * c->P) * c->bytes, n,
+                        c->x + (i * c->C + g * cg + k) * plane);
 }
 
-// One block of rows of K over the images of one split.
+// One block of rows of K over the blocks of positions of one split.
 static void weight_task(void *arg, int64_t item, int worker)
 {
     const conv *c = arg;
-    int64_t     block = item % c->row_blocks, g = item / c->row_blocks % c->G;
-    int64_t     split = item / c->row_blocks / c->G, og = c->O / c->G;
+    int64_t     g = item % c->G, block = item / c->G % c->row_blocks, og = c->O / c->G, q0, q1;
+    int64_t     split = item / c->G / c->row_blocks;
     int64_t     k0 = block * c->rows, k1 = tni_lesser(c->K, k0 + c->rows);
-    int64_t     n0 = split * c->N / c->splits, n1 = (split + 1) * c->N / c->splits;
-    char       *columns = c->rooms + (size_t)worker * c->room;
-    char       *base    = c->splits > 1 ? c->partial + split * c->O * c->K * c->bytes : c->w;
-    char       *to      = base + (g * og * c->K + k0) * c->bytes;
-    for (int64_t o = 0; o < og; o++) memset(to + o * c->K * c->bytes, 0, (size_t)((k1 - k0) * c->bytes));
-    for (int64_t n = n0; n < n1; n++)
-        for (int64_t p0 = 0; p0 < c->P; p0 += c->positions) {
-            int64_t p1 = tni_lesser(c->P, p0 + c->positions);
-            make_columns(c, image(c, n, g), k0, k1, p0, p1, columns);
-            tni_gemm product = weight_product(c, columns, k1 - k0, p1 - p0);
-            product.a        = output(c, n, g) + p0 * c->bytes;
-            product.c        = to;
-            tni_gemm_run(&product, 1, columns + c->columns);
-        }
+    char       *columns = c->rooms + (size_t)worker * c->room, *packed = columns + c->columns;
+    char       *base = c->splits > 1 ? c->partial + split * c->O * c->K * c->bytes : c->w;
+    char       *to   = base + (g * og * c->K + k0) * c->bytes;
+    for (int64_t o = 0; o < og; o++)
+        memset(to + o * c->K * c->bytes, 0, (size_t)((k1 - k0) * c->bytes));
+    int64_t end = (split + 1) * c->blocks / c->splits;
+    for (int64_t b = split * c->blocks / c->splits; b < end; b++) {
+        block_at(c, b, &q0, &q1);
+        gather_columns(c, g, k0, k1, q0, q1, columns);
+        if (c->joined) pack(c, g, q0, q1, packed, false);
+        tni_gemm product = weight_product(c, columns, k1 - k0, q1 - q0, c->joined ? q1 - q0 : c->P);
+        product.a        = c->joined ? packed : output(c, q0 / c->P, g) + q0 % c->P * c->bytes;
+        product.c        = to;
+        tni_gemm_run(&product, 1, packed + c->packed);
+    }
 }
 
 // Adds up the splits in order.
@@ -351,7 +443,10 @@ static void join_splits(const conv *c)
 static void run_direct(const conv *c, void *scratch)
 {
     for (int64_t g = 0; g < c->G; g++) {
-        tni_gemm_batch b = direct_product(c, g);
+        tni_gemm_batch b = direct_product(c);
+        b.one.a          = weight(c, g);
+        b.one.b          = image(c, 0, g);
+        b.one.c          = output(c, 0, g);
         tni_gemm_batch_run(&b, c->call->threads, scratch);
     }
 }
@@ -361,12 +456,14 @@ void tni_cpu_conv(const tni_call *call)
     size_t used;
     conv   c       = plan(call, call->scratch, &used);
     int    threads = tni_threads_for(call, c.N * c.O * c.P * c.K);
-    if (call->op == TNI_conv && c.direct) {
+    if (c.empty) {
+        memset(c.result, 0, (size_t)(tni_arg_count(&call->out) * c.bytes));
+    } else if (c.direct) {
         run_direct(&c, call->scratch ? (char *)call->scratch + used : NULL);
     } else if (call->op == TNI_conv) {
-        tni_parallel(threads, c.N * c.G * c.blocks, forward_task, &c);
+        tni_parallel(threads, c.G * c.blocks, forward_task, &c);
     } else if (call->op == TNI_conv_dgrad) {
-        tni_parallel(threads, c.N * c.G * c.row_blocks, input_task, &c);
+        tni_parallel(threads, c.G * c.blocks * c.row_blocks, input_task, &c);
     } else {
         tni_parallel(threads, c.splits * c.G * c.row_blocks, weight_task, &c);
         if (c.splits > 1) join_splits(&c);

@@ -1,6 +1,7 @@
 // fold, the adjoint of a view: elements are added up, in row-major order, at the places of the
 // base they were read from. Leading axes whose steps reach past everything behind them cannot
-// collide, so tasks divide those. f16 and bf16 are added up in float, in scratch.
+// collide, so tasks divide those. f16 and bf16 are added up in float, in scratch. A view that
+// visits no place twice is only copied back.
 #include "base/pool.h"
 #include "device/cpu/cpu_walk.h"
 
@@ -10,15 +11,33 @@ enum { TASK = 1 << 14 };
 
 typedef struct {
     const tni_tiles *tiles;
-    tn_dtype         dtype;     // the sums are of
-    tni_arg          x, to;     // the elements and their places, of one shape
-    int              leading;   // axes that tasks divide
+    tn_dtype         dtype;                  // the sums are of
+    tni_arg          x, to;                  // the elements and their places, of one shape
+    int              leading;                // axes that tasks divide
     int64_t          parts, part, per_task;  // pieces of the leading axes and their elements
 } job;
 
+// The places as a layout of the base.
+static tni_view places(const tni_call *call)
+{
+    tni_view v = { .rank = call->in[0].rank, .offset = call->attr->view.offset };
+    for (int i = 0; i < v.rank; i++) {
+        v.size[i]   = call->in[0].size[i];
+        v.stride[i] = call->attr->view.stride[i];
+    }
+    return v;
+}
+
+// Where no two elements meet there is nothing to add up.
+static bool is_copy(const tni_call *call)
+{
+    tni_view v = places(call);
+    return tni_view_injective(&v);
+}
+
 static bool in_float(const tni_call *call)
 {
-    return call->out.dtype == TN_F16 || call->out.dtype == TN_BF16;
+    return (call->out.dtype == TN_F16 || call->out.dtype == TN_BF16) && !is_copy(call);
 }
 
 size_t tni_cpu_fold_scratch(const tni_call *call)
@@ -89,19 +108,47 @@ static void add_run(tn_dtype dt, char *data, int64_t place, const void *x, int64
     }
 }
 
-// Adds elements first .. first+n-1, all in one tile.
-static void add_tile(const job *j, int64_t first, int64_t n, tni_room *room)
+// Where a walk over the places is: the index along each axis, and the place.
+typedef struct {
+    int64_t at[TN_MAX_RANK], place;
+} cursor;
+
+static cursor cursor_at(const tni_arg *to, int64_t first)
+{
+    cursor w = { .place = tni_place(to, first) };
+    for (int i = to->rank - 1; i >= 0; i--) {
+        w.at[i] = first % to->size[i];
+        first /= to->size[i];
+    }
+    return w;
+}
+
+// Goes to the beginning of the next run of the last axis.
+static void next_run(const tni_arg *to, cursor *w)
+{
+    for (int i = to->rank - 1; i >= 0; i--) {
+        w->place += to->stride[i];
+        if (++w->at[i] < to->size[i]) return;
+        w->place -= w->at[i] * to->stride[i];
+        w->at[i] = 0;
+    }
+}
+
+// Adds n elements, all in one tile, from where the cursor is, and moves it past them.
+static void add_tile(const job *j, int64_t first, int64_t n, cursor *w, tni_room *room)
 {
     int64_t     bytes = (int64_t)tni_dtype_size(j->dtype);
     const char *x     = tni_tile_of(j->tiles, &j->x, j->dtype, first, n, room);
     int         last  = j->to.rank - 1;
-    int64_t     cols = last < 0 ? 1 : j->to.size[last], step = last < 0 ? 1 : j->to.stride[last];
-    while (n > 0) {
-        int64_t run = tni_lesser(n, cols - first % cols);
-        add_run(j->dtype, j->to.data, tni_place(&j->to, first), x, step, run);
+    if (last < 0) add_run(j->dtype, j->to.data, 0, x, 1, 1);
+    while (last >= 0 && n > 0) {
+        int64_t run = tni_lesser(n, j->to.size[last] - w->at[last]);
+        add_run(j->dtype, j->to.data, w->place, x, j->to.stride[last], run);
         x += run * bytes;
-        first += run;
         n -= run;
+        w->at[last] += run - 1;
+        w->place += (run - 1) * j->to.stride[last];
+        next_run(&j->to, w);
     }
 }
 
@@ -112,8 +159,9 @@ static void fold_task(void *arg, int64_t item, int worker)
     tni_room   room;
     int64_t    first = item * j->per_task * j->part;
     int64_t    end   = tni_lesser(j->parts, (item + 1) * j->per_task) * j->part;
+    cursor     w     = cursor_at(&j->to, first);
     for (; first < end; first += TNI_TILE)
-        add_tile(j, first, tni_lesser(TNI_TILE, end - first), &room);
+        add_tile(j, first, tni_lesser(TNI_TILE, end - first), &w, &room);
 }
 
 void tni_cpu_fold(const tni_call *call)
@@ -121,14 +169,16 @@ void tni_cpu_fold(const tni_call *call)
     bool   floats = in_float(call);
     size_t es     = floats ? sizeof(float) : tni_dtype_size(call->out.dtype);
     char  *sums   = floats ? call->scratch : call->out.data;
-    job    j = { .tiles = tni_tiles_get(), .x = call->in[0], .to = call->in[0] };
-    j.dtype  = floats ? TN_F32 : call->out.dtype;
+    job    j      = { .tiles = tni_tiles_get(), .x = call->in[0], .to = call->in[0] };
+    j.dtype       = floats ? TN_F32 : call->out.dtype;
     memset(sums, 0, (size_t)tni_arg_count(&call->out) * es);
     for (int i = 0; i < j.to.rank; i++) j.to.stride[i] = call->attr->view.stride[i];
     j.to.data = sums + call->attr->view.offset * (int64_t)es;
 
     int64_t count = tni_arg_count(&j.x);
-    if (count > 0) {
+    if (is_copy(call)) {
+        tni_copy_arg(call->threads, &j.x, &j.to);
+    } else if (count > 0) {
         tni_arg *both[2] = { &j.to, &j.x }, *one[1] = { &j.x };
         tni_merge(2, both);
         j.leading = apart(&j.to);

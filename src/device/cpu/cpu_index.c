@@ -86,7 +86,8 @@ static void gather_row(const gathering *g, char *y, const char *x)
     tni_arg outer = g->row;
     outer.rank    = last;
     for (int64_t i = 0; i < rows; i++, y += cols * bytes)
-        tni_gather_run((size_t)bytes, y, x + tni_place(&outer, i) * bytes, g->row.stride[last], cols);
+        tni_gather_run((size_t)bytes, y, x + tni_place(&outer, i) * bytes, g->row.stride[last],
+                       cols);
 }
 
 static void put_element(size_t bytes, char *y, const char *x)
@@ -103,8 +104,8 @@ static void gather_task(void *arg, int64_t item, int worker)
     gathering *g     = arg;
     int64_t    bytes = (int64_t)tni_dtype_size(g->x.dtype);
     int64_t    end = tni_lesser(g->positions, (item + 1) * g->per_task), p = item * g->per_task;
-    int        last = g->index.rank - 1;
-    int64_t    cols = last < 0 ? 1 : g->index.size[last];
+    int        last       = g->index.rank - 1;
+    int64_t    cols       = last < 0 ? 1 : g->index.size[last];
     int64_t    index_step = last < 0 ? 0 : g->index.stride[last];
     int64_t    x_step     = last < 0 ? 0 : g->x.stride[last];
     while (p < end) {
@@ -158,7 +159,7 @@ tn_status tni_cpu_gather(const tni_call *call)
 typedef struct {
     const tni_call  *call;
     const tni_tiles *tiles;
-    tni_arg          y;  // what is written: out, or the sums in scratch
+    tni_arg          y;                      // what is written: out, or the sums in scratch
     tni_arg          index[2], v[2], to[2];  // outer and inner axes, of the index's sizes
     int64_t          length, size;           // of the indexed axis, in the index and in y
     int64_t          index_step, v_step, y_step;
@@ -207,14 +208,15 @@ static void write_run(const scattering *s, char *y, const char *v, int64_t n, tn
 static bool scatter_inner(const scattering *s, int64_t index_at_, int64_t v_at, int64_t y_at,
                           int64_t first, int64_t n, tni_room *room, int64_t *wrong)
 {
-    int64_t bytes = (int64_t)tni_dtype_size(s->y.dtype);
+    int64_t bytes   = (int64_t)tni_dtype_size(s->y.dtype);
     int64_t v_bytes = (int64_t)tni_dtype_size(s->v[0].dtype);
     char   *y = s->y.data, *v = s->v[0].data;
     if (s->rows) {
         int64_t k = resolve(index_at(&s->index[0], index_at_), s->size);
         *wrong    = first;
         if (k < 0) return false;
-        write_run(s, y + (y_at + k * s->y_step + first) * bytes, v + (v_at + first) * v_bytes, n, room);
+        write_run(s, y + (y_at + k * s->y_step + first) * bytes, v + (v_at + first) * v_bytes, n,
+                  room);
         return true;
     }
     for (int64_t i = first; i < first + n; i++) {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    TILES   = 16,  // of a task
-    INNER   = 128  // least innermost size for which a tile stays within a row
+    TILES = 16,  // of a task
+    INNER = 128  // least innermost size for which a tile stays within a row
 };
 
 // One map. Rows of `inner` elements are cut into `pieces` tiles each.
@@ -24,8 +24,8 @@ typedef struct {
 static void run_tile(const job *j, const void *const *fixed, int64_t tile, tni_room *rooms)
 {
     int64_t     piece = tile % j->pieces * TNI_TILE, first = tile / j->pieces * j->inner + piece;
-    int64_t     n     = tni_lesser(TNI_TILE, j->inner - piece);
-    const void *x[3]  = { NULL, NULL, NULL };
+    int64_t     n    = tni_lesser(TNI_TILE, j->inner - piece);
+    const void *x[3] = { NULL, NULL, NULL };
     for (int k = 0; k < j->nin; k++)
         x[k] = j->still[k] ? fixed[k]
                            : tni_tile_of(j->tiles, &j->in[k], j->as[k], first, n, &rooms[k]);
@@ -45,7 +45,7 @@ static void run_tiles(void *arg, int64_t item, int worker)
     const job  *j = arg;
     tni_room    rooms[4];
     const void *fixed[3] = { NULL, NULL, NULL };
-    int64_t     tiles = j->count / j->inner * j->pieces, end = tni_lesser(tiles, (item + 1) * TILES);
+    int64_t tiles = j->count / j->inner * j->pieces, end = tni_lesser(tiles, (item + 1) * TILES);
     for (int k = 0; k < j->nin; k++)
         if (j->still[k])
             fixed[k] = tni_tile_run(j->tiles, j->in[k].data, j->in[k].dtype, 0, j->as[k],

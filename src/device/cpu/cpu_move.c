@@ -81,26 +81,56 @@ static copy plan_copy(const tni_arg *in, const tni_arg *out)
     return c;
 }
 
-static void turn32(uint32_t *y, int64_t y_row, const uint32_t *x, int64_t x_col, int64_t rows,
-                   int64_t cols)
+enum { LINE_ROWS = 16 };
+
+// Rows become columns by way of a small square, so that every line of x is read whole at once and
+// every row of y is written in one go, however their strides fall into the cache's sets.
+static inline void turn_lines(size_t bytes, char *square, const char *x, int64_t x_col, int64_t n,
+                              int64_t cols)
 {
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++) y[i * y_row + j] = x[i + j * x_col];
+    for (int64_t j = 0; j < cols; j++, x += x_col * (int64_t)bytes)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(square + (size_t)(i * BLOCK + j) * bytes, x + i * (int64_t)bytes, bytes);
+}
+
+static inline void turn_block(size_t bytes, char *y, int64_t y_row, const char *x, int64_t x_col,
+                              int64_t rows, int64_t cols)
+{
+    char square[LINE_ROWS * BLOCK * 8];
+    for (int64_t i0 = 0; i0 < rows; i0 += LINE_ROWS) {
+        int64_t     n    = tni_lesser(LINE_ROWS, rows - i0);
+        const char *from = x + i0 * (int64_t)bytes;
+        if (n == LINE_ROWS) turn_lines(bytes, square, from, x_col, LINE_ROWS, cols);
+        else turn_lines(bytes, square, from, x_col, n, cols);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + (i0 + i) * y_row * (int64_t)bytes, square + (size_t)(i * BLOCK) * bytes,
+                   (size_t)cols * bytes);
+    }
+}
+
+static void turn_rows(size_t bytes, char *y, int64_t y_row, const char *x, int64_t x_col,
+                      int64_t rows, int64_t cols)
+{
+    if (bytes == 4) turn_block(4, y, y_row, x, x_col, rows, cols);
+    else if (bytes == 2) turn_block(2, y, y_row, x, x_col, rows, cols);
+    else if (bytes == 8) turn_block(8, y, y_row, x, x_col, rows, cols);
+    else turn_block(1, y, y_row, x, x_col, rows, cols);
 }
 
 // A block of rows and columns at y and x. Strides in elements.
 static void copy_block(const copy *c, char *y, const char *x, int64_t rows, int64_t cols)
 {
-    int      last = c->out.rank - 1;
-    int64_t  in_bytes = (int64_t)tni_dtype_size(c->in.dtype);
-    int64_t  bytes    = (int64_t)tni_dtype_size(c->out.dtype);
-    int64_t  xc = last >= 0 ? c->in.stride[last] : 1, yc = last >= 0 ? c->out.stride[last] : 1;
-    int64_t  xr = last >= 1 ? c->in.stride[last - 1] : 0, yr = last >= 1 ? c->out.stride[last - 1] : 0;
+    int     last     = c->out.rank - 1;
+    int64_t in_bytes = (int64_t)tni_dtype_size(c->in.dtype);
+    int64_t bytes    = (int64_t)tni_dtype_size(c->out.dtype);
+    int64_t xc = last >= 0 ? c->in.stride[last] : 1, yc = last >= 0 ? c->out.stride[last] : 1;
+    int64_t xr    = last >= 1 ? c->in.stride[last - 1] : 0,
+            yr    = last >= 1 ? c->out.stride[last - 1] : 0;
     bool     same = c->in.dtype == c->out.dtype;
     tni_room room;
 
-    if (same && bytes == 4 && yc == 1 && xr == 1 && rows > 1) {
-        turn32((uint32_t *)y, yr, (const uint32_t *)x, xc, rows, cols);
+    if (same && yc == 1 && xr == 1 && xc != 1 && rows > 1 && cols <= BLOCK) {
+        turn_rows((size_t)bytes, y, yr, x, xc, rows, cols);
         return;
     }
     for (int64_t i = 0; i < rows; i++, x += xr * in_bytes, y += yr * bytes) {
@@ -117,8 +147,7 @@ static void copy_block(const copy *c, char *y, const char *x, int64_t rows, int6
                 c->tiles->convert[c->in.dtype][c->out.dtype](to, from, n);
                 continue;
             }
-            const void *v =
-                tni_tile_run(c->tiles, from, c->in.dtype, xc, c->out.dtype, n, &room);
+            const void *v = tni_tile_run(c->tiles, from, c->in.dtype, xc, c->out.dtype, n, &room);
             tni_scatter_run((size_t)bytes, to, v, yc, n);
         }
     }
@@ -183,9 +212,9 @@ static void merge_padding(padding *p)
 {
     int n = 0;
     for (int i = 0; i < p->out.rank; i++) {
-        bool whole = p->before[i] == 0 && p->in.size[i] == p->out.size[i];
-        bool joins = n > 0 && whole && p->in.stride[n - 1] == p->in.stride[i] * p->in.size[i];
-        int  to    = joins ? n - 1 : n;
+        bool    whole = p->before[i] == 0 && p->in.size[i] == p->out.size[i];
+        bool    joins = n > 0 && whole && p->in.stride[n - 1] == p->in.stride[i] * p->in.size[i];
+        int     to    = joins ? n - 1 : n;
         int64_t in = p->in.size[i], out = p->out.size[i];
         p->before[to]    = joins ? p->before[to] * in : p->before[i];
         p->in.size[to]   = joins ? p->in.size[to] * in : in;
@@ -212,9 +241,9 @@ static bool row_in_input(const padding *p, int64_t r, int64_t *place)
 static void pad_rows(void *arg, int64_t item, int worker)
 {
     (void)worker;
-    const padding *p    = arg;
-    int            last = p->out.rank - 1;
-    size_t         es   = tni_dtype_size(p->out.dtype);
+    const padding *p     = arg;
+    int            last  = p->out.rank - 1;
+    size_t         es    = tni_dtype_size(p->out.dtype);
     int64_t        bytes = (int64_t)es, cols = p->out.size[last], place;
     int64_t        end = tni_lesser(p->rows, (item + 1) * p->per_task);
     for (int64_t r = item * p->per_task; r < end; r++) {

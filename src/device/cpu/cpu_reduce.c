@@ -13,6 +13,7 @@ enum {
     CHUNK  = 1 << 16,  // elements of a partial result, along a row
     GROUP  = 64,       // rows added in their own type before they go into the totals
     AREA   = 1 << 18,  // elements of a partial result of columns, at least
+    TOTALS = 256,      // results written at a time
     TASKS  = 16,       // with as many strips as this, rows are not cut into chunks
     TASK   = 1 << 15   // least elements of a task
 };
@@ -49,8 +50,9 @@ static int64_t density(const tni_arg *x)
 tni_reduction tni_reduction_of(const tni_call *call, tn_dtype acc, bool ordered)
 {
     const tni_arg *in = &call->in[0];
-    tni_reduction  r  = { .tiles = tni_tiles_get(), .acc = acc, .kept = *in, .out = call->out,
-                          .red = *in };
+    tni_reduction  r  = {
+          .tiles = tni_tiles_get(), .acc = acc, .kept = *in, .out = call->out, .red = *in
+    };
     int kept[TN_MAX_RANK], red[TN_MAX_RANK], nkept = 0, nred = 0;
     for (int i = 0; i < in->rank; i++) {
         if (call->attr->reduce.axes >> i & 1) red[nred++] = i;
@@ -80,14 +82,20 @@ tni_reduction tni_reduction_of(const tni_call *call, tn_dtype acc, bool ordered)
 static tni_total join_d(int op, tni_total a, tni_total b)
 {
     double x = a.d, y = b.d;
-    double v = op == TNI_sum ? x + y : op == TNI_prod ? x * y : op == TNI_max ? m_max(x, y) : m_min(x, y);
+    double v = op == TNI_sum    ? x + y
+               : op == TNI_prod ? x * y
+               : op == TNI_max  ? m_max(x, y)
+                                : m_min(x, y);
     return (tni_total){ .d = v };
 }
 
 static tni_total join_l(int op, tni_total a, tni_total b)
 {
     int64_t x = a.l, y = b.l;
-    int64_t v = op == TNI_sum ? x + y : op == TNI_prod ? x * y : op == TNI_max ? m_max(x, y) : m_min(x, y);
+    int64_t v = op == TNI_sum    ? x + y
+                : op == TNI_prod ? x * y
+                : op == TNI_max  ? m_max(x, y)
+                                 : m_min(x, y);
     return (tni_total){ .l = v };
 }
 
@@ -105,7 +113,7 @@ static tn_dtype wide(tn_dtype acc)
 // ---- the job ----
 
 typedef struct {
-    tni_reduction  r;
+    tni_reduction   r;
     const tni_call *call;
     int64_t         chunks;    // partial results per result
     int64_t         chunk;     // reduced elements of a chunk
@@ -125,7 +133,7 @@ static tn_dtype acc_dtype(const tni_call *call)
 
 static job plan(const tni_call *call)
 {
-    job j = { .r = tni_reduction_of(call, acc_dtype(call), false), .call = call, .chunks = 1 };
+    job j   = { .r = tni_reduction_of(call, acc_dtype(call), false), .call = call, .chunks = 1 };
     j.chunk = j.r.folded;
     if (j.r.folded == 0) return j;
     if (j.r.by_column) {
@@ -151,41 +159,62 @@ size_t tni_cpu_reduce_scratch(const tni_call *call)
 
 // ---- each result by itself ----
 
-static tni_total fold_chunk(const job *j, int64_t result, int64_t first, int64_t n, tni_room *room)
+// Elements first .. first+n-1 of those that begin at x.
+static tni_total fold_chunk(const job *j, char *x, int64_t first, int64_t n, tni_room *room)
 {
     const tni_reduction *r     = &j->r;
     tni_tile_block      *block = r->tiles->of[r->acc]->block[j->call->op];
-    tni_arg              red   = r->red;
     tni_total            total = { 0 };
-    red.data += tni_place(&r->kept, result) * (int64_t)tni_dtype_size(red.dtype);
+    if (r->red.rank <= 1 && n <= TNI_TILE) {
+        int64_t step = r->red.rank == 1 ? r->red.stride[0] : 1;
+        x += first * step * (int64_t)tni_dtype_size(r->red.dtype);
+        return block(tni_tile_run(r->tiles, x, r->red.dtype, step, r->acc, n, room), n);
+    }
+    tni_arg red = r->red;
+    red.data    = x;
     for (int64_t at = 0; at < n; at += TNI_TILE) {
         int64_t     m = tni_lesser(TNI_TILE, n - at);
-        const void *x = tni_tile_of(r->tiles, &red, r->acc, first + at, m, room);
-        tni_total   v = block(x, m);
-        total         = at == 0 ? v : join(r, j->call->op, total, v);
+        const void *v = tni_tile_of(r->tiles, &red, r->acc, first + at, m, room);
+        tni_total   t = block(v, m);
+        total         = at == 0 ? t : join(r, j->call->op, total, t);
     }
     return total;
 }
 
-static void put(const job *j, int64_t result, tni_total v)
+// Writes n totals from a result on.
+static void put(const job *j, int64_t result, const tni_total *v, int64_t n)
 {
-    const tni_arg *out = &j->r.out;
-    j->r.tiles->convert[wide(j->r.acc)][out->dtype](
-        out->data + tni_place(out, result) * (int64_t)tni_dtype_size(out->dtype), &v, 1);
+    const tni_arg    *out   = &j->r.out;
+    int64_t           bytes = (int64_t)tni_dtype_size(out->dtype);
+    tni_tile_convert *f     = j->r.tiles->convert[wide(j->r.acc)][out->dtype];
+    if (out->rank == 0 || (out->rank == 1 && out->stride[0] == 1)) {
+        f(out->data + result * bytes, v, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) f(out->data + tni_place(out, result + i) * bytes, &v[i], 1);
 }
 
 static void row_task(void *arg, int64_t item, int worker)
 {
     (void)worker;
-    const job *j = arg;
-    tni_room   room;
-    int64_t    end = tni_lesser(j->r.results * j->chunks, (item + 1) * j->per_task);
+    const job     *j    = arg;
+    const tni_arg *kept = &j->r.kept;
+    tni_room       room;
+    tni_total      done[TOTALS];
+    int64_t        bytes = (int64_t)tni_dtype_size(kept->dtype), n = 0;
+    int64_t        end = tni_lesser(j->r.results * j->chunks, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
-        int64_t   first = i % j->chunks * j->chunk;
-        tni_total v     = fold_chunk(j, i / j->chunks, first,
-                                     tni_lesser(j->chunk, j->r.folded - first), &room);
+        int64_t   result = j->chunks > 1 ? i / j->chunks : i;
+        int64_t   first  = (i - result * j->chunks) * j->chunk;
+        char     *x      = kept->data + tni_place(kept, result) * bytes;
+        int64_t   count  = tni_lesser(j->chunk, j->r.folded - first);
+        tni_total v      = fold_chunk(j, x, first, count, &room);
         if (j->chunks > 1) j->partial[i] = v;
-        else put(j, i, v);
+        else done[n++] = v;
+        if (n == TOTALS || (n > 0 && i + 1 == end)) {
+            put(j, i + 1 - n, done, n);
+            n = 0;
+        }
     }
 }
 
@@ -195,7 +224,7 @@ static void join_rows(const job *j)
         tni_total v = j->partial[i * j->chunks];
         for (int64_t c = 1; c < j->chunks; c++)
             v = join(&j->r, j->call->op, v, j->partial[i * j->chunks + c]);
-        put(j, i, v);
+        put(j, i, &v, 1);
     }
 }
 
@@ -214,10 +243,10 @@ static void fold_group(const job *j, const char *x, int64_t first, int64_t rows,
 {
     const tni_reduction *r    = &j->r;
     tni_tile_fold       *fold = r->tiles->of[r->acc]->fold[j->call->op];
-    int64_t  bytes = (int64_t)tni_dtype_size(r->red.dtype), inner = r->kept.stride[r->kept.rank - 1];
-    int      last    = r->red.rank - 1;
-    int64_t  run_end = last < 0 ? 1 : r->red.size[last], step = last < 0 ? 0 : r->red.stride[last];
-    bool     in_place = inner == 1 && r->red.dtype == r->acc, begun = false;
+    int64_t bytes = (int64_t)tni_dtype_size(r->red.dtype), inner = r->kept.stride[r->kept.rank - 1];
+    int     last    = r->red.rank - 1;
+    int64_t run_end = last < 0 ? 1 : r->red.size[last], step = last < 0 ? 0 : r->red.stride[last];
+    bool    in_place = inner == 1 && r->red.dtype == r->acc, begun = false;
     for (int64_t i = 0; i < rows;) {
         const char *p   = x + tni_place(&r->red, first + i) * bytes;
         int64_t     run = in_place ? tni_lesser(rows - i, run_end - (first + i) % run_end) : 1;
@@ -262,9 +291,9 @@ static int64_t strip_at(const job *j, int64_t strip, int64_t *n)
 // Writes the totals of a strip that begins at a result.
 static void put_strip(const job *j, int64_t result, int64_t n, const void *total, void *room)
 {
-    const tni_arg *out = &j->r.out;
-    size_t         es  = tni_dtype_size(out->dtype);
-    char          *y   = out->data + tni_place(out, result) * (int64_t)es;
+    const tni_arg *out  = &j->r.out;
+    size_t         es   = tni_dtype_size(out->dtype);
+    char          *y    = out->data + tni_place(out, result) * (int64_t)es;
     int64_t        step = out->stride[out->rank - 1];
     j->r.tiles->convert[wide(j->r.acc)][out->dtype](step == 1 ? y : room, total, n);
     if (step != 1) tni_scatter_run(es, y, room, step, n);
@@ -287,13 +316,12 @@ static void column_task(void *arg, int64_t item, int worker)
 static void join_columns(void *arg, int64_t item, int worker)
 {
     (void)worker;
-    const job *j = arg;
+    const job *j     = arg;
     tn_dtype   total = wide(j->r.acc);
     char       room[TNI_TILE * 8];
     int64_t    n, result = strip_at(j, item, &n);
-    j->r.tiles->of[total]->fold[j->call->op](j->partial + result,
-                                             j->partial + j->r.results + result, j->r.results,
-                                             j->chunks - 1, n);
+    j->r.tiles->of[total]->fold[j->call->op](
+        j->partial + result, j->partial + j->r.results + result, j->r.results, j->chunks - 1, n);
     put_strip(j, result, n, j->partial + result, room);
 }
 
@@ -310,7 +338,7 @@ static void empty(const tni_call *call)
 
 void tni_cpu_reduce(const tni_call *call)
 {
-    job j = plan(call);
+    job j       = plan(call);
     int threads = tni_threads_for(call, j.r.folded * j.r.results);
     if (j.r.folded == 0) {
         empty(call);

@@ -47,7 +47,8 @@ static void scan_line(const job *j, const char *x, char *y, tni_room *room)
     else if (tni_is_float(j->acc)) acc.d = -0.0;
     for (int64_t at = 0; at < j->n; at += TNI_TILE) {
         int64_t n = tni_lesser(TNI_TILE, j->n - at);
-        v = tni_tile_run(j->tiles, x + at * j->step * in_bytes, j->in.dtype, j->step, j->acc, n, room);
+        v = tni_tile_run(j->tiles, x + at * j->step * in_bytes, j->in.dtype, j->step, j->acc, n,
+                         room);
         if (v != room->ready) memcpy(room->ready, v, (size_t)n * 8);
         j->tiles->of[j->acc]->scan[j->op](room->ready, &acc, n);
         j->tiles->convert[j->acc][j->out.dtype](room->raw, room->ready, n);
@@ -63,27 +64,28 @@ static void line_task(void *arg, int64_t item, int worker)
     int64_t    end = tni_lesser(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++)
         scan_line(j, j->in.data + tni_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype),
-                  j->out.data + tni_place(&j->out, i) * (int64_t)tni_dtype_size(j->out.dtype), &room);
+                  j->out.data + tni_place(&j->out, i) * (int64_t)tni_dtype_size(j->out.dtype),
+                  &room);
 }
 
 // A strip of neighbouring lines at once.
 static void strip_task(void *arg, int64_t item, int worker)
 {
     (void)worker;
-    const job *j = arg;
-    tni_room   room;
+    const job        *j = arg;
+    tni_room          room;
     _Alignas(64) char acc[STRIP * 8];
-    int     last = j->out.rank - 1;
-    int64_t cols = j->out.size[last], across = tni_pieces(cols, STRIP);
-    int64_t col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
-    int64_t first = item / across * cols + col;
-    int64_t in_bytes = (int64_t)tni_dtype_size(j->in.dtype);
-    int64_t bytes    = (int64_t)tni_dtype_size(j->out.dtype);
-    const char *x = j->in.data + tni_place(&j->in, first) * in_bytes;
-    char       *y = j->out.data + tni_place(&j->out, first) * bytes;
+    int               last = j->out.rank - 1;
+    int64_t           cols = j->out.size[last], across = tni_pieces(cols, STRIP);
+    int64_t           col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
+    int64_t           first    = item / across * cols + col;
+    int64_t           in_bytes = (int64_t)tni_dtype_size(j->in.dtype);
+    int64_t           bytes    = (int64_t)tni_dtype_size(j->out.dtype);
+    const char       *x        = j->in.data + tni_place(&j->in, first) * in_bytes;
+    char             *y        = j->out.data + tni_place(&j->out, first) * bytes;
     for (int64_t i = 0; i < j->n; i++, x += j->step * in_bytes, y += j->out_step * bytes) {
-        const void *v =
-            tni_tile_run(j->tiles, x, j->in.dtype, j->in.stride[last], j->acc, n, &room);
+        const void *v = tni_tile_run(j->tiles, x, j->in.dtype, j->in.stride[last], j->acc, n,
+                                     &room);
         if (i == 0) memcpy(acc, v, (size_t)n * 8);
         else j->tiles->of[j->acc]->fold[j->op](acc, v, 0, 1, n);
         j->tiles->convert[j->acc][j->out.dtype](y, acc, n);

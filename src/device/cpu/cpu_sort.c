@@ -66,7 +66,7 @@ static uint64_t key_of(tn_dtype dt, const void *x, int64_t i)
 
 static void make_keys(const job *j, const char *x, entry *e)
 {
-    tn_dtype dt = tni_compute_dtype(j->in.dtype);
+    tn_dtype dt     = tni_compute_dtype(j->in.dtype);
     uint64_t turned = !j->down ? 0 : tni_dtype_size(dt) == 4 ? UINT32_MAX : UINT64_MAX;
     tni_room room;
     for (int64_t at = 0; at < j->n; at += TNI_TILE) {
@@ -129,10 +129,10 @@ static entry *sort_entries(entry *e, entry *spare, int64_t (*count)[VALUES], int
 
 static void sort_task(void *arg, int64_t item, int worker)
 {
-    const job *j     = arg;
-    entry     *e     = (entry *)(j->scratch + (size_t)worker * j->room), *spare = e + j->n;
-    int64_t (*count)[VALUES] = (int64_t(*)[VALUES])(spare + j->n);
-    int64_t end = tni_lesser(j->lines, (item + 1) * j->per_task);
+    const job *j = arg;
+    entry     *e = (entry *)(j->scratch + (size_t)worker * j->room), *spare = e + j->n;
+    int64_t(*count)[VALUES] = (int64_t(*)[VALUES])(spare + j->n);
+    int64_t end             = tni_lesser(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
         make_keys(j, j->in.data + tni_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype), e);
         const entry *sorted = sort_entries(e, spare, count, j->n);
@@ -144,8 +144,12 @@ static void sort_task(void *arg, int64_t item, int worker)
 void tni_cpu_argsort(const tni_call *call)
 {
     int axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0, rank = call->out.rank;
-    job j = { .tiles = tni_tiles_get(), .in = call->in[0], .out = call->out, .n = 1,
-              .down = call->attr->axis.descending, .scratch = call->scratch };
+    job j = { .tiles   = tni_tiles_get(),
+              .in      = call->in[0],
+              .out     = call->out,
+              .n       = 1,
+              .down    = call->attr->axis.descending,
+              .scratch = call->scratch };
     if (rank > 0) {
         j.n        = call->out.size[axis];
         j.step     = call->in[0].stride[axis];

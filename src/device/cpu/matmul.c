@@ -15,13 +15,21 @@ static job plan(const tni_call *call)
     const tni_arg *a = &call->in[0], *b = &call->in[1], *c = &call->out;
     job            j = { .a = *a, .b = *b, .c = *c };
     j.g.one          = (tni_gemm){
-        .dtype = c->dtype, .m = c->size[lead], .n = c->size[lead + 1], .k = a->size[lead + 1],
-        .a = a->data, .a_row = a->stride[lead], .a_col = a->stride[lead + 1],
-        .b = b->data, .b_row = b->stride[lead], .b_col = b->stride[lead + 1],
-        .c = c->data, .ldc = c->size[lead + 1],
+                 .dtype = c->dtype,
+                 .m     = c->size[lead],
+                 .n     = c->size[lead + 1],
+                 .k     = a->size[lead + 1],
+                 .a     = a->data,
+                 .a_row = a->stride[lead],
+                 .a_col = a->stride[lead + 1],
+                 .b     = b->data,
+                 .b_row = b->stride[lead],
+                 .b_col = b->stride[lead + 1],
+                 .c     = c->data,
+                 .ldc   = c->size[lead + 1],
     };
     j.a.rank = j.b.rank = j.c.rank = lead;
-    tni_arg *all[3] = { &j.c, &j.a, &j.b };
+    tni_arg *all[3]                = { &j.c, &j.a, &j.b };
     tni_merge(3, all);
     int last  = j.c.rank - 1;
     j.g.batch = 1;

@@ -50,11 +50,11 @@ typedef struct {
 typedef void tni_tile_random(void *y, uint64_t key, uint64_t counter, int64_t first, int64_t n);
 
 typedef struct {
-    const char            *name;  // of the instruction set
-    const tni_type_tiles  *of[TNI_DTYPES];
-    tni_tile_convert      *convert[TNI_DTYPES][TNI_DTYPES];  // from, to
-    tni_tile_random       *bits;                             // i64
-    tni_tile_random       *uniform_f, *uniform_d, *normal_f, *normal_d;
+    const char           *name;  // of the instruction set
+    const tni_type_tiles *of[TNI_DTYPES];
+    tni_tile_convert     *convert[TNI_DTYPES][TNI_DTYPES];  // from, to
+    tni_tile_random      *bits;                             // i64
+    tni_tile_random      *uniform_f, *uniform_d, *normal_f, *normal_d;
 } tni_tiles;
 
 extern const tni_tiles tni_tiles_base;

@@ -7,7 +7,6 @@ static tni_cell number(const tni_call *c)
 {
     if (!tni_is_float(c->out.dtype))
         return (tni_cell){ .i = tni_ref_wrap(c->out.dtype, c->attr->num.i) };
-    if (c->op == TNI_scalar) return (tni_cell){ .f = c->attr->num.f };
     return (tni_cell){ .f = tni_ref_round(c->out.dtype, c->attr->num.f) };
 }
 
@@ -26,8 +25,12 @@ static tni_cell random_float(const tni_call *c, uint64_t i)
     if (c->out.dtype == TN_F64)
         return (tni_cell){ .f = normal ? m_rand_normal_d(key, from, i)
                                        : m_rand_uniform_d(key, from, i) };
-    float v = normal ? m_rand_normal_f(key, from, i) : m_rand_uniform_f(key, from, i);
-    return (tni_cell){ .f = tni_ref_round(c->out.dtype, v) };
+    if (normal)
+        return (tni_cell){ .f = tni_ref_round(c->out.dtype, m_rand_normal_f(key, from, i)) };
+    uint32_t w = m_rand_bits(key, from, i);
+    return (tni_cell){ .f = c->out.dtype == TN_F16    ? m_uniform_f16(w)
+                            : c->out.dtype == TN_BF16 ? m_uniform_bf16(w)
+                                                      : m_uniform_f(w) };
 }
 
 static tni_cell element(const tni_call *c, int64_t i)

@@ -1,0 +1,193 @@
+// bench.c: one program, named cases.
+//
+//     tenon-bench [--json] [--list] [case...]
+//
+// Prints an aligned table, or JSON. Times are medians of repeated runs on random data.
+#include "bench.h"
+
+#include "base/pool.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name, *what;
+    bench_case *run;
+} cases[] = {
+    { "record", "time to record a node", bench_record },
+    { "chain_1m", "a million pending nodes: record, evaluate, free", bench_chain },
+    { "loop", "100,000 steps of a small loop, and the memory they leave behind", bench_loop },
+    { "instructions", "instructions per node, counted by valgrind", bench_instructions },
+    { "matmul", "f32 products of 1024 x 1024, beside the BLAS itself", bench_matmul },
+    { "bandwidth", "copy, add, exp, sums, softmax, layer_norm over 8192 x 1024 f32",
+      bench_bandwidth },
+};
+
+enum { CASES = sizeof cases / sizeof *cases, ROWS = 64 };
+
+static bench_row   rows[ROWS];
+static int         count;
+static bool        json;
+static const char *self;
+
+// ---- the result
+
+void bench_add(bench_row r)
+{
+    char ratio[64] = "";
+    if (count < ROWS) rows[count++] = r;
+    if (json) return;
+    if (!isnan(r.ratio)) snprintf(ratio, sizeof ratio, "  %7.3f x %s", r.ratio, r.of);
+    printf("%-13s %-26s %12.4g %*s%s\n", r.name, r.what, r.value, *ratio ? -8 : 0, r.unit, ratio);
+    fflush(stdout);
+}
+
+void bench_note(const char *name, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    FILE *f = json ? stderr : stdout;
+    fprintf(f, "%-13s ", name);
+    vfprintf(f, fmt, ap);
+    fprintf(f, "\n");
+    va_end(ap);
+}
+
+// Names and texts of the rows hold nothing that JSON would have to escape.
+static void write_json(void)
+{
+    printf("{\"version\": \"%s\", \"threads\": %d, \"results\": [", tn_version(),
+           tni_threads_default());
+    for (int i = 0; i < count; i++) {
+        const bench_row *r = &rows[i];
+        printf("%s\n  {\"case\": \"%s\", \"what\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
+               i ? "," : "", r->name, r->what, r->value, r->unit);
+        if (!isnan(r->ratio)) printf(", \"ratio\": %.6g, \"of\": \"%s\"", r->ratio, r->of);
+        printf("}");
+    }
+    printf("\n]}\n");
+}
+
+// ---- measuring
+
+double bench_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double bench_median(void (*f)(void *arg), void *arg)
+{
+    enum { LEAST = 7, MOST = 1000 };
+    double took[MOST], start = bench_seconds();
+    int    n = 0;
+    for (int i = 0; i < 2 || (i < 10 && bench_seconds() - start < 0.1); i++) f(arg);
+    start = bench_seconds();
+    while (n < LEAST || (n < MOST && bench_seconds() - start < 0.35)) {
+        double before = bench_seconds();
+        f(arg);
+        took[n++] = bench_seconds() - before;
+    }
+    qsort(took, (size_t)n, sizeof *took, by_value);
+    return took[n / 2];
+}
+
+tn_ctx *bench_open(tn_open_opts o)
+{
+    tn_ctx *cx = tn_open_with(o);
+    if (cx) return cx;
+    fprintf(stderr, "tenon-bench: %s\n", tn_error_text(NULL));
+    exit(1);
+}
+
+void bench_check(tn_ctx *cx)
+{
+    if (tn_error(cx) == TN_OK) return;
+    fprintf(stderr, "tenon-bench: %s\n", tn_error_text(cx));
+    exit(1);
+}
+
+double bench_child(const char *before, const char *arguments, const char *key)
+{
+    char command[2048], line[1024];
+    snprintf(command, sizeof command, "%s '%s' %s 2>&1", before, self, arguments);
+    fflush(stdout);
+    FILE  *f = popen(command, "r");
+    double v = NAN;
+    if (!f) return NAN;
+    while (fgets(line, sizeof line, f)) {
+        char *at = strstr(line, key);
+        if (at) v = strtod(at + strlen(key), NULL);
+    }
+    return pclose(f) == 0 ? v : NAN;
+}
+
+// ---- choosing
+
+static int list(void)
+{
+    for (int i = 0; i < CASES; i++) printf("%-13s %s\n", cases[i].name, cases[i].what);
+    return 0;
+}
+
+static int usage(const char *wrong)
+{
+    fprintf(stderr, "tenon-bench: %s\nusage: tenon-bench [--json] [--list] [case...]\n", wrong);
+    return 2;
+}
+
+static bool known(const char *name)
+{
+    for (int i = 0; i < CASES; i++)
+        if (!strcmp(cases[i].name, name)) return true;
+    return false;
+}
+
+static bool selected(const char *name, char **names)
+{
+    if (!*names) return true;
+    for (; *names; names++)
+        if (!strcmp(*names, name)) return true;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    static char path[1024];
+    ssize_t     n = readlink("/proc/self/exe", path, sizeof path - 1);
+    self          = n > 0 ? path : argv[0];
+    if (argc == 3 && !strcmp(argv[1], "--child")) {
+        if (!strcmp(argv[2], "matmul")) bench_matmul_child();
+        else bench_instructions_child(argv[2]);
+        return 0;
+    }
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        if (!strcmp(argv[i], "--json")) json = true;
+        else if (!strcmp(argv[i], "--list")) return list();
+        else return usage("an unknown option");
+    }
+    for (int k = i; k < argc; k++)
+        if (!known(argv[k])) return usage("an unknown case; --list names them");
+    if (!json) {
+        printf("tenon %s, %d threads, %s\n\n", tn_version(), tni_threads_default(),
+               tn_device_info(0).detail);
+        printf("%-13s %-26s %12s %s\n", "case", "what", "value", "unit");
+    }
+    for (int k = 0; k < CASES; k++)
+        if (selected(cases[k].name, argv + i)) cases[k].run();
+    if (json) write_json();
+    return 0;
+}

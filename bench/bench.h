@@ -1,0 +1,42 @@
+// What a file of measurements includes. A case measures something and adds rows to the result.
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include <stdint.h>
+#include <tenon.h>
+
+// One measured number. ratio is the number over that of what `of` names; NAN where there is nothing
+// to compare with.
+typedef struct {
+    const char *name;  // of the case
+    const char *what;
+    double      value;
+    const char *unit;
+    double      ratio;
+    const char *of;
+} bench_row;
+
+void bench_add(bench_row r);
+// A line instead of a number: why a case could not be measured.
+void bench_note(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+double bench_seconds(void);
+// The median time of a call, after calls to warm up: at least 7 calls and a third of a second.
+double bench_median(void (*f)(void *arg), void *arg);
+// A context for measuring; ends the program if there is none.
+tn_ctx *bench_open(tn_open_opts o);
+// Ends the program if the context has an error: a wrong number is worse than none.
+void bench_check(tn_ctx *cx);
+
+// Runs this program again with arguments and settings of the environment ("A=1 B=2") in front of
+// it, perhaps under another program, and gives the number that stands behind `key` in what it
+// prints (stderr too). NAN if there is none.
+double bench_child(const char *before, const char *arguments, const char *key);
+
+// The cases, and what children run.
+typedef void bench_case(void);
+bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matmul, bench_bandwidth;
+void       bench_instructions_child(const char *mode);
+void       bench_matmul_child(void);
+
+#endif

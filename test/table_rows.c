@@ -1,0 +1,605 @@
+// table_rows.c: how each row of ops.def is tested.
+#include "table.h"
+
+#include "ops/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- which dtypes a row takes, by hand ---------------------------------------------------------
+
+bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
+{
+    bool real = promoted >= TN_F16, boolean = promoted == TN_BOOL;
+    *result   = promoted;
+    switch (tni_op_table[op].rule) {
+    case TNI_ARITH:
+    case TNI_NUMBER:
+    case TNI_REAL: return !boolean;
+    case TNI_FLOAT:
+        if (tni_op_table[op].class == TNI_SOURCE || tni_op_table[op].class == TNI_LIBRARY)
+            return real;
+        if (!real) *result = TN_F32;
+        return true;
+    case TNI_INTEGER: return !real && !boolean;
+    case TNI_BITS: return !real;
+    case TNI_TO_BOOL: *result = TN_BOOL; return true;
+    case TNI_TO_I64: *result = TN_I64; return true;
+    case TNI_ACCUM:
+        if (!real) *result = TN_I64;
+        return true;
+    case TNI_WIDE: return promoted == TN_I64;
+    default: return true;
+    }
+}
+
+// ---- inputs ------------------------------------------------------------------------------------
+
+static void add_input(sample *s, tn_dtype dt, layout lay, int rank, const int64_t *size, mood m)
+{
+    s->in[s->nin++] = input_make(dt, lay, rank, size, m);
+}
+
+// The shape of a map: past the size of a tile where elements lie in a row.
+static void map_shape(const sample *s, int64_t size[2])
+{
+    size[0] = s->lay == PLAIN ? 3 : 13;
+    size[1] = s->lay == PLAIN ? 700 : 37;
+}
+
+static mood map_mood(const sample *s)
+{
+    bool circular = s->op == TNI_sin || s->op == TNI_cos || s->op == TNI_tan;
+    return circular && s->dt != TN_F64 ? ANGLES : WILD;
+}
+
+static void one_input(sample *s)
+{
+    int64_t size[2];
+    map_shape(s, size);
+    add_input(s, s->dt, s->lay, 2, size, map_mood(s));
+}
+
+// Two of a shape; or a matrix and a row of another layout; or a matrix and one number.
+static void two_inputs(sample *s)
+{
+    int64_t size[2];
+    mood    m = s->op == TNI_shl || s->op == TNI_shr ? SHIFTS : map_mood(s);
+    map_shape(s, size);
+    add_input(s, s->dt, s->lay, 2, size, map_mood(s));
+    if (s->variant == 0) add_input(s, s->dt, s->lay, 2, size, m);
+    else if (s->variant == 1) add_input(s, s->dt, s->lay == EMPTY ? PLAIN : s->lay, 1, size + 1, m);
+    else add_input(s, s->dt, ZERO_D, 0, NULL, m);
+}
+
+static void three_inputs(sample *s)
+{
+    int64_t size[2];
+    map_shape(s, size);
+    add_input(s, TN_BOOL, s->lay, 2, size, TAME);
+    add_input(s, s->dt, s->lay, 2, size, WILD);
+    add_input(s, s->dt, s->variant ? ZERO_D : s->lay, 2, size, WILD);
+}
+
+static void reduce_input(sample *s)
+{
+    static const double depths[] = { 6, 11, 9, 6 * 11 * 9, 6 * 9 };
+    bool                picks = s->op == TNI_max || s->op == TNI_min || s->op == TNI_argmax ||
+                 s->op == TNI_argmin;
+    mood products = s->variant == 1 || s->variant == 2 ? TAME : POSITIVE;
+    s->depth      = depths[s->variant];
+    add_input(s, s->dt, s->lay, 3, (int64_t[]){ 6, 11, 9 },
+              picks ? WILD : s->op == TNI_prod ? products : ODD);
+}
+
+static void scan_input(sample *s)
+{
+    s->depth = 40;
+    add_input(s, s->dt, s->lay, 2, (int64_t[]){ 13, 40 }, s->op == TNI_cumsum ? ODD : POSITIVE);
+}
+
+// Indices within n of both signs, in place of an input's elements.
+static void draw_indices(input *in, int64_t n)
+{
+    int64_t count = 1;
+    for (int i = 0; i < in->base_rank; i++) count *= in->base[i];
+    for (int64_t i = 0; i < count; i++)
+        host_put(in->dtype, in->data, i, 0, draw_below(2 * n) - n);
+}
+
+// Variants: axis 0 or 1, indices of i64 or i32. A scatter's values have the shape of its index.
+static void index_inputs(sample *s)
+{
+    int axis = s->variant & 1;
+    if (s->lay == ZERO_D) return;
+    add_input(s, s->dt, s->lay == EMPTY ? PLAIN : s->lay, 2, (int64_t[]){ 9, 12 },
+              s->op == TNI_scatter_add ? TAME : WILD);
+    add_input(s, s->variant < 2 ? TN_I64 : TN_I32, s->lay, 2,
+              axis ? (int64_t[]){ 9, 20 } : (int64_t[]){ 21, 12 }, TAME);
+    draw_indices(&s->in[1], axis ? 12 : 9);
+    s->depth = 64;
+    if (s->op != TNI_gather)
+        add_input(s, s->dt, s->lay, 2, s->in[1].size, s->op == TNI_scatter ? WILD : TAME);
+    if (s->op != TNI_gather && s->lay == EMPTY) s->in[2].size[0] = 0;
+}
+
+static void concat_inputs(sample *s)
+{
+    int64_t size[] = { 5, 6 };
+    for (int i = 0; i < 3; i++) {
+        add_input(s, s->dt, s->lay, 2, size, WILD);
+        size[s->variant] += 7;
+    }
+}
+
+// What is written: the target's elements and the value's.
+static void write_inputs(sample *s)
+{
+    int64_t size[] = { 7, 10 };
+    add_input(s, s->dt, s->lay, 2, size, WILD);
+    add_input(s, s->dt, s->variant == 1 ? ZERO_D : s->lay, 2, size, WILD);
+}
+
+static void matmul_inputs(sample *s)
+{
+    static const int64_t a[][4] = { { 0, 13, 37 }, { 3, 7, 21 }, { 0, 0, 19 }, { 0, 5, 300 } };
+    static const int64_t b[][4] = { { 0, 37, 11 }, { 3, 21, 9 }, { 0, 19, 8 }, { 0, 300, 1 } };
+    layout               lay_b  = s->lay == EMPTY ? PLAIN : s->lay;
+    int                  v      = s->variant;
+    mood                 m      = s->dt < TN_F16 ? WILD : TAME;
+    s->depth                    = (double)a[v][2];
+    if (v == 1) {
+        add_input(s, s->dt, s->lay, 3, a[v], m);
+        add_input(s, s->dt, s->lay == EMPTY ? EMPTY : lay_b, 3, b[v], m);
+    } else if (v == 2) {
+        add_input(s, s->dt, lay_b, 1, a[v] + 2, m);
+        add_input(s, s->dt, lay_b, 2, b[v] + 1, m);
+    } else {
+        add_input(s, s->dt, s->lay, 2, a[v] + 1, m);
+        add_input(s, s->dt, lay_b, v == 3 ? 1 : 2, b[v] + 1, m);
+    }
+}
+
+// ---- convolution -------------------------------------------------------------------------------
+
+typedef struct {
+    int64_t x[4], w[4], y[4];
+    tn_conv_opts o;
+} conv_case;
+
+static const conv_case convs[] = {
+    { { 2, 4, 9, 8 }, { 6, 4, 3, 3 }, { 2, 6, 7, 6 }, { .groups = 1 } },
+    { { 2, 4, 9, 8 }, { 6, 4, 3, 2 }, { 2, 6, 6, 5 }, { .stride = { 2, 2 }, .padding = { 2, 1 } } },
+    { { 2, 4, 9, 8 }, { 6, 2, 3, 3 }, { 2, 6, 5, 4 }, { .dilation = { 2, 2 }, .groups = 2 } },
+    { { 2, 4, 6, 7 }, { 4, 1, 3, 3 }, { 2, 4, 6, 7 }, { .padding = { 1, 1 }, .groups = 4 } },
+    { { 2, 4, 5, 5 }, { 3, 4, 1, 1 }, { 2, 3, 5, 5 }, { .groups = 1 } },
+};
+
+static tni_attr conv_attr(const conv_case *c)
+{
+    tni_attr a = { .conv = { .groups = c->o.groups ? c->o.groups : 1 } };
+    for (int i = 0; i < 2; i++) {
+        a.conv.stride[i]   = c->o.stride[i] ? c->o.stride[i] : 1;
+        a.conv.padding[i]  = c->o.padding[i];
+        a.conv.dilation[i] = c->o.dilation[i] ? c->o.dilation[i] : 1;
+    }
+    return a;
+}
+
+static void conv_inputs(sample *s)
+{
+    const conv_case *c = &convs[s->variant];
+    layout           w = s->lay == EMPTY ? PLAIN : s->lay;
+    s->depth           = s->op == TNI_conv_wgrad ? (double)(c->y[0] * c->y[2] * c->y[3])
+                                                 : (double)(c->w[1] * c->w[2] * c->w[3]);
+    add_input(s, s->dt, s->lay, 4, s->op == TNI_conv ? c->x : c->y, TAME);
+    if (s->op == TNI_conv_wgrad) add_input(s, s->dt, s->lay, 4, c->x, TAME);
+    else add_input(s, s->dt, w, 4, c->w, TAME);
+}
+
+static tn_tensor *build_conv(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    const conv_case *c = &convs[s->variant];
+    tni_attr         a = conv_attr(c);
+    int64_t          size[4];
+    (void)cx;
+    if (s->op == TNI_conv) return tn_conv2d(x[0], x[1], NULL, c->o);
+    memcpy(size, s->op == TNI_conv_dgrad ? c->x : c->w, sizeof size);
+    if (s->lay == EMPTY && s->op == TNI_conv_dgrad) size[0] = 0;
+    return s->op == TNI_conv_dgrad ? tni_conv_dgrad(x[0], x[1], size, &a)
+                                   : tni_conv_wgrad(x[0], x[1], size, &a);
+}
+
+static tn_tensor *size_of(tn_tensor *x)
+{
+    return tn_abs(tn_cast(x, TN_F64));
+}
+
+static tn_tensor *bound_conv(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    return build_conv(s, cx, (tn_tensor *const[]){ size_of(x[0]), size_of(x[1]) });
+}
+
+// The gradients are recorded by conv's rule alone, which has floats of rank 4.
+static tn_status conv_refuses(const sample *s)
+{
+    if (s->op == TNI_conv && s->lay == ZERO_D) return TN_ESHAPE;
+    if (s->op == TNI_conv && s->dt < TN_F16) return TN_EDTYPE;
+    return TN_OK;
+}
+
+// ---- recording ---------------------------------------------------------------------------------
+
+static tn_tensor *build_unary(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return tni_unary(s->op, x[0]);
+}
+
+static tn_tensor *build_binary(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return tni_binary(s->op, x[0], x[1]);
+}
+
+static tn_tensor *build_where(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)s, (void)cx;
+    return tn_where(x[0], x[1], x[2]);
+}
+
+static tn_tensor *build_cast(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return tn_cast(x[0], (tn_dtype)s->variant);
+}
+
+// Variants 0 to 2: one axis; 3: all; 4: the first and the last.
+static uint32_t reduced_axes(const sample *s)
+{
+    static const uint32_t masks[] = { 1, 2, 4, 7, 5 };
+    return s->lay == ZERO_D ? 0 : masks[s->variant];
+}
+
+static tn_tensor *reduce(int op, const sample *s, tn_tensor *x)
+{
+    return x ? tni_reduce(op, tni_op_table[op].name, x, reduced_axes(s), s->variant & 1) : NULL;
+}
+
+static tn_tensor *build_reduce(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return reduce(s->op, s, x[0]);
+}
+
+static tn_tensor *bound_reduce(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return reduce(s->op, s, size_of(x[0]));
+}
+
+// An extremum of nothing.
+static tn_status reduce_refuses(const sample *s)
+{
+    bool picks = s->op != TNI_sum && s->op != TNI_prod;
+    return picks && s->lay == EMPTY && (reduced_axes(s) & 1) ? TN_ESHAPE : TN_OK;
+}
+
+static tn_tensor *scan(const sample *s, tn_tensor *x)
+{
+    int axis = s->lay == ZERO_D ? 0 : s->variant;
+    return s->op == TNI_cumsum ? tn_cumsum(x, axis) : tn_cumprod(x, axis);
+}
+
+static tn_tensor *build_scan(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return scan(s, x[0]);
+}
+
+static tn_tensor *bound_scan(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return scan(s, size_of(x[0]));
+}
+
+static tn_tensor *build_leaf(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)s, (void)cx;
+    return x[0];
+}
+
+static tn_tensor *view_of_matrix(int variant, tn_tensor *x)
+{
+    int64_t rows = tn_size(x, 0), cols = tn_size(x, 1);
+    switch (variant) {
+    case 0: return tn_slice(x, 1, -2, TN_TO_END, -3);
+    case 1: return tn_select(x, 1, -2);
+    case 2: return tn_squeeze(tn_unsqueeze(tn_unsqueeze(x, 0), -1), 0);
+    case 3: return tn_transpose(x, 0, 1);
+    case 4: return tn_permute(tn_unsqueeze(x, 0), TN_AXES(2, 0, 1));
+    case 5: return tn_expand(x, TN_SHAPE(3, -1, -1));
+    case 6: return tn_flip(x, 1);
+    case 7: return tn_diagonal(x, 2, 0, 1);
+    case 8: return tn_window_with(x, 1, 3, 2, 2);
+    default: return tn_reshape(tn_transpose(x, 0, 1), TN_SHAPE(rows * cols));
+    }
+}
+
+static tn_tensor *build_view(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    if (s->lay == ZERO_D) return tn_expand(x[0], TN_SHAPE(1 + s->variant, 2));
+    return view_of_matrix(s->variant, x[0]);
+}
+
+static tn_tensor *build_copy(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return s->variant ? tn_clone(tn_flip(tn_unsqueeze(x[0], 0), -1)) : tn_contiguous(x[0]);
+}
+
+static tn_tensor *build_pad(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    static const int64_t before[][2] = { { 1, 2 }, { -1, 3 }, { 0, -2 } };
+    static const int64_t after[][2]  = { { 0, 5 }, { 2, -4 }, { 0, -3 } };
+    static const double  value[]     = { 0, 1, 5 };
+    bool                 crops       = s->lay == EMPTY && s->variant == 1;
+    (void)cx;
+    return tn_pad(x[0], crops ? before[0] : before[s->variant], after[s->variant],
+                  s->variant == 1 && s->dt >= TN_F16 ? 0.1 : value[s->variant]);
+}
+
+static tn_tensor *build_concat(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return tn_concat(3, x, s->variant);
+}
+
+static tn_status needs_axis(const sample *s)
+{
+    return s->lay == ZERO_D ? TN_EARG : TN_OK;
+}
+
+static tn_tensor *build_index(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    int axis = s->variant & 1;
+    if (s->lay == ZERO_D) {
+        tn_tensor *zero = tn_zeros(cx, TN_I64, TN_0D), *one = tn_ones(cx, s->dt, TN_0D);
+        return s->op == TNI_gather ? tn_gather(one, 0, zero) : tn_scatter(one, 0, zero, one);
+    }
+    if (s->op == TNI_gather) return tn_gather(x[0], axis, x[1]);
+    return s->op == TNI_scatter ? tn_scatter(x[0], axis, x[1], x[2])
+                                : tn_scatter_add(x[0], axis, x[1], x[2]);
+}
+
+static tn_tensor *bound_index(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    return build_index(s, cx, (tn_tensor *const[]){ size_of(x[0]), x[1], size_of(x[2]) });
+}
+
+// Windows 1 or 2 apart, added up where they overlap: recorded as the gradient of a window is.
+static tn_tensor *fold(const sample *s, tn_ctx *cx, tn_tensor *x)
+{
+    int64_t   step = 1 + s->variant, size = s->lay == ZERO_D ? 3 : 12 * step + 37 + 1;
+    tni_attr  a    = { .view = { .offset = 1, .stride = { step, 1 } } };
+    tni_node *n    = x ? tni_resolve(x, "fold") : NULL;
+    return n ? tni_record(cx, TNI_fold, (tn_dtype)n->dtype, 1, &size, 1, &n, &a) : NULL;
+}
+
+static tn_tensor *build_fold(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    return fold(s, cx, x[0]);
+}
+
+static tn_tensor *bound_fold(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    return fold(s, cx, size_of(x[0]));
+}
+
+static void fold_input(sample *s)
+{
+    s->depth = 13;
+    add_input(s, s->dt, s->lay, 2, (int64_t[]){ 13, 37 }, TAME);
+}
+
+// A write through the view that a layout is; the result is all of the store. Variant 2 reads what
+// it writes: the target itself, backwards.
+static tn_tensor *build_write(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    tn_tensor *base = input_base(&s->in[0], cx), *to = input_view(&s->in[0], base);
+    tn_tensor *v = s->variant == 2 && s->lay != ZERO_D ? tn_flip(to, 0) : x[1];
+    return tn_assign(to, v) ? base : NULL;
+}
+
+// The whole store: assign. Variant 2 makes a write of an expression of the old state.
+static tn_tensor *build_assign(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    tn_tensor *to = tn_contiguous(x[0]), *v = x[1];
+    (void)cx;
+    if (s->variant == 2) v = tn_where(tn_eq(to, x[1]), x[1], to);
+    return tn_assign(to, v);
+}
+
+static tn_status write_refuses(const sample *s)
+{
+    return s->lay == BROADCAST || s->lay == WINDOWED ? TN_EARG : TN_OK;
+}
+
+static tn_tensor *build_matmul(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)s, (void)cx;
+    return tn_matmul(x[0], x[1]);
+}
+
+static tn_tensor *bound_matmul(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)s, (void)cx;
+    return tn_matmul(size_of(x[0]), size_of(x[1]));
+}
+
+static tn_status matmul_refuses(const sample *s)
+{
+    if (s->lay == ZERO_D) return TN_ESHAPE;
+    return s->dt == TN_BOOL ? TN_EDTYPE : TN_OK;
+}
+
+// Variants: the axis, and which way.
+static tn_tensor *build_argsort(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    return tn_argsort(x[0], s->lay == ZERO_D ? -1 : s->variant & 1, s->variant & 2);
+}
+
+// ---- users' ops --------------------------------------------------------------------------------
+
+static int64_t array_count(const tn_array *a)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->rank; i++) n *= a->size[i];
+    return n;
+}
+
+static tn_status same_shape(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0] = in[0];
+    return TN_OK;
+}
+
+static tn_status reverse(const void *attr, const tn_array *in, tn_array *out)
+{
+    size_t  size = tni_dtype_size(in->dtype);
+    int64_t n    = array_count(in);
+    (void)attr;
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)out->data + (size_t)i * size, (char *)in->data + (size_t)(n - 1 - i) * size,
+               size);
+    return TN_OK;
+}
+
+// The elements backwards, and how many there are, which is an i64.
+static tn_status two_shapes(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0] = in[0];
+    out[1] = (tn_array){ .dtype = TN_I64, .rank = 1, .size = { 3 } };
+    return TN_OK;
+}
+
+static tn_status reverse_and_count(const void *attr, const tn_array *in, tn_array *out)
+{
+    for (int i = 0; i < 3; i++) ((int64_t *)out[1].data)[i] = array_count(in) + i;
+    return reverse(attr, in, out);
+}
+
+static tn_tensor *build_custom(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    static const tn_op_def one = { .name = "reverse", .nin = 1, .shape = same_shape,
+                                   .compute = reverse };
+    static const tn_op_def two = { .name = "reverse_and_count", .nin = 1, .nout = 2,
+                                   .shape = two_shapes, .compute = reverse_and_count };
+    tn_tensor             *y[2];
+    (void)cx;
+    if (s->op == TNI_custom) return tn_custom(&one, x, NULL, 0);
+    return tn_custom_n(&two, x, NULL, 0, y) == TN_OK ? y[s->variant] : NULL;
+}
+
+// ---- sources -----------------------------------------------------------------------------------
+
+static const int64_t source_size[] = { 5, 300 };
+
+static int source_shape(const sample *s, int64_t size[2])
+{
+    size[0] = s->lay == EMPTY ? 0 : source_size[0];
+    size[1] = source_size[1];
+    return s->lay == ZERO_D ? 0 : 2;
+}
+
+static tn_tensor *build_source(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    static const double numbers[] = { 0, -0.0, 1, -3, 100, 0.1, 1e6, 3e9 };
+    int64_t             size[2];
+    int                 rank = source_shape(s, size);
+    double              n    = s->lay == EMPTY ? 0 : 1000;
+    double              v    = numbers[s->variant % 8];
+    (void)x;
+    tn_seed(cx, 11 + (uint64_t)s->variant);
+    switch (s->op) {
+    case TNI_full: return tn_full(cx, s->dt, rank, size, v);
+    case TNI_scalar: return tn_add(tn_zeros(cx, s->dt, rank, size), tn_scalar(cx, s->dt < TN_F16 ? trunc(v) : v));
+    case TNI_iota:
+        if (s->variant == 1) return tn_arange(cx, s->dt, n, 0, -3);
+        if (s->variant == 2) return tn_arange(cx, s->dt, 0, n * 0.25, 0.25);
+        return tn_arange(cx, s->dt, 0, n, 1);
+    case TNI_random_bits: return tn_randint(cx, s->dt, 0, 100, rank, size);
+    case TNI_uniform: return tn_rand(cx, s->dt, rank, size);
+    default: return tn_randn(cx, s->dt, rank, size);
+    }
+}
+
+// randint, the way to random_bits, casts to any dtype; iota takes all but bool.
+static tn_status source_refuses(const sample *s)
+{
+    bool real = s->dt >= TN_F16;
+    if (s->op == TNI_iota && s->dt == TN_BOOL) return TN_EDTYPE;
+    if ((s->op == TNI_uniform || s->op == TNI_normal) && !real) return TN_EDTYPE;
+    return TN_OK;
+}
+
+// full casts its number; a scalar without a fraction is met by all; randint casts its integers.
+static tn_status never(const sample *s)
+{
+    (void)s;
+    return TN_OK;
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+static const row rows[TNI_OPS] = {
+    [TNI_leaf]        = { build_leaf, one_input, 1, EXACT },
+    [TNI_view]        = { build_view, one_input, 10, EXACT },
+    [TNI_full]        = { build_source, NULL, 8, EXACT, .refuses = never, .source = true },
+    [TNI_scalar]      = { build_source, NULL, 8, EXACT, .refuses = never, .source = true },
+    [TNI_iota]        = { build_source, NULL, 3, ULPS, .refuses = source_refuses, .source = true },
+    [TNI_random_bits] = { build_source, NULL, 3, EXACT, .refuses = never, .source = true },
+    [TNI_uniform]     = { build_source, NULL, 3, EXACT, .refuses = source_refuses, .source = true },
+    [TNI_normal]      = { build_source, NULL, 3, EXACT, .refuses = source_refuses, .source = true },
+    [TNI_cast]        = { build_cast, one_input, DTYPES, EXACT },
+    [TNI_where]       = { build_where, three_inputs, 2, EXACT },
+    [TNI_sum]         = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses },
+    [TNI_prod]        = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses },
+    [TNI_max]         = { build_reduce, reduce_input, 5, VALUE, .refuses = reduce_refuses },
+    [TNI_min]         = { build_reduce, reduce_input, 5, VALUE, .refuses = reduce_refuses },
+    [TNI_argmax]      = { build_reduce, reduce_input, 5, EXACT, .refuses = reduce_refuses },
+    [TNI_argmin]      = { build_reduce, reduce_input, 5, EXACT, .refuses = reduce_refuses },
+    [TNI_cumsum]      = { build_scan, scan_input, 2, SUMS, bound_scan },
+    [TNI_cumprod]     = { build_scan, scan_input, 2, SUMS, bound_scan },
+    [TNI_copy]        = { build_copy, one_input, 2, EXACT },
+    [TNI_pad]         = { build_pad, one_input, 3, EXACT },
+    [TNI_concat]      = { build_concat, concat_inputs, 2, EXACT, .refuses = needs_axis },
+    [TNI_gather]      = { build_index, index_inputs, 4, EXACT, .refuses = needs_axis },
+    [TNI_scatter]     = { build_index, index_inputs, 4, EXACT, .refuses = needs_axis },
+    [TNI_scatter_add] = { build_index, index_inputs, 4, SUMS, bound_index, needs_axis },
+    [TNI_fold]        = { build_fold, fold_input, 2, SUMS, bound_fold },
+    [TNI_assign]      = { build_assign, write_inputs, 3, EXACT },
+    [TNI_update]      = { build_write, write_inputs, 3, EXACT, .refuses = write_refuses },
+    [TNI_matmul]      = { build_matmul, matmul_inputs, 4, SUMS, bound_matmul, matmul_refuses },
+    [TNI_conv]        = { build_conv, conv_inputs, 5, SUMS, bound_conv, conv_refuses },
+    [TNI_conv_dgrad]  = { build_conv, conv_inputs, 5, SUMS, bound_conv, conv_refuses },
+    [TNI_conv_wgrad]  = { build_conv, conv_inputs, 5, SUMS, bound_conv, conv_refuses },
+    [TNI_argsort]     = { build_argsort, one_input, 4, EXACT },
+    [TNI_custom]      = { build_custom, one_input, 1, EXACT },
+    [TNI_part]        = { build_custom, one_input, 2, EXACT },
+};
+
+// Maps by expression are tested alike.
+row row_of(int op)
+{
+    static const row unary  = { .build = build_unary, .inputs = one_input, .variants = 1, .how = ULPS };
+    static const row binary = { .build = build_binary, .inputs = two_inputs, .variants = 3, .how = ULPS };
+    if (rows[op].build || rows[op].why) return rows[op];
+    if (tni_op_table[op].class == TNI_UNARY) return unary;
+    if (tni_op_table[op].class == TNI_BINARY) return binary;
+    return rows[op];
+}

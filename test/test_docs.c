@@ -1,0 +1,262 @@
+// test_docs.c: the pages and the interface agree with the code. Also writes docs/ops.md.
+#include "check.h"
+#include "tree.h"
+
+#include "ops/ops.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- docs/ops.md
+
+static const struct {
+    const char *title, *what;
+} classes[] = {
+    [TNI_UNARY]   = { "Maps of one input", "Element by element; `a` is the input." },
+    [TNI_BINARY]  = { "Maps of two inputs",
+                      "Inputs broadcast and are promoted to one dtype first." },
+    [TNI_TERNARY] = { "Maps of three inputs", "Inputs broadcast." },
+    [TNI_CAST]    = { "Casts", "From one dtype to another." },
+    [TNI_REDUCE]  = { "Reductions", "Over any set of axes; `acc` is the fold so far." },
+    [TNI_SCAN]    = { "Scans", "Along one axis; `acc` is the fold so far." },
+    [TNI_SOURCE]  = { "Sources", "Values from nothing." },
+    [TNI_MOVE]    = { "Movement", "Elements in other places." },
+    [TNI_EFFECT]  = { "Effects", "The next state of a store." },
+    [TNI_LIBRARY] = { "Library ops", "What a device may have a library for, and users' own ops." },
+};
+
+enum { CLASSES = sizeof classes / sizeof *classes };
+
+static const char *const rules[] = {
+    [TNI_ANY]     = "any",
+    [TNI_SAME]    = "any",
+    [TNI_PROMOTE] = "any, promoted",
+    [TNI_ARITH]   = "all but bool, promoted",
+    [TNI_NUMBER]  = "all but bool, promoted",
+    [TNI_REAL]    = "all but bool; integers as they are",
+    [TNI_FLOAT]   = "floats; others become f32",
+    [TNI_INTEGER] = "integers",
+    [TNI_BITS]    = "integers and bool",
+    [TNI_TO_BOOL] = "any, gives bool",
+    [TNI_TO_I64]  = "any, gives i64",
+    [TNI_ACCUM]   = "any; integers and bool give i64",
+    [TNI_SELECT]  = "bool, then any, promoted",
+    [TNI_INDEX]   = "any, with an i64 or i32 index",
+    [TNI_WIDE]    = "gives i64",
+};
+
+// A bar would end the cell.
+static void write_expression(FILE *f, const char *text)
+{
+    if (!*text) return;
+    fputc('`', f);
+    for (; *text; text++) fprintf(f, *text == '|' ? "\\%c" : "%c", *text);
+    fputc('`', f);
+}
+
+static void write_row(FILE *f, const tni_op_facts *op)
+{
+    fprintf(f, "| `%s` | %s | ", op->name, rules[op->rule]);
+    write_expression(f, op->expr);
+    fprintf(f, " | %d | %s | %s |\n", op->cost, op->has_grad ? "yes" : "no", op->doc);
+}
+
+int test_ops_write(FILE *f)
+{
+    fprintf(f,
+            "# Primitive ops\n\n"
+            "Written by `make docs` from [src/ops/ops.def](../src/ops/ops.def): the %d ops that "
+            "everything else is\ncomposed of. An expression is in the inputs `a`, `b`, `c` and "
+            "the functions of the math prelude. Cost is\nin additions per element.\n",
+            TNI_OPS);
+    for (int c = 0; c < CLASSES; c++) {
+        fprintf(f, "\n## %s\n\n%s\n\n", classes[c].title, classes[c].what);
+        fprintf(f, "| name | dtypes | expression | cost | gradient | meaning |\n");
+        fprintf(f, "| --- | --- | --- | --- | --- | --- |\n");
+        for (int i = 0; i < TNI_OPS; i++)
+            if ((int)tni_op_table[i].class == c) write_row(f, &tni_op_table[i]);
+    }
+    return ferror(f) != 0;
+}
+
+static void the_page_of_ops_is_up_to_date(void)
+{
+    char  *want = NULL, *have = tree_read("docs/ops.md", NULL);
+    size_t size;
+    FILE  *f = open_memstream(&want, &size);
+    if (CHECK(f != NULL)) {
+        CHECK_INT(test_ops_write(f), 0);
+        fclose(f);
+        test_that(have && strcmp(have, want) == 0, "docs/ops.md is stale: run `make docs`");
+    }
+    free(want);
+    free(have);
+}
+
+// ---- the interface and its call-site forms
+
+// Functions that cannot fail, or have no call site worth naming.
+static const char *const plain[] = {
+    "tn_open",        "tn_open_with",     "tn_close",      "tn_ctx_leave",   "tn_ctx_enter",
+    "tn_seed",        "tn_error",         "tn_error_text", "tn_error_clear", "tn_on_error",
+    "tn_status_name", "tn_version",       "tn_ctx_of",     "tn_dtype_of",    "tn_dtype_name",
+    "tn_rank",        "tn_size",          "tn_stride",     "tn_offset",      "tn_count",
+    "tn_is_view",     "tn_is_contiguous", "tn_name",       "tn_grad_mode",   "tn_needs_grad",
+    "tn_has_grad",    "tn_device_info",   "tn_devices",    "tn_doctor",      "tn_stats_get",
+};
+
+static bool is_plain(const char *name)
+{
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (!strcmp(plain[i], name)) return true;
+    return false;
+}
+
+static bool is_name(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+// Copies the next name that begins with tn_ and is followed by "(", and returns where it ends; NULL
+// when there is none.
+static const char *next_function(const char *s, char *name, size_t size)
+{
+    for (; (s = strstr(s, "tn_")) != NULL; s += 3) {
+        size_t n = 0;
+        if (s[-1] != ' ' && s[-1] != '*') continue;
+        while (is_name(s[n])) n++;
+        if (s[n] != '(' || n >= size) continue;
+        memcpy(name, s, n);
+        name[n] = 0;
+        return s + n;
+    }
+    return NULL;
+}
+
+// The public header as the compiler sees it, without the call-site forms.
+static char *declarations(void)
+{
+    enum { ROOM = 1 << 20 };
+    char *text = malloc(ROOM);
+    if (text && tree_run("echo '#include <tenon.h>' |"
+                         " '" TN_CC "' -std=c11 -E -P -DTN_PLAIN -DTENON_SITES_H -Iinclude -x c - |"
+                         " grep '__attribute__' | sed 's/typedef.*//'",
+                         text, ROOM) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static bool has_row(const char *table, const char *name)
+{
+    char row[256];
+    snprintf(row, sizeof row, "(%s, ", name);  // TN_OP and TN_DO
+    if (strstr(table, row)) return true;
+    snprintf(row, sizeof row, ", %s, ", name);  // TN_CALL
+    return strstr(table, row) != NULL;
+}
+
+static void every_function_that_can_fail_has_a_call_site_form(void)
+{
+    char *text  = declarations();
+    char *table = tree_read("include/tenon/sites.def", NULL);
+    char *forms = tree_read("include/tenon/sites.h", NULL);
+    int   count = 0;
+    if (CHECK(text && table && forms)) {
+        char name[128], macro[400];
+        for (const char *s = text; (s = next_function(s, name, sizeof name)) != NULL;) {
+            size_t n = strlen(name);
+            if (is_plain(name) || (n > 3 && !strcmp(name + n - 3, "_at"))) continue;
+            snprintf(macro, sizeof macro, "#define %s(...) %s_at(TN_HERE, __VA_ARGS__)", name,
+                     name);
+            test_that(has_row(table, name), "%s has no row in include/tenon/sites.def", name);
+            test_that(strstr(forms, macro) != NULL, "%s has no macro in include/tenon/sites.h",
+                      name);
+            count++;
+        }
+        CHECK(count > 200);
+    }
+    free(text);
+    free(table);
+    free(forms);
+}
+
+// ---- links
+
+// Whether a page links to something that is not there; links to the web are taken on trust.
+static void check_link(const char *page, const char *target, int length)
+{
+    char path[1024];
+    if (length == 0 || target[0] == '#' || strncmp(target, "http", 4) == 0) return;
+    const char *slash = strrchr(page, '/');
+    int         up    = slash ? (int)(slash - page) + 1 : 0;
+    const char *hash  = memchr(target, '#', (size_t)length);
+    if (hash) length = (int)(hash - target);
+    snprintf(path, sizeof path, "%.*s%.*s", up, page, length, target);
+    test_that(tree_exists(path), "%s links to %.*s, which is not there", page, length, target);
+}
+
+static void every_link_of_a_page_leads_somewhere(void)
+{
+    tree_list l = { 0 };
+    tree_add(&l, "", ".md");
+    CHECK(l.count > 0);
+    for (int i = 0; i < l.count; i++) {
+        char *text = tree_read(l.path[i], NULL);
+        for (char *s = text; s && (s = strstr(s, "](")) != NULL;) {
+            s += 2;
+            check_link(l.path[i], s, (int)strcspn(s, ") \n"));
+        }
+        free(text);
+    }
+    tree_free(&l);
+}
+
+static void every_page_of_docs_is_in_its_index(void)
+{
+    char     *index = tree_read("docs/README.md", NULL);
+    tree_list l     = { 0 };
+    tree_add(&l, "docs", ".md");
+    for (int i = 0; index && i < l.count; i++) {
+        char link[300];
+        snprintf(link, sizeof link, "](%s)", strrchr(l.path[i], '/') + 1);
+        test_that(!strcmp(l.path[i], "docs/README.md") || strstr(index, link) != NULL,
+                  "%s is not in docs/README.md", l.path[i]);
+    }
+    CHECK(index != NULL);
+    tree_free(&l);
+    free(index);
+}
+
+// Every variable that the code asks for is explained in the README.
+static void every_environment_variable_is_in_the_readme(void)
+{
+    char      *readme = tree_read("README.md", NULL);
+    tree_list  l      = { 0 };
+    const char ask[]  = "getenv(\"";
+    tree_add(&l, "src", ".c");
+    for (int i = 0; readme && i < l.count; i++) {
+        char *text = tree_read(l.path[i], NULL);
+        for (char *s = text; s && (s = strstr(s, ask)) != NULL;) {
+            char cell[128];
+            s += sizeof ask - 1;
+            snprintf(cell, sizeof cell, "| `%.*s` |", (int)strcspn(s, "\""), s);
+            test_that(strstr(readme, cell) != NULL, "%s asks for %s, which README.md lacks",
+                      l.path[i], cell);
+        }
+        free(text);
+    }
+    tree_free(&l);
+    free(readme);
+}
+
+const test_case tests_docs[] = {
+    TEST(the_page_of_ops_is_up_to_date),
+    TEST(every_function_that_can_fail_has_a_call_site_form),
+    TEST(every_link_of_a_page_leads_somewhere),
+    TEST(every_page_of_docs_is_in_its_index),
+    TEST(every_environment_variable_is_in_the_readme),
+    TEST_END,
+};

@@ -1,0 +1,226 @@
+// test_examples.c: what a newcomer runs first: the examples, the program in the README, the tool.
+#include "check.h"
+#include "tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+#include <unistd.h>
+
+enum { ROOM = 1 << 16, COMMAND = 2048 };
+
+static char out[ROOM];  // what the last program printed
+
+// Runs a command; its status and output are checked against what is expected of it. A status below
+// zero stands for any but zero.
+static void runs(const char *command, int status, const char *const *lines)
+{
+    int got = tree_run(command, out, sizeof out);
+    test_that(status < 0 ? got != 0 : got == status, "%s: status %d: %.300s", command, got, out);
+    for (; lines && *lines; lines++)
+        test_that(strstr(out, *lines) != NULL, "%s does not print \"%s\" but: %.300s", command,
+                  *lines, out);
+}
+
+#define LINES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+// ---- examples
+
+// What an example prints, in part.
+static const struct {
+    const char *name, *line[2];
+} expected[] = {
+    { "01_tensor", { "[[10. 21. 32.]\n [40. 51. 62.]]", "TN_ESHAPE: matmul" } },
+    { "02_autograd", { "d(x^3)/dx at 2: 12", "w = 3.0" } },
+    { "06_custom_op", { "0.5        1.20710678", "gradients agree" } },
+};
+
+// Calls f for every example of the source tree, with the command that runs it.
+static void each_example(void (*f)(const char *name, const char *command))
+{
+    tree_list l = { 0 };
+    tree_add(&l, "examples", ".c");
+    tree_sort(&l);
+    CHECK(l.count > 0);
+    for (int i = 0; i < l.count; i++) {
+        char name[256], command[COMMAND];
+        snprintf(name, sizeof name, "%s", strrchr(l.path[i], '/') + 1);
+        name[strlen(name) - 2] = 0;
+        snprintf(command, sizeof command, "'%s/examples/%s'", TN_BUILD_DIR, name);
+        f(name, command);
+    }
+    tree_free(&l);
+}
+
+static void run_example(const char *name, const char *command)
+{
+    runs(command, 0, NULL);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        for (int k = 0; k < 2 && !strcmp(expected[i].name, name); k++)
+            test_that(strstr(out, expected[i].line[k]) != NULL, "%s does not print \"%s\"", name,
+                      expected[i].line[k]);
+}
+
+static void every_example_runs(void)
+{
+    each_example(run_example);
+}
+
+static void run_on_ref(const char *name, const char *command)
+{
+    char line[COMMAND + 32];
+    (void)name;
+    snprintf(line, sizeof line, "TN_DEVICE=ref %s", command);
+    runs(line, 0, NULL);
+}
+
+static void every_example_runs_on_the_reference_device(void)
+{
+    each_example(run_on_ref);
+}
+
+static void run_in_valgrind(const char *name, const char *command)
+{
+    char line[COMMAND + 160];
+    (void)name;
+    snprintf(line, sizeof line,
+             "TN_BLAS=none TN_NUM_THREADS=2 valgrind -q --error-exitcode=9 --leak-check=full %s",
+             command);
+    runs(line, 0, NULL);
+}
+
+static void valgrind_finds_nothing_in_the_examples(void)
+{
+    if (TN_SANITIZE[0]) SKIP("valgrind does not run sanitized programs");
+    if (!tree_has("valgrind")) SKIP("valgrind is not installed");
+    each_example(run_in_valgrind);
+}
+
+static void every_example_is_a_lesson_of_at_most_100_lines(void)
+{
+    tree_list l = { 0 };
+    tree_add(&l, "examples", ".c");
+    for (int i = 0; i < l.count; i++) {
+        char *text  = tree_read(l.path[i], NULL);
+        int   lines = 0;
+        for (char *s = text; s && (s = strchr(s, '\n')) != NULL; s++) lines++;
+        test_that(lines > 0 && lines <= 100, "%s has %d lines", l.path[i], lines);
+        test_that(text && strncmp(text, "// ", 3) == 0, "%s does not say what it is", l.path[i]);
+        free(text);
+    }
+    tree_free(&l);
+}
+
+// ---- the README
+
+// The first block of C in a page, cut out in place; NULL if there is none.
+static char *first_c_block(char *page)
+{
+    char *begin = strstr(page, "```c\n");
+    char *end   = begin ? strstr(begin + 5, "```") : NULL;
+    if (!end) return NULL;
+    *end = 0;
+    return begin + 5;
+}
+
+static void build_and_run(const char *folder, const char *program)
+{
+    char path[256], command[COMMAND];
+    snprintf(path, sizeof path, "%s/readme.c", folder);
+    FILE *f = fopen(path, "w");
+    if (!CHECK(f != NULL)) return;
+    fputs(program, f);
+    fclose(f);
+    snprintf(command, sizeof command,
+             "'%s' -std=c11 -Wall -Wextra -Wpedantic -Werror %s%s '%s' -o '%s/readme' -Iinclude"
+             " -L'%s' -ltenon -Wl,-rpath,'%s' && '%s/readme'",
+             TN_CC, TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE, path, folder, TN_BUILD_DIR,
+             TN_BUILD_DIR, folder);
+    runs(command, 0, LINES("w 3.000  b -1.000", "[0.23"));
+}
+
+static void the_program_in_the_readme_runs(void)
+{
+    char  folder[] = "/tmp/tenon-readme-XXXXXX", command[COMMAND];
+    char *page     = tree_read("README.md", NULL);
+    char *program  = page ? first_c_block(page) : NULL;
+    if (CHECK(program != NULL) && CHECK(mkdtemp(folder) != NULL)) {
+        build_and_run(folder, program);
+        snprintf(command, sizeof command, "rm -r '%s'", folder);
+        tree_run(command, out, sizeof out);
+    }
+    free(page);
+}
+
+// ---- the tool
+
+#define TOOL "'" TN_BUILD_DIR "/tenon' "
+
+static void the_tool_tells_its_version(void)
+{
+    char want[64];
+    snprintf(want, sizeof want, "tenon %s\n", tn_version());
+    runs(TOOL "version", 0, LINES(want));
+    runs(TOOL "--version", 0, LINES(want));
+}
+
+static void the_tool_explains_its_commands(void)
+{
+    runs(TOOL "help", 0, LINES("usage: tenon COMMAND", "demo", "devices", "doctor", "version"));
+    runs(TOOL "help demo", 0, LINES("tenon demo: "));
+    runs(TOOL "help doctor", 0, LINES("tenon doctor: "));
+}
+
+static void the_tool_refuses_unknown_commands(void)
+{
+    runs(TOOL "nonsense 2>&1 >/dev/null", 2, LINES("no command \"nonsense\"", "usage: "));
+    runs(TOOL "help nonsense 2>&1 >/dev/null", 2, LINES("no command \"nonsense\""));
+    runs(TOOL "2>&1 >/dev/null", 2, LINES("usage: "));
+}
+
+static void the_tool_lists_the_devices(void)
+{
+    runs(TOOL "devices", 0, LINES("cpu ", "ref ", "ready"));
+}
+
+static void the_doctor_says_what_is_there_and_what_is_not(void)
+{
+    runs(TOOL "doctor", 0,
+         LINES("devices\n  cpu ", "threads\n", "matrix products\n", "environment\n",
+               "cuda     -        not in this build"));
+    runs("TN_BLAS=none TN_NUM_THREADS=3 " TOOL "doctor", 0,
+         LINES("3, from TN_NUM_THREADS", "Tenon's own", "unset TN_BLAS", "  TN_BLAS=none\n"));
+    runs("TN_NUM_THREADS=some " TOOL "doctor", 0, LINES("TN_NUM_THREADS=some is not a number"));
+    runs("TN_DEVICE=none " TOOL "doctor", 0,
+         LINES("tn_open(NULL) fails: open: there is no device"));
+}
+
+static void the_demo_learns_and_draws(void)
+{
+    runs(TOOL "demo", 0, LINES("   step       loss\n", "  3000    0.01", "o data   * what"));
+    CHECK(strchr(out, '\033') == NULL);  // no colours outside a terminal
+    runs("TN_DEVICE=none " TOOL "demo", 1, LINES("there is no device \"none\""));
+}
+
+static void a_full_disk_is_an_error_of_the_tool(void)
+{
+    if (access("/dev/full", W_OK) != 0) SKIP("there is no /dev/full");
+    runs(TOOL "doctor 2>&1 >/dev/full", 1, LINES("could not be written"));
+}
+
+const test_case tests_examples[] = {
+    TEST(every_example_runs),
+    TEST(every_example_runs_on_the_reference_device),
+    TEST(every_example_is_a_lesson_of_at_most_100_lines),
+    TEST(valgrind_finds_nothing_in_the_examples),
+    TEST(the_program_in_the_readme_runs),
+    TEST(the_tool_tells_its_version),
+    TEST(the_tool_explains_its_commands),
+    TEST(the_tool_refuses_unknown_commands),
+    TEST(the_tool_lists_the_devices),
+    TEST(the_doctor_says_what_is_there_and_what_is_not),
+    TEST(the_demo_learns_and_draws),
+    TEST(a_full_disk_is_an_error_of_the_tool),
+    TEST_END,
+};
