@@ -346,7 +346,9 @@ orc_handle orc_make(oracle *o, const orc_value *v, bool single, int past)
     orc_handle h = { .shape = v->shape, .store = o->stores++, .leaf = -1 };
     *s           = (orc_store){ .n = v->shape.n, .past = past, .single = single };
     for (int i = 0; i < s->n; i++) {
-        s->cell[i] = rounded(o, v->var[i], single);
+        orc_var *x = &o->var[v->var[i]];
+        if (single) x->v = (float)x->v;
+        s->cell[i] = v->var[i];
         h.cell[i]  = i;
     }
     // A tensor that needs gradients does so as a whole, constants among its elements included.
@@ -400,8 +402,8 @@ void orc_write(oracle *o, const orc_handle *x, const orc_value *v, int past)
         for (int i = 0; i < s->n; i++) s->cell[i] = orc_constant(o, o->var[s->cell[i]].v);
     for (int i = 0; i < x->shape.n; i++)
         s->cell[x->cell[i]] = rounded(o, to.var[i], s->single);
-    s->past    = !o->grad ? -1 : orc_past_new(o, past, x->shape.n < s->n ? s->past : -1, -1);
-    o->grad    = mode;
+    s->past   = o->grad ? orc_past_new(o, past, s->past, -1) : -1;
+    o->grad   = mode;
     s->stored = s->consumed = s->lost = false;
     s->assigned                       = true;
     s->writes++;
@@ -521,7 +523,7 @@ orc_value orc_grad(oracle *o, const orc_value *y, const orc_value *gy, const orc
             sum = sum ? apply(o, ORC_ADD, sum, g[i], 0) : g[i];
         }
         if (x->leaf < 0) sum = g[o->store[x->store].cell[x->cell[k]]];
-        r.var[k] = sum ? sum : orc_constant(o, 0);
+        r.var[k] = sum ? apply(o, ORC_COPY, sum, 0, 0) : orc_constant(o, 0);
     }
     free(g);
     return r;

@@ -133,7 +133,7 @@ orc_value orc_shaped(const orc_value *x, int rank, const int64_t *size);
 
 // ---- handles
 
-// A handle on a new store of these elements.
+// A handle on a new store of these elements, variables that nothing else has.
 orc_handle orc_make(oracle *o, const orc_value *v, bool single, int past);
 orc_handle orc_view(const oracle *o, const orc_handle *x, const orc_value *which);
 orc_value  orc_read(oracle *o, const orc_handle *x);

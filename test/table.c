@@ -39,10 +39,10 @@ static double draw_unit(void)
 
 static double draw_wild(bool angle)
 {
-    static const double odd[] = { 0.0,    -0.0,   1.0,   -1.0,    0.5,      2.0,     -3.0,
-                                  6e4,    -3e4,   1e-7,  -6e-8,   3e-5,     1e-40,   -2e-45,
-                                  1e-310, 3e38,   -1e38, 1e300,   -1e-300,  255,     -128,
-                                  65504,  0.1,    88.7,  -103.97, 16777216, 0.99999, 32768 };
+    static const double odd[] = { 0.0,    -0.0, 1.0,   -1.0,    0.5,      2.0,     -3.0,
+                                  6e4,    -3e4, 1e-7,  -6e-8,   3e-5,     1e-40,   -2e-45,
+                                  1e-310, 3e38, -1e38, 1e300,   -1e-300,  255,     -128,
+                                  65504,  0.1,  88.7,  -103.97, 16777216, 0.99999, 32768 };
     int64_t             pick  = draw_below(96);
     if (pick < (int64_t)(sizeof odd / sizeof *odd) && !(angle && fabs(odd[pick]) > 32768))
         return odd[pick];
@@ -78,7 +78,7 @@ static double draw_float(mood m, int64_t i)
 
 static int64_t draw_int(mood m)
 {
-    static const int64_t odd[] = { 0,   1,   -1,        2,         127,       128,      255,
+    static const int64_t odd[] = { 0,   1,    -1,        2,         127,       128,      255,
                                    256, -128, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN };
     if (m == SHIFTS) return draw_below(73) - 2;
     if (m != WILD) return draw_below(41) - 20;
@@ -275,7 +275,7 @@ static bool floats_agree(tn_tensor *y, tn_tensor *ref, const tolerance *t, int64
 {
     tn_dtype dt   = tn_dtype_of(y);
     double  *have = malloc((size_t)n * 3 * 8), *want = have + n, *bound = want + n, most = 0;
-    bool     ok   = tn_read(y, TN_F64, have, n) == TN_OK && tn_read(ref, TN_F64, want, n) == TN_OK;
+    bool     ok = tn_read(y, TN_F64, have, n) == TN_OK && tn_read(ref, TN_F64, want, n) == TN_OK;
     for (int64_t i = 0; i < n; i++) bound[i] = 1;
     if (ok && t->bound) ok = tn_read(t->bound, TN_F64, bound, n) == TN_OK;
     if (!ok)
@@ -296,7 +296,7 @@ static bool floats_agree(tn_tensor *y, tn_tensor *ref, const tolerance *t, int64
 static bool ints_agree(tn_tensor *y, tn_tensor *ref, int64_t n, char *text)
 {
     int64_t *have = malloc((size_t)n * 2 * 8), *want = have + n;
-    bool     ok   = tn_read(y, TN_I64, have, n) == TN_OK && tn_read(ref, TN_I64, want, n) == TN_OK;
+    bool     ok = tn_read(y, TN_I64, have, n) == TN_OK && tn_read(ref, TN_I64, want, n) == TN_OK;
     if (!ok)
         snprintf(text, 256, "it cannot be read: %s%s", tn_error_text(tn_ctx_of(y)),
                  tn_error_text(tn_ctx_of(ref)));

@@ -58,8 +58,8 @@ void   host_put(tn_dtype dt, void *mem, int64_t i, double f, int64_t k);
 double host_get(tn_dtype dt, const void *mem, int64_t i);
 
 // Makes an input of random elements. EMPTY and ZERO_D change the shape. Free it with input_free.
-input      input_make(tn_dtype dt, layout lay, int rank, const int64_t *size, mood m);
-void       input_free(input *in);
+input input_make(tn_dtype dt, layout lay, int rank, const int64_t *size, mood m);
+void  input_free(input *in);
 // The store of an input, and the input as a view of it.
 tn_tensor *input_base(const input *in, tn_ctx *cx);
 tn_tensor *input_view(const input *in, tn_tensor *base);
@@ -85,10 +85,10 @@ double dtype_ulp(tn_dtype dt, double v);
 double close_tolerance(tn_dtype dt, double v, double most, int steps);
 
 typedef struct {
-    agreement how;
-    double    depth;      // SUMS: elements that are added up
-    tn_tensor *bound;     // SUMS: the sum of what is added, without signs; of y's shape, on ref
-    int       steps;      // CLOSELY
+    agreement  how;
+    double     depth;  // SUMS: elements that are added up
+    tn_tensor *bound;  // SUMS: the sum of what is added, without signs; of y's shape, on ref
+    int        steps;  // CLOSELY
 } tolerance;
 
 // Whether y, of any device, agrees with the reference device's: in shape, dtype and elements. The
@@ -153,7 +153,7 @@ typedef struct {
     form_input in[INPUTS];
 } form;
 
-extern const form forms_maps[], forms_folds[], forms_moves[], forms_nets[], forms_losses[];
+extern const form        forms_maps[], forms_folds[], forms_moves[], forms_nets[], forms_losses[];
 extern const form *const form_tables[];  // all of them, NULL behind the last; a name NULL ends each
 
 #endif

@@ -6,18 +6,20 @@
 #include <math.h>
 
 // A form is a function of its inputs x; most are one expression.
-#define FORM(name, ...)                                       \
-    static tn_tensor *name(tn_tensor *const *x, void *user)   \
-    {                                                         \
-        (void)user;                                           \
-        return (__VA_ARGS__);                                 \
+#define FORM(name, ...)                                     \
+    static tn_tensor *name(tn_tensor *const *x, void *user) \
+    {                                                       \
+        (void)user;                                         \
+        return (__VA_ARGS__);                               \
     }
-#define CX           tn_ctx_of(x[0])
-#define DT           tn_dtype_of(x[0])
-#define INDEX(...)   tn_from(CX, TN_I64, TN_SHAPE(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), \
-                             (int64_t[]){ __VA_ARGS__ })
-#define INDEX2(rows, cols, ...) tn_from(CX, TN_I64, TN_SHAPE(rows, cols), (int64_t[]){ __VA_ARGS__ })
-#define MASK2(rows, cols, ...)  tn_from(CX, TN_BOOL, TN_SHAPE(rows, cols), (bool[]){ __VA_ARGS__ })
+#define CX tn_ctx_of(x[0])
+#define DT tn_dtype_of(x[0])
+#define INDEX(...)                                                        \
+    tn_from(CX, TN_I64, TN_SHAPE(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), \
+            (int64_t[]){ __VA_ARGS__ })
+#define INDEX2(rows, cols, ...) \
+    tn_from(CX, TN_I64, TN_SHAPE(rows, cols), (int64_t[]){ __VA_ARGS__ })
+#define MASK2(rows, cols, ...) tn_from(CX, TN_BOOL, TN_SHAPE(rows, cols), (bool[]){ __VA_ARGS__ })
 
 // ---- maps --------------------------------------------------------------------------------------
 
@@ -70,7 +72,7 @@ FORM(f_or, tn_logical_or(x[0], x[1]))
 FORM(f_xor, tn_logical_xor(x[0], x[1]))
 FORM(f_bits, tn_bit_xor(tn_bit_or(tn_gt_s(x[0], 1), tn_gt_s(x[1], 0)),
                         tn_bit_and(tn_lt_s(x[0], 0), tn_lt_s(x[1], 1))))
-FORM(f_shifts, tn_shr(tn_shl(tn_cast(tn_mul_s(x[0], 100), TN_I32), INDEX(1)), INDEX(3)))
+FORM(f_shifts, tn_shr(tn_shl(tn_cast(x[0], TN_I32), INDEX(1)), INDEX(3)))
 FORM(f_add_s, tn_add_s(x[0], 1.5))
 FORM(f_sub_s, tn_sub_s(x[0], 0.3))
 FORM(f_rsub_s, tn_rsub_s(x[0], 2))
@@ -87,7 +89,7 @@ FORM(f_maximum_s, tn_maximum_s(x[0], 0.05))
 FORM(f_minimum_s, tn_minimum_s(x[0], -0.05))
 FORM(f_scalar, tn_mul(x[0], tn_scalar(CX, 1.25)))
 FORM(f_cast_same, tn_cast(tn_mul(x[0], x[0]), DT))
-FORM(f_cast_int, tn_cast(tn_mul_s(x[0], 10), TN_I32))
+FORM(f_cast_int, tn_cast(x[0], TN_I32))
 FORM(f_where, tn_where(tn_gt_s(x[0], 0.02), x[0], x[1]))
 FORM(f_where_0d, tn_where(tn_lt_s(x[0], 0.5), x[1], tn_sin(x[0])))
 FORM(f_masked_fill, tn_masked_fill(x[0], tn_gt_s(x[0], 0.5), -3))
@@ -175,7 +177,7 @@ const form forms_maps[] = {
     { "logical_or",      f_or,           NO_GRAD | WIDE, 1, TWO(ZEROS, ZEROS) },
     { "logical_xor",     f_xor,          NO_GRAD | WIDE, 1, TWO(ZEROS, ZEROS) },
     { "bit_and, or, xor", f_bits,        NO_GRAD | WIDE, 1, TWO(APART, APART) },
-    { "shl, shr",        f_shifts,       NO_GRAD | WIDE, 1, ONE(UNIT) },
+    { "shl, shr",        f_shifts,       NO_GRAD | WIDE, 1, ONE(TAME) },
     { "add_s",           f_add_s,        SMOOTH | WIDE,  1, ONE(APART) },
     { "sub_s",           f_sub_s,        SMOOTH | WIDE,  1, ONE(APART) },
     { "rsub_s",          f_rsub_s,       SMOOTH | WIDE,  1, ONE(APART) },
@@ -192,7 +194,7 @@ const form forms_maps[] = {
     { "minimum_s",       f_minimum_s,    SMOOTH | WIDE,  1, ONE(APART) },
     { "scalar",          f_scalar,       SMOOTH | WIDE,  1, ONE(APART) },
     { "cast to its own", f_cast_same,    SMOOTH | WIDE,  1, ONE(APART) },
-    { "cast to i32",     f_cast_int,     NO_GRAD | WIDE, 1, ONE(POSITIVE) },
+    { "cast to i32",     f_cast_int,     NO_GRAD | WIDE, 1, ONE(TAME) },
     { "where",           f_where,        SMOOTH | WIDE,  1, TWO(APART, APART) },
     { "where 0-d",       f_where_0d,     SMOOTH,         1, SINGLE(APART) },
     { "masked_fill",     f_masked_fill,  SMOOTH | WIDE,  1, ONE(APART) },
@@ -210,17 +212,17 @@ const form forms_maps[] = {
     { "dropout",         f_dropout,      SMOOTH | WIDE,  1, ONE(APART) },
     { "dropout outside training", f_dropout_eval, SMOOTH | WIDE, 1, ONE(APART) },
     { "dropout of all",  f_dropout_all,  SMOOTH | WIDE,  1, ONE(APART) },
-    { NULL },
+    { .name = NULL },
 };
 // clang-format on
 
 // ---- folds -------------------------------------------------------------------------------------
 
 // The four forms of a reduction.
-#define FOLD(name)                                         \
-    FORM(f_##name, tn_##name(x[0], 1))                     \
-    FORM(f_##name##_keep, tn_##name##_keep(x[0], -2))      \
-    FORM(f_##name##_all, tn_##name##_all(x[0]))            \
+#define FOLD(name)                                    \
+    FORM(f_##name, tn_##name(x[0], 1))                \
+    FORM(f_##name##_keep, tn_##name##_keep(x[0], -2)) \
+    FORM(f_##name##_all, tn_##name##_all(x[0]))       \
     FORM(f_##name##_axes, tn_##name##_axes(tn_unsqueeze(x[0], 0), TN_AXES(0, 2), true))
 FOLD(sum)
 FOLD(mean)
@@ -285,7 +287,7 @@ const form forms_folds[] = {
     { "softmax last",       f_softmax_last, SMOOTH | WIDE, 1, ONE(APART) },
     { "log_softmax",        f_log_softmax,  SMOOTH | WIDE, 1, ONE(APART) },
     { "log_softmax last",   f_log_softmax_last, SMOOTH | WIDE, 1, ONE(APART) },
-    { NULL },
+    { .name = NULL },
 };
 // clang-format on
 
@@ -309,8 +311,7 @@ FORM(f_gather, tn_gather(x[0], 0, INDEX2(2, 4, 0, 2, -1, 1, 1, 1, 0, 2)))
 FORM(f_gather_last, tn_gather(x[0], 1, INDEX2(3, 2, 0, 3, 3, 3, -4, 1)))
 FORM(f_take, tn_take_along_axis(x[0], INDEX2(1, 4, 2, 0, 0, -1), 0))
 FORM(f_index_select, tn_index_select(x[0], 1, INDEX(3, 3, 0, -2)))
-FORM(f_scatter, tn_scatter(x[0], 1, INDEX2(3, 2, 0, 3, 2, 1, -4, -1),
-                           tn_slice(x[1], 1, 0, 2, 1)))
+FORM(f_scatter, tn_scatter(x[0], 1, INDEX2(3, 2, 0, 3, 2, 1, -4, -1), tn_slice(x[1], 1, 0, 2, 1)))
 FORM(f_scatter_add, tn_scatter_add(x[0], 0, INDEX2(3, 4, 0, 2, 2, 1, 0, 2, 1, 1, 0, 0, 0, 0), x[1]))
 FORM(f_one_hot, tn_one_hot(INDEX2(2, 2, 0, 3, 1, -1), 5))
 FORM(f_embedding, tn_embedding(x[0], INDEX2(2, 3, 0, 2, 2, 1, 0, 0)))
@@ -387,11 +388,11 @@ static tn_tensor *f_assign_shifted(tn_tensor *const *x, void *user)
 static tn_tensor *f_inplace_math(tn_tensor *const *x, void *user)
 {
     (void)user;
-    tn_tensor *t = tn_sin(x[0]), *column = tn_select(t, 1, 1), *row = tn_select(t, 0, 2);
+    tn_tensor *t = tn_sin(x[0]), *column = tn_select(t, 1, 1), *last = tn_select(t, 0, 2);
     tn_mul_(column, tn_select(x[1], 1, 0));
-    tn_add_(row, tn_select(x[0], 0, 0));
+    tn_add_(last, tn_select(x[0], 0, 0));
     tn_sub_(tn_flip(t, 0), x[1]);
-    tn_div_(tn_diagonal(t, 0, 0, 1), tn_add_s(tn_square(tn_select(tn_transpose(x[1], 0, 1), 0, 1)), 1));
+    tn_div_(tn_diagonal(t, 0, 0, 1), tn_add_s(tn_square(tn_select(x[1], 1, 1)), 1));
     return t;
 }
 
@@ -490,6 +491,6 @@ const form forms_moves[] = {
     { "ones_like",      f_likes,          NO_GRAD | WIDE, 1, ONE(APART) },
     { "bernoulli",      f_bernoulli,      NO_GRAD | WIDE, 1, ONE(UNIT) },
     { "multinomial",    f_multinomial,    NO_GRAD, 1, ONE(POSITIVE) },
-    { NULL },
+    { .name = NULL },
 };
 // clang-format on

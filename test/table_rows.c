@@ -11,7 +11,7 @@
 bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
 {
     bool real = promoted >= TN_F16, boolean = promoted == TN_BOOL;
-    *result   = promoted;
+    *result = promoted;
     switch (tni_op_table[op].rule) {
     case TNI_ARITH:
     case TNI_NUMBER:
@@ -83,19 +83,22 @@ static void three_inputs(sample *s)
 
 static void reduce_input(sample *s)
 {
-    static const double depths[] = { 6, 11, 9, 6 * 11 * 9, 6 * 9 };
-    bool                picks = s->op == TNI_max || s->op == TNI_min || s->op == TNI_argmax ||
-                 s->op == TNI_argmin;
-    mood products = s->variant == 1 || s->variant == 2 ? TAME : POSITIVE;
-    s->depth      = depths[s->variant];
-    add_input(s, s->dt, s->lay, 3, (int64_t[]){ 6, 11, 9 },
-              picks ? WILD : s->op == TNI_prod ? products : ODD);
+    bool picks = s->op == TNI_max || s->op == TNI_min || s->op == TNI_argmax || s->op == TNI_argmin;
+    mood products    = s->variant == 1 || s->variant == 2 ? TAME : POSITIVE;
+    int64_t  small[] = { 6, 11, 9 }, large[] = { 6, 110, 87 };
+    bool     is_large = s->lay == PLAIN && s->op != TNI_prod;
+    int64_t *size     = is_large ? large : small;
+    int64_t  depths[] = { size[0], size[1], size[2], size[0] * size[1] * size[2],
+                          size[0] * size[2] };
+    s->depth          = (double)depths[s->variant];
+    add_input(s, s->dt, s->lay, 3, size, picks ? WILD : s->op == TNI_prod ? products : ODD);
 }
 
 static void scan_input(sample *s)
 {
-    s->depth = 40;
-    add_input(s, s->dt, s->lay, 2, (int64_t[]){ 13, 40 }, s->op == TNI_cumsum ? ODD : POSITIVE);
+    bool sum = s->op == TNI_cumsum, large = sum && s->lay == PLAIN;
+    s->depth = large ? 3000 : 40;
+    add_input(s, s->dt, s->lay, 2, (int64_t[]){ 13, large ? 3000 : 40 }, sum ? ODD : POSITIVE);
 }
 
 // Indices within n of both signs, in place of an input's elements.
@@ -103,8 +106,7 @@ static void draw_indices(input *in, int64_t n)
 {
     int64_t count = 1;
     for (int i = 0; i < in->base_rank; i++) count *= in->base[i];
-    for (int64_t i = 0; i < count; i++)
-        host_put(in->dtype, in->data, i, 0, draw_below(2 * n) - n);
+    for (int64_t i = 0; i < count; i++) host_put(in->dtype, in->data, i, 0, draw_below(2 * n) - n);
 }
 
 // Variants: axis 0 or 1, indices of i64 or i32. A scatter's values have the shape of its index.
@@ -163,7 +165,7 @@ static void matmul_inputs(sample *s)
 // ---- convolution -------------------------------------------------------------------------------
 
 typedef struct {
-    int64_t x[4], w[4], y[4];
+    int64_t      x[4], w[4], y[4];
     tn_conv_opts o;
 } conv_case;
 
@@ -173,6 +175,10 @@ static const conv_case convs[] = {
     { { 2, 4, 9, 8 }, { 6, 2, 3, 3 }, { 2, 6, 5, 4 }, { .dilation = { 2, 2 }, .groups = 2 } },
     { { 2, 4, 6, 7 }, { 4, 1, 3, 3 }, { 2, 4, 6, 7 }, { .padding = { 1, 1 }, .groups = 4 } },
     { { 2, 4, 5, 5 }, { 3, 4, 1, 1 }, { 2, 3, 5, 5 }, { .groups = 1 } },
+    { { 1, 16, 12, 13 },
+      { 24, 16, 3, 3 },
+      { 1, 24, 6, 8 },
+      { .stride = { 2, 2 }, .padding = { 1, 2 } } },
 };
 
 static tni_attr conv_attr(const conv_case *c)
@@ -382,8 +388,8 @@ static tn_tensor *bound_index(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 static tn_tensor *fold(const sample *s, tn_ctx *cx, tn_tensor *x)
 {
     int64_t   step = 1 + s->variant, size = s->lay == ZERO_D ? 3 : 12 * step + 37 + 1;
-    tni_attr  a    = { .view = { .offset = 1, .stride = { step, 1 } } };
-    tni_node *n    = x ? tni_resolve(x, "fold") : NULL;
+    tni_attr  a = { .view = { .offset = 1, .stride = { step, 1 } } };
+    tni_node *n = x ? tni_resolve(x, "fold") : NULL;
     return n ? tni_record(cx, TNI_fold, (tn_dtype)n->dtype, 1, &size, 1, &n, &a) : NULL;
 }
 
@@ -495,10 +501,14 @@ static tn_status reverse_and_count(const void *attr, const tn_array *in, tn_arra
 
 static tn_tensor *build_custom(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
-    static const tn_op_def one = { .name = "reverse", .nin = 1, .shape = same_shape,
-                                   .compute = reverse };
-    static const tn_op_def two = { .name = "reverse_and_count", .nin = 1, .nout = 2,
-                                   .shape = two_shapes, .compute = reverse_and_count };
+    static const tn_op_def one = {
+        .name = "reverse", .nin = 1, .shape = same_shape, .compute = reverse
+    };
+    static const tn_op_def two = { .name    = "reverse_and_count",
+                                   .nin     = 1,
+                                   .nout    = 2,
+                                   .shape   = two_shapes,
+                                   .compute = reverse_and_count };
     tn_tensor             *y[2];
     (void)cx;
     if (s->op == TNI_custom) return tn_custom(&one, x, NULL, 0);
@@ -527,7 +537,9 @@ static tn_tensor *build_source(const sample *s, tn_ctx *cx, tn_tensor *const *x)
     tn_seed(cx, 11 + (uint64_t)s->variant);
     switch (s->op) {
     case TNI_full: return tn_full(cx, s->dt, rank, size, v);
-    case TNI_scalar: return tn_add(tn_zeros(cx, s->dt, rank, size), tn_scalar(cx, s->dt < TN_F16 ? trunc(v) : v));
+    case TNI_scalar:
+        return tn_add(tn_zeros(cx, s->dt, rank, size),
+                      tn_scalar(cx, s->dt < TN_F16 ? trunc(v) : v));
     case TNI_iota:
         if (s->variant == 1) return tn_arange(cx, s->dt, n, 0, -3);
         if (s->variant == 2) return tn_arange(cx, s->dt, 0, n * 0.25, 0.25);
@@ -585,9 +597,9 @@ static const row rows[TNI_OPS] = {
     [TNI_assign]      = { build_assign, write_inputs, 3, EXACT },
     [TNI_update]      = { build_write, write_inputs, 3, EXACT, .refuses = write_refuses },
     [TNI_matmul]      = { build_matmul, matmul_inputs, 4, SUMS, bound_matmul, matmul_refuses },
-    [TNI_conv]        = { build_conv, conv_inputs, 5, SUMS, bound_conv, conv_refuses },
-    [TNI_conv_dgrad]  = { build_conv, conv_inputs, 5, SUMS, bound_conv, conv_refuses },
-    [TNI_conv_wgrad]  = { build_conv, conv_inputs, 5, SUMS, bound_conv, conv_refuses },
+    [TNI_conv]        = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses },
+    [TNI_conv_dgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses },
+    [TNI_conv_wgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses },
     [TNI_argsort]     = { build_argsort, one_input, 4, EXACT },
     [TNI_custom]      = { build_custom, one_input, 1, EXACT },
     [TNI_part]        = { build_custom, one_input, 2, EXACT },
@@ -596,8 +608,12 @@ static const row rows[TNI_OPS] = {
 // Maps by expression are tested alike.
 row row_of(int op)
 {
-    static const row unary  = { .build = build_unary, .inputs = one_input, .variants = 1, .how = ULPS };
-    static const row binary = { .build = build_binary, .inputs = two_inputs, .variants = 3, .how = ULPS };
+    static const row unary = {
+        .build = build_unary, .inputs = one_input, .variants = 1, .how = ULPS
+    };
+    static const row binary = {
+        .build = build_binary, .inputs = two_inputs, .variants = 3, .how = ULPS
+    };
     if (rows[op].build || rows[op].why) return rows[op];
     if (tni_op_table[op].class == TNI_UNARY) return unary;
     if (tni_op_table[op].class == TNI_BINARY) return binary;

@@ -170,6 +170,7 @@ static void rule_23_attributes_are_copied_into_the_node_and_the_key(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *x = doubles(cx), *y[2];
+        tn_eval_of(x);
         for (int i = 0; i < 2; i++) {
             monomial m = { i + 1, 1 };
             y[i]       = tn_custom(&monomial_op, &x, &m, sizeof m);
@@ -498,7 +499,7 @@ static void rule_23_calls_that_make_no_sense_are_errors(void)
     op      = rules_twice;
     op.nout = 31;  // more than the walk has room for
     CHECK_STATUS(tn_custom_n(&op, &x, NULL, 0, y), TN_EARG);
-    CHECK_FAILED2(cx, TN_EARG, "twice: ", "31");
+    CHECK_FAILED2(cx, TN_EARG, "twice ", "outputs");
     CHECK(tn_custom(&rules_twice, &x, NULL, 8) == NULL);
     CHECK_FAILED2(cx, TN_EARG, "twice: ", "attr");
     CHECK_STATUS(tn_custom_n(&rules_twice, &x, NULL, 0, NULL), TN_EARG);
@@ -572,7 +573,7 @@ static void rule_24_the_plain_functions_stay(void)
         CHECK_VALUES(unary[0](tn_neg(x)), 0, 0, 0);
         CHECK_VALUES(binary[0](x, x), 2, 4, 6);
         CHECK_VALUES(binary[1](x, x), 14);
-        CHECK_VALUES(binary[2](x, tn_zeros_like(x)), (double)(14.0f / 3.0f));
+        CHECK_NEAR(tn_item(binary[2](x, tn_zeros_like(x))), 14.0 / 3, 1e-6);
         CHECK(binary[0](x, tn_zeros(cx, TN_F32, TN_SHAPE(2))) == NULL);
         CHECK_FAILED2(cx, TN_ESHAPE, "add: shapes (3,) and (2,)", "broadcast");
         CHECK_VALUES((tn_sub)(x, x), 0, 0, 0);

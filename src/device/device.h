@@ -27,8 +27,8 @@ typedef struct {
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
 //             (gy, x) -> w
 //   argsort   out i64, along attr->axis.axis
-//   custom    in[] row-major; one output: out. Several: out is bytes, in which output k begins at
-//             starts[k]
+//   custom    in[] row-major; one output: out. Several: out is their bytes one after the other, eight
+//             for each element, every output begun at a multiple of 64
 typedef struct {
     int             op;
     int             nin;
@@ -36,7 +36,7 @@ typedef struct {
     tni_arg         out;
     const tni_attr *attr;
     int             threads;
-    void           *scratch;  // as many bytes as the device asked for
+    void           *scratch;  // as many bytes as the device asked for, aligned to 64
     tni_text       *why;      // what went wrong, where run returns an error
 } tni_call;
 
@@ -59,8 +59,6 @@ struct tni_device {
 
 extern const tni_device tni_device_ref, tni_device_cpu;
 
-// Where output k of a user's op of several begins, and how many bytes all of them take: shared by
-// recording and running. element_size is the device's.
 static inline int64_t tni_align64(int64_t n)
 {
     return (n + 63) / 64 * 64;

@@ -24,6 +24,8 @@ struct tni_engine {
 // Evaluates root (TNI_READ) or everything pending. On failure the context's error says why; a step
 // that fails leaves every store at its last computed value.
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root);
+// Returns every store to its last computed value; what has none is gone.
+void tni_roll_back(tn_ctx *cx);
 
 // The node of t, computed; NULL, reported, on failure.
 tni_node *tni_value(tn_tensor *t, const char *op);

@@ -284,7 +284,7 @@ static void spend_walked(tn_ctx *cx)
 }
 
 // A failed step: every store returns to its last computed node; what has none is gone.
-static void roll_back(tn_ctx *cx)
+void tni_roll_back(tn_ctx *cx)
 {
     while (cx->pending) {
         tni_store *s = cx->pending;
@@ -306,24 +306,23 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     run        r      = { .cx = cx, .e = cx->engine, .g = g };
     bool       kept   = true;
     tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
-    if (!plan) return tn_error(cx);
+    if (!plan) return cx->latest;
     r.plan = plan;
     bool ok = take_memory(&r);
     for (size_t i = 0; ok && i < g->count; i++) ok = run_item(&r, i) == TN_OK;
     if (ok) finish_items(&r);
     give_memory(&r);
     if (!kept) tni_plan_free(&cx->heap, plan);
-    return ok ? TN_OK : tn_error(cx);
+    return ok ? TN_OK : cx->latest;
 }
 
-tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
+static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
-    if (root && root->state == TNI_DONE) return TN_OK;
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
     tni_graph g;
     tn_status s = TN_OK;
     if (!tni_graph_open(&g, cx, mode, root))
-        s = tn_error(cx);
+        s = cx->latest;
     else if (g.count)
         s = run_graph(cx, &g);
     tni_graph_close(&g);
@@ -331,7 +330,17 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
         settle_stores(cx);
         if (mode != TNI_READ) spend_walked(cx);
     } else if (mode == TNI_STEP) {
-        roll_back(cx);
+        tni_roll_back(cx);
     }
+    return s;
+}
+
+// In a frame of its own where the public call has none, so that a handler is called afterwards.
+tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
+{
+    if (root && root->state == TNI_DONE) return TN_OK;
+    tni_enter(tni_self.site);
+    tn_status s = evaluate(cx, mode, root);
+    tni_leave(false, NULL);
     return s;
 }

@@ -197,7 +197,10 @@ tn_status tn_end(tn_scope *s)
     while (cx->scope != s) tni_scope_close(cx->scope);
     bool outermost = s->outer == &cx->root;
     tni_scope_close(s);
-    return outermost ? tni_evaluate(cx, TNI_FLUSH, NULL) : TN_OK;
+    if (!outermost) return TN_OK;
+    tn_status status = tni_evaluate(cx, TNI_FLUSH, NULL);
+    if (status != TN_OK) tni_roll_back(cx);  // a step that ends so has failed as a whole
+    return status;
 }
 
 tn_status tn_eval(tn_ctx *cx)

@@ -133,7 +133,7 @@ tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
                                (long long)tn_count(t));
     cx->stats.syncs++;
     tni_node *n = tni_value(t, "read");
-    return n ? copy_out(cx, "read", n, dt, dst) : tn_error(cx);
+    return n ? copy_out(cx, "read", n, dt, dst) : cx->latest;
 }
 
 // One element as dt; false, reported, if there is not just one.
@@ -177,7 +177,7 @@ tn_status tn_eval_of(tn_tensor *t)
 {
     tn_ctx *cx = tni_arg1("eval_of", t, "t");
     if (!cx) return t ? tn_error(NULL) : TN_EARG;
-    return tni_value(t, "eval_of") ? TN_OK : tn_error(cx);
+    return tni_value(t, "eval_of") ? TN_OK : cx->latest;
 }
 
 tn_tensor *tn_copy_to(tn_ctx *cx, tn_tensor *t)

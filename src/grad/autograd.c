@@ -75,6 +75,8 @@ tn_tensor *tn_grad_of(tn_tensor *x)
                         "grad_of: x %s is not a leaf that requires grad; tn_grad gives the gradient "
                         "of any value",
                         tni_shape_of(x).s);
+    // A gradient whose first step failed was never there.
+    if (x->leaf->grad && x->leaf->grad->store->node->state == TNI_GONE) tn_zero_grad(x);
     if (x->leaf->grad) return x->leaf->grad;
     tn_tensor *g = tn_zeros_like(x);
     if (!g) return NULL;
@@ -110,7 +112,9 @@ void tn_zero_grad(tn_tensor *x)
 
 // ---- walks -------------------------------------------------------------------------------------
 
-tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
+// The public functions stand in a frame, also when they are called without a site, so that a
+// handler that jumps finds nothing half way.
+static tn_status backward(tn_tensor *y, tn_tensor *gy)
 {
     static const char *const names[] = { "y", "gy" };
     tn_ctx *cx = tni_args("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
@@ -128,8 +132,16 @@ tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
     return status;
 }
 
-tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
-                  tn_tensor **gx)
+tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
+{
+    tni_enter(tni_self.site);
+    tn_status s = backward(y, gy);
+    tni_leave(false, NULL);
+    return s;
+}
+
+static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
+                      tn_tensor *const *gy, tn_tensor **gx)
 {
     if (ny < 1 || nx < 1 || !y || !x || !gx) {
         tni_thread_fail(TN_EARG, "grad: there are no outputs or no inputs");
@@ -140,6 +152,8 @@ tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_t
     if (!cx || !tni_args("grad", nx, x, NULL)) return TN_EARG;
     if (x[0]->cx != cx)
         return tni_fail_status(cx, TN_EARG, "grad: y and x belong to different contexts");
+    for (int i = 0; gy && i < ny; i++)
+        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, NULL)) return TN_EARG;
     for (int i = 0; i < nx; i++)
         if (!tni_is_float(tn_dtype_of(x[i])))
             return tni_fail_status(cx, TN_EDTYPE, "grad: x[%d] is %s, not a float type", i,
@@ -155,4 +169,13 @@ tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_t
     tni_scope_close(s);
     for (int i = 0; i < nx && status != TN_OK; i++) gx[i] = NULL;
     return status;
+}
+
+tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
+                  tn_tensor **gx)
+{
+    tni_enter(tni_self.site);
+    tn_status s = grad(ny, y, nx, x, gy, gx);
+    tni_leave(false, NULL);
+    return s;
 }

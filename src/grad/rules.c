@@ -128,8 +128,12 @@ static void grad_pow(tni_rule_args *r)
 {
     tn_tensor *a = input(r, 0), *b = input(r, 1), *g = r->g;
     tn_tensor *zero = tn_zeros_like(g);
-    if (r->need[0])
-        r->gx[0] = tn_where(tn_eq_s(b, 0), zero, tn_mul(g, tn_mul(b, tn_pow(a, tn_sub_s(b, 1)))));
+    if (r->need[0]) {
+        // The branch not taken stays finite at a = 0, so that its own gradient does.
+        tn_tensor *none = tn_eq_s(b, 0), *safe = tn_where(none, tn_ones_like(b), b);
+        tn_tensor *gx = tn_mul(g, tn_mul(b, tn_pow(a, tn_sub_s(safe, 1))));
+        r->gx[0]      = tn_where(none, zero, gx);
+    }
     if (r->need[1]) {
         tn_tensor *y    = tni_wrap_node(r->cx, r->n);
         tn_tensor *dead = tn_logical_and(tn_eq_s(a, 0), tn_ge_s(b, 0));
@@ -287,6 +291,19 @@ static void grad_conv_wgrad(tni_rule_args *r)
 
 // ---- users' ops --------------------------------------------------------------------------------
 
+// A user's gradient belongs to the context and has its input's shape.
+static void check_user_grad(tni_rule_args *r, size_t i)
+{
+    tn_tensor      *gx = r->gx[i];
+    const tni_node *x  = r->n->src[i];
+    if (!gx) return;
+    tni_view v = tni_layout(gx);
+    if (gx->cx == r->cx && tni_shape_equal(v.rank, v.size, x->rank, x->size)) return;
+    r->gx[i] = NULL;
+    tni_fail(r->cx, TN_ESHAPE, "%s: grad gave gx[%d] %s for x[%d] %s", r->n->attr.custom.def->name,
+             (int)i, tni_shape_of(gx).s, (int)i, tni_shape_text(x->rank, x->size).s);
+}
+
 static void grad_custom(tni_rule_args *r)
 {
     const tn_op_def *op = r->n->attr.custom.def;
@@ -306,6 +323,7 @@ static void grad_custom(tni_rule_args *r)
         tn_status s = op->grad(r->n->attr.custom.bytes, x, y, gy, r->gx);
         if (s != TN_OK)
             tni_fail(r->cx, TN_EUSER, "%s: grad failed with status %d", op->name, (int)s);
+        for (size_t i = 0; i < nx && s == TN_OK; i++) check_user_grad(r, i);
     }
     tni_free(&r->cx->heap, x);
 }

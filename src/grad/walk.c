@@ -249,6 +249,13 @@ static bool give_results(walk *k)
     return true;
 }
 
+// A leaf, or a view of one: it saves nothing, so there is nothing to spend.
+static bool is_of_leaf(const tni_node *n)
+{
+    while (!n->leaf && n->op == TNI_view) n = n->src[0];
+    return n->leaf != NULL;
+}
+
 // The context remembers what was walked, to spend it when it is next evaluated.
 static bool remember(walk *k)
 {
@@ -260,7 +267,7 @@ static bool remember(walk *k)
     }
     for (size_t i = 0; i < k->count; i++) {
         tni_node *n = k->node[i];
-        if (!k->leads[i] || n->leaf || n->walked) continue;
+        if (!k->leads[i] || n->walked || is_of_leaf(n)) continue;
         n->walked                      = true;
         cx->walked[cx->walked_count++] = tni_node_ref(n);
     }
@@ -282,5 +289,5 @@ tn_status tni_grad_walk(tn_ctx *cx, const tni_walk *w, bool mark_spent)
     tni_free(&cx->heap, k.leads);
     if (ok) return TN_OK;
     if (cx->failures == failures) tni_fail_memory(cx, w->op);
-    return tn_error(cx);
+    return cx->latest;
 }

@@ -107,24 +107,30 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
     tn_ctx *cx = custom_args(op, x);
     if (!cx) return TN_EARG;
     int nout = op->nout > 0 ? op->nout : 1;
+    const char *lack = !y ? "y is NULL" : bytes && !attr ? "attr is NULL" : NULL;
+    if (lack) return tni_fail_status(cx, TN_EARG, "%s: %s", op->name, lack);
     for (int i = 0; i < nout; i++) y[i] = NULL;
     tn_array   out[TNI_MOST_OUTPUTS];
     tni_node **src = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
     tni_node  *n   = NULL;
     bool       ok  = src != NULL;
+    int        held = 0;
     if (!ok) tni_fail_memory(cx, op->name);
-    for (int i = 0; ok && i < op->nin; i++) {
-        tn_tensor *c = tn_contiguous(x[i]);
-        ok           = c && (src[i] = tni_resolve(c, op->name));
+    while (ok && held < op->nin) {
+        tn_tensor *c    = tn_contiguous(x[held]);
+        tni_node  *node = c ? tni_resolve(c, op->name) : NULL;
+        if ((ok = node != NULL)) src[held++] = tni_node_ref(node);
+        if (c) tni_tensor_free(c);
     }
     ok = ok && ask_shapes(cx, op, src, attr, nout, out);
     if (ok) ok = (n = custom_node(cx, op, src, attr, bytes, out, nout)) != NULL;
     if (ok && nout == 1) y[0] = tni_wrap(cx, tni_node_ref(n));
     for (int i = 0; ok && nout > 1 && i < nout; i++) y[i] = output_part(cx, n, out, i);
     for (int i = 0; ok && i < nout; i++) ok = y[i] != NULL;
+    while (held > 0) tni_node_unref(cx, src[--held]);
     tni_node_unref(cx, n);
     tni_free(&cx->heap, src);
-    return ok ? TN_OK : tn_error(cx);
+    return ok ? TN_OK : cx->latest;
 }
 
 tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr, size_t bytes)

@@ -6,20 +6,21 @@
 // ---- matmul ------------------------------------------------------------------------------------
 
 // Stretches the leading axes of a and b to one shape and puts the product's shape into *y.
-static bool fit_batches(tn_ctx *cx, tn_tensor **a, tn_tensor **b, tni_view *y)
+static bool fit_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_tensor **b,
+                        tni_view *y)
 {
     tni_view va = tni_layout(*a), vb = tni_layout(*b);
     int64_t  lead[TN_MAX_RANK];
     int      rank = va.rank - 2;
     memcpy(lead, va.size, sizeof lead);
     if (va.size[va.rank - 1] != vb.size[vb.rank - 2]) {
-        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: inner sizes differ", tni_shape_of(*a).s,
-                 tni_shape_of(*b).s);
+        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: inner sizes differ",
+                 tni_shape_of(given[0]).s, tni_shape_of(given[1]).s);
         return false;
     }
     if (!tni_shape_broadcast(&rank, lead, vb.rank - 2, vb.size)) {
         tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: leading sizes do not broadcast",
-                 tni_shape_of(*a).s, tni_shape_of(*b).s);
+                 tni_shape_of(given[0]).s, tni_shape_of(given[1]).s);
         return false;
     }
     *y      = (tni_view){ .rank = rank + 2 };
@@ -64,7 +65,8 @@ static void fold_batch(tn_tensor **a, tn_tensor **b)
 tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
-    tn_ctx *cx = tni_args("matmul", 2, (tn_tensor *const[]){ a, b }, names);
+    tn_tensor *const given[] = { a, b };
+    tn_ctx *cx = tni_args("matmul", 2, given, names);
     if (!cx) return NULL;
     bool row = tn_rank(a) == 1, col = tn_rank(b) == 1;
     if (!tn_rank(a) || !tn_rank(b))
@@ -77,7 +79,7 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     if (row) a = tn_unsqueeze(a, 0);
     if (col) b = tn_unsqueeze(b, 1);
     tni_view y;
-    if (!a || !b || !fit_batches(cx, &a, &b, &y)) return NULL;
+    if (!a || !b || !fit_batches(cx, given, &a, &b, &y)) return NULL;
     fold_batch(&a, &b);
     tni_node *src[] = { tni_resolve(a, "matmul"), tni_resolve(b, "matmul") };
     if (!src[0] || !src[1]) return NULL;
@@ -218,7 +220,7 @@ tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o)
 
 static bool bias_ok(tn_ctx *cx, const char *op, tn_tensor *w, tn_tensor *b)
 {
-    if (!b || (tn_rank(b) == 1 && tn_size(b, 0) == tn_size(w, 0))) return true;
+    if (!b || (tn_rank(b) == 1 && tn_rank(w) > 0 && tn_size(b, 0) == tn_size(w, 0))) return true;
     tni_fail(cx, TN_ESHAPE, "%s: w %s and b %s do not fit", op, tni_shape_of(w).s,
              tni_shape_of(b).s);
     return false;

@@ -132,6 +132,7 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
             return tni_fail(cx, TN_ESHAPE, "%s: shapes %s do not broadcast", name, all.s);
         }
     }
+    if (!tni_shape_ok(cx, name, rank, size)) return NULL;
     tn_dtype promoted = tni_promote_all(n - skip, kinds + skip);
     if (!tni_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
         return refuse_dtype(cx, name, promoted);

@@ -210,6 +210,7 @@ tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64
     v.stride[v.rank++] = v.stride[i] * dilation;
     v.size[i]          = (v.size[i] - (n - 1) * dilation - 1) / step + 1;
     v.stride[i] *= v.size[i] > 1 ? step : 1;
+    if (!tni_shape_ok(cx, "window", v.rank, v.size)) return NULL;
     return tni_view_of(x, &v);
 }
 

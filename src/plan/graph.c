@@ -87,6 +87,7 @@ static void count_handles(tni_graph *g)
         tni_item *it = &g->item[s->node->mark - 1];
         it->handles++;
         it->wanted |= s->wanted || s->assigned;
+        it->unused |= s->unused > 0;
         for (tn_tensor *t = s->views; t; t = t->view_next)
             if (t->node->mark && t->node->state == TNI_PENDING)
                 g->item[t->node->mark - 1].handles++;
@@ -132,7 +133,8 @@ static void find_live(tni_graph *g, const tni_node *root)
             it->live |= n == root || n->refs > mine;
         else
             it->live |= it->wanted || other > 0 ||
-                        (it->handles > 0 && (it->edges == 0 || tni_node_count(n) == 1));
+                        (it->handles > 0 &&
+                         (it->edges == 0 || it->unused || tni_node_count(n) == 1));
         if (!it->live || !keeps_sources(it)) continue;
         for (uint32_t s = 0; s < n->nsrc; s++)
             if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].live = true;

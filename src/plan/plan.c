@@ -92,7 +92,12 @@ static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value
 static void share_places(builder *b)
 {
     tni_graph *g = b->g;
-    for (size_t i = 0; i < g->count; i++) b->stored[i] = g->item[i].live;
+    for (size_t i = 0; i < g->count; i++) {
+        const tni_item *it = &g->item[i];
+        b->stored[i]       = it->live;
+        // A view that stays needs the input it looks at as it is.
+        if (it->live && it->base < 0) b->stored[g->count + (size_t)~it->base] = true;
+    }
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];

@@ -24,6 +24,7 @@ typedef struct {
     uint32_t  edges;    // consumers in the graph
     uint32_t  handles;  // stores bound to it, and handles that cache it
     bool      wanted;   // by a store that was assigned or wanted
+    bool      unused;   // a handle on it was consumed by nothing
     bool      dies;     // lets its sources go once computed, although it needs gradients
     bool      live;     // its value is stored
     int32_t   base;     // position of the node that holds its elements; ~i: input i

@@ -8,6 +8,7 @@
 static void fail_list(tn_ctx *cx, tn_status code, const char *fmt, va_list args)
 {
     cx->failures++;
+    cx->latest = code;
     tni_fault_set(&cx->fault, code, fmt, args);
     if (cx->fault.told) return;
     tni_self.failed = cx;

@@ -14,6 +14,7 @@ struct tn_ctx {
 
     tni_fault   fault;
     uint64_t    failures;  // counts every error, also those after the first
+    tn_status   latest;    // the newest one's code: what a failing call returns
     tn_handler *handler;
     void       *user;
 

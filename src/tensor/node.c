@@ -23,7 +23,7 @@ static bool carries_gradient(tn_ctx *cx, tni_node *n)
     for (uint32_t i = 0; i < n->nsrc; i++)
         if (n->src[i]->needs_grad && !n->src[i]->spent) return true;
     n->spent = true;
-    tni_node_release(cx, n);
+    if (n->buf) tni_node_release(cx, n);  // else its elements lie in its source
     return true;
 }
 

@@ -114,6 +114,7 @@ static tn_tensor *new_handle(tn_ctx *cx, tni_store *s)
     t->cx    = cx;
     t->store = s;
     s->refs++;
+    s->unused++;
     if (tni_self.depth > 0) {
         t->temp     = true;
         t->frame    = tni_self.frame;
@@ -140,6 +141,14 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
     return t;
 }
 
+// Something is made from t: a step boundary need not store it for its own sake.
+static void use(tn_tensor *t)
+{
+    if (t->used) return;
+    t->used = true;
+    t->store->unused--;
+}
+
 tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
 {
     tn_ctx   *cx  = x->cx;
@@ -151,6 +160,7 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
         tni_slab_give(&cx->views, own);
         return NULL;
     }
+    use(x);
     t->view     = own;
     t->is_view  = true;
     t->detached = x->detached || !cx->grad_mode;
@@ -187,6 +197,7 @@ void tni_tensor_free(tn_tensor *t)
     if (t->leaf) tni_leaf_unref(cx, t->leaf);
     if (t->view) tni_slab_give(&cx->views, t->view);
     tni_free(&cx->heap, t->name);
+    use(t);
     store_unref(cx, t->store);
     t->magic = TNI_DEAD;
     tni_slab_give(&cx->tensors, t);
@@ -240,11 +251,11 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     tn_ctx   *cx   = x->cx;
     tni_node *base = x->store->node;
     if (base->state == TNI_GONE) return gone(x, op, base);
+    use(x);
     bool cut = x->detached && base->needs_grad;
     if (!x->view && !x->leaf && !cut) return base;
-    // A step need not have kept this view, or has spent it, but the base is there: then it is
-    // viewed again.
-    if (x->node && (x->node->state == TNI_GONE || x->node->spent)) uncache(x);
+    // A step need not have kept this view, but the base is there: then it is viewed again.
+    if (x->node && x->node->state == TNI_GONE) uncache(x);
     if (x->node) return x->node;
 
     tni_node *n = tni_node_ref(base);

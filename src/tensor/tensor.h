@@ -16,6 +16,7 @@ typedef struct tni_store tni_store;
 struct tni_store {
     tni_node  *node, *done;
     uint32_t   refs;      // handles
+    uint32_t   unused;    // handles that nothing was made from
     bool       wanted;    // the next step boundary stores it
     bool       assigned;  // written in place since the last boundary
     bool       listed;
@@ -39,6 +40,7 @@ struct tn_tensor {
     bool       is_view, detached;
     bool       temp;   // made inside the public call numbered by frame
     bool       owned;  // belongs to a leaf (its gradient), not to a scope
+    bool       used;   // an op or a view was made from it
     uint64_t   frame;
     tn_ctx    *cx;
     tn_scope  *scope;

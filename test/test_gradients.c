@@ -1,0 +1,538 @@
+// test_gradients.c: the gradient of every op that has one, by its row of ops.def and by every form
+// of the composed ops, against finite differences; and the gradient of the gradient.
+#include "check.h"
+#include "table.h"
+
+#include "grad/grad.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tn_ctx *cx;
+
+static void open_cx(const char *device)
+{
+    cx = open_quiet(device, 1);
+    test_that(cx != NULL, "no context: %s", tn_error_text(NULL));
+    table_seed(3);
+}
+
+static int make_inputs(const form *f, tn_dtype dt, layout lay, tn_tensor **x)
+{
+    for (int i = 0; i < f->nin; i++) {
+        input in = input_make(dt, lay, f->in[i].rank, f->in[i].size, f->in[i].m);
+        x[i]     = input_put(&in, cx);
+        input_free(&in);
+    }
+    return f->nin;
+}
+
+// ---- finite differences ------------------------------------------------------------------------
+
+typedef tn_status check_fn(tn_tensor *(*f)(tn_tensor *const *x, void *user), int n,
+                           tn_tensor *const *x, void *user);
+
+static void run_check(const form *f, check_fn *check, const char *what, layout lay)
+{
+    tn_scope  *s = tn_begin(cx);
+    tn_tensor *x[INPUTS];
+    int        n      = make_inputs(f, TN_F64, lay, x);
+    tn_status  status = check(f->f, n, x, NULL);
+    test_case_result(status == TN_OK, "%s %s of %s: %s", f->name, layout_names[lay], what,
+                     tn_error_text(cx));
+    tn_error_clear(cx);
+    tn_end(s);
+}
+
+static void run_table(const form *table)
+{
+    static const layout lays[] = { PLAIN, TRANSPOSED, STEPPED, FLIPPED };
+    for (int device = 0; device < 2; device++) {
+        open_cx(device ? "ref" : "cpu");
+        for (const form *f = table; cx && f->name; f++) {
+            if (f->flags & NO_GRAD) continue;
+            for (int i = 0; i < (device ? 1 : 4); i++)
+                run_check(f, tn_gradcheck, device ? "ref" : "cpu", lays[i]);
+            if (f->flags & SMOOTH) {
+                run_check(f, tn_gradgradcheck, device ? "ref, twice" : "cpu, twice", PLAIN);
+                if (!device) run_check(f, tn_gradgradcheck, "cpu, twice", TRANSPOSED);
+            }
+        }
+        tn_close(cx);
+    }
+}
+
+static void maps_have_the_gradients_of_differences(void)
+{
+    run_table(forms_maps);
+}
+
+static void folds_have_the_gradients_of_differences(void)
+{
+    run_table(forms_folds);
+}
+
+static void movement_has_the_gradients_of_differences(void)
+{
+    run_table(forms_moves);
+}
+
+static void networks_have_the_gradients_of_differences(void)
+{
+    run_table(forms_nets);
+}
+
+static void losses_have_the_gradients_of_differences(void)
+{
+    run_table(forms_losses);
+}
+
+// ---- all rows are among them -------------------------------------------------------------------
+
+// Marks the op of every node that y is made from.
+static void mark_ops(const tni_node *n, bool *seen, int depth)
+{
+    seen[n->op] = true;
+    for (uint32_t i = 0; i < n->nsrc && depth < 200; i++) mark_ops(n->src[i], seen, depth + 1);
+}
+
+// The ops of a form and of its gradient, as they are recorded.
+static void mark_form(const form *f, bool *seen)
+{
+    tn_scope  *s = tn_begin(cx);
+    tn_tensor *x[INPUTS], *gx[INPUTS], *y;
+    int        n = make_inputs(f, TN_F64, PLAIN, x);
+    for (int i = 0; i < n; i++) tn_requires_grad(x[i], true);
+    y = f->f(x, NULL);
+    if (y) mark_ops(y->store->node, seen, 0);
+    if (y && tn_count(y) > 1) y = tn_sum_all(tn_square(y));
+    if (y && tn_grad(1, &y, n, x, NULL, gx) == TN_OK)
+        for (int i = 0; i < n; i++) mark_ops(gx[i]->store->node, seen, 0);
+    tn_end(s);
+}
+
+// custom and part have cases of their own below.
+static void every_row_with_a_gradient_is_differentiated(void)
+{
+    bool seen[TNI_OPS] = { false };
+    open_cx("cpu");
+    for (const form *const *table = form_tables; *table; table++)
+        for (const form *f = *table; f->name; f++)
+            if (!(f->flags & NO_GRAD)) mark_form(f, seen);
+    for (int op = 0; op < TNI_OPS; op++)
+        if (tni_op_table[op].has_grad && op != TNI_custom && op != TNI_part)
+            test_case_result(seen[op], "%s: in no form that is differentiated",
+                             tni_op_table[op].name);
+    tn_close(cx);
+}
+
+// ---- users' ops --------------------------------------------------------------------------------
+
+static tn_status shape_same(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0] = in[0];
+    return TN_OK;
+}
+
+static int64_t count_of(const tn_array *a)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->rank; i++) n *= a->size[i];
+    return n;
+}
+
+static tn_status compute_cube(const void *attr, const tn_array *in, tn_array *out)
+{
+    const double *x = in->data, *scale = attr;
+    double       *y = out->data;
+    for (int64_t i = 0, n = count_of(in); i < n; i++) y[i] = *scale * x[i] * x[i] * x[i];
+    return TN_OK;
+}
+
+static tn_status grad_cube(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
+                           tn_tensor *const *gy, tn_tensor **gx)
+{
+    const double *scale = attr;
+    (void)y;
+    gx[0] = tn_mul(gy[0], tn_mul_s(tn_square(x[0]), 3 * *scale));
+    return TN_OK;
+}
+
+static const tn_op_def cube = {
+    .name = "cube", .nin = 1, .shape = shape_same, .compute = compute_cube, .grad = grad_cube
+};
+static const tn_op_def dull = {
+    .name = "dull", .nin = 1, .shape = shape_same, .compute = compute_cube
+};
+
+static tn_tensor *custom_cube(tn_tensor *const *x, void *user)
+{
+    double scale = 0.7;
+    (void)user;
+    return tn_custom(&cube, x, &scale, sizeof scale);
+}
+
+// The sum and the product of two inputs.
+static tn_status shape_two(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0] = out[1] = in[0];
+    return TN_OK;
+}
+
+static tn_status compute_two(const void *attr, const tn_array *in, tn_array *out)
+{
+    const double *a = in[0].data, *b = in[1].data;
+    (void)attr;
+    for (int64_t i = 0, n = count_of(in); i < n; i++) {
+        ((double *)out[0].data)[i] = a[i] + b[i];
+        ((double *)out[1].data)[i] = a[i] * b[i];
+    }
+    return TN_OK;
+}
+
+static tn_status grad_two(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
+                          tn_tensor *const *gy, tn_tensor **gx)
+{
+    (void)attr, (void)y;
+    gx[0] = tn_add(gy[0], tn_mul(gy[1], x[1]));
+    gx[1] = tn_add(gy[0], tn_mul(gy[1], x[0]));
+    return TN_OK;
+}
+
+static const tn_op_def two = {
+    .name = "two", .nin = 2, .nout = 2, .shape = shape_two, .compute = compute_two, .grad = grad_two
+};
+
+static tn_tensor *custom_both(tn_tensor *const *x, void *user)
+{
+    tn_tensor *y[2];
+    (void)user;
+    if (tn_custom_n(&two, x, NULL, 0, y) != TN_OK) return NULL;
+    return tn_mul(tn_sin(y[0]), tn_square(y[1]));
+}
+
+static tn_tensor *custom_second(tn_tensor *const *x, void *user)
+{
+    tn_tensor *y[2];
+    (void)user;
+    return tn_custom_n(&two, x, NULL, 0, y) == TN_OK ? tn_square(y[1]) : NULL;
+}
+
+static void users_ops_have_the_gradients_they_record(void)
+{
+    static const form forms[] = {
+        { "custom", custom_cube, SMOOTH, 1, 1, { { 2, { 3, 4 }, APART } } },
+        { "custom of two",
+          custom_both,
+          SMOOTH,
+          1,
+          2,
+          { { 1, { 5 }, APART }, { 1, { 5 }, APART } } },
+        { "its second", custom_second, SMOOTH, 1, 2, { { 1, { 5 }, APART }, { 1, { 5 }, APART } } },
+        { .name = NULL },
+    };
+    run_table(forms);
+}
+
+// ---- what has no gradient ----------------------------------------------------------------------
+
+static void forms_without_a_gradient_need_none(void)
+{
+    open_cx("cpu");
+    for (const form *const *table = form_tables; *table; table++)
+        for (const form *f = *table; f->name; f++) {
+            if (!(f->flags & NO_GRAD)) continue;
+            tn_scope  *s = tn_begin(cx);
+            tn_tensor *x[INPUTS], *y;
+            int        n = make_inputs(f, TN_F32, PLAIN, x);
+            for (int i = 0; i < n; i++) tn_requires_grad(x[i], true);
+            y         = f->f(x, NULL);
+            bool none = y && !tn_needs_grad(y);
+            if (y && tn_dtype_of(y) < TN_F16) {
+                test_case_result(none, "%s: its result needs a gradient", f->name);
+                test_case_result(tn_backward(tn_sum_all(y), NULL) == TN_EGRAD,
+                                 "%s: backward gives status %s", f->name,
+                                 tn_status_name(tn_error(cx)));
+            } else {
+                test_case_result(y != NULL, "%s: %s", f->name, tn_error_text(cx));
+            }
+            tn_error_clear(cx);
+            tn_end(s);
+        }
+    tn_close(cx);
+}
+
+static tn_tensor *gradient_of(tn_tensor *y, tn_tensor *x)
+{
+    tn_tensor *gx = NULL;
+    return tn_grad(1, &y, 1, &x, NULL, &gx) == TN_OK ? gx : NULL;
+}
+
+// A cast of such a result to floats is made from no leaf, so the gradient is zeros.
+static void gradients_stop_at_integers_and_bools(void)
+{
+    open_cx("cpu");
+    for (int op = 0; op < TNI_OPS; op++) {
+        tni_class class = tni_op_table[op].class;
+        if (tni_op_table[op].has_grad || class == TNI_SOURCE) continue;
+        if (class != TNI_UNARY && class != TNI_BINARY && class != TNI_REDUCE) continue;
+        if (tni_op_table[op].rule == TNI_BITS || tni_op_table[op].rule == TNI_INTEGER) continue;
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *x = tn_requires_grad(tn_randn(cx, TN_F32, TN_SHAPE(3, 4)), true);
+        tn_tensor *y = class == TNI_UNARY    ? tni_unary(op, x)
+                       : class == TNI_BINARY ? tni_binary(op, x, tn_neg(x))
+                                             : tni_reduce(op, "fold", x, 1, false);
+        tn_tensor *g = gradient_of(tn_sum_all(tn_cast(y, TN_F32)), x);
+        test_case_result(!tn_needs_grad(y) && g && tn_item(tn_sum_all(tn_abs(g))) == 0, "%s: %s",
+                         tni_op_table[op].name, tn_error_text(cx));
+        tn_error_clear(cx);
+        tn_end(s);
+    }
+    tn_close(cx);
+}
+
+static void a_users_op_without_a_gradient_says_so(void)
+{
+    double scale = 1;
+    open_cx("cpu");
+    tn_tensor *x = tn_requires_grad(tn_ones(cx, TN_F64, TN_SHAPE(3)), true);
+    tn_tensor *y = tn_sum_all(tn_custom(&dull, &x, &scale, sizeof scale));
+    CHECK_STATUS(tn_backward(y, NULL), TN_EGRAD);
+    CHECK_STR(tn_error_text(cx), "dull: it has no gradient");
+    tn_close(cx);
+}
+
+// ---- dtypes ------------------------------------------------------------------------------------
+
+// Of every form the gradients have the leaf's dtype and shape and are finite.
+static void run_dtype(const form *f, tn_dtype dt)
+{
+    tn_scope  *s = tn_begin(cx);
+    tn_tensor *x[INPUTS], *gx[INPUTS], *y;
+    int        n  = make_inputs(f, dt, PLAIN, x);
+    bool       ok = true;
+    for (int i = 0; i < n; i++) tn_requires_grad(x[i], true);
+    y         = f->f(x, NULL);
+    ok        = y && tn_grad(1, (tn_tensor *[]){ tn_sum_all(y) }, n, x, NULL, gx) == TN_OK;
+    bool same = ok;
+    for (int i = 0; ok && i < n; i++) {
+        same &= tn_dtype_of(gx[i]) == dt && tn_rank(gx[i]) == tn_rank(x[i]) &&
+                tn_count(gx[i]) == tn_count(x[i]);
+        ok &= tn_item(tn_sum_all(tn_logical_not(tn_isfinite(gx[i])))) == 0;
+    }
+    test_case_result(ok && same, "%s %s: %s", f->name, tn_dtype_name(dt),
+                     ok ? "another dtype or shape" : tn_error_text(cx));
+    ok = y && tn_backward(tn_sum_all(y), NULL) == TN_OK;
+    for (int i = 0; ok && i < n; i++) ok = tn_dtype_of(tn_grad_of(x[i])) == dt;
+    test_case_result(ok, "%s %s deposited: %s", f->name, tn_dtype_name(dt), tn_error_text(cx));
+    tn_error_clear(cx);
+    tn_end(s);
+}
+
+static void gradients_have_the_dtype_of_their_leaf(void)
+{
+    open_cx("cpu");
+    for (const form *const *table = form_tables; *table; table++)
+        for (const form *f = *table; f->name; f++)
+            for (int dt = TN_F16; dt < DTYPES && !(f->flags & NO_GRAD); dt++)
+                run_dtype(f, (tn_dtype)dt);
+    tn_close(cx);
+}
+
+// The gradients of a form on both devices.
+static void run_devices(const form *f, tn_dtype dt, tn_ctx *const *both)
+{
+    input      in[INPUTS];
+    tn_tensor *x[INPUTS], *gx[2][INPUTS], *y;
+    tn_scope  *s[2];
+    char       text[256] = "";
+    bool       ok        = true;
+    for (int i = 0; i < f->nin; i++)
+        in[i] = input_make(dt, PLAIN, f->in[i].rank, f->in[i].size, f->in[i].m);
+    for (int k = 0; k < 2; k++) {
+        s[k] = tn_begin(both[k]);
+        for (int i = 0; i < f->nin; i++) x[i] = tn_requires_grad(input_put(&in[i], both[k]), true);
+        y = f->f(x, NULL);
+        ok &= y && tn_grad(1, (tn_tensor *[]){ tn_mean_all(y) }, f->nin, x, NULL, gx[k]) == TN_OK;
+    }
+    for (int i = 0; ok && i < f->nin; i++)
+        ok = agrees(gx[0][i], gx[1][i], (tolerance){ .how = CLOSELY, .steps = 1 }, text);
+    test_case_result(ok, "%s %s: %s %s", f->name, tn_dtype_name(dt), text, tn_error_text(both[0]));
+    for (int k = 0; k < 2; k++) {
+        tn_error_clear(both[k]);
+        tn_end(s[k]);
+    }
+    for (int i = 0; i < f->nin; i++) input_free(&in[i]);
+}
+
+static void gradients_of_two_devices_agree(void)
+{
+    tn_ctx *both[] = { open_quiet("cpu", 2), open_quiet("ref", 1) };
+    table_seed(4);
+    for (const form *const *table = form_tables; *table; table++)
+        for (const form *f = *table; f->name; f++)
+            for (int dt = TN_F32; dt < DTYPES && !(f->flags & NO_GRAD); dt++)
+                run_devices(f, (tn_dtype)dt, both);
+    tn_close(both[0]);
+    tn_close(both[1]);
+}
+
+// Leaves of different dtypes in one expression.
+static void mixed_leaves_keep_their_dtypes(void)
+{
+    open_cx("cpu");
+    for (int a = TN_F16; a < DTYPES; a++)
+        for (int b = TN_F16; b < DTYPES; b++) {
+            tn_scope  *s = tn_begin(cx);
+            tn_tensor *x[2], *gx[2], *y;
+            x[0]    = tn_requires_grad(tn_full(cx, (tn_dtype)a, TN_SHAPE(2, 3), 1.5), true);
+            x[1]    = tn_requires_grad(tn_full(cx, (tn_dtype)b, TN_SHAPE(3), 0.5), true);
+            y       = tn_sum_all(tn_mul(x[0], tn_exp(x[1])));
+            bool ok = tn_grad(1, &y, 2, x, NULL, gx) == TN_OK &&
+                      tn_dtype_of(gx[0]) == (tn_dtype)a && tn_dtype_of(gx[1]) == (tn_dtype)b;
+            ok = ok && fabs(tn_item(tn_select(gx[1], 0, 1)) - 3 * exp(0.5)) < 0.05;
+            test_case_result(ok, "%s and %s: %s", tn_dtype_name((tn_dtype)a),
+                             tn_dtype_name((tn_dtype)b), tn_error_text(cx));
+            tn_error_clear(cx);
+            tn_end(s);
+        }
+    tn_close(cx);
+}
+
+// ---- at kinks, and where mathematics leaves a choice --------------------------------------------
+
+// The gradient of f's sum at these four numbers.
+static void kink(int line, const char *text, tn_tensor *(*f)(tn_tensor *const *, void *),
+                 const double *at, const double *want)
+{
+    tn_scope  *s = tn_begin(cx);
+    tn_tensor *x = tn_requires_grad(tn_from(cx, TN_F64, TN_SHAPE(4), at), true);
+    tn_tensor *y = f(&x, NULL), *g = y ? gradient_of(tn_sum_all(y), x) : NULL;
+    double     have[4] = { NAN, NAN, NAN, NAN };
+    bool       ok      = g && tn_read(g, TN_F64, have, 4) == TN_OK;
+    for (int i = 0; i < 4; i++) ok &= have[i] == want[i];
+    test_case_result(ok, "line %d: %s: %g %g %g %g %s", line, text, have[0], have[1], have[2],
+                     have[3], tn_error_text(cx));
+    tn_error_clear(cx);
+    tn_end(s);
+}
+#define KINK(f, at, ...) kink(__LINE__, #f, f, at, (const double[]){ __VA_ARGS__ })
+
+static tn_tensor *k_max(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_max(x[0], 0);
+}
+
+static tn_tensor *k_norm(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_norm_all(x[0]);
+}
+
+static tn_tensor *k_std(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_std_all(x[0]);
+}
+
+static tn_tensor *k_abs(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_abs(x[0]);
+}
+
+static tn_tensor *k_relu(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_relu(x[0]);
+}
+
+static tn_tensor *k_maximum(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_maximum(x[0], tn_zeros_like(x[0]));
+}
+
+static tn_tensor *k_clamp(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_clamp(x[0], 0, 2);
+}
+
+static tn_tensor *k_power(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_pow(tn_zeros_like(x[0]), x[0]);
+}
+
+static void gradients_at_kinks_are_those_of_pytorch(void)
+{
+    static const double zeros[4] = { 0 }, mixed[4] = { 2, 0, -1, 2 }, pairs[4] = { 1, 0, 3, 2 };
+    open_cx("cpu");
+    KINK(k_max, mixed, 0.5, 0, 0, 0.5);
+    KINK(k_max, zeros, 0.25, 0.25, 0.25, 0.25);
+    KINK(k_norm, zeros, 0, 0, 0, 0);
+    KINK(k_std, zeros, 0, 0, 0, 0);
+    KINK(k_abs, mixed, 1, 0, -1, 1);
+    KINK(k_relu, mixed, 1, 0, 0, 1);
+    KINK(k_maximum, mixed, 1, 0.5, 0, 1);
+    KINK(k_clamp, mixed, 1, 1, 0, 1);
+    KINK(k_power, pairs, 0, 0, 0, 0);
+    tn_close(cx);
+}
+
+// A value's history is cut by detach and by no-grad, not by writes elsewhere.
+static void detached_and_no_grad_values_pass_nothing(void)
+{
+    open_cx("cpu");
+    tn_tensor *x = tn_requires_grad(tn_full(cx, TN_F64, TN_SHAPE(3), 2), true);
+    CHECK_NEAR(tn_item(tn_select(gradient_of(tn_sum_all(tn_mul(x, tn_detach(x))), x), 0, 1)), 2, 0);
+    bool       mode = tn_grad_mode(cx, false);
+    tn_tensor *y    = tn_square(x);
+    tn_grad_mode(cx, mode);
+    CHECK(!tn_needs_grad(y));
+    CHECK_NEAR(tn_item(tn_select(gradient_of(tn_sum_all(tn_mul(x, y)), x), 0, 2)), 4, 0);
+    CHECK_STR(tn_error_text(cx), "");
+    tn_close(cx);
+}
+
+static void third_derivatives_are_right(void)
+{
+    open_cx("cpu");
+    tn_tensor *x = tn_requires_grad(tn_from(cx, TN_F64, TN_SHAPE(2), (double[]){ 0.3, -1.1 }),
+                                    true);
+    tn_tensor *y = tn_mul(tn_sin(x), tn_exp(x));
+    for (int i = 0; i < 3; i++) y = gradient_of(tn_sum_all(y), x);
+    double have[2] = { 0, 0 };
+    CHECK_STATUS(tn_read(y, TN_F64, have, 2), TN_OK);
+    for (int i = 0; i < 2; i++) {
+        double v = i ? -1.1 : 0.3;
+        CHECK_NEAR(have[i], 2 * exp(v) * (cos(v) - sin(v)), 1e-12);
+    }
+    tn_close(cx);
+}
+
+const test_case tests_gradients[] = {
+    TEST(maps_have_the_gradients_of_differences),
+    TEST(folds_have_the_gradients_of_differences),
+    TEST(movement_has_the_gradients_of_differences),
+    TEST(networks_have_the_gradients_of_differences),
+    TEST(losses_have_the_gradients_of_differences),
+    TEST(every_row_with_a_gradient_is_differentiated),
+    TEST(users_ops_have_the_gradients_they_record),
+    TEST(forms_without_a_gradient_need_none),
+    TEST(gradients_stop_at_integers_and_bools),
+    TEST(a_users_op_without_a_gradient_says_so),
+    TEST(gradients_have_the_dtype_of_their_leaf),
+    TEST(gradients_of_two_devices_agree),
+    TEST(mixed_leaves_keep_their_dtypes),
+    TEST(gradients_at_kinks_are_those_of_pytorch),
+    TEST(detached_and_no_grad_values_pass_nothing),
+    TEST(third_derivatives_are_right),
+    TEST_END,
+};
