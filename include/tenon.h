@@ -57,14 +57,16 @@ typedef enum { TN_BOOL, TN_U8, TN_I8, TN_I32, TN_I64, TN_F16, TN_BF16, TN_F32, T
 
 enum { TN_MAX_RANK = 8 };
 
+// clang-format off
 // A shape written in place: tn_zeros(cx, TN_F32, TN_SHAPE(2, 3)).
 #define TN_SHAPE(...) (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), (int64_t[]){ __VA_ARGS__ }
 // Axes written in place: tn_sum_axes(x, TN_AXES(0, 2), false).
 #define TN_AXES(...) (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (int[]){ __VA_ARGS__ }
-#define TN_0D        0, NULL  // the shape of a 0-d tensor
-#define TN_TO_END    INT64_MAX  // stop of a slice
-#define TN_ZERO      (-0.0f)  // a real zero in an options struct, where 0 means the default
-#define TN_HERE      __FILE__, __LINE__
+// clang-format on
+#define TN_0D     0, NULL    // the shape of a 0-d tensor
+#define TN_TO_END INT64_MAX  // stop of a slice
+#define TN_ZERO   (-0.0f)    // a real zero in an options struct, where 0 means the default
+#define TN_HERE   __FILE__, __LINE__
 
 // ---- context, scope, error ---------------------------------------------------------------------
 
@@ -326,10 +328,10 @@ TN_API tn_tensor *tn_dropout(tn_tensor *x, double p, bool training);
 // ---- reductions: (x, axis) drops the axis, X_keep leaves it with size 1, X_all reduces all, X_axes
 // several (none given: all) ----------------------------------------------------------------------
 
-#define TN_REDUCTION(name)                                                                         \
-    TN_API tn_tensor *tn_##name(tn_tensor *x, int axis);                                           \
-    TN_API tn_tensor *tn_##name##_keep(tn_tensor *x, int axis);                                    \
-    TN_API tn_tensor *tn_##name##_all(tn_tensor *x);                                               \
+#define TN_REDUCTION(name)                                      \
+    TN_API tn_tensor *tn_##name(tn_tensor *x, int axis);        \
+    TN_API tn_tensor *tn_##name##_keep(tn_tensor *x, int axis); \
+    TN_API tn_tensor *tn_##name##_all(tn_tensor *x);            \
     TN_API tn_tensor *tn_##name##_axes(tn_tensor *x, int n, const int *axes, bool keep);
 
 TN_REDUCTION(sum)
@@ -427,7 +429,8 @@ TN_API tn_tensor *tn_adaptive_max_pool2d(tn_tensor *x, int64_t h, int64_t w);
 // Over the last n axes, which w and b (either may be NULL) have the shape of. eps 0: 1e-5.
 TN_API tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double eps);
 TN_API tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps);
-TN_API tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *b, double eps);
+TN_API tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *b,
+                                double eps);
 typedef struct {
     bool   training;  // by the batch's statistics, which also update mean and var where given
     double momentum;  // 0: 0.1
@@ -529,7 +532,8 @@ typedef struct {
                       tn_tensor *const *gy, tn_tensor **gx);
     const char *expr, *grad_expr, *cuda;  // for the kernel compiler
 } tn_op_def;
-TN_API tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr, size_t bytes);
+TN_API tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr,
+                            size_t bytes);
 // The same for an op of several outputs, into y[nout].
 TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr,
                              size_t bytes, tn_tensor **y);

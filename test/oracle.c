@@ -203,7 +203,7 @@ orc_value orc_cumsum(oracle *o, const orc_value *x, int axis)
         if (at[axis]-- > 0)
             y.var[i] = apply(o, ORC_ADD, y.var[orc_place(&x->shape, at)], y.var[i], 0);
     }
-    return y;
+    return orc_map1(o, ORC_COPY, &y, 0);
 }
 
 orc_value orc_matmul(oracle *o, const orc_value *a, const orc_value *b)

@@ -125,7 +125,6 @@ const form forms_nets[] = {
     { "matmul broadcast",    f_matmul,       SMOOTH, 1, 2, { IN(4, APART, 2, 1, 2, 3), IN(3, APART, 2, 3, 2) } },
     { "matmul batch (k)",    f_matmul,       SMOOTH, 1, 2, { IN(3, APART, 2, 2, 3), IN(1, APART, 3) } },
     { "matmul (k) batch",    f_matmul,       SMOOTH, 1, 2, { IN(1, APART, 3), IN(3, APART, 2, 3, 2) } },
-    { "matmul large",        f_matmul,       NO_GRAD, 1, 2, { IN(2, APART, 65, 130), IN(2, APART, 130, 33) } },
     { "linear",              f_linear,       SMOOTH, 2, 3, { IN(2, APART, 3, 4), IN(2, APART, 2, 4), IN(1, APART, 2) } },
     { "linear batched",      f_linear,       SMOOTH, 2, 3, { IN(3, APART, 2, 2, 3), IN(2, APART, 4, 3), IN(1, APART, 4) } },
     { "linear of a vector",  f_linear,       SMOOTH, 2, 3, { IN(1, APART, 4), IN(2, APART, 2, 4), IN(1, APART, 2) } },

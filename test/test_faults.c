@@ -390,7 +390,7 @@ static long resident_bytes(void)
 {
     long  pages = 0;
     FILE *f     = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%*ld %ld", &pages) != 1) pages = 0;
+    if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
     if (f) fclose(f);
     return pages * sysconf(_SC_PAGESIZE);
 }
@@ -400,8 +400,8 @@ static void over_the_limit(tn_ctx *cx, tn_tensor *w, bool check)
 {
     tn_scope  *s   = tn_begin(cx);
     tn_tensor *big = tn_want(tn_exp(tn_rand(cx, TN_F32, TN_SHAPE(200, 1000))));
-    tn_tensor *two = tn_want(tn_mul(big, big));
-    tn_add_(w, tn_mean(tn_add(big, two), 1));
+    tn_tensor *sq  = tn_want(tn_mul(big, big));
+    tn_add_(w, tn_mean(tn_add(big, sq), 1));
     tn_status st = tn_eval(cx);
     float     v[200];
     if (check) {
@@ -410,7 +410,7 @@ static void over_the_limit(tn_ctx *cx, tn_tensor *w, bool check)
         tn_error_clear(cx);
         CHECK_STATUS(tn_read(w, TN_F32, v, 200), TN_OK);  // all or nothing
         CHECK(v[0] == 1 && v[199] == 1);
-        CHECK(isnan(tn_item(tn_select(tn_select(two, 0, 0), 0, 0))));
+        CHECK(isnan(tn_item(tn_select(tn_select(sq, 0, 0), 0, 0))));
         CHECK_STATUS(tn_error(cx), TN_EGONE);
         tn_error_clear(cx);
         CHECK(tn_item(tn_sum_all(w)) == 200);

@@ -22,9 +22,9 @@ bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
 
 void tni_fault_clear(tni_fault *f)
 {
-    f->code = 0;
-    f->told = false;
-    f->site = (tni_site){ "", 0 };
+    f->code    = 0;
+    f->told    = false;
+    f->site    = (tni_site){ "", 0 };
     f->text[0] = 0;
 }
 

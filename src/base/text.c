@@ -15,8 +15,7 @@ void tni_text_add(tni_text *t, const char *fmt, ...)
 tni_text tni_shape_text(int rank, const int64_t *size)
 {
     tni_text t = { "(" };
-    for (int i = 0; i < rank; i++)
-        tni_text_add(&t, "%s%lld", i ? ", " : "", (long long)size[i]);
+    for (int i = 0; i < rank; i++) tni_text_add(&t, "%s%lld", i ? ", " : "", (long long)size[i]);
     tni_text_add(&t, rank == 1 ? ",)" : ")");
     return t;
 }

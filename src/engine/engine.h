@@ -7,10 +7,10 @@
 
 // A value that tn_item_late asked for: the newest that arrived, and the node it waits for.
 typedef struct {
-    char       *name;  // or, where NULL, by call site
-    tni_site    site;
-    double      value;
-    tni_node   *node;
+    char     *name;  // or, where NULL, by call site
+    tni_site  site;
+    double    value;
+    tni_node *node;
 } tni_late;
 
 struct tni_engine {

@@ -21,12 +21,9 @@ static char *item_data(const run *r, size_t i)
 {
     const tni_place *p = &r->plan->place[i];
     char            *base;
-    if (p->where == TNI_INPUT)
-        base = r->g->input[p->root].n->buf->data;
-    else if (p->where == TNI_OWN)
-        base = r->own[p->root]->data;
-    else
-        base = r->arena->data + r->plan->place[p->root].offset;
+    if (p->where == TNI_INPUT) base = r->g->input[p->root].n->buf->data;
+    else if (p->where == TNI_OWN) base = r->own[p->root]->data;
+    else base = r->arena->data + r->plan->place[p->root].offset;
     return base;
 }
 
@@ -117,7 +114,7 @@ static tni_call make_call(const run *r, size_t i, tni_text *why)
         if (tni_is_map(n->op)) stretch(&r->in[s], &c.out);
     }
     if (n->op == TNI_part) {
-        r->in[0] = c.out;
+        r->in[0]      = c.out;
         r->in[0].data = source_arg(r, n->src[0]).data + n->attr.custom.start;
     }
     if (n->op == TNI_assign || n->op == TNI_part) c.op = TNI_copy;
@@ -127,19 +124,18 @@ static tni_call make_call(const run *r, size_t i, tni_text *why)
 // An update is a copy of its base, unless it is in place, and then of the value into the view.
 static tn_status run_update(const run *r, size_t i, tni_text *why)
 {
-    tni_node *n   = r->g->item[i].n;
-    tni_call  c   = make_call(r, i, why);
-    tni_arg   to  = c.out;
-    c.op          = TNI_copy;
-    c.nin         = 1;
-    tn_status s   = TN_OK;
-    tni_arg value = r->in[1];
+    tni_node *n     = r->g->item[i].n;
+    tni_call  c     = make_call(r, i, why);
+    tni_arg   to    = c.out;
+    c.op            = TNI_copy;
+    c.nin           = 1;
+    tn_status s     = TN_OK;
+    tni_arg   value = r->in[1];
     if (!r->plan->place[i].in_place) s = r->e->device->run(&c);
     if (s != TN_OK || tni_node_count(n->src[1]) == 0) return s;
-    r->in[0]  = value;
-    c.out     = value;
-    c.out.data =
-        to.data + n->attr.view.offset * (int64_t)r->e->device->element_size(to.dtype);
+    r->in[0]   = value;
+    c.out      = value;
+    c.out.data = to.data + n->attr.view.offset * (int64_t)r->e->device->element_size(to.dtype);
     memcpy(c.out.stride, n->attr.view.stride, sizeof c.out.stride);
     return r->e->device->run(&c);
 }
@@ -221,8 +217,7 @@ static void give_memory(run *r)
 {
     tni_buffer_unref(&r->cx->buffers, r->arena);
     tni_buffer_unref(&r->cx->buffers, r->scratch);
-    for (size_t i = 0; r->own && i < r->g->count; i++)
-        tni_buffer_unref(&r->cx->buffers, r->own[i]);
+    for (size_t i = 0; r->own && i < r->g->count; i++) tni_buffer_unref(&r->cx->buffers, r->own[i]);
     tni_free(&r->cx->heap, r->own);
     tni_free(&r->cx->heap, r->in);
 }
@@ -232,7 +227,7 @@ static void give_memory(run *r)
 static tni_buffer *buffer_of(run *r, size_t i)
 {
     const tni_place *p = &r->plan->place[i];
-    tni_buffer *b = p->where == TNI_INPUT ? r->g->input[p->root].n->buf : r->own[p->root];
+    tni_buffer      *b = p->where == TNI_INPUT ? r->g->input[p->root].n->buf : r->own[p->root];
     b->refs++;
     return b;
 }
@@ -249,10 +244,8 @@ static void finish_items(run *r)
         tni_item *it = &g->item[i];
         tni_node *n  = it->n;
         if (it->dies && it->live) n->spent = true;
-        if (!it->live)
-            tni_node_gone(r->cx, n);
-        else if (n->op != TNI_view && (!n->needs_grad || n->spent))
-            tni_node_release(r->cx, n);
+        if (!it->live) tni_node_gone(r->cx, n);
+        else if (n->op != TNI_view && (!n->needs_grad || n->spent)) tni_node_release(r->cx, n);
     }
 }
 
@@ -307,7 +300,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     bool       kept   = true;
     tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
     if (!plan) return cx->latest;
-    r.plan = plan;
+    r.plan  = plan;
     bool ok = take_memory(&r);
     for (size_t i = 0; ok && i < g->count; i++) ok = run_item(&r, i) == TN_OK;
     if (ok) finish_items(&r);
@@ -321,10 +314,8 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
     tni_graph g;
     tn_status s = TN_OK;
-    if (!tni_graph_open(&g, cx, mode, root))
-        s = cx->latest;
-    else if (g.count)
-        s = run_graph(cx, &g);
+    if (!tni_graph_open(&g, cx, mode, root)) s = cx->latest;
+    else if (g.count) s = run_graph(cx, &g);
     tni_graph_close(&g);
     if (s == TN_OK) {
         settle_stores(cx);

@@ -31,14 +31,19 @@ static void arrive(tn_ctx *cx, tni_late *l)
 {
     if (!l->node || l->node->state == TNI_PENDING) return;
     if (l->node->state == TNI_DONE) {
-        const tni_device *dev = cx->engine->device;
-        tni_arg  from = tni_value_arg(cx->engine, l->node), to = from;
-        tni_text why  = { "" };
+        const tni_device *dev  = cx->engine->device;
+        tni_arg           from = tni_value_arg(cx->engine, l->node), to = from;
+        tni_text          why = { "" };
         _Alignas(64) char room[64];
-        tni_call call = { .op = TNI_cast, .nin = 1, .in = &from, .out = to,
-                          .attr = &l->node->attr, .threads = 1, .why = &why };
-        call.out.dtype = TN_F64;
-        call.out.data  = room;
+        tni_call          call = { .op      = TNI_cast,
+                                   .nin     = 1,
+                                   .in      = &from,
+                                   .out     = to,
+                                   .attr    = &l->node->attr,
+                                   .threads = 1,
+                                   .why     = &why };
+        call.out.dtype         = TN_F64;
+        call.out.data          = room;
         if (dev->run(&call) == TN_OK) dev->download(&l->value, TN_F64, room, 1);
     }
     tni_node_unref(cx, l->node);

@@ -37,7 +37,8 @@ static const tni_device *find_device(const char *name)
         tni_thread_fail(TN_EDEVICE, "open: device %s is not available: %s", name, why.s);
         return NULL;
     }
-    tni_thread_fail(TN_EDEVICE, "open: there is no device \"%s\"; this build has cpu and ref", name);
+    tni_thread_fail(TN_EDEVICE, "open: there is no device \"%s\"; this build has cpu and ref",
+                    name);
     return NULL;
 }
 
@@ -47,10 +48,8 @@ static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
 {
     (void)cx;
     (void)user;
-    if (f->line)
-        fprintf(stderr, "%s:%d: %s\n", f->file, f->line, f->text);
-    else
-        fprintf(stderr, "tenon: %s\n", f->text);
+    if (f->line) fprintf(stderr, "%s:%d: %s\n", f->file, f->line, f->text);
+    else fprintf(stderr, "tenon: %s\n", f->text);
 }
 
 static tn_status flush(tn_ctx *cx)
@@ -77,9 +76,9 @@ tn_ctx *tn_open_with(tn_open_opts o)
 {
     const tni_device *dev = find_device(o.device);
     if (!dev) return NULL;
-    tni_heap heap = o.alloc ? (tni_heap){ o.alloc, o.user } : tni_heap_default();
-    tn_ctx  *cx   = tni_zalloc(&heap, sizeof *cx);
-    tni_engine *e = cx ? tni_zalloc(&heap, sizeof *e) : NULL;
+    tni_heap    heap = o.alloc ? (tni_heap){ o.alloc, o.user } : tni_heap_default();
+    tn_ctx     *cx   = tni_zalloc(&heap, sizeof *cx);
+    tni_engine *e    = cx ? tni_zalloc(&heap, sizeof *e) : NULL;
     if (!e) {
         tni_free(&heap, cx);
         tni_thread_fail(TN_EMEM, "open: out of memory");

@@ -37,7 +37,7 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
 {
     const tni_device *dev   = cx->engine->device;
     int64_t           count = tni_shape_count(rank, size);
-    tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * dev->element_size(dt));
+    tni_buffer       *b     = tni_buffer_new(&cx->buffers, (size_t)count * dev->element_size(dt));
     if (!b)
         return tni_fail(cx, TN_EMEM, "%s: out of memory for shape %s of %s", op,
                         tni_shape_text(rank, size).s, tn_dtype_name(dt));
@@ -87,7 +87,7 @@ tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
     int64_t   offset;
     tni_view  v    = tni_node_layout(n);
     tni_node *base = tni_node_base(n, &offset);
-    tni_arg a = { .dtype = (tn_dtype)n->dtype, .rank = v.rank };
+    tni_arg   a    = { .dtype = (tn_dtype)n->dtype, .rank = v.rank };
     memcpy(a.size, v.size, sizeof a.size);
     memcpy(a.stride, v.stride, sizeof a.stride);
     a.data = base->buf->data + offset * (int64_t)e->device->element_size(a.dtype);
@@ -109,10 +109,15 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
     if (!b) return tni_fail_memory(cx, op) ? TN_OK : TN_EMEM;
-    tni_text why  = { "" };
-    tni_view to   = tni_view_whole(v.rank, v.size);
-    tni_call call = { .op = dt == from.dtype ? TNI_copy : TNI_cast, .nin = 1, .in = &from,
-                      .out = from, .attr = &n->attr, .threads = e->threads, .why = &why };
+    tni_text why   = { "" };
+    tni_view to    = tni_view_whole(v.rank, v.size);
+    tni_call call  = { .op      = dt == from.dtype ? TNI_copy : TNI_cast,
+                       .nin     = 1,
+                       .in      = &from,
+                       .out     = from,
+                       .attr    = &n->attr,
+                       .threads = e->threads,
+                       .why     = &why };
     call.out.dtype = dt;
     call.out.data  = b->data;
     memcpy(call.out.stride, to.stride, sizeof to.stride);
@@ -126,7 +131,8 @@ tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
 {
     tn_ctx *cx = tni_arg1("read", t, "t");
     if (!cx) return t ? tn_error(NULL) : TN_EARG;
-    if (!tni_dtype_ok(dt)) return tni_fail_status(cx, TN_EDTYPE, "read: %d is not a dtype", (int)dt);
+    if (!tni_dtype_ok(dt))
+        return tni_fail_status(cx, TN_EDTYPE, "read: %d is not a dtype", (int)dt);
     if (count != tn_count(t) || (count && !dst))
         return tni_fail_status(cx, TN_EARG, "read: room for %lld elements, but t %s has %lld",
                                dst ? (long long)count : 0, tni_shape_of(t).s,
@@ -167,7 +173,8 @@ const void *tn_ptr(tn_tensor *t)
     tn_ctx *cx = tni_arg1("ptr", t, "t");
     if (!cx) return NULL;
     if (!cx->engine->device->host_memory)
-        return tni_fail(cx, TN_EDEVICE, "ptr: values of device %s are not in host memory; see tn_read",
+        return tni_fail(cx, TN_EDEVICE,
+                        "ptr: values of device %s are not in host memory; see tn_read",
                         cx->engine->device->name);
     tni_node *n = tni_value(t, "ptr");
     return n ? tni_value_arg(cx->engine, n).data : NULL;

@@ -7,27 +7,27 @@ static inline tni_site site_of(const char *file, int line)
     return (tni_site){ file ? file : "", line };
 }
 
-#define TN_OP(name, params, args)                                                                  \
-    tn_tensor *name##_at(const char *file, int line, TN_UNPACK params)                             \
-    {                                                                                              \
-        tni_enter(site_of(file, line));                                                            \
-        tn_tensor *r = name args;                                                                  \
-        tni_leave(true, r);                                                                        \
-        return r;                                                                                  \
+#define TN_OP(name, params, args)                                      \
+    tn_tensor *name##_at(const char *file, int line, TN_UNPACK params) \
+    {                                                                  \
+        tni_enter(site_of(file, line));                                \
+        tn_tensor *r = name args;                                      \
+        tni_leave(true, r);                                            \
+        return r;                                                      \
     }
-#define TN_CALL(result, name, params, args)                                                        \
-    result name##_at(const char *file, int line, TN_UNPACK params)                                 \
-    {                                                                                              \
-        tni_enter(site_of(file, line));                                                            \
-        result r = name args;                                                                      \
-        tni_leave(false, NULL);                                                                    \
-        return r;                                                                                  \
+#define TN_CALL(result, name, params, args)                        \
+    result name##_at(const char *file, int line, TN_UNPACK params) \
+    {                                                              \
+        tni_enter(site_of(file, line));                            \
+        result r = name args;                                      \
+        tni_leave(false, NULL);                                    \
+        return r;                                                  \
     }
-#define TN_DO(name, params, args)                                                                  \
-    void name##_at(const char *file, int line, TN_UNPACK params)                                   \
-    {                                                                                              \
-        tni_enter(site_of(file, line));                                                            \
-        name args;                                                                                 \
-        tni_leave(false, NULL);                                                                    \
+#define TN_DO(name, params, args)                                \
+    void name##_at(const char *file, int line, TN_UNPACK params) \
+    {                                                            \
+        tni_enter(site_of(file, line));                          \
+        name args;                                               \
+        tni_leave(false, NULL);                                  \
     }
 #include "tenon/sites.def"

@@ -71,10 +71,11 @@ tn_tensor *tn_grad_of(tn_tensor *x)
     tn_ctx *cx = tni_arg1("grad_of", x, "x");
     if (!cx) return NULL;
     if (!is_leaf(x))
-        return tni_fail(cx, TN_EGRAD,
-                        "grad_of: x %s is not a leaf that requires grad; tn_grad gives the gradient "
-                        "of any value",
-                        tni_shape_of(x).s);
+        return tni_fail(
+            cx, TN_EGRAD,
+            "grad_of: x %s is not a leaf that requires grad; tn_grad gives the gradient "
+            "of any value",
+            tni_shape_of(x).s);
     // A gradient whose first step failed was never there.
     if (x->leaf->grad && x->leaf->grad->store->node->state == TNI_GONE) tn_zero_grad(x);
     if (x->leaf->grad) return x->leaf->grad;
@@ -120,13 +121,14 @@ static tn_status backward(tn_tensor *y, tn_tensor *gy)
     tn_ctx *cx = tni_args("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
     if (!cx) return y || gy ? TN_EARG : tn_error(NULL);
     if (!tn_needs_grad(y))
-        return tni_fail_status(cx, TN_EGRAD, "backward: y %s was made from no leaf that requires grad",
+        return tni_fail_status(cx, TN_EGRAD,
+                               "backward: y %s was made from no leaf that requires grad",
                                tni_shape_of(y).s);
     // What the walk makes dies with this scope; gradients live on in the leaves.
     tn_scope *s = tn_begin(cx);
     if (!s) return TN_EMEM;
-    cx->grad_mode   = false;
-    tni_walk  w     = { .op = "backward", .ny = 1, .y = &y, .gy = gy ? &gy : NULL };
+    cx->grad_mode    = false;
+    tni_walk  w      = { .op = "backward", .ny = 1, .y = &y, .gy = gy ? &gy : NULL };
     tn_status status = tni_grad_walk(cx, &w, true);
     tni_scope_close(s);
     return status;
@@ -153,14 +155,15 @@ static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
     if (x[0]->cx != cx)
         return tni_fail_status(cx, TN_EARG, "grad: y and x belong to different contexts");
     for (int i = 0; gy && i < ny; i++)
-        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, NULL)) return TN_EARG;
+        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, NULL))
+            return TN_EARG;
     for (int i = 0; i < nx; i++)
         if (!tni_is_float(tn_dtype_of(x[i])))
             return tni_fail_status(cx, TN_EDTYPE, "grad: x[%d] is %s, not a float type", i,
                                    tn_dtype_name(tn_dtype_of(x[i])));
     tn_scope *s = tn_begin(cx);
     if (!s) return TN_EMEM;
-    tni_walk  w = { .op = "grad", .ny = ny, .y = y, .gy = gy, .nx = nx, .x = x, .gx = gx };
+    tni_walk  w      = { .op = "grad", .ny = ny, .y = y, .gy = gy, .nx = nx, .x = x, .gx = gx };
     tn_status status = tni_grad_walk(cx, &w, false);
     for (int i = 0; i < nx && status == TN_OK; i++) {
         tni_scope_remove(gx[i]);

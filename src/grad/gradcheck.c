@@ -46,9 +46,9 @@ static tn_status compare(tn_ctx *cx, const char *op, function *f, int n, tn_tens
                          void *user, int i, tn_tensor *gx)
 {
     for (int64_t k = 0; k < tn_count(x[i]); k++) {
-        tn_scope *s  = tn_begin(cx);
-        double    hi = moved(cx, f, n, x, user, i, k, EPS);
-        double    lo = moved(cx, f, n, x, user, i, k, -EPS);
+        tn_scope *s    = tn_begin(cx);
+        double    hi   = moved(cx, f, n, x, user, i, k, EPS);
+        double    lo   = moved(cx, f, n, x, user, i, k, -EPS);
         double    want = (hi - lo) / (2 * EPS);
         double    got  = tn_item(tn_select(tn_reshape(gx, TN_SHAPE(-1)), 0, k));
         tni_scope_close(s);

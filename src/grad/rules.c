@@ -26,8 +26,7 @@ static tn_tensor *kept(tni_rule_args *r, tn_tensor *g)
 {
     const tni_node *x = r->n->src[0];
     int64_t         size[TN_MAX_RANK];
-    for (int i = 0; i < x->rank; i++)
-        size[i] = r->n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
+    for (int i = 0; i < x->rank; i++) size[i] = r->n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
     return tn_reshape(g, x->rank, size);
 }
 
@@ -88,7 +87,7 @@ static void grad_view(tni_rule_args *r)
         r->gx[0] = tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
     } else if (tni_view_injective(&v)) {
         tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)base->dtype, base->rank, base->size);
-        r->gx[0] = record_at(r, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
+        r->gx[0]         = record_at(r, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
     } else {
         r->gx[0] = record_at(r, TNI_fold, base, 1, &g, &v);
     }
@@ -117,7 +116,7 @@ static void grad_update(tni_rule_args *r)
     tni_view v = { .rank = value->rank, .offset = r->n->attr.view.offset };
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
     tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)value->dtype, value->rank, value->size);
-    r->gx[0] = record_at(r, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
+    r->gx[0]         = record_at(r, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
 }
 
 // ---- maps and folds ----------------------------------------------------------------------------
@@ -178,8 +177,9 @@ static void grad_prod(tni_rule_args *r)
         if (!(r->n->attr.reduce.axes >> order[i] & 1)) rows *= size[i];
     }
     tn_tensor *flat   = tn_reshape(tn_permute(input(r, 0), n, order), TN_SHAPE(rows, -1));
-    tn_tensor *others = tn_mul(product_before(flat), tn_flip(product_before(tn_flip(flat, -1)), -1));
-    r->gx[0] = tn_mul(tn_permute(tn_reshape(others, n, size), n, back), spread(r, r->g));
+    tn_tensor *others = tn_mul(product_before(flat),
+                               tn_flip(product_before(tn_flip(flat, -1)), -1));
+    r->gx[0]          = tn_mul(tn_permute(tn_reshape(others, n, size), n, back), spread(r, r->g));
 }
 
 // The sum of everything from each element to the end of the axis.
@@ -277,16 +277,14 @@ static void grad_conv(tni_rule_args *r)
 static void grad_conv_dgrad(tni_rule_args *r)
 {
     if (r->need[0]) r->gx[0] = tni_conv(r->g, input(r, 1), &r->n->attr);
-    if (r->need[1])
-        r->gx[1] = tni_conv_wgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
+    if (r->need[1]) r->gx[1] = tni_conv_wgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
 // And wgrad(gy, x): g stands where w stood.
 static void grad_conv_wgrad(tni_rule_args *r)
 {
     if (r->need[0]) r->gx[0] = tni_conv(input(r, 1), r->g, &r->n->attr);
-    if (r->need[1])
-        r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
+    if (r->need[1]) r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
 // ---- users' ops --------------------------------------------------------------------------------
@@ -308,7 +306,7 @@ static void grad_custom(tni_rule_args *r)
 {
     const tn_op_def *op = r->n->attr.custom.def;
     size_t           nx = (size_t)op->nin, ny = r->nparts ? (size_t)r->nparts : 1;
-    tn_tensor      **x  = tni_alloc(&r->cx->heap, (nx + 2 * ny) * sizeof *x);
+    tn_tensor      **x = tni_alloc(&r->cx->heap, (nx + 2 * ny) * sizeof *x);
     if (!op->grad) tni_fail(r->cx, TN_EGRAD, "%s: it has no gradient", op->name);
     if (!x) tni_fail_memory(r->cx, op->name);
     if (x && op->grad) {
@@ -336,6 +334,7 @@ static void grad_part(tni_rule_args *r)
 
 // ---- the table ---------------------------------------------------------------------------------
 
+// clang-format off
 #define A                 input(r, 0)
 #define B                 input(r, 1)
 #define C                 input(r, 2)
@@ -368,11 +367,13 @@ static void grad_part(tni_rule_args *r)
 #define GRAD2(x, y)    (void)g; WHERE_NEEDED(0, x) WHERE_NEEDED(1, y)
 #define GRAD3(x, y, z) (void)g; WHERE_NEEDED(0, x) WHERE_NEEDED(1, y) WHERE_NEEDED(2, z)
 
-#define OP(name, class, dtypes, expr, cost, grad, doc)                                             \
-    static void rule_##name(tni_rule_args *r)                                                      \
-    {                                                                                              \
-        tn_tensor *g = r->g;                                                                       \
-        grad                                                                                       \
+// clang-format on
+
+#define OP(name, class, dtypes, expr, cost, grad, doc) \
+    static void rule_##name(tni_rule_args *r)          \
+    {                                                  \
+        tn_tensor *g = r->g;                           \
+        grad                                           \
     }
 #include "ops/ops.def"
 #undef OP

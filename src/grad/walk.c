@@ -216,10 +216,8 @@ static bool descend(walk *k)
     for (size_t i = k->count; ok && i-- > 0;) {
         tni_node *n = k->node[i];
         if (!k->leads[i] || !reached(k, i)) continue;
-        if (n->leaf)
-            ok = k->w->nx || !accepts(k, n->leaf) || deposit(k, n->leaf, k->g[i]);
-        else
-            ok = visit(k, i, gx, need);
+        if (n->leaf) ok = k->w->nx || !accepts(k, n->leaf) || deposit(k, n->leaf, k->g[i]);
+        else ok = visit(k, i, gx, need);
     }
     tni_free(&k->cx->heap, gx);
     tni_free(&k->cx->heap, need);

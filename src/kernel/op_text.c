@@ -30,10 +30,11 @@ int tni_op_text(char *dst, size_t room, const char *name, int op, tn_dtype dt)
     if (f->rule == TNI_REAL && !tni_is_float(dt)) return 0;  // integers are given back as they are
     const char *type = compute_type(dt), *first = f->rule == TNI_SELECT ? "m_int" : type;
     const char *result = f->rule == TNI_TO_BOOL ? "m_int" : type;
-    if (n == 1) return snprintf(dst, room, "%s %s(%s a) { return %s; }\n", result, name, type, f->expr);
+    if (n == 1)
+        return snprintf(dst, room, "%s %s(%s a) { return %s; }\n", result, name, type, f->expr);
     if (n == 2)
         return snprintf(dst, room, "%s %s(%s a, %s b) { return %s; }\n", result, name, type, type,
                         f->expr);
-    return snprintf(dst, room, "%s %s(%s a, %s b, %s c) { return %s; }\n", result, name, first, type,
-                    type, f->expr);
+    return snprintf(dst, room, "%s %s(%s a, %s b, %s c) { return %s; }\n", result, name, first,
+                    type, type, f->expr);
 }

@@ -55,9 +55,9 @@ static tni_node *custom_node(tn_ctx *cx, const tn_op_def *op, tni_node *const *s
     int64_t total = 0;
     for (int i = 0; i < nout; i++)
         total += (tni_shape_count(out[i].rank, out[i].size) * 8 + 63) / 64 * 64;
-    tni_node *n = nout == 1 ? tni_node_new(cx, TNI_custom, out->dtype, out->rank, out->size,
-                                           op->nin, src)
-                            : tni_node_new(cx, TNI_custom, TN_U8, 1, &total, op->nin, src);
+    tni_node *n = nout == 1
+                      ? tni_node_new(cx, TNI_custom, out->dtype, out->rank, out->size, op->nin, src)
+                      : tni_node_new(cx, TNI_custom, TN_U8, 1, &total, op->nin, src);
     if (!n) return NULL;
     n->attr.custom.def   = op;
     n->attr.custom.bytes = tni_alloc(&cx->heap, bytes);
@@ -106,14 +106,14 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
 {
     tn_ctx *cx = custom_args(op, x);
     if (!cx) return TN_EARG;
-    int nout = op->nout > 0 ? op->nout : 1;
+    int         nout = op->nout > 0 ? op->nout : 1;
     const char *lack = !y ? "y is NULL" : bytes && !attr ? "attr is NULL" : NULL;
     if (lack) return tni_fail_status(cx, TN_EARG, "%s: %s", op->name, lack);
     for (int i = 0; i < nout; i++) y[i] = NULL;
     tn_array   out[TNI_MOST_OUTPUTS];
-    tni_node **src = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
-    tni_node  *n   = NULL;
-    bool       ok  = src != NULL;
+    tni_node **src  = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
+    tni_node  *n    = NULL;
+    bool       ok   = src != NULL;
     int        held = 0;
     if (!ok) tni_fail_memory(cx, op->name);
     while (ok && held < op->nin) {

@@ -14,7 +14,7 @@ tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, dou
         return tni_fail(cx, TN_EARG, "pad: no sizes given for x %s", tni_shape_of(x).s);
     for (int i = 0; i < s.rank; i++) {
         a.pad.before[i] = before[i];
-        bool fits = before[i] > -(INT64_MAX / 4) && before[i] < INT64_MAX / 4 &&
+        bool fits       = before[i] > -(INT64_MAX / 4) && before[i] < INT64_MAX / 4 &&
                     after[i] > -(INT64_MAX / 4) && after[i] < INT64_MAX / 4;
         size[i] = fits ? s.size[i] + before[i] + after[i] : -1;
         if (size[i] < 0)
@@ -93,16 +93,16 @@ static int index_axis(tn_ctx *cx, const char *op, tn_tensor *x, int axis, tn_ten
     bool fits = v.rank == w.rank;
     for (int k = 0; fits && k < v.rank; k++) fits = k == i || w.size[k] <= v.size[k];
     if (fits) return i;
-    tni_fail(cx, TN_ESHAPE, "%s: x %s and index %s do not fit along axis %d", op,
-             tni_shape_of(x).s, tni_shape_of(index).s, axis);
+    tni_fail(cx, TN_ESHAPE, "%s: x %s and index %s do not fit along axis %d", op, tni_shape_of(x).s,
+             tni_shape_of(index).s, axis);
     return -1;
 }
 
 tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index)
 {
     static const char *const names[] = { "x", "index" };
-    tn_ctx *cx = tni_args("gather", 2, (tn_tensor *const[]){ x, index }, names);
-    int     i  = cx ? index_axis(cx, "gather", x, axis, index) : -1;
+    tn_ctx                  *cx = tni_args("gather", 2, (tn_tensor *const[]){ x, index }, names);
+    int                      i  = cx ? index_axis(cx, "gather", x, axis, index) : -1;
     if (i < 0) return NULL;
     tni_node *src[] = { tni_resolve(x, "gather"), tni_resolve(index, "gather") };
     if (!src[0] || !src[1]) return NULL;
@@ -113,9 +113,9 @@ tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index)
 static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
 {
     static const char *const names[] = { "x", "index", "v" };
-    const char *name = tni_op_table[op].name;
-    tn_ctx *cx       = tni_args(name, 3, (tn_tensor *const[]){ x, index, v }, names);
-    int     i        = cx ? index_axis(cx, name, x, axis, index) : -1;
+    const char              *name    = tni_op_table[op].name;
+    tn_ctx                  *cx = tni_args(name, 3, (tn_tensor *const[]){ x, index, v }, names);
+    int                      i  = cx ? index_axis(cx, name, x, axis, index) : -1;
     if (i < 0) return NULL;
     tni_view shape = tni_layout(index);
     v              = tni_fit(v, name, tn_dtype_of(x), shape.rank, shape.size);

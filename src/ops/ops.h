@@ -46,7 +46,7 @@ typedef enum {
 
 typedef struct {
     const char *name;
-    tni_class   class;
+    tni_class class;
     tni_rule    rule;
     const char *expr;  // "" where the op is not an expression
     int         cost;

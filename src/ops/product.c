@@ -14,8 +14,8 @@ static bool fit_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_t
     int      rank = va.rank - 2;
     memcpy(lead, va.size, sizeof lead);
     if (va.size[va.rank - 1] != vb.size[vb.rank - 2]) {
-        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: inner sizes differ",
-                 tni_shape_of(given[0]).s, tni_shape_of(given[1]).s);
+        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: inner sizes differ", tni_shape_of(given[0]).s,
+                 tni_shape_of(given[1]).s);
         return false;
     }
     if (!tni_shape_broadcast(&rank, lead, vb.rank - 2, vb.size)) {
@@ -23,7 +23,7 @@ static bool fit_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_t
                  tni_shape_of(given[0]).s, tni_shape_of(given[1]).s);
         return false;
     }
-    *y      = (tni_view){ .rank = rank + 2 };
+    *y = (tni_view){ .rank = rank + 2 };
     int64_t size_a[TN_MAX_RANK], size_b[TN_MAX_RANK];
     for (int i = 0; i < rank; i++) size_a[i] = size_b[i] = y->size[i] = lead[i];
     size_a[rank] = y->size[rank] = va.size[va.rank - 2];
@@ -65,8 +65,8 @@ static void fold_batch(tn_tensor **a, tn_tensor **b)
 tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
-    tn_tensor *const given[] = { a, b };
-    tn_ctx *cx = tni_args("matmul", 2, given, names);
+    tn_tensor *const         given[] = { a, b };
+    tn_ctx                  *cx      = tni_args("matmul", 2, given, names);
     if (!cx) return NULL;
     bool row = tn_rank(a) == 1, col = tn_rank(b) == 1;
     if (!tn_rank(a) || !tn_rank(b))
@@ -100,7 +100,7 @@ tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b)
 tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
 {
     static const char *const names[] = { "x", "w" };
-    tn_ctx *cx = tni_args("linear", 2, (tn_tensor *const[]){ x, w }, names);
+    tn_ctx                  *cx      = tni_args("linear", 2, (tn_tensor *const[]){ x, w }, names);
     if (!cx) return NULL;
     if (tn_rank(w) != 2 || tn_rank(x) < 1 || tn_size(x, -1) != tn_size(w, 1))
         return tni_fail(cx, TN_ESHAPE, "linear: x %s and w %s do not fit", tni_shape_of(x).s,
@@ -203,15 +203,14 @@ tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o)
     tni_attr a = conv_attr(o);
     int64_t  G = a.conv.groups, *P = a.conv.padding;
     int64_t  before[] = { 0, 0, P[0], P[1] };
-    x = tn_pad(x, before, before, 0);
-    x = tn_window_with(x, 2, tn_size(w, 2), a.conv.stride[0], a.conv.dilation[0]);
-    x = tn_window_with(x, 3, tn_size(w, 3), a.conv.stride[1], a.conv.dilation[1]);
+    x                 = tn_pad(x, before, before, 0);
+    x                 = tn_window_with(x, 2, tn_size(w, 2), a.conv.stride[0], a.conv.dilation[0]);
+    x                 = tn_window_with(x, 3, tn_size(w, 3), a.conv.stride[1], a.conv.dilation[1]);
     if (!x) return NULL;
     // x is (N, G C, OH, OW, KH, KW): as (N, G, OH OW, C KH KW) against w as (G, C KH KW, O).
-    int64_t N = tn_size(x, 0), C = tn_size(w, 1), O = tn_size(w, 0) / G;
-    int64_t OH = tn_size(x, 2), OW = tn_size(x, 3), K = C * tn_size(w, 2) * tn_size(w, 3);
-    tn_tensor *rows =
-        tn_reshape(x, TN_SHAPE(N, G, C, OH, OW, tn_size(w, 2), tn_size(w, 3)));
+    int64_t    N = tn_size(x, 0), C = tn_size(w, 1), O = tn_size(w, 0) / G;
+    int64_t    OH = tn_size(x, 2), OW = tn_size(x, 3), K = C * tn_size(w, 2) * tn_size(w, 3);
+    tn_tensor *rows = tn_reshape(x, TN_SHAPE(N, G, C, OH, OW, tn_size(w, 2), tn_size(w, 3)));
     rows = tn_reshape(tn_permute(rows, TN_AXES(0, 1, 3, 4, 2, 5, 6)), TN_SHAPE(N, G, OH * OW, K));
     tn_tensor *cols = tn_transpose(tn_reshape(w, TN_SHAPE(G, O, K)), 1, 2);
     tn_tensor *y    = tn_transpose(tn_matmul(rows, cols), 2, 3);
@@ -245,13 +244,12 @@ tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     if (tn_rank(x) != 3 || tn_rank(w) != 3)
         return tni_fail(cx, TN_ESHAPE, "conv1d: x %s and w %s are not both of rank 3",
                         tni_shape_of(x).s, tni_shape_of(w).s);
-    tni_attr a    = conv_attr((tn_conv_opts){ .groups = o.groups });
-    tni_attr line = conv_attr((tn_conv_opts){ .stride   = { o.stride[0] },
-                                              .padding  = { o.padding[0] },
-                                              .dilation = { o.dilation[0] } });
+    tni_attr a         = conv_attr((tn_conv_opts){ .groups = o.groups });
+    tni_attr line      = conv_attr((tn_conv_opts){
+             .stride = { o.stride[0] }, .padding = { o.padding[0] }, .dilation = { o.dilation[0] } });
     a.conv.stride[1]   = line.conv.stride[0];
     a.conv.padding[1]  = line.conv.padding[0];
     a.conv.dilation[1] = line.conv.dilation[0];
-    tn_tensor *y       = tn_squeeze(conv_named("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a), 2);
+    tn_tensor *y = tn_squeeze(conv_named("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a), 2);
     return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1))) : tni_share(y, "conv1d");
 }

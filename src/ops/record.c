@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#define GRAD_NONE   false
-#define GRAD_BY(f)  true
-#define GRAD1(...)  true
-#define GRAD2(...)  true
-#define GRAD3(...)  true
+#define GRAD_NONE       false
+#define GRAD_BY(f)      true
+#define GRAD1(...)      true
+#define GRAD2(...)      true
+#define GRAD3(...)      true
 #define TEXT_UNARY(e)   #e
 #define TEXT_BINARY(e)  #e
 #define TEXT_TERNARY(e) #e
@@ -20,7 +20,7 @@
 #define TEXT_LIBRARY(e) ""
 
 const tni_op_facts tni_op_table[TNI_OPS] = {
-#define OP(name, class, dtypes, expr, cost, grad, doc)                                             \
+#define OP(name, class, dtypes, expr, cost, grad, doc) \
     { #name, TNI_##class, TNI_##dtypes, TEXT_##class(expr), cost, grad, doc },
 #include "ops/ops.def"
 #undef OP
@@ -66,7 +66,9 @@ static tni_operand operand(const tn_tensor *x)
 {
     const tni_node *n = x->store->node;
     return (tni_operand){ .dtype    = (tn_dtype)n->dtype,
-                          .strength = n->weak ? 0 : tn_rank(x) > 0 ? 2 : 1 };
+                          .strength = n->weak          ? 0
+                                      : tn_rank(x) > 0 ? 2
+                                                       : 1 };
 }
 
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v)
@@ -95,9 +97,9 @@ tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v)
 static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
 {
     if ((tn_dtype)x->store->node->dtype != dt) {
-        const tni_node *n = x->store->node;
-        bool number       = n->weak && n->op == TNI_scalar;
-        x                 = number ? tni_number(x->cx, dt, n->attr.num.f) : tn_cast(x, dt);
+        const tni_node *n      = x->store->node;
+        bool            number = n->weak && n->op == TNI_scalar;
+        x                      = number ? tni_number(x->cx, dt, n->attr.num.f) : tn_cast(x, dt);
         if (!x) return NULL;
     }
     if (tn_rank(x) > 0) {
@@ -157,8 +159,8 @@ tn_tensor *tni_unary(int op, tn_tensor *x)
 tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
-    tn_tensor *const x[] = { a, b };
-    tn_ctx *cx           = tni_args(tni_op_table[op].name, 2, x, names);
+    tn_tensor *const         x[]     = { a, b };
+    tn_ctx                  *cx      = tni_args(tni_op_table[op].name, 2, x, names);
     return cx ? map(op, tni_op_table[op].name, cx, 2, x, 0) : NULL;
 }
 
@@ -176,15 +178,15 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool s
 
 // ---- the maps of the table, as public functions ------------------------------------------------
 
-#define FN_UNARY(name)                                                                             \
-    tn_tensor *tn_##name(tn_tensor *x)                                                             \
-    {                                                                                              \
-        return tni_unary(TNI_##name, x);                                                           \
+#define FN_UNARY(name)                   \
+    tn_tensor *tn_##name(tn_tensor *x)   \
+    {                                    \
+        return tni_unary(TNI_##name, x); \
     }
-#define FN_BINARY(name)                                                                            \
-    tn_tensor *tn_##name(tn_tensor *a, tn_tensor *b)                                               \
-    {                                                                                              \
-        return tni_binary(TNI_##name, a, b);                                                       \
+#define FN_BINARY(name)                              \
+    tn_tensor *tn_##name(tn_tensor *a, tn_tensor *b) \
+    {                                                \
+        return tni_binary(TNI_##name, a, b);         \
     }
 #define FN_TERNARY(name)
 #define FN_CAST(name)
@@ -198,10 +200,10 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool s
 #include "ops/ops.def"
 #undef OP
 
-#define FN_NUMBER(name, op, swap)                                                                  \
-    tn_tensor *tn_##name(tn_tensor *x, double v)                                                   \
-    {                                                                                              \
-        return tni_binary_s(TNI_##op, #name, x, v, swap);                                          \
+#define FN_NUMBER(name, op, swap)                         \
+    tn_tensor *tn_##name(tn_tensor *x, double v)          \
+    {                                                     \
+        return tni_binary_s(TNI_##op, #name, x, v, swap); \
     }
 FN_NUMBER(add_s, add, false)
 FN_NUMBER(sub_s, sub, false)
@@ -222,8 +224,8 @@ FN_NUMBER(ge_s, ge, false)
 tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "cond", "a", "b" };
-    tn_tensor *const x[] = { cond, a, b };
-    tn_ctx *cx           = tni_args("where", 3, x, names);
+    tn_tensor *const         x[]     = { cond, a, b };
+    tn_ctx                  *cx      = tni_args("where", 3, x, names);
     if (!cx) return NULL;
     if (tn_dtype_of(cond) != TN_BOOL)
         return tni_fail(cx, TN_EDTYPE, "where: cond is %s, not bool",

@@ -74,23 +74,23 @@ static tn_tensor *by_axes(int op, const char *name, tn_tensor *x, int n, const i
     return tni_reduce(op, name, x, mask, keep);
 }
 
-#define FN_REDUCTION(name)                                                                         \
-    tn_tensor *tn_##name(tn_tensor *x, int axis)                                                   \
-    {                                                                                              \
-        return by_axis(TNI_##name, #name, x, axis, false);                                         \
-    }                                                                                              \
-    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)                                            \
-    {                                                                                              \
-        return by_axis(TNI_##name, #name "_keep", x, axis, true);                                  \
-    }                                                                                              \
-    tn_tensor *tn_##name##_all(tn_tensor *x)                                                       \
-    {                                                                                              \
-        return by_axes(TNI_##name, #name "_all", x, 0, NULL, false);                               \
+#define FN_REDUCTION(name)                                           \
+    tn_tensor *tn_##name(tn_tensor *x, int axis)                     \
+    {                                                                \
+        return by_axis(TNI_##name, #name, x, axis, false);           \
+    }                                                                \
+    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)              \
+    {                                                                \
+        return by_axis(TNI_##name, #name "_keep", x, axis, true);    \
+    }                                                                \
+    tn_tensor *tn_##name##_all(tn_tensor *x)                         \
+    {                                                                \
+        return by_axes(TNI_##name, #name "_all", x, 0, NULL, false); \
     }
-#define FN_REDUCTION_AXES(name)                                                                    \
-    tn_tensor *tn_##name##_axes(tn_tensor *x, int n, const int *axes, bool keep)                   \
-    {                                                                                              \
-        return by_axes(TNI_##name, #name "_axes", x, n, axes, keep);                               \
+#define FN_REDUCTION_AXES(name)                                                  \
+    tn_tensor *tn_##name##_axes(tn_tensor *x, int n, const int *axes, bool keep) \
+    {                                                                            \
+        return by_axes(TNI_##name, #name "_axes", x, n, axes, keep);             \
     }
 FN_REDUCTION(sum)
 FN_REDUCTION_AXES(sum)

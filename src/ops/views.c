@@ -13,13 +13,11 @@ tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t
     if (step == 0) return tni_fail(cx, TN_EARG, "slice: step is 0");
     int64_t n = v.size[i], lo = step > 0 ? 0 : -1, hi = step > 0 ? n : n - 1;
     // Indices count from the end when negative and are clipped to what there is.
-    if (stop == TN_TO_END)
-        stop = step > 0 ? n : -1;
-    else if (stop < 0)
-        stop = stop < -n ? lo : stop + n;
+    if (stop == TN_TO_END) stop = step > 0 ? n : -1;
+    else if (stop < 0) stop = stop < -n ? lo : stop + n;
     if (start < 0) start = start < -n ? lo : start + n;
-    start = start < lo ? lo : start > hi ? hi : start;
-    stop  = stop < lo ? lo : stop > hi ? hi : stop;
+    start         = start < lo ? lo : start > hi ? hi : start;
+    stop          = stop < lo ? lo : stop > hi ? hi : stop;
     int64_t  span = step > 0 ? stop - start : start - stop;
     uint64_t by   = step > 0 ? (uint64_t)step : -(uint64_t)step;
     v.size[i]     = span <= 0 ? 0 : (int64_t)((uint64_t)(span - 1) / by) + 1;
@@ -202,10 +200,10 @@ tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64
                         tni_shape_of(x).s, TN_MAX_RANK);
     if (n < 1 || step < 1 || dilation < 1 || n > v.size[i] ||
         (n > 1 && dilation > (v.size[i] - 1) / (n - 1)))
-        return tni_fail(cx, TN_EARG,
-                        "window: %lld elements, step %lld, dilation %lld do not fit axis %d of x %s",
-                        (long long)n, (long long)step, (long long)dilation, axis,
-                        tni_shape_of(x).s);
+        return tni_fail(
+            cx, TN_EARG,
+            "window: %lld elements, step %lld, dilation %lld do not fit axis %d of x %s",
+            (long long)n, (long long)step, (long long)dilation, axis, tni_shape_of(x).s);
     v.size[v.rank]     = n;
     v.stride[v.rank++] = v.stride[i] * dilation;
     v.size[i]          = (v.size[i] - (n - 1) * dilation - 1) / step + 1;
@@ -238,7 +236,7 @@ tn_tensor *tn_detach(tn_tensor *x)
 // Fills in a size of -1 and checks that the counts agree.
 static bool new_shape(tn_tensor *x, const char *op, int rank, const int64_t *size, int64_t *out)
 {
-    tn_ctx *cx = x->cx;
+    tn_ctx *cx   = x->cx;
     int     open = -1;
     int64_t have = tn_count(x), known = 1;
     if (rank < 0 || rank > TN_MAX_RANK || (rank && !size)) {

@@ -32,7 +32,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     if (!v) return NULL;
     tni_node *base  = x->store->node;
     bool      whole = !x->view || (to.offset == 0 && tn_count(x) == tni_node_count(base) &&
-                                   tni_view_contiguous(&to));
+                              tni_view_contiguous(&to));
     // All of the store through a view of another shape.
     if (whole && !tni_shape_equal(to.rank, to.size, base->rank, base->size))
         v = tn_reshape(v, base->rank, base->size);
@@ -48,7 +48,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
                                            base->size, 1, &value)
                             : tni_node_new(cx, TNI_update, (tn_dtype)base->dtype, base->rank,
                                            base->size, 2, src);
-    cx->grad_mode = mode;
+    cx->grad_mode   = mode;
     if (!n) return NULL;
     n->attr.view.offset = to.offset;
     memcpy(n->attr.view.stride, to.stride, sizeof to.stride);
@@ -60,14 +60,15 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
 tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v)
 {
     static const char *const names[] = { "x", "v" };
-    return tni_args("assign", 2, (tn_tensor *const[]){ x, v }, names) ? write(x, "assign", v) : NULL;
+    return tni_args("assign", 2, (tn_tensor *const[]){ x, v }, names) ? write(x, "assign", v)
+                                                                      : NULL;
 }
 
 // x = f(x, v), of x's shape and dtype. As in PyTorch a float result does not go into an integer x.
 static tn_tensor *write_op(tn_tensor *x, const char *name, int op, tn_tensor *v)
 {
     static const char *const names[] = { "x", "v" };
-    tn_ctx *cx = tni_args(name, 2, (tn_tensor *const[]){ x, v }, names);
+    tn_ctx                  *cx      = tni_args(name, 2, (tn_tensor *const[]){ x, v }, names);
     if (!cx || !writable(x, name)) return NULL;
     tn_tensor *y = tni_binary(op, x, v);
     if (!y) return NULL;

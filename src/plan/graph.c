@@ -51,10 +51,10 @@ static bool add_input(tni_graph *g, tni_node *n)
 static bool find_bases(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
-        tni_item *it   = &g->item[i];
-        it->n->mark    = (uint32_t)i + 1;
-        it->base       = (int32_t)i;
-        int64_t   skip = 0;
+        tni_item *it = &g->item[i];
+        it->n->mark  = (uint32_t)i + 1;
+        it->base     = (int32_t)i;
+        int64_t skip = 0;
         for (uint32_t s = 0; s < it->n->nsrc; s++) {
             tni_node *src = it->n->src[s];
             if (src->state == TNI_PENDING) {
@@ -129,8 +129,7 @@ static void find_live(tni_graph *g, const tni_node *root)
         tni_node *n     = it->n;
         uint32_t  mine  = 1 + it->edges + (n->walked ? 1 : 0);
         uint32_t  other = n->refs - mine - it->handles;
-        if (g->mode != TNI_STEP)
-            it->live |= n == root || n->refs > mine;
+        if (g->mode != TNI_STEP) it->live |= n == root || n->refs > mine;
         else
             it->live |= it->wanted || other > 0 ||
                         (it->handles > 0 &&

@@ -13,8 +13,7 @@ typedef struct {
 
 static void put(writer *w, const void *p, size_t n)
 {
-    if (w->failed ||
-        !tni_grow(&w->cx->heap, (void **)&w->bytes, &w->cap, w->count + n, 1)) {
+    if (w->failed || !tni_grow(&w->cx->heap, (void **)&w->bytes, &w->cap, w->count + n, 1)) {
         w->failed = true;
         return;
     }
@@ -49,8 +48,7 @@ static void put_attr(writer *w, const tni_node *n)
         break;
     case TNI_part: put_int(w, n->attr.custom.start); break;
     default:
-        if (tni_op_table[n->op].class == TNI_REDUCE)
-            put_int(w, n->attr.reduce.axes);
+        if (tni_op_table[n->op].class == TNI_REDUCE) put_int(w, n->attr.reduce.axes);
         else if (n->op == TNI_argsort || n->op == TNI_concat || n->op == TNI_gather ||
                  n->op == TNI_scatter || n->op == TNI_scatter_add ||
                  tni_op_table[n->op].class == TNI_SCAN)

@@ -11,9 +11,9 @@ typedef struct {
     tni_graph        *g;
     const tni_limits *limits;
     tni_plan         *plan;
-    uint32_t         *last;    // by root item, then inputs
-    bool             *stored;  // by place: something in it outlives the evaluation
-    bool             *whole;   // by place: a reader wants all its elements in memory
+    uint32_t         *last;      // by root item, then inputs
+    bool             *stored;    // by place: something in it outlives the evaluation
+    bool             *whole;     // by place: a reader wants all its elements in memory
     size_t            fallible;  // one past the last item whose running can fail
 } builder;
 
@@ -130,7 +130,8 @@ static int64_t arena_take(arena *a, int64_t bytes)
 {
     size_t best = a->count;
     for (size_t i = 0; i < a->count; i++)
-        if (a->free[i].bytes >= bytes && (best == a->count || a->free[i].bytes < a->free[best].bytes))
+        if (a->free[i].bytes >= bytes &&
+            (best == a->count || a->free[i].bytes < a->free[best].bytes))
             best = i;
     if (best == a->count) {
         int64_t at = a->end;
@@ -185,8 +186,8 @@ static void assign_arena(builder *b, int64_t *end, int64_t *next)
             if (b->stored[i]) {
                 p->where = TNI_OWN;
             } else {
-                p->offset          = arena_take(&a, p->bytes);
-                next[i]            = end[b->last[i]];
+                p->offset       = arena_take(&a, p->bytes);
+                next[i]         = end[b->last[i]];
                 end[b->last[i]] = (int64_t)i;
             }
         } else if (p->where == TNI_ARENA && b->plan->place[p->root].where == TNI_OWN) {

@@ -12,9 +12,9 @@ typedef struct {
 
 // How an evaluation came about, which decides what it stores.
 typedef enum {
-    TNI_READ,  // of one value: everything that a live handle or a pending node may need stays
+    TNI_READ,   // of one value: everything that a live handle or a pending node may need stays
     TNI_FLUSH,  // of all pending values: the same, and walked nodes are spent
-    TNI_STEP   // a step boundary: what is assigned, wanted, unconsumed or one element stays
+    TNI_STEP    // a step boundary: what is assigned, wanted, unconsumed or one element stays
 } tni_mode;
 
 // One node of the graph under evaluation. Positions are in id order, so a node's sources stand

@@ -30,9 +30,9 @@ enum { TNI_BINS = 40 * 4 };
 // The cache of a context. bytes counts what buffers in use take, peak its maximum, kept what lies
 // free in the bins.
 typedef struct {
-    tni_heap  *heap;
-    tni_memory memory;
-    int64_t    bytes, peak, kept, limit;
+    tni_heap   *heap;
+    tni_memory  memory;
+    int64_t     bytes, peak, kept, limit;
     tni_buffer *bin[TNI_BINS];
 } tni_buffers;
 

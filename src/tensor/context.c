@@ -62,9 +62,9 @@ void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
 
 const char *tn_status_name(tn_status s)
 {
-    static const char *const names[] = { "TN_OK",    "TN_EARG",    "TN_ESHAPE", "TN_EDTYPE",
-                                         "TN_EGRAD", "TN_EGONE",   "TN_EMEM",   "TN_EDEVICE",
-                                         "TN_ELOST", "TN_EIO",     "TN_EFORMAT", "TN_ETHREAD",
+    static const char *const names[] = { "TN_OK",    "TN_EARG",  "TN_ESHAPE",  "TN_EDTYPE",
+                                         "TN_EGRAD", "TN_EGONE", "TN_EMEM",    "TN_EDEVICE",
+                                         "TN_ELOST", "TN_EIO",   "TN_EFORMAT", "TN_ETHREAD",
                                          "TN_EUSER" };
     return (unsigned)s <= TN_EUSER ? names[s] : "?";
 }
@@ -153,15 +153,11 @@ static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *c
     const char *name = "an argument";
     tn_ctx     *cx   = NULL;
     for (int i = 0; i < n; i++) {
-        if (!x[i])
-            name = names ? names[i] : name;
-        else if (!cx && tensor_ok(x[i], op, names ? names[i] : name))
-            cx = x[i]->cx;
+        if (!x[i]) name = names ? names[i] : name;
+        else if (!cx && tensor_ok(x[i], op, names ? names[i] : name)) cx = x[i]->cx;
     }
-    if (!cx)
-        tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
-    else if (!cx->fault.code)
-        tni_fail(cx, TN_EARG, "%s: %s is NULL", op, name);
+    if (!cx) tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
+    else if (!cx->fault.code) tni_fail(cx, TN_EARG, "%s: %s is NULL", op, name);
     return NULL;
 }
 
@@ -215,8 +211,7 @@ bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
             return false;
         }
     if (tni_shape_count(rank, size) >= 0) return true;
-    tni_fail(cx, TN_ESHAPE, "%s: shape %s has too many elements", op,
-             tni_shape_text(rank, size).s);
+    tni_fail(cx, TN_ESHAPE, "%s: shape %s has too many elements", op, tni_shape_text(rank, size).s);
     return false;
 }
 
@@ -266,10 +261,8 @@ tn_tensor *tn_keep(tn_tensor *t)
 void tn_drop(tn_tensor *t)
 {
     if (!t || !tni_arg1("drop", t, "t")) return;
-    if (t->owned)
-        tni_fail(t->cx, TN_EARG, "drop: a gradient belongs to its leaf");
-    else
-        tni_tensor_free(t);
+    if (t->owned) tni_fail(t->cx, TN_EARG, "drop: a gradient belongs to its leaf");
+    else tni_tensor_free(t);
 }
 
 // ---- asking ------------------------------------------------------------------------------------

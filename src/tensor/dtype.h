@@ -6,9 +6,18 @@
 
 enum { TNI_DTYPES = TN_F64 + 1 };
 
-static inline bool tni_dtype_ok(tn_dtype dt) { return (unsigned)dt < TNI_DTYPES; }
-static inline bool tni_is_float(tn_dtype dt) { return dt >= TN_F16; }
-static inline bool tni_is_int(tn_dtype dt) { return dt > TN_BOOL && dt < TN_F16; }
+static inline bool tni_dtype_ok(tn_dtype dt)
+{
+    return (unsigned)dt < TNI_DTYPES;
+}
+static inline bool tni_is_float(tn_dtype dt)
+{
+    return dt >= TN_F16;
+}
+static inline bool tni_is_int(tn_dtype dt)
+{
+    return dt > TN_BOOL && dt < TN_F16;
+}
 
 // Bytes of an element in host memory.
 size_t tni_dtype_size(tn_dtype dt);

@@ -71,9 +71,9 @@ struct tni_node {
     uint8_t     dtype, rank, state;
     uint32_t    nsrc;
     bool        needs_grad : 1;  // a leaf, or made from one while the gradient mode was on
-    bool        spent : 1;       // a backward pass went through it: no further gradient
-    bool        walked : 1;      // becomes spent when it is next evaluated
-    bool        weak : 1;        // a plain number: takes the dtype of what it meets
+    bool        spent      : 1;  // a backward pass went through it: no further gradient
+    bool        walked     : 1;  // becomes spent when it is next evaluated
+    bool        weak       : 1;  // a plain number: takes the dtype of what it meets
     bool        owns_bytes : 1;  // attr.custom.bytes
     tni_site    site;
     tni_node  **src;  // -> few, or owned

@@ -43,10 +43,8 @@ bool tni_shape_broadcast(int *rank, int64_t *size, int rank_b, const int64_t *b)
     int skip = *rank - rank_b;
     for (int i = 0; i < rank_b; i++) {
         int64_t *s = &size[skip + i];
-        if (*s == 1)
-            *s = b[i];
-        else if (b[i] != 1 && b[i] != *s)
-            return false;
+        if (*s == 1) *s = b[i];
+        else if (b[i] != 1 && b[i] != *s) return false;
     }
     return true;
 }
@@ -80,10 +78,8 @@ bool tni_view_expand(tni_view *v, int rank, const int64_t *size)
     for (int i = 0; i < rank; i++) {
         int64_t have = i < grow ? 1 : v->size[i - grow];
         out.size[i]  = size[i];
-        if (have == size[i] && i >= grow)
-            out.stride[i] = v->stride[i - grow];
-        else if (have != 1)
-            return false;
+        if (have == size[i] && i >= grow) out.stride[i] = v->stride[i - grow];
+        else if (have != 1) return false;
     }
     *v = out;
     return true;

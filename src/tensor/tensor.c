@@ -19,10 +19,8 @@ static void unlist_store(tn_ctx *cx, tni_store *s)
     if (!s->listed) return;
     s->listed = false;
     if (s->next) s->next->prev = s->prev;
-    if (s->prev)
-        s->prev->next = s->next;
-    else
-        cx->pending = s->next;
+    if (s->prev) s->prev->next = s->next;
+    else cx->pending = s->next;
 }
 
 void tni_store_settle(tn_ctx *cx, tni_store *s)
@@ -39,10 +37,8 @@ static void uncache(tn_tensor *t)
 {
     if (!t->node) return;
     if (t->view_next) t->view_next->view_prev = t->view_prev;
-    if (t->view_prev)
-        t->view_prev->view_next = t->view_next;
-    else
-        t->store->views = t->view_next;
+    if (t->view_prev) t->view_prev->view_next = t->view_next;
+    else t->store->views = t->view_next;
     tni_node *n = t->node;
     t->node     = NULL;
     tni_node_unref(t->cx, n);
@@ -98,10 +94,8 @@ void tni_scope_remove(tn_tensor *t)
 {
     if (!t->scope) return;
     if (t->next) t->next->prev = t->prev;
-    if (t->prev)
-        t->prev->next = t->next;
-    else
-        t->scope->newest = t->next;
+    if (t->prev) t->prev->next = t->next;
+    else t->scope->newest = t->next;
     t->scope = NULL;
 }
 
@@ -265,8 +259,8 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
         if (!(n = marked)) return NULL;
     }
     if (x->view || (cut && !x->leaf)) {
-        tni_view  v = tni_layout(x);
-        bool mode   = cx->grad_mode;
+        tni_view v    = tni_layout(x);
+        bool     mode = cx->grad_mode;
         // A view passes gradients on whatever the mode: it is the same value, not a new one.
         cx->grad_mode    = true;
         tni_node *viewed = tni_node_view(cx, n, &v);

@@ -46,9 +46,9 @@ struct tn_tensor {
     tn_scope  *scope;
     tn_tensor *prev, *next;  // in the scope, newest first
     tni_store *store;
-    tni_view  *view;                 // NULL: the whole store
-    tni_leaf  *leaf;                 // of this handle or of the one it is a view of
-    tni_node  *node;                 // cached: this view of the store's current node
+    tni_view  *view;                   // NULL: the whole store
+    tni_leaf  *leaf;                   // of this handle or of the one it is a view of
+    tni_node  *node;                   // cached: this view of the store's current node
     tn_tensor *view_prev, *view_next;  // in store->views, while node is cached
     char      *name;
 };

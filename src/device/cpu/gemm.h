@@ -46,8 +46,9 @@ void   tni_gemm_batch_run(const tni_gemm_batch *g, int threads, void *scratch);
 // TN_BLAS names a library file, or "none" for our own product.
 typedef struct {
     bool        found;
-    const char *path;    // of the library, as the loader resolved it
-    const char *name;    // "OpenBLAS 0.3.21 neoversen1 ..." as the library describes itself, or its soname
+    const char *path;  // of the library, as the loader resolved it
+    const char
+        *name;  // "OpenBLAS 0.3.21 neoversen1 ..." as the library describes itself, or its soname
     const char *detail;  // when not found: why, in a sentence
 } tni_blas_info;
 

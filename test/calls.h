@@ -1,0 +1,36 @@
+// calls.h: every public function as a call over any arguments, so that a test can hand each of them
+// what it was not made for.
+#ifndef TEST_CALLS_H
+#define TEST_CALLS_H
+
+#include "tenon.h"
+
+// Arguments for any function: it takes those it has a use for.
+typedef struct {
+    tn_ctx    *cx;
+    tn_tensor *x, *y;
+    int64_t    i, j;
+    double     d;
+} call_args;
+
+// One public function. Families of one signature stand by their address; the others have a wrapper.
+// Results are evaluated by the caller; a wrapper of something else than an op returns NULL.
+typedef struct {
+    const char *name;
+    tn_tensor *(*unary)(tn_tensor *x);
+    tn_tensor *(*number)(tn_tensor *x, double v);
+    tn_tensor *(*binary)(tn_tensor *x, tn_tensor *y);
+    tn_tensor *(*axis)(tn_tensor *x, int axis);
+    tn_tensor *(*axes)(tn_tensor *x, int n, const int *axes, bool keep);
+    tn_tensor *(*other)(const call_args *k);
+    bool takes_two;   // other: x and y must be of one context
+    bool quiet;       // NULL is no error: getters, tn_drop, tn_close, ...
+} call;
+
+extern const call calls[];
+extern const int  calls_count;
+
+// Calls it; NULL where it failed or gives no tensor.
+tn_tensor *calls_do(const call *c, const call_args *k);
+
+#endif
