@@ -14,9 +14,9 @@ static FILE *nowhere(void)
 
 static const int64_t *shape_of(const call_args *k)
 {
-    static int64_t size[2];
-    size[0] = k->i;
-    size[1] = k->j;
+    static int64_t size[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    size[0]                 = k->i;
+    size[1]                 = k->j;
     return size;
 }
 
@@ -29,63 +29,231 @@ static tn_dtype dtype_of(const call_args *k)
 
 // ---- context, scope, error
 
-CALL(open) { tn_close(tn_open(k->x ? "ref" : "no such device")); return NULL; }
+CALL(open)
+{
+    tn_close(tn_open(k->x ? "ref" : "no such device"));
+    return NULL;
+}
 CALL(open_with)
 {
-    tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "cpu", .threads = (int)k->i,
-                                              .mem_limit = k->j, .flush_nodes = k->i });
+    tn_ctx *cx = tn_open_with((tn_open_opts){
+        .device = "cpu", .threads = (int)k->i, .mem_limit = k->j, .flush_nodes = k->i });
     tn_close(cx);
     return NULL;
 }
-CALL(close) { (void)k; tn_close(NULL); return NULL; }
-CALL(ctx_leave) { if (tn_ctx_leave(k->cx) == TN_OK) tn_ctx_enter(k->cx); return NULL; }
-CALL(ctx_enter) { tn_ctx_enter(k->cx); return NULL; }
-CALL(seed) { tn_seed(k->cx, (uint64_t)k->i); return NULL; }
-CALL(begin) { tn_end(tn_begin(k->cx)); return NULL; }
-CALL(end) { tn_scope *s = k->cx ? tn_begin(k->cx) : NULL; tn_end(s); return NULL; }
-CALL(keep) { return tn_keep(k->x); }
-CALL(want) { return tn_want(k->x); }
-CALL(drop) { tn_drop(tn_detach(k->x)); return NULL; }
-CALL(error) { tn_error(k->cx); return NULL; }
-CALL(error_text) { tn_error_text(k->cx); return NULL; }
-CALL(error_clear) { (void)k; tn_error_clear(NULL); return NULL; }
-CALL(on_error) { tn_on_error(k->cx, NULL, NULL); return NULL; }
-CALL(status_name) { CHECK(tn_status_name((tn_status)k->i) != NULL); return NULL; }
-CALL(version) { (void)k; CHECK(tn_version() != NULL); return NULL; }
+CALL(close)
+{
+    (void)k;
+    tn_close(NULL);
+    return NULL;
+}
+CALL(ctx_leave)
+{
+    if (tn_ctx_leave(k->cx) == TN_OK) tn_ctx_enter(k->cx);
+    return NULL;
+}
+CALL(ctx_enter)
+{
+    tn_ctx_enter(k->cx);
+    return NULL;
+}
+CALL(seed)
+{
+    tn_seed(k->cx, (uint64_t)k->i);
+    return NULL;
+}
+CALL(begin)
+{
+    tn_end(tn_begin(k->cx));
+    return NULL;
+}
+CALL(end)
+{
+    tn_scope *s = k->cx ? tn_begin(k->cx) : NULL;
+    tn_end(s);
+    return NULL;
+}
+CALL(keep)
+{
+    return tn_keep(k->x);
+}
+CALL(want)
+{
+    return tn_want(k->x);
+}
+CALL(drop)
+{
+    tn_drop(tn_detach(k->x));
+    return NULL;
+}
+CALL(error)
+{
+    tn_error(k->cx);
+    return NULL;
+}
+CALL(error_text)
+{
+    tn_error_text(k->cx);
+    return NULL;
+}
+CALL(error_clear)
+{
+    (void)k;
+    tn_error_clear(NULL);
+    return NULL;
+}
+CALL(on_error)
+{
+    tn_on_error(k->cx, NULL, NULL);
+    return NULL;
+}
+CALL(status_name)
+{
+    CHECK(tn_status_name((tn_status)k->i) != NULL);
+    return NULL;
+}
+CALL(version)
+{
+    (void)k;
+    CHECK(tn_version() != NULL);
+    return NULL;
+}
 
 // ---- tensors
 
 static const char zeros[1024];
 
-CALL(from) { return tn_from(k->cx, dtype_of(k), 2, shape_of(k), zeros); }
-CALL(borrow) { return tn_borrow(k->cx, dtype_of(k), 2, shape_of(k), (void *)zeros, NULL, NULL); }
-CALL(zeros) { return tn_zeros(k->cx, dtype_of(k), (int)k->i, shape_of(k)); }
-CALL(ones) { return tn_ones(k->cx, dtype_of(k), 2, shape_of(k)); }
-CALL(full) { return tn_full(k->cx, dtype_of(k), 1, shape_of(k), k->d); }
-CALL(scalar) { return tn_scalar(k->cx, k->d); }
-CALL(arange) { return tn_arange(k->cx, dtype_of(k), k->d, (double)k->i, (double)k->j); }
-CALL(linspace) { return tn_linspace(k->cx, dtype_of(k), k->d, (double)k->j, k->i); }
-CALL(eye) { return tn_eye(k->cx, dtype_of(k), k->i, k->j); }
-CALL(rand) { return tn_rand(k->cx, dtype_of(k), 2, shape_of(k)); }
-CALL(randn) { return tn_randn(k->cx, dtype_of(k), 2, shape_of(k)); }
-CALL(randint) { return tn_randint(k->cx, dtype_of(k), k->i, k->j, 1, (int64_t[]){ 3 }); }
-CALL(randperm) { return tn_randperm(k->cx, k->i); }
-CALL(copy_to) { return tn_copy_to(k->cx, k->x); }
-CALL(ctx_of) { tn_ctx_of(k->x); return NULL; }
-CALL(dtype_of) { tn_dtype_of(k->x); return NULL; }
-CALL(dtype_name) { CHECK(tn_dtype_name((tn_dtype)k->i) != NULL); return NULL; }
-CALL(rank) { tn_rank(k->x); return NULL; }
-CALL(size) { tn_size(k->x, (int)k->i); return NULL; }
-CALL(stride) { tn_stride(k->x, (int)k->i); return NULL; }
-CALL(offset) { tn_offset(k->x); return NULL; }
-CALL(count) { tn_count(k->x); return NULL; }
-CALL(is_view) { tn_is_view(k->x); return NULL; }
-CALL(is_contiguous) { tn_is_contiguous(k->x); return NULL; }
-CALL(name) { CHECK(tn_name(k->x) != NULL); return NULL; }
-CALL(set_name) { tn_set_name(k->x, "a name"); return tn_set_name(k->x, NULL); }
-CALL(item) { tn_item(k->x); return NULL; }
-CALL(item_i64) { tn_item_i64(k->x); return NULL; }
-CALL(item_late) { tn_item_late(k->x); return NULL; }
+CALL(from)
+{
+    return tn_from(k->cx, dtype_of(k), 2, shape_of(k), zeros);
+}
+CALL(borrow)
+{
+    return tn_borrow(k->cx, dtype_of(k), 2, shape_of(k), (void *)zeros, NULL, NULL);
+}
+CALL(zeros)
+{
+    return tn_zeros(k->cx, dtype_of(k), (int)k->i, shape_of(k));
+}
+CALL(ones)
+{
+    return tn_ones(k->cx, dtype_of(k), 2, shape_of(k));
+}
+CALL(full)
+{
+    return tn_full(k->cx, dtype_of(k), 1, shape_of(k), k->d);
+}
+CALL(scalar)
+{
+    return tn_scalar(k->cx, k->d);
+}
+CALL(arange)
+{
+    return tn_arange(k->cx, dtype_of(k), k->d, (double)k->i, (double)k->j);
+}
+CALL(linspace)
+{
+    return tn_linspace(k->cx, dtype_of(k), k->d, (double)k->j, k->i);
+}
+CALL(eye)
+{
+    return tn_eye(k->cx, dtype_of(k), k->i, k->j);
+}
+CALL(rand)
+{
+    return tn_rand(k->cx, dtype_of(k), 2, shape_of(k));
+}
+CALL(randn)
+{
+    return tn_randn(k->cx, dtype_of(k), 2, shape_of(k));
+}
+CALL(randint)
+{
+    return tn_randint(k->cx, dtype_of(k), k->i, k->j, 1, (int64_t[]){ 3 });
+}
+CALL(randperm)
+{
+    return tn_randperm(k->cx, k->i);
+}
+CALL(copy_to)
+{
+    return tn_copy_to(k->cx, k->x);
+}
+CALL(ctx_of)
+{
+    tn_ctx_of(k->x);
+    return NULL;
+}
+CALL(dtype_of)
+{
+    tn_dtype_of(k->x);
+    return NULL;
+}
+CALL(dtype_name)
+{
+    CHECK(tn_dtype_name((tn_dtype)k->i) != NULL);
+    return NULL;
+}
+CALL(rank)
+{
+    tn_rank(k->x);
+    return NULL;
+}
+CALL(size)
+{
+    tn_size(k->x, (int)k->i);
+    return NULL;
+}
+CALL(stride)
+{
+    tn_stride(k->x, (int)k->i);
+    return NULL;
+}
+CALL(offset)
+{
+    tn_offset(k->x);
+    return NULL;
+}
+CALL(count)
+{
+    tn_count(k->x);
+    return NULL;
+}
+CALL(is_view)
+{
+    tn_is_view(k->x);
+    return NULL;
+}
+CALL(is_contiguous)
+{
+    tn_is_contiguous(k->x);
+    return NULL;
+}
+CALL(name)
+{
+    CHECK(tn_name(k->x) != NULL);
+    return NULL;
+}
+CALL(set_name)
+{
+    tn_set_name(k->x, "a name");
+    return tn_set_name(k->x, NULL);
+}
+CALL(item)
+{
+    tn_item(k->x);
+    return NULL;
+}
+CALL(item_i64)
+{
+    tn_item_i64(k->x);
+    return NULL;
+}
+CALL(item_late)
+{
+    tn_item_late(k->x);
+    return NULL;
+}
 CALL(read)
 {
     static char room[1 << 16];
@@ -93,46 +261,144 @@ CALL(read)
     tn_read(k->x, TN_F32, k->i ? room : NULL, k->i);
     return NULL;
 }
-CALL(ptr) { tn_ptr(k->x); return NULL; }
-CALL(print) { tn_print(k->x, k->i ? nowhere() : NULL); return NULL; }
-CALL(eval) { tn_eval(k->cx); return NULL; }
-CALL(eval_of) { tn_eval_of(k->x); return NULL; }
-CALL(sync) { tn_sync(k->cx); return NULL; }
+CALL(ptr)
+{
+    tn_ptr(k->x);
+    return NULL;
+}
+CALL(print)
+{
+    tn_print(k->x, k->i ? nowhere() : NULL);
+    return NULL;
+}
+CALL(eval)
+{
+    tn_eval(k->cx);
+    return NULL;
+}
+CALL(eval_of)
+{
+    tn_eval_of(k->x);
+    return NULL;
+}
+CALL(sync)
+{
+    tn_sync(k->cx);
+    return NULL;
+}
 
 // ---- views
 
-CALL(slice) { return tn_slice(k->x, (int)k->i, k->j, k->i, (int64_t)(k->d == k->d ? k->i : 1)); }
-CALL(select) { return tn_select(k->x, (int)k->i, k->j); }
-CALL(transpose) { return tn_transpose(k->x, (int)k->i, (int)k->j); }
-CALL(permute) { return tn_permute(k->x, (int)k->i & 15, (int[16]){ (int)k->j, 0, 1, 2 }); }
-CALL(expand) { return tn_expand(k->x, (int)k->i, (int64_t[16]){ k->j, k->i, 1, 1, 1, 1, 1, 1 }); }
-CALL(diagonal) { return tn_diagonal(k->x, k->j, (int)k->i, (int)k->j); }
-CALL(window) { return tn_window(k->x, (int)k->i, k->j, k->i); }
-CALL(window_with) { return tn_window_with(k->x, 0, k->i, k->j, k->i); }
-CALL(view) { return tn_view(k->x, (int)k->i, (int64_t[16]){ k->j, -1, 1, 1, 1, 1, 1, 1 }); }
-CALL(reshape) { return tn_reshape(k->x, 2, shape_of(k)); }
-CALL(flatten) { return tn_flatten(k->x, (int)k->i, (int)k->j); }
+CALL(slice)
+{
+    return tn_slice(k->x, (int)k->i, k->j, k->i, (int64_t)(k->d == k->d ? k->i : 1));
+}
+CALL(select)
+{
+    return tn_select(k->x, (int)k->i, k->j);
+}
+CALL(transpose)
+{
+    return tn_transpose(k->x, (int)k->i, (int)k->j);
+}
+CALL(permute)
+{
+    return tn_permute(k->x, (int)k->i & 15, (int[16]){ (int)k->j, 0, 1, 2 });
+}
+CALL(expand)
+{
+    return tn_expand(k->x, (int)k->i, (int64_t[16]){ k->j, k->i, 1, 1, 1, 1, 1, 1 });
+}
+CALL(diagonal)
+{
+    return tn_diagonal(k->x, k->j, (int)k->i, (int)k->j);
+}
+CALL(window)
+{
+    return tn_window(k->x, (int)k->i, k->j, k->i);
+}
+CALL(window_with)
+{
+    return tn_window_with(k->x, 0, k->i, k->j, k->i);
+}
+CALL(view)
+{
+    return tn_view(k->x, (int)k->i, (int64_t[16]){ k->j, -1, 1, 1, 1, 1, 1, 1 });
+}
+CALL(reshape)
+{
+    return tn_reshape(k->x, 2, shape_of(k));
+}
+CALL(flatten)
+{
+    return tn_flatten(k->x, (int)k->i, (int)k->j);
+}
 
 // ---- writes: to a copy, so that the arguments stay
 
-CALL(assign) { return tn_assign(tn_clone(k->x), k->y); }
-CALL(add_) { return tn_add_(tn_clone(k->x), k->y); }
-CALL(sub_) { return tn_sub_(tn_clone(k->x), k->y); }
-CALL(mul_) { return tn_mul_(tn_clone(k->x), k->y); }
-CALL(div_) { return tn_div_(tn_clone(k->x), k->y); }
-CALL(fill_) { return tn_fill_(tn_clone(k->x), k->d); }
-CALL(zero_) { return tn_zero_(tn_clone(k->x)); }
-CALL(clamp_) { return tn_clamp_(tn_clone(k->x), k->d, (double)k->i); }
+CALL(assign)
+{
+    return tn_assign(tn_clone(k->x), k->y);
+}
+CALL(add_)
+{
+    return tn_add_(tn_clone(k->x), k->y);
+}
+CALL(sub_)
+{
+    return tn_sub_(tn_clone(k->x), k->y);
+}
+CALL(mul_)
+{
+    return tn_mul_(tn_clone(k->x), k->y);
+}
+CALL(div_)
+{
+    return tn_div_(tn_clone(k->x), k->y);
+}
+CALL(fill_)
+{
+    return tn_fill_(tn_clone(k->x), k->d);
+}
+CALL(zero_)
+{
+    return tn_zero_(tn_clone(k->x));
+}
+CALL(clamp_)
+{
+    return tn_clamp_(tn_clone(k->x), k->d, (double)k->i);
+}
 
 // ---- maps and movement
 
-CALL(cast) { return tn_cast(k->x, (tn_dtype)k->i); }
-CALL(where) { return tn_where(tn_cast(k->x, TN_BOOL), k->x, k->y); }
-CALL(masked_fill) { return tn_masked_fill(k->x, tn_cast(k->y, TN_BOOL), k->d); }
-CALL(clamp) { return tn_clamp(k->x, k->d, (double)k->i); }
-CALL(dropout) { return tn_dropout(k->x, k->d, k->i & 1); }
-CALL(concat) { return tn_concat((int)k->j & 3, (tn_tensor *const[]){ k->x, k->y, k->x }, (int)k->i); }
-CALL(stack) { return tn_stack((int)k->j & 3, (tn_tensor *const[]){ k->x, k->y, k->x }, (int)k->i); }
+CALL(cast)
+{
+    return tn_cast(k->x, (tn_dtype)k->i);
+}
+CALL(where)
+{
+    return tn_where(tn_cast(k->x, TN_BOOL), k->x, k->y);
+}
+CALL(masked_fill)
+{
+    return tn_masked_fill(k->x, tn_cast(k->y, TN_BOOL), k->d);
+}
+CALL(clamp)
+{
+    return tn_clamp(k->x, k->d, (double)k->i);
+}
+CALL(dropout)
+{
+    return tn_dropout(k->x, k->d, k->i & 1);
+}
+CALL(concat)
+{
+    return tn_concat((int)k->j & 3, (tn_tensor *const[]){ k->x, k->y, k->x }, (int)k->i);
+}
+CALL(stack)
+{
+    return tn_stack((int)k->j & 3, (tn_tensor *const[]){ k->x, k->y, k->x }, (int)k->i);
+}
 CALL(split)
 {
     tn_tensor *y[4] = { 0 };
@@ -147,25 +413,67 @@ CALL(repeat)
 {
     return tn_repeat(k->x, (int)k->i, (int64_t[16]){ k->j, 1, 1, 1, 1, 1, 1, 1 });
 }
-CALL(roll) { return tn_roll(k->x, k->j, (int)k->i); }
+CALL(roll)
+{
+    return tn_roll(k->x, k->j, (int)k->i);
+}
 CALL(pad)
 {
     int64_t by[TN_MAX_RANK] = { k->i, k->j }, after[TN_MAX_RANK] = { k->j };
     return tn_pad(k->x, by, after, k->d);
 }
-CALL(tril) { return tn_tril(k->x, k->i); }
-CALL(triu) { return tn_triu(k->x, k->i); }
-CALL(gather) { return tn_gather(k->x, (int)k->i, tn_cast(k->y, k->j & 1 ? TN_I32 : TN_I64)); }
-CALL(take_along_axis) { return tn_take_along_axis(k->x, tn_cast(k->y, TN_I64), (int)k->i); }
-CALL(index_select) { return tn_index_select(k->x, (int)k->i, tn_cast(k->y, TN_I64)); }
-CALL(scatter) { return tn_scatter(k->x, (int)k->i, tn_cast(k->y, TN_I64), k->y); }
-CALL(scatter_add) { return tn_scatter_add(k->x, (int)k->i, tn_cast(k->y, TN_I64), k->y); }
-CALL(one_hot) { return tn_one_hot(tn_cast(k->x, TN_I64), k->i); }
-CALL(embedding) { return tn_embedding(k->x, tn_cast(k->y, TN_I64)); }
-CALL(sort) { return tn_sort(k->x, (int)k->i, k->j & 1).values; }
-CALL(argsort) { return tn_argsort(k->x, (int)k->i, k->j & 1); }
-CALL(topk) { return tn_topk(k->x, k->j, (int)k->i, true).values; }
-CALL(multinomial) { return tn_multinomial(k->x, k->i); }
+CALL(tril)
+{
+    return tn_tril(k->x, k->i);
+}
+CALL(triu)
+{
+    return tn_triu(k->x, k->i);
+}
+CALL(gather)
+{
+    return tn_gather(k->x, (int)k->i, tn_cast(k->y, k->j & 1 ? TN_I32 : TN_I64));
+}
+CALL(take_along_axis)
+{
+    return tn_take_along_axis(k->x, tn_cast(k->y, TN_I64), (int)k->i);
+}
+CALL(index_select)
+{
+    return tn_index_select(k->x, (int)k->i, tn_cast(k->y, TN_I64));
+}
+CALL(scatter)
+{
+    return tn_scatter(k->x, (int)k->i, tn_cast(k->y, TN_I64), k->y);
+}
+CALL(scatter_add)
+{
+    return tn_scatter_add(k->x, (int)k->i, tn_cast(k->y, TN_I64), k->y);
+}
+CALL(one_hot)
+{
+    return tn_one_hot(tn_cast(k->x, TN_I64), k->i);
+}
+CALL(embedding)
+{
+    return tn_embedding(k->x, tn_cast(k->y, TN_I64));
+}
+CALL(sort)
+{
+    return tn_sort(k->x, (int)k->i, k->j & 1).values;
+}
+CALL(argsort)
+{
+    return tn_argsort(k->x, (int)k->i, k->j & 1);
+}
+CALL(topk)
+{
+    return tn_topk(k->x, k->j, (int)k->i, true).values;
+}
+CALL(multinomial)
+{
+    return tn_multinomial(k->x, k->i);
+}
 
 // ---- networks
 
@@ -177,18 +485,54 @@ static tn_pool_opts pool_of(const call_args *k)
 {
     return (tn_pool_opts){ { k->i }, { k->j }, { k->i }, k->i & 1 };
 }
-CALL(linear) { return tn_linear(k->x, k->y, k->i & 1 ? k->y : NULL); }
-CALL(conv1d) { return tn_conv1d(k->x, k->y, k->i & 2 ? k->y : NULL, conv_of(k)); }
-CALL(conv2d) { return tn_conv2d(k->x, k->y, k->i & 2 ? k->y : NULL, conv_of(k)); }
-CALL(max_pool1d) { return tn_max_pool1d(k->x, k->j, pool_of(k)); }
-CALL(avg_pool1d) { return tn_avg_pool1d(k->x, k->j, pool_of(k)); }
-CALL(max_pool2d) { return tn_max_pool2d(k->x, k->i, k->j, (tn_pool_opts){ 0 }); }
-CALL(avg_pool2d) { return tn_avg_pool2d(k->x, k->i, k->j, pool_of(k)); }
-CALL(adaptive_avg_pool2d) { return tn_adaptive_avg_pool2d(k->x, k->i, k->j); }
-CALL(adaptive_max_pool2d) { return tn_adaptive_max_pool2d(k->x, k->i, k->j); }
-CALL(layer_norm) { return tn_layer_norm(k->x, (int)k->i, k->y, k->j & 1 ? k->y : NULL, k->d); }
-CALL(rms_norm) { return tn_rms_norm(k->x, (int)k->i, k->y, k->d); }
-CALL(group_norm) { return tn_group_norm(k->x, k->i, k->y, k->y, k->d); }
+CALL(linear)
+{
+    return tn_linear(k->x, k->y, k->i & 1 ? k->y : NULL);
+}
+CALL(conv1d)
+{
+    return tn_conv1d(k->x, k->y, k->i & 2 ? k->y : NULL, conv_of(k));
+}
+CALL(conv2d)
+{
+    return tn_conv2d(k->x, k->y, k->i & 2 ? k->y : NULL, conv_of(k));
+}
+CALL(max_pool1d)
+{
+    return tn_max_pool1d(k->x, k->j, pool_of(k));
+}
+CALL(avg_pool1d)
+{
+    return tn_avg_pool1d(k->x, k->j, pool_of(k));
+}
+CALL(max_pool2d)
+{
+    return tn_max_pool2d(k->x, k->i, k->j, (tn_pool_opts){ 0 });
+}
+CALL(avg_pool2d)
+{
+    return tn_avg_pool2d(k->x, k->i, k->j, pool_of(k));
+}
+CALL(adaptive_avg_pool2d)
+{
+    return tn_adaptive_avg_pool2d(k->x, k->i, k->j);
+}
+CALL(adaptive_max_pool2d)
+{
+    return tn_adaptive_max_pool2d(k->x, k->i, k->j);
+}
+CALL(layer_norm)
+{
+    return tn_layer_norm(k->x, (int)k->i, k->y, k->j & 1 ? k->y : NULL, k->d);
+}
+CALL(rms_norm)
+{
+    return tn_rms_norm(k->x, (int)k->i, k->y, k->d);
+}
+CALL(group_norm)
+{
+    return tn_group_norm(k->x, k->i, k->y, k->y, k->d);
+}
 CALL(batch_norm)
 {
     tn_tensor *m = k->y ? tn_clone(k->y) : NULL, *v = k->y ? tn_clone(k->y) : NULL;
@@ -200,69 +544,169 @@ CALL(attention)
 }
 CALL(cross_entropy_with)
 {
-    return tn_cross_entropy_with(k->x, tn_cast(k->y, TN_I64),
-                                 (tn_class_opts){ .label_smoothing = k->d, .ignore = k->i,
-                                                  .use_ignore = k->j & 1, .reduce = k->j & 3 });
+    return tn_cross_entropy_with(
+        k->x, tn_cast(k->y, TN_I64),
+        (tn_class_opts){
+            .label_smoothing = k->d, .ignore = k->i, .use_ignore = k->j & 1, .reduce = k->j & 3 });
 }
-CALL(nll_with) { return tn_nll_with(k->x, tn_cast(k->y, TN_I64), (tn_class_opts){ .weight = k->y }); }
+CALL(nll_with)
+{
+    return tn_nll_with(k->x, tn_cast(k->y, TN_I64), (tn_class_opts){ .weight = k->y });
+}
 static tn_loss_opts loss_of(const call_args *k)
 {
     return (tn_loss_opts){ .weight = k->i & 1 ? k->y : NULL, .delta = k->d, .reduce = k->j & 3 };
 }
-CALL(mse_with) { return tn_mse_with(k->x, k->y, loss_of(k)); }
-CALL(l1_with) { return tn_l1_with(k->x, k->y, loss_of(k)); }
-CALL(huber_with) { return tn_huber_with(k->x, k->y, loss_of(k)); }
-CALL(bce_with) { return tn_bce_with(k->x, k->y, loss_of(k)); }
-CALL(bce_logits_with) { return tn_bce_logits_with(k->x, k->y, loss_of(k)); }
-CALL(kl_with) { return tn_kl_with(k->x, k->y, loss_of(k)); }
+CALL(mse_with)
+{
+    return tn_mse_with(k->x, k->y, loss_of(k));
+}
+CALL(l1_with)
+{
+    return tn_l1_with(k->x, k->y, loss_of(k));
+}
+CALL(huber_with)
+{
+    return tn_huber_with(k->x, k->y, loss_of(k));
+}
+CALL(bce_with)
+{
+    return tn_bce_with(k->x, k->y, loss_of(k));
+}
+CALL(bce_logits_with)
+{
+    return tn_bce_logits_with(k->x, k->y, loss_of(k));
+}
+CALL(kl_with)
+{
+    return tn_kl_with(k->x, k->y, loss_of(k));
+}
 
 // ---- autograd, users' ops, devices
 
-CALL(grad_mode) { if (k->cx) tn_grad_mode(k->cx, tn_grad_mode(k->cx, true)); else tn_grad_mode(NULL, true); return NULL; }
+CALL(grad_mode)
+{
+    if (k->cx) tn_grad_mode(k->cx, tn_grad_mode(k->cx, true));
+    else tn_grad_mode(NULL, true);
+    return NULL;
+}
 CALL(requires_grad)
 {
     tn_tensor *x = k->x ? tn_clone(k->x) : NULL;
     return tn_requires_grad(tn_requires_grad(x, true), k->i & 1);
 }
-CALL(needs_grad) { tn_needs_grad(k->x); return NULL; }
-CALL(backward) { tn_backward(k->x, k->y); return NULL; }
+CALL(needs_grad)
+{
+    tn_needs_grad(k->x);
+    return NULL;
+}
+CALL(backward)
+{
+    tn_backward(k->x, k->y);
+    return NULL;
+}
 CALL(grad)
 {
     tn_tensor *g[3] = { 0 };
     return tn_grad((int)k->i & 1, &k->x, (int)k->j & 1, &k->y, NULL, g) == TN_OK ? g[0] : NULL;
 }
-CALL(grad_of) { return tn_grad_of(k->x); }
-CALL(has_grad) { tn_has_grad(k->x); return NULL; }
-CALL(zero_grad) { tn_zero_grad(k->x); return NULL; }
+CALL(grad_of)
+{
+    return tn_grad_of(k->x);
+}
+CALL(has_grad)
+{
+    tn_has_grad(k->x);
+    return NULL;
+}
+CALL(zero_grad)
+{
+    tn_zero_grad(k->x);
+    return NULL;
+}
 static tn_tensor *squares(tn_tensor *const *x, void *user)
 {
     (void)user;
     return tn_square(x[0]);
 }
-CALL(gradcheck) { tn_gradcheck(k->j & 1 ? squares : NULL, (int)k->i, &k->x, NULL); return NULL; }
-CALL(gradgradcheck) { tn_gradgradcheck(k->j & 1 ? squares : NULL, (int)k->i, &k->x, NULL); return NULL; }
-CALL(custom) { return tn_custom(&rules_twice, &k->x, NULL, 0); }
+CALL(gradcheck)
+{
+    tn_gradcheck(k->j & 1 ? squares : NULL, (int)k->i % 3, (tn_tensor *const[]){ k->x, k->y },
+                 NULL);
+    return NULL;
+}
+CALL(gradgradcheck)
+{
+    tn_tensor *const x[] = { k->x, k->y };
+    tn_gradgradcheck(k->j & 1 ? squares : NULL, (int)k->i % 3, x, NULL);
+    return NULL;
+}
+CALL(custom)
+{
+    return tn_custom(&rules_twice, &k->x, NULL, 0);
+}
 CALL(custom_n)
 {
     tn_tensor *y = NULL;
     tn_custom_n(&rules_twice, &k->x, NULL, 0, &y);
     return y;
 }
-CALL(device_info) { tn_device_info((int)k->i); return NULL; }
-CALL(devices) { (void)k; CHECK(tn_devices() > 0); return NULL; }
-CALL(doctor) { tn_doctor(k->i ? nowhere() : NULL); return NULL; }
-CALL(stats_get) { tn_stats_get(k->cx); return NULL; }
+CALL(device_info)
+{
+    tn_device_info((int)k->i);
+    return NULL;
+}
+CALL(devices)
+{
+    (void)k;
+    CHECK(tn_devices() > 0);
+    return NULL;
+}
+CALL(doctor)
+{
+    tn_doctor(k->i ? nowhere() : NULL);
+    return NULL;
+}
+CALL(stats_get)
+{
+    tn_stats_get(k->cx);
+    return NULL;
+}
 
 // ---- the table
 
-#define U(f) { .name = "tn_" #f, .unary = tn_##f }
-#define S(f) { .name = "tn_" #f, .number = tn_##f }
-#define B(f) { .name = "tn_" #f, .binary = tn_##f, .takes_two = true }
-#define A(f) { .name = "tn_" #f, .axis = tn_##f }
-#define M(f) { .name = "tn_" #f, .axes = tn_##f }
-#define O(f) { .name = "tn_" #f, .other = call_##f }
-#define T(f) { .name = "tn_" #f, .other = call_##f, .takes_two = true }
-#define Q(f) { .name = "tn_" #f, .other = call_##f, .quiet = true }
+#define U(f)                              \
+    {                                     \
+        .name = "tn_" #f, .unary = tn_##f \
+    }
+#define S(f)                               \
+    {                                      \
+        .name = "tn_" #f, .number = tn_##f \
+    }
+#define B(f)                                                  \
+    {                                                         \
+        .name = "tn_" #f, .binary = tn_##f, .takes_two = true \
+    }
+#define A(f)                             \
+    {                                    \
+        .name = "tn_" #f, .axis = tn_##f \
+    }
+#define M(f)                             \
+    {                                    \
+        .name = "tn_" #f, .axes = tn_##f \
+    }
+#define O(f)                                \
+    {                                       \
+        .name = "tn_" #f, .other = call_##f \
+    }
+#define T(f)                                                   \
+    {                                                          \
+        .name = "tn_" #f, .other = call_##f, .takes_two = true \
+    }
+#define Q(f)                                               \
+    {                                                      \
+        .name = "tn_" #f, .other = call_##f, .quiet = true \
+    }
 #define FOLD(f) A(f), A(f##_keep), U(f##_all), M(f##_axes)
 #define ARG(f)  A(f), A(f##_keep), U(f##_all)
 

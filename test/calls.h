@@ -23,8 +23,8 @@ typedef struct {
     tn_tensor *(*axis)(tn_tensor *x, int axis);
     tn_tensor *(*axes)(tn_tensor *x, int n, const int *axes, bool keep);
     tn_tensor *(*other)(const call_args *k);
-    bool takes_two;   // other: x and y must be of one context
-    bool quiet;       // NULL is no error: getters, tn_drop, tn_close, ...
+    bool takes_two;  // other: x and y must be of one context
+    bool quiet;      // NULL is no error: getters, tn_drop, tn_close, ...
 } call;
 
 extern const call calls[];

@@ -54,7 +54,7 @@ bool rules_failed(tn_ctx *cx, tn_status code, const char *part, const char *also
                   int line)
 {
     const char *text = tn_error_text(cx);
-    bool ok = tn_error(cx) == code && strstr(text, part) && (!also || strstr(text, also));
+    bool        ok   = tn_error(cx) == code && strstr(text, part) && (!also || strstr(text, also));
     test_that(ok, "%s:%d: the error is %s \"%s\", not %s \"%s\"%s%s", file, line,
               tn_status_name(tn_error(cx)), text, tn_status_name(code), part, also ? " and " : "",
               also ? also : "");
@@ -102,11 +102,9 @@ static tn_status twice_grad(const void *attr, tn_tensor *const *x, tn_tensor *co
     return gx[0] ? TN_OK : TN_EUSER;
 }
 
-const tn_op_def rules_twice = { .name    = "twice",
-                                .nin     = 1,
-                                .shape   = twice_shape,
-                                .compute = twice_compute,
-                                .grad    = twice_grad };
+const tn_op_def rules_twice = {
+    .name = "twice", .nin = 1, .shape = twice_shape, .compute = twice_compute, .grad = twice_grad
+};
 
 tn_tensor *rules_double(tn_tensor *x)
 {

@@ -18,8 +18,8 @@ tn_tensor *rules_ramp(tn_ctx *cx, int64_t n);
 // Whether t is n elements with these values. Reads it.
 bool rules_values(tn_tensor *t, int n, const double *want, const char *file, int line,
                   const char *text);
-#define CHECK_VALUES(t, ...)                                                                   \
-    rules_values(t, (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)),                 \
+#define CHECK_VALUES(t, ...)                                                   \
+    rules_values(t, (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)), \
                  (double[]){ __VA_ARGS__ }, __FILE__, __LINE__, #t)
 
 // Whether cx (or, NULL, this thread) has an error of this code whose text has these parts (NULL

@@ -1,25 +1,9 @@
 // table_forms.c: the ops of tenon.h that work element by element, fold, or move elements, each
 // called in one or several ways. test_table.c compares devices by them, test_gradients.c
 // differentiates them.
-#include "table.h"
+#include "table_forms.h"
 
 #include <math.h>
-
-// A form is a function of its inputs x; most are one expression.
-#define FORM(name, ...)                                     \
-    static tn_tensor *name(tn_tensor *const *x, void *user) \
-    {                                                       \
-        (void)user;                                         \
-        return (__VA_ARGS__);                               \
-    }
-#define CX tn_ctx_of(x[0])
-#define DT tn_dtype_of(x[0])
-#define INDEX(...)                                                        \
-    tn_from(CX, TN_I64, TN_SHAPE(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), \
-            (int64_t[]){ __VA_ARGS__ })
-#define INDEX2(rows, cols, ...) \
-    tn_from(CX, TN_I64, TN_SHAPE(rows, cols), (int64_t[]){ __VA_ARGS__ })
-#define MASK2(rows, cols, ...) tn_from(CX, TN_BOOL, TN_SHAPE(rows, cols), (bool[]){ __VA_ARGS__ })
 
 // ---- maps --------------------------------------------------------------------------------------
 
@@ -281,8 +265,8 @@ const form forms_folds[] = {
     { "cumsum last",        f_cumsum_last,  SMOOTH | WIDE,  1, ONE(APART) },
     { "cumprod",            f_cumprod,      SMOOTH,      1, ONE(APART) },
     { "cumprod last",       f_cumprod_last, SMOOTH,      1, ONE(APART) },
-    { "cumprod, zeros",     f_cumprod,      0,           1, ONE(ZEROS) },
-    { "cumprod last, zeros", f_cumprod_last, 0,          1, ONE(ZEROS) },
+    { "cumprod, zeros",     f_cumprod,      SMOOTH,           1, ONE(ZEROS) },
+    { "cumprod last, zeros", f_cumprod_last, SMOOTH,          1, ONE(ZEROS) },
     { "softmax",            f_softmax,      SMOOTH | WIDE, 1, ONE(APART) },
     { "softmax last",       f_softmax_last, SMOOTH | WIDE, 1, ONE(APART) },
     { "log_softmax",        f_log_softmax,  SMOOTH | WIDE, 1, ONE(APART) },

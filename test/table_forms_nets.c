@@ -1,27 +1,8 @@
 // table_forms_nets.c: products, networks and losses, as table_forms.c has the other ops.
 // N batch, C channels, T queries, S keys, D their size
-#include "table.h"
+#include "table_forms.h"
 
 #include <math.h>
-
-#define FORM(name, ...)                                     \
-    static tn_tensor *name(tn_tensor *const *x, void *user) \
-    {                                                       \
-        (void)user;                                         \
-        return (__VA_ARGS__);                               \
-    }
-#define CX tn_ctx_of(x[0])
-#define DT tn_dtype_of(x[0])
-#define INDEX(...)                                                        \
-    tn_from(CX, TN_I64, TN_SHAPE(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), \
-            (int64_t[]){ __VA_ARGS__ })
-#define INDEX2(rows, cols, ...) \
-    tn_from(CX, TN_I64, TN_SHAPE(rows, cols), (int64_t[]){ __VA_ARGS__ })
-#define MASK2(rows, cols, ...) tn_from(CX, TN_BOOL, TN_SHAPE(rows, cols), (bool[]){ __VA_ARGS__ })
-#define FLOATS(...)                                                              \
-    tn_cast(tn_from(CX, TN_F64, TN_SHAPE(sizeof((double[]){ __VA_ARGS__ }) / 8), \
-                    (double[]){ __VA_ARGS__ }),                                  \
-            DT)
 
 // ---- products ----------------------------------------------------------------------------------
 

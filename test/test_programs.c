@@ -32,6 +32,7 @@ typedef struct {
     const char *device;
     int64_t     flush_nodes;
     bool        singles;  // has f32 tensors, and is compared less closely
+    bool        wrapped;  // all in one scope, after which nothing may be left
     int         count;
     instr       code[LENGTH];
 } program;
@@ -550,19 +551,38 @@ static void do_map1(run *r)
     put_result(r, target(r), t, &y, past);
 }
 
+static double smallest(run *r, const orc_value *x)
+{
+    double least = 1e300;
+    for (int i = 0; i < x->shape.n; i++) least = fmin(least, fabs(orc_get(&r->o, x, i)));
+    return least;
+}
+
+// Maps that are linear on either side of 0, for tensors that stay away from it.
+static void do_kink(run *r)
+{
+    slot *x = pick(r, arg(r, 1), NULL, NULL);
+    if (!x || !is_float(x)) return;
+    orc_value v = read_slot(r, x), y = { .shape = v.shape };
+    if (smallest(r, &v) < 1e-3) return;
+    bool relu = arg(r, 2) & 1;
+    int  past = past_of(r, x, NULL);
+    for (int i = 0; i < v.shape.n; i++) {
+        orc_value one = { .shape = { .n = 1 }, .var = { v.var[i] } };
+        bool      up  = orc_get(&r->o, &v, i) > 0;
+        y.var[i]      = orc_map1(&r->o, ORC_SCALE, &one, up ? 1 : relu ? 0 : -1).var[0];
+    }
+    say(r, "t%d = tn_%s(t%d)", (int)(arg(r, 0) % SLOTS), relu ? "relu" : "abs", number(x, r));
+    tn_tensor *t = relu ? tn_relu(x->t) : tn_abs(x->t);
+    put_result(r, target(r), t, &y, past);
+}
+
 static bool pairs(run *r, const slot *x, const slot *s)
 {
     orc_shape y;
     (void)r;
     return tn_dtype_of(x->t) == tn_dtype_of(s->t) &&
            orc_broadcast(&x->h.shape, &s->h.shape, &y) && y.n <= ORC_CELLS;
-}
-
-static double smallest(run *r, const orc_value *x)
-{
-    double least = 1e300;
-    for (int i = 0; i < x->shape.n; i++) least = fmin(least, fabs(orc_get(&r->o, x, i)));
-    return least;
 }
 
 // The op for two operands of these sizes; ops[0] suits all of moderate size.
@@ -601,7 +621,7 @@ static void do_reduce(run *r)
     int       rank = x->h.shape.rank, axis = rank ? (int)(arg(r, 3) % (uint32_t)rank) : 0;
     int       kind = (int)(arg(r, 2) % 5), past = past_of(r, x, NULL);
     if (orc_largest(&r->o, &v) > 100) return;
-    if (!rank) kind = 0;
+    if (!rank || !x->h.shape.n) kind = 0;  // a sum over none of many rows would not fit
     static const char *const names[] = { "sum_all", "sum", "sum_keep", "cumsum", "mean" };
     if (kind == 4 && (!is_float(x) || !x->h.shape.size[axis])) kind = 1;
     say(r, "t%d = tn_%s(t%d, %d)", (int)(arg(r, 0) % SLOTS), names[kind], number(x, r), axis);
@@ -651,7 +671,8 @@ static bool appends(run *r, const slot *x, const slot *s)
         if (i != (int)(arg(r, 3) % (uint32_t)x->h.shape.rank) &&
             x->h.shape.size[i] != s->h.shape.size[i])
             return false;
-    return x->h.shape.rank > 0 && x->h.shape.n + s->h.shape.n <= ORC_CELLS;
+    return x->h.shape.n && s->h.shape.n && x->h.shape.rank &&
+           x->h.shape.n + s->h.shape.n <= ORC_CELLS;
 }
 
 static void do_concat(run *r)
@@ -857,7 +878,7 @@ static void do_end(run *r)
     say(r, "tn_end(s%d)", r->depth);
     if (tn_end(r->scope[r->depth]) != TN_OK) fail(r, "tn_end: %s", tn_error_text(r->cx));
     r->o.grad = r->mode[r->depth];
-    if (r->depth) return;
+    if (r->depth || r->p->wrapped) return;
     for (int i = 0; i < r->o.stores; i++) {
         r->o.store[i].stored |= !r->o.store[i].lost;
         r->o.store[i].assigned = false;
@@ -905,9 +926,26 @@ static void do_leaf(run *r)
     x->leaf            = true;
 }
 
-// A gradient for y: NULL where y is one element and the dice say so.
-static tn_tensor *weights(run *r, const slot *y, orc_value *v)
+static bool is_like(run *r, const slot *x, const slot *s)
 {
+    (void)r;
+    bool same = tn_dtype_of(x->t) == tn_dtype_of(s->t) && x->h.shape.rank == s->h.shape.rank;
+    for (int i = 0; same && i < x->h.shape.rank; i++)
+        same = x->h.shape.size[i] == s->h.shape.size[i];
+    return same;
+}
+
+// A gradient for y: NULL where y is one element and the dice say so, a tensor that is there, or a
+// new one. *from is the slot it is from.
+static tn_tensor *weights(run *r, const slot *y, orc_value *v, slot **from)
+{
+    *from = (arg(r, 3) >> 1) % 3 == 0 ? pick(r, arg(r, 4), is_like, y) : NULL;
+    if (*from) {
+        *v = orc_read(&r->o, &(*from)->h);
+        if (orc_largest(&r->o, v) <= 8) return (*from)->t;
+        *from = NULL;
+    }
+
     double   k[ORC_CELLS] = { 0 };
     uint64_t seed         = arg(r, 3);
     bool     none         = y->h.shape.n == 1 && arg(r, 3) & 1;
@@ -943,12 +981,14 @@ static void do_backward(run *r)
     slot *y = pick(r, arg(r, 1), differs, NULL);
     if (!y || r->o.vars > 60000) return;
     orc_value  v = orc_read(&r->o, &y->h), gv;
-    tn_tensor *gy    = weights(r, y, &gv);
+    slot      *from;
+    tn_tensor *gy    = weights(r, y, &gv, &from);
     int        past  = orc_past_of(&r->o, &y->h);
     bool       spent = orc_reaches_spent(&r->o, past, r->p->flush_nodes > 0);
-    say(r, "tn_backward(t%d, %s)", number(y, r), gy ? "random" : "NULL");
+    say(r, "tn_backward(t%d, %s%.0d)", number(y, r), from ? "t" : gy ? "random" : "NULL",
+        from ? number(from, r) : 0);
     tn_status st = tn_backward(y->t, gy);
-    if (gy) tn_drop(gy);
+    if (gy && !from) tn_drop(gy);
     all_consumed(r);
     if (!walked_well(r, st, spent, "tn_backward")) return;
     orc_backward(&r->o, &v, &gv);
@@ -968,13 +1008,15 @@ static void do_grad(run *r)
     // The oracle knows no gradient of a sum over nothing.
     orc_value v = orc_read(&r->o, &y->h), vx = orc_read(&r->o, &x->h), gv;
     if (orc_needs(&r->o, &vx) != tn_needs_grad(x->t)) return;
-    tn_tensor *gy = weights(r, y, &gv), *gx = NULL;
+    slot      *from;
+    tn_tensor *gy = weights(r, y, &gv, &from), *gx = NULL;
     int        past  = past_of(r, y, x);
+    if (from) past = orc_past_new(&r->o, past, orc_past_of(&r->o, &from->h), -1);
     bool       spent = orc_reaches_spent(&r->o, past, r->p->flush_nodes > 0);
-    say(r, "t%d = tn_grad(t%d, t%d, %s)", (int)(arg(r, 0) % SLOTS), number(y, r), number(x, r),
-        gy ? "random" : "NULL");
+    say(r, "t%d = tn_grad(t%d, t%d, %s%.0d)", (int)(arg(r, 0) % SLOTS), number(y, r), number(x, r),
+        from ? "t" : gy ? "random" : "NULL", from ? number(from, r) : 0);
     tn_status st = tn_grad(1, &y->t, 1, &x->t, &gy, &gx);
-    if (gy) tn_drop(gy);
+    if (gy && !from) tn_drop(gy);
     all_consumed(r);
     if (!walked_well(r, st, spent, "tn_grad")) return;
     orc_value g = orc_grad(&r->o, &v, &gv, &x->h);
@@ -999,9 +1041,20 @@ static void do_gradient(run *r)
     slot *x = pick(r, arg(r, 1), is_leaf, NULL);
     if (!x) return;
     orc_leaf *l = &r->o.leaf[x->h.leaf];
-    if (arg(r, 2) % 4 < 2) {
+    if (arg(r, 2) % 6 < 2) {
         check_gradient(r, x);
-    } else if (arg(r, 2) % 4 == 2) {
+    } else if (arg(r, 2) % 6 == 4) {
+        say(r, "tn_mul_(tn_grad_of(t%d), tn_scalar(cx, 0.5))", number(x, r));
+        if (!tn_mul_(tn_grad_of(x->t), tn_scalar(r->cx, 0.5)))
+            fail(r, "writing to the gradient of t%d: %s", number(x, r), tn_error_text(r->cx));
+        for (int i = 0; i < ORC_CELLS; i++) l->g[i] *= 0.5;
+    } else if (arg(r, 2) % 6 == 5) {
+        say(r, "tn_requires_grad(t%d, false)", number(x, r));
+        if (tn_requires_grad(x->t, false) != x->t)
+            fail(r, "tn_requires_grad: %s", tn_error_text(r->cx));
+        x->h.leaf = -1;
+        x->leaf   = false;
+    } else if (arg(r, 2) % 6 == 2) {
         say(r, "tn_zero_grad(t%d)", number(x, r));
         tn_zero_grad(x->t);
         *l = (orc_leaf){ .scale = 1 };
@@ -1031,13 +1084,14 @@ static const struct {
               { do_copy, 4 },    { do_write, 12 }, { do_shift, 2 },    { do_read, 6 },
               { do_eval, 3 },    { do_begin, 3 },  { do_end, 3 },      { do_drop, 2 },
               { do_mode, 2 },    { do_leaf, 4 },   { do_backward, 5 }, { do_grad, 3 },
-              { do_gradient, 3 }, { do_revive, 1 } };
+              { do_gradient, 5 }, { do_revive, 1 }, { do_kink, 3 } };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static void generate(program *p, uint64_t seed, const char *device)
 {
     *p             = (program){ .seed = seed, .device = device, .count = LENGTH };
     p->singles     = seed % 5 == 0;
+    p->wrapped     = seed % 4 == 0;
     p->flush_nodes = seed % 3 == 0 ? 1 + (int64_t)(seed % 7) : 0;
     int total      = 0;
     for (int i = 0; i < KINDS; i++) total += kinds[i].weight;
@@ -1077,6 +1131,15 @@ static void check_all(run *r)
     if (tn_error(r->cx) != TN_OK) fail(r, "an error is left: %s", tn_error_text(r->cx));
 }
 
+static void check_nothing_left(run *r, tn_scope *all)
+{
+    if (tn_end(all) != TN_OK) fail(r, "tn_end: %s", tn_error_text(r->cx));
+    tn_stats s = tn_stats_get(r->cx);
+    if (s.nodes || s.bytes)
+        fail(r, "after the outermost scope %lld nodes and %lld bytes are left", (long long)s.nodes,
+             (long long)s.bytes);
+}
+
 // Whether both sides agree on a program; why not goes into text.
 static bool agrees(const program *p, FILE *listing, char *text)
 {
@@ -1088,6 +1151,7 @@ static bool agrees(const program *p, FILE *listing, char *text)
                                         .alloc = count_blocks });
     if (!r.cx) fail(&r, "tn_open: %s", tn_error_text(NULL));
     orc_open(&r.o);
+    tn_scope *all = p->wrapped && r.cx ? tn_begin(r.cx) : NULL;
     for (int i = 0; i < p->count && !r.failed; i++) {
         r.at = &p->code[i];
         kinds[r.at->kind].run(&r);
@@ -1095,6 +1159,7 @@ static bool agrees(const program *p, FILE *listing, char *text)
             fail(&r, "an unexpected error: %s", tn_error_text(r.cx));
     }
     if (!r.failed) check_all(&r);
+    if (!r.failed && all) check_nothing_left(&r, all);
     tn_close(r.cx);
 #ifndef TN_DEBUG
     if (!r.failed && r.blocks) fail(&r, "%ld blocks are alive after tn_close", r.blocks);
@@ -1132,8 +1197,9 @@ static void shrink(program p)
             smaller = true;
         }
     }
-    printf("---- program %llu on %s%s, flush_nodes %lld\n", (unsigned long long)p.seed, p.device,
-           p.singles ? ", with f32" : "", (long long)p.flush_nodes);
+    printf("---- program %llu on %s%s%s, flush_nodes %lld\n", (unsigned long long)p.seed, p.device,
+           p.singles ? ", with f32" : "", p.wrapped ? ", in a scope" : "",
+           (long long)p.flush_nodes);
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) _exit(!agrees(&p, stdout, NULL));

@@ -15,7 +15,8 @@ static void rule_20_dtypes_are_those_of_pytorch(void)
         tn_tensor *b = tn_from(cx, TN_BOOL, TN_SHAPE(3), (uint8_t[]){ 1, 0, 1 });
         tn_tensor *i = tn_from(cx, TN_I32, TN_SHAPE(3), (int32_t[]){ 3, 1, -2 });
         tn_tensor *h = tn_ones(cx, TN_F16, TN_SHAPE(3)), *f = rules_ramp(cx, 3);
-        tn_tensor *u = tn_full(cx, TN_U8, TN_SHAPE(3), 200), *s = tn_full(cx, TN_I8, TN_SHAPE(3), -1);
+        tn_tensor *u = tn_full(cx, TN_U8, TN_SHAPE(3), 200),
+                  *s = tn_full(cx, TN_I8, TN_SHAPE(3), -1);
         CHECK_INT(tn_dtype_of(tn_sum_all(b)), TN_I64);
         CHECK_VALUES(tn_sum_all(b), 2);
         CHECK_INT(tn_dtype_of(tn_sum(i, 0)), TN_I64);
@@ -74,8 +75,10 @@ static void rule_20_the_gradient_of_a_norm_at_0_is_0(void)
 static void rule_20_small_cases_are_those_of_pytorch(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_tensor *none = tn_zeros(cx, TN_F32, TN_SHAPE(0)), *i = tn_full(cx, TN_I32, TN_SHAPE(1), -7);
-        tn_tensor *two = tn_full(cx, TN_I32, TN_SHAPE(1), 2), *nan = tn_full(cx, TN_F32, TN_SHAPE(1), NAN);
+        tn_tensor *none = tn_zeros(cx, TN_F32, TN_SHAPE(0)),
+                  *i    = tn_full(cx, TN_I32, TN_SHAPE(1), -7);
+        tn_tensor *two  = tn_full(cx, TN_I32, TN_SHAPE(1), 2),
+                  *nan  = tn_full(cx, TN_F32, TN_SHAPE(1), NAN);
         CHECK_VALUES(tn_sum_all(none), 0);
         CHECK_VALUES(tn_prod_all(none), 1);
         CHECK_VALUES(tn_mean_all(none), NAN);
@@ -155,7 +158,7 @@ static void rule_23_shape_and_grad_run_at_recording_compute_at_evaluation(void)
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *x = tn_requires_grad(doubles(cx), true);
         shapes = computes = grads = 0;
-        tn_tensor *y = power_of(x, 2, 3);
+        tn_tensor *y              = power_of(x, 2, 3);
         CHECK(shapes == 1 && computes == 0 && grads == 0);
         CHECK_VALUES(y, 2, 16, 54);
         CHECK(computes == 1 && grads == 0);
@@ -248,7 +251,7 @@ static const tn_op_def divide_op = {
 static void rule_23_several_outputs(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_tensor *x[] = { tn_mul_s(rules_ramp(cx, N), 3), tn_full(cx, TN_F32, TN_SHAPE(N), 2) };
+        tn_tensor *x[]  = { tn_mul_s(rules_ramp(cx, N), 3), tn_full(cx, TN_F32, TN_SHAPE(N), 2) };
         tn_tensor *y[2] = { 0 };
         CHECK_STATUS(tn_custom_n(&divide_op, x, NULL, 0, y), TN_OK);
         if (!CHECK(y[0] && y[1])) return;
@@ -422,7 +425,7 @@ static void rule_23_failing_callbacks_are_errors(void)
             CHECK(tn_custom(&bad[i], &x, NULL, 0) == NULL);
             CHECK_FAILED(cx, want[i], bad[i].name);
         }
-        tn_op_def op = rules_twice;
+        tn_op_def        op = rules_twice;
         static tn_op_def kept[4];  // a table must outlive its nodes
         for (int i = 0; i < 4; i++) {
             kept[i]       = op;
@@ -528,8 +531,9 @@ static void rule_23_calls_outside_a_scope_leave_nothing_behind(void)
 static void rule_24_zero_means_the_default_and_tn_zero_a_real_zero(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_tensor *x = tn_from(cx, TN_F32, TN_SHAPE(2, 1), (float[]){ 1, 3 });
-        tn_tensor *mean = tn_zeros(cx, TN_F32, TN_SHAPE(1)), *var = tn_ones(cx, TN_F32, TN_SHAPE(1));
+        tn_tensor *x    = tn_from(cx, TN_F32, TN_SHAPE(2, 1), (float[]){ 1, 3 });
+        tn_tensor *mean = tn_zeros(cx, TN_F32, TN_SHAPE(1)),
+                  *var  = tn_ones(cx, TN_F32, TN_SHAPE(1));
         tn_batch_norm(x, mean, var, NULL, NULL, (tn_batch_norm_opts){ .training = true });
         CHECK_STATUS(tn_eval(cx), TN_OK);
         CHECK_NEAR(tn_item(mean), 0.2, 1e-6);  // momentum 0.1
@@ -546,7 +550,8 @@ static void rule_24_zero_means_the_default_and_tn_zero_a_real_zero(void)
         tn_tensor *k = tn_from(cx, TN_F32, TN_SHAPE(2, 1), (float[]){ 1, -1 });
         tn_tensor *v = tn_from(cx, TN_F32, TN_SHAPE(2, 1), (float[]){ 4, 8 });
         CHECK_NEAR(tn_item(tn_attention(q, k, v, (tn_attention_opts){ 0 })), 4, 1e-5);
-        CHECK_NEAR(tn_item(tn_attention(q, k, v, (tn_attention_opts){ .scale = TN_ZERO })), 6, 1e-5);
+        CHECK_NEAR(tn_item(tn_attention(q, k, v, (tn_attention_opts){ .scale = TN_ZERO })), 6,
+                   1e-5);
         // Huber's delta.
         tn_tensor *p = tn_full(cx, TN_F32, TN_SHAPE(1), 3), *t = tn_zeros(cx, TN_F32, TN_SHAPE(1));
         CHECK_NEAR(tn_item(tn_huber_with(p, t, (tn_loss_opts){ 0 })), 2.5, 1e-6);

@@ -265,6 +265,37 @@ static void pairs_of_dtypes_promote_as_in_pytorch(void)
     close_both();
 }
 
+// where's choices and concat's parts promote too: a tensor with axes and another.
+static void choices_and_parts_promote_as_in_pytorch(void)
+{
+    int64_t size = 9;
+    open_both();
+    for (int a = 0; a < DTYPES; a++)
+        for (int b = 0; b < DTYPES; b++) {
+            input in[] = { input_make((tn_dtype)a, PLAIN, 1, &size, WILD),
+                           input_make((tn_dtype)b, PLAIN, 1, &size, WILD) };
+            for (int op = 0; op < 2; op++) {
+                tn_tensor *y[2];
+                char       text[256];
+                for (int k = 0; k < 2; k++) {
+                    tn_ctx    *cx  = k ? ref : cpu;
+                    tn_tensor *x[] = { input_put(&in[0], cx), input_put(&in[1], cx) };
+                    tn_tensor *odd = tn_eq_s(tn_remainder(tn_arange(cx, TN_I64, 0, 9, 1),
+                                                          tn_full(cx, TN_I64, TN_0D, 2)),
+                                             1);
+                    y[k]           = op ? tn_concat(2, x, 0) : tn_where(odd, x[0], x[1]);
+                }
+                bool ok = agrees(y[0], y[1], (tolerance){ .how = EXACT }, text);
+                test_case_result(ok && tn_dtype_of(y[0]) == promoted[a][b], "%s of %s and %s: %s",
+                                 op ? "concat" : "where", tn_dtype_name((tn_dtype)a),
+                                 tn_dtype_name((tn_dtype)b), text);
+            }
+            input_free(&in[0]);
+            input_free(&in[1]);
+        }
+    close_both();
+}
+
 // ---- with a number -----------------------------------------------------------------------------
 
 typedef struct {
@@ -332,10 +363,41 @@ static void numbers_take_the_other_dtype(void)
     close_both();
 }
 
+// As in PyTorch: a number that an integer dtype does not hold is refused, but a negative one wraps in
+// u8; and a bound that bounds nothing is none.
+static void numbers_that_do_not_fit_are_refused(void)
+{
+    static const struct {
+        tn_dtype dt;
+        double   v;
+        bool     fits;
+    } cases[] = { { TN_U8, 255, true },         { TN_U8, 256, false },
+                  { TN_U8, -1, true },          { TN_U8, -256, false },
+                  { TN_I8, 127, true },         { TN_I8, 128, false },
+                  { TN_I8, -128, true },        { TN_I8, -129, false },
+                  { TN_I32, 2147483647, true }, { TN_I32, 2147483648, false },
+                  { TN_I32, -3e9, false },      { TN_I64, 3e9, true } };
+    open_both();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t f = 0; f < sizeof number_forms / sizeof *number_forms; f++) {
+            if (number_forms[f].op == TNI_div) continue;  // is of f32
+            tn_tensor *x = tn_ones(cpu, cases[i].dt, TN_SHAPE(3));
+            tn_tensor *y = number_forms[f].f(x, cases[i].v);
+            test_case_result(cases[i].fits ? y != NULL : refused(y, cpu, TN_EARG),
+                             "%s(%s, %.17g): %s", number_forms[f].name, tn_dtype_name(cases[i].dt),
+                             cases[i].v, tn_error_text(cpu));
+            tn_error_clear(cpu);
+        }
+    tn_tensor *x = tn_full(cpu, TN_I32, TN_SHAPE(2), 5);
+    CHECK_INT(tn_item_i64(tn_select(tn_clamp(x, -3e9, 3e9), 0, 0)), 5);
+    CHECK_INT(tn_item_i64(tn_select(tn_clamp(x, 7, 3e9), 0, 1)), 7);
+    close_both();
+}
+
 // ---- composed ops ------------------------------------------------------------------------------
 
 // Sizes for a form that takes matrices of any.
-static const int64_t wide_sizes[][2] = { { 1, 5 }, { 40, 130 }, { 130, 5 } };
+static const int64_t wide_sizes[][2] = { { 1, 5 }, { 24, 60 }, { 131, 5 } };
 enum { WIDES = sizeof wide_sizes / sizeof *wide_sizes };
 
 // The form over inputs of its own sizes, or (wide) of one of those above.
@@ -751,6 +813,8 @@ static bool run_program(tn_ctx *cx, const step *code, bool eager, int64_t *out)
 static void random_programs_agree_with_themselves_step_by_step(void)
 {
     static int64_t want[REGISTERS * 48], have[REGISTERS * 48];
+    // Flushes by itself every few calls.
+    tn_ctx *often = tn_open_with((tn_open_opts){ .device = "cpu", .threads = 1, .flush_nodes = 7 });
     open_both();
     for (int p = 0; p < PROGRAMS; p++) {
         step code[STEPS];
@@ -764,12 +828,13 @@ static void random_programs_agree_with_themselves_step_by_step(void)
             tn_ctx *cx   = k == 1 ? ref : cpu;
             bool    same = run_program(cx, code, k == 2, have);
             test_case_result(same && memcmp(want, have, sizeof want) == 0, "program %d, %s: %s", p,
-                             (const char *[]){ "cpu", "ref", "eager on cpu" }[k],
+                             (const char *[]){ "cpu", "ref", "eager on cpu", "flushed often" }[k],
                              tn_error_text(cx));
             tn_error_clear(cx);
         }
         tn_error_clear(ref);
     }
+    tn_close(often);
     close_both();
 }
 
@@ -826,7 +891,9 @@ const test_case tests_table[] = {
     TEST(writes_agree),
     TEST(library_ops_agree),
     TEST(pairs_of_dtypes_promote_as_in_pytorch),
+    TEST(choices_and_parts_promote_as_in_pytorch),
     TEST(numbers_take_the_other_dtype),
+    TEST(numbers_that_do_not_fit_are_refused),
     TEST(composed_maps_agree),
     TEST(composed_folds_agree),
     TEST(composed_movement_agrees),

@@ -258,14 +258,15 @@ static void settle_stores(tn_ctx *cx)
     }
 }
 
-// What backward passes went through is spent now that it is computed.
+// What backward passes went through is spent now that it is computed. Newest first, so that nodes
+// which only each other hold go at once.
 static void spend_walked(tn_ctx *cx)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < cx->walked_count; i++) {
+    size_t kept = cx->walked_count;
+    for (size_t i = cx->walked_count; i-- > 0;) {
         tni_node *n = cx->walked[i];
         if (n->state == TNI_PENDING && n->refs > 1) {
-            cx->walked[kept++] = n;
+            cx->walked[--kept] = n;
             continue;
         }
         n->walked = false;
@@ -273,7 +274,9 @@ static void spend_walked(tn_ctx *cx)
         if (n->state == TNI_DONE && n->op != TNI_view) tni_node_release(cx, n);
         tni_node_unref(cx, n);
     }
-    cx->walked_count = kept;
+    cx->walked_count -= kept;
+    if (kept && cx->walked_count)
+        memmove(cx->walked, cx->walked + kept, cx->walked_count * sizeof *cx->walked);
 }
 
 // A failed step: every store returns to its last computed node; what has none is gone.

@@ -76,9 +76,11 @@ tni_node *tni_value(tn_tensor *t, const char *op)
     tni_node *n = tni_resolve(t, op);
     if (!n) return NULL;
     // The handle's store may be rebound by nobody here, but evaluating can drop a cached view.
+    tni_enter(tni_self.site);  // so that a handler that jumps finds the reference given back
     tni_node_ref(n);
     bool ok = tni_evaluate(t->cx, TNI_READ, n) == TN_OK && n->state == TNI_DONE;
     n->refs--;
+    tni_leave(false, NULL);
     return ok ? n : NULL;
 }
 

@@ -149,14 +149,14 @@ static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
         tni_thread_fail(TN_EARG, "grad: there are no outputs or no inputs");
         return TN_EARG;
     }
+    static const char *const yx[] = { "y", "x" }, *const yg[] = { "y", "gy" };
     for (int i = 0; i < nx; i++) gx[i] = NULL;
     tn_ctx *cx = tni_args("grad", ny, y, NULL);
-    if (!cx || !tni_args("grad", nx, x, NULL)) return TN_EARG;
-    if (x[0]->cx != cx)
-        return tni_fail_status(cx, TN_EARG, "grad: y and x belong to different contexts");
+    if (!cx) return TN_EARG;
+    for (int i = 0; i < nx; i++)
+        if (!tni_args("grad", 2, (tn_tensor *const[]){ y[0], x[i] }, yx)) return TN_EARG;
     for (int i = 0; gy && i < ny; i++)
-        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, NULL))
-            return TN_EARG;
+        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, yg)) return TN_EARG;
     for (int i = 0; i < nx; i++)
         if (!tni_is_float(tn_dtype_of(x[i])))
             return tni_fail_status(cx, TN_EDTYPE, "grad: x[%d] is %s, not a float type", i,

@@ -193,12 +193,30 @@ static void grad_cumsum(tni_rule_args *r)
     r->gx[0] = sum_from(r->g, r->n->attr.axis.axis);
 }
 
+// The same without a division, which holds at zeros for the gradient of the gradient too: element
+// k's is the sum over j >= k of g_j times the product of all up to j but k. It takes a square of
+// the axis, so only a gradient that may be differentiated is computed so.
+static tn_tensor *cumprod_twice(tni_rule_args *r, tn_tensor *x, int axis)
+{
+    int64_t    n = tn_size(x, axis);
+    tn_tensor *j = tn_arange(r->cx, TN_I64, 0, (double)n, 1), *k = tn_unsqueeze(j, 1);
+    tn_tensor *rows = tn_unsqueeze(tn_transpose(x, axis, -1), -2);
+    tn_tensor *g    = tn_unsqueeze(tn_transpose(r->g, axis, -1), -2);
+    tn_tensor *rest = tn_cumprod(tn_where(tn_eq(j, k), tn_ones_like(rows), rows), -1);
+    tn_tensor *term = tn_mul(rest, g);
+    return tn_transpose(tn_sum(tn_where(tn_ge(j, k), term, tn_zeros_like(g)), -1), axis, -1);
+}
+
 // Before the first zero of a row: the sum of g y from there on, over x. At the first zero: the same
 // sum with that zero taken as 1, up to the second. After it nothing flows.
 static void grad_cumprod(tni_rule_args *r)
 {
-    int        axis  = r->n->attr.axis.axis;
-    tn_tensor *x     = input(r, 0);
+    int        axis = r->n->attr.axis.axis;
+    tn_tensor *x    = input(r, 0);
+    if (r->cx->grad_mode && tn_rank(x) < TN_MAX_RANK) {
+        r->gx[0] = cumprod_twice(r, x, axis);
+        return;
+    }
     tn_tensor *zero  = tn_eq_s(x, 0);
     tn_tensor *seen  = tn_cumsum(tn_cast(zero, TN_I64), axis);
     tn_tensor *first = tn_logical_and(zero, tn_eq_s(seen, 1));

@@ -119,6 +119,15 @@ tn_tensor *tn_square(tn_tensor *x)
     return tni_arg1("square", x, "x") ? tn_mul(x, x) : NULL;
 }
 
+// A bound past all that an integer dtype holds bounds nothing.
+static void drop_bounds(tn_dtype dt, double *lo, double *hi)
+{
+    static const double least[] = { 0, 0, -0x1p7, -0x1p31, -0x1p63 };
+    static const double most[]  = { 1, 255, 127, 2147483647.0, 0x1p63 };
+    if (*lo <= least[dt]) *lo = -INFINITY;
+    if (*hi >= most[dt]) *hi = INFINITY;
+}
+
 // A bound with a fraction makes an integer tensor f32.
 tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi)
 {
@@ -128,6 +137,7 @@ tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi)
     bool whole = (isinf(lo) || lo == floor(lo)) && (isinf(hi) || hi == floor(hi));
     if (!tni_is_float(tn_dtype_of(x)) && !whole) x = tn_cast(x, TN_F32);
     if (lo > hi) lo = hi;
+    if (!tni_is_float(tn_dtype_of(x))) drop_bounds(tn_dtype_of(x), &lo, &hi);
     tn_tensor *y = x;
     if (hi < INFINITY) y = tn_where(tn_gt_s(x, hi), number_like(x, hi), y);
     if (lo > -INFINITY) y = tn_where(tn_lt_s(x, lo), number_like(x, lo), y);

@@ -99,12 +99,16 @@ tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b)
 
 tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
 {
-    static const char *const names[] = { "x", "w" };
-    tn_ctx                  *cx      = tni_args("linear", 2, (tn_tensor *const[]){ x, w }, names);
+    static const char *const names[] = { "x", "w", "b" };
+
+    tn_ctx *cx = tni_args("linear", b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
     if (!cx) return NULL;
     if (tn_rank(w) != 2 || tn_rank(x) < 1 || tn_size(x, -1) != tn_size(w, 1))
         return tni_fail(cx, TN_ESHAPE, "linear: x %s and w %s do not fit", tni_shape_of(x).s,
                         tni_shape_of(w).s);
+    if (b && !(tn_rank(b) == 1 && tn_size(b, 0) == tn_size(w, 0)))
+        return tni_fail(cx, TN_ESHAPE, "linear: w %s and b %s do not fit", tni_shape_of(w).s,
+                        tni_shape_of(b).s);
     tn_tensor *y = tn_matmul(x, tn_transpose(w, 0, 1));
     return b ? tn_add(y, b) : y;
 }
@@ -151,6 +155,7 @@ static bool conv_size(const tni_view *x, const tni_view *w, const tni_attr *a, i
 
 static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const tni_attr *a)
 {
+    if (!x || !w) return NULL;
     tn_ctx  *cx = x->cx;
     tni_view vx = tni_layout(x), vw = tni_layout(w);
     int64_t  size[4];
@@ -251,5 +256,5 @@ tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     a.conv.padding[1]  = line.conv.padding[0];
     a.conv.dilation[1] = line.conv.dilation[0];
     tn_tensor *y = tn_squeeze(conv_named("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a), 2);
-    return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1))) : tni_share(y, "conv1d");
+    return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1))) : y ? tni_share(y, "conv1d") : NULL;
 }

@@ -1,6 +1,7 @@
 // The op table in memory, and recording by it: promotion, broadcasting, one node, one handle.
 #include "ops/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 #define GRAD_NONE       false
@@ -92,6 +93,18 @@ tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v)
     return tni_wrap_view(x, v);
 }
 
+// A number as dt. As in PyTorch a negative one wraps in an unsigned dtype, and any other that the
+// dtype does not hold is an error.
+static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, double v)
+{
+    static const double low[]  = { -INFINITY, -255, -128, -2147483648.0 };
+    static const double high[] = { INFINITY, 255, 127, 2147483647.0 };
+    if (dt < TN_I64 && (v < low[dt] || v > high[dt]))
+        return tni_fail(cx, TN_EARG, "%s: the number %.17g does not fit %s", op, v,
+                        tn_dtype_name(dt));
+    return tni_number(cx, dt, v);
+}
+
 // Source i of a map: cast to dt and stretched to the result's shape. Single elements are left as
 // they are, since maps repeat them; numbers just take the dtype.
 static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
@@ -99,7 +112,7 @@ static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, co
     if ((tn_dtype)x->store->node->dtype != dt) {
         const tni_node *n      = x->store->node;
         bool            number = n->weak && n->op == TNI_scalar;
-        x                      = number ? tni_number(x->cx, dt, n->attr.num.f) : tn_cast(x, dt);
+        x                      = number ? number_as(x->cx, op, dt, n->attr.num.f) : tn_cast(x, dt);
         if (!x) return NULL;
     }
     if (tn_rank(x) > 0) {

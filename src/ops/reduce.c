@@ -13,7 +13,11 @@ bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_
 {
     int rank = tn_rank(x);
     *mask    = 0;
-    if (n <= 0 || !axes) {
+    if (n < 0 || (n > 0 && !axes)) {
+        tni_fail(x->cx, TN_EARG, "%s: %d axes given for x %s", op, n, tni_shape_of(x).s);
+        return false;
+    }
+    if (n == 0) {
         *mask = rank ? (1u << rank) - 1 : 0;
         return true;
     }

@@ -287,12 +287,12 @@ tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
     if (tni_view_reshape(&v, rank, want, &y)) return tni_view_of(x, &y);
     tni_node *n = tni_resolve(x, "reshape");
     // A copy has its elements in the order of x: the new shape is only another reading of it, so
-    // the copy is recorded in x's shape and shown in the other, as a whole store.
-    tn_tensor *c = n ? tni_record(cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL)
-                     : NULL;
+    // the copy is recorded in x's shape and the store shows it in the other.
+    tni_node *c = n ? tni_node_new(cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n)
+                    : NULL;
     if (!c) return NULL;
-    v = tni_view_whole(rank, want);
-    c = tni_view_of(c, &v);
-    if (c) c->is_view = false;
-    return c;
+    v               = tni_view_whole(rank, want);
+    tni_node *shown = tni_node_view(cx, c, &v);
+    tni_node_unref(cx, c);
+    return tni_wrap(cx, shown);
 }

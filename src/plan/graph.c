@@ -134,7 +134,8 @@ static void find_live(tni_graph *g, const tni_node *root)
             it->live |= it->wanted || other > 0 ||
                         (it->handles > 0 &&
                          (it->edges == 0 || it->unused || tni_node_count(n) == 1));
-        if (!it->live || !keeps_sources(it)) continue;
+        it->keeps = it->live && keeps_sources(it);
+        if (!it->keeps) continue;
         for (uint32_t s = 0; s < n->nsrc; s++)
             if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].live = true;
     }

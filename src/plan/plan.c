@@ -94,9 +94,10 @@ static void share_places(builder *b)
     tni_graph *g = b->g;
     for (size_t i = 0; i < g->count; i++) {
         const tni_item *it = &g->item[i];
-        b->stored[i]       = it->live;
-        // A view that stays needs the input it looks at as it is.
-        if (it->live && it->base < 0) b->stored[g->count + (size_t)~it->base] = true;
+        b->stored[i] |= it->live;
+        // The inputs that a view or a gradient will still look at stay as they are.
+        for (uint32_t k = 0; it->keeps && k < it->n->nsrc; k++)
+            if (it->n->src[k]->state != TNI_PENDING) b->stored[place_of(b, it->n->src[k])] = true;
     }
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
@@ -119,6 +120,8 @@ typedef struct {
     int64_t offset, bytes;
 } stretch;
 
+static const int64_t PLENTY = INT64_MAX / 4;  // bytes that nobody has: sums stop there
+
 typedef struct {
     tni_heap *heap;
     stretch  *free;
@@ -135,7 +138,7 @@ static int64_t arena_take(arena *a, int64_t bytes)
             best = i;
     if (best == a->count) {
         int64_t at = a->end;
-        a->end += bytes;
+        a->end     = bytes > PLENTY - a->end ? PLENTY : a->end + bytes;
         return at;
     }
     int64_t at = a->free[best].offset;
@@ -168,7 +171,9 @@ static int64_t bytes_of(const builder *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
     int64_t         count = b->plan->place[i].splat ? 1 : tni_node_count(n);
-    int64_t         bytes = count * (int64_t)b->limits->element_size((tn_dtype)n->dtype);
+    int64_t         size  = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
+    if (count > PLENTY / size - 64) return PLENTY;
+    int64_t bytes = count * size;
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
 

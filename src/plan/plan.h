@@ -27,6 +27,7 @@ typedef struct {
     bool      unused;   // a handle on it was consumed by nothing
     bool      dies;     // lets its sources go once computed, although it needs gradients
     bool      live;     // its value is stored
+    bool      keeps;    // it holds its sources afterwards: a view, or for its gradient
     int32_t   base;     // position of the node that holds its elements; ~i: input i
 } tni_item;
 

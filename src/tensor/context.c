@@ -120,7 +120,8 @@ void tni_leave(bool reap, const tn_tensor *keep)
 bool tni_ctx_ok(const tn_ctx *cx, const char *op)
 {
     if (!cx) {
-        tni_thread_fail(TN_EARG, "%s: the context is NULL", op);
+        // As with tensors: an error that is there already is the reason.
+        if (!tni_self.fault.code) tni_thread_fail(TN_EARG, "%s: the context is NULL", op);
     } else if (cx->magic != TNI_CTX_LIVE) {
         tni_thread_fail(TN_EARG, "%s: the context is closed", op);
     } else if (cx->owner != tni_thread_id()) {
@@ -156,8 +157,8 @@ static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *c
         if (!x[i]) name = names ? names[i] : name;
         else if (!cx && tensor_ok(x[i], op, names ? names[i] : name)) cx = x[i]->cx;
     }
-    if (!cx) tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
-    else if (!cx->fault.code) tni_fail(cx, TN_EARG, "%s: %s is NULL", op, name);
+    if (!cx && !tni_self.fault.code) tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
+    else if (cx && !cx->fault.code) tni_fail(cx, TN_EARG, "%s: %s is NULL", op, name);
     return NULL;
 }
 
