@@ -170,7 +170,7 @@ orc_value orc_map2(oracle *o, orc_op op, const orc_value *a, const orc_value *b)
 
 orc_value orc_sum(oracle *o, const orc_value *x, int axis, bool keep)
 {
-    orc_value y = { .shape = { 0 } };
+    orc_value y    = { .shape = { 0 } };
     orc_shape kept = x->shape;
     for (int i = 0; i < kept.rank; i++)
         if (axis < 0 || i == axis) kept.size[i] = 1;
@@ -287,7 +287,7 @@ orc_value orc_permute(const orc_shape *x, const int *axes)
 orc_value orc_diagonal(const orc_shape *x, int64_t offset, int axis1, int axis2)
 {
     int64_t row = offset < 0 ? -offset : 0, col = offset > 0 ? offset : 0;
-    int64_t n = 0, size[ORC_RANK];
+    int64_t n    = 0, size[ORC_RANK];
     int     rank = 0;
     while (row + n < x->size[axis1] && col + n < x->size[axis2]) n++;
     for (int i = 0; i < x->rank; i++)
@@ -372,10 +372,12 @@ orc_value orc_read(oracle *o, const orc_handle *x)
     for (int i = 0; i < x->shape.n; i++) {
         int var = o->store[x->store].cell[x->cell[i]];
         if (x->leaf >= 0)
-            var = add_var(o, (orc_var){ .v = o->var[var].v, .a = x->leaf, .b = x->cell[i],
-                                        .op = ORC_LEAF, .needs = true });
-        else if (x->detached)
-            var = orc_constant(o, o->var[var].v);
+            var = add_var(o, (orc_var){ .v     = o->var[var].v,
+                                        .a     = x->leaf,
+                                        .b     = x->cell[i],
+                                        .op    = ORC_LEAF,
+                                        .needs = true });
+        else if (x->detached) var = orc_constant(o, o->var[var].v);
         y.var[i] = var;
     }
     return y;
@@ -400,8 +402,7 @@ void orc_write(oracle *o, const orc_handle *x, const orc_value *v, int past)
     o->grad         = mode && !x->detached;
     if (!o->grad)
         for (int i = 0; i < s->n; i++) s->cell[i] = orc_constant(o, o->var[s->cell[i]].v);
-    for (int i = 0; i < x->shape.n; i++)
-        s->cell[x->cell[i]] = rounded(o, to.var[i], s->single);
+    for (int i = 0; i < x->shape.n; i++) s->cell[x->cell[i]] = rounded(o, to.var[i], s->single);
     s->past   = o->grad ? orc_past_new(o, past, s->past, -1) : -1;
     o->grad   = mode;
     s->stored = s->consumed = s->lost = false;
@@ -460,17 +461,18 @@ static void pass_on(reverse *r, int i)
         break;
     case ORC_DIV:
         give(r, v.a, apply(o, ORC_DIV, g, v.b, 0));
-        give(r, v.b, apply(o, ORC_MUL, apply(o, ORC_SCALE, g, 0, -1),
-                           apply(o, ORC_DIV, i, v.b, 0), 0));
+        give(r, v.b,
+             apply(o, ORC_MUL, apply(o, ORC_SCALE, g, 0, -1), apply(o, ORC_DIV, i, v.b, 0), 0));
         break;
     case ORC_SCALE: give(r, v.a, apply(o, ORC_SCALE, g, 0, v.k)); break;
     case ORC_SIN: give(r, v.a, apply(o, ORC_MUL, g, apply(o, ORC_COS, v.a, 0, 0), 0)); break;
     case ORC_COS:
-        give(r, v.a, apply(o, ORC_SCALE,
-                           apply(o, ORC_MUL, g, apply(o, ORC_SIN, v.a, 0, 0), 0), 0, -1));
+        give(r, v.a,
+             apply(o, ORC_SCALE, apply(o, ORC_MUL, g, apply(o, ORC_SIN, v.a, 0, 0), 0), 0, -1));
         break;
     case ORC_TANH: {
-        int rest = apply(o, ORC_SHIFT, apply(o, ORC_SCALE, apply(o, ORC_MUL, i, i, 0), 0, -1), 0, 1);
+        int rest = apply(o, ORC_SHIFT, apply(o, ORC_SCALE, apply(o, ORC_MUL, i, i, 0), 0, -1), 0,
+                         1);
         give(r, v.a, apply(o, ORC_MUL, g, rest, 0));
         break;
     }

@@ -224,7 +224,10 @@ static void scopes_and_contexts_wrongly(void)
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_scope *s1 = tn_begin(cx), *s2 = tn_begin(cx);
         CHECK_STATUS(tn_end(s1), TN_OK);  // ends both
-        (void)s2;
+        CHECK_STATUS(tn_end(s2), TN_EARG);
+        CHECK_FAILED(cx, TN_EARG, "end: the scope is not open");
+        CHECK_STATUS(tn_end(s1), TN_EARG);
+        CHECK_FAILED(cx, TN_EARG, "end: the scope is not open");
         CHECK_STATUS(tn_end(NULL), TN_EARG);
         CHECK_FAILED(NULL, TN_EARG, "end: the scope is NULL");
         CHECK_STATUS(tn_ctx_leave(NULL), TN_EARG);

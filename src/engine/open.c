@@ -64,6 +64,7 @@ static void open_slabs(tn_ctx *cx)
     tni_slab_open(&cx->tensors, &cx->heap, sizeof(tn_tensor));
     tni_slab_open(&cx->views, &cx->heap, sizeof(tni_view));
     tni_slab_open(&cx->leaves, &cx->heap, sizeof(tni_leaf));
+    tni_slab_open(&cx->scopes, &cx->heap, sizeof(tn_scope));
 }
 
 static int thread_count(int asked)
@@ -123,6 +124,7 @@ static void bury(tn_ctx *cx)
 {
     tni_heap heap = cx->heap;
     tni_slab_close(&cx->tensors);
+    tni_slab_close(&cx->scopes);
     tni_free(&heap, cx);
 }
 #endif

@@ -140,6 +140,7 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     for (int i = 0; i < n; i++) {
         kinds[i] = operand(x[i]);
         weak &= kinds[i].strength == 0;
+        if (rank && tni_shape_equal(rank, size, tn_rank(x[i]), tni_sizes(x[i]))) continue;
         if (!tni_shape_broadcast(&rank, size, tn_rank(x[i]), tni_sizes(x[i]))) {
             tni_text all = { "" };
             for (int k = 0; k < n; k++)

@@ -221,8 +221,9 @@ bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
 tn_scope *tn_begin(tn_ctx *cx)
 {
     if (!tni_ctx_ok(cx, "begin")) return NULL;
-    tn_scope *s = tni_zalloc(&cx->heap, sizeof *s);
+    tn_scope *s = tni_slab_take(&cx->scopes);
     if (!s) return tni_fail_memory(cx, "begin");
+    memset(s, 0, sizeof *s);
     s->magic     = TNI_SCOPE_LIVE;
     s->cx        = cx;
     s->outer     = cx->scope;
@@ -238,7 +239,7 @@ void tni_scope_close(tn_scope *s)
     cx->scope     = s->outer;
     cx->grad_mode = s->grad_mode;
     s->magic      = 0;
-    if (s != &cx->root) tni_free(&cx->heap, s);
+    if (s != &cx->root) tni_slab_give(&cx->scopes, s);
 }
 
 tn_tensor *tn_want(tn_tensor *t)

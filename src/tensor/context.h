@@ -20,7 +20,7 @@ struct tn_ctx {
 
     tni_heap    heap;
     tni_buffers buffers;
-    tni_slab    nodes, stores, tensors, views, leaves;
+    tni_slab    nodes, stores, tensors, views, leaves, scopes;
 
     tn_scope  *scope, root;  // innermost, outermost
     tni_store *pending;      // stores whose node is pending

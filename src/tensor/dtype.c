@@ -30,6 +30,7 @@ static int category(tn_dtype dt)
 tn_dtype tni_promote_all(int n, const tni_operand *x)
 {
     int result = -1;
+    if (n == 2 && x[0].dtype == x[1].dtype) return x[0].dtype;
     for (int strength = 2; strength >= 0; strength--) {
         int level = -1;
         for (int i = 0; i < n; i++)

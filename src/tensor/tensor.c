@@ -164,8 +164,9 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
 
 tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
 {
-    if (n->op != TNI_VIEW_OP || n->leaf) return tni_wrap(cx, tni_node_ref(n));
-    tni_view   v = tni_node_layout(n);
+    tni_view v = tni_node_layout(n);
+    if (n->op != TNI_VIEW_OP || n->leaf || tni_view_contiguous(&v))
+        return tni_wrap(cx, tni_node_ref(n));
     tn_tensor *t = tni_wrap(cx, tni_node_ref(n->src[0]));
     if (!t) return NULL;
     t->view = tni_slab_take(&cx->views);
@@ -175,6 +176,7 @@ tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
     }
     *t->view    = v;
     t->detached = !n->needs_grad;
+    cache(t, tni_node_ref(n));  // n itself, so that a gradient with respect to n passes here
     return t;
 }
 

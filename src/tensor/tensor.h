@@ -65,7 +65,8 @@ struct tn_scope {
 // A handle in the innermost scope on a new store bound to n, whose reference is taken over, also
 // on failure. NULL in, NULL out.
 tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n);
-// A handle that stands for n as it is: for a view, on its source. No reference is taken over.
+// A handle that stands for n as it is: for a view that is not row-major, on its source. No
+// reference is taken over.
 tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n);
 // A handle on x's store with another view of it.
 tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v);
