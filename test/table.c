@@ -274,7 +274,7 @@ static bool float_agrees(tn_dtype dt, double y, double want, const tolerance *t,
 static bool floats_agree(tn_tensor *y, tn_tensor *ref, const tolerance *t, int64_t n, char *text)
 {
     tn_dtype dt   = tn_dtype_of(y);
-    double  *have = malloc((size_t)n * 3 * 8), *want = have + n, *bound = want + n, most = 0;
+    double  *have = malloc((size_t)n * 3 * 8), *want = have + n, *bound = want + n, most = t->reach;
     bool     ok = tn_read(y, TN_F64, have, n) == TN_OK && tn_read(ref, TN_F64, want, n) == TN_OK;
     for (int64_t i = 0; i < n; i++) bound[i] = 1;
     if (ok && t->bound) ok = tn_read(t->bound, TN_F64, bound, n) == TN_OK;

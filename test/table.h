@@ -79,7 +79,7 @@ typedef enum {
 
 // The distance between neighbours of a dtype at v.
 double dtype_ulp(tn_dtype dt, double v);
-// What CLOSELY allows at v in a result whose largest element is `most` and which was rounded to its
+// What CLOSELY allows at v in a result whose largest element (or input) is `most` and which was rounded to its
 // dtype `steps` times on the way. f32: rtol 1.3e-6, atol 1e-5; f64: 1e-12 both; f16 and bf16: rtol
 // 1e-3 and 1.6e-2, atol 1e-5, and for each rounding before the last one unit of `most`.
 double close_tolerance(tn_dtype dt, double v, double most, int steps);
@@ -89,6 +89,7 @@ typedef struct {
     double     depth;  // SUMS: elements that are added up
     tn_tensor *bound;  // SUMS: the sum of what is added, without signs; of y's shape, on ref
     int        steps;  // CLOSELY
+    double     reach;  // CLOSELY: the largest input, which values in between may come up to
 } tolerance;
 
 // Whether y, of any device, agrees with the reference device's: in shape, dtype and elements. The

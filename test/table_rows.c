@@ -530,13 +530,14 @@ static int source_shape(const sample *s, int64_t size[2])
     return s->lay == ZERO_D ? 0 : 2;
 }
 
+static const double numbers[] = { 0, -0.0, 1, -3, 100, 0.1, 1e6, 3e9 };
+
 static tn_tensor *build_source(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
-    static const double numbers[] = { 0, -0.0, 1, -3, 100, 0.1, 1e6, 3e9 };
-    int64_t             size[2];
-    int                 rank = source_shape(s, size);
-    double              n    = s->lay == EMPTY ? 0 : 1000;
-    double              v    = numbers[s->variant % 8];
+    int64_t size[2];
+    int     rank = source_shape(s, size);
+    double  n    = s->lay == EMPTY ? 0 : 1000;
+    double  v    = numbers[s->variant % 8];
     (void)x;
     tn_seed(cx, 11 + (uint64_t)s->variant);
     switch (s->op) {
@@ -563,7 +564,14 @@ static tn_status source_refuses(const sample *s)
     return TN_OK;
 }
 
-// full casts its number; a scalar without a fraction is met by all; randint casts its integers.
+// A number that an integer dtype does not hold.
+static tn_status scalar_refuses(const sample *s)
+{
+    static const double most[] = { INFINITY, 255, 127, INT32_MAX };
+    return s->dt < TN_I64 && numbers[s->variant % 8] > most[s->dt] ? TN_EARG : TN_OK;
+}
+
+// full casts its number; randint casts its integers.
 static tn_status never(const sample *s)
 {
     (void)s;
@@ -573,40 +581,42 @@ static tn_status never(const sample *s)
 // ---- the table ---------------------------------------------------------------------------------
 
 static const row rows[TNI_OPS] = {
-    [TNI_leaf]        = { build_leaf, one_input, 1, EXACT },
-    [TNI_view]        = { build_view, one_input, 10, EXACT },
+    [TNI_leaf]        = { build_leaf, one_input, 1, EXACT, .why = NULL },
+    [TNI_view]        = { build_view, one_input, 10, EXACT, .why = NULL },
     [TNI_full]        = { build_source, NULL, 8, EXACT, .refuses = never, .source = true },
-    [TNI_scalar]      = { build_source, NULL, 8, EXACT, .refuses = never, .source = true },
+    [TNI_scalar]      = { build_source, NULL, 8, EXACT, .refuses = scalar_refuses, .source = true },
     [TNI_iota]        = { build_source, NULL, 3, ULPS, .refuses = source_refuses, .source = true },
     [TNI_random_bits] = { build_source, NULL, 3, EXACT, .refuses = never, .source = true },
     [TNI_uniform]     = { build_source, NULL, 3, EXACT, .refuses = source_refuses, .source = true },
     [TNI_normal]      = { build_source, NULL, 3, EXACT, .refuses = source_refuses, .source = true },
-    [TNI_cast]        = { build_cast, one_input, DTYPES, EXACT },
-    [TNI_where]       = { build_where, three_inputs, 2, EXACT },
-    [TNI_sum]         = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses },
-    [TNI_prod]        = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses },
-    [TNI_max]         = { build_reduce, reduce_input, 5, VALUE, .refuses = reduce_refuses },
-    [TNI_min]         = { build_reduce, reduce_input, 5, VALUE, .refuses = reduce_refuses },
+    [TNI_cast]        = { build_cast, one_input, DTYPES, EXACT, .why = NULL },
+    [TNI_where]       = { build_where, three_inputs, 2, EXACT, .why = NULL },
+    [TNI_sum]  = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses, .why = NULL },
+    [TNI_prod] = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses, .why = NULL },
+    [TNI_max]  = { build_reduce, reduce_input, 5, VALUE, .refuses = reduce_refuses },
+    [TNI_min]  = { build_reduce, reduce_input, 5, VALUE, .refuses = reduce_refuses },
     [TNI_argmax]      = { build_reduce, reduce_input, 5, EXACT, .refuses = reduce_refuses },
     [TNI_argmin]      = { build_reduce, reduce_input, 5, EXACT, .refuses = reduce_refuses },
-    [TNI_cumsum]      = { build_scan, scan_input, 2, SUMS, bound_scan },
-    [TNI_cumprod]     = { build_scan, scan_input, 2, SUMS, bound_scan },
-    [TNI_copy]        = { build_copy, one_input, 2, EXACT },
-    [TNI_pad]         = { build_pad, one_input, 3, EXACT },
+    [TNI_cumsum]      = { build_scan, scan_input, 2, SUMS, bound_scan, .why = NULL },
+    [TNI_cumprod]     = { build_scan, scan_input, 2, SUMS, bound_scan, .why = NULL },
+    [TNI_copy]        = { build_copy, one_input, 2, EXACT, .why = NULL },
+    [TNI_pad]         = { build_pad, one_input, 3, EXACT, .why = NULL },
     [TNI_concat]      = { build_concat, concat_inputs, 2, EXACT, .refuses = needs_axis },
     [TNI_gather]      = { build_index, index_inputs, 4, EXACT, .refuses = needs_axis },
     [TNI_scatter]     = { build_index, index_inputs, 4, EXACT, .refuses = needs_axis },
-    [TNI_scatter_add] = { build_index, index_inputs, 4, SUMS, bound_index, needs_axis },
-    [TNI_fold]        = { build_fold, fold_input, 2, SUMS, bound_fold },
-    [TNI_assign]      = { build_assign, write_inputs, 3, EXACT },
+    [TNI_scatter_add] = { build_index, index_inputs, 4, SUMS, bound_index, needs_axis,
+                          .why = NULL },
+    [TNI_fold]        = { build_fold, fold_input, 2, SUMS, bound_fold, .why = NULL },
+    [TNI_assign]      = { build_assign, write_inputs, 3, EXACT, .why = NULL },
     [TNI_update]      = { build_write, write_inputs, 3, EXACT, .refuses = write_refuses },
-    [TNI_matmul]      = { build_matmul, matmul_inputs, 5, SUMS, bound_matmul, matmul_refuses },
-    [TNI_conv]        = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses },
-    [TNI_conv_dgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses },
-    [TNI_conv_wgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses },
-    [TNI_argsort]     = { build_argsort, one_input, 4, EXACT },
-    [TNI_custom]      = { build_custom, one_input, 1, EXACT },
-    [TNI_part]        = { build_custom, one_input, 2, EXACT },
+    [TNI_matmul]      = { build_matmul, matmul_inputs, 5, SUMS, bound_matmul, matmul_refuses,
+                          .why = NULL },
+    [TNI_conv]        = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
+    [TNI_conv_dgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
+    [TNI_conv_wgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
+    [TNI_argsort]     = { build_argsort, one_input, 4, EXACT, .why = NULL },
+    [TNI_custom]      = { build_custom, one_input, 1, EXACT, .why = NULL },
+    [TNI_part]        = { build_custom, one_input, 2, EXACT, .why = NULL },
 };
 
 // Maps by expression are tested alike.

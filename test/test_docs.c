@@ -172,8 +172,8 @@ static void every_function_that_can_fail_has_a_call_site_form(void)
             snprintf(macro, sizeof macro, "#define %s(...) ", name);
             snprintf(form, sizeof form, " %s_at(TN_HERE, __VA_ARGS__)\n", name);
             test_that(has_row(table, name), "%s has no row in include/tenon/sites.def", name);
-            test_that(strstr(forms, macro) && strstr(forms, form), "%s has no macro in include/tenon/sites.h",
-                      name);
+            test_that(strstr(forms, macro) && strstr(forms, form),
+                      "%s has no macro in include/tenon/sites.h", name);
             count++;
         }
         CHECK(count > 200);

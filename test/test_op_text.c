@@ -22,14 +22,16 @@ static void write_pieces(FILE *f, const char *const *piece)
 // One loop over arrays for every op and type, so that the test calls each once.
 static void write_loop(FILE *f, const char *name, int op, tn_dtype dt)
 {
-    static const char *const types[] = { [TN_F32] = "float", [TN_F64] = "double",
-                                         [TN_I32] = "m_int", [TN_I64] = "m_long" };
+    static const char *const types[] = {
+        [TN_F32] = "float", [TN_F64] = "double", [TN_I32] = "m_int", [TN_I64] = "m_long"
+    };
     const tni_op_facts *o = &tni_op_table[op];
-    const char *y = o->rule == TNI_TO_BOOL ? "unsigned char" : types[dt];
-    fprintf(f, "void loop_%s(%s *y, const %s *a, const %s *b, int n)\n{ (void)b; for (int i = 0; i < n; i++) ",
-            name, y, types[dt], types[dt]);
-    if (o->class == TNI_TERNARY)
-        fprintf(f, "y[i] = %s(a[i] > 0, a[i], b[i]); }\n", name);
+    const char         *y = o->rule == TNI_TO_BOOL ? "unsigned char" : types[dt];
+    fprintf(
+        f,
+        "void loop_%s(%s *y, const %s *a, const %s *b, int n)\n{ (void)b; for (int i = 0; i < n; i++) ",
+        name, y, types[dt], types[dt]);
+    if (o->class == TNI_TERNARY) fprintf(f, "y[i] = %s(a[i] > 0, a[i], b[i]); }\n", name);
     else
         fprintf(f, o->class == TNI_BINARY ? "y[i] = %s(a[i], b[i]); }\n" : "y[i] = %s(a[i]); }\n",
                 name);
@@ -73,7 +75,7 @@ static tn_tensor *by_library(int op, tn_tensor *a, tn_tensor *b)
 static bool agrees(void *lib, tn_ctx *cx, int op, tn_dtype dt, const void *a, const void *b)
 {
     static _Alignas(64) char mine[N * 8], text[N * 8];
-    char name[100];
+    char                     name[100];
     snprintf(name, sizeof name, "loop_k_%s_%s", tni_op_table[op].name, tn_dtype_name(dt));
     void *sym = dlsym(lib, name);
     if (!sym) return false;
@@ -82,8 +84,8 @@ static bool agrees(void *lib, tn_ctx *cx, int op, tn_dtype dt, const void *a, co
     loop(text, a, b, N);
     tn_scope  *s = tn_begin(cx);
     tn_tensor *y = by_library(op, tn_from(cx, dt, TN_SHAPE(N), a), tn_from(cx, dt, TN_SHAPE(N), b));
-    bool       ok = y && tn_read(y, tn_dtype_of(y), mine, N) == TN_OK;
-    size_t each = tni_dtype_size(tn_dtype_of(y));
+    bool       ok   = y && tn_read(y, tn_dtype_of(y), mine, N) == TN_OK;
+    size_t     each = tni_dtype_size(tn_dtype_of(y));
     for (int i = 0; ok && i < N; i++) {
         double p = 0, q = 0;
         if (dt == TN_F64 && each == 8) memcpy(&p, mine + i * 8, 8), memcpy(&q, text + i * 8, 8);
@@ -98,7 +100,7 @@ static bool agrees(void *lib, tn_ctx *cx, int op, tn_dtype dt, const void *a, co
 static void fill(tn_ctx *cx, tn_dtype dt, void *dst, uint64_t seed)
 {
     tn_seed(cx, seed);
-    tn_scope *s = tn_begin(cx);
+    tn_scope  *s = tn_begin(cx);
     tn_tensor *x = tni_is_float(dt) ? tn_mul_s(tn_randn(cx, dt, TN_SHAPE(N)), 8)
                                     : tn_randint(cx, dt, -100, 100, TN_SHAPE(N));
     tn_read(x, dt, dst, N);
@@ -108,7 +110,7 @@ static void fill(tn_ctx *cx, tn_dtype dt, void *dst, uint64_t seed)
 static void the_text_of_every_map_gives_the_bits_of_the_library(void)
 {
     static _Alignas(64) char a[N * 8], b[N * 8];
-    char dir[] = "/tmp/tenon-text-XXXXXX", rm[100], text[1000];
+    char                     dir[] = "/tmp/tenon-text-XXXXXX", rm[100], text[1000];
     if (system(TN_CC " --version > /dev/null 2>&1") != 0) SKIP("no C compiler was found");
     if (!CHECK(mkdtemp(dir) != NULL)) return;
     void   *lib = compile_table(dir);

@@ -133,8 +133,8 @@ static void every_16_bit_float_survives_the_way_in_and_out(void)
             ref->download(&out, dtypes[d], &v, 1);
             float f = d ? m_bf16_to_float(in) : m_half_to_float(in);
             if (isnan(f)) ref->upload(&v, dtypes[d], &out, 1);
-            test_case_result(isnan(f) ? isnan(v) : v == f && in == out, "%s %04x",
-                             tn_dtype_name(dtypes[d]), b);
+            test_that(isnan(f) ? isnan(v) : v == f && in == out, "%s %04x",
+                      tn_dtype_name(dtypes[d]), b);
         }
 }
 
@@ -161,7 +161,7 @@ static void the_prelude_rounds_as_ref_does(void)
         uint16_t half, bf16;
         ref->download(&half, TN_F16, &v, 1);
         ref->download(&bf16, TN_BF16, &v, 1);
-        test_case_result(half == m_double_to_half(v) && bf16 == m_double_to_bf16(v), "%a", v);
+        test_that(half == m_double_to_half(v) && bf16 == m_double_to_bf16(v), "%a", v);
     }
 }
 

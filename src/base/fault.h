@@ -24,11 +24,12 @@ typedef struct {
 // ones; cx is the context the current frame made tensors in; failed is a context whose fault
 // waits to be told at the end of the frame.
 typedef struct {
-    tni_site  site;
-    int       depth;
-    uint64_t  frame;
-    void     *cx, *failed;
-    tni_fault fault;  // of no context
+    tni_site    site;
+    const char *op;  // the outermost public call's name, NULL when it is not known
+    int         depth;
+    uint64_t    frame;
+    void       *cx, *failed;
+    tni_fault   fault;  // of no context
 } tni_thread;
 
 #define TNI_TLS __thread __attribute__((tls_model("initial-exec")))

@@ -333,7 +333,7 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     if (root && root->state == TNI_DONE) return TN_OK;
-    tni_enter(tni_self.site);
+    tni_enter(tni_self.site, NULL);
     tn_status s = evaluate(cx, mode, root);
     tni_leave(false, NULL);
     return s;

@@ -64,6 +64,7 @@ static void open_slabs(tn_ctx *cx)
     tni_slab_open(&cx->tensors, &cx->heap, sizeof(tn_tensor));
     tni_slab_open(&cx->views, &cx->heap, sizeof(tni_view));
     tni_slab_open(&cx->leaves, &cx->heap, sizeof(tni_leaf));
+    tni_slab_open(&cx->origins, &cx->heap, sizeof(tni_origin));
     tni_slab_open(&cx->scopes, &cx->heap, sizeof(tn_scope));
 }
 
@@ -143,6 +144,7 @@ void tn_close(tn_ctx *cx)
     tni_slab_close(&cx->stores);
     tni_slab_close(&cx->views);
     tni_slab_close(&cx->leaves);
+    tni_slab_close(&cx->origins);
     tni_free(&cx->heap, cx->engine);
     cx->engine = NULL;
     cx->magic  = TNI_CTX_DEAD;

@@ -9,12 +9,7 @@
 static bool can_take(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                      const void *data)
 {
-    if (!tni_ctx_ok(cx, op)) return false;
-    if (!tni_dtype_ok(dt)) {
-        tni_fail(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)dt);
-        return false;
-    }
-    if (!tni_shape_ok(cx, op, rank, size)) return false;
+    if (!tni_can_make(cx, op, dt, rank, size)) return false;
     if (data || tni_shape_count(rank, size) == 0) return true;
     tni_fail(cx, TN_EARG, "%s: data is NULL for shape %s", op, tni_shape_text(rank, size).s);
     return false;
@@ -76,7 +71,7 @@ tni_node *tni_value(tn_tensor *t, const char *op)
     tni_node *n = tni_resolve(t, op);
     if (!n) return NULL;
     // The handle's store may be rebound by nobody here, but evaluating can drop a cached view.
-    tni_enter(tni_self.site);  // so that a handler that jumps finds the reference given back
+    tni_enter(tni_self.site, NULL);  // so that a handler that jumps finds the reference given back
     tni_node_ref(n);
     bool ok = tni_evaluate(t->cx, TNI_READ, n) == TN_OK && n->state == TNI_DONE;
     n->refs--;

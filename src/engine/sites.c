@@ -10,7 +10,7 @@ static inline tni_site site_of(const char *file, int line)
 #define TN_OP(name, params, args)                                      \
     tn_tensor *name##_at(const char *file, int line, TN_UNPACK params) \
     {                                                                  \
-        tni_enter(site_of(file, line));                                \
+        tni_enter(site_of(file, line), &#name[3]);                     \
         tn_tensor *r = name args;                                      \
         tni_leave(true, r);                                            \
         return r;                                                      \
@@ -18,7 +18,7 @@ static inline tni_site site_of(const char *file, int line)
 #define TN_CALL(result, name, params, args)                        \
     result name##_at(const char *file, int line, TN_UNPACK params) \
     {                                                              \
-        tni_enter(site_of(file, line));                            \
+        tni_enter(site_of(file, line), &#name[3]);                 \
         result r = name args;                                      \
         tni_leave(false, NULL);                                    \
         return r;                                                  \
@@ -26,7 +26,7 @@ static inline tni_site site_of(const char *file, int line)
 #define TN_DO(name, params, args)                                \
     void name##_at(const char *file, int line, TN_UNPACK params) \
     {                                                            \
-        tni_enter(site_of(file, line));                          \
+        tni_enter(site_of(file, line), &#name[3]);               \
         name args;                                               \
         tni_leave(false, NULL);                                  \
     }

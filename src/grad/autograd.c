@@ -61,6 +61,7 @@ tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
     t->leaf   = l;
     // A node cached before has no mark.
     tni_store_bind(cx, t->store, tni_node_ref(t->store->node));
+    t->store->wanted = true;  // a leaf made by ops can be read after the step that computes it
     return t;
 }
 
@@ -90,7 +91,8 @@ tn_tensor *tn_grad_of(tn_tensor *x)
 
 bool tn_has_grad(const tn_tensor *x)
 {
-    return x && is_leaf(x) && x->leaf->has_grad;
+    if (!x || !is_leaf(x)) return false;
+    return x->leaf->has_grad || (x->leaf->grad && x->leaf->grad->store->written);
 }
 
 void tn_zero_grad(tn_tensor *x)
@@ -107,7 +109,8 @@ void tn_zero_grad(tn_tensor *x)
     tn_tensor *zeros = tn_zeros_like(x);
     if (!zeros) return;
     tni_store_bind(cx, x->leaf->grad->store, tni_node_ref(zeros->store->node));
-    x->leaf->grad->store->wanted = true;
+    x->leaf->grad->store->written = false;
+    x->leaf->grad->store->wanted  = true;
     tni_tensor_free(zeros);
 }
 
@@ -136,7 +139,7 @@ static tn_status backward(tn_tensor *y, tn_tensor *gy)
 
 tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
 {
-    tni_enter(tni_self.site);
+    tni_enter(tni_self.site, NULL);
     tn_status s = backward(y, gy);
     tni_leave(false, NULL);
     return s;
@@ -177,7 +180,7 @@ static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
 tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
                   tn_tensor **gx)
 {
-    tni_enter(tni_self.site);
+    tni_enter(tni_self.site, NULL);
     tn_status s = grad(ny, y, nx, x, gy, gx);
     tni_leave(false, NULL);
     return s;

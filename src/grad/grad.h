@@ -20,6 +20,10 @@ typedef struct {
 // False, reported, when the op has no gradient or the rule failed.
 bool tni_grad_rule(tni_rule_args *r);
 
+// The adjoint of a view: g, of the view's shape, goes back to where its elements lie in a tensor of
+// base's shape.
+tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base);
+
 // What a walk is for: the leaves it deposits in (accepts: NULL takes all), or the nodes whose
 // gradients are collected.
 typedef struct {

@@ -38,15 +38,15 @@ static tn_tensor *spread(tni_rule_args *r, tn_tensor *g)
 
 // ---- views and writes --------------------------------------------------------------------------
 
-static tn_tensor *record_at(tni_rule_args *r, int op, const tni_node *shape, int n,
-                            tn_tensor *const *x, const tni_view *v)
+static tn_tensor *record_at(tn_ctx *cx, int op, const tni_node *shape, int n, tn_tensor *const *x,
+                            const tni_view *v)
 {
     tni_node *src[2];
     tni_attr  a = { .view = { .offset = v->offset } };
     memcpy(a.view.stride, v->stride, sizeof v->stride);
     for (int i = 0; i < n; i++)
         if (!x[i] || !(src[i] = tni_resolve(x[i], tni_op_table[op].name))) return NULL;
-    return tni_record(r->cx, op, (tn_dtype)r->n->dtype, shape->rank, shape->size, n, src, &a);
+    return tni_record(cx, op, (tn_dtype)src[0]->dtype, shape->rank, shape->size, n, src, &a);
 }
 
 // The axes of v in memory order, if v is the whole of its source in another order.
@@ -66,31 +66,29 @@ static bool permutation_of(const tni_view *v, const tni_node *base, int *order)
     return tni_view_contiguous(&sorted);
 }
 
-// The adjoint of a view: g's elements go back to where they were read. Broadcast axes are summed
-// first; a mere reordering is undone; what reads each place once is written into zeros; windows
-// that overlap are folded.
-static void grad_view(tni_rule_args *r)
+// Broadcast axes are summed first; a mere reordering is undone; what reads each place once is
+// written into zeros; windows that overlap are folded.
+tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base)
 {
-    tni_node  *base = r->n->src[0];
-    tni_view   v    = tni_node_layout(r->n);
-    tn_tensor *g    = r->g;
-    int        order[TN_MAX_RANK];
-    uint32_t   repeated = 0;
+    int      order[TN_MAX_RANK];
+    uint32_t repeated = 0;
     for (int i = 0; i < v.rank; i++)
         if (v.stride[i] == 0 && v.size[i] > 1) {
             repeated |= 1u << i;
             v.size[i] = 1;
         }
     if (repeated) g = tni_reduce(TNI_sum, "sum", g, repeated, true);
-    if (!g) return;
-    if (permutation_of(&v, base, order)) {
-        r->gx[0] = tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
-    } else if (tni_view_injective(&v)) {
-        tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)base->dtype, base->rank, base->size);
-        r->gx[0]         = record_at(r, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
-    } else {
-        r->gx[0] = record_at(r, TNI_fold, base, 1, &g, &v);
-    }
+    if (!g) return NULL;
+    if (permutation_of(&v, base, order))
+        return tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
+    if (!tni_view_injective(&v)) return record_at(cx, TNI_fold, base, 1, &g, &v);
+    tn_tensor *zeros = tn_zeros(cx, (tn_dtype)base->dtype, base->rank, base->size);
+    return record_at(cx, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
+}
+
+static void grad_view(tni_rule_args *r)
+{
+    r->gx[0] = tni_unview(r->cx, r->g, tni_node_layout(r->n), r->n->src[0]);
 }
 
 // The places of the node's view in a tensor of its shape.
@@ -116,7 +114,7 @@ static void grad_update(tni_rule_args *r)
     tni_view v = { .rank = value->rank, .offset = r->n->attr.view.offset };
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
     tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)value->dtype, value->rank, value->size);
-    r->gx[0]         = record_at(r, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
+    r->gx[0] = record_at(r->cx, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
 }
 
 // ---- maps and folds ----------------------------------------------------------------------------

@@ -63,10 +63,44 @@ static bool accepts(const walk *k, const tni_leaf *l)
     return l->handle && (!k->w->accepts || k->w->accepts(l, k->w->user));
 }
 
-// Whether node n is one whose gradient goes to x: of a leaf all its states.
+// The state of the store that a view looks at, behind a leaf's mark.
+static const tni_node *state_of(const tni_node *view)
+{
+    const tni_node *n = view->src[0];
+    return n->leaf ? n->src[0] : n;
+}
+
+// Whether node n is a view that was made, directly or not, from the view x of the same state.
+static bool made_from(const tni_node *n, const tn_tensor *x, const tni_node *resolved)
+{
+    if (n->op != TNI_view || resolved->op != TNI_view || !x->view || !x->origin) return false;
+    const tni_origin *o = n->origin;
+    while (o && o != x->origin) o = o->parent;
+    return o && state_of(n) == state_of(resolved);
+}
+
+// Whether node n is one whose gradient goes to x: of a leaf all its states, of a view all views
+// made from it.
 static bool stands_for(const tni_node *n, const tn_tensor *x, const tni_node *resolved)
 {
-    return x->leaf && x->leaf->handle == x ? n->leaf == x->leaf : n == resolved;
+    if (x->leaf && x->leaf->handle == x) return n->leaf == x->leaf;
+    return n == resolved || made_from(n, x, resolved);
+}
+
+// The gradient g of node n as one of x: through the store's shape, where the two are different
+// views of it.
+static tn_tensor *as_gradient_of(walk *k, const tn_tensor *x, const tni_node *n, tn_tensor *g)
+{
+    tni_view v = tni_node_layout(n);
+    if (!x->view || (n->op == TNI_view && !n->leaf && tni_view_equal(&v, x->view))) return g;
+    if (!tni_view_injective(x->view))
+        return tni_fail(k->cx, TN_EGRAD,
+                        "%s: x %s is an expanded or overlapping view that was viewed again; take "
+                        "the gradient of a tn_clone of it",
+                        k->w->op, tni_shape_of(x).s);
+    if (!n->leaf) g = tni_unview(k->cx, g, v, n->src[0]);
+    g = g ? tn_contiguous(g) : NULL;
+    return g ? tni_view_of(g, x->view) : NULL;
 }
 
 static bool mark_leads(walk *k)
@@ -148,7 +182,7 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
     if (!g || !grad) return false;
     bool mode        = k->cx->grad_mode;
     k->cx->grad_mode = false;
-    g                = l->has_grad ? tn_add(grad, g) : tn_detach(g);
+    g                = tn_has_grad(w) ? tn_add(grad, g) : tn_detach(g);
     tni_node *n      = g ? tni_resolve(g, k->w->op) : NULL;
     if (n && !is_whole(n)) {
         g = tn_contiguous(g);
@@ -234,10 +268,8 @@ static bool give_results(walk *k)
         for (size_t j = 0; j < k->count; j++) {
             tn_tensor *g = k->g[j];
             if (!g || !stands_for(k->node[j], x, node)) continue;
-            if (k->node[j]->leaf && x->view && k->node[j] != node) {
-                g = tn_contiguous(g);
-                g = g ? tni_view_of(g, x->view) : NULL;
-            }
+            if (k->node[j] != node) g = as_gradient_of(k, x, k->node[j], g);
+            if (!g) return false;
             sum = sum ? tn_add(sum, g) : g;
             if (!sum) return false;
         }

@@ -179,14 +179,14 @@ tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal)
 
 tn_tensor *tn_eye(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols)
 {
-    if (!tni_ctx_ok(cx, "eye") || !tni_shape_ok(cx, "eye", TN_SHAPE(rows, cols))) return NULL;
+    if (!tni_can_make(cx, "eye", dt, TN_SHAPE(rows, cols))) return NULL;
     return tn_cast(tn_eq_s(diagonals(cx, rows, cols), 0), dt);
 }
 
 // From each end to the middle, in f64, so that both ends are exact.
 tn_tensor *tn_linspace(tn_ctx *cx, tn_dtype dt, double a, double b, int64_t n)
 {
-    if (!tni_ctx_ok(cx, "linspace") || !tni_shape_ok(cx, "linspace", TN_SHAPE(n))) return NULL;
+    if (!tni_can_make(cx, "linspace", dt, TN_SHAPE(n))) return NULL;
     double     step = n > 1 ? (b - a) / (double)(n - 1) : 0;
     tn_tensor *i = tn_cast(count_up(cx, n), TN_F64), *left = tn_rsub_s(i, (double)(n - 1));
     tn_tensor *up = tn_add_s(tn_mul_s(i, step), a), *down = tn_rsub_s(tn_mul_s(left, step), b);

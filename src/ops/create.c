@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static bool can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size)
+bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size)
 {
     if (!tni_ctx_ok(cx, op)) return false;
     if (tni_dtype_ok(dt)) return tni_shape_ok(cx, op, rank, size);
@@ -19,7 +19,7 @@ static int64_t to_i64(double v)
 static tn_tensor *full(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                        double v)
 {
-    if (!can_make(cx, op, dt, rank, size)) return NULL;
+    if (!tni_can_make(cx, op, dt, rank, size)) return NULL;
     tni_attr a = { .num = { .f = v, .i = dt == TN_BOOL ? v != 0 : to_i64(v) } };
     return tni_record(cx, TNI_full, dt, rank, size, 0, NULL, &a);
 }
@@ -69,7 +69,7 @@ tn_tensor *tn_scalar(tn_ctx *cx, double v)
 
 tn_tensor *tn_arange(tn_ctx *cx, tn_dtype dt, double start, double stop, double step)
 {
-    if (!can_make(cx, "arange", dt, 0, NULL)) return NULL;
+    if (!tni_can_make(cx, "arange", dt, 0, NULL)) return NULL;
     if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "arange: bool is not a dtype it takes");
     double n = ceil((stop - start) / step);
     if (step == 0 || !(fabs(n) < 9e15))
@@ -92,7 +92,7 @@ uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count)
 static tn_tensor *random(tn_ctx *cx, const char *name, int op, tn_dtype dt, int rank,
                          const int64_t *size)
 {
-    if (!can_make(cx, name, dt, rank, size)) return NULL;
+    if (!tni_can_make(cx, name, dt, rank, size)) return NULL;
     if (op != TNI_random_bits && !tni_is_float(dt))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", name, tn_dtype_name(dt));
     tni_attr a = { .random = { cx->seed, tni_take_random(cx, dt, tni_shape_count(rank, size)) } };
@@ -135,7 +135,7 @@ static tn_tensor *integer(tn_ctx *cx, int64_t v)
 tn_tensor *tn_randint(tn_ctx *cx, tn_dtype dt, int64_t lo, int64_t hi, int rank,
                       const int64_t *size)
 {
-    if (!can_make(cx, "randint", dt, rank, size)) return NULL;
+    if (!tni_can_make(cx, "randint", dt, rank, size)) return NULL;
     if (hi <= lo)
         return tni_fail(cx, TN_EARG, "randint: no integers from %lld to below %lld", (long long)lo,
                         (long long)hi);
@@ -157,7 +157,7 @@ tn_tensor *tn_randint(tn_ctx *cx, tn_dtype dt, int64_t lo, int64_t hi, int rank,
 // their order, so the result is a permutation always.
 tn_tensor *tn_randperm(tn_ctx *cx, int64_t n)
 {
-    if (!can_make(cx, "randperm", TN_I64, 1, &n)) return NULL;
+    if (!tni_can_make(cx, "randperm", TN_I64, 1, &n)) return NULL;
     tn_tensor *low  = random(cx, "randperm", TNI_random_bits, TN_I64, 1, &n);
     tn_tensor *high = random(cx, "randperm", TNI_random_bits, TN_I64, 1, &n);
     tn_tensor *top  = tn_shl(tn_shr(high, integer(cx, 1)), integer(cx, 32));

@@ -31,12 +31,19 @@ static bool check_weight(const classes *c, tn_tensor *x, tn_tensor *w)
     return false;
 }
 
+static bool reduce_ok(const char *op, tn_tensor *x, tn_reduce reduce)
+{
+    if (reduce == TN_MEAN || reduce == TN_SUM || reduce == TN_NONE) return true;
+    tni_fail(x->cx, TN_EARG, "%s: %d is not a way to reduce", op, (int)reduce);
+    return false;
+}
+
 // Fills in all but index and counts.
 static bool open_classes(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
 {
     static const char *const names[] = { "x", "target" };
     if (!tni_args(c->op, 2, (tn_tensor *const[]){ x, target }, names)) return false;
-    if (!tni_want_float(x, c->op)) return false;
+    if (!tni_want_float(x, c->op) || !reduce_ok(c->op, x, o->reduce)) return false;
     if (tn_rank(x) < 1) {
         tni_fail(x->cx, TN_ESHAPE, "%s: x %s is not (C) or (N, C, ...)", c->op, tni_shape_of(x).s);
         return false;
@@ -201,7 +208,7 @@ static tn_tensor *finish(const char *op, tn_tensor *y, tn_tensor *x, const tn_lo
                          bool by_weight)
 {
     tn_tensor *w = o->weight ? stretch(op, o->weight, y) : NULL;
-    if (!y || (o->weight && !w)) return NULL;
+    if (!y || (o->weight && !w) || !reduce_ok(op, x, o->reduce)) return NULL;
     if (w) y = tn_mul(y, w);
     if (o->reduce == TN_SUM) y = tn_sum_all(y);
     if (o->reduce == TN_MEAN)

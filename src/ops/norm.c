@@ -11,15 +11,16 @@ static tn_tensor *mean_over(tn_tensor *x, const char *op, uint32_t mask)
 }
 
 // d / sqrt(var + eps).
-static tn_tensor *divide(tn_tensor *d, tn_tensor *var, double eps)
+static tn_tensor *divide(const char *op, tn_tensor *d, tn_tensor *var, double eps)
 {
+    if (d && !(eps >= 0)) return tni_fail(d->cx, TN_EARG, "%s: eps %g is negative", op, eps);
     return tn_mul(d, tn_rsqrt(tn_add_s(var, tni_or_default(eps, 1e-5))));
 }
 
 static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
 {
     tn_tensor *d = tn_sub(x, mean_over(x, op, mask));
-    return divide(d, mean_over(tn_square(d), op, mask), eps);
+    return divide(op, d, mean_over(tn_square(d), op, mask), eps);
 }
 
 // y w + b in the dtype of x; w and b may be NULL.
@@ -71,7 +72,7 @@ tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps)
     uint32_t mask = last_axes(op, x, n);
     if (!mask || !fits_last(op, x, n, w, "w")) return NULL;
     tn_tensor *wide = tni_widen(x);
-    return affine(divide(wide, mean_over(tn_square(wide), op, mask), eps), w, NULL, x);
+    return affine(divide(op, wide, mean_over(tn_square(wide), op, mask), eps), w, NULL, x);
 }
 
 // ---- by channels -------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_bat
                         tni_shape_of(x).s);
     tn_tensor *m = mean_over(x, "batch_norm", mask), *d = tn_sub(x, m);
     tn_tensor *v = mean_over(tn_square(d), "batch_norm", mask);
-    tn_tensor *y = divide(d, v, o.eps);
+    tn_tensor *y = divide("batch_norm", d, v, o.eps);
     if (!y || !update(mean, m, rate)) return NULL;
     tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
     return update(var, sample, rate) ? y : NULL;
@@ -176,6 +177,7 @@ tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
     tn_tensor *y = tni_widen(x);
     if (!y) return NULL;
     if (o.training) y = by_batch(y, mean, var, o);
-    else y = divide(tn_sub(y, tni_widen(channels(mean, x))), tni_widen(channels(var, x)), o.eps);
+    else
+        y = divide(op, tn_sub(y, tni_widen(channels(mean, x))), tni_widen(channels(var, x)), o.eps);
     return affine_channels(y, w, b, x);
 }

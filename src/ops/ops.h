@@ -93,6 +93,8 @@ tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const in
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
 // A view of x by a layout (of x's store).
 tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v);
+// Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.
+bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
 // A number of x's dtype and context, 0-d.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v);
 // Takes the next n blocks of random numbers.

@@ -72,6 +72,19 @@ static tni_operand operand(const tn_tensor *x)
                                                        : 1 };
 }
 
+static bool is_whole(double v)
+{
+    return v >= -9.2e18 && v <= 9.2e18 && (double)(int64_t)v == v;
+}
+
+// A number without a fraction counts as an integer beside a tensor, so that it takes its dtype.
+static bool is_whole_number(const tn_tensor *x)
+{
+    const tni_node *n = x->store->node;
+    return n->weak && n->op == TNI_scalar && tni_is_float((tn_dtype)n->dtype) &&
+           is_whole(n->attr.num.f);
+}
+
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v)
 {
     tni_attr   a = { .num = { .f = v, .i = v >= -9.2e18 && v <= 9.2e18 ? (int64_t)v : 0 } };
@@ -149,6 +162,8 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
         }
     }
     if (!tni_shape_ok(cx, name, rank, size)) return NULL;
+    for (int i = 0; i < n && !weak; i++)
+        if (is_whole_number(x[i])) kinds[i].dtype = TN_I64;
     tn_dtype promoted = tni_promote_all(n - skip, kinds + skip);
     if (!tni_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
         return refuse_dtype(cx, name, promoted);
@@ -182,9 +197,7 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool s
 {
     tn_ctx *cx = tni_arg1(name, x, "x");
     if (!cx) return NULL;
-    bool       whole = v >= -9.2e18 && v <= 9.2e18 && (double)(int64_t)v == v;
-    tn_dtype   dt    = tn_dtype_of(x);
-    tn_tensor *s     = tni_number(cx, tni_is_float(dt) || !whole ? TN_F32 : TN_I64, v);
+    tn_tensor *s = tni_number(cx, TN_F32, v);
     if (!s) return NULL;
     tn_tensor *const pair[] = { swap ? s : x, swap ? x : s };
     return map(op, name, cx, 2, pair, 0);

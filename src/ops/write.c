@@ -53,7 +53,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     n->attr.view.offset = to.offset;
     memcpy(n->attr.view.stride, to.stride, sizeof to.stride);
     tni_store_bind(cx, x->store, n);
-    x->store->assigned = true;
+    x->store->assigned = x->store->written = true;
     return x;
 }
 

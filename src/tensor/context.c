@@ -71,10 +71,11 @@ const char *tn_status_name(tn_status s)
 
 // ---- the public call in progress ---------------------------------------------------------------
 
-void tni_enter(tni_site site)
+void tni_enter(tni_site site, const char *op)
 {
     if (tni_self.depth++ > 0) return;
     tni_self.site = site;
+    tni_self.op   = op;
     tni_self.frame++;
     tni_self.cx = tni_self.failed = NULL;
 }
@@ -110,6 +111,7 @@ void tni_leave(bool reap, const tn_tensor *keep)
     if (tni_self.cx) end_frame(tni_self.cx, reap, keep);
     tn_ctx *failed  = tni_self.failed;
     tni_self.site   = (tni_site){ "", 0 };
+    tni_self.op     = NULL;
     tni_self.cx     = NULL;
     tni_self.failed = NULL;
     if (failed) tell(failed);
@@ -252,7 +254,7 @@ tn_tensor *tn_want(tn_tensor *t)
 tn_tensor *tn_keep(tn_tensor *t)
 {
     if (!tn_want(t)) return NULL;
-    if (t->scope && t->scope->outer) {
+    if (t->scope == t->cx->scope && t->scope->outer) {
         tn_scope *outer = t->scope->outer;
         tni_scope_remove(t);
         tni_scope_add(outer, t);

@@ -20,7 +20,7 @@ struct tn_ctx {
 
     tni_heap    heap;
     tni_buffers buffers;
-    tni_slab    nodes, stores, tensors, views, leaves, scopes;
+    tni_slab    nodes, stores, tensors, views, leaves, origins, scopes;
 
     tn_scope  *scope, root;  // innermost, outermost
     tni_store *pending;      // stores whose node is pending
@@ -65,7 +65,7 @@ bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 
 // The public call in progress: every entry point that runs user callbacks, allocates for a while
 // or must not be left half way stands between these two.
-void tni_enter(tni_site site);
+void tni_enter(tni_site site, const char *op);
 // Ends it. reap: tensors made inside, except keep, die. Then tells a new error to the handler.
 void tni_leave(bool reap, const tn_tensor *keep);
 

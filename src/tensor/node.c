@@ -106,6 +106,7 @@ static void free_list(tn_ctx *cx, tni_node *list)
         list        = drop_sources(cx, n, list);
         if (n->state == TNI_PENDING) cx->pending_nodes--;
         if (n->leaf) tni_leaf_unref(cx, n->leaf);
+        tni_origin_unref(cx, n->origin);
         tni_buffer_unref(&cx->buffers, n->buf);
         if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
         tni_slab_give(&cx->nodes, n);

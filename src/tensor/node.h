@@ -8,8 +8,9 @@
 #include "tensor/buffer.h"
 #include "tensor/shape.h"
 
-typedef struct tni_node tni_node;
-typedef struct tni_leaf tni_leaf;
+typedef struct tni_node   tni_node;
+typedef struct tni_leaf   tni_leaf;
+typedef struct tni_origin tni_origin;
 
 // The two ops that this folder makes by itself; ops.def begins with them, in this order.
 enum { TNI_LEAF_OP, TNI_VIEW_OP };
@@ -78,7 +79,8 @@ struct tni_node {
     tni_site    site;
     tni_node  **src;  // -> few, or owned
     tni_node   *few[3];
-    tni_leaf   *leaf;  // this is a state of that leaf: gradients stop here and are deposited
+    tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
+    tni_origin *origin;  // of a view that needs gradients: the handle it was made for
     tni_buffer *buf;
     tni_node   *next;  // scratch: work lists
     int64_t     size[TN_MAX_RANK];

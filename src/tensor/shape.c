@@ -57,6 +57,12 @@ tni_view tni_view_whole(int rank, const int64_t *size)
     return v;
 }
 
+bool tni_view_equal(const tni_view *a, const tni_view *b)
+{
+    return a->offset == b->offset && tni_shape_equal(a->rank, a->size, b->rank, b->size) &&
+           tni_shape_equal(a->rank, a->stride, b->rank, b->stride);
+}
+
 bool tni_view_contiguous(const tni_view *v)
 {
     int64_t step = 1;

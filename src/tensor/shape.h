@@ -22,6 +22,7 @@ bool tni_shape_broadcast(int *rank, int64_t *size, int rank_b, const int64_t *b)
 
 // The whole of a row-major tensor.
 tni_view tni_view_whole(int rank, const int64_t *size);
+bool     tni_view_equal(const tni_view *a, const tni_view *b);
 // Row-major with no gaps (axes of size 1 and empty views count as such).
 bool tni_view_contiguous(const tni_view *v);
 // Stretches axes of size 1 (and adds leading ones) to a shape; false where sizes differ.

@@ -143,6 +143,33 @@ static void use(tn_tensor *t)
     t->store->unused--;
 }
 
+static tni_origin *new_origin(tn_ctx *cx, tni_origin *parent)
+{
+    tni_origin *o = tni_slab_take(&cx->origins);
+    if (!o) return tni_fail_memory(cx, "recording");
+    *o = (tni_origin){ .refs = 1, .parent = parent };
+    if (parent) parent->refs++;
+    return o;
+}
+
+void tni_origin_unref(tn_ctx *cx, tni_origin *o)
+{
+    while (o && --o->refs == 0) {
+        tni_origin *parent = o->parent;
+        tni_slab_give(&cx->origins, o);
+        o = parent;
+    }
+}
+
+// t is a view of x, which is one itself: from here on both are told apart.
+static bool link_origins(tn_tensor *t, tn_tensor *x)
+{
+    tn_ctx *cx = x->cx;
+    if (!x->view || x->detached || !(x->leaf || x->store->node->needs_grad)) return true;
+    if (!x->origin && !(x->origin = new_origin(cx, NULL))) return false;
+    return (t->origin = new_origin(cx, x->origin)) != NULL;
+}
+
 tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
 {
     tn_ctx   *cx  = x->cx;
@@ -159,7 +186,9 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
     t->is_view  = true;
     t->detached = x->detached || !cx->grad_mode;
     if (x->leaf && cx->grad_mode) t->leaf = tni_leaf_ref(x->leaf);
-    return t;
+    if (link_origins(t, x)) return t;
+    tni_tensor_free(t);
+    return NULL;
 }
 
 tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
@@ -176,6 +205,10 @@ tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
     }
     *t->view    = v;
     t->detached = !n->needs_grad;
+    if (n->origin) {
+        t->origin = n->origin;
+        n->origin->refs++;
+    }
     cache(t, tni_node_ref(n));  // n itself, so that a gradient with respect to n passes here
     return t;
 }
@@ -192,6 +225,7 @@ void tni_tensor_free(tn_tensor *t)
     }
     if (t->leaf) tni_leaf_unref(cx, t->leaf);
     if (t->view) tni_slab_give(&cx->views, t->view);
+    tni_origin_unref(cx, t->origin);
     tni_free(&cx->heap, t->name);
     use(t);
     store_unref(cx, t->store);
@@ -238,8 +272,8 @@ static tni_node *gone(tn_tensor *x, const char *op, const tni_node *n)
     return tni_fail(x->cx, TN_EGONE,
                     "%s: the value of %s made at %s:%d was not stored by the step that ended at "
                     "%s:%d; tn_want or tn_keep it before",
-                    op, tni_shape_of(x).s, n->site.file, n->site.line, n->attr.gone.file,
-                    n->attr.gone.line);
+                    tni_self.op ? tni_self.op : op, tni_shape_of(x).s, n->site.file, n->site.line,
+                    n->attr.gone.file, n->attr.gone.line);
 }
 
 tni_node *tni_resolve(tn_tensor *x, const char *op)
@@ -270,6 +304,14 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
         tni_node_unref(cx, n);
         if (!(n = viewed)) return NULL;
         if (cut && !x->leaf) n->needs_grad = false;
+        if (x->view && n->needs_grad) {
+            if (!x->origin && !(x->origin = new_origin(cx, NULL))) {
+                tni_node_unref(cx, n);
+                return NULL;
+            }
+            n->origin = x->origin;
+            n->origin->refs++;
+        }
     }
     cache(x, n);
     return n;

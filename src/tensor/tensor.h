@@ -19,6 +19,7 @@ struct tni_store {
     uint32_t   unused;    // handles that nothing was made from
     bool       wanted;    // the next step boundary stores it
     bool       assigned;  // written in place since the last boundary
+    bool       written;   // written in place at some time; of a gradient: it counts
     bool       listed;
     tni_store *prev, *next;  // in the list of pending stores
     tn_tensor *views;        // handles that cache a node made from the current one
@@ -33,24 +34,32 @@ struct tni_leaf {
     bool       has_grad;  // else grad, if it is there, is zeros
 };
 
+// Which handle a view came through. Views of views look straight at the store; this chain tells the
+// gradient of a handle in between which of them were made from it. Identity is the address.
+struct tni_origin {
+    uint32_t    refs;
+    tni_origin *parent;
+};
+
 enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 
 struct tn_tensor {
-    uint16_t   magic;  // TNI_LIVE or TNI_DEAD
-    bool       is_view, detached;
-    bool       temp;   // made inside the public call numbered by frame
-    bool       owned;  // belongs to a leaf (its gradient), not to a scope
-    bool       used;   // an op or a view was made from it
-    uint64_t   frame;
-    tn_ctx    *cx;
-    tn_scope  *scope;
-    tn_tensor *prev, *next;  // in the scope, newest first
-    tni_store *store;
-    tni_view  *view;                   // NULL: the whole store
-    tni_leaf  *leaf;                   // of this handle or of the one it is a view of
-    tni_node  *node;                   // cached: this view of the store's current node
-    tn_tensor *view_prev, *view_next;  // in store->views, while node is cached
-    char      *name;
+    uint16_t    magic;  // TNI_LIVE or TNI_DEAD
+    bool        is_view, detached;
+    bool        temp;   // made inside the public call numbered by frame
+    bool        owned;  // belongs to a leaf (its gradient), not to a scope
+    bool        used;   // an op or a view was made from it
+    uint64_t    frame;
+    tn_ctx     *cx;
+    tn_scope   *scope;
+    tn_tensor  *prev, *next;  // in the scope, newest first
+    tni_store  *store;
+    tni_view   *view;                   // NULL: the whole store
+    tni_leaf   *leaf;                   // of this handle or of the one it is a view of
+    tni_origin *origin;                 // NULL until a gradient may ask for it
+    tni_node   *node;                   // cached: this view of the store's current node
+    tn_tensor  *view_prev, *view_next;  // in store->views, while node is cached
+    char       *name;
 };
 
 // The innermost scope owns the tensors made in it.
@@ -87,6 +96,8 @@ static inline const int64_t *tni_sizes(const tn_tensor *x)
 
 tni_leaf *tni_leaf_ref(tni_leaf *l);
 void      tni_leaf_unref(tn_ctx *cx, tni_leaf *l);
+
+void tni_origin_unref(tn_ctx *cx, tni_origin *o);
 
 void tni_tensor_free(tn_tensor *t);
 void tni_scope_close(tn_scope *s);

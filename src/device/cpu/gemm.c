@@ -9,14 +9,16 @@
 #include "device/cpu/gemm_kernel.h"
 
 #include <limits.h>
+#include <unistd.h>
 
 enum {
-    PANEL      = 512,      // most rows and columns of a panel
-    PANEL_STEP = 32,       // panels are multiples of this: whole tiles of most libraries
-    PANELS     = 8,        // as many as this keep most machines busy
-    PANEL_WORK = 1 << 20,  // multiply-adds below which a panel is not cut for that
-    BLAS_WORK  = 1 << 15,  // multiply-adds below which our own product is quicker
-    BLAS_COLS  = 17        // columns below which it is, too: a BLAS computes more than these
+    PANEL       = 512,  // most rows and columns of a panel
+    PANEL_STEP  = 32,   // panels are multiples of this: whole tiles of most libraries
+    PANELS      = 8,    // so many at least, and two for every core of the machine
+    PANELS_MOST = 64,
+    PANEL_WORK  = 1 << 20,  // multiply-adds below which a panel is not cut for that
+    BLAS_WORK   = 1 << 15,  // multiply-adds below which our own product is quicker
+    BLAS_COLS   = 17        // columns below which it is, too: a BLAS computes more than these
 };
 
 // An operand as a BLAS takes it: transposed or not, and the distance of its lines.
@@ -62,17 +64,25 @@ static int64_t halved(int64_t side)
     return cut(side / 2, PANEL_STEP) * PANEL_STEP;
 }
 
+// The machine's cores, not the threads in use: the panels decide the bits.
+static double panels_wanted(void)
+{
+    double cores = (double)sysconf(_SC_NPROCESSORS_CONF);
+    return cores < PANELS / 2 ? PANELS : cores > PANELS_MOST / 2 ? PANELS_MOST : 2 * cores;
+}
+
 static void choose_panels(job *j)
 {
-    const tni_gemm *g = &j->g.one;
-    j->rows           = smaller(g->m, PANEL);
-    j->cols           = smaller(g->n, PANEL);
+    const tni_gemm *g      = &j->g.one;
+    double          wanted = panels_wanted();
+    j->rows                = smaller(g->m, PANEL);
+    j->cols                = smaller(g->n, PANEL);
     for (;;) {
         j->down       = cut(g->m, j->rows);
         j->across     = cut(g->n, j->cols);
         double panels = (double)j->down * (double)j->across * (double)j->g.batch;
         double work   = (double)j->rows * (double)j->cols * (double)g->k;
-        if (panels >= PANELS || work < 2.0 * PANEL_WORK) return;
+        if (panels >= wanted || work < 2.0 * PANEL_WORK) return;
         int64_t *side = j->rows >= j->cols ? &j->rows : &j->cols;
         if (halved(*side) >= *side) return;
         *side = halved(*side);
