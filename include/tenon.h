@@ -179,8 +179,8 @@ TN_API const char *tn_name(const tn_tensor *t);  // "" when none
 TN_API tn_tensor  *tn_set_name(tn_tensor *t, const char *name);
 
 // Reading waits for the value.
-TN_API double  tn_item(tn_tensor *t);  // of a one-element tensor; NaN on error
-TN_API int64_t tn_item_i64(tn_tensor *t);
+TN_API double  tn_item(tn_tensor *t);      // of a one-element tensor; NaN on error
+TN_API int64_t tn_item_i64(tn_tensor *t);  // 0 on error
 // The newest value that arrived under t's name, or without a name at this line; NaN before the
 // first. Never waits.
 TN_API double tn_item_late(tn_tensor *t);
@@ -196,6 +196,7 @@ TN_API void tn_print(tn_tensor *t, FILE *f);
 TN_API tn_status tn_eval(tn_ctx *cx);
 // A read without the wait. Never makes another value unreadable.
 TN_API tn_status tn_eval_of(tn_tensor *t);
+// Waits for everything launched; late errors of the device surface here.
 TN_API tn_status tn_sync(tn_ctx *cx);
 
 // ---- views: share the store of their input, never copy -----------------------------------------
@@ -325,8 +326,10 @@ TN_API tn_tensor *tn_hardswish(tn_tensor *x);
 // In training zeroes elements with probability p and scales the rest by 1 / (1 - p); else x.
 TN_API tn_tensor *tn_dropout(tn_tensor *x, double p, bool training);
 
-// ---- reductions: (x, axis) drops the axis, X_keep leaves it with size 1, X_all reduces all, X_axes
-// several (none given: all) ----------------------------------------------------------------------
+// ---- reductions --------------------------------------------------------------------------------
+
+// (x, axis) drops the axis, X_keep leaves it with size 1, X_all reduces all, X_axes several (none
+// given: all).
 
 #define TN_REDUCTION(name)                                      \
     TN_API tn_tensor *tn_##name(tn_tensor *x, int axis);        \
@@ -491,7 +494,7 @@ TN_API tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
 
 // Turns recording for gradients on or off; returns the mode before.
 TN_API bool tn_grad_mode(tn_ctx *cx, bool on);
-// Makes t a leaf whose gradient tn_backward deposits. Returns t.
+// Makes t a leaf, in which tn_backward deposits gradients, or (off) no leaf any more. Returns t.
 TN_API tn_tensor *tn_requires_grad(tn_tensor *t, bool on);
 TN_API bool       tn_needs_grad(const tn_tensor *t);  // a leaf, or made from one
 // Adds the gradient of y, weighed by gy (NULL: 1, for a one-element y), to every leaf it was made
@@ -514,9 +517,10 @@ TN_API tn_status tn_gradgradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *use
                                   tn_tensor *const *x, void *user);
 
 // A user's own op: a static table handed over at each call. Attributes are plain bytes, copied.
-// shape fills dtype, rank and size of each out from those of in, when the op is recorded; compute
-// fills out[].data at evaluation from row-major in[].data, and must be pure; grad records ops: it
-// sets gx[i] for each input, or leaves it NULL for none. A nonzero status is an error.
+// shape fills dtype, rank and size of each out from those of in, when the op is recorded, and of an
+// op of several outputs again later; compute fills out[].data at evaluation from row-major
+// in[].data. Both must be pure. grad records ops: it sets gx[i] for each input, or leaves it NULL
+// for none. A nonzero status is an error. The table must live as long as the context.
 typedef struct {
     tn_dtype dtype;
     int      rank;
@@ -542,8 +546,9 @@ TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const voi
 
 typedef struct {
     const char *name;    // what tn_open takes
-    const char *detail;  // the chip and what serves it, or why it is not available
-    bool        available;
+    const char *detail;  // the chip and what serves it, or why it is not available; this thread's,
+                         // until it asks for the same device again
+    bool available;
 } tn_device_desc;
 // Device i of this build and machine, i from 0; name NULL past the last.
 TN_API tn_device_desc tn_device_info(int i);

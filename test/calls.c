@@ -1,3 +1,4 @@
+// calls.c: the table of calls, and a wrapper for each function of a signature of its own.
 #include "calls.h"
 
 #include "rules.h"

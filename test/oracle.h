@@ -2,8 +2,8 @@
 //
 // Every element is a scalar variable on a tape; a store is an array of cells, each naming the
 // variable that lives in it now; a handle is a list of cells. Views copy lists of cells, writes
-// rebind cells, ops copy every value they need into new variables. Gradients come from the tape, one
-// scalar at a time, as more variables, so that gradients of gradients need nothing extra.
+// rebind cells, ops copy every value they need into new variables. Gradients come from the tape,
+// one scalar at a time, as more variables, so that gradients of gradients need nothing extra.
 #ifndef TEST_ORACLE_H
 #define TEST_ORACLE_H
 

@@ -1,4 +1,5 @@
-// program_ops.c: the instructions that make tensors, view them, compute with them and write to them.
+// program_ops.c: the instructions that make tensors, view them, compute with them and write to
+// them.
 #include "program.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// What the tests of the rules share: contexts, values, errors, a user's op.
 #include "rules.h"
 
 #include <stdio.h>

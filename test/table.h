@@ -3,6 +3,7 @@
 #ifndef TEST_TABLE_H
 #define TEST_TABLE_H
 
+#include "host.h"
 #include "tenon.h"
 #include "tensor/dtype.h"
 
@@ -53,10 +54,6 @@ void     table_seed(uint32_t seed);
 uint32_t draw(void);
 int64_t  draw_below(int64_t n);
 
-// Writes element i of host memory; reads it.
-void   host_put(tn_dtype dt, void *mem, int64_t i, double f, int64_t k);
-double host_get(tn_dtype dt, const void *mem, int64_t i);
-
 // Makes an input of random elements. EMPTY and ZERO_D change the shape. Free it with input_free.
 input input_make(tn_dtype dt, layout lay, int rank, const int64_t *size, mood m);
 void  input_free(input *in);
@@ -79,9 +76,10 @@ typedef enum {
 
 // The distance between neighbours of a dtype at v.
 double dtype_ulp(tn_dtype dt, double v);
-// What CLOSELY allows at v in a result whose largest element (or input) is `most` and which was rounded to its
-// dtype `steps` times on the way. f32: rtol 1.3e-6, atol 1e-5; f64: 1e-12 both; f16 and bf16: rtol
-// 1e-3 and 1.6e-2, atol 1e-5, and for each rounding before the last one unit of `most`.
+// What CLOSELY allows at v in a result whose largest element (or input) is `most` and which was
+// rounded to its dtype `steps` times on the way. f32: rtol 1.3e-6, atol 1e-5; f64: 1e-12 both; f16
+// and bf16: rtol 1e-3 and 1.6e-2, atol 1e-5, and for each rounding before the last one unit of
+// `most`.
 double close_tolerance(tn_dtype dt, double v, double most, int steps);
 
 typedef struct {

@@ -3,6 +3,7 @@
 #include "check.h"
 #include "base/heap.h"
 #include "device/device.h"
+#include "host.h"
 #include "kernel/prelude.h"
 #include "tensor/dtype.h"
 
@@ -43,37 +44,6 @@ static void value_free(value *v)
     free(v->cells);
 }
 
-static void store(tn_dtype dt, void *mem, int64_t i, double f, int64_t k)
-{
-    switch (dt) {
-    case TN_BOOL: ((uint8_t *)mem)[i] = k & 1; break;
-    case TN_U8:
-    case TN_I8: ((uint8_t *)mem)[i] = (uint8_t)k; break;
-    case TN_I32: ((int32_t *)mem)[i] = (int32_t)k; break;
-    case TN_I64: ((int64_t *)mem)[i] = k; break;
-    case TN_F16: ((uint16_t *)mem)[i] = m_double_to_half(f); break;
-    case TN_BF16: ((uint16_t *)mem)[i] = m_double_to_bf16(f); break;
-    case TN_F32: ((float *)mem)[i] = (float)f; break;
-    case TN_F64: ((double *)mem)[i] = f; break;
-    }
-}
-
-static double load(tn_dtype dt, const void *mem, int64_t i)
-{
-    switch (dt) {
-    case TN_BOOL:
-    case TN_U8: return ((const uint8_t *)mem)[i];
-    case TN_I8: return ((const int8_t *)mem)[i];
-    case TN_I32: return ((const int32_t *)mem)[i];
-    case TN_I64: return (double)((const int64_t *)mem)[i];
-    case TN_F16: return m_half_to_float(((const uint16_t *)mem)[i]);
-    case TN_BF16: return m_bf16_to_float(((const uint16_t *)mem)[i]);
-    case TN_F32: return ((const float *)mem)[i];
-    case TN_F64: return ((const double *)mem)[i];
-    }
-    return 0;
-}
-
 // Kinds of random values.
 typedef enum { TAME, WILD, SMALL } mood;
 
@@ -98,7 +68,7 @@ static void fill(value *v, tn_dtype dt, int64_t room, mood m)
     v->room  = room > 0 ? room : 1;
     v->mem   = malloc((size_t)v->room * 8);
     v->cells = malloc((size_t)v->room * 8);
-    for (int64_t i = 0; i < v->room; i++) store(dt, v->mem, i, draw_float(m), draw_int(m));
+    for (int64_t i = 0; i < v->room; i++) host_put(dt, v->mem, i, draw_float(m), draw_int(m));
     ref->upload(v->cells, dt, v->mem, v->room);
 }
 
@@ -231,7 +201,7 @@ static bool agree(int op, int nin, const value *in, value *out, const tni_attr *
     void *want = malloc((size_t)out->room * 8);
     ref->download(want, out->arg.dtype, out->cells, out->room);
     for (int64_t i = 0; ok && i < out->room; i++) {
-        double x = load(out->arg.dtype, out->mem, i), y = load(out->arg.dtype, want, i);
+        double x = host_get(out->arg.dtype, out->mem, i), y = host_get(out->arg.dtype, want, i);
         ok = near_enough(out->arg.dtype, x, y, e) ||
              test_case_result(false, "%s: element %lld is %.9g, not %.9g", describe(&c, &text),
                               (long long)i, x, y);
@@ -512,7 +482,7 @@ static void lay_index(value *v, int rank, const int64_t *size, int axis, int64_t
 {
     tn_dtype dt = below(2) ? TN_I32 : TN_I64;
     lay(v, dt, rank, size, TAME, false);
-    for (int64_t i = 0; i < v->room; i++) store(dt, v->mem, i, 0, below(2 * n) - n);
+    for (int64_t i = 0; i < v->room; i++) host_put(dt, v->mem, i, 0, below(2 * n) - n);
     ref->upload(v->cells, dt, v->mem, v->room);
     for (int i = axis + 1; broad && i < rank; i++) v->arg.stride[i] = v->other.stride[i] = 0;
 }

@@ -1,13 +1,13 @@
 // test_faults.c: every allocation fails once, and from each on for ever; steps go over a memory
 // limit. Each time an error is reported, nothing crashes or leaks, and the context works on.
 #include "check.h"
+#include "host.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tenon.h>
-#include <unistd.h>
 
 // Whether freed objects and closed contexts stay, so that stale handles can be told.
 #ifdef TN_DEBUG
@@ -394,15 +394,6 @@ static void no_block_outlives_its_context(void)
 
 // ---- the memory limit
 
-static long resident_bytes(void)
-{
-    long  pages = 0;
-    FILE *f     = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
-    if (f) fclose(f);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
 // A step that does not fit: w is to become something that needs room for big values.
 static void over_the_limit(tn_ctx *cx, tn_tensor *w, bool check)
 {
@@ -437,13 +428,13 @@ static void a_step_over_the_memory_limit_fails_whole(void)
     int cycles = TN_SANITIZE[0] ? 100 : 1000;
     for (int i = 0; i < 10; i++) over_the_limit(cx, w, true);
     tn_stats before = tn_stats_get(cx);
-    long     memory = resident_bytes();
+    long     memory = host_resident();
     for (int i = 0; i < cycles; i++) over_the_limit(cx, w, i % 50 == 0);
     tn_stats after = tn_stats_get(cx);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.nodes, before.nodes);
     CHECK(after.peak <= 1000000);
-    if (!TN_SANITIZE[0] && !DEBUG) CHECK(resident_bytes() - memory < 1 << 20);
+    if (!TN_SANITIZE[0] && !DEBUG) CHECK(host_resident() - memory < 1 << 20);
     CHECK_STR(tn_error_text(cx), "");
     tn_close(cx);
 }

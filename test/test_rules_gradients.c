@@ -524,6 +524,52 @@ static void rule_13_the_mode_is_returned_remembered_and_restored(void)
     }
 }
 
+static void rule_10_the_gradient_of_a_view_counts_the_views_made_from_it(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = leaf(cx), *h = tn_mul_s(w, 1), *g;
+        tn_tensor *v = tn_slice(h, 0, 1, 3, 1);                            // 2, 3
+        tn_tensor *u = tn_flip(tn_unsqueeze(v, 0), 1);                     // through v
+        tn_tensor *y = tn_sum_all(tn_add(tn_square(u), tn_mul_s(v, 10)));  // and v itself
+        y            = tn_add(y, tn_sum_all(h));                           // not through v
+        CHECK_STATUS(tn_grad(1, &y, 1, &v, NULL, &g), TN_OK);
+        CHECK_VALUES(g, 14, 16);
+        // A product folds and turns its operands by views of its own.
+        tn_tensor *x = tn_reshape(h, TN_SHAPE(1, 3, 1)), *one = tn_ones(cx, TN_F32, TN_SHAPE(1, 1));
+        y = tn_sum_all(tn_square(tn_matmul(x, one)));
+        CHECK_STATUS(tn_grad(1, &y, 1, &x, NULL, &g), TN_OK);
+        CHECK_VALUES(g, 2, 4, 6);
+        // Which of several equal places was used cannot be told.
+        tn_tensor *e = tn_expand(tn_slice(h, 0, 0, 1, 1), TN_SHAPE(2));
+        y            = tn_sum_all(tn_slice(e, 0, 0, 1, 1));
+        CHECK_STATUS(tn_grad(1, &y, 1, &e, NULL, &g), TN_EGRAD);
+        CHECK_FAILED2(cx, TN_EGRAD, "(2,)", "tn_clone");
+    }
+}
+
+static void rule_13_a_gradient_written_by_hand_counts(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = leaf(cx);
+        tn_fill_(tn_grad_of(w), 5);
+        CHECK(tn_has_grad(w));
+        CHECK_STATUS(tn_backward(tn_sum_all(w), NULL), TN_OK);
+        CHECK_GRAD(w, 6, 6, 6);
+        CHECK(!tn_has_grad(w));
+    }
+}
+
+static void rule_04_a_leaf_made_by_ops_is_stored(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = tn_requires_grad(tn_add_s(tn_zeros(cx, TN_F32, TN_SHAPE(2)), 3), true);
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_square(w)), NULL), TN_OK);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(w, 3, 3);
+        CHECK_GRAD(w, 6, 6);
+    }
+}
+
 const test_case tests_rules_gradients[] = {
     TEST(rule_09_all_past_states_deposit_in_the_leaf),
     TEST(rule_09_one_backward_through_several_states_sums),
@@ -538,6 +584,7 @@ const test_case tests_rules_gradients[] = {
     TEST(rule_10_gy_may_be_null_only_for_one_element),
     TEST(rule_10_an_unused_x_gives_zeros),
     TEST(rule_10_grad_of_a_value_in_the_middle),
+    TEST(rule_10_the_gradient_of_a_view_counts_the_views_made_from_it),
     TEST(rule_12_history_is_cut_by_detach_and_by_no_grad),
     TEST(rule_12_history_lives_while_a_handle_reaches_it),
     TEST(rule_12_walked_nodes_are_spent_once_evaluated),
@@ -550,6 +597,8 @@ const test_case tests_rules_gradients[] = {
     TEST(rule_13_grad_of_is_the_same_handle_for_life),
     TEST(rule_13_zeros_stay_readable_over_a_boundary),
     TEST(rule_13_grad_of_a_non_leaf_is_an_error_that_names_tn_grad),
+    TEST(rule_13_a_gradient_written_by_hand_counts),
+    TEST(rule_04_a_leaf_made_by_ops_is_stored),
     TEST(rule_13_the_mode_is_returned_remembered_and_restored),
     TEST_END,
 };

@@ -1,6 +1,7 @@
 // test_soak.c: long chains, wide graphs, many steps, many threads: nothing recurses over the graph,
 // nothing grows in a steady loop, recording is cheap.
 #include "check.h"
+#include "host.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <tenon.h>
 #include <time.h>
-#include <unistd.h>
 
 // Whether freed objects and closed contexts stay, so that stale handles can be told.
 #ifdef TN_DEBUG
@@ -40,15 +40,6 @@ static double seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static long resident_bytes(void)
-{
-    long  pages = 0;
-    FILE *f     = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
-    if (f) fclose(f);
-    return pages * sysconf(_SC_PAGESIZE);
 }
 
 // ---- long chains
@@ -184,14 +175,14 @@ static void training_does_not_grow(bool by_eval)
     tn_end(s);
     for (int i = 0; i < 100; i++) model_step(&m, by_eval);
     tn_stats before = tn_stats_get(m.cx);
-    long     memory = resident_bytes();
+    long     memory = host_resident();
     for (int i = 0; i < steps; i++) model_step(&m, by_eval);
     tn_stats after = tn_stats_get(m.cx);
     CHECK_INT(after.nodes, before.nodes);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.peak, before.peak);
     CHECK_INT(after.plans, before.plans);
-    if (!has_sanitizer() && !DEBUG) CHECK(resident_bytes() - memory < 1 << 20);
+    if (!has_sanitizer() && !DEBUG) CHECK(host_resident() - memory < 1 << 20);
     s = tn_begin(m.cx);
     CHECK(tn_item(model_loss(&m)) < 0.9 * start);
     tn_end(s);
@@ -252,12 +243,12 @@ static void reading_without_scopes_does_not_grow(void)
         tn_drop(sum);
         if (i != steps / 10) continue;
         before = tn_stats_get(m.cx);
-        memory = resident_bytes();
+        memory = host_resident();
     }
     CHECK(isfinite(last));
     CHECK_INT(tn_stats_get(m.cx).nodes, before.nodes);
     CHECK_INT(tn_stats_get(m.cx).bytes, before.bytes);
-    if (!has_sanitizer() && !DEBUG) CHECK(resident_bytes() - memory < 1 << 20);
+    if (!has_sanitizer() && !DEBUG) CHECK(host_resident() - memory < 1 << 20);
     tn_close(m.cx);
 }
 

@@ -363,8 +363,8 @@ static void numbers_take_the_other_dtype(void)
     close_both();
 }
 
-// As in PyTorch: a number that an integer dtype does not hold is refused, but a negative one wraps in
-// u8; and a bound that bounds nothing is none.
+// As in PyTorch: a number that an integer dtype does not hold is refused, but a negative one wraps
+// in u8; and a bound that bounds nothing is none.
 static void numbers_that_do_not_fit_are_refused(void)
 {
     static const struct {

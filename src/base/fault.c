@@ -1,3 +1,4 @@
+// Keeping the first error, and what this thread is doing.
 #include "base/fault.h"
 
 #include <stdio.h>

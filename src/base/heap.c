@@ -1,3 +1,4 @@
+// The default allocator, growing arrays, and slabs.
 #include "base/heap.h"
 
 #include <stdint.h>

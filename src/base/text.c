@@ -1,3 +1,4 @@
+// Short texts for messages.
 #include "base/text.h"
 
 #include <stdio.h>

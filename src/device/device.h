@@ -27,8 +27,8 @@ typedef struct {
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
 //             (gy, x) -> w
 //   argsort   out i64, along attr->axis.axis
-//   custom    in[] row-major; one output: out. Several: out is their bytes one after the other, eight
-//             for each element, every output begun at a multiple of 64
+//   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
+//             eight for each element, every output begun at a multiple of 64
 typedef struct {
     int             op;
     int             nin;
@@ -40,6 +40,8 @@ typedef struct {
     tni_text       *why;      // what went wrong, where run returns an error
 } tni_call;
 
+// One per folder below, constant. The engine calls it from the owner thread of a context; what it
+// keeps of its own is shared by all contexts.
 typedef struct tni_device tni_device;
 struct tni_device {
     const char *name;
@@ -59,6 +61,7 @@ struct tni_device {
 
 extern const tni_device tni_device_ref, tni_device_cpu;
 
+// The next multiple of 64.
 static inline int64_t tni_align64(int64_t n)
 {
     return (n + 63) / 64 * 64;

@@ -17,6 +17,7 @@ typedef struct {
 
 // ---- addresses ---------------------------------------------------------------------------------
 
+// Where the place of an item that is no view begins.
 static char *item_data(const run *r, size_t i)
 {
     const tni_place *p = &r->plan->place[i];
@@ -174,7 +175,7 @@ static tni_buffer *take(run *r, int64_t bytes, const char *what)
     return b;
 }
 
-// The widest op's inputs and the largest scratch, once addresses are known.
+// Room for the inputs of the widest op.
 static bool size_step(run *r, size_t *inputs)
 {
     *inputs = 2;
@@ -185,6 +186,7 @@ static bool size_step(run *r, size_t *inputs)
     return r->in != NULL;
 }
 
+// The largest scratch that a step asks for, once addresses are known.
 static bool take_scratch(run *r)
 {
     size_t most = 0;

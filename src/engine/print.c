@@ -2,8 +2,8 @@
 //
 // A number is written with the fewest digits that read back as the same number of its dtype, and no
 // more than 8 behind the point. All numbers of a tensor share one form: plain, or with an exponent
-// when the largest is too large for its dtype's digits, the smallest is below 1e-4, or they are more
-// than a factor of 1000 apart. Columns line up, lines break before column 75, and of a tensor of
+// when the largest is too large for its dtype's digits, the smallest is below 1e-4, or they are
+// more than a factor of 1000 apart. Columns line up, lines break before column 75, and of a tensor of
 // more than 1000 elements only the first and last 3 along each axis are shown, and read.
 #include "engine/engine.h"
 

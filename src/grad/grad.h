@@ -6,7 +6,7 @@
 
 // One node whose gradients are wanted: g is the gradient of its value. The rule sets gx[i] for
 // each source i that is needed, or leaves it NULL where nothing flows. For a user's op of several
-// outputs, part_g are the gradients of those (NULL where there is none).
+// outputs g is NULL and part_g are the gradients of those (NULL where there is none).
 typedef struct {
     tn_ctx           *cx;
     tni_node         *n;

@@ -1,3 +1,4 @@
+// Rows of the op table written as C functions.
 #include "kernel/op_text.h"
 
 #include <stdio.h>

@@ -79,7 +79,8 @@ tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
 
 // ---- by indices --------------------------------------------------------------------------------
 
-// The axis for x and index of one rank, with index nowhere larger than limit but along it.
+// The axis for x and index of one rank, with index nowhere larger than x but along it; else -1,
+// reported.
 static int index_axis(tn_ctx *cx, const char *op, tn_tensor *x, int axis, tn_tensor *index)
 {
     tni_view v = tni_layout(x), w = tni_layout(index);

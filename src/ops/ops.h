@@ -44,6 +44,8 @@ typedef enum {
     TNI_WIDE      // i64
 } tni_rule;
 
+// One row of ops.def as data, without what is code: the expression as text, and whether there is a
+// gradient.
 typedef struct {
     const char *name;
     tni_class class;
@@ -95,9 +97,9 @@ tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
 tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v);
 // Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.
 bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
-// A number of x's dtype and context, 0-d.
+// A plain number (weak) of dtype dt, 0-d: its value is a run-time argument.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v);
-// Takes the next n blocks of random numbers.
+// Takes the counters for so many random numbers of dt; returns the first.
 uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
 
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op

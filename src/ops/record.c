@@ -146,9 +146,9 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     tni_operand kinds[3];
     tni_node   *src[3];
     tn_dtype    in, out;
-    int64_t     size[TN_MAX_RANK];
-    int         rank = 0;
-    bool        weak = true;
+    int64_t     size[TN_MAX_RANK] = { 0 };
+    int         rank              = 0;
+    bool        weak              = true;
 
     for (int i = 0; i < n; i++) {
         kinds[i] = operand(x[i]);

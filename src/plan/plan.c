@@ -5,15 +5,15 @@
 
 #include <string.h>
 
-// Per place (an item's, or an input's after those): the last position that reads it, whether an
-// item that must outlive the evaluation lies in it.
+// A plan in the making. The arrays are by place: first one per item, of which a root's counts, then
+// one per input.
 typedef struct {
     tni_graph        *g;
     const tni_limits *limits;
     tni_plan         *plan;
-    uint32_t         *last;      // by root item, then inputs
-    bool             *stored;    // by place: something in it outlives the evaluation
-    bool             *whole;     // by place: a reader wants all its elements in memory
+    uint32_t         *last;      // the last position that reads it
+    bool             *stored;    // something in it outlives the evaluation
+    bool             *whole;     // a reader wants all its elements in memory
     size_t            fallible;  // one past the last item whose running can fail
 } builder;
 

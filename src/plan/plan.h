@@ -63,6 +63,7 @@ typedef enum {
     TNI_INPUT     // in the buffer of an input: an update in place, or an assignment
 } tni_where;
 
+// One per item, at the same position.
 typedef struct {
     tni_where where;
     uint32_t  root;      // item whose place it shares; itself if none; for TNI_INPUT the input
@@ -73,7 +74,8 @@ typedef struct {
     int64_t   offset;    // in the arena
 } tni_place;
 
-// A plan fits every graph of its key.
+// A plan fits every graph of its key. It holds no node and no memory of a device; the cache owns
+// it, or, for a graph too large for that, the run it was made for.
 typedef struct tni_plan tni_plan;
 struct tni_plan {
     uint64_t   hash;

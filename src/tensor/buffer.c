@@ -1,3 +1,4 @@
+// The cache of buffers: bins of free blocks by size class, and the limit.
 #include "tensor/buffer.h"
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit)

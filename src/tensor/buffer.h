@@ -13,6 +13,8 @@ typedef struct {
     void *state;
 } tni_memory;
 
+// A block of device memory, or a caller's. Nodes and runs hold references; when the last goes a
+// block returns to its bin and a caller's memory is released.
 typedef struct tni_buffer tni_buffer;
 struct tni_buffer {
     uint32_t refs;

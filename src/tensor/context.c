@@ -1,3 +1,5 @@
+// Errors, the public call in progress, checks of arguments, scopes, and what can be asked of a
+// tensor without computing it.
 #include "tensor/context.h"
 
 #include <stdlib.h>

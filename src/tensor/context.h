@@ -7,6 +7,8 @@
 
 typedef struct tni_engine tni_engine;  // src/engine/: device, plans, late values
 
+// Owned by the program and used by its owner thread alone; everything in it dies with it.
+// Invariant: between evaluations, pending lists just the stores whose node is pending.
 struct tn_ctx {
     uint32_t magic;
     uint64_t owner;  // thread, 0 while none
@@ -33,8 +35,8 @@ struct tn_ctx {
 
     tn_stats    stats;
     tni_engine *engine;
-    // Evaluates everything that is needed, losing nothing; set by the engine. Not called while busy:
-    // in the middle of a walk or an evaluation.
+    // Evaluates everything that is needed, losing nothing; set by the engine. Not called while
+    // busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);
     bool busy;
 };

@@ -1,3 +1,4 @@
+// Facts about element types, and promotion.
 #include "tensor/dtype.h"
 
 size_t tni_dtype_size(tn_dtype dt)

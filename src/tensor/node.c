@@ -1,3 +1,4 @@
+// Making nodes and letting them go.
 #include "tensor/context.h"
 
 #include <string.h>

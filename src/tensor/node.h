@@ -63,7 +63,9 @@ typedef enum {
 
 // One value. While pending it holds its sources. Once done it holds a buffer, and it lets its
 // sources go unless a gradient can still reach it. A view has no buffer of its own: it keeps its
-// source and is done when that is. Everything but state, spent, buf, mark and refs is fixed when the node is recorded.
+// source and is done when that is. What the value is (op, dtype, shape, attributes) is fixed when
+// the node is recorded, except that a value that is gone keeps the reason in attr; state, buf,
+// sources, spent, walked, mark, next and refs change.
 struct tni_node {
     uint64_t    id;
     uint32_t    refs;  // stores, consumers, leaves and caches

@@ -1,3 +1,4 @@
+// Arithmetic on shapes and views.
 #include "tensor/shape.h"
 
 #include <string.h>

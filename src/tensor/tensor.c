@@ -1,3 +1,4 @@
+// Stores, handles and leaves, and the node that a handle stands for.
 #include "tensor/context.h"
 
 #include <string.h>

@@ -43,6 +43,8 @@ struct tni_origin {
 
 enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 
+// A handle: a store and a view of it. It belongs to a scope, or, a gradient, to its leaf, and dies
+// with that. Invariant: while node is cached, the handle stands in its store's list of views.
 struct tn_tensor {
     uint16_t    magic;  // TNI_LIVE or TNI_DEAD
     bool        is_view, detached;
@@ -62,7 +64,8 @@ struct tn_tensor {
     char       *name;
 };
 
-// The innermost scope owns the tensors made in it.
+// Owns the tensors made while it was the innermost; the context's root scope owns the rest. Scopes
+// form a chain by outer and close in that order.
 struct tn_scope {
     uint32_t   magic;
     tn_ctx    *cx;

@@ -124,7 +124,7 @@ static void column_task(void *arg, int64_t item, int worker)
 void tni_cpu_arg(const tni_call *call)
 {
     job j       = plan(call);
-    int threads = tni_threads_for(call, j.r.folded * j.r.results);
+    int threads = tni_threads_for(call->threads, j.r.folded * j.r.results);
     if (j.r.folded == 0) {
         memset(call->out.data, 0, (size_t)j.r.results * 8);
     } else if (j.r.by_column) {

@@ -94,16 +94,6 @@ static void make_columns(const conv *c, const char *x, int64_t k0, int64_t k1, i
     }
 }
 
-static void add_f(float *y, const float *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
-}
-
-static void add_d(double *y, const double *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
-}
-
 // Adds the columns of one channel (KH * KW rows, ld apart) to its plane of x, zeroed first.
 static void add_columns(const conv *c, const char *columns, int64_t ld, char *plane)
 {
@@ -117,8 +107,7 @@ static void add_columns(const conv *c, const char *columns, int64_t ld, char *pl
             char *y = plane + ((i * c->stride[0] + shift_h) * c->W + lo * c->stride[1] + shift_w) *
                                   c->bytes;
             const char *v = columns + (k * ld + i * c->OW + lo) * c->bytes;
-            if (c->dtype == TN_F32) add_f((float *)y, (const float *)v, c->stride[1], hi - lo);
-            else add_d((double *)y, (const double *)v, c->stride[1], hi - lo);
+            tni_add_run(c->dtype, y, v, c->stride[1], hi - lo);
         }
     }
 }
@@ -455,7 +444,7 @@ void tni_cpu_conv(const tni_call *call)
 {
     size_t used;
     conv   c       = plan(call, call->scratch, &used);
-    int    threads = tni_threads_for(call, c.N * c.O * c.P * c.K);
+    int    threads = tni_threads_for(call->threads, c.N * c.O * c.P * c.K);
     if (c.empty) {
         memset(c.result, 0, (size_t)(tni_arg_count(&call->out) * c.bytes));
     } else if (c.direct) {

@@ -45,67 +45,16 @@ size_t tni_cpu_fold_scratch(const tni_call *call)
     return in_float(call) ? (size_t)tni_arg_count(&call->out) * sizeof(float) : 0;
 }
 
-static int64_t reach(const tni_arg *x, int axis)
-{
-    int64_t s = x->stride[axis];
-    return s < 0 ? -s : s;
-}
-
 // How many leading axes step past all that lies behind them.
 static int apart(const tni_arg *to)
 {
     int     n    = to->rank;
     int64_t span = 0;
     for (int i = to->rank - 1; i >= 0; i--) {
-        if (reach(to, i) <= span) n = i;
-        span += reach(to, i) * (to->size[i] - 1);
+        if (tni_reach(to->stride[i]) <= span) n = i;
+        span += tni_reach(to->stride[i]) * (to->size[i] - 1);
     }
     return n;
-}
-
-static void add_run_f(float *y, const float *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
-}
-
-static void add_run_d(double *y, const double *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
-}
-
-static void add_run_i(int32_t *y, const int32_t *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
-}
-
-static void add_run_l(int64_t *y, const int64_t *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] += x[i];
-}
-
-static void add_run_b(uint8_t *y, const uint8_t *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] = (uint8_t)(y[i * step] + x[i]);
-}
-
-static void or_run(uint8_t *y, const uint8_t *x, int64_t step, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * step] = y[i * step] || x[i];
-}
-
-static void add_run(tn_dtype dt, char *data, int64_t place, const void *x, int64_t step, int64_t n)
-{
-    switch (dt) {
-    case TN_F32: add_run_f((float *)data + place, x, step, n); break;
-    case TN_F64: add_run_d((double *)data + place, x, step, n); break;
-    case TN_I32: add_run_i((int32_t *)data + place, x, step, n); break;
-    case TN_I64: add_run_l((int64_t *)data + place, x, step, n); break;
-    case TN_BOOL: or_run((uint8_t *)data + place, x, step, n); break;
-    case TN_U8:
-    case TN_I8: add_run_b((uint8_t *)data + place, x, step, n); break;
-    case TN_F16:
-    case TN_BF16: break;  // added in float
-    }
 }
 
 // Where a walk over the places is: the index along each axis, and the place.
@@ -140,10 +89,10 @@ static void add_tile(const job *j, int64_t first, int64_t n, cursor *w, tni_room
     int64_t     bytes = (int64_t)tni_dtype_size(j->dtype);
     const char *x     = tni_tile_of(j->tiles, &j->x, j->dtype, first, n, room);
     int         last  = j->to.rank - 1;
-    if (last < 0) add_run(j->dtype, j->to.data, 0, x, 1, 1);
+    if (last < 0) tni_add_run(j->dtype, j->to.data, x, 1, 1);
     while (last >= 0 && n > 0) {
         int64_t run = tni_lesser(n, j->to.size[last] - w->at[last]);
-        add_run(j->dtype, j->to.data, w->place, x, j->to.stride[last], run);
+        tni_add_run(j->dtype, j->to.data + w->place * bytes, x, j->to.stride[last], run);
         x += run * bytes;
         n -= run;
         w->at[last] += run - 1;
@@ -187,7 +136,8 @@ void tni_cpu_fold(const tni_call *call)
         j.part     = count / j.parts;
         j.per_task = tni_pieces(TASK, j.part);
         tni_merge(1, one);
-        tni_parallel(tni_threads_for(call, count), tni_pieces(j.parts, j.per_task), fold_task, &j);
+        tni_parallel(tni_threads_for(call->threads, count), tni_pieces(j.parts, j.per_task),
+                     fold_task, &j);
     }
     tni_arg made = tni_arg_rows(TN_F32, call->out.rank, call->out.size, sums);
     if (floats) tni_copy_arg(call->threads, &made, &call->out);

@@ -61,6 +61,12 @@ static tni_arg axes_of(const tni_arg *x, int first, int last)
     return y;
 }
 
+// Whether merged axes are one run without gaps.
+static bool dense(const tni_arg *x)
+{
+    return x->rank == 0 || (x->rank == 1 && x->stride[0] == 1);
+}
+
 // ---- gather ----
 
 // Positions are those of the index without the axes of a row. x walks with them except along the
@@ -143,10 +149,10 @@ tn_status tni_cpu_gather(const tni_call *call)
     tni_merge(2, both);
     tni_merge(1, one);
     g.row_count = tni_arg_count(&g.row);
-    g.row_dense = g.row.rank == 0 || (g.row.rank == 1 && g.row.stride[0] == 1);
+    g.row_dense = dense(&g.row);
     g.positions = tni_arg_count(&g.index);
     g.per_task  = tni_pieces(TASK, g.row_count);
-    tni_parallel(tni_threads_for(call, g.positions * g.row_count),
+    tni_parallel(tni_threads_for(call->threads, g.positions * g.row_count),
                  tni_pieces(g.positions, g.per_task), gather_task, &g);
     return g.bad == INT64_MAX ? TN_OK : out_of_range(call, &g.index, g.bad);
 }
@@ -259,18 +265,6 @@ size_t tni_cpu_scatter_scratch(const tni_call *call)
     return (size_t)tni_arg_count(&call->out) * sizeof(float);
 }
 
-static bool dense(const tni_arg *x)
-{
-    return x->rank == 0 || (x->rank == 1 && x->stride[0] == 1);
-}
-
-static bool still(const tni_arg *x)
-{
-    for (int i = 0; i < x->rank; i++)
-        if (x->stride[i] != 0 && x->size[i] != 1) return false;
-    return true;
-}
-
 static void split(scattering *s, const tni_arg *index, const tni_arg *v, int axis)
 {
     tni_arg to = s->y;
@@ -289,7 +283,7 @@ static void split(scattering *s, const tni_arg *index, const tni_arg *v, int axi
     s->v_step     = v->stride[axis];
     s->y_step     = s->y.stride[axis];
     s->inner      = tni_arg_count(&s->index[1]);
-    s->rows       = still(&s->index[1]) && dense(&s->v[1]) && dense(&s->to[1]);
+    s->rows       = tni_arg_is_still(&s->index[1]) && dense(&s->v[1]) && dense(&s->to[1]);
 }
 
 tn_status tni_cpu_scatter(const tni_call *call)
@@ -306,7 +300,7 @@ tn_status tni_cpu_scatter(const tni_call *call)
         s.strips      = tni_pieces(s.inner, tni_pieces(s.inner, s.strips));
         int64_t outer = tni_arg_count(&s.index[0]);
         if (outer >= TASK / 1024) s.strips = 1;
-        tni_parallel(tni_threads_for(call, count), outer * s.strips, scatter_task, &s);
+        tni_parallel(tni_threads_for(call->threads, count), outer * s.strips, scatter_task, &s);
     }
     if (s.bad != INT64_MAX) return out_of_range(call, index, s.bad);
     if (floats) tni_copy_arg(call->threads, &s.y, &call->out);

@@ -53,13 +53,6 @@ static void run_tiles(void *arg, int64_t item, int worker)
     for (int64_t t = item * TILES; t < end; t++) run_tile(j, fixed, t, rooms);
 }
 
-static bool is_still(const tni_arg *x)
-{
-    for (int i = 0; i < x->rank; i++)
-        if (x->stride[i] != 0) return false;
-    return true;
-}
-
 // Tiles that stay within a row let operands that are broadcast along others stay in place.
 static void cut(job *j)
 {
@@ -71,7 +64,7 @@ static void cut(job *j)
     j->pieces    = tni_pieces(j->inner, TNI_TILE);
     for (int k = 0; k < j->nin; k++) {
         tni_merge(1, &all[1 + k]);
-        j->still[k] = is_still(&j->in[k]);
+        j->still[k] = tni_arg_is_still(&j->in[k]);
     }
 }
 
@@ -96,5 +89,5 @@ void tni_cpu_map(const tni_call *call)
     }
     cut(&j);
     int64_t tiles = j.count / j.inner * j.pieces;
-    tni_parallel(tni_threads_for(call, j.count), tni_pieces(tiles, TILES), run_tiles, &j);
+    tni_parallel(tni_threads_for(call->threads, j.count), tni_pieces(tiles, TILES), run_tiles, &j);
 }

@@ -3,7 +3,6 @@
 #include "base/pool.h"
 #include "device/cpu/cpu_walk.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -24,33 +23,13 @@ typedef struct {
     int64_t          down, across, blocks, per_task;
 } copy;
 
-static int64_t reach(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
-
-// Puts out's axes in order of falling stride. Stable, and ranks are small.
-static void order_axes(copy *c)
-{
-    int rank = c->out.rank, perm[TN_MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        int at = i;
-        for (; at > 0 && reach(c->out.stride[perm[at - 1]]) < reach(c->out.stride[i]); at--)
-            perm[at] = perm[at - 1];
-        perm[at] = i;
-    }
-    tni_permute(&c->in, rank, perm);
-    tni_permute(&c->out, rank, perm);
-    tni_arg *both[2] = { &c->out, &c->in };
-    tni_merge(2, both);
-}
-
 // Brings the axis in which in is densest next to the last; false if it is the last.
 static bool turn(copy *c)
 {
     int last = c->in.rank - 1, dense = last, perm[TN_MAX_RANK], n = 0;
     for (int i = 0; i <= last; i++)
-        if (c->in.stride[i] != 0 && reach(c->in.stride[i]) < reach(c->in.stride[dense])) dense = i;
+        if (c->in.stride[i] != 0 && tni_reach(c->in.stride[i]) < tni_reach(c->in.stride[dense]))
+            dense = i;
     if (dense == last || c->in.stride[last] == 0) return false;
     for (int i = 0; i < last; i++)
         if (i != dense) perm[n++] = i;
@@ -66,7 +45,8 @@ static copy plan_copy(const tni_arg *in, const tni_arg *out)
     copy     c       = { .tiles = tni_tiles_get(), .in = *in, .out = *out };
     tni_arg *both[2] = { &c.out, &c.in };
     tni_merge(2, both);
-    order_axes(&c);
+    tni_sort_axes(2, both);
+    tni_merge(2, both);
     int  rank   = c.out.rank;
     bool turned = rank >= 2 && turn(&c);
     c.cols      = rank >= 1 ? c.out.size[rank - 1] : 1;
@@ -178,7 +158,7 @@ void tni_copy_arg(int threads, const tni_arg *in, const tni_arg *out)
     int64_t count = tni_arg_count(out);
     if (count == 0) return;
     copy c = plan_copy(in, out);
-    tni_parallel(count < 32768 ? 1 : threads, tni_pieces(c.blocks, c.per_task), copy_task, &c);
+    tni_parallel(tni_threads_for(threads, count), tni_pieces(c.blocks, c.per_task), copy_task, &c);
 }
 
 void tni_cpu_copy(const tni_call *call)
@@ -278,7 +258,8 @@ void tni_cpu_pad(const tni_call *call)
     int64_t count = tni_arg_count(&p.out), cols = p.out.size[p.out.rank - 1];
     p.rows     = count / cols;
     p.per_task = tni_pieces(TASK, cols);
-    tni_parallel(tni_threads_for(call, count), tni_pieces(p.rows, p.per_task), pad_rows, &p);
+    tni_parallel(tni_threads_for(call->threads, count), tni_pieces(p.rows, p.per_task), pad_rows,
+                 &p);
 }
 
 // ---- values from nothing ----
@@ -307,7 +288,7 @@ void tni_cpu_fill(const tni_call *call)
     int64_t  i  = call->attr->num.i;
     if (!tni_is_float(dt)) s.tiles->convert[TN_I64][dt](s.value, &i, 1);
     else s.tiles->convert[TN_F64][dt](s.value, &f, 1);
-    tni_parallel(tni_threads_for(call, s.count), tni_pieces(s.count, TASK), fill_task, &s);
+    tni_parallel(tni_threads_for(call->threads, s.count), tni_pieces(s.count, TASK), fill_task, &s);
 }
 
 static void iota_task(void *arg, int64_t item, int worker)
@@ -335,5 +316,5 @@ static void iota_task(void *arg, int64_t item, int worker)
 void tni_cpu_iota(const tni_call *call)
 {
     source s = { .tiles = tni_tiles_get(), .call = call, .count = tni_arg_count(&call->out) };
-    tni_parallel(tni_threads_for(call, s.count), tni_pieces(s.count, TASK), iota_task, &s);
+    tni_parallel(tni_threads_for(call->threads, s.count), tni_pieces(s.count, TASK), iota_task, &s);
 }

@@ -45,5 +45,6 @@ void tni_cpu_random(const tni_call *call)
     else if (call->op == TNI_uniform) j.f = d ? t->uniform_d : t->uniform_f;
     else j.f = d ? t->normal_d : t->normal_f;
     if (call->op != TNI_random_bits) j.made = d ? TN_F64 : TN_F32;
-    tni_parallel(tni_threads_for(call, 8 * j.count), tni_pieces(j.count, TASK), random_task, &j);
+    tni_parallel(tni_threads_for(call->threads, 8 * j.count), tni_pieces(j.count, TASK),
+                 random_task, &j);
 }

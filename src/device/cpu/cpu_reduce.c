@@ -20,30 +20,12 @@ enum {
 
 // ---- taking apart ----
 
-static int64_t reach(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
-
-// Sorts the axes of n arguments by falling stride of the first.
-static void sort_axes(int n, tni_arg *const *x)
-{
-    int rank = x[0]->rank, perm[TN_MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        int at = i;
-        for (; at > 0 && reach(x[0]->stride[perm[at - 1]]) < reach(x[0]->stride[i]); at--)
-            perm[at] = perm[at - 1];
-        perm[at] = i;
-    }
-    for (int k = 0; k < n; k++) tni_permute(x[k], rank, perm);
-}
-
 // The least distance between elements of an axis, leaving out axes that stand still.
 static int64_t density(const tni_arg *x)
 {
     int64_t least = INT64_MAX;
     for (int i = 0; i < x->rank; i++)
-        if (x->stride[i] != 0 && reach(x->stride[i]) < least) least = reach(x->stride[i]);
+        if (x->stride[i] != 0 && tni_reach(x->stride[i]) < least) least = tni_reach(x->stride[i]);
     return least;
 }
 
@@ -67,11 +49,13 @@ tni_reduction tni_reduction_of(const tni_call *call, tn_dtype acc, bool ordered)
 
     tni_arg *both[2] = { &r.kept, &r.out }, *one[1] = { &r.red };
     tni_merge(2, both);
-    sort_axes(2, both);
+    tni_sort_axes(2, both);
     tni_merge(2, both);
     tni_merge(1, one);
-    if (!ordered) sort_axes(1, one);
-    if (!ordered) tni_merge(1, one);
+    if (!ordered) {
+        tni_sort_axes(1, one);
+        tni_merge(1, one);
+    }
     int64_t cols = r.kept.rank > 0 ? r.kept.size[r.kept.rank - 1] : 1;
     r.by_column  = cols >= NARROW && (density(&r.kept) < density(&r.red) || r.folded < NARROW);
     return r;
@@ -339,7 +323,7 @@ static void empty(const tni_call *call)
 void tni_cpu_reduce(const tni_call *call)
 {
     job j       = plan(call);
-    int threads = tni_threads_for(call, j.r.folded * j.r.results);
+    int threads = tni_threads_for(call->threads, j.r.folded * j.r.results);
     if (j.r.folded == 0) {
         empty(call);
     } else if (j.r.by_column) {

@@ -95,7 +95,7 @@ static void strip_task(void *arg, int64_t item, int worker)
 void tni_cpu_scan(const tni_call *call)
 {
     job j       = plan(call);
-    int threads = tni_threads_for(call, j.lines * j.n), last = j.out.rank - 1;
+    int threads = tni_threads_for(call->threads, j.lines * j.n), last = j.out.rank - 1;
     if (last >= 0 && j.out.stride[last] == 1 && j.out.size[last] >= 8) {
         int64_t cols = j.out.size[last];
         tni_parallel(threads, j.lines / cols * tni_pieces(cols, STRIP), strip_task, &j);

@@ -162,6 +162,6 @@ void tni_cpu_argsort(const tni_call *call)
     j.lines    = tni_arg_count(&j.out);
     j.room     = room_for(j.n);
     j.per_task = tni_pieces(TASK, j.n);
-    tni_parallel(tni_threads_for(call, 16 * j.lines * j.n), tni_pieces(j.lines, j.per_task),
-                 sort_task, &j);
+    tni_parallel(tni_threads_for(call->threads, 16 * j.lines * j.n),
+                 tni_pieces(j.lines, j.per_task), sort_task, &j);
 }

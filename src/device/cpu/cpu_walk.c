@@ -1,3 +1,4 @@
+// Merging axes, runs of strided elements, and tiles of them.
 #include "device/cpu/cpu_walk.h"
 
 #include <string.h>
@@ -18,6 +19,13 @@ bool tni_arg_is_rows(const tni_arg *x)
         if (x->stride[i] != step) return false;
         step *= x->size[i];
     }
+    return true;
+}
+
+bool tni_arg_is_still(const tni_arg *x)
+{
+    for (int i = 0; i < x->rank; i++)
+        if (x->stride[i] != 0 && x->size[i] != 1) return false;
     return true;
 }
 
@@ -53,6 +61,18 @@ void tni_permute(tni_arg *x, int rank, const int *perm)
         y.stride[i] = x->stride[perm[i]];
     }
     *x = y;
+}
+
+void tni_sort_axes(int n, tni_arg *const *x)
+{
+    int rank = x[0]->rank, perm[TN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        int at = i;
+        for (; at > 0 && tni_reach(x[0]->stride[perm[at - 1]]) < tni_reach(x[0]->stride[i]); at--)
+            perm[at] = perm[at - 1];
+        perm[at] = i;
+    }
+    for (int k = 0; k < n; k++) tni_permute(x[k], rank, perm);
 }
 
 int64_t tni_place(const tni_arg *x, int64_t at)
@@ -124,6 +144,51 @@ void tni_scatter_run(size_t bytes, void *y, const void *x, int64_t stride, int64
     else if (bytes == 2) scatter16(y, x, stride, n);
     else if (bytes == 8) scatter64(y, x, stride, n);
     else scatter8(y, x, stride, n);
+}
+
+static void add_f(float *y, const float *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
+}
+
+static void add_d(double *y, const double *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
+}
+
+static void add_i(int32_t *y, const int32_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
+}
+
+static void add_l(int64_t *y, const int64_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
+}
+
+static void add_b(uint8_t *y, const uint8_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] = (uint8_t)(y[i * stride] + x[i]);
+}
+
+static void or_b(uint8_t *y, const uint8_t *x, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i * stride] = y[i * stride] || x[i];
+}
+
+void tni_add_run(tn_dtype dt, void *y, const void *x, int64_t stride, int64_t n)
+{
+    switch (dt) {
+    case TN_F32: add_f(y, x, stride, n); break;
+    case TN_F64: add_d(y, x, stride, n); break;
+    case TN_I32: add_i(y, x, stride, n); break;
+    case TN_I64: add_l(y, x, stride, n); break;
+    case TN_BOOL: or_b(y, x, stride, n); break;
+    case TN_U8:
+    case TN_I8: add_b(y, x, stride, n); break;
+    case TN_F16:
+    case TN_BF16: break;  // added in float
+    }
 }
 
 static void fill16(uint16_t *y, uint16_t v, int64_t n)

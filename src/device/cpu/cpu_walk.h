@@ -2,6 +2,7 @@
 #ifndef TNI_DEVICE_CPU_CPU_WALK_H
 #define TNI_DEVICE_CPU_CPU_WALK_H
 
+#include "device/cpu/pieces.h"
 #include "device/cpu/tiles.h"
 #include "device/device.h"
 
@@ -11,16 +12,6 @@ typedef struct {
     _Alignas(64) char ready[TNI_TILE * 8];
 } tni_room;
 
-static inline int64_t tni_lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t tni_pieces(int64_t total, int64_t piece)
-{
-    return (total + piece - 1) / piece;
-}
-
 static inline int64_t tni_arg_count(const tni_arg *x)
 {
     int64_t n = 1;
@@ -28,19 +19,29 @@ static inline int64_t tni_arg_count(const tni_arg *x)
     return n;
 }
 
-// Number of threads worth using for so many elements.
-static inline int tni_threads_for(const tni_call *call, int64_t elements)
+// How many of the threads are worth using for so many elements.
+static inline int tni_threads_for(int threads, int64_t elements)
 {
-    return elements < 32768 ? 1 : call->threads;
+    return elements < 32768 ? 1 : threads;
+}
+
+// The distance of a stride, either way.
+static inline int64_t tni_reach(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
 }
 
 // A row-major argument.
 tni_arg tni_arg_rows(tn_dtype dt, int rank, const int64_t *size, void *data);
 bool    tni_arg_is_rows(const tni_arg *x);
+// The same element everywhere.
+bool tni_arg_is_still(const tni_arg *x);
 
 // Drops axes of size 1 and merges neighbours that are one run in all n arguments, which have one
 // shape. Row-major order stays.
 void tni_merge(int n, tni_arg *const *x);
+// Sorts the axes of n arguments alike, by falling stride of the first. Stable.
+void tni_sort_axes(int n, tni_arg *const *x);
 // Takes the axes perm[0 .. rank-1] in that order.
 void tni_permute(tni_arg *x, int rank, const int *perm);
 // Where element `at` in row-major order lies, in elements from data.
@@ -50,6 +51,8 @@ int64_t tni_place(const tni_arg *x, int64_t at);
 void tni_gather_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n);
 // y[i * stride] = x[i].
 void tni_scatter_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n);
+// y[i * stride] += x[i], of any dtype but the 16-bit floats; bools: or.
+void tni_add_run(tn_dtype dt, void *y, const void *x, int64_t stride, int64_t n);
 // y[i] = *x.
 void tni_fill_run(size_t bytes, void *y, const void *x, int64_t n);
 

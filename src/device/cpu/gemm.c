@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm_kernel.h"
+#include "device/cpu/pieces.h"
 
 #include <limits.h>
 #include <unistd.h>
@@ -35,16 +36,6 @@ typedef struct {
     int64_t         down, across;  // panels per product
 } job;
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t cut(int64_t total, int64_t piece)
-{
-    return (total + piece - 1) / piece;
-}
-
 // Whether a BLAS can read the operand where it lies. A line alone may have any distance.
 static bool lay(layout *l, int64_t rows, int64_t cols, int64_t row, int64_t col)
 {
@@ -61,7 +52,7 @@ static bool lay(layout *l, int64_t rows, int64_t cols, int64_t row, int64_t col)
 
 static int64_t halved(int64_t side)
 {
-    return cut(side / 2, PANEL_STEP) * PANEL_STEP;
+    return tni_round_up(side / 2, PANEL_STEP);
 }
 
 // The machine's cores, not the threads in use: the panels decide the bits.
@@ -75,11 +66,11 @@ static void choose_panels(job *j)
 {
     const tni_gemm *g      = &j->g.one;
     double          wanted = panels_wanted();
-    j->rows                = smaller(g->m, PANEL);
-    j->cols                = smaller(g->n, PANEL);
+    j->rows                = tni_lesser(g->m, PANEL);
+    j->cols                = tni_lesser(g->n, PANEL);
     for (;;) {
-        j->down       = cut(g->m, j->rows);
-        j->across     = cut(g->n, j->cols);
+        j->down       = tni_pieces(g->m, j->rows);
+        j->across     = tni_pieces(g->n, j->cols);
         double panels = (double)j->down * (double)j->across * (double)j->g.batch;
         double work   = (double)j->rows * (double)j->cols * (double)g->k;
         if (panels >= wanted || work < 2.0 * PANEL_WORK) return;
@@ -141,10 +132,10 @@ static void run_panel(void *arg, int64_t item, int worker)
     const tni_gemm *g    = &j->g.one;
     int64_t         grid = j->down * j->across, which = item / grid, place = item % grid;
     int64_t         i0 = place / j->across * j->rows, j0 = place % j->across * j->cols;
-    int             m = (int)smaller(j->rows, g->m - i0), n = (int)smaller(j->cols, g->n - j0);
-    int64_t         a = which * j->g.a_step + i0 * g->a_row;
-    int64_t         b = which * j->g.b_step + j0 * g->b_col;
-    int64_t         c = which * j->g.c_step + i0 * g->ldc + j0;
+    int     m = (int)tni_lesser(j->rows, g->m - i0), n = (int)tni_lesser(j->cols, g->n - j0);
+    int64_t a = which * j->g.a_step + i0 * g->a_row;
+    int64_t b = which * j->g.b_step + j0 * g->b_col;
+    int64_t c = which * j->g.c_step + i0 * g->ldc + j0;
     if (g->dtype == TN_F32) blas_f32(j, m, n, a, b, c);
     else blas_f64(j, m, n, a, b, c);
 }

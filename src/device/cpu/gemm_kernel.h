@@ -15,8 +15,9 @@
 enum { TNI_GEMM_DEPTH = 256 };
 
 // c (rows, cols) = a (rows, depth) @ b (depth, cols), or += with add; rows of c are ldc apart.
-// Strides are in elements. a_pack, when not NULL, has room for a; b_pack for one strip of b, nr columns. An operand without room is read where it
-// lies; b cannot be unless b_col is 1 and cols a multiple of nr.
+// Strides are in elements. a_pack, when not NULL, has room for a; b_pack for one strip of b, nr
+// columns. An operand without room is read where it lies; b cannot be unless b_col is 1 and cols a
+// multiple of nr.
 typedef struct {
     int64_t     rows, cols, depth;
     const void *a;

@@ -9,6 +9,7 @@
 // M rows of c, N columns, K depth.
 #include "base/pool.h"
 #include "device/cpu/gemm_kernel.h"
+#include "device/cpu/pieces.h"
 #include "kernel/prelude.h"
 
 #include <string.h>
@@ -42,21 +43,6 @@ typedef struct {
     bool                   packs_a, packs_b;
     size_t                 a_room, b_room, a_pack, b_pack, stage;  // bytes of each scratch area
 } plan;
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t cut(int64_t total, int64_t piece)
-{
-    return (total + piece - 1) / piece;
-}
-
-static int64_t round_up(int64_t x, int64_t to)
-{
-    return cut(x, to) * to;
-}
 
 // ---- what this machine has
 
@@ -119,7 +105,7 @@ static double panel_work(const plan *p)
 // Half of a side, in whole tiles, or all of it where that would be less than `least`.
 static int64_t half(int64_t side, int64_t tile, int64_t least)
 {
-    int64_t less = round_up((side + 1) / 2, tile);
+    int64_t less = tni_round_up((side + 1) / 2, tile);
     return less >= least ? less : side;
 }
 
@@ -129,8 +115,8 @@ static void cut_panels(plan *p)
     const tni_gemm *g  = &p->g.one;
     int64_t         mr = p->kernel->mr, nr = p->kernel->nr;
     for (;;) {
-        p->down       = cut(g->m, p->rows);
-        p->across     = cut(g->n, p->cols);
+        p->down       = tni_pieces(g->m, p->rows);
+        p->across     = tni_pieces(g->n, p->cols);
         double panels = (double)p->down * (double)p->across * (double)p->g.batch;
         if (panels >= PANELS || panel_work(p) < 2.0 * PANEL_WORK) return;
 
@@ -148,19 +134,20 @@ static void plan_panels(plan *p)
     const tni_gemm *g   = &p->g.one;
     bool            row = g->m == 1;
 
-    p->depth = smaller(g->k, TNI_GEMM_DEPTH);
-    p->rows  = row ? 1 : round_up(smaller(g->m, PANEL_ROWS), p->kernel->mr);
-    p->cols  = round_up(smaller(g->n, row ? TNI_GEMM_ROW_COLS : PANEL_COLS), p->kernel->nr);
-    if (row) p->cols = smaller(p->cols, TNI_GEMM_ROW_COLS);
+    p->depth = tni_lesser(g->k, TNI_GEMM_DEPTH);
+    p->rows  = row ? 1 : tni_round_up(tni_lesser(g->m, PANEL_ROWS), p->kernel->mr);
+    p->cols  = tni_round_up(tni_lesser(g->n, row ? TNI_GEMM_ROW_COLS : PANEL_COLS), p->kernel->nr);
+    if (row) p->cols = tni_lesser(p->cols, TNI_GEMM_ROW_COLS);
     cut_panels(p);
     double work = panel_work(p);
     p->units    = p->down * p->across * p->g.batch;
-    p->per_item = work >= ITEM_WORK ? 1 : smaller(p->units, 1 + (int64_t)(ITEM_WORK / (work + 1)));
+    p->per_item = work >= ITEM_WORK ? 1
+                                    : tni_lesser(p->units, 1 + (int64_t)(ITEM_WORK / (work + 1)));
 }
 
 static size_t room(int64_t elements, size_t bytes)
 {
-    return (size_t)round_up(elements * (int64_t)bytes, ALIGN);
+    return (size_t)tni_round_up(elements * (int64_t)bytes, ALIGN);
 }
 
 static void plan_scratch(plan *p)
@@ -176,7 +163,7 @@ static void plan_scratch(plan *p)
         p->a_room = room(p->rows * p->depth, p->wide);
         p->b_room = room(p->cols * p->depth, p->wide);
     }
-    if (p->packs_a) p->a_pack = room(round_up(p->rows, unit->mr) * p->depth, p->wide);
+    if (p->packs_a) p->a_pack = room(tni_round_up(p->rows, unit->mr) * p->depth, p->wide);
     if (!row) p->b_pack = room(unit->nr * p->depth, p->wide);
     if (p->staged) p->stage = room(p->rows * p->cols, p->wide);
 }
@@ -336,7 +323,7 @@ static void run_panel(const plan *p, int64_t unit, char *scratch)
     int64_t         grid = p->down * p->across, size = (int64_t)p->bytes;
     int64_t         which = unit / grid, place = unit % grid;
     int64_t         i0 = place / p->across * p->rows, j0 = place % p->across * p->cols;
-    int64_t         rows = smaller(p->rows, g->m - i0), cols = smaller(p->cols, g->n - j0);
+    int64_t         rows = tni_lesser(p->rows, g->m - i0), cols = tni_lesser(p->cols, g->n - j0);
 
     char *a_room = scratch, *b_room = a_room + p->a_room, *a_pack = b_room + p->b_room;
     char *b_pack = a_pack + p->a_pack, *stage = b_pack + p->b_pack;
@@ -346,7 +333,7 @@ static void run_panel(const plan *p, int64_t unit, char *scratch)
     char       *c = (char *)g->c + (which * p->g.c_step + i0 * g->ldc + j0 * p->c_col) * size;
 
     for (int64_t k0 = 0; k0 < g->k; k0 += p->depth) {
-        int64_t depth = smaller(p->depth, g->k - k0);
+        int64_t depth = tni_lesser(p->depth, g->k - k0);
         view    va    = { a + k0 * g->a_col * size, g->a_row, g->a_col };
         view    vb    = { b + k0 * g->b_row * size, g->b_row, g->b_col };
         if (p->widens) {
@@ -388,7 +375,7 @@ static void run_item(void *arg, int64_t item, int worker)
 {
     job    *j       = arg;
     char   *scratch = j->scratch + (size_t)worker * worker_scratch(&j->p);
-    int64_t first = item * j->p.per_item, end = smaller(first + j->p.per_item, j->p.units);
+    int64_t first = item * j->p.per_item, end = tni_lesser(first + j->p.per_item, j->p.units);
     for (int64_t unit = first; unit < end; unit++) run_panel(&j->p, unit, scratch);
 }
 
@@ -410,8 +397,8 @@ size_t tni_gemm_own_scratch(const tni_gemm_batch *g, int threads)
 {
     if (is_empty(g) || g->one.k <= 0) return 0;
     plan    p     = plan_of(g);
-    int64_t items = cut(p.units, p.per_item);
-    return (size_t)smaller(threads < 1 ? 1 : threads, smaller(items, TNI_MAX_THREADS)) *
+    int64_t items = tni_pieces(p.units, p.per_item);
+    return (size_t)tni_lesser(threads < 1 ? 1 : threads, tni_lesser(items, TNI_MAX_THREADS)) *
            worker_scratch(&p);
 }
 
@@ -423,5 +410,5 @@ void tni_gemm_own_run(const tni_gemm_batch *g, int threads, void *scratch)
         if (!g->one.accumulate) clear(g, j.p.bytes);
         return;
     }
-    tni_parallel(threads, cut(j.p.units, j.p.per_item), run_item, &j);
+    tni_parallel(threads, tni_pieces(j.p.units, j.p.per_item), run_item, &j);
 }

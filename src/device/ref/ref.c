@@ -10,8 +10,8 @@ static bool probe(tni_text *detail)
     return true;
 }
 
-// The heap aligns to less than 64, so a block is larger than asked for and the pointer that the heap
-// gave lies right before the part handed out.
+// The heap aligns to less than 64, so a block is larger than asked for and the pointer that the
+// heap gave lies right before the part handed out.
 static void *alloc(void *heap, size_t bytes)
 {
     enum { ALIGN = 64 };

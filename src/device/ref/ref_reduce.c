@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-// A sum with what rounding took from it (Neumaier), so that its error does not grow with its length.
+// A sum with what rounding took from it (Neumaier), so that its error does not grow with its
+// length.
 typedef struct {
     double sum, rest;
 } long_sum;

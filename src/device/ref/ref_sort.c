@@ -21,7 +21,8 @@ static bool before(const line *l, int64_t j, int64_t i)
     return l->descending ? tni_ref_above(l->dtype, a, b) : tni_ref_above(l->dtype, b, a);
 }
 
-// Merges the sorted runs from[lo .. mid) and from[mid .. hi) into to. Of equals the left goes first.
+// Merges the sorted runs from[lo .. mid) and from[mid .. hi) into to. Of equals the left goes
+// first.
 static void merge(const line *l, const int64_t *from, int64_t *to, int64_t lo, int64_t mid,
                   int64_t hi)
 {

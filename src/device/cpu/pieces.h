@@ -1,0 +1,23 @@
+// Counting in pieces: how work and memory are cut.
+#ifndef TNI_DEVICE_CPU_PIECES_H
+#define TNI_DEVICE_CPU_PIECES_H
+
+#include <stdint.h>
+
+static inline int64_t tni_lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// How many pieces make up the total, the last of which may be smaller.
+static inline int64_t tni_pieces(int64_t total, int64_t piece)
+{
+    return (total + piece - 1) / piece;
+}
+
+static inline int64_t tni_round_up(int64_t n, int64_t to)
+{
+    return tni_pieces(n, to) * to;
+}
+
+#endif
