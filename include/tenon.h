@@ -398,7 +398,8 @@ typedef struct {
 TN_API tn_pair    tn_sort(tn_tensor *x, int axis, bool descending);
 TN_API tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending);
 TN_API tn_pair    tn_topk(tn_tensor *x, int64_t k, int axis, bool largest);
-// n draws from the rows of weights in proportion to them, with replacement; i64.
+// n draws from the rows of weights, floats of (C) or (N, C), in proportion to them, with
+// replacement; i64.
 TN_API tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n);
 
 // ---- products, networks ------------------------------------------------------------------------
@@ -472,7 +473,7 @@ TN_API tn_tensor *tn_nll_with(tn_tensor *x, tn_tensor *target, tn_class_opts o);
 typedef struct {
     tn_tensor *weight;      // broadcasts to the shape of the loss before it is reduced
     tn_tensor *pos_weight;  // bce_logits
-    double     delta;       // huber, 0: 1
+    double     delta;       // huber, above 0; 0: 1
     bool       log_target;  // kl
     bool       batch_mean;  // kl: the sum over the batch size
     tn_reduce  reduce;

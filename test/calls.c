@@ -1,7 +1,7 @@
 // calls.c: the table of calls, and a wrapper for each function of a signature of its own.
 #include "calls.h"
 
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -13,7 +13,6 @@ bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
     bool real = promoted >= TN_F16, boolean = promoted == TN_BOOL;
     *result = promoted;
     switch (tni_op_table[op].rule) {
-    case TNI_ARITH:
     case TNI_NUMBER:
     case TNI_REAL: return !boolean;
     case TNI_FLOAT:

@@ -3,7 +3,7 @@
 // something: no crash, no error without a text, and a context that works on.
 #include "calls.h"
 #include "check.h"
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <math.h>
 #include <stdlib.h>

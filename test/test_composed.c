@@ -937,7 +937,7 @@ static void errors_name_the_op_and_the_shapes(void)
     FAILS(cx, tn_tril(w, 0), "tril: x (4,) is not a matrix");
     FAILS(cx, tn_masked_fill(x, i, 0), "masked_fill: mask is i32, not bool");
     FAILS(cx, tn_embedding(x, w), "embedding: index is f32, not i64 or i32");
-    FAILS(cx, tn_topk(x, 4, 1, true).values, "topk: 4 of axis 1 of x (2, 3)");
+    FAILS(cx, tn_topk(x, 4, 1, true).values, "topk: k 4 is not in 0 .. 3, axis 1 of x (2, 3)");
     FAILS(cx, tn_relu(tn_softmax(x, 5)), "softmax: axis 5 is out of range for rank 2");
     tn_tensor *part[1];
     CHECK_INT(tn_split(x, 1, 0, 1, part), -1);

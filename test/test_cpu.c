@@ -221,7 +221,6 @@ static bool takes(tni_rule rule, tn_dtype dt)
     case TNI_REAL: return tni_is_float(dt);
     case TNI_INTEGER: return tni_is_int(dt);
     case TNI_BITS: return !tni_is_float(dt);
-    case TNI_ARITH:
     case TNI_NUMBER: return dt != TN_BOOL;
     default: return true;
     }
@@ -631,7 +630,7 @@ static void convolutions_agree_with_the_reference(void)
             }
 }
 
-// ---- sorting, users' ops, memory ----
+// ---- sorting, memory ----
 
 static void sorts_agree_with_the_reference(void)
 {
@@ -647,51 +646,6 @@ static void sorts_agree_with_the_reference(void)
             value_free(&in);
             value_free(&out);
         }
-}
-
-static tn_status twice_shape(const void *attr, const tn_array *in, tn_array *out)
-{
-    (void)attr;
-    out[0]       = in[0];
-    out[1]       = in[0];
-    out[1].dtype = TN_F64;
-    return TN_OK;
-}
-
-static tn_status twice(const void *attr, const tn_array *in, tn_array *out)
-{
-    for (int64_t i = 0; i < in->size[0]; i++) ((float *)out->data)[i] = ((float *)in->data)[i] * 2;
-    if (out->dtype == TN_F32 && attr && *(const int *)attr == 2)
-        for (int64_t i = 0; i < in->size[0]; i++) ((double *)out[1].data)[i] = (double)i;
-    return attr && *(const int *)attr == 9 ? (tn_status)9 : TN_OK;
-}
-
-static void a_users_op_runs_and_its_failure_is_named(void)
-{
-    tn_op_def def  = { .name = "twice", .nin = 1, .shape = twice_shape, .compute = twice };
-    float     x[3] = { 1, 2, 3 }, y[3];
-    double    both[16];
-    int       kind = 0;
-    tni_text  why  = { 0 };
-    tni_attr  attr = { .custom = { .def = &def, .bytes = &kind, .count = sizeof kind } };
-    tni_arg   in   = { TN_F32, 1, { 3 }, { 1 }, (char *)x };
-    tni_call  c    = { .op = TNI_custom, .nin = 1, .in = &in, .attr = &attr, .why = &why };
-    c.out          = (tni_arg){ TN_F32, 1, { 3 }, { 1 }, (char *)y };
-    c.scratch      = scratch_for(cpu, &c);
-    CHECK_STATUS(cpu->run(&c), TN_OK);
-    CHECK(y[2] == 6);
-    kind = 9;
-    CHECK_STATUS(cpu->run(&c), TN_EUSER);
-    CHECK_STR(why.s, "twice: compute failed with status 9");
-    free(c.scratch);
-
-    kind      = 2;
-    def.nout  = 2;
-    c.out     = (tni_arg){ TN_U8, 1, { 128 }, { 1 }, (char *)both };
-    c.scratch = scratch_for(cpu, &c);
-    CHECK_STATUS(cpu->run(&c), TN_OK);
-    CHECK(((float *)both)[1] == 4 && both[8 + 2] == 2);
-    free(c.scratch);
 }
 
 static void memory_is_aligned_and_the_device_says_what_it_is(void)
@@ -731,7 +685,6 @@ const test_case tests_cpu[] = {
     TEST(products_agree_with_the_reference),
     TEST(convolutions_agree_with_the_reference),
     TEST(sorts_agree_with_the_reference),
-    TEST(a_users_op_runs_and_its_failure_is_named),
     TEST(memory_is_aligned_and_the_device_says_what_it_is),
     TEST_END,
 };

@@ -31,9 +31,7 @@ enum { CLASSES = sizeof classes / sizeof *classes };
 
 static const char *const rules[] = {
     [TNI_ANY]     = "any",
-    [TNI_SAME]    = "any",
     [TNI_PROMOTE] = "any, promoted",
-    [TNI_ARITH]   = "all but bool, promoted",
     [TNI_NUMBER]  = "all but bool, promoted",
     [TNI_REAL]    = "all but bool; integers as they are",
     [TNI_FLOAT]   = "floats; others become f32",

@@ -1,6 +1,7 @@
 // test_gradients.c: the gradient of every op that has one, by its row of ops.def and by every form
 // of the composed ops, against finite differences; and the gradient of the gradient.
 #include "check.h"
+#include "registers.h"
 #include "table.h"
 
 #include "grad/grad.h"
@@ -91,66 +92,28 @@ static void losses_have_the_gradients_of_differences(void)
 
 // ---- programs with views and writes ------------------------------------------------------------
 
-// A program of calls on registers of (3, 4) that are made from one input, share stores where a
-// call made a view, and are written through views.
+// Programs on registers of (3, 4), floats that are made from one input.
 enum { REGISTERS = 4, STEPS = 12, PROGRAMS = 150 };
 
-typedef struct {
-    int op, d, a, b, k;
-} step;
-
-static tn_tensor *rows_of(tn_tensor *x, int64_t from, int64_t to)
+static tn_tensor *smooth_call(int i, tn_tensor *a, tn_tensor *b, int k)
 {
-    return tn_slice(x, 0, from, to, 1);
-}
-
-// Calls that give register d a new handle.
-static tn_tensor *make_value(const step *s, tn_tensor *const *r)
-{
-    tn_tensor *a = r[s->a], *b = r[s->b];
-    switch (s->op) {
-    case 0: return tn_add(a, b);
-    case 1: return tn_mul_s(a, 0.3 * s->k);
-    case 2: return tn_flip(a, s->k & 1);
-    case 3: return tn_sub(a, tn_sum_keep(b, s->k & 1));
-    case 4: return tn_tanh(tn_mul(a, b));
-    case 5: return tn_mul(a, tn_roll(b, s->k, 1));
-    case 6: return tn_clone(a);
-    case 7: return tn_cumsum(a, s->k & 1);
-    case 8: return tn_concat(2, (tn_tensor *const[]){ rows_of(a, 0, 2), rows_of(b, 2, 3) }, 0);
+    switch (i) {
+    case 0: return tn_mul_s(a, 0.3 * k);
+    case 1: return tn_tanh(tn_mul(a, b));
+    case 2: return tn_mul(a, tn_roll(b, k, 1));
     default: return tn_mean(tn_window(tn_concat(2, (tn_tensor *const[]){ a, b }, 1), 1, 5, 1), 2);
     }
 }
 
-// Calls that write through register d.
-static tn_tensor *write_value(const step *s, tn_tensor *const *r)
-{
-    tn_tensor *a = r[s->a], *d = r[s->d];
-    switch (s->op) {
-    case 10: return tn_assign(d, tn_sin(a));
-    case 11: return tn_assign(rows_of(d, 1, 3), rows_of(a, 0, 2));
-    case 12: return tn_add_(tn_select(d, 1, s->k), tn_select(a, 1, 3 - s->k));
-    case 13: return tn_assign(tn_slice(d, 1, 0, -1, 1), tn_slice(d, 1, 1, TN_TO_END, 1));
-    case 14: return tn_mul_(d, tn_sin(tn_flip(d, 0)));
-    case 15: return tn_fill_(tn_diagonal(d, s->k - 1, 0, 1), s->k);
-    default: return tn_sub_(tn_slice(d, 1, 0, TN_TO_END, 2), tn_slice(a, 1, 1, TN_TO_END, 2));
-    }
-}
+static const registers machine = { REGISTERS, 3, 4, 4, smooth_call, tn_sin };
 
 static tn_tensor *program(tn_tensor *const *x, void *user)
 {
-    const step *code = user;
-    tn_tensor  *r[REGISTERS], *y = NULL;
-    bool        ok = true;
+    tn_tensor *r[REGISTERS], *y = NULL;
     for (int i = 0; i < REGISTERS; i++) r[i] = tn_mul_s(x[0], 0.4 + 0.3 * i);
-    for (int i = 0; ok && i < STEPS; i++) {
-        const step *s = &code[i];
-        if (s->op < 10) ok = (r[s->d] = make_value(s, r)) != NULL;
-        else if (s->op < 17) ok = write_value(s, r) != NULL;
-        else ok = tn_eval_of(r[s->a]) == TN_OK;
-    }
-    for (int i = 0; ok && i < REGISTERS; i++) y = y ? tn_add(tn_sin(y), r[i]) : r[i];
-    return ok ? tn_tanh(y) : NULL;
+    if (!registers_run(&machine, STEPS, user, r, false)) return NULL;
+    for (int i = 0; i < REGISTERS; i++) y = y ? tn_add(tn_sin(y), r[i]) : r[i];
+    return tn_tanh(y);
 }
 
 static void programs_of_views_and_writes_have_the_gradients_of_differences(void)
@@ -159,10 +122,7 @@ static void programs_of_views_and_writes_have_the_gradients_of_differences(void)
         open_cx(p % 3 ? "cpu" : "ref");
         table_seed(1000 + (uint32_t)p);
         step code[STEPS];
-        for (int i = 0; i < STEPS; i++)
-            code[i] = (step){ (int)draw_below(18), (int)draw_below(REGISTERS),
-                              (int)draw_below(REGISTERS), (int)draw_below(REGISTERS),
-                              (int)draw_below(4) };
+        registers_draw(&machine, STEPS, code);
         input      in = input_make(TN_F64, PLAIN, 2, (int64_t[]){ 3, 4 }, APART);
         tn_tensor *x  = input_put(&in, cx);
         test_case_result(tn_gradcheck(program, 1, &x, code) == TN_OK, "program %d: %s", p,

@@ -2,7 +2,7 @@
 // argument and the shapes; never a crash; and the context works after.
 #include "calls.h"
 #include "check.h"
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -411,11 +411,11 @@ static void reducing_wrongly(void)
     }
 }
 
-static void moving_wrongly(void)
+static void joining_wrongly(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *x = tn_view(rules_ramp(cx, 6), TN_SHAPE(2, 3)), *y = rules_ramp(cx, 2), *out[4];
-        tn_tensor *index = tn_zeros(cx, TN_I64, TN_SHAPE(2, 3)), *zero = tn_scalar(cx, 1);
+        tn_tensor *zero        = tn_scalar(cx, 1);
         tn_tensor *const two[] = { x, y }, *const zeros[] = { zero, zero };
         tn_tensor *const same[] = { x, x };
         BAD(tn_concat(2, two, 0), TN_ESHAPE, "concat: x[0] (2, 3) and x[1] (2,)", "");
@@ -427,15 +427,26 @@ static void moving_wrongly(void)
         CHECK_FAILED(NULL, TN_EARG, "");
         BAD(tn_stack(2, two, 0), TN_ESHAPE, "stack: ", "(2,)");
         BAD(tn_stack(2, same, 3), TN_EARG, "stack: axis 3", "");
-        BAD_VALUE(tn_split(x, 0, 0, 4, out), -1, TN_EARG, "split: ");
-        BAD_VALUE(tn_split(x, -1, 0, 4, out), -1, TN_EARG, "split: ");
+        BAD_VALUE(tn_split(x, 0, 0, 4, out), -1, TN_EARG,
+                  "split: size 0 is not positive for x (2, 3)");
+        BAD_VALUE(tn_split(x, -1, 0, 4, out), -1, TN_EARG, "split: size -1");
         BAD_VALUE(tn_split(x, 1, 2, 4, out), -1, TN_EARG, "split: axis 2");
-        BAD_VALUE(tn_split(x, 1, 1, 2, out), -1, TN_EARG, "split: ");
-        BAD_VALUE(tn_split(x, 1, 1, 3, NULL), -1, TN_EARG, "split: ");
-        BAD_VALUE(tn_chunk(x, 0, 0, out), -1, TN_EARG, "chunk: ");
-        BAD_VALUE(tn_chunk(x, -1, 0, out), -1, TN_EARG, "chunk: ");
+        BAD_VALUE(tn_split(x, 1, 1, 2, out), -1, TN_EARG, "split: x (2, 3) along axis 1");
+        BAD_VALUE(tn_split(x, 1, 1, 3, NULL), -1, TN_EARG, "split: y is NULL");
+        BAD_VALUE(tn_chunk(x, 0, 0, out), -1, TN_EARG,
+                  "chunk: chunks 0 is not positive for x (2, 3)");
+        BAD_VALUE(tn_chunk(x, -1, 0, out), -1, TN_EARG, "chunk: chunks -1");
         BAD_VALUE(tn_chunk(x, 2, 7, out), -1, TN_EARG, "chunk: axis 7");
-        BAD_VALUE(tn_chunk(x, 2, 0, NULL), -1, TN_EARG, "chunk: ");
+        BAD_VALUE(tn_chunk(x, 2, 0, NULL), -1, TN_EARG, "chunk: y is NULL");
+        check_works(cx);
+    }
+}
+
+static void moving_wrongly(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_view(rules_ramp(cx, 6), TN_SHAPE(2, 3)), *y = rules_ramp(cx, 2);
+        tn_tensor *zero = tn_scalar(cx, 1);
         BAD(tn_repeat(x, TN_SHAPE(2)), TN_ESHAPE, "repeat: ", "(2, 3)");
         BAD(tn_repeat(x, TN_SHAPE(-1, 1)), TN_ESHAPE, "repeat: ", "-1");
         BAD(tn_repeat(x, TN_SHAPE(INT64_MAX, 1)), TN_ESHAPE, "repeat: ", "");
@@ -452,6 +463,15 @@ static void moving_wrongly(void)
         CHECK_VALUES(tn_sum_all(tn_tril(x, INT64_MAX)), 21);
         CHECK_VALUES(tn_sum_all(tn_tril(x, INT64_MIN)), 0);
         CHECK_VALUES(tn_sum_all(tn_triu(x, INT64_MIN)), 21);
+        check_works(cx);
+    }
+}
+
+static void indexing_wrongly(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_view(rules_ramp(cx, 6), TN_SHAPE(2, 3)), *y = rules_ramp(cx, 2);
+        tn_tensor *index = tn_zeros(cx, TN_I64, TN_SHAPE(2, 3));
         BAD(tn_gather(x, 0, x), TN_EDTYPE, "gather: index is f32", "");
         BAD(tn_gather(x, 2, index), TN_EARG, "gather: axis 2", "");
         BAD(tn_gather(x, 0, tn_zeros(cx, TN_I64, TN_SHAPE(2))), TN_ESHAPE, "gather: x (2, 3)",
@@ -470,29 +490,41 @@ static void moving_wrongly(void)
         BAD(tn_scatter_add(x, 0, x, x), TN_EDTYPE, "scatter_add: index is f32", "");
         BAD_STATUS(tn_eval_of(tn_scatter(x, 0, tn_add_s(index, 9), x)), TN_EARG, "scatter: ", "9");
         BAD(tn_one_hot(x, 3), TN_EDTYPE, "one_hot: ", "f32");
-        BAD(tn_one_hot(index, 0), TN_EARG, "one_hot: ", "0");
-        BAD(tn_one_hot(index, -3), TN_EARG, "one_hot: ", "-3");
+        BAD(tn_one_hot(index, 0), TN_EARG, "one_hot: classes 0", "(2, 3)");
+        BAD(tn_one_hot(index, -3), TN_EARG, "one_hot: classes -3", "");
+        BAD(tn_one_hot(tn_zeros(cx, TN_I64, TN_SHAPE(1, 1, 1, 1, 1, 1, 1, 1)), 2), TN_ESHAPE,
+            "one_hot: ", "(1, 1, 1, 1, 1, 1, 1, 1)");
         BAD(tn_embedding(x, x), TN_EDTYPE, "embedding: ", "f32");
         BAD(tn_embedding(y, index), TN_ESHAPE, "embedding: ", "(2,)");
         BAD_STATUS(tn_eval_of(tn_embedding(x, tn_add_s(index, 2))), TN_EARG, "2", "");
-        BAD(tn_sort(x, 2, false).values, TN_EARG, "sort: axis 2", "");
-        BAD(tn_argsort(x, -3, false), TN_EARG, "argsort: axis -3", "");
-        BAD(tn_topk(x, 4, 1, true).values, TN_EARG, "topk: ", "(2, 3)");
-        BAD(tn_topk(x, -1, 1, true).indices, TN_EARG, "topk: ", "-1");
-        BAD(tn_topk(x, 1, 3, true).values, TN_EARG, "topk: axis 3", "");
-        BAD(tn_multinomial(x, -1), TN_EARG, "multinomial: ", "-1");
-        BAD(tn_multinomial(zero, 1), TN_EARG, "multinomial: ", "()");
         check_works(cx);
     }
 }
 
-static void networks_wrongly(void)
+static void sorting_and_drawing_wrongly(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_view(rules_ramp(cx, 6), TN_SHAPE(2, 3)), *zero = tn_scalar(cx, 1);
+        tn_tensor *index = tn_zeros(cx, TN_I64, TN_SHAPE(2, 3));
+        BAD(tn_sort(x, 2, false).values, TN_EARG, "sort: axis 2", "");
+        BAD(tn_argsort(x, -3, false), TN_EARG, "argsort: axis -3", "");
+        BAD(tn_topk(x, 4, 1, true).values, TN_EARG, "topk: k 4", "axis 1 of x (2, 3)");
+        BAD(tn_topk(x, -1, 1, true).indices, TN_EARG, "topk: k -1", "");
+        BAD(tn_topk(x, 1, 3, true).values, TN_EARG, "topk: axis 3", "");
+        BAD(tn_multinomial(x, -1), TN_EARG, "multinomial: n -1", "(2, 3)");
+        BAD(tn_multinomial(zero, 1), TN_ESHAPE, "multinomial: weights ()", "");
+        BAD(tn_multinomial(tn_zeros(cx, TN_F32, TN_SHAPE(2, 0)), 1), TN_ESHAPE,
+            "multinomial: weights (2, 0)", "");
+        BAD(tn_multinomial(index, 1), TN_EDTYPE, "multinomial: weights", "i64");
+        check_works(cx);
+    }
+}
+
+static void multiplying_wrongly(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *x = tn_view(rules_ramp(cx, 12), TN_SHAPE(1, 3, 4)), *v = rules_ramp(cx, 3);
-        tn_tensor *i4 = tn_view(rules_ramp(cx, 12), TN_SHAPE(1, 3, 2, 2)), *none = tn_scalar(cx, 1);
-        tn_tensor *w4 = tn_ones(cx, TN_F32, TN_SHAPE(2, 3, 1, 1)),
-                  *w3 = tn_ones(cx, TN_F32, TN_SHAPE(2, 3, 2));
+        tn_tensor *w4 = tn_ones(cx, TN_F32, TN_SHAPE(2, 3, 1, 1)), *none = tn_scalar(cx, 1);
         BAD(tn_matmul(x, v), TN_ESHAPE, "matmul: (1, 3, 4) @ (3,)", "inner sizes differ");
         BAD(tn_matmul(none, v), TN_ESHAPE, "matmul: () @ (3,)", "0-d");
         BAD(tn_matmul(tn_ones(cx, TN_F32, TN_SHAPE(2, 1, 4)),
@@ -504,6 +536,17 @@ static void networks_wrongly(void)
         BAD(tn_linear(none, tn_ones(cx, TN_F32, TN_SHAPE(2, 3)), NULL), TN_ESHAPE, "linear: x ()",
             "");
         BAD(tn_linear(v, tn_ones(cx, TN_F32, TN_SHAPE(2, 3)), v), TN_ESHAPE, "linear: ", "(3,)");
+        check_works(cx);
+    }
+}
+
+static void convolving_wrongly(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_view(rules_ramp(cx, 12), TN_SHAPE(1, 3, 4)), *v = rules_ramp(cx, 3);
+        tn_tensor *i4 = tn_view(rules_ramp(cx, 12), TN_SHAPE(1, 3, 2, 2)), *none = tn_scalar(cx, 1);
+        tn_tensor *w4 = tn_ones(cx, TN_F32, TN_SHAPE(2, 3, 1, 1)),
+                  *w3 = tn_ones(cx, TN_F32, TN_SHAPE(2, 3, 2));
         BAD(tn_conv2d(x, w4, NULL, (tn_conv_opts){ 0 }), TN_ESHAPE, "conv2d: x (1, 3, 4)",
             "(2, 3, 1, 1)");
         BAD(tn_conv2d(i4, w4, v, (tn_conv_opts){ 0 }), TN_ESHAPE, "conv2d: ", "b (3,)");
@@ -531,6 +574,15 @@ static void networks_wrongly(void)
             TN_ESHAPE, "conv1d: ", "");
         BAD(tn_conv1d(x, w3, NULL, (tn_conv_opts){ .groups = 5 }), TN_ESHAPE,
             "conv1d: ", "groups 5");
+        check_works(cx);
+    }
+}
+
+static void pooling_wrongly(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_view(rules_ramp(cx, 12), TN_SHAPE(1, 3, 4)), *v = rules_ramp(cx, 3);
+        tn_tensor *i4 = tn_view(rules_ramp(cx, 12), TN_SHAPE(1, 3, 2, 2)), *none = tn_scalar(cx, 1);
         BAD(tn_max_pool1d(x, 0, (tn_pool_opts){ 0 }), TN_EARG, "max_pool1d: ", "0");
         BAD(tn_max_pool1d(x, 5, (tn_pool_opts){ 0 }), TN_EARG, "max_pool1d: ", "(1, 3, 4)");
         BAD(tn_avg_pool1d(x, -1, (tn_pool_opts){ 0 }), TN_EARG, "avg_pool1d: ", "-1");
@@ -549,6 +601,14 @@ static void networks_wrongly(void)
         BAD(tn_adaptive_avg_pool2d(i4, 0, 1), TN_EARG, "adaptive_avg_pool2d: ", "0");
         BAD(tn_adaptive_max_pool2d(i4, 1, -1), TN_EARG, "adaptive_max_pool2d: ", "-1");
         BAD(tn_adaptive_avg_pool2d(v, 1, 1), TN_ESHAPE, "adaptive_avg_pool2d: ", "(3,)");
+        check_works(cx);
+    }
+}
+
+static void norms_and_attention_wrongly(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_view(rules_ramp(cx, 12), TN_SHAPE(1, 3, 4)), *v = rules_ramp(cx, 3);
         BAD(tn_layer_norm(x, 0, NULL, NULL, 0), TN_EARG, "layer_norm: ", "0");
         BAD(tn_layer_norm(x, 4, NULL, NULL, 0), TN_EARG, "layer_norm: ", "(1, 3, 4)");
         BAD(tn_layer_norm(x, 1, v, NULL, 0), TN_ESHAPE, "layer_norm: ", "(3,)");
@@ -599,7 +659,9 @@ static void losses_wrongly(void)
         BAD(tn_mse_with(x, x, (tn_loss_opts){ .weight = v }), TN_ESHAPE, "mse", "(2,)");
         BAD(tn_l1(x, v), TN_ESHAPE, "l1: ", "(2,)");
         BAD(tn_huber(x, v), TN_ESHAPE, "huber: ", "(2,)");
-        BAD(tn_huber_with(x, x, (tn_loss_opts){ .delta = -1 }), TN_EARG, "huber", "-1");
+        BAD(tn_huber_with(x, x, (tn_loss_opts){ .delta = -1 }), TN_EARG, "huber: delta -1", "");
+        BAD(tn_huber_with(x, x, (tn_loss_opts){ .delta = TN_ZERO }), TN_EARG, "huber: delta 0", "");
+        BAD(tn_huber_with(x, x, (tn_loss_opts){ .delta = NAN }), TN_EARG, "huber: delta ", "");
         BAD(tn_bce(x, v), TN_ESHAPE, "bce: ", "(2,)");
         BAD(tn_bce_logits(x, v), TN_ESHAPE, "bce_logits: ", "(2,)");
         BAD(tn_kl(x, v), TN_ESHAPE, "kl: ", "(2,)");
@@ -727,8 +789,14 @@ const test_case tests_misuse[] = {
     TEST(viewing_wrongly),
     TEST(mapping_wrongly),
     TEST(reducing_wrongly),
+    TEST(joining_wrongly),
     TEST(moving_wrongly),
-    TEST(networks_wrongly),
+    TEST(indexing_wrongly),
+    TEST(sorting_and_drawing_wrongly),
+    TEST(multiplying_wrongly),
+    TEST(convolving_wrongly),
+    TEST(pooling_wrongly),
+    TEST(norms_and_attention_wrongly),
     TEST(losses_wrongly),
     TEST(differentiating_wrongly),
 #ifdef TN_DEBUG

@@ -218,6 +218,16 @@ static void every_folder_of_src_has_a_readme(void)
     tree_free(&l);
 }
 
+static void names_of_files_are_unique(void)
+{
+    tree_list l = code_files(".c .h .def .inc");
+    for (int i = 0; i < l.count; i++)
+        for (int k = 0; k < i; k++)
+            test_that(strcmp(strrchr(l.path[i], '/'), strrchr(l.path[k], '/')) != 0,
+                      "%s and %s have one name", l.path[k], l.path[i]);
+    tree_free(&l);
+}
+
 static void the_readme_names_demo_and_test(void)
 {
     char *text = tree_read("README.md", NULL);
@@ -280,6 +290,7 @@ const test_case tests_project[] = {
     TEST(no_function_is_past_100_lines),
     TEST(the_code_is_formatted),
     TEST(every_folder_of_src_has_a_readme),
+    TEST(names_of_files_are_unique),
     TEST(the_readme_names_demo_and_test),
     TEST(every_file_of_tests_is_listed),
     TEST(no_file_names_a_path_of_one_machine),

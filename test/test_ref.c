@@ -665,54 +665,6 @@ static void argsort_is_stable_and_nan_is_the_largest(void)
     HOLDS(&y, 1, 0, 2, 1, 0, 2);
 }
 
-static tn_status two_shapes(const void *attr, const tn_array *in, tn_array *out)
-{
-    (void)attr;
-    out[0] = (tn_array){ .dtype = TN_F32, .rank = in->rank, .size = { in->size[0] } };
-    out[1] = (tn_array){ .dtype = TN_I32, .rank = 0 };
-    return TN_OK;
-}
-
-// The first output is the input scaled; scaled by 3, there is a second that counts its elements.
-static tn_status scale(const void *attr, const tn_array *in, tn_array *out)
-{
-    const float *by = attr, *x = in->data;
-    float       *y = out->data;
-    if (*by == 0) return TN_ESHAPE;
-    for (int64_t i = 0; i < in->size[0]; i++) y[i] = x[i] * *by;
-    if (*by == 3) *(int32_t *)out[1].data = (int32_t)in->size[0];
-    return TN_OK;
-}
-
-static void a_users_op_sees_the_hosts_dtypes(void)
-{
-    tn_op_def def = { .name = "scale", .nin = 1, .shape = two_shapes, .compute = scale };
-    float     by  = 2;
-    tni_attr  a   = { .custom = { .def = &def, .bytes = &by, .count = sizeof by } };
-    value     x, y;
-    PUT1(&x, TN_F32, 1, 2.5);
-    make(&y, TN_F32, 1, x.arg.size);
-    CHECK_STATUS(RUN(custom, &y, &a, &x), TN_OK);
-    HOLDS(&y, 2, 5);
-    by = 0;
-    CHECK_STATUS(RUN(custom, &y, &a, &x), TN_EUSER);
-    CHECK_STR(why.s, "scale: compute failed with status 2");
-}
-
-static void a_users_op_of_two_outputs_writes_both(void)
-{
-    tn_op_def def = { .name = "scale", .nin = 1, .nout = 2, .shape = two_shapes, .compute = scale };
-    float     by  = 3;
-    tni_attr  a   = { .custom = { .def = &def, .bytes = &by, .count = sizeof by } };
-    value     x, y;
-    PUT1(&x, TN_F32, 1, 2.5);
-    make(&y, TN_U8, 1, (int64_t[]){ 128 });
-    CHECK_STATUS(RUN(custom, &y, &a, &x), TN_OK);
-    CHECK_INT(y.mem[8], 2);
-    y.arg.dtype = TN_F32;
-    HOLDS(&y, 3, 7.5);
-}
-
 const test_case tests_ref[] = {
     TEST(memory_is_aligned_to_64),
     TEST(every_16_bit_float_survives_the_way_in_and_out),
@@ -749,7 +701,5 @@ const test_case tests_ref[] = {
     TEST(convolution_and_its_gradients),
     TEST(convolution_in_groups_and_dilated),
     TEST(argsort_is_stable_and_nan_is_the_largest),
-    TEST(a_users_op_sees_the_hosts_dtypes),
-    TEST(a_users_op_of_two_outputs_writes_both),
     TEST_END,
 };

@@ -1,5 +1,5 @@
 // test_rules_errors.c: the rules of errors, 16 to 19: NULLs, handlers, failed steps, threads.
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // test_rules_gradients.c: the rules of gradients that concern leaves, walks and history: 9, 10, 12
 // and 13.
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <math.h>
 

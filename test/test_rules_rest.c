@@ -1,6 +1,6 @@
 // test_rules_rest.c: the other rules: 20 (PyTorch decides), 23 (users' ops), 24 (options, plain
 // functions) and 25 (names).
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // test_rules_stores.c: the rules of stores, views and lifetimes, 1 to 3, each sentence of them on
 // every device.
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <math.h>
 

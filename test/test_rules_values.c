@@ -1,6 +1,6 @@
 // test_rules_values.c: the rules of what is computed and stored when, 4 to 8, each sentence of them
 // on every device.
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 // against the reference device; promotion against a table written out by hand; the composed ops;
 // random numbers; numbers of threads; fallbacks; sizes past 2^31.
 #include "check.h"
+#include "registers.h"
 #include "table.h"
 
 #include "ops/ops.h"
@@ -744,72 +745,31 @@ static void library_ops_are_what_their_fallbacks_are(void)
 
 // ---- programs ----------------------------------------------------------------------------------
 
-// A program: calls on registers, which share stores where a call made a view. It is run as it is
-// and with every value computed at once; integers, so that results are equal or wrong.
+// Programs on registers of (6, 8), run as they are and with every value computed at once; integers,
+// so that results are equal or wrong.
 enum { REGISTERS = 5, STEPS = 40, PROGRAMS = 400 };
 
-typedef struct {
-    int op, d, a, b, k;
-} step;
-
-static tn_tensor *rows_of(tn_tensor *x, int64_t from, int64_t to)
+static tn_tensor *integer_call(int i, tn_tensor *a, tn_tensor *b, int k)
 {
-    return tn_slice(x, 0, from, to, 1);
-}
-
-// Calls that give register d a new handle.
-static tn_tensor *make_value(const step *s, tn_tensor *const *r)
-{
-    tn_tensor *a = r[s->a], *b = r[s->b];
-    switch (s->op) {
-    case 0: return tn_add(a, b);
-    case 1: return tn_mul_s(a, s->k + 2);
-    case 2: return tn_flip(a, s->k & 1);
-    case 3: return tn_sub(a, tn_sum_keep(b, s->k & 1));
-    case 4: return tn_where(tn_gt(a, b), a, tn_neg(b));
-    case 5: return tn_maximum(a, tn_roll(b, s->k, 1));
-    case 6: return tn_clone(a);
-    case 7: return tn_cumsum(a, s->k & 1);
-    case 8: return tn_concat(2, (tn_tensor *const[]){ rows_of(a, 0, 3), rows_of(b, 3, 6) }, 0);
-    case 9: return tn_transpose(tn_transpose(a, 0, 1), 0, 1);
-    default: return tn_sort(a, 1, s->k & 1).values;
+    switch (i) {
+    case 0: return tn_mul_s(a, k + 2);
+    case 1: return tn_where(tn_gt(a, b), a, tn_neg(b));
+    case 2: return tn_maximum(a, tn_roll(b, k, 1));
+    case 3: return tn_transpose(tn_transpose(a, 0, 1), 0, 1);
+    default: return tn_sort(a, 1, k & 1).values;
     }
 }
 
-// Calls that write through register d.
-static tn_tensor *write_value(const step *s, tn_tensor *const *r)
-{
-    tn_tensor *a = r[s->a], *d = r[s->d];
-    switch (s->op) {
-    case 11: return tn_assign(d, a);
-    case 12: return tn_assign(rows_of(d, 1, 4), rows_of(a, 2, 5));
-    case 13: return tn_add_(tn_select(d, 1, s->k), tn_select(a, 1, 7 - s->k));
-    case 14: return tn_assign(tn_slice(d, 1, 0, -1, 1), tn_slice(d, 1, 1, TN_TO_END, 1));
-    case 15: return tn_mul_(d, tn_flip(d, 0));
-    case 16: return tn_fill_(tn_diagonal(d, s->k - 3, 0, 1), s->k);
-    default: return tn_sub_(tn_slice(d, 1, 0, TN_TO_END, 2), tn_slice(a, 1, 1, TN_TO_END, 2));
-    }
-}
+static const registers machine = { REGISTERS, 6, 8, 5, integer_call, NULL };
 
 // Runs the program; eager evaluates after every call. The registers' elements go to out.
 static bool run_program(tn_ctx *cx, const step *code, bool eager, int64_t *out)
 {
     tn_scope  *scope = tn_begin(cx);
     tn_tensor *r[REGISTERS];
-    bool       ok = true;
     for (int i = 0; i < REGISTERS; i++)
         r[i] = tn_reshape(tn_arange(cx, TN_I64, i - 20, i + 28, 1), TN_SHAPE(6, 8));
-    for (int i = 0; ok && i < STEPS; i++) {
-        const step *s = &code[i];
-        if (s->op < 11) ok = (r[s->d] = make_value(s, r)) != NULL;
-        else if (s->op < 18) ok = write_value(s, r) != NULL;
-        else if (s->op == 18) ok = tn_eval_of(r[s->a]) == TN_OK;
-        else {
-            for (int k = 0; k < REGISTERS; k++) tn_want(r[k]);
-            ok = tn_eval(cx) == TN_OK;
-        }
-        for (int k = 0; ok && eager && k < REGISTERS; k++) ok = tn_eval_of(r[k]) == TN_OK;
-    }
+    bool ok = registers_run(&machine, STEPS, code, r, eager);
     for (int i = 0; ok && i < REGISTERS; i++) ok = tn_read(r[i], TN_I64, out + 48 * i, 48) == TN_OK;
     tn_end(scope);
     return ok;
@@ -823,14 +783,11 @@ static void random_programs_agree_with_themselves_step_by_step(void)
     open_both();
     for (int p = 0; p < PROGRAMS; p++) {
         step code[STEPS];
-        for (int i = 0; i < STEPS; i++)
-            code[i] = (step){ (int)draw_below(20), (int)draw_below(REGISTERS),
-                              (int)draw_below(REGISTERS), (int)draw_below(REGISTERS),
-                              (int)draw_below(8) };
+        registers_draw(&machine, STEPS, code);
         bool ok = run_program(ref, code, true, want);
         test_case_result(ok, "program %d, eager on ref: %s", p, tn_error_text(ref));
-        for (int k = 0; ok && k < 3; k++) {
-            tn_ctx *cx   = k == 1 ? ref : cpu;
+        for (int k = 0; ok && k < 4; k++) {
+            tn_ctx *cx   = (tn_ctx *[]){ cpu, ref, cpu, often }[k];
             bool    same = run_program(cx, code, k == 2, have);
             test_case_result(same && memcmp(want, have, sizeof want) == 0, "program %d, %s: %s", p,
                              (const char *[]){ "cpu", "ref", "eager on cpu", "flushed often" }[k],

@@ -4,7 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-TNI_TLS tni_thread tni_self = { .site = { "", 0 }, .fault = { .site = { "", 0 } } };
+__thread tni_thread       tni_self  = { .site = { .file = "" } };
+static __thread tni_fault own_fault = { .site = { .file = "" } };
+
+tni_fault *tni_thread_fault(void)
+{
+    return &own_fault;
+}
 
 uint64_t tni_thread_id(void)
 {
@@ -25,7 +31,7 @@ void tni_fault_clear(tni_fault *f)
 {
     f->code    = 0;
     f->told    = false;
-    f->site    = (tni_site){ "", 0 };
+    f->site    = (tni_site){ .file = "" };
     f->text[0] = 0;
 }
 
@@ -33,7 +39,8 @@ void tni_thread_fail(int code, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    tni_fault_clear(&tni_self.fault);
-    tni_fault_set(&tni_self.fault, code, fmt, args);
+    tni_self.latest = code;
+    tni_fault_clear(&own_fault);
+    tni_fault_set(&own_fault, code, fmt, args);
     va_end(args);
 }

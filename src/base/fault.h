@@ -11,6 +11,7 @@
 typedef struct {
     const char *file;  // a string literal of the caller; never NULL, "" when unknown
     int         line;
+    const char *op;  // the public call's name, NULL when it is not known
 } tni_site;
 
 typedef struct {
@@ -24,16 +25,19 @@ typedef struct {
 // ones; cx is the context the current frame made tensors in; failed is a context whose fault
 // waits to be told at the end of the frame.
 typedef struct {
-    tni_site    site;
-    const char *op;  // the outermost public call's name, NULL when it is not known
-    int         depth;
-    uint64_t    frame;
-    void       *cx, *failed;
-    tni_fault   fault;  // of no context
+    tni_site site;
+    int      latest;  // code of the newest error of any kind: what a failing call returns
+    int      depth;
+    uint64_t frame;
+    void    *cx, *failed;
 } tni_thread;
 
-#define TNI_TLS __thread __attribute__((tls_model("initial-exec")))
-extern TNI_TLS tni_thread tni_self;
+// Small and in the static TLS block, since every call looks at it; the block has little room for
+// libraries that are loaded late, so nothing large goes there.
+extern __thread __attribute__((tls_model("initial-exec"))) tni_thread tni_self;
+
+// The calling thread's own fault: of no context.
+tni_fault *tni_thread_fault(void);
 
 // A number no other living thread has.
 uint64_t tni_thread_id(void);

@@ -4,13 +4,24 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+enum { HUGE_PAGE = 2 << 20 };
+
+// Large blocks ask for large pages: recording fills memory faster than the kernel hands out small
+// ones.
 static void *default_alloc(void *user, void *old, size_t n)
 {
     (void)user;
-    if (n) return realloc(old, n);
-    free(old);
-    return NULL;
+    if (!n) {
+        free(old);
+        return NULL;
+    }
+    if (old || n < HUGE_PAGE) return realloc(old, n);
+    void *p = NULL;
+    if (posix_memalign(&p, HUGE_PAGE, n)) return NULL;
+    madvise(p, n / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    return p;
 }
 
 tni_heap tni_heap_default(void)
@@ -61,44 +72,51 @@ bool tni_grow(tni_heap *h, void **array, size_t *cap, size_t need, size_t size)
     return true;
 }
 
-enum { SLAB_BLOCK = 64 << 10 };
+enum { FIRST_BLOCK = 64 << 10, LAST_BLOCK = HUGE_PAGE };
 
 void tni_slab_open(tni_slab *s, tni_heap *h, size_t size)
 {
-    *s = (tni_slab){ .heap = h, .size = (size + 15) & ~(size_t)15 };
+    *s = (tni_slab){ .heap = h, .size = (size + 15) & ~(size_t)15, .block = FIRST_BLOCK };
 }
 
 static bool slab_refill(tni_slab *s)
 {
-    char *block = tni_alloc(s->heap, SLAB_BLOCK);
+    char *block = tni_alloc(s->heap, s->block);
     if (!block) return false;
     *(void **)block = s->blocks;
     s->blocks       = block;
-    for (size_t at = 16; at + s->size <= SLAB_BLOCK; at += s->size) {
-        *(void **)(block + at) = s->free;
-        s->free                = block + at;
-    }
+    s->fresh        = block + 16;
+    s->end          = block + s->block;
+    if (s->block < LAST_BLOCK) s->block *= 2;
     return true;
 }
 
 void *tni_slab_take(tni_slab *s)
 {
-    if (!s->free && !slab_refill(s)) return NULL;
     void *item = s->free;
-    s->free    = *(void **)item;
+    if (item) {
+        s->free = *(void **)item;
+    } else {
+        if (s->fresh + s->size > s->end && !slab_refill(s)) return NULL;
+        item = s->fresh;
+        s->fresh += s->size;
+    }
     s->live++;
     return item;
 }
 
+#ifdef TN_DEBUG
+enum { REUSE = 0 };
+#else
+enum { REUSE = 1 };
+#endif
+
 void tni_slab_give(tni_slab *s, void *item)
 {
     s->live--;
-#ifndef TN_DEBUG
+    if (!REUSE) return;
     *(void **)item = s->free;
     s->free        = item;
-#else
-    (void)item;
-#endif
 }
 
 void tni_slab_close(tni_slab *s)
@@ -109,4 +127,5 @@ void tni_slab_close(tni_slab *s)
         b = next;
     }
     s->blocks = s->free = NULL;
+    s->fresh = s->end = NULL;
 }

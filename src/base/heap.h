@@ -33,8 +33,11 @@ typedef struct {
     tni_heap *heap;
     size_t    size;    // of an item
     void     *blocks;  // chain, each block begins with the pointer to the next
-    void     *free;    // chain of free items
+    void     *free;    // chain of items given back
+    char     *fresh;   // items of the newest block that were never handed out: from here
+    char     *end;     // to here
     size_t    live;    // items handed out
+    size_t    block;   // bytes of the next block: they double up to a limit
 } tni_slab;
 
 void  tni_slab_open(tni_slab *s, tni_heap *h, size_t size);

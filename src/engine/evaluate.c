@@ -147,6 +147,15 @@ static bool nothing_to_run(const run *r, size_t i)
     return n->op == TNI_view || r->plan->place[i].alias || tni_node_count(n) == 0;
 }
 
+// What went wrong, after the user's op if that is made of this one, with the line that recorded it.
+static tn_status report(tn_ctx *cx, tn_status s, const tni_node *n, const char *why)
+{
+    const char *op = n->site.op && strcmp(n->site.op, tni_op_table[n->op].name) ? n->site.op : NULL;
+    if (!n->site.line) return tni_fail_status(cx, s, "%s%s%s", op ? op : "", op ? ": " : "", why);
+    return tni_fail_status(cx, s, "%s%s%s (recorded at %s:%d)", op ? op : "", op ? ": " : "", why,
+                           n->site.file, n->site.line);
+}
+
 static tn_status run_item(const run *r, size_t i)
 {
     tni_text why = { "" };
@@ -161,7 +170,7 @@ static tn_status run_item(const run *r, size_t i)
         s          = r->e->device->run(&c);
     }
     if (s == TN_OK) return TN_OK;
-    return tni_fail_status(r->cx, s, "%s (recorded at %s:%d)", why.s, n->site.file, n->site.line);
+    return report(r->cx, s, n, why.s);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -176,14 +185,12 @@ static tni_buffer *take(run *r, int64_t bytes, const char *what)
 }
 
 // Room for the inputs of the widest op.
-static bool size_step(run *r, size_t *inputs)
+static tni_arg *take_inputs(run *r)
 {
-    *inputs = 2;
+    size_t most = 2;
     for (size_t i = 0; i < r->g->count; i++)
-        if (r->g->item[i].n->nsrc > *inputs) *inputs = r->g->item[i].n->nsrc;
-    r->in = tni_alloc(&r->cx->heap, *inputs * sizeof *r->in);
-    if (!r->in) tni_fail_memory(r->cx, "evaluating");
-    return r->in != NULL;
+        if (r->g->item[i].n->nsrc > most) most = r->g->item[i].n->nsrc;
+    return tni_alloc(&r->cx->heap, most * sizeof *r->in);
 }
 
 // The largest scratch that a step asks for, once addresses are known.
@@ -202,9 +209,12 @@ static bool take_scratch(run *r)
 
 static bool take_memory(run *r)
 {
-    size_t inputs;
     r->own = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
-    if (!r->own) return tni_fail_memory(r->cx, "evaluating") != NULL;
+    r->in  = take_inputs(r);
+    if (!r->own || !r->in) {
+        tni_fail_memory(r->cx, "evaluating");
+        return false;
+    }
     if (r->plan->arena && !(r->arena = take(r, r->plan->arena, "evaluating"))) return false;
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
@@ -212,7 +222,7 @@ static bool take_memory(run *r)
         r->own[i] = take(r, p->bytes, tni_op_table[r->g->item[i].n->op].name);
         if (!r->own[i]) return false;
     }
-    return size_step(r, &inputs) && take_scratch(r);
+    return take_scratch(r);
 }
 
 static void give_memory(run *r)
@@ -304,14 +314,14 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     run        r      = { .cx = cx, .e = cx->engine, .g = g };
     bool       kept   = true;
     tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
-    if (!plan) return cx->latest;
+    if (!plan) return tni_failed();
     r.plan  = plan;
     bool ok = take_memory(&r);
     for (size_t i = 0; ok && i < g->count; i++) ok = run_item(&r, i) == TN_OK;
     if (ok) finish_items(&r);
     give_memory(&r);
     if (!kept) tni_plan_free(&cx->heap, plan);
-    return ok ? TN_OK : cx->latest;
+    return ok ? TN_OK : tni_failed();
 }
 
 static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
@@ -319,7 +329,7 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
     tni_graph g;
     tn_status s = TN_OK;
-    if (!tni_graph_open(&g, cx, mode, root)) s = cx->latest;
+    if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
     else if (g.count) s = run_graph(cx, &g);
     tni_graph_close(&g);
     if (s == TN_OK) {
@@ -335,7 +345,7 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     if (root && root->state == TNI_DONE) return TN_OK;
-    tni_enter(tni_self.site, NULL);
+    tni_enter(tni_self.site);
     tn_status s = evaluate(cx, mode, root);
     tni_leave(false, NULL);
     return s;

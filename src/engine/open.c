@@ -19,7 +19,7 @@ int tn_devices(void)
 
 tn_device_desc tn_device_info(int i)
 {
-    static TNI_TLS tni_text detail[DEVICES];
+    static __thread tni_text detail[DEVICES];
     if (i < 0 || i >= DEVICES) return (tn_device_desc){ 0 };
     detail[i].s[0] = 0;
     bool there     = devices[i]->probe(&detail[i]);
@@ -98,7 +98,8 @@ tn_ctx *tn_open_with(tn_open_opts o)
     cx->seed        = o.seed;
     cx->flush       = flush;
     cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
-    cx->fault.site  = (tni_site){ "", 0 };
+    cx->flush_at    = cx->flush_nodes;
+    cx->fault.site  = (tni_site){ .file = "" };
     cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
     cx->scope       = &cx->root;
     open_slabs(cx);
@@ -155,7 +156,7 @@ void tn_close(tn_ctx *cx)
 
 tn_status tn_ctx_leave(tn_ctx *cx)
 {
-    if (!tni_ctx_ok(cx, "ctx_leave")) return tn_error(NULL);
+    if (!tni_ctx_ok(cx, "ctx_leave")) return tni_failed();
     cx->owner = 0;
     return TN_OK;
 }
@@ -165,7 +166,7 @@ tn_status tn_ctx_enter(tn_ctx *cx)
     if (!cx || cx->magic != TNI_CTX_LIVE || (cx->owner && cx->owner != tni_thread_id())) {
         tni_thread_fail(cx ? TN_ETHREAD : TN_EARG, "ctx_enter: the context %s",
                         !cx ? "is NULL" : "is closed or belongs to another thread");
-        return tn_error(NULL);
+        return tni_failed();
     }
     cx->owner = tni_thread_id();
     return TN_OK;
@@ -194,7 +195,7 @@ tn_status tn_end(tn_scope *s)
         return TN_EARG;
     }
     tn_ctx *cx = s->cx;
-    if (!tni_ctx_ok(cx, "end")) return tn_error(NULL);
+    if (!tni_ctx_ok(cx, "end")) return tni_failed();
     if (s == &cx->root || !scope_open(cx, s))
         return tni_fail_status(cx, TN_EARG, "end: the scope is not open");
     while (cx->scope != s) tni_scope_close(cx->scope);
@@ -208,12 +209,12 @@ tn_status tn_end(tn_scope *s)
 
 tn_status tn_eval(tn_ctx *cx)
 {
-    return tni_ctx_ok(cx, "eval") ? tni_evaluate(cx, TNI_STEP, NULL) : tn_error(NULL);
+    return tni_ctx_ok(cx, "eval") ? tni_evaluate(cx, TNI_STEP, NULL) : tni_failed();
 }
 
 tn_status tn_sync(tn_ctx *cx)
 {
-    if (!tni_ctx_ok(cx, "sync")) return tn_error(NULL);
+    if (!tni_ctx_ok(cx, "sync")) return tni_failed();
     cx->stats.syncs++;
     return TN_OK;
 }

@@ -71,7 +71,7 @@ tni_node *tni_value(tn_tensor *t, const char *op)
     tni_node *n = tni_resolve(t, op);
     if (!n) return NULL;
     // The handle's store may be rebound by nobody here, but evaluating can drop a cached view.
-    tni_enter(tni_self.site, NULL);  // so that a handler that jumps finds the reference given back
+    tni_enter(tni_self.site);  // so that a handler that jumps finds the reference given back
     tni_node_ref(n);
     bool ok = tni_evaluate(t->cx, TNI_READ, n) == TN_OK && n->state == TNI_DONE;
     n->refs--;
@@ -105,7 +105,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
         return TN_OK;
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
-    if (!b) return tni_fail_memory(cx, op) ? TN_OK : TN_EMEM;
+    if (!b) return tni_fail_status(cx, TN_EMEM, "%s: out of memory", op);
     tni_text why   = { "" };
     tni_view to    = tni_view_whole(v.rank, v.size);
     tni_call call  = { .op      = dt == from.dtype ? TNI_copy : TNI_cast,
@@ -127,7 +127,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
 tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
 {
     tn_ctx *cx = tni_arg1("read", t, "t");
-    if (!cx) return t ? tn_error(NULL) : TN_EARG;
+    if (!cx) return tni_failed();
     if (!tni_dtype_ok(dt))
         return tni_fail_status(cx, TN_EDTYPE, "read: %d is not a dtype", (int)dt);
     if (count != tn_count(t) || (count && !dst))
@@ -136,7 +136,7 @@ tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
                                (long long)tn_count(t));
     cx->stats.syncs++;
     tni_node *n = tni_value(t, "read");
-    return n ? copy_out(cx, "read", n, dt, dst) : cx->latest;
+    return n ? copy_out(cx, "read", n, dt, dst) : tni_failed();
 }
 
 // One element as dt; false, reported, if there is not just one.
@@ -180,8 +180,8 @@ const void *tn_ptr(tn_tensor *t)
 tn_status tn_eval_of(tn_tensor *t)
 {
     tn_ctx *cx = tni_arg1("eval_of", t, "t");
-    if (!cx) return t ? tn_error(NULL) : TN_EARG;
-    return tni_value(t, "eval_of") ? TN_OK : cx->latest;
+    if (!cx) return tni_failed();
+    return tni_value(t, "eval_of") ? TN_OK : tni_failed();
 }
 
 tn_tensor *tn_copy_to(tn_ctx *cx, tn_tensor *t)

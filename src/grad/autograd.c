@@ -122,7 +122,7 @@ static tn_status backward(tn_tensor *y, tn_tensor *gy)
 {
     static const char *const names[] = { "y", "gy" };
     tn_ctx *cx = tni_args("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
-    if (!cx) return y || gy ? TN_EARG : tn_error(NULL);
+    if (!cx) return tni_failed();
     if (!tn_needs_grad(y))
         return tni_fail_status(cx, TN_EGRAD,
                                "backward: y %s was made from no leaf that requires grad",
@@ -139,7 +139,7 @@ static tn_status backward(tn_tensor *y, tn_tensor *gy)
 
 tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
 {
-    tni_enter(tni_self.site, NULL);
+    tni_enter(tni_self.site);
     tn_status s = backward(y, gy);
     tni_leave(false, NULL);
     return s;
@@ -155,11 +155,12 @@ static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
     static const char *const yx[] = { "y", "x" }, *const yg[] = { "y", "gy" };
     for (int i = 0; i < nx; i++) gx[i] = NULL;
     tn_ctx *cx = tni_args("grad", ny, y, NULL);
-    if (!cx) return TN_EARG;
+    if (!cx) return tni_failed();
     for (int i = 0; i < nx; i++)
-        if (!tni_args("grad", 2, (tn_tensor *const[]){ y[0], x[i] }, yx)) return TN_EARG;
+        if (!tni_args("grad", 2, (tn_tensor *const[]){ y[0], x[i] }, yx)) return tni_failed();
     for (int i = 0; gy && i < ny; i++)
-        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, yg)) return TN_EARG;
+        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, yg))
+            return tni_failed();
     for (int i = 0; i < nx; i++)
         if (!tni_is_float(tn_dtype_of(x[i])))
             return tni_fail_status(cx, TN_EDTYPE, "grad: x[%d] is %s, not a float type", i,
@@ -180,7 +181,7 @@ static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
 tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
                   tn_tensor **gx)
 {
-    tni_enter(tni_self.site, NULL);
+    tni_enter(tni_self.site);
     tn_status s = grad(ny, y, nx, x, gy, gx);
     tni_leave(false, NULL);
     return s;

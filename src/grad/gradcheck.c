@@ -46,11 +46,12 @@ static tn_status compare(tn_ctx *cx, const char *op, function *f, int n, tn_tens
                          void *user, int i, tn_tensor *gx)
 {
     for (int64_t k = 0; k < tn_count(x[i]); k++) {
-        tn_scope *s    = tn_begin(cx);
-        double    hi   = moved(cx, f, n, x, user, i, k, EPS);
-        double    lo   = moved(cx, f, n, x, user, i, k, -EPS);
-        double    want = (hi - lo) / (2 * EPS);
-        double    got  = tn_item(tn_select(tn_reshape(gx, TN_SHAPE(-1)), 0, k));
+        tn_scope *s = tn_begin(cx);
+        if (!s) return tni_failed();
+        double hi   = moved(cx, f, n, x, user, i, k, EPS);
+        double lo   = moved(cx, f, n, x, user, i, k, -EPS);
+        double want = (hi - lo) / (2 * EPS);
+        double got  = tn_item(tn_select(tn_reshape(gx, TN_SHAPE(-1)), 0, k));
         tni_scope_close(s);
         if (fabs(got - want) <= ATOL + RTOL * fabs(want)) continue;
         return tni_fail_status(cx, TN_EGRAD,
@@ -67,9 +68,9 @@ static tn_status check(tn_ctx *cx, const char *op, function *f, int n, tn_tensor
     tn_tensor *at[16] = { 0 }, *gx[16];
     if (n > 16) return tni_fail_status(cx, TN_EARG, "%s: %d inputs are more than 16", op, n);
     for (int i = 0; i < n; i++)
-        if (!(at[i] = tn_requires_grad(tn_detach(x[i]), true))) return cx->latest;
+        if (!(at[i] = tn_requires_grad(tn_detach(x[i]), true))) return tni_failed();
     tn_tensor *y = weighed(cx, f(at, user));
-    if (!y) return cx->latest;
+    if (!y) return tni_fail_status(cx, TN_EARG, "%s: f gave no result", op);
     // An output that depends on no input has gradients of zero.
     tn_status s = tn_grad(1, &y, n, at, NULL, gx);
     for (int i = 0; i < n && s == TN_OK; i++) s = compare(cx, op, f, n, x, user, i, gx[i]);
@@ -83,7 +84,7 @@ static tn_status check_in_scope(const char *op, function *f, int n, tn_tensor *c
         return TN_EARG;
     }
     tn_ctx *cx = tni_args(op, n, x, NULL);
-    if (!cx) return TN_EARG;
+    if (!cx) return tni_failed();
     if (!inputs_ok(cx, op, n, x)) return TN_EDTYPE;
     tn_scope *s = tn_begin(cx);
     if (!s) return TN_EMEM;
@@ -126,7 +127,7 @@ tn_status tn_gradgradcheck(function *f, int n, tn_tensor *const *x, void *user)
 {
     if (n < 1 || !x) return check_in_scope("gradgradcheck", f, n, x, user);
     tn_ctx *cx = tni_args("gradgradcheck", n, x, NULL);
-    if (!cx) return TN_EARG;
+    if (!cx) return tni_failed();
     if (n > 16) return tni_fail_status(cx, TN_EARG, "gradgradcheck: %d inputs are more than 16", n);
     inner in = { cx, f, n, user };
     return check_in_scope("gradgradcheck", f ? gradients : NULL, n, x, &in);

@@ -98,7 +98,7 @@ static tn_tensor *places(tni_rule_args *r, tn_tensor *x, const tni_node *shape)
     memcpy(v.size, shape->size, sizeof v.size);
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
     x = tn_contiguous(x);
-    return x ? tni_view_of(x, &v) : NULL;
+    return x ? tni_wrap_view(x, &v) : NULL;
 }
 
 static void grad_fold(tni_rule_args *r)

@@ -100,7 +100,7 @@ static tn_tensor *as_gradient_of(walk *k, const tn_tensor *x, const tni_node *n,
                         k->w->op, tni_shape_of(x).s);
     if (!n->leaf) g = tni_unview(k->cx, g, v, n->src[0]);
     g = g ? tn_contiguous(g) : NULL;
-    return g ? tni_view_of(g, x->view) : NULL;
+    return g ? tni_wrap_view(g, x->view) : NULL;
 }
 
 static bool mark_leads(walk *k)
@@ -177,7 +177,7 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
     tn_tensor *w = l->handle, *grad = tn_grad_of(w);
     if (w->view) {
         g = tn_contiguous(g);
-        g = g ? tni_view_of(g, w->view) : NULL;
+        g = g ? tni_wrap_view(g, w->view) : NULL;
     }
     if (!g || !grad) return false;
     bool mode        = k->cx->grad_mode;
@@ -319,5 +319,5 @@ tn_status tni_grad_walk(tn_ctx *cx, const tni_walk *w, bool mark_spent)
     tni_free(&cx->heap, k.leads);
     if (ok) return TN_OK;
     if (cx->failures == failures) tni_fail_memory(cx, w->op);
-    return cx->latest;
+    return tni_failed();
 }

@@ -5,16 +5,11 @@
 // multiplied by zero, which infinity survives.
 #include "ops/compose.h"
 
-static tn_tensor *number_like(tn_tensor *x, double v)
-{
-    return x ? tni_number(x->cx, tn_dtype_of(x), v) : NULL;
-}
-
 // NaN is not below zero, so it passes.
 tn_tensor *tn_relu(tn_tensor *x)
 {
     if (!tni_arg1("relu", x, "x")) return NULL;
-    return tn_where(tn_le_s(x, 0), number_like(x, 0), x);
+    return tn_where(tn_le_s(x, 0), tni_number_like(x, 0), x);
 }
 
 tn_tensor *tn_leaky_relu(tn_tensor *x, double slope)
@@ -27,7 +22,7 @@ tn_tensor *tn_elu(tn_tensor *x, double alpha)
 {
     if (!tni_arg1("elu", x, "x")) return NULL;
     tn_tensor *w = tni_widen(x), *above = tn_gt_s(w, 0);
-    tn_tensor *below = tn_where(above, number_like(w, 0), w);
+    tn_tensor *below = tn_where(above, tni_number_like(w, 0), w);
     return tni_narrow(tn_where(above, w, tn_mul_s(tn_expm1(below), alpha)), tn_dtype_of(x));
 }
 
@@ -42,7 +37,7 @@ static tn_tensor *sigmoid(tn_tensor *x)
 {
     tn_tensor *from_zero = tn_ge_s(x, 0);
     tn_tensor *e         = tn_exp(minus_abs(x, from_zero));
-    return tn_div(tn_where(from_zero, number_like(e, 1), e), tn_add_s(e, 1));
+    return tn_div(tn_where(from_zero, tni_number_like(e, 1), e), tn_add_s(e, 1));
 }
 
 tn_tensor *tn_sigmoid(tn_tensor *x)
@@ -86,7 +81,7 @@ tn_tensor *tn_softplus(tn_tensor *x)
 {
     if (!tni_arg1("softplus", x, "x") || !tni_want_float(x, "softplus")) return NULL;
     tn_tensor *w = tni_widen(x), *from_zero = tn_ge_s(w, 0);
-    tn_tensor *above = tn_where(from_zero, w, number_like(w, 0));
+    tn_tensor *above = tn_where(from_zero, w, tni_number_like(w, 0));
     tn_tensor *rest  = tn_log1p(tn_exp(minus_abs(w, from_zero)));
     return tni_narrow(tn_add(above, rest), tn_dtype_of(x));
 }
@@ -97,7 +92,7 @@ tn_tensor *tn_hardswish(tn_tensor *x)
     if (!tni_arg1("hardswish", x, "x") || !tni_want_float(x, "hardswish")) return NULL;
     tn_tensor *w   = tni_widen(x);
     tn_tensor *mid = tn_div_s(tn_mul(w, tn_add_s(w, 3)), 6);
-    tn_tensor *y   = tn_where(tn_le_s(w, -3), number_like(w, 0), tn_where(tn_ge_s(w, 3), w, mid));
+    tn_tensor *y = tn_where(tn_le_s(w, -3), tni_number_like(w, 0), tn_where(tn_ge_s(w, 3), w, mid));
     return tni_narrow(y, tn_dtype_of(x));
 }
 
@@ -111,7 +106,7 @@ tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
     // Drawn in f32 for every dtype: 16 bits are too coarse for a small p.
     tni_view   s = tni_layout(x);
     tn_tensor *u = tn_rand(cx, TN_F32, s.rank, s.size);
-    return tn_where(tn_ge_s(u, p), tn_mul_s(x, 1 / (1 - p)), number_like(x, 0));
+    return tn_where(tn_ge_s(u, p), tn_mul_s(x, 1 / (1 - p)), tni_number_like(x, 0));
 }
 
 tn_tensor *tn_square(tn_tensor *x)
@@ -139,8 +134,8 @@ tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi)
     if (lo > hi) lo = hi;
     if (!tni_is_float(tn_dtype_of(x))) drop_bounds(tn_dtype_of(x), &lo, &hi);
     tn_tensor *y = x;
-    if (hi < INFINITY) y = tn_where(tn_gt_s(x, hi), number_like(x, hi), y);
-    if (lo > -INFINITY) y = tn_where(tn_lt_s(x, lo), number_like(x, lo), y);
+    if (hi < INFINITY) y = tn_where(tn_gt_s(x, hi), tni_number_like(x, hi), y);
+    if (lo > -INFINITY) y = tn_where(tn_lt_s(x, lo), tni_number_like(x, lo), y);
     return y == x ? tn_clone(x) : y;
 }
 
@@ -153,5 +148,5 @@ tn_tensor *tn_masked_fill(tn_tensor *x, tn_tensor *mask, double v)
         return tni_fail(cx, TN_EDTYPE, "masked_fill: mask is %s, not bool",
                         tn_dtype_name(tn_dtype_of(mask)));
     if (!tni_broadcast_pair("masked_fill", x, "x", mask, "mask")) return NULL;
-    return tn_where(mask, number_like(x, v), x);
+    return tn_where(mask, tni_number_like(x, v), x);
 }

@@ -40,6 +40,22 @@ tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis)
     return y;
 }
 
+// The axis to cut, from 0; -1, reported, for arguments that say no way to. `by` is the argument
+// called by_name, of which there must be at least one.
+static int cut_axis(const char *op, tn_tensor *x, int axis, const char *by_name, int64_t by,
+                    tn_tensor **y)
+{
+    tn_ctx *cx = tni_arg1(op, x, "x");
+    int     i  = cx ? tni_axis(cx, op, tn_rank(x), axis) : -1;
+    if (i < 0) return -1;
+    if (by > 0 && y) return i;
+    if (!y) tni_fail(cx, TN_EARG, "%s: y is NULL", op);
+    else
+        tni_fail(cx, TN_EARG, "%s: %s %lld is not positive for x %s", op, by_name, (long long)by,
+                 tni_shape_of(x).s);
+    return -1;
+}
+
 // Cuts axis i of x into pieces of `size`, into y[n]; an empty axis is one piece.
 static int cut(const char *op, tn_tensor *x, int i, int64_t size, int n, tn_tensor **y)
 {
@@ -60,26 +76,15 @@ static int cut(const char *op, tn_tensor *x, int i, int64_t size, int n, tn_tens
 int tn_split(tn_tensor *x, int64_t size, int axis, int n, tn_tensor **y)
 {
     for (int k = 0; y && k < n; k++) y[k] = NULL;
-    tn_ctx *cx = tni_arg1("split", x, "x");
-    int     i  = cx ? tni_axis(cx, "split", tn_rank(x), axis) : -1;
-    if (i < 0) return -1;
-    if (size < 1 || !y) {
-        tni_fail(cx, TN_EARG, "split: x %s in pieces of %lld", tni_shape_of(x).s, (long long)size);
-        return -1;
-    }
-    return cut("split", x, i, size, n, y);
+    int i = cut_axis("split", x, axis, "size", size, y);
+    return i < 0 ? -1 : cut("split", x, i, size, n, y);
 }
 
 int tn_chunk(tn_tensor *x, int chunks, int axis, tn_tensor **y)
 {
     for (int k = 0; y && k < chunks; k++) y[k] = NULL;
-    tn_ctx *cx = tni_arg1("chunk", x, "x");
-    int     i  = cx ? tni_axis(cx, "chunk", tn_rank(x), axis) : -1;
+    int i = cut_axis("chunk", x, axis, "chunks", chunks, y);
     if (i < 0) return -1;
-    if (chunks < 1 || !y) {
-        tni_fail(cx, TN_EARG, "chunk: x %s in %d chunks", tni_shape_of(x).s, chunks);
-        return -1;
-    }
     int64_t length = tn_size(x, i);
     return cut("chunk", x, i, length > chunks ? (length - 1) / chunks + 1 : 1, chunks, y);
 }
@@ -164,7 +169,7 @@ static tn_tensor *triangle(const char *op, tn_tensor *x, int64_t diagonal,
     if (tn_rank(x) < 2)
         return tni_fail(cx, TN_ESHAPE, "%s: x %s is not a matrix", op, tni_shape_of(x).s);
     tn_tensor *in = compare(diagonals(cx, tn_size(x, -2), tn_size(x, -1)), (double)diagonal);
-    return tn_where(in, x, tni_number(cx, tn_dtype_of(x), 0));
+    return tn_where(in, x, tni_number_like(x, 0));
 }
 
 tn_tensor *tn_tril(tn_tensor *x, int64_t diagonal)
@@ -266,9 +271,12 @@ tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes)
     tn_ctx *cx = index_args("one_hot", index, "index", index);
     if (!cx) return NULL;
     tni_view s = tni_layout(index);
-    if (classes < 1 || s.rank == TN_MAX_RANK)
-        return tni_fail(cx, TN_EARG, "one_hot: index %s with %lld classes", tni_shape_of(index).s,
-                        (long long)classes);
+    if (classes < 1)
+        return tni_fail(cx, TN_EARG, "one_hot: classes %lld is not positive for index %s",
+                        (long long)classes, tni_shape_of(index).s);
+    if (s.rank == TN_MAX_RANK)
+        return tni_fail(cx, TN_ESHAPE, "one_hot: index %s has no room for an axis of classes",
+                        tni_shape_of(index).s);
     s.size[s.rank++] = classes;
     tn_tensor *none  = tn_zeros(cx, TN_I64, s.rank, s.size);
     return tn_scatter(none, -1, tn_unsqueeze(index, -1), tni_number(cx, TN_I64, 1));
@@ -296,8 +304,8 @@ tn_pair tn_topk(tn_tensor *x, int64_t k, int axis, bool largest)
     int     i    = cx ? tni_axis(cx, "topk", tn_rank(x), axis) : -1;
     if (i < 0) return none;
     if (k < 0 || k > tn_size(x, i)) {
-        tni_fail(cx, TN_EARG, "topk: %lld of axis %d of x %s", (long long)k, axis,
-                 tni_shape_of(x).s);
+        tni_fail(cx, TN_EARG, "topk: k %lld is not in 0 .. %lld, axis %d of x %s", (long long)k,
+                 (long long)tn_size(x, i), axis, tni_shape_of(x).s);
         return none;
     }
     tn_tensor *order = tn_argsort(x, i, largest), *first = tn_slice(order, i, 0, k, 1);
@@ -314,9 +322,13 @@ tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n)
     tn_ctx *cx = tni_arg1("multinomial", weights, "weights");
     if (!cx) return NULL;
     tni_view s = tni_layout(weights);
-    if ((s.rank != 1 && s.rank != 2) || s.size[s.rank - 1] < 1 || n < 1)
-        return tni_fail(cx, TN_EARG, "multinomial: %lld draws from weights %s", (long long)n,
+    if (!tni_want_float(weights, "multinomial: weights")) return NULL;
+    if ((s.rank != 1 && s.rank != 2) || s.size[s.rank - 1] < 1)
+        return tni_fail(cx, TN_ESHAPE, "multinomial: weights %s is not (C) or (N, C), C above 0",
                         tni_shape_of(weights).s);
+    if (n < 1)
+        return tni_fail(cx, TN_EARG, "multinomial: n %lld is not positive for weights %s",
+                        (long long)n, tni_shape_of(weights).s);
     int64_t classes     = s.size[s.rank - 1];
     s.size[s.rank - 1]  = n;
     tn_tensor *sums     = tn_cumsum(tn_cast(tn_detach(weights), TN_F32), -1);

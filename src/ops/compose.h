@@ -36,6 +36,12 @@ static inline double tni_or_default(double v, double fallback)
     return v != 0 ? v : signbit(v) ? 0 : fallback;
 }
 
+// v in x's dtype, 0-d. NULL in, NULL out.
+static inline tn_tensor *tni_number_like(tn_tensor *x, double v)
+{
+    return x ? tni_number(x->cx, tn_dtype_of(x), v) : NULL;
+}
+
 // The sum over the axes in the mask. NULL in, NULL out.
 static inline tn_tensor *tni_sum_over(tn_tensor *x, const char *op, uint32_t mask, bool keep)
 {
@@ -57,20 +63,22 @@ tn_tensor *tni_fold_axis(tni_fold *f, const char *op, tn_tensor *x, int axis, bo
 tn_tensor *tni_fold_axes(tni_fold *f, const char *op, tn_tensor *x, int n, const int *axes,
                          bool keep);
 
-// The four public forms of a reduction with a body.
+// The public forms of a reduction with a body: over one axis, over all, and over several.
+#define TNI_FOLD_SINGLE(name, body)                                  \
+    tn_tensor *tn_##name(tn_tensor *x, int axis)                     \
+    {                                                                \
+        return tni_fold_axis(body, #name, x, axis, false);           \
+    }                                                                \
+    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)              \
+    {                                                                \
+        return tni_fold_axis(body, #name "_keep", x, axis, true);    \
+    }                                                                \
+    tn_tensor *tn_##name##_all(tn_tensor *x)                         \
+    {                                                                \
+        return tni_fold_axes(body, #name "_all", x, 0, NULL, false); \
+    }
 #define TNI_FOLD_FORMS(name, body)                                               \
-    tn_tensor *tn_##name(tn_tensor *x, int axis)                                 \
-    {                                                                            \
-        return tni_fold_axis(body, #name, x, axis, false);                       \
-    }                                                                            \
-    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)                          \
-    {                                                                            \
-        return tni_fold_axis(body, #name "_keep", x, axis, true);                \
-    }                                                                            \
-    tn_tensor *tn_##name##_all(tn_tensor *x)                                     \
-    {                                                                            \
-        return tni_fold_axes(body, #name "_all", x, 0, NULL, false);             \
-    }                                                                            \
+    TNI_FOLD_SINGLE(name, body)                                                  \
     tn_tensor *tn_##name##_axes(tn_tensor *x, int n, const int *axes, bool keep) \
     {                                                                            \
         return tni_fold_axes(body, #name "_axes", x, n, axes, keep);             \

@@ -28,7 +28,10 @@ static bool ask_shapes(tn_ctx *cx, const tn_op_def *op, tni_node *const *src, co
                        int nout, tn_array *out)
 {
     tn_array *in = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *in);
-    if (!in) return tni_fail_memory(cx, op->name) != NULL;
+    if (!in) {
+        tni_fail_memory(cx, op->name);
+        return false;
+    }
     for (int i = 0; i < op->nin; i++) in[i] = describe(src[i]);
     memset(out, 0, (size_t)nout * sizeof *out);
     tn_status s = op->shape(attr, in, out);
@@ -48,47 +51,71 @@ static bool ask_shapes(tn_ctx *cx, const tn_op_def *op, tni_node *const *src, co
     return true;
 }
 
+// What the node remembers: the user's bytes, and after them the outputs.
+static size_t outputs_at(size_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+const tn_array *tni_custom_outputs(const tni_attr *attr)
+{
+    return (const tn_array *)((const char *)attr->custom.bytes + outputs_at(attr->custom.count));
+}
+
+int64_t tni_custom_start(const tn_array *out, int k)
+{
+    int64_t at = 0;
+    for (int i = 0; i < k; i++) {
+        int64_t count = tni_shape_count(out[i].rank, out[i].size);
+        if (count > (INT64_MAX - 64 - at) / 8) return -1;
+        at += (count * 8 + 63) / 64 * 64;
+    }
+    return at;
+}
+
+static bool remember(tn_ctx *cx, tni_node *n, const tn_op_def *op, const void *attr, size_t bytes,
+                     const tn_array *out, int nout)
+{
+    size_t at = outputs_at(bytes), size = (size_t)nout * sizeof *out;
+    char  *p = tni_alloc(&cx->heap, at + size);
+    if (!p) {
+        tni_fail_memory(cx, op->name);
+        return false;
+    }
+    if (bytes) memcpy(p, attr, bytes);
+    memcpy(p + at, out, size);
+    n->attr.custom.def   = op;
+    n->attr.custom.bytes = p;
+    n->attr.custom.count = bytes;
+    n->owns_bytes        = true;
+    return true;
+}
+
 // The node of the op itself: its value is its output, or the bytes of all of them.
 static tni_node *custom_node(tn_ctx *cx, const tn_op_def *op, tni_node *const *src,
                              const void *attr, size_t bytes, const tn_array *out, int nout)
 {
-    int64_t total = 0;
-    for (int i = 0; i < nout; i++)
-        total += (tni_shape_count(out[i].rank, out[i].size) * 8 + 63) / 64 * 64;
+    int64_t total = tni_custom_start(out, nout);
+    if (nout > 1 && !tni_shape_ok(cx, op->name, 1, &total)) return NULL;
     tni_node *n = nout == 1
                       ? tni_node_new(cx, TNI_custom, out->dtype, out->rank, out->size, op->nin, src)
                       : tni_node_new(cx, TNI_custom, TN_U8, 1, &total, op->nin, src);
     if (!n) return NULL;
-    n->attr.custom.def   = op;
-    n->attr.custom.bytes = tni_alloc(&cx->heap, bytes);
-    n->attr.custom.count = bytes;
-    n->owns_bytes        = true;
-    if (!n->attr.custom.bytes) {
+    if (!remember(cx, n, op, attr, bytes, out, nout)) {
         tni_node_unref(cx, n);
-        return tni_fail_memory(cx, op->name);
+        return NULL;
     }
-    if (bytes) memcpy(n->attr.custom.bytes, attr, bytes);
     if (nout > 1 && cx->grad_mode)
         for (int i = 0; i < op->nin; i++)
             if (src[i]->needs_grad) n->needs_grad = true;
     return n;
 }
 
-// Output i of a node of several: a part of its bytes, every element of which has room for eight.
-static tn_tensor *output_part(tn_ctx *cx, tni_node *whole, const tn_array *out, int i)
-{
-    tni_attr a = { .custom = { .part = i } };
-    for (int k = 0; k < i; k++)
-        a.custom.start += (tni_shape_count(out[k].rank, out[k].size) * 8 + 63) / 64 * 64;
-    return tni_record(cx, TNI_part, out[i].dtype, out[i].rank, out[i].size, 1, &whole, &a);
-}
-
 tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i)
 {
-    const tn_op_def *op = custom->attr.custom.def;
-    tn_array         out[TNI_MOST_OUTPUTS];
-    if (!ask_shapes(cx, op, custom->src, custom->attr.custom.bytes, op->nout, out)) return NULL;
-    return output_part(cx, custom, out, i);
+    const tn_array *out = tni_custom_outputs(&custom->attr);
+    tni_attr        a   = { .custom = { .part = i, .start = tni_custom_start(out, i) } };
+    return tni_record(cx, TNI_part, out[i].dtype, out[i].rank, out[i].size, 1, &custom, &a);
 }
 
 static tn_ctx *custom_args(const tn_op_def *op, tn_tensor *const *x)
@@ -105,7 +132,7 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
                       tn_tensor **y)
 {
     tn_ctx *cx = custom_args(op, x);
-    if (!cx) return TN_EARG;
+    if (!cx) return tni_failed();
     int         nout = op->nout > 0 ? op->nout : 1;
     const char *lack = !y ? "y is NULL" : bytes && !attr ? "attr is NULL" : NULL;
     if (lack) return tni_fail_status(cx, TN_EARG, "%s: %s", op->name, lack);
@@ -125,12 +152,12 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
     ok = ok && ask_shapes(cx, op, src, attr, nout, out);
     if (ok) ok = (n = custom_node(cx, op, src, attr, bytes, out, nout)) != NULL;
     if (ok && nout == 1) y[0] = tni_wrap(cx, tni_node_ref(n));
-    for (int i = 0; ok && nout > 1 && i < nout; i++) y[i] = output_part(cx, n, out, i);
+    for (int i = 0; ok && nout > 1 && i < nout; i++) y[i] = tni_custom_output(cx, n, i);
     for (int i = 0; ok && i < nout; i++) ok = y[i] != NULL;
     while (held > 0) tni_node_unref(cx, src[--held]);
     tni_node_unref(cx, n);
     tni_free(&cx->heap, src);
-    return ok ? TN_OK : cx->latest;
+    return ok ? TN_OK : tni_failed();
 }
 
 tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr, size_t bytes)

@@ -4,11 +4,6 @@
 // N batch, C classes
 #include "ops/compose.h"
 
-static tn_tensor *number_like(tn_tensor *x, double v)
-{
-    return x ? tni_number(x->cx, tn_dtype_of(x), v) : NULL;
-}
-
 // ---- of classes --------------------------------------------------------------------------------
 
 // What a loss of classes works on. x is the log-probabilities; weight and target may have been
@@ -78,9 +73,9 @@ static bool read_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_cl
     if (!check_target(c, x, target)) return false;
     double     ignore = o->use_ignore ? (double)o->ignore : -100;
     tn_tensor *t      = tn_cast(target, TN_I64);
-    tn_tensor *bad    = number_like(t, (double)c->classes);
+    tn_tensor *bad    = tni_number_like(t, (double)c->classes);
     c->counts         = tn_ne_s(t, ignore);
-    c->index          = tn_where(c->counts, tn_where(tn_lt_s(t, 0), bad, t), number_like(t, 0));
+    c->index          = tn_where(c->counts, tn_where(tn_lt_s(t, 0), bad, t), tni_number_like(t, 0));
     return c->counts && c->index;
 }
 
@@ -90,7 +85,7 @@ static tn_tensor *target_weights(const classes *c)
     if (!c->weight) return c->counts;
     tni_view   s = tni_layout(c->index);
     tn_tensor *w = tn_gather(c->weight, 0, tn_reshape(c->index, TN_SHAPE(tn_count(c->index))));
-    return tn_where(c->counts, tn_reshape(w, s.rank, s.size), number_like(w, 0));
+    return tn_where(c->counts, tn_reshape(w, s.rank, s.size), tni_number_like(w, 0));
 }
 
 // Minus the log-probability of each target, weighed.
@@ -98,7 +93,7 @@ static tn_tensor *target_losses(const classes *c, tn_tensor *w)
 {
     tn_tensor *y = tn_gather(c->x, c->axis, tn_unsqueeze(c->index, c->axis));
     y            = tn_neg(tn_squeeze(y, c->axis));
-    y            = tn_where(c->counts, y, number_like(y, 0));
+    y            = tn_where(c->counts, y, tni_number_like(y, 0));
     return c->weight ? tn_mul(y, w) : y;
 }
 
@@ -110,7 +105,7 @@ static tn_tensor *class_losses(const classes *c)
     for (int i = 0; i < tn_rank(y); i++) size[i] = i == c->axis ? c->classes : 1;
     if (w) y = tn_mul(y, tn_reshape(w, tn_rank(y), size));
     y = tn_neg(tn_sum(y, c->axis));
-    return tn_where(c->counts, y, number_like(y, 0));
+    return tn_where(c->counts, y, tni_number_like(y, 0));
 }
 
 // The mean is over the weights of the targets that count; of none it is NaN.
@@ -247,7 +242,7 @@ tn_tensor *tn_l1(tn_tensor *x, tn_tensor *target)
 // / 2) above.
 tn_tensor *tn_huber_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
-    double delta = o.delta != 0 ? o.delta : 1;
+    double delta = tni_or_default(o.delta, 1);
     if (!check_pair("huber", x, target)) return NULL;
     if (!(delta > 0)) return tni_fail(x->cx, TN_EARG, "huber: delta %g is not above 0", delta);
     tn_tensor *d = tn_abs(difference(x, target)), *m = tn_minimum_s(d, delta);
@@ -309,7 +304,7 @@ tn_tensor *tn_bce_logits(tn_tensor *x, tn_tensor *target)
 static tn_tensor *divergence(tn_tensor *x, tn_tensor *t, bool log_target)
 {
     if (log_target) return tn_mul(tn_exp(t), tn_sub(t, x));
-    tn_tensor *log = tn_log(tn_where(tn_eq_s(t, 0), number_like(t, 1), t));
+    tn_tensor *log = tn_log(tn_where(tn_eq_s(t, 0), tni_number_like(t, 1), t));
     return tn_sub(tn_mul(t, log), tn_mul(t, x));
 }
 

@@ -28,9 +28,7 @@ typedef enum {
 // Which dtypes an op takes, and what it gives. Inputs are first promoted to one dtype.
 typedef enum {
     TNI_ANY,      // all, the same
-    TNI_SAME,     // all, the same
     TNI_PROMOTE,  // all, the promoted one
-    TNI_ARITH,    // all but bool, the promoted one
     TNI_NUMBER,   // all but bool, the promoted one
     TNI_REAL,     // all but bool; integers are given back as they are
     TNI_FLOAT,    // integers and bool become f32
@@ -93,8 +91,6 @@ tn_tensor *tni_share(tn_tensor *x, const char *op);
 tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size);
 // A view of x with stretched axes, or x itself; no message of its own on failure.
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
-// A view of x by a layout (of x's store).
-tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v);
 // Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.
 bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
 // A plain number (weak) of dtype dt, 0-d: its value is a run-time argument.
@@ -105,6 +101,11 @@ uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 // Output i of a user's op of several.
 tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i);
+// The outputs as the op's shape callback gave them when it was recorded.
+const tn_array *tni_custom_outputs(const tni_attr *attr);
+// Where output k of several begins among their bytes: eight an element, each at a multiple of 64. For
+// k past the last, the bytes of all; -1 where they overflow.
+int64_t tni_custom_start(const tn_array *out, int k);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 

@@ -53,7 +53,7 @@ static void fold_batch(tn_tensor **a, tn_tensor **b)
         one.size[i]   = vb.size[vb.rank - 2 + i];
         one.stride[i] = vb.stride[vb.rank - 2 + i];
     }
-    tn_tensor *fa = tni_view_of(*a, &rows), *fb = fa ? tni_view_of(*b, &one) : NULL;
+    tn_tensor *fa = tni_wrap_view(*a, &rows), *fb = fa ? tni_wrap_view(*b, &one) : NULL;
     if (fa && fb) {
         *a = fa;
         *b = fb;
@@ -145,9 +145,9 @@ static bool conv_size(const tni_view *x, const tni_view *w, const tni_attr *a, i
     y[0] = x->size[0];
     y[1] = w->size[0];
     for (int i = 0; i < 2; i++) {
-        int64_t room = x->size[2 + i] + 2 * a->conv.padding[i] -
-                       a->conv.dilation[i] * (w->size[2 + i] - 1) - 1;
-        if (room < 0) return false;
+        int64_t room = x->size[2 + i] + 2 * a->conv.padding[i] - 1, taps = w->size[2 + i] - 1;
+        if (room < 0 || taps > room / a->conv.dilation[i]) return false;
+        room -= a->conv.dilation[i] * taps;
         y[2 + i] = room / a->conv.stride[i] + 1;
     }
     return true;

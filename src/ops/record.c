@@ -35,7 +35,6 @@ bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *ou
     bool real = tni_is_float(promoted), boolean = promoted == TN_BOOL;
     *in = *out = promoted;
     switch (rule) {
-    case TNI_ARITH:
     case TNI_NUMBER:
     case TNI_REAL: return !boolean;
     case TNI_FLOAT:
@@ -98,12 +97,7 @@ tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
     if (tni_shape_equal(rank, size, tn_rank(x), tni_sizes(x))) return x;
     tni_view v = tni_layout(x);
     if (!tni_view_expand(&v, rank, size)) return NULL;
-    return tni_view_of(x, &v);
-}
-
-tn_tensor *tni_view_of(tn_tensor *x, const tni_view *v)
-{
-    return tni_wrap_view(x, v);
+    return tni_wrap_view(x, &v);
 }
 
 // A number as dt. As in PyTorch a negative one wraps in an unsigned dtype, and any other that the

@@ -1,5 +1,5 @@
 // Reductions and scans.
-#include "ops/ops.h"
+#include "ops/compose.h"
 
 bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask)
 {
@@ -61,51 +61,27 @@ tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, boo
         bool gone = axes >> i & 1;
         if (!gone || keep) size[rank++] = gone ? 1 : n->size[i];
     }
+    if (!tni_shape_ok(cx, name, rank, size)) return NULL;
     return tni_record(cx, op, out, rank, size, 1, &n, &(tni_attr){ .reduce = { axes } });
 }
 
-static tn_tensor *by_axis(int op, const char *name, tn_tensor *x, int axis, bool keep)
-{
-    uint32_t mask;
-    if (!tni_arg1(name, x, "x") || !tni_axis_mask(x, name, axis, &mask)) return NULL;
-    return tni_reduce(op, name, x, mask, keep);
-}
-
-static tn_tensor *by_axes(int op, const char *name, tn_tensor *x, int n, const int *axes, bool keep)
-{
-    uint32_t mask;
-    if (!tni_arg1(name, x, "x") || !tni_axes_mask(x, name, n, axes, &mask)) return NULL;
-    return tni_reduce(op, name, x, mask, keep);
-}
-
-#define FN_REDUCTION(name)                                           \
-    tn_tensor *tn_##name(tn_tensor *x, int axis)                     \
-    {                                                                \
-        return by_axis(TNI_##name, #name, x, axis, false);           \
-    }                                                                \
-    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)              \
-    {                                                                \
-        return by_axis(TNI_##name, #name "_keep", x, axis, true);    \
-    }                                                                \
-    tn_tensor *tn_##name##_all(tn_tensor *x)                         \
-    {                                                                \
-        return by_axes(TNI_##name, #name "_all", x, 0, NULL, false); \
+#define PRIMITIVE(name)                                                                   \
+    static tn_tensor *fold_##name(const char *op, tn_tensor *x, uint32_t mask, bool keep) \
+    {                                                                                     \
+        return tni_reduce(TNI_##name, op, x, mask, keep);                                 \
     }
-#define FN_REDUCTION_AXES(name)                                                  \
-    tn_tensor *tn_##name##_axes(tn_tensor *x, int n, const int *axes, bool keep) \
-    {                                                                            \
-        return by_axes(TNI_##name, #name "_axes", x, n, axes, keep);             \
-    }
-FN_REDUCTION(sum)
-FN_REDUCTION_AXES(sum)
-FN_REDUCTION(prod)
-FN_REDUCTION_AXES(prod)
-FN_REDUCTION(max)
-FN_REDUCTION_AXES(max)
-FN_REDUCTION(min)
-FN_REDUCTION_AXES(min)
-FN_REDUCTION(argmax)
-FN_REDUCTION(argmin)
+PRIMITIVE(sum)
+PRIMITIVE(prod)
+PRIMITIVE(max)
+PRIMITIVE(min)
+PRIMITIVE(argmax)
+PRIMITIVE(argmin)
+TNI_FOLD_FORMS(sum, fold_sum)
+TNI_FOLD_FORMS(prod, fold_prod)
+TNI_FOLD_FORMS(max, fold_max)
+TNI_FOLD_FORMS(min, fold_min)
+TNI_FOLD_SINGLE(argmax, fold_argmax)
+TNI_FOLD_SINGLE(argmin, fold_argmin)
 
 static tn_tensor *scan(int op, tn_tensor *x, int axis)
 {

@@ -60,7 +60,7 @@ static tn_tensor *logsumexp(const char *op, tn_tensor *x, uint32_t mask, bool ke
     if (tni_reduced_count(x, mask) == 0)
         return tni_narrow(tn_log(tni_sum_over(w, op, mask, keep)), dt);
     tn_tensor *top = tn_detach(tni_reduce(TNI_max, op, w, mask, true));
-    top            = tn_where(tn_isinf(top), tni_number(w->cx, tn_dtype_of(w), 0), top);
+    top            = tn_where(tn_isinf(top), tni_number_like(w, 0), top);
     tn_tensor *sum = tni_sum_over(tn_exp(tn_sub(w, top)), op, mask, keep);
     return tni_narrow(tn_add(tn_log(sum), keep ? top : without(top, mask)), dt);
 }

@@ -23,7 +23,7 @@ tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t
     v.size[i]     = span <= 0 ? 0 : (int64_t)((uint64_t)(span - 1) / by) + 1;
     if (v.size[i] > 0) v.offset += start * v.stride[i];
     v.stride[i] = v.size[i] > 1 ? v.stride[i] * step : v.stride[i];
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 static void drop_axis(tni_view *v, int i)
@@ -47,7 +47,7 @@ tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
                         (long long)index, axis, tni_shape_of(x).s);
     v.offset += (index < 0 ? index + v.size[i] : index) * v.stride[i];
     drop_axis(&v, i);
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_squeeze(tn_tensor *x, int axis)
@@ -61,7 +61,7 @@ tn_tensor *tn_squeeze(tn_tensor *x, int axis)
         return tni_fail(cx, TN_ESHAPE, "squeeze: axis %d of x %s is not of size 1", axis,
                         tni_shape_of(x).s);
     drop_axis(&v, i);
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_squeeze_all(tn_tensor *x)
@@ -70,7 +70,7 @@ tn_tensor *tn_squeeze_all(tn_tensor *x)
     tni_view v = tni_layout(x);
     for (int i = v.rank - 1; i >= 0; i--)
         if (v.size[i] == 1) drop_axis(&v, i);
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
@@ -90,7 +90,7 @@ tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
     v.stride[i] = i < v.rank ? v.size[i] * v.stride[i] : 1;
     v.size[i]   = 1;
     v.rank++;
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 static void swap_sizes(int64_t *a, int64_t *b)
@@ -110,7 +110,7 @@ tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2)
     if (k < 0) return NULL;
     swap_sizes(&v.size[i], &v.size[k]);
     swap_sizes(&v.stride[i], &v.stride[k]);
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
@@ -131,7 +131,7 @@ tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
         y.size[i]   = v.size[a];
         y.stride[i] = v.stride[a];
     }
-    return tni_view_of(x, &y);
+    return tni_wrap_view(x, &y);
 }
 
 tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
@@ -140,8 +140,7 @@ tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
     int64_t  want[TN_MAX_RANK];
-    if (rank < 0 || rank > TN_MAX_RANK || (rank && !size))
-        return tni_fail(cx, TN_ESHAPE, "expand: rank %d is not in 0 .. %d", rank, TN_MAX_RANK);
+    if (!tni_rank_ok(cx, "expand", rank, size)) return NULL;
     for (int i = 0; i < rank; i++) {
         int own = i - (rank - v.rank);
         want[i] = size[i] == -1 && own >= 0 ? v.size[own] : size[i];
@@ -150,7 +149,7 @@ tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
     if (!tni_view_expand(&v, rank, want))
         return tni_fail(cx, TN_ESHAPE, "expand: x %s does not broadcast to %s", tni_shape_of(x).s,
                         tni_shape_text(rank, want).s);
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_flip(tn_tensor *x, int axis)
@@ -162,7 +161,7 @@ tn_tensor *tn_flip(tn_tensor *x, int axis)
     if (i < 0) return NULL;
     if (v.size[i] > 0) v.offset += (v.size[i] - 1) * v.stride[i];
     v.stride[i] = -v.stride[i];
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2)
@@ -185,7 +184,7 @@ tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2)
     drop_axis(&v, i > k ? k : i);
     v.size[v.rank]     = n;
     v.stride[v.rank++] = along;
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64_t dilation)
@@ -209,7 +208,7 @@ tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64
     v.size[i]          = (v.size[i] - (n - 1) * dilation - 1) / step + 1;
     v.stride[i] *= v.size[i] > 1 ? step : 1;
     if (!tni_shape_ok(cx, "window", v.rank, v.size)) return NULL;
-    return tni_view_of(x, &v);
+    return tni_wrap_view(x, &v);
 }
 
 tn_tensor *tn_window(tn_tensor *x, int axis, int64_t n, int64_t step)
@@ -239,10 +238,7 @@ static bool new_shape(tn_tensor *x, const char *op, int rank, const int64_t *siz
     tn_ctx *cx   = x->cx;
     int     open = -1;
     int64_t have = tn_count(x), known = 1;
-    if (rank < 0 || rank > TN_MAX_RANK || (rank && !size)) {
-        tni_fail(cx, TN_ESHAPE, "%s: rank %d is not in 0 .. %d", op, rank, TN_MAX_RANK);
-        return false;
-    }
+    if (!tni_rank_ok(cx, op, rank, size)) return false;
     for (int i = 0; i < rank; i++) {
         out[i] = size[i];
         if (size[i] != -1) continue;
@@ -274,7 +270,7 @@ tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size)
         return tni_fail(cx, TN_ESHAPE,
                         "view: the strides of x %s cannot express shape %s; see tn_reshape",
                         tni_shape_of(x).s, tni_shape_text(rank, want).s);
-    return tni_view_of(x, &y);
+    return tni_wrap_view(x, &y);
 }
 
 tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
@@ -284,7 +280,7 @@ tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
     int64_t  want[TN_MAX_RANK];
     tni_view v = tni_layout(x), y;
     if (!new_shape(x, "reshape", rank, size, want)) return NULL;
-    if (tni_view_reshape(&v, rank, want, &y)) return tni_view_of(x, &y);
+    if (tni_view_reshape(&v, rank, want, &y)) return tni_wrap_view(x, &y);
     tni_node *n = tni_resolve(x, "reshape");
     // A copy has its elements in the order of x: the new shape is only another reading of it, so
     // the copy is recorded in x's shape and the store shows it in the other.

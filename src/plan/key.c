@@ -56,6 +56,8 @@ static void put_attr(writer *w, const tni_node *n)
     }
 }
 
+_Static_assert(TNI_OPS <= 256, "an op is a byte of the key");
+
 // A source: which item, or which input by what layout.
 static void put_source(writer *w, tni_node *src)
 {

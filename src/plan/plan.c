@@ -172,7 +172,7 @@ static int64_t bytes_of(const builder *b, size_t i)
     const tni_node *n     = b->g->item[i].n;
     int64_t         count = b->plan->place[i].splat ? 1 : tni_node_count(n);
     int64_t         size  = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
-    if (count > PLENTY / size - 64) return PLENTY;
+    if (count < 0 || count > PLENTY / size - 64) return PLENTY;
     int64_t bytes = count * size;
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }

@@ -10,7 +10,7 @@
 static void fail_list(tn_ctx *cx, tn_status code, const char *fmt, va_list args)
 {
     cx->failures++;
-    cx->latest = code;
+    tni_self.latest = code;
     tni_fault_set(&cx->fault, code, fmt, args);
     if (cx->fault.told) return;
     tni_self.failed = cx;
@@ -42,17 +42,17 @@ void *tni_fail_memory(tn_ctx *cx, const char *op)
 
 tn_status tn_error(const tn_ctx *cx)
 {
-    return (tn_status)(cx ? &cx->fault : &tni_self.fault)->code;
+    return (tn_status)(cx ? &cx->fault : tni_thread_fault())->code;
 }
 
 const char *tn_error_text(const tn_ctx *cx)
 {
-    return (cx ? &cx->fault : &tni_self.fault)->text;
+    return (cx ? &cx->fault : tni_thread_fault())->text;
 }
 
 void tn_error_clear(tn_ctx *cx)
 {
-    tni_fault_clear(cx ? &cx->fault : &tni_self.fault);
+    tni_fault_clear(cx ? &cx->fault : tni_thread_fault());
 }
 
 void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
@@ -73,11 +73,10 @@ const char *tn_status_name(tn_status s)
 
 // ---- the public call in progress ---------------------------------------------------------------
 
-void tni_enter(tni_site site, const char *op)
+void tni_enter(tni_site site)
 {
     if (tni_self.depth++ > 0) return;
     tni_self.site = site;
-    tni_self.op   = op;
     tni_self.frame++;
     tni_self.cx = tni_self.failed = NULL;
 }
@@ -112,8 +111,7 @@ void tni_leave(bool reap, const tn_tensor *keep)
     if (tni_self.depth > 0 && --tni_self.depth > 0) return;
     if (tni_self.cx) end_frame(tni_self.cx, reap, keep);
     tn_ctx *failed  = tni_self.failed;
-    tni_self.site   = (tni_site){ "", 0 };
-    tni_self.op     = NULL;
+    tni_self.site   = (tni_site){ .file = "" };
     tni_self.cx     = NULL;
     tni_self.failed = NULL;
     if (failed) tell(failed);
@@ -125,7 +123,8 @@ bool tni_ctx_ok(const tn_ctx *cx, const char *op)
 {
     if (!cx) {
         // As with tensors: an error that is there already is the reason.
-        if (!tni_self.fault.code) tni_thread_fail(TN_EARG, "%s: the context is NULL", op);
+        tni_self.latest = tni_thread_fault()->code;
+        if (!tni_thread_fault()->code) tni_thread_fail(TN_EARG, "%s: the context is NULL", op);
     } else if (cx->magic != TNI_CTX_LIVE) {
         tni_thread_fail(TN_EARG, "%s: the context is closed", op);
     } else if (cx->owner != tni_thread_id()) {
@@ -136,20 +135,31 @@ bool tni_ctx_ok(const tn_ctx *cx, const char *op)
     return false;
 }
 
+#ifdef TN_DEBUG
+// Handles are never used again, so that a dead one can be told.
+static bool alive(const tn_tensor *x, const char *op, const char *name)
+{
+    if (x->magic == TNI_LIVE) return true;
+    tni_thread_fail(TN_EARG, "%s: %s belongs to a scope that has ended", op, name);
+    if (x->cx->magic != TNI_CTX_LIVE)
+        tni_thread_fail(TN_EARG, "%s: %s belongs to a context that is closed", op, name);
+    else if (x->cx->owner == tni_thread_id())
+        tni_fail(x->cx, TN_EARG, "%s: %s belongs to a scope that has ended", op, name);
+    return false;
+}
+#else
+static bool alive(const tn_tensor *x, const char *op, const char *name)
+{
+    (void)x;
+    (void)op;
+    (void)name;
+    return true;
+}
+#endif
+
 static bool tensor_ok(const tn_tensor *x, const char *op, const char *name)
 {
-#ifdef TN_DEBUG
-    if (x->magic != TNI_LIVE) {
-        tni_thread_fail(TN_EARG, "%s: %s belongs to a scope that has ended", op, name);
-        if (x->cx->magic != TNI_CTX_LIVE)
-            tni_thread_fail(TN_EARG, "%s: %s belongs to a context that is closed", op, name);
-        else if (x->cx->owner == tni_thread_id())
-            tni_fail(x->cx, TN_EARG, "%s: %s belongs to a scope that has ended", op, name);
-        return false;
-    }
-#endif
-    (void)name;
-    return tni_ctx_ok(x->cx, op);
+    return alive(x, op, name) && tni_ctx_ok(x->cx, op);
 }
 
 // NULL means an error was reported where it happened; if it was not, it is reported here.
@@ -161,7 +171,8 @@ static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *c
         if (!x[i]) name = names ? names[i] : name;
         else if (!cx && tensor_ok(x[i], op, names ? names[i] : name)) cx = x[i]->cx;
     }
-    if (!cx && !tni_self.fault.code) tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
+    tni_self.latest = cx ? cx->fault.code : tni_thread_fault()->code;
+    if (!cx && !tni_thread_fault()->code) tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
     else if (cx && !cx->fault.code) tni_fail(cx, TN_EARG, "%s: %s is NULL", op, name);
     return NULL;
 }
@@ -203,12 +214,18 @@ int tni_axis(tn_ctx *cx, const char *op, int rank, int axis)
     return -1;
 }
 
+bool tni_rank_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
+{
+    bool fits = rank >= 0 && rank <= TN_MAX_RANK;
+    if (fits && (size || !rank)) return true;
+    if (fits) tni_fail(cx, TN_ESHAPE, "%s: rank %d, but size is NULL", op, rank);
+    else tni_fail(cx, TN_ESHAPE, "%s: rank %d is not in 0 .. %d", op, rank, TN_MAX_RANK);
+    return false;
+}
+
 bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
 {
-    if (rank < 0 || rank > TN_MAX_RANK || (rank && !size)) {
-        tni_fail(cx, TN_ESHAPE, "%s: rank %d is not in 0 .. %d", op, rank, TN_MAX_RANK);
-        return false;
-    }
+    if (!tni_rank_ok(cx, op, rank, size)) return false;
     for (int i = 0; i < rank; i++)
         if (size[i] < 0) {
             tni_fail(cx, TN_ESHAPE, "%s: shape %s has a negative size", op,

@@ -16,7 +16,6 @@ struct tn_ctx {
 
     tni_fault   fault;
     uint64_t    failures;  // counts every error, also those after the first
-    tn_status   latest;    // the newest one's code: what a failing call returns
     tn_handler *handler;
     void       *user;
 
@@ -28,6 +27,7 @@ struct tn_ctx {
     tni_store *pending;      // stores whose node is pending
     uint64_t   next_id;
     int64_t    pending_nodes, flush_nodes;
+    int64_t    flush_at;       // pending nodes at which the next flush is tried
     uint64_t   seed, counter;  // of the random numbers; counter counts blocks of four
 
     tni_node **walked;  // nodes that the next evaluation makes spent
@@ -50,6 +50,11 @@ void *tni_fail(tn_ctx *cx, tn_status code, const char *fmt, ...)
 tn_status tni_fail_status(tn_ctx *cx, tn_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void *tni_fail_memory(tn_ctx *cx, const char *op);
+// The status that a call returns after something reported an error on this thread.
+static inline tn_status tni_failed(void)
+{
+    return (tn_status)tni_self.latest;
+}
 
 // Whether this context can be used here and now; reports what is wrong in the thread's slot.
 bool tni_ctx_ok(const tn_ctx *cx, const char *op);
@@ -62,12 +67,14 @@ tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);
 tni_text tni_shape_of(const tn_tensor *x);
 // Turns an axis that may be negative into 0 .. rank-1; -1, reported, if there is none such.
 int tni_axis(tn_ctx *cx, const char *op, int rank, int axis);
+// Whether a rank is one, and its sizes are there; reports it by the op's name.
+bool tni_rank_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 // Whether a shape can be had; reports it by the op's name.
 bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 
 // The public call in progress: every entry point that runs user callbacks, allocates for a while
 // or must not be left half way stands between these two.
-void tni_enter(tni_site site, const char *op);
+void tni_enter(tni_site site);
 // Ends it. reap: tensors made inside, except keep, die. Then tells a new error to the handler.
 void tni_leave(bool reap, const tn_tensor *keep);
 

@@ -31,7 +31,10 @@ static bool carries_gradient(tn_ctx *cx, tni_node *n)
 tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                        tni_node *const *src)
 {
-    if (cx->pending_nodes >= cx->flush_nodes && !cx->busy) cx->flush(cx);
+    if (cx->pending_nodes >= cx->flush_at && !cx->busy) {
+        cx->flush(cx);
+        cx->flush_at = cx->pending_nodes + cx->flush_nodes;  // few are left, unless it failed
+    }
     tni_node *n = tni_slab_take(&cx->nodes);
     if (!n) return tni_fail_memory(cx, "recording");
     memset(n, 0, offsetof(tni_node, size));

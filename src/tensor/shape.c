@@ -7,13 +7,12 @@ int64_t tni_shape_count(int rank, const int64_t *size)
 {
     int64_t n = 1, most = INT64_MAX / 8;
     bool    empty = false;
-    for (int i = 0; i < rank; i++) empty |= size[i] == 0;
-    if (empty) return 0;
     for (int i = 0; i < rank; i++) {
-        if (size[i] < 0 || n > most / size[i]) return -1;
-        n *= size[i];
+        empty |= size[i] == 0;
+        if (size[i] < 0 || (size[i] > 0 && n > most / size[i])) return -1;
+        n *= size[i] > 0 ? size[i] : 1;
     }
-    return n;
+    return empty ? 0 : n;
 }
 
 bool tni_shape_equal(int rank, const int64_t *a, int rank_b, const int64_t *b)

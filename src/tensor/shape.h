@@ -12,7 +12,8 @@ typedef struct {
     int64_t size[TN_MAX_RANK], stride[TN_MAX_RANK], offset;
 } tni_view;
 
-// Number of elements, or -1 where it (or its bytes, at 8 a piece) overflows.
+// Number of elements, or -1 where it (or its bytes, at 8 a piece) overflows; of an empty shape too,
+// where the other sizes do.
 int64_t tni_shape_count(int rank, const int64_t *size);
 bool    tni_shape_equal(int rank, const int64_t *a, int rank_b, const int64_t *b);
 // Fills the row-major strides of a shape.

@@ -273,8 +273,8 @@ static tni_node *gone(tn_tensor *x, const char *op, const tni_node *n)
     return tni_fail(x->cx, TN_EGONE,
                     "%s: the value of %s made at %s:%d was not stored by the step that ended at "
                     "%s:%d; tn_want or tn_keep it before",
-                    tni_self.op ? tni_self.op : op, tni_shape_of(x).s, n->site.file, n->site.line,
-                    n->attr.gone.file, n->attr.gone.line);
+                    tni_self.site.op ? tni_self.site.op : op, tni_shape_of(x).s, n->site.file,
+                    n->site.line, n->attr.gone.file, n->attr.gone.line);
 }
 
 tni_node *tni_resolve(tn_tensor *x, const char *op)

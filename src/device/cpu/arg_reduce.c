@@ -55,7 +55,7 @@ static best search(const job *j, int64_t result, int64_t first, int64_t n, tni_r
     tni_tile_block       *block = type->block[j->least ? TNI_min : TNI_max];
     tni_arg               red   = r->red;
     best                  b     = { 0 };
-    red.data += tni_place(&r->kept, result) * (int64_t)tni_dtype_size(red.dtype);
+    red.data += tni_arg_place(&r->kept, result) * (int64_t)tni_dtype_size(red.dtype);
     for (int64_t at = 0; at < n; at += TNI_TILE) {
         int64_t     m = tni_lesser(TNI_TILE, n - at);
         const void *x = tni_tile_of(r->tiles, &red, r->acc, first + at, m, room);
@@ -69,7 +69,7 @@ static best search(const job *j, int64_t result, int64_t first, int64_t n, tni_r
 
 static void put(const job *j, int64_t result, int64_t at)
 {
-    ((int64_t *)j->r.out.data)[tni_place(&j->r.out, result)] = at;
+    ((int64_t *)j->r.out.data)[tni_arg_place(&j->r.out, result)] = at;
 }
 
 static void row_task(void *arg, int64_t item, int worker)
@@ -110,14 +110,14 @@ static void column_task(void *arg, int64_t item, int worker)
     int64_t              col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
     int64_t     result = item / across * cols + col, bytes = (int64_t)tni_dtype_size(r->red.dtype);
     int64_t     step = r->kept.stride[r->kept.rank - 1];
-    const char *x    = r->kept.data + tni_place(&r->kept, result) * bytes;
+    const char *x    = r->kept.data + tni_arg_place(&r->kept, result) * bytes;
     for (int64_t i = 0; i < r->folded; i++) {
-        const char *p   = x + tni_place(&r->red, i) * bytes;
+        const char *p   = x + tni_arg_place(&r->red, i) * bytes;
         const void *row = tni_tile_run(r->tiles, p, r->red.dtype, step, r->acc, n, &room);
         if (i == 0) memcpy(value, row, (size_t)n * tni_dtype_size(r->acc));
         else r->tiles->of[r->acc]->better[j->least](value, at, row, i, n);
     }
-    int64_t *y = (int64_t *)r->out.data + tni_place(&r->out, result);
+    int64_t *y = (int64_t *)r->out.data + tni_arg_place(&r->out, result);
     tni_scatter_run(8, y, at, r->out.stride[r->out.rank - 1], n);
 }
 

@@ -1,10 +1,10 @@
 // Finds a BLAS on this machine, once, and keeps it until the process ends: libraries with threads
 // of their own do not survive being unloaded.
 //
-// Its calls are made from our pool, so the library is told to use one thread. That is a setting of
-// the whole process: a program that also calls the same BLAS itself gets one thread there too,
-// unless it asks again after the first product. Two pools fighting for the same cores would cost
-// more.
+// Its calls are made from our pool, so the library is told to use one thread while they run: two
+// pools fighting for the same cores would cost more. That is a setting of the whole process, so a
+// program that calls the same BLAS from another thread meanwhile gets one thread there too; in
+// between it has its own number.
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm.h"
 
@@ -19,7 +19,15 @@ static struct {
     tni_blas      calls;
     tni_blas_info info;
     char          path[1024], name[256], detail[512];
+    int (*get_threads)(void);  // NULL where the library has no such setting
+    void (*set_threads)(int);
 } blas;
+
+// Who is between enter and leave, and what the program's own number of threads was.
+static struct {
+    pthread_mutex_t lock;
+    int             users, threads;
+} calls = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -46,13 +54,14 @@ static bool is_openblas(void *lib)
 {
     char *(*config)(void);
     char *(*core)(void);
-    void (*set_threads)(int);
     if (!symbol(lib, "openblas_get_config", &config)) return false;
 
     set_name("", config());
     if (symbol(lib, "openblas_get_corename", &core) && !strstr(blas.name, core()))
         snprintf(blas.name, sizeof blas.name, "%s %s", config(), core());
-    if (symbol(lib, "openblas_set_num_threads", &set_threads)) set_threads(1);
+    if (!symbol(lib, "openblas_get_num_threads", &blas.get_threads) ||
+        !symbol(lib, "openblas_set_num_threads", &blas.set_threads))
+        blas.get_threads = NULL;
     return true;
 }
 
@@ -69,14 +78,13 @@ static bool is_blis(void *lib)
 
 static bool is_mkl(void *lib)
 {
-    void (*set_threads)(int);
     void (*version)(char *, int);
-    if (!symbol(lib, "MKL_Set_Num_Threads", &set_threads)) return false;
+    if (!symbol(lib, "MKL_Set_Num_Threads", &blas.set_threads)) return false;
+    symbol(lib, "MKL_Get_Max_Threads", &blas.get_threads);
 
     char text[200] = "MKL";
     if (symbol(lib, "MKL_Get_Version_String", &version)) version(text, (int)sizeof text - 1);
     set_name("", text);
-    set_threads(1);
     return true;
 }
 
@@ -172,4 +180,23 @@ const tni_blas *tni_blas_get(void)
 {
     pthread_once(&once, find_once);
     return blas.info.found ? &blas.calls : NULL;
+}
+
+void tni_blas_enter(void)
+{
+    if (!blas.get_threads) return;
+    pthread_mutex_lock(&calls.lock);
+    if (calls.users++ == 0) {
+        calls.threads = blas.get_threads();
+        if (calls.threads != 1) blas.set_threads(1);
+    }
+    pthread_mutex_unlock(&calls.lock);
+}
+
+void tni_blas_leave(void)
+{
+    if (!blas.get_threads) return;
+    pthread_mutex_lock(&calls.lock);
+    if (--calls.users == 0 && calls.threads != 1) blas.set_threads(calls.threads);
+    pthread_mutex_unlock(&calls.lock);
 }

@@ -22,4 +22,9 @@ typedef struct {
 // NULL when there is none; tni_blas_find says why.
 const tni_blas *tni_blas_get(void);
 
+// Calls are made between these two. A BLAS has one number of threads for the whole process; ours is
+// one, the caller's comes back when the last of us is done.
+void tni_blas_enter(void);
+void tni_blas_leave(void);
+
 #endif

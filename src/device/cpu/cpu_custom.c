@@ -23,31 +23,19 @@ static tn_array describe(const tni_arg *x)
     return a;
 }
 
-static tn_status failed(const tni_call *call, const char *what, tn_status status)
-{
-    *call->why = (tni_text){ 0 };
-    tni_text_add(call->why, "%s: %s failed with status %d", call->attr->custom.def->name, what,
-                 (int)status);
-    return TN_EUSER;
-}
-
 tn_status tni_cpu_custom(const tni_call *call)
 {
     const tn_op_def *def  = call->attr->custom.def;
-    const void      *attr = call->attr->custom.bytes;
+    const tn_array  *outs = tni_custom_outputs(call->attr);
     tn_array        *in = call->scratch, *out = in + call->nin;
-    int              nout = outputs(call);
-    tn_status        s    = TN_OK;
     for (int i = 0; i < call->nin; i++) in[i] = describe(&call->in[i]);
-    for (int k = 0; k < nout; k++) out[k] = nout > 1 ? (tn_array){ 0 } : describe(&call->out);
-
-    if (nout > 1) s = def->shape(attr, in, out);
-    if (s != TN_OK) return failed(call, "shape", s);
-    int64_t start = 0;
-    for (int k = 0; nout > 1 && k < nout; k++) {
-        out[k].data = call->out.data + start;
-        start += tni_align64(tni_shape_count(out[k].rank, out[k].size) * 8);
+    for (int k = 0; k < outputs(call); k++) {
+        out[k]      = outs[k];
+        out[k].data = call->out.data + tni_custom_start(outs, k);
     }
-    s = def->compute(attr, in, out);
-    return s == TN_OK ? TN_OK : failed(call, "compute", s);
+    tn_status s = def->compute(call->attr->custom.bytes, in, out);
+    if (s == TN_OK) return TN_OK;
+    *call->why = (tni_text){ 0 };
+    tni_text_add(call->why, "%s: compute failed with status %d", def->name, (int)s);
+    return TN_EUSER;
 }

@@ -64,7 +64,7 @@ typedef struct {
 
 static cursor cursor_at(const tni_arg *to, int64_t first)
 {
-    cursor w = { .place = tni_place(to, first) };
+    cursor w = { .place = tni_arg_place(to, first) };
     for (int i = to->rank - 1; i >= 0; i--) {
         w.at[i] = first % to->size[i];
         first /= to->size[i];

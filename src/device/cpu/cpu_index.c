@@ -29,7 +29,7 @@ static tn_status out_of_range(const tni_call *call, const tni_arg *index, int64_
     int axis   = call->attr->axis.axis;
     *call->why = (tni_text){ 0 };
     tni_text_add(call->why, "%s: index %lld is out of range for size %lld along axis %d",
-                 tni_op_table[call->op].name, (long long)index_at(index, tni_place(index, at)),
+                 tni_op_table[call->op].name, (long long)index_at(index, tni_arg_place(index, at)),
                  (long long)call->in[0].size[axis], axis);
     return TN_EARG;
 }
@@ -92,7 +92,7 @@ static void gather_row(const gathering *g, char *y, const char *x)
     tni_arg outer = g->row;
     outer.rank    = last;
     for (int64_t i = 0; i < rows; i++, y += cols * bytes)
-        tni_gather_run((size_t)bytes, y, x + tni_place(&outer, i) * bytes, g->row.stride[last],
+        tni_gather_run((size_t)bytes, y, x + tni_arg_place(&outer, i) * bytes, g->row.stride[last],
                        cols);
 }
 
@@ -116,7 +116,7 @@ static void gather_task(void *arg, int64_t item, int worker)
     int64_t    x_step     = last < 0 ? 0 : g->x.stride[last];
     while (p < end) {
         int64_t run = tni_lesser(end - p, cols - p % cols);
-        int64_t at = tni_place(&g->index, p), place = tni_place(&g->x, p);
+        int64_t at = tni_arg_place(&g->index, p), place = tni_arg_place(&g->x, p);
         char   *y = g->call->out.data + p * g->row_count * bytes;
         for (int64_t i = 0; i < run; i++, at += index_step, place += x_step) {
             int64_t k = resolve(index_at(&g->index, at), g->size);
@@ -226,12 +226,12 @@ static bool scatter_inner(const scattering *s, int64_t index_at_, int64_t v_at, 
         return true;
     }
     for (int64_t i = first; i < first + n; i++) {
-        int64_t at = index_at_ + tni_place(&s->index[1], i);
+        int64_t at = index_at_ + tni_arg_place(&s->index[1], i);
         int64_t k  = resolve(index_at(&s->index[0], at), s->size);
         *wrong     = i;
         if (k < 0) return false;
-        write_run(s, y + (y_at + k * s->y_step + tni_place(&s->to[1], i)) * bytes,
-                  v + (v_at + tni_place(&s->v[1], i)) * v_bytes, 1, room);
+        write_run(s, y + (y_at + k * s->y_step + tni_arg_place(&s->to[1], i)) * bytes,
+                  v + (v_at + tni_arg_place(&s->v[1], i)) * v_bytes, 1, room);
     }
     return true;
 }
@@ -243,8 +243,8 @@ static void scatter_task(void *arg, int64_t item, int worker)
     tni_room    room;
     int64_t     outer = item / s->strips, strip = tni_pieces(s->inner, s->strips);
     int64_t     first = item % s->strips * strip, n = tni_lesser(strip, s->inner - first), wrong;
-    int64_t     index_at_ = tni_place(&s->index[0], outer), v_at = tni_place(&s->v[0], outer);
-    int64_t     y_at = tni_place(&s->to[0], outer);
+    int64_t index_at_ = tni_arg_place(&s->index[0], outer), v_at = tni_arg_place(&s->v[0], outer);
+    int64_t y_at = tni_arg_place(&s->to[0], outer);
     for (int64_t k = 0; k < s->length; k++, index_at_ += s->index_step, v_at += s->v_step)
         for (int64_t at = first; at < first + n; at += TNI_TILE) {
             int64_t m = tni_lesser(TNI_TILE, first + n - at);

@@ -143,7 +143,7 @@ static void copy_task(void *arg, int64_t item, int worker)
     for (int64_t b = item * c->per_task; b < end; b++) {
         int64_t plane = b / (c->down * c->across), block = b % (c->down * c->across);
         int64_t i0 = block / c->across * c->row_step, j0 = block % c->across * c->col_step;
-        int64_t at = tni_place(&outer, plane), to = tni_place(&outer_out, plane);
+        int64_t at = tni_arg_place(&outer, plane), to = tni_arg_place(&outer_out, plane);
         int     last = c->out.rank - 1;
         if (last >= 0) at += j0 * c->in.stride[last], to += j0 * c->out.stride[last];
         if (last >= 1) at += i0 * c->in.stride[last - 1], to += i0 * c->out.stride[last - 1];

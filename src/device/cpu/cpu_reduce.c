@@ -175,7 +175,7 @@ static void put(const job *j, int64_t result, const tni_total *v, int64_t n)
         f(out->data + result * bytes, v, n);
         return;
     }
-    for (int64_t i = 0; i < n; i++) f(out->data + tni_place(out, result + i) * bytes, &v[i], 1);
+    for (int64_t i = 0; i < n; i++) f(out->data + tni_arg_place(out, result + i) * bytes, &v[i], 1);
 }
 
 static void row_task(void *arg, int64_t item, int worker)
@@ -190,7 +190,7 @@ static void row_task(void *arg, int64_t item, int worker)
     for (int64_t i = item * j->per_task; i < end; i++) {
         int64_t   result = j->chunks > 1 ? i / j->chunks : i;
         int64_t   first  = (i - result * j->chunks) * j->chunk;
-        char     *x      = kept->data + tni_place(kept, result) * bytes;
+        char     *x      = kept->data + tni_arg_place(kept, result) * bytes;
         int64_t   count  = tni_lesser(j->chunk, j->r.folded - first);
         tni_total v      = fold_chunk(j, x, first, count, &room);
         if (j->chunks > 1) j->partial[i] = v;
@@ -232,7 +232,7 @@ static void fold_group(const job *j, const char *x, int64_t first, int64_t rows,
     int64_t run_end = last < 0 ? 1 : r->red.size[last], step = last < 0 ? 0 : r->red.stride[last];
     bool    in_place = inner == 1 && r->red.dtype == r->acc, begun = false;
     for (int64_t i = 0; i < rows;) {
-        const char *p   = x + tni_place(&r->red, first + i) * bytes;
+        const char *p   = x + tni_arg_place(&r->red, first + i) * bytes;
         int64_t     run = in_place ? tni_lesser(rows - i, run_end - (first + i) % run_end) : 1;
         const char *row = tni_tile_run(r->tiles, p, r->red.dtype, inner, r->acc, n, &s->room);
         i += run;
@@ -277,7 +277,7 @@ static void put_strip(const job *j, int64_t result, int64_t n, const void *total
 {
     const tni_arg *out  = &j->r.out;
     size_t         es   = tni_dtype_size(out->dtype);
-    char          *y    = out->data + tni_place(out, result) * (int64_t)es;
+    char          *y    = out->data + tni_arg_place(out, result) * (int64_t)es;
     int64_t        step = out->stride[out->rank - 1];
     j->r.tiles->convert[wide(j->r.acc)][out->dtype](step == 1 ? y : room, total, n);
     if (step != 1) tni_scatter_run(es, y, room, step, n);
@@ -291,7 +291,7 @@ static void column_task(void *arg, int64_t item, int worker)
     int64_t    n, chunk = item / j->strips, result = strip_at(j, item % j->strips, &n);
     int64_t    first = chunk * j->chunk, rows = tni_lesser(j->chunk, j->r.folded - first);
     int64_t    bytes = (int64_t)tni_dtype_size(j->r.red.dtype);
-    fold_strip(j, j->r.kept.data + tni_place(&j->r.kept, result) * bytes, first, rows, n, &s);
+    fold_strip(j, j->r.kept.data + tni_arg_place(&j->r.kept, result) * bytes, first, rows, n, &s);
     if (j->chunks > 1)
         memcpy(j->partial + chunk * j->r.results + result, s.total, (size_t)n * sizeof(tni_total));
     else put_strip(j, result, n, s.total, s.room.ready);

@@ -63,8 +63,8 @@ static void line_task(void *arg, int64_t item, int worker)
     tni_room   room;
     int64_t    end = tni_lesser(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++)
-        scan_line(j, j->in.data + tni_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype),
-                  j->out.data + tni_place(&j->out, i) * (int64_t)tni_dtype_size(j->out.dtype),
+        scan_line(j, j->in.data + tni_arg_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype),
+                  j->out.data + tni_arg_place(&j->out, i) * (int64_t)tni_dtype_size(j->out.dtype),
                   &room);
 }
 
@@ -81,8 +81,8 @@ static void strip_task(void *arg, int64_t item, int worker)
     int64_t           first    = item / across * cols + col;
     int64_t           in_bytes = (int64_t)tni_dtype_size(j->in.dtype);
     int64_t           bytes    = (int64_t)tni_dtype_size(j->out.dtype);
-    const char       *x        = j->in.data + tni_place(&j->in, first) * in_bytes;
-    char             *y        = j->out.data + tni_place(&j->out, first) * bytes;
+    const char       *x        = j->in.data + tni_arg_place(&j->in, first) * in_bytes;
+    char             *y        = j->out.data + tni_arg_place(&j->out, first) * bytes;
     for (int64_t i = 0; i < j->n; i++, x += j->step * in_bytes, y += j->out_step * bytes) {
         const void *v = tni_tile_run(j->tiles, x, j->in.dtype, j->in.stride[last], j->acc, n,
                                      &room);

@@ -134,9 +134,10 @@ static void sort_task(void *arg, int64_t item, int worker)
     int64_t(*count)[VALUES] = (int64_t(*)[VALUES])(spare + j->n);
     int64_t end             = tni_lesser(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
-        make_keys(j, j->in.data + tni_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype), e);
+        make_keys(j, j->in.data + tni_arg_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype),
+                  e);
         const entry *sorted = sort_entries(e, spare, count, j->n);
-        int64_t     *y      = (int64_t *)j->out.data + tni_place(&j->out, i);
+        int64_t     *y      = (int64_t *)j->out.data + tni_arg_place(&j->out, i);
         for (int64_t k = 0; k < j->n; k++) y[k * j->out_step] = sorted[k].at;
     }
 }

@@ -75,7 +75,7 @@ void tni_sort_axes(int n, tni_arg *const *x)
     for (int k = 0; k < n; k++) tni_permute(x[k], rank, perm);
 }
 
-int64_t tni_place(const tni_arg *x, int64_t at)
+int64_t tni_arg_place(const tni_arg *x, int64_t at)
 {
     int64_t place = 0;
     for (int i = x->rank - 1; i > 0; i--) {
@@ -268,8 +268,8 @@ const void *tni_tile_of(const tni_tiles *t, const tni_arg *x, tn_dtype as, int64
     int64_t bytes = (int64_t)tni_dtype_size(x->dtype);
     if (last < 0) return tni_tile_run(t, x->data, x->dtype, 0, as, n, room);
     if (last == 0 || first % x->size[last] + n <= x->size[last])
-        return tni_tile_run(t, x->data + tni_place(x, first) * bytes, x->dtype, x->stride[last], as,
-                            n, room);
+        return tni_tile_run(t, x->data + tni_arg_place(x, first) * bytes, x->dtype, x->stride[last],
+                            as, n, room);
     if (x->dtype == as) {
         gather_runs(x, (size_t)bytes, first, n, room->ready);
     } else {

@@ -45,7 +45,7 @@ void tni_sort_axes(int n, tni_arg *const *x);
 // Takes the axes perm[0 .. rank-1] in that order.
 void tni_permute(tni_arg *x, int rank, const int *perm);
 // Where element `at` in row-major order lies, in elements from data.
-int64_t tni_place(const tni_arg *x, int64_t at);
+int64_t tni_arg_place(const tni_arg *x, int64_t at);
 
 // y[i] = x[i * stride], elements of 1, 2, 4 or 8 bytes.
 void tni_gather_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n);

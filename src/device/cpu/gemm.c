@@ -151,8 +151,13 @@ void tni_gemm_batch_run(const tni_gemm_batch *given, int threads, void *scratch)
 {
     job            j;
     tni_gemm_batch g = folded(given);
-    if (suits_blas(&g, &j)) tni_parallel(threads, j.down * j.across * g.batch, run_panel, &j);
-    else tni_gemm_own_run(&g, threads, scratch);
+    if (!suits_blas(&g, &j)) {
+        tni_gemm_own_run(&g, threads, scratch);
+        return;
+    }
+    tni_blas_enter();
+    tni_parallel(threads, j.down * j.across * g.batch, run_panel, &j);
+    tni_blas_leave();
 }
 
 size_t tni_gemm_scratch(const tni_gemm *g, int threads)

@@ -1,6 +1,6 @@
 // The inner part of our own matrix product: blocks small enough for the caches. One source,
 // gemm_kernel.inc and gemm_tile.inc, is compiled once per instruction set; gemm_own.c cuts a
-// product into blocks and picks the set this machine has.
+// product into blocks, for the set that isa.c picks.
 //
 // The order of additions: an element of a block is one chain of multiply-adds over the block's
 // depth, from zero, in order, and then one addition to c. Which kernel computes it, and beside
@@ -47,6 +47,9 @@ typedef struct {
 extern const tni_gemm_isa tni_gemm_isa_base;
 extern const tni_gemm_isa tni_gemm_isa_avx2;    // on x86-64 only
 extern const tni_gemm_isa tni_gemm_isa_avx512;  // on x86-64 only
+
+// That of this machine.
+const tni_gemm_isa *tni_gemm_isa_get(void);
 
 // Our own product, whether or not there is a BLAS; tni_gemm_batch_run falls back on it.
 size_t tni_gemm_own_scratch(const tni_gemm_batch *g, int threads);

@@ -44,27 +44,9 @@ typedef struct {
     size_t                 a_room, b_room, a_pack, b_pack, stage;  // bytes of each scratch area
 } plan;
 
-// ---- what this machine has
-
-#if defined(__x86_64__)
-static const tni_gemm_isa *machine(void)
-{
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        return &tni_gemm_isa_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &tni_gemm_isa_avx2;
-    return &tni_gemm_isa_base;
-}
-#else
-static const tni_gemm_isa *machine(void)
-{
-    return &tni_gemm_isa_base;
-}
-#endif
-
 static void plan_type(plan *p)
 {
-    const tni_gemm_isa *isa = machine();
+    const tni_gemm_isa *isa = tni_gemm_isa_get();
     switch (p->g.one.dtype) {
     case TN_F64: p->kernel = &isa->f64, p->bytes = 8, p->wide = 8; break;
     case TN_F32: p->kernel = &isa->f32, p->bytes = 4, p->wide = 4; break;

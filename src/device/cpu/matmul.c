@@ -56,9 +56,9 @@ void tni_cpu_matmul(const tni_call *call)
     int64_t bytes = (int64_t)tni_dtype_size(call->out.dtype);
     for (int64_t i = 0; i < j.loops; i++) {
         tni_gemm_batch g = j.g;
-        g.one.a          = j.a.data + tni_place(&j.a, i) * bytes;
-        g.one.b          = j.b.data + tni_place(&j.b, i) * bytes;
-        g.one.c          = j.c.data + tni_place(&j.c, i) * bytes;
+        g.one.a          = j.a.data + tni_arg_place(&j.a, i) * bytes;
+        g.one.b          = j.b.data + tni_arg_place(&j.b, i) * bytes;
+        g.one.c          = j.c.data + tni_arg_place(&j.c, i) * bytes;
         tni_gemm_batch_run(&g, call->threads, call->scratch);
     }
 }

@@ -21,7 +21,7 @@ static inline tni_cell *tni_cells(const tni_arg *x)
 }
 
 // Where element at[] of x lies, counted from x's first.
-static inline int64_t tni_place(const tni_arg *x, const int64_t *at)
+static inline int64_t tni_ref_place(const tni_arg *x, const int64_t *at)
 {
     int64_t p = 0;
     for (int i = 0; i < x->rank; i++) p += at[i] * x->stride[i];
@@ -30,21 +30,21 @@ static inline int64_t tni_place(const tni_arg *x, const int64_t *at)
 
 // A walk through all indices of a shape in row-major order:
 //
-//     for (tni_walk w = tni_walk_over(rank, size); w.left; tni_walk_next(&w)) ... w.at ...
+//     for (tni_ref_walk w = tni_ref_walk_over(rank, size); w.left; tni_ref_walk_next(&w)) ... w.at ...
 typedef struct {
     int     rank;
     int64_t size[TN_MAX_RANK], at[TN_MAX_RANK];
     int64_t left;  // indices still to be seen, this one included
-} tni_walk;
+} tni_ref_walk;
 
-static inline tni_walk tni_walk_over(int rank, const int64_t *size)
+static inline tni_ref_walk tni_ref_walk_over(int rank, const int64_t *size)
 {
-    tni_walk w = { .rank = rank, .left = tni_shape_count(rank, size) };
+    tni_ref_walk w = { .rank = rank, .left = tni_shape_count(rank, size) };
     if (rank) memcpy(w.size, size, (size_t)rank * sizeof *size);
     return w;
 }
 
-static inline void tni_walk_next(tni_walk *w)
+static inline void tni_ref_walk_next(tni_ref_walk *w)
 {
     w->left--;
     for (int i = w->rank - 1; i >= 0 && ++w->at[i] == w->size[i]; i--) w->at[i] = 0;

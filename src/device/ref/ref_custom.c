@@ -39,46 +39,31 @@ static tn_array describe(const tni_arg *x)
     return a;
 }
 
-// Where in the result the output after a begins, if a begins at start.
-static int64_t next_start(int64_t start, const tn_array *a)
-{
-    return start + tni_align64(count(a->rank, a->size) * (int64_t)sizeof(tni_cell));
-}
-
-static tn_status failed(const tni_call *c, const char *what, tn_status status)
-{
-    *c->why = (tni_text){ 0 };
-    tni_text_add(c->why, "%s: %s failed with status %d", c->attr->custom.def->name, what,
-                 (int)status);
-    return TN_EUSER;
-}
-
 tn_status tni_ref_custom(const tni_call *c)
 {
     const tn_op_def *def  = c->attr->custom.def;
-    const void      *attr = c->attr->custom.bytes;
-    int              nout = outputs(c);
+    const tn_array  *outs = tni_custom_outputs(c->attr);
     tn_array        *in = c->scratch, *out = in + c->nin;
-    char            *at     = (char *)c->scratch + header_bytes(c);
-    tn_status        status = TN_OK;
-
-    for (int i = 0; i < c->nin; i++) in[i] = describe(&c->in[i]);
-    for (int k = 0; k < nout; k++) out[k] = nout > 1 ? (tn_array){ 0 } : describe(&c->out);
-    if (nout > 1) status = def->shape(attr, in, out);
-    if (status) return failed(c, "shape", status);
-
+    char            *at = (char *)c->scratch + header_bytes(c);
     for (int i = 0; i < c->nin; at += host_bytes(&c->in[i]), i++) {
+        in[i]      = describe(&c->in[i]);
         in[i].data = at;
         tni_ref_download(at, in[i].dtype, c->in[i].data, count(in[i].rank, in[i].size));
     }
-    int64_t start = 0;
-    for (int k = 0; k < nout; start = next_start(start, &out[k]), k++) out[k].data = at + start;
-
-    status = def->compute(attr, in, out);
-    if (status) return failed(c, "compute", status);
-    start = 0;
-    for (int k = 0; k < nout; start = next_start(start, &out[k]), k++)
-        tni_ref_upload(c->out.data + start, out[k].dtype, at + start,
-                       count(out[k].rank, out[k].size));
+    for (int k = 0; k < outputs(c); k++) {
+        out[k]      = outs[k];
+        out[k].data = at + tni_custom_start(outs, k);
+    }
+    tn_status status = def->compute(c->attr->custom.bytes, in, out);
+    if (status) {
+        *c->why = (tni_text){ 0 };
+        tni_text_add(c->why, "%s: compute failed with status %d", def->name, (int)status);
+        return TN_EUSER;
+    }
+    for (int k = 0; k < outputs(c); k++) {
+        int64_t start = tni_custom_start(outs, k);
+        tni_ref_upload(c->out.data + start, outs[k].dtype, at + start,
+                       count(outs[k].rank, outs[k].size));
+    }
     return TN_OK;
 }

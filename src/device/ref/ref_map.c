@@ -197,20 +197,21 @@ static int64_t map_i(int op, int64_t a, int64_t b, int64_t c, int bits)
 
 static double float_at(const tni_arg *x, const int64_t *at)
 {
-    tni_cell v = tni_cells(x)[tni_place(x, at)];
+    tni_cell v = tni_cells(x)[tni_ref_place(x, at)];
     return tni_is_float(x->dtype) ? v.f : (double)v.i;
 }
 
 static int64_t int_at(const tni_arg *x, const int64_t *at)
 {
-    return tni_cells(x)[tni_place(x, at)].i;
+    return tni_cells(x)[tni_ref_place(x, at)].i;
 }
 
 // In double; a comparison gives 0 or 1 of a bool.
 static void map_floats(const tni_call *c)
 {
     tni_cell *y = tni_cells(&c->out);
-    for (tni_walk w = tni_walk_over(c->out.rank, c->out.size); w.left; tni_walk_next(&w), y++) {
+    for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
+         tni_ref_walk_next(&w), y++) {
         double x[3] = { 0 };
         for (int k = 0; k < c->nin; k++) x[k] = float_at(&c->in[k], w.at);
         double v = map_f(c->op, x[0], x[1], x[2]);
@@ -224,7 +225,8 @@ static void map_ints(const tni_call *c, tn_dtype dt)
     int       op   = c->op == TNI_bit_not && dt == TN_BOOL ? TNI_logical_not : c->op;
     int       bits = dt == TN_I64 ? 64 : 32;
     tni_cell *y    = tni_cells(&c->out);
-    for (tni_walk w = tni_walk_over(c->out.rank, c->out.size); w.left; tni_walk_next(&w), y++) {
+    for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
+         tni_ref_walk_next(&w), y++) {
         int64_t x[3] = { 0 };
         for (int k = 0; k < c->nin; k++) x[k] = int_at(&c->in[k], w.at);
         y->i = tni_ref_wrap(c->out.dtype, map_i(op, x[0], x[1], x[2], bits));

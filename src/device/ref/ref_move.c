@@ -5,7 +5,7 @@
 
 static tni_cell *element(const tni_arg *x, const int64_t *at)
 {
-    return tni_cells(x) + tni_place(x, at);
+    return tni_cells(x) + tni_ref_place(x, at);
 }
 
 static void add_to(tn_dtype dt, tni_cell *y, tni_cell v)
@@ -16,7 +16,7 @@ static void add_to(tn_dtype dt, tni_cell *y, tni_cell v)
 
 static void copy(const tni_arg *y, const tni_arg *x)
 {
-    for (tni_walk w = tni_walk_over(y->rank, y->size); w.left; tni_walk_next(&w))
+    for (tni_ref_walk w = tni_ref_walk_over(y->rank, y->size); w.left; tni_ref_walk_next(&w))
         *element(y, w.at) = tni_ref_convert(y->dtype, x->dtype, *element(x, w.at));
 }
 
@@ -41,7 +41,8 @@ void tni_ref_pad(const tni_call *c)
     tni_cell fill = { .f = c->attr->pad.value };
     fill          = tni_is_float(dt) ? (tni_cell){ .f = tni_ref_round(dt, fill.f) }
                                      : tni_ref_convert(dt, TN_F64, fill);
-    for (tni_walk w = tni_walk_over(c->out.rank, c->out.size); w.left; tni_walk_next(&w)) {
+    for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
+         tni_ref_walk_next(&w)) {
         int64_t at[TN_MAX_RANK];
         bool    inside = shift_into(&c->in[0], w.at, c->attr->pad.before, at);
 
@@ -81,7 +82,8 @@ static bool follow(const tni_call *c, const tni_arg *x, int64_t *at)
 
 tn_status tni_ref_gather(const tni_call *c)
 {
-    for (tni_walk w = tni_walk_over(c->out.rank, c->out.size); w.left; tni_walk_next(&w)) {
+    for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
+         tni_ref_walk_next(&w)) {
         int64_t at[TN_MAX_RANK];
         memcpy(at, w.at, sizeof at);
         if (!follow(c, &c->in[0], at)) return TN_EARG;
@@ -94,7 +96,8 @@ tn_status tni_ref_scatter(const tni_call *c)
 {
     const tni_arg *index = &c->in[1], *v = &c->in[2];
     copy(&c->out, &c->in[0]);
-    for (tni_walk w = tni_walk_over(index->rank, index->size); w.left; tni_walk_next(&w)) {
+    for (tni_ref_walk w = tni_ref_walk_over(index->rank, index->size); w.left;
+         tni_ref_walk_next(&w)) {
         int64_t at[TN_MAX_RANK];
         memcpy(at, w.at, sizeof at);
         if (!follow(c, &c->out, at)) return TN_EARG;
@@ -114,6 +117,6 @@ void tni_ref_fold(const tni_call *c)
     memcpy(view.stride, c->attr->view.stride, sizeof view.stride);
 
     memset(c->out.data, 0, (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(tni_cell));
-    for (tni_walk w = tni_walk_over(x->rank, x->size); w.left; tni_walk_next(&w))
+    for (tni_ref_walk w = tni_ref_walk_over(x->rank, x->size); w.left; tni_ref_walk_next(&w))
         add_to(c->out.dtype, element(&view, w.at), *element(x, w.at));
 }

@@ -37,9 +37,9 @@ static void matmul(const tni_call *c, const tni_cell *a, const tni_cell *b, tni_
 void tni_ref_matmul(const tni_call *c)
 {
     const tni_arg *a = &c->in[0], *b = &c->in[1], *y = &c->out;
-    for (tni_walk w = tni_walk_over(y->rank - 2, y->size); w.left; tni_walk_next(&w))
-        matmul(c, tni_cells(a) + tni_place(a, w.at), tni_cells(b) + tni_place(b, w.at),
-               tni_cells(y) + tni_place(y, w.at));
+    for (tni_ref_walk w = tni_ref_walk_over(y->rank - 2, y->size); w.left; tni_ref_walk_next(&w))
+        matmul(c, tni_cells(a) + tni_ref_place(a, w.at), tni_cells(b) + tni_ref_place(b, w.at),
+               tni_cells(y) + tni_ref_place(y, w.at));
 }
 
 // ---- convolution -------------------------------------------------------------------------------
@@ -59,16 +59,17 @@ static void all_terms(const tni_call *c, const tni_arg *x, const tni_arg *w, con
     const int64_t *step = c->attr->conv.stride, *pad = c->attr->conv.padding;
     const int64_t *dilation = c->attr->conv.dilation;
     int64_t        outs     = w->size[0] / c->attr->conv.groups;  // out channels of a group
-    for (tni_walk p = tni_walk_over(4, y->size); p.left; tni_walk_next(&p)) {
+    for (tni_ref_walk p = tni_ref_walk_over(4, y->size); p.left; tni_ref_walk_next(&p)) {
         int64_t image = p.at[0], o = p.at[1], channel = o / outs * w->size[1];
-        for (tni_walk k = tni_walk_over(3, w->size + 1); k.left; tni_walk_next(&k)) {
+        for (tni_ref_walk k = tni_ref_walk_over(3, w->size + 1); k.left; tni_ref_walk_next(&k)) {
             int64_t row    = p.at[2] * step[0] - pad[0] + k.at[1] * dilation[0];
             int64_t column = p.at[3] * step[1] - pad[1] + k.at[2] * dilation[1];
             if (row < 0 || row >= x->size[2] || column < 0 || column >= x->size[3]) continue;
             int64_t in_x[] = { image, channel + k.at[0], row, column };
             int64_t in_w[] = { o, k.at[0], k.at[1], k.at[2] };
-            add_term(c->op, &tni_cells(x)[tni_place(x, in_x)].f,
-                     &tni_cells(w)[tni_place(w, in_w)].f, &tni_cells(y)[tni_place(y, p.at)].f);
+            add_term(c->op, &tni_cells(x)[tni_ref_place(x, in_x)].f,
+                     &tni_cells(w)[tni_ref_place(w, in_w)].f,
+                     &tni_cells(y)[tni_ref_place(y, p.at)].f);
         }
     }
 }

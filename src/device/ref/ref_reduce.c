@@ -24,31 +24,31 @@ static double sum_value(long_sum s)
 
 // ---- reductions: x is the first of the elements that w walks over ------------------------------
 
-static double float_sum(const tni_arg *in, const tni_cell *x, tni_walk w)
+static double float_sum(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     long_sum s = { 0 };
-    for (; w.left; tni_walk_next(&w)) sum_add(&s, x[tni_place(in, w.at)].f);
+    for (; w.left; tni_ref_walk_next(&w)) sum_add(&s, x[tni_ref_place(in, w.at)].f);
     return sum_value(s);
 }
 
-static double float_product(const tni_arg *in, const tni_cell *x, tni_walk w)
+static double float_product(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     double y = 1;
-    for (; w.left; tni_walk_next(&w)) y *= x[tni_place(in, w.at)].f;
+    for (; w.left; tni_ref_walk_next(&w)) y *= x[tni_ref_place(in, w.at)].f;
     return y;
 }
 
-static int64_t int_sum(const tni_arg *in, const tni_cell *x, tni_walk w)
+static int64_t int_sum(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     uint64_t y = 0;
-    for (; w.left; tni_walk_next(&w)) y += (uint64_t)x[tni_place(in, w.at)].i;
+    for (; w.left; tni_ref_walk_next(&w)) y += (uint64_t)x[tni_ref_place(in, w.at)].i;
     return (int64_t)y;
 }
 
-static int64_t int_product(const tni_arg *in, const tni_cell *x, tni_walk w)
+static int64_t int_product(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     uint64_t y = 1;
-    for (; w.left; tni_walk_next(&w)) y *= (uint64_t)x[tni_place(in, w.at)].i;
+    for (; w.left; tni_ref_walk_next(&w)) y *= (uint64_t)x[tni_ref_place(in, w.at)].i;
     return (int64_t)y;
 }
 
@@ -60,13 +60,13 @@ static bool wins(tn_dtype dt, bool least, tni_cell a, tni_cell b)
 }
 
 // The first extremum, or its number in the order of the walk.
-static tni_cell extremum(int op, const tni_arg *in, const tni_cell *x, tni_walk w)
+static tni_cell extremum(int op, const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     bool     least = op == TNI_min || op == TNI_argmin;
     tni_cell best  = *x;
     int64_t  at    = 0;
-    for (int64_t k = 0; w.left; tni_walk_next(&w), k++) {
-        tni_cell v = x[tni_place(in, w.at)];
+    for (int64_t k = 0; w.left; tni_ref_walk_next(&w), k++) {
+        tni_cell v = x[tni_ref_place(in, w.at)];
         if (!wins(in->dtype, least, v, best)) continue;
         best = v;
         at   = k;
@@ -74,7 +74,7 @@ static tni_cell extremum(int op, const tni_arg *in, const tni_cell *x, tni_walk 
     return op == TNI_max || op == TNI_min ? best : (tni_cell){ .i = at };
 }
 
-static tni_cell reduce(const tni_call *c, const tni_cell *x, tni_walk w)
+static tni_cell reduce(const tni_call *c, const tni_cell *x, tni_ref_walk w)
 {
     if (c->op != TNI_sum && c->op != TNI_prod) return extremum(c->op, c->in, x, w);
     if (tni_is_float(c->in->dtype))
@@ -91,8 +91,9 @@ void tni_ref_reduce(const tni_call *c)
     int64_t        size[TN_MAX_RANK];  // of what becomes one element
     for (int i = 0; i < in->rank; i++) size[i] = (c->attr->reduce.axes >> i & 1) ? in->size[i] : 1;
 
-    for (tni_walk w = tni_walk_over(c->out.rank, c->out.size); w.left; tni_walk_next(&w), y++)
-        *y = reduce(c, tni_cells(in) + tni_place(in, w.at), tni_walk_over(in->rank, size));
+    for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
+         tni_ref_walk_next(&w), y++)
+        *y = reduce(c, tni_cells(in) + tni_ref_place(in, w.at), tni_ref_walk_over(in->rank, size));
 }
 
 // ---- scans -------------------------------------------------------------------------------------
@@ -127,9 +128,10 @@ void tni_ref_scan(const tni_call *c)
     int64_t        n = in->size[axis], step = in->stride[axis], step_y = c->out.stride[axis];
     tni_arg        first = c->out;  // the first elements of all lines
     first.size[axis]     = 1;
-    for (tni_walk w = tni_walk_over(first.rank, first.size); w.left; tni_walk_next(&w)) {
-        const tni_cell *x = tni_cells(in) + tni_place(in, w.at);
-        tni_cell       *y = tni_cells(&c->out) + tni_place(&c->out, w.at);
+    for (tni_ref_walk w = tni_ref_walk_over(first.rank, first.size); w.left;
+         tni_ref_walk_next(&w)) {
+        const tni_cell *x = tni_cells(in) + tni_ref_place(in, w.at);
+        tni_cell       *y = tni_cells(&c->out) + tni_ref_place(&c->out, w.at);
         if (tni_is_float(in->dtype)) scan_floats(c->op == TNI_cumsum, n, x, step, y, step_y);
         else scan_ints(c->op == TNI_cumsum, c->out.dtype, n, x, step, y, step_y);
     }

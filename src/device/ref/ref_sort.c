@@ -59,13 +59,14 @@ void tni_ref_argsort(const tni_call *c)
     int64_t        n = in->size[axis], *a = c->scratch;
     tni_arg        first = c->out;  // the first elements of all lines
     first.size[axis]     = 1;
-    for (tni_walk w = tni_walk_over(first.rank, first.size); w.left; tni_walk_next(&w)) {
-        line           l      = { .x          = tni_cells(in) + tni_place(in, w.at),
+    for (tni_ref_walk w = tni_ref_walk_over(first.rank, first.size); w.left;
+         tni_ref_walk_next(&w)) {
+        line           l      = { .x          = tni_cells(in) + tni_ref_place(in, w.at),
                                   .step       = in->stride[axis],
                                   .dtype      = in->dtype,
                                   .descending = c->attr->axis.descending };
         const int64_t *sorted = sort(&l, n, a, a + n);
-        tni_cell      *y      = tni_cells(&c->out) + tni_place(&c->out, w.at);
+        tni_cell      *y      = tni_cells(&c->out) + tni_ref_place(&c->out, w.at);
         for (int64_t i = 0; i < n; i++) y[i * c->out.stride[axis]].i = sorted[i];
     }
 }

@@ -1,5 +1,5 @@
 // What the tests of the rules share: contexts, values, errors, a user's op.
-#include "rules.h"
+#include "rules_kit.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-// rules.h: what the tests of the rules of meaning share: contexts on each device, a look at values
-// and errors, a user's op that counts how often it is computed.
-#ifndef TEST_RULES_H
-#define TEST_RULES_H
+// rules_kit.h: what the tests of the rules of meaning share: contexts on each device, a look at
+// values and errors, a user's op that counts how often it is computed.
+#ifndef TEST_RULES_KIT_H
+#define TEST_RULES_KIT_H
 
 #include "check.h"
 #include "tenon.h"

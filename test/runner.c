@@ -1,4 +1,4 @@
-// main.c: the runner of the tests.
+// runner.c: the runner of the tests.
 //
 //     tenon-tests [--list] [--no-fork] [--ops] [filter...]
 //

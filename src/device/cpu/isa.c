@@ -1,0 +1,40 @@
+// The choice among instruction sets, one for all code that is compiled once for each.
+#include "device/cpu/gemm_kernel.h"
+#include "device/cpu/tiles.h"
+
+// What there is for one set.
+typedef struct {
+    const tni_tiles    *tiles;
+    const tni_gemm_isa *gemm;
+} isa;
+
+static const isa base = { &tni_tiles_base, &tni_gemm_isa_base };
+
+#if defined(__x86_64__)
+static const isa avx2   = { &tni_tiles_avx2, &tni_gemm_isa_avx2 };
+static const isa avx512 = { &tni_tiles_avx512, &tni_gemm_isa_avx512 };
+
+static const isa *machine(void)
+{
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+        return &avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &avx2;
+    return &base;
+}
+#else
+static const isa *machine(void)
+{
+    return &base;
+}
+#endif
+
+const tni_tiles *tni_tiles_get(void)
+{
+    return machine()->tiles;
+}
+
+const tni_gemm_isa *tni_gemm_isa_get(void)
+{
+    return machine()->gemm;
+}
