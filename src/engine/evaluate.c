@@ -261,8 +261,13 @@ static void finish_items(run *r)
     }
 }
 
-static void settle_stores(tn_ctx *cx)
+// Looks through the list of pending stores once enough of them may have been computed, so that many
+// small reads cost no more than they compute.
+static void settle_stores(tn_ctx *cx, size_t computed)
 {
+    cx->unsettled += computed;
+    if (cx->unsettled < cx->pending_stores / 2) return;
+    cx->unsettled = 0;
     for (tni_store *s = cx->pending; s;) {
         tni_store *next = s->next;
         if (s->node->state != TNI_PENDING) tni_store_settle(cx, s);
@@ -296,7 +301,9 @@ void tni_roll_back(tn_ctx *cx)
 {
     while (cx->pending) {
         tni_store *s = cx->pending;
-        if (s->done) {
+        if (s->node->state == TNI_DONE) {
+            tni_store_settle(cx, s);
+        } else if (s->done) {
             tni_store_bind(cx, s, tni_node_ref(s->done));
         } else {
             if (s->node->state == TNI_PENDING) tni_node_gone(cx, s->node);
@@ -315,13 +322,26 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     bool       kept   = true;
     tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
     if (!plan) return tni_failed();
-    r.plan  = plan;
-    bool ok = take_memory(&r);
-    for (size_t i = 0; ok && i < g->count; i++) ok = run_item(&r, i) == TN_OK;
+    r.plan    = plan;
+    bool   ok = take_memory(&r);
+    size_t at = 0;
+    for (; ok && at < g->count; at++) ok = run_item(&r, at) == TN_OK;
+    tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
+    // What fails on its values will fail again: later steps leave it out.
+    else if (at > 0 && s != TN_EMEM) g->item[at - 1].n->failed = true;
     give_memory(&r);
     if (!kept) tni_plan_free(&cx->heap, plan);
-    return ok ? TN_OK : tni_failed();
+    return s;
+}
+
+static tn_status lost(tn_ctx *cx, const tni_node *n)
+{
+    return tni_fail_status(cx, TN_EGONE,
+                           "%s: the value of %s made at %s:%d was made from one that could not be "
+                           "computed",
+                           tni_self.site.op ? tni_self.site.op : "read",
+                           tni_shape_text(n->rank, n->size).s, n->site.file, n->site.line);
 }
 
 static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
@@ -331,9 +351,11 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     tn_status s = TN_OK;
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
     else if (g.count) s = run_graph(cx, &g);
+    size_t computed = g.count;
     tni_graph_close(&g);
+    if (s == TN_OK && root && root->state == TNI_GONE) s = lost(cx, root);
     if (s == TN_OK) {
-        settle_stores(cx);
+        settle_stores(cx, computed);
         if (mode != TNI_READ) spend_walked(cx);
     } else if (mode == TNI_STEP) {
         tni_roll_back(cx);

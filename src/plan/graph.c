@@ -34,6 +34,26 @@ static int by_id(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+// What was made from a value that is gone is gone too; for a step or a flush also what a read failed
+// to compute, whose error has been told. Oldest first, so that it spreads.
+static void drop_lost(tni_graph *g)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        tni_node *n    = g->item[i].n;
+        bool      lost = n->failed && g->mode != TNI_READ;
+        for (uint32_t s = 0; s < n->nsrc; s++) lost |= n->src[s]->state == TNI_GONE;
+        if (lost) {
+            n->mark = 0;
+            tni_node_gone(g->cx, n);
+            tni_node_unref(g->cx, n);
+        } else {
+            g->item[kept++] = g->item[i];
+        }
+    }
+    g->count = kept;
+}
+
 static bool add_input(tni_graph *g, tni_node *n)
 {
     if (n->mark) return true;
@@ -76,17 +96,17 @@ static bool find_bases(tni_graph *g)
 bool tni_input_free(const tni_input *in)
 {
     const tni_buffer *b = in->n->buf;
-    return in->n->refs == in->edges + in->fallback && b && b->refs == 1 && !b->borrowed;
+    return in->n->refs == in->edges + in->n->fallback && b && b->refs == 1 && !b->borrowed;
 }
 
 static void count_handles(tni_graph *g)
 {
     for (tni_store *s = g->cx->pending; s; s = s->next) {
-        if (s->done && s->done->mark) g->input[s->done->mark - 1].fallback++;
         if (!s->node->mark || s->node->state != TNI_PENDING) continue;
         tni_item *it = &g->item[s->node->mark - 1];
         it->handles++;
-        it->wanted |= s->wanted || s->assigned;
+        // A value that outlives the innermost scope is wanted after the step.
+        it->wanted |= s->wanted || s->assigned || s->depth < g->cx->scope->depth;
         it->unused |= s->unused > 0;
         for (tn_tensor *t = s->views; t; t = t->view_next)
             if (t->node->mark && t->node->state == TNI_PENDING)
@@ -154,9 +174,10 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
     }
     ok = ok && add_pending_sources(g);
     if (ok && g->count) qsort(g->item, g->count, sizeof *g->item, by_id);
+    if (ok) drop_lost(g);
     ok = ok && find_bases(g);
     if (ok) {
-        count_handles(g);
+        if (mode == TNI_STEP) count_handles(g);
         find_dying(g);
         find_live(g, root);
     }

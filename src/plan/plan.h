@@ -35,8 +35,7 @@ typedef struct {
 // that an update may write into it.
 typedef struct {
     tni_node *n;
-    uint32_t  edges;     // consumers in the graph
-    uint32_t  fallback;  // stores that would return to it if the step failed
+    uint32_t  edges;  // consumers in the graph
 } tni_input;
 
 // The pending nodes an evaluation runs, and the computed nodes they read.

@@ -248,6 +248,7 @@ tn_scope *tn_begin(tn_ctx *cx)
     s->magic     = TNI_SCOPE_LIVE;
     s->cx        = cx;
     s->outer     = cx->scope;
+    s->depth     = cx->scope->depth + 1;
     s->grad_mode = cx->grad_mode;
     cx->scope    = s;
     return s;

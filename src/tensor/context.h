@@ -24,7 +24,8 @@ struct tn_ctx {
     tni_slab    nodes, stores, tensors, views, leaves, origins, scopes;
 
     tn_scope  *scope, root;  // innermost, outermost
-    tni_store *pending;      // stores whose node is pending
+    tni_store *pending;      // stores whose node is pending, and some that a read has computed
+    size_t     pending_stores, unsettled;  // their number; of those at most so many computed
     uint64_t   next_id;
     int64_t    pending_nodes, flush_nodes;
     int64_t    flush_at;       // pending nodes at which the next flush is tried

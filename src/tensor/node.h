@@ -68,8 +68,9 @@ typedef enum {
 // sources, spent, walked, mark, next and refs change.
 struct tni_node {
     uint64_t    id;
-    uint32_t    refs;  // stores, consumers, leaves and caches
-    uint32_t    mark;  // scratch of the walk in progress, 0 between walks
+    uint32_t    refs;      // stores, consumers, leaves and caches
+    uint32_t    fallback;  // of refs, those of stores that would return to it if a step failed
+    uint32_t    mark;      // scratch of the walk in progress, 0 between walks
     uint16_t    op;
     uint8_t     dtype, rank, state;
     uint32_t    nsrc;
@@ -77,6 +78,7 @@ struct tni_node {
     bool        spent      : 1;  // a backward pass went through it: no further gradient
     bool        walked     : 1;  // becomes spent when it is next evaluated
     bool        weak       : 1;  // a plain number: takes the dtype of what it meets
+    bool        failed     : 1;  // a read could not compute it: only another read tries again
     bool        owns_bytes : 1;  // attr.custom.bytes
     tni_site    site;
     tni_node  **src;  // -> few, or owned

@@ -13,6 +13,7 @@ static void list_store(tn_ctx *cx, tni_store *s)
     s->next   = cx->pending;
     if (s->next) s->next->prev = s;
     cx->pending = s;
+    cx->pending_stores++;
 }
 
 static void unlist_store(tn_ctx *cx, tni_store *s)
@@ -22,15 +23,24 @@ static void unlist_store(tn_ctx *cx, tni_store *s)
     if (s->next) s->next->prev = s->prev;
     if (s->prev) s->prev->next = s->next;
     else cx->pending = s->next;
+    cx->pending_stores--;
+}
+
+// Takes over the reference to n.
+static void set_fallback(tn_ctx *cx, tni_store *s, tni_node *n)
+{
+    tni_node *old = s->done;
+    s->done       = n;
+    if (n) n->fallback++;
+    if (old) old->fallback--;
+    tni_node_unref(cx, old);
 }
 
 void tni_store_settle(tn_ctx *cx, tni_store *s)
 {
     unlist_store(cx, s);
     s->wanted = s->assigned = false;
-    tni_node *done          = s->done;
-    s->done                 = NULL;
-    tni_node_unref(cx, done);
+    set_fallback(cx, s, NULL);
 }
 
 // Forgets a handle's cached node.
@@ -60,9 +70,9 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
     tni_node *old = s->node;
     s->node       = n;
     if (n->state == TNI_PENDING) {
-        if (old && old->state == TNI_DONE && !s->done) {
-            s->done = old;
-            old     = NULL;
+        if (old && old->state == TNI_DONE) {
+            set_fallback(cx, s, old);
+            old = NULL;
         }
         list_store(cx, s);
     } else {
@@ -75,7 +85,7 @@ static void store_unref(tn_ctx *cx, tni_store *s)
 {
     if (--s->refs) return;
     unlist_store(cx, s);
-    tni_node_unref(cx, s->done);
+    set_fallback(cx, s, NULL);
     tni_node_unref(cx, s->node);
     tni_slab_give(&cx->stores, s);
 }
@@ -129,6 +139,7 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
     }
     memset(s, 0, sizeof *s);
     s->refs      = 1;
+    s->depth     = cx->scope->depth;
     s->node      = n;
     tn_tensor *t = new_handle(cx, s);
     if (n->state == TNI_PENDING && t) list_store(cx, s);

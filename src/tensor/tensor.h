@@ -21,6 +21,7 @@ struct tni_store {
     bool       assigned;  // written in place since the last boundary
     bool       written;   // written in place at some time; of a gradient: it counts
     bool       listed;
+    int        depth;        // of the scope it was made in
     tni_store *prev, *next;  // in the list of pending stores
     tn_tensor *views;        // handles that cache a node made from the current one
 };
@@ -70,6 +71,7 @@ struct tn_scope {
     uint32_t   magic;
     tn_ctx    *cx;
     tn_scope  *outer;
+    int        depth;  // scopes around it
     tn_tensor *newest;
     bool       grad_mode;  // when it began
 };
