@@ -30,6 +30,7 @@
 #endif
 
 #ifdef __cplusplus
+#include <initializer_list>
 extern "C" {
 #endif
 
@@ -59,9 +60,16 @@ enum { TN_MAX_RANK = 8 };
 
 // clang-format off
 // A shape written in place: tn_zeros(cx, TN_F32, TN_SHAPE(2, 3)).
+#ifndef __cplusplus
 #define TN_SHAPE(...) (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), (int64_t[]){ __VA_ARGS__ }
 // Axes written in place: tn_sum_axes(x, TN_AXES(0, 2), false).
 #define TN_AXES(...) (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (int[]){ __VA_ARGS__ }
+#else
+#define TN_SHAPE(...) TN_LIST(int64_t, __VA_ARGS__)
+#define TN_AXES(...)  TN_LIST(int, __VA_ARGS__)
+#define TN_LIST(type, ...) (int)std::initializer_list<type>{ __VA_ARGS__ }.size(), \
+                           std::initializer_list<type>{ __VA_ARGS__ }.begin()
+#endif
 // clang-format on
 #define TN_0D     0, NULL    // the shape of a 0-d tensor
 #define TN_TO_END INT64_MAX  // stop of a slice
@@ -192,7 +200,8 @@ TN_API const void *tn_ptr(tn_tensor *t);
 // Shows t as NumPy would.
 TN_API void tn_print(tn_tensor *t, FILE *f);
 // A step boundary: launches everything pending and does not wait. Stores what was assigned, what
-// is wanted or kept, what nothing consumed, and one-element values; other values are gone.
+// is wanted or kept, what was made outside the innermost scope, what nothing consumed, and
+// one-element values; other values are gone.
 TN_API tn_status tn_eval(tn_ctx *cx);
 // A read without the wait. Never makes another value unreadable.
 TN_API tn_status tn_eval_of(tn_tensor *t);
@@ -432,6 +441,7 @@ TN_API tn_tensor *tn_adaptive_max_pool2d(tn_tensor *x, int64_t h, int64_t w);
 
 // Over the last n axes, which w and b (either may be NULL) have the shape of. eps 0: 1e-5.
 TN_API tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double eps);
+// eps 0: the epsilon of x's dtype.
 TN_API tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps);
 TN_API tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *b,
                                 double eps);

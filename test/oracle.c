@@ -391,8 +391,7 @@ bool orc_injective(const orc_handle *x)
     return true;
 }
 
-// A write without history makes the whole store a constant; one with history leaves the cells that
-// it does not touch as they are.
+// A write without history makes constants of the cells it writes; the others keep theirs.
 void orc_write(oracle *o, const orc_handle *x, const orc_value *v, int past)
 {
     if (x->shape.n == 0) return;
@@ -400,10 +399,12 @@ void orc_write(oracle *o, const orc_handle *x, const orc_value *v, int past)
     bool       mode = o->grad;
     orc_value  to   = orc_stretch(v, &x->shape);
     o->grad         = mode && !x->detached;
-    if (!o->grad)
-        for (int i = 0; i < s->n; i++) s->cell[i] = orc_constant(o, o->var[s->cell[i]].v);
-    for (int i = 0; i < x->shape.n; i++) s->cell[x->cell[i]] = rounded(o, to.var[i], s->single);
-    s->past   = o->grad ? orc_past_new(o, past, s->past, -1) : -1;
+    for (int i = 0; i < x->shape.n; i++) {
+        int var             = o->grad ? to.var[i] : orc_constant(o, o->var[to.var[i]].v);
+        s->cell[x->cell[i]] = rounded(o, var, s->single);
+    }
+    if (o->grad) s->past = orc_past_new(o, past, s->past, -1);
+    else s->past = x->shape.n < s->n ? orc_past_new(o, s->past, -1, -1) : -1;
     o->grad   = mode;
     s->stored = s->consumed = s->lost = false;
     s->assigned                       = true;

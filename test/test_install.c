@@ -112,6 +112,23 @@ static void clang_gives_no_warning(void)
     must_run("cc=clang\n" SYNTAX_CHECK);
 }
 
+static void the_header_is_one_for_cpp_too(void)
+{
+    if (!tree_has("g++")) SKIP("g++ is not installed");
+    must_run("at=$(mktemp -d)\n"
+             "cat > $at/header.cpp <<'END'\n"
+             "#include <tenon.h>\n"
+             "tn_tensor *(*f)(tn_tensor *) = tn_relu;\n"
+             "tn_tensor *g(tn_ctx *cx)\n"
+             "{\n"
+             "    tn_tensor *x = tn_ones(cx, TN_F32, TN_SHAPE(2, 3));\n"
+             "    return tn_sum_axes(tn_permute(f(x), TN_AXES(1, 0)), TN_AXES(0, 1), false);\n"
+             "}\n"
+             "END\n"
+             "g++ -Wall -Wextra -Werror -Iinclude -fsyntax-only $at/header.cpp\n"
+             "rm -r $at\n");
+}
+
 // ---- an installed Tenon
 
 static const char consumer[] = "#include <tenon.h>\n"
@@ -207,6 +224,7 @@ const test_case tests_install[] = {
     TEST(the_library_is_under_3_megabytes),
     TEST(gcc_gives_no_warning),
     TEST(clang_gives_no_warning),
+    TEST(the_header_is_one_for_cpp_too),
     TEST(a_program_builds_with_pkg_config),
     TEST(a_program_builds_with_find_package),
     TEST(the_installed_tool_finds_its_library),

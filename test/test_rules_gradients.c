@@ -570,6 +570,55 @@ static void rule_04_a_leaf_made_by_ops_is_stored(void)
     }
 }
 
+static void rule_12_a_no_grad_write_cuts_only_what_it_writes(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = leaf(cx), *y = tn_mul_s(w, 2), *z = tn_mul_s(w, 3);
+        tn_grad_mode(cx, false);
+        tn_fill_(tn_slice(y, 0, 0, 1, 1), 5);
+        tn_assign(tn_slice(z, 0, 1, 2, 1), tn_slice(w, 0, 0, 1, 1));
+        tn_grad_mode(cx, true);
+        tn_fill_(tn_slice(tn_detach(y), 0, 1, 2, 1), 7);
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_add(y, z)), NULL), TN_OK);
+        CHECK_VALUES(y, 5, 7, 6);
+        CHECK_VALUES(z, 3, 1, 9);
+        CHECK_GRAD(w, 3, 0, 5);
+    }
+}
+
+static void rule_04_what_was_made_outside_the_innermost_scope_is_stored(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *mask = tn_add_s(tn_zeros(cx, TN_F32, TN_SHAPE(3)), 2);
+        for (int step = 0; step < 3; step++) {
+            tn_scope  *s = tn_begin(cx);
+            tn_tensor *h = tn_mul(mask, mask), *y = tn_mul_s(h, step);
+            CHECK_STATUS(tn_eval(cx), TN_OK);
+            CHECK_VALUES(y, 4.0 * step, 4.0 * step, 4.0 * step);
+            CHECK(tn_neg(h) == NULL);
+            CHECK_FAILED(cx, TN_EGONE, "(3,)");
+            tn_end(s);
+        }
+        CHECK_VALUES(mask, 2, 2, 2);
+    }
+}
+
+static void rule_18_what_a_read_failed_to_compute_spoils_no_later_step(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *index = tn_full(cx, TN_I64, TN_SHAPE(1), 9), *w = leaf(cx);
+        tn_tensor *bad  = tn_embedding(tn_reshape(w, TN_SHAPE(3, 1)), index),
+                  *more = tn_mul_s(bad, 2);
+        CHECK(isnan(tn_item(bad)));
+        CHECK_FAILED2(cx, TN_EARG, "embedding", "index 9");
+        tn_tensor *fresh = tn_add_s(tn_ones(cx, TN_F32, TN_SHAPE(2)), 1);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(fresh, 2, 2);
+        CHECK(isnan(tn_item(more)));
+        CHECK_FAILED(cx, TN_EGONE, "(1, 1)");
+    }
+}
+
 const test_case tests_rules_gradients[] = {
     TEST(rule_09_all_past_states_deposit_in_the_leaf),
     TEST(rule_09_one_backward_through_several_states_sums),
@@ -599,6 +648,9 @@ const test_case tests_rules_gradients[] = {
     TEST(rule_13_grad_of_a_non_leaf_is_an_error_that_names_tn_grad),
     TEST(rule_13_a_gradient_written_by_hand_counts),
     TEST(rule_04_a_leaf_made_by_ops_is_stored),
+    TEST(rule_04_what_was_made_outside_the_innermost_scope_is_stored),
+    TEST(rule_12_a_no_grad_write_cuts_only_what_it_writes),
+    TEST(rule_18_what_a_read_failed_to_compute_spoils_no_later_step),
     TEST(rule_13_the_mode_is_returned_remembered_and_restored),
     TEST_END,
 };

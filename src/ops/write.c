@@ -22,6 +22,35 @@ static bool writable(tn_tensor *x, const char *op)
     return true;
 }
 
+// The store's next state. Under no-grad, and through a detached handle, what is written has no
+// history; the elements that are not written keep theirs.
+static tni_node *next_state(tn_tensor *x, tni_node *base, tni_node *value, bool whole)
+{
+    tn_ctx   *cx   = x->cx;
+    bool      mode = cx->grad_mode, cut = !mode || x->detached;
+    tni_view  v = tni_view_whole(value->rank, value->size);
+    tni_node *n, *plain = tni_node_ref(value);
+    cx->grad_mode = false;
+    if (cut && value->needs_grad) {
+        tni_node_unref(cx, plain);
+        tni_view layout = tni_node_layout(value);
+        plain           = tni_view_contiguous(&layout) ? tni_node_view(cx, value, &v)
+                                                       : tni_node_new(cx, TNI_copy, (tn_dtype)value->dtype,
+                                                                      value->rank, value->size, 1, &value);
+    }
+    // Where every element is written nothing of the old history is left.
+    cx->grad_mode = !cut || tn_count(x) < tni_node_count(base);
+    if (!plain) n = NULL;
+    else if (whole)
+        n = tni_node_new(cx, TNI_assign, (tn_dtype)base->dtype, base->rank, base->size, 1, &plain);
+    else
+        n = tni_node_new(cx, TNI_update, (tn_dtype)base->dtype, base->rank, base->size, 2,
+                         (tni_node *[]){ base, plain });
+    cx->grad_mode = mode;
+    tni_node_unref(cx, plain);
+    return n;
+}
+
 // Writes v, cast and broadcast, to the elements of x.
 static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
 {
@@ -41,14 +70,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     // Parts of a lost value cannot be replaced; all of it can.
     if (base->state == TNI_GONE && !whole) return tni_resolve(x, op) ? x : NULL;
     if (tn_count(x) == 0) return x;
-    bool mode = cx->grad_mode;
-    if (x->detached) cx->grad_mode = false;  // writes through a detached handle have no history
-    tni_node *src[] = { base, value };
-    tni_node *n     = whole ? tni_node_new(cx, TNI_assign, (tn_dtype)base->dtype, base->rank,
-                                           base->size, 1, &value)
-                            : tni_node_new(cx, TNI_update, (tn_dtype)base->dtype, base->rank,
-                                           base->size, 2, src);
-    cx->grad_mode   = mode;
+    tni_node *n = next_state(x, base, value, whole);
     if (!n) return NULL;
     n->attr.view.offset = to.offset;
     memcpy(n->attr.view.stride, to.stride, sizeof to.stride);
