@@ -18,8 +18,8 @@ static bool agrees_in_child(const program *p)
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        freopen("/dev/null", "w", stderr);
-        _exit(!prg_agrees(p, NULL, NULL));
+        bool quiet = freopen("/dev/null", "w", stderr) != NULL;
+        _exit(!quiet || !prg_agrees(p, NULL, NULL));
     }
     int status = 1;
     if (pid < 0 || waitpid(pid, &status, 0) < 0) return false;

@@ -6,22 +6,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
-
-// Large blocks ask for large pages: recording fills memory faster than the kernel hands out small
-// ones.
 static void *default_alloc(void *user, void *old, size_t n)
 {
     (void)user;
-    if (!n) {
-        free(old);
-        return NULL;
-    }
-    if (old || n < HUGE_PAGE) return realloc(old, n);
-    void *p = NULL;
-    if (posix_memalign(&p, HUGE_PAGE, n)) return NULL;
-    madvise(p, n / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-    return p;
+    if (n) return realloc(old, n);
+    free(old);
+    return NULL;
 }
 
 tni_heap tni_heap_default(void)
@@ -72,7 +62,20 @@ bool tni_grow(tni_heap *h, void **array, size_t *cap, size_t need, size_t size)
     return true;
 }
 
-enum { FIRST_BLOCK = 64 << 10, LAST_BLOCK = HUGE_PAGE };
+// Linux 5.14 on; elsewhere the call fails and changes nothing.
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { FIRST_BLOCK = 64 << 10, LAST_BLOCK = 1 << 20, PAGE = 4096 };
+
+// Recording fills memory as fast as the kernel hands out pages one by one; a block's come at once.
+static void take_pages(char *block, size_t bytes)
+{
+    uintptr_t first = ((uintptr_t)block + PAGE - 1) / PAGE * PAGE;
+    uintptr_t end   = ((uintptr_t)block + bytes) / PAGE * PAGE;
+    if (end > first) madvise((void *)first, end - first, MADV_POPULATE_WRITE);
+}
 
 void tni_slab_open(tni_slab *s, tni_heap *h, size_t size)
 {
@@ -87,6 +90,7 @@ static bool slab_refill(tni_slab *s)
     s->blocks       = block;
     s->fresh        = block + 16;
     s->end          = block + s->block;
+    take_pages(block, s->block);
     if (s->block < LAST_BLOCK) s->block *= 2;
     return true;
 }

@@ -134,28 +134,41 @@ static tn_tensor *refuse_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
     return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", op, tn_dtype_name(dt));
 }
 
+// The shape that n operands broadcast to. Mostly that is the first one's, and nothing is to be checked.
+static bool common_shape(tn_ctx *cx, const char *op, int n, tn_tensor *const *x, int *rank,
+                         int64_t *size)
+{
+    bool grown = false;
+    *rank      = tn_rank(x[0]);
+    memcpy(size, tni_sizes(x[0]), (size_t)*rank * sizeof *size);
+    for (int i = 1; i < n; i++) {
+        if (tni_shape_equal(*rank, size, tn_rank(x[i]), tni_sizes(x[i]))) continue;
+        grown = true;
+        if (tni_shape_broadcast(rank, size, tn_rank(x[i]), tni_sizes(x[i]))) continue;
+        tni_text all = { "" };
+        for (int k = 0; k < n; k++)
+            tni_text_add(&all, "%s%s", k ? " and " : "", tni_shape_of(x[k]).s);
+        tni_fail(cx, TN_ESHAPE, "%s: shapes %s do not broadcast", op, all.s);
+        return false;
+    }
+    return !grown || tni_shape_ok(cx, op, *rank, size);
+}
+
 // A map over n operands of one promoted dtype, the first `skip` of which keep their own.
 static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *const *x, int skip)
 {
     tni_operand kinds[3];
     tni_node   *src[3];
     tn_dtype    in, out;
-    int64_t     size[TN_MAX_RANK] = { 0 };
-    int         rank              = 0;
-    bool        weak              = true;
+    int64_t     size[TN_MAX_RANK];
+    int         rank;
+    bool        weak = true;
 
+    if (!common_shape(cx, name, n, x, &rank, size)) return NULL;
     for (int i = 0; i < n; i++) {
         kinds[i] = operand(x[i]);
         weak &= kinds[i].strength == 0;
-        if (rank && tni_shape_equal(rank, size, tn_rank(x[i]), tni_sizes(x[i]))) continue;
-        if (!tni_shape_broadcast(&rank, size, tn_rank(x[i]), tni_sizes(x[i]))) {
-            tni_text all = { "" };
-            for (int k = 0; k < n; k++)
-                tni_text_add(&all, "%s%s", k ? " and " : "", tni_shape_of(x[k]).s);
-            return tni_fail(cx, TN_ESHAPE, "%s: shapes %s do not broadcast", name, all.s);
-        }
     }
-    if (!tni_shape_ok(cx, name, rank, size)) return NULL;
     for (int i = 0; i < n && !weak; i++)
         if (is_whole_number(x[i])) kinds[i].dtype = TN_I64;
     tn_dtype promoted = tni_promote_all(n - skip, kinds + skip);
