@@ -1,15 +1,53 @@
 // Keeping the first error, and what this thread is doing.
 #include "base/fault.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-__thread tni_thread       tni_self  = { .site = { .file = "" } };
-static __thread tni_fault own_fault = { .site = { .file = "" } };
+__thread tni_thread tni_self = { .site = { .file = "" } };
 
-tni_fault *tni_thread_fault(void)
+// ---- a thread's own fault: made when it is first needed, freed when the thread ends -------------
+
+static const tni_fault none = { .site = { .file = "" } };
+static tni_fault       spare;  // for all threads, when there is no memory for one of their own
+static pthread_key_t   key;
+static pthread_once_t  once = PTHREAD_ONCE_INIT;
+static bool            has_key;
+
+static void make_key(void)
 {
-    return &own_fault;
+    has_key = pthread_key_create(&key, free) == 0;
+}
+
+__attribute__((destructor)) static void drop_key(void)
+{
+    if (has_key) pthread_key_delete(key);
+    free(tni_self.fault == &spare ? NULL : tni_self.fault);
+    tni_self.fault = NULL;
+}
+
+static tni_fault *own_fault(void)
+{
+    if (tni_self.fault) return tni_self.fault;
+    pthread_once(&once, make_key);
+    tni_fault *f = calloc(1, sizeof *f);
+    if (f && (!has_key || pthread_setspecific(key, f))) {
+        free(f);
+        f = NULL;
+    }
+    return tni_self.fault = f ? f : &spare;
+}
+
+const tni_fault *tni_thread_fault(void)
+{
+    return tni_self.fault ? tni_self.fault : &none;
+}
+
+void tni_thread_clear(void)
+{
+    if (tni_self.fault) tni_fault_clear(tni_self.fault);
 }
 
 uint64_t tni_thread_id(void)
@@ -40,7 +78,7 @@ void tni_thread_fail(int code, const char *fmt, ...)
     va_list args;
     va_start(args, fmt);
     tni_self.latest = code;
-    tni_fault_clear(&own_fault);
-    tni_fault_set(&own_fault, code, fmt, args);
+    tni_fault_clear(own_fault());
+    tni_fault_set(own_fault(), code, fmt, args);
     va_end(args);
 }

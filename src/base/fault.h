@@ -25,11 +25,12 @@ typedef struct {
 // ones; cx is the context the current frame made tensors in; failed is a context whose fault
 // waits to be told at the end of the frame.
 typedef struct {
-    tni_site site;
-    int      latest;  // code of the newest error of any kind: what a failing call returns
-    int      depth;
-    uint64_t frame;
-    void    *cx, *failed;
+    tni_site   site;
+    int        latest;  // code of the newest error of any kind: what a failing call returns
+    int        depth;
+    uint64_t   frame;
+    void      *cx, *failed;
+    tni_fault *fault;  // see tni_thread_fault; NULL until there is one
 } tni_thread;
 
 // Small and in the static TLS block, since every call looks at it; the block has little room for
@@ -37,7 +38,8 @@ typedef struct {
 extern __thread __attribute__((tls_model("initial-exec"))) tni_thread tni_self;
 
 // The calling thread's own fault: of no context.
-tni_fault *tni_thread_fault(void);
+const tni_fault *tni_thread_fault(void);
+void             tni_thread_clear(void);
 
 // A number no other living thread has.
 uint64_t tni_thread_id(void);

@@ -3,6 +3,7 @@
 
 #include "base/pool.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,13 +18,23 @@ int tn_devices(void)
     return DEVICES;
 }
 
+// What the machine has does not change while the process lives: asked once.
+static struct {
+    pthread_once_t once;
+    tni_text       detail[DEVICES];
+    bool           there[DEVICES];
+} known = { .once = PTHREAD_ONCE_INIT };
+
+static void look_once(void)
+{
+    for (int i = 0; i < DEVICES; i++) known.there[i] = devices[i]->probe(&known.detail[i]);
+}
+
 tn_device_desc tn_device_info(int i)
 {
-    static __thread tni_text detail[DEVICES];
     if (i < 0 || i >= DEVICES) return (tn_device_desc){ 0 };
-    detail[i].s[0] = 0;
-    bool there     = devices[i]->probe(&detail[i]);
-    return (tn_device_desc){ devices[i]->name, detail[i].s, there };
+    pthread_once(&known.once, look_once);
+    return (tn_device_desc){ devices[i]->name, known.detail[i].s, known.there[i] };
 }
 
 static const tni_device *find_device(const char *name)

@@ -148,9 +148,8 @@ static int64_t arena_take(arena *a, int64_t bytes)
     return at;
 }
 
-// Gives a stretch back, joined with its neighbours. When memory for the list is out the stretch is
-// merely not reused.
-static void arena_give(arena *a, int64_t offset, int64_t bytes)
+// Gives a stretch back, joined with its neighbours. False when memory for the list is out.
+static bool arena_give(arena *a, int64_t offset, int64_t bytes)
 {
     for (size_t i = 0; i < a->count;) {
         stretch *s = &a->free[i];
@@ -163,8 +162,9 @@ static void arena_give(arena *a, int64_t offset, int64_t bytes)
             i++;
         }
     }
-    if (!tni_grow(a->heap, (void **)&a->free, &a->cap, a->count + 1, sizeof *a->free)) return;
+    if (!tni_grow(a->heap, (void **)&a->free, &a->cap, a->count + 1, sizeof *a->free)) return false;
     a->free[a->count++] = (stretch){ offset, bytes };
+    return true;
 }
 
 static int64_t bytes_of(const builder *b, size_t i)
@@ -178,12 +178,13 @@ static int64_t bytes_of(const builder *b, size_t i)
 }
 
 // Chains of items whose place ends at the same position: end[i] is the first, next the following.
-static void assign_arena(builder *b, int64_t *end, int64_t *next)
+static bool assign_arena(builder *b, int64_t *end, int64_t *next)
 {
-    tni_graph *g = b->g;
-    arena      a = { .heap = &g->cx->heap };
+    tni_graph *g  = b->g;
+    arena      a  = { .heap = &g->cx->heap };
+    bool       ok = true;
     for (size_t i = 0; i < g->count; i++) end[i] = -1;
-    for (size_t i = 0; i < g->count; i++) {
+    for (size_t i = 0; ok && i < g->count; i++) {
         tni_place *p = &b->plan->place[i];
         if (p->where == TNI_ARENA && p->root == i) {
             p->splat = g->item[i].n->op == TNI_full && !b->stored[i] && !b->whole[i];
@@ -198,11 +199,12 @@ static void assign_arena(builder *b, int64_t *end, int64_t *next)
         } else if (p->where == TNI_ARENA && b->plan->place[p->root].where == TNI_OWN) {
             p->where = TNI_OWN;
         }
-        for (int64_t k = end[i]; k >= 0; k = next[k])
-            arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
+        for (int64_t k = end[i]; k >= 0 && ok; k = next[k])
+            ok = arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
     }
     b->plan->arena = a.end;
     tni_free(a.heap, a.free);
+    return ok;
 }
 
 // ---- building ----------------------------------------------------------------------------------
@@ -223,8 +225,8 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
         b.plan->count = g->count;
         find_reads(&b);
         share_places(&b);
-        assign_arena(&b, chain, chain + g->count);
-        g->cx->stats.plans++;
+        ok = assign_arena(&b, chain, chain + g->count);
+        g->cx->stats.plans += ok;
     }
     tni_free(h, b.last);
     tni_free(h, b.stored);

@@ -52,7 +52,8 @@ const char *tn_error_text(const tn_ctx *cx)
 
 void tn_error_clear(tn_ctx *cx)
 {
-    tni_fault_clear(cx ? &cx->fault : tni_thread_fault());
+    if (cx) tni_fault_clear(&cx->fault);
+    else tni_thread_clear();
 }
 
 void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
