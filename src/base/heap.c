@@ -41,6 +41,24 @@ void tni_free(tni_heap *h, void *p)
     if (p) h->alloc(h->user, p, 0);
 }
 
+// The block begins somewhere before the first multiple of 64 inside it; the pointer to it lies right
+// before what is handed out.
+void *tni_alloc64(tni_heap *h, size_t n)
+{
+    size_t room  = 64 + sizeof(void *);
+    char  *block = n <= SIZE_MAX - room ? tni_alloc(h, n + room) : NULL;
+    if (!block) return NULL;
+    char *p = block + sizeof(void *);
+    p += (64 - (uintptr_t)p % 64) % 64;
+    ((void **)p)[-1] = block;
+    return p;
+}
+
+void tni_free64(tni_heap *h, void *p)
+{
+    if (p) tni_free(h, ((void **)p)[-1]);
+}
+
 char *tni_strdup(tni_heap *h, const char *s)
 {
     size_t n = strlen(s) + 1;

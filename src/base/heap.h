@@ -20,6 +20,9 @@ void *tni_alloc(tni_heap *h, size_t n);   // n 0 counts as 1
 void *tni_zalloc(tni_heap *h, size_t n);  // zeroed
 void *tni_resize(tni_heap *h, void *p, size_t n);
 void  tni_free(tni_heap *h, void *p);
+// The same, at a multiple of 64.
+void *tni_alloc64(tni_heap *h, size_t n);
+void  tni_free64(tni_heap *h, void *p);
 char *tni_strdup(tni_heap *h, const char *s);
 
 // Makes room for `need` items of `size` bytes in *array (capacity *cap), doubling. False, with

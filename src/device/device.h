@@ -55,8 +55,6 @@ struct tni_device {
     void (*download)(void *host, tn_dtype dt, const void *src, int64_t count);
     size_t (*scratch)(const tni_call *call);
     tn_status (*run)(const tni_call *call);
-    // Whether running the op can fail on its values (an index out of range, a user's op).
-    bool (*fallible)(int op);
 };
 
 extern const tni_device tni_device_ref, tni_device_cpu;

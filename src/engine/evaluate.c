@@ -317,7 +317,7 @@ void tni_roll_back(tn_ctx *cx)
 
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 {
-    tni_limits limits = { cx->engine->device->element_size, cx->engine->device->fallible };
+    tni_limits limits = { cx->engine->device->element_size };
     run        r      = { .cx = cx, .e = cx->engine, .g = g };
     bool       kept   = true;
     tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);

@@ -61,6 +61,12 @@ static inline bool tni_is_map(int op)
     return tni_op_table[op].class <= TNI_CAST;
 }
 
+// Whether running the op can fail on its values: an index out of range, a user's op.
+static inline bool tni_op_fallible(int op)
+{
+    return op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add || op == TNI_custom;
+}
+
 // The dtype inputs are computed in and the dtype of the result, by an op's rule for operands of a
 // promoted dtype. False if the op does not take it.
 bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);

@@ -50,7 +50,7 @@ static void find_reads(builder *b)
         p->root       = (uint32_t)i;
         p->where      = it->n->op == TNI_view ? TNI_NOWHERE : TNI_ARENA;
         b->last[i]    = (uint32_t)i;
-        if (b->limits->fallible(it->n->op)) b->fallible = i + 1;
+        if (tni_op_fallible(it->n->op)) b->fallible = i + 1;
     }
     for (size_t i = 0; i < g->count; i++) {
         tni_node *n = g->item[i].n;

@@ -7,7 +7,6 @@
 // What the planner may know of a device.
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
-    bool (*fallible)(int op);  // running it can fail on its values
 } tni_limits;
 
 // How an evaluation came about, which decides what it stores.

@@ -35,25 +35,14 @@ static bool probe(tni_text *detail)
 
 // ---- memory ----
 
-// The block begins somewhere before the first multiple of 64 inside it; the pointer to it lies
-// right before what is handed out.
 static void *cpu_alloc(void *heap, size_t bytes)
 {
-    size_t room  = 64 + sizeof(void *);
-    char  *block = bytes <= SIZE_MAX - room ? tni_alloc(heap, bytes + room) : NULL;
-    if (!block) return NULL;
-    uintptr_t at = ((uintptr_t)block + sizeof(void *) + 63) & ~(uintptr_t)63;
-    char     *p  = block + (at - (uintptr_t)block);
-    memcpy(p - sizeof(void *), &block, sizeof(void *));
-    return p;
+    return tni_alloc64(heap, bytes);
 }
 
 static void cpu_free(void *heap, void *p)
 {
-    void *block;
-    if (!p) return;
-    memcpy(&block, (char *)p - sizeof(void *), sizeof(void *));
-    tni_free(heap, block);
+    tni_free64(heap, p);
 }
 
 static void upload(void *dst, tn_dtype dt, const void *host, int64_t count)
@@ -136,11 +125,6 @@ static tn_status run(const tni_call *call)
     return TN_OK;
 }
 
-static bool fallible(int op)
-{
-    return op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add || op == TNI_custom;
-}
-
 const tni_device tni_device_cpu = {
     .name         = "cpu",
     .host_memory  = true,
@@ -152,5 +136,4 @@ const tni_device tni_device_cpu = {
     .download     = download,
     .scratch      = scratch,
     .run          = run,
-    .fallible     = fallible,
 };

@@ -10,23 +10,14 @@ static bool probe(tni_text *detail)
     return true;
 }
 
-// The heap aligns to less than 64, so a block is larger than asked for and the pointer that the
-// heap gave lies right before the part handed out.
 static void *alloc(void *heap, size_t bytes)
 {
-    enum { ALIGN = 64 };
-    if (bytes > SIZE_MAX - ALIGN - sizeof(void *)) return NULL;
-    char *block = tni_alloc(heap, bytes + ALIGN + sizeof(void *));
-    if (!block) return NULL;
-    char *p = block + sizeof(void *);
-    p += (ALIGN - (uintptr_t)p % ALIGN) % ALIGN;
-    ((void **)p)[-1] = block;
-    return p;
+    return tni_alloc64(heap, bytes);
 }
 
 static void release(void *heap, void *p)
 {
-    if (p) tni_free(heap, ((void **)p)[-1]);
+    tni_free64(heap, p);
 }
 
 static size_t element_size(tn_dtype dt)
@@ -42,11 +33,6 @@ static size_t scratch(const tni_call *c)
     case TNI_custom: return tni_ref_custom_scratch(c);
     default: return 0;
     }
-}
-
-static bool fallible(int op)
-{
-    return op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add || op == TNI_custom;
 }
 
 // The ops that cannot fail.
@@ -103,5 +89,4 @@ const tni_device tni_device_ref = {
     .download     = tni_ref_download,
     .scratch      = scratch,
     .run          = run,
-    .fallible     = fallible,
 };
