@@ -18,7 +18,7 @@ static bool is_leaf(const tn_tensor *t)
 
 bool tn_needs_grad(const tn_tensor *t)
 {
-    return t && (t->leaf || (!t->detached && t->store->node->needs_grad));
+    return tni_known(t, "needs_grad") && (t->leaf || (!t->detached && t->store->node->needs_grad));
 }
 
 static tn_tensor *stop_being_leaf(tn_tensor *t)
@@ -91,7 +91,7 @@ tn_tensor *tn_grad_of(tn_tensor *x)
 
 bool tn_has_grad(const tn_tensor *x)
 {
-    if (!x || !is_leaf(x)) return false;
+    if (!tni_known(x, "has_grad") || !is_leaf(x)) return false;
     return x->leaf->has_grad || (x->leaf->grad && x->leaf->grad->store->written);
 }
 

@@ -297,58 +297,58 @@ tn_ctx *tn_ctx_of(const tn_tensor *t)
     return t ? t->cx : NULL;
 }
 
+bool tni_known(const tn_tensor *t, const char *op)
+{
+    return t && alive(t, op, "t");
+}
+
 tn_dtype tn_dtype_of(const tn_tensor *t)
 {
-    return t ? (tn_dtype)t->store->node->dtype : TN_F32;
+    return tni_known(t, "dtype_of") ? (tn_dtype)t->store->node->dtype : TN_F32;
 }
 
 int tn_rank(const tn_tensor *t)
 {
-    return !t ? -1 : t->view ? t->view->rank : t->store->node->rank;
-}
-
-// The axis of a getter: quiet for NULL, else an error for one out of range.
-static int getter_axis(const tn_tensor *t, const char *op, int axis)
-{
-    return t ? tni_axis(t->cx, op, tn_rank(t), axis) : -1;
+    if (!tni_known(t, "rank")) return -1;
+    return t->view ? t->view->rank : t->store->node->rank;
 }
 
 int64_t tn_size(const tn_tensor *t, int axis)
 {
-    int i = getter_axis(t, "size", axis);
-    return i < 0 ? -1 : t->view ? t->view->size[i] : t->store->node->size[i];
+    int i = tni_known(t, "size") ? tni_axis(t->cx, "size", tn_rank(t), axis) : -1;
+    return i < 0 ? -1 : tni_sizes(t)[i];
 }
 
 int64_t tn_stride(const tn_tensor *t, int axis)
 {
-    int i = getter_axis(t, "stride", axis);
+    int i = tni_known(t, "stride") ? tni_axis(t->cx, "stride", tn_rank(t), axis) : -1;
     return i < 0 ? -1 : tni_layout(t).stride[i];
 }
 
 int64_t tn_offset(const tn_tensor *t)
 {
-    return !t ? -1 : t->view ? t->view->offset : 0;
+    if (!tni_known(t, "offset")) return -1;
+    return t->view ? t->view->offset : 0;
 }
 
 int64_t tn_count(const tn_tensor *t)
 {
-    if (!t) return -1;
-    return t->view ? tni_shape_count(t->view->rank, t->view->size) : tni_node_count(t->store->node);
+    return tni_known(t, "count") ? tni_shape_count(tn_rank(t), tni_sizes(t)) : -1;
 }
 
 bool tn_is_view(const tn_tensor *t)
 {
-    return t && t->is_view;
+    return tni_known(t, "is_view") && t->is_view;
 }
 
 bool tn_is_contiguous(const tn_tensor *t)
 {
-    return t && (!t->view || tni_view_contiguous(t->view));
+    return tni_known(t, "is_contiguous") && (!t->view || tni_view_contiguous(t->view));
 }
 
 const char *tn_name(const tn_tensor *t)
 {
-    return t && t->name ? t->name : "";
+    return tni_known(t, "name") && t->name ? t->name : "";
 }
 
 tn_tensor *tn_set_name(tn_tensor *t, const char *name)

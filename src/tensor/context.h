@@ -64,6 +64,9 @@ bool tni_ctx_ok(const tn_ctx *cx, const char *op);
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names);
 tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);
 
+// Whether t can be asked something: quiet for NULL, an error for a dead one where that can be told.
+bool tni_known(const tn_tensor *t, const char *op);
+
 // "(2, 3)" of a tensor.
 tni_text tni_shape_of(const tn_tensor *x);
 // Turns an axis that may be negative into 0 .. rank-1; -1, reported, if there is none such.
