@@ -22,7 +22,7 @@ typedef struct {
     tni_node *n;
     uint32_t  edges;    // consumers in the graph
     uint32_t  handles;  // stores bound to it, and handles that cache it
-    bool      wanted;   // by a store that was assigned or wanted
+    bool      wanted;   // by a store that was assigned, wanted, or made in an outer scope
     bool      unused;   // a handle on it was consumed by nothing
     bool      dies;     // lets its sources go once computed, although it needs gradients
     bool      live;     // its value is stored
