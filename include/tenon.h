@@ -1,4 +1,4 @@
-// tenon.h: the public interface of Tenon, all of it.
+// tenon.h: the public interface of Tenon, all of it (layers and training are in headers it includes).
 //
 // A program opens a context on a device, records tensor math in it, and reads what it wants to
 // know. Ops return at once: they check their arguments, record a node and give back a handle.
@@ -37,6 +37,11 @@ extern "C" {
 typedef struct tn_ctx    tn_ctx;
 typedef struct tn_scope  tn_scope;
 typedef struct tn_tensor tn_tensor;
+typedef struct tn_layer  tn_layer;
+typedef struct tn_optim  tn_optim;
+typedef struct tn_data   tn_data;
+typedef struct tn_bpe    tn_bpe;
+typedef struct tn_file   tn_file;
 
 typedef enum {
     TN_OK,
@@ -553,6 +558,9 @@ TN_API tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void
 TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr,
                              size_t bytes, tn_tensor **y);
 
+#include "tenon/layers.h"
+#include "tenon/training.h"
+
 // ---- devices, seeing ---------------------------------------------------------------------------
 
 typedef struct {
@@ -581,6 +589,13 @@ TN_API tn_stats tn_stats_get(const tn_ctx *cx);
 
 #ifdef __cplusplus
 }
+// The list is written once, so that each layer is made once.
+static inline tn_layer *tn_nn_seq_list(const char *file, int line, tn_ctx *cx,
+                                       std::initializer_list<tn_layer *> layers)
+{
+    return tn_nn_seq_n_at(file, line, cx, (int)layers.size(), layers.begin());
+}
+#define tn_nn_seq(cx, ...) tn_nn_seq_list(TN_HERE, cx, { __VA_ARGS__ })
 #endif
 
 #endif

@@ -28,7 +28,8 @@ typedef struct {
     tni_site   site;
     int        latest;  // code of the newest error of any kind: what a failing call returns
     int        depth;
-    uint64_t   frame;
+    int        floor;          // the depth at which a user's code called by us began, else 0
+    uint64_t   frame, frames;  // the current one; so many were begun
     void      *cx, *failed;
     tni_fault *fault;  // see tni_thread_fault; NULL until there is one
 } tni_thread;

@@ -146,6 +146,11 @@ void tn_close(tn_ctx *cx)
 {
     if (!cx || !tni_ctx_ok(cx, "close")) return;
     while (cx->scope != &cx->root) tni_scope_close(cx->scope);
+    while (cx->things) {
+        tni_thing *t = cx->things;
+        tni_thing_remove(t);
+        t->free(t);
+    }
     tni_late_close(cx);
     while (cx->root.newest) tni_tensor_free(cx->root.newest);
     for (size_t i = 0; i < cx->walked_count; i++) tni_node_unref(cx, cx->walked[i]);

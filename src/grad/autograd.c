@@ -32,7 +32,7 @@ static tn_tensor *stop_being_leaf(tn_tensor *t)
     // Through the store, so that no view of the leaf keeps a node that is marked.
     tni_node *n = tni_node_ref(t->store->node);
     tni_leaf *l = t->leaf;
-    if (l->grad) tni_tensor_free(l->grad);
+    if (l->grad) tni_tensor_disown(l->grad);
     l->grad   = NULL;
     l->handle = NULL;
     t->leaf   = NULL;
@@ -82,8 +82,7 @@ tn_tensor *tn_grad_of(tn_tensor *x)
     if (x->leaf->grad) return x->leaf->grad;
     tn_tensor *g = tn_zeros_like(x);
     if (!g) return NULL;
-    tni_scope_remove(g);
-    g->owned         = true;
+    tni_tensor_own(g);
     g->store->wanted = true;  // a gradient can be read after every step, also while it is zeros
     x->leaf->grad    = g;
     return g;

@@ -76,19 +76,39 @@ const char *tn_status_name(tn_status s)
 
 void tni_enter(tni_site site)
 {
-    if (tni_self.depth++ > 0) return;
-    tni_self.site = site;
-    tni_self.frame++;
-    tni_self.cx = tni_self.failed = NULL;
+    if (tni_self.depth++ > tni_self.floor) return;
+    if (!tni_self.floor) {
+        tni_self.site   = site;
+        tni_self.failed = NULL;
+    }
+    tni_self.frame = ++tni_self.frames;
+    tni_self.cx    = NULL;
 }
 
-// Tensors made in this frame stand first in the innermost scope's list.
+tni_thread tni_user_begin(void)
+{
+    tni_thread before = tni_self;
+    tni_self.floor    = tni_self.depth;
+    tni_self.frame = ++tni_self.frames;  // nobody's: what is made without a frame of its own stays
+    return before;
+}
+
+void tni_user_end(const tni_thread *before)
+{
+    tni_self.depth = before->depth;
+    tni_self.floor = before->floor;
+    tni_self.frame = before->frame;
+    tni_self.cx    = before->cx;
+}
+
+// Tensors made in this frame, and in frames inside it, stand first in the innermost scope's list.
 static void end_frame(tn_ctx *cx, bool reap, const tn_tensor *keep)
 {
-    for (tn_tensor *t = cx->scope->newest; t && t->temp && t->frame == tni_self.frame;) {
+    for (tn_tensor *t = cx->scope->newest; t && t->frame >= tni_self.frame;) {
         tn_tensor *next = t->next;
-        t->temp         = false;
-        if (reap && t != keep) tni_tensor_free(t);
+        bool       mine = t->temp && t->frame == tni_self.frame;
+        if (mine) t->temp = false;
+        if (mine && reap && t != keep) tni_tensor_free(t);
         t = next;
     }
 }
@@ -109,13 +129,43 @@ static void tell(tn_ctx *cx)
 
 void tni_leave(bool reap, const tn_tensor *keep)
 {
-    if (tni_self.depth > 0 && --tni_self.depth > 0) return;
+    if (tni_self.depth > tni_self.floor && --tni_self.depth > tni_self.floor) return;
     if (tni_self.cx) end_frame(tni_self.cx, reap, keep);
+    tni_self.cx = NULL;
+    if (tni_self.floor) return;
     tn_ctx *failed  = tni_self.failed;
     tni_self.site   = (tni_site){ .file = "" };
-    tni_self.cx     = NULL;
     tni_self.failed = NULL;
     if (failed) tell(failed);
+}
+
+// ---- what else belongs to the context ----------------------------------------------------------
+
+void tni_thing_add(tn_ctx *cx, tni_thing *t, tni_kind kind, void (*free)(tni_thing *t))
+{
+    *t = (tni_thing){ .kind = kind, .cx = cx, .free = free, .next = cx->things };
+    if (t->next) t->next->prev = t;
+    cx->things = t;
+}
+
+void tni_thing_remove(tni_thing *t)
+{
+    if (t->next) t->next->prev = t->prev;
+    if (t->prev) t->prev->next = t->next;
+    else if (t->cx->things == t) t->cx->things = t->next;
+    t->prev = t->next = NULL;
+}
+
+tn_ctx *tni_thing_ok(const char *op, const void *thing, tni_kind kind)
+{
+    static const char *const names[] = { "layer", "optimizer", "dataset", "tokenizer", "file" };
+    const tni_thing         *t       = thing;
+    if (!t) {
+        tni_self.latest = tni_thread_fault()->code;
+        if (!tni_self.latest) tni_thread_fail(TN_EARG, "%s: the %s is NULL", op, names[kind]);
+        return NULL;
+    }
+    return tni_ctx_ok(t->cx, op) ? t->cx : NULL;
 }
 
 // ---- arguments ---------------------------------------------------------------------------------
@@ -286,7 +336,9 @@ tn_tensor *tn_keep(tn_tensor *t)
 void tn_drop(tn_tensor *t)
 {
     if (!t || !tni_arg1("drop", t, "t")) return;
-    if (t->owned) tni_fail(t->cx, TN_EARG, "drop: a gradient belongs to its leaf");
+    if (t->owners)
+        tni_fail(t->cx, TN_EARG, "drop: t %s belongs to a leaf, a layer or an optimizer",
+                 tni_shape_of(t).s);
     else tni_tensor_free(t);
 }
 

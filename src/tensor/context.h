@@ -7,6 +7,19 @@
 
 typedef struct tni_engine tni_engine;  // src/engine/: device, plans, late values
 
+typedef enum { TNI_LAYER, TNI_OPTIM, TNI_DATA, TNI_BPE, TNI_FILE } tni_kind;
+
+// What belongs to a context besides tensors. It begins the struct of the thing; tn_close frees those
+// that are left, newest first, before the tensors. A child layer belongs to its parent and stands
+// in no list.
+typedef struct tni_thing tni_thing;
+struct tni_thing {
+    tni_kind   kind;
+    tn_ctx    *cx;
+    tni_thing *prev, *next;  // in the context's list
+    void (*free)(tni_thing *t);
+};
+
 // Owned by the program and used by its owner thread alone; everything in it dies with it.
 // Invariant: between evaluations, pending lists just the stores whose node is pending.
 struct tn_ctx {
@@ -33,6 +46,8 @@ struct tn_ctx {
 
     tni_node **walked;  // nodes that the next evaluation makes spent
     size_t     walked_count, walked_cap;
+
+    tni_thing *things;  // newest first
 
     tn_stats    stats;
     tni_engine *engine;
@@ -64,6 +79,13 @@ bool tni_ctx_ok(const tn_ctx *cx, const char *op);
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names);
 tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);
 
+// Puts a new thing into the context's list, and takes one out of it.
+void tni_thing_add(tn_ctx *cx, tni_thing *t, tni_kind kind, void (*free)(tni_thing *t));
+void tni_thing_remove(tni_thing *t);
+// The context of a thing that begins with a tni_thing; NULL, reported, if the thing is NULL or cannot
+// be used here and now. As with tensors, NULL after an error is not reported again.
+tn_ctx *tni_thing_ok(const char *op, const void *thing, tni_kind kind);
+
 // Whether t can be asked something: quiet for NULL, an error for a dead one where that can be told.
 bool tni_known(const tn_tensor *t, const char *op);
 
@@ -81,5 +103,10 @@ bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 void tni_enter(tni_site site);
 // Ends it. reap: tensors made inside, except keep, die. Then tells a new error to the handler.
 void tni_leave(bool reap, const tn_tensor *keep);
+// Around a call of the user's code inside a public call: the public calls it makes have frames of
+// their own, so that their temporaries die with them and the user's tensors do not die with ours.
+// The site and the handler stay those of the outermost call.
+tni_thread tni_user_begin(void);
+void       tni_user_end(const tni_thread *before);
 
 #endif

@@ -233,7 +233,7 @@ void tni_tensor_free(tn_tensor *t)
     if (t->leaf && t->leaf->handle == t) {
         tn_tensor *grad = t->leaf->grad;
         t->leaf->handle = t->leaf->grad = NULL;
-        if (grad) tni_tensor_free(grad);
+        if (grad) tni_tensor_disown(grad);
     }
     if (t->leaf) tni_leaf_unref(cx, t->leaf);
     if (t->view) tni_slab_give(&cx->views, t->view);
@@ -243,6 +243,18 @@ void tni_tensor_free(tn_tensor *t)
     store_unref(cx, t->store);
     t->magic = TNI_DEAD;
     tni_slab_give(&cx->tensors, t);
+}
+
+void tni_tensor_own(tn_tensor *t)
+{
+    tni_scope_remove(t);
+    t->temp = false;
+    t->owners++;
+}
+
+void tni_tensor_disown(tn_tensor *t)
+{
+    if (--t->owners == 0) tni_tensor_free(t);
 }
 
 tni_view tni_layout(const tn_tensor *x)

@@ -44,14 +44,15 @@ struct tni_origin {
 
 enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 
-// A handle: a store and a view of it. It belongs to a scope, or, a gradient, to its leaf, and dies
-// with that. Invariant: while node is cached, the handle stands in its store's list of views.
+// A handle: a store and a view of it. It belongs to a scope and dies with that, or to owners: a
+// gradient to its leaf, a parameter to layers and optimizers. Invariant: while node is cached, the handle stands in its store's list of views.
 struct tn_tensor {
-    uint16_t    magic;  // TNI_LIVE or TNI_DEAD
-    bool        is_view, detached;
-    bool        temp;   // made inside the public call numbered by frame
-    bool        owned;  // belongs to a leaf (its gradient), not to a scope
-    bool        used;   // an op or a view was made from it
+    uint16_t magic;  // TNI_LIVE or TNI_DEAD
+    bool     is_view, detached;
+    bool     temp;  // made inside the public call numbered by frame
+    uint16_t
+         owners;  // leaves (of their gradient), layers and optimizers that hold it; 0: its scope
+    bool used;    // an op or a view was made from it
     uint64_t    frame;
     tn_ctx     *cx;
     tn_scope   *scope;
@@ -105,6 +106,9 @@ void      tni_leaf_unref(tn_ctx *cx, tni_leaf *l);
 void tni_origin_unref(tn_ctx *cx, tni_origin *o);
 
 void tni_tensor_free(tn_tensor *t);
+// t belongs to one owner more, and no longer to its scope; to one less, and dies with the last.
+void tni_tensor_own(tn_tensor *t);
+void tni_tensor_disown(tn_tensor *t);
 void tni_scope_close(tn_scope *s);
 // Takes t out of its scope's list, and puts it into one.
 void tni_scope_remove(tn_tensor *t);

@@ -1,0 +1,40 @@
+// models.h: networks people know, ready to use. Their parameters are named as torchvision and
+// Hugging Face name them, so that weights can be exchanged. They are written against tenon.h alone
+// (models/ in the source), and are layers like any other.
+#ifndef TENON_MODELS_H
+#define TENON_MODELS_H
+
+#include <tenon.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Linear layers of these sizes with relu between; x is flattened first:
+// tn_mlp(cx, TN_SHAPE(784, 256, 128, 10)).
+TN_API tn_layer *tn_mlp(tn_ctx *cx, int n, const int64_t *sizes);
+
+// For 28 x 28 images: conv 3x3 32, batch norm, relu, pool 2, conv 3x3 64, batch norm, relu, pool 2,
+// linear 128, relu, linear 10.
+TN_API tn_layer *tn_lenet(tn_ctx *cx);
+
+typedef struct {
+    int     depth;     // 18 or 50 for ImageNet's 224 x 224, 20 or 56 (6n + 2) for CIFAR's; 0: 18
+    int64_t classes;   // 0: 1000, or 10 for CIFAR's
+    int64_t channels;  // of the image, 0: 3
+} tn_resnet_opts;
+TN_API tn_layer *tn_resnet(tn_ctx *cx, tn_resnet_opts o);
+
+typedef struct {
+    int64_t layers, heads, width;  // 0: 12, 12, 768
+    int64_t vocab, context;        // 0: 50257, 1024
+    double  dropout;               // 0: 0.1; TN_ZERO: none
+} tn_gpt2_opts;
+// Tokens (B, T) to logits (B, T, vocab). The output layer is tied to the embedding.
+TN_API tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

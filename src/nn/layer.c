@@ -1,0 +1,467 @@
+// The tree of layers: making, naming, walking, running.
+#include "nn/layer.h"
+
+#include <string.h>
+
+// ---- making and freeing ------------------------------------------------------------------------
+
+// Children first, deepest first, without recursion: a tree may be deep.
+static tn_layer *deepest(tn_layer *l)
+{
+    while (l->children) l = l->child[l->children - 1].l;
+    return l;
+}
+
+static void free_names(tni_heap *h, tni_named *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        tni_tensor_disown(list[i].t);
+        tni_free(h, list[i].name);
+    }
+    tni_free(h, list);
+}
+
+static void free_one(tn_layer *l)
+{
+    tni_heap *h = &l->thing.cx->heap;
+    free_names(h, l->param, l->params);
+    free_names(h, l->buffer, l->buffers);
+    tni_free(h, l->child);
+    if (l->builtin) tni_free(h, l->self);
+    else if (l->free_self) l->free_self(l->self);
+    tni_free(h, l);
+}
+
+static void free_tree(tni_thing *t)
+{
+    tn_layer *root = (tn_layer *)t;
+    for (tn_layer *l = deepest(root); l != root;) {
+        tn_layer *parent = l->parent;
+        tni_free(&t->cx->heap, parent->child[--parent->children].name);
+        free_one(l);
+        l = deepest(parent);
+    }
+    free_one(root);
+}
+
+void tn_layer_free(tn_layer *l)
+{
+    if (!l || !tni_thing_ok("layer_free", l, TNI_LAYER)) return;
+    if (l->parent) {
+        tni_fail(l->thing.cx, TN_EARG, "layer_free: the layer belongs to its parent");
+        return;
+    }
+    tni_thing_remove(&l->thing);
+    free_tree(&l->thing);
+}
+
+static tn_layer *new_layer(tn_ctx *cx, const char *type, tn_forward_fn *f)
+{
+    tn_layer *l = tni_zalloc(&cx->heap, sizeof *l);
+    if (!l) return tni_fail_memory(cx, "layer");
+    l->type     = type;
+    l->forward  = f;
+    l->training = true;
+    tni_thing_add(cx, &l->thing, TNI_LAYER, free_tree);
+    return l;
+}
+
+tn_layer *tn_layer_new(tn_ctx *cx, tn_forward_fn *f, void *self, void (*free)(void *self))
+{
+    tn_layer *l = NULL;
+    if (tni_ctx_ok(cx, "layer_new")) {
+        if (!f) tni_fail(cx, TN_EARG, "layer_new: the function is NULL");
+        else l = new_layer(cx, "Layer", f);
+    }
+    if (!l) {
+        if (free) free(self);
+        return NULL;
+    }
+    l->self      = self;
+    l->free_self = free;
+    return l;
+}
+
+tn_layer *tni_layer_make(tn_ctx *cx, const char *type, tn_forward_fn *f, size_t self_bytes)
+{
+    if (!tni_ctx_ok(cx, type)) return NULL;
+    tn_layer *l = new_layer(cx, type, f);
+    if (!l) return NULL;
+    l->builtin = true;
+    if (!self_bytes) return l;
+    l->self = tni_zalloc(&cx->heap, self_bytes);
+    if (l->self) return l;
+    tni_fail_memory(cx, type);
+    return tni_layer_give_up(l);
+}
+
+void *tni_layer_give_up(tn_layer *l)
+{
+    if (!l) return NULL;
+    tni_thing_remove(&l->thing);
+    free_tree(&l->thing);
+    return NULL;
+}
+
+// ---- naming ------------------------------------------------------------------------------------
+
+static bool name_taken(const tn_layer *l, const char *name)
+{
+    for (size_t i = 0; i < l->params; i++)
+        if (!strcmp(l->param[i].name, name)) return true;
+    for (size_t i = 0; i < l->buffers; i++)
+        if (!strcmp(l->buffer[i].name, name)) return true;
+    for (size_t i = 0; i < l->children; i++)
+        if (!strcmp(l->child[i].name, name)) return true;
+    return false;
+}
+
+// A copy of a name that is free in l; NULL, reported, if it cannot be used.
+static char *take_name(tn_layer *l, const char *op, const char *name)
+{
+    tn_ctx *cx = l->thing.cx;
+    if (!name || !*name || strchr(name, '.'))
+        return tni_fail(cx, TN_EARG, "%s: \"%s\" is not a name: it is empty or has a dot", op,
+                        name ? name : "");
+    if (name_taken(l, name))
+        return tni_fail(cx, TN_EARG, "%s: the layer has a \"%s\" already", op, name);
+    char *copy = tni_strdup(&cx->heap, name);
+    return copy ? copy : tni_fail_memory(cx, op);
+}
+
+// The handle that a layer can own: a tensor that is computed by others' history or is a view of
+// another store is copied.
+static tn_tensor *own_value(tn_tensor *t)
+{
+    bool leaf = t->leaf && t->leaf->handle == t;
+    if (leaf || (!t->is_view && !tn_needs_grad(t))) return t;
+    tn_ctx *cx       = t->cx;
+    bool    mode     = cx->grad_mode;
+    cx->grad_mode    = false;
+    tn_tensor *value = tn_detach(t), *y = value ? tn_clone(value) : NULL;
+    cx->grad_mode = mode;
+    return y;
+}
+
+static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
+                              bool is_param)
+{
+    if (!tni_thing_ok(op, l, TNI_LAYER)) return NULL;
+    tn_ctx *cx = l->thing.cx;
+    if (!init && !cx->fault.code)
+        return tni_fail(cx, TN_EARG, "%s: \"%s\" is NULL", op, name ? name : "");
+    if (!init || !tni_arg1(op, init, "init")) return NULL;
+    if (init->cx != cx)
+        return tni_fail(cx, TN_EARG, "%s: \"%s\" belongs to another context", op, name);
+    tni_named **list = is_param ? &l->param : &l->buffer;
+    size_t     *n    = is_param ? &l->params : &l->buffers;
+    size_t     *cap  = is_param ? &l->param_cap : &l->buffer_cap;
+    if (!tni_grow(&cx->heap, (void **)list, cap, *n + 1, sizeof **list))
+        return tni_fail_memory(cx, op);
+    char *copy = take_name(l, op, name);
+    if (!copy) return NULL;
+    tn_tensor *t = own_value(init);
+    if (!t || (is_param && !tn_requires_grad(t, true))) {
+        tni_free(&cx->heap, copy);
+        return NULL;
+    }
+    tni_tensor_own(t);
+    t->store->wanted = true;
+    t->store->depth  = 0;  // outlives every scope, so every step stores it
+    (*list)[(*n)++]  = (tni_named){ copy, t };
+    return t;
+}
+
+tn_tensor *tn_layer_param(tn_layer *l, const char *name, tn_tensor *init)
+{
+    return take_tensor(l, "layer_param", name, init, true);
+}
+
+tn_tensor *tn_layer_buffer(tn_layer *l, const char *name, tn_tensor *init)
+{
+    return take_tensor(l, "layer_buffer", name, init, false);
+}
+
+tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child)
+{
+    if (!tni_thing_ok("layer_child", l, TNI_LAYER)) return NULL;
+    tn_ctx *cx = l->thing.cx;
+    if (!child && !cx->fault.code)
+        return tni_fail(cx, TN_EARG, "layer_child: \"%s\" is NULL", name ? name : "");
+    if (!child || !tni_thing_ok("layer_child", child, TNI_LAYER)) return NULL;
+    if (child->thing.cx != cx)
+        return tni_fail(cx, TN_EARG, "layer_child: \"%s\" belongs to another context", name);
+    if (child->parent)
+        return tni_fail(cx, TN_EARG, "layer_child: \"%s\" has a parent already", name);
+    for (const tn_layer *up = l; up; up = up->parent)
+        if (up == child)
+            return tni_fail(cx, TN_EARG, "layer_child: \"%s\" would be its own child", name);
+    if (!tni_grow(&cx->heap, (void **)&l->child, &l->child_cap, l->children + 1, sizeof *l->child))
+        return tni_fail_memory(cx, "layer_child");
+    char *copy = take_name(l, "layer_child", name);
+    if (!copy) return NULL;
+    tni_thing_remove(&child->thing);
+    child->parent           = l;
+    l->child[l->children++] = (tni_child){ copy, child };
+    return child;
+}
+
+tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params)
+{
+    tn_layer *l = tni_layer_make(cx, "layer_of", NULL, 0);
+    if (!l) return NULL;
+    if (n < 1 || !params) {
+        tni_fail(cx, TN_EARG, "layer_of: there are no tensors");
+        return tni_layer_give_up(l);
+    }
+    for (int i = 0; i < n; i++) {
+        tni_text name = { "" };
+        tni_text_add(&name, "%d", i);
+        if (!take_tensor(l, "layer_of", name.s, params[i], true)) return tni_layer_give_up(l);
+    }
+    return l;
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+static tn_layer *root_of(tn_layer *l)
+{
+    while (l->parent) l = l->parent;
+    return l;
+}
+
+tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
+{
+    tn_ctx *cx = tni_thing_ok("forward", l, TNI_LAYER);
+    if (!cx || !tni_arg1("forward", x, "x")) return NULL;
+    if (x->cx != cx) return tni_fail(cx, TN_EARG, "forward: x belongs to another context");
+    if (!l->forward)
+        return tni_fail(cx, TN_EARG, "forward: a layer of bare tensors has no function");
+    tn_tensor *y;
+    if (l->builtin) {
+        y = l->forward(l, x);
+    } else {
+        tni_thread before = tni_user_begin();
+        y                 = l->forward(l, x);
+        tni_user_end(&before);
+        if (!y && !cx->fault.code)
+            tni_fail(cx, TN_EUSER, "forward: the layer's function gave no tensor");
+    }
+    tn_layer *root = root_of(l);
+    if (y && root->watch) root->watch(l, y, root->watch_user);
+    return y;
+}
+
+// ---- walking -----------------------------------------------------------------------------------
+
+// The layer after l in the tree below root, parents before children; NULL after the last.
+static tn_layer *next_layer(const tn_layer *root, tn_layer *l)
+{
+    if (l->children) return l->child[0].l;
+    for (; l != root; l = l->parent) {
+        tn_layer *up = l->parent;
+        size_t    i  = 0;
+        while (up->child[i].l != l) i++;
+        if (i + 1 < up->children) return up->child[i + 1].l;
+    }
+    return NULL;
+}
+
+static const char *name_in_parent(const tn_layer *l)
+{
+    for (size_t i = 0; i < l->parent->children; i++)
+        if (l->parent->child[i].l == l) return l->parent->child[i].name;
+    return "";
+}
+
+// "layer1.0.weight": the names on the way from root, written from the end.
+static char *full_name(const tn_layer *root, const tn_layer *l, const char *name)
+{
+    size_t n = strlen(name) + 1;
+    for (const tn_layer *k = l; k != root; k = k->parent) n += strlen(name_in_parent(k)) + 1;
+    char *text = tni_alloc(&l->thing.cx->heap, n);
+    if (!text) return NULL;
+    char *at = text + n - strlen(name) - 1;
+    memcpy(at, name, strlen(name) + 1);
+    for (const tn_layer *k = l; k != root; k = k->parent) {
+        const char *part = name_in_parent(k);
+        *--at            = '.';
+        at -= strlen(part);
+        memcpy(at, part, strlen(part));
+    }
+    return text;
+}
+
+static int first_of(const tni_entries *list, const tn_tensor *t)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->entry[i].t == t) return (int)i;
+    return (int)list->count;
+}
+
+static bool list_names(tni_entries *list, const tn_layer *root, const tn_layer *l, bool is_param)
+{
+    const tni_named *named = is_param ? l->param : l->buffer;
+    size_t           n     = is_param ? l->params : l->buffers;
+    for (size_t i = 0; i < n; i++) {
+        if (!tni_grow(&list->cx->heap, (void **)&list->entry, &list->cap, list->count + 1,
+                      sizeof *list->entry))
+            return false;
+        char *name = full_name(root, l, named[i].name);
+        if (!name) return false;
+        int first                  = first_of(list, named[i].t);
+        list->entry[list->count++] = (tni_entry){ name, named[i].t, is_param, first };
+    }
+    return true;
+}
+
+void tni_entries_free(tni_entries *list)
+{
+    for (size_t i = 0; i < list->count; i++) tni_free(&list->cx->heap, list->entry[i].name);
+    tni_free(&list->cx->heap, list->entry);
+    *list = (tni_entries){ .cx = list->cx };
+}
+
+bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
+{
+    *list = (tni_entries){ .cx = l->thing.cx };
+    for (tn_layer *k = l; k; k = next_layer(l, k)) {
+        if (list_names(list, l, k, true) && list_names(list, l, k, false)) continue;
+        tni_entries_free(list);
+        tni_fail_memory(l->thing.cx, op);
+        return false;
+    }
+    return true;
+}
+
+tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
+                        void     *user)
+{
+    tn_ctx *cx = tni_thing_ok("layer_each", l, TNI_LAYER);
+    if (!cx) return tni_failed();
+    if (!f) return tni_fail_status(cx, TN_EARG, "layer_each: the function is NULL");
+    tni_entries list;
+    if (!tni_layer_list(l, "layer_each", &list)) return tni_failed();
+    for (size_t i = 0; i < list.count; i++)
+        if (list.entry[i].first == (int)i) f(list.entry[i].name, list.entry[i].t, user);
+    tni_entries_free(&list);
+    return TN_OK;
+}
+
+tn_tensor *tn_layer_find(tn_layer *l, const char *name)
+{
+    tn_ctx *cx = tni_thing_ok("layer_find", l, TNI_LAYER);
+    if (!cx) return NULL;
+    if (!name) return tni_fail(cx, TN_EARG, "layer_find: the name is NULL");
+    tni_entries list;
+    if (!tni_layer_list(l, "layer_find", &list)) return NULL;
+    tn_tensor *t = NULL;
+    for (size_t i = 0; i < list.count && !t; i++)
+        if (!strcmp(list.entry[i].name, name)) t = list.entry[i].t;
+    tni_entries_free(&list);
+    if (!t) tni_fail(cx, TN_EARG, "layer_find: there is no parameter or buffer \"%.100s\"", name);
+    return t;
+}
+
+int64_t tn_layer_count(const tn_layer *l)
+{
+    if (!l) return 0;
+    tni_entries list;
+    int64_t     sum = 0;
+    if (!tni_layer_list((tn_layer *)l, "layer_count", &list)) return 0;
+    for (size_t i = 0; i < list.count; i++)
+        if (list.entry[i].is_param && list.entry[i].first == (int)i)
+            sum += tn_count(list.entry[i].t);
+    tni_entries_free(&list);
+    return sum;
+}
+
+void *tn_layer_self(const tn_layer *l)
+{
+    return l ? l->self : NULL;
+}
+
+tn_ctx *tn_layer_ctx(const tn_layer *l)
+{
+    return l ? l->thing.cx : NULL;
+}
+
+bool tn_layer_training(const tn_layer *l)
+{
+    return l && l->training;
+}
+
+void tn_layer_train(tn_layer *l, bool on)
+{
+    if (!tni_thing_ok("layer_train", l, TNI_LAYER)) return;
+    for (tn_layer *k = l; k; k = next_layer(l, k)) k->training = on;
+}
+
+void tn_layer_freeze(tn_layer *l, bool on)
+{
+    if (!tni_thing_ok("layer_freeze", l, TNI_LAYER)) return;
+    for (tn_layer *k = l; k; k = next_layer(l, k))
+        for (size_t i = 0; i < k->params; i++)
+            if (!tn_requires_grad(k->param[i].t, !on)) return;
+}
+
+// Rebinds the stores, so that every handle that the layers keep sees the new dtype.
+tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
+{
+    tn_ctx *cx = tni_thing_ok("layer_cast", l, TNI_LAYER);
+    if (!cx) return tni_failed();
+    if (!tni_dtype_ok(dt) || !tni_is_float(dt))
+        return tni_fail_status(cx, TN_EDTYPE, "layer_cast: %s is not a float type",
+                               tni_dtype_ok(dt) ? tn_dtype_name(dt) : "that");
+    tni_entries list;
+    if (!tni_layer_list(l, "layer_cast", &list)) return tni_failed();
+    tn_scope *s  = tn_begin(cx);
+    bool      ok = s != NULL;
+    if (ok) cx->grad_mode = false;
+    for (size_t i = 0; ok && i < list.count; i++) {
+        tn_tensor *t = list.entry[i].t;
+        if (!tni_is_float(tn_dtype_of(t)) || tn_dtype_of(t) == dt) continue;
+        tn_tensor *y = t->view ? NULL : tn_cast(tn_detach(t), dt);
+        if (!(ok = y != NULL)) break;
+        tni_store_bind(cx, t->store, tni_node_ref(y->store->node));
+        t->store->wanted = true;
+        if (t->leaf && t->leaf->grad) tn_zero_grad(t);
+    }
+    if (s) tni_scope_close(s);
+    tni_entries_free(&list);
+    return ok ? TN_OK : tni_failed();
+}
+
+// ---- patterns ----------------------------------------------------------------------------------
+
+// One pattern, from p to end. Where a star fits too little, it is tried again one character on.
+static bool fits(const char *p, const char *end, const char *name)
+{
+    const char *star = NULL, *back = NULL;
+    while (*name) {
+        if (p < end && *p == '*') {
+            star = p++;
+            back = name;
+        } else if (p < end && (*p == '?' || *p == *name)) {
+            p++;
+            name++;
+        } else if (star) {
+            p    = star + 1;
+            name = ++back;
+        } else {
+            return false;
+        }
+    }
+    while (p < end && *p == '*') p++;
+    return p == end;
+}
+
+bool tni_glob(const char *pattern, const char *name)
+{
+    for (const char *p = pattern;; p++) {
+        const char *end = p + strcspn(p, ",");
+        if (fits(p, end, name)) return true;
+        if (!*end) return false;
+        p = end;
+    }
+}

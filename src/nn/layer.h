@@ -1,0 +1,65 @@
+// Layers: a tree of named tensors and a function. What the folders after this one need of it.
+#ifndef TNI_NN_LAYER_H
+#define TNI_NN_LAYER_H
+
+#include "engine/engine.h"
+
+// A tensor or a child by its name in the layer. Both names and arrays are the layer's.
+typedef struct {
+    char      *name;
+    tn_tensor *t;
+} tni_named;
+
+typedef struct {
+    char     *name;
+    tn_layer *l;
+} tni_child;
+
+// Parameters and buffers are owned (tni_tensor_own); a child belongs to its parent. A layer without
+// a parent stands in the context's list of things. Invariant: every parameter is a leaf unless it is
+// frozen; names in one layer are unique.
+struct tn_layer {
+    tni_thing      thing;  // first
+    const char    *type;   // "Linear", for the summary
+    tn_layer      *parent;
+    tn_forward_fn *forward;  // NULL: a holder of tensors
+    bool           builtin;  // forward is ours: its temporaries die with the call
+    bool           training;
+    void          *self;
+    void (*free_self)(void *self);
+    tni_named *param, *buffer;
+    tni_child *child;
+    size_t     params, buffers, children, param_cap, buffer_cap, child_cap;
+    // While a summary runs: told of every forward call that ends. Of the tree's root.
+    void (*watch)(tn_layer *l, tn_tensor *y, void *user);
+    void *watch_user;
+};
+
+// A layer of ours over a zeroed struct of so many bytes, tn_layer_self of it; 0: none. NULL, reported,
+// on failure.
+tn_layer *tni_layer_make(tn_ctx *cx, const char *type, tn_forward_fn *f, size_t self_bytes);
+// Frees a layer that could not be finished; returns NULL.
+void *tni_layer_give_up(tn_layer *l);
+// One tensor of a tree, by its full name.
+typedef struct {
+    char      *name;
+    tn_tensor *t;
+    bool       is_param;
+    int        first;  // of a tied tensor: the entry that has it first; else its own index
+} tni_entry;
+
+// All tensors of a tree: of each layer its parameters, then its buffers, then its children's.
+typedef struct {
+    tn_ctx    *cx;
+    tni_entry *entry;
+    size_t     count, cap;
+} tni_entries;
+
+// False, reported by the op's name, when memory is out; then there is nothing to free.
+bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list);
+void tni_entries_free(tni_entries *list);
+
+// Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.
+bool tni_glob(const char *pattern, const char *name);
+
+#endif
