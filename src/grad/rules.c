@@ -139,12 +139,40 @@ static void grad_pow(tni_rule_args *r)
     }
 }
 
+// Axes in the order in which the elements of x lie in memory, so that windows are walked as the
+// tensor they look at.
+static void memory_order(const tni_node *x, int *order)
+{
+    tni_view v = tni_node_layout(x);
+    for (int i = 0; i < v.rank; i++) {
+        int at = i;
+        for (; at > 0 && v.stride[order[at - 1]] < v.stride[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+static void undo(int rank, const int *order, int *back)
+{
+    for (int i = 0; i < rank; i++) back[order[i]] = i;
+}
+
+// Those that equal the result share its gradient.
 static void grad_extremum(tni_rule_args *r)
 {
-    tn_tensor *x = input(r, 0), *y = spread(r, tni_wrap_node(r->cx, r->n));
-    tn_tensor *hit   = tn_cast(tn_eq(x, y), (tn_dtype)r->n->dtype);
-    tn_tensor *count = hit ? tni_reduce(TNI_sum, "sum", hit, r->n->attr.reduce.axes, true) : NULL;
-    r->gx[0]         = tn_mul(tn_div(hit, count), spread(r, r->g));
+    int rank = r->n->src[0]->rank, order[TN_MAX_RANK], back[TN_MAX_RANK];
+    memory_order(r->n->src[0], order);
+    undo(rank, order, back);
+    uint32_t axes = 0;
+    for (int i = 0; i < rank; i++) axes |= (r->n->attr.reduce.axes >> order[i] & 1) << i;
+
+    tn_tensor *x   = tn_permute(input(r, 0), rank, order);
+    tn_tensor *y   = tn_permute(kept(r, tni_wrap_node(r->cx, r->n)), rank, order);
+    tn_tensor *g   = tn_permute(kept(r, r->g), rank, order);
+    tn_tensor *hit = tn_eq(x, y);
+    tn_tensor *n   = hit ? tni_reduce(TNI_sum, "sum", hit, axes, true) : NULL;
+    g              = tn_div(g, cast_like(n, g));
+    g              = g ? tn_where(hit, g, tni_number(r->cx, tn_dtype_of(g), 0)) : NULL;
+    r->gx[0]       = tn_permute(g, rank, back);
 }
 
 // The running product of everything before each element of the last axis.
@@ -271,6 +299,12 @@ static void grad_scatter_add(tni_rule_args *r)
 
 // ---- products ----------------------------------------------------------------------------------
 
+static bool columns_lead(const tni_node *n)
+{
+    tni_view v = tni_node_layout(n);
+    return v.stride[v.rank - 2] == 1 && v.stride[v.rank - 1] > 1;
+}
+
 static void grad_matmul(tni_rule_args *r)
 {
     tni_node *a = r->n->src[0], *b = r->n->src[1];
@@ -279,7 +313,12 @@ static void grad_matmul(tni_rule_args *r)
     size[a->rank - 1] = b->size[b->rank - 1];
     tn_tensor *g      = tn_reshape(r->g, a->rank, size);
     if (r->need[0]) r->gx[0] = tn_matmul(g, tn_transpose(input(r, 1), -1, -2));
-    if (r->need[1]) r->gx[1] = tn_matmul(tn_transpose(input(r, 0), -1, -2), g);
+    if (!r->need[1]) return;
+    // A transposed operand, such as a linear layer's weight, gets its gradient transposed too, so
+    // that it lies as the weight does.
+    if (columns_lead(b))
+        r->gx[1] = tn_transpose(tn_matmul(tn_transpose(g, -1, -2), input(r, 0)), -1, -2);
+    else r->gx[1] = tn_matmul(tn_transpose(input(r, 0), -1, -2), g);
 }
 
 static void grad_conv(tni_rule_args *r)

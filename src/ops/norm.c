@@ -10,11 +10,17 @@ static tn_tensor *mean_over(tn_tensor *x, const char *op, uint32_t mask)
     return tn_div_s(tni_sum_over(x, op, mask, true), (double)tni_reduced_count(x, mask));
 }
 
+// 1 / sqrt(var + eps).
+static tn_tensor *inverse(const char *op, tn_tensor *var, double eps)
+{
+    if (var && !(eps >= 0)) return tni_fail(var->cx, TN_EARG, "%s: eps %g is negative", op, eps);
+    return tn_rsqrt(tn_add_s(var, tni_or_default(eps, 1e-5)));
+}
+
 // d / sqrt(var + eps).
 static tn_tensor *divide(const char *op, tn_tensor *d, tn_tensor *var, double eps)
 {
-    if (d && !(eps >= 0)) return tni_fail(d->cx, TN_EARG, "%s: eps %g is negative", op, eps);
-    return tn_mul(d, tn_rsqrt(tn_add_s(var, tni_or_default(eps, 1e-5))));
+    return tn_mul(d, inverse(op, var, eps));
 }
 
 static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
@@ -151,9 +157,10 @@ static bool update(tn_tensor *running, tn_tensor *now, double momentum)
     return ok;
 }
 
-// By the batch's statistics. The variance that divides is over n, the one that is remembered over
-// n - 1.
-static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_batch_norm_opts o)
+// The batch's own statistics; x less its mean is returned. The variance that divides is over n, the
+// one that is remembered over n - 1.
+static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_batch_norm_opts o,
+                           tn_tensor **divides)
 {
     uint32_t mask = ((1u << tn_rank(x)) - 1) & ~2u;
     int64_t  n    = tni_reduced_count(x, mask);
@@ -163,10 +170,9 @@ static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_bat
                         tni_shape_of(x).s);
     tn_tensor *m = mean_over(x, "batch_norm", mask), *d = tn_sub(x, m);
     tn_tensor *v = mean_over(tn_square(d), "batch_norm", mask);
-    tn_tensor *y = divide("batch_norm", d, v, o.eps);
-    if (!y || !update(mean, m, rate)) return NULL;
+    if (!v || !(*divides = inverse("batch_norm", v, o.eps)) || !update(mean, m, rate)) return NULL;
     tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
-    return update(var, sample, rate) ? y : NULL;
+    return update(var, sample, rate) ? d : NULL;
 }
 
 tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tensor *w, tn_tensor *b,
@@ -183,8 +189,15 @@ tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
                         mean ? "var" : "mean");
     tn_tensor *y = tni_widen(x);
     if (!y) return NULL;
-    if (o.training) y = by_batch(y, mean, var, o);
-    else
-        y = divide(op, tn_sub(y, tni_widen(channels(mean, x))), tni_widen(channels(var, x)), o.eps);
-    return affine_channels(y, w, b, x);
+    tn_tensor *scale = NULL;
+    if (o.training) {
+        y = by_batch(y, mean, var, o, &scale);
+    } else {
+        scale = inverse(op, tni_widen(channels(var, x)), o.eps);
+        y     = tn_sub(y, tni_widen(channels(mean, x)));
+    }
+    if (!y || !scale) return NULL;
+    // One factor a channel, so that only one product goes over all of x.
+    if (w) scale = tn_mul(scale, tni_widen(channels(w, x)));
+    return affine_channels(tn_mul(y, scale), NULL, b, x);
 }

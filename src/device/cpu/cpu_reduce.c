@@ -103,6 +103,7 @@ typedef struct {
     int64_t         chunk;     // reduced elements of a chunk
     int64_t         per_task;  // results (by row)
     int64_t         strip, strips;
+    bool            by_tile;  // few elements to each of many results
     tni_total      *partial;  // [result][chunk], or [chunk][result] by column
 } job;
 
@@ -120,6 +121,12 @@ static job plan(const tni_call *call)
     job j   = { .r = tni_reduction_of(call, acc_dtype(call), false), .call = call, .chunks = 1 };
     j.chunk = j.r.folded;
     if (j.r.folded == 0) return j;
+    j.by_tile = !j.r.by_column && j.r.folded <= GROUP && j.r.results >= TNI_TILE &&
+                tni_arg_is_rows(&j.r.out);
+    if (j.by_tile) {
+        j.per_task = tni_pieces(TASK, TNI_TILE * j.r.folded);
+        return j;
+    }
     if (j.r.by_column) {
         int64_t cols = j.r.kept.size[j.r.kept.rank - 1];
         j.strip      = tni_lesser(cols, TNI_TILE);
@@ -309,7 +316,32 @@ static void join_columns(void *arg, int64_t item, int worker)
     put_strip(j, result, n, j->partial + result, room);
 }
 
-// ---- both ----
+// ---- tiles of results, one reduced element after the other ----
+
+static void tile_task(void *arg, int64_t item, int worker)
+{
+    (void)worker;
+    const job           *j     = arg;
+    const tni_reduction *r     = &j->r;
+    tni_tile_fold       *fold  = r->tiles->of[r->acc]->fold[j->call->op];
+    int64_t              bytes = (int64_t)tni_dtype_size(r->kept.dtype);
+    int64_t              size  = (int64_t)tni_dtype_size(r->out.dtype);
+    columns              s;
+    int64_t              end = tni_lesser(r->results, (item + 1) * j->per_task * TNI_TILE);
+    for (int64_t at = item * j->per_task * TNI_TILE; at < end; at += TNI_TILE) {
+        int64_t n = tni_lesser(TNI_TILE, end - at);
+        for (int64_t i = 0; i < r->folded; i++) {
+            tni_arg x = r->kept;
+            x.data += tni_arg_place(&r->red, i) * bytes;
+            const void *v = tni_tile_of(r->tiles, &x, r->acc, at, n, &s.room);
+            if (i == 0) memcpy(s.acc, v, (size_t)n * tni_dtype_size(r->acc));
+            else fold(s.acc, v, 0, 1, n);
+        }
+        r->tiles->convert[r->acc][r->out.dtype](r->out.data + at * size, s.acc, n);
+    }
+}
+
+// ---- all ways ----
 
 static void empty(const tni_call *call)
 {
@@ -326,6 +358,8 @@ void tni_cpu_reduce(const tni_call *call)
     int threads = tni_threads_for(call->threads, j.r.folded * j.r.results);
     if (j.r.folded == 0) {
         empty(call);
+    } else if (j.by_tile) {
+        tni_parallel(threads, tni_pieces(j.r.results, j.per_task * TNI_TILE), tile_task, &j);
     } else if (j.r.by_column) {
         tni_parallel(threads, j.strips * j.chunks, column_task, &j);
         if (j.chunks > 1) tni_parallel(threads, j.strips, join_columns, &j);
