@@ -135,6 +135,8 @@ TN_API void tn_drop(tn_tensor *t);
 TN_API tn_status   tn_error(const tn_ctx *cx);
 TN_API const char *tn_error_text(const tn_ctx *cx);  // "" when none
 TN_API void        tn_error_clear(tn_ctx *cx);
+// Reports an error of a user's own layer or op, as the built-in ones do. Returns NULL.
+TN_API void *tn_error_set(tn_ctx *cx, tn_status code, const char *text);
 // Replaces the handler; NULL is silent.
 TN_API void        tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
 TN_API const char *tn_status_name(tn_status s);

@@ -22,6 +22,7 @@
 #define tn_keep(...)                      tn_keep_at(TN_HERE, __VA_ARGS__)
 #define tn_want(...)                      tn_want_at(TN_HERE, __VA_ARGS__)
 #define tn_drop(...)                      tn_drop_at(TN_HERE, __VA_ARGS__)
+#define tn_error_set(...)                 tn_error_set_at(TN_HERE, __VA_ARGS__)
 #define tn_from(...)                      tn_from_at(TN_HERE, __VA_ARGS__)
 #define tn_borrow(...)                    tn_borrow_at(TN_HERE, __VA_ARGS__)
 #define tn_zeros(...)                     tn_zeros_at(TN_HERE, __VA_ARGS__)

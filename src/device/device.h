@@ -22,7 +22,8 @@ typedef struct {
 //   full, scalar, iota, random: out alone; iota and random count in row-major order
 //   reduce    out has in[0]'s rank, size 1 at the reduced axes (attr->reduce.axes)
 //   scan      along attr->axis.axis
-//   pad, concat, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
+//   concat    an input that lies where it belongs in out already is not copied
+//   pad, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
 //   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
 //             (gy, x) -> w

@@ -11,22 +11,12 @@ typedef struct {
     tni_graph      *g;
     const tni_plan *plan;
     tni_buffer     *arena, *scratch;
-    tni_buffer    **own;  // by item: the root's buffer
-    tni_arg        *in;   // of the step at hand
+    tni_buffer    **own;   // by item: the root's buffer
+    char          **data;  // by item: where it lies
+    tni_arg        *in;    // of the step at hand
 } run;
 
 // ---- addresses ---------------------------------------------------------------------------------
-
-// Where the place of an item that is no view begins.
-static char *item_data(const run *r, size_t i)
-{
-    const tni_place *p = &r->plan->place[i];
-    char            *base;
-    if (p->where == TNI_INPUT) base = r->g->input[p->root].n->buf->data;
-    else if (p->where == TNI_OWN) base = r->own[p->root]->data;
-    else base = r->arena->data + r->plan->place[p->root].offset;
-    return base;
-}
 
 static void set_shape(tni_arg *a, const tni_view *v)
 {
@@ -45,23 +35,36 @@ static tni_arg source_arg(const run *r, tni_node *src)
     set_shape(&a, &v);
     if (base->state == TNI_PENDING) {
         size_t i = base->mark - 1;
-        a.data   = item_data(r, i);
+        a.data   = r->data[i];
         if (r->plan->place[i].splat) {
             memset(a.stride, 0, sizeof a.stride);
             offset = 0;
         }
     } else {
         a.data = base->buf->data;
+        offset += base->start;
     }
     a.data += offset * (int64_t)r->e->device->element_size(a.dtype);
     return a;
+}
+
+// Where an item begins; those before it are known.
+static char *find_data(const run *r, size_t i)
+{
+    const tni_place *p = &r->plan->place[i];
+    const tni_node  *n = r->g->item[i].n;
+    if (p->where == TNI_NOWHERE) return NULL;
+    if (p->alias || p->in_place) return source_arg(r, n->src[0]).data;
+    char *root = p->where == TNI_OWN ? r->own[p->root]->data
+                                     : r->arena->data + r->plan->place[p->root].offset;
+    return root + p->start * (int64_t)r->e->device->element_size((tn_dtype)n->dtype);
 }
 
 static tni_arg item_arg(const run *r, size_t i)
 {
     const tni_node *n = r->g->item[i].n;
     tni_view        v = tni_view_whole(n->rank, n->size);
-    tni_arg         a = { .dtype = (tn_dtype)n->dtype, .data = item_data(r, i) };
+    tni_arg         a = { .dtype = (tn_dtype)n->dtype, .data = r->data[i] };
     set_shape(&a, &v);
     if (r->plan->place[i].splat) {
         for (int k = 0; k < a.rank; k++) a.size[k] = 1;
@@ -143,8 +146,9 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
 
 static bool nothing_to_run(const run *r, size_t i)
 {
-    const tni_node *n = r->g->item[i].n;
-    return n->op == TNI_view || r->plan->place[i].alias || tni_node_count(n) == 0;
+    const tni_node  *n = r->g->item[i].n;
+    const tni_place *p = &r->plan->place[i];
+    return n->op == TNI_view || p->alias || p->filled || tni_node_count(n) == 0;
 }
 
 // What went wrong, after the user's op if that is made of this one, with the line that recorded it.
@@ -209,9 +213,10 @@ static bool take_scratch(run *r)
 
 static bool take_memory(run *r)
 {
-    r->own = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
-    r->in  = take_inputs(r);
-    if (!r->own || !r->in) {
+    r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
+    r->data = tni_alloc(&r->cx->heap, r->g->count * sizeof *r->data);
+    r->in   = take_inputs(r);
+    if (!r->own || !r->data || !r->in) {
         tni_fail_memory(r->cx, "evaluating");
         return false;
     }
@@ -222,6 +227,7 @@ static bool take_memory(run *r)
         r->own[i] = take(r, p->bytes, tni_op_table[r->g->item[i].n->op].name);
         if (!r->own[i]) return false;
     }
+    for (size_t i = 0; i < r->g->count; i++) r->data[i] = find_data(r, i);
     return take_scratch(r);
 }
 
@@ -231,17 +237,24 @@ static void give_memory(run *r)
     tni_buffer_unref(&r->cx->buffers, r->scratch);
     for (size_t i = 0; r->own && i < r->g->count; i++) tni_buffer_unref(&r->cx->buffers, r->own[i]);
     tni_free(&r->cx->heap, r->own);
+    tni_free(&r->cx->heap, r->data);
     tni_free(&r->cx->heap, r->in);
 }
 
 // ---- afterwards --------------------------------------------------------------------------------
 
-static tni_buffer *buffer_of(run *r, size_t i)
+static void finish_item(run *r, size_t i)
 {
+    tni_node        *n = r->g->item[i].n;
     const tni_place *p = &r->plan->place[i];
-    tni_buffer      *b = p->where == TNI_INPUT ? r->g->input[p->root].n->buf : r->own[p->root];
+    if (n->op == TNI_view) {
+        tni_node_done(r->cx, n, NULL, 0);
+        return;
+    }
+    tni_buffer *b = p->where == TNI_INPUT ? r->g->input[p->root].n->buf : r->own[p->root];
     b->refs++;
-    return b;
+    size_t size = r->e->device->element_size((tn_dtype)n->dtype);
+    tni_node_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
 }
 
 // Each live item gets its buffer first, before any source is let go.
@@ -249,14 +262,12 @@ static void finish_items(run *r)
 {
     tni_graph *g = r->g;
     for (size_t i = 0; i < g->count; i++)
-        if (g->item[i].live)
-            tni_node_done(r->cx, g->item[i].n,
-                          g->item[i].n->op == TNI_view ? NULL : buffer_of(r, i));
+        if (g->item[i].live) finish_item(r, i);
     for (size_t i = 0; i < g->count; i++) {
         tni_item *it = &g->item[i];
         tni_node *n  = it->n;
         if (it->dies && it->live) n->spent = true;
-        if (!it->live) tni_node_gone(r->cx, n);
+        if (!it->live && !n->constant) tni_node_gone(r->cx, n);
         else if (n->op != TNI_view && (!n->needs_grad || n->spent)) tni_node_release(r->cx, n);
     }
 }
@@ -299,8 +310,9 @@ static void spend_walked(tn_ctx *cx)
 // A failed step: every store returns to its last computed node; what has none is gone.
 void tni_roll_back(tn_ctx *cx)
 {
-    while (cx->pending) {
-        tni_store *s = cx->pending;
+    for (tni_store *s = cx->pending, *next; s; s = next) {
+        next = s->next;
+        if (s->node->state == TNI_PENDING && s->node->constant) continue;
         if (s->node->state == TNI_DONE) {
             tni_store_settle(cx, s);
         } else if (s->done) {
@@ -311,6 +323,8 @@ void tni_roll_back(tn_ctx *cx)
         }
     }
     spend_walked(cx);
+    for (tni_thing *t = cx->things; t; t = t->next)
+        if (t->rolled_back) t->rolled_back(t);
 }
 
 // ---- the whole ---------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ static tn_tensor *leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, t
         tni_buffer_unref(&cx->buffers, b);
         return NULL;
     }
-    tni_node_done(cx, n, b);
+    tni_node_done(cx, n, b, 0);
     return tni_wrap(cx, n);
 }
 
@@ -87,6 +87,7 @@ tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
     tni_arg   a    = { .dtype = (tn_dtype)n->dtype, .rank = v.rank };
     memcpy(a.size, v.size, sizeof a.size);
     memcpy(a.stride, v.stride, sizeof a.stride);
+    offset += base->start;
     a.data = base->buf->data + offset * (int64_t)e->device->element_size(a.dtype);
     return a;
 }

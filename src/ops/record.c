@@ -57,6 +57,7 @@ tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
 {
     tni_node *n = tni_node_new(cx, op, dt, rank, size, nsrc, src);
     if (n && attr) n->attr = *attr;
+    if (n) n->constant = op == TNI_full || op == TNI_scalar;
     return tni_wrap(cx, n);
 }
 

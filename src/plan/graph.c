@@ -67,6 +67,24 @@ static bool add_input(tni_graph *g, tni_node *n)
     return true;
 }
 
+// The computed values that a concat would copy may lie one after the other already, as slices of an
+// earlier result do: then it is a view of them.
+static bool lies_joined(const tni_node *n)
+{
+    int64_t     next = 0, at;
+    tni_buffer *buf  = NULL;
+    if (n->op != TNI_concat || !tni_concat_is_flat(n)) return false;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        tni_view  v    = tni_node_layout(n->src[s]);
+        tni_node *base = tni_node_base(n->src[s], &at);
+        if (base->state != TNI_DONE || !tni_view_contiguous(&v)) return false;
+        if (s > 0 && (base->buf != buf || base->start + at != next)) return false;
+        buf  = base->buf;
+        next = base->start + at + tni_node_count(n->src[s]);
+    }
+    return true;
+}
+
 // Finds for each item where its elements lie, and numbers the computed nodes that are read.
 static bool find_bases(tni_graph *g)
 {
@@ -74,6 +92,7 @@ static bool find_bases(tni_graph *g)
         tni_item *it = &g->item[i];
         it->n->mark  = (uint32_t)i + 1;
         it->base     = (int32_t)i;
+        it->joined   = lies_joined(it->n);
         int64_t skip = 0;
         for (uint32_t s = 0; s < it->n->nsrc; s++) {
             tni_node *src = it->n->src[s];
@@ -161,6 +180,13 @@ static void find_live(tni_graph *g, const tni_node *root)
     }
 }
 
+// Whether a boundary computes the store's value for its own sake. A constant can wait.
+static bool is_due(const tni_store *s)
+{
+    if (s->node->state != TNI_PENDING) return false;
+    return !s->node->constant || s->wanted || s->assigned;
+}
+
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     *g       = (tni_graph){ .cx = cx, .mode = mode };
@@ -170,7 +196,7 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
         ok = root->state != TNI_PENDING || add_item(g, root);
     } else {
         for (tni_store *s = cx->pending; s && ok; s = s->next)
-            if (s->node->state == TNI_PENDING) ok = add_item(g, s->node);
+            if (is_due(s)) ok = add_item(g, s->node);
     }
     ok = ok && add_pending_sources(g);
     if (ok && g->count) qsort(g->item, g->count, sizeof *g->item, by_id);

@@ -92,7 +92,8 @@ char *tni_key_write(const tni_graph *g, size_t *bytes)
         const tni_item *it = &g->item[i];
         const tni_node *n  = it->n;
         put_int(&w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)it->live << 24 |
-                        (int64_t)it->keeps << 25 | (int64_t)n->nsrc << 32);
+                        (int64_t)it->keeps << 25 | (int64_t)it->joined << 26 |
+                        (int64_t)n->nsrc << 32);
         put(&w, n->size, (size_t)n->rank * sizeof(int64_t));
         for (uint32_t s = 0; s < n->nsrc; s++) put_source(&w, n->src[s]);
         put_attr(&w, n);

@@ -65,7 +65,8 @@ static void find_reads(builder *b)
 
 // ---- sharing places ----------------------------------------------------------------------------
 
-// Item i shares the place `at` of its source: an assignment of a whole value, an update in place.
+// Item i shares the place `at` of its source: an assignment of a row-major value, an update in place,
+// a concat of values that lie joined.
 static void share_place(builder *b, size_t i, uint32_t at)
 {
     tni_place *p = &b->plan->place[i];
@@ -89,6 +90,58 @@ static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value
     return b->fallible <= i && tni_input_free(&g->input[base - g->count]);
 }
 
+bool tni_concat_is_flat(const tni_node *n)
+{
+    for (int i = 0; i < n->attr.axis.axis; i++)
+        if (n->size[i] != 1) return false;
+    return true;
+}
+
+// The item whose value a source of a concat is, all of it, if it can be computed into the concat's
+// place; else -1.
+static int64_t source_item(const builder *b, const tni_node *src)
+{
+    if (src->state != TNI_PENDING) return -1;
+    const tni_item *it = &b->g->item[src->mark - 1];
+    tni_view        v  = tni_node_layout(src);
+    if (it->base < 0 || !tni_view_contiguous(&v)) return -1;
+    const tni_node  *n = b->g->item[it->base].n;
+    const tni_place *p = &b->plan->place[it->base];
+    if (tni_node_count(n) != tni_node_count(src) || n->dtype != src->dtype) return -1;
+    bool moves = n->op == TNI_assign || n->op == TNI_update || n->op == TNI_concat ||
+                 n->op == TNI_custom || n->op == TNI_view;
+    return moves || p->root != (uint32_t)it->base ? -1 : it->base;
+}
+
+// The producers of a concat write straight into its slices.
+static void fill_concat(builder *b, size_t i)
+{
+    const tni_node *n     = b->g->item[i].n;
+    int64_t         start = 0;
+    bool            all   = true;
+    if (!tni_concat_is_flat(n)) return;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int64_t k = source_item(b, n->src[s]);
+        if (k >= 0) {
+            b->plan->place[k].root  = (uint32_t)i;
+            b->plan->place[k].start = start;
+            if (b->last[i] < b->last[k]) b->last[i] = b->last[k];
+            b->stored[i] |= b->stored[k];
+            b->whole[i] = true;
+        }
+        all &= k >= 0;
+        start += tni_node_count(n->src[s]);
+    }
+    b->plan->place[i].filled = all;
+}
+
+// A value that lies in one run of memory can be shared as it is.
+static bool is_run(const tni_node *n)
+{
+    tni_view v = tni_node_layout(n);
+    return tni_view_contiguous(&v);
+}
+
 static void share_places(builder *b)
 {
     tni_graph *g = b->g;
@@ -99,10 +152,13 @@ static void share_places(builder *b)
         for (uint32_t k = 0; it->keeps && k < it->n->nsrc; k++)
             if (it->n->src[k]->state != TNI_PENDING) b->stored[place_of(b, it->n->src[k])] = true;
     }
+    // Before anything shares the places of their sources.
+    for (size_t i = 0; i < g->count; i++)
+        if (g->item[i].n->op == TNI_concat && !g->item[i].joined) fill_concat(b, i);
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];
-        if (n->op == TNI_assign && n->src[0]->op != TNI_view) {
+        if (g->item[i].joined || (n->op == TNI_assign && is_run(n->src[0]))) {
             p->alias = true;
             share_place(b, i, place_of(b, n->src[0]));
         } else if (n->op == TNI_update) {
@@ -177,6 +233,21 @@ static int64_t bytes_of(const builder *b, size_t i)
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
 
+// When the first of those that share it comes: into a buffer of its own or a stretch of the arena.
+static void place_root(builder *b, uint32_t root, arena *a, int64_t *end, int64_t *next)
+{
+    tni_place *p = &b->plan->place[root];
+    p->splat     = b->g->item[root].n->op == TNI_full && !b->stored[root] && !b->whole[root];
+    p->bytes     = bytes_of(b, root);
+    if (b->stored[root]) {
+        p->where = TNI_OWN;
+        return;
+    }
+    p->offset          = arena_take(a, p->bytes);
+    next[root]         = end[b->last[root]];
+    end[b->last[root]] = (int64_t)root;
+}
+
 // Chains of items whose place ends at the same position: end[i] is the first, next the following.
 static bool assign_arena(builder *b, int64_t *end, int64_t *next)
 {
@@ -186,19 +257,9 @@ static bool assign_arena(builder *b, int64_t *end, int64_t *next)
     for (size_t i = 0; i < g->count; i++) end[i] = -1;
     for (size_t i = 0; ok && i < g->count; i++) {
         tni_place *p = &b->plan->place[i];
-        if (p->where == TNI_ARENA && p->root == i) {
-            p->splat = g->item[i].n->op == TNI_full && !b->stored[i] && !b->whole[i];
-            p->bytes = bytes_of(b, i);
-            if (b->stored[i]) {
-                p->where = TNI_OWN;
-            } else {
-                p->offset       = arena_take(&a, p->bytes);
-                next[i]         = end[b->last[i]];
-                end[b->last[i]] = (int64_t)i;
-            }
-        } else if (p->where == TNI_ARENA && b->plan->place[p->root].where == TNI_OWN) {
-            p->where = TNI_OWN;
-        }
+        if (p->where == TNI_ARENA && !b->plan->place[p->root].bytes)
+            place_root(b, p->root, &a, end, next);
+        if (p->where == TNI_ARENA) p->where = b->plan->place[p->root].where;
         for (int64_t k = end[i]; k >= 0 && ok; k = next[k])
             ok = arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
     }

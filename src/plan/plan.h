@@ -27,6 +27,7 @@ typedef struct {
     bool      dies;     // lets its sources go once computed, although it needs gradients
     bool      live;     // its value is stored
     bool      keeps;    // it holds its sources afterwards: a view, or for its gradient
+    bool      joined;   // a concat of computed values that lie one after the other
     int32_t   base;     // position of the node that holds its elements; ~i: input i
 } tni_item;
 
@@ -65,11 +66,13 @@ typedef enum {
 typedef struct {
     tni_where where;
     uint32_t  root;      // item whose place it shares; itself if none; for TNI_INPUT the input
-    bool      alias;     // shares its source's value as it is: nothing to run
+    bool      alias;     // shares its first source's memory as it is: nothing to run
+    bool      filled;    // a concat whose sources all write into it: nothing to run
     bool      in_place;  // update: writes into its base's place
     bool      splat;     // one element stands for all
     int64_t   bytes;     // of the root's place
-    int64_t   offset;    // in the arena
+    int64_t   offset;    // of a root: in the arena
+    int64_t   start;     // of what a concat takes in: in the concat, in elements
 } tni_place;
 
 // A plan fits every graph of its key. It holds no node and no memory of a device; the cache owns
@@ -84,6 +87,9 @@ struct tni_plan {
     int64_t    arena;
     uint64_t   used;  // when last, for the LRU
 };
+
+// Whether a concat is its sources' elements one after the other.
+bool tni_concat_is_flat(const tni_node *n);
 
 // The canonical form of a graph: equal bytes, equal plan. NULL, reported, when memory is out.
 char     *tni_key_write(const tni_graph *g, size_t *bytes);

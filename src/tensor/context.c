@@ -56,6 +56,13 @@ void tn_error_clear(tn_ctx *cx)
     else tni_thread_clear();
 }
 
+void *tn_error_set(tn_ctx *cx, tn_status code, const char *text)
+{
+    if (!tni_ctx_ok(cx, "error_set")) return NULL;
+    bool known = code > TN_OK && code <= TN_EUSER;
+    return tni_fail(cx, known ? code : TN_EUSER, "%s", text ? text : "no reason given");
+}
+
 void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
 {
     if (!tni_ctx_ok(cx, "on_error")) return;

@@ -18,6 +18,8 @@ struct tni_thing {
     tn_ctx    *cx;
     tni_thing *prev, *next;  // in the context's list
     void (*free)(tni_thing *t);
+    // A step failed and every store is back at its last computed value; NULL where nothing follows.
+    void (*rolled_back)(tni_thing *t);
 };
 
 // Owned by the program and used by its owner thread alone; everything in it dies with it.

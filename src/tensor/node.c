@@ -129,11 +129,12 @@ void tni_node_release(tn_ctx *cx, tni_node *n)
     free_list(cx, drop_sources(cx, n, NULL));
 }
 
-void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf)
+void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)
 {
     if (n->state == TNI_PENDING) cx->pending_nodes--;
     n->state = TNI_DONE;
     n->buf   = buf;
+    n->start = start;
 }
 
 void tni_node_gone(tn_ctx *cx, tni_node *n)

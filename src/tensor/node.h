@@ -80,13 +80,15 @@ struct tni_node {
     bool        weak       : 1;  // a plain number: takes the dtype of what it meets
     bool        failed     : 1;  // a read could not compute it: only another read tries again
     bool        owns_bytes : 1;  // attr.custom.bytes
+    bool        constant   : 1;  // one number everywhere: can be had at any time, so never gone
     tni_site    site;
     tni_node  **src;  // -> few, or owned
     tni_node   *few[3];
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
     tni_origin *origin;  // of a view that needs gradients: the handle it was made for
     tni_buffer *buf;
-    tni_node   *next;  // scratch: work lists
+    int64_t     start;  // where in buf it begins, in elements
+    tni_node   *next;   // scratch: work lists
     int64_t     size[TN_MAX_RANK];
     tni_attr    attr;
 };
@@ -111,8 +113,8 @@ tni_node *tni_node_ref(tni_node *n);
 void      tni_node_unref(tn_ctx *cx, tni_node *n);
 // Lets the sources go: the node is computed, or never will be.
 void tni_node_release(tn_ctx *cx, tni_node *n);
-// Marks n done with a buffer (one reference is taken over).
-void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf);
+// Marks n done with a buffer (one reference is taken over), in which it begins at an element.
+void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start);
 // Marks n gone: neither computed nor to be computed. The current call site is kept as the reason.
 void tni_node_gone(tn_ctx *cx, tni_node *n);
 

@@ -70,7 +70,7 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
     tni_node *old = s->node;
     s->node       = n;
     if (n->state == TNI_PENDING) {
-        if (old && old->state == TNI_DONE) {
+        if (old && old->state == TNI_DONE && !n->constant) {
             set_fallback(cx, s, old);
             old = NULL;
         }

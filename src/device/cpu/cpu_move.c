@@ -172,7 +172,7 @@ void tni_cpu_concat(const tni_call *call)
     tni_arg slice = call->out;
     for (int k = 0; k < call->nin; k++) {
         slice.size[axis] = call->in[k].size[axis];
-        tni_copy_arg(call->threads, &call->in[k], &slice);
+        if (call->in[k].data != slice.data) tni_copy_arg(call->threads, &call->in[k], &slice);
         slice.data += slice.size[axis] * slice.stride[axis] * (int64_t)tni_dtype_size(slice.dtype);
     }
 }

@@ -56,7 +56,7 @@ void tni_ref_concat(const tni_call *c)
     tni_arg part = c->out;
     for (int k = 0; k < c->nin; k++) {
         part.size[axis] = c->in[k].size[axis];
-        copy(&part, &c->in[k]);
+        if (c->in[k].data != part.data) copy(&part, &c->in[k]);
         part.data += part.size[axis] * part.stride[axis] * (int64_t)sizeof(tni_cell);
     }
 }
