@@ -26,6 +26,7 @@ static const struct {
     { "matmul", "f32 products of 1024 x 1024, beside the BLAS itself", bench_matmul },
     { "bandwidth", "copy, add, exp, sums, softmax, layer_norm over 8192 x 1024 f32",
       bench_bandwidth },
+    { "training", "steps of an MLP and of lenet with Adam, beside PyTorch", bench_training },
 };
 
 enum { CASES = sizeof cases / sizeof *cases, ROWS = 64 };

@@ -33,10 +33,19 @@ void bench_check(tn_ctx *cx);
 // prints (stderr too). NAN if there is none.
 double bench_child(const char *before, const char *arguments, const char *key);
 
+// The same work in PyTorch: the fastest of the Pythons that TN_PYTHON, the path and the system have.
+// seconds is NAN where none has PyTorch.
+typedef struct {
+    double seconds;
+    char   name[64];  // "PyTorch 2.9.0"
+} bench_peer;
+bench_peer bench_ask_peer(const char *name);
+
 // The cases, and what children run.
 typedef void bench_case(void);
-bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matmul, bench_bandwidth;
-void       bench_instructions_child(const char *mode);
-void       bench_matmul_child(void);
+bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matmul, bench_bandwidth,
+    bench_training;
+void bench_instructions_child(const char *mode);
+void bench_matmul_child(void);
 
 #endif

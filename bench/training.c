@@ -1,0 +1,84 @@
+// training.c: whole training steps, beside PyTorch.
+//
+// B batch
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <tenon/models.h>
+
+// A network, its optimizer, and a fixed random batch that lies on the device.
+typedef struct {
+    tn_ctx    *cx;
+    tn_layer  *net;
+    tn_optim  *opt;
+    tn_tensor *x, *y;
+} training;
+
+static training open_training(bool lenet, int64_t B)
+{
+    training t = { .cx = bench_open((tn_open_opts){ .seed = 1 }) };
+    t.net      = lenet ? tn_lenet(t.cx) : tn_mlp(t.cx, TN_SHAPE(784, 128, 10));
+    t.opt      = tn_adam(t.net, (tn_adam_opts){ .lr = 1e-3f });
+    t.x        = tn_want(tn_rand(t.cx, TN_F32, TN_SHAPE(B, 1, 28, 28)));
+    t.y        = tn_want(tn_randint(t.cx, TN_I64, 0, 10, TN_SHAPE(B)));
+    tn_eval(t.cx);
+    return t;
+}
+
+static void step(void *arg)
+{
+    training *t = arg;
+    tn_scope *s = tn_begin(t->cx);
+    tn_step(t->opt, tn_cross_entropy(tn_forward(t->net, t->x), t->y));
+    tn_end(s);
+}
+
+static void measure(const char *name, const char *what, bool lenet, int64_t B)
+{
+    training t    = open_training(lenet, B);
+    double   ours = bench_median(step, &t);
+    bench_check(t.cx);
+    tn_close(t.cx);
+    static char of[3][96];
+    static int  used;
+    bench_peer  peer = bench_ask_peer(name);
+    if (isnan(peer.seconds)) bench_note("training", "no PyTorch found to compare %s with", what);
+    snprintf(of[used], sizeof of[used], "%s (%.3f ms)", peer.name, peer.seconds * 1e3);
+    bench_add((bench_row){ "training", what, ours * 1e3, "ms", ours / peer.seconds, of[used++] });
+}
+
+// One pass over 60,000 images in batches of 128, loading included.
+static void measure_epoch(void)
+{
+    enum { COUNT = 60000, BATCH = 128 };
+    training   t    = open_training(false, BATCH);
+    tn_scope  *s    = tn_begin(t.cx);
+    tn_tensor *x    = tn_rand(t.cx, TN_F32, TN_SHAPE(COUNT, 1, 28, 28));
+    tn_tensor *y    = tn_randint(t.cx, TN_I64, 0, 10, TN_SHAPE(COUNT));
+    tn_data   *d    = tn_arrays(t.cx, 2, (tn_tensor *const[]){ x, y });
+    double     best = INFINITY;
+    tn_end(s);
+    for (int epoch = 0; epoch < 4; epoch++) {
+        double start = bench_seconds();
+        for (bool last = false; !last && tn_error(t.cx) == TN_OK;) {
+            s          = tn_begin(t.cx);
+            tn_batch b = tn_next(d, BATCH);
+            last       = b.last;
+            tn_step(t.opt, tn_cross_entropy(tn_forward(t.net, b.x), b.y));
+            tn_end(s);
+        }
+        best = fmin(best, bench_seconds() - start);
+    }
+    bench_check(t.cx);
+    tn_close(t.cx);
+    bench_add((bench_row){ "training", "mlp epoch, 60,000 images", best, "s", NAN, "" });
+}
+
+void bench_training(void)
+{
+    measure("mlp_64", "mlp step, batch 64", false, 64);
+    measure("mlp_128", "mlp step, batch 128", false, 128);
+    measure("lenet_64", "lenet step, batch 64", true, 64);
+    measure_epoch();
+}
