@@ -1,0 +1,131 @@
+// test_pages.c: the C in the pages for newcomers is true: programs run, fragments and calls compile.
+#include "check.h"
+#include "tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// What the fragments of docs/from-pytorch.md use without declaring it.
+static const char surroundings[] = "#include <stdio.h>\n"
+                                   "#include <stdlib.h>\n"
+                                   "#include <tenon.h>\n"
+                                   "#include <tenon/models.h>\n"
+                                   "extern tn_ctx *cx;\n"
+                                   "extern tn_layer *net, *first, *second;\n"
+                                   "extern tn_optim *opt;\n"
+                                   "extern tn_data *data;\n"
+                                   "extern tn_tensor *x, *y, *a, *b, *w, *m;\n"
+                                   "extern double v, *dst;\n"
+                                   "extern float values[];\n"
+                                   "extern int64_t n;\n"
+                                   "extern uint64_t seed;\n"
+                                   "extern void *user;\n"
+                                   "void f(const char *name, tn_tensor *t, void *user);\n";
+
+// A C file in a folder of its own.
+typedef struct {
+    char  folder[64], path[96];
+    FILE *f;
+} program;
+
+static bool open_program(program *p)
+{
+    snprintf(p->folder, sizeof p->folder, "/tmp/tenon-pages-XXXXXX");
+    if (!CHECK(mkdtemp(p->folder) != NULL)) return false;
+    snprintf(p->path, sizeof p->path, "%s/page.c", p->folder);
+    return CHECK((p->f = fopen(p->path, "w")) != NULL);
+}
+
+static void remove_program(program *p)
+{
+    char command[128], out[256];
+    snprintf(command, sizeof command, "rm -r '%s'", p->folder);
+    tree_run(command, out, sizeof out);
+}
+
+// The next block of C after *at, in place; *at moves behind it. NULL after the last.
+static char *next_block(char **at)
+{
+    char *begin = strstr(*at, "```c\n"), *end = begin ? strstr(begin + 5, "```") : NULL;
+    if (!end) return NULL;
+    *end = 0;
+    *at  = end + 1;
+    return begin + 5;
+}
+
+static bool at_file_level(const char *block)
+{
+    return strstr(block, "\nstatic ") != NULL;
+}
+
+static void write_blocks(FILE *f, char *page)
+{
+    int   n = 0;
+    char *block;
+    while ((block = next_block(&page)) != NULL) {
+        if (at_file_level(block)) fprintf(f, "%s\n", block);
+        else fprintf(f, "void block%d(void);\nvoid block%d(void)\n{\n%s}\n", n, n, block);
+        n++;
+    }
+    CHECK(n >= 6);
+}
+
+// Every `tn_...(...)` of the tables.
+static void write_calls(FILE *f, const char *page)
+{
+    int n = 0;
+    fprintf(f, "void calls(void);\nvoid calls(void)\n{\n");
+    for (const char *at = page; (at = strstr(at, "`tn_")) != NULL;) {
+        const char *end = strchr(++at, '`');
+        if (!end) break;
+        if (end[-1] == ')' && ++n) fprintf(f, "    (void)%.*s;\n", (int)(end - at), at);
+        at = end + 1;
+    }
+    fprintf(f, "}\n");
+    CHECK(n >= 40);
+}
+
+static void what_from_pytorch_shows_compiles(void)
+{
+    program p;
+    char    command[1024], out[4096], *page = tree_read("docs/from-pytorch.md", NULL);
+    if (!CHECK(page != NULL) || !open_program(&p)) return;
+    fputs(surroundings, p.f);
+    write_calls(p.f, page);
+    write_blocks(p.f, page);
+    fclose(p.f);
+    snprintf(command, sizeof command,
+             "'%s' -std=c11 -Wall -Wextra -Werror -Wno-unused %s '%s' 2>&1", TN_CC,
+             "-fsyntax-only -Iinclude", p.path);
+    int status = tree_run(command, out, sizeof out);
+    test_that(status == 0, "docs/from-pytorch.md: %.600s", out);
+    remove_program(&p);
+    free(page);
+}
+
+static void the_program_of_getting_started_learns(void)
+{
+    program p;
+    char    command[1024], out[4096], *page = tree_read("docs/getting-started.md", NULL);
+    char   *at = page, *block = page ? next_block(&at) : NULL;
+    if (!CHECK(block != NULL) || !open_program(&p)) return;
+    fputs(block, p.f);
+    fclose(p.f);
+    snprintf(command, sizeof command,
+             "'%s' -std=c11 -Wall -Wextra -Werror %s%s '%s' -o '%s/page' -Iinclude -L'%s' -ltenon "
+             "-Wl,-rpath,'%s' && '%s/page'",
+             TN_CC, TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE, p.path, p.folder,
+             TN_BUILD_DIR, TN_BUILD_DIR, p.folder);
+    int status = tree_run(command, out, sizeof out);
+    test_that(status == 0 && strstr(out, "right: 9"), "docs/getting-started.md: %.600s", out);
+    remove_program(&p);
+    free(page);
+}
+
+const test_case tests_pages[] = {
+    TEST(what_from_pytorch_shows_compiles),
+    TEST(the_program_of_getting_started_learns),
+    TEST_END,
+};
