@@ -4,10 +4,11 @@
 # own below it (build/asan, build/clang-debug, ...), so that no build disturbs another. CMake takes
 # CC from the environment when a folder is new.
 
-JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
-PREFIX ?= /usr/local
-T      ?=
-ARGS   ?=
+JOBS         ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX       ?= /usr/local
+T            ?=
+ARGS         ?=
+FUZZ_SECONDS ?= 60
 
 compiler := $(if $(filter command%,$(origin CC)),$(filter-out cc gcc,$(notdir $(CC))))
 sanitize := $(if $(findstring address,$(SANITIZE)),asan,$(if $(findstring thread,$(SANITIZE)),tsan,\
@@ -40,7 +41,14 @@ test: setup-test
 
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
-	@$(B)/tenon demo $(ARGS)
+	@$(B)/tenon demo --save $(B)/lenet.safetensors $(ARGS)
+
+fuzz:
+	@$(MAKE) --no-print-directory fuzz-all SANITIZE=address,undefined
+
+fuzz-all: configure
+	@$(build) --target tenon-fuzz
+	@cd $(B) && for target in $$(./tenon-fuzz --list); do ./tenon-fuzz $$target $(FUZZ_SECONDS) || exit 1; done
 
 bench: configure
 	@$(build) --target all tenon-bench
@@ -72,6 +80,7 @@ help:
 	@echo 'make test [T=name]       build and run the tests, or those whose file or name contains T'
 	@echo '     SANITIZE=address,undefined | thread    with sanitizers'
 	@echo '     TN_DEBUG=1  CC=clang                   with internal checks, with another compiler'
+	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure'
 	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
@@ -82,4 +91,4 @@ help:
 	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
 	@echo 'TN_NO_INSTALL=1.'
 
-.PHONY: all configure test demo bench setup-test setup-demo install docs format format-check clean help
+.PHONY: all configure test fuzz fuzz-all demo bench setup-test setup-demo install docs format format-check clean help

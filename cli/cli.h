@@ -1,23 +1,247 @@
-// The commands of the tool. Each takes its own arguments (argv[0] is the command) and returns the
-// exit status.
+// The tool's parts. A command takes the whole command line (argv[1] is the command) and returns the
+// exit status: 0, 1 for a failure, 2 for a wrong command line.
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
-#include <stdbool.h>
+#include <tenon.h>
 
+int cli_train(int argc, char **argv);
+int cli_eval(int argc, char **argv);
+int cli_sample(int argc, char **argv);
+int cli_info(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 
-// Whether standard output takes colours: a terminal, and NO_COLOR is not set.
-bool cli_colours(void);
+// ---- terminal ----------------------------------------------------------------------------------
 
-// Draws points and a curve over the same x range into a grid of characters.
+double cli_seconds(void);         // of a clock that never goes back
+bool   cli_is_terminal(FILE *f);  // and not a dumb one
+bool   cli_colours(FILE *f);      // a terminal, and NO_COLOR is not set
+bool   cli_utf8(void);            // the locale's characters
+int    cli_columns(FILE *f);      // 80 where they are not known
+// A braille character of these dots, top row first, in UTF-8; a space for none.
+enum { CLI_DOTS_X = 2, CLI_DOTS_Y = 4 };
+void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X]);
+// "tenon: " and the sentence, a line on stderr. Returns 1, the exit status.
+int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// The same with the context's first error (cx NULL: the thread's).
+int cli_fail_of(const tn_ctx *cx);
+
+// ---- options -----------------------------------------------------------------------------------
+
+// Commands that share the table of options.
+enum { CLI_TRAIN = 1, CLI_EVAL = 2, CLI_SAMPLE = 4, CLI_DEMO = 8 };
+
+// What a command was asked to do. Each field but the first and the last is an option of the table in
+// options.c, which parses, explains, saves and frees them all. Texts are owned, NULL when not given;
+// numbers that were not given are 0.
 typedef struct {
-    int          width, height;
-    int          points, steps;  // of the data, of the curve
-    const float *x, *y;          // the data
-    const float *curve_x, *curve_y;
-} cli_plot;
+    const char *program;  // as it was called, for the commands that are suggested
+    char       *model, *data, *optim, *schedule, *augment, *hidden, *vocab_dir;
+    char       *device, *save, *load, *log, *prompt, *part;
+    int64_t     epochs, batch, accumulate, warmup, limit, seed;
+    int64_t     layers, heads, width, context, depth;
+    int64_t     every, eval_every, save_every, threads, tokens, top_k;
+    double      lr, momentum, weight_decay, clip, dropout, temperature;
+    bool        resume, quiet;
+    uint64_t    given;  // bit i: row i of the table has a value
+} cli_settings;
 
-void cli_plot_draw(const cli_plot *p);
+// Reads the options of a command. False, with a sentence on stderr, when they are wrong: exit with 2.
+bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv);
+// Gives values to options that have none yet: "epochs=5 batch=64".
+void cli_options_default(cli_settings *s, const char *pairs);
+bool cli_options_given(const cli_settings *s, const char *name);
+// Options that belong to a trained network: their names by number, NULL past the last; their values as
+// text into room, NULL where they have none; and the way back, for an option that has no value yet.
+const char *cli_options_kept(int i);
+const char *cli_options_text(const cli_settings *s, const char *name, char *room, size_t size);
+bool        cli_options_restore(cli_settings *s, const char *name, const char *text);
+void        cli_options_help(unsigned command);
+void        cli_settings_free(cli_settings *s);
+
+// ---- data --------------------------------------------------------------------------------------
+
+typedef enum { CLI_CLASSES, CLI_NUMBERS, CLI_TOKENS } cli_task;
+
+// What a network has to know of its data: enough to build it again from a file alone.
+typedef struct {
+    cli_task task;
+    int      rank;     // of one item's x
+    int64_t  size[3];  // 1 x 28 x 28; columns; tokens of a window
+    int64_t  outputs;  // classes, numbers, or tokens of the vocabulary
+} cli_facts;
+
+// Data as a SPEC names it. The datasets belong to the context.
+typedef struct {
+    tn_data  *train, *test;  // NULL where they were not asked for
+    tn_bpe   *bpe;           // NULL: text is bytes
+    cli_facts facts;
+} cli_source;
+
+typedef enum { CLI_PART_BOTH, CLI_PART_TRAIN, CLI_PART_TEST, CLI_PART_ALL } cli_part;
+
+#define CLI_SPEC_FORM \
+    "digits[:count=N], idx:DIR, cifar10:DIR, csv:FILE[:target=COLUMN] or text:FILE"
+#define CLI_AUGMENT_FORM "shift=N, crop=N and flip, with commas"
+bool cli_is_spec(const char *text);
+bool cli_is_augment(const char *text);
+// Opens settings.data; schema: of the table that a network was trained on, or NULL. False, reported
+// on stderr, on failure.
+bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const char *schema,
+                     cli_source *d);
+// Defaults for data of this kind, as cli_options_default takes them.
+const char *cli_source_defaults(const char *spec);
+// Whether two SPECs name the same file.
+bool cli_source_same(const char *a, const char *b);
+bool cli_source_has_test(const char *spec);  // a test part of its own
+// The tokenizer that settings name; true and NULL when text is bytes.
+bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_bpe **bpe);
+
+// ---- models ------------------------------------------------------------------------------------
+
+// One network that the tool knows.
+typedef struct {
+    const char *name, *what;
+    const char *defaults;  // as cli_options_default takes them
+    // Builds it for data like this. NULL, reported on stderr, when they do not fit.
+    tn_layer *(*build)(tn_ctx *cx, const cli_settings *s, const cli_facts *f);
+} cli_model;
+
+#define CLI_MODEL_FORM  "mlp, lenet, resnet or gpt2"
+#define CLI_HIDDEN_FORM "sizes with commas, as in 128,64, or none"
+bool             cli_is_model(const char *text);
+bool             cli_is_hidden(const char *text);
+const cli_model *cli_model_at(int i);  // NULL past the last
+const cli_model *cli_model_find(const char *name);
+tn_tensor       *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target);
+tn_tensor       *cli_hits(tn_tensor *y, tn_tensor *target);  // how many classes are right
+
+// A network for rows of a table: x is standardized, then goes through body; for numbers the output
+// goes back to the target's units. Means and deviations are buffers, saved with the weights.
+tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body);
+// Sets them from the data.
+tn_status cli_tabular_fit(tn_layer *net, const cli_facts *f, tn_data *data);
+
+// ---- evaluation --------------------------------------------------------------------------------
+
+typedef struct {
+    int64_t items;
+    double  loss;
+    double  accuracy;       // of classes, 0 .. 1
+    double  rmse, r2;       // of numbers
+    double  bits_per_byte;  // of text
+} cli_score;
+
+// All of the data, in order, in evaluation mode; training mode is on again afterwards.
+tn_status cli_evaluate(tn_layer *net, const cli_source *d, int64_t batch, cli_score *score);
+// Results on stdout; of classes the last line is the accuracy.
+void cli_score_print(cli_task task, const cli_score *score);
+
+// ---- a run of training -------------------------------------------------------------------------
+
+enum { CLI_CURVE = 256 };
+
+// The loss over the steps, in at most so many points: when they are used up, pairs are merged.
+typedef struct {
+    int64_t stride;  // steps to a point
+    int64_t points;  // complete
+    int64_t steps;   // in the point that is not
+    double  sum;     // of their losses
+    float   y[CLI_CURVE];
+} cli_curve;
+
+void cli_curve_add(cli_curve *c, double loss);
+void cli_curve_draw(const cli_curve *c);
+
+// What a run remembers beside weights, optimizer and data; stored in its checkpoint as it is.
+typedef struct {
+    int64_t   step;                                     // done
+    double    seconds;                                  // spent
+    double    loss, accuracy, weight, accuracy_weight;  // smoothed: sums and their weights
+    cli_curve curve;
+} cli_memory;
+
+// One step as the log and the progress see it. NaN: not measured.
+typedef struct {
+    int64_t          step, steps, epoch, epochs, epoch_steps;
+    double           loss, accuracy, lr, seconds;
+    double           rate;       // items a second
+    double           mean_loss;  // smoothed
+    double           mean_accuracy;
+    bool             epoch_ends;
+    int64_t          bytes;  // of tensor memory at most
+    cli_task         task;
+    const cli_score *score;  // NULL: the network was not evaluated after this step
+} cli_moment;
+
+// Progress on stderr: a bar on a terminal, else lines now and then.
+typedef struct {
+    bool    quiet, bar, colours, utf8;
+    int64_t every;         // steps between lines, 0: by time
+    double  drawn, lined;  // when the newest bar or line was drawn, and the newest line
+    double  began;
+    int64_t first_step;  // done before this process
+} cli_progress;
+
+void cli_progress_begin(cli_progress *p, const cli_settings *s, int64_t first_step);
+void cli_progress_step(cli_progress *p, const cli_moment *m);
+void cli_progress_end(cli_progress *p);  // takes the bar away
+
+// The log: JSON, one object a line. With `resume`, records after that step are cut off first. NULL,
+// reported on stderr, on failure.
+FILE *cli_log_open(const char *path, bool resume, int64_t step);
+void  cli_log_write(FILE *f, const cli_moment *m);
+
+typedef struct {
+    cli_settings    *s;
+    tn_ctx          *cx;
+    const cli_model *model;
+    cli_source       data;
+    tn_layer        *net;
+    tn_optim        *opt;
+    char            *schema;              // of a table, else NULL
+    int64_t          epoch_steps, steps;  // of an epoch, of the whole run
+    cli_memory       memory;
+    cli_progress     progress;
+    FILE            *log;
+    double began, earlier, saved;   // the clock when this process began to train; seconds of
+                                    // those before it; the clock when it last saved
+    int64_t   items;                // that this process has trained on
+    bool      is_saved, is_scored;  // by this process
+    cli_score score;
+    int       signal;  // that stopped it, or 0
+} cli_run;
+
+// Opens the device, the data, the network and (resume) what was saved. Returns the exit status.
+int cli_run_open(cli_run *r, cli_settings *s);
+// Trains to the end or to a signal; evaluates, and prints the results. Returns the exit status.
+int  cli_run_train(cli_run *r);
+void cli_run_close(cli_run *r);
+
+// ---- saved networks ----------------------------------------------------------------------------
+
+tn_status cli_run_save(cli_run *r);
+// Weights, optimizer, data and memory, from beside settings.save. Returns the exit status.
+int cli_run_resume(cli_run *r);
+// Opens a context by the settings; NULL, reported on stderr, on failure.
+tn_ctx *cli_open(const cli_settings *s);
+
+// A trained network from a file.
+typedef struct {
+    const cli_model *model;
+    cli_facts        facts;
+    char            *schema;  // of a table, else NULL; both texts are owned
+    char            *data;    // the SPEC it was trained on
+} cli_saved;
+
+// Reads a file's settings into s (those that have no value yet), facts and schema. False, reported.
+bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f);
+// Builds the network and loads its weights. NULL, reported on stderr, on failure.
+tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, const cli_saved *f);
+
+// ---- pictures ----------------------------------------------------------------------------------
+
+// The first n items of a dataset of grey images (B, 1, H, W), drawn on stdout with what the network takes them for.
+tn_status cli_pictures(tn_layer *net, tn_data *data, int n);
 
 #endif

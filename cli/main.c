@@ -1,35 +1,58 @@
-// main.c: the tool `tenon`. A table of commands, and those that take a line or two.
+// main.c: the tool `tenon`. A table of commands, those that take a line or two, and the help.
 #include "cli.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <fcntl.h>
 #include <string.h>
-#include <tenon.h>
 #include <unistd.h>
 
 typedef int command_fn(int argc, char **argv);
 
+// A command. `more` is what `tenon help NAME` says before the table of options.
 typedef struct {
-    const char *name, *what;  // one line each
-    const char *more;         // what `tenon help NAME` adds
+    const char *name, *what, *usage, *more;
     command_fn *run;
+    unsigned    options;  // of options.c; 0: none
 } command;
 
 static command_fn help, version, doctor, devices;
 
+static const char spec_help[] =
+    "\nSPEC, where the data is:\n"
+    "  digits[:count=N]        drawn digits, 28 x 28, made as they are needed; nothing to download\n"
+    "  idx:DIR                 MNIST and its kin: train-* and t10k-*, plain or .gz\n"
+    "  cifar10:DIR             data_batch_1.bin ... and test_batch.bin\n"
+    "  csv:FILE[:target=COL]   a table; predicts a column, by name or number, else the last;\n"
+    "                          :header=no where the first line is data\n"
+    "  text:FILE               a text, for gpt2\n"
+    "Of csv and text a tenth is held out for the test, chosen by the seed.\n";
+
 static const command commands[] = {
-    { "demo", "fits a curve with autograd and draws it",
-      "Trains a small network on noisy points, on the device that TN_DEVICE names or the fastest\n"
-      "present, prints the loss as it falls, and draws the points and the curve.\n",
-      cli_demo },
-    { "devices", "lists the devices of this build",
-      "One line each: the name that tn_open takes, whether it can be used, and what serves it.\n",
-      devices },
-    { "doctor", "says what was found, where, and what is missing",
-      "Version, devices, threads, the BLAS in use, and the TN_ variables that are set.\n", doctor },
-    { "version", "prints the version", "The same as tenon --version.\n", version },
-    { "help", "explains a command: tenon help COMMAND", "Without a command, lists them all.\n",
-      help },
+    { "train", "trains a network", "--model NAME --data SPEC [OPTION]...",
+      "Trains, evaluates on data that was not trained on, and saves. Ctrl-C stops after the step,\n"
+      "saves, and says how to resume.\n",
+      cli_train, CLI_TRAIN },
+    { "eval", "evaluates a trained network", "--load FILE [--data SPEC] [OPTION]...",
+      "The file knows its network, and the data it was trained on. Of a table or text that it was\n"
+      "trained on, only what was held out counts; other files count as a whole.\n",
+      cli_eval, CLI_EVAL },
+    { "sample", "writes text with a trained gpt2", "--load FILE [--prompt TEXT] [OPTION]...",
+      "The text appears as it is made. The same seed gives the same text.\n", cli_sample,
+      CLI_SAMPLE },
+    { "info", "lists the tensors of a file", "FILE",
+      "Name, dtype, shape and size of every tensor of a safetensors or npy file, and its metadata.\n",
+      cli_info, 0 },
+    { "demo", "trains lenet on digits and shows what it sees", "[OPTION]...",
+      "A run of `tenon train` with settings that suit a first look; each can be given.\n", cli_demo,
+      CLI_DEMO },
+    { "devices", "lists the devices of this build", "",
+      "One line each: the name that --device takes, whether it can be used, and what serves it.\n",
+      devices, 0 },
+    { "doctor", "says what was found, where, and what is missing", "",
+      "Version, devices, threads, the BLAS in use, and the TN_ variables that are set.\n", doctor,
+      0 },
+    { "version", "prints the version", "", "The same as tenon --version.\n", version, 0 },
+    { "help", "explains a command: tenon help COMMAND", "[COMMAND]",
+      "Without a command, lists them all.\n", help, 0 },
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -45,9 +68,10 @@ static const command *find(const char *name)
 
 static void usage(FILE *f)
 {
-    fprintf(f, "usage: tenon COMMAND\n\n");
+    fprintf(f, "usage: tenon COMMAND [OPTION]...\n\n");
     for (int i = 0; i < COMMANDS; i++)
         fprintf(f, "  %-8s  %s\n", commands[i].name, commands[i].what);
+    fprintf(f, "\ntenon help COMMAND explains one.\n");
 }
 
 static int unknown(const char *name)
@@ -57,16 +81,32 @@ static int unknown(const char *name)
     return 2;
 }
 
+static void explain_models(void)
+{
+    const cli_model *m;
+    puts("\nNAME, the network, and its defaults:");
+    for (int i = 0; (m = cli_model_at(i)) != NULL; i++)
+        printf("  %-8s  %s\n            %s\n", m->name, m->what, m->defaults);
+}
+
+static int explain(const command *c)
+{
+    printf("tenon %s: %s\n\nusage: tenon %s%s%s\n\n%s", c->name, c->what, c->name,
+           *c->usage ? " " : "", c->usage, c->more);
+    if (c->options) cli_options_help(c->options);
+    if (c->options & CLI_TRAIN) explain_models();
+    if (c->options & (CLI_TRAIN | CLI_EVAL)) fputs(spec_help, stdout);
+    return 0;
+}
+
 static int help(int argc, char **argv)
 {
-    if (argc < 2) {
+    if (argc < 3) {
         usage(stdout);
         return 0;
     }
-    const command *c = find(argv[1]);
-    if (!c) return unknown(argv[1]);
-    printf("tenon %s: %s\n\n%s", c->name, c->what, c->more);
-    return 0;
+    const command *c = find(argv[2]);
+    return c ? explain(c) : unknown(argv[2]);
 }
 
 static int version(int argc, char **argv)
@@ -96,21 +136,31 @@ static int devices(int argc, char **argv)
     return 0;
 }
 
-bool cli_colours(void)
+// With a standard stream closed, the next file that is opened would take its place, and get what is
+// printed. What stands in for it here cannot be written, so that the failure is noticed.
+static void fill_standard_streams(void)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb");
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+    return false;
 }
 
 int main(int argc, char **argv)
 {
+    fill_standard_streams();
     if (argc < 2) {
         usage(stderr);
         return 2;
     }
     const command *c = find(argv[1]);
     if (!c) return unknown(argv[1]);
-    int status = c->run(argc - 1, argv + 1);
+    int status = asks_for_help(argc, argv) ? explain(c) : c->run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     fprintf(stderr, "tenon: the output could not be written\n");
     return 1;

@@ -1,70 +1,148 @@
-// plot.c: points and a curve as characters.
+// plot.c: the loss over the steps, drawn with characters. In UTF-8 a character is a block of 2 x 4
+// braille dots, else it is one dot.
 #include "cli.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <math.h>
 
-enum { MOST_WIDTH = 120, MOST_HEIGHT = 40 };
+enum { WIDTH = 64, HEIGHT = 12, INTERVALS = 3 };
 
-// The ranges of both axes, and the characters drawn so far, top row first.
+// The dots, top row first, and the range of the loss; logarithms where it spans decades.
 typedef struct {
-    int   width, height;
-    float x0, x1, y0, y1;
-    char  cell[MOST_HEIGHT][MOST_WIDTH];
-} grid;
+    bool   utf8, logarithmic;
+    int    columns, rows;  // of dots
+    double low, high;
+    double label[HEIGHT];  // NaN: none
+    bool   dot[HEIGHT * CLI_DOTS_Y][WIDTH * CLI_DOTS_X];
+} canvas;
 
-static void widen(float *low, float *high, int n, const float *v)
+void cli_curve_add(cli_curve *c, double loss)
 {
-    for (int i = 0; i < n; i++) {
-        if (v[i] < *low) *low = v[i];
-        if (v[i] > *high) *high = v[i];
+    if (c->stride == 0) c->stride = 1;
+    if (c->points == CLI_CURVE) {
+        for (int i = 0; i < CLI_CURVE / 2; i++) c->y[i] = (c->y[2 * i] + c->y[2 * i + 1]) / 2;
+        c->points /= 2;
+        c->stride *= 2;
+    }
+    c->sum += loss;
+    if (++c->steps < c->stride) return;
+    c->y[c->points++] = (float)(c->sum / (double)c->steps);
+    c->steps          = 0;
+    c->sum            = 0;
+}
+
+// ---- axes
+
+static double scaled(const canvas *g, double y)
+{
+    return g->logarithmic ? log10(y) : y;
+}
+
+static int row_of(const canvas *g, double y)
+{
+    return (int)((g->high - scaled(g, y)) / (g->high - g->low) * (g->rows - 1) + 0.5);
+}
+
+// 1, 2 or 5 times a power of ten, not above v.
+static double round_down(double v)
+{
+    double power = pow(10, floor(log10(v)));
+    return power * (v >= 5 * power ? 5 : v >= 2 * power ? 2 : 1);
+}
+
+static void set_range(canvas *g, const cli_curve *c)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < c->points; i++) {
+        low  = fmin(low, c->y[i]);
+        high = fmax(high, c->y[i]);
+    }
+    g->logarithmic = low > 0 && high / low > 10;
+    if (!g->logarithmic && low > 0) low = 0;
+    g->low  = scaled(g, low);
+    g->high = scaled(g, high);
+    if (!(g->high > g->low)) g->high = g->low + 1;
+}
+
+static void put_label(canvas *g, double y)
+{
+    double at = scaled(g, y);
+    if (at >= g->low && at <= g->high) g->label[row_of(g, y) * HEIGHT / g->rows] = y;
+}
+
+// Round numbers: 1, 2, 5 of every decade (1 alone where there are many), or a few at equal distances.
+static void set_labels(canvas *g)
+{
+    for (int i = 0; i < HEIGHT; i++) g->label[i] = NAN;
+    if (g->logarithmic) {
+        bool few = g->high - g->low < 3;
+        for (int decade = (int)floor(g->low); decade <= (int)g->high; decade++) {
+            if (few) put_label(g, 5 * pow(10, decade));
+            if (few) put_label(g, 2 * pow(10, decade));
+            put_label(g, pow(10, decade));
+        }
+    } else {
+        double step = round_down((g->high - g->low) / INTERVALS);
+        for (double k = ceil(g->low / step); k * step <= g->high; k++) put_label(g, k * step);
     }
 }
 
-static void mark(grid *g, int n, const float *x, const float *y, char c)
-{
-    for (int i = 0; i < n; i++) {
-        if (!(x[i] >= g->x0 && x[i] <= g->x1 && y[i] >= g->y0 && y[i] <= g->y1)) continue;
-        int column = (int)((x[i] - g->x0) / (g->x1 - g->x0) * (float)(g->width - 1) + 0.5f);
-        int row    = (int)((g->y1 - y[i]) / (g->y1 - g->y0) * (float)(g->height - 1) + 0.5f);
+// ---- the curve
 
-        g->cell[row][column] = c;
+// A column of dots from one value to the next, so that the line has no holes.
+static void mark(canvas *g, int column, double from, double to)
+{
+    int a = row_of(g, from), b = row_of(g, to);
+    for (int row = a < b ? a : b; row <= (a < b ? b : a); row++) g->dot[row][column] = true;
+}
+
+static void mark_all(canvas *g, const cli_curve *c)
+{
+    double before = c->y[0];
+    for (int column = 0; column < g->columns; column++) {
+        double  at = (double)column * (double)(c->points - 1) / (g->columns - 1);
+        int64_t i  = (int64_t)at;
+        double  y  = c->y[i];
+        if (i + 1 < c->points) y += (at - (double)i) * ((double)c->y[i + 1] - y);
+        mark(g, column, before, y);
+        before = y;
     }
 }
 
-static void print_row(const grid *g, int row, bool colours)
+static void print_cell(const canvas *g, int row, int column)
 {
-    float label = g->y1 - (g->y1 - g->y0) * (float)row / (float)(g->height - 1);
-    if (row == 0 || row == g->height - 1 || row == g->height / 2) printf("%6.2f |", label);
-    else printf("       |");
-    int end = g->width;
-    while (end > 0 && g->cell[row][end - 1] == ' ') end--;
-    for (int k = 0; k < end; k++) {
-        char c = g->cell[row][k];
-        if (colours && c == '*') printf("\033[36m*\033[0m");
-        else putchar(c);
+    bool dots[CLI_DOTS_Y][CLI_DOTS_X];
+    if (!g->utf8) {
+        putchar(g->dot[row][column] ? '*' : ' ');
+        return;
     }
-    putchar('\n');
+    for (int y = 0; y < CLI_DOTS_Y; y++)
+        for (int x = 0; x < CLI_DOTS_X; x++)
+            dots[y][x] = g->dot[row * CLI_DOTS_Y + y][column * CLI_DOTS_X + x];
+    cli_print_dots(dots);
 }
 
-void cli_plot_draw(const cli_plot *p)
+static void print_row(const canvas *g, int row, bool colours)
 {
-    grid g = { .width  = p->width < MOST_WIDTH ? p->width : MOST_WIDTH,
-               .height = p->height < MOST_HEIGHT ? p->height : MOST_HEIGHT };
-    g.x0 = g.x1 = p->x[0];
-    g.y0 = g.y1 = p->y[0];
-    widen(&g.x0, &g.x1, p->points, p->x);
-    widen(&g.x0, &g.x1, p->steps, p->curve_x);
-    widen(&g.y0, &g.y1, p->points, p->y);
-    widen(&g.y0, &g.y1, p->steps, p->curve_y);
-    if (!(g.x1 > g.x0)) g.x1 = g.x0 + 1;
-    if (!(g.y1 > g.y0)) g.y1 = g.y0 + 1;
+    if (isnan(g->label[row])) printf("%9s ", "");
+    else printf("%9.4g ", g->label[row]);
+    fputs(g->utf8 ? "\xe2\x94\x82" : "|", stdout);
+    if (colours) fputs("\033[36m", stdout);
+    for (int column = 0; column < WIDTH; column++) print_cell(g, row, column);
+    puts(colours ? "\033[0m" : "");
+}
 
-    memset(g.cell, ' ', sizeof g.cell);
-    mark(&g, p->steps, p->curve_x, p->curve_y, '*');
-    mark(&g, p->points, p->x, p->y, 'o');
-    for (int row = 0; row < g.height; row++) print_row(&g, row, cli_colours());
-    printf("       +");
-    for (int k = 0; k < g.width; k++) putchar('-');
-    printf("\n%9.2f%*.2f\n", g.x0, g.width - 2, g.x1);
+void cli_curve_draw(const cli_curve *c)
+{
+    canvas g = { .utf8 = cli_utf8() };
+    if (c->points < 2) return;
+    g.columns = WIDTH * (g.utf8 ? CLI_DOTS_X : 1);
+    g.rows    = HEIGHT * (g.utf8 ? CLI_DOTS_Y : 1);
+    set_range(&g, c);
+    set_labels(&g);
+    mark_all(&g, c);
+    printf("%9s\n", "loss");
+    for (int row = 0; row < HEIGHT; row++) print_row(&g, row, cli_colours(stdout));
+    printf("%10s%s", "", g.utf8 ? "\xe2\x94\x94" : "+");
+    for (int i = 0; i < WIDTH; i++) fputs(g.utf8 ? "\xe2\x94\x80" : "-", stdout);
+    printf("\n%12d%*lld steps\n\n", 1, WIDTH - 7, (long long)(c->points * c->stride + c->steps));
 }

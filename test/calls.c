@@ -103,6 +103,10 @@ CALL(error_clear)
     tn_error_clear(NULL);
     return NULL;
 }
+CALL(error_set)
+{
+    return tn_error_set(k->cx, TN_EARG, "error_set: as asked");
+}
 CALL(on_error)
 {
     tn_on_error(k->cx, NULL, NULL);
@@ -714,7 +718,7 @@ CALL(stats_get)
 // clang-format off
 const call calls[] = {
     Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), O(seed), O(begin), O(end),
-    O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(error_clear), O(on_error),
+    O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(error_clear), O(error_set), O(on_error),
     Q(status_name), Q(version),
     O(from), O(borrow), O(zeros), O(ones), O(full), U(zeros_like), U(ones_like), S(full_like),
     O(scalar), O(arange), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),

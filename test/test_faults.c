@@ -1,6 +1,7 @@
 // test_faults.c: every allocation fails once, and from each on for ever; steps go over a memory
 // limit. Each time an error is reported, nothing crashes or leaks, and the context works on.
 #include "check.h"
+#include "faulty.h"
 #include "host.h"
 
 #include <math.h>
@@ -16,41 +17,7 @@ enum { DEBUG = 1 };
 enum { DEBUG = 0 };
 #endif
 
-// ---- an allocator that fails
-
-// countdown: the n-th allocation or growth from now fails, and if forever is set every later one
-// too; 0: none does.
-typedef struct {
-    long live, countdown, failed, made;
-    bool forever;
-} faulty;
-
-static bool fails_now(faulty *h)
-{
-    h->made++;
-    if (h->countdown == 0) return false;
-    if (h->countdown > 1) {
-        h->countdown--;
-        return false;
-    }
-    if (!h->forever) h->countdown = 0;
-    h->failed++;
-    return true;
-}
-
-static void *faulty_alloc(void *user, void *old, size_t n)
-{
-    faulty *h = user;
-    if (n == 0) {
-        h->live--;
-        free(old);
-        return NULL;
-    }
-    if (fails_now(h)) return NULL;
-    void *p = realloc(old, n);
-    if (p && !old) h->live++;
-    return p;
-}
+// ---- contexts
 
 static void silent(tn_ctx *cx, const tn_fault *f, void *user)
 {

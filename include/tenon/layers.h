@@ -83,10 +83,11 @@ TN_API tn_layer *tn_nn_max_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_po
 TN_API tn_layer *tn_nn_avg_pool2d(tn_ctx *cx, int64_t kernel);
 TN_API tn_layer *tn_nn_avg_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o);
 TN_API tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w);
-// A function of one tensor: tn_nn_act(cx, tn_relu).
+// A function of one tensor: tn_nn_act(cx, tn_relu). What it makes besides its result dies with it.
 TN_API tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x));
 TN_API tn_layer *tn_nn_flatten(tn_ctx *cx);  // all axes but the first
-// One after the other, named "0", "1", ...: tn_nn_seq(cx, a, b, c) counts them.
+// One after the other, named "0", "1", ...: tn_nn_seq(cx, a, b, c) counts them. The layers become
+// children; if this fails, or tn_nn_residual does, they stay the context's as they were.
 TN_API tn_layer *tn_nn_seq_n(tn_ctx *cx, int n, tn_layer *const *layers);
 // clang-format off
 #ifndef __cplusplus

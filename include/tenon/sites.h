@@ -335,6 +335,7 @@
 #define tn_optim_clip_norm(...)           tn_optim_clip_norm_at(TN_HERE, __VA_ARGS__)
 #define tn_optim_clip_value(...)          tn_optim_clip_value_at(TN_HERE, __VA_ARGS__)
 #define tn_optim_set_lr(...)              tn_optim_set_lr_at(TN_HERE, __VA_ARGS__)
+#define tn_optim_set_schedule(...)        tn_optim_set_schedule_at(TN_HERE, __VA_ARGS__)
 #define tn_optim_free(...)                tn_optim_free_at(TN_HERE, __VA_ARGS__)
 #define tn_next(...)                      tn_next_at(TN_HERE, __VA_ARGS__)
 #define tn_digits(...)                    tn_digits_at(TN_HERE, __VA_ARGS__)

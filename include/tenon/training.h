@@ -10,19 +10,24 @@
 
 // ---- optimizers --------------------------------------------------------------------------------
 
-// The factor of the learning rate after so many updates. With a warm-up it first rises linearly
-// over that many updates.
+// The factor of the learning rate for the update after t others. While t < warmup it is
+// (t + 1) / warmup; from then on, by kind:
+//   constant  1
+//   step      factor to the power of t / every, rounded down; floor at least
+//   cosine    from 1 at warmup down to floor at total along half a cosine, then floor
+//   linear    the same along a line
 typedef enum { TN_LR_CONSTANT, TN_LR_STEP, TN_LR_COSINE, TN_LR_LINEAR } tn_lr_kind;
 typedef struct {
     int     kind;           // of tn_lr_kind
-    int64_t warmup, total;  // updates; cosine and linear fall to floor at total
-    float   floor;          // the lowest factor
-    int64_t every;          // step: multiplies by factor after so many updates
-    float   factor;         // 0: 0.1
+    int64_t warmup, total;  // updates; total, above warmup, counts those of the warm-up too
+    float   floor;          // the lowest factor after the warm-up, 0 .. 1
+    int64_t every;
+    float   factor;  // 0: 0.1
 } tn_schedule;
 
-// Update rules and defaults are PyTorch's. clip_norm and clip_value 0: off. accumulate k: every k-th
-// tn_step updates, with the averaged gradient.
+// Update rules and defaults are PyTorch's. Every update clips its gradients by their common norm, then
+// each element by value; clip_norm and clip_value 0: off. accumulate k: every k-th tn_step updates,
+// with the averaged gradient. f16 and bf16 parameters are updated in f32 and rounded once.
 typedef struct {
     float       lr;  // 0: 1e-3
     float       momentum, dampening, weight_decay;
@@ -47,16 +52,18 @@ typedef struct {
     int         accumulate;
     tn_schedule schedule;
 } tn_rmsprop_opts;
-// An optimizer of the parameters that net has now and that are not frozen; tied ones once.
+// An optimizer of the parameters that net has now and that are not frozen; tied ones once. It keeps
+// them, also when net is freed.
 TN_API tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o);
 TN_API tn_optim *tn_adam(tn_layer *net, tn_adam_opts o);
 TN_API tn_optim *tn_adamw(tn_layer *net, tn_adamw_opts o);
 TN_API tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o);
 // The parameters whose name fits the pattern ("*.bias"; several with commas) get a learning rate
-// scaled by lr_scale and this weight decay. Later groups win.
+// scaled by lr_scale and this weight decay, in which 0 is 0. Later groups win.
 TN_API tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float weight_decay);
 // Backward from loss into o's parameters alone, clipping, update, gradients cleared, everything
-// pending launched.
+// pending launched: a step boundary, as tn_eval. On failure parameters, state and counts are as
+// before, and o's gradients are cleared.
 TN_API tn_status tn_step(tn_optim *o, tn_tensor *loss);
 // The update alone, by the gradients that are there; clears nothing, launches nothing. A parameter
 // without gradient is left as it is.
@@ -64,11 +71,14 @@ TN_API tn_status tn_optim_step(tn_optim *o);
 TN_API void      tn_optim_zero_grad(tn_optim *o);
 // Scales the gradients so that their common norm is at most max; the norm before, not yet computed.
 TN_API tn_tensor *tn_optim_clip_norm(tn_optim *o, double max);
-TN_API tn_status  tn_optim_clip_value(tn_optim *o, double max);
-TN_API double     tn_optim_lr(const tn_optim *o);  // of the next update, by the schedule
-TN_API void       tn_optim_set_lr(tn_optim *o, double lr);
-TN_API int64_t    tn_optim_updates(const tn_optim *o);
-TN_API void       tn_optim_free(tn_optim *o);
+// Cuts every element of the gradients to -max .. max.
+TN_API tn_status tn_optim_clip_value(tn_optim *o, double max);
+TN_API double    tn_optim_lr(const tn_optim *o);           // of the next update, by the schedule
+TN_API void      tn_optim_set_lr(tn_optim *o, double lr);  // before the schedule
+// Another schedule for the same count of updates: a run that is made longer.
+TN_API tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s);
+TN_API int64_t   tn_optim_updates(const tn_optim *o);
+TN_API void      tn_optim_free(tn_optim *o);
 
 // ---- data --------------------------------------------------------------------------------------
 
@@ -80,7 +90,8 @@ typedef struct {
     int64_t    epoch, index;     // the epoch, and the first item's place in it
     bool       last;             // of its epoch
 } tn_batch;
-// The next batch of n items; the last of an epoch may be short. NULLs on failure.
+// The next batch of n items; the last of an epoch may be short. NULLs on failure; a batch with an
+// item that failed is passed over.
 TN_API tn_batch tn_next(tn_data *d, int64_t n);
 
 typedef struct {
@@ -112,7 +123,7 @@ TN_API tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o);
 // The first axis of n tensors (x, y, ...), which are copied.
 TN_API tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields);
 // A user's dataset. field[i] has the dtype and shape of one item; get fills dst[i] for item i on
-// another thread, makes no tn_ calls, and returns nonzero on failure.
+// another thread, one call at a time, makes no tn_ calls, and returns nonzero on failure.
 typedef struct {
     int64_t  count;
     int      fields;
@@ -138,14 +149,15 @@ TN_API const char *tn_data_class(const tn_data *d, int64_t i);
 // Order: shuffled by seed (the default, by the context's), or as it is.
 TN_API tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed);
 TN_API tn_status tn_data_drop_last(tn_data *d, bool on);  // no short batches
-// Takes a fraction of the items, chosen by the seed, out of d into a dataset of its own.
+// Takes a fraction of the items, chosen by the seed, out of d into a dataset of its own, with
+// settings of its own. Both begin with epoch 0.
 TN_API tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed);
 typedef struct {
     int  shift;  // moved by up to so many pixels, edges filled with 0
     int  crop;   // padded by so many pixels and cropped to its size
     bool flip;   // left to right, half of the time
 } tn_augment_opts;
-// Of images; drawn from (seed, epoch, item).
+// Of images, x (C, H, W) of f32; drawn from (seed, epoch, item). Shift and crop add up.
 TN_API tn_status tn_data_augment(tn_data *d, tn_augment_opts o);
 // Where tn_next stands: the next batch to hand out.
 typedef struct {
@@ -183,6 +195,7 @@ TN_API tn_file_desc tn_file_info(const tn_file *f, int i);
 TN_API const char  *tn_file_name(const tn_file *f, int i);
 TN_API tn_tensor   *tn_file_tensor(tn_file *f, const char *name);
 TN_API const char  *tn_file_meta(const tn_file *f, const char *key);  // NULL where there is none
+TN_API const char  *tn_file_meta_key(const tn_file *f, int i);        // NULL past the last
 TN_API void         tn_file_free(tn_file *f);
 // Writes n tensors as safetensors; meta: nmeta pairs of key and value. The file appears whole or
 // not at all.
@@ -203,13 +216,16 @@ TN_API tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o);
 TN_API tn_status tn_load(tn_layer *l, const char *path);
 typedef struct {
     const char *prefix;   // of the names in the file that count; taken off
+    const char *add;      // then put before them: "transformer." for a file of GPT-2 without it
     const char *ignore;   // a pattern of names in the file that do not count: "*.attn.bias"
     bool        partial;  // what the file does not have stays as it is
 } tn_load_opts;
 TN_API tn_status tn_load_with(tn_layer *l, const char *path, tn_load_opts o);
 
 // What resuming needs, in one file: weights, optimizers, loaders, random counter, and the caller's
-// step and bytes. It appears whole or not at all, and is verified before the first assignment.
+// step and bytes. It appears whole or not at all, and is verified before the first assignment. Save
+// between steps. Loading wants the same networks, kinds of optimizers and datasets; settings of an
+// optimizer come from the file, whatever it was made with. user NULL: the bytes are not read.
 typedef struct {
     tn_layer *net[8];
     tn_optim *opt[8];

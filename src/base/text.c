@@ -20,3 +20,44 @@ tni_text tni_shape_text(int rank, const int64_t *size)
     tni_text_add(&t, rank == 1 ? ",)" : ")");
     return t;
 }
+
+tni_text tni_shown(const char *name)
+{
+    enum { MOST = 80 };
+    tni_text t = { "\"" };
+    size_t   n = 1;
+    for (; *name && n < MOST; name++) t.s[n++] = (unsigned char)*name < ' ' ? '?' : *name;
+    snprintf(t.s + n, sizeof t.s - n, "%s\"", *name ? "..." : "");
+    return t;
+}
+
+size_t tni_utf8(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    if (u[0] < 0x80) return 1;
+    if (u[0] < 0xc2 || u[0] > 0xf4) return 0;
+    size_t length = u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
+    if (n < length) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((u[i] & 0xc0) != 0x80) return 0;
+    // Longer than need be, a surrogate, or past the last code point.
+    bool bad = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) ||
+               (u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] > 0x8f);
+    return bad ? 0 : length;
+}
+
+bool tni_utf8_ok(const char *s, size_t n)
+{
+    for (size_t step; n > 0; s += step, n -= step)
+        if ((step = tni_utf8(s, n)) == 0) return false;
+    return true;
+}
+
+size_t tni_utf8_put(char s[4], unsigned c)
+{
+    size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = length - 1; i > 0; i--, c >>= 6) s[i] = (char)(0x80 | (c & 0x3f));
+    static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+    s[0]                              = (char)(lead[length] | c);
+    return length;
+}

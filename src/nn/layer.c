@@ -230,11 +230,30 @@ static tn_layer *root_of(tn_layer *l)
     return l;
 }
 
+// Whether both are there and of one context; NULL is reported to the other's, by the rules of NULL.
+static tn_ctx *forward_args(const tn_layer *l, tn_tensor *x)
+{
+    if (!l && x) {
+        tn_ctx *cx = tni_arg1("forward", x, "x");
+        if (cx && !cx->fault.code) tni_fail(cx, TN_EARG, "forward: the layer is NULL");
+        return NULL;
+    }
+    tn_ctx *cx = tni_thing_ok("forward", l, TNI_LAYER);
+    if (!cx) return NULL;
+    if (!x) {
+        if (!cx->fault.code) tni_fail(cx, TN_EARG, "forward: x is NULL");
+        tni_self.latest = cx->fault.code;
+        return NULL;
+    }
+    if (!tni_arg1("forward", x, "x")) return NULL;
+    if (x->cx != cx) return tni_fail(cx, TN_EARG, "forward: x belongs to another context");
+    return cx;
+}
+
 tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
 {
-    tn_ctx *cx = tni_thing_ok("forward", l, TNI_LAYER);
-    if (!cx || !tni_arg1("forward", x, "x")) return NULL;
-    if (x->cx != cx) return tni_fail(cx, TN_EARG, "forward: x belongs to another context");
+    tn_ctx *cx = forward_args(l, x);
+    if (!cx) return NULL;
     if (!l->forward)
         return tni_fail(cx, TN_EARG, "forward: a layer of bare tensors has no function");
     tn_tensor *y;
@@ -244,9 +263,9 @@ tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
         tni_thread before = tni_user_begin();
         y                 = l->forward(l, x);
         tni_user_end(&before);
-        if (!y && !cx->fault.code)
-            tni_fail(cx, TN_EUSER, "forward: the layer's function gave no tensor");
     }
+    if (!y && !cx->fault.code)
+        tni_fail(cx, TN_EUSER, "forward: the layer's function gave no tensor");
     tn_layer *root = root_of(l);
     if (y && root->watch) root->watch(l, y, root->watch_user);
     return y;
@@ -254,8 +273,7 @@ tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
 
 // ---- walking -----------------------------------------------------------------------------------
 
-// The layer after l in the tree below root, parents before children; NULL after the last.
-static tn_layer *next_layer(const tn_layer *root, tn_layer *l)
+tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l)
 {
     if (l->children) return l->child[0].l;
     for (; l != root; l = l->parent) {
@@ -267,7 +285,7 @@ static tn_layer *next_layer(const tn_layer *root, tn_layer *l)
     return NULL;
 }
 
-static const char *name_in_parent(const tn_layer *l)
+const char *tni_layer_name(const tn_layer *l)
 {
     for (size_t i = 0; i < l->parent->children; i++)
         if (l->parent->child[i].l == l) return l->parent->child[i].name;
@@ -278,13 +296,13 @@ static const char *name_in_parent(const tn_layer *l)
 static char *full_name(const tn_layer *root, const tn_layer *l, const char *name)
 {
     size_t n = strlen(name) + 1;
-    for (const tn_layer *k = l; k != root; k = k->parent) n += strlen(name_in_parent(k)) + 1;
+    for (const tn_layer *k = l; k != root; k = k->parent) n += strlen(tni_layer_name(k)) + 1;
     char *text = tni_alloc(&l->thing.cx->heap, n);
     if (!text) return NULL;
     char *at = text + n - strlen(name) - 1;
     memcpy(at, name, strlen(name) + 1);
     for (const tn_layer *k = l; k != root; k = k->parent) {
-        const char *part = name_in_parent(k);
+        const char *part = tni_layer_name(k);
         *--at            = '.';
         at -= strlen(part);
         memcpy(at, part, strlen(part));
@@ -325,7 +343,7 @@ void tni_entries_free(tni_entries *list)
 bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
 {
     *list = (tni_entries){ .cx = l->thing.cx };
-    for (tn_layer *k = l; k; k = next_layer(l, k)) {
+    for (tn_layer *k = l; k; k = tni_layer_next(l, k)) {
         if (list_names(list, l, k, true) && list_names(list, l, k, false)) continue;
         tni_entries_free(list);
         tni_fail_memory(l->thing.cx, op);
@@ -394,13 +412,13 @@ bool tn_layer_training(const tn_layer *l)
 void tn_layer_train(tn_layer *l, bool on)
 {
     if (!tni_thing_ok("layer_train", l, TNI_LAYER)) return;
-    for (tn_layer *k = l; k; k = next_layer(l, k)) k->training = on;
+    for (tn_layer *k = l; k; k = tni_layer_next(l, k)) k->training = on;
 }
 
 void tn_layer_freeze(tn_layer *l, bool on)
 {
     if (!tni_thing_ok("layer_freeze", l, TNI_LAYER)) return;
-    for (tn_layer *k = l; k; k = next_layer(l, k))
+    for (tn_layer *k = l; k; k = tni_layer_next(l, k))
         for (size_t i = 0; i < k->params; i++)
             if (!tn_requires_grad(k->param[i].t, !on)) return;
 }

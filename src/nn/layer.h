@@ -40,6 +40,12 @@ struct tn_layer {
 tn_layer *tni_layer_make(tn_ctx *cx, const char *type, tn_forward_fn *f, size_t self_bytes);
 // Frees a layer that could not be finished; returns NULL.
 void *tni_layer_give_up(tn_layer *l);
+
+// The layer after l in the tree below root, parents before children; NULL after the last.
+tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l);
+// A child's name in its parent.
+const char *tni_layer_name(const tn_layer *l);
+
 // One tensor of a tree, by its full name.
 typedef struct {
     char      *name;

@@ -2,26 +2,53 @@
 #ifndef TNI_OPTIM_OPTIM_H
 #define TNI_OPTIM_OPTIM_H
 
+#include "grad/grad.h"
 #include "nn/layer.h"
 
-enum { TNI_STATES = 3 };  // most tensors of state a parameter has: adam's two, rmsprop's three
+enum { TNI_STATES = 3 };  // most tensors of state a parameter has: those of rmsprop
 
 // One parameter and what the rule remembers of it. The optimizer owns p and the state, beside
-// whoever else owns p. State is made at the parameter's first update.
+// whoever else owns p. State is made at the parameter's first update. since and before tell a step
+// that failed from one that did not: p's store returns to a node older than since, and the count
+// to before.
 typedef struct {
     char      *name;  // full, in the network
     tn_tensor *p;
     tn_tensor *state[TNI_STATES];  // by the rule's names; NULL before the first update, or unused
     int64_t    updates;            // of this parameter: those without gradient are skipped
     double     lr_scale, weight_decay;
+    uint64_t   since;   // id of the first update's node that may not be computed yet; 0: none
+    int64_t    before;  // updates before that
+    bool       taken;   // stands in a batch of the update being recorded
 } tni_slot;
 
-// An update rule, constant: what its state is called (in checkpoints), and the update of a batch of
-// parameters that agree in dtype, settings and number of updates.
-typedef struct tni_rule_of_update tni_rule_of_update;
+// Slots that are updated as one flat tensor: those with a gradient that agree in dtype, settings and
+// number of updates.
+typedef struct {
+    size_t     first, count;  // in tn_optim.order
+    tn_tensor *g;             // their gradients, joined
+} tni_batch;
+
+// One update of a batch as a rule sees it: p, g and state joined, of one dtype. The rule sets next
+// where it has a state, and returns the new p.
+typedef struct {
+    tn_tensor *p, *g;
+    tn_tensor *state[TNI_STATES];  // NULL at the first update
+    tn_tensor *next[TNI_STATES];
+    double     lr, weight_decay;
+    int64_t    t;  // this update, counted from 1
+} tni_update;
+
+// An update rule, constant. The names of its state are PyTorch's; checkpoints have them.
+typedef struct {
+    const char *name;               // "adamw"
+    const char *state[TNI_STATES];  // NULL where there is none
+    tn_tensor *(*update)(const tn_optim *o, tni_update *u);
+} tni_rule_of_update;
 
 // Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
-// PyTorch's.
+// PyTorch's. order, batch and list have room for all slots and mean something only while an update
+// is recorded.
 struct tn_optim {
     tni_thing                 thing;  // first
     const tni_rule_of_update *rule;
@@ -29,25 +56,42 @@ struct tn_optim {
     size_t                    slots;
     double                    lr;  // before the schedule
     double                    beta1, beta2, alpha, eps, momentum, dampening;
+    double                    weight_decay;  // of parameters in no group
     double                    clip_norm, clip_value;
     bool                      nesterov, centered;
     tn_schedule               schedule;
     int64_t                   accumulate;      // tn_steps to an update
     int64_t                   updates, micro;  // updates done; tn_steps since the last
+    tni_slot                **order;           // the slots of one batch after the other
+    tni_batch                *batch;
+    size_t                    batches;
+    tn_tensor               **list;  // the tensors being joined
 };
 
-struct tni_rule_of_update {
-    const char *name;               // "adamw"
-    const char *state[TNI_STATES];  // "m", "v"; NULL where there is none
-    // p and g are flat, of n equal-setting parameters joined; state too, NULL where it is new. Sets
-    // next[] and returns the new p. lr and decay are those of the group, t counts this update from 1.
-    tn_tensor *(*update)(const tn_optim *o, tn_tensor *p, tn_tensor *g, tn_tensor *const *state,
-                         tn_tensor **next, double lr, double decay, int64_t t);
-};
+// An optimizer of net's parameters with these settings, which are checked. NULL, reported, on
+// failure.
+tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings);
+// A number of an options struct: the shortest decimal that is this float; 0: the fallback.
+double tni_option(float v, double fallback);
+// The shortest decimal that is this float.
+double tni_decimal(float v);
+
+// The stored gradient of a slot's parameter; NULL where there is none.
+tn_tensor *tni_slot_grad(const tni_slot *s);
+// State k of a slot, made of zeros where there is none yet; NULL, reported, on failure.
+tn_tensor *tni_slot_state(tni_slot *s, int k);
+// Lets the state and the count go, as before the first update. Who restores a slot calls this, then
+// assigns its states and sets updates.
+void tni_slot_reset(tni_slot *s);
+
+// keep * old + (1 - keep) * x, where old NULL is zeros.
+tn_tensor *tni_average(tn_tensor *old, tn_tensor *x, double keep);
+// The gradient with the weight decay that is part of it: g + decay * p.
+tn_tensor *tni_decayed(const tni_update *u);
 
 // The factor of the learning rate after so many updates.
 double tni_schedule_factor(const tn_schedule *s, int64_t updates);
-// The shortest decimal that is this float.
-double tni_decimal(float v);
+// What is wrong with a schedule; NULL if nothing.
+const char *tni_schedule_wrong(const tn_schedule *s);
 
 #endif

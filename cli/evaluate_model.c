@@ -1,0 +1,165 @@
+// evaluate_model.c: how good a network is on data it was not trained on; `tenon eval`.
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What is summed over the batches.
+typedef struct {
+    double loss, items;       // the loss is weighed by items
+    double hits;              // classes that were right
+    double squares;           // of errors, in the target's units
+    double mean, deviations;  // of the targets: running mean, squared distances from it
+    double bytes, tokens;     // of text
+} sums;
+
+static tn_status add_numbers(sums *s, tn_tensor *y, tn_tensor *target)
+{
+    int64_t   n = tn_count(y);
+    double   *p = malloc((size_t)n * 2 * sizeof *p), *t = p + n;
+    tn_status status = !p ? TN_EMEM : tn_read(y, TN_F64, p, n);
+    if (status == TN_OK) status = tn_read(target, TN_F64, t, n);
+    for (int64_t i = 0; status == TN_OK && i < n; i++) {
+        double off = t[i] - s->mean;
+        s->squares += (p[i] - t[i]) * (p[i] - t[i]);
+        s->mean += off / (s->items + (double)i + 1);
+        s->deviations += off * (t[i] - s->mean);
+    }
+    free(p);
+    return status;
+}
+
+// Tokens of one byte, or as long as the tokenizer says.
+static tn_status add_tokens(sums *s, tn_bpe *bpe, tn_tensor *target)
+{
+    int64_t  n = tn_count(target), bytes = n;
+    int64_t *ids = bpe ? malloc((size_t)n * sizeof *ids) : NULL;
+    if (bpe) {
+        if (!ids) return TN_EMEM;
+        tn_status status = tn_read(target, TN_I64, ids, n);
+        bytes            = status == TN_OK ? tn_bpe_decode(bpe, ids, n, NULL, 0) : -1;
+        free(ids);
+    }
+    s->tokens += (double)n;
+    s->bytes += (double)bytes;
+    return bytes < 0 ? TN_EARG : TN_OK;
+}
+
+static tn_status add_batch(sums *s, tn_layer *net, const cli_source *d, tn_batch b)
+{
+    tn_status  status = TN_OK;
+    tn_tensor *y      = tn_forward(net, b.x);
+    tn_tensor *loss   = cli_loss(net, &d->facts, y, b.y);
+    tn_tensor *hits   = d->facts.task == CLI_CLASSES ? cli_hits(y, b.y) : NULL;
+    if (!loss) return TN_EARG;
+    s->loss += tn_item(loss) * (double)b.count;
+    if (hits) s->hits += tn_item(hits);
+    if (d->facts.task == CLI_NUMBERS) status = add_numbers(s, y, b.y);
+    if (d->facts.task == CLI_TOKENS) status = add_tokens(s, d->bpe, b.y);
+    s->items += (double)b.count;
+    return status;
+}
+
+static void score_of(const sums *s, cli_score *score)
+{
+    *score = (cli_score){
+        .items         = (int64_t)s->items,
+        .loss          = s->loss / s->items,
+        .accuracy      = s->hits / s->items,
+        .rmse          = sqrt(s->squares / s->items),
+        .r2            = 1 - s->squares / s->deviations,
+        .bits_per_byte = s->loss / s->items * s->tokens / s->bytes / log(2),
+    };
+}
+
+tn_status cli_evaluate(tn_layer *net, const cli_source *d, int64_t batch, cli_score *score)
+{
+    tn_ctx   *cx     = tn_layer_ctx(net);
+    sums      s      = { 0 };
+    tn_scope *all    = tn_begin(cx);
+    int64_t   count  = tn_data_count(d->test);
+    tn_status status = tn_data_shuffle(d->test, false, 0);
+    if (status == TN_OK) status = tn_data_rewind(d->test);
+    tn_grad_mode(cx, false);
+    tn_layer_train(net, false);
+    while (status == TN_OK && (int64_t)s.items < count) {
+        tn_scope *scope = tn_begin(cx);
+        status          = add_batch(&s, net, d, tn_next(d->test, batch));
+        if (tn_end(scope) != TN_OK && status == TN_OK) status = tn_error(cx);
+    }
+    tn_layer_train(net, true);
+    tn_end(all);
+    score_of(&s, score);
+    return status == TN_OK ? tn_error(cx) : status;
+}
+
+void cli_score_print(cli_task task, const cli_score *score)
+{
+    printf("test loss %.4f\n", score->loss);
+    if (task == CLI_CLASSES) printf("test accuracy %.2f %%\n", 100 * score->accuracy);
+    if (task == CLI_NUMBERS)
+        printf("test R2 %.4f\n"
+               "test rmse %.6g\n",
+               score->r2, score->rmse);
+    if (task == CLI_TOKENS)
+        printf("test perplexity %.3f\n"
+               "test bits per byte %.4f\n",
+               exp(score->loss), score->bits_per_byte);
+}
+
+// ---- the command
+
+static cli_part part_of(const cli_settings *s, const cli_saved *f)
+{
+    if (!s->part) {
+        // Rows that the network was trained on are no test; another file is one as a whole.
+        bool whole = !cli_source_has_test(s->data) && !cli_source_same(s->data, f->data);
+        return whole ? CLI_PART_ALL : CLI_PART_TEST;
+    }
+    if (!strcmp(s->part, "all")) return CLI_PART_ALL;
+    return !strcmp(s->part, "train") ? CLI_PART_TRAIN : CLI_PART_TEST;
+}
+
+static bool facts_fit(const cli_facts *a, const cli_facts *b)
+{
+    bool same = a->task == b->task && a->rank == b->rank && a->outputs == b->outputs;
+    for (int i = 0; same && a->task != CLI_TOKENS && i < a->rank; i++)
+        same = a->size[i] == b->size[i];
+    return same || (cli_fail("the data does not fit the network: other shapes or classes than it "
+                             "was trained on"),
+                    false);
+}
+
+static int evaluate(tn_ctx *cx, cli_settings *s, cli_saved *f)
+{
+    cli_source d;
+    cli_score  score;
+    if (!cli_saved_open(cx, s, s->load, f)) return 1;
+    if (!cli_source_open(cx, s, part_of(s, f), f->schema, &d) || !facts_fit(&d.facts, &f->facts))
+        return 1;
+    tn_layer *net = cli_saved_build(cx, s, s->load, f);
+    if (!net) return 1;
+    if (cli_evaluate(net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
+    printf("%s, %lld items of %s\n", s->model, (long long)score.items, s->data);
+    cli_score_print(d.facts.task, &score);
+    return 0;
+}
+
+int cli_eval(int argc, char **argv)
+{
+    cli_settings s;
+    cli_saved    f = { 0 };
+    if (!cli_options_parse(&s, CLI_EVAL, argc, argv)) return 2;
+    int status = 2;
+    if (!s.load) fprintf(stderr, "tenon eval: --load FILE is needed; see tenon help eval\n");
+    else {
+        tn_ctx *cx = cli_open(&s);
+        status     = cx ? evaluate(cx, &s, &f) : 1;
+        tn_close(cx);
+    }
+    free(f.schema);
+    free(f.data);
+    cli_settings_free(&s);
+    return status;
+}

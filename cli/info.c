@@ -1,0 +1,80 @@
+// info.c: `tenon info FILE`, what a safetensors or npy file holds.
+#include "cli.h"
+
+#include <string.h>
+
+enum { SHOWN = 100 };  // characters of a metadata value
+
+static void write_shape(const tn_file_desc *d, char *to, size_t size)
+{
+    size_t n = (size_t)snprintf(to, size, "(");
+    for (int i = 0; i < d->rank && n < size; i++)
+        n += (size_t)snprintf(to + n, size - n, i ? ", %lld" : "%lld", (long long)d->size[i]);
+    if (n < size) snprintf(to + n, size - n, d->rank == 1 ? ",)" : ")");
+}
+
+static void write_bytes(int64_t bytes, char *to, size_t size)
+{
+    if (bytes < 10000) snprintf(to, size, "%lld B", (long long)bytes);
+    else if (bytes < 10000000) snprintf(to, size, "%.1f KB", 1e-3 * (double)bytes);
+    else snprintf(to, size, "%.1f MB", 1e-6 * (double)bytes);
+}
+
+static int name_width(const tn_file *f)
+{
+    int widest = 6;
+    for (int i = 0; i < tn_file_count(f); i++) {
+        int n = (int)strlen(tn_file_name(f, i));
+        if (n > widest) widest = n;
+    }
+    return widest;
+}
+
+static void print_tensors(const tn_file *f)
+{
+    int     wide = name_width(f), tensors = tn_file_count(f);
+    int64_t bytes = 0, elements = 0;
+    char    shape[256], size[32];
+    printf("%-*s  %-6s  %-20s  %10s\n", wide, "tensor", "dtype", "shape", "size");
+    for (int i = 0; i < tensors; i++) {
+        tn_file_desc d     = tn_file_info(f, i);
+        int64_t      count = 1;
+        for (int k = 0; k < d.rank; k++) count *= d.size[k];
+        write_shape(&d, shape, sizeof shape);
+        write_bytes(d.bytes, size, sizeof size);
+        printf("%-*s  %-6s  %-20s  %10s\n", wide, tn_file_name(f, i), d.dtype, shape, size);
+        bytes += d.bytes;
+        elements += count;
+    }
+    write_bytes(bytes, size, sizeof size);
+    printf("%d tensor%s, %lld numbers, %s\n", tensors, tensors == 1 ? "" : "s", (long long)elements,
+           size);
+}
+
+static void print_metadata(const tn_file *f)
+{
+    const char *key;
+    for (int i = 0; (key = tn_file_meta_key(f, i)) != NULL; i++) {
+        const char *value = tn_file_meta(f, key);
+        if (i == 0) puts("\nmetadata");
+        printf("  %-14s  %.*s%s\n", key, SHOWN, value, strlen(value) > SHOWN ? "..." : "");
+    }
+}
+
+int cli_info(int argc, char **argv)
+{
+    if (argc != 3 || argv[2][0] == '-') {
+        fprintf(stderr, "tenon info: one FILE is needed; see tenon help info\n");
+        return 2;
+    }
+    tn_ctx *cx = cli_open(&(cli_settings){ .device = "cpu" });
+    if (!cx) return 1;
+    tn_file *f      = tn_file_open(cx, argv[2]);
+    int      status = f ? 0 : cli_fail_of(cx);
+    if (f) {
+        print_tensors(f);
+        print_metadata(f);
+    }
+    tn_close(cx);
+    return status;
+}

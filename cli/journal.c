@@ -1,0 +1,70 @@
+// journal.c: the log of a run, JSON Lines: one object a step, flushed, so that whatever happens the
+// log says what was done. A resumed run goes on where its checkpoint is.
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char first_key[] = "{\"step\": ";
+
+// The length of the records up to a step; what was half written when a run died does not count.
+static long length_up_to(FILE *f, int64_t step)
+{
+    char   *line = NULL;
+    size_t  room = 0;
+    long    keep = 0;
+    ssize_t n;
+    while ((n = getline(&line, &room, f)) > 0 && line[n - 1] == '\n') {
+        if (strncmp(line, first_key, sizeof first_key - 1) != 0) break;
+        if (strtoll(line + sizeof first_key - 1, NULL, 10) > step) break;
+        keep += (long)n;
+    }
+    free(line);
+    return keep;
+}
+
+FILE *cli_log_open(const char *path, bool resume, int64_t step)
+{
+    FILE *f = fopen(path, resume ? "r+" : "w");
+    if (!f && resume && errno == ENOENT) f = fopen(path, "w+");
+    if (f && resume) {
+        long keep = length_up_to(f, step);
+        if (fseek(f, keep, SEEK_SET) != 0 || ftruncate(fileno(f), keep) != 0) {
+            fclose(f);
+            f = NULL;
+        }
+    }
+    if (!f) cli_fail("--log %s: %s", path, strerror(errno));
+    return f;
+}
+
+// JSON has no NaN and no infinity.
+static void write_number(FILE *f, const char *name, double v, int digits)
+{
+    if (isfinite(v)) fprintf(f, ", \"%s\": %.*g", name, digits, v);
+    else fprintf(f, ", \"%s\": null", name);
+}
+
+static void write_score(FILE *f, cli_task task, const cli_score *score)
+{
+    write_number(f, "test_loss", score->loss, 9);
+    if (task == CLI_CLASSES) write_number(f, "test_accuracy", score->accuracy, 9);
+    if (task == CLI_NUMBERS) write_number(f, "test_rmse", score->rmse, 9);
+    if (task == CLI_TOKENS) write_number(f, "test_bits_per_byte", score->bits_per_byte, 9);
+}
+
+void cli_log_write(FILE *f, const cli_moment *m)
+{
+    fprintf(f, "%s%lld, \"epoch\": %lld", first_key, (long long)m->step, (long long)m->epoch);
+    write_number(f, "loss", m->loss, 9);
+    if (!isnan(m->accuracy)) write_number(f, "accuracy", m->accuracy, 9);
+    write_number(f, "lr", m->lr, 9);
+    write_number(f, "samples_per_s", m->rate, 6);
+    write_number(f, "time", m->seconds, 9);
+    if (m->score) write_score(f, m->task, m->score);
+    fputs("}\n", f);
+    fflush(f);
+}

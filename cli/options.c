@@ -1,0 +1,294 @@
+// options.c: every option of the tool in one table. The same rows parse the command line, print the
+// help, write the settings into a trained network's file and read them from there.
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { FLAG, TEXT, WHOLE, REAL } option_kind;
+typedef enum { MODEL, DATA, TRAINING, FILES, TEXTS, MACHINE, GROUPS } option_group;
+
+static const char *const group_titles[GROUPS] = {
+    [MODEL] = "The network",        [DATA] = "Data",  [TRAINING] = "Training",
+    [FILES] = "Files and progress", [TEXTS] = "Text", [MACHINE] = "Machine",
+};
+
+// One option. A number must lie in least .. most; a text must be one of the words of `form`, or what
+// is_value takes, which form then describes.
+typedef struct {
+    const char  *name, *value, *what;
+    option_group group;
+    option_kind  kind;
+    size_t       at;        // in cli_settings
+    unsigned     commands;  // that take it
+    bool         kept;      // belongs to a trained network, and is saved with it
+    double       least, most;
+    const char  *form;
+    bool (*is_value)(const char *text);
+} option;
+
+#define AT(field) offsetof(cli_settings, field)
+#define MANY      1e15
+#define TRAINS    (CLI_TRAIN | CLI_DEMO)
+#define ALL       (CLI_TRAIN | CLI_EVAL | CLI_SAMPLE | CLI_DEMO)
+
+// clang-format off
+static const option options[] = {
+    { "model", "NAME", "one of the networks below", MODEL, TEXT, AT(model), CLI_TRAIN, true, 0, 0, CLI_MODEL_FORM, cli_is_model },
+    { "hidden", "N,N,..", "mlp: sizes of the hidden layers, or none", MODEL, TEXT, AT(hidden), TRAINS, true, 0, 0, CLI_HIDDEN_FORM, cli_is_hidden },
+    { "depth", "N", "resnet: 18, 50, or for small images 20, 56", MODEL, WHOLE, AT(depth), TRAINS, true, 1, 10000, NULL, NULL },
+    { "layers", "N", "gpt2: blocks", MODEL, WHOLE, AT(layers), TRAINS, true, 1, 10000, NULL, NULL },
+    { "heads", "N", "gpt2: heads of attention", MODEL, WHOLE, AT(heads), TRAINS, true, 1, 10000, NULL, NULL },
+    { "width", "N", "gpt2: numbers to a token", MODEL, WHOLE, AT(width), TRAINS, true, 1, 1e6, NULL, NULL },
+    { "context", "N", "gpt2: tokens it looks back", MODEL, WHOLE, AT(context), TRAINS, true, 1, 1e6, NULL, NULL },
+    { "dropout", "P", "gpt2: probability, 0 for none", MODEL, REAL, AT(dropout), TRAINS, true, 0, 0.99, NULL, NULL },
+
+    { "load", "FILE", "the network, as train --save left it", DATA, TEXT, AT(load), CLI_EVAL | CLI_SAMPLE, false, 0, 0, NULL, NULL },
+    { "data", "SPEC", "where the data is, see below", DATA, TEXT, AT(data), ALL & ~CLI_SAMPLE, true, 0, 0, CLI_SPEC_FORM, cli_is_spec },
+    { "part", "PART", "test, train or all of it", DATA, TEXT, AT(part), CLI_EVAL, false, 0, 0, "test train all", NULL },
+    { "limit", "N", "train on that many items, chosen by the seed", DATA, WHOLE, AT(limit), TRAINS, true, 1, MANY, NULL, NULL },
+    { "augment", "LIST", "change images: shift=2,flip,crop=4", DATA, TEXT, AT(augment), TRAINS, true, 0, 0, CLI_AUGMENT_FORM, cli_is_augment },
+    { "vocab-dir", "DIR", "GPT-2's vocab.bpe and encoder.json, instead of bytes", DATA, TEXT, AT(vocab_dir), CLI_TRAIN | CLI_EVAL | CLI_SAMPLE, true, 0, 0, NULL, NULL },
+    { "batch", "N", "items in a batch", DATA, WHOLE, AT(batch), ALL & ~CLI_SAMPLE, true, 1, 1e9, NULL, NULL },
+
+    { "epochs", "N", "times to go over the data", TRAINING, WHOLE, AT(epochs), TRAINS, true, 1, MANY, NULL, NULL },
+    { "optim", "NAME", "sgd, adam, adamw or rmsprop", TRAINING, TEXT, AT(optim), TRAINS, true, 0, 0, "sgd adam adamw rmsprop", NULL },
+    { "lr", "X", "learning rate", TRAINING, REAL, AT(lr), TRAINS, true, 1e-30, 1e30, NULL, NULL },
+    { "schedule", "NAME", "of the rate: constant, step (a tenth after each third of the run), cosine or linear", TRAINING, TEXT, AT(schedule), TRAINS, true, 0, 0, "constant step cosine linear", NULL },
+    { "warmup", "N", "updates over which the rate first rises", TRAINING, WHOLE, AT(warmup), TRAINS, true, 0, MANY, NULL, NULL },
+    { "momentum", "X", "of sgd and rmsprop", TRAINING, REAL, AT(momentum), TRAINS, true, 0, 0.99999, NULL, NULL },
+    { "weight-decay", "X", "the optimizer's own unless given", TRAINING, REAL, AT(weight_decay), TRAINS, true, 0, 1e30, NULL, NULL },
+    { "clip", "X", "most norm of the gradient, 0 for any", TRAINING, REAL, AT(clip), TRAINS, true, 0, 1e30, NULL, NULL },
+    { "accumulate", "N", "batches to an update", TRAINING, WHOLE, AT(accumulate), TRAINS, true, 1, 1e9, NULL, NULL },
+    { "seed", "N", "of weights, order and everything random", TRAINING, WHOLE, AT(seed), TRAINS | CLI_SAMPLE, true, 0, MANY, NULL, NULL },
+
+    { "save", "FILE", "write the network there (safetensors), and FILE.state beside it", FILES, TEXT, AT(save), TRAINS, false, 0, 0, NULL, NULL },
+    { "save-every", "N", "save every N steps too, not only as epochs end", FILES, WHOLE, AT(save_every), TRAINS, false, 1, MANY, NULL, NULL },
+    { "resume", NULL, "go on with the run that --save names; --epochs may be raised", FILES, FLAG, AT(resume), CLI_TRAIN, false, 0, 0, NULL, NULL },
+    { "log", "FILE", "write a line of JSON for every step", FILES, TEXT, AT(log), TRAINS, false, 0, 0, NULL, NULL },
+    { "every", "N", "steps between lines of the log and of progress", FILES, WHOLE, AT(every), TRAINS, false, 1, MANY, NULL, NULL },
+    { "eval-every", "N", "evaluate every N steps too, not only at the end", FILES, WHOLE, AT(eval_every), TRAINS, false, 1, MANY, NULL, NULL },
+    { "quiet", NULL, "no progress; results and errors stay", FILES, FLAG, AT(quiet), TRAINS, false, 0, 0, NULL, NULL },
+
+    { "prompt", "TEXT", "what the text begins with", TEXTS, TEXT, AT(prompt), CLI_SAMPLE, false, 0, 0, NULL, NULL },
+    { "tokens", "N", "how many to add", TEXTS, WHOLE, AT(tokens), CLI_SAMPLE, false, 1, MANY, NULL, NULL },
+    { "temperature", "X", "below 1 safer, above 1 wilder, 0 always the likeliest", TEXTS, REAL, AT(temperature), CLI_SAMPLE, false, 0, 1000, NULL, NULL },
+    { "top-k", "N", "choose among the N likeliest only", TEXTS, WHOLE, AT(top_k), CLI_SAMPLE, false, 1, 1e9, NULL, NULL },
+
+    { "device", "NAME", "see tenon devices; else TN_DEVICE, else the fastest", MACHINE, TEXT, AT(device), ALL, false, 0, 0, NULL, NULL },
+    { "threads", "N", "else TN_NUM_THREADS, else all cores", MACHINE, WHOLE, AT(threads), ALL, false, 1, 4096, NULL, NULL },
+};
+// clang-format on
+
+enum { OPTIONS = sizeof options / sizeof *options };
+_Static_assert(OPTIONS <= 64, "a bit each");
+
+static const option *find(const char *name, size_t length)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (strlen(options[i].name) == length && !strncmp(options[i].name, name, length))
+            return &options[i];
+    return NULL;
+}
+
+static uint64_t bit_of(const option *o)
+{
+    return (uint64_t)1 << (o - options);
+}
+
+static void *field_of(const cli_settings *s, const option *o)
+{
+    return (char *)s + o->at;
+}
+
+bool cli_options_given(const cli_settings *s, const char *name)
+{
+    const option *o = find(name, strlen(name));
+    return o && (s->given & bit_of(o));
+}
+
+// ---- values
+
+static bool is_word_of(const char *words, const char *text)
+{
+    size_t n = strlen(text);
+    for (const char *c = words; n > 0 && c; c = strchr(c, ' ')) {
+        c += *c == ' ';
+        if (!strncmp(c, text, n) && (c[n] == ' ' || !c[n])) return true;
+    }
+    return false;
+}
+
+static bool is_text_of(const option *o, const char *text)
+{
+    if (!o->form) return true;
+    return o->is_value ? o->is_value(text) : is_word_of(o->form, text);
+}
+
+// A number that is all of the text and in the option's range.
+static bool read_number(const option *o, const char *text, double *real, int64_t *whole)
+{
+    char *end;
+    errno = 0;
+    if (o->kind == WHOLE) {
+        long long v = strtoll(text, &end, 10);
+        *whole      = v;
+        *real       = (double)v;
+    } else {
+        *real = strtod(text, &end);
+        if (errno == ERANGE && fabs(*real) < 1) errno = 0;  // tiny, not wrong
+    }
+    bool blank = *text == ' ' || *text == '\t' || *text == '\n';
+    return errno == 0 && end != text && !*end && !blank && *real >= o->least && *real <= o->most;
+}
+
+// Stores the text as the option's value. False where it is not one; also where memory is out.
+static bool set(cli_settings *s, const option *o, const char *text)
+{
+    double  real  = 0;
+    int64_t whole = 0;
+    if (o->kind == FLAG) *(bool *)field_of(s, o) = true;
+    else if (o->kind == TEXT) {
+        char *copy = is_text_of(o, text) ? strdup(text) : NULL;
+        if (!copy) return false;
+        free(*(char **)field_of(s, o));
+        *(char **)field_of(s, o) = copy;
+    } else {
+        if (!read_number(o, text, &real, &whole)) return false;
+        if (o->kind == WHOLE) *(int64_t *)field_of(s, o) = whole;
+        else *(double *)field_of(s, o) = real;
+    }
+    s->given |= bit_of(o);
+    return true;
+}
+
+const char *cli_options_text(const cli_settings *s, const char *name, char *room, size_t size)
+{
+    const option *o = find(name, strlen(name));
+    if (!o || !(s->given & bit_of(o))) return NULL;
+    if (o->kind == TEXT) return *(char **)field_of(s, o);
+    if (o->kind == WHOLE) snprintf(room, size, "%lld", (long long)*(int64_t *)field_of(s, o));
+    else if (o->kind == REAL) snprintf(room, size, "%.9g", *(double *)field_of(s, o));
+    else snprintf(room, size, "yes");
+    return room;
+}
+
+void cli_options_default(cli_settings *s, const char *pairs)
+{
+    while (*pairs) {
+        char   value[64];
+        size_t name = strcspn(pairs, "="), end = strcspn(pairs, " ");
+        snprintf(value, sizeof value, "%.*s", (int)(end - name - 1), pairs + name + 1);
+        const option *o = find(pairs, name);
+        if (o && !(s->given & bit_of(o))) set(s, o, value);
+        pairs += end + strspn(pairs + end, " ");
+    }
+}
+
+const char *cli_options_kept(int i)
+{
+    for (int k = 0; k < OPTIONS; k++)
+        if (options[k].kept && i-- == 0) return options[k].name;
+    return NULL;
+}
+
+bool cli_options_restore(cli_settings *s, const char *name, const char *text)
+{
+    const option *o = find(name, strlen(name));
+    return !o || (s->given & bit_of(o)) || set(s, o, text);
+}
+
+void cli_settings_free(cli_settings *s)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (options[i].kind == TEXT) free(*(char **)field_of(s, &options[i]));
+    *s = (cli_settings){ 0 };
+}
+
+// ---- the command line
+
+__attribute__((format(printf, 2, 3))) static bool wrong(const char *command, const char *format,
+                                                        ...)
+{
+    va_list list;
+    va_start(list, format);
+    fprintf(stderr, "tenon %s: ", command);
+    vfprintf(stderr, format, list);
+    fprintf(stderr, "; see tenon help %s\n", command);
+    va_end(list);
+    return false;
+}
+
+static bool wrong_value(const char *command, const option *o, const char *text)
+{
+    const char *whole = o->kind == WHOLE ? "whole " : "";
+    if (o->kind == TEXT && is_text_of(o, text)) return wrong(command, "out of memory");
+    if (o->kind == TEXT && o->is_value)
+        return wrong(command, "--%s is %s; not \"%s\"", o->name, o->form, text);
+    if (o->kind == TEXT)
+        return wrong(command, "--%s is one of: %s; not \"%s\"", o->name, o->form, text);
+    if (o->most >= MANY)
+        return wrong(command, "--%s needs a %snumber from %g, not \"%s\"", o->name, whole, o->least,
+                     text);
+    return wrong(command, "--%s needs a %snumber from %g to %g, not \"%s\"", o->name, whole,
+                 o->least, o->most, text);
+}
+
+// One option at argv[0], with its value there or in the next argument; `used` counts both.
+static bool parse_one(cli_settings *s, unsigned command, const char *called, int argc, char **argv,
+                      int *used)
+{
+    const char *text = argv[0];
+    if (strncmp(text, "--", 2) != 0) return wrong(called, "\"%s\" is not an option", text);
+    size_t        length = strcspn(text + 2, "=");
+    const char   *value  = text[2 + length] ? text + 3 + length : NULL;
+    const option *o      = find(text + 2, length);
+    if (!o || !(o->commands & command))
+        return wrong(called, "there is no option \"--%.*s\"", (int)length, text + 2);
+    *used = 1;
+    if (o->kind == FLAG && value) return wrong(called, "--%s takes no value", o->name);
+    if (o->kind != FLAG && !value) {
+        // What begins with two dashes is the next option, unless it was tied on with "=".
+        if (argc < 2 || !strncmp(argv[1], "--", 2))
+            return wrong(called, "--%s needs a value, %s", o->name, o->value);
+        value = argv[1];
+        *used = 2;
+    }
+    return set(s, o, value) || wrong_value(called, o, value);
+}
+
+bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv)
+{
+    *s = (cli_settings){ .program = argv[0] };
+    for (int i = 2, used = 0; i < argc; i += used)
+        if (!parse_one(s, command, argv[1], argc - i, argv + i, &used)) {
+            cli_settings_free(s);
+            return false;
+        }
+    return true;
+}
+
+// ---- help
+
+static void help_row(const option *o)
+{
+    char left[64];
+    snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+    printf("  %-20s  %s\n", left, o->what);
+}
+
+void cli_options_help(unsigned command)
+{
+    for (int g = 0; g < GROUPS; g++) {
+        bool titled = false;
+        for (int i = 0; i < OPTIONS; i++) {
+            if ((int)options[i].group != g || !(options[i].commands & command)) continue;
+            if (!titled) printf("\n%s:\n", group_titles[g]);
+            titled = true;
+            help_row(&options[i]);
+        }
+    }
+}

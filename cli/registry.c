@@ -1,0 +1,140 @@
+// registry.c: the networks that the tool knows, one row each, and what they are trained for.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <tenon/models.h>
+
+enum { MOST_LAYERS = 32 };
+
+// ---- mlp
+
+// "128,64" after the first of sizes; the number of sizes then, 0 when it is no such list.
+static int read_hidden(const char *text, int64_t *sizes)
+{
+    int n = 1;
+    if (!strcmp(text, "none")) return n;
+    for (const char *at = text; n < MOST_LAYERS; at++) {
+        char     *end;
+        long long v = strtoll(at, &end, 10);
+        if (end == at || v < 1 || v > 1000000) return 0;
+        sizes[n++] = v;
+        if (!*end) return n;
+        if (*end != ',') return 0;
+        at = end;
+    }
+    return 0;
+}
+
+bool cli_is_hidden(const char *text)
+{
+    int64_t sizes[MOST_LAYERS];
+    return read_hidden(text, sizes) > 0;
+}
+
+static tn_layer *build_mlp(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    int64_t sizes[MOST_LAYERS + 1] = { 1 };
+    for (int i = 0; i < f->rank; i++) sizes[0] *= f->size[i];
+    int n = read_hidden(s->hidden, sizes);
+    if (f->task == CLI_TOKENS) return cli_fail("mlp is for images and tables, not for text"), NULL;
+    sizes[n++]     = f->outputs;
+    tn_layer *body = tn_mlp(cx, n, sizes);
+    return f->rank == 1 ? cli_tabular(cx, f, body) : body;
+}
+
+// ---- images
+
+static bool are_images(const char *model, const cli_facts *f)
+{
+    return (f->rank == 3 && f->task == CLI_CLASSES) ||
+           (cli_fail("%s is for classes of images", model), false);
+}
+
+static tn_layer *build_lenet(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    (void)s;
+    if (!are_images("lenet", f)) return NULL;
+    if (f->size[0] != 1 || f->size[1] != 28 || f->size[2] != 28 || f->outputs != 10)
+        return cli_fail("lenet is for 10 classes of 1 x 28 x 28 images, not %lld of %lld x %lld x "
+                        "%lld",
+                        (long long)f->outputs, (long long)f->size[0], (long long)f->size[1],
+                        (long long)f->size[2]),
+               NULL;
+    return tn_lenet(cx);
+}
+
+static tn_layer *build_resnet(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    if (!are_images("resnet", f)) return NULL;
+    return tn_resnet(cx, (tn_resnet_opts){ .depth    = (int)s->depth,
+                                           .classes  = f->outputs,
+                                           .channels = f->size[0] });
+}
+
+// ---- text
+
+static tn_layer *build_gpt2(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    if (f->task != CLI_TOKENS) return cli_fail("gpt2 is for text, as in --data text:FILE"), NULL;
+    return tn_gpt2(cx, (tn_gpt2_opts){ .layers  = s->layers,
+                                       .heads   = s->heads,
+                                       .width   = s->width,
+                                       .vocab   = f->outputs,
+                                       .context = s->context,
+                                       .dropout = s->dropout > 0 ? s->dropout : TN_ZERO });
+}
+
+// ---- the table
+
+// clang-format off
+static const cli_model models[] = {
+    { "mlp",    "linear layers with relu between, for images and tables",
+      "hidden=256,128 epochs=5", build_mlp },
+    { "lenet",  "two convolutions with batch norm, for digits",
+      "epochs=3", build_lenet },
+    { "resnet", "residual convolutions with batch norm, for images",
+      "depth=20 epochs=10", build_resnet },
+    { "gpt2",   "a transformer that goes on with a text",
+      "layers=4 heads=4 width=128 context=128 dropout=0 batch=16 epochs=3 optim=adamw clip=1",
+      build_gpt2 },
+};
+// clang-format on
+
+enum { MODELS = sizeof models / sizeof *models };
+
+const cli_model *cli_model_at(int i)
+{
+    return i < MODELS ? &models[i] : NULL;
+}
+
+const cli_model *cli_model_find(const char *name)
+{
+    for (int i = 0; i < MODELS; i++)
+        if (!strcmp(models[i].name, name)) return &models[i];
+    return NULL;
+}
+
+bool cli_is_model(const char *text)
+{
+    return cli_model_find(text) != NULL;
+}
+
+// ---- losses
+
+// Tokens (B, T, V) are predicted one by one. Numbers are compared in deviations of the target, so that
+// a learning rate means the same for every unit.
+tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target)
+{
+    if (f->task == CLI_TOKENS)
+        return tn_cross_entropy(tn_reshape(y, TN_SHAPE(-1, f->outputs)),
+                                tn_reshape(target, TN_SHAPE(-1)));
+    if (f->task == CLI_CLASSES) return tn_cross_entropy(y, target);
+    tn_tensor *deviation = tn_layer_find(net, "target_std");
+    return tn_mse(tn_div(y, deviation), tn_div(target, deviation));
+}
+
+tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target)
+{
+    return tn_sum_all(tn_eq(tn_argmax(y, 1), target));
+}

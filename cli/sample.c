@@ -1,0 +1,99 @@
+// sample.c: `tenon sample`, text that a gpt2 goes on with, printed as it comes.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The text so far, as tokens. There is room for the prompt and all that is to come.
+typedef struct {
+    int64_t *ids;
+    int64_t  count;
+} text;
+
+static bool read_prompt(tn_ctx *cx, const cli_settings *s, tn_bpe *bpe, text *t)
+{
+    int64_t bytes = (int64_t)strlen(s->prompt);
+    int64_t n     = bpe ? tn_bpe_encode(bpe, s->prompt, bytes, NULL, 0) : bytes;
+    if (n < 0) return cli_fail_of(cx), false;
+    t->ids = malloc((size_t)(n + s->tokens + 1) * sizeof *t->ids);
+    if (!t->ids) return cli_fail("out of memory"), false;
+    if (bpe) tn_bpe_encode(bpe, s->prompt, bytes, t->ids, n);
+    else
+        for (int64_t i = 0; i < n; i++) t->ids[i] = (unsigned char)s->prompt[i];
+    t->count = n;
+    return true;
+}
+
+// Draws the next token from the network's opinion of the newest `context` ones.
+static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, const text *t)
+{
+    int64_t    n     = t->count < s->context ? t->count : s->context;
+    tn_scope  *scope = tn_begin(cx);
+    tn_tensor *x     = tn_from(cx, TN_I64, TN_SHAPE(1, n), t->ids + t->count - n);
+    tn_tensor *y     = tn_select(tn_select(tn_forward(net, x), 0, 0), 0, n - 1);
+    int64_t    vocab = y ? tn_size(y, 0) : 0, id;
+    if (!(s->temperature > 0)) id = tn_item_i64(tn_argmax_all(y));
+    else {
+        int64_t k   = s->top_k > 0 && s->top_k < vocab ? s->top_k : vocab;
+        tn_pair top = tn_topk(tn_div_s(y, s->temperature), k, 0, true);
+        id = tn_item_i64(tn_gather(top.indices, 0, tn_multinomial(tn_softmax(top.values, 0), 1)));
+    }
+    tn_end(scope);
+    return id;
+}
+
+static bool print_token(tn_bpe *bpe, int64_t id)
+{
+    char    bytes[1024];
+    int64_t n = 1;
+    if (bpe) n = tn_bpe_decode(bpe, &id, 1, bytes, sizeof bytes);
+    else bytes[0] = (char)id;
+    if (n < 0 || n > (int64_t)sizeof bytes) return false;
+    fwrite(bytes, 1, (size_t)n, stdout);
+    return fflush(stdout) == 0;
+}
+
+static int sample(tn_ctx *cx, cli_settings *s, cli_saved *f)
+{
+    text    t = { 0 };
+    tn_bpe *bpe;
+    if (!cli_saved_open(cx, s, s->load, f)) return 1;
+    cli_options_default(s, "tokens=200 temperature=0.8 seed=0");
+    if (!s->prompt || !*s->prompt) {
+        free(s->prompt);
+        s->prompt = strdup("\n");
+    }
+    if (f->facts.task != CLI_TOKENS) return cli_fail("%s is no network for text", s->load);
+    tn_layer *net = cli_saved_build(cx, s, s->load, f);
+    if (!net || !s->prompt || !cli_tokenizer(cx, s, &bpe) || !read_prompt(cx, s, bpe, &t)) return 1;
+    tn_seed(cx, (uint64_t)s->seed);
+    tn_layer_train(net, false);
+    tn_grad_mode(cx, false);
+    fputs(s->prompt, stdout);
+    for (int64_t i = 0; i < s->tokens && tn_error(cx) == TN_OK; i++) {
+        int64_t id       = next_token(cx, net, s, &t);
+        t.ids[t.count++] = id;
+        if (tn_error(cx) != TN_OK || !print_token(bpe, id)) break;
+    }
+    putchar('\n');
+    free(t.ids);
+    return tn_error(cx) == TN_OK ? 0 : cli_fail_of(cx);
+}
+
+int cli_sample(int argc, char **argv)
+{
+    cli_settings s;
+    cli_saved    f = { 0 };
+    if (!cli_options_parse(&s, CLI_SAMPLE, argc, argv)) return 2;
+    int status = 2;
+    if (!s.load) fprintf(stderr, "tenon sample: --load FILE is needed; see tenon help sample\n");
+    else {
+        tn_ctx *cx = cli_open(&s);
+        status     = cx ? sample(cx, &s, &f) : 1;
+        tn_close(cx);
+    }
+    free(f.schema);
+    free(f.data);
+    cli_settings_free(&s);
+    return status;
+}

@@ -1,0 +1,110 @@
+// tabular.c: networks for rows of a table, as a layer of our own. Columns come in all sizes, so they
+// are standardized first; the numbers for that are part of the network and of its file.
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { CHUNK = 1024 };  // rows read at a time
+
+// Below this part of its squared mean a variance is nothing that f32 could tell from a constant.
+static const double LEAST_VARIANCE = 1e-14;
+
+// The children and buffers of the layer, by hand.
+typedef struct {
+    tn_layer  *body;
+    tn_tensor *mean, *std;                // (columns)
+    tn_tensor *target_mean, *target_std;  // (outputs), NULL for classes
+} tabular;
+
+static tn_tensor *forward(tn_layer *l, tn_tensor *x)
+{
+    tabular   *t = tn_layer_self(l);
+    tn_tensor *y = tn_forward(t->body, tn_div(tn_sub(x, t->mean), t->std));
+    return t->target_mean ? tn_add(tn_mul(y, t->target_std), t->target_mean) : y;
+}
+
+tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body)
+{
+    tabular  *t = body ? calloc(1, sizeof *t) : NULL;
+    tn_layer *l = t ? tn_layer_new(cx, forward, t, free) : NULL;
+    if (!l) return NULL;
+    t->mean = tn_layer_buffer(l, "mean", tn_zeros(cx, TN_F32, TN_SHAPE(f->size[0])));
+    t->std  = tn_layer_buffer(l, "std", tn_ones(cx, TN_F32, TN_SHAPE(f->size[0])));
+    if (f->task == CLI_NUMBERS) {
+        t->target_mean = tn_layer_buffer(l, "target_mean",
+                                         tn_zeros(cx, TN_F32, TN_SHAPE(f->outputs)));
+        t->target_std = tn_layer_buffer(l, "target_std", tn_ones(cx, TN_F32, TN_SHAPE(f->outputs)));
+    }
+    t->body = tn_layer_child(l, "net", body);
+    return t->body && tn_error(cx) == TN_OK ? l : NULL;
+}
+
+// Sums over the rows of one field, column by column.
+typedef struct {
+    int64_t columns;
+    double *mean, *square;  // square: of the distance from the mean
+    float  *rows;
+} sums;
+
+static void add_rows(sums *s, int64_t n, int64_t count, bool second)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < s->columns; k++) {
+            double v = s->rows[i * s->columns + k];
+            if (!second) s->mean[k] += v / (double)count;
+            else s->square[k] += (v - s->mean[k]) * (v - s->mean[k]) / (double)count;
+        }
+}
+
+// Goes over the data once.
+static tn_status pass(sums *s, tn_data *data, bool target, bool second)
+{
+    int64_t   count  = tn_data_count(data);
+    tn_status status = tn_data_rewind(data);
+    for (int64_t done = 0, n; done < count && status == TN_OK; done += n) {
+        tn_batch b = tn_next(data, CHUNK);
+        n          = b.count;
+        if (!b.x) return TN_EIO;
+        status = tn_read(target ? b.y : b.x, TN_F32, s->rows, n * s->columns);
+        tn_drop(b.x);
+        tn_drop(b.y);
+        add_rows(s, n, count, second);
+    }
+    return status;
+}
+
+static tn_status fit(tn_layer *net, const char *mean, const char *std, tn_data *data, bool target,
+                     int64_t columns)
+{
+    tn_ctx   *cx     = tn_layer_ctx(net);
+    tn_status status = TN_EMEM;
+    sums      s      = { columns, calloc((size_t)columns, sizeof(double)),
+                         calloc((size_t)columns, sizeof(double)),
+                         calloc((size_t)(columns * CHUNK), sizeof(float)) };
+    if (s.mean && s.square && s.rows && (status = pass(&s, data, target, false)) == TN_OK &&
+        (status = pass(&s, data, target, true)) == TN_OK) {
+        for (int64_t k = 0; k < columns; k++) {
+            bool constant = s.square[k] <= LEAST_VARIANCE * s.mean[k] * s.mean[k];
+            s.square[k]   = constant ? 1 : sqrt(s.square[k]);
+        }
+        tn_assign(tn_layer_find(net, mean), tn_from(cx, TN_F64, TN_SHAPE(columns), s.mean));
+        tn_assign(tn_layer_find(net, std), tn_from(cx, TN_F64, TN_SHAPE(columns), s.square));
+        status = tn_eval(cx);
+    }
+    free(s.mean);
+    free(s.square);
+    free(s.rows);
+    return status;
+}
+
+tn_status cli_tabular_fit(tn_layer *net, const cli_facts *f, tn_data *data)
+{
+    tn_scope *scope  = tn_begin(tn_layer_ctx(net));
+    tn_status status = fit(net, "mean", "std", data, false, f->size[0]);
+    if (status == TN_OK && f->task == CLI_NUMBERS)
+        status = fit(net, "target_mean", "target_std", data, true, f->outputs);
+    if (status == TN_OK) status = tn_data_rewind(data);
+    tn_status end = tn_end(scope);
+    return status != TN_OK ? status : end;
+}

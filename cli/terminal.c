@@ -1,0 +1,78 @@
+// terminal.c: what the terminal can show, the clock, and how a failure is told.
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+double cli_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool cli_is_terminal(FILE *f)
+{
+    const char *term = getenv("TERM");
+    return isatty(fileno(f)) && term && strcmp(term, "dumb") != 0;
+}
+
+bool cli_colours(FILE *f)
+{
+    const char *no = getenv("NO_COLOR");
+    return cli_is_terminal(f) && !(no && *no);
+}
+
+bool cli_utf8(void)
+{
+    static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+    for (int i = 0; i < 3; i++) {
+        const char *v = getenv(names[i]);
+        if (v && *v)  // the first one that is set decides
+            return strstr(v, "UTF-8") || strstr(v, "utf8") || strstr(v, "UTF8") ||
+                   strstr(v, "utf-8");
+    }
+    return false;
+}
+
+int cli_columns(FILE *f)
+{
+    struct winsize size;
+    if (ioctl(fileno(f), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X])
+{
+    static const unsigned char bits[CLI_DOTS_Y][CLI_DOTS_X] = {
+        { 0x01, 0x08 }, { 0x02, 0x10 }, { 0x04, 0x20 }, { 0x40, 0x80 }
+    };
+
+    unsigned cell = 0;
+    for (int y = 0; y < CLI_DOTS_Y; y++)
+        for (int x = 0; x < CLI_DOTS_X; x++)
+            if (dots[y][x]) cell |= bits[y][x];
+    if (cell) printf("\xe2%c%c", (int)(0xa0 + (cell >> 6)), (int)(0x80 + (cell & 63)));
+    else putchar(' ');
+}
+
+int cli_fail(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fputs("tenon: ", stderr);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+    va_end(list);
+    return 1;
+}
+
+int cli_fail_of(const tn_ctx *cx)
+{
+    const char *text = tn_error_text(cx);
+    return cli_fail("%s", *text ? text : tn_error_text(NULL));
+}

@@ -1,0 +1,342 @@
+// train.c: `tenon train`, a run from its first step to its results. The demo is the same run with
+// other settings.
+#include "cli.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEASURED = 10 };  // the accuracy of every so many batches is looked at
+
+static const double SMOOTH = 0.98, ACCURACY_SMOOTH = 0.8, SAVE_SECONDS = 1;
+
+static const char general_defaults[] =
+    "batch=64 lr=1e-3 optim=adam schedule=cosine seed=0 accumulate=1";
+
+// ---- signals: blocked, and asked for between steps, so that a step is never cut in two
+
+static sigset_t stop_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return set;
+}
+
+// Whether a signal to stop has come. From then on a second one ends the program at once.
+static bool is_stopped(cli_run *r)
+{
+    sigset_t pending, set = stop_signals();
+    if (r->signal) return true;
+    sigpending(&pending);
+    if (!sigismember(&pending, SIGINT) && !sigismember(&pending, SIGTERM)) return false;
+    sigwait(&set, &r->signal);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    return true;
+}
+
+// ---- a run is set up
+
+static tn_schedule schedule_of(const cli_run *r)
+{
+    static const struct {
+        const char *name;
+        tn_lr_kind  kind;
+    } kinds[] = { { "constant", TN_LR_CONSTANT },
+                  { "step", TN_LR_STEP },
+                  { "cosine", TN_LR_COSINE },
+                  { "linear", TN_LR_LINEAR } };
+
+    int64_t     updates  = (r->steps + r->s->accumulate - 1) / r->s->accumulate;
+    tn_schedule schedule = { .warmup = r->s->warmup, .total = updates, .every = (updates + 2) / 3 };
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(kinds[i].name, r->s->schedule)) schedule.kind = (int)kinds[i].kind;
+    return schedule;
+}
+
+static tn_optim *make_optimizer(const cli_run *r)
+{
+    const cli_settings *s        = r->s;
+    tn_schedule         schedule = schedule_of(r);
+    bool  sgd = !strcmp(s->optim, "sgd"), decays = cli_options_given(s, "weight-decay");
+    float lr = (float)s->lr, clip = (float)s->clip;
+    int   accumulate = (int)s->accumulate;
+    float momentum   = cli_options_given(s, "momentum") || !sgd ? (float)s->momentum : 0.9f;
+    float decay      = decays && !(s->weight_decay > 0) ? TN_ZERO : (float)s->weight_decay;
+
+    tn_adamw_opts adam = { .lr           = lr,
+                           .weight_decay = decay,
+                           .clip_norm    = clip,
+                           .accumulate   = accumulate,
+                           .schedule     = schedule };
+    if (sgd)
+        return tn_sgd(r->net, (tn_sgd_opts){ .lr           = lr,
+                                             .momentum     = momentum,
+                                             .weight_decay = decay,
+                                             .clip_norm    = clip,
+                                             .accumulate   = accumulate,
+                                             .schedule     = schedule });
+    if (!strcmp(s->optim, "rmsprop"))
+        return tn_rmsprop(r->net, (tn_rmsprop_opts){ .lr           = lr,
+                                                     .momentum     = momentum,
+                                                     .weight_decay = decay,
+                                                     .clip_norm    = clip,
+                                                     .accumulate   = accumulate,
+                                                     .schedule     = schedule });
+    return strcmp(s->optim, "adamw") ? tn_adam(r->net, adam) : tn_adamw(r->net, adam);
+}
+
+// Settings from the file where a run is resumed, then the data's, the model's and the tool's own.
+static int settle(cli_run *r)
+{
+    cli_settings *s = r->s;
+    cli_saved     f = { 0 };
+    if (s->resume && !cli_saved_open(r->cx, s, s->save, &f)) {
+        free(f.schema);
+        free(f.data);
+        return 1;
+    }
+    r->schema = f.schema;
+    free(f.data);
+    r->model = cli_model_find(s->model);
+    cli_options_default(s, cli_source_defaults(s->data));
+    cli_options_default(s, r->model->defaults);
+    cli_options_default(s, general_defaults);
+    tn_seed(r->cx, (uint64_t)s->seed);
+    return 0;
+}
+
+static bool keep_schema(cli_run *r)
+{
+    const char *schema = tn_data_schema(r->data.train);
+    if (!r->schema && schema && *schema) r->schema = strdup(schema);
+    return true;
+}
+
+static void say_what_runs(const cli_run *r)
+{
+    if (r->s->quiet) return;
+    fprintf(stderr, "%s with %lld parameters; %lld items of %s; %lld epoch%s of %lld steps\n",
+            r->model->name, (long long)tn_layer_count(r->net),
+            (long long)tn_data_count(r->data.train), r->s->data, (long long)r->s->epochs,
+            r->s->epochs == 1 ? "" : "s", (long long)r->epoch_steps);
+    if (r->memory.step > 0)
+        fprintf(stderr, "going on after step %lld\n", (long long)r->memory.step);
+}
+
+static int open_run(cli_run *r)
+{
+    cli_settings *s = r->s;
+    int           status;
+    if (!(r->cx = cli_open(s))) return 1;
+    if ((status = settle(r)) != 0) return status;
+    if (!cli_source_open(r->cx, s, CLI_PART_BOTH, r->schema, &r->data) || !keep_schema(r)) return 1;
+    r->net = r->model->build(r->cx, s, &r->data.facts);
+    if (!r->net) return tn_error(r->cx) != TN_OK ? cli_fail_of(r->cx) : 1;
+    if (r->schema && !s->resume && cli_tabular_fit(r->net, &r->data.facts, r->data.train) != TN_OK)
+        return cli_fail_of(r->cx);
+    r->epoch_steps = tn_data_batches(r->data.train, s->batch);
+    r->steps       = r->epoch_steps * s->epochs;
+    r->opt         = make_optimizer(r);
+    if (!r->opt || tn_error(r->cx) != TN_OK) return cli_fail_of(r->cx);
+    if (s->resume && (status = cli_run_resume(r)) != 0) return status;
+    if (s->resume && tn_optim_set_schedule(r->opt, schedule_of(r)) != TN_OK)  // --epochs may be new
+        return cli_fail_of(r->cx);
+    if (s->log && !(r->log = cli_log_open(s->log, s->resume, r->memory.step))) return 1;
+    say_what_runs(r);
+    return 0;
+}
+
+int cli_run_open(cli_run *r, cli_settings *s)
+{
+    sigset_t set = stop_signals();
+    *r           = (cli_run){ .s = s };
+    pthread_sigmask(SIG_BLOCK, &set, NULL);  // before there are threads, which inherit it
+    return open_run(r);
+}
+
+void cli_run_close(cli_run *r)
+{
+    sigset_t set = stop_signals();
+    tn_close(r->cx);
+    if (r->log) fclose(r->log);
+    free(r->schema);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+// ---- a step
+
+// One batch: forward, backward, update. False, with the error in the context, on failure.
+static bool learn(cli_run *r, cli_moment *m)
+{
+    const cli_facts *f     = &r->data.facts;
+    tn_scope        *scope = tn_begin(r->cx);
+    tn_batch         b     = tn_next(r->data.train, r->s->batch);
+    tn_tensor       *y     = tn_forward(r->net, b.x);
+    tn_tensor       *loss  = cli_loss(r->net, f, y, b.y);
+    bool             look  = f->task == CLI_CLASSES && m->step % MEASURED == 0;
+    tn_tensor       *hits  = look ? cli_hits(y, b.y) : NULL;
+
+    m->lr = tn_optim_lr(r->opt);
+    tn_step(r->opt, loss);
+    m->loss     = tn_item(loss);
+    m->accuracy = hits ? tn_item(hits) / (double)b.count : NAN;
+    r->items += b.count;
+    return tn_end(scope) == TN_OK && tn_error(r->cx) == TN_OK;
+}
+
+static void remember(cli_run *r, cli_moment *m)
+{
+    cli_memory *k   = &r->memory;
+    double      now = cli_seconds() - r->began;
+    k->step         = m->step;
+    k->seconds      = r->earlier + now;
+    k->loss         = SMOOTH * k->loss + (1 - SMOOTH) * m->loss;
+    k->weight       = SMOOTH * k->weight + (1 - SMOOTH);
+    if (!isnan(m->accuracy)) {
+        k->accuracy        = ACCURACY_SMOOTH * k->accuracy + (1 - ACCURACY_SMOOTH) * m->accuracy;
+        k->accuracy_weight = ACCURACY_SMOOTH * k->accuracy_weight + (1 - ACCURACY_SMOOTH);
+    }
+    cli_curve_add(&k->curve, m->loss);
+    m->seconds       = k->seconds;
+    m->rate          = (double)r->items / now;
+    m->mean_loss     = k->loss / k->weight;
+    m->mean_accuracy = k->accuracy_weight > 0 ? k->accuracy / k->accuracy_weight : NAN;
+    m->bytes         = tn_stats_get(r->cx).peak;
+}
+
+static bool is_due(int64_t step, int64_t every)
+{
+    return every > 0 && step % every == 0;
+}
+
+static bool score(cli_run *r)
+{
+    if (cli_evaluate(r->net, &r->data, r->s->batch, &r->score) != TN_OK) return false;
+    r->is_scored = true;
+    return true;
+}
+
+static bool save_if_due(cli_run *r, const cli_moment *m)
+{
+    bool due = m->step == m->steps || is_due(m->step, r->s->save_every);
+    if (m->epoch_ends && cli_seconds() - r->saved >= SAVE_SECONDS) due = true;
+    return !due || cli_run_save(r) == TN_OK;
+}
+
+// The next step and all that follows from it. Returns the exit status.
+static int advance(cli_run *r)
+{
+    int64_t    step = r->memory.step + 1;
+    cli_moment m    = { .step        = step,
+                        .steps       = r->steps,
+                        .epoch       = (step - 1) / r->epoch_steps + 1,
+                        .epochs      = r->s->epochs,
+                        .epoch_steps = r->epoch_steps,
+                        .epoch_ends  = step % r->epoch_steps == 0,
+                        .task        = r->data.facts.task };
+    if (!learn(r, &m)) return cli_fail_of(r->cx);
+    if (!isfinite(m.loss))
+        return cli_fail("the loss is %g at step %lld; a smaller --lr or --clip 1 may help", m.loss,
+                        (long long)step);
+    remember(r, &m);
+    if (step == r->steps || is_due(step, r->s->eval_every)) {
+        if (!score(r)) return cli_fail_of(r->cx);
+        m.score = &r->score;
+    }
+    if (r->log && (r->s->every == 0 || is_due(step, r->s->every) || step == r->steps))
+        cli_log_write(r->log, &m);
+    cli_progress_step(&r->progress, &m);
+    return save_if_due(r, &m) ? 0 : cli_fail_of(r->cx);
+}
+
+// ---- the end
+
+// A word as a shell takes it.
+static void write_word(const char *word)
+{
+    if (!word[strcspn(word, " \t\n\\\"'`$&|;<>()*?[]#~!{}")] && *word) {
+        fputs(word, stderr);
+        return;
+    }
+    fputc('\'', stderr);
+    for (; *word; word++)
+        if (*word == '\'') fputs("'\\''", stderr);
+        else fputc(*word, stderr);
+    fputc('\'', stderr);
+}
+
+static int stop(cli_run *r)
+{
+    const cli_settings *s = r->s;
+    if (cli_run_save(r) != TN_OK) return cli_fail_of(r->cx);
+    fprintf(stderr, "stopped after step %lld of %lld", (long long)r->memory.step,
+            (long long)r->steps);
+    if (!s->save) {
+        fprintf(stderr, "; nothing is saved, since --save was not given\n");
+        return 128 + r->signal;
+    }
+    fprintf(stderr, "; saved\nresume with: ");
+    write_word(s->program);
+    fputs(" train --resume --save ", stderr);
+    write_word(s->save);
+    if (s->log) {
+        fputs(" --log ", stderr);
+        write_word(s->log);
+    }
+    fputc('\n', stderr);
+    return 128 + r->signal;
+}
+
+static int finish(cli_run *r)
+{
+    if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
+    if (r->log && ferror(r->log)) return cli_fail("--log %s could not be written", r->s->log);
+    if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
+    printf("%lld steps in %.1f s\n", (long long)r->memory.step, r->memory.seconds);
+    if (r->s->save) printf("saved as %s\n", r->s->save);
+    cli_score_print(r->data.facts.task, &r->score);
+    return 0;
+}
+
+int cli_run_train(cli_run *r)
+{
+    int status = 0;
+    cli_progress_begin(&r->progress, r->s, r->memory.step);
+    r->began   = cli_seconds();
+    r->saved   = r->began;
+    r->earlier = r->memory.seconds;
+    while (status == 0 && r->memory.step < r->steps && !is_stopped(r)) status = advance(r);
+    cli_progress_end(&r->progress);
+    if (status != 0) return status;
+    return r->signal ? stop(r) : finish(r);
+}
+
+static bool is_complete(const cli_settings *s)
+{
+    const char *missing = s->resume
+                              ? (s->save ? NULL
+                                         : "--resume needs --save FILE, the run to go on with")
+                          : !s->model ? "--model NAME is needed"
+                          : !s->data  ? "--data SPEC is needed"
+                                      : NULL;
+    if (missing) fprintf(stderr, "tenon train: %s; see tenon help train\n", missing);
+    return !missing;
+}
+
+int cli_train(int argc, char **argv)
+{
+    cli_settings s;
+    cli_run      r;
+    if (!cli_options_parse(&s, CLI_TRAIN, argc, argv)) return 2;
+    int status = 2;
+    if (is_complete(&s)) {
+        status = cli_run_open(&r, &s);
+        if (status == 0) status = cli_run_train(&r);
+        cli_run_close(&r);
+    }
+    cli_settings_free(&s);
+    return status;
+}

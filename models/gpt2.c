@@ -1,0 +1,261 @@
+// GPT-2, with the names and layouts of Hugging Face's GPT2LMHeadModel.
+//
+// B batch, T tokens, C width, H heads, D = C / H
+#include "part.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+
+static const double STD = 0.02;  // of all initial weights
+
+// ---- an affine map whose weight is (in, out), as GPT-2's files have it ---------------------------
+
+// The tensors belong to the layer.
+typedef struct {
+    tn_tensor *weight, *bias;
+} affine;
+
+static tn_tensor *run_affine(tn_layer *l, tn_tensor *x)
+{
+    const affine *a = tn_layer_self(l);
+    return tn_add(tn_matmul(x, a->weight), a->bias);
+}
+
+static tn_layer *new_affine(tn_ctx *cx, int64_t in, int64_t out, double std)
+{
+    tn_layer *l = tni_part_new(cx, run_affine, sizeof(affine));
+    if (!l) return NULL;
+    affine    *a = tn_layer_self(l);
+    tn_tensor *w = tn_mul_s(tn_randn(cx, TN_F32, TN_SHAPE(in, out)), std);
+    a->weight    = tn_layer_param(l, "weight", w);
+    a->bias      = tn_layer_param(l, "bias", tn_zeros(cx, TN_F32, TN_SHAPE(out)));
+    return tni_part_done(l, a->weight && a->bias);
+}
+
+// The map that ends a branch. There are two branches a block, and their results add up: the scale
+// keeps the sum's size.
+static tn_layer *new_projection(tn_ctx *cx, int64_t in, const tn_gpt2_opts *o)
+{
+    return new_affine(cx, in, o->width, STD / sqrt(2 * (double)o->layers));
+}
+
+// ---- a block -----------------------------------------------------------------------------------
+
+// Causal self-attention in several heads: one map to queries, keys and values, one back.
+typedef struct {
+    tn_layer *c_attn, *c_proj;
+    int64_t   heads;
+    double    dropout;
+} attention;
+
+// (B, T, C) to (B, H, T, D).
+static tn_tensor *split_heads(tn_tensor *x, int64_t H)
+{
+    if (!x) return NULL;
+    int64_t B = tn_size(x, 0), T = tn_size(x, 1), C = tn_size(x, 2);
+    return tn_transpose(tn_reshape(x, TN_SHAPE(B, T, H, C / H)), 1, 2);
+}
+
+static tn_tensor *run_attention(tn_layer *l, tn_tensor *x)
+{
+    const attention *a        = tn_layer_self(l);
+    bool             training = tn_layer_training(l);
+    tn_tensor       *part[3];
+    if (tn_chunk(tn_forward(a->c_attn, x), 3, -1, part) != 3) return NULL;
+    for (int i = 0; i < 3; i++) part[i] = split_heads(part[i], a->heads);
+    tn_attention_opts o = { .causal = true, .dropout = training ? a->dropout : 0 };
+    tn_tensor        *y = tn_attention(part[0], part[1], part[2], o);
+    y                   = tn_flatten(tn_transpose(y, 1, 2), 2, 3);  // heads side by side again
+    return tn_dropout(tn_forward(a->c_proj, y), a->dropout, training);
+}
+
+static tn_layer *new_attention(tn_ctx *cx, const tn_gpt2_opts *o)
+{
+    tn_layer *l = tni_part_new(cx, run_attention, sizeof(attention));
+    if (!l) return NULL;
+    attention *a = tn_layer_self(l);
+    a->heads     = o->heads;
+    a->dropout   = o->dropout;
+    a->c_attn    = tn_layer_child(l, "c_attn", new_affine(cx, o->width, 3 * o->width, STD));
+    a->c_proj    = tn_layer_child(l, "c_proj", new_projection(cx, o->width, o));
+    return tni_part_done(l, a->c_attn && a->c_proj);
+}
+
+// Two maps with a gelu between.
+typedef struct {
+    tn_layer *c_fc, *c_proj;
+    double    dropout;
+} feed_forward;
+
+static tn_tensor *run_feed_forward(tn_layer *l, tn_tensor *x)
+{
+    const feed_forward *f = tn_layer_self(l);
+    tn_tensor          *y = tn_forward(f->c_proj, tn_gelu_tanh(tn_forward(f->c_fc, x)));
+    return tn_dropout(y, f->dropout, tn_layer_training(l));
+}
+
+static tn_layer *new_feed_forward(tn_ctx *cx, const tn_gpt2_opts *o)
+{
+    tn_layer *l = tni_part_new(cx, run_feed_forward, sizeof(feed_forward));
+    if (!l) return NULL;
+    feed_forward *f = tn_layer_self(l);
+    f->dropout      = o->dropout;
+    f->c_fc         = tn_layer_child(l, "c_fc", new_affine(cx, o->width, 4 * o->width, STD));
+    f->c_proj       = tn_layer_child(l, "c_proj", new_projection(cx, 4 * o->width, o));
+    return tni_part_done(l, f->c_fc && f->c_proj);
+}
+
+// Both branches are added to what came in; norms stand before them.
+typedef struct {
+    tn_layer *ln_1, *attn, *ln_2, *mlp;
+} block;
+
+static tn_tensor *run_block(tn_layer *l, tn_tensor *x)
+{
+    const block *b = tn_layer_self(l);
+    x              = tn_add(x, tn_forward(b->attn, tn_forward(b->ln_1, x)));
+    return tn_add(x, tn_forward(b->mlp, tn_forward(b->ln_2, x)));
+}
+
+static tn_layer *new_block(tn_ctx *cx, const tn_gpt2_opts *o)
+{
+    tn_layer *l = tni_part_new(cx, run_block, sizeof(block));
+    if (!l) return NULL;
+    block *b = tn_layer_self(l);
+    b->ln_1  = tn_layer_child(l, "ln_1", tn_nn_layer_norm(cx, o->width));
+    b->attn  = tn_layer_child(l, "attn", new_attention(cx, o));
+    b->ln_2  = tn_layer_child(l, "ln_2", tn_nn_layer_norm(cx, o->width));
+    b->mlp   = tn_layer_child(l, "mlp", new_feed_forward(cx, o));
+    return tni_part_done(l, b->ln_1 && b->attn && b->ln_2 && b->mlp);
+}
+
+// ---- the network -------------------------------------------------------------------------------
+
+// Everything but the output layer.
+typedef struct {
+    tn_layer *wte, *wpe;  // embeddings of tokens and of positions
+    tn_layer *h, *ln_f;
+    int64_t   context;
+    double    dropout;
+} transformer;
+
+// Whether x is (B, T) with T in the context; else reported.
+static bool tokens_ok(tn_ctx *cx, tn_tensor *x, int64_t context)
+{
+    char text[120] = "";
+    if (tn_rank(x) != 2)
+        snprintf(text, sizeof text, "gpt2: tokens have rank %d, not (B, T)", tn_rank(x));
+    else if (tn_size(x, 1) > context)
+        snprintf(text, sizeof text, "gpt2: %lld tokens are more than the context of %lld",
+                 (long long)tn_size(x, 1), (long long)context);
+    if (*text) tn_error_set(cx, TN_ESHAPE, text);
+    return !*text;
+}
+
+static tn_tensor *run_transformer(tn_layer *l, tn_tensor *x)
+{
+    const transformer *t  = tn_layer_self(l);
+    tn_ctx            *cx = tn_layer_ctx(l);
+    if (!tokens_ok(cx, x, t->context)) return NULL;
+    tn_tensor *place = tn_arange(cx, TN_I64, 0, (double)tn_size(x, 1), 1);
+    tn_tensor *y     = tn_add(tn_forward(t->wte, x), tn_forward(t->wpe, place));
+    y                = tn_dropout(y, t->dropout, tn_layer_training(l));
+    return tn_forward(t->ln_f, tn_forward(t->h, y));
+}
+
+static tn_layer *new_embedding(tn_ctx *cx, int64_t count, int64_t width)
+{
+    tn_layer *l = tn_nn_embedding(cx, count, width);
+    return tni_part_done(l, l && tn_init_normal(tn_layer_find(l, "weight"), 0, STD));
+}
+
+// o->layers blocks, named "0", "1", ...
+static tn_layer *new_blocks(tn_ctx *cx, const tn_gpt2_opts *o)
+{
+    tn_layer **list = calloc((size_t)o->layers, sizeof *list);
+    if (!list) return tn_error_set(cx, TN_EMEM, "gpt2: out of memory");
+    for (int64_t i = 0; i < o->layers; i++) list[i] = new_block(cx, o);
+    tn_layer *l = tn_nn_seq_n(cx, (int)o->layers, list);
+    free(list);
+    return l;
+}
+
+static tn_layer *new_transformer(tn_ctx *cx, const tn_gpt2_opts *o)
+{
+    tn_layer *l = tni_part_new(cx, run_transformer, sizeof(transformer));
+    if (!l) return NULL;
+    transformer *t = tn_layer_self(l);
+    t->context     = o->context;
+    t->dropout     = o->dropout;
+    t->wte         = tn_layer_child(l, "wte", new_embedding(cx, o->vocab, o->width));
+    t->wpe         = tn_layer_child(l, "wpe", new_embedding(cx, o->context, o->width));
+    t->h           = tn_layer_child(l, "h", new_blocks(cx, o));
+    t->ln_f        = tn_layer_child(l, "ln_f", tn_nn_layer_norm(cx, o->width));
+    return tni_part_done(l, t->wte && t->wpe && t->h && t->ln_f);
+}
+
+// lm_head keeps a weight (out, in) and no bias.
+static tn_tensor *run_head(tn_layer *l, tn_tensor *x)
+{
+    const affine *a = tn_layer_self(l);
+    return tn_linear(x, a->weight, NULL);
+}
+
+static tn_layer *new_head(tn_ctx *cx, tn_tensor *embedding)
+{
+    tn_layer *l = tni_part_new(cx, run_head, sizeof(affine));
+    if (!l) return NULL;
+    affine *a = tn_layer_self(l);
+    a->weight = tn_layer_param(l, "weight", embedding);
+    return tni_part_done(l, a->weight);
+}
+
+// The output layer's weight is the embedding's.
+typedef struct {
+    tn_layer *transformer, *lm_head;
+} gpt2;
+
+static tn_tensor *run_gpt2(tn_layer *l, tn_tensor *x)
+{
+    const gpt2 *g = tn_layer_self(l);
+    return tn_forward(g->lm_head, tn_forward(g->transformer, x));
+}
+
+static tn_gpt2_opts with_defaults(tn_gpt2_opts o)
+{
+    if (!o.layers) o.layers = 12;
+    if (!o.heads) o.heads = 12;
+    if (!o.width) o.width = 768;
+    if (!o.vocab) o.vocab = 50257;
+    if (!o.context) o.context = 1024;
+    if (o.dropout == 0) o.dropout = signbit(o.dropout) ? 0 : 0.1;
+    return o;
+}
+
+static bool settings_ok(tn_ctx *cx, const tn_gpt2_opts *o)
+{
+    char text[160];
+    bool sizes = o->layers > 0 && o->layers <= INT_MAX && o->heads > 0 && o->width > 0 &&
+                 o->vocab > 0 && o->context > 0;
+    if (sizes && o->width % o->heads == 0) return true;
+    if (sizes)
+        snprintf(text, sizeof text, "gpt2: width %lld is no multiple of %lld heads",
+                 (long long)o->width, (long long)o->heads);
+    else snprintf(text, sizeof text, "gpt2: a size is negative or too large");
+    tn_error_set(cx, TN_EARG, text);
+    return false;
+}
+
+tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o)
+{
+    o           = with_defaults(o);
+    tn_layer *l = settings_ok(cx, &o) ? tni_part_new(cx, run_gpt2, sizeof(gpt2)) : NULL;
+    if (!l) return NULL;
+    gpt2 *g        = tn_layer_self(l);
+    g->transformer = tn_layer_child(l, "transformer", new_transformer(cx, &o));
+    if (!g->transformer) return tni_part_done(l, false);
+    tn_tensor *embedding = tn_layer_find(g->transformer, "wte.weight");
+    g->lm_head           = tn_layer_child(l, "lm_head", new_head(cx, embedding));
+    return tni_part_done(l, g->lm_head);
+}

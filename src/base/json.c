@@ -1,0 +1,276 @@
+// The reader of JSON: one pass, in place. The state is the current token, the kind of every open
+// bracket (a bit each) and whether a value stands before; so it needs neither memory nor recursion.
+#include "base/json.h"
+#include "base/text.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tni_json_open(tni_json *j, const char *text, size_t bytes)
+{
+    *j = (tni_json){ .start = text, .at = text, .end = text + bytes };
+}
+
+static tni_json_kind fail(tni_json *j, const char *why)
+{
+    j->why         = why;
+    return j->kind = TNI_JSON_ERROR;
+}
+
+static void skip_space(tni_json *j)
+{
+    while (j->at < j->end && (*j->at == ' ' || *j->at == '\n' || *j->at == '\r' || *j->at == '\t'))
+        j->at++;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static int hex(char c)
+{
+    if (is_digit(c)) return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// ---- tokens ------------------------------------------------------------------------------------
+
+// How many characters the escape at s has, 0 if it is none.
+static size_t escape_length(const char *s, const char *end)
+{
+    if (end - s < 2) return 0;
+    if (s[1] != 'u') return memchr("\"\\/bfnrt", s[1], 8) ? 2 : 0;
+    if (end - s < 6) return 0;
+    for (int i = 2; i < 6; i++)
+        if (hex(s[i]) < 0) return 0;
+    return 6;
+}
+
+static tni_json_kind string(tni_json *j, tni_json_kind kind)
+{
+    const char *s = j->at + 1;
+    j->text       = s;
+    while (s < j->end && *s != '"') {
+        bool   escape = *s == '\\';
+        size_t n      = escape ? escape_length(s, j->end) : tni_utf8(s, (size_t)(j->end - s));
+        j->at         = s;
+        if (!n) return fail(j, escape ? "an escape is wrong" : "a character is not UTF-8");
+        if ((unsigned char)*s < ' ') return fail(j, "a string holds a control character");
+        s += n;
+    }
+    j->at = s;
+    if (s == j->end) return fail(j, "a string has no end");
+    j->length      = (size_t)(s - j->text);
+    j->at          = s + 1;
+    return j->kind = kind;
+}
+
+// Steps over digits; false if there is none.
+static bool digits(tni_json *j)
+{
+    const char *from = j->at;
+    while (j->at < j->end && is_digit(*j->at)) j->at++;
+    return j->at > from;
+}
+
+static tni_json_kind number(tni_json *j)
+{
+    j->text = j->at;
+    if (*j->at == '-') j->at++;
+    const char *first = j->at;
+    if (!digits(j)) return fail(j, "a number has no digits");
+    if (*first == '0' && j->at - first > 1) return fail(j, "a number begins with 0");
+    if (j->at < j->end && *j->at == '.') {
+        j->at++;
+        if (!digits(j)) return fail(j, "a number has no digits after its point");
+    }
+    if (j->at < j->end && (*j->at == 'e' || *j->at == 'E')) {
+        j->at++;
+        if (j->at < j->end && (*j->at == '+' || *j->at == '-')) j->at++;
+        if (!digits(j)) return fail(j, "a number has no digits in its exponent");
+    }
+    j->length      = (size_t)(j->at - j->text);
+    return j->kind = TNI_JSON_NUMBER;
+}
+
+static tni_json_kind word(tni_json *j, const char *text, tni_json_kind kind)
+{
+    size_t n = strlen(text);
+    if ((size_t)(j->end - j->at) < n || memcmp(j->at, text, n) != 0)
+        return fail(j, "a value is expected");
+    j->at += n;
+    return j->kind = kind;
+}
+
+static tni_json_kind open_bracket(tni_json *j, bool object)
+{
+    if (j->depth == TNI_JSON_DEPTH) return fail(j, "too many nested brackets");
+    uint64_t bit = (uint64_t)1 << j->depth;
+    j->in_object = object ? j->in_object | bit : j->in_object & ~bit;
+    j->depth++;
+    j->at++;
+    j->comma       = false;
+    return j->kind = object ? TNI_JSON_OBJECT : TNI_JSON_ARRAY;
+}
+
+static tni_json_kind close_bracket(tni_json *j, bool object)
+{
+    j->depth--;
+    j->at++;
+    j->comma       = true;
+    return j->kind = object ? TNI_JSON_OBJECT_END : TNI_JSON_ARRAY_END;
+}
+
+static tni_json_kind value(tni_json *j)
+{
+    j->comma = true;
+    switch (*j->at) {
+    case '{': return open_bracket(j, true);
+    case '[': return open_bracket(j, false);
+    case '"': return string(j, TNI_JSON_STRING);
+    case 't': return word(j, "true", TNI_JSON_TRUE);
+    case 'f': return word(j, "false", TNI_JSON_FALSE);
+    case 'n': return word(j, "null", TNI_JSON_NULL);
+    default:
+        if (*j->at == '-' || is_digit(*j->at)) return number(j);
+        return fail(j, "a value is expected");
+    }
+}
+
+// A key and its colon, so that what comes next is the value.
+static tni_json_kind key(tni_json *j)
+{
+    if (*j->at != '"') return fail(j, "a key is expected");
+    if (string(j, TNI_JSON_KEY) == TNI_JSON_ERROR) return TNI_JSON_ERROR;
+    skip_space(j);
+    if (j->at == j->end || *j->at != ':') return fail(j, "a colon is expected after a key");
+    j->at++;
+    return TNI_JSON_KEY;
+}
+
+tni_json_kind tni_json_next(tni_json *j)
+{
+    bool has_key = j->kind == TNI_JSON_KEY;
+    if (j->kind == TNI_JSON_ERROR) return TNI_JSON_ERROR;
+    skip_space(j);
+    if (j->depth == 0 && j->comma) {
+        if (j->at < j->end) return fail(j, "something follows the value");
+        return j->kind = TNI_JSON_END;
+    }
+    if (j->at == j->end) return fail(j, "the text ends too early");
+    if (has_key || j->depth == 0) return value(j);
+
+    bool object = j->in_object >> (j->depth - 1) & 1;
+    if (*j->at == (object ? '}' : ']')) return close_bracket(j, object);
+    if (j->comma) {
+        if (*j->at != ',') return fail(j, "a comma or a closing bracket is expected");
+        j->at++;
+        skip_space(j);
+        if (j->at == j->end) return fail(j, "the text ends too early");
+    }
+    return object ? key(j) : value(j);
+}
+
+bool tni_json_skip(tni_json *j)
+{
+    if (j->kind == TNI_JSON_OBJECT || j->kind == TNI_JSON_ARRAY)
+        for (int depth = j->depth; j->depth >= depth;)
+            if (tni_json_next(j) == TNI_JSON_ERROR) return false;
+    return j->kind != TNI_JSON_ERROR;
+}
+
+// ---- their values ------------------------------------------------------------------------------
+
+static unsigned unit(const char *s)
+{
+    return (unsigned)(hex(s[2]) << 12 | hex(s[3]) << 8 | hex(s[4]) << 4 | hex(s[5]));
+}
+
+// The character that begins at *s, which moves behind it, as UTF-8: its length, or 0 for a lone
+// surrogate. The string was checked when it was read.
+static size_t character(const char **s, const char *end, char utf8[4])
+{
+    static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
+    if (**s != '\\') {
+        utf8[0] = *(*s)++;
+        return 1;
+    }
+    if ((*s)[1] != 'u') {
+        const char *letter = strchr(letters, (*s)[1]);
+        utf8[0]            = letter ? meanings[letter - letters] : (*s)[1];
+        *s += 2;
+        return 1;
+    }
+    unsigned c = unit(*s);
+    *s += 6;
+    if (c >= 0xd800 && c < 0xe000) {
+        if (c >= 0xdc00 || end - *s < 6 || (*s)[0] != '\\' || (*s)[1] != 'u') return 0;
+        unsigned low = unit(*s);
+        if (low < 0xdc00 || low >= 0xe000) return 0;
+        c = 0x10000 + ((c - 0xd800) << 10 | (low - 0xdc00));
+        *s += 6;
+    }
+    return tni_utf8_put(utf8, c);
+}
+
+int64_t tni_json_string(const tni_json *j, char *dst, size_t room)
+{
+    size_t      length = 0;
+    char        utf8[4];
+    const char *end = j->text + j->length;
+    for (const char *s = j->text; s < end;) {
+        size_t n = character(&s, end, utf8);
+        if (!n) return -1;
+        for (size_t i = 0; i < n; i++, length++)
+            if (length + 1 < room) dst[length] = utf8[i];
+    }
+    if (room) dst[length < room ? length : room - 1] = 0;
+    return (int64_t)length;
+}
+
+bool tni_json_is(const tni_json *j, const char *text)
+{
+    char        utf8[4];
+    size_t      left = strlen(text);
+    const char *end  = j->text + j->length;
+    for (const char *s = j->text; s < end;) {
+        size_t n = character(&s, end, utf8);
+        if (!n || n > left || memcmp(text, utf8, n) != 0) return false;
+        text += n;
+        left -= n;
+    }
+    return left == 0;
+}
+
+bool tni_json_int(const tni_json *j, int64_t *v)
+{
+    bool     minus = j->text[0] == '-';
+    uint64_t most = minus ? (uint64_t)1 << 63 : INT64_MAX, sum = 0;
+    for (size_t i = minus; i < j->length; i++) {
+        if (!is_digit(j->text[i])) return false;
+        uint64_t digit = (uint64_t)(j->text[i] - '0');
+        if (sum > (most - digit) / 10) return false;
+        sum = sum * 10 + digit;
+    }
+    *v = (int64_t)(minus ? 0 - sum : sum);
+    return true;
+}
+
+bool tni_json_double(const tni_json *j, double *v)
+{
+    // strtod wants a 0 at the end and the point that the program's locale has.
+    char        copy[512], *to = copy;
+    const char *point = localeconv()->decimal_point;
+    if (j->length + strlen(point) >= sizeof copy) return false;
+    for (size_t i = 0; i < j->length; i++) {
+        if (j->text[i] == '.') to += strlen(strcpy(to, point));
+        else *to++ = j->text[i];
+    }
+    *to = 0;
+    *v  = strtod(copy, NULL);
+    return isfinite(*v);
+}

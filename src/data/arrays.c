@@ -1,0 +1,116 @@
+// Datasets of what a program has: tensors, copied to host memory, and a function of its own.
+#include "data/dataset.h"
+
+#include <pthread.h>
+#include <string.h>
+
+// ---- arrays ------------------------------------------------------------------------------------
+
+// Each field's items lie one after the other in data[f].
+typedef struct {
+    tni_source source;
+    size_t     bytes[8];  // of one item's
+    char      *data[8];
+} arrays;
+
+static int get_arrays(const tni_source *s, int64_t item, void *const *dst)
+{
+    const arrays *a = (const arrays *)s;
+    for (int f = 0; f < s->fields; f++)
+        memcpy(dst[f], a->data[f] + (size_t)item * a->bytes[f], a->bytes[f]);
+    return 0;
+}
+
+static void free_arrays(tni_heap *h, tni_source *s)
+{
+    arrays *a = (arrays *)s;
+    for (int f = 0; f < 8; f++) tni_free64(h, a->data[f]);
+    tni_free(h, a);
+}
+
+static bool arrays_ok(tn_ctx *cx, int n, tn_tensor *const *fields)
+{
+    if (n < 1 || n > 8 || !fields)
+        return tni_fail(cx, TN_EARG, "arrays: %d fields are not in 1 .. 8", n), false;
+    tn_ctx *theirs = tni_args("arrays", n, fields, NULL);
+    if (!theirs) return false;
+    if (theirs != cx)
+        return tni_fail(cx, TN_EARG, "arrays: the fields belong to another context"), false;
+    for (int f = 0; f < n; f++) {
+        if (tn_rank(fields[f]) < 1)
+            return tni_fail(cx, TN_ESHAPE, "arrays: field %d has no axis of items", f), false;
+        if (tn_size(fields[f], 0) != tn_size(fields[0], 0))
+            return tni_fail(cx, TN_ESHAPE, "arrays: field 0 is %s, field %d is %s: items differ",
+                            tni_shape_of(fields[0]).s, f, tni_shape_of(fields[f]).s),
+                   false;
+    }
+    return true;
+}
+
+// Copies one field to the host. False, reported, on failure.
+static bool take_field(tn_ctx *cx, arrays *a, int f, tn_tensor *t)
+{
+    tn_dtype dt        = tn_dtype_of(t);
+    int64_t  count     = tn_count(t);
+    a->source.field[f] = tni_field(dt, tn_rank(t) - 1, tni_sizes(t) + 1);
+    a->bytes[f] = a->source.count ? (size_t)(count / a->source.count) * tni_dtype_size(dt) : 0;
+    a->data[f]  = tni_alloc64(&cx->heap, (size_t)count * tni_dtype_size(dt));
+    if (!a->data[f]) return tni_fail_memory(cx, "arrays"), false;
+    return tn_read(t, dt, a->data[f], count) == TN_OK;
+}
+
+tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
+{
+    if (!tni_ctx_ok(cx, "arrays") || !arrays_ok(cx, n, fields)) return NULL;
+    arrays *a = tni_zalloc(&cx->heap, sizeof *a);
+    if (!a) return tni_fail_memory(cx, "arrays");
+    a->source = (tni_source){
+        .count = tn_size(fields[0], 0), .fields = n, .get = get_arrays, .free = free_arrays
+    };
+    for (int f = 0; f < n; f++)
+        if (!take_field(cx, a, f, fields[f])) return free_arrays(&cx->heap, &a->source), NULL;
+    return tni_data_make(cx, "arrays", &a->source);
+}
+
+// ---- a user's function -------------------------------------------------------------------------
+
+// Datasets split from one another have a thread each; the lock lets one of them in at a time, so
+// that the user's function need not be reentrant.
+typedef struct {
+    tni_source      source;
+    tn_dataset_def  def;
+    pthread_mutex_t lock;
+} callback;
+
+static int get_callback(const tni_source *s, int64_t item, void *const *dst)
+{
+    callback *c = (callback *)s;  // const but for the lock
+    pthread_mutex_lock(&c->lock);
+    int code = c->def.get(c->def.user, item, dst);
+    pthread_mutex_unlock(&c->lock);
+    return code;
+}
+
+static void free_callback(tni_heap *h, tni_source *s)
+{
+    callback *c = (callback *)s;
+    pthread_mutex_destroy(&c->lock);
+    tni_free(h, c);
+}
+
+tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
+{
+    if (!tni_ctx_ok(cx, "dataset")) return NULL;
+    if (!def.get) return tni_fail(cx, TN_EARG, "dataset: the function get is NULL");
+    callback *c = tni_zalloc(&cx->heap, sizeof *c);
+    if (!c) return tni_fail_memory(cx, "dataset");
+    c->def    = def;
+    c->source = (tni_source){ .count    = def.count,
+                              .fields   = def.fields,
+                              .threaded = true,
+                              .get      = get_callback,
+                              .free     = free_callback };
+    memcpy(c->source.field, def.field, sizeof def.field);
+    pthread_mutex_init(&c->lock, NULL);
+    return tni_data_make(cx, "dataset", &c->source);
+}

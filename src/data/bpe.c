@@ -1,0 +1,207 @@
+// GPT-2's tokenizer. A text is cut into words; in each, the pair of neighbours whose merge ranks lowest
+// (of equal ones the leftmost) becomes one token, until no pair has a merge. A heap of pairs makes that
+// n log n also for a word of a million bytes. As no merge needs a token of a later one, this gives the
+// same tokens as the usual way, to merge all pairs of the lowest rank in one pass.
+#include "data/bpe.h"
+#include "base/hash.h"
+#include "data/words.h"
+
+#include <string.h>
+
+static const uint32_t no_token = UINT32_MAX;  // merged away
+
+// ---- the table of merges -----------------------------------------------------------------------
+
+// The slot of a pair, or the free one where it would go.
+static uint32_t *find_pair(const tn_bpe *b, uint32_t left, uint32_t right)
+{
+    uint32_t i = (uint32_t)tni_hash_mix(left * (uint64_t)0x9e3779b1u, right) & b->mask;
+    for (; b->slot[i]; i = (i + 1) & b->mask) {
+        const tni_merge *m = &b->merge[b->slot[i] - 1];
+        if (m->left == left && m->right == right) break;
+    }
+    return &b->slot[i];
+}
+
+int64_t tni_bpe_rank(const tn_bpe *b, uint32_t left, uint32_t right)
+{
+    return (int64_t)*find_pair(b, left, right) - 1;
+}
+
+void tni_bpe_enter(tn_bpe *b, uint32_t rank)
+{
+    *find_pair(b, b->merge[rank].left, b->merge[rank].right) = rank + 1;
+}
+
+// ---- one word ----------------------------------------------------------------------------------
+
+// Adds the pair that begins at a place, if it has a merge, to the heap of n.
+static size_t push(tn_bpe *b, size_t n, uint32_t at, uint32_t length)
+{
+    uint32_t next = b->part[at].next;
+    int64_t rank = next < length ? tni_bpe_rank(b, b->part[at].id, b->part[next].id) : TNI_BPE_NONE;
+    if (rank == TNI_BPE_NONE) return n;
+    uint64_t key = (uint64_t)rank << 32 | at;
+    size_t   i   = n;
+    for (; i && b->heap[(i - 1) / 2] > key; i = (i - 1) / 2) b->heap[i] = b->heap[(i - 1) / 2];
+    b->heap[i] = key;
+    return n + 1;
+}
+
+// Takes the lowest off a heap of n > 0.
+static uint64_t pop(tn_bpe *b, size_t n)
+{
+    uint64_t top = b->heap[0], key = b->heap[n - 1];
+    size_t   i = 0, child;
+    for (; (child = 2 * i + 1) < n - 1; i = child) {
+        if (child + 1 < n - 1 && b->heap[child + 1] < b->heap[child]) child++;
+        if (b->heap[child] >= key) break;
+        b->heap[i] = b->heap[child];
+    }
+    b->heap[i] = key;
+    return top;
+}
+
+// A pair in the heap is stale once one of its two was merged with something else.
+static bool is_current(const tn_bpe *b, uint32_t at, uint32_t rank, uint32_t length)
+{
+    uint32_t         next = b->part[at].next;
+    const tni_merge *m    = &b->merge[rank];
+    return b->part[at].id == m->left && next < length && b->part[next].id == m->right;
+}
+
+static void join(tn_bpe *b, uint32_t at, uint32_t id, uint32_t length)
+{
+    uint32_t gone = b->part[at].next, next = b->part[gone].next;
+    b->part[at].id   = id;
+    b->part[at].next = next;
+    b->part[gone].id = no_token;
+    if (next < length) b->part[next].prev = at;
+}
+
+static void merge_parts(tn_bpe *b, uint32_t length)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i + 1 < length; i++) n = push(b, n, i, length);
+    while (n) {
+        uint64_t top = pop(b, n--);
+        uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
+        if (!is_current(b, at, rank, length)) continue;
+        join(b, at, b->merge[rank].result, length);
+        if (at) n = push(b, n, b->part[at].prev, length);
+        n = push(b, n, at, length);
+    }
+}
+
+// Each merge takes one pair off the heap and adds two at most, so twice the length is room enough.
+static bool make_room(tn_bpe *b, const char *op, size_t length)
+{
+    tni_heap *h    = &b->thing.cx->heap;
+    void     *part = b->part, *heap = b->heap;
+    bool      ok = tni_grow(h, &part, &b->part_cap, length, sizeof *b->part) &&
+              tni_grow(h, &heap, &b->heap_cap, 2 * length, sizeof *b->heap);
+    b->part = part;
+    b->heap = heap;
+    if (!ok) tni_fail_memory(b->thing.cx, op);
+    return ok;
+}
+
+int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end)
+{
+    const char *word = *at;
+    *at              = tni_word_end(word, end);
+    size_t   bytes   = (size_t)(*at - word);
+    uint32_t length  = (uint32_t)bytes;
+    int64_t  count   = 0;
+    if (bytes >= no_token) {
+        tni_fail(b->thing.cx, TN_EARG, "%s: a word of 4 GiB or more", op);
+        return -1;
+    }
+    if (!make_room(b, op, bytes)) return -1;
+    for (uint32_t i = 0; i < length; i++)
+        b->part[i] = (tni_part){ b->byte_id[(unsigned char)word[i]], i - 1, i + 1 };
+    merge_parts(b, length);
+    for (uint32_t i = 0; i < length; i = b->part[i].next) b->part[count++].id = b->part[i].id;
+    return count;
+}
+
+// ---- the public calls --------------------------------------------------------------------------
+
+static void free_bpe(tni_thing *t)
+{
+    tn_bpe   *b = (tn_bpe *)t;
+    tni_heap *h = &t->cx->heap;
+    tni_free(h, b->token);
+    tni_free(h, b->pool);
+    tni_free(h, b->merge);
+    tni_free(h, b->slot);
+    tni_free(h, b->part);
+    tni_free(h, b->heap);
+    tni_free(h, b);
+}
+
+tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
+{
+    if (!tni_ctx_ok(cx, "bpe")) return NULL;
+    tn_bpe *b = tni_zalloc(&cx->heap, sizeof *b);
+    if (!b) return tni_fail_memory(cx, "bpe");
+    tni_thing_add(cx, &b->thing, TNI_BPE, free_bpe);
+    if (tni_bpe_load(b, vocab, encoder)) return b;
+    tn_bpe_free(b);
+    return NULL;
+}
+
+void tn_bpe_free(tn_bpe *b)
+{
+    if (!b || !tni_thing_ok("bpe_free", b, TNI_BPE)) return;
+    tni_thing_remove(&b->thing);
+    free_bpe(&b->thing);
+}
+
+int64_t tn_bpe_count(const tn_bpe *b)
+{
+    return tni_thing_ok("bpe_count", b, TNI_BPE) ? (int64_t)b->count : -1;
+}
+
+// Whether what a call takes and gives are there; bytes and room are counts.
+static bool args_ok(const tn_bpe *b, const char *op, const void *in, int64_t n, const void *out,
+                    int64_t room)
+{
+    if (!tni_thing_ok(op, b, TNI_BPE)) return false;
+    if (n >= 0 && room >= 0 && (in || !n) && (out || !room)) return true;
+    tni_fail(b->thing.cx, TN_EARG, "%s: %s", op,
+             n < 0 || room < 0 ? "a count is negative" : "an argument is NULL");
+    return false;
+}
+
+int64_t tn_bpe_encode(tn_bpe *b, const char *text, int64_t bytes, int64_t *ids, int64_t room)
+{
+    if (!args_ok(b, "bpe_encode", text, bytes, ids, room)) return -1;
+    int64_t     count = 0;
+    const char *end   = text ? text + bytes : text;
+    for (const char *at = text; at < end;) {
+        int64_t n = tni_bpe_word(b, "bpe_encode", &at, end);
+        if (n < 0) return -1;
+        for (int64_t i = 0; i < n; i++, count++)
+            if (count < room) ids[count] = b->part[i].id;
+    }
+    return count;
+}
+
+int64_t tn_bpe_decode(tn_bpe *b, const int64_t *ids, int64_t n, char *text, int64_t room)
+{
+    if (!args_ok(b, "bpe_decode", ids, n, text, room)) return -1;
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= b->count) {
+            tni_fail(b->thing.cx, TN_EARG, "bpe_decode: ids[%lld] is %lld, of %u tokens",
+                     (long long)i, (long long)ids[i], (unsigned)b->count);
+            return -1;
+        }
+        tni_token t    = b->token[ids[i]];
+        int64_t   copy = room - count < t.length ? room - count : t.length;
+        if (copy > 0) memcpy(text + count, b->pool + t.start, (size_t)copy);
+        count += t.length;
+    }
+    return count;
+}

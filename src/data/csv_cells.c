@@ -1,0 +1,206 @@
+// The cells of a CSV text, one by one and in place.
+#include "base/json.h"
+#include "data/csv.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+// ---- walking -----------------------------------------------------------------------------------
+
+static const char *skip_blanks(const tni_csv_reader *r, const char *s)
+{
+    while (s < r->end && (*s == ' ' || *s == '\t') && *s != r->separator) s++;
+    return s;
+}
+
+static bool ends_line(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+// Steps over one line's end: LF, CR or both.
+static const char *skip_end(tni_csv_reader *r, const char *s)
+{
+    r->line++;
+    return s + (*s == '\r' && s + 1 < r->end && s[1] == '\n' ? 2 : 1);
+}
+
+bool tni_csv_row(tni_csv_reader *r)
+{
+    while (r->at < r->end) {
+        const char *s = skip_blanks(r, r->at);
+        if (s < r->end && !ends_line(*s)) return true;
+        r->at = s < r->end ? skip_end(r, s) : s;
+    }
+    return false;
+}
+
+static bool fail(tni_csv_reader *r, int64_t line, const char *why)
+{
+    r->line = line;
+    r->why  = why;
+    return false;
+}
+
+// At a quote. Blanks may follow the closing one.
+static bool quoted(tni_csv_reader *r, tni_csv_cell *c)
+{
+    const char *s = r->at + 1;
+    c->text       = s;
+    for (;;) {
+        if (s == r->end) return fail(r, c->line, "a quote has no end");
+        if (ends_line(*s)) {
+            s = skip_end(r, s);
+        } else if (*s != '"') {
+            s++;
+        } else if (s + 1 < r->end && s[1] == '"') {
+            c->doubled = true;
+            s += 2;
+        } else {
+            break;
+        }
+    }
+    c->length = (size_t)(s - c->text);
+    r->at     = skip_blanks(r, s + 1);
+    if (r->at == r->end || *r->at == r->separator || ends_line(*r->at)) return true;
+    return fail(r, r->line, "something follows a closing quote");
+}
+
+static void plain(tni_csv_reader *r, tni_csv_cell *c)
+{
+    const char *s = r->at;
+    c->text       = s;
+    while (s < r->end && *s != r->separator && !ends_line(*s)) s++;
+    r->at = s;
+    while (s > c->text && (s[-1] == ' ' || s[-1] == '\t')) s--;
+    c->length = (size_t)(s - c->text);
+}
+
+bool tni_csv_next(tni_csv_reader *r, tni_csv_cell *c)
+{
+    *c    = (tni_csv_cell){ .line = r->line };
+    r->at = skip_blanks(r, r->at);
+    if (r->at == r->end || *r->at != '"') plain(r, c);
+    else if (!quoted(r, c)) return false;
+    c->last = r->at == r->end || *r->at != r->separator;
+    if (!c->last) r->at++;
+    else if (r->at < r->end) r->at = skip_end(r, r->at);
+    return true;
+}
+
+char tni_csv_separator(const char *text, const char *end)
+{
+    static const char candidates[] = ",;\t";
+    size_t            count[3] = { 0 }, best = 0;
+    bool              inside = false;
+    while (text < end && ends_line(*text)) text++;
+    for (const char *s = text; s < end && (inside || !ends_line(*s)); s++) {
+        const char *found = *s ? strchr(candidates, *s) : NULL;
+        if (*s == '"') inside = !inside;
+        if (found && !inside) count[found - candidates]++;
+    }
+    for (size_t i = 1; i < 3; i++)
+        if (count[i] > count[best]) best = i;
+    return count[best] ? candidates[best] : 0;
+}
+
+size_t tni_csv_text(const tni_csv_cell *c, char *dst, size_t room)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->length; i++, n++) {
+        if (n < room) dst[n] = c->text[i];
+        if (c->doubled && c->text[i] == '"') i++;
+    }
+    return n;
+}
+
+// ---- numbers -----------------------------------------------------------------------------------
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+// A number being read: its digits without the point as an integer, as far as they fit exactly.
+typedef struct {
+    const char *at, *end;
+    uint64_t    digits;
+    int         tens;  // the power of ten that they are to be multiplied with
+    bool        any, exact;
+} number;
+
+static void read_digits(number *n, bool after_point)
+{
+    for (; n->at < n->end && is_digit(*n->at); n->at++) {
+        n->any = true;
+        if (n->digits >= (uint64_t)1 << 49) n->exact = false;
+        if (!n->exact) continue;
+        n->digits = n->digits * 10 + (uint64_t)(*n->at - '0');
+        n->tens -= after_point;
+    }
+}
+
+// Past the e; false if it has no digits.
+static bool read_exponent(number *n)
+{
+    int  e     = 0;
+    bool minus = n->at < n->end && *n->at == '-';
+    if (minus || (n->at < n->end && *n->at == '+')) n->at++;
+    if (n->at == n->end) return false;
+    for (; n->at < n->end && is_digit(*n->at); n->at++)
+        if (e < 10000) e = e * 10 + (*n->at - '0');
+    n->tens += minus ? -e : e;
+    return is_digit(n->at[-1]);
+}
+
+// What s[0 .. length-1], without blanks, is as a number; false if it is none. Few digits and a small
+// power of ten, both exact as doubles, give the rounded quotient or product at once.
+static bool read_number(const char *s, size_t length, double *v)
+{
+    static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    number              n       = { .at = s, .end = s + length, .exact = true };
+    bool                minus   = length && *s == '-';
+    if (minus || (length && *s == '+')) n.at++;
+    read_digits(&n, false);
+    if (n.at < n.end && *n.at == '.') {
+        n.at++;
+        read_digits(&n, true);
+    }
+    if (!n.any) return false;
+    if (n.at < n.end && (*n.at == 'e' || *n.at == 'E')) {
+        n.at++;
+        if (!read_exponent(&n)) return false;
+    }
+    if (n.at < n.end) return false;
+
+    if (n.exact && n.tens >= -22 && n.tens <= 22) {
+        double whole = minus ? -(double)n.digits : (double)n.digits;
+        *v           = n.tens < 0 ? whole / power[-n.tens] : whole * power[n.tens];
+    } else if (!tni_json_double(&(tni_json){ .text = s, .length = length }, v)) {
+        *v = minus ? -INFINITY : INFINITY;
+    }
+    return true;
+}
+
+static bool is_unbounded(const char *s, size_t n)
+{
+    static const char *const words[] = { "nan", "inf", "infinity" };
+    if (n && (*s == '-' || *s == '+')) s++, n--;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == n && strncasecmp(s, words[i], n) == 0) return true;
+    return false;
+}
+
+tni_csv_kind tni_csv_look(const tni_csv_cell *c, double *v)
+{
+    const char *s = c->text, *end = s + c->length;
+    while (s < end && *s == ' ') s++;
+    while (s < end && end[-1] == ' ') end--;
+    size_t n = (size_t)(end - s);
+    if (n == 0) return TNI_CSV_EMPTY;
+    if (read_number(s, n, v)) return TNI_CSV_NUMBER;
+    return is_unbounded(s, n) ? TNI_CSV_UNBOUNDED : TNI_CSV_TEXT;
+}

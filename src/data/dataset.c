@@ -1,0 +1,240 @@
+// Datasets: making, asking, settings, splitting, the cursor.
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/order.h"
+
+#include <string.h>
+
+// ---- making and freeing ------------------------------------------------------------------------
+
+tn_array tni_field(tn_dtype dt, int rank, const int64_t *size)
+{
+    tn_array a = { .dtype = dt, .rank = rank };
+    for (int i = 0; i < rank; i++) a.size[i] = size[i];
+    return a;
+}
+
+static void source_unref(tni_heap *h, tni_source *s)
+{
+    if (--s->refs <= 0) s->free(h, s);
+}
+
+static void free_data(tni_thing *t)
+{
+    tn_data  *d = (tn_data *)t;
+    tni_heap *h = &t->cx->heap;
+    tni_loader_close(&d->loader);
+    source_unref(h, d->source);
+    tni_free(h, d->items);
+    tni_free(h, d->scratch);
+    tni_free(h, d);
+}
+
+void tn_data_free(tn_data *d)
+{
+    if (!d || !tni_thing_ok("data_free", d, TNI_DATA)) return;
+    tni_thing_remove(&d->thing);
+    free_data(&d->thing);
+}
+
+// A dataset of count items of a source, of which it takes a reference; items are taken over. Nothing
+// is, on failure.
+static tn_data *new_data(tn_ctx *cx, tni_source *s, int64_t *items, int64_t count)
+{
+    tn_data *d = tni_zalloc(&cx->heap, sizeof *d);
+    if (!d) return NULL;
+    s->refs++;
+    d->source   = s;
+    d->items    = items;
+    d->count    = count;
+    d->shuffled = true;
+    d->at.seed  = cx->seed;
+    tni_loader_open(&d->loader);
+    tni_thing_add(cx, &d->thing, TNI_DATA, free_data);
+    return d;
+}
+
+static bool source_ok(tn_ctx *cx, const char *op, const tni_source *s)
+{
+    if (s->count <= 0)
+        return tni_fail(cx, TN_EARG, "%s: a dataset of %lld items", op, (long long)s->count), false;
+    if (s->fields < 1 || s->fields > 8)
+        return tni_fail(cx, TN_EARG, "%s: %d fields are not in 1 .. 8", op, s->fields), false;
+    for (int f = 0; f < s->fields; f++) {
+        const tn_array *a = &s->field[f];
+        if (!tni_dtype_ok(a->dtype))
+            return tni_fail(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)a->dtype), false;
+        if (!tni_shape_ok(cx, op, a->rank, a->size)) return false;
+        if (a->rank == TN_MAX_RANK)
+            return tni_fail(cx, TN_ESHAPE, "%s: no rank is left for the batch with items of %s", op,
+                            tni_shape_text(a->rank, a->size).s),
+                   false;
+    }
+    return true;
+}
+
+tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_source *s)
+{
+    tn_data *d = NULL;
+    s->refs    = 0;
+    if (source_ok(cx, op, s)) {
+        d = new_data(cx, s, NULL, s->count);
+        if (!d) tni_fail_memory(cx, op);
+    }
+    if (!d) s->free(&cx->heap, s);
+    return d;
+}
+
+// ---- asking ------------------------------------------------------------------------------------
+
+tn_data_desc tn_data_info(const tn_data *d)
+{
+    if (!d) return (tn_data_desc){ 0 };
+    tn_data_desc info = { d->count, d->source->fields, { { 0 } }, d->source->classes };
+    memcpy(info.field, d->source->field, sizeof info.field);
+    return info;
+}
+
+int64_t tn_data_count(const tn_data *d)
+{
+    return d ? d->count : 0;
+}
+
+int64_t tn_data_batches(const tn_data *d, int64_t n)
+{
+    if (!d || n <= 0) return 0;
+    return d->count / n + (!d->drop_last && d->count % n != 0);
+}
+
+const char *tn_data_schema(const tn_data *d)
+{
+    return d && d->source->schema ? d->source->schema : "";
+}
+
+const char *tn_data_class(const tn_data *d, int64_t i)
+{
+    if (!d || !d->source->class_names || i < 0 || i >= d->source->classes) return NULL;
+    return d->source->class_names[i];
+}
+
+// ---- settings: what was made ready by the old ones is thrown away ------------------------------
+
+tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed)
+{
+    if (!tni_thing_ok("data_shuffle", d, TNI_DATA)) return tni_failed();
+    tni_loader_cancel(&d->loader);
+    d->shuffled = on;
+    if (on) d->at.seed = seed;
+    return TN_OK;
+}
+
+tn_status tn_data_drop_last(tn_data *d, bool on)
+{
+    if (!tni_thing_ok("data_drop_last", d, TNI_DATA)) return tni_failed();
+    tni_loader_cancel(&d->loader);
+    d->drop_last = on;
+    return TN_OK;
+}
+
+static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
+{
+    tn_ctx         *cx   = d->thing.cx;
+    const tn_array *x    = &d->source->field[0];
+    int             most = o->shift > o->crop ? o->shift : o->crop;
+    if (o->shift < 0 || o->crop < 0)
+        return tni_fail_status(cx, TN_EARG, "data_augment: a negative number of pixels");
+    if (x->rank != 3 || x->dtype != TN_F32)
+        return tni_fail_status(cx, TN_ESHAPE,
+                               "data_augment: x is %s of %s an item; images are (C, H, W) of f32",
+                               tni_shape_text(x->rank, x->size).s, tn_dtype_name(x->dtype));
+    if (most > x->size[1] || most > x->size[2])
+        return tni_fail_status(cx, TN_EARG, "data_augment: %d pixels are more than images %s have",
+                               most, tni_shape_text(x->rank, x->size).s);
+    return TN_OK;
+}
+
+tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
+{
+    tn_ctx *cx = tni_thing_ok("data_augment", d, TNI_DATA);
+    if (!cx || augment_ok(d, &o) != TN_OK) return tni_failed();
+    float *scratch = NULL;
+    if (o.shift || o.crop || o.flip) {
+        int64_t count = tni_shape_count(3, d->source->field[0].size);
+        scratch       = tni_alloc(&cx->heap, (size_t)count * sizeof *scratch);
+        if (!scratch) return tni_fail_memory(cx, "data_augment"), tni_failed();
+    }
+    tni_loader_cancel(&d->loader);
+    tni_free(&cx->heap, d->scratch);
+    d->scratch = scratch;
+    d->augment = o;
+    return TN_OK;
+}
+
+// ---- splitting ---------------------------------------------------------------------------------
+
+// The items at the first `take` places of a random order go to `out`, the rest to `rest`; both keep
+// the order they had.
+static void deal(const tn_data *d, const tni_order *order, int64_t take, int64_t *out,
+                 int64_t *rest)
+{
+    for (int64_t i = 0; i < d->count; i++) {
+        int64_t item = d->items ? d->items[i] : i;
+        if (tni_order_item(order, i) < take) *out++ = item;
+        else *rest++ = item;
+    }
+}
+
+tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
+{
+    tn_ctx *cx = tni_thing_ok("data_split", d, TNI_DATA);
+    if (!cx) return NULL;
+    if (!(fraction > 0 && fraction < 1))
+        return tni_fail(cx, TN_EARG, "data_split: %g is not between 0 and 1", fraction);
+    int64_t take = (int64_t)(fraction * (double)d->count + 0.5);
+    if (take < 1 || take >= d->count)
+        return tni_fail(cx, TN_EARG, "data_split: %g of %lld items leaves one side empty", fraction,
+                        (long long)d->count);
+    int64_t *out  = tni_alloc(&cx->heap, (size_t)take * sizeof *out);
+    int64_t *rest = tni_alloc(&cx->heap, (size_t)(d->count - take) * sizeof *rest);
+    tn_data *part = out && rest ? new_data(cx, d->source, out, take) : NULL;
+    if (!part) {
+        tni_free(&cx->heap, out);
+        tni_free(&cx->heap, rest);
+        return tni_fail_memory(cx, "data_split");
+    }
+    tni_loader_cancel(&d->loader);
+    tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_SPLIT, seed, 0, 0), d->count);
+    deal(d, &order, take, out, rest);
+    tni_free(&cx->heap, d->items);
+    d->items = rest;
+    d->count -= take;
+    d->at.epoch = d->at.index = 0;
+    return part;
+}
+
+// ---- the cursor --------------------------------------------------------------------------------
+
+tn_cursor tn_data_cursor(const tn_data *d)
+{
+    return d ? d->at : (tn_cursor){ 0 };
+}
+
+tn_status tn_data_seek(tn_data *d, tn_cursor c)
+{
+    tn_ctx *cx = tni_thing_ok("data_seek", d, TNI_DATA);
+    if (!cx) return tni_failed();
+    if (c.epoch < 0 || c.index < 0 || c.index >= d->count)
+        return tni_fail_status(cx, TN_EARG, "data_seek: epoch %lld, item %lld of %lld",
+                               (long long)c.epoch, (long long)c.index, (long long)d->count);
+    tni_loader_cancel(&d->loader);
+    d->at = c;
+    return TN_OK;
+}
+
+tn_status tn_data_rewind(tn_data *d)
+{
+    if (!tni_thing_ok("data_rewind", d, TNI_DATA)) return tni_failed();
+    tni_loader_cancel(&d->loader);
+    d->at.epoch = d->at.index = 0;
+    return TN_OK;
+}

@@ -1,0 +1,341 @@
+// The loader: slots, jobs, the thread, and tn_next.
+#include "data/loader.h"
+#include "data/order.h"
+#include "data/pixels.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+// ---- slots -------------------------------------------------------------------------------------
+
+enum { IDLE_SLOTS = TNI_AHEAD + 1 };  // kept for later batches
+
+static void slot_free(tni_slot *s)
+{
+    tni_heap *h = &s->cx->heap;
+    if (s->next) s->next->prev = s->prev;
+    if (s->prev) s->prev->next = s->next;
+    else if (s->home) s->home->slots = s->next;
+    tni_free64(h, s->data);
+    tni_free(h, s);
+}
+
+static bool is_idle(const tni_slot *s)
+{
+    return !s->lent && !s->queued;
+}
+
+// Frees the idle slots past a number, and those that are too small to be of use.
+static void trim(tni_loader *l, int most, size_t bytes)
+{
+    for (tni_slot *s = l->slots, *next; s; s = next) {
+        next = s->next;
+        if (is_idle(s) && (s->bytes < bytes || --most < 0)) slot_free(s);
+    }
+}
+
+// An idle slot of so many bytes, NULL when memory is out.
+static tni_slot *slot_get(tn_ctx *cx, tni_loader *l, size_t bytes)
+{
+    trim(l, IDLE_SLOTS, bytes);
+    for (tni_slot *s = l->slots; s; s = s->next)
+        if (is_idle(s)) return s;
+    tni_slot *s = tni_zalloc(&cx->heap, sizeof *s);
+    if (!s) return NULL;
+    s->cx   = cx;
+    s->data = tni_alloc64(&cx->heap, bytes);
+    if (!s->data) {
+        tni_free(&cx->heap, s);
+        return NULL;
+    }
+    s->bytes = bytes;
+    s->home  = l;
+    s->next  = l->slots;
+    if (s->next) s->next->prev = s;
+    l->slots = s;
+    return s;
+}
+
+// One of the tensors that look into a slot is gone. Runs inside a tn_ call of the owner thread.
+static void give_back(void *data, void *user)
+{
+    (void)data;
+    tni_slot *s = user;
+    if (--s->lent) return;
+    if (s->home) trim(s->home, IDLE_SLOTS, 0);
+    else slot_free(s);
+}
+
+// ---- filling, on any thread ---------------------------------------------------------------------
+
+static int64_t field_bytes(const tni_source *s, int f)
+{
+    const tn_array *a = &s->field[f];
+    return tni_shape_count(a->rank, a->size) * (int64_t)tni_dtype_size(a->dtype);
+}
+
+static int64_t item_at(const tn_data *d, const tni_order *order, int64_t place)
+{
+    int64_t i = d->shuffled ? tni_order_item(order, place) : place;
+    return d->items ? d->items[i] : i;
+}
+
+static void fill(const tn_data *d, tni_job *j)
+{
+    const tni_source *s     = d->source;
+    uint64_t          epoch = (uint64_t)j->span.epoch;
+    tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_ORDER, j->span.seed, epoch, 0), d->count);
+    for (int64_t i = 0; i < j->span.count; i++) {
+        if (atomic_load_explicit(&d->loader.hurry, memory_order_relaxed)) return;
+        void *dst[8] = { 0 };
+        for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(s, f);
+        j->item   = item_at(d, &order, j->span.index + i);
+        j->failed = s->get(s, j->item, dst);
+        if (j->failed) return;
+        if (d->scratch)
+            tni_augment(&d->augment,
+                        tni_draw_by(TNI_DRAW_AUGMENT, j->span.seed, epoch, (uint64_t)j->item),
+                        s->field[0].size, dst[0], d->scratch);
+    }
+}
+
+// ---- the thread --------------------------------------------------------------------------------
+
+static void *work(void *data)
+{
+    tn_data    *d = data;
+    tni_loader *l = &d->loader;
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        while (!l->stop && l->filled == l->asked) pthread_cond_wait(&l->wake, &l->lock);
+        if (l->stop) break;
+        l->busy = true;
+        pthread_mutex_unlock(&l->lock);
+        fill(d, &l->job[l->filled % TNI_AHEAD]);
+        pthread_mutex_lock(&l->lock);
+        l->busy = false;
+        l->filled++;
+        pthread_cond_signal(&l->done);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+void tni_loader_open(tni_loader *l)
+{
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->wake, NULL);
+    pthread_cond_init(&l->done, NULL);
+}
+
+// Whether the thread is there, started if need be. It blocks all signals: they are the program's.
+static bool running(tn_data *d)
+{
+    tni_loader *l = &d->loader;
+    if (l->running) return true;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    l->running = pthread_create(&l->thread, NULL, work, d) == 0;
+    l->process = getpid();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return l->running;
+}
+
+// The child of a fork has the loader's memory but not its thread: it begins anew.
+static void notice_fork(tni_loader *l)
+{
+    if (!l->running || l->process == getpid()) return;
+    tni_loader_open(l);
+    l->running = l->busy = false;
+}
+
+void tni_loader_cancel(tni_loader *l)
+{
+    notice_fork(l);
+    pthread_mutex_lock(&l->lock);
+    int64_t asked = l->asked;
+    l->asked      = l->filled + l->busy;
+    atomic_store(&l->hurry, true);
+    while (l->busy) pthread_cond_wait(&l->done, &l->lock);
+    atomic_store(&l->hurry, false);
+    for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].slot->queued = false;
+    l->taken = l->filled = l->asked;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void tni_loader_close(tni_loader *l)
+{
+    tni_loader_cancel(l);
+    if (l->running) {
+        pthread_mutex_lock(&l->lock);
+        l->stop = true;
+        pthread_cond_signal(&l->wake);
+        pthread_mutex_unlock(&l->lock);
+        pthread_join(l->thread, NULL);
+    }
+    trim(l, 0, 0);
+    for (tni_slot *s = l->slots, *next; s; s = next) {
+        next    = s->next;
+        s->home = NULL;
+        s->prev = s->next = NULL;
+    }
+    pthread_cond_destroy(&l->done);
+    pthread_cond_destroy(&l->wake);
+    pthread_mutex_destroy(&l->lock);
+}
+
+// ---- asking and taking -------------------------------------------------------------------------
+
+// The batch of n that stands at c.
+static tni_span span_at(const tn_data *d, tn_cursor c, int64_t n)
+{
+    tni_span s = { .seed = c.seed, .epoch = c.epoch, .index = c.index, .n = n };
+    if (d->drop_last && n > d->count - s.index) {
+        s.epoch++;
+        s.index = 0;
+    }
+    int64_t left = d->count - s.index;
+    s.count      = n < left ? n : left;
+    left -= s.count;
+    s.last = d->drop_last ? left < n : left == 0;
+    return s;
+}
+
+static tn_cursor after(tn_cursor c, const tni_span *s)
+{
+    c.epoch = s->last ? s->epoch + 1 : s->epoch;
+    c.index = s->last ? 0 : s->index + s->count;
+    return c;
+}
+
+static bool same_span(const tni_span *a, const tni_span *b)
+{
+    return a->seed == b->seed && a->epoch == b->epoch && a->index == b->index && a->n == b->n;
+}
+
+// Whether the bytes of a batch can be counted at all.
+static bool countable(const tni_source *s, int64_t items)
+{
+    for (int f = 0; f < s->fields; f++)
+        if (items > (INT64_MAX >> 4) / (field_bytes(s, f) + 64)) return false;
+    return true;
+}
+
+// Lays the fields of a batch out in a slot; the bytes of all.
+static size_t lay_out(const tni_source *s, int64_t items, char *base, char **field)
+{
+    int64_t at = 0;
+    for (int f = 0; f < s->fields; f++) {
+        field[f] = base ? base + at : NULL;
+        at += (items * field_bytes(s, f) + 63) / 64 * 64;
+    }
+    return (size_t)at;
+}
+
+// Puts a job into the ring. False when memory is out.
+static bool ask(tn_data *d, const tni_span *span)
+{
+    tni_loader *l = &d->loader;
+    tni_job     j = { .span = *span };
+    if (!countable(d->source, span->count)) return false;
+    size_t bytes = lay_out(d->source, span->count, NULL, j.field);
+    j.slot       = slot_get(d->thing.cx, l, bytes);
+    if (!j.slot) return false;
+    j.slot->queued = true;
+    lay_out(d->source, span->count, j.slot->data, j.field);
+    pthread_mutex_lock(&l->lock);
+    l->job[l->asked++ % TNI_AHEAD] = j;
+    pthread_cond_signal(&l->wake);
+    pthread_mutex_unlock(&l->lock);
+    return true;
+}
+
+// Keeps the ring full with the batches that follow one. When memory is out they are asked for later.
+static void ask_ahead(tn_data *d, tni_span span)
+{
+    tni_loader *l = &d->loader;
+    for (int64_t i = l->taken; i < l->taken + TNI_AHEAD; i++) {
+        span = span_at(d, after(d->at, &span), span.n);
+        if (i >= l->asked && !ask(d, &span)) return;
+    }
+}
+
+// The oldest job, waited for; without a thread it is done here.
+static tni_job take(tn_data *d, bool threaded)
+{
+    tni_loader *l = &d->loader;
+    pthread_mutex_lock(&l->lock);
+    if (!threaded) fill(d, &l->job[l->filled++ % TNI_AHEAD]);
+    while (l->filled == l->taken) pthread_cond_wait(&l->done, &l->lock);
+    tni_job j = l->job[l->taken++ % TNI_AHEAD];
+    pthread_mutex_unlock(&l->lock);
+    j.slot->queued = false;
+    return j;
+}
+
+// Tensors that look into the job's slot, which comes back when the last of them is gone. The fields
+// all go through tn_borrow, also after a failure, so that it gives back each.
+static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
+{
+    const tni_source *s  = d->source;
+    bool              ok = true;
+    j->slot->lent        = s->fields;
+    for (int f = 0; f < s->fields; f++) {
+        int64_t size[TN_MAX_RANK] = { j->span.count };
+        for (int i = 0; i < s->field[f].rank; i++) size[i + 1] = s->field[f].size[i];
+        t[f] = tn_borrow(d->thing.cx, s->field[f].dtype, s->field[f].rank + 1, size, j->field[f],
+                         give_back, j->slot);
+        ok   = ok && t[f];
+    }
+    for (int f = 0; !ok && f < s->fields; f++)
+        if (t[f]) tni_tensor_free(t[f]);
+    return ok;
+}
+
+static bool can_have(tn_data *d, int64_t n)
+{
+    tn_ctx *cx = d->thing.cx;
+    if (n <= 0) tni_fail(cx, TN_EARG, "next: a batch of %lld items", (long long)n);
+    else if (d->drop_last && n > d->count)
+        tni_fail(cx, TN_EARG,
+                 "next: no batch of %lld in %lld items, and short ones are dropped (drop_last)",
+                 (long long)n, (long long)d->count);
+    else return true;
+    return false;
+}
+
+// A batch that failed is passed over: the next call goes on behind it. After any other failure the
+// next call is for the same batch.
+tn_batch tn_next(tn_data *d, int64_t n)
+{
+    tn_batch none = { 0 };
+    tn_ctx  *cx   = tni_thing_ok("next", d, TNI_DATA);
+    if (!cx || !can_have(d, n)) return none;
+    tni_loader *l    = &d->loader;
+    tni_span    span = span_at(d, d->at, n);
+    notice_fork(l);
+    if (l->taken == l->asked || !same_span(&l->job[l->taken % TNI_AHEAD].span, &span)) {
+        tni_loader_cancel(l);
+        if (!ask(d, &span)) return tni_fail_memory(cx, "next"), none;
+    }
+    bool threaded = running(d);
+    if (!threaded && d->source->threaded)
+        return tni_fail(cx, TN_ETHREAD, "next: no thread to run the dataset's function on"), none;
+    tni_job    j    = take(d, threaded);
+    tn_tensor *t[8] = { 0 };
+    if (!j.failed && !lend(d, &j, t)) return none;
+    d->at = after(d->at, &span);
+    if (threaded) ask_ahead(d, span);
+    if (j.failed)
+        return tni_fail(cx, TN_EUSER, "next: item %lld: the dataset's function returned %d",
+                        (long long)j.item, j.failed),
+               none;
+    return (tn_batch){ .x     = t[0],
+                       .y     = t[1],
+                       .more  = { t[2], t[3], t[4], t[5], t[6], t[7] },
+                       .count = span.count,
+                       .epoch = span.epoch,
+                       .index = span.index,
+                       .last  = span.last };
+}

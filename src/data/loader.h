@@ -1,0 +1,83 @@
+// The dataset itself, and its loader: a thread that makes the next batches ready while the program
+// works on the current one.
+//
+// Memory is taken and given back by the owner thread alone. The owner asks for batches by jobs in a
+// ring; the thread fills them in order; the owner takes them in order. Between ask and take a job
+// belongs to the thread, and so do the dataset's source, items, order and augmentation: the owner
+// changes these only after tni_loader_cancel.
+#ifndef TNI_DATA_LOADER_H
+#define TNI_DATA_LOADER_H
+
+#include "data/dataset.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+typedef struct tni_loader tni_loader;
+
+// Memory for one batch. It is idle, or queued (in a job), or lent: so many tensors look into it.
+// A lent one may outlive its loader (home NULL) and is then freed by the last of these tensors.
+typedef struct tni_slot tni_slot;
+struct tni_slot {
+    tn_ctx     *cx;
+    tni_loader *home;
+    tni_slot   *prev, *next;  // of its home
+    size_t      bytes;
+    int         lent;
+    bool        queued;
+    char       *data;
+};
+
+// Which items a batch of n has: count of them from a place in an epoch's order on.
+typedef struct {
+    uint64_t seed;
+    int64_t  epoch, index, count, n;
+    bool     last;  // of its epoch
+} tni_span;
+
+// A batch to fill, then filled: or failed at an item, with what its source returned.
+typedef struct {
+    tni_span  span;
+    tni_slot *slot;
+    char     *field[8];  // where each begins in the slot
+    int       failed;    // 0: it did not
+    int64_t   item;
+} tni_job;
+
+enum { TNI_AHEAD = 2 };  // batches made ready
+
+// Jobs are numbered; number i stands at job[i % TNI_AHEAD]. Invariant: taken <= filled <= asked <=
+// taken + TNI_AHEAD. filled, asked, busy and stop are guarded by lock.
+struct tni_loader {
+    bool            running;  // the thread is there
+    pid_t           process;  // it was started in
+    pthread_t       thread;
+    pthread_mutex_t lock;
+    pthread_cond_t  wake, done;
+    int64_t         asked, filled, taken;
+    bool            busy, stop;
+    atomic_bool     hurry;  // what is being filled will be thrown away
+    tni_job         job[TNI_AHEAD];
+    tni_slot       *slots;
+};
+
+// Items of a source, and where the program stands in them.
+struct tn_data {
+    tni_thing       thing;
+    tni_source     *source;
+    int64_t        *items;  // its items, by number in the source; NULL: all
+    int64_t         count;
+    bool            shuffled, drop_last;
+    tn_cursor       at;  // the next batch to hand out
+    tn_augment_opts augment;
+    float          *scratch;  // an image, for augmentation; NULL: there is none
+    tni_loader      loader;
+};
+
+void tni_loader_open(tni_loader *l);
+// Throws away what was made ready; afterwards the thread rests.
+void tni_loader_cancel(tni_loader *l);
+void tni_loader_close(tni_loader *l);
+
+#endif

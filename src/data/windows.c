@@ -1,0 +1,108 @@
+// A text as a dataset: windows of its bytes or tokens, each with the same window one further as what
+// is to be predicted. Bytes stay in the mapped file; tokens take two bytes where their numbers fit.
+//
+// T length of a window
+#include "data/bpe.h"
+#include "data/dataset.h"
+#include "io/mapping.h"
+
+enum { DEFAULT_LENGTH = 128, BYTES = 256, MOST_NARROW = 1 << 16 };
+
+// tokens points to `count` numbers of `width` bytes: 1, 2 or 4. They lie in map or in own.
+typedef struct {
+    tni_source   source;  // first
+    tni_mapping *map;
+    void        *own;
+    const void  *tokens;
+    int          width;
+    int64_t      count, length;
+} windows;
+
+static int64_t token_at(const windows *w, int64_t i)
+{
+    if (w->width == 1) return ((const uint8_t *)w->tokens)[i];
+    return w->width == 2 ? ((const uint16_t *)w->tokens)[i] : ((const uint32_t *)w->tokens)[i];
+}
+
+static int get_window(const tni_source *s, int64_t item, void *const *dst)
+{
+    const windows *w     = (const windows *)s;
+    int64_t        first = item * w->length, *x = dst[0], *y = dst[1];
+    for (int64_t i = 0; i < w->length; i++) {
+        x[i] = token_at(w, first + i);
+        y[i] = token_at(w, first + i + 1);
+    }
+    return 0;
+}
+
+static void free_windows(tni_heap *h, tni_source *s)
+{
+    windows *w = (windows *)s;
+    tni_mapping_unref(w->map);
+    tni_free(h, w->own);
+    tni_free(h, w);
+}
+
+static bool encode(tn_ctx *cx, windows *w, tn_bpe *b)
+{
+    size_t      cap = 0;
+    const char *at = (const char *)w->map->data, *end = at + w->map->bytes;
+    w->width = b->count <= MOST_NARROW ? 2 : 4;
+    while (at < end) {
+        int64_t n = tni_bpe_word(b, "text", &at, end);
+        if (n < 0) return false;
+        if (!tni_grow(&cx->heap, &w->own, &cap, (size_t)(w->count + n), (size_t)w->width)) {
+            tni_fail_memory(cx, "text");
+            return false;
+        }
+        for (int64_t i = 0; i < n; i++, w->count++) {
+            if (w->width == 2) ((uint16_t *)w->own)[w->count] = (uint16_t)b->part[i].id;
+            else ((uint32_t *)w->own)[w->count] = b->part[i].id;
+        }
+    }
+    w->tokens = w->own;
+    tni_mapping_unref(w->map);
+    w->map = NULL;
+    return true;
+}
+
+static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
+{
+    w->map = tni_mapping_open(cx, "text", path);
+    if (!w->map) return false;
+    w->tokens = w->map->data;
+    w->width  = 1;
+    w->count  = (int64_t)w->map->bytes;
+    if (b) {
+        w->count = 0;
+        if (!encode(cx, w, b)) return false;
+    }
+    w->source.count = (w->count - 1) / w->length;
+    if (w->source.count > 0) return true;
+    tni_fail(cx, TN_EFORMAT,
+             "text: %s: %lld %s are too few for a window of %lld and the one after it", path,
+             (long long)w->count, b ? "tokens" : "bytes", (long long)w->length);
+    return false;
+}
+
+tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
+{
+    if (!tni_ctx_ok(cx, "text")) return NULL;
+    if (o.bpe && !tni_thing_ok("text", o.bpe, TNI_BPE)) return NULL;
+    if (o.length < 0 || (o.bpe && o.bpe->thing.cx != cx))
+        return tni_fail(cx, TN_EARG, "text: %s",
+                        o.length < 0 ? "the length of a window is negative"
+                                     : "the tokenizer belongs to another context");
+    windows *w = tni_zalloc(&cx->heap, sizeof *w);
+    if (!w) return tni_fail_memory(cx, "text");
+    w->length         = o.length ? o.length : DEFAULT_LENGTH;
+    tn_array one_item = tni_field(TN_I64, TN_SHAPE(w->length));
+    w->source         = (tni_source){ .fields  = 2,
+                                      .field   = { one_item, one_item },
+                                      .classes = o.bpe ? o.bpe->count : BYTES,
+                                      .get     = get_window,
+                                      .free    = free_windows };
+    if (read_text(cx, w, path, o.bpe)) return tni_data_make(cx, "text", &w->source);
+    free_windows(&cx->heap, &w->source);
+    return NULL;
+}

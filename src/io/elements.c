@@ -1,0 +1,103 @@
+// Elements between files and tensors.
+#include "engine/engine.h"
+#include "io/file.h"
+
+#include <string.h>
+
+// ---- in ----------------------------------------------------------------------------------------
+
+static void release_mapping(void *data, void *user)
+{
+    (void)data;
+    tni_mapping_unref(user);
+}
+
+static void release_block(void *data, void *user)
+{
+    tni_free64(user, data);
+}
+
+// Elements of `width` bytes, big-endian if swapped, become ones of at least as many. Only integers
+// are widened, by their sign if they have one.
+static void convert(unsigned char *to, size_t size, const tni_array *it)
+{
+    bool has_sign = it->dtype[0] && it->dtype[1] == 'i';
+    for (const unsigned char *p = it->data; p < it->data + it->bytes; p += it->width, to += size) {
+        for (size_t i = 0; i < it->width; i++) to[i] = p[it->swapped ? it->width - 1 - i : i];
+        int fill = has_sign && to[it->width - 1] & 0x80 ? 0xff : 0;
+        memset(to + it->width, fill, size - it->width);
+    }
+}
+
+// A tensor of these sizes on the array's bytes as they lie, or on an aligned, converted copy of them.
+static tn_tensor *borrow(tn_file *f, const char *op, const tni_array *it, const int64_t *size)
+{
+    tn_ctx  *cx = f->thing.cx;
+    tn_dtype dt = (tn_dtype)it->as;
+    size_t   n  = tni_dtype_size(dt);
+    if (!it->swapped && n == it->width && (uintptr_t)it->data % n == 0) {
+        tni_mapping *m = f->part[it->part].map;
+        m->refs++;
+        return tn_borrow(cx, dt, it->rank, size, (void *)(uintptr_t)it->data, release_mapping, m);
+    }
+    void *block = tni_alloc64(&cx->heap, (size_t)it->bytes / it->width * n);
+    if (!block) return tni_fail_memory(cx, op);
+    convert(block, n, it);
+    return tn_borrow(cx, dt, it->rank, size, block, release_block, &cx->heap);
+}
+
+static bool bools_ok(const tni_array *it)
+{
+    unsigned char all = 0;
+    for (int64_t i = 0; i < it->bytes; i++) all |= it->data[i];
+    return all <= 1;
+}
+
+tn_tensor *tni_array_tensor(tn_file *f, const char *op, const tni_array *it)
+{
+    tn_ctx  *cx   = f->thing.cx;
+    tni_text name = *it->name ? tni_shown(it->name) : (tni_text){ "the array" };
+    if (it->as < 0)
+        return tni_fail(cx, TN_EDTYPE, "%s: %s: %s is of dtype %s, which Tenon does not have", op,
+                        f->part[it->part].path, name.s, it->dtype);
+    if (it->as == TN_BOOL && !bools_ok(it))
+        return tni_fail(cx, TN_EFORMAT, "%s: %s: %s has a bool that is neither 0 nor 1", op,
+                        f->part[it->part].path, name.s);
+    int64_t size[TN_MAX_RANK], turned[TN_MAX_RANK];
+    int     axes[TN_MAX_RANK], rank = it->rank;
+    tni_array_sizes(it, size);
+    if (!it->fortran || rank < 2) return borrow(f, op, it, size);
+
+    for (int i = 0; i < rank; i++) {
+        turned[i] = size[rank - 1 - i];
+        axes[i]   = rank - 1 - i;
+    }
+    tni_enter(tni_self.site);
+    tn_tensor *t = borrow(f, op, it, turned);
+    tn_tensor *y = t ? tn_permute(t, rank, axes) : NULL;
+    tni_leave(true, y);
+    return y;
+}
+
+// ---- out ---------------------------------------------------------------------------------------
+
+bool tni_elements_write(tni_outfile *out, const char *op, tn_tensor *t)
+{
+    tn_ctx  *cx    = t->cx;
+    tn_dtype dt    = tn_dtype_of(t);
+    int64_t  count = tn_count(t);
+    size_t   bytes = (size_t)count * tni_dtype_size(dt);
+    if (!bytes) return true;
+    if (cx->engine->device->host_memory && tn_is_contiguous(t)) {
+        const void *data = tn_ptr(t);
+        return data && tni_outfile_write(out, data, bytes);
+    }
+    void *copy = tni_alloc64(&cx->heap, bytes);
+    if (!copy) {
+        tni_fail_memory(cx, op);
+        return false;
+    }
+    bool ok = tn_read(t, dt, copy, count) == TN_OK && tni_outfile_write(out, copy, bytes);
+    tni_free64(&cx->heap, copy);
+    return ok;
+}

@@ -1,0 +1,287 @@
+// NumPy's npy files: a magic word, a version, a Python dictionary of three keys, then the elements.
+#include "io/file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char magic[] = "\x93NUMPY";
+enum { MAGIC = 6, ALIGN = 64 };
+
+// The dtypes without their byte order; as is the one each becomes, or -1. Integers that Tenon does
+// not have are widened where one that holds them is there.
+static const struct {
+    const char *name;
+    int         width, as;
+} dtypes[] = {
+    { "b1", 1, TN_BOOL }, { "u1", 1, TN_U8 },  { "i1", 1, TN_I8 },  { "i4", 4, TN_I32 },
+    { "i8", 8, TN_I64 },  { "f2", 2, TN_F16 }, { "f4", 4, TN_F32 }, { "f8", 8, TN_F64 },
+    { "i2", 2, TN_I32 },  { "u2", 2, TN_I32 }, { "u4", 4, TN_I64 }, { "u8", 8, -1 },
+};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+bool tni_is_npy(const tni_mapping *m)
+{
+    return m->bytes >= MAGIC && memcmp(m->data, magic, MAGIC) == 0;
+}
+
+// ---- the dictionary ----------------------------------------------------------------------------
+
+// Where reading is, and what was read. seen counts each key.
+typedef struct {
+    tn_file    *f;
+    const char *at, *end;
+    const char *descr;
+    size_t      descr_bytes;
+    bool        fortran;
+    const char *shape;
+    int         rank;
+    int64_t     size[TN_MAX_RANK];
+    int         seen[3];
+} reader;
+
+// Steps over white space, then over c if that is next.
+static bool accept(reader *r, char c)
+{
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t')) r->at++;
+    if (r->at == r->end || *r->at != c) return false;
+    r->at++;
+    return true;
+}
+
+static bool accept_word(reader *r, const char *word)
+{
+    size_t n = strlen(word);
+    accept(r, ' ');
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0) return false;
+    r->at += n;
+    return true;
+}
+
+// A text in quotes of either kind, without escapes; NULL if there is none.
+static const char *accept_text(reader *r, size_t *bytes)
+{
+    char quote = accept(r, '\'') ? '\'' : accept(r, '"') ? '"' : 0;
+    if (!quote) return NULL;
+    const char *text = r->at, *end = memchr(text, quote, (size_t)(r->end - text));
+    if (!end || memchr(text, '\\', (size_t)(end - text))) return NULL;
+    *bytes = (size_t)(end - text);
+    r->at  = end + 1;
+    return text;
+}
+
+// One size of a shape, stepped over; -1 if there is none or it is too large.
+static int64_t accept_size(reader *r)
+{
+    const char *first = r->at;
+    int64_t     v     = 0;
+    for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
+        if (v > (INT64_MAX - 9) / 10) return -1;
+        v = v * 10 + (*r->at - '0');
+    }
+    return r->at > first ? v : -1;
+}
+
+// A tuple of sizes. One size alone wants a comma, as Python does.
+static bool read_shape(reader *r)
+{
+    bool comma = true;
+    if (!accept(r, '(')) return tni_file_wrong(r->f, "the shape is not a tuple");
+    r->shape = r->at;
+    for (r->rank = 0; !accept(r, ')'); r->rank++) {
+        int64_t v = comma ? accept_size(r) : -1;
+        if (v < 0) return tni_file_wrong(r->f, "the shape is not a tuple of sizes");
+        if (r->rank < TN_MAX_RANK) r->size[r->rank] = v;
+        comma = accept(r, ',');
+    }
+    if (r->rank == 1 && !comma) return tni_file_wrong(r->f, "the shape is not a tuple");
+    return r->rank <= TN_MAX_RANK ||
+           tni_file_wrong(r->f, "the array has rank %d, but Tenon goes to %d", r->rank,
+                          TN_MAX_RANK);
+}
+
+static bool read_order(reader *r)
+{
+    r->fortran = accept_word(r, "True");
+    return r->fortran || accept_word(r, "False") ||
+           tni_file_wrong(r->f, "fortran_order is neither True nor False");
+}
+
+static bool read_descr(reader *r)
+{
+    r->descr = accept_text(r, &r->descr_bytes);
+    if (!r->descr)
+        tni_fail(r->f->thing.cx, TN_EDTYPE, "%s: %s: arrays of records are not read", r->f->op,
+                 r->f->part->path);
+    return r->descr != NULL;
+}
+
+static bool read_entry(reader *r)
+{
+    static const struct {
+        const char *key;
+        bool (*read)(reader *r);
+    } keys[] = { { "descr", read_descr },
+                 { "fortran_order", read_order },
+                 { "shape", read_shape } };
+
+    size_t      n;
+    const char *key = accept_text(r, &n);
+    if (!key || !accept(r, ':')) return tni_file_wrong(r->f, "the header is not a dictionary");
+    for (int i = 0; i < 3; i++)
+        if (strlen(keys[i].key) == n && memcmp(keys[i].key, key, n) == 0)
+            return r->seen[i]++ ? tni_file_wrong(r->f, "the header has %s twice", keys[i].key)
+                                : keys[i].read(r);
+    return tni_file_wrong(r->f, "the header has a key besides descr, fortran_order and shape");
+}
+
+static bool read_dictionary(reader *r)
+{
+    bool comma = true;
+    if (!accept(r, '{')) return tni_file_wrong(r->f, "the header is not a dictionary");
+    while (!accept(r, '}')) {
+        if (!comma) return tni_file_wrong(r->f, "the header is not a dictionary");
+        if (!read_entry(r)) return false;
+        comma = accept(r, ',');
+    }
+    accept(r, '\n');
+    if (r->at != r->end) return tni_file_wrong(r->f, "something follows the header's dictionary");
+    return (r->seen[0] && r->seen[1] && r->seen[2]) ||
+           tni_file_wrong(r->f, "the header lacks descr, fortran_order or shape");
+}
+
+// ---- the file ----------------------------------------------------------------------------------
+
+// Sets where the header's text is; what follows is data.
+static bool read_prefix(reader *r)
+{
+    const tni_mapping *m = r->f->part->map;
+    uint32_t           n = 0;
+    if (!tni_is_npy(m) || m->bytes < MAGIC + 4) return tni_file_wrong(r->f, "it is no npy file");
+    int major = m->data[MAGIC], minor = m->data[MAGIC + 1];
+    if (major < 1 || major > 3 || minor != 0)
+        return tni_file_wrong(r->f, "npy version %d.%d is not known", major, minor);
+    size_t digits = major == 1 ? 2 : 4, start = MAGIC + 2 + digits;
+    if (m->bytes >= start) memcpy(&n, m->data + MAGIC + 2, digits);
+    if (m->bytes < start || n > m->bytes - start)
+        return tni_file_wrong(r->f, "the header does not end within the file");
+    r->at  = (const char *)m->data + start;
+    r->end = r->at + n;
+    return true;
+}
+
+// The row of dtypes that descr is; -1, reported.
+static int find_dtype(const reader *r)
+{
+    char order = r->descr_bytes == 3 ? r->descr[0] : 0;
+    for (int i = 0; order && i < DTYPES; i++)
+        if (memcmp(r->descr + 1, dtypes[i].name, 2) == 0 &&
+            (memchr("<>=", order, 3) || (order == '|' && dtypes[i].width == 1)))
+            return i;
+    bool object = r->descr_bytes >= 2 && r->descr[0] == '|' && r->descr[1] == 'O';
+    tni_fail(r->f->thing.cx, TN_EDTYPE, "%s: %s: dtype '%.*s' %s", r->f->op, r->f->part->path,
+             r->descr_bytes < 40 ? (int)r->descr_bytes : 40, r->descr,
+             object ? "is Python objects, which are never read" : "is not read");
+    return -1;
+}
+
+static bool fill_array(reader *r, int dtype)
+{
+    static const char    none[] = ")";
+    const tni_mapping   *m      = r->f->part->map;
+    const unsigned char *data   = (const unsigned char *)r->end;
+    int64_t              bytes  = (int64_t)(m->data + m->bytes - data);
+    int64_t              count  = tni_shape_count(r->rank, r->size);
+    if (count < 0 || count * dtypes[dtype].width != bytes)
+        return tni_file_wrong(r->f, "%s of %s does not take the %lld bytes that are there",
+                              tni_shape_text(r->rank, r->size).s, dtypes[dtype].name,
+                              (long long)bytes);
+    tni_array *it = tni_arrays_add(r->f, 1);
+    if (!it) return false;
+    r->f->part->text = tni_alloc(&r->f->thing.cx->heap, r->descr_bytes + 1);
+    if (!r->f->part->text) {
+        tni_fail_memory(r->f->thing.cx, r->f->op);
+        return false;
+    }
+    snprintf(r->f->part->text, r->descr_bytes + 1, "%s", r->descr);
+    *it         = (tni_array){ .name    = "",
+                               .dtype   = r->f->part->text,
+                               .shape   = r->rank ? r->shape : none,
+                               .data    = data,
+                               .bytes   = bytes,
+                               .as      = (int8_t)dtypes[dtype].as,
+                               .rank    = (uint8_t)r->rank,
+                               .width   = (uint8_t)dtypes[dtype].width,
+                               .fortran = r->fortran,
+                               .swapped = r->descr[0] == '>' && dtypes[dtype].width > 1 };
+    r->f->count = 1;
+    return true;
+}
+
+bool tni_npy_parse(tn_file *f)
+{
+    reader r = { .f = f };
+    if (!read_prefix(&r) || !read_dictionary(&r)) return false;
+    int dtype = find_dtype(&r);
+    return dtype >= 0 && fill_array(&r, dtype);
+}
+
+tn_tensor *tn_npy_read(tn_ctx *cx, const char *path)
+{
+    if (!tni_ctx_ok(cx, "npy_read")) return NULL;
+    tni_enter(tni_self.site);
+    tn_file   *f = tni_file_read(cx, "npy_read", path, true);
+    tn_tensor *t = f ? tni_array_tensor(f, "npy_read", f->array) : NULL;
+    if (f) tni_file_close(f);
+    tni_leave(true, t);
+    return t;
+}
+
+// ---- writing -----------------------------------------------------------------------------------
+
+// Magic, version 1.0, and the dictionary padded so that the data begin at a multiple of 64. The
+// number of bytes.
+static size_t make_header(char *h, size_t room, const tn_tensor *t, const char *dtype)
+{
+    size_t start = MAGIC + 4;
+    memcpy(h, magic, MAGIC);
+    h[MAGIC]     = 1;
+    h[MAGIC + 1] = 0;
+    snprintf(h + start, room - start, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
+             dtype, tni_shape_of(t).s);
+    size_t end   = start + strlen(h + start);
+    size_t bytes = (end + 1 + ALIGN - 1) / ALIGN * ALIGN;
+    memset(h + end, ' ', bytes - end);
+    h[bytes - 1] = '\n';
+    h[MAGIC + 2] = (char)((bytes - start) & 0xff);
+    h[MAGIC + 3] = (char)((bytes - start) >> 8);
+    return bytes;
+}
+
+static tn_status write_npy(tn_tensor *t, const char *path, const char *dtype)
+{
+    char         h[512];
+    size_t       n   = make_header(h, sizeof h, t, dtype);
+    tni_outfile *out = tni_outfile_open(t->cx, "npy_write", path);
+    if (!out) return tni_failed();
+    if (tni_outfile_write(out, h, n) && tni_elements_write(out, "npy_write", t))
+        return tni_outfile_commit(out);
+    tni_outfile_abandon(out);
+    return tni_failed();
+}
+
+tn_status tn_npy_write(tn_tensor *t, const char *path)
+{
+    static const char *const descr[] = { "|b1", "|u1", "|i1", "<i4", "<i8",
+                                         "<f2", NULL,  "<f4", "<f8" };
+
+    tn_ctx *cx = tni_arg1("npy_write", t, "t");
+    if (!cx) return tni_failed();
+    if (!descr[tn_dtype_of(t)])
+        return tni_fail_status(cx, TN_EDTYPE,
+                               "npy_write: npy has no %s; cast t to f32, or see tn_file_write",
+                               tn_dtype_name(tn_dtype_of(t)));
+    tni_enter(tni_self.site);
+    tn_status s = write_npy(t, path, descr[tn_dtype_of(t)]);
+    tni_leave(false, NULL);
+    return s;
+}

@@ -1,0 +1,318 @@
+// Reading safetensors: a length of 8 bytes, a JSON header, then the data of all tensors without a gap.
+//
+// The header is walked twice, first to know that it is JSON and how many tensors it lists, so that
+// memory is taken once and in proportion to it.
+#include "base/json.h"
+#include "io/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PREFIX = 8, MOST_HEADER = 100000000 };
+
+// Every dtype of the format; as is the one it becomes here, or -1.
+static const struct {
+    const char *name;
+    int         bits, as;
+} dtypes[] = {
+    { "BOOL", 8, TN_BOOL },   { "U8", 8, TN_U8 },    { "I8", 8, TN_I8 },
+    { "I32", 32, TN_I32 },    { "I64", 64, TN_I64 }, { "F16", 16, TN_F16 },
+    { "BF16", 16, TN_BF16 },  { "F32", 32, TN_F32 }, { "F64", 64, TN_F64 },
+    { "I16", 16, -1 },        { "U16", 16, -1 },     { "U32", 32, -1 },
+    { "U64", 64, -1 },        { "C64", 64, -1 },     { "F8_E5M2", 8, -1 },
+    { "F8_E4M3", 8, -1 },     { "F8_E8M0", 8, -1 },  { "F8_E4M3FNUZ", 8, -1 },
+    { "F8_E5M2FNUZ", 8, -1 }, { "F6_E2M3", 6, -1 },  { "F6_E3M2", 6, -1 },
+    { "F4", 4, -1 },
+};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+const char *tni_safetensors_dtype(tn_dtype dt)
+{
+    int i = 0;
+    while (dtypes[i].as != (int)dt) i++;
+    return dtypes[i].name;
+}
+
+// Where reading is. text grows into the part's text, which is as long as the header: no string
+// is longer than it is in the header, and there it has quotes.
+typedef struct {
+    tn_file             *f;
+    tni_part            *part;
+    tni_json             j;
+    size_t               bytes;  // of the header
+    const unsigned char *data;
+    int64_t              data_bytes;
+    char                *text, *end;
+} reader;
+
+static bool json_wrong(reader *r)
+{
+    return tni_file_wrong(r->f, "the header is not JSON at byte %zu: %s",
+                          PREFIX + (size_t)(r->j.at - r->j.start), r->j.why);
+}
+
+static void rewind_header(reader *r)
+{
+    tni_json_open(&r->j, (const char *)r->part->map->data + PREFIX, r->bytes);
+}
+
+// The current key or string, unescaped; NULL, reported.
+static const char *take_text(reader *r)
+{
+    char   *s = r->text;
+    int64_t n = tni_json_string(&r->j, s, (size_t)(r->end - s));
+    if (n < 0) tni_file_wrong(r->f, "a name or text in the header has half a surrogate pair");
+    else if (strlen(s) != (size_t)n) tni_file_wrong(r->f, "a name in the header has a 0 character");
+    else r->text += n + 1;
+    return r->text > s ? s : NULL;
+}
+
+// ---- __metadata__ ------------------------------------------------------------------------------
+
+static bool check_meta(reader *r)
+{
+    tni_heap    *heap = &r->f->thing.cx->heap;
+    const char **keys = tni_alloc(heap, r->part->nmeta * sizeof *keys);
+    if (!keys) {
+        tni_fail_memory(r->f->thing.cx, r->f->op);
+        return false;
+    }
+    const char *s = r->part->meta;
+    for (size_t i = 0; i < r->part->nmeta; i++) {
+        keys[i] = s;
+        s += strlen(s) + 1;
+        s += strlen(s) + 1;
+    }
+    const char *twice = tni_twice(keys, r->part->nmeta);
+    if (twice) tni_file_wrong(r->f, "__metadata__ has %s twice", tni_shown(twice).s);
+    tni_free(heap, keys);
+    return !twice;
+}
+
+static bool read_meta(reader *r)
+{
+    if (r->part->meta) return tni_file_wrong(r->f, "__metadata__ is there twice");
+    r->part->meta = r->text;
+    if (tni_json_next(&r->j) != TNI_JSON_OBJECT)
+        return tni_file_wrong(r->f, "__metadata__ is not an object");
+    while (tni_json_next(&r->j) == TNI_JSON_KEY) {
+        const char *key = take_text(r);
+        if (!key) return false;
+        if (tni_json_next(&r->j) != TNI_JSON_STRING)
+            return tni_file_wrong(r->f, "__metadata__ %s is not a text", tni_shown(key).s);
+        if (!take_text(r)) return false;
+        r->part->nmeta++;
+    }
+    return check_meta(r);
+}
+
+// ---- a tensor ----------------------------------------------------------------------------------
+
+// What the header says of a tensor, besides its array.
+typedef struct {
+    int     dtype;  // row of dtypes, -1 until it is known
+    int     rank;   // -1 until it is known; may be too large
+    int64_t size[TN_MAX_RANK];
+    int     offsets;  // how many
+    int64_t begin, end;
+} entry;
+
+// The value of the current key as an array of integers from 0 on: their count, of which the first
+// `room` are kept; -1, if it is none.
+static int read_integers(reader *r, int64_t *v, int room)
+{
+    int64_t number;
+    int     n = 0;
+    if (tni_json_next(&r->j) != TNI_JSON_ARRAY) return -1;
+    for (; tni_json_next(&r->j) == TNI_JSON_NUMBER; n++) {
+        if (!tni_json_int(&r->j, &number) || number < 0) return -1;
+        if (n < room) v[n] = number;
+    }
+    return r->j.kind == TNI_JSON_ARRAY_END ? n : -1;
+}
+
+static bool read_dtype(reader *r, const char *name, entry *e)
+{
+    if (tni_json_next(&r->j) != TNI_JSON_STRING)
+        return tni_file_wrong(r->f, "tensor %s: its dtype is not a text", name);
+    for (int i = 0; i < DTYPES; i++)
+        if (tni_json_is(&r->j, dtypes[i].name)) e->dtype = i;
+    if (e->dtype >= 0) return true;
+    return tni_file_wrong(r->f, "tensor %s: there is no dtype \"%.*s\"", name,
+                          r->j.length < 40 ? (int)r->j.length : 40, r->j.text);
+}
+
+static bool read_field(reader *r, const char *name, entry *e, tni_array *it)
+{
+    int64_t offsets[2] = { 0 };
+    bool    dtype = tni_json_is(&r->j, "dtype"), shape = tni_json_is(&r->j, "shape");
+    bool    extent = tni_json_is(&r->j, "data_offsets");
+    if ((dtype && e->dtype >= 0) || (shape && e->rank >= 0) || (extent && e->offsets))
+        return tni_file_wrong(r->f, "tensor %s: a field is there twice", name);
+    if (dtype) return read_dtype(r, name, e);
+    if (shape) {
+        it->shape = r->j.at;
+        e->rank   = read_integers(r, e->size, TN_MAX_RANK);
+        if (e->rank < 0)
+            return tni_file_wrong(r->f, "tensor %s: its shape is no list of sizes", name);
+        return e->rank <= TN_MAX_RANK ||
+               tni_file_wrong(r->f, "tensor %s: it has rank %d, but Tenon goes to %d", name,
+                              e->rank, TN_MAX_RANK);
+    }
+    if (extent) {
+        e->offsets = read_integers(r, offsets, 2);
+        e->begin   = offsets[0];
+        e->end     = offsets[1];
+        return e->offsets == 2 ||
+               tni_file_wrong(r->f, "tensor %s: its data_offsets are not two positions", name);
+    }
+    tni_json_next(&r->j);
+    return tni_json_skip(&r->j);
+}
+
+// Whether the tensor's bytes are there and as many as its shape wants; fills the array.
+static bool place(reader *r, const char *name, const entry *e, tni_array *it)
+{
+    int     bits  = dtypes[e->dtype].bits;
+    int64_t count = tni_shape_count(e->rank, e->size);
+    if (count < 0)
+        return tni_file_wrong(r->f, "tensor %s: shape %s has too many elements", name,
+                              tni_shape_text(e->rank, e->size).s);
+    if (e->begin > e->end || e->end > r->data_bytes)
+        return tni_file_wrong(r->f,
+                              "tensor %s: data_offsets [%lld, %lld] are not within %lld bytes",
+                              name, (long long)e->begin, (long long)e->end,
+                              (long long)r->data_bytes);
+    bool    whole = bits >= 8 || count * bits % 8 == 0;
+    int64_t bytes = bits >= 8 ? count * (bits / 8) : count * bits / 8;
+    if (!whole || bytes != e->end - e->begin)
+        return tni_file_wrong(r->f,
+                              "tensor %s: %s of %s does not take the %lld bytes at [%lld, %lld]",
+                              name, tni_shape_text(e->rank, e->size).s, dtypes[e->dtype].name,
+                              (long long)(e->end - e->begin), (long long)e->begin,
+                              (long long)e->end);
+    it->dtype = dtypes[e->dtype].name;
+    it->as    = (int8_t)dtypes[e->dtype].as;
+    it->width = (uint8_t)(bits / 8);
+    it->rank  = (uint8_t)e->rank;
+    it->data  = r->data + e->begin;
+    it->bytes = bytes;
+    return true;
+}
+
+static bool read_tensor(reader *r, tni_array *it)
+{
+    entry e = { .dtype = -1, .rank = -1 };
+    *it     = (tni_array){ .part = (uint32_t)(r->f->parts - 1), .name = take_text(r) };
+    if (!it->name) return false;
+    tni_text name = tni_shown(it->name);
+    if (tni_json_next(&r->j) != TNI_JSON_OBJECT)
+        return tni_file_wrong(r->f, "tensor %s: its entry is not an object", name.s);
+    while (tni_json_next(&r->j) == TNI_JSON_KEY)
+        if (!read_field(r, name.s, &e, it)) return false;
+    if (e.dtype < 0 || e.rank < 0 || !e.offsets)
+        return tni_file_wrong(r->f, "tensor %s: %s is missing", name.s,
+                              e.dtype < 0  ? "dtype"
+                              : e.rank < 0 ? "shape"
+                                           : "data_offsets");
+    return place(r, name.s, &e, it);
+}
+
+// ---- the file ----------------------------------------------------------------------------------
+
+// By data; empty tensors before what lies at the same place, and in the order of the header.
+static int compare_places(const void *a, const void *b)
+{
+    const tni_array *x = a, *y = b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return x->shape < y->shape ? -1 : x->shape > y->shape;
+}
+
+static bool gap(reader *r, const unsigned char *from, const unsigned char *to)
+{
+    return tni_file_wrong(r->f, "bytes %lld to %lld of the data belong to no tensor",
+                          (long long)(from - r->data), (long long)(to - r->data));
+}
+
+// Whether the tensors cover the data, each byte once.
+static bool check_cover(reader *r, tni_array *array, size_t n)
+{
+    const unsigned char *at = r->data, *end = r->data + r->data_bytes;
+    if (n) qsort(array, n, sizeof *array, compare_places);
+    for (size_t i = 0; i < n; i++) {
+        if (array[i].data > at) return gap(r, at, array[i].data);
+        if (array[i].data < at)
+            return tni_file_wrong(r->f, "tensors %s and %s overlap", tni_shown(array[i - 1].name).s,
+                                  tni_shown(array[i].name).s);
+        at += array[i].bytes;
+    }
+    return at == end || gap(r, at, end);
+}
+
+// Steps through the whole header: how many tensors it has, or -1, reported.
+static int64_t count_tensors(reader *r)
+{
+    int64_t n = 0;
+    rewind_header(r);
+    while (tni_json_next(&r->j) != TNI_JSON_END) {
+        if (r->j.kind == TNI_JSON_ERROR) {
+            json_wrong(r);
+            return -1;
+        }
+        if (r->j.depth == 1 && r->j.kind == TNI_JSON_KEY) n += !tni_json_is(&r->j, "__metadata__");
+    }
+    return n;
+}
+
+static bool read_entries(reader *r, tni_array *array)
+{
+    rewind_header(r);
+    tni_json_next(&r->j);
+    while (tni_json_next(&r->j) == TNI_JSON_KEY)
+        if (!(tni_json_is(&r->j, "__metadata__") ? read_meta(r) : read_tensor(r, array++)))
+            return false;
+    return true;
+}
+
+// Whether the beginning is that of a safetensors file; sets where header and data are.
+static bool read_prefix(reader *r)
+{
+    const tni_mapping *m = r->part->map;
+    uint64_t           n = 0;
+    if (m->bytes < PREFIX)
+        return tni_file_wrong(r->f, "%zu bytes are no safetensors file", m->bytes);
+    memcpy(&n, m->data, PREFIX);
+    if (n > MOST_HEADER)
+        return tni_file_wrong(r->f, "a header of %llu bytes: more than %d are refused",
+                              (unsigned long long)n, MOST_HEADER);
+    if (n > m->bytes - PREFIX)
+        return tni_file_wrong(r->f, "a header of %llu bytes in a file of %zu",
+                              (unsigned long long)n, m->bytes);
+    if (n == 0 || m->data[PREFIX] != '{')
+        return tni_file_wrong(r->f, "the header does not begin with {");
+    r->bytes      = (size_t)n;
+    r->data       = m->data + PREFIX + n;
+    r->data_bytes = (int64_t)(m->bytes - PREFIX - n);
+    return true;
+}
+
+bool tni_safetensors_read(tn_file *f)
+{
+    reader r = { .f = f, .part = &f->part[f->parts - 1] };
+    if (!read_prefix(&r)) return false;
+    int64_t n = count_tensors(&r);
+    if (n < 0) return false;
+    if (n > INT32_MAX - (int64_t)f->count) return tni_file_wrong(f, "too many tensors");
+    tni_array *array = tni_arrays_add(f, (size_t)n);
+    if (!array) return false;
+    r.text = r.part->text = tni_alloc(&f->thing.cx->heap, r.bytes);
+    if (!r.text) {
+        tni_fail_memory(f->thing.cx, f->op);
+        return false;
+    }
+    r.end = r.text + r.bytes;
+    if (!read_entries(&r, array) || !check_cover(&r, array, (size_t)n)) return false;
+    f->count += (size_t)n;
+    return true;
+}

@@ -1,0 +1,27 @@
+// What the constructors of our own layers share: checks of arguments, and tensors made in place.
+#ifndef TNI_NN_BUILTIN_H
+#define TNI_NN_BUILTIN_H
+
+#include "nn/layer.h"
+
+// Checks of an argument by its name; false, reported by the op's name, if it will not do.
+bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v);  // 1 .. INT32_MAX
+bool tni_share_arg(tn_ctx *cx, const char *op, const char *name, double v);  // 0 .. 1
+// The numbers of a pair of options: none is negative.
+bool tni_pair_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v);
+// Whether a layer was handed over; as with tensors, NULL after an error is not reported again.
+bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer *l);
+
+// How a parameter starts: fills t by a number and returns it, as tn_init_constant does.
+typedef tn_tensor *tni_start(tn_tensor *t, double v);
+tn_tensor         *tni_start_within(tn_tensor *t, double bound);  // uniform in -bound .. bound
+tn_tensor         *tni_start_normal(tn_tensor *t, double std);
+
+// Gives l a new f32 parameter, or a buffer full of v, and returns it. What that takes besides dies
+// here: nothing is left in the caller's scope.
+tn_tensor *tni_new_param(tn_layer *l, const char *name, tni_start *start, double v, int rank,
+                         const int64_t *size);
+tn_tensor *tni_new_buffer(tn_layer *l, const char *name, tn_dtype dt, double v, int rank,
+                          const int64_t *size);
+
+#endif

@@ -1,0 +1,72 @@
+// Layers of other layers: one after the other, and around each other.
+#include "nn/builtin.h"
+
+// Gives up a layer whose children are the user's: they go back to the context as they were.
+static tn_layer *give_back(tn_layer *l)
+{
+    while (l->children) {
+        tni_child *c = &l->child[--l->children];
+        c->l->parent = NULL;
+        tni_thing_add(c->l->thing.cx, &c->l->thing, c->l->thing.kind, c->l->thing.free);
+        tni_free(&l->thing.cx->heap, c->name);
+    }
+    return tni_layer_give_up(l);
+}
+
+// ---- sequential --------------------------------------------------------------------------------
+
+static tn_tensor *seq_forward(tn_layer *l, tn_tensor *x)
+{
+    for (size_t i = 0; x && i < l->children; i++) x = tn_forward(l->child[i].l, x);
+    return x;
+}
+
+tn_layer *tn_nn_seq_n(tn_ctx *cx, int n, tn_layer *const *layers)
+{
+    if (!tni_ctx_ok(cx, "nn_seq")) return NULL;
+    if (n < 1 || !layers) return tni_fail(cx, TN_EARG, "nn_seq: there are no layers");
+    tn_layer *l = tni_layer_make(cx, "Sequential", seq_forward, 0);
+    for (int i = 0; l && i < n; i++) {
+        tni_text name = { "" }, what = { "" };
+        tni_text_add(&name, "%d", i);
+        tni_text_add(&what, "layer %d", i);
+        if (!tni_layer_arg(cx, "nn_seq", what.s, layers[i]) ||
+            !tn_layer_child(l, name.s, layers[i]))
+            return give_back(l);
+    }
+    return l;
+}
+
+// ---- residual ----------------------------------------------------------------------------------
+
+typedef struct {
+    tn_layer *body, *shortcut;  // children; the shortcut may be NULL
+    tn_tensor *(*f)(tn_tensor *x);
+} residual;
+
+static tn_tensor *residual_forward(tn_layer *l, tn_tensor *x)
+{
+    residual  *s = l->self;
+    tn_tensor *y = tn_forward(s->body, x);
+    if (y && s->shortcut) x = tn_forward(s->shortcut, x);
+    if (!x || !y) return NULL;
+    y = tn_add(y, x);
+    return y && s->f ? s->f(y) : y;
+}
+
+tn_layer *tn_nn_residual_with(tn_ctx *cx, tn_layer *body, tn_nn_residual_opts o)
+{
+    if (!tni_ctx_ok(cx, "nn_residual") || !tni_layer_arg(cx, "nn_residual", "body", body))
+        return NULL;
+    tn_layer *l = tni_layer_make(cx, "Residual", residual_forward, sizeof(residual));
+    if (!l) return NULL;
+    *(residual *)l->self = (residual){ body, o.shortcut, o.f };
+    bool ok              = tn_layer_child(l, "body", body) &&
+              (!o.shortcut || tn_layer_child(l, "shortcut", o.shortcut));
+    return ok ? l : give_back(l);
+}
+
+tn_layer *tn_nn_residual(tn_ctx *cx, tn_layer *body)
+{
+    return tn_nn_residual_with(cx, body, (tn_nn_residual_opts){ 0 });
+}

@@ -1,0 +1,162 @@
+// Initializers: each draws a value of t's shape and writes it to t with no history. Half precision
+// is drawn in f32 and rounded once.
+#include "nn/layer.h"
+#include "ops/compose.h"
+
+// ---- drawing and writing -----------------------------------------------------------------------
+
+// Whether t can be filled with random numbers: its context, else NULL, reported.
+static tn_ctx *target(const char *op, tn_tensor *t)
+{
+    tn_ctx *cx = tni_arg1(op, t, "t");
+    return cx && tni_want_float(t, op) ? cx : NULL;
+}
+
+static bool finite_args(tn_ctx *cx, const char *op, double a, double b)
+{
+    if (isfinite(a) && isfinite(b)) return true;
+    tni_fail(cx, TN_EARG, "%s: %g is not a finite number", op, isfinite(a) ? b : a);
+    return false;
+}
+
+// Random numbers of t's shape: uniform in 0 .. 1, or normal.
+static tn_tensor *draw(tn_tensor *t, bool normal)
+{
+    tni_view v  = tni_layout(t);
+    tn_dtype dt = tn_dtype_of(t) == TN_F64 ? TN_F64 : TN_F32;
+    return normal ? tn_randn(t->cx, dt, v.rank, v.size) : tn_rand(t->cx, dt, v.rank, v.size);
+}
+
+// t = a x + b, outside autograd. x may be NULL, already reported.
+static tn_tensor *write(tn_tensor *t, tn_tensor *x, double a, double b)
+{
+    if (!x) return NULL;
+    tn_ctx *cx   = x->cx;
+    bool    mode = tn_grad_mode(cx, false);
+    t            = tn_assign(t, tn_add_s(tn_mul_s(x, a), b));
+    tn_grad_mode(cx, mode);
+    return t;
+}
+
+tn_tensor *tn_init_constant(tn_tensor *t, double v)
+{
+    tn_ctx *cx = tni_arg1("init_constant", t, "t");
+    if (!cx) return NULL;
+    bool mode = tn_grad_mode(cx, false);
+    t         = tn_fill_(t, v);
+    tn_grad_mode(cx, mode);
+    return t;
+}
+
+tn_tensor *tn_init_uniform(tn_tensor *t, double lo, double hi)
+{
+    tn_ctx *cx = target("init_uniform", t);
+    if (!cx || !finite_args(cx, "init_uniform", lo, hi)) return NULL;
+    if (lo > hi) return tni_fail(cx, TN_EARG, "init_uniform: lo %g is above hi %g", lo, hi);
+    return write(t, draw(t, false), hi - lo, lo);
+}
+
+static bool std_ok(tn_ctx *cx, const char *op, double mean, double std)
+{
+    if (!finite_args(cx, op, mean, std)) return false;
+    if (std < 0) tni_fail(cx, TN_EARG, "%s: std %g is negative", op, std);
+    return std >= 0;
+}
+
+tn_tensor *tn_init_normal(tn_tensor *t, double mean, double std)
+{
+    tn_ctx *cx = target("init_normal", t);
+    if (!cx || !std_ok(cx, "init_normal", mean, std)) return NULL;
+    return write(t, draw(t, true), std, mean);
+}
+
+// ---- truncated ---------------------------------------------------------------------------------
+
+// y with erf(y) = x, for |x| up to erf(sqrt 2), by Newton's method. It begins between 0 and y, and
+// as erf bends towards 0 no tangent leads past y; seven steps reach the precision of f64.
+static tn_tensor *inverse_erf(tn_tensor *x)
+{
+    const double half_root_pi = 0.88622692545275801365;
+    tn_tensor   *y            = tn_mul_s(x, half_root_pi);
+    for (int i = 0; i < 7; i++) {
+        tn_tensor *miss = tn_sub(x, tn_erf(y));
+        y               = tn_add(y, tn_mul(miss, tn_mul_s(tn_exp(tn_square(y)), half_root_pi)));
+    }
+    return y;
+}
+
+// The inverse of the distribution function at uniform places between those of -2 and 2.
+tn_tensor *tn_init_trunc_normal(tn_tensor *t, double mean, double std)
+{
+    const double root2 = 1.41421356237309504880, erf_root2 = 0.95449973610364158560;
+    tn_ctx      *cx = target("init_trunc_normal", t);
+    if (!cx || !std_ok(cx, "init_trunc_normal", mean, std)) return NULL;
+    tn_tensor *u = tn_add_s(tn_mul_s(draw(t, false), 2 * erf_root2), -erf_root2);
+    return write(t, tn_clamp(tn_mul_s(inverse_erf(u), root2), -2, 2), std, mean);
+}
+
+// ---- by fans -----------------------------------------------------------------------------------
+
+// What feeds one output, and what one input feeds, of a weight (out, in, ...). At least 1.
+typedef struct {
+    double in, out;
+} fans;
+
+static bool find_fans(const char *op, tn_tensor *t, fans *f)
+{
+    if (!target(op, t)) return false;
+    if (tn_rank(t) < 2) {
+        tni_fail(t->cx, TN_ESHAPE, "%s: t %s is not a weight (out, in, ...)", op,
+                 tni_shape_of(t).s);
+        return false;
+    }
+    const int64_t *size   = tni_sizes(t);
+    double         window = 1;
+    for (int i = 2; i < tn_rank(t); i++) window *= (double)size[i];
+    f->in  = fmax((double)size[1] * window, 1);
+    f->out = fmax((double)size[0] * window, 1);
+    return true;
+}
+
+// Fills t with deviation std, uniformly or normally.
+static tn_tensor *spread(const char *op, tn_tensor *t, double std, bool normal)
+{
+    if (!std_ok(t->cx, op, 0, std)) return NULL;
+    double bound = sqrt(3.0) * std;
+    return normal ? tn_init_normal(t, 0, std) : tn_init_uniform(t, -bound, bound);
+}
+
+static tn_tensor *xavier(const char *op, tn_tensor *t, double gain, bool normal)
+{
+    fans f;
+    if (!find_fans(op, t, &f)) return NULL;
+    return spread(op, t, gain * sqrt(2 / (f.in + f.out)), normal);
+}
+
+static tn_tensor *kaiming(const char *op, tn_tensor *t, tn_init_opts o, bool normal)
+{
+    fans f;
+    if (!find_fans(op, t, &f)) return NULL;
+    return spread(op, t, tni_or_default(o.gain, sqrt(2.0)) / sqrt(o.fan_out ? f.out : f.in),
+                  normal);
+}
+
+tn_tensor *tn_init_xavier_uniform(tn_tensor *t, double gain)
+{
+    return xavier("init_xavier_uniform", t, gain, false);
+}
+
+tn_tensor *tn_init_xavier_normal(tn_tensor *t, double gain)
+{
+    return xavier("init_xavier_normal", t, gain, true);
+}
+
+tn_tensor *tn_init_kaiming_uniform(tn_tensor *t, tn_init_opts o)
+{
+    return kaiming("init_kaiming_uniform", t, o, false);
+}
+
+tn_tensor *tn_init_kaiming_normal(tn_tensor *t, tn_init_opts o)
+{
+    return kaiming("init_kaiming_normal", t, o, true);
+}

@@ -1,0 +1,135 @@
+// Norms: over the channels of a batch (with running statistics), over the last axes, over groups.
+#include "nn/builtin.h"
+
+#include <math.h>
+
+// What a norm works with; every kind uses a part of it. The tensors belong to the layer, and those
+// that a kind does not have are NULL.
+typedef struct {
+    tn_tensor *w, *b;
+    tn_tensor *mean, *var, *batches;  // running statistics, and how many batches made them
+    double     eps, momentum;
+    int        axes;  // the last so many
+    int64_t    groups;
+} norm;
+
+// A layer with a weight of ones and, where asked for, a bias of zeros; NULL, reported.
+static tn_layer *make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f, bool bias,
+                      int rank, const int64_t *size, tn_nn_norm_opts o)
+{
+    if (!(o.eps >= 0)) return tni_fail(cx, TN_EARG, "%s: eps %g is negative", op, o.eps);
+    if (!tni_share_arg(cx, op, "momentum", o.momentum)) return NULL;
+    tn_layer *l = tni_layer_make(cx, type, f, sizeof(norm));
+    if (!l) return NULL;
+    norm *s     = l->self;
+    s->eps      = o.eps;
+    s->momentum = o.momentum;
+    s->axes     = rank;
+    if (o.no_affine) return l;
+    s->w = tni_new_param(l, "weight", tn_init_constant, 1, rank, size);
+    if (s->w && bias) s->b = tni_new_param(l, "bias", tn_init_constant, 0, rank, size);
+    return s->w && (s->b || !bias) ? l : tni_layer_give_up(l);
+}
+
+// ---- batch norm --------------------------------------------------------------------------------
+
+static tn_tensor *batch_norm_forward(tn_layer *l, tn_tensor *x)
+{
+    norm              *s = l->self;
+    tn_batch_norm_opts o = { .training = l->training, .momentum = s->momentum, .eps = s->eps };
+    tn_tensor         *y = tn_batch_norm(x, s->mean, s->var, s->w, s->b, o);
+    if (!y || !l->training) return y;
+    return tn_add_(s->batches, tn_scalar(l->thing.cx, 1)) ? y : NULL;
+}
+
+tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o)
+{
+    const char *op = "nn_batch_norm";
+    if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "channels", channels)) return NULL;
+    tn_layer *l = make(cx, op, "BatchNorm", batch_norm_forward, true, 1, &channels, o);
+    if (!l) return NULL;
+    norm *s = l->self;
+    s->mean = tni_new_buffer(l, "running_mean", TN_F32, 0, 1, &channels);
+    if (s->mean) s->var = tni_new_buffer(l, "running_var", TN_F32, 1, 1, &channels);
+    if (s->var) s->batches = tni_new_buffer(l, "num_batches_tracked", TN_I64, 0, TN_0D);
+    return s->batches ? l : tni_layer_give_up(l);
+}
+
+tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels)
+{
+    return tn_nn_batch_norm_with(cx, channels, (tn_nn_norm_opts){ 0 });
+}
+
+// ---- over the last axes ------------------------------------------------------------------------
+
+static bool axes_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
+{
+    if (!tni_ctx_ok(cx, op) || !tni_rank_ok(cx, op, rank, size)) return false;
+    if (rank == 0) tni_fail(cx, TN_EARG, "%s: there are no axes", op);
+    for (int i = 0; i < rank; i++)
+        if (!tni_size_arg(cx, op, "size", size[i])) return false;
+    return rank > 0;
+}
+
+static tn_tensor *layer_norm_forward(tn_layer *l, tn_tensor *x)
+{
+    norm *s = l->self;
+    return tn_layer_norm(x, s->axes, s->w, s->b, s->eps);
+}
+
+tn_layer *tn_nn_layer_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o)
+{
+    const char *op = "nn_layer_norm";
+    if (!axes_ok(cx, op, rank, size)) return NULL;
+    return make(cx, op, "LayerNorm", layer_norm_forward, true, rank, size, o);
+}
+
+tn_layer *tn_nn_layer_norm(tn_ctx *cx, int64_t size)
+{
+    return tn_nn_layer_norm_with(cx, 1, &size, (tn_nn_norm_opts){ 0 });
+}
+
+static tn_tensor *rms_norm_forward(tn_layer *l, tn_tensor *x)
+{
+    norm *s = l->self;
+    return tn_rms_norm(x, s->axes, s->w, s->eps);
+}
+
+tn_layer *tn_nn_rms_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o)
+{
+    const char *op = "nn_rms_norm";
+    if (!axes_ok(cx, op, rank, size)) return NULL;
+    return make(cx, op, "RMSNorm", rms_norm_forward, false, rank, size, o);
+}
+
+tn_layer *tn_nn_rms_norm(tn_ctx *cx, int64_t size)
+{
+    return tn_nn_rms_norm_with(cx, 1, &size, (tn_nn_norm_opts){ 0 });
+}
+
+// ---- group norm --------------------------------------------------------------------------------
+
+static tn_tensor *group_norm_forward(tn_layer *l, tn_tensor *x)
+{
+    norm *s = l->self;
+    return tn_group_norm(x, s->groups, s->w, s->b, s->eps);
+}
+
+tn_layer *tn_nn_group_norm_with(tn_ctx *cx, int64_t groups, int64_t channels, tn_nn_norm_opts o)
+{
+    const char *op = "nn_group_norm";
+    if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "groups", groups) ||
+        !tni_size_arg(cx, op, "channels", channels))
+        return NULL;
+    if (channels % groups)
+        return tni_fail(cx, TN_EARG, "%s: groups %lld does not divide channels %lld", op,
+                        (long long)groups, (long long)channels);
+    tn_layer *l = make(cx, op, "GroupNorm", group_norm_forward, true, 1, &channels, o);
+    if (l) ((norm *)l->self)->groups = groups;
+    return l;
+}
+
+tn_layer *tn_nn_group_norm(tn_ctx *cx, int64_t groups, int64_t channels)
+{
+    return tn_nn_group_norm_with(cx, groups, channels, (tn_nn_norm_opts){ 0 });
+}

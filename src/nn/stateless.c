@@ -1,0 +1,135 @@
+// Layers without parameters: activations, flatten, dropout, pooling.
+#include "nn/builtin.h"
+
+// ---- a function of one tensor ------------------------------------------------------------------
+
+typedef struct {
+    tn_tensor *(*f)(tn_tensor *x);
+} act;
+
+static tn_tensor *act_forward(tn_layer *l, tn_tensor *x)
+{
+    act *s = l->self;
+    return s->f(x);
+}
+
+// What PyTorch calls the layer of a function that we know.
+static const char *act_type(tn_tensor *(*f)(tn_tensor *x))
+{
+    const struct {
+        tn_tensor *(*f)(tn_tensor *x);
+        const char *type;
+    } known[] = { { tn_relu, "ReLU" },         { tn_gelu, "GELU" },
+                  { tn_gelu_tanh, "GELU" },    { tn_silu, "SiLU" },
+                  { tn_sigmoid, "Sigmoid" },   { tn_tanh, "Tanh" },
+                  { tn_softplus, "Softplus" }, { tn_hardswish, "Hardswish" } };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].f == f) return known[i].type;
+    return "Activation";
+}
+
+tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x))
+{
+    if (!tni_ctx_ok(cx, "nn_act")) return NULL;
+    if (!f) return tni_fail(cx, TN_EARG, "nn_act: the function is NULL");
+    tn_layer *l = tni_layer_make(cx, act_type(f), act_forward, sizeof(act));
+    if (l) *(act *)l->self = (act){ f };
+    return l;
+}
+
+static tn_tensor *flatten_forward(tn_layer *l, tn_tensor *x)
+{
+    (void)l;
+    return tn_flatten(x, 1, -1);
+}
+
+tn_layer *tn_nn_flatten(tn_ctx *cx)
+{
+    return tni_ctx_ok(cx, "nn_flatten") ? tni_layer_make(cx, "Flatten", flatten_forward, 0) : NULL;
+}
+
+// ---- dropout -----------------------------------------------------------------------------------
+
+typedef struct {
+    double p;
+} dropout;
+
+static tn_tensor *dropout_forward(tn_layer *l, tn_tensor *x)
+{
+    dropout *s = l->self;
+    return tn_dropout(x, s->p, l->training);
+}
+
+tn_layer *tn_nn_dropout(tn_ctx *cx, double p)
+{
+    const char *op = "nn_dropout";
+    if (!tni_ctx_ok(cx, op) || !tni_share_arg(cx, op, "p", p)) return NULL;
+    tn_layer *l = tni_layer_make(cx, "Dropout", dropout_forward, sizeof(dropout));
+    if (l) *(dropout *)l->self = (dropout){ p };
+    return l;
+}
+
+// ---- pooling -----------------------------------------------------------------------------------
+
+// Of a kernel, or (adaptive) to so many windows; height, then width.
+typedef struct {
+    int64_t      size[2];
+    tn_pool_opts o;
+} pool2d;
+
+static tn_tensor *max_pool_forward(tn_layer *l, tn_tensor *x)
+{
+    pool2d *s = l->self;
+    return tn_max_pool2d(x, s->size[0], s->size[1], s->o);
+}
+
+static tn_tensor *avg_pool_forward(tn_layer *l, tn_tensor *x)
+{
+    pool2d *s = l->self;
+    return tn_avg_pool2d(x, s->size[0], s->size[1], s->o);
+}
+
+static tn_tensor *adaptive_forward(tn_layer *l, tn_tensor *x)
+{
+    pool2d *s = l->self;
+    return tn_adaptive_avg_pool2d(x, s->size[0], s->size[1]);
+}
+
+static tn_layer *make_pool(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
+                           int64_t h, int64_t w, tn_pool_opts o)
+{
+    if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "height", h) ||
+        !tni_size_arg(cx, op, "width", w) || !tni_pair_arg(cx, op, "stride", o.stride) ||
+        !tni_pair_arg(cx, op, "padding", o.padding) ||
+        !tni_pair_arg(cx, op, "dilation", o.dilation))
+        return NULL;
+    tn_layer *l = tni_layer_make(cx, type, f, sizeof(pool2d));
+    if (l) *(pool2d *)l->self = (pool2d){ .size = { h, w }, .o = o };
+    return l;
+}
+
+tn_layer *tn_nn_max_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    return make_pool(cx, "nn_max_pool2d", "MaxPool2d", max_pool_forward, kh, kw, o);
+}
+
+tn_layer *tn_nn_max_pool2d(tn_ctx *cx, int64_t kernel)
+{
+    return tn_nn_max_pool2d_with(cx, kernel, kernel, (tn_pool_opts){ 0 });
+}
+
+tn_layer *tn_nn_avg_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    return make_pool(cx, "nn_avg_pool2d", "AvgPool2d", avg_pool_forward, kh, kw, o);
+}
+
+tn_layer *tn_nn_avg_pool2d(tn_ctx *cx, int64_t kernel)
+{
+    return tn_nn_avg_pool2d_with(cx, kernel, kernel, (tn_pool_opts){ 0 });
+}
+
+tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w)
+{
+    return make_pool(cx, "nn_adaptive_avg_pool2d", "AdaptiveAvgPool2d", adaptive_forward, h, w,
+                     (tn_pool_opts){ 0 });
+}

@@ -1,0 +1,178 @@
+// The summary of a network: every layer with its output shape and its parameters, as a table.
+//
+// The layers run as in evaluation, but what they record is never computed: shapes are known as soon
+// as an op is recorded. Modes, the random counter and the gradients are as before afterwards.
+#include "nn/layer.h"
+
+#include <string.h>
+
+// One layer in the table. Parameters that were counted in a row above (tied ones) do not count.
+typedef struct {
+    tn_layer *l;
+    bool      training;  // before the summary
+    bool      tied;      // has parameters, all of them counted above
+    int64_t   params;
+    tni_text  label, shape;
+} row;
+
+// The rows are in the order of the tree, parents before children.
+typedef struct {
+    tn_ctx *cx;
+    row    *row;
+    size_t  count, cap;
+    int64_t params, trainable, bytes;
+} table;
+
+// 1234567 as "1,234,567".
+static tni_text grouped(int64_t n)
+{
+    tni_text digits = { "" }, t = { "" };
+    tni_text_add(&digits, "%lld", (long long)n);
+    size_t len = strlen(digits.s);
+    for (size_t i = 0; i < len; i++)
+        tni_text_add(&t, i && (len - i) % 3 == 0 ? ",%c" : "%c", digits.s[i]);
+    return t;
+}
+
+// ---- gathering ---------------------------------------------------------------------------------
+
+// "  conv1 (Conv2d)", as deep as the layer stands.
+static tni_text label_of(const tn_layer *root, const tn_layer *l)
+{
+    tni_text t = { "" };
+    for (const tn_layer *k = l; k != root; k = k->parent) tni_text_add(&t, "  ");
+    if (l == root) tni_text_add(&t, "%s", l->type);
+    else tni_text_add(&t, "%.60s (%s)", tni_layer_name(l), l->type);
+    return t;
+}
+
+// Counts the tensors of a row; entries has them, parameters first, from i on.
+static void count_tensors(table *t, row *r, const tni_entries *entries, size_t i)
+{
+    bool   counted = false;
+    size_t end     = i + r->l->params + r->l->buffers;
+    for (; i < end; i++) {
+        const tni_entry *e = &entries->entry[i];
+        if (e->first != (int)i) continue;
+        int64_t n = tn_count(e->t);
+        t->bytes += n * (int64_t)tni_dtype_size(tn_dtype_of(e->t));
+        if (!e->is_param) continue;
+        counted = true;
+        r->params += n;
+        t->params += n;
+        if (tn_needs_grad(e->t)) t->trainable += n;
+    }
+    r->tied = r->l->params && !counted;
+}
+
+static bool gather(table *t, tn_layer *root)
+{
+    tni_entries entries;
+    size_t      at = 0;
+    if (!tni_layer_list(root, "layer_summary", &entries)) return false;
+    for (tn_layer *l = root; l; l = tni_layer_next(root, l)) {
+        if (!tni_grow(&t->cx->heap, (void **)&t->row, &t->cap, t->count + 1, sizeof *t->row)) {
+            tni_fail_memory(t->cx, "layer_summary");
+            break;
+        }
+        row *r = &t->row[t->count++];
+        *r     = (row){ .l = l, .training = l->training, .label = label_of(root, l) };
+        count_tensors(t, r, &entries, at);
+        at += l->params + l->buffers;
+    }
+    bool all = at == entries.count;
+    tni_entries_free(&entries);
+    return all;
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+static void note_shape(tn_layer *l, tn_tensor *y, void *user)
+{
+    table *t = user;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->row[i].l == l) t->row[i].shape = tni_shape_of(y);
+}
+
+// Runs x through and drops what that recorded.
+static bool run(table *t, tn_layer *l, tn_tensor *x)
+{
+    tn_ctx   *cx   = t->cx;
+    tn_layer *root = l;
+    while (root->parent) root = root->parent;
+    tn_layer  before   = *root;
+    uint64_t  counter  = cx->counter;
+    int64_t   flush_at = cx->flush_at;
+    tn_scope *s        = tn_begin(cx);
+    if (!s) return false;
+    for (size_t i = 0; i < t->count; i++) t->row[i].l->training = false;
+    cx->grad_mode    = false;
+    cx->flush_at     = INT64_MAX;  // a network however large is not computed
+    root->watch      = note_shape;
+    root->watch_user = t;
+    bool ok          = tn_forward(l, x) != NULL;
+    root->watch      = before.watch;
+    root->watch_user = before.watch_user;
+    for (size_t i = 0; i < t->count; i++) t->row[i].l->training = t->row[i].training;
+    tni_scope_close(s);  // restores the gradient mode
+    cx->flush_at = flush_at;
+    cx->counter  = counter;
+    return ok;
+}
+
+// ---- printing ----------------------------------------------------------------------------------
+
+static tni_text params_of(const row *r)
+{
+    tni_text dash = { "-" }, tied = { "tied" };
+    return r->tied ? tied : r->l->children && !r->params ? dash : grouped(r->params);
+}
+
+static void widen(int *width, const char *s)
+{
+    if ((int)strlen(s) > *width) *width = (int)strlen(s);
+}
+
+static void print_rule(FILE *f, int width)
+{
+    for (int i = 0; i < width; i++) fputc('-', f);
+    fputc('\n', f);
+}
+
+static void print(const table *t, FILE *f)
+{
+    static const char *const head[] = { "Layer", "Output shape", "Parameters" };
+    int                      w[3]   = { 0 };
+    for (int i = 0; i < 3; i++) widen(&w[i], head[i]);
+    for (size_t i = 0; i < t->count; i++) {
+        widen(&w[0], t->row[i].label.s);
+        widen(&w[1], t->row[i].shape.s);
+        widen(&w[2], params_of(&t->row[i]).s);
+    }
+    int all = w[0] + w[1] + w[2] + 4;
+    fprintf(f, "%-*s  %-*s  %*s\n", w[0], head[0], w[1], head[1], w[2], head[2]);
+    print_rule(f, all);
+    for (size_t i = 0; i < t->count; i++) {
+        const row *r = &t->row[i];
+        fprintf(f, "%-*s  %-*s  %*s\n", w[0], r->label.s, w[1], *r->shape.s ? r->shape.s : "-",
+                w[2], params_of(r).s);
+    }
+    print_rule(f, all);
+    fprintf(f, "%-21s %s\n", "Total parameters", grouped(t->params).s);
+    fprintf(f, "%-21s %s\n", "Trainable parameters", grouped(t->trainable).s);
+    fprintf(f, "%-21s %.2f MB\n", "Size", (double)t->bytes / 1e6);
+}
+
+tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f)
+{
+    tn_ctx *cx = tni_thing_ok("layer_summary", l, TNI_LAYER);
+    if (!cx) return tni_failed();
+    if (!f) return tni_fail_status(cx, TN_EARG, "layer_summary: the file is NULL");
+    table t  = { .cx = cx };
+    bool  ok = gather(&t, l) && run(&t, l, x);
+    if (ok) print(&t, f);
+    tni_free(&cx->heap, t.row);
+    if (ok && ferror(f))
+        return tni_fail_status(cx, TN_EIO, "layer_summary: the file cannot be written");
+    return ok ? TN_OK : tni_failed();
+}

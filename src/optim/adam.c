@@ -1,0 +1,56 @@
+// Adam, and AdamW, whose weight decay is no part of the gradient.
+#include "optim/optim.h"
+
+#include <math.h>
+
+// p - lr / c1 * m / (sqrt(v) / c2 + eps), with the corrections for the zeros that m and v began
+// with; c2 is multiplied out, which saves a pass over the parameters.
+static tn_tensor *descend(const tn_optim *o, tni_update *u, tn_tensor *p, tn_tensor *g)
+{
+    double     c1 = 1 - pow(o->beta1, (double)u->t), c2 = sqrt(1 - pow(o->beta2, (double)u->t));
+    tn_tensor *m = u->next[0] = tni_average(u->state[0], g, o->beta1);
+    tn_tensor *v = u->next[1] = tni_average(u->state[1], tn_square(g), o->beta2);
+    tn_tensor *d              = tn_div(m, tn_add_s(tn_sqrt(v), o->eps * c2));
+    return tn_sub(p, tn_mul_s(d, u->lr * c2 / c1));
+}
+
+static tn_tensor *update_adam(const tn_optim *o, tni_update *u)
+{
+    return descend(o, u, u->p, tni_decayed(u));
+}
+
+static tn_tensor *update_adamw(const tn_optim *o, tni_update *u)
+{
+    tn_tensor *p = u->p;
+    if (u->weight_decay > 0) p = tn_mul_s(p, 1 - u->lr * u->weight_decay);
+    return descend(o, u, p, u->g);
+}
+
+static const tni_rule_of_update adam  = { "adam", { "exp_avg", "exp_avg_sq" }, update_adam };
+static const tni_rule_of_update adamw = { "adamw", { "exp_avg", "exp_avg_sq" }, update_adamw };
+
+static tn_optim *make(const tni_rule_of_update *rule, tn_layer *net, tn_adamw_opts o,
+                      double weight_decay)
+{
+    return tni_optim_make(rule->name, net,
+                          &(tn_optim){ .rule         = rule,
+                                       .lr           = tni_option(o.lr, 1e-3),
+                                       .beta1        = tni_option(o.beta1, 0.9),
+                                       .beta2        = tni_option(o.beta2, 0.999),
+                                       .eps          = tni_option(o.eps, 1e-8),
+                                       .weight_decay = tni_option(o.weight_decay, weight_decay),
+                                       .clip_norm    = tni_option(o.clip_norm, 0),
+                                       .clip_value   = tni_option(o.clip_value, 0),
+                                       .accumulate   = o.accumulate,
+                                       .schedule     = o.schedule });
+}
+
+tn_optim *tn_adam(tn_layer *net, tn_adam_opts o)
+{
+    return make(&adam, net, o, 0);
+}
+
+tn_optim *tn_adamw(tn_layer *net, tn_adamw_opts o)
+{
+    return make(&adamw, net, o, 1e-2);
+}

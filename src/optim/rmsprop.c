@@ -1,0 +1,38 @@
+// RMSprop, plain, centered, and with momentum.
+#include "optim/optim.h"
+
+static tn_tensor *update(const tn_optim *o, tni_update *u)
+{
+    tn_tensor *g = tni_decayed(u);
+    tn_tensor *v = u->next[0] = tni_average(u->state[0], tn_square(g), o->alpha);
+    if (o->centered) {
+        tn_tensor *mean = u->next[1] = tni_average(u->state[1], g, o->alpha);
+        v                            = tn_sub(v, tn_square(mean));
+    }
+    tn_tensor *d = tn_div(g, tn_add_s(tn_sqrt(v), o->eps));
+    if (o->momentum > 0) {
+        tn_tensor *b = u->state[2];
+        d = u->next[2] = b ? tn_add(tn_mul_s(b, o->momentum), d) : d;
+    }
+    return tn_sub(u->p, tn_mul_s(d, u->lr));
+}
+
+static const tni_rule_of_update rule = { "rmsprop",
+                                         { "square_avg", "grad_avg", "momentum_buffer" },
+                                         update };
+
+tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)
+{
+    return tni_optim_make("rmsprop", net,
+                          &(tn_optim){ .rule         = &rule,
+                                       .lr           = tni_option(o.lr, 1e-2),
+                                       .alpha        = tni_option(o.alpha, 0.99),
+                                       .eps          = tni_option(o.eps, 1e-8),
+                                       .momentum     = tni_option(o.momentum, 0),
+                                       .weight_decay = tni_option(o.weight_decay, 0),
+                                       .clip_norm    = tni_option(o.clip_norm, 0),
+                                       .clip_value   = tni_option(o.clip_value, 0),
+                                       .centered     = o.centered,
+                                       .accumulate   = o.accumulate,
+                                       .schedule     = o.schedule });
+}

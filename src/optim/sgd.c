@@ -1,0 +1,31 @@
+// Stochastic gradient descent, with momentum.
+#include "optim/optim.h"
+
+static tn_tensor *update(const tn_optim *o, tni_update *u)
+{
+    tn_tensor *g = tni_decayed(u), *b = u->state[0];
+    if (o->momentum > 0) {
+        tn_tensor *fresh = b && o->dampening > 0 ? tn_mul_s(g, 1 - o->dampening) : g;
+        b                = b ? tn_add(tn_mul_s(b, o->momentum), fresh) : g;
+        u->next[0]       = b;
+        g                = o->nesterov ? tn_add(g, tn_mul_s(b, o->momentum)) : b;
+    }
+    return tn_sub(u->p, tn_mul_s(g, u->lr));
+}
+
+static const tni_rule_of_update rule = { "sgd", { "momentum_buffer" }, update };
+
+tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
+{
+    return tni_optim_make("sgd", net,
+                          &(tn_optim){ .rule         = &rule,
+                                       .lr           = tni_option(o.lr, 1e-3),
+                                       .momentum     = tni_option(o.momentum, 0),
+                                       .dampening    = tni_option(o.dampening, 0),
+                                       .weight_decay = tni_option(o.weight_decay, 0),
+                                       .clip_norm    = tni_option(o.clip_norm, 0),
+                                       .clip_value   = tni_option(o.clip_value, 0),
+                                       .nesterov     = o.nesterov,
+                                       .accumulate   = o.accumulate,
+                                       .schedule     = o.schedule });
+}

@@ -1,0 +1,316 @@
+// Listing the training state, taking it, and putting it back.
+#include "train/snapshot.h"
+
+#include "base/hash.h"
+#include "train/restore.h"
+
+#include <string.h>
+
+// ---- an optimizer's numbers --------------------------------------------------------------------
+
+// Which parameters it is of: equal for equal names and shapes in the same order.
+static int64_t fingerprint(const tn_optim *o)
+{
+    uint64_t h = o->slots;
+    for (size_t i = 0; i < o->slots; i++) {
+        tni_view v = tni_layout(o->slot[i].p);
+        h          = tni_hash_mix(h, tni_hash(o->slot[i].name, strlen(o->slot[i].name)));
+        h          = tni_hash_mix(h, tni_hash(v.size, (size_t)v.rank * sizeof *v.size));
+    }
+    return (int64_t)h;
+}
+
+static void take_numbers(const tn_optim *o, tni_optim_numbers *n)
+{
+    const tn_schedule *s         = &o->schedule;
+    double             setting[] = { o->lr,        o->beta1,      o->beta2,     o->alpha,
+                                     o->eps,       o->momentum,   o->dampening, o->weight_decay,
+                                     o->clip_norm, o->clip_value, s->floor,     s->factor };
+    int64_t            count[]   = { o->updates, o->micro,  o->accumulate, o->nesterov, o->centered,
+                                     s->kind,    s->warmup, s->total,      s->every,    fingerprint(o) };
+    _Static_assert(sizeof setting == sizeof n->setting && sizeof count == sizeof n->count, "all");
+    memcpy(n->setting, setting, sizeof setting);
+    memcpy(n->count, count, sizeof count);
+    for (size_t i = 0; i < o->slots; i++) {
+        n->slot[2 * i]     = o->slot[i].lr_scale;
+        n->slot[2 * i + 1] = o->slot[i].weight_decay;
+        n->updates[i]      = o->slot[i].updates;
+    }
+}
+
+static tn_schedule schedule_of(const tni_optim_numbers *n)
+{
+    return (tn_schedule){ .kind   = (int)n->count[5],
+                          .warmup = n->count[6],
+                          .total  = n->count[7],
+                          .every  = n->count[8],
+                          .floor  = (float)n->setting[10],
+                          .factor = (float)n->setting[11] };
+}
+
+static void put_numbers(tn_optim *o, const tni_optim_numbers *n)
+{
+    const double *v = n->setting;
+    o->lr           = v[0];
+    o->beta1        = v[1];
+    o->beta2        = v[2];
+    o->alpha        = v[3];
+    o->eps          = v[4];
+    o->momentum     = v[5];
+    o->dampening    = v[6];
+    o->weight_decay = v[7];
+    o->clip_norm    = v[8];
+    o->clip_value   = v[9];
+    o->updates      = n->count[0];
+    o->micro        = n->count[1];
+    o->accumulate   = n->count[2];
+    o->nesterov     = n->count[3] != 0;
+    o->centered     = n->count[4] != 0;
+    o->schedule     = schedule_of(n);
+    for (size_t i = 0; i < o->slots; i++) {
+        o->slot[i].lr_scale     = n->slot[2 * i];
+        o->slot[i].weight_decay = n->slot[2 * i + 1];
+        o->slot[i].updates = o->slot[i].before = n->updates[i];
+        o->slot[i].since                       = 0;
+    }
+}
+
+// What no optimizer has is not believed, whatever the checksum says.
+static bool numbers_fit(const tn_optim *o, const tni_optim_numbers *n)
+{
+    const int64_t *k     = n->count;
+    tn_schedule    s     = schedule_of(n);
+    bool           whole = k[5] == s.kind && !tni_schedule_wrong(&s);
+    for (size_t i = 0; i < o->slots; i++)
+        if (n->updates[i] < 0) return false;
+    return whole && k[0] >= 0 && k[2] >= 1 && k[1] >= 0 && k[1] < k[2];
+}
+
+// ---- the list ----------------------------------------------------------------------------------
+
+// Adds a piece; its name is prefix and name. NULL, reported, on failure.
+static tni_piece *add(tni_snapshot *s, tni_piece_kind kind, const char *prefix, const char *name)
+{
+    tni_heap *h = &s->cx->heap;
+    if (!tni_grow(h, (void **)&s->piece, &s->cap, s->pieces + 1, sizeof *s->piece))
+        return tni_fail_memory(s->cx, s->op);
+    char *full = tni_join(s->cx, s->op, prefix, name);
+    if (!full) return NULL;
+    tni_piece *p = &s->piece[s->pieces++];
+    *p           = (tni_piece){ .kind = kind, .name = full, .from = -1 };
+    return p;
+}
+
+static bool add_numbers(tni_snapshot *s, const char *prefix, const char *name, tn_dtype dt,
+                        int64_t count, void *data)
+{
+    tni_piece *p = add(s, TNI_PIECE_NUMBERS, prefix, name);
+    if (!p) return false;
+    p->dtype = dt;
+    p->count = count;
+    p->data  = data;
+    return true;
+}
+
+static bool add_net(tni_snapshot *s, int k)
+{
+    tni_entries list;
+    tni_text    prefix = { "" };
+    tni_text_add(&prefix, "net.%d.", k);
+    if (!tni_layer_list(s->c->net[k], s->op, &list)) return false;
+    bool ok = true;
+    for (size_t i = 0; ok && i < list.count; i++) {
+        if (list.entry[i].first != (int)i) continue;
+        tni_piece *p = add(s, TNI_PIECE_VALUE, prefix.s, list.entry[i].name);
+        if (p) p->t = list.entry[i].t;
+        ok = p != NULL;
+    }
+    tni_entries_free(&list);
+    return ok;
+}
+
+static bool add_slot(tni_snapshot *s, int k, tni_slot *slot)
+{
+    const tni_rule_of_update *rule = s->c->opt[k]->rule;
+    for (int i = 0; i <= TNI_STATES; i++) {
+        const char *what = i < TNI_STATES ? rule->state[i] : "grad";
+        if (!what) continue;
+        tni_text prefix = { "" };
+        tni_text_add(&prefix, "opt.%d.%s.", k, what);
+        tni_piece *p = add(s, i < TNI_STATES ? TNI_PIECE_STATE : TNI_PIECE_GRADIENT, prefix.s,
+                           slot->name);
+        if (!p) return false;
+        p->t     = slot->p;
+        p->slot  = slot;
+        p->state = i;
+    }
+    return true;
+}
+
+static bool add_optim(tni_snapshot *s, int k)
+{
+    tn_optim          *o      = s->c->opt[k];
+    tni_optim_numbers *n      = &s->opt[k];
+    tni_text           prefix = { "" };
+    int64_t            slots  = (int64_t)o->slots;
+    n->slot                   = tni_alloc(&s->cx->heap, 2 * o->slots * sizeof *n->slot);
+    n->updates                = tni_alloc(&s->cx->heap, o->slots * sizeof *n->updates);
+    if (!n->slot || !n->updates) return tni_fail_memory(s->cx, s->op) != NULL;
+    take_numbers(o, n);
+    tni_text_add(&prefix, "opt.%d.", k);
+    bool ok = add_numbers(s, prefix.s, "settings", TN_F64, TNI_SETTINGS, n->setting) &&
+              add_numbers(s, prefix.s, "counts", TN_I64, TNI_COUNTS, n->count) &&
+              add_numbers(s, prefix.s, "groups", TN_F64, 2 * slots, n->slot) &&
+              add_numbers(s, prefix.s, "updates", TN_I64, slots, n->updates);
+    for (size_t i = 0; ok && i < o->slots; i++) ok = add_slot(s, k, &o->slot[i]);
+    return ok;
+}
+
+static bool add_data(tni_snapshot *s, int k)
+{
+    const tn_data *d    = s->c->data[k];
+    tn_cursor      at   = tn_data_cursor(d);
+    int64_t        v[4] = { (int64_t)at.seed, at.epoch, at.index, tn_data_count(d) };
+    tni_text       name = { "" };
+    memcpy(s->data[k], v, sizeof v);
+    tni_text_add(&name, "data.%d", k);
+    return add_numbers(s, name.s, "", TN_I64, 4, s->data[k]);
+}
+
+// The caller's bytes; also listed where none are asked for, so that a file may have them.
+static bool add_user(tni_snapshot *s)
+{
+    size_t n = s->c->user ? s->c->user_bytes : 0;
+    if (n) {
+        s->user = tni_alloc(&s->cx->heap, n);
+        if (!s->user) return tni_fail_memory(s->cx, s->op) != NULL;
+        memcpy(s->user, s->c->user, n);
+    }
+    return add_numbers(s, "user", "", TN_U8, (int64_t)n, s->user);
+}
+
+static bool is_ours(const tni_snapshot *s, const void *thing, tni_kind kind)
+{
+    tn_ctx *cx = tni_thing_ok(s->op, thing, kind);
+    if (cx && cx != s->cx)
+        tni_fail(s->cx, TN_EARG, "%s: a network, optimizer or dataset belongs to another context",
+                 s->op);
+    return cx == s->cx;
+}
+
+bool tni_snapshot_open(tni_snapshot *s)
+{
+    const tn_checkpoint *c = s->c;
+    s->step                = c->step;
+    s->seed                = s->cx->seed;
+    s->counter             = s->cx->counter;
+    for (int k = 0; k < TNI_MOST; k++)
+        if (c->net[k] && !(is_ours(s, c->net[k], TNI_LAYER) && add_net(s, k))) return false;
+    for (int k = 0; k < TNI_MOST; k++)
+        if (c->opt[k] && !(is_ours(s, c->opt[k], TNI_OPTIM) && add_optim(s, k))) return false;
+    for (int k = 0; k < TNI_MOST; k++)
+        if (c->data[k] && !(is_ours(s, c->data[k], TNI_DATA) && add_data(s, k))) return false;
+    return add_user(s);
+}
+
+void tni_snapshot_close(tni_snapshot *s)
+{
+    tni_heap *h = &s->cx->heap;
+    for (size_t i = 0; i < s->pieces; i++) tni_free(h, s->piece[i].name);
+    for (int k = 0; k < TNI_MOST; k++) {
+        tni_free(h, s->opt[k].slot);
+        tni_free(h, s->opt[k].updates);
+    }
+    tni_free(h, s->piece);
+    tni_free(h, s->user);
+}
+
+// ---- taking and putting ------------------------------------------------------------------------
+
+bool tni_snapshot_take(tni_snapshot *s)
+{
+    for (size_t i = 0; i < s->pieces; i++) {
+        tni_piece *p = &s->piece[i];
+        if (p->kind == TNI_PIECE_VALUE) p->value = p->t;
+        else if (p->kind == TNI_PIECE_STATE) p->value = p->slot->state[p->state];
+        else if (p->kind == TNI_PIECE_GRADIENT) p->value = tni_slot_grad(p->slot);
+        else if (p->data && !(p->value = tn_from(s->cx, p->dtype, 1, &p->count, p->data)))
+            return false;
+    }
+    return true;
+}
+
+bool tni_snapshot_fits(const tni_snapshot *s)
+{
+    for (int k = 0; k < TNI_MOST; k++) {
+        const tn_optim *o = s->c->opt[k];
+        const tn_data  *d = s->c->data[k];
+        if (o && s->opt[k].count[TNI_COUNTS - 1] != fingerprint(o))
+            return tni_fail(s->cx, TN_EFORMAT,
+                            "%s: %s: optimizer %d was saved with other parameters", s->op, s->path,
+                            k) != NULL;
+        if (o && !numbers_fit(o, &s->opt[k]))
+            return tni_fail(s->cx, TN_EFORMAT, "%s: %s: numbers of optimizer %d are out of range",
+                            s->op, s->path, k) != NULL;
+        if (d && s->data[k][3] != tn_data_count(d))
+            return tni_fail(s->cx, TN_EFORMAT,
+                            "%s: %s: dataset %d has %lld items in the file, but %lld here", s->op,
+                            s->path, k, (long long)s->data[k][3],
+                            (long long)tn_data_count(d)) != NULL;
+    }
+    return true;
+}
+
+// The loaders stand where they stood. All or none: one that cannot sends the others back.
+static bool seek_all(const tni_snapshot *s)
+{
+    tn_cursor before[TNI_MOST];
+    for (int k = 0; k < TNI_MOST; k++) {
+        tn_data *d = s->c->data[k];
+        if (!d) continue;
+        const int64_t *v = s->data[k];
+        before[k]        = tn_data_cursor(d);
+        if (tn_data_seek(d, (tn_cursor){ (uint64_t)v[0], v[1], v[2] }) == TN_OK) continue;
+        while (k-- > 0)
+            if (s->c->data[k]) tn_data_seek(s->c->data[k], before[k]);
+        return false;
+    }
+    return true;
+}
+
+static void put_state(const tni_piece *p)
+{
+    tn_tensor **home = &p->slot->state[p->state];
+    if (*home) tni_tensor_disown(*home);
+    *home = p->value;
+    if (!p->value) return;
+    tni_tensor_own(p->value);
+    p->value->store->depth = 0;  // outlives every scope, so every step stores it
+}
+
+// The value is the gradient, or zeros where there is none any more; its handle is there.
+static void put_gradient(const tni_piece *p)
+{
+    if (!p->value) return;
+    tni_leaf *leaf = p->t->leaf;
+    tni_put_value(leaf->grad, p->value);
+    leaf->grad->store->written = false;
+    leaf->has_grad             = p->from >= 0;
+}
+
+bool tni_snapshot_put(tni_snapshot *s)
+{
+    if (!seek_all(s)) return false;
+    for (size_t i = 0; i < s->pieces; i++) {
+        const tni_piece *p = &s->piece[i];
+        if (p->kind == TNI_PIECE_VALUE) tni_put_value(p->t, p->value);
+        else if (p->kind == TNI_PIECE_STATE) put_state(p);
+        else if (p->kind == TNI_PIECE_GRADIENT) put_gradient(p);
+    }
+    for (int k = 0; k < TNI_MOST; k++)
+        if (s->c->opt[k]) put_numbers(s->c->opt[k], &s->opt[k]);
+    if (s->user) memcpy(s->c->user, s->user, s->c->user_bytes);
+    s->cx->seed    = s->seed;
+    s->cx->counter = s->counter;
+    return true;
+}

@@ -1,0 +1,64 @@
+// The training state as a list of named pieces: what a checkpoint writes and puts back.
+#ifndef TNI_TRAIN_SNAPSHOT_H
+#define TNI_TRAIN_SNAPSHOT_H
+
+#include "optim/optim.h"
+
+enum { TNI_MOST = 8 };                        // networks, optimizers, datasets of a checkpoint
+enum { TNI_SETTINGS = 12, TNI_COUNTS = 10 };  // numbers of an optimizer
+
+typedef enum {
+    TNI_PIECE_VALUE,     // of a parameter or buffer
+    TNI_PIECE_STATE,     // what an update rule remembers of a parameter, if anything
+    TNI_PIECE_GRADIENT,  // of an optimizer's parameter, if it has one
+    TNI_PIECE_NUMBERS    // host memory
+} tni_piece_kind;
+
+// One tensor of the file. Numbers lie in the snapshot, so that reading them changes nothing.
+typedef struct {
+    tni_piece_kind kind;
+    char          *name;
+    tn_tensor     *t;      // the parameter or buffer that it is or belongs to
+    tni_slot      *slot;   // of a state or gradient: the parameter's
+    int            state;  // which state of the slot
+    tn_dtype       dtype;  // of numbers, and how many; data NULL: not asked for
+    int64_t        count;
+    void          *data;
+    int            from;   // loading: its index in the file, -1 where that has none
+    tn_tensor     *value;  // to be written or to be put; NULL: none
+} tni_piece;
+
+// An optimizer's numbers. slot has the learning-rate scale and the weight decay of each parameter.
+typedef struct {
+    double   setting[TNI_SETTINGS];
+    int64_t  count[TNI_COUNTS];
+    double  *slot;
+    int64_t *updates;
+} tni_optim_numbers;
+
+// The pieces of c, in the order of the file, and copies of all numbers. Values live in the scope
+// that is open while they are taken or read.
+typedef struct {
+    tn_ctx              *cx;
+    const char          *op, *path;
+    const tn_checkpoint *c;
+    tni_piece           *piece;
+    size_t               pieces, cap;
+    tni_optim_numbers    opt[TNI_MOST];
+    int64_t              data[TNI_MOST][4];  // seed, epoch, index of the cursor; items
+    void                *user;
+    int64_t              step;
+    uint64_t             seed, counter;  // of the context's random numbers
+} tni_snapshot;
+
+// Lists the pieces and copies the numbers. False, reported, on failure; tni_snapshot_close either way.
+bool tni_snapshot_open(tni_snapshot *s);
+void tni_snapshot_close(tni_snapshot *s);
+// Sets the value of every piece from the training state.
+bool tni_snapshot_take(tni_snapshot *s);
+// Whether the numbers, as read from a file, fit; then puts them and all values into the training
+// state. All or nothing.
+bool tni_snapshot_fits(const tni_snapshot *s);
+bool tni_snapshot_put(tni_snapshot *s);
+
+#endif

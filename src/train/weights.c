@@ -1,0 +1,187 @@
+// Weights: the parameters and buffers of a network as a safetensors file, and back.
+#include "train/restore.h"
+
+#include <string.h>
+
+// ---- saving ------------------------------------------------------------------------------------
+
+// What tn_file_write takes: the first names of n tensors, with the prefix before them.
+typedef struct {
+    int         n;
+    char      **name;
+    tn_tensor **t;
+} contents;
+
+static void free_contents(tn_ctx *cx, contents *c)
+{
+    for (int i = 0; i < c->n; i++) tni_free(&cx->heap, c->name[i]);
+    tni_free(&cx->heap, c->name);
+    tni_free(&cx->heap, c->t);
+}
+
+static bool fill_contents(tn_ctx *cx, contents *c, const tni_entries *list, const char *prefix)
+{
+    c->name = tni_alloc(&cx->heap, list->count * sizeof *c->name);
+    c->t    = tni_alloc(&cx->heap, list->count * sizeof *c->t);
+    if (!c->name || !c->t) return tni_fail_memory(cx, "save") != NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        const tni_entry *e = &list->entry[i];
+        if (e->first != (int)i) continue;
+        if (!(c->name[c->n] = tni_join(cx, "save", prefix, e->name))) return false;
+        c->t[c->n++] = e->t;
+    }
+    return true;
+}
+
+static tn_status save(tn_layer *l, const char *path, const tn_save_opts *o)
+{
+    tn_ctx *cx = tni_thing_ok("save", l, TNI_LAYER);
+    if (!cx) return tni_failed();
+    tni_entries list;
+    if (!tni_layer_list(l, "save", &list)) return tni_failed();
+    contents  c = { 0 };
+    tn_status s = TN_OK;
+    if (!fill_contents(cx, &c, &list, o->prefix ? o->prefix : "")) s = tni_failed();
+    else s = tn_file_write(cx, path, c.n, (const char *const *)c.name, c.t, o->nmeta, o->meta);
+    free_contents(cx, &c);
+    tni_entries_free(&list);
+    return s;
+}
+
+tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o)
+{
+    tni_enter(tni_self.site);
+    tn_status s = save(l, path, &o);
+    tni_leave(false, NULL);
+    return s;
+}
+
+tn_status tn_save(tn_layer *l, const char *path)
+{
+    return tn_save_with(l, path, (tn_save_opts){ 0 });
+}
+
+// ---- loading -----------------------------------------------------------------------------------
+
+// A load in progress. from[i] is the index in the file of what entry i gets, or -1; a tied tensor
+// gets it at its first entry, under whichever of its names the file has.
+typedef struct {
+    tn_ctx     *cx;
+    const char *path, *prefix, *add, *ignore;
+    bool        partial;
+    tn_file    *file;
+    tni_entries list;
+    int        *from;
+    tn_tensor **value;  // by entry, made ready
+} loading;
+
+// The entry called add and name, one after the other; -1 where there is none.
+static int find_entry(const tni_entries *list, const char *add, const char *name)
+{
+    size_t n = strlen(add);
+    for (size_t i = 0; i < list->count; i++) {
+        const char *full = list->entry[i].name;
+        if (!strncmp(full, add, n) && !strcmp(full + n, name)) return (int)i;
+    }
+    return -1;
+}
+
+// Decides who gets what. Names in the file count if they have the prefix and are not ignored.
+static bool match(loading *l)
+{
+    tni_misfits missing = { 0 }, unknown = { 0 };
+    size_t      skip = strlen(l->prefix);
+    for (size_t i = 0; i < l->list.count; i++) l->from[i] = -1;
+    for (int k = 0; k < tn_file_count(l->file); k++) {
+        const char *name = tn_file_name(l->file, k);
+        if (strncmp(name, l->prefix, skip) || (l->ignore && tni_glob(l->ignore, name))) continue;
+        int i = find_entry(&l->list, l->add, name + skip);
+        if (i < 0) tni_misfit(&unknown, name);
+        else l->from[i] = k;
+    }
+    for (size_t i = 0; i < l->list.count; i++) {
+        int *first = &l->from[l->list.entry[i].first];
+        if (*first < 0) *first = l->from[i];
+    }
+    for (size_t i = 0; i < l->list.count && !l->partial; i++)
+        if (l->list.entry[i].first == (int)i && l->from[i] < 0)
+            tni_misfit(&missing, l->list.entry[i].name);
+    return tni_names_fit(l->cx, "load", l->path, &missing, &unknown) == TN_OK;
+}
+
+static bool shapes_fit(const loading *l)
+{
+    for (size_t i = 0; i < l->list.count; i++) {
+        if (l->from[i] < 0) continue;
+        tn_file_desc     d = tn_file_info(l->file, l->from[i]);
+        const tni_entry *e = &l->list.entry[i];
+        tni_view         v = tni_layout(e->t);
+        if (!tni_shape_fits(l->cx, "load", l->path, &d, v.rank, v.size)) return false;
+        if (!tni_can_put("load", e->name, e->t)) return false;
+    }
+    return true;
+}
+
+static bool read_values(loading *l)
+{
+    for (size_t i = 0; i < l->list.count; i++) {
+        const tni_entry *e = &l->list.entry[i];
+        if (e->first != (int)i || l->from[i] < 0) continue;
+        const char *name = tn_file_name(l->file, l->from[i]);
+        l->value[i]      = tni_take_copy(tn_file_tensor(l->file, name), tn_dtype_of(e->t));
+        if (!l->value[i]) return false;
+    }
+    return true;
+}
+
+// With the file and the list there. Values live in a scope of their own until they are put.
+static bool load_list(loading *l)
+{
+    tn_ctx *cx = l->cx;
+    l->from    = tni_alloc(&cx->heap, l->list.count * sizeof *l->from);
+    l->value   = tni_zalloc(&cx->heap, l->list.count * sizeof *l->value);
+    if (!l->from || !l->value) return tni_fail_memory(cx, "load") != NULL;
+    if (!match(l) || !shapes_fit(l)) return false;
+    tn_scope *s = tn_begin(cx);
+    if (!s) return false;
+    cx->grad_mode = false;
+    bool ok       = read_values(l);
+    for (size_t i = 0; ok && i < l->list.count; i++)
+        if (l->value[i]) tni_put_value(l->list.entry[i].t, l->value[i]);
+    tni_scope_close(s);
+    return ok;
+}
+
+static tn_status load(tn_layer *net, const char *path, const tn_load_opts *o)
+{
+    tn_ctx *cx = tni_thing_ok("load", net, TNI_LAYER);
+    if (!cx) return tni_failed();
+    loading l = { .cx      = cx,
+                  .path    = path,
+                  .prefix  = o->prefix ? o->prefix : "",
+                  .add     = o->add ? o->add : "",
+                  .ignore  = o->ignore,
+                  .partial = o->partial };
+    if (!tni_layer_list(net, "load", &l.list)) return tni_failed();
+    l.file  = tn_file_open(cx, path);
+    bool ok = l.file && load_list(&l);
+    // Freeing can report nothing, so the reason is still the newest error.
+    if (l.file) tn_file_free(l.file);
+    tni_free(&cx->heap, l.from);
+    tni_free(&cx->heap, l.value);
+    tni_entries_free(&l.list);
+    return ok ? TN_OK : tni_failed();
+}
+
+tn_status tn_load_with(tn_layer *l, const char *path, tn_load_opts o)
+{
+    tni_enter(tni_self.site);
+    tn_status s = load(l, path, &o);
+    tni_leave(false, NULL);
+    return s;
+}
+
+tn_status tn_load(tn_layer *l, const char *path)
+{
+    return tn_load_with(l, path, (tn_load_opts){ 0 });
+}

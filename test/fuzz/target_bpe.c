@@ -1,0 +1,71 @@
+// Fuzzes the tokenizer. The first byte of an input says what the rest is: an encoder.json ('e'), a
+// vocab.bpe ('v') or a text ('t'), beside good files for the others. Whatever is encoded must come back.
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char merges[] = "#version: 0.2\nt h\nth e\na a\naa aa\n\xc4\xa0 the\n";
+
+// Tokens for all bytes, spelled as in GPT-2's file, and for what the merges make.
+static size_t make_encoder(char *json)
+{
+    int spare = 256, at = sprintf(json, "{");
+    for (int v = 0; v < 256; v++) {
+        bool prints = (v >= 33 && v <= 126) || (v >= 161 && v <= 172) || v >= 174;
+        at += sprintf(json + at, "\"\\u%04x\":%d,", (unsigned)(prints ? v : spare), v);
+        spare += !prints;
+    }
+    at += sprintf(json + at, "\"th\":256,\"the\":257,\"aa\":258,\"aaaa\":259,\"\xc4\xa0the\":260}");
+    return (size_t)at;
+}
+
+static void seeds(void)
+{
+    static char input[1 << 13] = "e";
+    fuzz_seed(input, 1 + make_encoder(input + 1));
+    fuzz_seed("e{\"a\":0}", 8);
+    input[0] = 'v';
+    memcpy(input + 1, merges, sizeof merges - 1);
+    fuzz_seed(input, sizeof merges);
+    fuzz_seed("tthe thing's  aaaaa\n\n \xc3\xa9\xe4\xb8\xad 12\xff", 33);
+}
+
+// Encodes a text and decodes it again.
+static void there_and_back(tn_bpe *b, const char *text, int64_t n)
+{
+    int64_t *ids  = malloc(((size_t)n + 1) * sizeof *ids);
+    char    *back = malloc((size_t)n + 1);
+    int64_t  k    = tn_bpe_encode(b, text, n, ids, n);
+    FUZZ_CHECK(k >= 0 && k <= n);
+    FUZZ_CHECK(tn_bpe_decode(b, ids, k, back, n) == n);
+    FUZZ_CHECK(memcmp(text, back, (size_t)n) == 0);
+    free(ids);
+    free(back);
+}
+
+static uint64_t run(const unsigned char *data, size_t n)
+{
+    static char good[1 << 13];
+    int         kind    = n ? data[0] : 'e';
+    const char *rest    = (const char *)data + (n > 0);
+    size_t      length  = n - (n > 0);
+    const char *encoder = kind == 'v' || kind == 't'
+                              ? fuzz_file("encoder.json", good, make_encoder(good))
+                              : fuzz_file("encoder.json", rest, length);
+    const char *vocab   = kind == 'v' ? fuzz_file("vocab.bpe", rest, length)
+                                      : fuzz_file("vocab.bpe", merges, sizeof merges - 1);
+    tn_ctx     *cx      = fuzz_open();
+    tn_bpe     *b       = tn_bpe_open(cx, vocab, encoder);
+    FUZZ_CHECK((b == NULL) == (tn_error(cx) != TN_OK));
+    if (b) there_and_back(b, rest, (int64_t)length);
+    return fuzz_join(b ? (uint64_t)tn_bpe_count(b) : 0, fuzz_close(cx, n));
+}
+
+static const char *const tokens[] = {
+    "\"the\":", "\"",  "\\u0120", "256", "261", "{",        "}",
+    "t h\n",    "a a", "\n",      " ",   "'s",  "#version", NULL
+};
+
+const fuzz_target fuzz_bpe = { .name = "bpe", .seeds = seeds, .run = run, .tokens = tokens };

@@ -1,0 +1,586 @@
+// test_cli.c: the tool as its users run it: a process, its output, its files and its signals.
+#include "check.h"
+#include "tree.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROOM = 1 << 18, COMMAND = 4096 };
+
+static char out[ROOM];   // what the last command printed, stderr too
+static char folder[64];  // of the running test
+
+// Makes the folder in which a test's commands run.
+static bool begin(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/tenon-cli-XXXXXX");
+    return CHECK(mkdtemp(folder) != NULL);
+}
+
+static void end(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    CHECK_INT(tree_run(command, out, sizeof out), 0);
+}
+
+// Runs a script in the folder, with tenon as the tool; its exit status must be as expected.
+TEST_PRINTF(2, 3) static bool runs(int status, const char *script, ...)
+{
+    char    command[COMMAND];
+    int     n = snprintf(command, sizeof command,
+                         "cd '%s' && unset TN_DEVICE NO_COLOR; tenon() { '" TN_BUILD_DIR
+                         "/tenon' \"$@\"; }\n",
+                         folder);
+    va_list list;
+    va_start(list, script);
+    vsnprintf(command + n, sizeof command - (size_t)n, script, list);
+    va_end(list);
+    int got = tree_run(command, out, sizeof out);
+    return test_that(got == status, "%s: status %d: %.600s", command + n, got, out);
+}
+
+static void prints(const char *text)
+{
+    test_that(strstr(out, text) != NULL, "\"%s\" is not in: %.600s", text, out);
+}
+
+// The last line that has the text, cut out; NULL when there is none.
+static const char *last_line_with(const char *text)
+{
+    static char line[256];
+    const char *at = NULL;
+    for (const char *s = out; (s = strstr(s, text)) != NULL; s++) at = s;
+    if (!at) return NULL;
+    while (at > out && at[-1] != '\n') at--;
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+    return line;
+}
+
+static double accuracy(void)
+{
+    const char *line = last_line_with("accuracy");
+    double      value;
+    int         n = 0;
+    if (line && sscanf(line, "test accuracy %lf %%%n", &value, &n) == 1 && n && !line[n])
+        return value;
+    test_that(false, "the last line with accuracy is: %s", line ? line : "none");
+    return -1;
+}
+
+// ---- data made here
+
+static uint32_t random_state;
+
+static uint32_t next_random(uint32_t n)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % n;
+}
+
+static FILE *create(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL);
+    return f;
+}
+
+static void put_big_endian(FILE *f, uint32_t v)
+{
+    for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(v >> shift & 255), f);
+}
+
+// Images of 6 x 5 pixels; a class is a bright row. The first label of a noisy set is wrong at times.
+static void write_idx(const char *part, uint32_t n)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s-images-idx3-ubyte", part);
+    FILE *images = create(name);
+    snprintf(name, sizeof name, "%s-labels-idx1-ubyte", part);
+    FILE *labels = create(name);
+    if (!images || !labels) return;
+    put_big_endian(images, 2051);
+    put_big_endian(images, n);
+    put_big_endian(images, 6);
+    put_big_endian(images, 5);
+    put_big_endian(labels, 2049);
+    put_big_endian(labels, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t label = next_random(6);
+        for (uint32_t k = 0; k < 30; k++)
+            fputc((int)(next_random(180) + (k / 5 == label ? 60 : 0)), images);
+        fputc((int)label, labels);
+    }
+    fclose(images);
+    fclose(labels);
+}
+
+static void write_table(const char *name, bool classes)
+{
+    FILE *f = create(name);
+    if (!f) return;
+    fprintf(f, "area,rooms,town,%s\n", classes ? "size" : "price");
+    for (int i = 0; i < 600; i++) {
+        static const char *const towns[] = { "Rome", "Oslo", "Lima" };
+
+        int area = 30 + (int)next_random(170), rooms = 1 + (int)next_random(6);
+        int town = (int)next_random(3);
+        fprintf(f, "%d,%d,%s,", area, rooms, towns[town]);
+        if (classes) fprintf(f, "%s\n", area < 80 ? "small" : area < 140 ? "middle" : "large");
+        else fprintf(f, "%d\n", 1000 * area * (town + 1) + 5000 * rooms + (int)next_random(3000));
+    }
+    fclose(f);
+}
+
+static void write_text(const char *name)
+{
+    FILE *f = create(name);
+    if (!f) return;
+    for (int i = 0; i < 400; i++) fprintf(f, "the cat sat on the mat. ");
+    fclose(f);
+}
+
+static void write_cifar(const char *name)
+{
+    FILE *f = create(name);
+    if (!f) return;
+    for (int i = 0; i < 8; i++) {
+        fputc(i, f);
+        for (int k = 0; k < 3072; k++) fputc((int)next_random(256), f);
+    }
+    fclose(f);
+}
+
+// ---- help and the command line
+
+static void every_command_has_help(void)
+{
+    static const char *const commands[] = { "train",   "eval",   "sample",  "info", "demo",
+                                            "devices", "doctor", "version", "help" };
+    if (!begin()) return;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char first[64];
+        runs(0, "tenon help %s", commands[i]);
+        snprintf(first, sizeof first, "tenon %s: ", commands[i]);
+        CHECK(strncmp(out, first, strlen(first)) == 0);
+        prints("usage: tenon ");
+        runs(0, "tenon %s --help", commands[i]);
+        CHECK(strncmp(out, first, strlen(first)) == 0);
+    }
+    runs(0, "tenon help train");
+    prints("  --epochs N            times to go over the data\n");
+    prints("  gpt2 ");
+    prints("csv:FILE");
+    end();
+}
+
+static void wrong_command_lines_name_the_option_and_the_help(void)
+{
+    static const struct {
+        const char *line, *says;
+    } wrong[] = {
+        { "train --data digits", "--model NAME is needed" },
+        { "train --model mlp", "--data SPEC is needed" },
+        { "train --model mlp --data digits --nope 3", "there is no option \"--nope\"" },
+        { "train --model mlp --data digits --tokens 3", "there is no option \"--tokens\"" },
+        { "train mlp", "\"mlp\" is not an option" },
+        { "train --epochs", "--epochs needs a value, N" },
+        { "train --epochs --quiet", "--epochs needs a value, N" },
+        { "train --epochs=", "--epochs needs a whole number from 1, not \"\"" },
+        { "train --epochs 0", "--epochs needs a whole number from 1, not \"0\"" },
+        { "train --epochs 3x", "not \"3x\"" },
+        { "train --epochs 2.5", "not \"2.5\"" },
+        { "train --epochs 99999999999999999999", "--epochs needs" },
+        { "train --lr nan", "--lr needs a number" },
+        { "train --lr=-1", "--lr needs a number" },
+        { "train --dropout 1.5", "--dropout needs a number from 0 to 0.99" },
+        { "train --quiet=yes", "--quiet takes no value" },
+        { "train --optim sgdx", "--optim is one of: sgd adam adamw rmsprop" },
+        { "train --model alexnet", "--model is mlp, lenet, resnet or gpt2" },
+        { "train --data mnist:x", "--data is digits" },
+        { "train --data idx", "--data is digits" },
+        { "train --data digits:count=many", "--data is digits" },
+        { "train --hidden 3,,4", "--hidden is sizes with commas" },
+        { "train --augment twist", "--augment is shift=N" },
+        { "train --resume", "--resume needs --save" },
+        { "eval", "--load FILE is needed" },
+        { "sample", "--load FILE is needed" },
+        { "info", "one FILE is needed" },
+    };
+    if (!begin()) return;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        runs(2, "tenon %s 2>&1 >/dev/null", wrong[i].line);
+        prints(wrong[i].says);
+        prints("; see tenon help ");
+    }
+    end();
+}
+
+static void what_cannot_be_done_is_said_in_one_line(void)
+{
+    static const struct {
+        const char *line, *says;
+    } wrong[] = {
+        { "train --model mlp --data idx:nowhere", "nowhere" },
+        { "train --model gpt2 --data digits", "gpt2 is for text" },
+        { "train --model mlp --data digits:count=60 --save no/where.safetensors", "no/where" },
+        { "train --model mlp --data digits:count=60 --log no/where.jsonl", "--log no/where.jsonl" },
+        { "train --model mlp --data digits:count=60 --device abacus", "abacus" },
+        { "train --resume --save nothing.safetensors", "nothing.safetensors" },
+        { "eval --load nothing.safetensors", "nothing.safetensors" },
+        { "train --model mlp --data digits:count=600 --optim sgd --lr 1e30", "the loss is" },
+        { "demo --device abacus", "abacus" },
+    };
+    if (!begin()) return;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        runs(1,
+             "tenon %s 2>&1 >/dev/null | grep '^tenon: ' >said; cat said; test $(wc -l <said) = 1"
+             " && exit 1",
+             wrong[i].line);
+        prints(wrong[i].says);
+    }
+    end();
+}
+
+// ---- training
+
+static void eval_says_what_train_said(void)
+{
+    if (!begin()) return;
+    write_idx("train", 800);
+    write_idx("t10k", 200);
+    runs(0, "tenon train --model mlp --hidden 24 --data idx:. --epochs=12 --lr 3e-3 --save"
+            " m.safetensors");
+    double trained = accuracy();
+    prints("loss\n");
+    CHECK(trained > 60);
+    CHECK(strchr(out, '\033') == NULL);
+    runs(0, "tenon eval --load m.safetensors --data idx:. --batch 7");
+    CHECK(accuracy() == trained);
+    prints("200 items");
+    runs(0, "tenon eval --load m.safetensors");
+    CHECK(accuracy() == trained);
+    runs(0, "tenon eval --load m.safetensors --part train");
+    prints("800 items");
+    runs(1, "tenon eval --load m.safetensors --data digits:count=60");
+    prints("does not fit");
+    end();
+}
+
+static void quiet_leaves_results_and_errors(void)
+{
+    if (!begin()) return;
+    runs(0, "tenon train --model mlp --data digits:count=300 --quiet 2>&1 >results");
+    CHECK_STR(out, "");
+    runs(0, "cat results");
+    accuracy();
+    CHECK(strstr(out, "loss\n") == NULL);  // no curve
+    runs(0, "tenon train --model mlp --data digits:count=300 --every 2 2>&1 >results");
+    prints("epoch 1/5  step 2/25  loss ");
+    prints("  ETA ");
+    CHECK(strchr(out, '\r') == NULL);
+    end();
+}
+
+static void a_terminal_gets_a_bar(void)
+{
+    if (!tree_has("script")) SKIP("script is not installed");
+    if (!begin()) return;
+    runs(0, "TERM=xterm LC_ALL=C script -qec \"'" TN_BUILD_DIR "/tenon' train --model mlp --data"
+            " digits:count=6000\" /dev/null");
+    prints("\repoch 1/5  ");
+    prints("\033[K");
+    prints("\033[36m");
+    runs(0,
+         "TERM=xterm LC_ALL=C NO_COLOR=1 script -qec \"'" TN_BUILD_DIR "/tenon' train --model mlp"
+         " --data digits:count=6000\" /dev/null");
+    prints("\033[K");
+    CHECK(strstr(out, "\033[3") == NULL);
+    end();
+}
+
+static void two_runs_of_one_seed_are_equal(void)
+{
+    if (!begin()) return;
+    runs(0, "for k in a b; do tenon train --model lenet --data digits:count=200 --seed 5 --epochs 1"
+            " --augment shift=1 --quiet --save $k.safetensors --threads $((1 + $(echo $k | grep -c"
+            " a))) || exit 9; done; cmp a.safetensors b.safetensors");
+    runs(1,
+         "tenon train --model lenet --data digits:count=200 --seed 6 --epochs 1 --augment shift=1"
+         " --quiet --save b.safetensors; cmp a.safetensors b.safetensors");
+    end();
+}
+
+// Trains for a while, ends the run by a signal, and goes on: the weights must be those of a run that
+// was left alone, and the log whole.
+static void stop_and_resume(const char *signal, int status)
+{
+    if (!begin()) return;
+    runs(0,
+         "a='--model mlp --hidden 32 --data digits:count=1200 --epochs 30 --accumulate 3"
+         " --augment shift=1 --optim adamw --save-every 25 --quiet'\n"
+         "tenon train $a --save whole.safetensors\n"
+         "'" TN_BUILD_DIR "/tenon' train $a --save it.safetensors --log it.jsonl 2>said & p=$!\n"
+         "while [ ! -e it.safetensors.state ] || [ $(wc -l <it.jsonl) -lt 60 ]; do sleep 0.01;"
+         " done\n"
+         "kill -%s $p; wait $p; echo ended with $?; cat said; wc -l <it.jsonl",
+         signal);
+    char line[64];
+    snprintf(line, sizeof line, "ended with %d\n", status);
+    prints(line);
+    if (status == 130) prints("resume with: ");
+    runs(0, "tenon train --resume --save it.safetensors --log it.jsonl\n"
+            "cmp whole.safetensors it.safetensors && test $(wc -l <it.jsonl) = 570");
+    prints("going on after step ");
+    end();
+}
+
+static void a_run_stopped_by_ctrl_c_goes_on_exactly(void)
+{
+    stop_and_resume("INT", 130);
+}
+
+static void a_killed_run_goes_on_exactly(void)
+{
+    stop_and_resume("KILL", 137);
+}
+
+static void a_resumed_run_may_be_longer_but_not_another(void)
+{
+    if (!begin()) return;
+    runs(0,
+         "tenon train --model mlp --data digits:count=300 --epochs 2 --quiet --save m.safetensors");
+    runs(1, "tenon train --resume --save m.safetensors --lr 0.1");
+    prints("--lr cannot change when a run is resumed; m.safetensors has 0.001");
+    runs(0, "tenon train --resume --save m.safetensors --epochs 4 --log m.jsonl");
+    prints("going on after step 10");
+    prints("20 steps in ");
+    runs(0, "tenon info m.safetensors; head -1 m.jsonl");
+    prints("epochs          4\n");
+    prints("{\"step\": 11, \"epoch\": 3, ");
+    CHECK(strstr(out, "\"lr\": 0,") == NULL);  // the schedule is that of the longer run
+    runs(1, "rm m.safetensors.state; tenon train --resume --save m.safetensors");
+    prints("there is nothing to resume: m.safetensors.state");
+    end();
+}
+
+// ---- files
+
+// One record of a log: its step; 0 where it is not an object that has what it should.
+static int64_t step_of(const char *line, size_t length)
+{
+    static const char *const keys[] = { "step", "epoch", "loss", "lr", "samples_per_s", "time" };
+
+    tni_json j;
+    int64_t  step = 0, number;
+    size_t   seen = 0;
+    tni_json_open(&j, line, length);
+    if (tni_json_next(&j) != TNI_JSON_OBJECT) return 0;
+    while (tni_json_next(&j) == TNI_JSON_KEY) {
+        bool is_step = tni_json_is(&j, "step");
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) seen += tni_json_is(&j, keys[i]);
+        if (tni_json_next(&j) != TNI_JSON_NUMBER) return 0;
+        if (is_step && tni_json_int(&j, &number)) step = number;
+    }
+    return j.kind == TNI_JSON_OBJECT_END && tni_json_next(&j) == TNI_JSON_END && seen == 6 ? step
+                                                                                           : 0;
+}
+
+static void the_log_has_an_object_for_every_step(void)
+{
+    int64_t step = 0;
+    if (!begin()) return;
+    runs(0,
+         "tenon train --model mlp --data digits:count=640 --epochs 3 --eval-every 10 --log l.jsonl"
+         " --quiet >results; cat l.jsonl");
+    for (const char *s = out; *s; s += strcspn(s, "\n") + 1) {
+        int64_t got = step_of(s, strcspn(s, "\n"));
+        step++;
+        if (!test_that(got == step, "record %d: %.200s", (int)step, s)) break;
+    }
+    CHECK_INT(step, 30);
+    prints("\"accuracy\": ");
+    prints("\"test_accuracy\": ");
+    runs(0, "tenon train --model mlp --data digits:count=640 --epochs 3 --every 7 --log l.jsonl"
+            " --quiet >results; test $(wc -l <l.jsonl) = 5 && tail -1 l.jsonl");
+    prints("{\"step\": 30, ");
+    end();
+}
+
+static void info_lists_tensors_and_metadata(void)
+{
+    if (!begin()) return;
+    runs(0, "tenon train --model mlp --hidden 16 --data digits:count=60 --epochs 1 --quiet --save"
+            " m.safetensors >results; tenon info m.safetensors");
+    prints("1.weight  F32     (16, 784)                50.2 KB\n");
+    prints("3.bias    F32     (10,)                       40 B\n");
+    prints("4 tensors, 12730 numbers, 50.9 KB\n");
+    prints("  model           mlp\n");
+    prints("  hidden          16\n");
+    runs(1, "echo nonsense >n.safetensors; tenon info n.safetensors");
+    prints("tenon: ");
+    end();
+}
+
+static void closed_outputs_harm_no_file(void)
+{
+    if (!begin()) return;
+    runs(1, "tenon train --model mlp --data digits:count=60 --epochs 1 --quiet --save m.safetensors"
+            " --log m.jsonl >&-");
+    prints("could not be written");
+    runs(0, "head -c 9 m.jsonl; tenon eval --load m.safetensors <&- 2>&-");
+    prints("{\"step\": ");
+    accuracy();
+    runs(1, "tenon train --model mlp --data digits:count=60 --epochs 1 --save m.safetensors --log"
+            " m.jsonl >/dev/full");
+    end();
+}
+
+// ---- tables and text
+
+static void a_table_of_classes_is_learned(void)
+{
+    if (!begin()) return;
+    write_table("t.csv", true);
+    runs(0, "tenon train --model mlp --data csv:t.csv:target=size --epochs 40 --save t.safetensors"
+            " --quiet");
+    double trained = accuracy();
+    CHECK(trained >= 90);
+    runs(0, "tenon eval --load t.safetensors --data csv:t.csv:target=size");
+    CHECK(accuracy() == trained);
+    prints("60 items");
+    runs(0, "cp t.csv other.csv; tenon eval --load t.safetensors --data csv:other.csv:target=size");
+    prints("600 items");  // another file is a test as a whole
+    end();
+}
+
+static void a_table_of_numbers_is_learned(void)
+{
+    char rmse[256];
+    if (!begin()) return;
+    write_table("t.csv", false);
+    runs(0, "tenon train --model mlp --data csv:t.csv:target=price --save t.safetensors --quiet");
+    const char *line = last_line_with("test R2 ");
+    CHECK(line && atof(line + 8) > 0.99);
+    line = last_line_with("test rmse ");
+    if (CHECK(line != NULL)) snprintf(rmse, sizeof rmse, "%s", line);
+    runs(0, "tenon eval --load t.safetensors");
+    line = last_line_with("test rmse ");
+    if (CHECK(line != NULL)) CHECK_STR(line, rmse);
+    runs(1, "sed -i '5s/^/x/' t.csv; tenon train --model mlp --data csv:t.csv:target=price");
+    prints("t.csv:5: column 1");
+    end();
+}
+
+static void a_gpt2_learns_and_writes(void)
+{
+    char text[512];
+    if (!begin()) return;
+    write_text("t.txt");
+    runs(0,
+         "tenon train --model gpt2 --layers 1 --heads 2 --width 32 --context 24 --data text:t.txt"
+         " --epochs 4 --lr 5e-3 --save g.safetensors --quiet");
+    prints("test perplexity ");
+    prints("test bits per byte ");
+    CHECK(atof(last_line_with("test perplexity ") + 16) < 3);
+    runs(0, "tenon eval --load g.safetensors");
+    prints("test perplexity ");
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 40 --seed 3 --top-k 5");
+    CHECK_INT(strlen(out), 7 + 40 + 1);
+    CHECK(strncmp(out, "the cat", 7) == 0);
+    snprintf(text, sizeof text, "%s", out);
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 40 --seed 3 --top-k 5");
+    CHECK_STR(out, text);
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 20 --temperature 0");
+    prints("the cat sat on the mat");
+    end();
+}
+
+static void a_resnet_trains_on_small_images(void)
+{
+    if (!begin()) return;
+    for (int i = 1; i <= 5; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "data_batch_%d.bin", i);
+        write_cifar(name);
+    }
+    write_cifar("test_batch.bin");
+    runs(0, "tenon train --model resnet --data cifar10:. --limit 4 --batch 2 --epochs 1 --augment"
+            " crop=4,flip --save r.safetensors --quiet");
+    prints("2 steps in ");
+    double trained = accuracy();
+    runs(0, "tenon eval --load r.safetensors");
+    CHECK(accuracy() == trained);
+    end();
+}
+
+static void the_demo_draws_digits_and_says_what_next(void)
+{
+    if (!begin()) return;
+    runs(0, "LC_ALL=C.UTF-8 tenon demo --limit 320 --epochs 1 --data digits:count=600 --save"
+            " d.safetensors");
+    accuracy();
+    prints("Try next:\n");
+    prints("eval --load d.safetensors");
+    prints("\xe2\xa0");  // braille
+    CHECK(strchr(out, '\033') == NULL);
+    runs(0, "LC_ALL=C tenon demo --limit 320 --epochs 1 --data digits:count=600 2>said");
+    for (const char *s = out; *s; s++)
+        if (!test_that((unsigned char)*s < 128, "byte %d in the C locale", (unsigned char)*s))
+            break;
+    end();
+}
+
+// ---- the manual page
+
+static void the_manual_page_has_every_option(void)
+{
+    char *page = tree_read("docs/tenon.1", NULL);
+    if (CHECK(page != NULL) && begin()) {
+        runs(0, "for c in train eval sample demo; do tenon help $c; done | grep -o '^  --[a-z-]*'"
+                " | sed 's/-/\\\\-/g' | sort -u");
+        for (char *name = strtok(out, "\n"); name; name = strtok(NULL, "\n"))
+            test_that(strstr(page, name + 2) != NULL, "docs/tenon.1 lacks %s", name + 2);
+        end();
+    }
+    free(page);
+}
+
+static void the_manual_page_is_well_formed(void)
+{
+    if (!tree_has("groff")) SKIP("groff is not installed");
+    CHECK_INT(tree_run("groff -man -ww -Tascii docs/tenon.1 2>&1 >/dev/null", out, sizeof out), 0);
+    CHECK_STR(out, "");
+}
+
+const test_case tests_cli[] = {
+    TEST(every_command_has_help),
+    TEST(wrong_command_lines_name_the_option_and_the_help),
+    TEST(what_cannot_be_done_is_said_in_one_line),
+    TEST(eval_says_what_train_said),
+    TEST(quiet_leaves_results_and_errors),
+    TEST(a_terminal_gets_a_bar),
+    TEST(two_runs_of_one_seed_are_equal),
+    TEST(a_run_stopped_by_ctrl_c_goes_on_exactly),
+    TEST(a_killed_run_goes_on_exactly),
+    TEST(a_resumed_run_may_be_longer_but_not_another),
+    TEST(the_log_has_an_object_for_every_step),
+    TEST(info_lists_tensors_and_metadata),
+    TEST(closed_outputs_harm_no_file),
+    TEST(a_table_of_classes_is_learned),
+    TEST(a_table_of_numbers_is_learned),
+    TEST(a_gpt2_learns_and_writes),
+    TEST(a_resnet_trains_on_small_images),
+    TEST(the_demo_draws_digits_and_says_what_next),
+    TEST(the_manual_page_has_every_option),
+    TEST(the_manual_page_is_well_formed),
+    TEST_END,
+};

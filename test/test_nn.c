@@ -1,0 +1,732 @@
+// test_nn.c: the layers that come with Tenon: values and gradients as PyTorch's, how parameters
+// start, running statistics, and wrong arguments.
+#include "rules_kit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- against PyTorch ---------------------------------------------------------------------------
+
+static tn_layer *linear(tn_ctx *cx)
+{
+    return tn_nn_linear(cx, 3, 4);
+}
+static tn_layer *linear_no_bias(tn_ctx *cx)
+{
+    return tn_nn_linear_with(cx, 3, 4, (tn_nn_linear_opts){ .no_bias = true });
+}
+static tn_layer *embedding(tn_ctx *cx)
+{
+    return tn_nn_embedding(cx, 7, 3);
+}
+static tn_layer *conv1d(tn_ctx *cx)
+{
+    tn_nn_conv_opts o = { .stride = { 2 }, .padding = { 1 }, .dilation = { 2 }, .groups = 2 };
+    return tn_nn_conv1d_with(cx, 4, 6, 3, o);
+}
+static tn_layer *conv2d(tn_ctx *cx)
+{
+    // A second padding of 0 would take the first, so the axes are turned.
+    tn_nn_conv_opts o = { .stride = { 1, 2 }, .padding = { 0, 1 }, .no_bias = true };
+    return tn_nn_conv2d_with(cx, 2, 4, 2, 3, o);
+}
+static tn_layer *depthwise(tn_ctx *cx)
+{
+    return tn_nn_conv2d_with(cx, 4, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 1 }, .groups = 4 });
+}
+static tn_layer *batch_norm(tn_ctx *cx)
+{
+    return tn_nn_batch_norm(cx, 3);
+}
+static tn_layer *batch_norm_with(tn_ctx *cx)
+{
+    return tn_nn_batch_norm_with(cx, 3, (tn_nn_norm_opts){ .eps = 1e-3, .momentum = 0.3 });
+}
+static tn_layer *layer_norm(tn_ctx *cx)
+{
+    return tn_nn_layer_norm_with(cx, TN_SHAPE(3, 4), (tn_nn_norm_opts){ 0 });
+}
+static tn_layer *rms_norm(tn_ctx *cx)
+{
+    return tn_nn_rms_norm_with(cx, TN_SHAPE(4), (tn_nn_norm_opts){ .eps = 1e-6 });
+}
+static tn_layer *group_norm(tn_ctx *cx)
+{
+    return tn_nn_group_norm(cx, 2, 4);
+}
+static tn_layer *attention(tn_ctx *cx)
+{
+    return tn_nn_attention(cx, 6, 2);
+}
+static tn_layer *causal_attention(tn_ctx *cx)
+{
+    tn_nn_attention_opts o = { .causal = true, .no_bias = true };
+    return tn_nn_attention_with(cx, 6, 3, o);
+}
+static tn_layer *block(tn_ctx *cx)
+{
+    return tn_nn_transformer_block_with(cx, 6, 2, (tn_nn_transformer_opts){ .hidden = 10 });
+}
+static tn_layer *block_norm_first(tn_ctx *cx)
+{
+    tn_nn_transformer_opts o = { .norm_first = true, .f = tn_gelu };
+    return tn_nn_transformer_block_with(cx, 6, 2, o);
+}
+
+#define WEIGHT     "weight "
+#define BIAS       "weight bias "
+#define STATISTICS "weight bias running_mean running_var num_batches_tracked "
+#define TRANSFORMER                                                                    \
+    "self_attn.in_proj_weight self_attn.in_proj_bias self_attn.out_proj.weight "       \
+    "self_attn.out_proj.bias linear1.weight linear1.bias linear2.weight linear2.bias " \
+    "norm1.weight norm1.bias norm2.weight norm2.bias "
+
+// PyTorch's numbers for a layer whose parameter k is 0.5 sin(i + 0.7 k), of x = 0.8 cos(1.3 i) (or,
+// for an embedding, 5 i mod ints), in f64: y weighed by sin(i + 1), and the gradients of that, those
+// of parameter k weighed by cos(i + k) and x's by cos(i + 0.5).
+typedef struct {
+    const char *name;
+    tn_layer *(*make)(tn_ctx *cx);
+    int         rank, y_rank;
+    int64_t     size[4], y_size[4];
+    bool        training;
+    int         steps, ints;
+    double      y, gp, gx;
+    const char *names;
+} recorded;
+
+// clang-format off
+static const recorded recordings[] = {
+    { "linear", linear, 3, 3, { 2, 5, 3 }, { 2, 5, 4 }, false, 1, 0,
+      -1.79871123094, 4.41126103942, 0.00530893583724, BIAS },
+    { "linear without bias", linear_no_bias, 2, 2, { 2, 3 }, { 2, 4 }, false, 1, 0,
+      -0.857459769348, 1.30216810018, -0.742371171776, WEIGHT },
+    { "embedding", embedding, 2, 3, { 2, 4 }, { 2, 4, 3 }, false, 1, 7,
+      0.372182086252, 3.38268315454, 0, WEIGHT },
+    { "conv1d", conv1d, 3, 3, { 2, 4, 9 }, { 2, 6, 4 }, false, 1, 0,
+      0.411562847413, 0.827811496124, -3.11451617044, BIAS },
+    { "conv2d", conv2d, 4, 4, { 2, 2, 5, 6 }, { 2, 4, 4, 3 }, false, 1, 0,
+      -0.376108435277, 4.18913035255, -0.24245841844, WEIGHT },
+    { "depthwise conv2d", depthwise, 4, 4, { 1, 4, 5, 5 }, { 1, 4, 5, 5 }, false, 1, 0,
+      -0.464546992762, 0.478753437158, -1.48318482844, BIAS },
+    { "batch norm in training", batch_norm, 4, 4, { 2, 3, 2, 2 }, { 2, 3, 2, 2 }, true, 2, 0,
+      0.359222259575, 5.88168825427, 1.88583603131, STATISTICS },
+    { "batch norm", batch_norm, 4, 4, { 2, 3, 2, 2 }, { 2, 3, 2, 2 }, false, 1, 0,
+      0.319883811312, 5.21023146469, 1.56256517964, STATISTICS },
+    { "batch norm with options", batch_norm_with, 2, 2, { 4, 3 }, { 4, 3 }, true, 1, 0,
+      -1.64547782009, 0.701584152888, -0.11533622494, STATISTICS },
+    { "layer norm", layer_norm, 3, 3, { 2, 3, 4 }, { 2, 3, 4 }, false, 1, 0,
+      6.25733936723, -3.06241775542, 0.370763903567, BIAS },
+    { "rms norm", rms_norm, 3, 3, { 2, 3, 4 }, { 2, 3, 4 }, false, 1, 0,
+      0.169148295764, 0.413155869985, 0.996286624108, WEIGHT },
+    { "group norm", group_norm, 3, 3, { 2, 4, 3 }, { 2, 4, 3 }, false, 1, 0,
+      1.68029284008, 4.42312779555, 1.26651338638, BIAS },
+    { "attention", attention, 3, 3, { 2, 4, 6 }, { 2, 4, 6 }, false, 1, 0,
+      -5.6314164962, -1.69719155775, -3.8511665003,
+      "in_proj_weight in_proj_bias out_proj.weight out_proj.bias " },
+    { "causal attention", causal_attention, 3, 3, { 2, 4, 6 }, { 2, 4, 6 }, true, 1, 0,
+      -0.335763661582, -12.649842823, -9.95243753842, "in_proj_weight out_proj.weight " },
+    { "transformer block", block, 3, 3, { 2, 4, 6 }, { 2, 4, 6 }, true, 1, 0,
+      0.32793709817, 23.9152846641, 2.90417836642, TRANSFORMER },
+    { "transformer block, norm first", block_norm_first, 3, 3, { 2, 4, 6 }, { 2, 4, 6 }, true, 1, 0,
+      3.07954333477, -24.8282598486, 11.2273980287, TRANSFORMER },
+};
+// clang-format on
+enum { RECORDINGS = sizeof recordings / sizeof *recordings, MOST = 1024 };
+
+// scale f(a i + b) of a shape, f64.
+static tn_tensor *wave(tn_ctx *cx, double (*f)(double), double scale, double a, double b, int rank,
+                       const int64_t *size)
+{
+    double  data[MOST];
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= size[i];
+    for (int64_t i = 0; i < n && i < MOST; i++) data[i] = scale * f(a * (double)i + b);
+    return tn_from(cx, TN_F64, rank, size, data);
+}
+
+static int64_t shape_of(tn_tensor *t, int64_t *size)
+{
+    for (int i = 0; i < tn_rank(t); i++) size[i] = tn_size(t, i);
+    return tn_count(t);
+}
+
+// The sum of t weighed by f(i + b).
+static tn_tensor *weighed(tn_tensor *t, double (*f)(double), double b)
+{
+    int64_t size[TN_MAX_RANK];
+    shape_of(t, size);
+    return tn_sum_all(tn_mul(t, wave(tn_ctx_of(t), f, 1, 1, b, tn_rank(t), size)));
+}
+
+// The names of a layer's tensors, and its parameters, as tn_layer_each tells them.
+typedef struct {
+    char       names[512];
+    int        count;
+    tn_tensor *param[16];
+} listing;
+
+static void list_one(const char *name, tn_tensor *t, void *user)
+{
+    listing *l = user;
+    strncat(l->names, name, sizeof l->names - strlen(l->names) - 2);
+    strcat(l->names, " ");
+    if (tn_needs_grad(t)) l->param[l->count++] = t;
+}
+
+static listing list(tn_layer *l)
+{
+    listing all = { .count = 0 };
+    CHECK_STATUS(tn_layer_each(l, list_one, &all), TN_OK);
+    return all;
+}
+
+static void fill_waves(const listing *all)
+{
+    for (int k = 0; k < all->count; k++) {
+        tn_ctx *cx = tn_ctx_of(all->param[k]);
+        int64_t size[TN_MAX_RANK];
+        shape_of(all->param[k], size);
+        bool mode = tn_grad_mode(cx, false);
+        tn_assign(all->param[k], wave(cx, sin, 0.5, 1, 0.7 * k, tn_rank(all->param[k]), size));
+        tn_grad_mode(cx, mode);
+    }
+}
+
+static tn_tensor *recorded_input(tn_ctx *cx, const recorded *r)
+{
+    int64_t index[MOST];
+    for (int i = 0; i < MOST && r->ints; i++) index[i] = 5 * i % r->ints;
+    if (r->ints) return tn_from(cx, TN_I64, r->rank, r->size, index);
+    return tn_requires_grad(wave(cx, cos, 0.8, 1.3, 0, r->rank, r->size), true);
+}
+
+static bool near(double have, double want)
+{
+    return fabs(have - want) <= 1e-9 * (1 + fabs(want));
+}
+
+static void check_recording(tn_ctx *cx, const recorded *r)
+{
+    tn_layer *l = r->make(cx);
+    if (!test_that(l != NULL, "%s: %s", r->name, tn_error_text(cx))) return;
+    CHECK_STATUS(tn_layer_cast(l, TN_F64), TN_OK);
+    tn_layer_train(l, r->training);
+    listing all = list(l);
+    CHECK_STR(all.names, r->names);
+    fill_waves(&all);
+    tn_tensor *x = recorded_input(cx, r), *y = NULL;
+    for (int i = 0; i < r->steps; i++) y = tn_forward(l, x);
+    if (!test_that(y != NULL, "%s: %s", r->name, tn_error_text(cx))) return;
+    bool same = tn_rank(y) == r->y_rank;
+    for (int i = 0; i < r->y_rank && same; i++) same = tn_size(y, i) == r->y_size[i];
+    test_that(same, "%s: another shape", r->name);
+
+    tn_tensor *sum = weighed(y, sin, 1);
+    double     gp  = 0;
+    CHECK_STATUS(tn_backward(sum, NULL), TN_OK);
+    for (int k = 0; k < all.count; k++) gp += tn_item(weighed(tn_grad_of(all.param[k]), cos, k));
+    double gx = r->ints ? 0 : tn_item(weighed(tn_grad_of(x), cos, 0.5)), v = tn_item(sum);
+    test_case_result(near(v, r->y), "%s: y %.12g, not %.12g", r->name, v, r->y);
+    test_case_result(near(gp, r->gp), "%s: parameters' %.12g, not %.12g", r->name, gp, r->gp);
+    test_case_result(near(gx, r->gx), "%s: x's %.12g, not %.12g", r->name, gx, r->gx);
+    tn_layer_free(l);
+}
+
+static void layers_give_pytorchs_values_gradients_and_names(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int i = 0; i < RECORDINGS; i++) {
+            tn_scope *s = tn_begin(cx);
+            check_recording(cx, &recordings[i]);
+            CHECK_STATUS(tn_end(s), TN_OK);
+        }
+}
+
+static tn_tensor *run_layer(tn_tensor *const *x, void *user)
+{
+    return tn_forward(user, x[0]);
+}
+
+static void gradients_of_layers_agree_with_differences(void)
+{
+    tn_ctx *cx = rules_open("cpu");
+    for (int i = 0; i < RECORDINGS; i++) {
+        const recorded *r = &recordings[i];
+        tn_layer       *l = r->make(cx);
+        tn_layer_cast(l, TN_F64);
+        if (r->ints) continue;
+        tn_tensor *x = wave(cx, sin, 1.1, 0.9, 0.3, r->rank, r->size);
+        test_case_result(tn_gradcheck(run_layer, 1, &x, l) == TN_OK, "%s: %s", r->name,
+                         tn_error_text(cx));
+        tn_error_clear(cx);
+    }
+    tn_close(cx);
+}
+
+// ---- batch norm --------------------------------------------------------------------------------
+
+static bool all_near(tn_tensor *t, int n, const double *want, double tol)
+{
+    double have[64];
+    if (!t || tn_count(t) != n || tn_read(t, TN_F64, have, n) != TN_OK) return false;
+    for (int i = 0; i < n; i++)
+        if (!(fabs(have[i] - want[i]) <= tol)) return false;
+    return true;
+}
+#define NEAR(t, tol, ...)                                                        \
+    CHECK(all_near(t, (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)), \
+                   (double[]){ __VA_ARGS__ }, tol))
+
+static void batch_norm_remembers_what_pytorch_remembers(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer *l = tn_nn_batch_norm(cx, 3);
+        tn_layer_cast(l, TN_F64);
+        for (int i = 0; i < 2; i++) {
+            tn_scope *s = tn_begin(cx);
+            tn_forward(l, wave(cx, cos, 0.8, 1.3, 0, TN_SHAPE(2, 3, 2, 2)));
+            CHECK_STATUS(tn_end(s), TN_OK);
+        }
+        NEAR(tn_layer_find(l, "running_mean"), 1e-12, -0.00165491287983, -0.00126834704962,
+             0.00046642940434);
+        NEAR(tn_layer_find(l, "running_var"), 1e-11, 0.89207061588, 0.88034444064, 0.865908709911);
+        CHECK_INT(tn_item_i64(tn_layer_find(l, "num_batches_tracked")), 2);
+        CHECK_INT(tn_dtype_of(tn_layer_find(l, "num_batches_tracked")), TN_I64);
+    }
+}
+
+static void batch_norm_in_evaluation_uses_and_keeps_its_statistics(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *l    = tn_nn_batch_norm_with(cx, 2, (tn_nn_norm_opts){ .eps = TN_ZERO });
+        tn_tensor *mean = tn_layer_find(l, "running_mean"), *var = tn_layer_find(l, "running_var");
+        tn_assign(mean, tn_from(cx, TN_F32, TN_SHAPE(2), (float[]){ 1, 2 }));
+        tn_assign(var, tn_from(cx, TN_F32, TN_SHAPE(2), (float[]){ 4, 0.25f }));
+        tn_layer_train(l, false);
+        tn_tensor *y = tn_forward(l, tn_from(cx, TN_F32, TN_SHAPE(1, 2), (float[]){ 5, 3 }));
+        NEAR(y, 1e-6, 2, 2);
+        CHECK_VALUES(mean, 1, 2);
+        CHECK_VALUES(var, 4, 0.25);
+        CHECK_VALUES(tn_layer_find(l, "num_batches_tracked"), 0);
+        CHECK(!tn_needs_grad(mean) && tn_needs_grad(y));
+    }
+}
+
+static void norms_without_affine_have_no_parameters(void)
+{
+    tn_ctx         *cx = rules_open("cpu");
+    tn_nn_norm_opts o  = { .no_affine = true };
+    CHECK_STR(list(tn_nn_batch_norm_with(cx, 2, o)).names,
+              "running_mean running_var num_batches_tracked ");
+    CHECK_STR(list(tn_nn_layer_norm_with(cx, TN_SHAPE(2), o)).names, "");
+    CHECK_STR(list(tn_nn_rms_norm_with(cx, TN_SHAPE(2), o)).names, "");
+    tn_layer *l = tn_nn_group_norm_with(cx, 1, 2, o);
+    CHECK_STR(list(l).names, "");
+    NEAR(tn_forward(l, tn_from(cx, TN_F32, TN_SHAPE(1, 2), (float[]){ -3, 3 })), 1e-5, -1, 1);
+    tn_close(cx);
+}
+
+// ---- layers without parameters -----------------------------------------------------------------
+
+static void dropout_is_for_training_only(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *l = tn_nn_dropout(cx, 0.5);
+        tn_tensor *x = tn_ones(cx, TN_F32, TN_SHAPE(1000)), *y = tn_forward(l, x);
+        double     zeros = tn_item(tn_sum_all(tn_eq_s(y, 0)));
+        CHECK(zeros > 400 && zeros < 600);
+        CHECK_NEAR(tn_item(tn_max_all(y)), 2, 0);
+        tn_layer_train(l, false);
+        CHECK_INT(tn_item(tn_sum_all(tn_eq_s(tn_forward(l, x), 1))), 1000);
+    }
+}
+
+static void attention_drops_in_training_only(void)
+{
+    tn_ctx              *cx = rules_open("cpu");
+    tn_nn_attention_opts o  = { .dropout = 0.5 };
+    tn_layer            *l  = tn_nn_attention_with(cx, 8, 2, o);
+    tn_tensor           *x  = tn_randn(cx, TN_F32, TN_SHAPE(2, 5, 8));
+    CHECK(tn_item(tn_all_all(tn_eq(tn_forward(l, x), tn_forward(l, x)))) == 0);
+    tn_layer_train(l, false);
+    CHECK(tn_item(tn_all_all(tn_eq(tn_forward(l, x), tn_forward(l, x)))) == 1);
+    tn_close(cx);
+}
+
+static tn_tensor *plus_one(tn_tensor *x)
+{
+    return tn_add_s(tn_mul_s(x, 1), 1);
+}
+
+static void small_layers_do_what_their_ops_do(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_reshape(rules_ramp(cx, 16), TN_SHAPE(1, 1, 4, 4));
+        CHECK_VALUES(tn_forward(tn_nn_max_pool2d(cx, 2), x), 6, 8, 14, 16);
+        CHECK_VALUES(tn_forward(tn_nn_avg_pool2d(cx, 2), x), 3.5, 5.5, 11.5, 13.5);
+        CHECK_VALUES(tn_forward(tn_nn_adaptive_avg_pool2d(cx, 1, 2), x), 7.5, 9.5);
+        tn_pool_opts o = { .stride = { 2, 1 } };
+        CHECK_VALUES(tn_forward(tn_nn_max_pool2d_with(cx, 2, 4, o), x), 8, 16);
+        CHECK_VALUES(tn_forward(tn_nn_avg_pool2d_with(cx, 4, 3, o), x), 8, 9);
+        tn_tensor *flat = tn_forward(tn_nn_flatten(cx), tn_zeros(cx, TN_F32, TN_SHAPE(2, 3, 4)));
+        CHECK(tn_rank(flat) == 2 && tn_size(flat, 0) == 2 && tn_size(flat, 1) == 12);
+        CHECK_VALUES(tn_forward(tn_nn_act(cx, plus_one), rules_ramp(cx, 2)), 2, 3);
+    }
+}
+
+static void residual_adds_a_shortcut_and_ends_with_a_function(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = rules_ramp(cx, 2);
+        CHECK_VALUES(tn_forward(tn_nn_residual(cx, tn_nn_act(cx, plus_one)), x), 3, 5);
+        tn_nn_residual_opts o = { .shortcut = tn_nn_act(cx, tn_square), .f = tn_neg };
+        tn_layer           *l = tn_nn_residual_with(cx, tn_nn_act(cx, plus_one), o);
+        CHECK_VALUES(tn_forward(l, x), -3, -7);
+        o = (tn_nn_residual_opts){ .shortcut = tn_nn_linear(cx, 2, 2) };
+        l = tn_nn_residual_with(cx, tn_nn_linear(cx, 2, 2), o);
+        CHECK_STR(list(l).names, "body.weight body.bias shortcut.weight shortcut.bias ");
+    }
+}
+
+static void an_activations_temporaries_die_with_the_call(void)
+{
+    tn_ctx    *cx     = rules_open("cpu");
+    tn_layer  *l      = tn_nn_act(cx, plus_one);
+    tn_tensor *x      = rules_ramp(cx, 2);
+    int64_t    before = tn_stats_get(cx).nodes;
+    for (int i = 0; i < 3; i++) tn_drop(tn_forward(l, x));
+    CHECK_INT(tn_stats_get(cx).nodes, before);
+    tn_close(cx);
+}
+
+// ---- how parameters start ----------------------------------------------------------------------
+
+typedef struct {
+    double low, high, mean, std;
+} spread;
+
+static spread spread_of(tn_tensor *t)
+{
+    return (spread){ tn_item(tn_min_all(t)), tn_item(tn_max_all(t)), tn_item(tn_mean_all(t)),
+                     tn_item(tn_std_all(t)) };
+}
+
+// Uniform in -bound .. bound, and nearly up to it; five deviations of the statistics are let pass.
+static void check_uniform(tn_tensor *t, double bound, const char *what)
+{
+    spread s = spread_of(t);
+    double n = (double)tn_count(t), std = bound / sqrt(3);
+    bool   inside = s.low >= -bound * (1 + 1e-6) && s.high <= bound * (1 + 1e-6);
+    bool   wide   = s.low < -bound * (1 - 20 / n) && s.high > bound * (1 - 20 / n);
+    test_case_result(inside && wide && fabs(s.mean) < 5 * std / sqrt(n) &&
+                         fabs(s.std / std - 1) < 5 / sqrt(n),
+                     "%s: %g .. %g, mean %g, std %g, not uniform up to %g", what, s.low, s.high,
+                     s.mean, s.std, bound);
+}
+
+static void check_normal(tn_tensor *t, double mean, double std, const char *what)
+{
+    spread s = spread_of(t);
+    double n = (double)tn_count(t);
+    test_case_result(fabs(s.mean - mean) < 5 * std / sqrt(n) &&
+                         fabs(s.std / std - 1) < 5 / sqrt(2 * n) && s.high > mean + 2.5 * std,
+                     "%s: mean %g, std %g, not normal with %g and %g", what, s.mean, s.std, mean,
+                     std);
+}
+
+static void parameters_start_as_pytorchs_do(void)
+{
+    tn_ctx   *cx = rules_open("cpu");
+    tn_layer *l  = tn_nn_linear(cx, 400, 1000);
+    check_uniform(tn_layer_find(l, "weight"), 0.05, "linear weight");
+    check_uniform(tn_layer_find(l, "bias"), 0.05, "linear bias");
+    l = tn_nn_conv2d_with(cx, 32, 500, 2, 2, (tn_nn_conv_opts){ .groups = 2 });
+    check_uniform(tn_layer_find(l, "weight"), 0.125, "conv2d weight");
+    check_uniform(tn_layer_find(l, "bias"), 0.125, "conv2d bias");
+    check_uniform(tn_layer_find(tn_nn_conv1d(cx, 5, 500, 5), "weight"), 0.2, "conv1d weight");
+    check_normal(tn_layer_find(tn_nn_embedding(cx, 300, 50), "weight"), 0, 1, "embedding");
+    l = tn_nn_attention(cx, 96, 4);
+    check_uniform(tn_layer_find(l, "in_proj_weight"), sqrt(6.0 / (4 * 96)), "in_proj_weight");
+    check_uniform(tn_layer_find(l, "out_proj.weight"), 1 / sqrt(96), "out_proj.weight");
+    CHECK_NEAR(tn_item(tn_norm_all(tn_layer_find(l, "in_proj_bias"))), 0, 0);
+    CHECK_NEAR(tn_item(tn_norm_all(tn_layer_find(l, "out_proj.bias"))), 0, 0);
+    l = tn_nn_batch_norm(cx, 2);
+    CHECK_VALUES(tn_layer_find(l, "weight"), 1, 1);
+    CHECK_VALUES(tn_layer_find(l, "bias"), 0, 0);
+    CHECK_VALUES(tn_layer_find(l, "running_mean"), 0, 0);
+    CHECK_VALUES(tn_layer_find(l, "running_var"), 1, 1);
+    tn_close(cx);
+}
+
+static void equal_seeds_make_equal_layers(void)
+{
+    double sum[2];
+    for (int i = 0; i < 2; i++) {
+        tn_ctx *cx = tn_open_with((tn_open_opts){ .device = i ? "ref" : "cpu", .seed = 5 });
+        tn_nn_linear(cx, 3, 3);
+        sum[i] = tn_item(tn_sum_all(tn_layer_find(tn_nn_linear(cx, 9, 9), "weight")));
+        tn_close(cx);
+    }
+    CHECK_NEAR(sum[0], sum[1], 1e-6);
+    CHECK(sum[0] != 0);
+}
+
+// ---- initializers ------------------------------------------------------------------------------
+
+static void initializers_have_pytorchs_spreads(void)
+{
+    tn_ctx      *cx = rules_open("cpu");
+    tn_tensor   *t  = tn_zeros(cx, TN_F32, TN_SHAPE(64, 16, 3, 3));  // fans 144 and 576
+    tn_init_opts o  = { 0 };
+    CHECK(tn_init_uniform(t, -2, 2) == t);
+    check_uniform(t, 2, "uniform");
+    CHECK(tn_init_normal(t, 3, 0.5) == t);
+    check_normal(t, 3, 0.5, "normal");
+    check_uniform(tn_init_xavier_uniform(t, 2), 2 * sqrt(6.0 / 720), "xavier_uniform");
+    check_normal(tn_init_xavier_normal(t, 1), 0, sqrt(2.0 / 720), "xavier_normal");
+    check_uniform(tn_init_kaiming_uniform(t, o), sqrt(6.0 / 144), "kaiming_uniform");
+    check_normal(tn_init_kaiming_normal(t, o), 0, sqrt(2.0 / 144), "kaiming_normal");
+    o = (tn_init_opts){ .fan_out = true, .gain = 1 };
+    check_uniform(tn_init_kaiming_uniform(t, o), sqrt(3.0 / 576), "kaiming_uniform, fan out");
+    check_normal(tn_init_kaiming_normal(t, o), 0, sqrt(1.0 / 576), "kaiming_normal, fan out");
+    CHECK(tn_init_constant(t, 7) == t);
+    CHECK(tn_item(tn_min_all(t)) == 7 && tn_item(tn_max_all(t)) == 7);
+    tn_close(cx);
+}
+
+// P(|z| < 1) of a normal cut at 2 is 0.7153, its deviation 0.8796.
+static void trunc_normal_is_a_normal_cut_at_two_deviations(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *t = tn_zeros(cx, TN_F32, TN_SHAPE(40000));
+        CHECK(tn_init_trunc_normal(t, 1, 0.5) == t);
+        spread s = spread_of(t);
+        CHECK(s.low >= 0 && s.low < 0.01 && s.high <= 2 && s.high > 1.99);
+        CHECK_NEAR(s.mean, 1, 0.012);
+        CHECK_NEAR(s.std, 0.5 * 0.87962, 0.01);
+        tn_tensor *near_mean = tn_cast(tn_lt_s(tn_abs(tn_sub_s(t, 1)), 0.5), TN_F32);
+        CHECK_NEAR(tn_item(tn_mean_all(near_mean)), 0.71527, 0.012);
+    }
+}
+
+static void trunc_normal_inverts_the_distribution_exactly(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        enum { N = 2000 };
+        double z[N], u[N], worst = 0, most = erf(sqrt(2));
+        tn_seed(cx, 3);
+        tn_tensor *t = tn_zeros(cx, TN_F64, TN_SHAPE(N));
+        CHECK_STATUS(tn_read(tn_init_trunc_normal(t, 0, 1), TN_F64, z, N), TN_OK);
+        tn_seed(cx, 3);
+        CHECK_STATUS(tn_read(tn_rand(cx, TN_F64, TN_SHAPE(N)), TN_F64, u, N), TN_OK);
+        for (int i = 0; i < N; i++)
+            worst = fmax(worst, fabs(erf(z[i] / sqrt(2)) - most * (2 * u[i] - 1)));
+        CHECK_NEAR(worst, 0, 1e-14);
+    }
+}
+
+static void initializers_fill_leaves_views_and_every_float_type(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = tn_requires_grad(tn_zeros(cx, TN_F32, TN_SHAPE(2, 2)), true);
+        CHECK(tn_init_uniform(w, 1, 1) == w && tn_needs_grad(w));
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_mul(w, w)), NULL), TN_OK);
+        CHECK_VALUES(tn_grad_of(w), 2, 2, 2, 2);
+        CHECK(tn_grad_mode(cx, true));
+
+        tn_tensor *x = tn_zeros(cx, TN_F32, TN_SHAPE(4));
+        tn_init_constant(tn_slice(x, 0, 1, 3, 1), 5);
+        CHECK_VALUES(x, 0, 5, 5, 0);
+        CHECK_VALUES(tn_init_constant(tn_zeros(cx, TN_I64, TN_SHAPE(2)), 5), 5, 5);
+        static const tn_dtype types[] = { TN_F16, TN_BF16, TN_F64 };
+        for (int i = 0; i < 3; i++) {
+            tn_tensor *h = tn_zeros(cx, types[i], TN_SHAPE(100, 100));
+            CHECK(tn_init_xavier_normal(h, 1) == h && tn_dtype_of(h) == types[i]);
+            CHECK_NEAR(tn_item(tn_std_all(tn_cast(h, TN_F64))), 0.1, 0.004);
+        }
+    }
+}
+
+static void initializers_refuse_what_they_cannot_fill(void)
+{
+    tn_ctx      *cx = rules_open("cpu");
+    tn_tensor   *i = tn_zeros(cx, TN_I64, TN_SHAPE(2, 2)), *v = tn_zeros(cx, TN_F32, TN_SHAPE(2));
+    tn_init_opts o = { 0 };
+    CHECK(tn_init_uniform(i, 0, 1) == NULL);
+    CHECK_FAILED(cx, TN_EDTYPE, "init_uniform: i64");
+    CHECK(tn_init_kaiming_normal(i, o) == NULL);
+    CHECK_FAILED(cx, TN_EDTYPE, "init_kaiming_normal: i64");
+    CHECK(tn_init_xavier_uniform(v, 1) == NULL);
+    CHECK_FAILED2(cx, TN_ESHAPE, "init_xavier_uniform: t (2,)", "(out, in, ...)");
+    CHECK(tn_init_kaiming_uniform(v, o) == NULL);
+    CHECK_FAILED(cx, TN_ESHAPE, "init_kaiming_uniform");
+    CHECK(tn_init_uniform(v, 1, 0) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "init_uniform: lo 1 is above hi 0");
+    CHECK(tn_init_uniform(v, 0, INFINITY) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "init_uniform: inf is not a finite number");
+    CHECK(tn_init_normal(v, 0, -1) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "init_normal: std -1 is negative");
+    CHECK(tn_init_trunc_normal(v, NAN, 1) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "init_trunc_normal: nan");
+    CHECK(tn_init_constant(NULL, 1) == NULL);
+    CHECK_FAILED(NULL, TN_EARG, "init_constant: t is NULL");
+    CHECK_INT(tn_item(tn_sum_all(v)), 0);
+    tn_close(cx);
+}
+
+// ---- options -----------------------------------------------------------------------------------
+
+static void rule_24_zero_is_the_default_and_tn_zero_a_real_zero(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *same = tn_ones(cx, TN_F32, TN_SHAPE(1, 2));
+        CHECK_VALUES(tn_forward(tn_nn_layer_norm(cx, 2), same), 0, 0);
+        tn_nn_norm_opts o = { .eps = TN_ZERO };
+        CHECK_VALUES(tn_forward(tn_nn_layer_norm_with(cx, TN_SHAPE(2), o), same), NAN, NAN);
+
+        tn_tensor *x = tn_from(cx, TN_F32, TN_SHAPE(2, 1), (float[]){ 0, 20 });
+        tn_layer  *l = tn_nn_batch_norm(cx, 1);
+        tn_forward(l, x);
+        CHECK_NEAR(tn_item(tn_layer_find(l, "running_mean")), 1, 1e-6);
+        l = tn_nn_batch_norm_with(cx, 1, (tn_nn_norm_opts){ .momentum = TN_ZERO });
+        tn_forward(l, x);
+        CHECK_NEAR(tn_item(tn_layer_find(l, "running_mean")), 0, 0);
+
+        tn_tensor *w = tn_ones(cx, TN_F32, TN_SHAPE(2, 2));
+        CHECK_VALUES(tn_init_kaiming_normal(w, (tn_init_opts){ .gain = TN_ZERO }), 0, 0, 0, 0);
+        // The bare name of a function beside its call-site form.
+        CHECK_VALUES(tn_forward(tn_nn_act(cx, tn_neg), rules_ramp(cx, 2)), -1, -2);
+        tn_layer *block4 = tn_nn_transformer_block(cx, 4, 2);
+        CHECK_INT(tn_size(tn_layer_find(block4, "linear1.weight"), 0), 16);
+    }
+}
+
+// ---- wrong arguments ---------------------------------------------------------------------------
+
+static void refused(tn_ctx *cx, tn_layer *l, int line, const char *part)
+{
+    test_case_result(!l && tn_error(cx) == TN_EARG && strstr(tn_error_text(cx), part),
+                     "line %d: %s, not \"%s\"", line, l ? "made" : tn_error_text(cx), part);
+    tn_error_clear(cx);
+}
+#define REFUSED(call, part) refused(cx, call, __LINE__, part)
+
+static void constructors_refuse_wrong_sizes(void)
+{
+    tn_ctx         *cx = rules_open("cpu");
+    tn_nn_norm_opts o  = { 0 };
+    REFUSED(tn_nn_linear(cx, 0, 3), "nn_linear: in 0 is not in 1 .. ");
+    REFUSED(tn_nn_linear(cx, 3, -1), "nn_linear: out -1");
+    REFUSED(tn_nn_linear(cx, INT64_MAX, 3), "nn_linear: in 9223372036854775807");
+    REFUSED(tn_nn_conv1d(cx, 1, 1, 0), "nn_conv1d: kernel 0");
+    REFUSED(tn_nn_conv2d(cx, 0, 1, 3), "nn_conv2d: in 0");
+    REFUSED(tn_nn_conv2d_with(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .groups = 2 }),
+            "nn_conv2d: groups 2 does not divide in 3 and out 4");
+    REFUSED(tn_nn_conv2d_with(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .groups = -1 }), "groups -1");
+    REFUSED(tn_nn_conv2d_with(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 0, -2 } }),
+            "nn_conv2d: padding -2 is negative");
+    REFUSED(tn_nn_batch_norm(cx, 0), "nn_batch_norm: channels 0");
+    REFUSED(tn_nn_layer_norm(cx, -4), "nn_layer_norm: size -4");
+    REFUSED(tn_nn_layer_norm_with(cx, TN_0D, o), "nn_layer_norm: there are no axes");
+    REFUSED(tn_nn_rms_norm(cx, 0), "nn_rms_norm: size 0");
+    REFUSED(tn_nn_group_norm(cx, 3, 4), "nn_group_norm: groups 3 does not divide channels 4");
+    REFUSED(tn_nn_embedding(cx, 10, 0), "nn_embedding: width 0");
+    REFUSED(tn_nn_max_pool2d(cx, 0), "nn_max_pool2d: height 0");
+    REFUSED(tn_nn_avg_pool2d_with(cx, 2, 2, (tn_pool_opts){ .stride = { -1 } }),
+            "nn_avg_pool2d: stride -1 is negative");
+    REFUSED(tn_nn_adaptive_avg_pool2d(cx, 1, -1), "nn_adaptive_avg_pool2d: width -1");
+    REFUSED(tn_nn_attention(cx, 10, 3), "nn_attention: heads 3 does not divide width 10");
+    REFUSED(tn_nn_transformer_block(cx, 10, 0), "nn_transformer_block: heads 0");
+    tn_close(cx);
+}
+
+static void constructors_refuse_wrong_numbers_and_functions(void)
+{
+    tn_ctx *cx = rules_open("cpu");
+    REFUSED(tn_nn_dropout(cx, 1.5), "nn_dropout: p 1.5 is not in 0 .. 1");
+    REFUSED(tn_nn_dropout(cx, NAN), "nn_dropout: p nan");
+    REFUSED(tn_nn_attention_with(cx, 4, 2, (tn_nn_attention_opts){ .dropout = -1 }),
+            "nn_attention: dropout -1");
+    REFUSED(tn_nn_batch_norm_with(cx, 2, (tn_nn_norm_opts){ .eps = -1 }),
+            "nn_batch_norm: eps -1 is negative");
+    REFUSED(tn_nn_batch_norm_with(cx, 2, (tn_nn_norm_opts){ .momentum = 2 }),
+            "nn_batch_norm: momentum 2 is not in 0 .. 1");
+    REFUSED(tn_nn_transformer_block_with(cx, 4, 2, (tn_nn_transformer_opts){ .hidden = -1 }),
+            "nn_transformer_block: hidden -1");
+    REFUSED(tn_nn_act(cx, NULL), "nn_act: the function is NULL");
+    REFUSED(tn_nn_seq_n(cx, 0, NULL), "nn_seq: there are no layers");
+    REFUSED(tn_nn_seq(cx, tn_nn_flatten(cx), NULL), "nn_seq: layer 1 is NULL");
+    REFUSED(tn_nn_residual(cx, NULL), "nn_residual: body is NULL");
+    REFUSED(tn_nn_seq(cx, tn_nn_linear(cx, 0, 1), tn_nn_linear(cx, 1, 0)), "nn_linear: in 0");
+    tn_close(cx);
+    CHECK(tn_nn_linear(NULL, 1, 1) == NULL);
+    CHECK_FAILED(NULL, TN_EARG, "nn_linear: the context is NULL");
+    CHECK(tn_nn_flatten(NULL) == NULL);
+    CHECK_FAILED(NULL, TN_EARG, "nn_flatten: the context is NULL");
+}
+
+static void a_refused_container_leaves_its_layers_to_the_context(void)
+{
+    tn_ctx   *cx = rules_open("cpu");
+    tn_layer *a  = tn_nn_linear(cx, 2, 2);
+    CHECK(tn_nn_seq(cx, a, a) == NULL);
+    CHECK_FAILED2(cx, TN_EARG, "\"1\"", "has a parent already");
+    CHECK(tn_nn_residual_with(cx, a, (tn_nn_residual_opts){ .shortcut = a }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "\"shortcut\" has a parent already");
+    CHECK(tn_forward(a, tn_ones(cx, TN_F32, TN_SHAPE(1, 2))) != NULL);
+    tn_layer *net = tn_nn_seq(cx, a);
+    CHECK_INT(tn_layer_count(net), 6);
+    tn_layer_free(net);
+    CHECK_STR(tn_error_text(cx), "");
+    tn_close(cx);
+}
+
+static tn_tensor *nothing(tn_tensor *x)
+{
+    (void)x;
+    return NULL;
+}
+
+static void wrong_inputs_name_the_layer_or_the_op(void)
+{
+    tn_ctx    *cx = rules_open("cpu");
+    tn_tensor *x  = tn_ones(cx, TN_F32, TN_SHAPE(2, 3));
+    CHECK(tn_forward(tn_nn_attention(cx, 4, 2), x) == NULL);
+    CHECK_FAILED(cx, TN_ESHAPE, "nn_attention: x (2, 3) is not (B, T, 4)");
+    CHECK(tn_forward(tn_nn_seq(cx, tn_nn_linear(cx, 3, 4), tn_nn_linear(cx, 3, 4)), x) == NULL);
+    CHECK_FAILED(cx, TN_ESHAPE, "linear: ");
+    CHECK(tn_forward(tn_nn_act(cx, nothing), x) == NULL);
+    CHECK_FAILED(cx, TN_EUSER, "gave no tensor");
+    CHECK(tn_forward(tn_nn_embedding(cx, 3, 3), x) == NULL);
+    CHECK_FAILED(cx, TN_EDTYPE, "embedding: ");
+    tn_close(cx);
+}
+
+const test_case tests_nn[] = {
+    TEST(layers_give_pytorchs_values_gradients_and_names),
+    TEST(gradients_of_layers_agree_with_differences),
+    TEST(batch_norm_remembers_what_pytorch_remembers),
+    TEST(batch_norm_in_evaluation_uses_and_keeps_its_statistics),
+    TEST(norms_without_affine_have_no_parameters),
+    TEST(dropout_is_for_training_only),
+    TEST(attention_drops_in_training_only),
+    TEST(small_layers_do_what_their_ops_do),
+    TEST(residual_adds_a_shortcut_and_ends_with_a_function),
+    TEST(an_activations_temporaries_die_with_the_call),
+    TEST(parameters_start_as_pytorchs_do),
+    TEST(equal_seeds_make_equal_layers),
+    TEST(initializers_have_pytorchs_spreads),
+    TEST(trunc_normal_is_a_normal_cut_at_two_deviations),
+    TEST(trunc_normal_inverts_the_distribution_exactly),
+    TEST(initializers_fill_leaves_views_and_every_float_type),
+    TEST(initializers_refuse_what_they_cannot_fill),
+    TEST(rule_24_zero_is_the_default_and_tn_zero_a_real_zero),
+    TEST(constructors_refuse_wrong_sizes),
+    TEST(constructors_refuse_wrong_numbers_and_functions),
+    TEST(a_refused_container_leaves_its_layers_to_the_context),
+    TEST(wrong_inputs_name_the_layer_or_the_op),
+    TEST_END,
+};

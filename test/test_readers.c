@@ -1,0 +1,427 @@
+// test_readers.c: the readers of images (IDX, plain and gzip, CIFAR-10) and of plain text.
+#include "data/content.h"
+#include "faulty.h"
+#include "rules_kit.h"
+#include "scratch.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// ---- files
+
+// A file being put together.
+typedef struct {
+    unsigned char data[200000];
+    size_t        n;
+} bytes;
+
+static void put(bytes *b, const void *data, size_t n)
+{
+    memcpy(b->data + b->n, data, n);
+    b->n += n;
+}
+
+static void put_u32(bytes *b, uint32_t v, bool big)
+{
+    for (int i = 0; i < 4; i++) b->data[b->n++] = (unsigned char)(v >> 8 * (big ? 3 - i : i));
+}
+
+static void save(const char *name, const bytes *b)
+{
+    CHECK(scratch_write(scratch_path(name), b->data, b->n));
+}
+
+// An IDX file of bytes that count up from `first`.
+static bytes *idx(uint32_t magic, int rank, const int64_t *size, int first)
+{
+    static bytes b;
+    int64_t      count = 1;
+    b.n                = 0;
+    put_u32(&b, magic, true);
+    for (int i = 0; i < rank; i++) {
+        put_u32(&b, (uint32_t)size[i], true);
+        count *= size[i];
+    }
+    for (int64_t i = 0; i < count; i++) b.data[b.n++] = (unsigned char)(first + i);
+    return &b;
+}
+
+enum { IMAGES = 0x803, LABELS = 0x801 };
+
+static uint32_t crc(const unsigned char *p, size_t n)
+{
+    uint32_t c = ~0u;
+    for (size_t i = 0; i < n; i++) {
+        c ^= p[i];
+        for (int k = 0; k < 8; k++) c = c >> 1 ^ (0xedb88320u & (0u - (c & 1)));
+    }
+    return ~c;
+}
+
+// Gzip without compression: one stored block.
+static bytes *gzip(const bytes *from)
+{
+    static bytes b;
+    unsigned     n = (unsigned)from->n;
+    b.n            = 0;
+    put(&b, "\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
+    put(&b, (unsigned char[]){ 1, n & 255, n >> 8, ~n & 255, (~n >> 8) & 255 }, 5);
+    put(&b, from->data, from->n);
+    put_u32(&b, crc(from->data, from->n), false);
+    put_u32(&b, n, false);
+    return &b;
+}
+
+static bool no_zlib(void)
+{
+    void *lib = dlopen("libz.so.1", RTLD_NOW);
+    if (lib) dlclose(lib);
+    return !lib;
+}
+
+// Six images of 2 x 3, 0 1 2 ..., and labels from 0 on.
+static void save_six(const char *images, const char *labels)
+{
+    save(images, idx(IMAGES, TN_SHAPE(6, 2, 3), 0));
+    save(labels, idx(LABELS, TN_SHAPE(6), 0));
+}
+
+static tn_ctx *begin(void)
+{
+    CHECK(scratch_open());
+    return rules_open("cpu");
+}
+
+static void finish(tn_ctx *cx)
+{
+    tn_close(cx);
+    scratch_close();
+}
+
+// Whether d is the six images, its first batch of two is (2, 1, 2, 3) and right.
+static void check_six(tn_data *d)
+{
+    if (!CHECK(d != NULL)) return;
+    CHECK_INT(tn_data_count(d), 6);
+    CHECK_INT(tn_data_info(d).classes, 10);
+    CHECK(tn_data_class(d, 0) == NULL);
+    CHECK_STR(tn_data_schema(d), "");
+    tn_data_shuffle(d, false, 0);
+    tn_batch b = tn_next(d, 2);
+    if (!CHECK(b.x != NULL)) return;
+    CHECK_INT(tn_rank(b.x), 4);
+    CHECK_INT(tn_size(b.x, 1), 1);
+    CHECK_INT(tn_size(b.x, 2), 2);
+    CHECK_INT(tn_dtype_of(b.y), TN_I64);
+    CHECK_VALUES(tn_mul_s(b.x, 255), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
+    CHECK_VALUES(b.y, 0, 1);
+}
+
+// ---- IDX
+
+static void idx_reads_a_folder_in_both_spellings(void)
+{
+    tn_ctx *cx = begin();
+    save_six("train-images-idx3-ubyte", "train-labels-idx1-ubyte");
+    save_six("t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte");
+    check_six(tn_idx(cx, scratch_path(""), false));
+    check_six(tn_idx(cx, scratch_path("."), true));
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    finish(cx);
+}
+
+static void idx_takes_images_with_channels_and_many_labels(void)
+{
+    tn_ctx *cx = begin();
+    save("x", idx(0x804, TN_SHAPE(2, 3, 2, 2), 0));
+    save("y", idx(LABELS, TN_SHAPE(2), 254));
+    tn_data *d = tn_idx_files(cx, scratch_path("x"), scratch_path("y"));
+    CHECK_INT(tn_data_info(d).classes, 256);
+    CHECK_INT(tn_data_info(d).field[0].size[0], 3);
+    tn_data_shuffle(d, false, 0);
+    CHECK_VALUES(tn_next(d, 2).y, 254, 255);
+    finish(cx);
+}
+
+static void idx_reads_gzip_and_prefers_the_plain_file(void)
+{
+    if (no_zlib()) SKIP("zlib is not installed");
+    tn_ctx *cx = begin();
+    save("train-images-idx3-ubyte.gz", gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0)));
+    save("train-labels-idx1-ubyte.gz", gzip(idx(LABELS, TN_SHAPE(6), 0)));
+    check_six(tn_idx(cx, scratch_path(""), false));
+
+    save("train-images-idx3-ubyte.gz", idx(IMAGES, TN_SHAPE(1, 1, 1), 0));
+    save("train-labels-idx1-ubyte.gz", idx(LABELS, TN_SHAPE(1), 0));
+    save_six("train-images-idx3-ubyte", "train-labels-idx1-ubyte");
+    check_six(tn_idx(cx, scratch_path(""), false));
+    finish(cx);
+}
+
+static void gzip_of_several_members_is_one_file(void)
+{
+    if (no_zlib()) SKIP("zlib is not installed");
+    static bytes two, half;
+    tn_ctx      *cx = begin();
+    bytes       *x  = idx(IMAGES, TN_SHAPE(6, 2, 3), 0);
+    two.n = half.n = 0;
+    put(&half, x->data, 20);
+    put(&two, gzip(&half)->data, gzip(&half)->n);
+    half.n = 0;
+    put(&half, x->data + 20, x->n - 20);
+    put(&two, gzip(&half)->data, gzip(&half)->n);
+    save("x.gz", &two);
+    save("y", idx(LABELS, TN_SHAPE(6), 0));
+    check_six(tn_idx_files(cx, scratch_path("x.gz"), scratch_path("y")));
+    finish(cx);
+}
+
+// Writes images and labels and expects this error.
+static void expect(tn_ctx *cx, const bytes *images, const bytes *labels, tn_status code,
+                   const char *part)
+{
+    if (images) save("x", images);
+    if (labels) save("y", labels);
+    CHECK(tn_idx_files(cx, scratch_path("x"), scratch_path("y")) == NULL);
+    CHECK_FAILED(cx, code, part);
+}
+
+static void idx_says_what_is_wrong(void)
+{
+    tn_ctx *cx = begin();
+    bytes  *b;
+    CHECK(tn_idx(cx, scratch_path("nowhere"), false) == NULL);
+    CHECK_FAILED2(cx, TN_EIO, "nowhere", "there is no train-images-idx3-ubyte in it, plain or .gz");
+    CHECK(tn_idx_files(cx, scratch_path("x"), scratch_path("y")) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "No such file");
+    CHECK(tn_idx_files(cx, NULL, "y") == NULL);
+    CHECK_FAILED(cx, TN_EARG, "idx: the path of the images is NULL");
+    CHECK(tn_idx(cx, NULL, true) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "idx: the folder is NULL");
+    CHECK(tn_idx(NULL, "x", true) == NULL);
+
+    expect(cx, idx(0x12345678, TN_SHAPE(1), 0), NULL, TN_EFORMAT, "it is not an IDX file");
+    expect(cx, idx(0xd03, TN_SHAPE(1, 1, 4), 0), NULL, TN_EFORMAT,
+           "its elements are of type 0x0d, not bytes (0x08)");
+    expect(cx, idx(0x802, TN_SHAPE(1, 4), 0), NULL, TN_EFORMAT,
+           "its rank is 2, not 3 as that of images");
+    expect(cx, idx(IMAGES, TN_SHAPE(6, 0, 3), 0), NULL, TN_EFORMAT, "it is empty: a size is 0");
+    b = idx(IMAGES, TN_SHAPE(6, 2, 3), 0);
+    b->n--;
+    expect(cx, b, NULL, TN_EFORMAT, "(6, 2, 3) by its header, but 35 bytes follow it");
+    b->n += 2;
+    expect(cx, b, NULL, TN_EFORMAT, "but 37 bytes follow it");
+    b->n = 15;
+    expect(cx, b, NULL, TN_EFORMAT, "its header is cut short");
+    b->n = 0;
+    expect(cx, b, NULL, TN_EFORMAT, "it is not an IDX file");
+    b = idx(IMAGES, TN_SHAPE(1, 1, 1), 0);
+    memset(b->data + 4, 0xff, 12);
+    expect(cx, b, NULL, TN_EFORMAT, "(4294967295, 4294967295, 4294967295) by its header");
+
+    expect(cx, idx(IMAGES, TN_SHAPE(6, 2, 3), 0), NULL, TN_EIO, "No such file");
+    expect(cx, NULL, idx(LABELS, TN_SHAPE(5), 0), TN_EFORMAT, "5 labels, but there are 6 images");
+    expect(cx, NULL, idx(IMAGES, TN_SHAPE(1, 1, 1), 0), TN_EFORMAT,
+           "its rank is 3, not 1 as that of labels");
+    finish(cx);
+}
+
+static void damaged_gzip_is_an_error(void)
+{
+    if (no_zlib()) SKIP("zlib is not installed");
+    tn_ctx *cx = begin();
+    bytes  *b  = gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0));
+    b->n--;
+    expect(cx, b, NULL, TN_EFORMAT, "x: its gzip data is cut short");
+    b->n = 12;
+    expect(cx, b, NULL, TN_EFORMAT, "its gzip data is cut short");
+    b = gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0));
+    put(b, "more", 4);
+    expect(cx, b, NULL, TN_EFORMAT, "something follows the end of its gzip data");
+    b->n -= 4;
+    b->data[20] ^= 1;
+    expect(cx, b, NULL, TN_EFORMAT, "incorrect data check");
+    b->data[3] = 0xff;
+    expect(cx, b, NULL, TN_EFORMAT, "x: ");
+    finish(cx);
+}
+
+static void gzip_without_zlib_says_what_to_do(void)
+{
+    tn_ctx *cx = begin();
+    size_t  n  = 0;
+    save("x.gz", gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0)));
+    tni_mapping *m = tni_mapping_open(cx, "idx", scratch_path("x.gz"));
+    if (CHECK(m != NULL)) CHECK(tni_gunzip(cx, "idx", "x.gz", "libno_z.so", m, &n) == NULL);
+    CHECK_FAILED(cx, TN_EIO,
+                 "idx: x.gz: it is gzip, and no zlib is found here to expand it: gunzip it");
+    tni_mapping_unref(m);
+    finish(cx);
+}
+
+// ---- CIFAR-10
+
+enum { RECORD = 3073 };
+
+// n records with labels from `first` on, all pixels the label's.
+static bytes *records(int n, int first)
+{
+    static bytes b;
+    b.n = (size_t)n * RECORD;
+    for (int i = 0; i < n; i++) memset(b.data + i * RECORD, first + i, RECORD);
+    return &b;
+}
+
+static void save_batches(const char *folder)
+{
+    char name[64];
+    for (int i = 1; i <= 5; i++) {
+        snprintf(name, sizeof name, "%sdata_batch_%d.bin", folder, i);
+        save(name, records(i, 5 - i));
+    }
+}
+
+static void cifar10_reads_its_batches(void)
+{
+    tn_ctx *cx = begin();
+    CHECK_INT(mkdir(scratch_path("cifar-10-batches-bin"), 0777), 0);
+    for (int inside = 0; inside < 2; inside++) {
+        save_batches(inside ? "" : "cifar-10-batches-bin/");
+        tn_data *d = tn_cifar10(cx, scratch_path(""), false);
+        CHECK_INT(tn_data_count(d), 15);
+        CHECK_INT(tn_data_info(d).classes, 10);
+        CHECK_STR(tn_data_class(d, 9), "truck");
+        tn_data_shuffle(d, false, 0);
+        tn_batch b = tn_next(d, 15);
+        CHECK_VALUES(b.y, 4, 3, 4, 2, 3, 4, 1, 2, 3, 4, 0, 1, 2, 3, 4);
+        CHECK_INT(tn_size(b.x, 1), 3);
+        CHECK_INT(tn_size(b.x, 3), 32);
+        CHECK_NEAR(tn_item(tn_mean_all(tn_select(b.x, 0, 0))), 4 / 255.0, 1e-7);
+    }
+    save("test_batch.bin", records(2, 0));
+    CHECK_INT(tn_data_count(tn_cifar10(cx, scratch_path(""), true)), 2);
+    finish(cx);
+}
+
+static void cifar10_says_what_is_wrong(void)
+{
+    tn_ctx *cx = begin();
+    bytes  *b  = records(2, 9);
+    CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "there is no test_batch.bin in it, nor in cifar-10-batches-bin");
+    CHECK(tn_cifar10(cx, NULL, true) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "cifar10: the folder is NULL");
+    save("test_batch.bin", b);
+    CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "record 1 has the label 10, of 10 classes");
+    b->n -= 1;
+    save("test_batch.bin", b);
+    CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "6145 bytes are no whole number of records of 3073");
+    b->n = 0;
+    save("test_batch.bin", b);
+    CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "0 bytes");
+    save("data_batch_1.bin", records(1, 1));
+    CHECK(tn_cifar10(cx, scratch_path(""), false) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "there is no data_batch_2.bin");
+    finish(cx);
+}
+
+// ---- text
+
+static void text_gives_windows_of_bytes(void)
+{
+    tn_ctx *cx = begin();
+    CHECK(scratch_write(scratch_path("t"), "abcdefgh\xff", 9));
+    tn_data *d = tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = 4 });
+    CHECK_INT(tn_data_count(d), 2);
+    CHECK_INT(tn_data_info(d).classes, 256);
+    tn_data_shuffle(d, false, 0);
+    tn_batch b = tn_next(d, 2);
+    CHECK_VALUES(b.x, 97, 98, 99, 100, 101, 102, 103, 104);
+    CHECK_VALUES(b.y, 98, 99, 100, 101, 102, 103, 104, 255);
+    CHECK_INT(tn_dtype_of(b.x), TN_I64);
+
+    CHECK(tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = 9 }) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "9 bytes are too few for a window of 9 and the one after it");
+    CHECK(tn_text(cx, scratch_path("t"), (tn_text_opts){ 0 }) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "a window of 128");
+    CHECK(tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = -1 }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "the length of a window is negative");
+    CHECK(tn_text(cx, scratch_path("u"), (tn_text_opts){ 0 }) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "No such file");
+    CHECK(scratch_write(scratch_path("t"), "", 0));
+    CHECK(tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = 1 }) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "0 bytes are too few");
+    finish(cx);
+}
+
+// ---- memory
+
+// Opens one of the datasets; the n-th allocation fails, for every n until none does.
+static void sweep(tn_data *(*open)(tn_ctx *cx))
+{
+    for (long n = 1; n < 200; n++) {
+        faulty  h  = { 0 };
+        tn_ctx *cx = faulty_open("cpu", &h);
+        if (!CHECK(cx != NULL)) return;
+        h.countdown   = n;
+        tn_data *d    = open(cx);
+        bool     ok   = h.failed ? !d && tn_error(cx) == TN_EMEM : d && tn_error(cx) == TN_OK;
+        bool     last = !h.failed;
+        h.countdown   = 0;
+        if (!ok) test_that(false, "allocation %ld fails: %s", n, tn_error_text(cx));
+        tn_close(cx);
+        CHECK_INT(h.live, 0);
+        if (last) return;
+    }
+    CHECK(false);
+}
+
+static tn_data *open_idx(tn_ctx *cx)
+{
+    return tn_idx_files(cx, scratch_path("x"), scratch_path("y"));
+}
+
+static tn_data *open_cifar10(tn_ctx *cx)
+{
+    return tn_cifar10(cx, scratch_path(""), true);
+}
+
+static tn_data *open_text(tn_ctx *cx)
+{
+    return tn_text(cx, scratch_path("test_batch.bin"), (tn_text_opts){ 0 });
+}
+
+static void every_allocation_may_fail(void)
+{
+    CHECK(scratch_open());
+    save_six("x", "y");
+    save("test_batch.bin", records(2, 0));
+    sweep(open_idx);
+    sweep(open_cifar10);
+    sweep(open_text);
+    if (!no_zlib()) {
+        save("x", gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0)));
+        sweep(open_idx);
+    }
+    scratch_close();
+}
+
+const test_case tests_readers[] = {
+    TEST(idx_reads_a_folder_in_both_spellings),
+    TEST(idx_takes_images_with_channels_and_many_labels),
+    TEST(idx_reads_gzip_and_prefers_the_plain_file),
+    TEST(gzip_of_several_members_is_one_file),
+    TEST(idx_says_what_is_wrong),
+    TEST(damaged_gzip_is_an_error),
+    TEST(gzip_without_zlib_says_what_to_do),
+    TEST(cifar10_reads_its_batches),
+    TEST(cifar10_says_what_is_wrong),
+    TEST(text_gives_windows_of_bytes),
+    TEST(every_allocation_may_fail),
+    TEST_END,
+};

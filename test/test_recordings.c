@@ -1,0 +1,339 @@
+// test_recordings.c: training steps equal those of PyTorch, which tools/record.py recorded. Weights
+// and batches come from names by the same hash as there; see the script for what a recording has.
+#include "rules_kit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon/models.h>
+
+enum { BUCKETS = 512, STEPS = 10 };
+
+// A recorded gradient below this norm is 0 but for rounding: that of a bias before a batch norm.
+static const double NOISE = 1e-6;
+
+// ---- numbers from names
+
+static uint32_t seed_of(const char *name)
+{
+    uint32_t h = 0x811c9dc5u;
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x01000193u;
+    return h;
+}
+
+static uint32_t hash_at(uint32_t seed, int64_t i)
+{
+    uint32_t h = seed + (uint32_t)i * 0x9e3779b9u;
+    h          = (h ^ h >> 16) * 0x85ebca6bu;
+    h          = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+
+static double unit_at(uint32_t seed, int64_t i)
+{
+    return (double)(hash_at(seed, i) >> 16) / 32768 - 1;
+}
+
+// A tensor of n times scale * unit + shift.
+static tn_tensor *units(tn_ctx *cx, const char *name, tn_dtype dt, int rank, const int64_t *size,
+                        double scale, double shift)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= size[i];
+    double  *v    = malloc((size_t)n * sizeof *v);
+    uint32_t seed = seed_of(name);
+    if (!v) return NULL;
+    for (int64_t i = 0; i < n; i++) v[i] = scale * unit_at(seed, i) + shift;
+    tn_tensor *t = tn_from(cx, TN_F64, rank, size, v);
+    free(v);
+    return tn_cast(t, dt);
+}
+
+static tn_tensor *classes(tn_ctx *cx, const char *name, int rank, const int64_t *size, int count)
+{
+    int64_t  v[256], n = 1;
+    uint32_t seed = seed_of(name);
+    for (int i = 0; i < rank; i++) n *= size[i];
+    for (int64_t i = 0; i < n; i++) v[i] = hash_at(seed, i) % (uint32_t)count;
+    return tn_from(cx, TN_I64, rank, size, v);
+}
+
+// Fills a parameter; user is unused.
+static void fill(const char *name, tn_tensor *t, void *user)
+{
+    (void)user;
+    if (!tn_needs_grad(t)) return;
+    int64_t size[TN_MAX_RANK];
+    int     rank  = tn_rank(t);
+    bool    norm  = rank == 1 && strlen(name) > 6 && !strcmp(name + strlen(name) - 6, "weight");
+    double  scale = norm ? 0.25 : 0.125;
+    for (int i = 0; i < rank; i++) size[i] = tn_size(t, i);
+    if (rank > 1)
+        for (scale = 1; scale * scale * (double)(tn_count(t) / size[0]) > 1;) scale /= 2;
+    tn_assign(t, units(tn_ctx_of(t), name, tn_dtype_of(t), rank, size, scale, norm ? 1 : 0));
+}
+
+// ---- models and optimizers
+
+static tn_layer *make_mlp(tn_ctx *cx)
+{
+    return tn_mlp(cx, TN_SHAPE(784, 32, 16, 10));
+}
+
+static tn_layer *make_resnet20(tn_ctx *cx)
+{
+    return tn_resnet(cx, (tn_resnet_opts){ .depth = 20 });
+}
+
+static tn_layer *make_gpt2(tn_ctx *cx)
+{
+    return tn_gpt2(
+        cx,
+        (tn_gpt2_opts){
+            .layers = 2, .heads = 2, .width = 32, .vocab = 97, .context = 16, .dropout = TN_ZERO });
+}
+
+// A model of the script: how it is made, and its batches.
+typedef struct {
+    const char *name;
+    tn_layer *(*make)(tn_ctx *cx);
+    int     rank;
+    int64_t size[4];  // of x
+    int     classes;
+    bool    tokens;
+} model;
+
+static const model models[] = {
+    { "mlp", make_mlp, 4, { 8, 1, 28, 28 }, 10, false },
+    { "lenet", tn_lenet, 4, { 4, 1, 28, 28 }, 10, false },
+    { "resnet20", make_resnet20, 4, { 4, 3, 32, 32 }, 10, false },
+    { "gpt2", make_gpt2, 2, { 4, 16 }, 97, true },
+};
+
+enum { MODELS = sizeof models / sizeof *models };
+
+static tn_layer *fresh(const model *m, tn_ctx *cx, tn_dtype dt)
+{
+    tn_layer *net = m->make(cx);
+    if (!CHECK(net != NULL) || !CHECK_STATUS(tn_layer_cast(net, dt), TN_OK)) return NULL;
+    bool mode = tn_grad_mode(cx, false);
+    CHECK_STATUS(tn_layer_each(net, fill, NULL), TN_OK);
+    tn_grad_mode(cx, mode);
+    return net;
+}
+
+static tn_tensor *loss_of(const model *m, tn_layer *net, int step, tn_dtype dt)
+{
+    tn_ctx *cx = tn_layer_ctx(net);
+    char    x[8], y[8];
+    snprintf(x, sizeof x, "x%d", step);
+    snprintf(y, sizeof y, "y%d", step);
+    if (!m->tokens)
+        return tn_cross_entropy(tn_forward(net, units(cx, x, dt, m->rank, m->size, 1, 0)),
+                                classes(cx, y, 1, m->size, m->classes));
+    tn_tensor *logits = tn_forward(net, classes(cx, x, m->rank, m->size, m->classes));
+    return tn_cross_entropy(tn_transpose(logits, 1, 2),
+                            classes(cx, y, m->rank, m->size, m->classes));
+}
+
+#define EXACT .lr = 1 / 128.0f, .beta1 = 7 / 8.0f, .beta2 = 31 / 32.0f, .eps = 1 / 1048576.0f
+
+static tn_optim *make_optim(tn_layer *net, const char *name)
+{
+    if (!strcmp(name, "sgd")) return tn_sgd(net, (tn_sgd_opts){ .lr = 1 / 16.0f });
+    if (!strcmp(name, "sgd_nesterov"))
+        return tn_sgd(net, (tn_sgd_opts){ .lr           = 1 / 32.0f,
+                                          .momentum     = 7 / 8.0f,
+                                          .weight_decay = 1 / 64.0f,
+                                          .nesterov     = true });
+    if (!strcmp(name, "sgd_dampened"))
+        return tn_sgd(net, (tn_sgd_opts){ .lr = 1 / 16.0f, .momentum = 0.75f, .dampening = 0.25f });
+    if (!strcmp(name, "adam")) return tn_adam(net, (tn_adam_opts){ 0 });
+    if (!strcmp(name, "adam_decay"))
+        return tn_adam(net, (tn_adam_opts){ EXACT, .weight_decay = 1 / 64.0f });
+    if (!strcmp(name, "adamw")) return tn_adamw(net, (tn_adamw_opts){ 0 });
+    if (!strcmp(name, "adamw_decay"))
+        return tn_adamw(net, (tn_adamw_opts){ EXACT, .weight_decay = 0.25f });
+    if (!strcmp(name, "rmsprop")) return tn_rmsprop(net, (tn_rmsprop_opts){ 0 });
+    return tn_rmsprop(net, (tn_rmsprop_opts){ .lr           = 1 / 256.0f,
+                                              .alpha        = 7 / 8.0f,
+                                              .eps          = 1 / 1048576.0f,
+                                              .momentum     = 0.5f,
+                                              .weight_decay = 1 / 64.0f,
+                                              .centered     = true });
+}
+
+// ---- comparing
+
+// A comparison in progress: what tensors are called in the file, and how near they must be.
+typedef struct {
+    const model *m;
+    tn_file     *file;
+    const char  *group;      // "f32", or an optimizer
+    bool         gradients;  // of the parameters, instead of them
+    double       tolerance;
+} comparison;
+
+static tn_file *recording(tn_ctx *cx, const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/test/recordings/%s.safetensors", TN_SOURCE_DIR, name);
+    tn_file *f = tn_file_open(cx, path);
+    test_that(f != NULL, "%s: %s", path, tn_error_text(cx));
+    return f;
+}
+
+// As in the script; n is the sketch's length. NULL when memory is out.
+static double *sketch(tn_tensor *t, int64_t *n)
+{
+    int64_t  count = tn_count(t);
+    double  *v     = malloc((size_t)count * sizeof *v);
+    uint32_t seed  = seed_of("sketch");
+    *n             = count > BUCKETS ? BUCKETS : count;
+    if (!v || tn_read(t, TN_F64, v, count) != TN_OK || count <= BUCKETS) return v;
+    double *s = calloc(BUCKETS, sizeof *s);
+    for (int64_t i = 0; s && i < count; i++) {
+        uint32_t h = hash_at(seed, i);
+        s[h % BUCKETS] += h >> 31 ? -v[i] : v[i];
+    }
+    free(v);
+    return s;
+}
+
+static double norm_of(const double *v, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += v[i] * v[i];
+    return sqrt(sum);
+}
+
+// The recorded numbers of that name into v, n of them.
+static bool recorded(tn_file *f, const char *name, double *v, int64_t n)
+{
+    tn_tensor *t = tn_file_tensor(f, name);
+    return t && tn_count(t) == n && tn_read(t, TN_F64, v, n) == TN_OK;
+}
+
+static void compare(const char *name, tn_tensor *t, void *user)
+{
+    comparison *c = user;
+    if (!tn_needs_grad(t)) return;
+    char    key[256];
+    double  want[BUCKETS];
+    int64_t n;
+    snprintf(key, sizeof key, "%s.%s.%s", c->group, c->gradients ? "grad" : "param", name);
+    double *have = sketch(c->gradients ? tn_grad_of(t) : t, &n);
+    if (test_that(have && recorded(c->file, key, want, n), "%s: no %s of %d", c->m->name, key,
+                  (int)n)) {
+        double scale = norm_of(want, n);
+        for (int64_t i = 0; i < n; i++) have[i] -= want[i];
+        double d    = norm_of(have, n);
+        double most = c->gradients && scale < NOISE ? NOISE : c->tolerance * scale;
+        test_case_result(d <= most, "%s: %s differs by %.3g of %.3g", c->m->name, key, d, scale);
+    }
+    free(have);
+}
+
+static void compare_losses(comparison *c, const double *have, int n)
+{
+    char   key[64];
+    double want[STEPS];
+    snprintf(key, sizeof key, "%s.loss", c->group);
+    if (!test_that(recorded(c->file, key, want, n), "%s: no %s", c->m->name, key)) return;
+    for (int i = 0; i < n; i++)
+        test_case_result(fabs(have[i] - want[i]) <= c->tolerance * fabs(want[i]),
+                         "%s: %s[%d] is %.12g, not %.12g", c->m->name, key, i, have[i], want[i]);
+}
+
+// ---- tests
+
+static void first_step(const model *m, tn_ctx *cx)
+{
+    tn_layer  *net = fresh(m, cx, TN_F32);
+    comparison c   = { m, recording(cx, m->name), "f32", true, 1e-4 };
+    if (!net || !c.file) return;
+    tn_tensor *loss = loss_of(m, net, 0, TN_F32);
+    CHECK_STATUS(tn_backward(loss, NULL), TN_OK);
+    compare_losses(&c, (double[]){ tn_item(loss) }, 1);
+    CHECK_STATUS(tn_layer_each(net, compare, &c), TN_OK);
+}
+
+static void first_gradients_in_f32_equal_the_recorded_ones(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int i = 0; i < MODELS; i++) first_step(&models[i], cx);
+}
+
+static void ten_steps(const model *m, const char *optim)
+{
+    tn_ctx    *cx  = rules_open("cpu");
+    tn_layer  *net = fresh(m, cx, TN_F64);
+    comparison c   = { m, recording(cx, m->name), optim, false, 1e-6 };
+    tn_optim  *o   = net ? make_optim(net, optim) : NULL;
+    double     losses[STEPS];
+    if (CHECK(o && c.file)) {
+        for (int i = 0; i < STEPS; i++) {
+            tn_scope  *s    = tn_begin(cx);
+            tn_tensor *loss = loss_of(m, net, i, TN_F64);
+            CHECK_STATUS(tn_step(o, loss), TN_OK);
+            losses[i] = tn_item(loss);
+            CHECK_STATUS(tn_end(s), TN_OK);
+        }
+        compare_losses(&c, losses, STEPS);
+        CHECK_STATUS(tn_layer_each(net, compare, &c), TN_OK);
+    }
+    CHECK_STR(tn_error_text(cx), "");
+    tn_close(cx);
+}
+
+static void ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones(void)
+{
+    static const char *const optims[] = { "sgd",         "sgd_nesterov", "sgd_dampened",
+                                          "adam",        "adam_decay",   "adamw",
+                                          "adamw_decay", "rmsprop",      "rmsprop_centered" };
+    for (size_t i = 0; i < sizeof optims / sizeof *optims; i++) ten_steps(&models[0], optims[i]);
+}
+
+static void ten_steps_of_every_model_in_f64_equal_the_recorded_ones(void)
+{
+    ten_steps(&models[1], "adam_decay");
+    ten_steps(&models[2], "sgd_nesterov");
+    ten_steps(&models[3], "adamw_decay");
+}
+
+// These have hundreds of tensors of up to two million elements, so there is no more than this.
+static void check_logits(tn_file *f, tn_ctx *cx, const char *name, int depth)
+{
+    double     want[BUCKETS];
+    int64_t    n;
+    tn_layer  *net = tn_resnet(cx, (tn_resnet_opts){ .depth = depth });
+    tn_tensor *x   = units(cx, "x0", TN_F32, TN_SHAPE(2, 3, 64, 64), 1, 0);
+    tn_grad_mode(cx, false);
+    CHECK_STATUS(tn_layer_each(net, fill, NULL), TN_OK);
+    tn_tensor *y    = tn_forward(net, x);
+    double    *have = y ? sketch(y, &n) : NULL;
+    if (test_that(have && recorded(f, name, want, n), "no %s: %s", name, tn_error_text(cx))) {
+        for (int64_t i = 0; i < n; i++) have[i] -= want[i];
+        CHECK_NEAR(norm_of(have, n) / norm_of(want, n), 0, 1e-4);
+    }
+    free(have);
+}
+
+static void logits_of_torchvisions_resnets_equal_the_recorded_ones(void)
+{
+    tn_ctx  *cx = rules_open("cpu");
+    tn_file *f  = recording(cx, "torchvision");
+    if (f) {
+        check_logits(f, cx, "resnet18", 18);
+        check_logits(f, cx, "resnet50", 50);
+    }
+    tn_close(cx);
+}
+
+const test_case tests_recordings[] = {
+    TEST(first_gradients_in_f32_equal_the_recorded_ones),
+    TEST(ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones),
+    TEST(ten_steps_of_every_model_in_f64_equal_the_recorded_ones),
+    TEST(logits_of_torchvisions_resnets_equal_the_recorded_ones),
+    TEST_END,
+};

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Records how PyTorch trains small networks, for test/test_recordings.c to compare with.
+
+    pip install torch torchvision && python3 tools/record.py
+
+writes test/recordings/*.safetensors. Weights and batches are not stored: both sides compute them from
+names by the same integer hash, exactly. Of each model a file has
+
+    f32.loss            the first loss, computed in f32
+    f32.grad.NAME       the gradient of each parameter after it
+    OPTIM.loss          ten losses of training in f64, each with a batch of its own
+    OPTIM.param.NAME    the parameters after that
+
+and torchvision.safetensors the logits of its resnet18 and resnet50, in training mode.
+
+A tensor of more than BUCKETS elements is stored as a sketch: elements are added up, with random signs,
+in random buckets. That is linear and keeps the Euclidean norm but for a few percent, so the norm of a
+difference of tensors can be had from their sketches.
+"""
+import json
+import math
+import pathlib
+import struct
+
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional as F
+
+BUCKETS = 512
+STEPS = 10
+OUT = pathlib.Path(__file__).resolve().parent.parent / "test" / "recordings"
+
+# Numbers that f32 holds exactly, where they are not the defaults.
+OPTIMS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=1 / 16),
+    "sgd_nesterov": lambda p: torch.optim.SGD(p, lr=1 / 32, momentum=7 / 8, weight_decay=1 / 64, nesterov=True),
+    "sgd_dampened": lambda p: torch.optim.SGD(p, lr=1 / 16, momentum=3 / 4, dampening=1 / 4),
+    "adam": lambda p: torch.optim.Adam(p),
+    "adam_decay": lambda p: torch.optim.Adam(p, lr=1 / 128, betas=(7 / 8, 31 / 32), eps=2**-20, weight_decay=1 / 64),
+    "adamw": lambda p: torch.optim.AdamW(p),
+    "adamw_decay": lambda p: torch.optim.AdamW(p, lr=1 / 128, betas=(7 / 8, 31 / 32), eps=2**-20, weight_decay=1 / 4),
+    "rmsprop": lambda p: torch.optim.RMSprop(p),
+    "rmsprop_centered": lambda p: torch.optim.RMSprop(
+        p, lr=1 / 256, alpha=7 / 8, eps=2**-20, momentum=1 / 2, weight_decay=1 / 64, centered=True),
+}
+
+
+# ---- numbers from names
+
+
+def hashes(name, n):
+    """n numbers below 2**32: FNV-1a of the name, then MurmurHash's finish of each place."""
+    seed = 0x811C9DC5
+    for byte in name.encode():
+        seed = (seed ^ byte) * 0x01000193 & 0xFFFFFFFF
+    h = seed + torch.arange(n) * 0x9E3779B9 & 0xFFFFFFFF
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return h ^ h >> 16
+
+
+def units(name, shape):
+    """Numbers in [-1, 1), multiples of 2**-15."""
+    return ((hashes(name, math.prod(shape)) >> 16).double() / 2**15 - 1).reshape(shape)
+
+
+def initial(name, p):
+    """Weights scaled by about the root of their fan, those of norms about 1, small biases."""
+    u = units(name, p.shape)
+    if p.dim() > 1:
+        return u * 2.0 ** -math.ceil(math.log2(p.numel() // p.shape[0]) / 2)
+    return 1 + u / 4 if name.endswith("weight") else u / 8
+
+
+def sketch(t):
+    t = t.detach().double().flatten()
+    if t.numel() <= BUCKETS:
+        return t
+    h = hashes("sketch", t.numel())
+    sign = 1 - 2 * (h >> 31)
+    return torch.zeros(BUCKETS, dtype=torch.double).index_add(0, h % BUCKETS, t * sign)
+
+
+# ---- models
+
+
+def mlp():
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 10))
+
+
+def lenet():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def conv3(i, o, stride=1):
+    return nn.Conv2d(i, o, 3, stride, padding=1, bias=False)
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, i, o, stride):
+        super().__init__()
+        self.conv1, self.bn1 = conv3(i, o, stride), nn.BatchNorm2d(o)
+        self.conv2, self.bn2 = conv3(o, o), nn.BatchNorm2d(o)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        if x.shape != y.shape:
+            pad = (y.shape[1] - x.shape[1]) // 2
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, pad, pad))
+        return F.relu(x + y)
+
+
+class ResNet20(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 16), nn.BatchNorm2d(16)
+        self.layer1 = nn.Sequential(*(ResidualBlock(16, 16, 1) for _ in range(3)))
+        self.layer2 = nn.Sequential(ResidualBlock(16, 32, 2), ResidualBlock(32, 32, 1), ResidualBlock(32, 32, 1))
+        self.layer3 = nn.Sequential(ResidualBlock(32, 64, 2), ResidualBlock(64, 64, 1), ResidualBlock(64, 64, 1))
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, x):
+        y = self.layer3(self.layer2(self.layer1(F.relu(self.bn1(self.conv1(x))))))
+        return self.linear(y.mean((2, 3)))
+
+
+class Affine(nn.Module):
+    def __init__(self, i, o):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.zeros(i, o)), nn.Parameter(torch.zeros(o))
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.c_attn, self.c_proj = heads, Affine(width, 3 * width), Affine(width, width)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = (y.view(B, T, self.heads, -1).transpose(1, 2) for y in self.c_attn(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).reshape(B, T, C))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1, self.attn = nn.LayerNorm(width), Attention(width, heads)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.ModuleDict({"c_fc": Affine(width, 4 * width), "c_proj": Affine(4 * width, width)})
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    def __init__(self, layers=2, heads=2, width=32, vocab=97, context=16):
+        super().__init__()
+        self.transformer = nn.ModuleDict({
+            "wte": nn.Embedding(vocab, width), "wpe": nn.Embedding(context, width),
+            "h": nn.Sequential(*(Block(width, heads) for _ in range(layers))), "ln_f": nn.LayerNorm(width)})
+
+    def forward(self, tokens):
+        t = self.transformer
+        x = t.wte(tokens) + t.wpe(torch.arange(tokens.shape[1]))
+        return (t.ln_f(t.h(x)) @ t.wte.weight.T).transpose(1, 2)  # classes second, for the loss
+
+
+# name: network, shape of a batch, shape of its targets, classes, optimizers
+MODELS = {
+    "mlp": (mlp, (8, 1, 28, 28), (8,), 10, list(OPTIMS)),
+    "lenet": (lenet, (4, 1, 28, 28), (4,), 10, ["adam_decay"]),
+    "resnet20": (ResNet20, (4, 3, 32, 32), (4,), 10, ["sgd_nesterov"]),
+    "gpt2": (GPT2, (4, 16), (4, 16), 97, ["adamw_decay"]),
+}
+
+
+# ---- recording
+
+
+def fresh(make, dtype):
+    net = make().to(dtype)
+    with torch.no_grad():
+        for name, p in net.named_parameters():
+            p.copy_(initial(name, p))
+    return net
+
+
+def loss_of(net, model, step, dtype):
+    _, shape, targets, classes, _ = MODELS[model]
+    if model == "gpt2":
+        x = (hashes(f"x{step}", math.prod(shape)) % classes).reshape(shape)
+    else:
+        x = units(f"x{step}", shape).to(dtype)
+    y = (hashes(f"y{step}", math.prod(targets)) % classes).reshape(targets)
+    return F.cross_entropy(net(x), y)
+
+
+def record(model):
+    make, _, _, _, optims = MODELS[model]
+    net = fresh(make, torch.float32)
+    loss = loss_of(net, model, 0, torch.float32)
+    loss.backward()
+    out = {"f32.loss": loss.reshape(1)}
+    out |= {f"f32.grad.{name}": p.grad for name, p in net.named_parameters()}
+    for name in optims:
+        net, losses = fresh(make, torch.float64), []
+        optim = OPTIMS[name](net.parameters())
+        for step in range(STEPS):
+            optim.zero_grad()
+            losses.append(loss_of(net, model, step, torch.float64))
+            losses[-1].backward()
+            optim.step()
+        out[f"{name}.loss"] = torch.stack(losses)
+        out |= {f"{name}.param.{key}": p for key, p in net.named_parameters()}
+    return {key: sketch(t) for key, t in out.items()}
+
+
+def torchvision_logits():
+    x = units("x0", (2, 3, 64, 64)).float()
+    nets = {"resnet18": torchvision.models.resnet18, "resnet50": torchvision.models.resnet50}
+    return {name: sketch(fresh(make, torch.float32)(x)) for name, make in nets.items()}
+
+
+def write(file, tensors):
+    header, data = {}, b""
+    for name, t in tensors.items():
+        values = struct.pack(f"<{t.numel()}d", *t.tolist())
+        header[name] = {"dtype": "F64", "shape": [t.numel()], "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path = OUT / f"{file}.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    print(path)
+
+
+if __name__ == "__main__":
+    OUT.mkdir(parents=True, exist_ok=True)
+    for model in MODELS:
+        write(model, record(model))
+    write("torchvision", torchvision_logits())
