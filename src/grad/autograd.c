@@ -67,18 +67,6 @@ tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
 
 // ---- gradients of leaves -----------------------------------------------------------------------
 
-tn_tensor *tni_leaf_grad(tn_tensor *x)
-{
-    // A gradient whose first step failed was never there.
-    if (x->leaf->grad && x->leaf->grad->store->node->state == TNI_GONE) tn_zero_grad(x);
-    if (x->leaf->grad) return x->leaf->grad;
-    tn_tensor *g = tn_zeros_like(x);
-    if (!g) return NULL;
-    tni_tensor_own(g);
-    x->leaf->grad = g;
-    return g;
-}
-
 tn_tensor *tn_grad_of(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("grad_of", x, "x");
@@ -89,8 +77,13 @@ tn_tensor *tn_grad_of(tn_tensor *x)
             "grad_of: x %s is not a leaf that requires grad; tn_grad gives the gradient "
             "of any value",
             tni_shape_of(x).s);
-    tn_tensor *g = tni_leaf_grad(x);
-    if (g) x->leaf->asked = true;
+    // A gradient whose first step failed was never there.
+    if (x->leaf->grad && x->leaf->grad->store->node->state == TNI_GONE) tn_zero_grad(x);
+    if (x->leaf->grad) return x->leaf->grad;
+    tn_tensor *g = tn_zeros_like(x);
+    if (!g) return NULL;
+    tni_tensor_own(g);
+    x->leaf->grad = g;
     return g;
 }
 
@@ -114,13 +107,7 @@ void tn_zero_grad(tn_tensor *x)
     l->has_grad     = false;
     if (!grad) return;
     grad->store->written = false;
-    // Nobody has seen the handle: none at all is cheaper than zeros that every step would store.
-    if (!l->asked) {
-        l->grad = NULL;
-        tni_tensor_disown(grad);
-        return;
-    }
-    tn_tensor *zeros = tn_zeros_like(x);
+    tn_tensor *zeros     = tn_zeros_like(x);
     if (!zeros) return;
     tni_store_bind(cx, grad->store, tni_node_ref(zeros->store->node));
     tni_tensor_free(zeros);

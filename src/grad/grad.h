@@ -24,10 +24,6 @@ bool tni_grad_rule(tni_rule_args *r);
 // base's shape.
 tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base);
 
-// The gradient cell of a leaf, made where there is none. Unlike tn_grad_of this does not oblige the
-// leaf to keep the handle when the gradient is cleared. NULL, reported, on failure.
-tn_tensor *tni_leaf_grad(tn_tensor *x);
-
 // What a walk is for: the leaves it deposits in (accepts: NULL takes all), or the nodes whose
 // gradients are collected.
 typedef struct {

@@ -174,7 +174,7 @@ static bool is_whole(const tni_node *n)
 // Adds g, of the shape of the leaf's store, to the leaf's gradient; without history.
 static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
 {
-    tn_tensor *w = l->handle, *grad = tni_leaf_grad(w);
+    tn_tensor *w = l->handle, *grad = tn_grad_of(w);
     if (w->view) {
         g = tn_contiguous(g);
         g = g ? tni_wrap_view(g, w->view) : NULL;

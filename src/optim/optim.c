@@ -71,7 +71,7 @@ static bool is_leaf(const tn_tensor *t)
 tn_tensor *tni_slot_grad(const tni_slot *s)
 {
     // Asked first: it forgets a gradient whose step failed.
-    tn_tensor *g = is_leaf(s->p) && s->p->leaf->grad ? tni_leaf_grad(s->p) : NULL;
+    tn_tensor *g = is_leaf(s->p) && s->p->leaf->grad ? tn_grad_of(s->p) : NULL;
     return g && tn_has_grad(s->p) ? g : NULL;
 }
 

@@ -33,9 +33,7 @@ tn_tensor *tni_slot_state(tni_slot *s, int k)
     tn_tensor *t = tn_zeros_like(s->p);
     if (!t) return NULL;
     tni_tensor_own(t);
-    t->store->wanted = true;
-    t->store->depth  = 0;  // outlives every scope, so every step stores it
-    s->state[k]      = t;
+    s->state[k] = t;
     return t;
 }
 

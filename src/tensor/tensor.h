@@ -33,7 +33,6 @@ struct tni_leaf {
     tn_tensor *handle;
     tn_tensor *grad;      // made when first asked for; dies with handle
     bool       has_grad;  // else grad, if it is there, is zeros
-    bool       asked;     // for grad, by the program: from then on it is one handle
 };
 
 // Which handle a view came through. Views of views look straight at the store; this chain tells the
