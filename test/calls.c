@@ -1,19 +1,19 @@
-// calls.c: the table of calls, and a wrapper for each function of a signature of its own.
-#include "calls.h"
-
+// calls.c: the table of calls. Contexts, tensors, ops: a wrapper for each function of a signature of
+// its own. Layers are in calls_layers.c, what surrounds them in calls_training.c.
+#include "call_rows.h"
 #include "rules_kit.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static FILE *nowhere(void)
+FILE *calls_nowhere(void)
 {
     static FILE *f;
     if (!f) f = fopen("/dev/null", "w");
     return f;
 }
 
-static const int64_t *shape_of(const call_args *k)
+const int64_t *calls_shape(const call_args *k)
 {
     static int64_t size[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
     size[0]                 = k->i;
@@ -25,8 +25,6 @@ static tn_dtype dtype_of(const call_args *k)
 {
     return (tn_dtype)(k->j & 15);
 }
-
-#define CALL(name) static tn_tensor *call_##name(const call_args *k)
 
 // ---- context, scope, error
 
@@ -65,13 +63,14 @@ CALL(seed)
 }
 CALL(begin)
 {
-    tn_end(tn_begin(k->cx));
+    tn_scope *s = tn_begin(k->cx);
+    if (s) tn_end(s);
     return NULL;
 }
 CALL(end)
 {
     tn_scope *s = k->cx ? tn_begin(k->cx) : NULL;
-    tn_end(s);
+    if (s || !k->cx) tn_end(s);
     return NULL;
 }
 CALL(keep)
@@ -130,23 +129,23 @@ static const char zeros[1024];
 
 CALL(from)
 {
-    return tn_from(k->cx, dtype_of(k), 2, shape_of(k), zeros);
+    return tn_from(k->cx, dtype_of(k), 2, calls_shape(k), zeros);
 }
 CALL(borrow)
 {
-    return tn_borrow(k->cx, dtype_of(k), 2, shape_of(k), (void *)zeros, NULL, NULL);
+    return tn_borrow(k->cx, dtype_of(k), 2, calls_shape(k), (void *)zeros, NULL, NULL);
 }
 CALL(zeros)
 {
-    return tn_zeros(k->cx, dtype_of(k), (int)k->i, shape_of(k));
+    return tn_zeros(k->cx, dtype_of(k), (int)k->i, calls_shape(k));
 }
 CALL(ones)
 {
-    return tn_ones(k->cx, dtype_of(k), 2, shape_of(k));
+    return tn_ones(k->cx, dtype_of(k), 2, calls_shape(k));
 }
 CALL(full)
 {
-    return tn_full(k->cx, dtype_of(k), 1, shape_of(k), k->d);
+    return tn_full(k->cx, dtype_of(k), 1, calls_shape(k), k->d);
 }
 CALL(scalar)
 {
@@ -166,11 +165,11 @@ CALL(eye)
 }
 CALL(rand)
 {
-    return tn_rand(k->cx, dtype_of(k), 2, shape_of(k));
+    return tn_rand(k->cx, dtype_of(k), 2, calls_shape(k));
 }
 CALL(randn)
 {
-    return tn_randn(k->cx, dtype_of(k), 2, shape_of(k));
+    return tn_randn(k->cx, dtype_of(k), 2, calls_shape(k));
 }
 CALL(randint)
 {
@@ -273,7 +272,7 @@ CALL(ptr)
 }
 CALL(print)
 {
-    tn_print(k->x, k->i ? nowhere() : NULL);
+    tn_print(k->x, k->i ? calls_nowhere() : NULL);
     return NULL;
 }
 CALL(eval)
@@ -332,7 +331,7 @@ CALL(view)
 }
 CALL(reshape)
 {
-    return tn_reshape(k->x, 2, shape_of(k));
+    return tn_reshape(k->x, 2, calls_shape(k));
 }
 CALL(flatten)
 {
@@ -669,7 +668,7 @@ CALL(devices)
 }
 CALL(doctor)
 {
-    tn_doctor(k->i ? nowhere() : NULL);
+    tn_doctor(k->i ? calls_nowhere() : NULL);
     return NULL;
 }
 CALL(stats_get)
@@ -700,23 +699,11 @@ CALL(stats_get)
     {                                    \
         .name = "tn_" #f, .axes = tn_##f \
     }
-#define O(f)                                \
-    {                                       \
-        .name = "tn_" #f, .other = call_##f \
-    }
-#define T(f)                                                   \
-    {                                                          \
-        .name = "tn_" #f, .other = call_##f, .takes_two = true \
-    }
-#define Q(f)                                               \
-    {                                                      \
-        .name = "tn_" #f, .other = call_##f, .quiet = true \
-    }
 #define FOLD(f) A(f), A(f##_keep), U(f##_all), M(f##_axes)
 #define ARG(f)  A(f), A(f##_keep), U(f##_all)
 
 // clang-format off
-const call calls[] = {
+const call calls_of_tensors[] = {
     Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), O(seed), O(begin), O(end),
     O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(error_clear), O(error_set), O(on_error),
     Q(status_name), Q(version),
@@ -755,10 +742,18 @@ const call calls[] = {
     O(grad_mode), O(requires_grad), Q(needs_grad), T(backward), O(grad), O(grad_of), Q(has_grad),
     O(zero_grad), O(gradcheck), O(gradgradcheck), O(custom), O(custom_n), Q(device_info),
     Q(devices), Q(doctor), Q(stats_get),
+    { 0 },
 };
 // clang-format on
 
-const int calls_count = sizeof calls / sizeof *calls;
+const call *calls_at(int i)
+{
+    static const call *const tables[] = { calls_of_tensors, calls_of_layers, calls_of_training };
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const call *c = tables[t]; c->name; c++)
+            if (i-- == 0) return c;
+    return NULL;
+}
 
 tn_tensor *calls_do(const call *c, const call_args *k)
 {

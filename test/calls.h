@@ -5,12 +5,21 @@
 
 #include "tenon.h"
 
+// What a context has besides tensors, for the functions that take one; all NULL: none.
+typedef struct {
+    tn_layer *net;   // linear, from 2 to 3
+    tn_optim *opt;   // of net
+    tn_data  *data;  // images and classes
+    tn_file  *file;  // with one tensor, "t"
+} call_things;
+
 // Arguments for any function: it takes those it has a use for.
 typedef struct {
-    tn_ctx    *cx;
-    tn_tensor *x, *y;
-    int64_t    i, j;
-    double     d;
+    tn_ctx     *cx;
+    tn_tensor  *x, *y;
+    int64_t     i, j;
+    double      d;
+    call_things has;
 } call_args;
 
 // One public function. Families of one signature stand by their address; the others have a wrapper.
@@ -27,8 +36,11 @@ typedef struct {
     bool quiet;      // NULL is no error: getters, tn_drop, tn_close, ...
 } call;
 
-extern const call calls[];
-extern const int  calls_count;
+// Row i of the table; NULL past the last.
+const call *calls_at(int i);
+
+// Things of a context, which die with it.
+call_things calls_things(tn_ctx *cx);
 
 // Calls it; NULL where it failed or gives no tensor.
 tn_tensor *calls_do(const call *c, const call_args *k);

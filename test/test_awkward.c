@@ -79,9 +79,11 @@ static void every_function_with(const char *device, int from, int to)
     for (int i = 0; i < SHAPES; i++)
         if (!test_that((x[i] = awkward(cx, i)) != NULL, "tensor %d: %s", i, tn_error_text(cx)))
             return;
-    for (int f = 0; f < calls_count; f++) {
-        const call *c  = &calls[f];
-        bool        ok = true;
+    call_things has = calls_things(cx);
+    tn_eval(cx);
+    const call *c;
+    for (int f = 0; (c = calls_at(f)); f++) {
+        bool ok = true;
         for (int a = from; a < to && ok; a++)
             for (int b = 0; b < SHAPES && ok; b++)
                 for (int n = 0; n < 4 && ok; n++) {
@@ -92,7 +94,8 @@ static void every_function_with(const char *device, int from, int to)
                                      x[b],
                                      ints[(at + (unsigned)n) % 10],
                                      ints[(at / 3) % 10],
-                                     reals[at % 7] };
+                                     reals[at % 7],
+                                     has };
                     if (c->unary && b) break;
                     ok = survives(cx, c, &k);
                     if (!ok) test_case_result(false, "%s, tensors %d and %d, %d", c->name, a, b, n);

@@ -283,7 +283,7 @@ static void a_file_must_fit_its_schema(void)
 {
     static const wrong misfits[] = {
         { "age,\"to\"\"wn\",y\n1,Rom,a\n",
-          ":2: column 2 (\"to\"wn\"): \"Rom\" is a category that the schema does not have",
+          ":2: column 2 (\"to'wn\"): \"Rom\" is a category that the schema does not have",
           { 0 } },
         { "age,\"to\"\"wn\",y\nold,Bern,a\n",
           ":2: column 1 (\"age\"): \"old\" is not a number",

@@ -5,6 +5,7 @@
 #include "rules_kit.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +39,9 @@ static void check_works(tn_ctx *cx)
 
 static const call *find_call(const char *name)
 {
-    for (int i = 0; i < calls_count; i++)
-        if (!strcmp(calls[i].name, name)) return &calls[i];
-    return NULL;
+    const call *c;
+    for (int i = 0; (c = calls_at(i)) && strcmp(c->name, name) != 0;) i++;
+    return c;
 }
 
 static void every_function_of_sites_def_has_a_case(void)
@@ -55,16 +56,17 @@ static void every_function_of_sites_def_has_a_case(void)
 #undef TN_DO
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        test_case_result(find_call(names[i]) != NULL, "%s has no row in calls.c", names[i]);
+        test_case_result(find_call(names[i]) != NULL, "%s has no row in the table of calls",
+                         names[i]);
 }
 
-static void every_function_of_the_header_has_a_case(void)
+// How many functions a header has, each with a case.
+static int check_header(const char *path)
 {
-    FILE *f = fopen(TN_SOURCE_DIR "/include/tenon.h", "r");
+    FILE *f = fopen(path, "r");
     char  line[512], name[64];
     int   found = 0;
-    if (!f) SKIP("no header to read");
-    while (fgets(line, sizeof line, f)) {
+    while (f && fgets(line, sizeof line, f)) {
         char *open = strchr(line, '(');
         if (strncmp(line, "TN_API", 6) || !open || strstr(line, "##")) continue;
         char *start = open;
@@ -72,22 +74,31 @@ static void every_function_of_the_header_has_a_case(void)
                                 (start[-1] >= '0' && start[-1] <= '9')))
             start--;
         snprintf(name, sizeof name, "%.*s", (int)(open - start), start);
-        test_case_result(find_call(name) != NULL, "%s has no row in calls.c", name);
+        test_case_result(find_call(name) != NULL, "%s has no row in the table of calls", name);
         found++;
     }
-    fclose(f);
-    CHECK(found > 200);
+    if (f) fclose(f);
+    return found;
+}
+
+static void every_function_of_the_headers_has_a_case(void)
+{
+    CHECK(check_header(TN_SOURCE_DIR "/include/tenon.h") > 200);
+    CHECK(check_header(TN_SOURCE_DIR "/include/tenon/layers.h") > 40);
+    CHECK(check_header(TN_SOURCE_DIR "/include/tenon/training.h") > 50);
+    CHECK(check_header(TN_SOURCE_DIR "/include/tenon/models.h") > 3);
 }
 
 static void every_function_takes_null(void)
 {
-    for (int i = 0; i < calls_count; i++) {
+    const call *c;
+    for (int i = 0; (c = calls_at(i)); i++) {
         for (int n = 0; n < 3; n++) {
             call_args k = { .i = n, .j = n ? 2 - n : 0, .d = 0.5 };
             tn_error_clear(NULL);
-            tn_tensor *y  = calls_do(&calls[i], &k);
-            bool       ok = y == NULL && (calls[i].quiet || tn_error(NULL) != TN_OK);
-            test_case_result(ok, "%s: \"%s\"", calls[i].name, tn_error_text(NULL));
+            tn_tensor *y  = calls_do(c, &k);
+            bool       ok = y == NULL && (c->quiet || tn_error(NULL) != TN_OK);
+            test_case_result(ok, "%s: \"%s\"", c->name, tn_error_text(NULL));
         }
     }
     tn_error_clear(NULL);
@@ -96,8 +107,8 @@ static void every_function_takes_null(void)
 // The op's own name stands first: "softmax: x is NULL".
 static void every_op_names_itself_when_its_input_is_null(void)
 {
-    for (int i = 0; i < calls_count; i++) {
-        const call *c = &calls[i];
+    const call *c;
+    for (int i = 0; (c = calls_at(i)); i++) {
         if (c->other) continue;
         tn_error_clear(NULL);
         calls_do(c, &(call_args){ 0 });
@@ -112,16 +123,17 @@ static void every_op_names_itself_when_its_input_is_null(void)
 static void every_op_of_two_refuses_tensors_of_two_contexts(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_ctx    *other = rules_open("cpu");
-        tn_tensor *x     = tn_view(rules_ramp(cx, 4), TN_SHAPE(2, 2));
-        tn_tensor *y     = tn_view(rules_ramp(other, 4), TN_SHAPE(2, 2));
-        for (int i = 0; i < calls_count; i++) {
-            if (!calls[i].takes_two) continue;
-            call_args  k  = { cx, x, y, 1, 1, 0.5 };
-            tn_tensor *z  = calls_do(&calls[i], &k);
+        tn_ctx     *other = rules_open("cpu");
+        tn_tensor  *x     = tn_view(rules_ramp(cx, 4), TN_SHAPE(2, 2));
+        tn_tensor  *y     = tn_view(rules_ramp(other, 4), TN_SHAPE(2, 2));
+        const call *c;
+        for (int i = 0; (c = calls_at(i)); i++) {
+            if (!c->takes_two) continue;
+            call_args  k  = { .cx = cx, .x = x, .y = y, .i = 1, .j = 1, .d = 0.5 };
+            tn_tensor *z  = calls_do(c, &k);
             bool       ok = !z && (tn_error(cx) == TN_EARG || tn_error(cx) == TN_ESHAPE ||
                              tn_error(cx) == TN_EGRAD);
-            test_case_result(ok, "%s: \"%s\"", calls[i].name, tn_error_text(cx));
+            test_case_result(ok, "%s: \"%s\"", c->name, tn_error_text(cx));
             tn_error_clear(cx);
             tn_error_clear(other);
         }
@@ -138,6 +150,62 @@ static void every_op_of_two_refuses_tensors_of_two_contexts(void)
         check_works(cx);
         check_works(other);
         tn_close(other);
+    }
+}
+
+typedef struct {
+    call_args k;
+    bool      done;
+} other_thread;
+
+static void *call_everything(void *arg)
+{
+    other_thread *t = arg;
+    const call   *c;
+    for (int i = 0; (c = calls_at(i)); i++) {
+        if (!strncmp(c->name, "tn_bpe_", 7)) continue;  // called on NULL alone
+        tn_error_clear(NULL);
+        tn_tensor *y  = calls_do(c, &t->k);
+        bool       ok = y == NULL && (c->quiet || tn_error(NULL) == TN_ETHREAD);
+        test_case_result(ok, "%s: \"%s\"", c->name, tn_error_text(NULL));
+    }
+    t->done = true;
+    return NULL;
+}
+
+static void every_function_refuses_another_thread(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor   *x = tn_view(rules_ramp(cx, 4), TN_SHAPE(2, 2));
+        other_thread t = { { cx, x, x, 1, 1, 0.5, calls_things(cx) }, false };
+        pthread_t    thread;
+        if (CHECK(!pthread_create(&thread, NULL, call_everything, &t))) pthread_join(thread, NULL);
+        CHECK(t.done);
+        CHECK_STATUS(tn_error(cx), TN_OK);
+        check_works(cx);
+    }
+}
+
+static void every_function_works_while_an_error_is_set(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor  *x = tn_view(rules_ramp(cx, 4), TN_SHAPE(2, 2));
+        call_args   k = { cx, x, x, 1, 0, 0.5, calls_things(cx) };
+        const call *c;
+        for (int i = 0; (c = calls_at(i)); i++) {
+            tn_scope *s      = tn_begin(cx);
+            bool      before = calls_do(c, &k) != NULL;
+            tn_error_clear(cx);
+            tn_error_set(cx, TN_EUSER, "the first");
+            bool after = calls_do(c, &k) != NULL;
+            test_case_result(before == after && !strcmp(tn_error_text(cx), "the first"),
+                             "%s: %s, then %s, \"%s\"", c->name, before ? "worked" : "failed",
+                             after ? "worked" : "failed", tn_error_text(cx));
+            tn_end(s);
+            tn_error_clear(cx);
+            tn_error_clear(NULL);
+        }
+        check_works(cx);
     }
 }
 
@@ -320,14 +388,16 @@ static void mapping_wrongly(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *a = rules_ramp(cx, 3), *b = rules_ramp(cx, 2),
-                  *f = tn_ones(cx, TN_F32, TN_SHAPE(3));
-        tn_tensor *t = tn_ones(cx, TN_BOOL, TN_SHAPE(3)), *one = tn_select(a, 0, 0);
-        for (int i = 0; i < calls_count; i++) {  // every map of two refuses what does not broadcast
-            const char *own = calls[i].name + 3;
-            if (!calls[i].binary || !strcmp(own, "matmul") || !strcmp(own, "cross_entropy") ||
+                  *f  = tn_ones(cx, TN_F32, TN_SHAPE(3));
+        tn_tensor  *t = tn_ones(cx, TN_BOOL, TN_SHAPE(3)), *one = tn_select(a, 0, 0);
+        const call *c;
+        for (int i = 0; (c = calls_at(i));
+             i++) {  // every map of two refuses what does not broadcast
+            const char *own = c->name + 3;
+            if (!c->binary || !strcmp(own, "matmul") || !strcmp(own, "cross_entropy") ||
                 !strcmp(own, "nll"))
                 continue;
-            tn_tensor *y  = calls[i].binary(a, b);
+            tn_tensor *y  = c->binary(a, b);
             bool       ok = !y && strstr(tn_error_text(cx), "(3,)") &&
                       strstr(tn_error_text(cx), "(2,)") &&
                       !strncmp(tn_error_text(cx), own, strlen(own));
@@ -372,9 +442,9 @@ static void mapping_wrongly(void)
 static void reducing_wrongly(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_tensor *x = tn_view(rules_ramp(cx, 6), TN_SHAPE(2, 3));
-        for (int i = 0; i < calls_count; i++) {
-            const call *c   = &calls[i];
+        tn_tensor  *x = tn_view(rules_ramp(cx, 6), TN_SHAPE(2, 3));
+        const call *c;
+        for (int i = 0; (c = calls_at(i)); i++) {
             const char *own = c->name + 3;
             if (c->axis && strcmp(own, "unsqueeze")) {
                 for (int end = 0; end < 2; end++) {
@@ -701,18 +771,19 @@ static void differentiating_wrongly(void)
 // Every function refuses this tensor, or is one that takes none.
 static void refused_everywhere(tn_ctx *cx, tn_tensor *stale, tn_tensor *fine, const char *why)
 {
-    for (int i = 0; i < calls_count; i++) {
-        const call *c = &calls[i];
+    call_things has = cx ? calls_things(cx) : (call_things){ 0 };
+    const call *c;
+    for (int i = 0; (c = calls_at(i)); i++) {
         tn_error_clear(NULL);
         if (cx) tn_error_clear(cx);
-        call_args before = { cx, fine, fine, 1, 1, 0.5 }, k = before;
-        k.x = stale;
+        call_args k = { cx, stale, fine, 1, 1, 0.5, has };
         if (c->quiet || (c->other && !c->takes_two)) {
-            const char *const with_x[] = { "keep",    "want",    "item",   "read",     "ptr",
-                                           "eval_of", "slice",   "select", "view",     "reshape",
-                                           "cast",    "dropout", "sort",   "backward", "grad_of",
-                                           "custom",  "copy_to" };
-            bool              takes    = false;
+            const char *const with_x[] = {
+                "keep",    "want",   "item",    "read",    "ptr",     "eval_of",  "slice",
+                "select",  "view",   "reshape", "cast",    "dropout", "sort",     "backward",
+                "grad_of", "custom", "copy_to", "forward", "step",    "npy_write"
+            };
+            bool takes = false;
             for (size_t j = 0; j < sizeof with_x / sizeof *with_x; j++)
                 takes |= !strcmp(c->name + 3, with_x[j]);
             if (!takes) continue;
@@ -779,10 +850,12 @@ static void a_closed_context_is_an_error(void)
 
 const test_case tests_misuse[] = {
     TEST(every_function_of_sites_def_has_a_case),
-    TEST(every_function_of_the_header_has_a_case),
+    TEST(every_function_of_the_headers_has_a_case),
     TEST(every_function_takes_null),
     TEST(every_op_names_itself_when_its_input_is_null),
     TEST(every_op_of_two_refuses_tensors_of_two_contexts),
+    TEST(every_function_refuses_another_thread),
+    TEST(every_function_works_while_an_error_is_set),
     TEST(making_tensors_wrongly),
     TEST(asking_and_reading_wrongly),
     TEST(scopes_and_contexts_wrongly),

@@ -113,6 +113,8 @@ typedef struct {
     const char *schema;  // of tn_data_schema: the columns and categories of another file
 } tn_csv_opts;
 // x (B, columns) f32: numbers as they are, categories one-hot. y i64 of a category or f32 (B, 1).
+// A target of whole numbers counts as categories where there are at most 20 of them, with five rows
+// to each on average.
 TN_API tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o);
 typedef struct {
     int64_t length;  // of a window, 0: 128

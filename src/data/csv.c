@@ -48,15 +48,23 @@ static bool bad_line(const reading *r)
     return false;
 }
 
-// `"12a"`, cut where it is long, without control characters.
+// Adds n bytes in quotes, cut where there are many; what would break the line or the quotes is shown
+// as something else.
+static void add_quoted(tni_text *t, const char *s, size_t n)
+{
+    enum { SHOWN = 60 };
+    tni_text_add(t, "\"");
+    for (size_t i = 0; i < n && i < SHOWN; i++)
+        tni_text_add(t, "%c", (unsigned char)s[i] < ' ' ? ' ' : s[i] == '"' ? '\'' : s[i]);
+    tni_text_add(t, n > SHOWN ? "...\"" : "\"");
+}
+
+// `"12a"` of a cell.
 static tni_text quote(const tni_csv_cell *c)
 {
-    tni_text t = { .s = "\"" };
+    tni_text t = { 0 };
     char     text[64];
-    size_t   n = tni_csv_text(c, text, sizeof text), shown = n < sizeof text ? n : sizeof text - 1;
-    for (size_t i = 0; i < shown; i++)
-        tni_text_add(&t, "%c", (unsigned char)text[i] < ' ' ? ' ' : text[i]);
-    tni_text_add(&t, shown < n ? "...\"" : "\"");
+    add_quoted(&t, text, tni_csv_text(c, text, sizeof text));
     return t;
 }
 
@@ -65,8 +73,11 @@ static tni_text column_text(const reading *r, uint32_t i)
 {
     tni_text t = { 0 };
     tni_text_add(&t, "column %u", (unsigned)i + 1);
-    if (!r->o.no_header)
-        tni_text_add(&t, " (\"%.100s\")", tni_csv_name(r->t, r->t->column[r->place[i]].name));
+    if (r->o.no_header) return t;
+    const char *name = tni_csv_name(r->t, r->t->column[r->place[i]].name);
+    tni_text_add(&t, " (");
+    add_quoted(&t, name, strlen(name));
+    tni_text_add(&t, ")");
     return t;
 }
 
@@ -330,7 +341,8 @@ static int64_t new_category(reading *r, const tni_csv_cell *c, uint32_t i, const
     if (index == TNI_CSV_FULL && r->t->column[column].categories == TNI_CSV_CATEGORIES)
         bad_cell(r, c, i, false,
                  "more than 1000 categories: is it free text, or a name of the row?");
-    else if (index == TNI_CSV_FULL) bad_file(r, "its categories take more than 1 MiB");
+    else if (index == TNI_CSV_FULL)
+        bad_file(r, "it has more than 131072 categories, or more than 1 MiB of them");
     return index;
 }
 

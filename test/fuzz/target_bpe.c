@@ -23,13 +23,14 @@ static size_t make_encoder(char *json)
 
 static void seeds(void)
 {
-    static char input[1 << 13] = "e";
+    static char       input[1 << 13] = "e";
+    static const char text[]         = "tthe thing's  aaaaa\n\n \xc3\xa9\xe4\xb8\xad 12\xff";
+    fuzz_seed(text, sizeof text - 1);
     fuzz_seed(input, 1 + make_encoder(input + 1));
     fuzz_seed("e{\"a\":0}", 8);
     input[0] = 'v';
     memcpy(input + 1, merges, sizeof merges - 1);
     fuzz_seed(input, sizeof merges);
-    fuzz_seed("tthe thing's  aaaaa\n\n \xc3\xa9\xe4\xb8\xad 12\xff", 33);
 }
 
 // Encodes a text and decodes it again.
