@@ -230,10 +230,9 @@ static cli_facts facts_of(tn_data *d, const spec *p, tn_bpe *bpe)
 // Training and test part of data that has only one: the same rows every time, by the seed.
 static void hold_out(cli_source *d, tn_data *all, const cli_settings *s, cli_part part)
 {
-    d->train = all;
-    if (part == CLI_PART_ALL) d->test = all;
-    else d->test = tn_data_split(all, HELD_OUT, (uint64_t)s->seed);
-    if (part == CLI_PART_TRAIN) d->test = all;
+    tn_data *held = part == CLI_PART_ALL ? NULL : tn_data_split(all, HELD_OUT, (uint64_t)s->seed);
+    d->train      = all;
+    d->test       = part == CLI_PART_BOTH || part == CLI_PART_TEST ? held : all;
 }
 
 bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const char *schema,

@@ -108,11 +108,13 @@ static int settle(cli_run *r)
     return 0;
 }
 
+// Of a table: what its columns are, which the file has to know.
 static bool keep_schema(cli_run *r)
 {
     const char *schema = tn_data_schema(r->data.train);
-    if (!r->schema && schema && *schema) r->schema = strdup(schema);
-    return true;
+    if (r->schema || !schema || !*schema) return true;
+    r->schema = strdup(schema);
+    return r->schema || (cli_fail("out of memory"), false);
 }
 
 static void say_what_runs(const cli_run *r)

@@ -1,5 +1,5 @@
 // Writing a file so that its name always stands for a whole one. The bytes go to
-// "<path>.tmp"; renaming it over the path is the one step that is seen, and happens after
+// "<path>.tenon-tmp"; renaming it over the path is the one step that is seen, and happens after
 // the bytes are on the disk. A link is followed: the file it points to is replaced, not the link.
 #include "io/outfile.h"
 
@@ -39,42 +39,57 @@ static void free_all(tni_outfile *f)
     tni_free(heap, f);
 }
 
-// Opens a temporary name for this writer alone: its fd, or -1 with errno. Whoever has the lock owns the
-// file. A process that is killed loses the lock, and the next writer takes its file over, so that
+// Where a file system has no locks, every writer is taken to be alone.
+static bool lock(int fd)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    return errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL;
+}
+
+// Whether fd is still what stands under this name.
+static bool is_at(int fd, const char *path)
+{
+    struct stat mine, there;
+    return fstat(fd, &mine) == 0 && lstat(path, &there) == 0 && mine.st_ino == there.st_ino &&
+           mine.st_dev == there.st_dev;
+}
+
+// Makes a temporary file for this writer alone: its fd, or -1 with errno. Whoever has the lock owns the
+// file. A process that is killed loses the lock, and the next writer removes what it left, so that
 // they do not pile up.
 static int open_locked(const char *temp)
 {
-    struct stat mine, there;
     for (;;) {
-        int fd = open(temp, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (fd < 0 && errno == EINTR) continue;
+        int  fd    = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        bool fresh = fd >= 0, there = !fresh && errno == EEXIST;
+        if (there) fd = open(temp, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 && (errno == EINTR || (there && errno == ENOENT))) continue;
         if (fd < 0) return -1;
-        bool ok = flock(fd, LOCK_EX | LOCK_NB) == 0;
-        // The owner before may have renamed it between the two calls: then it is a finished file.
-        bool same = ok && fstat(fd, &mine) == 0 && lstat(temp, &there) == 0 &&
-                    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
-        if (same) ok = ftruncate(fd, 0) == 0;
-        if (same && ok) return fd;
-        int why = errno;
+        bool ok  = lock(fd);
+        int  why = errno;
+        // The owner before may have renamed or removed it between the calls.
+        bool mine = ok && is_at(fd, temp);
+        if (mine && fresh) return fd;
+        if (mine) unlink(temp);
         close(fd);
         errno = why;
         if (!ok) return -1;
     }
 }
 
-// "<path>.tmp", or if another writer has that, "<path>.tmp1", ...
+// "<path>.tenon-tmp", or if another writer has that, "<path>.tenon-tmp1", ...
 static bool open_temp(tni_outfile *f)
 {
-    size_t room = strlen(f->path) + 16;
+    size_t room = strlen(f->path) + 32;
     f->temp     = tni_alloc(&f->cx->heap, room);
     if (!f->temp) {
         tni_fail_memory(f->cx, f->op);
         return false;
     }
-    snprintf(f->temp, room, "%s.tmp", f->path);
+    snprintf(f->temp, room, "%s.tenon-tmp", f->path);
     for (int n = 1; (f->fd = open_locked(f->temp)) < 0; n++) {
         if (errno != EWOULDBLOCK) return fail(f, strerror(errno)) != NULL;
-        snprintf(f->temp, room, "%s.tmp%d", f->path, n);
+        snprintf(f->temp, room, "%s.tenon-tmp%d", f->path, n);
     }
     return true;
 }

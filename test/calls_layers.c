@@ -1,0 +1,348 @@
+// calls_layers.c: the table of calls, layers and initializers. What a wrapper makes is run on x, and
+// freed before its result is evaluated.
+#include "call_rows.h"
+#include "rules_kit.h"
+
+#include <tenon/models.h>
+
+static tn_tensor *run(tn_layer *l, const call_args *k)
+{
+    tn_tensor *y = l ? tn_forward(l, k->x) : NULL;
+    tn_layer_free(l);
+    return y;
+}
+
+// A layer to give things to; NULL without a context.
+static tn_layer *holder(const call_args *k)
+{
+    return k->cx ? tn_nn_flatten(k->cx) : NULL;
+}
+
+// Names that can and that cannot be used.
+static const char *name_of(const call_args *k)
+{
+    static const char *const names[] = { "weight", NULL, "", "a.b", "another" };
+    return names[(uint64_t)k->j % 5];
+}
+
+// ---- layers
+
+static tn_tensor *double_it(tn_layer *l, tn_tensor *x)
+{
+    return tn_layer_self(l) ? tn_add(x, x) : NULL;
+}
+CALL(layer_new)
+{
+    static int self;
+    return run(tn_layer_new(k->cx, k->i ? double_it : NULL, k->j ? &self : NULL, NULL), k);
+}
+CALL(layer_param)
+{
+    tn_layer *l = holder(k);
+    tn_layer_param(l, name_of(k), k->x ? tn_clone(k->x) : NULL);
+    return run(l, k);
+}
+CALL(layer_buffer)
+{
+    tn_layer *l = holder(k);
+    tn_layer_buffer(l, name_of(k), k->x ? tn_clone(k->x) : NULL);
+    return run(l, k);
+}
+CALL(layer_child)
+{
+    tn_layer *l = holder(k), *child = k->i ? holder(k) : l;
+    bool      taken = tn_layer_child(l, name_of(k), child) != NULL;
+    if (!taken && child != l) tn_layer_free(child);
+    return run(l, k);
+}
+CALL(layer_of)
+{
+    tn_tensor *const x[] = { k->x ? tn_clone(k->x) : NULL, k->y ? tn_clone(k->y) : NULL };
+    return run(tn_layer_of(k->cx, k->i == 1 ? 2 : (int)(k->i % 2), k->j == 9 ? NULL : x), k);
+}
+CALL(forward)
+{
+    return tn_forward(k->has.net, k->x);
+}
+CALL(layer_self)
+{
+    tn_layer_self(k->has.net);
+    return NULL;
+}
+CALL(layer_ctx)
+{
+    tn_layer_ctx(k->has.net);
+    return NULL;
+}
+CALL(layer_train)
+{
+    tn_layer_train(k->has.net, k->i & 1);
+    return NULL;
+}
+CALL(layer_training)
+{
+    tn_layer_training(k->has.net);
+    return NULL;
+}
+CALL(layer_freeze)
+{
+    tn_layer_freeze(k->has.net, k->i & 1);
+    return NULL;
+}
+CALL(layer_cast)
+{
+    tn_layer *l = k->cx ? tn_nn_linear(k->cx, 2, 2) : NULL;
+    tn_layer_cast(l, (tn_dtype)k->i);
+    return run(l, k);
+}
+CALL(layer_find)
+{
+    return tn_layer_find(k->has.net, name_of(k));
+}
+static void look(const char *name, tn_tensor *t, void *user)
+{
+    (void)user;
+    CHECK(name != NULL && tn_rank(t) >= 0);
+}
+CALL(layer_each)
+{
+    tn_layer_each(k->has.net, k->i ? look : NULL, NULL);
+    return NULL;
+}
+CALL(layer_count)
+{
+    tn_layer_count(k->has.net);
+    return NULL;
+}
+CALL(layer_summary)
+{
+    tn_layer_summary(k->has.net, k->x, k->j ? calls_nowhere() : NULL);
+    return NULL;
+}
+CALL(layer_free)
+{
+    tn_layer_free(holder(k));
+    return NULL;
+}
+
+// ---- ready-made layers
+
+static tn_nn_conv_opts conv_of(const call_args *k)
+{
+    return (tn_nn_conv_opts){ { k->i }, { k->j }, { k->i }, k->j, k->i & 1 };
+}
+static tn_nn_norm_opts norm_of(const call_args *k)
+{
+    return (tn_nn_norm_opts){ k->d, k->d, k->i & 1 };
+}
+CALL(nn_linear)
+{
+    return run(tn_nn_linear(k->cx, k->i, k->j), k);
+}
+CALL(nn_linear_with)
+{
+    return run(tn_nn_linear_with(k->cx, k->i, k->j, (tn_nn_linear_opts){ k->i & 1 }), k);
+}
+CALL(nn_conv1d)
+{
+    return run(tn_nn_conv1d(k->cx, k->i, 2, k->j), k);
+}
+CALL(nn_conv1d_with)
+{
+    return run(tn_nn_conv1d_with(k->cx, 3, k->i, k->j, conv_of(k)), k);
+}
+CALL(nn_conv2d)
+{
+    return run(tn_nn_conv2d(k->cx, 2, k->i, k->j), k);
+}
+CALL(nn_conv2d_with)
+{
+    return run(tn_nn_conv2d_with(k->cx, 2, k->j, k->i, 1, conv_of(k)), k);
+}
+CALL(nn_batch_norm)
+{
+    return run(tn_nn_batch_norm(k->cx, k->i), k);
+}
+CALL(nn_batch_norm_with)
+{
+    return run(tn_nn_batch_norm_with(k->cx, k->i, norm_of(k)), k);
+}
+CALL(nn_layer_norm)
+{
+    return run(tn_nn_layer_norm(k->cx, k->i), k);
+}
+CALL(nn_layer_norm_with)
+{
+    return run(tn_nn_layer_norm_with(k->cx, (int)k->j, calls_shape(k), norm_of(k)), k);
+}
+CALL(nn_rms_norm)
+{
+    return run(tn_nn_rms_norm(k->cx, k->i), k);
+}
+CALL(nn_rms_norm_with)
+{
+    return run(tn_nn_rms_norm_with(k->cx, (int)k->j, k->j & 1 ? calls_shape(k) : NULL, norm_of(k)),
+               k);
+}
+CALL(nn_group_norm)
+{
+    return run(tn_nn_group_norm(k->cx, k->i, k->j), k);
+}
+CALL(nn_group_norm_with)
+{
+    return run(tn_nn_group_norm_with(k->cx, k->j, k->i, norm_of(k)), k);
+}
+CALL(nn_embedding)
+{
+    return run(tn_nn_embedding(k->cx, k->i, k->j), k);
+}
+CALL(nn_dropout)
+{
+    return run(tn_nn_dropout(k->cx, k->d), k);
+}
+CALL(nn_max_pool2d)
+{
+    return run(tn_nn_max_pool2d(k->cx, k->i), k);
+}
+CALL(nn_max_pool2d_with)
+{
+    tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1 };
+    return run(tn_nn_max_pool2d_with(k->cx, k->i, k->j, o), k);
+}
+CALL(nn_avg_pool2d)
+{
+    return run(tn_nn_avg_pool2d(k->cx, k->i), k);
+}
+CALL(nn_avg_pool2d_with)
+{
+    tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1 };
+    return run(tn_nn_avg_pool2d_with(k->cx, k->i, k->j, o), k);
+}
+CALL(nn_adaptive_avg_pool2d)
+{
+    return run(tn_nn_adaptive_avg_pool2d(k->cx, k->i, k->j), k);
+}
+CALL(nn_act)
+{
+    return run(tn_nn_act(k->cx, k->i ? tn_relu : NULL), k);
+}
+CALL(nn_flatten)
+{
+    return run(tn_nn_flatten(k->cx), k);
+}
+CALL(nn_seq_n)
+{
+    tn_layer *const l[] = { holder(k), holder(k) };
+    tn_layer       *seq = tn_nn_seq_n(k->cx, k->i == 1 ? 2 : (int)(k->i % 2), k->j ? l : NULL);
+    if (!seq) {
+        tn_layer_free(l[0]);
+        tn_layer_free(l[1]);
+    }
+    return run(seq, k);
+}
+CALL(nn_residual)
+{
+    tn_layer *body = holder(k), *l = tn_nn_residual(k->cx, k->i ? body : NULL);
+    if (!l) tn_layer_free(body);
+    return run(l, k);
+}
+CALL(nn_residual_with)
+{
+    tn_layer *body = holder(k), *shortcut = k->j & 1 ? body : holder(k);
+    tn_layer *l = tn_nn_residual_with(k->cx, body, (tn_nn_residual_opts){ shortcut, tn_relu });
+    if (!l) tn_layer_free(body);
+    if (!l && shortcut != body) tn_layer_free(shortcut);
+    return run(l, k);
+}
+CALL(nn_attention)
+{
+    return run(tn_nn_attention(k->cx, k->i, k->j), k);
+}
+CALL(nn_attention_with)
+{
+    tn_nn_attention_opts o = { .causal = k->i & 1, .no_bias = k->i & 2, .dropout = k->d };
+    return run(tn_nn_attention_with(k->cx, k->i, k->j, o), k);
+}
+CALL(nn_transformer_block)
+{
+    return run(tn_nn_transformer_block(k->cx, k->i, k->j), k);
+}
+CALL(nn_transformer_block_with)
+{
+    tn_nn_transformer_opts o = { .hidden = k->j, .norm_first = k->i & 1, .dropout = k->d };
+    return run(tn_nn_transformer_block_with(k->cx, k->i, k->j, o), k);
+}
+
+// ---- initializers: of a copy, so that the arguments stay
+
+CALL(init_constant)
+{
+    return tn_init_constant(tn_clone(k->x), k->d);
+}
+CALL(init_uniform)
+{
+    return tn_init_uniform(tn_clone(k->x), k->d, (double)k->i);
+}
+CALL(init_normal)
+{
+    return tn_init_normal(tn_clone(k->x), (double)k->i, k->d);
+}
+CALL(init_trunc_normal)
+{
+    return tn_init_trunc_normal(tn_clone(k->x), k->d, k->d);
+}
+CALL(init_xavier_uniform)
+{
+    return tn_init_xavier_uniform(tn_clone(k->x), k->d);
+}
+CALL(init_xavier_normal)
+{
+    return tn_init_xavier_normal(tn_clone(k->x), k->d);
+}
+CALL(init_kaiming_uniform)
+{
+    return tn_init_kaiming_uniform(tn_clone(k->x), (tn_init_opts){ k->i & 1, k->d });
+}
+CALL(init_kaiming_normal)
+{
+    return tn_init_kaiming_normal(tn_clone(k->x), (tn_init_opts){ k->i & 1, k->d });
+}
+
+// ---- models: the large ones are refused
+
+CALL(mlp)
+{
+    return run(tn_mlp(k->cx, (int)k->j, k->i & 1 ? calls_shape(k) : NULL), k);
+}
+CALL(lenet)
+{
+    return run(tn_lenet(k->cx), k);
+}
+CALL(resnet)
+{
+    return run(tn_resnet(k->cx, (tn_resnet_opts){ .depth = 19, .classes = k->i }), k);
+}
+CALL(gpt2)
+{
+    tn_gpt2_opts o = { k->i == 1, 2, 4, k->j, k->i, k->d };
+    return run(tn_gpt2(k->cx, o), k);
+}
+
+// clang-format off
+const call calls_of_layers[] = {
+    O(layer_new), O(layer_param), O(layer_buffer), O(layer_child), T(layer_of), O(forward),
+    Q(layer_self), Q(layer_ctx), O(layer_train), Q(layer_training), O(layer_freeze), O(layer_cast),
+    O(layer_find), O(layer_each), Q(layer_count), O(layer_summary), Q(layer_free),
+    O(nn_linear), O(nn_linear_with), O(nn_conv1d), O(nn_conv1d_with), O(nn_conv2d),
+    O(nn_conv2d_with), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
+    O(nn_layer_norm_with), O(nn_rms_norm), O(nn_rms_norm_with), O(nn_group_norm),
+    O(nn_group_norm_with), O(nn_embedding), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_with),
+    O(nn_avg_pool2d), O(nn_avg_pool2d_with), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),
+    O(nn_seq_n), O(nn_residual), O(nn_residual_with), O(nn_attention), O(nn_attention_with),
+    O(nn_transformer_block), O(nn_transformer_block_with),
+    O(init_constant), O(init_uniform), O(init_normal), O(init_trunc_normal), O(init_xavier_uniform),
+    O(init_xavier_normal), O(init_kaiming_uniform), O(init_kaiming_normal),
+    O(mlp), O(lenet), O(resnet), O(gpt2),
+    { 0 },
+};
+// clang-format on

@@ -1,0 +1,407 @@
+// calls_training.c: the table of calls, optimizers, datasets, files, checkpoints; and the things that
+// calls are made on.
+#include "call_rows.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+// ---- things
+
+enum { ITEMS = 64 };
+
+static tn_data *make_data(tn_ctx *cx)
+{
+    tn_tensor *const fields[] = { tn_ones(cx, TN_F32, TN_SHAPE(ITEMS, 1, 2, 3)),
+                                  tn_zeros(cx, TN_I64, TN_SHAPE(ITEMS)) };
+    return tn_arrays(cx, 2, fields);
+}
+
+// The file is mapped, and needs its name no longer.
+static tn_file *make_file(tn_ctx *cx)
+{
+    char             path[] = "/tmp/tenon-calls-XXXXXX";
+    int              fd     = mkstemp(path);
+    tn_tensor *const t[]    = { tn_ones(cx, TN_F32, TN_SHAPE(2)) };
+    if (fd < 0) return NULL;
+    close(fd);
+    tn_file_write(cx, path, 1, (const char *const[]){ "t" }, t, 0, NULL);
+    tn_file *f = tn_file_open(cx, path);
+    unlink(path);
+    return f;
+}
+
+call_things calls_things(tn_ctx *cx)
+{
+    tn_scope   *s      = tn_begin(cx);
+    call_things things = { .net = tn_nn_linear(cx, 2, 3), .data = make_data(cx) };
+    things.opt         = tn_adam(things.net, (tn_adam_opts){ 0 });
+    things.file        = make_file(cx);
+    tn_end(s);
+    return things;
+}
+
+// No path, or one of something that is no file of ours.
+static const char *path_of(const call_args *k)
+{
+    static const char *const paths[] = { NULL, "", "/", "/dev/null", "/no/such/folder/file" };
+    return paths[(uint64_t)k->i % 5];
+}
+
+// ---- optimizers
+
+// A number for an option. A double that no float holds would be undefined.
+static float option(double d)
+{
+    return d > 1e30 ? 1e30f : (float)d;
+}
+
+static tn_schedule schedule_of(const call_args *k)
+{
+    return (tn_schedule){
+        .kind = (int)k->i, .warmup = k->j, .total = k->i, .floor = option(k->d), .every = k->j
+    };
+}
+
+CALL(sgd)
+{
+    tn_optim_free(tn_sgd(k->has.net, (tn_sgd_opts){ .lr         = option(k->d),
+                                                    .momentum   = option(k->d),
+                                                    .nesterov   = k->i & 1,
+                                                    .accumulate = (int)k->j }));
+    return NULL;
+}
+CALL(adam)
+{
+    tn_optim_free(tn_adam(k->has.net, (tn_adam_opts){ .beta1 = option(k->d), .lr = 1 }));
+    return NULL;
+}
+CALL(adamw)
+{
+    tn_optim_free(tn_adamw(k->has.net, (tn_adamw_opts){ .clip_norm = option(k->d),
+                                                        .schedule  = schedule_of(k) }));
+    return NULL;
+}
+CALL(rmsprop)
+{
+    tn_optim_free(
+        tn_rmsprop(k->has.net, (tn_rmsprop_opts){ .alpha = option(k->d), .centered = k->i & 1 }));
+    return NULL;
+}
+CALL(optim_group)
+{
+    tn_optim_group(k->has.opt, k->i & 1 ? "*" : NULL, option(k->d), option(k->d));
+    tn_optim_group(k->has.opt, k->j & 1 ? "no such name" : "", 1, 0);
+    return NULL;
+}
+CALL(step)
+{
+    tn_step(k->has.opt, k->i & 1 ? k->x : tn_mean_all(tn_forward(k->has.net, k->x)));
+    return NULL;
+}
+CALL(optim_step)
+{
+    tn_optim_step(k->has.opt);
+    return NULL;
+}
+CALL(optim_zero_grad)
+{
+    tn_optim_zero_grad(k->has.opt);
+    return NULL;
+}
+CALL(optim_clip_norm)
+{
+    return tn_optim_clip_norm(k->has.opt, k->d);
+}
+CALL(optim_clip_value)
+{
+    tn_optim_clip_value(k->has.opt, k->d);
+    return NULL;
+}
+CALL(optim_lr)
+{
+    tn_optim_lr(k->has.opt);
+    return NULL;
+}
+CALL(optim_set_lr)
+{
+    tn_optim_set_lr(k->has.opt, k->d);
+    return NULL;
+}
+CALL(optim_set_schedule)
+{
+    tn_optim_set_schedule(k->has.opt, schedule_of(k));
+    return NULL;
+}
+CALL(optim_updates)
+{
+    tn_optim_updates(k->has.opt);
+    return NULL;
+}
+CALL(optim_free)
+{
+    tn_optim_free(k->has.net ? tn_sgd(k->has.net, (tn_sgd_opts){ 0 }) : NULL);
+    return NULL;
+}
+
+// ---- data. A batch outlives the dataset that it is from.
+
+static tn_tensor *first(tn_data *d)
+{
+    tn_tensor *x = d ? tn_next(d, 2).x : NULL;
+    tn_data_free(d);
+    return x;
+}
+CALL(next)
+{
+    return tn_next(k->has.data, k->i).x;
+}
+CALL(digits)
+{
+    return first(tn_digits(k->cx, (tn_digits_opts){ .count = k->i, .seed = (uint64_t)k->j }));
+}
+CALL(idx)
+{
+    return first(tn_idx(k->cx, path_of(k), k->j & 1));
+}
+CALL(idx_files)
+{
+    return first(tn_idx_files(k->cx, path_of(k), "/dev/null"));
+}
+CALL(cifar10)
+{
+    return first(tn_cifar10(k->cx, path_of(k), k->j & 1));
+}
+CALL(csv)
+{
+    return first(tn_csv(k->cx, path_of(k),
+                        (tn_csv_opts){ .target = k->j & 1 ? "y" : NULL, .separator = (char)k->j }));
+}
+CALL(text)
+{
+    return first(tn_text(k->cx, path_of(k), (tn_text_opts){ .length = k->j }));
+}
+CALL(arrays)
+{
+    tn_tensor *const fields[] = { k->x, k->y };
+    return first(tn_arrays(k->cx, k->i == 1 ? 2 : (int)(k->i % 2), fields));
+}
+static int get_zero(void *user, int64_t i, void *const *dst)
+{
+    (void)user;
+    if (dst[0]) *(char *)dst[0] = 0;
+    return i < 0;
+}
+CALL(dataset)
+{
+    tn_dataset_def def = { .count = k->i, .fields = (int)k->j, .get = k->j ? get_zero : NULL };
+    for (int i = 0; i < 8; i++) def.field[i] = (tn_array){ .dtype = TN_U8 };
+    def.field[1].rank = (int)k->i;
+    return first(tn_dataset(k->cx, def));
+}
+CALL(data_info)
+{
+    tn_data_info(k->has.data);
+    return NULL;
+}
+CALL(data_count)
+{
+    tn_data_count(k->has.data);
+    return NULL;
+}
+CALL(data_batches)
+{
+    tn_data_batches(k->has.data, k->i);
+    return NULL;
+}
+CALL(data_schema)
+{
+    tn_data_schema(k->has.data);
+    return NULL;
+}
+CALL(data_class)
+{
+    tn_data_class(k->has.data, k->i);
+    return NULL;
+}
+CALL(data_shuffle)
+{
+    tn_data_shuffle(k->has.data, k->i & 1, (uint64_t)k->j);
+    return NULL;
+}
+CALL(data_drop_last)
+{
+    tn_data_drop_last(k->has.data, k->i & 1);
+    return NULL;
+}
+CALL(data_split)
+{
+    return first(tn_data_split(k->has.data, k->d, (uint64_t)k->i));
+}
+CALL(data_augment)
+{
+    tn_data_augment(k->has.data, (tn_augment_opts){ (int)k->i, (int)k->j, k->i & 1 });
+    return NULL;
+}
+CALL(data_cursor)
+{
+    tn_data_cursor(k->has.data);
+    return NULL;
+}
+CALL(data_seek)
+{
+    tn_data_seek(k->has.data, (tn_cursor){ (uint64_t)k->i, k->i, k->j });
+    return NULL;
+}
+CALL(data_rewind)
+{
+    tn_data_rewind(k->has.data);
+    return NULL;
+}
+CALL(data_free)
+{
+    tn_data_free(k->cx ? make_data(k->cx) : NULL);
+    return NULL;
+}
+
+// ---- the tokenizer: whole ones are in test_bpe.c
+
+CALL(bpe_open)
+{
+    tn_bpe_free(tn_bpe_open(k->cx, path_of(k), "/dev/null"));
+    return NULL;
+}
+CALL(bpe_count)
+{
+    (void)k;
+    tn_bpe_count(NULL);
+    return NULL;
+}
+CALL(bpe_encode)
+{
+    int64_t id;
+    tn_bpe_encode(NULL, "text", k->i, &id, 1);
+    return NULL;
+}
+CALL(bpe_decode)
+{
+    char c;
+    tn_bpe_decode(NULL, &k->i, 1, &c, 1);
+    return NULL;
+}
+CALL(bpe_free)
+{
+    (void)k;
+    tn_bpe_free(NULL);
+    return NULL;
+}
+
+// ---- files
+
+CALL(file_open)
+{
+    tn_file_free(tn_file_open(k->cx, path_of(k)));
+    return NULL;
+}
+CALL(file_count)
+{
+    tn_file_count(k->has.file);
+    return NULL;
+}
+CALL(file_info)
+{
+    tn_file_info(k->has.file, (int)k->i);
+    return NULL;
+}
+CALL(file_name)
+{
+    tn_file_name(k->has.file, (int)k->i);
+    return NULL;
+}
+CALL(file_tensor)
+{
+    static const char *const names[] = { "t", NULL, "", "u" };
+    return tn_file_tensor(k->has.file, names[k->j & 3]);
+}
+CALL(file_meta)
+{
+    tn_file_meta(k->has.file, k->i & 1 ? "key" : NULL);
+    return NULL;
+}
+CALL(file_meta_key)
+{
+    tn_file_meta_key(k->has.file, (int)k->i);
+    return NULL;
+}
+CALL(file_free)
+{
+    (void)k;
+    tn_file_free(NULL);
+    return NULL;
+}
+CALL(file_write)
+{
+    static const char *const names[][2] = { { "a", "b" }, { "a", "a" }, { "a", NULL } };
+    tn_tensor *const         t[]        = { k->x, k->y };
+    tn_file_write(k->cx, path_of(k), 2, k->j == 3 ? NULL : names[(uint64_t)k->j % 3], t, 0, NULL);
+    return NULL;
+}
+CALL(npy_read)
+{
+    return tn_npy_read(k->cx, path_of(k));
+}
+CALL(npy_write)
+{
+    tn_npy_write(k->x, path_of(k));
+    return NULL;
+}
+CALL(save)
+{
+    tn_save(k->has.net, path_of(k));
+    return NULL;
+}
+CALL(save_with)
+{
+    static const char *const meta[] = { "key", NULL };
+    tn_save_with(k->has.net, path_of(k),
+                 (tn_save_opts){ .prefix = "p.", .nmeta = k->j & 1, .meta = meta });
+    return NULL;
+}
+CALL(load)
+{
+    tn_load(k->has.net, path_of(k));
+    return NULL;
+}
+CALL(load_with)
+{
+    tn_load_with(k->has.net, path_of(k), (tn_load_opts){ .prefix = "", .partial = k->j & 1 });
+    return NULL;
+}
+CALL(checkpoint_save)
+{
+    tn_checkpoint c = { .net = { k->has.net }, .opt = { k->has.opt }, .data = { k->has.data } };
+    tn_checkpoint_save(k->cx, path_of(k), k->j & 1 ? &c : NULL);
+    return NULL;
+}
+CALL(checkpoint_load)
+{
+    tn_checkpoint c = { .net = { k->has.net }, .opt = { k->has.opt }, .data = { k->has.data } };
+    tn_checkpoint_load(k->cx, path_of(k), k->j & 1 ? &c : NULL);
+    return NULL;
+}
+
+// clang-format off
+const call calls_of_training[] = {
+    O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_group), O(step), O(optim_step),
+    O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr),
+    O(optim_set_schedule), Q(optim_updates), Q(optim_free),
+    O(next), O(digits), O(idx), O(idx_files), O(cifar10), O(csv), O(text), T(arrays), O(dataset),
+    Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class), O(data_shuffle),
+    O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
+    Q(data_free),
+    O(bpe_open), Q(bpe_count), O(bpe_encode), O(bpe_decode), Q(bpe_free),
+    O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
+    Q(file_meta_key), Q(file_free), T(file_write), O(npy_read), O(npy_write),
+    O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),
+    { 0 },
+};
+// clang-format on
