@@ -340,7 +340,7 @@ CALL(file_free)
 }
 CALL(file_write)
 {
-    static const char *const names[][2] = { { "a", "b" }, { "a", "a" }, { "a", NULL } };
+    static const char *const names[][2] = { { "a", "a" }, { "a", "b" }, { "a", NULL } };
     tn_tensor *const         t[]        = { k->x, k->y };
     tn_file_write(k->cx, path_of(k), 2, k->j == 3 ? NULL : names[(uint64_t)k->j % 3], t, 0, NULL);
     return NULL;
@@ -394,13 +394,13 @@ const call calls_of_training[] = {
     O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr),
     O(optim_set_schedule), Q(optim_updates), Q(optim_free),
-    O(next), O(digits), O(idx), O(idx_files), O(cifar10), O(csv), O(text), T(arrays), O(dataset),
+    O(next), O(digits), O(idx), O(idx_files), O(cifar10), O(csv), O(text), O(arrays), O(dataset),
     Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class), O(data_shuffle),
     O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
     Q(data_free),
     O(bpe_open), Q(bpe_count), O(bpe_encode), O(bpe_decode), Q(bpe_free),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
-    Q(file_meta_key), Q(file_free), T(file_write), O(npy_read), O(npy_write),
+    Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),
     { 0 },
 };

@@ -266,6 +266,51 @@ static void a_steady_loop_builds_no_plan_after_the_third_step(void)
     tn_close(m.cx);
 }
 
+// ---- networks
+
+static tn_data *random_classes(tn_ctx *cx)
+{
+    tn_tensor *const fields[] = { tn_randn(cx, TN_F32, TN_SHAPE(44, 6)),
+                                  tn_randint(cx, TN_I64, 0, 3, TN_SHAPE(44)) };
+    return tn_arrays(cx, 2, fields);
+}
+
+// Six batches, the last one short: an epoch of the data above.
+static void train_epoch(tn_ctx *cx, tn_layer *net, tn_optim *opt, tn_data *data)
+{
+    for (int i = 0; i < 6; i++) {
+        tn_scope *s = tn_begin(cx);
+        tn_batch  b = tn_next(data, 8);
+        tn_step(opt, tn_cross_entropy(tn_forward(net, b.x), b.y));
+        tn_end(s);
+    }
+}
+
+static void training_a_network_from_a_loader_does_not_grow(void)
+{
+    tn_ctx   *cx    = tn_open_with((tn_open_opts){ .device = "cpu", .seed = 7, .threads = 1 });
+    tn_layer *net   = tn_nn_seq(cx, tn_nn_linear(cx, 6, 16), tn_nn_batch_norm(cx, 16),
+                                tn_nn_act(cx, tn_relu), tn_nn_dropout(cx, 0.2),
+                                tn_nn_linear(cx, 16, 3));
+    tn_optim *opt   = tn_adam(net, (tn_adam_opts){ .accumulate = 2, .clip_norm = 1 });
+    tn_data  *data  = random_classes(cx);
+    int       steps = scaled(10000), warm = 20;
+    say_scale();
+    for (int i = 0; i < warm; i++) train_epoch(cx, net, opt, data);
+    tn_stats before = tn_stats_get(cx);
+    long     memory = host_resident();
+    for (int i = 0; i < steps; i += 6) train_epoch(cx, net, opt, data);
+    tn_stats after = tn_stats_get(cx);
+    CHECK_INT(after.nodes, before.nodes);
+    CHECK_INT(after.bytes, before.bytes);
+    CHECK_INT(after.peak, before.peak);
+    CHECK_INT(after.plans, before.plans);
+    if (!has_sanitizer() && !DEBUG) CHECK(host_resident() - memory < 1 << 20);
+    CHECK_INT(tn_optim_updates(opt), 3 * (warm + (steps + 5) / 6));
+    CHECK_STR(tn_error_text(cx), "");
+    tn_close(cx);
+}
+
 // ---- recording
 
 // Nanoseconds a node, the best of several runs over n nodes.
@@ -347,6 +392,7 @@ const test_case tests_soak[] = {
     TEST(a_carried_loss_does_not_grow),
     TEST(reading_without_scopes_does_not_grow),
     TEST(a_steady_loop_builds_no_plan_after_the_third_step),
+    TEST(training_a_network_from_a_loader_does_not_grow),
     TEST(a_node_is_recorded_in_200_nanoseconds),
     TEST(threads_with_their_own_contexts_do_not_disturb_each_other),
     TEST_END,

@@ -59,7 +59,7 @@ static bool take_field(tn_ctx *cx, arrays *a, int f, tn_tensor *t)
     return tn_read(t, dt, a->data[f], count) == TN_OK;
 }
 
-tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
+static tn_data *make_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
     if (!tni_ctx_ok(cx, "arrays") || !arrays_ok(cx, n, fields)) return NULL;
     arrays *a = tni_zalloc(&cx->heap, sizeof *a);
@@ -70,6 +70,14 @@ tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
     for (int f = 0; f < n; f++)
         if (!take_field(cx, a, f, fields[f])) return free_arrays(&cx->heap, &a->source), NULL;
     return tni_data_make(cx, "arrays", &a->source);
+}
+
+tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
+{
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tn_data *d = make_arrays(cx, n, fields);
+    tni_leave(false, NULL);
+    return d;
 }
 
 // ---- a user's function -------------------------------------------------------------------------
@@ -98,7 +106,7 @@ static void free_callback(tni_heap *h, tni_source *s)
     tni_free(h, c);
 }
 
-tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
+static tn_data *make_callback(tn_ctx *cx, tn_dataset_def def)
 {
     if (!tni_ctx_ok(cx, "dataset")) return NULL;
     if (!def.get) return tni_fail(cx, TN_EARG, "dataset: the function get is NULL");
@@ -113,4 +121,12 @@ tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
     memcpy(c->source.field, def.field, sizeof def.field);
     pthread_mutex_init(&c->lock, NULL);
     return tni_data_make(cx, "dataset", &c->source);
+}
+
+tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
+{
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tn_data *d = make_callback(cx, def);
+    tni_leave(false, NULL);
+    return d;
 }

@@ -140,15 +140,24 @@ static void free_bpe(tni_thing *t)
     tni_free(h, b);
 }
 
-tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
+static tn_bpe *open_bpe(tn_ctx *cx, const char *vocab, const char *encoder)
 {
     if (!tni_ctx_ok(cx, "bpe")) return NULL;
     tn_bpe *b = tni_zalloc(&cx->heap, sizeof *b);
     if (!b) return tni_fail_memory(cx, "bpe");
     tni_thing_add(cx, &b->thing, TNI_BPE, free_bpe);
     if (tni_bpe_load(b, vocab, encoder)) return b;
-    tn_bpe_free(b);
+    tni_thing_remove(&b->thing);
+    free_bpe(&b->thing);
     return NULL;
+}
+
+tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
+{
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tn_bpe *b = open_bpe(cx, vocab, encoder);
+    tni_leave(false, NULL);
+    return b;
 }
 
 void tn_bpe_free(tn_bpe *b)

@@ -115,7 +115,7 @@ static bool read_labels(tn_ctx *cx, const char *path, idx *d)
     return true;
 }
 
-tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
+static tn_data *open_files(tn_ctx *cx, const char *images, const char *labels)
 {
     if (!tni_ctx_ok(cx, "idx")) return NULL;
     if (!images || !labels)
@@ -130,6 +130,14 @@ tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
         return tni_data_make(cx, "idx", &d->source);
     free_idx(&cx->heap, &d->source);
     return NULL;
+}
+
+tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
+{
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tn_data *d = open_files(cx, images, labels);
+    tni_leave(false, NULL);
+    return d;
 }
 
 // ---- folders -----------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ static bool can_have(tn_data *d, int64_t n)
 
 // A batch that failed is passed over: the next call goes on behind it. After any other failure the
 // next call is for the same batch.
-tn_batch tn_next(tn_data *d, int64_t n)
+static tn_batch next_batch(tn_data *d, int64_t n)
 {
     tn_batch none = { 0 };
     tn_ctx  *cx   = tni_thing_ok("next", d, TNI_DATA);
@@ -338,4 +338,12 @@ tn_batch tn_next(tn_data *d, int64_t n)
                        .epoch = span.epoch,
                        .index = span.index,
                        .last  = span.last };
+}
+
+tn_batch tn_next(tn_data *d, int64_t n)
+{
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tn_batch b = next_batch(d, n);
+    tni_leave(false, NULL);
+    return b;
 }

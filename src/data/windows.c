@@ -85,7 +85,7 @@ static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
     return false;
 }
 
-tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
+static tn_data *open_text(tn_ctx *cx, const char *path, tn_text_opts o)
 {
     if (!tni_ctx_ok(cx, "text")) return NULL;
     if (o.bpe && !tni_thing_ok("text", o.bpe, TNI_BPE)) return NULL;
@@ -105,4 +105,12 @@ tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
     if (read_text(cx, w, path, o.bpe)) return tni_data_make(cx, "text", &w->source);
     free_windows(&cx->heap, &w->source);
     return NULL;
+}
+
+tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
+{
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tn_data *d = open_text(cx, path, o);
+    tni_leave(false, NULL);
+    return d;
 }

@@ -50,17 +50,19 @@ tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const
 tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
                      void (*release)(void *data, void *user), void *user)
 {
-    tn_tensor *t = NULL;
+    tn_tensor  *t = NULL;
+    tni_buffer *b = NULL;
+    tni_enter(tni_self.site);  // so that a handler that jumps finds the memory given back
     if (can_take(cx, "borrow", dt, rank, size, data)) {
         if (cx->engine->device->host_memory) {
-            tni_buffer *b = tni_buffer_borrow(&cx->buffers, data, release, user);
-            if (b) return leaf(cx, dt, rank, size, b);
-            tni_fail_memory(cx, "borrow");
+            b = tni_buffer_borrow(&cx->buffers, data, release, user);
+            t = b ? leaf(cx, dt, rank, size, b) : tni_fail_memory(cx, "borrow");
         } else {
             t = copy_in(cx, "borrow", dt, rank, size, data);
         }
     }
-    if (release) release(data, user);
+    if (!b && release) release(data, user);
+    tni_leave(true, t);
     return t;
 }
 
