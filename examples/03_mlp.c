@@ -10,11 +10,10 @@ static double accuracy(tn_ctx *cx, tn_layer *net, tn_data *data, int64_t items)
 {
     int64_t right = 0, seen = 0;
     tn_layer_train(net, false);  // no dropout, no batch statistics
-    while (seen < items) {
+    while (seen < items && tn_error(cx) == TN_OK) {
         tn_scope *s = tn_begin(cx);
         tn_grad_mode(cx, false);  // until tn_end
-        tn_batch b = tn_next(data, 500);
-        if (!b.x) break;
+        tn_batch   b     = tn_next(data, 500);
         tn_tensor *guess = tn_argmax(tn_forward(net, b.x), 1);
         right += tn_item_i64(tn_sum_all(tn_eq(guess, b.y)));
         seen += b.count;

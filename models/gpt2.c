@@ -233,21 +233,33 @@ static tn_gpt2_opts with_defaults(tn_gpt2_opts o)
     return o;
 }
 
+// Whether a network can have these settings; else reported.
 static bool settings_ok(tn_ctx *cx, const tn_gpt2_opts *o)
 {
-    char text[160];
-    bool sizes = o->layers > 0 && o->layers <= INT_MAX && o->heads > 0 && o->width > 0 &&
-                 o->vocab > 0 && o->context > 0;
-    if (sizes && o->width % o->heads == 0) return true;
-    if (sizes)
+    const struct {
+        const char *name;
+        int64_t     v;
+    } sizes[] = { { "layers", o->layers },
+                  { "heads", o->heads },
+                  { "width", o->width },
+                  { "vocab", o->vocab },
+                  { "context", o->context } };
+
+    char text[160] = "";
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !*text; i++)
+        if (sizes[i].v < 1 || sizes[i].v > INT_MAX)
+            snprintf(text, sizeof text, "gpt2: %s %lld is not in 1 .. %d", sizes[i].name,
+                     (long long)sizes[i].v, INT_MAX);
+    if (!*text && o->width % o->heads != 0)
         snprintf(text, sizeof text, "gpt2: width %lld is no multiple of %lld heads",
                  (long long)o->width, (long long)o->heads);
-    else snprintf(text, sizeof text, "gpt2: a size is negative or too large");
-    tn_error_set(cx, TN_EARG, text);
-    return false;
+    if (!*text && !(o->dropout >= 0 && o->dropout < 1))
+        snprintf(text, sizeof text, "gpt2: dropout %g is not in [0, 1)", o->dropout);
+    if (*text) tn_error_set(cx, TN_EARG, text);
+    return !*text;
 }
 
-tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o)
+tn_layer *(tn_gpt2)(tn_ctx *cx, tn_gpt2_opts o)
 {
     o           = with_defaults(o);
     tn_layer *l = settings_ok(cx, &o) ? tni_part_new(cx, run_gpt2, sizeof(gpt2)) : NULL;

@@ -6,6 +6,7 @@
 #include "scratch.h"
 
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <tenon/models.h>
 
@@ -23,6 +24,8 @@ static void jump(tn_ctx *cx, const tn_fault *f, void *user)
 
 // ---- what is left half way
 
+static FILE *nowhere;  // for what is printed
+
 static void build(tn_ctx *cx, const char *path)
 {
     (void)path;
@@ -31,6 +34,7 @@ static void build(tn_ctx *cx, const char *path)
                                tn_nn_transformer_block(cx, 4, 2), tn_mlp(cx, TN_SHAPE(4, 3)));
     tn_layer_cast(net, TN_F64);
     tn_layer_find(net, "3.1.weight");
+    tn_layer_summary(net, tn_ones(cx, TN_F64, TN_SHAPE(1, 4, 4)), nowhere);
     tn_layer_free(net);
 }
 
@@ -116,11 +120,13 @@ static bool jump_at(void (*f)(tn_ctx *cx, const char *path), long n)
 
 static void jump_everywhere(void (*f)(tn_ctx *cx, const char *path))
 {
-    long n = 1;
-    if (!CHECK(scratch_open())) return;
+    long n  = 1;
+    nowhere = fopen("/dev/null", "w");
+    if (!CHECK(scratch_open() && nowhere)) return;
     while (jump_at(f, n)) n++;
     CHECK(n > 10);
     scratch_close();
+    fclose(nowhere);
 }
 
 static void out_of_building_a_network(void)

@@ -3,6 +3,7 @@
 #include "rules_kit.h"
 #include "scratch.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <tenon/models.h>
@@ -172,9 +173,38 @@ static void what_cannot_be_made_is_an_error(void)
     CHECK(tn_gpt2(cx, (tn_gpt2_opts){ .width = 100, .heads = 3 }) == NULL);
     CHECK_FAILED(cx, TN_EARG, "gpt2: width 100 is no multiple of 3 heads");
     CHECK(tn_gpt2(cx, (tn_gpt2_opts){ .layers = -1 }) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "gpt2: a size is negative");
+    CHECK_FAILED(cx, TN_EARG, "gpt2: layers -1 is not in 1 .. 2147483647");
+    CHECK(tn_gpt2(cx, (tn_gpt2_opts){ .vocab = INT64_MAX }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "gpt2: vocab 9223372036854775807 is not in");
+    CHECK(small_gpt2(cx, 1) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "gpt2: dropout 1 is not in [0, 1)");
+    CHECK(small_gpt2(cx, NAN) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "gpt2: dropout nan is not in [0, 1)");
     CHECK(tn_lenet(NULL) == NULL);
     CHECK_STR(tn_error_text(cx), "");
+    tn_close(cx);
+}
+
+static void note_line(tn_ctx *cx, tn_status code, const char *text, const char *file, int line,
+                      void *user)
+{
+    (void)cx, (void)code, (void)text;
+    *(int *)user = strcmp(file, __FILE__) ? -1 : line;
+}
+
+static void errors_name_the_line_that_makes_the_model(void)
+{
+    tn_ctx *cx   = rules_open("cpu");
+    int     line = 0;
+    tn_on_error(cx, note_line, &line);
+    tn_mlp(cx, TN_SHAPE(784, 0));
+    CHECK_INT(line, __LINE__ - 1);
+    tn_error_clear(cx);
+    tn_resnet(cx, (tn_resnet_opts){ .depth = 19 });
+    CHECK_INT(line, __LINE__ - 1);
+    tn_error_clear(cx);
+    tn_gpt2(cx, (tn_gpt2_opts){ .heads = 5 });
+    CHECK_INT(line, __LINE__ - 1);
     tn_close(cx);
 }
 
@@ -278,7 +308,7 @@ static void gpt2_loads_from_a_file_as_hugging_face_publishes_it(void)
     CHECK_STATUS(tn_file_write(cx, path, p.count, p.name, p.t, 0, NULL), TN_OK);
     CHECK_STATUS(tn_load(b, path), TN_EFORMAT);
     tn_error_clear(cx);
-    tn_load_opts o = { .add = "transformer.", .ignore = "*.attn.bias" };
+    tn_load_opts o = { .add_prefix = "transformer.", .ignore = "*.attn.bias" };
     CHECK_STATUS(tn_load_with(b, path, o), TN_OK);
     for (int i = 0; i + 1 < p.count; i++) {
         char full[96];
@@ -390,6 +420,7 @@ const test_case tests_models[] = {
     TEST(names_of_resnets_are_torchvisions),
     TEST(names_of_gpt2_are_hugging_faces),
     TEST(what_cannot_be_made_is_an_error),
+    TEST(errors_name_the_line_that_makes_the_model),
     TEST(wrong_inputs_are_errors),
     TEST(any_allocation_may_fail_while_a_model_is_made),
     TEST(a_users_layer_reports_errors_as_ours_do),

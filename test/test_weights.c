@@ -135,7 +135,7 @@ static void a_file_has_the_metadata_and_the_prefix(void)
     CHECK_STATUS(tn_load(l, path), TN_EFORMAT);
     CHECK_FAILED2(cx, TN_EFORMAT, "2 missing (a, b)", "2 not expected (net.a, net.b)");
     CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .prefix = "net." }), TN_OK);
-    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .prefix = "net.", .add = "x." }),
+    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .prefix = "net.", .add_prefix = "x." }),
                  TN_EFORMAT);
     CHECK_FAILED(cx, TN_EFORMAT, "2 not expected (net.a, net.b)");
     tn_close(cx);

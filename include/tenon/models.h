@@ -32,12 +32,25 @@ TN_API tn_layer *tn_resnet(tn_ctx *cx, tn_resnet_opts o);
 typedef struct {
     int64_t layers, heads, width;  // 0: 12, 12, 768
     int64_t vocab, context;        // 0: 50257, 1024
-    double  dropout;               // 0: 0.1; TN_ZERO: none
+    double  dropout;               // below 1; 0: 0.1; TN_ZERO: none
 } tn_gpt2_opts;
 // Tokens (B, T), i64 or i32, to logits (B, T, vocab); T up to context. The output layer is tied to
 // the embedding. Named as Hugging Face's GPT2LMHeadModel. The files they publish lack the first part
-// of the names and hold the masks: tn_load_opts .add = "transformer.", .ignore = "*.attn.bias".
+// of the names and hold the masks: tn_load_opts .add_prefix = "transformer.", .ignore = "*.attn.bias".
 TN_API tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o);
+
+// The call-site forms, as in sites.h.
+#define TN_CALL(result, name, params, args) \
+    TN_API result name##_at(const char *file, int line, TN_UNPACK params);
+#include "models.def"
+#undef TN_CALL
+
+#ifndef TN_PLAIN
+#define tn_mlp(...)    tn_mlp_at(TN_HERE, __VA_ARGS__)
+#define tn_lenet(...)  tn_lenet_at(TN_HERE, __VA_ARGS__)
+#define tn_resnet(...) tn_resnet_at(TN_HERE, __VA_ARGS__)
+#define tn_gpt2(...)   tn_gpt2_at(TN_HERE, __VA_ARGS__)
+#endif
 
 #ifdef __cplusplus
 }

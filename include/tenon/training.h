@@ -82,13 +82,15 @@ TN_API void      tn_optim_free(tn_optim *o);
 
 // ---- data --------------------------------------------------------------------------------------
 
+enum { TN_MAX_FIELDS = 8 };  // of a batch: x, y and more
+
 // A dataset hands out batches: items in an order shuffled by (seed, epoch), for ever. Batches are
 // made ready on a thread of its own.
 typedef struct {
-    tn_tensor *x, *y, *more[6];  // the fields, each (items, ...)
-    int64_t    count;            // items in it
-    int64_t    epoch, index;     // the epoch, and the first item's place in it
-    bool       last;             // of its epoch
+    tn_tensor *x, *y, *more[TN_MAX_FIELDS - 2];  // the fields, each (items, ...)
+    int64_t    count;                            // items in it
+    int64_t    epoch, index;                     // the epoch, and the first item's place in it
+    bool       last;                             // of its epoch
 } tn_batch;
 // The next batch of n items; the last of an epoch may be short. NULLs on failure; a batch with an
 // item that failed is passed over.
@@ -122,24 +124,26 @@ typedef struct {
 } tn_text_opts;
 // Windows of a text: x (B, length) i64 and y, the same one token later.
 TN_API tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o);
-// The first axis of n tensors (x, y, ...), which are copied.
+// The first axis of n tensors (x, y, ...), which are copied. A y of one integer an item, none of them
+// negative, counts as classes up to the largest.
 TN_API tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields);
-// A user's dataset. field[i] has the dtype and shape of one item; get fills dst[i] for item i on
-// another thread, one call at a time, makes no tn_ calls, and returns nonzero on failure.
+// A user's dataset. field[f] has the dtype and shape of one item's; get fills dst[f] for every field
+// f of item i on another thread, one call at a time, makes no tn_ calls, and returns nonzero on
+// failure.
 typedef struct {
     int64_t  count;
     int      fields;
-    tn_array field[8];
+    tn_array field[TN_MAX_FIELDS];
     void    *user;
     int (*get)(void *user, int64_t i, void *const *dst);
 } tn_dataset_def;
 TN_API tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def);
 
 typedef struct {
-    int64_t  count;     // items
-    int      fields;    // of a batch
-    tn_array field[8];  // dtype and shape of one item's
-    int64_t  classes;   // of y, 0 where it is not a class
+    int64_t  count;                 // items
+    int      fields;                // of a batch
+    tn_array field[TN_MAX_FIELDS];  // dtype and shape of one item's
+    int64_t  classes;               // of y, 0 where it is not a class
 } tn_data_desc;
 TN_API tn_data_desc tn_data_info(const tn_data *d);
 TN_API int64_t      tn_data_count(const tn_data *d);
@@ -171,7 +175,8 @@ TN_API tn_status tn_data_seek(tn_data *d, tn_cursor c);
 TN_API tn_status tn_data_rewind(tn_data *d);  // to the start of epoch 0
 TN_API void      tn_data_free(tn_data *d);
 
-// GPT-2's tokenizer, from vocab.bpe and encoder.json. Belongs to the context.
+// GPT-2's tokenizer, from two files: vocab is its vocab.bpe, which Hugging Face calls merges.txt,
+// encoder its encoder.json, there vocab.json. Belongs to the context.
 TN_API tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder);
 TN_API int64_t tn_bpe_count(const tn_bpe *b);
 // Tokens of a text into ids (at most room); their number, also where there is less room; -1 on error.
@@ -224,14 +229,16 @@ typedef struct {
 } tn_load_opts;
 TN_API tn_status tn_load_with(tn_layer *l, const char *path, tn_load_opts o);
 
+enum { TN_MAX_CHECKPOINT = 8 };  // networks in one, and optimizers, and datasets
+
 // What resuming needs, in one file: weights, optimizers, loaders, random counter, and the caller's
 // step and bytes. It appears whole or not at all, and is verified before the first assignment. Save
 // between steps. Loading wants the same networks, kinds of optimizers and datasets; settings of an
 // optimizer come from the file, whatever it was made with. user NULL: the bytes are not read.
 typedef struct {
-    tn_layer *net[8];
-    tn_optim *opt[8];
-    tn_data  *data[8];
+    tn_layer *net[TN_MAX_CHECKPOINT];
+    tn_optim *opt[TN_MAX_CHECKPOINT];
+    tn_data  *data[TN_MAX_CHECKPOINT];
     int64_t   step;
     void     *user;
     size_t    user_bytes;

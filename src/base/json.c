@@ -1,11 +1,9 @@
-// The reader of JSON: one pass, in place. The state is the current token, the kind of every open
+// JSON. Its reader: one pass, in place. The state is the current token, the kind of every open
 // bracket (a bit each) and whether a value stands before; so it needs neither memory nor recursion.
 #include "base/json.h"
 #include "base/text.h"
 
-#include <locale.h>
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 void tni_json_open(tni_json *j, const char *text, size_t bytes)
@@ -25,14 +23,9 @@ static void skip_space(tni_json *j)
         j->at++;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static int hex(char c)
 {
-    if (is_digit(c)) return c - '0';
+    if (tni_is_digit(c)) return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
@@ -73,7 +66,7 @@ static tni_json_kind string(tni_json *j, tni_json_kind kind)
 static bool digits(tni_json *j)
 {
     const char *from = j->at;
-    while (j->at < j->end && is_digit(*j->at)) j->at++;
+    while (j->at < j->end && tni_is_digit(*j->at)) j->at++;
     return j->at > from;
 }
 
@@ -136,7 +129,7 @@ static tni_json_kind value(tni_json *j)
     case 'f': return word(j, "false", TNI_JSON_FALSE);
     case 'n': return word(j, "null", TNI_JSON_NULL);
     default:
-        if (*j->at == '-' || is_digit(*j->at)) return number(j);
+        if (*j->at == '-' || tni_is_digit(*j->at)) return number(j);
         return fail(j, "a value is expected");
     }
 }
@@ -251,7 +244,7 @@ bool tni_json_int(const tni_json *j, int64_t *v)
     bool     minus = j->text[0] == '-';
     uint64_t most = minus ? (uint64_t)1 << 63 : INT64_MAX, sum = 0;
     for (size_t i = minus; i < j->length; i++) {
-        if (!is_digit(j->text[i])) return false;
+        if (!tni_is_digit(j->text[i])) return false;
         uint64_t digit = (uint64_t)(j->text[i] - '0');
         if (sum > (most - digit) / 10) return false;
         sum = sum * 10 + digit;
@@ -262,15 +255,40 @@ bool tni_json_int(const tni_json *j, int64_t *v)
 
 bool tni_json_double(const tni_json *j, double *v)
 {
-    // strtod wants a 0 at the end and the point that the program's locale has.
-    char        copy[512], *to = copy;
-    const char *point = localeconv()->decimal_point;
-    if (j->length + strlen(point) >= sizeof copy) return false;
-    for (size_t i = 0; i < j->length; i++) {
-        if (j->text[i] == '.') to += strlen(strcpy(to, point));
-        else *to++ = j->text[i];
+    return tni_parse_double(j->text, j->length, v);
+}
+
+// ---- writing -----------------------------------------------------------------------------------
+
+static void put(tni_json_writer *w, const char *s, size_t n)
+{
+    w->full |= !tni_grow(w->heap, (void **)&w->text, &w->room, w->bytes + n + 1, 1);
+    if (w->full) return;
+    memcpy(w->text + w->bytes, s, n);
+    w->bytes += n;
+    w->text[w->bytes] = 0;
+}
+
+void tni_json_put(tni_json_writer *w, const char *s)
+{
+    put(w, s, strlen(s));
+}
+
+void tni_json_quote(tni_json_writer *w, const char *s)
+{
+    put(w, "\"", 1);
+    for (; *s; s++) {
+        char escaped[8] = { '\\', *s };
+        if ((unsigned char)*s < ' ') snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*s);
+        bool plain = *s != '"' && *s != '\\' && (unsigned char)*s >= ' ';
+        put(w, plain ? s : escaped, plain ? 1 : strlen(escaped));
     }
-    *to = 0;
-    *v  = strtod(copy, NULL);
-    return isfinite(*v);
+    put(w, "\"", 1);
+}
+
+void tni_json_put_int(tni_json_writer *w, int64_t v)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)v);
+    tni_json_put(w, text);
 }

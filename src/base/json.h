@@ -1,7 +1,10 @@
 // Reading JSON without making a tree: a text is walked token by token, in place, without allocation.
-// Everything RFC 8259 forbids is an error, and so are more than TNI_JSON_DEPTH nested brackets.
+// Everything RFC 8259 forbids is an error, and so are more than TNI_JSON_DEPTH nested brackets. And
+// writing it, piece by piece.
 #ifndef TNI_BASE_JSON_H
 #define TNI_BASE_JSON_H
+
+#include "base/heap.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +52,18 @@ bool tni_json_is(const tni_json *j, const char *text);
 // The current number: false if it is not an integer, or does not fit.
 bool tni_json_int(const tni_json *j, int64_t *v);
 bool tni_json_double(const tni_json *j, double *v);
+
+// A text while it grows, in memory of heap that is its reader's in the end; begins as zeros and
+// heap. A 0 follows its bytes. Once memory is out it is full, and nothing more is added.
+typedef struct {
+    tni_heap *heap;
+    char     *text;
+    size_t    bytes, room;
+    bool      full;
+} tni_json_writer;
+
+void tni_json_put(tni_json_writer *w, const char *s);    // as it is
+void tni_json_quote(tni_json_writer *w, const char *s);  // UTF-8, as a string
+void tni_json_put_int(tni_json_writer *w, int64_t v);
 
 #endif

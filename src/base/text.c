@@ -1,7 +1,10 @@
-// Short texts for messages.
+// Short texts for messages, UTF-8, numbers, patterns.
 #include "base/text.h"
 
+#include <locale.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void tni_text_add(tni_text *t, const char *fmt, ...)
@@ -11,6 +14,16 @@ void tni_text_add(tni_text *t, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(t->s + n, sizeof t->s - n, fmt, args);
     va_end(args);
+}
+
+tni_text tni_text_of(const char *fmt, ...)
+{
+    tni_text t;
+    va_list  args;
+    va_start(args, fmt);
+    vsnprintf(t.s, sizeof t.s, fmt, args);
+    va_end(args);
+    return t;
 }
 
 tni_text tni_shape_text(int rank, const int64_t *size)
@@ -60,4 +73,60 @@ size_t tni_utf8_put(char s[4], unsigned c)
     static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
     s[0]                              = (char)(lead[length] | c);
     return length;
+}
+
+uint32_t tni_code_point(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    if (n == 1) return u[0];
+    uint32_t c = u[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) c = c << 6 | (u[i] & 0x3f);
+    return c;
+}
+
+bool tni_parse_double(const char *s, size_t n, double *v)
+{
+    // strtod wants a 0 at the end and the point that the program's locale has.
+    char        copy[512], *to = copy;
+    const char *point = localeconv()->decimal_point;
+    if (n + strlen(point) >= sizeof copy) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '.') to += strlen(strcpy(to, point));
+        else *to++ = s[i];
+    }
+    *to = 0;
+    *v  = strtod(copy, NULL);
+    return isfinite(*v);
+}
+
+// One pattern, from p to end. Where a star fits too little, it is tried again one character on.
+static bool fits(const char *p, const char *end, const char *name)
+{
+    const char *star = NULL, *back = NULL;
+    while (*name) {
+        if (p < end && *p == '*') {
+            star = p++;
+            back = name;
+        } else if (p < end && (*p == '?' || *p == *name)) {
+            p++;
+            name++;
+        } else if (star) {
+            p    = star + 1;
+            name = ++back;
+        } else {
+            return false;
+        }
+    }
+    while (p < end && *p == '*') p++;
+    return p == end;
+}
+
+bool tni_glob(const char *pattern, const char *name)
+{
+    for (const char *p = pattern;; p++) {
+        const char *end = p + strcspn(p, ",");
+        if (fits(p, end, name)) return true;
+        if (!*end) return false;
+        p = end;
+    }
 }

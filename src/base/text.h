@@ -1,4 +1,5 @@
-// Short texts by value, for messages: tni_shape_text(rank, size).s.
+// Short texts by value, for messages: tni_shape_text(rank, size).s. Then what texts of others are
+// read by: UTF-8, numbers, patterns.
 #ifndef TNI_BASE_TEXT_H
 #define TNI_BASE_TEXT_H
 
@@ -13,6 +14,8 @@ typedef struct {
 
 // "(2, 3)", "(4,)", "()".
 tni_text tni_shape_text(int rank, const int64_t *size);
+// What printf would print, cut to fit.
+tni_text tni_text_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 // Appends to a text, cutting what does not fit.
 void tni_text_add(tni_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -25,5 +28,18 @@ size_t tni_utf8(const char *s, size_t n);
 bool tni_utf8_ok(const char *s, size_t n);
 // Writes a code point, up to 0x10ffff, as UTF-8: the number of bytes.
 size_t tni_utf8_put(char s[4], unsigned c);
+// The code point of a UTF-8 character of n bytes, as tni_utf8 measures it.
+uint32_t tni_code_point(const char *s, size_t n);
+
+static inline bool tni_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+// The value of n characters that are a decimal number, whatever the locale: false if it is not
+// finite, or if there are more characters than any number needs.
+bool tni_parse_double(const char *s, size_t n, double *v);
+
+// Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.
+bool tni_glob(const char *pattern, const char *name);
 
 #endif

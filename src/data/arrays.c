@@ -8,9 +8,9 @@
 
 // Each field's items lie one after the other in data[f].
 typedef struct {
-    tni_source source;
-    size_t     bytes[8];  // of one item's
-    char      *data[8];
+    tni_source source;                // first
+    size_t     bytes[TN_MAX_FIELDS];  // of one item's
+    char      *data[TN_MAX_FIELDS];
 } arrays;
 
 static int get_arrays(const tni_source *s, int64_t item, void *const *dst)
@@ -24,14 +24,15 @@ static int get_arrays(const tni_source *s, int64_t item, void *const *dst)
 static void free_arrays(tni_heap *h, tni_source *s)
 {
     arrays *a = (arrays *)s;
-    for (int f = 0; f < 8; f++) tni_free64(h, a->data[f]);
+    for (int f = 0; f < TN_MAX_FIELDS; f++) tni_free64(h, a->data[f]);
     tni_free(h, a);
 }
 
 static bool arrays_ok(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
-    if (n < 1 || n > 8 || !fields)
-        return tni_fail(cx, TN_EARG, "arrays: %d fields are not in 1 .. 8", n), false;
+    if (n < 1 || n > TN_MAX_FIELDS || !fields)
+        return tni_fail(cx, TN_EARG, "arrays: %d fields are not in 1 .. %d", n, TN_MAX_FIELDS),
+               false;
     tn_ctx *theirs = tni_args("arrays", n, fields, NULL);
     if (!theirs) return false;
     if (theirs != cx)
@@ -59,6 +60,27 @@ static bool take_field(tn_ctx *cx, arrays *a, int f, tn_tensor *t)
     return tn_read(t, dt, a->data[f], count) == TN_OK;
 }
 
+static int64_t integer_at(const void *data, tn_dtype dt, int64_t i)
+{
+    if (dt == TN_I64) return ((const int64_t *)data)[i];
+    if (dt == TN_I32) return ((const int32_t *)data)[i];
+    return dt == TN_I8 ? ((const int8_t *)data)[i] : ((const uint8_t *)data)[i];
+}
+
+// How many classes field 1 has: one more than the largest of its integers, 0 if it is no class.
+static int64_t count_classes(const arrays *a)
+{
+    const tn_array *y       = &a->source.field[1];
+    int64_t         largest = -1;
+    if (a->source.fields < 2 || y->rank || y->dtype < TN_U8 || y->dtype > TN_I64) return 0;
+    for (int64_t i = 0; i < a->source.count; i++) {
+        int64_t v = integer_at(a->data[1], y->dtype, i);
+        if (v < 0 || v == INT64_MAX) return 0;
+        if (v > largest) largest = v;
+    }
+    return largest + 1;
+}
+
 static tn_data *make_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
     if (!tni_ctx_ok(cx, "arrays") || !arrays_ok(cx, n, fields)) return NULL;
@@ -69,6 +91,7 @@ static tn_data *make_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
     };
     for (int f = 0; f < n; f++)
         if (!take_field(cx, a, f, fields[f])) return free_arrays(&cx->heap, &a->source), NULL;
+    a->source.classes = count_classes(a);
     return tni_data_make(cx, "arrays", &a->source);
 }
 
@@ -85,7 +108,7 @@ tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 // Datasets split from one another have a thread each; the lock lets one of them in at a time, so
 // that the user's function need not be reentrant.
 typedef struct {
-    tni_source      source;
+    tni_source      source;  // first
     tn_dataset_def  def;
     pthread_mutex_t lock;
 } callback;

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-static const uint32_t no_token = UINT32_MAX;  // merged away
-
 // ---- the table of merges -----------------------------------------------------------------------
 
 // The slot of a pair, or the free one where it would go.
@@ -38,8 +36,9 @@ void tni_bpe_enter(tn_bpe *b, uint32_t rank)
 // Adds the pair that begins at a place, if it has a merge, to the heap of n.
 static size_t push(tn_bpe *b, size_t n, uint32_t at, uint32_t length)
 {
-    uint32_t next = b->part[at].next;
-    int64_t rank = next < length ? tni_bpe_rank(b, b->part[at].id, b->part[next].id) : TNI_BPE_NONE;
+    uint32_t next = b->piece[at].next;
+    int64_t  rank = next < length ? tni_bpe_rank(b, b->piece[at].id, b->piece[next].id)
+                                  : TNI_BPE_NONE;
     if (rank == TNI_BPE_NONE) return n;
     uint64_t key = (uint64_t)rank << 32 | at;
     size_t   i   = n;
@@ -65,21 +64,21 @@ static uint64_t pop(tn_bpe *b, size_t n)
 // A pair in the heap is stale once one of its two was merged with something else.
 static bool is_current(const tn_bpe *b, uint32_t at, uint32_t rank, uint32_t length)
 {
-    uint32_t         next = b->part[at].next;
+    uint32_t         next = b->piece[at].next;
     const tni_merge *m    = &b->merge[rank];
-    return b->part[at].id == m->left && next < length && b->part[next].id == m->right;
+    return b->piece[at].id == m->left && next < length && b->piece[next].id == m->right;
 }
 
 static void join(tn_bpe *b, uint32_t at, uint32_t id, uint32_t length)
 {
-    uint32_t gone = b->part[at].next, next = b->part[gone].next;
-    b->part[at].id   = id;
-    b->part[at].next = next;
-    b->part[gone].id = no_token;
-    if (next < length) b->part[next].prev = at;
+    uint32_t gone = b->piece[at].next, next = b->piece[gone].next;
+    b->piece[at].id   = id;
+    b->piece[at].next = next;
+    b->piece[gone].id = tni_no_token;
+    if (next < length) b->piece[next].prev = at;
 }
 
-static void merge_parts(tn_bpe *b, uint32_t length)
+static void merge_pieces(tn_bpe *b, uint32_t length)
 {
     size_t n = 0;
     for (uint32_t i = 0; i + 1 < length; i++) n = push(b, n, i, length);
@@ -88,7 +87,7 @@ static void merge_parts(tn_bpe *b, uint32_t length)
         uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
         if (!is_current(b, at, rank, length)) continue;
         join(b, at, b->merge[rank].result, length);
-        if (at) n = push(b, n, b->part[at].prev, length);
+        if (at) n = push(b, n, b->piece[at].prev, length);
         n = push(b, n, at, length);
     }
 }
@@ -96,12 +95,12 @@ static void merge_parts(tn_bpe *b, uint32_t length)
 // Each merge takes one pair off the heap and adds two at most, so twice the length is room enough.
 static bool make_room(tn_bpe *b, const char *op, size_t length)
 {
-    tni_heap *h    = &b->thing.cx->heap;
-    void     *part = b->part, *heap = b->heap;
-    bool      ok = tni_grow(h, &part, &b->part_cap, length, sizeof *b->part) &&
+    tni_heap *h     = &b->thing.cx->heap;
+    void     *piece = b->piece, *heap = b->heap;
+    bool      ok = tni_grow(h, &piece, &b->piece_cap, length, sizeof *b->piece) &&
               tni_grow(h, &heap, &b->heap_cap, 2 * length, sizeof *b->heap);
-    b->part = part;
-    b->heap = heap;
+    b->piece = piece;
+    b->heap  = heap;
     if (!ok) tni_fail_memory(b->thing.cx, op);
     return ok;
 }
@@ -113,15 +112,15 @@ int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end
     size_t   bytes   = (size_t)(*at - word);
     uint32_t length  = (uint32_t)bytes;
     int64_t  count   = 0;
-    if (bytes >= no_token) {
+    if (bytes >= tni_no_token) {
         tni_fail(b->thing.cx, TN_EARG, "%s: a word of 4 GiB or more", op);
         return -1;
     }
     if (!make_room(b, op, bytes)) return -1;
     for (uint32_t i = 0; i < length; i++)
-        b->part[i] = (tni_part){ b->byte_id[(unsigned char)word[i]], i - 1, i + 1 };
-    merge_parts(b, length);
-    for (uint32_t i = 0; i < length; i = b->part[i].next) b->part[count++].id = b->part[i].id;
+        b->piece[i] = (tni_bpe_piece){ b->byte_id[(unsigned char)word[i]], i - 1, i + 1 };
+    merge_pieces(b, length);
+    for (uint32_t i = 0; i < length; i = b->piece[i].next) b->piece[count++].id = b->piece[i].id;
     return count;
 }
 
@@ -135,7 +134,7 @@ static void free_bpe(tni_thing *t)
     tni_free(h, b->pool);
     tni_free(h, b->merge);
     tni_free(h, b->slot);
-    tni_free(h, b->part);
+    tni_free(h, b->piece);
     tni_free(h, b->heap);
     tni_free(h, b);
 }
@@ -147,8 +146,7 @@ static tn_bpe *open_bpe(tn_ctx *cx, const char *vocab, const char *encoder)
     if (!b) return tni_fail_memory(cx, "bpe");
     tni_thing_add(cx, &b->thing, TNI_BPE, free_bpe);
     if (tni_bpe_load(b, vocab, encoder)) return b;
-    tni_thing_remove(&b->thing);
-    free_bpe(&b->thing);
+    tn_bpe_free(b);
     return NULL;
 }
 
@@ -192,7 +190,7 @@ int64_t tn_bpe_encode(tn_bpe *b, const char *text, int64_t bytes, int64_t *ids, 
         int64_t n = tni_bpe_word(b, "bpe_encode", &at, end);
         if (n < 0) return -1;
         for (int64_t i = 0; i < n; i++, count++)
-            if (count < room) ids[count] = b->part[i].id;
+            if (count < room) ids[count] = b->piece[i].id;
     }
     return count;
 }

@@ -6,6 +6,8 @@
 
 enum { TNI_BPE_NONE = -1 };
 
+static const uint32_t tni_no_token = UINT32_MAX;
+
 // The bytes of a token: in the pool.
 typedef struct {
     uint32_t start, length;
@@ -18,9 +20,10 @@ typedef struct {
 
 // A token of the word that is being encoded, at the place of its first byte, in a list.
 typedef struct {
-    uint32_t id, prev,
-        next;  // next: the word's length after the last; id: UINT32_MAX once merged away
-} tni_part;
+    uint32_t id;    // tni_no_token once merged away
+    uint32_t prev;  // place of the one before; no place at the first
+    uint32_t next;  // of the one after; the word's length at the last
+} tni_bpe_piece;
 
 // A tokenizer. Every byte has a token of its own, so every text can be encoded. Invariant: both parts
 // of a merge are single bytes or made by merges before it.
@@ -35,9 +38,9 @@ struct tn_bpe {
     uint32_t  *slot;  // hash table of the pairs: rank + 1, 0 where free
     uint32_t   mask;  // its size less 1
 
-    tni_part *part;  // of the current word; in the end its tokens, from 0
-    uint64_t *heap;  // pairs that may be merged: rank and place
-    size_t    part_cap, heap_cap;
+    tni_bpe_piece *piece;  // of the current word; in the end its tokens, from 0
+    uint64_t      *heap;   // pairs that may be merged: rank and place
+    size_t         piece_cap, heap_cap;
 };
 
 // Fills an empty tokenizer from its files; false, reported, on failure.
@@ -47,7 +50,7 @@ int64_t tni_bpe_rank(const tn_bpe *b, uint32_t left, uint32_t right);
 // Enters merge `rank` in the table.
 void tni_bpe_enter(tn_bpe *b, uint32_t rank);
 
-// Encodes the word at *at, which moves behind it: the number of its tokens, b->part[i].id. -1, reported
+// Encodes the word at *at, which moves behind it: the number of its tokens, b->piece[i].id. -1, reported
 // by the op's name, on failure.
 int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end);
 

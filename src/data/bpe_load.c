@@ -4,14 +4,11 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "data/bpe.h"
-#include "data/words.h"
 #include "io/mapping.h"
 
 #include <string.h>
 
-enum { MOST_TOKENS = 1 << 20, MOST_LINE = 8192, CHARACTERS = 256 + 68 };
-static const size_t   most_bytes = (size_t)1 << 28;
-static const uint32_t no_token   = UINT32_MAX;
+enum { MOST_TOKENS = 1 << 20, MOST_LINE = 8192, MOST_MIB = 256, CHARACTERS = 256 + 68 };
 
 // The state of loading: the tables that only it needs.
 typedef struct {
@@ -86,11 +83,11 @@ static uint32_t *find_slot(const loading *l, const char *s, size_t n)
     return &l->slot[i];
 }
 
-// The id of a token, or no_token.
+// The id of a token, or tni_no_token.
 static uint32_t find_token(const loading *l, const char *s, size_t n)
 {
     uint32_t slot = *find_slot(l, s, n);
-    return slot ? slot - 1 : no_token;
+    return slot ? slot - 1 : tni_no_token;
 }
 
 static bool count_tokens(loading *l, tni_json *j)
@@ -99,7 +96,8 @@ static bool count_tokens(loading *l, tni_json *j)
     if (tni_json_next(j) != TNI_JSON_OBJECT) return bad_json(l, j, "it is not an object");
     for (; tni_json_next(j) == TNI_JSON_KEY; n++) {
         if (tni_json_next(j) != TNI_JSON_NUMBER) return bad_json(l, j, "a token has no number");
-        if (n == MOST_TOKENS) return bad_json(l, j, "it has more than 1048576 tokens");
+        if (n == MOST_TOKENS)
+            return bad_json(l, j, tni_text_of("it has more than %d tokens", MOST_TOKENS).s);
     }
     if (j->kind != TNI_JSON_OBJECT_END || tni_json_next(j) != TNI_JSON_END)
         return bad_json(l, j, "it is not one object");
@@ -144,7 +142,7 @@ static bool find_bytes(loading *l)
     for (int v = 0; v < 256; v++) {
         char c        = (char)v;
         b->byte_id[v] = find_token(l, &c, 1);
-        if (b->byte_id[v] == no_token) {
+        if (b->byte_id[v] == tni_no_token) {
             tni_fail(l->cx, TN_EFORMAT, "bpe: %s: the byte 0x%02x has no token", l->path,
                      (unsigned)v);
             return false;
@@ -191,7 +189,8 @@ static bool read_merge(loading *l, int64_t line, const char *s, size_t n)
     char        bytes[MOST_LINE];
     tn_bpe     *b     = l->b;
     const char *space = memchr(s, ' ', n);
-    if (n > MOST_LINE) return bad_line(l, line, "it is longer than 8192 bytes");
+    if (n > MOST_LINE)
+        return bad_line(l, line, tni_text_of("it is longer than %d bytes", MOST_LINE).s);
     if (!space || space == s || space == s + n - 1)
         return bad_line(l, line, "it is not two tokens with a space between them");
     int64_t left  = to_bytes(l, bytes, s, (size_t)(space - s));
@@ -202,7 +201,7 @@ static bool read_merge(loading *l, int64_t line, const char *s, size_t n)
     tni_merge m = { .left   = find_token(l, bytes, (size_t)left),
                     .right  = find_token(l, bytes + left, (size_t)right),
                     .result = find_token(l, bytes, (size_t)(left + right)) };
-    if (m.left == no_token || m.right == no_token || m.result == no_token)
+    if (m.left == tni_no_token || m.right == tni_no_token || m.result == tni_no_token)
         return bad_line(l, line, "it has a token, or makes one, that has no number");
     if (!l->made[m.left] || !l->made[m.right])
         return bad_line(l, line, "it merges a token that no line before it makes");
@@ -233,7 +232,8 @@ static bool read_vocab(loading *l)
     const char *text = (const char *)l->map->data, *end = text + l->map->bytes, *s;
     size_t      n, lines                                = 0;
     for (const char *at = text; at < end; lines++) at = next_line(at, end, &s, &n);
-    if (lines > MOST_TOKENS) return bad_line(l, (int64_t)lines, "it has more than 1048576 lines");
+    if (lines > MOST_TOKENS)
+        return bad_line(l, (int64_t)lines, tni_text_of("it has more than %d lines", MOST_TOKENS).s);
 
     b->mask  = mask_for((uint32_t)lines);
     b->merge = tni_alloc(h, lines * sizeof *b->merge);
@@ -257,9 +257,9 @@ static bool read_file(loading *l, const char *path, bool (*read)(loading *l))
     l->path = path;
     l->map  = tni_mapping_open(l->cx, "bpe", path);
     if (!l->map) return false;
-    bool ok = l->map->bytes <= most_bytes;
+    bool ok = l->map->bytes <= (size_t)MOST_MIB << 20;
     if (ok) ok = read(l);
-    else tni_fail(l->cx, TN_EFORMAT, "bpe: %s: it is larger than 256 MiB", path);
+    else tni_fail(l->cx, TN_EFORMAT, "bpe: %s: it is larger than %d MiB", path, MOST_MIB);
     tni_mapping_unref(l->map);
     return ok;
 }

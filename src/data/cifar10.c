@@ -1,11 +1,9 @@
 // CIFAR-10 in its binary form: records of a label and 3 planes of 32 x 32 bytes, in mapped files.
+#include "data/content.h"
 #include "data/dataset.h"
-#include "io/mapping.h"
+#include "data/pixels.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
-enum { AREA = 3 * 32 * 32, RECORD = 1 + AREA, MOST_FILES = 5, PATH_ROOM = 4096 };
+enum { AREA = 3 * 32 * 32, RECORD = 1 + AREA, MOST_FILES = 5 };
 
 static const char *const names[] = { "airplane", "automobile", "bird",  "cat",  "deer",
                                      "dog",      "frog",       "horse", "ship", "truck" };
@@ -63,22 +61,16 @@ static bool add_file(tn_ctx *cx, cifar *c, const char *path)
 // The files lie in the folder itself, or in the one inside it that the archive unpacks to.
 static const char *const inside[] = { "", "/cifar-10-batches-bin" };
 
-static bool there(const char *dir, const char *in, const char *name, char *path)
-{
-    int n = snprintf(path, PATH_ROOM, "%s%s/%s", dir, in, name);
-    return n < PATH_ROOM && access(path, F_OK) == 0;
-}
-
 static bool add_files(tn_ctx *cx, cifar *c, const char *dir, bool test)
 {
-    char        path[PATH_ROOM], name[32] = "test_batch.bin";
+    char        path[TNI_PATH];
     const char *in = NULL;
     for (int i = 1; i <= (test ? 1 : MOST_FILES); i++) {
-        if (!test) snprintf(name, sizeof name, "data_batch_%d.bin", i);
-        if (!in) in = inside[!there(dir, inside[0], name, path)];
-        if (!there(dir, in, name, path)) {
+        tni_text name = test ? (tni_text){ "test_batch.bin" } : tni_text_of("data_batch_%d.bin", i);
+        if (!in) in = inside[!tni_find_file(path, "%s/%s", dir, name.s)];
+        if (!tni_find_file(path, "%s%s/%s", dir, in, name.s)) {
             tni_fail(cx, TN_EIO, "cifar10: %s: there is no %s in it, nor in cifar-10-batches-bin",
-                     dir, name);
+                     dir, name.s);
             return false;
         }
         if (!add_file(cx, c, path)) return false;

@@ -1,5 +1,4 @@
 // The cells of a CSV text, one by one and in place.
-#include "base/json.h"
 #include "data/csv.h"
 
 #include <math.h>
@@ -117,11 +116,6 @@ size_t tni_csv_text(const tni_csv_cell *c, char *dst, size_t room)
 
 // ---- numbers -----------------------------------------------------------------------------------
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 // A number being read: its digits without the point as an integer, as far as they fit exactly.
 typedef struct {
     const char *at, *end;
@@ -132,7 +126,7 @@ typedef struct {
 
 static void read_digits(number *n, bool after_point)
 {
-    for (; n->at < n->end && is_digit(*n->at); n->at++) {
+    for (; n->at < n->end && tni_is_digit(*n->at); n->at++) {
         n->any = true;
         if (n->digits >= (uint64_t)1 << 49) n->exact = false;
         if (!n->exact) continue;
@@ -148,10 +142,10 @@ static bool read_exponent(number *n)
     bool minus = n->at < n->end && *n->at == '-';
     if (minus || (n->at < n->end && *n->at == '+')) n->at++;
     if (n->at == n->end) return false;
-    for (; n->at < n->end && is_digit(*n->at); n->at++)
+    for (; n->at < n->end && tni_is_digit(*n->at); n->at++)
         if (e < 10000) e = e * 10 + (*n->at - '0');
     n->tens += minus ? -e : e;
-    return is_digit(n->at[-1]);
+    return tni_is_digit(n->at[-1]);
 }
 
 // What s[0 .. length-1], without blanks, is as a number; false if it is none. Few digits and a small
@@ -179,7 +173,7 @@ static bool read_number(const char *s, size_t length, double *v)
     if (n.exact && n.tens >= -22 && n.tens <= 22) {
         double whole = minus ? -(double)n.digits : (double)n.digits;
         *v           = n.tens < 0 ? whole / power[-n.tens] : whole * power[n.tens];
-    } else if (!tni_json_double(&(tni_json){ .text = s, .length = length }, v)) {
+    } else if (!tni_parse_double(s, length, v)) {
         *v = minus ? -INFINITY : INFINITY;
     }
     return true;

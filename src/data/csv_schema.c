@@ -12,67 +12,38 @@ static const char *const kinds[] = { "number", "category", "integer" };
 
 // ---- writing -----------------------------------------------------------------------------------
 
-// A text being written; with dst NULL it is only measured.
-typedef struct {
-    char  *dst;
-    size_t used;
-} writer;
-
-static void put(writer *w, const char *s)
+static void put_column(tni_json_writer *w, const tni_csv *t, const tni_csv_column *c)
 {
-    size_t n = strlen(s);
-    if (w->dst) memcpy(w->dst + w->used, s, n + 1);
-    w->used += n;
-}
-
-static void put_string(writer *w, const char *s)
-{
-    put(w, "\"");
-    for (; *s; s++) {
-        char escaped[8] = { *s };
-        if (*s == '"' || *s == '\\') snprintf(escaped, sizeof escaped, "\\%c", *s);
-        else if ((unsigned char)*s < ' ')
-            snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*s);
-        put(w, escaped);
-    }
-    put(w, "\"");
-}
-
-static void put_column(writer *w, const tni_csv *t, const tni_csv_column *c)
-{
-    put(w, "{\"name\":");
-    put_string(w, tni_csv_name(t, c->name));
-    put(w, ",\"kind\":");
-    put_string(w, kinds[c->kind]);
+    tni_json_put(w, "{\"name\":");
+    tni_json_quote(w, tni_csv_name(t, c->name));
+    tni_json_put(w, ",\"kind\":");
+    tni_json_quote(w, kinds[c->kind]);
     uint32_t entry = c->first;
     for (uint32_t i = 0; i < c->categories; i++, entry = t->names.entry[entry].next) {
-        put(w, i ? "," : ",\"categories\":[");
-        put_string(w, tni_csv_name(t, entry));
+        tni_json_put(w, i ? "," : ",\"categories\":[");
+        tni_json_quote(w, tni_csv_name(t, entry));
     }
-    put(w, c->categories ? "]}" : "}");
+    tni_json_put(w, c->categories ? "]}" : "}");
 }
 
-static void put_table(writer *w, const tni_csv *t)
+static void put_table(tni_json_writer *w, const tni_csv *t)
 {
-    char target[32];
-    snprintf(target, sizeof target, "{\"target\":%u", (unsigned)t->target);
-    put(w, target);
+    tni_json_put(w, "{\"target\":");
+    tni_json_put_int(w, (int64_t)t->target);
     for (uint32_t i = 0; i < t->columns; i++) {
-        put(w, i ? "," : ",\"columns\":[");
+        tni_json_put(w, i ? "," : ",\"columns\":[");
         put_column(w, t, &t->column[i]);
     }
-    put(w, "]}");
+    tni_json_put(w, "]}");
 }
 
 char *tni_csv_write_schema(tni_heap *h, const tni_csv *t)
 {
-    writer w = { 0 };
+    tni_json_writer w = { .heap = h };
     put_table(&w, t);
-    w.dst = tni_alloc(h, w.used + 1);
-    if (!w.dst) return NULL;
-    w.used = 0;
-    put_table(&w, t);
-    return w.dst;
+    if (!w.full) return w.text;
+    tni_free(h, w.text);
+    return NULL;
 }
 
 // ---- reading -----------------------------------------------------------------------------------

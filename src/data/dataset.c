@@ -1,6 +1,5 @@
 // Datasets: making, asking, settings, splitting, the cursor.
 #include "data/dataset.h"
-#include "data/loader.h"
 #include "data/order.h"
 
 #include <string.h>
@@ -58,8 +57,10 @@ static bool source_ok(tn_ctx *cx, const char *op, const tni_source *s)
 {
     if (s->count <= 0)
         return tni_fail(cx, TN_EARG, "%s: a dataset of %lld items", op, (long long)s->count), false;
-    if (s->fields < 1 || s->fields > 8)
-        return tni_fail(cx, TN_EARG, "%s: %d fields are not in 1 .. 8", op, s->fields), false;
+    if (s->fields < 1 || s->fields > TN_MAX_FIELDS)
+        return tni_fail(cx, TN_EARG, "%s: %d fields are not in 1 .. %d", op, s->fields,
+                        TN_MAX_FIELDS),
+               false;
     for (int f = 0; f < s->fields; f++) {
         const tn_array *a = &s->field[f];
         if (!tni_dtype_ok(a->dtype))

@@ -1,8 +1,8 @@
-// Datasets as readers see them: a source of items, and the dataset that hands them out.
+// Datasets: a source of items, and the dataset that hands them out.
 #ifndef TNI_DATA_DATASET_H
 #define TNI_DATA_DATASET_H
 
-#include "tensor/context.h"
+#include "data/loader.h"
 
 // Where items come from. A reader's struct begins with it and is shared, unchanged, by the datasets
 // split from one another; the last of them frees it. get fills one item: dst[f] has room for field
@@ -10,11 +10,11 @@
 // pure: no tn_ calls, no context heap. Nonzero is a failure, which tn_next reports by the item.
 typedef struct tni_source tni_source;
 struct tni_source {
-    int64_t            refs;  // set by tni_data_make
-    int64_t            count;
-    int                fields;
-    tn_array           field[8];     // dtype and shape of one item's; data is not looked at
-    int64_t            classes;      // of field 1, 0 where it is not a class
+    int64_t  refs;  // set by tni_data_make
+    int64_t  count;
+    int      fields;
+    tn_array field[TN_MAX_FIELDS];   // dtype and shape of one item's; data is not looked at
+    int64_t  classes;                // of field 1, 0 where it is not a class
     const char *const *class_names;  // so many, NULL where they have none
     const char        *schema;       // JSON, NULL where there is none
     bool               threaded;     // get must run on a loader's thread: it is the user's
@@ -22,12 +22,23 @@ struct tni_source {
     void (*free)(tni_heap *h, tni_source *s);  // the struct too
 };
 
+// Items of a source, and where the program stands in them.
+struct tn_data {
+    tni_thing       thing;  // first
+    tni_source     *source;
+    int64_t        *items;  // its items, by number in the source; NULL: all
+    int64_t         count;
+    bool            shuffled, drop_last;
+    tn_cursor       at;  // the next batch to hand out
+    tn_augment_opts augment;
+    float          *scratch;  // an image, for augmentation; NULL: there is none
+    tni_loader      loader;
+};
+
 // A dataset of all items, shuffled by the context's seed. Takes the source over, also on failure:
 // then it is freed, NULL is returned, and the error (its text begins with op, "idx") is reported.
 tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_source *s);
 
-// Bytes as floats in [0, 1]: each over 255.
-void tni_unit_floats(float *dst, const uint8_t *src, int64_t n);
 // Describes a field of one item.
 tn_array tni_field(tn_dtype dt, int rank, const int64_t *size);
 

@@ -29,7 +29,7 @@ enum { GZIP_WINDOW = 15 + 16 };  // window bits; 16 more: with a gzip header
 enum { MOST_RATIO = 1032, SLACK = 64, SMALLEST = 18 };
 enum { COMMON_RATIO = 8, FIRST_ROOM = 1 << 20 };
 enum { PIECE = 1 << 30 };  // bytes handed to zlib at once: its counts are 32 bits
-static const uint64_t most_bytes = (uint64_t)4 << 30;
+enum { MOST_GIB = 4 };
 
 typedef struct {
     void *handle;
@@ -119,7 +119,7 @@ static bool no_memory(const job *j)
 static uint64_t most_of(const job *j)
 {
     uint64_t most = (uint64_t)j->from->bytes * MOST_RATIO + SLACK;
-    return most < most_bytes ? most : most_bytes;
+    return most < (uint64_t)MOST_GIB << 30 ? most : (uint64_t)MOST_GIB << 30;
 }
 
 // A gzip file ends with its expanded size, which is believed as far as data commonly expands; one more
@@ -136,7 +136,8 @@ static size_t first_room(const job *j)
 static bool make_room(job *j)
 {
     if (j->size < j->cap) return true;
-    if (j->size > most_of(j)) return refuse(j, "it expands to more than 4 GiB");
+    if (j->size > most_of(j))
+        return refuse(j, tni_text_of("it expands to more than %d GiB", MOST_GIB).s);
     void *out = j->out;
     bool  ok  = tni_grow(&j->cx->heap, &out, &j->cap, j->cap + 1, 1);
     j->out    = out;
@@ -202,24 +203,4 @@ unsigned char *tni_gunzip(tn_ctx *cx, const char *op, const char *path, const ch
     if (ok) return j.out;
     tni_free(&cx->heap, j.out);
     return NULL;
-}
-
-// ---- contents ----------------------------------------------------------------------------------
-
-bool tni_content_open(tn_ctx *cx, const char *op, const char *path, tni_content *c)
-{
-    tni_mapping *m = tni_mapping_open(cx, op, path);
-    if (!m) return false;
-    *c = (tni_content){ .data = m->data, .bytes = m->bytes, .map = m };
-    if (m->bytes < 2 || m->data[0] != 0x1f || m->data[1] != 0x8b) return true;
-    c->data = c->expanded = tni_gunzip(cx, op, path, NULL, m, &c->bytes);
-    c->map                = NULL;
-    tni_mapping_unref(m);
-    return c->data != NULL;
-}
-
-void tni_content_close(tni_heap *h, tni_content *c)
-{
-    tni_mapping_unref(c->map);
-    tni_free(h, c->expanded);
 }

@@ -4,12 +4,9 @@
 // N images, C channels, H rows, W columns
 #include "data/content.h"
 #include "data/dataset.h"
+#include "data/pixels.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-enum { IDX_U8 = 8, IMAGE_RANK = 4, LEAST_CLASSES = 10, PATH_ROOM = 4096 };
+enum { IDX_U8 = 8, IMAGE_RANK = 4, LEAST_CLASSES = 10 };
 
 // A pair of files: images (N, C, H, W) and labels (N).
 typedef struct {
@@ -144,21 +141,20 @@ tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
 
 // Finds "train-images-idx3-ubyte" or with a dot before idx3, else one of them with .gz. False, reported,
 // if there is none.
-static bool find_file(tn_ctx *cx, const char *dir, const char *stem, const char *kind, char *path)
+static bool find_file(tn_ctx *cx, const char *dir, const char *stem, const char *kind,
+                      char path[TNI_PATH])
 {
     static const char *const form[] = { "%s/%s-%s-ubyte", "%s/%s.%s-ubyte", "%s/%s-%s-ubyte.gz",
                                         "%s/%s.%s-ubyte.gz" };
-    for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
-        int n = snprintf(path, PATH_ROOM, form[i], dir, stem, kind);
-        if (n < PATH_ROOM && access(path, F_OK) == 0) return true;
-    }
+    for (size_t i = 0; i < sizeof form / sizeof *form; i++)
+        if (tni_find_file(path, form[i], dir, stem, kind)) return true;
     tni_fail(cx, TN_EIO, "idx: %s: there is no %s-%s-ubyte in it, plain or .gz", dir, stem, kind);
     return false;
 }
 
 tn_data *tn_idx(tn_ctx *cx, const char *dir, bool test)
 {
-    char images[PATH_ROOM], labels[PATH_ROOM];
+    char images[TNI_PATH], labels[TNI_PATH];
     if (!tni_ctx_ok(cx, "idx")) return NULL;
     if (!dir) return tni_fail(cx, TN_EARG, "idx: the folder is NULL");
     if (!find_file(cx, dir, test ? "t10k-images" : "train-images", "idx3", images) ||

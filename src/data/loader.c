@@ -1,69 +1,71 @@
-// The loader: slots, jobs, the thread, and tn_next.
+// The loader: trays, jobs, the thread, and tn_next.
 #include "data/loader.h"
+#include "data/dataset.h"
 #include "data/order.h"
 #include "data/pixels.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
-// ---- slots -------------------------------------------------------------------------------------
+// ---- trays -------------------------------------------------------------------------------------
 
-enum { IDLE_SLOTS = TNI_AHEAD + 1 };  // kept for later batches
+enum { IDLE_TRAYS = TNI_AHEAD + 1 };  // kept for later batches
 
-static void slot_free(tni_slot *s)
+static void tray_free(tni_tray *t)
 {
-    tni_heap *h = &s->cx->heap;
-    if (s->next) s->next->prev = s->prev;
-    if (s->prev) s->prev->next = s->next;
-    else if (s->home) s->home->slots = s->next;
-    tni_free64(h, s->data);
-    tni_free(h, s);
+    tni_heap *h = &t->cx->heap;
+    if (t->next) t->next->prev = t->prev;
+    if (t->prev) t->prev->next = t->next;
+    else if (t->home) t->home->trays = t->next;
+    tni_free64(h, t->data);
+    tni_free(h, t);
 }
 
-static bool is_idle(const tni_slot *s)
+static bool is_idle(const tni_tray *t)
 {
-    return !s->lent && !s->queued;
+    return !t->lent && !t->queued;
 }
 
-// Frees the idle slots past a number, and those that are too small to be of use.
+// Frees the idle trays past a number, and those that are too small to be of use.
 static void trim(tni_loader *l, int most, size_t bytes)
 {
-    for (tni_slot *s = l->slots, *next; s; s = next) {
-        next = s->next;
-        if (is_idle(s) && (s->bytes < bytes || --most < 0)) slot_free(s);
+    for (tni_tray *t = l->trays, *next; t; t = next) {
+        next = t->next;
+        if (is_idle(t) && (t->bytes < bytes || --most < 0)) tray_free(t);
     }
 }
 
-// An idle slot of so many bytes, NULL when memory is out.
-static tni_slot *slot_get(tn_ctx *cx, tni_loader *l, size_t bytes)
+// An idle tray of so many bytes, NULL when memory is out.
+static tni_tray *tray_get(tn_ctx *cx, tni_loader *l, size_t bytes)
 {
-    trim(l, IDLE_SLOTS, bytes);
-    for (tni_slot *s = l->slots; s; s = s->next)
-        if (is_idle(s)) return s;
-    tni_slot *s = tni_zalloc(&cx->heap, sizeof *s);
-    if (!s) return NULL;
-    s->cx   = cx;
-    s->data = tni_alloc64(&cx->heap, bytes);
-    if (!s->data) {
-        tni_free(&cx->heap, s);
+    trim(l, IDLE_TRAYS, bytes);
+    for (tni_tray *t = l->trays; t; t = t->next)
+        if (is_idle(t)) return t;
+    tni_tray *t = tni_zalloc(&cx->heap, sizeof *t);
+    if (!t) return NULL;
+    t->cx   = cx;
+    t->data = tni_alloc64(&cx->heap, bytes);
+    if (!t->data) {
+        tni_free(&cx->heap, t);
         return NULL;
     }
-    s->bytes = bytes;
-    s->home  = l;
-    s->next  = l->slots;
-    if (s->next) s->next->prev = s;
-    l->slots = s;
-    return s;
+    t->bytes = bytes;
+    t->home  = l;
+    t->next  = l->trays;
+    if (t->next) t->next->prev = t;
+    l->trays = t;
+    return t;
 }
 
-// One of the tensors that look into a slot is gone. Runs inside a tn_ call of the owner thread.
+// One of the tensors that look into a tray is gone. Runs inside a tn_ call of the owner thread.
 static void give_back(void *data, void *user)
 {
     (void)data;
-    tni_slot *s = user;
-    if (--s->lent) return;
-    if (s->home) trim(s->home, IDLE_SLOTS, 0);
-    else slot_free(s);
+    tni_tray *t = user;
+    if (--t->lent) return;
+    if (t->home) trim(t->home, IDLE_TRAYS, 0);
+    else tray_free(t);
 }
 
 // ---- filling, on any thread ---------------------------------------------------------------------
@@ -87,7 +89,7 @@ static void fill(const tn_data *d, tni_job *j)
     tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_ORDER, j->span.seed, epoch, 0), d->count);
     for (int64_t i = 0; i < j->span.count; i++) {
         if (atomic_load_explicit(&d->loader.hurry, memory_order_relaxed)) return;
-        void *dst[8] = { 0 };
+        void *dst[TN_MAX_FIELDS] = { 0 };
         for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(s, f);
         j->item   = item_at(d, &order, j->span.index + i);
         j->failed = s->get(s, j->item, dst);
@@ -159,7 +161,7 @@ void tni_loader_cancel(tni_loader *l)
     atomic_store(&l->hurry, true);
     while (l->busy) pthread_cond_wait(&l->done, &l->lock);
     atomic_store(&l->hurry, false);
-    for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].slot->queued = false;
+    for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].tray->queued = false;
     l->taken = l->filled = l->asked;
     pthread_mutex_unlock(&l->lock);
 }
@@ -175,10 +177,10 @@ void tni_loader_close(tni_loader *l)
         pthread_join(l->thread, NULL);
     }
     trim(l, 0, 0);
-    for (tni_slot *s = l->slots, *next; s; s = next) {
-        next    = s->next;
-        s->home = NULL;
-        s->prev = s->next = NULL;
+    for (tni_tray *t = l->trays, *next; t; t = next) {
+        next    = t->next;
+        t->home = NULL;
+        t->prev = t->next = NULL;
     }
     pthread_cond_destroy(&l->done);
     pthread_cond_destroy(&l->wake);
@@ -222,7 +224,7 @@ static bool countable(const tni_source *s, int64_t items)
     return true;
 }
 
-// Lays the fields of a batch out in a slot; the bytes of all.
+// Lays the fields of a batch out in a tray; the bytes of all.
 static size_t lay_out(const tni_source *s, int64_t items, char *base, char **field)
 {
     int64_t at = 0;
@@ -240,10 +242,10 @@ static bool ask(tn_data *d, const tni_span *span)
     tni_job     j = { .span = *span };
     if (!countable(d->source, span->count)) return false;
     size_t bytes = lay_out(d->source, span->count, NULL, j.field);
-    j.slot       = slot_get(d->thing.cx, l, bytes);
-    if (!j.slot) return false;
-    j.slot->queued = true;
-    lay_out(d->source, span->count, j.slot->data, j.field);
+    j.tray       = tray_get(d->thing.cx, l, bytes);
+    if (!j.tray) return false;
+    j.tray->queued = true;
+    lay_out(d->source, span->count, j.tray->data, j.field);
     pthread_mutex_lock(&l->lock);
     l->job[l->asked++ % TNI_AHEAD] = j;
     pthread_cond_signal(&l->wake);
@@ -270,22 +272,22 @@ static tni_job take(tn_data *d, bool threaded)
     while (l->filled == l->taken) pthread_cond_wait(&l->done, &l->lock);
     tni_job j = l->job[l->taken++ % TNI_AHEAD];
     pthread_mutex_unlock(&l->lock);
-    j.slot->queued = false;
+    j.tray->queued = false;
     return j;
 }
 
-// Tensors that look into the job's slot, which comes back when the last of them is gone. The fields
+// Tensors that look into the job's tray, which comes back when the last of them is gone. The fields
 // all go through tn_borrow, also after a failure, so that it gives back each.
 static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
 {
     const tni_source *s  = d->source;
     bool              ok = true;
-    j->slot->lent        = s->fields;
+    j->tray->lent        = s->fields;
     for (int f = 0; f < s->fields; f++) {
         int64_t size[TN_MAX_RANK] = { j->span.count };
         for (int i = 0; i < s->field[f].rank; i++) size[i + 1] = s->field[f].size[i];
         t[f] = tn_borrow(d->thing.cx, s->field[f].dtype, s->field[f].rank + 1, size, j->field[f],
-                         give_back, j->slot);
+                         give_back, j->tray);
         ok   = ok && t[f];
     }
     for (int f = 0; !ok && f < s->fields; f++)
@@ -322,8 +324,8 @@ static tn_batch next_batch(tn_data *d, int64_t n)
     bool threaded = running(d);
     if (!threaded && d->source->threaded)
         return tni_fail(cx, TN_ETHREAD, "next: no thread to run the dataset's function on"), none;
-    tni_job    j    = take(d, threaded);
-    tn_tensor *t[8] = { 0 };
+    tni_job    j                = take(d, threaded);
+    tn_tensor *t[TN_MAX_FIELDS] = { 0 };
     if (!j.failed && !lend(d, &j, t)) return none;
     d->at = after(d->at, &span);
     if (threaded) ask_ahead(d, span);
@@ -331,13 +333,14 @@ static tn_batch next_batch(tn_data *d, int64_t n)
         return tni_fail(cx, TN_EUSER, "next: item %lld: the dataset's function returned %d",
                         (long long)j.item, j.failed),
                none;
-    return (tn_batch){ .x     = t[0],
-                       .y     = t[1],
-                       .more  = { t[2], t[3], t[4], t[5], t[6], t[7] },
-                       .count = span.count,
-                       .epoch = span.epoch,
-                       .index = span.index,
-                       .last  = span.last };
+    tn_batch b = { .x     = t[0],
+                   .y     = t[1],
+                   .count = span.count,
+                   .epoch = span.epoch,
+                   .index = span.index,
+                   .last  = span.last };
+    memcpy(b.more, t + 2, sizeof b.more);
+    return b;
 }
 
 tn_batch tn_next(tn_data *d, int64_t n)

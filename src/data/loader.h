@@ -1,5 +1,5 @@
-// The dataset itself, and its loader: a thread that makes the next batches ready while the program
-// works on the current one.
+// The loader of a dataset: a thread that makes the next batches ready while the program works on the
+// current one.
 //
 // Memory is taken and given back by the owner thread alone. The owner asks for batches by jobs in a
 // ring; the thread fills them in order; the owner takes them in order. Between ask and take a job
@@ -8,7 +8,7 @@
 #ifndef TNI_DATA_LOADER_H
 #define TNI_DATA_LOADER_H
 
-#include "data/dataset.h"
+#include "tensor/context.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,11 +18,11 @@ typedef struct tni_loader tni_loader;
 
 // Memory for one batch. It is idle, or queued (in a job), or lent: so many tensors look into it.
 // A lent one may outlive its loader (home NULL) and is then freed by the last of these tensors.
-typedef struct tni_slot tni_slot;
-struct tni_slot {
+typedef struct tni_tray tni_tray;
+struct tni_tray {
     tn_ctx     *cx;
     tni_loader *home;
-    tni_slot   *prev, *next;  // of its home
+    tni_tray   *prev, *next;  // of its home
     size_t      bytes;
     int         lent;
     bool        queued;
@@ -39,16 +39,18 @@ typedef struct {
 // A batch to fill, then filled: or failed at an item, with what its source returned.
 typedef struct {
     tni_span  span;
-    tni_slot *slot;
-    char     *field[8];  // where each begins in the slot
-    int       failed;    // 0: it did not
+    tni_tray *tray;
+    char     *field[TN_MAX_FIELDS];  // where each begins in the tray
+    int       failed;                // 0: it did not
     int64_t   item;
 } tni_job;
 
 enum { TNI_AHEAD = 2 };  // batches made ready
 
 // Jobs are numbered; number i stands at job[i % TNI_AHEAD]. Invariant: taken <= filled <= asked <=
-// taken + TNI_AHEAD. filled, asked, busy and stop are guarded by lock.
+// taken + TNI_AHEAD. filled, asked, busy and stop are guarded by lock. Only the owner writes asked, and
+// while the thread is busy only the thread writes filled, so each reads its own without the lock.
+// taken is the owner's alone.
 struct tni_loader {
     bool            running;  // the thread is there
     pid_t           process;  // it was started in
@@ -59,20 +61,7 @@ struct tni_loader {
     bool            busy, stop;
     atomic_bool     hurry;  // what is being filled will be thrown away
     tni_job         job[TNI_AHEAD];
-    tni_slot       *slots;
-};
-
-// Items of a source, and where the program stands in them.
-struct tn_data {
-    tni_thing       thing;
-    tni_source     *source;
-    int64_t        *items;  // its items, by number in the source; NULL: all
-    int64_t         count;
-    bool            shuffled, drop_last;
-    tn_cursor       at;  // the next batch to hand out
-    tn_augment_opts augment;
-    float          *scratch;  // an image, for augmentation; NULL: there is none
-    tni_loader      loader;
+    tni_tray       *trays;
 };
 
 void tni_loader_open(tni_loader *l);

@@ -2,7 +2,6 @@
 //
 // C channels, H rows, W columns of an image.
 #include "data/pixels.h"
-#include "data/dataset.h"
 
 #include <string.h>
 

@@ -56,8 +56,8 @@ static bool encode(tn_ctx *cx, windows *w, tn_bpe *b)
             return false;
         }
         for (int64_t i = 0; i < n; i++, w->count++) {
-            if (w->width == 2) ((uint16_t *)w->own)[w->count] = (uint16_t)b->part[i].id;
-            else ((uint32_t *)w->own)[w->count] = b->part[i].id;
+            if (w->width == 2) ((uint16_t *)w->own)[w->count] = (uint16_t)b->piece[i].id;
+            else ((uint32_t *)w->own)[w->count] = b->piece[i].id;
         }
     }
     w->tokens = w->own;

@@ -43,15 +43,6 @@ static char_class class_of(uint32_t c)
     return inside ? ranges[low].class : OTHER;
 }
 
-uint32_t tni_code_point(const char *s, size_t n)
-{
-    const unsigned char *u = (const unsigned char *)s;
-    if (n == 1) return u[0];
-    uint32_t c = u[0] & (0xffu >> (n + 1));
-    for (size_t i = 1; i < n; i++) c = c << 6 | (u[i] & 0x3f);
-    return c;
-}
-
 // The class of the character at s; *next is where the one after it begins.
 static char_class look(const char *s, const char *end, const char **next)
 {

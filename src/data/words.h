@@ -2,15 +2,9 @@
 #ifndef TNI_DATA_WORDS_H
 #define TNI_DATA_WORDS_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 // The end of the word that begins at `at` < end: what this pattern matches there.
 //     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // A byte that is not UTF-8 counts as a character that is neither letter, number nor white space.
 const char *tni_word_end(const char *at, const char *end);
-
-// The code point of a UTF-8 character of n bytes, as tni_utf8 measures it.
-uint32_t tni_code_point(const char *s, size_t n);
 
 #endif

@@ -1,6 +1,8 @@
-// The call-site forms of the public functions, from sites.def: each notes the caller's file and
+// The call-site forms of the public functions, from sites.def and models.def: each notes the caller's file and
 // line, calls the plain function, and ends the frame.
 #include "tensor/context.h"
+
+#include <tenon/models.h>
 
 static inline tni_site site_of(const char *file, int line, const char *name)
 {
@@ -30,4 +32,5 @@ static inline tni_site site_of(const char *file, int line, const char *name)
         name args;                                               \
         tni_leave(false, NULL);                                  \
     }
+#include "tenon/models.def"
 #include "tenon/sites.def"

@@ -19,18 +19,17 @@ static void release_block(void *data, void *user)
 
 // Elements of `width` bytes, big-endian if swapped, become ones of at least as many. Only integers
 // are widened, by their sign if they have one.
-static void convert(unsigned char *to, size_t size, const tni_array *it)
+static void convert(unsigned char *to, size_t size, const tni_file_entry *it)
 {
-    bool has_sign = it->dtype[0] && it->dtype[1] == 'i';
     for (const unsigned char *p = it->data; p < it->data + it->bytes; p += it->width, to += size) {
         for (size_t i = 0; i < it->width; i++) to[i] = p[it->swapped ? it->width - 1 - i : i];
-        int fill = has_sign && to[it->width - 1] & 0x80 ? 0xff : 0;
+        int fill = it->is_signed && to[it->width - 1] & 0x80 ? 0xff : 0;
         memset(to + it->width, fill, size - it->width);
     }
 }
 
-// A tensor of these sizes on the array's bytes as they lie, or on an aligned, converted copy of them.
-static tn_tensor *borrow(tn_file *f, const char *op, const tni_array *it, const int64_t *size)
+// A tensor of these sizes on the entry's bytes as they lie, or on an aligned, converted copy of them.
+static tn_tensor *borrow(tn_file *f, const char *op, const tni_file_entry *it, const int64_t *size)
 {
     tn_ctx  *cx = f->thing.cx;
     tn_dtype dt = (tn_dtype)it->as;
@@ -46,14 +45,14 @@ static tn_tensor *borrow(tn_file *f, const char *op, const tni_array *it, const 
     return tn_borrow(cx, dt, it->rank, size, block, release_block, &cx->heap);
 }
 
-static bool bools_ok(const tni_array *it)
+static bool bools_ok(const tni_file_entry *it)
 {
     unsigned char all = 0;
     for (int64_t i = 0; i < it->bytes; i++) all |= it->data[i];
     return all <= 1;
 }
 
-tn_tensor *tni_array_tensor(tn_file *f, const char *op, const tni_array *it)
+tn_tensor *tni_file_entry_tensor(tn_file *f, const char *op, const tni_file_entry *it)
 {
     tn_ctx  *cx   = f->thing.cx;
     tni_text name = *it->name ? tni_shown(it->name) : (tni_text){ "the array" };
@@ -65,7 +64,7 @@ tn_tensor *tni_array_tensor(tn_file *f, const char *op, const tni_array *it)
                         f->part[it->part].path, name.s);
     int64_t size[TN_MAX_RANK], turned[TN_MAX_RANK];
     int     axes[TN_MAX_RANK], rank = it->rank;
-    tni_array_sizes(it, size);
+    tni_file_entry_sizes(it, size);
     if (!it->fortran || rank < 2) return borrow(f, op, it, size);
 
     for (int i = 0; i < rank; i++) {
@@ -81,23 +80,37 @@ tn_tensor *tni_array_tensor(tn_file *f, const char *op, const tni_array *it)
 
 // ---- out ---------------------------------------------------------------------------------------
 
-bool tni_elements_write(tni_outfile *out, const char *op, tn_tensor *t)
+bool tni_bytes_borrow(const char *op, tn_tensor *t, tni_bytes *b)
 {
     tn_ctx  *cx    = t->cx;
     tn_dtype dt    = tn_dtype_of(t);
     int64_t  count = tn_count(t);
-    size_t   bytes = (size_t)count * tni_dtype_size(dt);
-    if (!bytes) return true;
+    *b             = (tni_bytes){ .data = "", .bytes = (size_t)count * tni_dtype_size(dt) };
+    if (!b->bytes) return true;
     if (cx->engine->device->host_memory && tn_is_contiguous(t)) {
-        const void *data = tn_ptr(t);
-        return data && tni_outfile_write(out, data, bytes);
+        b->data = tn_ptr(t);
+        return b->data != NULL;
     }
-    void *copy = tni_alloc64(&cx->heap, bytes);
-    if (!copy) {
+    b->data = b->copy = tni_alloc64(&cx->heap, b->bytes);
+    if (!b->copy) {
         tni_fail_memory(cx, op);
         return false;
     }
-    bool ok = tn_read(t, dt, copy, count) == TN_OK && tni_outfile_write(out, copy, bytes);
-    tni_free64(&cx->heap, copy);
+    if (tn_read(t, dt, b->copy, count) == TN_OK) return true;
+    tni_bytes_return(cx, b);
+    return false;
+}
+
+void tni_bytes_return(tn_ctx *cx, tni_bytes *b)
+{
+    if (b->copy) tni_free64(&cx->heap, b->copy);
+}
+
+bool tni_elements_write(tni_outfile *out, const char *op, tn_tensor *t)
+{
+    tni_bytes b;
+    if (!tni_bytes_borrow(op, t, &b)) return false;
+    bool ok = tni_outfile_write(out, b.data, b.bytes);
+    tni_bytes_return(t->cx, &b);
     return ok;
 }

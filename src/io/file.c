@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- parts and arrays ---------------------------------------------------------------------------
+// ---- parts and entries --------------------------------------------------------------------------
 
-bool tni_part_add(tn_file *f, const char *path)
+bool tni_file_part_add(tn_file *f, const char *path)
 {
     tn_ctx *cx = f->thing.cx;
     if (!tni_grow(&cx->heap, (void **)&f->part, &f->part_cap, f->parts + 1, sizeof *f->part)) {
         tni_fail_memory(cx, f->op);
         return false;
     }
-    tni_part p = { .map = tni_mapping_open(cx, f->op, path) };
+    tni_file_part p = { .map = tni_mapping_open(cx, f->op, path) };
     if (!p.map) return false;
     p.path              = tni_strdup(&cx->heap, path);
     f->part[f->parts++] = p;
@@ -22,13 +22,13 @@ bool tni_part_add(tn_file *f, const char *path)
     return p.path != NULL;
 }
 
-tni_array *tni_arrays_add(tn_file *f, size_t n)
+tni_file_entry *tni_file_entries_add(tn_file *f, size_t n)
 {
     // Just as many as there are: a header of millions must not take twice its size.
     tni_heap  *heap = &f->thing.cx->heap;
-    tni_array *all  = tni_resize(heap, f->array, (f->count + n) * sizeof *all);
+    tni_file_entry *all  = tni_resize(heap, f->entry, (f->count + n) * sizeof *all);
     if (!all) return tni_fail_memory(f->thing.cx, f->op);
-    f->array = all;
+    f->entry = all;
     return all + f->count;
 }
 
@@ -43,7 +43,7 @@ bool tni_file_wrong(tn_file *f, const char *fmt, ...)
     return false;
 }
 
-void tni_array_sizes(const tni_array *it, int64_t size[TN_MAX_RANK])
+void tni_file_entry_sizes(const tni_file_entry *it, int64_t size[TN_MAX_RANK])
 {
     const char *s = it->shape;
     for (int i = 0; i < it->rank; i++) {
@@ -59,7 +59,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-const char *tni_twice(const char **names, size_t n)
+const char *tni_sort_and_find_twice(const char **names, size_t n)
 {
     if (n) qsort(names, n, sizeof *names, compare_texts);
     for (size_t i = 1; i < n; i++)
@@ -69,18 +69,18 @@ const char *tni_twice(const char **names, size_t n)
 
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp((*(tni_array *const *)a)->name, (*(tni_array *const *)b)->name);
+    return strcmp((*(tni_file_entry *const *)a)->name, (*(tni_file_entry *const *)b)->name);
 }
 
-static int compare_name(const void *name, const void *array)
+static int compare_name(const void *name, const void *entry)
 {
-    return strcmp(name, (*(tni_array *const *)array)->name);
+    return strcmp(name, (*(tni_file_entry *const *)entry)->name);
 }
 
-tni_array *tni_array_find(const tn_file *f, const char *name)
+tni_file_entry *tni_file_entry_find(const tn_file *f, const char *name)
 {
     if (!f->count) return NULL;
-    tni_array **at = bsearch(name, f->by_name, f->count, sizeof *f->by_name, compare_name);
+    tni_file_entry **at = bsearch(name, f->by_name, f->count, sizeof *f->by_name, compare_name);
     return at ? *at : NULL;
 }
 
@@ -91,7 +91,7 @@ static bool index_names(tn_file *f)
         tni_fail_memory(f->thing.cx, f->op);
         return false;
     }
-    for (size_t i = 0; i < f->count; i++) f->by_name[i] = &f->array[i];
+    for (size_t i = 0; i < f->count; i++) f->by_name[i] = &f->entry[i];
     if (f->count) qsort(f->by_name, f->count, sizeof *f->by_name, compare_names);
     for (size_t i = 1; i < f->count; i++)
         if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0)
@@ -110,15 +110,15 @@ void tni_file_close(tn_file *f)
         tni_free(heap, f->part[i].text);
     }
     tni_free(heap, f->part);
-    tni_free(heap, f->array);
+    tni_free(heap, f->entry);
     tni_free(heap, f->by_name);
     tni_free(heap, f);
 }
 
 static bool read_all(tn_file *f, const char *path, bool npy_only)
 {
-    if (!tni_part_add(f, path)) return false;
-    if (npy_only || tni_is_npy(f->part->map)) return tni_npy_parse(f) && index_names(f);
+    if (!tni_file_part_add(f, path)) return false;
+    if (npy_only || tni_is_npy(f->part->map)) return tni_npy_load(f) && index_names(f);
     if (!tni_is_index(path)) return tni_safetensors_read(f) && index_names(f);
     return tni_shards_read(f) && index_names(f) && tni_shards_check(f);
 }
@@ -163,27 +163,27 @@ int tn_file_count(const tn_file *f)
     return f ? (int)f->count : 0;
 }
 
-static const tni_array *array_at(const tn_file *f, int i)
+static const tni_file_entry *entry_at(const tn_file *f, int i)
 {
-    return f && i >= 0 && (size_t)i < f->count ? &f->array[i] : NULL;
+    return f && i >= 0 && (size_t)i < f->count ? &f->entry[i] : NULL;
 }
 
 tn_file_desc tn_file_info(const tn_file *f, int i)
 {
-    const tni_array *it = array_at(f, i);
+    const tni_file_entry *it = entry_at(f, i);
     tn_file_desc     d  = { 0 };
     if (!it) return d;
     d.name  = it->name;
     d.dtype = it->dtype;
     d.rank  = it->rank;
     d.bytes = it->bytes;
-    tni_array_sizes(it, d.size);
+    tni_file_entry_sizes(it, d.size);
     return d;
 }
 
 const char *tn_file_name(const tn_file *f, int i)
 {
-    const tni_array *it = array_at(f, i);
+    const tni_file_entry *it = entry_at(f, i);
     return it ? it->name : NULL;
 }
 
@@ -193,9 +193,9 @@ const char *tn_file_meta(const tn_file *f, const char *key)
     for (size_t i = 0; i < f->parts; i++) {
         const char *s = f->part[i].meta;
         for (size_t k = 0; k < f->part[i].nmeta; k++) {
-            const char *value = s + strlen(s) + 1;
+            const char *value = tni_next_text(s);
             if (strcmp(s, key) == 0) return value;
-            s = value + strlen(value) + 1;
+            s = tni_next_text(value);
         }
     }
     return NULL;
@@ -207,8 +207,7 @@ const char *tn_file_meta_key(const tn_file *f, int i)
         const char *s = f->part[p].meta;
         for (size_t k = 0; k < f->part[p].nmeta; k++) {
             if (i-- == 0) return s;
-            s += strlen(s) + 1;
-            s += strlen(s) + 1;
+            s = tni_next_text(tni_next_text(s));
         }
     }
     return NULL;
@@ -219,9 +218,9 @@ tn_tensor *tn_file_tensor(tn_file *f, const char *name)
     tn_ctx *cx = tni_thing_ok("file_tensor", f, TNI_FILE);
     if (!cx) return NULL;
     if (!name) return tni_fail(cx, TN_EARG, "file_tensor: the name is NULL");
-    const tni_array *it = tni_array_find(f, name);
+    const tni_file_entry *it = tni_file_entry_find(f, name);
     if (!it)
         return tni_fail(cx, TN_EARG, "file_tensor: %s has no tensor %s", f->part->path,
                         tni_shown(name).s);
-    return tni_array_tensor(f, "file_tensor", it);
+    return tni_file_entry_tensor(f, "file_tensor", it);
 }

@@ -1,5 +1,9 @@
 // Mapping a file. It is mapped as it is now: a file that another program cuts short while it is
 // mapped ends the process at the next look, so files are replaced (outfile.h), never written over.
+//
+// One page more is mapped than the file has: it lies past the file's end, where a look ends the
+// process. So a reader that runs over the end is found out, whatever lies behind in memory. With
+// AddressSanitizer that holds from the first byte on.
 #include "io/mapping.h"
 
 #include <errno.h>
@@ -8,6 +12,28 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#if defined __SANITIZE_ADDRESS__
+#define GUARDED 1
+#elif defined __has_feature
+#define GUARDED __has_feature(address_sanitizer)
+#else
+#define GUARDED 0
+#endif
+
+#if GUARDED
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, n)   ((void)(at), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(at, n) ((void)(at), (void)(n))
+#endif
+
+// The bytes that are mapped for a file: whole pages, and one more.
+static size_t room_of(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page + page;
+}
 
 // Without waiting for the other end of a fifo.
 static int open_file(const char *path)
@@ -25,13 +51,15 @@ static const char *map(tni_mapping *m, int fd)
     if (fd < 0 || fstat(fd, &st) != 0) return strerror(errno);
     if (S_ISDIR(st.st_mode)) return "it is a folder";
     if (!S_ISREG(st.st_mode)) return "it is not a regular file";
-    if ((uintmax_t)st.st_size > PTRDIFF_MAX) return "it is too large";
+    if ((uintmax_t)st.st_size > PTRDIFF_MAX / 2) return "it is too large";
     m->bytes = (size_t)st.st_size;
     m->data  = (const unsigned char *)"";
     if (!m->bytes) return NULL;
-    void *data = mmap(NULL, m->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    size_t room = room_of(m->bytes);
+    void  *data = mmap(NULL, room, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) return strerror(errno);
     m->data = data;
+    ASAN_POISON_MEMORY_REGION(m->data + m->bytes, room - m->bytes);
     return NULL;
 }
 
@@ -56,6 +84,10 @@ tni_mapping *tni_mapping_open(tn_ctx *cx, const char *op, const char *path)
 void tni_mapping_unref(tni_mapping *m)
 {
     if (!m || --m->refs > 0) return;
-    if (m->bytes) munmap((void *)(uintptr_t)m->data, m->bytes);
+    size_t room = room_of(m->bytes);
+    if (m->bytes) {
+        ASAN_UNPOISON_MEMORY_REGION(m->data, room);
+        munmap((void *)(uintptr_t)m->data, room);
+    }
     tni_free(m->heap, m);
 }

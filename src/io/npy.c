@@ -8,7 +8,7 @@ static const char magic[] = "\x93NUMPY";
 enum { MAGIC = 6, ALIGN = 64 };
 
 // The dtypes without their byte order; as is the one each becomes, or -1. Integers that Tenon does
-// not have are widened where one that holds them is there.
+// not have are widened where one that holds them is there; the first row of a dtype is its own.
 static const struct {
     const char *name;
     int         width, as;
@@ -184,7 +184,7 @@ static int find_dtype(const reader *r)
     return -1;
 }
 
-static bool fill_array(reader *r, int dtype)
+static bool fill_entry(reader *r, int dtype)
 {
     static const char    none[] = ")";
     const tni_mapping   *m      = r->f->part->map;
@@ -195,15 +195,16 @@ static bool fill_array(reader *r, int dtype)
         return tni_file_wrong(r->f, "%s of %s does not take the %lld bytes that are there",
                               tni_shape_text(r->rank, r->size).s, dtypes[dtype].name,
                               (long long)bytes);
-    tni_array *it = tni_arrays_add(r->f, 1);
+    tni_file_entry *it = tni_file_entries_add(r->f, 1);
     if (!it) return false;
     r->f->part->text = tni_alloc(&r->f->thing.cx->heap, r->descr_bytes + 1);
     if (!r->f->part->text) {
         tni_fail_memory(r->f->thing.cx, r->f->op);
         return false;
     }
-    snprintf(r->f->part->text, r->descr_bytes + 1, "%s", r->descr);
-    *it         = (tni_array){ .name    = "",
+    memcpy(r->f->part->text, r->descr, r->descr_bytes);
+    r->f->part->text[r->descr_bytes] = 0;
+    *it         = (tni_file_entry){ .name    = "",
                                .dtype   = r->f->part->text,
                                .shape   = r->rank ? r->shape : none,
                                .data    = data,
@@ -212,17 +213,18 @@ static bool fill_array(reader *r, int dtype)
                                .rank    = (uint8_t)r->rank,
                                .width   = (uint8_t)dtypes[dtype].width,
                                .fortran = r->fortran,
-                               .swapped = r->descr[0] == '>' && dtypes[dtype].width > 1 };
+                               .swapped = r->descr[0] == '>' && dtypes[dtype].width > 1,
+                               .is_signed = dtypes[dtype].name[0] == 'i' };
     r->f->count = 1;
     return true;
 }
 
-bool tni_npy_parse(tn_file *f)
+bool tni_npy_load(tn_file *f)
 {
     reader r = { .f = f };
     if (!read_prefix(&r) || !read_dictionary(&r)) return false;
     int dtype = find_dtype(&r);
-    return dtype >= 0 && fill_array(&r, dtype);
+    return dtype >= 0 && fill_entry(&r, dtype);
 }
 
 tn_tensor *tn_npy_read(tn_ctx *cx, const char *path)
@@ -230,7 +232,7 @@ tn_tensor *tn_npy_read(tn_ctx *cx, const char *path)
     if (!tni_ctx_ok(cx, "npy_read")) return NULL;
     tni_enter(tni_self.site);
     tn_file   *f = tni_file_read(cx, "npy_read", path, true);
-    tn_tensor *t = f ? tni_array_tensor(f, "npy_read", f->array) : NULL;
+    tn_tensor *t = f ? tni_file_entry_tensor(f, "npy_read", f->entry) : NULL;
     if (f) tni_file_close(f);
     tni_leave(true, t);
     return t;
@@ -240,14 +242,14 @@ tn_tensor *tn_npy_read(tn_ctx *cx, const char *path)
 
 // Magic, version 1.0, and the dictionary padded so that the data begin at a multiple of 64. The
 // number of bytes.
-static size_t make_header(char *h, size_t room, const tn_tensor *t, const char *dtype)
+static size_t make_header(char *h, size_t room, const tn_tensor *t, int dtype)
 {
     size_t start = MAGIC + 4;
     memcpy(h, magic, MAGIC);
     h[MAGIC]     = 1;
     h[MAGIC + 1] = 0;
-    snprintf(h + start, room - start, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
-             dtype, tni_shape_of(t).s);
+    snprintf(h + start, room - start, "{'descr': '%c%s', 'fortran_order': False, 'shape': %s, }",
+             dtypes[dtype].width > 1 ? '<' : '|', dtypes[dtype].name, tni_shape_of(t).s);
     size_t end   = start + strlen(h + start);
     size_t bytes = (end + 1 + ALIGN - 1) / ALIGN * ALIGN;
     memset(h + end, ' ', bytes - end);
@@ -257,7 +259,7 @@ static size_t make_header(char *h, size_t room, const tn_tensor *t, const char *
     return bytes;
 }
 
-static tn_status write_npy(tn_tensor *t, const char *path, const char *dtype)
+static tn_status write_npy(tn_tensor *t, const char *path, int dtype)
 {
     char         h[512];
     size_t       n   = make_header(h, sizeof h, t, dtype);
@@ -271,17 +273,16 @@ static tn_status write_npy(tn_tensor *t, const char *path, const char *dtype)
 
 tn_status tn_npy_write(tn_tensor *t, const char *path)
 {
-    static const char *const descr[] = { "|b1", "|u1", "|i1", "<i4", "<i8",
-                                         "<f2", NULL,  "<f4", "<f8" };
-
     tn_ctx *cx = tni_arg1("npy_write", t, "t");
     if (!cx) return tni_failed();
-    if (!descr[tn_dtype_of(t)])
+    int dtype = 0;
+    while (dtype < DTYPES && dtypes[dtype].as != (int)tn_dtype_of(t)) dtype++;
+    if (dtype == DTYPES)
         return tni_fail_status(cx, TN_EDTYPE,
                                "npy_write: npy has no %s; cast t to f32, or see tn_file_write",
                                tn_dtype_name(tn_dtype_of(t)));
     tni_enter(tni_self.site);
-    tn_status s = write_npy(t, path, descr[tn_dtype_of(t)]);
+    tn_status s = write_npy(t, path, dtype);
     tni_leave(false, NULL);
     return s;
 }

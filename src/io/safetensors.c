@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PREFIX = 8, MOST_HEADER = 100000000 };
-
-// Every dtype of the format; as is the one it becomes here, or -1.
+// Every dtype of the format; as is the one it becomes here, or -1. Integers that Tenon does not have
+// are widened where one that holds them is there; the first row of a dtype is its own.
 static const struct {
     const char *name;
     int         bits, as;
@@ -18,7 +17,7 @@ static const struct {
     { "BOOL", 8, TN_BOOL },   { "U8", 8, TN_U8 },    { "I8", 8, TN_I8 },
     { "I32", 32, TN_I32 },    { "I64", 64, TN_I64 }, { "F16", 16, TN_F16 },
     { "BF16", 16, TN_BF16 },  { "F32", 32, TN_F32 }, { "F64", 64, TN_F64 },
-    { "I16", 16, -1 },        { "U16", 16, -1 },     { "U32", 32, -1 },
+    { "I16", 16, TN_I32 },        { "U16", 16, TN_I32 },     { "U32", 32, TN_I64 },
     { "U64", 64, -1 },        { "C64", 64, -1 },     { "F8_E5M2", 8, -1 },
     { "F8_E4M3", 8, -1 },     { "F8_E8M0", 8, -1 },  { "F8_E4M3FNUZ", 8, -1 },
     { "F8_E5M2FNUZ", 8, -1 }, { "F6_E2M3", 6, -1 },  { "F6_E3M2", 6, -1 },
@@ -37,7 +36,7 @@ const char *tni_safetensors_dtype(tn_dtype dt)
 // is longer than it is in the header, and there it has quotes.
 typedef struct {
     tn_file             *f;
-    tni_part            *part;
+    tni_file_part            *part;
     tni_json             j;
     size_t               bytes;  // of the header
     const unsigned char *data;
@@ -48,12 +47,12 @@ typedef struct {
 static bool json_wrong(reader *r)
 {
     return tni_file_wrong(r->f, "the header is not JSON at byte %zu: %s",
-                          PREFIX + (size_t)(r->j.at - r->j.start), r->j.why);
+                          TNI_SAFETENSORS_PREFIX + (size_t)(r->j.at - r->j.start), r->j.why);
 }
 
 static void rewind_header(reader *r)
 {
-    tni_json_open(&r->j, (const char *)r->part->map->data + PREFIX, r->bytes);
+    tni_json_open(&r->j, (const char *)r->part->map->data + TNI_SAFETENSORS_PREFIX, r->bytes);
 }
 
 // The current key or string, unescaped; NULL, reported.
@@ -80,10 +79,9 @@ static bool check_meta(reader *r)
     const char *s = r->part->meta;
     for (size_t i = 0; i < r->part->nmeta; i++) {
         keys[i] = s;
-        s += strlen(s) + 1;
-        s += strlen(s) + 1;
+        s       = tni_next_text(tni_next_text(s));
     }
-    const char *twice = tni_twice(keys, r->part->nmeta);
+    const char *twice = tni_sort_and_find_twice(keys, r->part->nmeta);
     if (twice) tni_file_wrong(r->f, "__metadata__ has %s twice", tni_shown(twice).s);
     tni_free(heap, keys);
     return !twice;
@@ -108,14 +106,14 @@ static bool read_meta(reader *r)
 
 // ---- a tensor ----------------------------------------------------------------------------------
 
-// What the header says of a tensor, besides its array.
+// What the header says of a tensor while it is read.
 typedef struct {
     int     dtype;  // row of dtypes, -1 until it is known
     int     rank;   // -1 until it is known; may be too large
     int64_t size[TN_MAX_RANK];
     int     offsets;  // how many
     int64_t begin, end;
-} entry;
+} fields;
 
 // The value of the current key as an array of integers from 0 on: their count, of which the first
 // `room` are kept; -1, if it is none.
@@ -131,7 +129,7 @@ static int read_integers(reader *r, int64_t *v, int room)
     return r->j.kind == TNI_JSON_ARRAY_END ? n : -1;
 }
 
-static bool read_dtype(reader *r, const char *name, entry *e)
+static bool read_dtype(reader *r, const char *name, fields *e)
 {
     if (tni_json_next(&r->j) != TNI_JSON_STRING)
         return tni_file_wrong(r->f, "tensor %s: its dtype is not a text", name);
@@ -142,7 +140,7 @@ static bool read_dtype(reader *r, const char *name, entry *e)
                           r->j.length < 40 ? (int)r->j.length : 40, r->j.text);
 }
 
-static bool read_field(reader *r, const char *name, entry *e, tni_array *it)
+static bool read_field(reader *r, const char *name, fields *e, tni_file_entry *it)
 {
     int64_t offsets[2] = { 0 };
     bool    dtype = tni_json_is(&r->j, "dtype"), shape = tni_json_is(&r->j, "shape");
@@ -170,8 +168,8 @@ static bool read_field(reader *r, const char *name, entry *e, tni_array *it)
     return tni_json_skip(&r->j);
 }
 
-// Whether the tensor's bytes are there and as many as its shape wants; fills the array.
-static bool place(reader *r, const char *name, const entry *e, tni_array *it)
+// Whether the tensor's bytes are there and as many as its shape wants; fills the entry.
+static bool place(reader *r, const char *name, const fields *e, tni_file_entry *it)
 {
     int     bits  = dtypes[e->dtype].bits;
     int64_t count = tni_shape_count(e->rank, e->size);
@@ -197,13 +195,15 @@ static bool place(reader *r, const char *name, const entry *e, tni_array *it)
     it->rank  = (uint8_t)e->rank;
     it->data  = r->data + e->begin;
     it->bytes = bytes;
+
+    it->is_signed = dtypes[e->dtype].name[0] == 'I';
     return true;
 }
 
-static bool read_tensor(reader *r, tni_array *it)
+static bool read_tensor(reader *r, tni_file_entry *it)
 {
-    entry e = { .dtype = -1, .rank = -1 };
-    *it     = (tni_array){ .part = (uint32_t)(r->f->parts - 1), .name = take_text(r) };
+    fields e = { .dtype = -1, .rank = -1 };
+    *it     = (tni_file_entry){ .part = (uint32_t)(r->f->parts - 1), .name = take_text(r) };
     if (!it->name) return false;
     tni_text name = tni_shown(it->name);
     if (tni_json_next(&r->j) != TNI_JSON_OBJECT)
@@ -223,7 +223,7 @@ static bool read_tensor(reader *r, tni_array *it)
 // By data; empty tensors before what lies at the same place, and in the order of the header.
 static int compare_places(const void *a, const void *b)
 {
-    const tni_array *x = a, *y = b;
+    const tni_file_entry *x = a, *y = b;
     if (x->data != y->data) return x->data < y->data ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     return x->shape < y->shape ? -1 : x->shape > y->shape;
@@ -236,16 +236,16 @@ static bool gap(reader *r, const unsigned char *from, const unsigned char *to)
 }
 
 // Whether the tensors cover the data, each byte once.
-static bool check_cover(reader *r, tni_array *array, size_t n)
+static bool check_cover(reader *r, tni_file_entry *entry, size_t n)
 {
     const unsigned char *at = r->data, *end = r->data + r->data_bytes;
-    if (n) qsort(array, n, sizeof *array, compare_places);
+    if (n) qsort(entry, n, sizeof *entry, compare_places);
     for (size_t i = 0; i < n; i++) {
-        if (array[i].data > at) return gap(r, at, array[i].data);
-        if (array[i].data < at)
-            return tni_file_wrong(r->f, "tensors %s and %s overlap", tni_shown(array[i - 1].name).s,
-                                  tni_shown(array[i].name).s);
-        at += array[i].bytes;
+        if (entry[i].data > at) return gap(r, at, entry[i].data);
+        if (entry[i].data < at)
+            return tni_file_wrong(r->f, "tensors %s and %s overlap", tni_shown(entry[i - 1].name).s,
+                                  tni_shown(entry[i].name).s);
+        at += entry[i].bytes;
     }
     return at == end || gap(r, at, end);
 }
@@ -265,12 +265,12 @@ static int64_t count_tensors(reader *r)
     return n;
 }
 
-static bool read_entries(reader *r, tni_array *array)
+static bool read_entries(reader *r, tni_file_entry *entry)
 {
     rewind_header(r);
     tni_json_next(&r->j);
     while (tni_json_next(&r->j) == TNI_JSON_KEY)
-        if (!(tni_json_is(&r->j, "__metadata__") ? read_meta(r) : read_tensor(r, array++)))
+        if (!(tni_json_is(&r->j, "__metadata__") ? read_meta(r) : read_tensor(r, entry++)))
             return false;
     return true;
 }
@@ -280,20 +280,20 @@ static bool read_prefix(reader *r)
 {
     const tni_mapping *m = r->part->map;
     uint64_t           n = 0;
-    if (m->bytes < PREFIX)
+    if (m->bytes < TNI_SAFETENSORS_PREFIX)
         return tni_file_wrong(r->f, "%zu bytes are no safetensors file", m->bytes);
-    memcpy(&n, m->data, PREFIX);
-    if (n > MOST_HEADER)
+    memcpy(&n, m->data, TNI_SAFETENSORS_PREFIX);
+    if (n > TNI_SAFETENSORS_HEADER)
         return tni_file_wrong(r->f, "a header of %llu bytes: more than %d are refused",
-                              (unsigned long long)n, MOST_HEADER);
-    if (n > m->bytes - PREFIX)
+                              (unsigned long long)n, TNI_SAFETENSORS_HEADER);
+    if (n > m->bytes - TNI_SAFETENSORS_PREFIX)
         return tni_file_wrong(r->f, "a header of %llu bytes in a file of %zu",
                               (unsigned long long)n, m->bytes);
-    if (n == 0 || m->data[PREFIX] != '{')
+    if (n == 0 || m->data[TNI_SAFETENSORS_PREFIX] != '{')
         return tni_file_wrong(r->f, "the header does not begin with {");
     r->bytes      = (size_t)n;
-    r->data       = m->data + PREFIX + n;
-    r->data_bytes = (int64_t)(m->bytes - PREFIX - n);
+    r->data       = m->data + TNI_SAFETENSORS_PREFIX + n;
+    r->data_bytes = (int64_t)(m->bytes - TNI_SAFETENSORS_PREFIX - n);
     return true;
 }
 
@@ -304,15 +304,15 @@ bool tni_safetensors_read(tn_file *f)
     int64_t n = count_tensors(&r);
     if (n < 0) return false;
     if (n > INT32_MAX - (int64_t)f->count) return tni_file_wrong(f, "too many tensors");
-    tni_array *array = tni_arrays_add(f, (size_t)n);
-    if (!array) return false;
+    tni_file_entry *entry = tni_file_entries_add(f, (size_t)n);
+    if (!entry) return false;
     r.text = r.part->text = tni_alloc(&f->thing.cx->heap, r.bytes);
     if (!r.text) {
         tni_fail_memory(f->thing.cx, f->op);
         return false;
     }
     r.end = r.text + r.bytes;
-    if (!read_entries(&r, array) || !check_cover(&r, array, (size_t)n)) return false;
+    if (!read_entries(&r, entry) || !check_cover(&r, entry, (size_t)n)) return false;
     f->count += (size_t)n;
     return true;
 }

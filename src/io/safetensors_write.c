@@ -1,93 +1,59 @@
 // Writing safetensors: tensors in the order they are given, their data from a multiple of 64 on.
+#include "base/json.h"
 #include "io/file.h"
 
-#include <stdio.h>
 #include <string.h>
 
-enum { PREFIX = 8, ALIGN = 64, MOST_HEADER = 100000000 };
+enum { ALIGN = 64 };
 
-// The header while it grows. Once memory is out it stays full and nothing more is added.
-typedef struct {
-    tni_heap *heap;
-    char     *text;
-    size_t    bytes, room;
-    bool      full;
-} header;
-
-static void put(header *h, const char *s, size_t n)
+static void put_numbers(tni_json_writer *h, int n, const int64_t *v)
 {
-    h->full |= !tni_grow(h->heap, (void **)&h->text, &h->room, h->bytes + n, 1);
-    if (h->full) return;
-    memcpy(h->text + h->bytes, s, n);
-    h->bytes += n;
-}
-
-static void put_text(header *h, const char *s)
-{
-    put(h, s, strlen(s));
-}
-
-static void put_quoted(header *h, const char *s)
-{
-    put_text(h, "\"");
-    for (; *s; s++) {
-        char escaped[8] = { '\\', *s };
-        if ((unsigned char)*s < ' ') snprintf(escaped, sizeof escaped, "\\u%04x", *s);
-        bool plain = *s != '"' && *s != '\\' && (unsigned char)*s >= ' ';
-        put(h, plain ? s : escaped, plain ? 1 : strlen(escaped));
-    }
-    put_text(h, "\"");
-}
-
-static void put_numbers(header *h, int n, const int64_t *v)
-{
-    char text[24];
     for (int i = 0; i < n; i++) {
-        snprintf(text, sizeof text, "%s%lld", i ? "," : "", (long long)v[i]);
-        put_text(h, text);
+        if (i) tni_json_put(h, ",");
+        tni_json_put_int(h, v[i]);
     }
 }
 
-static void put_tensor(header *h, const char *name, const tn_tensor *t, int64_t *at)
+static void put_tensor(tni_json_writer *h, const char *name, const tn_tensor *t, int64_t *at)
 {
     tn_dtype dt      = tn_dtype_of(t);
     int64_t  next    = *at + tn_count(t) * (int64_t)tni_dtype_size(dt);
     int64_t  span[2] = { *at, next };
-    put_quoted(h, name);
-    put_text(h, ":{\"dtype\":");
-    put_quoted(h, tni_safetensors_dtype(dt));
-    put_text(h, ",\"shape\":[");
+    tni_json_quote(h, name);
+    tni_json_put(h, ":{\"dtype\":");
+    tni_json_quote(h, tni_safetensors_dtype(dt));
+    tni_json_put(h, ",\"shape\":[");
     put_numbers(h, tn_rank(t), tni_sizes(t));
-    put_text(h, "],\"data_offsets\":[");
+    tni_json_put(h, "],\"data_offsets\":[");
     put_numbers(h, 2, span);
-    put_text(h, "]}");
+    tni_json_put(h, "]}");
     *at = next;
 }
 
-static void put_meta(header *h, int n, const char *const *meta)
+static void put_meta(tni_json_writer *h, int n, const char *const *meta)
 {
-    put_text(h, "\"__metadata__\":{");
+    tni_json_put(h, "\"__metadata__\":{");
     for (int i = 0; i < n; i++) {
-        if (i) put_text(h, ",");
-        put_quoted(h, meta[2 * i]);
-        put_text(h, ":");
-        put_quoted(h, meta[2 * i + 1]);
+        if (i) tni_json_put(h, ",");
+        tni_json_quote(h, meta[2 * i]);
+        tni_json_put(h, ":");
+        tni_json_quote(h, meta[2 * i + 1]);
     }
-    put_text(h, "}");
+    tni_json_put(h, "}");
 }
 
-static void put_header(header *h, int n, const char *const *names, tn_tensor *const *tensors,
+static void put_header(tni_json_writer *h, int n, const char *const *names, tn_tensor *const *tensors,
                        int nmeta, const char *const *meta)
 {
     int64_t at = 0;
-    put_text(h, "{");
+    tni_json_put(h, "{");
     if (nmeta) put_meta(h, nmeta, meta);
     for (int i = 0; i < n; i++) {
-        if (i || nmeta) put_text(h, ",");
+        if (i || nmeta) tni_json_put(h, ",");
         put_tensor(h, names[i], tensors[i], &at);
     }
-    put_text(h, "}");
-    while ((PREFIX + h->bytes) % ALIGN && !h->full) put_text(h, " ");
+    tni_json_put(h, "}");
+    while ((TNI_SAFETENSORS_PREFIX + h->bytes) % ALIGN && !h->full) tni_json_put(h, " ");
 }
 
 // ---- what may be written -----------------------------------------------------------------------
@@ -107,7 +73,7 @@ static bool names_ok(tn_ctx *cx, const char *what, int n, const char *const *nam
         if (wrong)
             tni_fail(cx, TN_EARG, "file_write: %s %s %s", what, tni_shown(sorted[i]).s, wrong);
     }
-    const char *twice = wrong ? NULL : tni_twice(sorted, (size_t)n);
+    const char *twice = wrong ? NULL : tni_sort_and_find_twice(sorted, (size_t)n);
     if (twice) tni_fail(cx, TN_EARG, "file_write: %s %s is there twice", what, tni_shown(twice).s);
     tni_free(&cx->heap, sorted);
     return !wrong && !twice;
@@ -151,13 +117,13 @@ static bool arguments_ok(tn_ctx *cx, int n, const char *const *names, tn_tensor 
 
 // ---- writing -----------------------------------------------------------------------------------
 
-static tn_status write_all(tn_ctx *cx, const char *path, const header *h, int n,
+static tn_status write_all(tn_ctx *cx, const char *path, const tni_json_writer *h, int n,
                            tn_tensor *const *tensors)
 {
     uint64_t     length = h->bytes;
     tni_outfile *out    = tni_outfile_open(cx, "file_write", path);
     if (!out) return tni_failed();
-    bool ok = tni_outfile_write(out, &length, PREFIX) && tni_outfile_write(out, h->text, h->bytes);
+    bool ok = tni_outfile_write(out, &length, TNI_SAFETENSORS_PREFIX) && tni_outfile_write(out, h->text, h->bytes);
     for (int i = 0; i < n && ok; i++) ok = tni_elements_write(out, "file_write", tensors[i]);
     if (ok) return tni_outfile_commit(out);
     tni_outfile_abandon(out);
@@ -168,11 +134,11 @@ static tn_status write_file(tn_ctx *cx, const char *path, int n, const char *con
                             tn_tensor *const *tensors, int nmeta, const char *const *meta)
 {
     if (!arguments_ok(cx, n, names, tensors, nmeta, meta)) return tni_failed();
-    header h = { .heap = &cx->heap };
+    tni_json_writer h = { .heap = &cx->heap };
     put_header(&h, n, names, tensors, nmeta, meta);
     tn_status s;
     if (h.full) s = tni_fail_status(cx, TN_EMEM, "file_write: out of memory");
-    else if (h.bytes > MOST_HEADER)
+    else if (h.bytes > TNI_SAFETENSORS_HEADER)
         s = tni_fail_status(cx, TN_EARG, "file_write: the header would have %zu bytes", h.bytes);
     else s = write_all(cx, path, &h, n, tensors);
     tni_free(&cx->heap, h.text);

@@ -91,7 +91,7 @@ static bool walk_index(tn_file *f, visit *each)
 }
 
 // The part that a file of the index is; NULL: none yet.
-static const tni_part *part_of(const tn_file *f, const char *file)
+static const tni_file_part *part_of(const tn_file *f, const char *file)
 {
     const char *slash  = strrchr(f->part->path, '/');
     size_t      folder = slash ? (size_t)(slash + 1 - f->part->path) : 0;
@@ -115,14 +115,14 @@ static bool add_file(walk *w)
         return false;
     }
     snprintf(path, room, "%.*s%s", folder, at, w->file);
-    bool ok = tni_part_add(w->f, path) && tni_safetensors_read(w->f);
+    bool ok = tni_file_part_add(w->f, path) && tni_safetensors_read(w->f);
     tni_free(&cx->heap, path);
     return ok;
 }
 
 static bool check_place(walk *w)
 {
-    const tni_array *it = tni_array_find(w->f, w->tensor);
+    const tni_file_entry *it = tni_file_entry_find(w->f, w->tensor);
     if (it && &w->f->part[it->part] == part_of(w->f, w->file)) return true;
     tni_fail(w->f->thing.cx, TN_EFORMAT, "%s: %s: tensor %s is not in %s", w->f->op,
              w->f->part->path, tni_shown(w->tensor).s, tni_shown(w->file).s);

@@ -8,7 +8,7 @@ bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v)
     return false;
 }
 
-bool tni_share_arg(tn_ctx *cx, const char *op, const char *name, double v)
+bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v)
 {
     if (v >= 0 && v <= 1) return true;
     tni_fail(cx, TN_EARG, "%s: %s %g is not in 0 .. 1", op, name, v);

@@ -143,8 +143,8 @@ static tn_tensor *own_value(tn_tensor *t)
     return y;
 }
 
-static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
-                              bool is_param)
+static tn_tensor *take(tn_layer *l, const char *op, const char *name, tn_tensor *init,
+                       bool is_param)
 {
     if (!tni_thing_ok(op, l, TNI_LAYER)) return NULL;
     tn_ctx *cx = l->thing.cx;
@@ -152,7 +152,7 @@ static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_
         return tni_fail(cx, TN_EARG, "%s: \"%s\" is NULL", op, name ? name : "");
     if (!init || !tni_arg1(op, init, "init")) return NULL;
     if (init->cx != cx)
-        return tni_fail(cx, TN_EARG, "%s: \"%s\" belongs to another context", op, name);
+        return tni_fail(cx, TN_EARG, "%s: \"%s\" belongs to another context", op, name ? name : "");
     tni_named **list = is_param ? &l->param : &l->buffer;
     size_t     *n    = is_param ? &l->params : &l->buffers;
     size_t     *cap  = is_param ? &l->param_cap : &l->buffer_cap;
@@ -169,6 +169,16 @@ static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_
     t->store->wanted = true;
     t->store->depth  = 0;  // outlives every scope, so every step stores it
     (*list)[(*n)++]  = (tni_named){ copy, t };
+    return t;
+}
+
+// In a frame, so that a handler that jumps finds nothing half way.
+static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
+                              bool is_param)
+{
+    tni_enter(tni_self.site);
+    tn_tensor *t = take(l, op, name, init, is_param);
+    tni_leave(false, NULL);
     return t;
 }
 
@@ -189,6 +199,7 @@ tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child)
     if (!child && !cx->fault.code)
         return tni_fail(cx, TN_EARG, "layer_child: \"%s\" is NULL", name ? name : "");
     if (!child || !tni_thing_ok("layer_child", child, TNI_LAYER)) return NULL;
+    if (!name) name = "";
     if (child->thing.cx != cx)
         return tni_fail(cx, TN_EARG, "layer_child: \"%s\" belongs to another context", name);
     if (child->parent)
@@ -360,9 +371,13 @@ tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, v
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_each: the function is NULL");
     tni_entries list;
     if (!tni_layer_list(l, "layer_each", &list)) return tni_failed();
+    tni_enter(tni_self.site);  // so that a handler that jumps finds the list freed
+    tni_thread before = tni_user_begin();
     for (size_t i = 0; i < list.count; i++)
         if (list.entry[i].first == (int)i) f(list.entry[i].name, list.entry[i].t, user);
+    tni_user_end(&before);
     tni_entries_free(&list);
+    tni_leave(false, NULL);
     return TN_OK;
 }
 
@@ -383,7 +398,7 @@ tn_tensor *tn_layer_find(tn_layer *l, const char *name)
 
 int64_t tn_layer_count(const tn_layer *l)
 {
-    if (!l) return 0;
+    if (!l || !tni_thing_ok("layer_count", l, TNI_LAYER)) return 0;
     tni_entries list;
     int64_t     sum = 0;
     if (!tni_layer_list((tn_layer *)l, "layer_count", &list)) return 0;
@@ -433,13 +448,16 @@ tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
                                tni_dtype_ok(dt) ? tn_dtype_name(dt) : "that");
     tni_entries list;
     if (!tni_layer_list(l, "layer_cast", &list)) return tni_failed();
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
     tn_scope *s  = tn_begin(cx);
     bool      ok = s != NULL;
     if (ok) cx->grad_mode = false;
     for (size_t i = 0; ok && i < list.count; i++) {
         tn_tensor *t = list.entry[i].t;
         if (!tni_is_float(tn_dtype_of(t)) || tn_dtype_of(t) == dt) continue;
-        tn_tensor *y = t->view ? NULL : tn_cast(tn_detach(t), dt);
+        tn_tensor *y = t->view ? tni_fail(cx, TN_EARG, "layer_cast: \"%.100s\" is a view",
+                                          list.entry[i].name)
+                               : tn_cast(tn_detach(t), dt);
         if (!(ok = y != NULL)) break;
         tni_store_bind(cx, t->store, tni_node_ref(y->store->node));
         t->store->wanted = true;
@@ -447,39 +465,7 @@ tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
     }
     if (s) tni_scope_close(s);
     tni_entries_free(&list);
-    return ok ? TN_OK : tni_failed();
-}
-
-// ---- patterns ----------------------------------------------------------------------------------
-
-// One pattern, from p to end. Where a star fits too little, it is tried again one character on.
-static bool fits(const char *p, const char *end, const char *name)
-{
-    const char *star = NULL, *back = NULL;
-    while (*name) {
-        if (p < end && *p == '*') {
-            star = p++;
-            back = name;
-        } else if (p < end && (*p == '?' || *p == *name)) {
-            p++;
-            name++;
-        } else if (star) {
-            p    = star + 1;
-            name = ++back;
-        } else {
-            return false;
-        }
-    }
-    while (p < end && *p == '*') p++;
-    return p == end;
-}
-
-bool tni_glob(const char *pattern, const char *name)
-{
-    for (const char *p = pattern;; p++) {
-        const char *end = p + strcspn(p, ",");
-        if (fits(p, end, name)) return true;
-        if (!*end) return false;
-        p = end;
-    }
+    tn_status status = ok ? TN_OK : tni_failed();
+    tni_leave(false, NULL);
+    return status;
 }

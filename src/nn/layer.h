@@ -65,7 +65,4 @@ typedef struct {
 bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list);
 void tni_entries_free(tni_entries *list);
 
-// Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.
-bool tni_glob(const char *pattern, const char *name);
-
 #endif

@@ -18,7 +18,7 @@ static tn_layer *make(tn_ctx *cx, const char *op, const char *type, tn_forward_f
                       int rank, const int64_t *size, tn_nn_norm_opts o)
 {
     if (!(o.eps >= 0)) return tni_fail(cx, TN_EARG, "%s: eps %g is negative", op, o.eps);
-    if (!tni_share_arg(cx, op, "momentum", o.momentum)) return NULL;
+    if (!tni_unit_arg(cx, op, "momentum", o.momentum)) return NULL;
     tn_layer *l = tni_layer_make(cx, type, f, sizeof(norm));
     if (!l) return NULL;
     norm *s     = l->self;

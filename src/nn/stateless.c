@@ -63,7 +63,7 @@ static tn_tensor *dropout_forward(tn_layer *l, tn_tensor *x)
 tn_layer *tn_nn_dropout(tn_ctx *cx, double p)
 {
     const char *op = "nn_dropout";
-    if (!tni_ctx_ok(cx, op) || !tni_share_arg(cx, op, "p", p)) return NULL;
+    if (!tni_ctx_ok(cx, op) || !tni_unit_arg(cx, op, "p", p)) return NULL;
     tn_layer *l = tni_layer_make(cx, "Dropout", dropout_forward, sizeof(dropout));
     if (l) *(dropout *)l->self = (dropout){ p };
     return l;

@@ -55,7 +55,7 @@ static bool fill_attention(tn_layer *l, int64_t E, bool bias)
 static bool heads_ok(tn_ctx *cx, const char *op, int64_t width, int64_t heads, double dropout)
 {
     if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "width", width) ||
-        !tni_size_arg(cx, op, "heads", heads) || !tni_share_arg(cx, op, "dropout", dropout))
+        !tni_size_arg(cx, op, "heads", heads) || !tni_unit_arg(cx, op, "dropout", dropout))
         return false;
     if (width % heads)
         tni_fail(cx, TN_EARG, "%s: heads %lld does not divide width %lld", op, (long long)heads,

@@ -110,10 +110,11 @@ void tni_scope_remove(tn_tensor *t)
     t->scope = NULL;
 }
 
+// NULL when memory is out, which the caller reports when nothing is half way.
 static tn_tensor *new_handle(tn_ctx *cx, tni_store *s)
 {
     tn_tensor *t = tni_slab_take(&cx->tensors);
-    if (!t) return tni_fail_memory(cx, "recording");
+    if (!t) return NULL;
     memset(t, 0, sizeof *t);
     t->magic = TNI_LIVE;
     t->cx    = cx;
@@ -144,7 +145,7 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
     tn_tensor *t = new_handle(cx, s);
     if (n->state == TNI_PENDING && t) list_store(cx, s);
     store_unref(cx, s);
-    return t;
+    return t ? t : tni_fail_memory(cx, "recording");
 }
 
 // Something is made from t: a step boundary need not store it for its own sake.
@@ -191,7 +192,7 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
     tn_tensor *t = new_handle(cx, x->store);
     if (!t) {
         tni_slab_give(&cx->views, own);
-        return NULL;
+        return tni_fail_memory(cx, "recording");
     }
     use(x);
     t->view     = own;
@@ -300,19 +301,11 @@ static tni_node *gone(tn_tensor *x, const char *op, const tni_node *n)
                     n->site.line, n->attr.gone.file, n->attr.gone.line);
 }
 
-tni_node *tni_resolve(tn_tensor *x, const char *op)
+// The node of a view, a leaf or a cut value, which x keeps; NULL, reported, on failure.
+static tni_node *make_node(tn_tensor *x, tni_node *base, bool cut)
 {
-    tn_ctx   *cx   = x->cx;
-    tni_node *base = x->store->node;
-    if (base->state == TNI_GONE) return gone(x, op, base);
-    use(x);
-    bool cut = x->detached && base->needs_grad;
-    if (!x->view && !x->leaf && !cut) return base;
-    // A step need not have kept this view, but the base is there: then it is viewed again.
-    if (x->node && x->node->state == TNI_GONE) uncache(x);
-    if (x->node) return x->node;
-
-    tni_node *n = tni_node_ref(base);
+    tn_ctx   *cx = x->cx;
+    tni_node *n  = tni_node_ref(base);
     if (x->leaf) {
         tni_node *marked = mark_leaf(cx, x->leaf, n);
         tni_node_unref(cx, n);
@@ -338,5 +331,22 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
         }
     }
     cache(x, n);
+    return n;
+}
+
+tni_node *tni_resolve(tn_tensor *x, const char *op)
+{
+    tni_node *base = x->store->node;
+    if (base->state == TNI_GONE) return gone(x, op, base);
+    use(x);
+    bool cut = x->detached && base->needs_grad;
+    if (!x->view && !x->leaf && !cut) return base;
+    // A step need not have kept this view, but the base is there: then it is viewed again.
+    if (x->node && x->node->state == TNI_GONE) uncache(x);
+    if (x->node) return x->node;
+
+    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_node *n = make_node(x, base, cut);
+    tni_leave(false, NULL);
     return n;
 }

@@ -16,7 +16,11 @@
 
 // ---- metadata ----------------------------------------------------------------------------------
 
-enum { SCALARS = 5, ENTRIES = SCALARS + TNI_MOST + 1, KEY = 16 };  // the last is the checksum
+enum {
+    SCALARS = 5,
+    ENTRIES = SCALARS + TN_MAX_CHECKPOINT + 1,
+    KEY     = 16
+};  // the last is the checksum
 
 // Pairs of key and value, as tn_file_write takes them. Keys and texts are the list's own.
 typedef struct {
@@ -57,7 +61,7 @@ static void describe(const tni_snapshot *s, metadata *m)
     add_u64(m, "step", (uint64_t)s->step);
     add_u64(m, "seed", s->seed);
     add_u64(m, "counter", s->counter);
-    for (int k = 0; k < TNI_MOST; k++) {
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
         if (!s->c->opt[k]) continue;
         entry_key(key, SCALARS + k);
         add_text(m, key, s->c->opt[k]->rule->name);
@@ -136,7 +140,7 @@ static bool read_metadata(tni_snapshot *s, tn_file *f)
 static bool kinds_fit(const tni_snapshot *s, tn_file *f)
 {
     char key[KEY];
-    for (int k = 0; k < TNI_MOST; k++) {
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
         if (!s->c->opt[k]) continue;
         entry_key(key, SCALARS + k);
         const char *kind = tn_file_meta(f, key), *here = s->c->opt[k]->rule->name;

@@ -204,11 +204,11 @@ bool tni_snapshot_open(tni_snapshot *s)
     s->step                = c->step;
     s->seed                = s->cx->seed;
     s->counter             = s->cx->counter;
-    for (int k = 0; k < TNI_MOST; k++)
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
         if (c->net[k] && !(is_ours(s, c->net[k], TNI_LAYER) && add_net(s, k))) return false;
-    for (int k = 0; k < TNI_MOST; k++)
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
         if (c->opt[k] && !(is_ours(s, c->opt[k], TNI_OPTIM) && add_optim(s, k))) return false;
-    for (int k = 0; k < TNI_MOST; k++)
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
         if (c->data[k] && !(is_ours(s, c->data[k], TNI_DATA) && add_data(s, k))) return false;
     return add_user(s);
 }
@@ -217,7 +217,7 @@ void tni_snapshot_close(tni_snapshot *s)
 {
     tni_heap *h = &s->cx->heap;
     for (size_t i = 0; i < s->pieces; i++) tni_free(h, s->piece[i].name);
-    for (int k = 0; k < TNI_MOST; k++) {
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
         tni_free(h, s->opt[k].slot);
         tni_free(h, s->opt[k].updates);
     }
@@ -242,7 +242,7 @@ bool tni_snapshot_take(tni_snapshot *s)
 
 bool tni_snapshot_fits(const tni_snapshot *s)
 {
-    for (int k = 0; k < TNI_MOST; k++) {
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
         const tn_optim *o = s->c->opt[k];
         const tn_data  *d = s->c->data[k];
         if (o && s->opt[k].count[TNI_COUNTS - 1] != fingerprint(o))
@@ -264,8 +264,8 @@ bool tni_snapshot_fits(const tni_snapshot *s)
 // The loaders stand where they stood. All or none: one that cannot sends the others back.
 static bool seek_all(const tni_snapshot *s)
 {
-    tn_cursor before[TNI_MOST];
-    for (int k = 0; k < TNI_MOST; k++) {
+    tn_cursor before[TN_MAX_CHECKPOINT];
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
         tn_data *d = s->c->data[k];
         if (!d) continue;
         const int64_t *v = s->data[k];
@@ -307,7 +307,7 @@ bool tni_snapshot_put(tni_snapshot *s)
         else if (p->kind == TNI_PIECE_STATE) put_state(p);
         else if (p->kind == TNI_PIECE_GRADIENT) put_gradient(p);
     }
-    for (int k = 0; k < TNI_MOST; k++)
+    for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
         if (s->c->opt[k]) put_numbers(s->c->opt[k], &s->opt[k]);
     if (s->user) memcpy(s->c->user, s->user, s->c->user_bytes);
     s->cx->seed    = s->seed;

@@ -4,7 +4,6 @@
 
 #include "optim/optim.h"
 
-enum { TNI_MOST = 8 };                        // networks, optimizers, datasets of a checkpoint
 enum { TNI_SETTINGS = 12, TNI_COUNTS = 10 };  // numbers of an optimizer
 
 typedef enum {
@@ -44,8 +43,8 @@ typedef struct {
     const tn_checkpoint *c;
     tni_piece           *piece;
     size_t               pieces, cap;
-    tni_optim_numbers    opt[TNI_MOST];
-    int64_t              data[TNI_MOST][4];  // seed, epoch, index of the cursor; items
+    tni_optim_numbers    opt[TN_MAX_CHECKPOINT];
+    int64_t              data[TN_MAX_CHECKPOINT][4];  // seed, epoch, index of the cursor; items
     void                *user;
     int64_t              step;
     uint64_t             seed, counter;  // of the context's random numbers

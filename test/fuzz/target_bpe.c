@@ -61,7 +61,8 @@ static uint64_t run(const unsigned char *data, size_t n)
     tn_bpe     *b       = tn_bpe_open(cx, vocab, encoder);
     FUZZ_CHECK((b == NULL) == (tn_error(cx) != TN_OK));
     if (b) there_and_back(b, rest, (int64_t)length);
-    return fuzz_join(b ? (uint64_t)tn_bpe_count(b) : 0, fuzz_close(cx, n));
+    uint64_t count = b ? (uint64_t)tn_bpe_count(b) : 0;
+    return fuzz_join(count, fuzz_close(cx, n));
 }
 
 static const char *const tokens[] = {

@@ -19,10 +19,12 @@ static inline int64_t tni_arg_count(const tni_arg *x)
     return n;
 }
 
-// How many of the threads are worth using for so many elements.
+// How many of the threads are worth waking for so many elements: each has its share to do.
 static inline int tni_threads_for(int threads, int64_t elements)
 {
-    return elements < 32768 ? 1 : threads;
+    enum { SHARE = 16384 };
+    int64_t most = elements / SHARE;
+    return most < 2 ? 1 : most < threads ? (int)most : threads;
 }
 
 // The distance of a stride, either way.
