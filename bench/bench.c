@@ -31,7 +31,11 @@ static const struct {
 
 enum { CASES = sizeof cases / sizeof *cases, ROWS = 64 };
 
-static bench_row   rows[ROWS];
+// The rows so far, for JSON.
+static struct {
+    bench_row row;
+    char      of[96];  // what row.of points to
+} rows[ROWS];
 static int         count;
 static bool        json;
 static const char *self;
@@ -40,8 +44,13 @@ static const char *self;
 
 void bench_add(bench_row r)
 {
-    char ratio[64] = "";
-    if (count < ROWS) rows[count++] = r;
+    char ratio[128] = "";
+    if (count < ROWS) {
+        snprintf(rows[count].of, sizeof rows->of, "%s", r.of ? r.of : "");
+        rows[count].row    = r;
+        rows[count].row.of = rows[count].of;
+        count++;
+    }
     if (json) return;
     if (!isnan(r.ratio)) snprintf(ratio, sizeof ratio, "  %7.3f x %s", r.ratio, r.of);
     printf("%-13s %-26s %12.4g %*s%s\n", r.name, r.what, r.value, *ratio ? -8 : 0, r.unit, ratio);
@@ -65,7 +74,7 @@ static void write_json(void)
     printf("{\"version\": \"%s\", \"threads\": %d, \"results\": [", tn_version(),
            tni_threads_default());
     for (int i = 0; i < count; i++) {
-        const bench_row *r = &rows[i];
+        const bench_row *r = &rows[i].row;
         printf("%s\n  {\"case\": \"%s\", \"what\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
                i ? "," : "", r->name, r->what, r->value, r->unit);
         if (!isnan(r->ratio)) printf(", \"ratio\": %.6g, \"of\": \"%s\"", r->ratio, r->of);
@@ -89,6 +98,12 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+double bench_middle(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
 double bench_median(void (*f)(void *arg), void *arg)
 {
     enum { LEAST = 7, MOST = 1000 };
@@ -101,8 +116,7 @@ double bench_median(void (*f)(void *arg), void *arg)
         f(arg);
         took[n++] = bench_seconds() - before;
     }
-    qsort(took, (size_t)n, sizeof *took, by_value);
-    return took[n / 2];
+    return bench_middle(took, n);
 }
 
 tn_ctx *bench_open(tn_open_opts o)

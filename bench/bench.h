@@ -6,7 +6,7 @@
 #include <tenon.h>
 
 // One measured number. ratio is the number over that of what `of` names; NAN where there is nothing
-// to compare with.
+// to compare with. The texts must stay, but for `of`, which is copied.
 typedef struct {
     const char *name;  // of the case
     const char *what;
@@ -21,6 +21,8 @@ void bench_add(bench_row r);
 void bench_note(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 double bench_seconds(void);
+// The median of n numbers, which it sorts.
+double bench_middle(double *v, int n);
 // The median time of a call, after calls to warm up: at least 7 calls and a third of a second.
 double bench_median(void (*f)(void *arg), void *arg);
 // A context for measuring; ends the program if there is none.

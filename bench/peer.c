@@ -6,11 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PATH_ROOM = 1024 };
+
+// The path that a shell would run for a name; "" when there is none. Links are not followed: the
+// python3 of a virtual environment is a link, but another Python.
+static void find_program(const char *name, char *path)
+{
+    char command[PATH_ROOM + 32];
+    *path = 0;
+    snprintf(command, sizeof command, "command -v '%s'", name);
+    FILE *f = popen(command, "r");
+    if (!f) return;
+    if (!fgets(path, PATH_ROOM, f)) *path = 0;
+    path[strcspn(path, "\n")] = 0;
+    pclose(f);
+}
+
 // Runs the case with one Python; the time of a step, NAN where that Python is not there or has no
 // PyTorch.
 static double ask(const char *python, const char *name, char *version, size_t room)
 {
-    char   command[2048], line[256];
+    char   command[4 * PATH_ROOM], line[256];
     double seconds = NAN;
     snprintf(command, sizeof command, "'%s' '%s/bench/peers.py' %s 2>/dev/null", python,
              TN_SOURCE_DIR, name);
@@ -27,11 +43,17 @@ static double ask(const char *python, const char *name, char *version, size_t ro
 
 bench_peer bench_ask_peer(const char *name)
 {
-    const char *const python[] = { getenv("TN_PYTHON"), "python3", "/usr/bin/python3" };
-    bench_peer        best     = { .seconds = NAN };
-    for (size_t i = 0; i < sizeof python / sizeof *python; i++) {
-        char   version[64] = "";
-        double took = python[i] && *python[i] ? ask(python[i], name, version, sizeof version) : NAN;
+    enum { PYTHONS = 3 };
+    const char *const names[PYTHONS] = { getenv("TN_PYTHON"), "python3", "/usr/bin/python3" };
+    char              path[PYTHONS][PATH_ROOM];
+    bench_peer        best = { .seconds = NAN };
+    for (int i = 0; i < PYTHONS; i++) {
+        char version[64] = "";
+        bool asked       = false;
+        find_program(names[i] ? names[i] : "", path[i]);
+        for (int k = 0; k < i; k++) asked |= !strcmp(path[k], path[i]);
+        if (asked || !*path[i]) continue;
+        double took = ask(path[i], name, version, sizeof version);
         if (isnan(took) || took >= best.seconds) continue;
         best.seconds = took;
         snprintf(best.name, sizeof best.name, "%s", version);

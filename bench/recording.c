@@ -45,12 +45,6 @@ static tn_tensor *start(tn_ctx *cx)
 
 // ---- record
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void record_one(const char *what, const char *per_call, link_fn *f)
 {
     enum { RUNS = 41 };
@@ -67,11 +61,10 @@ static void record_one(const char *what, const char *per_call, link_fn *f)
         nodes = tn_stats_get(cx).nodes - before;
         tn_end(s);
     }
-    qsort(took, RUNS, sizeof *took, by_value);
     bench_check(cx);
     tn_close(cx);
-    bench_add(
-        (bench_row){ "record", what, took[RUNS / 2] / (double)nodes * 1e9, "ns/node", NAN, NULL });
+    double each = bench_middle(took, RUNS) / (double)nodes;
+    bench_add((bench_row){ "record", what, each * 1e9, "ns/node", NAN, NULL });
     if (nodes != CHAIN)
         bench_add((bench_row){ "record", per_call, (double)nodes / CHAIN, "", NAN, NULL });
 }

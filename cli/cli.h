@@ -15,7 +15,7 @@ int cli_demo(int argc, char **argv);
 
 double cli_seconds(void);         // of a clock that never goes back
 bool   cli_is_terminal(FILE *f);  // and not a dumb one
-bool   cli_colours(FILE *f);      // a terminal, and NO_COLOR is not set
+bool   cli_colours(FILE *f);      // a terminal, and NO_COLOR is unset or empty
 bool   cli_utf8(void);            // the locale's characters
 int    cli_columns(FILE *f);      // 80 where they are not known
 // A braille character of these dots, top row first, in UTF-8; a space for none.
@@ -25,6 +25,10 @@ void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X]);
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // The same with the context's first error (cx NULL: the thread's).
 int cli_fail_of(const tn_ctx *cx);
+// Zeroed memory, to be freed; NULL, with an error in the context, when there is none.
+void *cli_alloc(tn_ctx *cx, int64_t count, size_t size);
+// "12 B", "50.2 KB", "1.5 GB"
+void cli_write_bytes(char *to, size_t size, int64_t bytes);
 
 // ---- options -----------------------------------------------------------------------------------
 
@@ -236,12 +240,18 @@ typedef struct {
 
 // Reads a file's settings into s (those that have no value yet), facts and schema. False, reported.
 bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f);
+void cli_saved_free(cli_saved *f);
 // Builds the network and loads its weights. NULL, reported on stderr, on failure.
 tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, const cli_saved *f);
+// A command about the network that --load names: reads its options, opens the file, and runs. What
+// `run` returns, and this, is the exit status.
+int cli_with_saved(unsigned command, int argc, char **argv,
+                   int (*run)(tn_ctx *cx, cli_settings *s, const cli_saved *f));
 
 // ---- pictures ----------------------------------------------------------------------------------
 
-// The first n items of a dataset of grey images (B, 1, H, W), drawn on stdout with what the network takes them for.
+// The first n items of a dataset of grey images (B, 1, H, W), drawn on stdout with what the network
+// takes them for.
 tn_status cli_pictures(tn_layer *net, tn_data *data, int n);
 
 #endif

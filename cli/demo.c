@@ -4,7 +4,7 @@
 
 enum { SHOWN = 10 };
 
-static const char preset[] = "model=lenet data=digits limit=30000 epochs=2 batch=64";
+static const char preset[] = "model=lenet data=digits limit=25000 epochs=2 batch=64";
 
 static void say_what_next(const cli_settings *s)
 {

@@ -16,9 +16,11 @@ typedef struct {
 
 static tn_status add_numbers(sums *s, tn_tensor *y, tn_tensor *target)
 {
-    int64_t   n = tn_count(y);
-    double   *p = malloc((size_t)n * 2 * sizeof *p), *t = p + n;
-    tn_status status = !p ? TN_EMEM : tn_read(y, TN_F64, p, n);
+    int64_t n = tn_count(y);
+    double *p = cli_alloc(tn_ctx_of(y), 2 * n, sizeof *p);
+    if (!p) return TN_EMEM;
+    double   *t      = p + n;
+    tn_status status = tn_read(y, TN_F64, p, n);
     if (status == TN_OK) status = tn_read(target, TN_F64, t, n);
     for (int64_t i = 0; status == TN_OK && i < n; i++) {
         double off = t[i] - s->mean;
@@ -33,11 +35,10 @@ static tn_status add_numbers(sums *s, tn_tensor *y, tn_tensor *target)
 // Tokens of one byte, or as long as the tokenizer says.
 static tn_status add_tokens(sums *s, tn_bpe *bpe, tn_tensor *target)
 {
-    int64_t  n = tn_count(target), bytes = n;
-    int64_t *ids = bpe ? malloc((size_t)n * sizeof *ids) : NULL;
+    int64_t n = tn_count(target), bytes = n;
     if (bpe) {
-        if (!ids) return TN_EMEM;
-        tn_status status = tn_read(target, TN_I64, ids, n);
+        int64_t  *ids    = cli_alloc(tn_ctx_of(target), n, sizeof *ids);
+        tn_status status = ids ? tn_read(target, TN_I64, ids, n) : TN_EMEM;
         bytes            = status == TN_OK ? tn_bpe_decode(bpe, ids, n, NULL, 0) : -1;
         free(ids);
     }
@@ -131,11 +132,10 @@ static bool facts_fit(const cli_facts *a, const cli_facts *b)
                     false);
 }
 
-static int evaluate(tn_ctx *cx, cli_settings *s, cli_saved *f)
+static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     cli_source d;
     cli_score  score;
-    if (!cli_saved_open(cx, s, s->load, f)) return 1;
     if (!cli_source_open(cx, s, part_of(s, f), f->schema, &d) || !facts_fit(&d.facts, &f->facts))
         return 1;
     tn_layer *net = cli_saved_build(cx, s, s->load, f);
@@ -148,18 +148,5 @@ static int evaluate(tn_ctx *cx, cli_settings *s, cli_saved *f)
 
 int cli_eval(int argc, char **argv)
 {
-    cli_settings s;
-    cli_saved    f = { 0 };
-    if (!cli_options_parse(&s, CLI_EVAL, argc, argv)) return 2;
-    int status = 2;
-    if (!s.load) fprintf(stderr, "tenon eval: --load FILE is needed; see tenon help eval\n");
-    else {
-        tn_ctx *cx = cli_open(&s);
-        status     = cx ? evaluate(cx, &s, &f) : 1;
-        tn_close(cx);
-    }
-    free(f.schema);
-    free(f.data);
-    cli_settings_free(&s);
-    return status;
+    return cli_with_saved(CLI_EVAL, argc, argv, evaluate);
 }

@@ -13,13 +13,6 @@ static void write_shape(const tn_file_desc *d, char *to, size_t size)
     if (n < size) snprintf(to + n, size - n, d->rank == 1 ? ",)" : ")");
 }
 
-static void write_bytes(int64_t bytes, char *to, size_t size)
-{
-    if (bytes < 10000) snprintf(to, size, "%lld B", (long long)bytes);
-    else if (bytes < 10000000) snprintf(to, size, "%.1f KB", 1e-3 * (double)bytes);
-    else snprintf(to, size, "%.1f MB", 1e-6 * (double)bytes);
-}
-
 static int name_width(const tn_file *f)
 {
     int widest = 6;
@@ -41,12 +34,12 @@ static void print_tensors(const tn_file *f)
         int64_t      count = 1;
         for (int k = 0; k < d.rank; k++) count *= d.size[k];
         write_shape(&d, shape, sizeof shape);
-        write_bytes(d.bytes, size, sizeof size);
+        cli_write_bytes(size, sizeof size, d.bytes);
         printf("%-*s  %-6s  %-20s  %10s\n", wide, tn_file_name(f, i), d.dtype, shape, size);
         bytes += d.bytes;
         elements += count;
     }
-    write_bytes(bytes, size, sizeof size);
+    cli_write_bytes(size, sizeof size, bytes);
     printf("%d tensor%s, %lld numbers, %s\n", tensors, tensors == 1 ? "" : "s", (long long)elements,
            size);
 }

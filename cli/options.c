@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { FLAG, TEXT, WHOLE, REAL } option_kind;
+typedef enum { OF_FLAG, OF_TEXT, OF_WHOLE, OF_REAL } option_kind;
 typedef enum { MODEL, DATA, TRAINING, FILES, TEXTS, MACHINE, GROUPS } option_group;
 
 static const char *const group_titles[GROUPS] = {
@@ -21,65 +21,114 @@ static const char *const group_titles[GROUPS] = {
 typedef struct {
     const char  *name, *value, *what;
     option_group group;
+    unsigned     uses;  // the commands that take it, and KEPT
     option_kind  kind;
-    size_t       at;        // in cli_settings
-    unsigned     commands;  // that take it
-    bool         kept;      // belongs to a trained network, and is saved with it
+    size_t       at;  // in cli_settings
     double       least, most;
     const char  *form;
     bool (*is_value)(const char *text);
 } option;
 
-#define AT(field) offsetof(cli_settings, field)
-#define MANY      1e15
-#define TRAINS    (CLI_TRAIN | CLI_DEMO)
-#define ALL       (CLI_TRAIN | CLI_EVAL | CLI_SAMPLE | CLI_DEMO)
+enum { KEPT = 16 };  // belongs to a trained network, and is saved with it
+
+#define MANY   1e15
+#define TRAINS (CLI_TRAIN | CLI_DEMO)
+#define LOADS  (CLI_EVAL | CLI_SAMPLE)
+
+// The end of a row: the kind of the value, the field it goes to, and what it may be.
+#define FLAG(field)                .kind = OF_FLAG, .at = offsetof(cli_settings, field)
+#define TEXT(field)                .kind = OF_TEXT, .at = offsetof(cli_settings, field)
+#define WORDS(field, words)        TEXT(field), .form = words
+#define FORM(field, is, described) TEXT(field), .form = described, .is_value = is
+#define WHOLE(field, from, to) \
+    .kind = OF_WHOLE, .at = offsetof(cli_settings, field), .least = from, .most = to
+#define REAL(field, from, to) \
+    .kind = OF_REAL, .at = offsetof(cli_settings, field), .least = from, .most = to
 
 // clang-format off
 static const option options[] = {
-    { "model", "NAME", "one of the networks below", MODEL, TEXT, AT(model), CLI_TRAIN, true, 0, 0, CLI_MODEL_FORM, cli_is_model },
-    { "hidden", "N,N,..", "mlp: sizes of the hidden layers, or none", MODEL, TEXT, AT(hidden), TRAINS, true, 0, 0, CLI_HIDDEN_FORM, cli_is_hidden },
-    { "depth", "N", "resnet: 18, 50, or for small images 20, 56", MODEL, WHOLE, AT(depth), TRAINS, true, 1, 10000, NULL, NULL },
-    { "layers", "N", "gpt2: blocks", MODEL, WHOLE, AT(layers), TRAINS, true, 1, 10000, NULL, NULL },
-    { "heads", "N", "gpt2: heads of attention", MODEL, WHOLE, AT(heads), TRAINS, true, 1, 10000, NULL, NULL },
-    { "width", "N", "gpt2: numbers to a token", MODEL, WHOLE, AT(width), TRAINS, true, 1, 1e6, NULL, NULL },
-    { "context", "N", "gpt2: tokens it looks back", MODEL, WHOLE, AT(context), TRAINS, true, 1, 1e6, NULL, NULL },
-    { "dropout", "P", "gpt2: probability, 0 for none", MODEL, REAL, AT(dropout), TRAINS, true, 0, 0.99, NULL, NULL },
+    { "model", "NAME", "one of the networks below",
+      MODEL, CLI_TRAIN | KEPT, FORM(model, cli_is_model, CLI_MODEL_FORM) },
+    { "hidden", "N,N,..", "mlp: sizes of the hidden layers, or none",
+      MODEL, TRAINS | KEPT, FORM(hidden, cli_is_hidden, CLI_HIDDEN_FORM) },
+    { "depth", "N", "resnet: 18, 50, or for small images 20, 56",
+      MODEL, TRAINS | KEPT, WHOLE(depth, 1, 10000) },
+    { "layers", "N", "gpt2: blocks",
+      MODEL, TRAINS | KEPT, WHOLE(layers, 1, 10000) },
+    { "heads", "N", "gpt2: heads of attention",
+      MODEL, TRAINS | KEPT, WHOLE(heads, 1, 10000) },
+    { "width", "N", "gpt2: numbers to a token",
+      MODEL, TRAINS | KEPT, WHOLE(width, 1, 1e6) },
+    { "context", "N", "gpt2: tokens it looks back",
+      MODEL, TRAINS | KEPT, WHOLE(context, 1, 1e6) },
+    { "dropout", "P", "gpt2: probability, 0 for none",
+      MODEL, TRAINS | KEPT, REAL(dropout, 0, 0.99) },
 
-    { "load", "FILE", "the network, as train --save left it", DATA, TEXT, AT(load), CLI_EVAL | CLI_SAMPLE, false, 0, 0, NULL, NULL },
-    { "data", "SPEC", "where the data is, see below", DATA, TEXT, AT(data), ALL & ~CLI_SAMPLE, true, 0, 0, CLI_SPEC_FORM, cli_is_spec },
-    { "part", "PART", "test, train or all of it", DATA, TEXT, AT(part), CLI_EVAL, false, 0, 0, "test train all", NULL },
-    { "limit", "N", "train on that many items, chosen by the seed", DATA, WHOLE, AT(limit), TRAINS, true, 1, MANY, NULL, NULL },
-    { "augment", "LIST", "change images: shift=2,flip,crop=4", DATA, TEXT, AT(augment), TRAINS, true, 0, 0, CLI_AUGMENT_FORM, cli_is_augment },
-    { "vocab-dir", "DIR", "GPT-2's vocab.bpe and encoder.json, instead of bytes", DATA, TEXT, AT(vocab_dir), CLI_TRAIN | CLI_EVAL | CLI_SAMPLE, true, 0, 0, NULL, NULL },
-    { "batch", "N", "items in a batch", DATA, WHOLE, AT(batch), ALL & ~CLI_SAMPLE, true, 1, 1e9, NULL, NULL },
+    { "load", "FILE", "the network, as train --save left it",
+      DATA, LOADS, TEXT(load) },
+    { "data", "SPEC", "where the data is, see below",
+      DATA, TRAINS | CLI_EVAL | KEPT, FORM(data, cli_is_spec, CLI_SPEC_FORM) },
+    { "part", "PART", "test, train or all of it",
+      DATA, CLI_EVAL, WORDS(part, "test train all") },
+    { "limit", "N", "train on that many items, chosen by the seed",
+      DATA, TRAINS | KEPT, WHOLE(limit, 1, MANY) },
+    { "augment", "LIST", "change images: shift=2,flip,crop=4",
+      DATA, TRAINS | KEPT, FORM(augment, cli_is_augment, CLI_AUGMENT_FORM) },
+    { "vocab-dir", "DIR", "GPT-2's vocab.bpe and encoder.json, instead of bytes",
+      DATA, CLI_TRAIN | LOADS | KEPT, TEXT(vocab_dir) },
+    { "batch", "N", "items in a batch",
+      DATA, TRAINS | CLI_EVAL | KEPT, WHOLE(batch, 1, 1e9) },
 
-    { "epochs", "N", "times to go over the data", TRAINING, WHOLE, AT(epochs), TRAINS, true, 1, MANY, NULL, NULL },
-    { "optim", "NAME", "sgd, adam, adamw or rmsprop", TRAINING, TEXT, AT(optim), TRAINS, true, 0, 0, "sgd adam adamw rmsprop", NULL },
-    { "lr", "X", "learning rate", TRAINING, REAL, AT(lr), TRAINS, true, 1e-30, 1e30, NULL, NULL },
-    { "schedule", "NAME", "of the rate: constant, step (a tenth after each third of the run), cosine or linear", TRAINING, TEXT, AT(schedule), TRAINS, true, 0, 0, "constant step cosine linear", NULL },
-    { "warmup", "N", "updates over which the rate first rises", TRAINING, WHOLE, AT(warmup), TRAINS, true, 0, MANY, NULL, NULL },
-    { "momentum", "X", "of sgd and rmsprop", TRAINING, REAL, AT(momentum), TRAINS, true, 0, 0.99999, NULL, NULL },
-    { "weight-decay", "X", "the optimizer's own unless given", TRAINING, REAL, AT(weight_decay), TRAINS, true, 0, 1e30, NULL, NULL },
-    { "clip", "X", "most norm of the gradient, 0 for any", TRAINING, REAL, AT(clip), TRAINS, true, 0, 1e30, NULL, NULL },
-    { "accumulate", "N", "batches to an update", TRAINING, WHOLE, AT(accumulate), TRAINS, true, 1, 1e9, NULL, NULL },
-    { "seed", "N", "of weights, order and everything random", TRAINING, WHOLE, AT(seed), TRAINS | CLI_SAMPLE, true, 0, MANY, NULL, NULL },
+    { "epochs", "N", "times to go over the data",
+      TRAINING, TRAINS | KEPT, WHOLE(epochs, 1, MANY) },
+    { "optim", "NAME", "sgd, adam, adamw or rmsprop",
+      TRAINING, TRAINS | KEPT, WORDS(optim, "sgd adam adamw rmsprop") },
+    { "lr", "X", "learning rate",
+      TRAINING, TRAINS | KEPT, REAL(lr, 1e-30, 1e30) },
+    { "schedule", "NAME",
+      "of the rate: constant, step (a tenth after each third of the run), cosine or linear",
+      TRAINING, TRAINS | KEPT, WORDS(schedule, "constant step cosine linear") },
+    { "warmup", "N", "updates over which the rate first rises",
+      TRAINING, TRAINS | KEPT, WHOLE(warmup, 0, MANY) },
+    { "momentum", "X", "of sgd and rmsprop",
+      TRAINING, TRAINS | KEPT, REAL(momentum, 0, 0.99999) },
+    { "weight-decay", "X", "the optimizer's own unless given",
+      TRAINING, TRAINS | KEPT, REAL(weight_decay, 0, 1e30) },
+    { "clip", "X", "most norm of the gradient, 0 for any",
+      TRAINING, TRAINS | KEPT, REAL(clip, 0, 1e30) },
+    { "accumulate", "N", "batches to an update",
+      TRAINING, TRAINS | KEPT, WHOLE(accumulate, 1, 1e9) },
+    { "seed", "N", "of weights, order and everything random",
+      TRAINING, TRAINS | CLI_SAMPLE | KEPT, WHOLE(seed, 0, MANY) },
 
-    { "save", "FILE", "write the network there (safetensors), and FILE.state beside it", FILES, TEXT, AT(save), TRAINS, false, 0, 0, NULL, NULL },
-    { "save-every", "N", "save every N steps too, not only as epochs end", FILES, WHOLE, AT(save_every), TRAINS, false, 1, MANY, NULL, NULL },
-    { "resume", NULL, "go on with the run that --save names; --epochs may be raised", FILES, FLAG, AT(resume), CLI_TRAIN, false, 0, 0, NULL, NULL },
-    { "log", "FILE", "write a line of JSON for every step", FILES, TEXT, AT(log), TRAINS, false, 0, 0, NULL, NULL },
-    { "every", "N", "steps between lines of the log and of progress", FILES, WHOLE, AT(every), TRAINS, false, 1, MANY, NULL, NULL },
-    { "eval-every", "N", "evaluate every N steps too, not only at the end", FILES, WHOLE, AT(eval_every), TRAINS, false, 1, MANY, NULL, NULL },
-    { "quiet", NULL, "no progress; results and errors stay", FILES, FLAG, AT(quiet), TRAINS, false, 0, 0, NULL, NULL },
+    { "save", "FILE", "write the network there (safetensors), and FILE.state beside it",
+      FILES, TRAINS, TEXT(save) },
+    { "save-every", "N", "save every N steps too, not only as epochs end",
+      FILES, TRAINS, WHOLE(save_every, 1, MANY) },
+    { "resume", NULL, "go on with the run that --save names; --epochs may be raised",
+      FILES, CLI_TRAIN, FLAG(resume) },
+    { "log", "FILE", "write a line of JSON for every step",
+      FILES, TRAINS, TEXT(log) },
+    { "every", "N", "steps between lines of the log and of progress",
+      FILES, TRAINS, WHOLE(every, 1, MANY) },
+    { "eval-every", "N", "evaluate every N steps too, not only at the end",
+      FILES, TRAINS, WHOLE(eval_every, 1, MANY) },
+    { "quiet", NULL, "no progress; results and errors stay",
+      FILES, TRAINS, FLAG(quiet) },
 
-    { "prompt", "TEXT", "what the text begins with", TEXTS, TEXT, AT(prompt), CLI_SAMPLE, false, 0, 0, NULL, NULL },
-    { "tokens", "N", "how many to add", TEXTS, WHOLE, AT(tokens), CLI_SAMPLE, false, 1, MANY, NULL, NULL },
-    { "temperature", "X", "below 1 safer, above 1 wilder, 0 always the likeliest", TEXTS, REAL, AT(temperature), CLI_SAMPLE, false, 0, 1000, NULL, NULL },
-    { "top-k", "N", "choose among the N likeliest only", TEXTS, WHOLE, AT(top_k), CLI_SAMPLE, false, 1, 1e9, NULL, NULL },
+    { "prompt", "TEXT", "what the text begins with",
+      TEXTS, CLI_SAMPLE, TEXT(prompt) },
+    { "tokens", "N", "how many to add",
+      TEXTS, CLI_SAMPLE, WHOLE(tokens, 1, MANY) },
+    { "temperature", "X", "below 1 safer, above 1 wilder, 0 always the likeliest",
+      TEXTS, CLI_SAMPLE, REAL(temperature, 0, 1000) },
+    { "top-k", "N", "choose among the N likeliest only",
+      TEXTS, CLI_SAMPLE, WHOLE(top_k, 1, 1e9) },
 
-    { "device", "NAME", "see tenon devices; else TN_DEVICE, else the fastest", MACHINE, TEXT, AT(device), ALL, false, 0, 0, NULL, NULL },
-    { "threads", "N", "else TN_NUM_THREADS, else all cores", MACHINE, WHOLE, AT(threads), ALL, false, 1, 4096, NULL, NULL },
+    { "device", "NAME", "see tenon devices; else TN_DEVICE, else the fastest",
+      MACHINE, TRAINS | LOADS, TEXT(device) },
+    { "threads", "N", "else TN_NUM_THREADS, else all cores",
+      MACHINE, TRAINS | LOADS, WHOLE(threads, 1, 256) },
 };
 // clang-format on
 
@@ -133,7 +182,7 @@ static bool read_number(const option *o, const char *text, double *real, int64_t
 {
     char *end;
     errno = 0;
-    if (o->kind == WHOLE) {
+    if (o->kind == OF_WHOLE) {
         long long v = strtoll(text, &end, 10);
         *whole      = v;
         *real       = (double)v;
@@ -150,15 +199,15 @@ static bool set(cli_settings *s, const option *o, const char *text)
 {
     double  real  = 0;
     int64_t whole = 0;
-    if (o->kind == FLAG) *(bool *)field_of(s, o) = true;
-    else if (o->kind == TEXT) {
+    if (o->kind == OF_FLAG) *(bool *)field_of(s, o) = true;
+    else if (o->kind == OF_TEXT) {
         char *copy = is_text_of(o, text) ? strdup(text) : NULL;
         if (!copy) return false;
         free(*(char **)field_of(s, o));
         *(char **)field_of(s, o) = copy;
     } else {
         if (!read_number(o, text, &real, &whole)) return false;
-        if (o->kind == WHOLE) *(int64_t *)field_of(s, o) = whole;
+        if (o->kind == OF_WHOLE) *(int64_t *)field_of(s, o) = whole;
         else *(double *)field_of(s, o) = real;
     }
     s->given |= bit_of(o);
@@ -169,9 +218,9 @@ const char *cli_options_text(const cli_settings *s, const char *name, char *room
 {
     const option *o = find(name, strlen(name));
     if (!o || !(s->given & bit_of(o))) return NULL;
-    if (o->kind == TEXT) return *(char **)field_of(s, o);
-    if (o->kind == WHOLE) snprintf(room, size, "%lld", (long long)*(int64_t *)field_of(s, o));
-    else if (o->kind == REAL) snprintf(room, size, "%.9g", *(double *)field_of(s, o));
+    if (o->kind == OF_TEXT) return *(char **)field_of(s, o);
+    if (o->kind == OF_WHOLE) snprintf(room, size, "%lld", (long long)*(int64_t *)field_of(s, o));
+    else if (o->kind == OF_REAL) snprintf(room, size, "%.9g", *(double *)field_of(s, o));
     else snprintf(room, size, "yes");
     return room;
 }
@@ -191,7 +240,7 @@ void cli_options_default(cli_settings *s, const char *pairs)
 const char *cli_options_kept(int i)
 {
     for (int k = 0; k < OPTIONS; k++)
-        if (options[k].kept && i-- == 0) return options[k].name;
+        if ((options[k].uses & KEPT) && i-- == 0) return options[k].name;
     return NULL;
 }
 
@@ -204,7 +253,7 @@ bool cli_options_restore(cli_settings *s, const char *name, const char *text)
 void cli_settings_free(cli_settings *s)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (options[i].kind == TEXT) free(*(char **)field_of(s, &options[i]));
+        if (options[i].kind == OF_TEXT) free(*(char **)field_of(s, &options[i]));
     *s = (cli_settings){ 0 };
 }
 
@@ -224,11 +273,11 @@ __attribute__((format(printf, 2, 3))) static bool wrong(const char *command, con
 
 static bool wrong_value(const char *command, const option *o, const char *text)
 {
-    const char *whole = o->kind == WHOLE ? "whole " : "";
-    if (o->kind == TEXT && is_text_of(o, text)) return wrong(command, "out of memory");
-    if (o->kind == TEXT && o->is_value)
+    const char *whole = o->kind == OF_WHOLE ? "whole " : "";
+    if (o->kind == OF_TEXT && is_text_of(o, text)) return wrong(command, "out of memory");
+    if (o->kind == OF_TEXT && o->is_value)
         return wrong(command, "--%s is %s; not \"%s\"", o->name, o->form, text);
-    if (o->kind == TEXT)
+    if (o->kind == OF_TEXT)
         return wrong(command, "--%s is one of: %s; not \"%s\"", o->name, o->form, text);
     if (o->most >= MANY)
         return wrong(command, "--%s needs a %snumber from %g, not \"%s\"", o->name, whole, o->least,
@@ -246,11 +295,11 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
     size_t        length = strcspn(text + 2, "=");
     const char   *value  = text[2 + length] ? text + 3 + length : NULL;
     const option *o      = find(text + 2, length);
-    if (!o || !(o->commands & command))
+    if (!o || !(o->uses & command))
         return wrong(called, "there is no option \"--%.*s\"", (int)length, text + 2);
     *used = 1;
-    if (o->kind == FLAG && value) return wrong(called, "--%s takes no value", o->name);
-    if (o->kind != FLAG && !value) {
+    if (o->kind == OF_FLAG && value) return wrong(called, "--%s takes no value", o->name);
+    if (o->kind != OF_FLAG && !value) {
         // What begins with two dashes is the next option, unless it was tied on with "=".
         if (argc < 2 || !strncmp(argv[1], "--", 2))
             return wrong(called, "--%s needs a value, %s", o->name, o->value);
@@ -285,7 +334,7 @@ void cli_options_help(unsigned command)
     for (int g = 0; g < GROUPS; g++) {
         bool titled = false;
         for (int i = 0; i < OPTIONS; i++) {
-            if ((int)options[i].group != g || !(options[i].commands & command)) continue;
+            if ((int)options[i].group != g || !(options[i].uses & command)) continue;
             if (!titled) printf("\n%s:\n", group_titles[g]);
             titled = true;
             help_row(&options[i]);

@@ -93,37 +93,38 @@ static void print_all(const album *a)
     for (int k = 0; k < rows; k++) print_some(a, k * a->count / rows, (k + 1) * a->count / rows);
 }
 
-static tn_status print_batch(tn_batch b, tn_tensor *guess, float *pixels, int64_t *ids)
+// The room of pixels and ids is for all of the batch; of ids, twice.
+static void print_batch(tn_batch b, tn_tensor *guess, float *pixels, int64_t *ids)
 {
-    album     a      = { .count   = (int)b.count,
-                         .height  = (int)tn_size(b.x, 2),
-                         .width   = (int)tn_size(b.x, 3),
-                         .pixels  = pixels,
-                         .guess   = ids,
-                         .truth   = ids + b.count,
-                         .colours = cli_colours(stdout),
-                         .utf8    = cli_utf8() };
-    tn_status status = tn_read(b.x, TN_F32, pixels, tn_count(b.x));
-    if (status == TN_OK) status = tn_read(guess, TN_I64, ids, b.count);
-    if (status == TN_OK) status = tn_read(b.y, TN_I64, ids + b.count, b.count);
-    if (status == TN_OK) print_all(&a);
-    return status;
+    album a = { .count   = (int)b.count,
+                .height  = (int)tn_size(b.x, 2),
+                .width   = (int)tn_size(b.x, 3),
+                .pixels  = pixels,
+                .guess   = ids,
+                .truth   = ids + b.count,
+                .colours = cli_colours(stdout),
+                .utf8    = cli_utf8() };
+    if (tn_read(b.x, TN_F32, pixels, tn_count(b.x)) == TN_OK &&
+        tn_read(guess, TN_I64, ids, b.count) == TN_OK &&
+        tn_read(b.y, TN_I64, ids + b.count, b.count) == TN_OK)
+        print_all(&a);
 }
 
 tn_status cli_pictures(tn_layer *net, tn_data *data, int n)
 {
-    tn_ctx   *cx     = tn_layer_ctx(net);
-    tn_scope *scope  = tn_begin(cx);
-    tn_status status = tn_data_rewind(data);
-    tn_batch  b      = tn_next(data, n);
+    tn_ctx   *cx    = tn_layer_ctx(net);
+    tn_scope *scope = tn_begin(cx);
+    tn_grad_mode(cx, false);
     tn_layer_train(net, false);
+    tn_data_rewind(data);
+    tn_batch   b      = tn_next(data, n);
     tn_tensor *guess  = tn_argmax(tn_forward(net, b.x), 1);
-    float     *pixels = guess ? malloc((size_t)tn_count(b.x) * sizeof *pixels) : NULL;
-    int64_t   *ids    = guess ? malloc((size_t)b.count * 2 * sizeof *ids) : NULL;
-    if (status == TN_OK && pixels && ids) status = print_batch(b, guess, pixels, ids);
+    float     *pixels = guess ? cli_alloc(cx, tn_count(b.x), sizeof *pixels) : NULL;
+    int64_t   *ids    = guess ? cli_alloc(cx, 2 * b.count, sizeof *ids) : NULL;
+    if (pixels && ids && tn_error(cx) == TN_OK) print_batch(b, guess, pixels, ids);
     free(pixels);
     free(ids);
     tn_layer_train(net, true);
     tn_end(scope);
-    return status == TN_OK ? tn_error(cx) : status;
+    return tn_error(cx);
 }

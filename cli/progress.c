@@ -29,13 +29,7 @@ static void write_time(char *to, size_t size, double seconds)
     else snprintf(to, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-static void write_bytes(char *to, size_t size, int64_t bytes)
-{
-    if (bytes < 1000000000) snprintf(to, size, "%.0f MB", 1e-6 * (double)bytes);
-    else snprintf(to, size, "%.2f GB", 1e-9 * (double)bytes);
-}
-
-// "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2 MB"
+// "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2.1 MB"
 static void write_facts(const cli_progress *p, const cli_moment *m, char *line)
 {
     char accuracy[32] = "", left[32] = "", memory[32];
@@ -48,7 +42,7 @@ static void write_facts(const cli_progress *p, const cli_moment *m, char *line)
         write_time(time, sizeof time, each * (double)(m->steps - m->step));
         snprintf(left, sizeof left, "  ETA %s", time);
     }
-    write_bytes(memory, sizeof memory, m->bytes);
+    cli_write_bytes(memory, sizeof memory, m->bytes);
     snprintf(line, LINE, "%lld/%lld  loss %.4f%s  %.0f/s%s  %s", (long long)m->step,
              (long long)m->steps, m->mean_loss, accuracy, m->rate, left, memory);
 }

@@ -10,16 +10,15 @@ typedef struct {
     int64_t  count;
 } text;
 
-static bool read_prompt(tn_ctx *cx, const cli_settings *s, tn_bpe *bpe, text *t)
+static bool read_prompt(tn_ctx *cx, const cli_settings *s, const char *prompt, tn_bpe *bpe, text *t)
 {
-    int64_t bytes = (int64_t)strlen(s->prompt);
-    int64_t n     = bpe ? tn_bpe_encode(bpe, s->prompt, bytes, NULL, 0) : bytes;
-    if (n < 0) return cli_fail_of(cx), false;
-    t->ids = malloc((size_t)(n + s->tokens + 1) * sizeof *t->ids);
-    if (!t->ids) return cli_fail("out of memory"), false;
-    if (bpe) tn_bpe_encode(bpe, s->prompt, bytes, t->ids, n);
+    int64_t bytes = (int64_t)strlen(prompt);
+    int64_t n     = bpe ? tn_bpe_encode(bpe, prompt, bytes, NULL, 0) : bytes;
+    t->ids        = n < 0 ? NULL : cli_alloc(cx, n + s->tokens, sizeof *t->ids);
+    if (!t->ids) return false;
+    if (bpe) tn_bpe_encode(bpe, prompt, bytes, t->ids, n);
     else
-        for (int64_t i = 0; i < n; i++) t->ids[i] = (unsigned char)s->prompt[i];
+        for (int64_t i = 0; i < n; i++) t->ids[i] = (unsigned char)prompt[i];
     t->count = n;
     return true;
 }
@@ -42,38 +41,36 @@ static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, cons
     return id;
 }
 
-static bool print_token(tn_bpe *bpe, int64_t id)
+static bool print_token(tn_ctx *cx, tn_bpe *bpe, int64_t id)
 {
-    char    bytes[1024];
-    int64_t n = 1;
-    if (bpe) n = tn_bpe_decode(bpe, &id, 1, bytes, sizeof bytes);
+    int64_t n     = bpe ? tn_bpe_decode(bpe, &id, 1, NULL, 0) : 1;
+    char   *bytes = n < 0 ? NULL : cli_alloc(cx, n, 1);
+    if (!bytes) return false;
+    if (bpe) tn_bpe_decode(bpe, &id, 1, bytes, n);
     else bytes[0] = (char)id;
-    if (n < 0 || n > (int64_t)sizeof bytes) return false;
     fwrite(bytes, 1, (size_t)n, stdout);
+    free(bytes);
     return fflush(stdout) == 0;
 }
 
-static int sample(tn_ctx *cx, cli_settings *s, cli_saved *f)
+static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     text    t = { 0 };
     tn_bpe *bpe;
-    if (!cli_saved_open(cx, s, s->load, f)) return 1;
-    cli_options_default(s, "tokens=200 temperature=0.8 seed=0");
-    if (!s->prompt || !*s->prompt) {
-        free(s->prompt);
-        s->prompt = strdup("\n");
-    }
     if (f->facts.task != CLI_TOKENS) return cli_fail("%s is no network for text", s->load);
-    tn_layer *net = cli_saved_build(cx, s, s->load, f);
-    if (!net || !s->prompt || !cli_tokenizer(cx, s, &bpe) || !read_prompt(cx, s, bpe, &t)) return 1;
+    cli_options_default(s, "tokens=200 temperature=0.8 seed=0");
+    const char *prompt = s->prompt && *s->prompt ? s->prompt : "\n";
+    tn_layer   *net    = cli_saved_build(cx, s, s->load, f);
+    if (!net || !cli_tokenizer(cx, s, &bpe)) return 1;
+    if (!read_prompt(cx, s, prompt, bpe, &t)) return cli_fail_of(cx);
     tn_seed(cx, (uint64_t)s->seed);
     tn_layer_train(net, false);
     tn_grad_mode(cx, false);
-    fputs(s->prompt, stdout);
+    fputs(prompt, stdout);
     for (int64_t i = 0; i < s->tokens && tn_error(cx) == TN_OK; i++) {
         int64_t id       = next_token(cx, net, s, &t);
         t.ids[t.count++] = id;
-        if (tn_error(cx) != TN_OK || !print_token(bpe, id)) break;
+        if (tn_error(cx) != TN_OK || !print_token(cx, bpe, id)) break;
     }
     putchar('\n');
     free(t.ids);
@@ -82,18 +79,5 @@ static int sample(tn_ctx *cx, cli_settings *s, cli_saved *f)
 
 int cli_sample(int argc, char **argv)
 {
-    cli_settings s;
-    cli_saved    f = { 0 };
-    if (!cli_options_parse(&s, CLI_SAMPLE, argc, argv)) return 2;
-    int status = 2;
-    if (!s.load) fprintf(stderr, "tenon sample: --load FILE is needed; see tenon help sample\n");
-    else {
-        tn_ctx *cx = cli_open(&s);
-        status     = cx ? sample(cx, &s, &f) : 1;
-        tn_close(cx);
-    }
-    free(f.schema);
-    free(f.data);
-    cli_settings_free(&s);
-    return status;
+    return cli_with_saved(CLI_SAMPLE, argc, argv, sample);
 }

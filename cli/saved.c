@@ -166,12 +166,38 @@ bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f)
     return ok;
 }
 
+void cli_saved_free(cli_saved *f)
+{
+    free(f->schema);
+    free(f->data);
+    *f = (cli_saved){ 0 };
+}
+
 tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, const cli_saved *f)
 {
     tn_layer *net = f->model->build(cx, s, &f->facts);
     if (net && tn_load(net, path) == TN_OK) return net;
     if (tn_error(cx) != TN_OK) cli_fail_of(cx);
     return NULL;
+}
+
+int cli_with_saved(unsigned command, int argc, char **argv,
+                   int (*run)(tn_ctx *cx, cli_settings *s, const cli_saved *f))
+{
+    cli_settings s;
+    cli_saved    f = { 0 };
+    if (!cli_options_parse(&s, command, argc, argv)) return 2;
+    int status = 2;
+    if (!s.load)
+        fprintf(stderr, "tenon %s: --load FILE is needed; see tenon help %s\n", argv[1], argv[1]);
+    else {
+        tn_ctx *cx = cli_open(&s);
+        status     = cx && cli_saved_open(cx, &s, s.load, &f) ? run(cx, &s, &f) : 1;
+        tn_close(cx);
+    }
+    cli_saved_free(&f);
+    cli_settings_free(&s);
+    return status;
 }
 
 int cli_run_resume(cli_run *r)

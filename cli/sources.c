@@ -19,58 +19,58 @@ typedef struct {
     char        value[KEYS][256];
 } spec;
 
+// What a kind is asked to open.
+typedef struct {
+    const spec         *spec;
+    const cli_settings *s;
+    const char         *schema;  // of a table that a network was trained on, or NULL
+    tn_bpe             *bpe;     // NULL: text is bytes
+} request;
+
 struct kind {
     const char *name, *key[KEYS];
     bool        has_path, has_test;
     const char *defaults;
     // Opens the training or the test part, or all where there is no test part. NULL, reported in the
     // context, on failure.
-    tn_data *(*open)(tn_ctx *cx, const spec *p, const cli_settings *s, const char *schema,
-                     tn_bpe *bpe, bool test);
+    tn_data *(*open)(tn_ctx *cx, const request *r, bool test);
 };
 
 // ---- kinds
 
-static tn_data *open_digits(tn_ctx *cx, const spec *p, const cli_settings *s, const char *schema,
-                            tn_bpe *bpe, bool test)
+static tn_data *open_digits(tn_ctx *cx, const request *r, bool test)
 {
-    int64_t count = *p->value[0] ? strtoll(p->value[0], NULL, 10) : 60000;
-    (void)schema, (void)bpe;
+    const char *given = r->spec->value[0];
+    int64_t     count = *given ? strtoll(given, NULL, 10) : 60000, limit = r->s->limit;
     if (test) return tn_digits(cx, (tn_digits_opts){ .count = (count + 5) / 6, .test = true });
-    if (s->limit > 0 && s->limit < count) count = s->limit;  // drawn, so there is no need to choose
-    return tn_digits(cx, (tn_digits_opts){ .count = count, .seed = (uint64_t)s->seed });
+    if (limit > 0 && limit < count) count = limit;  // drawn, so there is no need to choose
+    return tn_digits(cx, (tn_digits_opts){ .count = count, .seed = (uint64_t)r->s->seed });
 }
 
-static tn_data *open_idx(tn_ctx *cx, const spec *p, const cli_settings *s, const char *schema,
-                         tn_bpe *bpe, bool test)
+static tn_data *open_idx(tn_ctx *cx, const request *r, bool test)
 {
-    (void)s, (void)schema, (void)bpe;
-    return tn_idx(cx, p->path, test);
+    return tn_idx(cx, r->spec->path, test);
 }
 
-static tn_data *open_cifar10(tn_ctx *cx, const spec *p, const cli_settings *s, const char *schema,
-                             tn_bpe *bpe, bool test)
+static tn_data *open_cifar10(tn_ctx *cx, const request *r, bool test)
 {
-    (void)s, (void)schema, (void)bpe;
-    return tn_cifar10(cx, p->path, test);
+    return tn_cifar10(cx, r->spec->path, test);
 }
 
-static tn_data *open_csv(tn_ctx *cx, const spec *p, const cli_settings *s, const char *schema,
-                         tn_bpe *bpe, bool test)
+static tn_data *open_csv(tn_ctx *cx, const request *r, bool test)
 {
-    (void)s, (void)bpe, (void)test;
-    const char *target = *p->value[0] ? p->value[0] : NULL;
+    const spec *p = r->spec;
+    (void)test;
     return tn_csv(cx, p->path,
-                  (tn_csv_opts){ .target    = target,
+                  (tn_csv_opts){ .target    = *p->value[0] ? p->value[0] : NULL,
                                  .no_header = !strcmp(p->value[1], "no"),
-                                 .schema    = schema });
+                                 .schema    = r->schema });
 }
 
-static tn_data *open_text(tn_ctx *cx, const spec *p, const cli_settings *s, const char *schema,
-                          tn_bpe *bpe, bool test)
+static tn_data *open_text(tn_ctx *cx, const request *r, bool test)
 {
-    (void)schema, (void)test;
-    return tn_text(cx, p->path, (tn_text_opts){ .length = s->context, .bpe = bpe });
+    (void)test;
+    return tn_text(cx, r->spec->path, (tn_text_opts){ .length = r->s->context, .bpe = r->bpe });
 }
 
 // clang-format off
@@ -240,16 +240,17 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
 {
     spec p;
     *d = (cli_source){ 0 };
-    if (!parse(s->data, &p) || !cli_tokenizer(cx, s, &d->bpe)) return false;
-    if (!p.kind->has_test) {
-        hold_out(d, p.kind->open(cx, &p, s, schema, d->bpe, false), s, part);
-    } else if (part == CLI_PART_ALL) {
+    if (!parse(s->data, &p)) return cli_fail("--data is %s", CLI_SPEC_FORM), false;
+    if (!cli_tokenizer(cx, s, &d->bpe)) return false;
+    const request r = { .spec = &p, .s = s, .schema = schema, .bpe = d->bpe };
+    if (!p.kind->has_test) hold_out(d, p.kind->open(cx, &r, false), s, part);
+    else if (part == CLI_PART_ALL)
         return cli_fail("%s data has a training and a test part; --part all is not for it",
                         p.kind->name),
                false;
-    } else {
-        if (part != CLI_PART_TEST) d->train = p.kind->open(cx, &p, s, schema, d->bpe, false);
-        d->test = part == CLI_PART_TRAIN ? d->train : p.kind->open(cx, &p, s, schema, d->bpe, true);
+    else {
+        if (part != CLI_PART_TEST) d->train = p.kind->open(cx, &r, false);
+        d->test = part == CLI_PART_TRAIN ? d->train : p.kind->open(cx, &r, true);
     }
     if (part == CLI_PART_BOTH) d->train = limited(d->train, s);
     if (!d->test || tn_error(cx) != TN_OK) return cli_fail_of(cx), false;

@@ -26,7 +26,7 @@ static tn_tensor *forward(tn_layer *l, tn_tensor *x)
 
 tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body)
 {
-    tabular  *t = body ? calloc(1, sizeof *t) : NULL;
+    tabular  *t = body ? cli_alloc(cx, 1, sizeof *t) : NULL;
     tn_layer *l = t ? tn_layer_new(cx, forward, t, free) : NULL;
     if (!l) return NULL;
     t->mean = tn_layer_buffer(l, "mean", tn_zeros(cx, TN_F32, TN_SHAPE(f->size[0])));
@@ -79,9 +79,9 @@ static tn_status fit(tn_layer *net, const char *mean, const char *std, tn_data *
 {
     tn_ctx   *cx     = tn_layer_ctx(net);
     tn_status status = TN_EMEM;
-    sums      s      = { columns, calloc((size_t)columns, sizeof(double)),
-                         calloc((size_t)columns, sizeof(double)),
-                         calloc((size_t)(columns * CHUNK), sizeof(float)) };
+    sums      s      = { columns, cli_alloc(cx, columns, sizeof *s.mean),
+                         cli_alloc(cx, columns, sizeof *s.square),
+                         cli_alloc(cx, columns * CHUNK, sizeof *s.rows) };
     if (s.mean && s.square && s.rows && (status = pass(&s, data, target, false)) == TN_OK &&
         (status = pass(&s, data, target, true)) == TN_OK) {
         for (int64_t k = 0; k < columns; k++) {

@@ -1,4 +1,4 @@
-// terminal.c: what the terminal can show, the clock, and how a failure is told.
+// terminal.c: what the terminal can show, the clock, and how failures and sizes are told.
 #include "cli.h"
 
 #include <stdarg.h>
@@ -75,4 +75,18 @@ int cli_fail_of(const tn_ctx *cx)
 {
     const char *text = tn_error_text(cx);
     return cli_fail("%s", *text ? text : tn_error_text(NULL));
+}
+
+void *cli_alloc(tn_ctx *cx, int64_t count, size_t size)
+{
+    void *memory = calloc(count > 0 ? (size_t)count : 1, size);
+    return memory ? memory : tn_error_set(cx, TN_EMEM, "out of memory");
+}
+
+void cli_write_bytes(char *to, size_t size, int64_t bytes)
+{
+    if (bytes < 10000) snprintf(to, size, "%lld B", (long long)bytes);
+    else if (bytes < 1000000) snprintf(to, size, "%.1f KB", 1e-3 * (double)bytes);
+    else if (bytes < 1000000000) snprintf(to, size, "%.1f MB", 1e-6 * (double)bytes);
+    else snprintf(to, size, "%.1f GB", 1e-9 * (double)bytes);
 }

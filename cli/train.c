@@ -91,15 +91,13 @@ static tn_optim *make_optimizer(const cli_run *r)
 // Settings from the file where a run is resumed, then the data's, the model's and the tool's own.
 static int settle(cli_run *r)
 {
-    cli_settings *s = r->s;
-    cli_saved     f = { 0 };
-    if (s->resume && !cli_saved_open(r->cx, s, s->save, &f)) {
-        free(f.schema);
-        free(f.data);
-        return 1;
-    }
-    r->schema = f.schema;
-    free(f.data);
+    cli_settings *s  = r->s;
+    cli_saved     f  = { 0 };
+    bool          ok = !s->resume || cli_saved_open(r->cx, s, s->save, &f);
+    r->schema        = f.schema;
+    f.schema         = NULL;
+    cli_saved_free(&f);
+    if (!ok) return 1;
     r->model = cli_model_find(s->model);
     cli_options_default(s, cli_source_defaults(s->data));
     cli_options_default(s, r->model->defaults);

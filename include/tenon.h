@@ -56,7 +56,7 @@ typedef enum {
     TN_EIO,      // a file could not be opened, read or written
     TN_EFORMAT,  // a file's content is not what it should be
     TN_ETHREAD,  // the context belongs to another thread
-    TN_EUSER     // a user's own op failed
+    TN_EUSER     // a user's own function failed: an op's, a layer's, a dataset's
 } tn_status;
 
 typedef enum { TN_BOOL, TN_U8, TN_I8, TN_I32, TN_I64, TN_F16, TN_BF16, TN_F32, TN_F64 } tn_dtype;

@@ -24,13 +24,13 @@ static tn_tensor *run_affine(tn_layer *l, tn_tensor *x)
 
 static tn_layer *new_affine(tn_ctx *cx, int64_t in, int64_t out, double std)
 {
-    tn_layer *l = tni_part_new(cx, run_affine, sizeof(affine));
+    tn_layer *l = tni_model_part(cx, run_affine, sizeof(affine));
     if (!l) return NULL;
     affine    *a = tn_layer_self(l);
     tn_tensor *w = tn_mul_s(tn_randn(cx, TN_F32, TN_SHAPE(in, out)), std);
     a->weight    = tn_layer_param(l, "weight", w);
     a->bias      = tn_layer_param(l, "bias", tn_zeros(cx, TN_F32, TN_SHAPE(out)));
-    return tni_part_done(l, a->weight && a->bias);
+    return tni_model_done(l, a->weight && a->bias);
 }
 
 // The map that ends a branch. There are two branches a block, and their results add up: the scale
@@ -72,14 +72,14 @@ static tn_tensor *run_attention(tn_layer *l, tn_tensor *x)
 
 static tn_layer *new_attention(tn_ctx *cx, const tn_gpt2_opts *o)
 {
-    tn_layer *l = tni_part_new(cx, run_attention, sizeof(attention));
+    tn_layer *l = tni_model_part(cx, run_attention, sizeof(attention));
     if (!l) return NULL;
     attention *a = tn_layer_self(l);
     a->heads     = o->heads;
     a->dropout   = o->dropout;
     a->c_attn    = tn_layer_child(l, "c_attn", new_affine(cx, o->width, 3 * o->width, STD));
     a->c_proj    = tn_layer_child(l, "c_proj", new_projection(cx, o->width, o));
-    return tni_part_done(l, a->c_attn && a->c_proj);
+    return tni_model_done(l, a->c_attn && a->c_proj);
 }
 
 // Two maps with a gelu between.
@@ -97,13 +97,13 @@ static tn_tensor *run_feed_forward(tn_layer *l, tn_tensor *x)
 
 static tn_layer *new_feed_forward(tn_ctx *cx, const tn_gpt2_opts *o)
 {
-    tn_layer *l = tni_part_new(cx, run_feed_forward, sizeof(feed_forward));
+    tn_layer *l = tni_model_part(cx, run_feed_forward, sizeof(feed_forward));
     if (!l) return NULL;
     feed_forward *f = tn_layer_self(l);
     f->dropout      = o->dropout;
     f->c_fc         = tn_layer_child(l, "c_fc", new_affine(cx, o->width, 4 * o->width, STD));
     f->c_proj       = tn_layer_child(l, "c_proj", new_projection(cx, 4 * o->width, o));
-    return tni_part_done(l, f->c_fc && f->c_proj);
+    return tni_model_done(l, f->c_fc && f->c_proj);
 }
 
 // Both branches are added to what came in; norms stand before them.
@@ -120,14 +120,14 @@ static tn_tensor *run_block(tn_layer *l, tn_tensor *x)
 
 static tn_layer *new_block(tn_ctx *cx, const tn_gpt2_opts *o)
 {
-    tn_layer *l = tni_part_new(cx, run_block, sizeof(block));
+    tn_layer *l = tni_model_part(cx, run_block, sizeof(block));
     if (!l) return NULL;
     block *b = tn_layer_self(l);
     b->ln_1  = tn_layer_child(l, "ln_1", tn_nn_layer_norm(cx, o->width));
     b->attn  = tn_layer_child(l, "attn", new_attention(cx, o));
     b->ln_2  = tn_layer_child(l, "ln_2", tn_nn_layer_norm(cx, o->width));
     b->mlp   = tn_layer_child(l, "mlp", new_feed_forward(cx, o));
-    return tni_part_done(l, b->ln_1 && b->attn && b->ln_2 && b->mlp);
+    return tni_model_done(l, b->ln_1 && b->attn && b->ln_2 && b->mlp);
 }
 
 // ---- the network -------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ static tn_tensor *run_transformer(tn_layer *l, tn_tensor *x)
 static tn_layer *new_embedding(tn_ctx *cx, int64_t count, int64_t width)
 {
     tn_layer *l = tn_nn_embedding(cx, count, width);
-    return tni_part_done(l, l && tn_init_normal(tn_layer_find(l, "weight"), 0, STD));
+    return tni_model_done(l, l && tn_init_normal(tn_layer_find(l, "weight"), 0, STD));
 }
 
 // o->layers blocks, named "0", "1", ...
@@ -183,7 +183,7 @@ static tn_layer *new_blocks(tn_ctx *cx, const tn_gpt2_opts *o)
 
 static tn_layer *new_transformer(tn_ctx *cx, const tn_gpt2_opts *o)
 {
-    tn_layer *l = tni_part_new(cx, run_transformer, sizeof(transformer));
+    tn_layer *l = tni_model_part(cx, run_transformer, sizeof(transformer));
     if (!l) return NULL;
     transformer *t = tn_layer_self(l);
     t->context     = o->context;
@@ -192,26 +192,30 @@ static tn_layer *new_transformer(tn_ctx *cx, const tn_gpt2_opts *o)
     t->wpe         = tn_layer_child(l, "wpe", new_embedding(cx, o->context, o->width));
     t->h           = tn_layer_child(l, "h", new_blocks(cx, o));
     t->ln_f        = tn_layer_child(l, "ln_f", tn_nn_layer_norm(cx, o->width));
-    return tni_part_done(l, t->wte && t->wpe && t->h && t->ln_f);
+    return tni_model_done(l, t->wte && t->wpe && t->h && t->ln_f);
 }
 
-// lm_head keeps a weight (out, in) and no bias.
+// The output layer, whose weight is (out, in), has no bias, and is the embedding's.
+typedef struct {
+    tn_tensor *weight;
+} head;
+
 static tn_tensor *run_head(tn_layer *l, tn_tensor *x)
 {
-    const affine *a = tn_layer_self(l);
-    return tn_linear(x, a->weight, NULL);
+    const head *h = tn_layer_self(l);
+    return tn_linear(x, h->weight, NULL);
 }
 
 static tn_layer *new_head(tn_ctx *cx, tn_tensor *embedding)
 {
-    tn_layer *l = tni_part_new(cx, run_head, sizeof(affine));
+    tn_layer *l = tni_model_part(cx, run_head, sizeof(head));
     if (!l) return NULL;
-    affine *a = tn_layer_self(l);
-    a->weight = tn_layer_param(l, "weight", embedding);
-    return tni_part_done(l, a->weight);
+    head *h   = tn_layer_self(l);
+    h->weight = tn_layer_param(l, "weight", embedding);
+    return tni_model_done(l, h->weight);
 }
 
-// The output layer's weight is the embedding's.
+// The transformer, and the output layer that shares its embedding.
 typedef struct {
     tn_layer *transformer, *lm_head;
 } gpt2;
@@ -262,12 +266,12 @@ static bool settings_ok(tn_ctx *cx, const tn_gpt2_opts *o)
 tn_layer *(tn_gpt2)(tn_ctx *cx, tn_gpt2_opts o)
 {
     o           = with_defaults(o);
-    tn_layer *l = settings_ok(cx, &o) ? tni_part_new(cx, run_gpt2, sizeof(gpt2)) : NULL;
+    tn_layer *l = settings_ok(cx, &o) ? tni_model_part(cx, run_gpt2, sizeof(gpt2)) : NULL;
     if (!l) return NULL;
     gpt2 *g        = tn_layer_self(l);
     g->transformer = tn_layer_child(l, "transformer", new_transformer(cx, &o));
-    if (!g->transformer) return tni_part_done(l, false);
+    if (!g->transformer) return tni_model_done(l, false);
     tn_tensor *embedding = tn_layer_find(g->transformer, "wte.weight");
     g->lm_head           = tn_layer_child(l, "lm_head", new_head(cx, embedding));
-    return tni_part_done(l, g->lm_head);
+    return tni_model_done(l, g->lm_head);
 }

@@ -3,14 +3,14 @@
 
 #include <stdlib.h>
 
-tn_layer *tni_part_new(tn_ctx *cx, tn_forward_fn *f, size_t bytes)
+tn_layer *tni_model_part(tn_ctx *cx, tn_forward_fn *f, size_t bytes)
 {
     void *self = calloc(1, bytes);
     if (!self) return tn_error_set(cx, TN_EMEM, "layer: out of memory");
     return tn_layer_new(cx, f, self, free);
 }
 
-tn_layer *tni_part_done(tn_layer *l, bool whole)
+tn_layer *tni_model_done(tn_layer *l, bool whole)
 {
     if (l && whole) return l;
     if (l) tn_layer_free(l);

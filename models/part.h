@@ -6,8 +6,8 @@
 
 // A layer that runs f over a zeroed struct of so many bytes, tn_layer_self of it. NULL, reported,
 // on failure.
-tn_layer *tni_part_new(tn_ctx *cx, tn_forward_fn *f, size_t bytes);
+tn_layer *tni_model_part(tn_ctx *cx, tn_forward_fn *f, size_t bytes);
 // l itself when all that it needs was made; else NULL, and l is freed.
-tn_layer *tni_part_done(tn_layer *l, bool whole);
+tn_layer *tni_model_done(tn_layer *l, bool whole);
 
 #endif

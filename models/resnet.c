@@ -67,7 +67,7 @@ static tn_layer *conv(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel, int64
     tn_nn_conv_opts o = { .stride = { stride }, .padding = { kernel / 2 }, .no_bias = true };
     tn_layer       *l = tn_nn_conv2d_with(cx, in, out, kernel, kernel, o);
     bool ok = l && tn_init_kaiming_normal(tn_layer_find(l, "weight"), (tn_init_opts){ true, 0 });
-    return tni_part_done(l, ok);
+    return tni_model_done(l, ok);
 }
 
 static tn_layer *shortcut(tn_ctx *cx, bool cifar, int64_t in, int64_t out, int64_t stride)
@@ -106,7 +106,7 @@ static bool add_convs(tn_layer *l, const plan *p, int64_t in, int64_t width, int
 static tn_layer *new_block(tn_ctx *cx, const plan *p, int64_t in, int64_t width, int64_t stride)
 {
     int64_t   out = channels_of(p, width);
-    tn_layer *l   = tni_part_new(cx, run_block, sizeof(block));
+    tn_layer *l   = tni_model_part(cx, run_block, sizeof(block));
     if (!l) return NULL;
     bool   ok = add_convs(l, p, in, width, stride);
     block *b  = tn_layer_self(l);
@@ -114,7 +114,7 @@ static tn_layer *new_block(tn_ctx *cx, const plan *p, int64_t in, int64_t width,
         b->shortcut = tn_layer_child(l, "downsample", shortcut(cx, p->cifar, in, out, stride));
         ok          = b->shortcut != NULL;
     }
-    return tni_part_done(l, ok);
+    return tni_model_done(l, ok);
 }
 
 // Blocks one after the other; the first goes from `in` channels to the stage's, and from the second
@@ -168,7 +168,7 @@ tn_layer *(tn_resnet)(tn_ctx *cx, tn_resnet_opts o)
     static const char *const names[MAX_STAGES] = { "layer1", "layer2", "layer3", "layer4" };
 
     const plan *p = plan_of(cx, o.depth ? o.depth : 18);
-    tn_layer   *l = p ? tni_part_new(cx, run_chain, sizeof(chain)) : NULL;
+    tn_layer   *l = p ? tni_model_part(cx, run_chain, sizeof(chain)) : NULL;
     if (!l) return NULL;
     int64_t classes = o.classes ? o.classes : p->cifar ? 10 : 1000;
     int64_t width = p->cifar ? 16 : 64, in = width;
@@ -181,5 +181,5 @@ tn_layer *(tn_resnet)(tn_ctx *cx, tn_resnet_opts o)
     add(l, "avgpool", tn_nn_adaptive_avg_pool2d(cx, 1, 1));
     add(l, "flatten", tn_nn_flatten(cx));
     add(l, p->cifar ? "linear" : "fc", tn_nn_linear(cx, in, classes));
-    return tni_part_done(l, !((chain *)tn_layer_self(l))->broken);
+    return tni_model_done(l, !((chain *)tn_layer_self(l))->broken);
 }

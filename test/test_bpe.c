@@ -4,80 +4,25 @@
 #include "faulty.h"
 #include "rules_kit.h"
 #include "scratch.h"
+#include "tiny_bpe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 // ---- files
 
-static char   json[40000], merges[4000];
-static size_t json_size;
-
-static void add(const char *text)
-{
-    strcpy(json + json_size, text);
-    json_size += strlen(text);
-}
-
-static bool prints(int byte)
-{
-    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-}
-
-// The character that stands for a byte, as GPT-2 has it, in JSON.
-static void add_byte(int byte)
-{
-    char text[8];
-    int  spare = 256;
-    for (int v = 0; v < byte; v++) spare += !prints(v);
-    snprintf(text, sizeof text, "\\u%04x", (unsigned)(prints(byte) ? byte : spare));
-    add(text);
-}
-
-// Tokens 0 .. 255 are the bytes; then come these, each a merge of its two parts, written as in the
-// file: "\xc4\xa0" is a space.
-static const char *const pairs[][2] = {
-    { "t", "h" },          { "th", "e" },
-    { "\xc4\xa0", "the" }, { "a", "a" },
-    { "aa", "aa" },        { "i", "n" },
-    { "in", "g" },         { "\xc4\xa0", "\xc4\xa0" },
-    { "'", "s" },          { "\xc3\x83", "\xc2\xa9" },
-};
-enum { PAIRS = sizeof pairs / sizeof *pairs, FIRST = 256 };
-enum { TH = FIRST, THE, _THE, AA, AAAA, IN, ING, SPACES, S, E_ACUTE, COUNT };
-
-static void make_files(void)
-{
-    char text[64];
-    json_size = 0;
-    add("{");
-    for (int v = 0; v < 256; v++) {
-        add(v ? ", \"" : "\"");
-        add_byte(v);
-        snprintf(text, sizeof text, "\": %d", v);
-        add(text);
-    }
-    strcpy(merges, "#version: 0.2\n");
-    for (int i = 0; i < PAIRS; i++) {
-        snprintf(text, sizeof text, ", \"%s%s\": %d", pairs[i][0], pairs[i][1], FIRST + i);
-        add(text);
-        snprintf(text, sizeof text, "%s %s\n", pairs[i][0], pairs[i][1]);
-        strcat(merges, text);
-    }
-    add("}");
-}
+static tiny_bpe files;
 
 static tn_bpe *open_files(tn_ctx *cx)
 {
-    CHECK(scratch_write(scratch_path("encoder.json"), json, json_size));
-    CHECK(scratch_write(scratch_path("vocab.bpe"), merges, strlen(merges)));
+    CHECK(tiny_bpe_write(&files));
     return tn_bpe_open(cx, scratch_path("vocab.bpe"), scratch_path("encoder.json"));
 }
 
 static tn_ctx *begin(void)
 {
     CHECK(scratch_open());
-    make_files();
+    tiny_bpe_make(&files);
     return rules_open("cpu");
 }
 
@@ -106,7 +51,7 @@ static void merges_go_by_rank(void)
 {
     tn_ctx *cx = begin();
     tn_bpe *b  = open_files(cx);
-    CHECK_INT(tn_bpe_count(b), COUNT);
+    CHECK_INT(tn_bpe_count(b), TINY_BPE_COUNT);
     TOKENS("the", THE);
     TOKENS("the the", THE, _THE);
     TOKENS("th", TH);
@@ -169,7 +114,7 @@ static void misuse_is_an_error(void)
     CHECK_FAILED(cx, TN_EARG, "bpe_encode: a count is negative");
     CHECK_INT(tn_bpe_encode(b, "a", 1, NULL, 1), -1);
     CHECK_FAILED(cx, TN_EARG, "bpe_encode: an argument is NULL");
-    CHECK_INT(tn_bpe_decode(b, (int64_t[]){ 0, COUNT }, 2, NULL, 0), -1);
+    CHECK_INT(tn_bpe_decode(b, (int64_t[]){ 0, TINY_BPE_COUNT }, 2, NULL, 0), -1);
     CHECK_FAILED(cx, TN_EARG, "bpe_decode: ids[1] is 266, of 266 tokens");
     CHECK_INT(tn_bpe_decode(b, (int64_t[]){ -1 }, 1, NULL, 0), -1);
     CHECK_FAILED(cx, TN_EARG, "ids[0] is -1");
@@ -191,7 +136,7 @@ static void text_can_be_tokens(void)
     tn_data *d = tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = 2, .bpe = b });
     tn_bpe_free(b);
     CHECK_INT(tn_data_count(d), 2);
-    CHECK_INT(tn_data_info(d).classes, COUNT);
+    CHECK_INT(tn_data_info(d).classes, TINY_BPE_COUNT);
     tn_data_shuffle(d, false, 0);
     tn_batch batch = tn_next(d, 2);
     CHECK_VALUES(batch.x, THE, ' ', TH, ING);
@@ -242,14 +187,13 @@ static void words_are_cut_as_gpt2_cuts_them(void)
 // Expects an error with this text after one change of a file: `from`, once there, becomes `to`.
 static void expect(tn_ctx *cx, char *file, const char *from, const char *to, const char *part)
 {
-    make_files();
+    tiny_bpe_make(&files);
     char *at = strstr(file, from);
     char  rest[40000];
     if (!CHECK(at != NULL)) return;
     strcpy(rest, at + strlen(from));
     strcpy(at, to);
     strcat(file, rest);
-    json_size = strlen(json);
     CHECK(open_files(cx) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, part);
 }
@@ -257,32 +201,37 @@ static void expect(tn_ctx *cx, char *file, const char *from, const char *to, con
 static void wrong_files_are_errors(void)
 {
     tn_ctx *cx = begin();
-    expect(cx, json, "\"the\": 257", "\"the\": 266", "a token's number is not below their count");
-    expect(cx, json, "\"the\": 257", "\"the\": -1", "a token's number is not below their count");
-    expect(cx, json, "\"the\": 257", "\"the\": 1.5", "a token's number is not below their count");
-    expect(cx, json, "\"the\": 257", "\"the\": 256", "two tokens have one number");
-    expect(cx, json, "\"the\": 257", "\"th\": 257", "a token is there twice");
-    expect(cx, json, "\"the\": 257", "\"\": 257", "a token is empty");
-    expect(cx, json, "\"the\": 257", "\"t e\": 257", "a character that stands for no byte");
-    expect(cx, json, "\"the\": 257", "\"\\ud800\": 257", "a character that stands for no byte");
-    expect(cx, json, "\"the\": 257", "\"the\": \"x\"", "a token has no number");
-    expect(cx, json, "\"the\": 257", "\"the\" 257", "a colon is expected after a key");
-    expect(cx, json, "{", "[", "it is not an object");
-    expect(cx, json, "}", "", "the text ends too early");
-    expect(cx, json, "}", "} 1", "something follows the value");
-    expect(cx, json, "\"\\u0041\"", "\"xyz\"", "the byte 0x41 has no token");
+    expect(cx, files.json, "\"the\": 257", "\"the\": 266",
+           "a token's number is not below their count");
+    expect(cx, files.json, "\"the\": 257", "\"the\": -1",
+           "a token's number is not below their count");
+    expect(cx, files.json, "\"the\": 257", "\"the\": 1.5",
+           "a token's number is not below their count");
+    expect(cx, files.json, "\"the\": 257", "\"the\": 256", "two tokens have one number");
+    expect(cx, files.json, "\"the\": 257", "\"th\": 257", "a token is there twice");
+    expect(cx, files.json, "\"the\": 257", "\"\": 257", "a token is empty");
+    expect(cx, files.json, "\"the\": 257", "\"t e\": 257", "a character that stands for no byte");
+    expect(cx, files.json, "\"the\": 257", "\"\\ud800\": 257",
+           "a character that stands for no byte");
+    expect(cx, files.json, "\"the\": 257", "\"the\": \"x\"", "a token has no number");
+    expect(cx, files.json, "\"the\": 257", "\"the\" 257", "a colon is expected after a key");
+    expect(cx, files.json, "{", "[", "it is not an object");
+    expect(cx, files.json, "}", "", "the text ends too early");
+    expect(cx, files.json, "}", "} 1", "something follows the value");
+    expect(cx, files.json, "\"\\u0041\"", "\"xyz\"", "the byte 0x41 has no token");
 
-    expect(cx, merges, "th e", "the",
+    expect(cx, files.merges, "th e", "the",
            "vocab.bpe:3: it is not two tokens with a space between them");
-    expect(cx, merges, "th e", "th e x", "vocab.bpe:3: it has a character that stands for no byte");
-    expect(cx, merges, "th e", " the", "vocab.bpe:3: it is not two tokens");
-    expect(cx, merges, "th e", "q q",
+    expect(cx, files.merges, "th e", "th e x",
+           "vocab.bpe:3: it has a character that stands for no byte");
+    expect(cx, files.merges, "th e", " the", "vocab.bpe:3: it is not two tokens");
+    expect(cx, files.merges, "th e", "q q",
            "vocab.bpe:3: it has a token, or makes one, that has no number");
-    expect(cx, merges, "th e", "t h", "vocab.bpe:3: an earlier line merges the same tokens");
-    expect(cx, merges, "t h\n", "", "vocab.bpe:2: it merges a token that no line before it makes");
-    strcpy(merges, "#version: 0.2\n");
-    make_files();
-    strcpy(merges, "#version: 0.2\n");
+    expect(cx, files.merges, "th e", "t h", "vocab.bpe:3: an earlier line merges the same tokens");
+    expect(cx, files.merges, "t h\n", "",
+           "vocab.bpe:2: it merges a token that no line before it makes");
+    tiny_bpe_make(&files);
+    strcpy(files.merges, "#version: 0.2\n");
     CHECK(open_files(cx) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "it has no merges");
     CHECK(tn_bpe_open(cx, "none", scratch_path("encoder.json")) == NULL);
@@ -293,7 +242,7 @@ static void wrong_files_are_errors(void)
 static void every_allocation_may_fail(void)
 {
     CHECK(scratch_open());
-    make_files();
+    tiny_bpe_make(&files);
     bool done = false;
     for (long n = 1; n < 100 && !done; n++) {
         faulty  h   = { 0 };

@@ -3,7 +3,9 @@
 #include "faulty.h"
 #include "rules_kit.h"
 #include "scratch.h"
+#include "train/checksum.h"
 
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -415,6 +417,111 @@ static void a_checkpoint_of_something_else_is_refused(void)
     scratch_close();
 }
 
+// ---- checkpoints made by hand
+
+// Writes a checkpoint again: with a tensor of the file in another form, an entry more in the
+// metadata and another checksum, where they are not NULL.
+static void write_again(tn_ctx *cx, const char *path, const char *name, tn_tensor *with,
+                        const char *extra, const char *checksum)
+{
+    const char *names[16], *meta[32];
+    tn_tensor  *t[16];
+    int         n = 0, entries = 0;
+    tn_file    *f = tn_file_open(cx, path);
+    for (; n < tn_file_count(f) && n < 16; n++) {
+        names[n] = tn_file_name(f, n);
+        t[n]     = with && !strcmp(names[n], name) ? with : tn_file_tensor(f, names[n]);
+    }
+    for (const char *key; entries < 15 && (key = tn_file_meta_key(f, entries)); entries++) {
+        bool sum              = checksum && !strcmp(key, TNI_SUM_KEY);
+        meta[2 * entries]     = key;
+        meta[2 * entries + 1] = sum ? checksum : tn_file_meta(f, key);
+    }
+    meta[2 * entries]     = extra;
+    meta[2 * entries + 1] = "1";
+    CHECK_STATUS(tn_file_write(cx, path, n, names, t, entries + (extra != NULL), meta), TN_OK);
+    tn_file_free(f);
+}
+
+static void correct_checksum(tn_ctx *cx, const char *path)
+{
+    char     text[TNI_SUM_TEXT];
+    uint64_t sum = 0;
+    tn_file *f   = tn_file_open(cx, path);
+    CHECK(f && tni_sum_file("test", f, &sum));
+    tn_file_free(f);
+    tni_sum_text(sum, text);
+    write_again(cx, path, NULL, NULL, NULL, text);
+}
+
+static void an_entry_more_in_the_metadata_is_damage(void)
+{
+    if (!CHECK(scratch_open())) return;
+    const char *path = scratch_path("state");
+    training    t    = start_small(rules_open("cpu"));
+    CHECK_STATUS(save(&t, path), TN_OK);
+    write_again(t.cx, path, NULL, NULL, NULL, NULL);
+    CHECK_STATUS(load(&t, path), TN_OK);
+    write_again(t.cx, path, NULL, NULL, "more", NULL);
+    CHECK_STATUS(load(&t, path), TN_EFORMAT);
+    CHECK_FAILED(t.cx, TN_EFORMAT, "its checksum does not agree");
+    correct_checksum(t.cx, path);
+    CHECK_STATUS(load(&t, path), TN_OK);
+    tn_close(t.cx);
+    scratch_close();
+}
+
+// Whether a checkpoint whose checksum is right is refused for one number of its optimizer.
+static bool number_refused(training *t, const char *path, const char *name, int i, double v)
+{
+    tn_ctx    *cx = t->cx;
+    tn_scope  *s  = tn_begin(cx);
+    tn_file   *f  = tn_file_open(cx, path);
+    tn_tensor *x  = tn_clone(tn_file_tensor(f, name));
+    double     at = digest(t);
+    tn_assign(tn_slice(x, 0, i, i + 1, 1), tn_full(cx, tn_dtype_of(x), TN_SHAPE(1), v));
+    tn_eval_of(x);
+    tn_file_free(f);
+    write_again(cx, path, name, x, NULL, NULL);
+    correct_checksum(cx, path);
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    tn_status status = load(t, path);
+    bool      told   = strstr(tn_error_text(cx), "numbers of optimizer 0 are out of range") != NULL;
+    tn_error_clear(cx);
+    tn_end(s);
+    return status == TN_EFORMAT && told && digest(t) == at;
+}
+
+static void numbers_that_no_optimizer_has_are_refused(void)
+{
+    static const struct {
+        const char *name;
+        int         i;
+        double      v;
+    } cases[] = {
+        { "opt.0.settings", 0, NAN },       { "opt.0.settings", 0, -1 },
+        { "opt.0.settings", 1, 1 },         { "opt.0.settings", 4, INFINITY },
+        { "opt.0.settings", 5, -0.5 },      { "opt.0.settings", 7, NAN },
+        { "opt.0.settings", 8, -INFINITY }, { "opt.0.settings", 10, 0.1 },
+        { "opt.0.settings", 11, -2 },       { "opt.0.counts", 0, -1 },
+        { "opt.0.counts", 1, 1 },           { "opt.0.counts", 2, 0 },
+        { "opt.0.counts", 3, 2 },           { "opt.0.counts", 5, 4294967296.0 },
+        { "opt.0.counts", 5, 9 },           { "opt.0.groups", 0, NAN },
+        { "opt.0.groups", 1, -1 },          { "opt.0.updates", 0, -1 },
+    };
+    if (!CHECK(scratch_open())) return;
+    const char *path = scratch_path("state");
+    training    t    = start_small(rules_open("cpu"));
+    train(&t);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(save(&t, path), TN_OK);
+        test_case_result(number_refused(&t, path, cases[i].name, cases[i].i, cases[i].v),
+                         "%s[%d] = %g", cases[i].name, cases[i].i, cases[i].v);
+    }
+    tn_close(t.cx);
+    scratch_close();
+}
+
 // ---- where nothing can be written
 
 static void a_full_disk_leaves_the_old_checkpoint(void)
@@ -548,6 +655,8 @@ const test_case tests_checkpoint[] = { TEST(training_that_was_killed_goes_on_bit
                                        TEST(a_kill_leaves_the_newest_or_the_previous_checkpoint),
                                        TEST(a_damaged_checkpoint_is_refused_and_changes_nothing),
                                        TEST(a_checkpoint_of_something_else_is_refused),
+                                       TEST(an_entry_more_in_the_metadata_is_damage),
+                                       TEST(numbers_that_no_optimizer_has_are_refused),
                                        TEST(a_full_disk_leaves_the_old_checkpoint),
                                        TEST(a_path_that_cannot_be_written_is_an_error),
                                        TEST(any_allocation_may_fail_while_saving_a_checkpoint),

@@ -1,5 +1,7 @@
 // test_cli.c: the tool as its users run it: a process, its output, its files and its signals.
 #include "check.h"
+#include "scratch.h"
+#include "tiny_bpe.h"
 #include "tree.h"
 
 #include "base/json.h"
@@ -13,34 +15,25 @@
 
 enum { ROOM = 1 << 18, COMMAND = 4096 };
 
-static char out[ROOM];   // what the last command printed, stderr too
-static char folder[64];  // of the running test
+static char out[ROOM];  // what the last command printed, stderr too
 
-// Makes the folder in which a test's commands run.
+// A test's commands run in the scratch folder.
 static bool begin(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/tenon-cli-XXXXXX");
-    return CHECK(mkdtemp(folder) != NULL);
-}
-
-static void end(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    CHECK_INT(tree_run(command, out, sizeof out), 0);
+    return CHECK(scratch_open());
 }
 
 // Looking for leaks takes seconds a process, so sanitized builds do it in a test of its own.
 #define NO_LEAKS "export ASAN_OPTIONS=detect_leaks=0; "
 
-// Runs a script in the folder, with tenon as the tool; its exit status must be as expected.
+// Runs a script in that folder, with tenon as the tool; its exit status must be as expected.
 TEST_PRINTF(2, 3) static bool runs(int status, const char *script, ...)
 {
     char    command[COMMAND];
     int     n = snprintf(command, sizeof command,
                          "cd '%s' && unset TN_DEVICE NO_COLOR; " NO_LEAKS "tenon() { '" TN_BUILD_DIR
                          "/tenon' \"$@\"; }\n",
-                         folder);
+                         scratch_path("."));
     va_list list;
     va_start(list, script);
     vsnprintf(command + n, sizeof command - (size_t)n, script, list);
@@ -89,9 +82,7 @@ static uint32_t next_random(uint32_t n)
 
 static FILE *create(const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(scratch_path(name), "wb");
     CHECK(f != NULL);
     return f;
 }
@@ -182,7 +173,7 @@ static void every_command_has_help(void)
     prints("  --epochs N            times to go over the data\n");
     prints("  gpt2 ");
     prints("csv:FILE");
-    end();
+    scratch_close();
 }
 
 static void wrong_command_lines_name_the_option_and_the_help(void)
@@ -204,6 +195,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "train --epochs 99999999999999999999", "--epochs needs" },
         { "train --lr nan", "--lr needs a number" },
         { "train --lr=-1", "--lr needs a number" },
+        { "train --threads 257", "--threads needs a whole number from 1 to 256" },
         { "train --dropout 1.5", "--dropout needs a number from 0 to 0.99" },
         { "train --quiet=yes", "--quiet takes no value" },
         { "train --optim sgdx", "--optim is one of: sgd adam adamw rmsprop" },
@@ -224,7 +216,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         prints(wrong[i].says);
         prints("; see tenon help ");
     }
-    end();
+    scratch_close();
 }
 
 static void what_cannot_be_done_is_said_in_one_line(void)
@@ -250,7 +242,7 @@ static void what_cannot_be_done_is_said_in_one_line(void)
              wrong[i].line);
         prints(wrong[i].says);
     }
-    end();
+    scratch_close();
 }
 
 // ---- training
@@ -275,7 +267,7 @@ static void eval_says_what_train_said(void)
     prints("800 items");
     runs(1, "tenon eval --load m.safetensors --data digits:count=60");
     prints("does not fit");
-    end();
+    scratch_close();
 }
 
 static void quiet_leaves_results_and_errors(void)
@@ -290,7 +282,7 @@ static void quiet_leaves_results_and_errors(void)
     prints("epoch 1/5  step 2/25  loss ");
     prints("  ETA ");
     CHECK(strchr(out, '\r') == NULL);
-    end();
+    scratch_close();
 }
 
 static void a_terminal_gets_a_bar(void)
@@ -307,7 +299,7 @@ static void a_terminal_gets_a_bar(void)
          " --data digits:count=6000\" /dev/null");
     prints("\033[K");
     CHECK(strstr(out, "\033[3") == NULL);
-    end();
+    scratch_close();
 }
 
 static void two_runs_of_one_seed_are_equal(void)
@@ -319,7 +311,7 @@ static void two_runs_of_one_seed_are_equal(void)
     runs(1,
          "tenon train --model lenet --data digits:count=200 --seed 6 --epochs 1 --augment shift=1"
          " --quiet --save b.safetensors; cmp a.safetensors b.safetensors");
-    end();
+    scratch_close();
 }
 
 // Trains for a while, ends the run by a signal, and goes on: the weights must be those of a run that
@@ -343,7 +335,7 @@ static void stop_and_resume(const char *signal, int status)
     runs(0, "tenon train --resume --save it.safetensors --log it.jsonl\n"
             "cmp whole.safetensors it.safetensors && test $(wc -l <it.jsonl) = 570");
     prints("going on after step ");
-    end();
+    scratch_close();
 }
 
 static void a_run_stopped_by_ctrl_c_goes_on_exactly(void)
@@ -372,7 +364,7 @@ static void a_resumed_run_may_be_longer_but_not_another(void)
     CHECK(strstr(out, "\"lr\": 0,") == NULL);  // the schedule is that of the longer run
     runs(1, "rm m.safetensors.state; tenon train --resume --save m.safetensors");
     prints("there is nothing to resume: m.safetensors.state");
-    end();
+    scratch_close();
 }
 
 // ---- files
@@ -415,7 +407,7 @@ static void the_log_has_an_object_for_every_step(void)
     runs(0, "tenon train --model mlp --data digits:count=640 --epochs 3 --every 7 --log l.jsonl"
             " --quiet >results; test $(wc -l <l.jsonl) = 5 && tail -1 l.jsonl");
     prints("{\"step\": 30, ");
-    end();
+    scratch_close();
 }
 
 static void info_lists_tensors_and_metadata(void)
@@ -430,7 +422,7 @@ static void info_lists_tensors_and_metadata(void)
     prints("  hidden          16\n");
     runs(1, "echo nonsense >n.safetensors; tenon info n.safetensors");
     prints("tenon: ");
-    end();
+    scratch_close();
 }
 
 static void closed_outputs_harm_no_file(void)
@@ -444,7 +436,7 @@ static void closed_outputs_harm_no_file(void)
     accuracy();
     runs(1, "tenon train --model mlp --data digits:count=60 --epochs 1 --save m.safetensors --log"
             " m.jsonl >/dev/full");
-    end();
+    scratch_close();
 }
 
 // ---- tables and text
@@ -462,7 +454,7 @@ static void a_table_of_classes_is_learned(void)
     prints("60 items");
     runs(0, "cp t.csv other.csv; tenon eval --load t.safetensors --data csv:other.csv:target=size");
     prints("600 items");  // another file is a test as a whole
-    end();
+    scratch_close();
 }
 
 static void a_table_of_numbers_is_learned(void)
@@ -480,7 +472,7 @@ static void a_table_of_numbers_is_learned(void)
     if (CHECK(line != NULL)) CHECK_STR(line, rmse);
     runs(1, "sed -i '5s/^/x/' t.csv; tenon train --model mlp --data csv:t.csv:target=price");
     prints("t.csv:5: column 1");
-    end();
+    scratch_close();
 }
 
 static void a_gpt2_learns_and_writes(void)
@@ -504,7 +496,39 @@ static void a_gpt2_learns_and_writes(void)
     CHECK_STR(out, text);
     runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 20 --temperature 0");
     prints("the cat sat on the mat");
-    end();
+    scratch_close();
+}
+
+static void text_can_be_the_tokens_of_a_vocabulary(void)
+{
+    static tiny_bpe files;
+    char            loss[256];
+    if (!begin()) return;
+    tiny_bpe_make(&files);
+    CHECK(tiny_bpe_write(&files));
+    write_text("t.txt");
+    runs(0,
+         "tenon train --model gpt2 --layers 1 --heads 2 --width 32 --context 24 --data text:t.txt"
+         " --vocab-dir . --epochs 2 --lr 5e-3 --save g.safetensors --quiet");
+    runs(0, "tenon train --resume --epochs 4 --save g.safetensors --quiet");
+    const char *line = last_line_with("test loss ");
+    if (CHECK(line != NULL)) snprintf(loss, sizeof loss, "%s", line);
+    // " the" is one token, which makes 18 of 24 bytes; bits are those of a byte, nats those of a token.
+    double nats = atof(last_line_with("test loss ") + 10);
+    double bits = atof(last_line_with("test bits per byte ") + 19);
+    CHECK(bits < 0.85 * nats / log(2));
+    runs(0, "tenon eval --load g.safetensors");
+    line = last_line_with("test loss ");
+    if (CHECK(line != NULL)) CHECK_STR(line, loss);
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 18 --temperature 0");
+    prints("the cat sat on the ");
+    runs(0, "mkdir v; mv encoder.json vocab.bpe v; tenon sample --load g.safetensors --tokens 1"
+            " --prompt the --vocab-dir v");
+    prints("the");
+    runs(1, "tenon sample --load g.safetensors");
+    prints("tenon: bpe: ./encoder.json: No such file");
+    runs(0, "rm -r v");
+    scratch_close();
 }
 
 static void a_resnet_trains_on_small_images(void)
@@ -522,7 +546,7 @@ static void a_resnet_trains_on_small_images(void)
     double trained = accuracy();
     runs(0, "tenon eval --load r.safetensors");
     CHECK(accuracy() == trained);
-    end();
+    scratch_close();
 }
 
 static void the_demo_draws_digits_and_says_what_next(void)
@@ -539,7 +563,7 @@ static void the_demo_draws_digits_and_says_what_next(void)
     for (const char *s = out; *s; s++)
         if (!test_that((unsigned char)*s < 128, "byte %d in the C locale", (unsigned char)*s))
             break;
-    end();
+    scratch_close();
 }
 
 static void no_command_leaks(void)
@@ -561,7 +585,7 @@ static void no_command_leaks(void)
          "tenon demo --limit 64 --epochs 1 --data digits:count=60");
     runs(2, "unset ASAN_OPTIONS; tenon train --model mlp --hidden 3 --data digits --nope");
     runs(1, "unset ASAN_OPTIONS; tenon train --resume --save t.safetensors --lr 7");
-    end();
+    scratch_close();
 }
 
 // ---- the manual page
@@ -574,7 +598,7 @@ static void the_manual_page_has_every_option(void)
                 " | sed 's/-/\\\\-/g' | sort -u");
         for (char *name = strtok(out, "\n"); name; name = strtok(NULL, "\n"))
             test_that(strstr(page, name + 2) != NULL, "docs/tenon.1 lacks %s", name + 2);
-        end();
+        scratch_close();
     }
     free(page);
 }
@@ -603,6 +627,7 @@ const test_case tests_cli[] = {
     TEST(a_table_of_classes_is_learned),
     TEST(a_table_of_numbers_is_learned),
     TEST(a_gpt2_learns_and_writes),
+    TEST(text_can_be_the_tokens_of_a_vocabulary),
     TEST(a_resnet_trains_on_small_images),
     TEST(the_demo_draws_digits_and_says_what_next),
     TEST(no_command_leaks),

@@ -276,6 +276,8 @@ static void a_schema_keeps_whole_numbers_as_classes(void)
     CHECK(read_text(cx, "a,y\n1,3\n", (tn_csv_opts){ .schema = schema }) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT,
                  ":2: column 2 (\"y\"): \"3\" is a category that the schema does not have");
+    CHECK(read_text(cx, "a,y\n1,2.25\n", (tn_csv_opts){ .schema = schema }) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "\"2.25\" is a category that the schema does not have");
     finish(cx);
 }
 

@@ -597,6 +597,27 @@ static void a_dataset_describes_itself(void)
     tn_close(cx);
 }
 
+static void integers_of_arrays_are_classes(void)
+{
+    static const tn_dtype whole[] = { TN_U8, TN_I8, TN_I32, TN_I64 };
+
+    tn_ctx    *cx     = rules_open("cpu");
+    tn_tensor *labels = tn_from(cx, TN_I64, TN_SHAPE(4), (int64_t[]){ 2, 0, 6, 1 });
+    tn_tensor *t[2]   = { labels, NULL };
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        t[1] = tn_cast(labels, whole[i]);
+        CHECK_INT(tn_data_info(tn_arrays(cx, 2, t)).classes, 7);
+    }
+    tn_tensor *other[] = { tn_neg(labels), tn_cast(labels, TN_F32), tn_cast(labels, TN_BOOL),
+                           tn_reshape(labels, TN_SHAPE(4, 1)),
+                           tn_from(cx, TN_I64, TN_SHAPE(4), (int64_t[]){ 0, INT64_MAX, 1, 2 }) };
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        t[1] = other[i];
+        CHECK_INT(tn_data_info(tn_arrays(cx, 2, t)).classes, 0);
+    }
+    tn_close(cx);
+}
+
 static void misuse_is_told_in_words(void)
 {
     tn_ctx  *cx = rules_open("cpu");
@@ -678,6 +699,7 @@ const test_case tests_data[] = {
     TEST(two_thousand_batches_take_no_more_memory),
     TEST(every_allocation_of_a_batch_can_fail),
     TEST(a_dataset_describes_itself),
+    TEST(integers_of_arrays_are_classes),
     TEST(misuse_is_told_in_words),
     TEST(misuse_of_arrays_and_functions_is_told_in_words),
     TEST_END,

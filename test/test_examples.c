@@ -1,5 +1,6 @@
 // test_examples.c: what a newcomer runs first: the examples, the program in the README, the tool.
 #include "check.h"
+#include "scratch.h"
 #include "tree.h"
 
 #include <stdio.h>
@@ -137,31 +138,25 @@ static char *first_c_block(char *page)
     return begin + 5;
 }
 
-static void build_and_run(const char *folder, const char *program)
+static void build_and_run(const char *program)
 {
-    char path[256], command[COMMAND];
-    snprintf(path, sizeof path, "%s/readme.c", folder);
-    FILE *f = fopen(path, "w");
-    if (!CHECK(f != NULL)) return;
-    fputs(program, f);
-    fclose(f);
+    char command[COMMAND];
+    CHECK(scratch_write(scratch_path("readme.c"), program, strlen(program)));
     snprintf(command, sizeof command,
-             "'%s' -std=c11 -Wall -Wextra -Wpedantic -Werror %s%s '%s' -o '%s/readme' -Iinclude"
-             " -L'%s' -ltenon -Wl,-rpath,'%s' && cd '%s' && '%s/readme'",
-             TN_CC, TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE, path, folder, TN_BUILD_DIR,
-             TN_BUILD_DIR, folder, folder);
+             "'%s' -std=c11 -Wall -Wextra -Wpedantic -Werror %s%s '%s' -o '%s' -Iinclude"
+             " -L'%s' -ltenon -Wl,-rpath,'%s' && cd '%s' && ./readme",
+             TN_CC, TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE, scratch_path("readme.c"),
+             scratch_path("readme"), TN_BUILD_DIR, TN_BUILD_DIR, scratch_path("."));
     runs(command, 0, LINES("step   0  loss 2.3", "step 500  loss 0."));
 }
 
 static void the_program_in_the_readme_runs(void)
 {
-    char  folder[] = "/tmp/tenon-readme-XXXXXX", command[COMMAND];
-    char *page     = tree_read("README.md", NULL);
-    char *program  = page ? first_c_block(page) : NULL;
-    if (CHECK(program != NULL) && CHECK(mkdtemp(folder) != NULL)) {
-        build_and_run(folder, program);
-        snprintf(command, sizeof command, "rm -r '%s'", folder);
-        tree_run(command, out, sizeof out);
+    char *page    = tree_read("README.md", NULL);
+    char *program = page ? first_c_block(page) : NULL;
+    if (CHECK(program != NULL) && CHECK(scratch_open())) {
+        build_and_run(program);
+        scratch_close();
     }
     free(page);
 }

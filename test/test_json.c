@@ -1,4 +1,4 @@
-// test_json.c: the reader of JSON takes what RFC 8259 allows and nothing else.
+// test_json.c: the reader of JSON takes what RFC 8259 allows and nothing else; the writer writes it.
 #include "base/json.h"
 #include "check.h"
 
@@ -246,6 +246,26 @@ static void a_value_can_be_skipped(void)
     CHECK(!tni_json_skip(&j));
 }
 
+static void what_is_written_can_be_read(void)
+{
+    static const char text[] = "a \"quote\", a \\, \n\x01\x7f and \xc3\xa9";
+    tni_heap          heap   = tni_heap_default();
+    tni_json_writer   w      = { .heap = &heap };
+    tni_json_put(&w, "[");
+    tni_json_quote(&w, text);
+    tni_json_put(&w, ",");
+    tni_json_put_int(&w, INT64_MIN);
+    tni_json_put(&w, "]");
+    if (!CHECK(!w.full)) return;
+    CHECK_STR(
+        w.text,
+        "[\"a \\\"quote\\\", a \\\\, \\u000a\\u0001\x7f and \xc3\xa9\",-9223372036854775808]");
+    CHECK_INT(strlen(w.text), w.bytes);
+    tni_json j = first(w.text);
+    CHECK(tni_json_next(&j) == TNI_JSON_STRING && tni_json_is(&j, text));
+    tni_free(&heap, w.text);
+}
+
 const test_case tests_json[] = {
     TEST(good_texts_are_read),
     TEST(bad_texts_are_refused_with_their_reason),
@@ -258,5 +278,6 @@ const test_case tests_json[] = {
     TEST(integers_are_exact_or_refused),
     TEST(numbers_become_doubles),
     TEST(a_value_can_be_skipped),
+    TEST(what_is_written_can_be_read),
     TEST_END,
 };

@@ -185,11 +185,10 @@ static void what_cannot_be_made_is_an_error(void)
     tn_close(cx);
 }
 
-static void note_line(tn_ctx *cx, tn_status code, const char *text, const char *file, int line,
-                      void *user)
+static void note_line(tn_ctx *cx, const tn_fault *f, void *user)
 {
-    (void)cx, (void)code, (void)text;
-    *(int *)user = strcmp(file, __FILE__) ? -1 : line;
+    (void)cx;
+    *(int *)user = strcmp(f->file, __FILE__) ? -1 : f->line;
 }
 
 static void errors_name_the_line_that_makes_the_model(void)

@@ -103,6 +103,25 @@ static void versions_orders_and_integers_are_read(void)
     scratch_close();
 }
 
+// No byte behind it can be read, and none in it ends a string.
+static void an_array_may_fill_whole_pages(void)
+{
+    static const char header[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1003,), }";
+    enum { BYTES = 1003 * sizeof(float), PAGE = 4096, START = 10 };
+    unsigned char file[PAGE] = "\x93NUMPY\1";
+    file[8]                  = PAGE - BYTES - START;
+    memset(file + START, ' ', file[8]);
+    memcpy(file + START, header, sizeof header - 1);
+    memset(file + PAGE - BYTES, 0x3f, BYTES);
+    CHECK(scratch_open());
+    tn_ctx     *cx   = rules_open("cpu");
+    const char *path = put(file, PAGE);
+    CHECK_NEAR(tn_item(tn_max_all(tn_npy_read(cx, path))), 0.747, 1e-3);
+    CHECK_STR(tn_file_info(tn_file_open(cx, path), 0).dtype, "<f4");
+    tn_close(cx);
+    scratch_close();
+}
+
 static void a_file_shows_its_array(void)
 {
     CHECK(scratch_open());
@@ -226,6 +245,7 @@ const test_case tests_npy[] = {
     TEST(every_dtype_comes_back),
     TEST(scalars_and_empty_arrays_come_back),
     TEST(versions_orders_and_integers_are_read),
+    TEST(an_array_may_fill_whole_pages),
     TEST(a_file_shows_its_array),
     TEST(bad_arrays_are_refused_with_their_reason),
     TEST(bad_beginnings_are_refused_with_their_reason),

@@ -446,6 +446,30 @@ static void accumulated_steps_equal_one_of_the_mean(void)
     }
 }
 
+// Between the two steps of an update, which is that of the mean all the same.
+static void a_loss_that_will_not_do_changes_nothing(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        pair      a = pair_open(cx, TN_F64), b = pair_open(cx, TN_F64);
+        tn_optim *opt = tn_sgd(a.net, (tn_sgd_opts){ .lr = 0.1f, .accumulate = 2 });
+        double    have[ALL], want[ALL];
+        CHECK_STATUS(tn_step(opt, pair_loss(&a, 1)), TN_OK);
+        CHECK_STATUS(tn_step(opt, NULL), TN_EARG);
+        CHECK_FAILED(cx, TN_EARG, "step: the loss is NULL");
+        CHECK_STATUS(tn_step(opt, tn_sin(a.p[1])), TN_ESHAPE);
+        CHECK_FAILED(cx, TN_ESHAPE, "step: the loss (3,) is not one element");
+        CHECK_STATUS(tn_step(opt, tn_scalar(cx, 1)), TN_EGRAD);
+        CHECK_FAILED(cx, TN_EGRAD, "made from no parameter");
+        CHECK_STATUS(tn_step(opt, pair_loss(&b, 1)), TN_EGRAD);
+        CHECK_FAILED(cx, TN_EGRAD, "none of the optimizer's parameters");
+        CHECK(tn_has_grad(a.p[0]) && !tn_has_grad(b.p[0]));
+        CHECK_STATUS(tn_step(opt, pair_loss(&a, 3)), TN_OK);
+        pair_read(&a, have);
+        for (int i = 0; i < ALL; i++) want[i] = start[i] - 0.1 * gradient(start[i], 2);
+        check_near(have, want, 1e-12, "the mean of both");
+    }
+}
+
 // ---- settings ----------------------------------------------------------------------------------
 
 static void wrong_settings_are_errors(void)
@@ -516,6 +540,7 @@ const test_case tests_optim[] = {
     TEST(stored_gradients_are_clipped_without_a_host_read),
     TEST(the_norm_of_several_dtypes_is_one),
     TEST(accumulated_steps_equal_one_of_the_mean),
+    TEST(a_loss_that_will_not_do_changes_nothing),
     TEST(wrong_settings_are_errors),
     TEST(rule_24_zero_is_the_default_and_tn_zero_is_zero),
     TEST_END,

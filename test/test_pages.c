@@ -1,5 +1,6 @@
 // test_pages.c: the C in the pages for newcomers is true: programs run, fragments and calls compile.
 #include "check.h"
+#include "scratch.h"
 #include "tree.h"
 
 #include <stdio.h>
@@ -24,25 +25,12 @@ static const char surroundings[] = "#include <stdio.h>\n"
                                    "extern void *user;\n"
                                    "void f(const char *name, tn_tensor *t, void *user);\n";
 
-// A C file in a folder of its own.
-typedef struct {
-    char  folder[64], path[96];
-    FILE *f;
-} program;
-
-static bool open_program(program *p)
+// A C file in the scratch folder; NULL, a failed check, when it cannot be made.
+static FILE *open_program(void)
 {
-    snprintf(p->folder, sizeof p->folder, "/tmp/tenon-pages-XXXXXX");
-    if (!CHECK(mkdtemp(p->folder) != NULL)) return false;
-    snprintf(p->path, sizeof p->path, "%s/page.c", p->folder);
-    return CHECK((p->f = fopen(p->path, "w")) != NULL);
-}
-
-static void remove_program(program *p)
-{
-    char command[128], out[256];
-    snprintf(command, sizeof command, "rm -r '%s'", p->folder);
-    tree_run(command, out, sizeof out);
+    FILE *f = scratch_open() ? fopen(scratch_path("page.c"), "w") : NULL;
+    CHECK(f != NULL);
+    return f;
 }
 
 // The next block of C after *at, in place; *at moves behind it. NULL after the last.
@@ -89,38 +77,38 @@ static void write_calls(FILE *f, const char *page)
 
 static void what_from_pytorch_shows_compiles(void)
 {
-    program p;
-    char    command[1024], out[4096], *page = tree_read("docs/from-pytorch.md", NULL);
-    if (!CHECK(page != NULL) || !open_program(&p)) return;
-    fputs(surroundings, p.f);
-    write_calls(p.f, page);
-    write_blocks(p.f, page);
-    fclose(p.f);
+    FILE *f;
+    char  command[1024], out[4096], *page = tree_read("docs/from-pytorch.md", NULL);
+    if (!CHECK(page != NULL) || !(f = open_program())) return;
+    fputs(surroundings, f);
+    write_calls(f, page);
+    write_blocks(f, page);
+    fclose(f);
     snprintf(command, sizeof command,
              "'%s' -std=c11 -Wall -Wextra -Werror -Wno-unused %s '%s' 2>&1", TN_CC,
-             "-fsyntax-only -Iinclude", p.path);
+             "-fsyntax-only -Iinclude", scratch_path("page.c"));
     int status = tree_run(command, out, sizeof out);
     test_that(status == 0, "docs/from-pytorch.md: %.600s", out);
-    remove_program(&p);
+    scratch_close();
     free(page);
 }
 
 static void the_program_of_getting_started_learns(void)
 {
-    program p;
-    char    command[1024], out[4096], *page = tree_read("docs/getting-started.md", NULL);
-    char   *at = page, *block = page ? next_block(&at) : NULL;
-    if (!CHECK(block != NULL) || !open_program(&p)) return;
-    fputs(block, p.f);
-    fclose(p.f);
+    FILE *f;
+    char  command[1024], out[4096], *page = tree_read("docs/getting-started.md", NULL);
+    char *at = page, *block = page ? next_block(&at) : NULL;
+    if (!CHECK(block != NULL) || !(f = open_program())) return;
+    fputs(block, f);
+    fclose(f);
     snprintf(command, sizeof command,
-             "'%s' -std=c11 -Wall -Wextra -Werror %s%s '%s' -o '%s/page' -Iinclude -L'%s' -ltenon "
-             "-Wl,-rpath,'%s' && '%s/page'",
-             TN_CC, TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE, p.path, p.folder,
-             TN_BUILD_DIR, TN_BUILD_DIR, p.folder);
+             "'%s' -std=c11 -Wall -Wextra -Werror %s%s '%s' -o '%s' -Iinclude -L'%s' -ltenon "
+             "-Wl,-rpath,'%s' && '%s'",
+             TN_CC, TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE, scratch_path("page.c"),
+             scratch_path("page"), TN_BUILD_DIR, TN_BUILD_DIR, scratch_path("page"));
     int status = tree_run(command, out, sizeof out);
     test_that(status == 0 && strstr(out, "right: 9"), "docs/getting-started.md: %.600s", out);
-    remove_program(&p);
+    scratch_close();
     free(page);
 }
 

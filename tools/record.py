@@ -21,15 +21,20 @@ import json
 import math
 import pathlib
 import struct
+import sys
 
 import torch
 import torchvision
 from torch import nn
 from torch.nn import functional as F
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+from peers import lenet  # the same network that make bench measures
+
 BUCKETS = 512
 STEPS = 10
-OUT = pathlib.Path(__file__).resolve().parent.parent / "test" / "recordings"
+OUT = ROOT / "test" / "recordings"
 
 # Numbers that f32 holds exactly, where they are not the defaults.
 OPTIMS = {
@@ -87,13 +92,6 @@ def sketch(t):
 
 def mlp():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 10))
-
-
-def lenet():
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
 def conv3(i, o, stride=1):

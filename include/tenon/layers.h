@@ -40,7 +40,8 @@ TN_API tn_tensor *tn_layer_find(tn_layer *l, const char *name);
 TN_API tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
                                void     *user);
 TN_API int64_t   tn_layer_count(const tn_layer *l);  // elements of all parameters, tied ones once
-// Runs x through the layer and prints a table: layer, output shape, parameters.
+// Prints a table: layer, output shape, parameters. x runs through the layer as in evaluation, without
+// gradients, and nothing is computed; modes and random numbers are as before afterwards.
 TN_API tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f);
 TN_API void      tn_layer_free(tn_layer *l);
 
@@ -61,8 +62,9 @@ TN_API tn_layer *tn_nn_conv2d(tn_ctx *cx, int64_t in, int64_t out, int64_t kerne
 TN_API tn_layer *tn_nn_conv2d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t kh, int64_t kw,
                                    tn_nn_conv_opts o);
 typedef struct {
-    double eps, momentum;  // 0: the default of the op
-    bool   no_affine;      // no weight and bias
+    double eps;        // 0: the default of the op
+    double momentum;   // of batch norm alone; 0: the default of the op
+    bool   no_affine;  // no weight and bias
 } tn_nn_norm_opts;
 // Over (N, C, ...), with running statistics.
 TN_API tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels);

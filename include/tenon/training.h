@@ -21,8 +21,8 @@ typedef struct {
     int     kind;           // of tn_lr_kind
     int64_t warmup, total;  // updates; total, above warmup, counts those of the warm-up too
     float   floor;          // the lowest factor after the warm-up, 0 .. 1
-    int64_t every;
-    float   factor;  // 0: 0.1
+    int64_t every;          // updates from one step down to the next, above 0
+    float   factor;         // of each; 0: 0.1
 } tn_schedule;
 
 // Update rules and defaults are PyTorch's. Every update clips its gradients by their common norm, then
@@ -63,7 +63,8 @@ TN_API tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o);
 TN_API tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float weight_decay);
 // Backward from loss into o's parameters alone, clipping, update, gradients cleared, everything
 // pending launched: a step boundary, as tn_eval. On failure parameters, state and counts are as
-// before, and o's gradients are cleared.
+// before, and o's gradients are cleared. A loss that will not do (NULL, not one element, made from
+// none of o's parameters) is refused before that: nothing changes, gradients neither.
 TN_API tn_status tn_step(tn_optim *o, tn_tensor *loss);
 // The update alone, by the gradients that are there; clears nothing, launches nothing. A parameter
 // without gradient is left as it is.
@@ -222,10 +223,10 @@ TN_API tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o);
 // Names must fit both ways, shapes must be equal, dtypes are cast; all or nothing.
 TN_API tn_status tn_load(tn_layer *l, const char *path);
 typedef struct {
-    const char *prefix;   // of the names in the file that count; taken off
-    const char *add;      // then put before them: "transformer." for a file of GPT-2 without it
-    const char *ignore;   // a pattern of names in the file that do not count: "*.attn.bias"
-    bool        partial;  // what the file does not have stays as it is
+    const char *prefix;      // of the names in the file that count; taken off
+    const char *add_prefix;  // then put before them: "transformer." for a file of GPT-2 without it
+    const char *ignore;      // a pattern of names in the file that do not count: "*.attn.bias"
+    bool        partial;     // what the file does not have stays as it is
 } tn_load_opts;
 TN_API tn_status tn_load_with(tn_layer *l, const char *path, tn_load_opts o);
 

@@ -72,7 +72,7 @@ static int64_t count_classes(const arrays *a)
 {
     const tn_array *y       = &a->source.field[1];
     int64_t         largest = -1;
-    if (a->source.fields < 2 || y->rank || y->dtype < TN_U8 || y->dtype > TN_I64) return 0;
+    if (a->source.fields < 2 || y->rank || !tni_is_int(y->dtype)) return 0;
     for (int64_t i = 0; i < a->source.count; i++) {
         int64_t v = integer_at(a->data[1], y->dtype, i);
         if (v < 0 || v == INT64_MAX) return 0;
@@ -97,7 +97,7 @@ static tn_data *make_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 
 tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tn_data *d = make_arrays(cx, n, fields);
     tni_leave(false, NULL);
     return d;
@@ -148,7 +148,7 @@ static tn_data *make_callback(tn_ctx *cx, tn_dataset_def def)
 
 tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
 {
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tn_data *d = make_callback(cx, def);
     tni_leave(false, NULL);
     return d;

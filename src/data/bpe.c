@@ -113,7 +113,8 @@ int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end
     uint32_t length  = (uint32_t)bytes;
     int64_t  count   = 0;
     if (bytes >= tni_no_token) {
-        tni_fail(b->thing.cx, TN_EARG, "%s: a word of 4 GiB or more", op);
+        tni_fail(b->thing.cx, TN_EARG, "%s: a word of %zu bytes: it must be less than %u", op,
+                 bytes, (unsigned)tni_no_token);
         return -1;
     }
     if (!make_room(b, op, bytes)) return -1;
@@ -152,7 +153,7 @@ static tn_bpe *open_bpe(tn_ctx *cx, const char *vocab, const char *encoder)
 
 tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
 {
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tn_bpe *b = open_bpe(cx, vocab, encoder);
     tni_leave(false, NULL);
     return b;

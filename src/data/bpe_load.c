@@ -24,8 +24,7 @@ typedef struct {
 
 static bool no_memory(loading *l)
 {
-    tni_fail_memory(l->cx, "bpe");
-    return false;
+    return tni_no_memory(l->cx, "bpe");
 }
 
 static bool prints(int byte)
@@ -66,9 +65,8 @@ static uint32_t mask_for(uint32_t n)
 
 static bool bad_json(loading *l, const tni_json *j, const char *why)
 {
-    tni_fail(l->cx, TN_EFORMAT, "bpe: %s: byte %zu: %s", l->path, (size_t)(j->at - j->start),
-             j->kind == TNI_JSON_ERROR ? j->why : why);
-    return false;
+    return tni_refuse(l->cx, TN_EFORMAT, "bpe: %s: byte %zu: %s", l->path,
+                      (size_t)(j->at - j->start), j->kind == TNI_JSON_ERROR ? j->why : why);
 }
 
 // The slot of a token with these bytes, or the free one where it would go.
@@ -142,11 +140,9 @@ static bool find_bytes(loading *l)
     for (int v = 0; v < 256; v++) {
         char c        = (char)v;
         b->byte_id[v] = find_token(l, &c, 1);
-        if (b->byte_id[v] == tni_no_token) {
-            tni_fail(l->cx, TN_EFORMAT, "bpe: %s: the byte 0x%02x has no token", l->path,
-                     (unsigned)v);
-            return false;
-        }
+        if (b->byte_id[v] == tni_no_token)
+            return tni_refuse(l->cx, TN_EFORMAT, "bpe: %s: the byte 0x%02x has no token", l->path,
+                              (unsigned)v);
         l->made[b->byte_id[v]] = true;
     }
     return true;
@@ -179,8 +175,7 @@ static bool read_encoder(loading *l)
 
 static bool bad_line(loading *l, int64_t line, const char *why)
 {
-    tni_fail(l->cx, TN_EFORMAT, "bpe: %s:%lld: %s", l->path, (long long)line, why);
-    return false;
+    return tni_refuse(l->cx, TN_EFORMAT, "bpe: %s:%lld: %s", l->path, (long long)line, why);
 }
 
 // One line, "left right", as the next merge.

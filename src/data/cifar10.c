@@ -43,17 +43,16 @@ static bool add_file(tn_ctx *cx, cifar *c, const char *path)
     c->file[c->files] = m;
     int64_t n = c->records[c->files++] = (int64_t)(m->bytes / RECORD);
     c->source.count += n;
-    if (n == 0 || m->bytes % RECORD) {
-        tni_fail(cx, TN_EFORMAT, "cifar10: %s: %zu bytes are no whole number of records of %d",
-                 path, m->bytes, RECORD);
-        return false;
-    }
+    if (n == 0 || m->bytes % RECORD)
+        return tni_refuse(cx, TN_EFORMAT,
+                          "cifar10: %s: %zu bytes are no whole number of records of %d", path,
+                          m->bytes, RECORD);
     for (int64_t i = 0; i < n; i++) {
         int label = m->data[i * RECORD];
         if (label < CLASSES) continue;
-        tni_fail(cx, TN_EFORMAT, "cifar10: %s: record %lld has the label %d, of %d classes", path,
-                 (long long)i, label, CLASSES);
-        return false;
+        return tni_refuse(cx, TN_EFORMAT,
+                          "cifar10: %s: record %lld has the label %d, of %d classes", path,
+                          (long long)i, label, CLASSES);
     }
     return true;
 }
@@ -68,11 +67,10 @@ static bool add_files(tn_ctx *cx, cifar *c, const char *dir, bool test)
     for (int i = 1; i <= (test ? 1 : MOST_FILES); i++) {
         tni_text name = test ? (tni_text){ "test_batch.bin" } : tni_text_of("data_batch_%d.bin", i);
         if (!in) in = inside[!tni_find_file(path, "%s/%s", dir, name.s)];
-        if (!tni_find_file(path, "%s%s/%s", dir, in, name.s)) {
-            tni_fail(cx, TN_EIO, "cifar10: %s: there is no %s in it, nor in cifar-10-batches-bin",
-                     dir, name.s);
-            return false;
-        }
+        if (!tni_find_file(path, "%s%s/%s", dir, in, name.s))
+            return tni_refuse(cx, TN_EIO,
+                              "cifar10: %s: there is no %s in it, nor in cifar-10-batches-bin", dir,
+                              name.s);
         if (!add_file(cx, c, path)) return false;
     }
     return true;
@@ -98,7 +96,7 @@ static tn_data *open_folder(tn_ctx *cx, const char *dir, bool test)
 
 tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test)
 {
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tn_data *d = open_folder(cx, dir, test);
     tni_leave(false, NULL);
     return d;

@@ -6,11 +6,12 @@
 
 // What memory a file of nothing but columns or categories can ask for is bounded by these.
 enum {
-    TNI_CSV_COLUMNS    = 1 << 16,
-    TNI_CSV_CATEGORIES = 1000,     // of a column
-    TNI_CSV_NAMES      = 1 << 17,  // of columns and categories, all together
-    TNI_CSV_NAME_BYTES = 1 << 20,  // of all of them
-    TNI_CSV_NAME       = 1024      // bytes of one
+    TNI_CSV_COLUMNS         = 1 << 16,
+    TNI_CSV_CATEGORIES      = 1000,  // of a column
+    TNI_CSV_INTEGER_CLASSES = 20,  // different whole numbers of a target that are taken for classes
+    TNI_CSV_NAMES           = 1 << 17,  // of columns and categories, all together
+    TNI_CSV_NAME_BYTES      = 1 << 20,  // of all of them
+    TNI_CSV_NAME            = 1024      // bytes of one
 };
 
 // ---- cells (csv_cells.c)
@@ -92,6 +93,7 @@ typedef struct {
     uint32_t categories;      // how many
     uint32_t first, newest;   // entries of the first and the last of them
     uint32_t at;              // bytes into a stored row
+    bool     found;           // with a schema: the file has it
     int64_t  numbers, texts;  // cells that are one, while kinds are found out
 } tni_csv_column;
 
@@ -119,5 +121,35 @@ int64_t tni_csv_category(tni_heap *h, tni_csv *t, uint32_t column, const char *s
 char *tni_csv_write_schema(tni_heap *h, const tni_csv *t);
 // Fills an empty table's columns, names and target; false, reported, on failure.
 bool tni_csv_read_schema(tn_ctx *cx, tni_csv *t, const char *schema);
+
+// ---- reading a file (csv.c, csv_table.c)
+
+// A file being read into a table. place[i] is the column that the file's i-th cells belong to.
+typedef struct {
+    tn_ctx        *cx;
+    const char    *path;
+    tn_csv_opts    o;
+    tni_csv       *t;
+    tni_csv_reader start, r;  // at the first row; where we are
+    uint32_t      *place;
+    int            integers;  // different values of the target so far, all whole; -1: it is not so
+    double         integer[TNI_CSV_INTEGER_CLASSES];
+} tni_csv_reading;
+
+// These report an error and return false: in the file, in the line that the reader is at, and in the
+// file's i-th cell of a row, where `is` says what is wrong with its text or, without show, with it.
+bool tni_csv_bad_file(const tni_csv_reading *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+bool tni_csv_bad_line(const tni_csv_reading *r);
+bool tni_csv_bad_cell(const tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, bool show,
+                      const char *is);
+// A cell's text as a name. False, reported with the line, if it cannot be one.
+bool tni_csv_name_of(const tni_csv_reading *r, const tni_csv_cell *c, char name[TNI_CSV_NAME],
+                     size_t *length);
+
+// The first walk over the rows: how many there are and, without a schema, what the columns are.
+bool tni_csv_survey(tni_csv_reading *r);
+// The second: their values.
+bool tni_csv_store(tni_csv_reading *r);
 
 #endif

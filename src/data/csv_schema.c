@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "data/csv.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char *const kinds[] = { "number", "category", "integer" };

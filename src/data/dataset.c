@@ -56,20 +56,18 @@ static tn_data *new_data(tn_ctx *cx, tni_source *s, int64_t *items, int64_t coun
 static bool source_ok(tn_ctx *cx, const char *op, const tni_source *s)
 {
     if (s->count <= 0)
-        return tni_fail(cx, TN_EARG, "%s: a dataset of %lld items", op, (long long)s->count), false;
+        return tni_refuse(cx, TN_EARG, "%s: a dataset of %lld items", op, (long long)s->count);
     if (s->fields < 1 || s->fields > TN_MAX_FIELDS)
-        return tni_fail(cx, TN_EARG, "%s: %d fields are not in 1 .. %d", op, s->fields,
-                        TN_MAX_FIELDS),
-               false;
+        return tni_refuse(cx, TN_EARG, "%s: %d fields are not in 1 .. %d", op, s->fields,
+                          TN_MAX_FIELDS);
     for (int f = 0; f < s->fields; f++) {
         const tn_array *a = &s->field[f];
         if (!tni_dtype_ok(a->dtype))
-            return tni_fail(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)a->dtype), false;
+            return tni_refuse(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)a->dtype);
         if (!tni_shape_ok(cx, op, a->rank, a->size)) return false;
         if (a->rank == TN_MAX_RANK)
-            return tni_fail(cx, TN_ESHAPE, "%s: no rank is left for the batch with items of %s", op,
-                            tni_shape_text(a->rank, a->size).s),
-                   false;
+            return tni_refuse(cx, TN_ESHAPE, "%s: no rank is left for the batch with items of %s",
+                              op, tni_shape_text(a->rank, a->size).s);
     }
     return true;
 }

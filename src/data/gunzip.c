@@ -87,9 +87,9 @@ static bool load(job *j, const char *name)
     l->handle = open_library(name);
     if (l->handle && find_all(l) && strncmp(l->version(), "1.", 2) == 0) return true;
     if (l->handle) dlclose(l->handle);
-    tni_fail(j->cx, TN_EIO, "%s: %s: it is gzip, and no zlib is found here to expand it: gunzip it",
-             j->op, j->path);
-    return false;
+    return tni_refuse(j->cx, TN_EIO,
+                      "%s: %s: it is gzip, and no zlib is found here to expand it: gunzip it",
+                      j->op, j->path);
 }
 
 static void *zlib_alloc(void *heap, unsigned items, unsigned size)
@@ -106,14 +106,12 @@ static void zlib_free(void *heap, void *p)
 
 static bool refuse(const job *j, const char *why)
 {
-    tni_fail(j->cx, TN_EFORMAT, "%s: %s: %s", j->op, j->path, why);
-    return false;
+    return tni_refuse(j->cx, TN_EFORMAT, "%s: %s: %s", j->op, j->path, why);
 }
 
 static bool no_memory(const job *j)
 {
-    tni_fail_memory(j->cx, j->op);
-    return false;
+    return tni_no_memory(j->cx, j->op);
 }
 
 static uint64_t most_of(const job *j)

@@ -38,8 +38,7 @@ static void free_idx(tni_heap *h, tni_source *s)
 
 static bool refuse(tn_ctx *cx, const char *path, const char *why)
 {
-    tni_fail(cx, TN_EFORMAT, "idx: %s: %s", path, why);
-    return false;
+    return tni_refuse(cx, TN_EFORMAT, "idx: %s: %s", path, why);
 }
 
 static int64_t big_endian(const unsigned char *p)
@@ -99,11 +98,9 @@ static bool read_labels(tn_ctx *cx, const char *path, idx *d)
     int64_t size[IMAGE_RANK], largest = 0;
     if (!tni_content_open(cx, "idx", path, &d->labels)) return false;
     if (!read_header(cx, path, &d->labels, 1, 1, size)) return false;
-    if (size[0] != d->source.count) {
-        tni_fail(cx, TN_EFORMAT, "idx: %s: %lld labels, but there are %lld images", path,
-                 (long long)size[0], (long long)d->source.count);
-        return false;
-    }
+    if (size[0] != d->source.count)
+        return tni_refuse(cx, TN_EFORMAT, "idx: %s: %lld labels, but there are %lld images", path,
+                          (long long)size[0], (long long)d->source.count);
     d->label = d->labels.data + 8;
     for (int64_t i = 0; i < size[0]; i++)
         if (d->label[i] > largest) largest = d->label[i];
@@ -131,7 +128,7 @@ static tn_data *open_files(tn_ctx *cx, const char *images, const char *labels)
 
 tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
 {
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tn_data *d = open_files(cx, images, labels);
     tni_leave(false, NULL);
     return d;
@@ -148,8 +145,8 @@ static bool find_file(tn_ctx *cx, const char *dir, const char *stem, const char 
                                         "%s/%s.%s-ubyte.gz" };
     for (size_t i = 0; i < sizeof form / sizeof *form; i++)
         if (tni_find_file(path, form[i], dir, stem, kind)) return true;
-    tni_fail(cx, TN_EIO, "idx: %s: there is no %s-%s-ubyte in it, plain or .gz", dir, stem, kind);
-    return false;
+    return tni_refuse(cx, TN_EIO, "idx: %s: there is no %s-%s-ubyte in it, plain or .gz", dir, stem,
+                      kind);
 }
 
 tn_data *tn_idx(tn_ctx *cx, const char *dir, bool test)

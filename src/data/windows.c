@@ -51,10 +51,8 @@ static bool encode(tn_ctx *cx, windows *w, tn_bpe *b)
     while (at < end) {
         int64_t n = tni_bpe_word(b, "text", &at, end);
         if (n < 0) return false;
-        if (!tni_grow(&cx->heap, &w->own, &cap, (size_t)(w->count + n), (size_t)w->width)) {
-            tni_fail_memory(cx, "text");
-            return false;
-        }
+        if (!tni_grow(&cx->heap, &w->own, &cap, (size_t)(w->count + n), (size_t)w->width))
+            return tni_no_memory(cx, "text");
         for (int64_t i = 0; i < n; i++, w->count++) {
             if (w->width == 2) ((uint16_t *)w->own)[w->count] = (uint16_t)b->piece[i].id;
             else ((uint32_t *)w->own)[w->count] = b->piece[i].id;
@@ -79,10 +77,9 @@ static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
     }
     w->source.count = (w->count - 1) / w->length;
     if (w->source.count > 0) return true;
-    tni_fail(cx, TN_EFORMAT,
-             "text: %s: %lld %s are too few for a window of %lld and the one after it", path,
-             (long long)w->count, b ? "tokens" : "bytes", (long long)w->length);
-    return false;
+    return tni_refuse(cx, TN_EFORMAT,
+                      "text: %s: %lld %s are too few for a window of %lld and the one after it",
+                      path, (long long)w->count, b ? "tokens" : "bytes", (long long)w->length);
 }
 
 static tn_data *open_text(tn_ctx *cx, const char *path, tn_text_opts o)
@@ -109,7 +106,7 @@ static tn_data *open_text(tn_ctx *cx, const char *path, tn_text_opts o)
 
 tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
 {
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tn_data *d = open_text(cx, path, o);
     tni_leave(false, NULL);
     return d;

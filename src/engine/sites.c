@@ -1,5 +1,5 @@
-// The call-site forms of the public functions, from sites.def and models.def: each notes the caller's file and
-// line, calls the plain function, and ends the frame.
+// The call-site forms of the public functions, from sites.def and models.def: each notes the
+// caller's file and line, calls the plain function, and ends the frame.
 #include "tensor/context.h"
 
 #include <tenon/models.h>

@@ -11,11 +11,6 @@ bool tn_grad_mode(tn_ctx *cx, bool on)
     return before;
 }
 
-static bool is_leaf(const tn_tensor *t)
-{
-    return t->leaf && t->leaf->handle == t;
-}
-
 bool tn_needs_grad(const tn_tensor *t)
 {
     return tni_known(t, "needs_grad") && (t->leaf || (!t->detached && t->store->node->needs_grad));
@@ -23,7 +18,7 @@ bool tn_needs_grad(const tn_tensor *t)
 
 static tn_tensor *stop_being_leaf(tn_tensor *t)
 {
-    if (!is_leaf(t)) {
+    if (!tni_is_leaf(t)) {
         if (!tn_needs_grad(t)) return t;
         return tni_fail(t->cx, TN_EGRAD,
                         "requires_grad: t %s is not a leaf; tn_detach gives its value alone",
@@ -71,7 +66,7 @@ tn_tensor *tn_grad_of(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("grad_of", x, "x");
     if (!cx) return NULL;
-    if (!is_leaf(x))
+    if (!tni_is_leaf(x))
         return tni_fail(
             cx, TN_EGRAD,
             "grad_of: x %s is not a leaf that requires grad; tn_grad gives the gradient "
@@ -89,7 +84,7 @@ tn_tensor *tn_grad_of(tn_tensor *x)
 
 bool tn_has_grad(const tn_tensor *x)
 {
-    if (!tni_known(x, "has_grad") || !is_leaf(x)) return false;
+    if (!tni_known(x, "has_grad") || !tni_is_leaf(x)) return false;
     return x->leaf->has_grad || (x->leaf->grad && x->leaf->grad->store->written);
 }
 
@@ -97,7 +92,7 @@ void tn_zero_grad(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("zero_grad", x, "x");
     if (!cx) return;
-    if (!is_leaf(x)) {
+    if (!tni_is_leaf(x)) {
         tni_fail(cx, TN_EGRAD, "zero_grad: x %s is not a leaf that requires grad",
                  tni_shape_of(x).s);
         return;
@@ -116,8 +111,6 @@ void tn_zero_grad(tn_tensor *x)
 
 // ---- walks -------------------------------------------------------------------------------------
 
-// The public functions stand in a frame, also when they are called without a site, so that a
-// handler that jumps finds nothing half way.
 static tn_status backward(tn_tensor *y, tn_tensor *gy)
 {
     static const char *const names[] = { "y", "gy" };

@@ -10,11 +10,9 @@ typedef tn_tensor *function(tn_tensor *const *x, void *user);
 static bool inputs_ok(tn_ctx *cx, const char *op, int n, tn_tensor *const *x)
 {
     for (int i = 0; i < n; i++)
-        if (tn_dtype_of(x[i]) != TN_F64) {
-            tni_fail(cx, TN_EDTYPE, "%s: x[%d] is %s, not f64", op, i,
-                     tn_dtype_name(tn_dtype_of(x[i])));
-            return false;
-        }
+        if (tn_dtype_of(x[i]) != TN_F64)
+            return tni_refuse(cx, TN_EDTYPE, "%s: x[%d] is %s, not f64", op, i,
+                              tn_dtype_name(tn_dtype_of(x[i])));
     return true;
 }
 

@@ -450,10 +450,8 @@ static tn_tensor *settle(tn_tensor *gx, const tni_node *x)
 
 bool tni_grad_rule(tni_rule_args *r)
 {
-    if (!tni_op_table[r->n->op].has_grad) {
-        tni_fail(r->cx, TN_EGRAD, "%s: it has no gradient", tni_op_table[r->n->op].name);
-        return false;
-    }
+    if (!tni_op_table[r->n->op].has_grad)
+        return tni_refuse(r->cx, TN_EGRAD, "%s: it has no gradient", tni_op_table[r->n->op].name);
     uint64_t failures = r->cx->failures;
     rules[r->n->op](r);
     if (r->cx->failures != failures) return false;

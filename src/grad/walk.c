@@ -19,17 +19,14 @@ typedef struct {
 static bool push(walk *k, tni_node *n)
 {
     if (n->mark) return true;
-    if (n->spent && !n->leaf) {
-        tni_fail(k->cx, TN_EGRAD,
-                 "%s: the value of %s made at %s:%d was used by an earlier backward pass and its "
-                 "history is gone",
-                 k->w->op, tni_shape_text(n->rank, n->size).s, n->site.file, n->site.line);
-        return false;
-    }
-    if (!tni_grow(&k->cx->heap, (void **)&k->node, &k->cap, k->count + 1, sizeof *k->node)) {
-        tni_fail_memory(k->cx, k->w->op);
-        return false;
-    }
+    if (n->spent && !n->leaf)
+        return tni_refuse(
+            k->cx, TN_EGRAD,
+            "%s: the value of %s made at %s:%d was used by an earlier backward pass and its "
+            "history is gone",
+            k->w->op, tni_shape_text(n->rank, n->size).s, n->site.file, n->site.line);
+    if (!tni_grow(&k->cx->heap, (void **)&k->node, &k->cap, k->count + 1, sizeof *k->node))
+        return tni_no_memory(k->cx, k->w->op);
     k->node[k->count++] = n;
     n->mark             = 1;
     return true;
@@ -83,7 +80,7 @@ static bool made_from(const tni_node *n, const tn_tensor *x, const tni_node *res
 // made from it.
 static bool stands_for(const tni_node *n, const tn_tensor *x, const tni_node *resolved)
 {
-    if (x->leaf && x->leaf->handle == x) return n->leaf == x->leaf;
+    if (tni_is_leaf(x)) return n->leaf == x->leaf;
     return n == resolved || made_from(n, x, resolved);
 }
 
@@ -108,10 +105,7 @@ static bool mark_leads(walk *k)
     size_t n = k->count ? k->count : 1;
     k->g     = tni_zalloc(&k->cx->heap, n * sizeof *k->g);
     k->leads = tni_zalloc(&k->cx->heap, n * sizeof *k->leads);
-    if (!k->g || !k->leads) {
-        tni_fail_memory(k->cx, k->w->op);
-        return false;
-    }
+    if (!k->g || !k->leads) return tni_no_memory(k->cx, k->w->op);
     for (int i = 0; i < k->w->nx; i++) {
         tni_node *x = tni_resolve(k->w->x[i], k->w->op);
         if (!x) return false;
@@ -140,18 +134,14 @@ static bool seed(walk *k)
     for (int i = 0; i < w->ny; i++) {
         tn_tensor *y = w->y[i], *gy = w->gy ? w->gy[i] : NULL;
         tni_view   v = tni_layout(y);
-        if (!gy && tn_count(y) != 1) {
-            tni_fail(k->cx, TN_EARG, "%s: y %s is not one element, so gy is needed", w->op,
-                     tni_shape_of(y).s);
-            return false;
-        }
+        if (!gy && tn_count(y) != 1)
+            return tni_refuse(k->cx, TN_EARG, "%s: y %s is not one element, so gy is needed", w->op,
+                              tni_shape_of(y).s);
         if (gy) {
             tni_view vg = tni_layout(gy);
-            if (!tni_shape_equal(v.rank, v.size, vg.rank, vg.size)) {
-                tni_fail(k->cx, TN_ESHAPE, "%s: y %s and gy %s differ", w->op, tni_shape_of(y).s,
-                         tni_shape_of(gy).s);
-                return false;
-            }
+            if (!tni_shape_equal(v.rank, v.size, vg.rank, vg.size))
+                return tni_refuse(k->cx, TN_ESHAPE, "%s: y %s and gy %s differ", w->op,
+                                  tni_shape_of(y).s, tni_shape_of(gy).s);
             if (tn_dtype_of(gy) != tn_dtype_of(y)) gy = tn_cast(gy, tn_dtype_of(y));
         } else {
             gy = tn_ones_like(y);
@@ -291,10 +281,8 @@ static bool remember(walk *k)
 {
     tn_ctx *cx = k->cx;
     if (!tni_grow(&cx->heap, (void **)&cx->walked, &cx->walked_cap, cx->walked_count + k->count,
-                  sizeof *cx->walked)) {
-        tni_fail_memory(cx, k->w->op);
-        return false;
-    }
+                  sizeof *cx->walked))
+        return tni_no_memory(cx, k->w->op);
     for (size_t i = 0; i < k->count; i++) {
         tni_node *n = k->node[i];
         if (!k->leads[i] || n->walked || is_of_leaf(n)) continue;

@@ -92,10 +92,7 @@ bool tni_bytes_borrow(const char *op, tn_tensor *t, tni_bytes *b)
         return b->data != NULL;
     }
     b->data = b->copy = tni_alloc64(&cx->heap, b->bytes);
-    if (!b->copy) {
-        tni_fail_memory(cx, op);
-        return false;
-    }
+    if (!b->copy) return tni_no_memory(cx, op);
     if (tn_read(t, dt, b->copy, count) == TN_OK) return true;
     tni_bytes_return(cx, b);
     return false;

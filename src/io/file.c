@@ -25,7 +25,7 @@ bool tni_file_part_add(tn_file *f, const char *path)
 tni_file_entry *tni_file_entries_add(tn_file *f, size_t n)
 {
     // Just as many as there are: a header of millions must not take twice its size.
-    tni_heap  *heap = &f->thing.cx->heap;
+    tni_heap       *heap = &f->thing.cx->heap;
     tni_file_entry *all  = tni_resize(heap, f->entry, (f->count + n) * sizeof *all);
     if (!all) return tni_fail_memory(f->thing.cx, f->op);
     f->entry = all;
@@ -171,7 +171,7 @@ static const tni_file_entry *entry_at(const tn_file *f, int i)
 tn_file_desc tn_file_info(const tn_file *f, int i)
 {
     const tni_file_entry *it = entry_at(f, i);
-    tn_file_desc     d  = { 0 };
+    tn_file_desc          d  = { 0 };
     if (!it) return d;
     d.name  = it->name;
     d.dtype = it->dtype;

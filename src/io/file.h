@@ -34,19 +34,19 @@ typedef struct {
     int8_t               as;  // the tn_dtype it becomes; -1: there is none
     uint8_t              rank;
     uint8_t              width;  // bytes of an element in the file, 0 where they are not whole
-    bool                 fortran : 1;    // the first axis is the innermost
-    bool                 swapped : 1;    // big-endian
+    bool                 fortran   : 1;  // the first axis is the innermost
+    bool                 swapped   : 1;  // big-endian
     bool                 is_signed : 1;  // widened by its sign
 } tni_file_entry;
 
 // Entries stand in the order of their data, by_name in that of their names, which are unique.
 struct tn_file {
-    tni_thing   thing;  // first
-    const char *op;     // the call that reads it, for messages
+    tni_thing        thing;  // first
+    const char      *op;     // the call that reads it, for messages
     tni_file_part   *part;
-    size_t      parts, part_cap;
+    size_t           parts, part_cap;
     tni_file_entry  *entry;
-    size_t      count;
+    size_t           count;
     tni_file_entry **by_name;
 };
 
@@ -71,8 +71,8 @@ bool tni_shards_read(tn_file *f);
 // After by_name is there: whether everything stands in the file where the index says.
 bool tni_shards_check(tn_file *f);
 
-bool       tni_is_npy(const tni_mapping *m);
-bool       tni_is_index(const char *path);
+bool            tni_is_npy(const tni_mapping *m);
+bool            tni_is_index(const char *path);
 tni_file_entry *tni_file_entry_find(const tn_file *f, const char *name);
 // The sizes of an entry, rank of them.
 void tni_file_entry_sizes(const tni_file_entry *it, int64_t size[TN_MAX_RANK]);

@@ -204,18 +204,18 @@ static bool fill_entry(reader *r, int dtype)
     }
     memcpy(r->f->part->text, r->descr, r->descr_bytes);
     r->f->part->text[r->descr_bytes] = 0;
-    *it         = (tni_file_entry){ .name    = "",
-                               .dtype   = r->f->part->text,
-                               .shape   = r->rank ? r->shape : none,
-                               .data    = data,
-                               .bytes   = bytes,
-                               .as      = (int8_t)dtypes[dtype].as,
-                               .rank    = (uint8_t)r->rank,
-                               .width   = (uint8_t)dtypes[dtype].width,
-                               .fortran = r->fortran,
-                               .swapped = r->descr[0] == '>' && dtypes[dtype].width > 1,
-                               .is_signed = dtypes[dtype].name[0] == 'i' };
-    r->f->count = 1;
+    *it                              = (tni_file_entry){ .name      = "",
+                                                         .dtype     = r->f->part->text,
+                                                         .shape     = r->rank ? r->shape : none,
+                                                         .data      = data,
+                                                         .bytes     = bytes,
+                                                         .as        = (int8_t)dtypes[dtype].as,
+                                                         .rank      = (uint8_t)r->rank,
+                                                         .width     = (uint8_t)dtypes[dtype].width,
+                                                         .fortran   = r->fortran,
+                                                         .swapped   = r->descr[0] == '>' && dtypes[dtype].width > 1,
+                                                         .is_signed = dtypes[dtype].name[0] == 'i' };
+    r->f->count                      = 1;
     return true;
 }
 

@@ -82,10 +82,7 @@ static bool open_temp(tni_outfile *f)
 {
     size_t room = strlen(f->path) + 32;
     f->temp     = tni_alloc(&f->cx->heap, room);
-    if (!f->temp) {
-        tni_fail_memory(f->cx, f->op);
-        return false;
-    }
+    if (!f->temp) return tni_no_memory(f->cx, f->op);
     snprintf(f->temp, room, "%s.tenon-tmp", f->path);
     for (int n = 1; (f->fd = open_locked(f->temp)) < 0; n++) {
         if (errno != EWOULDBLOCK) return fail(f, strerror(errno)) != NULL;

@@ -17,7 +17,7 @@ static const struct {
     { "BOOL", 8, TN_BOOL },   { "U8", 8, TN_U8 },    { "I8", 8, TN_I8 },
     { "I32", 32, TN_I32 },    { "I64", 64, TN_I64 }, { "F16", 16, TN_F16 },
     { "BF16", 16, TN_BF16 },  { "F32", 32, TN_F32 }, { "F64", 64, TN_F64 },
-    { "I16", 16, TN_I32 },        { "U16", 16, TN_I32 },     { "U32", 32, TN_I64 },
+    { "I16", 16, TN_I32 },    { "U16", 16, TN_I32 }, { "U32", 32, TN_I64 },
     { "U64", 64, -1 },        { "C64", 64, -1 },     { "F8_E5M2", 8, -1 },
     { "F8_E4M3", 8, -1 },     { "F8_E8M0", 8, -1 },  { "F8_E4M3FNUZ", 8, -1 },
     { "F8_E5M2FNUZ", 8, -1 }, { "F6_E2M3", 6, -1 },  { "F6_E3M2", 6, -1 },
@@ -36,7 +36,7 @@ const char *tni_safetensors_dtype(tn_dtype dt)
 // is longer than it is in the header, and there it has quotes.
 typedef struct {
     tn_file             *f;
-    tni_file_part            *part;
+    tni_file_part       *part;
     tni_json             j;
     size_t               bytes;  // of the header
     const unsigned char *data;
@@ -203,7 +203,7 @@ static bool place(reader *r, const char *name, const fields *e, tni_file_entry *
 static bool read_tensor(reader *r, tni_file_entry *it)
 {
     fields e = { .dtype = -1, .rank = -1 };
-    *it     = (tni_file_entry){ .part = (uint32_t)(r->f->parts - 1), .name = take_text(r) };
+    *it      = (tni_file_entry){ .part = (uint32_t)(r->f->parts - 1), .name = take_text(r) };
     if (!it->name) return false;
     tni_text name = tni_shown(it->name);
     if (tni_json_next(&r->j) != TNI_JSON_OBJECT)

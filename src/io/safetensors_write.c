@@ -42,8 +42,8 @@ static void put_meta(tni_json_writer *h, int n, const char *const *meta)
     tni_json_put(h, "}");
 }
 
-static void put_header(tni_json_writer *h, int n, const char *const *names, tn_tensor *const *tensors,
-                       int nmeta, const char *const *meta)
+static void put_header(tni_json_writer *h, int n, const char *const *names,
+                       tn_tensor *const *tensors, int nmeta, const char *const *meta)
 {
     int64_t at = 0;
     tni_json_put(h, "{");
@@ -123,7 +123,8 @@ static tn_status write_all(tn_ctx *cx, const char *path, const tni_json_writer *
     uint64_t     length = h->bytes;
     tni_outfile *out    = tni_outfile_open(cx, "file_write", path);
     if (!out) return tni_failed();
-    bool ok = tni_outfile_write(out, &length, TNI_SAFETENSORS_PREFIX) && tni_outfile_write(out, h->text, h->bytes);
+    bool ok = tni_outfile_write(out, &length, TNI_SAFETENSORS_PREFIX) &&
+              tni_outfile_write(out, h->text, h->bytes);
     for (int i = 0; i < n && ok; i++) ok = tni_elements_write(out, "file_write", tensors[i]);
     if (ok) return tni_outfile_commit(out);
     tni_outfile_abandon(out);

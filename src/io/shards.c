@@ -37,8 +37,7 @@ static bool take_pair(walk *w)
 
 static bool index_wrong(walk *w, const char *why)
 {
-    tni_fail(w->f->thing.cx, TN_EFORMAT, "%s: %s: %s", w->f->op, w->f->part->path, why);
-    return false;
+    return tni_refuse(w->f->thing.cx, TN_EFORMAT, "%s: %s: %s", w->f->op, w->f->part->path, why);
 }
 
 static bool visit_map(walk *w, visit *each)
@@ -80,10 +79,7 @@ static bool walk_index(tn_file *f, visit *each)
     tni_heap *heap = &f->thing.cx->heap;
     size_t    room = f->part->map->bytes + 2;
     walk      w    = { .f = f, .tensor = tni_alloc(heap, room) };
-    if (!w.tensor) {
-        tni_fail_memory(f->thing.cx, f->op);
-        return false;
-    }
+    if (!w.tensor) return tni_no_memory(f->thing.cx, f->op);
     w.end   = w.tensor + room;
     bool ok = visit_index(&w, each);
     tni_free(heap, w.tensor);
@@ -110,10 +106,7 @@ static bool add_file(walk *w)
         return index_wrong(w, "it names a file in another folder");
     size_t room = (size_t)folder + strlen(w->file) + 1;
     char  *path = tni_alloc(&cx->heap, room);
-    if (!path) {
-        tni_fail_memory(cx, w->f->op);
-        return false;
-    }
+    if (!path) return tni_no_memory(cx, w->f->op);
     snprintf(path, room, "%.*s%s", folder, at, w->file);
     bool ok = tni_file_part_add(w->f, path) && tni_safetensors_read(w->f);
     tni_free(&cx->heap, path);
@@ -124,9 +117,8 @@ static bool check_place(walk *w)
 {
     const tni_file_entry *it = tni_file_entry_find(w->f, w->tensor);
     if (it && &w->f->part[it->part] == part_of(w->f, w->file)) return true;
-    tni_fail(w->f->thing.cx, TN_EFORMAT, "%s: %s: tensor %s is not in %s", w->f->op,
-             w->f->part->path, tni_shown(w->tensor).s, tni_shown(w->file).s);
-    return false;
+    return tni_refuse(w->f->thing.cx, TN_EFORMAT, "%s: %s: tensor %s is not in %s", w->f->op,
+                      w->f->part->path, tni_shown(w->tensor).s, tni_shown(w->file).s);
 }
 
 bool tni_shards_read(tn_file *f)

@@ -4,22 +4,21 @@
 bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v)
 {
     if (v >= 1 && v <= INT32_MAX) return true;
-    tni_fail(cx, TN_EARG, "%s: %s %lld is not in 1 .. %d", op, name, (long long)v, INT32_MAX);
-    return false;
+    return tni_refuse(cx, TN_EARG, "%s: %s %lld is not in 1 .. %d", op, name, (long long)v,
+                      INT32_MAX);
 }
 
 bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v)
 {
     if (v >= 0 && v <= 1) return true;
-    tni_fail(cx, TN_EARG, "%s: %s %g is not in 0 .. 1", op, name, v);
-    return false;
+    return tni_refuse(cx, TN_EARG, "%s: %s %g is not in 0 .. 1", op, name, v);
 }
 
 bool tni_pair_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v)
 {
     if (v[0] >= 0 && v[1] >= 0) return true;
-    tni_fail(cx, TN_EARG, "%s: %s %lld is negative", op, name, (long long)(v[0] < 0 ? v[0] : v[1]));
-    return false;
+    return tni_refuse(cx, TN_EARG, "%s: %s %lld is negative", op, name,
+                      (long long)(v[0] < 0 ? v[0] : v[1]));
 }
 
 bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer *l)

@@ -6,7 +6,7 @@
 
 // Checks of an argument by its name; false, reported by the op's name, if it will not do.
 bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v);  // 1 .. INT32_MAX
-bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v);  // 0 .. 1
+bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v);   // 0 .. 1
 // The numbers of a pair of options: none is negative.
 bool tni_pair_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v);
 // Whether a layer was handed over; as with tensors, NULL after an error is not reported again.

@@ -23,15 +23,15 @@ static tn_tensor *seq_forward(tn_layer *l, tn_tensor *x)
 
 tn_layer *tn_nn_seq_n(tn_ctx *cx, int n, tn_layer *const *layers)
 {
-    if (!tni_ctx_ok(cx, "nn_seq")) return NULL;
-    if (n < 1 || !layers) return tni_fail(cx, TN_EARG, "nn_seq: there are no layers");
-    tn_layer *l = tni_layer_make(cx, "Sequential", seq_forward, 0);
+    const char *op = "nn_seq";
+    if (!tni_ctx_ok(cx, op)) return NULL;
+    if (n < 1 || !layers) return tni_fail(cx, TN_EARG, "%s: there are no layers", op);
+    tn_layer *l = tni_layer_make(cx, op, "Sequential", seq_forward, 0);
     for (int i = 0; l && i < n; i++) {
         tni_text name = { "" }, what = { "" };
         tni_text_add(&name, "%d", i);
         tni_text_add(&what, "layer %d", i);
-        if (!tni_layer_arg(cx, "nn_seq", what.s, layers[i]) ||
-            !tn_layer_child(l, name.s, layers[i]))
+        if (!tni_layer_arg(cx, op, what.s, layers[i]) || !tn_layer_child(l, name.s, layers[i]))
             return give_back(l);
     }
     return l;
@@ -56,9 +56,9 @@ static tn_tensor *residual_forward(tn_layer *l, tn_tensor *x)
 
 tn_layer *tn_nn_residual_with(tn_ctx *cx, tn_layer *body, tn_nn_residual_opts o)
 {
-    if (!tni_ctx_ok(cx, "nn_residual") || !tni_layer_arg(cx, "nn_residual", "body", body))
-        return NULL;
-    tn_layer *l = tni_layer_make(cx, "Residual", residual_forward, sizeof(residual));
+    const char *op = "nn_residual";
+    if (!tni_ctx_ok(cx, op) || !tni_layer_arg(cx, op, "body", body)) return NULL;
+    tn_layer *l = tni_layer_make(cx, op, "Residual", residual_forward, sizeof(residual));
     if (!l) return NULL;
     *(residual *)l->self = (residual){ body, o.shortcut, o.f };
     bool ok              = tn_layer_child(l, "body", body) &&

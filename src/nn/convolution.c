@@ -30,9 +30,8 @@ static bool opts_ok(tn_ctx *cx, const char *op, int64_t in, int64_t out, const t
         return false;
     int64_t groups = o->groups ? o->groups : 1;
     if (groups >= 1 && in % groups == 0 && out % groups == 0) return true;
-    tni_fail(cx, TN_EARG, "%s: groups %lld does not divide in %lld and out %lld", op,
-             (long long)groups, (long long)in, (long long)out);
-    return false;
+    return tni_refuse(cx, TN_EARG, "%s: groups %lld does not divide in %lld and out %lld", op,
+                      (long long)groups, (long long)in, (long long)out);
 }
 
 static tn_layer *make(tn_ctx *cx, const char *op, int64_t in, int64_t out, int axes,
@@ -46,8 +45,8 @@ static tn_layer *make(tn_ctx *cx, const char *op, int64_t in, int64_t out, int a
         size[2 + i] = kernel[i];
         fan *= (double)kernel[i];
     }
-    tn_layer *l = axes == 1 ? tni_layer_make(cx, "Conv1d", conv1d_forward, sizeof(conv))
-                            : tni_layer_make(cx, "Conv2d", conv2d_forward, sizeof(conv));
+    tn_layer *l = axes == 1 ? tni_layer_make(cx, op, "Conv1d", conv1d_forward, sizeof(conv))
+                            : tni_layer_make(cx, op, "Conv2d", conv2d_forward, sizeof(conv));
     if (!l) return NULL;
     conv *s = l->self;
     s->o    = (tn_conv_opts){ .stride   = { o.stride[0], o.stride[1] },

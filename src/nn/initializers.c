@@ -3,6 +3,8 @@
 #include "nn/layer.h"
 #include "ops/compose.h"
 
+#include <math.h>
+
 // ---- drawing and writing -----------------------------------------------------------------------
 
 // Whether t can be filled with random numbers: its context, else NULL, reported.
@@ -15,8 +17,7 @@ static tn_ctx *target(const char *op, tn_tensor *t)
 static bool finite_args(tn_ctx *cx, const char *op, double a, double b)
 {
     if (isfinite(a) && isfinite(b)) return true;
-    tni_fail(cx, TN_EARG, "%s: %g is not a finite number", op, isfinite(a) ? b : a);
-    return false;
+    return tni_refuse(cx, TN_EARG, "%s: %g is not a finite number", op, isfinite(a) ? b : a);
 }
 
 // Random numbers of t's shape: uniform in 0 .. 1, or normal.
@@ -59,8 +60,7 @@ tn_tensor *tn_init_uniform(tn_tensor *t, double lo, double hi)
 static bool std_ok(tn_ctx *cx, const char *op, double mean, double std)
 {
     if (!finite_args(cx, op, mean, std)) return false;
-    if (std < 0) tni_fail(cx, TN_EARG, "%s: std %g is negative", op, std);
-    return std >= 0;
+    return std >= 0 || tni_refuse(cx, TN_EARG, "%s: std %g is negative", op, std);
 }
 
 tn_tensor *tn_init_normal(tn_tensor *t, double mean, double std)
@@ -105,11 +105,9 @@ typedef struct {
 static bool find_fans(const char *op, tn_tensor *t, fans *f)
 {
     if (!target(op, t)) return false;
-    if (tn_rank(t) < 2) {
-        tni_fail(t->cx, TN_ESHAPE, "%s: t %s is not a weight (out, in, ...)", op,
-                 tni_shape_of(t).s);
-        return false;
-    }
+    if (tn_rank(t) < 2)
+        return tni_refuse(t->cx, TN_ESHAPE, "%s: t %s is not a weight (out, in, ...)", op,
+                          tni_shape_of(t).s);
     const int64_t *size   = tni_sizes(t);
     double         window = 1;
     for (int i = 2; i < tn_rank(t); i++) window *= (double)size[i];

@@ -1,4 +1,4 @@
-// The tree of layers: making, naming, walking, running.
+// The tree of layers: making, naming, running, modes.
 #include "nn/layer.h"
 
 #include <string.h>
@@ -55,10 +55,10 @@ void tn_layer_free(tn_layer *l)
     free_tree(&l->thing);
 }
 
-static tn_layer *new_layer(tn_ctx *cx, const char *type, tn_forward_fn *f)
+static tn_layer *new_layer(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f)
 {
     tn_layer *l = tni_zalloc(&cx->heap, sizeof *l);
-    if (!l) return tni_fail_memory(cx, "layer");
+    if (!l) return tni_fail_memory(cx, op);
     l->type     = type;
     l->forward  = f;
     l->training = true;
@@ -71,7 +71,7 @@ tn_layer *tn_layer_new(tn_ctx *cx, tn_forward_fn *f, void *self, void (*free)(vo
     tn_layer *l = NULL;
     if (tni_ctx_ok(cx, "layer_new")) {
         if (!f) tni_fail(cx, TN_EARG, "layer_new: the function is NULL");
-        else l = new_layer(cx, "Layer", f);
+        else l = new_layer(cx, "layer_new", "Layer", f);
     }
     if (!l) {
         if (free) free(self);
@@ -82,16 +82,16 @@ tn_layer *tn_layer_new(tn_ctx *cx, tn_forward_fn *f, void *self, void (*free)(vo
     return l;
 }
 
-tn_layer *tni_layer_make(tn_ctx *cx, const char *type, tn_forward_fn *f, size_t self_bytes)
+tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
+                         size_t self_bytes)
 {
-    if (!tni_ctx_ok(cx, type)) return NULL;
-    tn_layer *l = new_layer(cx, type, f);
+    tn_layer *l = new_layer(cx, op, type, f);
     if (!l) return NULL;
     l->builtin = true;
     if (!self_bytes) return l;
     l->self = tni_zalloc(&cx->heap, self_bytes);
     if (l->self) return l;
-    tni_fail_memory(cx, type);
+    tni_fail_memory(cx, op);
     return tni_layer_give_up(l);
 }
 
@@ -133,8 +133,7 @@ static char *take_name(tn_layer *l, const char *op, const char *name)
 // another store is copied.
 static tn_tensor *own_value(tn_tensor *t)
 {
-    bool leaf = t->leaf && t->leaf->handle == t;
-    if (leaf || (!t->is_view && !tn_needs_grad(t))) return t;
+    if (tni_is_leaf(t) || (!t->is_view && !tn_needs_grad(t))) return t;
     tn_ctx *cx       = t->cx;
     bool    mode     = cx->grad_mode;
     cx->grad_mode    = false;
@@ -167,12 +166,10 @@ static tn_tensor *take(tn_layer *l, const char *op, const char *name, tn_tensor 
     }
     tni_tensor_own(t);
     t->store->wanted = true;
-    t->store->depth  = 0;  // outlives every scope, so every step stores it
     (*list)[(*n)++]  = (tni_named){ copy, t };
     return t;
 }
 
-// In a frame, so that a handler that jumps finds nothing half way.
 static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
                               bool is_param)
 {
@@ -219,27 +216,19 @@ tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child)
 
 tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params)
 {
-    tn_layer *l = tni_layer_make(cx, "layer_of", NULL, 0);
-    if (!l) return NULL;
-    if (n < 1 || !params) {
-        tni_fail(cx, TN_EARG, "layer_of: there are no tensors");
-        return tni_layer_give_up(l);
-    }
-    for (int i = 0; i < n; i++) {
+    const char *op = "layer_of";
+    if (!tni_ctx_ok(cx, op)) return NULL;
+    if (n < 1 || !params) return tni_fail(cx, TN_EARG, "%s: there are no tensors", op);
+    tn_layer *l = tni_layer_make(cx, op, "ParameterList", NULL, 0);
+    for (int i = 0; l && i < n; i++) {
         tni_text name = { "" };
         tni_text_add(&name, "%d", i);
-        if (!take_tensor(l, "layer_of", name.s, params[i], true)) return tni_layer_give_up(l);
+        if (!take_tensor(l, op, name.s, params[i], true)) return tni_layer_give_up(l);
     }
     return l;
 }
 
 // ---- running -----------------------------------------------------------------------------------
-
-static tn_layer *root_of(tn_layer *l)
-{
-    while (l->parent) l = l->parent;
-    return l;
-}
 
 // Whether both are there and of one context; NULL is reported to the other's, by the rules of NULL.
 static tn_ctx *forward_args(const tn_layer *l, tn_tensor *x)
@@ -277,137 +266,12 @@ tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
     }
     if (!y && !cx->fault.code)
         tni_fail(cx, TN_EUSER, "forward: the layer's function gave no tensor");
-    tn_layer *root = root_of(l);
+    tn_layer *root = tni_layer_root(l);
     if (y && root->watch) root->watch(l, y, root->watch_user);
     return y;
 }
 
-// ---- walking -----------------------------------------------------------------------------------
-
-tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l)
-{
-    if (l->children) return l->child[0].l;
-    for (; l != root; l = l->parent) {
-        tn_layer *up = l->parent;
-        size_t    i  = 0;
-        while (up->child[i].l != l) i++;
-        if (i + 1 < up->children) return up->child[i + 1].l;
-    }
-    return NULL;
-}
-
-const char *tni_layer_name(const tn_layer *l)
-{
-    for (size_t i = 0; i < l->parent->children; i++)
-        if (l->parent->child[i].l == l) return l->parent->child[i].name;
-    return "";
-}
-
-// "layer1.0.weight": the names on the way from root, written from the end.
-static char *full_name(const tn_layer *root, const tn_layer *l, const char *name)
-{
-    size_t n = strlen(name) + 1;
-    for (const tn_layer *k = l; k != root; k = k->parent) n += strlen(tni_layer_name(k)) + 1;
-    char *text = tni_alloc(&l->thing.cx->heap, n);
-    if (!text) return NULL;
-    char *at = text + n - strlen(name) - 1;
-    memcpy(at, name, strlen(name) + 1);
-    for (const tn_layer *k = l; k != root; k = k->parent) {
-        const char *part = tni_layer_name(k);
-        *--at            = '.';
-        at -= strlen(part);
-        memcpy(at, part, strlen(part));
-    }
-    return text;
-}
-
-static int first_of(const tni_entries *list, const tn_tensor *t)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (list->entry[i].t == t) return (int)i;
-    return (int)list->count;
-}
-
-static bool list_names(tni_entries *list, const tn_layer *root, const tn_layer *l, bool is_param)
-{
-    const tni_named *named = is_param ? l->param : l->buffer;
-    size_t           n     = is_param ? l->params : l->buffers;
-    for (size_t i = 0; i < n; i++) {
-        if (!tni_grow(&list->cx->heap, (void **)&list->entry, &list->cap, list->count + 1,
-                      sizeof *list->entry))
-            return false;
-        char *name = full_name(root, l, named[i].name);
-        if (!name) return false;
-        int first                  = first_of(list, named[i].t);
-        list->entry[list->count++] = (tni_entry){ name, named[i].t, is_param, first };
-    }
-    return true;
-}
-
-void tni_entries_free(tni_entries *list)
-{
-    for (size_t i = 0; i < list->count; i++) tni_free(&list->cx->heap, list->entry[i].name);
-    tni_free(&list->cx->heap, list->entry);
-    *list = (tni_entries){ .cx = list->cx };
-}
-
-bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
-{
-    *list = (tni_entries){ .cx = l->thing.cx };
-    for (tn_layer *k = l; k; k = tni_layer_next(l, k)) {
-        if (list_names(list, l, k, true) && list_names(list, l, k, false)) continue;
-        tni_entries_free(list);
-        tni_fail_memory(l->thing.cx, op);
-        return false;
-    }
-    return true;
-}
-
-tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
-                        void     *user)
-{
-    tn_ctx *cx = tni_thing_ok("layer_each", l, TNI_LAYER);
-    if (!cx) return tni_failed();
-    if (!f) return tni_fail_status(cx, TN_EARG, "layer_each: the function is NULL");
-    tni_entries list;
-    if (!tni_layer_list(l, "layer_each", &list)) return tni_failed();
-    tni_enter(tni_self.site);  // so that a handler that jumps finds the list freed
-    tni_thread before = tni_user_begin();
-    for (size_t i = 0; i < list.count; i++)
-        if (list.entry[i].first == (int)i) f(list.entry[i].name, list.entry[i].t, user);
-    tni_user_end(&before);
-    tni_entries_free(&list);
-    tni_leave(false, NULL);
-    return TN_OK;
-}
-
-tn_tensor *tn_layer_find(tn_layer *l, const char *name)
-{
-    tn_ctx *cx = tni_thing_ok("layer_find", l, TNI_LAYER);
-    if (!cx) return NULL;
-    if (!name) return tni_fail(cx, TN_EARG, "layer_find: the name is NULL");
-    tni_entries list;
-    if (!tni_layer_list(l, "layer_find", &list)) return NULL;
-    tn_tensor *t = NULL;
-    for (size_t i = 0; i < list.count && !t; i++)
-        if (!strcmp(list.entry[i].name, name)) t = list.entry[i].t;
-    tni_entries_free(&list);
-    if (!t) tni_fail(cx, TN_EARG, "layer_find: there is no parameter or buffer \"%.100s\"", name);
-    return t;
-}
-
-int64_t tn_layer_count(const tn_layer *l)
-{
-    if (!l || !tni_thing_ok("layer_count", l, TNI_LAYER)) return 0;
-    tni_entries list;
-    int64_t     sum = 0;
-    if (!tni_layer_list((tn_layer *)l, "layer_count", &list)) return 0;
-    for (size_t i = 0; i < list.count; i++)
-        if (list.entry[i].is_param && list.entry[i].first == (int)i)
-            sum += tn_count(list.entry[i].t);
-    tni_entries_free(&list);
-    return sum;
-}
+// ---- asking and setting ------------------------------------------------------------------------
 
 void *tn_layer_self(const tn_layer *l)
 {
@@ -448,7 +312,7 @@ tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
                                tni_dtype_ok(dt) ? tn_dtype_name(dt) : "that");
     tni_entries list;
     if (!tni_layer_list(l, "layer_cast", &list)) return tni_failed();
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tn_scope *s  = tn_begin(cx);
     bool      ok = s != NULL;
     if (ok) cx->grad_mode = false;

@@ -35,12 +35,15 @@ struct tn_layer {
     void *watch_user;
 };
 
-// A layer of ours over a zeroed struct of so many bytes, tn_layer_self of it; 0: none. NULL, reported,
-// on failure.
-tn_layer *tni_layer_make(tn_ctx *cx, const char *type, tn_forward_fn *f, size_t self_bytes);
+// A layer of ours over a zeroed struct of so many bytes, tn_layer_self of it; 0: none. The caller
+// has checked cx. NULL, reported by the op's name, on failure.
+tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
+                         size_t self_bytes);
 // Frees a layer that could not be finished; returns NULL.
 void *tni_layer_give_up(tn_layer *l);
 
+// The layer at the top of l's tree.
+tn_layer *tni_layer_root(tn_layer *l);
 // The layer after l in the tree below root, parents before children; NULL after the last.
 tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l);
 // A child's name in its parent.

@@ -21,7 +21,7 @@ tn_layer *tn_nn_linear_with(tn_ctx *cx, int64_t in, int64_t out, tn_nn_linear_op
     const char *op = "nn_linear";
     if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "in", in) || !tni_size_arg(cx, op, "out", out))
         return NULL;
-    tn_layer *l = tni_layer_make(cx, "Linear", linear_forward, sizeof(linear));
+    tn_layer *l = tni_layer_make(cx, op, "Linear", linear_forward, sizeof(linear));
     if (!l) return NULL;
     linear *s     = l->self;
     double  bound = 1 / sqrt((double)in);
@@ -48,7 +48,7 @@ tn_layer *tn_nn_embedding(tn_ctx *cx, int64_t count, int64_t width)
     if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "count", count) ||
         !tni_size_arg(cx, op, "width", width))
         return NULL;
-    tn_layer *l = tni_layer_make(cx, "Embedding", embedding_forward, 0);
+    tn_layer *l = tni_layer_make(cx, op, "Embedding", embedding_forward, 0);
     if (!l) return NULL;
     bool ok = tni_new_param(l, "weight", tni_start_normal, 1, TN_SHAPE(count, width)) != NULL;
     return ok ? l : tni_layer_give_up(l);

@@ -1,8 +1,6 @@
 // Norms: over the channels of a batch (with running statistics), over the last axes, over groups.
 #include "nn/builtin.h"
 
-#include <math.h>
-
 // What a norm works with; every kind uses a part of it. The tensors belong to the layer, and those
 // that a kind does not have are NULL.
 typedef struct {
@@ -18,13 +16,11 @@ static tn_layer *make(tn_ctx *cx, const char *op, const char *type, tn_forward_f
                       int rank, const int64_t *size, tn_nn_norm_opts o)
 {
     if (!(o.eps >= 0)) return tni_fail(cx, TN_EARG, "%s: eps %g is negative", op, o.eps);
-    if (!tni_unit_arg(cx, op, "momentum", o.momentum)) return NULL;
-    tn_layer *l = tni_layer_make(cx, type, f, sizeof(norm));
+    tn_layer *l = tni_layer_make(cx, op, type, f, sizeof(norm));
     if (!l) return NULL;
-    norm *s     = l->self;
-    s->eps      = o.eps;
-    s->momentum = o.momentum;
-    s->axes     = rank;
+    norm *s = l->self;
+    s->eps  = o.eps;
+    s->axes = rank;
     if (o.no_affine) return l;
     s->w = tni_new_param(l, "weight", tn_init_constant, 1, rank, size);
     if (s->w && bias) s->b = tni_new_param(l, "bias", tn_init_constant, 0, rank, size);
@@ -45,11 +41,14 @@ static tn_tensor *batch_norm_forward(tn_layer *l, tn_tensor *x)
 tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o)
 {
     const char *op = "nn_batch_norm";
-    if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "channels", channels)) return NULL;
+    if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "channels", channels) ||
+        !tni_unit_arg(cx, op, "momentum", o.momentum))
+        return NULL;
     tn_layer *l = make(cx, op, "BatchNorm", batch_norm_forward, true, 1, &channels, o);
     if (!l) return NULL;
-    norm *s = l->self;
-    s->mean = tni_new_buffer(l, "running_mean", TN_F32, 0, 1, &channels);
+    norm *s     = l->self;
+    s->momentum = o.momentum;
+    s->mean     = tni_new_buffer(l, "running_mean", TN_F32, 0, 1, &channels);
     if (s->mean) s->var = tni_new_buffer(l, "running_var", TN_F32, 1, 1, &channels);
     if (s->var) s->batches = tni_new_buffer(l, "num_batches_tracked", TN_I64, 0, TN_0D);
     return s->batches ? l : tni_layer_give_up(l);
@@ -65,10 +64,10 @@ tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels)
 static bool axes_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
 {
     if (!tni_ctx_ok(cx, op) || !tni_rank_ok(cx, op, rank, size)) return false;
-    if (rank == 0) tni_fail(cx, TN_EARG, "%s: there are no axes", op);
+    if (rank == 0) return tni_refuse(cx, TN_EARG, "%s: there are no axes", op);
     for (int i = 0; i < rank; i++)
         if (!tni_size_arg(cx, op, "size", size[i])) return false;
-    return rank > 0;
+    return true;
 }
 
 static tn_tensor *layer_norm_forward(tn_layer *l, tn_tensor *x)

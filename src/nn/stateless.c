@@ -30,9 +30,10 @@ static const char *act_type(tn_tensor *(*f)(tn_tensor *x))
 
 tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x))
 {
-    if (!tni_ctx_ok(cx, "nn_act")) return NULL;
-    if (!f) return tni_fail(cx, TN_EARG, "nn_act: the function is NULL");
-    tn_layer *l = tni_layer_make(cx, act_type(f), act_forward, sizeof(act));
+    const char *op = "nn_act";
+    if (!tni_ctx_ok(cx, op)) return NULL;
+    if (!f) return tni_fail(cx, TN_EARG, "%s: the function is NULL", op);
+    tn_layer *l = tni_layer_make(cx, op, act_type(f), act_forward, sizeof(act));
     if (l) *(act *)l->self = (act){ f };
     return l;
 }
@@ -45,7 +46,8 @@ static tn_tensor *flatten_forward(tn_layer *l, tn_tensor *x)
 
 tn_layer *tn_nn_flatten(tn_ctx *cx)
 {
-    return tni_ctx_ok(cx, "nn_flatten") ? tni_layer_make(cx, "Flatten", flatten_forward, 0) : NULL;
+    const char *op = "nn_flatten";
+    return tni_ctx_ok(cx, op) ? tni_layer_make(cx, op, "Flatten", flatten_forward, 0) : NULL;
 }
 
 // ---- dropout -----------------------------------------------------------------------------------
@@ -64,7 +66,7 @@ tn_layer *tn_nn_dropout(tn_ctx *cx, double p)
 {
     const char *op = "nn_dropout";
     if (!tni_ctx_ok(cx, op) || !tni_unit_arg(cx, op, "p", p)) return NULL;
-    tn_layer *l = tni_layer_make(cx, "Dropout", dropout_forward, sizeof(dropout));
+    tn_layer *l = tni_layer_make(cx, op, "Dropout", dropout_forward, sizeof(dropout));
     if (l) *(dropout *)l->self = (dropout){ p };
     return l;
 }
@@ -103,7 +105,7 @@ static tn_layer *make_pool(tn_ctx *cx, const char *op, const char *type, tn_forw
         !tni_pair_arg(cx, op, "padding", o.padding) ||
         !tni_pair_arg(cx, op, "dilation", o.dilation))
         return NULL;
-    tn_layer *l = tni_layer_make(cx, type, f, sizeof(pool2d));
+    tn_layer *l = tni_layer_make(cx, op, type, f, sizeof(pool2d));
     if (l) *(pool2d *)l->self = (pool2d){ .size = { h, w }, .o = o };
     return l;
 }

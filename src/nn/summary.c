@@ -94,29 +94,48 @@ static void note_shape(tn_layer *l, tn_tensor *y, void *user)
         if (t->row[i].l == l) t->row[i].shape = tni_shape_of(y);
 }
 
-// Runs x through and drops what that recorded.
-static bool run(table *t, tn_layer *l, tn_tensor *x)
+// What a dry run changes in the network and its context, as it was before; the rows have the modes
+// of the layers.
+typedef struct {
+    tn_scope *scope;  // of what is recorded; it restores the gradient mode
+    tn_layer *root;   // of the whole tree, with its watch
+    void (*watch)(tn_layer *l, tn_tensor *y, void *user);
+    void    *watch_user;
+    uint64_t counter;
+    int64_t  flush_at;
+} dry_run;
+
+static bool begin(dry_run *d, table *t, tn_layer *l)
 {
     tn_ctx   *cx   = t->cx;
-    tn_layer *root = l;
-    while (root->parent) root = root->parent;
-    tn_layer  before   = *root;
-    uint64_t  counter  = cx->counter;
-    int64_t   flush_at = cx->flush_at;
-    tn_scope *s        = tn_begin(cx);
-    if (!s) return false;
+    tn_layer *root = tni_layer_root(l);
+    *d = (dry_run){ tn_begin(cx), root, root->watch, root->watch_user, cx->counter, cx->flush_at };
+    if (!d->scope) return false;
     for (size_t i = 0; i < t->count; i++) t->row[i].l->training = false;
     cx->grad_mode    = false;
     cx->flush_at     = INT64_MAX;  // a network however large is not computed
     root->watch      = note_shape;
     root->watch_user = t;
-    bool ok          = tn_forward(l, x) != NULL;
-    root->watch      = before.watch;
-    root->watch_user = before.watch_user;
+    return true;
+}
+
+static void end(const dry_run *d, table *t)
+{
+    d->root->watch      = d->watch;
+    d->root->watch_user = d->watch_user;
     for (size_t i = 0; i < t->count; i++) t->row[i].l->training = t->row[i].training;
-    tni_scope_close(s);  // restores the gradient mode
-    cx->flush_at = flush_at;
-    cx->counter  = counter;
+    tni_scope_close(d->scope);
+    t->cx->flush_at = d->flush_at;
+    t->cx->counter  = d->counter;
+}
+
+// Runs x through and drops what that recorded.
+static bool run(table *t, tn_layer *l, tn_tensor *x)
+{
+    dry_run d;
+    if (!begin(&d, t, l)) return false;
+    bool ok = tn_forward(l, x) != NULL;
+    end(&d, t);
     return ok;
 }
 
@@ -169,7 +188,7 @@ tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f)
     if (!cx) return tni_failed();
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_summary: the file is NULL");
     table t = { .cx = cx };
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     bool ok = gather(&t, l) && run(&t, l, x);
     if (ok) print(&t, f);
     tni_free(&cx->heap, t.row);

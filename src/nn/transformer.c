@@ -57,16 +57,17 @@ static bool heads_ok(tn_ctx *cx, const char *op, int64_t width, int64_t heads, d
     if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "width", width) ||
         !tni_size_arg(cx, op, "heads", heads) || !tni_unit_arg(cx, op, "dropout", dropout))
         return false;
-    if (width % heads)
-        tni_fail(cx, TN_EARG, "%s: heads %lld does not divide width %lld", op, (long long)heads,
-                 (long long)width);
-    return width % heads == 0;
+    if (width % heads == 0) return true;
+    return tni_refuse(cx, TN_EARG, "%s: heads %lld does not divide width %lld", op,
+                      (long long)heads, (long long)width);
 }
 
 tn_layer *tn_nn_attention_with(tn_ctx *cx, int64_t width, int64_t heads, tn_nn_attention_opts o)
 {
-    if (!heads_ok(cx, "nn_attention", width, heads, o.dropout)) return NULL;
-    tn_layer *l = tni_layer_make(cx, "MultiheadAttention", attention_forward, sizeof(attention));
+    const char *op = "nn_attention";
+    if (!heads_ok(cx, op, width, heads, o.dropout)) return NULL;
+    tn_layer *l = tni_layer_make(cx, op, "MultiheadAttention", attention_forward,
+                                 sizeof(attention));
     if (!l) return NULL;
     *(attention *)l->self = (attention){ .heads = heads, .causal = o.causal, .dropout = o.dropout };
     tn_scope *scope       = tn_begin(cx);
@@ -143,7 +144,7 @@ tn_layer *tn_nn_transformer_block_with(tn_ctx *cx, int64_t width, int64_t heads,
     if (!heads_ok(cx, op, width, heads, o.dropout)) return NULL;
     int64_t hidden = o.hidden ? o.hidden : 4 * width;
     if (!tni_size_arg(cx, op, "hidden", hidden)) return NULL;
-    tn_layer *l = tni_layer_make(cx, "TransformerEncoderLayer", block_forward, sizeof(block));
+    tn_layer *l = tni_layer_make(cx, op, "TransformerEncoderLayer", block_forward, sizeof(block));
     if (!l) return NULL;
     *(block *)l->self         = (block){ .norm_first = o.norm_first,
                                          .dropout    = o.dropout,

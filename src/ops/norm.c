@@ -170,7 +170,9 @@ static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_bat
                         tni_shape_of(x).s);
     tn_tensor *m = mean_over(x, "batch_norm", mask), *d = tn_sub(x, m);
     tn_tensor *v = mean_over(tn_square(d), "batch_norm", mask);
-    if (!v || !(*divides = inverse("batch_norm", v, o.eps)) || !update(mean, m, rate)) return NULL;
+    if (!v || !(*divides = inverse("batch_norm", v, o.eps))) return NULL;
+    if (n == 0) return d;  // nothing to remember
+    if (!update(mean, m, rate)) return NULL;
     tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
     return update(var, sample, rate) ? d : NULL;
 }

@@ -70,7 +70,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     // Parts of a lost value cannot be replaced; all of it can.
     if (base->state == TNI_GONE && !whole) return tni_resolve(x, op) ? x : NULL;
     if (tn_count(x) == 0) return x;
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tni_node *n = next_state(x, base, value, whole);
     tni_leave(false, NULL);
     if (!n) return NULL;

@@ -26,10 +26,10 @@ static tn_tensor *update_adamw(const tn_optim *o, tni_update *u)
     return descend(o, u, p, u->g);
 }
 
-static const tni_rule_of_update adam  = { "adam", { "exp_avg", "exp_avg_sq" }, update_adam };
-static const tni_rule_of_update adamw = { "adamw", { "exp_avg", "exp_avg_sq" }, update_adamw };
+static const tni_update_rule adam  = { "adam", { "exp_avg", "exp_avg_sq" }, update_adam };
+static const tni_update_rule adamw = { "adamw", { "exp_avg", "exp_avg_sq" }, update_adamw };
 
-static tn_optim *make(const tni_rule_of_update *rule, tn_layer *net, tn_adamw_opts o,
+static tn_optim *make(const tni_update_rule *rule, tn_layer *net, tn_adamw_opts o,
                       double weight_decay)
 {
     return tni_optim_make(rule->name, net,

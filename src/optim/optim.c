@@ -2,6 +2,7 @@
 #include "optim/optim.h"
 #include "ops/compose.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ double tni_option(float v, double fallback)
 
 // ---- settings ----------------------------------------------------------------------------------
 
-static bool numbers_ok(tn_ctx *cx, const char *op, const tn_optim *o)
+tni_text tni_optim_wrong(const tn_optim *o)
 {
     const struct {
         const char *name;
@@ -42,40 +43,31 @@ static bool numbers_ok(tn_ctx *cx, const char *op, const tn_optim *o)
         { "clip_value", o->clip_value, INFINITY },
         { "accumulate", (double)o->accumulate, INFINITY },
     };
+    tni_text    wrong    = { "" };
+    const char *schedule = tni_schedule_wrong(&o->schedule);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
         if (number[i].v >= 0 && number[i].v < number[i].end) continue;
-        tni_fail(cx, TN_EARG, "%s: %s %g is not %s", op, number[i].name, number[i].v,
-                 number[i].end == 1 ? "in 0 .. 1, without 1" : "a number from 0 on");
-        return false;
+        tni_text_add(&wrong, "%s %g is not %s", number[i].name, number[i].v,
+                     number[i].end == 1 ? "in 0 .. 1, without 1" : "a number from 0 on");
+        return wrong;
     }
-    return true;
-}
-
-static bool settings_ok(tn_ctx *cx, const char *op, const tn_optim *o)
-{
-    const char *wrong = tni_schedule_wrong(&o->schedule);
-    bool        plain = !o->nesterov || (o->momentum > 0 && o->dampening == 0);
-    if (!numbers_ok(cx, op, o)) return false;
-    if (wrong) tni_fail(cx, TN_EARG, "%s: schedule: %s", op, wrong);
-    else if (!plain) tni_fail(cx, TN_EARG, "%s: nesterov needs a momentum and no dampening", op);
-    return !wrong && plain;
+    if (schedule) tni_text_add(&wrong, "schedule: %s", schedule);
+    else if (o->nesterov && !(o->momentum > 0 && o->dampening == 0))
+        tni_text_add(&wrong, "nesterov needs a momentum and no dampening");
+    return wrong;
 }
 
 // ---- slots -------------------------------------------------------------------------------------
 
-static bool is_leaf(const tn_tensor *t)
-{
-    return t->leaf && t->leaf->handle == t;
-}
-
-tn_tensor *tni_slot_grad(const tni_slot *s)
+tn_tensor *tni_trained_grad(const tni_trained *s)
 {
     // Asked first: it forgets a gradient whose step failed.
-    tn_tensor *g = is_leaf(s->p) && s->p->leaf->grad ? tn_grad_of(s->p) : NULL;
+    tn_tensor *g = tni_is_leaf(s->p) && s->p->leaf->grad ? tn_grad_of(s->p) : NULL;
     return g && tn_has_grad(s->p) ? g : NULL;
 }
 
-void tni_slot_reset(tni_slot *s)
+// Lets the state and the count go, as before the first update.
+static void reset(tni_trained *s)
 {
     for (int k = 0; k < TNI_STATES; k++) {
         if (s->state[k]) tni_tensor_disown(s->state[k]);
@@ -85,7 +77,7 @@ void tni_slot_reset(tni_slot *s)
     s->since   = 0;
 }
 
-static bool state_lost(const tni_slot *s)
+static bool state_lost(const tni_trained *s)
 {
     for (int k = 0; k < TNI_STATES; k++)
         if (s->state[k] && s->state[k]->store->node->state == TNI_GONE) return true;
@@ -98,16 +90,27 @@ static void rolled_back(tni_thing *t)
     tn_optim *o    = (tn_optim *)t;
     int64_t   most = 0;
     for (size_t i = 0; i < o->slots; i++) {
-        tni_slot       *s = &o->slot[i];
+        tni_trained    *s = &o->slot[i];
         const tni_node *n = s->p->store->node;
         if (s->since && (n->id < s->since || n->state == TNI_GONE)) {
             if (s->updates - s->before > most) most = s->updates - s->before;
             s->updates = s->before;
         }
         s->since = 0;
-        if (!s->updates || state_lost(s)) tni_slot_reset(s);
+        if (!s->updates || state_lost(s)) reset(s);
     }
     o->updates -= most;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    tn_tensor *const *p = a, *const *q = b;
+    return ((uintptr_t)*p > (uintptr_t)*q) - ((uintptr_t)*p < (uintptr_t)*q);
+}
+
+bool tni_optim_trains(const tn_optim *o, const tn_tensor *t)
+{
+    return bsearch(&t, o->sorted, o->slots, sizeof *o->sorted, by_address) != NULL;
 }
 
 // Every parameter of the list that is trained, once. Their names move to the slots.
@@ -117,21 +120,22 @@ static bool take_parameters(tn_optim *o, tni_entries *list)
     size_t    n = list->count ? list->count : 1;
     o->slot     = tni_zalloc(h, n * sizeof *o->slot);
     o->order    = tni_alloc(h, n * sizeof *o->order);
-    o->batch    = tni_alloc(h, n * sizeof *o->batch);
+    o->bunch    = tni_alloc(h, n * sizeof *o->bunch);
     o->list     = tni_alloc(h, n * sizeof *o->list);
-    if (!o->slot || !o->order || !o->batch || !o->list) {
-        tni_fail_memory(o->thing.cx, o->rule->name);
-        return false;
-    }
+    o->sorted   = tni_alloc(h, n * sizeof *o->sorted);
+    if (!o->slot || !o->order || !o->bunch || !o->list || !o->sorted)
+        return tni_no_memory(o->thing.cx, o->rule->name);
     for (size_t i = 0; i < list->count; i++) {
         tni_entry *e = &list->entry[i];
-        if (!e->is_param || e->first != (int)i || !is_leaf(e->t)) continue;
-        o->slot[o->slots++] = (tni_slot){
+        if (!e->is_param || e->first != (int)i || !tni_is_leaf(e->t)) continue;
+        o->slot[o->slots++] = (tni_trained){
             .name = e->name, .p = e->t, .lr_scale = 1, .weight_decay = o->weight_decay
         };
         tni_tensor_own(e->t);
         e->name = NULL;
     }
+    for (size_t i = 0; i < o->slots; i++) o->sorted[i] = o->slot[i].p;
+    qsort(o->sorted, o->slots, sizeof *o->sorted, by_address);
     return true;
 }
 
@@ -154,14 +158,15 @@ static void free_optim(tni_thing *t)
     tn_optim *o = (tn_optim *)t;
     tni_heap *h = &t->cx->heap;
     for (size_t i = 0; i < o->slots; i++) {
-        tni_slot_reset(&o->slot[i]);
+        reset(&o->slot[i]);
         tni_tensor_disown(o->slot[i].p);
         tni_free(h, o->slot[i].name);
     }
     tni_free(h, o->slot);
     tni_free(h, o->order);
-    tni_free(h, o->batch);
+    tni_free(h, o->bunch);
     tni_free(h, o->list);
+    tni_free(h, o->sorted);
     tni_free(h, o);
 }
 
@@ -173,14 +178,16 @@ static bool fill(tn_optim *o, tn_layer *net)
     tni_entries_free(&list);
     if (!ok) return false;
     if (o->slots) return compute_parameters(o);
-    tni_fail(o->thing.cx, TN_EARG, "%s: the network has no parameters to train", o->rule->name);
-    return false;
+    return tni_refuse(o->thing.cx, TN_EARG, "%s: the network has no parameters to train",
+                      o->rule->name);
 }
 
 static tn_optim *make(const char *op, tn_layer *net, const tn_optim *settings)
 {
     tn_ctx *cx = tni_thing_ok(op, net, TNI_LAYER);
-    if (!cx || !settings_ok(cx, op, settings)) return NULL;
+    if (!cx) return NULL;
+    tni_text wrong = tni_optim_wrong(settings);
+    if (*wrong.s) return tni_fail(cx, TN_EARG, "%s: %s", op, wrong.s);
     tn_optim *o = tni_alloc(&cx->heap, sizeof *o);
     if (!o) return tni_fail_memory(cx, op);
     *o = *settings;
@@ -193,7 +200,6 @@ static tn_optim *make(const char *op, tn_layer *net, const tn_optim *settings)
     return NULL;
 }
 
-// In a frame, so that a handler that jumps finds nothing half way.
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings)
 {
     tni_enter(tni_self.site);
@@ -216,7 +222,7 @@ tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float w
     tn_ctx *cx = tni_thing_ok("optim_group", o, TNI_OPTIM);
     if (!cx) return tni_failed();
     if (!names) return tni_fail_status(cx, TN_EARG, "optim_group: the pattern is NULL");
-    if (!(lr_scale >= 0 && lr_scale < INFINITY && weight_decay >= 0 && weight_decay < INFINITY))
+    if (!tni_not_negative(lr_scale) || !tni_not_negative(weight_decay))
         return tni_fail_status(cx, TN_EARG,
                                "optim_group: lr_scale %g or weight_decay %g is not a number from 0 "
                                "on",
@@ -241,7 +247,7 @@ void tn_optim_set_lr(tn_optim *o, double lr)
 {
     tn_ctx *cx = tni_thing_ok("optim_set_lr", o, TNI_OPTIM);
     if (!cx) return;
-    if (lr >= 0 && lr < INFINITY) o->lr = lr;
+    if (tni_not_negative(lr)) o->lr = lr;
     else tni_fail(cx, TN_EARG, "optim_set_lr: lr %g is not a number from 0 on", lr);
 }
 

@@ -5,12 +5,14 @@
 #include "grad/grad.h"
 #include "nn/layer.h"
 
+#include <math.h>
+
 enum { TNI_STATES = 3 };  // most tensors of state a parameter has: those of rmsprop
 
-// One parameter and what the rule remembers of it. The optimizer owns p and the state, beside
-// whoever else owns p. State is made at the parameter's first update. since and before tell a step
-// that failed from one that did not: p's store returns to a node older than since, and the count
-// to before.
+// One slot of an optimizer: a parameter and what the rule remembers of it. The optimizer owns p and
+// the state, beside whoever else owns p. State is made at the parameter's first update. since and
+// before tell a step that failed from one that did not: p's store returns to a node older than
+// since, and the count to before.
 typedef struct {
     char      *name;  // full, in the network
     tn_tensor *p;
@@ -19,17 +21,17 @@ typedef struct {
     double     lr_scale, weight_decay;
     uint64_t   since;   // id of the first update's node that may not be computed yet; 0: none
     int64_t    before;  // updates before that
-    bool       taken;   // stands in a batch of the update being recorded
-} tni_slot;
+    bool       taken;   // stands in a bunch of the update being recorded
+} tni_trained;
 
-// Slots that are updated as one flat tensor: those with a gradient that agree in dtype, settings and
-// number of updates.
+// Slots that are updated as one flat tensor: those with a gradient that agree in dtype, settings
+// and number of updates.
 typedef struct {
     size_t     first, count;  // in tn_optim.order
     tn_tensor *g;             // their gradients, joined
-} tni_batch;
+} tni_bunch;
 
-// One update of a batch as a rule sees it: p, g and state joined, of one dtype. The rule sets next
+// One update of a bunch as a rule sees it: p, g and state joined, of one dtype. The rule sets next
 // where it has a state, and returns the new p.
 typedef struct {
     tn_tensor *p, *g;
@@ -44,45 +46,50 @@ typedef struct {
     const char *name;               // "adamw"
     const char *state[TNI_STATES];  // NULL where there is none
     tn_tensor *(*update)(const tn_optim *o, tni_update *u);
-} tni_rule_of_update;
+} tni_update_rule;
 
 // Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
-// PyTorch's. order, batch and list have room for all slots and mean something only while an update
+// PyTorch's. order, bunch and list have room for all slots and mean something only while an update
 // is recorded.
 struct tn_optim {
-    tni_thing                 thing;  // first
-    const tni_rule_of_update *rule;
-    tni_slot                 *slot;
-    size_t                    slots;
-    double                    lr;  // before the schedule
-    double                    beta1, beta2, alpha, eps, momentum, dampening;
-    double                    weight_decay;  // of parameters in no group
-    double                    clip_norm, clip_value;
-    bool                      nesterov, centered;
-    tn_schedule               schedule;
-    int64_t                   accumulate;      // tn_steps to an update
-    int64_t                   updates, micro;  // updates done; tn_steps since the last
-    tni_slot                **order;           // the slots of one batch after the other
-    tni_batch                *batch;
-    size_t                    batches;
-    tn_tensor               **list;  // the tensors being joined
+    tni_thing              thing;  // first
+    const tni_update_rule *rule;
+    tni_trained           *slot;
+    size_t                 slots;
+    tn_tensor            **sorted;  // the slots' p, by address
+    double                 lr;      // before the schedule
+    double                 beta1, beta2, alpha, eps, momentum, dampening;
+    double                 weight_decay;  // of parameters in no group
+    double                 clip_norm, clip_value;
+    bool                   nesterov, centered;
+    tn_schedule            schedule;
+    int64_t                accumulate;      // tn_steps to an update
+    int64_t                updates, micro;  // updates done; tn_steps since the last
+    tni_trained          **order;           // the slots of one bunch after the other
+    tni_bunch             *bunch;
+    size_t                 bunches;
+    tn_tensor            **list;  // the tensors being joined
 };
 
 // An optimizer of net's parameters with these settings, which are checked. NULL, reported, on
 // failure.
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings);
+// What is wrong with an optimizer's settings, as a phrase; empty if nothing.
+tni_text tni_optim_wrong(const tn_optim *o);
+// Whether v is a number from 0 on, and not infinite.
+static inline bool tni_not_negative(double v)
+{
+    return v >= 0 && v < INFINITY;
+}
 // A number of an options struct: the shortest decimal that is this float; 0: the fallback.
 double tni_option(float v, double fallback);
 // The shortest decimal that is this float.
 double tni_decimal(float v);
+// Whether t is one of the parameters.
+bool tni_optim_trains(const tn_optim *o, const tn_tensor *t);
 
 // The stored gradient of a slot's parameter; NULL where there is none.
-tn_tensor *tni_slot_grad(const tni_slot *s);
-// State k of a slot, made of zeros where there is none yet; NULL, reported, on failure.
-tn_tensor *tni_slot_state(tni_slot *s, int k);
-// Lets the state and the count go, as before the first update. Who restores a slot calls this, then
-// assigns its states and sets updates.
-void tni_slot_reset(tni_slot *s);
+tn_tensor *tni_trained_grad(const tni_trained *s);
 
 // keep * old + (1 - keep) * x, where old NULL is zeros.
 tn_tensor *tni_average(tn_tensor *old, tn_tensor *x, double keep);

@@ -17,9 +17,9 @@ static tn_tensor *update(const tn_optim *o, tni_update *u)
     return tn_sub(u->p, tn_mul_s(d, u->lr));
 }
 
-static const tni_rule_of_update rule = { "rmsprop",
-                                         { "square_avg", "grad_avg", "momentum_buffer" },
-                                         update };
+static const tni_update_rule rule = { "rmsprop",
+                                      { "square_avg", "grad_avg", "momentum_buffer" },
+                                      update };
 
 tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)
 {

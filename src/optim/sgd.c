@@ -13,7 +13,7 @@ static tn_tensor *update(const tn_optim *o, tni_update *u)
     return tn_sub(u->p, tn_mul_s(g, u->lr));
 }
 
-static const tni_rule_of_update rule = { "sgd", { "momentum_buffer" }, update };
+static const tni_update_rule rule = { "sgd", { "momentum_buffer" }, update };
 
 tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
 {

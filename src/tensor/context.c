@@ -35,9 +35,23 @@ tn_status tni_fail_status(tn_ctx *cx, tn_status code, const char *fmt, ...)
     return code;
 }
 
+bool tni_refuse(tn_ctx *cx, tn_status code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail_list(cx, code, fmt, args);
+    va_end(args);
+    return false;
+}
+
 void *tni_fail_memory(tn_ctx *cx, const char *op)
 {
     return tni_fail(cx, TN_EMEM, "%s: out of memory", op);
+}
+
+bool tni_no_memory(tn_ctx *cx, const char *op)
+{
+    return tni_refuse(cx, TN_EMEM, "%s: out of memory", op);
 }
 
 tn_status tn_error(const tn_ctx *cx)

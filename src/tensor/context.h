@@ -68,6 +68,10 @@ void *tni_fail(tn_ctx *cx, tn_status code, const char *fmt, ...)
 tn_status tni_fail_status(tn_ctx *cx, tn_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void *tni_fail_memory(tn_ctx *cx, const char *op);
+// The same for checks: they return false.
+bool tni_refuse(tn_ctx *cx, tn_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+bool tni_no_memory(tn_ctx *cx, const char *op);
 // The status that a call returns after something reported an error on this thread.
 static inline tn_status tni_failed(void)
 {
@@ -101,7 +105,10 @@ bool tni_rank_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 
 // The public call in progress: every entry point that runs user callbacks, allocates for a while
-// or must not be left half way stands between these two.
+// or must not be left half way stands between these two. An error inside is told to the handler when
+// the outermost of them ends, so that a handler that jumps finds nothing half way. The ..._at forms
+// stand in one already; a function that is also called without a site opens its own, with
+// tni_self.site.
 void tni_enter(tni_site site);
 // Ends it. reap: tensors made inside, except keep, die. Then tells a new error to the handler.
 void tni_leave(bool reap, const tn_tensor *keep);

@@ -231,7 +231,7 @@ void tni_tensor_free(tn_tensor *t)
     tn_ctx *cx = t->cx;
     uncache(t);
     tni_scope_remove(t);
-    if (t->leaf && t->leaf->handle == t) {
+    if (tni_is_leaf(t)) {
         tn_tensor *grad = t->leaf->grad;
         t->leaf->handle = t->leaf->grad = NULL;
         if (grad) tni_tensor_disown(grad);
@@ -249,7 +249,8 @@ void tni_tensor_free(tn_tensor *t)
 void tni_tensor_own(tn_tensor *t)
 {
     tni_scope_remove(t);
-    t->temp = false;
+    t->temp         = false;
+    t->store->depth = 0;
     t->owners++;
 }
 
@@ -345,7 +346,7 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     if (x->node && x->node->state == TNI_GONE) uncache(x);
     if (x->node) return x->node;
 
-    tni_enter(tni_self.site);  // so that a handler that jumps finds nothing half way
+    tni_enter(tni_self.site);
     tni_node *n = make_node(x, base, cut);
     tni_leave(false, NULL);
     return n;

@@ -99,6 +99,11 @@ static inline const int64_t *tni_sizes(const tn_tensor *x)
 {
     return x->view ? x->view->size : x->store->node->size;
 }
+// Whether x is the handle of a leaf, and no view of one.
+static inline bool tni_is_leaf(const tn_tensor *x)
+{
+    return x->leaf && x->leaf->handle == x;
+}
 
 tni_leaf *tni_leaf_ref(tni_leaf *l);
 void      tni_leaf_unref(tn_ctx *cx, tni_leaf *l);
@@ -106,7 +111,8 @@ void      tni_leaf_unref(tn_ctx *cx, tni_leaf *l);
 void tni_origin_unref(tn_ctx *cx, tni_origin *o);
 
 void tni_tensor_free(tn_tensor *t);
-// t belongs to one owner more, and no longer to its scope; to one less, and dies with the last.
+// t belongs to one owner more, and no longer to its scope: it outlives every scope, so every step
+// stores it. To one less, and dies with the last.
 void tni_tensor_own(tn_tensor *t);
 void tni_tensor_disown(tn_tensor *t);
 void tni_scope_close(tn_scope *s);

@@ -16,11 +16,7 @@
 
 // ---- metadata ----------------------------------------------------------------------------------
 
-enum {
-    SCALARS = 5,
-    ENTRIES = SCALARS + TN_MAX_CHECKPOINT + 1,
-    KEY     = 16
-};  // the last is the checksum
+enum { ENTRIES = 6 + TN_MAX_CHECKPOINT, KEY = 16 };  // six of their own, and a kind per optimizer
 
 // Pairs of key and value, as tn_file_write takes them. Keys and texts are the list's own.
 typedef struct {
@@ -29,12 +25,10 @@ typedef struct {
     const char *pair[2 * ENTRIES];
 } metadata;
 
-// The key of entry i, besides the checksum's: scalars, then "opt.0", ..., the optimizers' kinds.
-static void entry_key(char key[KEY], int i)
+// The key of optimizer k's kind.
+static void kind_key(char key[KEY], int k)
 {
-    static const char *const names[SCALARS] = { "format", "version", "step", "seed", "counter" };
-    if (i < SCALARS) snprintf(key, KEY, "%s", names[i]);
-    else snprintf(key, KEY, "opt.%d", i - SCALARS);
+    snprintf(key, KEY, "opt.%d", k);
 }
 
 static void add_text(metadata *m, const char *key, const char *text)
@@ -63,7 +57,7 @@ static void describe(const tni_snapshot *s, metadata *m)
     add_u64(m, "counter", s->counter);
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
         if (!s->c->opt[k]) continue;
-        entry_key(key, SCALARS + k);
+        kind_key(key, k);
         add_text(m, key, s->c->opt[k]->rule->name);
     }
 }
@@ -86,7 +80,7 @@ static bool write_pieces(tni_snapshot *s, const char **name, tn_tensor **t)
         t[n++]  = p->value;
     }
     tni_sum_text(sum, text);
-    add_text(&m, "checksum", text);
+    add_text(&m, TNI_SUM_KEY, text);
     return tn_file_write(s->cx, s->path, n, name, t, m.n, m.pair) == TN_OK;
 }
 
@@ -142,7 +136,7 @@ static bool kinds_fit(const tni_snapshot *s, tn_file *f)
     char key[KEY];
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
         if (!s->c->opt[k]) continue;
-        entry_key(key, SCALARS + k);
+        kind_key(key, k);
         const char *kind = tn_file_meta(f, key), *here = s->c->opt[k]->rule->name;
         if (kind && !strcmp(kind, here)) continue;
         tni_fail(s->cx, TN_EFORMAT, "%s: %.200s: optimizer %d is %.32s in the file, but %s here",
@@ -155,14 +149,8 @@ static bool kinds_fit(const tni_snapshot *s, tn_file *f)
 static bool verify(const tni_snapshot *s, tn_file *f)
 {
     char        text[TNI_SUM_TEXT];
-    const char *checksum = tn_file_meta(f, "checksum");
+    const char *checksum = tn_file_meta(f, TNI_SUM_KEY);
     uint64_t    sum      = 0;
-    for (int i = 0; i < ENTRIES - 1; i++) {
-        char key[KEY];
-        entry_key(key, i);
-        const char *value = tn_file_meta(f, key);
-        if (value) tni_sum_entry(key, value, &sum);
-    }
     if (!tni_sum_file(s->op, f, &sum)) return false;
     tni_sum_text(sum, text);
     if (checksum && !strcmp(text, checksum)) return true;
@@ -220,7 +208,7 @@ static bool read_piece(tni_snapshot *s, tn_file *f, tni_piece *p)
     if (gradient && !tn_grad_of(p->t)) return false;  // makes its handle, of zeros
     tn_tensor *t = p->from >= 0 ? fitting(s, f, p) : no_gradient(p);
     if (t && numbers) return tn_read(t, p->dtype, p->data, p->count) == TN_OK;
-    p->value = p->from >= 0 ? tni_take_copy(t, tn_dtype_of(p->t)) : t;
+    p->value = p->from >= 0 ? tni_take_copy(s->op, t, tn_dtype_of(p->t)) : t;
     return p->value != NULL;
 }
 

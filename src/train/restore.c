@@ -56,13 +56,13 @@ bool tni_can_put(const char *op, const char *name, const tn_tensor *t)
     return false;
 }
 
-tn_tensor *tni_take_copy(tn_tensor *t, tn_dtype dt)
+tn_tensor *tni_take_copy(const char *op, tn_tensor *t, tn_dtype dt)
 {
-    tni_node *n = t ? tni_resolve(t, "load") : NULL;
-    if (!n) return NULL;
-    int        op = tn_dtype_of(t) == dt ? TNI_copy : TNI_cast;
-    tn_tensor *y  = tni_record(t->cx, op, dt, n->rank, n->size, 1, &n, NULL);
-    bool       ok = y && tn_eval_of(y) == TN_OK;
+    if (!t) return NULL;
+    int        kind = tn_dtype_of(t) == dt ? TNI_copy : TNI_cast;
+    tni_node  *n    = tni_resolve(t, op);
+    tn_tensor *y    = n ? tni_record(t->cx, kind, dt, n->rank, n->size, 1, &n, NULL) : NULL;
+    bool       ok   = y && tn_eval_of(y) == TN_OK;
     tn_drop(t);
     return ok ? y : NULL;
 }

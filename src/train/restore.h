@@ -24,8 +24,8 @@ bool tni_shape_fits(tn_ctx *cx, const char *op, const char *path, const tn_file_
 bool tni_can_put(const char *op, const char *name, const tn_tensor *t);
 
 // A tensor of a file as dt, computed, in memory of its own: the file may change afterwards. t is
-// dropped. NULL in, NULL out; NULL, reported, on failure.
-tn_tensor *tni_take_copy(tn_tensor *t, tn_dtype dt);
+// dropped, also on failure: NULL, reported by the op's name. NULL in, NULL out.
+tn_tensor *tni_take_copy(const char *op, tn_tensor *t, tn_dtype dt);
 // Makes a computed value, of t's dtype and shape, the value of t. Cannot fail. Handles, leaves and
 // gradients stay what they are.
 void tni_put_value(tn_tensor *t, const tn_tensor *value);

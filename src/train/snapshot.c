@@ -1,90 +1,9 @@
 // Listing the training state, taking it, and putting it back.
 #include "train/snapshot.h"
 
-#include "base/hash.h"
 #include "train/restore.h"
 
 #include <string.h>
-
-// ---- an optimizer's numbers --------------------------------------------------------------------
-
-// Which parameters it is of: equal for equal names and shapes in the same order.
-static int64_t fingerprint(const tn_optim *o)
-{
-    uint64_t h = o->slots;
-    for (size_t i = 0; i < o->slots; i++) {
-        tni_view v = tni_layout(o->slot[i].p);
-        h          = tni_hash_mix(h, tni_hash(o->slot[i].name, strlen(o->slot[i].name)));
-        h          = tni_hash_mix(h, tni_hash(v.size, (size_t)v.rank * sizeof *v.size));
-    }
-    return (int64_t)h;
-}
-
-static void take_numbers(const tn_optim *o, tni_optim_numbers *n)
-{
-    const tn_schedule *s         = &o->schedule;
-    double             setting[] = { o->lr,        o->beta1,      o->beta2,     o->alpha,
-                                     o->eps,       o->momentum,   o->dampening, o->weight_decay,
-                                     o->clip_norm, o->clip_value, s->floor,     s->factor };
-    int64_t            count[]   = { o->updates, o->micro,  o->accumulate, o->nesterov, o->centered,
-                                     s->kind,    s->warmup, s->total,      s->every,    fingerprint(o) };
-    _Static_assert(sizeof setting == sizeof n->setting && sizeof count == sizeof n->count, "all");
-    memcpy(n->setting, setting, sizeof setting);
-    memcpy(n->count, count, sizeof count);
-    for (size_t i = 0; i < o->slots; i++) {
-        n->slot[2 * i]     = o->slot[i].lr_scale;
-        n->slot[2 * i + 1] = o->slot[i].weight_decay;
-        n->updates[i]      = o->slot[i].updates;
-    }
-}
-
-static tn_schedule schedule_of(const tni_optim_numbers *n)
-{
-    return (tn_schedule){ .kind   = (int)n->count[5],
-                          .warmup = n->count[6],
-                          .total  = n->count[7],
-                          .every  = n->count[8],
-                          .floor  = (float)n->setting[10],
-                          .factor = (float)n->setting[11] };
-}
-
-static void put_numbers(tn_optim *o, const tni_optim_numbers *n)
-{
-    const double *v = n->setting;
-    o->lr           = v[0];
-    o->beta1        = v[1];
-    o->beta2        = v[2];
-    o->alpha        = v[3];
-    o->eps          = v[4];
-    o->momentum     = v[5];
-    o->dampening    = v[6];
-    o->weight_decay = v[7];
-    o->clip_norm    = v[8];
-    o->clip_value   = v[9];
-    o->updates      = n->count[0];
-    o->micro        = n->count[1];
-    o->accumulate   = n->count[2];
-    o->nesterov     = n->count[3] != 0;
-    o->centered     = n->count[4] != 0;
-    o->schedule     = schedule_of(n);
-    for (size_t i = 0; i < o->slots; i++) {
-        o->slot[i].lr_scale     = n->slot[2 * i];
-        o->slot[i].weight_decay = n->slot[2 * i + 1];
-        o->slot[i].updates = o->slot[i].before = n->updates[i];
-        o->slot[i].since                       = 0;
-    }
-}
-
-// What no optimizer has is not believed, whatever the checksum says.
-static bool numbers_fit(const tn_optim *o, const tni_optim_numbers *n)
-{
-    const int64_t *k     = n->count;
-    tn_schedule    s     = schedule_of(n);
-    bool           whole = k[5] == s.kind && !tni_schedule_wrong(&s);
-    for (size_t i = 0; i < o->slots; i++)
-        if (n->updates[i] < 0) return false;
-    return whole && k[0] >= 0 && k[2] >= 1 && k[1] >= 0 && k[1] < k[2];
-}
 
 // ---- the list ----------------------------------------------------------------------------------
 
@@ -129,9 +48,9 @@ static bool add_net(tni_snapshot *s, int k)
     return ok;
 }
 
-static bool add_slot(tni_snapshot *s, int k, tni_slot *slot)
+static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
 {
-    const tni_rule_of_update *rule = s->c->opt[k]->rule;
+    const tni_update_rule *rule = s->c->opt[k]->rule;
     for (int i = 0; i <= TNI_STATES; i++) {
         const char *what = i < TNI_STATES ? rule->state[i] : "grad";
         if (!what) continue;
@@ -153,14 +72,14 @@ static bool add_optim(tni_snapshot *s, int k)
     tni_optim_numbers *n      = &s->opt[k];
     tni_text           prefix = { "" };
     int64_t            slots  = (int64_t)o->slots;
-    n->slot                   = tni_alloc(&s->cx->heap, 2 * o->slots * sizeof *n->slot);
+    n->group                  = tni_alloc(&s->cx->heap, 2 * o->slots * sizeof *n->group);
     n->updates                = tni_alloc(&s->cx->heap, o->slots * sizeof *n->updates);
-    if (!n->slot || !n->updates) return tni_fail_memory(s->cx, s->op) != NULL;
-    take_numbers(o, n);
+    if (!n->group || !n->updates) return tni_fail_memory(s->cx, s->op) != NULL;
+    tni_numbers_take(o, n);
     tni_text_add(&prefix, "opt.%d.", k);
     bool ok = add_numbers(s, prefix.s, "settings", TN_F64, TNI_SETTINGS, n->setting) &&
               add_numbers(s, prefix.s, "counts", TN_I64, TNI_COUNTS, n->count) &&
-              add_numbers(s, prefix.s, "groups", TN_F64, 2 * slots, n->slot) &&
+              add_numbers(s, prefix.s, "groups", TN_F64, 2 * slots, n->group) &&
               add_numbers(s, prefix.s, "updates", TN_I64, slots, n->updates);
     for (size_t i = 0; ok && i < o->slots; i++) ok = add_slot(s, k, &o->slot[i]);
     return ok;
@@ -218,7 +137,7 @@ void tni_snapshot_close(tni_snapshot *s)
     tni_heap *h = &s->cx->heap;
     for (size_t i = 0; i < s->pieces; i++) tni_free(h, s->piece[i].name);
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
-        tni_free(h, s->opt[k].slot);
+        tni_free(h, s->opt[k].group);
         tni_free(h, s->opt[k].updates);
     }
     tni_free(h, s->piece);
@@ -233,25 +152,31 @@ bool tni_snapshot_take(tni_snapshot *s)
         tni_piece *p = &s->piece[i];
         if (p->kind == TNI_PIECE_VALUE) p->value = p->t;
         else if (p->kind == TNI_PIECE_STATE) p->value = p->slot->state[p->state];
-        else if (p->kind == TNI_PIECE_GRADIENT) p->value = tni_slot_grad(p->slot);
+        else if (p->kind == TNI_PIECE_GRADIENT) p->value = tni_trained_grad(p->slot);
         else if (p->data && !(p->value = tn_from(s->cx, p->dtype, 1, &p->count, p->data)))
             return false;
     }
     return true;
 }
 
+// What no optimizer has is not believed, whatever the checksum says.
+static bool optim_fits(const tni_snapshot *s, int k)
+{
+    const tn_optim *o = s->c->opt[k];
+    if (!tni_numbers_same(o, &s->opt[k]))
+        return tni_fail(s->cx, TN_EFORMAT, "%s: %s: optimizer %d was saved with other parameters",
+                        s->op, s->path, k) != NULL;
+    tni_text wrong = tni_numbers_wrong(o, &s->opt[k]);
+    if (!*wrong.s) return true;
+    return tni_fail(s->cx, TN_EFORMAT, "%s: %s: numbers of optimizer %d are out of range: %s",
+                    s->op, s->path, k, wrong.s) != NULL;
+}
+
 bool tni_snapshot_fits(const tni_snapshot *s)
 {
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
-        const tn_optim *o = s->c->opt[k];
-        const tn_data  *d = s->c->data[k];
-        if (o && s->opt[k].count[TNI_COUNTS - 1] != fingerprint(o))
-            return tni_fail(s->cx, TN_EFORMAT,
-                            "%s: %s: optimizer %d was saved with other parameters", s->op, s->path,
-                            k) != NULL;
-        if (o && !numbers_fit(o, &s->opt[k]))
-            return tni_fail(s->cx, TN_EFORMAT, "%s: %s: numbers of optimizer %d are out of range",
-                            s->op, s->path, k) != NULL;
+        const tn_data *d = s->c->data[k];
+        if (s->c->opt[k] && !optim_fits(s, k)) return false;
         if (d && s->data[k][3] != tn_data_count(d))
             return tni_fail(s->cx, TN_EFORMAT,
                             "%s: %s: dataset %d has %lld items in the file, but %lld here", s->op,
@@ -283,9 +208,7 @@ static void put_state(const tni_piece *p)
     tn_tensor **home = &p->slot->state[p->state];
     if (*home) tni_tensor_disown(*home);
     *home = p->value;
-    if (!p->value) return;
-    tni_tensor_own(p->value);
-    p->value->store->depth = 0;  // outlives every scope, so every step stores it
+    if (p->value) tni_tensor_own(p->value);
 }
 
 // The value is the gradient, or zeros where there is none any more; its handle is there.
@@ -308,7 +231,7 @@ bool tni_snapshot_put(tni_snapshot *s)
         else if (p->kind == TNI_PIECE_GRADIENT) put_gradient(p);
     }
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
-        if (s->c->opt[k]) put_numbers(s->c->opt[k], &s->opt[k]);
+        if (s->c->opt[k]) tni_numbers_put(s->c->opt[k], &s->opt[k]);
     if (s->user) memcpy(s->c->user, s->user, s->c->user_bytes);
     s->cx->seed    = s->seed;
     s->cx->counter = s->counter;

@@ -2,9 +2,7 @@
 #ifndef TNI_TRAIN_SNAPSHOT_H
 #define TNI_TRAIN_SNAPSHOT_H
 
-#include "optim/optim.h"
-
-enum { TNI_SETTINGS = 12, TNI_COUNTS = 10 };  // numbers of an optimizer
+#include "train/numbers.h"
 
 typedef enum {
     TNI_PIECE_VALUE,     // of a parameter or buffer
@@ -18,7 +16,7 @@ typedef struct {
     tni_piece_kind kind;
     char          *name;
     tn_tensor     *t;      // the parameter or buffer that it is or belongs to
-    tni_slot      *slot;   // of a state or gradient: the parameter's
+    tni_trained   *slot;   // of a state or gradient: the parameter's
     int            state;  // which state of the slot
     tn_dtype       dtype;  // of numbers, and how many; data NULL: not asked for
     int64_t        count;
@@ -26,14 +24,6 @@ typedef struct {
     int            from;   // loading: its index in the file, -1 where that has none
     tn_tensor     *value;  // to be written or to be put; NULL: none
 } tni_piece;
-
-// An optimizer's numbers. slot has the learning-rate scale and the weight decay of each parameter.
-typedef struct {
-    double   setting[TNI_SETTINGS];
-    int64_t  count[TNI_COUNTS];
-    double  *slot;
-    int64_t *updates;
-} tni_optim_numbers;
 
 // The pieces of c, in the order of the file, and copies of all numbers. Values live in the scope
 // that is open while they are taken or read.

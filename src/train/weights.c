@@ -67,7 +67,7 @@ tn_status tn_save(tn_layer *l, const char *path)
 // gets it at its first entry, under whichever of its names the file has.
 typedef struct {
     tn_ctx     *cx;
-    const char *path, *prefix, *add, *ignore;
+    const char *path, *prefix, *add_prefix, *ignore;
     bool        partial;
     tn_file    *file;
     tni_entries list;
@@ -75,13 +75,13 @@ typedef struct {
     tn_tensor **value;  // by entry, made ready
 } loading;
 
-// The entry called add and name, one after the other; -1 where there is none.
-static int find_entry(const tni_entries *list, const char *add, const char *name)
+// The entry called prefix and name, one after the other; -1 where there is none.
+static int find_entry(const tni_entries *list, const char *prefix, const char *name)
 {
-    size_t n = strlen(add);
+    size_t n = strlen(prefix);
     for (size_t i = 0; i < list->count; i++) {
         const char *full = list->entry[i].name;
-        if (!strncmp(full, add, n) && !strcmp(full + n, name)) return (int)i;
+        if (!strncmp(full, prefix, n) && !strcmp(full + n, name)) return (int)i;
     }
     return -1;
 }
@@ -95,7 +95,7 @@ static bool match(loading *l)
     for (int k = 0; k < tn_file_count(l->file); k++) {
         const char *name = tn_file_name(l->file, k);
         if (strncmp(name, l->prefix, skip) || (l->ignore && tni_glob(l->ignore, name))) continue;
-        int i = find_entry(&l->list, l->add, name + skip);
+        int i = find_entry(&l->list, l->add_prefix, name + skip);
         if (i < 0) tni_misfit(&unknown, name);
         else l->from[i] = k;
     }
@@ -128,7 +128,8 @@ static bool read_values(loading *l)
         const tni_entry *e = &l->list.entry[i];
         if (e->first != (int)i || l->from[i] < 0) continue;
         const char *name = tn_file_name(l->file, l->from[i]);
-        l->value[i]      = tni_take_copy(tn_file_tensor(l->file, name), tn_dtype_of(e->t));
+        tn_tensor  *t    = tn_file_tensor(l->file, name);
+        l->value[i]      = tni_take_copy("load", t, tn_dtype_of(e->t));
         if (!l->value[i]) return false;
     }
     return true;
@@ -156,12 +157,12 @@ static tn_status load(tn_layer *net, const char *path, const tn_load_opts *o)
 {
     tn_ctx *cx = tni_thing_ok("load", net, TNI_LAYER);
     if (!cx) return tni_failed();
-    loading l = { .cx      = cx,
-                  .path    = path,
-                  .prefix  = o->prefix ? o->prefix : "",
-                  .add     = o->add ? o->add : "",
-                  .ignore  = o->ignore,
-                  .partial = o->partial };
+    loading l = { .cx         = cx,
+                  .path       = path,
+                  .prefix     = o->prefix ? o->prefix : "",
+                  .add_prefix = o->add_prefix ? o->add_prefix : "",
+                  .ignore     = o->ignore,
+                  .partial    = o->partial };
     if (!tni_layer_list(net, "load", &l.list)) return tni_failed();
     l.file  = tn_file_open(cx, path);
     bool ok = l.file && load_list(&l);

@@ -1,0 +1,79 @@
+// Bunches: parameters that agree are updated as one flat tensor. Their values, gradients and state
+// are joined, and each is assigned its part of a result. The planner gives the parts of a result
+// adjacent memory, so that joining them the next time copies nothing.
+#include "optim/update.h"
+
+static tn_tensor *tensor_of(const tni_trained *s, int what)
+{
+    if (what < TNI_STATES) return s->state[what];
+    return what == TNI_PARAM ? s->p : s->p->leaf->grad;
+}
+
+tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        o->list[i] = tensor_of(o->order[b->first + i], what);
+        if (b->count == 1) break;
+        o->list[i] = tn_reshape(o->list[i], 1, (int64_t[]){ tn_count(o->list[i]) });
+        if (!o->list[i]) return NULL;
+    }
+    return b->count == 1 ? o->list[0] : tn_concat((int)b->count, o->list, 0);
+}
+
+// State k of a slot, made of zeros where there is none yet; NULL, reported, on failure.
+static tn_tensor *state_of(tni_trained *s, int k)
+{
+    if (s->state[k]) return s->state[k];
+    tn_tensor *t = tn_zeros_like(s->p);
+    if (!t) return NULL;
+    tni_tensor_own(t);
+    s->state[k] = t;
+    return t;
+}
+
+bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor *y)
+{
+    int64_t at = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        tni_trained *s    = o->order[b->first + i];
+        tn_tensor   *t    = what < TNI_STATES ? state_of(s, what) : tensor_of(s, what);
+        tn_tensor   *part = y;
+        int64_t      n    = tn_count(s->p);
+        if (b->count > 1) {
+            part = tn_slice(y, 0, at, at + n, 1);
+            part = part ? tn_reshape(part, tn_rank(s->p), tni_sizes(s->p)) : NULL;
+        }
+        if (!t || !part || !tn_assign(t, part)) return false;
+        at += n;
+    }
+    return true;
+}
+
+static bool agree(const tni_trained *a, const tni_trained *b)
+{
+    return tn_dtype_of(a->p) == tn_dtype_of(b->p) && a->lr_scale == b->lr_scale &&
+           a->weight_decay == b->weight_decay && a->updates == b->updates;
+}
+
+bool tni_bunches_make(tn_optim *o)
+{
+    size_t at  = 0;
+    o->bunches = 0;
+    for (size_t i = 0; i < o->slots; i++) {
+        tni_trained *s = &o->slot[i];
+        s->taken       = !tni_trained_grad(s) || tn_count(s->p) == 0;
+    }
+    for (size_t i = 0; i < o->slots; i++) {
+        if (o->slot[i].taken) continue;
+        tni_bunch *b = &o->bunch[o->bunches++];
+        *b           = (tni_bunch){ .first = at };
+        for (size_t j = i; j < o->slots; j++) {
+            if (o->slot[j].taken || !agree(&o->slot[i], &o->slot[j])) continue;
+            o->slot[j].taken = true;
+            o->order[at++]   = &o->slot[j];
+            b->count++;
+        }
+        if (!(b->g = tni_bunch_join(o, b, TNI_GRADIENT))) return false;
+    }
+    return true;
+}

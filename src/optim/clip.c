@@ -1,0 +1,137 @@
+// Averaging and clipping gradients: as part of an update, and alone.
+#include "optim/update.h"
+#include "ops/compose.h"
+
+// The common norm of all gradients in the bunches, not yet computed: f64 where one of them is, else
+// f32.
+static tn_tensor *total_norm(const tn_optim *o)
+{
+    tn_dtype   dt  = TN_F32;
+    tn_tensor *sum = NULL;
+    for (size_t i = 0; i < o->bunches; i++)
+        if (tn_dtype_of(o->bunch[i].g) == TN_F64) dt = TN_F64;
+    for (size_t i = 0; i < o->bunches; i++) {
+        tn_tensor *one = tn_sum_all(tn_square(tni_widen(o->bunch[i].g)));
+        if (one && tn_dtype_of(one) != dt) one = tn_cast(one, dt);
+        if (!one) return NULL;
+        sum = sum ? tn_add(sum, one) : one;
+    }
+    return sum ? tn_sqrt(sum) : tn_zeros(o->thing.cx, TN_F32, TN_0D);
+}
+
+// What brings gradients of that norm down to max: min(1, max / norm), as PyTorch computes it.
+static tn_tensor *clip_factor(tn_tensor *norm, double max)
+{
+    return tn_minimum_s(tn_rdiv_s(tn_add_s(norm, 1e-6), max), 1);
+}
+
+// y = x * factor, where the factor's dtype gives way.
+static tn_tensor *scale(tn_tensor *x, tn_tensor *factor)
+{
+    if (x && factor && tn_dtype_of(factor) != tn_dtype_of(x))
+        factor = tn_cast(factor, tn_dtype_of(x));
+    return tn_mul(x, factor);
+}
+
+// ---- in an update ------------------------------------------------------------------------------
+
+// Average and norm are one factor, so that they are one pass over the gradients.
+bool tni_gradients_prepare(const tn_optim *o, int64_t steps)
+{
+    double     share  = 1.0 / (double)steps;
+    tn_tensor *factor = NULL;
+    if (o->clip_norm > 0 && o->bunches) {
+        factor = clip_factor(tn_mul_s(total_norm(o), share), o->clip_norm);
+        factor = tn_mul_s(factor, share);
+        if (!factor) return false;
+    }
+    for (size_t i = 0; i < o->bunches; i++) {
+        tn_tensor *g = tni_widen(o->bunch[i].g);
+        if (factor) g = scale(g, factor);
+        else if (steps > 1) g = tn_mul_s(g, share);
+        if (o->clip_value > 0) g = tn_clamp(g, -o->clip_value, o->clip_value);
+        if (!(o->bunch[i].g = g)) return false;
+    }
+    return true;
+}
+
+// ---- alone -------------------------------------------------------------------------------------
+
+// The context of an optimizer whose gradients can be clipped to max now; NULL, reported, else.
+static tn_ctx *ready(const char *op, const tn_optim *o, double max)
+{
+    tn_ctx *cx = tni_record_ready(op, o);
+    if (!cx || max >= 0) return cx;
+    return tni_fail(cx, TN_EARG, "%s: max %g is not from 0 on", op, max);
+}
+
+// Assigns the gradients of a bunch what was made of them, in f32 at least.
+static bool assign_gradients(const tn_optim *o, const tni_bunch *b, tn_tensor *g)
+{
+    g = tni_narrow(g, tn_dtype_of(b->g));
+    return g && tni_bunch_spread(o, b, TNI_GRADIENT, g);
+}
+
+// The norm before, still in the scope of the recording; NULL, reported, on failure.
+static tn_tensor *record_clip_norm(tn_optim *o, double max)
+{
+    if (!tni_bunches_make(o)) return NULL;
+    tn_tensor *norm = total_norm(o), *factor = clip_factor(norm, max);
+    if (!factor) return NULL;
+    for (size_t i = 0; i < o->bunches; i++) {
+        const tni_bunch *b = &o->bunch[i];
+        if (!assign_gradients(o, b, scale(tni_widen(b->g), factor))) return NULL;
+    }
+    return norm;
+}
+
+static tn_tensor *clip_norm(tn_optim *o, double max)
+{
+    tn_ctx *cx = ready("optim_clip_norm", o, max);
+    if (!cx) return NULL;
+    tn_scope  *s    = tni_record_begin(cx);
+    tn_tensor *norm = s ? record_clip_norm(o, max) : NULL;
+    if (norm) {
+        tni_scope_remove(norm);
+        tni_scope_add(s->outer, norm);
+    }
+    if (s) tni_record_end(s);
+    if (!norm) tni_record_give_up(o);
+    return norm;
+}
+
+tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
+{
+    tni_enter(tni_self.site);
+    tn_tensor *norm = clip_norm(o, max);
+    tni_leave(true, norm);
+    return norm;
+}
+
+static bool record_clip_value(tn_optim *o, double max)
+{
+    if (!tni_bunches_make(o)) return false;
+    for (size_t i = 0; i < o->bunches; i++) {
+        const tni_bunch *b = &o->bunch[i];
+        if (!assign_gradients(o, b, tn_clamp(tni_widen(b->g), -max, max))) return false;
+    }
+    return true;
+}
+
+static tn_status clip_value(tn_optim *o, double max)
+{
+    tn_ctx *cx = ready("optim_clip_value", o, max);
+    if (!cx) return tni_failed();
+    tn_scope *s  = tni_record_begin(cx);
+    bool      ok = s && record_clip_value(o, max);
+    if (s) tni_record_end(s);
+    return ok ? TN_OK : tni_record_give_up(o);
+}
+
+tn_status tn_optim_clip_value(tn_optim *o, double max)
+{
+    tni_enter(tni_self.site);
+    tn_status status = clip_value(o, max);
+    tni_leave(false, NULL);
+    return status;
+}
