@@ -13,6 +13,15 @@ int cli_demo(int argc, char **argv);
 
 // ---- terminal ----------------------------------------------------------------------------------
 
+// Text of a network for the terminal: holds the beginning of a character back until the rest of it
+// has come. Zeroed at first.
+typedef struct {
+    int           count, need;
+    unsigned char byte[4];
+} cli_partial;
+// Prints bytes on stdout; if it is a terminal, with "?" for what would not print there.
+void cli_print_text(cli_partial *p, const char *text, size_t bytes);
+
 double cli_seconds(void);         // of a clock that never goes back
 bool   cli_is_terminal(FILE *f);  // and not a dumb one
 bool   cli_colours(FILE *f);      // a terminal, and NO_COLOR is unset or empty
@@ -27,6 +36,8 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_fail_of(const tn_ctx *cx);
 // Zeroed memory, to be freed; NULL, with an error in the context, when there is none.
 void *cli_alloc(tn_ctx *cx, int64_t count, size_t size);
+// What turns a word into its plural, unless there is one of it.
+const char *cli_s(int64_t count);
 // "12 B", "50.2 KB", "1.5 GB"
 void cli_write_bytes(char *to, size_t size, int64_t bytes);
 
@@ -35,11 +46,12 @@ void cli_write_bytes(char *to, size_t size, int64_t bytes);
 // Commands that share the table of options.
 enum { CLI_TRAIN = 1, CLI_EVAL = 2, CLI_SAMPLE = 4, CLI_DEMO = 8 };
 
-// What a command was asked to do. Each field but the first and the last is an option of the table in
+// What a command was asked to do. Each field but the first and last two is an option of the table in
 // options.c, which parses, explains, saves and frees them all. Texts are owned, NULL when not given;
 // numbers that were not given are 0.
 typedef struct {
     const char *program;  // as it was called, for the commands that are suggested
+    const char *command;  // its name
     char       *model, *data, *optim, *schedule, *augment, *hidden, *vocab_dir;
     char       *device, *save, *load, *log, *prompt, *part;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
@@ -48,6 +60,7 @@ typedef struct {
     double      lr, momentum, weight_decay, clip, dropout, temperature;
     bool        resume, quiet;
     uint64_t    given;  // bit i: row i of the table has a value
+    uint64_t    asked;  // bit i: it is from the command line
 } cli_settings;
 
 // Reads the options of a command. False, with a sentence on stderr, when they are wrong: exit with 2.
@@ -55,6 +68,9 @@ bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv)
 // Gives values to options that have none yet: "epochs=5 batch=64".
 void cli_options_default(cli_settings *s, const char *pairs);
 bool cli_options_given(const cli_settings *s, const char *name);
+// Whether every option of the command line does something beside the others; to be asked when they
+// all have their values. False, reported: exit with 2.
+bool cli_options_fit(const cli_settings *s);
 // Options that belong to a trained network: their names by number, NULL past the last; their values as
 // text into room, NULL where they have none; and the way back, for an option that has no value yet.
 const char *cli_options_kept(int i);
@@ -75,6 +91,11 @@ typedef struct {
     int64_t  outputs;  // classes, numbers, or tokens of the vocabulary
 } cli_facts;
 
+// "10 classes of 1 x 28 x 28", "a number to 5 inputs"
+void cli_facts_write(const cli_facts *f, char *to, size_t size);
+// Whether a network for data like b can be tested on a: the same shapes, and no other classes.
+bool cli_facts_fit(const cli_facts *a, const cli_facts *b);
+
 // Data as a SPEC names it. The datasets belong to the context.
 typedef struct {
     tn_data  *train, *test;  // NULL where they were not asked for
@@ -85,7 +106,7 @@ typedef struct {
 typedef enum { CLI_PART_BOTH, CLI_PART_TRAIN, CLI_PART_TEST, CLI_PART_ALL } cli_part;
 
 #define CLI_SPEC_FORM \
-    "digits[:count=N], idx:DIR, cifar10:DIR, csv:FILE[:target=COLUMN] or text:FILE"
+    "digits[:count=N], idx:DIR, cifar10:DIR, csv:FILE[:target=COLUMN][:header=no] or text:FILE"
 #define CLI_AUGMENT_FORM "shift=N, crop=N and flip, with commas"
 bool cli_is_spec(const char *text);
 bool cli_is_augment(const char *text);
@@ -95,11 +116,21 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
                      cli_source *d);
 // Defaults for data of this kind, as cli_options_default takes them.
 const char *cli_source_defaults(const char *spec);
+// The path of a SPEC, "" where it has none; its kind: "csv".
+void        cli_source_path(const char *spec, char *room, size_t size);
+const char *cli_source_kind(const char *spec);
 // Whether two SPECs name the same file.
 bool cli_source_same(const char *a, const char *b);
 bool cli_source_has_test(const char *spec);  // a test part of its own
 // The tokenizer that settings name; true and NULL when text is bytes.
 bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_bpe **bpe);
+
+// ---- files -------------------------------------------------------------------------------------
+
+// Whether two paths lead to one file, or would if it were there.
+bool cli_same_file(const char *a, const char *b);
+// Whether --save and --log can be written and are no other file of the run. False, reported.
+bool cli_files_check(const cli_settings *s);
 
 // ---- models ------------------------------------------------------------------------------------
 
@@ -157,10 +188,10 @@ typedef struct {
 void cli_curve_add(cli_curve *c, double loss);
 void cli_curve_draw(const cli_curve *c);
 
-// What a run remembers beside weights, optimizer and data; stored in its checkpoint as it is.
+// What a run remembers beside weights, optimizer and data; stored in its checkpoint as it is. There is
+// no time in it, so that equal runs leave equal files.
 typedef struct {
     int64_t   step;                                     // done
-    double    seconds;                                  // spent
     double    loss, accuracy, weight, accuracy_weight;  // smoothed: sums and their weights
     cli_curve curve;
 } cli_memory;
@@ -191,11 +222,13 @@ void cli_progress_begin(cli_progress *p, const cli_settings *s, int64_t first_st
 void cli_progress_step(cli_progress *p, const cli_moment *m);
 void cli_progress_end(cli_progress *p);  // takes the bar away
 
-// The log: JSON, one object a line. With `resume`, records after that step are cut off first. NULL,
-// reported on stderr, on failure.
-FILE *cli_log_open(const char *path, bool resume, int64_t step);
+// The log: JSON, one object a line. With `resume`, records after that step are cut off first, and
+// seconds is set to the time of the last that stays. NULL, reported on stderr, on failure.
+FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds);
 void  cli_log_write(FILE *f, const cli_moment *m);
 
+// A run from its opening to its end. Datasets, network and optimizer belong to the context; settings
+// to the caller; the rest is its own. Only memory outlives the process, in the checkpoint.
 typedef struct {
     cli_settings    *s;
     tn_ctx          *cx;
@@ -208,10 +241,14 @@ typedef struct {
     cli_memory       memory;
     cli_progress     progress;
     FILE            *log;
-    double began, earlier, saved;   // the clock when this process began to train; seconds of
-                                    // those before it; the clock when it last saved
-    int64_t   items;                // that this process has trained on
-    bool      is_saved, is_scored;  // by this process
+    char            *notes;  // of the checkpoint: memory and settings, as saved.c writes them
+    size_t           notes_bytes;
+
+    double    began, saved;  // the clock when this process began to train, and when it last saved
+    double    earlier;       // seconds that the log has of processes before it
+    int64_t   first_step;    // done before this process
+    int64_t   items;         // that this process has trained on
+    bool      is_scored;     // by this process
     cli_score score;
     int       signal;  // that stopped it, or 0
 } cli_run;
@@ -240,6 +277,8 @@ typedef struct {
 
 // Reads a file's settings into s (those that have no value yet), facts and schema. False, reported.
 bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f);
+// The same from the state beside settings.save; r keeps its notes.
+bool cli_state_open(cli_run *r, cli_saved *f);
 void cli_saved_free(cli_saved *f);
 // Builds the network and loads its weights. NULL, reported on stderr, on failure.
 tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, const cli_saved *f);

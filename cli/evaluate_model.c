@@ -99,10 +99,9 @@ void cli_score_print(cli_task task, const cli_score *score)
 {
     printf("test loss %.4f\n", score->loss);
     if (task == CLI_CLASSES) printf("test accuracy %.2f %%\n", 100 * score->accuracy);
-    if (task == CLI_NUMBERS)
-        printf("test R2 %.4f\n"
-               "test rmse %.6g\n",
-               score->r2, score->rmse);
+    if (task == CLI_NUMBERS && isfinite(score->r2)) printf("test R2 %.4f\n", score->r2);
+    else if (task == CLI_NUMBERS) puts("test R2 -");  // the targets are all the same
+    if (task == CLI_NUMBERS) printf("test rmse %.6g\n", score->rmse);
     if (task == CLI_TOKENS)
         printf("test perplexity %.3f\n"
                "test bits per byte %.4f\n",
@@ -124,24 +123,27 @@ static cli_part part_of(const cli_settings *s, const cli_saved *f)
 
 static bool facts_fit(const cli_facts *a, const cli_facts *b)
 {
-    bool same = a->task == b->task && a->rank == b->rank && a->outputs == b->outputs;
-    for (int i = 0; same && a->task != CLI_TOKENS && i < a->rank; i++)
-        same = a->size[i] == b->size[i];
-    return same || (cli_fail("the data does not fit the network: other shapes or classes than it "
-                             "was trained on"),
-                    false);
+    char here[128], there[128];
+    if (cli_facts_fit(a, b)) return true;
+    cli_facts_write(a, here, sizeof here);
+    cli_facts_write(b, there, sizeof there);
+    return cli_fail("the data does not fit the network: it has %s, the network is for %s", here,
+                    there),
+           false;
 }
 
 static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     cli_source d;
     cli_score  score;
+    if (!cli_options_fit(s)) return 2;
     if (!cli_source_open(cx, s, part_of(s, f), f->schema, &d) || !facts_fit(&d.facts, &f->facts))
         return 1;
     tn_layer *net = cli_saved_build(cx, s, s->load, f);
     if (!net) return 1;
     if (cli_evaluate(net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
-    printf("%s, %lld items of %s\n", s->model, (long long)score.items, s->data);
+    printf("%s, %lld item%s of %s\n", s->model, (long long)score.items, cli_s(score.items),
+           s->data);
     cli_score_print(d.facts.task, &score);
     return 0;
 }

@@ -40,8 +40,8 @@ static void print_tensors(const tn_file *f)
         elements += count;
     }
     cli_write_bytes(size, sizeof size, bytes);
-    printf("%d tensor%s, %lld numbers, %s\n", tensors, tensors == 1 ? "" : "s", (long long)elements,
-           size);
+    printf("%d tensor%s, %lld number%s, %s\n", tensors, cli_s(tensors), (long long)elements,
+           cli_s(elements), size);
 }
 
 static void print_metadata(const tn_file *f)

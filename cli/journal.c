@@ -10,8 +10,17 @@
 
 static const char first_key[] = "{\"step\": ";
 
-// The length of the records up to a step; what was half written when a run died does not count.
-static long length_up_to(FILE *f, int64_t step)
+static double time_of(const char *line)
+{
+    static const char key[] = "\"time\": ";
+
+    const char *at = strstr(line, key);
+    return at ? strtod(at + sizeof key - 1, NULL) : 0;
+}
+
+// The length of the records up to a step, and the time of the last; what was half written when a run
+// died does not count.
+static long length_up_to(FILE *f, int64_t step, double *seconds)
 {
     char   *line = NULL;
     size_t  room = 0;
@@ -21,17 +30,18 @@ static long length_up_to(FILE *f, int64_t step)
         if (strncmp(line, first_key, sizeof first_key - 1) != 0) break;
         if (strtoll(line + sizeof first_key - 1, NULL, 10) > step) break;
         keep += (long)n;
+        *seconds = time_of(line);
     }
     free(line);
     return keep;
 }
 
-FILE *cli_log_open(const char *path, bool resume, int64_t step)
+FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds)
 {
     FILE *f = fopen(path, resume ? "r+" : "w");
     if (!f && resume && errno == ENOENT) f = fopen(path, "w+");
     if (f && resume) {
-        long keep = length_up_to(f, step);
+        long keep = length_up_to(f, step, seconds);
         if (fseek(f, keep, SEEK_SET) != 0 || ftruncate(fileno(f), keep) != 0) {
             fclose(f);
             f = NULL;

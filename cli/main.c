@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -154,6 +155,7 @@ static bool asks_for_help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     fill_standard_streams();
+    signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error like others
     if (argc < 2) {
         usage(stderr);
         return 2;

@@ -17,7 +17,8 @@ static const char *const group_titles[GROUPS] = {
 };
 
 // One option. A number must lie in least .. most; a text must be one of the words of `form`, or what
-// is_value takes, which form then describes.
+// is_value takes, which form then describes. What `with` names must be given beside it: "save", or have
+// one of these values: "model mlp".
 typedef struct {
     const char  *name, *value, *what;
     option_group group;
@@ -27,6 +28,7 @@ typedef struct {
     double       least, most;
     const char  *form;
     bool (*is_value)(const char *text);
+    const char *with;
 } option;
 
 enum { KEPT = 16 };  // belongs to a trained network, and is saved with it
@@ -50,19 +52,19 @@ static const option options[] = {
     { "model", "NAME", "one of the networks below",
       MODEL, CLI_TRAIN | KEPT, FORM(model, cli_is_model, CLI_MODEL_FORM) },
     { "hidden", "N,N,..", "mlp: sizes of the hidden layers, or none",
-      MODEL, TRAINS | KEPT, FORM(hidden, cli_is_hidden, CLI_HIDDEN_FORM) },
+      MODEL, TRAINS | KEPT, FORM(hidden, cli_is_hidden, CLI_HIDDEN_FORM), .with = "model mlp" },
     { "depth", "N", "resnet: 18, 50, or for small images 20, 56",
-      MODEL, TRAINS | KEPT, WHOLE(depth, 1, 10000) },
+      MODEL, TRAINS | KEPT, WHOLE(depth, 1, 10000), .with = "model resnet" },
     { "layers", "N", "gpt2: blocks",
-      MODEL, TRAINS | KEPT, WHOLE(layers, 1, 10000) },
+      MODEL, TRAINS | KEPT, WHOLE(layers, 1, 10000), .with = "model gpt2" },
     { "heads", "N", "gpt2: heads of attention",
-      MODEL, TRAINS | KEPT, WHOLE(heads, 1, 10000) },
+      MODEL, TRAINS | KEPT, WHOLE(heads, 1, 10000), .with = "model gpt2" },
     { "width", "N", "gpt2: numbers to a token",
-      MODEL, TRAINS | KEPT, WHOLE(width, 1, 1e6) },
+      MODEL, TRAINS | KEPT, WHOLE(width, 1, 1e6), .with = "model gpt2" },
     { "context", "N", "gpt2: tokens it looks back",
-      MODEL, TRAINS | KEPT, WHOLE(context, 1, 1e6) },
+      MODEL, TRAINS | KEPT, WHOLE(context, 1, 1e6), .with = "model gpt2" },
     { "dropout", "P", "gpt2: probability, 0 for none",
-      MODEL, TRAINS | KEPT, REAL(dropout, 0, 0.99) },
+      MODEL, TRAINS | KEPT, REAL(dropout, 0, 0.99), .with = "model gpt2" },
 
     { "load", "FILE", "the network, as train --save left it",
       DATA, LOADS, TEXT(load) },
@@ -73,9 +75,10 @@ static const option options[] = {
     { "limit", "N", "train on that many items, chosen by the seed",
       DATA, TRAINS | KEPT, WHOLE(limit, 1, MANY) },
     { "augment", "LIST", "change images: shift=2,flip,crop=4",
-      DATA, TRAINS | KEPT, FORM(augment, cli_is_augment, CLI_AUGMENT_FORM) },
+      DATA, TRAINS | KEPT, FORM(augment, cli_is_augment, CLI_AUGMENT_FORM),
+      .with = "data digits idx cifar10" },
     { "vocab-dir", "DIR", "GPT-2's vocab.bpe and encoder.json, instead of bytes",
-      DATA, CLI_TRAIN | LOADS | KEPT, TEXT(vocab_dir) },
+      DATA, CLI_TRAIN | LOADS | KEPT, TEXT(vocab_dir), .with = "data text" },
     { "batch", "N", "items in a batch",
       DATA, TRAINS | CLI_EVAL | KEPT, WHOLE(batch, 1, 1e9) },
 
@@ -91,7 +94,7 @@ static const option options[] = {
     { "warmup", "N", "updates over which the rate first rises",
       TRAINING, TRAINS | KEPT, WHOLE(warmup, 0, MANY) },
     { "momentum", "X", "of sgd and rmsprop",
-      TRAINING, TRAINS | KEPT, REAL(momentum, 0, 0.99999) },
+      TRAINING, TRAINS | KEPT, REAL(momentum, 0, 0.99999), .with = "optim sgd rmsprop" },
     { "weight-decay", "X", "the optimizer's own unless given",
       TRAINING, TRAINS | KEPT, REAL(weight_decay, 0, 1e30) },
     { "clip", "X", "most norm of the gradient, 0 for any",
@@ -104,7 +107,7 @@ static const option options[] = {
     { "save", "FILE", "write the network there (safetensors), and FILE.state beside it",
       FILES, TRAINS, TEXT(save) },
     { "save-every", "N", "save every N steps too, not only as epochs end",
-      FILES, TRAINS, WHOLE(save_every, 1, MANY) },
+      FILES, TRAINS, WHOLE(save_every, 1, MANY), .with = "save" },
     { "resume", NULL, "go on with the run that --save names; --epochs may be raised",
       FILES, CLI_TRAIN, FLAG(resume) },
     { "log", "FILE", "write a line of JSON for every step",
@@ -282,7 +285,7 @@ static bool wrong_value(const char *command, const option *o, const char *text)
     if (o->most >= MANY)
         return wrong(command, "--%s needs a %snumber from %g, not \"%s\"", o->name, whole, o->least,
                      text);
-    return wrong(command, "--%s needs a %snumber from %g to %g, not \"%s\"", o->name, whole,
+    return wrong(command, "--%s needs a %snumber from %g to %.10g, not \"%s\"", o->name, whole,
                  o->least, o->most, text);
 }
 
@@ -311,12 +314,37 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
 
 bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv)
 {
-    *s = (cli_settings){ .program = argv[0] };
+    *s = (cli_settings){ .program = argv[0], .command = argv[1] };
     for (int i = 2, used = 0; i < argc; i += used)
         if (!parse_one(s, command, argv[1], argc - i, argv + i, &used)) {
             cli_settings_free(s);
             return false;
         }
+    s->asked = s->given;
+    return true;
+}
+
+// Whether the value of an option is one of the words; of a SPEC its kind counts.
+static bool has_value(const cli_settings *s, const option *o, const char *words, const char **value)
+{
+    *value = *(char **)field_of(s, o);
+    if (*value && !strcmp(o->name, "data")) *value = cli_source_kind(*value);
+    return *value && is_word_of(words, *value);
+}
+
+bool cli_options_fit(const cli_settings *s)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        const option *o = &options[i];
+        if (!o->with || !(s->asked & bit_of(o))) continue;
+        const char *value, *words = strchr(o->with, ' ');
+        if (!words && !cli_options_given(s, o->with))
+            return wrong(s->command, "--%s does nothing without --%s", o->name, o->with);
+        const option *other = words ? find(o->with, (size_t)(words - o->with)) : NULL;
+        if (other && !has_value(s, other, words + 1, &value))
+            return wrong(s->command, "--%s does nothing for --%s %s; it is for:%s", o->name,
+                         other->name, value ? value : "", words);
+    }
     return true;
 }
 

@@ -4,11 +4,12 @@
 
 #include <math.h>
 
-enum { WIDTH = 64, HEIGHT = 12, INTERVALS = 3 };
+enum { WIDTH = 64, WIDTH_LEAST = 12, MARGIN = 11, HEIGHT = 12, INTERVALS = 3 };
 
 // The dots, top row first, and the range of the loss; logarithms where it spans decades.
 typedef struct {
     bool   utf8, logarithmic;
+    int    wide;           // in characters
     int    columns, rows;  // of dots
     double low, high;
     double label[HEIGHT];  // NaN: none
@@ -127,15 +128,23 @@ static void print_row(const canvas *g, int row, bool colours)
     else printf("%9.4g ", g->label[row]);
     fputs(g->utf8 ? "\xe2\x94\x82" : "|", stdout);
     if (colours) fputs("\033[36m", stdout);
-    for (int column = 0; column < WIDTH; column++) print_cell(g, row, column);
+    for (int column = 0; column < g->wide; column++) print_cell(g, row, column);
     puts(colours ? "\033[0m" : "");
+}
+
+// What the terminal has beside the labels; its last column stays free.
+static int width(void)
+{
+    int room = cli_columns(stdout) - MARGIN - 1;
+    return room > WIDTH ? WIDTH : room < WIDTH_LEAST ? WIDTH_LEAST : room;
 }
 
 void cli_curve_draw(const cli_curve *c)
 {
     canvas g = { .utf8 = cli_utf8() };
     if (c->points < 2) return;
-    g.columns = WIDTH * (g.utf8 ? CLI_DOTS_X : 1);
+    g.wide    = width();
+    g.columns = g.wide * (g.utf8 ? CLI_DOTS_X : 1);
     g.rows    = HEIGHT * (g.utf8 ? CLI_DOTS_Y : 1);
     set_range(&g, c);
     set_labels(&g);
@@ -143,6 +152,6 @@ void cli_curve_draw(const cli_curve *c)
     printf("%9s\n", "loss");
     for (int row = 0; row < HEIGHT; row++) print_row(&g, row, cli_colours(stdout));
     printf("%10s%s", "", g.utf8 ? "\xe2\x94\x94" : "+");
-    for (int i = 0; i < WIDTH; i++) fputs(g.utf8 ? "\xe2\x94\x80" : "-", stdout);
-    printf("\n%12d%*lld steps\n\n", 1, WIDTH - 7, (long long)(c->points * c->stride + c->steps));
+    for (int i = 0; i < g.wide; i++) fputs(g.utf8 ? "\xe2\x94\x80" : "-", stdout);
+    printf("\n%12d%*lld steps\n\n", 1, g.wide - 7, (long long)(c->points * c->stride + c->steps));
 }

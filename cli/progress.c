@@ -63,17 +63,27 @@ static void draw_bar(const cli_progress *p, const cli_moment *m, int wide)
     fputs("  ", stderr);
 }
 
-static void draw(const cli_progress *p, const cli_moment *m, const char *facts)
+// Drops the last facts, which two spaces part, until the rest fits.
+static void cut(char *facts, int room)
+{
+    while (*facts && (int)strlen(facts) > room) {
+        char *end = NULL;
+        for (char *at = facts; (at = strstr(at, "  ")) != NULL; at += 2) end = at;
+        *(end ? end : facts) = 0;
+    }
+}
+
+static void draw(const cli_progress *p, const cli_moment *m, char *facts)
 {
     char head[64];
     int  n    = snprintf(head, sizeof head, "epoch %lld/%lld  ", (long long)m->epoch,
                          (long long)m->epochs);
-    int  room = cli_columns(stderr) - 1 - n;    // beside the epoch
-    int  wide = room - (int)strlen(facts) - 2;  // of the bar
-    fprintf(stderr, "\r%s", head);
+    int  room = cli_columns(stderr) - 1 - n;  // beside the epoch
+    cut(facts, room);  // a line that is too long would be pushed up, not drawn over
+    int wide = room - (int)strlen(facts) - 2;  // of the bar
+    fprintf(stderr, "\r%.*s", room > 0 ? n : room + n > 0 ? room + n : 0, head);
     if (wide >= BAR_LEAST) draw_bar(p, m, wide > BAR_MOST ? BAR_MOST : wide);
-    // A line that is too long would be pushed up, not drawn over.
-    fprintf(stderr, "%.*s\033[K", room > 0 ? room : 0, facts);
+    fprintf(stderr, "%s\033[K", facts);
 }
 
 static void write_line(const cli_progress *p, const cli_moment *m, const char *facts)

@@ -4,17 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The text so far, as tokens. There is room for the prompt and all that is to come.
+// The newest tokens: the prompt at first, and always what the network looks back on.
 typedef struct {
     int64_t *ids;
-    int64_t  count;
+    int64_t  count, room;
 } text;
+
+// What the network no longer sees makes room.
+static void add_token(text *t, int64_t id, int64_t context)
+{
+    if (t->count == t->room) {
+        memmove(t->ids, t->ids + t->count - context, (size_t)context * sizeof *t->ids);
+        t->count = context;
+    }
+    t->ids[t->count++] = id;
+}
 
 static bool read_prompt(tn_ctx *cx, const cli_settings *s, const char *prompt, tn_bpe *bpe, text *t)
 {
     int64_t bytes = (int64_t)strlen(prompt);
     int64_t n     = bpe ? tn_bpe_encode(bpe, prompt, bytes, NULL, 0) : bytes;
-    t->ids        = n < 0 ? NULL : cli_alloc(cx, n + s->tokens, sizeof *t->ids);
+    t->room       = n + 2 * s->context;
+    t->ids        = n < 0 ? NULL : cli_alloc(cx, t->room, sizeof *t->ids);
     if (!t->ids) return false;
     if (bpe) tn_bpe_encode(bpe, prompt, bytes, t->ids, n);
     else
@@ -41,22 +52,23 @@ static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, cons
     return id;
 }
 
-static bool print_token(tn_ctx *cx, tn_bpe *bpe, int64_t id)
+static bool print_token(tn_ctx *cx, tn_bpe *bpe, cli_partial *partial, int64_t id)
 {
     int64_t n     = bpe ? tn_bpe_decode(bpe, &id, 1, NULL, 0) : 1;
     char   *bytes = n < 0 ? NULL : cli_alloc(cx, n, 1);
     if (!bytes) return false;
     if (bpe) tn_bpe_decode(bpe, &id, 1, bytes, n);
     else bytes[0] = (char)id;
-    fwrite(bytes, 1, (size_t)n, stdout);
+    cli_print_text(partial, bytes, (size_t)n);
     free(bytes);
     return fflush(stdout) == 0;
 }
 
 static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
-    text    t = { 0 };
-    tn_bpe *bpe;
+    text        t       = { 0 };
+    cli_partial partial = { 0 };
+    tn_bpe     *bpe;
     if (f->facts.task != CLI_TOKENS) return cli_fail("%s is no network for text", s->load);
     cli_options_default(s, "tokens=200 temperature=0.8 seed=0");
     const char *prompt = s->prompt && *s->prompt ? s->prompt : "\n";
@@ -66,11 +78,11 @@ static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     tn_seed(cx, (uint64_t)s->seed);
     tn_layer_train(net, false);
     tn_grad_mode(cx, false);
-    fputs(prompt, stdout);
+    cli_print_text(&partial, prompt, strlen(prompt));
     for (int64_t i = 0; i < s->tokens && tn_error(cx) == TN_OK; i++) {
-        int64_t id       = next_token(cx, net, s, &t);
-        t.ids[t.count++] = id;
-        if (tn_error(cx) != TN_OK || !print_token(cx, bpe, id)) break;
+        int64_t id = next_token(cx, net, s, &t);
+        add_token(&t, id, s->context);
+        if (tn_error(cx) != TN_OK || !print_token(cx, bpe, &partial, id)) break;
     }
     putchar('\n');
     free(t.ids);

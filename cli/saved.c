@@ -1,5 +1,6 @@
-// saved.c: trained networks as files. The weights lie in a safetensors file whose metadata says how to
-// build the network again; what only resuming needs lies beside it, in FILE.state.
+// saved.c: trained networks as files. FILE holds the weights; its metadata says how to build the
+// network again. FILE.state beside it is a checkpoint, and holds all that resuming needs: weights
+// and settings too. So each of the two is whole without the other.
 #include "cli.h"
 
 #include <errno.h>
@@ -42,20 +43,36 @@ static void write_sizes(const cli_facts *f, char *room)
         n += snprintf(room + n, (size_t)(ROOM - n), i ? "x%lld" : "%lld", (long long)f->size[i]);
 }
 
-static tn_status save_weights(cli_run *r)
+// The settings and facts of a run. The texts are those of r and of p itself.
+static void describe(const cli_run *r, pairs *p)
 {
-    pairs            p = { 0 };
     const cli_facts *f = &r->data.facts;
     const char      *name;
+    p->count = 0;
     for (int i = 0; (name = cli_options_kept(i)) != NULL; i++)
-        add_pair(&p, name, cli_options_text(r->s, name, p.room[p.count], ROOM));
-    add_pair(&p, "task", task_names[f->task]);
-    write_sizes(f, p.room[p.count]);
-    add_pair(&p, "input", p.room[p.count]);
-    snprintf(p.room[p.count], ROOM, "%lld", (long long)f->outputs);
-    add_pair(&p, "outputs", p.room[p.count]);
-    add_pair(&p, "schema", r->schema);
-    return tn_save_with(r->net, r->s->save, (tn_save_opts){ .nmeta = p.count, .meta = p.text });
+        add_pair(p, name, cli_options_text(r->s, name, p->room[p->count], ROOM));
+    add_pair(p, "task", task_names[f->task]);
+    write_sizes(f, p->room[p->count]);
+    add_pair(p, "input", p->room[p->count]);
+    snprintf(p->room[p->count], ROOM, "%lld", (long long)f->outputs);
+    add_pair(p, "outputs", p->room[p->count]);
+    add_pair(p, "schema", r->schema);
+}
+
+// What the tool puts into a checkpoint: the memory, then the pairs, each text with its 0.
+static bool note(cli_run *r, const pairs *p)
+{
+    size_t bytes = sizeof r->memory;
+    for (int i = 0; i < 2 * p->count; i++) bytes += strlen(p->text[i]) + 1;
+    free(r->notes);
+    r->notes       = cli_alloc(r->cx, (int64_t)bytes, 1);
+    r->notes_bytes = r->notes ? bytes : 0;
+    if (!r->notes) return false;
+    char *to = r->notes + sizeof r->memory;
+    memcpy(r->notes, &r->memory, sizeof r->memory);
+    for (int i = 0; i < 2 * p->count; to += strlen(to) + 1, i++)
+        memcpy(to, p->text[i], strlen(p->text[i]) + 1);
+    return true;
 }
 
 static tn_checkpoint checkpoint_of(cli_run *r)
@@ -64,8 +81,8 @@ static tn_checkpoint checkpoint_of(cli_run *r)
                             .opt        = { r->opt },
                             .data       = { r->data.train },
                             .step       = r->memory.step,
-                            .user       = &r->memory,
-                            .user_bytes = sizeof r->memory };
+                            .user       = r->notes,
+                            .user_bytes = r->notes_bytes };
 }
 
 static bool state_path(const cli_settings *s, char *path)
@@ -73,19 +90,22 @@ static bool state_path(const cli_settings *s, char *path)
     return snprintf(path, PATH_ROOM, "%s.state", s->save) < PATH_ROOM;
 }
 
+// The state goes first, and nothing is removed: each file is replaced as a whole or stays. A failure
+// before both leaves the run that was there; one between them leaves its weights beside the new
+// state, which resumes the new run. The other order could leave new weights whose run is lost.
 tn_status cli_run_save(cli_run *r)
 {
-    char path[PATH_ROOM];
+    char  path[PATH_ROOM];
+    pairs p;
     if (!r->s->save) return TN_OK;
-    if (!state_path(r->s, path)) return TN_EARG;
-    // The state of another run must not be taken for this one's.
-    if (!r->is_saved && !r->s->resume) unlink(path);
-    tn_status status = save_weights(r);
-    if (status != TN_OK) return status;
-    tn_checkpoint c = checkpoint_of(r);
-    status          = tn_checkpoint_save(r->cx, path, &c);
-    r->saved        = cli_seconds();
-    r->is_saved     = status == TN_OK;
+    describe(r, &p);
+    if (!state_path(r->s, path) || !note(r, &p)) return TN_EARG;
+    tn_checkpoint c      = checkpoint_of(r);
+    tn_status     status = tn_checkpoint_save(r->cx, path, &c);
+    if (status == TN_OK)
+        status = tn_save_with(r->net, r->s->save,
+                              (tn_save_opts){ .nmeta = p.count, .meta = p.text });
+    r->saved = cli_seconds();
     return status;
 }
 
@@ -104,10 +124,29 @@ static bool read_sizes(const char *text, cli_facts *f)
     return false;
 }
 
-static bool read_facts(tn_file *file, cli_facts *f)
+// Where pairs are read from: a file's metadata, or the texts of a run's notes, the last of which ends
+// in a 0.
+typedef struct {
+    tn_file    *file;
+    const char *text, *end;
+} origin;
+
+static const char *value_of(const origin *from, const char *key)
 {
-    const char *task = tn_file_meta(file, "task"), *input = tn_file_meta(file, "input");
-    const char *outputs = tn_file_meta(file, "outputs");
+    if (from->file) return tn_file_meta(from->file, key);
+    for (const char *at = from->text; at < from->end;) {
+        const char *value = at + strlen(at) + 1;
+        if (value >= from->end) return NULL;
+        if (!strcmp(at, key)) return value;
+        at = value + strlen(value) + 1;
+    }
+    return NULL;
+}
+
+static bool read_facts(const origin *from, cli_facts *f)
+{
+    const char *task = value_of(from, "task"), *input = value_of(from, "input");
+    const char *outputs = value_of(from, "outputs");
     if (!task || !input || !outputs || !read_sizes(input, f)) return false;
     for (int i = 0; i <= CLI_TOKENS; i++)
         if (!strcmp(task, task_names[i])) f->task = (cli_task)i;
@@ -115,28 +154,30 @@ static bool read_facts(tn_file *file, cli_facts *f)
     return f->outputs > 0;
 }
 
-static char *copy_meta(tn_file *file, const char *key)
+static char *copy_value(const origin *from, const char *key)
 {
-    const char *text = tn_file_meta(file, key);
+    const char *text = value_of(from, key);
     return text ? strdup(text) : NULL;
 }
 
-// A resumed run is the same run: it may be longer, and its data may have moved.
-static bool may_change(const cli_settings *s, const char *name, const char *text)
+// A resumed run is the same run: it may be longer, and its data may have moved. Returns why not.
+static const char *why_not(const cli_settings *s, const char *name, const char *text)
 {
     char        room[ROOM];
     const char *mine = cli_options_text(s, name, room, ROOM);
-    if (!s->resume || !mine || (text && !strcmp(mine, text))) return true;
-    return !strcmp(name, "epochs") || !strcmp(name, "data") || !strcmp(name, "vocab-dir");
+    if (!s->resume || !mine || (text && !strcmp(mine, text))) return NULL;
+    if (!strcmp(name, "data") || !strcmp(name, "vocab-dir")) return NULL;
+    if (strcmp(name, "epochs")) return "cannot change";
+    return text && s->epochs < strtoll(text, NULL, 10) ? "may be raised, not lowered," : NULL;
 }
 
-static bool read_settings(tn_file *file, cli_settings *s, const char *path)
+static bool read_settings(const origin *from, cli_settings *s, const char *path)
 {
     const char *name;
     for (int i = 0; (name = cli_options_kept(i)) != NULL; i++) {
-        const char *text = tn_file_meta(file, name);
-        if (!may_change(s, name, text))
-            return cli_fail("--%s cannot change when a run is resumed; %s has %s", name, path,
+        const char *text = value_of(from, name), *why = why_not(s, name, text);
+        if (why)
+            return cli_fail("--%s %s when a run is resumed; %s has %s", name, why, path,
                             text ? text : "none"),
                    false;
         if (text && !cli_options_restore(s, name, text))
@@ -145,25 +186,60 @@ static bool read_settings(tn_file *file, cli_settings *s, const char *path)
     return true;
 }
 
+static bool read_all(const origin *from, cli_settings *s, const char *path, cli_saved *f)
+{
+    *f = (cli_saved){ 0 };
+    if (!value_of(from, "model") || !value_of(from, "data") || !read_facts(from, &f->facts))
+        return cli_fail("%s does not say how it was trained; tenon train --save writes files that "
+                        "do",
+                        path),
+               false;
+    if (!read_settings(from, s, path)) return false;
+    f->schema = copy_value(from, "schema");
+    f->data   = copy_value(from, "data");
+    f->model  = cli_model_find(s->model);
+    return f->model && f->data;
+}
+
 bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f)
 {
-    tn_file *file = tn_file_open(cx, path);
-    *f            = (cli_saved){ 0 };
-    if (!file) return cli_fail_of(cx), false;
-    bool ok = tn_file_meta(file, "model") && tn_file_meta(file, "data") &&
-              read_facts(file, &f->facts);
-    if (!ok)
-        cli_fail("%s does not say how it was trained; tenon train --save writes files that do",
-                 path);
-    else ok = read_settings(file, s, path);
-    if (ok) {
-        f->schema = copy_meta(file, "schema");
-        f->data   = copy_meta(file, "data");
-        f->model  = cli_model_find(s->model);
-        ok        = f->model && f->data;
-    }
-    tn_file_free(file);
+    origin from = { .file = tn_file_open(cx, path) };
+    *f          = (cli_saved){ 0 };
+    if (!from.file) return cli_fail_of(cx), false;
+    bool ok = read_all(&from, s, path, f);
+    tn_file_free(from.file);
     return ok;
+}
+
+// The notes of a checkpoint, into r.
+static bool read_notes(cli_run *r, tn_file *file)
+{
+    tn_tensor *user = NULL;
+    for (int i = 0; i < tn_file_count(file); i++)
+        if (!strcmp(tn_file_name(file, i), "user")) user = tn_file_tensor(file, "user");
+    int64_t bytes = user ? tn_count(user) : 0;
+    if (bytes <= (int64_t)sizeof r->memory) return false;
+    r->notes       = cli_alloc(r->cx, bytes, 1);
+    r->notes_bytes = (size_t)bytes;
+    return r->notes && tn_read(user, TN_U8, r->notes, bytes) == TN_OK && !r->notes[bytes - 1];
+}
+
+bool cli_state_open(cli_run *r, cli_saved *f)
+{
+    char path[PATH_ROOM];
+    *f = (cli_saved){ 0 };
+    if (!state_path(r->s, path)) return cli_fail("--save is too long"), false;
+    if (access(path, R_OK) != 0)
+        return cli_fail("there is nothing to resume: %s: %s", path, strerror(errno)), false;
+    tn_scope *scope = tn_begin(r->cx);
+    tn_file  *file  = tn_file_open(r->cx, path);
+    bool      ok    = file && read_notes(r, file);
+    tn_file_free(file);
+    tn_end(scope);
+    if (tn_error(r->cx) != TN_OK) return cli_fail_of(r->cx), false;
+    if (!ok) return cli_fail("%s: it is not a state of this tool", path), false;
+    origin from = { .text = r->notes + sizeof r->memory, .end = r->notes + r->notes_bytes };
+    return read_all(&from, r->s, r->s->save, f);
 }
 
 void cli_saved_free(cli_saved *f)
@@ -204,10 +280,9 @@ int cli_run_resume(cli_run *r)
 {
     char path[PATH_ROOM];
     if (!state_path(r->s, path)) return cli_fail("--save is too long");
-    if (access(path, R_OK) != 0)
-        return cli_fail("there is nothing to resume: %s: %s", path, strerror(errno));
     tn_checkpoint c = checkpoint_of(r);
     if (tn_checkpoint_load(r->cx, path, &c) != TN_OK) return cli_fail_of(r->cx);
+    memcpy(&r->memory, r->notes, sizeof r->memory);
     if (r->memory.step != c.step) return cli_fail("%s: it is not a state of this tool", path);
     return 0;
 }

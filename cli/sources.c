@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 enum { PATH_ROOM = 4096, KEYS = 2 };
 
 static const double HELD_OUT = 0.1;  // of data without a test part
+
+enum { LEAST_ITEMS = 5 };  // of which that part, rounded, is one
 
 typedef struct kind kind;
 
@@ -29,6 +31,7 @@ typedef struct {
 
 struct kind {
     const char *name, *key[KEYS];
+    const char *item;  // the word for one
     bool        has_path, has_test;
     const char *defaults;
     // Opens the training or the test part, or all where there is no test part. NULL, reported in the
@@ -75,11 +78,12 @@ static tn_data *open_text(tn_ctx *cx, const request *r, bool test)
 
 // clang-format off
 static const kind kinds[] = {
-    { "digits",  { "count" },            false, true,  "", open_digits },
-    { "idx",     { NULL },               true,  true,  "", open_idx },
-    { "cifar10", { NULL },               true,  true,  "epochs=30 batch=128", open_cifar10 },
-    { "csv",     { "target", "header" }, true,  false, "epochs=100 batch=32 hidden=64,64", open_csv },
-    { "text",    { NULL },               true,  false, "", open_text },
+    { "digits",  { "count" },            "image",  false, true,  "", open_digits },
+    { "idx",     { NULL },               "image",  true,  true,  "", open_idx },
+    { "cifar10", { NULL },               "image",  true,  true,  "epochs=30 batch=128", open_cifar10 },
+    { "csv",     { "target", "header" }, "row",    true,  false, "epochs=100 batch=32 hidden=64,64",
+      open_csv },
+    { "text",    { NULL },               "window", true,  false, "", open_text },
 };
 // clang-format on
 
@@ -115,6 +119,11 @@ static void cut_keys(spec *p)
     }
 }
 
+static bool check_header(const char *text)
+{
+    return !*text || !strcmp(text, "yes") || !strcmp(text, "no");
+}
+
 static bool check_count(const char *text)
 {
     char *end;
@@ -131,13 +140,38 @@ static bool parse(const char *text, spec *p)
     cut_keys(p);
     if (*p->path) memmove(p->path, p->path + 1, strlen(p->path));  // the colon
     if (p->kind->has_path != (*p->path != 0)) return false;
-    return strcmp(p->kind->name, "digits") || check_count(p->value[0]);
+    if (p->kind->open == open_csv) return check_header(p->value[1]);
+    return p->kind->open != open_digits || check_count(p->value[0]);
+}
+
+// Whether a path that is not there ends in ":word=", which was meant for a key. Reports it.
+static bool has_unknown_key(const spec *p)
+{
+    const char *colon = strrchr(p->path, ':'), *equals = colon ? strchr(colon, '=') : NULL;
+    if (!equals || access(p->path, F_OK) == 0) return false;
+    const char *const *key = p->kind->key;
+    cli_fail("--data: %s has no setting \"%.*s\"; %s%s%s%s", p->kind->name,
+             (int)(equals - colon - 1), colon + 1, key[0] ? "it has: " : "it has none",
+             key[0] ? key[0] : "", key[1] ? ", " : "", key[1] ? key[1] : "");
+    return true;
 }
 
 bool cli_is_spec(const char *text)
 {
     spec p;
     return parse(text, &p);
+}
+
+void cli_source_path(const char *text, char *room, size_t size)
+{
+    spec p;
+    snprintf(room, size, "%s", parse(text, &p) ? p.path : "");
+}
+
+const char *cli_source_kind(const char *text)
+{
+    const kind *k = kind_of(text);
+    return k ? k->name : "";
 }
 
 const char *cli_source_defaults(const char *text)
@@ -154,12 +188,10 @@ bool cli_source_has_test(const char *text)
 
 bool cli_source_same(const char *a, const char *b)
 {
-    spec        p, q;
-    struct stat s, t;
+    spec p, q;
     if (!strcmp(a, b)) return true;
     if (!kind_of(a) || kind_of(a) != kind_of(b) || !parse(a, &p) || !parse(b, &q)) return false;
-    return stat(p.path, &s) == 0 && stat(q.path, &t) == 0 && s.st_dev == t.st_dev &&
-           s.st_ino == t.st_ino;
+    return cli_same_file(p.path, q.path);
 }
 
 // ---- opening
@@ -213,6 +245,33 @@ static tn_data *limited(tn_data *d, const cli_settings *s)
     return tn_data_split(d, (double)s->limit / (double)n, (uint64_t)s->seed + 1);
 }
 
+// ---- facts
+
+void cli_facts_write(const cli_facts *f, char *to, size_t size)
+{
+    int n = 0;
+    if (f->task == CLI_TOKENS) {
+        snprintf(to, size, "a text of %lld different tokens", (long long)f->outputs);
+        return;
+    }
+    if (f->task == CLI_CLASSES)
+        n = snprintf(to, size, "%lld class%s of ", (long long)f->outputs,
+                     f->outputs == 1 ? "" : "es");
+    else n = snprintf(to, size, "a number to ");
+    for (int i = 0; i < f->rank; i++)
+        n += snprintf(to + n, size - (size_t)n, i ? " x %lld" : "%lld", (long long)f->size[i]);
+    if (f->rank == 1) snprintf(to + n, size - (size_t)n, " input%s", cli_s(f->size[0]));
+}
+
+bool cli_facts_fit(const cli_facts *a, const cli_facts *b)
+{
+    bool same = a->task == b->task && a->rank == b->rank;
+    same = same && (a->task == CLI_CLASSES ? a->outputs <= b->outputs : a->outputs == b->outputs);
+    for (int i = 0; same && a->task != CLI_TOKENS && i < a->rank; i++)
+        same = a->size[i] == b->size[i];
+    return same;
+}
+
 static cli_facts facts_of(tn_data *d, const spec *p, tn_bpe *bpe)
 {
     tn_data_desc info = tn_data_info(d);
@@ -227,12 +286,46 @@ static cli_facts facts_of(tn_data *d, const spec *p, tn_bpe *bpe)
     return f;
 }
 
-// Training and test part of data that has only one: the same rows every time, by the seed.
-static void hold_out(cli_source *d, tn_data *all, const cli_settings *s, cli_part part)
+// Whether the two parts belong together. Reports it where they do not.
+static bool parts_fit(const cli_facts *train, const cli_facts *test, const char *data)
 {
-    tn_data *held = part == CLI_PART_ALL ? NULL : tn_data_split(all, HELD_OUT, (uint64_t)s->seed);
+    char a[128], b[128];
+    if (cli_facts_fit(test, train)) return true;
+    cli_facts_write(train, a, sizeof a);
+    cli_facts_write(test, b, sizeof b);
+    return cli_fail("%s: its training part has %s, its test part %s", data, a, b), false;
+}
+
+// ---- parts
+
+// Training and test part of data that has only one: the same rows every time, by the seed. False,
+// reported on stderr, where it is too small for two.
+static bool hold_out(cli_source *d, tn_data *all, const spec *p, const cli_settings *s,
+                     cli_part part)
+{
+    int64_t n      = tn_data_count(all);
+    bool    splits = part != CLI_PART_ALL;
+    if (all && splits && n < LEAST_ITEMS)
+        return cli_fail("%s has %lld %s%s%s; at least %d are needed, since a tenth is held out for "
+                        "the test",
+                        s->data, (long long)n, p->kind->item, cli_s(n),
+                        p->kind->open == open_text ? " of --context tokens" : "", LEAST_ITEMS),
+               false;
+    tn_data *held = splits ? tn_data_split(all, HELD_OUT, (uint64_t)s->seed) : NULL;
     d->train      = all;
     d->test       = part == CLI_PART_BOTH || part == CLI_PART_TEST ? held : all;
+    return true;
+}
+
+// The context's error. Where it names an option of the library, the SPEC's word for it is said.
+static bool fail_of(tn_ctx *cx)
+{
+    static const char theirs[] = "set .no_header";
+
+    const char *text = tn_error_text(cx), *at = strstr(text, theirs);
+    if (!at) cli_fail_of(cx);
+    else cli_fail("%.*sadd :header=no to --data%s", (int)(at - text), text, at + sizeof theirs - 1);
+    return false;
 }
 
 bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const char *schema,
@@ -241,10 +334,11 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
     spec p;
     *d = (cli_source){ 0 };
     if (!parse(s->data, &p)) return cli_fail("--data is %s", CLI_SPEC_FORM), false;
-    if (!cli_tokenizer(cx, s, &d->bpe)) return false;
+    if (has_unknown_key(&p) || !cli_tokenizer(cx, s, &d->bpe)) return false;
     const request r = { .spec = &p, .s = s, .schema = schema, .bpe = d->bpe };
-    if (!p.kind->has_test) hold_out(d, p.kind->open(cx, &r, false), s, part);
-    else if (part == CLI_PART_ALL)
+    if (!p.kind->has_test) {
+        if (!hold_out(d, p.kind->open(cx, &r, false), &p, s, part)) return false;
+    } else if (part == CLI_PART_ALL)
         return cli_fail("%s data has a training and a test part; --part all is not for it",
                         p.kind->name),
                false;
@@ -253,7 +347,10 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
         d->test = part == CLI_PART_TRAIN ? d->train : p.kind->open(cx, &r, true);
     }
     if (part == CLI_PART_BOTH) d->train = limited(d->train, s);
-    if (!d->test || tn_error(cx) != TN_OK) return cli_fail_of(cx), false;
+    if (!d->test || tn_error(cx) != TN_OK) return fail_of(cx);
     d->facts = facts_of(d->test, &p, d->bpe);
-    return part != CLI_PART_BOTH || augment(cx, s, d->train);
+    if (part != CLI_PART_BOTH) return true;
+    cli_facts test = d->facts;
+    d->facts       = facts_of(d->train, &p, d->bpe);
+    return parts_fit(&d->facts, &test, s->data) && augment(cx, s, d->train);
 }

@@ -60,6 +60,46 @@ void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X])
     else putchar(' ');
 }
 
+// ---- text of a network
+
+// How many bytes the UTF-8 character that begins with this one has; 0 where none does.
+static int length_of(unsigned char lead)
+{
+    if (lead < 0x80) return 1;
+    return lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+}
+
+// Controls would move the cursor or change the terminal.
+static bool is_shown(const cli_partial *p)
+{
+    unsigned char c = p->byte[0];
+    if (p->count == 1) return c == '\n' || c == '\t' || (c >= ' ' && c < 0x7f);
+    return cli_utf8() && !(c == 0xc2 && p->byte[1] < 0xa0);
+}
+
+static void print_byte(cli_partial *p, unsigned char c)
+{
+    if (p->count > 0 && (c & 0xc0) != 0x80) {  // the character was cut short
+        putchar('?');
+        p->count = 0;
+    }
+    if (p->count == 0) p->need = length_of(c);
+    p->byte[p->count++] = c;
+    if (p->count < p->need) return;
+    if (p->need > 0 && is_shown(p)) fwrite(p->byte, 1, (size_t)p->count, stdout);
+    else putchar('?');
+    p->count = 0;
+}
+
+void cli_print_text(cli_partial *p, const char *text, size_t bytes)
+{
+    if (!isatty(fileno(stdout))) fwrite(text, 1, bytes, stdout);
+    else
+        for (size_t i = 0; i < bytes; i++) print_byte(p, (unsigned char)text[i]);
+}
+
+// ---- failures, memory, numbers
+
 int cli_fail(const char *format, ...)
 {
     va_list list;
@@ -81,6 +121,11 @@ void *cli_alloc(tn_ctx *cx, int64_t count, size_t size)
 {
     void *memory = calloc(count > 0 ? (size_t)count : 1, size);
     return memory ? memory : tn_error_set(cx, TN_EMEM, "out of memory");
+}
+
+const char *cli_s(int64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 void cli_write_bytes(char *to, size_t size, int64_t bytes)

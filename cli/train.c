@@ -39,6 +39,11 @@ static bool is_stopped(cli_run *r)
 
 // ---- a run is set up
 
+static int64_t updates_of(const cli_run *r)
+{
+    return (r->steps + r->s->accumulate - 1) / r->s->accumulate;
+}
+
 static tn_schedule schedule_of(const cli_run *r)
 {
     static const struct {
@@ -49,7 +54,7 @@ static tn_schedule schedule_of(const cli_run *r)
                   { "cosine", TN_LR_COSINE },
                   { "linear", TN_LR_LINEAR } };
 
-    int64_t     updates  = (r->steps + r->s->accumulate - 1) / r->s->accumulate;
+    int64_t     updates  = updates_of(r);
     tn_schedule schedule = { .warmup = r->s->warmup, .total = updates, .every = (updates + 2) / 3 };
     for (int i = 0; i < 4; i++)
         if (!strcmp(kinds[i].name, r->s->schedule)) schedule.kind = (int)kinds[i].kind;
@@ -93,7 +98,7 @@ static int settle(cli_run *r)
 {
     cli_settings *s  = r->s;
     cli_saved     f  = { 0 };
-    bool          ok = !s->resume || cli_saved_open(r->cx, s, s->save, &f);
+    bool          ok = !s->resume || cli_state_open(r, &f);
     r->schema        = f.schema;
     f.schema         = NULL;
     cli_saved_free(&f);
@@ -102,8 +107,9 @@ static int settle(cli_run *r)
     cli_options_default(s, cli_source_defaults(s->data));
     cli_options_default(s, r->model->defaults);
     cli_options_default(s, general_defaults);
+    if (!cli_options_fit(s)) return 2;
     tn_seed(r->cx, (uint64_t)s->seed);
-    return 0;
+    return cli_files_check(s) ? 0 : 1;
 }
 
 // Of a table: what its columns are, which the file has to know.
@@ -118,12 +124,27 @@ static bool keep_schema(cli_run *r)
 static void say_what_runs(const cli_run *r)
 {
     if (r->s->quiet) return;
-    fprintf(stderr, "%s with %lld parameters; %lld items of %s; %lld epoch%s of %lld steps\n",
-            r->model->name, (long long)tn_layer_count(r->net),
-            (long long)tn_data_count(r->data.train), r->s->data, (long long)r->s->epochs,
-            r->s->epochs == 1 ? "" : "s", (long long)r->epoch_steps);
+    int64_t parameters = tn_layer_count(r->net), items = tn_data_count(r->data.train);
+    fprintf(stderr, "%s with %lld parameter%s; %lld item%s of %s; %lld epoch%s of %lld step%s\n",
+            r->model->name, (long long)parameters, cli_s(parameters), (long long)items,
+            cli_s(items), r->s->data, (long long)r->s->epochs, cli_s(r->s->epochs),
+            (long long)r->epoch_steps, cli_s(r->epoch_steps));
     if (r->memory.step > 0)
         fprintf(stderr, "going on after step %lld\n", (long long)r->memory.step);
+}
+
+// Whether the run is long enough for what was asked of it. Returns the exit status.
+static int check_length(const cli_run *r)
+{
+    const cli_settings *s       = r->s;
+    int64_t             updates = updates_of(r);
+    if (s->accumulate > r->steps)
+        return cli_fail("--accumulate %lld is more than the %lld step%s of the run",
+                        (long long)s->accumulate, (long long)r->steps, cli_s(r->steps));
+    if (s->warmup > 0 && s->warmup >= updates)
+        return cli_fail("--warmup %lld is not below the %lld update%s of the run",
+                        (long long)s->warmup, (long long)updates, cli_s(updates));
+    return 0;
 }
 
 static int open_run(cli_run *r)
@@ -139,12 +160,14 @@ static int open_run(cli_run *r)
         return cli_fail_of(r->cx);
     r->epoch_steps = tn_data_batches(r->data.train, s->batch);
     r->steps       = r->epoch_steps * s->epochs;
-    r->opt         = make_optimizer(r);
+    if ((status = check_length(r)) != 0) return status;
+    r->opt = make_optimizer(r);
     if (!r->opt || tn_error(r->cx) != TN_OK) return cli_fail_of(r->cx);
     if (s->resume && (status = cli_run_resume(r)) != 0) return status;
     if (s->resume && tn_optim_set_schedule(r->opt, schedule_of(r)) != TN_OK)  // --epochs may be new
         return cli_fail_of(r->cx);
-    if (s->log && !(r->log = cli_log_open(s->log, s->resume, r->memory.step))) return 1;
+    r->first_step = r->memory.step;
+    if (s->log && !(r->log = cli_log_open(s->log, s->resume, r->first_step, &r->earlier))) return 1;
     say_what_runs(r);
     return 0;
 }
@@ -163,6 +186,7 @@ void cli_run_close(cli_run *r)
     tn_close(r->cx);
     if (r->log) fclose(r->log);
     free(r->schema);
+    free(r->notes);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
@@ -192,7 +216,6 @@ static void remember(cli_run *r, cli_moment *m)
     cli_memory *k   = &r->memory;
     double      now = cli_seconds() - r->began;
     k->step         = m->step;
-    k->seconds      = r->earlier + now;
     k->loss         = SMOOTH * k->loss + (1 - SMOOTH) * m->loss;
     k->weight       = SMOOTH * k->weight + (1 - SMOOTH);
     if (!isnan(m->accuracy)) {
@@ -200,7 +223,7 @@ static void remember(cli_run *r, cli_moment *m)
         k->accuracy_weight = ACCURACY_SMOOTH * k->accuracy_weight + (1 - ACCURACY_SMOOTH);
     }
     cli_curve_add(&k->curve, m->loss);
-    m->seconds       = k->seconds;
+    m->seconds       = r->earlier + now;
     m->rate          = (double)r->items / now;
     m->mean_loss     = k->loss / k->weight;
     m->mean_accuracy = k->accuracy_weight > 0 ? k->accuracy / k->accuracy_weight : NAN;
@@ -239,8 +262,8 @@ static int advance(cli_run *r)
                         .task        = r->data.facts.task };
     if (!learn(r, &m)) return cli_fail_of(r->cx);
     if (!isfinite(m.loss))
-        return cli_fail("the loss is %g at step %lld; a smaller --lr or --clip 1 may help", m.loss,
-                        (long long)step);
+        return cli_fail("the loss is %s after step %lld; try a smaller --lr, or --clip 1",
+                        isnan(m.loss) ? "not a number" : "infinite", (long long)step);
     remember(r, &m);
     if (step == r->steps || is_due(step, r->s->eval_every)) {
         if (!score(r)) return cli_fail_of(r->cx);
@@ -290,12 +313,20 @@ static int stop(cli_run *r)
     return 128 + r->signal;
 }
 
+static void print_steps(const cli_run *r)
+{
+    int64_t steps = r->memory.step, mine = steps - r->first_step;
+    printf("%lld step%s", (long long)steps, cli_s(steps));
+    if (mine < steps) printf(", %lld of them now,", (long long)mine);
+    printf(" in %.1f s\n", cli_seconds() - r->began);
+}
+
 static int finish(cli_run *r)
 {
     if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
     if (r->log && ferror(r->log)) return cli_fail("--log %s could not be written", r->s->log);
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
-    printf("%lld steps in %.1f s\n", (long long)r->memory.step, r->memory.seconds);
+    print_steps(r);
     if (r->s->save) printf("saved as %s\n", r->s->save);
     cli_score_print(r->data.facts.task, &r->score);
     return 0;
@@ -305,9 +336,8 @@ int cli_run_train(cli_run *r)
 {
     int status = 0;
     cli_progress_begin(&r->progress, r->s, r->memory.step);
-    r->began   = cli_seconds();
-    r->saved   = r->began;
-    r->earlier = r->memory.seconds;
+    r->began = cli_seconds();
+    r->saved = r->began;
     while (status == 0 && r->memory.step < r->steps && !is_stopped(r)) status = advance(r);
     cli_progress_end(&r->progress);
     if (status != 0) return status;

@@ -110,7 +110,8 @@ typedef struct {
 // Opens a context on a device. NULL on failure, with the reason in tn_error_text(NULL).
 TN_API tn_ctx *tn_open(const char *device);
 TN_API tn_ctx *tn_open_with(tn_open_opts o);
-// Frees the context and everything in it. Closing NULL does nothing.
+// Frees the context and everything in it. Closing NULL does nothing; inside a function that a call of
+// the context runs it is an error, and nothing is freed.
 TN_API void tn_close(tn_ctx *cx);
 // A context moves between threads: one leaves it, another enters it.
 TN_API tn_status tn_ctx_leave(tn_ctx *cx);

@@ -492,6 +492,26 @@ static bool number_refused(training *t, const char *path, const char *name, int 
     return status == TN_EFORMAT && told && digest(t) == at;
 }
 
+static void a_cursor_past_the_last_epoch_is_refused(void)
+{
+    if (!CHECK(scratch_open())) return;
+    const char *path = scratch_path("state");
+    tn_ctx     *cx   = rules_open("cpu");
+    tn_tensor  *x    = rules_ramp(cx, 2);
+
+    tn_checkpoint c    = { .data = { tn_arrays(cx, 1, &x) } };
+    tn_cursor     last = { .epoch = INT64_MAX / 2 };
+    CHECK_STATUS(tn_data_seek(c.data[0], last), TN_OK);
+    CHECK_INT(tn_next(c.data[0], 2).epoch, last.epoch);
+    CHECK_STATUS(tn_checkpoint_save(cx, path, &c), TN_OK);
+    CHECK_STATUS(tn_data_rewind(c.data[0]), TN_OK);
+    CHECK_STATUS(tn_checkpoint_load(cx, path, &c), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "epoch 4611686018427387904, item 0 of 2");
+    CHECK_INT(tn_data_cursor(c.data[0]).epoch, 0);
+    tn_close(cx);
+    scratch_close();
+}
+
 static void numbers_that_no_optimizer_has_are_refused(void)
 {
     static const struct {
@@ -656,6 +676,7 @@ const test_case tests_checkpoint[] = { TEST(training_that_was_killed_goes_on_bit
                                        TEST(a_damaged_checkpoint_is_refused_and_changes_nothing),
                                        TEST(a_checkpoint_of_something_else_is_refused),
                                        TEST(an_entry_more_in_the_metadata_is_damage),
+                                       TEST(a_cursor_past_the_last_epoch_is_refused),
                                        TEST(numbers_that_no_optimizer_has_are_refused),
                                        TEST(a_full_disk_leaves_the_old_checkpoint),
                                        TEST(a_path_that_cannot_be_written_is_an_error),

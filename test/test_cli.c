@@ -92,8 +92,8 @@ static void put_big_endian(FILE *f, uint32_t v)
     for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(v >> shift & 255), f);
 }
 
-// Images of 6 x 5 pixels; a class is a bright row. The first label of a noisy set is wrong at times.
-static void write_idx(const char *part, uint32_t n)
+// Images of rows x 5 pixels; a class is a bright row, if there is that row.
+static void write_images(const char *part, uint32_t n, uint32_t rows, uint32_t classes)
 {
     char name[64];
     snprintf(name, sizeof name, "%s-images-idx3-ubyte", part);
@@ -103,18 +103,23 @@ static void write_idx(const char *part, uint32_t n)
     if (!images || !labels) return;
     put_big_endian(images, 2051);
     put_big_endian(images, n);
-    put_big_endian(images, 6);
+    put_big_endian(images, rows);
     put_big_endian(images, 5);
     put_big_endian(labels, 2049);
     put_big_endian(labels, n);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t label = next_random(6);
-        for (uint32_t k = 0; k < 30; k++)
+        uint32_t label = i == 0 ? classes - 1 : next_random(classes);
+        for (uint32_t k = 0; k < 5 * rows; k++)
             fputc((int)(next_random(180) + (k / 5 == label ? 60 : 0)), images);
         fputc((int)label, labels);
     }
     fclose(images);
     fclose(labels);
+}
+
+static void write_idx(const char *part, uint32_t n)
+{
+    write_images(part, n, 6, 6);
 }
 
 static void write_table(const char *name, bool classes)
@@ -197,6 +202,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "train --lr=-1", "--lr needs a number" },
         { "train --threads 257", "--threads needs a whole number from 1 to 256" },
         { "train --dropout 1.5", "--dropout needs a number from 0 to 0.99" },
+        { "train --batch 9999999999", "--batch needs a whole number from 1 to 1000000000, not" },
         { "train --quiet=yes", "--quiet takes no value" },
         { "train --optim sgdx", "--optim is one of: sgd adam adamw rmsprop" },
         { "train --model alexnet", "--model is mlp, lenet, resnet or gpt2" },
@@ -206,6 +212,19 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "train --hidden 3,,4", "--hidden is sizes with commas" },
         { "train --augment twist", "--augment is shift=N" },
         { "train --resume", "--resume needs --save" },
+        { "train --data csv:x.csv:header=perhaps", "csv:FILE[:target=COLUMN][:header=no]" },
+        { "train --model lenet --data digits --hidden 3",
+          "--hidden does nothing for --model lenet; it is for: mlp" },
+        { "train --model mlp --data digits --depth 20", "--depth does nothing for --model mlp" },
+        { "train --model mlp --data digits --vocab-dir .",
+          "--vocab-dir does nothing for --data digits; it is for: text" },
+        { "train --model mlp --data csv:x.csv --augment flip",
+          "--augment does nothing for --data csv" },
+        { "train --model mlp --data digits --momentum 0.5",
+          "--momentum does nothing for --optim adam; it is for: sgd rmsprop" },
+        { "train --model mlp --data digits --save-every 3",
+          "--save-every does nothing without --save" },
+        { "demo --hidden 3", "--hidden does nothing for --model lenet" },
         { "eval", "--load FILE is needed" },
         { "sample", "--load FILE is needed" },
         { "info", "one FILE is needed" },
@@ -217,6 +236,16 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         prints("; see tenon help ");
     }
     scratch_close();
+}
+
+// A command that fails with one line, which says so.
+static void fails_with(const char *line, const char *says)
+{
+    runs(1,
+         "tenon %s 2>&1 >/dev/null | grep '^tenon: ' >said; cat said; test $(wc -l <said) = 1"
+         " && exit 1",
+         line);
+    prints(says);
 }
 
 static void what_cannot_be_done_is_said_in_one_line(void)
@@ -231,20 +260,54 @@ static void what_cannot_be_done_is_said_in_one_line(void)
         { "train --model mlp --data digits:count=60 --device abacus", "abacus" },
         { "train --resume --save nothing.safetensors", "nothing.safetensors" },
         { "eval --load nothing.safetensors", "nothing.safetensors" },
-        { "train --model mlp --data digits:count=600 --optim sgd --lr 1e30", "the loss is" },
+        { "train --model mlp --data digits:count=600 --optim sgd --lr 1e30",
+          "the loss is not a number after step 2; try a smaller --lr" },
+        { "train --model mlp --data digits:count=60 --epochs 2 --accumulate 3",
+          "--accumulate 3 is more than the 2 steps of the run" },
+        { "train --model mlp --data digits:count=60 --epochs 1 --warmup 1",
+          "--warmup 1 is not below the 1 update of the run" },
         { "demo --device abacus", "abacus" },
     };
     if (!begin()) return;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        runs(1,
-             "tenon %s 2>&1 >/dev/null | grep '^tenon: ' >said; cat said; test $(wc -l <said) = 1"
-             " && exit 1",
-             wrong[i].line);
-        prints(wrong[i].says);
-    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        fails_with(wrong[i].line, wrong[i].says);
     scratch_close();
 }
 
+static void data_that_does_not_do_is_named_before_training(void)
+{
+    static const struct {
+        const char *data, *says;
+    } wrong[] = {
+        { "csv:one.csv", "csv:one.csv has 1 row; at least 5 are needed" },
+        { "csv:bare.csv", "add :header=no to --data" },
+        { "csv:t.csv:bogus=3", "csv has no setting \"bogus\"; it has: target, header" },
+        { "text:t.csv", "mlp is for images and tables, not for text" },
+        { "idx:.", "its training part has 10 classes of 1 x 6 x 5, its test part 12 classes of" },
+        { "idx:tall", "its training part has 10 classes of 1 x 6 x 5, its test part 10 classes of 1"
+                      " x 7 x 5" },
+    };
+    if (!begin()) return;
+    write_table("t.csv", false);
+    runs(0, "head -2 t.csv >one.csv; (echo 1,2; echo 3,4) >bare.csv; mkdir tall");
+    write_idx("train", 20);
+    write_images("t10k", 20, 6, 12);
+    write_idx("tall/train", 20);
+    write_images("tall/t10k", 20, 7, 6);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "train --model mlp --data %s", wrong[i].data);
+        fails_with(line, wrong[i].says);
+    }
+    fails_with("train --model lenet --data idx:tall", "its training part has");
+    fails_with("train --model lenet --data csv:t.csv", "lenet is for classes of images");
+    runs(0,
+         "head -6 t.csv >six.csv; tenon train --model mlp --data csv:six.csv --epochs 1 --quiet");
+    prints("1 step in ");
+    prints("test R2 -\n");
+    runs(0, "rm -r tall");
+    scratch_close();
+}
 // ---- training
 
 static void eval_says_what_train_said(void)
@@ -302,12 +365,29 @@ static void a_terminal_gets_a_bar(void)
     scratch_close();
 }
 
+// In 40 columns no line is longer, and the bar ends with a whole field.
+static void a_narrow_terminal_is_not_overrun(void)
+{
+    if (!tree_has("script")) SKIP("script is not installed");
+    if (!begin()) return;
+    runs(
+        0,
+        "TERM=xterm LC_ALL=C NO_COLOR=1 script -qec \"stty cols 40; '" TN_BUILD_DIR
+        "/tenon' train --model mlp --data digits:count=6000 --epochs 2\" /dev/null |"
+        " tr '\\r' '\\n' | sed 's/\033\\[K//' >seen; grep -c '|' seen;"
+        " grep '|' seen | grep -E '.{41}'; grep -E '^epoch [0-9/]+  [-#0-9]' seen | grep -vE"
+        " '^epoch ./2  ([-#]+  )?[0-9]+/188  loss [0-9.]{6}(  acc [0-9.]+ %%)?(  [0-9]+/s)?$'; true");
+    CHECK_STR(out, "12\n");
+    scratch_close();
+}
+
 static void two_runs_of_one_seed_are_equal(void)
 {
     if (!begin()) return;
     runs(0, "for k in a b; do tenon train --model lenet --data digits:count=200 --seed 5 --epochs 1"
             " --augment shift=1 --quiet --save $k.safetensors --threads $((1 + $(echo $k | grep -c"
-            " a))) || exit 9; done; cmp a.safetensors b.safetensors");
+            " a))) || exit 9; done; cmp a.safetensors b.safetensors && cmp a.safetensors.state"
+            " b.safetensors.state");
     runs(1,
          "tenon train --model lenet --data digits:count=200 --seed 6 --epochs 1 --augment shift=1"
          " --quiet --save b.safetensors; cmp a.safetensors b.safetensors");
@@ -355,9 +435,11 @@ static void a_resumed_run_may_be_longer_but_not_another(void)
          "tenon train --model mlp --data digits:count=300 --epochs 2 --quiet --save m.safetensors");
     runs(1, "tenon train --resume --save m.safetensors --lr 0.1");
     prints("--lr cannot change when a run is resumed; m.safetensors has 0.001");
+    runs(1, "tenon train --resume --save m.safetensors --epochs 1");
+    prints("--epochs may be raised, not lowered, when a run is resumed; m.safetensors has 2");
     runs(0, "tenon train --resume --save m.safetensors --epochs 4 --log m.jsonl");
     prints("going on after step 10");
-    prints("20 steps in ");
+    prints("20 steps, 10 of them now, in ");
     runs(0, "tenon info m.safetensors; head -1 m.jsonl");
     prints("epochs          4\n");
     prints("{\"step\": 11, \"epoch\": 3, ");
@@ -368,6 +450,68 @@ static void a_resumed_run_may_be_longer_but_not_another(void)
 }
 
 // ---- files
+
+// The limit is above the weights' size, below the state's: the disk is full before the first file
+// is whole. Whether the signal of that limit is ignored from the start must not matter.
+static void a_run_that_cannot_be_saved_leaves_the_one_before(void)
+{
+    if (!begin()) return;
+    runs(0,
+         "tenon train --model mlp --data digits:count=60 --epochs 1 --quiet --save m.safetensors;"
+         " mkdir old; cp m.* old");
+    for (int ignored = 0; ignored < 2; ignored++) {
+        runs(1,
+             "%s ulimit -f 300; tenon train --model mlp --data digits:count=60 --epochs 1 --seed 3"
+             " --quiet --save m.safetensors",
+             ignored ? "trap '' XFSZ;" : "");
+        prints("m.safetensors.state: File too large");
+    }
+    runs(0, "for f in m.*; do cmp $f old/$f || exit 1; done; test $(ls | wc -l) = 3 && rm -r old");
+    scratch_close();
+}
+
+// What a failure between the two files leaves: a state beside the weights of another run.
+static void a_state_needs_nothing_beside_it(void)
+{
+    if (!begin()) return;
+    runs(0,
+         "a='--data digits:count=60 --epochs 2 --quiet'; tenon train --model lenet $a --save"
+         " old.safetensors; tenon train --model mlp --hidden 9 $a --save m.safetensors\n"
+         "cp old.safetensors n.safetensors; cp m.safetensors.state n.safetensors.state\n"
+         "cp m.safetensors.state o.safetensors.state\n"
+         "for k in m n o; do tenon train --resume --epochs 3 --save $k.safetensors --quiet || exit"
+         " 9; done\n"
+         "cmp m.safetensors n.safetensors && cmp m.safetensors o.safetensors");
+    scratch_close();
+}
+
+static void files_that_cannot_be_written_are_refused_at_once(void)
+{
+    static const struct {
+        const char *options, *says;
+    } wrong[] = {
+        { "--save ''", "--save \"\" is not the name of a file" },
+        { "--save folder", "--save folder: it is a folder" },
+        { "--save of", "--save of.state: it is a folder" },
+        { "--save /dev/null", "--save /dev/null: it is not a regular file" },
+        { "--save no/where", "--save no/where: No such file" },
+        { "--save link.csv", "--save link.csv and --data t.csv are the same file" },
+        { "--log ./link.csv", "--log ./link.csv and --data t.csv are the same file" },
+        { "--save x --log ./x", "--save x and --log ./x are the same file" },
+        { "--save x --log folder/../x.state", "are the same file" },
+    };
+    if (!begin()) return;
+    write_table("t.csv", false);
+    runs(0, "mkdir folder of.state; ln -s t.csv link.csv");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "train --model mlp --data csv:t.csv --epochs 1000000 %s",
+                 wrong[i].options);
+        fails_with(line, wrong[i].says);
+    }
+    runs(0, "test $(ls | wc -l) = 5 && rm -r folder of.state");  // with what it said last
+    scratch_close();
+}
 
 // One record of a log: its step; 0 where it is not an object that has what it should.
 static int64_t step_of(const char *line, size_t length)
@@ -496,6 +640,37 @@ static void a_gpt2_learns_and_writes(void)
     CHECK_STR(out, text);
     runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 20 --temperature 0");
     prints("the cat sat on the mat");
+    // Text without end: it takes no memory in advance, and Ctrl-C ends it.
+    runs(130, "timeout --preserve-status -s INT 1 '" TN_BUILD_DIR
+              "/tenon' sample --load g.safetensors --tokens 99999999999 >text; s=$?;"
+              " test $(wc -c <text) -ge 50 || exit 9; exit $s");
+    CHECK_STR(out, "");
+    scratch_close();
+}
+
+static void a_terminal_gets_no_control_characters(void)
+{
+    if (!tree_has("script")) SKIP("script is not installed");
+    if (!begin()) return;
+    write_text("t.txt");
+    runs(0, "tenon train --model gpt2 --layers 1 --heads 1 --width 8 --context 8 --data text:t.txt"
+            " --limit 16 --epochs 1 --save g.safetensors --quiet >results; s='sample --load"
+            " g.safetensors --tokens 200 --temperature 900'; LC_ALL=C tenon $s | LC_ALL=C tr -d"
+            " '\\n\\t -~' | wc -c; TERM=xterm LC_ALL=C script -qec \"'" TN_BUILD_DIR
+            "/tenon' $s\" /dev/null | LC_ALL=C tr -d '\\r\\n\\t -~' | wc -c");
+    CHECK(atoi(out) > 50);  // as they are into a pipe
+    prints("\n0\n");
+    scratch_close();
+}
+
+static void eval_ends_with_ctrl_c(void)
+{
+    if (!begin()) return;
+    runs(130, "tenon train --model lenet --data digits:count=60 --epochs 1 --quiet --save"
+              " m.safetensors >results; timeout --preserve-status -s INT 0.5 '" TN_BUILD_DIR
+              "/tenon' eval --load m.safetensors --data digits:count=100000000");
+    CHECK_STR(out, "");
+    CHECK_INT(scratch_count(), 3);
     scratch_close();
 }
 
@@ -614,19 +789,26 @@ const test_case tests_cli[] = {
     TEST(every_command_has_help),
     TEST(wrong_command_lines_name_the_option_and_the_help),
     TEST(what_cannot_be_done_is_said_in_one_line),
+    TEST(data_that_does_not_do_is_named_before_training),
     TEST(eval_says_what_train_said),
     TEST(quiet_leaves_results_and_errors),
     TEST(a_terminal_gets_a_bar),
+    TEST(a_narrow_terminal_is_not_overrun),
     TEST(two_runs_of_one_seed_are_equal),
     TEST(a_run_stopped_by_ctrl_c_goes_on_exactly),
     TEST(a_killed_run_goes_on_exactly),
     TEST(a_resumed_run_may_be_longer_but_not_another),
+    TEST(a_run_that_cannot_be_saved_leaves_the_one_before),
+    TEST(a_state_needs_nothing_beside_it),
+    TEST(files_that_cannot_be_written_are_refused_at_once),
     TEST(the_log_has_an_object_for_every_step),
     TEST(info_lists_tensors_and_metadata),
     TEST(closed_outputs_harm_no_file),
     TEST(a_table_of_classes_is_learned),
     TEST(a_table_of_numbers_is_learned),
     TEST(a_gpt2_learns_and_writes),
+    TEST(a_terminal_gets_no_control_characters),
+    TEST(eval_ends_with_ctrl_c),
     TEST(text_can_be_the_tokens_of_a_vocabulary),
     TEST(a_resnet_trains_on_small_images),
     TEST(the_demo_draws_digits_and_says_what_next),

@@ -630,6 +630,10 @@ static void misuse_is_told_in_words(void)
     CHECK_FAILED(cx, TN_EARG, "data_split: 0.01 of 10 items");
     CHECK_STATUS(tn_data_seek(d, (tn_cursor){ .index = 10 }), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "data_seek: epoch 0, item 10 of 10");
+    CHECK_STATUS(tn_data_seek(d, (tn_cursor){ .epoch = INT64_MAX }), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "data_seek: epoch 9223372036854775807, item 0 of 10");
+    CHECK_STATUS(tn_data_seek(d, (tn_cursor){ .epoch = -1 }), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "data_seek: epoch -1");
     CHECK_STATUS(tn_data_augment(d, (tn_augment_opts){ .flip = true }), TN_ESHAPE);
     CHECK_FAILED(cx, TN_ESHAPE, "images are (C, H, W)");
     CHECK_STATUS(tn_data_augment(pictures, (tn_augment_opts){ .shift = -1 }), TN_EARG);
@@ -668,6 +672,15 @@ static void misuse_of_arrays_and_functions_is_told_in_words(void)
     vast.field[0]       = (tn_array){ .rank = 1, .size = { 1 << 30 } };
     CHECK(tn_next(tn_dataset(cx, vast), INT64_MAX).x == NULL);
     CHECK_FAILED(cx, TN_EMEM, "next: out of memory");
+    vast.field[0] = (tn_array){ .dtype = TN_F64, .rank = 1, .size = { INT64_MAX / 8 } };
+    CHECK(tn_next(tn_dataset(cx, vast), 1).x == NULL);
+    CHECK_FAILED(cx, TN_EMEM, "next: out of memory");
+    vast.field[0] = (tn_array){ .dtype = TN_F32 };
+    for (int bits = 61; bits < 63; bits++) {
+        vast.count = (int64_t)1 << bits;
+        CHECK(tn_data_split(tn_dataset(cx, vast), 0.5, 1) == NULL);
+        CHECK_FAILED(cx, TN_EMEM, "data_split: out of memory");
+    }
     CHECK_INT(tn_next(NULL, 3).count, 0);
     CHECK_FAILED(NULL, TN_EARG, "next: the dataset is NULL");
     tn_close(cx);

@@ -314,6 +314,10 @@ static void bad_beginnings_are_refused_with_their_reason(void)
         { "\x01\xe1\xf5\5\0\0\0\0{}", 10,
           "a header of 100000001 bytes: more than 100000000 are refused" },
         { "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "a header of 18446744073709551615 bytes" },
+        { "sepal,width\n1,2\n", 16,
+          "it does not look like a safetensors file: a header of 7599591740213847411 bytes" },
+        { "\1\0\0\0\0\0\0\0[]", 10,
+          "it does not look like a safetensors file: the header does not" },
     };
     CHECK(scratch_open());
     tn_ctx *cx = rules_open("cpu");

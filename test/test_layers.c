@@ -9,6 +9,68 @@
 
 // ---- a user's own layer ------------------------------------------------------------------------
 
+// A layer's function, or what is told of its tensors, that pulls the rug from under it.
+static tn_tensor *frees_its_layer(tn_layer *l, tn_tensor *x)
+{
+    tn_layer_free(tn_layer_self(l));
+    return tn_mul_s(x, 2);
+}
+
+static tn_tensor *closes_its_context(tn_layer *l, tn_tensor *x)
+{
+    tn_close(tn_layer_ctx(l));
+    return tn_mul_s(x, 2);
+}
+
+static tn_tensor *runs_itself(tn_layer *l, tn_tensor *x)
+{
+    return tn_forward(l, x);
+}
+
+static void frees_a_layer(const char *name, tn_tensor *t, void *layer)
+{
+    (void)name;
+    (void)t;
+    tn_layer_free(layer);
+}
+
+static void closes_a_context(void *cx)
+{
+    tn_close(cx);
+}
+
+static void releases_and_closes(void *data, void *cx)
+{
+    (void)data;
+    tn_close(cx);
+}
+
+static void what_a_call_uses_cannot_be_freed_inside_it(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x   = rules_ramp(cx, 2);
+        tn_layer  *net = tn_nn_seq(cx, tn_layer_new(cx, closes_its_context, NULL, NULL));
+        CHECK_VALUES(tn_forward(net, x), 2, 4);
+        CHECK_FAILED(cx, TN_EARG, "close: a call of this context is in progress");
+        CHECK(tn_layer_child(net, "frees", tn_layer_new(cx, frees_its_layer, net, NULL)) != NULL);
+        CHECK_VALUES(tn_forward(tn_layer_new(cx, frees_its_layer, net, NULL), x), 2, 4);
+        CHECK_STATUS(tn_error(cx), TN_OK);  // net was not running
+
+        net = tn_nn_linear(cx, 2, 2);
+        CHECK(tn_layer_child(net, "frees", tn_layer_new(cx, frees_its_layer, net, NULL)) != NULL);
+        CHECK_STATUS(tn_layer_each(net, frees_a_layer, net), TN_OK);
+        CHECK_FAILED(cx, TN_EARG, "layer_free: a call that uses the layer is in progress");
+        CHECK(tn_forward(tn_layer_new(cx, runs_itself, NULL, NULL), x) == NULL);
+        CHECK_FAILED(cx, TN_EARG, "forward: 1000 calls inside one another");
+
+        tn_layer_free(tn_layer_new(cx, runs_itself, cx, closes_a_context));
+        CHECK_FAILED(cx, TN_EARG, "close: a call");
+        tn_drop(tn_borrow(cx, TN_F32, TN_SHAPE(1), &(float){ 1 }, releases_and_closes, cx));
+        CHECK_FAILED(cx, TN_EARG, "close: a call");
+        CHECK(tn_forward(net, x) != NULL);
+    }
+}
+
 // y = scale * inner(x), with a tensor remembered from the last call.
 typedef struct {
     tn_layer  *inner;
@@ -518,6 +580,7 @@ const test_case tests_layers[] = {
     TEST(a_layer_from_a_struct_and_a_function_trains_like_ours),
     TEST(self_is_freed_once_also_when_making_fails),
     TEST(a_function_that_gives_nothing_is_reported),
+    TEST(what_a_call_uses_cannot_be_freed_inside_it),
     TEST(names_nest_with_dots_in_order),
     TEST(names_are_unique_and_have_no_dots),
     TEST(rule_03_layers_made_in_a_scope_outlive_it),

@@ -315,6 +315,31 @@ static void batch_norm_in_evaluation_uses_and_keeps_its_statistics(void)
     }
 }
 
+// As in PyTorch: what comes out is empty, parameters have gradients of 0, a mean over nothing is NaN.
+static void a_batch_of_nothing_runs_and_changes_nothing(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *l    = tn_nn_seq(cx, tn_nn_conv2d(cx, 1, 4, 3), tn_nn_batch_norm(cx, 4),
+                                    tn_nn_group_norm(cx, 2, 4), tn_nn_max_pool2d(cx, 2),
+                                    tn_nn_avg_pool2d(cx, 2), tn_nn_flatten(cx), tn_nn_layer_norm(cx, 4),
+                                    tn_nn_dropout(cx, 0.5), tn_nn_linear(cx, 4, 3));
+        tn_tensor *y    = tn_forward(l, tn_zeros(cx, TN_F32, TN_SHAPE(0, 1, 6, 6)));
+        tn_tensor *loss = tn_cross_entropy(y, tn_zeros(cx, TN_I64, TN_SHAPE(0)));
+        CHECK(tn_size(y, 0) == 0 && tn_size(y, 1) == 3);
+        CHECK(isnan(tn_item(loss)));
+        CHECK_STATUS(tn_backward(tn_sum_all(y), NULL), TN_OK);
+        static const char *const with_gradients[] = { "0.weight", "1.weight", "2.bias", "6.weight",
+                                                      "8.weight" };
+        for (size_t i = 0; i < sizeof with_gradients / sizeof *with_gradients; i++)
+            CHECK_NEAR(tn_item(tn_norm_all(tn_grad_of(tn_layer_find(l, with_gradients[i])))), 0, 0);
+        CHECK_VALUES(tn_layer_find(l, "1.running_mean"), 0, 0, 0, 0);
+        CHECK_VALUES(tn_layer_find(l, "1.running_var"), 1, 1, 1, 1);
+        tn_layer *words = tn_nn_embedding(cx, 5, 2);
+        CHECK_INT(tn_count(tn_forward(words, tn_zeros(cx, TN_I64, TN_SHAPE(0, 3)))), 0);
+        CHECK_STATUS(tn_error(cx), TN_OK);
+    }
+}
+
 static void norms_without_affine_have_no_parameters(void)
 {
     tn_ctx         *cx = rules_open("cpu");
@@ -710,6 +735,7 @@ const test_case tests_nn[] = {
     TEST(gradients_of_layers_agree_with_differences),
     TEST(batch_norm_remembers_what_pytorch_remembers),
     TEST(batch_norm_in_evaluation_uses_and_keeps_its_statistics),
+    TEST(a_batch_of_nothing_runs_and_changes_nothing),
     TEST(norms_without_affine_have_no_parameters),
     TEST(dropout_is_for_training_only),
     TEST(attention_drops_in_training_only),

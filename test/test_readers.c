@@ -193,7 +193,9 @@ static void idx_says_what_is_wrong(void)
     tn_ctx *cx = begin();
     bytes  *b;
     CHECK(tn_idx(cx, scratch_path("nowhere"), false) == NULL);
-    CHECK_FAILED2(cx, TN_EIO, "nowhere", "there is no train-images-idx3-ubyte in it, plain or .gz");
+    CHECK_FAILED2(cx, TN_EIO, "idx: ", "nowhere: there is no such folder");
+    CHECK(tn_idx(cx, scratch_path(""), false) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "there is no train-images-idx3-ubyte in it, plain or .gz");
     CHECK(tn_idx_files(cx, scratch_path("x"), scratch_path("y")) == NULL);
     CHECK_FAILED(cx, TN_EIO, "No such file");
     CHECK(tn_idx_files(cx, NULL, "y") == NULL);
@@ -311,9 +313,13 @@ static void cifar10_says_what_is_wrong(void)
     bytes  *b  = records(2, 9);
     CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
     CHECK_FAILED(cx, TN_EIO, "there is no test_batch.bin in it, nor in cifar-10-batches-bin");
+    CHECK(tn_cifar10(cx, scratch_path("nowhere"), true) == NULL);
+    CHECK_FAILED2(cx, TN_EIO, "cifar10: ", "nowhere: there is no such folder");
     CHECK(tn_cifar10(cx, NULL, true) == NULL);
     CHECK_FAILED(cx, TN_EARG, "cifar10: the folder is NULL");
     save("test_batch.bin", b);
+    CHECK(tn_cifar10(cx, scratch_path("test_batch.bin"), true) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "it is not a folder");
     CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "record 1 has the label 10, of 10 classes");
     b->n -= 1;

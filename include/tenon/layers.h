@@ -12,7 +12,7 @@
 
 // A layer holds parameters, buffers (state that is not trained) and children, each by name, and a
 // function from x to y. Names nest with dots: "layer1.0.conv1.weight". A layer belongs to the
-// context, a child to its parent; tn_layer_free is optional.
+// context, a child to its parent; tn_layer_free is optional, and an error while the layer runs.
 typedef tn_tensor *tn_forward_fn(tn_layer *l, tn_tensor *x);
 // A user's own layer: self is the user's struct, free (may be NULL) runs once, when the layer dies
 // or when this call fails.

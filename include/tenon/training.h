@@ -112,8 +112,8 @@ TN_API tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test);
 typedef struct {
     const char *target;     // the column to predict, by name or number from 0; NULL: the last
     char        separator;  // 0: found out
-    bool        no_header;
-    const char *schema;  // of tn_data_schema: the columns and categories of another file
+    bool        no_header;  // the first line is a row; a header of numbers alone is refused
+    const char *schema;     // of tn_data_schema: the columns and categories of another file
 } tn_csv_opts;
 // x (B, columns) f32: numbers as they are, categories one-hot. y i64 of a category or f32 (B, 1).
 // A target of whole numbers counts as categories where there are at most 20 of them, with five rows
@@ -172,6 +172,7 @@ typedef struct {
     int64_t  epoch, index;
 } tn_cursor;
 TN_API tn_cursor tn_data_cursor(const tn_data *d);
+// Epochs go up to 2^62 - 1, the index to the last item.
 TN_API tn_status tn_data_seek(tn_data *d, tn_cursor c);
 TN_API tn_status tn_data_rewind(tn_data *d);  // to the start of epoch 0
 TN_API void      tn_data_free(tn_data *d);

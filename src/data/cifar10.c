@@ -78,8 +78,7 @@ static bool add_files(tn_ctx *cx, cifar *c, const char *dir, bool test)
 
 static tn_data *open_folder(tn_ctx *cx, const char *dir, bool test)
 {
-    if (!tni_ctx_ok(cx, "cifar10")) return NULL;
-    if (!dir) return tni_fail(cx, TN_EARG, "cifar10: the folder is NULL");
+    if (!tni_ctx_ok(cx, "cifar10") || !tni_folder_ok(cx, "cifar10", dir)) return NULL;
     cifar *c = tni_zalloc(&cx->heap, sizeof *c);
     if (!c) return tni_fail_memory(cx, "cifar10");
     c->source = (tni_source){ .fields      = 2,

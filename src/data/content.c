@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool tni_content_open(tn_ctx *cx, const char *op, const char *path, tni_content *c)
@@ -21,6 +22,15 @@ void tni_content_close(tni_heap *h, tni_content *c)
 {
     tni_mapping_unref(c->map);
     tni_free(h, c->expanded);
+}
+
+bool tni_folder_ok(tn_ctx *cx, const char *op, const char *dir)
+{
+    struct stat s;
+    if (!dir) return tni_refuse(cx, TN_EARG, "%s: the folder is NULL", op);
+    if (stat(dir, &s) != 0)
+        return tni_refuse(cx, TN_EIO, "%s: %s: there is no such folder", op, dir);
+    return S_ISDIR(s.st_mode) || tni_refuse(cx, TN_EIO, "%s: %s: it is not a folder", op, dir);
 }
 
 bool tni_find_file(char path[TNI_PATH], const char *fmt, ...)

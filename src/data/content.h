@@ -17,6 +17,9 @@ typedef struct {
 bool tni_content_open(tn_ctx *cx, const char *op, const char *path, tni_content *c);
 void tni_content_close(tni_heap *h, tni_content *c);
 
+// Whether there is a folder of that name; reported by the op's name if not.
+bool tni_folder_ok(tn_ctx *cx, const char *op, const char *dir);
+
 enum { TNI_PATH = 4096 };  // room for a path, with its 0
 // Makes a path as printf does; whether there is a file of that name.
 bool tni_find_file(char path[TNI_PATH], const char *fmt, ...) __attribute__((format(printf, 2, 3)));

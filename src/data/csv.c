@@ -156,6 +156,20 @@ static bool read_header(tni_csv_reading *r, uint32_t count)
     return true;
 }
 
+// Whether the first line has only numbers, as one of a file without a header.
+static bool begins_with_numbers(tni_csv_reading *r)
+{
+    tni_csv_cell c = { 0 };
+    double       v;
+    r->r = r->start;
+    tni_csv_row(&r->r);
+    while (!c.last) {
+        tni_csv_kind kind = tni_csv_next(&r->r, &c) ? tni_csv_look(&c, &v) : TNI_CSV_TEXT;
+        if (kind != TNI_CSV_NUMBER && kind != TNI_CSV_COMMA) return false;
+    }
+    return true;
+}
+
 // With a schema, as many columns as it has and each once: so none is missing.
 static bool fits_schema(const tni_csv_reading *r, uint32_t count)
 {
@@ -183,6 +197,9 @@ static bool make_columns(tni_csv_reading *r)
     if (!r->o.schema) t->column = tni_zalloc(h, count * sizeof *t->column);
     if (!r->place || !t->column) return no_memory(r);
     for (uint32_t i = 0; i < count; i++) r->place[i] = i;
+    if (!r->o.no_header && !r->o.schema && begins_with_numbers(r))
+        return tni_csv_bad_file(r, "the first line has numbers only: if it is not a header, set "
+                                   ".no_header; if it is, give the columns names");
     if (!r->o.no_header && !read_header(r, count)) return false;
     if (r->o.schema) return fits_schema(r, count);
     return !r->o.no_header || number_columns(r, count);

@@ -47,6 +47,7 @@ typedef enum {
     TNI_CSV_EMPTY,
     TNI_CSV_NUMBER,
     TNI_CSV_UNBOUNDED,  // nan, inf
+    TNI_CSV_COMMA,      // it would be a number with a point for its comma
     TNI_CSV_TEXT
 } tni_csv_kind;
 

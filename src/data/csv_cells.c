@@ -91,14 +91,18 @@ bool tni_csv_next(tni_csv_reader *r, tni_csv_cell *c)
 char tni_csv_separator(const char *text, const char *end)
 {
     static const char candidates[] = ",;\t";
-    size_t            count[3] = { 0 }, best = 0;
+    size_t            count[3] = { 0 }, decimal = 0, best = 0;
     bool              inside = false;
     while (text < end && ends_line(*text)) text++;
     for (const char *s = text; s < end && (inside || !ends_line(*s)); s++) {
         const char *found = *s ? strchr(candidates, *s) : NULL;
         if (*s == '"') inside = !inside;
-        if (found && !inside) count[found - candidates]++;
+        if (!found || inside) continue;
+        count[found - candidates]++;
+        decimal += *s == ',' && s > text && tni_is_digit(s[-1]) && s + 1 < end &&
+                   tni_is_digit(s[1]);
     }
+    if (count[1] || count[2]) count[0] -= decimal;
     for (size_t i = 1; i < 3; i++)
         if (count[i] > count[best]) best = i;
     return count[best] ? candidates[best] : 0;
@@ -188,6 +192,16 @@ static bool is_unbounded(const char *s, size_t n)
     return false;
 }
 
+// Points before the comma are taken for those between thousands.
+static bool has_decimal_comma(const char *s, const char *end)
+{
+    if (*s == '-' || *s == '+') s++;
+    while (s < end && (tni_is_digit(*s) || *s == '.')) s++;
+    if (s == end || *s++ != ',' || s == end) return false;
+    while (s < end && tni_is_digit(*s)) s++;
+    return s == end;
+}
+
 tni_csv_kind tni_csv_look(const tni_csv_cell *c, double *v)
 {
     const char *s = c->text, *end = s + c->length;
@@ -196,5 +210,6 @@ tni_csv_kind tni_csv_look(const tni_csv_cell *c, double *v)
     size_t n = (size_t)(end - s);
     if (n == 0) return TNI_CSV_EMPTY;
     if (read_number(s, n, v)) return TNI_CSV_NUMBER;
-    return is_unbounded(s, n) ? TNI_CSV_UNBOUNDED : TNI_CSV_TEXT;
+    if (is_unbounded(s, n)) return TNI_CSV_UNBOUNDED;
+    return has_decimal_comma(s, end) ? TNI_CSV_COMMA : TNI_CSV_TEXT;
 }

@@ -3,7 +3,7 @@
 // four bytes, a category two, so never more than twice the file. Nothing of the file is kept.
 //
 // A column is numbers if each of its cells is one, and also if nine of ten are: then the others are
-// errors. Else it is categories, numbered as they first appear. A target of whole numbers counts as
+// errors. Numbers with a decimal comma count here, so that they are errors too. Else it is categories, numbered as they first appear. A target of whole numbers counts as
 // classes if there are at most 20 different ones, and five rows to each on average.
 #include "data/csv.h"
 
@@ -39,7 +39,7 @@ static void note_cell(tni_csv_reading *r, const tni_csv_cell *c, uint32_t column
     double          v;
     tni_csv_kind    kind = tni_csv_look(c, &v);
     tni_csv_column *col  = &r->t->column[column];
-    if (kind == TNI_CSV_NUMBER) col->numbers++;
+    if (kind == TNI_CSV_NUMBER || kind == TNI_CSV_COMMA) col->numbers++;
     if (kind == TNI_CSV_TEXT) col->texts++;
     if (kind == TNI_CSV_NUMBER && column == r->t->target) note_integer(r, v);
 }
@@ -117,6 +117,8 @@ static bool number_of(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, dou
     if (kind == TNI_CSV_EMPTY) return tni_csv_bad_cell(r, c, i, false, "the cell is empty");
     if (kind == TNI_CSV_UNBOUNDED) return tni_csv_bad_cell(r, c, i, true, "is not a finite number");
     if (kind == TNI_CSV_TEXT) return tni_csv_bad_cell(r, c, i, true, "is not a number");
+    if (kind == TNI_CSV_COMMA)
+        return tni_csv_bad_cell(r, c, i, true, "has a decimal comma: only points are read");
     return fabs(*v) <= FLT_MAX || tni_csv_bad_cell(r, c, i, true, "is too large for f32");
 }
 

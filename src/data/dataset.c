@@ -189,6 +189,8 @@ tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
     if (!cx) return NULL;
     if (!(fraction > 0 && fraction < 1))
         return tni_fail(cx, TN_EARG, "data_split: %g is not between 0 and 1", fraction);
+    if ((uint64_t)d->count > PTRDIFF_MAX / sizeof *d->items)
+        return tni_fail_memory(cx, "data_split");
     int64_t take = (int64_t)(fraction * (double)d->count + 0.5);
     if (take < 1 || take >= d->count)
         return tni_fail(cx, TN_EARG, "data_split: %g of %lld items leaves one side empty", fraction,
@@ -218,11 +220,13 @@ tn_cursor tn_data_cursor(const tn_data *d)
     return d ? d->at : (tn_cursor){ 0 };
 }
 
+static const int64_t LAST_EPOCH = INT64_MAX / 2;  // nobody counts from there to the end
+
 tn_status tn_data_seek(tn_data *d, tn_cursor c)
 {
     tn_ctx *cx = tni_thing_ok("data_seek", d, TNI_DATA);
     if (!cx) return tni_failed();
-    if (c.epoch < 0 || c.index < 0 || c.index >= d->count)
+    if (c.epoch < 0 || c.epoch > LAST_EPOCH || c.index < 0 || c.index >= d->count)
         return tni_fail_status(cx, TN_EARG, "data_seek: epoch %lld, item %lld of %lld",
                                (long long)c.epoch, (long long)c.index, (long long)d->count);
     tni_loader_cancel(&d->loader);

@@ -152,8 +152,7 @@ static bool find_file(tn_ctx *cx, const char *dir, const char *stem, const char 
 tn_data *tn_idx(tn_ctx *cx, const char *dir, bool test)
 {
     char images[TNI_PATH], labels[TNI_PATH];
-    if (!tni_ctx_ok(cx, "idx")) return NULL;
-    if (!dir) return tni_fail(cx, TN_EARG, "idx: the folder is NULL");
+    if (!tni_ctx_ok(cx, "idx") || !tni_folder_ok(cx, "idx", dir)) return NULL;
     if (!find_file(cx, dir, test ? "t10k-images" : "train-images", "idx3", images) ||
         !find_file(cx, dir, test ? "t10k-labels" : "train-labels", "idx1", labels))
         return NULL;

@@ -219,8 +219,9 @@ static bool same_span(const tni_span *a, const tni_span *b)
 // Whether the bytes of a batch can be counted at all.
 static bool countable(const tni_source *s, int64_t items)
 {
+    int64_t most = INT64_MAX / (2 * TN_MAX_FIELDS);  // of a field
     for (int f = 0; f < s->fields; f++)
-        if (items > (INT64_MAX >> 4) / (field_bytes(s, f) + 64)) return false;
+        if (field_bytes(s, f) > most - 64 || items > most / (field_bytes(s, f) + 64)) return false;
     return true;
 }
 

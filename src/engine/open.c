@@ -145,6 +145,10 @@ static void bury(tn_ctx *cx)
 void tn_close(tn_ctx *cx)
 {
     if (!cx || !tni_ctx_ok(cx, "close")) return;
+    if (cx->nested || cx->busy || cx->buffers.releasing) {
+        tni_fail(cx, TN_EARG, "close: a call of this context is in progress");
+        return;
+    }
     while (cx->scope != &cx->root) tni_scope_close(cx->scope);
     while (cx->things) {
         tni_thing *t = cx->things;

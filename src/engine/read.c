@@ -53,7 +53,8 @@ tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, voi
     tn_tensor  *t = NULL;
     tni_buffer *b = NULL;
     tni_enter(tni_self.site);  // so that a handler that jumps finds the memory given back
-    if (can_take(cx, "borrow", dt, rank, size, data)) {
+    bool ok = can_take(cx, "borrow", dt, rank, size, data);
+    if (ok) {
         if (cx->engine->device->host_memory) {
             b = tni_buffer_borrow(&cx->buffers, data, release, user);
             t = b ? leaf(cx, dt, rank, size, b) : tni_fail_memory(cx, "borrow");
@@ -61,7 +62,9 @@ tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, voi
             t = copy_in(cx, "borrow", dt, rank, size, data);
         }
     }
+    if (ok) cx->nested++;
     if (!b && release) release(data, user);
+    if (ok) cx->nested--;
     tni_leave(true, t);
     return t;
 }

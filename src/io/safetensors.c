@@ -283,14 +283,15 @@ static bool read_prefix(reader *r)
     if (m->bytes < TNI_SAFETENSORS_PREFIX)
         return tni_file_wrong(r->f, "%zu bytes are no safetensors file", m->bytes);
     memcpy(&n, m->data, TNI_SAFETENSORS_PREFIX);
+    bool        begun = m->bytes > TNI_SAFETENSORS_PREFIX && m->data[TNI_SAFETENSORS_PREFIX] == '{';
+    const char *doubt = begun ? "" : "it does not look like a safetensors file: ";
     if (n > TNI_SAFETENSORS_HEADER)
-        return tni_file_wrong(r->f, "a header of %llu bytes: more than %d are refused",
+        return tni_file_wrong(r->f, "%sa header of %llu bytes: more than %d are refused", doubt,
                               (unsigned long long)n, TNI_SAFETENSORS_HEADER);
     if (n > m->bytes - TNI_SAFETENSORS_PREFIX)
-        return tni_file_wrong(r->f, "a header of %llu bytes in a file of %zu",
+        return tni_file_wrong(r->f, "%sa header of %llu bytes in a file of %zu", doubt,
                               (unsigned long long)n, m->bytes);
-    if (n == 0 || m->data[TNI_SAFETENSORS_PREFIX] != '{')
-        return tni_file_wrong(r->f, "the header does not begin with {");
+    if (n == 0 || !begun) return tni_file_wrong(r->f, "%sthe header does not begin with {", doubt);
     r->bytes      = (size_t)n;
     r->data       = m->data + TNI_SAFETENSORS_PREFIX + n;
     r->data_bytes = (int64_t)(m->bytes - TNI_SAFETENSORS_PREFIX - n);

@@ -21,6 +21,13 @@ static void free_names(tni_heap *h, tni_named *list, size_t n)
     tni_free(h, list);
 }
 
+static void run_free(tn_layer *l)
+{
+    tni_layer_hold(l);
+    l->free_self(l->self);
+    tni_layer_let_go(l);
+}
+
 static void free_one(tn_layer *l)
 {
     tni_heap *h = &l->thing.cx->heap;
@@ -28,7 +35,7 @@ static void free_one(tn_layer *l)
     free_names(h, l->buffer, l->buffers);
     tni_free(h, l->child);
     if (l->builtin) tni_free(h, l->self);
-    else if (l->free_self) l->free_self(l->self);
+    else if (l->free_self) run_free(l);
     tni_free(h, l);
 }
 
@@ -51,6 +58,11 @@ void tn_layer_free(tn_layer *l)
         tni_fail(l->thing.cx, TN_EARG, "layer_free: the layer belongs to its parent");
         return;
     }
+    for (tn_layer *k = l; k; k = tni_layer_next(l, k))
+        if (k->running) {
+            tni_fail(l->thing.cx, TN_EARG, "layer_free: a call that uses the layer is in progress");
+            return;
+        }
     tni_thing_remove(&l->thing);
     free_tree(&l->thing);
 }
@@ -250,24 +262,41 @@ static tn_ctx *forward_args(const tn_layer *l, tn_tensor *x)
     return cx;
 }
 
-tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
+static tn_tensor *run(tn_layer *l, tn_tensor *x)
 {
+    if (l->builtin) return l->forward(l, x);
+    tni_thread before = tni_user_begin();
+    tn_tensor *y      = l->forward(l, x);
+    tni_user_end(&before);
+    return y;
+}
+
+static tn_tensor *forward(tn_layer *l, tn_tensor *x)
+{
+    enum { MOST_NESTED = 1000 };  // before the stack ends
     tn_ctx *cx = forward_args(l, x);
     if (!cx) return NULL;
     if (!l->forward)
         return tni_fail(cx, TN_EARG, "forward: a layer of bare tensors has no function");
-    tn_tensor *y;
-    if (l->builtin) {
-        y = l->forward(l, x);
-    } else {
-        tni_thread before = tni_user_begin();
-        y                 = l->forward(l, x);
-        tni_user_end(&before);
-    }
+    if (cx->nested >= MOST_NESTED)
+        return tni_fail(cx, TN_EARG,
+                        "forward: %d calls inside one another: does a layer run itself?",
+                        MOST_NESTED);
+    tni_layer_hold(l);
+    tn_tensor *y = run(l, x);
+    tni_layer_let_go(l);
     if (!y && !cx->fault.code)
         tni_fail(cx, TN_EUSER, "forward: the layer's function gave no tensor");
     tn_layer *root = tni_layer_root(l);
     if (y && root->watch) root->watch(l, y, root->watch_user);
+    return y;
+}
+
+tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
+{
+    tni_enter(tni_self.site);
+    tn_tensor *y = forward(l, x);
+    tni_leave(false, NULL);
     return y;
 }
 

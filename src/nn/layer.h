@@ -25,6 +25,7 @@ struct tn_layer {
     tn_forward_fn *forward;  // NULL: a holder of tensors
     bool           builtin;  // forward is ours: its temporaries die with the call
     bool           training;
+    int            running;  // calls in progress that use the layer: it cannot be freed
     void          *self;
     void (*free_self)(void *self);
     tni_named *param, *buffer;
@@ -41,6 +42,19 @@ tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forwar
                          size_t self_bytes);
 // Frees a layer that could not be finished; returns NULL.
 void *tni_layer_give_up(tn_layer *l);
+
+// Around a user's function that is given l or its tensors: until it returns, neither the layer nor the
+// context can be freed.
+static inline void tni_layer_hold(tn_layer *l)
+{
+    l->running++;
+    l->thing.cx->nested++;
+}
+static inline void tni_layer_let_go(tn_layer *l)
+{
+    l->running--;
+    l->thing.cx->nested--;
+}
 
 // The layer at the top of l's tree.
 tn_layer *tni_layer_root(tn_layer *l);

@@ -34,7 +34,9 @@ static bool ask_shapes(tn_ctx *cx, const tn_op_def *op, tni_node *const *src, co
     }
     for (int i = 0; i < op->nin; i++) in[i] = describe(src[i]);
     memset(out, 0, (size_t)nout * sizeof *out);
+    cx->nested++;
     tn_status s = op->shape(attr, in, out);
+    cx->nested--;
     tni_free(&cx->heap, in);
     if (s != TN_OK) {
         tni_fail(cx, TN_EUSER, "%s: shape failed with status %d for x[0] %s", op->name, (int)s,

@@ -168,10 +168,13 @@ static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_bat
     if (n == 1)
         return tni_fail(x->cx, TN_ESHAPE, "batch_norm: x %s has one value a channel in training",
                         tni_shape_of(x).s);
+    if (n == 0) {  // nothing to measure; NaN would go into the gradient of w
+        *divides = tn_full(x->cx, tn_dtype_of(x), TN_0D, 1);
+        return x;
+    }
     tn_tensor *m = mean_over(x, "batch_norm", mask), *d = tn_sub(x, m);
     tn_tensor *v = mean_over(tn_square(d), "batch_norm", mask);
     if (!v || !(*divides = inverse("batch_norm", v, o.eps))) return NULL;
-    if (n == 0) return d;  // nothing to remember
     if (!update(mean, m, rate)) return NULL;
     tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
     return update(var, sample, rate) ? d : NULL;

@@ -95,7 +95,9 @@ void tni_buffer_unref(tni_buffers *b, tni_buffer *buf)
 {
     if (!buf || --buf->refs) return;
     if (buf->borrowed) {
+        b->releasing++;
         if (buf->release) buf->release(buf->data, buf->user);
+        b->releasing--;
         tni_free(b->heap, buf);
         return;
     }

@@ -35,6 +35,7 @@ typedef struct {
     tni_heap   *heap;
     tni_memory  memory;
     int64_t     bytes, peak, kept, limit;
+    int         releasing;  // release functions that run
     tni_buffer *bin[TNI_BINS];
 } tni_buffers;
 

@@ -57,6 +57,7 @@ struct tn_ctx {
     // busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);
     bool busy;
+    int  nested;  // calls in progress that run a user's function, one inside the other
 };
 
 enum { TNI_CTX_LIVE = 0x7e407e40, TNI_CTX_DEAD = 0x0ead0ead, TNI_SCOPE_LIVE = 0x5c09e };
