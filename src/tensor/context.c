@@ -101,6 +101,7 @@ void tni_enter(tni_site site)
     if (!tni_self.floor) {
         tni_self.site   = site;
         tni_self.failed = NULL;
+        tni_self.latest = TN_OK;
     }
     tni_self.frame = ++tni_self.frames;
     tni_self.cx    = NULL;
@@ -243,6 +244,7 @@ static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *c
         if (!x[i]) name = names ? names[i] : name;
         else if (!cx && tensor_ok(x[i], op, names ? names[i] : name)) cx = x[i]->cx;
     }
+    if (!cx && tni_self.depth > 0 && tni_self.latest) return NULL;  // of an error inside this call
     tni_self.latest = cx ? cx->fault.code : tni_thread_fault()->code;
     if (!cx && !tni_thread_fault()->code) tni_thread_fail(TN_EARG, "%s: %s is NULL", op, name);
     else if (cx && !cx->fault.code) tni_fail(cx, TN_EARG, "%s: %s is NULL", op, name);
