@@ -14,6 +14,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Whether the build has internal checks: freed objects and closed contexts then stay, so that stale
+// handles can be told.
+#ifdef TN_DEBUG
+enum { TEST_DEBUG = 1 };
+#else
+enum { TEST_DEBUG = 0 };
+#endif
+
 // One test: its function, and the function's name as the runner prints and filters it.
 typedef struct {
     const char *name;

@@ -1,13 +1,9 @@
 // An allocator that fails when it is told to.
 #include "faulty.h"
 
-#include <stdlib.h>
+#include "check.h"
 
-#ifdef TN_DEBUG
-enum { CONTEXTS_STAY = 1 };
-#else
-enum { CONTEXTS_STAY = 0 };
-#endif
+#include <stdlib.h>
 
 static bool fails_now(faulty *h)
 {
@@ -49,5 +45,5 @@ tn_ctx *faulty_open(const char *device, faulty *h)
 
 long faulty_left(const faulty *h)
 {
-    return CONTEXTS_STAY ? 0 : h->live;
+    return TEST_DEBUG ? 0 : h->live;
 }

@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Whether freed objects and closed contexts stay, so that stale handles can be told.
-#ifdef TN_DEBUG
-enum { DEBUG = 1 };
-#else
-enum { DEBUG = 0 };
-#endif
-
 uint64_t prg_random(uint64_t *s)
 {
     uint64_t z = *s += 0x9e3779b97f4a7c15u;
@@ -570,7 +563,7 @@ bool prg_agrees(const program *p, FILE *listing, char *text)
     if (!r.failed) check_all(&r);
     if (!r.failed && all) check_nothing_left(&r, all);
     tn_close(r.cx);
-    if (!r.failed && r.blocks && !DEBUG)
+    if (!r.failed && r.blocks && !TEST_DEBUG)
         prg_fail(&r, "%ld blocks are alive after tn_close", r.blocks);
     orc_close(&r.o);
     if (text) memcpy(text, r.text, sizeof r.text);

@@ -11,13 +11,6 @@
 #include <tenon.h>
 #include <unistd.h>
 
-// Whether freed objects and closed contexts stay, so that stale handles can be told.
-#ifdef TN_DEBUG
-enum { DEBUG = 1 };
-#else
-enum { DEBUG = 0 };
-#endif
-
 // ---- datasets to look at
 
 // x of item i is i, y is 10 i.
@@ -538,10 +531,10 @@ static void two_thousand_batches_take_no_more_memory(void)
         tn_end(s);
         if (i == 99) made = c.made, live = c.live;
     }
-    CHECK(DEBUG || c.live == live);
-    test_that(DEBUG || c.made - made <= 2 * 4000, "%ld allocations", c.made - made);
+    CHECK(TEST_DEBUG || c.live == live);
+    test_that(TEST_DEBUG || c.made - made <= 2 * 4000, "%ld allocations", c.made - made);
     tn_close(cx);
-    CHECK(DEBUG || c.live == 0);
+    CHECK(TEST_DEBUG || c.live == 0);
 }
 
 static void every_allocation_of_a_batch_can_fail(void)
@@ -570,7 +563,8 @@ static void every_allocation_of_a_batch_can_fail(void)
             for (int i = 0; i < 12; i++) CHECK_INT(v[i], i);
         }
         tn_close(cx);
-        test_case_result(DEBUG || c.live == 0, "allocation %ld: %ld blocks are left", n, c.live);
+        test_case_result(TEST_DEBUG || c.live == 0, "allocation %ld: %ld blocks are left", n,
+                         c.live);
         if (done) return;
     }
     CHECK(!"the sweep came to an end");

@@ -10,13 +10,6 @@
 #include <string.h>
 #include <tenon.h>
 
-// Whether freed objects and closed contexts stay, so that stale handles can be told.
-#ifdef TN_DEBUG
-enum { DEBUG = 1 };
-#else
-enum { DEBUG = 0 };
-#endif
-
 // ---- contexts
 
 static void silent(tn_ctx *cx, const tn_fault *f, void *user)
@@ -258,7 +251,8 @@ static void play(session *s)
 
 static void no_leak(const faulty *h, const char *when, long n)
 {
-    test_that(DEBUG || h->live == 0, "%s allocation %ld: %ld blocks are left", when, n, h->live);
+    test_that(TEST_DEBUG || h->live == 0, "%s allocation %ld: %ld blocks are left", when, n,
+              h->live);
 }
 
 // One pass with allocation n failing. False when there was no such allocation.
@@ -346,7 +340,7 @@ static void all_allocations_may_fail_from_any_on(void)
 
 static void no_block_outlives_its_context(void)
 {
-    if (DEBUG) SKIP("a TN_DEBUG build keeps closed contexts, to tell stale handles");
+    if (TEST_DEBUG) SKIP("a TN_DEBUG build keeps closed contexts, to tell stale handles");
     faulty  h  = { 0 };
     tn_ctx *cx = open_faulty("cpu", &h);
     tn_begin(cx);
@@ -401,7 +395,7 @@ static void a_step_over_the_memory_limit_fails_whole(void)
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.nodes, before.nodes);
     CHECK(after.peak <= 1000000);
-    if (!TN_SANITIZE[0] && !DEBUG) CHECK(host_resident() - memory < 1 << 20);
+    if (!TN_SANITIZE[0] && !TEST_DEBUG) CHECK(host_resident() - memory < 1 << 20);
     CHECK_STR(tn_error_text(cx), "");
     tn_close(cx);
 }

@@ -15,13 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Whether closed contexts stay, so that stale handles can be told.
-#ifdef TN_DEBUG
-enum { DEBUG = 1 };
-#else
-enum { DEBUG = 0 };
-#endif
-
 // Makes a file in the test's folder and returns its path.
 static const char *put(const char *name, const void *data, size_t n)
 {
@@ -640,7 +633,7 @@ static void sweep(tn_status (*f)(tn_ctx *cx, const char *path), const char *path
         tn_ctx   *cx = faulty_open("cpu", &h);
         tn_status s  = cx ? f(cx, path) : TN_EMEM;
         tn_close(cx);
-        test_case_result(DEBUG || h.live == 0, "%ld blocks stay after fault %ld", h.live, n);
+        test_case_result(TEST_DEBUG || h.live == 0, "%ld blocks stay after fault %ld", h.live, n);
         test_case_result(scratch_count() <= 1, "a file stays after fault %ld", n);
         if (!h.failed) {
             CHECK_STATUS(s, TN_OK);

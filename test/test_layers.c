@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Whether closed contexts stay, so that stale handles can be told.
-#ifdef TN_DEBUG
-enum { DEBUG = 1 };
-#else
-enum { DEBUG = 0 };
-#endif
-
 // ---- a user's own layer ------------------------------------------------------------------------
 
 // A layer's function, or what is told of its tensors, that pulls the rug from under it.
@@ -578,7 +571,7 @@ static void the_nth_allocation_fails_and_nothing_leaks(void)
         if (done) CHECK(r >= 0 && n > 20);
         CHECK(tn_nn_linear(cx, 2, 2) != NULL);
         tn_close(cx);
-        CHECK(DEBUG || m.live == 0);
+        CHECK(TEST_DEBUG || m.live == 0);
     }
     CHECK(done);
 }

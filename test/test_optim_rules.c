@@ -6,13 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-// Whether freed objects and closed contexts stay, so that stale handles can be told.
-#ifdef TN_DEBUG
-enum { DEBUG = 1 };
-#else
-enum { DEBUG = 0 };
-#endif
-
 // 1, 2, ... n as a parameter of a layer of its own.
 typedef struct {
     tn_tensor *w;
@@ -524,7 +517,8 @@ static bool fail_at(long n, int steps, bool asked, int alive, const float *want)
     test_case_result(!memcmp(end, want, sizeof end), "allocation %ld after %d steps: wrong numbers",
                      n, steps);
     tn_close(t.cx);
-    test_that(DEBUG || t.heap.live == 0, "allocation %ld: %ld blocks are left", n, t.heap.live);
+    test_that(TEST_DEBUG || t.heap.live == 0, "allocation %ld: %ld blocks are left", n,
+              t.heap.live);
     return failed;
 }
 
