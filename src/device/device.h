@@ -4,7 +4,7 @@
 #ifndef TNI_DEVICE_DEVICE_H
 #define TNI_DEVICE_DEVICE_H
 
-#include "ops/ops.h"
+#include "kernel/kernel.h"
 
 // Elements in device memory: element (i0, i1, ...) is i0 * stride[0] + ... elements after data.
 typedef struct {
@@ -56,6 +56,15 @@ struct tni_device {
     void (*download)(void *host, tn_dtype dt, const void *src, int64_t count);
     size_t (*scratch)(const tni_call *call);
     tn_status (*run)(const tni_call *call);
+    // Kernels; all NULL where the device runs ops one by one. prepare takes the kernels of a new
+    // plan, each as its first launch will be but without addresses, and gives an entry for each:
+    // what the device needs to launch it, compiled or being compiled, owned by the device and good
+    // until the process ends. A plan launches its entries again with other addresses, offsets and
+    // numbers, never with other sizes or strides. launch may return before the work is done.
+    tn_status (*prepare)(int n, const tni_launch *const *first, void **entry, tni_text *why);
+    size_t (*room)(void *entry, const tni_launch *l);  // scratch that launch wants, in bytes
+    tn_status (*launch)(void *entry, tni_launch *l, tni_text *why);
+    void (*wait)(void);  // until everything launched is done; NULL where launch waits
 };
 
 extern const tni_device tni_device_ref, tni_device_cpu;

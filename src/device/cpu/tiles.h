@@ -7,7 +7,7 @@
 #ifndef TNI_DEVICE_CPU_TILES_H
 #define TNI_DEVICE_CPU_TILES_H
 
-#include "ops/ops.h"
+#include "kernel/kernel.h"
 
 enum { TNI_TILE = 1024 };
 
@@ -63,11 +63,5 @@ extern const tni_tiles tni_tiles_avx512;  // on x86-64 only
 
 // Those for this machine.
 const tni_tiles *tni_tiles_get(void);
-
-static inline tn_dtype tni_compute_dtype(tn_dtype dt)
-{
-    if (dt == TN_F64 || dt == TN_I64) return dt;
-    return dt >= TN_F16 ? TN_F32 : TN_I32;
-}
 
 #endif
