@@ -27,6 +27,8 @@ static const struct {
     { "bandwidth", "copy, add, exp, sums, softmax, layer_norm over 8192 x 1024 f32",
       bench_bandwidth },
     { "training", "steps of an MLP and of lenet with Adam, beside PyTorch", bench_training },
+    { "slice", "the kernels of a training step on a GPU, by the public interface", bench_slice },
+    { "slice_raw", "the same kernels by hand, without the planner", bench_slice_raw },
 };
 
 enum { CASES = sizeof cases / sizeof *cases, ROWS = 64 };

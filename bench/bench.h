@@ -46,7 +46,7 @@ bench_peer bench_ask_peer(const char *name);
 // The cases, and what children run.
 typedef void bench_case(void);
 bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matmul, bench_bandwidth,
-    bench_training;
+    bench_training, bench_slice, bench_slice_raw;
 void bench_instructions_child(const char *mode);
 void bench_matmul_child(void);
 

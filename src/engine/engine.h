@@ -16,6 +16,7 @@ typedef struct {
 struct tni_engine {
     const tni_device *device;
     int               threads;
+    bool              eager;  // TN_EAGER: op by op
     tni_plans         plans;
     tni_late         *late;
     size_t            late_count, late_cap;
@@ -32,5 +33,8 @@ tni_node *tni_value(tn_tensor *t, const char *op);
 // Where the elements of a computed node lie.
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
 void    tni_late_close(tn_ctx *cx);
+
+// Prints what a plan for a graph does; source: with the instructions of its kernels.
+void tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source);
 
 #endif

@@ -1,19 +1,20 @@
 // Key, plan, run: from pending nodes to values.
 #include "engine/engine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // A run of a plan over the graph it was made for: every piece of memory is there before the first
 // step starts.
 typedef struct {
-    tn_ctx         *cx;
-    tni_engine     *e;
-    tni_graph      *g;
-    const tni_plan *plan;
-    tni_buffer     *arena, *scratch;
-    tni_buffer    **own;   // by item: the root's buffer
-    char          **data;  // by item: where it lies
-    tni_arg        *in;    // of the step at hand
+    tn_ctx      *cx;
+    tni_engine  *e;
+    tni_graph   *g;
+    tni_plan    *plan;
+    tni_buffer  *arena, *scratch;
+    tni_buffer **own;   // by item: the root's buffer
+    char       **data;  // by item: where it lies
+    tni_arg     *in;    // of the step at hand
 } run;
 
 // ---- addresses ---------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ static char *find_data(const run *r, size_t i)
 {
     const tni_place *p = &r->plan->place[i];
     const tni_node  *n = r->g->item[i].n;
-    if (p->where == TNI_NOWHERE) return NULL;
+    if (p->where == TNI_NOWHERE) return NULL;  // a view, or a value inside a kernel
     if (p->alias || p->in_place) return source_arg(r, n->src[0]).data;
     char *root = p->where == TNI_OWN ? r->own[p->root]->data
                                      : r->arena->data + r->plan->place[p->root].offset;
@@ -177,6 +178,109 @@ static tn_status run_item(const run *r, size_t i)
     return report(r->cx, s, n, why.s);
 }
 
+// ---- kernels -----------------------------------------------------------------------------------
+
+// A number of a node as its compute type has it.
+static tni_word number_word(const run *r, const tni_bound *b)
+{
+    tni_word w = { .l = b->literal };
+    if (b->which == TNI_A_LITERAL) return w;
+    const tni_attr *a = &r->g->item[b->item].n->attr;
+    double          f = a->num.f;
+    int64_t         l = a->num.i;
+    switch ((tni_which)b->which) {
+    case TNI_THE_KEY: w.u = a->random.key; return w;
+    case TNI_THE_COUNTER: w.u = a->random.counter; return w;
+    case TNI_THE_START: f = a->iota.start, l = a->iota.istart; break;
+    case TNI_THE_STEP: f = a->iota.step, l = a->iota.istep; break;
+    case TNI_THE_FILL: f = a->pad.value, l = (int64_t)f; break;
+    case TNI_THE_VALUE:
+    case TNI_A_LITERAL: break;
+    }
+    return tni_word_of((tn_dtype)b->dtype, f, l);
+}
+
+// Addresses are those of 64-byte lines, so that a device may load lines; the rest is offset.
+static void bind_buffers(const run *r, tni_fused *k, int64_t *rest)
+{
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        int32_t at          = k->buffer[i];
+        char   *data        = at >= 0 ? r->data[at] : (char *)r->g->input[~at].n->buf->data;
+        size_t  over        = (uintptr_t)data % 64;
+        size_t  size        = r->e->device->element_size((tn_dtype)k->kernel->buffer[i].dtype);
+        k->launch.buffer[i] = data - over;
+        rest[i]             = (int64_t)(over / size);
+    }
+}
+
+static void bind_kernel(const run *r, tni_fused *k)
+{
+    int64_t rest[TNI_MOST_BUFFERS];
+    bind_buffers(r, k, rest);
+    for (int i = 0; i < k->kernel->naccess; i++) {
+        const tni_source *s  = &k->source[i];
+        int64_t           at = s->offset;
+        int               b  = k->kernel->access[i].buffer;
+        if (b >= 0) at += rest[b];
+        if (b >= 0 && s->edge >= 0) {
+            const tni_node *src = r->g->item[s->reader].n->src[s->edge];
+            at += tni_node_layout(src).offset;
+            if (s->place < 0) at += r->g->input[~s->place].n->start;
+        }
+        k->launch.offset[i] = at;
+    }
+    for (int i = 0; i < k->kernel->nnumber; i++)
+        k->launch.number[i] = number_word(r, &k->number[i]);
+    k->launch.threads = r->e->threads;
+    k->launch.fail[0] = 0;
+}
+
+// An index was out of range: says so as the op by itself does.
+static tn_status report_check(const run *r, const tni_fused *k, size_t *item)
+{
+    tni_text why   = { "" };
+    *item          = (size_t)k->origin[k->launch.fail[0] - 1];
+    tni_node *n    = r->g->item[*item].n;
+    int       axis = n->attr.axis.axis;
+    tni_text_add(&why, "%s: index %lld is out of range for size %lld along axis %d",
+                 tni_op_table[n->op].name, (long long)k->launch.fail[1],
+                 (long long)n->src[0]->size[axis], axis);
+    return report(r->cx, TN_EARG, n, why.s);
+}
+
+static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
+{
+    tni_text why = { "" };
+    r->cx->stats.launches++;
+    k->launch.scratch = r->scratch ? r->scratch->data : NULL;
+    tn_status s       = r->e->device->launch(k->entry, &k->launch, &why);
+    if (k->launch.fail[0]) return report_check(r, k, item);
+    if (s == TN_OK) return TN_OK;
+    *item = (size_t)k->origin[0];
+    return report(r->cx, s, r->g->item[*item].n, why.s);
+}
+
+// The device meets the kernels of a new plan, all at once.
+static bool prepare_kernels(const run *r, tni_plan *p)
+{
+    tni_text why = { "" };
+    if (p->prepared || !p->kernels) return true;
+    const tni_launch **first = tni_alloc(&r->cx->heap, p->kernels * sizeof *first);
+    void             **entry = tni_alloc(&r->cx->heap, p->kernels * sizeof *entry);
+    tn_status          s     = TN_EMEM;
+    if (first && entry) {
+        for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
+        s = r->e->device->prepare((int)p->kernels, first, entry, &why);
+    }
+    for (size_t i = 0; s == TN_OK && i < p->kernels; i++) p->kernel[i].entry = entry[i];
+    p->prepared = s == TN_OK;
+    tni_free(&r->cx->heap, first);
+    tni_free(&r->cx->heap, entry);
+    if (s == TN_EMEM) tni_fail_memory(r->cx, "evaluating");
+    else if (s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);
+    return p->prepared;
+}
+
 // ---- memory ------------------------------------------------------------------------------------
 
 static tni_buffer *take(run *r, int64_t bytes, const char *what)
@@ -201,11 +305,18 @@ static tni_arg *take_inputs(run *r)
 static bool take_scratch(run *r)
 {
     size_t most = 0;
-    for (size_t i = 0; i < r->g->count; i++) {
-        if (nothing_to_run(r, i)) continue;
-        tni_text why  = { "" };
-        tni_call c    = make_call(r, i, &why);
-        size_t   need = r->e->device->scratch(&c);
+    for (size_t t = 0; t < r->plan->steps; t++) {
+        tni_step step = r->plan->step[t];
+        size_t   need = 0;
+        if (step < 0) {
+            tni_fused *k = &r->plan->kernel[~step];
+            bind_kernel(r, k);
+            need = r->e->device->room(k->entry, &k->launch);
+        } else if (!nothing_to_run(r, (size_t)step)) {
+            tni_text why = { "" };
+            tni_call c   = make_call(r, (size_t)step, &why);
+            need         = r->e->device->scratch(&c);
+        }
         if (need > most) most = need;
     }
     return !most || (r->scratch = take(r, (int64_t)most, "evaluating")) != NULL;
@@ -329,21 +440,33 @@ void tni_roll_back(tn_ctx *cx)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
+// Runs one step; on failure *item is what failed.
+static tn_status run_step(const run *r, tni_step step, size_t *item)
+{
+    if (step < 0) return run_kernel(r, &r->plan->kernel[~step], item);
+    *item = (size_t)step;
+    return run_item(r, *item);
+}
+
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 {
-    tni_limits limits = { cx->engine->device->element_size };
-    run        r      = { .cx = cx, .e = cx->engine, .g = g };
-    bool       kept   = true;
-    tni_plan  *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
+    const tni_device *d      = cx->engine->device;
+    tni_limits        limits = { .element_size = d->element_size,
+                                 .fuses        = (d->launch || getenv("TN_FUSE_DEBUG")) && !cx->engine->eager,
+                                 .buffers      = 24 };
+    run               r      = { .cx = cx, .e = cx->engine, .g = g };
+    bool              kept   = true;
+    tni_plan         *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
     if (!plan) return tni_failed();
-    r.plan    = plan;
-    bool   ok = take_memory(&r);
-    size_t at = 0;
-    for (; ok && at < g->count; at++) ok = run_item(&r, at) == TN_OK;
+    r.plan = plan;
+    if (getenv("TN_EXPLAIN_DEBUG")) tni_explain(g, plan, stderr, true);
+    bool   ok = prepare_kernels(&r, plan) && take_memory(&r);
+    size_t at = 0, item = 0;
+    for (; ok && at < plan->steps; at++) ok = run_step(&r, plan->step[at], &item) == TN_OK;
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // What fails on its values will fail again: later steps leave it out.
-    else if (at > 0 && s != TN_EMEM) g->item[at - 1].n->failed = true;
+    else if (at > 0 && s != TN_EMEM) g->item[item].n->failed = true;
     give_memory(&r);
     if (!kept) tni_plan_free(&cx->heap, plan);
     return s;

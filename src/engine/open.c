@@ -9,8 +9,9 @@
 
 // ---- devices -----------------------------------------------------------------------------------
 
-// In order of preference for tn_open(NULL); ref comes last and only by name.
-static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_ref };
+// In order of preference for tn_open(NULL); cuda, which cannot run every op yet, and ref come last
+// and only by name.
+static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, &tni_device_ref };
 enum { DEVICES = sizeof devices / sizeof *devices };
 
 int tn_devices(void)
@@ -48,7 +49,7 @@ static const tni_device *find_device(const char *name)
         tni_thread_fail(TN_EDEVICE, "open: device %s is not available: %s", name, why.s);
         return NULL;
     }
-    tni_thread_fail(TN_EDEVICE, "open: there is no device \"%s\"; this build has cpu and ref",
+    tni_thread_fail(TN_EDEVICE, "open: there is no device \"%s\"; this build has cpu, cuda and ref",
                     name);
     return NULL;
 }
@@ -79,6 +80,13 @@ static void open_slabs(tn_ctx *cx)
     tni_slab_open(&cx->scopes, &cx->heap, sizeof(tn_scope));
 }
 
+// Whether a switch in the environment is on.
+static bool is_set(const char *name)
+{
+    const char *v = getenv(name);
+    return v && *v && strcmp(v, "0");
+}
+
 static int thread_count(int asked)
 {
     int n = asked > 0 ? asked : tni_threads_default();
@@ -99,6 +107,7 @@ tn_ctx *tn_open_with(tn_open_opts o)
     }
     e->device       = dev;
     e->threads      = thread_count(o.threads);
+    e->eager        = is_set("TN_EAGER");
     cx->magic       = TNI_CTX_LIVE;
     cx->owner       = tni_thread_id();
     cx->grad_mode   = true;

@@ -1,6 +1,8 @@
 // Kernels: where values vary, in which phase they are, how they read as text, how they are cut.
 #include "kernel/kernel.h"
 
+#include "kernel/prelude.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,6 +85,23 @@ const char *tni_kernel_kind(const tni_kernel *k)
         kind = x->per || !strcmp(kind, "COL") ? "COL" : "FULL";
     }
     return kind;
+}
+
+tni_word tni_word_of(tn_dtype dt, double f, int64_t l)
+{
+    tni_word w = { .u = 0 };
+    switch (dt) {
+    case TN_F64: w.d = f; break;
+    case TN_F32: w.f = (float)f; break;
+    case TN_F16: w.f = m_half_to_float(m_double_to_half(f)); break;
+    case TN_BF16: w.f = m_bf16_to_float(m_double_to_bf16(f)); break;
+    case TN_I64: w.l = l; break;
+    case TN_I32: w.i = (int32_t)l; break;
+    case TN_I8: w.i = (int8_t)l; break;
+    case TN_U8: w.i = (uint8_t)l; break;
+    case TN_BOOL: w.i = l != 0; break;
+    }
+    return w;
 }
 
 // ---- as bytes ----------------------------------------------------------------------------------

@@ -117,6 +117,9 @@ typedef union {
     uint64_t u;
 } tni_word;
 
+// A number rounded to a dtype, as that is computed with: f of floats, l of integers.
+tni_word tni_word_of(tn_dtype dt, double f, int64_t l);
+
 // What a kernel needs to run. Buffers are addresses on the device, aligned to 64 bytes unless the
 // memory is the user's.
 typedef struct {

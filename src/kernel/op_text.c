@@ -1,14 +1,13 @@
 // Rows of the op table written as C functions.
 #include "kernel/op_text.h"
 
-#include <stdio.h>
+#include "kernel/dialect.h"
 
-static const char *compute_type(tn_dtype dt)
-{
-    if (dt == TN_F64) return "double";
-    if (tni_is_float(dt)) return "float";
-    return dt == TN_I64 ? "m_long" : "m_int";
-}
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { EXPR = 200 };  // characters of an expression, suffixes and all
 
 // The number of inputs the expression speaks of: a, b, c.
 static int arity(const tni_op_facts *f)
@@ -22,20 +21,50 @@ static int arity(const tni_op_facts *f)
     }
 }
 
+// The expression with the functions of one type: m_exp(a) is m_exp_f(a).
+static void typed(char dst[EXPR], const char *expr, tn_dtype dt)
+{
+    size_t      n    = 0;
+    const char *name = NULL;  // of a function, while in it
+    for (const char *p = expr; *p && n + 3 < EXPR; p++) {
+        if (!name && p[0] == 'm' && p[1] == '_') name = p;
+        if (name && *p == '(') {
+            dst[n++] = '_';
+            dst[n++] = tni_compute_suffix(dt);
+        }
+        if (!isalnum((unsigned char)*p) && *p != '_') name = NULL;
+        dst[n++] = *p;
+    }
+    dst[n] = 0;
+}
+
 int tni_op_text(char *dst, size_t room, const char *name, int op, tn_dtype dt)
 {
     const tni_op_facts *f = &tni_op_table[op];
     tn_dtype            in, out;
     int                 n = arity(f);
+    char                expr[EXPR];
     if (!n || !tni_rule_apply(f->rule, dt, &in, &out) || in != dt) return 0;
     if (f->rule == TNI_REAL && !tni_is_float(dt)) return 0;  // integers are given back as they are
-    const char *type = compute_type(dt), *first = f->rule == TNI_SELECT ? "m_int" : type;
+    const char *type = tni_compute_type(dt), *first = f->rule == TNI_SELECT ? "m_int" : type;
     const char *result = f->rule == TNI_TO_BOOL ? "m_int" : type;
+    typed(expr, f->expr, dt);
     if (n == 1)
-        return snprintf(dst, room, "%s %s(%s a) { return %s; }\n", result, name, type, f->expr);
+        return snprintf(dst, room, "%s %s(%s a) { return %s; }\n", result, name, type, expr);
     if (n == 2)
         return snprintf(dst, room, "%s %s(%s a, %s b) { return %s; }\n", result, name, type, type,
-                        f->expr);
+                        expr);
     return snprintf(dst, room, "%s %s(%s a, %s b, %s c) { return %s; }\n", result, name, first,
-                    type, type, f->expr);
+                    type, type, expr);
+}
+
+int tni_fold_text(char *dst, size_t room, const char *name, int op, tn_dtype dt)
+{
+    const tni_op_facts *f    = &tni_op_table[op];
+    const char         *type = tni_compute_type(dt);
+    char                expr[EXPR];
+    if (f->class != TNI_REDUCE || !strcmp(f->expr, "0")) return 0;
+    typed(expr, f->expr, dt);
+    return snprintf(dst, room, "%s %s(%s acc, %s a) { return %s; }\n", type, name, type, type,
+                    expr);
 }

@@ -7,33 +7,29 @@
 const char *const tni_prelude_text[] = {
 #define FN(...) "M_FN " #__VA_ARGS__ "\n",
 #include "kernel/math.def"
+#define FN(...) "M_FN " #__VA_ARGS__ "\n",
+#include "kernel/casts.def"
     NULL,
 };
 
-// Generic names, as prelude.h has them: one or two arguments; float and double, with or without
-// the integers.
-#define FLOAT1(name) \
-    "#define m_" name "(a) _Generic((a), float: m_" name "_f, double: m_" name "_d)(a)\n"
-#define REAL(name, args)                                                               \
-    "#define m_" name args " _Generic((a), float: m_" name "_f, double: m_" name "_d," \
-    " m_int: m_" name "_i, m_long: m_" name "_l)" args "\n"
-#define INT2(name) \
-    "#define m_" name "(a, n) _Generic((a), m_int: m_" name "_i, m_long: m_" name "_l)(a, n)\n"
 #define LIBM(name) "double " name "(double);\n"
 
 // clang-format off
 const char *const tni_prelude_c[] = {
-    "#define M_FN static inline\n",
+    "#define M_FN static inline\n"
+    "#define M_APART static __attribute__((noinline))\n"
+    "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"
+    "#ifdef __clang__\n"
+    "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"
+    "#define M_LANES _Pragma(\"clang loop vectorize(assume_safety)\")\n"
+    "#else\n"
+    "#define M_LANES _Pragma(\"GCC ivdep\")\n"
+    "#endif\n",
     LIBM("exp") LIBM("exp2") LIBM("expm1") LIBM("log") LIBM("log2") LIBM("log1p") LIBM("sin")
     LIBM("cos") LIBM("tan") LIBM("atan") LIBM("tanh") LIBM("erf") "double pow(double, double);\n",
 #define C_ONLY(...) #__VA_ARGS__ "\n",
 #define FN(...)
 #include "kernel/math.def"
-    FLOAT1("exp") FLOAT1("exp2") FLOAT1("expm1") FLOAT1("log") FLOAT1("log2") FLOAT1("log1p"),
-    FLOAT1("sin") FLOAT1("cos") FLOAT1("tan") FLOAT1("atan") FLOAT1("tanh") FLOAT1("erf"),
-    FLOAT1("sqrt") FLOAT1("rsqrt") FLOAT1("floor") FLOAT1("ceil") FLOAT1("rint") FLOAT1("trunc"),
-    REAL("abs", "(a)") REAL("sign", "(a)") REAL("max", "(a, b)") REAL("min", "(a, b)"),
-    REAL("rem", "(a, b)") REAL("fdiv", "(a, b)") REAL("pow", "(a, b)") INT2("shl") INT2("shr"),
     NULL,
 };
 
@@ -45,26 +41,26 @@ const char *const tni_prelude_opencl[] = {
     "typedef long m_long;\n"
     "typedef ulong m_ulong;\n"
     "typedef ushort m_ushort;\n"
-    "typedef struct { m_uint x, y, z, w; } m_quad;\n"
-    "M_FN m_uint m_bits_f(float x) { return as_uint(x); }\n"
-    "M_FN float m_float_bits(m_uint u) { return as_float(u); }\n"
-    "M_FN float m_fma_f(float a, float b, float c) { return fma(a, b, c); }\n"
-    "M_FN float m_sqrt_f(float x) { return sqrt(x); }\n"
-    "M_FN float m_floor_f(float x) { return floor(x); }\n"
-    "M_FN float m_ceil_f(float x) { return ceil(x); }\n"
-    "M_FN float m_rint_f(float x) { return rint(x); }\n"
-    "M_FN float m_trunc_f(float x) { return trunc(x); }\n"
-    "M_FN float m_abs_f(float x) { return fabs(x); }\n"
+    "typedef struct { m_uint x, y, z, w; } m_quad;\n",
+    "M_FN m_uint m_bits_f(float x) { return as_uint(x); }\n",
+    "M_FN float m_float_bits(m_uint u) { return as_float(u); }\n",
+    "M_FN float m_fma_f(float a, float b, float c) { return fma(a, b, c); }\n",
+    "M_FN float m_sqrt_f(float x) { return sqrt(x); }\n",
+    "M_FN float m_floor_f(float x) { return floor(x); }\n",
+    "M_FN float m_ceil_f(float x) { return ceil(x); }\n",
+    "M_FN float m_rint_f(float x) { return rint(x); }\n",
+    "M_FN float m_trunc_f(float x) { return trunc(x); }\n",
+    "M_FN float m_abs_f(float x) { return fabs(x); }\n",
     "M_FN float m_fmod_f(float a, float b) { return fmod(a, b); }\n",
-    "M_FN m_ulong m_bits_d(double x) { return as_ulong(x); }\n"
-    "M_FN double m_double_bits(m_ulong u) { return as_double(u); }\n"
-    "M_FN double m_fma_d(double a, double b, double c) { return fma(a, b, c); }\n"
-    "M_FN double m_sqrt_d(double x) { return sqrt(x); }\n"
-    "M_FN double m_floor_d(double x) { return floor(x); }\n"
-    "M_FN double m_ceil_d(double x) { return ceil(x); }\n"
-    "M_FN double m_rint_d(double x) { return rint(x); }\n"
-    "M_FN double m_trunc_d(double x) { return trunc(x); }\n"
-    "M_FN double m_abs_d(double x) { return fabs(x); }\n"
+    "M_FN m_ulong m_bits_d(double x) { return as_ulong(x); }\n",
+    "M_FN double m_double_bits(m_ulong u) { return as_double(u); }\n",
+    "M_FN double m_fma_d(double a, double b, double c) { return fma(a, b, c); }\n",
+    "M_FN double m_sqrt_d(double x) { return sqrt(x); }\n",
+    "M_FN double m_floor_d(double x) { return floor(x); }\n",
+    "M_FN double m_ceil_d(double x) { return ceil(x); }\n",
+    "M_FN double m_rint_d(double x) { return rint(x); }\n",
+    "M_FN double m_trunc_d(double x) { return trunc(x); }\n",
+    "M_FN double m_abs_d(double x) { return fabs(x); }\n",
     "M_FN double m_fmod_d(double a, double b) { return fmod(a, b); }\n",
     NULL,
 };
@@ -76,26 +72,26 @@ const char *const tni_prelude_cuda[] = {
     "typedef long long m_long;\n"
     "typedef unsigned long long m_ulong;\n"
     "typedef unsigned short m_ushort;\n"
-    "typedef struct { m_uint x, y, z, w; } m_quad;\n"
-    "M_FN m_uint m_bits_f(float x) { return __float_as_uint(x); }\n"
-    "M_FN float m_float_bits(m_uint u) { return __uint_as_float(u); }\n"
-    "M_FN float m_fma_f(float a, float b, float c) { return __fmaf_rn(a, b, c); }\n"
-    "M_FN float m_sqrt_f(float x) { return __fsqrt_rn(x); }\n"
-    "M_FN float m_floor_f(float x) { return floorf(x); }\n"
-    "M_FN float m_ceil_f(float x) { return ceilf(x); }\n"
-    "M_FN float m_rint_f(float x) { return rintf(x); }\n"
-    "M_FN float m_trunc_f(float x) { return truncf(x); }\n"
-    "M_FN float m_abs_f(float x) { return fabsf(x); }\n"
+    "typedef struct { m_uint x, y, z, w; } m_quad;\n",
+    "M_FN m_uint m_bits_f(float x) { return __float_as_uint(x); }\n",
+    "M_FN float m_float_bits(m_uint u) { return __uint_as_float(u); }\n",
+    "M_FN float m_fma_f(float a, float b, float c) { return __fmaf_rn(a, b, c); }\n",
+    "M_FN float m_sqrt_f(float x) { return __fsqrt_rn(x); }\n",
+    "M_FN float m_floor_f(float x) { return floorf(x); }\n",
+    "M_FN float m_ceil_f(float x) { return ceilf(x); }\n",
+    "M_FN float m_rint_f(float x) { return rintf(x); }\n",
+    "M_FN float m_trunc_f(float x) { return truncf(x); }\n",
+    "M_FN float m_abs_f(float x) { return fabsf(x); }\n",
     "M_FN float m_fmod_f(float a, float b) { return fmodf(a, b); }\n",
-    "M_FN m_ulong m_bits_d(double x) { return (m_ulong)__double_as_longlong(x); }\n"
-    "M_FN double m_double_bits(m_ulong u) { return __longlong_as_double((m_long)u); }\n"
-    "M_FN double m_fma_d(double a, double b, double c) { return __fma_rn(a, b, c); }\n"
-    "M_FN double m_sqrt_d(double x) { return __dsqrt_rn(x); }\n"
-    "M_FN double m_floor_d(double x) { return floor(x); }\n"
-    "M_FN double m_ceil_d(double x) { return ceil(x); }\n"
-    "M_FN double m_rint_d(double x) { return rint(x); }\n"
-    "M_FN double m_trunc_d(double x) { return trunc(x); }\n"
-    "M_FN double m_abs_d(double x) { return fabs(x); }\n"
+    "M_FN m_ulong m_bits_d(double x) { return (m_ulong)__double_as_longlong(x); }\n",
+    "M_FN double m_double_bits(m_ulong u) { return __longlong_as_double((m_long)u); }\n",
+    "M_FN double m_fma_d(double a, double b, double c) { return __fma_rn(a, b, c); }\n",
+    "M_FN double m_sqrt_d(double x) { return __dsqrt_rn(x); }\n",
+    "M_FN double m_floor_d(double x) { return floor(x); }\n",
+    "M_FN double m_ceil_d(double x) { return ceil(x); }\n",
+    "M_FN double m_rint_d(double x) { return rint(x); }\n",
+    "M_FN double m_trunc_d(double x) { return trunc(x); }\n",
+    "M_FN double m_abs_d(double x) { return fabs(x); }\n",
     "M_FN double m_fmod_d(double a, double b) { return fmod(a, b); }\n",
     NULL,
 };

@@ -35,6 +35,10 @@ static void put_attr(writer *w, const tni_node *n)
     case TNI_fold: {
         const tni_node *shape = n->op == TNI_view ? n : n->src[n->nsrc - 1];
         put(w, n->attr.view.stride, (size_t)shape->rank * sizeof(int64_t));
+        // Which elements of a value still to be computed are read is structure: they may be
+        // computed where they are read.
+        if (n->op == TNI_view && n->src[0]->state == TNI_PENDING && n->src[0]->op != TNI_update)
+            put_int(w, n->attr.view.offset);
         break;
     }
     case TNI_pad: put(w, n->attr.pad.before, (size_t)n->rank * sizeof(int64_t)); break;

@@ -1,20 +1,21 @@
 // Memory: where each value lies, which values share a place, which writes happen in place. All of
 // it is decided before anything runs, so that running cannot fail for want of memory and a step is
 // all or nothing.
-#include "plan/plan.h"
+#include "plan/fuse.h"
 
 #include <string.h>
 
 // A plan in the making. The arrays are by place: first one per item, of which a root's counts, then
-// one per input.
+// one per input; when is by item.
 typedef struct {
     tni_graph        *g;
     const tni_limits *limits;
     tni_plan         *plan;
-    uint32_t         *last;      // the last position that reads it
+    uint32_t         *when;      // the step that computes it
+    uint32_t         *last;      // the last step that reads it
     bool             *stored;    // something in it outlives the evaluation
     bool             *whole;     // a reader wants all its elements in memory
-    size_t            fallible;  // one past the last item whose running can fail
+    size_t            fallible;  // one past the last step that can fail
 } builder;
 
 // The place that a source's elements lie in: a root item, or count + input.
@@ -39,27 +40,55 @@ static bool reads_splats(const tni_node *n)
     return tni_is_map(n->op) || tni_op_table[n->op].class == TNI_REDUCE || n->op == TNI_copy;
 }
 
+static void read_place(builder *b, uint32_t at, size_t step, bool splats)
+{
+    if (b->last[at] < step) b->last[at] = (uint32_t)step;
+    if (at < b->g->count && !splats) b->whole[at] = true;
+}
+
+static void read_sources(builder *b, size_t i, size_t step)
+{
+    tni_node *n = b->g->item[i].n;
+    for (uint32_t s = 0; s < n->nsrc; s++)
+        read_place(b, place_of(b, n->src[s]), step, reads_splats(n));
+}
+
+static void read_buffers(builder *b, const tni_fused *k, size_t step)
+{
+    size_t count = b->g->count;
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        int32_t at = k->buffer[i];
+        read_place(b, at >= 0 ? (uint32_t)at : (uint32_t)(count + (size_t)~at), step, false);
+    }
+    for (int i = 0; i < k->kernel->nins; i++)
+        if (k->kernel->ins[i].code == TNI_I_CHECK) b->fallible = step + 1;
+}
+
 // Each item's own place first; then every read moves the end of what it reads. Sharing a place
-// later joins the ends.
+// later joins the ends. Items that no step stores have no place.
 static void find_reads(builder *b)
 {
     tni_graph *g = b->g;
-    for (size_t i = 0; i < g->count; i++) {
-        tni_item  *it = &g->item[i];
-        tni_place *p  = &b->plan->place[i];
-        p->root       = (uint32_t)i;
-        p->where      = it->n->op == TNI_view ? TNI_NOWHERE : TNI_ARENA;
-        b->last[i]    = (uint32_t)i;
-        if (tni_op_fallible(it->n->op)) b->fallible = i + 1;
-    }
-    for (size_t i = 0; i < g->count; i++) {
-        tni_node *n = g->item[i].n;
-        if (n->op == TNI_view) continue;
-        for (uint32_t s = 0; s < n->nsrc; s++) {
-            uint32_t at = place_of(b, n->src[s]);
-            if (b->last[at] < i) b->last[at] = (uint32_t)i;
-            if (at < g->count && !reads_splats(n)) b->whole[at] = true;
+    for (size_t i = 0; i < g->count; i++) b->plan->place[i].root = (uint32_t)i;
+    for (size_t t = 0; t < b->plan->steps; t++) {
+        tni_step step = b->plan->step[t];
+        if (step >= 0) {
+            b->plan->place[step].where = TNI_ARENA;
+            b->when[step] = b->last[step] = (uint32_t)t;
+            if (tni_op_fallible(g->item[step].n->op)) b->fallible = t + 1;
+            continue;
         }
+        const tni_fused *k = &b->plan->kernel[~step];
+        for (size_t i = 0; i < k->seeds; i++) {
+            if (k->seed[i] < 0) continue;
+            b->plan->place[k->seed[i]].where = TNI_ARENA;
+            b->when[k->seed[i]] = b->last[k->seed[i]] = (uint32_t)t;
+        }
+    }
+    for (size_t t = 0; t < b->plan->steps; t++) {
+        tni_step step = b->plan->step[t];
+        if (step >= 0) read_sources(b, (size_t)step, t);
+        else read_buffers(b, &b->plan->kernel[~step], t);
     }
 }
 
@@ -84,10 +113,10 @@ static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value
 {
     const tni_graph *g = b->g;
     const tni_node  *n = g->item[i].n;
-    if (b->last[base] != i || base == value || b->stored[base]) return false;
+    if (b->last[base] != b->when[i] || base == value || b->stored[base]) return false;
     if (n->src[0]->op == TNI_view) return false;
     if (base < g->count) return true;
-    return b->fallible <= i && tni_input_free(&g->input[base - g->count]);
+    return b->fallible <= b->when[i] && tni_input_free(&g->input[base - g->count]);
 }
 
 bool tni_concat_is_flat(const tni_node *n)
@@ -248,20 +277,33 @@ static void place_root(builder *b, uint32_t root, arena *a, int64_t *end, int64_
     end[b->last[root]] = (int64_t)root;
 }
 
-// Chains of items whose place ends at the same position: end[i] is the first, next the following.
+// What a step computes gets its place when the first of those that share it comes.
+static void place_item(builder *b, size_t i, arena *a, int64_t *end, int64_t *next)
+{
+    tni_place *p = &b->plan->place[i];
+    if (p->where == TNI_ARENA && !b->plan->place[p->root].bytes)
+        place_root(b, p->root, a, end, next);
+}
+
+// Chains of items whose place ends at the same step: end[t] is the first, next the following.
 static bool assign_arena(builder *b, int64_t *end, int64_t *next)
 {
     tni_graph *g  = b->g;
     arena      a  = { .heap = &g->cx->heap };
     bool       ok = true;
-    for (size_t i = 0; i < g->count; i++) end[i] = -1;
-    for (size_t i = 0; ok && i < g->count; i++) {
-        tni_place *p = &b->plan->place[i];
-        if (p->where == TNI_ARENA && !b->plan->place[p->root].bytes)
-            place_root(b, p->root, &a, end, next);
-        if (p->where == TNI_ARENA) p->where = b->plan->place[p->root].where;
-        for (int64_t k = end[i]; k >= 0 && ok; k = next[k])
+    for (size_t t = 0; t < b->plan->steps; t++) end[t] = -1;
+    for (size_t t = 0; ok && t < b->plan->steps; t++) {
+        tni_step step = b->plan->step[t];
+        if (step >= 0) place_item(b, (size_t)step, &a, end, next);
+        for (size_t i = 0; step < 0 && i < b->plan->kernel[~step].seeds; i++)
+            if (b->plan->kernel[~step].seed[i] >= 0)
+                place_item(b, (size_t)b->plan->kernel[~step].seed[i], &a, end, next);
+        for (int64_t k = end[t]; k >= 0 && ok; k = next[k])
             ok = arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
+    }
+    for (size_t i = 0; i < g->count; i++) {
+        tni_place *p = &b->plan->place[i];
+        if (p->where == TNI_ARENA) p->where = b->plan->place[p->root].where;
     }
     b->plan->arena = a.end;
     tni_free(a.heap, a.free);
@@ -270,25 +312,75 @@ static bool assign_arena(builder *b, int64_t *end, int64_t *next)
 
 // ---- building ----------------------------------------------------------------------------------
 
+// Every item that is no view, one after the other.
+static bool step_by_item(builder *b)
+{
+    tni_graph *g   = b->g;
+    b->plan->step  = tni_alloc(&g->cx->heap, g->count * sizeof *b->plan->step);
+    b->plan->steps = 0;
+    if (!b->plan->step) return false;
+    for (size_t i = 0; i < g->count; i++)
+        if (g->item[i].n->op != TNI_view) b->plan->step[b->plan->steps++] = (tni_step)i;
+    return true;
+}
+
+static void free_steps(tni_heap *h, tni_plan *p)
+{
+    for (size_t i = 0; i < p->kernels; i++) {
+        tni_free(h, p->kernel[i].kernel);
+        tni_free(h, p->kernel[i].source);
+        tni_free(h, p->kernel[i].number);
+        tni_free(h, p->kernel[i].origin);
+        tni_free(h, p->kernel[i].seed);
+    }
+    tni_free(h, p->kernel);
+    tni_free(h, p->step);
+    p->kernel  = NULL;
+    p->step    = NULL;
+    p->kernels = p->steps = 0;
+}
+
+// Op by op is always right: what fusion cannot order or write runs so.
+static bool step_by_unit(builder *b)
+{
+    tni_fusion f  = { .g = b->g, .limits = b->limits };
+    bool       ok = tni_fuse(&f) && tni_order(&f, b->plan);
+    tni_fusion_close(&f);
+    if (ok) return true;
+    free_steps(&b->g->cx->heap, b->plan);
+    b->plan->unfused = true;
+    return step_by_item(b);
+}
+
+static bool take_builder(builder *b)
+{
+    tni_heap *h      = &b->g->cx->heap;
+    size_t    places = b->g->count + b->g->inputs;
+    b->plan          = tni_zalloc(h, sizeof *b->plan);
+    b->when          = tni_zalloc(h, places * sizeof *b->when);
+    b->last          = tni_zalloc(h, places * sizeof *b->last);
+    b->stored        = tni_zalloc(h, places * sizeof *b->stored);
+    b->whole         = tni_zalloc(h, places * sizeof *b->whole);
+    if (!b->plan) return false;
+    b->plan->place = tni_zalloc(h, b->g->count * sizeof *b->plan->place);
+    b->plan->count = b->g->count;
+    return b->plan->place && b->when && b->last && b->stored && b->whole;
+}
+
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
 {
-    tni_heap *h      = &g->cx->heap;
-    size_t    places = g->count + g->inputs;
-    builder   b      = { .g = g, .limits = limits };
-    b.plan           = tni_zalloc(h, sizeof *b.plan);
-    b.last           = tni_zalloc(h, places * sizeof *b.last);
-    b.stored         = tni_zalloc(h, places * sizeof *b.stored);
-    b.whole          = tni_zalloc(h, places * sizeof *b.whole);
-    int64_t *chain   = tni_alloc(h, 2 * g->count * sizeof *chain);
-    if (b.plan) b.plan->place = tni_zalloc(h, g->count * sizeof *b.plan->place);
-    bool ok = b.plan && b.plan->place && b.last && b.stored && b.whole && chain;
+    tni_heap *h     = &g->cx->heap;
+    builder   b     = { .g = g, .limits = limits };
+    int64_t  *chain = tni_alloc(h, 2 * g->count * sizeof *chain);
+    bool      ok    = take_builder(&b) && chain;
+    ok              = ok && (limits->fuses ? step_by_unit(&b) : step_by_item(&b));
     if (ok) {
-        b.plan->count = g->count;
         find_reads(&b);
         share_places(&b);
         ok = assign_arena(&b, chain, chain + g->count);
         g->cx->stats.plans += ok;
     }
+    tni_free(h, b.when);
     tni_free(h, b.last);
     tni_free(h, b.stored);
     tni_free(h, b.whole);
@@ -301,6 +393,7 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
 void tni_plan_free(tni_heap *h, tni_plan *p)
 {
     if (!p) return;
+    free_steps(h, p);
     tni_free(h, p->key);
     tni_free(h, p->place);
     tni_free(h, p);

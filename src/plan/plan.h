@@ -2,11 +2,13 @@
 #ifndef TNI_PLAN_PLAN_H
 #define TNI_PLAN_PLAN_H
 
-#include "ops/ops.h"
+#include "kernel/kernel.h"
 
 // What the planner may know of a device.
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
+    bool fuses;    // it runs kernels
+    int  buffers;  // most buffers of a kernel
 } tni_limits;
 
 // How an evaluation came about, which decides what it stores.
@@ -75,6 +77,50 @@ typedef struct {
     int64_t   start;     // of what a concat takes in: in the concat, in elements
 } tni_place;
 
+// Where an access of a kernel finds its elements: in the place of an item or (~) of an input, from
+// offset on. The view by which item `reader` reads its source number `edge` adds its own offset,
+// which is known only when the plan runs; edge is -1 where there is none.
+typedef struct {
+    int32_t place, reader, edge;
+    int64_t offset, stride[TNI_AXES + 1];
+} tni_source;
+
+// Which number of an item a kernel is given.
+typedef enum {
+    TNI_THE_VALUE,    // of full, scalar
+    TNI_THE_START,    // of iota
+    TNI_THE_STEP,     // of iota
+    TNI_THE_KEY,      // of a random op
+    TNI_THE_COUNTER,  // of a random op
+    TNI_THE_FILL,     // of pad
+    TNI_A_LITERAL     // a size
+} tni_which;
+
+typedef struct {
+    uint8_t which, dtype;
+    int32_t item;
+    int64_t literal;
+} tni_bound;
+
+// A kernel of a plan and how to launch it. first has the sizes and strides; addresses, offsets and
+// numbers are filled in for each run. buffer: the place (item, or ~input) of each buffer; origin: the
+// item each instruction stands for.
+typedef struct {
+    tni_kernel *kernel;
+    tni_launch  launch;
+    int32_t     buffer[TNI_MOST_BUFFERS];
+    tni_source *source;
+    tni_bound  *number;
+    int32_t    *origin;
+    int32_t    *seed;  // items it computes, ~item for those it does not store
+    size_t      seeds;
+    void       *entry;  // the device's
+    int64_t     bytes;  // that it moves
+} tni_fused;
+
+// A step of a plan: item `item` by a device call, or, where that is negative, kernel ~item.
+typedef int32_t tni_step;
+
 // A plan fits every graph of its key. It holds no node and no memory of a device; the cache owns
 // it, or, for a graph too large for that, the run it was made for.
 typedef struct tni_plan tni_plan;
@@ -85,7 +131,12 @@ struct tni_plan {
     size_t     count;
     tni_place *place;
     int64_t    arena;
-    uint64_t   used;  // when last, for the LRU
+    size_t     steps, kernels;
+    tni_step  *step;
+    tni_fused *kernel;
+    bool       prepared;  // the kernels have their entries
+    bool       unfused;   // it should have been fused and could not
+    uint64_t   used;      // when last, for the LRU
 };
 
 // Whether a concat is its sources' elements one after the other.

@@ -1,0 +1,248 @@
+// Finding the system's C compiler, and compiling with it.
+#include "device/cpu/cc.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LIMIT_MS = 60000 };
+
+// Equal bits on every path need contraction off; the math flags let ternaries and rint vectorize and
+// change no result.
+#define OPTIONS                                                                               \
+    "-std=c11 -O3 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fPIC -shared" \
+    " -w"
+
+// What makes code for this very chip.
+#if defined(__aarch64__) || defined(__arm__)
+#define NATIVE " -mcpu=native"
+#else
+#define NATIVE " -march=native"
+#endif
+
+// Where the target has AVX-512, full vectors, as the library's own loops have.
+#define WIDE " -mprefer-vector-width=512"
+
+// ---- the environment ---------------------------------------------------------------------------
+
+bool tni_cc_open(tni_cc *c, tni_text *why)
+{
+    const char *wanted = getenv("TN_CC"), *search = getenv("PATH");
+    memset(c, 0, sizeof *c);
+    // The environment of a program with rights of its own is somebody else's.
+    if (geteuid() != getuid() || getegid() != getgid()) {
+        *why = tni_text_of("this program runs with the rights of another user");
+        return false;
+    }
+    if (wanted && !strcmp(wanted, "none")) {
+        *why = tni_text_of("TN_CC is none");
+        return false;
+    }
+    if ((wanted && strlen(wanted) >= sizeof c->wanted) ||
+        (search && strlen(search) >= sizeof c->search)) {
+        *why = tni_text_of("%s is too long", wanted ? "TN_CC or PATH" : "PATH");
+        return false;
+    }
+    snprintf(c->wanted, sizeof c->wanted, "%s", wanted ? wanted : "");
+    snprintf(c->search, sizeof c->search, "%s", search && *search ? search : "/usr/bin:/bin");
+    if (tni_runner_open(&c->runner, LIMIT_MS)) return true;
+    *why = tni_text_of("out of memory");
+    return false;
+}
+
+void tni_cc_close(tni_cc *c)
+{
+    tni_runner_close(&c->runner);
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+// The command line: the program, TN_CC's words, the options, and what is given. The texts that it
+// points into are the caller's.
+typedef struct {
+    char  text[1024];
+    char *argv[TNI_CC_WORDS];
+    int   count;
+} line;
+
+static void add_word(line *l, const char *word)
+{
+    if (l->count < TNI_CC_WORDS - 1) l->argv[l->count++] = (char *)word;
+}
+
+static void make_line(const tni_cc *c, const char *options, line *l)
+{
+    char *rest = NULL;
+    memset(l->argv, 0, sizeof l->argv);
+    l->count = 0;
+    add_word(l, c->path);
+    snprintf(l->text, sizeof l->text, "%s %s", c->words, options);
+    for (char *w = strtok_r(l->text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) add_word(l, w);
+}
+
+// The first line of a text, without what a terminal would obey.
+static tni_text first_line(const char *s)
+{
+    tni_text t = { "" };
+    size_t   n = strcspn(s, "\r\n");
+    for (size_t i = 0; i < n && i < sizeof t.s - 1; i++)
+        t.s[i] = (unsigned char)s[i] < ' ' || s[i] == 127 ? '?' : s[i];
+    return t;
+}
+
+// Runs the compiler; what it wrote to its output, to be freed, or NULL with the reason.
+static char *ask(tni_cc *c, line *l, tni_text *why)
+{
+    char   folder[TNI_FOLDER];
+    size_t n;
+    char  *out = NULL;
+    if (!tni_folder_make(&c->runner, folder, why)) return NULL;
+    if (tni_command_run(&c->runner, l->argv, folder, why)) {
+        out = tni_folder_read(folder, "out", &n);
+        if (!out) *why = tni_text_of("what %s says cannot be read", tni_shown(c->path).s);
+    }
+    tni_folder_remove(folder);
+    return out;
+}
+
+// ---- finding -----------------------------------------------------------------------------------
+
+static bool is_program(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+// Sets c->path to the first program of that name on PATH. Folders that are not absolute are passed
+// over: they mean another place in every folder that a program is started from.
+static bool search(tni_cc *c, const char *name)
+{
+    for (const char *p = c->search; *p; p += strspn(p, ":")) {
+        int n = (int)strcspn(p, ":");
+        snprintf(c->path, sizeof c->path, "%.*s/%s", n, p, name);
+        if (*p == '/' && is_program(c->path)) return true;
+        p += n;
+    }
+    return false;
+}
+
+static bool take(tni_cc *c, const char *name)
+{
+    if (!strchr(name, '/')) return search(c, name);
+    snprintf(c->path, sizeof c->path, "%s", name);
+    return is_program(name);
+}
+
+// A path may have spaces in it; a command has arguments after them.
+static bool find_wanted(tni_cc *c)
+{
+    char name[sizeof c->wanted];
+    if (take(c, c->wanted)) return true;
+    size_t n = strcspn(c->wanted, " ");
+    snprintf(name, sizeof name, "%.*s", (int)n, c->wanted);
+    snprintf(c->words, sizeof c->words, "%s", c->wanted + n);
+    return take(c, name);
+}
+
+static bool find_program(tni_cc *c, tni_text *why)
+{
+    bool given  = *c->wanted != 0;
+    c->words[0] = 0;
+    if (given ? find_wanted(c) : search(c, "cc") || search(c, "gcc") || search(c, "clang"))
+        return true;
+    *why = given ? tni_text_of("TN_CC names no program: %s", tni_shown(c->wanted).s)
+                 : tni_text_of("no cc, gcc or clang is on PATH");
+    return false;
+}
+
+static bool find_name(tni_cc *c, tni_text *why)
+{
+    line l;
+    make_line(c, "--version", &l);
+    char *says = ask(c, &l, why);
+    if (!says) return false;
+    c->name = first_line(says);
+    free(says);
+    return true;
+}
+
+static uint64_t hash_text(const char *s, uint64_t h)
+{
+    for (; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return h ^ h >> 32;
+}
+
+// Asks for all the compiler defines before a program begins: its version, its target, and what the
+// chip has that it was told to make code for.
+static bool find_target(tni_cc *c, const char *native, tni_text *why)
+{
+    line l;
+    snprintf(c->options, sizeof c->options, OPTIONS "%s", native);
+    make_line(c, c->options, &l);
+    const char *const words[] = { "-dM", "-E", "-x", "c", "/dev/null" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) add_word(&l, words[i]);
+    char *says = ask(c, &l, why);
+    if (!says) return false;
+    bool ok = strstr(says, "__STDC_VERSION__ 201112L") != NULL;
+    if (!ok) *why = tni_text_of("%s is no C11 compiler", tni_shown(c->path).s);
+    snprintf(c->chip, sizeof c->chip, "%016" PRIx64 "%016" PRIx64,
+             hash_text(says, 0xcbf29ce484222325u), hash_text(says, 0x6c62272e07bb0142u));
+    if (ok && *native && strstr(says, "__AVX512F__")) strcat(c->options, WIDE);
+    free(says);
+    return ok;
+}
+
+bool tni_cc_find(tni_cc *c, tni_text *why)
+{
+    if (!find_program(c, why) || !find_name(c, why)) return false;
+    return find_target(c, NATIVE, why) || find_target(c, "", why);
+}
+
+// ---- compiling ---------------------------------------------------------------------------------
+
+// What the compiler said, where it said something, tells more than that it failed.
+static void add_errors(const char *folder, tni_text *why)
+{
+    size_t n;
+    char  *says = tni_folder_read(folder, "err", &n);
+    if (!says) return;
+    const char *error = strstr(says, "error:");
+    if (error) tni_text_add(why, ": %s", first_line(error).s);
+    else if (*says) tni_text_add(why, ": %s", first_line(says).s);
+    free(says);
+}
+
+static void *compile_in(tni_cc *c, const char *folder, const char *source, size_t *bytes,
+                        tni_text *why)
+{
+    line l;
+    char from[TNI_FOLDER + 16], to[TNI_FOLDER + 16];
+    snprintf(from, sizeof from, "%s/kernels.c", folder);
+    snprintf(to, sizeof to, "%s/kernels.so", folder);
+    if (!tni_folder_write(folder, "kernels.c", source, strlen(source))) {
+        *why = tni_text_of("%s cannot be written", tni_shown(from).s);
+        return NULL;
+    }
+    make_line(c, c->options, &l);
+    const char *const words[] = { "-o", to, from, "-lm" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) add_word(&l, words[i]);
+    if (!tni_command_run(&c->runner, l.argv, folder, why)) {
+        add_errors(folder, why);
+        return NULL;
+    }
+    void *object = tni_folder_read(folder, "kernels.so", bytes);
+    if (!object) *why = tni_text_of("%s wrote no file", tni_shown(c->path).s);
+    return object;
+}
+
+void *tni_cc_compile(tni_cc *c, const char *source, size_t *bytes, tni_text *why)
+{
+    char folder[TNI_FOLDER];
+    if (!tni_folder_make(&c->runner, folder, why)) return NULL;
+    void *object = compile_in(c, folder, source, bytes, why);
+    tni_folder_remove(folder);
+    return object;
+}

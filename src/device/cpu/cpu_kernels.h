@@ -1,0 +1,38 @@
+// The kernels of this process: interpreted at first, compiled in the background, from then on
+// compiled. Which of the two ran cannot be seen from the results.
+#ifndef TNI_DEVICE_CPU_CPU_KERNELS_H
+#define TNI_DEVICE_CPU_CPU_KERNELS_H
+
+#include "device/device.h"
+#include "kernel/emit_c.h"
+
+#include <stdatomic.h>
+
+// One kernel, shared by all plans of all contexts that have it, good until the process ends. run is
+// set once, after finish: a launch that sees it may call both.
+typedef struct {
+    _Atomic(tni_c_main *) run;      // NULL: to be interpreted
+    tni_c_finish         *finish;   // NULL where the kernel has no tails
+    int                   rows[2];  // what a thread's room is made of: see tni_c_room
+} tni_cpu_code;
+
+// What the device offers as prepare, room and launch. A launch takes no lock, no memory and no file.
+tn_status tni_cpu_prepare(int n, const tni_launch *const *first, void **entry, tni_text *why);
+size_t    tni_cpu_room(void *entry, const tni_launch *l);
+tn_status tni_cpu_launch(void *entry, tni_launch *l, tni_text *why);
+
+// Until nothing is being compiled or waits for it. TN_COMPILE=wait does so in every prepare.
+void tni_cpu_kernels_wait(void);
+
+// Kernels by what became of them since the process began.
+typedef struct {
+    int64_t  compiled, found, queued, failed;  // found: on disk
+    tni_text why;  // the newest reason why one was not compiled; "" where there is none
+} tni_cpu_counts;
+
+tni_cpu_counts tni_cpu_kernels_counts(void);
+
+// The compiler that kernels get, in a line; false, with the reason, if there is none. Runs it.
+bool tni_cpu_compiler(tni_text *detail);
+
+#endif

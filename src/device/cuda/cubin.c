@@ -1,0 +1,113 @@
+// CUDA text to machine code.
+#include "device/cuda/cubin.h"
+
+#include "device/cuda/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- compiling ---------------------------------------------------------------------------------
+
+// Puts the log into c, if there is memory for it: it only explains.
+static void take_log(tni_cubin *c, const tni_nvrtc *rtc, tni_nvprogram p)
+{
+    size_t n = 0;
+    if (rtc->log_size(p, &n) != TNI_CU_OK || !(c->log = malloc(n + 1))) return;
+    if (rtc->log(p, c->log) != TNI_CU_OK) n = 0;
+    c->log[n] = 0;
+}
+
+static tn_status take_image(tni_cubin *c, const tni_nvrtc *rtc, tni_nvprogram p, tni_text *why)
+{
+    if (rtc->cubin_size(p, &c->bytes) != TNI_CU_OK) {
+        tni_text_add(why, "NVRTC gave no machine code");
+        return TN_EDEVICE;
+    }
+    if (!(c->image = malloc(c->bytes))) {
+        tni_text_add(why, "out of memory for a kernel");
+        return TN_EMEM;
+    }
+    if (rtc->cubin(p, c->image) == TNI_CU_OK) return TN_OK;
+    tni_text_add(why, "NVRTC gave no machine code");
+    return TN_EDEVICE;
+}
+
+// The line of the log with the first error.
+static void tell_error(const tni_cubin *c, tni_text *why)
+{
+    const char *at = c->log ? strstr(c->log, "error") : NULL;
+    if (!at) {
+        tni_text_add(why, "NVRTC could not compile a kernel");
+        return;
+    }
+    while (at > c->log && at[-1] != '\n') at--;
+    tni_text_add(why, "NVRTC: %.*s", (int)strcspn(at, "\n"), at);
+}
+
+// Contraction is off and division and roots are exact, as on every path; -v makes the assembler
+// tell what a function takes.
+static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip)
+{
+    char arch[64];
+    snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
+    const char *const option[] = { arch, "--fmad=false", "--std=c++17", "--ptxas-options=-v" };
+    return rtc->compile(p, sizeof option / sizeof *option, option);
+}
+
+tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, tni_text *why)
+{
+    *c                   = (tni_cubin){ 0 };
+    const tni_nvrtc *rtc = tni_nvrtc_get(why);
+    tni_nvprogram    p   = NULL;
+    tn_status        s   = TN_EDEVICE;
+    if (!rtc) return s;
+    if (rtc->create(&p, text, "tenon.cu", 0, NULL, NULL) != TNI_CU_OK) {
+        tni_text_add(why, "NVRTC could not begin a program");
+        return s;
+    }
+    int error = compile(rtc, p, chip);
+    take_log(c, rtc, p);
+    if (error == TNI_CU_OK) s = take_image(c, rtc, p, why);
+    else tell_error(c, why);
+    rtc->destroy(&p);
+    return s;
+}
+
+void tni_cubin_free(tni_cubin *c)
+{
+    free(c->image);
+    free(c->log);
+    *c = (tni_cubin){ 0 };
+}
+
+// ---- what the assembler says -------------------------------------------------------------------
+
+// The number that stands before a word in a line; 0 if the word is not there.
+static int before(const char *line, const char *end, const char *word)
+{
+    const char *at = strstr(line, word);
+    if (!at || at >= end) return 0;
+    while (at > line && (at[-1] == ' ' || tni_is_digit(at[-1]))) at--;
+    return atoi(at);
+}
+
+// The lines of a function, from the one that names it to the one that counts its registers:
+//
+//     ptxas info    : Function properties for NAME
+//     ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+//     ptxas info    : Used 14 registers, used 1 barriers, 144 bytes smem
+bool tni_cubin_usage(const tni_cubin *c, const char *function, tni_usage *u)
+{
+    char head[160];
+    snprintf(head, sizeof head, "Function properties for %s\n", function);
+    const char *at   = c->log ? strstr(c->log, head) : NULL;
+    const char *used = at ? strstr(at, "Used ") : NULL;
+    if (!used) return false;
+    const char *end = used + strcspn(used, "\n");
+    u->registers    = before(used, end, " registers");
+    u->shared       = before(used, end, " bytes smem");
+    u->stack        = before(at, used, " bytes stack frame");
+    u->spills = before(at, used, " bytes spill stores") + before(at, used, " bytes spill loads");
+    return true;
+}

@@ -1,0 +1,212 @@
+// Finds libOpenCL and a device, once: the first GPU, else the first CPU device, or the one that
+// TN_OPENCL_DEVICE=platform:device names by number.
+#include "device/opencl/opencl.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tni_cl          state;
+static pthread_once_t  once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void tni_cl_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void tni_cl_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+// ---- errors ------------------------------------------------------------------------------------
+
+bool tni_cl_no_memory(int32_t code)
+{
+    return code == TNI_CL_MEM_OBJECT_ALLOCATION_FAILURE || code == TNI_CL_OUT_OF_RESOURCES ||
+           code == TNI_CL_OUT_OF_HOST_MEMORY;
+}
+
+tn_status tni_cl_error(tni_text *why, const char *what, int32_t code)
+{
+    *why = (tni_text){ 0 };
+    if (tni_cl_no_memory(code)) tni_text_add(why, "%s: opencl: out of memory", what);
+    else tni_text_add(why, "%s: opencl: error %d", what, code);
+    return tni_cl_no_memory(code) ? TN_EMEM : TN_EDEVICE;
+}
+
+// ---- the library -------------------------------------------------------------------------------
+
+// ISO C knows no cast from an object pointer to a function pointer; POSIX promises that the copy
+// of the bits works.
+static bool symbol(void *lib, const char *name, void *function)
+{
+    void *found = dlsym(lib, name);
+    memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
+static bool load_library(tni_cl *cl)
+{
+    void *lib = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!lib) lib = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
+    if (!lib) {
+        tni_text_add(&cl->detail, "libOpenCL.so.1 cannot be loaded");
+        return false;
+    }
+    const char *missing = NULL;
+#define F(result, name, args) \
+    if (!symbol(lib, #name, &cl->api.name)) missing = #name;
+    TNI_CL_FUNCTIONS(F)
+#undef F
+    if (missing) tni_text_add(&cl->detail, "libOpenCL has no %s: OpenCL 1.2 is needed", missing);
+    return !missing;
+}
+
+// ---- choosing ----------------------------------------------------------------------------------
+
+enum { MOST = 16 };  // platforms, and devices of one, that are looked at
+
+static uint32_t devices_of(tni_cl *cl, tni_cl_platform_id p, uint64_t type, tni_cl_device_id *to)
+{
+    uint32_t n = 0;
+    if (cl->api.clGetDeviceIDs(p, type, MOST, to, &n) != TNI_CL_SUCCESS) return 0;
+    return n < MOST ? n : MOST;
+}
+
+static bool choose_named(tni_cl *cl, const char *name, uint32_t n, tni_cl_platform_id *platform)
+{
+    tni_cl_device_id device[MOST];
+    unsigned         p = 0, d = 0;
+    char             rest;
+    if (sscanf(name, "%u:%u%c", &p, &d, &rest) == 2 && p < n &&
+        d < devices_of(cl, platform[p], (uint64_t)TNI_CL_DEVICE_TYPE_ALL, device)) {
+        cl->device = device[d];
+        return true;
+    }
+    tni_text_add(&cl->detail, "TN_OPENCL_DEVICE=%.32s is no platform:device of this machine", name);
+    return false;
+}
+
+static bool choose(tni_cl *cl)
+{
+    tni_cl_platform_id platform[MOST];
+    tni_cl_device_id   device[MOST];
+    uint32_t           n    = 0;
+    const char        *name = getenv("TN_OPENCL_DEVICE");
+    int32_t            code = cl->api.clGetPlatformIDs(MOST, platform, &n);
+    if (code != TNI_CL_SUCCESS || n == 0) {
+        tni_text_add(&cl->detail, "libOpenCL has no platform (no driver is installed)");
+        return false;
+    }
+    if (n > MOST) n = MOST;
+    if (name && *name) return choose_named(cl, name, n, platform);
+    const int64_t types[] = { TNI_CL_DEVICE_TYPE_GPU, TNI_CL_DEVICE_TYPE_CPU };
+    for (int t = 0; t < 2; t++)
+        for (uint32_t p = 0; p < n; p++)
+            if (devices_of(cl, platform[p], (uint64_t)types[t], device)) {
+                cl->device = device[0];
+                return true;
+            }
+    tni_text_add(&cl->detail, "no platform has a GPU or CPU device");
+    return false;
+}
+
+// ---- what it is --------------------------------------------------------------------------------
+
+static int64_t number(const tni_cl *cl, int64_t what, size_t size)
+{
+    union {
+        uint32_t u;
+        uint64_t l;
+    } v = { .l = 0 };
+    if (cl->api.clGetDeviceInfo(cl->device, (uint32_t)what, size, &v, NULL) != TNI_CL_SUCCESS)
+        return 0;
+    return size == sizeof v.u ? (int64_t)v.u : (int64_t)v.l;
+}
+
+static void text(const tni_cl *cl, int64_t what, char *dst, size_t room)
+{
+    *dst = 0;
+    if (cl->api.clGetDeviceInfo(cl->device, (uint32_t)what, room, dst, NULL) != TNI_CL_SUCCESS)
+        *dst = 0;
+    dst[room - 1] = 0;
+    for (size_t n = strlen(dst); n && dst[n - 1] == ' '; n--) dst[n - 1] = 0;
+}
+
+// Extensions as one text: of unknown length.
+static bool has_extension(const tni_cl *cl, const char *name)
+{
+    size_t n = 0;
+    cl->api.clGetDeviceInfo(cl->device, (uint32_t)TNI_CL_DEVICE_EXTENSIONS, 0, NULL, &n);
+    char *all = n ? calloc(n + 1, 1) : NULL;
+    if (!all) return false;
+    cl->api.clGetDeviceInfo(cl->device, (uint32_t)TNI_CL_DEVICE_EXTENSIONS, n, all, NULL);
+    bool found = strstr(all, name) != NULL;
+    free(all);
+    return found;
+}
+
+static void describe(tni_cl *cl)
+{
+    char    name[64], version[64], driver[48];
+    int64_t config   = number(cl, TNI_CL_DEVICE_SINGLE_FP_CONFIG, 8);
+    cl->is_cpu       = number(cl, TNI_CL_DEVICE_TYPE, 8) & TNI_CL_DEVICE_TYPE_CPU;
+    cl->fp64         = has_extension(cl, "cl_khr_fp64");
+    cl->exact_divide = config & TNI_CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+    cl->memory       = number(cl, TNI_CL_DEVICE_GLOBAL_MEM_SIZE, 8);
+    cl->most         = number(cl, TNI_CL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
+    cl->local        = number(cl, TNI_CL_DEVICE_LOCAL_MEM_SIZE, 8);
+    cl->group        = number(cl, TNI_CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+    cl->units        = number(cl, TNI_CL_DEVICE_MAX_COMPUTE_UNITS, 4);
+    text(cl, TNI_CL_DEVICE_NAME, name, sizeof name);
+    text(cl, TNI_CL_DEVICE_VERSION, version, sizeof version);
+    text(cl, TNI_CL_DRIVER_VERSION, driver, sizeof driver);
+    snprintf(cl->chip, sizeof cl->chip, "%s, %s, %s", name, version, driver);
+    tni_text_add(&cl->detail, "%s, %s, %s", name, version, cl->fp64 ? "fp64" : "no fp64");
+}
+
+// What is refused: kernels use groups of 256 and pass arguments of up to 1 KB, which OpenCL 1.2
+// promises for every full profile but for the former.
+static bool fits(tni_cl *cl)
+{
+    if (cl->group >= 256 && number(cl, TNI_CL_DEVICE_MAX_PARAMETER_SIZE, sizeof(size_t)) >= 1024)
+        return true;
+    tni_text_add(&cl->detail, ": its work groups or arguments are too small");
+    return false;
+}
+
+// Work that still runs when the process ends would run on in a library that is being unloaded.
+static void finish_at_exit(void)
+{
+    if (state.there) state.api.clFinish(state.queue);
+}
+
+static void open_once(void)
+{
+    tni_cl *cl   = &state;
+    int32_t code = 0;
+    if (!load_library(cl) || !choose(cl)) return;
+    describe(cl);
+    if (!fits(cl)) return;
+    cl->context = cl->api.clCreateContext(NULL, 1, &cl->device, NULL, NULL, &code);
+    if (cl->context) cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device, 0, &code);
+    cl->there = cl->queue != NULL;
+    if (!cl->there) tni_text_add(&cl->detail, ": no context (error %d)", code);
+    else atexit(finish_at_exit);
+}
+
+tni_cl *tni_cl_get(void)
+{
+    pthread_once(&once, open_once);
+    return state.there ? &state : NULL;
+}
+
+const char *tni_cl_detail(void)
+{
+    tni_cl_get();
+    return state.detail.s;
+}

@@ -1,0 +1,177 @@
+// The dialects: their tables of spellings and the names of types they share.
+#include "kernel/dialect.h"
+
+#include "kernel/prelude_text.h"
+
+#include <stddef.h>
+
+const char *tni_compute_type(tn_dtype dt)
+{
+    if (dt == TN_F64) return "double";
+    if (tni_is_float(dt)) return "float";
+    return dt == TN_I64 ? "m_long" : "m_int";
+}
+
+char tni_compute_suffix(tn_dtype dt)
+{
+    if (dt == TN_F64) return 'd';
+    if (tni_is_float(dt)) return 'f';
+    return dt == TN_I64 ? 'l' : 'i';
+}
+
+const char *tni_wide_type(tn_dtype dt)
+{
+    return tni_is_float(dt) ? "double" : "m_long";
+}
+
+const char *tni_kept_type(tn_dtype dt)
+{
+    static const char *const type[TNI_DTYPES] = {
+        [TN_BOOL] = "unsigned char", [TN_U8] = "unsigned char", [TN_I8] = "signed char",
+        [TN_I32] = "m_int",          [TN_I64] = "m_long",       [TN_F16] = "m_ushort",
+        [TN_BF16] = "m_ushort",      [TN_F32] = "float",        [TN_F64] = "double",
+    };
+    return type[dt];
+}
+
+// ---- C: what the skeleton calls ----------------------------------------------------------------
+
+// The words of the random blocks that elements first .. first+n-1 of a tensor are made of, n at most
+// TNI_STRIP: w begins with the first word of the first block. Blocks are computed apart, so that they
+// are computed beside each other.
+#define FILL_WORDS                                                                         \
+    "M_FN void m_fill_words(m_uint *w, m_ulong key, m_ulong c, m_ulong first, m_long n)\n" \
+    "{\n"                                                                                  \
+    "    m_uint q[4][258];\n"                                                              \
+    "    m_long blocks = (m_long)((first & 3u) + (m_ulong)n + 3u) >> 2;\n"                 \
+    "    for (m_long i = 0; i < blocks; i++) {\n"                                          \
+    "        m_quad x = m_philox(key, c + (first >> 2) + (m_ulong)i, 0);\n"                \
+    "        q[0][i] = x.x, q[1][i] = x.y, q[2][i] = x.z, q[3][i] = x.w;\n"                \
+    "    }\n"                                                                              \
+    "    for (m_long i = 0; i < blocks; i++)\n"                                            \
+    "        for (m_int k = 0; k < 4; k++) w[4 * i + k] = q[k][i];\n"                      \
+    "}\n"
+// The same as normal numbers.
+#define FILL_NORMAL                                                                        \
+    "M_FN void m_fill_normal(float *y, m_ulong key, m_ulong c, m_ulong first, m_long n)\n" \
+    "{\n"                                                                                  \
+    "    m_uint q[4][258];\n"                                                              \
+    "    m_long blocks = (m_long)((first & 3u) + (m_ulong)n + 3u) >> 2;\n"                 \
+    "    for (m_long i = 0; i < blocks; i++) {\n"                                          \
+    "        m_quad x = m_philox(key, c + (first >> 2) + (m_ulong)i, 0);\n"                \
+    "        q[0][i] = x.x, q[1][i] = x.y, q[2][i] = x.z, q[3][i] = x.w;\n"                \
+    "    }\n"                                                                              \
+    "    for (m_int k = 0; k < 4; k++)\n"                                                  \
+    "        for (m_long i = 0; i < blocks; i++)\n"                                        \
+    "            y[4 * i + k] = m_normal_f(q[k & 2][i], q[k | 1][i], k & 1);\n"            \
+    "}\n"
+#define CHECK                                                            \
+    "M_FN m_long m_check(m_long i, m_long n, m_int ins, m_long *fail)\n" \
+    "{\n"                                                                \
+    "    m_long at = i < 0 ? i + n : i;\n"                               \
+    "    if (at >= 0 && at < n) return at;\n"                            \
+    "    if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;\n"                \
+    "    return 0;\n"                                                    \
+    "}\n"
+
+static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK, NULL };
+
+// A block is folded in 64 lanes, which then fold into each other by halves; a short one in 16, and
+// what is shorter still one by one: the rule of the cpu device's tiles, to the bit.
+#define LANES                                                                         \
+    "M_FN void f_lanes_@op_@s(@t *lane, const @t *p, m_long lanes, m_long n)\n"       \
+    "{\n"                                                                             \
+    "    for (m_long j = 0; j < lanes; j++) lane[j] = p[j];\n"                        \
+    "    for (p += lanes, n -= lanes; n >= lanes; p += lanes, n -= lanes)\n"          \
+    "        for (m_long j = 0; j < lanes; j++) lane[j] = o_@op_@s(lane[j], p[j]);\n" \
+    "    for (m_long j = 0; j < n; j++) lane[j] = o_@op_@s(lane[j], p[j]);\n"         \
+    "}\n"
+#define BLOCK                                                                             \
+    "M_APART @w f_block_@op_@s(const @t *p, m_long n)\n"                                  \
+    "{\n"                                                                                 \
+    "    @t lane[64];\n"                                                                  \
+    "    if (n >= 256) {\n"                                                               \
+    "        f_lanes_@op_@s(lane, p, 64, n);\n"                                           \
+    "        for (m_int j = 0; j < 32; j++) lane[j] = o_@op_@s(lane[j], lane[j + 32]);\n" \
+    "        for (m_int j = 0; j < 16; j++) lane[j] = o_@op_@s(lane[j], lane[j + 16]);\n" \
+    "    } else if (n >= 16) {\n"                                                         \
+    "        f_lanes_@op_@s(lane, p, 16, n);\n"                                           \
+    "    } else {\n"                                                                      \
+    "        @t v = p[0];\n"                                                              \
+    "        for (m_long i = 1; i < n; i++) v = o_@op_@s(v, p[i]);\n"                     \
+    "        return (@w)v;\n"                                                             \
+    "    }\n"                                                                             \
+    "    for (m_int j = 0; j < 8; j++) lane[j] = o_@op_@s(lane[j], lane[j + 8]);\n"       \
+    "    for (m_int j = 0; j < 4; j++) lane[j] = o_@op_@s(lane[j], lane[j + 4]);\n"       \
+    "    for (m_int j = 0; j < 2; j++) lane[j] = o_@op_@s(lane[j], lane[j + 2]);\n"       \
+    "    return (@w)o_@op_@s(lane[0], lane[1]);\n"                                        \
+    "}\n"
+
+static const char *const c_folds[] = { LANES, BLOCK, NULL };
+
+static const char *const none[] = { NULL };
+
+const tni_dialect tni_dialect_c = {
+    .name       = "c",
+    .shim       = tni_prelude_c,
+    .more       = c_rows,
+    .folds      = c_folds,
+    .kernel     = "void ",
+    .global     = "",
+    .shared     = "",
+    .no_alias   = "restrict",
+    .barrier    = "",
+    .local_id   = "0",
+    .group_id   = "0",
+    .local_size = "1",
+    .groups     = "1",
+    .unroll     = "",
+};
+
+// ---- OpenCL and CUDA ---------------------------------------------------------------------------
+
+#define CHECK_SIMT(global)                                                         \
+    "M_FN m_long m_check(m_long i, m_long n, m_int ins, " global "m_long *fail)\n" \
+    "{\n"                                                                          \
+    "    m_long at = i < 0 ? i + n : i;\n"                                         \
+    "    if (at >= 0 && at < n) return at;\n"                                      \
+    "    if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;\n"                          \
+    "    return 0;\n"                                                              \
+    "}\n"
+
+static const char *const opencl_rows[] = { CHECK_SIMT("__global "), NULL };
+static const char *const cuda_rows[]   = { CHECK_SIMT(""), NULL };
+
+const tni_dialect tni_dialect_opencl = {
+    .name       = "opencl",
+    .shim       = tni_prelude_opencl,
+    .more       = opencl_rows,
+    .folds      = none,
+    .kernel     = "__kernel void ",
+    .global     = "__global ",
+    .shared     = "__local ",
+    .no_alias   = "restrict",
+    .barrier    = "barrier(CLK_LOCAL_MEM_FENCE)",
+    .local_id   = "(m_int)get_local_id(0)",
+    .group_id   = "(m_int)get_group_id(0)",
+    .local_size = "(m_int)get_local_size(0)",
+    .groups     = "(m_int)get_num_groups(0)",
+    .unroll     = "#pragma unroll\n",
+};
+
+const tni_dialect tni_dialect_cuda = {
+    .name       = "cuda",
+    .shim       = tni_prelude_cuda,
+    .more       = cuda_rows,
+    .folds      = none,
+    .kernel     = "extern \"C\" __global__ void ",
+    .global     = "",
+    .shared     = "__shared__ ",
+    .no_alias   = "__restrict__",
+    .barrier    = "__syncthreads()",
+    .local_id   = "(m_int)threadIdx.x",
+    .group_id   = "(m_int)blockIdx.x",
+    .local_size = "(m_int)blockDim.x",
+    .groups     = "(m_int)gridDim.x",
+    .unroll     = "#pragma unroll\n",
+};

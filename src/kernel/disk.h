@@ -1,0 +1,47 @@
+// The disk cache of compiled code, one folder for all devices and processes of a user.
+//
+// The folder is $TN_CACHE_DIR, else $XDG_CACHE_HOME/tenon, else ~/.cache/tenon; TN_CACHE_DIR empty
+// or "none" turns the cache off. A folder that others can write to, or that is not ours, is not
+// used. Nothing here is ever an error: without the cache everything is compiled again. Files and
+// folder can be deleted at any time.
+//
+// A file's name is a hash of its key; inside stand a second hash of the key and a checksum of the
+// payload, both verified before it is handed out. Files appear whole, by a rename. Their sum is
+// bounded: the ones not used for longest go first.
+#ifndef TNI_KERNEL_DISK_H
+#define TNI_KERNEL_DISK_H
+
+#include "base/text.h"
+
+enum { TNI_DISK_PATH = 1024 };
+
+// Where the folder is. Holds nothing open; the caller owns it, and uses it from one thread at a
+// time.
+typedef struct {
+    char     path[TNI_DISK_PATH];  // "": off
+    tni_text why;                  // why it is off
+    int      kept;                 // files written through it
+} tni_disk;
+
+// All that a compiled thing depends on, besides the version of this library. Every text that is not
+// there is "".
+typedef struct {
+    const char *kind;  // what the payload is: "so", "cl", "cubin"; also the end of the file's name
+    const char *source;    // the text that was compiled
+    const char *options;   // how
+    const char *compiler;  // by what, and which version of it
+    const char *chip;      // for what
+} tni_disk_key;
+
+// Reads the environment, nothing else.
+void tni_disk_open(tni_disk *d);
+
+// The payload of a key, to be freed by free(); NULL where there is none that can be trusted.
+void *tni_disk_find(const tni_disk *d, const tni_disk_key *key, size_t *bytes);
+// Keeps a payload under a key, replacing what was there.
+void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes);
+
+// Whether the folder can be used, making it if need be; else the reason, for people.
+bool tni_disk_usable(const tni_disk *d, tni_text *why);
+
+#endif

@@ -1,0 +1,289 @@
+// The text of instructions, in any dialect, and the writer it goes to.
+#include "kernel/emit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- text that grows ---------------------------------------------------------------------------
+
+void tni_out_open(tni_out *o, tni_heap *h)
+{
+    *o = (tni_out){ .heap = h };
+}
+
+void tni_out_close(tni_out *o)
+{
+    tni_free(o->heap, o->s);
+    *o = (tni_out){ .heap = o->heap };
+}
+
+char *tni_out_take(tni_out *o)
+{
+    char *s = o->failed ? NULL : o->s;
+    if (s) o->s = NULL;
+    tni_out_close(o);
+    return s;
+}
+
+static bool make_room(tni_out *o, size_t n)
+{
+    void *s = o->s;
+    if (!o->failed && !tni_grow(o->heap, &s, &o->cap, o->len + n + 1, 1)) o->failed = true;
+    o->s = s;
+    return !o->failed;
+}
+
+static void put_args(tni_out *o, const char *format, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (n < 0 || !make_room(o, (size_t)n)) return;
+    vsnprintf(o->s + o->len, (size_t)n + 1, format, ap);
+    o->len += (size_t)n;
+}
+
+void tni_put(tni_out *o, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    put_args(o, format, ap);
+    va_end(ap);
+}
+
+void tni_line(tni_out *o, const char *format, ...)
+{
+    va_list ap;
+    if (*format == '}' && o->depth > 0) o->depth--;
+    tni_put(o, "%*s", 4 * o->depth, "");
+    va_start(ap, format);
+    put_args(o, format, ap);
+    va_end(ap);
+    if (!o->failed && o->len && o->s[o->len - 1] == '{') o->depth++;
+    tni_put(o, "\n");
+}
+
+// ---- conversions -------------------------------------------------------------------------------
+
+static tni_cast_text around(const char *before, const char *after)
+{
+    tni_cast_text t;
+    snprintf(t.before, sizeof t.before, "%s", before);
+    snprintf(t.after, sizeof t.after, "%s", after);
+    return t;
+}
+
+// Doubles hold every i32, and what they lose of an i64 is what the cpu device loses too.
+static tni_cast_text to_bf16(char from, bool no_double)
+{
+    if (from == 'f') return around("m_float_to_bf16(", ")");
+    if (from == 'd') return around("m_double_to_bf16(", ")");
+    return no_double ? around("m_long_to_bf16(", ")") : around("m_double_to_bf16((double)(", "))");
+}
+
+// An integer that a float does not hold is past the largest half.
+static tni_cast_text to_half(char from)
+{
+    if (from == 'f') return around("m_float_to_half(", ")");
+    return from == 'd' ? around("m_double_to_half(", ")")
+                       : around("m_float_to_half((float)(", "))");
+}
+
+tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to, bool no_double)
+{
+    char s    = tni_compute_suffix(from);
+    bool real = s == 'f' || s == 'd';
+    char name[40];
+    switch (to) {
+    case TN_BOOL: return around("(unsigned char)((", ") != 0)");
+    case TN_F16: return to_half(s);
+    case TN_BF16: return to_bf16(s, no_double);
+    case TN_F32:
+    case TN_F64: break;
+    default:
+        if (!real) break;
+        snprintf(name, sizeof name, "(%s)m_%s_%c(", tni_kept_type(to), tn_dtype_name(to), s);
+        return around(name, ")");
+    }
+    if (s == tni_compute_suffix(to) && to >= TN_I32) return around("(", ")");
+    snprintf(name, sizeof name, "(%s)(", tni_kept_type(to));
+    return around(name, ")");
+}
+
+tni_cast_text tni_text_from_kept(tn_dtype dt)
+{
+    switch (dt) {
+    case TN_BOOL: return around("(m_int)((", ") != 0)");
+    case TN_U8:
+    case TN_I8: return around("(m_int)(", ")");
+    case TN_F16: return around("m_half_to_float(", ")");
+    case TN_BF16: return around("m_bf16_to_float(", ")");
+    default: return around("(", ")");
+    }
+}
+
+tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to, bool no_double)
+{
+    if (from == to) return around("(", ")");
+    tni_cast_text kept = tni_text_to_kept(from, to, no_double);
+    if (to == TN_BOOL) return around("(m_int)((", ") != 0)");
+    if (to == TN_I32 || to == TN_I64 || to == TN_F32 || to == TN_F64) return kept;
+    tni_cast_text back = tni_text_from_kept(to), t;
+    snprintf(t.before, sizeof t.before, "%.38s%.38s", back.before, kept.before);
+    snprintf(t.after, sizeof t.after, "%.3s%.3s", kept.after, back.after);
+    return t;
+}
+
+// ---- values ------------------------------------------------------------------------------------
+
+static void put_around(tni_scribe *s, tni_cast_text t, void (*inner)(tni_scribe *s, int i), int i)
+{
+    tni_put(s->out, "%s", t.before);
+    inner(s, i);
+    tni_put(s->out, "%s", t.after);
+}
+
+static tn_dtype dtype_of(const tni_kernel *k, int i)
+{
+    return (tn_dtype)k->ins[i].dtype;
+}
+
+static tn_dtype buffer_dtype(const tni_kernel *k, const tni_ins *x)
+{
+    return (tn_dtype)k->buffer[k->access[x->access].buffer].dtype;
+}
+
+static void emit_load(tni_scribe *s, int i)
+{
+    const tni_ins *x  = &s->kernel->ins[i];
+    tn_dtype       dt = buffer_dtype(s->kernel, x);
+    if (x->b >= 0) {
+        tni_put(s->out, "(");
+        s->value(s, x->b);
+        tni_put(s->out, " ? ");
+    }
+    put_around(s, tni_text_from_kept(dt), s->element, i);
+    if (x->b >= 0) tni_put(s->out, " : 0)");
+}
+
+static void emit_number(tni_scribe *s, int n, tn_dtype dt)
+{
+    static const char *const before[] = { ['f'] = "m_float_bits((m_uint)",
+                                          ['d'] = "m_double_bits(",
+                                          ['i'] = "((m_int)(m_uint)",
+                                          ['l'] = "((m_long)" };
+    tni_put(s->out, "%s", before[(int)tni_compute_suffix(dt)]);
+    s->number(s, n);
+    tni_put(s->out, ")");
+}
+
+static void emit_random(tni_scribe *s, const tni_ins *x)
+{
+    const char *before = "m_rand_normal_f(", *after = ")";
+    if (x->op == TNI_random_bits) before = "((m_long)m_rand_bits(", after = "))";
+    else if (x->dtype == TN_F64)
+        before = x->op == TNI_uniform ? "m_rand_uniform_d(" : "m_rand_normal_d(";
+    else if (x->op == TNI_uniform) {
+        after  = x->dtype == TN_F32 ? ")" : "))";
+        before = x->dtype == TN_F32   ? "m_rand_uniform_f("
+                 : x->dtype == TN_F16 ? "m_uniform_f16(m_rand_bits("
+                                      : "m_uniform_bf16(m_rand_bits(";
+    }
+    tni_put(s->out, "%s", before);
+    s->number(s, x->number);
+    tni_put(s->out, ", ");
+    s->number(s, x->number + 1);
+    tni_put(s->out, ", (m_ulong)");
+    s->value(s, x->a);
+    tni_put(s->out, "%s", after);
+}
+
+// Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
+static tni_cast_text wrap(const tni_ins *x)
+{
+    if (tni_op_table[x->op].rule == TNI_TO_BOOL) return around("", "");
+    switch (x->dtype) {
+    case TN_BOOL: return around("(m_int)(", " != 0)");
+    case TN_U8: return around("(m_int)(unsigned char)", "");
+    case TN_I8: return around("(m_int)(signed char)", "");
+    default: return around("", "");
+    }
+}
+
+static void emit_map(tni_scribe *s, const tni_ins *x)
+{
+    tni_cast_text t  = wrap(x);
+    int           op = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
+    // The type computed in is that of the last operand: the first of `where` is a bool, and what a
+    // comparison gives is.
+    int last = x->c >= 0 ? x->c : x->b >= 0 ? x->b : x->a;
+    tni_put(s->out, "%so_%s_%c(", t.before, tni_op_table[op].name,
+            tni_compute_suffix(dtype_of(s->kernel, last)));
+    s->value(s, x->a);
+    if (x->b >= 0) tni_put(s->out, ", ");
+    if (x->b >= 0) s->value(s, x->b);
+    if (x->c >= 0) tni_put(s->out, ", ");
+    if (x->c >= 0) s->value(s, x->c);
+    tni_put(s->out, ")%s", t.after);
+}
+
+static void emit_check(tni_scribe *s, int i)
+{
+    const tni_ins *x = &s->kernel->ins[i];
+    tni_put(s->out, "m_check(");
+    s->value(s, x->a);
+    tni_put(s->out, ", ");
+    emit_number(s, x->number, (tn_dtype)s->kernel->number[x->number]);
+    tni_put(s->out, ", %d, fail)", i);
+}
+
+void tni_emit_value(tni_scribe *s, int i)
+{
+    const tni_ins *x = &s->kernel->ins[i];
+    switch (x->code) {
+    case TNI_I_LOAD: emit_load(s, i); break;
+    case TNI_I_NUMBER: emit_number(s, x->number, (tn_dtype)x->dtype); break;
+    case TNI_I_PLACE: s->place(s, i); break;
+    case TNI_I_RANDOM: emit_random(s, x); break;
+    case TNI_I_MAP: emit_map(s, x); break;
+    case TNI_I_CHECK: emit_check(s, i); break;
+    default:
+        put_around(s, tni_text_cast(dtype_of(s->kernel, x->a), (tn_dtype)x->dtype, s->no_double),
+                   s->value, x->a);
+    }
+}
+
+void tni_emit_store(tni_scribe *s, int i)
+{
+    const tni_ins *x    = &s->kernel->ins[i];
+    tn_dtype       from = dtype_of(s->kernel, x->a), to = buffer_dtype(s->kernel, x);
+    s->element(s, i);
+    tni_put(s->out, " = ");
+    put_around(s, tni_text_to_kept(from, to, s->no_double), s->value, x->a);
+}
+
+// ---- folds -------------------------------------------------------------------------------------
+
+void tni_emit_fold(tni_out *o, int op, tn_dtype dt, const char *acc, const char *a)
+{
+    tni_put(o, "o_%s_%c(%s, %s)", tni_op_table[op].name, tni_compute_suffix(dt), acc, a);
+}
+
+const char *tni_fold_start(int op, tn_dtype dt)
+{
+    static const char *const least[] = { ['f'] = "m_float_bits(0xff800000u)",
+                                         ['d'] = "m_double_bits((m_ulong)0xfff0000000000000u)",
+                                         ['i'] = "(-2147483647 - 1)",
+                                         ['l'] = "(-(m_long)0x7fffffffffffffff - 1)" };
+    static const char *const most[]  = { ['f'] = "m_float_bits(0x7f800000u)",
+                                         ['d'] = "m_double_bits((m_ulong)0x7ff0000000000000u)",
+                                         ['i'] = "2147483647",
+                                         ['l'] = "(m_long)0x7fffffffffffffff" };
+    int                      s       = tni_compute_suffix(dt);
+    if (op == TNI_max) return least[s];
+    if (op == TNI_min) return most[s];
+    if (op == TNI_prod) return s == 'f' ? "1.0f" : s == 'd' ? "1.0" : "1";
+    return s == 'f' ? "-0.0f" : s == 'd' ? "-0.0" : "0";
+}

@@ -1,0 +1,35 @@
+// The C skeleton's interface: how a cpu device calls compiled kernels.
+//
+// A kernel NAME becomes a function NAME that runs units first .. last-1, which are one chunk, and,
+// where it has tails, NAME_finish, to be called once after all chunks. Sums have the order that
+// kernel.h says. Compile with -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math.
+#ifndef TNI_KERNEL_EMIT_C_H
+#define TNI_KERNEL_EMIT_C_H
+
+#include "kernel/emit.h"
+
+// buffer, number: of the launch. arg: see tni_emit_c_args. partials: of all chunks, eight bytes times
+// tni_cut.partials each. room: tni_emit_c_room bytes of this thread's own, aligned to 64. fail: as in
+// the launch; a failing CHECK writes it, without care for other threads, unless fail[0] is set.
+typedef void tni_c_main(char *const *buffer, const int64_t *arg, const uint64_t *number,
+                        int64_t first, int64_t last, int64_t chunk, char *partials, char *room,
+                        int64_t *fail);
+typedef void tni_c_finish(char *const *buffer, const int64_t *arg, const uint64_t *number,
+                          int64_t chunks, char *partials, char *room);
+
+enum { TNI_C_MOST_ARGS = TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2) };
+
+// Writes the sizes of all axes and then, for each access, its offset, its stride along each axis and
+// that of its index: the number of them.
+int tni_emit_c_args(const tni_launch *l, int64_t *arg);
+
+// How many values the kernel keeps for each element of a row: of 4 bytes and of 8.
+void tni_emit_c_rows(const tni_kernel *k, int rows[2]);
+// Bytes of room a thread needs. The second, for a device that remembers the rows.
+size_t tni_emit_c_room(const tni_launch *l);
+size_t tni_c_room(const int rows[2], int64_t cols);
+
+// The skeleton, for tni_source.
+tni_skeleton tni_emit_c;
+
+#endif

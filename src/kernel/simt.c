@@ -1,0 +1,569 @@
+// Which shape a kernel gets on a device with work groups, and the words it is launched with.
+#include "kernel/simt.h"
+
+#include <string.h>
+
+enum {
+    VECTOR_BYTES = 16,
+    MOST_VECTOR  = 8,
+    REGISTERS    = 64,  // of a thread, for what is held from loop to loop
+    WARP         = 32,
+    GROUP        = 256,   // threads of a group where nothing else decides
+    TEAM         = 512,   // most threads of a row held in registers
+    RESIDENT     = 1024,  // threads of a multiprocessor, where there are tails
+    FINISH_COLS  = 32     // columns of a group of the finish kernel
+};
+
+// A launch with what choosing needs to know of it.
+typedef struct {
+    const tni_launch      *l;
+    const tni_kernel      *k;
+    const tni_simt_limits *limits;
+    uint8_t                varies[TNI_MOST_INS];
+    int                    lane;  // axis
+    int64_t                rows, cols, lanes;
+    uint64_t               movers;     // accesses that may move vectors
+    int                    col_tails;  // tails of elements
+    bool row_work;  // a value of a row is stored or added up, or a row is reduced
+    bool reduces;   // over R
+} facts;
+
+// ---- small things ------------------------------------------------------------------------------
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t power_up(int64_t n)
+{
+    int64_t p = 1;
+    while (p < n) p *= 2;
+    return p;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool is_tail(const tni_ins *x)
+{
+    return x->code == TNI_I_REDUCE && x->over_p;
+}
+
+static bool is_memory(const tni_ins *x)
+{
+    return x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
+}
+
+static tn_dtype access_dtype(const tni_kernel *k, int access)
+{
+    return (tn_dtype)k->buffer[k->access[access].buffer].dtype;
+}
+
+static int compute_bytes(tn_dtype dt)
+{
+    return (int)tni_dtype_size(tni_compute_dtype(dt));
+}
+
+int tni_simt_vector_words(const tni_simt_class *c, tn_dtype dt)
+{
+    return (int)(c->vector * tni_dtype_size(dt) + 3) / 4;
+}
+
+// ---- what loops share --------------------------------------------------------------------------
+
+tni_set tni_simt_again(const tni_kernel *k)
+{
+    tni_set seen = { 0 }, again = { 0 };
+    for (int q = 0; q < k->phases; q++) {
+        tni_set need = tni_needs_loop(k, q, NULL);
+        for (int i = 0; i < k->nins; i++) {
+            if (!tni_has(&need, i) || k->ins[i].code != TNI_I_LOAD) continue;
+            if (tni_has(&seen, i)) tni_join(&again, i);
+            tni_join(&seen, i);
+        }
+    }
+    return again;
+}
+
+tni_set tni_simt_dear(const tni_kernel *k)
+{
+    tni_set dear = { 0 };
+    for (int q = 0; q + 1 < k->phases; q++) {
+        tni_set now = tni_needs_loop(k, q, &dear), later = { 0 };
+        for (int p = q + 1; p < k->phases; p++) {
+            tni_set need = tni_needs_loop(k, p, &dear);
+            for (size_t w = 0; w < sizeof need.bit / sizeof *need.bit; w++)
+                later.bit[w] |= need.bit[w];
+        }
+        for (int i = 0; i < k->nins; i++) {
+            int code = k->ins[i].code;
+            if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_has(&now, i)) continue;
+            if (tni_has(&later, i) && tni_cost_again(k, i, &dear) >= TNI_DEAR)
+                tni_join(&dear, i);
+        }
+    }
+    return dear;
+}
+
+// ---- vectors -----------------------------------------------------------------------------------
+
+// Whether a LOAD or STORE may move a vector: neighbours along the lane axis, and an index or guard
+// that does not change along it, which only rows have.
+static bool may_move(const facts *f, const tni_ins *x)
+{
+    const tni_kernel *k    = f->k;
+    int               mask = (1 << (k->np + k->nr)) - (1 << k->np);
+    if (k->access[x->access].stride[f->lane] != TNI_STRIDE_1) return false;
+    if (x->code == TNI_I_STORE) return true;
+    if (x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE) return true;
+    if (!k->lane_in_r) return false;
+    return (x->a == TNI_NO_VALUE || !(f->varies[x->a] & mask)) &&
+           (x->b == TNI_NO_VALUE || !(f->varies[x->b] & mask));
+}
+
+static void find_movers(facts *f)
+{
+    tni_set  need = tni_needs_main(f->k);
+    uint64_t yes = 0, no = 0;
+    for (int i = 0; i < f->k->nins; i++) {
+        const tni_ins *x = &f->k->ins[i];
+        if (!is_memory(x) || x->finish || !tni_has(&need, i)) continue;
+        if (may_move(f, x)) yes |= (uint64_t)1 << x->access;
+        else no |= (uint64_t)1 << x->access;
+    }
+    f->movers = yes & ~no;
+}
+
+// Where an access begins, in elements, modulo v.
+static int64_t start_of(const facts *f, int access, int v)
+{
+    const tni_launch *l    = f->l;
+    uintptr_t         base = (uintptr_t)l->buffer[f->k->access[access].buffer];
+    size_t            size = tni_dtype_size(access_dtype(f->k, access));
+    if (base % size) return -1;
+    return (int64_t)((base / size + (uint64_t)l->offset[access]) % (uint64_t)v);
+}
+
+static int64_t modulo(int64_t a, int v)
+{
+    return (a % v + v) % v;
+}
+
+static bool steps_whole(const facts *f, int access, int from, int to, int v)
+{
+    for (int i = from; i < to; i++)
+        if (i != f->lane && f->k->access[access].stride[i] != TNI_STRIDE_0 &&
+            modulo(f->l->stride[access][i], v))
+            return false;
+    return true;
+}
+
+// Whether every vector of an access is aligned.
+static bool aligned(const facts *f, int access, int v)
+{
+    return start_of(f, access, v) == 0 && steps_whole(f, access, 0, f->k->np + f->k->nr, v) &&
+           !modulo(f->l->stride[access][TNI_AXES], v);
+}
+
+// Whether the vectors of two accesses are aligned at the same elements of every row.
+static bool agree(const facts *f, int a, int b, int v)
+{
+    const tni_kernel *k = f->k;
+    if (start_of(f, a, v) < 0 || start_of(f, a, v) != start_of(f, b, v)) return false;
+    if (!steps_whole(f, a, k->np, k->np + k->nr, v) ||
+        !steps_whole(f, b, k->np, k->np + k->nr, v))
+        return false;
+    for (int i = 0; i < k->np; i++) {
+        int64_t x = k->access[a].stride[i] ? f->l->stride[a][i] : 0;
+        int64_t y = k->access[b].stride[i] ? f->l->stride[b][i] : 0;
+        if (i != f->lane && modulo(x - y, v)) return false;
+    }
+    return !modulo(f->l->stride[a][TNI_AXES], v) && !modulo(f->l->stride[b][TNI_AXES], v);
+}
+
+// The movers that are aligned (leader -1), or that agree with a leader.
+static uint64_t together(const facts *f, int leader, int v)
+{
+    uint64_t set = 0;
+    for (int a = 0; a < f->k->naccess; a++)
+        if (f->movers >> a & 1 && (leader < 0 ? aligned(f, a, v) : agree(f, leader, a, v)))
+            set |= (uint64_t)1 << a;
+    return set;
+}
+
+static int count_bits(uint64_t x)
+{
+    int n = 0;
+    for (; x; x &= x - 1) n++;
+    return n;
+}
+
+// Windows need rows of one run; columns that a thread adds up have to stay its own.
+static bool may_window(const facts *f, int leader, int v)
+{
+    const tni_kernel *k = f->k;
+    if (k->lane_in_r && k->nr > 1) return false;
+    return !k->lane_in_r || !f->col_tails || steps_whole(f, leader, 0, k->np, v);
+}
+
+// The largest set of movers that agree, by its leader; -1 if no window may be.
+static int find_leader(const facts *f, int v)
+{
+    int best = -1, best_count = 0;
+    for (int a = 0; a < f->k->naccess; a++) {
+        if (!(f->movers >> a & 1) || !may_window(f, a, v)) continue;
+        int n = count_bits(together(f, a, v));
+        if (n > best_count) {
+            best       = a;
+            best_count = n;
+        }
+    }
+    return best;
+}
+
+static void set_vector(tni_simt_class *c, int v, uint64_t set, int leader)
+{
+    c->vector  = (uint8_t)v;
+    c->vectors = set;
+    c->window  = leader >= 0;
+    c->leader  = (uint16_t)(leader >= 0 ? leader : 0);
+}
+
+// The loads that are fetched one by one: those of a row's elements.
+static uint64_t single_fetches(const facts *f)
+{
+    uint64_t       yes = 0, no = 0;
+    const uint64_t one  = 1;
+    int            mask = (1 << (f->k->np + f->k->nr)) - (1 << f->k->np);
+    if (!f->k->lane_in_r) return 0;
+    for (int i = 0; i < f->k->nins; i++) {
+        const tni_ins *x = &f->k->ins[i];
+        if (x->code == TNI_I_STORE) no |= one << x->access;
+        if (x->code != TNI_I_LOAD) continue;
+        bool index = x->a != TNI_NO_VALUE && f->varies[x->a] & mask;
+        bool guard = x->b != TNI_NO_VALUE && f->varies[x->b] & mask;
+        if (x->per & TNI_PER_COL && !index && !guard && !x->finish) yes |= one << x->access;
+        else no |= one << x->access;
+    }
+    return yes & ~no;
+}
+
+// Full vectors that are all aligned; else a window they agree on; else shorter ones; else a window
+// of most of them.
+static void choose_vector(const facts *f, tni_simt_class *c)
+{
+    int widest = 1;
+    for (int a = 0; a < f->k->naccess; a++)
+        if (f->movers >> a & 1)
+            widest = (int)most(widest, (int64_t)tni_dtype_size(access_dtype(f->k, a)));
+    int full   = (int)least(VECTOR_BYTES / widest, MOST_VECTOR);
+    int leader = f->movers ? find_leader(f, full) : -1;
+    if (leader >= 0 && f->lanes < 2 * full) leader = -1;
+    for (int v = full; v > 1 && f->movers; v /= 2) {
+        if (f->lanes % v == 0 && together(f, -1, v) == f->movers) {
+            set_vector(c, v, f->movers, -1);
+            return;
+        }
+        if (v == full && leader >= 0 && together(f, leader, v) == f->movers) {
+            set_vector(c, v, f->movers, leader);
+            return;
+        }
+    }
+    if (leader >= 0 && 2 * count_bits(together(f, leader, full)) >= count_bits(f->movers))
+        set_vector(c, full, together(f, leader, full), leader);
+    else set_vector(c, 1, single_fetches(f), -1);
+}
+
+// ---- rows --------------------------------------------------------------------------------------
+
+// Registers that one vector a thread takes: all that is fetched, dear values, tails.
+static int vector_registers(const facts *f, const tni_simt_class *c)
+{
+    const tni_kernel *k = f->k;
+    int               n = 0;
+    tni_set           dear = tni_simt_dear(k), need = tni_needs_main(k);
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x     = &k->ins[i];
+        int            words = compute_bytes((tn_dtype)x->dtype) / 4 * c->vector;
+        if (x->code == TNI_I_LOAD && tni_has(&need, i) && c->vectors >> x->access & 1)
+            n += tni_simt_vector_words(c, access_dtype(k, x->access));
+        if (c->keep_dear && tni_has(&dear, i)) n += words;
+        if (is_tail(x) && x->per && !c->tail_memory) n += words;
+    }
+    return n;
+}
+
+// Bytes of shared memory that hold what several loops read.
+static int64_t stash_bytes(const facts *f, const tni_simt *m)
+{
+    int64_t n     = 0;
+    tni_set again = tni_simt_again(f->k);
+    for (int i = 0; i < f->k->nins; i++) {
+        const tni_ins *x = &f->k->ins[i];
+        if (!tni_has(&again, i) || !(m->class.vectors >> x->access & 1)) continue;
+        int words = tni_simt_vector_words(&m->class, access_dtype(f->k, x->access));
+        n += ceil_div(m->vectors * words, 4) * 16;
+    }
+    return n;
+}
+
+// Threads for a row of so many vectors, and vectors for each, as measured to be best.
+static void row_in_registers(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c = &m->class;
+    int64_t         n = m->vectors;
+    if (n <= WARP) {
+        c->team = (uint16_t)power_up(n);
+    } else if (n <= 4 * WARP && vector_registers(f, c) * power_up(ceil_div(n, WARP)) <= REGISTERS) {
+        c->team = WARP;
+    } else {
+        c->team = (uint16_t)least(power_up(ceil_div(n, 2)), TEAM);
+    }
+    while (c->team > f->limits->threads) c->team /= 2;
+    c->unroll = (uint8_t)least(power_up(ceil_div(n, c->team)), 128);
+}
+
+static bool fits(const facts *f, const tni_simt_class *c)
+{
+    return c->unroll <= 16 && vector_registers(f, c) * c->unroll <= REGISTERS;
+}
+
+// A row that registers do not hold: shared memory, or read again.
+static void row_in_loops(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c    = &m->class;
+    int64_t         room = f->limits->shared_bytes - 2048, bytes = stash_bytes(f, m);
+    c->keep_dear   = 0;
+    c->tail_memory = f->col_tails > 0;
+    c->unroll      = (uint8_t)most(1, least(4, 32 / most(1, vector_registers(f, c))));
+    c->unroll      = c->unroll == 3 ? 2 : c->unroll;
+    c->team        = (uint16_t)least(power_up(m->vectors), TEAM);
+    c->hold        = TNI_HOLD_NOTHING;
+    if (bytes > 0 && bytes <= room) {
+        c->hold         = TNI_HOLD_SHARED;
+        m->shared_bytes = (int)bytes;
+        if (2 * bytes > room && f->limits->threads >= 1024) c->team = 1024;
+    }
+    while (c->team > f->limits->threads) c->team /= 2;
+}
+
+// Only tails of columns: no thread has to know of another, so columns are cut too.
+static void row_in_tiles(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c = &m->class;
+    c->unroll         = 1;
+    c->team           = (uint16_t)least(power_up(m->vectors), least(GROUP, f->limits->threads));
+    c->tiles          = m->vectors > c->team;
+}
+
+static void choose_row(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c = &m->class;
+    c->form           = TNI_SIMT_ROW;
+    m->lines          = f->rows;
+    m->vectors        = ceil_div(f->cols + (c->window ? c->vector - 1 : 0), c->vector);
+    c->keep_dear      = 1;
+    c->rows           = 1;
+    if (!f->row_work && f->col_tails) {
+        row_in_tiles(f, m);
+    } else {
+        row_in_registers(f, m);
+        if (!fits(f, c)) {
+            c->keep_dear = 0;
+            row_in_registers(f, m);
+        }
+        if (!fits(f, c)) row_in_loops(f, m);
+    }
+    int group = (int)least(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
+    if (c->team <= WARP || (!f->reduces && c->team < group)) c->rows = (uint16_t)(group / c->team);
+    if (c->rows < 1) c->rows = 1;
+}
+
+// ---- points and lanes --------------------------------------------------------------------------
+
+static void choose_point(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c = &m->class;
+    c->form           = TNI_SIMT_POINT;
+    c->team           = 1;
+    c->rows           = (uint16_t)least(f->k->tails ? 2 * GROUP : GROUP, f->limits->threads);
+    c->unroll         = 1;
+    if (!f->k->tails) return;
+    int registers = (int)most(1, vector_registers(f, c));
+    while (c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2) c->unroll *= 2;
+}
+
+// More threads to a row until the device is full, or a thread's share of R is short.
+static void choose_lane(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c     = &m->class;
+    int64_t         units = m->lines * m->vectors, full = (int64_t)f->limits->units * RESIDENT;
+    int             group = (int)least(GROUP, f->limits->threads), team = 1;
+    bool            single = f->col_tails > 0;
+    while (!single && team < 32 && 2 * team <= group && units * team < full &&
+           f->cols >= 8 * team)
+        team *= 2;
+    c->form   = TNI_SIMT_LANE;
+    c->team   = (uint16_t)team;
+    c->rows   = (uint16_t)(group / team);
+    c->unroll = 1;
+    int registers = (int)most(1, vector_registers(f, c));
+    while (!single && c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2) c->unroll *= 2;
+}
+
+// ---- the grid ----------------------------------------------------------------------------------
+
+// How many lines (ROW), or turns of its threads (else), a team or group takes.
+static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles)
+{
+    const tni_simt_class *c = &m->class;
+    int64_t full = most(1, (int64_t)f->limits->units * RESIDENT / m->block / tiles);
+    int64_t per  = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
+    if (c->form == TNI_SIMT_LANE) per = c->rows;
+    m->chunk     = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);
+    if (!f->k->tails) m->chunk = 1;
+    m->grid[0] = ceil_div(units, m->chunk * per);
+    m->parts   = c->form == TNI_SIMT_ROW ? m->grid[0] * c->rows : m->grid[0];
+}
+
+static int64_t tail_bytes(const facts *f, const tni_simt *m, const tni_ins *x)
+{
+    int64_t n = m->parts * (x->per ? f->cols : 1) * compute_bytes((tn_dtype)x->dtype);
+    return (n + 63) / 64 * 64;
+}
+
+static void choose_finish(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c = &m->class;
+    if (!f->k->tails) return;
+    for (int i = 0; i < f->k->nins; i++)
+        if (is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
+    c->finish = c->cuda && !f->col_tails ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
+    if (c->finish == TNI_FINISH_LAST) return;
+    m->finish_block = (int)least(GROUP, f->limits->threads);
+    m->finish_grid  = f->col_tails ? ceil_div(f->cols, FINISH_COLS) : 1;
+}
+
+static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *limits)
+{
+    const tni_kernel *k = l->kernel;
+    *f                  = (facts){ .l = l, .k = k, .limits = limits, .rows = 1, .cols = 1 };
+    for (int i = 0; i < k->np; i++) f->rows *= l->size[i];
+    for (int i = 0; i < k->nr; i++) f->cols *= l->size[k->np + i];
+    f->lane  = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
+    f->lanes = f->lane >= 0 ? l->size[f->lane] : 1;
+    tni_varies(k, f->varies);
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (is_tail(x) && x->per) f->col_tails++;
+        if (x->code == TNI_I_REDUCE && !x->over_p) f->reduces = true;
+        if ((is_tail(x) && !x->per) || (x->code == TNI_I_STORE && x->per == TNI_PER_ROW))
+            f->row_work = true;
+    }
+    f->row_work |= f->reduces;
+    find_movers(f);
+}
+
+tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
+{
+    facts    f;
+    tni_simt m;
+    memset(&m, 0, sizeof m);
+    find_facts(&f, l, limits);
+    tni_simt_class *c = &m.class;
+    c->cuda           = limits->cuda;
+    choose_vector(&f, c);
+    m.grid[1] = 1;
+    if (f.k->lane_in_r) {
+        choose_row(&f, &m);
+    } else {
+        m.lines   = f.rows / most(1, f.lanes);
+        m.vectors = ceil_div(f.lanes + (c->window ? c->vector - 1 : 0), c->vector);
+        if (f.k->nr) choose_lane(&f, &m);
+        else choose_point(&f, &m);
+    }
+    m.block       = c->team * c->rows;
+    int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
+    if (c->tiles) m.grid[1] = ceil_div(m.vectors, (int64_t)c->team * c->unroll);
+    cut_chunks(&f, &m, units, m.grid[1]);
+    c->wide = f.k->wide || units * m.block > INT32_MAX / 2 || f.rows > INT32_MAX / 2;
+    choose_finish(&f, &m);
+    return m;
+}
+
+size_t tni_simt_key(const tni_kernel *k, const tni_simt_class *c, char *dst, size_t room)
+{
+    size_t n = tni_kernel_key(k, dst, room);
+    if (n + sizeof *c <= room) memcpy(dst + n, c, sizeof *c);
+    return n + sizeof *c;
+}
+
+// ---- arguments ---------------------------------------------------------------------------------
+
+void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at)
+{
+    memset(at, -1, sizeof *at);
+    int n = TNI_WORD_SIZES + k->np + k->nr;
+    for (int a = 0; a < k->naccess; a++) {
+        at->offset[a] = (int16_t)n++;
+        for (int i = 0; i < k->np + k->nr; i++)
+            if (k->access[a].stride[i] == TNI_STRIDE_N) at->stride[a][i] = (int16_t)n++;
+    }
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code == TNI_I_LOAD && x->a != TNI_NO_VALUE && at->stride[x->access][TNI_AXES] < 0)
+            at->stride[x->access][TNI_AXES] = (int16_t)n++;
+        if (is_tail(x)) at->tail[i] = (int16_t)n++;
+    }
+    for (int i = 0; i < k->nnumber; i++) at->number[i] = (int16_t)n++;
+    at->count = (int16_t)n;
+}
+
+int tni_simt_words(const tni_launch *l, const tni_simt *m, int64_t dst[TNI_MOST_WORDS])
+{
+    const tni_kernel *k = l->kernel;
+    tni_simt_layout   at;
+    facts             f = { .k = k, .cols = 1 };
+    tni_simt_layout_of(k, &at);
+    for (int i = 0; i < k->nr; i++) f.cols *= l->size[k->np + i];
+    dst[TNI_WORD_LINES]   = m->lines;
+    dst[TNI_WORD_VECTORS] = m->vectors;
+    dst[TNI_WORD_COLS]    = f.cols;
+    dst[TNI_WORD_CHUNK]   = m->chunk;
+    dst[TNI_WORD_PARTS]   = m->parts;
+    dst[TNI_WORD_SCRATCH] = 0;
+    for (int i = 0; i < k->np + k->nr; i++) dst[TNI_WORD_SIZES + i] = l->size[i];
+    for (int a = 0; a < k->naccess; a++) {
+        dst[at.offset[a]] = l->offset[a];
+        for (int i = 0; i <= TNI_AXES; i++)
+            if (at.stride[a][i] >= 0) dst[at.stride[a][i]] = l->stride[a][i];
+    }
+    int64_t bytes = 0;
+    for (int i = 0; i < k->nins; i++) {
+        if (at.tail[i] < 0) continue;
+        dst[at.tail[i]] = bytes;
+        bytes += tail_bytes(&f, m, &k->ins[i]);
+    }
+    for (int i = 0; i < k->nnumber; i++) dst[at.number[i]] = (int64_t)l->number[i].u;
+    return at.count;
+}
+
+size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const void *state, char *dst)
+{
+    const tni_kernel *k = l->kernel;
+    int64_t           word[TNI_MOST_WORDS];
+    int               n = tni_simt_words(l, m, word), at = 0;
+    for (int i = 0; i < k->nbuffer; i++, at += 8) memcpy(dst + at, &l->buffer[i], 8);
+    memcpy(dst + at, &l->scratch, 8);
+    memcpy(dst + at + 8, &state, 8);
+    memcpy(dst + at + 16, word, 8 * (size_t)n);
+    return (size_t)at + 16 + 8 * (size_t)n;
+}

@@ -1,0 +1,530 @@
+// Which items are computed together. First each item's fate: view, float, seed or alone. Then, in id
+// order, every seed joins the units whose values or inputs it shares, if all of it can be one
+// kernel, or begins a unit of its own.
+#include "plan/fuse.h"
+
+#include <string.h>
+
+enum {
+    MOST_OPS    = 30,  // a value of several readers that costs more is stored
+    MOST_READS  = 4,   // or that reads more than this
+    FLOAT_OPS   = 40,  // whatever floats into a reader is cut here
+    FLOAT_READS = 10,
+    NEAR        = 200,  // ids within which units that only share an input are joined
+    VISITS      = 400   // units looked at before a search for a cycle gives up
+};
+
+// ---- fates -------------------------------------------------------------------------------------
+
+// One index for each line along the axis, so that it can be computed place by place.
+static bool scatters_lines(const tni_node *n)
+{
+    const tni_node *x = n->src[0], *index = n->src[1];
+    for (int j = 0; j < x->rank; j++)
+        if (index->size[j] != (j == n->attr.axis.axis ? 1 : x->size[j])) return false;
+    return true;
+}
+
+static bool can_float(const tni_node *n)
+{
+    if (tni_is_map(n->op) || n->op == TNI_copy || n->op == TNI_gather || n->op == TNI_pad)
+        return true;
+    if (n->op == TNI_scatter || n->op == TNI_scatter_add) return scatters_lines(n);
+    return tni_is_number(n->op) || n->op == TNI_iota || n->op == TNI_random_bits ||
+           n->op == TNI_uniform || n->op == TNI_normal;
+}
+
+static bool can_reduce(const tni_node *n)
+{
+    return n->op == TNI_sum || n->op == TNI_prod || n->op == TNI_max || n->op == TNI_min;
+}
+
+// Numbers and the like: nothing is gained by storing them where they are read.
+static bool is_free(const tni_node *n)
+{
+    return tni_is_number(n->op) || n->op == TNI_iota;
+}
+
+static bool shares(const tni_item *it)
+{
+    if (it->joined) return true;
+    if (it->n->op != TNI_assign) return false;
+    tni_view v = tni_node_layout(it->n->src[0]);
+    return tni_view_contiguous(&v);
+}
+
+int32_t tni_shared_item(const tni_fusion *f, int32_t item)
+{
+    while (f->g->item[item].n->op == TNI_assign && shares(&f->g->item[item])) {
+        int32_t next = tni_place_of(f->g, f->g->item[item].n->src[0]);
+        if (next < 0) return item;
+        item = next;
+    }
+    return item;
+}
+
+// A source view read at all its places, as coordinates of its base.
+static bool reads_as_coords(const tni_node *src, const tni_node *base)
+{
+    tni_view   v = tni_node_layout(src);
+    tni_coords c;
+    int64_t    stride[TNI_AXES + 1] = { 0 }, size[TNI_AXES] = { 0 };
+    if (src == base) return true;
+    for (int j = 0; j < v.rank; j++) {
+        size[j]   = v.size[j];
+        stride[j] = v.size[j] > 1 ? v.stride[j] : 0;
+    }
+    return tni_coords_of(base, v.offset, stride, v.rank, size, 1, &c);
+}
+
+static tni_how first_how(const tni_item *it)
+{
+    const tni_node *n = it->n;
+    if (n->op == TNI_view || shares(it)) return TNI_AS_VIEW;
+    int64_t count = tni_node_count(n);
+    if (count <= 0 || n->rank > TNI_AXES) return TNI_AS_ALONE;
+    if (can_reduce(n)) return tni_node_count(n->src[0]) > 0 ? TNI_AS_SEED : TNI_AS_ALONE;
+    if (n->op == TNI_assign) return TNI_AS_SEED;
+    if (!can_float(n)) return TNI_AS_ALONE;
+    for (uint32_t s = 0; s < n->nsrc; s++)
+        if (tni_node_count(n->src[s]) <= 0) return TNI_AS_ALONE;
+    return TNI_AS_FLOAT;
+}
+
+// What item i's sources say of it: how far it is from the inputs, what its readers would compute and
+// load if it floats; and what it says of them: that they are read, and how.
+static void look_at_sources(tni_fusion *f, size_t i)
+{
+    tni_graph *g = f->g;
+    tni_fate  *x = &f->fate[i];
+    tni_node  *n = g->item[i].n;
+    x->ops       = x->how == TNI_AS_FLOAT && !is_free(n);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        tni_node *src  = n->src[s];
+        int32_t   base = tni_place_of(g, src);
+        int32_t   at   = base >= 0 ? tni_shared_item(f, base) : base;
+        tni_fate *y    = at >= 0 ? &f->fate[at] : NULL;
+        if (y && y->level > x->level) x->level = y->level;
+        if (base >= 0 && f->fate[base].level > x->level) x->level = f->fate[base].level;
+        if (n->op == TNI_view) continue;
+        bool number = y && tni_is_number(g->item[at].n->op);
+        bool floats = y && y->how == TNI_AS_FLOAT && !y->stored;
+        if (y) y->uses++;
+        if (number && x->how != TNI_AS_ALONE && x->how != TNI_AS_VIEW) continue;
+        if (floats && x->how != TNI_AS_FLOAT && x->how != TNI_AS_SEED) y->stored = true;
+        else if (floats && (n->op == TNI_pad || !reads_as_coords(src, g->item[base].n)))
+            y->stored = true;
+        if (floats && !y->stored) {
+            x->ops   = (uint16_t)(x->ops + y->ops);
+            x->reads = (uint16_t)(x->reads + y->reads);
+            x->read_bytes += y->read_bytes;
+            if (x->ops > FLOAT_OPS || x->reads > FLOAT_READS) y->stored = true;
+        }
+        if (!floats || y->stored) {
+            x->reads++;
+            x->read_bytes += tni_node_count(src) * (int64_t)f->limits->element_size(src->dtype);
+        }
+    }
+}
+
+// A value of several readers is computed by each of them if that reads no more than storing it and
+// reading it again would.
+static bool worth_storing(const tni_fusion *f, size_t i)
+{
+    const tni_fate *x = &f->fate[i];
+    if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
+    return x->ops > MOST_OPS || x->reads > MOST_READS || x->read_bytes > 2 * x->bytes;
+}
+
+static void find_fates(tni_fusion *f)
+{
+    tni_graph *g = f->g;
+    for (size_t i = 0; i < g->count; i++) {
+        tni_fate *x = &f->fate[i];
+        x->unit     = -1;
+        x->how      = (uint8_t)first_how(&g->item[i]);
+        x->stored   = g->item[i].live;
+        x->bytes    = tni_node_count(g->item[i].n) *
+                   (int64_t)f->limits->element_size(g->item[i].n->dtype);
+        look_at_sources(f, i);
+        if (x->how == TNI_AS_ALONE) x->level++;
+    }
+    // A value's readers come after it, so what they need is known only now; and what is stored after
+    // all changes what its readers compute.
+    for (size_t i = 0; i < g->count; i++) {
+        tni_fate *x = &f->fate[i];
+        if (x->how == TNI_AS_VIEW && x->stored) {
+            int32_t at = tni_shared_item(f, (int32_t)i);
+            if (at >= 0 && at != (int32_t)i) f->fate[at].stored = true;
+        }
+        if (x->how == TNI_AS_FLOAT && worth_storing(f, i)) x->stored = true;
+    }
+    for (size_t i = 0; i < g->count; i++) {
+        tni_fate *x = &f->fate[i];
+        if (x->how != TNI_AS_FLOAT || !x->stored) continue;
+        int  op     = g->item[i].n->op;
+        bool source = tni_op_table[op].class == TNI_SOURCE;
+        x->how      = source ? TNI_AS_ALONE : TNI_AS_SEED;
+    }
+}
+
+// ---- units -------------------------------------------------------------------------------------
+
+static tni_unit *add_unit(tni_fusion *f, int32_t item, int32_t level)
+{
+    if (!tni_grow(&f->g->cx->heap, (void **)&f->unit, &f->units_cap, f->units + 1,
+                  sizeof *f->unit)) {
+        f->failed = true;
+        return NULL;
+    }
+    tni_unit *u = &f->unit[f->units];
+    memset(u, 0, sizeof *u);
+    u->item  = item;
+    u->into  = (int32_t)f->units++;
+    u->level = level;
+    return u;
+}
+
+static int32_t unit_of(const tni_fusion *f, int32_t item)
+{
+    int32_t unit = f->fate[item].unit;
+    while (unit >= 0 && f->unit[unit].into != unit) unit = f->unit[unit].into;
+    return unit;
+}
+
+static bool come_before(tni_fusion *f, tni_unit *u, int32_t unit)
+{
+    if (unit < 0 || unit == u->into) return true;
+    for (size_t k = 0; k < u->befores; k++)
+        if (u->before[k] == (uint32_t)unit) return true;
+    if (!tni_grow(&f->g->cx->heap, (void **)&u->before, &u->befores_cap, u->befores + 1,
+                  sizeof *u->before)) {
+        f->failed = true;
+        return false;
+    }
+    u->before[u->befores++] = (uint32_t)unit;
+    return true;
+}
+
+// A unit for an item that runs alone, or that only joins what others wrote.
+static void run_alone(tni_fusion *f, int32_t i)
+{
+    tni_node *n = f->g->item[i].n;
+    tni_unit *u = add_unit(f, i, f->fate[i].level);
+    if (!u) return;
+    f->fate[i].unit = u->into;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int32_t at = tni_place_of(f->g, n->src[s]);
+        if (at >= 0) at = tni_shared_item(f, at);
+        if (at >= 0) come_before(f, u, unit_of(f, at));
+    }
+}
+
+// Whether unit `late` comes after unit `early` on some way: searched backwards, among kernels of its
+// level, since products and the like raise the level.
+static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
+{
+    uint32_t stack[VISITS];
+    int      depth = 0, visits = 0;
+    uint32_t mark  = ++f->search;
+    stack[depth++] = late;
+    while (depth > 0) {
+        tni_unit *u = &f->unit[stack[--depth]];
+        u           = &f->unit[u->into];
+        while (u->into != (int32_t)(u - f->unit)) u = &f->unit[u->into];
+        if ((uint32_t)(u - f->unit) == early) return true;
+        if (u->seen == mark || u->level < f->unit[early].level) continue;
+        u->seen = mark;
+        for (size_t k = 0; k < u->befores; k++) {
+            if (++visits == VISITS) return true;
+            stack[depth++] = u->before[k];
+        }
+    }
+    return false;
+}
+
+// Whether what u reads from entry `from` on, other than `except`, is free of u's own results.
+static bool no_cycle(tni_fusion *f, const tni_unit *u, size_t from, int32_t except)
+{
+    for (size_t k = from; k < u->befores; k++) {
+        int32_t before = (int32_t)u->before[k];
+        while (f->unit[before].into != before) before = f->unit[before].into;
+        if (before == except || before == u->into) continue;
+        if (comes_after(f, (uint32_t)before, (uint32_t)u->into)) return false;
+    }
+    return true;
+}
+
+// ---- joining -----------------------------------------------------------------------------------
+
+typedef struct {
+    size_t   values, sources, numbers, seeds, befores;
+    int      naxes;
+    uint32_t reduced;
+} mark;
+
+static mark mark_of(const tni_unit *u)
+{
+    return (mark){ u->values, u->sources, u->numbers, u->seeds, u->befores, u->naxes, u->reduced };
+}
+
+static void back_to(tni_unit *u, const mark *m)
+{
+    u->values  = m->values;
+    u->sources = m->sources;
+    u->numbers = m->numbers;
+    u->seeds   = m->seeds;
+    u->befores = m->befores;
+    u->naxes   = m->naxes;
+    u->reduced = m->reduced;
+}
+
+// The axes of a seed's domain that are not of size 1.
+static int domain_of(const tni_graph *g, int32_t i, int *axis, int64_t *size)
+{
+    const tni_node *n     = tni_seed_domain(g, i);
+    int             count = 0;
+    for (int j = 0; j < n->rank; j++)
+        if (n->size[j] != 1) {
+            axis[count]   = j;
+            size[count++] = n->size[j];
+        }
+    return count;
+}
+
+// Lays the n sizes of a domain on axes of the unit from the allowed ones, in order; what does not
+// fit becomes a new axis where that is allowed. False if it cannot be.
+static bool lay(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool extend, int8_t *on)
+{
+    int at = 0;
+    for (int j = 0; j < n; j++) {
+        int k = at;
+        while (k < u->naxes && (!(allowed >> k & 1) || u->size[k] != size[j])) k++;
+        if (k < u->naxes) {
+            on[j] = (int8_t)k;
+            at    = k + 1;
+        } else if (extend && u->naxes < TNI_AXES) {
+            on[j]               = (int8_t)u->naxes;
+            u->size[u->naxes++] = size[j];
+            at                  = u->naxes;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool few_buffers(const tni_fusion *f, const tni_unit *u)
+{
+    size_t count = u->seeds;
+    for (size_t i = 0; i < u->sources; i++) {
+        bool new = u->source[i].reader >= 0;  // else it is a place, not a load
+        size_t k = 0;
+        while (new &&k < i && u->source[k].place != u->source[i].place) k++;
+        count += new &&k == i;
+    }
+    return count <= (size_t)f->limits->buffers;
+}
+
+// One try: seed i on some axes of u.
+static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, bool extend)
+{
+    int     axis[TN_MAX_RANK];
+    int64_t size[TN_MAX_RANK];
+    int8_t  on[TN_MAX_RANK], align[TN_MAX_RANK];
+    int     n = domain_of(f->g, i, axis, size), old = u->naxes;
+    memset(align, -1, sizeof align);
+    mark     m    = mark_of(u);
+    bool     ok   = lay(u, n, size, allowed, extend, on);
+    uint32_t used = 0;
+    for (int j = 0; ok && j < n; j++) {
+        align[axis[j]] = on[j];
+        used |= 1u << on[j];
+    }
+    // New axes come to all of the old ones, or there would be work for every pair of elements.
+    if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
+    ok = ok && tni_lower_seed(f, u, i, align) && few_buffers(f, u) &&
+         no_cycle(f, u, m.befores, u->into) && tni_find_roles(f, u);
+    if (!ok) back_to(u, &m);
+    return ok;
+}
+
+static bool join(tni_fusion *f, tni_unit *u, int32_t i)
+{
+    uint32_t all    = u->naxes ? (1u << u->naxes) - 1 : 0;
+    int32_t  old    = f->fate[i].unit;
+    f->fate[i].unit = u->into;
+    bool ok         = join_on(f, u, i, all & ~u->reduced, false) || join_on(f, u, i, all, false) ||
+              (u->reduced && join_on(f, u, i, u->reduced, false)) || join_on(f, u, i, all, true);
+    if (!ok) f->fate[i].unit = old;
+    return ok;
+}
+
+// Moves the seeds of v into u; all or none.
+static bool merge(tni_fusion *f, int32_t into, int32_t from)
+{
+    tni_unit *u = &f->unit[into], *v = &f->unit[from];
+    mark      m = mark_of(u);
+    if (u->level != v->level) return false;
+    if (!no_cycle(f, u, 0, from) || !no_cycle(f, v, 0, into)) return false;
+    for (size_t k = 0; k < v->befores; k++) {
+        int32_t before = (int32_t)v->before[k];
+        if (before != into && comes_after(f, (uint32_t)before, (uint32_t)into)) return false;
+    }
+    for (size_t k = 0; k < u->befores; k++) {
+        int32_t before = (int32_t)u->before[k];
+        if (before != from && comes_after(f, (uint32_t)before, (uint32_t)from)) return false;
+    }
+    size_t k = 0;
+    while (k < v->seeds && join(f, u, v->seed[k])) k++;
+    if (k == v->seeds) {
+        v->into = into;
+        return true;
+    }
+    for (size_t j = 0; j < k; j++) f->fate[v->seed[j]].unit = from;
+    back_to(u, &m);
+    return false;
+}
+
+// ---- candidates --------------------------------------------------------------------------------
+
+enum { MOST_NEAR = 12 };
+
+typedef struct {
+    int32_t unit[MOST_NEAR];
+    int     count;
+} near_units;
+
+static void consider(const tni_fusion *f, near_units *c, int32_t unit, int32_t level)
+{
+    while (unit >= 0 && f->unit[unit].into != unit) unit = f->unit[unit].into;
+    if (unit < 0 || f->unit[unit].item >= 0 || f->unit[unit].level != level) return;
+    for (int k = 0; k < c->count; k++)
+        if (c->unit[k] == unit) return;
+    if (c->count < MOST_NEAR) c->unit[c->count++] = unit;
+}
+
+// Walks what floats into seed i: units whose values it reads come first, then those that read the
+// same values. reads gets the places it reads, for the next.
+typedef struct {
+    int32_t item[64];
+    int     count;
+} walk;
+
+static void note_once(walk *w, int32_t at)
+{
+    for (int k = 0; k < w->count; k++)
+        if (w->item[k] == at) return;
+    if (w->count < (int)(sizeof w->item / sizeof *w->item)) w->item[w->count++] = at;
+}
+
+static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
+{
+    walk    w     = { { i }, 1 };
+    int32_t level = f->fate[i].level;
+    for (int k = 0; k < w.count; k++) {
+        const tni_node *n = f->g->item[w.item[k]].n;
+        for (uint32_t s = 0; s < n->nsrc; s++) {
+            int32_t at = tni_place_of(f->g, n->src[s]);
+            if (at >= 0) at = tni_shared_item(f, at);
+            if (at >= 0 && f->fate[at].how == TNI_AS_FLOAT) {
+                note_once(&w, at);
+                continue;
+            }
+            if (at >= 0 && f->fate[at].how == TNI_AS_SEED) consider(f, c, f->fate[at].unit, level);
+            if (tni_node_count(n->src[s]) > 1) note_once(reads, at);
+        }
+    }
+    for (int k = 0; k < reads->count; k++) {
+        int32_t at   = reads->item[k];
+        int32_t unit = f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at];
+        if (unit < 0) continue;
+        const tni_unit *u = &f->unit[unit];
+        if (u->seeds && i - u->seed[u->seeds - 1] <= NEAR) consider(f, c, unit, level);
+    }
+}
+
+static void place_seed(tni_fusion *f, int32_t i);
+
+// A floating item is stored after all.
+static void store_now(tni_fusion *f, int32_t i)
+{
+    f->fate[i].stored = true;
+    if (f->fate[i].how != TNI_AS_FLOAT) return;
+    bool source    = tni_op_table[f->g->item[i].n->op].class == TNI_SOURCE;
+    f->fate[i].how = source ? TNI_AS_ALONE : TNI_AS_SEED;
+    if (source) run_alone(f, i);
+    else place_seed(f, i);
+}
+
+// A seed that cannot be a kernel runs alone. What would have floated into it is stored; that may
+// come here again, but no further than things float.
+static void give_up(tni_fusion *f, int32_t i)
+{
+    tni_node *n    = f->g->item[i].n;
+    f->fate[i].how = TNI_AS_ALONE;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int32_t at = tni_place_of(f->g, n->src[s]);
+        if (at >= 0) at = tni_shared_item(f, at);
+        if (at >= 0) store_now(f, at);
+    }
+    run_alone(f, i);
+}
+
+// Seed i as part of a unit.
+static void place_seed(tni_fusion *f, int32_t i)
+{
+    near_units c     = { .count = 0 };
+    walk       reads = { .count = 0 };
+    int32_t    home  = -1;
+    find_near(f, i, &c, &reads);
+    for (int k = 0; k < c.count && home < 0; k++)
+        if (join(f, &f->unit[c.unit[k]], i)) home = c.unit[k];
+    for (int k = 0; k < c.count && home >= 0; k++)
+        if (f->unit[c.unit[k]].into == c.unit[k] && c.unit[k] != home) merge(f, home, c.unit[k]);
+    if (home < 0) {
+        tni_unit *u = add_unit(f, -1, f->fate[i].level);
+        if (!u) return;
+        home = u->into;
+        if (!join(f, u, i)) {
+            f->units--;
+            give_up(f, i);
+            return;
+        }
+    }
+    for (int k = 0; k < reads.count; k++) {
+        int32_t at                                                  = reads.item[k];
+        f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at] = home;
+    }
+}
+
+bool tni_fuse(tni_fusion *f)
+{
+    tni_graph *g = f->g;
+    tni_heap  *h = &g->cx->heap;
+    f->fate      = tni_zalloc(h, g->count * sizeof *f->fate);
+    f->reader    = tni_alloc(h, (g->count + g->inputs) * sizeof *f->reader);
+    if (!f->fate || !f->reader) return false;
+    memset(f->reader, -1, (g->count + g->inputs) * sizeof *f->reader);
+    find_fates(f);
+    for (size_t i = 0; i < g->count && !f->failed; i++) {
+        if (f->fate[i].how == TNI_AS_ALONE) run_alone(f, (int32_t)i);
+        else if (f->fate[i].how == TNI_AS_SEED) place_seed(f, (int32_t)i);
+    }
+    return !f->failed;
+}
+
+void tni_fusion_close(tni_fusion *f)
+{
+    tni_heap *h = &f->g->cx->heap;
+    for (size_t i = 0; i < f->units; i++) {
+        tni_free(h, f->unit[i].value);
+        tni_free(h, f->unit[i].source);
+        tni_free(h, f->unit[i].number);
+        tni_free(h, f->unit[i].seed);
+        tni_free(h, f->unit[i].before);
+    }
+    tni_free(h, f->unit);
+    tni_free(h, f->fate);
+    tni_free(h, f->reader);
+}

@@ -1,0 +1,120 @@
+// Fusion: from the items of a graph to units, each of which runs as one kernel or one device call.
+//
+// Inside plan/ only. An item is a view, or it *floats* (a cheap map that every reader computes for
+// itself), or it is a *seed* (its value is stored, or it is a reduction) of a kernel unit, or it runs
+// alone as a unit of its own. fuse.c decides which; lower.c writes a seed and what floats into it as
+// instructions of a unit; roles.c finds the parallel and the reduced axes of a unit and makes the
+// kernel.
+#ifndef TNI_PLAN_FUSE_H
+#define TNI_PLAN_FUSE_H
+
+#include "plan/plan.h"
+
+// Which element of a value is meant, for a point of a unit's domain: coordinate j is start[j] + sum
+// over axes k of step[j][k] times the coordinate of axis k, plus step[j][TNI_AXES] times the value of
+// the instruction via, if there is one.
+typedef struct {
+    int64_t start[TN_MAX_RANK];
+    int32_t step[TN_MAX_RANK][TNI_AXES + 1];
+    int16_t via;
+} tni_coords;
+
+// An instruction in the making. item: whose value it is at coords; -1 of a helper. axes: where it
+// varies, as bits of domain axes. mask: of a REDUCE, the axes it folds.
+typedef struct {
+    tni_ins    ins;
+    int32_t    item;
+    int32_t    origin;  // the item to name when it fails or is explained
+    uint32_t   axes, mask;
+    tni_coords coords;
+} tni_value;
+
+// A unit: a kernel in the making, or an item that runs alone (item >= 0). Seeds are in id order.
+// Invariant of a kernel: every seed is the value of an instruction, and roles were found for it.
+typedef struct {
+    int32_t     item;
+    int32_t     into;   // the unit it was merged into, or itself
+    int32_t     level;  // products, copies and the like on the longest way to it
+    uint32_t    seen;   // scratch of searches
+    int         naxes;
+    int64_t     size[TNI_AXES];
+    uint32_t    reduced;  // R, as bits
+    tni_value  *value;
+    size_t      values, values_cap;
+    tni_source *source;  // accesses
+    size_t      sources, sources_cap;
+    tni_bound  *number;
+    size_t      numbers, numbers_cap;
+    int32_t    *seed;
+    size_t      seeds, seeds_cap;
+    uint32_t   *before;  // units whose results it reads
+    size_t      befores, befores_cap;
+} tni_unit;
+
+typedef enum {
+    TNI_AS_VIEW,   // nothing to compute: a view, or an assignment that shares
+    TNI_AS_FLOAT,  // computed by its readers
+    TNI_AS_SEED,   // an output or a reduction of a kernel
+    TNI_AS_ALONE   // by a call of its own
+} tni_how;
+
+// What is known of an item.
+typedef struct {
+    uint8_t  how;
+    bool     stored;  // its value must be in memory
+    uint16_t ops;     // that its readers compute if it floats
+    uint16_t reads;   // values they load for it
+    int32_t  level;
+    int32_t  unit;  // -1 while it floats
+    uint32_t uses;  // readers, views looked through
+    int64_t  bytes, read_bytes;
+} tni_fate;
+
+// All of it, while a plan is built. reader: for each item and then each input, the kernel unit that
+// read it last.
+typedef struct {
+    tni_graph        *g;
+    const tni_limits *limits;
+    tni_fate         *fate;
+    tni_unit         *unit;
+    size_t            units, units_cap;
+    int32_t          *reader;
+    uint32_t          search;
+    bool              failed;  // memory is out
+} tni_fusion;
+
+// One number everywhere: read as such, never from memory.
+static inline bool tni_is_number(int op)
+{
+    return op == TNI_full || op == TNI_scalar;
+}
+
+// Where the elements of a source lie: an item, or ~input.
+int32_t tni_place_of(const tni_graph *g, const tni_node *src);
+// The item (or ~input) whose elements an assignment that shares has: itself if it is none.
+int32_t tni_shared_item(const tni_fusion *f, int32_t item);
+
+// The coordinates of a value's element at `offset` + strides over axes of its row-major elements.
+// False if they are no sums of axes.
+bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
+                   const int64_t *size, int64_t via_size, tni_coords *c);
+
+// Adds seed i to a unit, its domain on the axes `align` of the unit; the unit is as before where that
+// fails.
+bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align);
+
+// The shape a seed is computed over: its own, or its source's if it is a reduction.
+const tni_node *tni_seed_domain(const tni_graph *g, int32_t i);
+
+// Finds the reduced axes of a unit; false if it cannot be one kernel.
+bool tni_find_roles(const tni_fusion *f, tni_unit *u);
+// The finished kernel of a unit whose stored values are known. False when memory is out.
+bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out);
+
+bool tni_fuse(tni_fusion *f);
+// The units in an order in which they can run, as steps and kernels of the plan: by their first
+// item, as far as that goes.
+bool tni_order(tni_fusion *f, tni_plan *p);
+void tni_fusion_close(tni_fusion *f);
+
+#endif

@@ -1,0 +1,525 @@
+// Lowering: items as instructions of a unit.
+//
+// A floating item is lowered anew for every set of coordinates at which it is read. The depth of
+// the recursion is bounded by the number of ops that may float into a reader.
+#include "plan/fuse.h"
+
+#include <string.h>
+
+enum { FAILED = -2 };  // no instruction: it cannot be part of this unit
+
+// What is being lowered: the unit, and where coordinates of an index are allowed to lead.
+typedef struct {
+    tni_fusion *f;
+    tni_unit   *u;
+    int64_t     via_size;
+} lowering;
+
+static int lower_item(lowering *l, int32_t i, const tni_coords *c);
+
+static tni_node *node_of(const lowering *l, int32_t i)
+{
+    return l->f->g->item[i].n;
+}
+
+// ---- adding to the unit ------------------------------------------------------------------------
+
+static bool grow(lowering *l, void **array, size_t *cap, size_t need, size_t size)
+{
+    if (tni_grow(&l->f->g->cx->heap, array, cap, need, size)) return true;
+    l->f->failed = true;
+    return false;
+}
+
+static uint32_t operand_axes(const lowering *l, int x)
+{
+    return x >= 0 ? l->u->value[x].axes : 0;
+}
+
+// A value of item i at c, or of none.
+static int add(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins ins)
+{
+    tni_unit *u = l->u;
+    if (u->values == TNI_MOST_INS - TNI_MOST_BUFFERS ||
+        !grow(l, (void **)&u->value, &u->values_cap, u->values + 1, sizeof *u->value))
+        return FAILED;
+    tni_value *v = &u->value[u->values];
+    v->ins       = ins;
+    v->item      = i;
+    v->origin    = origin;
+    v->mask      = 0;
+    v->axes      = operand_axes(l, ins.a) | operand_axes(l, ins.b) | operand_axes(l, ins.c);
+    if (c) v->coords = *c;
+    return (int)u->values++;
+}
+
+static const tni_ins blank = { .a = -1, .b = -1, .c = -1, .access = -1, .number = -1 };
+
+static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, int op, tn_dtype dt,
+                  int a, int b, int third)
+{
+    tni_ins x = blank;
+    x.code    = TNI_I_MAP;
+    x.op      = (uint8_t)op;
+    x.dtype   = (uint8_t)dt;
+    x.a       = (int16_t)a;
+    x.b       = (int16_t)b;
+    x.c       = (int16_t)third;
+    return a == FAILED || b == FAILED || third == FAILED ? FAILED : add(l, i, origin, c, x);
+}
+
+static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tn_dtype dt, int a)
+{
+    tni_ins x = blank;
+    if (a == FAILED) return FAILED;
+    if (l->u->value[a].ins.dtype == (uint8_t)dt) return a;
+    x.code  = TNI_I_CAST;
+    x.dtype = (uint8_t)dt;
+    x.a     = (int16_t)a;
+    return add(l, i, origin, c, x);
+}
+
+static int bind_number(lowering *l, tni_bound b)
+{
+    tni_unit *u = l->u;
+    for (size_t k = 0; k < u->numbers; k++) {
+        const tni_bound *x = &u->number[k];
+        if (x->which == b.which && x->item == b.item && x->literal == b.literal &&
+            x->dtype == b.dtype && b.which != TNI_THE_KEY && b.which != TNI_THE_COUNTER)
+            return (int)k;
+    }
+    if (u->numbers == TNI_MOST_NUMBERS ||
+        !grow(l, (void **)&u->number, &u->numbers_cap, u->numbers + 1, sizeof *u->number))
+        return FAILED;
+    u->number[u->numbers] = b;
+    return (int)u->numbers++;
+}
+
+static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal)
+{
+    tni_ins x = blank;
+    int     n = bind_number(l, (tni_bound){ (uint8_t)which, (uint8_t)dt, i, literal });
+    if (n == FAILED) return FAILED;
+    for (size_t k = 0; k < l->u->values; k++)
+        if (l->u->value[k].ins.code == TNI_I_NUMBER && l->u->value[k].ins.number == n)
+            return (int)k;
+    x.code   = TNI_I_NUMBER;
+    x.dtype  = (uint8_t)dt;
+    x.number = (int16_t)n;
+    return add(l, -1, i, NULL, x);
+}
+
+static uint32_t source_axes(const lowering *l, const tni_source *s)
+{
+    uint32_t axes = 0;
+    for (int k = 0; k < l->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
+    return axes;
+}
+
+static int add_source(lowering *l, const tni_source *s)
+{
+    tni_unit *u = l->u;
+    if (u->sources == TNI_MOST_ACCESS - TNI_MOST_BUFFERS ||
+        !grow(l, (void **)&u->source, &u->sources_cap, u->sources + 1, sizeof *u->source))
+        return FAILED;
+    u->source[u->sources] = *s;
+    return (int)u->sources++;
+}
+
+// The sum over coordinates times strides, as an i64.
+static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *stride,
+                    int32_t origin)
+{
+    tni_source s = { .place = -1, .reader = -1, .edge = -1 };
+    tni_ins    x = blank;
+    if (c->via >= 0) return FAILED;
+    for (int j = 0; j < rank; j++) {
+        s.offset += stride[j] * c->start[j];
+        for (int k = 0; k < l->u->naxes; k++) s.stride[k] += stride[j] * c->step[j][k];
+    }
+    int at = add_source(l, &s);
+    if (at == FAILED) return FAILED;
+    x.code   = TNI_I_PLACE;
+    x.dtype  = TN_I64;
+    x.access = (int16_t)at;
+    at       = add(l, -1, origin, NULL, x);
+    if (at >= 0) l->u->value[at].axes |= source_axes(l, &s);
+    return at;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+// Notes that the unit reads results of another.
+static bool come_after(lowering *l, int32_t place)
+{
+    tni_unit *u = l->u;
+    if (place < 0) return true;
+    int32_t unit = l->f->fate[place].unit;
+    if (unit < 0) return true;
+    while (l->f->unit[unit].into != unit) unit = l->f->unit[unit].into;
+    if (&l->f->unit[unit] == u) return false;  // what it writes itself it cannot read from memory
+    for (size_t k = 0; k < u->befores; k++)
+        if (u->before[k] == (uint32_t)unit) return true;
+    if (!grow(l, (void **)&u->before, &u->befores_cap, u->befores + 1, sizeof *u->before))
+        return false;
+    u->before[u->befores++] = (uint32_t)unit;
+    return true;
+}
+
+static bool same_source(const lowering *l, const tni_source *a, const tni_source *b)
+{
+    if (a->place != b->place || a->offset != b->offset) return false;
+    if (memcmp(a->stride, b->stride, sizeof a->stride)) return false;
+    if (a->edge < 0 || b->edge < 0) return a->edge < 0 && b->edge < 0;
+    // Two views may happen to agree now and differ the next time, unless they are one node.
+    const tni_node *x = node_of(l, a->reader)->src[a->edge];
+    const tni_node *y = node_of(l, b->reader)->src[b->edge];
+    return x == y || (x->op != TNI_view && y->op != TNI_view);
+}
+
+static int load(lowering *l, const tni_source *s, tn_dtype dt, int index, int guard, int32_t origin)
+{
+    tni_unit *u = l->u;
+    tni_ins   x = blank;
+    for (size_t k = 0; k < u->values; k++) {
+        const tni_ins *y = &u->value[k].ins;
+        if (y->code == TNI_I_LOAD && y->a == index && y->b == guard &&
+            same_source(l, &u->source[y->access], s))
+            return (int)k;
+    }
+    if (!come_after(l, s->place)) return FAILED;
+    int at = add_source(l, s);
+    if (at == FAILED) return FAILED;
+    x.code   = TNI_I_LOAD;
+    x.dtype  = (uint8_t)dt;
+    x.a      = (int16_t)index;
+    x.b      = (int16_t)guard;
+    x.access = (int16_t)at;
+    at       = add(l, -1, origin, NULL, x);
+    if (at >= 0) u->value[at].axes |= source_axes(l, s);
+    return at;
+}
+
+// Whether the value of an item is to be had without memory: it floats, or this unit computes it.
+static bool is_inside(const lowering *l, int32_t i)
+{
+    const tni_fate *x = &l->f->fate[i];
+    if (x->how == TNI_AS_FLOAT) return true;
+    if (x->unit < 0) return false;
+    int32_t unit = x->unit;
+    while (l->f->unit[unit].into != unit) unit = l->f->unit[unit].into;
+    return x->how == TNI_AS_SEED && &l->f->unit[unit] == l->u;
+}
+
+// Source number s of item i, at coordinates of the source's own axes.
+static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c, int guard)
+{
+    tni_graph *g    = l->f->g;
+    tni_node  *src  = node_of(l, i)->src[s];
+    tni_view   v    = tni_node_layout(src);
+    int32_t    base = tni_place_of(g, src);
+    tni_source a    = { .place = base, .reader = i, .edge = s };
+    for (int j = 0; j < v.rank; j++) {
+        a.offset += v.stride[j] * c->start[j];
+        for (int k = 0; k < l->u->naxes; k++) a.stride[k] += v.stride[j] * c->step[j][k];
+        if (c->via >= 0) a.stride[TNI_AXES] += v.stride[j] * c->step[j][TNI_AXES];
+    }
+    int     via    = a.stride[TNI_AXES] ? c->via : TNI_NO_VALUE;
+    int32_t shared = base >= 0 ? tni_shared_item(l->f, base) : base;
+    if (shared >= 0 && tni_is_number(node_of(l, shared)->op))
+        return number_of(l, shared, TNI_THE_VALUE, (tn_dtype)src->dtype, 0);
+    if (shared >= 0 && is_inside(l, shared)) {
+        // Along an assignment that shares, its source's offset is added.
+        int64_t    offset = a.offset + v.offset;
+        tni_coords inner  = { .via = (int16_t)via };
+        for (int32_t at = base; at != shared;) {
+            const tni_node *from = node_of(l, at)->src[0];
+            offset += tni_node_layout(from).offset;
+            at = tni_place_of(g, from);
+        }
+        if (guard >= 0 || !tni_coords_of(node_of(l, shared), offset, a.stride, l->u->naxes,
+                                         l->u->size, l->via_size, &inner))
+            return FAILED;
+        return lower_item(l, shared, &inner);
+    }
+    return load(l, &a, (tn_dtype)src->dtype, via, guard, i);
+}
+
+// Source s of a map: at the same coordinates, or its only element.
+static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
+{
+    static const tni_coords only = { .via = TNI_NO_VALUE };
+    const tni_node         *n    = node_of(l, i);
+    return lower_source(l, i, s, n->src[s]->rank == n->rank ? c : &only, TNI_NO_VALUE);
+}
+
+// ---- ops ---------------------------------------------------------------------------------------
+
+static int lower_map(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n    = node_of(l, i);
+    int             x[3] = { TNI_NO_VALUE, TNI_NO_VALUE, TNI_NO_VALUE }, op = n->op;
+    for (uint32_t s = 0; s < n->nsrc; s++)
+        if ((x[s] = lower_operand(l, i, (int)s, c)) == FAILED) return FAILED;
+    tn_dtype dt = (tn_dtype)n->dtype;
+    if (op == TNI_cast) return cast_of(l, i, i, c, dt, x[0]);
+    if (tni_op_table[op].rule == TNI_REAL && !tni_is_float(dt)) return x[0];
+    if (op == TNI_bit_not && dt == TN_BOOL) op = TNI_logical_not;
+    return map_of(l, i, i, c, op, dt, x[0], x[1], x[2]);
+}
+
+// start + place * step, in double or i64 as the op by itself computes it.
+static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n  = node_of(l, i);
+    tn_dtype        as = tni_is_float((tn_dtype)n->dtype) ? TN_F64 : TN_I64;
+    int64_t         row[TN_MAX_RANK];
+    tni_shape_strides(n->rank, n->size, row);
+    int at = place_by(l, c, n->rank, row, i);
+    if (at == FAILED) return FAILED;
+    at = cast_of(l, -1, i, NULL, as, at);
+    at = map_of(l, -1, i, NULL, TNI_mul, as, at, number_of(l, i, TNI_THE_STEP, as, 0), -1);
+    if (at == FAILED) return FAILED;
+    at = map_of(l, -1, i, NULL, TNI_add, as, at, number_of(l, i, TNI_THE_START, as, 0), -1);
+    return cast_of(l, i, i, c, (tn_dtype)n->dtype, at);
+}
+
+static int lower_random(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n = node_of(l, i);
+    int64_t         row[TN_MAX_RANK];
+    tni_ins         x = blank;
+    tni_shape_strides(n->rank, n->size, row);
+    int at    = place_by(l, c, n->rank, row, i);
+    int first = bind_number(l, (tni_bound){ TNI_THE_KEY, TN_I64, i, 0 });
+    int next  = bind_number(l, (tni_bound){ TNI_THE_COUNTER, TN_I64, i, 0 });
+    if (at == FAILED || first == FAILED || next == FAILED) return FAILED;
+    x.code   = TNI_I_RANDOM;
+    x.op     = (uint8_t)n->op;
+    x.dtype  = n->dtype;
+    x.a      = (int16_t)at;
+    x.number = (int16_t)first;
+    return add(l, i, i, c, x);
+}
+
+// An index, checked against the size of the axis it goes along.
+static int lower_index(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n    = node_of(l, i);
+    int64_t         size = n->src[0]->size[n->attr.axis.axis];
+    int             at   = lower_source(l, i, 1, c, TNI_NO_VALUE);
+    tni_ins         x    = blank;
+    if (at == FAILED) return FAILED;
+    at    = cast_of(l, -1, i, NULL, TN_I64, at);
+    int m = bind_number(l, (tni_bound){ TNI_A_LITERAL, TN_I64, -1, size });
+    if (at == FAILED || m == FAILED) return FAILED;
+    x.code   = TNI_I_CHECK;
+    x.dtype  = TN_I64;
+    x.a      = (int16_t)at;
+    x.number = (int16_t)m;
+    for (size_t k = 0; k < l->u->values; k++) {
+        const tni_ins *y = &l->u->value[k].ins;
+        if (y->code == TNI_I_CHECK && y->a == at && y->number == m && l->u->value[k].origin == i)
+            return (int)k;
+    }
+    return add(l, -1, i, NULL, x);
+}
+
+static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
+{
+    int        axis = node_of(l, i)->attr.axis.axis;
+    int64_t    size = node_of(l, i)->src[0]->size[axis];
+    tni_coords x    = *c;
+    if (c->via >= 0) return FAILED;
+    int index = lower_index(l, i, c);
+    if (index == FAILED) return FAILED;
+    x.via         = (int16_t)index;
+    x.start[axis] = 0;
+    memset(x.step[axis], 0, sizeof x.step[axis]);
+    x.step[axis][TNI_AXES] = 1;
+    int64_t outer          = l->via_size;
+    l->via_size            = size;
+    int at                 = lower_source(l, i, 0, &x, TNI_NO_VALUE);
+    l->via_size            = outer;
+    return at;
+}
+
+// With one index for each line along the axis: v where the place is the index, x elsewhere.
+static int lower_scatter(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n                 = node_of(l, i);
+    int             axis              = n->attr.axis.axis;
+    tn_dtype        dt                = (tn_dtype)n->dtype;
+    int64_t         unit[TN_MAX_RANK] = { 0 };
+    tni_coords      line              = *c;
+    unit[axis]                        = 1;
+    line.start[axis]                  = 0;
+    memset(line.step[axis], 0, sizeof line.step[axis]);
+    int x     = lower_source(l, i, 0, c, TNI_NO_VALUE);
+    int index = lower_index(l, i, &line), place = place_by(l, c, n->rank, unit, i);
+    int v = lower_source(l, i, 2, &line, TNI_NO_VALUE);
+    if (x == FAILED || index == FAILED || place == FAILED || v == FAILED) return FAILED;
+    int here = map_of(l, -1, i, NULL, TNI_eq, TN_BOOL, place, index, -1);
+    int new  = n->op == TNI_scatter ? v : map_of(l, -1, i, NULL, TNI_add, dt, x, v, -1);
+    return map_of(l, i, i, c, TNI_where, dt, here, new, x);
+}
+
+// x where there is some, else the number.
+static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n     = node_of(l, i);
+    tni_coords      x     = *c;
+    int             guard = TNI_NO_VALUE;
+    for (int j = 0; j < n->rank; j++) {
+        int64_t before = n->attr.pad.before[j], unit[TN_MAX_RANK] = { 0 };
+        int64_t size = n->src[0]->size[j];
+        x.start[j] -= before;
+        if (before <= 0 && n->size[j] + -before <= size) continue;
+        unit[j]  = 1;
+        int at   = place_by(l, &x, n->rank, unit, i);
+        int low  = map_of(l, -1, i, NULL, TNI_ge, TN_BOOL, at,
+                          number_of(l, -1, TNI_A_LITERAL, TN_I64, 0), -1);
+        int high = map_of(l, -1, i, NULL, TNI_lt, TN_BOOL, at,
+                          number_of(l, -1, TNI_A_LITERAL, TN_I64, size), -1);
+        low      = map_of(l, -1, i, NULL, TNI_logical_and, TN_BOOL, low, high, -1);
+        if (low == FAILED) return FAILED;
+        guard = guard < 0 ? low : map_of(l, -1, i, NULL, TNI_logical_and, TN_BOOL, guard, low, -1);
+        if (guard == FAILED) return FAILED;
+    }
+    int at = lower_source(l, i, 0, &x, guard);
+    if (guard < 0 || at == FAILED) return at;
+    return map_of(l, i, i, c, TNI_where, (tn_dtype)n->dtype, guard, at,
+                  number_of(l, i, TNI_THE_FILL, (tn_dtype)n->dtype, 0));
+}
+
+static bool same_coords(const tni_node *n, const tni_coords *a, const tni_coords *b)
+{
+    size_t steps = (size_t)n->rank * sizeof a->step[0];
+    return a->via == b->via && !memcmp(a->start, b->start, (size_t)n->rank * sizeof *a->start) &&
+           !memcmp(a->step, b->step, steps);
+}
+
+static int lower_op(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n = node_of(l, i);
+    if (tni_is_number(n->op)) return number_of(l, i, TNI_THE_VALUE, (tn_dtype)n->dtype, 0);
+    switch (n->op) {
+    case TNI_iota: return lower_iota(l, i, c);
+    case TNI_random_bits:
+    case TNI_uniform:
+    case TNI_normal: return lower_random(l, i, c);
+    case TNI_copy:
+    case TNI_assign: return lower_source(l, i, 0, c, TNI_NO_VALUE);
+    case TNI_gather: return lower_gather(l, i, c);
+    case TNI_scatter:
+    case TNI_scatter_add: return lower_scatter(l, i, c);
+    case TNI_pad: return lower_pad(l, i, c);
+    default: return lower_map(l, i, c);
+    }
+}
+
+// The value of item i at c. A seed of the unit is there already, at its own coordinates alone.
+static int lower_item(lowering *l, int32_t i, const tni_coords *c)
+{
+    tni_unit       *u    = l->u;
+    const tni_node *n    = node_of(l, i);
+    bool            seed = l->f->fate[i].how == TNI_AS_SEED;
+    for (size_t k = 0; k < u->values; k++)
+        if (u->value[k].item == i && same_coords(n, &u->value[k].coords, c)) return (int)k;
+    return seed ? FAILED : lower_op(l, i, c);
+}
+
+// ---- seeds -------------------------------------------------------------------------------------
+
+const tni_node *tni_seed_domain(const tni_graph *g, int32_t i)
+{
+    const tni_node *n = g->item[i].n;
+    return tni_op_table[n->op].class == TNI_REDUCE ? n->src[0] : n;
+}
+
+// Coordinates of a shape whose axes lie on domain axes.
+static tni_coords coords_on(const tni_node *n, const int8_t *align)
+{
+    tni_coords c = { .via = TNI_NO_VALUE };
+    for (int j = 0; j < n->rank; j++)
+        if (align[j] >= 0) c.step[j][align[j]] = 1;
+    return c;
+}
+
+// A reduction: its operand over the domain, its result at what is kept of it.
+static int lower_reduce(lowering *l, int32_t i, const int8_t *align)
+{
+    const tni_node *n = node_of(l, i), *src = n->src[0];
+    tni_coords      c = coords_on(src, align), kept = { .via = TNI_NO_VALUE };
+    tni_ins         x    = blank;
+    uint32_t        mask = 0;
+    int             to   = 0;
+    for (int j = 0; j < src->rank; j++) {
+        bool folded = n->attr.reduce.axes >> j & 1;
+        if (folded && align[j] >= 0) mask |= 1u << align[j];
+        if (folded && n->rank != src->rank) continue;
+        if (!folded && align[j] >= 0) kept.step[to][align[j]] = 1;
+        to++;
+    }
+    int at = lower_source(l, i, 0, &c, TNI_NO_VALUE);
+    if (at == FAILED) return FAILED;
+    if (!mask) return cast_of(l, i, i, &kept, (tn_dtype)n->dtype, at);
+    at = cast_of(l, -1, i, NULL, (tn_dtype)n->dtype, at);
+    if (at == FAILED || (l->u->value[at].axes & mask) == 0) return FAILED;
+    x.code  = TNI_I_REDUCE;
+    x.op    = (uint8_t)n->op;
+    x.dtype = n->dtype;
+    x.a     = (int16_t)at;
+    at      = add(l, i, i, &kept, x);
+    if (at < 0) return FAILED;
+    l->u->value[at].mask = mask;
+    l->u->value[at].axes &= ~mask;
+    return at;
+}
+
+// A seed's value must be its own, so that it is found and can be stored: what is just another
+// item's value at these coordinates is copied in name.
+static int name_value(lowering *l, int at, int32_t i, const tni_coords *c)
+{
+    tni_unit *u = l->u;
+    if (at < 0 || u->value[at].item == i) return at;
+    tni_ins x = blank;
+    x.code    = TNI_I_CAST;
+    x.dtype   = node_of(l, i)->dtype;
+    x.a       = (int16_t)at;
+    return add(l, i, i, c, x);
+}
+
+bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align)
+{
+    lowering        l = { .f = f, .u = u };
+    const tni_node *n = f->g->item[i].n;
+    size_t values = u->values, sources = u->sources, numbers = u->numbers, befores = u->befores;
+    int    at;
+    if (tni_op_table[n->op].class == TNI_REDUCE) {
+        at = lower_reduce(&l, i, align);
+        if (at >= 0 && u->value[at].item != i) {
+            int8_t     to[TN_MAX_RANK];
+            tni_coords c;
+            int        j = 0;
+            for (int k = 0; k < n->src[0]->rank; k++)
+                if (n->rank == n->src[0]->rank || !(n->attr.reduce.axes >> k & 1))
+                    to[j++] = align[k];
+            c  = coords_on(n, to);
+            at = name_value(&l, at, i, &c);
+        }
+    } else {
+        tni_coords c = coords_on(n, align);
+        at           = name_value(&l, lower_op(&l, i, &c), i, &c);
+    }
+    if (at >= 0 && tni_grow(&f->g->cx->heap, (void **)&u->seed, &u->seeds_cap, u->seeds + 1,
+                            sizeof *u->seed)) {
+        u->seed[u->seeds++] = i;
+        return true;
+    }
+    u->values  = values;
+    u->sources = sources;
+    u->numbers = numbers;
+    u->befores = befores;
+    return false;
+}

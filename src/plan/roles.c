@@ -1,0 +1,408 @@
+// The parallel and reduced axes of a unit, and the kernel that follows from them.
+#include "plan/fuse.h"
+
+#include <string.h>
+
+enum { ALONE_ROW = 1 << 16 };  // most elements of a kernel that is a single row
+
+// ---- which axes are reduced --------------------------------------------------------------------
+
+static uint32_t all_axes(const tni_unit *u)
+{
+    return (1u << u->naxes) - 1;
+}
+
+static int64_t elements(const tni_unit *u, uint32_t axes)
+{
+    int64_t n = 1;
+    for (int k = 0; k < u->naxes; k++)
+        if (axes >> k & 1) n *= u->size[k];
+    return n;
+}
+
+// Whether value x, one of the finish stage if one of its operands is, can be computed with R = r; *late
+// gets that.
+static bool value_fits(const tni_unit *u, const tni_value *x, uint32_t r, const bool *finish,
+                       bool *late)
+{
+    uint32_t p          = all_axes(u) & ~r;
+    int16_t  operand[3] = { x->ins.a, x->ins.b, x->ins.c };
+    *late               = false;
+    for (int k = 0; k < 3; k++)
+        if (operand[k] >= 0) *late |= finish[operand[k]];
+    if (x->ins.code != TNI_I_REDUCE) return !(*late && x->axes & p);
+    uint32_t from = u->value[x->ins.a].axes;
+    if (*late) return false;
+    if (x->mask == r) return (from & r) != 0;
+    *late = true;
+    if (x->mask == p) return (from & p) != 0;
+    return x->mask == (p | r) && from & p && (!r || from & r);
+}
+
+static uint32_t seed_axes(const tni_unit *u, const tni_value *x)
+{
+    uint32_t axes = 0;
+    for (int j = 0; j < TN_MAX_RANK; j++)
+        for (int k = 0; k < u->naxes; k++) axes |= (uint32_t)(x->coords.step[j][k] != 0) << k;
+    return axes;
+}
+
+// A seed's element is written once: for each point, for each row, or in the end.
+static bool seed_fits(const tni_unit *u, const tni_value *x, uint32_t r, bool late)
+{
+    uint32_t all = all_axes(u), axes = seed_axes(u, x);
+    if (late) return axes == 0 || axes == r;
+    return axes == all || axes == (all & ~r);
+}
+
+static bool roles_fit(const tni_fusion *f, const tni_unit *u, uint32_t r)
+{
+    bool finish[TNI_MOST_INS];
+    if (r && r == all_axes(u) && elements(u, r) > ALONE_ROW) return false;
+    for (size_t i = 0; i < u->values; i++) {
+        const tni_value *x = &u->value[i];
+        if (!value_fits(u, x, r, finish, &finish[i])) return false;
+        if (x->item < 0 || f->fate[x->item].how != TNI_AS_SEED) continue;
+        if (!seed_fits(u, x, r, finish[i])) return false;
+    }
+    return true;
+}
+
+// The axis along which most of what is read lies side by side.
+static uint32_t fast_axis(const tni_unit *u)
+{
+    int64_t most = -1;
+    int     fast = 0;
+    for (size_t i = 0; i < u->sources; i++) {
+        const tni_source *s    = &u->source[i];
+        uint32_t          axes = 0;
+        int               unit = -1;
+        for (int k = 0; k < u->naxes; k++) {
+            if (s->stride[k]) axes |= 1u << k;
+            if (s->stride[k] == 1 || s->stride[k] == -1) unit = k;
+        }
+        if (unit < 0 || elements(u, axes) <= most) continue;
+        most = elements(u, axes);
+        fast = unit;
+    }
+    return 1u << fast;
+}
+
+bool tni_find_roles(const tni_fusion *f, tni_unit *u)
+{
+    uint32_t all = all_axes(u), fast = fast_axis(u), tried[8];
+    int      count = 0;
+    // As before, if it still fits; reductions down columns rather as tails.
+    tried[count++] = u->reduced;
+    for (size_t i = 0; i < u->values && count <= 4; i++) {
+        const tni_value *x = &u->value[i];
+        if (x->ins.code != TNI_I_REDUCE || !(x->mask)) continue;
+        bool along     = x->mask & fast || x->mask == all;
+        tried[count++] = x->mask == all ? 0 : along ? x->mask : all & ~x->mask;
+        tried[count++] = x->mask == all ? all : along ? all & ~x->mask : x->mask;
+    }
+    for (size_t i = 0; i < u->values && count < 8; i++) {
+        const tni_value *x = &u->value[i];
+        if (x->item < 0 || f->fate[x->item].how != TNI_AS_SEED) continue;
+        uint32_t axes = seed_axes(u, x);
+        if (axes != all) tried[count++] = all & ~axes;
+    }
+    for (int k = 0; k < count; k++)
+        if (roles_fit(f, u, tried[k])) {
+            u->reduced = tried[k];
+            return true;
+        }
+    return false;
+}
+
+// ---- axes of the kernel ------------------------------------------------------------------------
+
+// A kernel being made: its axes as axes of the unit, outermost first, P before R. fold[k] of them,
+// those after it, are merged into axis k.
+typedef struct {
+    tni_fusion *f;
+    tni_unit   *u;
+    tni_fused  *out;
+    tni_source  source[TNI_MOST_ACCESS];
+    int         sources;
+    int         axis[TNI_AXES], naxes, np;
+} making;
+
+static int64_t reach(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+static int64_t volume(const making *m, const tni_source *s)
+{
+    uint32_t axes = 0;
+    for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
+    return elements(m->u, axes);
+}
+
+// The access that decides the order: the largest, of equals the last, since stores come last.
+static const tni_source *leader(const making *m)
+{
+    const tni_source *best = NULL;
+    for (int i = 0; i < m->sources; i++)
+        if (m->source[i].place != -1 || m->source[i].reader >= 0)
+            if (!best || volume(m, &m->source[i]) >= volume(m, best)) best = &m->source[i];
+    return best;
+}
+
+// P axes, then R axes, each by falling stride of the leader; those it does not move along first.
+static void sort_axes(making *m)
+{
+    const tni_source *lead = leader(m);
+    int               n    = 0;
+    for (int role = 0; role < 2; role++) {
+        int first = n;
+        for (int k = 0; k < m->u->naxes; k++) {
+            if ((int)(m->u->reduced >> k & 1) != role) continue;
+            int at = n++;
+            for (; lead && at > first; at--) {
+                int64_t a = reach(lead->stride[m->axis[at - 1]]), b = reach(lead->stride[k]);
+                if (!b || !(a && a < b)) break;
+                m->axis[at] = m->axis[at - 1];
+            }
+            m->axis[at] = k;
+        }
+        if (role == 0) m->np = n;
+    }
+    m->naxes = n;
+}
+
+static bool is_run(const making *m, int outer, int inner)
+{
+    for (int i = 0; i < m->sources; i++) {
+        const int64_t *s = m->source[i].stride;
+        if (s[outer] != s[inner] * m->out->launch.size[inner]) return false;
+    }
+    return true;
+}
+
+// Brings sizes and strides into the kernel's order and merges axes that are one run everywhere.
+static void collapse(making *m)
+{
+    tni_launch *l = &m->out->launch;
+    for (int i = 0; i < m->sources; i++) {
+        int64_t old[TNI_AXES];
+        memcpy(old, m->source[i].stride, sizeof old);
+        memset(m->source[i].stride, 0, sizeof old);
+        for (int k = 0; k < m->naxes; k++) m->source[i].stride[k] = old[m->axis[k]];
+    }
+    for (int k = 0; k < m->naxes; k++) l->size[k] = m->u->size[m->axis[k]];
+    for (int k = m->naxes - 1; k > 0; k--) {
+        if (k == m->np || !is_run(m, k - 1, k)) continue;
+        l->size[k - 1] *= l->size[k];
+        memmove(&l->size[k], &l->size[k + 1], (size_t)(m->naxes - 1 - k) * sizeof *l->size);
+        for (int i = 0; i < m->sources; i++) {
+            int64_t *s = m->source[i].stride;
+            s[k - 1]   = s[k];
+            memmove(&s[k], &s[k + 1], (size_t)(m->naxes - 1 - k) * sizeof *s);
+            s[m->naxes - 1] = 0;
+        }
+        m->naxes--;
+        if (k < m->np) m->np--;
+    }
+}
+
+enum { SHORT = 16 };  // lanes fewer than this are not worth it
+
+// The lane axis: the last of P or of R, by how much lies side by side along it.
+static bool lane_in_r(const making *m)
+{
+    const int64_t *size = m->out->launch.size;
+    int            r = m->naxes - 1, p = m->np - 1;
+    int64_t        along_r = 0, along_p = 0;
+    if (m->naxes == m->np) return false;
+    if (m->np == 0) return true;
+    if (size[r] < SHORT && size[p] >= SHORT) return false;
+    for (int i = 0; i < m->sources; i++) {
+        const tni_source *s = &m->source[i];
+        int64_t           v = 1;
+        for (int k = 0; k < m->naxes; k++) v *= s->stride[k] ? size[k] : 1;
+        if (reach(s->stride[r]) == 1) along_r += v;
+        if (reach(s->stride[p]) == 1) along_p += v;
+    }
+    return along_r >= along_p;
+}
+
+// ---- instructions ------------------------------------------------------------------------------
+
+static bool is_stored(const making *m, int32_t item)
+{
+    return item >= 0 && m->f->fate[item].how == TNI_AS_SEED && m->f->fate[item].stored;
+}
+
+// Accesses of loads and places as they are, then one store for each stored seed.
+static void gather_sources(making *m)
+{
+    const tni_unit *u = m->u;
+    m->sources        = (int)u->sources;
+    memcpy(m->source, u->source, u->sources * sizeof *u->source);
+    for (size_t i = 0; i < u->values; i++) {
+        const tni_value *x = &u->value[i];
+        if (!is_stored(m, x->item)) continue;
+        const tni_node *n = m->f->g->item[x->item].n;
+        int64_t         row[TN_MAX_RANK];
+        tni_source      s = { .place = x->item, .reader = x->item, .edge = -1 };
+        tni_shape_strides(n->rank, n->size, row);
+        for (int j = 0; j < n->rank; j++)
+            for (int k = 0; k < u->naxes; k++) s.stride[k] += row[j] * x->coords.step[j][k];
+        m->source[m->sources++] = s;
+    }
+}
+
+static int buffer_of(making *m, int32_t place, tn_dtype dt, bool written)
+{
+    tni_kernel *k = m->out->kernel;
+    int         i = 0;
+    while (i < k->nbuffer && m->out->buffer[i] != place) i++;
+    if (i == k->nbuffer) {
+        k->nbuffer++;
+        m->out->buffer[i] = place;
+        k->buffer[i]      = (tni_kernel_buffer){ .dtype = (uint8_t)dt };
+    }
+    k->buffer[i].written |= written;
+    return i;
+}
+
+static int16_t push(making *m, tni_ins x, int32_t origin)
+{
+    tni_kernel *k           = m->out->kernel;
+    m->out->origin[k->nins] = origin;
+    k->ins[k->nins]         = x;
+    return k->nins++;
+}
+
+static int16_t moved(const int16_t *to, int16_t old)
+{
+    return old < 0 ? old : to[old];
+}
+
+// A reduction over R, over P, or over R and then P.
+static int16_t push_reduce(making *m, const tni_value *v, tni_ins x)
+{
+    uint32_t all = all_axes(m->u), r = m->u->reduced;
+    if (v->mask == all && r && r != all) x.a = push(m, x, v->origin);
+    x.over_p = v->mask != r;
+    return push(m, x, v->origin);
+}
+
+// A place's buffer is that of its elements' dtype, as the node has it that lies there.
+static void push_all(making *m)
+{
+    tni_unit *u = m->u;
+    int16_t   to[TNI_MOST_INS];
+    int       store = (int)u->sources;
+    for (size_t i = 0; i < u->values; i++) {
+        const tni_value *v = &u->value[i];
+        tni_ins          x = v->ins;
+        x.a                = moved(to, x.a);
+        x.b                = moved(to, x.b);
+        x.c                = moved(to, x.c);
+        if (x.code == TNI_I_LOAD)
+            m->out->kernel->access[x.access].buffer = (int16_t)buffer_of(
+                m, m->source[x.access].place, (tn_dtype)x.dtype, false);
+        if (x.code == TNI_I_PLACE) m->out->kernel->access[x.access].buffer = -1;
+        to[i] = x.code == TNI_I_REDUCE ? push_reduce(m, v, x) : push(m, x, v->origin);
+    }
+    for (size_t i = 0; i < u->values; i++) {
+        const tni_value *v = &u->value[i];
+        tni_ins          x = { .code = TNI_I_STORE, .b = -1, .c = -1, .number = -1 };
+        if (!is_stored(m, v->item)) continue;
+        x.dtype                                = v->ins.dtype;
+        x.a                                    = to[i];
+        x.access                               = (int16_t)store;
+        m->out->kernel->access[store++].buffer = (int16_t)buffer_of(m, v->item, (tn_dtype)x.dtype,
+                                                                    true);
+        push(m, x, v->item);
+    }
+}
+
+static void classify(making *m)
+{
+    tni_kernel *k = m->out->kernel;
+    tni_launch *l = &m->out->launch;
+    k->naccess    = (int16_t)m->sources;
+    for (int i = 0; i < m->sources; i++) {
+        const tni_source *s   = &m->source[i];
+        int64_t           far = reach(s->offset);
+        for (int a = 0; a < m->naxes; a++) {
+            int64_t d              = s->stride[a];
+            k->access[i].stride[a] = d == 0 ? TNI_STRIDE_0 : d == 1 ? TNI_STRIDE_1 : TNI_STRIDE_N;
+            l->stride[i][a]        = d;
+            far += reach(d) * (l->size[a] - 1);
+        }
+        l->stride[i][TNI_AXES] = s->stride[TNI_AXES];
+        if (far > INT32_MAX / 2 || s->stride[TNI_AXES]) k->wide |= far > INT32_MAX / 2;
+    }
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+
+static int64_t bytes_moved(const making *m)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < m->sources; i++) {
+        const tni_access *a = &m->out->kernel->access[i];
+        int64_t           n = 1;
+        if (a->buffer < 0) continue;
+        for (int k = 0; k < m->naxes; k++) n *= m->source[i].stride[k] ? m->out->launch.size[k] : 1;
+        tn_dtype dt = (tn_dtype)m->out->kernel->buffer[a->buffer].dtype;
+        bytes += n * (int64_t)tni_dtype_size(dt);
+    }
+    return bytes;
+}
+
+static bool take_room(making *m)
+{
+    tni_heap  *h = &m->f->g->cx->heap;
+    tni_unit  *u = m->u;
+    tni_fused *o = m->out;
+    o->kernel    = tni_zalloc(h, sizeof *o->kernel);
+    o->source    = tni_alloc(h, (size_t)m->sources * sizeof *o->source + 1);
+    o->number    = tni_alloc(h, u->numbers * sizeof *o->number + 1);
+    o->origin    = tni_alloc(h, TNI_MOST_INS * sizeof *o->origin);
+    o->seed      = tni_alloc(h, u->seeds * sizeof *o->seed);
+    return o->kernel && o->source && o->number && o->origin && o->seed;
+}
+
+bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out)
+{
+    making m = { .f = f, .u = u, .out = out };
+    *out     = (tni_fused){ 0 };
+    gather_sources(&m);
+    if (!take_room(&m)) return false;
+    tni_kernel *k = out->kernel;
+    sort_axes(&m);
+    collapse(&m);
+    push_all(&m);
+    classify(&m);
+    k->lane_in_r = lane_in_r(&m);
+    k->np        = (uint8_t)m.np;
+    k->nr        = (uint8_t)(m.naxes - m.np);
+    if (m.np == 0) {  // one row
+        for (int i = 0; i < m.sources; i++) {
+            memmove(&k->access[i].stride[1], k->access[i].stride, TNI_AXES - 1);
+            memmove(&out->launch.stride[i][1], out->launch.stride[i],
+                    (TNI_AXES - 1) * sizeof(int64_t));
+            k->access[i].stride[0]   = TNI_STRIDE_0;
+            out->launch.stride[i][0] = 0;
+        }
+        memmove(&out->launch.size[1], out->launch.size, (TNI_AXES - 1) * sizeof(int64_t));
+        out->launch.size[0] = 1;
+        k->np               = 1;
+    }
+    k->nnumber = (int16_t)u->numbers;
+    for (size_t i = 0; i < u->numbers; i++) k->number[i] = u->number[i].dtype;
+    memcpy(out->number, u->number, u->numbers * sizeof *u->number);
+    memcpy(out->source, m.source, (size_t)m.sources * sizeof *m.source);
+    out->seeds = u->seeds;
+    for (size_t i = 0; i < u->seeds; i++)
+        out->seed[i] = is_stored(&m, u->seed[i]) ? u->seed[i] : ~u->seed[i];
+    out->launch.kernel = k;
+    out->bytes         = bytes_moved(&m);
+    return true;
+}

@@ -1,0 +1,294 @@
+// The cuda device: what it says where there is no GPU; the kernels it would compile, compiled for an
+// H200 by NVRTC, which needs none; and, where there is one, kernels run against their definition.
+#include "check.h"
+
+#include "device/cuda/gpu.h"
+#include "kernel_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+
+enum { RANDOM = 24, MOST = 40 };
+
+// What an H200 has.
+static const char           *chip   = "sm_90";
+static const tni_simt_limits limits = {
+    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .cuda = true
+};
+
+static void the_device_opens_or_says_why_not(void)
+{
+    tni_text detail = { "" };
+    bool     there  = tni_device_cuda.probe(&detail);
+    tn_ctx  *cx     = tn_open_with((tn_open_opts){ .device = "cuda" });
+    CHECK(*detail.s);
+    CHECK_INT(cx != NULL, there);
+    if (!there)
+        CHECK(strstr(tn_error_text(NULL), "open: device cuda is not available: there is no"));
+    tn_close(cx);
+    tn_error_clear(NULL);
+}
+
+static void nobody_gets_it_who_did_not_ask(void)
+{
+    if (getenv("TN_DEVICE")) SKIP("TN_DEVICE is set");
+    tn_ctx *cx = tn_open(NULL);
+    // Only values in host memory have an address.
+    if (CHECK(cx != NULL)) CHECK(tn_ptr(tn_ones(cx, TN_F32, TN_SHAPE(3))) != NULL);
+    tn_close(cx);
+}
+
+static void an_error_in_a_text_is_told(void)
+{
+    tni_text  why = { "" };
+    tni_cubin c;
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    CHECK_STATUS(tni_cubin_make(&c, "__global__ void f() { no_such(); }", chip, &why), TN_EDEVICE);
+    CHECK(strstr(why.s, "no_such"));
+    CHECK(c.log && strstr(c.log, "no_such"));
+    tni_cubin_free(&c);
+}
+
+static void what_a_function_takes_is_read(void)
+{
+    static const char text[] =
+        "extern \"C\" __global__ void first(float *x) { __shared__ float s[64]; s[threadIdx.x] = *x; "
+        "__syncthreads(); x[threadIdx.x] = s[63 - threadIdx.x]; }\n"
+        "extern \"C\" __global__ void second(float *x) { float s[256]; "
+        "for (int i = 0; i < 256; i++) s[(int)x[i]] = x[i + 1]; *x = s[threadIdx.x]; }\n";
+    tni_text  why = { "" };
+    tni_cubin c;
+    tni_usage first, second;
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    if (CHECK_STATUS(tni_cubin_make(&c, text, chip, &why), TN_OK)) {
+        CHECK(c.bytes > 100 && !memcmp(c.image, "\177ELF", 4));
+        CHECK(tni_cubin_usage(&c, "first", &first) && tni_cubin_usage(&c, "second", &second));
+        CHECK(!tni_cubin_usage(&c, "third", &first));
+        CHECK_INT(first.shared, 256);
+        CHECK_INT(first.stack, 0);
+        CHECK_INT(second.shared, 0);
+        CHECK(second.stack >= 128 && first.registers > 4);
+    }
+    tni_cubin_free(&c);
+}
+
+// ---- kernels for an H200 -------------------------------------------------------------------------
+
+// Kernels with their shapes, for one program.
+typedef struct {
+    int           n;
+    kit_case     *c[MOST];
+    tni_simt      shape[MOST];
+    tni_emit_item item[MOST];
+    char          name[MOST][TNI_KERNEL_NAME];
+} program;
+
+static kit_case *next(program *p)
+{
+    return p->n < MOST ? p->c[p->n++] = calloc(1, sizeof **p->c) : NULL;
+}
+
+// The shape as a first launch has it: no addresses.
+static void shape_all(program *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        tni_launch l = p->c[i]->l;
+        memset(l.buffer, 0, sizeof l.buffer);
+        snprintf(p->name[i], sizeof p->name[i], "k%d", i);
+        p->shape[i] = tni_simt_choose(&l, &limits);
+        p->item[i]  = (tni_emit_item){ &p->c[i]->k, p->name[i], &p->shape[i].class };
+    }
+}
+
+static void free_all(program *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (p->c[i]) kit_free(p->c[i]);
+        free(p->c[i]);
+    }
+}
+
+static void make_softmax(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int x = kit_load(c, kit_input(c, TN_F32, TNI_PER_ELEM));
+    int m = kit_reduce(c, TNI_max, x, false);
+    int e = kit_map(c, TNI_exp, kit_map(c, TNI_sub, x, m, -1), -1, -1);
+    int y = kit_map(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false), -1);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ELEM), y);
+    CHECK(tni_kernel_seal(&c->k));
+}
+
+static void make_chain(kit_case *c, int64_t n)
+{
+    kit_begin(c, 1, (int64_t[]){ n }, 0, NULL, false);
+    int x = kit_load(c, kit_input(c, TN_F32, TNI_PER_ROW));
+    int y = kit_map(c, TNI_maximum, x, kit_number(c, TN_F32, 0), -1);
+    y     = kit_map(c, TNI_add, kit_map(c, TNI_mul, y, kit_number(c, TN_F32, 0.5), -1),
+                    kit_number(c, TN_F32, 1), -1);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), y);
+    CHECK(tni_kernel_seal(&c->k));
+}
+
+// Functions of the size that the notes on the chip name must not spill.
+static void kernels_compile_for_an_h200_and_do_not_spill(void)
+{
+    static const int64_t rows[][2] = {
+        { 8192, 4096 }, { 65536, 128 }, { 1024, 50257 }, { 512, 131072 }, { 77, 1000 }
+    };
+    tni_text  why = { "" };
+    tni_cubin c;
+    program   p = { 0 };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        make_softmax(next(&p), rows[i][0], rows[i][1]);
+    make_chain(next(&p), 16384 * 16384);
+    shape_all(&p);
+    test_that(tni_cuda_cubin(p.n, p.item, chip, &c, &why) == TN_OK, "%s", why.s);
+    for (int i = 0; c.image && i < p.n; i++) {
+        tni_usage u = { 0 };
+        if (!CHECK(tni_cubin_usage(&c, p.name[i], &u))) continue;
+        test_case_result(u.spills == 0 && u.stack == 0, "%s: %d bytes spilled", p.name[i],
+                         u.spills);
+        test_case_result(u.registers * p.shape[i].block <= 65536, "%s: %d registers, %d threads",
+                         p.name[i], u.registers, p.shape[i].block);
+        test_case_result(u.shared + p.shape[i].shared_bytes <= limits.shared_bytes,
+                         "%s: %d bytes of shared memory", p.name[i],
+                         u.shared + p.shape[i].shared_bytes);
+    }
+    tni_cubin_free(&c);
+    free_all(&p);
+}
+
+static void random_kernels_compile_for_an_h200(void)
+{
+    tni_text  why = { "" };
+    tni_cubin c;
+    program   p = { 0 };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int i = 0; i < RANDOM; i++) {
+        kit_case   *k = next(&p);
+        const char *reason;
+        if (!CHECK(kit_random_case(k, 100 + (uint64_t)i, KIT_SMALL))) break;
+        if (!tni_can_emit(&k->k, &reason)) {
+            kit_free(k);
+            free(p.c[--p.n]);
+        }
+    }
+    shape_all(&p);
+    test_that(tni_cuda_cubin(p.n, p.item, chip, &c, &why) == TN_OK, "%s\n%s", why.s,
+              c.log ? c.log : "");
+    tni_cubin_free(&c);
+    free_all(&p);
+}
+
+// ---- kernels on a GPU ----------------------------------------------------------------------------
+
+// The buffers of a case on the device, with what stands before and after them.
+typedef struct {
+    char  *at[TNI_MOST_BUFFERS];
+    size_t bytes[TNI_MOST_BUFFERS];
+    char  *scratch;
+} copies;
+
+static bool copy_in(kit_case *c, copies *d)
+{
+    bool ok = true;
+    for (int i = 0; i < c->k.nbuffer; i++) {
+        size_t size = tni_dtype_size((tn_dtype)c->k.buffer[i].dtype);
+        d->bytes[i] = (size_t)c->count[i] * size + 2 * KIT_GUARD;
+        d->at[i]    = tni_device_cuda.alloc(NULL, d->bytes[i]);
+        ok          = ok && d->at[i];
+        if (ok)
+            tni_device_cuda.upload(d->at[i], TN_U8, c->mem[i] - KIT_GUARD, (int64_t)d->bytes[i]);
+    }
+    return ok;
+}
+
+static void copy_back(kit_case *c, copies *d)
+{
+    for (int i = 0; i < c->k.nbuffer; i++) {
+        tni_device_cuda.download(c->mem[i] - KIT_GUARD, TN_U8, d->at[i], (int64_t)d->bytes[i]);
+        tni_device_cuda.free(NULL, d->at[i]);
+    }
+    tni_device_cuda.free(NULL, d->scratch);
+}
+
+// Runs a case on the GPU; what it made is in mem.
+static tn_status run_case(kit_case *c, tni_text *why)
+{
+    copies            d     = { 0 };
+    void             *entry = NULL;
+    tni_launch        l     = c->l;
+    const tni_launch *first = &l;
+    if (!copy_in(c, &d)) return TN_EMEM;
+    for (int i = 0; i < c->k.nbuffer; i++) l.buffer[i] = d.at[i] + KIT_GUARD;
+    tn_status s = tni_device_cuda.prepare(1, &first, &entry, why);
+    size_t    n = s == TN_OK ? tni_device_cuda.room(entry, &l) : 0;
+    if (n) l.scratch = d.scratch = tni_device_cuda.alloc(NULL, n);
+    if (s == TN_OK) s = tni_device_cuda.launch(entry, &l, why);
+    copy_back(c, &d);
+    memcpy(c->l.fail, l.fail, sizeof l.fail);
+    return s;
+}
+
+static bool right(kit_case *c, char why[KIT_WHY])
+{
+    tni_text told = { "" };
+    *why          = 0;
+    if (run_case(c, &told) != TN_OK) {
+        snprintf(why, KIT_WHY, "%s", told.s);
+        return false;
+    }
+    c->library_ulps = 2;
+    return kit_naive(c) && kit_compare(c, 4, why);
+}
+
+static void kernels_on_a_gpu_are_what_they_mean(void)
+{
+    tni_text why = { "" };
+    if (!tni_device_cuda.probe(&why)) SKIP("%s", why.s);
+    const char *text  = getenv("TN_CUDA_CASES");
+    int         count = text ? atoi(text) : 200;
+    char       *told  = malloc(KIT_WHY);
+    kit_case   *c     = calloc(1, sizeof *c);
+    for (int i = 0; told && c && i < count; i++) {
+        const char *reason;
+        if (!kit_random_case(c, 1000 + (uint64_t)i, 0)) break;
+        if (tni_can_emit(&c->k, &reason))
+            test_case_result(right(c, told), "seed %d: %s", 1000 + i, told);
+        kit_free(c);
+    }
+    free(c);
+    free(told);
+}
+
+static void big_rows_on_a_gpu_are_what_they_mean(void)
+{
+    static const int64_t rows[][2] = { { 300, 4096 }, { 3000, 128 }, { 40, 50257 },
+                                       { 9, 131072 }, { 77, 1000 },  { 5, 3 } };
+    tni_text             why       = { "" };
+    if (!tni_device_cuda.probe(&why)) SKIP("%s", why.s);
+    char     *told = malloc(KIT_WHY);
+    kit_case *c    = calloc(1, sizeof *c);
+    for (size_t i = 0; told && c && i < sizeof rows / sizeof *rows; i++) {
+        make_softmax(c, rows[i][0], rows[i][1]);
+        if (kit_end(c))
+            test_case_result(right(c, told), "softmax of %d columns: %s", (int)rows[i][1], told);
+        kit_free(c);
+    }
+    free(c);
+    free(told);
+}
+
+const test_case tests_cuda[] = { TEST(the_device_opens_or_says_why_not),
+                                 TEST(nobody_gets_it_who_did_not_ask),
+                                 TEST(an_error_in_a_text_is_told),
+                                 TEST(what_a_function_takes_is_read),
+                                 TEST(kernels_compile_for_an_h200_and_do_not_spill),
+                                 TEST(random_kernels_compile_for_an_h200),
+                                 TEST(kernels_on_a_gpu_are_what_they_mean),
+                                 TEST(big_rows_on_a_gpu_are_what_they_mean),
+                                 TEST_END };
