@@ -479,6 +479,7 @@ typedef struct {
     double     label_smoothing;  // 0 .. 1
     int64_t    ignore;           // a target that does not count, where use_ignore is set; else -100
     bool       use_ignore;
+    bool       no_ignore;  // every target counts: the mean is over all, and -100 is out of range
     tn_reduce  reduce;
 } tn_class_opts;
 // x (N, C, ...) logits; target (N, ...) of class indices, or of x's shape, probabilities.

@@ -67,7 +67,7 @@ struct tni_device {
     void (*wait)(void);  // until everything launched is done; NULL where launch waits
 };
 
-extern const tni_device tni_device_ref, tni_device_cpu, tni_device_cuda;
+extern const tni_device tni_device_ref, tni_device_cpu, tni_device_cuda, tni_device_opencl;
 
 // The next multiple of 64.
 static inline int64_t tni_align64(int64_t n)

@@ -9,9 +9,10 @@
 
 // ---- devices -----------------------------------------------------------------------------------
 
-// In order of preference for tn_open(NULL); cuda, which cannot run every op yet, and ref come last
-// and only by name.
-static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, &tni_device_ref };
+// In order of preference for tn_open(NULL); cuda, which cannot run every op yet, opencl, which may
+// be a CPU, and ref come last and only by name.
+static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, &tni_device_opencl,
+                                             &tni_device_ref };
 enum { DEVICES = sizeof devices / sizeof *devices };
 
 int tn_devices(void)
@@ -49,7 +50,9 @@ static const tni_device *find_device(const char *name)
         tni_thread_fail(TN_EDEVICE, "open: device %s is not available: %s", name, why.s);
         return NULL;
     }
-    tni_thread_fail(TN_EDEVICE, "open: there is no device \"%s\"; this build has cpu, cuda and ref",
+    tni_thread_fail(TN_EDEVICE,
+                    "open: there is no device \"%s\"; this build has cpu, cuda, "
+                    "opencl and ref",
                     name);
     return NULL;
 }

@@ -28,18 +28,21 @@ typedef struct {
     const char           *name;
     const char           *index;   // type of places
     const char           *uindex;  // its unsigned form, for divisions
+    const char           *local;   // before the type of what a pointer to shared memory points to
     tni_simt_layout       at;
     tni_set               scalar;   // forms of lanes: values that are the same in all of them
     tni_set               kept;     // values in arrays from loop to loop
     tni_set               fetched;  // loads whose words are held
     tni_set               again;    // loads that several loops read
+    tni_set               dear;     // values worth keeping
     stage                 stage;
-    int                   lane;  // axis
+    int                   lane;   // axis
     int                   folds;  // most reductions of one loop
 } simt;
 
+// A short text by value.
 typedef struct {
-    char s[64];
+    char s[96];
 } name;
 
 static bool is_tail(const tni_ins *x)
@@ -73,6 +76,11 @@ static bool moves(const simt *c, int i)
 static int words_of(const simt *c, int i)
 {
     return tni_simt_vector_words(c->m, buffer_dtype(c, i));
+}
+
+static void begin_indent(simt *c)
+{
+    tni_put(c->o, "%*s", 4 * c->o->depth, "");
 }
 
 // ---- names and places --------------------------------------------------------------------------
@@ -132,9 +140,11 @@ static void put_axis(simt *c, int access, int axis)
 // The place of an access; `lane` names the lane coordinate.
 static void put_place(simt *c, int access, const char *lane)
 {
-    const tni_kernel *k = c->k;
-    if (c->stage == AT_FINISH) tni_put(c->o, "%s", word_name(c, c->at.offset[access]).s);
+    const tni_kernel *k    = c->k;
+    bool              bare = c->stage == AT_ROW && c->m->form != TNI_SIMT_ROW;  // no line yet
+    if (bare || c->stage == AT_FINISH) tni_put(c->o, "%s", word_name(c, c->at.offset[access]).s);
     else tni_put(c->o, "a%d", access);
+    if (bare) return;
     for (int i = k->np; i < k->np + k->nr; i++)
         if (i != c->lane || c->stage == AT_FINISH) put_axis(c, access, i);
     if (c->stage != AT_FINISH && c->stage != AT_ROW && c->lane >= 0)
@@ -175,8 +185,8 @@ static void put_bases(simt *c)
             used |= (uint64_t)1 << c->k->ins[i].access;
     for (int a = 0; a < c->k->naccess; a++) {
         if (!(used >> a & 1)) continue;
-        tni_put(c->o, "%*sconst %s a%d = %s", 4 * c->o->depth, "", c->index, a,
-                word_name(c, c->at.offset[a]).s);
+        begin_indent(c);
+        tni_put(c->o, "const %s a%d = %s", c->index, a, word_name(c, c->at.offset[a]).s);
         for (int i = 0; i < c->k->np; i++)
             if (i != c->lane) put_axis(c, a, i);
         tni_put(c->o, ";\n");
@@ -189,8 +199,9 @@ static void put_shift(simt *c, bool declared)
     int    a    = c->m->leader;
     size_t size = tni_dtype_size((tn_dtype)c->k->buffer[c->k->access[a].buffer].dtype);
     if (!c->m->window) return;
-    tni_put(c->o, "%*s%s%sshift = (%s)(", 4 * c->o->depth, "", declared ? "" : "const ",
-            declared ? "" : c->index[2] == 'i' ? "m_int " : "m_long ", c->index);
+    begin_indent(c);
+    if (!declared) tni_put(c->o, "const %s ", c->index);
+    tni_put(c->o, "shift = (%s)(", c->index);
     if (c->m->cuda)
         tni_put(c->o, "(m_ulong)(b%d + a%d) / %d", c->k->access[a].buffer, a, (int)size);
     else tni_put(c->o, "a%d", a);
@@ -261,17 +272,19 @@ static const char *bits_type(int bytes)
                         : "uint4";
 }
 
+// How word n of several is spelled.
+static const char *part_of(int words, int n)
+{
+    static const char *const part[] = { ".x", ".y", ".z", ".w" };
+    return words > 1 ? part[n] : "";
+}
+
 static void put_words(simt *c, int i, const char *from)
 {
     int         w = words_of(c, i);
     const char *q = c->stage == AT_LANES ? "0 * q" : "q";
     for (int n = 0; n < w; n++)
-        tni_line(c->o, "x%d[%s * %d + %d] = %s%.2s;", i, q, w, n, from, w > 1 ? &".x.y.z.w"[2 * n] : "");
-}
-
-static void begin_indent(simt *c)
-{
-    tni_put(c->o, "%*s", 4 * c->o->depth, "");
+        tni_line(c->o, "x%d[%s * %d + %d] = %s%s;", i, q, w, n, from, part_of(w, n));
 }
 
 // Elements of a vector that are in the line, one by one.
@@ -288,8 +301,8 @@ static void fetch_edge(simt *c, int i)
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
     tni_line(c->o, "if (c + j < 0 || c + j >= %s) continue;", lanes_name(c).s);
     begin_indent(c);
-    tni_put(c->o, "const %s g = ((%sconst %s *)b%d)[", size == 8 ? "uint2" : "m_uint",
-            c->d->global, b, c->k->access[x->access].buffer);
+    tni_put(c->o, "const %s g = ((%sconst %s *)b%d)[", size == 8 ? "uint2" : "m_uint", c->d->global,
+            b, c->k->access[x->access].buffer);
     put_place(c, x->access, "(c + j)");
     put_index(c, i);
     tni_put(c->o, "];\n");
@@ -360,7 +373,7 @@ static void put_vector(simt *c, int i)
     tni_line(c->o, "%s g;", type);
     for (int w = 0; w < words_of(c, i); w++) {
         begin_indent(c);
-        tni_put(c->o, "g%.2s = ", bytes > 4 ? &".x.y.z.w"[2 * w] : "");
+        tni_put(c->o, "g%s = ", part_of(words_of(c, i), w));
         put_packed(c, i, w);
         tni_put(c->o, ";\n");
     }
@@ -539,7 +552,7 @@ static void close_vector(simt *c)
     tni_line(c->o, "}");
 }
 
-// The words of LOAD i in shared memory at vector i; `out` copies them there.
+// The vector i of LOAD i in shared memory, to or from its words.
 static void put_stash(simt *c, int i, bool out)
 {
     int         w    = words_of(c, i);
@@ -548,40 +561,673 @@ static void put_stash(simt *c, int i, bool out)
     if (out) {
         tni_line(c->o, "%s g;", type);
         for (int n = 0; n < w; n++)
-            tni_line(c->o, "g%.2s = x%d[q * %d + %d];", w > 1 ? &".x.y.z.w"[2 * n] : "", i, w, n);
-        tni_line(c->o, "((%s%s *)h%d)[i] = g;", c->d->shared[2] == 's' ? "" : c->d->shared, type, i);
+            tni_line(c->o, "g%s = x%d[q * %d + %d];", part_of(w, n), i, w, n);
+        tni_line(c->o, "((%s%s *)h%d)[i] = g;", c->local, type, i);
     } else {
-        tni_line(c->o, "const %s g = ((%s%s *)h%d)[i];", type,
-                 c->d->shared[2] == 's' ? "" : c->d->shared, type, i);
+        tni_line(c->o, "const %s g = ((%sconst %s *)h%d)[i];", type, c->local, type, i);
         put_words(c, i, "g");
     }
     tni_line(c->o, "}");
 }
 
-// The loads of a pass: those not held yet. In shared memory a thread reads what it wrote itself, so
-// no barrier is needed.
+static bool stashed(const simt *c, int i)
+{
+    return c->m->hold == TNI_HOLD_SHARED && tni_has(&c->again, i) && moves(c, i);
+}
+
+// The loads of a pass, except those that registers hold. What shared memory holds was written by
+// the thread that reads it, so no barrier is needed.
 static void put_fetches(simt *c, const tni_set *set)
 {
-    bool opened = false, loops = c->m->hold != TNI_HOLD_REGISTERS;
+    tni_set loads = { 0 };
+    int     n     = 0;
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_LOAD || !moves(c, i)) continue;
-        bool stash = c->m->hold == TNI_HOLD_SHARED && tni_has(&c->again, i);
-        bool held  = tni_has(&c->fetched, i);
-        if (held && !loops) continue;
-        if (!held || loops)
-            tni_line(c->o, "m_uint x%d[%d];", i, words_of(c, i) * c->m->unroll);
+        if (c->m->hold == TNI_HOLD_REGISTERS && tni_has(&c->fetched, i)) continue;
+        tni_join(&loads, i);
+        tni_line(c->o, "m_uint x%d[%d];", i, words_of(c, i) * c->m->unroll);
+        n++;
     }
+    if (!n) return;
+    open_vector(c);
     for (int i = 0; i < c->k->nins; i++) {
-        if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_LOAD || !moves(c, i)) continue;
-        bool stash = c->m->hold == TNI_HOLD_SHARED && tni_has(&c->again, i);
-        bool held  = tni_has(&c->fetched, i);
-        if (held && !loops) continue;
-        if (!opened) open_vector(c);
-        opened = true;
-        if (held && stash) put_stash(c, i, false);
+        if (!tni_has(&loads, i)) continue;
+        if (stashed(c, i) && tni_has(&c->fetched, i)) put_stash(c, i, false);
         else fetch(c, i);
-        if (!held && stash) put_stash(c, i, true);
+        if (stashed(c, i) && !tni_has(&c->fetched, i)) put_stash(c, i, true);
         tni_join(&c->fetched, i);
     }
-    if (opened) close_vector(c);
+    close_vector(c);
+}
+
+// ---- folding over threads ----------------------------------------------------------------------
+
+static void put_shuffles(simt *c, int i, const char *acc, int n)
+{
+    const tni_ins *x = &c->k->ins[i];
+    name           other;
+    if (n == 1) return;
+    snprintf(other.s, sizeof other.s, "__shfl_xor_sync(0xffffffffu, %s, d)", acc);
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2)", n / 2);
+    begin_indent(c);
+    tni_put(c->o, "    %s = ", acc);
+    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc, other.s);
+    tni_put(c->o, ";\n");
+}
+
+// By shuffles in warps; then each warp leaves its result and reads those of all. Two such steps one
+// after the other use two halves of `red`, so that one barrier is enough.
+static void fold_cuda(simt *c, const tni_set *set, char letter, int team)
+{
+    int warps = team / 32, slot = 0;
+    for (int i = 0; i < c->k->nins; i++) {
+        name acc;
+        snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
+        if (tni_has(set, i)) put_shuffles(c, i, acc.s, team < 32 ? team : 32);
+    }
+    if (warps <= 1) return;
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(set, i))
+            tni_line(c->o,
+                     "if (tid %% 32 == 0) *(%s *)&red[(par * %d + %d) * 32 + tid / 32] = %c%d;",
+                     type_of(c, i), c->folds, slot++, letter, i);
+    tni_line(c->o, "%s;", c->d->barrier);
+    slot = 0;
+    for (int i = 0; i < c->k->nins; i++) {
+        name acc;
+        snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
+        if (!tni_has(set, i)) continue;
+        tni_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * 32 + tid %% %d];", acc.s, type_of(c, i),
+                 c->folds, slot++, warps);
+        put_shuffles(c, i, acc.s, warps);
+    }
+    tni_line(c->o, "par ^= 1;");
+}
+
+// By a tree in local memory.
+static void fold_opencl(simt *c, int i, char letter, int team)
+{
+    const tni_ins *x    = &c->k->ins[i];
+    const char    *type = type_of(c, i);
+    name           a, b;
+    snprintf(a.s, sizeof a.s, "*(__local %s *)&red[tid]", type);
+    snprintf(b.s, sizeof b.s, "*(__local %s *)&red[tid + d]", type);
+    tni_line(c->o, "%s = %c%d;", a.s, letter, i);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", team / 2);
+    begin_indent(c);
+    tni_put(c->o, "if (tid %% %d < d) %s = ", team, a.s);
+    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, a.s, b.s);
+    tni_put(c->o, ";\n");
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "}");
+    tni_line(c->o, "%c%d = *(__local %s *)&red[tid - tid %% %d];", letter, i, type, team);
+    tni_line(c->o, "%s;", c->d->barrier);
+}
+
+// Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
+static void fold_team(simt *c, const tni_set *set, char letter, int team)
+{
+    if (team == 1) return;
+    if (c->m->cuda) fold_cuda(c, set, letter, team);
+    for (int i = 0; i < c->k->nins && !c->m->cuda; i++)
+        if (tni_has(set, i)) fold_opencl(c, i, letter, team);
+}
+
+// Folds the accumulators of lanes over the threads that share their R.
+static void fold_lanes(simt *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    name           acc, other;
+    snprintf(acc.s, sizeof acc.s, "k%d[j]", i);
+    snprintf(other.s, sizeof other.s, "((%s%s *)red)[(y * %d + t) * %d + j]", c->local,
+             type_of(c, i), c->m->rows, c->m->vector);
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) ((%s%s *)red)[tid * %d + j] = %s;", c->m->vector,
+             c->local, type_of(c, i), c->m->vector, acc.s);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
+    tni_line(c->o, "%s = ((%s%s *)red)[t * %d + j];", acc.s, c->local, type_of(c, i), c->m->vector);
+    tni_line(c->o, "for (m_int y = 1; y < %d; y++)", c->m->team);
+    begin_indent(c);
+    tni_put(c->o, "    %s = ", acc.s);
+    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc.s, other.s);
+    tni_put(c->o, ";\n");
+    tni_line(c->o, "}");
+    tni_line(c->o, "%s;", c->d->barrier);
+}
+
+// ---- loops over R ------------------------------------------------------------------------------
+
+static tni_set folds_of(const simt *c, const tni_set *set)
+{
+    tni_set folds = { 0 };
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(set, i) && is_fold(&c->k->ins[i])) tni_join(&folds, i);
+    return folds;
+}
+
+static void declare_folds(simt *c, const tni_set *folds)
+{
+    for (int i = 0; i < c->k->nins; i++) {
+        const tni_ins *x = &c->k->ins[i];
+        if (!tni_has(folds, i)) continue;
+        const char *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
+        if (c->m->form == TNI_SIMT_ROW) {
+            tni_line(c->o, "%s v%d = %s;", type_of(c, i), i, start);
+            continue;
+        }
+        tni_line(c->o, "%s k%d[%d];", type_of(c, i), i, c->m->vector);
+        tni_put(c->o, "%s", c->d->unroll);
+        tni_line(c->o, "for (m_int j = 0; j < %d; j++) k%d[j] = %s;", c->m->vector, i, start);
+    }
+}
+
+// LANE: tails for each r. All threads of the group are at the same r; the first adds up.
+static void put_lane_tails(simt *c, const tni_set *set, bool after)
+{
+    for (int i = 0; i < c->k->nins; i++) {
+        const tni_ins *x   = &c->k->ins[i];
+        tni_set        one = { 0 };
+        name           acc, value;
+        if (!tni_has(set, i) || !is_tail(x)) continue;
+        if (!after) {
+            tni_line(c->o, "%s t%d = %s;", type_of(c, i), i,
+                     tni_fold_start(x->op, (tn_dtype)x->dtype));
+            continue;
+        }
+        tni_join(&one, i);
+        fold_team(c, &one, 't', c->m->rows);
+        snprintf(acc.s, sizeof acc.s, "s%d[i]", i);
+        snprintf(value.s, sizeof value.s, "t%d", i);
+        begin_indent(c);
+        tni_put(c->o, "if (tid == 0) %s = !it ? %s : ", acc.s, value.s);
+        tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc.s, value.s);
+        tni_put(c->o, ";\n");
+    }
+}
+
+static void put_loop(simt *c, int q)
+{
+    tni_set set = tni_needs_loop(c->k, q, &c->kept), none = { 0 };
+    tni_set folds = folds_of(c, &set);
+    bool    lane = c->m->form == TNI_SIMT_LANE, loops = c->m->hold != TNI_HOLD_REGISTERS;
+    if (!memcmp(&set, &none, sizeof set)) return;
+    c->stage = AT_LOOP;
+    for (int i = 0; i < c->k->nins && c->m->keep_dear; i++)
+        if (tni_has(&set, i) && tni_has(&c->dear, i)) tni_join(&c->kept, i);
+    declare_arrays(c, &set, false);
+    declare_folds(c, &folds);
+    if (loops)
+        tni_line(c->o, "for (%s i0 = %s; i0 < n; i0 += %d) {", c->index, lane ? "k" : "t",
+                 c->m->team * c->m->unroll);
+    put_fetches(c, &set);
+    open_vector(c);
+    if (lane) put_lane_tails(c, &set, false);
+    put_work(c, &set, lane ? "live" : "");
+    if (lane) put_lane_tails(c, &set, true);
+    close_vector(c);
+    if (loops) tni_line(c->o, "}");
+    if (!lane) fold_team(c, &folds, 'v', c->m->team);
+    for (int i = 0; i < c->k->nins && lane && c->m->team > 1; i++)
+        if (tni_has(&folds, i)) fold_lanes(c, i);
+}
+
+// ---- the forms ---------------------------------------------------------------------------------
+
+static void put_raw_word(simt *c, int w)
+{
+    tni_put(c->o, c->m->cuda ? "a.w[%d]" : "w%d", w);
+}
+
+// Where the partials of tail i are, of a part.
+static void declare_part(simt *c, int i, const char *part)
+{
+    begin_indent(c);
+    tni_put(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, type_of(c, i), i,
+            c->d->global, type_of(c, i));
+    put_raw_word(c, TNI_WORD_SCRATCH);
+    tni_put(c->o, " + ");
+    put_raw_word(c, c->at.tail[i]);
+    tni_put(c->o, ") + (m_long)(%s)", part);
+    if (c->k->ins[i].per) tni_put(c->o, " * ");
+    if (c->k->ins[i].per) put_raw_word(c, TNI_WORD_COLS);
+    tni_put(c->o, ";\n");
+}
+
+// Tails: where the partials of this part go, and accumulators.
+static void declare_tails(simt *c, const char *part)
+{
+    bool row = c->m->form == TNI_SIMT_ROW;
+    for (int i = 0; i < c->k->nins; i++) {
+        const tni_ins *x = &c->k->ins[i];
+        if (!is_tail(x)) continue;
+        const char *type = type_of(c, i), *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
+        declare_part(c, i, part);
+        int n = c->m->vector * c->m->unroll;
+        if (x->per && row && !c->m->tail_memory) {
+            tni_line(c->o, "%s t%d[%d];", type, i, n);
+            tni_put(c->o, "%s", c->d->unroll);
+            tni_line(c->o, "for (m_int j = 0; j < %d; j++) t%d[j] = %s;", n, i, start);
+        }
+        if (!x->per) tni_line(c->o, "%s t%d = %s;", type, i, start);
+    }
+}
+
+// Row tails that threads of a group added up apart.
+static void put_group_partials(simt *c)
+{
+    tni_set rows = { 0 };
+    for (int i = 0; i < c->k->nins; i++)
+        if (is_tail(&c->k->ins[i]) && !c->k->ins[i].per) tni_join(&rows, i);
+    fold_team(c, &rows, 't', c->m->team * c->m->rows);
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(&rows, i)) tni_line(c->o, "if (tid == 0) s%d[0] = t%d;", i, i);
+}
+
+// Partials of ROW: each team its own.
+static void put_row_partials(simt *c)
+{
+    int v = c->m->vector;
+    for (int i = 0; i < c->k->nins; i++) {
+        const tni_ins *x = &c->k->ins[i];
+        if (!is_tail(x)) continue;
+        if (!x->per) tni_line(c->o, "if (t == 0) s%d[0] = t%d;", i, i);
+        if (!x->per || c->m->tail_memory) continue;
+        tni_put(c->o, "%s", c->d->unroll);
+        tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->m->unroll);
+        tni_put(c->o, "%s", c->d->unroll);
+        tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", v);
+        tni_line(c->o, "const %s e = (i0 + q * %d) * %d + j%s;", c->index, c->m->team, v,
+                 c->m->window ? " - shift" : "");
+        tni_line(c->o, "if (%se < %s) s%d[e] = t%d[q * %d + j];", c->m->window ? "e >= 0 && " : "",
+                 word_name(c, TNI_WORD_COLS).s, i, i, v);
+        close_vector(c);
+    }
+}
+
+// Where the loads that shared memory holds begin.
+static void declare_stash(simt *c)
+{
+    int before = -1, words = 0;
+    if (c->m->hold != TNI_HOLD_SHARED) return;
+    if (c->m->cuda) tni_line(c->o, "extern __shared__ uint4 stash[];");
+    c->stage = AT_LOOP;
+    for (int i = 0; i < c->k->nins; i++) {
+        if (c->k->ins[i].code != TNI_I_LOAD || !stashed(c, i)) continue;
+        if (before < 0) tni_line(c->o, "%suint4 *const h%d = stash;", c->local, i);
+        else
+            tni_line(c->o, "%suint4 *const h%d = h%d + (%s * %d + 3) / 4;", c->local, i, before,
+                     word_name(c, TNI_WORD_VECTORS).s, words);
+        before = i;
+        words  = words_of(c, i);
+    }
+}
+
+static void put_row_line(simt *c)
+{
+    name vectors = word_name(c, TNI_WORD_VECTORS), cols = word_name(c, TNI_WORD_COLS);
+    tni_line(c->o, "const m_int live = row < %s;", word_name(c, TNI_WORD_LINES).s);
+    tni_line(c->o, "const %s line = live ? row : %s - 1;", c->index,
+             word_name(c, TNI_WORD_LINES).s);
+    put_coordinates(c, 0, c->k->np, "line");
+    put_bases(c);
+    put_shift(c, c->k->tails);
+    if (c->m->window)
+        tni_line(c->o, "const %s n = live ? (%s + shift + %d) / %d : 0;", c->index, cols.s,
+                 c->m->vector - 1, c->m->vector);
+    else tni_line(c->o, "const %s n = live ? %s : 0;", c->index, vectors.s);
+}
+
+static void put_row(simt *c)
+{
+    tni_line(c->o, "const m_int t = tid %% %d;", c->m->team);
+    declare_stash(c);
+    if (c->m->hold == TNI_HOLD_REGISTERS)
+        tni_line(c->o, "const %s i0 = t%s;", c->index,
+                 !c->m->tiles ? ""
+                 : c->m->cuda ? " + (m_int)(blockIdx.y * blockDim.x)"
+                              : " + (m_int)(get_group_id(1) * get_local_size(0))");
+    name part;
+    snprintf(part.s, sizeof part.s, "%s * %d + tid / %d", c->d->group_id, c->m->rows, c->m->team);
+    if (c->k->tails) declare_tails(c, part.s);
+    if (c->k->tails && c->m->window) tni_line(c->o, "%s shift = 0;", c->index);
+    if (c->k->tails && c->m->tiles) tni_line(c->o, "#pragma unroll 4");
+    if (c->k->tails) {
+        tni_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index,
+                 word_name(c, TNI_WORD_CHUNK).s);
+        tni_line(c->o, "const %s row = (%s * %s + it) * %d + tid / %d;", c->index, c->d->group_id,
+                 word_name(c, TNI_WORD_CHUNK).s, c->m->rows, c->m->team);
+    } else {
+        tni_line(c->o, "const %s row = (%s)%s;", c->index, c->index, part.s);
+    }
+    put_row_line(c);
+    for (int q = 0; q <= c->k->phases; q++) {
+        tni_set set = tni_needs_row(c->k, q);
+        c->stage    = AT_ROW;
+        for (int i = 0; i < c->k->nins; i++)
+            if (tni_has(&set, i)) put_ins(c, i);
+        if (q < c->k->phases) put_loop(c, q);
+    }
+    if (!c->k->tails) return;
+    tni_line(c->o, "}");
+    put_row_partials(c);
+}
+
+// Values that are the same in all lanes, once for a thread.
+static void put_scalars(simt *c)
+{
+    tni_set set = tni_needs_row(c->k, 0);
+    c->stage    = AT_ROW;
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(&set, i) && tni_has(&c->scalar, i)) put_ins(c, i);
+}
+
+// The turns of a group over its units.
+static void open_turns(simt *c, const char *unit, int per, const char *thread)
+{
+    name chunk = word_name(c, TNI_WORD_CHUNK);
+    put_scalars(c);
+    if (c->k->tails) {
+        declare_tails(c, c->d->group_id);
+        tni_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index, chunk.s);
+        tni_line(c->o, "const %s %s = ((%s)%s * %s + it) * %d + %s;", c->index, unit, c->index,
+                 c->d->group_id, chunk.s, per, thread);
+    } else {
+        tni_line(c->o, "const %s %s = (%s)%s * %d + %s;", c->index, unit, c->index, c->d->group_id,
+                 per, thread);
+    }
+}
+
+static void close_turns(simt *c)
+{
+    if (!c->k->tails) return;
+    tni_line(c->o, "}");
+    put_group_partials(c);
+}
+
+static void put_point(simt *c)
+{
+    tni_set set = tni_needs_row(c->k, 0);
+    open_turns(c, "u0", c->m->rows * c->m->unroll, "tid");
+    c->stage = AT_LOOP;
+    put_fetches(c, &set);
+    open_vector(c);
+    put_work(c, &set, "");
+    close_vector(c);
+    close_turns(c);
+}
+
+// A row point of LANE: fetch and work for the one vector of lanes.
+static void put_lane_point(simt *c, const tni_set *set)
+{
+    tni_set none = { 0 }, work = *set;
+    for (size_t w = 0; w < sizeof work.bit / sizeof *work.bit; w++)
+        work.bit[w] &= ~c->scalar.bit[w];
+    if (!memcmp(&work, &none, sizeof work)) return;
+    c->stage = AT_LANES;
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!tni_has(&work, i) || c->k->ins[i].code != TNI_I_LOAD || !moves(c, i)) continue;
+        tni_line(c->o, "m_uint x%d[%d];", i, words_of(c, i));
+        fetch(c, i);
+    }
+    declare_arrays(c, &work, false);
+    tni_line(c->o, "{");
+    put_work(c, &work, "live && k == 0");
+    tni_line(c->o, "}");
+}
+
+static void put_lane(simt *c)
+{
+    name lines = word_name(c, TNI_WORD_LINES), vectors = word_name(c, TNI_WORD_VECTORS);
+    tni_line(c->o, "const m_int t = tid %% %d, k = tid / %d;", c->m->rows, c->m->rows);
+    open_turns(c, "unit", c->m->rows, "t");
+    tni_line(c->o, "const %s units = %s * %s;", c->index, lines.s, vectors.s);
+    tni_line(c->o, "const m_int live = unit < units;");
+    tni_line(c->o, "const %s u = live ? unit : units - 1;", c->index);
+    open_unit(c);
+    tni_line(c->o, "const %s n = %s;", c->index, word_name(c, TNI_WORD_COLS).s);
+    for (int q = 0; q <= c->k->phases; q++) {
+        tni_set set = tni_needs_row(c->k, q);
+        put_lane_point(c, &set);
+        if (q < c->k->phases) put_loop(c, q);
+    }
+    close_turns(c);
+}
+
+// ---- finish ------------------------------------------------------------------------------------
+
+// Joins the parts of a tail from `first` on, every step-th.
+static void put_join(simt *c, int i, const char *first, int step)
+{
+    const tni_ins *x = &c->k->ins[i];
+    name           acc, part;
+    snprintf(acc.s, sizeof acc.s, "v%d", i);
+    snprintf(part.s, sizeof part.s, x->per ? "s%d[z * %s + e]" : "s%d[z]", i,
+             x->per ? word_name(c, TNI_WORD_COLS).s : "");
+    tni_line(c->o, "%s %s = %s;", type_of(c, i), acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
+    tni_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first, word_name(c, TNI_WORD_PARTS).s,
+             step);
+    begin_indent(c);
+    tni_put(c->o, "    %s = ", acc.s);
+    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc.s, part.s);
+    tni_put(c->o, ";\n");
+}
+
+static void put_finish_values(simt *c, const tni_set *set)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(set, i) && !is_tail(&c->k->ins[i])) put_ins(c, i);
+}
+
+// Everything that is one value, by all threads of a group.
+static void finish_once(simt *c, int threads, const char *mine)
+{
+    tni_set set = tni_needs_finish(c->k, false), tails = { 0 };
+    c->stage = AT_FINISH;
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!is_tail(&c->k->ins[i]) || c->k->ins[i].per) continue;
+        tni_join(&tails, i);
+        put_join(c, i, "tid", threads);
+    }
+    fold_team(c, &tails, 'v', threads);
+    tni_line(c->o, "m_int mine = %s;", mine);
+    put_finish_values(c, &set);
+}
+
+static void declare_parts(simt *c)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (is_tail(&c->k->ins[i])) declare_part(c, i, "0");
+}
+
+// The last group to get here finishes.
+static void finish_last(simt *c)
+{
+    tni_line(c->o, "__shared__ m_int last;");
+    tni_line(c->o, "__threadfence();");
+    tni_line(c->o, "__syncthreads();");
+    tni_line(c->o, "if (tid == 0) last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x;");
+    tni_line(c->o, "__syncthreads();");
+    tni_line(c->o, "if (!last) return;");
+    tni_line(c->o, "if (tid == 0) fail[2] = 0;");
+    tni_line(c->o, "__threadfence();");
+    tni_line(c->o, "{");
+    declare_parts(c);
+    finish_once(c, c->m->team * c->m->rows, "tid == 0");
+    tni_line(c->o, "}");
+}
+
+// Columns: 32 to a group, each by as many threads as there are; they leave what they joined and add
+// it up in order.
+static void finish_columns(simt *c, int threads)
+{
+    tni_set set = tni_needs_finish(c->k, true), none = { 0 };
+    if (!memcmp(&set, &none, sizeof set)) return;
+    int ys = threads / 32;
+    tni_line(c->o, "const %s column = (%s)%s * 32 + tid %% 32;", c->index, c->index,
+             c->d->group_id);
+    tni_line(c->o, "mine = tid < 32 && column < %s;", word_name(c, TNI_WORD_COLS).s);
+    tni_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
+             word_name(c, TNI_WORD_COLS).s);
+    put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
+    for (int i = 0; i < c->k->nins; i++) {
+        const tni_ins *x = &c->k->ins[i];
+        name           acc, other;
+        if (!is_tail(x) || !x->per) continue;
+        put_join(c, i, "tid / 32", ys);
+        snprintf(acc.s, sizeof acc.s, "v%d", i);
+        snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * 32 + tid %% 32]", c->local,
+                 type_of(c, i));
+        tni_line(c->o, "%s;", c->d->barrier);
+        tni_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, type_of(c, i), i);
+        tni_line(c->o, "%s;", c->d->barrier);
+        tni_line(c->o, "v%d = *(%s%s *)&red[tid %% 32];", i, c->local, type_of(c, i));
+        tni_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
+        begin_indent(c);
+        tni_put(c->o, "    %s = ", acc.s);
+        tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc.s, other.s);
+        tni_put(c->o, ";\n");
+    }
+    put_finish_values(c, &set);
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+
+static void put_args(simt *c)
+{
+    const tni_kernel *k = c->k;
+    tni_line(c->o, "struct %s_args {", c->name);
+    tni_line(c->o, "void *b[%d];", k->nbuffer + 2);
+    tni_line(c->o, "m_long w[%d];", c->at.count);
+    tni_line(c->o, "};");
+}
+
+static void open_cuda(simt *c, const char *suffix, int threads)
+{
+    const tni_kernel *k = c->k;
+    tni_line(c->o, "%s__launch_bounds__(%d) %s%s(const %s_args a)", c->d->kernel, threads, c->name,
+             suffix, c->name);
+    tni_line(c->o, "{");
+    for (int i = 0; i < k->nbuffer; i++) {
+        const char *word = k->buffer[i].written ? "" : "const ";
+        const char *type = tni_kept_type((tn_dtype)k->buffer[i].dtype);
+        tni_line(c->o, "%s%s *const b%d = (%s%s *)a.b[%d];", word, type, i, word, type, i);
+    }
+    tni_line(c->o, "char *const scratch = (char *)a.b[%d];", k->nbuffer);
+    tni_line(c->o, "m_long *const fail = (m_long *)a.b[%d];", k->nbuffer + 1);
+}
+
+static void open_opencl(simt *c, const char *suffix, int threads)
+{
+    const tni_kernel *k = c->k;
+    tni_put(c->o, "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void\n%s%s(", threads,
+            c->name, suffix);
+    for (int i = 0; i < k->nbuffer; i++)
+        tni_put(c->o, "__global %s%s *b%d, ", k->buffer[i].written ? "" : "const ",
+                tni_kept_type((tn_dtype)k->buffer[i].dtype), i);
+    tni_put(c->o, "__global char *scratch, __global m_long *fail");
+    for (int w = 0; w < c->at.count; w++) tni_put(c->o, ", m_long w%d", w);
+    if (c->m->hold == TNI_HOLD_SHARED && !*suffix) tni_put(c->o, ", __local uint4 *stash");
+    tni_put(c->o, ")\n");
+    tni_line(c->o, "{");
+}
+
+// Opens a kernel; `red` is memory in which threads leave words for each other.
+static void open_kernel(simt *c, const char *suffix, int threads, int red)
+{
+    if (c->m->cuda) open_cuda(c, suffix, threads);
+    else open_opencl(c, suffix, threads);
+    if (red) tni_line(c->o, "%sm_ulong red[%d];", c->d->shared, red);
+    if (red && c->m->cuda) tni_line(c->o, "m_int par = 0;");
+    tni_line(c->o, "const m_int tid = %s;", c->d->local_id);
+}
+
+// Words of `red` that the main kernel needs.
+static int red_words(const simt *c)
+{
+    const tni_simt_class *m     = c->m;
+    int                   group = m->team * m->rows, lanes = 0;
+    if (m->form == TNI_SIMT_LANE && m->team > 1) lanes = group * m->vector;
+    if (m->form == TNI_SIMT_ROW && m->team == 1 && m->finish != TNI_FINISH_LAST) return 0;
+    if (m->form != TNI_SIMT_ROW && !c->k->tails) return lanes;
+    int fold = m->cuda ? 64 * c->folds : group;
+    return fold > lanes ? fold : lanes;
+}
+
+// How many reductions are folded together, at most.
+static int count_folds(const tni_kernel *k)
+{
+    int most = 1, tails = 0;
+    for (int q = 0; q < k->phases; q++) {
+        tni_set set = tni_needs_loop(k, q, NULL);
+        int     n   = 0;
+        for (int i = 0; i < k->nins; i++) n += tni_has(&set, i) && is_fold(&k->ins[i]);
+        if (most < n) most = n;
+    }
+    for (int i = 0; i < k->nins; i++) tails += is_tail(&k->ins[i]);
+    return most > tails ? most : tails;
+}
+
+// Values that vary along no axis and are made of such: the same in all lanes.
+static void find_scalars(simt *c)
+{
+    uint8_t varies[TNI_MOST_INS];
+    tni_varies(c->k, varies);
+    for (int i = 0; i < c->k->nins && c->m->form != TNI_SIMT_ROW; i++) {
+        const tni_ins *x     = &c->k->ins[i];
+        const int16_t  op[3] = { x->a, x->b, x->c };
+        bool           all   = !varies[i] && x->code != TNI_I_REDUCE && x->code != TNI_I_STORE;
+        for (int n = 0; n < 3; n++)
+            if (op[n] != TNI_NO_VALUE && !tni_has(&c->scalar, op[n])) all = false;
+        if (all) tni_join(&c->scalar, i);
+    }
+}
+
+static void put_finish_kernel(simt *c)
+{
+    int threads = c->m->finish_threads;
+    tni_put(c->o, "\n");
+    open_kernel(c, "_finish", threads,
+                c->m->cuda && 64 * c->folds > threads ? 64 * c->folds : threads);
+    declare_parts(c);
+    name mine;
+    snprintf(mine.s, sizeof mine.s, "tid == 0 && %s == 0", c->d->group_id);
+    finish_once(c, threads, mine.s);
+    finish_columns(c, threads);
+    tni_line(c->o, "}");
+}
+
+void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, bool no_double)
+{
+    const tni_simt_class *m = item->opts;
+    const tni_kernel     *k = item->kernel;
+    simt                  c = { .o = o, .k = k, .d = d, .m = m, .name = item->name };
+    c.scribe                = (tni_scribe){ .out       = o,
+                                            .dialect   = d,
+                                            .kernel    = k,
+                                            .no_double = no_double,
+                                            .value     = on_value,
+                                            .element   = on_element,
+                                            .place     = on_place,
+                                            .number    = on_number };
+    c.index                 = m->wide ? "m_long" : "m_int";
+    c.uindex                = m->wide ? "m_ulong" : "m_uint";
+    c.local                 = m->cuda ? "" : "__local ";
+    c.lane                  = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
+    c.again                 = tni_simt_again(k);
+    c.dear                  = tni_simt_dear(k);
+    c.folds                 = count_folds(k);
+    tni_simt_layout_of(k, &c.at);
+    find_scalars(&c);
+    if (m->cuda) put_args(&c);
+    open_kernel(&c, "", m->team * m->rows, red_words(&c));
+    if (m->form == TNI_SIMT_ROW) put_row(&c);
+    else if (m->form == TNI_SIMT_LANE) put_lane(&c);
+    else put_point(&c);
+    if (m->finish == TNI_FINISH_LAST) finish_last(&c);
+    tni_line(o, "}");
+    if (m->finish == TNI_FINISH_KERNEL) put_finish_kernel(&c);
 }

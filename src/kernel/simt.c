@@ -24,8 +24,8 @@ typedef struct {
     int64_t                rows, cols, lanes;
     uint64_t               movers;     // accesses that may move vectors
     int                    col_tails;  // tails of elements
-    bool row_work;  // a value of a row is stored or added up, or a row is reduced
-    bool reduces;   // over R
+    bool                   row_work;  // a value of a row is stored or added up, or a row is reduced
+    bool                   reduces;   // over R
 } facts;
 
 // ---- small things ------------------------------------------------------------------------------
@@ -106,8 +106,7 @@ tni_set tni_simt_dear(const tni_kernel *k)
         for (int i = 0; i < k->nins; i++) {
             int code = k->ins[i].code;
             if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_has(&now, i)) continue;
-            if (tni_has(&later, i) && tni_cost_again(k, i, &dear) >= TNI_DEAR)
-                tni_join(&dear, i);
+            if (tni_has(&later, i) && tni_cost_again(k, i, &dear) >= TNI_DEAR) tni_join(&dear, i);
         }
     }
     return dear;
@@ -178,8 +177,7 @@ static bool agree(const facts *f, int a, int b, int v)
 {
     const tni_kernel *k = f->k;
     if (start_of(f, a, v) < 0 || start_of(f, a, v) != start_of(f, b, v)) return false;
-    if (!steps_whole(f, a, k->np, k->np + k->nr, v) ||
-        !steps_whole(f, b, k->np, k->np + k->nr, v))
+    if (!steps_whole(f, a, k->np, k->np + k->nr, v) || !steps_whole(f, b, k->np, k->np + k->nr, v))
         return false;
     for (int i = 0; i < k->np; i++) {
         int64_t x = k->access[a].stride[i] ? f->l->stride[a][i] : 0;
@@ -287,8 +285,8 @@ static void choose_vector(const facts *f, tni_simt_class *c)
 // Registers that one vector a thread takes: all that is fetched, dear values, tails.
 static int vector_registers(const facts *f, const tni_simt_class *c)
 {
-    const tni_kernel *k = f->k;
-    int               n = 0;
+    const tni_kernel *k    = f->k;
+    int               n    = 0;
     tni_set           dear = tni_simt_dear(k), need = tni_needs_main(k);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x     = &k->ins[i];
@@ -408,13 +406,13 @@ static void choose_lane(const facts *f, tni_simt *m)
     int64_t         units = m->lines * m->vectors, full = (int64_t)f->limits->units * RESIDENT;
     int             group = (int)least(GROUP, f->limits->threads), team = 1;
     bool            single = f->col_tails > 0;
-    while (!single && team < 32 && 2 * team <= group && units * team < full &&
-           f->cols >= 8 * team)
+    while (!single && team < 32 && 2 * team <= group && units * team < full && f->cols >= 8 * team)
         team *= 2;
-    c->form   = TNI_SIMT_LANE;
-    c->team   = (uint16_t)team;
-    c->rows   = (uint16_t)(group / team);
-    c->unroll = 1;
+    c->form       = TNI_SIMT_LANE;
+    c->hold       = TNI_HOLD_NOTHING;
+    c->team       = (uint16_t)team;
+    c->rows       = (uint16_t)(group / team);
+    c->unroll     = 1;
     int registers = (int)most(1, vector_registers(f, c));
     while (!single && c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2) c->unroll *= 2;
 }
@@ -424,11 +422,11 @@ static void choose_lane(const facts *f, tni_simt *m)
 // How many lines (ROW), or turns of its threads (else), a team or group takes.
 static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles)
 {
-    const tni_simt_class *c = &m->class;
-    int64_t full = most(1, (int64_t)f->limits->units * RESIDENT / m->block / tiles);
-    int64_t per  = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
+    const tni_simt_class *c    = &m->class;
+    int64_t               full = most(1, (int64_t)f->limits->units * RESIDENT / m->block / tiles);
+    int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
-    m->chunk     = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);
+    m->chunk = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);
     if (!f->k->tails) m->chunk = 1;
     m->grid[0] = ceil_div(units, m->chunk * per);
     m->parts   = c->form == TNI_SIMT_ROW ? m->grid[0] * c->rows : m->grid[0];
@@ -448,8 +446,9 @@ static void choose_finish(const facts *f, tni_simt *m)
         if (is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
     c->finish = c->cuda && !f->col_tails ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
     if (c->finish == TNI_FINISH_LAST) return;
-    m->finish_block = (int)least(GROUP, f->limits->threads);
-    m->finish_grid  = f->col_tails ? ceil_div(f->cols, FINISH_COLS) : 1;
+    m->finish_block   = (int)least(GROUP, f->limits->threads);
+    c->finish_threads = (uint16_t)m->finish_block;
+    m->finish_grid    = f->col_tails ? ceil_div(f->cols, FINISH_COLS) : 1;
 }
 
 static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *limits)

@@ -49,24 +49,25 @@ typedef struct {
     uint8_t  keep_dear;  // costly values are kept from loop to loop
     uint8_t  tiles;      // columns are cut over the second axis of the grid
     uint8_t  cuda;
-    uint8_t  tail_memory;  // tails of elements are added up in scratch, not in registers
-    uint16_t team, rows;   // threads of a group: team * rows
-    uint16_t leader;       // access that all vectors are aligned with
-    uint64_t vectors;      // accesses that move a vector at a time; with vector 1, those fetched
-                           // before their loop's work
+    uint8_t  tail_memory;     // tails of elements are added up in scratch, not in registers
+    uint16_t team, rows;      // threads of a group: team * rows
+    uint16_t finish_threads;  // of a group of the finish kernel; 0: there is none
+    uint16_t leader;          // access that all vectors are aligned with
+    uint64_t vectors;         // accesses that move a vector at a time; with vector 1, those fetched
+                              // before their loop's work
 } tni_simt_class;
 
 typedef struct {
     tni_simt_class class;
-    int64_t        lines;    // ROW: rows. Else: lane lines, the product of P but its last axis
-    int64_t        vectors;  // of a row or a lane line
-    int64_t        chunk, parts;
-    int64_t        grid[2];
-    int            block;
-    int            shared_bytes;  // dynamic
-    int64_t        scratch_bytes;
-    int64_t        finish_grid;  // of the finish kernel; 0: there is none
-    int            finish_block;
+    int64_t lines;    // ROW: rows. Else: lane lines, the product of P but its last axis
+    int64_t vectors;  // of a row or a lane line
+    int64_t chunk, parts;
+    int64_t grid[2];
+    int     block;
+    int     shared_bytes;  // dynamic
+    int64_t scratch_bytes;
+    int64_t finish_grid;  // groups of the finish kernel; 0: there is none
+    int     finish_block;
 } tni_simt;
 
 // The shape for a launch. Buffers that are NULL count as aligned. A plan that launches again with

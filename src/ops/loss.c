@@ -7,7 +7,7 @@
 // ---- of classes --------------------------------------------------------------------------------
 
 // What a loss of classes works on. x is the log-probabilities; weight and target may have been
-// cast. Ignored targets are 0 in index and false in counts.
+// cast. Ignored targets are 0 in index and false in counts, which is NULL where all of them count.
 typedef struct {
     const char *op;
     int         axis;     // of the classes
@@ -74,18 +74,26 @@ static bool read_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_cl
     double     ignore = o->use_ignore ? (double)o->ignore : -100;
     tn_tensor *t      = tn_cast(target, TN_I64);
     tn_tensor *bad    = tni_number_like(t, (double)c->classes);
-    c->counts         = tn_ne_s(t, ignore);
-    c->index          = tn_where(c->counts, tn_where(tn_lt_s(t, 0), bad, t), tni_number_like(t, 0));
+    c->index          = tn_where(tn_lt_s(t, 0), bad, t);
+    if (o->no_ignore) return c->index != NULL;
+    c->counts = tn_ne_s(t, ignore);
+    c->index  = tn_where(c->counts, c->index, tni_number_like(t, 0));
     return c->counts && c->index;
 }
 
-// The weight of each target, 0 for ignored ones. Without weights, whether it counts.
+// y where the target counts, else 0.
+static tn_tensor *that_counts(const classes *c, tn_tensor *y)
+{
+    return c->counts ? tn_where(c->counts, y, tni_number_like(y, 0)) : y;
+}
+
+// The weight of each target, 0 for ignored ones. Without weights, whether it counts; NULL if all do.
 static tn_tensor *target_weights(const classes *c)
 {
     if (!c->weight) return c->counts;
     tni_view   s = tni_layout(c->index);
     tn_tensor *w = tn_gather(c->weight, 0, tn_reshape(c->index, TN_SHAPE(tn_count(c->index))));
-    return tn_where(c->counts, tn_reshape(w, s.rank, s.size), tni_number_like(w, 0));
+    return that_counts(c, tn_reshape(w, s.rank, s.size));
 }
 
 // Minus the log-probability of each target, weighed.
@@ -93,7 +101,7 @@ static tn_tensor *target_losses(const classes *c, tn_tensor *w)
 {
     tn_tensor *y = tn_gather(c->x, c->axis, tn_unsqueeze(c->index, c->axis));
     y            = tn_neg(tn_squeeze(y, c->axis));
-    y            = tn_where(c->counts, y, tni_number_like(y, 0));
+    y            = that_counts(c, y);
     return c->weight ? tn_mul(y, w) : y;
 }
 
@@ -104,14 +112,14 @@ static tn_tensor *class_losses(const classes *c)
     int64_t    size[TN_MAX_RANK];
     for (int i = 0; i < tn_rank(y); i++) size[i] = i == c->axis ? c->classes : 1;
     if (w) y = tn_mul(y, tn_reshape(w, tn_rank(y), size));
-    y = tn_neg(tn_sum(y, c->axis));
-    return tn_where(c->counts, y, tni_number_like(y, 0));
+    return that_counts(c, tn_neg(tn_sum(y, c->axis)));
 }
 
 // The mean is over the weights of the targets that count; of none it is NaN.
 static tn_tensor *reduce_classes(tn_tensor *y, tn_tensor *w, tn_reduce reduce)
 {
     if (reduce == TN_NONE) return y;
+    if (!w) return reduce == TN_SUM ? tn_sum_all(y) : tn_mean_all(y);
     tn_tensor *sum = tn_sum_all(y);
     return reduce == TN_SUM ? sum : tn_div(sum, tn_sum_all(w));
 }

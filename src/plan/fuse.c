@@ -6,9 +6,10 @@
 #include <string.h>
 
 enum {
-    MOST_OPS    = 30,  // a value of several readers that costs more is stored
-    MOST_READS  = 4,   // or that reads more than this
-    FLOAT_OPS   = 40,  // whatever floats into a reader is cut here
+    MOST_OPS    = 30,       // a value of several readers that costs more is stored
+    MOST_READS  = 4,        // or that reads more than this
+    LITTLE      = 1 << 20,  // bytes that are not worth counting
+    FLOAT_OPS   = 40,       // whatever floats into a reader is cut here
     FLOAT_READS = 10,
     NEAR        = 200,  // ids within which units that only share an input are joined
     VISITS      = 400   // units looked at before a search for a cycle gives up
@@ -108,32 +109,34 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (base >= 0 && f->fate[base].level > x->level) x->level = f->fate[base].level;
         if (n->op == TNI_view) continue;
         bool number = y && tni_is_number(g->item[at].n->op);
-        bool floats = y && y->how == TNI_AS_FLOAT && !y->stored;
+        bool floats = y && y->how == TNI_AS_FLOAT && !y->apart;
+        bool joins  = x->how == TNI_AS_FLOAT || x->how == TNI_AS_SEED;
         if (y) y->uses++;
-        if (number && x->how != TNI_AS_ALONE && x->how != TNI_AS_VIEW) continue;
-        if (floats && x->how != TNI_AS_FLOAT && x->how != TNI_AS_SEED) y->stored = true;
-        else if (floats && (n->op == TNI_pad || !reads_as_coords(src, g->item[base].n)))
-            y->stored = true;
-        if (floats && !y->stored) {
+        if (number && joins) continue;
+        if (floats && (!joins || n->op == TNI_pad || !reads_as_coords(src, g->item[base].n)))
+            y->apart = true;
+        if (floats && !y->apart) {
             x->ops   = (uint16_t)(x->ops + y->ops);
             x->reads = (uint16_t)(x->reads + y->reads);
             x->read_bytes += y->read_bytes;
-            if (x->ops > FLOAT_OPS || x->reads > FLOAT_READS) y->stored = true;
+            if (x->ops > FLOAT_OPS || x->reads > FLOAT_READS) y->apart = true;
         }
-        if (!floats || y->stored) {
+        if (!floats || y->apart) {
             x->reads++;
-            x->read_bytes += tni_node_count(src) * (int64_t)f->limits->element_size(src->dtype);
+            x->read_bytes += tni_node_count(src) *
+                             (int64_t)f->limits->element_size((tn_dtype)src->dtype);
         }
     }
 }
 
-// A value of several readers is computed by each of them if that reads no more than storing it and
-// reading it again would.
-static bool worth_storing(const tni_fusion *f, size_t i)
+// A value of several readers is computed by each of them, unless that takes much, or reads more than
+// storing it and reading it again would.
+static bool is_dear(const tni_fusion *f, size_t i)
 {
     const tni_fate *x = &f->fate[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
-    return x->ops > MOST_OPS || x->reads > MOST_READS || x->read_bytes > 2 * x->bytes;
+    if (x->ops > MOST_OPS || x->reads > MOST_READS) return true;
+    return x->read_bytes > LITTLE && x->read_bytes > 2 * x->bytes;
 }
 
 static void find_fates(tni_fusion *f)
@@ -143,8 +146,8 @@ static void find_fates(tni_fusion *f)
         tni_fate *x = &f->fate[i];
         x->unit     = -1;
         x->how      = (uint8_t)first_how(&g->item[i]);
-        x->stored   = g->item[i].live;
-        x->bytes    = tni_node_count(g->item[i].n) *
+        x->stored = x->apart = g->item[i].live;
+        x->bytes             = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         look_at_sources(f, i);
         if (x->how == TNI_AS_ALONE) x->level++;
@@ -155,13 +158,13 @@ static void find_fates(tni_fusion *f)
         tni_fate *x = &f->fate[i];
         if (x->how == TNI_AS_VIEW && x->stored) {
             int32_t at = tni_shared_item(f, (int32_t)i);
-            if (at >= 0 && at != (int32_t)i) f->fate[at].stored = true;
+            if (at >= 0 && at != (int32_t)i) f->fate[at].stored = f->fate[at].apart = true;
         }
-        if (x->how == TNI_AS_FLOAT && worth_storing(f, i)) x->stored = true;
     }
+    // What does not float is part of one kernel, and stored if another reads it.
     for (size_t i = 0; i < g->count; i++) {
         tni_fate *x = &f->fate[i];
-        if (x->how != TNI_AS_FLOAT || !x->stored) continue;
+        if (x->how != TNI_AS_FLOAT || !(x->apart || is_dear(f, i))) continue;
         int  op     = g->item[i].n->op;
         bool source = tni_op_table[op].class == TNI_SOURCE;
         x->how      = source ? TNI_AS_ALONE : TNI_AS_SEED;
@@ -360,29 +363,74 @@ static bool join(tni_fusion *f, tni_unit *u, int32_t i)
     return ok;
 }
 
-// Moves the seeds of v into u; all or none.
+// Whether u reads nothing that comes after unit `other`, except from that itself.
+static bool apart(tni_fusion *f, const tni_unit *u, int32_t other)
+{
+    for (size_t k = 0; k < u->befores; k++) {
+        int32_t before = (int32_t)u->before[k];
+        while (f->unit[before].into != before) before = f->unit[before].into;
+        if (before != other && before != u->into &&
+            comes_after(f, (uint32_t)before, (uint32_t)other))
+            return false;
+    }
+    return true;
+}
+
+static void free_unit(tni_heap *h, tni_unit *u)
+{
+    tni_free(h, u->value);
+    tni_free(h, u->source);
+    tni_free(h, u->number);
+    tni_free(h, u->seed);
+    tni_free(h, u->before);
+}
+
+static bool refused(tni_unit *u, int32_t other)
+{
+    for (int k = 0; k < 4 && k < u->refusals; k++)
+        if (u->refused[k] == other) return true;
+    return false;
+}
+
+static int32_t next_seed(const tni_unit *u, size_t *i, const tni_unit *v, size_t *j)
+{
+    if (*j == v->seeds || (*i < u->seeds && u->seed[*i] < v->seed[*j])) return u->seed[(*i)++];
+    return v->seed[(*j)++];
+}
+
+static void give_seeds(tni_fusion *f, const tni_unit *u)
+{
+    for (size_t k = 0; k < u->seeds; k++) f->fate[u->seed[k]].unit = u->into;
+}
+
+// One unit out of two, written anew, since each may have read from memory what the other computes.
+// All or nothing.
 static bool merge(tni_fusion *f, int32_t into, int32_t from)
 {
     tni_unit *u = &f->unit[into], *v = &f->unit[from];
-    mark      m = mark_of(u);
-    if (u->level != v->level) return false;
-    if (!no_cycle(f, u, 0, from) || !no_cycle(f, v, 0, into)) return false;
-    for (size_t k = 0; k < v->befores; k++) {
-        int32_t before = (int32_t)v->before[k];
-        if (before != into && comes_after(f, (uint32_t)before, (uint32_t)into)) return false;
-    }
-    for (size_t k = 0; k < u->befores; k++) {
-        int32_t before = (int32_t)u->before[k];
-        if (before != from && comes_after(f, (uint32_t)before, (uint32_t)from)) return false;
-    }
-    size_t k = 0;
-    while (k < v->seeds && join(f, u, v->seed[k])) k++;
-    if (k == v->seeds) {
-        v->into = into;
+    if (u->level != v->level || refused(u, from)) return false;
+    bool ok = no_cycle(f, u, 0, from) && no_cycle(f, v, 0, into) && apart(f, u, from) &&
+              apart(f, v, into);
+    size_t i = 0, j = 0;
+    // Written in v's place in the list, so that units of both are found to be the new one.
+    tni_unit old_u = *u, old_v = *v;
+    *u      = (tni_unit){ .item = -1, .into = into, .level = old_u.level };
+    v->into = into;
+    while (ok && (i < old_u.seeds || j < old_v.seeds))
+        ok = join(f, u, next_seed(&old_u, &i, &old_v, &j));
+    tni_heap *h = &f->g->cx->heap;
+    if (ok) {
+        free_unit(h, &old_u);
+        free_unit(h, &old_v);
+        *v = (tni_unit){ .item = -1, .into = into, .level = old_u.level };
         return true;
     }
-    for (size_t j = 0; j < k; j++) f->fate[v->seed[j]].unit = from;
-    back_to(u, &m);
+    free_unit(h, u);
+    *u                            = old_u;
+    *v                            = old_v;
+    u->refused[u->refusals++ % 4] = from;
+    give_seeds(f, u);
+    give_seeds(f, v);
     return false;
 }
 
@@ -390,9 +438,10 @@ static bool merge(tni_fusion *f, int32_t into, int32_t from)
 
 enum { MOST_NEAR = 12 };
 
+// Units that a seed may join: first `read` of them compute what it reads, the rest only read the same.
 typedef struct {
     int32_t unit[MOST_NEAR];
-    int     count;
+    int     count, read;
 } near_units;
 
 static void consider(const tni_fusion *f, near_units *c, int32_t unit, int32_t level)
@@ -435,6 +484,7 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
             if (tni_node_count(n->src[s]) > 1) note_once(reads, at);
         }
     }
+    c->read = c->count;
     for (int k = 0; k < reads->count; k++) {
         int32_t at   = reads->item[k];
         int32_t unit = f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at];
@@ -442,6 +492,21 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
         const tni_unit *u = &f->unit[unit];
         if (u->seeds && i - u->seed[u->seeds - 1] <= NEAR) consider(f, c, unit, level);
     }
+}
+
+// Whether a seed goes over all of a unit's axes. One that goes over fewer and reads nothing the unit
+// computes would only bind the unit: a count over rows, which the rest may have to wait for.
+static bool same_domain(const tni_fusion *f, const tni_unit *u, int32_t i)
+{
+    int     axis[TN_MAX_RANK];
+    int64_t size[TN_MAX_RANK];
+    int     n = domain_of(f->g, i, axis, size);
+    return n == u->naxes && !memcmp(size, u->size, (size_t)n * sizeof *size);
+}
+
+static bool same_axes(const tni_unit *u, const tni_unit *v)
+{
+    return u->naxes == v->naxes && !memcmp(u->size, v->size, (size_t)u->naxes * sizeof *u->size);
 }
 
 static void place_seed(tni_fusion *f, int32_t i);
@@ -478,10 +543,15 @@ static void place_seed(tni_fusion *f, int32_t i)
     walk       reads = { .count = 0 };
     int32_t    home  = -1;
     find_near(f, i, &c, &reads);
-    for (int k = 0; k < c.count && home < 0; k++)
-        if (join(f, &f->unit[c.unit[k]], i)) home = c.unit[k];
-    for (int k = 0; k < c.count && home >= 0; k++)
-        if (f->unit[c.unit[k]].into == c.unit[k] && c.unit[k] != home) merge(f, home, c.unit[k]);
+    for (int k = 0; k < c.count && home < 0; k++) {
+        tni_unit *u = &f->unit[c.unit[k]];
+        if ((k < c.read || same_domain(f, u, i)) && join(f, u, i)) home = c.unit[k];
+    }
+    for (int k = 0; k < c.count && home >= 0; k++) {
+        const tni_unit *u = &f->unit[c.unit[k]];
+        if (u->into != c.unit[k] || c.unit[k] == home) continue;
+        if (same_axes(u, &f->unit[home])) merge(f, home, c.unit[k]);
+    }
     if (home < 0) {
         tni_unit *u = add_unit(f, -1, f->fate[i].level);
         if (!u) return;
@@ -517,13 +587,7 @@ bool tni_fuse(tni_fusion *f)
 void tni_fusion_close(tni_fusion *f)
 {
     tni_heap *h = &f->g->cx->heap;
-    for (size_t i = 0; i < f->units; i++) {
-        tni_free(h, f->unit[i].value);
-        tni_free(h, f->unit[i].source);
-        tni_free(h, f->unit[i].number);
-        tni_free(h, f->unit[i].seed);
-        tni_free(h, f->unit[i].before);
-    }
+    for (size_t i = 0; i < f->units; i++) free_unit(h, &f->unit[i]);
     tni_free(h, f->unit);
     tni_free(h, f->fate);
     tni_free(h, f->reader);

@@ -33,9 +33,11 @@ typedef struct {
 // Invariant of a kernel: every seed is the value of an instruction, and roles were found for it.
 typedef struct {
     int32_t     item;
-    int32_t     into;   // the unit it was merged into, or itself
-    int32_t     level;  // products, copies and the like on the longest way to it
-    uint32_t    seen;   // scratch of searches
+    int32_t     into;        // the unit it was merged into, or itself
+    int32_t     level;       // products, copies and the like on the longest way to it
+    uint32_t    seen;        // scratch of searches
+    int32_t     refused[4];  // units it could not be merged with, the last ones
+    int         refusals;
     int         naxes;
     int64_t     size[TNI_AXES];
     uint32_t    reduced;  // R, as bits
@@ -62,6 +64,7 @@ typedef enum {
 typedef struct {
     uint8_t  how;
     bool     stored;  // its value must be in memory
+    bool     apart;   // it does not float
     uint16_t ops;     // that its readers compute if it floats
     uint16_t reads;   // values they load for it
     int32_t  level;

@@ -36,6 +36,18 @@ static uint32_t operand_axes(const lowering *l, int x)
     return x >= 0 ? l->u->value[x].axes : 0;
 }
 
+// The same instruction over the same operands, which gives the same value.
+static int find_same(const tni_unit *u, const tni_ins *x)
+{
+    for (size_t k = 0; k < u->values; k++) {
+        const tni_ins *y = &u->value[k].ins;
+        if (y->code == x->code && y->op == x->op && y->dtype == x->dtype && y->a == x->a &&
+            y->b == x->b && y->c == x->c)
+            return (int)k;
+    }
+    return FAILED;
+}
+
 // A value of item i at c, or of none.
 static int add(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins ins)
 {
@@ -65,7 +77,9 @@ static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, i
     x.a       = (int16_t)a;
     x.b       = (int16_t)b;
     x.c       = (int16_t)third;
-    return a == FAILED || b == FAILED || third == FAILED ? FAILED : add(l, i, origin, c, x);
+    if (a == FAILED || b == FAILED || third == FAILED) return FAILED;
+    int same = find_same(l->u, &x);
+    return same == FAILED ? add(l, i, origin, c, x) : same;
 }
 
 static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tn_dtype dt, int a)
@@ -73,10 +87,11 @@ static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     tni_ins x = blank;
     if (a == FAILED) return FAILED;
     if (l->u->value[a].ins.dtype == (uint8_t)dt) return a;
-    x.code  = TNI_I_CAST;
-    x.dtype = (uint8_t)dt;
-    x.a     = (int16_t)a;
-    return add(l, i, origin, c, x);
+    x.code   = TNI_I_CAST;
+    x.dtype  = (uint8_t)dt;
+    x.a      = (int16_t)a;
+    int same = find_same(l->u, &x);
+    return same == FAILED ? add(l, i, origin, c, x) : same;
 }
 
 static int bind_number(lowering *l, tni_bound b)

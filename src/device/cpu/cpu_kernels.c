@@ -102,11 +102,10 @@ static void after_fork(void)
 // The child has no thread. What the parent's was doing stays first in the list.
 static void in_child(void)
 {
-    table.lock     = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    table.loading  = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     table.idle     = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     table.runs     = false;
     table.joinable = false;
+    after_fork();
 }
 
 // Ends a compiler that is at work, and joins the thread, so that the library's code can go.

@@ -51,7 +51,8 @@ static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip)
 {
     char arch[64];
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
-    const char *const option[] = { arch, "--fmad=false", "--std=c++17", "--ptxas-options=-v" };
+    const char *const option[] = { arch, "--fmad=false", "--std=c++17", "--ptxas-options=-v",
+                                   "--disable-warnings" };
     return rtc->compile(p, sizeof option / sizeof *option, option);
 }
 

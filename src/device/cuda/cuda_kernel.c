@@ -268,8 +268,8 @@ static int start(const tni_gpu *g, variant *v, const tni_simt *m, const tni_laun
                               (unsigned)m->block, 1, 1, (unsigned)m->shared_bytes, g->stream, list,
                               NULL);
     if (!error && v->finish)
-        error = g->cu->launch(v->finish, (unsigned)m->finish_grid, 1, 1, (unsigned)m->finish_block,
-                              1, 1, 0, g->stream, list, NULL);
+        error = g->cu->launch(v->finish, (unsigned)m->finish_grid, 1, 1, m->class.finish_threads, 1,
+                              1, 0, g->stream, list, NULL);
     return error;
 }
 

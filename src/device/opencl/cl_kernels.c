@@ -266,7 +266,7 @@ static tn_status start_both(tni_cl *cl, const variant *v, const tni_launch *l, c
         c = (tni_cl_launch){ .cl = cl, .kernel = v->finish };
         pass_all(&c, &here, m, mem);
         s = tni_cl_start(&c, "kernel", 1, (size_t[]){ (size_t)m->finish_grid },
-                         (size_t[]){ (size_t)m->finish_block }, why);
+                         (size_t[]){ (size_t)m->class.finish_threads }, why);
     }
     return s;
 }
@@ -289,11 +289,30 @@ static tn_status read_failure(tni_cl *cl, tni_launch *l, tni_text *why)
     return code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, "kernel", code);
 }
 
+// Whether a place is past 31 bits, counted from the start of its buffer: a plan knows of places in
+// its values only, and a value may begin anywhere in a buffer.
+static bool is_far(const tni_launch *l)
+{
+    const tni_kernel *k = l->kernel;
+    for (int a = 0; a < k->naccess; a++) {
+        int     b     = k->access[a].buffer;
+        int64_t reach = l->offset[a] < 0 ? -l->offset[a] : l->offset[a];
+        if (b >= 0) reach += tni_cl_find(l->buffer[b]).offset;
+        for (int i = 0; i < k->np + k->nr; i++) {
+            int64_t s = l->stride[a][i];
+            reach += (s < 0 ? -s : s) * (l->size[i] - 1);
+        }
+        if (reach > INT32_MAX / 2) return true;
+    }
+    return false;
+}
+
 static tn_status launch(tni_cl *cl, entry *e, tni_launch *l, tni_text *why)
 {
     tni_simt_limits limits = limits_of(cl);
     order           o      = { .e = e, .m = tni_simt_choose(l, &limits) };
     tn_status       s      = TN_OK;
+    if (is_far(l)) o.m.class.wide = 1;
     if (!variant_of(e, &o.m.class)) s = compile(cl, 1, &o, why);
     if (s == TN_OK) s = start_both(cl, variant_of(e, &o.m.class), l, &o.m, why);
     if (s == TN_OK && has_check(l->kernel)) s = read_failure(cl, l, why);

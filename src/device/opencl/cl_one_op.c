@@ -2,7 +2,6 @@
 // same way as what the planner fuses.
 #include "device/opencl/opencl.h"
 
-#include "kernel/prelude.h"
 #include "tensor/dtype.h"
 
 #include <string.h>
@@ -103,30 +102,9 @@ static void domain(writing *w, const tni_cl_axes *p, const tni_cl_axes *r)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// Places past 31 bits, the start of the data within its buffer included.
-static bool is_wide(const writing *w)
-{
-    enum { MOST = INT32_MAX };
-    tni_cl_lock();
-    bool wide = false;
-    for (int a = 0; a < w->k.naccess; a++) {
-        int     b     = w->k.access[a].buffer;
-        int64_t reach = w->l.offset[a] < 0 ? -w->l.offset[a] : w->l.offset[a];
-        if (b >= 0) reach += tni_cl_find(w->l.buffer[b]).offset;
-        for (int i = 0; i < w->k.np + w->k.nr; i++) {
-            int64_t s = w->l.stride[a][i];
-            reach += (s < 0 ? -s : s) * (w->l.size[i] - 1);
-        }
-        wide |= reach >= MOST;
-    }
-    tni_cl_unlock();
-    return wide;
-}
-
 static bool finish_writing(writing *w)
 {
     w->l.kernel = &w->k;
-    w->k.wide   = is_wide(w);
     return tni_kernel_seal(&w->k);
 }
 
@@ -149,32 +127,6 @@ static tn_status launch(writing *w, const tni_call *c, size_t *room)
 }
 
 // ---- numbers -----------------------------------------------------------------------------------
-
-static int64_t wrap(tn_dtype dt, int64_t v)
-{
-    switch (dt) {
-    case TN_BOOL: return v != 0;
-    case TN_U8: return (uint8_t)v;
-    case TN_I8: return (int8_t)v;
-    case TN_I32: return (int32_t)v;
-    default: return v;
-    }
-}
-
-// A float rounded once to its dtype, or an integer cut to its width, in the compute type.
-static tni_word word_of(tn_dtype dt, double f, int64_t i)
-{
-    tni_word w = { .u = 0 };
-    switch (dt) {
-    case TN_F64: w.d = f; break;
-    case TN_F32: w.f = (float)f; break;
-    case TN_F16: w.f = m_half_to_float(m_double_to_half(f)); break;
-    case TN_BF16: w.f = m_bf16_to_float(m_double_to_bf16(f)); break;
-    case TN_I64: w.l = i; break;
-    default: w.i = (int32_t)wrap(dt, i); break;
-    }
-    return w;
-}
 
 // A float as an integer of a dtype, as `cast` makes it.
 static int64_t int_of(tn_dtype dt, double v)
@@ -239,8 +191,8 @@ static int16_t write_iota(writing *w, const tni_call *c, int16_t i)
 {
     tn_dtype dt = TN_I64;
     if (tni_is_float(c->out.dtype)) dt = tni_cl_get()->fp64 ? TN_F64 : TN_F32;
-    int16_t start = given(w, dt, word_of(dt, c->attr->iota.start, c->attr->iota.istart));
-    int16_t step  = given(w, dt, word_of(dt, c->attr->iota.step, c->attr->iota.istep));
+    int16_t start = given(w, dt, tni_word_of(dt, c->attr->iota.start, c->attr->iota.istart));
+    int16_t step  = given(w, dt, tni_word_of(dt, c->attr->iota.step, c->attr->iota.istep));
     int16_t v     = add(w, TNI_I_MAP, TNI_mul, dt, cast(w, dt, i), step, -1);
     return cast(w, c->out.dtype, add(w, TNI_I_MAP, TNI_add, dt, start, v, -1));
 }
@@ -260,7 +212,7 @@ static void write_source(writing *w, const tni_call *c)
     int16_t     v;
     domain(w, &a, NULL);
     if (c->op == TNI_full || c->op == TNI_scalar) {
-        v = given(w, dt, word_of(dt, c->attr->num.f, c->attr->num.i));
+        v = given(w, dt, tni_word_of(dt, c->attr->num.f, c->attr->num.i));
     } else {
         int16_t i = at_place(w, place(w, -1, 0, 0, a.rank, a.stride[0]));
         v         = c->op == TNI_iota ? write_iota(w, c, i) : write_random(w, c, i);
@@ -404,7 +356,7 @@ static void write_pad(writing *w, const tni_call *c)
     int16_t v = load(w, dt, place(w, buffer(w, x, false), offset, 0, a.rank, a.stride[1]), -1,
                      guard);
     if (guard >= 0) {
-        int16_t other = given(w, dt, word_of(dt, fill, int_of(dt, fill)));
+        int16_t other = given(w, dt, tni_word_of(dt, fill, int_of(dt, fill)));
         v             = add(w, TNI_I_MAP, TNI_where, dt, guard, v, other);
     }
     store(w, dt, place(w, buffer(w, &c->out, true), 0, 0, a.rank, a.stride[0]), v);
