@@ -224,7 +224,7 @@ static void bind_kernel(const run *r, tni_fused *k)
         if (b >= 0) at += rest[b];
         if (b >= 0 && s->edge >= 0) {
             const tni_node *src = r->g->item[s->reader].n->src[s->edge];
-            at += tni_node_layout(src).offset;
+            at += tni_offset_of(src);
             if (s->place < 0) at += r->g->input[~s->place].n->start;
         }
         k->launch.offset[i] = at;

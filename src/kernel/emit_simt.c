@@ -534,7 +534,7 @@ static void open_vector(simt *c)
         open_unit(c);
         return;
     }
-    tni_line(c->o, "const %s i = i0 + q * %d;", c->index, c->m->team);
+    tni_line(c->o, "const %s i = from + q * %d;", c->index, c->m->team);
     tni_line(c->o, "if (i < n) {");
     if (c->m->form == TNI_SIMT_LANE) {
         put_coordinates(c, k->np, k->np + k->nr, "i");
@@ -761,7 +761,7 @@ static void put_loop(simt *c, int q)
     declare_arrays(c, &set, false);
     declare_folds(c, &folds);
     if (loops)
-        tni_line(c->o, "for (%s i0 = %s; i0 < n; i0 += %d) {", c->index, lane ? "k" : "t",
+        tni_line(c->o, "for (%s from = %s; from < n; from += %d) {", c->index, lane ? "k" : "t",
                  c->m->team * c->m->unroll);
     put_fetches(c, &set);
     open_vector(c);
@@ -840,7 +840,7 @@ static void put_row_partials(simt *c)
         tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->m->unroll);
         tni_put(c->o, "%s", c->d->unroll);
         tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", v);
-        tni_line(c->o, "const %s e = (i0 + q * %d) * %d + j%s;", c->index, c->m->team, v,
+        tni_line(c->o, "const %s e = (from + q * %d) * %d + j%s;", c->index, c->m->team, v,
                  c->m->window ? " - shift" : "");
         tni_line(c->o, "if (%se < %s) s%d[e] = t%d[q * %d + j];", c->m->window ? "e >= 0 && " : "",
                  word_name(c, TNI_WORD_COLS).s, i, i, v);
@@ -886,7 +886,7 @@ static void put_row(simt *c)
     tni_line(c->o, "const m_int t = tid %% %d;", c->m->team);
     declare_stash(c);
     if (c->m->hold == TNI_HOLD_REGISTERS)
-        tni_line(c->o, "const %s i0 = t%s;", c->index,
+        tni_line(c->o, "const %s from = t%s;", c->index,
                  !c->m->tiles ? ""
                  : c->m->cuda ? " + (m_int)(blockIdx.y * blockDim.x)"
                               : " + (m_int)(get_group_id(1) * get_local_size(0))");

@@ -75,7 +75,7 @@ static bool reads_as_coords(const tni_node *src, const tni_node *base)
         size[j]   = v.size[j];
         stride[j] = v.size[j] > 1 ? v.stride[j] : 0;
     }
-    return tni_coords_of(base, v.offset, stride, v.rank, size, 1, &c);
+    return tni_coords_of(base, tni_offset_of(src), stride, v.rank, size, 1, &c);
 }
 
 static tni_how first_how(const tni_item *it)
@@ -557,6 +557,7 @@ static void place_seed(tni_fusion *f, int32_t i)
         if (!u) return;
         home = u->into;
         if (!join(f, u, i)) {
+            free_unit(&f->g->cx->heap, u);
             f->units--;
             give_up(f, i);
             return;

@@ -169,7 +169,7 @@ static bool come_after(lowering *l, int32_t place)
 {
     tni_unit *u = l->u;
     if (place < 0) return true;
-    int32_t unit = l->f->fate[place].unit;
+    int32_t unit = l->f->fate[tni_shared_item(l->f, place)].unit;
     if (unit < 0) return true;
     while (l->f->unit[unit].into != unit) unit = l->f->unit[unit].into;
     if (&l->f->unit[unit] == u) return false;  // what it writes itself it cannot read from memory
@@ -245,11 +245,11 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c, int 
         return number_of(l, shared, TNI_THE_VALUE, (tn_dtype)src->dtype, 0);
     if (shared >= 0 && is_inside(l, shared)) {
         // Along an assignment that shares, its source's offset is added.
-        int64_t    offset = a.offset + v.offset;
+        int64_t    offset = a.offset + tni_offset_of(src);
         tni_coords inner  = { .via = (int16_t)via };
         for (int32_t at = base; at != shared;) {
             const tni_node *from = node_of(l, at)->src[0];
-            offset += tni_node_layout(from).offset;
+            offset += tni_offset_of(from);
             at = tni_place_of(g, from);
         }
         if (guard >= 0 || !tni_coords_of(node_of(l, shared), offset, a.stride, l->u->naxes,

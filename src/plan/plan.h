@@ -77,6 +77,14 @@ typedef struct {
     int64_t   start;     // of what a concat takes in: in the concat, in elements
 } tni_place;
 
+// Where a view begins in the node that holds its elements; 0 for what is no view.
+static inline int64_t tni_offset_of(const tni_node *n)
+{
+    int64_t offset;
+    tni_node_base((tni_node *)n, &offset);
+    return offset;
+}
+
 // Where an access of a kernel finds its elements: in the place of an item or (~) of an input, from
 // offset on. The view by which item `reader` reads its source number `edge` adds its own offset,
 // which is known only when the plan runs; edge is -1 where there is none.

@@ -1,0 +1,619 @@
+// test_opencl.c: the opencl device: how it is found, its memory, every op of the table against the
+// reference device, op by op and in kernels that the planner made. Without an OpenCL driver all of it
+// is skipped. With TN_TEST_LONG set, the table is gone through for every dtype and layout.
+#include "check.h"
+#include "table.h"
+
+#include "base/heap.h"
+#include "device/opencl/opencl.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Whether there is a device; else the test says so and ends.
+#define NEED_DEVICE() \
+    if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail())
+
+static bool is_long(void)
+{
+    const char *v = getenv("TN_TEST_LONG");
+    return v && *v;
+}
+
+// A context of this device that records its errors; op by op where eager is set.
+static tn_ctx *open_opencl(bool eager)
+{
+    if (eager) setenv("TN_EAGER", "1", 1);
+    tn_ctx *cx = open_quiet("opencl", 1);
+    unsetenv("TN_EAGER");
+    test_that(cx != NULL, "no context: %s", tn_error_text(NULL));
+    return cx;
+}
+
+// ---- finding it --------------------------------------------------------------------------------
+
+// In a process of its own, before this one has chosen a device.
+static void a_device_that_is_not_there_is_told(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("TN_OPENCL_DEVICE", "77:0", 1);
+        tn_ctx     *cx   = tn_open("opencl");
+        const char *text = tn_error_text(NULL);
+        bool        told = !cx && strstr(text, "open: device opencl is not available: ");
+        // Without a driver the reason is another one.
+        told = told && (strstr(text, "TN_OPENCL_DEVICE=77:0 is no platform:device") ||
+                        strstr(text, "libOpenCL"));
+        _exit(told ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+}
+
+static void the_probe_names_device_and_doubles(void)
+{
+    NEED_DEVICE();
+    tni_text t = { "" };
+    CHECK(tni_device_opencl.probe(&t));
+    CHECK(strstr(t.s, "OpenCL ") != NULL);
+    CHECK(strstr(t.s, tni_cl_get()->fp64 ? ", fp64" : ", no fp64") != NULL);
+}
+
+// A compiler that sees both headers compares every constant and every parameter.
+static void declarations_agree_with_the_official_header(void)
+{
+    char command[2048];
+    if (access("/usr/include/CL/cl.h", R_OK)) SKIP("CL/cl.h is not installed");
+    snprintf(command, sizeof command,
+             "printf '%%s\\n' '#define CL_TARGET_OPENCL_VERSION 120' '#include <CL/cl.h>' "
+             "'#include \"device/opencl/cl_api.h\"' "
+             "'#define C(name, value) _Static_assert(value == CL_##name, #name);' "
+             "'TNI_CL_CONSTANTS(C)' "
+             "'#define F(result, name, args) result (*check_##name) args = name;' "
+             "'TNI_CL_FUNCTIONS(F)' | %s -x c -std=c11 -fsyntax-only -Wno-deprecated-declarations "
+             "-Werror=incompatible-pointer-types -I%s/src -",
+             TN_CC, TN_SOURCE_DIR);
+    CHECK_INT(system(command), 0);
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+static void an_address_leads_to_its_buffer(void)
+{
+    NEED_DEVICE();
+    enum { N = 40 };
+    tni_heap heap = tni_heap_default();
+    char    *p[N];
+    size_t   bytes[N];
+    for (int i = 0; i < N; i++) {
+        bytes[i] = (size_t)64 << i % 12;
+        p[i]     = tni_cl_alloc(&heap, bytes[i]);
+        if (!CHECK(p[i] != NULL)) return;
+        CHECK_INT((uintptr_t)p[i] % 64, 0);
+    }
+    for (int i = 0; i < N; i += 2) tni_cl_free(&heap, p[i]);
+    tni_cl_lock();
+    for (int i = 0; i < N; i++) {
+        tni_cl_place first = tni_cl_find(p[i]), last = tni_cl_find(p[i] + bytes[i]);
+        if (i % 2 == 0) {
+            CHECK(first.mem == NULL);
+            continue;
+        }
+        CHECK(first.mem != NULL && first.mem == last.mem);
+        CHECK_INT(first.offset, 0);
+        CHECK_INT(last.offset, bytes[i]);  // just past the end, as an empty view has it
+        for (int k = 1; k < i; k += 2) CHECK(tni_cl_find(p[k]).mem != first.mem);
+    }
+    CHECK(tni_cl_find(&heap).mem == NULL);
+    CHECK(tni_cl_find(NULL).mem == NULL);
+    tni_cl_unlock();
+    for (int i = 1; i < N; i += 2) tni_cl_free(&heap, p[i]);
+}
+
+// Around the sizes of slots, and past all of them together.
+static void transfers_bring_every_byte(void)
+{
+    NEED_DEVICE();
+    static const int64_t sizes[] = {
+        1, 63, 1 << 20, (1 << 20) + 1, 5 << 20, 8 << 20, (8 << 20) + 7
+    };
+    tni_heap heap = tni_heap_default();
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        int64_t  n    = sizes[k];
+        uint8_t *host = malloc((size_t)n), *back = calloc((size_t)n, 1);
+        char    *p = tni_cl_alloc(&heap, (size_t)n + 3);
+        for (int64_t i = 0; i < n; i++) host[i] = (uint8_t)(i * 37 % 251 + (int64_t)k);
+        tni_cl_upload(p + 3, TN_U8, host, n);
+        tni_cl_download(back, TN_U8, p + 3, n);
+        CHECK(!memcmp(host, back, (size_t)n));
+        tni_cl_free(&heap, p);
+        free(host);
+        free(back);
+    }
+}
+
+// Many small writes go round the slots while nothing waits for them.
+static void uploads_do_not_overtake_each_other(void)
+{
+    NEED_DEVICE();
+    enum { N = 200 };
+    tni_heap heap = tni_heap_default();
+    char    *p    = tni_cl_alloc(&heap, N * 4);
+    int32_t  back[N];
+    for (int32_t i = 0; i < N; i++) {
+        int32_t v = -1;
+        tni_cl_upload(p + 4 * i, TN_I32, &v, 1);
+        v = i * i;
+        tni_cl_upload(p + 4 * i, TN_I32, &v, 1);
+    }
+    tni_cl_download(back, TN_I32, p, N);
+    for (int32_t i = 0; i < N; i++) CHECK_INT(back[i], i * i);
+    tni_cl_free(&heap, p);
+}
+
+static void closed_contexts_leave_no_buffers(void)
+{
+    NEED_DEVICE();
+    int64_t bytes, before = tni_cl_blocks(&bytes), bytes_before = bytes;
+    for (int k = 0; k < 3; k++) {
+        tn_ctx    *cx = open_opencl(k == 1);
+        tn_tensor *a  = tn_randn(cx, TN_F32, TN_SHAPE(40, 50));
+        tn_tensor *y  = tn_matmul(a, tn_transpose(tn_exp(a), 0, 1));
+        CHECK(isfinite(tn_item(tn_sum_all(y))));
+        CHECK(tni_cl_blocks(&bytes) > before);
+        tn_close(cx);
+        CHECK_INT(tni_cl_blocks(&bytes), before);
+        CHECK_INT(bytes, bytes_before);
+    }
+}
+
+static void memory_that_is_out_is_reported_and_recovered_from(void)
+{
+    NEED_DEVICE();
+    tni_cl    *cl  = tni_cl_get();
+    int64_t    all = cl->memory, used;
+    tn_ctx    *cx  = open_opencl(false);
+    tn_tensor *a   = tn_ones(cx, TN_F32, TN_SHAPE(1000));
+    CHECK_NEAR(tn_item(tn_sum_all(a)), 1000, 0);
+    tni_cl_blocks(&used);
+    cl->memory   = used + (8 << 20);
+    tn_scope  *s = tn_begin(cx);
+    tn_tensor *x = tn_rand(cx, TN_F32, TN_SHAPE(3 << 20));  // 12 MB of 8
+    CHECK_STATUS(tn_eval_of(x), TN_EMEM);
+    CHECK(strstr(tn_error_text(cx), "out of memory") != NULL);
+    tn_error_clear(cx);
+    tn_end(s);
+    tn_error_clear(cx);
+    // 4 MB in the cache, then 6: the cache has to be given back.
+    s = tn_begin(cx);
+    CHECK_STATUS(tn_eval_of(tn_rand(cx, TN_F32, TN_SHAPE(1 << 20))), TN_OK);
+    tn_end(s);
+    x = tn_rand(cx, TN_F32, TN_SHAPE(3 << 19));
+    CHECK_STATUS(tn_eval_of(x), TN_OK);
+    CHECK_STR(tn_error_text(cx), "");
+    cl->memory = all;
+    tn_close(cx);
+    char *p = tni_cl_alloc(&(tni_heap){ tni_heap_default().alloc, NULL }, SIZE_MAX / 4);
+    CHECK(p == NULL);
+}
+
+// ---- contexts and threads ----------------------------------------------------------------------
+
+static void *work(void *arg)
+{
+    tn_ctx *cx  = open_opencl(false);
+    double  sum = 0;
+    for (int k = 0; cx && k < 12; k++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *a = tn_reshape(tn_arange(cx, TN_F32, 0, 64 * 64, 1), TN_SHAPE(64, 64));
+        tn_tensor *y = tn_matmul(tn_mul_s(a, 1.0 / 4096), tn_softmax(a, 1));
+        sum += tn_item(tn_sum_all(y));
+        tn_end(s);
+    }
+    if (cx && !tn_error_text(cx)[0]) *(double *)arg = sum;
+    tn_close(cx);
+    return NULL;
+}
+
+static void contexts_of_several_threads_share_the_device(void)
+{
+    NEED_DEVICE();
+    enum { N = 3 };
+    pthread_t thread[N];
+    double    sum[N], want = NAN;
+    work(&want);
+    for (int i = 0; i < N; i++) pthread_create(&thread[i], NULL, work, &sum[i]);
+    for (int i = 0; i < N; i++) pthread_join(thread[i], NULL);
+    CHECK(isfinite(want));
+    for (int i = 0; i < N; i++) CHECK(sum[i] == want);
+}
+
+// ---- failures ----------------------------------------------------------------------------------
+
+static void an_index_out_of_range_is_told_as_on_cpu(void)
+{
+    NEED_DEVICE();
+    const int64_t places[] = { 0, 2, 7, -1 };
+    for (int k = 0; k < 6; k++) {
+        char    text[2][256];
+        tn_ctx *cx[] = { open_opencl(k & 1), open_quiet("cpu", 1) };
+        for (int d = 0; d < 2; d++) {
+            tn_tensor *x = tn_ones(cx[d], TN_F32, TN_SHAPE(5, 3));
+            tn_tensor *i = tn_from(cx[d], TN_I64, TN_SHAPE(4), places), *y;
+            tn_tensor *v = tn_ones(cx[d], TN_F32, TN_SHAPE(4, 3));
+            i            = tn_expand(tn_unsqueeze(i, 1), TN_SHAPE(4, 3));
+            if (k / 2 == 0) y = tn_gather(x, 0, i);
+            else y = k / 2 == 1 ? tn_scatter(x, 0, i, v) : tn_scatter_add(x, 0, i, v);
+            CHECK_STATUS(tn_eval_of(y), TN_EARG);
+            snprintf(text[d], sizeof text[d], "%s", tn_error_text(cx[d]));
+        }
+        CHECK(strstr(text[0], "index 7 is out of range for size 5 along axis 0") != NULL);
+        CHECK_STR(text[0], text[1]);
+        tn_error_clear(cx[0]);
+        CHECK_NEAR(tn_item(tn_sum_all(tn_ones(cx[0], TN_F32, TN_SHAPE(7)))), 7, 0);
+        tn_close(cx[0]);
+        tn_close(cx[1]);
+    }
+}
+
+static tn_status same_shape(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0] = in[0];
+    return TN_OK;
+}
+
+static tn_status never_called(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr, (void)in, (void)out;
+    return TN_EUSER;
+}
+
+static void host_code_of_a_user_is_refused(void)
+{
+    NEED_DEVICE();
+    static const tn_op_def def = {
+        .name = "mine", .nin = 1, .shape = same_shape, .compute = never_called
+    };
+    tn_ctx    *cx = open_opencl(false);
+    tn_tensor *x  = tn_ones(cx, TN_F32, TN_SHAPE(3));
+    tn_tensor *y  = tn_custom(&def, &x, NULL, 0);
+    CHECK_STATUS(tn_eval_of(y), TN_EDEVICE);
+    CHECK(strstr(tn_error_text(cx), "mine: a host compute function cannot run on opencl; give the "
+                                    "op an expression") != NULL);
+    tn_close(cx);
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+// Cases are recorded in both contexts and evaluated together, so that the kernels of a whole batch
+// are compiled in one program.
+enum { BATCH = 48 };
+
+typedef struct {
+    row        r;
+    sample     s;
+    tn_tensor *y[2], *bound;
+    tn_status  want;
+} entry;
+
+typedef struct {
+    tn_ctx   *cx[2];  // opencl, ref
+    tn_scope *scope[2];
+    int       count;
+    entry     at[BATCH];
+} batch;
+
+static void open_batch(batch *b, bool eager)
+{
+    *b       = (batch){ .count = 0 };
+    b->cx[0] = open_opencl(eager);
+    b->cx[1] = open_quiet("ref", 1);
+    for (int k = 0; k < 2; k++) b->scope[k] = tn_begin(b->cx[k]);
+    table_seed(1);
+}
+
+static void compare(batch *b, entry *e)
+{
+    const sample *s         = &e->s;
+    char          text[256] = "";
+    bool          ok        = !e->y[0] && !e->y[1];
+    if (e->want == TN_OK) {
+        tolerance t = { .how = e->r.how, .depth = s->depth, .bound = e->bound };
+        ok          = agrees(e->y[0], e->y[1], t, text);
+    }
+    test_case_result(ok, "%s %s %s %d: %s %s", tni_op_table[s->op].name, tn_dtype_name(s->dt),
+                     layout_names[s->lay], s->variant, text, tn_error_text(b->cx[0]));
+    tn_error_clear(b->cx[0]);
+    tn_error_clear(b->cx[1]);
+}
+
+static void settle_batch(batch *b)
+{
+    tn_error_clear(b->cx[0]);
+    tn_error_clear(b->cx[1]);
+    tn_eval(b->cx[0]);
+    for (int i = 0; i < b->count; i++) compare(b, &b->at[i]);
+    for (int i = 0; i < b->count; i++)
+        for (int k = 0; k < b->at[i].s.nin; k++) input_free(&b->at[i].s.in[k]);
+    for (int k = 0; k < 2; k++) {
+        tn_end(b->scope[k]);
+        tn_error_clear(b->cx[k]);
+        b->scope[k] = tn_begin(b->cx[k]);
+    }
+    b->count = 0;
+}
+
+static void close_batch(batch *b)
+{
+    settle_batch(b);
+    for (int k = 0; k < 2; k++) tn_close(b->cx[k]);
+}
+
+static tn_status expected_error(const row *r, const sample *s)
+{
+    tn_dtype result;
+    if (r->refuses) return r->refuses(s);
+    return row_dtype(s->op, s->dt, &result) ? TN_OK : TN_EDTYPE;
+}
+
+// What cannot be recorded: the gradients of conv, but by conv, which takes floats.
+static bool unreachable(const row *r, const sample *s)
+{
+    if (r->source) return s->lay != PLAIN && s->lay != EMPTY && s->lay != ZERO_D;
+    return (s->op == TNI_conv_dgrad || s->op == TNI_conv_wgrad) &&
+           (s->dt < TN_F16 || s->lay == ZERO_D);
+}
+
+static void add_sample(batch *b, int op, tn_dtype dt, layout lay, int variant)
+{
+    entry *e = &b->at[b->count];
+    *e = (entry){ .r = row_of(op), .s = { .op = op, .dt = dt, .lay = lay, .variant = variant } };
+    if (unreachable(&e->r, &e->s)) return;
+    tn_tensor *x[2][INPUTS];
+    if (e->r.inputs) e->r.inputs(&e->s);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < e->s.nin; i++) x[k][i] = input_put(&e->s.in[i], b->cx[k]);
+        e->y[k] = e->r.build(&e->s, b->cx[k], x[k]);
+    }
+    e->want = expected_error(&e->r, &e->s);
+    if (e->want == TN_OK && e->r.bound && tni_is_float(dt))
+        e->bound = e->r.bound(&e->s, b->cx[1], x[1]);
+    if (++b->count == BATCH) settle_batch(b);
+}
+
+static void add_all(batch *b, int op)
+{
+    row r = row_of(op);
+    for (int dt = 0; dt < DTYPES; dt++)
+        for (int lay = 0; lay < LAYOUTS; lay++)
+            for (int v = 0; v < r.variants; v++) add_sample(b, op, (tn_dtype)dt, (layout)lay, v);
+}
+
+// Every class of dtypes once, every class of layouts once, every variant once, in turn: bool, a
+// small integer, i32, i64, a 16-bit float, f32 and f64, beside the layouts.
+static void add_some(batch *b, int op)
+{
+    row      r         = row_of(op);
+    tn_dtype classes[] = { TN_BOOL, op & 1 ? TN_U8 : TN_I8,    TN_I32,
+                           TN_I64,  op & 1 ? TN_F16 : TN_BF16, TN_F32,
+                           TN_F64 };
+    for (int k = 0; k < 7; k++)
+        add_sample(b, op, classes[k], r.source ? PLAIN : (layout)((op + k) % EMPTY),
+                   k % r.variants);
+    for (int lay = 0; lay < LAYOUTS; lay++) {
+        tn_dtype dt = lay == (op + 5) % EMPTY ? TN_F64 : TN_F32;
+        add_sample(b, op, dt, (layout)lay, lay % r.variants);
+    }
+    for (int v = 7; v < r.variants; v++) add_sample(b, op, TN_F32, PLAIN, v);
+}
+
+static void run_class(tni_class class, bool eager)
+{
+    batch *b = malloc(sizeof *b);
+    open_batch(b, eager);
+    for (int op = 0; b->cx[0] && op < TNI_OPS; op++) {
+        if (tni_op_table[op].class != class || op == TNI_custom || op == TNI_part) continue;
+        if (!row_of(op).build) continue;
+        if (is_long()) add_all(b, op);
+        else add_some(b, op);
+    }
+    close_batch(b);
+    free(b);
+}
+
+static void maps_of_one_input_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_UNARY, false);
+    run_class(TNI_CAST, false);
+}
+
+static void maps_of_two_inputs_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_BINARY, false);
+}
+
+static void choices_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_TERNARY, false);
+}
+
+static void reductions_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_REDUCE, false);
+}
+
+static void scans_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_SCAN, false);
+}
+
+static void sources_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_SOURCE, false);
+}
+
+static void movement_agrees(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_MOVE, false);
+}
+
+static void writes_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_EFFECT, false);
+}
+
+static void library_ops_agree(void)
+{
+    NEED_DEVICE();
+    run_class(TNI_LIBRARY, false);
+}
+
+// Op by op every kernel is a program of its own, so that most classes are sampled only.
+static void ops_one_by_one_agree(void)
+{
+    NEED_DEVICE();
+    static const int ops[] = { TNI_add,     TNI_exp,         TNI_where,  TNI_cast,  TNI_bit_not,
+                               TNI_sum,     TNI_max,         TNI_prod,   TNI_full,  TNI_iota,
+                               TNI_pad,     TNI_concat,      TNI_gather, TNI_copy,  TNI_normal,
+                               TNI_uniform, TNI_scatter_add, TNI_floor,  TNI_update };
+    batch           *b     = malloc(sizeof *b);
+    open_batch(b, true);
+    for (size_t i = 0; b->cx[0] && i < sizeof ops / sizeof *ops; i++) {
+        if (is_long()) {
+            add_all(b, ops[i]);
+            continue;
+        }
+        row r = row_of(ops[i]);
+        for (int v = 0; v < r.variants && v < 5; v++)
+            add_sample(b, ops[i],
+                       (tn_dtype[]){ TN_F32, TN_I64, TN_BF16, TN_U8, TN_F64 }[(v + (int)i) % 5],
+                       r.source ? PLAIN : (layout)((v * 2 + (int)i) % EMPTY), v);
+    }
+    close_batch(b);
+    free(b);
+}
+
+// ---- products ----------------------------------------------------------------------------------
+
+static void products_of_all_sizes_agree(void)
+{
+    NEED_DEVICE();
+    static const int64_t sizes[][3] = { { 1, 1, 1 },    { 1, 300, 1 },   { 64, 16, 64 },
+                                        { 65, 17, 63 }, { 63, 15, 65 },  { 128, 64, 128 },
+                                        { 200, 1, 70 }, { 3, 1000, 130 } };
+    tn_ctx              *cx[]       = { open_opencl(false), open_quiet("ref", 1) };
+    table_seed(3);
+    for (size_t k = 0; cx[0] && k < sizeof sizes / sizeof *sizes; k++)
+        for (int how = 0; how < 4; how++) {
+            int64_t    M = sizes[k][0], K = sizes[k][1], N = sizes[k][2];
+            input      a = input_make(TN_F32, how & 1 ? TRANSPOSED : PLAIN, 2, (int64_t[]){ M, K },
+                                      TAME);
+            input      b = input_make(TN_F32, how & 2 ? TRANSPOSED : PLAIN, 2, (int64_t[]){ K, N },
+                                      TAME);
+            tn_tensor *y[2], *bound = NULL;
+            char       text[256];
+            for (int d = 0; d < 2; d++) {
+                tn_tensor *x = input_put(&a, cx[d]), *w = input_put(&b, cx[d]);
+                y[d]  = tn_matmul(x, w);
+                bound = tn_matmul(tn_abs(x), tn_abs(w));
+            }
+            bool ok = agrees(y[0], y[1], (tolerance){ SUMS, (double)K, bound, 0, 0 }, text);
+            test_case_result(ok, "(%d, %d) @ (%d, %d), %d: %s", (int)M, (int)K, (int)K, (int)N, how,
+                             text);
+            input_free(&a);
+            input_free(&b);
+        }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+// ---- sorting and sums of many ------------------------------------------------------------------
+
+static void long_lines_are_sorted_stably(void)
+{
+    NEED_DEVICE();
+    tn_ctx *cx[] = { open_opencl(false), open_quiet("ref", 1) };
+    for (int64_t n = 31; cx[0] && n < 70000; n = n * 3 + 1)
+        for (int k = 0; k < 2; k++) {
+            // Few values, so that most are equal.
+            input      in = input_make(TN_I8, PLAIN, 2, (int64_t[]){ 2, n }, TAME);
+            char       text[256];
+            tn_tensor *y  = tn_argsort(input_put(&in, cx[0]), 1, k);
+            bool       ok = agrees(y, tn_argsort(input_put(&in, cx[1]), 1, k),
+                                   (tolerance){ .how = EXACT }, text);
+            test_case_result(ok, "argsort of %d: %s", (int)n, text);
+            input_free(&in);
+        }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+static void sums_of_all_shapes_agree(void)
+{
+    NEED_DEVICE();
+    static const int64_t sizes[][2] = { { 1, 100000 }, { 100000, 1 }, { 3, 40000 }, { 40000, 3 },
+                                        { 700, 700 },  { 33, 4097 },  { 5000, 33 } };
+    tn_ctx              *cx[]       = { open_opencl(false), open_quiet("ref", 1) };
+    table_seed(4);
+    for (size_t k = 0; cx[0] && k < sizeof sizes / sizeof *sizes; k++)
+        for (int axis = 0; axis < 3; axis++) {
+            input      in = input_make(TN_F32, k & 1 ? TRANSPOSED : PLAIN, 2, sizes[k], TAME);
+            tn_tensor *y[2], *bound = NULL;
+            char       text[256];
+            for (int d = 0; d < 2; d++) {
+                tn_tensor *x = input_put(&in, cx[d]);
+                y[d]         = axis == 2 ? tn_sum_all(x) : tn_sum(x, axis);
+                bound        = axis == 2 ? tn_sum_all(tn_abs(x)) : tn_sum(tn_abs(x), axis);
+            }
+            double depth = axis == 2 ? (double)(sizes[k][0] * sizes[k][1]) : (double)sizes[k][axis];
+            bool   ok    = agrees(y[0], y[1], (tolerance){ SUMS, depth, bound, 0, 0 }, text);
+            test_case_result(ok, "sum of (%d, %d) over %d: %s", (int)sizes[k][0], (int)sizes[k][1],
+                             axis, text);
+            input_free(&in);
+        }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+const test_case tests_opencl[] = {
+    TEST(a_device_that_is_not_there_is_told),
+    TEST(the_probe_names_device_and_doubles),
+    TEST(declarations_agree_with_the_official_header),
+    TEST(an_address_leads_to_its_buffer),
+    TEST(transfers_bring_every_byte),
+    TEST(uploads_do_not_overtake_each_other),
+    TEST(closed_contexts_leave_no_buffers),
+    TEST(memory_that_is_out_is_reported_and_recovered_from),
+    TEST(contexts_of_several_threads_share_the_device),
+    TEST(an_index_out_of_range_is_told_as_on_cpu),
+    TEST(host_code_of_a_user_is_refused),
+    TEST(maps_of_one_input_agree),
+    TEST(maps_of_two_inputs_agree),
+    TEST(choices_agree),
+    TEST(reductions_agree),
+    TEST(scans_agree),
+    TEST(sources_agree),
+    TEST(movement_agrees),
+    TEST(writes_agree),
+    TEST(library_ops_agree),
+    TEST(ops_one_by_one_agree),
+    TEST(products_of_all_sizes_agree),
+    TEST(long_lines_are_sorted_stably),
+    TEST(sums_of_all_shapes_agree),
+    TEST_END,
+};

@@ -1,0 +1,487 @@
+// Kernels for devices with work groups: shapes that are chosen for well-known work, their CUDA text
+// compiled for an H200, and their OpenCL text run against the definition.
+#include "check.h"
+
+#include "device/cuda/cubin.h"
+#include "device/cuda/driver.h"
+#include "device/opencl/opencl.h"
+#include "kernel/simt.h"
+#include "kernel_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NONE = TNI_NO_VALUE, RANDOM = 60, BATCH = 16 };
+
+static const tni_simt_limits h200 = {
+    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .cuda = true
+};
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+// A kernel by name: builds it over so many rows and columns.
+typedef struct {
+    const char *name;
+    void (*make)(kit_case *c, int64_t rows, int64_t cols);
+    int64_t rows, cols;        // as people would run it
+    int64_t few_rows, columns;  // as a test runs it
+} work;
+
+static int load(kit_case *c, tn_dtype dt, int per)
+{
+    return kit_load(c, kit_input(c, dt, per));
+}
+
+static int map1(kit_case *c, int op, int a)
+{
+    return kit_map(c, op, a, NONE, NONE);
+}
+
+static int map2(kit_case *c, int op, int a, int b)
+{
+    return kit_map(c, op, a, b, NONE);
+}
+
+static void relu_chain(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
+    int x = load(c, TN_F32, TNI_PER_ROW);
+    int y = map2(c, TNI_maximum, x, kit_number(c, TN_F32, 0));
+    y     = map2(c, TNI_mul, y, kit_number(c, TN_F32, 0.5));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), map2(c, TNI_add, y, kit_number(c, TN_F32, 1)));
+}
+
+// tanh(x.T + v) * x
+static void transposed(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 2, (int64_t[]){ rows, cols }, 0, NULL, false);
+    int x = load(c, TN_F32, TNI_PER_ROW);
+    int b = kit_buffer(c, TN_F32, rows * cols, false), v = kit_buffer(c, TN_F32, cols, false);
+    int t = kit_load(c, kit_access(c, b, 0, (int64_t[]){ 1, rows }, 0));
+    t     = map2(c, TNI_add, t, kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 1 }, 0)));
+    t     = map2(c, TNI_mul, map1(c, TNI_tanh, t), x);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), t);
+}
+
+static void adamw(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
+    int p = load(c, TN_F32, TNI_PER_ROW), g = load(c, TN_F32, TNI_PER_ROW);
+    int m = load(c, TN_F32, TNI_PER_ROW), v = load(c, TN_F32, TNI_PER_ROW);
+    int b1 = kit_number(c, TN_F32, 0.9), b2 = kit_number(c, TN_F32, 0.99);
+    int lr = kit_number(c, TN_F32, 1e-3), one = kit_number(c, TN_F32, 1);
+    m = map2(c, TNI_add, map2(c, TNI_mul, m, b1), map2(c, TNI_mul, g, map2(c, TNI_sub, one, b1)));
+    v = map2(c, TNI_add, map2(c, TNI_mul, map1(c, TNI_abs, v), b2),
+             map2(c, TNI_mul, map2(c, TNI_mul, g, g), map2(c, TNI_sub, one, b2)));
+    int d = map2(c, TNI_add, map1(c, TNI_sqrt, v), kit_number(c, TN_F32, 1e-3));
+    p     = map2(c, TNI_sub, p, map2(c, TNI_mul, lr, map2(c, TNI_div, m, d)));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), p);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), m);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), v);
+    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ROW), p);
+}
+
+static void dropout(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
+    int x = load(c, TN_F16, TNI_PER_ROW);
+    int u = kit_random(c, TNI_uniform, TN_F32, kit_place(c, 0, (int64_t[]){ 1 }), 7, 1000);
+    int k = map2(c, TNI_lt, u, kit_number(c, TN_F32, 0.5));
+    int y = kit_map(c, TNI_where, k, kit_cast(c, TN_F32, x), kit_number(c, TN_F32, 0));
+    kit_store(c, kit_output(c, TN_F16, TNI_PER_ROW), y);
+}
+
+static void bytes(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
+    int x = load(c, TN_I8, TNI_PER_ROW), y = load(c, TN_U8, TNI_PER_ROW);
+    kit_store(c, kit_output(c, TN_I8, TNI_PER_ROW), map2(c, TNI_mul, x, x));
+    kit_store(c, kit_output(c, TN_BOOL, TNI_PER_ROW), map2(c, TNI_gt, y, map2(c, TNI_add, y, y)));
+}
+
+static void softmax_of(kit_case *c, tn_dtype dt)
+{
+    int x = load(c, dt, TNI_PER_ELEM);
+    int m = kit_reduce(c, TNI_max, x, false);
+    int e = map1(c, TNI_exp, map2(c, TNI_sub, x, m));
+    int s = kit_reduce(c, TNI_sum, e, false);
+    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), map2(c, TNI_div, e, s));
+}
+
+static void softmax(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    softmax_of(c, TN_F32);
+}
+
+static void softmax_half(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    softmax_of(c, TN_F16);
+}
+
+// Over the first axis: neighbours are in P.
+static void softmax_down(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ cols }, 1, (int64_t[]){ rows }, false);
+    int bx = kit_buffer(c, TN_F32, rows * cols, false);
+    int by = kit_buffer(c, TN_F32, rows * cols, true);
+    int x  = kit_load(c, kit_access(c, bx, 0, (int64_t[]){ 1, cols }, 0));
+    int m  = kit_reduce(c, TNI_max, x, false);
+    int e  = map1(c, TNI_exp, map2(c, TNI_sub, x, m));
+    int s  = kit_reduce(c, TNI_sum, e, false);
+    kit_store(c, kit_access(c, by, 0, (int64_t[]){ 1, cols }, 0), map2(c, TNI_div, e, s));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), s);
+}
+
+// Loss and its gradient, with the mean loss as a tail.
+static void cross_entropy(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int ax = kit_input(c, TN_BF16, TNI_PER_ELEM), x = kit_load(c, ax);
+    int target = kit_check(c, load(c, TN_I64, TNI_PER_ROW), 20);
+    int column = kit_place(c, 0, (int64_t[]){ 0, 1 });
+    int at     = kit_access(c, c->k.access[ax].buffer, 0, (int64_t[]){ cols, 0 }, 1);
+    int xf     = kit_cast(c, TN_F32, x);
+    int m      = kit_reduce(c, TNI_max, xf, false);
+    int e      = map1(c, TNI_exp, map2(c, TNI_sub, xf, m));
+    int s      = kit_reduce(c, TNI_sum, e, false);
+    int own    = kit_cast(c, TN_F32, kit_load_at(c, at, target, NONE));
+    int loss   = map2(c, TNI_sub, map2(c, TNI_add, map1(c, TNI_log, s), m), own);
+    int hit    = kit_cast(c, TN_F32, map2(c, TNI_eq, column, target));
+    int g      = map2(c, TNI_sub, map2(c, TNI_div, e, s), hit);
+    int n      = kit_number(c, TN_F32, 1.0 / (double)rows);
+    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ELEM), map2(c, TNI_mul, g, n));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), loss);
+    int mean = map2(c, TNI_mul, kit_reduce(c, TNI_sum, loss, true), n);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ONE), mean);
+}
+
+static void norm_backward(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int x = kit_cast(c, TN_F32, load(c, TN_BF16, TNI_PER_ELEM));
+    int g = kit_cast(c, TN_F32, load(c, TN_BF16, TNI_PER_ELEM));
+    int w = kit_cast(c, TN_F32, load(c, TN_BF16, TNI_PER_COL));
+    int u = load(c, TN_F32, TNI_PER_ROW), r = load(c, TN_F32, TNI_PER_ROW);
+    int xh = map2(c, TNI_mul, map2(c, TNI_sub, x, u), r), a = map2(c, TNI_mul, g, w);
+    int gx = map2(c, TNI_mul, g, xh), n = kit_number(c, TN_F32, 1.0 / (double)cols);
+    int s1 = map2(c, TNI_mul, kit_reduce(c, TNI_sum, a, false), n);
+    int s2 = map2(c, TNI_mul, kit_reduce(c, TNI_sum, map2(c, TNI_mul, a, xh), false), n);
+    int d  = map2(c, TNI_sub, map2(c, TNI_sub, a, s1), map2(c, TNI_mul, xh, s2));
+    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ELEM), map2(c, TNI_mul, d, r));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), kit_reduce(c, TNI_sum, gx, true));
+    kit_store(c, kit_output(c, TN_BF16, TNI_PER_COL), kit_reduce(c, TNI_sum, g, true));
+}
+
+static void column_sum(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int s = kit_reduce(c, TNI_sum, load(c, TN_F32, TNI_PER_ELEM), true);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), s);
+}
+
+static void full_sum(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
+    int x = load(c, TN_F32, TNI_PER_ROW);
+    int s = kit_reduce(c, TNI_sum, map2(c, TNI_mul, x, x), true);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ONE), map1(c, TNI_sqrt, s));
+}
+
+static void row_sum(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int x = load(c, TN_F32, TNI_PER_ELEM);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_reduce(c, TNI_sum, x, false));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_reduce(c, TNI_min, x, false));
+}
+
+// Sums of a batch of images over everything but the channel, lane in P: tails for each r.
+static void channel_sums(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 2, (int64_t[]){ 5, rows }, 1, (int64_t[]){ cols }, false);
+    int b = kit_buffer(c, TN_F32, 5 * rows * cols, false);
+    int x = kit_load(c, kit_access(c, b, 0, (int64_t[]){ rows * cols, 1, rows }, 0));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), kit_reduce(c, TNI_sum, x, true));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), kit_reduce(c, TNI_max, x, true));
+}
+
+// The mean of a window of two axes, of a slice whose rows begin anywhere.
+static void two_axes(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 2, (int64_t[]){ 3, rows }, 2, (int64_t[]){ 6, cols }, true);
+    int64_t line = cols + 1, image = 6 * line;
+    int     b = kit_buffer(c, TN_F32, 3 * rows * image + 1, false);
+    int     x = kit_load(c, kit_access(c, b, 1, (int64_t[]){ rows * image, image, line, 1 }, 0));
+    int     s = kit_reduce(c, TNI_sum, x, false);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), s);
+    kit_store(c, kit_output(c, TN_F64, TNI_PER_ELEM),
+              kit_cast(c, TN_F64, map2(c, TNI_sub, x, map2(c, TNI_mul, s, s))));
+}
+
+// A guarded load: rows shifted right by two, zero at the start; and an integer maximum.
+static void masked(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int p = kit_place(c, 0, (int64_t[]){ 0, 1 });
+    int g = map2(c, TNI_ge, p, kit_number(c, TN_I64, 2));
+    int b = kit_buffer(c, TN_I32, rows * cols, false);
+    int x = kit_load_at(c, kit_access(c, b, -2, (int64_t[]){ cols, 1 }, 0), NONE, g);
+    int m = kit_reduce(c, TNI_max, x, false);
+    kit_store(c, kit_output(c, TN_I32, TNI_PER_ELEM), map2(c, TNI_sub, x, m));
+    kit_store(c, kit_output(c, TN_I64, TNI_PER_ONE),
+              kit_reduce(c, TNI_sum, kit_cast(c, TN_I64, m), true));
+}
+
+// Rows of a table by an index for each row: an embedding.
+static void rows_by_index(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 2, (int64_t[]){ rows, cols }, 0, NULL, false);
+    int i  = kit_buffer(c, TN_I64, rows, false), t = kit_buffer(c, TN_BF16, 20 * cols, false);
+    int ix = kit_load(c, kit_access(c, i, 0, (int64_t[]){ 1, 0 }, 0));
+    int at = kit_access(c, t, 0, (int64_t[]){ 0, 1 }, cols);
+    int x  = kit_load_at(c, at, kit_check(c, ix, 20), NONE);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_cast(c, TN_F32, x));
+}
+
+static const work works[] = {
+    { "relu chain", relu_chain, 16384, 16384, 13, 77 },
+    { "tanh of a transposed sum", transposed, 4096, 4096, 20, 36 },
+    { "adamw", adamw, 13000, 10000, 10, 101 },
+    { "dropout", dropout, 4096, 4096, 12, 50 },
+    { "bytes", bytes, 4096, 4096, 7, 64 },
+    { "softmax 4096", softmax, 8192, 4096, 3, 4096 },
+    { "softmax 128", softmax, 65536, 128, 30, 128 },
+    { "softmax 10", softmax, 65536, 10, 30, 10 },
+    { "softmax 50257", softmax, 1024, 50257, 3, 5021 },
+    { "softmax 131072", softmax, 512, 131072, 2, 32768 },
+    { "softmax of halves", softmax_half, 8192, 1000, 5, 1003 },
+    { "softmax over rows", softmax_down, 1000, 4096, 300, 132 },
+    { "softmax over many rows", softmax_down, 65536, 130, 3000, 13 },
+    { "cross-entropy", cross_entropy, 8192, 50257, 5, 5021 },
+    { "cross-entropy of few", cross_entropy, 64, 20, 37, 20 },
+    { "norm backward", norm_backward, 8192, 4096, 33, 768 },
+    { "norm backward of wide rows", norm_backward, 512, 65536, 9, 9000 },
+    { "norm backward of odd rows", norm_backward, 8192, 333, 21, 333 },
+    { "column sum", column_sum, 65536, 1024, 100, 200 },
+    { "column sum of few", column_sum, 65536, 12, 300, 7 },
+    { "column sum of wide rows", column_sum, 1024, 50257, 11, 5021 },
+    { "norm of all", full_sum, 8192, 8192, 61, 97 },
+    { "row sums", row_sum, 4096, 4096, 11, 3333 },
+    { "channel sums", channel_sums, 3136, 64, 196, 9 },
+    { "two axes", two_axes, 300, 56, 12, 13 },
+    { "two whole axes", two_axes, 300, 64, 6, 24 },
+    { "masked", masked, 3000, 3000, 9, 301 },
+    { "rows by index", rows_by_index, 32768, 768, 40, 24 },
+};
+enum { WORKS = sizeof works / sizeof *works };
+
+// Indices, where a kernel has them, are filled so that they are in range.
+static bool ready(kit_case *c)
+{
+    for (int i = 0; i < c->k.nbuffer && c->mem[i]; i++)
+        for (int64_t n = 0; c->k.buffer[i].dtype == TN_I64 && n < c->count[i]; n++)
+            ((int64_t *)c->mem[i])[n] %= 20;
+    kit_keep(c);
+    return true;
+}
+
+// ---- CUDA --------------------------------------------------------------------------------------
+
+// Compiles one kernel as for a launch without addresses, and bounds what it takes.
+static void compiles(const char *what, const kit_case *c, int most)
+{
+    tni_heap      heap  = tni_heap_default();
+    tni_simt      shape = tni_simt_choose(&c->l, &h200);
+    tni_emit_item item  = { &c->k, "k", &shape.class };
+    tni_text      why   = { "" };
+    tni_usage     u     = { 0 };
+    tni_cubin     bin   = { 0 };
+    char         *text  = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, 1, &item, false);
+    if (!CHECK(text != NULL)) return;
+    bool ok = tni_cubin_make(&bin, text, "sm_90", &why) == TN_OK;
+    test_case_result(ok, "%s: %s", what, why.s);
+    if (ok && CHECK(tni_cubin_usage(&bin, "k", &u))) {
+        test_case_result(u.spills == 0 && u.stack == 0, "%s: %d bytes of stack", what, u.stack);
+        test_case_result(u.registers <= most, "%s: %d registers", what, u.registers);
+        test_case_result(u.shared + shape.shared_bytes <= h200.shared_bytes, "%s: %d + %d shared",
+                         what, u.shared, shape.shared_bytes);
+    }
+    tni_cubin_free(&bin);
+    tni_free(&heap, text);
+}
+
+static void known_work_compiles_without_spills(void)
+{
+    tni_text  why = { "" };
+    kit_case *c   = calloc(1, sizeof *c);
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int i = 0; c && i < WORKS; i++) {
+        works[i].make(c, works[i].rows, works[i].cols);
+        if (CHECK(tni_kernel_seal(&c->k))) compiles(works[i].name, c, 128);
+    }
+    free(c);
+}
+
+// ---- OpenCL ------------------------------------------------------------------------------------
+
+// A kernel on the device: its memory there, and how it is launched.
+typedef struct {
+    tni_heap   heap;
+    tni_launch l;
+    tni_simt   m;
+    char      *at[TNI_MOST_BUFFERS];
+    char      *state;
+} placed;
+
+static bool place(kit_case *c, placed *p, const tni_simt_limits *limits)
+{
+    static const int64_t zeros[4];
+    bool                 ok = true;
+    memset(p, 0, sizeof *p);
+    p->heap = tni_heap_default();
+    p->l    = c->l;
+    for (int i = 0; i < c->k.nbuffer; i++) {
+        size_t n = (size_t)c->count[i] * tni_dtype_size((tn_dtype)c->k.buffer[i].dtype);
+        p->at[i] = tni_cl_alloc(&p->heap, n + 2 * KIT_GUARD);
+        ok       = ok && p->at[i];
+        if (ok)
+            tni_cl_upload(p->at[i], TN_U8, c->mem[i] - KIT_GUARD, (int64_t)n + 2 * KIT_GUARD);
+        p->l.buffer[i] = p->at[i] + KIT_GUARD;
+    }
+    p->m         = tni_simt_choose(&p->l, limits);
+    p->l.scratch = tni_cl_alloc(&p->heap, (size_t)p->m.scratch_bytes + 64);
+    p->state     = tni_cl_alloc(&p->heap, sizeof zeros);
+    if (p->state) tni_cl_upload(p->state, TN_I64, zeros, 4);
+    return ok && p->l.scratch && p->state;
+}
+
+static void take_back(kit_case *c, placed *p)
+{
+    for (int i = 0; i < c->k.nbuffer; i++) {
+        size_t n = (size_t)c->count[i] * tni_dtype_size((tn_dtype)c->k.buffer[i].dtype);
+        if (p->at[i])
+            tni_cl_download(c->mem[i] - KIT_GUARD, TN_U8, p->at[i], (int64_t)n + 2 * KIT_GUARD);
+        tni_cl_free(&p->heap, p->at[i]);
+    }
+    if (p->state) tni_cl_download(c->l.fail, TN_I64, p->state, 2);
+    tni_cl_free(&p->heap, p->l.scratch);
+    tni_cl_free(&p->heap, p->state);
+}
+
+// Passes the arguments in the order that simt.h names. Locked.
+static void pass(tni_cl_launch *to, const placed *p, bool finish)
+{
+    const tni_kernel *k = p->l.kernel;
+    int64_t           word[TNI_MOST_WORDS];
+    int               n = tni_simt_words(&p->l, &p->m, word);
+    tni_simt_layout   at;
+    tni_simt_layout_of(k, &at);
+    for (int i = 0; i < k->nbuffer; i++) {
+        int64_t start = tni_cl_pass_buffer(to, p->l.buffer[i]);
+        for (int a = 0; a < k->naccess; a++)
+            if (k->access[a].buffer == i)
+                word[at.offset[a]] += start / (int64_t)tni_dtype_size((tn_dtype)k->buffer[i].dtype);
+    }
+    word[TNI_WORD_SCRATCH] = tni_cl_pass_buffer(to, p->l.scratch);
+    tni_cl_pass_buffer(to, p->state);
+    for (int i = 0; i < n; i++) tni_cl_pass_long(to, word[i]);
+    if (p->m.shared_bytes && !finish) tni_cl_pass(to, NULL, (size_t)p->m.shared_bytes);
+}
+
+static tn_status start(const placed *p, tni_cl_program program, const char *name, bool finish,
+                       tni_text *why)
+{
+    tni_cl       *cl = tni_cl_get();
+    char          full[64];
+    int32_t       code  = 0;
+    const size_t  one[] = { (size_t)p->m.finish_grid }, by[] = { (size_t)p->m.finish_block };
+    const size_t  two[] = { (size_t)p->m.grid[0], (size_t)p->m.grid[1] };
+    const size_t  group[] = { (size_t)p->m.block, 1 };
+    snprintf(full, sizeof full, "%s%s", name, finish ? "_finish" : "");
+    tni_cl_launch to = { .cl = cl, .kernel = cl->api.clCreateKernel(program, full, &code) };
+    if (!to.kernel) return tni_cl_error(why, full, code);
+    pass(&to, p, finish);
+    tn_status s = finish ? tni_cl_start(&to, full, 1, one, by, why)
+                         : tni_cl_start(&to, full, 2, two, group, why);
+    cl->api.clReleaseKernel(to.kernel);
+    return s;
+}
+
+static tn_status run(placed *p, const char *name, tni_text *why)
+{
+    tni_heap      heap = tni_heap_default();
+    tni_emit_item item = { p->l.kernel, name, &p->m.class };
+    char *text = tni_source(&heap, &tni_dialect_opencl, tni_emit_simt, 1, &item, false);
+    if (!text) return TN_EMEM;
+    tn_status s = TN_OK;
+    tni_cl_lock();
+    tni_cl_program program = tni_cl_build(text, name, &s, why);
+    if (program) s = start(p, program, name, false, why);
+    if (program && s == TN_OK && p->m.finish_grid) s = start(p, program, name, true, why);
+    if (program) tni_cl_get()->api.clReleaseProgram(program);
+    tni_cl_unlock();
+    tni_free(&heap, text);
+    return s;
+}
+
+// Runs a case as a device with these limits would, and compares.
+static void right(const char *what, kit_case *c, const tni_simt_limits *limits)
+{
+    placed    p;
+    tni_text  why  = { "" };
+    char     *told = calloc(1, KIT_WHY);
+    tn_status s    = TN_EMEM;
+    if (place(c, &p, limits)) s = run(&p, "k", &why);
+    take_back(c, &p);
+    if (s != TN_OK) {
+        test_case_result(false, "%s: %s", what, why.s);
+    } else {
+        c->library_ulps = 4;
+        bool same = told && kit_naive(c) && kit_compare(c, 4, told);
+        test_case_result(same, "%s (%d threads): %s", what, limits->threads, told ? told : "");
+        CHECK_INT(c->l.fail[0], c->fail[0]);
+    }
+    free(told);
+}
+
+// The same work as devices of several sizes cut it: rows in registers, in local memory, in loops.
+static const tni_simt_limits devices[] = {
+    { .threads = 256, .shared_bytes = 32768, .units = 2 },
+    { .threads = 32, .shared_bytes = 65536, .units = 3 },
+    { .threads = 64, .shared_bytes = 4096, .units = 1 },
+};
+
+static void known_work_runs_and_agrees(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    if (!tni_cl_get()) SKIP("%s", tni_cl_detail());
+    for (int i = 0; c && i < WORKS; i++)
+        for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+            works[i].make(c, works[i].few_rows, works[i].columns);
+            if (CHECK(kit_end(c)) && ready(c)) right(works[i].name, c, &devices[d]);
+            kit_free(c);
+        }
+    free(c);
+}
+
+static void random_kernels_run_and_agree(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    if (!tni_cl_get()) SKIP("%s", tni_cl_detail());
+    for (int i = 0; c && i < RANDOM; i++) {
+        const char *reason;
+        char        name[32];
+        snprintf(name, sizeof name, "seed %d", i);
+        if (!CHECK(kit_random_case(c, (uint64_t)i, KIT_SMALL))) break;
+        if (tni_can_emit(&c->k, &reason)) right(name, c, &devices[i % 3]);
+        kit_free(c);
+    }
+    free(c);
+}
+
+const test_case tests_simt[] = { TEST(known_work_compiles_without_spills),
+                                 TEST(known_work_runs_and_agrees),
+                                 TEST(random_kernels_run_and_agree), TEST_END };
