@@ -583,11 +583,38 @@ typedef struct {
     int64_t bytes, peak;  // tensor memory now, and at most
     int64_t nodes;        // alive
     int64_t plans;        // built
-    int64_t kernels;      // compiled
+    int64_t kernels;      // compiled by this process for the context's device
     int64_t hits;         // evaluations that found their plan
     int64_t launches, copies, syncs;
+    int64_t disk_hits;  // kernels that were found compiled on disk, as kernels
+    int64_t planned;    // bytes of the arena of the plan built last
 } tn_stats;
 TN_API tn_stats tn_stats_get(const tn_ctx *cx);
+
+// Plans everything pending as tn_eval would, and prints the plan; runs nothing and changes nothing.
+// First "N kernels, X bytes moved, Y at least" (N counts generated kernels and calls of a library or
+// the device, Y is each input read once and each result written once); then every kernel and call
+// with its kind, its sizes and the lines it comes from; then the memory for intermediate values, and
+// the least that their lifetimes allow for this order.
+TN_API tn_status tn_explain(tn_ctx *cx, FILE *f);
+typedef struct {
+    bool source;  // with the instructions of each kernel, and their text as the device compiles it
+} tn_explain_opts;
+TN_API tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o);
+
+// Memory of a step, in bytes. The first three count every tensor that takes part once; while a step
+// replaces one, old and new are both there, which shows in peak alone.
+typedef struct {
+    int64_t parameters;   // leaves that are read
+    int64_t gradients;    // stored gradients of those leaves; a gradient that only the step itself
+                          // reads, as in tn_step, is an activation
+    int64_t optimizer;    // what else is written in place: optimizer state, running statistics
+    int64_t activations;  // values on the way, at their highest, and other results
+    int64_t workspace;    // scratch of kernels and library calls
+    int64_t peak;         // the most that the context has while it runs, as in tn_stats
+} tn_plan_memory;
+// What a tn_eval now would take, before anything runs. Zeros on error.
+TN_API tn_plan_memory tn_plan_bytes(tn_ctx *cx);
 
 #include "tenon/sites.h"
 

@@ -115,6 +115,32 @@ static void a_text_is_compiled_and_loaded(void)
     end();
 }
 
+// Some know a chip by its name, and not that the system has switched off a part of it.
+static void every_compiler_makes_code_for_this_chip(void)
+{
+    static const char *const names[] = { "cc", "gcc", "clang" };
+    static const char        text[]  = "void scale(float *restrict y, const float *restrict x) {\n"
+                                       "    for (int i = 0; i < 1000; i++) y[i] = 2 * x[i] + 1;\n}";
+    if (!begin()) return;
+    for (int i = 0; i < 3; i++) {
+        tni_cc   c;
+        tni_text why;
+        size_t   bytes;
+        float    x[1000] = { [999] = 3 }, y[1000];
+        void (*f)(float *, const float *);
+        if (!find(&c, names[i], &why)) continue;
+        void *data   = tni_cc_compile(&c, text, &bytes, &why);
+        void *object = data ? tni_object_load(&c.runner, data, bytes, &why) : NULL;
+        if (CHECK(object && tni_object_symbol(object, "scale", &f))) {
+            f(y, x);
+            CHECK(y[0] == 1 && y[999] == 7);
+        }
+        free(data);
+        tni_cc_close(&c);
+    }
+    end();
+}
+
 // The loader must not take the second for the first, though both come by the same descriptor.
 static void objects_with_the_same_names_are_apart(void)
 {
@@ -401,6 +427,7 @@ static void without_a_folder_for_temporary_files_there_is_a_reason(void)
 
 const test_case tests_cc[] = {
     TEST(a_text_is_compiled_and_loaded),
+    TEST(every_compiler_makes_code_for_this_chip),
     TEST(objects_with_the_same_names_are_apart),
     TEST(a_compiler_may_be_a_command_with_arguments),
     TEST(a_name_is_looked_for_on_the_path),

@@ -6,6 +6,7 @@
 
 #include "base/heap.h"
 #include "device/opencl/opencl.h"
+#include "engine/engine.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -338,7 +339,7 @@ static void settle_batch(batch *b)
 {
     tn_error_clear(b->cx[0]);
     tn_error_clear(b->cx[1]);
-    tn_eval(b->cx[0]);
+    tni_evaluate(b->cx[0], TNI_FLUSH, NULL);
     for (int i = 0; i < b->count; i++) compare(b, &b->at[i]);
     for (int i = 0; i < b->count; i++)
         for (int k = 0; k < b->at[i].s.nin; k++) input_free(&b->at[i].s.in[k]);

@@ -369,6 +369,9 @@
 #define tn_load_with(...)                 tn_load_with_at(TN_HERE, __VA_ARGS__)
 #define tn_checkpoint_save(...)           tn_checkpoint_save_at(TN_HERE, __VA_ARGS__)
 #define tn_checkpoint_load(...)           tn_checkpoint_load_at(TN_HERE, __VA_ARGS__)
+#define tn_explain(...)                   tn_explain_at(TN_HERE, __VA_ARGS__)
+#define tn_explain_with(...)              tn_explain_with_at(TN_HERE, __VA_ARGS__)
+#define tn_plan_bytes(...)                tn_plan_bytes_at(TN_HERE, __VA_ARGS__)
 #endif
 
 #endif

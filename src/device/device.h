@@ -4,6 +4,7 @@
 #ifndef TNI_DEVICE_DEVICE_H
 #define TNI_DEVICE_DEVICE_H
 
+#include "base/heap.h"
 #include "kernel/kernel.h"
 
 // Elements in device memory: element (i0, i1, ...) is i0 * stride[0] + ... elements after data.
@@ -65,6 +66,11 @@ struct tni_device {
     size_t (*room)(void *entry, const tni_launch *l);  // scratch that launch wants, in bytes
     tn_status (*launch)(void *entry, tni_launch *l, tni_text *why);
     void (*wait)(void);  // until everything launched is done; NULL where launch waits
+    // To be seen by people; NULL where there is nothing to show. counts: kernels that this process
+    // had to compile, and those it found on disk. text: what is compiled for a kernel, without what
+    // it calls, to be freed by tni_free; NULL when memory is out.
+    void (*counts)(int64_t *compiled, int64_t *found);
+    char *(*text)(tni_heap *h, const tni_launch *l);
 };
 
 extern const tni_device tni_device_ref, tni_device_cpu, tni_device_cuda, tni_device_opencl;

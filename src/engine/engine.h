@@ -18,6 +18,9 @@ struct tni_engine {
     int               threads;
     bool              eager;  // TN_EAGER: op by op
     tni_plans         plans;
+    int64_t           steps;         // boundaries so far
+    bool              log_plans;     // TN_LOG has "plan"
+    char              explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
     tni_late         *late;
     size_t            late_count, late_cap;
 };
@@ -34,7 +37,21 @@ tni_node *tni_value(tn_tensor *t, const char *op);
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
 void    tni_late_close(tn_ctx *cx);
 
-// Prints what a plan for a graph does; source: with the instructions of its kernels.
-void tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source);
+// The plan for a graph that is open, found or built, and looked at where the environment asks for
+// that; see tni_plans_get. NULL, reported, on failure.
+tni_plan *tni_plan_for(tni_graph *g, bool *kept);
+// Scratch that a plan's steps want, in bytes; -1, reported, on failure.
+int64_t tni_plan_workspace(tni_graph *g, tni_plan *p);
+// The least bytes that an arena for this order of steps could have; -1 when memory is out.
+int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p);
+
+// Prints what a plan for a graph does; source: with the text of its kernels. False when memory is
+// out.
+bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source);
+
+// What the environment asks to see of plans: TN_EXPLAIN and TN_LOG, read as a context opens.
+void tni_watch_open(tni_engine *e);
+// A plan was built for this graph.
+void tni_watch_plan(tni_graph *g, const tni_plan *p);
 
 #endif

@@ -218,9 +218,9 @@ static void bind_kernel(const run *r, tni_fused *k)
     int64_t rest[TNI_MOST_BUFFERS];
     bind_buffers(r, k, rest);
     for (int i = 0; i < k->kernel->naccess; i++) {
-        const tni_source *s  = &k->source[i];
-        int64_t           at = s->offset;
-        int               b  = k->kernel->access[i].buffer;
+        const tni_reading *s  = &k->source[i];
+        int64_t            at = s->offset;
+        int                b  = k->kernel->access[i].buffer;
         if (b >= 0) at += rest[b];
         if (b >= 0 && s->edge >= 0) {
             const tni_node *src = r->g->item[s->reader].n->src[s->edge];
@@ -302,7 +302,7 @@ static tni_arg *take_inputs(run *r)
 }
 
 // The largest scratch that a step asks for, once addresses are known.
-static bool take_scratch(run *r)
+static size_t scratch_bytes(run *r)
 {
     size_t most = 0;
     for (size_t t = 0; t < r->plan->steps; t++) {
@@ -319,18 +319,26 @@ static bool take_scratch(run *r)
         }
         if (need > most) most = need;
     }
+    return most;
+}
+
+static bool take_scratch(run *r)
+{
+    size_t most = scratch_bytes(r);
     return !most || (r->scratch = take(r, (int64_t)most, "evaluating")) != NULL;
+}
+
+static bool take_lists(run *r)
+{
+    r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
+    r->data = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->data);
+    r->in   = take_inputs(r);
+    return (r->own && r->data && r->in) || tni_no_memory(r->cx, "evaluating");
 }
 
 static bool take_memory(run *r)
 {
-    r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
-    r->data = tni_alloc(&r->cx->heap, r->g->count * sizeof *r->data);
-    r->in   = take_inputs(r);
-    if (!r->own || !r->data || !r->in) {
-        tni_fail_memory(r->cx, "evaluating");
-        return false;
-    }
+    if (!take_lists(r)) return false;
     if (r->plan->arena && !(r->arena = take(r, r->plan->arena, "evaluating"))) return false;
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
@@ -448,18 +456,42 @@ static tn_status run_step(const run *r, tni_step step, size_t *item)
     return run_item(r, *item);
 }
 
+tni_plan *tni_plan_for(tni_graph *g, bool *kept)
+{
+    tni_engine       *e      = g->cx->engine;
+    const tni_device *d      = e->device;
+    tni_limits        limits = { .element_size = d->element_size,
+                                 .fuses   = (d->launch || getenv("TN_FUSE_DEBUG")) && !e->eager,
+                                 .buffers = 24 };
+    int64_t           built  = g->cx->stats.plans;
+    tni_plan         *plan   = tni_plans_get(&e->plans, g, &limits, kept);
+    if (plan && g->cx->stats.plans != built) tni_watch_plan(g, plan);
+    return plan;
+}
+
+// No memory is taken: everything lies at one address, since what a step asks for follows from sizes
+// and strides.
+int64_t tni_plan_workspace(tni_graph *g, tni_plan *p)
+{
+    _Alignas(64) char nowhere[64];
+
+    run     r    = { .cx = g->cx, .e = g->cx->engine, .g = g, .plan = p };
+    int64_t need = -1;
+    if (prepare_kernels(&r, p) && take_lists(&r)) {
+        for (size_t i = 0; i < g->count; i++) r.data[i] = nowhere;
+        need = (int64_t)scratch_bytes(&r);
+    }
+    give_memory(&r);
+    return need;
+}
+
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 {
-    const tni_device *d      = cx->engine->device;
-    tni_limits        limits = { .element_size = d->element_size,
-                                 .fuses        = (d->launch || getenv("TN_FUSE_DEBUG")) && !cx->engine->eager,
-                                 .buffers      = 24 };
-    run               r      = { .cx = cx, .e = cx->engine, .g = g };
-    bool              kept   = true;
-    tni_plan         *plan   = tni_plans_get(&cx->engine->plans, g, &limits, &kept);
+    run       r    = { .cx = cx, .e = cx->engine, .g = g };
+    bool      kept = true;
+    tni_plan *plan = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
-    r.plan = plan;
-    if (getenv("TN_EXPLAIN_DEBUG")) tni_explain(g, plan, stderr, true);
+    r.plan    = plan;
     bool   ok = prepare_kernels(&r, plan) && take_memory(&r);
     size_t at = 0, item = 0;
     for (; ok && at < plan->steps; at++) ok = run_step(&r, plan->step[at], &item) == TN_OK;
@@ -488,6 +520,7 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     tn_status s = TN_OK;
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
     else if (g.count) s = run_graph(cx, &g);
+    cx->engine->steps += mode == TNI_STEP;
     size_t computed = g.count;
     tni_graph_close(&g);
     if (s == TN_OK && root && root->state == TNI_GONE) s = lost(cx, root);

@@ -111,6 +111,7 @@ tn_ctx *tn_open_with(tn_open_opts o)
     e->device       = dev;
     e->threads      = thread_count(o.threads);
     e->eager        = is_set("TN_EAGER");
+    tni_watch_open(e);
     cx->magic       = TNI_CTX_LIVE;
     cx->owner       = tni_thread_id();
     cx->grad_mode   = true;
@@ -258,6 +259,7 @@ tn_stats tn_stats_get(const tn_ctx *cx)
     s.bytes    = cx->buffers.bytes;
     s.peak     = cx->buffers.peak;
     s.nodes    = (int64_t)cx->nodes.live;
+    if (cx->engine->device->counts) cx->engine->device->counts(&s.kernels, &s.disk_hits);
     return s;
 }
 

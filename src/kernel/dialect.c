@@ -1,6 +1,7 @@
 // The dialects: their tables of spellings and the names of types they share.
 #include "kernel/dialect.h"
 
+#include "kernel/cuda_spell.h"
 #include "kernel/prelude_text.h"
 
 #include <stddef.h>
@@ -140,7 +141,7 @@ const tni_dialect tni_dialect_c = {
     "}\n"
 
 static const char *const opencl_rows[] = { CHECK_SIMT("__global "), NULL };
-static const char *const cuda_rows[]   = { CHECK_SIMT(""), NULL };
+static const char *const cuda_rows[]   = { CHECK_SIMT(""), TNI_CUDA_SPELLINGS, NULL };
 
 const tni_dialect tni_dialect_opencl = {
     .name       = "opencl",

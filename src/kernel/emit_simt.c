@@ -36,8 +36,9 @@ typedef struct {
     tni_set               again;    // loads that several loops read
     tni_set               dear;     // values worth keeping
     stage                 stage;
-    int                   lane;   // axis
-    int                   folds;  // most reductions of one loop
+    int                   lane;    // axis
+    int                   folds;   // most reductions of one loop
+    int                   unroll;  // vectors in hand of the loop being written
 } simt;
 
 // A short text by value.
@@ -251,7 +252,7 @@ static void on_place(tni_scribe *s, int i)
 {
     simt *c = (simt *)s;
     tni_put(s->out, "(m_long)(");
-    put_place(c, c->k->ins[i].access, "l");
+    put_place(c, c->k->ins[i].access, "(c + j)");
     tni_put(s->out, ")");
 }
 
@@ -433,6 +434,15 @@ static void put_tail(simt *c, int i)
     put_fold(c, i, acc.s, test);
 }
 
+// A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
+static bool divides_by_row(const simt *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    return c->m->cuda && c->stage == AT_LOOP && x->code == TNI_I_MAP && x->op == TNI_div &&
+           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32 && x->per & TNI_PER_COL &&
+           !(c->k->ins[x->b].per & TNI_PER_COL);
+}
+
 static void put_ins(simt *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -453,7 +463,9 @@ static void put_ins(simt *c, int i)
         name n = value_name(c, i);
         if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
         tni_put(c->o, "%s = ", n.s);
-        tni_emit_value(&c->scribe, i);
+        if (divides_by_row(c, i))
+            tni_put(c->o, "m_div_by_f(%s, %s)", value_name(c, x->a).s, value_name(c, x->b).s);
+        else tni_emit_value(&c->scribe, i);
     }
     tni_put(c->o, ";\n");
 }
@@ -465,8 +477,8 @@ static void open_lanes(simt *c)
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
     if (c->m->window) {
-        tni_line(c->o, "const m_int ok = c + j >= 0 && c + j < %s%s;", lanes_name(c).s,
-                 c->m->form == TNI_SIMT_LANE ? " && live" : "");
+        tni_line(c->o, "const m_int ok = (%s)(c + j) < (%s)%s%s;", c->uindex, c->uindex,
+                 lanes_name(c).s, c->m->form == TNI_SIMT_LANE ? " && live" : "");
         tni_line(c->o, "const %s l = c + j < 0 ? 0 : c + j < %s ? c + j : %s - 1;", c->index,
                  lanes_name(c).s, lanes_name(c).s);
         return;
@@ -486,7 +498,7 @@ static void declare_arrays(simt *c, const tni_set *set, bool stores)
             tni_line(c->o, "%s y%d[%d];", tni_kept_type(buffer_dtype(c, i)), i, v);
         if (stores || x->code == TNI_I_STORE || x->code == TNI_I_REDUCE) continue;
         if (c->stage == AT_LOOP && tni_has(&c->kept, i) && x->per & TNI_PER_COL)
-            tni_line(c->o, "%s k%d[%d];", type_of(c, i), i, v * c->m->unroll);
+            tni_line(c->o, "%s k%d[%d];", type_of(c, i), i, v * c->unroll);
         if (c->stage == AT_LANES && in_lanes(c, i))
             tni_line(c->o, "%s k%d[%d];", type_of(c, i), i, v);
     }
@@ -526,7 +538,7 @@ static void open_vector(simt *c)
 {
     const tni_kernel *k = c->k;
     tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->m->unroll);
+    tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
     if (c->m->form == TNI_SIMT_POINT) {
         tni_line(c->o, "const %s u = u0 + q * %d;", c->index, c->m->rows);
         tni_line(c->o, "if (u < %s * %s) {", word_name(c, TNI_WORD_LINES).s,
@@ -585,7 +597,7 @@ static void put_fetches(simt *c, const tni_set *set)
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_LOAD || !moves(c, i)) continue;
         if (c->m->hold == TNI_HOLD_REGISTERS && tni_has(&c->fetched, i)) continue;
         tni_join(&loads, i);
-        tni_line(c->o, "m_uint x%d[%d];", i, words_of(c, i) * c->m->unroll);
+        tni_line(c->o, "m_uint x%d[%d];", i, words_of(c, i) * c->unroll);
         n++;
     }
     if (!n) return;
@@ -669,7 +681,8 @@ static void fold_opencl(simt *c, int i, char letter, int team)
 // Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
 static void fold_team(simt *c, const tni_set *set, char letter, int team)
 {
-    if (team == 1) return;
+    tni_set none = { 0 };
+    if (team == 1 || !memcmp(set, &none, sizeof none)) return;
     if (c->m->cuda) fold_cuda(c, set, letter, team);
     for (int i = 0; i < c->k->nins && !c->m->cuda; i++)
         if (tni_has(set, i)) fold_opencl(c, i, letter, team);
@@ -749,6 +762,16 @@ static void put_lane_tails(simt *c, const tni_set *set, bool after)
     }
 }
 
+// Whether a loop reads nothing but what is near: it needs no loads ahead of its work.
+static bool all_stashed(const simt *c, const tni_set *set)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(set, i) && c->k->ins[i].code == TNI_I_LOAD &&
+            !(stashed(c, i) && tni_has(&c->fetched, i)))
+            return false;
+    return true;
+}
+
 static void put_loop(simt *c, int q)
 {
     tni_set set = tni_needs_loop(c->k, q, &c->kept), none = { 0 };
@@ -758,11 +781,12 @@ static void put_loop(simt *c, int q)
     c->stage = AT_LOOP;
     for (int i = 0; i < c->k->nins && c->m->keep_dear; i++)
         if (tni_has(&set, i) && tni_has(&c->dear, i)) tni_join(&c->kept, i);
+    c->unroll = c->m->hold == TNI_HOLD_SHARED && all_stashed(c, &set) ? 1 : c->m->unroll;
     declare_arrays(c, &set, false);
     declare_folds(c, &folds);
     if (loops)
         tni_line(c->o, "for (%s from = %s; from < n; from += %d) {", c->index, lane ? "k" : "t",
-                 c->m->team * c->m->unroll);
+                 c->m->team * c->unroll);
     put_fetches(c, &set);
     open_vector(c);
     if (lane) put_lane_tails(c, &set, false);
@@ -806,7 +830,7 @@ static void declare_tails(simt *c, const char *part)
         if (!is_tail(x)) continue;
         const char *type = type_of(c, i), *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
         declare_part(c, i, part);
-        int n = c->m->vector * c->m->unroll;
+        int n = c->m->vector * c->unroll;
         if (x->per && row && !c->m->tail_memory) {
             tni_line(c->o, "%s t%d[%d];", type, i, n);
             tni_put(c->o, "%s", c->d->unroll);
@@ -827,23 +851,50 @@ static void put_group_partials(simt *c)
         if (tni_has(&rows, i)) tni_line(c->o, "if (tid == 0) s%d[0] = t%d;", i, i);
 }
 
-// Partials of ROW: each team its own.
+// Folds an accumulator of a column or row over the teams of a group, into that of the first.
+static void fold_rows(simt *c, int i, const char *acc)
+{
+    const tni_ins *x = &c->k->ins[i];
+    name           a, b;
+    if (c->m->rows == 1) return;
+    snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type_of(c, i));
+    snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, type_of(c, i), c->m->team);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "%s = %s;", a.s, acc);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", c->m->rows / 2);
+    begin_indent(c);
+    tni_put(c->o, "if (tid / %d < d) %s = ", c->m->team, a.s);
+    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, a.s, b.s);
+    tni_put(c->o, ";\n");
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "}");
+    tni_line(c->o, "%s = %s;", acc, a.s);
+}
+
+// Partials of ROW: a thread has its columns, every thread of a team the row's.
 static void put_row_partials(simt *c)
 {
-    int v = c->m->vector;
+    int  v = c->m->vector;
+    name acc;
     for (int i = 0; i < c->k->nins; i++) {
         const tni_ins *x = &c->k->ins[i];
-        if (!is_tail(x)) continue;
-        if (!x->per) tni_line(c->o, "if (t == 0) s%d[0] = t%d;", i, i);
-        if (!x->per || c->m->tail_memory) continue;
+        if (!is_tail(x) || (x->per && c->m->tail_memory)) continue;
+        snprintf(acc.s, sizeof acc.s, x->per ? "t%d[q * %d + j]" : "t%d", i, v);
+        if (!x->per) {
+            fold_rows(c, i, acc.s);
+            tni_line(c->o, "if (tid == 0) s%d[0] = t%d;", i, i);
+            continue;
+        }
         tni_put(c->o, "%s", c->d->unroll);
-        tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->m->unroll);
+        tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
         tni_put(c->o, "%s", c->d->unroll);
         tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", v);
+        fold_rows(c, i, acc.s);
         tni_line(c->o, "const %s e = (from + q * %d) * %d + j%s;", c->index, c->m->team, v,
                  c->m->window ? " - shift" : "");
-        tni_line(c->o, "if (%se < %s) s%d[e] = t%d[q * %d + j];", c->m->window ? "e >= 0 && " : "",
-                 word_name(c, TNI_WORD_COLS).s, i, i, v);
+        tni_line(c->o, "if (tid < %d && %se < %s) s%d[e] = %s;", c->m->team,
+                 c->m->window ? "e >= 0 && " : "", word_name(c, TNI_WORD_COLS).s, i, acc.s);
         close_vector(c);
     }
 }
@@ -890,9 +941,7 @@ static void put_row(simt *c)
                  !c->m->tiles ? ""
                  : c->m->cuda ? " + (m_int)(blockIdx.y * blockDim.x)"
                               : " + (m_int)(get_group_id(1) * get_local_size(0))");
-    name part;
-    snprintf(part.s, sizeof part.s, "%s * %d + tid / %d", c->d->group_id, c->m->rows, c->m->team);
-    if (c->k->tails) declare_tails(c, part.s);
+    if (c->k->tails) declare_tails(c, c->d->group_id);
     if (c->k->tails && c->m->window) tni_line(c->o, "%s shift = 0;", c->index);
     if (c->k->tails && c->m->tiles) tni_line(c->o, "#pragma unroll 4");
     if (c->k->tails) {
@@ -901,7 +950,8 @@ static void put_row(simt *c)
         tni_line(c->o, "const %s row = (%s * %s + it) * %d + tid / %d;", c->index, c->d->group_id,
                  word_name(c, TNI_WORD_CHUNK).s, c->m->rows, c->m->team);
     } else {
-        tni_line(c->o, "const %s row = (%s)%s;", c->index, c->index, part.s);
+        tni_line(c->o, "const %s row = (%s)%s * %d + tid / %d;", c->index, c->index, c->d->group_id,
+                 c->m->rows, c->m->team);
     }
     put_row_line(c);
     for (int q = 0; q <= c->k->phases; q++) {
@@ -951,7 +1001,7 @@ static void close_turns(simt *c)
 static void put_point(simt *c)
 {
     tni_set set = tni_needs_row(c->k, 0);
-    open_turns(c, "u0", c->m->rows * c->m->unroll, "tid");
+    open_turns(c, "u0", c->m->rows * c->unroll, "tid");
     c->stage = AT_LOOP;
     put_fetches(c, &set);
     open_vector(c);
@@ -1107,9 +1157,10 @@ static void put_args(simt *c)
 
 static void open_cuda(simt *c, const char *suffix, int threads)
 {
-    const tni_kernel *k = c->k;
-    tni_line(c->o, "%s__launch_bounds__(%d) %s%s(const %s_args a)", c->d->kernel, threads, c->name,
-             suffix, c->name);
+    const tni_kernel *k        = c->k;
+    int               resident = c->k->tails ? 1024 / threads : 1;
+    tni_line(c->o, "%s__launch_bounds__(%d, %d) %s%s(const %s_args a)", c->d->kernel, threads,
+             resident > 1 ? resident : 1, c->name, suffix, c->name);
     tni_line(c->o, "{");
     for (int i = 0; i < k->nbuffer; i++) {
         const char *word = k->buffer[i].written ? "" : "const ";
@@ -1149,12 +1200,12 @@ static void open_kernel(simt *c, const char *suffix, int threads, int red)
 static int red_words(const simt *c)
 {
     const tni_simt_class *m     = c->m;
-    int                   group = m->team * m->rows, lanes = 0;
-    if (m->form == TNI_SIMT_LANE && m->team > 1) lanes = group * m->vector;
-    if (m->form == TNI_SIMT_ROW && m->team == 1 && m->finish != TNI_FINISH_LAST) return 0;
-    if (m->form != TNI_SIMT_ROW && !c->k->tails) return lanes;
-    int fold = m->cuda ? 64 * c->folds : group;
-    return fold > lanes ? fold : lanes;
+    int                   group = m->team * m->rows;
+    if (m->form == TNI_SIMT_LANE && m->team > 1 && !c->k->tails) return group * m->vector;
+    if (m->form != TNI_SIMT_ROW && !c->k->tails) return 0;
+    if (m->form == TNI_SIMT_ROW && m->cuda && m->team <= 32 && !c->k->tails) return 0;
+    int fold = m->cuda && 64 * c->folds > group ? 64 * c->folds : group;
+    return m->form == TNI_SIMT_LANE ? fold * m->vector : fold;
 }
 
 // How many reductions are folded together, at most.
@@ -1220,6 +1271,7 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     c.again                 = tni_simt_again(k);
     c.dear                  = tni_simt_dear(k);
     c.folds                 = count_folds(k);
+    c.unroll                = m->unroll;
     tni_simt_layout_of(k, &c.at);
     find_scalars(&c);
     if (m->cuda) put_args(&c);

@@ -7,6 +7,7 @@ enum {
     VECTOR_BYTES = 16,
     MOST_VECTOR  = 8,
     REGISTERS    = 64,  // of a thread, for what is held from loop to loop
+    ELEMENTS     = 32,  // of a row in the registers of a thread: more make a long text
     WARP         = 32,
     GROUP        = 256,   // threads of a group where nothing else decides
     TEAM         = 512,   // most threads of a row held in registers
@@ -323,7 +324,7 @@ static void row_in_registers(const facts *f, tni_simt *m)
     } else if (n <= 4 * WARP && vector_registers(f, c) * power_up(ceil_div(n, WARP)) <= REGISTERS) {
         c->team = WARP;
     } else {
-        c->team = (uint16_t)least(power_up(ceil_div(n, 2)), TEAM);
+        c->team = (uint16_t)least(power_up(f->col_tails ? n : ceil_div(n, 2)), TEAM);
     }
     while (c->team > f->limits->threads) c->team /= 2;
     c->unroll = (uint8_t)least(power_up(ceil_div(n, c->team)), 128);
@@ -331,7 +332,7 @@ static void row_in_registers(const facts *f, tni_simt *m)
 
 static bool fits(const facts *f, const tni_simt_class *c)
 {
-    return c->unroll <= 16 && vector_registers(f, c) * c->unroll <= REGISTERS;
+    return c->unroll * c->vector <= ELEMENTS && vector_registers(f, c) * c->unroll <= REGISTERS;
 }
 
 // A row that registers do not hold: shared memory, or read again.
@@ -341,7 +342,7 @@ static void row_in_loops(const facts *f, tni_simt *m)
     int64_t         room = f->limits->shared_bytes - 2048, bytes = stash_bytes(f, m);
     c->keep_dear   = 0;
     c->tail_memory = f->col_tails > 0;
-    c->unroll      = (uint8_t)most(1, least(4, 32 / most(1, vector_registers(f, c))));
+    c->unroll      = (uint8_t)most(1, least(4, 16 / most(1, vector_registers(f, c))));
     c->unroll      = c->unroll == 3 ? 2 : c->unroll;
     c->team        = (uint16_t)least(power_up(m->vectors), TEAM);
     c->hold        = TNI_HOLD_NOTHING;
@@ -429,7 +430,7 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
     m->chunk = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);
     if (!f->k->tails) m->chunk = 1;
     m->grid[0] = ceil_div(units, m->chunk * per);
-    m->parts   = c->form == TNI_SIMT_ROW ? m->grid[0] * c->rows : m->grid[0];
+    m->parts   = m->grid[0];
 }
 
 static int64_t tail_bytes(const facts *f, const tni_simt *m, const tni_ins *x)

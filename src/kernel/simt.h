@@ -11,9 +11,9 @@
 //          share the elements of R, and `rows` such vectors are side by side in a group.
 //   POINT  no R. As LANE, without loops; `unroll` vectors a thread where there are tails.
 //
-// A kernel with tails goes over several rows: each team (ROW) or group (LANE, POINT) has `chunk` of
-// them one after the other, and leaves one partial result for each tail, of which there are `parts`.
-// They are joined in order by the last group to end, or by a second kernel, NAME_finish.
+// A kernel with tails goes over several rows: each team (ROW), or each thread (LANE, POINT), has
+// `chunk` of them one after the other, and each group leaves one partial result for each tail. They are
+// joined in order by the last group to end, or by a second kernel, NAME_finish.
 //
 // Arguments of a kernel and its finish kernel: the buffers, scratch, state, then words of 64 bits
 // (tni_simt_words), and in OpenCL, where shared_bytes is not 0, for the first of the two a pointer

@@ -32,25 +32,25 @@ typedef struct {
 // A unit: a kernel in the making, or an item that runs alone (item >= 0). Seeds are in id order.
 // Invariant of a kernel: every seed is the value of an instruction, and roles were found for it.
 typedef struct {
-    int32_t     item;
-    int32_t     into;        // the unit it was merged into, or itself
-    int32_t     level;       // products, copies and the like on the longest way to it
-    uint32_t    seen;        // scratch of searches
-    int32_t     refused[4];  // units it could not be merged with, the last ones
-    int         refusals;
-    int         naxes;
-    int64_t     size[TNI_AXES];
-    uint32_t    reduced;  // R, as bits
-    tni_value  *value;
-    size_t      values, values_cap;
-    tni_source *source;  // accesses
-    size_t      sources, sources_cap;
-    tni_bound  *number;
-    size_t      numbers, numbers_cap;
-    int32_t    *seed;
-    size_t      seeds, seeds_cap;
-    uint32_t   *before;  // units whose results it reads
-    size_t      befores, befores_cap;
+    int32_t      item;
+    int32_t      into;        // the unit it was merged into, or itself
+    int32_t      level;       // products, copies and the like on the longest way to it
+    uint32_t     seen;        // scratch of searches
+    int32_t      refused[4];  // units it could not be merged with, the last ones
+    int          refusals;
+    int          naxes;
+    int64_t      size[TNI_AXES];
+    uint32_t     reduced;  // R, as bits
+    tni_value   *value;
+    size_t       values, values_cap;
+    tni_reading *source;  // accesses
+    size_t       sources, sources_cap;
+    tni_bound   *number;
+    size_t       numbers, numbers_cap;
+    int32_t     *seed;
+    size_t       seeds, seeds_cap;
+    uint32_t    *before;  // units whose results it reads
+    size_t       befores, befores_cap;
 } tni_unit;
 
 typedef enum {
@@ -117,7 +117,7 @@ bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out);
 bool tni_fuse(tni_fusion *f);
 // The units in an order in which they can run, as steps and kernels of the plan: by their first
 // item, as far as that goes.
-bool tni_order(tni_fusion *f, tni_plan *p);
+bool tni_sequence(tni_fusion *f, tni_plan *p);
 void tni_fusion_close(tni_fusion *f);
 
 #endif

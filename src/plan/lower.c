@@ -124,14 +124,14 @@ static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t lit
     return add(l, -1, i, NULL, x);
 }
 
-static uint32_t source_axes(const lowering *l, const tni_source *s)
+static uint32_t source_axes(const lowering *l, const tni_reading *s)
 {
     uint32_t axes = 0;
     for (int k = 0; k < l->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
     return axes;
 }
 
-static int add_source(lowering *l, const tni_source *s)
+static int add_source(lowering *l, const tni_reading *s)
 {
     tni_unit *u = l->u;
     if (u->sources == TNI_MOST_ACCESS - TNI_MOST_BUFFERS ||
@@ -145,8 +145,8 @@ static int add_source(lowering *l, const tni_source *s)
 static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *stride,
                     int32_t origin)
 {
-    tni_source s = { .place = -1, .reader = -1, .edge = -1 };
-    tni_ins    x = blank;
+    tni_reading s = { .place = -1, .reader = -1, .edge = -1 };
+    tni_ins     x = blank;
     if (c->via >= 0) return FAILED;
     for (int j = 0; j < rank; j++) {
         s.offset += stride[j] * c->start[j];
@@ -181,7 +181,7 @@ static bool come_after(lowering *l, int32_t place)
     return true;
 }
 
-static bool same_source(const lowering *l, const tni_source *a, const tni_source *b)
+static bool same_source(const lowering *l, const tni_reading *a, const tni_reading *b)
 {
     if (a->place != b->place || a->offset != b->offset) return false;
     if (memcmp(a->stride, b->stride, sizeof a->stride)) return false;
@@ -192,7 +192,8 @@ static bool same_source(const lowering *l, const tni_source *a, const tni_source
     return x == y || (x->op != TNI_view && y->op != TNI_view);
 }
 
-static int load(lowering *l, const tni_source *s, tn_dtype dt, int index, int guard, int32_t origin)
+static int load(lowering *l, const tni_reading *s, tn_dtype dt, int index, int guard,
+                int32_t origin)
 {
     tni_unit *u = l->u;
     tni_ins   x = blank;
@@ -229,11 +230,11 @@ static bool is_inside(const lowering *l, int32_t i)
 // Source number s of item i, at coordinates of the source's own axes.
 static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c, int guard)
 {
-    tni_graph *g    = l->f->g;
-    tni_node  *src  = node_of(l, i)->src[s];
-    tni_view   v    = tni_node_layout(src);
-    int32_t    base = tni_place_of(g, src);
-    tni_source a    = { .place = base, .reader = i, .edge = s };
+    tni_graph  *g    = l->f->g;
+    tni_node   *src  = node_of(l, i)->src[s];
+    tni_view    v    = tni_node_layout(src);
+    int32_t     base = tni_place_of(g, src);
+    tni_reading a    = { .place = base, .reader = i, .edge = s };
     for (int j = 0; j < v.rank; j++) {
         a.offset += v.stride[j] * c->start[j];
         for (int k = 0; k < l->u->naxes; k++) a.stride[k] += v.stride[j] * c->step[j][k];

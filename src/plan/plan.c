@@ -344,7 +344,7 @@ static void free_steps(tni_heap *h, tni_plan *p)
 static bool step_by_unit(builder *b)
 {
     tni_fusion f  = { .g = b->g, .limits = b->limits };
-    bool       ok = tni_fuse(&f) && tni_order(&f, b->plan);
+    bool       ok = tni_fuse(&f) && tni_sequence(&f, b->plan);
     tni_fusion_close(&f);
     if (ok) return true;
     free_steps(&b->g->cx->heap, b->plan);

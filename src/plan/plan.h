@@ -91,7 +91,7 @@ static inline int64_t tni_offset_of(const tni_node *n)
 typedef struct {
     int32_t place, reader, edge;
     int64_t offset, stride[TNI_AXES + 1];
-} tni_source;
+} tni_reading;
 
 // Which number of an item a kernel is given.
 typedef enum {
@@ -114,16 +114,16 @@ typedef struct {
 // numbers are filled in for each run. buffer: the place (item, or ~input) of each buffer; origin: the
 // item each instruction stands for.
 typedef struct {
-    tni_kernel *kernel;
-    tni_launch  launch;
-    int32_t     buffer[TNI_MOST_BUFFERS];
-    tni_source *source;
-    tni_bound  *number;
-    int32_t    *origin;
-    int32_t    *seed;  // items it computes, ~item for those it does not store
-    size_t      seeds;
-    void       *entry;  // the device's
-    int64_t     bytes;  // that it moves
+    tni_kernel  *kernel;
+    tni_launch   launch;
+    int32_t      buffer[TNI_MOST_BUFFERS];
+    tni_reading *source;
+    tni_bound   *number;
+    int32_t     *origin;
+    int32_t     *seed;  // items it computes, ~item for those it does not store
+    size_t       seeds;
+    void        *entry;  // the device's
+    int64_t      bytes;  // that it moves
 } tni_fused;
 
 // A step of a plan: item `item` by a device call, or, where that is negative, kernel ~item.

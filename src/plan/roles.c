@@ -74,9 +74,9 @@ static uint32_t fast_axis(const tni_unit *u)
     int64_t most = -1;
     int     fast = 0;
     for (size_t i = 0; i < u->sources; i++) {
-        const tni_source *s    = &u->source[i];
-        uint32_t          axes = 0;
-        int               unit = -1;
+        const tni_reading *s    = &u->source[i];
+        uint32_t           axes = 0;
+        int                unit = -1;
         for (int k = 0; k < u->naxes; k++) {
             if (s->stride[k]) axes |= 1u << k;
             if (s->stride[k] == 1 || s->stride[k] == -1) unit = k;
@@ -123,7 +123,7 @@ typedef struct {
     tni_fusion *f;
     tni_unit   *u;
     tni_fused  *out;
-    tni_source  source[TNI_MOST_ACCESS];
+    tni_reading source[TNI_MOST_ACCESS];
     int         sources;
     int         axis[TNI_AXES], naxes, np;
 } making;
@@ -133,7 +133,7 @@ static int64_t reach(int64_t stride)
     return stride < 0 ? -stride : stride;
 }
 
-static int64_t volume(const making *m, const tni_source *s)
+static int64_t volume(const making *m, const tni_reading *s)
 {
     uint32_t axes = 0;
     for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
@@ -141,9 +141,9 @@ static int64_t volume(const making *m, const tni_source *s)
 }
 
 // The access that decides the order: the largest, of equals the last, since stores come last.
-static const tni_source *leader(const making *m)
+static const tni_reading *leader(const making *m)
 {
-    const tni_source *best = NULL;
+    const tni_reading *best = NULL;
     for (int i = 0; i < m->sources; i++)
         if (m->source[i].place != -1 || m->source[i].reader >= 0)
             if (!best || volume(m, &m->source[i]) >= volume(m, best)) best = &m->source[i];
@@ -153,8 +153,8 @@ static const tni_source *leader(const making *m)
 // P axes, then R axes, each by falling stride of the leader; those it does not move along first.
 static void sort_axes(making *m)
 {
-    const tni_source *lead = leader(m);
-    int               n    = 0;
+    const tni_reading *lead = leader(m);
+    int                n    = 0;
     for (int role = 0; role < 2; role++) {
         int first = n;
         for (int k = 0; k < m->u->naxes; k++) {
@@ -219,8 +219,8 @@ static bool lane_in_r(const making *m)
     if (m->np == 0) return true;
     if (size[r] < SHORT && size[p] >= SHORT) return false;
     for (int i = 0; i < m->sources; i++) {
-        const tni_source *s = &m->source[i];
-        int64_t           v = 1;
+        const tni_reading *s = &m->source[i];
+        int64_t            v = 1;
         for (int k = 0; k < m->naxes; k++) v *= s->stride[k] ? size[k] : 1;
         if (reach(s->stride[r]) == 1) along_r += v;
         if (reach(s->stride[p]) == 1) along_p += v;
@@ -246,7 +246,7 @@ static void gather_sources(making *m)
         if (!is_stored(m, x->item)) continue;
         const tni_node *n = m->f->g->item[x->item].n;
         int64_t         row[TN_MAX_RANK];
-        tni_source      s = { .place = x->item, .reader = x->item, .edge = -1 };
+        tni_reading     s = { .place = x->item, .reader = x->item, .edge = -1 };
         tni_shape_strides(n->rank, n->size, row);
         for (int j = 0; j < n->rank; j++)
             for (int k = 0; k < u->naxes; k++) s.stride[k] += row[j] * x->coords.step[j][k];
@@ -327,8 +327,8 @@ static void classify(making *m)
     tni_launch *l = &m->out->launch;
     k->naccess    = (int16_t)m->sources;
     for (int i = 0; i < m->sources; i++) {
-        const tni_source *s   = &m->source[i];
-        int64_t           far = reach(s->offset);
+        const tni_reading *s   = &m->source[i];
+        int64_t            far = reach(s->offset);
         for (int a = 0; a < m->naxes; a++) {
             int64_t d              = s->stride[a];
             k->access[i].stride[a] = d == 0 ? TNI_STRIDE_0 : d == 1 ? TNI_STRIDE_1 : TNI_STRIDE_N;

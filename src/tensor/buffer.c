@@ -40,6 +40,13 @@ static int bin_of(size_t bytes, size_t *rounded)
     return (e - 6) * 4 + (int)((up >> (e - 2)) & 3);
 }
 
+size_t tni_buffer_size(size_t bytes)
+{
+    size_t rounded;
+    bin_of(bytes, &rounded);
+    return rounded;
+}
+
 static tni_buffer *fresh(tni_buffers *b, size_t bytes)
 {
     tni_buffer *buf = tni_zalloc(b->heap, sizeof *buf);

@@ -42,6 +42,8 @@ typedef struct {
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit);
 void tni_buffers_close(tni_buffers *b);
 
+// What a buffer of so many bytes takes.
+size_t tni_buffer_size(size_t bytes);
 // At least that many bytes, or NULL: over the limit, or none to be had even after the cache was
 // given back. The caller has the only reference.
 tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes);

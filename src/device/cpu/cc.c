@@ -23,6 +23,44 @@ enum { LIMIT_MS = 60000 };
 #define NATIVE " -march=native"
 #endif
 
+// A compiler may know a chip by its name alone, and take it to have what the system or the machine
+// around it has switched off. So what it says of the target is held against what is there: the
+// macros that stand for instructions, and the system's word for each.
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+static bool fits_chip(const char *macros)
+{
+    static const struct {
+        const char   *macro;
+        unsigned long kind, bit;
+    } all[] = {
+        { "__ARM_FEATURE_SVE ", AT_HWCAP, HWCAP_SVE },
+        { "__ARM_FEATURE_SVE2 ", AT_HWCAP2, HWCAP2_SVE2 },
+        { "__ARM_FEATURE_BF16 ", AT_HWCAP2, HWCAP2_BF16 },
+        { "__ARM_FEATURE_MATMUL_INT8 ", AT_HWCAP2, HWCAP2_I8MM },
+        { "__ARM_FEATURE_FRINT ", AT_HWCAP2, HWCAP2_FRINT },
+        { "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC ", AT_HWCAP, HWCAP_ASIMDHP },
+        { "__ARM_FEATURE_FP16_FML ", AT_HWCAP, HWCAP_ASIMDFHM },
+        { "__ARM_FEATURE_DOTPROD ", AT_HWCAP, HWCAP_ASIMDDP },
+        { "__ARM_FEATURE_QRDMX ", AT_HWCAP, HWCAP_ASIMDRDM },
+        { "__ARM_FEATURE_COMPLEX ", AT_HWCAP, HWCAP_FCMA },
+        { "__ARM_FEATURE_JCVT ", AT_HWCAP, HWCAP_JSCVT },
+        { "__ARM_FEATURE_ATOMICS ", AT_HWCAP, HWCAP_ATOMICS },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strstr(macros, all[i].macro) && !(getauxval(all[i].kind) & all[i].bit)) return false;
+    return true;
+}
+#else
+static bool fits_chip(const char *macros)
+{
+    (void)macros;
+    return true;
+}
+#endif
+
 // Where the target has AVX-512, full vectors, as the library's own loops have.
 #define WIDE " -mprefer-vector-width=512"
 
@@ -188,6 +226,7 @@ static bool find_target(tni_cc *c, const char *native, tni_text *why)
     if (!says) return false;
     bool ok = strstr(says, "__STDC_VERSION__ 201112L") != NULL;
     if (!ok) *why = tni_text_of("%s is no C11 compiler", tni_shown(c->path).s);
+    if (*native && !fits_chip(says)) ok = false;
     snprintf(c->chip, sizeof c->chip, "%016" PRIx64 "%016" PRIx64,
              hash_text(says, 0xcbf29ce484222325u), hash_text(says, 0x6c62272e07bb0142u));
     if (ok && *native && strstr(says, "__AVX512F__")) strcat(c->options, WIDE);

@@ -1,6 +1,7 @@
 // The cpu device: a tile interpreter for the op table, matrix products by gemm.h.
 #include "base/heap.h"
 #include "base/pool.h"
+#include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/gemm.h"
 
@@ -136,4 +137,6 @@ const tni_device tni_device_cpu = {
     .download     = download,
     .scratch      = scratch,
     .run          = run,
+    .counts       = tni_cpu_counts_of,
+    .text         = tni_cpu_text,
 };

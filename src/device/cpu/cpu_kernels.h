@@ -32,6 +32,10 @@ typedef struct {
 
 tni_cpu_counts tni_cpu_kernels_counts(void);
 
+// The same and the text of a kernel as the device offers them.
+void  tni_cpu_counts_of(int64_t *compiled, int64_t *found);
+char *tni_cpu_text(tni_heap *h, const tni_launch *l);
+
 // The compiler that kernels get, in a line; false, with the reason, if there is none. Runs it.
 bool tni_cpu_compiler(tni_text *detail);
 

@@ -179,10 +179,16 @@ static bool fits(tni_cl *cl)
     return false;
 }
 
-// Work that still runs when the process ends would run on in a library that is being unloaded.
 static void finish_at_exit(void)
 {
-    if (state.there) state.api.clFinish(state.queue);
+    state.api.clFinish(state.queue);
+}
+
+void tni_cl_finish_at_exit(void)
+{
+    static bool done;
+    if (!done) atexit(finish_at_exit);
+    done = true;
 }
 
 static void open_once(void)
@@ -196,7 +202,6 @@ static void open_once(void)
     if (cl->context) cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device, 0, &code);
     cl->there = cl->queue != NULL;
     if (!cl->there) tni_text_add(&cl->detail, ": no context (error %d)", code);
-    else atexit(finish_at_exit);
 }
 
 tni_cl *tni_cl_get(void)

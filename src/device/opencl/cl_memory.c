@@ -149,6 +149,7 @@ void tni_cl_free(void *heap, void *p)
     withdraw(b);
     munmap(b->base, b->reserved);
     cl->api.clReleaseMemObject(b->mem);
+    if (!table.count) cl->api.clFinish(cl->queue);  // nobody is left who would wait for it
     tni_cl_unlock();
     tni_free(heap, b);
 }

@@ -12,11 +12,12 @@
 
 // ---- building ----------------------------------------------------------------------------------
 
-// Contraction is off in the text; division and square root round correctly where they can.
+// Contraction is off in the text; division and square root round correctly where they can. -w: a
+// driver prints warnings to the standard error of the program.
 static const char *options(const tni_cl *cl)
 {
-    return cl->exact_divide ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
-                            : "-cl-std=CL1.2";
+    return cl->exact_divide ? "-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divide-sqrt"
+                            : "-cl-std=CL1.2 -w";
 }
 
 // The first line of the log that speaks of an error.
@@ -84,11 +85,15 @@ tni_cl_program tni_cl_build(const char *source, const char *what, tn_status *sta
     if (!cache.opened) tni_disk_open(&cache.disk);
     cache.opened     = true;
     tni_cl_program p = kept_program(cl, source);
-    if (p) return p;
+    if (p) {
+        tni_cl_finish_at_exit();
+        return p;
+    }
     p = cl->api.clCreateProgramWithSource(cl->context, 1, &source, NULL, &code);
     if (p) code = cl->api.clBuildProgram(p, 1, &cl->device, options(cl), NULL, NULL);
     if (p && code == TNI_CL_SUCCESS) {
         keep_program(cl, p, source);
+        tni_cl_finish_at_exit();
         return p;
     }
     *status = tni_cl_error(why, what, code);

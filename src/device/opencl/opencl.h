@@ -36,6 +36,11 @@ const char *tni_cl_detail(void);
 void tni_cl_lock(void);
 void tni_cl_unlock(void);
 
+// Work that still runs when the process ends would run on in libraries that are being taken down.
+// To be called once the driver has loaded all of its own, which it does to compile: what is
+// registered last is called first. Locked.
+void tni_cl_finish_at_exit(void);
+
 // An error of OpenCL as a status of ours, with a sentence: no memory is TN_EMEM, everything else
 // TN_EDEVICE.
 tn_status tni_cl_error(tni_text *why, const char *what, int32_t code);

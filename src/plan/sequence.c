@@ -138,7 +138,7 @@ static bool sort(sorting *s, tni_plan *p)
     return ok && s->taken == s->units;
 }
 
-bool tni_order(tni_fusion *f, tni_plan *p)
+bool tni_sequence(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h     = &f->g->cx->heap;
     size_t    edges = 0, kernels = 0;

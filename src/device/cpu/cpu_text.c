@@ -1,0 +1,20 @@
+// What people can see of the kernels of this process: how many were compiled, and their text.
+#include "device/cpu/cpu_kernels.h"
+
+void tni_cpu_counts_of(int64_t *compiled, int64_t *found)
+{
+    tni_cpu_counts c = tni_cpu_kernels_counts();
+    *compiled        = c.compiled;
+    *found           = c.found;
+}
+
+char *tni_cpu_text(tni_heap *h, const tni_launch *l)
+{
+    tni_out       o;
+    tni_emit_item item = { .kernel = l->kernel, .name = "kernel" };
+    const char   *why;
+    if (!tni_can_emit(l->kernel, &why)) return NULL;
+    tni_out_open(&o, h);
+    tni_emit_c(&o, &tni_dialect_c, &item, false);
+    return tni_out_take(&o);
+}

@@ -1,0 +1,203 @@
+// How much memory a plan takes, before it runs: by what it is for, in all, and how far its arena is
+// from the least that its lifetimes allow.
+#include "engine/engine.h"
+
+#include <stdlib.h>
+
+// ---- lifetimes ---------------------------------------------------------------------------------
+
+// From which step to which a place of the arena is in use.
+typedef struct {
+    uint32_t first, last;
+    bool     used;
+} lifetime;
+
+static void use_place(const tni_plan *p, lifetime *life, size_t item, size_t step)
+{
+    if (p->place[item].where != TNI_ARENA) return;
+    lifetime *l = &life[p->place[item].root];
+    if (!l->used) l->first = (uint32_t)step;
+    l->used = true;
+    l->last = (uint32_t)step;
+}
+
+static void use_source(const tni_graph *g, const tni_plan *p, lifetime *life, const tni_node *src,
+                       size_t step)
+{
+    if (src->state != TNI_PENDING) return;
+    int32_t base = g->item[src->mark - 1].base;
+    if (base >= 0) use_place(p, life, (size_t)base, step);
+}
+
+static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life)
+{
+    for (size_t t = 0; t < p->steps; t++) {
+        tni_step step = p->step[t];
+        if (step >= 0) {
+            const tni_node *n = g->item[step].n;
+            for (uint32_t s = 0; s < n->nsrc; s++) use_source(g, p, life, n->src[s], t);
+            use_place(p, life, (size_t)step, t);
+            continue;
+        }
+        const tni_fused *k = &p->kernel[~step];
+        for (int i = 0; i < k->kernel->nbuffer; i++)
+            if (k->buffer[i] >= 0) use_place(p, life, (size_t)k->buffer[i], t);
+    }
+}
+
+// The most bytes that are in use at one step.
+static int64_t highest(const tni_plan *p, const lifetime *life, int64_t *change)
+{
+    int64_t now = 0, most = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        if (!life[i].used) continue;
+        change[life[i].first] += p->place[i].bytes;
+        change[life[i].last + 1] -= p->place[i].bytes;
+    }
+    for (size_t t = 0; t < p->steps; t++) {
+        now += change[t];
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p)
+{
+    tni_heap *h      = &g->cx->heap;
+    lifetime *life   = tni_zalloc(h, p->count * sizeof *life);
+    int64_t  *change = tni_zalloc(h, (p->steps + 1) * sizeof *change);
+    int64_t   most   = -1;
+    if (life && change) {
+        find_lifetimes(g, p, life);
+        most = highest(p, life, change);
+    }
+    tni_free(h, life);
+    tni_free(h, change);
+    return most;
+}
+
+// ---- what memory is for ------------------------------------------------------------------------
+
+// The stores that are known by what they are for: of parameters and of their gradients, by address.
+typedef struct {
+    tni_graph        *g;
+    const tni_store **store;
+    size_t            count, cap;
+    bool              failed;
+    tn_plan_memory    m;
+} ledger;
+
+static int64_t store_bytes(const ledger *l, const tni_store *s)
+{
+    const tni_node *n = s->node;
+    return tni_node_count(n) * (int64_t)l->g->cx->engine->device->element_size((tn_dtype)n->dtype);
+}
+
+static bool takes_part(const tni_node *n)
+{
+    return n && n->mark != 0;
+}
+
+// Notes a store that takes part in the graph; its bytes, or 0 where it does not.
+static int64_t note_store(ledger *l, const tni_store *s)
+{
+    tni_heap *h = &l->g->cx->heap;
+    if (!takes_part(s->node) && !takes_part(s->done)) return 0;
+    if (!tni_grow(h, (void **)&l->store, &l->cap, l->count + 1, sizeof *l->store)) {
+        l->failed = true;
+        return 0;
+    }
+    l->store[l->count++] = s;
+    return store_bytes(l, s);
+}
+
+// A computed node may be the current state of a leaf: then the leaf counts, and its gradient.
+static void note_input(ledger *l, const tni_node *n)
+{
+    const tn_tensor *leaf = n->leaf ? n->leaf->handle : NULL;
+    if (!leaf || (leaf->store->node != n && leaf->store->done != n)) return;
+    l->m.parameters += note_store(l, leaf->store);
+    if (n->leaf->grad) l->m.gradients += note_store(l, n->leaf->grad->store);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const tni_store *x = *(const tni_store *const *)a, *y = *(const tni_store *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+// What else is assigned in place: an optimizer's state, running statistics.
+static void note_assigned(ledger *l)
+{
+    if (l->count) qsort(l->store, l->count, sizeof *l->store, by_address);
+    for (const tni_store *s = l->g->cx->pending; s; s = s->next) {
+        if (!s->assigned || !takes_part(s->node)) continue;
+        if (l->count && bsearch(&s, l->store, l->count, sizeof *l->store, by_address)) continue;
+        l->m.optimizer += store_bytes(l, s);
+    }
+}
+
+// Whether the plan gives a pending node memory that outlives it.
+static bool is_result(const tni_plan *p, const tni_node *n)
+{
+    return n->state == TNI_PENDING && n->mark && p->place[n->mark - 1].where == TNI_OWN;
+}
+
+// What the plan takes of the context's memory while it runs, the scratch aside; and of that, what is
+// for other values than parameters, gradients and the like.
+static int64_t count_places(ledger *l, const tni_plan *p)
+{
+    int64_t taken = p->arena ? (int64_t)tni_buffer_size((size_t)p->arena) : 0, results = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->place[i].where != TNI_OWN || p->place[i].root != i) continue;
+        taken += (int64_t)tni_buffer_size((size_t)p->place[i].bytes);
+        results += p->place[i].bytes;
+    }
+    for (const tni_store *s = l->g->cx->pending; s; s = s->next)
+        if (s->assigned && is_result(p, s->node)) results -= store_bytes(l, s);
+    l->m.activations = p->arena + (results > 0 ? results : 0);
+    return taken;
+}
+
+static bool fill(ledger *l)
+{
+    tn_ctx *cx   = l->g->cx;
+    bool    kept = true;
+    l->m.peak    = cx->buffers.bytes;
+    if (!l->g->count) return true;
+    tni_plan *p    = tni_plan_for(l->g, &kept);
+    int64_t   work = p ? tni_plan_workspace(l->g, p) : -1;
+    if (work >= 0) {
+        for (size_t i = 0; i < l->g->inputs; i++) note_input(l, l->g->input[i].n);
+        note_assigned(l);
+        l->m.workspace = work;
+        l->m.peak += count_places(l, p);
+        if (work) l->m.peak += (int64_t)tni_buffer_size((size_t)work);
+    }
+    if (!kept) tni_plan_free(&cx->heap, p);
+    if (l->failed) return tni_no_memory(cx, "plan_bytes");
+    return work >= 0;
+}
+
+static tn_plan_memory plan_bytes(tn_ctx *cx)
+{
+    tni_graph g;
+    ledger    l = { .g = &g };
+    if (!tni_ctx_ok(cx, "plan_bytes")) return l.m;
+    if (cx->busy) {
+        tni_fail(cx, TN_EARG, "plan_bytes: a tn_ call is in progress");
+        return l.m;
+    }
+    bool ok = tni_graph_open(&g, cx, TNI_STEP, NULL) && fill(&l);
+    tni_graph_close(&g);
+    tni_free(&cx->heap, l.store);
+    return ok ? l.m : (tn_plan_memory){ 0 };
+}
+
+tn_plan_memory tn_plan_bytes(tn_ctx *cx)
+{
+    tni_enter(tni_self.site);
+    tn_plan_memory m = plan_bytes(cx);
+    tni_leave(false, NULL);
+    return m;
+}

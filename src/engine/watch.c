@@ -1,0 +1,185 @@
+// What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and TN_LOG
+// says in a line why one was built once a program should have all it needs.
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETTLED = 3 };  // steps after which a new plan is worth a line
+
+// Whether a list with commas has the word.
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (; list && *list; list += strcspn(list, ","), list += *list == ',')
+        if (!strncmp(list, word, n) && (!list[n] || list[n] == ',')) return true;
+    return false;
+}
+
+void tni_watch_open(tni_engine *e)
+{
+    const char *to = getenv("TN_EXPLAIN");
+    e->log_plans   = has_word(getenv("TN_LOG"), "plan");
+    if (to && strcmp(to, "0") && strlen(to) < sizeof e->explain) strcpy(e->explain, to);
+}
+
+// ---- TN_EXPLAIN --------------------------------------------------------------------------------
+
+// "1" and "source" are stderr, anything else is a file to add to.
+static void explain_plan(tni_graph *g, const tni_plan *p)
+{
+    const char *to     = g->cx->engine->explain;
+    bool        source = !strcmp(to, "source");
+    FILE       *f      = source || !strcmp(to, "1") ? stderr : fopen(to, "a");
+    if (!f) f = stderr;
+    fprintf(f, "plan %lld: ", (long long)g->cx->stats.plans);
+    tni_explain(g, p, f, source);
+    if (f != stderr) fclose(f);
+    else fflush(f);
+}
+
+// ---- TN_LOG ------------------------------------------------------------------------------------
+
+// The key of a plan beside that of the nearest other one, which is equal up to byte `at`.
+typedef struct {
+    tni_graph      *g;
+    const tni_plan *p, *other;
+    size_t          at;
+} difference;
+
+static size_t common(const tni_plan *a, const tni_plan *b)
+{
+    size_t n = 0, most = a->key_bytes < b->key_bytes ? a->key_bytes : b->key_bytes;
+    while (n < most && a->key[n] == b->key[n]) n++;
+    return n;
+}
+
+static difference nearest(tni_graph *g, const tni_plan *p)
+{
+    const tni_plans *all = &g->cx->engine->plans;
+    difference       d   = { .g = g, .p = p };
+    for (int i = 0; i < all->count && p->key; i++) {
+        if (all->plan[i] == p) continue;
+        size_t n = common(p, all->plan[i]);
+        if (d.other && n <= d.at) continue;
+        d.other = all->plan[i];
+        d.at    = n;
+    }
+    return d;
+}
+
+// Where in the key item i begins: the key of a graph that ends before it has that length.
+static size_t key_start(const tni_graph *g, size_t i)
+{
+    tni_graph first = *g;
+    size_t    bytes = 0;
+    first.count     = i;
+    first.inputs    = 0;
+    char *key       = tni_key_write(&first, &bytes);
+    tni_free(&g->cx->heap, key);
+    return key ? bytes : SIZE_MAX;
+}
+
+// The item that byte `at` of the key belongs to; count if it is behind the last.
+static size_t item_at(const tni_graph *g, size_t at)
+{
+    size_t low = 0, high = g->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (key_start(g, middle + 1) <= at) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static int64_t word_at(const tni_plan *p, size_t at)
+{
+    int64_t v = 0;
+    if (at + sizeof v <= p->key_bytes) memcpy(&v, p->key + at, sizeof v);
+    return v;
+}
+
+// "relu at train.c:12"
+static tni_text item_text(const tni_graph *g, size_t i)
+{
+    const tni_node *n  = g->item[i].n;
+    const char     *op = tni_op_table[n->op].name;
+    tni_text        t  = tni_text_of("%s", n->site.op ? n->site.op : op);
+    if (n->site.op && strcmp(n->site.op, op)) tni_text_add(&t, " (%s)", op);
+    if (n->site.line) tni_text_add(&t, " at %s:%d", n->site.file, n->site.line);
+    return t;
+}
+
+// The first word of an item has its op, dtype, rank and what becomes of it: see tni_key_write.
+static tni_text head_text(const tni_graph *g, size_t i, uint64_t old)
+{
+    const tni_node *n   = g->item[i].n;
+    tni_text        who = item_text(g, i);
+    if ((old & 255) < TNI_OPS && (old & 255) != n->op)
+        return tni_text_of("%s, was %s", who.s, tni_op_table[old & 255].name);
+    if ((old >> 8 & 255) != n->dtype)
+        return tni_text_of("dtype of %s is %s, was %s", who.s, tn_dtype_name((tn_dtype)n->dtype),
+                           tn_dtype_name((tn_dtype)(old >> 8 & 255)));
+    if ((old >> 16 & 255) != n->rank)
+        return tni_text_of("rank of %s is %d, was %d", who.s, n->rank, (int)(old >> 16 & 255));
+    if ((old >> 24 & 1) != g->item[i].live)
+        return tni_text_of("the value of %s is %s", who.s,
+                           g->item[i].live ? "stored, was not" : "not stored, was");
+    if (old >> 32 != n->nsrc)
+        return tni_text_of("%s takes %u values, took %u", who.s, n->nsrc, (unsigned)(old >> 32));
+    return tni_text_of("what stays of %s has changed", who.s);
+}
+
+// What differs in item i, at a byte of its part of the key.
+static tni_text item_difference(const difference *d, size_t i)
+{
+    const tni_node *n     = d->g->item[i].n;
+    size_t          start = key_start(d->g, i), word = (d->at - start) / 8;
+    tni_text        who = item_text(d->g, i);
+    if (word == 0) return head_text(d->g, i, (uint64_t)word_at(d->other, start));
+    if (word <= n->rank)
+        return tni_text_of("size of axis %zu of %s is %lld, was %lld", word - 1, who.s,
+                           (long long)n->size[word - 1],
+                           (long long)word_at(d->other, start + 8 * word));
+    word -= 1 + n->rank;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        const tni_node *src   = n->src[s];
+        size_t          words = src->state == TNI_PENDING ? 1 : 1 + 2 * (size_t)src->rank;
+        if (word == 0) return tni_text_of("source %u of %s is another", s, who.s);
+        if (word < words)
+            return tni_text_of("layout of source %u of %s is another, %s", s, who.s,
+                               tni_shape_text(src->rank, src->size).s);
+        word -= words;
+    }
+    return tni_text_of("strides, axes or options of %s are others", who.s);
+}
+
+static tni_text reason(const difference *d)
+{
+    if (!d->p->key) return tni_text_of("it is too large to be kept");
+    if (!d->other) return tni_text_of("no plan is kept");
+    if (d->at < 8)
+        return tni_text_of("no plan of a %s is kept", d->g->mode == TNI_STEP   ? "step"
+                                                      : d->g->mode == TNI_READ ? "read"
+                                                                               : "flush");
+    size_t i = item_at(d->g, d->at);
+    if (i < d->g->count && d->at < d->other->key_bytes) return item_difference(d, i);
+    if (i < d->g->count) return tni_text_of("%s and what follows it are new", item_text(d->g, i).s);
+    return tni_text_of(
+        "its values lie otherwise: shared, or free to be written, or of another dtype");
+}
+
+static void log_plan(tni_graph *g, const tni_plan *p)
+{
+    difference d = nearest(g, p);
+    fprintf(stderr, "plan %lld: new: %s\n", (long long)g->cx->stats.plans, reason(&d).s);
+}
+
+void tni_watch_plan(tni_graph *g, const tni_plan *p)
+{
+    tni_engine *e        = g->cx->engine;
+    g->cx->stats.planned = p->arena;
+    if (*e->explain) explain_plan(g, p);
+    if (e->log_plans && e->steps >= SETTLED) log_plan(g, p);
+}

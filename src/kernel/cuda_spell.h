@@ -1,0 +1,70 @@
+// Rows of the prelude that CUDA has instructions for, as texts that stand in their place. The random
+// generator uses none of them.
+#ifndef TNI_KERNEL_CUDA_SPELL_H
+#define TNI_KERNEL_CUDA_SPELL_H
+
+// One instruction from sm_80 on, the prelude's expression before.
+#define TNI_CUDA_EXTREME(name, word, sign)                                          \
+    "M_FN float " name "(float a, float b) {\n"                                     \
+    "#if __CUDA_ARCH__ >= 800\n"                                                    \
+    "    float y;\n"                                                                \
+    "    asm(\"" word ".NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));\n" \
+    "    return y;\n"                                                               \
+    "#else\n"                                                                       \
+    "    return ((a " sign " b) | (a != a)) ? a : b;\n"                             \
+    "#endif\n"                                                                      \
+    "}\n"
+
+// e^x = 2^t 2^l: t is x / ln 2 rounded, l what rounding left of it, and 2^l is 1 + l ln 2. The
+// instruction is off by 2^-22.5; the whole by at most 2.5 ULP. Infinities are cut off first, since
+// they have no l; a NaN passes.
+#define TNI_CUDA_EXP                                                \
+    "M_FN float m_exp_f(float x) {\n"                               \
+    "    float c = m_min_f(m_max_f(x, -104.0f), 89.0f), y;\n"       \
+    "    float t = c * 1.44269502f;\n"                              \
+    "    float l = m_fma_f(c, 1.44269502f, -t);\n"                  \
+    "    l = m_fma_f(c, 1.92596299e-08f, l);\n"                     \
+    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n" \
+    "    return y * m_fma_f(l, 0.693147182f, 1.0f);\n"              \
+    "}\n"
+
+#define TNI_CUDA_TO_BF16                                                                \
+    "M_FN m_ushort m_float_to_bf16(float x) {\n"                                        \
+    "#if __CUDA_ARCH__ >= 800\n"                                                        \
+    "    m_ushort y;\n"                                                                 \
+    "    asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x));\n"                    \
+    "    return y;\n"                                                                   \
+    "#else\n"                                                                           \
+    "    m_uint b = m_bits_f(x);\n"                                                     \
+    "    m_uint n = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;\n"                          \
+    "    return (m_ushort)((b & 0x7fffffffu) > 0x7f800000u ? (b >> 16) | 0x40u : n);\n" \
+    "#endif\n"                                                                          \
+    "}\n"
+
+#define TNI_CUDA_HALVES                                              \
+    "M_FN m_ushort m_float_to_half(float x) {\n"                     \
+    "    m_ushort y;\n"                                              \
+    "    asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x));\n"  \
+    "    return y;\n"                                                \
+    "}\n",                                                           \
+        "M_FN float m_half_to_float(m_ushort h) {\n"                 \
+        "    float y;\n"                                             \
+        "    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(h));\n" \
+        "    return y;\n"                                            \
+        "}\n"
+
+// a / b for many a: the reciprocal of b is the same for all of them, and one step corrects the
+// product. Where that step has no number (infinities, zero), the product is right.
+#define TNI_CUDA_DIV_BY                                 \
+    "M_FN float m_div_by_f(float a, float b) {\n"       \
+    "    float r = 1.0f / b;\n"                         \
+    "    float q = a * r;\n"                            \
+    "    float y = m_fma_f(m_fma_f(-q, b, a), r, q);\n" \
+    "    return y == y ? y : q;\n"                      \
+    "}\n"
+
+#define TNI_CUDA_SPELLINGS                                                            \
+    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"), \
+        TNI_CUDA_EXP, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES
+
+#endif
