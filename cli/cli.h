@@ -10,6 +10,7 @@ int cli_eval(int argc, char **argv);
 int cli_sample(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_demo(int argc, char **argv);
+int cli_explain(int argc, char **argv);
 
 // ---- terminal ----------------------------------------------------------------------------------
 
@@ -171,6 +172,28 @@ typedef struct {
 tn_status cli_evaluate(tn_layer *net, const cli_source *d, int64_t batch, cli_score *score);
 // Results on stdout; of classes the last line is the accuracy.
 void cli_score_print(cli_task task, const cli_score *score);
+
+// ---- cases to explain --------------------------------------------------------------------------
+
+// What a case works on; it takes those it has a use for. Everything belongs to the context.
+typedef struct {
+    tn_ctx    *cx;
+    tn_tensor *x, *y, *w, *b, *mean, *var, *target;
+    tn_layer  *net;
+    tn_optim  *opt;
+    int64_t    used;  // elements of y that were handed out
+} cli_kit;
+
+// A computation that can be explained: make gives it its values, record records it. steps: how often
+// it runs before it is as in the middle of a long run.
+typedef struct {
+    const char *name, *what;
+    void (*make)(cli_kit *k);
+    void (*record)(cli_kit *k);
+    int steps;
+} cli_case;
+
+const cli_case *cli_case_at(int i);  // NULL past the last
 
 // ---- a run of training -------------------------------------------------------------------------
 

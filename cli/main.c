@@ -45,6 +45,13 @@ static const command commands[] = {
     { "demo", "trains lenet on digits and shows what it sees", "[OPTION]...",
       "A run of `tenon train` with settings that suit a first look; each can be given.\n", cli_demo,
       CLI_DEMO },
+    { "explain", "shows the kernels that a computation becomes",
+      "CASE [--device NAME] [--source]\n       tenon explain --list\n"
+      "       tenon explain [--device NAME] [--source] -- PROGRAM [ARGUMENT]...",
+      "The kernels of a case, or of every plan that a program builds, on stderr there: the bytes they\n"
+      "move and the least that must be moved, their sizes, the lines they come from, the memory for\n"
+      "what lies between them. --list lists the cases, --source adds the kernels' text.\n",
+      cli_explain, 0 },
     { "devices", "lists the devices of this build", "",
       "One line each: the name that --device takes, whether it can be used, and what serves it.\n",
       devices, 0 },
@@ -147,7 +154,7 @@ static void fill_standard_streams(void)
 
 static bool asks_for_help(int argc, char **argv)
 {
-    for (int i = 2; i < argc; i++)
+    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
     return false;
 }

@@ -543,7 +543,9 @@ static void folds_agree_with_the_reference(void)
             int64_t  step = 1 + below(7), wide = (windows - 1) * step + k + 2;
             int64_t  base[2] = { count, wide }, size[3] = { count, windows, k };
             tni_attr attr = { .view = { .offset = 1, .stride = { wide, step, 1 } } };
-            if (below(3) == 0) attr.view = (__typeof__(attr.view)){ wide - 1, { wide, -step, -1 } };
+            if (below(3) == 0)
+                attr.view = (__typeof__(attr.view)){ .offset = wide - 1,
+                                                     .stride = { wide, -step, -1 } };
             value in, out;
             bound e = close_by;
             e.scale = 16;

@@ -245,7 +245,7 @@ static void an_index_out_of_range_is_told_as_on_cpu(void)
         char    text[2][256];
         tn_ctx *cx[] = { open_opencl(k & 1), open_quiet("cpu", 1) };
         for (int d = 0; d < 2; d++) {
-            tn_tensor *x = tn_ones(cx[d], TN_F32, TN_SHAPE(5, 3));
+            tn_tensor *x = tn_rand(cx[d], TN_F32, TN_SHAPE(5, 3));
             tn_tensor *i = tn_from(cx[d], TN_I64, TN_SHAPE(4), places), *y;
             tn_tensor *v = tn_ones(cx[d], TN_F32, TN_SHAPE(4, 3));
             i            = tn_expand(tn_unsqueeze(i, 1), TN_SHAPE(4, 3));

@@ -37,6 +37,8 @@ tni_node *tni_value(tn_tensor *t, const char *op);
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
 void    tni_late_close(tn_ctx *cx);
 
+// What the planner may know of the device.
+tni_limits tni_limits_of(const tni_engine *e);
 // The plan for a graph that is open, found or built, and looked at where the environment asks for
 // that; see tni_plans_get. NULL, reported, on failure.
 tni_plan *tni_plan_for(tni_graph *g, bool *kept);

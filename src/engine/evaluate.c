@@ -387,7 +387,7 @@ static void finish_items(run *r)
         tni_node *n  = it->n;
         if (it->dies && it->live) n->spent = true;
         if (!it->live && !n->constant) tni_node_gone(r->cx, n);
-        else if (n->op != TNI_view && (!n->needs_grad || n->spent)) tni_node_release(r->cx, n);
+        else if (!n->needs_grad || n->spent) tni_node_forget(r->cx, n);
     }
 }
 
@@ -418,7 +418,7 @@ static void spend_walked(tn_ctx *cx)
         }
         n->walked = false;
         n->spent  = true;
-        if (n->state == TNI_DONE && n->op != TNI_view) tni_node_release(cx, n);
+        if (n->state == TNI_DONE) tni_node_forget(cx, n);
         tni_node_unref(cx, n);
     }
     cx->walked_count -= kept;
@@ -456,15 +456,20 @@ static tn_status run_step(const run *r, tni_step step, size_t *item)
     return run_item(r, *item);
 }
 
+tni_limits tni_limits_of(const tni_engine *e)
+{
+    const tni_device *d = e->device;
+    return (tni_limits){ .element_size = d->element_size,
+                         .fuses        = (d->launch || getenv("TN_FUSE_DEBUG")) && !e->eager,
+                         .buffers      = 24 };
+}
+
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)
 {
-    tni_engine       *e      = g->cx->engine;
-    const tni_device *d      = e->device;
-    tni_limits        limits = { .element_size = d->element_size,
-                                 .fuses   = (d->launch || getenv("TN_FUSE_DEBUG")) && !e->eager,
-                                 .buffers = 24 };
-    int64_t           built  = g->cx->stats.plans;
-    tni_plan         *plan   = tni_plans_get(&e->plans, g, &limits, kept);
+    tni_engine *e      = g->cx->engine;
+    tni_limits  limits = tni_limits_of(e);
+    int64_t     built  = g->cx->stats.plans;
+    tni_plan   *plan   = tni_plans_get(&e->plans, g, &limits, kept);
     if (plan && g->cx->stats.plans != built) tni_watch_plan(g, plan);
     return plan;
 }

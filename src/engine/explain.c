@@ -88,13 +88,11 @@ static void add_reads(const account *a, size_t i, int64_t *reads)
     }
 }
 
-// Whether an item is a result in memory of its own.
+// Whether an item is what fills a buffer that outlives the plan, or writes into an input.
 static bool is_result(const account *a, size_t i)
 {
-    const tni_item  *it = &a->g->item[i];
-    const tni_place *p  = &a->p->place[i];
-    if (!it->live || it->n->op == TNI_view || p->alias) return false;
-    return p->where != TNI_OWN || p->root == i || !a->g->item[p->root].live;
+    const tni_place *p = &a->p->place[i];
+    return p->where == TNI_OWN ? p->root == i : p->where == TNI_INPUT && p->in_place;
 }
 
 static void count_steps(account *a)
@@ -223,14 +221,17 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source)
 
 // ---- the call ----------------------------------------------------------------------------------
 
+// By a plan of its own, so that the plans that are kept and counted stay as they are.
 static tn_status explain_graph(tn_ctx *cx, tni_graph *g, FILE *f, tn_explain_opts o)
 {
-    tni_plan  nothing = { 0 };
-    bool      kept    = true;
-    tni_plan *p       = g->count ? tni_plan_for(g, &kept) : &nothing;
+    tni_plan   nothing = { 0 };
+    tni_limits limits  = tni_limits_of(cx->engine);
+    int64_t    built   = cx->stats.plans;
+    tni_plan  *p       = g->count ? tni_plan_build(g, &limits) : &nothing;
+    cx->stats.plans    = built;
     if (!p) return tni_failed();
     bool ok = tni_explain(g, p, f, o.source);
-    if (!kept) tni_plan_free(&cx->heap, p);
+    if (p != &nothing) tni_plan_free(&cx->heap, p);
     if (!ok) tni_fail_memory(cx, "explain");
     if (!ok) return tni_failed();
     return ferror(f) ? tni_fail_status(cx, TN_EIO, "explain: it could not be written") : TN_OK;

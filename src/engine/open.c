@@ -108,9 +108,9 @@ tn_ctx *tn_open_with(tn_open_opts o)
         tni_thread_fail(TN_EMEM, "open: out of memory");
         return NULL;
     }
-    e->device       = dev;
-    e->threads      = thread_count(o.threads);
-    e->eager        = is_set("TN_EAGER");
+    e->device  = dev;
+    e->threads = thread_count(o.threads);
+    e->eager   = is_set("TN_EAGER");
     tni_watch_open(e);
     cx->magic       = TNI_CTX_LIVE;
     cx->owner       = tni_thread_id();

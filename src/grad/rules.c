@@ -1,5 +1,6 @@
 // The gradient rules: the gradient column of ops.def compiled, and the rules that want a function.
 #include "grad/grad.h"
+#include "ops/expression.h"
 
 #include <string.h>
 
@@ -86,9 +87,22 @@ tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base
     return record_at(cx, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
 }
 
+// The first source is the value, and gets nothing; the others are the inputs of the user's op.
+static void grad_by_user(tni_rule_args *r)
+{
+    const tni_expression *e = r->n->attr.view.rule;
+    tn_tensor            *x[TNI_FORMULA_INPUTS];
+    tn_tensor            *y = tni_wrap_node(r->cx, r->n);
+    for (int i = 0; i < e->nin; i++)
+        if (!(x[i] = input(r, 1 + i))) return;
+    for (int i = 0; i < e->nin && y; i++)
+        if (r->need[1 + i]) r->gx[1 + i] = tni_expression_grad(e, i, x, y, r->g);
+}
+
 static void grad_view(tni_rule_args *r)
 {
-    r->gx[0] = tni_unview(r->cx, r->g, tni_node_layout(r->n), r->n->src[0]);
+    if (r->n->nsrc > 1) grad_by_user(r);
+    else r->gx[0] = tni_unview(r->cx, r->g, tni_node_layout(r->n), r->n->src[0]);
 }
 
 // The places of the node's view in a tensor of its shape.

@@ -118,6 +118,7 @@ void tni_varies(const tni_kernel *k, uint8_t axes[TNI_MOST_INS])
             for (int j = 0; j < k->np + k->nr; j++)
                 if (k->access[x->access].stride[j] != TNI_STRIDE_0) m |= (uint8_t)(1u << j);
         if (x->code == TNI_I_REDUCE) m &= (uint8_t) ~(x->over_p ? p : r);
+        if (is_tail(x) && x->per) m = r;  // a partial result for each r
         axes[i] = m;
     }
 }

@@ -36,9 +36,10 @@ typedef struct {
     tni_set               again;    // loads that several loops read
     tni_set               dear;     // values worth keeping
     stage                 stage;
-    int                   lane;    // axis
-    int                   folds;   // most reductions of one loop
-    int                   unroll;  // vectors in hand of the loop being written
+    int                   lane;      // axis
+    int                   folds;     // most reductions of one loop
+    bool                  together;  // LANE: all threads are at the same r, for barriers
+    int                   unroll;    // vectors in hand of the loop being written
 } simt;
 
 // A short text by value.
@@ -82,6 +83,16 @@ static int words_of(const simt *c, int i)
 static void begin_indent(simt *c)
 {
     tni_put(c->o, "%*s", 4 * c->o->depth, "");
+}
+
+// A line that folds `other` into an accumulator, by the op of REDUCE i.
+static void fold_line(simt *c, int i, const char *before, const char *acc, const char *other)
+{
+    const tni_ins *x = &c->k->ins[i];
+    begin_indent(c);
+    tni_put(c->o, "%s%s = ", before, acc);
+    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc, other);
+    tni_put(c->o, ";\n");
 }
 
 // ---- names and places --------------------------------------------------------------------------
@@ -211,19 +222,27 @@ static void put_shift(simt *c, bool declared)
 
 // ---- elements ----------------------------------------------------------------------------------
 
+// Where the words of the vector in hand begin in the array of a load.
+static name word_base(const simt *c, int i)
+{
+    name n = { "" };
+    if (c->stage != AT_LANES) snprintf(n.s, sizeof n.s, "q * %d + ", words_of(c, i));
+    return n;
+}
+
 // Element j of a load's words, in the type kept in memory.
 static void put_raw(simt *c, int i)
 {
     tn_dtype dt   = buffer_dtype(c, i);
-    int      size = (int)tni_dtype_size(dt), w = words_of(c, i);
-    char     x[48];
-    snprintf(x, sizeof x, c->stage == AT_LANES ? "x%d[" : "x%d[q * %d + ", i, w);
+    int      size = (int)tni_dtype_size(dt);
+    name     x, base = word_base(c, i);
+    snprintf(x.s, sizeof x.s, "x%d[%.40s", i, base.s);
     if (size == 8)
         tni_put(c->o, "%s((m_ulong)%s2 * j + 1] << 32 | %s2 * j])",
-                dt == TN_F64 ? "m_double_bits" : "(m_long)", x, x);
-    else if (size == 4) tni_put(c->o, "%s(%sj])", dt == TN_F32 ? "m_float_bits" : "(m_int)", x);
+                dt == TN_F64 ? "m_double_bits" : "(m_long)", x.s, x.s);
+    else if (size == 4) tni_put(c->o, "%s(%sj])", dt == TN_F32 ? "m_float_bits" : "(m_int)", x.s);
     else
-        tni_put(c->o, "(%s)(%sj / %d] >> j %% %d * %d)", tni_kept_type(dt), x, 4 / size, 4 / size,
+        tni_put(c->o, "(%s)(%sj / %d] >> j %% %d * %d)", tni_kept_type(dt), x.s, 4 / size, 4 / size,
                 8 * size);
 }
 
@@ -282,10 +301,9 @@ static const char *part_of(int words, int n)
 
 static void put_words(simt *c, int i, const char *from)
 {
-    int         w = words_of(c, i);
-    const char *q = c->stage == AT_LANES ? "0 * q" : "q";
+    int w = words_of(c, i);
     for (int n = 0; n < w; n++)
-        tni_line(c->o, "x%d[%s * %d + %d] = %s%s;", i, q, w, n, from, part_of(w, n));
+        tni_line(c->o, "x%d[%s%d] = %s%s;", i, word_base(c, i).s, n, from, part_of(w, n));
 }
 
 // Elements of a vector that are in the line, one by one.
@@ -293,23 +311,22 @@ static void fetch_edge(simt *c, int i)
 {
     const tni_ins *x    = &c->k->ins[i];
     int            size = (int)tni_dtype_size(buffer_dtype(c, i)), w = words_of(c, i);
-    const char    *q = c->stage == AT_LANES ? "" : "q * ", *b = bits_type(size);
-    char           base[32] = "";
-    if (*q) snprintf(base, sizeof base, "q * %d + ", w);
+    name           base = word_base(c, i);
     tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) x%d[%sj] = 0;", w, i, base);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) x%d[%sj] = 0;", w, i, base.s);
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
     tni_line(c->o, "if (c + j < 0 || c + j >= %s) continue;", lanes_name(c).s);
     begin_indent(c);
     tni_put(c->o, "const %s g = ((%sconst %s *)b%d)[", size == 8 ? "uint2" : "m_uint", c->d->global,
-            b, c->k->access[x->access].buffer);
+            bits_type(size), c->k->access[x->access].buffer);
     put_place(c, x->access, "(c + j)");
     put_index(c, i);
     tni_put(c->o, "];\n");
-    if (size == 8) tni_line(c->o, "x%d[%s2 * j] = g.x, x%d[%s2 * j + 1] = g.y;", i, base, i, base);
+    if (size == 8)
+        tni_line(c->o, "x%d[%s2 * j] = g.x, x%d[%s2 * j + 1] = g.y;", i, base.s, i, base.s);
     else
-        tni_line(c->o, "x%d[%sj / %d] |= g << j %% %d * %d;", i, base, 4 / size, 4 / size,
+        tni_line(c->o, "x%d[%sj / %d] |= g << j %% %d * %d;", i, base.s, 4 / size, 4 / size,
                  8 * size % 32);
     tni_line(c->o, "}");
 }
@@ -409,10 +426,7 @@ static const char *store_test(const simt *c)
 static void put_fold(simt *c, int i, const char *acc, const char *test)
 {
     const tni_ins *x = &c->k->ins[i];
-    begin_indent(c);
-    tni_put(c->o, "%s%s = ", test, acc);
-    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc, value_name(c, x->a).s);
-    tni_put(c->o, ";\n");
+    fold_line(c, i, test, acc, value_name(c, x->a).s);
 }
 
 static void put_tail(simt *c, int i)
@@ -537,6 +551,14 @@ static void open_unit(simt *c)
 static void open_vector(simt *c)
 {
     const tni_kernel *k = c->k;
+    if (c->together) {
+        tni_line(c->o, "{");
+        tni_line(c->o, "const m_int q = 0;");
+        tni_line(c->o, "const %s i = from;", c->index);
+        tni_line(c->o, "{");
+        put_coordinates(c, k->np, k->np + k->nr, "i");
+        return;
+    }
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
     if (c->m->form == TNI_SIMT_POINT) {
@@ -616,16 +638,12 @@ static void put_fetches(simt *c, const tni_set *set)
 
 static void put_shuffles(simt *c, int i, const char *acc, int n)
 {
-    const tni_ins *x = &c->k->ins[i];
-    name           other;
+    name other;
     if (n == 1) return;
     snprintf(other.s, sizeof other.s, "__shfl_xor_sync(0xffffffffu, %s, d)", acc);
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2)", n / 2);
-    begin_indent(c);
-    tni_put(c->o, "    %s = ", acc);
-    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc, other.s);
-    tni_put(c->o, ";\n");
+    fold_line(c, i, "    ", acc, other.s);
 }
 
 // By shuffles in warps; then each warp leaves its result and reads those of all. Two such steps one
@@ -660,18 +678,15 @@ static void fold_cuda(simt *c, const tni_set *set, char letter, int team)
 // By a tree in local memory.
 static void fold_opencl(simt *c, int i, char letter, int team)
 {
-    const tni_ins *x    = &c->k->ins[i];
-    const char    *type = type_of(c, i);
-    name           a, b;
+    const char *type = type_of(c, i);
+    name        a, b, test;
     snprintf(a.s, sizeof a.s, "*(__local %s *)&red[tid]", type);
     snprintf(b.s, sizeof b.s, "*(__local %s *)&red[tid + d]", type);
     tni_line(c->o, "%s = %c%d;", a.s, letter, i);
     tni_line(c->o, "%s;", c->d->barrier);
     tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", team / 2);
-    begin_indent(c);
-    tni_put(c->o, "if (tid %% %d < d) %s = ", team, a.s);
-    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, a.s, b.s);
-    tni_put(c->o, ";\n");
+    snprintf(test.s, sizeof test.s, "if (tid %% %d < d) ", team);
+    fold_line(c, i, test.s, a.s, b.s);
     tni_line(c->o, "%s;", c->d->barrier);
     tni_line(c->o, "}");
     tni_line(c->o, "%c%d = *(__local %s *)&red[tid - tid %% %d];", letter, i, type, team);
@@ -691,8 +706,7 @@ static void fold_team(simt *c, const tni_set *set, char letter, int team)
 // Folds the accumulators of lanes over the threads that share their R.
 static void fold_lanes(simt *c, int i)
 {
-    const tni_ins *x = &c->k->ins[i];
-    name           acc, other;
+    name acc, other;
     snprintf(acc.s, sizeof acc.s, "k%d[j]", i);
     snprintf(other.s, sizeof other.s, "((%s%s *)red)[(y * %d + t) * %d + j]", c->local,
              type_of(c, i), c->m->rows, c->m->vector);
@@ -704,10 +718,7 @@ static void fold_lanes(simt *c, int i)
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
     tni_line(c->o, "%s = ((%s%s *)red)[t * %d + j];", acc.s, c->local, type_of(c, i), c->m->vector);
     tni_line(c->o, "for (m_int y = 1; y < %d; y++)", c->m->team);
-    begin_indent(c);
-    tni_put(c->o, "    %s = ", acc.s);
-    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc.s, other.s);
-    tni_put(c->o, ";\n");
+    fold_line(c, i, "    ", acc.s, other.s);
     tni_line(c->o, "}");
     tni_line(c->o, "%s;", c->d->barrier);
 }
@@ -854,8 +865,7 @@ static void put_group_partials(simt *c)
 // Folds an accumulator of a column or row over the teams of a group, into that of the first.
 static void fold_rows(simt *c, int i, const char *acc)
 {
-    const tni_ins *x = &c->k->ins[i];
-    name           a, b;
+    name a, b, test;
     if (c->m->rows == 1) return;
     snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type_of(c, i));
     snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, type_of(c, i), c->m->team);
@@ -863,10 +873,8 @@ static void fold_rows(simt *c, int i, const char *acc)
     tni_line(c->o, "%s = %s;", a.s, acc);
     tni_line(c->o, "%s;", c->d->barrier);
     tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", c->m->rows / 2);
-    begin_indent(c);
-    tni_put(c->o, "if (tid / %d < d) %s = ", c->m->team, a.s);
-    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, a.s, b.s);
-    tni_put(c->o, ";\n");
+    snprintf(test.s, sizeof test.s, "if (tid / %d < d) ", c->m->team);
+    fold_line(c, i, test.s, a.s, b.s);
     tni_line(c->o, "%s;", c->d->barrier);
     tni_line(c->o, "}");
     tni_line(c->o, "%s = %s;", acc, a.s);
@@ -1060,10 +1068,7 @@ static void put_join(simt *c, int i, const char *first, int step)
     tni_line(c->o, "%s %s = %s;", type_of(c, i), acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
     tni_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first, word_name(c, TNI_WORD_PARTS).s,
              step);
-    begin_indent(c);
-    tni_put(c->o, "    %s = ", acc.s);
-    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc.s, part.s);
-    tni_put(c->o, ";\n");
+    fold_line(c, i, "    ", acc.s, part.s);
 }
 
 static void put_finish_values(simt *c, const tni_set *set)
@@ -1136,10 +1141,7 @@ static void finish_columns(simt *c, int threads)
         tni_line(c->o, "%s;", c->d->barrier);
         tni_line(c->o, "v%d = *(%s%s *)&red[tid %% 32];", i, c->local, type_of(c, i));
         tni_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
-        begin_indent(c);
-        tni_put(c->o, "    %s = ", acc.s);
-        tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc.s, other.s);
-        tni_put(c->o, ";\n");
+        fold_line(c, i, "    ", acc.s, other.s);
     }
     put_finish_values(c, &set);
 }
@@ -1204,7 +1206,9 @@ static int red_words(const simt *c)
     if (m->form == TNI_SIMT_LANE && m->team > 1 && !c->k->tails) return group * m->vector;
     if (m->form != TNI_SIMT_ROW && !c->k->tails) return 0;
     if (m->form == TNI_SIMT_ROW && m->cuda && m->team <= 32 && !c->k->tails) return 0;
-    int fold = m->cuda && 64 * c->folds > group ? 64 * c->folds : group;
+    int  fold  = m->cuda ? 64 * c->folds : group;
+    bool teams = m->form == TNI_SIMT_ROW && m->rows > 1;  // fold_rows
+    if (teams && fold < group) fold = group;
     return m->form == TNI_SIMT_LANE ? fold * m->vector : fold;
 }
 

@@ -11,6 +11,7 @@ enum {
     WARP         = 32,
     GROUP        = 256,   // threads of a group where nothing else decides
     TEAM         = 512,   // most threads of a row held in registers
+    SHARED_KEPT  = 4096,  // bytes of shared memory for what threads tell each other
     RESIDENT     = 1024,  // threads of a multiprocessor, where there are tails
     FINISH_COLS  = 32     // columns of a group of the finish kernel
 };
@@ -339,7 +340,7 @@ static bool fits(const facts *f, const tni_simt_class *c)
 static void row_in_loops(const facts *f, tni_simt *m)
 {
     tni_simt_class *c    = &m->class;
-    int64_t         room = f->limits->shared_bytes - 2048, bytes = stash_bytes(f, m);
+    int64_t         room = f->limits->shared_bytes - SHARED_KEPT, bytes = stash_bytes(f, m);
     c->keep_dear   = 0;
     c->tail_memory = f->col_tails > 0;
     c->unroll      = (uint8_t)most(1, least(4, 16 / most(1, vector_registers(f, c))));

@@ -1,15 +1,16 @@
-// Users' own ops: C callbacks behind a row of the table.
-#include "ops/ops.h"
+// Users' own ops: an expression, which is recorded as ops of the table, or C callbacks behind a row
+// of it.
+#include "ops/expression.h"
 
 #include <string.h>
 
 static bool def_ok(tn_ctx *cx, const tn_op_def *op)
 {
-    const char *lack = !op->name      ? "name"
-                       : !op->shape   ? "shape"
-                       : !op->compute ? "compute"
-                       : op->nin < 1  ? "nin"
-                                      : NULL;
+    const char *lack = !op->name                   ? "name"
+                       : !op->expr && !op->shape   ? "shape"
+                       : !op->expr && !op->compute ? "compute or expr"
+                       : op->nin < 1               ? "nin"
+                                                   : NULL;
     if (op->nout > TNI_MOST_OUTPUTS) lack = "room for so many outputs: 16 at most";
     if (!lack) return true;
     tni_fail(cx, TN_EARG, "custom: %s has no %s", op->name ? op->name : "the op", lack);
@@ -130,6 +131,17 @@ static tn_ctx *custom_args(const tn_op_def *op, tn_tensor *const *x)
     return cx && def_ok(cx, op) ? cx : NULL;
 }
 
+static tn_status expression(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x, size_t bytes,
+                            tn_tensor **y)
+{
+    if (bytes)
+        return tni_fail_status(cx, TN_EARG,
+                               "%s: an expr sees no attr; give numbers as inputs of one element",
+                               op->name);
+    y[0] = tni_expression_record(cx, op, x);
+    return y[0] ? TN_OK : tni_failed();
+}
+
 tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr, size_t bytes,
                       tn_tensor **y)
 {
@@ -139,6 +151,7 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
     const char *lack = !y ? "y is NULL" : bytes && !attr ? "attr is NULL" : NULL;
     if (lack) return tni_fail_status(cx, TN_EARG, "%s: %s", op->name, lack);
     for (int i = 0; i < nout; i++) y[i] = NULL;
+    if (op->expr) return expression(cx, op, x, bytes, y);
     tn_array   out[TNI_MOST_OUTPUTS];
     tni_node **src  = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
     tni_node  *n    = NULL;

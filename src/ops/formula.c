@@ -87,8 +87,8 @@ static bool fold(int op, const double *v, double *y)
 static int32_t push(reader *r, tni_formula_step s)
 {
     tni_formula *f = r->f;
-    if (f->count == INT32_MAX || !tni_grow(&r->t->cx->heap, (void **)&f->step, &f->cap,
-                                           f->count + 1, sizeof *f->step)) {
+    if (f->count == INT32_MAX ||
+        !tni_grow(&r->t->cx->heap, (void **)&f->step, &f->cap, f->count + 1, sizeof *f->step)) {
         tni_fail_memory(r->t->cx, r->t->op);
         return FAILED;
     }
@@ -104,8 +104,8 @@ static int32_t push_number(reader *r, double v)
 // An op of n steps. Those of numbers alone are the newest steps, and their result takes their place.
 static int32_t push_op(reader *r, int op, int n, const int32_t *x)
 {
-    tni_formula_step s = { .op = op, .x = { -1, -1, -1 } };
-    double           v[3] = { 0 }, y;
+    tni_formula_step s       = { .op = op, .x = { -1, -1, -1 } };
+    double           v[3]    = { 0 }, y;
     bool             numbers = true;
     for (int i = 0; i < n; i++) {
         if (x[i] == FAILED) return FAILED;
@@ -168,29 +168,6 @@ static int32_t read_number(reader *r)
     return push_number(r, v);
 }
 
-// Which name a word is; -1 if it is none.
-static int name_of(const char *s, size_t n)
-{
-    if (n == 1 && s[0] >= 'a' && s[0] <= 'c') return s[0] - 'a';
-    if (n == 1 && s[0] == 'g') return TNI_FORMULA_G;
-    if (n == 1 && s[0] == 'y') return TNI_FORMULA_Y;
-    if (n == 2 && s[0] == 'x' && s[1] >= '0' && s[1] < '0' + TNI_FORMULA_INPUTS) return s[1] - '0';
-    return -1;
-}
-
-static int32_t read_name(reader *r, size_t at, size_t length)
-{
-    const tni_formula_text *t    = r->t;
-    int                     name = name_of(t->text + at, length);
-    if (name < 0) return refuse_word(r, at, length, "is no input and no function");
-    if (name >= TNI_FORMULA_INPUTS && !t->grad)
-        return refuse_word(r, at, length, "is a name of grad_expr alone");
-    if (name < TNI_FORMULA_INPUTS && name >= t->nin)
-        return refuse_word(r, at, length, tni_text_of("is not an input: nin is %d", t->nin).s);
-    r->f->names |= 1u << name;
-    return push(r, (tni_formula_step){ .op = TNI_FORMULA_NAME, .x = { name } });
-}
-
 // The map whose expression is the function, m_exp(a) or exp, or whose name it is; -1 if none.
 static int function_of(const char *s, size_t n)
 {
@@ -205,6 +182,31 @@ static int function_of(const char *s, size_t n)
         if (!memcmp(row->expr + 2, bare, size) && row->expr[2 + size] == '(') return op;
     }
     return -1;
+}
+
+// Which name a word is; -1 if it is none.
+static int name_of(const char *s, size_t n)
+{
+    if (n == 1 && s[0] >= 'a' && s[0] <= 'c') return s[0] - 'a';
+    if (n == 1 && s[0] == 'g') return TNI_FORMULA_G;
+    if (n == 1 && s[0] == 'y') return TNI_FORMULA_Y;
+    if (n == 2 && s[0] == 'x' && s[1] >= '0' && s[1] < '0' + TNI_FORMULA_INPUTS) return s[1] - '0';
+    return -1;
+}
+
+static int32_t read_name(reader *r, size_t at, size_t length)
+{
+    const tni_formula_text *t    = r->t;
+    int                     name = name_of(t->text + at, length);
+    if (name < 0 && function_of(t->text + at, length) >= 0)
+        return refuse(r, t->at, "\"(\" expected");
+    if (name < 0) return refuse_word(r, at, length, "is no input and no function");
+    if (name >= TNI_FORMULA_INPUTS && !t->grad)
+        return refuse_word(r, at, length, "is a name of grad_expr alone");
+    if (name < TNI_FORMULA_INPUTS && name >= t->nin)
+        return refuse_word(r, at, length, tni_text_of("is not an input: nin is %d", t->nin).s);
+    r->f->names |= 1u << name;
+    return push(r, (tni_formula_step){ .op = TNI_FORMULA_NAME, .x = { name } });
 }
 
 static int32_t read_call(reader *r, size_t at, size_t length)
@@ -334,30 +336,30 @@ static tn_dtype promoted(const tni_formula *f, tn_tensor *const *name)
     for (int i = 0; i < TNI_FORMULA_NAMES; i++) {
         if (!(f->names >> i & 1)) continue;
         bool weak = name[i]->store->node->weak;
-        x[n++] = (tni_operand){ tn_dtype_of(name[i]), weak ? 0 : tn_rank(name[i]) > 0 ? 2 : 1 };
+        x[n++]    = (tni_operand){ tn_dtype_of(name[i]), weak ? 0 : tn_rank(name[i]) > 0 ? 2 : 1 };
     }
     return n ? tni_promote_all(n, x) : TN_F32;
 }
 
-// A choice between two numbers has no tensor to take its dtype from: it takes that of the names,
-// unless they are integers and the number is not.
-static tn_tensor *firm_number(tn_ctx *cx, tn_dtype dt, double v)
+// Two numbers to choose from have no tensor to take their dtype from: they take that of the names,
+// unless those are integers, which a number may not be.
+static tn_tensor *firm(tn_tensor *x, tn_dtype dt)
 {
-    if (!tni_is_float(dt)) return tni_number(cx, TN_F32, v);
-    tn_tensor *t = tni_number(cx, dt, v);
+    const tni_node *n = x->store->node;
+    if (!n->weak || n->op != TNI_scalar || !tni_is_float(dt)) return x;
+    tn_tensor *t = tni_number(x->cx, dt, n->attr.num.f);
     if (t) t->store->node->weak = false;
     return t;
 }
 
-static tn_tensor *record_choice(const tni_formula *f, const tni_formula_step *s, tn_ctx *cx,
-                                tn_tensor *const *name, tn_tensor **value)
+static tn_tensor *record_choice(tn_dtype dt, tn_tensor *cond, tn_tensor *yes, tn_tensor *no)
 {
-    tn_tensor              *cond = value[s->x[0]], *no = value[s->x[2]];
-    const tni_formula_step *b = &f->step[s->x[1]], *c = &f->step[s->x[2]];
-    if (b->op == TNI_FORMULA_NUMBER && c->op == TNI_FORMULA_NUMBER)
-        no = firm_number(cx, promoted(f, name), c->number);
+    if (yes->store->node->weak && no->store->node->weak) {
+        yes = firm(yes, dt);
+        no  = firm(no, dt);
+    }
     if (tn_dtype_of(cond) != TN_BOOL) cond = tn_ne_s(cond, 0);
-    return tn_where(cond, value[s->x[1]], no);
+    return tn_where(cond, yes, no);
 }
 
 static tn_tensor *record_step(const tni_formula *f, const tni_formula_step *s, tn_ctx *cx,
@@ -365,7 +367,8 @@ static tn_tensor *record_step(const tni_formula *f, const tni_formula_step *s, t
 {
     if (s->op == TNI_FORMULA_NAME) return name[s->x[0]];
     if (s->op == TNI_FORMULA_NUMBER) return tni_number(cx, TN_F32, s->number);
-    if (s->op == TNI_where) return record_choice(f, s, cx, name, value);
+    if (s->op == TNI_where)
+        return record_choice(promoted(f, name), value[s->x[0]], value[s->x[1]], value[s->x[2]]);
     if (s->x[1] < 0) return tni_unary(s->op, value[s->x[0]]);
     return tni_binary(s->op, value[s->x[0]], value[s->x[1]]);
 }

@@ -195,7 +195,7 @@ static int32_t unit_of(const tni_fusion *f, int32_t item)
     return unit;
 }
 
-static bool come_before(tni_fusion *f, tni_unit *u, int32_t unit)
+bool tni_unit_reads(tni_fusion *f, tni_unit *u, int32_t unit)
 {
     if (unit < 0 || unit == u->into) return true;
     for (size_t k = 0; k < u->befores; k++)
@@ -206,7 +206,17 @@ static bool come_before(tni_fusion *f, tni_unit *u, int32_t unit)
         return false;
     }
     u->before[u->befores++] = (uint32_t)unit;
+    f->unit[unit].readers++;
     return true;
+}
+
+void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores)
+{
+    while (u->befores > befores) {
+        int32_t unit = (int32_t)u->before[--u->befores];
+        while (f->unit[unit].into != unit) unit = f->unit[unit].into;
+        f->unit[unit].readers--;
+    }
 }
 
 // A unit for an item that runs alone, or that only joins what others wrote.
@@ -219,7 +229,7 @@ static void run_alone(tni_fusion *f, int32_t i)
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_place_of(f->g, n->src[s]);
         if (at >= 0) at = tni_shared_item(f, at);
-        if (at >= 0) come_before(f, u, unit_of(f, at));
+        if (at >= 0) tni_unit_reads(f, u, unit_of(f, at));
     }
 }
 
@@ -271,13 +281,13 @@ static mark mark_of(const tni_unit *u)
     return (mark){ u->values, u->sources, u->numbers, u->seeds, u->befores, u->naxes, u->reduced };
 }
 
-static void back_to(tni_unit *u, const mark *m)
+static void back_to(tni_fusion *f, tni_unit *u, const mark *m)
 {
+    tni_unit_forget(f, u, m->befores);
     u->values  = m->values;
     u->sources = m->sources;
     u->numbers = m->numbers;
     u->seeds   = m->seeds;
-    u->befores = m->befores;
     u->naxes   = m->naxes;
     u->reduced = m->reduced;
 }
@@ -348,7 +358,7 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
     ok = ok && tni_lower_seed(f, u, i, align) && few_buffers(f, u) &&
          no_cycle(f, u, m.befores, u->into) && tni_find_roles(f, u);
-    if (!ok) back_to(u, &m);
+    if (!ok) back_to(f, u, &m);
     return ok;
 }
 
@@ -403,28 +413,45 @@ static void give_seeds(tni_fusion *f, const tni_unit *u)
     for (size_t k = 0; k < u->seeds; k++) f->fate[u->seed[k]].unit = u->into;
 }
 
+// Whether two units may become one. Of one level: if neither comes after the other by way of a third.
+// One of a lower level has to be read by the other alone.
+static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
+{
+    if (refused(u, v->into)) return false;
+    if (u->level != v->level) {
+        bool reads = false;
+        for (size_t k = 0; k < u->befores; k++) reads |= u->before[k] == (uint32_t)v->into;
+        return v->level < u->level && reads && v->readers == 1;
+    }
+    return no_cycle(f, u, 0, v->into) && no_cycle(f, v, 0, u->into) && apart(f, u, v->into) &&
+           apart(f, v, u->into);
+}
+
 // One unit out of two, written anew, since each may have read from memory what the other computes.
 // All or nothing.
 static bool merge(tni_fusion *f, int32_t into, int32_t from)
 {
+    tni_heap *h = &f->g->cx->heap;
     tni_unit *u = &f->unit[into], *v = &f->unit[from];
-    if (u->level != v->level || refused(u, from)) return false;
-    bool ok = no_cycle(f, u, 0, from) && no_cycle(f, v, 0, into) && apart(f, u, from) &&
-              apart(f, v, into);
-    size_t i = 0, j = 0;
-    // Written in v's place in the list, so that units of both are found to be the new one.
+    if (!can_merge(f, u, v)) return false;
+    bool     ok = true;
+    size_t   i = 0, j = 0;
     tni_unit old_u = *u, old_v = *v;
-    *u      = (tni_unit){ .item = -1, .into = into, .level = old_u.level };
+    *u = (tni_unit){ .item = -1, .into = into, .level = old_u.level, .readers = old_u.readers };
     v->into = into;
     while (ok && (i < old_u.seeds || j < old_v.seeds))
         ok = join(f, u, next_seed(&old_u, &i, &old_v, &j));
-    tni_heap *h = &f->g->cx->heap;
     if (ok) {
+        // What the old ones read they no longer do; those that read v read u now.
+        tni_unit_forget(f, &old_u, 0);
+        tni_unit_forget(f, &old_v, 0);
+        u->readers += v->readers;
         free_unit(h, &old_u);
         free_unit(h, &old_v);
         *v = (tni_unit){ .item = -1, .into = into, .level = old_u.level };
         return true;
     }
+    tni_unit_forget(f, u, 0);
     free_unit(h, u);
     *u                            = old_u;
     *v                            = old_v;
@@ -447,7 +474,7 @@ typedef struct {
 static void consider(const tni_fusion *f, near_units *c, int32_t unit, int32_t level)
 {
     while (unit >= 0 && f->unit[unit].into != unit) unit = f->unit[unit].into;
-    if (unit < 0 || f->unit[unit].item >= 0 || f->unit[unit].level != level) return;
+    if (unit < 0 || f->unit[unit].item >= 0 || f->unit[unit].level > level) return;
     for (int k = 0; k < c->count; k++)
         if (c->unit[k] == unit) return;
     if (c->count < MOST_NEAR) c->unit[c->count++] = unit;
@@ -545,12 +572,8 @@ static void place_seed(tni_fusion *f, int32_t i)
     find_near(f, i, &c, &reads);
     for (int k = 0; k < c.count && home < 0; k++) {
         tni_unit *u = &f->unit[c.unit[k]];
-        if ((k < c.read || same_domain(f, u, i)) && join(f, u, i)) home = c.unit[k];
-    }
-    for (int k = 0; k < c.count && home >= 0; k++) {
-        const tni_unit *u = &f->unit[c.unit[k]];
-        if (u->into != c.unit[k] || c.unit[k] == home) continue;
-        if (same_axes(u, &f->unit[home])) merge(f, home, c.unit[k]);
+        if (u->level == f->fate[i].level && (k < c.read || same_domain(f, u, i)) && join(f, u, i))
+            home = c.unit[k];
     }
     if (home < 0) {
         tni_unit *u = add_unit(f, -1, f->fate[i].level);
@@ -562,6 +585,11 @@ static void place_seed(tni_fusion *f, int32_t i)
             give_up(f, i);
             return;
         }
+    }
+    for (int k = 0; k < c.count; k++) {
+        const tni_unit *u = &f->unit[c.unit[k]];
+        if (u->into != c.unit[k] || c.unit[k] == home) continue;
+        if (same_axes(u, &f->unit[home])) merge(f, home, c.unit[k]);
     }
     for (int k = 0; k < reads.count; k++) {
         int32_t at                                                  = reads.item[k];

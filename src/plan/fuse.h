@@ -35,6 +35,7 @@ typedef struct {
     int32_t      item;
     int32_t      into;        // the unit it was merged into, or itself
     int32_t      level;       // products, copies and the like on the longest way to it
+    uint32_t     readers;     // units that read its results
     uint32_t     seen;        // scratch of searches
     int32_t      refused[4];  // units it could not be merged with, the last ones
     int          refusals;
@@ -105,6 +106,11 @@ bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int
 // Adds seed i to a unit, its domain on the axes `align` of the unit; the unit is as before where that
 // fails.
 bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align);
+
+// A unit reads the results of another; and takes back what it read last, down to so many. False when
+// memory is out.
+bool tni_unit_reads(tni_fusion *f, tni_unit *u, int32_t unit);
+void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores);
 
 // The shape a seed is computed over: its own, or its source's if it is a reduction.
 const tni_node *tni_seed_domain(const tni_graph *g, int32_t i);

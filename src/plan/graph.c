@@ -98,13 +98,13 @@ static bool find_bases(tni_graph *g)
             tni_node *src = it->n->src[s];
             if (src->state == TNI_PENDING) {
                 g->item[src->mark - 1].edges++;
-                if (it->n->op == TNI_view) it->base = g->item[src->mark - 1].base;
+                if (it->n->op == TNI_view && s == 0) it->base = g->item[src->mark - 1].base;
                 continue;
             }
             tni_node *base = tni_node_base(src, &skip);
             if (!add_input(g, base)) return false;
             if (base == src) g->input[base->mark - 1].edges++;
-            if (it->n->op == TNI_view) it->base = ~(int32_t)(base->mark - 1);
+            if (it->n->op == TNI_view && s == 0) it->base = ~(int32_t)(base->mark - 1);
         }
     }
     return true;
@@ -154,10 +154,11 @@ static void find_dying(tni_graph *g)
     }
 }
 
-static bool keeps_sources(const tni_item *it)
+// How many of its sources a stored value keeps: all for a gradient, else what a view lies in.
+static uint32_t sources_kept(const tni_item *it)
 {
-    if (it->n->op == TNI_view) return true;
-    return it->n->needs_grad && !it->dies && !it->n->spent;
+    if (it->n->needs_grad && !it->dies && !it->n->spent) return it->n->nsrc;
+    return it->n->op == TNI_view;
 }
 
 // From the newest down, since a value that keeps its sources decides for them.
@@ -173,9 +174,9 @@ static void find_live(tni_graph *g, const tni_node *root)
             it->live |= it->wanted || other > 0 ||
                         (it->handles > 0 &&
                          (it->edges == 0 || it->unused || tni_node_count(n) == 1));
-        it->keeps = it->live && keeps_sources(it);
-        if (!it->keeps) continue;
-        for (uint32_t s = 0; s < n->nsrc; s++)
+        uint32_t kept = it->live ? sources_kept(it) : 0;
+        it->keeps     = kept > 0;
+        for (uint32_t s = 0; s < kept; s++)
             if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].live = true;
     }
 }

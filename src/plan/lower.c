@@ -173,12 +173,7 @@ static bool come_after(lowering *l, int32_t place)
     if (unit < 0) return true;
     while (l->f->unit[unit].into != unit) unit = l->f->unit[unit].into;
     if (&l->f->unit[unit] == u) return false;  // what it writes itself it cannot read from memory
-    for (size_t k = 0; k < u->befores; k++)
-        if (u->before[k] == (uint32_t)unit) return true;
-    if (!grow(l, (void **)&u->before, &u->befores_cap, u->befores + 1, sizeof *u->before))
-        return false;
-    u->before[u->befores++] = (uint32_t)unit;
-    return true;
+    return tni_unit_reads(l->f, u, unit);
 }
 
 static bool same_source(const lowering *l, const tni_reading *a, const tni_reading *b)
@@ -536,6 +531,6 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align)
     u->values  = values;
     u->sources = sources;
     u->numbers = numbers;
-    u->befores = befores;
+    tni_unit_forget(f, u, befores);
     return false;
 }

@@ -15,6 +15,7 @@ typedef struct {
     uint32_t         *last;      // the last step that reads it
     bool             *stored;    // something in it outlives the evaluation
     bool             *whole;     // a reader wants all its elements in memory
+    bool             *gone;      // a result has taken its place
     size_t            fallible;  // one past the last step that can fail
 } builder;
 
@@ -285,6 +286,72 @@ static void place_item(builder *b, size_t i, arena *a, int64_t *end, int64_t *ne
         place_root(b, p->root, a, end, next);
 }
 
+// ---- results in the place of what they are made from -------------------------------------------
+
+static bool same_access(const tni_fused *k, int a, int b)
+{
+    const tni_launch *l = &k->launch;
+    return k->source[a].offset == k->source[b].offset &&
+           !memcmp(l->stride[a], l->stride[b], sizeof l->stride[a]);
+}
+
+// Whether every load from buffer `from` reads the element that store `access` writes then.
+static bool reads_alike(const builder *b, const tni_fused *k, int from, int access)
+{
+    for (int i = 0; i < k->kernel->naccess; i++) {
+        const tni_reading *s = &k->source[i];
+        if (k->kernel->access[i].buffer != from) continue;
+        if (s->edge < 0 || !same_access(k, i, access)) return false;
+        if (b->g->item[s->reader].n->src[s->edge]->op == TNI_view) return false;
+    }
+    return true;
+}
+
+static int store_of(const tni_fused *k, int32_t seed)
+{
+    for (int i = 0; i < k->kernel->naccess; i++)
+        if (k->source[i].place == seed && k->source[i].edge < 0 && k->source[i].reader == seed)
+            return i;
+    return -1;
+}
+
+// The value that a map reads for the last time, in the arena and as large as the result, so that the
+// result may take its place; -1 if there is none. A kernel with phases may read it again after the
+// result is written.
+static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size_t step)
+{
+    const tni_kernel *x      = k->kernel;
+    int               access = store_of(k, seed);
+    if (x->nr || x->tails || access < 0 || b->plan->place[seed].root != (uint32_t)seed) return -1;
+    for (int i = 0; i < x->nbuffer; i++) {
+        int32_t at = k->buffer[i];
+        if (at < 0 || at == seed || x->buffer[i].written) continue;
+        const tni_place *p = &b->plan->place[at];
+        if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->stored[at] || p->splat) continue;
+        if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
+        if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
+        if (reads_alike(b, k, i, access)) return at;
+    }
+    return -1;
+}
+
+static void place_result(builder *b, const tni_fused *k, int32_t seed, size_t step, arena *a,
+                         int64_t *end, int64_t *next)
+{
+    tni_place *p = &b->plan->place[seed];
+    bool new     = p->where == TNI_ARENA && !b->plan->place[p->root].bytes && !b->stored[p->root];
+    int64_t from = new ? given_up(b, k, seed, step) : -1;
+    if (from < 0) {
+        place_item(b, (size_t)seed, a, end, next);
+        return;
+    }
+    b->gone[from]      = true;
+    p->bytes           = b->plan->place[from].bytes;
+    p->offset          = b->plan->place[from].offset;
+    next[seed]         = end[b->last[seed]];
+    end[b->last[seed]] = seed;
+}
+
 // Chains of items whose place ends at the same step: end[t] is the first, next the following.
 static bool assign_arena(builder *b, int64_t *end, int64_t *next)
 {
@@ -297,9 +364,10 @@ static bool assign_arena(builder *b, int64_t *end, int64_t *next)
         if (step >= 0) place_item(b, (size_t)step, &a, end, next);
         for (size_t i = 0; step < 0 && i < b->plan->kernel[~step].seeds; i++)
             if (b->plan->kernel[~step].seed[i] >= 0)
-                place_item(b, (size_t)b->plan->kernel[~step].seed[i], &a, end, next);
+                place_result(b, &b->plan->kernel[~step], b->plan->kernel[~step].seed[i], t, &a, end,
+                             next);
         for (int64_t k = end[t]; k >= 0 && ok; k = next[k])
-            ok = arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
+            ok = b->gone[k] || arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
     }
     for (size_t i = 0; i < g->count; i++) {
         tni_place *p = &b->plan->place[i];
@@ -361,10 +429,11 @@ static bool take_builder(builder *b)
     b->last          = tni_zalloc(h, places * sizeof *b->last);
     b->stored        = tni_zalloc(h, places * sizeof *b->stored);
     b->whole         = tni_zalloc(h, places * sizeof *b->whole);
+    b->gone          = tni_zalloc(h, places * sizeof *b->gone);
     if (!b->plan) return false;
     b->plan->place = tni_zalloc(h, b->g->count * sizeof *b->plan->place);
     b->plan->count = b->g->count;
-    return b->plan->place && b->when && b->last && b->stored && b->whole;
+    return b->plan->place && b->when && b->last && b->stored && b->whole && b->gone;
 }
 
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
@@ -384,6 +453,7 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
     tni_free(h, b.last);
     tni_free(h, b.stored);
     tni_free(h, b.whole);
+    tni_free(h, b.gone);
     tni_free(h, chain);
     if (ok) return b.plan;
     tni_plan_free(h, b.plan);

@@ -7,7 +7,7 @@
 
 typedef struct tni_engine tni_engine;  // src/engine/: device, plans, late values
 
-typedef enum { TNI_LAYER, TNI_OPTIM, TNI_DATA, TNI_BPE, TNI_FILE } tni_kind;
+typedef enum { TNI_LAYER, TNI_OPTIM, TNI_DATA, TNI_BPE, TNI_FILE, TNI_EXPRESSION } tni_kind;
 
 // What belongs to a context besides tensors. It begins the struct of the thing; tn_close frees those
 // that are left, newest first, before the tensors. A child layer belongs to its parent and stands

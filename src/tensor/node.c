@@ -24,7 +24,7 @@ static bool carries_gradient(tn_ctx *cx, tni_node *n)
     for (uint32_t i = 0; i < n->nsrc; i++)
         if (n->src[i]->needs_grad && !n->src[i]->spent) return true;
     n->spent = true;
-    if (n->buf) tni_node_release(cx, n);  // else its elements lie in its source
+    tni_node_forget(cx, n);
     return true;
 }
 
@@ -88,17 +88,18 @@ tni_node *tni_node_ref(tni_node *n)
     return n;
 }
 
-// Frees what a node holds; sources whose last reference goes join the list.
-static tni_node *drop_sources(tn_ctx *cx, tni_node *n, tni_node *list)
+// Lets all sources go but the first so many; those whose last reference goes join the list.
+static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *list)
 {
-    for (uint32_t i = 0; i < n->nsrc; i++)
+    for (uint32_t i = keep; i < n->nsrc; i++)
         if (--n->src[i]->refs == 0) {
             n->src[i]->next = list;
             list            = n->src[i];
         }
+    if (keep < n->nsrc) n->nsrc = keep;
+    if (keep) return list;
     if (n->src != n->few) tni_free(&cx->heap, n->src);
-    n->src  = n->few;
-    n->nsrc = 0;
+    n->src = n->few;
     return list;
 }
 
@@ -107,7 +108,7 @@ static void free_list(tn_ctx *cx, tni_node *list)
     while (list) {
         tni_node *n = list;
         list        = n->next;
-        list        = drop_sources(cx, n, list);
+        list        = drop_sources(cx, n, 0, list);
         if (n->state == TNI_PENDING) cx->pending_nodes--;
         if (n->leaf) tni_leaf_unref(cx, n->leaf);
         tni_origin_unref(cx, n->origin);
@@ -126,7 +127,12 @@ void tni_node_unref(tn_ctx *cx, tni_node *n)
 
 void tni_node_release(tn_ctx *cx, tni_node *n)
 {
-    free_list(cx, drop_sources(cx, n, NULL));
+    free_list(cx, drop_sources(cx, n, 0, NULL));
+}
+
+void tni_node_forget(tn_ctx *cx, tni_node *n)
+{
+    free_list(cx, drop_sources(cx, n, n->op == TNI_VIEW_OP, NULL));
 }
 
 void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)

@@ -8,9 +8,10 @@
 #include "tensor/buffer.h"
 #include "tensor/shape.h"
 
-typedef struct tni_node   tni_node;
-typedef struct tni_leaf   tni_leaf;
-typedef struct tni_origin tni_origin;
+typedef struct tni_node       tni_node;
+typedef struct tni_leaf       tni_leaf;
+typedef struct tni_origin     tni_origin;
+typedef struct tni_expression tni_expression;  // src/ops/
 
 // The two ops that this folder makes by itself; ops.def begins with them, in this order.
 enum { TNI_LEAF_OP, TNI_VIEW_OP };
@@ -19,6 +20,7 @@ enum { TNI_LEAF_OP, TNI_VIEW_OP };
 typedef union {
     struct {
         int64_t offset, stride[TN_MAX_RANK];  // view, update, fold: places in the base
+        const tni_expression *rule;  // of a view of several sources: the gradient of the others
     } view;
     struct {
         double  f;  // full, scalar: the number; the integer counts for integer dtypes
@@ -63,7 +65,8 @@ typedef enum {
 
 // One value. While pending it holds its sources. Once done it holds a buffer, and it lets its
 // sources go unless a gradient can still reach it. A view has no buffer of its own: it keeps its
-// source and is done when that is. What the value is (op, dtype, shape, attributes) is fixed when
+// source and is done when that is. A view of several sources is the value of the first, and its
+// gradient goes to the others. What the value is (op, dtype, shape, attributes) is fixed when
 // the node is recorded, except that a value that is gone keeps the reason in attr; state, buf,
 // sources, spent, walked, mark, next and refs change.
 struct tni_node {
@@ -113,6 +116,8 @@ tni_node *tni_node_ref(tni_node *n);
 void      tni_node_unref(tn_ctx *cx, tni_node *n);
 // Lets the sources go: the node is computed, or never will be.
 void tni_node_release(tn_ctx *cx, tni_node *n);
+// Lets go what only a gradient wants of a computed node: its sources, but not what a view lies in.
+void tni_node_forget(tn_ctx *cx, tni_node *n);
 // Marks n done with a buffer (one reference is taken over), in which it begins at an element.
 void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start);
 // Marks n gone: neither computed nor to be computed. The current call site is kept as the reason.

@@ -1,4 +1,5 @@
-// The cpu device: a tile interpreter for the op table, matrix products by gemm.h.
+// The cpu device: kernels compiled by the system's compiler or interpreted, a tile interpreter for
+// the op table, matrix products by gemm.h.
 #include "base/heap.h"
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
@@ -137,6 +138,7 @@ const tni_device tni_device_cpu = {
     .download     = download,
     .scratch      = scratch,
     .run          = run,
-    .counts       = tni_cpu_counts_of,
-    .text         = tni_cpu_text,
+    .prepare      = tni_cpu_prepare,
+    .room         = tni_cpu_room,
+    .launch       = tni_cpu_launch,
 };

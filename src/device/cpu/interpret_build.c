@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    PER_INS   = 7,        // most steps, and registers, that an instruction becomes in one section
-    DEAR      = 6,        // cost from which a value is kept for the next loop
-    KEEP_MOST = 1 << 19,  // bytes of a worker for what is kept
+    PER_INS    = 10,       // most steps, and registers, that an instruction becomes in one section
+    DEAR       = 6,        // cost from which a value is kept for the next loop
+    KEEP_MOST  = 1 << 19,  // bytes of a worker for what is kept
     FINISH_ONE = 0,
     FINISH_STORE,
     FINISH_LOOP
@@ -21,7 +21,7 @@ typedef struct {
     const tni_kernel *k;
     bool              finish;
     int               lane;
-    int64_t           state;      // bytes of fixed things so far, in the worker's memory
+    int64_t           state;       // bytes of fixed things so far, in the worker's memory
     int32_t           widened[2];  // registers that accumulators are widened in: floats, integers
 } builder;
 
@@ -39,7 +39,7 @@ static tn_dtype wide_of(tn_dtype dt)
 
 static int new_reg(builder *b, int section, tn_dtype rep, bool tile)
 {
-    int at         = b->g->nreg++;
+    int at        = b->g->nreg++;
     b->g->reg[at] = (tni_reg){ .rep     = (uint8_t)rep,
                                .tile    = tile,
                                .section = section,
@@ -62,10 +62,10 @@ static void reads(builder *b, int section, int step, int reg)
 
 static tni_step *new_step(builder *b, int section, tni_step x)
 {
-    tni_program *g  = b->g;
-    int          at = g->nstep++;
-    tni_section *s  = &g->section[section];
-    g->step[at]     = x;
+    tni_program *g   = b->g;
+    int          at  = g->nstep++;
+    tni_section *s   = &g->section[section];
+    g->step[at]      = x;
     g->step[at].next = -1;
     if (s->tail >= 0) g->step[s->tail].next = at;
     else s->head = at;
@@ -105,7 +105,7 @@ static int as(builder *b, int reg, tn_dtype rep, bool tile)
     if (g->reg[reg].rep != rep) {
         int have = g->reg[reg].as;
         if (have < 0 || g->reg[have].rep != rep) {
-            have            = converted(b, g->reg[reg].section, reg, rep);
+            have           = converted(b, g->reg[reg].section, reg, rep);
             g->reg[reg].as = have;
         }
         reg = have;
@@ -172,8 +172,8 @@ static int make_load_at(builder *b, int section, int loop, const tni_ins *x, tn_
 static int make_load(builder *b, int section, int loop, const tni_ins *x)
 {
     int      buffer = b->k->access[x->access].buffer;
-    tn_dtype dt     = (tn_dtype)b->k->buffer[buffer].dtype, rep = rep_of(dt);
-    bool     tile   = lane_varies(b, x->access);
+    tn_dtype dt = (tn_dtype)b->k->buffer[buffer].dtype, rep = rep_of(dt);
+    bool     tile = lane_varies(b, x->access);
     if (x->a >= 0 || x->b >= 0) return make_load_at(b, section, loop, x, dt);
     bool     beside = !tile || lane_stride(b, x->access) == 1;
     bool     here   = tile && beside && rep == dt && !b->g->shared[buffer];
@@ -232,11 +232,11 @@ static int narrowed(builder *b, int section, int reg, tn_dtype dt)
 
 static int make_map(builder *b, int section, int loop, const tni_ins *x)
 {
-    int16_t       v[3]   = { x->a, x->b, x->c };
-    int           r[3]   = { -1, -1, -1 }, n = 0;
-    bool          tile   = false, select = tni_op_table[x->op].class == TNI_TERNARY;
-    int           op     = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
-    bool          tells  = tni_op_table[op].rule == TNI_TO_BOOL;
+    int16_t v[3] = { x->a, x->b, x->c };
+    int     r[3] = { -1, -1, -1 }, n = 0;
+    bool    tile = false, select = tni_op_table[x->op].class == TNI_TERNARY;
+    int     op    = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
+    bool    tells = tni_op_table[op].rule == TNI_TO_BOOL;
     for (; n < 3 && v[n] >= 0; n++) {
         r[n] = value(b, loop, v[n]);
         tile |= is_tile(b, r[n]);
@@ -289,12 +289,12 @@ static tn_dtype fold_type(const tni_ins *x)
 static tni_step fold_step(const builder *b, const tni_ins *x, int kind, int dst, bool tile)
 {
     tn_dtype ct = fold_type(x), wide = wide_of(ct);
-    tni_step s  = plain(kind, dst, tile);
-    s.op        = x->op;
-    s.dtype     = (uint8_t)ct;
-    s.bytes     = (uint8_t)tni_dtype_size(ct);
-    s.wide      = b->g->tiles->of[wide]->fold[x->op];
-    s.widen     = b->g->tiles->convert[ct][wide];
+    tni_step s = plain(kind, dst, tile);
+    s.op       = x->op;
+    s.dtype    = (uint8_t)ct;
+    s.bytes    = (uint8_t)tni_dtype_size(ct);
+    s.wide     = b->g->tiles->of[wide]->fold[x->op];
+    s.widen    = b->g->tiles->convert[ct][wide];
     return s;
 }
 
@@ -314,18 +314,18 @@ static int make_main(builder *b, int section, const tni_ins *x)
     int      loop = tni_loop_section(x->phase), r = value(b, x->phase, x->a), total;
     tni_step s;
     if (b->k->lane_in_r) {
-        r          = as(b, r, ct, true);
-        total      = new_reg(b, loop, wide_of(ct), false);
-        s          = fold_step(b, x, TNI_S_BLOCK, total, true);
-        s.f.block  = b->g->tiles->of[ct]->block[x->op];
+        r         = as(b, r, ct, true);
+        total     = new_reg(b, loop, wide_of(ct), false);
+        s         = fold_step(b, x, TNI_S_BLOCK, total, true);
+        s.f.block = b->g->tiles->of[ct]->block[x->op];
     } else {
-        r        = as(b, r, ct, false);
-        bool tile = is_tile(b, r);
-        total    = new_reg(b, loop, wide_of(ct), tile);
-        s        = fold_step(b, x, TNI_S_FOLD, total, tile);
-        s.b      = new_reg(b, loop, ct, tile);
-        s.c      = widened(b, loop, ct);
-        s.f.fold = b->g->tiles->of[ct]->fold[x->op];
+        r                    = as(b, r, ct, false);
+        bool tile            = is_tile(b, r);
+        total                = new_reg(b, loop, wide_of(ct), tile);
+        s                    = fold_step(b, x, TNI_S_FOLD, total, tile);
+        s.b                  = new_reg(b, loop, ct, tile);
+        s.c                  = widened(b, loop, ct);
+        s.f.fold             = b->g->tiles->of[ct]->fold[x->op];
         b->g->reg[s.b].fixed = 1;
     }
     s.a = r;
@@ -336,19 +336,19 @@ static int make_main(builder *b, int section, const tni_ins *x)
 
 static void make_tail(builder *b, int v)
 {
-    const tni_ins *x     = &b->k->ins[v];
-    tn_dtype       ct    = fold_type(x);
-    bool           elems = b->k->ins[x->a].per & TNI_PER_COL;
-    int  section = elems ? tni_loop_section(x->phase) : tni_row_section(x->phase);
-    bool in_r = b->k->lane_in_r;
-    int  kind = !in_r ? TNI_S_TAIL_BLOCK : elems ? TNI_S_TAIL_ROWS : TNI_S_TAIL_ONE;
-    bool tile = kind != TNI_S_TAIL_ONE;
-    int  r    = as(b, value(b, elems ? x->phase : -1, x->a), ct, tile);
-    tni_step s = fold_step(b, x, kind, -1, tile);
-    s.a        = r;
-    s.one      = !tile;
-    s.ins      = elems;
-    s.partial  = tni_kernel_tail(b->k, &b->g->cut, v);
+    const tni_ins *x       = &b->k->ins[v];
+    tn_dtype       ct      = fold_type(x);
+    bool           elems   = b->k->ins[x->a].per & TNI_PER_COL;
+    int            section = elems ? tni_loop_section(x->phase) : tni_row_section(x->phase);
+    bool           in_r    = b->k->lane_in_r;
+    int            kind    = !in_r ? TNI_S_TAIL_BLOCK : elems ? TNI_S_TAIL_ROWS : TNI_S_TAIL_ONE;
+    bool           tile    = kind != TNI_S_TAIL_ONE;
+    int            r       = as(b, value(b, elems ? x->phase : -1, x->a), ct, tile);
+    tni_step       s       = fold_step(b, x, kind, -1, tile);
+    s.a                    = r;
+    s.one                  = !tile;
+    s.ins                  = elems;
+    s.partial              = tni_kernel_tail(b->k, &b->g->cut, v);
     if (kind == TNI_S_TAIL_ROWS) {
         s.c      = widened(b, section, ct);
         s.f.fold = b->g->tiles->of[ct]->fold[x->op];
@@ -370,6 +370,42 @@ static int make_join(builder *b, int section, int v)
     s.partial           = tni_kernel_tail(b->k, &b->g->cut, v);
     new_step(b, section, s);
     return converted(b, section, dst, rep_of((tn_dtype)x->dtype));
+}
+
+// ---- stores ------------------------------------------------------------------------------------
+
+// Stores lanes that lie side by side, or the one element.
+static void store_beside(builder *b, int section, int reg, int access, bool tile)
+{
+    tn_dtype dt = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
+    tni_step s  = plain(TNI_S_STORE, -1, tile);
+    s.a         = reg;
+    s.access    = (int16_t)access;
+    s.bytes     = (uint8_t)tni_dtype_size(dt);
+    s.f.convert = b->g->tiles->convert[b->g->reg[reg].rep][dt];
+    new_step(b, section, s);
+}
+
+static void store_apart(builder *b, int section, int reg, int access)
+{
+    tn_dtype dt = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
+    if (b->g->reg[reg].rep != dt) reg = converted(b, section, reg, dt);
+    tni_step s = plain(TNI_S_SCATTER, -1, true);
+    s.a        = reg;
+    s.access   = (int16_t)access;
+    s.bytes    = (uint8_t)tni_dtype_size(dt);
+    new_step(b, section, s);
+}
+
+// Whether what a register holds can be made where it is stored.
+static bool goes_out(const builder *b, int section, int reg, int buffer)
+{
+    const tni_reg *r = &b->g->reg[reg];
+    if (r->section != section || r->keep >= 0 || b->g->shared[buffer]) return false;
+    if (r->rep != b->k->buffer[buffer].dtype) return false;
+    const tni_step *s = &b->g->step[r->maker];
+    return s->lead == TNI_LEAD_NONE && (s->kind == TNI_S_MAP || s->kind == TNI_S_CONVERT) &&
+           s->dst == reg;
 }
 
 // ---- where values are made ---------------------------------------------------------------------
@@ -404,6 +440,19 @@ static int64_t unit_elements(const tni_program *g)
     return g->cut.cols * (g->l->kernel->lane_in_r ? 1 : g->lanes);
 }
 
+// Makes a register's elements where they stay for the whole unit. If they were made where they are
+// stored, they have to be stored now.
+static void keep(builder *b, int reg)
+{
+    tni_program *g     = b->g;
+    tni_reg     *r     = &g->reg[reg];
+    tni_step    *maker = &g->step[r->maker];
+    bool         out   = maker->lead == TNI_LEAD_OUT;
+    r->keep            = g->keep_bytes;
+    maker->lead        = TNI_LEAD_KEEP;
+    if (out) store_beside(b, r->section, reg, maker->out, true);
+}
+
 // The register of an earlier loop's dear value in this one; -1 if it has to be computed again.
 static int kept(builder *b, int loop, int v)
 {
@@ -411,17 +460,16 @@ static int kept(builder *b, int loop, int v)
     int          from = -1;
     for (int q = 0; q < loop && from < 0; q++) from = g->loop_reg[q * b->k->nins + v];
     if (from < 0 || g->cost[v] < DEAR) return -1;
-    tni_reg  *r     = &g->reg[from];
-    tni_step *maker = &g->step[r->maker];
-    int64_t   bytes = unit_elements(g) * (int64_t)tni_dtype_size((tn_dtype)r->rep);
-    bool      fits  = g->keep_bytes + bytes <= KEEP_MOST;
+    const tni_reg *r     = &g->reg[from];
+    int            kind  = g->step[r->maker].kind;
+    int64_t        bytes = unit_elements(g) * (int64_t)tni_dtype_size((tn_dtype)r->rep);
     if (r->keep < 0) {
-        if (!r->tile || !fits || maker->kind == TNI_S_HERE || maker->lead) return -1;
-        r->keep = g->keep_bytes;
+        if (!r->tile || g->keep_bytes + bytes > KEEP_MOST) return -1;
+        if (kind == TNI_S_HERE || kind == TNI_S_LOAD) return -1;
+        keep(b, from);
         g->keep_bytes += tni_align64(bytes);
-        maker->lead = TNI_LEAD_KEEP;
     }
-    int dst        = new_reg(b, tni_loop_section(loop), (tn_dtype)r->rep, true);
+    int dst          = new_reg(b, tni_loop_section(loop), (tn_dtype)r->rep, true);
     g->reg[dst].keep = g->reg[from].keep;
     new_step(b, tni_loop_section(loop), plain(TNI_S_KEPT, dst, true));
     return dst;
@@ -442,44 +490,25 @@ static int value(builder *b, int loop, int v)
     return *reg = r;
 }
 
-// ---- stores ------------------------------------------------------------------------------------
-
-// Whether what a register holds can be made where it is stored.
-static bool goes_out(const builder *b, int section, int reg, int buffer)
-{
-    const tni_reg *r = &b->g->reg[reg];
-    if (r->section != section || r->keep >= 0 || b->g->shared[buffer]) return false;
-    const tni_step *s = &b->g->step[r->maker];
-    return s->lead == TNI_LEAD_NONE && (s->kind == TNI_S_MAP || s->kind == TNI_S_CONVERT) &&
-           s->dst == reg;
-}
-
 static void make_store(builder *b, int v)
 {
     const tni_ins *x      = &b->k->ins[v];
     int            buffer = b->k->access[x->access].buffer;
-    tn_dtype       dt     = (tn_dtype)b->k->buffer[buffer].dtype;
     bool           col = x->per & TNI_PER_COL, tile = lane_varies(b, x->access);
-    int            r   = value(b, col && !b->finish ? x->phase : -1, x->a);
+    int            r       = value(b, col && !b->finish ? x->phase : -1, x->a);
     int            section = b->finish ? tni_finish_section(b->g, col ? FINISH_LOOP : FINISH_STORE)
                              : col     ? tni_loop_section(x->phase)
                                        : tni_row_section(x->phase);
-    r = as(b, r, (tn_dtype)b->g->reg[r].rep, tile);
+    r                      = as(b, r, (tn_dtype)b->g->reg[r].rep, tile);
     if (tile && lane_stride(b, x->access) != 1) {
-        if (b->g->reg[r].rep != dt) r = converted(b, section, r, dt);
-    } else if (tile && b->g->reg[r].rep == dt && goes_out(b, section, r, buffer)) {
+        store_apart(b, section, r, x->access);
+    } else if (tile && goes_out(b, section, r, buffer)) {
         tni_step *maker = &b->g->step[b->g->reg[r].maker];
         maker->lead     = TNI_LEAD_OUT;
         maker->out      = x->access;
-        return;
+    } else {
+        store_beside(b, section, r, x->access, tile);
     }
-    bool     beside = !tile || lane_stride(b, x->access) == 1;
-    tni_step s      = plain(beside ? TNI_S_STORE : TNI_S_SCATTER, -1, tile);
-    s.a             = r;
-    s.access        = x->access;
-    s.bytes         = (uint8_t)tni_dtype_size(dt);
-    s.f.convert     = b->g->tiles->convert[b->g->reg[r].rep][dt];
-    new_step(b, section, s);
 }
 
 // ---- stages ------------------------------------------------------------------------------------
@@ -559,7 +588,8 @@ static int share_slots(tni_program *g, int section, int32_t *free_list, int64_t 
         }
         for (int j = 0; j < 3; j++) {
             tni_reg *r = read[j] >= 0 ? &g->reg[read[j]] : NULL;
-            if (!r || r->fixed || r->section != section || r->last != i || !has_slot(g, r)) continue;
+            if (!r || r->fixed || r->section != section || r->last != i || !has_slot(g, r))
+                continue;
             free_list[nfree++] = (int32_t)((r->offset - base) / g->slot_bytes);
             r->last            = -1;  // read twice by one step
         }
@@ -578,9 +608,14 @@ static void assign_slots(builder *b, int32_t *free_list)
     g->slot_bytes = tni_align64(g->lanes * (wide ? 8 : 4)) + 64;
     for (int i = 0; i < g->nreg; i++) {
         tni_reg *r = &g->reg[i];
-        if (r->tile && !(r->fixed && has_slot(g, r))) continue;
+        if (!(r->tile && r->fixed && has_slot(g, r))) continue;
         r->offset = b->state;
-        b->state += r->tile ? g->slot_bytes : 8;
+        b->state += g->slot_bytes;
+    }
+    for (int i = 0; i < g->nreg; i++) {
+        if (g->reg[i].tile) continue;
+        g->reg[i].offset = b->state;
+        b->state += 8;
     }
     int64_t keep = tni_align64(b->state), base = keep + g->keep_bytes;
     for (int i = 0; i < g->nreg; i++)
@@ -635,6 +670,12 @@ size_t tni_program_bytes(const tni_kernel *k)
     tni_program g;
     int32_t    *free_list;
     return lay_out(k, NULL, &g, &free_list);
+}
+
+int64_t tni_program_most(const tni_kernel *k, const tni_cut *cut)
+{
+    int64_t slot = TNI_STRIP * 8 + 64 + (int64_t)sizeof(char *);
+    return most_steps(k) * slot + 2 * KEEP_MOST + k->nins * tni_align64(cut->cols * 8);
 }
 
 // Axis i goes on by one, and the axes after it up to `last` go back to their beginning.

@@ -16,11 +16,11 @@
 typedef enum {
     TNI_S_MAP,
     TNI_S_CONVERT,
-    TNI_S_SPREAD,      // one element to all lanes
-    TNI_S_HERE,        // a load that is used where it lies
-    TNI_S_LOAD,        // elements side by side, converted
-    TNI_S_GATHER,      // elements a stride apart, as they are
-    TNI_S_AT,          // a load with an index or a guard, as they are
+    TNI_S_SPREAD,  // one element to all lanes
+    TNI_S_HERE,    // a load that is used where it lies
+    TNI_S_LOAD,    // elements side by side, converted
+    TNI_S_GATHER,  // elements a stride apart, as they are
+    TNI_S_AT,      // a load with an index or a guard, as they are
     TNI_S_PLACE,
     TNI_S_NUMBER,
     TNI_S_RANDOM,
@@ -119,6 +119,8 @@ static inline int tni_finish_section(const tni_program *g, int which)
 
 // The bytes of a program itself, at most, for a kernel.
 size_t tni_program_bytes(const tni_kernel *k);
+// The bytes of a worker's memory, at most.
+int64_t tni_program_most(const tni_kernel *k, const tni_cut *cut);
 // Builds the program of a launch in so many bytes at mem, and finds worker_bytes.
 tni_program *tni_program_build(tni_launch *l, char *mem);
 

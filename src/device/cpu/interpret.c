@@ -1,0 +1,275 @@
+// Running a launch: chunks over the threads; in a chunk units, in a unit loops over R, in a loop
+// tiles.
+#include "device/cpu/interpret.h"
+
+#include "base/pool.h"
+#include "device/cpu/cpu_walk.h"
+#include "device/cpu/interpret_step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// A launch being run. fail[worker]: as in tni_worker.
+typedef struct {
+    tni_program *g;
+    char        *workers;  // memory of each, stride bytes apart
+    int64_t      stride;
+    tni_total   *partial;
+    int64_t (*fail)[3];
+} job;
+
+// What a worker has before its program's memory.
+static int64_t places_bytes(const tni_kernel *k)
+{
+    return tni_align64(2 * k->naccess * (int64_t)sizeof(int64_t));
+}
+
+static int64_t worker_stride(const tni_program *g)
+{
+    return places_bytes(g->l->kernel) + g->worker_bytes;
+}
+
+static int64_t partial_bytes(const tni_program *g)
+{
+    return tni_align64(g->cut.partials * g->cut.chunks * (int64_t)sizeof(tni_total));
+}
+
+static int64_t fail_bytes(const tni_launch *l)
+{
+    return tni_align64(l->threads * (int64_t)sizeof(int64_t[3]));
+}
+
+// Without addresses every buffer counts as shared, which takes the most slots. A program that there
+// is no memory to build for a moment is taken to need a slot for every step.
+size_t tni_interpret_room(const tni_launch *l)
+{
+    size_t       bytes = tni_program_bytes(l->kernel);
+    char        *mem   = malloc(bytes);
+    tni_launch   copy  = *l;
+    tni_program  none  = { .l = &copy, .cut = tni_kernel_cut(l) };
+    tni_program *g     = &none;
+    memset(copy.buffer, 0, sizeof copy.buffer);
+    if (mem) g = tni_program_build(&copy, mem);
+    else g->worker_bytes = tni_program_most(l->kernel, &g->cut);
+    size_t room = bytes + (size_t)(l->threads * worker_stride(g)) +
+                  (size_t)(partial_bytes(g) + fail_bytes(l));
+    free(mem);
+    return room;
+}
+
+// ---- where a worker is -------------------------------------------------------------------------
+
+static tni_worker worker_of(const job *j, int worker)
+{
+    const tni_program *g = j->g;
+    char              *m = j->workers + worker * j->stride;
+    tni_worker         w = { .g = g, .lane = g->lane, .n = g->lanes };
+    w.unit_place         = (int64_t *)m;
+    w.place              = w.unit_place;
+    w.mem                = m + places_bytes(g->l->kernel);
+    w.reg                = (char **)w.mem;
+    for (int i = 0; i < g->nreg; i++) w.reg[i] = w.mem + g->reg[i].offset;
+    return w;
+}
+
+// Goes on by one along axes first .. last, the last fastest; places go along.
+static void go_on(const tni_program *g, int first, int last, int64_t *at, int64_t *place)
+{
+    int axis = last, naccess = g->l->kernel->naccess;
+    for (; axis > first && at[axis] + 1 == g->l->size[axis]; axis--) at[axis] = 0;
+    if (axis < first) return;
+    const int64_t *delta = g->delta + axis * naccess;
+    at[axis]++;
+    for (int i = 0; i < naccess; i++) place[i] += delta[i];
+}
+
+// Adds the place of coordinates along axes first .. last, counted as one.
+static void go_to(const tni_program *g, int first, int last, int64_t i, int64_t *at, int64_t *place)
+{
+    for (int axis = last; axis >= first; axis--) {
+        at[axis] = axis > first ? i % g->l->size[axis] : i;
+        i        = i / g->l->size[axis];
+        for (int a = 0; a < g->l->kernel->naccess; a++)
+            place[a] += at[axis] * g->l->stride[a][axis];
+    }
+}
+
+// ---- loops over R ------------------------------------------------------------------------------
+
+// Tiles along the last axis of R, line by line.
+static void loop_lines(tni_worker *w, int section)
+{
+    const tni_kernel *k            = w->g->l->kernel;
+    int64_t           at[TNI_AXES] = { 0 }, lane = w->g->l->size[w->lane];
+    for (int64_t done = 0;;) {
+        for (w->shift = 0; w->shift < lane; w->shift += TNI_STRIP) {
+            w->n  = tni_lesser(TNI_STRIP, lane - w->shift);
+            w->at = done + w->shift;
+            tni_run_section(w, section);
+        }
+        if ((done += lane) == w->g->cut.cols) break;
+        go_on(w->g, k->np, k->np + k->nr - 2, at, w->place);
+    }
+    w->shift = 0;
+}
+
+// The unit's lanes for each r.
+static void loop_columns(tni_worker *w, int section)
+{
+    const tni_kernel *k            = w->g->l->kernel;
+    int64_t           at[TNI_AXES] = { 0 }, cols = w->g->cut.cols;
+    for (int64_t r = 0; r < cols; r++) {
+        w->index      = r;
+        w->last_index = r + 1 == cols;
+        w->at         = r * w->g->lanes;
+        tni_run_section(w, section);
+        if (!w->last_index) go_on(w->g, k->np, k->np + k->nr - 1, at, w->place);
+    }
+}
+
+static void loop(tni_worker *w, int section)
+{
+    const tni_kernel *k = w->g->l->kernel;
+    if (w->g->section[section].head < 0) return;
+    int64_t n = w->n;
+    w->place  = w->unit_place + k->naccess;
+    memcpy(w->place, w->unit_place, (size_t)k->naccess * sizeof *w->place);
+    if (k->lane_in_r) loop_lines(w, section);
+    else loop_columns(w, section);
+    w->place = w->unit_place;
+    w->n     = n;
+}
+
+// ---- units and chunks --------------------------------------------------------------------------
+
+static void run_unit(tni_worker *w)
+{
+    for (int p = 0; p < w->g->phases; p++) {
+        tni_run_section(w, tni_row_section(p));
+        loop(w, tni_loop_section(p));
+    }
+    tni_run_section(w, tni_row_section(w->g->phases));
+}
+
+// Units first .. end-1 where a unit is a row.
+static void run_rows(tni_worker *w, int64_t first, int64_t end)
+{
+    const tni_program *g            = w->g;
+    int64_t            at[TNI_AXES] = { 0 };
+    int                last         = g->l->kernel->np - 1;
+    go_to(g, 0, last, first, at, w->unit_place);
+    w->n = tni_lesser(TNI_STRIP, g->l->size[g->lane]);
+    for (int64_t i = first; i < end; i++) {
+        w->row      = i - first;
+        w->last_row = i + 1 == end;
+        run_unit(w);
+        if (!w->last_row) go_on(g, 0, last, at, w->unit_place);
+    }
+}
+
+// The same where it is a strip of a lane line.
+static void run_strips(tni_worker *w, int64_t first, int64_t end)
+{
+    const tni_program *g            = w->g;
+    int64_t            at[TNI_AXES] = { 0 }, strip = first % g->cut.strips;
+    int                last = g->l->kernel->np - 2;
+    go_to(g, 0, last, first / g->cut.strips, at, w->unit_place);
+    for (int64_t i = first; i < end; i++) {
+        w->row      = i - first;
+        w->last_row = i + 1 == end;
+        w->shift    = strip * TNI_STRIP;
+        w->n        = tni_lesser(TNI_STRIP, g->l->size[g->lane] - w->shift);
+        run_unit(w);
+        if (++strip < g->cut.strips || w->last_row) continue;
+        strip = 0;
+        go_on(g, 0, last, at, w->unit_place);
+    }
+}
+
+static void run_chunk(void *arg, int64_t item, int worker)
+{
+    const job        *j     = arg;
+    const tni_launch *l     = j->g->l;
+    tni_worker        w     = worker_of(j, worker);
+    int64_t           first = item * j->g->cut.chunk;
+    int64_t           end   = tni_lesser(j->g->cut.units, first + j->g->cut.chunk);
+    memcpy(w.unit_place, l->offset, (size_t)l->kernel->naccess * sizeof *w.unit_place);
+    w.chunk   = item;
+    w.partial = j->partial + item * j->g->cut.partials;
+    w.n       = j->g->lanes;
+    tni_run_section(&w, TNI_SECTION_ONE);
+    if (l->kernel->lane_in_r) run_rows(&w, first, end);
+    else run_strips(&w, first, end);
+    if (w.fail[1] && !j->fail[worker][1]) memcpy(j->fail[worker], w.fail, sizeof w.fail);
+}
+
+// ---- the finish stage --------------------------------------------------------------------------
+
+static tni_worker finish_worker(const job *j, int worker)
+{
+    const tni_launch *l = j->g->l;
+    tni_worker        w = worker_of(j, worker);
+    memcpy(w.unit_place, l->offset, (size_t)l->kernel->naccess * sizeof *w.unit_place);
+    w.lane    = j->g->finish_lane;
+    w.partial = j->partial;
+    w.chunk   = INT64_MAX;
+    tni_run_section(&w, tni_finish_section(j->g, 0));
+    return w;
+}
+
+// One tile of the columns.
+static void finish_tile(void *arg, int64_t item, int worker)
+{
+    const job         *j            = arg;
+    const tni_program *g            = j->g;
+    const tni_kernel  *k            = g->l->kernel;
+    tni_worker         w            = finish_worker(j, worker);
+    int64_t            at[TNI_AXES] = { 0 }, lane = g->l->size[g->finish_lane];
+    int64_t            strips = tni_pieces(lane, TNI_STRIP), line = item / strips;
+    go_to(g, k->np, k->np + k->nr - 2, line, at, w.unit_place);
+    w.shift = item % strips * TNI_STRIP;
+    w.n     = tni_lesser(TNI_STRIP, lane - w.shift);
+    w.at    = line * lane + w.shift;
+    tni_run_section(&w, tni_finish_section(g, 2));
+    if (w.fail[1] && !j->fail[worker][1]) memcpy(j->fail[worker], w.fail, sizeof w.fail);
+}
+
+static void finish(job *j, int threads)
+{
+    const tni_program *g = j->g;
+    tni_worker         w = finish_worker(j, 0);
+    tni_run_section(&w, tni_finish_section(g, 1));
+    if (w.fail[1] && !j->fail[0][1]) memcpy(j->fail[0], w.fail, sizeof w.fail);
+    if (g->section[tni_finish_section(g, 2)].head < 0) return;
+    int64_t lane = g->l->size[g->finish_lane];
+    tni_parallel(threads, g->cut.cols / lane * tni_pieces(lane, TNI_STRIP), finish_tile, j);
+}
+
+// ---- all ---------------------------------------------------------------------------------------
+
+// Of what the workers met, the failure of the earliest chunk.
+static void report(const job *j, tni_launch *l)
+{
+    int64_t first = INT64_MAX;
+    for (int i = 0; i < l->threads; i++) {
+        if (!j->fail[i][1] || (l->fail[0] && j->fail[i][0] >= first)) continue;
+        first      = j->fail[i][0];
+        l->fail[0] = j->fail[i][1];
+        l->fail[1] = j->fail[i][2];
+    }
+}
+
+void tni_interpret(tni_launch *l)
+{
+    tni_program *g   = tni_program_build(l, l->scratch);
+    char        *mem = l->scratch + tni_program_bytes(l->kernel);
+    job          j   = { .g = g, .fail = (int64_t(*)[3])mem, .stride = worker_stride(g) };
+    j.partial        = (tni_total *)(mem + fail_bytes(l));
+    j.workers        = (char *)j.partial + partial_bytes(g);
+    l->fail[0] = l->fail[1] = 0;
+    memset(j.fail, 0, (size_t)l->threads * sizeof *j.fail);
+    int threads = tni_threads_for(l->threads, g->cut.rows * g->cut.cols);
+    tni_parallel(threads, g->cut.chunks, run_chunk, &j);
+    if (l->kernel->tails) finish(&j, tni_threads_for(threads, g->cut.cols * g->cut.chunks));
+    report(&j, l);
+}

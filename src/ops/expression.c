@@ -1,0 +1,234 @@
+// Users' ops given as an expression: reading them once, recording them, their gradients.
+#include "ops/expression.h"
+
+#include "ops/compose.h"
+
+#include <string.h>
+
+// ---- reading -----------------------------------------------------------------------------------
+
+static void free_expression(tni_thing *t)
+{
+    tni_expression *e = (tni_expression *)t;
+    tni_heap       *h = &t->cx->heap;
+    for (int i = 0; i < TNI_FORMULA_INPUTS; i++) tni_free(h, e->gx[i].step);
+    tni_free(h, e->value.step);
+    tni_free(h, e->grad_expr);
+    tni_free(h, e->expr);
+    tni_free(h, e->name);
+    tni_free(h, e);
+}
+
+static bool copy_text(tn_ctx *cx, const char *from, char **to)
+{
+    if (from && !(*to = tni_strdup(&cx->heap, from))) return tni_no_memory(cx, "custom");
+    return true;
+}
+
+static bool read_value(tn_ctx *cx, tni_expression *e)
+{
+    tni_formula_text t = {
+        .cx = cx, .op = e->name, .field = "expr", .text = e->expr, .nin = e->nin
+    };
+    if (!tni_formula_read(&t, &e->value)) return false;
+    if (e->expr[t.at])
+        return tni_refuse(cx, TN_EARG, "%s: expr: column %zu: an operator expected", e->name,
+                          t.at + 1);
+    if (!e->value.names) return tni_refuse(cx, TN_EARG, "%s: expr: it uses no input", e->name);
+    return true;
+}
+
+// One gradient for each input; where the text is empty nothing flows.
+static bool read_gradients(tn_ctx *cx, tni_expression *e)
+{
+    tni_formula_text t     = { .cx    = cx,
+                               .op    = e->name,
+                               .field = "grad_expr",
+                               .text  = e->grad_expr,
+                               .nin   = e->nin,
+                               .grad  = true };
+    int              count = 0;
+    for (bool more = e->grad_expr != NULL; more; count++) {
+        if (count == e->nin)
+            return tni_refuse(cx, TN_EARG,
+                              "%s: grad_expr: column %zu: more than nin, %d, gradients", e->name,
+                              t.at, e->nin);
+        if (!tni_formula_read(&t, &e->gx[count])) return false;
+        if ((more = t.text[t.at] == ';')) t.at++;
+    }
+    if (e->grad_expr && count < e->nin)
+        return tni_refuse(cx, TN_EARG, "%s: grad_expr: %d given for %d inputs", e->name, count,
+                          e->nin);
+    return true;
+}
+
+static bool uses_all(tn_ctx *cx, const tni_expression *e)
+{
+    uint32_t names = e->value.names;
+    for (int i = 0; i < e->nin; i++) names |= e->gx[i].names;
+    for (int i = 0; i < e->nin; i++)
+        if (!(names >> i & 1))
+            return tni_refuse(cx, TN_EARG, "%s: expr: nin is %d, but input %d (%s) is not used",
+                              e->name, e->nin, i,
+                              i < 3 ? tni_text_of("%c", 'a' + i).s : tni_text_of("x%d", i).s);
+    return true;
+}
+
+static bool def_ok(tn_ctx *cx, const tn_op_def *op)
+{
+    if (op->nin > TNI_FORMULA_INPUTS)
+        return tni_refuse(cx, TN_EARG, "%s: expr: nin is %d, and %d inputs have names", op->name,
+                          op->nin, TNI_FORMULA_INPUTS);
+    if (op->nout > 1)
+        return tni_refuse(cx, TN_EARG, "%s: expr: it gives one result, and nout is %d", op->name,
+                          op->nout);
+    return true;
+}
+
+static const tni_expression *read_expression(tn_ctx *cx, const tn_op_def *op)
+{
+    if (!def_ok(cx, op)) return NULL;
+    tni_expression *e = tni_zalloc(&cx->heap, sizeof *e);
+    if (!e) return tni_fail_memory(cx, op->name);
+    e->nin = op->nin;
+    tni_thing_add(cx, &e->thing, TNI_EXPRESSION, free_expression);
+    if (copy_text(cx, op->name, &e->name) && copy_text(cx, op->expr, &e->expr) &&
+        copy_text(cx, op->grad_expr, &e->grad_expr) && read_value(cx, e) && read_gradients(cx, e) &&
+        uses_all(cx, e))
+        return e;
+    tni_thing_remove(&e->thing);
+    free_expression(&e->thing);
+    return NULL;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static const tni_expression *find_expression(tn_ctx *cx, const tn_op_def *op)
+{
+    for (tni_thing *t = cx->things; t; t = t->next) {
+        const tni_expression *e = (const tni_expression *)t;
+        if (t->kind == TNI_EXPRESSION && e->nin == op->nin && same_text(e->expr, op->expr) &&
+            same_text(e->grad_expr, op->grad_expr) && same_text(e->name, op->name) && op->nout <= 1)
+            return e;
+    }
+    return read_expression(cx, op);
+}
+
+// ---- recording ---------------------------------------------------------------------------------
+
+// The dtype that all inputs promote to.
+static tn_dtype promoted(int n, tn_tensor *const *x)
+{
+    tni_operand kinds[TNI_FORMULA_INPUTS];
+    for (int i = 0; i < n; i++) {
+        bool weak = x[i]->store->node->weak;
+        kinds[i]  = (tni_operand){ tn_dtype_of(x[i]), weak ? 0 : tn_rank(x[i]) > 0 ? 2 : 1 };
+    }
+    return tni_promote_all(n, kinds);
+}
+
+static bool common_shape(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x, int *rank,
+                         int64_t *size)
+{
+    *rank = 0;
+    for (int i = 0; i < e->nin; i++) {
+        if (tni_shape_broadcast(rank, size, tn_rank(x[i]), tni_sizes(x[i]))) continue;
+        tni_text all = { "" };
+        for (int k = 0; k < e->nin; k++)
+            tni_text_add(&all, "%s%s", k ? " and " : "", tni_shape_of(x[k]).s);
+        return tni_refuse(cx, TN_ESHAPE, "%s: shapes %s do not broadcast", e->name, all.s);
+    }
+    return tni_shape_ok(cx, e->name, *rank, size);
+}
+
+// The value as a node of its own: neither an input as it is nor of fewer axes than all inputs.
+static tn_tensor *own_value(tn_tensor *y, tn_tensor *const *x, int n, int rank, const int64_t *size)
+{
+    bool        input = false;
+    const char *op    = "custom";
+    for (int i = 0; i < n; i++) input |= y == x[i];
+    if (!input && tni_shape_equal(rank, size, tn_rank(y), tni_sizes(y))) return y;
+    tn_tensor *whole = tni_expand_to(y, rank, size);
+    tni_node  *node  = whole ? tni_resolve(whole, op) : NULL;
+    if (!node) return NULL;
+    return tni_record(y->cx, TNI_copy, (tn_dtype)node->dtype, rank, size, 1, &node, NULL);
+}
+
+static tn_tensor *record_value(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x, int rank,
+                               const int64_t *size)
+{
+    tn_tensor *name[TNI_FORMULA_NAMES] = { 0 };
+    for (int i = 0; i < e->nin; i++)
+        if (!(name[i] = tni_widen(x[i]))) return NULL;
+    tn_tensor *y = tni_formula_record(&e->value, cx, e->name, name);
+    y            = tni_narrow(y, promoted(e->nin, x));
+    return y ? own_value(y, x, e->nin, rank, size) : NULL;
+}
+
+// A view of all of y whose gradient goes to the inputs, by the user's expression.
+static tni_node *with_gradient(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x,
+                               tn_tensor *y)
+{
+    tni_node *src[1 + TNI_FORMULA_INPUTS];
+    int       rank = tn_rank(y);
+    if (!(src[0] = tni_resolve(y, e->name))) return NULL;
+    tni_view whole = tni_view_whole(rank, src[0]->size);
+    for (int i = 0; i < e->nin; i++) {
+        tn_tensor *wide = tn_rank(x[i]) ? tni_expand_to(x[i], rank, whole.size) : x[i];
+        if (!wide || !(src[1 + i] = tni_resolve(wide, e->name))) return NULL;
+    }
+    tni_node *n = tni_node_new(cx, TNI_view, (tn_dtype)src[0]->dtype, rank, whole.size, 1 + e->nin,
+                               src);
+    if (!n) return NULL;
+    n->weak             = src[0]->weak;
+    n->attr.view.offset = 0;
+    n->attr.view.rule   = e;
+    memcpy(n->attr.view.stride, whole.stride, sizeof whole.stride);
+    return n;
+}
+
+static tni_node *record_node(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x)
+{
+    int     rank;
+    int64_t size[TN_MAX_RANK];
+    bool    mode = cx->grad_mode, needed = false;
+    if (!common_shape(cx, e, x, &rank, size)) return NULL;
+    for (int i = 0; i < e->nin; i++) needed |= tn_needs_grad(x[i]);
+    bool by_user  = mode && needed && e->grad_expr;
+    cx->grad_mode = mode && !by_user;
+    tn_tensor *y  = record_value(cx, e, x, rank, size);
+    cx->grad_mode = mode;
+    if (!y) return NULL;
+    if (by_user && tni_is_float(tn_dtype_of(y))) return with_gradient(cx, e, x, y);
+    tni_node *n = tni_resolve(y, e->name);
+    return n ? tni_node_ref(n) : NULL;
+}
+
+// What recording makes on the way dies with a scope of its own.
+tn_tensor *tni_expression_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x)
+{
+    const tni_expression *e = find_expression(cx, op);
+    tn_scope             *s = e ? tn_begin(cx) : NULL;
+    if (!s) return NULL;
+    tni_node *n = record_node(cx, e, x);
+    tni_scope_close(s);
+    return tni_wrap(cx, n);
+}
+
+tn_tensor *tni_expression_grad(const tni_expression *e, int i, tn_tensor *const *x, tn_tensor *y,
+                               tn_tensor *g)
+{
+    tn_tensor         *name[TNI_FORMULA_NAMES] = { 0 };
+    const tni_formula *f                       = &e->gx[i];
+    if (!f->count) return NULL;
+    for (int k = 0; k < e->nin; k++)
+        if (!(name[k] = tni_widen(x[k]))) return NULL;
+    name[TNI_FORMULA_Y] = tni_widen(y);
+    name[TNI_FORMULA_G] = tni_widen(g);
+    if (!name[TNI_FORMULA_Y] || !name[TNI_FORMULA_G]) return NULL;
+    tn_tensor *gx = tni_formula_record(f, y->cx, e->name, name);
+    return gx ? tni_expand_to(gx, tn_rank(y), tni_sizes(y)) : NULL;
+}
