@@ -605,7 +605,7 @@ TN_API tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o);
 // Memory of a step, in bytes. The first three count every tensor that takes part once; while a step
 // replaces one, old and new are both there, which shows in peak alone.
 typedef struct {
-    int64_t parameters;   // leaves that are read
+    int64_t parameters;   // leaves that gradients can reach
     int64_t gradients;    // stored gradients of those leaves; a gradient that only the step itself
                           // reads, as in tn_step, is an activation
     int64_t optimizer;    // what else is written in place: optimizer state, running statistics

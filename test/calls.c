@@ -280,6 +280,21 @@ CALL(eval)
     tn_eval(k->cx);
     return NULL;
 }
+CALL(explain)
+{
+    tn_explain(k->cx, k->i ? calls_nowhere() : NULL);
+    return NULL;
+}
+CALL(explain_with)
+{
+    tn_explain_with(k->cx, k->i ? calls_nowhere() : NULL, (tn_explain_opts){ .source = k->j });
+    return NULL;
+}
+CALL(plan_bytes)
+{
+    tn_plan_bytes(k->cx);
+    return NULL;
+}
 CALL(eval_of)
 {
     tn_eval_of(k->x);
@@ -712,6 +727,7 @@ const call calls_of_tensors[] = {
     O(randint), O(randperm), U(bernoulli), O(copy_to), Q(ctx_of), Q(dtype_of), Q(dtype_name),
     Q(rank), Q(size), Q(stride), Q(offset), Q(count), Q(is_view), Q(is_contiguous), Q(name),
     O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of),
+    O(explain), O(explain_with), O(plan_bytes),
     O(sync),
     O(slice), O(select), A(squeeze), U(squeeze_all), A(unsqueeze), O(transpose), O(permute),
     O(expand), A(flip), O(diagonal), O(window), O(window_with), U(detach), O(view), O(reshape),

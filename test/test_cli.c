@@ -162,8 +162,8 @@ static void write_cifar(const char *name)
 
 static void every_command_has_help(void)
 {
-    static const char *const commands[] = { "train",   "eval",   "sample",  "info", "demo",
-                                            "devices", "doctor", "version", "help" };
+    static const char *const commands[] = { "train",   "eval",    "sample", "info",    "demo",
+                                            "explain", "devices", "doctor", "version", "help" };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char first[64];
@@ -228,6 +228,14 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "eval", "--load FILE is needed" },
         { "sample", "--load FILE is needed" },
         { "info", "one FILE is needed" },
+        { "explain", "a CASE is needed" },
+        { "explain nothing", "there is no case \"nothing\"" },
+        { "explain softmax clip", "one CASE at a time: softmax or clip" },
+        { "explain --nope", "there is no option \"--nope\"" },
+        { "explain softmax --device", "--device needs a value, NAME" },
+        { "explain softmax --device=", "--device needs a value, NAME" },
+        { "explain --", "a program is needed behind --" },
+        { "explain softmax -- true", "a CASE or a program, not both" },
     };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -267,6 +275,8 @@ static void what_cannot_be_done_is_said_in_one_line(void)
         { "train --model mlp --data digits:count=60 --epochs 1 --warmup 1",
           "--warmup 1 is not below the 1 update of the run" },
         { "demo --device abacus", "abacus" },
+        { "explain softmax --device abacus", "abacus" },
+        { "explain -- ./nowhere", "./nowhere: " },
     };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)

@@ -78,14 +78,45 @@ int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p)
 
 // ---- what memory is for ------------------------------------------------------------------------
 
-// The stores that are known by what they are for: of parameters and of their gradients, by address.
+// What is known of a graph's stores. leaf: the leaves that nodes of the graph stand for, each once;
+// store: those of the leaves and of their gradients, as far as they take part. Both by address.
 typedef struct {
     tni_graph        *g;
+    const tni_leaf  **leaf;
     const tni_store **store;
-    size_t            count, cap;
+    size_t            leaves, leaves_cap, count, cap;
     bool              failed;
     tn_plan_memory    m;
 } ledger;
+
+static int by_address(const void *a, const void *b)
+{
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void note_leaf(ledger *l, const tni_node *n)
+{
+    if (!n->leaf || !n->leaf->handle || l->failed) return;
+    l->failed = !tni_grow(&l->g->cx->heap, (void **)&l->leaf, &l->leaves_cap, l->leaves + 1,
+                          sizeof *l->leaf);
+    if (!l->failed) l->leaf[l->leaves++] = n->leaf;
+}
+
+static void find_leaves(ledger *l)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < l->g->count; i++) {
+        const tni_node *n = l->g->item[i].n;
+        note_leaf(l, n);
+        for (uint32_t s = 0; s < n->nsrc; s++)
+            if (n->src[s]->state != TNI_PENDING) note_leaf(l, n->src[s]);
+    }
+    if (l->leaves) qsort(l->leaf, l->leaves, sizeof *l->leaf, by_address);
+    for (size_t i = 0; i < l->leaves; i++)
+        if (!kept || l->leaf[kept - 1] != l->leaf[i]) l->leaf[kept++] = l->leaf[i];
+    l->leaves = kept;
+}
 
 static int64_t store_bytes(const ledger *l, const tni_store *s)
 {
@@ -101,35 +132,27 @@ static bool takes_part(const tni_node *n)
 // Notes a store that takes part in the graph; its bytes, or 0 where it does not.
 static int64_t note_store(ledger *l, const tni_store *s)
 {
-    tni_heap *h = &l->g->cx->heap;
-    if (!takes_part(s->node) && !takes_part(s->done)) return 0;
-    if (!tni_grow(h, (void **)&l->store, &l->cap, l->count + 1, sizeof *l->store)) {
-        l->failed = true;
-        return 0;
-    }
+    if ((!takes_part(s->node) && !takes_part(s->done)) || l->failed) return 0;
+    l->failed = !tni_grow(&l->g->cx->heap, (void **)&l->store, &l->cap, l->count + 1,
+                          sizeof *l->store);
+    if (l->failed) return 0;
     l->store[l->count++] = s;
     return store_bytes(l, s);
 }
 
-// A computed node may be the current state of a leaf: then the leaf counts, and its gradient.
-static void note_input(ledger *l, const tni_node *n)
+static void note_stores(ledger *l)
 {
-    const tn_tensor *leaf = n->leaf ? n->leaf->handle : NULL;
-    if (!leaf || (leaf->store->node != n && leaf->store->done != n)) return;
-    l->m.parameters += note_store(l, leaf->store);
-    if (n->leaf->grad) l->m.gradients += note_store(l, n->leaf->grad->store);
-}
-
-static int by_address(const void *a, const void *b)
-{
-    const tni_store *x = *(const tni_store *const *)a, *y = *(const tni_store *const *)b;
-    return x < y ? -1 : x > y;
+    for (size_t i = 0; i < l->leaves; i++) {
+        const tni_leaf *leaf = l->leaf[i];
+        l->m.parameters += note_store(l, leaf->handle->store);
+        if (leaf->grad) l->m.gradients += note_store(l, leaf->grad->store);
+    }
+    if (l->count) qsort(l->store, l->count, sizeof *l->store, by_address);
 }
 
 // What else is assigned in place: an optimizer's state, running statistics.
 static void note_assigned(ledger *l)
 {
-    if (l->count) qsort(l->store, l->count, sizeof *l->store, by_address);
     for (const tni_store *s = l->g->cx->pending; s; s = s->next) {
         if (!s->assigned || !takes_part(s->node)) continue;
         if (l->count && bsearch(&s, l->store, l->count, sizeof *l->store, by_address)) continue;
@@ -168,7 +191,8 @@ static bool fill(ledger *l)
     tni_plan *p    = tni_plan_for(l->g, &kept);
     int64_t   work = p ? tni_plan_workspace(l->g, p) : -1;
     if (work >= 0) {
-        for (size_t i = 0; i < l->g->inputs; i++) note_input(l, l->g->input[i].n);
+        find_leaves(l);
+        note_stores(l);
         note_assigned(l);
         l->m.workspace = work;
         l->m.peak += count_places(l, p);
@@ -190,6 +214,7 @@ static tn_plan_memory plan_bytes(tn_ctx *cx)
     }
     bool ok = tni_graph_open(&g, cx, TNI_STEP, NULL) && fill(&l);
     tni_graph_close(&g);
+    tni_free(&cx->heap, l.leaf);
     tni_free(&cx->heap, l.store);
     return ok ? l.m : (tn_plan_memory){ 0 };
 }

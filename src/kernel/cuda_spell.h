@@ -16,16 +16,14 @@
     "}\n"
 
 // e^x = 2^t 2^l: t is x / ln 2 rounded, l what rounding left of it, and 2^l is 1 + l ln 2. The
-// instruction is off by 2^-22.5; the whole by at most 2.5 ULP. Infinities are cut off first, since
-// they have no l; a NaN passes.
-#define TNI_CUDA_EXP                                                \
-    "M_FN float m_exp_f(float x) {\n"                               \
-    "    float c = m_min_f(m_max_f(x, -104.0f), 89.0f), y;\n"       \
-    "    float t = c * 1.44269502f;\n"                              \
-    "    float l = m_fma_f(c, 1.44269502f, -t);\n"                  \
-    "    l = m_fma_f(c, 1.92596299e-08f, l);\n"                     \
-    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n" \
-    "    return y * m_fma_f(l, 0.693147182f, 1.0f);\n"              \
+// instruction is off by 2^-22.5; the whole by at most 3 ULP, and what would be denormal is 0. Of an
+// infinity there is no l, so that any number stands for it; a NaN passes.
+#define TNI_CUDA_EXP                                                            \
+    "M_FN float m_exp_f(float x) {\n"                                           \
+    "    float t = x * 1.44269502f, y;\n"                                       \
+    "    float l = m_fma_f(x, 1.92596299e-08f, m_fma_f(x, 1.44269502f, -t));\n" \
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"         \
+    "    return y * m_fma_f(fmaxf(l, -1.0f), 0.693147182f, 1.0f);\n"            \
     "}\n"
 
 #define TNI_CUDA_TO_BF16                                                                \
@@ -63,8 +61,14 @@
     "    return y == y ? y : q;\n"                      \
     "}\n"
 
+// A number as a column, -1 if it is none.
+#define TNI_CUDA_COLUMN                                      \
+    "M_FN m_int m_column(m_long i) {\n"                      \
+    "    return i >= 0 && i < 0x7fffffff ? (m_int)i : -1;\n" \
+    "}\n"
+
 #define TNI_CUDA_SPELLINGS                                                            \
     TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"), \
-        TNI_CUDA_EXP, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES
+        TNI_CUDA_EXP, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN
 
 #endif

@@ -92,8 +92,7 @@ static bool folds_in_place(const writer *w, int i)
     const tni_ins *x = ins(w, i), *a;
     if (x->code != TNI_I_REDUCE || w->finish) return false;
     a = ins(w, x->a);
-    if (a->code != TNI_I_LOAD || a->a >= 0 || a->b >= 0 || lane_class(w, a) != TNI_STRIDE_1)
-        return false;
+    if (!is_plain_load(w, a) || lane_class(w, a) != TNI_STRIDE_1) return false;
     if (by_lane(w, x)) return false;
     tn_dtype kept = (tn_dtype)w->k->buffer[w->k->access[a->access].buffer].dtype;
     return kept >= TN_I32 && kept == (tn_dtype)x->dtype && kept != TN_F16 && kept != TN_BF16;
@@ -315,12 +314,21 @@ static void put_filled(writer *w, int i)
                 x->dtype == TN_F32 ? "f" : tn_dtype_name((tn_dtype)x->dtype), i);
 }
 
+// Whether REDUCE i is the first of the block to fold that load where it lies.
+static bool is_first_fold(const writer *w, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (tni_has(&w->eval, j) && folds_in_place(w, j) && ins(w, j)->a == ins(w, i)->a)
+            return false;
+    return folds_in_place(w, i);
+}
+
 // What stands before the lane loop for instruction i.
 static void put_before(writer *w, int i)
 {
     const tni_ins *x = ins(w, i);
     if (x->code == TNI_I_REDUCE) {
-        if (folds_in_place(w, i) && !tni_has(&w->eval, x->a)) put_pointer(w, x->a);
+        if (is_first_fold(w, i) && !tni_has(&w->eval, x->a)) put_pointer(w, x->a);
         if (in_lanes(w, i) && !by_lane(w, x) && !w->finish)
             tni_line(w->o, "%s t%d[%d];", type_of(w, i), i, TNI_STRIP);
     } else if (!on_lane(w, i)) {

@@ -40,6 +40,7 @@ typedef struct {
     int                   folds;     // most reductions of one loop
     bool                  together;  // LANE: all threads are at the same r, for barriers
     int                   unroll;    // vectors in hand of the loop being written
+    bool                  whole;     // the vector at hand lies in its line
 } simt;
 
 // A short text by value.
@@ -457,6 +458,46 @@ static bool divides_by_row(const simt *c, int i)
            !(c->k->ins[x->b].per & TNI_PER_COL);
 }
 
+// Whether MAP i asks if a column of the lane axis is the one that a value of the row names.
+static bool finds_column(const simt *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (x->code != TNI_I_MAP || x->op != TNI_eq || !c->m->cuda || c->m->wide ||
+        c->m->form != TNI_SIMT_ROW || c->stage != AT_LOOP)
+        return false;
+    const tni_ins *place = &c->k->ins[x->a];
+    if (place->code != TNI_I_PLACE || c->k->ins[x->b].per & TNI_PER_COL) return false;
+    for (int r = c->k->np; r < c->k->np + c->k->nr; r++)
+        if (c->k->access[place->access].stride[r] != (r == c->lane ? TNI_STRIDE_1 : TNI_STRIDE_0))
+            return false;
+    return true;
+}
+
+// What instruction i of a loop needs of the row, once, before the loop.
+static void put_hoisted(simt *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (finds_column(c, i)) {
+        tni_line(c->o, "const m_int w%d = m_column(%s - (m_long)a%d);", i, value_name(c, x->b).s,
+                 c->k->ins[x->a].access);
+    }
+}
+
+// A store of a value that was cast to the buffer's dtype rounds once, not twice.
+static void put_store(simt *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i], *cast = &c->k->ins[x->a];
+    tn_dtype       to = buffer_dtype(c, i);
+    if (cast->code != TNI_I_CAST || cast->dtype != to || tni_has(&c->kept, x->a) ||
+        (to != TN_F16 && to != TN_BF16)) {
+        tni_emit_store(&c->scribe, i);
+        return;
+    }
+    tni_cast_text t = tni_text_to_kept((tn_dtype)c->k->ins[cast->a].dtype, to, c->scribe.no_double);
+    on_element(&c->scribe, i);
+    tni_put(c->o, " = %s%s%s", t.before, value_name(c, cast->a).s, t.after);
+}
+
 static void put_ins(simt *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -472,13 +513,14 @@ static void put_ins(simt *c, int i)
     begin_indent(c);
     if (x->code == TNI_I_STORE) {
         tni_put(c->o, "%s", moves(c, i) ? "" : store_test(c));
-        tni_emit_store(&c->scribe, i);
+        put_store(c, i);
     } else {
         name n = value_name(c, i);
         if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
         tni_put(c->o, "%s = ", n.s);
         if (divides_by_row(c, i))
             tni_put(c->o, "m_div_by_f(%s, %s)", value_name(c, x->a).s, value_name(c, x->b).s);
+        else if (finds_column(c, i)) tni_put(c->o, "l == w%d", i);
         else tni_emit_value(&c->scribe, i);
     }
     tni_put(c->o, ";\n");
@@ -490,7 +532,7 @@ static void open_lanes(simt *c)
 {
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
-    if (c->m->window) {
+    if (c->m->window && !c->whole) {
         tni_line(c->o, "const m_int ok = (%s)(c + j) < (%s)%s%s;", c->uindex, c->uindex,
                  lanes_name(c).s, c->m->form == TNI_SIMT_LANE ? " && live" : "");
         tni_line(c->o, "const %s l = c + j < 0 ? 0 : c + j < %s ? c + j : %s - 1;", c->index,
@@ -498,6 +540,7 @@ static void open_lanes(simt *c)
         return;
     }
     if (c->m->form == TNI_SIMT_LANE) tni_line(c->o, "const m_int ok = live;");
+    else if (c->m->window) tni_line(c->o, "const m_int ok = 1;");
     tni_line(c->o, "const %s l = c + j;", c->index);
 }
 
@@ -518,14 +561,28 @@ static void declare_arrays(simt *c, const tni_set *set, bool stores)
     }
 }
 
-// The work of a vector whose loads are there.
-static void put_work(simt *c, const tni_set *set, const char *guard)
+static void put_elements(simt *c, const tni_set *set)
 {
-    declare_arrays(c, set, true);
     open_lanes(c);
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(set, i) && !tni_has(&c->scalar, i)) put_ins(c, i);
     tni_line(c->o, "}");
+}
+
+// The work of a vector whose loads are there. Only the vectors at the ends of a line have elements
+// that are not in it, so that the others are spared the question.
+static void put_work(simt *c, const tni_set *set, const char *guard)
+{
+    declare_arrays(c, set, true);
+    if (c->m->window) {
+        put_edge_test(c);
+        c->whole = true;
+        put_elements(c, set);
+        c->whole = false;
+        tni_line(c->o, "} else {");
+    }
+    put_elements(c, set);
+    if (c->m->window) tni_line(c->o, "}");
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_STORE || !moves(c, i)) continue;
         if (*guard) tni_line(c->o, "if (%s) {", guard);
@@ -538,13 +595,16 @@ static void put_work(simt *c, const tni_set *set, const char *guard)
 static void open_unit(simt *c)
 {
     name vectors = word_name(c, TNI_WORD_VECTORS);
-    tni_line(c->o, "const %s line = (%s)((%s)u / (%s)%s);", c->index, c->index, c->uindex,
-             c->uindex, vectors.s);
+    if (c->k->np > 1)
+        tni_line(c->o, "const %s line = (%s)((%s)u / (%s)%s);", c->index, c->index, c->uindex,
+                 c->uindex, vectors.s);
     if (c->k->np > 1) put_coordinates(c, 0, c->k->np - 1, "line");
     put_bases(c);
     put_shift(c, false);
-    tni_line(c->o, "const %s c = (u - line * %s) * %d%s;", c->index, vectors.s, c->m->vector,
-             c->m->window ? " - shift" : "");
+    begin_indent(c);
+    if (c->k->np > 1) tni_put(c->o, "const %s c = (u - line * %s)", c->index, vectors.s);
+    else tni_put(c->o, "const %s c = u", c->index);
+    tni_put(c->o, " * %d%s;\n", c->m->vector, c->m->window ? " - shift" : "");
 }
 
 // Begins the loop over the vectors q a thread has in hand, and the block for one of them.
@@ -795,6 +855,8 @@ static void put_loop(simt *c, int q)
     c->unroll = c->m->hold == TNI_HOLD_SHARED && all_stashed(c, &set) ? 1 : c->m->unroll;
     declare_arrays(c, &set, false);
     declare_folds(c, &folds);
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(&set, i)) put_hoisted(c, i);
     if (loops)
         tni_line(c->o, "for (%s from = %s; from < n; from += %d) {", c->index, lane ? "k" : "t",
                  c->m->team * c->unroll);
@@ -1160,7 +1222,7 @@ static void put_args(simt *c)
 static void open_cuda(simt *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
-    int               resident = c->k->tails ? 1024 / threads : 1;
+    int               resident = c->k->tails || c->m->hold == TNI_HOLD_SHARED ? 1024 / threads : 1;
     tni_line(c->o, "%s__launch_bounds__(%d, %d) %s%s(const %s_args a)", c->d->kernel, threads,
              resident > 1 ? resident : 1, c->name, suffix, c->name);
     tni_line(c->o, "{");
@@ -1198,18 +1260,18 @@ static void open_kernel(simt *c, const char *suffix, int threads, int red)
     tni_line(c->o, "const m_int tid = %s;", c->d->local_id);
 }
 
-// Words of `red` that the main kernel needs.
+// Words of `red` that the main kernel needs: for folds over threads, and where threads share the
+// elements of R of a lane, one for each accumulator.
 static int red_words(const simt *c)
 {
     const tni_simt_class *m     = c->m;
-    int                   group = m->team * m->rows;
-    if (m->form == TNI_SIMT_LANE && m->team > 1 && !c->k->tails) return group * m->vector;
-    if (m->form != TNI_SIMT_ROW && !c->k->tails) return 0;
+    int                   group = m->team * m->rows, fold = m->cuda ? 64 * c->folds : group;
+    int                   lanes = m->form == TNI_SIMT_LANE && m->team > 1 ? group * m->vector : 0;
+    bool                  teams = m->form == TNI_SIMT_ROW && m->rows > 1;  // fold_rows
+    if (m->form != TNI_SIMT_ROW && !c->k->tails) return lanes;
     if (m->form == TNI_SIMT_ROW && m->cuda && m->team <= 32 && !c->k->tails) return 0;
-    int  fold  = m->cuda ? 64 * c->folds : group;
-    bool teams = m->form == TNI_SIMT_ROW && m->rows > 1;  // fold_rows
     if (teams && fold < group) fold = group;
-    return m->form == TNI_SIMT_LANE ? fold * m->vector : fold;
+    return fold > lanes ? fold : lanes;
 }
 
 // How many reductions are folded together, at most.

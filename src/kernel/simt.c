@@ -495,7 +495,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
     if (c->tiles) m.grid[1] = ceil_div(m.vectors, (int64_t)c->team * c->unroll);
     cut_chunks(&f, &m, units, m.grid[1]);
-    c->wide = f.k->wide || units * m.block > INT32_MAX / 2 || f.rows > INT32_MAX / 2;
+    c->wide = f.k->wide || units * c->vector > INT32_MAX / 2 || f.rows > INT32_MAX / 2;
     choose_finish(&f, &m);
     return m;
 }

@@ -164,7 +164,7 @@ static tn_tensor *record_value(tn_ctx *cx, const tni_expression *e, tn_tensor *c
     for (int i = 0; i < e->nin; i++)
         if (!(name[i] = tni_widen(x[i]))) return NULL;
     tn_tensor *y = tni_formula_record(&e->value, cx, e->name, name);
-    y            = tni_narrow(y, promoted(e->nin, x));
+    if (y && tn_dtype_of(y) == TN_F32) y = tni_narrow(y, promoted(e->nin, x));
     return y ? own_value(y, x, e->nin, rank, size) : NULL;
 }
 

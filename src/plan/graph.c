@@ -172,8 +172,8 @@ static void find_live(tni_graph *g, const tni_node *root)
         if (g->mode != TNI_STEP) it->live |= n == root || n->refs > mine;
         else
             it->live |= it->wanted || other > 0 ||
-                        (it->handles > 0 &&
-                         (it->edges == 0 || it->unused || tni_node_count(n) == 1));
+                        (it->handles > 0 && (it->edges == 0 || it->unused ||
+                                             (tni_node_count(n) == 1 && !n->constant)));
         uint32_t kept = it->live ? sources_kept(it) : 0;
         it->keeps     = kept > 0;
         for (uint32_t s = 0; s < kept; s++)

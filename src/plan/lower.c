@@ -336,6 +336,20 @@ static int lower_index(lowering *l, int32_t i, const tni_coords *c)
     return add(l, -1, i, NULL, x);
 }
 
+// Whether value `at` is made from value x.
+static bool is_made_from(const tni_unit *u, int at, int x)
+{
+    bool made[TNI_MOST_INS] = { false };
+    made[x]                 = true;
+    for (int k = x + 1; k <= at; k++) {
+        const tni_ins *y = &u->value[k].ins;
+        made[k]          = (y->a >= 0 && made[y->a]) || (y->b >= 0 && made[y->b]) ||
+                  (y->c >= 0 && made[y->c]);
+    }
+    return at >= x && made[at];
+}
+
+// A value that is the same at every index would leave the index unchecked.
 static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
 {
     int        axis = node_of(l, i)->attr.axis.axis;
@@ -352,7 +366,7 @@ static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
     l->via_size            = size;
     int at                 = lower_source(l, i, 0, &x, TNI_NO_VALUE);
     l->via_size            = outer;
-    return at;
+    return at >= 0 && is_made_from(l->u, at, index) ? at : FAILED;
 }
 
 // With one index for each line along the axis: v where the place is the index, x elsewhere.

@@ -307,6 +307,24 @@ static bool reads_alike(const builder *b, const tni_fused *k, int from, int acce
     return true;
 }
 
+// Whether what is loaded from buffer `from` is read by nothing after the value of store `access`: a
+// device may write that as soon as it is there, and leave what it loads in place until it is read.
+static bool is_read_before(const tni_kernel *k, int from, int access)
+{
+    bool loaded[TNI_MOST_INS] = { false };
+    int  last = 0, value = 0;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x          = &k->ins[i];
+        int16_t        operand[3] = { x->a, x->b, x->c };
+        for (int j = 0; j < 3; j++)
+            if (operand[j] >= 0 && loaded[operand[j]]) last = i;
+        bool same = x->code == TNI_I_CAST && x->dtype == k->ins[x->a].dtype && loaded[x->a];
+        loaded[i] = same || (x->code == TNI_I_LOAD && k->access[x->access].buffer == from);
+        if (x->code == TNI_I_STORE && x->access == access) value = x->a;
+    }
+    return last <= value;
+}
+
 static int store_of(const tni_fused *k, int32_t seed)
 {
     for (int i = 0; i < k->kernel->naccess; i++)
@@ -330,7 +348,7 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
         if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->stored[at] || p->splat) continue;
         if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
-        if (reads_alike(b, k, i, access)) return at;
+        if (reads_alike(b, k, i, access) && is_read_before(x, i, access)) return at;
     }
     return -1;
 }
