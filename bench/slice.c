@@ -184,6 +184,30 @@ static void launch_all(void *arg)
     }
 }
 
+// One kernel of several.
+typedef struct {
+    raw *r;
+    int  which;
+} one;
+
+static void launch_one(void *arg)
+{
+    one     *o   = arg;
+    raw     *r   = o->r;
+    tni_text why = { "" };
+    if (r->s->device->launch(r->entry[o->which], &r->launch[o->which], &why) != TN_OK)
+        r->failed = true;
+}
+
+static void time_each(raw *r)
+{
+    for (int i = 0; i < r->s->c->kernels && r->s->c->kernels > 1; i++) {
+        one o = { r, i };
+        bench_note("slice_raw", "%s: kernel %d takes %.1f us", r->s->c->name, i,
+                   timed(r->s, launch_one, &o) * 1e6);
+    }
+}
+
 static void build_all(raw *r)
 {
     slice *s = r->s;
@@ -260,6 +284,7 @@ static void run_raw(slice *s, double copy)
         launch_all(r);
         double error = s->c->error(s);
         report(s, "slice_raw", timed(s, launch_all, r), error, copy);
+        time_each(r);
     }
     raw_close(r);
     free(r);

@@ -193,8 +193,8 @@ void slice_build_cross_entropy(int which, tni_kernel *k, tni_launch *l)
                                 .b      = -1,
                                 .c      = -1,
                                 .access = access_of(m, -1, 'c') });
-    int one = map3(m, TNI_where, map2(m, TNI_eq, place, t), number(m, 1), number(m, 0));
-    int g   = map2(m, TNI_mul, map2(m, TNI_sub, map2(m, TNI_div, e, s), one), share);
+    int hot = map3(m, TNI_where, map2(m, TNI_eq, place, t), number(m, -1 / n), number(m, 0));
+    int g   = map2(m, TNI_add, map2(m, TNI_mul, e, map2(m, TNI_div, share, s)), hot);
     store(m, g, 3, 'e');
 }
 

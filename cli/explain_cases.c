@@ -5,7 +5,7 @@
 #include <tenon/models.h>
 
 // B batch, T time, C channels or features, N rows
-enum { N = 2048, C = 1024, CLASSES = 8192, BATCH = 64, B = 4, T = 64, VOCAB = 1024 };
+enum { N = 1024, C = 1024, CLASSES = 8192, BATCH = 64, B = 4, T = 64, VOCAB = 1024 };
 
 // ---- what the cases are made of ----------------------------------------------------------------
 

@@ -47,7 +47,7 @@ typedef struct {
 
 // ---- making one by hand. Sizes come from the arrays; every function returns a number ------------
 
-// A case with np axes of P and nr of R. The strides are found from layouts and classes from strides.
+// A case with np axes of P and nr of R.
 void kit_begin(kit_case *c, int np, const int64_t *p, int nr, const int64_t *r, bool lane_in_r);
 // A buffer of so many elements.
 int kit_buffer(kit_case *c, tn_dtype dt, int64_t count, bool written);
@@ -69,9 +69,9 @@ int kit_check(kit_case *c, int a, int64_t size);
 int kit_reduce(kit_case *c, int op, int a, bool over_p);
 int kit_store(kit_case *c, int access, int a);
 
-// Seals the kernel, allocates buffers and fills them: floats in -2 .. 2, integers in -20 .. 20 (from
-// 0 where they have no sign). False if the kernel breaks the rules or there is no memory. To fill
-// otherwise, write to mem and call kit_keep.
+// Seals the kernel, allocates buffers and fills them: floats in -2 .. 2, integers in -20 .. 20, in
+// 0 .. 40 where they have no sign. False if the kernel breaks the rules or there is no memory. To
+// fill otherwise, write to mem and call kit_keep.
 bool kit_end(kit_case *c);
 // Takes what mem holds now as what it holds before a run.
 void kit_keep(kit_case *c);
@@ -79,7 +79,7 @@ void kit_keep(kit_case *c);
 void kit_reset(kit_case *c);
 void kit_free(kit_case *c);
 
-// ---- at random -----------------------------------------------------------------------------------
+// ---- at random ---------------------------------------------------------------------------------
 
 enum {
     KIT_NO_F64   = 1,  // no doubles
@@ -89,13 +89,13 @@ enum {
 // A random case, sealed and filled; the same for the same seed and flags. False: no memory.
 bool kit_random_case(kit_case *c, uint64_t seed, int flags);
 
-// ---- what should be, and what is -----------------------------------------------------------------
+// ---- what should be, and what is ---------------------------------------------------------------
 
-// Computes the case from `before` into want and fail. Sums are made in long double; err says how far
-// sums in another order may be from it, and is carried through the instructions. False: no memory.
+// Computes the case from `before` into want and fail. Sums are made in long double; err says how
+// far sums in another order may be from it, and goes on through the instructions. False: no memory.
 bool kit_naive(kit_case *c);
-// Whether mem is as want says, within `ulps` of the buffer's dtype besides err, guards and untouched
-// elements included. Else what differs first, with the kernel, is written to why.
+// Whether mem is as want says, within `ulps` of the buffer's dtype besides err, guards and
+// untouched elements included. Else what differs first, with the kernel, is written to why.
 bool kit_compare(kit_case *c, double ulps, char why[KIT_WHY]);
 // Whether the written buffers of two cases from one seed hold the same bits; NaNs are alike.
 bool kit_same(const kit_case *a, const kit_case *b, char why[KIT_WHY]);

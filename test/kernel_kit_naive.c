@@ -25,8 +25,8 @@ typedef struct {
     bool        begun, doubt;
 } fold;
 
-// A run of the case. val[ins] holds the values of one row, cols of them where the instruction varies
-// over R; tail[ins] the folds of tails. at: the coordinates of the element in hand.
+// A run of the case. val[ins] holds the values of one row, cols of them where the instruction
+// varies over R; tail[ins] the folds of tails. at: the coordinates of the element in hand.
 typedef struct {
     kit_case *c;
     int64_t   cols;

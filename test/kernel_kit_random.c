@@ -51,8 +51,8 @@ static void draw_domain(gen *g)
     g->axes   = np + nr;
 }
 
-// A layout of the axes in the mask, none of which meets itself: row-major or in any order, with gaps,
-// backwards. The number of elements that it spans; stride and the place of the first element.
+// A layout of the axes in the mask, which does not meet itself: row-major or in any order, with
+// gaps, backwards. The number of elements that it spans; stride and the place of the first element.
 static int64_t draw_layout(gen *g, unsigned mask, const int64_t *size, int64_t *stride,
                            int64_t *first)
 {
@@ -131,7 +131,7 @@ static bool holds(gen *g, int at)
     return true;
 }
 
-// A value drawn from those there are, rather a late one; -1 if there is none of that dtype (any: -1).
+// A value drawn from those there are, rather a late one; -1 if none of the dtype (-1: any) is met.
 static int draw_value(gen *g, int dtype)
 {
     int n = g->c->k.nins;

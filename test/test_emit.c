@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = TNI_NO_VALUE, BATCH = 10, RANDOM = 270 };
+enum { NONE = TNI_NO_VALUE, BATCH = 30, RANDOM = 540 };
 
 #define FLAGS                                                                              \
     " -std=c11 -O3 -march=native -Wall -Werror -ffp-contract=off -fwrapv -fno-math-errno " \

@@ -80,7 +80,7 @@ static void the_page_has_counts_lines_and_memory(void)
         says(text);
         says("\n  memory: 0 B planned, 0 B lower bound\n");
         tn_matmul(tn_log(x), tn_transpose(x, 0, 1));
-        CHECK(explain(cx, false) >= 3);
+        CHECK(explain(cx, false) >= 2);
         says(" kernels, ");
         says("  matmul     (96, 96)  ");
         says("KiB planned, ");
@@ -175,7 +175,7 @@ static void the_source_has_the_kernel_in_the_devices_language(void)
     CHECK_INT(explain(cx, true), 1);
     says("load");
     says("exp");
-    if (tni_device_cpu.text) says("void kernel(");
+    says("void kernel(");
     tn_close(cx);
 }
 
@@ -346,30 +346,33 @@ static void counters_tell_plans_from_hits(void)
     CHECK_INT(now.plans, 1);
     CHECK_INT(now.hits, 2);
     CHECK(now.planned >= 4 * N * C);
-    CHECK(now.kernels >= 0 && now.disk_hits >= 0);
     tn_close(cx);
 }
 
 // ---- the environment, in a program of its own
 
-static const char program[] = "#include <stdio.h>\n"
-                              "#include <tenon.h>\n"
-                              "static float data[64 * 8];\n"
-                              "int main(int argc, char **argv)\n"
-                              "{\n"
-                              "    tn_ctx *cx = tn_open(\"cpu\");\n"
-                              "    for (int i = 0; i < 7; i++) {\n"
-                              "        int64_t    n = i < 5 ? 64 : 32;\n"
-                              "        tn_scope  *s = tn_begin(cx);\n"
-                              "        tn_tensor *x = tn_from(cx, TN_F32, TN_SHAPE(n, 8), data);\n"
-                              "        tn_mul_s(tn_exp(x), i);\n"
-                              "        tn_eval(cx);\n"
-                              "        tn_end(s);\n"
-                              "    }\n"
-                              "    printf(\"%s\\n\", argc > 1 ? argv[1] : \"done\");\n"
-                              "    tn_close(cx);\n"
-                              "    return argc > 1 ? 7 : 0;\n"
-                              "}\n";
+static const char program[] =
+    "#include <stdio.h>\n"
+    "#include <tenon.h>\n"
+    "static float data[64 * 8];\n"
+    "int main(int argc, char **argv)\n"
+    "{\n"
+    "    tn_ctx *cx = tn_open(\"cpu\");\n"
+    "    for (int i = 0; i < 7; i++) {\n"
+    "        int64_t    n = i < 5 ? 64 : 32;\n"
+    "        tn_scope  *s = tn_begin(cx);\n"
+    "        tn_tensor *x = tn_from(cx, TN_F32, TN_SHAPE(n, 8), data);\n"
+    "        tn_mul_s(tn_exp(x), i);\n"
+    "        tn_eval(cx);\n"
+    "        tn_end(s);\n"
+    "    }\n"
+    "    tn_stats now = tn_stats_get(cx);\n"
+    "    if (argc > 2)\n"
+    "        printf(\"%d %d\\n\", (int)now.kernels, (int)now.disk_hits);\n"
+    "    else printf(\"%s\\n\", argc > 1 ? argv[1] : \"done\");\n"
+    "    tn_close(cx);\n"
+    "    return argc == 2 ? 7 : 0;\n"
+    "}\n";
 enum { EXP_LINE = 11 };
 
 // Runs a script in the scratch folder, with tenon as the tool, into `page`.
@@ -429,6 +432,21 @@ static void a_program_shows_its_plans(void)
     says(line);
     runs(0, "tenon explain --source -- ./watched 2>&1 >/dev/null");
     says("plan 1: ");
+    scratch_close();
+}
+
+static void kernels_are_counted_as_compiled_or_found(void)
+{
+    int compiled = -1, found = -1;
+    if (!fuses(&tni_device_cpu)) SKIP("the cpu device runs ops one by one");
+    if (!build_program()) return;
+    runs(0, "export TN_COMPILE=wait TN_CACHE_DIR=$PWD/cache; ./watched with counts");
+    CHECK(sscanf(page, "%d %d", &compiled, &found) == 2 && compiled > 0 && found == 0);
+    runs(0, "export TN_COMPILE=wait TN_CACHE_DIR=$PWD/cache; ./watched with counts");
+    CHECK_INT(sscanf(page, "%d %d", &found, &compiled), 2);
+    CHECK_INT(found, 0);
+    CHECK(compiled > 0);
+    runs(0, "rm -r cache");
     scratch_close();
 }
 
@@ -516,52 +534,67 @@ static void reasons_name_what_differs(void)
 
 // ---- the tool
 
+// The most kernels that a case may become. Whole steps are on the cpu alone, where the libraries are
+// its own; their numbers are those reached, so that none is lost again.
 static const struct {
     const char *name;
     int         most;
+    bool        whole;
 } cases[] = {
-    { "relu_chain", 1 },    { "softmax", 1 },
-    { "log_softmax", 1 },   { "layer_norm", 1 },
-    { "rms_norm", 1 },      { "layer_norm_backward", 1 },
-    { "cross_entropy", 1 }, { "bias_gelu_dropout_residual", 1 },
-    { "batch_norm", 2 },    { "adamw", 1 },
-    { "clip", 2 },          { "max_pool", 1 },
+    { "relu_chain", 1, false },
+    { "softmax", 1, false },
+    { "log_softmax", 1, false },
+    { "layer_norm", 1, false },
+    { "rms_norm", 1, false },
+    { "layer_norm_backward", 1, false },
+    { "cross_entropy", 1, false },
+    { "bias_gelu_dropout_residual", 1, false },
+    { "batch_norm", 2, false },
+    { "adamw", 1, false },
+    { "clip", 2, false },
+    { "max_pool", 1, false },
+    { "transformer_block", 38, true },
+    { "mlp_step", 10, true },
+    { "lenet_step", 28, true },
+    { "gpt2_step", 90, true },
 };
 
-static void the_tool_knows_every_case(void)
+enum { CASES = sizeof cases / sizeof *cases };
+
+static void explain_case(int i, const tni_device *d)
 {
-    if (!CHECK(scratch_open())) return;
-    runs(0, "for c in $(tenon explain --list | cut -d' ' -f1); do tenon explain $c --device cpu"
-            " | head -1 | grep -qE \"^$c: [0-9]+ kernels?, [0-9]+ bytes moved, [0-9]+ at least$\""
-            " || echo $c; done; tenon explain --list | wc -l");
-    CHECK_STR(page, "16\n");
-    runs(0, "tenon explain mlp_step --device=cpu");
+    char      format[128], end[8] = "";
+    int       n = -1;
+    long long moved, least;
+    runs(0, "tenon explain %s --device %s", cases[i].name, d->name);
+    snprintf(format, sizeof format, "%s: %%d kernel%%*[s,] %%lld bytes moved, %%lld at %%5s",
+             cases[i].name);
+    bool ok = sscanf(page, format, &n, &moved, &least, end) == 4 && !strcmp(end, "least");
+    test_case_result(ok, "%s: %.600s", d->name, page);
+    test_case_result(n >= 1 && (!fuses(d) || n <= cases[i].most), "%s: %.600s", d->name, page);
     says("cli/explain_cases.c:");
     says("lower bound\n");
-    scratch_close();
 }
 
 static void the_cases_become_so_many_kernels(void)
 {
-    static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_opencl };
-
-    tni_text why = { "" };
-    int      ran = 0;
     if (!CHECK(scratch_open())) return;
-    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
-        if (!fuses(devices[d]) || !devices[d]->probe(&why)) continue;
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            char format[64];
-            int  n = -1;
-            runs(0, "tenon explain %s --device %s", cases[i].name, devices[d]->name);
-            snprintf(format, sizeof format, "%s: %%d kernel", cases[i].name);
-            bool ok = sscanf(page, format, &n) == 1 && n >= 1 && n <= cases[i].most;
-            test_case_result(ok, "%s: %.600s", devices[d]->name, page);
-        }
-        ran++;
-    }
+    for (int i = 0; i < CASES; i++) explain_case(i, &tni_device_cpu);
+    runs(0, "tenon explain --list");
+    for (int i = 0; i < CASES; i++) says(cases[i].name);
+    CHECK_INT(lines_with("\n"), CASES);
     scratch_close();
-    if (!ran) SKIP("no device runs fused kernels");
+}
+
+static void the_cases_are_the_same_on_opencl(void)
+{
+    tni_text why = { "" };
+    if (!fuses(&tni_device_opencl)) SKIP("the opencl device runs ops one by one");
+    if (!tni_device_opencl.probe(&why)) SKIP("%s", why.s);
+    if (!CHECK(scratch_open())) return;
+    for (int i = 0; i < CASES; i++)
+        if (!cases[i].whole) explain_case(i, &tni_device_opencl);
+    scratch_close();
 }
 
 const test_case tests_explain[] = {
@@ -575,9 +608,10 @@ const test_case tests_explain[] = {
     TEST(stored_gradients_are_memory_too),
     TEST(counters_tell_plans_from_hits),
     TEST(a_program_shows_its_plans),
+    TEST(kernels_are_counted_as_compiled_or_found),
     TEST(a_late_plan_says_why),
     TEST(reasons_name_what_differs),
-    TEST(the_tool_knows_every_case),
     TEST(the_cases_become_so_many_kernels),
+    TEST(the_cases_are_the_same_on_opencl),
     TEST_END,
 };

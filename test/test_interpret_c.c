@@ -1,5 +1,5 @@
-// test_interpret_c.c: kernels compiled from their C text give the bits that the interpreter gives, so
-// that the moment when compiled code takes over cannot be seen.
+// test_interpret_c.c: kernels compiled from their C text give the bits that the interpreter gives,
+// so that the moment when compiled code takes over cannot be seen.
 #include "check.h"
 #include "kernel_kit.h"
 

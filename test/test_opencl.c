@@ -404,22 +404,22 @@ static void add_all(batch *b, int op)
             for (int v = 0; v < r.variants; v++) add_sample(b, op, (tn_dtype)dt, (layout)lay, v);
 }
 
-// Every class of dtypes once, every class of layouts once, every variant once, in turn: bool, a
-// small integer, i32, i64, a 16-bit float, f32 and f64, beside the layouts.
+// Every class of dtypes once (bool, an integer, a 16-bit float, f32, f64), every class of layouts
+// once (row-major, strided, broadcast or overlapping, empty, 0-d), every variant once, in turn.
 static void add_some(batch *b, int op)
 {
-    row      r         = row_of(op);
-    tn_dtype classes[] = { TN_BOOL, op & 1 ? TN_U8 : TN_I8,    TN_I32,
-                           TN_I64,  op & 1 ? TN_F16 : TN_BF16, TN_F32,
-                           TN_F64 };
-    for (int k = 0; k < 7; k++)
-        add_sample(b, op, classes[k], r.source ? PLAIN : (layout)((op + k) % EMPTY),
-                   k % r.variants);
-    for (int lay = 0; lay < LAYOUTS; lay++) {
-        tn_dtype dt = lay == (op + 5) % EMPTY ? TN_F64 : TN_F32;
-        add_sample(b, op, dt, (layout)lay, lay % r.variants);
-    }
-    for (int v = 7; v < r.variants; v++) add_sample(b, op, TN_F32, PLAIN, v);
+    static const tn_dtype ints[]       = { TN_I32, TN_U8, TN_I64, TN_I8 };
+    static const layout   layouts[][3] = { { PLAIN, PLAIN, PLAIN },
+                                           { TRANSPOSED, STEPPED, FLIPPED },
+                                           { BROADCAST, WINDOWED, WINDOWED } };
+    row                   r            = row_of(op);
+    tn_dtype classes[] = { TN_F32, ints[op % 4], op & 1 ? TN_F16 : TN_BF16, TN_F64, TN_BOOL };
+    int      most      = r.variants > 5 ? r.variants : 5;
+    for (int k = 0; k < most; k++)
+        add_sample(b, op, classes[k % 5],
+                   r.source ? PLAIN : layouts[(op + k) % 3][(op + k) % 9 / 3], k % r.variants);
+    add_sample(b, op, TN_F32, EMPTY, op % r.variants);
+    add_sample(b, op, TN_F32, ZERO_D, op % r.variants);
 }
 
 static void run_class(tni_class class, bool eager)

@@ -429,7 +429,8 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     m->chunk = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);
-    if (!f->k->tails) m->chunk = 1;
+    // Tails for each r of lanes are written once, not added up from turn to turn.
+    if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
     m->grid[0] = ceil_div(units, m->chunk * per);
     m->parts   = m->grid[0];
 }

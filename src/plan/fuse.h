@@ -27,7 +27,7 @@ typedef struct {
     int32_t    origin;  // the item to name when it fails or is explained
     uint32_t   axes, mask;
     tni_coords coords;
-} tni_value;
+} tni_lowered;
 
 // A unit: a kernel in the making, or an item that runs alone (item >= 0). Seeds are in id order.
 // Invariant of a kernel: every seed is the value of an instruction, and roles were found for it.
@@ -42,7 +42,7 @@ typedef struct {
     int          naxes;
     int64_t      size[TNI_AXES];
     uint32_t     reduced;  // R, as bits
-    tni_value   *value;
+    tni_lowered *value;
     size_t       values, values_cap;
     tni_reading *source;  // accesses
     size_t       sources, sources_cap;

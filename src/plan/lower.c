@@ -55,12 +55,12 @@ static int add(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_
     if (u->values == TNI_MOST_INS - TNI_MOST_BUFFERS ||
         !grow(l, (void **)&u->value, &u->values_cap, u->values + 1, sizeof *u->value))
         return FAILED;
-    tni_value *v = &u->value[u->values];
-    v->ins       = ins;
-    v->item      = i;
-    v->origin    = origin;
-    v->mask      = 0;
-    v->axes      = operand_axes(l, ins.a) | operand_axes(l, ins.b) | operand_axes(l, ins.c);
+    tni_lowered *v = &u->value[u->values];
+    v->ins         = ins;
+    v->item        = i;
+    v->origin      = origin;
+    v->mask        = 0;
+    v->axes        = operand_axes(l, ins.a) | operand_axes(l, ins.b) | operand_axes(l, ins.c);
     if (c) v->coords = *c;
     return (int)u->values++;
 }

@@ -22,7 +22,7 @@ static int64_t elements(const tni_unit *u, uint32_t axes)
 
 // Whether value x, one of the finish stage if one of its operands is, can be computed with R = r; *late
 // gets that.
-static bool value_fits(const tni_unit *u, const tni_value *x, uint32_t r, const bool *finish,
+static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, const bool *finish,
                        bool *late)
 {
     uint32_t p          = all_axes(u) & ~r;
@@ -39,7 +39,7 @@ static bool value_fits(const tni_unit *u, const tni_value *x, uint32_t r, const 
     return x->mask == (p | r) && from & p && (!r || from & r);
 }
 
-static uint32_t seed_axes(const tni_unit *u, const tni_value *x)
+static uint32_t seed_axes(const tni_unit *u, const tni_lowered *x)
 {
     uint32_t axes = 0;
     for (int j = 0; j < TN_MAX_RANK; j++)
@@ -48,7 +48,7 @@ static uint32_t seed_axes(const tni_unit *u, const tni_value *x)
 }
 
 // A seed's element is written once: for each point, for each row, or in the end.
-static bool seed_fits(const tni_unit *u, const tni_value *x, uint32_t r, bool late)
+static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool late)
 {
     uint32_t all = all_axes(u), axes = seed_axes(u, x);
     if (late) return axes == 0 || axes == r;
@@ -60,7 +60,7 @@ static bool roles_fit(const tni_fusion *f, const tni_unit *u, uint32_t r)
     bool finish[TNI_MOST_INS];
     if (r && r == all_axes(u) && elements(u, r) > ALONE_ROW) return false;
     for (size_t i = 0; i < u->values; i++) {
-        const tni_value *x = &u->value[i];
+        const tni_lowered *x = &u->value[i];
         if (!value_fits(u, x, r, finish, &finish[i])) return false;
         if (x->item < 0 || f->fate[x->item].how != TNI_AS_SEED) continue;
         if (!seed_fits(u, x, r, finish[i])) return false;
@@ -95,14 +95,14 @@ bool tni_find_roles(const tni_fusion *f, tni_unit *u)
     // As before, if it still fits; reductions down columns rather as tails.
     tried[count++] = u->reduced;
     for (size_t i = 0; i < u->values && count <= 4; i++) {
-        const tni_value *x = &u->value[i];
+        const tni_lowered *x = &u->value[i];
         if (x->ins.code != TNI_I_REDUCE || !(x->mask)) continue;
         bool along     = x->mask & fast || x->mask == all;
         tried[count++] = x->mask == all ? 0 : along ? x->mask : all & ~x->mask;
         tried[count++] = x->mask == all ? all : along ? all & ~x->mask : x->mask;
     }
     for (size_t i = 0; i < u->values && count < 8; i++) {
-        const tni_value *x = &u->value[i];
+        const tni_lowered *x = &u->value[i];
         if (x->item < 0 || f->fate[x->item].how != TNI_AS_SEED) continue;
         uint32_t axes = seed_axes(u, x);
         if (axes != all) tried[count++] = all & ~axes;
@@ -242,7 +242,7 @@ static void gather_sources(making *m)
     m->sources        = (int)u->sources;
     memcpy(m->source, u->source, u->sources * sizeof *u->source);
     for (size_t i = 0; i < u->values; i++) {
-        const tni_value *x = &u->value[i];
+        const tni_lowered *x = &u->value[i];
         if (!is_stored(m, x->item)) continue;
         const tni_node *n = m->f->g->item[x->item].n;
         int64_t         row[TN_MAX_RANK];
@@ -282,7 +282,7 @@ static int16_t moved(const int16_t *to, int16_t old)
 }
 
 // A reduction over R, over P, or over R and then P.
-static int16_t push_reduce(making *m, const tni_value *v, tni_ins x)
+static int16_t push_reduce(making *m, const tni_lowered *v, tni_ins x)
 {
     uint32_t all = all_axes(m->u), r = m->u->reduced;
     if (v->mask == all && r && r != all) x.a = push(m, x, v->origin);
@@ -297,11 +297,11 @@ static void push_all(making *m)
     int16_t   to[TNI_MOST_INS];
     int       store = (int)u->sources;
     for (size_t i = 0; i < u->values; i++) {
-        const tni_value *v = &u->value[i];
-        tni_ins          x = v->ins;
-        x.a                = moved(to, x.a);
-        x.b                = moved(to, x.b);
-        x.c                = moved(to, x.c);
+        const tni_lowered *v = &u->value[i];
+        tni_ins            x = v->ins;
+        x.a                  = moved(to, x.a);
+        x.b                  = moved(to, x.b);
+        x.c                  = moved(to, x.c);
         if (x.code == TNI_I_LOAD)
             m->out->kernel->access[x.access].buffer = (int16_t)buffer_of(
                 m, m->source[x.access].place, (tn_dtype)x.dtype, false);
@@ -309,8 +309,8 @@ static void push_all(making *m)
         to[i] = x.code == TNI_I_REDUCE ? push_reduce(m, v, x) : push(m, x, v->origin);
     }
     for (size_t i = 0; i < u->values; i++) {
-        const tni_value *v = &u->value[i];
-        tni_ins          x = { .code = TNI_I_STORE, .b = -1, .c = -1, .number = -1 };
+        const tni_lowered *v = &u->value[i];
+        tni_ins            x = { .code = TNI_I_STORE, .b = -1, .c = -1, .number = -1 };
         if (!is_stored(m, v->item)) continue;
         x.dtype                                = v->ins.dtype;
         x.a                                    = to[i];

@@ -141,4 +141,6 @@ const tni_device tni_device_cpu = {
     .prepare      = tni_cpu_prepare,
     .room         = tni_cpu_room,
     .launch       = tni_cpu_launch,
+    .counts       = tni_cpu_counts_of,
+    .text         = tni_cpu_text,
 };

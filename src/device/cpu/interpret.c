@@ -213,7 +213,7 @@ static tni_worker finish_worker(const job *j, int worker)
     w.lane    = j->g->finish_lane;
     w.partial = j->partial;
     w.chunk   = INT64_MAX;
-    tni_run_section(&w, tni_finish_section(j->g, 0));
+    tni_run_section(&w, tni_finish_section(j->g, TNI_FINISH_ONE));
     return w;
 }
 
@@ -230,7 +230,7 @@ static void finish_tile(void *arg, int64_t item, int worker)
     w.shift = item % strips * TNI_STRIP;
     w.n     = tni_lesser(TNI_STRIP, lane - w.shift);
     w.at    = line * lane + w.shift;
-    tni_run_section(&w, tni_finish_section(g, 2));
+    tni_run_section(&w, tni_finish_section(g, TNI_FINISH_LOOP));
     if (w.fail[1] && !j->fail[worker][1]) memcpy(j->fail[worker], w.fail, sizeof w.fail);
 }
 
@@ -238,9 +238,9 @@ static void finish(job *j, int threads)
 {
     const tni_program *g = j->g;
     tni_worker         w = finish_worker(j, 0);
-    tni_run_section(&w, tni_finish_section(g, 1));
+    tni_run_section(&w, tni_finish_section(g, TNI_FINISH_STORE));
     if (w.fail[1] && !j->fail[0][1]) memcpy(j->fail[0], w.fail, sizeof w.fail);
-    if (g->section[tni_finish_section(g, 2)].head < 0) return;
+    if (g->section[tni_finish_section(g, TNI_FINISH_LOOP)].head < 0) return;
     int64_t lane = g->l->size[g->finish_lane];
     tni_parallel(threads, g->cut.cols / lane * tni_pieces(lane, TNI_STRIP), finish_tile, j);
 }

@@ -80,8 +80,8 @@ typedef struct {
 } tni_section;
 
 // A program lies in the launch's scratch with everything it points to, before the memory of the
-// workers. Invariant: a step's operands are made by earlier steps of its section or in a section that
-// runs before.
+// workers. Invariant: a step's operands are made by earlier steps of its section, or in a section
+// that runs before.
 typedef struct {
     const tni_tiles *tiles;
     tni_launch      *l;
@@ -90,6 +90,7 @@ typedef struct {
     int              lane, finish_lane;  // axes; -1: none
     int64_t          lanes;              // of the largest tile
     int64_t          slot_bytes, keep_bytes, worker_bytes;
+    int64_t          state_bytes;  // of what is fixed in a worker's memory
     tni_step        *step;
     tni_reg         *reg;
     tni_section     *section;
@@ -111,11 +112,14 @@ static inline int tni_loop_section(int p)
     return 2 + 2 * p;
 }
 enum { TNI_SECTION_ONE = 0 };
+enum { TNI_FINISH_ONE, TNI_FINISH_STORE, TNI_FINISH_LOOP };
 // After the last row section: FINISH_ONE, FINISH_STORE, FINISH_LOOP.
 static inline int tni_finish_section(const tni_program *g, int which)
 {
     return 2 + 2 * g->phases + which;
 }
+
+enum { TNI_KEEP_MOST = 1 << 19 };  // bytes of a worker for what is kept
 
 // The bytes of a program itself, at most, for a kernel.
 size_t tni_program_bytes(const tni_kernel *k);
@@ -123,5 +127,7 @@ size_t tni_program_bytes(const tni_kernel *k);
 int64_t tni_program_most(const tni_kernel *k, const tni_cut *cut);
 // Builds the program of a launch in so many bytes at mem, and finds worker_bytes.
 tni_program *tni_program_build(tni_launch *l, char *mem);
+// Its part: the steps, in empty arrays.
+void tni_program_steps(tni_program *g);
 
 #endif

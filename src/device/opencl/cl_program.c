@@ -154,6 +154,21 @@ static kept *all;  // guarded by the lock
 static const char *const element_name[TNI_DTYPES] = { "BOOL", "U8",   "I8",  "I32", "I64",
                                                       "F16",  "BF16", "F32", "F64" };
 
+// Of the prelude the texts use the conversions of 16-bit floats alone.
+static bool is_used(const char *piece)
+{
+    static const char *const names[] = { " m_half_to_float(", " m_float_to_half(",
+                                         " m_bf16_to_float(", " m_float_to_bf16(" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(piece, names[i])) return true;
+    return false;
+}
+
+static bool is_left_out(const tni_cl *cl, int part, const char *piece)
+{
+    return (part < 2 && !cl->fp64 && strstr(piece, "double")) || (part == 1 && !is_used(piece));
+}
+
 // What the text is compiled for, the prelude, what the texts share, the text.
 static char *source_of(const tni_cl *cl, const char *const *text, tn_dtype x, tn_dtype y)
 {
@@ -167,7 +182,7 @@ static char *source_of(const tni_cl *cl, const char *const *text, tn_dtype x, tn
                          cl->fp64 ? "#define FP64\n" : "", element_name[x], element_name[y]);
     for (int i = 0; i < 4; i++)
         for (const char *const *p = parts[i]; *p; p++) {
-            if (i < 2 && !cl->fp64 && strstr(*p, "double")) continue;
+            if (is_left_out(cl, i, *p)) continue;
             size_t len = strlen(*p);
             memcpy(s + n, *p, len + 1);
             n += len;

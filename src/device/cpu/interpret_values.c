@@ -1,0 +1,332 @@
+// The values of a program: each is made once in every section that has to have it, after what it
+// reads.
+#include "device/cpu/interpret_build.h"
+
+#include "device/device.h"
+
+#include <string.h>
+
+enum { DEAR = 6 };  // cost from which a value is kept for the next loop
+
+// ---- registers and steps -----------------------------------------------------------------------
+
+int tni_new_reg(tni_builder *b, int section, tn_dtype rep, bool tile)
+{
+    int at        = b->g->nreg++;
+    b->g->reg[at] = (tni_reg){ .rep     = (uint8_t)rep,
+                               .tile    = tile,
+                               .section = section,
+                               .maker   = -1,
+                               .last    = -1,
+                               .as      = -1,
+                               .spread  = -1,
+                               .keep    = -1 };
+    return at;
+}
+
+// Notes that a step of a section reads a register.
+static void reads(tni_builder *b, int section, int step, int reg)
+{
+    if (reg < 0) return;
+    tni_reg *r = &b->g->reg[reg];
+    if (r->section != section) r->fixed = 1;
+    r->last = step;
+}
+
+tni_step *tni_new_step(tni_builder *b, int section, tni_step x)
+{
+    tni_program *g   = b->g;
+    int          at  = g->nstep++;
+    tni_section *s   = &g->section[section];
+    g->step[at]      = x;
+    g->step[at].next = -1;
+    if (s->tail >= 0) g->step[s->tail].next = at;
+    else s->head = at;
+    s->tail = at;
+    reads(b, section, at, x.a);
+    reads(b, section, at, x.b);
+    reads(b, section, at, x.c);
+    if (x.dst >= 0 && g->reg[x.dst].maker < 0) g->reg[x.dst].maker = at;
+    return &g->step[at];
+}
+
+// A step that has nothing yet but its kind and result.
+tni_step tni_plain_step(int kind, int dst, bool tile)
+{
+    return (tni_step){
+        .kind = (uint8_t)kind, .one = !tile, .dst = dst, .a = -1, .b = -1, .c = -1, .access = -1
+    };
+}
+
+// reg in another dtype, in a new register of a section.
+int tni_converted(tni_builder *b, int section, int reg, tn_dtype to)
+{
+    const tni_reg *r   = &b->g->reg[reg];
+    tn_dtype       rep = (tn_dtype)r->rep;
+    int            dst = tni_new_reg(b, section, to, r->tile);
+    tni_step       x   = tni_plain_step(TNI_S_CONVERT, dst, r->tile);
+    x.a                = reg;
+    x.f.convert        = b->g->tiles->convert[rep][to];
+    tni_new_step(b, section, x);
+    return dst;
+}
+
+// reg as elements of rep, in all lanes if asked for. Both are made once, beside reg itself.
+int tni_as(tni_builder *b, int reg, tn_dtype rep, bool tile)
+{
+    tni_program *g = b->g;
+    if (g->reg[reg].rep != rep) {
+        int have = g->reg[reg].as;
+        if (have < 0 || g->reg[have].rep != rep) {
+            have           = tni_converted(b, g->reg[reg].section, reg, rep);
+            g->reg[reg].as = have;
+        }
+        reg = have;
+    }
+    if (!tile || g->reg[reg].tile) return reg;
+    if (g->reg[reg].spread < 0) {
+        int      dst = tni_new_reg(b, g->reg[reg].section, rep, true);
+        tni_step x   = tni_plain_step(TNI_S_SPREAD, dst, true);
+        x.a          = reg;
+        x.bytes      = (uint8_t)tni_dtype_size(rep);
+        tni_new_step(b, g->reg[reg].section, x);
+        g->reg[reg].spread = dst;
+    }
+    return g->reg[reg].spread;
+}
+
+// ---- values ------------------------------------------------------------------------------------
+
+bool tni_is_tile(const tni_builder *b, int reg)
+{
+    return reg >= 0 && b->g->reg[reg].tile;
+}
+
+bool tni_lane_varies(const tni_builder *b, int access)
+{
+    return b->lane >= 0 && b->k->access[access].stride[b->lane] != TNI_STRIDE_0;
+}
+
+int64_t tni_lane_stride(const tni_builder *b, int access)
+{
+    return b->lane >= 0 ? b->g->l->stride[access][b->lane] : 0;
+}
+
+static int make_number(tni_builder *b, int section, const tni_ins *x)
+{
+    int      dst = tni_new_reg(b, section, tni_rep_of((tn_dtype)x->dtype), false);
+    tni_step s   = tni_plain_step(TNI_S_NUMBER, dst, false);
+    s.ins        = x->number;
+    s.dtype      = x->dtype;
+    tni_new_step(b, section, s);
+    return dst;
+}
+
+// A load with an index or a guard: gathered one by one, then converted.
+static int make_load_at(tni_builder *b, int section, int loop, const tni_ins *x, tn_dtype dt)
+{
+    int  index = x->a >= 0 ? tni_value_reg(b, loop, x->a) : -1;
+    int  guard = x->b >= 0 ? tni_value_reg(b, loop, x->b) : -1;
+    bool tile  = tni_is_tile(b, index) || tni_is_tile(b, guard) || tni_lane_varies(b, x->access);
+    if (index >= 0) index = tni_as(b, index, TN_I64, tile);
+    if (guard >= 0) guard = tni_as(b, guard, TN_BOOL, tile);
+    int      dst = tni_new_reg(b, section, dt, tile);
+    tni_step s   = tni_plain_step(TNI_S_AT, dst, tile);
+    s.a          = index;
+    s.b          = guard;
+    s.access     = x->access;
+    s.bytes      = (uint8_t)tni_dtype_size(dt);
+    tni_new_step(b, section, s);
+    return tni_rep_of(dt) == dt ? dst : tni_converted(b, section, dst, tni_rep_of(dt));
+}
+
+static int make_load(tni_builder *b, int section, int loop, const tni_ins *x)
+{
+    int      buffer = b->k->access[x->access].buffer;
+    tn_dtype dt = (tn_dtype)b->k->buffer[buffer].dtype, rep = tni_rep_of(dt);
+    bool     tile = tni_lane_varies(b, x->access);
+    if (x->a >= 0 || x->b >= 0) return make_load_at(b, section, loop, x, dt);
+    bool     beside = !tile || tni_lane_stride(b, x->access) == 1;
+    bool     here   = tile && beside && rep == dt && !b->g->shared[buffer];
+    int      dst    = tni_new_reg(b, section, beside ? rep : dt, tile);
+    tni_step s  = tni_plain_step(here ? TNI_S_HERE : beside ? TNI_S_LOAD : TNI_S_GATHER, dst, tile);
+    s.access    = x->access;
+    s.bytes     = (uint8_t)tni_dtype_size(dt);
+    s.f.convert = b->g->tiles->convert[dt][rep];
+    tni_new_step(b, section, s);
+    return beside || rep == dt ? dst : tni_converted(b, section, dst, rep);
+}
+
+static int make_place(tni_builder *b, int section, const tni_ins *x)
+{
+    bool     tile = tni_lane_varies(b, x->access);
+    int      dst  = tni_new_reg(b, section, TN_I64, tile);
+    tni_step s    = tni_plain_step(TNI_S_PLACE, dst, tile);
+    s.access      = x->access;
+    tni_new_step(b, section, s);
+    return dst;
+}
+
+static tni_tile_random *random_of(const tni_tiles *t, const tni_ins *x)
+{
+    if (x->op == TNI_random_bits) return t->bits;
+    if (x->op == TNI_uniform) return x->dtype == TN_F64 ? t->uniform_d : t->uniform_f;
+    return x->dtype == TN_F64 ? t->normal_d : t->normal_f;
+}
+
+// Elements of a PLACE need not be computed to be known.
+static int make_random(tni_builder *b, int section, int loop, const tni_ins *x)
+{
+    const tni_ins *y      = &b->k->ins[x->a];
+    bool           affine = y->code == TNI_I_PLACE;
+    int            at     = affine ? -1 : tni_value_reg(b, loop, x->a);
+    bool           tile   = affine ? tni_lane_varies(b, y->access) : tni_is_tile(b, at);
+    int            dst    = tni_new_reg(b, section, tni_rep_of((tn_dtype)x->dtype), tile);
+    tni_step       s      = tni_plain_step(TNI_S_RANDOM, dst, tile);
+    s.a                   = at;
+    s.access              = affine ? y->access : -1;
+    s.op                  = x->op;
+    s.dtype               = x->dtype;
+    s.ins                 = x->number;
+    s.f.random            = random_of(b->g->tiles, x);
+    tni_new_step(b, section, s);
+    return dst;
+}
+
+// Narrow integers wrap, and bools are 0 or 1.
+static int narrowed(tni_builder *b, int section, int reg, tn_dtype dt)
+{
+    if (tni_compute_dtype(dt) == dt || tni_is_float(dt)) return reg;
+    reg = tni_converted(b, section, reg, dt);
+    return dt == TN_BOOL ? reg : tni_converted(b, section, reg, TN_I32);
+}
+
+static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)
+{
+    int16_t v[3] = { x->a, x->b, x->c };
+    int     r[3] = { -1, -1, -1 }, n = 0;
+    bool    tile = false, select = tni_op_table[x->op].class == TNI_TERNARY;
+    int     op    = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
+    bool    tells = tni_op_table[op].rule == TNI_TO_BOOL;
+    for (; n < 3 && v[n] >= 0; n++) {
+        r[n] = tni_value_reg(b, loop, v[n]);
+        tile |= tni_is_tile(b, r[n]);
+    }
+    tn_dtype      ct  = tni_compute_dtype((tn_dtype)b->k->ins[v[n - 1]].dtype);
+    tni_tile_map *map = b->g->tiles->of[ct]->map[op];
+    if (!map) return r[0];  // rounding of integers
+    for (int i = 0; i < n; i++) r[i] = tni_as(b, r[i], select && i == 0 ? TN_BOOL : ct, tile);
+
+    int      dst = tni_new_reg(b, section, tells ? TN_BOOL : ct, tile);
+    tni_step s   = tni_plain_step(TNI_S_MAP, dst, tile);
+    s.a          = r[0];
+    s.b          = r[1];
+    s.c          = r[2];
+    s.f.map      = map;
+    tni_new_step(b, section, s);
+    return tells ? dst : narrowed(b, section, dst, (tn_dtype)x->dtype);
+}
+
+static int make_cast(tni_builder *b, int section, int loop, const tni_ins *x)
+{
+    tn_dtype to = (tn_dtype)x->dtype;
+    int      r  = tni_value_reg(b, loop, x->a);
+    if (b->g->reg[r].rep == to) return r;
+    r = tni_converted(b, section, r, to);
+    return tni_rep_of(to) == to ? r : tni_converted(b, section, r, tni_rep_of(to));
+}
+
+static int make_check(tni_builder *b, int section, int loop, int v)
+{
+    const tni_ins *x    = &b->k->ins[v];
+    int            r    = tni_as(b, tni_value_reg(b, loop, x->a), TN_I64, false);
+    bool           tile = tni_is_tile(b, r);
+    int            dst  = tni_new_reg(b, section, TN_I64, tile);
+    tni_step       s    = tni_plain_step(TNI_S_CHECK, dst, tile);
+    s.a                 = r;
+    s.ins               = v;
+    tni_new_step(b, section, s);
+    return dst;
+}
+
+// ---- where values are made ---------------------------------------------------------------------
+
+static int home(const tni_builder *b, int loop, const tni_ins *x)
+{
+    bool col = x->per & TNI_PER_COL, fold = x->code == TNI_I_REDUCE;
+    if (b->finish) return tni_finish_section(b->g, col ? TNI_FINISH_LOOP : TNI_FINISH_ONE);
+    if (col) return tni_loop_section(loop);
+    if (x->per == TNI_PER_ONE && x->phase == 0 && !fold) return TNI_SECTION_ONE;
+    return tni_row_section(x->phase + fold);
+}
+
+static int make(tni_builder *b, int section, int loop, int v)
+{
+    const tni_ins *x = &b->k->ins[v];
+    switch (x->code) {
+    case TNI_I_LOAD: return make_load(b, section, loop, x);
+    case TNI_I_NUMBER: return make_number(b, section, x);
+    case TNI_I_PLACE: return make_place(b, section, x);
+    case TNI_I_RANDOM: return make_random(b, section, loop, x);
+    case TNI_I_MAP: return make_map(b, section, loop, x);
+    case TNI_I_CAST: return make_cast(b, section, loop, x);
+    case TNI_I_CHECK: return make_check(b, section, loop, v);
+    default: return x->over_p ? tni_make_join(b, section, v) : tni_make_main(b, section, x);
+    }
+}
+
+// Elements that a loop over R has in a unit.
+static int64_t unit_elements(const tni_program *g)
+{
+    return g->cut.cols * (g->l->kernel->lane_in_r ? 1 : g->lanes);
+}
+
+// Makes a register's elements where they stay for the whole unit. If they were made where they are
+// stored, they have to be stored now.
+static void keep(tni_builder *b, int reg)
+{
+    tni_program *g     = b->g;
+    tni_reg     *r     = &g->reg[reg];
+    tni_step    *maker = &g->step[r->maker];
+    bool         out   = maker->lead == TNI_LEAD_OUT;
+    r->keep            = g->keep_bytes;
+    maker->lead        = TNI_LEAD_KEEP;
+    if (out) tni_store_beside(b, r->section, reg, maker->out, true);
+}
+
+// The register of an earlier loop's dear value in this one; -1 if it has to be computed again.
+static int kept(tni_builder *b, int loop, int v)
+{
+    tni_program *g    = b->g;
+    int          from = -1;
+    for (int q = 0; q < loop && from < 0; q++) from = g->loop_reg[q * b->k->nins + v];
+    if (from < 0 || g->cost[v] < DEAR) return -1;
+    const tni_reg *r     = &g->reg[from];
+    int            kind  = g->step[r->maker].kind;
+    int64_t        bytes = unit_elements(g) * (int64_t)tni_dtype_size((tn_dtype)r->rep);
+    if (r->keep < 0) {
+        if (!r->tile || g->keep_bytes + bytes > TNI_KEEP_MOST) return -1;
+        if (kind == TNI_S_HERE || kind == TNI_S_LOAD) return -1;
+        keep(b, from);
+        g->keep_bytes += tni_align64(bytes);
+    }
+    int dst          = tni_new_reg(b, tni_loop_section(loop), (tn_dtype)r->rep, true);
+    g->reg[dst].keep = g->reg[from].keep;
+    tni_new_step(b, tni_loop_section(loop), tni_plain_step(TNI_S_KEPT, dst, true));
+    return dst;
+}
+
+// The register of a value for readers in a loop over R, or (-1) outside.
+int tni_value_reg(tni_builder *b, int loop, int v)
+{
+    tni_program   *g   = b->g;
+    const tni_ins *x   = &b->k->ins[v];
+    bool           col = x->per & TNI_PER_COL && !b->finish;
+    int32_t       *reg = col         ? &g->loop_reg[loop * b->k->nins + v]
+                         : b->finish ? &g->fin_reg[v]
+                                     : &g->row_reg[v];
+    if (*reg >= 0) return *reg;
+    int r = col && loop > 0 ? kept(b, loop, v) : -1;
+    if (r < 0) r = make(b, home(b, loop, x), col ? loop : -1, v);
+    return *reg = r;
+}

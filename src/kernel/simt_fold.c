@@ -1,0 +1,231 @@
+// Folds over threads in the text of a simt kernel: teams, lanes, groups, and the finish.
+#include "kernel/simt_page.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// A line that folds `other` into an accumulator, by the op of REDUCE i.
+void tni_simt_fold_line(tni_page *c, int i, const char *before, const char *acc, const char *other)
+{
+    const tni_ins *x = &c->k->ins[i];
+    begin_indent(c);
+    tni_put(c->o, "%s%s = ", before, acc);
+    tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc, other);
+    tni_put(c->o, ";\n");
+}
+
+static void put_shuffles(tni_page *c, int i, const char *acc, int n)
+{
+    tni_text other;
+    if (n == 1) return;
+    snprintf(other.s, sizeof other.s, "__shfl_xor_sync(0xffffffffu, %s, d)", acc);
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2)", n / 2);
+    tni_simt_fold_line(c, i, "    ", acc, other.s);
+}
+
+// By shuffles in warps; then each warp leaves its result and reads those of all. Two such steps one
+// after the other use two halves of `red`, so that one barrier is enough.
+static void fold_cuda(tni_page *c, const tni_set *set, char letter, int team)
+{
+    int warps = team / 32, slot = 0;
+    for (int i = 0; i < c->k->nins; i++) {
+        tni_text acc;
+        snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
+        if (tni_has(set, i)) put_shuffles(c, i, acc.s, team < 32 ? team : 32);
+    }
+    if (warps <= 1) return;
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(set, i))
+            tni_line(c->o,
+                     "if (tid %% 32 == 0) *(%s *)&red[(par * %d + %d) * 32 + tid / 32] = %c%d;",
+                     type_of(c, i), c->folds, slot++, letter, i);
+    tni_line(c->o, "%s;", c->d->barrier);
+    slot = 0;
+    for (int i = 0; i < c->k->nins; i++) {
+        tni_text acc;
+        snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
+        if (!tni_has(set, i)) continue;
+        tni_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * 32 + tid %% %d];", acc.s, type_of(c, i),
+                 c->folds, slot++, warps);
+        put_shuffles(c, i, acc.s, warps);
+    }
+    tni_line(c->o, "par ^= 1;");
+}
+
+// By a tree in local memory.
+static void fold_opencl(tni_page *c, int i, char letter, int team)
+{
+    const char *type = type_of(c, i);
+    tni_text    a, b, test;
+    snprintf(a.s, sizeof a.s, "*(__local %s *)&red[tid]", type);
+    snprintf(b.s, sizeof b.s, "*(__local %s *)&red[tid + d]", type);
+    tni_line(c->o, "%s = %c%d;", a.s, letter, i);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", team / 2);
+    snprintf(test.s, sizeof test.s, "if (tid %% %d < d) ", team);
+    tni_simt_fold_line(c, i, test.s, a.s, b.s);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "}");
+    tni_line(c->o, "%c%d = *(__local %s *)&red[tid - tid %% %d];", letter, i, type, team);
+    tni_line(c->o, "%s;", c->d->barrier);
+}
+
+// Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
+void tni_simt_fold_team(tni_page *c, const tni_set *set, char letter, int team)
+{
+    tni_set none = { 0 };
+    if (team == 1 || !memcmp(set, &none, sizeof none)) return;
+    if (c->m->cuda) fold_cuda(c, set, letter, team);
+    for (int i = 0; i < c->k->nins && !c->m->cuda; i++)
+        if (tni_has(set, i)) fold_opencl(c, i, letter, team);
+}
+
+// Folds the accumulators of lanes over the threads that share their R.
+void tni_simt_fold_lanes(tni_page *c, int i)
+{
+    tni_text acc, other;
+    snprintf(acc.s, sizeof acc.s, "k%d[j]", i);
+    snprintf(other.s, sizeof other.s, "((%s%s *)red)[(y * %d + t) * %d + j]", c->local,
+             type_of(c, i), c->m->rows, c->m->vector);
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) ((%s%s *)red)[tid * %d + j] = %s;", c->m->vector,
+             c->local, type_of(c, i), c->m->vector, acc.s);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
+    tni_line(c->o, "%s = ((%s%s *)red)[t * %d + j];", acc.s, c->local, type_of(c, i), c->m->vector);
+    tni_line(c->o, "for (m_int y = 1; y < %d; y++)", c->m->team);
+    tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+    tni_line(c->o, "}");
+    tni_line(c->o, "%s;", c->d->barrier);
+}
+
+// Folds an accumulator of a column or row over the teams of a group, into that of the first.
+void tni_simt_fold_rows(tni_page *c, int i, const char *acc)
+{
+    tni_text a, b, test;
+    if (c->m->rows == 1) return;
+    snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type_of(c, i));
+    snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, type_of(c, i), c->m->team);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "%s = %s;", a.s, acc);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", c->m->rows / 2);
+    snprintf(test.s, sizeof test.s, "if (tid / %d < d) ", c->m->team);
+    tni_simt_fold_line(c, i, test.s, a.s, b.s);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "}");
+    tni_line(c->o, "%s = %s;", acc, a.s);
+}
+
+// ---- finish ------------------------------------------------------------------------------------
+
+static void put_raw_word(tni_page *c, int w)
+{
+    tni_put(c->o, c->m->cuda ? "a.w[%d]" : "w%d", w);
+}
+
+// Where the partials of tail i are, of a part.
+void tni_simt_declare_part(tni_page *c, int i, const char *part)
+{
+    begin_indent(c);
+    tni_put(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, type_of(c, i), i,
+            c->d->global, type_of(c, i));
+    put_raw_word(c, TNI_WORD_SCRATCH);
+    tni_put(c->o, " + ");
+    put_raw_word(c, c->at.tail[i]);
+    tni_put(c->o, ") + (m_long)(%s)", part);
+    if (c->k->ins[i].per) tni_put(c->o, " * ");
+    if (c->k->ins[i].per) put_raw_word(c, TNI_WORD_COLS);
+    tni_put(c->o, ";\n");
+}
+
+void tni_simt_declare_parts(tni_page *c)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (is_tail(&c->k->ins[i])) tni_simt_declare_part(c, i, "0");
+}
+
+// Joins the parts of a tail from `first` on, every step-th.
+static void put_join(tni_page *c, int i, const char *first, int step)
+{
+    const tni_ins *x = &c->k->ins[i];
+    tni_text       acc, part;
+    snprintf(acc.s, sizeof acc.s, "v%d", i);
+    snprintf(part.s, sizeof part.s, x->per ? "s%d[z * %s + e]" : "s%d[z]", i,
+             x->per ? tni_simt_word_name(c, TNI_WORD_COLS).s : "");
+    tni_line(c->o, "%s %s = %s;", type_of(c, i), acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
+    tni_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first,
+             tni_simt_word_name(c, TNI_WORD_PARTS).s, step);
+    tni_simt_fold_line(c, i, "    ", acc.s, part.s);
+}
+
+static void put_finish_values(tni_page *c, const tni_set *set)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(set, i) && !is_tail(&c->k->ins[i])) tni_simt_put_ins(c, i);
+}
+
+// Everything that is one value, by all threads of a group.
+void tni_simt_finish_once(tni_page *c, int threads, const char *mine)
+{
+    tni_set set = tni_needs_finish(c->k, false), tails = { 0 };
+    c->stage = TNI_AT_FINISH;
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!is_tail(&c->k->ins[i]) || c->k->ins[i].per) continue;
+        tni_join(&tails, i);
+        put_join(c, i, "tid", threads);
+    }
+    tni_simt_fold_team(c, &tails, 'v', threads);
+    tni_line(c->o, "m_int mine = %s;", mine);
+    put_finish_values(c, &set);
+}
+
+// The last group to get here finishes.
+void tni_simt_finish_last(tni_page *c)
+{
+    tni_line(c->o, "__shared__ m_int last;");
+    tni_line(c->o, "__threadfence();");
+    tni_line(c->o, "__syncthreads();");
+    tni_line(c->o, "if (tid == 0) last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x;");
+    tni_line(c->o, "__syncthreads();");
+    tni_line(c->o, "if (!last) return;");
+    tni_line(c->o, "if (tid == 0) fail[2] = 0;");
+    tni_line(c->o, "__threadfence();");
+    tni_line(c->o, "{");
+    tni_simt_declare_parts(c);
+    tni_simt_finish_once(c, c->m->team * c->m->rows, "tid == 0");
+    tni_line(c->o, "}");
+}
+
+// Columns: 32 to a group, each by as many threads as there are; they leave what they joined and add
+// it up in order.
+void tni_simt_finish_columns(tni_page *c, int threads)
+{
+    tni_set set = tni_needs_finish(c->k, true), none = { 0 };
+    if (!memcmp(&set, &none, sizeof set)) return;
+    int ys = threads / 32;
+    tni_line(c->o, "const %s column = (%s)%s * 32 + tid %% 32;", c->index, c->index,
+             c->d->group_id);
+    tni_line(c->o, "mine = tid < 32 && column < %s;", tni_simt_word_name(c, TNI_WORD_COLS).s);
+    tni_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
+             tni_simt_word_name(c, TNI_WORD_COLS).s);
+    tni_simt_put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
+    for (int i = 0; i < c->k->nins; i++) {
+        const tni_ins *x = &c->k->ins[i];
+        tni_text       acc, other;
+        if (!is_tail(x) || !x->per) continue;
+        put_join(c, i, "tid / 32", ys);
+        snprintf(acc.s, sizeof acc.s, "v%d", i);
+        snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * 32 + tid %% 32]", c->local,
+                 type_of(c, i));
+        tni_line(c->o, "%s;", c->d->barrier);
+        tni_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, type_of(c, i), i);
+        tni_line(c->o, "%s;", c->d->barrier);
+        tni_line(c->o, "v%d = *(%s%s *)&red[tid %% 32];", i, c->local, type_of(c, i));
+        tni_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
+        tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+    }
+    put_finish_values(c, &set);
+}

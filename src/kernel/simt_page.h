@@ -1,0 +1,126 @@
+// A page of the simt skeletons: a kernel being written, and what its writers share.
+#ifndef TNI_KERNEL_SIMT_PAGE_H
+#define TNI_KERNEL_SIMT_PAGE_H
+
+#include "kernel/simt.h"
+
+// Which part of the text is being written: a point of a row, the same for each lane, a loop over R (or
+// all of POINT), the finish.
+typedef enum { TNI_AT_ROW, TNI_AT_LANES, TNI_AT_LOOP, TNI_AT_FINISH } tni_stage;
+
+// A kernel being written. `scribe` comes first: its callbacks get the whole by a cast.
+typedef struct {
+    tni_scribe            scribe;
+    tni_out              *o;
+    const tni_kernel     *k;
+    const tni_dialect    *d;
+    const tni_simt_class *m;
+    const char           *name;
+    const char           *index;   // type of places
+    const char           *uindex;  // its unsigned form, for divisions
+    const char           *local;   // before the type of what a pointer to shared memory points to
+    tni_simt_layout       at;
+    tni_set               scalar;   // forms of lanes: values that are the same in all of them
+    tni_set               kept;     // values in arrays from loop to loop
+    tni_set               fetched;  // loads whose words are held
+    tni_set               again;    // loads that several loops read
+    tni_set               dear;     // values worth keeping
+    tni_stage             stage;
+    int                   lane;      // axis
+    int                   folds;     // most reductions of one loop
+    bool                  together;  // LANE: all threads are at the same r, for barriers
+    int                   unroll;    // vectors in hand of the loop being written
+    bool                  whole;     // the vector at hand lies in its line
+} tni_page;
+
+static inline bool is_tail(const tni_ins *x)
+{
+    return x->code == TNI_I_REDUCE && x->over_p;
+}
+
+static inline bool is_fold(const tni_ins *x)
+{
+    return x->code == TNI_I_REDUCE && !x->over_p;
+}
+
+static inline tn_dtype buffer_dtype(const tni_page *c, int i)
+{
+    return (tn_dtype)c->k->buffer[c->k->access[c->k->ins[i].access].buffer].dtype;
+}
+
+static inline const char *type_of(const tni_page *c, int i)
+{
+    return tni_compute_type((tn_dtype)c->k->ins[i].dtype);
+}
+
+static inline int words_of(const tni_page *c, int i)
+{
+    return tni_simt_vector_words(c->m, buffer_dtype(c, i));
+}
+
+static inline void begin_indent(tni_page *c)
+{
+    tni_put(c->o, "%*s", 4 * c->o->depth, "");
+}
+
+// ---- names and places: simt_place.c ------------------------------------------------------------
+
+// What the text of an instruction asks the skeleton for.
+tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o, bool no_double);
+// Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, not stored.
+bool tni_simt_moves(const tni_page *c, int i);
+// Rows of LANE have their values in arrays, one for each lane.
+bool     tni_simt_in_lanes(const tni_page *c, int i);
+tni_text tni_simt_value_name(const tni_page *c, int i);
+tni_text tni_simt_word_name(const tni_page *c, int w);
+// The number of elements along the lane axis.
+tni_text tni_simt_lanes_name(const tni_page *c);
+// The place of an access; `lane` names the lane coordinate.
+void tni_simt_put_place(tni_page *c, int access, const char *lane);
+void tni_simt_put_index(tni_page *c, int i);
+// Coordinates of axes from .. to-1 out of a number that counts them in row-major order.
+void tni_simt_put_coordinates(tni_page *c, int from, int to, const char *number);
+// Bases of the accesses that the main stage uses: offset and the parts of P, without the lane.
+void tni_simt_put_bases(tni_page *c);
+// How far the first vector of a line begins before the line.
+void tni_simt_put_shift(tni_page *c, bool declared);
+// Where the words of the vector in hand begin in the array of a load.
+tni_text tni_simt_word_base(const tni_page *c, int i);
+
+// ---- moving vectors: simt_move.c ---------------------------------------------------------------
+
+void tni_simt_put_edge_test(tni_page *c);
+// The words of LOAD i at lane coordinate c.
+void tni_simt_fetch(tni_page *c, int i);
+// The vector of STORE i at lane coordinate c.
+void tni_simt_put_vector(tni_page *c, int i);
+// The vector i of LOAD i in shared memory, to or from its words.
+void tni_simt_put_stash(tni_page *c, int i, bool out);
+bool tni_simt_stashed(const tni_page *c, int i);
+
+// ---- folding over threads, and the finish: simt_fold.c -----------------------------------------
+
+// A line that folds `other` into an accumulator, by the op of REDUCE i.
+void tni_simt_fold_line(tni_page *c, int i, const char *before, const char *acc, const char *other);
+// Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
+void tni_simt_fold_team(tni_page *c, const tni_set *set, char letter, int team);
+// Folds the accumulators of lanes over the threads that share their R.
+void tni_simt_fold_lanes(tni_page *c, int i);
+// Folds an accumulator of a column or row over the teams of a group, into that of the first.
+void tni_simt_fold_rows(tni_page *c, int i, const char *acc);
+// Where the partials of tail i are, of a part.
+void tni_simt_declare_part(tni_page *c, int i, const char *part);
+void tni_simt_declare_parts(tni_page *c);
+// Everything that is one value, by all threads of a group.
+void tni_simt_finish_once(tni_page *c, int threads, const char *mine);
+// The last group to get here finishes.
+void tni_simt_finish_last(tni_page *c);
+// Columns: 32 to a group, each by as many threads as there are; they leave what they joined and add
+// it up in order.
+void tni_simt_finish_columns(tni_page *c, int threads);
+
+// ---- instructions: emit_simt.c -----------------------------------------------------------------
+
+void tni_simt_put_ins(tni_page *c, int i);
+
+#endif

@@ -1,0 +1,209 @@
+// Names and places in the text of a simt kernel: what a value is called, where an element lies.
+#include "kernel/simt_page.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, not stored.
+bool tni_simt_moves(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    return (x->code == TNI_I_LOAD || (x->code == TNI_I_STORE && c->m->vector > 1)) &&
+           c->stage != TNI_AT_FINISH && c->stage != TNI_AT_ROW && c->m->vectors >> x->access & 1;
+}
+
+// Rows of LANE have their values in arrays, one for each lane.
+bool tni_simt_in_lanes(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    return c->m->form == TNI_SIMT_LANE && !(x->per & TNI_PER_COL) && !is_tail(x) &&
+           !tni_has(&c->scalar, i) && c->stage != TNI_AT_FINISH;
+}
+
+tni_text tni_simt_value_name(const tni_page *c, int i)
+{
+    tni_text n;
+    if (tni_simt_in_lanes(c, i)) snprintf(n.s, sizeof n.s, "k%d[j]", i);
+    else if (tni_has(&c->kept, i) && c->stage == TNI_AT_LOOP)
+        snprintf(n.s, sizeof n.s, "k%d[q * %d + j]", i, c->m->vector);
+    else snprintf(n.s, sizeof n.s, "v%d", i);
+    return n;
+}
+
+tni_text tni_simt_word_name(const tni_page *c, int w)
+{
+    tni_text n;
+    snprintf(n.s, sizeof n.s, c->m->cuda ? "(%s)a.w[%d]" : "(%s)w%d", c->index, w);
+    return n;
+}
+
+static tni_text size_name(const tni_page *c, int axis)
+{
+    return tni_simt_word_name(c, TNI_WORD_SIZES + axis);
+}
+
+// The number of elements along the lane axis.
+tni_text tni_simt_lanes_name(const tni_page *c)
+{
+    return size_name(c, c->lane);
+}
+
+// Adds a coordinate's part of a place.
+static void put_term(tni_page *c, int access, int axis, const char *coordinate)
+{
+    int class = c->k->access[access].stride[axis];
+    if (class == TNI_STRIDE_1) tni_put(c->o, " + %s", coordinate);
+    if (class == TNI_STRIDE_N)
+        tni_put(c->o, " + %s * %s", coordinate,
+                tni_simt_word_name(c, c->at.stride[access][axis]).s);
+}
+
+static void put_axis(tni_page *c, int access, int axis)
+{
+    tni_text n;
+    snprintf(n.s, sizeof n.s, "i%d", axis);
+    put_term(c, access, axis, n.s);
+}
+
+// The place of an access; `lane` names the lane coordinate.
+void tni_simt_put_place(tni_page *c, int access, const char *lane)
+{
+    const tni_kernel *k    = c->k;
+    bool              bare = c->stage == TNI_AT_ROW && c->m->form != TNI_SIMT_ROW;  // no line yet
+    if (bare || c->stage == TNI_AT_FINISH)
+        tni_put(c->o, "%s", tni_simt_word_name(c, c->at.offset[access]).s);
+    else tni_put(c->o, "a%d", access);
+    if (bare) return;
+    for (int i = k->np; i < k->np + k->nr; i++)
+        if (i != c->lane || c->stage == TNI_AT_FINISH) put_axis(c, access, i);
+    if (c->stage != TNI_AT_FINISH && c->stage != TNI_AT_ROW && c->lane >= 0)
+        put_term(c, access, c->lane, lane);
+}
+
+void tni_simt_put_index(tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (x->code != TNI_I_LOAD || x->a == TNI_NO_VALUE) return;
+    tni_put(c->o, " + (%s)%s * %s", c->index, tni_simt_value_name(c, x->a).s,
+            tni_simt_word_name(c, c->at.stride[x->access][TNI_AXES]).s);
+}
+
+// Coordinates of axes from .. to-1 out of a number that counts them in row-major order.
+void tni_simt_put_coordinates(tni_page *c, int from, int to, const char *number)
+{
+    tni_text n;
+    snprintf(n.s, sizeof n.s, "%s", number);
+    for (int i = to - 1; i > from; i--) {
+        tni_line(c->o, "const %s d%d = (%s)((%s)%s / (%s)%s);", c->index, i, c->index, c->uindex,
+                 n.s, c->uindex, size_name(c, i).s);
+        tni_line(c->o, "const %s i%d = %s - d%d * %s;", c->index, i, n.s, i, size_name(c, i).s);
+        snprintf(n.s, sizeof n.s, "d%d", i);
+    }
+    if (from < to) tni_line(c->o, "const %s i%d = %s;", c->index, from, n.s);
+}
+
+// Bases of the accesses that the main stage uses: offset and the parts of P, without the lane.
+void tni_simt_put_bases(tni_page *c)
+{
+    tni_set  need = tni_needs_main(c->k);
+    uint64_t used = 0;
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(&need, i) && c->k->ins[i].access >= 0 && !c->k->ins[i].finish &&
+            (c->k->ins[i].code == TNI_I_LOAD || c->k->ins[i].code == TNI_I_STORE ||
+             c->k->ins[i].code == TNI_I_PLACE))
+            used |= (uint64_t)1 << c->k->ins[i].access;
+    for (int a = 0; a < c->k->naccess; a++) {
+        if (!(used >> a & 1)) continue;
+        begin_indent(c);
+        tni_put(c->o, "const %s a%d = %s", c->index, a, tni_simt_word_name(c, c->at.offset[a]).s);
+        for (int i = 0; i < c->k->np; i++)
+            if (i != c->lane) put_axis(c, a, i);
+        tni_put(c->o, ";\n");
+    }
+}
+
+// How far the first vector of a line begins before the line.
+void tni_simt_put_shift(tni_page *c, bool declared)
+{
+    int    a    = c->m->leader;
+    size_t size = tni_dtype_size((tn_dtype)c->k->buffer[c->k->access[a].buffer].dtype);
+    if (!c->m->window) return;
+    begin_indent(c);
+    if (!declared) tni_put(c->o, "const %s ", c->index);
+    tni_put(c->o, "shift = (%s)(", c->index);
+    if (c->m->cuda)
+        tni_put(c->o, "(m_ulong)(b%d + a%d) / %d", c->k->access[a].buffer, a, (int)size);
+    else tni_put(c->o, "a%d", a);
+    tni_put(c->o, " & %d);\n", c->m->vector - 1);
+}
+
+// Where the words of the vector in hand begin in the array of a load.
+tni_text tni_simt_word_base(const tni_page *c, int i)
+{
+    tni_text n = { "" };
+    if (c->stage != TNI_AT_LANES) snprintf(n.s, sizeof n.s, "q * %d + ", words_of(c, i));
+    return n;
+}
+
+// Element j of a load's words, in the type kept in memory.
+static void put_raw(tni_page *c, int i)
+{
+    tn_dtype dt   = buffer_dtype(c, i);
+    int      size = (int)tni_dtype_size(dt);
+    tni_text x, base = tni_simt_word_base(c, i);
+    snprintf(x.s, sizeof x.s, "x%d[%.40s", i, base.s);
+    if (size == 8)
+        tni_put(c->o, "%s((m_ulong)%s2 * j + 1] << 32 | %s2 * j])",
+                dt == TN_F64 ? "m_double_bits" : "(m_long)", x.s, x.s);
+    else if (size == 4) tni_put(c->o, "%s(%sj])", dt == TN_F32 ? "m_float_bits" : "(m_int)", x.s);
+    else
+        tni_put(c->o, "(%s)(%sj / %d] >> j %% %d * %d)", tni_kept_type(dt), x.s, 4 / size, 4 / size,
+                8 * size);
+}
+
+static void on_value(tni_scribe *s, int i)
+{
+    tni_put(s->out, "%s", tni_simt_value_name((tni_page *)s, i).s);
+}
+
+static void on_element(tni_scribe *s, int i)
+{
+    tni_page      *c = (tni_page *)s;
+    const tni_ins *x = &c->k->ins[i];
+    if (tni_simt_moves(c, i) && x->code == TNI_I_LOAD) {
+        put_raw(c, i);
+    } else if (tni_simt_moves(c, i)) {
+        tni_put(s->out, "y%d[j]", i);
+    } else {
+        tni_put(s->out, "b%d[", c->k->access[x->access].buffer);
+        tni_simt_put_place(c, x->access, "l");
+        tni_simt_put_index(c, i);
+        tni_put(s->out, "]");
+    }
+}
+
+static void on_place(tni_scribe *s, int i)
+{
+    tni_page *c = (tni_page *)s;
+    tni_put(s->out, "(m_long)(");
+    tni_simt_put_place(c, c->k->ins[i].access, "(c + j)");
+    tni_put(s->out, ")");
+}
+
+static void on_number(tni_scribe *s, int n)
+{
+    tni_page *c = (tni_page *)s;
+    tni_put(s->out, c->m->cuda ? "(m_ulong)a.w[%d]" : "(m_ulong)w%d", c->at.number[n]);
+}
+
+tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o, bool no_double)
+{
+    return (tni_scribe){ .out       = o,
+                         .dialect   = d,
+                         .kernel    = k,
+                         .no_double = no_double,
+                         .value     = on_value,
+                         .element   = on_element,
+                         .place     = on_place,
+                         .number    = on_number };
+}
