@@ -425,6 +425,26 @@ static void without_a_folder_for_temporary_files_there_is_a_reason(void)
     unsetenv("TMPDIR");
 }
 
+// What a process that was killed left behind, an hour ago; what is younger or not ours stays.
+static void leftovers_are_removed(void)
+{
+    static const char *const names[] = { "tmp/tenon-cc-aaaaaa", "tmp/tenon-cc-bbbbbb",
+                                         "tmp/tenon-cc-notours" };
+    struct timespec          old[2]  = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+    tni_cc                   c;
+    tni_text                 why;
+    if (!begin()) return;
+    for (int i = 0; i < 3; i++) CHECK(mkdir(scratch_path(names[i]), 0700) == 0);
+    CHECK(scratch_write(scratch_path("tmp/tenon-cc-aaaaaa/kernels.c"), "x", 1));
+    CHECK(utimensat(AT_FDCWD, scratch_path(names[0]), old, 0) == 0);
+    CHECK(utimensat(AT_FDCWD, scratch_path(names[2]), old, 0) == 0);
+    if (find(&c, NULL, &why)) tni_cc_close(&c);
+    CHECK(access(scratch_path(names[0]), F_OK) != 0);
+    CHECK(rmdir(scratch_path(names[1])) == 0);
+    CHECK(rmdir(scratch_path(names[2])) == 0);
+    end();
+}
+
 const test_case tests_cc[] = {
     TEST(a_text_is_compiled_and_loaded),
     TEST(every_compiler_makes_code_for_this_chip),
@@ -439,6 +459,7 @@ const test_case tests_cc[] = {
     TEST(a_compiler_at_work_can_be_stopped),
     TEST(compiling_works_whatever_the_host_does_with_its_children),
     TEST(the_compiler_is_run_as_from_a_fresh_shell),
+    TEST(leftovers_are_removed),
     TEST(without_a_folder_for_temporary_files_there_is_a_reason),
     TEST_END,
 };

@@ -1,6 +1,7 @@
 // test_explain.c: seeing what the planner does: the page it prints, the kernels it counts, the memory
 // it foretells, and what the environment asks to see.
 #include "check.h"
+#include "faulty.h"
 #include "rules_kit.h"
 #include "scratch.h"
 #include "tree.h"
@@ -165,6 +166,39 @@ static void explaining_where_it_cannot_be_is_an_error(void)
         fclose(full);
     }
     tn_close(cx);
+}
+
+// Whether explaining and foretelling with the n-th allocation failing is an error, or right.
+static bool survives(long n, bool *hit)
+{
+    faulty  h  = { 0 };
+    tn_ctx *cx = faulty_open("cpu", &h);
+    FILE   *to = fopen("/dev/null", "w");
+    bool    ok = cx && to;
+    if (ok) {
+        tn_tensor *x = tn_requires_grad(there(cx, TN_SHAPE(4, 4)), true);
+        tn_backward(tn_sum_all(tn_softmax(tn_matmul(x, x), 1)), NULL);
+        h.countdown      = n;
+        tn_status      s = tn_explain_with(cx, to, (tn_explain_opts){ .source = n % 2 == 0 });
+        tn_plan_memory m = tn_plan_bytes(cx);
+        *hit             = h.countdown == 0;
+        ok               = s == TN_OK || (s == TN_EMEM && tn_error(cx) == TN_EMEM);
+        ok               = ok && (m.peak > 0 || tn_error(cx) == TN_EMEM);
+        h.countdown      = 0;
+        tn_error_clear(cx);
+        ok = ok && tn_explain(cx, to) == TN_OK && tn_plan_bytes(cx).peak > 0 && !tn_error(cx);
+    }
+    if (to) fclose(to);
+    tn_close(cx);
+    return ok && faulty_left(&h) == 0;
+}
+
+static void any_allocation_may_fail_while_explaining(void)
+{
+    bool hit = true;
+    long n   = 1;
+    for (; hit && n < 2000; n++) test_case_result(survives(n, &hit), "at allocation %ld", n);
+    CHECK(n > 20 && n < 2000);
 }
 
 static void the_source_has_the_kernel_in_the_devices_language(void)
@@ -602,6 +636,7 @@ const test_case tests_explain[] = {
     TEST(what_is_at_least_moved_is_what_is_read_and_written),
     TEST(explaining_changes_nothing),
     TEST(explaining_where_it_cannot_be_is_an_error),
+    TEST(any_allocation_may_fail_while_explaining),
     TEST(the_source_has_the_kernel_in_the_devices_language),
     TEST(views_and_broadcasts_stay_one_kernel),
     TEST(the_memory_of_a_step_is_known_before_it_runs),

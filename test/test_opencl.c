@@ -516,6 +516,38 @@ static void ops_one_by_one_agree(void)
     free(b);
 }
 
+// The device as one without doubles. Shapes and ops are of this test alone: what was compiled before
+// stays as it is.
+static void a_device_without_doubles_does_all_but_f64(void)
+{
+    NEED_DEVICE();
+    tni_cl *cl = tni_cl_get();
+    if (!cl->fp64) SKIP("it is one");
+    tn_ctx *cx[2];
+    cl->fp64 = false;
+    cx[0]    = open_opencl(true);
+    cx[1]    = open_quiet("ref", 1);
+    table_seed(5);
+    for (int dt = 0; dt < TN_F64; dt++) {
+        input      in = input_make((tn_dtype)dt, STEPPED, 2, (int64_t[]){ 19, 23 }, WILD);
+        tn_tensor *y  = tn_cast(input_put(&in, cx[0]), TN_F64);
+        char       text[256];
+        bool       ok = agrees(tn_copy_to(cx[1], y), tn_cast(input_put(&in, cx[1]), TN_F64),
+                               (tolerance){ .how = EXACT }, text);
+        test_case_result(ok, "%s to f64: %s", tn_dtype_name((tn_dtype)dt), text);
+        input_free(&in);
+    }
+    tn_tensor *x = tn_randn(cx[0], TN_BF16, TN_SHAPE(3, 21));
+    CHECK(isfinite(tn_item(tn_sum_all(tn_cumsum(tn_gelu(x), 1)))));
+    CHECK_NEAR(tn_item(tn_sum_all(tn_arange(cx[0], TN_F32, 0, 7, 0.5))), 45.5, 1e-5);
+    CHECK_STR(tn_error_text(cx[0]), "");
+    CHECK_STATUS(tn_eval_of(tn_exp(tn_full(cx[0], TN_F64, TN_SHAPE(3, 7), 2))), TN_EDEVICE);
+    CHECK(strstr(tn_error_text(cx[0]), "the opencl device has no f64") != NULL);
+    cl->fp64 = true;
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
 // ---- products ----------------------------------------------------------------------------------
 
 static void products_of_all_sizes_agree(void)
@@ -620,6 +652,7 @@ const test_case tests_opencl[] = {
     TEST(writes_agree),
     TEST(library_ops_agree),
     TEST(ops_one_by_one_agree),
+    TEST(a_device_without_doubles_does_all_but_f64),
     TEST(products_of_all_sizes_agree),
     TEST(long_lines_are_sorted_stably),
     TEST(sums_of_all_shapes_agree),

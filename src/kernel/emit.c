@@ -107,7 +107,7 @@ tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to, bool no_double)
         snprintf(name, sizeof name, "(%s)m_%s_%c(", tni_kept_type(to), tn_dtype_name(to), s);
         return around(name, ")");
     }
-    if (s == tni_compute_suffix(to) && to >= TN_I32) return around("(", ")");
+    if (s == tni_compute_suffix(to) && to >= TN_I32) return around("", "");
     snprintf(name, sizeof name, "(%s)(", tni_kept_type(to));
     return around(name, ")");
 }
@@ -120,13 +120,13 @@ tni_cast_text tni_text_from_kept(tn_dtype dt)
     case TN_I8: return around("(m_int)(", ")");
     case TN_F16: return around("m_half_to_float(", ")");
     case TN_BF16: return around("m_bf16_to_float(", ")");
-    default: return around("(", ")");
+    default: return around("", "");
     }
 }
 
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to, bool no_double)
 {
-    if (from == to) return around("(", ")");
+    if (from == to) return around("", "");
     tni_cast_text kept = tni_text_to_kept(from, to, no_double);
     if (to == TN_BOOL) return around("(m_int)((", ") != 0)");
     if (to == TN_I32 || to == TN_I64 || to == TN_F32 || to == TN_F64) return kept;

@@ -51,6 +51,13 @@ static void put_tail(tni_page *c, int i)
     put_fold(c, i, acc.s, test);
 }
 
+static bool is_exp(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    return c->m->cuda && x->code == TNI_I_MAP && x->op == TNI_exp &&
+           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32;
+}
+
 // A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
 static bool divides_by_row(const tni_page *c, int i)
 {
@@ -120,7 +127,8 @@ void tni_simt_put_ins(tni_page *c, int i)
         tni_text n = tni_simt_value_name(c, i);
         if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
         tni_put(c->o, "%s = ", n.s);
-        if (divides_by_row(c, i))
+        if (is_exp(c, i)) tni_put(c->o, "m_fast_exp_f(%s)", tni_simt_value_name(c, x->a).s);
+        else if (divides_by_row(c, i))
             tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                     tni_simt_value_name(c, x->b).s);
         else if (finds_column(c, i)) tni_put(c->o, "l == w%d", i);
@@ -174,8 +182,9 @@ static void put_elements(tni_page *c, const tni_set *set)
 // that are not in it, so that the others are spared the question.
 static void put_work(tni_page *c, const tni_set *set, const char *guard)
 {
+    bool both = c->m->window && !c->whole && !c->single;
     declare_arrays(c, set, true);
-    if (c->m->window) {
+    if (both) {
         tni_simt_put_edge_test(c);
         c->whole = true;
         put_elements(c, set);
@@ -183,7 +192,7 @@ static void put_work(tni_page *c, const tni_set *set, const char *guard)
         tni_line(c->o, "} else {");
     }
     put_elements(c, set);
-    if (c->m->window) tni_line(c->o, "}");
+    if (both) tni_line(c->o, "}");
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_STORE || !tni_simt_moves(c, i)) continue;
         if (*guard) tni_line(c->o, "if (%s) {", guard);
@@ -230,7 +239,7 @@ static void open_vector(tni_page *c)
         return;
     }
     tni_line(c->o, "const %s i = from + q * %d;", c->index, c->m->team);
-    tni_line(c->o, "if (i < n) {");
+    tni_line(c->o, c->sure ? "{" : "if (i < n) {");
     if (c->m->form == TNI_SIMT_LANE) {
         tni_simt_put_coordinates(c, k->np, k->np + k->nr, "i");
         return;
@@ -251,8 +260,8 @@ static void close_vector(tni_page *c)
 // the thread that reads it, so no barrier is needed.
 static void put_fetches(tni_page *c, const tni_set *set)
 {
-    tni_set loads = { 0 };
-    int     n     = 0;
+    tni_set loads = { 0 }, stash = { 0 };
+    int     n = 0, stashes = 0;
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_LOAD || !tni_simt_moves(c, i)) continue;
         if (c->m->hold == TNI_HOLD_REGISTERS && tni_has(&c->fetched, i)) continue;
@@ -266,9 +275,17 @@ static void put_fetches(tni_page *c, const tni_set *set)
         if (!tni_has(&loads, i)) continue;
         if (tni_simt_stashed(c, i) && tni_has(&c->fetched, i)) tni_simt_put_stash(c, i, false);
         else tni_simt_fetch(c, i);
-        if (tni_simt_stashed(c, i) && !tni_has(&c->fetched, i)) tni_simt_put_stash(c, i, true);
-        tni_join(&c->fetched, i);
+        if (!tni_simt_stashed(c, i) || tni_has(&c->fetched, i)) continue;
+        tni_join(&stash, i);
+        stashes++;
     }
+    close_vector(c);
+    for (size_t w = 0; w < sizeof loads.bit / sizeof *loads.bit; w++)
+        c->fetched.bit[w] |= loads.bit[w];
+    if (!stashes) return;
+    open_vector(c);
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(&stash, i)) tni_simt_put_stash(c, i, true);
     close_vector(c);
 }
 
@@ -324,6 +341,51 @@ static bool all_stashed(const tni_page *c, const tni_set *set)
     return true;
 }
 
+// Loads and work of the vectors a thread has in hand.
+static void put_pass(tni_page *c, const tni_set *set)
+{
+    bool lane = c->m->form == TNI_SIMT_LANE;
+    put_fetches(c, set);
+    open_vector(c);
+    if (lane) put_lane_tails(c, set, false);
+    put_work(c, set, lane ? "live" : "");
+    if (lane) put_lane_tails(c, set, true);
+    close_vector(c);
+}
+
+// A turn of a loop over a row that no registers hold: where all vectors in hand are there and lie in
+// the row, nothing more is asked; else they are taken one by one.
+static void put_turn(tni_page *c, const tni_set *set)
+{
+    bool     row = c->m->form == TNI_SIMT_ROW, window = row && c->m->window;
+    int      last = (c->unroll - 1) * c->m->team, v = c->m->vector;
+    tni_set  fetched = c->fetched;
+    tni_text cols    = tni_simt_word_name(c, TNI_WORD_COLS);
+    if (c->together || (!last && !window)) {
+        c->sure = true;
+        put_pass(c, set);
+        c->sure = false;
+        return;
+    }
+    if (window)
+        tni_line(c->o, "if (from * %d >= shift && (from + %d) * %d - shift <= %s) {", v, last + 1,
+                 v, cols.s);
+    else tni_line(c->o, "if (from + %d < n) {", last);
+    c->sure = true, c->whole = row;
+    put_pass(c, set);
+    c->sure = c->whole = false;
+    c->fetched         = fetched;
+    tni_line(c->o, "} else {");
+    tni_line(c->o, "for (%s one = from; one < n && one <= from + %d; one += %d) {", c->index, last,
+             c->m->team);
+    tni_line(c->o, "const %s from = one;", c->index);
+    c->unroll = 1, c->sure = true, c->single = row;
+    put_pass(c, set);
+    c->sure = c->single = false;
+    tni_line(c->o, "}");
+    tni_line(c->o, "}");
+}
+
 static void put_loop(tni_page *c, int q)
 {
     tni_set set = tni_needs_loop(c->k, q, &c->kept), none = { 0 };
@@ -341,12 +403,8 @@ static void put_loop(tni_page *c, int q)
     if (loops)
         tni_line(c->o, "for (%s from = %s; from < n; from += %d) {", c->index, lane ? "k" : "t",
                  c->m->team * c->unroll);
-    put_fetches(c, &set);
-    open_vector(c);
-    if (lane) put_lane_tails(c, &set, false);
-    put_work(c, &set, lane ? "live" : "");
-    if (lane) put_lane_tails(c, &set, true);
-    close_vector(c);
+    if (loops) put_turn(c, &set);
+    else put_pass(c, &set);
     if (loops) tni_line(c->o, "}");
     if (!lane) tni_simt_fold_team(c, &folds, 'v', c->m->team);
     for (int i = 0; i < c->k->nins && lane && c->m->team > 1; i++)
@@ -456,7 +514,8 @@ static void put_row(tni_page *c)
                               : " + (m_int)(get_group_id(1) * get_local_size(0))");
     if (c->k->tails) declare_tails(c, c->d->group_id);
     if (c->k->tails && c->m->window) tni_line(c->o, "%s shift = 0;", c->index);
-    if (c->k->tails && c->m->tiles) tni_line(c->o, "#pragma unroll 4");
+    // Rows that wait for nothing: several are loaded ahead.
+    if (c->k->tails && !c->reduces) tni_line(c->o, "#pragma unroll 4");
     if (c->k->tails) {
         tni_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index,
                  tni_simt_word_name(c, TNI_WORD_CHUNK).s);
@@ -682,7 +741,8 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     c.again                 = tni_simt_again(k);
     c.dear                  = tni_simt_dear(k);
     c.folds                 = count_folds(k);
-    c.unroll                = m->unroll;
+    for (int i = 0; i < k->nins; i++) c.reduces |= is_fold(&k->ins[i]);
+    c.unroll = m->unroll;
     for (int i = 0; i < k->nins && m->form == TNI_SIMT_LANE; i++)
         if (is_tail(&k->ins[i]) && k->ins[i].per) c.together = true;
     tni_simt_layout_of(k, &c.at);

@@ -4,6 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+// Whether a vector may have elements that are not in the line.
+static bool at_edge(const tni_page *c)
+{
+    return c->m->window && !c->whole;
+}
+
 static const char *bits_type(int bytes)
 {
     return bytes == 1   ? "unsigned char"
@@ -64,7 +70,7 @@ void tni_simt_fetch(tni_page *c, int i)
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
     const char    *type  = bits_type(bytes);
     if (x->b != TNI_NO_VALUE) tni_line(c->o, "if (%s) {", tni_simt_value_name(c, x->b).s);
-    if (c->m->window) tni_simt_put_edge_test(c);
+    if (at_edge(c)) tni_simt_put_edge_test(c);
     else tni_line(c->o, "{");
     begin_indent(c);
     tni_put(c->o, "const %s g = *(%sconst %s *)(b%d + ", type, c->d->global, type,
@@ -73,7 +79,7 @@ void tni_simt_fetch(tni_page *c, int i)
     tni_simt_put_index(c, i);
     tni_put(c->o, ");\n");
     put_words(c, i, "g");
-    if (c->m->window) {
+    if (at_edge(c)) {
         tni_line(c->o, "} else {");
         fetch_edge(c, i);
     }
@@ -107,7 +113,7 @@ void tni_simt_put_vector(tni_page *c, int i)
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
     const char    *type  = bits_type(bytes);
     int            b     = c->k->access[x->access].buffer;
-    if (c->m->window) tni_simt_put_edge_test(c);
+    if (at_edge(c)) tni_simt_put_edge_test(c);
     else tni_line(c->o, "{");
     tni_line(c->o, "%s g;", type);
     for (int w = 0; w < words_of(c, i); w++) {
@@ -120,7 +126,7 @@ void tni_simt_put_vector(tni_page *c, int i)
     tni_put(c->o, "*(%s%s *)(b%d + ", c->d->global, type, b);
     tni_simt_put_place(c, x->access, "c");
     tni_put(c->o, ") = g;\n");
-    if (c->m->window) {
+    if (at_edge(c)) {
         tni_line(c->o, "} else {");
         tni_put(c->o, "%s", c->d->unroll);
         tni_line(c->o, "for (m_int j = 0; j < %d; j++)", c->m->vector);

@@ -28,9 +28,12 @@ typedef struct {
     tni_stage             stage;
     int                   lane;      // axis
     int                   folds;     // most reductions of one loop
+    bool                  reduces;   // over R
     bool                  together;  // LANE: all threads are at the same r, for barriers
     int                   unroll;    // vectors in hand of the loop being written
-    bool                  whole;     // the vector at hand lies in its line
+    bool                  sure;      // all vectors of the pass at hand are there
+    bool                  whole;     // the vectors of the pass at hand lie in their line
+    bool                  single;    // the pass at hand has one vector, which may not
 } tni_page;
 
 static inline bool is_tail(const tni_ins *x)

@@ -357,7 +357,7 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
     // New axes come to all of the old ones, or there would be work for every pair of elements.
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
     ok = ok && tni_lower_seed(f, u, i, align) && few_buffers(f, u) &&
-         no_cycle(f, u, m.befores, u->into) && tni_find_roles(f, u);
+         no_cycle(f, u, m.befores, u->into) && tni_find_roles(u);
     if (!ok) back_to(f, u, &m);
     return ok;
 }

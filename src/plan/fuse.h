@@ -25,6 +25,7 @@ typedef struct {
     tni_ins    ins;
     int32_t    item;
     int32_t    origin;  // the item to name when it fails or is explained
+    bool       seed;    // the value of a seed, to be stored if anyone else reads it
     uint32_t   axes, mask;
     tni_coords coords;
 } tni_lowered;
@@ -116,7 +117,7 @@ void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores);
 const tni_node *tni_seed_domain(const tni_graph *g, int32_t i);
 
 // Finds the reduced axes of a unit; false if it cannot be one kernel.
-bool tni_find_roles(const tni_fusion *f, tni_unit *u);
+bool tni_find_roles(tni_unit *u);
 // The finished kernel of a unit whose stored values are known. False when memory is out.
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out);
 

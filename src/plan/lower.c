@@ -60,6 +60,7 @@ static int add(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_
     v->item        = i;
     v->origin      = origin;
     v->mask        = 0;
+    v->seed        = false;
     v->axes        = operand_axes(l, ins.a) | operand_axes(l, ins.b) | operand_axes(l, ins.c);
     if (c) v->coords = *c;
     return (int)u->values++;
@@ -540,6 +541,7 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align)
     if (at >= 0 && tni_grow(&f->g->cx->heap, (void **)&u->seed, &u->seeds_cap, u->seeds + 1,
                             sizeof *u->seed)) {
         u->seed[u->seeds++] = i;
+        u->value[at].seed   = true;
         return true;
     }
     u->values  = values;

@@ -55,14 +55,14 @@ static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool 
     return axes == all || axes == (all & ~r);
 }
 
-static bool roles_fit(const tni_fusion *f, const tni_unit *u, uint32_t r)
+static bool roles_fit(const tni_unit *u, uint32_t r)
 {
     bool finish[TNI_MOST_INS];
     if (r && r == all_axes(u) && elements(u, r) > ALONE_ROW) return false;
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
         if (!value_fits(u, x, r, finish, &finish[i])) return false;
-        if (x->item < 0 || f->fate[x->item].how != TNI_AS_SEED) continue;
+        if (!x->seed) continue;
         if (!seed_fits(u, x, r, finish[i])) return false;
     }
     return true;
@@ -88,7 +88,7 @@ static uint32_t fast_axis(const tni_unit *u)
     return 1u << fast;
 }
 
-bool tni_find_roles(const tni_fusion *f, tni_unit *u)
+bool tni_find_roles(tni_unit *u)
 {
     uint32_t all = all_axes(u), fast = fast_axis(u), tried[8];
     int      count = 0;
@@ -103,12 +103,12 @@ bool tni_find_roles(const tni_fusion *f, tni_unit *u)
     }
     for (size_t i = 0; i < u->values && count < 8; i++) {
         const tni_lowered *x = &u->value[i];
-        if (x->item < 0 || f->fate[x->item].how != TNI_AS_SEED) continue;
+        if (!x->seed) continue;
         uint32_t axes = seed_axes(u, x);
         if (axes != all) tried[count++] = all & ~axes;
     }
     for (int k = 0; k < count; k++)
-        if (roles_fit(f, u, tried[k])) {
+        if (roles_fit(u, tried[k])) {
             u->reduced = tried[k];
             return true;
         }
@@ -230,9 +230,9 @@ static bool lane_in_r(const making *m)
 
 // ---- instructions ------------------------------------------------------------------------------
 
-static bool is_stored(const making *m, int32_t item)
+static bool is_stored(const making *m, const tni_lowered *x)
 {
-    return item >= 0 && m->f->fate[item].how == TNI_AS_SEED && m->f->fate[item].stored;
+    return x->seed && m->f->fate[x->item].stored;
 }
 
 // Accesses of loads and places as they are, then one store for each stored seed.
@@ -243,7 +243,7 @@ static void gather_sources(making *m)
     memcpy(m->source, u->source, u->sources * sizeof *u->source);
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
-        if (!is_stored(m, x->item)) continue;
+        if (!is_stored(m, x)) continue;
         const tni_node *n = m->f->g->item[x->item].n;
         int64_t         row[TN_MAX_RANK];
         tni_reading     s = { .place = x->item, .reader = x->item, .edge = -1 };
@@ -311,7 +311,7 @@ static void push_all(making *m)
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *v = &u->value[i];
         tni_ins            x = { .code = TNI_I_STORE, .b = -1, .c = -1, .number = -1 };
-        if (!is_stored(m, v->item)) continue;
+        if (!is_stored(m, v)) continue;
         x.dtype                                = v->ins.dtype;
         x.a                                    = to[i];
         x.access                               = (int16_t)store;
@@ -401,7 +401,7 @@ bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out)
     memcpy(out->source, m.source, (size_t)m.sources * sizeof *m.source);
     out->seeds = u->seeds;
     for (size_t i = 0; i < u->seeds; i++)
-        out->seed[i] = is_stored(&m, u->seed[i]) ? u->seed[i] : ~u->seed[i];
+        out->seed[i] = f->fate[u->seed[i]].stored ? u->seed[i] : ~u->seed[i];
     out->launch.kernel = k;
     out->bytes         = bytes_moved(&m);
     return true;

@@ -236,6 +236,7 @@ static bool find_target(tni_cc *c, const char *native, tni_text *why)
 
 bool tni_cc_find(tni_cc *c, tni_text *why)
 {
+    tni_folder_sweep(&c->runner);
     if (!find_program(c, why) || !find_name(c, why)) return false;
     return find_target(c, NATIVE, why) || find_target(c, "", why);
 }

@@ -18,6 +18,9 @@
 
 extern char **environ;
 
+#define PREFIX "tenon-cc-"
+
+enum { HOUR = 3600 };
 enum { POLL_FIRST_US = 500, POLL_LAST_US = 8000, GRACE_MS = 300, MOST_BYTES = 256 << 20 };
 
 // ---- the environment ---------------------------------------------------------------------------
@@ -68,7 +71,7 @@ void tni_runner_close(tni_runner *r)
 
 static bool make_in(const char *parent, char folder[TNI_FOLDER])
 {
-    int n = snprintf(folder, TNI_FOLDER, "%s/tenon-XXXXXX", parent);
+    int n = snprintf(folder, TNI_FOLDER, "%s/" PREFIX "XXXXXX", parent);
     return n < TNI_FOLDER - 16 && mkdtemp(folder) != NULL;
 }
 
@@ -91,6 +94,29 @@ void tni_folder_remove(const char *folder)
             unlinkat(dirfd(dir), e->d_name, 0);
     closedir(dir);
     rmdir(folder);
+}
+
+// Whether a name in the folder of temporary files is one of ours that its process did not remove.
+static bool is_left_over(int parent, const char *name)
+{
+    struct stat st;
+    if (!begins(name, PREFIX) || strlen(name) != strlen(PREFIX "XXXXXX")) return false;
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) return false;
+    return st.st_uid == geteuid() && time(NULL) - st.st_mtime > HOUR;
+}
+
+void tni_folder_sweep(const tni_runner *r)
+{
+    const char *parent = r->environment[0] + strlen("TMPDIR=");
+    DIR        *dir    = opendir(parent);
+    char        path[TNI_FOLDER + 32];
+    if (!dir) return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (!is_left_over(dirfd(dir), e->d_name)) continue;
+        snprintf(path, sizeof path, "%s/%.20s", parent, e->d_name);
+        tni_folder_remove(path);
+    }
+    closedir(dir);
 }
 
 static int open_in(const char *folder, const char *name, int flags)

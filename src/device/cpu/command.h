@@ -25,6 +25,8 @@ void tni_runner_close(tni_runner *r);
 bool tni_folder_make(const tni_runner *r, char folder[TNI_FOLDER], tni_text *why);
 // Removes it with the files in it.
 void tni_folder_remove(const char *folder);
+// Removes such folders of processes that were killed, more than an hour ago.
+void tni_folder_sweep(const tni_runner *r);
 // A whole file of the folder, to be freed, with a 0 behind it; NULL if it cannot be read.
 char *tni_folder_read(const char *folder, const char *name, size_t *bytes);
 bool  tni_folder_write(const char *folder, const char *name, const void *data, size_t bytes);

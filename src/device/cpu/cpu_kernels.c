@@ -161,6 +161,7 @@ static bool load(const void *data, size_t bytes, entry *const *e, made *m, int n
     bool  ok     = object && find_functions(object, e, m, n);
     if (object && !ok) {
         *why = tni_text_of("what the compiler made lacks a function");
+        for (int i = 0; i < n; i++) m[i] = (made){ .run = NULL };
         tni_object_close(object);
     }
     pthread_mutex_unlock(&table.loading);
@@ -176,10 +177,11 @@ static bool compile_text(const char *source, entry *const *e, made *m, int n, tn
         .compiler = table.cc.name.s,
         .chip     = table.cc.chip,
     };
-    size_t bytes = 0;
-    void  *data  = tni_disk_find(&table.disk, &key, &bytes);
-    bool   found = data && load(data, bytes, e, m, n, why);
-    bool   ok    = found;
+    size_t   bytes = 0;
+    tni_text stale;
+    void    *data  = tni_disk_find(&table.disk, &key, &bytes);
+    bool     found = data && load(data, bytes, e, m, n, &stale);
+    bool     ok    = found;
     if (!found) {
         free(data);
         data = tni_cc_compile(&table.cc, source, &bytes, why);
@@ -219,19 +221,27 @@ static bool compiler_works(void)
 // not keep the others from being compiled.
 static void compile_halves(entry *const *e, made *m, int n, tni_text *why)
 {
-    for (int i = 0; i < n; i++) m[i] = (made){ .run = NULL };
-    if (atomic_load(&table.cc.runner.stop) || compile(e, m, n, why)) return;
-    for (int i = 0; i < n; i++) m[i] = (made){ .run = NULL };
-    if (n == 1) return;
+    if (atomic_load(&table.cc.runner.stop) || compile(e, m, n, why) || n == 1) return;
     compile_halves(e, m, n / 2, why);
     compile_halves(e + n / 2, m + n / 2, n - n / 2, why);
+}
+
+// Asks the compiler for its name, once. That it is done is said under the lock: a process that is
+// forked before asks again.
+static bool ask_compiler(tni_text *why)
+{
+    if (table.asked) return true;
+    bool ok = tni_cc_find(&table.cc, why);
+    pthread_mutex_lock(&table.lock);
+    table.asked = ok;
+    pthread_mutex_unlock(&table.lock);
+    return ok;
 }
 
 // True where the compiler is of no use, with the reason.
 static bool compile_job(const job *j, made *m, tni_text *why)
 {
-    if (!table.asked && !tni_cc_find(&table.cc, why)) return true;
-    table.asked = true;
+    if (!ask_compiler(why)) return true;
     if (compile(j->entry, m, j->count, why)) return false;
     if (atomic_load(&table.cc.runner.stop) || !compiler_works()) return true;
     compile_halves(j->entry, m, j->count, why);
@@ -330,7 +340,10 @@ static void open_table(void)
     table.waits     = how && !strcmp(how, "wait");
     tni_disk_open(&table.disk);
     table.off = !tni_cc_open(&table.cc, &table.why);
-    if (pthread_atfork(before_fork, after_fork, in_child) != 0) table.off = true;
+    if (!table.off && pthread_atfork(before_fork, after_fork, in_child) != 0) {
+        table.off = true;
+        table.why = tni_text_of("out of memory");
+    }
 }
 
 // As much of a kernel as it uses.

@@ -122,6 +122,10 @@ int64_t tni_cl_pass_buffer(tni_cl_launch *l, const void *address)
     return p.offset;
 }
 
+// A driver may keep what is in the queue until it is told to begin.
+enum { FLUSH = 16 };
+static unsigned started;  // guarded by the lock
+
 tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_t *groups,
                        const size_t *local, tni_text *why)
 {
@@ -129,6 +133,7 @@ tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_
     int32_t failed = tni_cl_transfer_failed();
     for (int i = 0; i < axes; i++) global[i] = groups[i] * local[i];
     if (l->code == TNI_CL_SUCCESS) l->code = failed;
+    if (l->code == TNI_CL_SUCCESS && ++started % FLUSH == 0) l->cl->api.clFlush(l->cl->queue);
     if (l->code == TNI_CL_SUCCESS)
         l->code = l->cl->api.clEnqueueNDRangeKernel(l->cl->queue, l->kernel, (uint32_t)axes, NULL,
                                                     global, local, 0, NULL, NULL);

@@ -365,6 +365,52 @@ const char *const tni_cl_text_sort[] = {
     NULL,
 };
 
+// ---- doubles without doubles -------------------------------------------------------------------
+
+// What is read into the host as f64 is cast here, also on a device that cannot compute in it: the
+// bits of a double are put together. An integer is rounded to 53 bits, nearest even.
+const char *const tni_cl_text_bits[] = {
+    CL(M_FN ulong bits_of_float(float v) {
+           uint b = as_uint(v);
+           ulong sign_ = (ulong)(b >> 31) << 63;
+           uint e = b >> 23 & 255;
+           ulong m = b & 0x7fffff;
+           if (e == 255) return sign_ | 0x7ff0000000000000ul | m << 29;
+           if (e == 0 && m == 0) return sign_;
+           if (e == 0) {
+               int up = (int)clz((uint)m) - 8;
+               m = m << up & 0x7fffff;
+               e = 1 - up;
+           }
+           return sign_ | (ulong)((int)e + 1023 - 127) << 52 | m << 29;
+       }),
+    CL(M_FN ulong bits_of_long(long v) {
+           ulong u = v < 0 ? 0ul - (ulong)v : (ulong)v;
+           if (u == 0) return 0;
+           int up = (int)clz(u);
+           ulong m = u << up;
+           ulong rest = m & 0x7ff;
+           m >>= 11;
+           m += rest > 0x400 || (rest == 0x400 && (m & 1));
+           return (v < 0 ? 1ul << 63 : 0) | (((ulong)(1023 + 63 - up) << 52) + (m - (1ul << 52)));
+       }
+       M_FN ulong bits_of_int(int v) { return bits_of_long(v); }),
+    "#define bits_BOOL bits_of_int\n"
+    "#define bits_U8 bits_of_int\n"
+    "#define bits_I8 bits_of_int\n"
+    "#define bits_I32 bits_of_int\n"
+    "#define bits_I64 bits_of_long\n"
+    "#define bits_F16 bits_of_float\n"
+    "#define bits_BF16 bits_of_float\n"
+    "#define bits_F32 bits_of_float\n",
+    CL(kernel void to_double(global const x_kept *x, shape sx, global ulong *y, shape sy,
+                             long count) {
+           long g = get_global_id(0);
+           if (g < count) y[place(&sy, g)] = CAT(bits_, XT)(x_get(x[place(&sx, g)]));
+       }),
+    NULL,
+};
+
 // ---- by index ----------------------------------------------------------------------------------
 
 // An item goes along the indexed axis in order, so of several the last counts and sums have a fixed

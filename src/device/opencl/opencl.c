@@ -34,6 +34,8 @@ static tn_status refuse(const tni_call *c)
 
 static tn_status run(const tni_call *c)
 {
+    bool widens = c->op == TNI_cast && c->out.dtype == TN_F64 && c->in[0].dtype != TN_F64;
+    if (widens && !tni_cl_get()->fp64) return tni_cl_to_double(c);
     switch (c->op) {
     case TNI_matmul: return tni_cl_matmul(c);
     case TNI_conv:

@@ -95,8 +95,9 @@ tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_
 // The texts, by name; each is compiled for a dtype of elements T and one of results Y.
 extern const char *const tni_cl_text_common[],
     *const tni_cl_text_matmul[], *const tni_cl_text_conv[], *const tni_cl_text_fold[],
-                                                                *const     tni_cl_text_sort[],
-                                                                    *const tni_cl_text_index[];
+                                                                *const         tni_cl_text_sort[],
+                                                                    *const     tni_cl_text_index[],
+                                                                        *const tni_cl_text_bits[];
 
 // A kernel of one of the texts for elements of dtype x and results of dtype y. Locked.
 tn_status tni_cl_kernel_of(const char *const *text, const char *name, tn_dtype x, tn_dtype y,
@@ -135,6 +136,8 @@ size_t    tni_cl_argsort_scratch(const tni_call *c);
 tn_status tni_cl_argsort(const tni_call *c);
 size_t    tni_cl_scatter_scratch(const tni_call *c);
 tn_status tni_cl_scatter(const tni_call *c);
+// A cast to f64 on a device that has none.
+tn_status tni_cl_to_double(const tni_call *c);
 
 // ---- generated kernels -------------------------------------------------------------------------
 

@@ -1,0 +1,323 @@
+// Blocks: pointers to the first element of each access, values that do not vary along the lanes, the
+// lane loop, and the folds of what the loop left in tiles. A lane loop is a plain `for` over at most
+// TNI_STRIP neighbours of one axis, which the compiler vectorizes.
+#include "kernel/c_writer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// ---- places and callbacks ----------------------------------------------------------------------
+
+void tni_c_cols(tni_c_writer *w)
+{
+    if (w->k->nr != 1) tni_put(w->o, "(1");
+    for (int i = 0; i < w->k->nr; i++)
+        tni_put(w->o, "%sarg[%d]", w->k->nr == 1 ? "" : " * ", w->k->np + i);
+    if (w->k->nr != 1) tni_put(w->o, ")");
+}
+
+int tni_c_arg(const tni_c_writer *w, int access)
+{
+    int n = w->k->np + w->k->nr;
+    return n + access * (n + 2);
+}
+
+static void put_stride(tni_c_writer *w, int access, int axis)
+{
+    if (w->k->access[access].stride[axis] == TNI_STRIDE_N) tni_put(w->o, " * s%d_%d", access, axis);
+}
+
+// The place of an access at the block's first element.
+static void put_place(tni_c_writer *w, int access)
+{
+    tni_put(w->o, "arg[%d]", tni_c_arg(w, access));
+    for (int i = 0; i < w->k->np + w->k->nr; i++) {
+        if (w->k->access[access].stride[i] == TNI_STRIDE_0) continue;
+        if (i == w->lane) tni_put(w->o, " + base");
+        else tni_put(w->o, " + c%d", i);
+        put_stride(w, access, i);
+    }
+}
+
+static void put_lane_offset(tni_c_writer *w, const tni_ins *x)
+{
+    if (lane_class(w, x) == TNI_STRIDE_0) {
+        tni_put(w->o, "0");
+        return;
+    }
+    tni_put(w->o, "j");
+    put_stride(w, x->access, w->lane);
+}
+
+static void value(tni_scribe *s, int i)
+{
+    tni_put(s->out, "v%d", i);
+}
+
+static void element(tni_scribe *s, int i)
+{
+    tni_c_writer  *w = s->user;
+    const tni_ins *x = ins(w, i);
+    int            b = w->k->access[x->access].buffer;
+    if (w->inside) {
+        tni_put(w->o, "p%d[", i);
+        put_lane_offset(w, x);
+    } else {
+        tni_put(w->o, "((%s *)buffer[%d])[", tni_kept_type((tn_dtype)w->k->buffer[b].dtype), b);
+        put_place(w, x->access);
+    }
+    if (x->code == TNI_I_LOAD && x->a >= 0)
+        tni_put(w->o, " + v%d * arg[%d]", x->a, tni_c_arg(w, x->access + 1) - 1);
+    tni_put(w->o, "]");
+}
+
+static void place(tni_scribe *s, int i)
+{
+    tni_c_writer *w = s->user;
+    tni_put(w->o, "(");
+    if (w->inside) {
+        tni_put(w->o, "o%d + ", i);
+        put_lane_offset(w, ins(w, i));
+    } else {
+        put_place(w, ins(w, i)->access);
+    }
+    tni_put(w->o, ")");
+}
+
+static void number(tni_scribe *s, int n)
+{
+    tni_put(s->out, "number[%d]", n);
+}
+
+void tni_c_callbacks(tni_c_writer *w)
+{
+    w->s.value   = value;
+    w->s.element = element;
+    w->s.place   = place;
+    w->s.number  = number;
+}
+
+// ---- folds -------------------------------------------------------------------------------------
+
+// The operand of a fold, in the fold's type.
+static const char *operand(const tni_c_writer *w, int i, char text[40])
+{
+    int         a = ins(w, i)->a;
+    const char *t = type_of(w, i);
+    if (!strcmp(t, type_of(w, a))) snprintf(text, 40, "v%d", a);
+    else snprintf(text, 40, "(%s)v%d", t, a);
+    return text;
+}
+
+void tni_c_fold(tni_c_writer *w, int i, const char *into, const char *what, bool wide)
+{
+    const tni_ins *x  = ins(w, i);
+    tn_dtype       dt = wide ? wide_dtype(x) : (tn_dtype)x->dtype;
+    tni_put(w->o, "%*s%s = ", 4 * w->o->depth, "", into);
+    tni_emit_fold(w->o, x->op, dt, into, what);
+    tni_put(w->o, ";\n");
+}
+
+// What a REDUCE does in the lane loop: a lane of the tile, or of the accumulator.
+static void put_lane_fold(tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    char           into[40], what[40];
+    operand(w, i, what);
+    if (folds_row(w, i)) return;
+    if (by_lane(w, x)) {
+        snprintf(into, sizeof into, w->k->lane_in_r ? "a%d[at + j]" : "a%d[j]", i);
+        tni_c_fold(w, i, into, what, false);
+    } else {
+        tni_line(w->o, "t%d[j] = %s;", i, what);
+    }
+}
+
+// After the lane loop: a block joins the total.
+static void put_block_fold(tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    char           into[40], from[40], what[100];
+    bool           direct = folds_in_place(w, i);
+    if (by_lane(w, x)) return;
+    snprintf(into, sizeof into, is_wide_tail(x) ? "e%d[r]" : "q%d", i);
+    if (direct) snprintf(from, sizeof from, "p%d", x->a);
+    else if (folds_row(w, i)) snprintf(from, sizeof from, "h%d + at", x->a);
+    else snprintf(from, sizeof from, "t%d", i);
+    snprintf(what, sizeof what, "f_block_%s_%c(%s, n)", tni_op_table[x->op].name,
+             tni_compute_suffix((tn_dtype)x->dtype), from);
+    tni_c_fold(w, i, into, what, true);
+}
+
+// Without lanes: a row value joins the total of its tail, an element the accumulator.
+static void put_single_fold(tni_c_writer *w, int i)
+{
+    char into[40], what[40], wide[60];
+    operand(w, i, what);
+    snprintf(into, sizeof into, is_tail(ins(w, i)) ? "q%d" : "a%d", i);
+    snprintf(wide, sizeof wide, "(%s)%s", wide_of(w, i), what);
+    if (is_tail(ins(w, i))) tni_c_fold(w, i, into, wide, true);
+    else tni_c_fold(w, i, into, what, false);
+}
+
+// ---- blocks ------------------------------------------------------------------------------------
+
+static void put_pointer(tni_c_writer *w, int i)
+{
+    const tni_ins *x     = ins(w, i);
+    int            b     = w->k->access[x->access].buffer;
+    const char    *type  = tni_kept_type((tn_dtype)w->k->buffer[b].dtype);
+    const char    *fixed = x->code == TNI_I_LOAD ? "const " : "";
+    tni_put(w->o, "%*s%s%s *p%d = (%s%s *)buffer[%d] + (", 4 * w->o->depth, "", fixed, type, i,
+            fixed, type, b);
+    put_place(w, x->access);
+    tni_put(w->o, ");\n");
+}
+
+static void put_fill(tni_c_writer *w, int i)
+{
+    const tni_ins *x      = ins(w, i);
+    bool           normal = x->op == TNI_normal;
+    const char    *type   = normal ? "float" : "m_uint";
+    tni_put(w->o, "%*sconst m_ulong i%d = (m_ulong)(", 4 * w->o->depth, "", i);
+    put_place(w, ins(w, x->a)->access);
+    tni_put(w->o, ");\n");
+    tni_line(w->o, "%s r%d[%d];", type, i, TNI_STRIP + 8);
+    tni_line(w->o, "m_fill_%s(r%d, number[%d], number[%d], i%d, n);", normal ? "normal" : "words",
+             i, x->number, x->number + 1, i);
+    tni_line(w->o, "const %s *f%d = r%d + (i%d & 3u);", type, i, i, i);
+}
+
+// The lane of a random number that was made before the loop.
+static void put_filled(tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    if (x->op == TNI_normal) tni_put(w->o, "f%d[j]", i);
+    else if (x->op == TNI_random_bits) tni_put(w->o, "(m_long)f%d[j]", i);
+    else
+        tni_put(w->o, "m_uniform_%s(f%d[j])",
+                x->dtype == TN_F32 ? "f" : tn_dtype_name((tn_dtype)x->dtype), i);
+}
+
+// Whether REDUCE i is the first of the block to fold that load where it lies.
+static bool is_first_fold(const tni_c_writer *w, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (tni_has(&w->eval, j) && folds_in_place(w, j) && ins(w, j)->a == ins(w, i)->a)
+            return false;
+    return folds_in_place(w, i);
+}
+
+// What stands before the lane loop for instruction i.
+static void put_before(tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    if (x->code == TNI_I_REDUCE) {
+        if (is_first_fold(w, i) && !tni_has(&w->eval, x->a)) put_pointer(w, x->a);
+        if (in_lanes(w, i) && !by_lane(w, x) && !folds_row(w, i) && !w->finish)
+            tni_line(w->o, "%s t%d[%d];", type_of(w, i), i, TNI_STRIP);
+    } else if (!on_lane(w, i)) {
+        return;
+    } else if (x->code == TNI_I_LOAD || x->code == TNI_I_STORE) {
+        put_pointer(w, i);
+    } else if (is_filled(w, i)) {
+        put_fill(w, i);
+    } else if (x->code == TNI_I_PLACE) {
+        tni_put(w->o, "%*sconst m_long o%d = ", 4 * w->o->depth, "", i);
+        put_place(w, x->access);
+        tni_put(w->o, ";\n");
+    }
+}
+
+static void put_value(tni_c_writer *w, int i)
+{
+    tni_put(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
+    if (w->inside && is_filled(w, i)) put_filled(w, i);
+    else tni_emit_value(&w->s, i);
+    tni_put(w->o, ";\n");
+}
+
+static void put_store(tni_c_writer *w, int i)
+{
+    tni_put(w->o, "%*s", 4 * w->o->depth, "");
+    tni_emit_store(&w->s, i);
+    tni_put(w->o, ";\n");
+}
+
+// Values of the block that do not vary along the lanes.
+void tni_c_singles(tni_c_writer *w)
+{
+    for (int i = 0; i < w->k->nins; i++) {
+        if (!tni_has(&w->eval, i) || in_lanes(w, i) || folds_in_place(w, i)) continue;
+        if (ins(w, i)->code == TNI_I_STORE) put_store(w, i);
+        else if (ins(w, i)->code == TNI_I_REDUCE) put_single_fold(w, i);
+        else put_value(w, i);
+    }
+}
+
+// Values that the lane loop reads and does not compute.
+static void put_brought(tni_c_writer *w)
+{
+    for (int i = 0; i < w->k->nins; i++) {
+        bool wanted = false;
+        if (!on_lane(w, i) || in_lanes(w, i)) continue;
+        for (int j = i + 1; j < w->k->nins; j++)
+            wanted |= in_lanes(w, j) && reads(ins(w, j), i) && !is_filled(w, j) &&
+                      !(ins(w, j)->code == TNI_I_REDUCE && folds_row(w, j));
+        if (!wanted) continue;
+        tni_put(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
+        if (ins(w, i)->code == TNI_I_REDUCE) tni_put(w->o, "(%s)q%d[j];\n", type_of(w, i), i);
+        else tni_put(w->o, w->k->lane_in_r ? "h%d[at + j];\n" : "w%d[j];\n", i);
+    }
+}
+
+static void put_lane(tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    if (x->code == TNI_I_REDUCE) {
+        if (!w->finish) put_lane_fold(w, i);
+        else tni_line(w->o, "const %s v%d = (%s)q%d[j];", type_of(w, i), i, type_of(w, i), i);
+        return;
+    }
+    if (x->code == TNI_I_STORE) {
+        put_store(w, i);
+        return;
+    }
+    put_value(w, i);
+    if (tni_has(&w->kept, i)) tni_line(w->o, "h%d[at + j] = v%d;", i, i);
+    if (tni_has(&w->strip, i)) tni_line(w->o, "w%d[j] = v%d;", i, i);
+}
+
+static bool has_loop(const tni_c_writer *w)
+{
+    for (int i = 0; i < w->k->nins; i++)
+        if (in_lanes(w, i)) return true;
+    return false;
+}
+
+// The lane loop and what goes around it; values that do not vary along it stand already.
+void tni_c_lanes(tni_c_writer *w)
+{
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_has(&w->eval, i)) put_before(w, i);
+    if (has_loop(w)) {
+        tni_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) {");
+        w->inside = true;
+        if (!w->finish) put_brought(w);
+        for (int i = 0; i < w->k->nins; i++)
+            if (in_lanes(w, i)) put_lane(w, i);
+        w->inside = false;
+        tni_line(w->o, "}");
+    }
+    for (int i = 0; i < w->k->nins && !w->finish; i++)
+        if (tni_has(&w->eval, i) && ins(w, i)->code == TNI_I_REDUCE &&
+            (folds_in_place(w, i) || in_lanes(w, i)))
+            put_block_fold(w, i);
+}
+
+bool tni_c_has_lanes(const tni_c_writer *w)
+{
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_has(&w->eval, i) && folds_in_place(w, i)) return true;
+    return has_loop(w);
+}

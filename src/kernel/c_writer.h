@@ -1,0 +1,175 @@
+// Private to the C skeleton (emit_c.c, c_lanes.c, c_kept.c): a kernel while it is written, and facts
+// about its instructions. Names in the text, for instruction or access i:
+//
+//   v  a value          p  pointer of an access at the block's first element
+//   t  tile for a fold  a  accumulator in the value's own type   q  total   e  partial results
+//   h  a row kept for later loops   w  a strip kept for later blocks   r, f  random words
+//   c  coordinates      s  strides  o  places
+#ifndef TNI_KERNEL_C_WRITER_H
+#define TNI_KERNEL_C_WRITER_H
+
+#include "kernel/emit_c.h"
+
+// A kernel while it is written.
+typedef struct {
+    tni_scribe        s;
+    tni_out          *o;
+    const tni_kernel *k;
+    uint8_t           axes[TNI_MOST_INS];
+    int               lane;    // the axis of the lanes; -1: there is none, all is one by one
+    bool              finish;  // the stage being written
+    bool              inside;  // within a lane loop
+    tni_set           kept;    // elem values in rows of the room
+    tni_set           strip;   // row values kept in a strip, where the lane is in P
+    tni_set           eval;    // what the block computes
+} tni_c_writer;
+
+// ---- c_kept.c: what is computed in which block, and what is kept between them -------------------
+
+// Begins a kernel: its facts, and what it keeps.
+void tni_c_open(tni_c_writer *w, tni_out *o, const tni_dialect *d, const tni_kernel *k);
+// What the block at row point q computes, without what is computed once for all rows.
+tni_set tni_c_row_set(const tni_c_writer *w, int q);
+// What loop q computes, given what earlier ones left; adds to that what this one leaves.
+tni_set tni_c_loop_set(const tni_c_writer *w, int q, tni_set *have);
+// Makes a set the block to be written: with what it loads again, without what nothing in it reads.
+void tni_c_begin_block(tni_c_writer *w, tni_set s);
+
+// ---- c_lanes.c: the text of a block --------------------------------------------------------------
+
+// The callbacks of w->s.
+void tni_c_callbacks(tni_c_writer *w);
+// Values of the block that do not vary along the lanes.
+void tni_c_singles(tni_c_writer *w);
+// The lane loop and what goes around it; values that do not vary along it stand already.
+void tni_c_lanes(tni_c_writer *w);
+bool tni_c_has_lanes(const tni_c_writer *w);
+// `into = fold(into, what)` for REDUCE i, in the type of totals or its own.
+void tni_c_fold(tni_c_writer *w, int i, const char *into, const char *what, bool wide);
+// The number of elements of R.
+void tni_c_cols(tni_c_writer *w);
+// Where the arguments of an access begin.
+int tni_c_arg(const tni_c_writer *w, int access);
+
+// ---- facts ---------------------------------------------------------------------------------------
+
+static inline const tni_ins *ins(const tni_c_writer *w, int i)
+{
+    return &w->k->ins[i];
+}
+
+static inline bool on_lane(const tni_c_writer *w, int i)
+{
+    return w->lane >= 0 && w->axes[i] >> w->lane & 1;
+}
+
+static inline bool is_tail(const tni_ins *x)
+{
+    return x->code == TNI_I_REDUCE && x->over_p;
+}
+
+// A tail with a partial result for each r.
+static inline bool is_wide_tail(const tni_ins *x)
+{
+    return is_tail(x) && x->per & TNI_PER_COL;
+}
+
+// A REDUCE that folds lane by lane, over rows or elements; the others fold blocks of lanes.
+static inline bool by_lane(const tni_c_writer *w, const tni_ins *x)
+{
+    return w->k->lane_in_r ? is_wide_tail(x) : !is_tail(x);
+}
+
+static inline const char *type_of(const tni_c_writer *w, int i)
+{
+    return tni_compute_type((tn_dtype)ins(w, i)->dtype);
+}
+
+static inline const char *wide_of(const tni_c_writer *w, int i)
+{
+    return tni_wide_type((tn_dtype)ins(w, i)->dtype);
+}
+
+static inline tn_dtype wide_dtype(const tni_ins *x)
+{
+    return tni_is_float((tn_dtype)x->dtype) ? TN_F64 : TN_I64;
+}
+
+static inline int lane_class(const tni_c_writer *w, const tni_ins *x)
+{
+    return w->lane < 0 ? TNI_STRIDE_0 : w->k->access[x->access].stride[w->lane];
+}
+
+// A load without index and guard, from memory that the kernel does not write.
+static inline bool is_plain_load(const tni_c_writer *w, const tni_ins *x)
+{
+    return x->code == TNI_I_LOAD && x->a < 0 && x->b < 0 &&
+           !w->k->buffer[w->k->access[x->access].buffer].written;
+}
+
+// Whether the block folds the operand of REDUCE i where it lies in memory.
+static inline bool folds_in_place(const tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i), *a;
+    if (x->code != TNI_I_REDUCE || w->finish) return false;
+    a = ins(w, x->a);
+    if (!is_plain_load(w, a) || lane_class(w, a) != TNI_STRIDE_1) return false;
+    if (by_lane(w, x)) return false;
+    tn_dtype kept = (tn_dtype)w->k->buffer[w->k->access[a->access].buffer].dtype;
+    return kept >= TN_I32 && kept == (tn_dtype)x->dtype && kept != TN_F16 && kept != TN_BF16;
+}
+
+// Whether the operand of REDUCE i is in a row that is kept, so that no tile is needed.
+static inline bool folds_row(const tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    return !by_lane(w, x) && tni_has(&w->kept, x->a) &&
+           tni_compute_dtype((tn_dtype)x->dtype) ==
+               tni_compute_dtype((tn_dtype)ins(w, x->a)->dtype);
+}
+
+// Whether random numbers are made for all lanes at once: neighbours share a block of the generator.
+static inline bool is_filled(const tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    if (x->code != TNI_I_RANDOM || x->dtype == TN_F64 || !on_lane(w, i)) return false;
+    return ins(w, x->a)->code == TNI_I_PLACE && lane_class(w, ins(w, x->a)) == TNI_STRIDE_1;
+}
+
+static inline bool reads(const tni_ins *x, int i)
+{
+    return x->a == i || x->b == i || x->c == i;
+}
+
+// What the lane loop computes or does, of the block's instructions.
+static inline bool in_lanes(const tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    if (!tni_has(&w->eval, i) || folds_in_place(w, i)) return false;
+    if (x->code == TNI_I_REDUCE && !w->finish) {
+        if (w->lane < 0) return false;
+        if (w->k->lane_in_r) return !is_tail(x) || is_wide_tail(x);
+        return is_tail(x) || on_lane(w, i);
+    }
+    return on_lane(w, i);
+}
+
+static inline bool is_one(const tni_c_writer *w, int i)
+{
+    const tni_ins *x = ins(w, i);
+    return !w->axes[i] && !x->phase && x->code != TNI_I_STORE && x->code != TNI_I_REDUCE;
+}
+
+static inline bool is_empty(const tni_set *s)
+{
+    for (size_t i = 0; i < sizeof s->bit / sizeof *s->bit; i++)
+        if (s->bit[i]) return false;
+    return true;
+}
+
+static inline void join_set(tni_set *s, const tni_set *more)
+{
+    for (size_t i = 0; i < sizeof s->bit / sizeof *s->bit; i++) s->bit[i] |= more->bit[i];
+}
+
+#endif
