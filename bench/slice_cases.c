@@ -108,7 +108,8 @@ static bool record_cross_entropy(slice *s)
 {
     tn_tensor *x = s->t[0], *gx = NULL;
     tn_requires_grad(x, true);
-    s->t[2] = tn_cross_entropy(tn_cast(x, TN_F32), s->t[1]);
+    s->t[2] = tn_cross_entropy_with(tn_cast(x, TN_F32), s->t[1],
+                                    (tn_class_opts){ .no_ignore = true });
     if (!s->t[2] || tn_grad(1, &s->t[2], 1, &x, NULL, &gx) != TN_OK) return false;
     s->t[3] = gx;
     return true;

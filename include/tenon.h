@@ -536,8 +536,16 @@ TN_API tn_status tn_gradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *user), 
 TN_API tn_status tn_gradgradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *user), int n,
                                   tn_tensor *const *x, void *user);
 
-// A user's own op: a static table handed over at each call. Attributes are plain bytes, copied.
-// shape fills dtype, rank and size of each out from those of in, when the op is recorded, and of an
+// A user's own op: a static table handed over at each call.
+//
+// As an expression: expr says the value of an element in the language of docs/adding-an-op.md, in
+// a, b, c or x0 .. x7, the inputs, which broadcast; it is computed and fused like built-in ops, on
+// every device. grad_expr has one gradient for each input, with semicolons between, also in g, the
+// gradient of the result, and y, the result; where it is NULL, expr is differentiated. The other
+// members are not looked at then, and attr must be empty. What is wrong with a text is an error of
+// the first call that uses it.
+//
+// In C: attributes are plain bytes, copied. shape fills dtype, rank and size of each out from those of in, when the op is recorded, and of an
 // op of several outputs again later; compute fills out[].data at evaluation from row-major
 // in[].data. Both must be pure. grad records ops: it sets gx[i] for each input, or leaves it NULL
 // for none. A nonzero status is an error. The table must live as long as the context.
@@ -554,7 +562,8 @@ typedef struct {
     tn_status (*compute)(const void *attr, const tn_array *in, tn_array *out);
     tn_status (*grad)(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
                       tn_tensor *const *gy, tn_tensor **gx);
-    const char *expr, *grad_expr, *cuda;  // for the kernel compiler
+    const char *expr, *grad_expr;
+    const char *cuda;  // for the kernel compiler
 } tn_op_def;
 TN_API tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr,
                             size_t bytes);

@@ -1,5 +1,6 @@
-// The C skeleton: kernels made by hand and at random, printed as C, compiled by the system's compiler
-// and run. What they compute is compared with the definition, and in every bit with the interpreter.
+// The C skeleton: kernels made by hand and at random, printed as C, compiled by the system's
+// compiler and run. What they compute is compared with the definition, and in every bit with the
+// interpreter.
 #include "check.h"
 
 #include "device/cpu/interpret.h"
@@ -99,7 +100,8 @@ static bool interpret(tni_launch *l)
     return true;
 }
 
-// Kernel i of a library on a case, against the definition and the interpreter. twin is the same case.
+// Kernel i of a library on a case, against the definition and the interpreter. twin is the same
+// case.
 static void check_case(void *lib, int i, kit_case *c, kit_case *twin, const char *name)
 {
     static char why[KIT_WHY];

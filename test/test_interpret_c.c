@@ -124,7 +124,7 @@ static void compiled_and_interpreted_kernels_have_the_same_bits(void)
     batch *b   = calloc(1, sizeof *b);
     char  *why = malloc(KIT_WHY);
     for (int i = 0; i < BATCHES && CHECK(b && why); i++) {
-        compare_batch(&cc, b, 5000 + (uint64_t)i * BATCH, why);
+        compare_batch(&cc, b, 90000 + (uint64_t)i * BATCH, why);
         for (int k = 0; k < BATCH; k++) kit_free(&b->c[k]);
     }
     free(why);

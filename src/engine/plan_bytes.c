@@ -6,19 +6,49 @@
 
 // ---- lifetimes ---------------------------------------------------------------------------------
 
-// From which step to which a place of the arena is in use.
+// From which step to which a place of the arena is in use. A result that takes the place of what it
+// is made from has no lifetime of its own: it prolongs that of `other` - 1.
 typedef struct {
-    uint32_t first, last;
+    uint32_t first, last, other;
     bool     used;
 } lifetime;
+
+static lifetime *life_of(const tni_plan *p, lifetime *life, size_t item)
+{
+    lifetime *l = &life[p->place[item].root];
+    return l->other ? &life[l->other - 1] : l;
+}
 
 static void use_place(const tni_plan *p, lifetime *life, size_t item, size_t step)
 {
     if (p->place[item].where != TNI_ARENA) return;
-    lifetime *l = &life[p->place[item].root];
+    lifetime *l = life_of(p, life, item);
     if (!l->used) l->first = (uint32_t)step;
     l->used = true;
     l->last = (uint32_t)step;
+}
+
+static bool takes_place_of(const tni_plan *p, size_t item, size_t from)
+{
+    const tni_place *a = &p->place[item], *b = &p->place[from];
+    return a->where == TNI_ARENA && b->where == TNI_ARENA && a->root != b->root &&
+           p->place[a->root].offset == p->place[b->root].offset;
+}
+
+static void use_buffers(const tni_plan *p, lifetime *life, const tni_fused *k, size_t step)
+{
+    for (int i = 0; i < k->kernel->nbuffer; i++)
+        if (k->buffer[i] >= 0 && !k->kernel->buffer[i].written)
+            use_place(p, life, (size_t)k->buffer[i], step);
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        if (k->buffer[i] < 0 || !k->kernel->buffer[i].written) continue;
+        size_t    item = (size_t)k->buffer[i];
+        lifetime *l    = &life[p->place[item].root];
+        for (int j = 0; j < k->kernel->nbuffer && !l->used && !l->other; j++)
+            if (j != i && k->buffer[j] >= 0 && takes_place_of(p, item, (size_t)k->buffer[j]))
+                l->other = (uint32_t)(life_of(p, life, (size_t)k->buffer[j]) - life) + 1;
+        use_place(p, life, item, step);
+    }
 }
 
 static void use_source(const tni_graph *g, const tni_plan *p, lifetime *life, const tni_node *src,
@@ -39,9 +69,7 @@ static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life
             use_place(p, life, (size_t)step, t);
             continue;
         }
-        const tni_fused *k = &p->kernel[~step];
-        for (int i = 0; i < k->kernel->nbuffer; i++)
-            if (k->buffer[i] >= 0) use_place(p, life, (size_t)k->buffer[i], t);
+        use_buffers(p, life, &p->kernel[~step], t);
     }
 }
 

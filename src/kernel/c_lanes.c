@@ -1,6 +1,6 @@
-// Blocks: pointers to the first element of each access, values that do not vary along the lanes, the
-// lane loop, and the folds of what the loop left in tiles. A lane loop is a plain `for` over at most
-// TNI_STRIP neighbours of one axis, which the compiler vectorizes.
+// Blocks: pointers to the first element of each access, values that do not vary along the lanes,
+// the lane loop, and the folds of what the loop left in tiles. A lane loop is a plain `for` over at
+// most TNI_STRIP neighbours of one axis, which the compiler vectorizes.
 #include "kernel/c_writer.h"
 
 #include <stdio.h>

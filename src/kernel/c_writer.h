@@ -1,5 +1,5 @@
-// Private to the C skeleton (emit_c.c, c_lanes.c, c_kept.c): a kernel while it is written, and facts
-// about its instructions. Names in the text, for instruction or access i:
+// Private to the C skeleton (emit_c.c, c_lanes.c, c_kept.c): a kernel while it is written, and
+// facts about its instructions. Names in the text, for instruction or access i:
 //
 //   v  a value          p  pointer of an access at the block's first element
 //   t  tile for a fold  a  accumulator in the value's own type   q  total   e  partial results
@@ -35,7 +35,7 @@ tni_set tni_c_loop_set(const tni_c_writer *w, int q, tni_set *have);
 // Makes a set the block to be written: with what it loads again, without what nothing in it reads.
 void tni_c_begin_block(tni_c_writer *w, tni_set s);
 
-// ---- c_lanes.c: the text of a block --------------------------------------------------------------
+// ---- c_lanes.c: the text of a block ------------------------------------------------------------
 
 // The callbacks of w->s.
 void tni_c_callbacks(tni_c_writer *w);
@@ -51,7 +51,7 @@ void tni_c_cols(tni_c_writer *w);
 // Where the arguments of an access begin.
 int tni_c_arg(const tni_c_writer *w, int access);
 
-// ---- facts ---------------------------------------------------------------------------------------
+// ---- facts -------------------------------------------------------------------------------------
 
 static inline const tni_ins *ins(const tni_c_writer *w, int i)
 {

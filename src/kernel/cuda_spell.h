@@ -15,17 +15,17 @@
     "#endif\n"                                                                      \
     "}\n"
 
-// For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^l: t is
-// x / ln 2 rounded, l what rounding left of it, and 2^l is 1 + l ln 2. The instruction is off by
+// For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t is
+// x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off by
 // 2^-22.5; the whole by at most 3 ULP, and what would be denormal is 0. What is very small is cut off
 // first: there t is infinite before x is. What is very large gives infinity times a number above 0.
 // A NaN passes.
-#define TNI_CUDA_EXP                                                            \
-    "M_FN float m_fast_exp_f(float x) {\n"                                      \
-    "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y;\n"              \
-    "    float l = m_fma_f(c, 1.92596299e-08f, m_fma_f(c, 1.44269502f, -t));\n" \
-    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"         \
-    "    return y * m_fma_f(fmaxf(l, -1.0f), 0.693147182f, 1.0f);\n"            \
+#define TNI_CUDA_EXP                                                             \
+    "M_FN float m_fast_exp_f(float x) {\n"                                       \
+    "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y;\n"               \
+    "    float l = m_fma_f(c, -1.92596299e-08f, m_fma_f(c, -1.44269502f, t));\n" \
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"          \
+    "    return y * m_fma_f(fminf(l, 1.0f), -0.693147182f, 1.0f);\n"             \
     "}\n"
 
 #define TNI_CUDA_TO_BF16                                                                \
@@ -69,8 +69,50 @@
     "    return i >= 0 && i < 0x7fffffff ? (m_int)i : -1;\n" \
     "}\n"
 
-#define TNI_CUDA_SPELLINGS                                                            \
-    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"), \
-        TNI_CUDA_EXP, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN
+// Bulk copies into shared memory (sm_90): barriers that count bytes, one phase a turn.
+#define TNI_CUDA_BULK                                                                               \
+    "M_FN m_uint m_near(const void *p) { return (m_uint)__cvta_generic_to_shared(p); }\n",          \
+        "M_FN void m_barrier_open(m_ulong *b) {\n"                                                  \
+        "    asm volatile(\"mbarrier.init.shared::cta.b64 [%0], 1;\" :: \"r\"(m_near(b)));\n"       \
+        "}\n",                                                                                      \
+        "M_FN void m_barriers_opened() {\n"                                                         \
+        "    asm volatile(\"fence.mbarrier_init.release.cluster;\" ::: \"memory\");\n"              \
+        "}\n",                                                                                      \
+        "M_FN void m_expect(m_ulong *b, m_uint bytes) {\n"                                          \
+        "    asm volatile(\"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\" :: "           \
+        "\"r\"(m_near(b)), \"r\"(bytes) : \"memory\");\n"                                           \
+        "}\n",                                                                                      \
+        "M_FN void m_bring(void *to, const void *from, m_uint bytes, m_ulong *b) {\n"               \
+        "    asm volatile(\"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "     \
+        "[%0], [%1], %2, [%3];\" :: \"r\"(m_near(to)), \"l\"(from), \"r\"(bytes), "                 \
+        "\"r\"(m_near(b)) : \"memory\");\n"                                                         \
+        "}\n",                                                                                      \
+        "M_FN void m_await(m_ulong *b, m_int turn) {\n"                                             \
+        "    m_uint done;\n"                                                                        \
+        "    do {\n"                                                                                \
+        "        asm volatile(\"{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], " \
+        "%2; selp.u32 %0, 1, 0, p; }\" : \"=r\"(done) : \"r\"(m_near(b)), \"r\"(turn) : "           \
+        "\"memory\");\n"                                                                            \
+        "    } while (!done);\n"                                                                    \
+        "}\n"
+
+// All threads of a cluster get here; and a word for the shared memory of a group of it.
+#define TNI_CUDA_CLUSTER                                                                             \
+    "M_FN void m_cluster_barrier() {\n"                                                              \
+    "    asm volatile(\"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\" ::: "        \
+    "\"memory\");\n"                                                                                 \
+    "}\n",                                                                                           \
+        "M_FN void m_tell(m_ulong *p, m_int rank, m_ulong v) {\n"                                    \
+        "    m_uint b;\n"                                                                            \
+        "    asm volatile(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(b) : \"r\"(m_near(p)), " \
+        "\"r\"(rank));\n"                                                                            \
+        "    asm volatile(\"st.shared::cluster.u64 [%0], %1;\" :: \"r\"(b), \"l\"(v) : "             \
+        "\"memory\");\n"                                                                             \
+        "}\n"
+
+#define TNI_CUDA_SPELLINGS                                                                 \
+    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),      \
+        TNI_CUDA_EXP, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN, \
+        TNI_CUDA_BULK, TNI_CUDA_CLUSTER
 
 #endif

@@ -37,9 +37,9 @@ const char *tni_kept_type(tn_dtype dt)
 
 // ---- C: what the skeleton calls ----------------------------------------------------------------
 
-// The words of the random blocks that elements first .. first+n-1 of a tensor are made of, n at most
-// TNI_STRIP: w begins with the first word of the first block. Blocks are computed apart, so that they
-// are computed beside each other.
+// The words of the random blocks that elements first .. first+n-1 of a tensor are made of, n at
+// most TNI_STRIP: w begins with the first word of the first block. Blocks are computed apart, so
+// that they are computed beside each other.
 #define FILL_WORDS                                                                            \
     "M_APART void m_fill_words(m_uint *w, m_ulong key, m_ulong c, m_ulong first, m_long n)\n" \
     "{\n"                                                                                     \

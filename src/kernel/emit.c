@@ -126,7 +126,7 @@ tni_cast_text tni_text_from_kept(tn_dtype dt)
 
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to, bool no_double)
 {
-    if (from == to) return around("", "");
+    if (from == to && from != TN_F16 && from != TN_BF16) return around("", "");
     tni_cast_text kept = tni_text_to_kept(from, to, no_double);
     if (to == TN_BOOL) return around("(m_int)((", ") != 0)");
     if (to == TN_I32 || to == TN_I64 || to == TN_F32 || to == TN_F64) return kept;

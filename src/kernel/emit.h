@@ -1,6 +1,6 @@
-// The emitter's common part: a text that grows, the text of one instruction, what has to be computed
-// where, and the program around kernels. The skeletons (emit_c.c, emit_simt.c) add loops, indices
-// and reductions.
+// The emitter's common part: a text that grows, the text of one instruction, what has to be
+// computed where, and the program around kernels. The skeletons (emit_c.c, emit_simt.c) add loops,
+// indices and reductions.
 //
 // A skeleton decides where values live. It fills a tni_scribe with four callbacks and asks for the
 // text of one instruction at a time:
@@ -90,9 +90,9 @@ bool tni_can_emit(const tni_kernel *k, const char **why);
 
 // ---- the text of one instruction ---------------------------------------------------------------
 
-// Who writes a kernel's body: what the text of an instruction needs from the skeleton. Each callback
-// adds an expression to `out`; precedence is that of a name or a call, so callbacks put brackets
-// around anything else.
+// Who writes a kernel's body: what the text of an instruction needs from the skeleton. Each
+// callback adds an expression to `out`; precedence is that of a name or a call, so callbacks put
+// brackets around anything else.
 typedef struct tni_scribe tni_scribe;
 struct tni_scribe {
     tni_out           *out;
@@ -120,8 +120,8 @@ void tni_emit_value(tni_scribe *s, int i);
 void tni_emit_store(tni_scribe *s, int i);
 // acc folded with a, in the compute type of dt, by op (sum, prod, max, min): "o_sum_f(acc, a)".
 void tni_emit_fold(tni_out *o, int op, tn_dtype dt, const char *acc, const char *a);
-// What a fold of nothing is, exactly: fold(start, x) is x for every x, -0 and NaN included. Of sum it
-// is -0.0, of max minus infinity. A constant expression of the compute type of dt.
+// What a fold of nothing is, exactly: fold(start, x) is x for every x, -0 and NaN included. Of sum
+// it is -0.0, of max minus infinity. A constant expression of the compute type of dt.
 const char *tni_fold_start(int op, tn_dtype dt);
 
 // What goes around an expression in the compute type of `from` to have it in another dtype.

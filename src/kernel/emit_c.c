@@ -1,4 +1,5 @@
-// The C skeleton: the loops over units and over R around blocks of lanes, tails and the finish stage.
+// The C skeleton: the loops over units and over R around blocks of lanes, tails and the finish
+// stage.
 #include "kernel/c_writer.h"
 
 #include <stdio.h>
@@ -74,7 +75,8 @@ static void put_group(tni_c_writer *w)
     tni_line(o, "}");
 }
 
-// Whether the loop speaks of elements by their number in the row: `at`, or `r` where the lane is in P.
+// Whether the loop speaks of elements by their number in the row: `at`, or `r` where the lane is in
+// P.
 static bool counts(const tni_c_writer *w)
 {
     for (int i = 0; i < w->k->nins; i++) {

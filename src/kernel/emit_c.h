@@ -8,9 +8,10 @@
 
 #include "kernel/emit.h"
 
-// buffer, number: of the launch. arg: see tni_emit_c_args. partials: of all chunks, eight bytes times
-// tni_cut.partials each. room: tni_emit_c_room bytes of this thread's own, aligned to 64. fail: as in
-// the launch; a failing CHECK writes it, without care for other threads, unless fail[0] is set.
+// buffer, number: of the launch. arg: see tni_emit_c_args. partials: of all chunks, eight bytes
+// times tni_cut.partials each. room: tni_emit_c_room bytes of this thread's own, aligned to 64.
+// fail: as in the launch; a failing CHECK writes it, without care for other threads, unless fail[0]
+// is set.
 typedef void tni_c_main(char *const *buffer, const int64_t *arg, const uint64_t *number,
                         int64_t first, int64_t last, int64_t chunk, char *partials, char *room,
                         int64_t *fail);
@@ -19,8 +20,8 @@ typedef void tni_c_finish(char *const *buffer, const int64_t *arg, const uint64_
 
 enum { TNI_C_MOST_ARGS = TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2) };
 
-// Writes the sizes of all axes and then, for each access, its offset, its stride along each axis and
-// that of its index: the number of them.
+// Writes the sizes of all axes and then, for each access, its offset, its stride along each axis
+// and that of its index: the number of them.
 int tni_emit_c_args(const tni_launch *l, int64_t *arg);
 
 // How many values the kernel keeps for each element of a row: of 4 bytes and of 8.

@@ -20,7 +20,8 @@
 static const char *store_test(const tni_page *c)
 {
     if (c->stage == TNI_AT_FINISH) return "if (mine) ";
-    if (c->m->form == TNI_SIMT_ROW && c->stage == TNI_AT_ROW) return "if (t == 0 && live) ";
+    if (c->m->form == TNI_SIMT_ROW && c->stage == TNI_AT_ROW)
+        return c->m->cluster > 1 ? "if (t == 0 && rank == 0) " : "if (t == 0 && live) ";
     if (c->m->form == TNI_SIMT_LANE)
         return c->stage == TNI_AT_LANES ? "if (ok && k == 0) " : "if (ok) ";
     return c->m->window ? "if (ok) " : "";
@@ -45,7 +46,7 @@ static void put_tail(tni_page *c, int i)
         return;
     }
     if (c->m->form == TNI_SIMT_ROW && elem)
-        snprintf(acc.s, sizeof acc.s, "t%d[q * %d + j]", i, c->m->vector);
+        snprintf(acc.s, sizeof acc.s, c->m->ahead ? "t%d[j]" : "t%d[q * %d + j]", i, c->m->vector);
     const char *test = store_test(c);
     if (c->m->form == TNI_SIMT_ROW && !elem) test = "if (live) ";
     put_fold(c, i, acc.s, test);
@@ -71,7 +72,7 @@ static bool divides_by_row(const tni_page *c, int i)
 static bool finds_column(const tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (x->code != TNI_I_MAP || x->op != TNI_eq || !c->m->cuda || c->m->wide ||
+    if (c->m->ahead || x->code != TNI_I_MAP || x->op != TNI_eq || !c->m->cuda || c->m->wide ||
         c->m->form != TNI_SIMT_ROW || c->stage != TNI_AT_LOOP)
         return false;
     const tni_ins *place = &c->k->ins[x->a];
@@ -86,7 +87,8 @@ static bool finds_column(const tni_page *c, int i)
 static void put_hoisted(tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (finds_column(c, i)) {
+    if (finds_column(c, i) && !tni_has(&c->hoisted, i)) {
+        tni_join(&c->hoisted, i);
         tni_line(c->o, "const m_int w%d = m_column(%s - (m_long)a%d);", i,
                  tni_simt_value_name(c, x->b).s, c->k->ins[x->a].access);
     }
@@ -217,6 +219,29 @@ static void open_unit(tni_page *c)
     tni_put(c->o, " * %d%s;\n", c->m->vector, c->m->window ? " - shift" : "");
 }
 
+// What there is to know of the row of vector q.
+static void open_row_ahead(tni_page *c)
+{
+    const tni_kernel *k   = c->k;
+    tni_set           set = tni_needs_row(k, 0);
+    tni_line(c->o, "const %s line = first + q * %d;", c->index, c->m->rows);
+    if (c->sure) tni_line(c->o, "{");
+    else
+        tni_line(c->o, "if (it + q < chunk && line < %s) {",
+                 tni_simt_word_name(c, TNI_WORD_LINES).s);
+    tni_simt_put_coordinates(c, 0, k->np, "line");
+    tni_simt_put_bases(c);
+    tni_simt_put_shift(c, true);
+    c->stage = TNI_AT_ROW;
+    for (int i = 0; i < k->nins; i++)
+        if (tni_has(&set, i)) tni_simt_put_ins(c, i);
+    c->stage = TNI_AT_LOOP;
+    tni_line(c->o, "const %s e = from * %d%s;", c->index, c->m->vector,
+             c->m->window ? " - shift" : "");
+    tni_simt_put_coordinates(c, k->np, k->np + k->nr, "e");
+    tni_line(c->o, "const %s c = i%d;", c->index, c->lane);
+}
+
 // Begins the loop over the vectors q a thread has in hand, and the block for one of them.
 static void open_vector(tni_page *c)
 {
@@ -238,14 +263,18 @@ static void open_vector(tni_page *c)
         open_unit(c);
         return;
     }
+    if (c->m->ahead) {
+        open_row_ahead(c);
+        return;
+    }
     tni_line(c->o, "const %s i = from + q * %d;", c->index, c->m->team);
     tni_line(c->o, c->sure ? "{" : "if (i < n) {");
     if (c->m->form == TNI_SIMT_LANE) {
         tni_simt_put_coordinates(c, k->np, k->np + k->nr, "i");
         return;
     }
-    tni_line(c->o, "const %s e = i * %d%s;", c->index, c->m->vector,
-             c->m->window ? " - shift" : "");
+    tni_line(c->o, "const %s e = %s * %d%s;", c->index, c->m->cluster > 1 ? "(i + lo)" : "i",
+             c->m->vector, c->m->window ? " - shift" : "");
     tni_simt_put_coordinates(c, k->np, k->np + k->nr, "e");
     tni_line(c->o, "const %s c = i%d;", c->index, c->lane);
 }
@@ -367,9 +396,10 @@ static void put_turn(tni_page *c, const tni_set *set)
         c->sure = false;
         return;
     }
+    const char *lo = c->m->cluster > 1 ? " + lo" : "";
     if (window)
-        tni_line(c->o, "if (from * %d >= shift && (from + %d) * %d - shift <= %s) {", v, last + 1,
-                 v, cols.s);
+        tni_line(c->o, "if ((from%s) * %d >= shift && (from%s + %d) * %d - shift <= %s) {", lo, v,
+                 lo, last + 1, v, cols.s);
     else tni_line(c->o, "if (from + %d < n) {", last);
     c->sure = true, c->whole = row;
     put_pass(c, set);
@@ -407,6 +437,7 @@ static void put_loop(tni_page *c, int q)
     else put_pass(c, &set);
     if (loops) tni_line(c->o, "}");
     if (!lane) tni_simt_fold_team(c, &folds, 'v', c->m->team);
+    if (c->m->cluster > 1 && memcmp(&folds, &none, sizeof folds)) tni_simt_fold_cluster(c, &folds);
     for (int i = 0; i < c->k->nins && lane && c->m->team > 1; i++)
         if (tni_has(&folds, i)) tni_simt_fold_lanes(c, i);
 }
@@ -420,7 +451,7 @@ static void declare_tails(tni_page *c, const char *part)
         if (!is_tail(x)) continue;
         const char *type = type_of(c, i), *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
         tni_simt_declare_part(c, i, part);
-        int n = c->m->vector * c->unroll;
+        int n = c->m->vector * (c->m->ahead ? 1 : c->unroll);
         if (x->per && row && !c->m->tail_memory) {
             tni_line(c->o, "%s t%d[%d];", type, i, n);
             tni_put(c->o, "%s", c->d->unroll);
@@ -452,7 +483,8 @@ static void put_row_partials(tni_page *c)
         snprintf(acc.s, sizeof acc.s, x->per ? "t%d[q * %d + j]" : "t%d", i, v);
         if (!x->per) {
             tni_simt_fold_rows(c, i, acc.s);
-            tni_line(c->o, "if (tid == 0) s%d[0] = t%d;", i, i);
+            tni_line(c->o, "if (tid == 0%s) s%d[0] = t%d;",
+                     c->m->cluster > 1 ? " && rank == 0" : "", i, i);
             continue;
         }
         tni_put(c->o, "%s", c->d->unroll);
@@ -473,7 +505,7 @@ static void put_row_partials(tni_page *c)
 static void declare_stash(tni_page *c)
 {
     int before = -1, words = 0;
-    if (c->m->hold != TNI_HOLD_SHARED) return;
+    if (c->m->hold != TNI_HOLD_SHARED || c->m->ring) return;
     if (c->m->cuda) tni_line(c->o, "extern __shared__ uint4 stash[];");
     c->stage = TNI_AT_LOOP;
     for (int i = 0; i < c->k->nins; i++) {
@@ -489,18 +521,45 @@ static void declare_stash(tni_page *c)
 
 static void put_row_line(tni_page *c)
 {
-    tni_text vectors = tni_simt_word_name(c, TNI_WORD_VECTORS),
-             cols    = tni_simt_word_name(c, TNI_WORD_COLS);
     tni_line(c->o, "const m_int live = row < %s;", tni_simt_word_name(c, TNI_WORD_LINES).s);
     tni_line(c->o, "const %s line = live ? row : %s - 1;", c->index,
              tni_simt_word_name(c, TNI_WORD_LINES).s);
     tni_simt_put_coordinates(c, 0, c->k->np, "line");
     tni_simt_put_bases(c);
     tni_simt_put_shift(c, c->k->tails);
-    if (c->m->window)
-        tni_line(c->o, "const %s n = live ? (%s + shift + %d) / %d : 0;", c->index, cols.s,
-                 c->m->vector - 1, c->m->vector);
-    else tni_line(c->o, "const %s n = live ? %s : 0;", c->index, vectors.s);
+    if (c->m->ring) tni_simt_put_piece(c, tni_simt_row_vectors(c).s);
+    else tni_line(c->o, "const %s n = live ? %s : 0;", c->index, tni_simt_row_vectors(c).s);
+}
+
+// Whether a team has several rows, one after the other.
+static bool many_rows(const tni_page *c)
+{
+    return c->k->tails || c->m->ring;
+}
+
+// Rows of which only columns are added up wait for nothing, so that several are in hand.
+static void put_rows_ahead(tni_page *c)
+{
+    tni_set  set     = tni_needs_loop(c->k, 0, NULL);
+    tni_text chunk   = tni_simt_word_name(c, TNI_WORD_CHUNK),
+             lines   = tni_simt_word_name(c, TNI_WORD_LINES),
+             vectors = tni_simt_word_name(c, TNI_WORD_VECTORS);
+    tni_line(c->o, "const %s chunk = from < %s ? %s : 0;", c->index, vectors.s, chunk.s);
+    tni_line(c->o, "for (%s it = 0; it < chunk; it += %d) {", c->index, c->unroll);
+    tni_line(c->o, "const %s first = (%s * %s + it) * %d + tid / %d;", c->index, c->d->group_id,
+             chunk.s, c->m->rows, c->m->team);
+    c->stage = TNI_AT_LOOP;
+    tni_line(c->o, "if (it + %d < chunk && first + %d < %s) {", c->unroll - 1,
+             (c->unroll - 1) * c->m->rows, lines.s);
+    c->sure = true;
+    put_pass(c, &set);
+    c->sure    = false;
+    c->fetched = (tni_set){ 0 };
+    tni_line(c->o, "} else {");
+    put_pass(c, &set);
+    tni_line(c->o, "}");
+    tni_line(c->o, "}");
+    c->unroll = 1;
 }
 
 static void put_row(tni_page *c)
@@ -512,11 +571,17 @@ static void put_row(tni_page *c)
                  !c->m->tiles ? ""
                  : c->m->cuda ? " + (m_int)(blockIdx.y * blockDim.x)"
                               : " + (m_int)(get_group_id(1) * get_local_size(0))");
-    if (c->k->tails) declare_tails(c, c->d->group_id);
+    if (c->m->ring) tni_simt_open_ring(c);
+    if (c->k->tails) declare_tails(c, tni_simt_group_name(c).s);
     if (c->k->tails && c->m->window) tni_line(c->o, "%s shift = 0;", c->index);
-    // Rows that wait for nothing: several are loaded ahead.
-    if (c->k->tails && !c->reduces) tni_line(c->o, "#pragma unroll 4");
-    if (c->k->tails) {
+    if (c->m->ahead) {
+        put_rows_ahead(c);
+        put_row_partials(c);
+        return;
+    }
+    if (c->m->ring) {
+        tni_line(c->o, "for (%s row = first; row < past; row++) {", c->index);
+    } else if (c->k->tails) {
         tni_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index,
                  tni_simt_word_name(c, TNI_WORD_CHUNK).s);
         tni_line(c->o, "const %s row = (%s * %s + it) * %d + tid / %d;", c->index, c->d->group_id,
@@ -531,11 +596,12 @@ static void put_row(tni_page *c)
         c->stage    = TNI_AT_ROW;
         for (int i = 0; i < c->k->nins; i++)
             if (tni_has(&set, i)) tni_simt_put_ins(c, i);
+        if (c->m->ring && q == 0) tni_simt_await_row(c);
         if (q < c->k->phases) put_loop(c, q);
     }
-    if (!c->k->tails) return;
-    tni_line(c->o, "}");
-    put_row_partials(c);
+    if (c->m->ring) tni_simt_release_row(c);
+    if (many_rows(c)) tni_line(c->o, "}");
+    if (c->k->tails) put_row_partials(c);
 }
 
 // Values that are the same in all lanes, once for a thread.
@@ -634,8 +700,11 @@ static void open_cuda(tni_page *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
     int               resident = c->k->tails || c->m->hold == TNI_HOLD_SHARED ? 1024 / threads : 1;
-    tni_line(c->o, "%s__launch_bounds__(%d, %d) %s%s(const %s_args a)", c->d->kernel, threads,
-             resident > 1 ? resident : 1, c->name, suffix, c->name);
+    tni_text          cluster  = { "" };
+    if (c->m->cluster > 1 && !*suffix)
+        cluster = tni_text_of("__cluster_dims__(%d, 1, 1) ", c->m->cluster);
+    tni_line(c->o, "%s%s__launch_bounds__(%d, %d) %s%s(const %s_args a)", c->d->kernel, cluster.s,
+             threads, resident > 1 ? resident : 1, c->name, suffix, c->name);
     tni_line(c->o, "{");
     for (int i = 0; i < k->nbuffer; i++) {
         const char *word = k->buffer[i].written ? "" : "const ";
@@ -741,8 +810,7 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     c.again                 = tni_simt_again(k);
     c.dear                  = tni_simt_dear(k);
     c.folds                 = count_folds(k);
-    for (int i = 0; i < k->nins; i++) c.reduces |= is_fold(&k->ins[i]);
-    c.unroll = m->unroll;
+    c.unroll                = m->unroll;
     for (int i = 0; i < k->nins && m->form == TNI_SIMT_LANE; i++)
         if (is_tail(&k->ins[i]) && k->ins[i].per) c.together = true;
     tni_simt_layout_of(k, &c.at);
@@ -752,6 +820,8 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     if (m->form == TNI_SIMT_ROW) put_row(&c);
     else if (m->form == TNI_SIMT_LANE) put_lane(&c);
     else put_point(&c);
+    // No group ends while another may still read what it left.
+    if (m->cluster > 1) tni_line(o, "m_cluster_barrier();");
     if (m->finish == TNI_FINISH_LAST) tni_simt_finish_last(&c);
     tni_line(o, "}");
     if (m->finish == TNI_FINISH_KERNEL) put_finish_kernel(&c);

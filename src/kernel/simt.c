@@ -11,6 +11,8 @@ enum {
     WARP         = 32,
     GROUP        = 256,   // threads of a group where nothing else decides
     TEAM         = 512,   // most threads of a row held in registers
+    RING_TEAM    = 512,   // threads of a row in a ring
+    RING         = 1,     // rows of a group that are in shared memory or on their way there
     SHARED_KEPT  = 4096,  // bytes of shared memory for what threads tell each other
     RESIDENT     = 1024,  // threads of a multiprocessor, where there are tails
     FINISH_COLS  = 32     // columns of a group of the finish kernel
@@ -24,8 +26,9 @@ typedef struct {
     uint8_t                varies[TNI_MOST_INS];
     int                    lane;  // axis
     int64_t                rows, cols, lanes;
-    uint64_t               movers;     // accesses that may move vectors
-    int                    col_tails;  // tails of elements
+    uint64_t               movers;      // accesses that may move vectors
+    int                    col_tails;   // tails of elements
+    bool                   col_finish;  // the finish goes over columns
     bool                   row_work;  // a value of a row is stored or added up, or a row is reduced
     bool                   reduces;   // over R
 } facts;
@@ -336,6 +339,50 @@ static bool fits(const facts *f, const tni_simt_class *c)
     return c->unroll * c->vector <= ELEMENTS && vector_registers(f, c) * c->unroll <= REGISTERS;
 }
 
+// Whether the loads that several loops read can be brought by bulk copies: whole vectors of 16 bytes
+// of one run of memory, in every row.
+static bool can_bring(const facts *f, const tni_simt_class *c)
+{
+    int     n     = 0;
+    tni_set again = tni_simt_again(f->k);
+    if (!f->limits->cluster || f->limits->threads < RING_TEAM || f->k->nr != 1 || !f->reduces ||
+        f->col_tails)
+        return false;
+    for (int i = 0; i < f->k->nins; i++) {
+        const tni_ins *x = &f->k->ins[i];
+        if (!tni_has(&again, i)) continue;
+        if (x->a != TNI_NO_VALUE || x->b != TNI_NO_VALUE || !(c->vectors >> x->access & 1) ||
+            tni_simt_vector_words(c, access_dtype(f->k, x->access)) != 4)
+            return false;
+        n++;
+    }
+    return n > 0;
+}
+
+// A long row: shared memory, into which a bulk copy brings the next once this one is done with, in two
+// groups on a multiprocessor, so that one works while the other waits. A row that is too long for that
+// is cut into pieces for the groups of a cluster.
+static bool row_in_ring(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c    = &m->class;
+    int64_t         all  = stash_bytes(f, m);
+    int64_t         room = (f->limits->shared_bytes - SHARED_KEPT) / (RESIDENT / RING_TEAM);
+    if (!can_bring(f, c)) return false;
+    for (int groups = 1; groups <= f->limits->cluster; groups *= 2) {
+        int64_t bytes = all / m->vectors * ceil_div(m->vectors, groups);
+        if (RING * bytes > room) continue;
+        c->hold         = TNI_HOLD_SHARED;
+        c->keep_dear    = 0;
+        c->unroll       = 1;
+        c->team         = RING_TEAM;
+        c->cluster      = (uint8_t)(groups > 1 ? groups : 0);
+        c->ring         = RING;
+        m->shared_bytes = (int)(c->ring * bytes);
+        return true;
+    }
+    return false;
+}
+
 // A row that registers do not hold: shared memory, or read again.
 static void row_in_loops(const facts *f, tni_simt *m)
 {
@@ -350,8 +397,10 @@ static void row_in_loops(const facts *f, tni_simt *m)
     if (bytes > 0 && bytes <= room) {
         c->hold         = TNI_HOLD_SHARED;
         m->shared_bytes = (int)bytes;
-        if (2 * bytes > room && f->limits->threads >= 1024) c->team = 1024;
     }
+    // One group to a multiprocessor, so that it is as large as can be; of rows that are read again
+    // few are then on their way at once, and the cache holds them.
+    if (2 * bytes > room && f->limits->threads >= 1024 && m->vectors >= 4096) c->team = 1024;
     while (c->team > f->limits->threads) c->team /= 2;
 }
 
@@ -359,9 +408,14 @@ static void row_in_loops(const facts *f, tni_simt *m)
 static void row_in_tiles(const facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
+    c->tail_memory    = 1;
+    int registers     = (int)most(1, vector_registers(f, c));
+    c->tail_memory    = 0;
+    c->ahead          = 1;
     c->unroll         = 1;
-    c->team           = (uint16_t)least(power_up(m->vectors), least(GROUP, f->limits->threads));
-    c->tiles          = m->vectors > c->team;
+    while (c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2) c->unroll *= 2;
+    c->team  = (uint16_t)least(power_up(m->vectors), least(GROUP, f->limits->threads));
+    c->tiles = m->vectors > c->team;
 }
 
 static void choose_row(const facts *f, tni_simt *m)
@@ -380,7 +434,7 @@ static void choose_row(const facts *f, tni_simt *m)
             c->keep_dear = 0;
             row_in_registers(f, m);
         }
-        if (!fits(f, c)) row_in_loops(f, m);
+        if (!fits(f, c) && !row_in_ring(f, m)) row_in_loops(f, m);
     }
     int group = (int)least(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
     if (c->team <= WARP || (!f->reduces && c->team < group)) c->rows = (uint16_t)(group / c->team);
@@ -431,8 +485,10 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
     m->chunk = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);
     // Tails for each r of lanes are written once, not added up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
-    m->grid[0] = ceil_div(units, m->chunk * per);
-    m->parts   = m->grid[0];
+    int64_t groups = most(1, c->cluster);
+    if (c->ring) m->chunk = ceil_div(units, most(1, full / groups));
+    m->parts   = ceil_div(units, m->chunk * per);
+    m->grid[0] = m->parts * groups;
 }
 
 static int64_t tail_bytes(const facts *f, const tni_simt *m, const tni_ins *x)
@@ -447,11 +503,11 @@ static void choose_finish(const facts *f, tni_simt *m)
     if (!f->k->tails) return;
     for (int i = 0; i < f->k->nins; i++)
         if (is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
-    c->finish = c->cuda && !f->col_tails ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
+    c->finish = c->cuda && !f->col_finish ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
     if (c->finish == TNI_FINISH_LAST) return;
     m->finish_block   = (int)least(GROUP, f->limits->threads);
     c->finish_threads = (uint16_t)m->finish_block;
-    m->finish_grid    = f->col_tails ? ceil_div(f->cols, FINISH_COLS) : 1;
+    m->finish_grid    = f->col_finish ? ceil_div(f->cols, FINISH_COLS) : 1;
 }
 
 static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *limits)
@@ -466,6 +522,7 @@ static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *lim
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i];
         if (is_tail(x) && x->per) f->col_tails++;
+        if (x->finish && x->per & TNI_PER_COL) f->col_finish = true;
         if (x->code == TNI_I_REDUCE && !x->over_p) f->reduces = true;
         if ((is_tail(x) && !x->per) || (x->code == TNI_I_STORE && x->per == TNI_PER_ROW))
             f->row_work = true;
@@ -494,7 +551,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     }
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
-    if (c->tiles) m.grid[1] = ceil_div(m.vectors, (int64_t)c->team * c->unroll);
+    if (c->tiles) m.grid[1] = ceil_div(m.vectors, c->team);
     cut_chunks(&f, &m, units, m.grid[1]);
     c->wide = f.k->wide || units * c->vector > INT32_MAX / 2 || f.rows > INT32_MAX / 2;
     choose_finish(&f, &m);

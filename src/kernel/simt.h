@@ -6,7 +6,8 @@
 //
 //   ROW    lane in R. A group has `rows` teams of `team` threads. A team takes a row; a thread takes
 //          every team-th vector of it. What several loops read is held in registers (the row then
-//          has at most team * unroll vectors), in shared memory, or read again.
+//          has at most team * unroll vectors), in shared memory, or read again. Long rows are
+//          brought into shared memory ahead, by bulk copies, and shared by a cluster of groups.
 //   LANE   lane in P, with loops over R. A thread takes a vector of neighbouring rows; `team` threads
 //          share the elements of R, and `rows` such vectors are side by side in a group.
 //   POINT  no R. As LANE, without loops; `unroll` vectors a thread where there are tails.
@@ -37,6 +38,8 @@ typedef struct {
     int  shared_bytes;  // of a group, at most, those a text declares included
     int  units;         // multiprocessors
     bool cuda;          // shuffles, atomics on state, `last group` finishes
+    int  cluster;       // most groups that can read each other's memory; more than 0: the chip also
+                        // has bulk copies into shared memory
 } tni_simt_limits;
 
 // The part of a shape that its text depends on. Zeroed before it is filled: it is compared as bytes.
@@ -47,8 +50,11 @@ typedef struct {
     uint8_t  window;     // vectors begin at aligned places, the first before the row's start
     uint8_t  wide;       // 64-bit places
     uint8_t  keep_dear;  // costly values are kept from loop to loop
+    uint8_t  ahead;      // ROW with tails of columns alone: the vectors in hand are of as many rows
     uint8_t  tiles;      // columns are cut over the second axis of the grid
     uint8_t  cuda;
+    uint8_t  ring;            // rows that are in shared memory or on their way there; 0: none
+    uint8_t  cluster;         // groups that share a row; 0: each has its own
     uint8_t  tail_memory;     // tails of elements are added up in scratch, not in registers
     uint16_t team, rows;      // threads of a group: team * rows
     uint16_t finish_threads;  // of a group of the finish kernel; 0: there is none

@@ -24,11 +24,11 @@ typedef struct {
     tni_set               kept;     // values in arrays from loop to loop
     tni_set               fetched;  // loads whose words are held
     tni_set               again;    // loads that several loops read
+    tni_set               hoisted;  // what was found once for a row
     tni_set               dear;     // values worth keeping
     tni_stage             stage;
     int                   lane;      // axis
     int                   folds;     // most reductions of one loop
-    bool                  reduces;   // over R
     bool                  together;  // LANE: all threads are at the same r, for barriers
     int                   unroll;    // vectors in hand of the loop being written
     bool                  sure;      // all vectors of the pass at hand are there
@@ -121,6 +121,22 @@ void tni_simt_finish_last(tni_page *c);
 // Columns: 32 to a group, each by as many threads as there are; they leave what they joined and add
 // it up in order.
 void tni_simt_finish_columns(tni_page *c, int threads);
+
+// ---- rows in a ring: simt_ring.c ---------------------------------------------------------------
+
+// Groups that share a row; the number of a group, or of a cluster where they share.
+int      tni_simt_clusters(const tni_page *c);
+tni_text tni_simt_group_name(const tni_page *c);
+// How many vectors a row has; and those of them that are this group's, n from `lo` on.
+tni_text tni_simt_row_vectors(const tni_page *c);
+void     tni_simt_put_piece(tni_page *c, const char *all);
+// Before the first row: the ring, and the copies of its first rows. Then in each row: until its
+// elements are there; and once nobody needs them any more.
+void tni_simt_open_ring(tni_page *c);
+void tni_simt_await_row(tni_page *c);
+void tni_simt_release_row(tni_page *c);
+// What a group folded, over the groups of its cluster.
+void tni_simt_fold_cluster(tni_page *c, const tni_set *set);
 
 // ---- instructions: emit_simt.c -----------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 // Programs: kernels, and before them what they call. Nothing is listed: every name in a text that
-// names a function of the shim, the prelude, the op table or the dialect's folds brings that function
-// in, with what it calls before it.
+// names a function of the shim, the prelude, the op table or the dialect's folds brings that
+// function in, with what it calls before it.
 #include "kernel/emit.h"
 #include "kernel/op_text.h"
 #include "kernel/prelude_text.h"

@@ -20,21 +20,31 @@ static int64_t elements(const tni_unit *u, uint32_t axes)
     return n;
 }
 
-// Whether value x, one of the finish stage if one of its operands is, can be computed with R = r; *late
-// gets that.
-static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, const bool *finish,
-                       bool *late)
+// What is known of a value with some axes reduced: whether it belongs to the finish stage, and whether
+// it is made from a reduction of the main stage.
+typedef struct {
+    bool late, after;
+} standing;
+
+// Whether value x can be computed with R = r. The finish stage reads what varies over R or not at all,
+// and no reduction of the main stage.
+static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, const standing *of,
+                       standing *me)
 {
     uint32_t p          = all_axes(u) & ~r;
     int16_t  operand[3] = { x->ins.a, x->ins.b, x->ins.c };
-    *late               = false;
+    *me                 = (standing){ false, false };
     for (int k = 0; k < 3; k++)
-        if (operand[k] >= 0) *late |= finish[operand[k]];
-    if (x->ins.code != TNI_I_REDUCE) return !(*late && x->axes & p);
+        if (operand[k] >= 0) {
+            me->late |= of[operand[k]].late;
+            me->after |= of[operand[k]].after;
+        }
+    if (x->ins.code != TNI_I_REDUCE) return !(me->late && (me->after || x->axes & p));
     uint32_t from = u->value[x->ins.a].axes;
-    if (*late) return false;
+    if (me->late) return false;
+    me->late  = x->mask != r;
+    me->after = !me->late;
     if (x->mask == r) return (from & r) != 0;
-    *late = true;
     if (x->mask == p) return (from & p) != 0;
     return x->mask == (p | r) && from & p && (!r || from & r);
 }
@@ -57,13 +67,13 @@ static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool 
 
 static bool roles_fit(const tni_unit *u, uint32_t r)
 {
-    bool finish[TNI_MOST_INS];
+    standing of[TNI_MOST_INS];
     if (r && r == all_axes(u) && elements(u, r) > ALONE_ROW) return false;
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
-        if (!value_fits(u, x, r, finish, &finish[i])) return false;
+        if (!value_fits(u, x, r, of, &of[i])) return false;
         if (!x->seed) continue;
-        if (!seed_fits(u, x, r, finish[i])) return false;
+        if (!seed_fits(u, x, r, of[i].late)) return false;
     }
     return true;
 }

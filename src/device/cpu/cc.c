@@ -24,8 +24,9 @@ enum { LIMIT_MS = 60000 };
 #endif
 
 // A compiler may know a chip by its name alone, and take it to have what the system or the machine
-// around it has switched off. So what it says of the target is held against what is there: the
-// macros that stand for instructions, and the system's word for each.
+// around it has switched off; and this process may run in an emulator that the compiler does not see.
+// So what it says of the target is held against what is there: the macros that stand for
+// instructions, and this process's word for each.
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -52,6 +53,17 @@ static bool fits_chip(const char *macros)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strstr(macros, all[i].macro) && !(getauxval(all[i].kind) & all[i].bit)) return false;
     return true;
+}
+#elif defined(__x86_64__) || defined(__i386__)
+// The builtin takes nothing but a literal.
+#define LACKS(macro, name) (strstr(macros, macro) && !__builtin_cpu_supports(name))
+
+static bool fits_chip(const char *macros)
+{
+    return !LACKS("__AVX__ ", "avx") && !LACKS("__AVX2__ ", "avx2") && !LACKS("__FMA__ ", "fma") &&
+           !LACKS("__BMI2__ ", "bmi2") && !LACKS("__AVX512F__ ", "avx512f") &&
+           !LACKS("__AVX512VL__ ", "avx512vl") && !LACKS("__AVX512DQ__ ", "avx512dq") &&
+           !LACKS("__AVX512BW__ ", "avx512bw");
 }
 #else
 static bool fits_chip(const char *macros)

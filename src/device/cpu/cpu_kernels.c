@@ -303,12 +303,20 @@ static void *work(void *unused)
     return unused;
 }
 
+// Joins a thread that has nothing left to do but to return.
+static void join_ended(void)
+{
+    if (table.runs || !table.joinable) return;
+    pthread_join(table.thread, NULL);
+    table.joinable = false;
+}
+
 // Starts the thread where there is work and none. The signals of the program are for its own
-// threads. The thread before, which has nothing left to do but to return, is joined.
+// threads.
 static void start_thread(void)
 {
     if (table.runs || !table.first || table.stopping) return;
-    if (table.joinable) pthread_join(table.thread, NULL);
+    join_ended();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -321,6 +329,7 @@ static void wait_idle(void)
 {
     start_thread();
     while (table.runs && !table.stopping) pthread_cond_wait(&table.idle, &table.lock);
+    join_ended();
 }
 
 void tni_cpu_kernels_wait(void)

@@ -84,7 +84,8 @@ static void open_once(void)
     g->limits = (tni_simt_limits){ .threads      = 1024,
                                    .shared_bytes = attribute(cu, TNI_CU_SHARED_PER_BLOCK),
                                    .units        = attribute(cu, TNI_CU_MULTIPROCESSORS),
-                                   .cuda         = true };
+                                   .cuda         = true,
+                                   .cluster      = self.major >= 9 ? 8 : 0 };
     int e     = cu->primary_retain(&g->cx, self.device);
     if (!e) e = cu->set_current(g->cx);
     if (!e) e = cu->stream_create(&g->stream, TNI_CU_STREAM_NONBLOCKING);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROGRAM = 64 };  // kernels of a program, at most
-
 // A kernel compiled for one class of shapes.
 typedef struct variant variant;
 struct variant {
@@ -180,7 +178,7 @@ static tn_status prepare(tni_cl *cl, int n, const tni_launch *const *first, void
         s       = can_run(cl, &e->kernel, why);
         if (s == TN_OK && !variant_of(e, &x.m.class) && !is_ordered(o, cold, e, &x.m.class))
             o[cold++] = x;
-        if (s == TN_OK && (cold == PROGRAM || (i + 1 == n && cold))) {
+        if (s == TN_OK && (cold == cl->batch || (i + 1 == n && cold))) {
             s    = compile(cl, cold, o, why);
             cold = 0;
         }
@@ -191,7 +189,7 @@ static tn_status prepare(tni_cl *cl, int n, const tni_launch *const *first, void
 tn_status tni_cl_prepare(int n, const tni_launch *const *first, void **to, tni_text *why)
 {
     tni_cl *cl = tni_cl_get();
-    order  *o  = calloc((size_t)(n < PROGRAM ? n : PROGRAM), sizeof *o);
+    order  *o  = calloc((size_t)(n < cl->batch ? n : cl->batch), sizeof *o);
     if (!o && n) return out_of_memory(why);
     tni_cl_lock();
     tn_status s = prepare(cl, n, first, to, o, why);

@@ -164,6 +164,8 @@ static void describe(tni_cl *cl)
     cl->units        = number(cl, TNI_CL_DEVICE_MAX_COMPUTE_UNITS, 4);
     text(cl, TNI_CL_DEVICE_NAME, name, sizeof name);
     text(cl, TNI_CL_DEVICE_VERSION, version, sizeof version);
+    // The simulator adds up the local memory of all kernels of a program.
+    cl->batch = strstr(name, "Oclgrind") ? 8 : 64;
     text(cl, TNI_CL_DRIVER_VERSION, driver, sizeof driver);
     snprintf(cl->chip, sizeof cl->chip, "%s, %s, %s", name, version, driver);
     tni_text_add(&cl->detail, "%s, %s, %s", name, version, cl->fp64 ? "fp64" : "no fp64");

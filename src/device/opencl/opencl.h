@@ -25,6 +25,7 @@ typedef struct {
     int64_t              local;         // bytes of local memory of a work group
     int64_t              group;         // most work items of a group
     int64_t              units;         // compute units
+    int                  batch;         // kernels of a program, at most
     char                 chip[192];     // name and versions: part of the key of a binary
     tni_text             detail;        // in a line: the device, or why there is none
 } tni_cl;

@@ -1,0 +1,115 @@
+// test_arena.c: values of the arena never overlap while both are there, and it is hardly larger than
+// it has to be.
+#include "check.h"
+
+#include "plan/arena.h"
+
+#include <stdlib.h>
+
+static uint32_t state;
+
+static uint32_t next_random(uint32_t n)
+{
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % n;
+}
+
+// n spans as the values of a network come: most go soon, some stay until the way back.
+static tni_stretch *make_spans(size_t n, uint32_t seed)
+{
+    tni_stretch *s = calloc(n, sizeof *s);
+    state       = seed;
+    for (size_t i = 0; s && i < n; i++) {
+        uint32_t stay = next_random(3) ? next_random(4) : (uint32_t)(2 * (n - i));
+        s[i]          = (tni_stretch){ .first = (uint32_t)i, .last = (uint32_t)i + stay };
+        s[i].bytes    = 64 * (1 + (int64_t)next_random(1u << next_random(12)));
+    }
+    return s;
+}
+
+// The most bytes that are there at one step.
+static int64_t bound(size_t n, const tni_stretch *s)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t now = 0;
+        for (size_t k = 0; k <= i; k++)
+            if (s[k].last >= s[i].first) now += s[k].bytes;
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+static bool apart(size_t n, const tni_stretch *s, int64_t end)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s[i].offset < 0 || s[i].offset + s[i].bytes > end) return false;
+        for (size_t k = 0; k < i; k++) {
+            bool together = s[k].last >= s[i].first;
+            bool overlap  = s[k].offset < s[i].offset + s[i].bytes &&
+                           s[i].offset < s[k].offset + s[k].bytes;
+            if (together && overlap) return false;
+        }
+    }
+    return true;
+}
+
+static void places(size_t n, uint32_t seed, double most)
+{
+    tni_heap  h = tni_heap_default();
+    tni_stretch *s = make_spans(n, seed);
+    if (!CHECK(s != NULL)) return;
+    int64_t end = tni_arena_place(&h, n, s), least = bound(n, s);
+    test_case_result(apart(n, s, end), "%zu spans, seed %u: two overlap", n, seed);
+    test_case_result((double)end <= most * (double)least, "%zu spans, seed %u: %lld for %lld", n,
+                     seed, (long long)end, (long long)least);
+    free(s);
+}
+
+static void values_that_are_there_together_lie_apart(void)
+{
+    for (uint32_t i = 0; i < 200; i++) places(1 + i % 97, i, 1.3);
+    for (uint32_t i = 0; i < 20; i++) places(500, i, 1.1);
+}
+
+static void very_many_values_lie_apart_too(void)
+{
+    for (uint32_t i = 0; i < 5; i++) places(3000, i, 1.5);
+}
+
+static void sizes_that_nobody_has_stay_numbers(void)
+{
+    tni_heap h    = tni_heap_default();
+    tni_stretch s[4] = {
+        { 0, 3, TNI_PLENTY, 0 }, { 1, 3, TNI_PLENTY, 0 }, { 2, 3, 64, 0 }, { 3, 3, TNI_PLENTY, 0 }
+    };
+    CHECK(tni_arena_place(&h, 4, s) == TNI_PLENTY);
+    CHECK_INT(tni_arena_place(&h, 0, NULL), 0);
+}
+
+static void *no_memory(void *user, void *old, size_t n)
+{
+    (void)user;
+    (void)old;
+    (void)n;
+    return NULL;
+}
+
+static void memory_that_is_out_is_said(void)
+{
+    tni_heap h = { no_memory, NULL };
+    for (size_t n = 10; n <= 3000; n += 2990) {
+        tni_stretch *s = make_spans(n, 1);
+        if (!CHECK(s != NULL)) return;
+        CHECK_INT(tni_arena_place(&h, n, s), -1);
+        free(s);
+    }
+}
+
+const test_case tests_arena[] = {
+    TEST(values_that_are_there_together_lie_apart),
+    TEST(very_many_values_lie_apart_too),
+    TEST(sizes_that_nobody_has_stay_numbers),
+    TEST(memory_that_is_out_is_said),
+    TEST_END,
+};
