@@ -1,6 +1,7 @@
 // test_expression.c: users' ops given as an expression: the language, dtypes, shapes, gradients,
 // errors, and that they cost no kernel and no plan of their own.
 #include "check.h"
+#include "faulty.h"
 #include "rules_kit.h"
 #include "tenon.h"
 
@@ -161,6 +162,25 @@ static void expressions_agree_with_ops(void)
     }
 }
 
+// All of them in one step on another device, beside the cpu.
+static void expressions_agree_on_opencl(void)
+{
+    tn_ctx *here = rules_open("cpu"), *there = tn_open("opencl");
+    if (!there) {
+        tn_close(here);
+        SKIP("no opencl: %s", tn_error_text(NULL));
+    }
+    tn_tensor *x[3], *far[3], *y[COUNT(rows)];
+    operands(here, TN_F32, x);
+    operands(there, TN_F32, far);
+    for (int i = 0; i < COUNT(rows); i++) y[i] = by_text(rows[i].expr, far);
+    CHECK_STATUS(tn_eval(there), TN_OK);
+    for (int i = 0; i < COUNT(rows); i++)
+        same("opencl", TN_F32, rows[i].expr, y[i], by_text(rows[i].expr, x));
+    tn_close(there);
+    tn_close(here);
+}
+
 static void a_chain_of_half_floats_is_rounded_once(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -202,7 +222,6 @@ static void eight_inputs_have_names(void)
     }
 }
 
-// The same functions by hand, as the table's rows say what they are.
 static void long_texts_are_read(void)
 {
     static char text[40000];
@@ -534,6 +553,7 @@ static void any_text_is_read_or_refused(void)
                           .grad_expr = i % 4 < 2 ? NULL : text };
         tn_tensor *y  = tn_custom(&op, x, NULL, 0);
         good += y != NULL;
+        if (y && i % 8 == 0 && tn_needs_grad(y)) tn_backward(tn_sum_all(y), NULL);
         if (!y && tn_error(cx) == TN_OK) test_that(false, "no error: %s", text);
         tn_error_clear(cx);
         tn_end(s);
@@ -541,6 +561,33 @@ static void any_text_is_read_or_refused(void)
     CHECK(good > TEXTS / 200);
     CHECK_VALUES(tn_mul_s(x[1], 2), 2, 4);
     tn_close(cx);
+}
+
+// Every allocation fails once: then the call is an error, and the next one works.
+static void memory_may_run_out(void)
+{
+    long n = 1;
+    for (bool failed = true; failed; n++) {
+        faulty  h  = { 0 };
+        tn_ctx *cx = faulty_open("cpu", &h);
+        if (!CHECK(cx != NULL)) return;
+        tn_tensor *x[] = { tn_requires_grad(rules_ramp(cx, 3), true), tn_scalar(cx, 0.5) };
+        h.countdown    = n;
+        tn_tensor *y   = tn_custom(&leaky, x, NULL, 0);
+        tn_status  s   = y ? tn_backward(tn_sum_all(y), NULL) : tn_error(cx);
+        failed         = h.failed > 0;
+        test_case_result(failed ? s == TN_EMEM || s == TN_OK : s == TN_OK, "allocation %ld: %s", n,
+                         tn_error_text(cx));
+        h.countdown = 0;
+        tn_error_clear(cx);
+        tn_zero_grad(x[0]);
+        y = tn_custom(&leaky, x, NULL, 0);
+        CHECK_STATUS(tn_backward(tn_sum_all(y), NULL), TN_OK);
+        CHECK_VALUES(tn_grad_of(x[0]), 1, 1, 1);
+        tn_close(cx);
+        test_that(faulty_left(&h) == 0, "allocation %ld: %ld blocks left", n, faulty_left(&h));
+    }
+    CHECK(n > 10);
 }
 
 // A table need not stay where it was, and an op of another text is another op.
@@ -566,6 +613,7 @@ static void ops_are_told_apart_by_their_texts(void)
 
 const test_case tests_expression[] = {
     TEST(expressions_agree_with_ops),
+    TEST(expressions_agree_on_opencl),
     TEST(a_chain_of_half_floats_is_rounded_once),
     TEST(inputs_broadcast),
     TEST(eight_inputs_have_names),
@@ -580,6 +628,7 @@ const test_case tests_expression[] = {
     TEST(what_is_wrong_is_said_with_its_column),
     TEST(nesting_is_bounded),
     TEST(any_text_is_read_or_refused),
+    TEST(memory_may_run_out),
     TEST(ops_are_told_apart_by_their_texts),
     TEST_END,
 };
