@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMES = 20, ROUNDS = 7, PIECE = 1 << 16 };
+enum { TIMES = 20, ROUNDS = 15, PIECE = 1 << 16 };
 
 // ---- random arrays -----------------------------------------------------------------------------
 
@@ -133,20 +133,24 @@ static bool poison(const slice *s, char *p, tn_dtype dt, int64_t n)
 
 // ---- time --------------------------------------------------------------------------------------
 
-// The median time of a call: TIMES calls one after the other, between two events of the device.
-static double timed(const slice *s, void (*f)(void *arg), void *arg)
+static double time_calls(const slice *s, void (*f)(void *arg), void *arg, int times)
+{
+    if (s->device == &tni_device_cuda) return tni_cuda_seconds(f, arg, times) / times;
+    double start = bench_seconds();
+    for (int i = 0; i < times; i++) f(arg);
+    if (s->device->wait) s->device->wait();
+    return (bench_seconds() - start) / times;
+}
+
+// The median time of a call, between two events of the device: of so many one after the other, or
+// (1) of one that nothing runs before.
+static double timed(const slice *s, void (*f)(void *arg), void *arg, int times)
 {
     double took[ROUNDS];
     for (int i = 0; i < 3; i++) f(arg);
     for (int r = 0; r < ROUNDS; r++) {
-        if (s->device == &tni_device_cuda) {
-            took[r] = tni_cuda_seconds(f, arg, TIMES) / TIMES;
-            continue;
-        }
-        double start = bench_seconds();
-        for (int i = 0; i < TIMES; i++) f(arg);
         if (s->device->wait) s->device->wait();
-        took[r] = (bench_seconds() - start) / TIMES;
+        took[r] = time_calls(s, f, arg, times);
     }
     return bench_middle(took, ROUNDS);
 }
@@ -204,7 +208,7 @@ static void time_each(raw *r)
     for (int i = 0; i < r->s->c->kernels && r->s->c->kernels > 1; i++) {
         one o = { r, i };
         bench_note("slice_raw", "%s: kernel %d takes %.1f us", r->s->c->name, i,
-                   timed(r->s, launch_one, &o) * 1e6);
+                   timed(r->s, launch_one, &o, TIMES) * 1e6);
     }
 }
 
@@ -283,7 +287,7 @@ static void run_raw(slice *s, double copy)
     } else {
         launch_all(r);
         double error = s->c->error(s);
-        report(s, "slice_raw", timed(s, launch_all, r), error, copy);
+        report(s, "slice_raw", timed(s, launch_all, r, TIMES), error, copy);
         time_each(r);
     }
     raw_close(r);
@@ -340,7 +344,8 @@ static void run_recorded(slice *s, double copy)
         evaluate(s);
         int64_t kernels = tn_stats_get(s->cx).launches - before;
         if (kernels != 1) bench_note("slice", "%s: %d launches", s->c->name, (int)kernels);
-        report(s, "slice", timed(s, evaluate, s), error, copy);
+        report(s, "slice", timed(s, evaluate, s, TIMES), error, copy);
+        report(s, "slice_alone", timed(s, evaluate, s, 1), error, copy);
     }
     if (tn_error(s->cx) != TN_OK) bench_note("slice", "%s: %s", s->c->name, tn_error_text(s->cx));
     tn_error_clear(s->cx);
@@ -373,7 +378,7 @@ static double copy_rate(const slice *s, int64_t bytes)
     c.call.threads = tni_threads_default();
     double rate    = NAN;
     if (in.data && out.data && poison(s, in.data, TN_F32, n))
-        rate = 2 * (double)bytes / timed(s, copy_once, &c);
+        rate = 2 * (double)bytes / timed(s, copy_once, &c, TIMES);
     s->device->free(&s->cx->heap, in.data);
     s->device->free(&s->cx->heap, out.data);
     return rate;

@@ -104,14 +104,20 @@ static double softmax_error(slice *s)
 
 // ---- cross-entropy -----------------------------------------------------------------------------
 
+// The gradients of leaves, each in a fresh place: what was there is forgotten.
+static void clear(tn_tensor *x)
+{
+    tn_requires_grad(x, true);
+    tn_zero_grad(x);
+}
+
 static bool record_cross_entropy(slice *s)
 {
-    tn_tensor *x = s->t[0], *gx = NULL;
-    tn_requires_grad(x, true);
-    s->t[2] = tn_cross_entropy_with(tn_cast(x, TN_F32), s->t[1],
-                                    (tn_class_opts){ .no_ignore = true });
-    if (!s->t[2] || tn_grad(1, &s->t[2], 1, &x, NULL, &gx) != TN_OK) return false;
-    s->t[3] = gx;
+    tn_class_opts o = { .no_ignore = true };
+    clear(s->t[0]);
+    s->t[2] = tn_cross_entropy_with(tn_cast(s->t[0], TN_F32), s->t[1], o);
+    if (tn_backward(s->t[2], NULL) != TN_OK) return false;
+    s->t[3] = tn_grad_of(s->t[0]);
     return true;
 }
 
@@ -194,10 +200,11 @@ static double adamw_error(slice *s)
 
 static bool record_layer_norm(slice *s)
 {
-    tn_tensor *x[3] = { s->t[0], s->t[1], s->t[2] };
-    for (int i = 0; i < 3; i++) tn_requires_grad(x[i], true);
-    s->t[4] = tn_want(tn_layer_norm(x[0], 1, x[1], x[2], 0));
-    return s->t[4] && tn_grad(1, &s->t[4], 3, x, &s->t[3], &s->t[5]) == TN_OK;
+    for (int i = 0; i < 3; i++) clear(s->t[i]);
+    s->t[4] = tn_want(tn_layer_norm(s->t[0], 1, s->t[1], s->t[2], 0));
+    if (tn_backward(s->t[4], s->t[3]) != TN_OK) return false;
+    for (int i = 0; i < 3; i++) s->t[5 + i] = tn_grad_of(s->t[i]);
+    return true;
 }
 
 // What a row of x is less its mean, over its deviation; returns one over that.

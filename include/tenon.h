@@ -382,8 +382,11 @@ TN_API tn_tensor *tn_log_softmax(tn_tensor *x, int axis);
 
 // ---- movement ----------------------------------------------------------------------------------
 
-TN_API tn_tensor *tn_contiguous(tn_tensor *x);
-TN_API tn_tensor *tn_clone(tn_tensor *x);
+TN_API tn_tensor *tn_contiguous(tn_tensor *x);  // row-major
+TN_API tn_tensor *tn_clone(tn_tensor *x);       // in x's order of memory
+// x (N, C, H, W), the same values with the channels side by side in memory, as (N, H, W, C) would lie.
+// What is made of it by maps, convolutions and pools lies so too; tn_contiguous leads back.
+TN_API tn_tensor *tn_channels_last(tn_tensor *x);
 TN_API tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis);
 TN_API tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis);
 // Views of `size` elements along an axis (the last may be smaller), into y, at most n; the number

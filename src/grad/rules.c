@@ -55,15 +55,8 @@ static bool permutation_of(const tni_view *v, const tni_node *base, int *order)
 {
     tni_view sorted = *v;
     if (v->offset || tni_shape_count(v->rank, v->size) != tni_node_count(base)) return false;
-    for (int i = 0; i < v->rank; i++) {
-        int at = i;
-        for (; at > 0 && v->stride[order[at - 1]] < v->stride[i]; at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
-    for (int i = 0; i < v->rank; i++) {
-        sorted.size[i]   = v->size[order[i]];
-        sorted.stride[i] = v->stride[order[i]];
-    }
+    tni_view_sort(v, order);
+    tni_view_permute(&sorted, order);
     return tni_view_contiguous(&sorted);
 }
 
@@ -158,11 +151,7 @@ static void grad_pow(tni_rule_args *r)
 static void memory_order(const tni_node *x, int *order)
 {
     tni_view v = tni_node_layout(x);
-    for (int i = 0; i < v.rank; i++) {
-        int at = i;
-        for (; at > 0 && v.stride[order[at - 1]] < v.stride[i]; at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
+    tni_view_sort(&v, order);
 }
 
 static void undo(int rank, const int *order, int *back)

@@ -28,6 +28,15 @@
     "    return y * m_fma_f(fminf(l, 1.0f), -0.693147182f, 1.0f);\n"             \
     "}\n"
 
+// The same of what is not above 0, or a NaN: the result is finite, so that the correction is one step.
+#define TNI_CUDA_EXP_BELOW                                                       \
+    "M_FN float m_exp_below_f(float x) {\n"                                      \
+    "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y;\n"               \
+    "    float d = m_fma_f(t, 1.90465421e-09f, m_fma_f(t, -0.693147182f, c));\n" \
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"          \
+    "    return m_fma_f(y, d, y);\n"                                             \
+    "}\n"
+
 #define TNI_CUDA_TO_BF16                                                                \
     "M_FN m_ushort m_float_to_bf16(float x) {\n"                                        \
     "#if __CUDA_ARCH__ >= 800\n"                                                        \
@@ -96,23 +105,27 @@
         "    } while (!done);\n"                                                                    \
         "}\n"
 
-// All threads of a cluster get here; and a word for the shared memory of a group of it.
+// All threads of a cluster get here; and a word for the shared memory of a group of it, which a
+// barrier there counts.
 #define TNI_CUDA_CLUSTER                                                                             \
     "M_FN void m_cluster_barrier() {\n"                                                              \
     "    asm volatile(\"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\" ::: "        \
     "\"memory\");\n"                                                                                 \
     "}\n",                                                                                           \
-        "M_FN void m_tell(m_ulong *p, m_int rank, m_ulong v) {\n"                                    \
-        "    m_uint b;\n"                                                                            \
-        "    asm volatile(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(b) : \"r\"(m_near(p)), " \
+        "M_FN m_uint m_far(const void *p, m_int rank) {\n"                                           \
+        "    m_uint y;\n"                                                                            \
+        "    asm volatile(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(y) : \"r\"(m_near(p)), " \
         "\"r\"(rank));\n"                                                                            \
-        "    asm volatile(\"st.shared::cluster.u64 [%0], %1;\" :: \"r\"(b), \"l\"(v) : "             \
-        "\"memory\");\n"                                                                             \
+        "    return y;\n"                                                                            \
+        "}\n",                                                                                       \
+        "M_FN void m_tell(m_ulong *p, m_int rank, m_ulong v, m_ulong *b) {\n"                        \
+        "    asm volatile(\"st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, "    \
+        "[%2];\" :: \"r\"(m_far(p, rank)), \"l\"(v), \"r\"(m_far(b, rank)) : \"memory\");\n"         \
         "}\n"
 
-#define TNI_CUDA_SPELLINGS                                                                 \
-    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),      \
-        TNI_CUDA_EXP, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN, \
-        TNI_CUDA_BULK, TNI_CUDA_CLUSTER
+#define TNI_CUDA_SPELLINGS                                                                    \
+    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),         \
+        TNI_CUDA_EXP, TNI_CUDA_EXP_BELOW, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, \
+        TNI_CUDA_COLUMN, TNI_CUDA_BULK, TNI_CUDA_CLUSTER
 
 #endif

@@ -59,6 +59,15 @@ static bool is_exp(const tni_page *c, int i)
            tni_compute_dtype((tn_dtype)x->dtype) == TN_F32;
 }
 
+// Whether exp i is of a value less the largest of its row, as in softmax: never above 0.
+static bool is_below(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[c->k->ins[i].a];
+    if (x->code != TNI_I_MAP || x->op != TNI_sub) return false;
+    const tni_ins *top = &c->k->ins[x->b];
+    return is_fold(top) && top->op == TNI_max && top->a == x->a;
+}
+
 // A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
 static bool divides_by_row(const tni_page *c, int i)
 {
@@ -129,7 +138,9 @@ void tni_simt_put_ins(tni_page *c, int i)
         tni_text n = tni_simt_value_name(c, i);
         if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
         tni_put(c->o, "%s = ", n.s);
-        if (is_exp(c, i)) tni_put(c->o, "m_fast_exp_f(%s)", tni_simt_value_name(c, x->a).s);
+        if (is_exp(c, i))
+            tni_put(c->o, "m_%s_f(%s)", is_below(c, i) ? "exp_below" : "fast_exp",
+                    tni_simt_value_name(c, x->a).s);
         else if (divides_by_row(c, i))
             tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                     tni_simt_value_name(c, x->b).s);

@@ -87,7 +87,9 @@ void tni_simt_open_ring(tni_page *c)
     tni_line(c->o, "__shared__ m_ulong full[%d];", parts);
     if (tni_simt_clusters(c) > 1) {
         tni_line(c->o, "__shared__ m_ulong peer[%d];", 2 * c->folds * c->m->cluster);
+        tni_line(c->o, "__shared__ m_ulong heard[2];");
         tni_line(c->o, "const m_int rank = (m_int)blockIdx.x %% %d;", c->m->cluster);
+        tni_line(c->o, "m_int told = 0;");
     }
     put_bring(c);
     tni_line(c->o, "const %s first = %s * %s;", c->index, tni_simt_group_name(c).s, chunk.s);
@@ -96,6 +98,8 @@ void tni_simt_open_ring(tni_page *c)
              tni_simt_word_name(c, TNI_WORD_LINES).s);
     tni_line(c->o, "if (tid == 0) {");
     tni_line(c->o, "for (m_int z = 0; z < %d; z++) m_barrier_open(&full[z]);", parts);
+    if (tni_simt_clusters(c) > 1)
+        tni_line(c->o, "for (m_int z = 0; z < 2; z++) m_barrier_open(&heard[z]);");
     tni_line(c->o, "m_barriers_opened();");
     tni_line(c->o, "for (m_int z = 0; z < %d; z++)", parts);
     tni_line(c->o, "    if (first + z < past) bring(first + z, z);");
@@ -136,21 +140,25 @@ static tni_text heard(const tni_page *c, int i, int slot)
 {
     char        kind = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype);
     const char *bits = kind == 'f' ? "m_float_bits((m_uint)" : kind == 'd' ? "m_double_bits(" : "(";
-    return tni_text_of("(%s)%speer[(par * %d + %d) * %d + z])", type_of(c, i), bits, c->folds, slot,
-                       c->m->cluster);
+    return tni_text_of("(%s)%speer[((told & 1) * %d + %d) * %d + z])", type_of(c, i), bits,
+                       c->folds, slot, c->m->cluster);
 }
 
 // Each group tells its result to all of its cluster, and folds what it was told, in order. `peer` has
-// two halves, as `red` has, which the fold in the group has just changed.
+// two halves, and a barrier for each: nobody tells anew into a half before all have read it, since
+// they had to hear of the half between.
 void tni_simt_fold_cluster(tni_page *c, const tni_set *set)
 {
-    int slot = 0;
+    int slot = 0, g = c->m->cluster, n = 0;
+    for (int i = 0; i < c->k->nins; i++) n += tni_has(set, i);
+    tni_line(c->o, "if (tid == 0) m_expect(&heard[told & 1], %d);", 8 * g * n);
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(set, i))
             tni_line(c->o,
-                     "if (tid < %d) m_tell(&peer[(par * %d + %d) * %d + rank], tid, (m_ulong)%s);",
-                     c->m->cluster, c->folds, slot++, c->m->cluster, told(c, i).s);
-    tni_line(c->o, "m_cluster_barrier();");
+                     "if (tid < %d) m_tell(&peer[((told & 1) * %d + %d) * %d + rank], tid, "
+                     "(m_ulong)%s, &heard[told & 1]);",
+                     g, c->folds, slot++, g, told(c, i).s);
+    tni_line(c->o, "m_await(&heard[told & 1], told >> 1 & 1);");
     slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
         const tni_ins *x = &c->k->ins[i];
@@ -158,7 +166,8 @@ void tni_simt_fold_cluster(tni_page *c, const tni_set *set)
         tni_text acc = tni_text_of("v%d", i), other = heard(c, i, slot++);
         tni_line(c->o, "%s = %s;", acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
         tni_put(c->o, "%s", c->d->unroll);
-        tni_line(c->o, "for (m_int z = 0; z < %d; z++)", c->m->cluster);
+        tni_line(c->o, "for (m_int z = 0; z < %d; z++)", g);
         tni_simt_fold_line(c, i, "    ", acc.s, other.s);
     }
+    tni_line(c->o, "told++;");
 }

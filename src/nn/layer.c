@@ -141,15 +141,15 @@ static char *take_name(tn_layer *l, const char *op, const char *name)
     return copy ? copy : tni_fail_memory(cx, op);
 }
 
-// The handle that a layer can own: a tensor that is computed by others' history or is a view of
-// another store is copied.
+// The handle that a layer can own: a tensor that is computed by others' history, is a view of
+// another store or is not row-major is copied.
 static tn_tensor *own_value(tn_tensor *t)
 {
-    if (tni_is_leaf(t) || (!t->is_view && !tn_needs_grad(t))) return t;
+    if (tni_is_leaf(t) || (!t->is_view && !t->view && !tn_needs_grad(t))) return t;
     tn_ctx *cx       = t->cx;
     bool    mode     = cx->grad_mode;
     cx->grad_mode    = false;
-    tn_tensor *value = tn_detach(t), *y = value ? tn_clone(value) : NULL;
+    tn_tensor *value = tn_detach(t), *y = value ? tn_contiguous(value) : NULL;
     cx->grad_mode = mode;
     return y;
 }

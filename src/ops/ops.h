@@ -91,8 +91,12 @@ bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask);
 bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_t *mask);
 // Number of elements that a reduction folds into one.
 int64_t tni_reduced_count(tn_tensor *x, uint32_t axes);
-// x's value in a new store: the same node where its elements are row-major, else a copy.
+// x's value in a new store, lying in the order of axes that x's does: the same node where there are
+// no gaps, else a copy. And lying in an order that is given.
 tn_tensor *tni_share(tn_tensor *x, const char *op);
+tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order);
+// The view of x with axis order[i] in place i; what is made from it is brought back by tni_lay.
+tn_tensor *tni_ordered(tn_tensor *x, const int *order);
 // x cast and expanded to a shape; for values that are written or selected.
 tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size);
 // A view of x with stretched axes, or x itself; no message of its own on failure.

@@ -113,9 +113,41 @@ static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, double v)
     return tni_number(cx, dt, v);
 }
 
-// Source i of a map: cast to dt and stretched to the result's shape. Single elements are left as
-// they are, since maps repeat them; numbers just take the dtype.
-static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
+// The order of axes in which a map's result lies: that of its largest input, of equals the first, those
+// that only choose last. A broadcast input is smaller than it looks, and a constant takes any order.
+// False where that is row-major.
+static bool find_order(int n, tn_tensor *const *x, int skip, int rank, const int64_t *size,
+                       int *order)
+{
+    bool views = false;
+    for (int i = 0; i < n; i++) views |= x[i]->view != NULL;
+    for (int i = 0; i < n && views; i++) {
+        tn_tensor *t = x[(i + skip) % n];
+        if (t->store->node->constant || tn_rank(t) != rank) continue;
+        if (!tni_shape_equal(rank, size, rank, tni_sizes(t))) continue;
+        if (!t->view) return false;
+        bool whole = true;
+        for (int k = 0; k < rank; k++) whole &= t->view->stride[k] != 0 || size[k] <= 1;
+        if (whole) return tni_view_order(t->view, order);
+    }
+    return false;
+}
+
+// x stretched to a shape, with its axes in the order given.
+static tni_node *resolve_ordered(tn_tensor *x, const char *op, int rank, const int64_t *size,
+                                 const int *order)
+{
+    tni_view v = tni_layout(x);
+    if (!tni_view_expand(&v, rank, size)) return NULL;
+    tni_view_permute(&v, order);
+    return tni_resolve_as(x, &v, op);
+}
+
+// Source i of a map: cast to dt and stretched to the result's shape, its axes in the order given
+// unless that is NULL. Single elements are left as they are, since maps repeat them; numbers just
+// take the dtype.
+static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                         const int *order)
 {
     if ((tn_dtype)x->store->node->dtype != dt) {
         const tni_node *n      = x->store->node;
@@ -123,11 +155,22 @@ static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, co
         x                      = number ? number_as(x->cx, op, dt, n->attr.num.f) : tn_cast(x, dt);
         if (!x) return NULL;
     }
+    if (tn_rank(x) > 0 && order) return resolve_ordered(x, op, rank, size, order);
     if (tn_rank(x) > 0) {
         x = tni_expand_to(x, rank, size);
         if (!x) return NULL;
     }
     return tni_resolve(x, op);
+}
+
+// Records a map over prepared sources; with an order, in that, and shown in the order of size.
+static tn_tensor *record_map(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int n,
+                             tni_node *const *src, const int *order)
+{
+    int64_t lies[TN_MAX_RANK];
+    if (!order) return tni_record(cx, op, dt, rank, size, n, src, NULL);
+    for (int i = 0; i < rank; i++) lies[i] = size[order[i]];
+    return tni_lay(tni_record(cx, op, dt, rank, lies, n, src, NULL), order);
 }
 
 static tn_tensor *refuse_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
@@ -162,7 +205,7 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     tni_node   *src[3];
     tn_dtype    in, out;
     int64_t     size[TN_MAX_RANK];
-    int         rank;
+    int         rank, axes[TN_MAX_RANK];
     bool        weak = true;
 
     if (!common_shape(cx, name, n, x, &rank, size)) return NULL;
@@ -178,11 +221,12 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     if (tni_op_table[op].class == TNI_UNARY && tni_op_table[op].rule == TNI_REAL &&
         !tni_is_float(in))
         return tni_share(x[0], name);
+    const int *order = find_order(n, x, skip, rank, size, axes) ? axes : NULL;
     for (int i = 0; i < n; i++) {
         tn_dtype want = i < skip ? kinds[i].dtype : in;
-        if (!(src[i] = prepare(x[i], name, want, rank, size))) return NULL;
+        if (!(src[i] = prepare(x[i], name, want, rank, size, order))) return NULL;
     }
-    tn_tensor *y = tni_record(cx, op, out, rank, size, n, src, NULL);
+    tn_tensor *y = record_map(cx, op, out, rank, size, n, src, order);
     if (y && weak) y->store->node->weak = true;
     return y;
 }
@@ -274,8 +318,11 @@ tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
     if (!cx) return NULL;
     if (!tni_dtype_ok(dt)) return tni_fail(cx, TN_EDTYPE, "cast: %d is not a dtype", (int)dt);
     if (tn_dtype_of(x) == dt) return tni_share(x, "cast");
-    tni_node *n = tni_resolve(x, "cast");
-    return n ? tni_record(cx, TNI_cast, dt, n->rank, n->size, 1, &n, NULL) : NULL;
+    int        rank = tn_rank(x), axes[TN_MAX_RANK];
+    const int *order = x->view && tni_view_order(x->view, axes) ? axes : NULL;
+    tni_node  *n     = order ? resolve_ordered(x, "cast", rank, tni_sizes(x), order)
+                             : tni_resolve(x, "cast");
+    return n ? record_map(cx, TNI_cast, dt, rank, tni_sizes(x), 1, &n, order) : NULL;
 }
 
 tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
@@ -299,7 +346,8 @@ static tn_tensor *copy_of(tn_tensor *x, const char *op)
     return tni_record(x->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL);
 }
 
-tn_tensor *tni_share(tn_tensor *x, const char *op)
+// The same node where its elements are row-major, else a copy that is.
+static tn_tensor *share_rows(tn_tensor *x, const char *op)
 {
     tni_node *n = tni_resolve(x, op);
     if (!n) return NULL;
@@ -312,12 +360,45 @@ tn_tensor *tni_share(tn_tensor *x, const char *op)
     return tni_wrap(x->cx, tni_node_ref(n));
 }
 
+tn_tensor *tni_share(tn_tensor *x, const char *op)
+{
+    int order[TN_MAX_RANK];
+    if (!x->view || !tni_view_order(x->view, order)) return share_rows(x, op);
+    return tni_share_ordered(x, op, order);
+}
+
+tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order)
+{
+    x = tni_ordered(x, order);
+    return x ? tni_lay(share_rows(x, op), order) : NULL;
+}
+
+tn_tensor *tni_ordered(tn_tensor *x, const int *order)
+{
+    tni_view v = tni_layout(x);
+    tni_view_permute(&v, order);
+    return tni_wrap_view(x, &v);
+}
+
 tn_tensor *tn_contiguous(tn_tensor *x)
 {
-    return tni_arg1("contiguous", x, "x") ? tni_share(x, "contiguous") : NULL;
+    return tni_arg1("contiguous", x, "x") ? share_rows(x, "contiguous") : NULL;
 }
 
 tn_tensor *tn_clone(tn_tensor *x)
 {
     return tni_arg1("clone", x, "x") ? tni_share(x, "clone") : NULL;
+}
+
+// (N, C, H, W) as (N, H, W, C).
+static const int nhwc[] = { 0, 2, 3, 1 };
+
+tn_tensor *tn_channels_last(tn_tensor *x)
+{
+    tn_ctx *cx = tni_arg1("channels_last", x, "x");
+    if (!cx) return NULL;
+    if (tn_rank(x) != 4)
+        return tni_fail(cx, TN_ESHAPE, "channels_last: x %s is not (N, C, H, W)",
+                        tni_shape_of(x).s);
+    return tni_share_ordered(x, "channels_last", nhwc);
 }

@@ -59,9 +59,15 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     if (!v || !writable(x, op)) return NULL;
     v = tni_fit(v, op, tn_dtype_of(x), to.rank, to.size);
     if (!v) return NULL;
-    tni_node *base  = x->store->node;
-    bool      whole = !x->view || (to.offset == 0 && tn_count(x) == tni_node_count(base) &&
-                              tni_view_contiguous(&to));
+    tni_node *base = x->store->node;
+    bool      all  = to.offset == 0 && tn_count(x) == tni_node_count(base);
+    int       order[TN_MAX_RANK];
+    // All of a store that x shows with its axes in other places: the value is put in the store's order.
+    if (x->view && all && tni_view_order(&to, order)) {
+        tni_view_permute(&to, order);
+        if (!(v = tni_ordered(v, order))) return NULL;
+    }
+    bool whole = !x->view || (all && tni_view_contiguous(&to));
     // All of the store through a view of another shape.
     if (whole && !tni_shape_equal(to.rank, to.size, base->rank, base->size))
         v = tn_reshape(v, base->rank, base->size);

@@ -227,7 +227,7 @@ static bool lane_in_r(const making *m)
     int64_t        along_r = 0, along_p = 0;
     if (m->naxes == m->np) return false;
     if (m->np == 0) return true;
-    if (size[r] < SHORT && size[p] >= SHORT) return false;
+    if (size[r] < SHORT && size[p] > size[r]) return false;
     for (int i = 0; i < m->sources; i++) {
         const tni_reading *s = &m->source[i];
         int64_t            v = 1;

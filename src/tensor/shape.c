@@ -76,6 +76,55 @@ bool tni_view_contiguous(const tni_view *v)
     return true;
 }
 
+void tni_view_sort(const tni_view *v, int *order)
+{
+    for (int i = 0; i < v->rank; i++) {
+        int at = i;
+        for (; at > 0 && v->stride[order[at - 1]] < v->stride[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+bool tni_view_order(const tni_view *v, int *order)
+{
+    int64_t last = INT64_MAX, span = 0;
+    bool    sorted = true;
+    // Most views are in order, broadcast or flipped: these are done here.
+    for (int i = 0; i < v->rank; i++) {
+        if (v->size[i] == 1) continue;
+        if (v->size[i] == 0 || v->stride[i] <= 0) return false;
+        sorted &= v->stride[i] <= last;
+        last = v->stride[i];
+    }
+    if (sorted) return false;
+    tni_view_sort(v, order);
+    for (int k = v->rank - 1; k >= 0; k--) {
+        int i = order[k];
+        if (v->size[i] == 1) continue;
+        if (v->stride[i] < span) return false;
+        span = v->stride[i] * v->size[i];
+    }
+    return true;
+}
+
+void tni_view_permute(tni_view *v, const int *order)
+{
+    tni_view old = *v;
+    for (int i = 0; i < v->rank; i++) {
+        v->size[i]   = old.size[order[i]];
+        v->stride[i] = old.stride[order[i]];
+    }
+}
+
+void tni_view_unpermute(tni_view *v, const int *order)
+{
+    tni_view old = *v;
+    for (int i = 0; i < v->rank; i++) {
+        v->size[order[i]]   = old.size[i];
+        v->stride[order[i]] = old.stride[i];
+    }
+}
+
 bool tni_view_expand(tni_view *v, int rank, const int64_t *size)
 {
     int grow = rank - v->rank;

@@ -28,6 +28,14 @@ bool     tni_view_equal(const tni_view *a, const tni_view *b);
 bool tni_view_contiguous(const tni_view *v);
 // Stretches axes of size 1 (and adds leading ones) to a shape; false where sizes differ.
 bool tni_view_expand(tni_view *v, int rank, const int64_t *size);
+// The axes by falling stride, equal ones as they stand.
+void tni_view_sort(const tni_view *v, int *order);
+// The axes as they lie in memory, outermost first, where that is another order than their own and no
+// place is passed twice; gaps are allowed. Else false.
+bool tni_view_order(const tni_view *v, int *order);
+// Puts axis order[i] in place i; the other undoes it.
+void tni_view_permute(tni_view *v, const int *order);
+void tni_view_unpermute(tni_view *v, const int *order);
 // Another shape of the same elements in the same order, without moving them. False where strides
 // cannot express it. The counts must be equal.
 bool tni_view_reshape(const tni_view *v, int rank, const int64_t *size, tni_view *out);

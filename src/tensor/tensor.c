@@ -226,6 +226,21 @@ tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
     return t;
 }
 
+tn_tensor *tni_lay(tn_tensor *y, const int *order)
+{
+    if (!y) return NULL;
+    tn_ctx   *cx  = y->cx;
+    tni_view *own = tni_slab_take(&cx->views);
+    if (!own) {
+        tni_tensor_free(y);
+        return tni_fail_memory(cx, "recording");
+    }
+    *own = tni_layout(y);
+    tni_view_unpermute(own, order);
+    y->view = own;
+    return y;
+}
+
 void tni_tensor_free(tn_tensor *t)
 {
     tn_ctx *cx = t->cx;
@@ -350,4 +365,17 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     tni_node *n = make_node(x, base, cut);
     tni_leave(false, NULL);
     return n;
+}
+
+tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op)
+{
+    tni_node *base  = x->store->node;
+    bool      plain = base->state != TNI_GONE && !base->needs_grad && !x->leaf;
+    if (plain && v->offset == 0 && tni_shape_equal(v->rank, v->size, base->rank, base->size) &&
+        tni_view_contiguous(v)) {
+        use(x);
+        return base;
+    }
+    tn_tensor *t = tni_wrap_view(x, v);
+    return t ? tni_resolve(t, op) : NULL;
 }

@@ -48,7 +48,8 @@ enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 // gradient to its leaf, a parameter to layers and optimizers. Invariant: while node is cached, the handle stands in its store's list of views.
 struct tn_tensor {
     uint16_t magic;  // TNI_LIVE or TNI_DEAD
-    bool     is_view, detached;
+    bool     is_view;  // shares the store of another handle
+    bool     detached;
     bool     temp;  // made inside the public call numbered by frame
     uint16_t
          owners;  // leaves (of their gradient), layers and optimizers that hold it; 0: its scope
@@ -88,6 +89,13 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v);
 // The node that x stands for now (no reference is given), or NULL, reported, if its value is gone
 // or memory is out.
 tni_node *tni_resolve(tn_tensor *x, const char *op);
+// The same for another view of x's store. Where that is all of the store, and no gradient is to be told
+// from another, it is the store's own node.
+tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op);
+// Shows y, which is new and the whole of its store, with the axes in other places: axis i of the store
+// becomes axis order[i]. It is the only handle on its store, so it is no view of another. NULL in,
+// NULL out.
+tn_tensor *tni_lay(tn_tensor *y, const int *order);
 // Binds x's store to n, whose reference is taken over.
 void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 // The store's node was computed: nothing to return to any more.

@@ -22,9 +22,6 @@ typedef struct _cl_event         *tni_cl_event;
     C(MEM_OBJECT_ALLOCATION_FAILURE, -4)            \
     C(OUT_OF_RESOURCES, -5)                         \
     C(OUT_OF_HOST_MEMORY, -6)                       \
-    C(BUILD_PROGRAM_FAILURE, -11)                   \
-    C(INVALID_BUFFER_SIZE, -61)                     \
-    C(PLATFORM_NAME, 0x0902)                        \
     C(DEVICE_TYPE_CPU, 1 << 1)                      \
     C(DEVICE_TYPE_GPU, 1 << 2)                      \
     C(DEVICE_TYPE_ALL, 0xFFFFFFFF)                  \
@@ -48,8 +45,7 @@ typedef struct _cl_event         *tni_cl_event;
     C(MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 1 << 1) \
     C(PROGRAM_BINARY_SIZES, 0x1165)                 \
     C(PROGRAM_BINARIES, 0x1166)                     \
-    C(PROGRAM_BUILD_LOG, 0x1183)                    \
-    C(KERNEL_WORK_GROUP_SIZE, 0x11B0)
+    C(PROGRAM_BUILD_LOG, 0x1183)
 
 #define C(name, value) static const int64_t TNI_CL_##name __attribute__((unused)) = value;
 TNI_CL_CONSTANTS(C)
@@ -62,7 +58,6 @@ typedef void tni_cl_built(tni_cl_program program, void *user);
 // clang-format off
 #define TNI_CL_FUNCTIONS(F)                                                                        \
     F(int32_t, clGetPlatformIDs, (uint32_t, tni_cl_platform_id *, uint32_t *))                     \
-    F(int32_t, clGetPlatformInfo, (tni_cl_platform_id, uint32_t, size_t, void *, size_t *))        \
     F(int32_t, clGetDeviceIDs, (tni_cl_platform_id, uint64_t, uint32_t, tni_cl_device_id *,        \
                                 uint32_t *))                                                       \
     F(int32_t, clGetDeviceInfo, (tni_cl_device_id, uint32_t, size_t, void *, size_t *))            \
@@ -101,8 +96,6 @@ typedef void tni_cl_built(tni_cl_program program, void *user);
     F(tni_cl_kernel, clCreateKernel, (tni_cl_program, const char *, int32_t *))                    \
     F(int32_t, clReleaseKernel, (tni_cl_kernel))                                                   \
     F(int32_t, clSetKernelArg, (tni_cl_kernel, uint32_t, size_t, const void *))                    \
-    F(int32_t, clGetKernelWorkGroupInfo, (tni_cl_kernel, tni_cl_device_id, uint32_t, size_t,       \
-                                          void *, size_t *))                                       \
     F(int32_t, clEnqueueNDRangeKernel, (tni_cl_command_queue, tni_cl_kernel, uint32_t,             \
                                         const size_t *, const size_t *, const size_t *, uint32_t,  \
                                         const tni_cl_event *, tni_cl_event *))

@@ -163,7 +163,8 @@ enum { SLOTS = 8, SLOT = 1 << 20 };
 
 static struct {
     bool         tried;
-    char        *memory;
+    tni_cl_mem   mem;
+    char        *memory;  // mem, as the host sees it
     tni_cl_event done[SLOTS];
     int          next;
 } staging;
@@ -182,15 +183,14 @@ int32_t tni_cl_transfer_failed(void)
 
 static void open_staging(const tni_cl *cl)
 {
-    int32_t    code = 0;
-    uint64_t   how  = (uint64_t)(TNI_CL_MEM_READ_WRITE | TNI_CL_MEM_ALLOC_HOST_PTR);
-    tni_cl_mem m    = cl->api.clCreateBuffer(cl->context, how, (size_t)SLOTS * SLOT, NULL, &code);
-    staging.tried   = true;
-    if (!m) return;
-    staging.memory = cl->api.clEnqueueMapBuffer(cl->queue, m, 1,
+    int32_t  code = 0;
+    uint64_t how  = (uint64_t)(TNI_CL_MEM_READ_WRITE | TNI_CL_MEM_ALLOC_HOST_PTR);
+    staging.tried = true;
+    staging.mem   = cl->api.clCreateBuffer(cl->context, how, (size_t)SLOTS * SLOT, NULL, &code);
+    if (!staging.mem) return;
+    staging.memory = cl->api.clEnqueueMapBuffer(cl->queue, staging.mem, 1,
                                                 (uint64_t)(TNI_CL_MAP_READ | TNI_CL_MAP_WRITE), 0,
                                                 (size_t)SLOTS * SLOT, 0, NULL, NULL, &code);
-    if (!staging.memory) cl->api.clReleaseMemObject(m);
 }
 
 static int32_t write_slot(const tni_cl *cl, tni_cl_place to, const char *host, size_t bytes)

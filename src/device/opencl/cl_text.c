@@ -76,7 +76,7 @@ const char *const tni_cl_text_common[] = {
 // column strides are their stride[6] and stride[7]. A group makes a tile of 64 by 64 and an item 4
 // by 4 of it, 16 of K at a time through local memory. Tiles are read along the axis that is dense.
 const char *const tni_cl_text_matmul[] = {
-    CL(M_FN void bring(local x_sum (*tile)[65], global const x_kept *x, long at, long across,
+    CL(M_FN void bring(local x_sum (*tile)[68], global const x_kept *x, long at, long across,
                        long along, long first, long end, long k, long K, int lid) {
            for (int i = lid; i < 64 * 16; i += 256) {
                int r = across == 1 ? i % 64 : i / 16;
@@ -88,8 +88,8 @@ const char *const tni_cl_text_matmul[] = {
     CL(kernel __attribute__((reqd_work_group_size(16, 16, 1)))
        void matmul(global const x_kept *a, shape sa, global const x_kept *b, shape sb,
                    global y_kept *y, shape sy, long M, long N, long K) {
-           local x_sum ta[16][65];
-           local x_sum tb[16][65];
+           local x_sum ta[16][68];
+           local x_sum tb[16][68];
            int tx = get_local_id(0);
            int ty = get_local_id(1);
            int lid = ty * 16 + tx;
@@ -109,7 +109,7 @@ const char *const tni_cl_text_matmul[] = {
                    x_sum va[4];
                    x_sum vb[4];
                    for (int i = 0; i < 4; i++) va[i] = ta[c][ty * 4 + i];
-                   for (int j = 0; j < 4; j++) vb[j] = tb[c][tx + 16 * j];
+                   for (int j = 0; j < 4; j++) vb[j] = tb[c][tx * 4 + j];
                    for (int i = 0; i < 4; i++)
                        for (int j = 0; j < 4; j++) acc[i][j] += va[i] * vb[j];
                }
@@ -118,7 +118,7 @@ const char *const tni_cl_text_matmul[] = {
            for (int i = 0; i < 4; i++)
                for (int j = 0; j < 4; j++) {
                    long r = row + ty * 4 + i;
-                   long c = col + tx + 16 * j;
+                   long c = col + tx * 4 + j;
                    if (r < M && c < N)
                        y[at_y + r * sy.stride[6] + c * sy.stride[7]] = y_put(acc[i][j]);
                }
