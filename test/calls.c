@@ -746,7 +746,7 @@ const call calls_of_tensors[] = {
     FOLD(sum), FOLD(mean), FOLD(prod), FOLD(max), FOLD(min), FOLD(var), FOLD(std), FOLD(norm),
     FOLD(logsumexp), FOLD(any), FOLD(all), ARG(argmax), ARG(argmin), A(cumsum), A(cumprod),
     A(softmax), A(log_softmax),
-    U(contiguous), U(clone), O(concat), O(stack), O(split), O(chunk), O(repeat), O(roll), O(pad),
+    U(contiguous), U(channels_last), U(clone), O(concat), O(stack), O(split), O(chunk), O(repeat), O(roll), O(pad),
     O(tril), O(triu), T(gather), T(take_along_axis), T(index_select), T(scatter), T(scatter_add),
     O(one_hot), T(embedding), O(sort), O(argsort), O(topk), O(multinomial),
     B(matmul), T(linear), T(conv1d), T(conv2d), O(max_pool1d), O(avg_pool1d), O(max_pool2d),

@@ -409,12 +409,14 @@ static const char program[] =
     "}\n";
 enum { EXP_LINE = 11 };
 
-// Runs a script in the scratch folder, with tenon as the tool, into `page`.
+// Runs a script in the scratch folder, with tenon as the tool, into `page`. Looking for leaks takes
+// seconds a process; sanitized builds do it in the tests of the tool.
 TEST_PRINTF(2, 3) static void runs(int status, const char *script, ...)
 {
     char    command[COMMAND];
     int     n = snprintf(command, sizeof command,
-                         "cd '%s' && unset TN_DEVICE TN_EXPLAIN TN_LOG; tenon() { '" TN_BUILD_DIR
+                         "cd '%s' && unset TN_DEVICE TN_EXPLAIN TN_LOG; "
+                             "export ASAN_OPTIONS=detect_leaks=0; tenon() { '" TN_BUILD_DIR
                          "/tenon' \"$@\"; }\n",
                          scratch_path("."));
     va_list list;
@@ -513,9 +515,9 @@ static void exp_twice(tn_tensor *x)
     tn_exp(x);
     tn_exp(x);
 }
-static void exp_of_a_transpose(tn_tensor *x)
+static void exp_of_a_part(tn_tensor *x)
 {
-    tn_exp(tn_transpose(x, 0, 1));
+    tn_exp(tn_slice(x, 0, 0, 2, 1));
 }
 
 static const struct {
@@ -525,7 +527,7 @@ static const struct {
     { exp_of_other_dtype, ", was exp" },
     { log_instead, "log at test/test_explain.c:" },
     { exp_twice, "exp at test/test_explain.c:" },
-    { exp_of_a_transpose, "at test/test_explain.c:" },
+    { exp_of_a_part, "at test/test_explain.c:" },
 };
 
 // stderr of what f does, into `page`.

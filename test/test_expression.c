@@ -210,6 +210,46 @@ static void inputs_broadcast(void)
     }
 }
 
+// With and without grad_expr, of one to three inputs; the shapes broadcast.
+static const tn_op_def smooth[] = {
+    { .name = "cube", .nin = 1, .expr = "a * a * a" },
+    { .name = "cube", .nin = 1, .expr = "a * a * a", .grad_expr = "3 * g * a * a" },
+    { .name = "logistic", .nin = 1, .expr = "1 / (1 + exp(-a))", .grad_expr = "g * y * (1 - y)" },
+    { .name = "plus", .nin = 2, .expr = "(a + sqrt(a*a + b*b + 1)) / 2" },
+    { .name      = "plus",
+      .nin       = 2,
+      .expr      = "(a + sqrt(a*a + b*b + 1)) / 2",
+      .grad_expr = "g * y / (2*y - a); g * b / (2 * (2*y - a))" },
+    { .name = "mixed", .nin = 3, .expr = "a * b + sin(c)", .grad_expr = "g*b; g*a; g*cos(c)" },
+    { .name      = "chosen",
+      .nin       = 2,
+      .expr      = "a > 0 ? a * b : b",
+      .grad_expr = "a > 0 ? g*b : 0; "
+                   "a > 0 ? g*a : g" },
+    { .name = "flat", .nin = 2, .expr = "a + b", .grad_expr = "g;g" },
+};
+
+// Values that do not lie row-major, with and without a gradient of the user's.
+static void the_order_in_memory_does_not_matter(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int i = 3; i < 6; i++) {
+            tn_tensor *g[2], *y[2];
+            for (int last = 0; last < 2; last++) {
+                tn_tensor *w = tn_requires_grad(rules_ramp(cx, 2 * 3 * 4 * 5), true);
+                tn_tensor *a = tn_reshape(tn_sin(w), TN_SHAPE(2, 3, 4, 5));
+                if (last) a = tn_channels_last(a);
+                tn_tensor *x[] = { a, tn_slice(a, 1, 0, 1, 1), tn_scalar(cx, 0.5) };
+                y[last]        = tn_custom(&smooth[i], x, NULL, 0);
+                tn_tensor *l   = tn_sum_all(tn_mul(y[last], tn_cos(y[last])));
+                CHECK_STATUS(tn_grad(1, &l, 1, &w, NULL, &g[last]), TN_OK);
+            }
+            CHECK(tn_item(tn_sum_all(tn_abs(tn_sub(y[0], y[1])))) < 1e-5);
+            CHECK(tn_item(tn_sum_all(tn_abs(tn_sub(g[0], g[1])))) < 1e-5);
+            CHECK(tn_item(tn_sum_all(tn_abs(g[0]))) > 1);
+        }
+}
+
 static void eight_inputs_have_names(void)
 {
     static const tn_op_def op = { .name = "many",
@@ -234,25 +274,6 @@ static void long_texts_are_read(void)
 }
 
 // ---- gradients ---------------------------------------------------------------------------------
-
-// With and without grad_expr, of one to three inputs; the shapes broadcast.
-static const tn_op_def smooth[] = {
-    { .name = "cube", .nin = 1, .expr = "a * a * a" },
-    { .name = "cube", .nin = 1, .expr = "a * a * a", .grad_expr = "3 * g * a * a" },
-    { .name = "logistic", .nin = 1, .expr = "1 / (1 + exp(-a))", .grad_expr = "g * y * (1 - y)" },
-    { .name = "plus", .nin = 2, .expr = "(a + sqrt(a*a + b*b + 1)) / 2" },
-    { .name      = "plus",
-      .nin       = 2,
-      .expr      = "(a + sqrt(a*a + b*b + 1)) / 2",
-      .grad_expr = "g * y / (2*y - a); g * b / (2 * (2*y - a))" },
-    { .name = "mixed", .nin = 3, .expr = "a * b + sin(c)", .grad_expr = "g*b; g*a; g*cos(c)" },
-    { .name      = "chosen",
-      .nin       = 2,
-      .expr      = "a > 0 ? a * b : b",
-      .grad_expr = "a > 0 ? g*b : 0; "
-                   "a > 0 ? g*a : g" },
-    { .name = "flat", .nin = 2, .expr = "a + b", .grad_expr = "g;g" },
-};
 
 static tn_tensor *weighed(tn_tensor *const *x, void *user)
 {
@@ -616,6 +637,7 @@ const test_case tests_expression[] = {
     TEST(expressions_agree_on_opencl),
     TEST(a_chain_of_half_floats_is_rounded_once),
     TEST(inputs_broadcast),
+    TEST(the_order_in_memory_does_not_matter),
     TEST(eight_inputs_have_names),
     TEST(long_texts_are_read),
     TEST(gradients_agree_with_finite_differences),

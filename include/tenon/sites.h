@@ -212,6 +212,7 @@
 #define tn_softmax(...)                   tn_softmax_at(TN_HERE, __VA_ARGS__)
 #define tn_log_softmax(...)               tn_log_softmax_at(TN_HERE, __VA_ARGS__)
 #define tn_contiguous(...)                tn_contiguous_at(TN_HERE, __VA_ARGS__)
+#define tn_channels_last(...)             tn_channels_last_at(TN_HERE, __VA_ARGS__)
 #define tn_clone(...)                     tn_clone_at(TN_HERE, __VA_ARGS__)
 #define tn_concat(...)                    tn_concat_at(TN_HERE, __VA_ARGS__)
 #define tn_stack(...)                     tn_stack_at(TN_HERE, __VA_ARGS__)

@@ -27,7 +27,7 @@ typedef struct {
 //   pad, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
 //   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
-//             (gy, x) -> w
+//             (gy, x) -> w; with attr->conv.channels_last x and y are (N, H, W, C)
 //   argsort   out i64, along attr->axis.axis
 //   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
 //             eight for each element, every output begun at a multiple of 64
@@ -41,6 +41,29 @@ typedef struct {
     void           *scratch;  // as many bytes as the device asked for, aligned to 64
     tni_text       *why;      // what went wrong, where run returns an error
 } tni_call;
+
+// An argument (N, H, W, C) as (N, C, H, W).
+static inline tni_arg tni_channels_first(const tni_arg *x)
+{
+    tni_arg y = *x;
+    for (int i = 0; i < 4; i++) {
+        y.size[tni_channels_last_order[i]]   = x->size[i];
+        y.stride[tni_channels_last_order[i]] = x->stride[i];
+    }
+    return y;
+}
+
+// x, w and y of a convolution or of one of its gradients, x and y as (N, C, H, W) however they lie.
+// The number of the one that is the result is returned.
+static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
+{
+    int result             = c->op == TNI_conv ? 2 : c->op == TNI_conv_dgrad ? 0 : 1;
+    x[result]              = c->out;
+    x[result == 2 ? 0 : 2] = c->in[0];
+    x[result == 1 ? 0 : 1] = c->in[1];
+    for (int i = 0; i < 3 && c->attr->conv.channels_last; i += 2) x[i] = tni_channels_first(&x[i]);
+    return result;
+}
 
 // One per folder below, constant. The engine calls it from the owner thread of a context; what it
 // keeps of its own is shared by all contexts.

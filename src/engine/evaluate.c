@@ -1,21 +1,10 @@
 // Key, plan, run: from pending nodes to values.
-#include "engine/engine.h"
+#include "engine/run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// A run of a plan over the graph it was made for: every piece of memory is there before the first
-// step starts.
-typedef struct {
-    tn_ctx      *cx;
-    tni_engine  *e;
-    tni_graph   *g;
-    tni_plan    *plan;
-    tni_buffer  *arena, *scratch;
-    tni_buffer **own;   // by item: the root's buffer
-    char       **data;  // by item: where it lies
-    tni_arg     *in;    // of the step at hand
-} run;
+typedef tni_run run;
 
 // ---- addresses ---------------------------------------------------------------------------------
 
@@ -41,6 +30,8 @@ static tni_arg source_arg(const run *r, tni_node *src)
             memset(a.stride, 0, sizeof a.stride);
             offset = 0;
         }
+    } else if (r->input) {
+        a.data = r->input[base->mark - 1];
     } else {
         a.data = base->buf->data;
         offset += base->start;
@@ -102,7 +93,7 @@ static void stretch(tni_arg *a, const tni_arg *out)
     memset(a->stride, 0, sizeof a->stride);
 }
 
-static tni_call make_call(const run *r, size_t i, tni_text *why)
+tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
 {
     tni_node *n = r->g->item[i].n;
     tni_call  c = { .op      = n->op,
@@ -130,7 +121,7 @@ static tni_call make_call(const run *r, size_t i, tni_text *why)
 static tn_status run_update(const run *r, size_t i, tni_text *why)
 {
     tni_node *n     = r->g->item[i].n;
-    tni_call  c     = make_call(r, i, why);
+    tni_call  c     = tni_run_call(r, i, why);
     tni_arg   to    = c.out;
     c.op            = TNI_copy;
     c.nin           = 1;
@@ -145,7 +136,7 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
     return r->e->device->run(&c);
 }
 
-static bool nothing_to_run(const run *r, size_t i)
+bool tni_run_nothing(const tni_run *r, size_t i)
 {
     const tni_node  *n = r->g->item[i].n;
     const tni_place *p = &r->plan->place[i];
@@ -164,15 +155,16 @@ static tn_status report(tn_ctx *cx, tn_status s, const tni_node *n, const char *
 static tn_status run_item(const run *r, size_t i)
 {
     tni_text why = { "" };
-    if (nothing_to_run(r, i)) return TN_OK;
+    if (tni_run_nothing(r, i)) return TN_OK;
     tni_node *n = r->g->item[i].n;
     r->cx->stats.launches++;
     tn_status s;
     if (n->op == TNI_update) {
         s = run_update(r, i, &why);
     } else {
-        tni_call c = make_call(r, i, &why);
+        tni_call c = tni_run_call(r, i, &why);
         s          = r->e->device->run(&c);
+        if (s == TN_OK && r->e->check) return tni_check_call(r->cx, n, &c);
     }
     if (s == TN_OK) return TN_OK;
     return report(r->cx, s, n, why.s);
@@ -292,8 +284,7 @@ static tni_buffer *take(run *r, int64_t bytes, const char *what)
     return b;
 }
 
-// Room for the inputs of the widest op.
-static tni_arg *take_inputs(run *r)
+tni_arg *tni_run_inputs(const tni_run *r)
 {
     size_t most = 2;
     for (size_t i = 0; i < r->g->count; i++)
@@ -312,9 +303,9 @@ static size_t scratch_bytes(run *r)
             tni_fused *k = &r->plan->kernel[~step];
             bind_kernel(r, k);
             need = r->e->device->room(k->entry, &k->launch);
-        } else if (!nothing_to_run(r, (size_t)step)) {
+        } else if (!tni_run_nothing(r, (size_t)step)) {
             tni_text why = { "" };
-            tni_call c   = make_call(r, (size_t)step, &why);
+            tni_call c   = tni_run_call(r, (size_t)step, &why);
             need         = r->e->device->scratch(&c);
         }
         if (need > most) most = need;
@@ -332,7 +323,7 @@ static bool take_lists(run *r)
 {
     r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
     r->data = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->data);
-    r->in   = take_inputs(r);
+    r->in   = tni_run_inputs(r);
     return (r->own && r->data && r->in) || tni_no_memory(r->cx, "evaluating");
 }
 
@@ -449,11 +440,22 @@ void tni_roll_back(tn_ctx *cx)
 // ---- the whole ---------------------------------------------------------------------------------
 
 // Runs one step; on failure *item is what failed.
-static tn_status run_step(const run *r, tni_step step, size_t *item)
+static tn_status run_plainly(const run *r, tni_step step, size_t *item)
 {
     if (step < 0) return run_kernel(r, &r->plan->kernel[~step], item);
     *item = (size_t)step;
     return run_item(r, *item);
+}
+
+static tn_status run_step(const run *r, tni_step step, size_t *item)
+{
+    if (!r->e->verify) return run_plainly(r, step, item);
+    tni_verify *v = tni_verify_before(r, step);
+    if (!v) return tni_failed();
+    tn_status s = run_plainly(r, step, item);
+    if (s == TN_OK) s = tni_verify_after(v, item);
+    tni_verify_close(v);
+    return s;
 }
 
 tni_limits tni_limits_of(const tni_engine *e)
@@ -461,6 +463,7 @@ tni_limits tni_limits_of(const tni_engine *e)
     const tni_device *d = e->device;
     return (tni_limits){ .element_size = d->element_size,
                          .fuses        = (d->launch || getenv("TN_FUSE_DEBUG")) && !e->eager,
+                         .checked      = e->check || e->verify,
                          .buffers      = 24 };
 }
 

@@ -90,6 +90,12 @@ static bool is_set(const char *name)
     return v && *v && strcmp(v, "0");
 }
 
+static bool is_word(const char *name, const char *word)
+{
+    const char *v = getenv(name);
+    return v && !strcmp(v, word);
+}
+
 static int thread_count(int asked)
 {
     int n = asked > 0 ? asked : tni_threads_default();
@@ -110,7 +116,9 @@ tn_ctx *tn_open_with(tn_open_opts o)
     }
     e->device  = dev;
     e->threads = thread_count(o.threads);
-    e->eager   = is_set("TN_EAGER");
+    e->check   = is_word("TN_CHECK", "nan");
+    e->eager   = e->check || is_set("TN_EAGER");
+    e->verify  = is_set("TN_VERIFY") && dev != &tni_device_ref;
     tni_watch_open(e);
     cx->magic       = TNI_CTX_LIVE;
     cx->owner       = tni_thread_id();

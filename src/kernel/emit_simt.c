@@ -516,7 +516,7 @@ static void put_row_partials(tni_page *c)
 static void declare_stash(tni_page *c)
 {
     int before = -1, words = 0;
-    if (c->m->hold != TNI_HOLD_SHARED || c->m->ring) return;
+    if (c->m->hold != TNI_HOLD_SHARED || c->m->bulk) return;
     if (c->m->cuda) tni_line(c->o, "extern __shared__ uint4 stash[];");
     c->stage = TNI_AT_LOOP;
     for (int i = 0; i < c->k->nins; i++) {
@@ -538,14 +538,14 @@ static void put_row_line(tni_page *c)
     tni_simt_put_coordinates(c, 0, c->k->np, "line");
     tni_simt_put_bases(c);
     tni_simt_put_shift(c, c->k->tails);
-    if (c->m->ring) tni_simt_put_piece(c, tni_simt_row_vectors(c).s);
+    if (c->m->bulk) tni_simt_put_piece(c);
     else tni_line(c->o, "const %s n = live ? %s : 0;", c->index, tni_simt_row_vectors(c).s);
 }
 
 // Whether a team has several rows, one after the other.
 static bool many_rows(const tni_page *c)
 {
-    return c->k->tails || c->m->ring;
+    return c->k->tails || c->m->bulk;
 }
 
 // Rows of which only columns are added up wait for nothing, so that several are in hand.
@@ -582,7 +582,7 @@ static void put_row(tni_page *c)
                  !c->m->tiles ? ""
                  : c->m->cuda ? " + (m_int)(blockIdx.y * blockDim.x)"
                               : " + (m_int)(get_group_id(1) * get_local_size(0))");
-    if (c->m->ring) tni_simt_open_ring(c);
+    if (c->m->bulk) tni_simt_open_bulk(c);
     if (c->k->tails) declare_tails(c, tni_simt_group_name(c).s);
     if (c->k->tails && c->m->window) tni_line(c->o, "%s shift = 0;", c->index);
     if (c->m->ahead) {
@@ -590,7 +590,7 @@ static void put_row(tni_page *c)
         put_row_partials(c);
         return;
     }
-    if (c->m->ring) {
+    if (c->m->bulk) {
         tni_line(c->o, "for (%s row = first; row < past; row++) {", c->index);
     } else if (c->k->tails) {
         tni_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index,
@@ -607,10 +607,10 @@ static void put_row(tni_page *c)
         c->stage    = TNI_AT_ROW;
         for (int i = 0; i < c->k->nins; i++)
             if (tni_has(&set, i)) tni_simt_put_ins(c, i);
-        if (c->m->ring && q == 0) tni_simt_await_row(c);
+        if (c->m->bulk && q == 0) tni_line(c->o, "m_await(&full, turn);");
         if (q < c->k->phases) put_loop(c, q);
     }
-    if (c->m->ring) tni_simt_release_row(c);
+    if (c->m->bulk) tni_simt_release_row(c);
     if (many_rows(c)) tni_line(c->o, "}");
     if (c->k->tails) put_row_partials(c);
 }

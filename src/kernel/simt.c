@@ -11,8 +11,6 @@ enum {
     WARP         = 32,
     GROUP        = 256,   // threads of a group where nothing else decides
     TEAM         = 512,   // most threads of a row held in registers
-    RING_TEAM    = 512,   // threads of a row in a ring
-    RING         = 1,     // rows of a group that are in shared memory or on their way there
     SHARED_KEPT  = 4096,  // bytes of shared memory for what threads tell each other
     RESIDENT     = 1024,  // threads of a multiprocessor, where there are tails
     FINISH_COLS  = 32     // columns of a group of the finish kernel
@@ -345,7 +343,7 @@ static bool can_bring(const facts *f, const tni_simt_class *c)
 {
     int     n     = 0;
     tni_set again = tni_simt_again(f->k);
-    if (!f->limits->cluster || f->limits->threads < RING_TEAM || f->k->nr != 1 || !f->reduces ||
+    if (!f->limits->cluster || f->limits->threads < 512 || f->k->nr != 1 || !f->reduces ||
         f->col_tails)
         return false;
     for (int i = 0; i < f->k->nins; i++) {
@@ -359,26 +357,33 @@ static bool can_bring(const facts *f, const tni_simt_class *c)
     return n > 0;
 }
 
-// A long row: shared memory, into which a bulk copy brings the next once this one is done with, in two
-// groups on a multiprocessor, so that one works while the other waits. A row that is too long for that
+// How groups share a multiprocessor, and at most how many of them a row, in order of preference.
+static const struct {
+    int16_t threads, groups, cluster;
+} sharing[] = { { 256, 4, 2 }, { 512, 2, 4 }, { 256, 3, 8 }, { 512, 2, 8 } };
+
+// A long row: shared memory, into which a bulk copy brings the next once this one is done with, in a
+// few groups on a multiprocessor, so that some work while others wait. A row that is too long for that
 // is cut into pieces for the groups of a cluster.
-static bool row_in_ring(const facts *f, tni_simt *m)
+static bool row_in_bulk(const facts *f, tni_simt *m)
 {
-    tni_simt_class *c    = &m->class;
-    int64_t         all  = stash_bytes(f, m);
-    int64_t         room = (f->limits->shared_bytes - SHARED_KEPT) / (RESIDENT / RING_TEAM);
+    tni_simt_class *c   = &m->class;
+    int64_t         all = stash_bytes(f, m);
     if (!can_bring(f, c)) return false;
-    for (int groups = 1; groups <= f->limits->cluster; groups *= 2) {
-        int64_t bytes = all / m->vectors * ceil_div(m->vectors, groups);
-        if (RING * bytes > room) continue;
-        c->hold         = TNI_HOLD_SHARED;
-        c->keep_dear    = 0;
-        c->unroll       = 1;
-        c->team         = RING_TEAM;
-        c->cluster      = (uint8_t)(groups > 1 ? groups : 0);
-        c->ring         = RING;
-        m->shared_bytes = (int)(c->ring * bytes);
-        return true;
+    for (size_t i = 0; i < sizeof sharing / sizeof *sharing; i++) {
+        int64_t room = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
+        for (int g = 1; g <= least(sharing[i].cluster, f->limits->cluster); g *= 2) {
+            int64_t bytes = all / m->vectors * ceil_div(m->vectors, g);
+            if (bytes > room) continue;
+            c->hold         = TNI_HOLD_SHARED;
+            c->bulk         = (uint8_t)sharing[i].groups;
+            c->cluster      = (uint8_t)(g > 1 ? g : 0);
+            c->team         = (uint16_t)sharing[i].threads;
+            c->unroll       = 1;
+            c->keep_dear    = 0;
+            m->shared_bytes = (int)bytes;
+            return true;
+        }
     }
     return false;
 }
@@ -434,7 +439,7 @@ static void choose_row(const facts *f, tni_simt *m)
             c->keep_dear = 0;
             row_in_registers(f, m);
         }
-        if (!fits(f, c) && !row_in_ring(f, m)) row_in_loops(f, m);
+        if (!fits(f, c) && !row_in_bulk(f, m)) row_in_loops(f, m);
     }
     int group = (int)least(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
     if (c->team <= WARP || (!f->reduces && c->team < group)) c->rows = (uint16_t)(group / c->team);
@@ -486,7 +491,7 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
     // Tails for each r of lanes are written once, not added up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
     int64_t groups = most(1, c->cluster);
-    if (c->ring) m->chunk = ceil_div(units, most(1, full / groups));
+    if (c->bulk) m->chunk = ceil_div(units, most(1, f->limits->units * c->bulk / groups));
     m->parts   = ceil_div(units, m->chunk * per);
     m->grid[0] = m->parts * groups;
 }

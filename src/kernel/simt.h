@@ -53,7 +53,7 @@ typedef struct {
     uint8_t  ahead;      // ROW with tails of columns alone: the vectors in hand are of as many rows
     uint8_t  tiles;      // columns are cut over the second axis of the grid
     uint8_t  cuda;
-    uint8_t  ring;            // rows that are in shared memory or on their way there; 0: none
+    uint8_t  bulk;            // groups of a multiprocessor whose rows bulk copies bring; 0: none do
     uint8_t  cluster;         // groups that share a row; 0: each has its own
     uint8_t  tail_memory;     // tails of elements are added up in scratch, not in registers
     uint16_t team, rows;      // threads of a group: team * rows

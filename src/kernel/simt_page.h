@@ -122,18 +122,15 @@ void tni_simt_finish_last(tni_page *c);
 // it up in order.
 void tni_simt_finish_columns(tni_page *c, int threads);
 
-// ---- rows in a ring: simt_ring.c ---------------------------------------------------------------
+// ---- rows that bulk copies bring: simt_bulk.c --------------------------------------------------
 
-// Groups that share a row; the number of a group, or of a cluster where they share.
-int      tni_simt_clusters(const tni_page *c);
+// The number of a group, or of a cluster where groups share rows.
 tni_text tni_simt_group_name(const tni_page *c);
-// How many vectors a row has; and those of them that are this group's, n from `lo` on.
+// How many vectors a row has; and a line for n, those of them that are this group's, from `lo` on.
 tni_text tni_simt_row_vectors(const tni_page *c);
-void     tni_simt_put_piece(tni_page *c, const char *all);
-// Before the first row: the ring, and the copies of its first rows. Then in each row: until its
-// elements are there; and once nobody needs them any more.
-void tni_simt_open_ring(tni_page *c);
-void tni_simt_await_row(tni_page *c);
+void     tni_simt_put_piece(tni_page *c);
+// Before the first row; and when nobody needs a row any more.
+void tni_simt_open_bulk(tni_page *c);
 void tni_simt_release_row(tni_page *c);
 // What a group folded, over the groups of its cluster.
 void tni_simt_fold_cluster(tni_page *c, const tni_set *set);

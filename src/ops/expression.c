@@ -168,43 +168,58 @@ static tn_tensor *record_value(tn_ctx *cx, const tni_expression *e, tn_tensor *c
     return y ? own_value(y, x, e->nin, rank, size) : NULL;
 }
 
-// A view of all of y whose gradient goes to the inputs, by the user's expression.
-static tni_node *with_gradient(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x,
-                               tn_tensor *y)
+// What was recorded, as it lies in memory: a row-major node, and the order of axes that it lies in,
+// unless that is row-major too.
+typedef struct {
+    tni_node *n;
+    int       axes[TN_MAX_RANK], *order;
+} recorded;
+
+static tni_node *resolve_as(const tni_expression *e, tn_tensor *x, int rank, const int64_t *size,
+                            const int *order)
 {
-    tni_node *src[1 + TNI_FORMULA_INPUTS];
-    int       rank = tn_rank(y);
-    if (!(src[0] = tni_resolve(y, e->name))) return NULL;
-    tni_view whole = tni_view_whole(rank, src[0]->size);
-    for (int i = 0; i < e->nin; i++) {
-        tn_tensor *wide = tn_rank(x[i]) ? tni_expand_to(x[i], rank, whole.size) : x[i];
-        if (!wide || !(src[1 + i] = tni_resolve(wide, e->name))) return NULL;
-    }
-    tni_node *n = tni_node_new(cx, TNI_view, (tn_dtype)src[0]->dtype, rank, whole.size, 1 + e->nin,
+    if (tn_rank(x)) x = tni_expand_to(x, rank, size);
+    if (x && tn_rank(x) && order) x = tni_ordered(x, order);
+    return x ? tni_resolve(x, e->name) : NULL;
+}
+
+// A view of all of y, a value of that shape, whose gradient goes to the inputs, by the user's
+// expression.
+static tni_node *with_gradient(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x,
+                               const recorded *y, int rank, const int64_t *size)
+{
+    tni_node *src[1 + TNI_FORMULA_INPUTS] = { y->n };
+    tni_view  whole                       = tni_view_whole(rank, y->n->size);
+    for (int i = 0; i < e->nin; i++)
+        if (!(src[1 + i] = resolve_as(e, x[i], rank, size, y->order))) return NULL;
+    tni_node *n = tni_node_new(cx, TNI_view, (tn_dtype)y->n->dtype, rank, whole.size, 1 + e->nin,
                                src);
     if (!n) return NULL;
-    n->weak             = src[0]->weak;
+    n->weak             = y->n->weak;
     n->attr.view.offset = 0;
     n->attr.view.rule   = e;
     memcpy(n->attr.view.stride, whole.stride, sizeof whole.stride);
     return n;
 }
 
-static tni_node *record_node(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x)
+static bool record_op(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x, recorded *out)
 {
     int     rank;
     int64_t size[TN_MAX_RANK];
     bool    mode = cx->grad_mode, needed = false;
-    if (!common_shape(cx, e, x, &rank, size)) return NULL;
+    if (!common_shape(cx, e, x, &rank, size)) return false;
     for (int i = 0; i < e->nin; i++) needed |= tn_needs_grad(x[i]);
     bool by_user  = mode && needed && e->grad_expr;
     cx->grad_mode = mode && !by_user;
     tn_tensor *y  = record_value(cx, e, x, rank, size);
+    out->order    = y && y->view && tni_view_order(y->view, out->axes) ? out->axes : NULL;
+    if (y && y->view && !out->order) y = tn_contiguous(y);
     cx->grad_mode = mode;
-    if (!y) return NULL;
-    if (by_user && tni_is_float(tn_dtype_of(y))) return with_gradient(cx, e, x, y);
-    tni_node *n = tni_resolve(y, e->name);
-    return n ? tni_node_ref(n) : NULL;
+    if (!y) return false;
+    out->n = y->store->node;
+    if (by_user && tni_is_float(tn_dtype_of(y))) out->n = with_gradient(cx, e, x, out, rank, size);
+    else tni_node_ref(out->n);
+    return out->n != NULL;
 }
 
 // What recording makes on the way dies with a scope of its own.
@@ -212,10 +227,13 @@ tn_tensor *tni_expression_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *con
 {
     const tni_expression *e = find_expression(cx, op);
     tn_scope             *s = e ? tn_begin(cx) : NULL;
+    recorded              y;
     if (!s) return NULL;
-    tni_node *n = record_node(cx, e, x);
+    bool ok = record_op(cx, e, x, &y);
     tni_scope_close(s);
-    return tni_wrap(cx, n);
+    if (!ok) return NULL;
+    tn_tensor *t = tni_wrap(cx, y.n);
+    return y.order ? tni_lay(t, y.order) : t;
 }
 
 tn_tensor *tni_expression_grad(const tni_expression *e, int i, tn_tensor *const *x, tn_tensor *y,

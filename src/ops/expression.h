@@ -3,8 +3,8 @@
 //
 // Without grad_expr the recorded ops are differentiated like any others. With it they are recorded
 // with gradients off, and what the user gets is a view of their value that has the op's inputs as
-// further sources: evaluating it costs nothing, and the walk goes from it straight to the inputs, by
-// the user's gradient.
+// further sources: evaluating it costs nothing, and the walk goes from it straight to the inputs,
+// by the user's gradient.
 #ifndef TNI_OPS_EXPRESSION_H
 #define TNI_OPS_EXPRESSION_H
 

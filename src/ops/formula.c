@@ -101,7 +101,7 @@ static int32_t push_number(reader *r, double v)
     return push(r, (tni_formula_step){ .op = TNI_FORMULA_NUMBER, .number = v });
 }
 
-// An op of n steps. Those of numbers alone are the newest steps, and their result takes their place.
+// An op of n steps. Numbers alone are the newest steps, and their result takes their place.
 static int32_t push_op(reader *r, int op, int n, const int32_t *x)
 {
     tni_formula_step s       = { .op = op, .x = { -1, -1, -1 } };

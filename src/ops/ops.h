@@ -95,6 +95,10 @@ int64_t tni_reduced_count(tn_tensor *x, uint32_t axes);
 // no gaps, else a copy. And lying in an order that is given.
 tn_tensor *tni_share(tn_tensor *x, const char *op);
 tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order);
+// (0, 2, 3, 1): the axes of (N, C, H, W) as tn_channels_last lays them; and whether x lies so. Where
+// one channel or one place leaves both orders the same, the strides of the single axes tell.
+extern const int tni_channels_last_order[4];
+bool             tni_is_channels_last(const tn_tensor *x);
 // The view of x with axis order[i] in place i; what is made from it is brought back by tni_lay.
 tn_tensor *tni_ordered(tn_tensor *x, const int *order);
 // x cast and expanded to a shape; for values that are written or selected.

@@ -1,5 +1,6 @@
-// Pooling: windows are views, and a pool reduces their last axes. The gradient of a maximum is
-// shared among equal elements of a window, where PyTorch gives it to the first.
+// Pooling: windows are views, and a pool reduces their last axes. The result lies in x's order of
+// memory. The gradient of a maximum is shared among equal elements of a window, where PyTorch gives it
+// to the first.
 #include "ops/compose.h"
 
 // The windows along the last `axes` axes of x.
@@ -60,16 +61,44 @@ static bool check_pool(const pool *p, tn_tensor *x)
     return true;
 }
 
-// x with room around it, and its windows in `axes` more axes at the end.
-static tn_tensor *windows(const pool *p, tn_tensor *x, double fill)
+// An x to be folded with its axes as they lie in memory, and where to find them.
+typedef struct {
+    tn_tensor *x;
+    bool       moved;
+    int        order[TN_MAX_RANK];
+} lying;
+
+static lying as_it_lies(tn_tensor *x)
 {
-    int64_t room[TN_MAX_RANK] = { 0 };
-    int     first             = tn_rank(x) - p->axes;
-    bool    any               = false;
-    for (int i = 0; i < p->axes; i++) any |= (room[first + i] = p->padding[i]) != 0;
+    lying l = { .x = x };
+    l.moved = x->view && tni_view_order(x->view, l.order);
+    if (l.moved) l.x = tni_ordered(x, l.order);
+    return l;
+}
+
+static int place_of(const lying *l, int axis)
+{
+    int i = 0;
+    while (l->moved && l->order[i] != axis) i++;
+    return l->moved ? i : axis;
+}
+
+// What was made from it, with the axes back in their places.
+static tn_tensor *shown(const lying *l, tn_tensor *y)
+{
+    return l->moved ? tni_lay(y, l->order) : y;
+}
+
+// x with room around it, and its windows in `axes` more axes at the end.
+static tn_tensor *windows(const pool *p, const lying *l, int first, double fill)
+{
+    int64_t    room[TN_MAX_RANK] = { 0 };
+    bool       any               = false;
+    tn_tensor *x                 = l->x;
+    for (int i = 0; i < p->axes; i++) any |= (room[place_of(l, first + i)] = p->padding[i]) != 0;
     if (any) x = tn_pad(x, room, room, fill);
     for (int i = 0; i < p->axes; i++)
-        x = tn_window_with(x, first + i, p->kernel[i], p->stride[i], p->dilation[i]);
+        x = tn_window_with(x, place_of(l, first + i), p->kernel[i], p->stride[i], p->dilation[i]);
     return x;
 }
 
@@ -86,17 +115,22 @@ static double lowest(tn_dtype dt)
     return tni_is_float(dt) ? -INFINITY : least[dt];
 }
 
+static tn_tensor *fold(const pool *p, int op, tn_tensor *x, double fill)
+{
+    if (!x) return NULL;
+    lying      l = as_it_lies(x);
+    tn_tensor *w = windows(p, &l, tn_rank(x) - p->axes, fill);
+    return w ? shown(&l, tni_reduce(op, p->op, w, window_axes(p, w), false)) : NULL;
+}
+
 static tn_tensor *max_pool(const pool *p, tn_tensor *x)
 {
-    if (!check_pool(p, x)) return NULL;
-    tn_tensor *w = windows(p, x, lowest(tn_dtype_of(x)));
-    return w ? tni_reduce(TNI_max, p->op, w, window_axes(p, w), false) : NULL;
+    return check_pool(p, x) ? fold(p, TNI_max, x, lowest(tn_dtype_of(x))) : NULL;
 }
 
 static tn_tensor *sums(const pool *p, tn_tensor *x)
 {
-    tn_tensor *w = x ? windows(p, x, 0) : NULL;
-    return w ? tni_reduce(TNI_sum, p->op, w, window_axes(p, w), false) : NULL;
+    return fold(p, TNI_sum, x, 0);
 }
 
 static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
@@ -183,8 +217,12 @@ static tn_tensor *adaptive(tn_tensor *x, const char *op, int64_t h, int64_t w, r
     if (h < 1 || w < 1)
         return tni_fail(cx, TN_EARG, "%s: %lld by %lld is not a size for x %s", op, (long long)h,
                         (long long)w, tni_shape_of(x).s);
-    tn_tensor *y = regions(tni_widen(x), op, rank - 2, h, drop, keep);
-    return tni_narrow(regions(y, op, rank - 1, w, drop, keep), tn_dtype_of(x));
+    tn_tensor *y = tni_widen(x);
+    if (!y) return NULL;
+    lying l = as_it_lies(y);
+    y       = regions(l.x, op, place_of(&l, rank - 2), h, drop, keep);
+    y       = regions(y, op, place_of(&l, rank - 1), w, drop, keep);
+    return tni_narrow(shown(&l, y), tn_dtype_of(x));
 }
 
 tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w)

@@ -153,19 +153,22 @@ static bool conv_size(const tni_view *x, const tni_view *w, const tni_attr *a, i
     return true;
 }
 
+// The result is (N, H, W, C) if x is.
 static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const tni_attr *a)
 {
     if (!x || !w) return NULL;
     tn_ctx  *cx = x->cx;
-    tni_view vx = tni_layout(x), vw = tni_layout(w);
-    int64_t  size[4];
+    tni_view vx = tni_layout(x), vw = tni_layout(w), vy = { .rank = 4 };
+    int64_t *size = vy.size;
+    if (a->conv.channels_last) tni_view_unpermute(&vx, tni_channels_last_order);
     if (!conv_size(&vx, &vw, a, size))
         return tni_fail(cx, TN_ESHAPE,
                         "%s: x %s and w %s do not fit (stride %lld, padding %lld, dilation %lld, "
                         "groups %lld)",
-                        op, tni_shape_of(x).s, tni_shape_of(w).s, (long long)a->conv.stride[0],
-                        (long long)a->conv.padding[0], (long long)a->conv.dilation[0],
-                        (long long)a->conv.groups);
+                        op, tni_shape_text(vx.rank, vx.size).s, tni_shape_of(w).s,
+                        (long long)a->conv.stride[0], (long long)a->conv.padding[0],
+                        (long long)a->conv.dilation[0], (long long)a->conv.groups);
+    if (a->conv.channels_last) tni_view_permute(&vy, tni_channels_last_order);
     tn_dtype dt = tni_promote(tn_dtype_of(x), tn_dtype_of(w));
     if (!tni_is_float(dt))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
@@ -180,6 +183,15 @@ static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const t
 tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *a)
 {
     return conv_named("conv", x, w, a);
+}
+
+// The result lies as x does.
+static tn_tensor *conv_as_it_lies(const char *op, tn_tensor *x, tn_tensor *w, tni_attr *a)
+{
+    a->conv.channels_last = x && tni_is_channels_last(x);
+    if (!a->conv.channels_last) return conv_named(op, x, w, a);
+    tn_tensor *y = conv_named(op, tni_ordered(x, tni_channels_last_order), w, a);
+    return tni_lay(y, tni_channels_last_order);
 }
 
 static tn_tensor *conv_back(int op, tn_tensor *gy, tn_tensor *other, const int64_t *size,
@@ -236,7 +248,7 @@ tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     tn_ctx  *cx = tni_args("conv2d", b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
     tni_attr a  = conv_attr(o);
     if (!cx || !bias_ok(cx, "conv2d", w, b)) return NULL;
-    tn_tensor *y = conv_named("conv2d", x, w, &a);
+    tn_tensor *y = conv_as_it_lies("conv2d", x, w, &a);
     return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1, 1))) : y;
 }
 
@@ -255,6 +267,7 @@ tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     a.conv.stride[1]   = line.conv.stride[0];
     a.conv.padding[1]  = line.conv.padding[0];
     a.conv.dilation[1] = line.conv.dilation[0];
-    tn_tensor *y = tn_squeeze(conv_named("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a), 2);
+    tn_tensor *y       = conv_as_it_lies("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a);
+    y                  = tn_squeeze(y, 2);
     return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1))) : y ? tni_share(y, "conv1d") : NULL;
 }

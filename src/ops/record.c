@@ -318,7 +318,7 @@ tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
     if (!cx) return NULL;
     if (!tni_dtype_ok(dt)) return tni_fail(cx, TN_EDTYPE, "cast: %d is not a dtype", (int)dt);
     if (tn_dtype_of(x) == dt) return tni_share(x, "cast");
-    int        rank = tn_rank(x), axes[TN_MAX_RANK];
+    int        rank  = tn_rank(x), axes[TN_MAX_RANK];
     const int *order = x->view && tni_view_order(x->view, axes) ? axes : NULL;
     tni_node  *n     = order ? resolve_ordered(x, "cast", rank, tni_sizes(x), order)
                              : tni_resolve(x, "cast");
@@ -335,70 +335,4 @@ tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const in
         tni_fail(cx, TN_ESHAPE, "%s: %s does not broadcast to %s", op, shape.s,
                  tni_shape_text(rank, size).s);
     return y;
-}
-
-// ---- the same value in a new store -------------------------------------------------------------
-
-static tn_tensor *copy_of(tn_tensor *x, const char *op)
-{
-    tni_node *n = tni_resolve(x, op);
-    if (!n) return NULL;
-    return tni_record(x->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL);
-}
-
-// The same node where its elements are row-major, else a copy that is.
-static tn_tensor *share_rows(tn_tensor *x, const char *op)
-{
-    tni_node *n = tni_resolve(x, op);
-    if (!n) return NULL;
-    tni_view v = tni_node_layout(n), whole = tni_view_whole(n->rank, n->size);
-    if (!tni_view_contiguous(&v)) return copy_of(x, op);
-    // A value with a history, or none yet, gets a node of its own, which costs nothing to compute:
-    // gradients and step boundaries tell it from x's.
-    if (n->needs_grad || n->state == TNI_PENDING)
-        return tni_wrap(x->cx, tni_node_view(x->cx, n, &whole));
-    return tni_wrap(x->cx, tni_node_ref(n));
-}
-
-tn_tensor *tni_share(tn_tensor *x, const char *op)
-{
-    int order[TN_MAX_RANK];
-    if (!x->view || !tni_view_order(x->view, order)) return share_rows(x, op);
-    return tni_share_ordered(x, op, order);
-}
-
-tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order)
-{
-    x = tni_ordered(x, order);
-    return x ? tni_lay(share_rows(x, op), order) : NULL;
-}
-
-tn_tensor *tni_ordered(tn_tensor *x, const int *order)
-{
-    tni_view v = tni_layout(x);
-    tni_view_permute(&v, order);
-    return tni_wrap_view(x, &v);
-}
-
-tn_tensor *tn_contiguous(tn_tensor *x)
-{
-    return tni_arg1("contiguous", x, "x") ? share_rows(x, "contiguous") : NULL;
-}
-
-tn_tensor *tn_clone(tn_tensor *x)
-{
-    return tni_arg1("clone", x, "x") ? tni_share(x, "clone") : NULL;
-}
-
-// (N, C, H, W) as (N, H, W, C).
-static const int nhwc[] = { 0, 2, 3, 1 };
-
-tn_tensor *tn_channels_last(tn_tensor *x)
-{
-    tn_ctx *cx = tni_arg1("channels_last", x, "x");
-    if (!cx) return NULL;
-    if (tn_rank(x) != 4)
-        return tni_fail(cx, TN_ESHAPE, "channels_last: x %s is not (N, C, H, W)",
-                        tni_shape_of(x).s);
-    return tni_share_ordered(x, "channels_last", nhwc);
 }

@@ -91,6 +91,7 @@ static void find_reads(builder *b)
         if (step >= 0) read_sources(b, (size_t)step, t);
         else read_buffers(b, &b->plan->kernel[~step], t);
     }
+    if (b->limits->checked) b->fallible = b->plan->steps;
 }
 
 // ---- sharing places ----------------------------------------------------------------------------

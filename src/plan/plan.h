@@ -8,6 +8,7 @@
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
     bool fuses;    // it runs kernels
+    bool checked;  // every step may fail: its values are looked at
     int  buffers;  // most buffers of a kernel
 } tni_limits;
 

@@ -46,6 +46,7 @@ typedef union {
     } axis;
     struct {
         int64_t stride[2], padding[2], dilation[2], groups;
+        int64_t channels_last;  // not 0: x and y are (N, H, W, C)
     } conv;
     tni_site gone;  // once the value is gone: the end of the step that did not store it
     struct {

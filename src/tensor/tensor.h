@@ -47,7 +47,7 @@ enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 // A handle: a store and a view of it. It belongs to a scope and dies with that, or to owners: a
 // gradient to its leaf, a parameter to layers and optimizers. Invariant: while node is cached, the handle stands in its store's list of views.
 struct tn_tensor {
-    uint16_t magic;  // TNI_LIVE or TNI_DEAD
+    uint16_t magic;    // TNI_LIVE or TNI_DEAD
     bool     is_view;  // shares the store of another handle
     bool     detached;
     bool     temp;  // made inside the public call numbered by frame

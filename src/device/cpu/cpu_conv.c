@@ -19,8 +19,8 @@ enum {
 };
 
 // One convolution. x, w and y (gy) are row-major and of the compute type: in place, or, where the
-// given ones are not so, copies in scratch. Of the three, one is the result; if it is f16 or bf16
-// it too is made in scratch and rounded at the end. Positions are counted through all images. In
+// given ones are not so, copies in scratch. Of the three, one is the result; if it is f16 or bf16,
+// or lies otherwise, it too is made in scratch and copied at the end. Positions are counted through all images. In
 // small images (joined) a block of them goes on from one image to the next, and what the product
 // has of y is then kept apart, in `packed`, image by image side by side.
 typedef struct {
@@ -30,6 +30,7 @@ typedef struct {
     int64_t         N, C, H, W, O, OH, OW, KH, KW, G, P, K;
     int64_t         stride[2], padding[2], dilation[2];
     char           *x, *w, *y, *result;
+    tni_arg         out;     // the result as (N, C, H, W), where it is wanted
     bool            direct;  // 1 x 1, stride 1, no padding: x is its own columns
     bool            joined;
     bool            empty;             // nothing to add up: the result is zeros
@@ -313,21 +314,19 @@ static char *operand(conv *c, const tni_arg *x, bool is_result, char **at, size_
 // Fills in the whole plan. With scratch NULL nothing is copied and *used counts what is wanted.
 static conv plan(const tni_call *call, char *scratch, size_t *used)
 {
-    conv           c   = { .call = call, .dtype = tni_compute_dtype(call->out.dtype) };
-    int            op  = call->op;
-    const tni_arg *out = &call->out, *in = call->in;
-    const tni_arg *x = op == TNI_conv ? &in[0] : op == TNI_conv_dgrad ? out : &in[1];
-    const tni_arg *w = op == TNI_conv_wgrad ? out : &in[1];
-    const tni_arg *y = op == TNI_conv ? out : &in[0];
-    c.bytes          = (int64_t)tni_dtype_size(c.dtype);
-    *used            = 0;
-    sizes_of(&c, x, w, y);
+    conv    c = { .call = call, .dtype = tni_compute_dtype(call->out.dtype) };
+    tni_arg x[3];
+    int     result = tni_conv_operands(call, x);
+    c.bytes        = (int64_t)tni_dtype_size(c.dtype);
+    *used          = 0;
+    sizes_of(&c, &x[0], &x[1], &x[2]);
     c.empty = c.N * c.P * c.K * c.O == 0;
     if (!c.empty) cut(&c);
-    c.x       = operand(&c, x, x == out, &scratch, used);
-    c.w       = operand(&c, w, w == out, &scratch, used);
-    c.y       = operand(&c, y, y == out, &scratch, used);
-    c.result  = x == out ? c.x : w == out ? c.w : c.y;
+    c.x       = operand(&c, &x[0], result == 0, &scratch, used);
+    c.w       = operand(&c, &x[1], result == 1, &scratch, used);
+    c.y       = operand(&c, &x[2], result == 2, &scratch, used);
+    c.result  = result == 0 ? c.x : result == 1 ? c.w : c.y;
+    c.out     = x[result];
     c.partial = c.splits > 1 ? take(&scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
                              : NULL;
     c.room    = c.direct || c.empty ? 0 : c.columns + c.packed + product_scratch(&c);
@@ -457,8 +456,8 @@ void tni_cpu_conv(const tni_call *call)
         tni_parallel(threads, c.splits * c.G * c.row_blocks, weight_task, &c);
         if (c.splits > 1) join_splits(&c);
     }
-    if (call->out.dtype != c.dtype) {
-        tni_arg made = tni_arg_rows(c.dtype, call->out.rank, call->out.size, c.result);
-        tni_copy_arg(call->threads, &made, &call->out);
+    if (c.result != c.out.data) {
+        tni_arg made = tni_arg_rows(c.dtype, 4, c.out.size, c.result);
+        tni_copy_arg(call->threads, &made, &c.out);
     }
 }

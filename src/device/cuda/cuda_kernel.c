@@ -18,7 +18,17 @@ struct variant {
     variant       *next;
 };
 
-// A kernel, by its key. It and its variants live until the process ends.
+enum { MARKS = TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2) };
+
+// All that a shape depends on besides the kernel, as numbers: sizes, strides, and how places are
+// aligned. Equal marks, equal shape.
+typedef struct {
+    int     count;
+    int64_t mark[MARKS];
+} marks;
+
+// A kernel, by its key. It and its variants live until the process ends. Since most launches are like
+// the one before, the shape of the last is kept with its marks.
 typedef struct entry entry;
 struct entry {
     uint64_t   hash;
@@ -27,6 +37,8 @@ struct entry {
     tni_kernel kernel;
     bool       checks;  // it can fail on an index
     variant   *variants;
+    marks      last;
+    tni_simt   shape;
     entry     *next;
 };
 
@@ -225,22 +237,58 @@ tn_status tni_cuda_prepare(int n, const tni_launch *const *first, void **out, tn
     return s;
 }
 
+static void take_marks(const tni_launch *l, marks *m)
+{
+    const tni_kernel *k = l->kernel;
+    int               n = k->np + k->nr, at = 0;
+    for (int i = 0; i < n; i++) m->mark[at++] = l->size[i];
+    for (int a = 0; a < k->naccess; a++) {
+        int     b    = k->access[a].buffer;
+        int64_t size = b < 0 ? 1 : (int64_t)tni_dtype_size((tn_dtype)k->buffer[b].dtype);
+        int64_t base = b < 0 ? 0 : (int64_t)((uintptr_t)l->buffer[b] % 64);
+        for (int i = 0; i < n; i++) m->mark[at++] = l->stride[a][i];
+        m->mark[at++] = l->stride[a][TNI_AXES];
+        m->mark[at++] = (base + l->offset[a] % 64 * size) % 64;
+    }
+    m->count = at;
+}
+
+// The shape of a launch. The lock is held.
+static tni_simt shape_of(const tni_gpu *g, entry *e, const tni_launch *l)
+{
+    marks now;
+    take_marks(l, &now);
+    if (now.count != e->last.count ||
+        memcmp(now.mark, e->last.mark, (size_t)now.count * sizeof *now.mark)) {
+        e->shape = tni_simt_choose(l, &g->limits);
+        e->last  = now;
+    }
+    return e->shape;
+}
+
 size_t tni_cuda_room(void *at, const tni_launch *l)
 {
     tni_text       why = { "" };
     const tni_gpu *g   = tni_gpu_get(&why);
-    (void)at;
-    return g ? (size_t)tni_simt_choose(l, &g->limits).scratch_bytes : 0;
+    if (!g) return 0;
+    pthread_mutex_lock(&table.lock);
+    size_t bytes = (size_t)shape_of(g, at, l).scratch_bytes;
+    pthread_mutex_unlock(&table.lock);
+    return bytes;
 }
 
-// The variant for a launch, compiled now if its addresses ask for one that no launch before had.
-static variant *variant_for(const tni_gpu *g, entry *e, const tni_simt_class *c, tni_text *why)
+// The variant for a launch and its shape; compiled now if its addresses ask for one that no launch
+// before had.
+static variant *variant_for(const tni_gpu *g, entry *e, const tni_launch *l, tni_simt *m,
+                            tni_text *why)
 {
     batch b;
     pthread_mutex_lock(&table.lock);
-    variant *v = variant_of(e, c);
-    if (!v && batch_open(&b, 1)) {
-        if (batch_add(&b, e, c) && batch_compile(g, &b, why) == TN_OK) v = variant_of(e, c);
+    *m         = shape_of(g, e, l);
+    variant *v = variant_of(e, &m->class);
+    if (!v) {
+        if (batch_open(&b, 1) && batch_add(&b, e, &m->class) && batch_compile(g, &b, why) == TN_OK)
+            v = variant_of(e, &m->class);
         batch_close(&b);
     }
     pthread_mutex_unlock(&table.lock);
@@ -289,8 +337,8 @@ tn_status tni_cuda_launch(void *at, tni_launch *l, tni_text *why)
     entry         *e = at;
     const tni_gpu *g = tni_gpu_get(why);
     if (!g) return TN_EDEVICE;
-    tni_simt m = tni_simt_choose(l, &g->limits);
-    variant *v = variant_for(g, e, &m.class, why);
+    tni_simt m;
+    variant *v = variant_for(g, e, l, &m, why);
     if (!v) return TN_EDEVICE;
     int error = start(g, v, &m, l);
     if (!error && e->checks) error = take_failure(g, l);

@@ -64,21 +64,12 @@ static void pass_image(tni_cl_launch *l, const tni_arg *x)
     tni_cl_pass(l, &s, sizeof s);
 }
 
-// x, w and y, whichever of them is the result.
-static void operands(const tni_call *c, const tni_arg *x[3])
-{
-    const tni_arg *a = &c->in[0], *b = &c->in[1], *out = &c->out;
-    x[0] = c->op == TNI_conv ? a : c->op == TNI_conv_dgrad ? out : b;
-    x[1] = c->op == TNI_conv_wgrad ? out : b;
-    x[2] = c->op == TNI_conv ? out : a;
-}
-
 tn_status tni_cl_conv(const tni_call *c)
 {
-    const char    *name = tni_op_table[c->op].name;
-    const tni_arg *x[3];
-    how            o = { .groups = c->attr->conv.groups };
-    operands(c, x);
+    const char *name = tni_op_table[c->op].name;
+    tni_arg     x[3];
+    how         o = { .groups = c->attr->conv.groups };
+    tni_conv_operands(c, x);
     o.count = tni_shape_count(4, c->out.size);
     memcpy(o.step, c->attr->conv.stride, sizeof o.step);
     memcpy(o.pad, c->attr->conv.padding, sizeof o.pad);
@@ -88,7 +79,7 @@ tn_status tni_cl_conv(const tni_call *c)
     tni_cl_lock();
     tn_status s = tni_cl_kernel_of(tni_cl_text_conv, name, c->out.dtype, c->out.dtype, &l, c->why);
     if (s == TN_OK) {
-        for (int k = 0; k < 3; k++) pass_image(&l, x[k]);
+        for (int k = 0; k < 3; k++) pass_image(&l, &x[k]);
         tni_cl_pass(&l, &o, sizeof o);
         if (c->op == TNI_conv_wgrad)
             s = tni_cl_start(&l, name, 1, (size_t[]){ (size_t)o.count }, (size_t[]){ 64 }, c->why);

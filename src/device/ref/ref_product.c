@@ -76,9 +76,8 @@ static void all_terms(const tni_call *c, const tni_arg *x, const tni_arg *w, con
 
 void tni_ref_conv(const tni_call *c)
 {
-    const tni_arg *a = &c->in[0], *b = &c->in[1], *out = &c->out;
-    memset(out->data, 0, (size_t)tni_shape_count(out->rank, out->size) * sizeof(tni_cell));
-    if (c->op == TNI_conv) all_terms(c, a, b, out);
-    else if (c->op == TNI_conv_dgrad) all_terms(c, out, b, a);
-    else all_terms(c, b, out, a);
+    tni_arg x[3];
+    memset(c->out.data, 0, (size_t)tni_shape_count(4, c->out.size) * sizeof(tni_cell));
+    tni_conv_operands(c, x);
+    all_terms(c, &x[0], &x[1], &x[2]);
 }

@@ -1,0 +1,350 @@
+// How far from ref a device may be, element by element. Errors of inputs become errors of the result,
+// and every op that rounds adds its own:
+//
+//   maps, max, min   the op again with each input moved up and down by its error: what changes
+//   sums, products   the op over magnitudes, and over magnitudes made larger by their errors and by
+//   and the like     what adding them up in any order may take: the difference
+//   movement         the errors, moved in the same way
+//   places           (argmax, argsort) unknown as soon as an input has an error
+//
+// The first is no strict bound, since an op may turn between the two ends, but such ops are rare and
+// the allowance for rounding is generous.
+#include "engine/bound.h"
+
+#include "device/ref/ref.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { MOST_IN = 3, ULPS = 8 };
+
+// The call and what is worked with. twin is the call again, with other inputs and results.
+typedef struct {
+    tni_heap       *heap;
+    const tni_call *c;
+    const tni_arg  *error;
+    int64_t         count;  // elements of the result
+    tni_call        twin;
+    tni_arg         in[MOST_IN];
+    double         *bound;
+} work;
+
+// ---- the dtypes --------------------------------------------------------------------------------
+
+static double ulp(tn_dtype dt)
+{
+    return dt == TN_F16 ? 0x1p-10 : dt == TN_BF16 ? 0x1p-7 : dt == TN_F32 ? 0x1p-23 : 0x1p-52;
+}
+
+static double least(tn_dtype dt)
+{
+    return dt == TN_F16 ? 0x1p-14 : dt == TN_F64 ? DBL_MIN : 0x1p-126;
+}
+
+static double largest(tn_dtype dt)
+{
+    return dt == TN_F16 ? 65504 : dt == TN_F64 ? DBL_MAX : FLT_MAX;
+}
+
+double tni_error_of_rounding(tn_dtype dt, double v)
+{
+    return tni_is_float(dt) ? ulp(dt) * fmax(fabs(v), least(dt)) : 0;
+}
+
+// Ops whose result needs no rounding, for inputs that did not.
+static bool is_exact(int op)
+{
+    switch (op) {
+    case TNI_neg:
+    case TNI_abs:
+    case TNI_sign:
+    case TNI_floor:
+    case TNI_ceil:
+    case TNI_round:
+    case TNI_trunc:
+    case TNI_cast:
+    case TNI_maximum:
+    case TNI_minimum:
+    case TNI_where:
+    case TNI_max:
+    case TNI_min: return true;
+    default: return false;
+    }
+}
+
+static bool compares(int op)
+{
+    return op == TNI_eq || op == TNI_ne || op == TNI_lt || op == TNI_le || op == TNI_gt ||
+           op == TNI_ge;
+}
+
+// ---- elements ----------------------------------------------------------------------------------
+
+static double number(tn_dtype dt, tni_cell v)
+{
+    return tni_is_float(dt) ? v.f : (double)v.i;
+}
+
+// Between two values; infinite where one is NaN and the other is not.
+static double distance(tn_dtype dt, tni_cell a, tni_cell b)
+{
+    double x = number(dt, a), y = number(dt, b);
+    if (x == y || (isnan(x) && isnan(y))) return 0;
+    double d = fabs(x - y);
+    return isnan(d) ? INFINITY : d;
+}
+
+static tni_cell moved(tn_dtype dt, tni_cell v, double by)
+{
+    static const double far = 0x1p61;
+    if (tni_is_float(dt)) return (tni_cell){ .f = v.f + by };
+    by = by < 0 ? floor(by) : ceil(by);
+    return (tni_cell){ .i = v.i + (int64_t)fmax(-far, fmin(far, by)) };
+}
+
+static tni_cell *room_for(tni_heap *h, const tni_arg *x)
+{
+    return tni_alloc(h, (size_t)tni_shape_count(x->rank, x->size) * sizeof(tni_cell));
+}
+
+// Input k of the twin is row-major at `cell`, as dt.
+static void give(work *w, int k, tni_cell *cell, tn_dtype dt)
+{
+    w->in[k].dtype = dt;
+    w->in[k].data  = (char *)cell;
+    tni_shape_strides(w->in[k].rank, w->in[k].size, w->in[k].stride);
+}
+
+static bool any_error(const work *w)
+{
+    for (int k = 0; k < w->c->nin; k++)
+        if (w->error[k].data) return true;
+    return false;
+}
+
+static bool take_bound(work *w)
+{
+    w->bound = tni_zalloc(w->heap, (size_t)w->count * sizeof *w->bound);
+    return w->bound != NULL;
+}
+
+static void know_nothing(work *w)
+{
+    for (int64_t i = 0; i < w->count; i++) w->bound[i] = INFINITY;
+}
+
+// ---- maps, max, min ----------------------------------------------------------------------------
+
+// The twin with input k moved by its errors; how far its results are, if that is farther than `by`.
+static void move_input(work *w, int k, double sign, tni_cell *room, tni_cell *result, double *by)
+{
+    const tni_arg *x = &w->c->in[k], *e = &w->error[k];
+    tni_cell      *to = room;
+    for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); a.left; tni_ref_walk_next(&a))
+        *to++ = moved(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)],
+                      sign * tni_cells(e)[tni_ref_place(e, a.at)].f);
+    give(w, k, room, x->dtype);
+    w->twin.out.data = (char *)result;
+    tni_device_ref.run(&w->twin);
+    for (int64_t i = 0; i < w->count; i++)
+        by[i] = fmax(by[i], distance(w->c->out.dtype, result[i], tni_cells(&w->c->out)[i]));
+    w->in[k] = *x;
+}
+
+static bool by_moving(work *w)
+{
+    tni_cell *result = room_for(w->heap, &w->c->out);
+    double   *by     = tni_alloc(w->heap, (size_t)w->count * sizeof *by);
+    bool      ok     = result && by;
+    for (int k = 0; k < w->c->nin && ok; k++) {
+        if (!w->error[k].data) continue;
+        tni_cell *room = room_for(w->heap, &w->c->in[k]);
+        ok             = room != NULL;
+        memset(by, 0, (size_t)w->count * sizeof *by);
+        for (int sign = -1; ok && sign <= 1; sign += 2) move_input(w, k, sign, room, result, by);
+        for (int64_t i = 0; ok && i < w->count; i++) w->bound[i] += by[i];
+        tni_free(w->heap, room);
+    }
+    tni_free(w->heap, result);
+    tni_free(w->heap, by);
+    return ok;
+}
+
+static double error_at(const work *w, int k, const int64_t *at)
+{
+    const tni_arg *e = &w->error[k];
+    return e->data ? tni_cells(e)[tni_ref_place(e, at)].f : 0;
+}
+
+// A comparison may go either way where the two are as near as their errors.
+static void by_nearness(work *w)
+{
+    const tni_arg *a = &w->c->in[0], *b = &w->c->in[1];
+    double        *to = w->bound;
+    for (tni_ref_walk x = tni_ref_walk_over(a->rank, a->size); x.left; tni_ref_walk_next(&x)) {
+        double error = error_at(w, 0, x.at) + error_at(w, 1, x.at);
+        double apart = distance(a->dtype, tni_cells(a)[tni_ref_place(a, x.at)],
+                                tni_cells(b)[tni_ref_place(b, x.at)]);
+        *to++        = error > 0 && apart <= error;
+    }
+}
+
+// ---- sums, products and the like ---------------------------------------------------------------
+
+// How many numbers become one.
+static double length(const tni_call *c)
+{
+    double in = (double)tni_shape_count(c->in[0].rank, c->in[0].size);
+    switch (c->op) {
+    case TNI_matmul: return (double)c->in[0].size[c->in[0].rank - 1];
+    case TNI_conv:
+    case TNI_conv_dgrad:
+        return (double)tni_shape_count(4, c->in[1].size) / (double)c->in[1].size[c->op != TNI_conv];
+    case TNI_conv_wgrad: return in / (double)c->in[0].size[1];
+    case TNI_cumsum:
+    case TNI_cumprod: return (double)c->in[0].size[c->attr->axis.axis];
+    case TNI_sum:
+    case TNI_prod: return in / (double)tni_shape_count(c->out.rank, c->out.size);
+    default: return in;
+    }
+}
+
+// What adding up may take from each number, as a part of it: sums are in float at least, except those
+// that are added to in memory.
+static double loss(const tni_call *c)
+{
+    bool     kept = c->op == TNI_scatter_add || c->op == TNI_fold;
+    tn_dtype dt   = kept ? c->out.dtype : tni_compute_dtype(c->out.dtype);
+    return tni_is_float(dt) ? ulp(dt) * 4 * (1 + sqrt(length(c))) : 0;
+}
+
+static bool is_value(int op, int k)
+{
+    return !((op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add) && k == 1);
+}
+
+// The magnitudes of input k, larger: by their errors too.
+static void give_magnitudes(work *w, int k, tni_cell *room, bool larger)
+{
+    const tni_arg *x     = &w->c->in[k];
+    tni_cell      *to    = room;
+    double         share = larger ? loss(w->c) : 0;
+    for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); a.left; tni_ref_walk_next(&a)) {
+        double v  = fabs(number(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)]));
+        (to++)->f = v + share * v + (larger ? error_at(w, k, a.at) : 0);
+    }
+    give(w, k, room, TN_F64);
+}
+
+static bool by_magnitude(work *w)
+{
+    const tni_call *c             = w->c;
+    tni_cell       *room[MOST_IN] = { 0 }, *small = room_for(w->heap, &c->out);
+    bool            ok = small != NULL;
+    w->twin.out.dtype  = TN_F64;
+    for (int k = 0; k < c->nin && ok; k++)
+        ok = !is_value(c->op, k) || (room[k] = room_for(w->heap, &c->in[k]));
+    for (int larger = 0; ok && larger < 2; larger++) {
+        for (int k = 0; k < c->nin; k++)
+            if (room[k]) give_magnitudes(w, k, room[k], larger);
+        w->twin.out.data = larger ? (char *)w->bound : (char *)small;
+        tni_device_ref.run(&w->twin);
+    }
+    for (int64_t i = 0; ok && i < w->count; i++) w->bound[i] = fabs(w->bound[i] - small[i].f);
+    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
+    tni_free(w->heap, small);
+    return ok;
+}
+
+// ---- movement ----------------------------------------------------------------------------------
+
+static bool by_movement(work *w)
+{
+    const tni_call *c             = w->c;
+    tni_cell       *room[MOST_IN] = { 0 };
+    tni_attr        attr          = *c->attr;
+    bool            ok            = true;
+    if (c->op == TNI_pad) attr.pad.value = 0;
+    w->twin.attr = &attr;
+    for (int k = 0; k < c->nin && ok; k++) {
+        const tni_arg *x = &c->in[k];
+        if (!is_value(c->op, k)) continue;
+        tni_cell *to = room[k] = room_for(w->heap, x);
+        ok                     = to != NULL;
+        for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); ok && a.left;
+             tni_ref_walk_next(&a))
+            (to++)->f = error_at(w, k, a.at);
+        give(w, k, room[k], TN_F64);
+    }
+    w->twin.out.dtype = TN_F64;
+    w->twin.out.data  = (char *)w->bound;
+    if (ok) tni_device_ref.run(&w->twin);
+    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
+    return ok;
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+
+static bool adds_up(int op)
+{
+    tni_class class = tni_op_table[op].class;
+    return op == TNI_sum || op == TNI_prod || class == TNI_SCAN || op == TNI_matmul ||
+           op == TNI_conv || op == TNI_conv_dgrad || op == TNI_conv_wgrad || op == TNI_fold ||
+           op == TNI_scatter_add;
+}
+
+// Whether a bound is wanted at all: something has an error, or the op makes one.
+static bool has_bound(const work *w)
+{
+    int  op    = w->c->op;
+    bool makes = adds_up(op) || (tni_is_map(op) && !is_exact(op)) || op == TNI_normal;
+    return any_error(w) || (makes && tni_is_float(w->c->out.dtype));
+}
+
+static bool spread(work *w)
+{
+    int  op     = w->c->op;
+    bool moving = tni_is_map(op) || op == TNI_max || op == TNI_min;
+    bool lost = w->c->nin > MOST_IN || op == TNI_argmax || op == TNI_argmin || op == TNI_argsort ||
+                (!moving && w->c->nin > 1 && !is_value(op, 1) && w->error[1].data);
+    if (lost && any_error(w)) {
+        know_nothing(w);
+        return true;
+    }
+    if (compares(op)) {
+        by_nearness(w);
+        return true;
+    }
+    if (moving) return by_moving(w);
+    if (adds_up(op)) return by_magnitude(w);
+    return !any_error(w) || by_movement(w);
+}
+
+// Adds the op's own rounding. Of a number that its dtype may not hold nothing is known.
+static void add_rounding(work *w)
+{
+    tn_dtype dt     = w->c->out.dtype;
+    int      op     = w->c->op;
+    bool     rounds = !is_exact(op) && (adds_up(op) || tni_op_table[op].class != TNI_MOVE);
+    for (int64_t i = 0; i < w->count; i++) {
+        double *b = &w->bound[i], y = number(dt, tni_cells(&w->c->out)[i]);
+        if (rounds) *b += ULPS * tni_error_of_rounding(dt, y);
+        bool over = tni_is_float(dt) && isfinite(y) && fabs(y) > largest(dt);
+        if (over || isnan(*b)) *b = INFINITY;
+    }
+}
+
+bool tni_error_bound(tni_heap *h, const tni_call *c, const tni_arg *error, double **bound)
+{
+    work w = { .heap = h, .c = c, .error = error, .twin = *c };
+    *bound = NULL;
+    if (!has_bound(&w)) return true;
+    w.count   = tni_shape_count(c->out.rank, c->out.size);
+    w.twin.in = w.in;
+    for (int k = 0; k < c->nin && k < MOST_IN; k++) w.in[k] = c->in[k];
+    bool ok = take_bound(&w) && spread(&w);
+    if (ok) add_rounding(&w);
+    else tni_free(h, w.bound);
+    if (ok) *bound = w.bound;
+    return ok;
+}

@@ -1,0 +1,16 @@
+// How far from ref a device may be.
+#ifndef TNI_ENGINE_BOUND_H
+#define TNI_ENGINE_BOUND_H
+
+#include "device/device.h"
+
+// A bound of the error of each element of a call's result, for a call that the reference device has
+// run. error[k] has the layout of in[k] and the errors of that as doubles; its data is NULL where
+// in[k] is exact. *bound is NULL where the result is exact too, else one double for each element, to
+// be freed by tni_free; an infinite one says that nothing is known. False when memory is out.
+bool tni_error_bound(tni_heap *h, const tni_call *c, const tni_arg *error, double **bound);
+
+// What rounding a number of that size to a dtype may take from it.
+double tni_error_of_rounding(tn_dtype dt, double v);
+
+#endif

@@ -1,0 +1,168 @@
+// TN_CHECK=nan: which op made the first NaN or infinity.
+//
+// Ops run one by one, and each float result is looked at. An op is to blame for a NaN if none went
+// into it, and for an infinity if what went into it was finite: what is handed on is not made. What
+// goes into an element is, of a map, the same element of its inputs; of a fold along axes, what it
+// folds; else all of the inputs. Numbers, data from outside, padding and movement are never to
+// blame, so that a mask with -inf is as good as any.
+#include "engine/mirror.h"
+#include "engine/run.h"
+
+#include "device/ref/ref.h"
+
+#include <math.h>
+
+// A result that is looked at, with the inputs it was made from, on the host. seen: what went into
+// all of it, where that is what counts.
+typedef struct {
+    tn_ctx         *cx;
+    const tni_node *n;
+    const tni_call *c;
+    int             rank;  // of the result as it was recorded
+    const int64_t  *size;
+    tni_arg         out, *in;
+    void           *out_room, **in_room;
+    bool            looked, seen_nan, seen_inf;
+} look;
+
+static bool makes_values(int op)
+{
+    tni_class class = tni_op_table[op].class;
+    return tni_is_map(op) || class == TNI_REDUCE || class == TNI_SCAN || class == TNI_LIBRARY ||
+           op == TNI_scatter_add || op == TNI_fold;
+}
+
+// ---- what went in ------------------------------------------------------------------------------
+
+// Looks at a box of input k, from at[] on.
+static void see(const look *l, int k, const int64_t *at, const int64_t *size, bool *nan, bool *inf)
+{
+    tni_arg x = l->in[k];
+    if (!tni_is_float(x.dtype)) return;
+    x.data += tni_ref_place(&x, at) * (int64_t)sizeof(tni_cell);
+    for (tni_ref_walk w = tni_ref_walk_over(x.rank, size); w.left; tni_ref_walk_next(&w)) {
+        double v = tni_mirror_value(&x, w.at);
+        *nan |= isnan(v);
+        *inf |= isinf(v);
+    }
+}
+
+static void see_all(look *l)
+{
+    int64_t start[TN_MAX_RANK] = { 0 };
+    for (int k = 0; k < l->c->nin && !l->looked; k++)
+        see(l, k, start, l->in[k].size, &l->seen_nan, &l->seen_inf);
+    l->looked = true;
+}
+
+// What went into the element at[] of the result.
+static void see_sources(look *l, const int64_t *at, bool *nan, bool *inf)
+{
+    const tni_call *c = l->c;
+    tni_class class   = tni_op_table[c->op].class;
+    int64_t from[TN_MAX_RANK], size[TN_MAX_RANK];
+    memcpy(from, at, sizeof from);
+    for (int i = 0; i < TN_MAX_RANK; i++) size[i] = 1;
+    if (class == TNI_REDUCE) {
+        for (int i = 0; i < c->in[0].rank; i++)
+            if (c->attr->reduce.axes >> i & 1) size[i] = c->in[0].size[i];
+    } else if (class == TNI_SCAN) {
+        from[c->attr->axis.axis] = 0;
+        size[c->attr->axis.axis] = at[c->attr->axis.axis] + 1;
+    } else if (!tni_is_map(c->op)) {
+        see_all(l);
+        *nan = l->seen_nan;
+        *inf = l->seen_inf;
+        return;
+    }
+    for (int k = 0; k < c->nin; k++) see(l, k, from, size, nan, inf);
+}
+
+// ---- blame -------------------------------------------------------------------------------------
+
+// "x = 91.2", "a = 1, b = 0", or, where it was more, what there was not among it.
+static tni_text sources_text(const look *l, const int64_t *at, bool nan)
+{
+    tni_text t = { "" };
+    if (!tni_is_map(l->c->op))
+        return tni_text_of("%s", nan ? "values without nan" : "finite values");
+    for (int k = 0; k < l->c->nin; k++)
+        tni_text_add(&t, "%s%c = %s", k ? ", " : "", l->c->nin == 1 ? 'x' : 'a' + k,
+                     tni_value_text(tni_mirror_value(&l->in[k], at)).s);
+    return t;
+}
+
+static tn_status blame(const look *l, int64_t i, const int64_t *at, double v)
+{
+    return tni_fail_status(l->cx, TN_EARG, "check: %s made %s at %s from %s%s",
+                           tni_node_name(l->n).s, tni_value_text(v).s,
+                           tni_element_text(l->rank, l->size, i).s, sources_text(l, at, isnan(v)).s,
+                           tni_node_line(l->n).s);
+}
+
+static bool mirror_inputs(look *l)
+{
+    tni_heap *h = &l->cx->heap;
+    l->in       = tni_zalloc(h, (size_t)l->c->nin * sizeof *l->in);
+    l->in_room  = tni_zalloc(h, (size_t)l->c->nin * sizeof *l->in_room);
+    bool ok     = l->in && l->in_room;
+    for (int k = 0; ok && k < l->c->nin; k++) {
+        l->in_room[k] = tni_mirror(h, l->cx->engine->device, &l->c->in[k], &l->in[k]);
+        ok            = l->in_room[k] != NULL;
+    }
+    return ok || tni_no_memory(l->cx, "check");
+}
+
+// The first element that the op made NaN or infinite, if there is one.
+static tn_status look_through(look *l)
+{
+    int64_t i = 0;
+    for (tni_ref_walk w = tni_ref_walk_over(l->out.rank, l->out.size); w.left;
+         tni_ref_walk_next(&w), i++) {
+        double v   = tni_mirror_value(&l->out, w.at);
+        bool   nan = false, inf = false;
+        if (isfinite(v)) continue;
+        if (!l->in && !mirror_inputs(l)) return tni_failed();
+        see_sources(l, w.at, &nan, &inf);
+        if (!nan && (isnan(v) || !inf)) return blame(l, i, w.at, v);
+    }
+    return TN_OK;
+}
+
+static tn_status look_at(look *l, const tni_arg *out)
+{
+    tni_heap *h = &l->cx->heap;
+    tn_status s = TN_EMEM;
+    if (!tni_is_float(out->dtype)) return TN_OK;
+    l->out_room = tni_mirror(h, l->cx->engine->device, out, &l->out);
+    if (l->out_room) s = look_through(l);
+    else tni_fail_memory(l->cx, "check");
+    for (int k = 0; l->in_room && k < l->c->nin; k++) tni_free(h, l->in_room[k]);
+    tni_free(h, l->in_room);
+    tni_free(h, l->in);
+    tni_free(h, l->out_room);
+    return s;
+}
+
+// The outputs of a user's op of several, whose result is their bytes.
+static tn_status look_at_outputs(tn_ctx *cx, const tni_node *n, const tni_call *c)
+{
+    const tn_array *out = tni_custom_outputs(c->attr);
+    tn_status       s   = TN_OK;
+    for (int k = 0; k < c->attr->custom.def->nout && s == TN_OK; k++) {
+        look    l = { cx, n, c, .rank = out[k].rank, .size = out[k].size };
+        tni_arg a = { .dtype = out[k].dtype, .rank = out[k].rank };
+        memcpy(a.size, out[k].size, sizeof a.size);
+        tni_shape_strides(a.rank, a.size, a.stride);
+        a.data = c->out.data + tni_custom_start(out, k);
+        s      = look_at(&l, &a);
+    }
+    return s;
+}
+
+tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c)
+{
+    if (!makes_values(c->op)) return TN_OK;
+    if (c->op == TNI_custom && c->attr->custom.def->nout > 1) return look_at_outputs(cx, n, c);
+    return look_at(&(look){ cx, n, c, .rank = n->rank, .size = n->size }, &c->out);
+}

@@ -1,0 +1,72 @@
+// Mirrors: values brought to the host, and the words for them.
+#include "engine/mirror.h"
+
+#include "device/ref/ref.h"
+
+#include <math.h>
+
+// The first and the last element that an argument reaches, counted from its data.
+static void find_span(const tni_arg *x, int64_t *low, int64_t *high)
+{
+    *low = *high = 0;
+    for (int i = 0; i < x->rank; i++) {
+        int64_t far = (x->size[i] - 1) * x->stride[i];
+        if (far < 0) *low += far;
+        else *high += far;
+    }
+}
+
+void *tni_mirror(tni_heap *h, const tni_device *d, const tni_arg *x, tni_arg *y)
+{
+    int64_t low, high;
+    find_span(x, &low, &high);
+    bool      none  = tni_shape_count(x->rank, x->size) == 0;
+    int64_t   count = none ? 0 : high - low + 1, size = (int64_t)d->element_size(x->dtype);
+    char     *host = tni_alloc(h, (size_t)count * tni_dtype_size(x->dtype));
+    tni_cell *cell = host ? tni_alloc(h, (size_t)count * sizeof *cell) : NULL;
+    if (cell && count) {
+        d->download(host, x->dtype, x->data + low * size, count);
+        tni_device_ref.upload(cell, x->dtype, host, count);
+    }
+    tni_free(h, host);
+    *y      = *x;
+    y->data = cell && count ? (char *)(cell - low) : (char *)cell;
+    return cell;
+}
+
+double tni_mirror_value(const tni_arg *y, const int64_t *at)
+{
+    tni_cell v = tni_cells(y)[tni_ref_place(y, at)];
+    return tni_is_float(y->dtype) ? v.f : (double)v.i;
+}
+
+tni_text tni_node_name(const tni_node *n)
+{
+    const char *op = n->op == TNI_custom ? n->attr.custom.def->name : tni_op_table[n->op].name;
+    if (!n->site.op || !strcmp(n->site.op, op)) return tni_text_of("%s", op);
+    return tni_text_of("%s of %s", op, n->site.op);
+}
+
+tni_text tni_node_line(const tni_node *n)
+{
+    if (!n->site.line) return (tni_text){ "" };
+    return tni_text_of(" (recorded at %s:%d)", n->site.file, n->site.line);
+}
+
+tni_text tni_element_text(int rank, const int64_t *size, int64_t i)
+{
+    int64_t at[TN_MAX_RANK] = { 0 };
+    for (int k = rank - 1; k >= 0; k--) {
+        at[k] = i % size[k];
+        i /= size[k];
+    }
+    return tni_text_of("element %s of %s", tni_shape_text(rank, at).s,
+                       tni_shape_text(rank, size).s);
+}
+
+tni_text tni_value_text(double v)
+{
+    if (isnan(v)) return tni_text_of("nan");
+    if (isinf(v)) return tni_text_of(v > 0 ? "inf" : "-inf");
+    return tni_text_of("%.9g", v);
+}

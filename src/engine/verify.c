@@ -1,0 +1,488 @@
+// TN_VERIFY=1: every kernel and every call beside the reference device.
+//
+// The items that a step stands for are its group: those it stores, and those that are computed on the
+// way and stay nowhere. Before the step runs, what it reads is copied, and the group is computed on
+// ref, op by op, each value with a bound of how far a device may be from it (bound.c). After it ran,
+// what it stored is compared. Where a kernel differs, its group is run op by op on the device itself:
+// the first op that differs then is named, or, if none does, the kernel is at fault.
+#include "engine/bound.h"
+#include "engine/mirror.h"
+#include "engine/run.h"
+
+#include "device/ref/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// What becomes of an item while a group is verified.
+enum {
+    OUTSIDE,
+    MEMBER,  // computed
+    SHARE,   // of the group, in the place of its source
+    LOADED   // read from memory
+};
+
+// A step and its group. ref is the run beside: its engine has the reference device, its data are
+// cells. Owned by the run of the step, everything in it.
+struct tni_verify {
+    const tni_run *r;
+    tni_step       step;
+    bool           on;  // there is something to compare
+    tni_engine     engine;
+    tni_run        ref;
+    uint8_t       *role;    // by item
+    double       **error;   // by item: bounds; NULL where it is exact
+    void         **room;    // by item and then by input: what is owned
+    uint32_t      *member;  // the group, in id order
+    size_t         members;
+};
+
+// A value that differs. by_itself: what the device gave, op by op, where fused it differs.
+typedef struct {
+    bool    found, has_alone;
+    size_t  item;
+    int64_t at;
+    double  have, want, alone;
+} difference;
+
+static tni_heap *heap_of(const tni_verify *v)
+{
+    return &v->r->cx->heap;
+}
+
+static tni_node *node_at(const tni_verify *v, size_t i)
+{
+    return v->r->g->item[i].n;
+}
+
+static bool out_of_memory(const tni_verify *v)
+{
+    return tni_no_memory(v->r->cx, "verify");
+}
+
+// ---- the group ---------------------------------------------------------------------------------
+
+static const tni_fused *kernel_of(const tni_verify *v)
+{
+    return v->step < 0 ? &v->r->plan->kernel[~v->step] : NULL;
+}
+
+// Whether the step reads item i from memory.
+static bool is_loaded(const tni_verify *v, int32_t i)
+{
+    const tni_fused *k = kernel_of(v);
+    if (!k) return true;
+    for (int b = 0; b < k->kernel->nbuffer; b++)
+        if (k->buffer[b] == i) return true;
+    return false;
+}
+
+// What item i, read by the group, is to it. OUTSIDE: the group cannot be computed.
+static uint8_t role_of(const tni_verify *v, size_t i)
+{
+    const tni_place *p      = &v->r->plan->place[i];
+    int              op     = node_at(v, i)->op;
+    bool             number = op == TNI_full || op == TNI_scalar;
+    if (v->step < 0 && (number || p->where == TNI_NOWHERE)) return MEMBER;
+    if (is_loaded(v, (int32_t)i)) return LOADED;
+    return op == TNI_assign && p->alias ? SHARE : OUTSIDE;
+}
+
+static bool can_compare(int op)
+{
+    return op != TNI_update && op != TNI_custom && op != TNI_part && op != TNI_view;
+}
+
+static void add_item(tni_verify *v, size_t i, uint8_t role)
+{
+    v->role[i] = role;
+    if (role == MEMBER || role == SHARE) v->member[v->members++] = (uint32_t)i;
+    v->on &= role != OUTSIDE && (role == LOADED || can_compare(node_at(v, i)->op));
+}
+
+// Adds the items that item i reads. Inputs are found when they are read.
+static void add_sources(tni_verify *v, size_t i)
+{
+    const tni_node *n = node_at(v, i);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        if (n->src[s]->state != TNI_PENDING) continue;
+        int32_t base = v->r->g->item[n->src[s]->mark - 1].base;
+        if (base >= 0 && !v->role[base]) add_item(v, (size_t)base, role_of(v, (size_t)base));
+    }
+}
+
+static int by_position(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void find_group(tni_verify *v)
+{
+    const tni_fused *k = kernel_of(v);
+    v->on              = true;
+    if (!k) add_item(v, (size_t)v->step, MEMBER);
+    for (size_t i = 0; k && i < k->seeds; i++)
+        add_item(v, (size_t)(k->seed[i] < 0 ? ~k->seed[i] : k->seed[i]), MEMBER);
+    for (size_t i = 0; i < v->members && v->on; i++) add_sources(v, v->member[i]);
+    qsort(v->member, v->members, sizeof *v->member, by_position);
+}
+
+// ---- on ref ------------------------------------------------------------------------------------
+
+static int64_t stored_count(const tni_verify *v, size_t i)
+{
+    return v->r->plan->place[i].splat ? 1 : tni_node_count(node_at(v, i));
+}
+
+// So many elements at data, one after the other, mirrored.
+static void *mirror_run(const tni_verify *v, int dtype, char *data, int64_t count)
+{
+    tni_arg x = { .dtype = (tn_dtype)dtype, .rank = 1, .size = { count }, .stride = { 1 } }, y;
+    x.data    = data;
+    return tni_mirror(heap_of(v), v->r->e->device, &x, &y);
+}
+
+static bool mirror_item(tni_verify *v, size_t i)
+{
+    v->room[i]     = mirror_run(v, node_at(v, i)->dtype, v->r->data[i], stored_count(v, i));
+    v->ref.data[i] = v->room[i];
+    return v->room[i] || out_of_memory(v);
+}
+
+static bool mirror_input(tni_verify *v, size_t i)
+{
+    size_t          at   = v->r->g->count + i;
+    const tni_node *n    = v->r->g->input[i].n;
+    size_t          size = v->r->e->device->element_size((tn_dtype)n->dtype);
+    if (v->room[at]) return true;
+    char *data      = n->buf->data + n->start * (int64_t)size;
+    v->room[at]     = mirror_run(v, n->dtype, data, tni_node_count(n));
+    v->ref.input[i] = v->room[at];
+    return v->room[at] || out_of_memory(v);
+}
+
+static bool mirror_sources(tni_verify *v, size_t i)
+{
+    const tni_node *n  = node_at(v, i);
+    bool            ok = true;
+    for (uint32_t s = 0; s < n->nsrc && ok; s++) {
+        int64_t   skip;
+        tni_node *base = tni_node_base(n->src[s], &skip);
+        size_t    at   = base->mark - 1;
+        if (base->state != TNI_PENDING) ok = mirror_input(v, at);
+        else if (v->role[at] == LOADED && !v->room[at]) ok = mirror_item(v, at);
+    }
+    return ok;
+}
+
+// The errors of what a call of item i reads: beside its values.
+static void find_errors(const tni_verify *v, size_t i, tni_arg *error)
+{
+    const tni_node *n = node_at(v, i);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int64_t   skip;
+        tni_node *base = tni_node_base(n->src[s], &skip);
+        size_t    at   = base->mark - 1;
+        bool      some = base->state == TNI_PENDING && v->error[at];
+        error[s]       = v->ref.in[s];
+        error[s].dtype = TN_F64;
+        error[s].data  = NULL;
+        if (some) error[s].data = (char *)v->error[at] + (v->ref.in[s].data - v->ref.data[at]);
+    }
+}
+
+// Scratch for the call, as the run's device asks for it; false when memory is out.
+static bool run_scratch(const tni_verify *v, const tni_device *d, tni_call *c, void **scratch)
+{
+    size_t need = d->scratch(c);
+    *scratch    = need ? d->alloc(heap_of(v), need) : NULL;
+    c->scratch  = *scratch;
+    return !need || *scratch;
+}
+
+// Runs item i of the group on a device; TN_EMEM where there is no memory for that.
+static tn_status run_on(const tni_verify *v, const tni_run *r, size_t i, tni_call *c, tni_text *why)
+{
+    const tni_device *d = r->e->device;
+    void             *scratch;
+    tn_status         s = TN_EMEM;
+    *c                  = tni_run_call(r, i, why);
+    if (run_scratch(v, d, c, &scratch)) s = d->run(c);
+    if (scratch) d->free(heap_of(v), scratch);
+    return s;
+}
+
+// A share lies where its source does.
+static void share_item(tni_verify *v, size_t i)
+{
+    int64_t   offset;
+    tni_node *base = tni_node_base(node_at(v, i)->src[0], &offset);
+    size_t    at   = base->mark - 1;
+    if (base->state == TNI_PENDING) {
+        v->ref.data[i] = v->ref.data[at] + offset * (int64_t)sizeof(tni_cell);
+        v->error[i]    = v->error[at] ? v->error[at] + offset : NULL;
+    } else {
+        v->ref.data[i] = v->ref.input[at] + offset * (int64_t)sizeof(tni_cell);
+    }
+}
+
+// One item of the group. An op that fails (an index out of range) ends the comparison: the device
+// will say so itself.
+static bool compute_item(tni_verify *v, size_t i)
+{
+    tni_text why = { "" };
+    tni_call c;
+    if (!mirror_sources(v, i)) return false;
+    if (v->role[i] == SHARE) {
+        share_item(v, i);
+        return true;
+    }
+    tni_arg *error = tni_alloc(heap_of(v), (size_t)(node_at(v, i)->nsrc + 1) * sizeof *error);
+    v->room[i]     = tni_alloc(heap_of(v), (size_t)stored_count(v, i) * sizeof(tni_cell));
+    v->ref.data[i] = v->room[i];
+    tn_status s    = error && v->room[i] ? run_on(v, &v->ref, i, &c, &why) : TN_EMEM;
+    if (s == TN_OK) {
+        find_errors(v, i, error);
+        if (!tni_error_bound(heap_of(v), &c, error, &v->error[i])) s = TN_EMEM;
+    }
+    tni_free(heap_of(v), error);
+    v->on &= s == TN_OK;
+    return s != TN_EMEM || out_of_memory(v);
+}
+
+// ---- comparing ---------------------------------------------------------------------------------
+
+static double number(const tni_node *n, tni_cell v)
+{
+    return tni_is_float((tn_dtype)n->dtype) ? v.f : (double)v.i;
+}
+
+static bool agrees(const tni_node *n, double have, double want, double error)
+{
+    tn_dtype dt = (tn_dtype)n->dtype;
+    if (have == want || (isnan(have) && isnan(want)) || isinf(error)) return true;
+    if (tni_is_float(dt) && have == tni_ref_round(dt, want)) return true;
+    return fabs(have - want) <= error + tni_error_of_rounding(dt, want);
+}
+
+// Compares item i, which a device has computed at data; d is set where it differs. False when memory
+// is out.
+static bool compare(const tni_verify *v, size_t i, char *data, difference *d)
+{
+    const tni_node *n     = node_at(v, i);
+    int64_t         count = stored_count(v, i);
+    const tni_cell *want  = (tni_cell *)v->ref.data[i];
+    tni_cell       *have  = mirror_run(v, n->dtype, data, count);
+    for (int64_t k = 0; have && k < count && !d->found; k++) {
+        double error = v->error[i] ? v->error[i][k] : 0;
+        if (agrees(n, number(n, have[k]), number(n, want[k]), error)) continue;
+        *d = (difference){ true, false, i, k, number(n, have[k]), number(n, want[k]), 0 };
+    }
+    tni_free(heap_of(v), have);
+    return have || out_of_memory(v);
+}
+
+// What the step stored, in id order, up to the first that differs.
+static bool compare_results(const tni_verify *v, difference *d)
+{
+    const tni_fused *k = kernel_of(v);
+    if (!k) return compare(v, (size_t)v->step, v->r->data[v->step], d);
+    for (size_t i = 0; i < k->seeds && !d->found; i++)
+        if (k->seed[i] >= 0 && !compare(v, (size_t)k->seed[i], v->r->data[k->seed[i]], d))
+            return false;
+    return true;
+}
+
+// ---- op by op ----------------------------------------------------------------------------------
+
+// The group on the device itself: buffers by item.
+typedef struct {
+    tni_run      run;
+    tni_buffer **buffer;
+} alone;
+
+static bool take_buffer(const tni_verify *v, alone *a, size_t i)
+{
+    size_t size  = v->r->e->device->element_size((tn_dtype)node_at(v, i)->dtype);
+    a->buffer[i] = tni_buffer_new(&v->r->cx->buffers, (size_t)stored_count(v, i) * size);
+    if (!a->buffer[i]) return false;
+    a->run.data[i] = a->buffer[i]->data;
+    return true;
+}
+
+// What the step read, as it was before.
+static bool put_back(const tni_verify *v, alone *a, size_t i)
+{
+    tn_dtype dt    = (tn_dtype)node_at(v, i)->dtype;
+    int64_t  count = stored_count(v, i);
+    char    *host  = tni_alloc(heap_of(v), (size_t)count * tni_dtype_size(dt));
+    bool     ok    = host && take_buffer(v, a, i);
+    if (ok) {
+        tni_device_ref.download(host, dt, v->ref.data[i], count);
+        v->r->e->device->upload(a->run.data[i], dt, host, count);
+    }
+    tni_free(heap_of(v), host);
+    return ok;
+}
+
+static void share_alone(const tni_verify *v, alone *a, size_t i)
+{
+    int64_t   offset;
+    size_t    size = v->r->e->device->element_size((tn_dtype)node_at(v, i)->dtype);
+    tni_node *base = tni_node_base(node_at(v, i)->src[0], &offset);
+    if (base->state == TNI_PENDING) a->run.data[i] = a->run.data[base->mark - 1];
+    else a->run.data[i] = base->buf->data + base->start * (int64_t)size;
+    a->run.data[i] += offset * (int64_t)size;
+}
+
+// Runs member i; d is set where it differs. False where it cannot be run.
+static bool run_member(const tni_verify *v, alone *a, size_t i, difference *d)
+{
+    tni_text why = { "" };
+    tni_call c;
+    if (v->role[i] == SHARE) {
+        share_alone(v, a, i);
+        return true;
+    }
+    return take_buffer(v, a, i) && run_on(v, &a->run, i, &c, &why) == TN_OK &&
+           compare(v, i, a->run.data[i], d);
+}
+
+static bool open_alone(const tni_verify *v, alone *a)
+{
+    const tni_graph *g = v->r->g;
+    *a                 = (alone){ .run = *v->r };
+    a->run.in          = tni_run_inputs(v->r);
+    a->run.data        = tni_zalloc(heap_of(v), g->count * sizeof *a->run.data);
+    a->buffer          = tni_zalloc(heap_of(v), g->count * sizeof *a->buffer);
+    bool ok            = a->run.in && a->run.data && a->buffer;
+    for (size_t i = 0; i < g->count && ok; i++)
+        if (v->role[i] == LOADED && v->room[i]) ok = put_back(v, a, i);
+    return ok;
+}
+
+static void close_alone(const tni_verify *v, alone *a)
+{
+    for (size_t i = 0; a->buffer && i < v->r->g->count; i++)
+        if (a->buffer[i]) tni_buffer_unref(&v->r->cx->buffers, a->buffer[i]);
+    tni_free(heap_of(v), a->run.in);
+    tni_free(heap_of(v), a->run.data);
+    tni_free(heap_of(v), a->buffer);
+}
+
+// What op by op gives for the element at which the kernel differs.
+static void look_up(const tni_verify *v, const alone *a, difference *d)
+{
+    const tni_node *n    = node_at(v, d->item);
+    size_t          size = v->r->e->device->element_size((tn_dtype)n->dtype);
+    tni_cell       *x    = mirror_run(v, n->dtype, a->run.data[d->item] + d->at * (int64_t)size, 1);
+    if (x) d->alone = number(n, *x);
+    d->has_alone = x != NULL;
+    tni_free(heap_of(v), x);
+}
+
+// Which op of the group differs by itself, in `first`; else what the group gives in place of d.
+static void run_group(const tni_verify *v, difference *d, difference *first)
+{
+    alone a;
+    bool  ok = open_alone(v, &a);
+    for (size_t i = 0; i < v->members && ok && !first->found; i++)
+        ok = run_member(v, &a, v->member[i], first);
+    if (ok && !first->found) look_up(v, &a, d);
+    close_alone(v, &a);
+}
+
+// ---- saying so ---------------------------------------------------------------------------------
+
+static tn_status say_op(const tni_verify *v, const difference *d, const difference *kernel)
+{
+    const tni_node *n = node_at(v, d->item);
+    tni_text        t = { "" };
+    if (kernel) {
+        const tni_node *k = node_at(v, kernel->item);
+        t = tni_text_of("; found in the kernel of %s%s", tni_node_name(k).s, tni_node_line(k).s);
+    }
+    return tni_fail_status(v->r->cx, TN_EDEVICE, "verify: %s%s gives %s at %s, ref %s%s",
+                           tni_node_name(n).s, tni_node_line(n).s, tni_value_text(d->have).s,
+                           tni_element_text(n->rank, n->size, d->at).s, tni_value_text(d->want).s,
+                           t.s);
+}
+
+static tn_status say_kernel(const tni_verify *v, const difference *d)
+{
+    const tni_node *n = node_at(v, d->item);
+    tni_text        t = tni_text_of("; op by op could not be run");
+    if (d->has_alone) t = tni_text_of("; op by op gives %s", tni_value_text(d->alone).s);
+    return tni_fail_status(v->r->cx, TN_EDEVICE,
+                           "verify: the kernel of %s%s gives %s at %s, ref %s%s",
+                           tni_node_name(n).s, tni_node_line(n).s, tni_value_text(d->have).s,
+                           tni_element_text(n->rank, n->size, d->at).s, tni_value_text(d->want).s,
+                           t.s);
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+
+static bool open_lists(tni_verify *v)
+{
+    tni_heap        *h = heap_of(v);
+    const tni_graph *g = v->r->g;
+    v->role            = tni_zalloc(h, g->count);
+    v->error           = tni_zalloc(h, g->count * sizeof *v->error);
+    v->room            = tni_zalloc(h, (g->count + g->inputs) * sizeof *v->room);
+    v->member          = tni_alloc(h, g->count * sizeof *v->member);
+    v->ref.data        = tni_zalloc(h, g->count * sizeof *v->ref.data);
+    v->ref.input       = tni_zalloc(h, g->inputs * sizeof *v->ref.input);
+    v->ref.in          = tni_run_inputs(v->r);
+    return v->role && v->error && v->room && v->member && v->ref.data && v->ref.input && v->ref.in;
+}
+
+tni_verify *tni_verify_before(const tni_run *r, tni_step step)
+{
+    tni_verify *v = tni_zalloc(&r->cx->heap, sizeof *v);
+    if (!v) return tni_fail_memory(r->cx, "verify");
+    v->r             = r;
+    v->step          = step;
+    v->engine.device = &tni_device_ref;
+    v->ref           = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
+    bool ok          = true;
+    if (step < 0 || !tni_run_nothing(r, (size_t)step)) {
+        ok = open_lists(v) || out_of_memory(v);
+        if (ok) find_group(v);
+    }
+    for (size_t i = 0; i < v->members && ok && v->on; i++) ok = compute_item(v, v->member[i]);
+    if (ok) return v;
+    tni_verify_close(v);
+    return NULL;
+}
+
+tn_status tni_verify_after(tni_verify *v, size_t *item)
+{
+    difference d = { .found = false }, first = { .found = false };
+    if (!v->on) return TN_OK;
+    if (!compare_results(v, &d)) return tni_failed();
+    if (!d.found) return TN_OK;
+    *item = d.item;
+    if (v->step >= 0) return say_op(v, &d, NULL);
+    run_group(v, &d, &first);
+    if (!first.found) return say_kernel(v, &d);
+    *item = first.item;
+    return say_op(v, &first, &d);
+}
+
+void tni_verify_close(tni_verify *v)
+{
+    tni_heap        *h = heap_of(v);
+    const tni_graph *g = v->r->g;
+    for (size_t i = 0; v->room && i < g->count + g->inputs; i++) tni_free(h, v->room[i]);
+    for (size_t i = 0; v->error && v->role && i < g->count; i++)
+        if (v->role[i] == MEMBER) tni_free(h, v->error[i]);
+    tni_free(h, v->role);
+    tni_free(h, v->error);
+    tni_free(h, v->room);
+    tni_free(h, v->member);
+    tni_free(h, v->ref.data);
+    tni_free(h, v->ref.input);
+    tni_free(h, v->ref.in);
+    tni_free(h, v);
+}

@@ -1,0 +1,80 @@
+// The order in which elements lie in memory. Every node is row-major; a tensor that lies otherwise is
+// a view of one with its axes in other places. A map takes the order of its largest input (record.c);
+// here are the same values in a new store, in an order that is kept or given.
+#include "ops/ops.h"
+
+static tn_tensor *copy_of(tn_tensor *x, const char *op)
+{
+    tni_node *n = tni_resolve(x, op);
+    if (!n) return NULL;
+    return tni_record(x->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL);
+}
+
+// The same node where its elements are row-major, else a copy that is.
+static tn_tensor *share_rows(tn_tensor *x, const char *op)
+{
+    tni_node *n = tni_resolve(x, op);
+    if (!n) return NULL;
+    tni_view v = tni_node_layout(n), whole = tni_view_whole(n->rank, n->size);
+    if (!tni_view_contiguous(&v)) return copy_of(x, op);
+    // A value with a history, or none yet, gets a node of its own, which costs nothing to compute:
+    // gradients and step boundaries tell it from x's.
+    if (n->needs_grad || n->state == TNI_PENDING)
+        return tni_wrap(x->cx, tni_node_view(x->cx, n, &whole));
+    return tni_wrap(x->cx, tni_node_ref(n));
+}
+
+tn_tensor *tni_share(tn_tensor *x, const char *op)
+{
+    int order[TN_MAX_RANK];
+    if (!x->view || !tni_view_order(x->view, order)) return share_rows(x, op);
+    return tni_share_ordered(x, op, order);
+}
+
+tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order)
+{
+    x = tni_ordered(x, order);
+    return x ? tni_lay(share_rows(x, op), order) : NULL;
+}
+
+tn_tensor *tni_ordered(tn_tensor *x, const int *order)
+{
+    tni_view v = tni_layout(x);
+    tni_view_permute(&v, order);
+    return tni_wrap_view(x, &v);
+}
+
+tn_tensor *tn_contiguous(tn_tensor *x)
+{
+    return tni_arg1("contiguous", x, "x") ? share_rows(x, "contiguous") : NULL;
+}
+
+tn_tensor *tn_clone(tn_tensor *x)
+{
+    return tni_arg1("clone", x, "x") ? tni_share(x, "clone") : NULL;
+}
+
+const int tni_channels_last_order[4] = { 0, 2, 3, 1 };
+
+bool tni_is_channels_last(const tn_tensor *x)
+{
+    int order[TN_MAX_RANK];
+    if (!x->view || x->view->rank != 4) return false;
+    tni_view v = *x->view, rows = tni_view_whole(4, v.size);
+    bool     moved = tni_view_order(&v, order);
+    v.offset       = 0;
+    if (!moved && tni_view_equal(&v, &rows)) return false;
+    tni_view_permute(&v, tni_channels_last_order);
+    rows = tni_view_whole(4, v.size);
+    return moved ? !tni_view_order(&v, order) : tni_view_equal(&v, &rows);
+}
+
+tn_tensor *tn_channels_last(tn_tensor *x)
+{
+    tn_ctx *cx = tni_arg1("channels_last", x, "x");
+    if (!cx) return NULL;
+    if (tn_rank(x) != 4)
+        return tni_fail(cx, TN_ESHAPE, "channels_last: x %s is not (N, C, H, W)",
+                        tni_shape_of(x).s);
+    return tni_share_ordered(x, "channels_last", tni_channels_last_order);
+}
