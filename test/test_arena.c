@@ -18,7 +18,7 @@ static uint32_t next_random(uint32_t n)
 static tni_stretch *make_spans(size_t n, uint32_t seed)
 {
     tni_stretch *s = calloc(n, sizeof *s);
-    state       = seed;
+    state          = seed;
     for (size_t i = 0; s && i < n; i++) {
         uint32_t stay = next_random(3) ? next_random(4) : (uint32_t)(2 * (n - i));
         s[i]          = (tni_stretch){ .first = (uint32_t)i, .last = (uint32_t)i + stay };
@@ -56,7 +56,7 @@ static bool apart(size_t n, const tni_stretch *s, int64_t end)
 
 static void places(size_t n, uint32_t seed, double most)
 {
-    tni_heap  h = tni_heap_default();
+    tni_heap     h = tni_heap_default();
     tni_stretch *s = make_spans(n, seed);
     if (!CHECK(s != NULL)) return;
     int64_t end = tni_arena_place(&h, n, s), least = bound(n, s);
@@ -79,7 +79,7 @@ static void very_many_values_lie_apart_too(void)
 
 static void sizes_that_nobody_has_stay_numbers(void)
 {
-    tni_heap h    = tni_heap_default();
+    tni_heap    h    = tni_heap_default();
     tni_stretch s[4] = {
         { 0, 3, TNI_PLENTY, 0 }, { 1, 3, TNI_PLENTY, 0 }, { 2, 3, 64, 0 }, { 3, 3, TNI_PLENTY, 0 }
     };

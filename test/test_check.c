@@ -137,22 +137,25 @@ static void a_users_op_is_looked_at(void)
     static const tn_op_def bad = {
         .name = "bad", .nin = 1, .nout = 2, .shape = bad_shape, .compute = bad_compute
     };
-    for (tn_ctx *cx = next_checked(NULL); cx; cx = next_checked(cx)) {
-        tn_tensor *x = values(cx, 2, 3, -1, 0), *y[2];
+    for (int i = 0; i < 2; i++) {
+        tn_ctx    *cx = open_with(i ? "ref" : "cpu", "TN_CHECK", "nan");
+        tn_tensor *x  = values(cx, 2, 3, -1, 0), *y[2];
         CHECK_STATUS(tn_custom_n(&bad, &x, NULL, 0, y), TN_OK);
         CHECK_STATUS(tn_eval_of(y[1]), TN_EARG);
         CHECK_FAILED2(cx, TN_EARG, "check: bad", "made nan at element (1, 2) of (2, 3)");
+        tn_close(cx);
     }
 }
 
 static void what_is_handed_on_was_made_elsewhere(void)
 {
     for (tn_ctx *cx = next_checked(NULL); cx; cx = next_checked(cx)) {
+        int64_t    before[] = { 1, 0 }, after[] = { 0, 1 };
         tn_tensor *x = values(cx, 4, 4, 5, NAN);
         CHECK_STATUS(tn_eval_of(tn_mul_s(tn_exp(x), 2)), TN_OK);
         CHECK_STATUS(tn_eval_of(tn_sum(x, 0)), TN_OK);
         CHECK_STATUS(tn_eval_of(tn_matmul(x, x)), TN_OK);
-        CHECK_STATUS(tn_eval_of(tn_pad(x, TN_AXES(1, 0), TN_AXES(0, 1), INFINITY)), TN_OK);
+        CHECK_STATUS(tn_eval_of(tn_pad(x, before, after, INFINITY)), TN_OK);
     }
 }
 
@@ -199,7 +202,7 @@ static void a_step_that_makes_a_nan_changes_nothing(void)
     for (tn_ctx *cx = next_checked(NULL); cx; cx = next_checked(cx)) {
         tn_layer  *net = tn_mlp(cx, TN_SHAPE(12, 8, 4));
         tn_optim  *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 1e-2f });
-        tn_tensor *w   = tn_layer_get(net, "1.weight");
+        tn_tensor *w   = tn_layer_find(net, "1.weight");
         double     before, after;
         for (int i = 0; i < 3; i++) CHECK_STATUS(train(cx, net, opt, 1), TN_OK);
         before = tn_item(tn_sum_all(w));
@@ -373,13 +376,13 @@ static void a_wrong_kernel_is_named_by_what_it_stores(void)
     tn_tensor *x    = values(cx, 4, 25, -1, 0);
     tn_tensor *e    = tn_exp(tn_mul_s(x, 0.5));
     int        line = __LINE__ + 1;
-    tn_tensor *y    = tn_sum(tn_mul(e, x), 1);
-    CHECK_STATUS(tn_eval_of(y), TN_EDEVICE);
+    tn_sum(tn_mul(e, x), 1);
+    CHECK_STATUS(tn_eval(cx), TN_EDEVICE);
     test_that(strstr(tn_error_text(cx), " at element (2,) of (4,), ref ") != NULL, "%s",
               tn_error_text(cx));
     test_that(strstr(tn_error_text(cx), "; op by op gives ") != NULL, "%s", tn_error_text(cx));
     CHECK_FAILED2(cx, TN_EDEVICE, "verify: the kernel of sum (recorded at ", SITE(line));
-    CHECK_STATUS(tn_eval_of(y), TN_OK);
+    CHECK_STATUS(tn_eval_of(tn_sum(x, 1)), TN_OK);
     tn_close(cx);
 }
 
@@ -390,8 +393,8 @@ static void an_op_that_is_wrong_by_itself_is_named(void)
     tn_tensor *a    = tn_mul_s(x, 0.5);
     int        line = __LINE__ + 1;
     tn_tensor *e    = tn_exp(a);
-    tn_tensor *y    = tn_tanh(tn_mul(e, x));
-    CHECK_STATUS(tn_eval_of(y), TN_EDEVICE);
+    tn_tanh(tn_mul(e, x));
+    CHECK_STATUS(tn_eval(cx), TN_EDEVICE);
     test_that(strstr(tn_error_text(cx), "; found in the kernel of tanh") != NULL, "%s",
               tn_error_text(cx));
     test_that(strstr(tn_error_text(cx), " at element (1, 5) of (4, 25), ref ") != NULL, "%s",
@@ -407,8 +410,7 @@ static void a_wrong_call_is_named(void)
     int        line = __LINE__ + 1;
     tn_tensor *y    = tn_matmul(x, x);
     CHECK_STATUS(tn_eval_of(tn_relu(y)), TN_EDEVICE);
-    CHECK_FAILED2(cx, TN_EDEVICE, "gives 1.0007 at element (1, 1) of (2, 2), ref 0.0007",
-                  SITE(line));
+    CHECK_FAILED2(cx, TN_EDEVICE, "at element (1, 1) of (2, 2), ref 0.0010999", SITE(line));
     tn_close(cx);
 }
 

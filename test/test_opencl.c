@@ -1,6 +1,6 @@
 // test_opencl.c: the opencl device: how it is found, its memory, every op of the table against the
-// reference device, op by op and in kernels that the planner made. Without an OpenCL driver all of it
-// is skipped. With TN_TEST_LONG set, the table is gone through for every dtype and layout.
+// reference device, op by op and in kernels that the planner made. Without an OpenCL driver all of
+// it is skipped. With TN_TEST_LONG set, the table is gone through for every dtype and layout.
 #include "check.h"
 #include "table.h"
 
@@ -16,8 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Whether there is a device; else the test says so and ends.
-#define NEED_DEVICE() \
+// Whether there is a device; else the test says so and ends. What is compiled here stays out of the
+// user's disk cache.
+#define NEED_DEVICE()                  \
+    setenv("TN_CACHE_DIR", "none", 1); \
     if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail())
 
 static bool is_long(void)
@@ -64,6 +66,38 @@ static void the_probe_names_device_and_doubles(void)
     CHECK(tni_device_opencl.probe(&t));
     CHECK(strstr(t.s, "OpenCL ") != NULL);
     CHECK(strstr(t.s, tni_cl_get()->fp64 ? ", fp64" : ", no fp64") != NULL);
+}
+
+// A sum in a process of its own, whose disk cache is a folder; whether as many programs as expected
+// were compiled and loaded.
+static int sum_in_child(const char *folder, bool cold)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("TN_CACHE_DIR", folder, 1);
+        tni_cl *cl = tni_cl_get();
+        if (!cl) _exit(2);
+        tn_ctx *cx  = open_quiet("opencl", 1);
+        double  sum = tn_item(tn_sum_all(tn_exp(tn_zeros(cx, TN_F32, TN_SHAPE(5, 7)))));
+        tn_close(cx);
+        bool counts = cold ? cl->built > 0 && cl->loaded == 0 : cl->built == 0 && cl->loaded > 0;
+        _exit(sum == 35 && counts ? 0 : 1);
+    }
+    int status = 1;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+                                                                           : -1;
+}
+
+static void programs_come_from_the_disk_cache(void)
+{
+    char folder[] = "/tmp/tenon-opencl-XXXXXX", command[128];
+    if (!CHECK(mkdtemp(folder) != NULL)) return;
+    int first = sum_in_child(folder, true), second = sum_in_child(folder, false);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+    if (first == 2) SKIP("no opencl device");
+    CHECK_INT(first, 0);
+    CHECK_INT(second, 0);
 }
 
 // A compiler that sees both headers compares every constant and every parameter.
@@ -422,10 +456,18 @@ static void add_some(batch *b, int op)
     add_sample(b, op, TN_F32, ZERO_D, op % r.variants);
 }
 
-static void run_class(tni_class class, bool eager)
+// PoCL compiles in half the time if it optimizes less. Other drivers do not know the variable.
+static void compile_quickly(bool on)
+{
+    if (on && !is_long()) setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
+    else unsetenv("POCL_EXTRA_BUILD_FLAGS");
+}
+
+static void run_class(tni_class class)
 {
     batch *b = malloc(sizeof *b);
-    open_batch(b, eager);
+    compile_quickly(true);
+    open_batch(b, false);
     for (int op = 0; b->cx[0] && op < TNI_OPS; op++) {
         if (tni_op_table[op].class != class || op == TNI_custom || op == TNI_part) continue;
         if (!row_of(op).build) continue;
@@ -433,62 +475,63 @@ static void run_class(tni_class class, bool eager)
         else add_some(b, op);
     }
     close_batch(b);
+    compile_quickly(false);
     free(b);
 }
 
 static void maps_of_one_input_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_UNARY, false);
-    run_class(TNI_CAST, false);
+    run_class(TNI_UNARY);
+    run_class(TNI_CAST);
 }
 
 static void maps_of_two_inputs_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_BINARY, false);
+    run_class(TNI_BINARY);
 }
 
 static void choices_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_TERNARY, false);
+    run_class(TNI_TERNARY);
 }
 
 static void reductions_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_REDUCE, false);
+    run_class(TNI_REDUCE);
 }
 
 static void scans_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_SCAN, false);
+    run_class(TNI_SCAN);
 }
 
 static void sources_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_SOURCE, false);
+    run_class(TNI_SOURCE);
 }
 
 static void movement_agrees(void)
 {
     NEED_DEVICE();
-    run_class(TNI_MOVE, false);
+    run_class(TNI_MOVE);
 }
 
 static void writes_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_EFFECT, false);
+    run_class(TNI_EFFECT);
 }
 
 static void library_ops_agree(void)
 {
     NEED_DEVICE();
-    run_class(TNI_LIBRARY, false);
+    run_class(TNI_LIBRARY);
 }
 
 // Op by op every kernel is a program of its own, so that most classes are sampled only.
@@ -516,8 +559,8 @@ static void ops_one_by_one_agree(void)
     free(b);
 }
 
-// The device as one without doubles. Shapes and ops are of this test alone: what was compiled before
-// stays as it is.
+// The device as one without doubles. Shapes and ops are of this test alone: what was compiled
+// before stays as it is.
 static void a_device_without_doubles_does_all_but_f64(void)
 {
     NEED_DEVICE();
@@ -632,6 +675,7 @@ static void sums_of_all_shapes_agree(void)
 
 const test_case tests_opencl[] = {
     TEST(a_device_that_is_not_there_is_told),
+    TEST(programs_come_from_the_disk_cache),
     TEST(the_probe_names_device_and_doubles),
     TEST(declarations_agree_with_the_official_header),
     TEST(an_address_leads_to_its_buffer),

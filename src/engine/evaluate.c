@@ -462,7 +462,7 @@ tni_limits tni_limits_of(const tni_engine *e)
 {
     const tni_device *d = e->device;
     return (tni_limits){ .element_size = d->element_size,
-                         .fuses        = (d->launch || getenv("TN_FUSE_DEBUG")) && !e->eager,
+                         .fuses        = d->launch && !e->eager,
                          .checked      = e->check || e->verify,
                          .buffers      = 24 };
 }

@@ -305,24 +305,28 @@ static int domain_of(const tni_graph *g, int32_t i, int *axis, int64_t *size)
     return count;
 }
 
-// Lays the n sizes of a domain on axes of the unit from the allowed ones, in order; what does not
-// fit becomes a new axis where that is allowed. False if it cannot be.
-static bool lay(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool extend, int8_t *on)
+// The first axis of the unit from `from` on that is allowed, free and of a size; naxes if none is.
+static int free_axis(const tni_unit *u, int from, int64_t size, uint32_t allowed)
+{
+    int k = from;
+    while (k < u->naxes && (!(allowed >> k & 1) || u->size[k] != size)) k++;
+    return k;
+}
+
+// Lays the n sizes of a domain on axes of the unit from the allowed ones: in order, or (turned) the
+// last first and in any order, as a transposed value lies. What does not fit becomes a new axis where
+// that is allowed. False if it cannot be.
+static bool lay(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool extend, bool turned,
+                int8_t *on)
 {
     int at = 0;
-    for (int j = 0; j < n; j++) {
-        int k = at;
-        while (k < u->naxes && (!(allowed >> k & 1) || u->size[k] != size[j])) k++;
-        if (k < u->naxes) {
-            on[j] = (int8_t)k;
-            at    = k + 1;
-        } else if (extend && u->naxes < TNI_AXES) {
-            on[j]               = (int8_t)u->naxes;
-            u->size[u->naxes++] = size[j];
-            at                  = u->naxes;
-        } else {
-            return false;
-        }
+    for (int i = 0; i < n; i++) {
+        int j = turned ? n - 1 - i : i, k = free_axis(u, turned ? 0 : at, size[j], allowed);
+        if (k == u->naxes && extend && u->naxes < TNI_AXES) u->size[u->naxes++] = size[j];
+        else if (k == u->naxes) return false;
+        on[j] = (int8_t)k;
+        at    = k + 1;
+        if (turned) allowed &= ~(1u << k);
     }
     return true;
 }
@@ -340,7 +344,8 @@ static bool few_buffers(const tni_fusion *f, const tni_unit *u)
 }
 
 // One try: seed i on some axes of u.
-static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, bool extend)
+static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, bool extend,
+                    bool turned)
 {
     int     axis[TN_MAX_RANK];
     int64_t size[TN_MAX_RANK];
@@ -348,7 +353,7 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
     int     n = domain_of(f->g, i, axis, size), old = u->naxes;
     memset(align, -1, sizeof align);
     mark     m    = mark_of(u);
-    bool     ok   = lay(u, n, size, allowed, extend, on);
+    bool     ok   = lay(u, n, size, allowed, extend, turned, on);
     uint32_t used = 0;
     for (int j = 0; ok && j < n; j++) {
         align[axis[j]] = on[j];
@@ -367,8 +372,11 @@ static bool join(tni_fusion *f, tni_unit *u, int32_t i)
     uint32_t all    = u->naxes ? (1u << u->naxes) - 1 : 0;
     int32_t  old    = f->fate[i].unit;
     f->fate[i].unit = u->into;
-    bool ok         = join_on(f, u, i, all & ~u->reduced, false) || join_on(f, u, i, all, false) ||
-              (u->reduced && join_on(f, u, i, u->reduced, false)) || join_on(f, u, i, all, true);
+    bool ok         = join_on(f, u, i, all & ~u->reduced, false, false) ||
+              join_on(f, u, i, all, false, false) ||
+              (u->reduced && join_on(f, u, i, u->reduced, false, false)) ||
+              join_on(f, u, i, all, false, true) || join_on(f, u, i, all, true, false) ||
+              join_on(f, u, i, all, true, true);
     if (!ok) f->fate[i].unit = old;
     return ok;
 }
@@ -521,19 +529,31 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
     }
 }
 
+// Whether n sizes are those of a unit's axes, in any order.
+static bool are_axes_of(const tni_unit *u, int n, const int64_t *size)
+{
+    uint32_t left = (1u << u->naxes) - 1;
+    if (n != u->naxes) return false;
+    for (int j = 0; j < n; j++) {
+        int k = free_axis(u, 0, size[j], left);
+        if (k == u->naxes) return false;
+        left &= ~(1u << k);
+    }
+    return true;
+}
+
 // Whether a seed goes over all of a unit's axes. One that goes over fewer and reads nothing the unit
 // computes would only bind the unit: a count over rows, which the rest may have to wait for.
 static bool same_domain(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
     int     axis[TN_MAX_RANK];
     int64_t size[TN_MAX_RANK];
-    int     n = domain_of(f->g, i, axis, size);
-    return n == u->naxes && !memcmp(size, u->size, (size_t)n * sizeof *size);
+    return are_axes_of(u, domain_of(f->g, i, axis, size), size);
 }
 
 static bool same_axes(const tni_unit *u, const tni_unit *v)
 {
-    return u->naxes == v->naxes && !memcmp(u->size, v->size, (size_t)u->naxes * sizeof *u->size);
+    return are_axes_of(u, v->naxes, v->size);
 }
 
 static void place_seed(tni_fusion *f, int32_t i);
@@ -603,7 +623,8 @@ bool tni_fuse(tni_fusion *f)
     tni_heap  *h = &g->cx->heap;
     f->fate      = tni_zalloc(h, g->count * sizeof *f->fate);
     f->reader    = tni_alloc(h, (g->count + g->inputs) * sizeof *f->reader);
-    if (!f->fate || !f->reader) return false;
+    f->failed    = !f->fate || !f->reader;
+    if (f->failed) return false;
     memset(f->reader, -1, (g->count + g->inputs) * sizeof *f->reader);
     find_fates(f);
     for (size_t i = 0; i < g->count && !f->failed; i++) {

@@ -538,8 +538,7 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align)
         tni_coords c = coords_on(n, align);
         at           = name_value(&l, lower_op(&l, i, &c), i, &c);
     }
-    if (at >= 0 && tni_grow(&f->g->cx->heap, (void **)&u->seed, &u->seeds_cap, u->seeds + 1,
-                            sizeof *u->seed)) {
+    if (at >= 0 && grow(&l, (void **)&u->seed, &u->seeds_cap, u->seeds + 1, sizeof *u->seed)) {
         u->seed[u->seeds++] = i;
         u->value[at].seed   = true;
         return true;

@@ -1,6 +1,7 @@
 // Memory: where each value lies, which values share a place, which writes happen in place. All of
 // it is decided before anything runs, so that running cannot fail for want of memory and a step is
 // all or nothing.
+#include "plan/arena.h"
 #include "plan/fuse.h"
 
 #include <string.h>
@@ -17,6 +18,9 @@ typedef struct {
     bool             *whole;     // a reader wants all its elements in memory
     bool             *gone;      // a result has taken its place
     size_t            fallible;  // one past the last step that can fail
+    tni_stretch      *span;      // of the arena
+    size_t            spans;
+    uint32_t         *in;  // by item: the span that a root of the arena lies in
 } builder;
 
 // The place that a source's elements lie in: a root item, or count + input.
@@ -202,70 +206,18 @@ static void share_places(builder *b)
 
 // ---- the arena ---------------------------------------------------------------------------------
 
-// Free stretches of the arena, by offset.
-typedef struct {
-    int64_t offset, bytes;
-} stretch;
-
-static const int64_t PLENTY = INT64_MAX / 4;  // bytes that nobody has: sums stop there
-
-typedef struct {
-    tni_heap *heap;
-    stretch  *free;
-    size_t    count, cap;
-    int64_t   end;
-} arena;
-
-static int64_t arena_take(arena *a, int64_t bytes)
-{
-    size_t best = a->count;
-    for (size_t i = 0; i < a->count; i++)
-        if (a->free[i].bytes >= bytes &&
-            (best == a->count || a->free[i].bytes < a->free[best].bytes))
-            best = i;
-    if (best == a->count) {
-        int64_t at = a->end;
-        a->end     = bytes > PLENTY - a->end ? PLENTY : a->end + bytes;
-        return at;
-    }
-    int64_t at = a->free[best].offset;
-    a->free[best].offset += bytes;
-    a->free[best].bytes -= bytes;
-    if (!a->free[best].bytes) a->free[best] = a->free[--a->count];
-    return at;
-}
-
-// Gives a stretch back, joined with its neighbours. False when memory for the list is out.
-static bool arena_give(arena *a, int64_t offset, int64_t bytes)
-{
-    for (size_t i = 0; i < a->count;) {
-        stretch *s = &a->free[i];
-        if (s->offset + s->bytes == offset || offset + bytes == s->offset) {
-            offset = s->offset < offset ? s->offset : offset;
-            bytes += s->bytes;
-            *s = a->free[--a->count];
-            i  = 0;
-        } else {
-            i++;
-        }
-    }
-    if (!tni_grow(a->heap, (void **)&a->free, &a->cap, a->count + 1, sizeof *a->free)) return false;
-    a->free[a->count++] = (stretch){ offset, bytes };
-    return true;
-}
-
 static int64_t bytes_of(const builder *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
     int64_t         count = b->plan->place[i].splat ? 1 : tni_node_count(n);
     int64_t         size  = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
-    if (count < 0 || count > PLENTY / size - 64) return PLENTY;
+    if (count < 0 || count > TNI_PLENTY / size - 64) return TNI_PLENTY;
     int64_t bytes = count * size;
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
 
-// When the first of those that share it comes: into a buffer of its own or a stretch of the arena.
-static void place_root(builder *b, uint32_t root, arena *a, int64_t *end, int64_t *next)
+// When the first of those that share it comes: into a buffer of its own or the arena.
+static void place_root(builder *b, uint32_t root, size_t step)
 {
     tni_place *p = &b->plan->place[root];
     p->splat     = b->g->item[root].n->op == TNI_full && !b->stored[root] && !b->whole[root];
@@ -274,17 +226,15 @@ static void place_root(builder *b, uint32_t root, arena *a, int64_t *end, int64_
         p->where = TNI_OWN;
         return;
     }
-    p->offset          = arena_take(a, p->bytes);
-    next[root]         = end[b->last[root]];
-    end[b->last[root]] = (int64_t)root;
+    b->in[root]         = (uint32_t)b->spans;
+    b->span[b->spans++] = (tni_stretch){ (uint32_t)step, b->last[root], p->bytes, 0 };
 }
 
 // What a step computes gets its place when the first of those that share it comes.
-static void place_item(builder *b, size_t i, arena *a, int64_t *end, int64_t *next)
+static void place_item(builder *b, size_t i, size_t step)
 {
     tni_place *p = &b->plan->place[i];
-    if (p->where == TNI_ARENA && !b->plan->place[p->root].bytes)
-        place_root(b, p->root, a, end, next);
+    if (p->where == TNI_ARENA && !b->plan->place[p->root].bytes) place_root(b, p->root, step);
 }
 
 // ---- results in the place of what they are made from -------------------------------------------
@@ -354,47 +304,40 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
     return -1;
 }
 
-static void place_result(builder *b, const tni_fused *k, int32_t seed, size_t step, arena *a,
-                         int64_t *end, int64_t *next)
+static void place_result(builder *b, const tni_fused *k, int32_t seed, size_t step)
 {
     tni_place *p = &b->plan->place[seed];
     bool new     = p->where == TNI_ARENA && !b->plan->place[p->root].bytes && !b->stored[p->root];
     int64_t from = new ? given_up(b, k, seed, step) : -1;
     if (from < 0) {
-        place_item(b, (size_t)seed, a, end, next);
+        place_item(b, (size_t)seed, step);
         return;
     }
-    b->gone[from]      = true;
-    p->bytes           = b->plan->place[from].bytes;
-    p->offset          = b->plan->place[from].offset;
-    next[seed]         = end[b->last[seed]];
-    end[b->last[seed]] = seed;
+    b->gone[from]             = true;
+    p->bytes                  = b->plan->place[from].bytes;
+    b->in[seed]               = b->in[from];
+    b->span[b->in[seed]].last = b->last[seed];
 }
 
-// Chains of items whose place ends at the same step: end[t] is the first, next the following.
-static bool assign_arena(builder *b, int64_t *end, int64_t *next)
+// Where each value lies: first which of them share a span of the arena, then where the spans lie.
+static bool assign_arena(builder *b)
 {
-    tni_graph *g  = b->g;
-    arena      a  = { .heap = &g->cx->heap };
-    bool       ok = true;
-    for (size_t t = 0; t < b->plan->steps; t++) end[t] = -1;
-    for (size_t t = 0; ok && t < b->plan->steps; t++) {
-        tni_step step = b->plan->step[t];
-        if (step >= 0) place_item(b, (size_t)step, &a, end, next);
-        for (size_t i = 0; step < 0 && i < b->plan->kernel[~step].seeds; i++)
-            if (b->plan->kernel[~step].seed[i] >= 0)
-                place_result(b, &b->plan->kernel[~step], b->plan->kernel[~step].seed[i], t, &a, end,
-                             next);
-        for (int64_t k = end[t]; k >= 0 && ok; k = next[k])
-            ok = b->gone[k] || arena_give(&a, b->plan->place[k].offset, b->plan->place[k].bytes);
+    tni_graph *g = b->g;
+    for (size_t t = 0; t < b->plan->steps; t++) {
+        tni_step         step = b->plan->step[t];
+        const tni_fused *k    = step < 0 ? &b->plan->kernel[~step] : NULL;
+        if (!k) place_item(b, (size_t)step, t);
+        for (size_t i = 0; k && i < k->seeds; i++)
+            if (k->seed[i] >= 0) place_result(b, k, k->seed[i], t);
     }
+    b->plan->arena = tni_arena_place(&g->cx->heap, b->spans, b->span);
     for (size_t i = 0; i < g->count; i++) {
         tni_place *p = &b->plan->place[i];
-        if (p->where == TNI_ARENA) p->where = b->plan->place[p->root].where;
+        if (p->where != TNI_ARENA) continue;
+        p->where = b->plan->place[p->root].where;
+        if (p->where == TNI_ARENA && p->root == i && p->bytes) p->offset = b->span[b->in[i]].offset;
     }
-    b->plan->arena = a.end;
-    tni_free(a.heap, a.free);
-    return ok;
+    return b->plan->arena >= 0;
 }
 
 // ---- building ----------------------------------------------------------------------------------
@@ -433,7 +376,7 @@ static bool step_by_unit(builder *b)
     tni_fusion f  = { .g = b->g, .limits = b->limits };
     bool       ok = tni_fuse(&f) && tni_sequence(&f, b->plan);
     tni_fusion_close(&f);
-    if (ok) return true;
+    if (ok || f.failed) return ok;
     free_steps(&b->g->cx->heap, b->plan);
     b->plan->unfused = true;
     return step_by_item(b);
@@ -449,23 +392,25 @@ static bool take_builder(builder *b)
     b->stored        = tni_zalloc(h, places * sizeof *b->stored);
     b->whole         = tni_zalloc(h, places * sizeof *b->whole);
     b->gone          = tni_zalloc(h, places * sizeof *b->gone);
+    b->span          = tni_alloc(h, b->g->count * sizeof *b->span);
+    b->in            = tni_alloc(h, b->g->count * sizeof *b->in);
     if (!b->plan) return false;
     b->plan->place = tni_zalloc(h, b->g->count * sizeof *b->plan->place);
     b->plan->count = b->g->count;
-    return b->plan->place && b->when && b->last && b->stored && b->whole && b->gone;
+    return b->plan->place && b->when && b->last && b->stored && b->whole && b->gone && b->span &&
+           b->in;
 }
 
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
 {
-    tni_heap *h     = &g->cx->heap;
-    builder   b     = { .g = g, .limits = limits };
-    int64_t  *chain = tni_alloc(h, 2 * g->count * sizeof *chain);
-    bool      ok    = take_builder(&b) && chain;
-    ok              = ok && (limits->fuses ? step_by_unit(&b) : step_by_item(&b));
+    tni_heap *h  = &g->cx->heap;
+    builder   b  = { .g = g, .limits = limits };
+    bool      ok = take_builder(&b);
+    ok           = ok && (limits->fuses ? step_by_unit(&b) : step_by_item(&b));
     if (ok) {
         find_reads(&b);
         share_places(&b);
-        ok = assign_arena(&b, chain, chain + g->count);
+        ok = assign_arena(&b);
         g->cx->stats.plans += ok;
     }
     tni_free(h, b.when);
@@ -473,7 +418,8 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
     tni_free(h, b.stored);
     tni_free(h, b.whole);
     tni_free(h, b.gone);
-    tni_free(h, chain);
+    tni_free(h, b.span);
+    tni_free(h, b.in);
     if (ok) return b.plan;
     tni_plan_free(h, b.plan);
     return tni_fail_memory(g->cx, "planning");

@@ -135,6 +135,7 @@ typedef struct {
     tni_fused  *out;
     tni_reading source[TNI_MOST_ACCESS];
     int         sources;
+    int64_t     before[TNI_MOST_ACCESS][TNI_AXES];  // strides by the unit's axes
     int         axis[TNI_AXES], naxes, np;
 } making;
 
@@ -198,6 +199,7 @@ static void collapse(making *m)
     for (int i = 0; i < m->sources; i++) {
         int64_t old[TNI_AXES];
         memcpy(old, m->source[i].stride, sizeof old);
+        memcpy(m->before[i], old, sizeof old);
         memset(m->source[i].stride, 0, sizeof old);
         for (int k = 0; k < m->naxes; k++) m->source[i].stride[k] = old[m->axis[k]];
     }
@@ -250,7 +252,7 @@ static void gather_sources(making *m)
 {
     const tni_unit *u = m->u;
     m->sources        = (int)u->sources;
-    memcpy(m->source, u->source, u->sources * sizeof *u->source);
+    if (u->sources) memcpy(m->source, u->source, u->sources * sizeof *u->source);
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
         if (!is_stored(m, x)) continue;
@@ -352,16 +354,27 @@ static void classify(making *m)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
+// A load by an index goes wherever its index does.
+static uint32_t index_axes(const making *m, int access)
+{
+    const tni_unit *u = m->u;
+    for (size_t i = 0; i < u->values; i++) {
+        const tni_ins *x = &u->value[i].ins;
+        if (x->code == TNI_I_LOAD && x->access == access && x->a >= 0) return u->value[x->a].axes;
+    }
+    return 0;
+}
+
 static int64_t bytes_moved(const making *m)
 {
     int64_t bytes = 0;
     for (int i = 0; i < m->sources; i++) {
         const tni_access *a = &m->out->kernel->access[i];
-        int64_t           n = 1;
         if (a->buffer < 0) continue;
-        for (int k = 0; k < m->naxes; k++) n *= m->source[i].stride[k] ? m->out->launch.size[k] : 1;
+        uint32_t axes = i < (int)m->u->sources ? index_axes(m, i) : 0;
+        for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(m->before[i][k] != 0) << k;
         tn_dtype dt = (tn_dtype)m->out->kernel->buffer[a->buffer].dtype;
-        bytes += n * (int64_t)tni_dtype_size(dt);
+        bytes += elements(m->u, axes) * (int64_t)tni_dtype_size(dt);
     }
     return bytes;
 }
@@ -407,8 +420,8 @@ bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out)
     }
     k->nnumber = (int16_t)u->numbers;
     for (size_t i = 0; i < u->numbers; i++) k->number[i] = u->number[i].dtype;
-    memcpy(out->number, u->number, u->numbers * sizeof *u->number);
-    memcpy(out->source, m.source, (size_t)m.sources * sizeof *m.source);
+    if (u->numbers) memcpy(out->number, u->number, u->numbers * sizeof *u->number);
+    if (m.sources) memcpy(out->source, m.source, (size_t)m.sources * sizeof *m.source);
     out->seeds = u->seeds;
     for (size_t i = 0; i < u->seeds; i++)
         out->seed[i] = f->fate[u->seed[i]].stored ? u->seed[i] : ~u->seed[i];

@@ -119,8 +119,8 @@ static bool take(tni_fusion *f, tni_plan *p, uint32_t unit)
         return true;
     }
     p->step[p->steps++] = ~(tni_step)p->kernels;
-    return tni_make_kernel(f, u, &p->kernel[p->kernels++]) &&
-           tni_kernel_seal(p->kernel[p->kernels - 1].kernel);
+    f->failed           = !tni_make_kernel(f, u, &p->kernel[p->kernels++]);
+    return !f->failed && tni_kernel_seal(p->kernel[p->kernels - 1].kernel);
 }
 
 static bool sort(sorting *s, tni_plan *p)
@@ -154,6 +154,7 @@ bool tni_sequence(tni_fusion *f, tni_plan *p)
     p->step   = tni_alloc(h, f->units * sizeof *p->step);
     p->kernel = tni_zalloc(h, kernels * sizeof *p->kernel + 1);
     bool ok   = s.waits && s.ready && s.first && s.list && p->step && p->kernel;
+    f->failed = !ok;
     if (ok) mark_stored(f);
     ok = ok && sort(&s, p);
     tni_free(h, s.waits);

@@ -100,7 +100,8 @@ static void add_axis(tni_cl_axes *to, const tni_cl_axes *from, int i)
     to->stride[1][r] = from->stride[1][i];
 }
 
-// Divides the axes of a view: `in` visit no place twice, the largest axes first; the rest are tried.
+// Divides the axes of a view: `in` visit no place twice, the largest axes first; the rest are
+// tried.
 static void divide(const tni_cl_axes *view, tni_cl_axes *in, tni_cl_axes *tap)
 {
     uint32_t taken = 0;
@@ -118,8 +119,8 @@ static void divide(const tni_cl_axes *view, tni_cl_axes *in, tni_cl_axes *tap)
     }
 }
 
-// The view's axes with strides in the base (0) and in x (1). An axis that goes backwards in the base
-// is turned round; *at and *from are where the two then begin.
+// The view's axes with strides in the base (0) and in x (1). An axis that goes backwards in the
+// base is turned round; *at and *from are where the two then begin.
 static tni_cl_axes view_axes(const tni_call *c, int64_t *at, int64_t *from)
 {
     const tni_arg *x = &c->in[0];

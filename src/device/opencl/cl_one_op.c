@@ -1,5 +1,5 @@
-// Calls as kernels of one op: maps, casts, copies, sources, reductions, pad, concat and gather go the
-// same way as what the planner fuses.
+// Calls as kernels of one op: maps, casts, copies, sources, reductions, pad, concat and gather go
+// the same way as what the planner fuses.
 #include "device/opencl/opencl.h"
 
 #include "tensor/dtype.h"

@@ -1,5 +1,5 @@
-// Programs: building them from text or from a binary kept on disk; kernels of texts written by hand;
-// and putting a launch together.
+// Programs: building them from text or from a binary kept on disk; kernels of texts written by
+// hand; and putting a launch together.
 #include "device/opencl/opencl.h"
 
 #include "kernel/disk.h"
@@ -86,12 +86,14 @@ tni_cl_program tni_cl_build(const char *source, const char *what, tn_status *sta
     cache.opened     = true;
     tni_cl_program p = kept_program(cl, source);
     if (p) {
+        cl->loaded++;
         tni_cl_finish_at_exit();
         return p;
     }
     p = cl->api.clCreateProgramWithSource(cl->context, 1, &source, NULL, &code);
     if (p) code = cl->api.clBuildProgram(p, 1, &cl->device, options(cl), NULL, NULL);
     if (p && code == TNI_CL_SUCCESS) {
+        cl->built++;
         keep_program(cl, p, source);
         tni_cl_finish_at_exit();
         return p;

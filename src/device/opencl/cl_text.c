@@ -1,6 +1,6 @@
-// The kernels written by hand, as text. Each is compiled for XT, the dtype of the elements it reads,
-// and YT, that of its results; FP64 is defined where the device has doubles. Pieces are kept short:
-// C11 promises no more than 4,095 characters in a literal.
+// The kernels written by hand, as text. Each is compiled for XT, the dtype of the elements it
+// reads, and YT, that of its results; FP64 is defined where the device has doubles. Pieces are kept
+// short: C11 promises no more than 4,095 characters in a literal.
 //
 // What comes before is the math prelude. A shape says where elements lie; `place` counts them in
 // row-major order. Integers are added and multiplied without signs, so that they wrap.
@@ -128,9 +128,9 @@ const char *const tni_cl_text_matmul[] = {
 
 // ---- convolution -------------------------------------------------------------------------------
 
-// The shapes are of x (N, C, H, W), w (O, C / groups, KH, KW) and y (N, O, OH, OW) whichever of them
-// is the result. One item an element of the result; the gradient for w is a sum over all images and
-// places, for which a group of 64 works together.
+// The shapes are of x (N, C, H, W), w (O, C / groups, KH, KW) and y (N, O, OH, OW) whichever of
+// them is the result. One item an element of the result; the gradient for w is a sum over all
+// images and places, for which a group of 64 works together.
 const char *const tni_cl_text_conv[] = {
     CL(typedef struct { long step[2]; long pad[2]; long dilation[2]; long groups; long count; } how;
        M_FN long at4(const shape *s, long a, long b, long c, long d) {
@@ -337,8 +337,8 @@ const char *const tni_cl_text_sort[] = {
            }
            to[place(&line, g / s.n) + rank_ * s.step] = i;
        }),
-    CL(kernel void sort_merge(global const x_kept *x, shape sx, global const long *from, long at_from,
-                              global long *to, long at_to, shape line, sorting s) {
+    CL(kernel void sort_merge(global const x_kept *x, shape sx, global const long *from,
+                              long at_from, global long *to, long at_to, shape line, sorting s) {
            long g = get_global_id(0);
            if (g >= s.count) return;
            long i = g % s.n;
@@ -416,8 +416,8 @@ const char *const tni_cl_text_bits[] = {
 // An item goes along the indexed axis in order, so of several the last counts and sums have a fixed
 // order. The first index out of range, in row-major order, is noted.
 const char *const tni_cl_text_index[] = {
-    CL(typedef struct { long count; long inner; long length; long size; long index_step; long v_step;
-                        long y_step; int wide; int add; } scattering;
+    CL(typedef struct { long count; long inner; long length; long size; long index_step;
+                        long v_step; long y_step; int wide; int add; } scattering;
        kernel void scatter(global const int *index, shape si, global const x_kept *v, shape sv,
                            global y_kept *y, shape sy, global int *bad, scattering s) {
            long g = get_global_id(0);

@@ -1,5 +1,5 @@
-// What the files of the opencl device share: the device that was chosen, memory by address, programs
-// and launches, and the functions that run ops.
+// What the files of the opencl device share: the device that was chosen, memory by address,
+// programs and launches, and the functions that run ops.
 //
 // All of it is one state of the process: one OpenCL context with one in-order queue, which every
 // context of ours uses. tni_cl_lock guards it; functions marked "locked" are called between
@@ -26,8 +26,9 @@ typedef struct {
     int64_t              group;         // most work items of a group
     int64_t              units;         // compute units
     int                  batch;         // kernels of a program, at most
-    char                 chip[192];     // name and versions: part of the key of a binary
-    tni_text             detail;        // in a line: the device, or why there is none
+    int64_t              built, loaded;  // programs from text, from the disk cache; locked
+    char                 chip[192];      // name and versions: part of the key of a binary
+    tni_text             detail;         // in a line: the device, or why there is none
 } tni_cl;
 
 // The device, or NULL if there is none: then the reason is in tni_cl_detail.
