@@ -39,6 +39,13 @@ test: setup-test
 	@$(build) --target all examples tenon-tests
 	@$(B)/tenon-tests $(T)
 
+# Every op in every dtype and layout on opencl, and a million random graphs.
+test-long: setup-test
+	@$(MAKE) --no-print-directory configure
+	@$(build) --target all examples tenon-tests
+	@TN_TEST_LONG=1 $(B)/tenon-tests opencl
+	@TN_GRAPHS=1000000 TN_TEST_LIMIT=20000 $(B)/tenon-tests graphs_op_by_op_agree graphs_fused_and_interpreted
+
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
 	@$(B)/tenon demo --save $(B)/lenet.safetensors $(ARGS)
@@ -80,6 +87,7 @@ help:
 	@echo 'make test [T=name]       build and run the tests, or those whose file or name contains T'
 	@echo '     SANITIZE=address,undefined | thread    with sanitizers'
 	@echo '     TN_DEBUG=1  CC=clang                   with internal checks, with another compiler'
+	@echo 'make test-long           full products on opencl, a million random graphs; hours'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure'
@@ -91,4 +99,4 @@ help:
 	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
 	@echo 'TN_NO_INSTALL=1.'
 
-.PHONY: all configure test fuzz fuzz-all demo bench setup-test setup-demo install docs format format-check clean help
+.PHONY: all configure test test-long fuzz fuzz-all demo bench setup-test setup-demo install docs format format-check clean help

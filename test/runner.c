@@ -311,6 +311,7 @@ int main(int argc, char **argv)
     }
     filters = argv + i;
     if (only_list) return list();
+    setenv("TN_CACHE_DIR", TN_BUILD_DIR "/cache", 0);  // not the user's
 
     const char *text = getenv("TN_TEST_LIMIT");
     if (text && atoi(text) > 0) limit = atoi(text);

@@ -446,7 +446,7 @@ static void rule_18_a_memory_limit_leaves_all_as_it_was(void)
         if (!CHECK(cx != NULL)) return;
         tn_on_error(cx, NULL, NULL);
         world      o   = make_world(cx);
-        tn_tensor *big = tn_randn(cx, TN_F64, TN_SHAPE(1 << 20));
+        tn_tensor *big = tn_want(tn_randn(cx, TN_F64, TN_SHAPE(1 << 20)));
         record_step(cx, &o, tn_slice(big, 0, 0, N, 1));
         CHECK_STATUS(tn_eval(cx), TN_EMEM);
         CHECK_FAILED(cx, TN_EMEM, "memory");

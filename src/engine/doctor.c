@@ -3,7 +3,9 @@
 #include "engine/engine.h"
 
 #include "base/pool.h"
+#include "device/cpu/cpu_kernels.h"
 #include "device/cpu/gemm.h"
+#include "kernel/disk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +65,18 @@ static void say_blas(FILE *f)
     else fprintf(f, "  a BLAS is faster; on Debian or Ubuntu: apt install libopenblas0-pthread\n");
 }
 
+static void say_compiler(FILE *f)
+{
+    tni_text t = { "" };
+    tni_disk d;
+    bool     ok = tni_cpu_compiler(&t);
+    fprintf(f, "compiler\n  %s%s\n", ok ? "" : "none, kernels are interpreted: ", t.s);
+    tni_disk_open(&d);
+    t  = (tni_text){ "" };
+    ok = tni_disk_usable(&d, &t);
+    fprintf(f, "compiled kernels\n  %s%s\n", ok ? "kept in " : "not kept: ", ok ? d.path : t.s);
+}
+
 static void say_environment(FILE *f)
 {
     int n = 0;
@@ -83,5 +97,6 @@ void tn_doctor(FILE *f)
     say_default(f);
     say_threads(f);
     say_blas(f);
+    say_compiler(f);
     say_environment(f);
 }
