@@ -594,7 +594,7 @@ static void scatter_keeps_the_last_and_scatter_add_adds(void)
 static void fold_adds_overlapping_windows(void)
 {
     value    x, y;
-    tni_attr a = { .view = { 1, { 1, 1 } } };
+    tni_attr a = { .view = { .offset = 1, .stride = { 1, 1 } } };
     put(&x, TN_F32, 2, (int64_t[]){ 3, 2 }, LIST(1, 2, 3, 4, 5, 6));
     make(&y, TN_F32, 1, (int64_t[]){ 5 });
     RUN(fold, &y, &a, &x);

@@ -43,17 +43,64 @@ int64_t tni_reduced_count(tn_tensor *x, uint32_t axes)
     return n;
 }
 
+// Shows y, reduced from x with its axes in that order, as if it had been reduced from x: what is left
+// of them lies in their order of memory.
+static tn_tensor *show_reduced(tn_tensor *y, int rank, const int *order, uint32_t axes, bool keep)
+{
+    int  place[TN_MAX_RANK], n = 0;
+    bool moved = false;
+    for (int i = 0; i < rank; i++) {
+        if (axes >> order[i] & 1 && !keep) continue;
+        place[n] = 0;
+        for (int a = 0; a < order[i]; a++) place[n] += keep || !(axes >> a & 1);
+        moved |= n > 0 && place[n] < place[n - 1];
+        n++;
+    }
+    return moved ? tni_lay(y, place) : y;
+}
+
+// Whether the axes of a mask are those of v by falling stride.
+static bool in_order(const tni_view *v, uint32_t axes)
+{
+    int64_t last = INT64_MAX;
+    for (int i = 0; i < v->rank; i++) {
+        if (!(axes >> i & 1) || v->size[i] == 1) continue;
+        if (v->stride[i] > last) return false;
+        last = v->stride[i];
+    }
+    return true;
+}
+
+// Whether x is to be read in the order it has in memory, as the maps do that made it or go on from it:
+// where that differs for what is reduced or for what is left. That the two lie in each other, as windows
+// do, is no reason; and where the index of an element is the result, its place in x's own order counts.
+static bool reads_as_it_lies(int op, const tn_tensor *x, uint32_t axes, int *order)
+{
+    if (!x->view || op == TNI_argmax || op == TNI_argmin) return false;
+    if (in_order(x->view, axes) && in_order(x->view, ~axes)) return false;
+    return tni_view_order(x->view, order);
+}
+
 tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep)
 {
     tn_ctx  *cx = x->cx;
     tn_dtype in, out, dt = tn_dtype_of(x);
+    int      order[TN_MAX_RANK];
+    uint32_t given = axes;
+    bool moved = x->view && op != TNI_argmax && op != TNI_argmin && tni_view_order(x->view, order);
     if (!tni_rule_apply(tni_op_table[op].rule, dt, &in, &out))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", name, tn_dtype_name(dt));
     bool needs_one = op != TNI_sum && op != TNI_prod;
     if (needs_one && tni_reduced_count(x, axes) == 0)
         return tni_fail(cx, TN_ESHAPE, "%s: there is nothing to choose from in x %s", name,
                         tni_shape_of(x).s);
-    tni_node *n = tni_resolve(x, name);
+    tni_view v = tni_layout(x);
+    if (moved) {
+        tni_view_permute(&v, order);
+        axes = 0;
+        for (int i = 0; i < v.rank; i++) axes |= (given >> order[i] & 1) << i;
+    }
+    tni_node *n = moved ? tni_resolve_as(x, &v, name) : tni_resolve(x, name);
     if (!n) return NULL;
     int64_t size[TN_MAX_RANK];
     int     rank = 0;
@@ -62,7 +109,8 @@ tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, boo
         if (!gone || keep) size[rank++] = gone ? 1 : n->size[i];
     }
     if (!tni_shape_ok(cx, name, rank, size)) return NULL;
-    return tni_record(cx, op, out, rank, size, 1, &n, &(tni_attr){ .reduce = { axes } });
+    tn_tensor *y = tni_record(cx, op, out, rank, size, 1, &n, &(tni_attr){ .reduce = { axes } });
+    return moved ? show_reduced(y, v.rank, order, given, keep) : y;
 }
 
 #define PRIMITIVE(name)                                                                   \

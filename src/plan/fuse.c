@@ -161,6 +161,12 @@ static void find_fates(tni_fusion *f)
             if (at >= 0 && at != (int32_t)i) f->fate[at].stored = f->fate[at].apart = true;
         }
     }
+    for (size_t i = 0; i < g->count; i++) {
+        tni_fate *x = &f->fate[i];
+        if (x->how != TNI_AS_SEED) continue;
+        x->known = 1 + tni_sum_teller(f, (int32_t)i);
+        if (x->known && !x->apart) x->how = TNI_AS_FLOAT;
+    }
     // What does not float is part of one kernel, and stored if another reads it.
     for (size_t i = 0; i < g->count; i++) {
         tni_fate *x = &f->fate[i];
@@ -293,9 +299,9 @@ static void back_to(tni_fusion *f, tni_unit *u, const mark *m)
 }
 
 // The axes of a seed's domain that are not of size 1.
-static int domain_of(const tni_graph *g, int32_t i, int *axis, int64_t *size)
+static int domain_of(const tni_fusion *f, int32_t i, int *axis, int64_t *size)
 {
-    const tni_node *n     = tni_seed_domain(g, i);
+    const tni_node *n     = tni_seed_domain(f, i);
     int             count = 0;
     for (int j = 0; j < n->rank; j++)
         if (n->size[j] != 1) {
@@ -350,7 +356,7 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
     int     axis[TN_MAX_RANK];
     int64_t size[TN_MAX_RANK];
     int8_t  on[TN_MAX_RANK], align[TN_MAX_RANK];
-    int     n = domain_of(f->g, i, axis, size), old = u->naxes;
+    int     n = domain_of(f, i, axis, size), old = u->naxes;
     memset(align, -1, sizeof align);
     mark     m    = mark_of(u);
     bool     ok   = lay(u, n, size, allowed, extend, turned, on);
@@ -548,7 +554,7 @@ static bool same_domain(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
     int     axis[TN_MAX_RANK];
     int64_t size[TN_MAX_RANK];
-    return are_axes_of(u, domain_of(f->g, i, axis, size), size);
+    return are_axes_of(u, domain_of(f, i, axis, size), size);
 }
 
 static bool same_axes(const tni_unit *u, const tni_unit *v)

@@ -70,8 +70,9 @@ typedef struct {
     uint16_t ops;     // that its readers compute if it floats
     uint16_t reads;   // values they load for it
     int32_t  level;
-    int32_t  unit;  // -1 while it floats
-    uint32_t uses;  // readers, views looked through
+    int32_t  unit;   // -1 while it floats
+    int32_t  known;  // of a sum: one more than the item that tells it without folding, or 0
+    uint32_t uses;   // readers, views looked through
     int64_t  bytes, read_bytes;
 } tni_fate;
 
@@ -113,8 +114,10 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align);
 bool tni_unit_reads(tni_fusion *f, tni_unit *u, int32_t unit);
 void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores);
 
-// The shape a seed is computed over: its own, or its source's if it is a reduction.
-const tni_node *tni_seed_domain(const tni_graph *g, int32_t i);
+// The shape a seed is computed over: its own, or its source's if it folds that.
+const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i);
+// The item that tells the sum i without folding anything; -1 if there is none.
+int32_t tni_sum_teller(const tni_fusion *f, int32_t i);
 
 // Finds the reduced axes of a unit; false if it cannot be one kernel.
 bool tni_find_roles(tni_unit *u);

@@ -418,6 +418,60 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
                   number_of(l, i, TNI_THE_FILL, (tn_dtype)n->dtype, 0));
 }
 
+// ---- sums that are known -----------------------------------------------------------------------
+
+// What the sum i adds up, without signs.
+static const tni_node *summed(const tni_node *n, bool *negative)
+{
+    const tni_node *src = n->src[0];
+    *negative           = false;
+    while (src->state == TNI_PENDING && src->op == TNI_neg) {
+        *negative = !*negative;
+        src       = src->src[0];
+    }
+    return src;
+}
+
+// A scatter_add of one value a line into one number everywhere, added up along the lines, is that
+// value and so many times the number. Another reader of the scatter has to check its indices.
+int32_t tni_sum_teller(const tni_fusion *f, int32_t i)
+{
+    const tni_graph *g = f->g;
+    const tni_node  *n = g->item[i].n;
+    bool             negative;
+    if (n->op != TNI_sum || !tni_is_float((tn_dtype)n->dtype)) return -1;
+    const tni_node *src = summed(n, &negative);
+    if (src->state != TNI_PENDING || src->op != TNI_scatter_add) return -1;
+    int32_t at = (int32_t)src->mark - 1, base = tni_place_of(g, src->src[0]);
+    bool    alone = f->fate[at].how != TNI_AS_FLOAT || f->fate[at].uses < 2;
+    if (alone || n->attr.reduce.axes != 1u << src->attr.axis.axis) return -1;
+    return base >= 0 && tni_is_number(g->item[base].n->op) ? at : -1;
+}
+
+static int lower_known_sum(lowering *l, int32_t i, const tni_coords *c)
+{
+    bool            negative;
+    int32_t         from = l->f->fate[i].known - 1;
+    const tni_node *n = node_of(l, i), *x = summed(n, &negative);
+    tn_dtype        dt   = (tn_dtype)n->dtype;
+    int             axis = x->attr.axis.axis;
+    tni_coords      line = { .via = c->via };
+    for (int j = 0, k = 0; j < x->rank; j++) {
+        if (j == axis && n->rank != x->rank) continue;
+        if (j != axis) {
+            line.start[j] = c->start[k];
+            memcpy(line.step[j], c->step[k], sizeof line.step[j]);
+        }
+        k++;
+    }
+    int count = cast_of(l, -1, i, NULL, dt, number_of(l, -1, TNI_A_LITERAL, TN_I64, x->size[axis]));
+    int rest  = map_of(l, -1, i, NULL, TNI_mul, dt, lower_source(l, from, 0, &line, TNI_NO_VALUE),
+                       count, -1);
+    int sum   = map_of(l, -1, i, NULL, TNI_add, dt, lower_source(l, from, 2, &line, TNI_NO_VALUE),
+                       rest, -1);
+    return negative ? map_of(l, i, i, c, TNI_neg, dt, sum, -1, -1) : sum;
+}
+
 static bool same_coords(const tni_node *n, const tni_coords *a, const tni_coords *b)
 {
     size_t steps = (size_t)n->rank * sizeof a->step[0];
@@ -430,6 +484,7 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
     const tni_node *n = node_of(l, i);
     if (tni_is_number(n->op)) return number_of(l, i, TNI_THE_VALUE, (tn_dtype)n->dtype, 0);
     switch (n->op) {
+    case TNI_sum: return lower_known_sum(l, i, c);
     case TNI_iota: return lower_iota(l, i, c);
     case TNI_random_bits:
     case TNI_uniform:
@@ -457,10 +512,16 @@ static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 
 // ---- seeds -------------------------------------------------------------------------------------
 
-const tni_node *tni_seed_domain(const tni_graph *g, int32_t i)
+// Whether an item is computed by folding.
+static bool folds(const tni_fusion *f, int32_t i)
 {
-    const tni_node *n = g->item[i].n;
-    return tni_op_table[n->op].class == TNI_REDUCE ? n->src[0] : n;
+    return tni_op_table[f->g->item[i].n->op].class == TNI_REDUCE && !f->fate[i].known;
+}
+
+const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)
+{
+    const tni_node *n = f->g->item[i].n;
+    return folds(f, i) ? n->src[0] : n;
 }
 
 // Coordinates of a shape whose axes lie on domain axes.
@@ -522,7 +583,7 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align)
     const tni_node *n = f->g->item[i].n;
     size_t values = u->values, sources = u->sources, numbers = u->numbers, befores = u->befores;
     int    at;
-    if (tni_op_table[n->op].class == TNI_REDUCE) {
+    if (folds(f, i)) {
         at = lower_reduce(&l, i, align);
         if (at >= 0 && u->value[at].item != i) {
             int8_t     to[TN_MAX_RANK];
