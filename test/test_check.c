@@ -315,6 +315,23 @@ static void random_graphs_on_opencl_pass(void)
     run_graphs("opencl", 200001, 12);
 }
 
+// The product may not take the place of the concat, in which the part lies that it reads elsewhere.
+static void what_lies_in_a_place_that_is_given_up_is_still_read(void)
+{
+    tn_ctx    *cx       = open_verified("cpu");
+    int64_t    before[] = { 1, 0 }, after[] = { 2, 0 };
+    tn_tensor *x = values(cx, 3, 4, -1, 0), *part = tn_add_s(tn_sqrt(x), 1);
+    tn_tensor *both = tn_concat(2, (tn_tensor *[]){ part, tn_mul_s(part, 0.5) }, 0);
+    tn_tensor *y    = tn_mul(both, tn_pad(part, before, after, 0));
+    tn_scope  *s    = tn_begin(cx);
+    tn_matmul(y, tn_transpose(y, 0, 1));
+    tn_drop(part), tn_drop(both), tn_drop(y);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    no_error(cx, "concat");
+    tn_end(s);
+    tn_close(cx);
+}
+
 // ---- TN_VERIFY: what is wrong does not
 
 // The cpu, of which one launch, or one op, gives something else: `left` counts down to the launch
@@ -508,6 +525,7 @@ const test_case tests_check[] = {
     TEST(training_steps_pass),
     TEST(random_graphs_pass),
     TEST(random_graphs_on_opencl_pass),
+    TEST(what_lies_in_a_place_that_is_given_up_is_still_read),
     TEST(a_wrong_kernel_is_named_by_what_it_stores),
     TEST(an_op_that_is_wrong_by_itself_is_named),
     TEST(a_wrong_call_is_named),

@@ -401,11 +401,10 @@ static weights draw_weights(tn_ctx *cx)
                        draw(cx, TN_SHAPE(4, 6, 1, 1)),  draw(cx, TN_SHAPE(6)),
                        draw(cx, TN_SHAPE(6)),           tn_zeros(cx, TN_F32, TN_SHAPE(6)),
                        tn_ones(cx, TN_F32, TN_SHAPE(6)) };
-    tn_tensor *t[] = { p.conv1, p.conv2, p.down, p.gain, p.bias };
-    for (int i = 0; i < 5; i++) {
-        tn_want(t[i]);
+    tn_tensor *t[] = { p.conv1, p.conv2, p.down, p.gain, p.bias, p.mean, p.var };
+    for (int i = 0; i < 7; i++) {
         CHECK_STATUS(tn_eval_of(t[i]), TN_OK);
-        tn_requires_grad(t[i], true);
+        if (i < 5) tn_requires_grad(t[i], true);
     }
     return p;
 }
@@ -453,7 +452,7 @@ static int steps(tn_ctx *cx, const weights *p, tn_tensor *x, long long *bytes, t
     CHECK_STATUS(tn_grad(1, &loss, 6, leaf, NULL, g), TN_OK);
     for (int i = 0; i < n; i++) tn_drop(y[i]);
     FILE *f = open_memstream(&text, &size);
-    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    CHECK_STATUS(tn_explain_with(cx, f, (tn_explain_opts){ .source = getenv("TN_SHOW") != NULL }), TN_OK);
     fclose(f);
     CHECK(sscanf(text, "%d kernels, %lld bytes", &kernels, bytes) == 2);
     if (getenv("TN_SHOW")) fputs(text, stderr);

@@ -19,9 +19,46 @@ tni_heap tni_heap_default(void)
     return (tni_heap){ .alloc = default_alloc };
 }
 
+// Every block begins with its size, four to an octave from 64 bytes on; LARGE if it is past those.
+typedef union {
+    size_t        size;
+    void         *next;  // of a kept block
+    max_align_t   most;
+    unsigned char room[16];
+} header;
+
+enum { LARGE = TNI_HEAP_SIZES };
+
+static size_t size_bytes(int size)
+{
+    return (size_t)(4 + size % 4) << (4 + size / 4);
+}
+
+static int size_of(size_t n)
+{
+    int size = 0;
+    while (size < LARGE && size_bytes(size) < n) size++;
+    return size;
+}
+
+static void *from_heap(tni_heap *h, header *old, size_t n, int size)
+{
+    size_t bytes = size == LARGE ? n : size_bytes(size);
+    if (bytes > SIZE_MAX - sizeof(header)) return NULL;
+    header *b = h->alloc(h->user, old, sizeof *b + bytes);
+    if (!b) return NULL;
+    b->size = (size_t)size;
+    return b + 1;
+}
+
 void *tni_alloc(tni_heap *h, size_t n)
 {
-    return h->alloc(h->user, NULL, n ? n : 1);
+    int size = size_of(n ? n : 1);
+    if (size == LARGE || !h->kept[size]) return from_heap(h, NULL, n, size);
+    header *b     = h->kept[size];
+    h->kept[size] = b[1].next;
+    h->count[size]--;
+    return b + 1;
 }
 
 void *tni_zalloc(tni_heap *h, size_t n)
@@ -33,12 +70,42 @@ void *tni_zalloc(tni_heap *h, size_t n)
 
 void *tni_resize(tni_heap *h, void *p, size_t n)
 {
-    return h->alloc(h->user, p, n ? n : 1);
+    if (!p) return tni_alloc(h, n);
+    header *b    = (header *)p - 1;
+    int     size = size_of(n ? n : 1);
+    if (b->size == LARGE && size == LARGE) return from_heap(h, b, n, size);
+    if (b->size != LARGE && (size_t)size <= b->size) return p;
+    size_t old = b->size == LARGE ? n : size_bytes((int)b->size);
+    void *new  = tni_alloc(h, n);
+    if (!new) return NULL;
+    memcpy(new, p, old < n ? old : n);
+    tni_free(h, p);
+    return new;
 }
 
 void tni_free(tni_heap *h, void *p)
 {
-    if (p) h->alloc(h->user, p, 0);
+    if (!p) return;
+    header *b    = (header *)p - 1;
+    size_t  size = b->size;
+    if (!h->keeps || size == LARGE || h->count[size] == TNI_HEAP_KEPT) {
+        h->alloc(h->user, b, 0);
+        return;
+    }
+    b[1].next     = h->kept[size];
+    h->kept[size] = b;
+    h->count[size]++;
+}
+
+void tni_heap_close(tni_heap *h)
+{
+    for (int i = 0; i < TNI_HEAP_SIZES; i++)
+        while (h->kept[i]) {
+            header *b  = h->kept[i];
+            h->kept[i] = b[1].next;
+            h->alloc(h->user, b, 0);
+        }
+    memset(h->count, 0, sizeof h->count);
 }
 
 // The block begins somewhere before the first multiple of 64 inside it; the pointer to it lies right

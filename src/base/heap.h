@@ -6,15 +6,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-// Where memory comes from. alloc: old NULL allocates, n 0 frees, else resizes; see tn_open_opts.
+enum { TNI_HEAP_SIZES = 64, TNI_HEAP_KEPT = 8 };
+
+// Where memory comes from. alloc: old NULL allocates, n 0 frees, else resizes; see tn_open_opts. A heap
+// that `keeps` gives small blocks out again when they were freed, a few of each size, so that what
+// happens over and over asks nobody for memory; it has one user thread, and is closed in the end.
 typedef struct {
     void *(*alloc)(void *user, void *old, size_t n);
-    void *user;
+    void   *user;
+    bool    keeps;
+    void   *kept[TNI_HEAP_SIZES];  // chains of free blocks
+    uint8_t count[TNI_HEAP_SIZES];
 } tni_heap;
 
 // The C library's allocator.
 tni_heap tni_heap_default(void);
+// Gives back all that is kept.
+void tni_heap_close(tni_heap *h);
 
 void *tni_alloc(tni_heap *h, size_t n);   // n 0 counts as 1
 void *tni_zalloc(tni_heap *h, size_t n);  // zeroed

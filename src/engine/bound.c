@@ -1,7 +1,7 @@
 // How far from ref a device may be, element by element. Errors of inputs become errors of the result,
 // and every op that rounds adds its own:
 //
-//   maps, max, min   the op again with each input moved up and down by its error: what changes
+//   maps, max, min   the op again with inputs moved up and down by their errors: what changes
 //   sums, products   the op over magnitudes, and over magnitudes made larger by their errors and by
 //   and the like     what adding them up in any order may take: the difference
 //   movement         the errors, moved in the same way
@@ -135,38 +135,50 @@ static void know_nothing(work *w)
 
 // ---- maps, max, min ----------------------------------------------------------------------------
 
-// The twin with input k moved by its errors; how far its results are, if that is farther than `by`.
-static void move_input(work *w, int k, double sign, tni_cell *room, tni_cell *result, double *by)
+// Moves input k of the twin by its errors; by 0 it is as it was.
+static void move_input(work *w, int k, int sign, tni_cell *room)
 {
     const tni_arg *x = &w->c->in[k], *e = &w->error[k];
     tni_cell      *to = room;
+    w->in[k]          = *x;
+    if (!sign) return;
     for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); a.left; tni_ref_walk_next(&a))
         *to++ = moved(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)],
                       sign * tni_cells(e)[tni_ref_place(e, a.at)].f);
     give(w, k, room, x->dtype);
+}
+
+// Runs the twin; the bound is at least as far as its results are.
+static void run_moved(work *w, tni_cell *result)
+{
     w->twin.out.data = (char *)result;
     tni_device_ref.run(&w->twin);
     for (int64_t i = 0; i < w->count; i++)
-        by[i] = fmax(by[i], distance(w->c->out.dtype, result[i], tni_cells(&w->c->out)[i]));
-    w->in[k] = *x;
+        w->bound[i] = fmax(w->bound[i],
+                           distance(w->c->out.dtype, result[i], tni_cells(&w->c->out)[i]));
 }
 
+// Every input down, as it is, and up, with every other: a case is a number of that many digits.
 static bool by_moving(work *w)
 {
-    tni_cell *result = room_for(w->heap, &w->c->out);
-    double   *by     = tni_alloc(w->heap, (size_t)w->count * sizeof *by);
-    bool      ok     = result && by;
+    tni_cell *room[MOST_IN] = { 0 }, *result = room_for(w->heap, &w->c->out);
+    bool      ok    = result != NULL;
+    int       cases = 1;
     for (int k = 0; k < w->c->nin && ok; k++) {
         if (!w->error[k].data) continue;
-        tni_cell *room = room_for(w->heap, &w->c->in[k]);
-        ok             = room != NULL;
-        memset(by, 0, (size_t)w->count * sizeof *by);
-        for (int sign = -1; ok && sign <= 1; sign += 2) move_input(w, k, sign, room, result, by);
-        for (int64_t i = 0; ok && i < w->count; i++) w->bound[i] += by[i];
-        tni_free(w->heap, room);
+        cases *= 3;
+        ok = (room[k] = room_for(w->heap, &w->c->in[k])) != NULL;
     }
+    for (int i = 1; i < cases && ok; i++) {
+        for (int k = 0, digits = i; k < w->c->nin; k++) {
+            if (!room[k]) continue;
+            move_input(w, k, digits % 3 == 2 ? -1 : digits % 3, room[k]);
+            digits /= 3;
+        }
+        run_moved(w, result);
+    }
+    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
     tni_free(w->heap, result);
-    tni_free(w->heap, by);
     return ok;
 }
 

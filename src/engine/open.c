@@ -102,13 +102,20 @@ static int thread_count(int asked)
     return n > TNI_MAX_THREADS ? TNI_MAX_THREADS : n;
 }
 
+// Memory checkers see every block come and go.
+#if defined(TN_DEBUG) || defined(__SANITIZE_ADDRESS__)
+enum { KEEPS_BLOCKS = false };
+#else
+enum { KEEPS_BLOCKS = true };
+#endif
+
 tn_ctx *tn_open_with(tn_open_opts o)
 {
     const tni_device *dev = find_device(o.device);
     if (!dev) return NULL;
-    tni_heap    heap = o.alloc ? (tni_heap){ o.alloc, o.user } : tni_heap_default();
-    tn_ctx     *cx   = tni_zalloc(&heap, sizeof *cx);
-    tni_engine *e    = cx ? tni_zalloc(&heap, sizeof *e) : NULL;
+    tni_heap heap = o.alloc ? (tni_heap){ .alloc = o.alloc, .user = o.user } : tni_heap_default();
+    tn_ctx  *cx   = tni_zalloc(&heap, sizeof *cx);
+    tni_engine *e = cx ? tni_zalloc(&heap, sizeof *e) : NULL;
     if (!e) {
         tni_free(&heap, cx);
         tni_thread_fail(TN_EMEM, "open: out of memory");
@@ -124,6 +131,7 @@ tn_ctx *tn_open_with(tn_open_opts o)
     cx->owner       = tni_thread_id();
     cx->grad_mode   = true;
     cx->heap        = heap;
+    cx->heap.keeps  = KEEPS_BLOCKS;
     cx->handler     = o.handler ? o.handler : print_fault;
     cx->user        = o.user;
     cx->engine      = e;
@@ -156,9 +164,11 @@ static void bury(tn_ctx *cx)
 #else
 static void bury(tn_ctx *cx)
 {
-    tni_heap heap = cx->heap;
     tni_slab_close(&cx->tensors);
     tni_slab_close(&cx->scopes);
+    tni_heap heap = cx->heap;
+    heap.keeps    = false;
+    tni_heap_close(&heap);
     tni_free(&heap, cx);
 }
 #endif

@@ -76,26 +76,35 @@ static bool made_from(const tni_node *n, const tn_tensor *x, const tni_node *res
     return o && state_of(n) == state_of(resolved);
 }
 
+// The node whose gradient is that of x.
+static tni_node *node_of(const walk *k, tn_tensor *x)
+{
+    tni_node *n = tni_resolve(x, k->w->op);
+    return n && tni_is_laid(x) ? x->store->node : n;
+}
+
 // Whether node n is one whose gradient goes to x: of a leaf all its states, of a view all views
 // made from it.
 static bool stands_for(const tni_node *n, const tn_tensor *x, const tni_node *resolved)
 {
     if (tni_is_leaf(x)) return n->leaf == x->leaf;
-    return n == resolved || made_from(n, x, resolved);
+    return n == resolved || (!tni_is_laid(x) && made_from(n, x, resolved));
 }
 
 // The gradient g of node n as one of x: through the store's shape, where the two are different
 // views of it.
 static tn_tensor *as_gradient_of(walk *k, const tn_tensor *x, const tni_node *n, tn_tensor *g)
 {
-    tni_view v = tni_node_layout(n);
-    if (!x->view || (n->op == TNI_view && !n->leaf && tni_view_equal(&v, x->view))) return g;
+    tni_view v    = tni_node_layout(n);
+    bool     laid = tni_is_laid(x);  // n is its store's node
+    if (!x->view || (!laid && n->op == TNI_view && !n->leaf && tni_view_equal(&v, x->view)))
+        return g;
     if (!tni_view_injective(x->view))
         return tni_fail(k->cx, TN_EGRAD,
                         "%s: x %s is an expanded or overlapping view that was viewed again; take "
                         "the gradient of a tn_clone of it",
                         k->w->op, tni_shape_of(x).s);
-    if (!n->leaf) g = tni_unview(k->cx, g, v, n->src[0]);
+    if (!n->leaf && !laid) g = tni_unview(k->cx, g, v, n->src[0]);
     g = g ? tn_contiguous(g) : NULL;
     return g ? tni_wrap_view(g, x->view) : NULL;
 }
@@ -107,7 +116,7 @@ static bool mark_leads(walk *k)
     k->leads = tni_zalloc(&k->cx->heap, n * sizeof *k->leads);
     if (!k->g || !k->leads) return tni_no_memory(k->cx, k->w->op);
     for (int i = 0; i < k->w->nx; i++) {
-        tni_node *x = tni_resolve(k->w->x[i], k->w->op);
+        tni_node *x = node_of(k, k->w->x[i]);
         if (!x) return false;
         for (size_t j = 0; j < k->count; j++)
             if (stands_for(k->node[j], k->w->x[i], x)) k->leads[j] = true;
@@ -253,12 +262,12 @@ static bool give_results(walk *k)
     const tni_walk *w = k->w;
     for (int i = 0; i < w->nx; i++) {
         tn_tensor *x = w->x[i], *sum = NULL;
-        tni_node  *node = tni_resolve(x, w->op);
+        tni_node  *node = node_of(k, x);
         if (!node) return false;
         for (size_t j = 0; j < k->count; j++) {
             tn_tensor *g = k->g[j];
             if (!g || !stands_for(k->node[j], x, node)) continue;
-            if (k->node[j] != node) g = as_gradient_of(k, x, k->node[j], g);
+            if (k->node[j] != node || tni_is_laid(x)) g = as_gradient_of(k, x, k->node[j], g);
             if (!g) return false;
             sum = sum ? tn_add(sum, g) : g;
             if (!sum) return false;

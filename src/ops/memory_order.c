@@ -44,6 +44,13 @@ tn_tensor *tni_ordered(tn_tensor *x, const int *order)
     return tni_wrap_view(x, &v);
 }
 
+tni_node *tni_resolve_ordered(tn_tensor *x, const int *order, const char *op)
+{
+    tni_view v = tni_layout(x);
+    tni_view_permute(&v, order);
+    return tni_resolve_as(x, &v, op);
+}
+
 tn_tensor *tn_contiguous(tn_tensor *x)
 {
     return tni_arg1("contiguous", x, "x") ? share_rows(x, "contiguous") : NULL;

@@ -101,6 +101,8 @@ extern const int tni_channels_last_order[4];
 bool             tni_is_channels_last(const tn_tensor *x);
 // The view of x with axis order[i] in place i; what is made from it is brought back by tni_lay.
 tn_tensor *tni_ordered(tn_tensor *x, const int *order);
+// The node of that view.
+tni_node *tni_resolve_ordered(tn_tensor *x, const int *order, const char *op);
 // x cast and expanded to a shape; for values that are written or selected.
 tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size);
 // A view of x with stretched axes, or x itself; no message of its own on failure.

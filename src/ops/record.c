@@ -320,8 +320,7 @@ tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
     if (tn_dtype_of(x) == dt) return tni_share(x, "cast");
     int        rank  = tn_rank(x), axes[TN_MAX_RANK];
     const int *order = x->view && tni_view_order(x->view, axes) ? axes : NULL;
-    tni_node  *n     = order ? resolve_ordered(x, "cast", rank, tni_sizes(x), order)
-                             : tni_resolve(x, "cast");
+    tni_node  *n     = order ? tni_resolve_ordered(x, order, "cast") : tni_resolve(x, "cast");
     return n ? record_map(cx, TNI_cast, dt, rank, tni_sizes(x), 1, &n, order) : NULL;
 }
 

@@ -87,20 +87,18 @@ tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, boo
     tn_dtype in, out, dt = tn_dtype_of(x);
     int      order[TN_MAX_RANK];
     uint32_t given = axes;
-    bool moved = x->view && op != TNI_argmax && op != TNI_argmin && tni_view_order(x->view, order);
+    bool     moved = reads_as_it_lies(op, x, axes, order);
     if (!tni_rule_apply(tni_op_table[op].rule, dt, &in, &out))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", name, tn_dtype_name(dt));
     bool needs_one = op != TNI_sum && op != TNI_prod;
     if (needs_one && tni_reduced_count(x, axes) == 0)
         return tni_fail(cx, TN_ESHAPE, "%s: there is nothing to choose from in x %s", name,
                         tni_shape_of(x).s);
-    tni_view v = tni_layout(x);
     if (moved) {
-        tni_view_permute(&v, order);
         axes = 0;
-        for (int i = 0; i < v.rank; i++) axes |= (given >> order[i] & 1) << i;
+        for (int i = 0; i < tn_rank(x); i++) axes |= (given >> order[i] & 1) << i;
     }
-    tni_node *n = moved ? tni_resolve_as(x, &v, name) : tni_resolve(x, name);
+    tni_node *n = moved ? tni_resolve_ordered(x, order, name) : tni_resolve(x, name);
     if (!n) return NULL;
     int64_t size[TN_MAX_RANK];
     int     rank = 0;
@@ -110,7 +108,7 @@ tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, boo
     }
     if (!tni_shape_ok(cx, name, rank, size)) return NULL;
     tn_tensor *y = tni_record(cx, op, out, rank, size, 1, &n, &(tni_attr){ .reduce = { axes } });
-    return moved ? show_reduced(y, v.rank, order, given, keep) : y;
+    return moved ? show_reduced(y, n->rank, order, given, keep) : y;
 }
 
 #define PRIMITIVE(name)                                                                   \

@@ -28,10 +28,28 @@ static bool add_pending_sources(tni_graph *g)
     return true;
 }
 
-static int by_id(const void *a, const void *b)
+// Item `at` sinks into the heap of n items below it, largest id on top.
+static void sink(tni_item *item, size_t at, size_t n)
 {
-    uint64_t x = ((const tni_item *)a)->n->id, y = ((const tni_item *)b)->n->id;
-    return x < y ? -1 : x > y;
+    tni_item x = item[at];
+    for (size_t down; (down = 2 * at + 1) < n; at = down) {
+        if (down + 1 < n && item[down + 1].n->id > item[down].n->id) down++;
+        if (item[down].n->id < x.n->id) break;
+        item[at] = item[down];
+    }
+    item[at] = x;
+}
+
+// In place: the C library's sort would take memory, in every step.
+static void sort_by_id(tni_item *item, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;) sink(item, i, n);
+    for (size_t last = n; last-- > 1;) {
+        tni_item x = item[last];
+        item[last] = item[0];
+        item[0]    = x;
+        sink(item, 0, last);
+    }
 }
 
 // What was made from a value that is gone is gone too; for a step or a flush also what a read failed
@@ -200,7 +218,7 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
             if (is_due(s)) ok = add_item(g, s->node);
     }
     ok = ok && add_pending_sources(g);
-    if (ok && g->count) qsort(g->item, g->count, sizeof *g->item, by_id);
+    if (ok) sort_by_id(g->item, g->count);
     if (ok) drop_lost(g);
     ok = ok && find_bases(g);
     if (ok) {

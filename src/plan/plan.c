@@ -284,6 +284,16 @@ static int store_of(const tni_fused *k, int32_t seed)
     return -1;
 }
 
+// Whether another buffer of the kernel lies in the place of buffer i, as the parts of a concat do.
+static bool is_shared(const builder *b, const tni_fused *k, int i)
+{
+    for (int j = 0; j < k->kernel->nbuffer; j++) {
+        const tni_place *p = k->buffer[j] >= 0 ? &b->plan->place[k->buffer[j]] : NULL;
+        if (p && j != i && p->where != TNI_INPUT && p->root == (uint32_t)k->buffer[i]) return true;
+    }
+    return false;
+}
+
 // The value that a map reads for the last time, in the arena and as large as the result, so that the
 // result may take its place; -1 if there is none. A kernel with phases may read it again after the
 // result is written.
@@ -299,6 +309,7 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
         if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->stored[at] || p->splat) continue;
         if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
+        if (is_shared(b, k, i)) continue;
         if (reads_alike(b, k, i, access) && is_read_before(x, i, access)) return at;
     }
     return -1;

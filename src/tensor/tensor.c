@@ -238,6 +238,7 @@ tn_tensor *tni_lay(tn_tensor *y, const int *order)
     *own = tni_layout(y);
     tni_view_unpermute(own, order);
     y->view = own;
+    y->laid = true;
     return y;
 }
 
@@ -370,7 +371,7 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
 tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op)
 {
     tni_node *base  = x->store->node;
-    bool      plain = base->state != TNI_GONE && !base->needs_grad && !x->leaf;
+    bool      plain = base->state != TNI_GONE && !x->leaf && (!base->needs_grad || tni_is_laid(x));
     if (plain && v->offset == 0 && tni_shape_equal(v->rank, v->size, base->rank, base->size) &&
         tni_view_contiguous(v)) {
         use(x);

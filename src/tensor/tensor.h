@@ -49,6 +49,7 @@ enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 struct tn_tensor {
     uint16_t magic;    // TNI_LIVE or TNI_DEAD
     bool     is_view;  // shares the store of another handle
+    bool     laid;     // the whole of its store with the axes in other places: see tni_lay
     bool     detached;
     bool     temp;  // made inside the public call numbered by frame
     uint16_t
@@ -89,12 +90,12 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v);
 // The node that x stands for now (no reference is given), or NULL, reported, if its value is gone
 // or memory is out.
 tni_node *tni_resolve(tn_tensor *x, const char *op);
-// The same for another view of x's store. Where that is all of the store, and no gradient is to be told
-// from another, it is the store's own node.
+// The same for another view of x's store. Where that is all of the store, and x too stands for all of
+// it, it is the store's own node.
 tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op);
 // Shows y, which is new and the whole of its store, with the axes in other places: axis i of the store
-// becomes axis order[i]. It is the only handle on its store, so it is no view of another. NULL in,
-// NULL out.
+// becomes axis order[i]. It stands for its store as a handle without a view does: it is no view of
+// another, and its gradient is the store's. NULL in, NULL out.
 tn_tensor *tni_lay(tn_tensor *y, const int *order);
 // Binds x's store to n, whose reference is taken over.
 void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
@@ -106,6 +107,12 @@ tni_view tni_layout(const tn_tensor *x);
 static inline const int64_t *tni_sizes(const tn_tensor *x)
 {
     return x->view ? x->view->size : x->store->node->size;
+}
+// Whether x stands for its store as it is, with its axes in other places. A leaf is marked, and what is
+// cut is without history; they do not.
+static inline bool tni_is_laid(const tn_tensor *x)
+{
+    return x->laid && !x->leaf && !x->detached;
 }
 // Whether x is the handle of a leaf, and no view of one.
 static inline bool tni_is_leaf(const tn_tensor *x)
