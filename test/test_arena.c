@@ -97,7 +97,7 @@ static void *no_memory(void *user, void *old, size_t n)
 
 static void memory_that_is_out_is_said(void)
 {
-    tni_heap h = { no_memory, NULL };
+    tni_heap h = { .alloc = no_memory };
     for (size_t n = 10; n <= 3000; n += 2990) {
         tni_stretch *s = make_spans(n, 1);
         if (!CHECK(s != NULL)) return;

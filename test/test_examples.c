@@ -195,8 +195,10 @@ static void the_tool_lists_the_devices(void)
 static void the_doctor_says_what_is_there_and_what_is_not(void)
 {
     runs(TOOL "doctor", 0,
-         LINES("devices\n  cpu ", "threads\n", "matrix products\n", "environment\n",
-               "cuda     -        not in this build"));
+         LINES("devices\n  cpu ", "threads\n", "matrix products\n", "compiler\n",
+               "compiled kernels\n", "environment\n", "  cuda     "));
+    runs("TN_CC=none TN_CACHE_DIR=none " TOOL "doctor", 0,
+         LINES("none, kernels are interpreted: ", "not kept: "));
     runs("TN_BLAS=none TN_NUM_THREADS=3 " TOOL "doctor", 0,
          LINES("3, from TN_NUM_THREADS", "Tenon's own", "unset TN_BLAS", "  TN_BLAS=none\n"));
     runs("TN_NUM_THREADS=some " TOOL "doctor", 0, LINES("TN_NUM_THREADS=some is not a number"));

@@ -4,7 +4,6 @@
 //     TN_GRAPH=12345 tenon-tests graphs     runs and prints that one
 //     TN_GRAPHS=1000000 tenon-tests graphs  runs that many on each way that takes no compiler
 #include "check.h"
-#include "device/cpu/cpu_kernels.h"
 #include "graphs.h"
 
 #include <stdlib.h>
@@ -19,7 +18,6 @@ typedef struct {
 static const way as_ref       = { "ref", "ref", "TN_EAGER", "0" };
 static const way op_by_op     = { "cpu, op by op", "cpu", "TN_EAGER", "1" };
 static const way interpreted  = { "cpu, fused, interpreted", "cpu", "TN_CC", "none" };
-static const way fused        = { "cpu, fused", "cpu", "TN_EAGER", "0" };
 static const way on_opencl    = { "opencl, fused", "opencl", "TN_EAGER", "0" };
 static const way opencl_alone = { "opencl, op by op", "opencl", "TN_EAGER", "1" };
 
@@ -119,65 +117,6 @@ static void graphs_fused_and_interpreted_agree_with_ref(void)
     run_graphs(&interpreted, 1, how_many(4000));
 }
 
-static bool same_bits(const graph_result *a, const graph_result *b)
-{
-    return a->count == b->count && !memcmp(a->x, b->x, (size_t)a->count * sizeof *a->x);
-}
-
-enum { COMPILED = 700, AT_ONCE = 100, SHORT = 8 };
-
-// Short ones, since compiling takes most of the time.
-static void draw_short(graph *g, uint64_t seed)
-{
-    graph_draw(g, seed);
-    if (g->count > SHORT) g->count = SHORT;
-}
-
-// Each graph first while its kernels wait to be compiled, then with what became of them.
-static void compile_graphs(tn_ctx *ref, tn_ctx *cx, uint64_t first, graph_result *before)
-{
-    graph g;
-    char  text[256] = "";
-    for (int i = 0; i < AT_ONCE; i++) {
-        draw_short(&g, first + (uint64_t)i);
-        bool ok = graph_run(&g, cx, &before[i], NULL);
-        test_case_result(ok, "graph %llu: %s", (unsigned long long)g.seed, before[i].error);
-    }
-    tni_cpu_kernels_wait();
-    for (int i = 0; i < AT_ONCE; i++) {
-        graph_result after = { 0 }, want = { 0 };
-        draw_short(&g, first + (uint64_t)i);
-        bool ok = graph_run(&g, cx, &after, NULL) && graph_run(&g, ref, &want, NULL);
-        test_case_result(ok && same_bits(&before[i], &after),
-                         "graph %llu: compiled it gives other bits", (unsigned long long)g.seed);
-        ok = ok && graph_agree(&want, &after, text);
-        test_case_result(ok, "graph %llu, compiled: %s", (unsigned long long)g.seed, text);
-        graph_result_free(&after);
-        graph_result_free(&want);
-        graph_result_free(&before[i]);
-    }
-}
-
-// In a folder of its own, so that every kernel is compiled here and now.
-static void graphs_fused_and_compiled_give_the_same_bits(void)
-{
-    static graph_result before[AT_ONCE];
-    char                dir[] = "/tmp/tenon-graphs-XXXXXX", command[64];
-    tni_text            why   = { "" };
-    if (!tni_cpu_compiler(&why)) SKIP("%s", why.s);
-    if (!CHECK(mkdtemp(dir) != NULL)) return;
-    setenv("TN_CACHE_DIR", dir, 1);
-    tn_ctx *ref = open_way(&as_ref), *cx = open_way(&fused);
-    for (int i = 0; i < COMPILED; i += AT_ONCE)
-        compile_graphs(ref, cx, 100001 + (uint64_t)i, before);
-    CHECK(tni_cpu_kernels_counts().compiled > COMPILED);
-    CHECK_INT(tni_cpu_kernels_counts().failed, 0);
-    tn_close(cx);
-    tn_close(ref);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    CHECK_INT(system(command), 0);
-}
-
 static void graphs_fused_on_opencl_agree_with_ref(void)
 {
     run_graphs(&on_opencl, 200001, 300);
@@ -191,7 +130,6 @@ static void graphs_op_by_op_on_opencl_agree_with_ref(void)
 const test_case tests_graphs[] = {
     TEST(graphs_op_by_op_agree_with_ref),
     TEST(graphs_fused_and_interpreted_agree_with_ref),
-    TEST(graphs_fused_and_compiled_give_the_same_bits),
     TEST(graphs_fused_on_opencl_agree_with_ref),
     TEST(graphs_op_by_op_on_opencl_agree_with_ref),
     TEST_END,

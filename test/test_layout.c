@@ -452,7 +452,8 @@ static int steps(tn_ctx *cx, const weights *p, tn_tensor *x, long long *bytes, t
     CHECK_STATUS(tn_grad(1, &loss, 6, leaf, NULL, g), TN_OK);
     for (int i = 0; i < n; i++) tn_drop(y[i]);
     FILE *f = open_memstream(&text, &size);
-    CHECK_STATUS(tn_explain_with(cx, f, (tn_explain_opts){ .source = getenv("TN_SHOW") != NULL }), TN_OK);
+    CHECK_STATUS(tn_explain_with(cx, f, (tn_explain_opts){ .source = getenv("TN_SHOW") != NULL }),
+                 TN_OK);
     fclose(f);
     CHECK(sscanf(text, "%d kernels, %lld bytes", &kernels, bytes) == 2);
     if (getenv("TN_SHOW")) fputs(text, stderr);

@@ -234,7 +234,7 @@ static void memory_that_is_out_is_reported_and_recovered_from(void)
     CHECK_STR(tn_error_text(cx), "");
     cl->memory = all;
     tn_close(cx);
-    char *p = tni_cl_alloc(&(tni_heap){ tni_heap_default().alloc, NULL }, SIZE_MAX / 4);
+    char *p = tni_cl_alloc(&(tni_heap){ .alloc = tni_heap_default().alloc }, SIZE_MAX / 4);
     CHECK(p == NULL);
 }
 

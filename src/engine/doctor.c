@@ -12,24 +12,13 @@
 
 extern char **environ;
 
-static bool in_build(const char *device)
-{
-    for (int i = 0; i < tn_devices(); i++)
-        if (strcmp(tn_device_info(i).name, device) == 0) return true;
-    return false;
-}
-
-// The devices of this build, then those that a build can have and this one does not.
 static void say_devices(FILE *f)
 {
-    static const char *const known[] = { "cpu", "ref", "opencl", "cuda" };
     fprintf(f, "devices\n");
     for (int i = 0; i < tn_devices(); i++) {
         tn_device_desc d = tn_device_info(i);
         fprintf(f, "  %-8s %-8s %s\n", d.name, d.available ? "ready" : "missing", d.detail);
     }
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!in_build(known[i])) fprintf(f, "  %-8s %-8s not in this build\n", known[i], "-");
 }
 
 // Which device tn_open(NULL) takes.
