@@ -33,6 +33,13 @@ static char *program(int n, const tni_kernel *const *k)
     return tni_source(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
 }
 
+// Gives a text back.
+static void drop(char *text)
+{
+    tni_heap heap = tni_heap_default();
+    tni_free(&heap, text);
+}
+
 // The kernels in one library; NULL where the text does not compile without a warning.
 static void *compile(int n, const tni_kernel *const *k)
 {
@@ -44,7 +51,7 @@ static void *compile(int n, const tni_kernel *const *k)
     snprintf(command, sizeof command, "%s" FLAGS "-o %s %s -lm", TN_CC, object, source);
     if (text && scratch_write(source, text, strlen(text)) && system(command) == 0)
         lib = dlopen(object, RTLD_NOW | RTLD_LOCAL);
-    free(text);
+    drop(text);
     return lib;
 }
 
@@ -394,7 +401,7 @@ static void the_lane_loop_of_a_chain_reads_as_expected(void)
                                "            }\n";
     char             *text   = text_of(relu_chain, false);
     if (CHECK(text != NULL)) CHECK(strstr(text, want) != NULL);
-    free(text);
+    drop(text);
 }
 
 static void a_program_has_only_what_it_uses(void)
@@ -406,7 +413,7 @@ static void a_program_has_only_what_it_uses(void)
     CHECK(strstr(text, "m_log_f") == NULL);
     CHECK(strstr(text, "m_philox") == NULL);
     CHECK(strstr(strstr(text, " o_mul_f(float a") + 1, " o_mul_f(float a") == NULL);
-    free(text);
+    drop(text);
 }
 
 static void softmax_keeps_its_exponentials(void)
@@ -443,7 +450,7 @@ static void memory_that_is_out_gives_no_text(void)
         text          = tni_source(&heap, &tni_dialect_c, tni_emit_c, 1, &item, false);
     }
     CHECK(text != NULL && n > 3);
-    free(text);
+    drop(text);
     kit_free(&c);
 }
 

@@ -37,7 +37,7 @@ struct tni_verify {
     size_t         members;
 };
 
-// A value that differs. by_itself: what the device gave, op by op, where fused it differs.
+// A value that differs, as a number. alone: what the device gives op by op where the kernel differs.
 typedef struct {
     bool    found, has_alone;
     size_t  item;

@@ -125,9 +125,9 @@ void tni_simt_put_bases(tni_page *c)
 // How far the first vector of a line begins before the line.
 void tni_simt_put_shift(tni_page *c, bool declared)
 {
+    if (!c->m->window) return;
     int    a    = c->m->leader;
     size_t size = tni_dtype_size((tn_dtype)c->k->buffer[c->k->access[a].buffer].dtype);
-    if (!c->m->window) return;
     begin_indent(c);
     if (!declared) tni_put(c->o, "const %s ", c->index);
     tni_put(c->o, "shift = (%s)(", c->index);
