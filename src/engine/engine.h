@@ -16,9 +16,10 @@ typedef struct {
 struct tni_engine {
     const tni_device *device;
     int               threads;
-    bool              eager;   // TN_EAGER: op by op
-    bool              check;   // TN_CHECK=nan: results are looked at; op by op too
-    bool              verify;  // TN_VERIFY: every step is compared with ref
+    bool              eager;           // TN_EAGER: op by op
+    bool              compiles_first;  // TN_COMPILE=wait: a plan is compiled before it runs
+    bool              check;           // TN_CHECK=nan: results are looked at; op by op too
+    bool              verify;          // TN_VERIFY: every step is compared with ref
     tni_plans         plans;
     int64_t           steps;         // boundaries so far
     bool              log_plans;     // TN_LOG has "plan"

@@ -257,6 +257,7 @@ static bool prepare_kernels(const run *r, tni_plan *p)
 {
     tni_text why = { "" };
     if (p->prepared || !p->kernels) return true;
+    if (r->e->device->lazy && !r->e->compiles_first && p->runs == 0) return true;
     const tni_launch **first = tni_alloc(&r->cx->heap, p->kernels * sizeof *first);
     void             **entry = tni_alloc(&r->cx->heap, p->kernels * sizeof *entry);
     tn_status          s     = TN_EMEM;
@@ -508,6 +509,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     // What fails on its values will fail again: later steps leave it out.
     else if (at > 0 && s != TN_EMEM) g->item[item].n->failed = true;
     give_memory(&r);
+    plan->runs++;
     if (!kept) tni_plan_free(&cx->heap, plan);
     return s;
 }

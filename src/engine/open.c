@@ -121,11 +121,12 @@ tn_ctx *tn_open_with(tn_open_opts o)
         tni_thread_fail(TN_EMEM, "open: out of memory");
         return NULL;
     }
-    e->device  = dev;
-    e->threads = thread_count(o.threads);
-    e->check   = is_word("TN_CHECK", "nan");
-    e->eager   = e->check || is_set("TN_EAGER");
-    e->verify  = is_set("TN_VERIFY") && dev != &tni_device_ref;
+    e->device         = dev;
+    e->threads        = thread_count(o.threads);
+    e->check          = is_word("TN_CHECK", "nan");
+    e->eager          = e->check || is_set("TN_EAGER");
+    e->compiles_first = is_word("TN_COMPILE", "wait");
+    e->verify         = is_set("TN_VERIFY") && dev != &tni_device_ref;
     tni_watch_open(e);
     cx->magic       = TNI_CTX_LIVE;
     cx->owner       = tni_thread_id();

@@ -143,6 +143,7 @@ struct tni_plan {
     size_t     steps, kernels;
     tni_step  *step;
     tni_fused *kernel;
+    uint64_t   runs;      // so far
     bool       prepared;  // the kernels have their entries
     bool       unfused;   // it should have been fused and could not
     uint64_t   used;      // when last, for the LRU

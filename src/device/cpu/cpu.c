@@ -138,6 +138,7 @@ const tni_device tni_device_cpu = {
     .download     = download,
     .scratch      = scratch,
     .run          = run,
+    .lazy         = true,
     .prepare      = tni_cpu_prepare,
     .room         = tni_cpu_room,
     .launch       = tni_cpu_launch,

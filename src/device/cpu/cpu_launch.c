@@ -41,12 +41,13 @@ static size_t partials_bytes(const tni_cut *cut)
 // The code may be ready between this call and the launch, so that there is room for either way.
 size_t tni_cpu_room(void *entry, const tni_launch *l)
 {
-    const tni_cpu_code *code    = entry;
-    tni_cut             cut     = tni_kernel_cut(l);
-    size_t              threads = (size_t)threads_of(l, &cut);
-    size_t              thread  = (size_t)tni_align64((int64_t)tni_c_room(code->rows, cut.cols));
-    size_t              bytes   = threads * (sizeof(note) + thread) + partials_bytes(&cut);
-    size_t              other   = tni_interpret_room(l);
+    const tni_cpu_code *code = entry;
+    if (!code) return tni_interpret_room(l);
+    tni_cut cut     = tni_kernel_cut(l);
+    size_t  threads = (size_t)threads_of(l, &cut);
+    size_t  thread  = (size_t)tni_align64((int64_t)tni_c_room(code->rows, cut.cols));
+    size_t  bytes   = threads * (sizeof(note) + thread) + partials_bytes(&cut);
+    size_t  other   = tni_interpret_room(l);
     return bytes > other ? bytes : other;
 }
 
@@ -94,7 +95,7 @@ static void run_compiled(const tni_cpu_code *code, tni_c_main *run, tni_launch *
 tn_status tni_cpu_launch(void *entry, tni_launch *l, tni_text *why)
 {
     tni_cpu_code *code = entry;
-    tni_c_main   *run  = atomic_load_explicit(&code->run, memory_order_acquire);
+    tni_c_main   *run  = code ? atomic_load_explicit(&code->run, memory_order_acquire) : NULL;
     if (run) run_compiled(code, run, l);
     else tni_interpret(l);
     if (!l->fail[0]) return TN_OK;
