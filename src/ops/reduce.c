@@ -71,14 +71,16 @@ static bool in_order(const tni_view *v, uint32_t axes)
     return true;
 }
 
-// Whether x is to be read in the order it has in memory, as the maps do that made it or go on from it:
-// where that differs for what is reduced or for what is left. That the two lie in each other, as windows
-// do, is no reason; and where the index of an element is the result, its place in x's own order counts.
+// Whether x is to be read in the order it has in memory, as the maps do that made it or go on from it.
+// Of views with more axes than their store, as windows are, only those whose reduced or remaining axes
+// are out of order among themselves: that the two lie in each other is what windows are for. Where the
+// index of an element is the result, its place in x's own order counts.
 static bool reads_as_it_lies(int op, const tn_tensor *x, uint32_t axes, int *order)
 {
-    if (!x->view || op == TNI_argmax || op == TNI_argmin) return false;
-    if (in_order(x->view, axes) && in_order(x->view, ~axes)) return false;
-    return tni_view_order(x->view, order);
+    const tni_view *v = x->view;
+    if (!v || op == TNI_argmax || op == TNI_argmin) return false;
+    if (v->rank > x->store->node->rank && in_order(v, axes) && in_order(v, ~axes)) return false;
+    return tni_view_order(v, order);
 }
 
 tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep)

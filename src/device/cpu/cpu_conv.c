@@ -345,6 +345,7 @@ static tni_gemm_batch direct_product(const conv *c)
 
 size_t tni_cpu_conv_scratch(const tni_call *call)
 {
+    if (call->attr->conv.channels_last) return tni_cpu_conv_last_scratch(call);
     size_t         used;
     conv           c = plan(call, NULL, &used);
     tni_gemm_batch b = direct_product(&c);
@@ -441,6 +442,10 @@ static void run_direct(const conv *c, void *scratch)
 
 void tni_cpu_conv(const tni_call *call)
 {
+    if (call->attr->conv.channels_last) {
+        tni_cpu_conv_last(call);
+        return;
+    }
     size_t used;
     conv   c       = plan(call, call->scratch, &used);
     int    threads = tni_threads_for(call->threads, c.N * c.O * c.P * c.K);
