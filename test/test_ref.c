@@ -622,7 +622,7 @@ static void matmul_takes_batches_and_strides(void)
 static void convolution_and_its_gradients(void)
 {
     value    x, w, y, g;
-    tni_attr a = { .conv = { { 2, 1 }, { 1, 0 }, { 1, 1 }, 1 } };
+    tni_attr a = { .conv = { { 2, 1 }, { 1, 0 }, { 1, 1 }, 1, false } };
     put(&x, TN_F32, 4, (int64_t[]){ 1, 1, 3, 3 }, LIST(1, 2, 3, 4, 5, 6, 7, 8, 9));
     put(&w, TN_F32, 4, (int64_t[]){ 1, 1, 2, 2 }, LIST(1, 10, 100, 1000));
     make(&y, TN_F32, 4, (int64_t[]){ 1, 1, 2, 2 });
@@ -640,7 +640,7 @@ static void convolution_and_its_gradients(void)
 static void convolution_in_groups_and_dilated(void)
 {
     value    x, w, y;
-    tni_attr a = { .conv = { { 1, 1 }, { 0, 0 }, { 1, 2 }, 2 } };
+    tni_attr a = { .conv = { { 1, 1 }, { 0, 0 }, { 1, 2 }, 2, false } };
     put(&x, TN_F32, 4, (int64_t[]){ 1, 2, 1, 3 }, LIST(1, 2, 3, 4, 5, 6));
     put(&w, TN_F32, 4, (int64_t[]){ 4, 1, 1, 2 }, LIST(1, 0, 0, 1, 1, 1, 2, 0));
     make(&y, TN_F32, 4, (int64_t[]){ 1, 4, 1, 1 });
