@@ -182,6 +182,7 @@ static bool selected(const char *name, char **names)
 
 int main(int argc, char **argv)
 {
+    setenv("TN_COMPILE", "wait", 0);  // what runs for long runs compiled
     static char path[1024];
     ssize_t     n = readlink("/proc/self/exe", path, sizeof path - 1);
     self          = n > 0 ? path : argv[0];
