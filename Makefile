@@ -36,7 +36,7 @@ configure:
 
 test: setup-test
 	@$(MAKE) --no-print-directory configure
-	@$(build) --target all examples tenon-tests
+	@$(build) --target all examples tenon-tests tenon-bench
 	@$(B)/tenon-tests $(T)
 
 # Every op in every dtype and layout on opencl, and a million random graphs.
@@ -90,7 +90,7 @@ help:
 	@echo 'make test-long           full products on opencl, a million random graphs; hours'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
-	@echo 'make bench [ARGS=...]    measure'
+	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
 	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
 	@echo 'make docs                write docs/ops.md from the op table'
 	@echo 'make format              clang-format every source; format-check only looks'

@@ -1,6 +1,6 @@
 // bench.c: one program, named cases.
 //
-//     tenon-bench [--json] [--list] [case...]
+//     tenon-bench [--json] [--quick] [--list] [case...]
 //
 // Prints an aligned table, or JSON. Times are medians of repeated runs on random data.
 #include "bench.h"
@@ -26,37 +26,71 @@ static const struct {
     { "matmul", "f32 products of 1024 x 1024, beside the BLAS itself", bench_matmul },
     { "bandwidth", "copy, add, exp, sums, softmax, layer_norm over 8192 x 1024 f32",
       bench_bandwidth },
+    { "fused", "what is one kernel, beside a loop written by hand, beside PyTorch", bench_fused },
     { "training", "steps of an MLP and of lenet with Adam, beside PyTorch", bench_training },
+    { "cold", "the first step of a process, with nothing compiled on disk", bench_cold },
     { "slice", "the kernels of a training step on a GPU, by the public interface", bench_slice },
     { "slice_raw", "the same kernels by hand, without the planner", bench_slice_raw },
 };
 
-enum { CASES = sizeof cases / sizeof *cases, ROWS = 64 };
+enum { CASES = sizeof cases / sizeof *cases, ROWS = 128 };
 
 // The rows so far, for JSON.
 static struct {
-    bench_row row;
-    char      of[96];  // what row.of points to
+    bench_row    row;
+    bench_wanted wanted;
+    char         of[96];  // what row.of points to
 } rows[ROWS];
 static int         count;
-static bool        json;
+static bool        json, quick;
 static const char *self;
 
 // ---- the result
 
-void bench_add(bench_row r)
+bool bench_quick(void)
+{
+    return quick;
+}
+
+static bool misses(const bench_row *r, bench_wanted w)
+{
+    return (w.value > 0 && r->value > w.value) || (w.ratio > 0 && r->ratio > w.ratio);
+}
+
+// The numbers of a quick run are no answer to what is wanted.
+static void print_wanted(const bench_row *r, bench_wanted w)
+{
+    if (w.value > 0) printf("  wanted: at most %.4g %s", w.value, r->unit);
+    if (w.ratio > 0 && !isnan(r->ratio)) printf("  wanted: at most %.3g x", w.ratio);
+    if (!quick && misses(r, w)) printf(", missed");
+}
+
+static void print_row(const bench_row *r, bench_wanted w)
 {
     char ratio[128] = "";
+    if (!isnan(r->ratio)) snprintf(ratio, sizeof ratio, "  %7.3f x %s", r->ratio, r->of);
+    printf("%-13s %-26s %12.4g %*s%s", r->name, r->what, r->value, *ratio || w.value > 0 ? -8 : 0,
+           r->unit, ratio);
+    print_wanted(r, w);
+    printf("\n");
+    fflush(stdout);
+}
+
+void bench_add_wanted(bench_row r, bench_wanted w)
+{
     if (count < ROWS) {
-        snprintf(rows[count].of, sizeof rows->of, "%s", r.of ? r.of : "");
+        snprintf(rows[count].of, sizeof rows->of, "%s", r.of && !isnan(r.ratio) ? r.of : "");
         rows[count].row    = r;
         rows[count].row.of = rows[count].of;
+        rows[count].wanted = w;
         count++;
     }
-    if (json) return;
-    if (!isnan(r.ratio)) snprintf(ratio, sizeof ratio, "  %7.3f x %s", r.ratio, r.of);
-    printf("%-13s %-26s %12.4g %*s%s\n", r.name, r.what, r.value, *ratio ? -8 : 0, r.unit, ratio);
-    fflush(stdout);
+    if (!json) print_row(&r, w);
+}
+
+void bench_add(bench_row r)
+{
+    bench_add_wanted(r, (bench_wanted){ 0 });
 }
 
 void bench_note(const char *name, const char *fmt, ...)
@@ -77,9 +111,12 @@ static void write_json(void)
            tni_threads_default());
     for (int i = 0; i < count; i++) {
         const bench_row *r = &rows[i].row;
+        bench_wanted     w = rows[i].wanted;
         printf("%s\n  {\"case\": \"%s\", \"what\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
                i ? "," : "", r->name, r->what, r->value, r->unit);
         if (!isnan(r->ratio)) printf(", \"ratio\": %.6g, \"of\": \"%s\"", r->ratio, r->of);
+        if (w.value > 0) printf(", \"wanted\": %.6g", w.value);
+        if (w.ratio > 0) printf(", \"wanted_ratio\": %.6g", w.ratio);
         printf("}");
     }
     printf("\n]}\n");
@@ -109,11 +146,11 @@ double bench_middle(double *v, int n)
 double bench_median(void (*f)(void *arg), void *arg)
 {
     enum { LEAST = 7, MOST = 1000 };
-    double took[MOST], start = bench_seconds();
+    double took[MOST], start = bench_seconds(), limit = quick ? 0 : 0.35;
     int    n = 0;
     for (int i = 0; i < 2 || (i < 10 && bench_seconds() - start < 0.1); i++) f(arg);
     start = bench_seconds();
-    while (n < LEAST || (n < MOST && bench_seconds() - start < 0.35)) {
+    while (n < LEAST || (n < MOST && bench_seconds() - start < limit)) {
         double before = bench_seconds();
         f(arg);
         took[n++] = bench_seconds() - before;
@@ -161,7 +198,8 @@ static int list(void)
 
 static int usage(const char *wrong)
 {
-    fprintf(stderr, "tenon-bench: %s\nusage: tenon-bench [--json] [--list] [case...]\n", wrong);
+    fprintf(stderr, "tenon-bench: %s\nusage: tenon-bench [--json] [--quick] [--list] [case...]\n",
+            wrong);
     return 2;
 }
 
@@ -188,12 +226,14 @@ int main(int argc, char **argv)
     self          = n > 0 ? path : argv[0];
     if (argc == 3 && !strcmp(argv[1], "--child")) {
         if (!strcmp(argv[2], "matmul")) bench_matmul_child();
+        else if (!strcmp(argv[2], "cold")) bench_cold_child();
         else bench_instructions_child(argv[2]);
         return 0;
     }
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (!strcmp(argv[i], "--json")) json = true;
+        else if (!strcmp(argv[i], "--quick")) quick = true;
         else if (!strcmp(argv[i], "--list")) return list();
         else return usage("an unknown option");
     }

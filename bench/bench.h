@@ -2,6 +2,7 @@
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <tenon.h>
 
@@ -17,8 +18,19 @@ typedef struct {
 } bench_row;
 
 void bench_add(bench_row r);
+
+// What a number and its ratio are wanted to be at most; 0: nothing is.
+typedef struct {
+    double value, ratio;
+} bench_wanted;
+// The row says what is wanted, and where it is missed.
+void bench_add_wanted(bench_row r, bench_wanted w);
+
 // A line instead of a number: why a case could not be measured.
 void bench_note(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// Whether the question is only if the bench works (--quick): small sizes, few repetitions, no peers.
+bool bench_quick(void);
 
 double bench_seconds(void);
 // The median of n numbers, which it sorts.
@@ -35,8 +47,8 @@ void bench_check(tn_ctx *cx);
 // prints (stderr too). NAN if there is none.
 double bench_child(const char *before, const char *arguments, const char *key);
 
-// The same work in PyTorch: the fastest of the Pythons that TN_PYTHON, the path and the system have.
-// seconds is NAN where none has PyTorch.
+// The same work in PyTorch, on as many threads: the fastest of the Pythons that TN_PYTHON, the path
+// and the system have. seconds is NAN where none has PyTorch.
 typedef struct {
     double seconds;
     char   name[64];  // "PyTorch 2.9.0"
@@ -46,8 +58,9 @@ bench_peer bench_ask_peer(const char *name);
 // The cases, and what children run.
 typedef void bench_case(void);
 bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matmul, bench_bandwidth,
-    bench_training, bench_slice, bench_slice_raw;
+    bench_fused, bench_training, bench_cold, bench_slice, bench_slice_raw;
 void bench_instructions_child(const char *mode);
 void bench_matmul_child(void);
+void bench_cold_child(void);
 
 #endif

@@ -1,6 +1,8 @@
 // peer.c: the same work in PyTorch, where a Python that has it is found.
 #include "bench.h"
 
+#include "base/pool.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +30,8 @@ static double ask(const char *python, const char *name, char *version, size_t ro
 {
     char   command[4 * PATH_ROOM], line[256];
     double seconds = NAN;
-    snprintf(command, sizeof command, "'%s' '%s/bench/peers.py' %s 2>/dev/null", python,
-             TN_SOURCE_DIR, name);
+    snprintf(command, sizeof command, "OMP_NUM_THREADS=%d '%s' '%s/bench/peers.py' %s 2>/dev/null",
+             tni_threads_default(), python, TN_SOURCE_DIR, name);
     fflush(stdout);
     FILE *f = popen(command, "r");
     if (!f) return NAN;
@@ -47,7 +49,7 @@ bench_peer bench_ask_peer(const char *name)
     const char *const names[PYTHONS] = { getenv("TN_PYTHON"), "python3", "/usr/bin/python3" };
     char              path[PYTHONS][PATH_ROOM];
     bench_peer        best = { .seconds = NAN };
-    for (int i = 0; i < PYTHONS; i++) {
+    for (int i = 0; i < PYTHONS && !bench_quick(); i++) {
         char version[64] = "";
         bool asked       = false;
         find_program(names[i] ? names[i] : "", path[i]);

@@ -1,7 +1,7 @@
-"""The same training steps in PyTorch: peers.py CASE prints `seconds T` and `torch VERSION`.
+"""The same work in PyTorch: peers.py CASE prints `seconds T` and `torch VERSION`.
 
-Each case is measured as Tenon measures it: a fixed random batch, warm-up, the median of repeated
-steps. Of the ways PyTorch offers to run Adam the fastest counts.
+Each case is measured as Tenon measures it: fixed random data, warm-up, the median of repeated
+steps. Of the ways PyTorch offers (of running Adam; eager or compiled) the fastest counts.
 """
 import statistics
 import sys
@@ -23,7 +23,48 @@ def lenet():
         nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-CASES = {"mlp_64": (mlp, 64), "mlp_128": (mlp, 128), "lenet_64": (lenet, 64)}
+TRAINING = {"mlp_64": (mlp, 64), "mlp_128": (mlp, 128), "lenet_64": (lenet, 64)}
+
+
+# The cases of fused.c: each gives a function to compile, and a step that uses what it is given for
+# that function.
+
+def chain():
+    x = torch.randn(1 << 24)
+
+    def maps(x):
+        return ((torch.relu(x * 1.5 + 0.25) * 0.5).square() - 0.125) * 0.75 + 1
+
+    return maps, lambda f: f(x)
+
+
+def softmax():
+    x = torch.randn(8192, 4096)
+    return lambda x: torch.softmax(x, 1), lambda f: f(x)
+
+
+def layer_norm():
+    x, w, b = (torch.randn(*size, requires_grad=True) for size in ((8192, 1024), (1024,), (1024,)))
+    gy = torch.randn(8192, 1024)
+
+    def step(f):
+        y = f(x, w, b)
+        return y, torch.autograd.grad(y, (x, w, b), gy)
+
+    return lambda x, w, b: F.layer_norm(x, (1024,), w, b), step
+
+
+def cross_entropy():
+    x, target = torch.randn(2048, 50257, requires_grad=True), torch.randint(0, 50257, (2048,))
+
+    def step(f):
+        loss = f(x, target)
+        return loss, torch.autograd.grad(loss, x)
+
+    return F.cross_entropy, step
+
+
+FUSED = {f.__name__: f for f in (chain, softmax, layer_norm, cross_entropy)}
 
 
 def median(step):
@@ -40,7 +81,7 @@ def median(step):
     return statistics.median(took)
 
 
-def measure(make, batch, **settings):
+def measure_training(make, batch, **settings):
     net = make()
     opt = torch.optim.Adam(net.parameters(), lr=1e-3, **settings)
     x, y = torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,))
@@ -53,16 +94,29 @@ def measure(make, batch, **settings):
     return median(step)
 
 
-def main():
-    make, batch = CASES[sys.argv[1]]
-    best = None
+def times_of_training(make, batch):
     for settings in ({}, {"foreach": True}, {"fused": True}):
         try:
-            took = measure(make, batch, **settings)
+            yield measure_training(make, batch, **settings), ""
         except (TypeError, RuntimeError):  # this version has no such way on the CPU
-            continue
-        best = took if best is None else min(best, took)
-    print("torch", torch.__version__)
+            pass
+
+
+def times_of_fused(make):
+    function, step = make()
+    yield median(lambda: step(function)), " eager"
+    try:
+        compiled = torch.compile(function)
+        yield median(lambda: step(compiled)), " compiled"
+    except Exception:  # it wants a C++ compiler, and fails in many ways without
+        pass
+
+
+def main():
+    name = sys.argv[1]
+    times = times_of_fused(FUSED[name]) if name in FUSED else times_of_training(*TRAINING[name])
+    best, way = min(times)
+    print("torch", torch.__version__ + way)
     print("seconds %.9f" % best)
 
 

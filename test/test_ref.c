@@ -79,7 +79,14 @@ static tn_status run(int op, value *out, int nin, value *const *in, const tni_at
     static int64_t scratch[1024];
     tni_arg        args[4];
     for (int i = 0; i < nin; i++) args[i] = in[i]->arg;
-    tni_call c = { op, nin, args, out->arg, attr, 1, scratch, &why };
+    tni_call c = { .op      = op,
+                   .nin     = nin,
+                   .in      = args,
+                   .out     = out->arg,
+                   .attr    = attr,
+                   .threads = 1,
+                   .scratch = scratch,
+                   .why     = &why };
     CHECK(ref->scratch(&c) <= sizeof scratch);
     return ref->run(&c);
 }

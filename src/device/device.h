@@ -28,18 +28,22 @@ typedef struct {
 //   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
 //             (gy, x) -> w; with attr->conv.channels_last x and y are (N, H, W, C)
+//   attention q (B, T, H, D), k (B, S, H, D), v (B, S, H, E) -> (B, T, H, E); a mask (B, H, T, S) of
+//             bools or of their dtype may follow v. attention_grad: the same and the gradient of
+//             the result -> those of q, k and v, row-major one after the other
 //   argsort   out i64, along attr->axis.axis
 //   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
 //             eight for each element, every output begun at a multiple of 64
 typedef struct {
-    int             op;
-    int             nin;
-    const tni_arg  *in;
-    tni_arg         out;
-    const tni_attr *attr;
-    int             threads;
-    void           *scratch;  // as many bytes as the device asked for, aligned to 64
-    tni_text       *why;      // what went wrong, where run returns an error
+    int              op;
+    int              nin;
+    const tni_arg   *in;
+    tni_arg          out;
+    const tni_attr  *attr;
+    int              threads;
+    void            *scratch;  // as many bytes as the device asked for, aligned to 64
+    tni_text        *why;      // what went wrong, where run returns an error
+    struct tni_then *then;     // the device's own: what follows each part of the result
 } tni_call;
 
 // An argument (N, H, W, C) as (N, C, H, W).
@@ -71,6 +75,7 @@ typedef struct tni_device tni_device;
 struct tni_device {
     const char *name;
     bool        host_memory;  // a value's memory is the host's, in its own dtype
+    bool        attention;    // it runs attention and attention_grad
     // What serves this device here, in a line; false, with the reason, if nothing does.
     bool (*probe)(tni_text *detail);
     void *(*alloc)(void *heap, size_t bytes);  // aligned to 64; heap is the context's tni_heap
@@ -91,6 +96,12 @@ struct tni_device {
     tn_status (*prepare)(int n, const tni_launch *const *first, void **entry, tni_text *why);
     size_t (*room)(void *entry, const tni_launch *l);  // scratch that launch wants, in bytes
     tn_status (*launch)(void *entry, tni_launch *l, tni_text *why);
+    // A library op and a kernel that reads its result element after element, so that the first n
+    // rows of the kernel can run as soon as the elements they read are there. claims: whether the
+    // device runs an op of the table so; NULL where it runs none. room_then: scratch for both.
+    bool (*claims)(int op);
+    size_t (*room_then)(const tni_call *call, void *entry, const tni_launch *l);
+    tn_status (*run_then)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
     void (*wait)(void);  // until everything launched is done; NULL where launch waits
     // To be seen by people; NULL where there is nothing to show. counts: kernels that this process
     // had to compile, and those it found on disk. text: what is compiled for a kernel, without what

@@ -245,7 +245,13 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     tni_text why = { "" };
     r->cx->stats.launches++;
     k->launch.scratch = r->scratch ? r->scratch->data : NULL;
-    tn_status s       = r->e->device->launch(k->entry, &k->launch, &why);
+    tn_status s;
+    if (k->claimed >= 0) {
+        tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
+        s          = r->e->device->run_then(&c, k->entry, &k->launch, &why);
+    } else {
+        s = r->e->device->launch(k->entry, &k->launch, &why);
+    }
     if (k->launch.fail[0]) return report_check(r, k, item);
     if (s == TN_OK) return TN_OK;
     *item = (size_t)k->origin[0];
@@ -293,22 +299,25 @@ tni_arg *tni_run_inputs(const tni_run *r)
     return tni_alloc(&r->cx->heap, most * sizeof *r->in);
 }
 
+static size_t step_scratch(run *r, tni_step step)
+{
+    const tni_device *d    = r->e->device;
+    tni_fused        *k    = step < 0 ? &r->plan->kernel[~step] : NULL;
+    int32_t           item = k ? k->claimed : step;
+    tni_text          why  = { "" };
+    if (k) bind_kernel(r, k);
+    if (item < 0) return d->room(k->entry, &k->launch);
+    if (tni_run_nothing(r, (size_t)item)) return 0;
+    tni_call c = tni_run_call(r, (size_t)item, &why);
+    return k ? d->room_then(&c, k->entry, &k->launch) : d->scratch(&c);
+}
+
 // The largest scratch that a step asks for, once addresses are known.
 static size_t scratch_bytes(run *r)
 {
     size_t most = 0;
     for (size_t t = 0; t < r->plan->steps; t++) {
-        tni_step step = r->plan->step[t];
-        size_t   need = 0;
-        if (step < 0) {
-            tni_fused *k = &r->plan->kernel[~step];
-            bind_kernel(r, k);
-            need = r->e->device->room(k->entry, &k->launch);
-        } else if (!tni_run_nothing(r, (size_t)step)) {
-            tni_text why = { "" };
-            tni_call c   = tni_run_call(r, (size_t)step, &why);
-            need         = r->e->device->scratch(&c);
-        }
+        size_t need = step_scratch(r, r->plan->step[t]);
         if (need > most) most = need;
     }
     return most;
@@ -465,7 +474,8 @@ tni_limits tni_limits_of(const tni_engine *e)
     return (tni_limits){ .element_size = d->element_size,
                          .fuses        = d->launch && !e->eager,
                          .checked      = e->check || e->verify,
-                         .buffers      = 24 };
+                         .buffers      = 24,
+                         .claims       = e->check || e->verify ? NULL : d->claims };
 }
 
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)

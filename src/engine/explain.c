@@ -95,6 +95,13 @@ static bool is_result(const account *a, size_t i)
     return p->where == TNI_OWN ? p->root == i : p->where == TNI_INPUT && p->in_place;
 }
 
+// What follows an op finds its result at hand.
+static int64_t kernel_bytes(const account *a, const tni_fused *k)
+{
+    if (k->claimed < 0) return k->bytes;
+    return k->bytes + call_bytes(a, (size_t)k->claimed) - node_bytes(a->g->item[k->claimed].n);
+}
+
 static void count_steps(account *a)
 {
     for (size_t t = 0; t < a->p->steps; t++) {
@@ -102,7 +109,7 @@ static void count_steps(account *a)
         bool     work = step < 0 || runs(a, (size_t)step);
         if (!work) continue;
         a->launches++;
-        a->moved += step < 0 ? a->p->kernel[~step].bytes : call_bytes(a, (size_t)step);
+        a->moved += step < 0 ? kernel_bytes(a, &a->p->kernel[~step]) : call_bytes(a, (size_t)step);
     }
 }
 
@@ -135,13 +142,15 @@ static bool same_site(const tni_node *a, const tni_node *b)
     return a->site.line == b->site.line && a->site.file == b->site.file && a->site.op == b->site.op;
 }
 
-// The calls that a kernel's instructions come from, each line once.
+// The calls that a kernel's instructions come from, each line once; first that of the op before it.
 static void print_origins(const account *a, const tni_fused *k)
 {
+    const tni_node *op = k->claimed >= 0 ? a->g->item[k->claimed].n : NULL;
+    if (op) print_site(a->f, op);
     for (int i = 0; i < k->kernel->nins; i++) {
         if (k->origin[i] < 0) continue;
         const tni_node *n    = a->g->item[k->origin[i]].n;
-        bool            seen = false;
+        bool            seen = op && same_site(op, n);
         for (int j = 0; j < i && !seen; j++)
             seen = k->origin[j] >= 0 && same_site(a->g->item[k->origin[j]].n, n);
         if (!seen) print_site(a->f, n);
@@ -166,12 +175,16 @@ static void print_source(const account *a, const tni_fused *k)
 
 static void print_kernel(const account *a, size_t number, const tni_fused *k)
 {
-    const tni_launch *l  = &k->launch;
-    int               np = k->kernel->np;
-    fprintf(a->f, "  %4zu  %-10s (", number, tni_kernel_kind(k->kernel));
+    const tni_launch *l    = &k->launch;
+    const char       *kind = tni_kernel_kind(k->kernel);
+    int               np   = k->kernel->np;
+    const tni_node   *op   = k->claimed >= 0 ? a->g->item[k->claimed].n : NULL;
+    tni_text          name = op ? tni_text_of("%s + %s", tni_op_table[op->op].name, kind)
+                                : tni_text_of("%-10s", kind);
+    fprintf(a->f, "  %4zu  %s (", number, name.s);
     for (int i = 0; i < np + k->kernel->nr; i++)
         fprintf(a->f, "%s%lld", i == 0 ? "" : i == np ? " | " : ", ", (long long)l->size[i]);
-    fprintf(a->f, ")  %lld bytes\n", (long long)k->bytes);
+    fprintf(a->f, ")  %lld bytes\n", (long long)kernel_bytes(a, k));
     print_origins(a, k);
     if (a->source) print_source(a, k);
 }

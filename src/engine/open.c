@@ -136,6 +136,7 @@ tn_ctx *tn_open_with(tn_open_opts o)
     cx->handler     = o.handler ? o.handler : print_fault;
     cx->user        = o.user;
     cx->engine      = e;
+    cx->attention   = dev->attention;
     cx->seed        = o.seed;
     cx->flush       = flush;
     cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;

@@ -59,17 +59,22 @@ static void use_source(const tni_graph *g, const tni_plan *p, lifetime *life, co
     if (base >= 0) use_place(p, life, (size_t)base, step);
 }
 
+static void use_item(const tni_graph *g, const tni_plan *p, lifetime *life, size_t item,
+                     size_t step)
+{
+    const tni_node *n = g->item[item].n;
+    for (uint32_t s = 0; s < n->nsrc; s++) use_source(g, p, life, n->src[s], step);
+    use_place(p, life, item, step);
+}
+
 static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life)
 {
     for (size_t t = 0; t < p->steps; t++) {
         tni_step step = p->step[t];
-        if (step >= 0) {
-            const tni_node *n = g->item[step].n;
-            for (uint32_t s = 0; s < n->nsrc; s++) use_source(g, p, life, n->src[s], t);
-            use_place(p, life, (size_t)step, t);
-            continue;
-        }
-        use_buffers(p, life, &p->kernel[~step], t);
+        const tni_fused *k = step < 0 ? &p->kernel[~step] : NULL;
+        if (!k) use_item(g, p, life, (size_t)step, t);
+        else if (k->claimed >= 0) use_item(g, p, life, (size_t)k->claimed, t);
+        if (k) use_buffers(p, life, k, t);
     }
 }
 

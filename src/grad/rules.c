@@ -1,4 +1,5 @@
 // The gradient rules: the gradient column of ops.def compiled, and the rules that want a function.
+#include "grad/attention_rules.h"
 #include "grad/grad.h"
 #include "ops/expression.h"
 
@@ -38,47 +39,6 @@ static tn_tensor *spread(tni_rule_args *r, tn_tensor *g)
 }
 
 // ---- views and writes --------------------------------------------------------------------------
-
-static tn_tensor *record_at(tn_ctx *cx, int op, const tni_node *shape, int n, tn_tensor *const *x,
-                            const tni_view *v)
-{
-    tni_node *src[2];
-    tni_attr  a = { .view = { .offset = v->offset } };
-    memcpy(a.view.stride, v->stride, sizeof v->stride);
-    for (int i = 0; i < n; i++)
-        if (!x[i] || !(src[i] = tni_resolve(x[i], tni_op_table[op].name))) return NULL;
-    return tni_record(cx, op, (tn_dtype)src[0]->dtype, shape->rank, shape->size, n, src, &a);
-}
-
-// The axes of v in memory order, if v is the whole of its source in another order.
-static bool permutation_of(const tni_view *v, const tni_node *base, int *order)
-{
-    tni_view sorted = *v;
-    if (v->offset || tni_shape_count(v->rank, v->size) != tni_node_count(base)) return false;
-    tni_view_sort(v, order);
-    tni_view_permute(&sorted, order);
-    return tni_view_contiguous(&sorted);
-}
-
-// Broadcast axes are summed first; a mere reordering is undone; what reads each place once is
-// written into zeros; windows that overlap are folded.
-tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base)
-{
-    int      order[TN_MAX_RANK];
-    uint32_t repeated = 0;
-    for (int i = 0; i < v.rank; i++)
-        if (v.stride[i] == 0 && v.size[i] > 1) {
-            repeated |= 1u << i;
-            v.size[i] = 1;
-        }
-    if (repeated) g = tni_reduce(TNI_sum, "sum", g, repeated, true);
-    if (!g) return NULL;
-    if (permutation_of(&v, base, order))
-        return tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
-    if (!tni_view_injective(&v)) return record_at(cx, TNI_fold, base, 1, &g, &v);
-    tn_tensor *zeros = tn_zeros(cx, (tn_dtype)base->dtype, base->rank, base->size);
-    return record_at(cx, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
-}
 
 // The first source is the value, and gets nothing; the others are the inputs of the user's op.
 static void grad_by_user(tni_rule_args *r)
@@ -121,7 +81,7 @@ static void grad_update(tni_rule_args *r)
     tni_view v = { .rank = value->rank, .offset = r->n->attr.view.offset };
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
     tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)value->dtype, value->rank, value->size);
-    r->gx[0] = record_at(r->cx, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
+    r->gx[0] = tni_record_at(r->cx, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
 }
 
 // ---- maps and folds ----------------------------------------------------------------------------
@@ -343,6 +303,16 @@ static void grad_conv_wgrad(tni_rule_args *r)
 {
     if (r->need[0]) r->gx[0] = tni_conv(input(r, 1), r->g, &r->n->attr);
     if (r->need[1]) r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
+}
+
+static void grad_attention(tni_rule_args *r)
+{
+    tni_rule_attention(r);
+}
+
+static void grad_attention_grad(tni_rule_args *r)
+{
+    tni_rule_attention_grad(r);
 }
 
 // ---- users' ops --------------------------------------------------------------------------------

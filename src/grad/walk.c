@@ -132,7 +132,7 @@ static bool mark_leads(walk *k)
 
 static bool add_to(walk *k, size_t i, tn_tensor *g)
 {
-    k->g[i] = k->g[i] ? tn_add(k->g[i], g) : g;
+    k->g[i] = k->g[i] ? tni_add_gradients(k->cx, k->g[i], g) : g;
     return k->g[i] != NULL;
 }
 

@@ -15,6 +15,22 @@
     "#endif\n"                                                                      \
     "}\n"
 
+// Two 16-bit floats in a word, each with one of another; one instruction from sm_80 on.
+#define TNI_CUDA_PAIR(op, kind, type)                                                         \
+    "M_FN m_uint m_" op "_pair_" kind "(m_uint a, m_uint b) {\n"                              \
+    "#if __CUDA_ARCH__ >= 800\n"                                                              \
+    "    m_uint y;\n"                                                                         \
+    "    asm(\"" op ".NaN." type "x2 %0, %1, %2;\" : \"=r\"(y) : \"r\"(a), \"r\"(b));\n"      \
+    "    return y;\n"                                                                         \
+    "#else\n"                                                                                 \
+    "    float x = m_" kind "_to_float((m_ushort)a), y = m_" kind "_to_float((m_ushort)b);\n" \
+    "    float z = m_" kind "_to_float((m_ushort)(a >> 16));\n"                               \
+    "    float w = m_" kind "_to_float((m_ushort)(b >> 16));\n"                               \
+    "    return (m_uint)m_float_to_" kind "(m_" op "_f(x, y)) |\n"                            \
+    "           (m_uint)m_float_to_" kind "(m_" op "_f(z, w)) << 16;\n"                       \
+    "#endif\n"                                                                                \
+    "}\n"
+
 // For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t is
 // x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off by
 // 2^-22.5; the whole by at most 3 ULP, and what would be denormal is 0. What is very small is cut off
@@ -35,6 +51,14 @@
     "    float d = m_fma_f(t, 1.90465421e-09f, m_fma_f(t, -0.693147182f, c));\n" \
     "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"          \
     "    return m_fma_f(y, d, y);\n"                                             \
+    "}\n"
+
+// The same without the correction: off by |x| 2^-24 + 2^-22.5 of the result.
+#define TNI_CUDA_EXP_COARSE                                                           \
+    "M_FN float m_exp_coarse_f(float x) {\n"                                          \
+    "    float y;\n"                                                                  \
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x * 1.44269502f));\n" \
+    "    return y;\n"                                                                 \
     "}\n"
 
 #define TNI_CUDA_TO_BF16                                                                \
@@ -77,6 +101,18 @@
     "M_FN m_int m_column(m_long i) {\n"                      \
     "    return i >= 0 && i < 0x7fffffff ? (m_int)i : -1;\n" \
     "}\n"
+
+// Stores of vectors as one instruction, whatever stands beside them.
+#define TNI_CUDA_PUT                                                                        \
+    "M_FN void m_put_uint4(void *p, uint4 g) {\n"                                           \
+    "    asm volatile(\"st.global.v4.u32 [%0], {%1, %2, %3, %4};\" :: "                     \
+    "\"l\"(__cvta_generic_to_global(p)), \"r\"(g.x), \"r\"(g.y), \"r\"(g.z), \"r\"(g.w) : " \
+    "\"memory\");\n"                                                                        \
+    "}\n",                                                                                  \
+        "M_FN void m_put_uint2(void *p, uint2 g) {\n"                                       \
+        "    asm volatile(\"st.global.v2.u32 [%0], {%1, %2};\" :: "                         \
+        "\"l\"(__cvta_generic_to_global(p)), \"r\"(g.x), \"r\"(g.y) : \"memory\");\n"       \
+        "}\n"
 
 // Bulk copies into shared memory (sm_90): barriers that count bytes, one phase a turn.
 #define TNI_CUDA_BULK                                                                               \
@@ -123,9 +159,11 @@
         "[%2];\" :: \"r\"(m_far(p, rank)), \"l\"(v), \"r\"(m_far(b, rank)) : \"memory\");\n"         \
         "}\n"
 
-#define TNI_CUDA_SPELLINGS                                                                    \
-    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),         \
-        TNI_CUDA_EXP, TNI_CUDA_EXP_BELOW, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, \
-        TNI_CUDA_COLUMN, TNI_CUDA_BULK, TNI_CUDA_CLUSTER
+#define TNI_CUDA_SPELLINGS                                                                      \
+    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),           \
+        TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),             \
+        TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP, \
+        TNI_CUDA_EXP_BELOW, TNI_CUDA_EXP_COARSE, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16,             \
+        TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER
 
 #endif

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { NEAR_UNROLL = 4 };  // vectors in hand of a loop over what is near
+
 // Whether something is done by this thread, for this element: "" if always.
 static const char *store_test(const tni_page *c)
 {
@@ -66,6 +68,32 @@ static bool is_below(const tni_page *c, int i)
     if (x->code != TNI_I_MAP || x->op != TNI_sub) return false;
     const tni_ins *top = &c->k->ins[x->b];
     return is_fold(top) && top->op == TNI_max && top->a == x->a;
+}
+
+// Whether all that becomes of value i, here or anywhere if it is kept, is added up or rounded to 16
+// bits: an error of some ULP of what is far below the largest term is then lost.
+static bool is_coarse(const tni_page *c, int i, bool all)
+{
+    all = all || tni_has(&c->kept, i);
+    for (int u = i + 1; u < c->k->nins; u++) {
+        const tni_ins *x = &c->k->ins[u];
+        if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_has(&c->work, u))) continue;
+        if (is_fold(x) && x->op == TNI_sum) continue;
+        tn_dtype dt = x->code == TNI_I_STORE ? buffer_dtype(c, u) : (tn_dtype)x->dtype;
+        if ((x->code == TNI_I_STORE || x->code == TNI_I_CAST) && (dt == TN_F16 || dt == TN_BF16))
+            continue;
+        bool linear = x->code == TNI_I_MAP && (x->op == TNI_mul || x->op == TNI_div ||
+                                               x->op == TNI_add || x->op == TNI_sub);
+        if (!linear || !is_coarse(c, u, all)) return false;
+    }
+    return true;
+}
+
+// The function for exp i.
+static const char *exp_name(const tni_page *c, int i)
+{
+    if (!is_below(c, i)) return "m_fast_exp_f";
+    return is_coarse(c, i, false) ? "m_exp_coarse_f" : "m_exp_below_f";
 }
 
 // A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
@@ -138,13 +166,11 @@ void tni_simt_put_ins(tni_page *c, int i)
         tni_text n = tni_simt_value_name(c, i);
         if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
         tni_put(c->o, "%s = ", n.s);
-        if (is_exp(c, i))
-            tni_put(c->o, "m_%s_f(%s)", is_below(c, i) ? "exp_below" : "fast_exp",
-                    tni_simt_value_name(c, x->a).s);
+        if (is_exp(c, i)) tni_put(c->o, "%s(%s)", exp_name(c, i), tni_simt_value_name(c, x->a).s);
         else if (divides_by_row(c, i))
             tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                     tni_simt_value_name(c, x->b).s);
-        else if (finds_column(c, i)) tni_put(c->o, "l == w%d", i);
+        else if (finds_column(c, i)) tni_put(c->o, c->missed ? "0" : "l == w%d", i);
         else tni_emit_value(&c->scribe, i);
     }
     tni_put(c->o, ";\n");
@@ -183,12 +209,20 @@ static void declare_arrays(tni_page *c, const tni_set *set, bool stores)
     }
 }
 
+// Whether a fold takes the vector at hand by pairs.
+static bool in_pairs(const tni_page *c, int i)
+{
+    return c->stage == TNI_AT_LOOP && (c->whole || !c->m->window) && tni_simt_pair_of(c, i) >= 0;
+}
+
 static void put_elements(tni_page *c, const tni_set *set)
 {
     open_lanes(c);
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_has(set, i) && !tni_has(&c->scalar, i)) tni_simt_put_ins(c, i);
+        if (tni_has(set, i) && !tni_has(&c->scalar, i) && !in_pairs(c, i)) tni_simt_put_ins(c, i);
     tni_line(c->o, "}");
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(set, i) && in_pairs(c, i)) tni_simt_fold_pairs(c, i);
 }
 
 // The work of a vector whose loads are there. Only the vectors at the ends of a line have elements
@@ -345,6 +379,7 @@ static void declare_folds(tni_page *c, const tni_set *folds)
         const char *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
         if (c->m->form == TNI_SIMT_ROW) {
             tni_line(c->o, "%s v%d = %s;", type_of(c, i), i, start);
+            tni_simt_declare_pair(c, i);
             continue;
         }
         tni_line(c->o, "%s k%d[%d];", type_of(c, i), i, c->m->vector);
@@ -427,6 +462,60 @@ static void put_turn(tni_page *c, const tni_set *set)
     tni_line(c->o, "}");
 }
 
+// The test that no vector in hand has a column that the row names, which nearly always holds. Whether
+// there is such a test.
+static bool put_missed(tni_page *c, const tni_set *set)
+{
+    bool asked = false;
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!tni_has(set, i) || !finds_column(c, i)) continue;
+        asked = true;
+        for (int q = 0; q < c->unroll; q++)
+            tni_put(c->o, " && (m_uint)(w%d%s - (from%s + %d) * %d) >= %du", i,
+                    c->m->window ? " + shift" : "", c->m->cluster > 1 ? " + lo" : "",
+                    q * c->m->team, c->m->vector, c->m->vector);
+    }
+    return asked;
+}
+
+// A loop over a row that is near: all vectors but those at the ends of a window lie in the row, so
+// that nothing is asked of them. The first two threads have the ends.
+static void put_near(tni_page *c, const tni_set *set)
+{
+    bool        window  = c->m->window;
+    int         last    = (NEAR_UNROLL - 1) * c->m->team;
+    tni_set     fetched = c->fetched;
+    const char *end     = window ? "end" : "n";
+    tni_line(c->o, "for (%s from = %st; from < %s; from += %d) {", c->index,
+             window ? "begin + " : "", end, last + c->m->team);
+    c->unroll = NEAR_UNROLL, c->sure = c->whole = true;
+    begin_indent(c);
+    tni_put(c->o, "if (from + %d < %s", last, end);
+    c->missed = put_missed(c, set);
+    tni_put(c->o, ") {\n");
+    c->o->depth++;
+    put_pass(c, set);
+    c->unroll = 1, c->missed = false, c->fetched = fetched;
+    tni_line(c->o, "} else {");
+    tni_line(c->o, "for (%s one = from; one < %s && one <= from + %d; one += %d) {", c->index, end,
+             last, c->m->team);
+    tni_line(c->o, "const %s from = one;", c->index);
+    put_pass(c, set);
+    c->whole = false, c->fetched = fetched;
+    tni_line(c->o, "}");
+    tni_line(c->o, "}");
+    tni_line(c->o, "}");
+    if (window) {
+        tni_line(c->o, "if (t < 2 && (t ? end < n : begin > 0)) {");
+        tni_line(c->o, "const %s from = t ? n - 1 : 0;", c->index);
+        c->single = true;
+        put_pass(c, set);
+        c->single = false;
+        tni_line(c->o, "}");
+    }
+    c->sure = false;
+}
+
 static void put_loop(tni_page *c, int q)
 {
     tni_set set = tni_needs_loop(c->k, q, &c->kept), none = { 0 };
@@ -434,19 +523,27 @@ static void put_loop(tni_page *c, int q)
     bool    lane = c->m->form == TNI_SIMT_LANE, loops = c->m->hold != TNI_HOLD_REGISTERS;
     if (!memcmp(&set, &none, sizeof set)) return;
     c->stage = TNI_AT_LOOP;
+    c->work  = set;
     for (int i = 0; i < c->k->nins && c->m->keep_dear; i++)
         if (tni_has(&set, i) && tni_has(&c->dear, i)) tni_join(&c->kept, i);
-    c->unroll = c->m->hold == TNI_HOLD_SHARED && all_stashed(c, &set) ? 1 : c->m->unroll;
+    bool near = c->m->form == TNI_SIMT_ROW && c->m->hold == TNI_HOLD_SHARED && all_stashed(c, &set);
+    c->unroll = near ? 1 : c->m->unroll;
     declare_arrays(c, &set, false);
     declare_folds(c, &folds);
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(&set, i)) put_hoisted(c, i);
-    if (loops)
+    if (near) {
+        put_near(c, &set);
+    } else if (loops) {
         tni_line(c->o, "for (%s from = %s; from < n; from += %d) {", c->index, lane ? "k" : "t",
                  c->m->team * c->unroll);
-    if (loops) put_turn(c, &set);
-    else put_pass(c, &set);
-    if (loops) tni_line(c->o, "}");
+        put_turn(c, &set);
+        tni_line(c->o, "}");
+    } else {
+        put_pass(c, &set);
+    }
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_has(&folds, i)) tni_simt_join_pair(c, i);
     if (!lane) tni_simt_fold_team(c, &folds, 'v', c->m->team);
     if (c->m->cluster > 1 && memcmp(&folds, &none, sizeof folds)) tni_simt_fold_cluster(c, &folds);
     for (int i = 0; i < c->k->nins && lane && c->m->team > 1; i++)
@@ -530,6 +627,15 @@ static void declare_stash(tni_page *c)
     }
 }
 
+// Which vectors of the row, or of this group's piece of it, lie in it with all their elements.
+static void put_ends(tni_page *c)
+{
+    bool piece = c->m->cluster > 1;
+    tni_line(c->o, "const %s begin = shift > 0%s && n > 0;", c->index, piece ? " && lo == 0" : "");
+    tni_line(c->o, "const %s end = n - (n > begin && (n%s) * %d - shift > %s);", c->index,
+             piece ? " + lo" : "", c->m->vector, tni_simt_word_name(c, TNI_WORD_COLS).s);
+}
+
 static void put_row_line(tni_page *c)
 {
     tni_line(c->o, "const m_int live = row < %s;", tni_simt_word_name(c, TNI_WORD_LINES).s);
@@ -540,6 +646,7 @@ static void put_row_line(tni_page *c)
     tni_simt_put_shift(c, c->k->tails);
     if (c->m->bulk) tni_simt_put_piece(c);
     else tni_line(c->o, "const %s n = live ? %s : 0;", c->index, tni_simt_row_vectors(c).s);
+    if (c->m->hold == TNI_HOLD_SHARED && c->m->window) put_ends(c);
 }
 
 // Whether a team has several rows, one after the other.

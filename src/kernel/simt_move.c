@@ -123,9 +123,12 @@ void tni_simt_put_vector(tni_page *c, int i)
         tni_put(c->o, ";\n");
     }
     begin_indent(c);
-    tni_put(c->o, "*(%s%s *)(b%d + ", c->d->global, type, b);
+    // CUDA's compiler takes plain stores of vectors apart beside stores of their elements.
+    bool put = c->m->cuda && c->m->window && bytes >= 8;
+    if (put) tni_put(c->o, "m_put_%s(b%d + ", type, b);
+    else tni_put(c->o, "*(%s%s *)(b%d + ", c->d->global, type, b);
     tni_simt_put_place(c, x->access, "c");
-    tni_put(c->o, ") = g;\n");
+    tni_put(c->o, put ? ", g);\n" : ") = g;\n");
     if (at_edge(c)) {
         tni_line(c->o, "} else {");
         tni_put(c->o, "%s", c->d->unroll);

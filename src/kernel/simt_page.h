@@ -26,6 +26,7 @@ typedef struct {
     tni_set               again;    // loads that several loops read
     tni_set               hoisted;  // what was found once for a row
     tni_set               dear;     // values worth keeping
+    tni_set               work;     // what the loop at hand computes
     tni_stage             stage;
     int                   lane;      // axis
     int                   folds;     // most reductions of one loop
@@ -34,6 +35,7 @@ typedef struct {
     bool                  sure;      // all vectors of the pass at hand are there
     bool                  whole;     // the vectors of the pass at hand lie in their line
     bool                  single;    // the pass at hand has one vector, which may not
+    bool                  missed;    // no column that finds_column asks for is in the pass at hand
 } tni_page;
 
 static inline bool is_tail(const tni_ins *x)
@@ -134,6 +136,15 @@ void tni_simt_open_bulk(tni_page *c);
 void tni_simt_release_row(tni_page *c);
 // What a group folded, over the groups of its cluster.
 void tni_simt_fold_cluster(tni_page *c, const tni_set *set);
+
+// ---- folds of pairs: simt_pair.c ---------------------------------------------------------------
+
+// The load whose words REDUCE i folds two elements at a time, -1 if there is none. Only vectors that
+// lie in their line are folded so.
+int  tni_simt_pair_of(const tni_page *c, int i);
+void tni_simt_declare_pair(tni_page *c, int i);
+void tni_simt_fold_pairs(tni_page *c, int i);
+void tni_simt_join_pair(tni_page *c, int i);
 
 // ---- instructions: emit_simt.c -----------------------------------------------------------------
 

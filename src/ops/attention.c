@@ -1,7 +1,12 @@
-// Scaled dot-product attention. A query that may look at no key has a result of 0.
+// Scaled dot-product attention: one op where the device has it and strides can say what it reads,
+// else products and a softmax. A query that may look at no key has a result of 0.
 //
-// T queries, S keys and values, D their size, E that of a value
+// T queries, S keys and values, D their size, E that of a value; B, H the axes before them
 #include "ops/compose.h"
+
+#include <string.h>
+
+// ---- out of other ops --------------------------------------------------------------------------
 
 // Whether key j comes after query i, (T, S): all but the lower triangle from the top left.
 static tn_tensor *future(tn_ctx *cx, int64_t T, int64_t S)
@@ -29,6 +34,134 @@ static tn_tensor *masked_softmax(tn_tensor *score)
     return tn_masked_fill(tn_softmax(tn_masked_fill(score, blind, 0), -1), blind, 0);
 }
 
+tn_tensor *tni_attention_weights(tn_tensor *q, tn_tensor *k, tn_tensor *mask, double scale,
+                                 bool causal)
+{
+    if (!q || !k) return NULL;
+    tn_tensor *score = tn_matmul(tn_mul_s(q, scale), tn_transpose(k, -1, -2));
+    if (causal)
+        score = tn_masked_fill(score, future(q->cx, tn_size(q, -2), tn_size(k, -2)), -INFINITY);
+    if (mask) score = apply_mask(score, mask);
+    return mask ? masked_softmax(score) : tn_softmax(score, -1);
+}
+
+// ---- as one op ---------------------------------------------------------------------------------
+
+// What the op is recorded over: the sizes before the last two axes that all have in common, and
+// the same as two axes.
+typedef struct {
+    int       rank;
+    int64_t   lead[TN_MAX_RANK], B, H;
+    tni_node *src[4];
+    int       nsrc;
+} operands;
+
+// (B, T, H, D), the order in which heads come out of a linear layer and go into the next.
+static const int heads_inside[4] = { 0, 2, 1, 3 };
+
+static void stretch(operands *o, bool *fits, tn_tensor *x)
+{
+    *fits = *fits && tni_shape_broadcast(&o->rank, o->lead, tn_rank(x) - 2, tni_sizes(x));
+}
+
+// The last of the leading axes are the heads where there are several.
+static void split_lead(operands *o)
+{
+    o->B = o->H = 1;
+    for (int i = 0; i < o->rank; i++) *(i && i == o->rank - 1 ? &o->H : &o->B) *= o->lead[i];
+}
+
+// x stretched to all the leading sizes, as a view of four axes. False where strides cannot say it.
+static bool add_operand(operands *o, tn_tensor *x, int64_t rows, int64_t cols, const int *order)
+{
+    tni_view v = tni_layout(x), four;
+    int64_t  size[TN_MAX_RANK], want[] = { o->B, o->H, rows, cols };
+    memcpy(size, o->lead, sizeof size);
+    size[o->rank]     = rows;
+    size[o->rank + 1] = cols;
+    if (tni_shape_count(o->rank + 2, size) <= 0 || !tni_view_expand(&v, o->rank + 2, size) ||
+        !tni_view_reshape(&v, 4, want, &four))
+        return false;
+    if (order) tni_view_permute(&four, order);
+    o->src[o->nsrc] = tni_resolve_as(x, &four, "attention");
+    return o->src[o->nsrc++] != NULL;
+}
+
+// A mask as the op takes it: of bools, or of the dtype of the scores, which it may have to be cast
+// to; NULL where it has to be left to the other ops, also to say what is wrong with it.
+static tn_tensor *fit_mask(tn_ctx *cx, tn_tensor *mask, const operands *scores, tn_dtype dt)
+{
+    static const char *const name[] = { "mask" };
+    tni_view                 v;
+    if (!tni_args("attention", 1, &mask, name)) return NULL;
+    tni_node *n = tni_resolve(mask, "attention");
+    v           = tni_layout(mask);
+    if (!n || (cx->grad_mode && n->needs_grad)) return NULL;
+    if (mask->cx != cx || !tni_view_expand(&v, scores->rank + 2, scores->lead)) return NULL;
+    if (tn_dtype_of(mask) == TN_BOOL) return mask;
+    if (!tni_is_float(tn_dtype_of(mask))) return NULL;
+    return tn_dtype_of(mask) == dt ? mask : tn_cast(mask, dt);
+}
+
+// Whether the op can be recorded over these; then the operands are filled in.
+static bool suits_op(tn_ctx *cx, tn_tensor *const *x, tn_attention_opts opts, operands *o)
+{
+    int64_t T = tn_size(x[0], -2), S = tn_size(x[1], -2), D = tn_size(x[0], -1);
+    int64_t E    = tn_size(x[2], -1);
+    bool    fits = true;
+    for (int i = 0; i < 2; i++) stretch(o, &fits, x[i]);
+    operands scores              = *o;
+    scores.lead[scores.rank]     = T;
+    scores.lead[scores.rank + 1] = S;
+    tn_tensor *mask = fits && opts.mask ? fit_mask(cx, opts.mask, &scores, tn_dtype_of(x[0]))
+                                        : NULL;
+    stretch(o, &fits, x[2]);
+    if (!fits || (opts.mask && !mask) || tni_shape_count(o->rank, o->lead) <= 0) return false;
+    split_lead(o);
+    return add_operand(o, x[0], T, D, heads_inside) && add_operand(o, x[1], S, D, heads_inside) &&
+           add_operand(o, x[2], S, E, heads_inside) && (!mask || add_operand(o, mask, T, S, NULL));
+}
+
+// NULL, not reported, where it cannot be one op.
+static tn_tensor *as_one_op(tn_ctx *cx, tn_tensor *const *given, tn_attention_opts opts,
+                            const tni_attr *attr)
+{
+    operands   o = { 0 };
+    tn_tensor *x[3];
+    if (!cx->attention || opts.dropout != 0) return NULL;
+    tn_dtype dt = tni_promote(tn_dtype_of(given[0]), tn_dtype_of(given[1]));
+    dt          = tni_promote(dt, tn_dtype_of(given[2]));
+    for (int i = 0; i < 3; i++)
+        if (!(x[i] = tn_dtype_of(given[i]) == dt ? given[i] : tn_cast(given[i], dt))) return NULL;
+    if (!suits_op(cx, x, opts, &o)) return NULL;
+    int64_t    T = tn_size(x[0], -2), E = tn_size(x[2], -1);
+    int64_t    size[] = { o.B, T, o.H, E };
+    tn_tensor *y      = tni_record(cx, TNI_attention, dt, 4, size, o.nsrc, o.src, attr);
+    y                 = tni_lay(y, heads_inside);
+    if (!y || o.rank == 2) return y;
+    o.lead[o.rank]     = T;
+    o.lead[o.rank + 1] = E;
+    y                  = tn_reshape(y, o.rank + 2, o.lead);
+    return y ? tni_share(y, "attention") : NULL;
+}
+
+tn_tensor *tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g)
+{
+    tni_node *src[5];
+    uint32_t  nsrc  = n->nsrc;
+    int64_t   count = 0;
+    for (uint32_t i = 0; i < nsrc; i++) {
+        tn_tensor *x = tni_wrap_node(cx, n->src[i]);
+        if (!x || !(src[i] = tni_resolve(x, "attention"))) return NULL;
+        if (i < 3) count += tni_node_count(src[i]);
+    }
+    if (!g || !(src[nsrc] = tni_resolve(g, "attention"))) return NULL;
+    return tni_record(cx, TNI_attention_grad, (tn_dtype)n->dtype, 1, &count, (int)nsrc + 1, src,
+                      &n->attr);
+}
+
+// ---- the call ----------------------------------------------------------------------------------
+
 static bool fits(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
 {
     bool ok = tn_rank(q) >= 2 && tn_rank(k) >= 2 && tn_rank(v) >= 2 &&
@@ -42,14 +175,15 @@ static bool fits(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
 tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o)
 {
     static const char *const names[] = { "q", "k", "v" };
-    tn_ctx                  *cx = tni_args("attention", 3, (tn_tensor *const[]){ q, k, v }, names);
+    tn_tensor *const         x[]     = { q, k, v };
+    tn_ctx                  *cx      = tni_args("attention", 3, x, names);
     if (!cx || !fits(cx, q, k, v)) return NULL;
-    int64_t    T = tn_size(q, -2), S = tn_size(k, -2), D = tn_size(q, -1);
-    double     scale = tni_or_default(o.scale, 1 / sqrt((double)D));
-    tn_tensor *score = tn_matmul(tn_mul_s(q, scale), tn_transpose(k, -1, -2));
-    if (o.causal) score = tn_masked_fill(score, future(cx, T, S), -INFINITY);
-    if (o.mask) score = apply_mask(score, o.mask);
-    tn_tensor *p = o.mask ? masked_softmax(score) : tn_softmax(score, -1);
+    double     scale    = tni_or_default(o.scale, 1 / sqrt((double)tn_size(q, -1)));
+    tni_attr   attr     = { .attention = { .scale = scale, .causal = o.causal } };
+    uint64_t   failures = cx->failures;
+    tn_tensor *y        = as_one_op(cx, x, o, &attr);
+    if (y || cx->failures != failures) return y;
+    tn_tensor *p = tni_attention_weights(q, k, o.mask, scale, o.causal);
     if (o.dropout != 0) p = tn_dropout(p, o.dropout, true);
     return tn_matmul(p, v);
 }

@@ -26,7 +26,7 @@ static bool digits(const tni_node *n, const int64_t *row, int64_t distance, int6
 }
 
 bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
-                   const int64_t *size, int64_t via_size, tni_coords *c)
+                   const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c)
 {
     int64_t row[TN_MAX_RANK], step[TN_MAX_RANK], low[TN_MAX_RANK], high[TN_MAX_RANK];
     tni_shape_strides(n->rank, n->size, row);
@@ -38,10 +38,11 @@ bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int
         if (k >= naxes && k < TNI_AXES) continue;
         if (!stride[k]) continue;
         if (!digits(n, row, stride[k], step)) return false;
-        int64_t last = (k < TNI_AXES ? size[k] : via_size) - 1;
+        int64_t first = k < TNI_AXES ? from[k] : 0, last = k < TNI_AXES ? to[k] : via_size - 1;
         for (int j = 0; j < n->rank; j++) {
             c->step[j][k] = (int32_t)step[j];
-            *(step[j] < 0 ? &low[j] : &high[j]) += step[j] * last;
+            low[j] += step[j] * (step[j] < 0 ? last : first);
+            high[j] += step[j] * (step[j] < 0 ? first : last);
         }
     }
     for (int j = 0; j < n->rank; j++)

@@ -12,7 +12,8 @@ enum {
     FLOAT_OPS   = 40,       // whatever floats into a reader is cut here
     FLOAT_READS = 10,
     NEAR        = 200,  // ids within which units that only share an input are joined
-    VISITS      = 400   // units looked at before a search for a cycle gives up
+    VISITS      = 400,  // units looked at before a search for a cycle gives up
+    MOST_JOINED = 4     // values that a kernel picks from
 };
 
 // ---- fates -------------------------------------------------------------------------------------
@@ -26,8 +27,15 @@ static bool scatters_lines(const tni_node *n)
     return true;
 }
 
+// Joined values of which each reader picks one.
+static bool is_picked(const tni_node *n)
+{
+    return n->op == TNI_concat && n->nsrc <= MOST_JOINED;
+}
+
 static bool can_float(const tni_node *n)
 {
+    if (is_picked(n)) return true;
     if (tni_is_map(n->op) || n->op == TNI_copy || n->op == TNI_gather || n->op == TNI_pad)
         return true;
     if (n->op == TNI_scatter || n->op == TNI_scatter_add) return scatters_lines(n);
@@ -65,17 +73,44 @@ int32_t tni_shared_item(const tni_fusion *f, int32_t item)
 }
 
 // A source view read at all its places, as coordinates of its base.
-static bool reads_as_coords(const tni_node *src, const tni_node *base)
+static bool reads_as_coords(const tni_node *src, const tni_node *base, tni_coords *c)
 {
-    tni_view   v = tni_node_layout(src);
-    tni_coords c;
-    int64_t    stride[TNI_AXES + 1] = { 0 }, size[TNI_AXES] = { 0 };
-    if (src == base) return true;
+    tni_view v                    = tni_node_layout(src);
+    int64_t  stride[TNI_AXES + 1] = { 0 }, from[TNI_AXES] = { 0 }, to[TNI_AXES] = { 0 };
     for (int j = 0; j < v.rank; j++) {
-        size[j]   = v.size[j];
+        to[j]     = v.size[j] - 1;
         stride[j] = v.size[j] > 1 ? v.stride[j] : 0;
     }
-    return tni_coords_of(base, tni_offset_of(src), stride, v.rank, size, 1, &c);
+    c->via = TNI_NO_VALUE;
+    return tni_coords_of(base, tni_offset_of(src), stride, v.rank, from, to, 1, c);
+}
+
+// Whether every coordinate moves along one axis at most, so that bounds of it are bounds of an axis.
+static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
+{
+    for (int j = 0; j < base->rank; j++) {
+        int moves = 0;
+        for (int k = 0; k < naxes; k++) moves += c->step[j][k] != 0;
+        if (moves > 1) return false;
+    }
+    return true;
+}
+
+// What reads its sources in parts: other points of the domain have nothing there.
+static bool has_parts(const tni_node *n)
+{
+    return n->op == TNI_pad || n->op == TNI_concat;
+}
+
+// Whether n can compute what it reads of y, whose elements src has from item base. An index is not
+// checked where it is nothing, and a wrong value there is not told from others.
+static bool can_enter(const tni_fusion *f, const tni_node *n, const tni_node *src,
+                      const tni_node *base, const tni_fate *y)
+{
+    tni_coords c;
+    if (has_parts(n) && (y->checks || f->limits->checked)) return false;
+    if (src == base) return true;
+    return reads_as_coords(src, base, &c) && (!y->cut || is_straight(base, src->rank, &c));
 }
 
 static tni_how first_how(const tni_item *it)
@@ -100,6 +135,8 @@ static void look_at_sources(tni_fusion *f, size_t i)
     tni_fate  *x = &f->fate[i];
     tni_node  *n = g->item[i].n;
     x->ops       = x->how == TNI_AS_FLOAT && !is_free(n);
+    x->checks    = x->how == TNI_AS_FLOAT && tni_op_fallible(n->op);
+    if (x->ops && has_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
     for (uint32_t s = 0; s < n->nsrc; s++) {
         tni_node *src  = n->src[s];
         int32_t   base = tni_place_of(g, src);
@@ -113,9 +150,10 @@ static void look_at_sources(tni_fusion *f, size_t i)
         bool joins  = x->how == TNI_AS_FLOAT || x->how == TNI_AS_SEED;
         if (y) y->uses++;
         if (number && joins) continue;
-        if (floats && (!joins || n->op == TNI_pad || !reads_as_coords(src, g->item[base].n)))
-            y->apart = true;
+        if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
         if (floats && !y->apart) {
+            x->checks |= y->checks;
+            x->cut |= y->cut || has_parts(n);
             x->ops   = (uint16_t)(x->ops + y->ops);
             x->reads = (uint16_t)(x->reads + y->reads);
             x->read_bytes += y->read_bytes;
@@ -139,6 +177,25 @@ static bool is_dear(const tni_fusion *f, size_t i)
     return x->read_bytes > LITTLE && x->read_bytes > 2 * x->bytes;
 }
 
+static bool is_floating(const tni_fusion *f, int32_t at)
+{
+    return at >= 0 && f->fate[tni_shared_item(f, at)].how == TNI_AS_FLOAT;
+}
+
+// Whether a concat is no work for a kernel: its sources are in memory, and either they are computed
+// straight into its place, or it is stored anyway.
+static bool is_laid_out(const tni_fusion *f, const tni_node *n, bool stored)
+{
+    if (n->op != TNI_concat) return false;
+    bool filled = tni_concat_is_flat(n);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int32_t at = tni_place_of(f->g, n->src[s]);
+        if (is_floating(f, at)) return false;
+        filled &= at >= 0 && tni_node_count(f->g->item[at].n) == tni_node_count(n->src[s]);
+    }
+    return filled || stored;
+}
+
 static void find_fates(tni_fusion *f)
 {
     tni_graph *g = f->g;
@@ -146,6 +203,7 @@ static void find_fates(tni_fusion *f)
         tni_fate *x = &f->fate[i];
         x->unit     = -1;
         x->how      = (uint8_t)first_how(&g->item[i]);
+        if (x->how == TNI_AS_FLOAT && is_laid_out(f, g->item[i].n, false)) x->how = TNI_AS_ALONE;
         x->stored = x->apart = g->item[i].live;
         x->bytes             = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
@@ -169,11 +227,12 @@ static void find_fates(tni_fusion *f)
     }
     // What does not float is part of one kernel, and stored if another reads it.
     for (size_t i = 0; i < g->count; i++) {
-        tni_fate *x = &f->fate[i];
-        if (x->how != TNI_AS_FLOAT || !(x->apart || is_dear(f, i))) continue;
-        int  op     = g->item[i].n->op;
-        bool source = tni_op_table[op].class == TNI_SOURCE;
-        x->how      = source ? TNI_AS_ALONE : TNI_AS_SEED;
+        tni_fate *x      = &f->fate[i];
+        bool      stored = x->apart || is_dear(f, i);
+        if (x->how != TNI_AS_FLOAT) continue;
+        bool alone = tni_op_table[g->item[i].n->op].class == TNI_SOURCE;
+        if (is_laid_out(f, g->item[i].n, stored)) stored = alone = true;
+        if (stored) x->how = alone ? TNI_AS_ALONE : TNI_AS_SEED;
     }
 }
 
@@ -225,11 +284,24 @@ void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores)
     }
 }
 
+// The level of the unit that a stored item is part of.
+static int32_t level_of(const tni_fusion *f, int32_t item)
+{
+    int32_t unit = unit_of(f, item);
+    return unit >= 0 ? f->unit[unit].level : f->fate[item].level;
+}
+
 // A unit for an item that runs alone, or that only joins what others wrote.
 static void run_alone(tni_fusion *f, int32_t i)
 {
-    tni_node *n = f->g->item[i].n;
-    tni_unit *u = add_unit(f, i, f->fate[i].level);
+    tni_node *n     = f->g->item[i].n;
+    int32_t   level = f->fate[i].level;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int32_t at = tni_place_of(f->g, n->src[s]);
+        if (at >= 0) at = tni_shared_item(f, at);
+        if (at >= 0 && level <= level_of(f, at)) level = level_of(f, at) + 1;
+    }
+    tni_unit *u = add_unit(f, i, level);
     if (!u) return;
     f->fate[i].unit = u->into;
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -319,20 +391,40 @@ static int free_axis(const tni_unit *u, int from, int64_t size, uint32_t allowed
     return k;
 }
 
+// Axes of the unit from `from` on that stand side by side, are allowed and come to a size together; 0
+// if there are none.
+static uint32_t free_run(const tni_unit *u, int from, int64_t size, uint32_t allowed)
+{
+    for (int first = from; first + 1 < u->naxes && size <= INT32_MAX; first++) {
+        uint32_t run   = 0;
+        int64_t  count = 1;
+        for (int k = first; k < u->naxes && allowed >> k & 1 && count < size; k++) {
+            run |= 1u << k;
+            count *= u->size[k];
+        }
+        if (count == size) return run;
+    }
+    return 0;
+}
+
 // Lays the n sizes of a domain on axes of the unit from the allowed ones: in order, or (turned) the
-// last first and in any order, as a transposed value lies. What does not fit becomes a new axis where
-// that is allowed. False if it cannot be.
+// last first and in any order, as a transposed value lies. One may lie on several, as an axis does of
+// which others read parts. What does not fit becomes a new axis where that is allowed. False if it
+// cannot be.
 static bool lay(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool extend, bool turned,
-                int8_t *on)
+                uint32_t *on)
 {
     int at = 0;
     for (int i = 0; i < n; i++) {
         int j = turned ? n - 1 - i : i, k = free_axis(u, turned ? 0 : at, size[j], allowed);
-        if (k == u->naxes && extend && u->naxes < TNI_AXES) u->size[u->naxes++] = size[j];
-        else if (k == u->naxes) return false;
-        on[j] = (int8_t)k;
-        at    = k + 1;
-        if (turned) allowed &= ~(1u << k);
+        on[j] = k < u->naxes ? 1u << k : free_run(u, turned ? 0 : at, size[j], allowed);
+        if (!on[j] && extend && u->naxes < TNI_AXES) {
+            u->size[u->naxes] = size[j];
+            on[j]             = 1u << u->naxes++;
+        }
+        if (!on[j]) return false;
+        while (on[j] >> at) at++;
+        if (turned) allowed &= ~on[j];
     }
     return true;
 }
@@ -353,17 +445,16 @@ static bool few_buffers(const tni_fusion *f, const tni_unit *u)
 static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, bool extend,
                     bool turned)
 {
-    int     axis[TN_MAX_RANK];
-    int64_t size[TN_MAX_RANK];
-    int8_t  on[TN_MAX_RANK], align[TN_MAX_RANK];
-    int     n = domain_of(f, i, axis, size), old = u->naxes;
-    memset(align, -1, sizeof align);
+    int      axis[TN_MAX_RANK];
+    int64_t  size[TN_MAX_RANK];
+    uint32_t on[TN_MAX_RANK], align[TN_MAX_RANK] = { 0 };
+    int      n = domain_of(f, i, axis, size), old = u->naxes;
     mark     m    = mark_of(u);
     bool     ok   = lay(u, n, size, allowed, extend, turned, on);
     uint32_t used = 0;
     for (int j = 0; ok && j < n; j++) {
         align[axis[j]] = on[j];
-        used |= 1u << on[j];
+        used |= on[j];
     }
     // New axes come to all of the old ones, or there would be work for every pair of elements.
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
@@ -428,14 +519,14 @@ static void give_seeds(tni_fusion *f, const tni_unit *u)
 }
 
 // Whether two units may become one. Of one level: if neither comes after the other by way of a third.
-// One of a lower level has to be read by the other alone.
+// One of a lower level must not be read by any third.
 static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
 {
     if (refused(u, v->into)) return false;
     if (u->level != v->level) {
-        bool reads = false;
-        for (size_t k = 0; k < u->befores; k++) reads |= u->before[k] == (uint32_t)v->into;
-        return v->level < u->level && reads && v->readers == 1;
+        uint32_t reads = 0;
+        for (size_t k = 0; k < u->befores; k++) reads += u->before[k] == (uint32_t)v->into;
+        return v->level < u->level && v->readers == reads;
     }
     return no_cycle(f, u, 0, v->into) && no_cycle(f, v, 0, u->into) && apart(f, u, v->into) &&
            apart(f, v, u->into);
@@ -508,10 +599,19 @@ static void note_once(walk *w, int32_t at)
     if (w->count < (int)(sizeof w->item / sizeof *w->item)) w->item[w->count++] = at;
 }
 
+// A seed comes after all it reads. What it reads may have come to a higher level by a merge.
+static void raise_level(tni_fusion *f, int32_t i, const walk *w, int32_t level)
+{
+    if (w->count == (int)(sizeof w->item / sizeof *w->item))  // there may be more
+        for (size_t k = 0; k < f->units; k++)
+            if (level < f->unit[k].level) level = f->unit[k].level;
+    if (f->fate[i].level < level) f->fate[i].level = level;
+}
+
 static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
 {
     walk    w     = { { i }, 1 };
-    int32_t level = f->fate[i].level;
+    int32_t level = 0;
     for (int k = 0; k < w.count; k++) {
         const tni_node *n = f->g->item[w.item[k]].n;
         for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -521,17 +621,21 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
                 note_once(&w, at);
                 continue;
             }
-            if (at >= 0 && f->fate[at].how == TNI_AS_SEED) consider(f, c, f->fate[at].unit, level);
+            if (at >= 0 && level < level_of(f, at)) level = level_of(f, at);
+            if (at >= 0 && f->fate[at].how == TNI_AS_SEED)
+                consider(f, c, f->fate[at].unit, INT32_MAX);
             if (tni_node_count(n->src[s]) > 1) note_once(reads, at);
         }
     }
+    raise_level(f, i, &w, level);
     c->read = c->count;
     for (int k = 0; k < reads->count; k++) {
         int32_t at   = reads->item[k];
         int32_t unit = f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at];
         if (unit < 0) continue;
+        while (f->unit[unit].into != unit) unit = f->unit[unit].into;
         const tni_unit *u = &f->unit[unit];
-        if (u->seeds && i - u->seed[u->seeds - 1] <= NEAR) consider(f, c, unit, level);
+        if (u->seeds && i - u->seed[u->seeds - 1] <= NEAR) consider(f, c, unit, f->fate[i].level);
     }
 }
 

@@ -20,13 +20,15 @@ typedef struct {
 } tni_coords;
 
 // An instruction in the making. item: whose value it is at coords; -1 of a helper. axes: where it
-// varies, as bits of domain axes. mask: of a REDUCE, the axes it folds.
+// varies, as bits of domain axes. mask: of a REDUCE, the axes it folds. guard: the value that tells
+// where it counts; -1 if it does everywhere.
 typedef struct {
     tni_ins    ins;
     int32_t    item;
     int32_t    origin;  // the item to name when it fails or is explained
     bool       seed;    // the value of a seed, to be stored if anyone else reads it
     uint32_t   axes, mask;
+    int16_t    guard;
     tni_coords coords;
 } tni_lowered;
 
@@ -67,6 +69,8 @@ typedef struct {
     uint8_t  how;
     bool     stored;  // its value must be in memory
     bool     apart;   // it does not float
+    bool     checks;  // its readers would check an index
+    bool     cut;     // its readers would compute it in parts, each at its own points
     uint16_t ops;     // that its readers compute if it floats
     uint16_t reads;   // values they load for it
     int32_t  level;
@@ -100,14 +104,14 @@ int32_t tni_place_of(const tni_graph *g, const tni_node *src);
 // The item (or ~input) whose elements an assignment that shares has: itself if it is none.
 int32_t tni_shared_item(const tni_fusion *f, int32_t item);
 
-// The coordinates of a value's element at `offset` + strides over axes of its row-major elements.
-// False if they are no sums of axes.
+// The coordinates of a value's element at `offset` + strides over axes of its row-major elements, at
+// the points from `from` to `to` of the axes. False if they are no sums of axes.
 bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
-                   const int64_t *size, int64_t via_size, tni_coords *c);
+                   const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c);
 
-// Adds seed i to a unit, its domain on the axes `align` of the unit; the unit is as before where that
-// fails.
-bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align);
+// Adds seed i to a unit, each axis of its domain on the axes of the unit that `align` has as bits,
+// the outermost first (none: it has one place); the unit is as before where that fails.
+bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align);
 
 // A unit reads the results of another; and takes back what it read last, down to so many. False when
 // memory is out.
@@ -128,6 +132,8 @@ bool tni_fuse(tni_fusion *f);
 // The units in an order in which they can run, as steps and kernels of the plan: by their first
 // item, as far as that goes.
 bool tni_sequence(tni_fusion *f, tni_plan *p);
+// Joins library ops with the kernels that follow them, as far as the device claims them.
+bool tni_claim(tni_fusion *f, tni_plan *p);
 void tni_fusion_close(tni_fusion *f);
 
 #endif

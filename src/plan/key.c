@@ -45,6 +45,8 @@ static void put_attr(writer *w, const tni_node *n)
     case TNI_conv:
     case TNI_conv_dgrad:
     case TNI_conv_wgrad: put(w, &n->attr.conv, sizeof n->attr.conv); break;
+    case TNI_attention:
+    case TNI_attention_grad: put_int(w, n->attr.attention.causal); break;
     case TNI_custom:
         put(w, &n->attr.custom.def, sizeof n->attr.custom.def);
         put_int(w, (int64_t)n->attr.custom.count);

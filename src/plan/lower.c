@@ -2,17 +2,21 @@
 //
 // A floating item is lowered anew for every set of coordinates at which it is read. The depth of
 // the recursion is bounded by the number of ops that may float into a reader.
-#include "plan/fuse.h"
+#include "plan/simplify.h"
 
 #include <string.h>
 
 enum { FAILED = -2 };  // no instruction: it cannot be part of this unit
 
-// What is being lowered: the unit, and where coordinates of an index are allowed to lead.
+// What is being lowered: the unit, and where coordinates of an index are allowed to lead. Within a pad
+// or a concat a value counts only at the points from low to high of the domain, and there only where
+// guard is true: what is computed elsewhere may be anything, and nothing is loaded.
 typedef struct {
     tni_fusion *f;
     tni_unit   *u;
     int64_t     via_size;
+    int64_t     low[TNI_AXES], high[TNI_AXES];
+    int         guard;
 } lowering;
 
 static int lower_item(lowering *l, int32_t i, const tni_coords *c);
@@ -61,12 +65,38 @@ static int add(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_
     v->origin      = origin;
     v->mask        = 0;
     v->seed        = false;
+    v->guard       = (int16_t)l->guard;
     v->axes        = operand_axes(l, ins.a) | operand_axes(l, ins.b) | operand_axes(l, ins.c);
     if (c) v->coords = *c;
     return (int)u->values++;
 }
 
 static const tni_ins blank = { .a = -1, .b = -1, .c = -1, .access = -1, .number = -1 };
+
+static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal);
+
+// Another seed's name for a value is read as that value.
+static int16_t unnamed(const tni_unit *u, int v)
+{
+    const tni_ins *x      = v >= 0 ? &u->value[v].ins : NULL;
+    bool           narrow = x && (x->dtype == TN_F16 || x->dtype == TN_BF16);
+    if (!x || x->code != TNI_I_CAST || narrow) return (int16_t)v;
+    return u->value[x->a].ins.dtype == x->dtype ? x->a : (int16_t)v;
+}
+
+// A MAP or CAST as the rules have it, unless it is there already.
+static int put(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins x)
+{
+    x.a       = unnamed(l->u, x.a);
+    x.b       = unnamed(l->u, x.b);
+    x.c       = unnamed(l->u, x.c);
+    int known = tni_simplify(l->u, &x);
+    if (known >= 0) return known;
+    if (known == TNI_IS_NO || known == TNI_IS_YES)
+        return number_of(l, -1, TNI_A_LITERAL, TN_BOOL, known == TNI_IS_YES);
+    int same = find_same(l->u, &x);
+    return same == FAILED ? add(l, i, origin, c, x) : same;
+}
 
 static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, int op, tn_dtype dt,
                   int a, int b, int third)
@@ -78,21 +108,16 @@ static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, i
     x.a       = (int16_t)a;
     x.b       = (int16_t)b;
     x.c       = (int16_t)third;
-    if (a == FAILED || b == FAILED || third == FAILED) return FAILED;
-    int same = find_same(l->u, &x);
-    return same == FAILED ? add(l, i, origin, c, x) : same;
+    return a == FAILED || b == FAILED || third == FAILED ? FAILED : put(l, i, origin, c, x);
 }
 
 static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tn_dtype dt, int a)
 {
     tni_ins x = blank;
-    if (a == FAILED) return FAILED;
-    if (l->u->value[a].ins.dtype == (uint8_t)dt) return a;
-    x.code   = TNI_I_CAST;
-    x.dtype  = (uint8_t)dt;
-    x.a      = (int16_t)a;
-    int same = find_same(l->u, &x);
-    return same == FAILED ? add(l, i, origin, c, x) : same;
+    x.code    = TNI_I_CAST;
+    x.dtype   = (uint8_t)dt;
+    x.a       = (int16_t)a;
+    return a == FAILED ? FAILED : put(l, i, origin, c, x);
 }
 
 static int bind_number(lowering *l, tni_bound b)
@@ -153,6 +178,12 @@ static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *s
         s.offset += stride[j] * c->start[j];
         for (int k = 0; k < l->u->naxes; k++) s.stride[k] += stride[j] * c->step[j][k];
     }
+    for (size_t k = 0; k < l->u->values; k++) {
+        const tni_ins     *y = &l->u->value[k].ins;
+        const tni_reading *r = y->code == TNI_I_PLACE ? &l->u->source[y->access] : NULL;
+        if (r && r->offset == s.offset && !memcmp(r->stride, s.stride, sizeof s.stride))
+            return (int)k;
+    }
     int at = add_source(l, &s);
     if (at == FAILED) return FAILED;
     x.code   = TNI_I_PLACE;
@@ -188,14 +219,13 @@ static bool same_source(const lowering *l, const tni_reading *a, const tni_readi
     return x == y || (x->op != TNI_view && y->op != TNI_view);
 }
 
-static int load(lowering *l, const tni_reading *s, tn_dtype dt, int index, int guard,
-                int32_t origin)
+static int load(lowering *l, const tni_reading *s, tn_dtype dt, int index, int32_t origin)
 {
     tni_unit *u = l->u;
     tni_ins   x = blank;
     for (size_t k = 0; k < u->values; k++) {
         const tni_ins *y = &u->value[k].ins;
-        if (y->code == TNI_I_LOAD && y->a == index && y->b == guard &&
+        if (y->code == TNI_I_LOAD && y->a == index && (y->b < 0 || y->b == l->guard) &&
             same_source(l, &u->source[y->access], s))
             return (int)k;
     }
@@ -205,7 +235,7 @@ static int load(lowering *l, const tni_reading *s, tn_dtype dt, int index, int g
     x.code   = TNI_I_LOAD;
     x.dtype  = (uint8_t)dt;
     x.a      = (int16_t)index;
-    x.b      = (int16_t)guard;
+    x.b      = (int16_t)l->guard;
     x.access = (int16_t)at;
     at       = add(l, -1, origin, NULL, x);
     if (at >= 0) u->value[at].axes |= source_axes(l, s);
@@ -224,7 +254,7 @@ static bool is_inside(const lowering *l, int32_t i)
 }
 
 // Source number s of item i, at coordinates of the source's own axes.
-static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c, int guard)
+static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
 {
     tni_graph  *g    = l->f->g;
     tni_node   *src  = node_of(l, i)->src[s];
@@ -249,12 +279,12 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c, int 
             offset += tni_offset_of(from);
             at = tni_place_of(g, from);
         }
-        if (guard >= 0 || !tni_coords_of(node_of(l, shared), offset, a.stride, l->u->naxes,
-                                         l->u->size, l->via_size, &inner))
+        if (!tni_coords_of(node_of(l, shared), offset, a.stride, l->u->naxes, l->low, l->high,
+                           l->via_size, &inner))
             return FAILED;
         return lower_item(l, shared, &inner);
     }
-    return load(l, &a, (tn_dtype)src->dtype, via, guard, i);
+    return load(l, &a, (tn_dtype)src->dtype, via, i);
 }
 
 // Source s of a map: at the same coordinates, or its only element.
@@ -262,7 +292,7 @@ static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
 {
     static const tni_coords only = { .via = TNI_NO_VALUE };
     const tni_node         *n    = node_of(l, i);
-    return lower_source(l, i, s, n->src[s]->rank == n->rank ? c : &only, TNI_NO_VALUE);
+    return lower_source(l, i, s, n->src[s]->rank == n->rank ? c : &only);
 }
 
 // ---- ops ---------------------------------------------------------------------------------------
@@ -270,14 +300,12 @@ static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
 static int lower_map(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = node_of(l, i);
-    int             x[3] = { TNI_NO_VALUE, TNI_NO_VALUE, TNI_NO_VALUE }, op = n->op;
+    int             x[3] = { TNI_NO_VALUE, TNI_NO_VALUE, TNI_NO_VALUE };
     for (uint32_t s = 0; s < n->nsrc; s++)
         if ((x[s] = lower_operand(l, i, (int)s, c)) == FAILED) return FAILED;
     tn_dtype dt = (tn_dtype)n->dtype;
-    if (op == TNI_cast) return cast_of(l, i, i, c, dt, x[0]);
-    if (tni_op_table[op].rule == TNI_REAL && !tni_is_float(dt)) return x[0];
-    if (op == TNI_bit_not && dt == TN_BOOL) op = TNI_logical_not;
-    return map_of(l, i, i, c, op, dt, x[0], x[1], x[2]);
+    if (n->op == TNI_cast) return cast_of(l, i, i, c, dt, x[0]);
+    return map_of(l, i, i, c, n->op, dt, x[0], x[1], x[2]);
 }
 
 // start + place * step, in double or i64 as the op by itself computes it.
@@ -319,9 +347,9 @@ static int lower_index(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = node_of(l, i);
     int64_t         size = n->src[0]->size[n->attr.axis.axis];
-    int             at   = lower_source(l, i, 1, c, TNI_NO_VALUE);
+    int             at   = lower_source(l, i, 1, c);
     tni_ins         x    = blank;
-    if (at == FAILED) return FAILED;
+    if (at == FAILED || l->guard >= 0) return FAILED;  // it would be checked where it is nothing
     at    = cast_of(l, -1, i, NULL, TN_I64, at);
     int m = bind_number(l, (tni_bound){ TNI_A_LITERAL, TN_I64, -1, size });
     if (at == FAILED || m == FAILED) return FAILED;
@@ -365,7 +393,7 @@ static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
     x.step[axis][TNI_AXES] = 1;
     int64_t outer          = l->via_size;
     l->via_size            = size;
-    int at                 = lower_source(l, i, 0, &x, TNI_NO_VALUE);
+    int at                 = lower_source(l, i, 0, &x);
     l->via_size            = outer;
     return at >= 0 && is_made_from(l->u, at, index) ? at : FAILED;
 }
@@ -381,41 +409,134 @@ static int lower_scatter(lowering *l, int32_t i, const tni_coords *c)
     unit[axis]                        = 1;
     line.start[axis]                  = 0;
     memset(line.step[axis], 0, sizeof line.step[axis]);
-    int x     = lower_source(l, i, 0, c, TNI_NO_VALUE);
+    int x     = lower_source(l, i, 0, c);
     int index = lower_index(l, i, &line), place = place_by(l, c, n->rank, unit, i);
-    int v = lower_source(l, i, 2, &line, TNI_NO_VALUE);
+    int v = lower_source(l, i, 2, &line);
     if (x == FAILED || index == FAILED || place == FAILED || v == FAILED) return FAILED;
     int here = map_of(l, -1, i, NULL, TNI_eq, TN_BOOL, place, index, -1);
     int new  = n->op == TNI_scatter ? v : map_of(l, -1, i, NULL, TNI_add, dt, x, v, -1);
     return map_of(l, i, i, c, TNI_where, dt, here, new, x);
 }
 
+// ---- parts of what is padded or joined ---------------------------------------------------------
+
+// Where coordinate j goes, over the points that count.
+static void extent(const lowering *l, const tni_coords *c, int j, int64_t *low, int64_t *high)
+{
+    *low = *high = c->start[j];
+    for (int k = 0; k < l->u->naxes; k++) {
+        int64_t step = c->step[j][k];
+        *low += step * (step < 0 ? l->high[k] : l->low[k]);
+        *high += step * (step < 0 ? l->low[k] : l->high[k]);
+    }
+}
+
+// Only points with 0 <= coordinate j < size count from here on. Where the coordinate moves along one
+// axis, that tells the points.
+static void narrow(lowering *l, const tni_coords *c, int j, int64_t size)
+{
+    int axis = -1, axes = 0;
+    for (int k = 0; k < l->u->naxes; k++)
+        if (c->step[j][k]) {
+            axis = k;
+            axes++;
+        }
+    if (axes != 1) return;
+    int64_t step = c->step[j][axis], first = -c->start[j], last = size - 1 - c->start[j];
+    if (step < 0) {
+        int64_t swap = -first;
+        first        = -last;
+        last         = swap;
+        step         = -step;
+    }
+    int64_t low  = first > 0 ? (first + step - 1) / step : 0;
+    int64_t high = last >= 0 ? last / step : -1;
+    if (l->low[axis] < low) l->low[axis] = low;
+    if (l->high[axis] > high) l->high[axis] = high;
+}
+
+static int both(lowering *l, int32_t i, int a, int b)
+{
+    if (a == TNI_NO_VALUE || b == TNI_NO_VALUE) return a == TNI_NO_VALUE ? b : a;
+    return map_of(l, -1, i, NULL, TNI_logical_and, TN_BOOL, a, b, -1);
+}
+
+static int compare(lowering *l, int32_t i, int op, int at, int64_t with)
+{
+    return map_of(l, -1, i, NULL, op, TN_BOOL, at, number_of(l, -1, TNI_A_LITERAL, TN_I64, with),
+                  -1);
+}
+
+// Whether coordinate j is from begin on and before end, as an instruction; TNI_NO_VALUE where it is so
+// at all points.
+static int is_within(lowering *l, int32_t i, const tni_coords *c, int j, int64_t begin, int64_t end)
+{
+    int64_t low, high, unit[TN_MAX_RANK] = { 0 };
+    int     from = TNI_NO_VALUE, to = TNI_NO_VALUE;
+    unit[j] = 1;
+    if (c->via >= 0) return FAILED;
+    extent(l, c, j, &low, &high);
+    if (low >= begin && high < end) return TNI_NO_VALUE;
+    int at = place_by(l, c, j + 1, unit, i);
+    if (low < begin) from = compare(l, i, TNI_ge, at, begin);
+    if (high >= end) to = compare(l, i, TNI_lt, at, end);
+    return both(l, i, from, to);
+}
+
+// Source s of item i at coordinates that lie within it only where `in` is true.
+static int lower_part(lowering *l, int32_t i, int s, const tni_coords *x, int in)
+{
+    const tni_node *src   = node_of(l, i)->src[s];
+    lowering        outer = *l;
+    l->guard              = both(l, i, outer.guard, in);
+    for (int j = 0; j < src->rank; j++) narrow(l, x, j, src->size[j]);
+    int at = l->guard == FAILED ? FAILED : lower_source(l, i, s, x);
+    *l     = outer;
+    return at;
+}
+
 // x where there is some, else the number.
 static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n     = node_of(l, i);
-    tni_coords      x     = *c;
-    int             guard = TNI_NO_VALUE;
+    const tni_node *n  = node_of(l, i);
+    tni_coords      x  = *c;
+    int             in = TNI_NO_VALUE;
     for (int j = 0; j < n->rank; j++) {
-        int64_t before = n->attr.pad.before[j], unit[TN_MAX_RANK] = { 0 };
-        int64_t size = n->src[0]->size[j];
+        int64_t before = n->attr.pad.before[j], end = before + n->src[0]->size[j];
+        in = both(l, i, in, is_within(l, i, c, j, before, end));
+        if (in == FAILED) return FAILED;
         x.start[j] -= before;
-        if (before <= 0 && n->size[j] + -before <= size) continue;
-        unit[j]  = 1;
-        int at   = place_by(l, &x, n->rank, unit, i);
-        int low  = map_of(l, -1, i, NULL, TNI_ge, TN_BOOL, at,
-                          number_of(l, -1, TNI_A_LITERAL, TN_I64, 0), -1);
-        int high = map_of(l, -1, i, NULL, TNI_lt, TN_BOOL, at,
-                          number_of(l, -1, TNI_A_LITERAL, TN_I64, size), -1);
-        low      = map_of(l, -1, i, NULL, TNI_logical_and, TN_BOOL, low, high, -1);
-        if (low == FAILED) return FAILED;
-        guard = guard < 0 ? low : map_of(l, -1, i, NULL, TNI_logical_and, TN_BOOL, guard, low, -1);
-        if (guard == FAILED) return FAILED;
     }
-    int at = lower_source(l, i, 0, &x, guard);
-    if (guard < 0 || at == FAILED) return at;
-    return map_of(l, i, i, c, TNI_where, (tn_dtype)n->dtype, guard, at,
+    int at = lower_part(l, i, 0, &x, in);
+    if (in < 0 || at == FAILED) return at;
+    return map_of(l, i, i, c, TNI_where, (tn_dtype)n->dtype, in, at,
                   number_of(l, i, TNI_THE_FILL, (tn_dtype)n->dtype, 0));
+}
+
+// The source that the coordinate along the axis falls into; those that no point falls into are left
+// out.
+static int lower_concat(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n    = node_of(l, i);
+    int             axis = n->attr.axis.axis, value = TNI_NO_VALUE;
+    int64_t         low, high, begin = 0;
+    tni_coords      x = *c;
+    extent(l, c, axis, &low, &high);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int64_t end = begin + n->src[s]->size[axis];
+        if (low < end && high >= begin) {
+            int in = is_within(l, i, c, axis, begin, end);
+            int at = in == FAILED ? FAILED : lower_part(l, i, (int)s, &x, in);
+            if (at == FAILED) return FAILED;
+            value = value < 0
+                        ? at
+                        : map_of(l, -1, i, NULL, TNI_where, (tn_dtype)n->dtype, in, at, value);
+            if (value == FAILED) return FAILED;
+        }
+        x.start[axis] -= end - begin;
+        begin = end;
+    }
+    return value;
 }
 
 // ---- sums that are known -----------------------------------------------------------------------
@@ -465,10 +586,8 @@ static int lower_known_sum(lowering *l, int32_t i, const tni_coords *c)
         k++;
     }
     int count = cast_of(l, -1, i, NULL, dt, number_of(l, -1, TNI_A_LITERAL, TN_I64, x->size[axis]));
-    int rest  = map_of(l, -1, i, NULL, TNI_mul, dt, lower_source(l, from, 0, &line, TNI_NO_VALUE),
-                       count, -1);
-    int sum   = map_of(l, -1, i, NULL, TNI_add, dt, lower_source(l, from, 2, &line, TNI_NO_VALUE),
-                       rest, -1);
+    int rest  = map_of(l, -1, i, NULL, TNI_mul, dt, lower_source(l, from, 0, &line), count, -1);
+    int sum   = map_of(l, -1, i, NULL, TNI_add, dt, lower_source(l, from, 2, &line), rest, -1);
     return negative ? map_of(l, i, i, c, TNI_neg, dt, sum, -1, -1) : sum;
 }
 
@@ -490,11 +609,12 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
     case TNI_uniform:
     case TNI_normal: return lower_random(l, i, c);
     case TNI_copy:
-    case TNI_assign: return lower_source(l, i, 0, c, TNI_NO_VALUE);
+    case TNI_assign: return lower_source(l, i, 0, c);
     case TNI_gather: return lower_gather(l, i, c);
     case TNI_scatter:
     case TNI_scatter_add: return lower_scatter(l, i, c);
     case TNI_pad: return lower_pad(l, i, c);
+    case TNI_concat: return lower_concat(l, i, c);
     default: return lower_map(l, i, c);
     }
 }
@@ -505,8 +625,11 @@ static int lower_item(lowering *l, int32_t i, const tni_coords *c)
     tni_unit       *u    = l->u;
     const tni_node *n    = node_of(l, i);
     bool            seed = l->f->fate[i].how == TNI_AS_SEED;
-    for (size_t k = 0; k < u->values; k++)
-        if (u->value[k].item == i && same_coords(n, &u->value[k].coords, c)) return (int)k;
+    for (size_t k = 0; k < u->values; k++) {
+        const tni_lowered *v = &u->value[k];
+        if (v->item == i && (v->guard < 0 || v->guard == l->guard) && same_coords(n, &v->coords, c))
+            return (int)k;
+    }
     return seed ? FAILED : lower_op(l, i, c);
 }
 
@@ -524,31 +647,41 @@ const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)
     return folds(f, i) ? n->src[0] : n;
 }
 
+// The steps of an axis that lies on domain axes.
+static void step_along(const tni_unit *u, uint32_t axes, int32_t *step)
+{
+    int64_t inner = 1;
+    for (int k = u->naxes - 1; k >= 0; k--) {
+        if (!(axes >> k & 1)) continue;
+        step[k] = (int32_t)inner;
+        inner *= u->size[k];
+    }
+}
+
 // Coordinates of a shape whose axes lie on domain axes.
-static tni_coords coords_on(const tni_node *n, const int8_t *align)
+static tni_coords coords_on(const tni_unit *u, const tni_node *n, const uint32_t *align)
 {
     tni_coords c = { .via = TNI_NO_VALUE };
-    for (int j = 0; j < n->rank; j++)
-        if (align[j] >= 0) c.step[j][align[j]] = 1;
+    for (int j = 0; j < n->rank; j++) step_along(u, align[j], c.step[j]);
     return c;
 }
 
 // A reduction: its operand over the domain, its result at what is kept of it.
-static int lower_reduce(lowering *l, int32_t i, const int8_t *align)
+static int lower_reduce(lowering *l, int32_t i, const uint32_t *align)
 {
     const tni_node *n = node_of(l, i), *src = n->src[0];
-    tni_coords      c = coords_on(src, align), kept = { .via = TNI_NO_VALUE };
+    tni_coords      c = coords_on(l->u, src, align), kept = { .via = TNI_NO_VALUE };
     tni_ins         x    = blank;
     uint32_t        mask = 0;
     int             to   = 0;
     for (int j = 0; j < src->rank; j++) {
         bool folded = n->attr.reduce.axes >> j & 1;
-        if (folded && align[j] >= 0) mask |= 1u << align[j];
+        if (folded) mask |= align[j];
         if (folded && n->rank != src->rank) continue;
-        if (!folded && align[j] >= 0) kept.step[to][align[j]] = 1;
+        if (!folded) step_along(l->u, align[j], kept.step[to]);
         to++;
     }
-    int at = lower_source(l, i, 0, &c, TNI_NO_VALUE);
+    int at = lower_source(l, i, 0, &c);
     if (at == FAILED) return FAILED;
     if (!mask) return cast_of(l, i, i, &kept, (tn_dtype)n->dtype, at);
     at = cast_of(l, -1, i, NULL, (tn_dtype)n->dtype, at);
@@ -564,12 +697,21 @@ static int lower_reduce(lowering *l, int32_t i, const int8_t *align)
     return at;
 }
 
-// A seed's value must be its own, so that it is found and can be stored: what is just another
-// item's value at these coordinates is copied in name.
-static int name_value(lowering *l, int at, int32_t i, const tni_coords *c)
+// A seed's value must be its own, so that it is found and can be stored. What was just computed for
+// it (from number `from` on) becomes its own; what is another item's value at these coordinates is
+// copied in name.
+static int name_value(lowering *l, int at, size_t from, int32_t i, const tni_coords *c)
 {
     tni_unit *u = l->u;
     if (at < 0 || u->value[at].item == i) return at;
+    tni_lowered *v        = &u->value[at];
+    bool         computed = v->ins.code == TNI_I_MAP || v->ins.code == TNI_I_CAST;
+    if (computed && (size_t)at >= from && v->ins.dtype == node_of(l, i)->dtype) {
+        v->item   = i;
+        v->origin = i;
+        v->coords = *c;
+        return at;
+    }
     tni_ins x = blank;
     x.code    = TNI_I_CAST;
     x.dtype   = node_of(l, i)->dtype;
@@ -577,28 +719,30 @@ static int name_value(lowering *l, int at, int32_t i, const tni_coords *c)
     return add(l, i, i, c, x);
 }
 
-bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const int8_t *align)
+bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align)
 {
-    lowering        l = { .f = f, .u = u };
+    lowering        l = { .f = f, .u = u, .guard = TNI_NO_VALUE };
     const tni_node *n = f->g->item[i].n;
     size_t values = u->values, sources = u->sources, numbers = u->numbers, befores = u->befores;
     int    at;
+    for (int k = 0; k < u->naxes; k++) l.high[k] = u->size[k] - 1;
     if (folds(f, i)) {
         at = lower_reduce(&l, i, align);
         if (at >= 0 && u->value[at].item != i) {
-            int8_t     to[TN_MAX_RANK];
+            uint32_t   to[TN_MAX_RANK];
             tni_coords c;
             int        j = 0;
             for (int k = 0; k < n->src[0]->rank; k++)
                 if (n->rank == n->src[0]->rank || !(n->attr.reduce.axes >> k & 1))
                     to[j++] = align[k];
-            c  = coords_on(n, to);
-            at = name_value(&l, at, i, &c);
+            c  = coords_on(u, n, to);
+            at = name_value(&l, at, values, i, &c);
         }
     } else {
-        tni_coords c = coords_on(n, align);
-        at           = name_value(&l, lower_op(&l, i, &c), i, &c);
+        tni_coords c = coords_on(u, n, align);
+        at           = name_value(&l, lower_op(&l, i, &c), values, i, &c);
     }
+    if (at >= 0) at = tni_drop_unread(u, values, sources, numbers, at);
     if (at >= 0 && grow(&l, (void **)&u->seed, &u->seeds_cap, u->seeds + 1, sizeof *u->seed)) {
         u->seed[u->seeds++] = i;
         u->value[at].seed   = true;

@@ -61,12 +61,19 @@ static void read_sources(builder *b, size_t i, size_t step)
 static void read_buffers(builder *b, const tni_fused *k, size_t step)
 {
     size_t count = b->g->count;
+    if (k->claimed >= 0) read_sources(b, (size_t)k->claimed, step);
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
         read_place(b, at >= 0 ? (uint32_t)at : (uint32_t)(count + (size_t)~at), step, false);
     }
     for (int i = 0; i < k->kernel->nins; i++)
         if (k->kernel->ins[i].code == TNI_I_CHECK) b->fallible = step + 1;
+}
+
+static void make_item(builder *b, int32_t item, size_t step)
+{
+    b->plan->place[item].where = TNI_ARENA;
+    b->when[item] = b->last[item] = (uint32_t)step;
 }
 
 // Each item's own place first; then every read moves the end of what it reads. Sharing a place
@@ -78,17 +85,14 @@ static void find_reads(builder *b)
     for (size_t t = 0; t < b->plan->steps; t++) {
         tni_step step = b->plan->step[t];
         if (step >= 0) {
-            b->plan->place[step].where = TNI_ARENA;
-            b->when[step] = b->last[step] = (uint32_t)t;
+            make_item(b, step, t);
             if (tni_op_fallible(g->item[step].n->op)) b->fallible = t + 1;
             continue;
         }
         const tni_fused *k = &b->plan->kernel[~step];
-        for (size_t i = 0; i < k->seeds; i++) {
-            if (k->seed[i] < 0) continue;
-            b->plan->place[k->seed[i]].where = TNI_ARENA;
-            b->when[k->seed[i]] = b->last[k->seed[i]] = (uint32_t)t;
-        }
+        if (k->claimed >= 0) make_item(b, k->claimed, t);
+        for (size_t i = 0; i < k->seeds; i++)
+            if (k->seed[i] >= 0) make_item(b, k->seed[i], t);
     }
     for (size_t t = 0; t < b->plan->steps; t++) {
         tni_step step = b->plan->step[t];
@@ -188,8 +192,11 @@ static void share_places(builder *b)
             if (it->n->src[k]->state != TNI_PENDING) b->stored[place_of(b, it->n->src[k])] = true;
     }
     // Before anything shares the places of their sources.
-    for (size_t i = 0; i < g->count; i++)
-        if (g->item[i].n->op == TNI_concat && !g->item[i].joined) fill_concat(b, i);
+    for (size_t t = 0; t < b->plan->steps; t++) {
+        tni_step i = b->plan->step[t];
+        if (i >= 0 && g->item[i].n->op == TNI_concat && !g->item[i].joined)
+            fill_concat(b, (size_t)i);
+    }
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];
@@ -294,6 +301,15 @@ static bool is_shared(const builder *b, const tni_fused *k, int i)
     return false;
 }
 
+// Whether the op that runs along with a kernel reads the place `at`.
+static bool is_read_along(const builder *b, const tni_fused *k, int32_t at)
+{
+    const tni_node *n = k->claimed >= 0 ? b->g->item[k->claimed].n : NULL;
+    for (uint32_t s = 0; n && s < n->nsrc; s++)
+        if (place_of(b, n->src[s]) == (uint32_t)at) return true;
+    return false;
+}
+
 // The value that a map reads for the last time, in the arena and as large as the result, so that the
 // result may take its place; -1 if there is none. A kernel with phases may read it again after the
 // result is written.
@@ -309,7 +325,7 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
         if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->stored[at] || p->splat) continue;
         if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
-        if (is_shared(b, k, i)) continue;
+        if (is_shared(b, k, i) || is_read_along(b, k, at)) continue;
         if (reads_alike(b, k, i, access) && is_read_before(x, i, access)) return at;
     }
     return -1;
@@ -338,6 +354,7 @@ static bool assign_arena(builder *b)
         tni_step         step = b->plan->step[t];
         const tni_fused *k    = step < 0 ? &b->plan->kernel[~step] : NULL;
         if (!k) place_item(b, (size_t)step, t);
+        else if (k->claimed >= 0) place_item(b, (size_t)k->claimed, t);
         for (size_t i = 0; k && i < k->seeds; i++)
             if (k->seed[i] >= 0) place_result(b, k, k->seed[i], t);
     }
@@ -385,7 +402,7 @@ static void free_steps(tni_heap *h, tni_plan *p)
 static bool step_by_unit(builder *b)
 {
     tni_fusion f  = { .g = b->g, .limits = b->limits };
-    bool       ok = tni_fuse(&f) && tni_sequence(&f, b->plan);
+    bool       ok = tni_fuse(&f) && tni_sequence(&f, b->plan) && tni_claim(&f, b->plan);
     tni_fusion_close(&f);
     if (ok || f.failed) return ok;
     free_steps(&b->g->cx->heap, b->plan);

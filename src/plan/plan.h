@@ -10,6 +10,8 @@ typedef struct {
     bool fuses;    // it runs kernels
     bool checked;  // every step may fail: its values are looked at
     int  buffers;  // most buffers of a kernel
+    // Whether it runs an op of the table along with a kernel that reads the result; NULL: none.
+    bool (*claims)(int op);
 } tni_limits;
 
 // How an evaluation came about, which decides what it stores.
@@ -123,6 +125,7 @@ typedef struct {
     int32_t     *origin;
     int32_t     *seed;  // items it computes, ~item for those it does not store
     size_t       seeds;
+    int32_t      claimed;  // the item whose op runs along with it, before each part of it; -1: none
     void        *entry;  // the device's
     int64_t      bytes;  // that it moves
 } tni_fused;

@@ -395,7 +395,7 @@ static bool take_room(making *m)
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out)
 {
     making m = { .f = f, .u = u, .out = out };
-    *out     = (tni_fused){ 0 };
+    *out     = (tni_fused){ .claimed = -1 };
     gather_sources(&m);
     if (!take_room(&m)) return false;
     tni_kernel *k = out->kernel;

@@ -53,6 +53,7 @@ struct tn_ctx {
 
     tn_stats    stats;
     tni_engine *engine;
+    bool        attention;  // the device has the op
     // Evaluates everything that is needed, losing nothing; set by the engine. Not called while
     // busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);

@@ -48,6 +48,10 @@ typedef union {
         int64_t stride[2], padding[2], dilation[2], groups;
         int64_t channels_last;  // not 0: x and y are (N, H, W, C)
     } conv;
+    struct {
+        double  scale;
+        int64_t causal;  // not 0: a query sees the keys up to its own place
+    } attention;
     tni_site gone;  // once the value is gone: the end of the step that did not store it
     struct {
         const tn_op_def *def;

@@ -5,6 +5,7 @@
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/then.h"
 
 #include <string.h>
 
@@ -75,6 +76,8 @@ static size_t scratch(const tni_call *call)
     case TNI_conv:
     case TNI_conv_dgrad:
     case TNI_conv_wgrad: return tni_cpu_conv_scratch(call);
+    case TNI_attention:
+    case TNI_attention_grad: return tni_cpu_attention_scratch(call);
     case TNI_argsort: return tni_cpu_argsort_scratch(call);
     case TNI_custom: return tni_cpu_custom_scratch(call);
     default: return 0;
@@ -104,6 +107,8 @@ static runner *runner_of(int op)
     case TNI_conv:
     case TNI_conv_dgrad:
     case TNI_conv_wgrad: return tni_cpu_conv;
+    case TNI_attention:
+    case TNI_attention_grad: return tni_cpu_attention;
     case TNI_argsort: return tni_cpu_argsort;
     default: break;
     }
@@ -130,6 +135,7 @@ static tn_status run(const tni_call *call)
 const tni_device tni_device_cpu = {
     .name         = "cpu",
     .host_memory  = true,
+    .attention    = true,
     .probe        = probe,
     .alloc        = cpu_alloc,
     .free         = cpu_free,
@@ -142,6 +148,9 @@ const tni_device tni_device_cpu = {
     .prepare      = tni_cpu_prepare,
     .room         = tni_cpu_room,
     .launch       = tni_cpu_launch,
+    .claims       = tni_cpu_claims,
+    .room_then    = tni_cpu_room_then,
+    .run_then     = tni_cpu_run_then,
     .counts       = tni_cpu_counts_of,
     .text         = tni_cpu_text,
 };

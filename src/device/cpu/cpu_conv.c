@@ -4,9 +4,9 @@
 //
 // N images, C channels of x, O of y, G groups, H W size of x, KH KW of the window, P positions of
 // y in an image (OH * OW), K elements of a window (C / G * KH * KW).
-#include "base/pool.h"
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/then.h"
 
 #include <string.h>
 
@@ -25,6 +25,7 @@ enum {
 // has of y is then kept apart, in `packed`, image by image side by side.
 typedef struct {
     const tni_call *call;
+    tni_then       *then;
     tn_dtype        dtype;
     int64_t         bytes;  // of an element
     int64_t         N, C, H, W, O, OH, OW, KH, KW, G, P, K;
@@ -327,6 +328,7 @@ static conv plan(const tni_call *call, char *scratch, size_t *used)
     c.y       = operand(&c, &x[2], result == 2, &scratch, used);
     c.result  = result == 0 ? c.x : result == 1 ? c.w : c.y;
     c.out     = x[result];
+    c.then    = c.result == c.out.data ? call->then : NULL;
     c.partial = c.splits > 1 ? take(&scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
                              : NULL;
     c.room    = c.direct || c.empty ? 0 : c.columns + c.packed + product_scratch(&c);
@@ -436,6 +438,7 @@ static void run_direct(const conv *c, void *scratch)
         b.one.a          = weight(c, g);
         b.one.b          = image(c, 0, g);
         b.one.c          = output(c, 0, g);
+        b.then           = c->G == 1 ? c->then : NULL;
         tni_gemm_batch_run(&b, c->call->threads, scratch);
     }
 }
@@ -454,9 +457,13 @@ void tni_cpu_conv(const tni_call *call)
     } else if (c.direct) {
         run_direct(&c, call->scratch ? (char *)call->scratch + used : NULL);
     } else if (call->op == TNI_conv) {
-        tni_parallel(threads, c.G * c.blocks, forward_task, &c);
+        int64_t tasks = c.G * c.blocks;
+        tni_then_parallel(c.joined ? NULL : c.then, threads, tasks, forward_task, &c,
+                          (int)tni_pieces(tasks, c.N), c.O * c.P, c.N * c.O * c.P);
     } else if (call->op == TNI_conv_dgrad) {
-        tni_parallel(threads, c.G * c.blocks * c.row_blocks, input_task, &c);
+        int64_t image = c.C * c.H * c.W, pieces = c.G * c.row_blocks;
+        tni_then_parallel(c.then, threads, c.blocks * pieces, input_task, &c, (int)pieces,
+                          c.images * image, c.N * image);
     } else {
         tni_parallel(threads, c.splits * c.G * c.row_blocks, weight_task, &c);
         if (c.splits > 1) join_splits(&c);

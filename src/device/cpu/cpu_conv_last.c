@@ -5,9 +5,9 @@
 //
 // N images, C channels of x, O of y, G groups (CG, OG channels of one), H W size of x, KH KW of the
 // window, P positions of y in an image (OH * OW), K elements of a window (KH * KW * CG).
-#include "base/pool.h"
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/then.h"
 
 #include <string.h>
 
@@ -23,6 +23,7 @@ enum {
 // result, which is copied at the end where it was made in scratch.
 typedef struct {
     const tni_call *call;
+    tni_then       *then;
     tn_dtype        dtype;
     int64_t         bytes;  // of an element
     int64_t         N, C, H, W, O, OH, OW, KH, KW, G, CG, OG, P, K;
@@ -288,6 +289,7 @@ static conv plan(const tni_call *call, char *scratch, size_t *used)
     c.x = data[0], c.w = data[1], c.y = data[2];
     c.result  = data[result];
     c.out     = x[result];
+    c.then    = c.result == c.out.data ? call->then : NULL;
     c.partial = c.splits > 1 ? take(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes)) : NULL;
     c.room    = is_empty(&c) ? 0 : c.rows + product_scratch(&c);
     c.rooms   = take(scratch, used, c.room * (size_t)call->threads);
@@ -386,11 +388,14 @@ void tni_cpu_conv_last(const tni_call *call)
     if (is_empty(&c)) {
         memset(c.result, 0, (size_t)(tni_arg_count(&c.out) * c.bytes));
     } else if (call->op == TNI_conv) {
-        tni_parallel(threads, c.G * c.blocks, forward_task, &c);
+        tni_then_parallel(c.then, threads, c.G * c.blocks, forward_task, &c, (int)c.G,
+                          c.positions * c.O, c.N * c.P * c.O);
     } else if (call->op == TNI_conv_dgrad && c.direct) {
-        tni_parallel(threads, c.G * c.blocks, direct_input_task, &c);
+        tni_then_parallel(c.then, threads, c.G * c.blocks, direct_input_task, &c, (int)c.G,
+                          c.positions * c.C, c.N * c.P * c.C);
     } else if (call->op == TNI_conv_dgrad) {
-        tni_parallel(threads, c.G * c.N, input_task, &c);
+        int64_t image = c.H * c.W * c.C;
+        tni_then_parallel(c.then, threads, c.G * c.N, input_task, &c, (int)c.G, image, c.N * image);
     } else {
         tni_parallel(threads, c.splits * c.G, weight_task, &c);
         if (c.splits > 1) join_splits(&c);

@@ -20,6 +20,8 @@ typedef struct {
 tn_status tni_cpu_prepare(int n, const tni_launch *const *first, void **entry, tni_text *why);
 size_t    tni_cpu_room(void *entry, const tni_launch *l);
 tn_status tni_cpu_launch(void *entry, tni_launch *l, tni_text *why);
+// The threads that run it.
+int tni_cpu_threads(const tni_launch *l);
 
 // Until nothing is being compiled or waits for it. TN_COMPILE=wait does so in every prepare.
 void tni_cpu_kernels_wait(void);

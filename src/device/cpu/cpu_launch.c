@@ -33,6 +33,12 @@ static int threads_of(const tni_launch *l, const tni_cut *cut)
     return threads < cut->chunks ? threads : cut->chunks > 1 ? (int)cut->chunks : 1;
 }
 
+int tni_cpu_threads(const tni_launch *l)
+{
+    tni_cut cut = tni_kernel_cut(l);
+    return threads_of(l, &cut);
+}
+
 static size_t partials_bytes(const tni_cut *cut)
 {
     return (size_t)tni_align64(8 * cut->partials * cut->chunks);

@@ -8,6 +8,7 @@
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm_kernel.h"
 #include "device/cpu/pieces.h"
+#include "device/cpu/then.h"
 
 #include <limits.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ typedef struct {
     layout          a, b;
     int64_t         rows, cols;    // of a panel
     int64_t         down, across;  // panels per product
+    tni_then       *then;
 } job;
 
 // Whether a BLAS can read the operand where it lies. A line alone may have any distance.
@@ -127,7 +129,6 @@ static void blas_f64(const job *j, int m, int n, int64_t a, int64_t b, int64_t c
 
 static void run_panel(void *arg, int64_t item, int worker)
 {
-    (void)worker;
     const job      *j    = arg;
     const tni_gemm *g    = &j->g.one;
     int64_t         grid = j->down * j->across, which = item / grid, place = item % grid;
@@ -138,6 +139,9 @@ static void run_panel(void *arg, int64_t item, int worker)
     int64_t c = which * j->g.c_step + i0 * g->ldc + j0;
     if (g->dtype == TN_F32) blas_f32(j, m, n, a, b, c);
     else blas_f64(j, m, n, a, b, c);
+    if (j->then)
+        tni_then_piece(j->then, item / j->across, which * j->g.c_step + i0 * g->n, m * g->n,
+                       worker);
 }
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *given, int threads)
@@ -155,6 +159,9 @@ void tni_gemm_batch_run(const tni_gemm_batch *given, int threads, void *scratch)
         tni_gemm_own_run(&g, threads, scratch);
         return;
     }
+    int64_t all = g.one.m * g.one.n, band = j.down > 1 ? j.rows * g.one.n : all;
+    j.then = NULL;
+    if (tni_then_begin(g.then, band, all, j.down * g.batch, (int)j.across)) j.then = g.then;
     tni_blas_enter();
     tni_parallel(threads, j.down * j.across * g.batch, run_panel, &j);
     tni_blas_leave();

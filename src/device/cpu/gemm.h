@@ -34,9 +34,11 @@ void tni_gemm_run(const tni_gemm *g, int threads, void *scratch);
 
 // The same product `batch` times: operand i starts at a + i * a_step elements, and so on.
 // Parallel over the batch and inside of each product, whichever suits.
+// then: what follows the rows of the product, in bands of whole rows of c, where ldc is n.
 typedef struct {
-    tni_gemm one;
-    int64_t  batch, a_step, b_step, c_step;
+    tni_gemm         one;
+    int64_t          batch, a_step, b_step, c_step;
+    struct tni_then *then;  // NULL: nothing
 } tni_gemm_batch;
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *g, int threads);

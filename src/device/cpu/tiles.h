@@ -36,6 +36,13 @@ typedef int64_t tni_tile_find(const void *x, tni_total v, int64_t n);
 typedef void tni_tile_best(void *restrict best, int64_t *restrict at, const void *restrict x,
                            int64_t i, int64_t n);
 
+// Rows of attention, of any length, in an order that n alone decides. weigh: x = e^(scale x + bias
+// - the largest of those), bias being NULL or n elements; gives one over the sum of them, 0 where all
+// are 0. share: w = share w, and dw = scale w (dw - the sum of w dw).
+typedef double tni_tile_weigh(void *restrict x, const void *restrict bias, double scale, int64_t n);
+typedef void   tni_tile_share(void *restrict w, void *restrict dw, double share, double scale,
+                              int64_t n);
+
 // What is offered for one compute type; NULL where an op does not take it.
 typedef struct {
     tni_tile_map   *map[TNI_OPS];
@@ -44,6 +51,8 @@ typedef struct {
     tni_tile_scan  *scan[TNI_OPS];
     tni_tile_find  *find;
     tni_tile_best  *better[2];  // larger, smaller
+    tni_tile_weigh *weigh;      // floats
+    tni_tile_share *share;
 } tni_type_tiles;
 
 // Elements first .. first+n-1 of a random tensor; first is a multiple of 4.

@@ -30,6 +30,8 @@ static size_t scratch(const tni_call *c)
 {
     switch (c->op) {
     case TNI_argsort: return tni_ref_argsort_scratch(c);
+    case TNI_attention:
+    case TNI_attention_grad: return tni_ref_attention_scratch(c);
     case TNI_custom: return tni_ref_custom_scratch(c);
     default: return 0;
     }
@@ -63,6 +65,8 @@ static void run_sure(const tni_call *c)
     case TNI_conv_dgrad:
     case TNI_conv_wgrad: tni_ref_conv(c); break;
     case TNI_argsort: tni_ref_argsort(c); break;
+    case TNI_attention:
+    case TNI_attention_grad: tni_ref_attention(c); break;
     default: tni_ref_map(c); break;
     }
 }
@@ -81,6 +85,7 @@ static tn_status run(const tni_call *c)
 const tni_device tni_device_ref = {
     .name         = "ref",
     .host_memory  = false,
+    .attention    = true,
     .probe        = probe,
     .alloc        = alloc,
     .free         = release,

@@ -78,6 +78,8 @@ tn_status tni_ref_scatter(const tni_call *c);  // also scatter_add
 void      tni_ref_fold(const tni_call *c);
 void      tni_ref_matmul(const tni_call *c);
 void      tni_ref_conv(const tni_call *c);  // also its gradients
+size_t    tni_ref_attention_scratch(const tni_call *c);
+void      tni_ref_attention(const tni_call *c);  // also its gradient
 size_t    tni_ref_argsort_scratch(const tni_call *c);
 void      tni_ref_argsort(const tni_call *c);
 size_t    tni_ref_custom_scratch(const tni_call *c);

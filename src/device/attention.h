@@ -1,0 +1,44 @@
+// What a call of attention or attention_grad is about, for the devices that have them.
+#ifndef TNI_DEVICE_ATTENTION_H
+#define TNI_DEVICE_ATTENTION_H
+
+#include "device/device.h"
+
+// The arguments by name; mask is NULL where there is none, g for attention. B batches of H heads, T
+// queries, S keys and values, D the size of a query and a key, E that of a value.
+typedef struct {
+    const tni_arg *q, *k, *v, *mask, *g;
+    int64_t        B, H, T, S, D, E;
+    double         scale;
+    bool           causal;
+} tni_attention;
+
+static inline tni_attention tni_attention_of(const tni_call *c)
+{
+    bool          grad = c->op == TNI_attention_grad;
+    tni_attention a    = { .q = &c->in[0], .k = &c->in[1], .v = &c->in[2] };
+    if (c->nin - grad == 4) a.mask = &c->in[3];
+    if (grad) a.g = &c->in[c->nin - 1];
+    a.B      = a.q->size[0];
+    a.T      = a.q->size[1];
+    a.H      = a.q->size[2];
+    a.D      = a.q->size[3];
+    a.S      = a.k->size[1];
+    a.E      = a.v->size[3];
+    a.scale  = c->attr->attention.scale;
+    a.causal = c->attr->attention.causal;
+    return a;
+}
+
+// Where the gradients of k and of v begin in the result of attention_grad, in elements.
+static inline int64_t tni_attention_at_k(const tni_attention *a)
+{
+    return a->B * a->T * a->H * a->D;
+}
+
+static inline int64_t tni_attention_at_v(const tni_attention *a)
+{
+    return tni_attention_at_k(a) + a->B * a->S * a->H * a->D;
+}
+
+#endif

@@ -1,0 +1,159 @@
+// Views undone: the gradient of what a view reads, as the gradient of what it looks at.
+#include "grad/grad.h"
+
+#include <string.h>
+
+tn_tensor *tni_record_at(tn_ctx *cx, int op, const tni_node *shape, int n, tn_tensor *const *x,
+                         const tni_view *v)
+{
+    tni_node *src[2];
+    tni_attr  a = { .view = { .offset = v->offset } };
+    memcpy(a.view.stride, v->stride, sizeof v->stride);
+    for (int i = 0; i < n; i++)
+        if (!x[i] || !(src[i] = tni_resolve(x[i], tni_op_table[op].name))) return NULL;
+    return tni_record(cx, op, (tn_dtype)src[0]->dtype, shape->rank, shape->size, n, src, &a);
+}
+
+// The axes of v in memory order, if v is the whole of its source in another order.
+static bool permutation_of(const tni_view *v, const tni_node *base, int *order)
+{
+    tni_view sorted = *v;
+    if (v->offset || tni_shape_count(v->rank, v->size) != tni_node_count(base)) return false;
+    tni_view_sort(v, order);
+    tni_view_permute(&sorted, order);
+    return tni_view_contiguous(&sorted);
+}
+
+// ---- views that are boxes ----------------------------------------------------------------------
+
+// A shape of the base in which a view covers count[j] places of axis j from start[j] on, and nothing
+// else.
+typedef struct {
+    int     rank;
+    int64_t size[TN_MAX_RANK], start[TN_MAX_RANK], count[TN_MAX_RANK];
+} box;
+
+static bool add_axis(box *b, int64_t *outer, int64_t *rest, int64_t step, int64_t count)
+{
+    if (b->rank == TN_MAX_RANK || *outer % step) return false;
+    int j       = b->rank++;
+    b->size[j]  = *outer / step;
+    b->start[j] = *rest / step;
+    b->count[j] = count;
+    *rest %= step;
+    *outer = step;
+    return b->start[j] + count <= b->size[j];
+}
+
+// The box whose axes end where those of v and those of `grid` do; v has its axes in memory order, no
+// stride below 1 and no size of 1, grid is a row-major shape of the base. An axis that v does not
+// have covers one place.
+static bool find_box(const tni_view *v, const tni_view *grid, int64_t total, box *b)
+{
+    int64_t outer = total, rest = v->offset;
+    int     i = 0, k = 0;
+    b->rank = 0;
+    while (outer > 1 || i < v->rank) {
+        int64_t mine   = i < v->rank ? v->stride[i] : 1,
+                theirs = k < grid->rank ? grid->stride[k] : 1;
+        int64_t step   = mine > theirs ? mine : theirs;
+        bool    moves  = i < v->rank && mine == step;
+        if ((moves || step < outer) && !add_axis(b, &outer, &rest, step, moves ? v->size[i] : 1))
+            return false;
+        i += moves;
+        k += k < grid->rank && theirs == step;
+    }
+    return true;
+}
+
+// Leaves out axes of size 1 and, if wanted, makes axes that are one run of places one axis.
+static void pack_axes(tni_view *v, bool runs)
+{
+    int n = 0;
+    for (int i = 0; i < v->rank; i++) {
+        if (v->size[i] == 1) continue;
+        bool run      = runs && n && v->stride[n - 1] == v->stride[i] * v->size[i];
+        int  at       = run ? n - 1 : n++;
+        v->size[at]   = run ? v->size[at] * v->size[i] : v->size[i];
+        v->stride[at] = v->stride[i];
+    }
+    v->rank = n;
+}
+
+// The box of a view, and the view's axes in the order in which the box has them. The finest comes
+// first: it has the base's axes, which others read it along, and no gradient is copied for it.
+static bool box_of(tni_view v, const tni_node *base, int *order, box *b)
+{
+    tni_view grid = tni_view_whole(base->rank, base->size), none = { .rank = 0 };
+    int64_t  total = tni_node_count(base);
+    for (int i = 0; i < v.rank; i++) {
+        if (v.size[i] == 0) return false;
+        if (v.size[i] == 1) v.stride[i] = 1;
+        if (v.stride[i] > 0) continue;
+        v.offset += v.stride[i] * (v.size[i] - 1);
+        v.stride[i] = -v.stride[i];
+    }
+    tni_view_sort(&v, order);
+    tni_view_permute(&v, order);
+    pack_axes(&v, false);
+    if (find_box(&v, &grid, total, b) || find_box(&v, &none, total, b)) return true;
+    pack_axes(&v, true);
+    return find_box(&v, &grid, total, b) || find_box(&v, &none, total, b);
+}
+
+// g among zeros: a pad, which is computed where it is read.
+static tn_tensor *pad_to(tn_tensor *g, const tni_view *v, const tni_node *base, const int *order,
+                         const box *b)
+{
+    int64_t after[TN_MAX_RANK];
+    for (int j = 0; j < b->rank; j++) after[j] = b->size[j] - b->start[j] - b->count[j];
+    for (int i = 0; i < v->rank; i++)
+        if (v->stride[i] < 0 && v->size[i] > 1) g = tn_flip(g, i);
+    g = tn_reshape(tn_permute(g, v->rank, order), b->rank, b->count);
+    return tn_reshape(tn_pad(g, b->start, after, 0), base->rank, base->size);
+}
+
+// ------------------------------------------------------------------------------------------------
+
+// Broadcast axes are summed first; a mere reordering is undone; what reads each place once stands
+// among zeros; windows that overlap are folded.
+tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base)
+{
+    int      order[TN_MAX_RANK];
+    uint32_t repeated = 0;
+    box      b;
+    for (int i = 0; i < v.rank; i++)
+        if (v.stride[i] == 0 && v.size[i] > 1) {
+            repeated |= 1u << i;
+            v.size[i] = 1;
+        }
+    if (repeated) g = tni_reduce(TNI_sum, "sum", g, repeated, true);
+    if (!g) return NULL;
+    if (permutation_of(&v, base, order))
+        return tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
+    if (!tni_view_injective(&v)) return tni_record_at(cx, TNI_fold, base, 1, &g, &v);
+    if (box_of(v, base, order, &b)) return pad_to(g, &v, base, order, &b);
+    tn_tensor *zeros = tn_zeros(cx, (tn_dtype)base->dtype, base->rank, base->size);
+    return tni_record_at(cx, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
+}
+
+// ---- sums of gradients -------------------------------------------------------------------------
+
+// The value of which g is a reshaped whole, or NULL.
+static tni_node *reshaped(tn_tensor *g)
+{
+    tni_node *n = tni_resolve(g, "add");
+    if (!n || n->op != TNI_view || n->leaf || n->nsrc != 1) return NULL;
+    tni_view  v    = tni_node_layout(n);
+    tni_node *base = n->src[0];
+    bool      all  = !v.offset && tni_view_contiguous(&v) && base->op != TNI_view && !base->leaf;
+    return all && tni_shape_count(v.rank, v.size) == tni_node_count(base) ? base : NULL;
+}
+
+tn_tensor *tni_add_gradients(tn_ctx *cx, tn_tensor *a, tn_tensor *b)
+{
+    tni_node *x = reshaped(a), *y = reshaped(b);
+    tni_view  v = tni_layout(a);
+    if (!x || !y || !tni_shape_equal(x->rank, x->size, y->rank, y->size)) return tn_add(a, b);
+    return tn_reshape(tn_add(tni_wrap_node(cx, x), tni_wrap_node(cx, y)), v.rank, v.size);
+}

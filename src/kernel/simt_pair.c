@@ -1,0 +1,53 @@
+// The largest or smallest of 16-bit floats in the text of a CUDA kernel: words of a vector hold two
+// of them each, which one instruction compares with two others. No rounding is involved, so that it
+// is the same as one by one.
+#include "kernel/simt_page.h"
+
+int tni_simt_pair_of(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (!c->m->cuda || c->m->form != TNI_SIMT_ROW || !is_fold(x) || c->m->vector < 2) return -1;
+    if (x->op != TNI_max && x->op != TNI_min) return -1;
+    int a = c->k->ins[x->a].code == TNI_I_CAST ? c->k->ins[x->a].a : x->a;
+    if (c->k->ins[a].code != TNI_I_LOAD || c->k->ins[a].b != TNI_NO_VALUE) return -1;
+    if (!tni_simt_moves(c, a)) return -1;
+    tn_dtype dt = buffer_dtype(c, a), as = (tn_dtype)c->k->ins[x->a].dtype;
+    if ((dt != TN_F16 && dt != TN_BF16) || (as != dt && as != TN_F32)) return -1;
+    return a;
+}
+
+static const char *kind_of(const tni_page *c, int load)
+{
+    return buffer_dtype(c, load) == TN_BF16 ? "bf16" : "half";
+}
+
+void tni_simt_declare_pair(tni_page *c, int i)
+{
+    int load = tni_simt_pair_of(c, i);
+    if (load < 0) return;
+    bool     most = c->k->ins[i].op == TNI_max;
+    unsigned low  = buffer_dtype(c, load) == TN_BF16 ? 0x7f80 : 0x7c00;
+    low |= most ? 0x8000 : 0;
+    tni_line(c->o, "m_uint p%d = 0x%04x%04xu;", i, low, low);
+}
+
+void tni_simt_fold_pairs(tni_page *c, int i)
+{
+    int load = tni_simt_pair_of(c, i);
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) p%d = m_%s_pair_%s(p%d, x%d[%sj]);",
+             words_of(c, load), i, c->k->ins[i].op == TNI_max ? "max" : "min", kind_of(c, load), i,
+             load, tni_simt_word_base(c, load).s);
+}
+
+void tni_simt_join_pair(tni_page *c, int i)
+{
+    int load = tni_simt_pair_of(c, i);
+    if (load < 0) return;
+    for (int half = 0; half < 2; half++) {
+        tni_text acc = tni_text_of("v%d", i);
+        tni_text one = tni_text_of("m_%s_to_float((m_ushort)(p%d >> %d))", kind_of(c, load), i,
+                                   16 * half);
+        tni_simt_fold_line(c, i, "", acc.s, one.s);
+    }
+}

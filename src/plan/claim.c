@@ -1,0 +1,169 @@
+// Claims: a kernel that reads the result of a library op element by element, as a bias, an
+// activation, a residual or an addition to a gradient does, becomes one step with the op. The device
+// has said which ops it runs so; it computes a part of the result and then the kernel's part of it.
+#include "plan/fuse.h"
+
+static const uint32_t NOT_YET = UINT32_MAX;
+static const tni_step NO_STEP = INT32_MIN;
+
+// By item: the steps that make it, read it first and read it last.
+typedef struct {
+    const tni_fusion *f;
+    tni_plan         *p;
+    uint32_t         *made, *first, *last;
+} claims;
+
+static void read_item(claims *c, int32_t at, size_t step)
+{
+    if (at < 0) return;
+    at = tni_shared_item(c->f, at);
+    if (at < 0) return;
+    if (c->first[at] == NOT_YET) c->first[at] = (uint32_t)step;
+    c->last[at] = (uint32_t)step;
+}
+
+static void find_steps(claims *c)
+{
+    const tni_graph *g = c->f->g;
+    for (size_t i = 0; i < g->count; i++) c->made[i] = c->first[i] = NOT_YET;
+    for (size_t t = 0; t < c->p->steps; t++) {
+        tni_step step = c->p->step[t];
+        if (step >= 0) {
+            const tni_node *n = g->item[step].n;
+            c->made[step]     = (uint32_t)t;
+            for (uint32_t s = 0; s < n->nsrc; s++) read_item(c, tni_place_of(g, n->src[s]), t);
+            continue;
+        }
+        const tni_fused *k = &c->p->kernel[~step];
+        for (int i = 0; i < k->kernel->nbuffer; i++)
+            if (!k->kernel->buffer[i].written) read_item(c, k->buffer[i], t);
+        for (size_t i = 0; i < k->seeds; i++)
+            if (k->seed[i] >= 0) c->made[k->seed[i]] = (uint32_t)t;
+    }
+}
+
+// Whether point after point of the domain, the access goes element after element.
+static bool goes_along(const tni_fusion *f, const tni_fused *k, int access)
+{
+    const tni_reading *s    = &k->source[access];
+    const tni_launch  *l    = &k->launch;
+    int64_t            step = 1;
+    if (s->offset || s->edge < 0) return false;
+    if (tni_offset_of(f->g->item[s->reader].n->src[s->edge])) return false;
+    for (int i = k->kernel->np + k->kernel->nr - 1; i >= 0; i--) {
+        if (l->size[i] > 1 && l->stride[access][i] != step) return false;
+        step *= l->size[i];
+    }
+    return step == tni_node_count(f->g->item[s->place].n) && !l->stride[access][TNI_AXES];
+}
+
+static bool reads_along(const tni_fusion *f, const tni_fused *k, int buffer)
+{
+    for (int i = 0; i < k->kernel->naccess; i++)
+        if (k->kernel->access[i].buffer == buffer && !goes_along(f, k, i)) return false;
+    return true;
+}
+
+// A kernel whose rows can be run in parts, in any order.
+static bool has_parts(const tni_kernel *k)
+{
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_CHECK) return false;
+    return !k->tails;
+}
+
+// Whether what the kernel reads besides an op's result is there when the op runs.
+static bool can_come_early(const claims *c, const tni_fused *k, int32_t item)
+{
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        int32_t at = k->buffer[i];
+        if (at >= 0) at = tni_shared_item(c->f, at);
+        if (at < 0 || at == item || k->kernel->buffer[i].written) continue;
+        if (c->made[at] >= c->made[item]) return false;
+    }
+    return true;
+}
+
+// Run when the kernel does, an op keeps its own sources for longer and its result for less: whether
+// that takes no more memory.
+static bool can_come_late(const claims *c, int32_t item, size_t step)
+{
+    const tni_graph *g    = c->f->g;
+    const tni_node  *n    = g->item[item].n;
+    int64_t          more = 0;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int32_t at = tni_place_of(g, n->src[s]);
+        if (at >= 0) at = tni_shared_item(c->f, at);
+        if (at >= 0 && !g->item[at].live && c->last[at] < step) more += c->f->fate[at].bytes;
+    }
+    return more <= c->f->fate[item].bytes;
+}
+
+// The op whose result the kernel of a step is the first to read, the latest of them; -1 if none.
+static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step)
+{
+    int32_t best = -1;
+    if (!has_parts(k->kernel)) return -1;
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        int32_t at = k->buffer[i];
+        if (at < 0 || k->kernel->buffer[i].written || c->made[at] == NOT_YET) continue;
+        if (!c->f->limits->claims(c->f->g->item[at].n->op) || c->first[at] != step) continue;
+        if (best >= 0 && c->made[best] > c->made[at]) continue;
+        if (!reads_along(c->f, k, i)) continue;
+        if (can_come_early(c, k, at) || can_come_late(c, at, step)) best = at;
+    }
+    return best;
+}
+
+// One step of the two: where the op was, or where the kernel was.
+static void join(claims *c, int32_t item, tni_fused *k, size_t step)
+{
+    tni_step *at    = c->p->step;
+    uint32_t  early = c->made[item];
+    k->claimed      = item;
+    if (!can_come_early(c, k, item)) {
+        c->made[item] = (uint32_t)step;
+        at[early]     = NO_STEP;
+        return;
+    }
+    at[early] = at[step];
+    at[step]  = NO_STEP;
+    for (size_t i = 0; i < k->seeds; i++)
+        if (k->seed[i] >= 0) c->made[k->seed[i]] = early;
+}
+
+static void drop_steps(tni_plan *p)
+{
+    size_t kept = 0;
+    for (size_t t = 0; t < p->steps; t++)
+        if (p->step[t] != NO_STEP) p->step[kept++] = p->step[t];
+    p->steps = kept;
+}
+
+static void find_claims(claims *c)
+{
+    find_steps(c);
+    for (size_t t = 0; t < c->p->steps; t++) {
+        if (c->p->step[t] >= 0 || c->p->step[t] == NO_STEP) continue;
+        tni_fused *k    = &c->p->kernel[~c->p->step[t]];
+        int32_t    item = k->claimed < 0 ? claimed_by(c, k, t) : -1;
+        if (item >= 0) join(c, item, k, t);
+    }
+    drop_steps(c->p);
+}
+
+bool tni_claim(tni_fusion *f, tni_plan *p)
+{
+    tni_heap *h = &f->g->cx->heap;
+    claims    c = { .f = f, .p = p };
+    if (!f->limits->claims || !p->kernels) return true;
+    c.made    = tni_alloc(h, f->g->count * sizeof *c.made);
+    c.first   = tni_alloc(h, f->g->count * sizeof *c.first);
+    c.last    = tni_zalloc(h, f->g->count * sizeof *c.last);
+    f->failed = !c.made || !c.first || !c.last;
+    if (!f->failed) find_claims(&c);
+    tni_free(h, c.made);
+    tni_free(h, c.first);
+    tni_free(h, c.last);
+    return !f->failed;
+}

@@ -1,0 +1,245 @@
+// The matcher, and the rules of simplify.def as data.
+//
+// A pattern is kept in prefix form, one byte for an op or a letter, so that matching it is a walk over
+// at most seven bytes. Rows of one op stand together and are found by bisection.
+#include "plan/simplify.h"
+
+#include <string.h>
+
+// Letters and known bools come after the ops.
+enum { LETTER = 128, LETTERS = 4, NO = 160, YES, LONGEST = 8 };
+
+typedef enum {
+    ALWAYS,
+    BOOLEAN,       // x is a bool
+    INTEGER,       // x is an integer or a bool
+    SIGNED,        // x can be negative
+    UNSIGNED,      // x cannot be negative
+    WHOLE,         // x has no fraction
+    SAME,          // x has the dtype it is cast to
+    LOSSLESS,      // the dtype that x is first cast to holds all that x can be
+    LATER,         // x was made after y
+    LATER_INTEGER  // both
+} condition;
+
+// A row of the table. from and to are in prefix form; what follows the last byte is not looked at.
+typedef struct {
+    uint8_t     from[LONGEST], to[LONGEST];
+    uint8_t     when;
+    const char *text;
+} rule;
+
+// ---- conditions --------------------------------------------------------------------------------
+
+static tn_dtype dtype_of(const tni_unit *u, int v)
+{
+    return (tn_dtype)u->value[v].ins.dtype;
+}
+
+// Whether a value is one of its dtype: f16 and bf16 are computed in f32 and not rounded after every op.
+static bool is_rounded(const tni_unit *u, int v)
+{
+    const tni_ins *i      = &u->value[v].ins;
+    bool           narrow = i->dtype == TN_F16 || i->dtype == TN_BF16;
+    return !narrow || i->code == TNI_I_LOAD || i->code == TNI_I_CAST || i->code == TNI_I_NUMBER;
+}
+
+// Bits that hold every value of an integer dtype, its sign left out; and those a float has for it.
+static int integer_bits(tn_dtype dt)
+{
+    static const uint8_t bits[] = { 1, 8, 7, 31, 63 };
+    return bits[dt];
+}
+
+static int float_bits(tn_dtype dt)
+{
+    return dt == TN_F64 ? 53 : dt == TN_F32 ? 24 : dt == TN_F16 ? 11 : 8;
+}
+
+// Whether every value of one dtype is a value of another.
+static bool holds_all(tn_dtype wide, tn_dtype dt)
+{
+    if (wide == dt) return true;
+    if (tni_is_float(dt))
+        return (dt != TN_F64 && wide == TN_F64) || (dt < TN_F32 && wide == TN_F32);
+    if (tni_is_float(wide)) return integer_bits(dt) <= float_bits(wide);
+    bool sign = dt >= TN_I8, room = wide >= TN_I8;
+    return integer_bits(wide) >= integer_bits(dt) && (!sign || room) && wide != TN_BOOL;
+}
+
+// A cast back to x's own dtype rounds x if nothing has done so; and an integer wraps where it becomes
+// a narrower one, but not where it comes by way of a float.
+static bool is_lossless(const tni_unit *u, const tni_ins *i, int v)
+{
+    tn_dtype from = dtype_of(u, v), by = dtype_of(u, i->a), to = (tn_dtype)i->dtype;
+    if (!holds_all(by, from)) return false;
+    if (by == from || (i->code == TNI_I_CAST && to == from)) return is_rounded(u, v);
+    bool cut = tni_is_float(by) && !tni_is_float(from) && !tni_is_float(to) && to != TN_BOOL;
+    return !cut || holds_all(to, from);
+}
+
+static bool is_whole(const tni_unit *u, int v)
+{
+    const tni_ins *i = &u->value[v].ins;
+    if (!tni_is_float((tn_dtype)i->dtype)) return true;
+    if (i->code == TNI_I_CAST) return !tni_is_float(dtype_of(u, i->a));
+    if (i->code != TNI_I_MAP) return false;
+    return i->op == TNI_floor || i->op == TNI_ceil || i->op == TNI_round || i->op == TNI_trunc ||
+           i->op == TNI_sign;
+}
+
+static bool applies(condition when, const tni_unit *u, const tni_ins *i, const int16_t *value)
+{
+    int      v  = value[0];
+    tn_dtype dt = dtype_of(u, v);
+    switch (when) {
+    case ALWAYS: return true;
+    case BOOLEAN: return dt == TN_BOOL;
+    case INTEGER: return !tni_is_float(dt);
+    case SIGNED: return dt > TN_U8;
+    case UNSIGNED: return dt <= TN_U8;
+    case WHOLE: return is_whole(u, v);
+    case SAME: return dt == (tn_dtype)i->dtype;
+    case LOSSLESS: return is_lossless(u, i, v);
+    case LATER: return v > value[1];
+    case LATER_INTEGER: return v > value[1] && !tni_is_float(dt);
+    }
+    return false;
+}
+
+// ---- matching ----------------------------------------------------------------------------------
+
+// The op of the table that an instruction computes; -1 of those that compute none.
+static int op_of(const tni_ins *i)
+{
+    return i->code == TNI_I_MAP ? i->op : i->code == TNI_I_CAST ? TNI_cast : -1;
+}
+
+static bool is_known(const tni_unit *u, int v, bool truth)
+{
+    const tni_ins *i = &u->value[v].ins;
+    if (i->code != TNI_I_NUMBER || i->dtype != TN_BOOL) return false;
+    const tni_bound *b = &u->number[i->number];
+    return b->which == TNI_A_LITERAL && (b->literal != 0) == truth;
+}
+
+// Whether value v is what stands at *p, which goes on to what follows. Letters get their values.
+static bool matches(const tni_unit *u, const uint8_t **p, int v, int16_t *value)
+{
+    int what = *(*p)++;
+    if (what >= NO) return is_known(u, v, what == YES);
+    if (what >= LETTER) {
+        int16_t *letter = &value[what - LETTER];
+        if (*letter == TNI_NO_VALUE) *letter = (int16_t)v;
+        return *letter == v;
+    }
+    const tni_ins *i          = &u->value[v].ins;
+    const int16_t  operand[3] = { i->a, i->b, i->c };
+    if (op_of(i) != what) return false;
+    for (int k = 0; k < 3 && operand[k] != TNI_NO_VALUE; k++)
+        if (!matches(u, p, operand[k], value)) return false;
+    return true;
+}
+
+static bool fires(const rule *r, const tni_unit *u, const tni_ins *i, int16_t *value)
+{
+    const uint8_t *p          = r->from + 1;
+    const int16_t  operand[3] = { i->a, i->b, i->c };
+    for (int k = 0; k < LETTERS; k++) value[k] = TNI_NO_VALUE;
+    for (int k = 0; k < 3 && operand[k] != TNI_NO_VALUE; k++)
+        if (!matches(u, &p, operand[k], value)) return false;
+    return applies((condition)r->when, u, i, value);
+}
+
+// The instruction as the result of a rule: one op over letters.
+static void become(tni_ins *i, const uint8_t *to, const int16_t *value)
+{
+    int operands = to[0] == TNI_where ? 3 : tni_op_table[to[0]].class == TNI_BINARY ? 2 : 1;
+    i->code      = to[0] == TNI_cast ? TNI_I_CAST : TNI_I_MAP;
+    i->op        = to[0] == TNI_cast ? 0 : to[0];
+    i->a         = value[to[1] - LETTER];
+    i->b         = operands > 1 ? value[to[2] - LETTER] : TNI_NO_VALUE;
+    i->c         = operands > 2 ? value[to[3] - LETTER] : TNI_NO_VALUE;
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+// The words of the table, in prefix form: neg(neg(x)) is TNI_neg, TNI_neg, x.
+enum { x = LETTER, y, z, w, no = NO, yes = YES };
+#define neg(a)            TNI_neg, a
+#define abs(a)            TNI_abs, a
+#define sign(a)           TNI_sign, a
+#define floor(a)          TNI_floor, a
+#define ceil(a)           TNI_ceil, a
+#define round(a)          TNI_round, a
+#define trunc(a)          TNI_trunc, a
+#define isnan(a)          TNI_isnan, a
+#define isinf(a)          TNI_isinf, a
+#define isfinite(a)       TNI_isfinite, a
+#define logical_not(a)    TNI_logical_not, a
+#define bit_not(a)        TNI_bit_not, a
+#define cast(a)           TNI_cast, a
+#define add(a, b)         TNI_add, a, b
+#define sub(a, b)         TNI_sub, a, b
+#define mul(a, b)         TNI_mul, a, b
+#define div(a, b)         TNI_div, a, b
+#define maximum(a, b)     TNI_maximum, a, b
+#define minimum(a, b)     TNI_minimum, a, b
+#define eq(a, b)          TNI_eq, a, b
+#define ne(a, b)          TNI_ne, a, b
+#define lt(a, b)          TNI_lt, a, b
+#define le(a, b)          TNI_le, a, b
+#define gt(a, b)          TNI_gt, a, b
+#define ge(a, b)          TNI_ge, a, b
+#define logical_and(a, b) TNI_logical_and, a, b
+#define logical_or(a, b)  TNI_logical_or, a, b
+#define logical_xor(a, b) TNI_logical_xor, a, b
+#define bit_and(a, b)     TNI_bit_and, a, b
+#define bit_or(a, b)      TNI_bit_or, a, b
+#define bit_xor(a, b)     TNI_bit_xor, a, b
+#define where(a, b, c)    TNI_where, a, b, c
+
+static const rule rules[] = {
+#define RULE(pattern, result, when) \
+    { { pattern }, { result }, when, #pattern " -> " #result ", " #when },
+#include "plan/simplify.def"
+};
+
+enum { RULES = sizeof rules / sizeof *rules };
+
+const char *tni_simplify_text(int i)
+{
+    return i < RULES ? rules[i].text : NULL;
+}
+
+// The first rule of an op, or of the first op after it that has any.
+static const rule *first_of(int op)
+{
+    int low = 0, high = RULES;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (rules[middle].from[0] < op) low = middle + 1;
+        else high = middle;
+    }
+    return &rules[low];
+}
+
+// Every rule leaves fewer instructions, or ops nearer to the front of the table, or operands in order,
+// so this ends.
+int tni_simplify(const tni_unit *u, tni_ins *i)
+{
+    int16_t     value[LETTERS];
+    const rule *r = first_of(op_of(i));
+    while (r < rules + RULES && r->from[0] == op_of(i)) {
+        if (!fires(r, u, i, value)) {
+            r++;
+            continue;
+        }
+        if (r->to[0] == NO) return TNI_IS_NO;
+        if (r->to[0] == YES) return TNI_IS_YES;
+        if (r->to[0] >= LETTER) return value[r->to[0] - LETTER];
+        become(i, r->to, value);
+        r = first_of(op_of(i));
+    }
+    return TNI_NO_VALUE;
+}
