@@ -237,6 +237,110 @@ static tn_status conv_refuses(const sample *s)
     return TN_OK;
 }
 
+// ---- attention ---------------------------------------------------------------------------------
+
+// The last sizes are (T, D), (S, D) and (S, E); the mask is 1 of bools, 2 of numbers.
+typedef struct {
+    int     rank;
+    int64_t q[4], k[4], v[4];
+    int     mask;
+    bool    causal;
+    double  scale;
+} attention_case;
+
+static const attention_case attentions[] = {
+    { 4, { 2, 3, 9, 8 }, { 2, 3, 11, 8 }, { 2, 3, 11, 5 }, 0, false, 0 },
+    { 3, { 3, 70, 16 }, { 3, 65, 16 }, { 3, 65, 24 }, 0, true, 0.3 },
+    { 4, { 2, 3, 9, 8 }, { 2, 3, 7, 8 }, { 2, 3, 7, 8 }, 1, false, 0 },
+    { 4, { 2, 1, 7, 4 }, { 2, 1, 9, 4 }, { 2, 1, 9, 6 }, 2, true, -0.5 },
+    { 2, { 6, 12 }, { 130, 12 }, { 130, 3 }, 0, false, 0 },
+};
+
+static void attention_inputs(sample *s)
+{
+    const attention_case *c = &attentions[s->variant];
+    layout                k = s->lay == EMPTY && c->rank == 2 ? PLAIN : s->lay;
+    int64_t               y[4];
+    s->depth = (double)(c->k[c->rank - 2] + c->k[c->rank - 1]);
+    add_input(s, s->dt, s->lay, c->rank, c->q, TAME);
+    add_input(s, s->dt, k, c->rank, c->k, TAME);
+    add_input(s, s->dt, k, c->rank, c->v, TAME);
+    memcpy(y, c->q, sizeof y);
+    y[c->rank - 1] = c->v[c->rank - 1];
+    if (s->op == TNI_attention_grad) add_input(s, s->dt, s->lay, c->rank, y, TAME);
+}
+
+// Some keys are hidden, and from one query all; numbers go up and down.
+static tn_tensor *attention_mask(const attention_case *c, tn_ctx *cx, tn_dtype dt)
+{
+    int64_t    T = c->q[c->rank - 2], S = c->k[c->rank - 2];
+    tn_tensor *at = tn_reshape(tn_arange(cx, TN_F32, 0, (double)(T * S), 1), TN_SHAPE(T, S));
+    if (c->mask == 0) return NULL;
+    if (c->mask == 2) return tn_cast(tn_mul_s(tn_remainder(at, tn_scalar(cx, 7)), 0.25), dt);
+    return tn_logical_and(tn_gt_s(at, (double)S), tn_ne_s(tn_remainder(at, tn_scalar(cx, 3)), 1));
+}
+
+static tn_attention_opts attention_opts(const attention_case *c, tn_ctx *cx, tn_dtype dt)
+{
+    return (tn_attention_opts){ .scale  = c->scale,
+                                .causal = c->causal,
+                                .mask   = attention_mask(c, cx, dt) };
+}
+
+// As attention_grad joins them: heads inside.
+static tn_tensor *joined(tn_tensor *const *x)
+{
+    tn_tensor *flat[3];
+    for (int i = 0; i < 3; i++)
+        flat[i] = tn_reshape(tn_rank(x[i]) == 4 ? tn_transpose(x[i], 1, 2) : x[i], TN_SHAPE(-1));
+    return tn_concat(3, flat, 0);
+}
+
+// Recorded as the rule does, for inputs that no gradient could be asked for. Of empty ones there is
+// nothing to record.
+static tn_tensor *attention_grad(const sample *s, tn_ctx *cx, tn_tensor *y, tn_tensor *g)
+{
+    if (!y || s->lay == EMPTY) return y ? tn_zeros(cx, s->dt, TN_SHAPE(0)) : NULL;
+    tni_node *n = y->store->node;
+    while (n->op == TNI_view) n = n->src[0];
+    g = tn_reshape(g, TN_SHAPE(n->size[0], n->size[2], n->size[1], n->size[3]));
+    return tni_attention_grad(cx, n, tn_transpose(g, 1, 2));
+}
+
+static tn_tensor *build_attention(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    tn_attention_opts o = attention_opts(&attentions[s->variant], cx, s->dt);
+    tn_tensor        *y = tn_attention(x[0], x[1], x[2], o);
+    return s->op == TNI_attention ? y : attention_grad(s, cx, y, x[3]);
+}
+
+// What is added up, without signs; larger where an error of the scores makes itself felt in the
+// weights.
+static tn_tensor *bound_attention(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    const attention_case *c     = &attentions[s->variant];
+    tn_attention_opts     o     = attention_opts(c, cx, TN_F64);
+    double                scale = c->scale != 0 ? c->scale : 1 / sqrt((double)c->q[c->rank - 1]);
+    tn_tensor            *q = tn_cast(x[0], TN_F64), *k = tn_cast(x[1], TN_F64);
+    tn_tensor            *v = size_of(x[2]), *aq = tn_abs(q), *ak = tn_abs(k);
+    if (s->lay == EMPTY || s->lay == ZERO_D) return NULL;
+    tn_tensor *w    = tni_attention_weights(q, k, o.mask, scale, o.causal);
+    tn_tensor *most = tn_max_all(tn_matmul(aq, tn_transpose(ak, -1, -2)));
+    most            = tn_add_s(tn_mul_s(most, fabs(scale)), 1);
+    if (s->op == TNI_attention) return tn_mul(tn_matmul(w, v), most);
+    tn_tensor *g = size_of(x[3]), *dw = tn_matmul(g, tn_transpose(v, -1, -2));
+    tn_tensor *ds   = tn_mul(w, tn_add(dw, tn_sum_keep(tn_mul(w, dw), -1)));
+    tn_tensor *gx[] = { tn_matmul(ds, ak), tn_matmul(tn_transpose(ds, -1, -2), aq),
+                        tn_div_s(tn_matmul(tn_transpose(w, -1, -2), g), fabs(scale)) };
+    return tn_mul(joined(gx), tn_mul_s(most, fabs(scale)));
+}
+
+static tn_status attention_refuses(const sample *s)
+{
+    if (s->lay == ZERO_D) return TN_ESHAPE;
+    return s->dt < TN_F16 ? TN_EDTYPE : TN_OK;
+}
+
 // ---- recording ---------------------------------------------------------------------------------
 
 static tn_tensor *build_unary(const sample *s, tn_ctx *cx, tn_tensor *const *x)
@@ -614,8 +718,12 @@ static const row rows[TNI_OPS] = {
     [TNI_conv_dgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
     [TNI_conv_wgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
     [TNI_argsort]     = { build_argsort, one_input, 4, EXACT, .why = NULL },
-    [TNI_custom]      = { build_custom, one_input, 1, EXACT, .why = NULL },
-    [TNI_part]        = { build_custom, one_input, 2, EXACT, .why = NULL },
+    [TNI_attention]   = { build_attention, attention_inputs, 5, SUMS, bound_attention,
+                          attention_refuses, .why = NULL },
+    [TNI_attention_grad] = { build_attention, attention_inputs, 5, SUMS, bound_attention,
+                             attention_refuses, .why = NULL },
+    [TNI_custom]         = { build_custom, one_input, 1, EXACT, .why = NULL },
+    [TNI_part]           = { build_custom, one_input, 2, EXACT, .why = NULL },
 };
 
 // Maps by expression are tested alike.

@@ -45,7 +45,8 @@ static void an_error_in_a_text_is_told(void)
     tni_text  why = { "" };
     tni_cubin c;
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
-    CHECK_STATUS(tni_cubin_make(&c, "__global__ void f() { no_such(); }", chip, &why), TN_EDEVICE);
+    CHECK_STATUS(tni_cubin_make(&c, "__global__ void f() { no_such(); }", chip, false, &why),
+                 TN_EDEVICE);
     CHECK(strstr(why.s, "no_such"));
     CHECK(c.log && strstr(c.log, "no_such"));
     tni_cubin_free(&c);
@@ -62,7 +63,7 @@ static void what_a_function_takes_is_read(void)
     tni_cubin c;
     tni_usage first, second;
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
-    if (CHECK_STATUS(tni_cubin_make(&c, text, chip, &why), TN_OK)) {
+    if (CHECK_STATUS(tni_cubin_make(&c, text, chip, true, &why), TN_OK)) {
         CHECK(c.bytes > 100 && !memcmp(c.image, "\177ELF", 4));
         CHECK(tni_cubin_usage(&c, "first", &first) && tni_cubin_usage(&c, "second", &second));
         CHECK(!tni_cubin_usage(&c, "third", &first));
@@ -146,7 +147,7 @@ static void kernels_compile_for_an_h200_and_do_not_spill(void)
         make_softmax(next(&p), rows[i][0], rows[i][1]);
     make_chain(next(&p), 16384 * 16384);
     shape_all(&p);
-    test_that(tni_cuda_cubin(p.n, p.item, chip, &c, &why) == TN_OK, "%s", why.s);
+    test_that(tni_cuda_cubin(p.n, p.item, chip, true, &c, &why) == TN_OK, "%s", why.s);
     for (int i = 0; c.image && i < p.n; i++) {
         tni_usage u = { 0 };
         if (!CHECK(tni_cubin_usage(&c, p.name[i], &u))) continue;
@@ -178,7 +179,7 @@ static void random_kernels_compile_for_an_h200(void)
         }
     }
     shape_all(&p);
-    test_that(tni_cuda_cubin(p.n, p.item, chip, &c, &why) == TN_OK, "%s\n%s", why.s,
+    test_that(tni_cuda_cubin(p.n, p.item, chip, false, &c, &why) == TN_OK, "%s\n%s", why.s,
               c.log ? c.log : "");
     tni_cubin_free(&c);
     free_all(&p);

@@ -488,6 +488,24 @@ static void nothing_is_read_for_what_was_simplified(void)
     tn_close(cx);
 }
 
+// Too dear to be computed by each of its readers, the negative would be a value of its own, if only
+// they read it.
+static void a_value_that_rules_made_useless_is_not_computed(void)
+{
+    static char kernel[ROOM];
+    tn_ctx     *cx = open_way(false);
+    tn_scope   *s  = tn_begin(cx);
+    tn_tensor  *x = input(cx, 0, TN_F32), *y = input(cx, 1, TN_F32), *dear = x;
+    for (int i = 0; i < 32; i++) dear = tn_exp(dear);
+    tn_tensor *minus = tn_neg(dear);
+    tn_add(y, minus);
+    tn_add(x, minus);
+    instructions(cx, kernel);
+    test_that(count(kernel, " sub ") == 2 && !count(kernel, " neg "), "%s", kernel);
+    tn_end(s);
+    tn_close(cx);
+}
+
 const test_case tests_simplify[] = {
     TEST(every_rule_fires_and_keeps_every_bit),
     TEST(rules_of_casts_are_the_ones_tested_here),
@@ -500,5 +518,6 @@ const test_case tests_simplify[] = {
     TEST(gradients_lose_their_signs),
     TEST(a_condition_that_decides_nothing_still_checks_its_indices),
     TEST(nothing_is_read_for_what_was_simplified),
+    TEST(a_value_that_rules_made_useless_is_not_computed),
     TEST_END,
 };

@@ -4,6 +4,7 @@
 //   maps, max, min   the op again with inputs moved up and down by their errors: what changes
 //   sums, products   the op over magnitudes, and over magnitudes made larger by their errors and by
 //   and the like     what adding them up in any order may take: the difference
+//   attention        by the lengths of the vectors it multiplies
 //   movement         the errors, moved in the same way
 //   places           (argmax, argsort) unknown as soon as an input has an error
 //
@@ -11,6 +12,7 @@
 // the allowance for rounding is generous.
 #include "engine/bound.h"
 
+#include "device/attention.h"
 #include "device/ref/ref.h"
 
 #include <float.h>
@@ -268,6 +270,49 @@ static bool by_magnitude(work *w)
     return ok;
 }
 
+// ---- attention ---------------------------------------------------------------------------------
+
+// The largest finite element of x without its sign, and the longest of its rows.
+static void measure(const tni_arg *x, double *most, double *longest)
+{
+    int64_t n = x->size[x->rank - 1], step = x->stride[x->rank - 1];
+    *most = *longest = 0;
+    for (tni_ref_walk a = tni_ref_walk_over(x->rank - 1, x->size); a.left; tni_ref_walk_next(&a)) {
+        double  sum = 0;
+        int64_t at  = 0;
+        for (int k = 0; k < x->rank - 1; k++) at += a.at[k] * x->stride[k];
+        for (int64_t i = 0; i < n; i++) {
+            double v = fabs(number(x->dtype, tni_cells(x)[at + i * step]));
+            if (isfinite(v)) *most = fmax(*most, v);
+            sum += v * v;
+        }
+        if (isfinite(sum)) *longest = fmax(*longest, sqrt(sum));
+    }
+}
+
+// An error of a score is one of the weights, as a part of them; weights add up to 1. Of keys and
+// values all queries are added up.
+static void by_lengths(work *w)
+{
+    tni_attention a = tni_attention_of(w->c);
+    double        q, k, v, g = 0, m = 0, long_q, long_k, long_v, long_g = 0, skip;
+    double        unit = 4 * ulp(tni_compute_dtype(w->c->out.dtype)), by = fabs(a.scale);
+    measure(a.q, &q, &long_q);
+    measure(a.k, &k, &long_k);
+    measure(a.v, &v, &long_v);
+    if (a.mask) measure(a.mask, &m, &skip);
+    if (a.g) measure(a.g, &g, &long_g);
+    double parts = unit * (4 + m + (2 + sqrt((double)a.D)) * by * long_q * long_k);
+    parts += unit * (2 + sqrt((double)a.S) + sqrt((double)a.E) + sqrt((double)a.T));
+    double  slope = 4 * parts * long_g * long_v * by, queries = (double)a.T;
+    int64_t at_k = tni_attention_at_k(&a), at_v = tni_attention_at_v(&a);
+    for (int64_t i = 0; i < w->count; i++)
+        w->bound[i] = !a.g       ? parts * v
+                      : i < at_k ? slope * k
+                      : i < at_v ? slope * q * queries
+                                 : parts * g * queries;
+}
+
 // ---- movement ----------------------------------------------------------------------------------
 
 static bool by_movement(work *w)
@@ -305,11 +350,17 @@ static bool adds_up(int op)
            op == TNI_scatter_add;
 }
 
+static bool attends(int op)
+{
+    return op == TNI_attention || op == TNI_attention_grad;
+}
+
 // Whether a bound is wanted at all: something has an error, or the op makes one.
 static bool has_bound(const work *w)
 {
     int  op    = w->c->op;
-    bool makes = adds_up(op) || (tni_is_map(op) && !is_exact(op)) || op == TNI_normal;
+    bool makes = adds_up(op) || attends(op) || (tni_is_map(op) && !is_exact(op)) ||
+                 op == TNI_normal;
     return any_error(w) || (makes && tni_is_float(w->c->out.dtype));
 }
 
@@ -323,8 +374,10 @@ static bool spread(work *w)
         know_nothing(w);
         return true;
     }
-    if (compares(op)) {
-        by_nearness(w);
+    if (compares(op) || attends(op)) {
+        if (compares(op)) by_nearness(w);
+        else if (any_error(w)) know_nothing(w);
+        else by_lengths(w);
         return true;
     }
     if (moving) return by_moving(w);

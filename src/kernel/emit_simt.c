@@ -18,164 +18,6 @@
 
 enum { NEAR_UNROLL = 4 };  // vectors in hand of a loop over what is near
 
-// Whether something is done by this thread, for this element: "" if always.
-static const char *store_test(const tni_page *c)
-{
-    if (c->stage == TNI_AT_FINISH) return "if (mine) ";
-    if (c->m->form == TNI_SIMT_ROW && c->stage == TNI_AT_ROW)
-        return c->m->cluster > 1 ? "if (t == 0 && rank == 0) " : "if (t == 0 && live) ";
-    if (c->m->form == TNI_SIMT_LANE)
-        return c->stage == TNI_AT_LANES ? "if (ok && k == 0) " : "if (ok) ";
-    return c->m->window ? "if (ok) " : "";
-}
-
-static void put_fold(tni_page *c, int i, const char *acc, const char *test)
-{
-    const tni_ins *x = &c->k->ins[i];
-    tni_simt_fold_line(c, i, test, acc, tni_simt_value_name(c, x->a).s);
-}
-
-static void put_tail(tni_page *c, int i)
-{
-    const tni_ins *x    = &c->k->ins[i];
-    bool           elem = c->k->ins[i].per & TNI_PER_COL;
-    tni_text       acc;
-    snprintf(acc.s, sizeof acc.s, "t%d", i);
-    if (c->m->form == TNI_SIMT_ROW && elem && c->m->tail_memory) {
-        tni_line(c->o, "if (!it) s%d[e + j] = %s;", i, tni_simt_value_name(c, x->a).s);
-        snprintf(acc.s, sizeof acc.s, "s%d[e + j]", i);
-        put_fold(c, i, acc.s, "else ");
-        return;
-    }
-    if (c->m->form == TNI_SIMT_ROW && elem)
-        snprintf(acc.s, sizeof acc.s, c->m->ahead ? "t%d[j]" : "t%d[q * %d + j]", i, c->m->vector);
-    const char *test = store_test(c);
-    if (c->m->form == TNI_SIMT_ROW && !elem) test = "if (live) ";
-    put_fold(c, i, acc.s, test);
-}
-
-static bool is_exp(const tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[i];
-    return c->m->cuda && x->code == TNI_I_MAP && x->op == TNI_exp &&
-           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32;
-}
-
-// Whether exp i is of a value less the largest of its row, as in softmax: never above 0.
-static bool is_below(const tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[c->k->ins[i].a];
-    if (x->code != TNI_I_MAP || x->op != TNI_sub) return false;
-    const tni_ins *top = &c->k->ins[x->b];
-    return is_fold(top) && top->op == TNI_max && top->a == x->a;
-}
-
-// Whether all that becomes of value i, here or anywhere if it is kept, is added up or rounded to 16
-// bits: an error of some ULP of what is far below the largest term is then lost.
-static bool is_coarse(const tni_page *c, int i, bool all)
-{
-    all = all || tni_has(&c->kept, i);
-    for (int u = i + 1; u < c->k->nins; u++) {
-        const tni_ins *x = &c->k->ins[u];
-        if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_has(&c->work, u))) continue;
-        if (is_fold(x) && x->op == TNI_sum) continue;
-        tn_dtype dt = x->code == TNI_I_STORE ? buffer_dtype(c, u) : (tn_dtype)x->dtype;
-        if ((x->code == TNI_I_STORE || x->code == TNI_I_CAST) && (dt == TN_F16 || dt == TN_BF16))
-            continue;
-        bool linear = x->code == TNI_I_MAP && (x->op == TNI_mul || x->op == TNI_div ||
-                                               x->op == TNI_add || x->op == TNI_sub);
-        if (!linear || !is_coarse(c, u, all)) return false;
-    }
-    return true;
-}
-
-// The function for exp i.
-static const char *exp_name(const tni_page *c, int i)
-{
-    if (!is_below(c, i)) return "m_fast_exp_f";
-    return is_coarse(c, i, false) ? "m_exp_coarse_f" : "m_exp_below_f";
-}
-
-// A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
-static bool divides_by_row(const tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[i];
-    return c->m->cuda && c->stage == TNI_AT_LOOP && x->code == TNI_I_MAP && x->op == TNI_div &&
-           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32 && x->per & TNI_PER_COL &&
-           !(c->k->ins[x->b].per & TNI_PER_COL);
-}
-
-// Whether MAP i asks if a column of the lane axis is the one that a value of the row names.
-static bool finds_column(const tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[i];
-    if (c->m->ahead || x->code != TNI_I_MAP || x->op != TNI_eq || !c->m->cuda || c->m->wide ||
-        c->m->form != TNI_SIMT_ROW || c->stage != TNI_AT_LOOP)
-        return false;
-    const tni_ins *place = &c->k->ins[x->a];
-    if (place->code != TNI_I_PLACE || c->k->ins[x->b].per & TNI_PER_COL) return false;
-    for (int r = c->k->np; r < c->k->np + c->k->nr; r++)
-        if (c->k->access[place->access].stride[r] != (r == c->lane ? TNI_STRIDE_1 : TNI_STRIDE_0))
-            return false;
-    return true;
-}
-
-// What instruction i of a loop needs of the row, once, before the loop.
-static void put_hoisted(tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[i];
-    if (finds_column(c, i) && !tni_has(&c->hoisted, i)) {
-        tni_join(&c->hoisted, i);
-        tni_line(c->o, "const m_int w%d = m_column(%s - (m_long)a%d);", i,
-                 tni_simt_value_name(c, x->b).s, c->k->ins[x->a].access);
-    }
-}
-
-// A store of a value that was cast to the buffer's dtype rounds once, not twice.
-static void put_store(tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[i], *cast = &c->k->ins[x->a];
-    tn_dtype       to = buffer_dtype(c, i);
-    if (cast->code != TNI_I_CAST || cast->dtype != to || tni_has(&c->kept, x->a) ||
-        (to != TN_F16 && to != TN_BF16)) {
-        tni_emit_store(&c->scribe, i);
-        return;
-    }
-    tni_cast_text t = tni_text_to_kept((tn_dtype)c->k->ins[cast->a].dtype, to, c->scribe.no_double);
-    c->scribe.element(&c->scribe, i);
-    tni_put(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
-}
-
-void tni_simt_put_ins(tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[i];
-    if (is_tail(x)) {
-        put_tail(c, i);
-        return;
-    }
-    if (is_fold(x)) {
-        put_fold(c, i, tni_simt_value_name(c, i).s,
-                 c->m->form == TNI_SIMT_ROW && c->m->window ? "if (ok) " : "");
-        return;
-    }
-    begin_indent(c);
-    if (x->code == TNI_I_STORE) {
-        tni_put(c->o, "%s", tni_simt_moves(c, i) ? "" : store_test(c));
-        put_store(c, i);
-    } else {
-        tni_text n = tni_simt_value_name(c, i);
-        if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
-        tni_put(c->o, "%s = ", n.s);
-        if (is_exp(c, i)) tni_put(c->o, "%s(%s)", exp_name(c, i), tni_simt_value_name(c, x->a).s);
-        else if (divides_by_row(c, i))
-            tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
-                    tni_simt_value_name(c, x->b).s);
-        else if (finds_column(c, i)) tni_put(c->o, c->missed ? "0" : "l == w%d", i);
-        else tni_emit_value(&c->scribe, i);
-    }
-    tni_put(c->o, ";\n");
-}
-
 static void open_lanes(tni_page *c)
 {
     tni_put(c->o, "%s", c->d->unroll);
@@ -287,8 +129,7 @@ static void open_row_ahead(tni_page *c)
     tni_line(c->o, "const %s c = i%d;", c->index, c->lane);
 }
 
-// Begins the loop over the vectors q a thread has in hand, and the block for one of them.
-static void open_vector(tni_page *c)
+void tni_simt_open_vector(tni_page *c)
 {
     const tni_kernel *k = c->k;
     if (c->together) {
@@ -324,7 +165,7 @@ static void open_vector(tni_page *c)
     tni_line(c->o, "const %s c = i%d;", c->index, c->lane);
 }
 
-static void close_vector(tni_page *c)
+void tni_simt_close_vector(tni_page *c)
 {
     tni_line(c->o, "}");
     tni_line(c->o, "}");
@@ -344,7 +185,7 @@ static void put_fetches(tni_page *c, const tni_set *set)
         n++;
     }
     if (!n) return;
-    open_vector(c);
+    tni_simt_open_vector(c);
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(&loads, i)) continue;
         if (tni_simt_stashed(c, i) && tni_has(&c->fetched, i)) tni_simt_put_stash(c, i, false);
@@ -353,14 +194,14 @@ static void put_fetches(tni_page *c, const tni_set *set)
         tni_join(&stash, i);
         stashes++;
     }
-    close_vector(c);
+    tni_simt_close_vector(c);
     for (size_t w = 0; w < sizeof loads.bit / sizeof *loads.bit; w++)
         c->fetched.bit[w] |= loads.bit[w];
     if (!stashes) return;
-    open_vector(c);
+    tni_simt_open_vector(c);
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(&stash, i)) tni_simt_put_stash(c, i, true);
-    close_vector(c);
+    tni_simt_close_vector(c);
 }
 
 static tni_set folds_of(const tni_page *c, const tni_set *set)
@@ -421,11 +262,11 @@ static void put_pass(tni_page *c, const tni_set *set)
 {
     bool lane = c->m->form == TNI_SIMT_LANE;
     put_fetches(c, set);
-    open_vector(c);
+    tni_simt_open_vector(c);
     if (lane) put_lane_tails(c, set, false);
     put_work(c, set, lane ? "live" : "");
     if (lane) put_lane_tails(c, set, true);
-    close_vector(c);
+    tni_simt_close_vector(c);
 }
 
 // A turn of a loop over a row that no registers hold: where all vectors in hand are there and lie in
@@ -468,7 +309,7 @@ static bool put_missed(tni_page *c, const tni_set *set)
 {
     bool asked = false;
     for (int i = 0; i < c->k->nins; i++) {
-        if (!tni_has(set, i) || !finds_column(c, i)) continue;
+        if (!tni_has(set, i) || !tni_simt_finds_column(c, i)) continue;
         asked = true;
         for (int q = 0; q < c->unroll; q++)
             tni_put(c->o, " && (m_uint)(w%d%s - (from%s + %d) * %d) >= %du", i,
@@ -531,7 +372,7 @@ static void put_loop(tni_page *c, int q)
     declare_arrays(c, &set, false);
     declare_folds(c, &folds);
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_has(&set, i)) put_hoisted(c, i);
+        if (tni_has(&set, i)) tni_simt_put_hoisted(c, i);
     if (near) {
         put_near(c, &set);
     } else if (loops) {
@@ -580,6 +421,25 @@ static void put_group_partials(tni_page *c)
         if (tni_has(&rows, i)) tni_line(c->o, "if (tid == 0) s%d[0] = t%d;", i, i);
 }
 
+// Partials of columns by four, where they are aligned as the vectors of the row are.
+static bool put_partial_vectors(tni_page *c, int i)
+{
+    int         v    = c->m->vector;
+    const char *type = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype) == 'f' ? "float" : "int";
+    tn_dtype    dt   = tni_compute_dtype((tn_dtype)c->k->ins[i].dtype);
+    if (!c->m->cuda || c->m->window || v < 4 || c->m->rows > 1 || (dt != TN_F32 && dt != TN_I32))
+        return false;
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j += 4) {", v * c->unroll);
+    tni_line(c->o, "const %s e = (from + j / %d * %d) * %d + j %% %d;", c->index, v, c->m->team, v,
+             v);
+    tni_line(c->o, "if (e < %s)", tni_simt_word_name(c, TNI_WORD_COLS).s);
+    tni_line(c->o, "    *(%s4 *)(s%d + e) = make_%s4(t%d[j], t%d[j + 1], t%d[j + 2], t%d[j + 3]);",
+             type, i, type, i, i, i, i);
+    tni_line(c->o, "}");
+    return true;
+}
+
 // Partials of ROW: a thread has its columns, every thread of a team the row's.
 static void put_row_partials(tni_page *c)
 {
@@ -595,6 +455,7 @@ static void put_row_partials(tni_page *c)
                      c->m->cluster > 1 ? " && rank == 0" : "", i, i);
             continue;
         }
+        if (put_partial_vectors(c, i)) continue;
         tni_put(c->o, "%s", c->d->unroll);
         tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
         tni_put(c->o, "%s", c->d->unroll);
@@ -605,7 +466,7 @@ static void put_row_partials(tni_page *c)
         tni_line(c->o, "if (tid < %d && %se < %s) s%d[e] = %s;", c->m->team,
                  c->m->window ? "e >= 0 && " : "", tni_simt_word_name(c, TNI_WORD_COLS).s, i,
                  acc.s);
-        close_vector(c);
+        tni_simt_close_vector(c);
     }
 }
 
@@ -636,17 +497,23 @@ static void put_ends(tni_page *c)
              piece ? " + lo" : "", c->m->vector, tni_simt_word_name(c, TNI_WORD_COLS).s);
 }
 
-static void put_row_line(tni_page *c)
+void tni_simt_put_row_line(tni_page *c, bool apart)
 {
     tni_line(c->o, "const m_int live = row < %s;", tni_simt_word_name(c, TNI_WORD_LINES).s);
     tni_line(c->o, "const %s line = live ? row : %s - 1;", c->index,
              tni_simt_word_name(c, TNI_WORD_LINES).s);
     tni_simt_put_coordinates(c, 0, c->k->np, "line");
     tni_simt_put_bases(c);
-    tni_simt_put_shift(c, c->k->tails);
+    tni_simt_put_shift(c, c->k->tails && !apart);
     if (c->m->bulk) tni_simt_put_piece(c);
     else tni_line(c->o, "const %s n = live ? %s : 0;", c->index, tni_simt_row_vectors(c).s);
     if (c->m->hold == TNI_HOLD_SHARED && c->m->window) put_ends(c);
+}
+
+tni_text tni_simt_row_name(const tni_page *c, const char *it)
+{
+    return tni_text_of("(%s * %s + %s) * %d + tid / %d", c->d->group_id,
+                       tni_simt_word_name(c, TNI_WORD_CHUNK).s, it, c->m->rows, c->m->team);
 }
 
 // Whether a team has several rows, one after the other.
@@ -697,18 +564,19 @@ static void put_row(tni_page *c)
         put_row_partials(c);
         return;
     }
+    if (c->m->next) tni_simt_open_next(c);
     if (c->m->bulk) {
         tni_line(c->o, "for (%s row = first; row < past; row++) {", c->index);
     } else if (c->k->tails) {
         tni_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index,
                  tni_simt_word_name(c, TNI_WORD_CHUNK).s);
-        tni_line(c->o, "const %s row = (%s * %s + it) * %d + tid / %d;", c->index, c->d->group_id,
-                 tni_simt_word_name(c, TNI_WORD_CHUNK).s, c->m->rows, c->m->team);
+        tni_line(c->o, "const %s row = %s;", c->index, tni_simt_row_name(c, "it").s);
     } else {
         tni_line(c->o, "const %s row = (%s)%s * %d + tid / %d;", c->index, c->index, c->d->group_id,
                  c->m->rows, c->m->team);
     }
-    put_row_line(c);
+    tni_simt_put_row_line(c, false);
+    if (c->m->next) tni_simt_fetch_next(c);
     for (int q = 0; q <= c->k->phases; q++) {
         tni_set set = tni_needs_row(c->k, q);
         c->stage    = TNI_AT_ROW;
@@ -718,6 +586,7 @@ static void put_row(tni_page *c)
         if (q < c->k->phases) put_loop(c, q);
     }
     if (c->m->bulk) tni_simt_release_row(c);
+    if (c->m->next) tni_simt_take_next(c);
     if (many_rows(c)) tni_line(c->o, "}");
     if (c->k->tails) put_row_partials(c);
 }
@@ -760,9 +629,9 @@ static void put_point(tni_page *c)
     open_turns(c, "u0", c->m->rows * c->unroll, "tid");
     c->stage = TNI_AT_LOOP;
     put_fetches(c, &set);
-    open_vector(c);
+    tni_simt_open_vector(c);
     put_work(c, &set, "");
-    close_vector(c);
+    tni_simt_close_vector(c);
     close_turns(c);
 }
 
@@ -929,6 +798,7 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     c.dear                  = tni_simt_dear(k);
     c.folds                 = count_folds(k);
     c.unroll                = m->unroll;
+    c.letter                = 'x';
     for (int i = 0; i < k->nins && m->form == TNI_SIMT_LANE; i++)
         if (is_tail(&k->ins[i]) && k->ins[i].per) c.together = true;
     tni_simt_layout_of(k, &c.at);

@@ -409,6 +409,20 @@ static void row_in_loops(const facts *f, tni_simt *m)
     while (c->team > f->limits->threads) c->team /= 2;
 }
 
+// Whether there are registers for the loads of the next row, where a team has several.
+static bool has_next(const facts *f, const tni_simt_class *c)
+{
+    enum { ROOM = 40 };
+    const tni_kernel *k = f->k;
+    int               n = vector_registers(f, c);
+    if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->ahead || !f->reduces) return false;
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
+            c->vectors >> k->ins[i].access & 1)
+            n += tni_simt_vector_words(c, access_dtype(k, k->ins[i].access));
+    return n * c->unroll <= ROOM;
+}
+
 // Only tails of columns: no thread has to know of another, so columns are cut too.
 static void row_in_tiles(const facts *f, tni_simt *m)
 {
@@ -440,6 +454,7 @@ static void choose_row(const facts *f, tni_simt *m)
             row_in_registers(f, m);
         }
         if (!fits(f, c) && !row_in_bulk(f, m)) row_in_loops(f, m);
+        c->next = has_next(f, c);
     }
     int group = (int)least(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
     if (c->team <= WARP || (!f->reduces && c->team < group)) c->rows = (uint16_t)(group / c->team);

@@ -30,7 +30,8 @@ static void put_words(tni_page *c, int i, const char *from)
 {
     int w = words_of(c, i);
     for (int n = 0; n < w; n++)
-        tni_line(c->o, "x%d[%s%d] = %s%s;", i, tni_simt_word_base(c, i).s, n, from, part_of(w, n));
+        tni_line(c->o, "%c%d[%s%d] = %s%s;", c->letter, i, tni_simt_word_base(c, i).s, n, from,
+                 part_of(w, n));
 }
 
 // Elements of a vector that are in the line, one by one.
@@ -40,7 +41,7 @@ static void fetch_edge(tni_page *c, int i)
     int            size = (int)tni_dtype_size(buffer_dtype(c, i)), w = words_of(c, i);
     tni_text       base = tni_simt_word_base(c, i);
     tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) x%d[%sj] = 0;", w, i, base.s);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) %c%d[%sj] = 0;", w, c->letter, i, base.s);
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
     tni_line(c->o, "if (c + j < 0 || c + j >= %s) continue;", tni_simt_lanes_name(c).s);
@@ -51,10 +52,11 @@ static void fetch_edge(tni_page *c, int i)
     tni_simt_put_index(c, i);
     tni_put(c->o, "];\n");
     if (size == 8)
-        tni_line(c->o, "x%d[%s2 * j] = g.x, x%d[%s2 * j + 1] = g.y;", i, base.s, i, base.s);
+        tni_line(c->o, "%c%d[%s2 * j] = g.x, %c%d[%s2 * j + 1] = g.y;", c->letter, i, base.s,
+                 c->letter, i, base.s);
     else
-        tni_line(c->o, "x%d[%sj / %d] |= g << j %% %d * %d;", i, base.s, 4 / size, 4 / size,
-                 8 * size % 32);
+        tni_line(c->o, "%c%d[%sj / %d] |= g << j %% %d * %d;", c->letter, i, base.s, 4 / size,
+                 4 / size, 8 * size % 32);
     tni_line(c->o, "}");
 }
 

@@ -28,6 +28,7 @@ typedef struct {
     tni_set               dear;     // values worth keeping
     tni_set               work;     // what the loop at hand computes
     tni_stage             stage;
+    char                  letter;    // of the words that are fetched: x, or z of the next row
     int                   lane;      // axis
     int                   folds;     // most reductions of one loop
     bool                  together;  // LANE: all threads are at the same r, for barriers
@@ -146,8 +147,29 @@ void tni_simt_declare_pair(tni_page *c, int i);
 void tni_simt_fold_pairs(tni_page *c, int i);
 void tni_simt_join_pair(tni_page *c, int i);
 
-// ---- instructions: emit_simt.c -----------------------------------------------------------------
+// ---- loads of the next row: simt_next.c --------------------------------------------------------
+
+// Before the first row; at the beginning of each; at its end.
+void tni_simt_open_next(tni_page *c);
+void tni_simt_fetch_next(tni_page *c);
+void tni_simt_take_next(tni_page *c);
+
+// ---- instructions: simt_ins.c ------------------------------------------------------------------
 
 void tni_simt_put_ins(tni_page *c, int i);
+// What instruction i of a loop needs of the row, once, before the loop.
+void tni_simt_put_hoisted(tni_page *c, int i);
+// Whether MAP i asks if a column of the lane axis is the one that a value of the row names.
+bool tni_simt_finds_column(const tni_page *c, int i);
+
+// ---- rows and vectors: emit_simt.c --------------------------------------------------------------
+
+// The number of row `it` of those that a team has, and lines that say what there is to know of `row`,
+// apart: in a block of its own, not for the row at hand.
+tni_text tni_simt_row_name(const tni_page *c, const char *it);
+void     tni_simt_put_row_line(tni_page *c, bool apart);
+// Begins the loop over the vectors q a thread has in hand, and the block for one of them.
+void tni_simt_open_vector(tni_page *c);
+void tni_simt_close_vector(tni_page *c);
 
 #endif

@@ -30,6 +30,8 @@ bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int
 {
     int64_t row[TN_MAX_RANK], step[TN_MAX_RANK], low[TN_MAX_RANK], high[TN_MAX_RANK];
     tni_shape_strides(n->rank, n->size, row);
+    // Only at a point that counts does an element tell its coordinates.
+    for (int k = 0; k < naxes; k++) offset += stride[k] * from[k];
     if (!digits(n, row, offset, c->start)) return false;
     memcpy(low, c->start, sizeof low);
     memcpy(high, c->start, sizeof high);
@@ -41,8 +43,8 @@ bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int
         int64_t first = k < TNI_AXES ? from[k] : 0, last = k < TNI_AXES ? to[k] : via_size - 1;
         for (int j = 0; j < n->rank; j++) {
             c->step[j][k] = (int32_t)step[j];
-            low[j] += step[j] * (step[j] < 0 ? last : first);
-            high[j] += step[j] * (step[j] < 0 ? first : last);
+            c->start[j] -= step[j] * first;
+            *(step[j] < 0 ? &low[j] : &high[j]) += step[j] * (last - first);
         }
     }
     for (int j = 0; j < n->rank; j++)

@@ -33,14 +33,18 @@ static bool is_picked(const tni_node *n)
     return n->op == TNI_concat && n->nsrc <= MOST_JOINED;
 }
 
+static bool is_random(const tni_node *n)
+{
+    return n->op == TNI_random_bits || n->op == TNI_uniform || n->op == TNI_normal;
+}
+
 static bool can_float(const tni_node *n)
 {
     if (is_picked(n)) return true;
     if (tni_is_map(n->op) || n->op == TNI_copy || n->op == TNI_gather || n->op == TNI_pad)
         return true;
     if (n->op == TNI_scatter || n->op == TNI_scatter_add) return scatters_lines(n);
-    return tni_is_number(n->op) || n->op == TNI_iota || n->op == TNI_random_bits ||
-           n->op == TNI_uniform || n->op == TNI_normal;
+    return tni_is_number(n->op) || n->op == TNI_iota || is_random(n);
 }
 
 static bool can_reduce(const tni_node *n)
@@ -102,13 +106,13 @@ static bool has_parts(const tni_node *n)
     return n->op == TNI_pad || n->op == TNI_concat;
 }
 
-// Whether n can compute what it reads of y, whose elements src has from item base. An index is not
-// checked where it is nothing, and a wrong value there is not told from others.
+// Whether n can compute what it reads of y, whose elements src has from item base. Beside its parts
+// there is no index to check and no number to draw, and a NaN would not be told from others.
 static bool can_enter(const tni_fusion *f, const tni_node *n, const tni_node *src,
                       const tni_node *base, const tni_fate *y)
 {
     tni_coords c;
-    if (has_parts(n) && (y->checks || f->limits->checked)) return false;
+    if (has_parts(n) && (y->whole || f->limits->checked)) return false;
     if (src == base) return true;
     return reads_as_coords(src, base, &c) && (!y->cut || is_straight(base, src->rank, &c));
 }
@@ -135,7 +139,7 @@ static void look_at_sources(tni_fusion *f, size_t i)
     tni_fate  *x = &f->fate[i];
     tni_node  *n = g->item[i].n;
     x->ops       = x->how == TNI_AS_FLOAT && !is_free(n);
-    x->checks    = x->how == TNI_AS_FLOAT && tni_op_fallible(n->op);
+    x->whole     = x->how == TNI_AS_FLOAT && (tni_op_fallible(n->op) || is_random(n));
     if (x->ops && has_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
     for (uint32_t s = 0; s < n->nsrc; s++) {
         tni_node *src  = n->src[s];
@@ -152,7 +156,7 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (number && joins) continue;
         if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
         if (floats && !y->apart) {
-            x->checks |= y->checks;
+            x->whole |= y->whole;
             x->cut |= y->cut || has_parts(n);
             x->ops   = (uint16_t)(x->ops + y->ops);
             x->reads = (uint16_t)(x->reads + y->reads);

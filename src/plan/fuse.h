@@ -69,7 +69,7 @@ typedef struct {
     uint8_t  how;
     bool     stored;  // its value must be in memory
     bool     apart;   // it does not float
-    bool     checks;  // its readers would check an index
+    bool     whole;   // its readers would check an index or draw a number: only for its elements
     bool     cut;     // its readers would compute it in parts, each at its own points
     uint16_t ops;     // that its readers compute if it floats
     uint16_t reads;   // values they load for it
@@ -132,6 +132,9 @@ bool tni_fuse(tni_fusion *f);
 // The units in an order in which they can run, as steps and kernels of the plan: by their first
 // item, as far as that goes.
 bool tni_sequence(tni_fusion *f, tni_plan *p);
+// Makes a map of a sealed kernel that folds only a few elements for each row; it is to be sealed
+// again. False when memory is out.
+bool tni_unroll(tni_heap *h, tni_fused *f);
 // Joins library ops with the kernels that follow them, as far as the device claims them.
 bool tni_claim(tni_fusion *f, tni_plan *p);
 void tni_fusion_close(tni_fusion *f);

@@ -17,6 +17,7 @@ typedef struct {
     int64_t     via_size;
     int64_t     low[TNI_AXES], high[TNI_AXES];
     int         guard;
+    bool        less;  // a rule left something that may have no reader
 } lowering;
 
 static int lower_item(lowering *l, int32_t i, const tni_coords *c);
@@ -90,7 +91,7 @@ static int put(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_
     x.a       = unnamed(l->u, x.a);
     x.b       = unnamed(l->u, x.b);
     x.c       = unnamed(l->u, x.c);
-    int known = tni_simplify(l->u, &x);
+    int known = tni_simplify(l->u, &x, &l->less);
     if (known >= 0) return known;
     if (known == TNI_IS_NO || known == TNI_IS_YES)
         return number_of(l, -1, TNI_A_LITERAL, TN_BOOL, known == TNI_IS_YES);
@@ -333,7 +334,7 @@ static int lower_random(lowering *l, int32_t i, const tni_coords *c)
     int at    = place_by(l, c, n->rank, row, i);
     int first = bind_number(l, (tni_bound){ TNI_THE_KEY, TN_I64, i, 0 });
     int next  = bind_number(l, (tni_bound){ TNI_THE_COUNTER, TN_I64, i, 0 });
-    if (at == FAILED || first == FAILED || next == FAILED) return FAILED;
+    if (at == FAILED || first == FAILED || next == FAILED || l->guard >= 0) return FAILED;
     x.code   = TNI_I_RANDOM;
     x.op     = (uint8_t)n->op;
     x.dtype  = n->dtype;
@@ -709,6 +710,7 @@ static int name_value(lowering *l, int at, size_t from, int32_t i, const tni_coo
     if (computed && (size_t)at >= from && v->ins.dtype == node_of(l, i)->dtype) {
         v->item   = i;
         v->origin = i;
+        v->guard  = TNI_NO_VALUE;
         v->coords = *c;
         return at;
     }
@@ -742,7 +744,7 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align
         tni_coords c = coords_on(u, n, align);
         at           = name_value(&l, lower_op(&l, i, &c), values, i, &c);
     }
-    if (at >= 0) at = tni_drop_unread(u, values, sources, numbers, at);
+    if (at >= 0 && l.less) at = tni_drop_unread(u, values, sources, numbers, at);
     if (at >= 0 && grow(&l, (void **)&u->seed, &u->seeds_cap, u->seeds + 1, sizeof *u->seed)) {
         u->seed[u->seeds++] = i;
         u->value[at].seed   = true;

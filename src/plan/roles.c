@@ -1,5 +1,5 @@
 // The parallel and reduced axes of a unit, and the kernel that follows from them.
-#include "plan/fuse.h"
+#include "plan/simplify.h"
 
 #include <string.h>
 
@@ -396,6 +396,7 @@ bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out)
 {
     making m = { .f = f, .u = u, .out = out };
     *out     = (tni_fused){ .claimed = -1 };
+    tni_drop_unstored(f, u);
     gather_sources(&m);
     if (!take_room(&m)) return false;
     tni_kernel *k = out->kernel;

@@ -118,9 +118,12 @@ static bool take(tni_fusion *f, tni_plan *p, uint32_t unit)
         p->step[p->steps++] = u->item;
         return true;
     }
-    p->step[p->steps++] = ~(tni_step)p->kernels;
-    f->failed           = !tni_make_kernel(f, u, &p->kernel[p->kernels++]);
-    return !f->failed && tni_kernel_seal(p->kernel[p->kernels - 1].kernel);
+    tni_fused *k        = &p->kernel[p->kernels];
+    p->step[p->steps++] = ~(tni_step)p->kernels++;
+    f->failed           = !tni_make_kernel(f, u, k);
+    if (f->failed || !tni_kernel_seal(k->kernel)) return false;
+    f->failed = !tni_unroll(&f->g->cx->heap, k);
+    return !f->failed && tni_kernel_seal(k->kernel);
 }
 
 static bool sort(sorting *s, tni_plan *p)

@@ -1,7 +1,7 @@
 // The matcher, and the rules of simplify.def as data.
 //
 // A pattern is kept in prefix form, one byte for an op or a letter, so that matching it is a walk over
-// at most seven bytes. Rows of one op stand together and are found by bisection.
+// at most seven bytes. Ops nest once. Rows of one op stand together.
 #include "plan/simplify.h"
 
 #include <string.h>
@@ -123,22 +123,24 @@ static bool is_known(const tni_unit *u, int v, bool truth)
     return b->which == TNI_A_LITERAL && (b->literal != 0) == truth;
 }
 
-// Whether value v is what stands at *p, which goes on to what follows. Letters get their values.
-static bool matches(const tni_unit *u, const uint8_t **p, int v, int16_t *value)
+// Whether a letter can stand for value v: it has none yet, or this one.
+static inline bool binds(int16_t *value, int letter, int v)
 {
-    int what = *(*p)++;
-    if (what >= NO) return is_known(u, v, what == YES);
-    if (what >= LETTER) {
-        int16_t *letter = &value[what - LETTER];
-        if (*letter == TNI_NO_VALUE) *letter = (int16_t)v;
-        return *letter == v;
-    }
+    int16_t *old = &value[letter - LETTER];
+    if (*old == TNI_NO_VALUE) *old = (int16_t)v;
+    return *old == v;
+}
+
+// Whether value v is the op over letters that stands at p; the bytes of that, 0 if it is not.
+static int matches(const tni_unit *u, const uint8_t *p, int v, int16_t *value)
+{
     const tni_ins *i          = &u->value[v].ins;
     const int16_t  operand[3] = { i->a, i->b, i->c };
-    if (op_of(i) != what) return false;
-    for (int k = 0; k < 3 && operand[k] != TNI_NO_VALUE; k++)
-        if (!matches(u, p, operand[k], value)) return false;
-    return true;
+    int            k          = 0;
+    if (op_of(i) != p[0]) return 0;
+    for (; k < 3 && operand[k] != TNI_NO_VALUE; k++)
+        if (!binds(value, p[1 + k], operand[k])) return 0;
+    return 1 + k;
 }
 
 static bool fires(const rule *r, const tni_unit *u, const tni_ins *i, int16_t *value)
@@ -146,8 +148,14 @@ static bool fires(const rule *r, const tni_unit *u, const tni_ins *i, int16_t *v
     const uint8_t *p          = r->from + 1;
     const int16_t  operand[3] = { i->a, i->b, i->c };
     for (int k = 0; k < LETTERS; k++) value[k] = TNI_NO_VALUE;
-    for (int k = 0; k < 3 && operand[k] != TNI_NO_VALUE; k++)
-        if (!matches(u, &p, operand[k], value)) return false;
+    for (int k = 0; k < 3 && operand[k] != TNI_NO_VALUE; k++) {
+        int bytes;
+        if (*p >= NO) bytes = is_known(u, operand[k], *p == YES);
+        else if (*p >= LETTER) bytes = binds(value, *p, operand[k]);
+        else bytes = matches(u, p, operand[k], value);
+        if (!bytes) return false;
+        p += bytes;
+    }
     return applies((condition)r->when, u, i, value);
 }
 
@@ -205,6 +213,14 @@ static const rule rules[] = {
 #include "plan/simplify.def"
 };
 
+// The op of each row, side by side, to be searched at once.
+#define FIRST(...)     FIRST_(__VA_ARGS__, 0)
+#define FIRST_(a, ...) a
+static const uint8_t outer[] = {
+#define RULE(pattern, result, when) FIRST(pattern),
+#include "plan/simplify.def"
+};
+
 enum { RULES = sizeof rules / sizeof *rules };
 
 const char *tni_simplify_text(int i)
@@ -212,34 +228,29 @@ const char *tni_simplify_text(int i)
     return i < RULES ? rules[i].text : NULL;
 }
 
-// The first rule of an op, or of the first op after it that has any.
-static const rule *first_of(int op)
+// The first rule from number `from` on that says something of an instruction; RULES if none does.
+static int find_rule(int from, const tni_unit *u, const tni_ins *i, int16_t *value)
 {
-    int low = 0, high = RULES;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (rules[middle].from[0] < op) low = middle + 1;
-        else high = middle;
-    }
-    return &rules[low];
+    int k = from;
+    while (k < RULES && outer[k] == op_of(i) && !fires(&rules[k], u, i, value)) k++;
+    return k < RULES && outer[k] == op_of(i) ? k : RULES;
 }
 
 // Every rule leaves fewer instructions, or ops nearer to the front of the table, or operands in order,
 // so this ends.
-int tni_simplify(const tni_unit *u, tni_ins *i)
+int tni_simplify(const tni_unit *u, tni_ins *i, bool *less)
 {
-    int16_t     value[LETTERS];
-    const rule *r = first_of(op_of(i));
-    while (r < rules + RULES && r->from[0] == op_of(i)) {
-        if (!fires(r, u, i, value)) {
-            r++;
-            continue;
-        }
+    int16_t        value[LETTERS];
+    const uint8_t *row;
+    while ((row = memchr(outer, op_of(i), RULES)) != NULL) {
+        int k = find_rule((int)(row - outer), u, i, value);
+        if (k == RULES) break;
+        const rule *r = &rules[k];
+        *less |= r->when < LATER;
         if (r->to[0] == NO) return TNI_IS_NO;
         if (r->to[0] == YES) return TNI_IS_YES;
         if (r->to[0] >= LETTER) return value[r->to[0] - LETTER];
         become(i, r->to, value);
-        r = first_of(op_of(i));
     }
     return TNI_NO_VALUE;
 }

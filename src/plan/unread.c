@@ -4,18 +4,27 @@
 
 #include <string.h>
 
-// Which of a unit's values, accesses and numbers are read, and the numbers they get.
+// Which of a unit's values, accesses and numbers are read, and the numbers they get. The latter are
+// set as far as the unit goes.
 typedef struct {
     bool    value[TNI_MOST_INS], source[TNI_MOST_ACCESS], number[TNI_MOST_NUMBERS];
     int16_t to_value[TNI_MOST_INS], to_source[TNI_MOST_ACCESS], to_number[TNI_MOST_NUMBERS];
 } census;
+
+static void begin(census *c)
+{
+    memset(c->value, 0, sizeof c->value);
+    memset(c->source, 0, sizeof c->source);
+    memset(c->number, 0, sizeof c->number);
+}
 
 static void note_read(bool *read, int at)
 {
     if (at >= 0) read[at] = true;
 }
 
-// A random op has two numbers, one after the other.
+// A random op has two numbers, one after the other. An item's value is found by its guard, too; and by
+// its index, which is a CHECK.
 static void find_read(const tni_unit *u, size_t values, census *c)
 {
     for (size_t k = u->values; k-- > values;) {
@@ -61,26 +70,45 @@ static void move_value(tni_unit *u, size_t k, const census *c)
     if (v->item >= 0) v->coords.via = moved(c->to_value, v->coords.via);
 }
 
-int tni_drop_unread(tni_unit *u, size_t values, size_t sources, size_t numbers, int root)
+// Takes out what is not read, from these numbers on.
+static void drop(tni_unit *u, size_t values, size_t sources, size_t numbers, census *c)
 {
-    census c;
-    memset(c.value, 0, sizeof c.value);
-    memset(c.source, 0, sizeof c.source);
-    memset(c.number, 0, sizeof c.number);
-    c.value[root] = true;
-    find_read(u, values, &c);
-    size_t left = count_up(c.value, values, u->values, c.to_value);
-    if (left == u->values) return root;
-    size_t places = count_up(c.source, sources, u->sources, c.to_source);
-    size_t bound  = count_up(c.number, numbers, u->numbers, c.to_number);
+    find_read(u, values, c);
+    size_t left = count_up(c->value, values, u->values, c->to_value);
+    if (left == u->values) return;
+    size_t places = count_up(c->source, sources, u->sources, c->to_source);
+    size_t bound  = count_up(c->number, numbers, u->numbers, c->to_number);
     for (size_t k = values; k < u->values; k++)
-        if (c.value[k]) move_value(u, k, &c);
+        if (c->value[k]) move_value(u, k, c);
     for (size_t k = sources; k < u->sources; k++)
-        if (c.source[k]) u->source[c.to_source[k]] = u->source[k];
+        if (c->source[k]) u->source[c->to_source[k]] = u->source[k];
     for (size_t k = numbers; k < u->numbers; k++)
-        if (c.number[k]) u->number[c.to_number[k]] = u->number[k];
+        if (c->number[k]) u->number[c->to_number[k]] = u->number[k];
     u->values  = left;
     u->sources = places;
     u->numbers = bound;
+}
+
+int tni_drop_unread(tni_unit *u, size_t values, size_t sources, size_t numbers, int root)
+{
+    census c;
+    begin(&c);
+    c.value[root] = true;
+    drop(u, values, sources, numbers, &c);
     return c.to_value[root];
+}
+
+// Roles were found with the reductions there, so those stay. Values that are no seeds have readers.
+void tni_drop_unstored(const tni_fusion *f, tni_unit *u)
+{
+    census c;
+    size_t stored = 0;
+    while (stored < u->seeds && f->fate[u->seed[stored]].stored) stored++;
+    if (stored == u->seeds) return;
+    begin(&c);
+    for (size_t k = 0; k < u->values; k++) {
+        const tni_lowered *v = &u->value[k];
+        c.value[k]           = v->ins.code == TNI_I_REDUCE || (v->seed && f->fate[v->item].stored);
+    }
+    drop(u, 0, 0, 0, &c);
 }

@@ -39,7 +39,7 @@ typedef struct {
     int64_t                chunks;        // the gradient: tasks of a head
     char  *sums;  // of the chunks: gradients of keys, then values; NULL: in the result
     char  *rooms;
-    size_t room, products;
+    size_t room;
 } work;
 
 // What a thread works with: scores, which become weights; their gradients; a row of the mask; one over
@@ -245,7 +245,9 @@ static void cut(work *w)
 {
     const tni_attention *a     = &w->a;
     int64_t              heads = a->B * a->H;
-    w->rows                    = SCORES / a->S < FEWEST ? FEWEST : tni_lesser(SCORES / a->S, ROWS);
+    // Of the last keys of a causal block half are computed in vain: the fewer the better.
+    int64_t most = a->causal ? ROWS / 2 : ROWS;
+    w->rows      = SCORES / a->S < FEWEST ? FEWEST : tni_lesser(SCORES / a->S, most);
     while (w->rows > FEWEST && heads * tni_pieces(a->T, w->rows) < SPREAD) w->rows /= 2;
     w->rows   = tni_lesser(w->rows, a->T);
     w->blocks = tni_pieces(a->T, w->rows);

@@ -45,18 +45,22 @@ static void tell_error(const tni_cubin *c, tni_text *why)
     tni_text_add(why, "NVRTC: %.*s", (int)strcspn(at, "\n"), at);
 }
 
-// Contraction is off and division and roots are exact, as on every path; -v makes the assembler
-// tell what a function takes.
-static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip)
+// Contraction is off and division and roots are exact, as on every path. To look, -v makes the
+// assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such word.
+static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look)
 {
+    enum { PLAIN = 4, LOOK = 6, INVALID_OPTION = 5 };
     char arch[64];
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
-    const char *const option[] = { arch, "--fmad=false", "--std=c++17", "--ptxas-options=-v",
-                                   "--disable-warnings" };
-    return rtc->compile(p, sizeof option / sizeof *option, option);
+    const char *const option[] = {
+        arch,        "--fmad=false", "--std=c++17", "--disable-warnings", "--ptxas-options=-v",
+        "--no-cache"
+    };
+    int error = rtc->compile(p, look ? LOOK : PLAIN, option);
+    return look && error == INVALID_OPTION ? rtc->compile(p, LOOK - 1, option) : error;
 }
 
-tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, tni_text *why)
+tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look, tni_text *why)
 {
     *c                   = (tni_cubin){ 0 };
     const tni_nvrtc *rtc = tni_nvrtc_get(why);
@@ -67,7 +71,7 @@ tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, tni_t
         tni_text_add(why, "NVRTC could not begin a program");
         return s;
     }
-    int error = compile(rtc, p, chip);
+    int error = compile(rtc, p, chip, look);
     take_log(c, rtc, p);
     if (error == TNI_CU_OK) s = take_image(c, rtc, p, why);
     else tell_error(c, why);

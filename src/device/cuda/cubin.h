@@ -20,12 +20,14 @@ typedef struct {
     int registers, shared, stack, spills;
 } tni_usage;
 
-// Compiles for a chip ("sm_90"). On failure *why has the first error of the text, and c->log, which
-// is still to be freed, all of them.
-tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, tni_text *why);
+// Compiles for a chip ("sm_90"); look: the log is to tell what each function takes, so that nothing
+// is taken from a cache. On failure *why has the first error of the text, and c->log, which is still
+// to be freed, all of them.
+tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look,
+                         tni_text *why);
 void      tni_cubin_free(tni_cubin *c);
 
-// What the assembler wrote of a function; false if there is no such function.
+// What the assembler wrote of a function, where it was to; false if there is no such function.
 bool tni_cubin_usage(const tni_cubin *c, const char *function, tni_usage *u);
 
 #endif

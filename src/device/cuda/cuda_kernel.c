@@ -169,8 +169,8 @@ static void link_variants(batch *b)
     }
 }
 
-tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, tni_cubin *c,
-                         tni_text *why)
+tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool look,
+                         tni_cubin *c, tni_text *why)
 {
     tni_heap heap = tni_heap_default();
     char    *text = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, n, item, false);
@@ -179,7 +179,7 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, tni
         tni_text_add(why, "out of memory for kernels");
         return TN_EMEM;
     }
-    tn_status s = tni_cubin_make(c, text, chip, why);
+    tn_status s = tni_cubin_make(c, text, chip, look, why);
     tni_free(&heap, text);
     return s;
 }
@@ -190,7 +190,7 @@ static tn_status batch_compile(const tni_gpu *g, batch *b, tni_text *why)
     tni_cubin    c;
     tni_cumodule m = NULL;
     if (!b->n) return TN_OK;
-    tn_status s = tni_cuda_cubin(b->n, b->item, g->chip, &c, why);
+    tn_status s = tni_cuda_cubin(b->n, b->item, g->chip, false, &c, why);
     if (s == TN_OK) {
         int error = g->cu->module_load(&m, c.image);
         if (!error) error = find_functions(g, m, b);

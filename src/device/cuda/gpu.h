@@ -31,10 +31,10 @@ tn_status tni_cuda_prepare(int n, const tni_launch *const *first, void **entry, 
 size_t    tni_cuda_room(void *entry, const tni_launch *l);
 tn_status tni_cuda_launch(void *entry, tni_launch *l, tni_text *why);
 
-// What prepare compiles: the text of kernels, opts being their class, as machine code for a chip. It
-// needs no GPU.
-tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, tni_cubin *c,
-                         tni_text *why);
+// What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; look
+// as in cubin.h. It needs no GPU.
+tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool look,
+                         tni_cubin *c, tni_text *why);
 
 // A call of one op, of those that need no kernel of their own: copy, cast, full.
 tn_status tni_cuda_run(const tni_call *call);

@@ -13,6 +13,8 @@ static bool probe(tni_text *detail)
 static size_t scratch(const tni_call *c)
 {
     switch (c->op) {
+    case TNI_attention:
+    case TNI_attention_grad: return tni_cl_attention_scratch(c);
     case TNI_argsort: return tni_cl_argsort_scratch(c);
     case TNI_scatter:
     case TNI_scatter_add: return tni_cl_scatter_scratch(c);
@@ -41,6 +43,8 @@ static tn_status run(const tni_call *c)
     case TNI_conv:
     case TNI_conv_dgrad:
     case TNI_conv_wgrad: return tni_cl_conv(c);
+    case TNI_attention:
+    case TNI_attention_grad: return tni_cl_attention(c);
     case TNI_cumsum:
     case TNI_cumprod: return tni_cl_scan(c);
     case TNI_argmax:
@@ -62,6 +66,7 @@ static void wait(void)
 const tni_device tni_device_opencl = {
     .name         = "opencl",
     .host_memory  = false,
+    .attention    = true,
     .probe        = probe,
     .alloc        = tni_cl_alloc,
     .free         = tni_cl_free,

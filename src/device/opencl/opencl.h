@@ -101,6 +101,8 @@ extern const char *const tni_cl_text_common[],
                                                                     *const     tni_cl_text_index[],
                                                                         *const tni_cl_text_bits[];
 
+extern const char *const tni_cl_text_attention[];
+
 // A kernel of one of the texts for elements of dtype x and results of dtype y. Locked.
 tn_status tni_cl_kernel_of(const char *const *text, const char *name, tn_dtype x, tn_dtype y,
                            tni_cl_launch *l, tni_text *why);
@@ -131,6 +133,8 @@ tn_status tni_cl_start_items(tni_cl_launch *l, const char *what, int64_t count, 
 
 tn_status tni_cl_matmul(const tni_call *c);
 tn_status tni_cl_conv(const tni_call *c);  // also its gradients
+size_t    tni_cl_attention_scratch(const tni_call *c);
+tn_status tni_cl_attention(const tni_call *c);  // also its gradient
 tn_status tni_cl_scan(const tni_call *c);
 tn_status tni_cl_arg_reduce(const tni_call *c);
 tn_status tni_cl_fold(const tni_call *c);

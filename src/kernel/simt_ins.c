@@ -1,0 +1,171 @@
+// Instructions in the text of a simt kernel: the line of a value, a fold, a tail or a store, and what
+// CUDA has better instructions for than the op table's expression.
+#include "kernel/simt_page.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// Whether something is done by this thread, for this element: "" if always.
+static const char *store_test(const tni_page *c)
+{
+    if (c->stage == TNI_AT_FINISH) return "if (mine) ";
+    if (c->m->form == TNI_SIMT_ROW && c->stage == TNI_AT_ROW)
+        return c->m->cluster > 1 ? "if (t == 0 && rank == 0) " : "if (t == 0 && live) ";
+    if (c->m->form == TNI_SIMT_LANE)
+        return c->stage == TNI_AT_LANES ? "if (ok && k == 0) " : "if (ok) ";
+    return c->m->window ? "if (ok) " : "";
+}
+
+static void put_fold(tni_page *c, int i, const char *acc, const char *test)
+{
+    const tni_ins *x = &c->k->ins[i];
+    tni_simt_fold_line(c, i, test, acc, tni_simt_value_name(c, x->a).s);
+}
+
+static void put_tail(tni_page *c, int i)
+{
+    const tni_ins *x    = &c->k->ins[i];
+    bool           elem = c->k->ins[i].per & TNI_PER_COL;
+    tni_text       acc;
+    snprintf(acc.s, sizeof acc.s, "t%d", i);
+    if (c->m->form == TNI_SIMT_ROW && elem && c->m->tail_memory) {
+        tni_line(c->o, "if (!it) s%d[e + j] = %s;", i, tni_simt_value_name(c, x->a).s);
+        snprintf(acc.s, sizeof acc.s, "s%d[e + j]", i);
+        put_fold(c, i, acc.s, "else ");
+        return;
+    }
+    if (c->m->form == TNI_SIMT_ROW && elem)
+        snprintf(acc.s, sizeof acc.s, c->m->ahead ? "t%d[j]" : "t%d[q * %d + j]", i, c->m->vector);
+    const char *test = store_test(c);
+    if (c->m->form == TNI_SIMT_ROW && !elem) test = "if (live) ";
+    put_fold(c, i, acc.s, test);
+}
+
+static bool is_exp(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    return c->m->cuda && x->code == TNI_I_MAP && x->op == TNI_exp &&
+           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32;
+}
+
+// Whether exp i is of a value less the largest of its row, as in softmax: never above 0.
+static bool is_below(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[c->k->ins[i].a];
+    if (x->code != TNI_I_MAP || x->op != TNI_sub) return false;
+    const tni_ins *top = &c->k->ins[x->b];
+    return is_fold(top) && top->op == TNI_max && top->a == x->a;
+}
+
+// Whether all that becomes of value i, here or anywhere if it is kept, is added up or rounded to 16
+// bits: an error of some ULP of what is far below the largest term is then lost.
+static bool is_coarse(const tni_page *c, int i, bool all)
+{
+    all = all || tni_has(&c->kept, i);
+    for (int u = i + 1; u < c->k->nins; u++) {
+        const tni_ins *x = &c->k->ins[u];
+        if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_has(&c->work, u))) continue;
+        if (is_fold(x) && x->op == TNI_sum) continue;
+        tn_dtype dt = x->code == TNI_I_STORE ? buffer_dtype(c, u) : (tn_dtype)x->dtype;
+        if ((x->code == TNI_I_STORE || x->code == TNI_I_CAST) && (dt == TN_F16 || dt == TN_BF16))
+            continue;
+        bool linear = x->code == TNI_I_MAP && (x->op == TNI_mul || x->op == TNI_div ||
+                                               x->op == TNI_add || x->op == TNI_sub);
+        if (!linear || !is_coarse(c, u, all)) return false;
+    }
+    return true;
+}
+
+// The function for exp i.
+static const char *exp_name(const tni_page *c, int i)
+{
+    if (!is_below(c, i)) return "m_fast_exp_f";
+    return is_coarse(c, i, false) ? "m_exp_coarse_f" : "m_exp_below_f";
+}
+
+// A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
+static bool divides_by_row(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    return c->m->cuda && c->stage == TNI_AT_LOOP && x->code == TNI_I_MAP && x->op == TNI_div &&
+           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32 && x->per & TNI_PER_COL &&
+           !(c->k->ins[x->b].per & TNI_PER_COL);
+}
+
+// Whether value i is the column itself, along the lane axis.
+static bool is_column(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (x->code != TNI_I_PLACE) return false;
+    for (int r = c->k->np; r < c->k->np + c->k->nr; r++)
+        if (c->k->access[x->access].stride[r] != (r == c->lane ? TNI_STRIDE_1 : TNI_STRIDE_0))
+            return false;
+    return true;
+}
+
+bool tni_simt_finds_column(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (c->m->ahead || x->code != TNI_I_MAP || x->op != TNI_eq || !c->m->cuda || c->m->wide ||
+        c->m->form != TNI_SIMT_ROW || c->stage != TNI_AT_LOOP)
+        return false;
+    return (is_column(c, x->a) && !(c->k->ins[x->b].per & TNI_PER_COL)) ||
+           (is_column(c, x->b) && !(c->k->ins[x->a].per & TNI_PER_COL));
+}
+
+void tni_simt_put_hoisted(tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (tni_simt_finds_column(c, i) && !tni_has(&c->hoisted, i)) {
+        bool first = is_column(c, x->a);
+        tni_join(&c->hoisted, i);
+        tni_line(c->o, "const m_int w%d = m_column(%s - (m_long)a%d);", i,
+                 tni_simt_value_name(c, first ? x->b : x->a).s,
+                 c->k->ins[first ? x->a : x->b].access);
+    }
+}
+
+// A store of a value that was cast to the buffer's dtype rounds once, not twice.
+static void put_store(tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i], *cast = &c->k->ins[x->a];
+    tn_dtype       to = buffer_dtype(c, i);
+    if (cast->code != TNI_I_CAST || cast->dtype != to || tni_has(&c->kept, x->a) ||
+        (to != TN_F16 && to != TN_BF16)) {
+        tni_emit_store(&c->scribe, i);
+        return;
+    }
+    tni_cast_text t = tni_text_to_kept((tn_dtype)c->k->ins[cast->a].dtype, to, c->scribe.no_double);
+    c->scribe.element(&c->scribe, i);
+    tni_put(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
+}
+
+void tni_simt_put_ins(tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (is_tail(x)) {
+        put_tail(c, i);
+        return;
+    }
+    if (is_fold(x)) {
+        put_fold(c, i, tni_simt_value_name(c, i).s,
+                 c->m->form == TNI_SIMT_ROW && c->m->window ? "if (ok) " : "");
+        return;
+    }
+    begin_indent(c);
+    if (x->code == TNI_I_STORE) {
+        tni_put(c->o, "%s", tni_simt_moves(c, i) ? "" : store_test(c));
+        put_store(c, i);
+    } else {
+        tni_text n = tni_simt_value_name(c, i);
+        if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
+        tni_put(c->o, "%s = ", n.s);
+        if (is_exp(c, i)) tni_put(c->o, "%s(%s)", exp_name(c, i), tni_simt_value_name(c, x->a).s);
+        else if (divides_by_row(c, i))
+            tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
+                    tni_simt_value_name(c, x->b).s);
+        else if (tni_simt_finds_column(c, i)) tni_put(c->o, c->missed ? "0" : "l == w%d", i);
+        else tni_emit_value(&c->scribe, i);
+    }
+    tni_put(c->o, ";\n");
+}

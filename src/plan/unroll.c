@@ -1,0 +1,170 @@
+// Windows: where only a few elements are folded for each row, and the rows are what lies side by
+// side, every element becomes instructions of its own and the kernel is a map. So the values of a
+// pooling window are in registers, whatever phases need them.
+#include "plan/fuse.h"
+
+#include <string.h>
+
+enum { FEW = 16, MOST_INS = 128 };  // elements of a row, and instructions in the end
+
+// A kernel being rewritten. to: the instruction that stands for instruction i at element r.
+typedef struct {
+    tni_fused        *out;
+    const tni_kernel *old;
+    tni_kernel       *k;
+    tni_launch        l;
+    tni_reading       source[TNI_MOST_ACCESS];
+    int32_t           origin[TNI_MOST_INS];
+    int16_t           to[TNI_MOST_INS][FEW];
+    int               cols;
+    bool              full;
+} unrolling;
+
+static bool is_per_col(const unrolling *u, int i)
+{
+    return u->old->ins[i].per & TNI_PER_COL;
+}
+
+static bool has_access(const tni_ins *x)
+{
+    return x->code == TNI_I_LOAD || x->code == TNI_I_STORE || x->code == TNI_I_PLACE;
+}
+
+// The access `old` at element r of a row.
+static int16_t push_access(unrolling *u, int16_t old, int r)
+{
+    tni_kernel *k = u->k;
+    int         n = k->naccess;
+    if (n == TNI_MOST_ACCESS) {
+        u->full = true;
+        return 0;
+    }
+    k->access[n] = u->old->access[old];
+    u->source[n] = u->out->source[old];
+    memcpy(u->l.stride[n], u->out->launch.stride[old], sizeof u->l.stride[n]);
+    for (int i = u->old->np + u->old->nr - 1; i >= u->old->np; i--) {
+        int64_t size = u->out->launch.size[i];
+        u->source[n].offset += r % size * u->l.stride[n][i];
+        r /= (int)size;
+        u->l.stride[n][i] = u->source[n].stride[i] = 0;
+        k->access[n].stride[i]                     = TNI_STRIDE_0;
+    }
+    k->naccess++;
+    return (int16_t)n;
+}
+
+static int16_t push(unrolling *u, tni_ins x, int32_t origin)
+{
+    int n = u->k->nins;
+    if (n == MOST_INS) {
+        u->full = true;
+        return 0;
+    }
+    u->origin[n] = origin;
+    u->k->ins[n] = x;
+    u->k->nins++;
+    return (int16_t)n;
+}
+
+static int16_t moved(const unrolling *u, int16_t old, int r)
+{
+    if (old < 0) return old;
+    return u->to[old][is_per_col(u, old) ? r : 0];
+}
+
+static void copy_ins(unrolling *u, int i, int r)
+{
+    tni_ins x = u->old->ins[i];
+    x.a       = moved(u, x.a, r);
+    x.b       = moved(u, x.b, r);
+    x.c       = moved(u, x.c, r);
+    if (has_access(&x)) x.access = push_access(u, x.access, r);
+    u->to[i][r] = push(u, x, u->out->origin[i]);
+}
+
+static int folding_op(int op)
+{
+    return op == TNI_sum    ? TNI_add
+           : op == TNI_prod ? TNI_mul
+           : op == TNI_max  ? TNI_maximum
+                            : TNI_minimum;
+}
+
+// A fold, element by element, as maps.
+static void unroll_fold(unrolling *u, int i)
+{
+    const tni_ins *x      = &u->old->ins[i];
+    int32_t        from   = u->out->origin[i];
+    int16_t        so_far = TNI_NO_VALUE;
+    for (int r = 0; r < u->cols; r++) {
+        tni_ins v = {
+            .code = TNI_I_CAST, .dtype = x->dtype, .b = -1, .c = -1, .access = -1, .number = -1
+        };
+        v.a = moved(u, x->a, r);
+        if (u->old->ins[x->a].dtype != x->dtype) v.a = push(u, v, from);
+        tni_ins join = { .code   = TNI_I_MAP,
+                         .op     = (uint8_t)folding_op(x->op),
+                         .dtype  = x->dtype,
+                         .a      = so_far,
+                         .b      = v.a,
+                         .c      = -1,
+                         .access = -1,
+                         .number = -1 };
+        so_far       = r ? push(u, join, from) : v.a;
+    }
+    u->to[i][0] = so_far;
+}
+
+static void unroll_all(unrolling *u)
+{
+    for (int i = 0; i < u->old->nins && !u->full; i++) {
+        if (u->old->ins[i].code == TNI_I_REDUCE) unroll_fold(u, i);
+        else
+            for (int r = 0; r < (is_per_col(u, i) ? u->cols : 1); r++) copy_ins(u, i, r);
+    }
+}
+
+static bool is_few(const tni_fused *f)
+{
+    const tni_kernel *k    = f->kernel;
+    int64_t           cols = 1;
+    for (int i = k->np; i < k->np + k->nr; i++) cols *= f->launch.size[i];
+    return k->nr && !k->lane_in_r && !k->tails && cols <= FEW && k->nins * cols <= 2 * MOST_INS;
+}
+
+static bool put_back(tni_heap *h, unrolling *u)
+{
+    tni_fused   *f      = u->out;
+    tni_reading *source = tni_alloc(h, (size_t)u->k->naccess * sizeof *source + 1);
+    if (!source) return false;
+    memcpy(source, u->source, (size_t)u->k->naccess * sizeof *source);
+    memcpy(f->origin, u->origin, (size_t)u->k->nins * sizeof *f->origin);
+    memcpy(f->launch.stride, u->l.stride, sizeof u->l.stride);
+    tni_free(h, f->source);
+    f->source        = source;
+    tni_kernel *old  = f->kernel;
+    f->kernel        = u->k;
+    f->launch.kernel = u->k;
+    u->k             = old;
+    return true;
+}
+
+bool tni_unroll(tni_heap *h, tni_fused *f)
+{
+    if (!is_few(f)) return true;
+    unrolling *u  = tni_zalloc(h, sizeof *u);
+    bool       ok = u && (u->k = tni_zalloc(h, sizeof *u->k));
+    if (ok) {
+        u->out = f, u->old = f->kernel, u->cols = 1;
+        for (int i = u->old->np; i < u->old->np + u->old->nr; i++)
+            u->cols *= (int)f->launch.size[i];
+        *u->k      = *u->old;
+        u->k->nins = u->k->naccess = 0;
+        u->k->nr                   = 0;
+        unroll_all(u);
+        ok = u->full || put_back(h, u);
+    }
+    if (u) tni_free(h, u->k);
+    tni_free(h, u);
+    return ok;
+}
