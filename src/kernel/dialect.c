@@ -38,15 +38,16 @@ const char *tni_kept_type(tn_dtype dt)
 // ---- C: what the skeleton calls ----------------------------------------------------------------
 
 // The words of the random blocks that elements first .. first+n-1 of a tensor are made of, n at
-// most TNI_STRIP: w begins with the first word of the first block. Blocks are computed apart, so
-// that they are computed beside each other.
+// most TNI_STRIP: w begins with the first word of the first block. first may lie before the tensor,
+// in padding, where the words are not used. Blocks are computed apart, so that they are computed
+// beside each other.
 #define FILL_WORDS                                                                            \
     "M_APART void m_fill_words(m_uint *w, m_ulong key, m_ulong c, m_ulong first, m_long n)\n" \
     "{\n"                                                                                     \
     "    m_uint q[4][258];\n"                                                                 \
     "    m_long blocks = (m_long)((first & 3u) + (m_ulong)n + 3u) >> 2;\n"                    \
     "    for (m_long i = 0; i < blocks; i++) {\n"                                             \
-    "        m_quad x = m_philox(key, c + (first >> 2) + (m_ulong)i, 0);\n"                   \
+    "        m_quad x = m_philox(key, c + (m_ulong)(((m_long)first >> 2) + i), 0);\n"         \
     "        q[0][i] = x.x, q[1][i] = x.y, q[2][i] = x.z, q[3][i] = x.w;\n"                   \
     "    }\n"                                                                                 \
     "    for (m_long i = 0; i < blocks; i++)\n"                                               \
@@ -59,7 +60,7 @@ const char *tni_kept_type(tn_dtype dt)
     "    m_uint q[4][258];\n"                                                                 \
     "    m_long blocks = (m_long)((first & 3u) + (m_ulong)n + 3u) >> 2;\n"                    \
     "    for (m_long i = 0; i < blocks; i++) {\n"                                             \
-    "        m_quad x = m_philox(key, c + (first >> 2) + (m_ulong)i, 0);\n"                   \
+    "        m_quad x = m_philox(key, c + (m_ulong)(((m_long)first >> 2) + i), 0);\n"         \
     "        q[0][i] = x.x, q[1][i] = x.y, q[2][i] = x.z, q[3][i] = x.w;\n"                   \
     "    }\n"                                                                                 \
     "    for (m_int k = 0; k < 4; k++)\n"                                                     \
