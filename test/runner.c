@@ -7,6 +7,7 @@
 // behind it. --no-fork keeps all in this process, for a debugger. A test that takes longer than
 // TN_TEST_LIMIT seconds (600 unless set) is ended.
 #include "check.h"
+#include "recorded_kernels.h"
 
 #include <math.h>
 #include <signal.h>
@@ -261,6 +262,13 @@ static bool any_selected(const test_file *f)
     return false;
 }
 
+// Kernels are recorded where a test that looks at them runs too.
+static void record_kernels(void)
+{
+    for (int i = 0; i < FILES; i++)
+        if (!strcmp(files[i].name, "every_kernel") && any_selected(&files[i])) recorded_open();
+}
+
 static int run_files(bool forked)
 {
     int     passed = 0, failed = 0, skipped = 0;
@@ -270,6 +278,7 @@ static int run_files(bool forked)
         double start = seconds();
         memset(now, 0, sizeof *now);
         now_file = files[i].name;
+        recorded_from(now_file);
         if (forked) run_forked(&files[i]);
         else run_tests(&files[i]);
 
@@ -321,5 +330,6 @@ int main(int argc, char **argv)
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
+    record_kernels();
     return run_files(forked);
 }

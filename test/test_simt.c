@@ -523,6 +523,9 @@ static void an_h200_gets_the_measured_shapes(void)
     m = shape_of(c, "cross-entropy");
     CHECK(m.class.hold == TNI_HOLD_SHARED && m.class.vector == 8);
     CHECK(m.class.finish == TNI_FINISH_LAST && m.shared_bytes < h200.shared_bytes);
+    m = shape_of(c, "norm backward");
+    CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.roomy && m.class.next);
+    CHECK_INT(m.class.team * m.class.unroll * 8, 4096);
     m = shape_of(c, "column sum");
     CHECK(m.class.finish == TNI_FINISH_KERNEL && m.parts <= 4 * h200.units);
     free(c);

@@ -686,7 +686,8 @@ static void put_args(tni_page *c)
 static void open_cuda(tni_page *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
-    int               resident = c->k->tails || c->m->hold == TNI_HOLD_SHARED ? 1024 / threads : 1;
+    int               most     = 1024 >> c->m->roomy;  // threads of a multiprocessor
+    int               resident = c->k->tails || c->m->hold == TNI_HOLD_SHARED ? most / threads : 1;
     tni_text          cluster  = { "" };
     if (c->m->cluster > 1 && !*suffix)
         cluster = tni_text_of("__cluster_dims__(%d, 1, 1) ", c->m->cluster);

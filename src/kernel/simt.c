@@ -7,6 +7,7 @@ enum {
     VECTOR_BYTES = 16,
     MOST_VECTOR  = 8,
     REGISTERS    = 64,  // of a thread, for what is held from loop to loop
+    ROOMY        = 96,  // the same, with half as many threads
     ELEMENTS     = 32,  // of a row in the registers of a thread: more make a long text
     WARP         = 32,
     GROUP        = 256,   // threads of a group where nothing else decides
@@ -325,6 +326,10 @@ static void row_in_registers(const facts *f, tni_simt *m)
         c->team = (uint16_t)power_up(n);
     } else if (n <= 4 * WARP && vector_registers(f, c) * power_up(ceil_div(n, WARP)) <= REGISTERS) {
         c->team = WARP;
+    } else if (f->col_tails && f->limits->cuda && n > TEAM / 2 && n <= TEAM) {
+        // Two vectors a thread share what folding a row costs.
+        c->team  = TEAM / 2;
+        c->roomy = 1;
     } else {
         c->team = (uint16_t)least(power_up(f->col_tails ? n : ceil_div(n, 2)), TEAM);
     }
@@ -334,7 +339,8 @@ static void row_in_registers(const facts *f, tni_simt *m)
 
 static bool fits(const facts *f, const tni_simt_class *c)
 {
-    return c->unroll * c->vector <= ELEMENTS && vector_registers(f, c) * c->unroll <= REGISTERS;
+    return c->unroll * c->vector <= ELEMENTS &&
+           vector_registers(f, c) * c->unroll <= (c->roomy ? ROOMY : REGISTERS);
 }
 
 // Whether the loads that several loops read can be brought by bulk copies: whole vectors of 16 bytes
@@ -376,6 +382,7 @@ static bool row_in_bulk(const facts *f, tni_simt *m)
             int64_t bytes = all / m->vectors * ceil_div(m->vectors, g);
             if (bytes > room) continue;
             c->hold         = TNI_HOLD_SHARED;
+            c->roomy        = 0;
             c->bulk         = (uint8_t)sharing[i].groups;
             c->cluster      = (uint8_t)(g > 1 ? g : 0);
             c->team         = (uint16_t)sharing[i].threads;
@@ -394,6 +401,7 @@ static void row_in_loops(const facts *f, tni_simt *m)
     tni_simt_class *c    = &m->class;
     int64_t         room = f->limits->shared_bytes - SHARED_KEPT, bytes = stash_bytes(f, m);
     c->keep_dear   = 0;
+    c->roomy       = 0;
     c->tail_memory = f->col_tails > 0;
     c->unroll      = (uint8_t)most(1, least(4, 16 / most(1, vector_registers(f, c))));
     c->unroll      = c->unroll == 3 ? 2 : c->unroll;
@@ -412,7 +420,7 @@ static void row_in_loops(const facts *f, tni_simt *m)
 // Whether there are registers for the loads of the next row, where a team has several.
 static bool has_next(const facts *f, const tni_simt_class *c)
 {
-    enum { ROOM = 40 };
+    enum { ROOM = 40 };  // beside what a row needs for a while
     const tni_kernel *k = f->k;
     int               n = vector_registers(f, c);
     if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->ahead || !f->reduces) return false;
@@ -420,7 +428,7 @@ static bool has_next(const facts *f, const tni_simt_class *c)
         if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
             c->vectors >> k->ins[i].access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, k->ins[i].access));
-    return n * c->unroll <= ROOM;
+    return n * c->unroll <= (c->roomy ? ROOMY : ROOM);
 }
 
 // Only tails of columns: no thread has to know of another, so columns are cut too.
@@ -499,7 +507,8 @@ static void choose_lane(const facts *f, tni_simt *m)
 static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles)
 {
     const tni_simt_class *c    = &m->class;
-    int64_t               full = most(1, (int64_t)f->limits->units * RESIDENT / m->block / tiles);
+    int64_t               here = RESIDENT >> c->roomy;
+    int64_t               full = most(1, f->limits->units * here / m->block / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     m->chunk = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);

@@ -52,6 +52,7 @@ typedef struct {
     uint8_t  keep_dear;  // costly values are kept from loop to loop
     uint8_t  ahead;      // ROW with tails of columns alone: the vectors in hand are of as many rows
     uint8_t  next;       // ROW with tails: the next row is loaded while one is worked on
+    uint8_t  roomy;      // half as many threads on a multiprocessor, each with more registers
     uint8_t  tiles;      // columns are cut over the second axis of the grid
     uint8_t  cuda;
     uint8_t  bulk;            // groups of a multiprocessor whose rows bulk copies bring; 0: none do

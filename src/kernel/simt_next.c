@@ -5,9 +5,10 @@
 
 static bool is_ahead(const tni_page *c, int i)
 {
-    const tni_ins *x = &c->k->ins[i];
-    return x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE && !x->finish &&
-           x->per == TNI_PER_ELEM && tni_simt_moves(c, i);
+    const tni_ins *x    = &c->k->ins[i];
+    tni_set        need = tni_needs_main(c->k);
+    return x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE &&
+           x->per == TNI_PER_ELEM && tni_has(&need, i) && tni_simt_moves(c, i);
 }
 
 static void declare(tni_page *c, char letter)

@@ -1,0 +1,206 @@
+// The kernels that all other tests of this run made, compiled for an H200 by NVRTC, which needs no
+// GPU: each compiles, fits into the registers and the shared memory of the chip, and spills nothing.
+//
+// Random graphs make thousands. A plain run takes some of those, evenly picked, and every kernel of
+// every other file; with TN_TEST_LONG set it takes all.
+#include "check.h"
+
+#include "../cli/cli.h"
+#include "device/cuda/cubin.h"
+#include "device/cuda/driver.h"
+#include "recorded_kernels.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 32, WORKERS = 2, RANDOM = 500 };
+
+static const char *chip = "sm_90";
+
+// Files whose kernels are drawn at random.
+static const char *const random_files[] = { "programs", "simplify", "graphs", "graphs_compiled",
+                                            "gradients" };
+
+// What is to be compiled, taken by the workers a batch at a time.
+typedef struct {
+    const recorded_kernel **kernel;
+    int                     count;
+    atomic_int              next;
+    atomic_int              registers, shared;  // the most that one has
+} work;
+
+// ---- one program -------------------------------------------------------------------------------
+
+// The kernels of a program and what they are called in it.
+typedef struct {
+    int                     n;
+    const recorded_kernel **kernel;
+    tni_emit_item           item[BATCH];
+    char                    name[BATCH][TNI_KERNEL_NAME];
+} program;
+
+static void begin_program(program *p, const recorded_kernel **kernel, int n)
+{
+    p->n      = n;
+    p->kernel = kernel;
+    for (int i = 0; i < n; i++) {
+        snprintf(p->name[i], sizeof p->name[i], "k%d", i);
+        p->item[i] = (tni_emit_item){ &kernel[i]->kernel, p->name[i], &kernel[i]->shape.class };
+    }
+}
+
+static void raise(atomic_int *most, int x)
+{
+    int now = *most;
+    while (x > now && !atomic_compare_exchange_weak(most, &now, x)) continue;
+}
+
+// A case: whether a kernel of a program that was compiled is as it should be. A thread has at most
+// 255 registers, and a multiprocessor 65536 for all threads of a group.
+static void check_kernel(work *w, const recorded_kernel *k, const tni_cubin *c, const char *name)
+{
+    char      finish[TNI_KERNEL_NAME + 8], text[512];
+    tni_usage u = { 0 }, v = { 0 };
+    snprintf(finish, sizeof finish, "%s_finish", name);
+    bool ok = tni_cubin_usage(c, name, &u);
+    if (k->shape.class.finish == TNI_FINISH_KERNEL) ok = ok && tni_cubin_usage(c, finish, &v);
+    int spills = u.spills + v.spills, shared = u.shared + k->shape.shared_bytes;
+    ok = ok && !spills && u.registers <= 255 && u.registers * k->shape.block <= 65536 &&
+         v.registers * k->shape.finish_block <= 65536 && shared <= recorded_chip.shared_bytes &&
+         v.shared <= recorded_chip.shared_bytes;
+    if (!ok) tni_kernel_print(&k->kernel, text, sizeof text);
+    test_case_result(ok,
+                     "of %s: %d + %d registers for %d threads, %d bytes shared, %d spilled:\n%s",
+                     k->file, u.registers, v.registers, k->shape.block, shared, spills, text);
+    raise(&w->registers, u.registers > v.registers ? u.registers : v.registers);
+    raise(&w->shared, shared);
+}
+
+// The text of a program as the cuda device makes it, compiled. False, with the reason, if that fails.
+static bool compile(const program *p, tni_cubin *c, tni_text *why)
+{
+    tni_heap heap = tni_heap_default();
+    char    *text = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, p->n, p->item, false);
+    bool     ok   = text && !strstr(text, "#include");
+    *c            = (tni_cubin){ 0 };
+    if (!ok) tni_text_add(why, text ? "a header is included" : "out of memory");
+    ok = ok && tni_cubin_make(c, text, chip, true, why) == TN_OK;
+    if (ok && c->log && strstr(c->log, "warning")) {
+        tni_text_add(why, "%.200s", strstr(c->log, "warning"));
+        ok = false;
+    }
+    tni_free(&heap, text);
+    return ok;
+}
+
+// Kernels as one program, or, where that does not compile, each for itself, to name the culprit.
+static void check_kernels(work *w, const recorded_kernel **kernel, int n)
+{
+    program   p;
+    tni_cubin c;
+    tni_text  why = { "" };
+    begin_program(&p, kernel, n);
+    bool ok = compile(&p, &c, &why);
+    for (int i = 0; i < n; i++) {
+        char text[400];
+        if (ok) check_kernel(w, kernel[i], &c, p.name[i]);
+        else if (n > 1) check_kernels(w, &kernel[i], 1);
+        else tni_kernel_print(&kernel[i]->kernel, text, sizeof text);
+        if (!ok && n == 1) test_case_result(false, "of %s: %s\n%s", kernel[i]->file, why.s, text);
+    }
+    tni_cubin_free(&c);
+}
+
+// ---- all of them -------------------------------------------------------------------------------
+
+static void *labour(void *arg)
+{
+    work *w = arg;
+    for (int at; (at = atomic_fetch_add(&w->next, BATCH)) < w->count;)
+        check_kernels(w, w->kernel + at, w->count - at < BATCH ? w->count - at : BATCH);
+    return NULL;
+}
+
+static bool is_random(const recorded_kernel *k)
+{
+    for (size_t i = 0; i < sizeof random_files / sizeof *random_files; i++)
+        if (!strcmp(k->file, random_files[i])) return true;
+    return false;
+}
+
+// Of `random` kernels RANDOM, the same in every run; all others. Their number in all.
+static int pick(work *w)
+{
+    int all = recorded_count(), random = 0, seen = 0;
+    for (int i = 0; i < all; i++) {
+        const recorded_kernel *k = recorded_get(i);
+        random += k && is_random(k);
+    }
+    int64_t wanted = getenv("TN_TEST_LONG") || random < RANDOM ? random : RANDOM;
+    for (int i = 0; i < all; i++) {
+        const recorded_kernel *k = recorded_get(i);
+        if (!k) continue;
+        bool take = true;
+        if (is_random(k)) {
+            take = (seen + 1) * wanted / random > seen * wanted / random;
+            seen++;
+        }
+        if (take) w->kernel[w->count++] = k;
+    }
+    return all;
+}
+
+static void run_all(work *w)
+{
+    pthread_t thread[WORKERS];
+    int       n = 0;
+    while (n < WORKERS - 1 && !pthread_create(&thread[n], NULL, labour, w)) n++;
+    labour(w);
+    while (n > 0) pthread_join(thread[--n], NULL);
+}
+
+static void kernels_of_all_tests_compile_for_an_h200(void)
+{
+    tni_text why = { "" };
+    work     w   = { 0 };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    if (!recorded_can()) SKIP("this program does not see the plans of its tests");
+    if (!recorded_count()) SKIP("no test before this one made a kernel");
+    CHECK_INT(recorded_lost(), 0);
+    w.kernel = calloc((size_t)recorded_count(), sizeof *w.kernel);
+    if (!CHECK(w.kernel != NULL)) return;
+    int all = pick(&w);
+    run_all(&w);
+    printf("kernels for %s: %d of %d compiled, at most %d registers, %d bytes shared\n", chip,
+           w.count, all, (int)w.registers, (int)w.shared);
+    free(w.kernel);
+}
+
+// ---- the cases of `tenon explain` --------------------------------------------------------------
+
+// Their kernels are made by another program, so they are made here once more.
+static void the_cases_of_explain_are_planned(void)
+{
+    const cli_case *c;
+    FILE           *f    = fopen("/dev/null", "w");
+    int             from = recorded_count();
+    for (int i = 0; CHECK(f != NULL) && (c = cli_case_at(i)) != NULL; i++) {
+        cli_kit k = { .cx = tn_open_with((tn_open_opts){ .device = "cpu" }) };
+        if (!CHECK(k.cx != NULL)) break;
+        c->make(&k);
+        for (int s = 0; s <= c->steps; s++) {
+            tn_eval(k.cx);
+            c->record(&k);
+        }
+        CHECK_STATUS(tn_explain(k.cx, f), TN_OK);
+        tn_close(k.cx);
+    }
+    if (f) fclose(f);
+    CHECK(!recorded_can() || recorded_count() > from);
+}
+
+const test_case tests_every_kernel[] = { TEST(the_cases_of_explain_are_planned),
+                                         TEST(kernels_of_all_tests_compile_for_an_h200), TEST_END };
