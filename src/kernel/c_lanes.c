@@ -199,6 +199,26 @@ static void put_filled(tni_c_writer *w, int i)
                 x->dtype == TN_F32 ? "f" : tn_dtype_name((tn_dtype)x->dtype), i);
 }
 
+// A comparison of the lane's own place with a number that the lanes share is made in 32 bits, as one
+// of the lane with a distance: d. The operator, and whether the place comes first; NULL if i is none.
+static const char *lane_test(const tni_c_writer *w, int i, bool *place_first)
+{
+    static const struct {
+        uint8_t     op;
+        const char *sign;
+    } tests[]        = { { TNI_eq, "==" }, { TNI_ne, "!=" }, { TNI_lt, "<" },
+                         { TNI_le, "<=" }, { TNI_gt, ">" },  { TNI_ge, ">=" } };
+    const tni_ins *x = ins(w, i);
+    if (x->code != TNI_I_MAP || x->b < 0 || ins(w, x->a)->dtype != TN_I64) return NULL;
+    *place_first         = on_lane(w, x->a);
+    const tni_ins *place = ins(w, *place_first ? x->a : x->b);
+    if (on_lane(w, x->a) == on_lane(w, x->b) || place->code != TNI_I_PLACE) return NULL;
+    if (lane_class(w, place) != TNI_STRIDE_1) return NULL;
+    for (size_t k = 0; k < sizeof tests / sizeof *tests; k++)
+        if (tests[k].op == x->op) return tests[k].sign;
+    return NULL;
+}
+
 // Whether REDUCE i is the first of the block to fold that load where it lies.
 static bool is_first_fold(const tni_c_writer *w, int i)
 {
@@ -212,6 +232,7 @@ static bool is_first_fold(const tni_c_writer *w, int i)
 static void put_before(tni_c_writer *w, int i)
 {
     const tni_ins *x = ins(w, i);
+    bool           place_first;
     if (x->code == TNI_I_REDUCE) {
         if (is_first_fold(w, i) && !tni_has(&w->eval, x->a)) put_pointer(w, x->a);
         if (in_lanes(w, i) && !by_lane(w, x) && !folds_row(w, i) && !w->finish)
@@ -222,6 +243,9 @@ static void put_before(tni_c_writer *w, int i)
         put_pointer(w, i);
     } else if (is_filled(w, i)) {
         put_fill(w, i);
+    } else if (lane_test(w, i, &place_first)) {
+        tni_line(w->o, "const m_int d%d = m_lanes_to(v%d - o%d);", i, place_first ? x->b : x->a,
+                 place_first ? x->a : x->b);
     } else if (x->code == TNI_I_PLACE) {
         tni_put(w->o, "%*sconst m_long o%d = ", 4 * w->o->depth, "", i);
         put_place(w, x->access);
@@ -231,8 +255,12 @@ static void put_before(tni_c_writer *w, int i)
 
 static void put_value(tni_c_writer *w, int i)
 {
+    bool        place_first;
+    const char *test = w->inside ? lane_test(w, i, &place_first) : NULL;
     tni_put(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
-    if (w->inside && is_filled(w, i)) put_filled(w, i);
+    if (test && place_first) tni_put(w->o, "(m_int)j %s d%d", test, i);
+    else if (test) tni_put(w->o, "d%d %s (m_int)j", i, test);
+    else if (w->inside && is_filled(w, i)) put_filled(w, i);
     else tni_emit_value(&w->s, i);
     tni_put(w->o, ";\n");
 }
@@ -271,9 +299,19 @@ static void put_brought(tni_c_writer *w)
     }
 }
 
+// Whether all that reads a place in the lane loop compares it.
+static bool is_only_compared(const tni_c_writer *w, int i)
+{
+    bool place_first;
+    for (int j = i + 1; j < w->k->nins; j++)
+        if (in_lanes(w, j) && reads(ins(w, j), i) && !lane_test(w, j, &place_first)) return false;
+    return ins(w, i)->code == TNI_I_PLACE && !tni_has(&w->kept, i) && !tni_has(&w->strip, i);
+}
+
 static void put_lane(tni_c_writer *w, int i)
 {
     const tni_ins *x = ins(w, i);
+    if (is_only_compared(w, i)) return;
     if (x->code == TNI_I_REDUCE) {
         if (!w->finish) put_lane_fold(w, i);
         else tni_line(w->o, "const %s v%d = (%s)q%d[j];", type_of(w, i), i, type_of(w, i), i);

@@ -4,7 +4,7 @@
 //   v  a value          p  pointer of an access at the block's first element
 //   t  tile for a fold  a  accumulator in the value's own type   q  total   e  partial results
 //   h  a row kept for later loops   w  a strip kept for later blocks   r, f  random words
-//   c  coordinates      s  strides  o  places
+//   c  coordinates      s  strides  o  places   d  distances in lanes
 #ifndef TNI_KERNEL_C_WRITER_H
 #define TNI_KERNEL_C_WRITER_H
 

@@ -76,7 +76,16 @@ const char *tni_kept_type(tn_dtype dt)
     "    return 0;\n"                                                    \
     "}\n"
 
-static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK, NULL };
+// A distance from the first lane, as far as lanes can tell.
+#define LANES_TO                               \
+    "M_FN m_int m_lanes_to(m_long d)\n"        \
+    "{\n"                                      \
+    "    const m_long far = 1 << 30;\n"        \
+    "    d = d < -far ? -far : d;\n"           \
+    "    return (m_int)(d > far ? far : d);\n" \
+    "}\n"
+
+static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK, LANES_TO, NULL };
 
 // A block is folded in 64 lanes, which then fold into each other by halves; a short one in 16, and
 // what is shorter still one by one: the rule of the cpu device's tiles, to the bit.
