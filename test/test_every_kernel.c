@@ -1,8 +1,8 @@
 // The kernels that all other tests of this run made, compiled for an H200 by NVRTC, which needs no
 // GPU: each compiles, fits into the registers and the shared memory of the chip, and spills nothing.
 //
-// Random graphs make thousands. A plain run takes some of those, evenly picked, and every kernel of
-// every other file; with TN_TEST_LONG set it takes all.
+// There are tens of thousands. A plain run takes EACH of every file that makes many, evenly picked, and
+// every kernel of every other file; with TN_TEST_LONG set it takes all, which takes an hour.
 #include "check.h"
 
 #include "../cli/cli.h"
@@ -16,13 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 2, RANDOM = 500 };
+enum { BATCH = 32, WORKERS = 2, EACH = 40 };
 
 static const char *chip = "sm_90";
 
-// Files whose kernels are drawn at random.
-static const char *const random_files[] = { "programs", "simplify", "graphs", "graphs_compiled",
-                                            "gradients" };
+// Files that draw their kernels at random or go through products of ops, dtypes and layouts.
+static const char *const large[] = { "opencl",          "composed", "expression", "programs",
+                                     "simplify",        "graphs",   "layout",     "slices",
+                                     "graphs_compiled", "check",    "table",      "gradients",
+                                     "awkward" };
 
 // What is to be compiled, taken by the workers a batch at a time.
 typedef struct {
@@ -124,33 +126,47 @@ static void *labour(void *arg)
     return NULL;
 }
 
-static bool is_random(const recorded_kernel *k)
+static bool is_large(const char *file)
 {
-    for (size_t i = 0; i < sizeof random_files / sizeof *random_files; i++)
-        if (!strcmp(k->file, random_files[i])) return true;
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        if (!strcmp(file, large[i])) return true;
     return false;
 }
 
-// Of `random` kernels RANDOM, the same in every run; all others. Their number in all.
-static int pick(work *w)
+// Kernels of one file, and how many of them are wanted.
+static int count_of(const char *file)
 {
-    int all = recorded_count(), random = 0, seen = 0;
-    for (int i = 0; i < all; i++) {
+    int n = 0;
+    for (int i = 0; i < recorded_count(); i++) {
         const recorded_kernel *k = recorded_get(i);
-        random += k && is_random(k);
+        n += k && k->file == file;
     }
-    int64_t wanted = getenv("TN_TEST_LONG") || random < RANDOM ? random : RANDOM;
-    for (int i = 0; i < all; i++) {
+    return n;
+}
+
+static int wanted_of(const char *file, int n)
+{
+    return n <= EACH || !is_large(file) || getenv("TN_TEST_LONG") ? n : EACH;
+}
+
+// Takes the kernels to compile, of each file evenly: the same ones in every run. They come file after
+// file.
+static void pick(work *w)
+{
+    const char *file = NULL;
+    int64_t     n = 0, wanted = 0, at = 0;
+    for (int i = 0; i < recorded_count(); i++) {
         const recorded_kernel *k = recorded_get(i);
         if (!k) continue;
-        bool take = true;
-        if (is_random(k)) {
-            take = (seen + 1) * wanted / random > seen * wanted / random;
-            seen++;
+        if (k->file != file) {
+            file   = k->file;
+            n      = count_of(file);
+            wanted = wanted_of(file, (int)n);
+            at     = 0;
         }
-        if (take) w->kernel[w->count++] = k;
+        if ((at + 1) * wanted / n > at * wanted / n) w->kernel[w->count++] = k;
+        at++;
     }
-    return all;
 }
 
 static void run_all(work *w)
@@ -172,10 +188,10 @@ static void kernels_of_all_tests_compile_for_an_h200(void)
     CHECK_INT(recorded_lost(), 0);
     w.kernel = calloc((size_t)recorded_count(), sizeof *w.kernel);
     if (!CHECK(w.kernel != NULL)) return;
-    int all = pick(&w);
+    pick(&w);
     run_all(&w);
     printf("kernels for %s: %d of %d compiled, at most %d registers, %d bytes shared\n", chip,
-           w.count, all, (int)w.registers, (int)w.shared);
+           w.count, recorded_count(), (int)w.registers, (int)w.shared);
     free(w.kernel);
 }
 

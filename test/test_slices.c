@@ -298,8 +298,8 @@ static void joined_products_take_no_kernel_more(void)
 // ---- gradients together
 
 // q, k and v, of heads, are slices of one product's columns; their gradients and that of the bias
-// are one kernel.
-static void gradients_of_three_slices_are_one_kernel(void)
+// are computed without zeros that are written into.
+static void gradients_of_three_slices_need_no_updates(void)
 {
     enum { B = 2, T = 6, H = 2, D = 4 };
     if (!fuses(&tni_device_cpu)) SKIP("the cpu device runs ops one by one");
@@ -366,7 +366,7 @@ const test_case tests_slices[] = {
     TEST(pads_and_joins_are_the_same_on_opencl),
     TEST(a_slice_of_one_joined_value_reads_that_one),
     TEST(joined_products_take_no_kernel_more),
-    TEST(gradients_of_three_slices_are_one_kernel),
+    TEST(gradients_of_three_slices_need_no_updates),
     TEST(an_index_is_checked_where_it_is_one),
     TEST_END,
 };

@@ -126,8 +126,8 @@ typedef struct {
     int32_t     *seed;  // items it computes, ~item for those it does not store
     size_t       seeds;
     int32_t      claimed;  // the item whose op runs along with it, before each part of it; -1: none
-    void        *entry;  // the device's
-    int64_t      bytes;  // that it moves
+    void        *entry;    // the device's
+    int64_t      bytes;    // that it moves
 } tni_fused;
 
 // A step of a plan: item `item` by a device call, or, where that is negative, kernel ~item.
