@@ -641,6 +641,8 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
         const tni_unit *u = &f->unit[unit];
         if (u->seeds && i - u->seed[u->seeds - 1] <= NEAR) consider(f, c, unit, f->fate[i].level);
     }
+    // What has one element, as counters have, is not worth a kernel of its own.
+    if (tni_node_count(tni_seed_domain(f, i)) == 1) consider(f, c, f->single, f->fate[i].level);
 }
 
 // Whether n sizes are those of a unit's axes, in any order.
@@ -725,6 +727,7 @@ static void place_seed(tni_fusion *f, int32_t i)
         if (u->into != c.unit[k] || c.unit[k] == home) continue;
         if (same_axes(u, &f->unit[home])) merge(f, home, c.unit[k]);
     }
+    if (f->unit[home].naxes == 0) f->single = home;
     for (int k = 0; k < reads.count; k++) {
         int32_t at                                                  = reads.item[k];
         f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at] = home;
@@ -740,6 +743,7 @@ bool tni_fuse(tni_fusion *f)
     f->failed    = !f->fate || !f->reader;
     if (f->failed) return false;
     memset(f->reader, -1, (g->count + g->inputs) * sizeof *f->reader);
+    f->single = -1;
     find_fates(f);
     for (size_t i = 0; i < g->count && !f->failed; i++) {
         if (f->fate[i].how == TNI_AS_ALONE) run_alone(f, (int32_t)i);

@@ -81,14 +81,14 @@ typedef struct {
 } tni_fate;
 
 // All of it, while a plan is built. reader: for each item and then each input, the kernel unit that
-// read it last.
+// read it last; single: the kernel unit over one element that was placed last.
 typedef struct {
     tni_graph        *g;
     const tni_limits *limits;
     tni_fate         *fate;
     tni_unit         *unit;
     size_t            units, units_cap;
-    int32_t          *reader;
+    int32_t          *reader, single;
     uint32_t          search;
     bool              failed;  // memory is out
 } tni_fusion;
