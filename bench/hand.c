@@ -16,7 +16,7 @@ static const char source[] = "#define C_ONLY(...) __VA_ARGS__\n"
                              "#define FN(...) static inline __VA_ARGS__\n"
                              "#include \"" TN_SOURCE_DIR "/src/kernel/math.def\"\n"
                              "#include \"" TN_SOURCE_DIR "/bench/hand/loops.h\"\n"
-                             "#include \"" TN_SOURCE_DIR "/bench/hand/loops.c\"\n";
+                             "#include \"" TN_SOURCE_DIR "/bench/hand/loops.inc\"\n";
 
 static void *build(tni_cc *c, tni_text *why)
 {

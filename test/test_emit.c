@@ -152,7 +152,8 @@ static int scaled(kit_case *c, int a, double by)
 static void relu_chain(kit_case *c, int64_t n)
 {
     kit_begin(c, 1, (int64_t[]){ n }, 0, NULL, false);
-    int y = map2(c, TNI_maximum, load(c, TN_F32, TNI_PER_ROW), kit_number(c, TN_F32, 0));
+    int x = load(c, TN_F32, TNI_PER_ROW), zero = kit_number(c, TN_F32, 0);
+    int y = map2(c, TNI_maximum, x, zero);
     store(c, TN_F32, TNI_PER_ROW, map1(c, TNI_tanh, map2(c, TNI_add, scaled(c, y, 0.5), y)));
 }
 

@@ -155,8 +155,6 @@ static void a_sweep_of_batch_sizes_takes_few_kernels(void)
 
 const test_case tests_steady[] = {
     TEST(a_sweep_of_batch_sizes_takes_few_kernels),  // before others have made kernels
-    TEST(a_steady_step_of_mlp_takes_nothing),
-    TEST(a_steady_step_of_lenet_takes_nothing),
-    TEST(a_new_learning_rate_is_no_new_plan),
-    TEST_END,
+    TEST(a_steady_step_of_mlp_takes_nothing),       TEST(a_steady_step_of_lenet_takes_nothing),
+    TEST(a_new_learning_rate_is_no_new_plan),       TEST_END,
 };

@@ -67,13 +67,13 @@ const char *tni_kept_type(tn_dtype dt)
     "        for (m_long i = 0; i < blocks; i++)\n"                                           \
     "            y[4 * i + k] = m_normal_f(q[k & 2][i], q[k | 1][i], k & 1);\n"               \
     "}\n"
-#define CHECK                                                            \
-    "M_FN m_long m_check(m_long i, m_long n, m_int ins, m_long *fail)\n" \
-    "{\n"                                                                \
-    "    m_long at = i < 0 ? i + n : i;\n"                               \
-    "    if (at >= 0 && at < n) return at;\n"                            \
-    "    if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;\n"                \
-    "    return 0;\n"                                                    \
+#define CHECK(global)                                                              \
+    "M_FN m_long m_check(m_long i, m_long n, m_int ins, " global "m_long *fail)\n" \
+    "{\n"                                                                          \
+    "    m_long at = i < 0 ? i + n : i;\n"                                         \
+    "    if (at >= 0 && at < n) return at;\n"                                      \
+    "    if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;\n"                          \
+    "    return 0;\n"                                                              \
     "}\n"
 
 // A distance from the first lane, as far as lanes can tell.
@@ -85,7 +85,7 @@ const char *tni_kept_type(tn_dtype dt)
     "    return (m_int)(d > far ? far : d);\n" \
     "}\n"
 
-static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK, LANES_TO, NULL };
+static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK(""), LANES_TO, NULL };
 
 // A block is folded in 64 lanes, which then fold into each other by halves; a short one in 16, and
 // what is shorter still one by one: the rule of the cpu device's tiles, to the bit.
@@ -141,17 +141,8 @@ const tni_dialect tni_dialect_c = {
 
 // ---- OpenCL and CUDA ---------------------------------------------------------------------------
 
-#define CHECK_SIMT(global)                                                         \
-    "M_FN m_long m_check(m_long i, m_long n, m_int ins, " global "m_long *fail)\n" \
-    "{\n"                                                                          \
-    "    m_long at = i < 0 ? i + n : i;\n"                                         \
-    "    if (at >= 0 && at < n) return at;\n"                                      \
-    "    if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;\n"                          \
-    "    return 0;\n"                                                              \
-    "}\n"
-
-static const char *const opencl_rows[] = { CHECK_SIMT("__global "), NULL };
-static const char *const cuda_rows[]   = { CHECK_SIMT(""), TNI_CUDA_SPELLINGS, NULL };
+static const char *const opencl_rows[] = { CHECK("__global "), NULL };
+static const char *const cuda_rows[]   = { CHECK(""), TNI_CUDA_SPELLINGS, NULL };
 
 const tni_dialect tni_dialect_opencl = {
     .name       = "opencl",
