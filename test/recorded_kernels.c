@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-enum { SLOTS = 1 << 19, MOST = SLOTS / 2, ROOM = 1 << 29 };
+enum { SLOTS = 1 << 19, MOST = SLOTS / 2, ROOM = 1 << 28 };
 
 // seen is a table of the hashes of texts, 0 where free; at has where in `bytes` a record begins, plus
 // one. Everything only grows, and a place in `at` is filled when its record is complete.

@@ -54,7 +54,7 @@ static void begin_program(program *p, const recorded_kernel **kernel, int n)
     }
 }
 
-static void raise(atomic_int *most, int x)
+static void note_most(atomic_int *most, int x)
 {
     int now = *most;
     while (x > now && !atomic_compare_exchange_weak(most, &now, x)) continue;
@@ -77,8 +77,8 @@ static void check_kernel(work *w, const recorded_kernel *k, const tni_cubin *c, 
     test_case_result(ok,
                      "of %s: %d + %d registers for %d threads, %d bytes shared, %d spilled:\n%s",
                      k->file, u.registers, v.registers, k->shape.block, shared, spills, text);
-    raise(&w->registers, u.registers > v.registers ? u.registers : v.registers);
-    raise(&w->shared, shared);
+    note_most(&w->registers, u.registers > v.registers ? u.registers : v.registers);
+    note_most(&w->shared, shared);
 }
 
 // The text of a program as the cuda device makes it, compiled. False, with the reason, if that fails.

@@ -87,6 +87,12 @@ static void steps_without_files(loop *l)
     CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
 }
 
+// Blocks are not kept for the next step where a memory checker is to see them come and go.
+static bool keeps_blocks(void)
+{
+    return !TEST_DEBUG && !strstr(TN_SANITIZE, "address");
+}
+
 static void check_steady(const char *device, bool convolutional)
 {
     loop l;
@@ -104,7 +110,7 @@ static void check_steady(const char *device, bool convolutional)
     CHECK_INT(after.kernels, before.kernels);
     CHECK_INT(after.disk_hits, before.disk_hits);
     CHECK_INT(kernels(), known);
-    CHECK_INT(l.taken, taken);
+    if (keeps_blocks()) CHECK_INT(l.taken, taken);
     CHECK_INT(more, 0);
     tn_close(l.cx);
 }

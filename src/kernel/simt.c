@@ -30,6 +30,7 @@ typedef struct {
     bool                   col_finish;  // the finish goes over columns
     bool                   row_work;  // a value of a row is stored or added up, or a row is reduced
     bool                   reduces;   // over R
+    bool                   doubles;   // something is computed in f64
 } facts;
 
 // ---- small things ------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ static void row_in_registers(const facts *f, tni_simt *m)
 static bool fits(const facts *f, const tni_simt_class *c)
 {
     return c->unroll * c->vector <= ELEMENTS &&
-           vector_registers(f, c) * c->unroll <= (c->roomy ? ROOMY : REGISTERS);
+           vector_registers(f, c) * c->unroll <= (c->roomy ? ROOMY : REGISTERS) >> f->doubles;
 }
 
 // Whether the loads that several loops read can be brought by bulk copies: whole vectors of 16 bytes
@@ -539,6 +540,21 @@ static void choose_finish(const facts *f, tni_simt *m)
     m->finish_grid    = f->col_finish ? ceil_div(f->cols, FINISH_COLS) : 1;
 }
 
+// Whether a thread needs more registers than it has where a multiprocessor has RESIDENT of them: for
+// addresses, for what it holds, and for what it computes in double.
+static bool is_tight(const facts *f, const tni_simt_class *c)
+{
+    enum { TIGHT = 56 };
+    const tni_kernel *k = f->k;
+    int               n = vector_registers(f, c);
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_LOAD && f->lane >= 0 && f->varies[i] >> f->lane & 1 &&
+            !(c->vectors >> k->ins[i].access & 1))
+            n += c->vector;
+    return c->cuda && k->tails && !c->bulk &&
+           (f->doubles || 2 * k->nbuffer + n * c->unroll > TIGHT);
+}
+
 static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *limits)
 {
     const tni_kernel *k = l->kernel;
@@ -553,6 +569,7 @@ static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *lim
         if (is_tail(x) && x->per) f->col_tails++;
         if (x->finish && x->per & TNI_PER_COL) f->col_finish = true;
         if (x->code == TNI_I_REDUCE && !x->over_p) f->reduces = true;
+        if (x->code == TNI_I_MAP && x->dtype == TN_F64) f->doubles = true;
         if ((is_tail(x) && !x->per) || (x->code == TNI_I_STORE && x->per == TNI_PER_ROW))
             f->row_work = true;
     }
@@ -578,6 +595,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
         if (f.k->nr) choose_lane(&f, &m);
         else choose_point(&f, &m);
     }
+    if (is_tight(&f, c)) c->roomy = 1;
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
     if (c->tiles) m.grid[1] = ceil_div(m.vectors, c->team);
