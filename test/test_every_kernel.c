@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 2, EACH = 40 };
+enum { BATCH = 32, WORKERS = 2, EACH = 24 };
 
 static const char *chip = "sm_90";
 

@@ -433,15 +433,36 @@ static bool lay(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool 
     return true;
 }
 
+static bool loads(const tni_unit *u, size_t n, int32_t place)
+{
+    for (size_t k = 0; k < n; k++)
+        if (u->source[k].reader >= 0 && u->source[k].place == place) return true;
+    return false;
+}
+
+// How many values u loads, apart from those that `other`, which may be NULL, computes or loads too.
+static size_t own_loads(const tni_fusion *f, const tni_unit *u, const tni_unit *other)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < u->sources; i++) {
+        int32_t at = u->source[i].place;
+        if (u->source[i].reader < 0 || loads(u, i, at)) continue;  // a place, or met before
+        if (other && loads(other, other->sources, at)) continue;
+        if (other && at >= 0 && unit_of(f, tni_shared_item(f, at)) == other->into) continue;
+        count++;
+    }
+    return count;
+}
+
 static bool few_buffers(const tni_fusion *f, const tni_unit *u)
 {
-    size_t count = u->seeds;
-    for (size_t i = 0; i < u->sources; i++) {
-        bool new = u->source[i].reader >= 0;  // else it is a place, not a load
-        size_t k = 0;
-        while (new &&k < i && u->source[k].place != u->source[i].place) k++;
-        count += new &&k == i;
-    }
+    return u->seeds + own_loads(f, u, NULL) <= (size_t)f->limits->buffers;
+}
+
+// The same for two units as one; what both load is counted for neither.
+static bool few_together(const tni_fusion *f, const tni_unit *u, const tni_unit *v)
+{
+    size_t count = u->seeds + v->seeds + own_loads(f, u, v) + own_loads(f, v, u);
     return count <= (size_t)f->limits->buffers;
 }
 
@@ -526,7 +547,7 @@ static void give_seeds(tni_fusion *f, const tni_unit *u)
 // One of a lower level must not be read by any third.
 static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
 {
-    if (refused(u, v->into)) return false;
+    if (refused(u, v->into) || !few_together(f, u, v)) return false;
     if (u->level != v->level) {
         uint32_t reads = 0;
         for (size_t k = 0; k < u->befores; k++) reads += u->before[k] == (uint32_t)v->into;

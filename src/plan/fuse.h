@@ -27,6 +27,7 @@ typedef struct {
     int32_t    item;
     int32_t    origin;  // the item to name when it fails or is explained
     bool       seed;    // the value of a seed, to be stored if anyone else reads it
+    uint32_t   moves;   // of a seed: the axes along which its element is another
     uint32_t   axes, mask;
     int16_t    guard;
     tni_coords coords;

@@ -721,6 +721,14 @@ static int name_value(lowering *l, int at, size_t from, int32_t i, const tni_coo
     return add(l, i, i, c, x);
 }
 
+static uint32_t moved_axes(const tni_unit *u, const tni_coords *c)
+{
+    uint32_t axes = 0;
+    for (int j = 0; j < TN_MAX_RANK; j++)
+        for (int k = 0; k < u->naxes; k++) axes |= (uint32_t)(c->step[j][k] != 0) << k;
+    return axes;
+}
+
 bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align)
 {
     lowering        l = { .f = f, .u = u, .guard = TNI_NO_VALUE };
@@ -748,6 +756,7 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align
     if (at >= 0 && grow(&l, (void **)&u->seed, &u->seeds_cap, u->seeds + 1, sizeof *u->seed)) {
         u->seed[u->seeds++] = i;
         u->value[at].seed   = true;
+        u->value[at].moves  = moved_axes(u, &u->value[at].coords);
         return true;
     }
     u->values  = values;

@@ -49,20 +49,12 @@ static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, cons
     return x->mask == (p | r) && from & p && (!r || from & r);
 }
 
-static uint32_t seed_axes(const tni_unit *u, const tni_lowered *x)
-{
-    uint32_t axes = 0;
-    for (int j = 0; j < TN_MAX_RANK; j++)
-        for (int k = 0; k < u->naxes; k++) axes |= (uint32_t)(x->coords.step[j][k] != 0) << k;
-    return axes;
-}
-
 // A seed's element is written once: for each point, for each row, or in the end.
 static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool late)
 {
-    uint32_t all = all_axes(u), axes = seed_axes(u, x);
-    if (late) return axes == 0 || axes == r;
-    return axes == all || axes == (all & ~r);
+    uint32_t all = all_axes(u);
+    if (late) return x->moves == 0 || x->moves == r;
+    return x->moves == all || x->moves == (all & ~r);
 }
 
 static bool roles_fit(const tni_unit *u, uint32_t r)
@@ -100,11 +92,11 @@ static uint32_t fast_axis(const tni_unit *u)
 
 bool tni_find_roles(tni_unit *u)
 {
+    if (roles_fit(u, u->reduced)) return true;  // as before
     uint32_t all = all_axes(u), fast = fast_axis(u), tried[8];
     int      count = 0;
-    // As before, if it still fits; reductions down columns rather as tails.
-    tried[count++] = u->reduced;
-    for (size_t i = 0; i < u->values && count <= 4; i++) {
+    // Reductions down columns rather as tails.
+    for (size_t i = 0; i < u->values && count <= 3; i++) {
         const tni_lowered *x = &u->value[i];
         if (x->ins.code != TNI_I_REDUCE || !(x->mask)) continue;
         bool along     = x->mask & fast || x->mask == all;
@@ -113,9 +105,7 @@ bool tni_find_roles(tni_unit *u)
     }
     for (size_t i = 0; i < u->values && count < 8; i++) {
         const tni_lowered *x = &u->value[i];
-        if (!x->seed) continue;
-        uint32_t axes = seed_axes(u, x);
-        if (axes != all) tried[count++] = all & ~axes;
+        if (x->seed && x->moves != all) tried[count++] = all & ~x->moves;
     }
     for (int k = 0; k < count; k++)
         if (roles_fit(u, tried[k])) {
