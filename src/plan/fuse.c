@@ -155,15 +155,15 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (y) y->uses++;
         if (number && joins) continue;
         if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
+        if (floats && (x->ops + y->ops > FLOAT_OPS || x->reads + y->reads > FLOAT_READS))
+            y->apart = true;
         if (floats && !y->apart) {
             x->whole |= y->whole;
             x->cut |= y->cut || has_parts(n);
             x->ops   = (uint16_t)(x->ops + y->ops);
             x->reads = (uint16_t)(x->reads + y->reads);
             x->read_bytes += y->read_bytes;
-            if (x->ops > FLOAT_OPS || x->reads > FLOAT_READS) y->apart = true;
-        }
-        if (!floats || y->apart) {
+        } else {
             x->reads++;
             x->read_bytes += tni_node_count(src) *
                              (int64_t)f->limits->element_size((tn_dtype)src->dtype);
@@ -454,9 +454,11 @@ static size_t own_loads(const tni_fusion *f, const tni_unit *u, const tni_unit *
     return count;
 }
 
-static bool few_buffers(const tni_fusion *f, const tni_unit *u)
+// A seed may become a fold in two steps, and a store.
+static bool is_small(const tni_fusion *f, const tni_unit *u)
 {
-    return u->seeds + own_loads(f, u, NULL) <= (size_t)f->limits->buffers;
+    return u->seeds + own_loads(f, u, NULL) <= (size_t)f->limits->buffers &&
+           u->values + 2 * u->seeds <= TNI_MOST_INS;
 }
 
 // The same for two units as one; what both load is counted for neither.
@@ -483,7 +485,7 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
     }
     // New axes come to all of the old ones, or there would be work for every pair of elements.
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
-    ok = ok && tni_lower_seed(f, u, i, align) && few_buffers(f, u) &&
+    ok = ok && tni_lower_seed(f, u, i, align) && is_small(f, u) &&
          no_cycle(f, u, m.befores, u->into) && tni_find_roles(u);
     if (!ok) back_to(f, u, &m);
     return ok;

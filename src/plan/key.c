@@ -5,10 +5,11 @@
 #include <string.h>
 
 typedef struct {
-    tn_ctx *cx;
-    char   *bytes;
-    size_t  count, cap;
-    bool    failed;
+    tn_ctx  *cx;
+    char    *bytes;
+    size_t   count, cap;
+    uint32_t views;  // computed ones met so far
+    bool     failed;
 } writer;
 
 static void put(writer *w, const void *p, size_t n)
@@ -64,7 +65,9 @@ static void put_attr(writer *w, const tni_node *n)
 
 _Static_assert(TNI_OPS <= 256, "an op is a byte of the key");
 
-// A source: which item, or which input by what layout.
+// A source: which item, or which input by what layout. Two computed views of one input may begin at
+// different places another time, so the key also tells whether they are one view: while it is
+// written, the mark of a computed view is its number.
 static void put_source(writer *w, tni_node *src)
 {
     if (src->state == TNI_PENDING) {
@@ -75,6 +78,8 @@ static void put_source(writer *w, tni_node *src)
     tni_view  v    = tni_node_layout(src);
     tni_node *base = tni_node_base(src, &offset);
     put_int(w, ~((int64_t)base->mark - 1));
+    if (src != base && !src->mark) src->mark = ++w->views;
+    put_int(w, v.rank | (src != base ? (int64_t)src->mark << 8 : 0));
     put(w, v.size, (size_t)v.rank * sizeof(int64_t));
     put(w, v.stride, (size_t)v.rank * sizeof(int64_t));
 }
@@ -88,6 +93,18 @@ static void put_input(writer *w, const tni_graph *g, size_t i)
         if (g->input[k].n->buf == n->buf) first = k;
     put_int(w, (int64_t)first * 2 + tni_input_free(&g->input[i]));
     put_int(w, n->dtype);
+}
+
+static bool is_computed_view(const tni_node *src)
+{
+    return src->state != TNI_PENDING && src->op == TNI_view;
+}
+
+static void forget_views(const tni_graph *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        for (uint32_t s = 0; s < g->item[i].n->nsrc; s++)
+            if (is_computed_view(g->item[i].n->src[s])) g->item[i].n->src[s]->mark = 0;
 }
 
 char *tni_key_write(const tni_graph *g, size_t *bytes)
@@ -105,6 +122,7 @@ char *tni_key_write(const tni_graph *g, size_t *bytes)
         put_attr(&w, n);
     }
     for (size_t i = 0; i < g->inputs; i++) put_input(&w, g, i);
+    forget_views(g);
     if (!w.failed) {
         *bytes = w.count;
         return w.bytes;

@@ -555,7 +555,7 @@ static const tni_node *summed(const tni_node *n, bool *negative)
 }
 
 // A scatter_add of one value a line into one number everywhere, added up along the lines, is that
-// value and so many times the number. Another reader of the scatter has to check its indices.
+// value and so many times the number; its indices are checked all the same.
 int32_t tni_sum_teller(const tni_fusion *f, int32_t i)
 {
     const tni_graph *g = f->g;
@@ -565,8 +565,8 @@ int32_t tni_sum_teller(const tni_fusion *f, int32_t i)
     const tni_node *src = summed(n, &negative);
     if (src->state != TNI_PENDING || src->op != TNI_scatter_add) return -1;
     int32_t at = (int32_t)src->mark - 1, base = tni_place_of(g, src->src[0]);
-    bool    alone = f->fate[at].how != TNI_AS_FLOAT || f->fate[at].uses < 2;
-    if (alone || n->attr.reduce.axes != 1u << src->attr.axis.axis) return -1;
+    if (f->fate[at].how != TNI_AS_FLOAT) return -1;
+    if (n->attr.reduce.axes != 1u << src->attr.axis.axis) return -1;
     return base >= 0 && tni_is_number(g->item[base].n->op) ? at : -1;
 }
 
@@ -586,7 +586,12 @@ static int lower_known_sum(lowering *l, int32_t i, const tni_coords *c)
         }
         k++;
     }
-    int count = cast_of(l, -1, i, NULL, dt, number_of(l, -1, TNI_A_LITERAL, TN_I64, x->size[axis]));
+    // The length of a line, by way of the index, so that it is checked wherever the sum is made.
+    int at    = lower_index(l, from, &line);
+    int count = number_of(l, -1, TNI_A_LITERAL, TN_I64, x->size[axis]);
+    count     = map_of(l, -1, i, NULL, TNI_add, TN_I64, count, at, -1);
+    count     = map_of(l, -1, i, NULL, TNI_sub, TN_I64, count, at, -1);
+    count     = cast_of(l, -1, i, NULL, dt, count);
     int rest  = map_of(l, -1, i, NULL, TNI_mul, dt, lower_source(l, from, 0, &line), count, -1);
     int sum   = map_of(l, -1, i, NULL, TNI_add, dt, lower_source(l, from, 2, &line), rest, -1);
     return negative ? map_of(l, i, i, c, TNI_neg, dt, sum, -1, -1) : sum;

@@ -1,0 +1,131 @@
+// test_planning.c: what plans must not mix up, and how far kernels go: views that are computed
+// already, long chains, many results, sums that are known without adding.
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+
+enum { ROWS = 4, COLS = 3 };
+
+static void hush(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx, (void)f, (void)user;
+}
+
+static tn_ctx *open_cpu(void)
+{
+    return tn_open_with((tn_open_opts){ .device = "cpu", .handler = hush });
+}
+
+// Kernels of what is pending; -1 on error.
+static int kernels(tn_ctx *cx)
+{
+    static char page[1 << 16];
+    int         n = -1;
+    FILE       *f = fmemopen(page, sizeof page, "w");
+    if (!CHECK(f != NULL)) return -1;
+    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    fclose(f);
+    return sscanf(page, "%d kernel", &n) == 1 ? n : -1;
+}
+
+// A product of two views of one tensor, which may be the same view or not.
+static void computed_views_are_told_apart(void)
+{
+    tn_ctx *cx = open_cpu();
+    float   v[ROWS * COLS];
+    for (int i = 0; i < ROWS * COLS; i++) v[i] = (float)(i + 1);
+    tn_tensor *all = tn_keep(tn_from(cx, TN_F32, TN_SHAPE(ROWS, COLS), v)), *row[ROWS];
+    for (int i = 0; i < ROWS; i++) row[i] = tn_keep(tn_select(all, 0, i));
+    for (int turn = 0; turn < 3; turn++)
+        for (int i = 0; i < ROWS; i++) {
+            tn_scope *s    = tn_begin(cx);
+            double    want = 0;
+            for (int j = 0; j < COLS; j++) want += v[j] * v[i * COLS + j];
+            CHECK_NEAR(tn_item(tn_sum_all(tn_mul(row[0], row[i]))), want, 0);
+            tn_end(s);
+        }
+    tn_close(cx);
+}
+
+static void a_long_chain_is_one_kernel(void)
+{
+    tn_ctx    *cx = open_cpu();
+    tn_tensor *x  = tn_keep(tn_ones(cx, TN_F32, TN_SHAPE(64, 64)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    for (int n = 20; n <= 140; n += 20) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *y = x;
+        for (int i = 0; i < n; i++) y = i % 2 ? tn_sin(y) : tn_exp(tn_neg(y));
+        tn_want(y);
+        test_case_result(kernels(cx) == 1, "%d ops", n);
+        tn_end(s);
+    }
+    tn_close(cx);
+}
+
+// Many sums over everything of long chains that share their rows' maxima.
+static void many_results_fit_into_kernels_or_are_parted(void)
+{
+    for (int sums = 1; sums <= 40; sums += 3) {
+        tn_ctx    *cx = open_cpu();
+        tn_tensor *x  = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(6, 16))), *y[40];
+        tn_tensor *d  = tn_sub(x, tn_max_keep(x, 1));
+        for (int i = 0; i < sums; i++) {
+            tn_tensor *e = tn_mul_s(d, 1 + i);
+            for (int k = 0; k < 3; k++) e = tn_add_s(tn_exp(e), k);
+            tn_want(y[i] = tn_sum_all(e));
+        }
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        bool ok = true;
+        for (int i = 0; i < sums; i++) ok &= isfinite(tn_item(y[i]));
+        test_case_result(ok, "%d sums", sums);
+        tn_close(cx);
+    }
+}
+
+// Sums along the lines of a scatter need no scatter, but its indices are looked at.
+static void known_sums_check_their_indices(void)
+{
+    for (int at = 3; at < 8; at += 4) {
+        int64_t    index[] = { 0, at };
+        tn_ctx    *cx      = open_cpu();
+        tn_tensor *i       = tn_from(cx, TN_I64, TN_SHAPE(2, 1), index);
+        tn_tensor *v       = tn_full(cx, TN_F32, TN_SHAPE(2, 1), 2.5);
+        tn_tensor *h       = tn_scatter_add(tn_zeros(cx, TN_F32, TN_SHAPE(2, 5)), 1, i, tn_exp(v));
+        tn_tensor *y       = tn_add(tn_sum(h, 1), tn_exp(tn_sum(h, 1)));
+        CHECK_STATUS(tn_eval_of(y), at < 5 ? TN_OK : TN_EARG);
+        tn_close(cx);
+    }
+}
+
+static void a_fused_pad_cuts_its_number_as_the_op_does(void)
+{
+    static const double fill[] = { 1e12, -1e30, NAN, INFINITY, 2.5, -3.75 };
+    int32_t             x[]    = { 3, 4 };
+    for (size_t k = 0; k < sizeof fill / sizeof *fill; k++) {
+        int32_t    got[2][4] = { { 0 } };
+        tn_ctx    *cx        = open_cpu();
+        int64_t    one       = 1;
+        tn_tensor *t         = tn_from(cx, TN_I32, TN_SHAPE(2), x);
+        tn_tensor *y         = tn_pad(t, &one, &one, fill[k]);
+        CHECK_STATUS(tn_read(tn_mul_s(y, 1), TN_I32, got[0], 4), TN_OK);
+        y = tn_pad(t, &one, &one, fill[k]);
+        CHECK_STATUS(tn_read(y, TN_I32, got[1], 4), TN_OK);
+        test_case_result(!memcmp(got[0], got[1], sizeof got[0]), "%g: %d and %d", fill[k],
+                         got[0][0], got[1][0]);
+        tn_close(cx);
+    }
+}
+
+const test_case tests_planning[] = {
+    TEST(computed_views_are_told_apart),
+    TEST(a_long_chain_is_one_kernel),
+    TEST(many_results_fit_into_kernels_or_are_parted),
+    TEST(known_sums_check_their_indices),
+    TEST(a_fused_pad_cuts_its_number_as_the_op_does),
+    TEST_END,
+};
