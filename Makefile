@@ -39,11 +39,12 @@ test: setup-test
 	@$(build) --target all examples tenon-tests tenon-bench
 	@$(B)/tenon-tests $(T)
 
-# Every op in every dtype and layout on opencl, and a million random graphs.
+# Every op in every dtype and layout on opencl, every kernel of the tests compiled for an H200, and a
+# million random graphs.
 test-long: setup-test
 	@$(MAKE) --no-print-directory configure
-	@$(build) --target all examples tenon-tests
-	@TN_TEST_LONG=1 $(B)/tenon-tests opencl
+	@$(build) --target all examples tenon-tests tenon-bench
+	@TN_TEST_LONG=1 TN_TEST_LIMIT=20000 $(B)/tenon-tests
 	@TN_GRAPHS=1000000 TN_TEST_LIMIT=20000 $(B)/tenon-tests graphs_op_by_op_agree graphs_fused_and_interpreted
 
 demo: setup-demo
@@ -87,7 +88,7 @@ help:
 	@echo 'make test [T=name]       build and run the tests, or those whose file or name contains T'
 	@echo '     SANITIZE=address,undefined | thread    with sanitizers'
 	@echo '     TN_DEBUG=1  CC=clang                   with internal checks, with another compiler'
-	@echo 'make test-long           full products on opencl, a million random graphs; hours'
+	@echo 'make test-long           full products on opencl, all kernels for an H200, a million random graphs; hours'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'

@@ -56,7 +56,7 @@ static void a_long_chain_is_one_kernel(void)
     tn_ctx    *cx = open_cpu();
     tn_tensor *x  = tn_keep(tn_ones(cx, TN_F32, TN_SHAPE(64, 64)));
     CHECK_STATUS(tn_eval(cx), TN_OK);
-    for (int n = 20; n <= 140; n += 20) {
+    for (int n = 20; n <= 100; n += 10) {
         tn_scope  *s = tn_begin(cx);
         tn_tensor *y = x;
         for (int i = 0; i < n; i++) y = i % 2 ? tn_sin(y) : tn_exp(tn_neg(y));

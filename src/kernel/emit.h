@@ -85,7 +85,7 @@ void tni_varies(const tni_kernel *k, uint8_t axes[TNI_MOST_INS]);
 int tni_cost_again(const tni_kernel *k, int i, const tni_set *kept);
 
 // False, with a reason for people, if the skeletons do not take the kernel: its finish stage needs
-// a reduction over R.
+// a reduction over R, or a loop loads what an earlier one stores.
 bool tni_can_emit(const tni_kernel *k, const char **why);
 
 // ---- the text of one instruction ---------------------------------------------------------------

@@ -6,7 +6,8 @@
 static const uint32_t NOT_YET = UINT32_MAX;
 static const tni_step NO_STEP = INT32_MIN;
 
-// By item: the steps that make it, read it first and read it last.
+// By item: the step that makes it, kept up as steps move; and those that read it first and last, as
+// before any moved.
 typedef struct {
     const tni_fusion *f;
     tni_plan         *p;
@@ -65,7 +66,7 @@ static bool reads_along(const tni_fusion *f, const tni_fused *k, int buffer)
 }
 
 // A kernel whose rows can be run in parts, in any order.
-static bool has_parts(const tni_kernel *k)
+static bool can_be_cut(const tni_kernel *k)
 {
     for (int i = 0; i < k->nins; i++)
         if (k->ins[i].code == TNI_I_CHECK) return false;
@@ -103,7 +104,7 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
 static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step)
 {
     int32_t best = -1;
-    if (!has_parts(k->kernel)) return -1;
+    if (!can_be_cut(k->kernel)) return -1;
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
         if (at < 0 || k->kernel->buffer[i].written || c->made[at] == NOT_YET) continue;
@@ -146,7 +147,7 @@ static void find_claims(claims *c)
     for (size_t t = 0; t < c->p->steps; t++) {
         if (c->p->step[t] >= 0 || c->p->step[t] == NO_STEP) continue;
         tni_fused *k    = &c->p->kernel[~c->p->step[t]];
-        int32_t    item = k->claimed < 0 ? claimed_by(c, k, t) : -1;
+        int32_t    item = claimed_by(c, k, t);
         if (item >= 0) join(c, item, k, t);
     }
     drop_steps(c->p);

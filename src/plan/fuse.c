@@ -101,7 +101,7 @@ static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
 }
 
 // What reads its sources in parts: other points of the domain have nothing there.
-static bool has_parts(const tni_node *n)
+static bool joins_parts(const tni_node *n)
 {
     return n->op == TNI_pad || n->op == TNI_concat;
 }
@@ -112,7 +112,7 @@ static bool can_enter(const tni_fusion *f, const tni_node *n, const tni_node *sr
                       const tni_node *base, const tni_fate *y)
 {
     tni_coords c;
-    if (has_parts(n) && (y->whole || f->limits->checked)) return false;
+    if (joins_parts(n) && (y->whole || f->limits->checked)) return false;
     if (src == base) return true;
     return reads_as_coords(src, base, &c) && (!y->cut || is_straight(base, src->rank, &c));
 }
@@ -140,7 +140,7 @@ static void look_at_sources(tni_fusion *f, size_t i)
     tni_node  *n = g->item[i].n;
     x->ops       = x->how == TNI_AS_FLOAT && !is_free(n);
     x->whole     = x->how == TNI_AS_FLOAT && (tni_op_fallible(n->op) || is_random(n));
-    if (x->ops && has_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
+    if (x->ops && joins_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
     for (uint32_t s = 0; s < n->nsrc; s++) {
         tni_node *src  = n->src[s];
         int32_t   base = tni_place_of(g, src);
@@ -159,7 +159,7 @@ static void look_at_sources(tni_fusion *f, size_t i)
             y->apart = true;
         if (floats && !y->apart) {
             x->whole |= y->whole;
-            x->cut |= y->cut || has_parts(n);
+            x->cut |= y->cut || joins_parts(n);
             x->ops   = (uint16_t)(x->ops + y->ops);
             x->reads = (uint16_t)(x->reads + y->reads);
             x->read_bytes += y->read_bytes;
@@ -259,9 +259,7 @@ static tni_unit *add_unit(tni_fusion *f, int32_t item, int32_t level)
 
 static int32_t unit_of(const tni_fusion *f, int32_t item)
 {
-    int32_t unit = f->fate[item].unit;
-    while (unit >= 0 && f->unit[unit].into != unit) unit = f->unit[unit].into;
-    return unit;
+    return tni_final_unit(f, f->fate[item].unit);
 }
 
 bool tni_unit_reads(tni_fusion *f, tni_unit *u, int32_t unit)
@@ -282,8 +280,7 @@ bool tni_unit_reads(tni_fusion *f, tni_unit *u, int32_t unit)
 void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores)
 {
     while (u->befores > befores) {
-        int32_t unit = (int32_t)u->before[--u->befores];
-        while (f->unit[unit].into != unit) unit = f->unit[unit].into;
+        int32_t unit = tni_final_unit(f, (int32_t)u->before[--u->befores]);
         f->unit[unit].readers--;
     }
 }
@@ -324,9 +321,7 @@ static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
     uint32_t mark  = ++f->search;
     stack[depth++] = late;
     while (depth > 0) {
-        tni_unit *u = &f->unit[stack[--depth]];
-        u           = &f->unit[u->into];
-        while (u->into != (int32_t)(u - f->unit)) u = &f->unit[u->into];
+        tni_unit *u = &f->unit[tni_final_unit(f, (int32_t)stack[--depth])];
         if ((uint32_t)(u - f->unit) == early) return true;
         if (u->seen == mark || u->level < f->unit[early].level) continue;
         u->seen = mark;
@@ -342,8 +337,7 @@ static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
 static bool no_cycle(tni_fusion *f, const tni_unit *u, size_t from, int32_t except)
 {
     for (size_t k = from; k < u->befores; k++) {
-        int32_t before = (int32_t)u->before[k];
-        while (f->unit[before].into != before) before = f->unit[before].into;
+        int32_t before = tni_final_unit(f, (int32_t)u->before[k]);
         if (before == except || before == u->into) continue;
         if (comes_after(f, (uint32_t)before, (uint32_t)u->into)) return false;
     }
@@ -509,8 +503,7 @@ static bool join(tni_fusion *f, tni_unit *u, int32_t i)
 static bool apart(tni_fusion *f, const tni_unit *u, int32_t other)
 {
     for (size_t k = 0; k < u->befores; k++) {
-        int32_t before = (int32_t)u->before[k];
-        while (f->unit[before].into != before) before = f->unit[before].into;
+        int32_t before = tni_final_unit(f, (int32_t)u->before[k]);
         if (before != other && before != u->into &&
             comes_after(f, (uint32_t)before, (uint32_t)other))
             return false;
@@ -605,7 +598,7 @@ typedef struct {
 
 static void consider(const tni_fusion *f, near_units *c, int32_t unit, int32_t level)
 {
-    while (unit >= 0 && f->unit[unit].into != unit) unit = f->unit[unit].into;
+    unit = tni_final_unit(f, unit);
     if (unit < 0 || f->unit[unit].item >= 0 || f->unit[unit].level > level) return;
     for (int k = 0; k < c->count; k++)
         if (c->unit[k] == unit) return;
@@ -660,7 +653,7 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
         int32_t at   = reads->item[k];
         int32_t unit = f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at];
         if (unit < 0) continue;
-        while (f->unit[unit].into != unit) unit = f->unit[unit].into;
+        unit              = tni_final_unit(f, unit);
         const tni_unit *u = &f->unit[unit];
         if (u->seeds && i - u->seed[u->seeds - 1] <= NEAR) consider(f, c, unit, f->fate[i].level);
     }

@@ -94,6 +94,13 @@ typedef struct {
     bool              failed;  // memory is out
 } tni_fusion;
 
+// The unit that a unit has become by merging.
+static inline int32_t tni_final_unit(const tni_fusion *f, int32_t unit)
+{
+    while (unit >= 0 && f->unit[unit].into != unit) unit = f->unit[unit].into;
+    return unit;
+}
+
 // One number everywhere: read as such, never from memory.
 static inline bool tni_is_number(int op)
 {

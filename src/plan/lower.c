@@ -204,7 +204,7 @@ static bool come_after(lowering *l, int32_t place)
     if (place < 0) return true;
     int32_t unit = l->f->fate[tni_shared_item(l->f, place)].unit;
     if (unit < 0) return true;
-    while (l->f->unit[unit].into != unit) unit = l->f->unit[unit].into;
+    unit = tni_final_unit(l->f, unit);
     if (&l->f->unit[unit] == u) return false;  // what it writes itself it cannot read from memory
     return tni_unit_reads(l->f, u, unit);
 }
@@ -250,7 +250,7 @@ static bool is_inside(const lowering *l, int32_t i)
     if (x->how == TNI_AS_FLOAT) return true;
     if (x->unit < 0) return false;
     int32_t unit = x->unit;
-    while (l->f->unit[unit].into != unit) unit = l->f->unit[unit].into;
+    unit         = tni_final_unit(l->f, unit);
     return x->how == TNI_AS_SEED && &l->f->unit[unit] == l->u;
 }
 

@@ -104,7 +104,7 @@ typedef enum {
     TNI_THE_KEY,      // of a random op
     TNI_THE_COUNTER,  // of a random op
     TNI_THE_FILL,     // of pad
-    TNI_A_LITERAL     // a size
+    TNI_A_LITERAL     // of the plan itself: a size, a bound, a known bool
 } tni_which;
 
 typedef struct {
@@ -113,7 +113,7 @@ typedef struct {
     int64_t literal;
 } tni_bound;
 
-// A kernel of a plan and how to launch it. first has the sizes and strides; addresses, offsets and
+// A kernel of a plan and how to launch it. launch has the sizes and strides; addresses, offsets and
 // numbers are filled in for each run. buffer: the place (item, or ~input) of each buffer; origin: the
 // item each instruction stands for.
 typedef struct {

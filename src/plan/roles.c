@@ -117,8 +117,7 @@ bool tni_find_roles(tni_unit *u)
 
 // ---- axes of the kernel ------------------------------------------------------------------------
 
-// A kernel being made: its axes as axes of the unit, outermost first, P before R. fold[k] of them,
-// those after it, are merged into axis k.
+// A kernel being made: its axes as axes of the unit, outermost first, P before R.
 typedef struct {
     tni_fusion *f;
     tni_unit   *u;
@@ -323,6 +322,12 @@ static void push_all(making *m)
     }
 }
 
+static int64_t place_count(const making *m, int32_t place)
+{
+    const tni_graph *g = m->f->g;
+    return tni_node_count(place >= 0 ? g->item[place].n : g->input[~place].n);
+}
+
 static void classify(making *m)
 {
     tni_kernel *k = m->out->kernel;
@@ -338,7 +343,9 @@ static void classify(making *m)
             far += reach(d) * (l->size[a] - 1);
         }
         l->stride[i][TNI_AXES] = s->stride[TNI_AXES];
-        if (far > INT32_MAX / 2 || s->stride[TNI_AXES]) k->wide |= far > INT32_MAX / 2;
+        // Where a view begins and where an index goes is known when it runs, but not beyond the value.
+        int64_t most = s->reader >= 0 ? place_count(m, s->place) : 0;
+        k->wide |= far > INT32_MAX / 2 || most > INT32_MAX / 2;
     }
 }
 

@@ -15,12 +15,6 @@ static bool is_unit(const tni_fusion *f, size_t i)
     return f->unit[i].into == (int32_t)i;
 }
 
-static uint32_t final_unit(const tni_fusion *f, uint32_t unit)
-{
-    while (f->unit[unit].into != (int32_t)unit) unit = (uint32_t)f->unit[unit].into;
-    return unit;
-}
-
 static int32_t first_item(const tni_fusion *f, uint32_t unit)
 {
     const tni_unit *u = &f->unit[unit];
@@ -62,7 +56,7 @@ static void name_befores(const tni_fusion *f, tni_unit *u)
     size_t   kept = 0;
     uint32_t me   = (uint32_t)u->into;
     for (size_t k = 0; k < u->befores; k++) {
-        uint32_t before = final_unit(f, u->before[k]);
+        uint32_t before = (uint32_t)tni_final_unit(f, (int32_t)u->before[k]);
         size_t   j      = 0;
         while (j < kept && u->before[j] != before) j++;
         if (before != me && j == kept) u->before[kept++] = before;

@@ -94,23 +94,14 @@ static int folding_op(int op)
 static void unroll_fold(unrolling *u, int i)
 {
     const tni_ins *x      = &u->old->ins[i];
-    int32_t        from   = u->out->origin[i];
-    int16_t        so_far = TNI_NO_VALUE;
-    for (int r = 0; r < u->cols; r++) {
-        tni_ins v = {
-            .code = TNI_I_CAST, .dtype = x->dtype, .b = -1, .c = -1, .access = -1, .number = -1
-        };
-        v.a = moved(u, x->a, r);
-        if (u->old->ins[x->a].dtype != x->dtype) v.a = push(u, v, from);
-        tni_ins join = { .code   = TNI_I_MAP,
-                         .op     = (uint8_t)folding_op(x->op),
-                         .dtype  = x->dtype,
-                         .a      = so_far,
-                         .b      = v.a,
-                         .c      = -1,
-                         .access = -1,
-                         .number = -1 };
-        so_far       = r ? push(u, join, from) : v.a;
+    int16_t        so_far = moved(u, x->a, 0);
+    for (int r = 1; r < u->cols; r++) {
+        tni_ins join = *x;
+        join.code    = TNI_I_MAP;
+        join.op      = (uint8_t)folding_op(x->op);
+        join.a       = so_far;
+        join.b       = moved(u, x->a, r);
+        so_far       = push(u, join, u->out->origin[i]);
     }
     u->to[i][0] = so_far;
 }
