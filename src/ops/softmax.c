@@ -9,10 +9,12 @@ static tn_tensor *shifted(tn_tensor *x, int axis)
     return tn_sub(x, tn_detach(tn_max_keep(x, axis)));
 }
 
+// The sum is between 1 and the number of elements, so that one division for the row and a product for
+// each element do for a division each.
 static tn_tensor *softmax(tn_tensor *x, int axis)
 {
     tn_tensor *e = tn_exp(shifted(x, axis));
-    return tn_div(e, tn_sum_keep(e, axis));
+    return tn_mul(e, tn_reciprocal(tn_sum_keep(e, axis)));
 }
 
 static tn_tensor *log_softmax(tn_tensor *x, int axis)
