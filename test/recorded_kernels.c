@@ -17,7 +17,7 @@ enum { SLOTS = 1 << 19, MOST = SLOTS / 2, ROOM = 1 << 28 };
 typedef struct {
     _Atomic uint64_t seen[SLOTS];
     _Atomic uint32_t at[MOST];
-    atomic_uint      count, used, lost;
+    atomic_uint      count, used, lost, unfused;
     _Alignas(8) char bytes[ROOM];
 } record;
 
@@ -49,6 +49,11 @@ int recorded_count(void)
 int recorded_lost(void)
 {
     return all ? (int)all->lost : 0;
+}
+
+int recorded_unfused(void)
+{
+    return all ? (int)all->unfused : 0;
 }
 
 const recorded_kernel *recorded_get(int i)
@@ -111,6 +116,7 @@ tni_plan *__wrap_tni_plan_build(tni_graph *g, const tni_limits *limits)
 {
     tni_plan *p = __real_tni_plan_build(g, limits);
     for (size_t i = 0; all && p && i < p->kernels; i++) add(&p->kernel[i].launch);
+    if (all && p && p->unfused) all->unfused++;
     return p;
 }
 

@@ -28,6 +28,8 @@ int                    recorded_count(void);
 const recorded_kernel *recorded_get(int i);
 // How many had no room.
 int recorded_lost(void);
+// Plans that should have been fused and could not be.
+int recorded_unfused(void);
 // Whether this program sees plans at all.
 bool recorded_can(void);
 

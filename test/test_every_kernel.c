@@ -218,5 +218,16 @@ static void the_cases_of_explain_are_planned(void)
     CHECK(!recorded_can() || recorded_count() > from);
 }
 
-const test_case tests_every_kernel[] = { TEST(the_cases_of_explain_are_planned),
-                                         TEST(kernels_of_all_tests_compile_for_an_h200), TEST_END };
+static void no_plan_fell_back_to_ops_one_by_one(void)
+{
+    if (!recorded_can())
+        SKIP("this program does not see plans: the linker puts nothing before them");
+    CHECK_INT(recorded_unfused(), 0);
+}
+
+const test_case tests_every_kernel[] = {
+    TEST(the_cases_of_explain_are_planned),
+    TEST(kernels_of_all_tests_compile_for_an_h200),
+    TEST(no_plan_fell_back_to_ops_one_by_one),
+    TEST_END,
+};

@@ -227,6 +227,7 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source)
     if (bound < 0 || !count_least(&a)) return false;
     fprintf(f, "%zu kernel%s, %lld bytes moved, %lld at least\n", a.launches,
             a.launches == 1 ? "" : "s", (long long)a.moved, (long long)a.least);
+    if (p->unfused) fprintf(f, "  not fused: no order of kernels was found\n");
     print_steps(&a);
     fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s, size_text(bound).s);
     return true;

@@ -148,7 +148,7 @@ struct tni_plan {
     tni_fused *kernel;
     uint64_t   runs;      // so far
     bool       prepared;  // the kernels have their entries
-    bool       unfused;   // it should have been fused and could not
+    bool       unfused;   // it should have been fused and could not: ops run one by one
     uint64_t   used;      // when last, for the LRU
 };
 
