@@ -172,7 +172,7 @@ void tni_simt_close_vector(tni_page *c)
 }
 
 // The loads of a pass, except those that registers hold. What shared memory holds was written by
-// the thread that reads it, so no barrier is needed.
+// the thread that reads it, or, in windows, before a fold of the group, so no barrier is needed.
 static void put_fetches(tni_page *c, const tni_set *set)
 {
     tni_set loads = { 0 }, stash = { 0 };
@@ -522,6 +522,12 @@ static bool many_rows(const tni_page *c)
     return c->k->tails || c->m->bulk;
 }
 
+// Whether threads read what others put into shared memory, which the next row's words replace.
+static bool shares_stash(const tni_page *c)
+{
+    return c->k->tails && !c->m->bulk && c->m->hold == TNI_HOLD_SHARED && c->m->window;
+}
+
 // Rows of which only columns are added up wait for nothing, so that several are in hand.
 static void put_rows_ahead(tni_page *c)
 {
@@ -587,6 +593,7 @@ static void put_row(tni_page *c)
     }
     if (c->m->bulk) tni_simt_release_row(c);
     if (c->m->next) tni_simt_take_next(c);
+    if (shares_stash(c)) tni_line(c->o, "%s;", c->d->barrier);
     if (many_rows(c)) tni_line(c->o, "}");
     if (c->k->tails) put_row_partials(c);
 }
