@@ -95,7 +95,7 @@ typedef struct {
 typedef void tn_handler(tn_ctx *cx, const tn_fault *f, void *user);
 
 typedef struct {
-    const char *device;   // "ref", "cpu"; NULL: TN_DEVICE if set, else the fastest device present
+    const char *device;  // "ref", "cpu", "opencl"; NULL: TN_DEVICE, else the fastest device present
     tn_handler *handler;  // NULL: print the first error once to stderr
     void       *user;     // handed to handler and alloc
     uint64_t    seed;

@@ -121,7 +121,61 @@ static void a_fused_pad_cuts_its_number_as_the_op_does(void)
     }
 }
 
+// A second result needs the input whose place the first could take.
+static void results_do_not_take_what_others_still_read(void)
+{
+    float  v[] = { -.9f, .2f, .3f, .4f, .5f };
+    double g[2][5];
+    for (int eager = 0; eager < 2; eager++) {
+        if (eager) setenv("TN_EAGER", "1", 1);
+        tn_ctx *cx = open_cpu();
+        unsetenv("TN_EAGER");
+        tn_tensor *x = tn_requires_grad(tn_from(cx, TN_F32, TN_SHAPE(5), v), true), *gx;
+        tn_tensor *y = tn_silu(x), *l = tn_mean_all(tn_mul(y, tn_cos(y)));
+        CHECK_STATUS(tn_grad(1, &l, 1, &x, NULL, &gx), TN_OK);
+        tn_backward(tn_sum_all(tn_square(gx)), NULL);
+        CHECK_STATUS(tn_read(tn_grad_of(x), TN_F64, g[eager], 5), TN_OK);
+        tn_close(cx);
+    }
+    for (int i = 0; i < 5; i++) CHECK_NEAR(g[0][i], g[1][i], 1e-6);
+}
+
+// The largest of 16-bit values is found again where it was, although one way rounds on its way.
+static void largest_values_of_16_bits_are_found_again(void)
+{
+    for (int k = 0; k < 2; k++) {
+        tn_ctx    *cx = open_cpu();
+        tn_tensor *x  = tn_randn(cx, k ? TN_F16 : TN_BF16, TN_SHAPE(2, 4, 8, 8));
+        tn_requires_grad(x, true);
+        tn_tensor *y = tn_max_pool2d(tn_tanh(x), 2, 2, (tn_pool_opts){ 0 });
+        tn_backward(tn_sum_all(y), NULL);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK(tn_item(tn_sum_all(tn_ne_s(tn_grad_of(x), 0))) >= 2 * 4 * 4 * 4);
+        tn_close(cx);
+    }
+}
+
+// What many elements read is computed once, not by each of them.
+static void dear_values_are_not_computed_again_and_again(void)
+{
+    tn_ctx    *cx = open_cpu();
+    tn_tensor *x  = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(64, 64)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    for (int k = 0; k < 2; k++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *y = k ? tn_sum(tn_window(tn_tanh(x), 1, 9, 1), -1)
+                         : tn_concat(2, (tn_tensor *const[]){ tn_exp(x), tn_tanh(x) }, 1);
+        tn_want(y);
+        test_case_result(kernels(cx) > 1, "case %d", k);
+        tn_end(s);
+    }
+    tn_close(cx);
+}
+
 const test_case tests_planning[] = {
+    TEST(results_do_not_take_what_others_still_read),
+    TEST(largest_values_of_16_bits_are_found_again),
+    TEST(dear_values_are_not_computed_again_and_again),
     TEST(computed_views_are_told_apart),
     TEST(a_long_chain_is_one_kernel),
     TEST(many_results_fit_into_kernels_or_are_parted),

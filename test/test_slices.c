@@ -132,7 +132,7 @@ enum { R = 12, K = 10 };
 static tn_tensor *pad_of_computed(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 {
     (void)i;
-    tn_tensor *v = tn_mul(tn_exp(x), y);
+    tn_tensor *v = tn_mul(tn_square(x), y);
     return tn_add_s(tn_pad(v, (int64_t[]){ 2, 0 }, (int64_t[]){ 1, 3 }, 0.5), 1);
 }
 static tn_tensor *pad_of_a_slice_of_computed(tn_tensor *x, tn_tensor *y, tn_tensor *i)
@@ -145,13 +145,13 @@ static tn_tensor *pads_in_pads(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 {
     (void)i;
     int64_t    one[] = { 1, 1 }, less[] = { -1, 0 };
-    tn_tensor *v = tn_pad(tn_tanh(x), one, one, 3);
+    tn_tensor *v = tn_pad(tn_abs(x), one, one, 3);
     return tn_pad(tn_add(v, tn_pad(y, one, one, 0)), less, one, -1);
 }
-static tn_tensor *logarithms_beside_ones(tn_tensor *x, tn_tensor *y, tn_tensor *i)
+static tn_tensor *reciprocals_beside_ones(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 {
     (void)y, (void)i;
-    tn_tensor *v = tn_div(tn_log(tn_square(x)), tn_add_s(x, 20));
+    tn_tensor *v = tn_reciprocal(tn_square(x));
     return tn_sum(tn_pad(v, (int64_t[]){ 0, 4 }, (int64_t[]){ 0, 0 }, 1), 1);
 }
 static tn_tensor *quotients_beside_nothing(tn_tensor *x, tn_tensor *y, tn_tensor *i)
@@ -163,13 +163,13 @@ static tn_tensor *quotients_beside_nothing(tn_tensor *x, tn_tensor *y, tn_tensor
 static tn_tensor *two_joined(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 {
     (void)i;
-    tn_tensor *part[] = { tn_exp(x), tn_neg(y) };
+    tn_tensor *part[] = { tn_square(x), tn_neg(y) };
     return tn_relu(tn_concat(2, part, 1));
 }
 static tn_tensor *four_joined_and_summed(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 {
     (void)i;
-    tn_tensor *part[] = { x, tn_ones_like(tn_slice(x, 1, 0, 1, 1)), tn_tanh(y), tn_flip(x, 1) };
+    tn_tensor *part[] = { x, tn_ones_like(tn_slice(x, 1, 0, 1, 1)), tn_abs(y), tn_flip(x, 1) };
     return tn_softmax(tn_concat(4, part, 1), 1);
 }
 static tn_tensor *rows_joined(tn_tensor *x, tn_tensor *y, tn_tensor *i)
@@ -181,13 +181,13 @@ static tn_tensor *rows_joined(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 static tn_tensor *a_slice_of_joined(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 {
     (void)i;
-    tn_tensor *part[] = { tn_exp(x), tn_neg(y) };
+    tn_tensor *part[] = { tn_square(x), tn_neg(y) };
     return tn_mul_s(tn_slice(tn_concat(2, part, 1), 1, K - 2, K + 3, 1), 2);
 }
 static tn_tensor *joined_turned(tn_tensor *x, tn_tensor *y, tn_tensor *i)
 {
     (void)i;
-    tn_tensor *part[] = { tn_exp(x), tn_neg(y) };
+    tn_tensor *part[] = { tn_square(x), tn_neg(y) };
     return tn_add_s(tn_transpose(tn_concat(2, part, 0), 0, 1), 1);
 }
 static tn_tensor *rotary(tn_tensor *x, tn_tensor *y, tn_tensor *i)
@@ -205,7 +205,7 @@ static const struct {
     { "a pad of something computed", pad_of_computed },
     { "a pad of a slice of something computed", pad_of_a_slice_of_computed },
     { "pads in pads", pads_in_pads },
-    { "logarithms beside ones", logarithms_beside_ones },
+    { "reciprocals beside ones", reciprocals_beside_ones },
     { "whole quotients beside nothing", quotients_beside_nothing },
     { "two values joined", two_joined },
     { "four values joined and normed", four_joined_and_summed },
@@ -275,7 +275,7 @@ static void a_slice_of_one_joined_value_reads_that_one(void)
     tn_tensor *x = there(cx, TN_SHAPE(R, K)), *y = there(cx, TN_SHAPE(R, K));
     long long  moved;
     tn_begin(cx);
-    tn_tensor *both = tn_concat(2, (tn_tensor *const[]){ tn_exp(x), tn_neg(y) }, 1);
+    tn_tensor *both = tn_concat(2, (tn_tensor *const[]){ tn_square(x), tn_neg(y) }, 1);
     tn_add_s(tn_slice(both, 1, K, 2 * K, 1), 1);
     CHECK_INT(kernels(cx), 1);
     CHECK(sscanf(page, "1 kernel, %lld bytes moved", &moved) == 1);

@@ -11,6 +11,8 @@ enum {
     LITTLE      = 1 << 20,  // bytes that are not worth counting
     FLOAT_OPS   = 40,       // whatever floats into a reader is cut here
     FLOAT_READS = 10,
+    DEAR        = 8,    // additions from which on a value is not computed several times an element
+    VERY_DEAR   = 64,   // or by all of its readers
     NEAR        = 200,  // ids within which units that only share an input are joined
     VISITS      = 400,  // units looked at before a search for a cycle gives up
     MOST_JOINED = 4     // values that a kernel picks from
@@ -131,6 +133,13 @@ static tni_how first_how(const tni_item *it)
     return TNI_AS_FLOAT;
 }
 
+// Whether n would compute elements of a value y several times, or where they are nothing.
+static bool repeats(const tni_node *n, const tni_node *y)
+{
+    const tni_node *over = can_reduce(n) ? n->src[0] : n;
+    return joins_parts(n) || tni_node_count(over) >= 2 * tni_node_count(y);
+}
+
 // What item i's sources say of it: how far it is from the inputs, what its readers would compute and
 // load if it floats; and what it says of them: that they are read, and how.
 static void look_at_sources(tni_fusion *f, size_t i)
@@ -139,6 +148,7 @@ static void look_at_sources(tni_fusion *f, size_t i)
     tni_fate  *x = &f->fate[i];
     tni_node  *n = g->item[i].n;
     x->ops       = x->how == TNI_AS_FLOAT && !is_free(n);
+    x->cost      = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
     x->whole     = x->how == TNI_AS_FLOAT && (tni_op_fallible(n->op) || is_random(n));
     if (x->ops && joins_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -155,12 +165,14 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (y) y->uses++;
         if (number && joins) continue;
         if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
+        if (floats && y->cost >= DEAR && repeats(n, g->item[at].n)) y->apart = true;
         if (floats && (x->ops + y->ops > FLOAT_OPS || x->reads + y->reads > FLOAT_READS))
             y->apart = true;
         if (floats && !y->apart) {
             x->whole |= y->whole;
             x->cut |= y->cut || joins_parts(n);
             x->ops   = (uint16_t)(x->ops + y->ops);
+            x->cost  = (uint16_t)(x->cost + y->cost);
             x->reads = (uint16_t)(x->reads + y->reads);
             x->read_bytes += y->read_bytes;
         } else {
@@ -178,6 +190,7 @@ static bool is_dear(const tni_fusion *f, size_t i)
     const tni_fate *x = &f->fate[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
     if (x->ops > MOST_OPS || x->reads > MOST_READS) return true;
+    if (x->uses > 2 && x->cost * (x->uses - 1) > VERY_DEAR) return true;
     return x->read_bytes > LITTLE && x->read_bytes > 2 * x->bytes;
 }
 

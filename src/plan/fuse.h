@@ -73,6 +73,7 @@ typedef struct {
     bool     whole;   // its readers would check an index or draw a number: only for its elements
     bool     cut;     // its readers would compute it in parts, each at its own points
     uint16_t ops;     // that its readers compute if it floats
+    uint16_t cost;    // of these, in additions
     uint16_t reads;   // values they load for it
     int32_t  level;
     int32_t  unit;   // -1 while it floats

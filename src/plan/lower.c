@@ -80,7 +80,7 @@ static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t lit
 static int16_t unnamed(const tni_unit *u, int v)
 {
     const tni_ins *x      = v >= 0 ? &u->value[v].ins : NULL;
-    bool           narrow = x && (x->dtype == TN_F16 || x->dtype == TN_BF16);
+    bool           narrow = x && (x->dtype == TN_F16 || x->dtype == TN_BF16);  // it rounds
     if (!x || x->code != TNI_I_CAST || narrow) return (int16_t)v;
     return u->value[x->a].ins.dtype == x->dtype ? x->a : (int16_t)v;
 }
@@ -298,12 +298,41 @@ static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
 
 // ---- ops ---------------------------------------------------------------------------------------
 
+static bool is_narrow(tn_dtype dt)
+{
+    return dt == TN_F16 || dt == TN_BF16;
+}
+
+// A value of 16 bits as it would be in memory. Between ops it is kept in full, which is finer; but two
+// ways to compute one value must compare as equal.
+static int rounded(lowering *l, int32_t i, int v)
+{
+    tni_ins x = blank;
+    x.code    = TNI_I_CAST;
+    x.dtype   = l->u->value[v].ins.dtype;
+    x.a       = (int16_t)v;
+    if (!is_narrow((tn_dtype)x.dtype) || l->u->value[v].ins.code == TNI_I_LOAD) return v;
+    int same = find_same(l->u, &x);
+    return same == FAILED ? add(l, -1, i, NULL, x) : same;
+}
+
+// Whether two computed values are compared, not one with a number.
+static bool compares(const lowering *l, const tni_node *n, const int *x)
+{
+    if (n->op != TNI_eq && n->op != TNI_ne && n->op != TNI_lt && n->op != TNI_le &&
+        n->op != TNI_gt && n->op != TNI_ge)
+        return false;
+    return l->u->value[x[0]].ins.code != TNI_I_NUMBER && l->u->value[x[1]].ins.code != TNI_I_NUMBER;
+}
+
 static int lower_map(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = node_of(l, i);
     int             x[3] = { TNI_NO_VALUE, TNI_NO_VALUE, TNI_NO_VALUE };
     for (uint32_t s = 0; s < n->nsrc; s++)
         if ((x[s] = lower_operand(l, i, (int)s, c)) == FAILED) return FAILED;
+    for (uint32_t s = 0; s < 2 && compares(l, n, x); s++)
+        if ((x[s] = rounded(l, i, x[s])) == FAILED) return FAILED;
     tn_dtype dt = (tn_dtype)n->dtype;
     if (n->op == TNI_cast) return cast_of(l, i, i, c, dt, x[0]);
     return map_of(l, i, i, c, n->op, dt, x[0], x[1], x[2]);

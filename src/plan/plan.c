@@ -265,17 +265,22 @@ static bool reads_alike(const builder *b, const tni_fused *k, int from, int acce
     return true;
 }
 
-// Whether what is loaded from buffer `from` is read by nothing after the value of store `access`: a
-// device may write that as soon as it is there, and leave what it loads in place until it is read.
+// Whether what is loaded from buffer `from` is read by nothing after the value of store `access`, and
+// for no other store: a device may write that as soon as it is there, compute store after store, and
+// leave what it loads in place until it is read.
 static bool is_read_before(const tni_kernel *k, int from, int access)
 {
-    bool loaded[TNI_MOST_INS] = { false };
+    bool loaded[TNI_MOST_INS] = { false }, made[TNI_MOST_INS] = { false };
     int  last = 0, value = 0;
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x          = &k->ins[i];
         int16_t        operand[3] = { x->a, x->b, x->c };
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < 3; j++) {
             if (operand[j] >= 0 && loaded[operand[j]]) last = i;
+            if (operand[j] >= 0) made[i] |= made[operand[j]];
+        }
+        made[i] |= x->code == TNI_I_LOAD && k->access[x->access].buffer == from;
+        if (x->code == TNI_I_STORE && x->access != access && made[i]) return false;
         bool same = x->code == TNI_I_CAST && x->dtype == k->ins[x->a].dtype && loaded[x->a];
         loaded[i] = same || (x->code == TNI_I_LOAD && k->access[x->access].buffer == from);
         if (x->code == TNI_I_STORE && x->access == access) value = x->a;

@@ -265,6 +265,15 @@ static int two_places(writing *w, int buf, const tni_cl_axes *p, const tni_cl_ax
     return place(w, buf, 0, 0, np + w->k.nr, stride);
 }
 
+// What is folded counts as moving along the axes it is folded over, by steps of 0 where it is
+// broadcast.
+static void moves(writing *w, bool over_p)
+{
+    int from = over_p ? 0 : w->k.np, to = over_p ? w->k.np : w->k.np + w->k.nr;
+    for (int i = from; i < to; i++)
+        if (w->k.access[0].stride[i] == TNI_STRIDE_0) w->k.access[0].stride[i] = TNI_STRIDE_N;
+}
+
 // Rows are what stays and R what is folded; or, as a tail, the other way round: where all is folded
 // into one, or where what stays is dense and there is less of it than of what is folded.
 static void write_reduce(writing *w, const tni_call *c)
@@ -277,7 +286,8 @@ static void write_reduce(writing *w, const tni_call *c)
     w->k.lane_in_r = tail ? stay.rank > 0 : dense;
     int     b      = buffer(w, c->in, false);
     int16_t x = cast(w, c->out.dtype, load(w, c->in->dtype, two_places(w, b, p, r, 0), -1, -1));
-    int16_t y = add(w, TNI_I_REDUCE, c->op, c->out.dtype, x, -1, -1);
+    moves(w, tail);
+    int16_t y          = add(w, TNI_I_REDUCE, c->op, c->out.dtype, x, -1, -1);
     w->k.ins[y].over_p = tail;
     store(w, c->out.dtype, two_places(w, buffer(w, &c->out, true), p, r, 1), y);
 }
