@@ -189,6 +189,7 @@ static bool is_dear(const tni_fusion *f, size_t i)
 {
     const tni_fate *x = &f->fate[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
+    if (x->cut || joins_parts(f->g->item[i].n)) return true;  // bounds are in the way of loops
     if (x->ops > MOST_OPS || x->reads > MOST_READS) return true;
     if (x->uses > 2 && x->cost * (x->uses - 1) > VERY_DEAR) return true;
     return x->read_bytes > LITTLE && x->read_bytes > 2 * x->bytes;

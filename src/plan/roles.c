@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-enum { ALONE_ROW = 1 << 16 };  // most elements of a kernel that is a single row
+enum {
+    ALONE_ROW = 1 << 16,  // most elements of a kernel that is a single row
+    SHORT     = 16        // lanes fewer than this are not worth it
+};
 
 // ---- which axes are reduced --------------------------------------------------------------------
 
@@ -57,10 +60,22 @@ static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool 
     return x->moves == all || x->moves == (all & ~r);
 }
 
+// Whether the bounds of a pad or a concat keep short axes of R apart that would else be one long row.
+static bool is_chopped(const tni_unit *u, uint32_t r)
+{
+    uint32_t bounds = 0, brief = 0;
+    for (size_t i = 0; i < u->values; i++)
+        if (u->value[i].ins.code == TNI_I_LOAD && u->value[i].ins.b >= 0)
+            bounds |= u->value[u->value[i].ins.b].axes & r;
+    for (int k = 0; k < u->naxes; k++) brief |= (uint32_t)(u->size[k] < SHORT) << k;
+    return bounds & brief && elements(u, r) >= SHORT * SHORT;
+}
+
 static bool roles_fit(const tni_unit *u, uint32_t r)
 {
     standing of[TNI_MOST_INS];
     if (r && r == all_axes(u) && elements(u, r) > ALONE_ROW) return false;
+    if (r & (r - 1) && is_chopped(u, r)) return false;
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
         if (!value_fits(u, x, r, of, &of[i])) return false;
@@ -207,8 +222,6 @@ static void collapse(making *m)
         if (k < m->np) m->np--;
     }
 }
-
-enum { SHORT = 16 };  // lanes fewer than this are not worth it
 
 // The lane axis: the last of P or of R, by how much lies side by side along it.
 static bool lane_in_r(const making *m)

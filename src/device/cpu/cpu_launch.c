@@ -7,6 +7,8 @@
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/interpret.h"
 
+enum { SHARES = 8 };  // chunks for each thread
+
 // The first failure that a thread met, and in which chunk. Threads take chunks in rising order.
 typedef struct {
     _Alignas(64) int64_t fail[2];
@@ -81,11 +83,22 @@ static void gather_failure(const flight *f, tni_launch *l)
     l->fail[1] = first ? first->fail[1] : 0;
 }
 
+// Without tails chunks may be of any size: long ones go on where the last ended, which the memory
+// likes, yet there are enough of them to share.
+static void lengthen(tni_cut *cut, int threads)
+{
+    int64_t chunk = cut->units / (SHARES * (int64_t)threads);
+    if (chunk <= cut->chunk) return;
+    cut->chunk  = chunk;
+    cut->chunks = tni_pieces(cut->units, chunk);
+}
+
 static void run_compiled(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
 {
-    flight f    = { .run = run, .l = l };
-    f.cut       = tni_kernel_cut(l);
-    f.threads   = threads_of(l, &f.cut);
+    flight f  = { .run = run, .l = l };
+    f.cut     = tni_kernel_cut(l);
+    f.threads = threads_of(l, &f.cut);
+    if (!l->kernel->tails) lengthen(&f.cut, f.threads);
     f.notes     = (note *)l->scratch;
     f.partials  = l->scratch + (size_t)f.threads * sizeof(note);
     f.room      = f.partials + partials_bytes(&f.cut);
