@@ -60,13 +60,13 @@ static int16_t moved(const int16_t *to, int at)
 static void move_value(tni_unit *u, size_t k, const census *c)
 {
     tni_lowered *v = &u->value[c->to_value[k]];
-    *v             = u->value[k];
-    v->ins.a       = moved(c->to_value, v->ins.a);
-    v->ins.b       = moved(c->to_value, v->ins.b);
-    v->ins.c       = moved(c->to_value, v->ins.c);
-    v->ins.access  = moved(c->to_source, v->ins.access);
-    v->ins.number  = moved(c->to_number, v->ins.number);
-    v->guard       = moved(c->to_value, v->guard);
+    memmove(v, &u->value[k], sizeof *v);
+    v->ins.a      = moved(c->to_value, v->ins.a);
+    v->ins.b      = moved(c->to_value, v->ins.b);
+    v->ins.c      = moved(c->to_value, v->ins.c);
+    v->ins.access = moved(c->to_source, v->ins.access);
+    v->ins.number = moved(c->to_number, v->ins.number);
+    v->guard      = moved(c->to_value, v->guard);
     if (v->item >= 0) v->coords.via = moved(c->to_value, v->coords.via);
 }
 
@@ -81,7 +81,7 @@ static void drop(tni_unit *u, size_t values, size_t sources, size_t numbers, cen
     for (size_t k = values; k < u->values; k++)
         if (c->value[k]) move_value(u, k, c);
     for (size_t k = sources; k < u->sources; k++)
-        if (c->source[k]) u->source[c->to_source[k]] = u->source[k];
+        if (c->source[k]) memmove(&u->source[c->to_source[k]], &u->source[k], sizeof *u->source);
     for (size_t k = numbers; k < u->numbers; k++)
         if (c->number[k]) u->number[c->to_number[k]] = u->number[k];
     u->values  = left;
