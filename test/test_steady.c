@@ -141,7 +141,8 @@ static void a_new_learning_rate_is_no_new_plan(void)
     tn_close(l.cx);
 }
 
-// Kernels keep classes of sizes, so a new batch size rarely needs a new one.
+// Kernels keep classes of sizes, so a new batch size rarely needs a new one. A plan has its kernels
+// compiled when it runs for the second time, so a second sweep still asks for some; a third for none.
 static void a_sweep_of_batch_sizes_takes_few_kernels(void)
 {
     loop l;
