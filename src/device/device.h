@@ -91,7 +91,8 @@ struct tni_device {
     // until the process ends. A plan launches its entries again with other addresses, offsets and
     // numbers, never with other sizes or strides. launch may return before the work is done.
     // A device that is lazy also takes NULL for an entry, and meets the kernels of a plan when it
-    // runs for the second time: most plans run once, and compiling them would be in vain.
+    // runs for the second time, or the same ops with other sizes: most plans run once, and compiling
+    // them would be in vain.
     bool lazy;
     tn_status (*prepare)(int n, const tni_launch *const *first, void **entry, tni_text *why);
     size_t (*room)(void *entry, const tni_launch *l);  // scratch that launch wants, in bytes

@@ -258,12 +258,11 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     return report(r->cx, s, r->g->item[*item].n, why.s);
 }
 
-// The device meets the kernels of a new plan, all at once.
+// The device meets the kernels of a plan, all at once.
 static bool prepare_kernels(const run *r, tni_plan *p)
 {
     tni_text why = { "" };
     if (p->prepared || !p->kernels) return true;
-    if (r->e->device->lazy && !r->e->compiles_first && p->runs == 0) return true;
     const tni_launch **first = tni_alloc(&r->cx->heap, p->kernels * sizeof *first);
     void             **entry = tni_alloc(&r->cx->heap, p->kernels * sizeof *entry);
     tn_status          s     = TN_EMEM;
@@ -278,6 +277,19 @@ static bool prepare_kernels(const run *r, tni_plan *p)
     if (s == TN_EMEM) tni_fail_memory(r->cx, "evaluating");
     else if (s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);
     return p->prepared;
+}
+
+// Before a plan runs. A plan of a loop over sizes brings those along that have waited.
+static bool prepare(const run *r, tni_plan *p)
+{
+    bool waits = r->e->device->lazy && !r->e->compiles_first;
+    if (waits && p->runs == 0 && !p->recurs) return true;
+    if (waits && p->runs == 0) {
+        const tni_plans *all = &r->e->plans;
+        for (int i = 0; i < all->count; i++)
+            if (all->plan[i]->deeds == p->deeds && !prepare_kernels(r, all->plan[i])) return false;
+    }
+    return prepare_kernels(r, p);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -496,7 +508,7 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan *p)
 
     run     r    = { .cx = g->cx, .e = g->cx->engine, .g = g, .plan = p };
     int64_t need = -1;
-    if (prepare_kernels(&r, p) && take_lists(&r)) {
+    if (prepare(&r, p) && take_lists(&r)) {
         for (size_t i = 0; i < g->count; i++) r.data[i] = nowhere;
         need = (int64_t)scratch_bytes(&r);
     }
@@ -511,7 +523,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     tni_plan *plan = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
     r.plan    = plan;
-    bool   ok = prepare_kernels(&r, plan) && take_memory(&r);
+    bool   ok = prepare(&r, plan) && take_memory(&r);
     size_t at = 0, item = 0;
     for (; ok && at < plan->steps; at++) ok = run_step(&r, plan->step[at], &item) == TN_OK;
     tn_status s = ok ? TN_OK : tni_failed();

@@ -6,10 +6,27 @@
 static tni_plan *find(tni_plans *c, uint64_t hash, const char *key, size_t bytes)
 {
     for (int i = 0; i < c->count; i++) {
+        if (c->hash[i] != hash) continue;
         tni_plan *p = c->plan[i];
-        if (p->hash == hash && p->key_bytes == bytes && !memcmp(p->key, key, bytes)) return p;
+        if (p->key_bytes == bytes && !memcmp(p->key, key, bytes)) return p;
     }
     return NULL;
+}
+
+// What a graph does, whatever its sizes are.
+static uint64_t deeds(const tni_graph *g)
+{
+    uint64_t hash = g->count;
+    for (size_t i = 0; i < g->count; i++)
+        hash = (hash ^ (uint64_t)g->item[i].n->op) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash;
+}
+
+// A plan that does what another does already, for other sizes, is of a loop over sizes.
+static void mark_recurring(tni_plans *c, tni_plan *p)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->plan[i]->deeds == p->deeds) p->recurs = c->plan[i]->recurs = true;
 }
 
 static void keep(tni_plans *c, tni_heap *h, tni_plan *p)
@@ -24,6 +41,7 @@ static void keep(tni_plans *c, tni_heap *h, tni_plan *p)
         c->count++;
     }
     c->plan[at] = p;
+    c->hash[at] = p->hash;
 }
 
 tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept)
@@ -45,6 +63,8 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
             p->hash      = hash;
             p->key       = key;
             p->key_bytes = bytes;
+            p->deeds     = deeds(g);
+            mark_recurring(c, p);
             keep(c, h, p);
         } else {
             tni_free(h, key);

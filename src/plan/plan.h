@@ -138,6 +138,7 @@ typedef int32_t tni_step;
 typedef struct tni_plan tni_plan;
 struct tni_plan {
     uint64_t   hash;
+    uint64_t   deeds;  // a hash of its ops, whatever their sizes are
     size_t     key_bytes;
     char      *key;
     size_t     count;
@@ -148,6 +149,7 @@ struct tni_plan {
     tni_fused *kernel;
     uint64_t   runs;      // so far
     bool       prepared;  // the kernels have their entries
+    bool       recurs;    // another plan of the cache has the same deeds
     bool       unfused;   // it should have been fused and could not: ops run one by one
     uint64_t   used;      // when last, for the LRU
 };
@@ -160,12 +162,13 @@ char     *tni_key_write(const tni_graph *g, size_t *bytes);
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
 
-enum { TNI_PLANS = 256, TNI_PLAN_NODES = 50000 };
+enum { TNI_PLANS = 512, TNI_PLAN_NODES = 50000 };
 
 // Plans by key, the least recently used given up first. Very large graphs are planned each
 // time.
 typedef struct {
     tni_plan *plan[TNI_PLANS];
+    uint64_t  hash[TNI_PLANS];  // theirs
     int       count;
     uint64_t  clock;
 } tni_plans;
