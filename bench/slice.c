@@ -111,7 +111,8 @@ bool slice_out(slice *s, int array, int64_t first, int64_t n, double *v)
     size_t   w  = tni_dtype_size(dt);
     void    *to = malloc((size_t)n * w);
     if (!to) return false;
-    s->device->download(to, dt, s->data[array] + (size_t)first * w, n);
+    s->device->download(s->cx->engine->seat, to, dt, s->data[array] + (size_t)first * w, n,
+                        &(tni_text){ 0 });
     for (int64_t i = 0; i < n; i++) v[i] = number_at(to, dt, i);
     free(to);
     return true;
@@ -122,10 +123,12 @@ static bool poison(const slice *s, char *p, tn_dtype dt, int64_t n)
 {
     tni_text why  = { "" };
     tni_attr attr = { .num = { .f = NAN } };
-    tni_call call = {
-        .op = TNI_full, .attr = &attr, .threads = tni_threads_default(), .why = &why
-    };
-    call.out = (tni_arg){ .dtype = dt, .rank = 1, .size = { n }, .stride = { 1 }, .data = p };
+    tni_call call = { .seat    = s->cx->engine->seat,
+                      .op      = TNI_full,
+                      .attr    = &attr,
+                      .threads = tni_threads_default(),
+                      .why     = &why };
+    call.out      = (tni_arg){ .dtype = dt, .rank = 1, .size = { n }, .stride = { 1 }, .data = p };
     if (s->device->run(&call) == TN_OK) return true;
     fprintf(stderr, "tenon-bench: poisoning: %s\n", why.s);
     return false;
@@ -135,10 +138,11 @@ static bool poison(const slice *s, char *p, tn_dtype dt, int64_t n)
 
 static double time_calls(const slice *s, void (*f)(void *arg), void *arg, int times)
 {
-    if (s->device == &tni_device_cuda) return tni_cuda_seconds(f, arg, times) / times;
+    if (s->device == &tni_device_cuda)
+        return tni_cuda_seconds(s->cx->engine->seat, f, arg, times) / times;
     double start = bench_seconds();
     for (int i = 0; i < times; i++) f(arg);
-    if (s->device->wait) s->device->wait();
+    if (s->device->wait) s->device->wait(s->cx->engine->seat, &(tni_text){ 0 });
     return (bench_seconds() - start) / times;
 }
 
@@ -149,7 +153,7 @@ static double timed(const slice *s, void (*f)(void *arg), void *arg, int times)
     double took[ROUNDS];
     for (int i = 0; i < 3; i++) f(arg);
     for (int r = 0; r < ROUNDS; r++) {
-        if (s->device->wait) s->device->wait();
+        if (s->device->wait) s->device->wait(s->cx->engine->seat, &(tni_text){ 0 });
         took[r] = time_calls(s, f, arg, times);
     }
     return bench_middle(took, ROUNDS);
@@ -182,7 +186,8 @@ static void launch_all(void *arg)
     raw     *r   = arg;
     tni_text why = { "" };
     for (int i = 0; i < r->s->c->kernels && !r->failed; i++) {
-        if (r->s->device->launch(r->entry[i], &r->launch[i], &why) == TN_OK) continue;
+        if (r->s->device->launch(r->s->cx->engine->seat, r->entry[i], &r->launch[i], &why) == TN_OK)
+            continue;
         fprintf(stderr, "tenon-bench: %s: %s\n", r->s->c->name, why.s);
         r->failed = true;
     }
@@ -199,7 +204,8 @@ static void launch_one(void *arg)
     one     *o   = arg;
     raw     *r   = o->r;
     tni_text why = { "" };
-    if (r->s->device->launch(r->entry[o->which], &r->launch[o->which], &why) != TN_OK)
+    if (r->s->device->launch(r->s->cx->engine->seat, r->entry[o->which], &r->launch[o->which],
+                             &why) != TN_OK)
         r->failed = true;
 }
 
@@ -238,14 +244,14 @@ static bool prepare_all(raw *r)
     const tni_launch *first[SLICE_KERNELS];
     tni_text          why = { "" };
     for (int i = 0; i < s->c->kernels; i++) first[i] = &r->launch[i];
-    if (s->device->prepare(s->c->kernels, first, r->entry, &why) != TN_OK) {
+    if (s->device->prepare(s->cx->engine->seat, s->c->kernels, first, r->entry, &why) != TN_OK) {
         fprintf(stderr, "tenon-bench: %s: %s\n", s->c->name, why.s);
         return false;
     }
     for (int i = 0; i < s->c->kernels; i++) {
-        size_t room = s->device->room(r->entry[i], &r->launch[i]);
+        size_t room = s->device->room(s->cx->engine->seat, r->entry[i], &r->launch[i]);
         memcpy(r->launch[i].buffer, s->data, sizeof s->data);
-        r->launch[i].scratch = room ? s->device->alloc(&s->cx->heap, room) : NULL;
+        r->launch[i].scratch = room ? s->device->alloc(s->cx->engine->seat, room) : NULL;
         if (room && !r->launch[i].scratch) return false;
     }
     return true;
@@ -256,9 +262,10 @@ static bool raw_arrays(slice *s)
     for (int i = 0; i < s->c->arrays; i++) {
         tn_dtype dt = s->c->array[i].dtype;
         int64_t  n  = slice_elements(s, i);
-        s->data[i]  = s->device->alloc(&s->cx->heap, (size_t)n * tni_dtype_size(dt));
+        s->data[i]  = s->device->alloc(s->cx->engine->seat, (size_t)n * tni_dtype_size(dt));
         if (!s->data[i]) return false;
-        if (s->host[i]) s->device->upload(s->data[i], dt, s->host[i], n);
+        if (s->host[i])
+            s->device->upload(s->cx->engine->seat, s->data[i], dt, s->host[i], n, &(tni_text){ 0 });
         else if (!poison(s, s->data[i], dt, n)) return false;
     }
     return true;
@@ -267,13 +274,13 @@ static bool raw_arrays(slice *s)
 static void raw_close(raw *r)
 {
     slice *s = r->s;
-    if (s->device->wait) s->device->wait();
+    if (s->device->wait) s->device->wait(s->cx->engine->seat, &(tni_text){ 0 });
     for (int i = 0; i < SLICE_ARRAYS; i++) {
-        if (s->data[i]) s->device->free(&s->cx->heap, s->data[i]);
+        if (s->data[i]) s->device->free(s->cx->engine->seat, s->data[i]);
         s->data[i] = NULL;
     }
     for (int i = 0; i < SLICE_KERNELS; i++)
-        if (r->launch[i].scratch) s->device->free(&s->cx->heap, r->launch[i].scratch);
+        if (r->launch[i].scratch) s->device->free(s->cx->engine->seat, r->launch[i].scratch);
 }
 
 static void run_raw(slice *s, double copy)
@@ -372,15 +379,21 @@ static double copy_rate(const slice *s, int64_t bytes)
     tni_text why = { "" };
     int64_t  n   = bytes / 4;
     tni_arg  in = { .dtype = TN_F32, .rank = 1, .size = { n }, .stride = { 1 } }, out = in;
-    in.data   = s->device->alloc(&s->cx->heap, (size_t)bytes);
-    out.data  = s->device->alloc(&s->cx->heap, (size_t)bytes);
-    copying c = { s->device, { .op = TNI_copy, .nin = 1, .in = &in, .out = out, .why = &why } };
+    in.data        = s->device->alloc(s->cx->engine->seat, (size_t)bytes);
+    out.data       = s->device->alloc(s->cx->engine->seat, (size_t)bytes);
+    copying c      = { s->device,
+                       { .seat = s->cx->engine->seat,
+                         .op   = TNI_copy,
+                         .nin  = 1,
+                         .in   = &in,
+                         .out  = out,
+                         .why  = &why } };
     c.call.threads = tni_threads_default();
     double rate    = NAN;
     if (in.data && out.data && poison(s, in.data, TN_F32, n))
         rate = 2 * (double)bytes / timed(s, copy_once, &c, TIMES);
-    s->device->free(&s->cx->heap, in.data);
-    s->device->free(&s->cx->heap, out.data);
+    s->device->free(s->cx->engine->seat, in.data);
+    s->device->free(s->cx->engine->seat, out.data);
     return rate;
 }
 

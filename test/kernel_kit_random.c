@@ -284,12 +284,12 @@ static void draw_store(gen *g, int v)
     holds(g, kit_store(c, at, v));
 }
 
-// Stores into the memory of a load of phase 0 that varies everywhere, which nothing later reads.
+// A map stores into the memory of a load that varies everywhere, which nothing later reads.
 static void store_in_place(gen *g)
 {
     tni_kernel *k = &g->c->k;
     int         v = draw_value(g, -1), n = k->nins;
-    if (v < 0 || ins(g, v)->finish || ins(g, v)->phase > 0 || k->phases > 1) return;
+    if (v < 0 || k->nr || k->tails) return;
     for (int i = 0; i < n; i++) {
         const tni_ins *x = &k->ins[i];
         if (x->code != TNI_I_LOAD || x->a >= 0 || x->b >= 0) continue;
@@ -313,7 +313,7 @@ static void draw_stores(gen *g)
         draw_store(g, i);
         stores++;
     }
-    if (chance(g, 15)) store_in_place(g);
+    if (chance(g, 50)) store_in_place(g);
 }
 
 bool kit_random_case(kit_case *c, uint64_t seed, int flags)

@@ -351,10 +351,10 @@ static void spoil(char *data, int dtype, int64_t at)
     else *x ^= 0x40;
 }
 
-static tn_status broken_launch(void *entry, tni_launch *l, tni_text *why)
+static tn_status broken_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
 {
     const tni_kernel *k = l->kernel;
-    tn_status         s = tni_device_cpu.launch(entry, l, why);
+    tn_status         s = tni_device_cpu.launch(seat, entry, l, why);
     if (s != TN_OK || broken.left-- != 0) return s;
     for (int i = 0; i < k->naccess; i++) {
         int b = k->access[i].buffer;

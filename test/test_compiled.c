@@ -141,12 +141,12 @@ static void drop(kit_case *c)
 static tn_status run(kit_case *c, void *entry)
 {
     tni_text  why    = { "" };
-    size_t    room   = entry ? tni_cpu_room(entry, &c->l) : tni_interpret_room(&c->l);
+    size_t    room   = entry ? tni_cpu_room(NULL, entry, &c->l) : tni_interpret_room(&c->l);
     tn_status status = TN_OK;
     kit_reset(c);
     c->l.scratch = aligned_alloc(64, (room + 127) / 64 * 64);
     memset(c->l.scratch, 0xa5, room);
-    if (entry) status = tni_cpu_launch(entry, &c->l, &why);
+    if (entry) status = tni_cpu_launch(NULL, entry, &c->l, &why);
     else tni_interpret(&c->l);
     free(c->l.scratch);
     c->l.scratch = NULL;
@@ -178,7 +178,7 @@ static void prepare(batch *b, uint64_t seed, int count)
         first[i]    = &b->kit[i]->l;
         run(b->plain[i], NULL);
     }
-    CHECK_STATUS(tni_cpu_prepare(count, first, b->entry, &why), TN_OK);
+    CHECK_STATUS(tni_cpu_prepare(NULL, count, first, b->entry, &why), TN_OK);
 }
 
 static void check_batch(batch *b)
@@ -501,7 +501,7 @@ static void look_up(int arg)
     kit_keep(c);
     c->l.threads            = 1;
     const tni_launch *first = &c->l;
-    CHECK_STATUS(tni_cpu_prepare(1, &first, &entry, &why), TN_OK);
+    CHECK_STATUS(tni_cpu_prepare(NULL, 1, &first, &entry, &why), TN_OK);
     CHECK_STATUS(run(c, entry), TN_EARG);
     CHECK_INT(c->l.fail[1], 9);
     tni_cpu_kernels_wait();

@@ -69,7 +69,7 @@ static void fill(value *v, tn_dtype dt, int64_t room, mood m)
     v->mem   = malloc((size_t)v->room * 8);
     v->cells = malloc((size_t)v->room * 8);
     for (int64_t i = 0; i < v->room; i++) host_put(dt, v->mem, i, draw_float(m), draw_int(m));
-    ref->upload(v->cells, dt, v->mem, v->room);
+    ref->upload(NULL, v->cells, dt, v->mem, v->room, &(tni_text){ 0 });
 }
 
 static void place(value *v, int64_t offset)
@@ -199,7 +199,7 @@ static bool agree(int op, int nin, const value *in, value *out, const tni_attr *
                               describe(&c, &text), threads[k]);
     }
     void *want = malloc((size_t)out->room * 8);
-    ref->download(want, out->arg.dtype, out->cells, out->room);
+    ref->download(NULL, want, out->arg.dtype, out->cells, out->room, &(tni_text){ 0 });
     for (int64_t i = 0; ok && i < out->room; i++) {
         double x = host_get(out->arg.dtype, out->mem, i), y = host_get(out->arg.dtype, want, i);
         ok = near_enough(out->arg.dtype, x, y, e) ||
@@ -482,7 +482,7 @@ static void lay_index(value *v, int rank, const int64_t *size, int axis, int64_t
     tn_dtype dt = below(2) ? TN_I32 : TN_I64;
     lay(v, dt, rank, size, TAME, false);
     for (int64_t i = 0; i < v->room; i++) host_put(dt, v->mem, i, 0, below(2 * n) - n);
-    ref->upload(v->cells, dt, v->mem, v->room);
+    ref->upload(NULL, v->cells, dt, v->mem, v->room, &(tni_text){ 0 });
     for (int i = axis + 1; broad && i < rank; i++) v->arg.stride[i] = v->other.stride[i] = 0;
 }
 

@@ -164,8 +164,8 @@ static void transfers_bring_every_byte(void)
         uint8_t *host = malloc((size_t)n), *back = calloc((size_t)n, 1);
         char    *p = tni_cl_alloc(&heap, (size_t)n + 3);
         for (int64_t i = 0; i < n; i++) host[i] = (uint8_t)(i * 37 % 251 + (int64_t)k);
-        tni_cl_upload(p + 3, TN_U8, host, n);
-        tni_cl_download(back, TN_U8, p + 3, n);
+        tni_cl_upload(NULL, p + 3, TN_U8, host, n, &(tni_text){ 0 });
+        tni_cl_download(NULL, back, TN_U8, p + 3, n, &(tni_text){ 0 });
         CHECK(!memcmp(host, back, (size_t)n));
         tni_cl_free(&heap, p);
         free(host);
@@ -183,11 +183,11 @@ static void uploads_do_not_overtake_each_other(void)
     int32_t  back[N];
     for (int32_t i = 0; i < N; i++) {
         int32_t v = -1;
-        tni_cl_upload(p + 4 * i, TN_I32, &v, 1);
+        tni_cl_upload(NULL, p + 4 * i, TN_I32, &v, 1, &(tni_text){ 0 });
         v = i * i;
-        tni_cl_upload(p + 4 * i, TN_I32, &v, 1);
+        tni_cl_upload(NULL, p + 4 * i, TN_I32, &v, 1, &(tni_text){ 0 });
     }
-    tni_cl_download(back, TN_I32, p, N);
+    tni_cl_download(NULL, back, TN_I32, p, N, &(tni_text){ 0 });
     for (int32_t i = 0; i < N; i++) CHECK_INT(back[i], i * i);
     tni_cl_free(&heap, p);
 }

@@ -35,6 +35,7 @@ typedef struct {
 //   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
 //             eight for each element, every output begun at a multiple of 64
 typedef struct {
+    void            *seat;
     int              op;
     int              nin;
     const tni_arg   *in;
@@ -69,8 +70,14 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
     return result;
 }
 
-// One per folder below, constant. The engine calls it from the owner thread of a context; what it
-// keeps of its own is shared by all contexts.
+// What a context asks for as it takes its seat.
+typedef struct {
+    int   number;  // which of several: 1 of "cuda:1"
+    void *stream;  // of the caller's, in which all work is to go; NULL: one of the device's own
+} tni_wish;
+
+// One per folder below, constant. The engine calls it from the owner thread of a context, with the
+// context's seat: what the device keeps for that context alone. What else it keeps is shared by all.
 typedef struct tni_device tni_device;
 struct tni_device {
     const char *name;
@@ -78,11 +85,17 @@ struct tni_device {
     bool        attention;    // it runs attention and attention_grad
     // What serves this device here, in a line; false, with the reason, if nothing does.
     bool (*probe)(tni_text *detail);
-    void *(*alloc)(void *heap, size_t bytes);  // aligned to 64; heap is the context's tni_heap
-    void (*free)(void *heap, void *p);
+    // A seat; NULL, with status and reason, if there is none. Where open is NULL, heap is the seat.
+    void *(*open)(tni_heap *heap, const tni_wish *wish, tn_status *s, tni_text *why);
+    void (*close)(void *seat);
+    void *(*alloc)(void *seat, size_t bytes);  // aligned to 64
+    void (*free)(void *seat, void *p);
     size_t (*element_size)(tn_dtype dt);  // in its memory
-    void (*upload)(void *dst, tn_dtype dt, const void *host, int64_t count);
-    void (*download)(void *host, tn_dtype dt, const void *src, int64_t count);
+    // When upload returns, host may change; when download does, host has the elements.
+    tn_status (*upload)(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                        tni_text *why);
+    tn_status (*download)(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+                          tni_text *why);
     size_t (*scratch)(const tni_call *call);
     tn_status (*run)(const tni_call *call);
     // Kernels; all NULL where the device runs ops one by one. prepare takes the kernels of a new
@@ -94,16 +107,23 @@ struct tni_device {
     // runs for the second time, or the same ops with other sizes: most plans run once, and compiling
     // them would be in vain.
     bool lazy;
-    tn_status (*prepare)(int n, const tni_launch *const *first, void **entry, tni_text *why);
-    size_t (*room)(void *entry, const tni_launch *l);  // scratch that launch wants, in bytes
-    tn_status (*launch)(void *entry, tni_launch *l, tni_text *why);
+    tn_status (*prepare)(void *seat, int n, const tni_launch *const *first, void **entry,
+                         tni_text *why);
+    size_t (*room)(void *seat, void *entry, const tni_launch *l);  // bytes of scratch for launch
+    tn_status (*launch)(void *seat, void *entry, tni_launch *l, tni_text *why);
     // A library op and a kernel that reads its result element after element, so that the first n
     // rows of the kernel can run as soon as the elements they read are there. claims: whether the
     // device runs an op of the table so; NULL where it runs none. room_then: scratch for both.
     bool (*claims)(int op);
     size_t (*room_then)(const tni_call *call, void *entry, const tni_launch *l);
     tn_status (*run_then)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
-    void (*wait)(void);  // until everything launched is done; NULL where launch waits
+    // An element on its way to the host, as it is once all that was launched so far is done: fetch
+    // begins and gives a ticket, 0 if none can be had; fetched says whether it has arrived, and puts
+    // it into 8 bytes. Nobody waits. NULL where a download costs nothing.
+    int64_t (*fetch)(void *seat, tn_dtype dt, const void *src);
+    bool (*fetched)(void *seat, int64_t ticket, void *host);
+    // Until everything launched is done; NULL where launch waits. What failed meanwhile is told.
+    tn_status (*wait)(void *seat, tni_text *why);
     // To be seen by people; NULL where there is nothing to show. counts: kernels that this process
     // had to compile, and those it found on disk. text: what is compiled for a kernel, without what
     // it calls, to be freed by tni_free; NULL when memory is out.

@@ -107,7 +107,7 @@ static bool mirror_inputs(look *l)
     l->in_room  = tni_zalloc(h, (size_t)l->c->nin * sizeof *l->in_room);
     bool ok     = l->in && l->in_room;
     for (int k = 0; ok && k < l->c->nin; k++) {
-        l->in_room[k] = tni_mirror(h, l->cx->engine->device, &l->c->in[k], &l->in[k]);
+        l->in_room[k] = tni_mirror(h, l->cx->engine, &l->c->in[k], &l->in[k]);
         ok            = l->in_room[k] != NULL;
     }
     return ok || tni_no_memory(l->cx, "check");
@@ -134,7 +134,7 @@ static tn_status look_at(look *l, const tni_arg *out)
     tni_heap *h = &l->cx->heap;
     tn_status s = TN_EMEM;
     if (!tni_is_float(out->dtype)) return TN_OK;
-    l->out_room = tni_mirror(h, l->cx->engine->device, out, &l->out);
+    l->out_room = tni_mirror(h, l->cx->engine, out, &l->out);
     if (l->out_room) s = look_through(l);
     else tni_fail_memory(l->cx, "check");
     for (int k = 0; l->in_room && k < l->c->nin; k++) tni_free(h, l->in_room[k]);

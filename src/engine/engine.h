@@ -5,16 +5,23 @@
 #include "device/device.h"
 #include "plan/plan.h"
 
-// A value that tn_item_late asked for: the newest that arrived, and the node it waits for.
+enum { TNI_ON_THE_WAY = 4 };
+
+// A value that tn_item_late asked for: the newest that arrived, the node it waits for, and the
+// device's tickets for values that were computed since, oldest first.
 typedef struct {
     char     *name;  // or, where NULL, by call site
     tni_site  site;
     double    value;
     tni_node *node;
+    int       tickets;
+    int64_t   ticket[TNI_ON_THE_WAY];
+    uint8_t   dtype[TNI_ON_THE_WAY];
 } tni_late;
 
 struct tni_engine {
     const tni_device *device;
+    void             *seat;  // at the device
     int               threads;
     bool              eager;           // TN_EAGER: op by op
     bool              compiles_first;  // TN_COMPILE=wait: a plan is compiled before it runs

@@ -96,7 +96,8 @@ static void stretch(tni_arg *a, const tni_arg *out)
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
 {
     tni_node *n = r->g->item[i].n;
-    tni_call  c = { .op      = n->op,
+    tni_call  c = { .seat    = r->e->seat,
+                    .op      = n->op,
                     .nin     = (int)n->nsrc,
                     .in      = r->in,
                     .out     = item_arg(r, i),
@@ -250,7 +251,7 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
         tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
         s          = r->e->device->run_then(&c, k->entry, &k->launch, &why);
     } else {
-        s = r->e->device->launch(k->entry, &k->launch, &why);
+        s = r->e->device->launch(r->e->seat, k->entry, &k->launch, &why);
     }
     if (k->launch.fail[0]) return report_check(r, k, item);
     if (s == TN_OK) return TN_OK;
@@ -268,7 +269,7 @@ static bool prepare_kernels(const run *r, tni_plan *p)
     tn_status          s     = TN_EMEM;
     if (first && entry) {
         for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-        s = r->e->device->prepare((int)p->kernels, first, entry, &why);
+        s = r->e->device->prepare(r->e->seat, (int)p->kernels, first, entry, &why);
     }
     for (size_t i = 0; s == TN_OK && i < p->kernels; i++) p->kernel[i].entry = entry[i];
     p->prepared = s == TN_OK;
@@ -318,7 +319,7 @@ static size_t step_scratch(run *r, tni_step step)
     int32_t           item = k ? k->claimed : step;
     tni_text          why  = { "" };
     if (k) bind_kernel(r, k);
-    if (item < 0) return d->room(k->entry, &k->launch);
+    if (item < 0) return d->room(r->e->seat, k->entry, &k->launch);
     if (tni_run_nothing(r, (size_t)item)) return 0;
     tni_call c = tni_run_call(r, (size_t)item, &why);
     return k ? d->room_then(&c, k->entry, &k->launch) : d->scratch(&c);

@@ -1,6 +1,8 @@
 // tn_item_late: the newest value that arrived, by name or by line, without waiting for one.
 #include "engine/engine.h"
 
+#include "device/ref/ref.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -26,25 +28,58 @@ static tni_late *add(tn_ctx *cx, const char *name, tni_site site)
     return &e->late[e->late_count++];
 }
 
-// Takes the value of the node that was waited for, if it has arrived.
+static double number_of(tn_dtype dt, const void *element)
+{
+    tni_cell c;
+    tni_ref_put(&c, dt, element, 1);
+    return tni_is_float(dt) ? c.f : (double)c.i;
+}
+
+static void drop_tickets(tni_late *l, int n)
+{
+    l->tickets -= n;
+    memmove(l->ticket, l->ticket + n, (size_t)l->tickets * sizeof *l->ticket);
+    memmove(l->dtype, l->dtype + n, (size_t)l->tickets);
+}
+
+// Takes the newest of the values that have arrived.
+static void collect(tni_engine *e, tni_late *l)
+{
+    _Alignas(8) char element[8];
+    for (int i = l->tickets - 1; i >= 0; i--) {
+        if (!e->device->fetched(e->seat, l->ticket[i], element)) continue;
+        l->value = number_of((tn_dtype)l->dtype[i], element);
+        drop_tickets(l, i + 1);
+        return;
+    }
+}
+
+static void fetch(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
+{
+    int64_t ticket = e->device->fetch(e->seat, dt, src);
+    if (!ticket) return;
+    if (l->tickets == TNI_ON_THE_WAY) drop_tickets(l, 1);
+    l->ticket[l->tickets]  = ticket;
+    l->dtype[l->tickets++] = (uint8_t)dt;
+}
+
+static void read_now(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
+{
+    _Alignas(8) char element[8];
+    tni_text         why = { "" };
+    if (e->device->download(e->seat, element, dt, src, 1, &why) == TN_OK)
+        l->value = number_of(dt, element);
+}
+
+// Asks for the value of the node that was waited for, once that is computed.
 static void arrive(tn_ctx *cx, tni_late *l)
 {
+    tni_engine *e = cx->engine;
     if (!l->node || l->node->state == TNI_PENDING) return;
     if (l->node->state == TNI_DONE) {
-        const tni_device *dev  = cx->engine->device;
-        tni_arg           from = tni_value_arg(cx->engine, l->node), to = from;
-        tni_text          why = { "" };
-        _Alignas(64) char room[64];
-        tni_call          call = { .op      = TNI_cast,
-                                   .nin     = 1,
-                                   .in      = &from,
-                                   .out     = to,
-                                   .attr    = &l->node->attr,
-                                   .threads = 1,
-                                   .why     = &why };
-        call.out.dtype         = TN_F64;
-        call.out.data          = room;
-        if (dev->run(&call) == TN_OK) dev->download(&l->value, TN_F64, room, 1);
+        tni_arg from = tni_value_arg(e, l->node);
+        if (e->device->fetch) fetch(e, l, from.dtype, from.data);
+        else read_now(e, l, from.dtype, from.data);
     }
     tni_node_unref(cx, l->node);
     l->node = NULL;
@@ -66,6 +101,7 @@ double tn_item_late(tn_tensor *t)
     tni_node_unref(cx, l->node);
     l->node = tni_node_ref(n);
     arrive(cx, l);
+    collect(cx->engine, l);
     return l->value;
 }
 

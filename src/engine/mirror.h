@@ -5,9 +5,9 @@
 
 #include "engine/engine.h"
 
-// A copy of the elements of x, which lie on device d, as cells of the reference device: *y has x's
+// A copy of the elements of x, which lie on e's device, as cells of the reference device: *y has x's
 // shape and strides. Returns what tni_free is to free; NULL when memory is out.
-void *tni_mirror(tni_heap *h, const tni_device *d, const tni_arg *x, tni_arg *y);
+void *tni_mirror(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y);
 // Element at[] of a mirror, whatever its dtype.
 double tni_mirror_value(const tni_arg *y, const int64_t *at);
 

@@ -3,6 +3,7 @@
 
 #include "base/pool.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,13 +40,28 @@ tn_device_desc tn_device_info(int i)
     return (tn_device_desc){ devices[i]->name, known.detail[i].s, known.there[i] };
 }
 
-static const tni_device *find_device(const char *name)
+// Whether a name is a device's, alone or with a number behind it: "cuda", "cuda:1".
+static bool is_named(const char *name, const tni_device *d, int *number)
+{
+    size_t n = strlen(d->name);
+    *number  = 0;
+    if (strncmp(name, d->name, n)) return false;
+    if (!name[n]) return true;
+    if (!d->open || name[n] != ':' || !tni_is_digit(name[n + 1])) return false;
+    char *end;
+    long  k = strtol(name + n + 1, &end, 10);
+    *number = k > INT_MAX ? INT_MAX : (int)k;
+    return !*end;
+}
+
+static const tni_device *find_device(const char *name, int *number)
 {
     tni_text why = { "" };
+    *number      = 0;
     if (!name || !*name) name = getenv("TN_DEVICE");
     if (!name || !*name) return devices[0];
     for (int i = 0; i < DEVICES; i++) {
-        if (strcmp(devices[i]->name, name)) continue;
+        if (!is_named(name, devices[i], number)) continue;
         if (devices[i]->probe(&why)) return devices[i];
         tni_thread_fail(TN_EDEVICE, "open: device %s is not available: %s", name, why.s);
         return NULL;
@@ -109,9 +125,26 @@ enum { KEEPS_BLOCKS = false };
 enum { KEEPS_BLOCKS = true };
 #endif
 
+// A context that gets no seat is gone.
+static bool take_seat(tn_ctx *cx, const tni_wish *wish)
+{
+    tni_text    why = { "" };
+    tn_status   s   = TN_EDEVICE;
+    tni_engine *e   = cx->engine;
+    e->seat         = e->device->open ? e->device->open(&cx->heap, wish, &s, &why) : &cx->heap;
+    if (e->seat) return true;
+    tni_heap heap = cx->heap;
+    heap.keeps    = false;
+    tni_free(&heap, e);
+    tni_free(&heap, cx);
+    tni_thread_fail(s, "open: %s", why.s);
+    return false;
+}
+
 tn_ctx *tn_open_with(tn_open_opts o)
 {
-    const tni_device *dev = find_device(o.device);
+    tni_wish          wish = { .stream = o.stream };
+    const tni_device *dev  = find_device(o.device, &wish.number);
     if (!dev) return NULL;
     tni_heap heap = o.alloc ? (tni_heap){ .alloc = o.alloc, .user = o.user } : tni_heap_default();
     tn_ctx  *cx   = tni_zalloc(&heap, sizeof *cx);
@@ -145,7 +178,8 @@ tn_ctx *tn_open_with(tn_open_opts o)
     cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
     cx->scope       = &cx->root;
     open_slabs(cx);
-    tni_memory memory = { dev->alloc, dev->free, &cx->heap };
+    if (!take_seat(cx, &wish)) return NULL;
+    tni_memory memory = { dev->alloc, dev->free, e->seat };
     tni_buffers_open(&cx->buffers, &cx->heap, memory, o.mem_limit);
     return cx;
 }
@@ -194,6 +228,7 @@ void tn_close(tn_ctx *cx)
     tni_free(&cx->heap, cx->walked);
     tni_plans_close(&cx->engine->plans, &cx->heap);
     tni_buffers_close(&cx->buffers);
+    if (cx->engine->device->close) cx->engine->device->close(cx->engine->seat);
     tni_slab_close(&cx->nodes);
     tni_slab_close(&cx->stores);
     tni_slab_close(&cx->views);
@@ -268,8 +303,11 @@ tn_status tn_eval(tn_ctx *cx)
 tn_status tn_sync(tn_ctx *cx)
 {
     if (!tni_ctx_ok(cx, "sync")) return tni_failed();
+    const tni_engine *e   = cx->engine;
+    tni_text          why = { "" };
     cx->stats.syncs++;
-    return TN_OK;
+    tn_status s = e->device->wait ? e->device->wait(e->seat, &why) : TN_OK;
+    return s == TN_OK ? s : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 
 tn_stats tn_stats_get(const tn_ctx *cx)

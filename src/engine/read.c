@@ -36,7 +36,12 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     if (!b)
         return tni_fail(cx, TN_EMEM, "%s: out of memory for shape %s of %s", op,
                         tni_shape_text(rank, size).s, tn_dtype_name(dt));
-    if (count) dev->upload(b->data, dt, data, count);
+    tni_text  why = { "" };
+    tn_status s   = count ? dev->upload(cx->engine->seat, b->data, dt, data, count, &why) : TN_OK;
+    if (s != TN_OK) {
+        tni_buffer_unref(&cx->buffers, b);
+        return tni_fail(cx, s, "%s: %s", op, why.s);
+    }
     cx->stats.copies++;
     return leaf(cx, dt, rank, size, b);
 }
@@ -106,15 +111,16 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     int64_t     count = tni_node_count(n);
     cx->stats.copies++;
     if (!count) return TN_OK;
+    tni_text why = { "" };
     if (dt == from.dtype && tni_view_contiguous(&v)) {
-        e->device->download(dst, dt, from.data, count);
-        return TN_OK;
+        tn_status s = e->device->download(e->seat, dst, dt, from.data, count, &why);
+        return s == TN_OK ? s : tni_fail_status(cx, s, "%s: %s", op, why.s);
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
     if (!b) return tni_fail_status(cx, TN_EMEM, "%s: out of memory", op);
-    tni_text why   = { "" };
     tni_view to    = tni_view_whole(v.rank, v.size);
-    tni_call call  = { .op      = dt == from.dtype ? TNI_copy : TNI_cast,
+    tni_call call  = { .seat    = e->seat,
+                       .op      = dt == from.dtype ? TNI_copy : TNI_cast,
                        .nin     = 1,
                        .in      = &from,
                        .out     = from,
@@ -125,7 +131,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     call.out.data  = b->data;
     memcpy(call.out.stride, to.stride, sizeof to.stride);
     tn_status s = e->device->run(&call);
-    if (s == TN_OK) e->device->download(dst, dt, b->data, count);
+    if (s == TN_OK) s = e->device->download(e->seat, dst, dt, b->data, count, &why);
     tni_buffer_unref(&cx->buffers, b);
     return s == TN_OK ? s : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }

@@ -140,7 +140,7 @@ static void *mirror_run(const tni_verify *v, int dtype, char *data, int64_t coun
 {
     tni_arg x = { .dtype = (tn_dtype)dtype, .rank = 1, .size = { count }, .stride = { 1 } }, y;
     x.data    = data;
-    return tni_mirror(heap_of(v), v->r->e->device, &x, &y);
+    return tni_mirror(heap_of(v), v->r->e, &x, &y);
 }
 
 static bool mirror_item(tni_verify *v, size_t i)
@@ -193,23 +193,23 @@ static void find_errors(const tni_verify *v, size_t i, tni_arg *error)
 }
 
 // Scratch for the call, as the run's device asks for it; false when memory is out.
-static bool run_scratch(const tni_verify *v, const tni_device *d, tni_call *c, void **scratch)
+static bool run_scratch(const tni_device *d, tni_call *c, void **scratch)
 {
     size_t need = d->scratch(c);
-    *scratch    = need ? d->alloc(heap_of(v), need) : NULL;
+    *scratch    = need ? d->alloc(c->seat, need) : NULL;
     c->scratch  = *scratch;
     return !need || *scratch;
 }
 
 // Runs item i of the group on a device; TN_EMEM where there is no memory for that.
-static tn_status run_on(const tni_verify *v, const tni_run *r, size_t i, tni_call *c, tni_text *why)
+static tn_status run_on(const tni_run *r, size_t i, tni_call *c, tni_text *why)
 {
     const tni_device *d = r->e->device;
     void             *scratch;
     tn_status         s = TN_EMEM;
     *c                  = tni_run_call(r, i, why);
-    if (run_scratch(v, d, c, &scratch)) s = d->run(c);
-    if (scratch) d->free(heap_of(v), scratch);
+    if (run_scratch(d, c, &scratch)) s = d->run(c);
+    if (scratch) d->free(c->seat, scratch);
     return s;
 }
 
@@ -241,7 +241,7 @@ static bool compute_item(tni_verify *v, size_t i)
     tni_arg *error = tni_alloc(heap_of(v), (size_t)(node_at(v, i)->nsrc + 1) * sizeof *error);
     v->room[i]     = tni_alloc(heap_of(v), (size_t)stored_count(v, i) * sizeof(tni_cell));
     v->ref.data[i] = v->room[i];
-    tn_status s    = error && v->room[i] ? run_on(v, &v->ref, i, &c, &why) : TN_EMEM;
+    tn_status s    = error && v->room[i] ? run_on(&v->ref, i, &c, &why) : TN_EMEM;
     if (s == TN_OK) {
         find_errors(v, i, error);
         if (!tni_error_bound(heap_of(v), &c, error, &v->error[i])) s = TN_EMEM;
@@ -319,8 +319,10 @@ static bool put_back(const tni_verify *v, alone *a, size_t i)
     char    *host  = tni_alloc(heap_of(v), (size_t)count * tni_dtype_size(dt));
     bool     ok    = host && take_buffer(v, a, i);
     if (ok) {
-        tni_device_ref.download(host, dt, v->ref.data[i], count);
-        v->r->e->device->upload(a->run.data[i], dt, host, count);
+        const tni_engine *e   = v->r->e;
+        tni_text          why = { "" };
+        tni_device_ref.download(NULL, host, dt, v->ref.data[i], count, &why);
+        ok = e->device->upload(e->seat, a->run.data[i], dt, host, count, &why) == TN_OK;
     }
     tni_free(heap_of(v), host);
     return ok;
@@ -345,7 +347,7 @@ static bool run_member(const tni_verify *v, alone *a, size_t i, difference *d)
         share_alone(v, a, i);
         return true;
     }
-    return take_buffer(v, a, i) && run_on(v, &a->run, i, &c, &why) == TN_OK &&
+    return take_buffer(v, a, i) && run_on(&a->run, i, &c, &why) == TN_OK &&
            compare(v, i, a->run.data[i], d);
 }
 
@@ -444,6 +446,7 @@ tni_verify *tni_verify_before(const tni_run *r, tni_step step)
     v->r             = r;
     v->step          = step;
     v->engine.device = &tni_device_ref;
+    v->engine.seat   = heap_of(v);
     v->ref           = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
     bool ok          = true;
     if (step < 0 || !tni_run_nothing(r, (size_t)step)) {

@@ -67,14 +67,16 @@ const char *tni_kept_type(tn_dtype dt)
     "        for (m_long i = 0; i < blocks; i++)\n"                                           \
     "            y[4 * i + k] = m_normal_f(q[k & 2][i], q[k | 1][i], k & 1);\n"               \
     "}\n"
-#define CHECK(global)                                                              \
+// `note` tells of a failure, of the first alone.
+#define CHECK(global, note)                                                        \
     "M_FN m_long m_check(m_long i, m_long n, m_int ins, " global "m_long *fail)\n" \
     "{\n"                                                                          \
     "    m_long at = i < 0 ? i + n : i;\n"                                         \
     "    if (at >= 0 && at < n) return at;\n"                                      \
-    "    if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;\n"                          \
+    "    " note "\n"                                                               \
     "    return 0;\n"                                                              \
     "}\n"
+#define NOTE "if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;"
 
 // A distance from the first lane, as far as lanes can tell.
 #define LANES_TO                               \
@@ -85,7 +87,7 @@ const char *tni_kept_type(tn_dtype dt)
     "    return (m_int)(d > far ? far : d);\n" \
     "}\n"
 
-static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK(""), LANES_TO, NULL };
+static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK("", NOTE), LANES_TO, NULL };
 
 // A block is folded in 64 lanes, which then fold into each other by halves; a short one in 16, and
 // what is shorter still one by one: the rule of the cpu device's tiles, to the bit.
@@ -141,8 +143,13 @@ const tni_dialect tni_dialect_c = {
 
 // ---- OpenCL and CUDA ---------------------------------------------------------------------------
 
-static const char *const opencl_rows[] = { CHECK("__global "), NULL };
-static const char *const cuda_rows[]   = { CHECK(""), TNI_CUDA_SPELLINGS, NULL };
+// Many threads may fail at once: the one that finds 0 in the first word goes on to write the second.
+// OpenCL 1.2 has atomics of 32 bits, and the low ones come first.
+#define NOTE_OPENCL "if (!atomic_cmpxchg((volatile __global m_int *)fail, 0, 1 + ins)) fail[1] = i;"
+#define NOTE_CUDA   "if (!atomicCAS((m_ulong *)fail, 0, 1 + ins)) fail[1] = i;"
+
+static const char *const opencl_rows[] = { CHECK("__global ", NOTE_OPENCL), NULL };
+static const char *const cuda_rows[]   = { CHECK("", NOTE_CUDA), TNI_CUDA_SPELLINGS, NULL };
 
 const tni_dialect tni_dialect_opencl = {
     .name       = "opencl",

@@ -66,13 +66,22 @@ static bool seal_one(tni_kernel *k, int at)
     return true;
 }
 
+static bool reads_written(const tni_kernel *k)
+{
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code == TNI_I_LOAD && k->buffer[k->access[x->access].buffer].written) return true;
+    }
+    return false;
+}
+
 bool tni_kernel_seal(tni_kernel *k)
 {
     k->phases = k->nr > 0;
     k->tails  = 0;
     for (int i = 0; i < k->nins; i++)
         if (!seal_one(k, i)) return false;
-    return true;
+    return !(k->nr || k->tails) || !reads_written(k);
 }
 
 const char *tni_kernel_kind(const tni_kernel *k)

@@ -94,7 +94,8 @@ typedef struct {
 // Axes 0 .. np-1 are P, np .. np+nr-1 are R. No axis has size 1 or 0 unless it is the only P axis.
 // Invariant once sealed: operands come before their readers; every STORE of the main stage varies
 // over all of P, and over all of R or not at all; every REDUCE over R varies over R, every tail's
-// operand over P.
+// operand over P; a buffer that is written is read only by a kernel without R and tails: others may
+// read an element in several threads, or again after it was written.
 typedef struct {
     uint8_t           np, nr;
     uint8_t           lane_in_r;  // the lane axis is the last R axis, else the last P axis
@@ -124,7 +125,8 @@ tni_word tni_word_of(tn_dtype dt, double f, int64_t l);
 int64_t tni_clipped(tn_dtype dt, double f);
 
 // What a kernel needs to run. Buffers are addresses on the device, aligned to 64 bytes unless the
-// memory is the user's.
+// memory is the user's. A buffer that is written shares memory with one that is read only as a kernel
+// may read what it writes, and then at each point with the same element.
 typedef struct {
     const tni_kernel *kernel;
     int64_t           size[TNI_AXES];

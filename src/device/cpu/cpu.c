@@ -38,24 +38,29 @@ static bool probe(tni_text *detail)
 
 // ---- memory ----
 
-static void *cpu_alloc(void *heap, size_t bytes)
+static void *cpu_alloc(void *seat, size_t bytes)
 {
-    return tni_alloc64(heap, bytes);
+    return tni_alloc64(seat, bytes);
 }
 
-static void cpu_free(void *heap, void *p)
+static void cpu_free(void *seat, void *p)
 {
-    tni_free64(heap, p);
+    tni_free64(seat, p);
 }
 
-static void upload(void *dst, tn_dtype dt, const void *host, int64_t count)
+static tn_status upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                        tni_text *why)
 {
+    (void)seat;
+    (void)why;
     if (count > 0) memcpy(dst, host, (size_t)count * tni_dtype_size(dt));
+    return TN_OK;
 }
 
-static void download(void *host, tn_dtype dt, const void *src, int64_t count)
+static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+                          tni_text *why)
 {
-    if (count > 0) memcpy(host, src, (size_t)count * tni_dtype_size(dt));
+    return upload(seat, host, dt, src, count, why);
 }
 
 // ---- running ----

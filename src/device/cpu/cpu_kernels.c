@@ -423,8 +423,10 @@ static void queue(entry *e, job **j)
 }
 
 // Never fails: a kernel that cannot be compiled, or kept, is interpreted.
-tn_status tni_cpu_prepare(int n, const tni_launch *const *first, void **entries, tni_text *why)
+tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, void **entries,
+                          tni_text *why)
 {
+    (void)seat;
     (void)why;
     job *j = NULL;
     pthread_mutex_lock(&table.lock);

@@ -17,9 +17,10 @@ typedef struct {
 } tni_cpu_code;
 
 // What the device offers as prepare, room and launch. A launch takes no lock, no memory and no file.
-tn_status tni_cpu_prepare(int n, const tni_launch *const *first, void **entry, tni_text *why);
-size_t    tni_cpu_room(void *entry, const tni_launch *l);
-tn_status tni_cpu_launch(void *entry, tni_launch *l, tni_text *why);
+tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+                          tni_text *why);
+size_t    tni_cpu_room(void *seat, void *entry, const tni_launch *l);
+tn_status tni_cpu_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
 // The threads that run it.
 int tni_cpu_threads(const tni_launch *l);
 

@@ -83,7 +83,7 @@ static size_t call_bytes(const tni_call *call)
 size_t tni_cpu_room_then(const tni_call *call, void *entry, const tni_launch *l)
 {
     const tni_cpu_code *code = entry;
-    size_t              both = call_bytes(call), alone = tni_cpu_room(entry, l);
+    size_t              both = call_bytes(call), alone = tni_cpu_room(call->seat, entry, l);
     if (code) both += counters_bytes() + (size_t)call->threads * room_of(code, l);
     return both > alone ? both : alone;
 }
@@ -104,5 +104,5 @@ tn_status tni_cpu_run_then(const tni_call *call, void *entry, tni_launch *l, tni
         c.then       = &then;
     }
     tn_status s = tni_device_cpu.run(&c);
-    return s != TN_OK || then.begun ? s : tni_cpu_launch(entry, l, why);
+    return s != TN_OK || then.begun ? s : tni_cpu_launch(call->seat, entry, l, why);
 }

@@ -194,7 +194,7 @@ static tn_status batch_compile(const tni_gpu *g, batch *b, tni_text *why)
     if (s == TN_OK) {
         int error = g->cu->module_load(&m, c.image);
         if (!error) error = find_functions(g, m, b);
-        s = tni_gpu_status(g, error, "loading kernels", why);
+        s = tni_gpu_status(g->cu, error, "loading kernels", why);
     }
     if (s == TN_OK) link_variants(b);
     tni_cubin_free(&c);
@@ -223,12 +223,14 @@ static tn_status prepare(const tni_gpu *g, batch *b, int n, const tni_launch *co
     return batch_compile(g, b, why);
 }
 
-tn_status tni_cuda_prepare(int n, const tni_launch *const *first, void **out, tni_text *why)
+tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **out,
+                           tni_text *why)
 {
-    const tni_gpu *g = tni_gpu_get(why);
+    tni_cuda      *c = seat;
+    const tni_gpu *g = c->gpu;
     batch          b;
-    if (!g) return TN_EDEVICE;
-    tn_status s = TN_EMEM;
+    tn_status      s = TN_EMEM;
+    tni_cuda_enter(c);
     pthread_mutex_lock(&table.lock);
     if (batch_open(&b, n)) s = prepare(g, &b, n, first, out, why);
     else tni_text_add(why, "cuda: out of memory for kernels");
@@ -266,13 +268,11 @@ static tni_simt shape_of(const tni_gpu *g, entry *e, const tni_launch *l)
     return e->shape;
 }
 
-size_t tni_cuda_room(void *at, const tni_launch *l)
+size_t tni_cuda_room(void *seat, void *at, const tni_launch *l)
 {
-    tni_text       why = { "" };
-    const tni_gpu *g   = tni_gpu_get(&why);
-    if (!g) return 0;
+    const tni_cuda *c = seat;
     pthread_mutex_lock(&table.lock);
-    size_t bytes = (size_t)shape_of(g, at, l).scratch_bytes;
+    size_t bytes = (size_t)shape_of(c->gpu, at, l).scratch_bytes;
     pthread_mutex_unlock(&table.lock);
     return bytes;
 }
@@ -305,42 +305,44 @@ static int raise_shared(const tni_gpu *g, variant *v, int bytes)
     return g->cu->function_set(v->main, TNI_CU_FUNCTION_SHARED, bytes);
 }
 
-static int start(const tni_gpu *g, variant *v, const tni_simt *m, const tni_launch *l)
+static int start(const tni_cuda *c, variant *v, const tni_simt *m, const tni_launch *l)
 {
-    char  args[TNI_SIMT_BYTES];
-    void *list[] = { args };
-    int   error  = raise_shared(g, v, m->shared_bytes);
-    tni_simt_pack(l, m, (const void *)(uintptr_t)g->state, args);
+    const tni_gpu *g = c->gpu;
+    char           args[TNI_SIMT_BYTES];
+    void          *list[] = { args };
+    int            error  = raise_shared(g, v, m->shared_bytes);
+    tni_simt_pack(l, m, (const void *)(uintptr_t)c->state, args);
     if (!error)
         error = g->cu->launch(v->main, (unsigned)m->grid[0], (unsigned)m->grid[1], 1,
-                              (unsigned)m->block, 1, 1, (unsigned)m->shared_bytes, g->stream, list,
+                              (unsigned)m->block, 1, 1, (unsigned)m->shared_bytes, c->stream, list,
                               NULL);
     if (!error && v->finish)
         error = g->cu->launch(v->finish, (unsigned)m->finish_grid, 1, 1, m->class.finish_threads, 1,
-                              1, 0, g->stream, list, NULL);
+                              1, 0, c->stream, list, NULL);
     return error;
 }
 
 // Waits for a kernel that can fail on an index, and takes the failure, if there is one.
-static int take_failure(const tni_gpu *g, tni_launch *l)
+static int take_failure(const tni_cuda *c, tni_launch *l)
 {
     enum { BYTES = sizeof l->fail };
-    int error = g->cu->copy_out(g->seen, g->state, BYTES, g->stream);
-    if (!error) error = g->cu->stream_wait(g->stream);
+    const tni_driver *cu    = c->gpu->cu;
+    int               error = cu->copy_out(c->seen, c->state, BYTES, c->stream);
+    if (!error) error = cu->stream_wait(c->stream);
     if (error) return error;
-    memcpy(l->fail, g->seen, BYTES);
-    return l->fail[0] ? g->cu->set8(g->state, 0, BYTES, g->stream) : TNI_CU_OK;
+    memcpy(l->fail, c->seen, BYTES);
+    return l->fail[0] ? cu->set8(c->state, 0, BYTES, c->stream) : TNI_CU_OK;
 }
 
-tn_status tni_cuda_launch(void *at, tni_launch *l, tni_text *why)
+tn_status tni_cuda_launch(void *seat, void *at, tni_launch *l, tni_text *why)
 {
-    entry         *e = at;
-    const tni_gpu *g = tni_gpu_get(why);
-    if (!g) return TN_EDEVICE;
-    tni_simt m;
-    variant *v = variant_for(g, e, l, &m, why);
+    tni_cuda *c = seat;
+    entry    *e = at;
+    tni_simt  m;
+    tni_cuda_enter(c);
+    variant *v = variant_for(c->gpu, e, l, &m, why);
     if (!v) return TN_EDEVICE;
-    int error = start(g, v, &m, l);
-    if (!error && e->checks) error = take_failure(g, l);
-    return tni_gpu_status(g, error, "running a kernel", why);
+    int error = start(c, v, &m, l);
+    if (!error && e->checks) error = take_failure(c, l);
+    return tni_cuda_status(c, error, "running a kernel", why);
 }

@@ -124,13 +124,13 @@ static bool in_a_row(const tni_arg *x)
 
 static tn_status copy_bytes(const tni_call *call)
 {
-    const tni_gpu *g     = tni_gpu_get(call->why);
-    size_t         bytes = tni_dtype_size(call->out.dtype);
-    if (!g) return TN_EDEVICE;
+    tni_cuda *c     = call->seat;
+    size_t    bytes = tni_dtype_size(call->out.dtype);
+    tni_cuda_enter(c);
     for (int i = 0; i < call->out.rank; i++) bytes *= (size_t)call->out.size[i];
-    int error = g->cu->copy((tni_cuptr)(uintptr_t)call->out.data,
-                            (tni_cuptr)(uintptr_t)call->in[0].data, bytes, g->stream);
-    return tni_gpu_status(g, error, "copying", call->why);
+    int error = c->gpu->cu->copy((tni_cuptr)(uintptr_t)call->out.data,
+                                 (tni_cuptr)(uintptr_t)call->in[0].data, bytes, c->stream);
+    return tni_cuda_status(c, error, "copying", call->why);
 }
 
 tn_status tni_cuda_run(const tni_call *call)
@@ -149,6 +149,6 @@ tn_status tni_cuda_run(const tni_call *call)
     build(&s, call);
     const tni_launch *first = &s.launch;
     tni_kernel_seal(&s.kernel);
-    tn_status status = tni_cuda_prepare(1, &first, &entry, call->why);
-    return status == TN_OK ? tni_cuda_launch(entry, &s.launch, call->why) : status;
+    tn_status status = tni_cuda_prepare(call->seat, 1, &first, &entry, call->why);
+    return status == TN_OK ? tni_cuda_launch(call->seat, entry, &s.launch, call->why) : status;
 }

@@ -1,10 +1,17 @@
-// Finds libcuda and libnvrtc, once, and keeps them: neither survives being unloaded.
+// Opens libcuda and libnvrtc, once, and keeps them: neither survives being unloaded.
 #include "device/cuda/driver.h"
+
+#include "device/cuda/find.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { NEEDED = 12000 };  // the CUDA that a driver must serve
+
+// ---- tables ------------------------------------------------------------------------------------
 
 // A function of a library: where its pointer goes, and what the library calls it.
 typedef struct {
@@ -12,115 +19,174 @@ typedef struct {
     const char *name;
 } call;
 
-#define CALL(field, name)                 \
-    {                                     \
-        offsetof(tni_driver, field), name \
-    }
 static const call driver_calls[] = {
-    CALL(init, "cuInit"),
-    CALL(driver_version, "cuDriverGetVersion"),
-    CALL(error_string, "cuGetErrorString"),
-    CALL(device_count, "cuDeviceGetCount"),
-    CALL(device_get, "cuDeviceGet"),
-    CALL(device_name, "cuDeviceGetName"),
-    CALL(device_memory, "cuDeviceTotalMem_v2"),
-    CALL(device_attribute, "cuDeviceGetAttribute"),
-    CALL(primary_retain, "cuDevicePrimaryCtxRetain"),
-    CALL(set_current, "cuCtxSetCurrent"),
-    CALL(mem_alloc, "cuMemAlloc_v2"),
-    CALL(mem_free, "cuMemFree_v2"),
-    CALL(host_alloc, "cuMemHostAlloc"),
-    CALL(host_address, "cuMemHostGetDevicePointer_v2"),
-    CALL(copy_in, "cuMemcpyHtoDAsync_v2"),
-    CALL(copy_out, "cuMemcpyDtoHAsync_v2"),
-    CALL(copy, "cuMemcpyDtoDAsync_v2"),
-    CALL(set8, "cuMemsetD8Async"),
-    CALL(set16, "cuMemsetD16Async"),
-    CALL(set32, "cuMemsetD32Async"),
-    CALL(stream_create, "cuStreamCreate"),
-    CALL(stream_wait, "cuStreamSynchronize"),
-    CALL(event_create, "cuEventCreate"),
-    CALL(event_record, "cuEventRecord"),
-    CALL(event_wait, "cuEventSynchronize"),
-    CALL(event_destroy, "cuEventDestroy_v2"),
-    CALL(elapsed, "cuEventElapsedTime"),
-    CALL(module_load, "cuModuleLoadData"),
-    CALL(module_function, "cuModuleGetFunction"),
-    CALL(function_set, "cuFuncSetAttribute"),
-    CALL(launch, "cuLaunchKernel"),
+#define CALL(field, name) { offsetof(tni_driver, field), #name },
+#include "device/cuda/driver.def"
 };
-#undef CALL
 
-#define CALL(field, name)                \
-    {                                    \
-        offsetof(tni_nvrtc, field), name \
-    }
+static const call driver_extras[] = {
+#define MAYBE(field, name) { offsetof(tni_driver, field), #name },
+#include "device/cuda/driver.def"
+};
+
 static const call nvrtc_calls[] = {
-    CALL(version, "nvrtcVersion"),        CALL(error_string, "nvrtcGetErrorString"),
-    CALL(create, "nvrtcCreateProgram"),   CALL(destroy, "nvrtcDestroyProgram"),
-    CALL(compile, "nvrtcCompileProgram"), CALL(log_size, "nvrtcGetProgramLogSize"),
-    CALL(log, "nvrtcGetProgramLog"),      CALL(cubin_size, "nvrtcGetCUBINSize"),
-    CALL(cubin, "nvrtcGetCUBIN"),
+#define NVRTC(field, name) { offsetof(tni_nvrtc, field), #name },
+#include "device/cuda/driver.def"
 };
-#undef CALL
 
-// The loader's own folders first; then where CUDA is installed when nobody told the loader.
-static const char *const driver_names[] = { "libcuda.so.1", NULL };
-static const char *const nvrtc_names[]  = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                            "/usr/local/cuda/lib64/libnvrtc.so", NULL };
+enum {
+    CALLS       = sizeof driver_calls / sizeof *driver_calls,
+    EXTRAS      = sizeof driver_extras / sizeof *driver_extras,
+    NVRTC_CALLS = sizeof nvrtc_calls / sizeof *nvrtc_calls
+};
+
+_Static_assert(sizeof(tni_driver) == (CALLS + EXTRAS) * sizeof(void (*)(void)), "a row a field");
+_Static_assert(sizeof(tni_nvrtc) == NVRTC_CALLS * sizeof(void (*)(void)), "a row a field");
+
+// The name of the first function that the library does not have, NULL if it has all. POSIX promises
+// that the bits of a dlsym result are those of a function pointer.
+static const char *fill(void *lib, void *table, const call *calls, int n)
+{
+    const char *missing = NULL;
+    for (int i = 0; i < n; i++) {
+        void *function = dlsym(lib, calls[i].name);
+        memcpy((char *)table + calls[i].at, &function, sizeof function);
+        if (!function && !missing) missing = calls[i].name;
+    }
+    return missing;
+}
+
+bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why)
+{
+    int         version = 0;
+    const char *missing = fill(library, cu, driver_calls, CALLS);
+    fill(library, cu, driver_extras, EXTRAS);
+    if (cu->driver_version) cu->driver_version(&version);
+    if (!missing && version >= NEEDED) return true;
+    tni_text_add(why, "the NVIDIA driver is too old: it serves CUDA %d.%d", version / 1000,
+                 version % 1000 / 10);
+    if (missing) tni_text_add(why, " and has no %s", missing);
+    tni_text_add(why, "; CUDA %d.%d is needed", NEEDED / 1000, NEEDED % 1000 / 10);
+    return false;
+}
+
+// ---- finding them ------------------------------------------------------------------------------
 
 // Filled once, read-only from then on.
 static struct {
-    pthread_once_t once;
+    pthread_once_t driver_once, nvrtc_once;
     tni_driver     driver;
     tni_nvrtc      nvrtc;
     bool           has_driver, has_nvrtc;
-    tni_text       no_driver, no_nvrtc;
-} found = { .once = PTHREAD_ONCE_INIT };
+    int            version;  // of CUDA, that the driver serves; 0 without one
+    tni_text       driver_path, nvrtc_path, no_driver, no_nvrtc;
+} found = { .driver_once = PTHREAD_ONCE_INIT, .nvrtc_once = PTHREAD_ONCE_INIT };
 
-// POSIX promises that the bits of a dlsym result are those of a function pointer.
-static bool fill(void *lib, void *table, const call *calls, size_t n, tni_text *why)
+static void find_driver(void)
 {
-    for (size_t i = 0; i < n; i++) {
-        void *function = dlsym(lib, calls[i].name);
-        if (!function) {
-            tni_text_add(why, "the library has no %s", calls[i].name);
-            return false;
-        }
-        memcpy((char *)table + calls[i].at, &function, sizeof function);
+    void *lib = tni_nvidia_open_driver(&found.driver_path);
+    if (!lib) {
+        tni_text_add(&found.no_driver, "there is no NVIDIA driver (libcuda.so.1)");
+        return;
     }
-    return true;
+    found.has_driver = tni_driver_fill(lib, &found.driver, &found.no_driver);
+    if (found.has_driver) found.driver.driver_version(&found.version);
 }
 
-static void *open_first(const char *const *names)
+// Libraries of one CUDA run on drivers of the same number and above. Without a driver the newest is
+// as good as any: it still compiles.
+void *tni_cuda_library(const char *name, tni_text *where)
 {
-    void *lib = NULL;
-    for (; *names && !lib; names++) lib = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-    return lib;
+    enum { OLDEST = 12, NEWEST = 13, ROOM = 64 };
+    char file[NEWEST - OLDEST + 1][ROOM];
+    pthread_once(&found.driver_once, find_driver);
+    int most = found.version ? found.version / 1000 : NEWEST;
+
+    const char *fits[NEWEST - OLDEST + 2] = { 0 }, *rest[NEWEST - OLDEST + 2] = { 0 };
+    for (int v = NEWEST, nf = 0, nr = 0; v >= OLDEST; v--) {
+        snprintf(file[v - OLDEST], ROOM, "%s.so.%d", name, v);
+        if (v <= most) fits[nf++] = file[v - OLDEST];
+        else rest[nr++] = file[v - OLDEST];
+    }
+    void *lib = tni_nvidia_open(fits, where);
+    return lib ? lib : tni_nvidia_open(rest, where);
 }
 
-static void find_once(void)
+static void find_nvrtc(void)
 {
-    void *cuda = open_first(driver_names), *nvrtc = open_first(nvrtc_names);
-    if (!cuda) tni_text_add(&found.no_driver, "there is no NVIDIA driver (libcuda.so.1)");
-    if (!nvrtc)
-        tni_text_add(&found.no_nvrtc, "there is no NVRTC (libnvrtc.so), which compiles kernels");
-    found.has_driver = cuda && fill(cuda, &found.driver, driver_calls,
-                                    sizeof driver_calls / sizeof *driver_calls, &found.no_driver);
-    found.has_nvrtc  = nvrtc && fill(nvrtc, &found.nvrtc, nvrtc_calls,
-                                     sizeof nvrtc_calls / sizeof *nvrtc_calls, &found.no_nvrtc);
+    void *lib = tni_cuda_library("libnvrtc", &found.nvrtc_path);
+    if (!lib) {
+        tni_text_add(&found.no_nvrtc,
+                     "there is no NVRTC (libnvrtc.so.13 or .12), which compiles kernels: install "
+                     "the wheel nvidia-cuda-nvrtc, or set CUDA_PATH to a toolkit");
+        return;
+    }
+    const char *missing = fill(lib, &found.nvrtc, nvrtc_calls, NVRTC_CALLS);
+    found.has_nvrtc     = !missing;
+    if (missing)
+        tni_text_add(&found.no_nvrtc, "NVRTC is too old: %s has no %s", found.nvrtc_path.s,
+                     missing);
 }
 
 const tni_driver *tni_driver_get(tni_text *why)
 {
-    pthread_once(&found.once, find_once);
+    pthread_once(&found.driver_once, find_driver);
     if (!found.has_driver) tni_text_add(why, "%s", found.no_driver.s);
     return found.has_driver ? &found.driver : NULL;
 }
 
 const tni_nvrtc *tni_nvrtc_get(tni_text *why)
 {
-    pthread_once(&found.once, find_once);
+    pthread_once(&found.nvrtc_once, find_nvrtc);
     if (!found.has_nvrtc) tni_text_add(why, "%s", found.no_nvrtc.s);
     return found.has_nvrtc ? &found.nvrtc : NULL;
+}
+
+tni_text tni_driver_path(void)
+{
+    pthread_once(&found.driver_once, find_driver);
+    return found.driver_path;
+}
+
+tni_text tni_nvrtc_path(void)
+{
+    pthread_once(&found.nvrtc_once, find_nvrtc);
+    return found.nvrtc_path;
+}
+
+// ---- what the driver says ----------------------------------------------------------------------
+
+static void tell_no_gpu(tni_text *why)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible)
+        tni_text_add(why, "there is no GPU to be seen: CUDA_VISIBLE_DEVICES is %s",
+                     tni_shown(visible).s);
+    else tni_text_add(why, "there is no GPU: the NVIDIA driver finds none");
+}
+
+bool tni_driver_start(const tni_driver *cu, int *count, tni_text *why)
+{
+    unsigned    error = cu->init(0);
+    const char *text  = NULL;
+    *count            = 0;
+    if (error == TNI_CU_OK) error = cu->device_count(count);
+    if (error == TNI_CU_OK && *count > 0) return true;
+    if (error == TNI_CU_OK || error == TNI_CU_NO_DEVICE) {
+        tell_no_gpu(why);
+        return false;
+    }
+    cu->error_string(error, &text);
+    tni_text_add(why, "the NVIDIA driver does not start: %s (error %u)",
+                 text ? text : "an unknown error", error);
+    return false;
+}
+
+unsigned tni_capture_info(const tni_driver *cu, tni_custream s, unsigned *state, tni_cugraph *g)
+{
+    *state = TNI_CU_CAPTURE_NONE;
+    *g     = NULL;
+    if (cu->capture_info_v3) return cu->capture_info_v3(s, state, NULL, g, NULL, NULL, NULL);
+    if (cu->capture_info_v2) return cu->capture_info_v2(s, state, NULL, g, NULL, NULL);
+    return TNI_CU_NOT_SUPPORTED;
 }

@@ -1,4 +1,4 @@
-// What the files of the cuda device share: the GPU, once it is open, and its errors.
+// What the files of the cuda device share: GPUs, seats, and their errors.
 #ifndef TNI_CUDA_GPU_H
 #define TNI_CUDA_GPU_H
 
@@ -7,29 +7,72 @@
 #include "device/device.h"
 #include "kernel/simt.h"
 
-// The GPU: one, with its primary context, which libraries share, and one stream, in which all work
-// of all contexts is done in order. Set once, at the first use, and read-only from then on; the
-// process keeps it until it ends.
+// A GPU, with its primary context, which libraries share. Opened at the first use, read-only from
+// then on, and kept until the process ends.
 typedef struct {
     const tni_driver *cu;
+    int               number, device;
     tni_cucontext     cx;
-    tni_custream      stream;
-    char              chip[16];  // "sm_90"
+    char              name[64], chip[16];  // "sm_90"
     tni_simt_limits   limits;
-    tni_cuptr         state;  // see simt.h
-    int64_t          *seen;   // on the host, for copies of the failure in state
 } tni_gpu;
 
-// The GPU, current in the calling thread; NULL, with the reason, if it cannot be used.
-const tni_gpu *tni_gpu_get(tni_text *why);
+// GPU number so and so; NULL, with the reason, if it cannot be used.
+const tni_gpu *tni_gpu_get(int number, tni_text *why);
+// What there is, in a line; false, with the reason, if no GPU can be used.
+bool tni_gpu_probe(tni_text *detail);
 
 // TN_OK, or what an error of the driver means, with a sentence: what could not be done, and why.
-tn_status tni_gpu_status(const tni_gpu *gpu, int error, const char *what, tni_text *why);
+tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why);
 
-// The kernels of the contract.
-tn_status tni_cuda_prepare(int n, const tni_launch *const *first, void **entry, tni_text *why);
-size_t    tni_cuda_room(void *entry, const tni_launch *l);
-tn_status tni_cuda_launch(void *entry, tni_launch *l, tni_text *why);
+// Host memory that the GPU reads and writes directly, in slots used in turn. What is uploaded is
+// copied into a slot and the caller goes on; a slot is used again when its last copy is done.
+enum { TNI_SLOTS = 8, TNI_SLOT = 4 << 20, TNI_FETCHES = 64 };
+
+typedef struct {
+    char       *slot;  // TNI_SLOTS times TNI_SLOT bytes; NULL before the first upload
+    tni_cuevent slot_done[TNI_SLOTS];
+    uint64_t    slots;    // used so far
+    int64_t    *fetched;  // one element each; the ring of what tn_item_late asked for
+    tni_cuevent fetch_done[TNI_FETCHES];
+    int64_t     fetches;  // tickets so far
+} tni_staging;
+
+// A context's seat: a GPU and the stream in which all of its work goes in order. The context owns it.
+typedef struct {
+    tni_heap      *heap;
+    const tni_gpu *gpu;
+    tni_custream   stream;
+    bool           borrowed;  // the stream is the caller's
+    bool           lost;      // the driver said that nothing works any more
+    tni_cuptr      state;     // see simt.h
+    int64_t       *seen;      // on the host, for copies of the failure in state
+    tni_staging    staging;
+} tni_cuda;
+
+// Makes the GPU of a seat current in the calling thread.
+void tni_cuda_enter(const tni_cuda *c);
+// As tni_gpu_status, for work of a seat, which is lost if the error says so.
+tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why);
+
+// ---- memory and transfer -----------------------------------------------------------------------
+
+void     *tni_cuda_alloc(void *seat, size_t bytes);
+void      tni_cuda_free(void *seat, void *p);
+tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                          tni_text *why);
+tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+                            tni_text *why);
+int64_t   tni_cuda_fetch(void *seat, tn_dtype dt, const void *src);
+bool      tni_cuda_fetched(void *seat, int64_t ticket, void *host);
+void      tni_staging_close(tni_cuda *c);
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+                           tni_text *why);
+size_t    tni_cuda_room(void *seat, void *entry, const tni_launch *l);
+tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
 
 // What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; look
 // as in cubin.h. It needs no GPU.

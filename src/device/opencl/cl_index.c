@@ -57,11 +57,12 @@ static tn_status out_of_range(const tni_call *c, int64_t at)
         place += at % index->size[i] * index->stride[i];
         at /= index->size[i];
     }
-    int64_t value = 0;
-    int32_t small = 0;
-    size_t  bytes = tni_dtype_size(index->dtype);
-    tni_cl_download(index->dtype == TN_I64 ? (void *)&value : &small, index->dtype,
-                    index->data + place * (int64_t)bytes, 1);
+    int64_t   value = 0;
+    int32_t   small = 0;
+    size_t    bytes = tni_dtype_size(index->dtype);
+    tn_status s     = tni_cl_download(c->seat, index->dtype == TN_I64 ? (void *)&value : &small,
+                                      index->dtype, index->data + place * (int64_t)bytes, 1, c->why);
+    if (s != TN_OK) return s;
     if (index->dtype != TN_I64) value = small;
     *c->why = (tni_text){ 0 };
     tni_text_add(c->why, "%s: index %lld is out of range for size %lld along axis %d",

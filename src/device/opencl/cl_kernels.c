@@ -186,8 +186,10 @@ static tn_status prepare(tni_cl *cl, int n, const tni_launch *const *first, void
     return s;
 }
 
-tn_status tni_cl_prepare(int n, const tni_launch *const *first, void **to, tni_text *why)
+tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **to,
+                         tni_text *why)
 {
+    (void)seat;
     tni_cl *cl = tni_cl_get();
     order  *o  = calloc((size_t)(n < cl->batch ? n : cl->batch), sizeof *o);
     if (!o && n) return out_of_memory(why);
@@ -200,8 +202,9 @@ tn_status tni_cl_prepare(int n, const tni_launch *const *first, void **to, tni_t
 
 // ---- launching ---------------------------------------------------------------------------------
 
-size_t tni_cl_room(void *e, const tni_launch *l)
+size_t tni_cl_room(void *seat, void *e, const tni_launch *l)
 {
+    (void)seat;
     (void)e;
     tni_simt_limits limits = limits_of(tni_cl_get());
     return (size_t)tni_simt_choose(l, &limits).scratch_bytes;
@@ -317,8 +320,9 @@ static tn_status launch(tni_cl *cl, entry *e, tni_launch *l, tni_text *why)
     return s;
 }
 
-tn_status tni_cl_launch_kernel(void *e, tni_launch *l, tni_text *why)
+tn_status tni_cl_launch_kernel(void *seat, void *e, tni_launch *l, tni_text *why)
 {
+    (void)seat;
     l->fail[0] = l->fail[1] = 0;
     tni_cl_lock();
     tn_status s = launch(tni_cl_get(), e, l, why);

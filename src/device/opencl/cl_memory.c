@@ -22,7 +22,6 @@ static struct {
     block **at;
     size_t  count, cap;
     int64_t bytes;
-    int32_t failed;  // the first error of a transfer, until it is asked for
 } table;
 
 // ---- the table: locked -------------------------------------------------------------------------
@@ -126,21 +125,21 @@ static bool fill_block(const tni_cl *cl, block *b, size_t bytes)
     return false;
 }
 
-void *tni_cl_alloc(void *heap, size_t bytes)
+void *tni_cl_alloc(void *seat, size_t bytes)
 {
     tni_cl *cl = tni_cl_get();
-    block  *b  = cl && bytes <= SIZE_MAX / 2 ? tni_zalloc(heap, sizeof *b) : NULL;
+    block  *b  = cl && bytes <= SIZE_MAX / 2 ? tni_zalloc(seat, sizeof *b) : NULL;
     if (!b) return NULL;
     tni_cl_lock();
     bool ok = fill_block(cl, b, bytes ? bytes : 64);
     tni_cl_unlock();
     if (ok) return b->base;
-    tni_free(heap, b);
+    tni_free(seat, b);
     return NULL;
 }
 
 // Work in the queue that uses the buffer keeps it alive until it is done.
-void tni_cl_free(void *heap, void *p)
+void tni_cl_free(void *seat, void *p)
 {
     if (!p) return;
     tni_cl *cl = tni_cl_get();
@@ -151,7 +150,7 @@ void tni_cl_free(void *heap, void *p)
     cl->api.clReleaseMemObject(b->mem);
     if (!table.count) cl->api.clFinish(cl->queue);  // nobody is left who would wait for it
     tni_cl_unlock();
-    tni_free(heap, b);
+    tni_free(seat, b);
 }
 
 // ---- transfers ---------------------------------------------------------------------------------
@@ -168,18 +167,6 @@ static struct {
     tni_cl_event done[SLOTS];
     int          next;
 } staging;
-
-static void note_failure(int32_t code)
-{
-    if (code != TNI_CL_SUCCESS && table.failed == TNI_CL_SUCCESS) table.failed = code;
-}
-
-int32_t tni_cl_transfer_failed(void)
-{
-    int32_t code = table.failed;
-    table.failed = 0;
-    return code;
-}
 
 static void open_staging(const tni_cl *cl)
 {
@@ -224,27 +211,30 @@ static int32_t write_all(const tni_cl *cl, tni_cl_place to, const char *host, si
     return code;
 }
 
-void tni_cl_upload(void *dst, tn_dtype dt, const void *host, int64_t count)
+tn_status tni_cl_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                        tni_text *why)
 {
     tni_cl *cl = tni_cl_get();
-    if (count <= 0) return;
+    (void)seat;
+    if (count <= 0) return TN_OK;
     tni_cl_lock();
-    note_failure(write_all(cl, tni_cl_find(dst), host, (size_t)count * tni_dtype_size(dt)));
+    int32_t code = write_all(cl, tni_cl_find(dst), host, (size_t)count * tni_dtype_size(dt));
     tni_cl_unlock();
+    return code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, "copying to the device", code);
 }
 
 // Waits for all that was launched before, without the lock: another thread may go on launching.
-void tni_cl_download(void *host, tn_dtype dt, const void *src, int64_t count)
+tn_status tni_cl_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+                          tni_text *why)
 {
     tni_cl *cl = tni_cl_get();
-    if (count <= 0) return;
+    (void)seat;
+    if (count <= 0) return TN_OK;
     tni_cl_lock();
     tni_cl_place from = tni_cl_find(src);
     tni_cl_unlock();
     int32_t code = cl->api.clEnqueueReadBuffer(cl->queue, from.mem, 1, (size_t)from.offset,
                                                (size_t)count * tni_dtype_size(dt), host, 0, NULL,
                                                NULL);
-    tni_cl_lock();
-    note_failure(code);
-    tni_cl_unlock();
+    return code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, "copying from the device", code);
 }

@@ -118,12 +118,12 @@ static tn_status launch(writing *w, const tni_call *c, size_t *room)
         return TN_EDEVICE;
     }
     if (room) {
-        *room = tni_cl_room(NULL, &w->l);
+        *room = tni_cl_room(c->seat, NULL, &w->l);
         return TN_OK;
     }
     w->l.scratch = c->scratch;
-    tn_status s  = tni_cl_prepare(1, &l, &entry, c->why);
-    return s == TN_OK ? tni_cl_launch_kernel(entry, &w->l, c->why) : s;
+    tn_status s  = tni_cl_prepare(c->seat, 1, &l, &entry, c->why);
+    return s == TN_OK ? tni_cl_launch_kernel(c->seat, entry, &w->l, c->why) : s;
 }
 
 // ---- numbers -----------------------------------------------------------------------------------

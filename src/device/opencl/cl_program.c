@@ -131,10 +131,8 @@ static unsigned started;  // guarded by the lock
 tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_t *groups,
                        const size_t *local, tni_text *why)
 {
-    size_t  global[3];
-    int32_t failed = tni_cl_transfer_failed();
+    size_t global[3];
     for (int i = 0; i < axes; i++) global[i] = groups[i] * local[i];
-    if (l->code == TNI_CL_SUCCESS) l->code = failed;
     if (l->code == TNI_CL_SUCCESS && ++started % FLUSH == 0) l->cl->api.clFlush(l->cl->queue);
     if (l->code == TNI_CL_SUCCESS)
         l->code = l->cl->api.clEnqueueNDRangeKernel(l->cl->queue, l->kernel, (uint32_t)axes, NULL,

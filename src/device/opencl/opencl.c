@@ -57,10 +57,12 @@ static tn_status run(const tni_call *c)
     }
 }
 
-static void wait(void)
+static tn_status wait(void *seat, tni_text *why)
 {
-    tni_cl *cl = tni_cl_get();
-    if (cl) cl->api.clFinish(cl->queue);
+    tni_cl *cl   = tni_cl_get();
+    int32_t code = cl->api.clFinish(cl->queue);
+    (void)seat;
+    return code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, "waiting", code);
 }
 
 const tni_device tni_device_opencl = {

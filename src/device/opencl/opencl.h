@@ -54,10 +54,12 @@ bool      tni_cl_no_memory(int32_t code);
 // for a buffer. So the engine's arithmetic with addresses holds, and a read of one by mistake is a
 // fault at once.
 
-void *tni_cl_alloc(void *heap, size_t bytes);
-void  tni_cl_free(void *heap, void *p);
-void  tni_cl_upload(void *dst, tn_dtype dt, const void *host, int64_t count);
-void  tni_cl_download(void *host, tn_dtype dt, const void *src, int64_t count);
+void     *tni_cl_alloc(void *seat, size_t bytes);
+void      tni_cl_free(void *seat, void *p);
+tn_status tni_cl_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                        tni_text *why);
+tn_status tni_cl_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+                          tni_text *why);
 
 // Where an address lies: a buffer, and bytes from its start. mem is NULL if it lies nowhere.
 typedef struct {
@@ -68,8 +70,6 @@ typedef struct {
 tni_cl_place tni_cl_find(const void *address);  // locked
 // Blocks that are there now and their bytes, for tests.
 int64_t tni_cl_blocks(int64_t *bytes);
-// A transfer that failed since this was last asked: its code, else 0.
-int32_t tni_cl_transfer_failed(void);
 
 // ---- programs and launches ---------------------------------------------------------------------
 
@@ -147,9 +147,10 @@ tn_status tni_cl_to_double(const tni_call *c);
 
 // ---- generated kernels -------------------------------------------------------------------------
 
-tn_status tni_cl_prepare(int n, const tni_launch *const *first, void **entry, tni_text *why);
-size_t    tni_cl_room(void *entry, const tni_launch *l);
-tn_status tni_cl_launch_kernel(void *entry, tni_launch *l, tni_text *why);
+tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+                         tni_text *why);
+size_t    tni_cl_room(void *seat, void *entry, const tni_launch *l);
+tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text *why);
 
 // Maps, reductions, sources and movement, each as a kernel of one op.
 bool      tni_cl_is_one_op(int op);

@@ -10,14 +10,32 @@ static bool probe(tni_text *detail)
     return true;
 }
 
-static void *alloc(void *heap, size_t bytes)
+static void *alloc(void *seat, size_t bytes)
 {
-    return tni_alloc64(heap, bytes);
+    return tni_alloc64(seat, bytes);
 }
 
-static void release(void *heap, void *p)
+static void release(void *seat, void *p)
 {
-    tni_free64(heap, p);
+    tni_free64(seat, p);
+}
+
+static tn_status upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                        tni_text *why)
+{
+    (void)seat;
+    (void)why;
+    tni_ref_put(dst, dt, host, count);
+    return TN_OK;
+}
+
+static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+                          tni_text *why)
+{
+    (void)seat;
+    (void)why;
+    tni_ref_get(host, dt, src, count);
+    return TN_OK;
 }
 
 static size_t element_size(tn_dtype dt)
@@ -90,8 +108,8 @@ const tni_device tni_device_ref = {
     .alloc        = alloc,
     .free         = release,
     .element_size = element_size,
-    .upload       = tni_ref_upload,
-    .download     = tni_ref_download,
+    .upload       = upload,
+    .download     = download,
     .scratch      = scratch,
     .run          = run,
 };

@@ -61,8 +61,8 @@ tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v);
 // Whether a is above b; NaN is above everything else.
 bool tni_ref_above(tn_dtype dt, tni_cell a, tni_cell b);
 
-void tni_ref_upload(void *dst, tn_dtype dt, const void *host, int64_t count);
-void tni_ref_download(void *host, tn_dtype dt, const void *src, int64_t count);
+void tni_ref_put(void *dst, tn_dtype dt, const void *host, int64_t count);
+void tni_ref_get(void *host, tn_dtype dt, const void *src, int64_t count);
 
 // ---- ops, by kind ------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ tn_status tni_ref_custom(const tni_call *c)
     for (int i = 0; i < c->nin; at += host_bytes(&c->in[i]), i++) {
         in[i]      = describe(&c->in[i]);
         in[i].data = at;
-        tni_ref_download(at, in[i].dtype, c->in[i].data, count(in[i].rank, in[i].size));
+        tni_ref_get(at, in[i].dtype, c->in[i].data, count(in[i].rank, in[i].size));
     }
     for (int k = 0; k < outputs(c); k++) {
         out[k]      = outs[k];
@@ -62,8 +62,8 @@ tn_status tni_ref_custom(const tni_call *c)
     }
     for (int k = 0; k < outputs(c); k++) {
         int64_t start = tni_custom_start(outs, k);
-        tni_ref_upload(c->out.data + start, outs[k].dtype, at + start,
-                       count(outs[k].rank, outs[k].size));
+        tni_ref_put(c->out.data + start, outs[k].dtype, at + start,
+                    count(outs[k].rank, outs[k].size));
     }
     return TN_OK;
 }

@@ -171,7 +171,7 @@ static host_cell to_host(tn_dtype dt, tni_cell v)
     }
 }
 
-void tni_ref_upload(void *dst, tn_dtype dt, const void *host, int64_t count)
+void tni_ref_put(void *dst, tn_dtype dt, const void *host, int64_t count)
 {
     size_t size = tni_dtype_size(dt);
     for (int64_t i = 0; i < count; i++) {
@@ -181,7 +181,7 @@ void tni_ref_upload(void *dst, tn_dtype dt, const void *host, int64_t count)
     }
 }
 
-void tni_ref_download(void *host, tn_dtype dt, const void *src, int64_t count)
+void tni_ref_get(void *host, tn_dtype dt, const void *src, int64_t count)
 {
     size_t size = tni_dtype_size(dt);
     for (int64_t i = 0; i < count; i++) {

@@ -1,0 +1,93 @@
+// Finds libcublasLt, once, and keeps it: it does not survive being unloaded.
+#include "device/cuda/blaslt.h"
+
+#if __has_include("device/cuda/find.h")
+#include "device/cuda/find.h"
+#else
+#include <dlfcn.h>
+static void *tni_nvidia_open(const char *const *list, tni_text *where)
+{
+    void *lib = NULL;
+    for (; *list && !lib; list++) lib = dlopen(*list, RTLD_NOW | RTLD_LOCAL);
+    if (lib) tni_text_add(where, "the loader's folders");
+    return lib;
+}
+#endif
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+// A function of the library: where its pointer goes, and what the library calls it.
+typedef struct {
+    size_t      at;
+    const char *name;
+} call;
+
+#define CALL(field, name)                 \
+    {                                     \
+        offsetof(tni_blaslt, field), name \
+    }
+static const call calls[] = {
+    CALL(version, "cublasLtGetVersion"),
+    CALL(status_string, "cublasLtGetStatusString"),
+    CALL(create, "cublasLtCreate"),
+    CALL(desc_create, "cublasLtMatmulDescCreate"),
+    CALL(desc_destroy, "cublasLtMatmulDescDestroy"),
+    CALL(desc_set, "cublasLtMatmulDescSetAttribute"),
+    CALL(layout_create, "cublasLtMatrixLayoutCreate"),
+    CALL(layout_destroy, "cublasLtMatrixLayoutDestroy"),
+    CALL(layout_set, "cublasLtMatrixLayoutSetAttribute"),
+    CALL(wish_create, "cublasLtMatmulPreferenceCreate"),
+    CALL(wish_destroy, "cublasLtMatmulPreferenceDestroy"),
+    CALL(wish_set, "cublasLtMatmulPreferenceSetAttribute"),
+    CALL(propose, "cublasLtMatmulAlgoGetHeuristic"),
+    CALL(check, "cublasLtMatmulAlgoCheck"),
+    CALL(matmul, "cublasLtMatmul"),
+};
+#undef CALL
+
+static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
+                                     NULL };
+
+// Filled once, read-only from then on.
+static struct {
+    pthread_once_t once;
+    tni_blaslt     table;
+    bool           there;
+    tni_text       where, missing;
+} found = { .once = PTHREAD_ONCE_INIT };
+
+// POSIX promises that the bits of a dlsym result are those of a function pointer.
+static bool fill(void *lib)
+{
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        void *function = dlsym(lib, calls[i].name);
+        if (!function) {
+            tni_text_add(&found.missing, "libcublasLt has no %s", calls[i].name);
+            return false;
+        }
+        memcpy((char *)&found.table + calls[i].at, &function, sizeof function);
+    }
+    return true;
+}
+
+static void find_once(void)
+{
+    void *lib = tni_nvidia_open(names, &found.where);
+    if (!lib) tni_text_add(&found.missing, "there is no cuBLASLt (libcublasLt.so)");
+    found.there = lib && fill(lib);
+    if (!found.there) found.where = (tni_text){ "" };
+}
+
+const tni_blaslt *tni_blaslt_get(tni_text *why)
+{
+    pthread_once(&found.once, find_once);
+    if (!found.there) tni_text_add(why, "%s", found.missing.s);
+    return found.there ? &found.table : NULL;
+}
+
+const char *tni_blaslt_where(void)
+{
+    return found.where.s;
+}

@@ -1,0 +1,209 @@
+// Where the libraries of NVIDIA lie. The order is that of NVIDIA's own tools, so that Tenon takes the
+// same files as another library in the process does.
+#include "device/cuda/find.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = 4096 };
+
+// ---- opening -----------------------------------------------------------------------------------
+
+// Local, so that no symbol of theirs replaces one of the program's.
+static void *load(const char *path)
+{
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+// The path of the file, which the loader knows however it was found.
+static void *tell(void *library, tni_text *where)
+{
+    struct link_map *map = NULL;
+    if (library && where && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name)
+        tni_text_add(where, "%s", map->l_name);
+    return library;
+}
+
+// NVRTC loads its built-in functions by name. Loaded by path before it, they are found whatever the
+// loader's folders are.
+static void load_builtins(const char *folder)
+{
+    char   pattern[PATH_ROOM];
+    glob_t g = { 0 };
+    snprintf(pattern, sizeof pattern, "%s/libnvrtc-builtins.so*", folder);
+    if (glob(pattern, 0, NULL, &g) == 0)
+        for (size_t i = 0; i < g.gl_pathc; i++) load(g.gl_pathv[i]);
+    globfree(&g);
+}
+
+static void *open_at(const char *folder, const char *const *names)
+{
+    char  path[PATH_ROOM];
+    void *lib = NULL;
+    for (; *names && !lib; names++) {
+        int n = snprintf(path, sizeof path, "%s/%s", folder, *names);
+        if (n >= (int)sizeof path || access(path, R_OK) != 0) continue;
+        if (!strncmp(*names, "libnvrtc.", 9)) load_builtins(folder);
+        lib = load(path);
+    }
+    return lib;
+}
+
+// The first folder of a pattern that has any of the names.
+static void *open_glob(const char *pattern, const char *const *names)
+{
+    void  *lib = NULL;
+    glob_t g   = { 0 };
+    if (glob(pattern, 0, NULL, &g) == 0)
+        for (size_t i = 0; i < g.gl_pathc && !lib; i++) lib = open_at(g.gl_pathv[i], names);
+    globfree(&g);
+    return lib;
+}
+
+// The same below a folder from outside, in whose name every character means itself.
+static void *open_below(const char *folder, size_t length, const char *rest,
+                        const char *const *names)
+{
+    char   pattern[PATH_ROOM];
+    size_t at = 0;
+    if (length == 0) return NULL;
+    for (size_t i = 0; i < length && at + 2 < sizeof pattern; i++) {
+        if (strchr("*?[\\", folder[i])) pattern[at++] = '\\';
+        pattern[at++] = folder[i];
+    }
+    int n = snprintf(pattern + at, sizeof pattern - at, "%s", rest);
+    return n < (int)(sizeof pattern - at) ? open_glob(pattern, names) : NULL;
+}
+
+static void *open_under(const char *folder, const char *rest, const char *const *names)
+{
+    return folder ? open_below(folder, strlen(folder), rest, names) : NULL;
+}
+
+// ---- places ------------------------------------------------------------------------------------
+
+static void *open_loaded(const char *const *names)
+{
+    void *lib = NULL;
+    for (; *names && !lib; names++) lib = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return lib;
+}
+
+static void *open_plain(const char *const *names)
+{
+    void *lib = NULL;
+    for (; *names && !lib; names++) lib = load(*names);
+    return lib;
+}
+
+// Wheels of CUDA 13 lie in nvidia/cu13/lib, those of CUDA 12 and cuDNN in nvidia/COMPONENT/lib.
+#define WHEELS "/nvidia/*/lib"
+#define SITE   "/lib/python3*/site-packages" WHEELS
+
+static void *open_pythonpath(const char *list, const char *const *names)
+{
+    void *lib = NULL;
+    while (list && *list && !lib) {
+        size_t n = strcspn(list, ":");
+        lib      = open_below(list, n, WHEELS, names);
+        list += n + (list[n] == ':');
+    }
+    return lib;
+}
+
+static void *open_wheel(const tni_places *p, const char *const *names)
+{
+    static const char *const shared[] = { "/usr/local/lib/python3*/dist-packages" WHEELS,
+                                          "/usr/local/lib/python3*/site-packages" WHEELS,
+                                          "/usr/lib/python3*/dist-packages" WHEELS,
+                                          "/usr/lib/python3*/site-packages" WHEELS };
+
+    void *lib = open_under(p->own, WHEELS, names);
+    if (!lib) lib = open_under(p->venv, SITE, names);
+    if (!lib) lib = open_under(p->conda, SITE, names);
+    if (!lib) lib = open_pythonpath(p->pythonpath, names);
+    if (!lib) lib = open_under(p->home, "/.local" SITE, names);
+    for (size_t i = 0; i < sizeof shared / sizeof *shared && !lib; i++)
+        lib = open_glob(shared[i], names);
+    return lib;
+}
+
+// A toolkit, or a prefix that has its folders.
+static void *open_toolkit(const char *prefix, const char *const *names)
+{
+    void *lib = open_under(prefix, "/lib64", names);
+    if (!lib) lib = open_under(prefix, "/lib", names);
+    if (!lib) lib = open_under(prefix, "/targets/*/lib", names);
+    return lib;
+}
+
+void *tni_nvidia_open_in(const tni_places *p, const char *const *names, tni_text *where)
+{
+    void *lib = open_loaded(names);
+    if (!lib) lib = open_wheel(p, names);
+    if (!lib) lib = open_toolkit(p->conda, names);
+    if (!lib) lib = open_plain(names);
+    if (!lib) lib = open_toolkit(p->cuda_path, names);
+    if (!lib) lib = open_toolkit(p->cuda_home, names);
+    if (!lib) lib = open_toolkit("/usr/local/cuda", names);
+    return tell(lib, where);
+}
+
+// ---- the environment ---------------------------------------------------------------------------
+
+// Read once, kept until the process ends.
+static struct {
+    pthread_once_t once;
+    tni_places     places;
+} here = { .once = PTHREAD_ONCE_INIT };
+
+// A copy: the program may change its environment. Out of memory is nowhere.
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? strdup(value) : NULL;
+}
+
+// The folder of site-packages that the code of this function was loaded from, if it was from one.
+static const char *own_site(void)
+{
+    Dl_info info;
+    if (!dladdr(&here, &info) || !info.dli_fname) return NULL;
+    const char *site = strstr(info.dli_fname, "/site-packages/");
+    if (!site) site = strstr(info.dli_fname, "/dist-packages/");
+    if (!site) return NULL;
+    return strndup(info.dli_fname, (size_t)(site - info.dli_fname) + strlen("/site-packages"));
+}
+
+static void read_once(void)
+{
+    here.places = (tni_places){ .own        = own_site(),
+                                .venv       = variable("VIRTUAL_ENV"),
+                                .conda      = variable("CONDA_PREFIX"),
+                                .pythonpath = variable("PYTHONPATH"),
+                                .home       = variable("HOME"),
+                                .cuda_path  = variable("CUDA_PATH"),
+                                .cuda_home  = variable("CUDA_HOME") };
+}
+
+void *tni_nvidia_open(const char *const *names, tni_text *where)
+{
+    pthread_once(&here.once, read_once);
+    return tni_nvidia_open_in(&here.places, names, where);
+}
+
+// The paths are for systems whose loader is not told of the driver: WSL and NixOS.
+void *tni_nvidia_open_driver(tni_text *where)
+{
+    static const char *const names[] = { "libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1",
+                                         "/run/opengl-driver/lib/libcuda.so.1", NULL };
+
+    void *lib = open_loaded(names);
+    return tell(lib ? lib : open_plain(names), where);
+}

@@ -1,0 +1,112 @@
+// The GPUs of the machine: what is there, and opening one.
+#include "device/cuda/gpu.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { MOST_GPUS = 16 };
+
+// What was found, once, and what came of opening each GPU. Guarded by the lock.
+static struct {
+    pthread_once_t    looked;
+    pthread_mutex_t   lock;
+    const tni_driver *cu;
+    int               count;   // of GPUs; 0: there is none, for the reason in detail
+    tni_text          detail;  // in a line
+    tni_gpu           gpu[MOST_GPUS];
+} self = { .looked = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+
+tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why)
+{
+    enum { NO_MEMORY = 2, LOST = 700, LAST_LOST = 719 };
+    const char *text = NULL;
+    if (error == TNI_CU_OK) return TN_OK;
+    cu->error_string(error, &text);
+    tni_text_add(why, "cuda: %s: %s", what, text ? text : "an unknown error");
+    if (error == NO_MEMORY) return TN_EMEM;
+    return error >= LOST && error <= LAST_LOST ? TN_ELOST : TN_EDEVICE;
+}
+
+static int attribute(int device, int which)
+{
+    int v = 0;
+    self.cu->device_attribute(&v, which, device);
+    return v;
+}
+
+// The first GPU in words.
+static void describe(const tni_nvrtc *rtc, int device)
+{
+    int    version = 0, major = 0, minor = 0;
+    size_t bytes    = 0;
+    char   name[64] = "";
+    self.cu->device_name(name, (int)sizeof name, device);
+    self.cu->device_memory(&bytes, device);
+    self.cu->driver_version(&version);
+    rtc->version(&major, &minor);
+    tni_text_add(&self.detail,
+                 "%s, sm_%d%d, %d multiprocessors, %.0f GiB, driver %d.%d, NVRTC %d.%d", name,
+                 attribute(device, TNI_CU_MAJOR), attribute(device, TNI_CU_MINOR),
+                 attribute(device, TNI_CU_MULTIPROCESSORS), (double)bytes / (1 << 30),
+                 version / 1000, version % 1000 / 10, major, minor);
+    if (self.count > 1) tni_text_add(&self.detail, "; %d GPUs, cuda:0 the first", self.count);
+}
+
+// Whether a driver, a GPU and a compiler are here; nothing of the GPU is used for that.
+static void look_once(void)
+{
+    tni_text *t     = &self.detail;
+    int       count = 0, device = 0;
+    self.cu = tni_driver_get(t);
+    if (!self.cu) return;
+    if (self.cu->init(0) != TNI_CU_OK || self.cu->device_count(&count) != TNI_CU_OK || count < 1 ||
+        self.cu->device_get(&device, 0) != TNI_CU_OK) {
+        tni_text_add(t, "the driver finds no GPU");
+        return;
+    }
+    const tni_nvrtc *rtc = tni_nvrtc_get(t);
+    if (!rtc) return;
+    self.count = count < MOST_GPUS ? count : MOST_GPUS;
+    describe(rtc, device);
+}
+
+bool tni_gpu_probe(tni_text *detail)
+{
+    pthread_once(&self.looked, look_once);
+    tni_text_add(detail, "%s", self.detail.s);
+    return self.count > 0;
+}
+
+// Opens a GPU that was not used before. The lock is held.
+static int open_gpu(tni_gpu *g, int number)
+{
+    int error = self.cu->device_get(&g->device, number);
+    if (!error) error = self.cu->primary_retain(&g->cx, g->device);
+    if (error) return error;
+    int major = attribute(g->device, TNI_CU_MAJOR), minor = attribute(g->device, TNI_CU_MINOR);
+    self.cu->device_name(g->name, (int)sizeof g->name, g->device);
+    snprintf(g->chip, sizeof g->chip, "sm_%d%d", major, minor);
+    g->number = number;
+    g->limits = (tni_simt_limits){ .threads      = 1024,
+                                   .shared_bytes = attribute(g->device, TNI_CU_SHARED_PER_BLOCK),
+                                   .units        = attribute(g->device, TNI_CU_MULTIPROCESSORS),
+                                   .cuda         = true,
+                                   .cluster      = major >= 9 ? 8 : 0 };
+    g->cu     = self.cu;
+    return TNI_CU_OK;
+}
+
+const tni_gpu *tni_gpu_get(int number, tni_text *why)
+{
+    pthread_once(&self.looked, look_once);
+    if (number < 0 || number >= self.count) {
+        if (!self.count) tni_text_add(why, "cuda: %s", self.detail.s);
+        else tni_text_add(why, "cuda:%d: there are %d GPUs, from cuda:0", number, self.count);
+        return NULL;
+    }
+    tni_gpu *g = &self.gpu[number];
+    pthread_mutex_lock(&self.lock);
+    int error = g->cu ? TNI_CU_OK : open_gpu(g, number);
+    pthread_mutex_unlock(&self.lock);
+    return tni_gpu_status(self.cu, error, "opening the GPU", why) == TN_OK ? g : NULL;
+}

@@ -1,0 +1,73 @@
+// Matrix products by cuBLASLt: how the library sees one, which algorithm it takes, and running it.
+//
+// The library thinks column-major. A row-major matrix is its transpose, so that the product of
+// row-major matrices is that of the operands in turned order, and nothing is ever copied.
+#ifndef TNI_CUDA_PRODUCT_H
+#define TNI_CUDA_PRODUCT_H
+
+#include "device/cuda/blaslt.h"
+#include "device/device.h"
+
+// A matrix as it lies, column after column: element (i, j) is i + j * ld elements on, and ld is at
+// least rows.
+typedef struct {
+    int64_t rows, cols, ld;
+    int64_t step;    // elements to the matrix of the next product of a batch; 0: the same again
+    bool    turned;  // it is read transposed; never of a result
+} tni_matrix;
+
+// Products of one form, D = A B with A (rows, depth) and B (depth, cols) after turning, over a batch
+// of equal steps, and that once for every index of the loops. Plain data that owns nothing. x[] are
+// A, B and D, which is also what is added to.
+typedef struct {
+    tn_dtype    in, out;   // elements of A and B; of D and the bias
+    bool        tf32;      // elements of f32 may be read with 10 bits of mantissa
+    bool        adds;      // the product is added to what D holds
+    bool        along;     // D's rows are the columns of the call's result, so that a bias fits
+    int         epilogue;  // TNI_LT_EPILOGUE_*
+    int64_t     rows, cols, depth, batch;
+    tni_matrix  x[3];
+    char       *at[3];
+    const char *bias;  // one element for each of D's rows
+    int         loops;
+    int64_t     loop_size[TN_MAX_RANK], loop_step[3][TN_MAX_RANK];  // in elements
+} tni_product;
+
+// The products of a call of matmul. False if the library cannot do them as the operands lie, so that
+// a kernel of our own must: elements that are no floats, neither axis of a matrix in steps of one
+// element, rows that overlap, an empty inner axis, sizes past 32 bits, or so many unequal batches
+// that one kernel is better than all those launches.
+bool tni_product_of(const tni_call *c, tni_product *p);
+
+// Lets bias and relu or gelu (tanh's) follow: bits of TNI_LT_EPILOGUE_*. The bias is as long as the
+// result's last axis, without gaps, of the result's type. False, with nothing changed, if the
+// library cannot do it.
+bool tni_product_then(tni_product *p, int epilogue, const void *bias);
+
+// Where products run. gpu names the chip and all else that a choice depends on, for the disk.
+typedef struct {
+    const tni_driver *cu;
+    int               device;  // its number; current in the calling thread
+    const char       *gpu;
+    tni_custream      stream;
+    tni_cuptr         workspace;  // of bytes; used by what is in the stream alone
+    size_t            bytes;
+    bool              capturing;  // the stream is being captured: nothing may be timed
+    bool timing;  // choose by timing, or by what was timed before; else the library's first choice
+} tni_product_place;
+
+// Chooses how a product is done, so that running it chooses nothing: candidates are timed on the
+// operands themselves, and D is written unless it is added to. What was chosen is kept on disk.
+// Kernels are loaded, so that what was prepared can be captured. TN_EARG: the library has no
+// algorithm for it.
+tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why);
+
+// Launches a product. One that was not prepared takes what is remembered, else the first choice.
+tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why);
+
+// What this process did so far: products that it timed, and choices it found on disk.
+void tni_product_counts(int64_t *timed, int64_t *found);
+// Forgets what is in memory, as a new process would; nothing may be running.
+void tni_product_forget(void);
+
+#endif
