@@ -47,6 +47,12 @@ test-long: setup-test
 	@TN_TEST_LONG=1 TN_TEST_LIMIT=20000 $(B)/tenon-tests
 	@TN_GRAPHS=1000000 TN_TEST_LIMIT=20000 $(B)/tenon-tests graphs_op_by_op_agree graphs_fused_and_interpreted
 
+# The kernels that tests run on OpenCL, on a device that watches memory.
+test-oclgrind: setup-test
+	@$(MAKE) --no-print-directory configure
+	@$(build) --target tenon-tests
+	@test/oclgrind.sh $(B)/tenon-tests $(T)
+
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
 	@$(B)/tenon demo --save $(B)/lenet.safetensors $(ARGS)
@@ -89,6 +95,7 @@ help:
 	@echo '     SANITIZE=address,undefined | thread    with sanitizers'
 	@echo '     TN_DEBUG=1  CC=clang                   with internal checks, with another compiler'
 	@echo 'make test-long           full products on opencl, all kernels for an H200, a million random graphs; hours'
+	@echo 'make test-oclgrind       kernels on oclgrind: no bad access, no race; 20 minutes'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
@@ -100,4 +107,4 @@ help:
 	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
 	@echo 'TN_NO_INSTALL=1.'
 
-.PHONY: all configure test test-long fuzz fuzz-all demo bench setup-test setup-demo install docs format format-check clean help
+.PHONY: all configure test test-long test-oclgrind fuzz fuzz-all demo bench setup-test setup-demo install docs format format-check clean help

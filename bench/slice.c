@@ -249,7 +249,9 @@ static bool prepare_all(raw *r)
         return false;
     }
     for (int i = 0; i < s->c->kernels; i++) {
-        size_t room = s->device->room(s->cx->engine->seat, r->entry[i], &r->launch[i]);
+        size_t room = s->device->room
+                          ? s->device->room(s->cx->engine->seat, r->entry[i], &r->launch[i])
+                          : 0;
         memcpy(r->launch[i].buffer, s->data, sizeof s->data);
         r->launch[i].scratch = room ? s->device->alloc(s->cx->engine->seat, room) : NULL;
         if (room && !r->launch[i].scratch) return false;

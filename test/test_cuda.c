@@ -247,7 +247,7 @@ static tn_status run_case(kit_case *c, tni_text *why)
     if (!copy_in(c, &d)) return TN_EMEM;
     for (int i = 0; i < c->k.nbuffer; i++) l.buffer[i] = d.at[i] + KIT_GUARD;
     tn_status s = tni_device_cuda.prepare(seat(), 1, &first, &entry, why);
-    size_t    n = s == TN_OK ? tni_device_cuda.room(seat(), entry, &l) : 0;
+    size_t    n = s == TN_OK && tni_device_cuda.room ? tni_device_cuda.room(seat(), entry, &l) : 0;
     if (n) l.scratch = d.scratch = tni_device_cuda.alloc(seat(), n);
     if (s == TN_OK) s = tni_device_cuda.launch(seat(), entry, &l, why);
     if (s == TN_OK) s = wait_for_it(why);

@@ -44,6 +44,7 @@ typedef struct {
     int              threads;
     void            *scratch;  // as many bytes as the device asked for, aligned to 64
     tni_text        *why;      // what went wrong, where run returns an error
+    int              ticket;   // as that of a kernel
     struct tni_then *then;     // the device's own: what follows each part of the result
 } tni_call;
 
@@ -69,6 +70,8 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
     for (int i = 0; i < 3 && c->attr->conv.channels_last; i += 2) x[i] = tni_channels_first(&x[i]);
     return result;
 }
+
+enum { TNI_TICKETS = 255 };
 
 // What a context asks for as it takes its seat.
 typedef struct {
@@ -109,7 +112,8 @@ struct tni_device {
     bool lazy;
     tn_status (*prepare)(void *seat, int n, const tni_launch *const *first, void **entry,
                          tni_text *why);
-    size_t (*room)(void *seat, void *entry, const tni_launch *l);  // bytes of scratch for launch
+    // Bytes of scratch for launch; NULL where the device has its own.
+    size_t (*room)(void *seat, void *entry, const tni_launch *l);
     tn_status (*launch)(void *seat, void *entry, tni_launch *l, tni_text *why);
     // A library op and a kernel that reads its result element after element, so that the first n
     // rows of the kernel can run as soon as the elements they read are there. claims: whether the
@@ -117,6 +121,17 @@ struct tni_device {
     bool (*claims)(int op);
     size_t (*room_then)(const tni_call *call, void *entry, const tni_launch *l);
     tn_status (*run_then)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
+    // Replay. Between begin and end the engine gives all of a plan's work, the same every time but for
+    // addresses and numbers. A device may put it off until end and do it faster by what it keeps in
+    // *memory, which forget frees. *again: nothing was done, and all is to be given once more. ok:
+    // whether all was given without an error. NULL where work is done as it comes.
+    void (*begin)(void *seat, void **memory);
+    tn_status (*end)(void *seat, bool ok, bool *again, tni_text *why);
+    void (*forget)(void *memory);
+    // An index that a kernel or call of a ticket (1 to TNI_TICKETS) found out of range some time ago:
+    // the first since it was asked last, as tni_launch.fail, fail[0] being 1 for a call. Nobody waits.
+    // NULL where each launch and call tells.
+    bool (*failed)(void *seat, int *ticket, int64_t fail[2]);
     // An element on its way to the host, as it is once all that was launched so far is done: fetch
     // begins and gives a ticket, 0 if none can be had; fetched says whether it has arrived, and puts
     // it into 8 bytes. Nobody waits. NULL where a download costs nothing.

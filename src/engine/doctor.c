@@ -5,6 +5,7 @@
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/gemm.h"
+#include "device/cuda/parts.h"
 #include "kernel/disk.h"
 
 #include <stdlib.h>
@@ -54,6 +55,16 @@ static void say_blas(FILE *f)
     else fprintf(f, "  a BLAS is faster; on Debian or Ubuntu: apt install libopenblas0-pthread\n");
 }
 
+static void say_cuda(FILE *f)
+{
+    tni_cuda_part part[TNI_CUDA_PARTS];
+    int           n = tni_cuda_parts(part);
+    fprintf(f, "cuda\n");
+    for (int i = 0; i < n; i++)
+        fprintf(f, "  %-8s %-8s %s\n", part[i].name, part[i].there ? part[i].version.s : "none",
+                part[i].detail.s);
+}
+
 static void say_compiler(FILE *f)
 {
     tni_text t = { "" };
@@ -87,5 +98,6 @@ void tn_doctor(FILE *f)
     say_threads(f);
     say_blas(f);
     say_compiler(f);
+    say_cuda(f);
     say_environment(f);
 }

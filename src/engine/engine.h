@@ -28,6 +28,7 @@ struct tni_engine {
     bool              check;           // TN_CHECK=nan: results are looked at; op by op too
     bool              verify;          // TN_VERIFY: every step is compared with ref
     tni_plans         plans;
+    uint64_t          tickets;       // given so far
     int64_t           steps;         // boundaries so far
     bool              log_plans;     // TN_LOG has "plan"
     char              explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
@@ -40,6 +41,14 @@ struct tni_engine {
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root);
 // Returns every store to its last computed value; what has none is gone.
 void tni_roll_back(tn_ctx *cx);
+
+// Gives tickets to what can fail in a new plan, and writes down what is to be said then. False,
+// reported, when memory is out.
+bool tni_notes_take(tni_graph *g, tni_plan *p);
+// The ticket of an item that is run by a call; 0 if it needs none.
+int tni_notes_ticket(const tni_plan *p, size_t item);
+// What failed on the device since this was asked last, reported; else TN_OK.
+tn_status tni_notes_check(tn_ctx *cx);
 
 // The node of t, computed; NULL, reported, on failure.
 tni_node *tni_value(tn_tensor *t, const char *op);

@@ -104,6 +104,7 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
                     .attr    = &n->attr,
                     .threads = r->e->threads,
                     .scratch = r->scratch ? r->scratch->data : NULL,
+                    .ticket  = r->plan->notes ? tni_notes_ticket(r->plan, i) : 0,
                     .why     = why };
     full_shape(n, &c.out);
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -245,6 +246,7 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
 {
     tni_text why = { "" };
     r->cx->stats.launches++;
+    if (!r->e->device->room) bind_kernel(r, k);
     k->launch.scratch = r->scratch ? r->scratch->data : NULL;
     tn_status s;
     if (k->claimed >= 0) {
@@ -318,8 +320,8 @@ static size_t step_scratch(run *r, tni_step step)
     tni_fused        *k    = step < 0 ? &r->plan->kernel[~step] : NULL;
     int32_t           item = k ? k->claimed : step;
     tni_text          why  = { "" };
-    if (k) bind_kernel(r, k);
-    if (item < 0) return d->room(r->e->seat, k->entry, &k->launch);
+    if (k && d->room) bind_kernel(r, k);
+    if (item < 0) return d->room ? d->room(r->e->seat, k->entry, &k->launch) : 0;
     if (tni_run_nothing(r, (size_t)item)) return 0;
     tni_call c = tni_run_call(r, (size_t)item, &why);
     return k ? d->room_then(&c, k->entry, &k->launch) : d->scratch(&c);
@@ -517,6 +519,25 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan *p)
     return need;
 }
 
+// Runs all steps, once more if the device asks for that. On failure *item is what failed at step *at.
+static bool run_steps(run *r, size_t *at, size_t *item)
+{
+    const tni_device *d       = r->e->device;
+    tni_plan         *p       = r->plan;
+    bool              replays = d->begin && !r->e->verify && !r->e->check, again = false;
+    do {
+        bool ok = true;
+        if (replays) d->begin(r->e->seat, &p->replay);
+        p->forget = replays ? d->forget : p->forget;
+        for (*at = 0; ok && *at < p->steps; ++*at) ok = run_step(r, p->step[*at], item) == TN_OK;
+        tni_text  why = { "" };
+        tn_status s   = replays ? d->end(r->e->seat, ok, &again, &why) : TN_OK;
+        if (ok && s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);
+        if (!ok || s != TN_OK) return false;
+    } while (again);
+    return true;
+}
+
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 {
     run       r    = { .cx = cx, .e = cx->engine, .g = g };
@@ -524,9 +545,9 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     tni_plan *plan = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
     r.plan    = plan;
-    bool   ok = prepare(&r, plan) && take_memory(&r);
+    bool   ok = prepare(&r, plan) && tni_notes_take(g, plan) && take_memory(&r);
     size_t at = 0, item = 0;
-    for (; ok && at < plan->steps; at++) ok = run_step(&r, plan->step[at], &item) == TN_OK;
+    if (ok) ok = run_steps(&r, &at, &item);
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // What fails on its values will fail again: later steps leave it out.
@@ -550,9 +571,9 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
     tni_graph g;
-    tn_status s = TN_OK;
+    tn_status s = tni_notes_check(cx);
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
-    else if (g.count) s = run_graph(cx, &g);
+    else if (g.count && s == TN_OK) s = run_graph(cx, &g);
     cx->engine->steps += mode == TNI_STEP;
     size_t computed = g.count;
     tni_graph_close(&g);

@@ -307,7 +307,7 @@ tn_status tn_sync(tn_ctx *cx)
     tni_text          why = { "" };
     cx->stats.syncs++;
     tn_status s = e->device->wait ? e->device->wait(e->seat, &why) : TN_OK;
-    return s == TN_OK ? s : tni_fail_status(cx, s, "sync: %s", why.s);
+    return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 
 tn_stats tn_stats_get(const tn_ctx *cx)

@@ -114,7 +114,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     tni_text why = { "" };
     if (dt == from.dtype && tni_view_contiguous(&v)) {
         tn_status s = e->device->download(e->seat, dst, dt, from.data, count, &why);
-        return s == TN_OK ? s : tni_fail_status(cx, s, "%s: %s", op, why.s);
+        return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
     if (!b) return tni_fail_status(cx, TN_EMEM, "%s: out of memory", op);
@@ -133,7 +133,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     tn_status s = e->device->run(&call);
     if (s == TN_OK) s = e->device->download(e->seat, dst, dt, b->data, count, &why);
     tni_buffer_unref(&cx->buffers, b);
-    return s == TN_OK ? s : tni_fail_status(cx, s, "%s: %s", op, why.s);
+    return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }
 
 tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)

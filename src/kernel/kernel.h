@@ -137,6 +137,7 @@ typedef struct {
     int               threads;
     char             *scratch;  // as many bytes as the device asked for, aligned to 64
     int64_t           fail[2];  // after a CHECK failed: 1 + its instruction, and the index
+    int               ticket;   // by which a CHECK that fails later is known; 0: fail is waited for
 } tni_launch;
 
 // Finds per, phase, finish, phases and tails. False if the list breaks the rules.

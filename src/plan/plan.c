@@ -462,7 +462,9 @@ void tni_plan_free(tni_heap *h, tni_plan *p)
 {
     if (!p) return;
     free_steps(h, p);
+    if (p->forget) p->forget(p->replay);
     tni_free(h, p->key);
+    tni_free(h, p->note);
     tni_free(h, p->place);
     tni_free(h, p);
 }

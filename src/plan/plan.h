@@ -130,6 +130,15 @@ typedef struct {
     int64_t      bytes;    // that it moves
 } tni_fused;
 
+// What is to be said when an index of a plan turns out to be out of range after the graph is gone: of
+// instruction ins (from 1) of a kernel, or, with ins 1, of a call. kernel: its number, or ~item.
+typedef struct {
+    int      ticket, ins, op, axis;
+    int32_t  kernel;
+    int64_t  size;
+    tni_site site;
+} tni_note;
+
 // A step of a plan: item `item` by a device call, or, where that is negative, kernel ~item.
 typedef int32_t tni_step;
 
@@ -152,6 +161,10 @@ struct tni_plan {
     bool       recurs;    // another plan of the cache has the same deeds
     bool       unfused;   // it should have been fused and could not: ops run one by one
     uint64_t   used;      // when last, for the LRU
+    size_t     notes;
+    tni_note  *note;
+    void      *replay;  // the device's, and what frees it
+    void (*forget)(void *replay);
 };
 
 // Whether a concat is its sources' elements one after the other.

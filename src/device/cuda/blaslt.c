@@ -1,18 +1,7 @@
 // Finds libcublasLt, once, and keeps it: it does not survive being unloaded.
 #include "device/cuda/blaslt.h"
 
-#if __has_include("device/cuda/find.h")
 #include "device/cuda/find.h"
-#else
-#include <dlfcn.h>
-static void *tni_nvidia_open(const char *const *list, tni_text *where)
-{
-    void *lib = NULL;
-    for (; *list && !lib; list++) lib = dlopen(*list, RTLD_NOW | RTLD_LOCAL);
-    if (lib) tni_text_add(where, "the loader's folders");
-    return lib;
-}
-#endif
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,28 +13,13 @@ typedef struct {
     const char *name;
 } call;
 
-#define CALL(field, name)                 \
-    {                                     \
-        offsetof(tni_blaslt, field), name \
-    }
 static const call calls[] = {
-    CALL(version, "cublasLtGetVersion"),
-    CALL(status_string, "cublasLtGetStatusString"),
-    CALL(create, "cublasLtCreate"),
-    CALL(desc_create, "cublasLtMatmulDescCreate"),
-    CALL(desc_destroy, "cublasLtMatmulDescDestroy"),
-    CALL(desc_set, "cublasLtMatmulDescSetAttribute"),
-    CALL(layout_create, "cublasLtMatrixLayoutCreate"),
-    CALL(layout_destroy, "cublasLtMatrixLayoutDestroy"),
-    CALL(layout_set, "cublasLtMatrixLayoutSetAttribute"),
-    CALL(wish_create, "cublasLtMatmulPreferenceCreate"),
-    CALL(wish_destroy, "cublasLtMatmulPreferenceDestroy"),
-    CALL(wish_set, "cublasLtMatmulPreferenceSetAttribute"),
-    CALL(propose, "cublasLtMatmulAlgoGetHeuristic"),
-    CALL(check, "cublasLtMatmulAlgoCheck"),
-    CALL(matmul, "cublasLtMatmul"),
+#define CALL(field, name) { offsetof(tni_blaslt, field), #name },
+#include "device/cuda/blaslt.def"
 };
-#undef CALL
+
+_Static_assert(sizeof(tni_blaslt) == sizeof calls / sizeof *calls * sizeof(void (*)(void)),
+               "a row a field");
 
 static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
                                      NULL };

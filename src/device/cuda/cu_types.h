@@ -23,7 +23,7 @@ typedef struct tni_nvrtc_program *tni_nvprogram;
 
 // ---- numbers -----------------------------------------------------------------------------------
 
-// What functions return.
+// What functions return. After those of the second block nothing works any more in the process.
 enum {
     TNI_CU_OK                = 0,
     TNI_CU_OUT_OF_MEMORY     = 2,
@@ -31,14 +31,22 @@ enum {
     TNI_CU_NO_DEVICE         = 100,
     TNI_CU_INVALID_IMAGE     = 200,
     TNI_CU_NO_BINARY         = 209,  // machine code for another chip
+    TNI_CU_NOT_FOUND         = 500,
     TNI_CU_NOT_READY         = 600,  // of a query: the work is not done
-    TNI_CU_LOST              = 700,  // from here on the context is lost
-    TNI_CU_TOO_MUCH          = 701,  // but not by a launch that asks for more than a block may have
-    TNI_CU_LAST_LOST         = 719,
+    TNI_CU_TOO_MUCH          = 701,  // a launch asks for more than a block may have
     TNI_CU_NOT_SUPPORTED     = 801,
     TNI_CU_CAPTURE_FIRST     = 900,  // from here on something that cannot be captured
     TNI_CU_CAPTURE_LAST      = 908,
     TNI_CU_UPDATE_IMPOSSIBLE = 910,
+
+    TNI_CU_BAD_MEMORY      = 214,  // of the GPU, beyond correction
+    TNI_CU_BAD_LINK        = 220,
+    TNI_CU_ILLEGAL_ADDRESS = 700,
+    TNI_CU_TIMEOUT         = 702,
+    TNI_CU_DESTROYED       = 709,
+    TNI_CU_ASSERT          = 710,
+    TNI_CU_BAD_STACK       = 714,  // from here to the next: instructions and addresses
+    TNI_CU_LAUNCH_FAILED   = 719,
 };
 
 // Attributes of a device.
@@ -133,13 +141,13 @@ enum {
 // They are the driver's, byte for byte; what we do not use of them stays zero.
 
 typedef struct {
-    unsigned type;
-    int      id;  // the device's
+    int type;
+    int id;  // the device's
 } tni_culocation;
 
 // What memory of a reserved range is to be.
 typedef struct {
-    unsigned       type, handle_types;
+    int            type, handle_types;
     tni_culocation at;
     void          *windows;
     struct {
@@ -152,7 +160,7 @@ typedef struct {
 // Who may use a range, and how.
 typedef struct {
     tni_culocation at;
-    unsigned       flags;
+    int            flags;
 } tni_cuaccess;
 
 // A kernel of a graph: what is launched, as cuLaunchKernel takes it.
@@ -166,8 +174,8 @@ typedef struct {
 
 // One attribute of a launch. The value has room for every attribute of the driver.
 typedef struct {
-    unsigned id;
-    char     pad[4];
+    int  id;
+    char pad[4];
     union {
         char  room[64];
         void *align;
@@ -188,7 +196,7 @@ typedef struct {
 
 // What came of renewing a graph, and where it failed.
 typedef struct {
-    unsigned   result;
+    int        result;
     tni_cunode node, from;
 } tni_cuupdate;
 

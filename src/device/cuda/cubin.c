@@ -2,7 +2,9 @@
 #include "device/cuda/cubin.h"
 
 #include "device/cuda/driver.h"
+#include "kernel/disk.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +86,45 @@ void tni_cubin_free(tni_cubin *c)
     free(c->image);
     free(c->log);
     *c = (tni_cubin){ 0 };
+}
+
+// ---- the disk cache ----------------------------------------------------------------------------
+
+// Opened by the first program. Guarded by the lock.
+static struct {
+    pthread_mutex_t lock;
+    bool            opened;
+    tni_disk        disk;
+} cache = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+// Looks for a program, or keeps it if it is there already. The compiler is named by its version.
+static bool ask_cache(tni_cubin *c, const char *text, const char *chip, bool keep, tni_text *why)
+{
+    char             compiler[32];
+    int              major = 0, minor = 0;
+    const tni_nvrtc *rtc = tni_nvrtc_get(why);
+    if (!rtc) return false;
+    rtc->version(&major, &minor);
+    snprintf(compiler, sizeof compiler, "NVRTC %d.%d", major, minor);
+    tni_disk_key key = { "cubin", text, "--fmad=false --std=c++17", compiler, chip };
+    pthread_mutex_lock(&cache.lock);
+    if (!cache.opened) tni_disk_open(&cache.disk);
+    cache.opened = true;
+    if (keep) tni_disk_keep(&cache.disk, &key, c->image, c->bytes);
+    else c->image = tni_disk_find(&cache.disk, &key, &c->bytes);
+    pthread_mutex_unlock(&cache.lock);
+    return c->image != NULL;
+}
+
+tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool *found,
+                        tni_text *why)
+{
+    *c     = (tni_cubin){ 0 };
+    *found = ask_cache(c, text, chip, false, &(tni_text){ 0 });
+    if (*found) return TN_OK;
+    tn_status s = tni_cubin_make(c, text, chip, false, why);
+    if (s == TN_OK) ask_cache(c, text, chip, true, why);
+    return s;
 }
 
 // ---- what the assembler says -------------------------------------------------------------------

@@ -25,6 +25,9 @@ typedef struct {
 // to be freed, all of them.
 tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look,
                          tni_text *why);
+// The same without a look, from the disk cache if it is there; found says so.
+tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool *found,
+                        tni_text *why);
 void      tni_cubin_free(tni_cubin *c);
 
 // What the assembler wrote of a function, where it was to; false if there is no such function.

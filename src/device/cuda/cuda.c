@@ -4,6 +4,7 @@
 #include "device/cuda/gpu.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 // ---- seats -------------------------------------------------------------------------------------
 
@@ -27,26 +28,31 @@ static void close_seat(void *seat)
     tni_cuda_enter(c);
     if (c->stream) cu->stream_wait(c->stream);
     tni_staging_close(c);
-    if (c->state) cu->mem_free(c->state);
-    if (c->seen) cu->host_free(c->seen);
+    tni_state_close(c);
+    if (c->workspace) cu->mem_free(c->workspace);
+    tni_replay_close(c);
     if (c->stream && !c->borrowed) cu->stream_destroy(c->stream);
     tni_free(c->heap, c);
 }
 
+// Whether a switch of the environment is set to 0 or to 1.
+static bool is(const char *name, char value)
+{
+    const char *v = getenv(name);
+    return v && v[0] == value && !v[1];
+}
+
 static int fill_seat(tni_cuda *c, void *stream)
 {
-    enum { STATE = 4 * 8 };
-    const tni_driver *cu   = c->gpu->cu;
-    void             *host = NULL;
-    c->borrowed            = stream != NULL;
-    c->stream              = stream;
-    int error              = cu->set_current(c->gpu->cx);
+    const tni_driver *cu = c->gpu->cu;
+    c->plainly           = is("TN_GRAPHS", '0');
+    c->tf32              = is("TN_TF32", '1') && !is("NVIDIA_TF32_OVERRIDE", '0');
+    c->deterministic     = is("TN_DETERMINISTIC", '1');
+    c->borrowed          = stream != NULL;
+    c->stream            = stream;
+    int error            = cu->set_current(c->gpu->cx);
     if (!error && !stream) error = cu->stream_create(&c->stream, TNI_CU_STREAM_NONBLOCKING);
-    if (!error) error = cu->mem_alloc(&c->state, STATE);
-    if (!error) error = cu->set8(c->state, 0, STATE, c->stream);
-    if (!error) error = cu->host_alloc(&host, STATE, TNI_CU_HOST_PORTABLE);
-    c->seen = host;
-    return error;
+    return error ? error : tni_state_open(c);
 }
 
 static void *open_seat(tni_heap *heap, const tni_wish *wish, tn_status *s, tni_text *why)
@@ -75,12 +81,6 @@ static tn_status wait_all(void *seat, tni_text *why)
     return tni_cuda_status(c, c->gpu->cu->stream_wait(c->stream), "waiting for the GPU", why);
 }
 
-static size_t scratch(const tni_call *call)
-{
-    (void)call;
-    return 0;
-}
-
 // ---- time --------------------------------------------------------------------------------------
 
 double tni_cuda_seconds(void *seat, void (*f)(void *arg), void *arg, int times)
@@ -103,6 +103,7 @@ double tni_cuda_seconds(void *seat, void (*f)(void *arg), void *arg, int times)
 
 const tni_device tni_device_cuda = {
     .name         = "cuda",
+    .attention    = true,
     .probe        = tni_gpu_probe,
     .open         = open_seat,
     .close        = close_seat,
@@ -111,12 +112,16 @@ const tni_device tni_device_cuda = {
     .element_size = tni_dtype_size,
     .upload       = tni_cuda_upload,
     .download     = tni_cuda_download,
-    .scratch      = scratch,
+    .scratch      = tni_cuda_call_scratch,
     .run          = tni_cuda_run,
     .prepare      = tni_cuda_prepare,
-    .room         = tni_cuda_room,
     .launch       = tni_cuda_launch,
+    .begin        = tni_replay_begin,
+    .end          = tni_replay_end,
+    .forget       = tni_replay_forget,
+    .failed       = tni_cuda_failed,
     .fetch        = tni_cuda_fetch,
     .fetched      = tni_cuda_fetched,
     .wait         = wait_all,
+    .counts       = tni_cuda_counts,
 };

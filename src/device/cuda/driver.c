@@ -167,7 +167,7 @@ static void tell_no_gpu(tni_text *why)
 
 bool tni_driver_start(const tni_driver *cu, int *count, tni_text *why)
 {
-    unsigned    error = cu->init(0);
+    int         error = cu->init(0);
     const char *text  = NULL;
     *count            = 0;
     if (error == TNI_CU_OK) error = cu->device_count(count);
@@ -177,16 +177,32 @@ bool tni_driver_start(const tni_driver *cu, int *count, tni_text *why)
         return false;
     }
     cu->error_string(error, &text);
-    tni_text_add(why, "the NVIDIA driver does not start: %s (error %u)",
+    tni_text_add(why, "the NVIDIA driver does not start: %s (error %d)",
                  text ? text : "an unknown error", error);
     return false;
 }
 
-unsigned tni_capture_info(const tni_driver *cu, tni_custream s, unsigned *state, tni_cugraph *g)
+bool tni_driver_lost(int error)
 {
-    *state = TNI_CU_CAPTURE_NONE;
-    *g     = NULL;
-    if (cu->capture_info_v3) return cu->capture_info_v3(s, state, NULL, g, NULL, NULL, NULL);
-    if (cu->capture_info_v2) return cu->capture_info_v2(s, state, NULL, g, NULL, NULL);
-    return TNI_CU_NOT_SUPPORTED;
+    switch (error) {
+    case TNI_CU_BAD_MEMORY:
+    case TNI_CU_BAD_LINK:
+    case TNI_CU_ILLEGAL_ADDRESS:
+    case TNI_CU_TIMEOUT:
+    case TNI_CU_DESTROYED:
+    case TNI_CU_ASSERT: return true;
+    default: return error >= TNI_CU_BAD_STACK && error <= TNI_CU_LAUNCH_FAILED;
+    }
+}
+
+int tni_capture_last(const tni_driver *cu, tni_custream s, tni_cunode *node)
+{
+    const tni_cunode *last  = NULL;
+    const tni_cuedge *edge  = NULL;
+    int               state = TNI_CU_CAPTURE_NONE, error = TNI_CU_NOT_SUPPORTED;
+    size_t            n = 0;
+    if (cu->capture_info_v3) error = cu->capture_info_v3(s, &state, NULL, NULL, &last, &edge, &n);
+    else if (cu->capture_info_v2) error = cu->capture_info_v2(s, &state, NULL, NULL, &last, &n);
+    *node = !error && n == 1 ? last[0] : NULL;
+    return error;
 }

@@ -18,13 +18,12 @@ static struct {
 
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why)
 {
-    enum { NO_MEMORY = 2, LOST = 700, LAST_LOST = 719 };
     const char *text = NULL;
     if (error == TNI_CU_OK) return TN_OK;
     cu->error_string(error, &text);
     tni_text_add(why, "cuda: %s: %s", what, text ? text : "an unknown error");
-    if (error == NO_MEMORY) return TN_EMEM;
-    return error >= LOST && error <= LAST_LOST ? TN_ELOST : TN_EDEVICE;
+    if (error == TNI_CU_OUT_OF_MEMORY) return TN_EMEM;
+    return tni_driver_lost(error) ? TN_ELOST : TN_EDEVICE;
 }
 
 static int attribute(int device, int which)
@@ -59,11 +58,8 @@ static void look_once(void)
     int       count = 0, device = 0;
     self.cu = tni_driver_get(t);
     if (!self.cu) return;
-    if (self.cu->init(0) != TNI_CU_OK || self.cu->device_count(&count) != TNI_CU_OK || count < 1 ||
-        self.cu->device_get(&device, 0) != TNI_CU_OK) {
-        tni_text_add(t, "the driver finds no GPU");
-        return;
-    }
+    if (!tni_driver_start(self.cu, &count, t)) return;
+    self.cu->device_get(&device, 0);
     const tni_nvrtc *rtc = tni_nvrtc_get(t);
     if (!rtc) return;
     self.count = count < MOST_GPUS ? count : MOST_GPUS;
@@ -92,7 +88,9 @@ static int open_gpu(tni_gpu *g, int number)
                                    .units        = attribute(g->device, TNI_CU_MULTIPROCESSORS),
                                    .cuda         = true,
                                    .cluster      = major >= 9 ? 8 : 0 };
-    g->cu     = self.cu;
+    if (!g->compiled) g->compiled = tni_cuda_compiled_new(g);
+    if (!g->compiled) return TNI_CU_OUT_OF_MEMORY;
+    g->cu = self.cu;
     return TNI_CU_OK;
 }
 

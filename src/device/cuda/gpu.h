@@ -4,8 +4,9 @@
 
 #include "device/cuda/cubin.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/replay.h"
 #include "device/device.h"
-#include "kernel/simt.h"
+#include "device/simt/groups.h"
 
 // A GPU, with its primary context, which libraries share. Opened at the first use, read-only from
 // then on, and kept until the process ends.
@@ -15,6 +16,7 @@ typedef struct {
     tni_cucontext     cx;
     char              name[64], chip[16];  // "sm_90"
     tni_simt_limits   limits;
+    tni_compiled     *compiled;  // kernels, which belong to the context
 } tni_gpu;
 
 // GPU number so and so; NULL, with the reason, if it cannot be used.
@@ -38,17 +40,37 @@ typedef struct {
     int64_t     fetches;  // tickets so far
 } tni_staging;
 
+enum { TNI_SCRATCHES = 40 };
+
 // A context's seat: a GPU and the stream in which all of its work goes in order. The context owns it.
-typedef struct {
-    tni_heap      *heap;
-    const tni_gpu *gpu;
-    tni_custream   stream;
-    bool           borrowed;  // the stream is the caller's
-    bool           lost;      // the driver said that nothing works any more
-    tni_cuptr      state;     // see simt.h
-    int64_t       *seen;      // on the host, for copies of the failure in state
-    tni_staging    staging;
+typedef struct tni_cuda {
+    tni_heap         *heap;
+    const tni_gpu    *gpu;
+    tni_custream      stream;
+    bool              borrowed;       // the stream is the caller's
+    bool              lost;           // the driver said that nothing works any more
+    bool              plainly;        // no graphs
+    bool              tf32;           // products of f32 may round to 10 bits of mantissa
+    bool              deterministic;  // nothing is chosen by time
+    tni_cuptr         workspace;      // of cuBLASLt
+    tni_cuptr         state;          // one for each ticket: see simt.h
+    volatile int64_t *told;           // on the host: what the first CHECK that failed wrote
+    int               scratches;
+    tni_cuptr         scratch[TNI_SCRATCHES];  // the last is in use: by kernels one after the other
+    size_t            scratch_bytes;
+    tni_staging       staging;
+    tni_recorder      recorder;
 } tni_cuda;
+
+// The state that a kernel of a ticket gets.
+tni_cuptr tni_cuda_state(const tni_cuda *c, int ticket);
+// Waits for a CHECK of ticket 0, whose failure is known by nothing else.
+tn_status tni_cuda_take_failure(tni_cuda *c, int64_t fail[2], tni_text *why);
+bool      tni_cuda_failed(void *seat, int *ticket, int64_t fail[2]);
+int       tni_state_open(tni_cuda *c);
+void      tni_state_close(tni_cuda *c);
+// Scratch for a kernel, good until the next is launched; 0 when memory is out.
+tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes);
 
 // Makes the GPU of a seat current in the calling thread.
 void tni_cuda_enter(const tni_cuda *c);
@@ -71,7 +93,6 @@ void      tni_staging_close(tni_cuda *c);
 
 tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
                            tni_text *why);
-size_t    tni_cuda_room(void *seat, void *entry, const tni_launch *l);
 tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
 
 // What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; look
@@ -79,7 +100,20 @@ tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
 tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool look,
                          tni_cubin *c, tni_text *why);
 
-// A call of one op, of those that need no kernel of their own: copy, cast, full.
+// What a GPU compiled, and how many kernels all of them did so, or found on disk. NULL when memory is
+// out.
+tni_compiled *tni_cuda_compiled_new(tni_gpu *g);
+tni_compiled *tni_cuda_compiled(void *seat);
+void          tni_cuda_counts(int64_t *compiled, int64_t *found);
+
+// What tni_groups asks of this device.
+tni_spot  tni_cuda_spot(void *seat, const void *address);
+tni_spot  tni_cuda_state_spot(void *seat, int ticket);
+tn_status tni_cuda_start_hand(const tni_hand *h, int64_t groups, int items, tni_text *why);
+
+// A call of one op.
+size_t    tni_cuda_call_scratch(const tni_call *call);
 tn_status tni_cuda_run(const tni_call *call);
+tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call);
 
 #endif

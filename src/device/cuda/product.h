@@ -6,6 +6,7 @@
 #define TNI_CUDA_PRODUCT_H
 
 #include "device/cuda/blaslt.h"
+#include "device/cuda/driver.h"
 #include "device/device.h"
 
 // A matrix as it lies, column after column: element (i, j) is i + j * ld elements on, and ld is at
@@ -23,9 +24,10 @@ typedef struct {
     tn_dtype    in, out;   // elements of A and B; of D and the bias
     bool        tf32;      // elements of f32 may be read with 10 bits of mantissa
     bool        adds;      // the product is added to what D holds
-    bool        along;     // D's rows are the columns of the call's result, so that a bias fits
+    bool        along;     // D's rows are the columns of the call's result: D is its transpose
     int         epilogue;  // TNI_LT_EPILOGUE_*
     int64_t     rows, cols, depth, batch;
+    int64_t     width;  // the last size of the call's result
     tni_matrix  x[3];
     char       *at[3];
     const char *bias;  // one element for each of D's rows
@@ -50,7 +52,7 @@ typedef struct {
     int               device;  // its number; current in the calling thread
     const char       *gpu;
     tni_custream      stream;
-    tni_cuptr         workspace;  // of bytes; used by what is in the stream alone
+    tni_cuptr         workspace;  // of bytes, at a multiple of 256; used in the stream alone
     size_t            bytes;
     bool              capturing;  // the stream is being captured: nothing may be timed
     bool timing;  // choose by timing, or by what was timed before; else the library's first choice
@@ -59,7 +61,7 @@ typedef struct {
 // Chooses how a product is done, so that running it chooses nothing: candidates are timed on the
 // operands themselves, and D is written unless it is added to. What was chosen is kept on disk.
 // Kernels are loaded, so that what was prepared can be captured. TN_EARG: the library has no
-// algorithm for it.
+// algorithm for it, or none with this epilogue.
 tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why);
 
 // Launches a product. One that was not prepared takes what is remembered, else the first choice.

@@ -3,26 +3,68 @@
 
 #include <string.h>
 
-tn_status tni_cl_to_double(const tni_call *c)
+#define CL(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+// What is read into the host as f64 is cast here, also on a device that cannot compute in it: the
+// bits of a double are put together. An integer is rounded to 53 bits, nearest even.
+static const char *const text[] = {
+    CL(M_FN ulong bits_of_float(float v) {
+           uint b = as_uint(v);
+           ulong sign_ = (ulong)(b >> 31) << 63;
+           uint e = b >> 23 & 255;
+           ulong m = b & 0x7fffff;
+           if (e == 255) return sign_ | 0x7ff0000000000000ul | m << 29;
+           if (e == 0 && m == 0) return sign_;
+           if (e == 0) {
+               int up = (int)clz((uint)m) - 8;
+               m = m << up & 0x7fffff;
+               e = 1 - up;
+           }
+           return sign_ | (ulong)((int)e + 1023 - 127) << 52 | m << 29;
+       }),
+    CL(M_FN ulong bits_of_long(long v) {
+           ulong u = v < 0 ? 0ul - (ulong)v : (ulong)v;
+           if (u == 0) return 0;
+           int up = (int)clz(u);
+           ulong m = u << up;
+           ulong rest = m & 0x7ff;
+           m >>= 11;
+           m += rest > 0x400 || (rest == 0x400 && (m & 1));
+           return (v < 0 ? 1ul << 63 : 0) | (((ulong)(1023 + 63 - up) << 52) + (m - (1ul << 52)));
+       }
+       M_FN ulong bits_of_int(int v) { return bits_of_long(v); }),
+    "#define bits_BOOL bits_of_int\n"
+    "#define bits_U8 bits_of_int\n"
+    "#define bits_I8 bits_of_int\n"
+    "#define bits_I32 bits_of_int\n"
+    "#define bits_I64 bits_of_long\n"
+    "#define bits_F16 bits_of_float\n"
+    "#define bits_BF16 bits_of_float\n"
+    "#define bits_F32 bits_of_float\n",
+    CL(KERNEL(64) to_double(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL ulong *y, GIVEN shape sy,
+                            long count) {
+           long g = ITEM;
+           if (g < count) y[place(&sy, g)] = CAT(bits_, XT)(x_get(x[place(&sx, g)]));
+       }),
+    NULL,
+};
+// clang-format on
+
+tn_status tni_cl_to_double(const tni_groups *via, const tni_call *c)
 {
     const tni_arg *x = &c->in[0], *y = &c->out;
-    tni_cl_axes    a = { .rank = y->rank };
+    tni_axes       a = { .rank = y->rank };
     memcpy(a.size, y->size, sizeof a.size);
     memcpy(a.stride[0], x->stride, sizeof a.stride[0]);
     memcpy(a.stride[1], y->stride, sizeof a.stride[1]);
-    tni_cl_merge(&a, 2);
+    tni_axes_merge(&a, 2);
 
-    tni_cl_launch l;
-    tni_cl_lock();
-    tn_status s = tni_cl_kernel_of(tni_cl_text_bits, "to_double", x->dtype, TN_I64, &l, c->why);
-    if (s == TN_OK) {
-        tni_cl_shape from = tni_cl_shape_of(&a, 0, tni_cl_pass_buffer(&l, x->data), x->dtype);
-        tni_cl_pass(&l, &from, sizeof from);
-        tni_cl_shape to = tni_cl_shape_of(&a, 1, tni_cl_pass_buffer(&l, y->data), TN_I64);
-        tni_cl_pass(&l, &to, sizeof to);
-        tni_cl_pass_long(&l, tni_cl_count(&a));
-        s = tni_cl_start_items(&l, "cast", tni_cl_count(&a), c->why);
-    }
-    tni_cl_unlock();
-    return s;
+    tni_hand  h;
+    tn_status s = tni_hand_begin(&h, via, c, text, "to_double", x->dtype, TN_I64);
+    if (s != TN_OK) return s;
+    tni_hand_arg(&h, &a, 0, x->data, x->dtype);
+    tni_hand_arg(&h, &a, 1, y->data, TN_I64);
+    tni_hand_long(&h, tni_axes_count(&a));
+    return tni_hand_items(&h, tni_axes_count(&a), c->why);
 }

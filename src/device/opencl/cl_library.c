@@ -202,8 +202,13 @@ static void open_once(void)
     if (!fits(cl)) return;
     cl->context = cl->api.clCreateContext(NULL, 1, &cl->device, NULL, NULL, &code);
     if (cl->context) cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device, 0, &code);
-    cl->there = cl->queue != NULL;
-    if (!cl->there) tni_text_add(&cl->detail, ": no context (error %d)", code);
+    if (!cl->queue) {
+        tni_text_add(&cl->detail, ": no context (error %d)", code);
+        return;
+    }
+    cl->compiled = tni_cl_compiled_new(cl);
+    cl->there    = cl->compiled != NULL;
+    if (!cl->there) tni_text_add(&cl->detail, ": out of memory");
 }
 
 tni_cl *tni_cl_get(void)

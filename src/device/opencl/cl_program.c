@@ -1,12 +1,8 @@
-// Programs: building them from text or from a binary kept on disk; kernels of texts written by
-// hand; and putting a launch together.
+// Programs: building them from text or from a binary kept on disk, and putting a launch together.
 #include "device/opencl/opencl.h"
 
 #include "kernel/disk.h"
-#include "kernel/prelude_text.h"
-#include "tensor/dtype.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,109 +134,4 @@ tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_
         l->code = l->cl->api.clEnqueueNDRangeKernel(l->cl->queue, l->kernel, (uint32_t)axes, NULL,
                                                     global, local, 0, NULL, NULL);
     return l->code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, what, l->code);
-}
-
-// ---- kernels of texts written by hand ----------------------------------------------------------
-
-// A kernel of one text for one pair of dtypes, and its program, which other kernels of the text
-// share. Kept until the process ends.
-typedef struct kept kept;
-struct kept {
-    const char *const *text;
-    const char        *name;
-    tn_dtype           x, y;
-    tni_cl_program     program;
-    tni_cl_kernel      kernel;
-    kept              *next;
-};
-
-static kept *all;  // guarded by the lock
-
-static const char *const element_name[TNI_DTYPES] = { "BOOL", "U8",   "I8",  "I32", "I64",
-                                                      "F16",  "BF16", "F32", "F64" };
-
-// Of the prelude the texts use the conversions of 16-bit floats alone.
-static bool is_used(const char *piece)
-{
-    static const char *const names[] = { " m_half_to_float(", " m_float_to_half(",
-                                         " m_bf16_to_float(", " m_float_to_bf16(" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strstr(piece, names[i])) return true;
-    return false;
-}
-
-static bool is_left_out(const tni_cl *cl, int part, const char *piece)
-{
-    return (part < 2 && !cl->fp64 && strstr(piece, "double")) || (part == 1 && !is_used(piece));
-}
-
-// What the text is compiled for, the prelude, what the texts share, the text.
-static char *source_of(const tni_cl *cl, const char *const *text, tn_dtype x, tn_dtype y)
-{
-    const char *const *parts[] = { tni_prelude_opencl, tni_prelude_text, tni_cl_text_common, text };
-    size_t             room    = 256, n;
-    for (int i = 0; i < 4; i++)
-        for (const char *const *p = parts[i]; *p; p++) room += strlen(*p);
-    char *s = malloc(room);
-    if (!s) return NULL;
-    n = (size_t)snprintf(s, room, "%s#define XT %s\n#define YT %s\n",
-                         cl->fp64 ? "#define FP64\n" : "", element_name[x], element_name[y]);
-    for (int i = 0; i < 4; i++)
-        for (const char *const *p = parts[i]; *p; p++) {
-            if (is_left_out(cl, i, *p)) continue;
-            size_t len = strlen(*p);
-            memcpy(s + n, *p, len + 1);
-            n += len;
-        }
-    return s;
-}
-
-static tni_cl_program program_of(const tni_cl *cl, const char *const *text, const char *name,
-                                 tn_dtype x, tn_dtype y, tn_status *status, tni_text *why)
-{
-    for (const kept *k = all; k; k = k->next)
-        if (k->text == text && k->x == x && k->y == y) return k->program;
-    *status      = TN_EMEM;
-    char *source = source_of(cl, text, x, y);
-    if (!source) {
-        tni_text_add(why, "%s: out of memory", name);
-        return NULL;
-    }
-    tni_cl_program p = tni_cl_build(source, name, status, why);
-    free(source);
-    return p;
-}
-
-static tn_status make_kernel(tni_cl *cl, const char *const *text, const char *name, tn_dtype x,
-                             tn_dtype y, kept **made, tni_text *why)
-{
-    tn_status      status = TN_OK;
-    int32_t        code   = (int32_t)TNI_CL_OUT_OF_HOST_MEMORY;
-    tni_cl_program p      = program_of(cl, text, name, x, y, &status, why);
-    if (!p) return status;
-    kept *k = malloc(sizeof *k);
-    if (k) {
-        *k = (kept){ text, name, x, y, p, cl->api.clCreateKernel(p, name, &code), all };
-        if (k->kernel) {
-            *made = all = k;
-            return TN_OK;
-        }
-    }
-    free(k);
-    return tni_cl_error(why, name, code);
-}
-
-tn_status tni_cl_kernel_of(const char *const *text, const char *name, tn_dtype x, tn_dtype y,
-                           tni_cl_launch *l, tni_text *why)
-{
-    tni_cl *cl = tni_cl_get();
-    kept   *k  = all;
-    while (k && (k->text != text || k->x != x || k->y != y || strcmp(k->name, name))) k = k->next;
-    if (!cl->fp64 && (x == TN_F64 || y == TN_F64)) {
-        tni_text_add(why, "%s: the opencl device has no f64", name);
-        return TN_EDEVICE;
-    }
-    tn_status status = k ? TN_OK : make_kernel(cl, text, name, x, y, &k, why);
-    if (status == TN_OK) *l = (tni_cl_launch){ .cl = cl, .kernel = k->kernel };
-    return status;
 }

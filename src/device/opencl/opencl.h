@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "device/opencl/cl_api.h"
+#include "device/simt/groups.h"
 
 // The device in use, and what its code has to know of it. Filled once, by the first call of
 // tni_cl_get, and never closed: drivers do not survive it.
@@ -27,6 +28,7 @@ typedef struct {
     int64_t              units;         // compute units
     int                  batch;         // kernels of a program, at most
     int64_t              built, loaded;  // programs from text, from the disk cache; locked
+    tni_compiled        *compiled;       // kernels
     char                 chip[192];      // name and versions: part of the key of a binary
     tni_text             detail;         // in a line: the device, or why there is none
 } tni_cl;
@@ -92,69 +94,24 @@ void      tni_cl_pass_long(tni_cl_launch *l, int64_t value);          // locked
 tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_t *groups,
                        const size_t *local, tni_text *why);  // locked
 
-// ---- kernels written by hand -------------------------------------------------------------------
+// ---- kernels -----------------------------------------------------------------------------------
 
-// The texts, by name; each is compiled for a dtype of elements T and one of results Y.
-extern const char *const tni_cl_text_common[],
-    *const tni_cl_text_matmul[], *const tni_cl_text_conv[], *const tni_cl_text_fold[],
-                                                                *const         tni_cl_text_sort[],
-                                                                    *const     tni_cl_text_index[],
-                                                                        *const tni_cl_text_bits[];
-
-extern const char *const tni_cl_text_attention[];
-
-// A kernel of one of the texts for elements of dtype x and results of dtype y. Locked.
-tn_status tni_cl_kernel_of(const char *const *text, const char *name, tn_dtype x, tn_dtype y,
-                           tni_cl_launch *l, tni_text *why);
-
-// Elements as the texts see them: `shape` there.
-typedef struct {
-    int64_t at;  // of the first element, in elements from the start of the buffer
-    int32_t rank, unused;
-    int64_t size[TN_MAX_RANK], stride[TN_MAX_RANK];
-} tni_cl_shape;
-
-// Axes of one shape over several arguments, outermost first.
-typedef struct {
-    int     rank;
-    int64_t size[TN_MAX_RANK];
-    int64_t stride[4][TN_MAX_RANK];  // of argument 0 to 3
-} tni_cl_axes;
-
-int64_t tni_cl_count(const tni_cl_axes *a);
-// Drops axes of size 1 and joins neighbours that are one run in all n arguments.
-void tni_cl_merge(tni_cl_axes *a, int n);
-// Sorts axes by falling stride, either way, of one argument. Stable.
-void tni_cl_sort_axes(tni_cl_axes *a, int argument);
-// Argument i as the texts see it, begun at an address of so many bytes from its buffer's start.
-tni_cl_shape tni_cl_shape_of(const tni_cl_axes *a, int i, int64_t offset, tn_dtype dt);
-// One item for each of count: groups of 64.
-tn_status tni_cl_start_items(tni_cl_launch *l, const char *what, int64_t count, tni_text *why);
-
-tn_status tni_cl_matmul(const tni_call *c);
-tn_status tni_cl_conv(const tni_call *c);  // also its gradients
-size_t    tni_cl_attention_scratch(const tni_call *c);
-tn_status tni_cl_attention(const tni_call *c);  // also its gradient
-tn_status tni_cl_scan(const tni_call *c);
-tn_status tni_cl_arg_reduce(const tni_call *c);
-tn_status tni_cl_fold(const tni_call *c);
-size_t    tni_cl_argsort_scratch(const tni_call *c);
-tn_status tni_cl_argsort(const tni_call *c);
-size_t    tni_cl_scatter_scratch(const tni_call *c);
-tn_status tni_cl_scatter(const tni_call *c);
-// A cast to f64 on a device that has none.
-tn_status tni_cl_to_double(const tni_call *c);
-
-// ---- generated kernels -------------------------------------------------------------------------
+// What this device compiled, and how many kernels so, or found on disk. NULL when memory is out.
+tni_compiled *tni_cl_compiled_new(tni_cl *cl);
+tni_compiled *tni_cl_compiled(void *seat);
+void          tni_cl_counts(int64_t *compiled, int64_t *found);
 
 tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
                          tni_text *why);
 size_t    tni_cl_room(void *seat, void *entry, const tni_launch *l);
 tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text *why);
 
-// Maps, reductions, sources and movement, each as a kernel of one op.
-bool      tni_cl_is_one_op(int op);
-size_t    tni_cl_one_op_scratch(const tni_call *c);
-tn_status tni_cl_one_op(const tni_call *c);
+// What tni_groups asks of this device.
+tni_spot  tni_cl_spot(void *seat, const void *address);
+tni_spot  tni_cl_state(void *seat, int ticket);
+tn_status tni_cl_start_hand(const tni_hand *h, int64_t groups, int items, tni_text *why);
+
+// A cast to f64 on a device that has none.
+tn_status tni_cl_to_double(const tni_groups *via, const tni_call *c);
 
 #endif

@@ -43,8 +43,7 @@ static bool follows(const axis *outer, const axis *inner)
 static void take_axes(sketch *s, const tni_arg *const x[3])
 {
     for (int i = 0; i < x[D]->rank - 2; i++) {
-        axis next = { x[D]->size[i],
-                      { x[A]->stride[i], x[B]->stride[i], x[D]->stride[i] } };
+        axis next = { x[D]->size[i], { x[A]->stride[i], x[B]->stride[i], x[D]->stride[i] } };
         if (next.size == 1) continue;
         axis *last = s->axes ? &s->axis[s->axes - 1] : NULL;
         if (last && follows(last, &next)) {
@@ -177,8 +176,9 @@ static bool place_axes(sketch *s, tni_product *p)
     for (int i = 0; i < 3 && at >= 0; i++) p->x[place_of(p, i)].step = s->axis[at].step[i];
     if (at >= 0) drop_axis(s, at);
     for (int i = 0; i < s->axes; i++) {
-        if (s->axis[i].size > LOOP_MOST || (times *= s->axis[i].size) > LOOP_MOST) return false;
-        p->loop_size[i] = s->axis[i].size;
+        int64_t size = s->axis[i].size;
+        if (size < 1 || size > LOOP_MOST || (times *= size) > LOOP_MOST) return false;
+        p->loop_size[i] = size;
         for (int k = 0; k < 3; k++) p->loop_step[place_of(p, k)][i] = s->axis[i].step[k];
     }
     p->loops = s->axes;
@@ -199,8 +199,9 @@ bool tni_product_of(const tni_call *c, tni_product *p)
     if (c->op != TNI_matmul || c->nin != 2 || c->in[0].dtype != c->in[1].dtype) return false;
     if (!takes_types(c->in[0].dtype, c->out.dtype) || !take(&s, c) || !find_form(&s, p))
         return false;
-    p->in  = c->in[0].dtype;
-    p->out = c->out.dtype;
+    p->in    = c->in[0].dtype;
+    p->out   = c->out.dtype;
+    p->width = s.n;
     fold_axes(&s, p);
     if (!place_axes(&s, p)) return false;
     round_ld(p);
@@ -212,10 +213,11 @@ bool tni_product_of(const tni_call *c, tni_product *p)
 
 bool tni_product_then(tni_product *p, int epilogue, const void *bias)
 {
-    bool with_bias = epilogue & TNI_LT_EPILOGUE_BIAS;
-    if (p->out == TN_F64 || (with_bias && (!p->along || !bias))) return false;
-    if ((epilogue & TNI_LT_EPILOGUE_RELU) && (epilogue & TNI_LT_EPILOGUE_GELU)) return false;
-    p->epilogue = epilogue;
-    p->bias     = with_bias ? bias : NULL;
+    int bits = epilogue & ~TNI_LT_EPILOGUE_NONE, both = TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU;
+    bool with = bits & TNI_LT_EPILOGUE_BIAS;
+    if (p->out == TN_F64 || (bits & both) == both) return false;
+    if (with && (!bias || !p->along || p->rows != p->width)) return false;
+    p->epilogue = bits ? bits : TNI_LT_EPILOGUE_NONE;
+    p->bias     = with ? bias : NULL;
     return true;
 }

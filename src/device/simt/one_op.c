@@ -1,6 +1,6 @@
 // Calls as kernels of one op: maps, casts, copies, sources, reductions, pad, concat and gather go
 // the same way as what the planner fuses.
-#include "device/opencl/opencl.h"
+#include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
@@ -8,8 +8,9 @@
 
 // A kernel being written, and its launch.
 typedef struct {
-    tni_kernel k;
-    tni_launch l;
+    const tni_groups *via;
+    tni_kernel        k;
+    tni_launch        l;
 } writing;
 
 // ---- writing -----------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ static void store(writing *w, tn_dtype dt, int access, int16_t v)
 }
 
 // The axes of a domain: P, then R. A domain without P has one axis of size 1.
-static void domain(writing *w, const tni_cl_axes *p, const tni_cl_axes *r)
+static void domain(writing *w, const tni_axes *p, const tni_axes *r)
 {
     w->k.np = (uint8_t)(p->rank ? p->rank : 1);
     w->k.nr = (uint8_t)(r ? r->rank : 0);
@@ -108,22 +109,24 @@ static bool finish_writing(writing *w)
     return tni_kernel_seal(&w->k);
 }
 
-// Runs what was written; scratch NULL asks how many bytes of it are wanted instead.
+// Runs what was written; if room is given, only says how many bytes of scratch that takes.
 static tn_status launch(writing *w, const tni_call *c, size_t *room)
 {
+    const tni_device *d     = w->via->device;
     const tni_launch *l     = &w->l;
     void             *entry = NULL;
     if (!finish_writing(w)) {
-        tni_text_add(c->why, "%s: opencl: the kernel is not in order", tni_op_table[c->op].name);
+        tni_text_add(c->why, "%s: %s: the kernel is not in order", tni_op_table[c->op].name,
+                     d->name);
         return TN_EDEVICE;
     }
     if (room) {
-        *room = tni_cl_room(c->seat, NULL, &w->l);
+        *room = d->room ? d->room(c->seat, NULL, l) : 0;
         return TN_OK;
     }
     w->l.scratch = c->scratch;
-    tn_status s  = tni_cl_prepare(c->seat, 1, &l, &entry, c->why);
-    return s == TN_OK ? tni_cl_launch_kernel(c->seat, entry, &w->l, c->why) : s;
+    tn_status s  = d->prepare(c->seat, 1, &l, &entry, c->why);
+    return s == TN_OK ? d->launch(c->seat, entry, &w->l, c->why) : s;
 }
 
 // ---- numbers -----------------------------------------------------------------------------------
@@ -143,14 +146,14 @@ static int64_t int_of(tn_dtype dt, double v)
 // ---- maps, casts and copies --------------------------------------------------------------------
 
 // The axes of out with the strides of out (0) and of the inputs (1 to 3), densest in out last.
-static tni_cl_axes map_axes(const tni_arg *out, int nin, const tni_arg *in)
+static tni_axes map_axes(const tni_arg *out, int nin, const tni_arg *in)
 {
-    tni_cl_axes a = { .rank = out->rank };
+    tni_axes a = { .rank = out->rank };
     memcpy(a.size, out->size, sizeof a.size);
     memcpy(a.stride[0], out->stride, sizeof a.stride[0]);
     for (int k = 0; k < nin; k++) memcpy(a.stride[k + 1], in[k].stride, sizeof a.stride[0]);
-    tni_cl_sort_axes(&a, 0);
-    tni_cl_merge(&a, nin + 1);
+    tni_axes_sort(&a, 0);
+    tni_axes_merge(&a, nin + 1);
     if (a.rank == 0) {
         a.rank         = 1;
         a.size[0]      = 1;
@@ -172,8 +175,8 @@ static int map_op(const tni_call *c)
 
 static void write_map(writing *w, const tni_call *c)
 {
-    tni_cl_axes a    = map_axes(&c->out, c->nin, c->in);
-    int         x[3] = { -1, -1, -1 }, op = map_op(c);
+    tni_axes a    = map_axes(&c->out, c->nin, c->in);
+    int      x[3] = { -1, -1, -1 }, op = map_op(c);
     domain(w, &a, NULL);
     for (int k = 0; k < c->nin; k++) {
         int b = buffer(w, &c->in[k], false);
@@ -189,8 +192,9 @@ static void write_map(writing *w, const tni_call *c)
 // start + i step, floats in double where there is one.
 static int16_t write_iota(writing *w, const tni_call *c, int16_t i)
 {
-    tn_dtype dt = TN_I64;
-    if (tni_is_float(c->out.dtype)) dt = tni_cl_get()->fp64 ? TN_F64 : TN_F32;
+    tn_dtype dt      = TN_I64;
+    bool     doubles = tni_compiled_has_doubles(w->via->compiled(c->seat));
+    if (tni_is_float(c->out.dtype)) dt = doubles ? TN_F64 : TN_F32;
     int16_t start = given(w, dt, tni_word_of(dt, c->attr->iota.start, c->attr->iota.istart));
     int16_t step  = given(w, dt, tni_word_of(dt, c->attr->iota.step, c->attr->iota.istep));
     int16_t v     = add(w, TNI_I_MAP, TNI_mul, dt, cast(w, dt, i), step, -1);
@@ -207,9 +211,9 @@ static int16_t write_random(writing *w, const tni_call *c, int16_t i)
 
 static void write_source(writing *w, const tni_call *c)
 {
-    tni_cl_axes a  = map_axes(&c->out, 0, NULL);
-    tn_dtype    dt = c->out.dtype;
-    int16_t     v;
+    tni_axes a  = map_axes(&c->out, 0, NULL);
+    tn_dtype dt = c->out.dtype;
+    int16_t  v;
     domain(w, &a, NULL);
     if (c->op == TNI_full || c->op == TNI_scalar) {
         v = given(w, dt, tni_word_of(dt, c->attr->num.f, c->attr->num.i));
@@ -234,29 +238,29 @@ static void write_number(writing *w, const tni_call *c, double f, int64_t i)
 
 // The axes that stay, or that are folded, with the strides of in (0) and out (1), densest in `in`
 // last.
-static tni_cl_axes reduce_axes(const tni_call *c, bool folded)
+static tni_axes reduce_axes(const tni_call *c, bool folded)
 {
-    tni_cl_axes a = { .rank = c->in->rank };
+    tni_axes a = { .rank = c->in->rank };
     for (int i = 0; i < a.rank; i++) {
         bool gone      = c->attr->reduce.axes >> i & 1;
         a.size[i]      = gone == folded ? c->in->size[i] : 1;
         a.stride[0][i] = c->in->stride[i];
         a.stride[1][i] = gone ? 0 : c->out.stride[i];
     }
-    tni_cl_merge(&a, 2);
-    tni_cl_sort_axes(&a, 0);
-    tni_cl_merge(&a, 2);
+    tni_axes_merge(&a, 2);
+    tni_axes_sort(&a, 0);
+    tni_axes_merge(&a, 2);
     return a;
 }
 
-static int64_t last_stride(const tni_cl_axes *a)
+static int64_t last_stride(const tni_axes *a)
 {
     int64_t s = a->rank ? a->stride[0][a->rank - 1] : INT64_MAX;
     return s < 0 ? -s : s;
 }
 
 // Over P and R axes: the place of the input and of the result.
-static int two_places(writing *w, int buf, const tni_cl_axes *p, const tni_cl_axes *r, int argument)
+static int two_places(writing *w, int buf, const tni_axes *p, const tni_axes *r, int argument)
 {
     int64_t stride[TNI_AXES] = { 0 };
     int     np               = w->k.np;
@@ -278,10 +282,10 @@ static void moves(writing *w, bool over_p)
 // into one, or where what stays is dense and there is less of it than of what is folded.
 static void write_reduce(writing *w, const tni_call *c)
 {
-    tni_cl_axes stay = reduce_axes(c, false), gone = reduce_axes(c, true);
-    bool        dense    = last_stride(&gone) < last_stride(&stay);
-    bool        tail     = stay.rank == 0 || (!dense && tni_cl_count(&gone) > tni_cl_count(&stay));
-    const tni_cl_axes *p = tail ? &gone : &stay, *r = tail ? &stay : &gone;
+    tni_axes stay = reduce_axes(c, false), gone = reduce_axes(c, true);
+    bool     dense    = last_stride(&gone) < last_stride(&stay);
+    bool     tail     = stay.rank == 0 || (!dense && tni_axes_count(&gone) > tni_axes_count(&stay));
+    const tni_axes *p = tail ? &gone : &stay, *r = tail ? &stay : &gone;
     domain(w, p, r);
     w->k.lane_in_r = tail ? stay.rank > 0 : dense;
     int     b      = buffer(w, c->in, false);
@@ -322,10 +326,10 @@ static int16_t inside(writing *w, int16_t i, int64_t n, int16_t so_far)
 }
 
 // Axes of out of size 1 are left out. False where one of them lies outside of x.
-static bool pad_axes(const tni_call *c, tni_cl_axes *a, int axis[TN_MAX_RANK], int64_t *offset)
+static bool pad_axes(const tni_call *c, tni_axes *a, int axis[TN_MAX_RANK], int64_t *offset)
 {
     const tni_arg *x = &c->in[0];
-    *a               = (tni_cl_axes){ .rank = 0 };
+    *a               = (tni_axes){ .rank = 0 };
     *offset          = 0;
     for (int i = 0; i < c->out.rank; i++) {
         int64_t before = c->attr->pad.before[i];
@@ -347,7 +351,7 @@ static void write_pad(writing *w, const tni_call *c)
 {
     const tni_arg *x  = &c->in[0];
     tn_dtype       dt = c->out.dtype;
-    tni_cl_axes    a;
+    tni_axes       a;
     int            axis[TN_MAX_RANK];
     int64_t        offset, count = tni_shape_count(x->rank, x->size);
     double         fill = c->attr->pad.value;
@@ -378,7 +382,7 @@ static void write_gather(writing *w, const tni_call *c)
     tni_arg in[]       = { c->in[1],
                            c->in[0] };  // x has the index's shape and stands still along the axis
     in[1].stride[axis] = 0;
-    tni_cl_axes a      = map_axes(&c->out, 2, in);
+    tni_axes a         = map_axes(&c->out, 2, in);
     domain(w, &a, NULL);
     int     at            = place(w, buffer(w, &in[0], false), 0, 0, a.rank, a.stride[1]);
     int16_t index         = cast(w, TN_I64, load(w, in[0].dtype, at, -1, -1));
@@ -403,7 +407,7 @@ static tn_status run_gather(const tni_call *c, writing *w)
 }
 
 // Each input is copied to where it belongs, unless it lies there.
-static tn_status run_concat(const tni_call *c)
+static tn_status run_concat(const tni_groups *via, const tni_call *c)
 {
     int       axis = c->attr->axis.axis;
     tni_call  call = *c;
@@ -414,7 +418,7 @@ static tn_status run_concat(const tni_call *c)
         call.in             = &c->in[k];
         call.out.size[axis] = c->in[k].size[axis];
         if (call.in->data != call.out.data && tni_shape_count(call.out.rank, call.out.size) > 0)
-            s = tni_cl_one_op(&call);
+            s = via->device->run(&call);
         call.out.data += call.out.size[axis] * call.out.stride[axis] *
                          (int64_t)tni_dtype_size(call.out.dtype);
     }
@@ -432,7 +436,7 @@ static void write_op(writing *w, const tni_call *c)
     else write_map(w, c);
 }
 
-bool tni_cl_is_one_op(int op)
+bool tni_is_one_op(int op)
 {
     tni_class class = tni_op_table[op].class;
     if (op == TNI_argmax || op == TNI_argmin || op == TNI_leaf) return false;
@@ -440,20 +444,20 @@ bool tni_cl_is_one_op(int op)
            op == TNI_pad || op == TNI_concat || op == TNI_gather;
 }
 
-size_t tni_cl_one_op_scratch(const tni_call *c)
+size_t tni_one_op_scratch(const tni_groups *via, const tni_call *c)
 {
     size_t  room = 0;
-    writing w    = { .k = { 0 } };
+    writing w    = { .via = via };
     if (tni_op_table[c->op].class != TNI_REDUCE) return 0;
     write_op(&w, c);
     launch(&w, c, &room);
     return room;
 }
 
-tn_status tni_cl_one_op(const tni_call *c)
+tn_status tni_one_op(const tni_groups *via, const tni_call *c)
 {
-    writing w = { .k = { 0 } };
-    if (c->op == TNI_concat) return run_concat(c);
+    writing w = { .via = via };
+    if (c->op == TNI_concat) return run_concat(via, c);
     if (c->op == TNI_gather) return run_gather(c, &w);
     write_op(&w, c);
     return launch(&w, c, NULL);

@@ -1,0 +1,51 @@
+// Matrix products: by cuBLASLt where it is here and can, else by a kernel of our own.
+#include "device/cuda/gpu.h"
+#include "device/cuda/product.h"
+#include "device/simt/groups.h"
+
+enum { WORKSPACE = 32 << 20 };
+
+// Memory for the library's own sums, taken at the first product; 0 when there is none.
+static tni_cuptr workspace(tni_cuda *c)
+{
+    if (!c->workspace && c->gpu->cu->mem_alloc(&c->workspace, WORKSPACE) != TNI_CU_OK)
+        c->workspace = 0;
+    return c->workspace;
+}
+
+static tni_product_place place_of(tni_cuda *c)
+{
+    return (tni_product_place){ .cu        = c->gpu->cu,
+                                .device    = c->gpu->number,
+                                .gpu       = c->gpu->name,
+                                .stream    = c->stream,
+                                .workspace = workspace(c),
+                                .bytes     = c->workspace ? WORKSPACE : 0,
+                                .capturing = c->recorder.manner == TNI_CAPTURING,
+                                .timing    = !c->deterministic };
+}
+
+// Whether the library does a product; TN_EARG: it has no algorithm for it.
+static tn_status by_library(tni_cuda *c, tni_product *p, tni_text *why)
+{
+    tni_product_place at   = place_of(c);
+    const void       *mark = p->at;
+    p->tf32                = c->tf32;
+    if (!tni_replay_does(c, mark, sizeof p->at)) return TN_OK;
+    tn_status s = c->recorder.manner == TNI_PLAINLY ? tni_product_prepare(p, &at, why) : TN_OK;
+    return s == TN_OK ? tni_product_run(p, &at, why) : s;
+}
+
+tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call)
+{
+    tni_cuda   *c    = call->seat;
+    tni_text    none = { "" };
+    tni_product p;
+    tni_cuda_enter(c);
+    if (!tni_blaslt_get(&none) || !tni_product_of(call, &p)) return tni_groups_matmul(via, call);
+    none        = (tni_text){ "" };
+    tn_status s = by_library(c, &p, &none);
+    if (s == TN_EARG) return tni_groups_matmul(via, call);
+    if (s != TN_OK) tni_text_add(call->why, "%s", none.s);
+    return s;
+}

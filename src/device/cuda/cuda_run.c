@@ -1,0 +1,53 @@
+// Which op runs how, one call at a time: copies of bytes here, all else as on every device with work
+// groups.
+#include "device/cuda/gpu.h"
+
+static const tni_groups groups = {
+    .device   = &tni_device_cuda,
+    .compiled = tni_cuda_compiled,
+    .find     = tni_cuda_spot,
+    .state    = tni_cuda_state_spot,
+    .start    = tni_cuda_start_hand,
+};
+
+static bool in_a_row(const tni_arg *x)
+{
+    int64_t next = 1;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        if (x->size[i] != 1 && x->stride[i] != next) return false;
+        next *= x->size[i];
+    }
+    return true;
+}
+
+static bool is_plain_copy(const tni_call *call)
+{
+    const tni_arg *x = call->in, *y = &call->out;
+    return (call->op == TNI_copy || call->op == TNI_cast) && x->dtype == y->dtype && in_a_row(x) &&
+           in_a_row(y);
+}
+
+// Outside of the run of a plan: in a graph a kernel can be given other addresses, and this cannot.
+static tn_status copy_bytes(const tni_call *call)
+{
+    tni_cuda *c     = call->seat;
+    size_t    bytes = tni_dtype_size(call->out.dtype);
+    tni_cuda_enter(c);
+    for (int i = 0; i < call->out.rank; i++) bytes *= (size_t)call->out.size[i];
+    int error = c->gpu->cu->copy((tni_cuptr)(uintptr_t)call->out.data,
+                                 (tni_cuptr)(uintptr_t)call->in[0].data, bytes, c->stream);
+    return tni_cuda_status(c, error, "copying", call->why);
+}
+
+size_t tni_cuda_call_scratch(const tni_call *call)
+{
+    return tni_groups_scratch(&groups, call);
+}
+
+tn_status tni_cuda_run(const tni_call *call)
+{
+    const tni_cuda *c     = call->seat;
+    bool            plain = is_plain_copy(call) && !c->recorder.plan;
+    if (call->op == TNI_matmul) return tni_cuda_matmul(&groups, call);
+    return plain ? copy_bytes(call) : tni_groups_run(&groups, call);
+}

@@ -1,0 +1,74 @@
+// The types and numbers of cuBLASLt that this folder uses, declared by ourselves; a test compares them
+// with the real header.
+#ifndef TNI_CUDA_LT_TYPES_H
+#define TNI_CUDA_LT_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tni_blaslt_handle *tni_lthandle;
+typedef struct tni_blaslt_desc   *tni_ltdesc;    // what to compute
+typedef struct tni_blaslt_layout *tni_ltlayout;  // how a matrix lies
+typedef struct tni_blaslt_wish   *tni_ltwish;    // which algorithms may be proposed
+
+// The numbers of cuBLASLt's interface that we use.
+enum {
+    TNI_LT_OK = 0,
+    // statuses
+    TNI_LT_NO_MEMORY     = 3,
+    TNI_LT_INVALID       = 7,
+    TNI_LT_NOT_SUPPORTED = 15,
+    // types of elements
+    TNI_LT_F32  = 0,
+    TNI_LT_F64  = 1,
+    TNI_LT_F16  = 2,
+    TNI_LT_BF16 = 14,
+    // types of computing
+    TNI_LT_COMPUTE_F32  = 68,
+    TNI_LT_COMPUTE_F64  = 70,
+    TNI_LT_COMPUTE_TF32 = 77,
+    // operations on a matrix
+    TNI_LT_AS_IT_LIES = 0,
+    TNI_LT_TRANSPOSED = 1,
+    // attributes of a description
+    TNI_LT_DESC_TRANSPOSE_A = 3,
+    TNI_LT_DESC_TRANSPOSE_B = 4,
+    TNI_LT_DESC_EPILOGUE    = 7,
+    TNI_LT_DESC_BIAS        = 8,
+    // attributes of a layout
+    TNI_LT_LAYOUT_BATCH = 5,
+    TNI_LT_LAYOUT_STEP  = 6,
+    // attributes of a wish
+    TNI_LT_WISH_WORKSPACE  = 1,
+    TNI_LT_WISH_REDUCTIONS = 3,
+    TNI_LT_WISH_ALIGN_A    = 5,
+    TNI_LT_WISH_ALIGN_B    = 6,
+    TNI_LT_WISH_ALIGN_C    = 7,
+    TNI_LT_WISH_ALIGN_D    = 8,
+    // how parts of a long inner axis are added up, as bits
+    TNI_LT_REDUCE_IN_PLACE = 1,
+    TNI_LT_REDUCE_COMPUTE  = 2,
+    TNI_LT_REDUCE_OUTPUT   = 4,
+    // what follows the product; the last three may stand beside each other but for relu with gelu
+    TNI_LT_EPILOGUE_NONE = 1,
+    TNI_LT_EPILOGUE_RELU = 2,
+    TNI_LT_EPILOGUE_BIAS = 4,
+    TNI_LT_EPILOGUE_GELU = 32
+};
+
+// An algorithm with its settings. The bytes may be stored and used again with the same version of
+// the library.
+typedef struct {
+    uint64_t data[8];
+} tni_ltalgo;
+
+// A proposal of the library.
+typedef struct {
+    tni_ltalgo algo;
+    size_t     workspace;  // bytes that it needs
+    int        status;     // else it cannot be used
+    float      waves;
+    int        reserved[4];
+} tni_ltproposal;
+
+#endif

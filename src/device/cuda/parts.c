@@ -1,0 +1,86 @@
+// Asks each library of NVIDIA for its version.
+#include "device/cuda/parts.h"
+
+#include "device/cuda/blaslt.h"
+#include "device/cuda/driver.h"
+#include "device/cuda/find.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+static tni_cuda_part driver_part(int *cuda)
+{
+    tni_cuda_part     p  = { .name = "driver" };
+    const tni_driver *cu = tni_driver_get(&p.detail);
+    p.there              = cu != NULL;
+    if (!cu) return p;
+    cu->driver_version(cuda);
+    p.version = tni_text_of("%d.%d", *cuda / 1000, *cuda % 1000 / 10);
+    p.detail  = tni_driver_path();
+    return p;
+}
+
+static tni_cuda_part nvrtc_part(int cuda)
+{
+    int              major = 0, minor = 0;
+    tni_cuda_part    p   = { .name = "NVRTC" };
+    const tni_nvrtc *rtc = tni_nvrtc_get(&p.detail);
+    p.there              = rtc != NULL;
+    if (!rtc) return p;
+    rtc->version(&major, &minor);
+    p.version = tni_text_of("%d.%d", major, minor);
+    p.detail  = tni_nvrtc_path();
+    if (cuda && major > cuda / 1000)
+        tni_text_add(&p.detail, " (newer than the driver, which may not load its kernels)");
+    return p;
+}
+
+// As the libraries of CUDA 12 and above number themselves: 130102 is 13.1.2.
+static tni_text three_numbers(size_t version)
+{
+    return tni_text_of("%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
+static tni_cuda_part blaslt_part(void)
+{
+    tni_cuda_part     p  = { .name = "cuBLASLt" };
+    const tni_blaslt *lt = tni_blaslt_get(&p.detail);
+    p.there              = lt != NULL;
+    if (!lt) {
+        tni_text_add(&p.detail, ": matrix products are Tenon's own, which are slower");
+        return p;
+    }
+    p.version = three_numbers(lt->version());
+    tni_text_add(&p.detail, "%s", tni_blaslt_where());
+    return p;
+}
+
+// POSIX promises that the bits of a dlsym result are those of a function pointer.
+static tni_cuda_part cudnn_part(void)
+{
+    static const char *const names[] = { "libcudnn.so.9", NULL };
+
+    tni_cuda_part p    = { .name = "cuDNN" };
+    void         *lib  = tni_nvidia_open(names, &p.detail);
+    void         *call = lib ? dlsym(lib, "cudnnGetVersion") : NULL;
+    size_t (*version)(void);
+    p.there = call != NULL;
+    if (!p.there) {
+        p.detail = tni_text_of("there is no cuDNN (libcudnn.so.9)");
+        return p;
+    }
+    memcpy(&version, &call, sizeof call);
+    p.version = three_numbers(version());
+    return p;
+}
+
+int tni_cuda_parts(tni_cuda_part part[TNI_CUDA_PARTS])
+{
+    int n = 0, cuda = 0;
+    part[n++] = driver_part(&cuda);
+    part[n++] = nvrtc_part(cuda);
+    if (!part[0].there) return n;
+    part[n++] = blaslt_part();
+    part[n++] = cudnn_part();
+    return n;
+}

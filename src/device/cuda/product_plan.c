@@ -1,0 +1,338 @@
+// Running products. What the library needs for those of one form is built once and kept.
+#include "device/cuda/product_plan.h"
+
+#include "base/hash.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { A, B, D, BUCKETS = 1024, GPUS = 64, ALIGN_MOST = 16 };
+
+// All plans of the process, and the library's handle for each GPU. The lock covers everything, also
+// while candidates are timed: others who asked for the same product would time it too.
+static struct {
+    pthread_mutex_t lock;
+    tni_ltplan     *bucket[BUCKETS];
+    tni_lthandle    handle[GPUS];
+} self = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+// ---- the form ----------------------------------------------------------------------------------
+
+// The largest power of two, up to ALIGN_MOST, that divides an address and all steps from it.
+static int64_t alignment(uintptr_t bits)
+{
+    bits |= ALIGN_MOST;
+    return (int64_t)(bits & (0 - bits));
+}
+
+static int64_t matrix_alignment(const tni_product *p, int i)
+{
+    uintptr_t bytes = tni_dtype_size(i == D ? p->out : p->in);
+    uintptr_t bits  = (uintptr_t)p->at[i] | (uintptr_t)p->x[i].step * bytes;
+    for (int k = 0; k < p->loops; k++) bits |= (uintptr_t)p->loop_step[i][k] * bytes;
+    return alignment(bits);
+}
+
+static tni_form form_of(const tni_product *p, const tni_product_place *at)
+{
+    tni_form f = { .device    = at->device,
+                   .timing    = at->timing,
+                   .in        = p->in,
+                   .out       = p->out,
+                   .tf32      = p->tf32 && p->in == TN_F32,
+                   .adds      = p->adds,
+                   .epilogue  = p->epilogue,
+                   .rows      = p->rows,
+                   .cols      = p->cols,
+                   .depth     = p->depth,
+                   .batch     = p->batch,
+                   .workspace = (int64_t)at->bytes };
+    for (int i = 0; i < 3; i++) {
+        const tni_matrix *x    = &p->x[i];
+        int64_t           v[5] = { x->rows, x->cols, x->ld, x->step, x->turned };
+        memcpy(f.matrix[i], v, sizeof v);
+        f.align[i] = matrix_alignment(p, i);
+    }
+    f.align[3] = alignment((uintptr_t)p->bias);
+    return f;
+}
+
+// ---- building ----------------------------------------------------------------------------------
+
+tn_status tni_lt_status(const tni_ltjob *j, int status, const char *what)
+{
+    if (status == TNI_LT_OK) return TN_OK;
+    const char *text = j->lt->status_string(status);
+    tni_text_add(j->why, "cuda: %s: cuBLASLt: %s", what, text ? text : "an unknown error");
+    return status == TNI_LT_NO_MEMORY ? TN_EMEM : TN_EDEVICE;
+}
+
+static int type_of(tn_dtype dt)
+{
+    if (dt == TN_F64) return TNI_LT_F64;
+    if (dt == TN_F32) return TNI_LT_F32;
+    return dt == TN_F16 ? TNI_LT_F16 : TNI_LT_BF16;
+}
+
+static int set_desc32(const tni_ltjob *j, int attribute, int32_t value)
+{
+    return j->lt->desc_set(j->plan->desc, attribute, &value, sizeof value);
+}
+
+static int set_bias(const tni_ltjob *j)
+{
+    if (!j->p->bias || j->plan->bias == j->p->bias) return TNI_LT_OK;
+    j->plan->bias = j->p->bias;
+    return j->lt->desc_set(j->plan->desc, TNI_LT_DESC_BIAS, &j->p->bias, sizeof j->p->bias);
+}
+
+static int make_desc(const tni_ltjob *j)
+{
+    const tni_product *p       = j->p;
+    bool               wide    = p->in == TN_F64;
+    int                compute = wide                         ? TNI_LT_COMPUTE_F64
+                                 : p->tf32 && p->in == TN_F32 ? TNI_LT_COMPUTE_TF32
+                                                              : TNI_LT_COMPUTE_F32;
+    int e = j->lt->desc_create(&j->plan->desc, compute, wide ? TNI_LT_F64 : TNI_LT_F32);
+    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_A, p->x[A].turned);
+    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_B, p->x[B].turned);
+    if (!e) e = set_desc32(j, TNI_LT_DESC_EPILOGUE, p->epilogue);
+    return e ? e : set_bias(j);
+}
+
+static int make_layout(const tni_ltjob *j, int i)
+{
+    const tni_matrix *x     = &j->p->x[i];
+    tni_ltlayout     *l     = &j->plan->layout[i];
+    int32_t           batch = (int32_t)j->p->batch;
+    int e = j->lt->layout_create(l, type_of(i == D ? j->p->out : j->p->in), (uint64_t)x->rows,
+                                 (uint64_t)x->cols, x->ld);
+    if (e || batch == 1) return e;
+    e = j->lt->layout_set(*l, TNI_LT_LAYOUT_BATCH, &batch, sizeof batch);
+    return e ? e : j->lt->layout_set(*l, TNI_LT_LAYOUT_STEP, &x->step, sizeof x->step);
+}
+
+static void free_plan(const tni_blaslt *lt, tni_ltplan *n)
+{
+    for (int i = 0; i < 3; i++)
+        if (n->layout[i]) lt->layout_destroy(n->layout[i]);
+    if (n->desc) lt->desc_destroy(n->desc);
+    free(n);
+}
+
+// ---- proposals ---------------------------------------------------------------------------------
+
+// Which sums over parts of the inner axis are allowed: in a step of their own, so that their order is
+// fixed, and of parts that were not rounded to 16 bits before.
+static uint32_t reductions(const tni_product *p)
+{
+    bool narrow = p->out == TN_F16 || p->out == TN_BF16;
+    return narrow ? TNI_LT_REDUCE_COMPUTE : TNI_LT_REDUCE_COMPUTE | TNI_LT_REDUCE_OUTPUT;
+}
+
+static int set_wish(const tni_ltjob *j, tni_ltwish w)
+{
+    static const int attribute[] = { TNI_LT_WISH_ALIGN_A, TNI_LT_WISH_ALIGN_B, TNI_LT_WISH_ALIGN_D,
+                                     TNI_LT_WISH_ALIGN_C };
+    uint64_t         bytes       = j->at->bytes;
+    uint32_t         bits        = reductions(j->p);
+    int              e           = j->lt->wish_set(w, TNI_LT_WISH_WORKSPACE, &bytes, sizeof bytes);
+    if (!e) e = j->lt->wish_set(w, TNI_LT_WISH_REDUCTIONS, &bits, sizeof bits);
+    for (int i = 0; i < 4 && !e; i++) {
+        uint32_t align = (uint32_t)j->plan->form.align[i < D ? i : D];
+        e              = j->lt->wish_set(w, attribute[i], &align, sizeof align);
+    }
+    return e;
+}
+
+int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *count)
+{
+    const tni_ltplan *n = j->plan;
+    tni_ltwish        w = NULL;
+    int               e = j->lt->wish_create(&w), got = 0;
+    *count = 0;
+    if (e) return e;
+    e = set_wish(j, w);
+    if (!e)
+        e = j->lt->propose(j->handle, n->desc, n->layout[A], n->layout[B], n->layout[D],
+                           n->layout[D], w, TNI_PROPOSALS, list, &got);
+    j->lt->wish_destroy(w);
+    if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return TNI_LT_OK;
+    for (int i = 0; i < got && !e; i++)
+        if (list[i].status == TNI_LT_OK && list[i].workspace <= j->at->bytes)
+            list[(*count)++] = list[i];
+    return e;
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t offset[3], char *out)
+{
+    static const float  f32[] = { 0, 1 };
+    static const double f64[] = { 0, 1 };
+    const tni_product  *p     = j->p;
+    const tni_ltplan   *n     = j->plan;
+    bool                wide  = p->in == TN_F64;
+    const void         *one   = wide ? (const void *)&f64[1] : &f32[1];
+    const void         *beta  = wide ? (const void *)&f64[p->adds] : &f32[p->adds];
+    int64_t             bytes = (int64_t)tni_dtype_size(p->in);
+    out += offset[D] * (int64_t)tni_dtype_size(p->out);
+    return j->lt->matmul(j->handle, n->desc, one, p->at[A] + offset[A] * bytes, n->layout[A],
+                         p->at[B] + offset[B] * bytes, n->layout[B], beta, out, n->layout[D], out,
+                         n->layout[D], algo, (void *)(uintptr_t)j->at->workspace, j->at->bytes,
+                         j->at->stream);
+}
+
+// All launches of a product, the last loop innermost.
+static int multiply_all(const tni_ltjob *j)
+{
+    const tni_product *p                  = j->p;
+    int64_t            index[TN_MAX_RANK] = { 0 }, offset[3] = { 0 };
+    for (;;) {
+        int e = tni_lt_multiply(j, &j->plan->algo, offset, p->at[D]);
+        int i = p->loops - 1;
+        for (; i >= 0 && ++index[i] == p->loop_size[i]; i--) {
+            for (int k = 0; k < 3; k++) offset[k] -= (index[i] - 1) * p->loop_step[k][i];
+            index[i] = 0;
+        }
+        if (e || i < 0) return e;
+        for (int k = 0; k < 3; k++) offset[k] += p->loop_step[k][i];
+    }
+}
+
+static tn_status refuse(const tni_ltjob *j)
+{
+    j->plan->served  = false;
+    j->plan->settled = true;
+    tni_text_add(j->why, "cuda: cuBLASLt has no algorithm for a product of this form");
+    return TN_EARG;
+}
+
+// Launches a product that was chosen without being run. One that adds would change its result.
+static tn_status warm_up(const tni_ltjob *j)
+{
+    static const int64_t start[3] = { 0 };
+    if (j->plan->warm || j->p->adds) return TN_OK;
+    j->plan->warm = true;
+    int e         = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
+    if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return refuse(j);
+    return tni_lt_status(j, e, "multiplying");
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+static tn_status get_handle(tni_ltjob *j)
+{
+    int device = j->at->device;
+    if (device < 0 || device >= GPUS) {
+        tni_text_add(j->why, "cuda: there is no GPU %d for cuBLASLt", device);
+        return TN_EDEVICE;
+    }
+    if (!self.handle[device]) {
+        tn_status s = tni_lt_status(j, j->lt->create(&self.handle[device]), "opening cuBLASLt");
+        if (s != TN_OK) return s;
+    }
+    j->handle = self.handle[device];
+    return TN_OK;
+}
+
+// Builds what the library needs and takes its first proposal, or what is known to be better.
+static tn_status build(const tni_ltjob *j)
+{
+    tni_ltproposal list[TNI_PROPOSALS];
+    int            count = 0, e = make_desc(j);
+    for (int i = 0; i < 3 && !e; i++) e = make_layout(j, i);
+    if (!e) e = tni_lt_propose(j, list, &count);
+    if (e) return tni_lt_status(j, e, "describing a product");
+    j->plan->served = count > 0;
+    if (count) j->plan->algo = list[0].algo;
+    j->plan->settled = !count || !j->at->timing || tni_choice_find(j);
+    return TN_OK;
+}
+
+static tn_status add_plan(tni_ltjob *j, const tni_form *f, uint64_t hash)
+{
+    tni_ltplan *n = calloc(1, sizeof *n);
+    if (!n) {
+        tni_text_add(j->why, "cuda: out of memory for a product");
+        return TN_EMEM;
+    }
+    n->hash     = hash;
+    n->form     = *f;
+    j->plan     = n;
+    tn_status s = build(j);
+    if (s != TN_OK) {
+        free_plan(j->lt, n);
+        return s;
+    }
+    n->next                     = self.bucket[hash % BUCKETS];
+    self.bucket[hash % BUCKETS] = n;
+    return TN_OK;
+}
+
+// The plan of a product. The lock is held.
+static tn_status get_plan(tni_ltjob *j)
+{
+    tni_form  f    = form_of(j->p, j->at);
+    uint64_t  hash = tni_hash(&f, sizeof f);
+    tn_status s    = get_handle(j);
+    if (s != TN_OK) return s;
+    j->plan = self.bucket[hash % BUCKETS];
+    while (j->plan && (j->plan->hash != hash || memcmp(&j->plan->form, &f, sizeof f) != 0))
+        j->plan = j->plan->next;
+    if (!j->plan) s = add_plan(j, &f, hash);
+    return s != TN_OK || j->plan->served ? s : refuse(j);
+}
+
+tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why)
+{
+    tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
+    if (!j.lt) return TN_EDEVICE;
+    pthread_mutex_lock(&self.lock);
+    tn_status s = get_plan(&j);
+    if (s == TN_OK) s = tni_lt_status(&j, set_bias(&j), "describing a product");
+    if (s == TN_OK && !j.plan->settled && !at->capturing) {
+        s = tni_choice_make(&j);
+        if (s == TN_EARG) s = refuse(&j);
+    }
+    if (s == TN_OK && !at->capturing) s = warm_up(&j);
+    pthread_mutex_unlock(&self.lock);
+    return s;
+}
+
+tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why)
+{
+    tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
+    if (!j.lt) return TN_EDEVICE;
+    pthread_mutex_lock(&self.lock);
+    tn_status s = get_plan(&j);
+    if (s == TN_OK) s = tni_lt_status(&j, set_bias(&j), "describing a product");
+    if (s == TN_OK) s = tni_lt_status(&j, multiply_all(&j), "multiplying");
+    if (s == TN_OK) j.plan->warm = true;
+    pthread_mutex_unlock(&self.lock);
+    return s;
+}
+
+void tni_product_counts(int64_t *timed, int64_t *found)
+{
+    pthread_mutex_lock(&self.lock);
+    tni_choice_counts(timed, found);
+    pthread_mutex_unlock(&self.lock);
+}
+
+void tni_product_forget(void)
+{
+    tni_text          why = { "" };
+    const tni_blaslt *lt  = tni_blaslt_get(&why);
+    if (!lt) return;
+    pthread_mutex_lock(&self.lock);
+    tni_choice_forget();
+    for (int i = 0; i < BUCKETS; i++) {
+        for (tni_ltplan *n; (n = self.bucket[i]);) {
+            self.bucket[i] = n->next;
+            free_plan(lt, n);
+        }
+    }
+    pthread_mutex_unlock(&self.lock);
+}

@@ -1,0 +1,65 @@
+// A product's plan, between the two files that work on it: product_plan.c, which describes products to
+// the library and runs them, and product_choice.c, which chooses algorithms. All of it is called
+// under the lock of the plans.
+#ifndef TNI_CUDA_PRODUCT_PLAN_H
+#define TNI_CUDA_PRODUCT_PLAN_H
+
+#include "device/cuda/product.h"
+
+enum { TNI_PROPOSALS = 16 };
+
+// All that a choice depends on besides the GPU's kind and the library's version: words, so that
+// they compare and print as they are. What stands before `in` does not concern other processes.
+typedef struct {
+    int64_t device, timing;
+    int64_t in, out, tf32, adds, epilogue;
+    int64_t rows, cols, depth, batch, workspace;
+    int64_t matrix[3][5];
+    int64_t align[4];
+} tni_form;
+
+// How products of one form are done. Owned by the table of plans until the process ends.
+typedef struct tni_ltplan tni_ltplan;
+struct tni_ltplan {
+    tni_ltplan  *next;
+    uint64_t     hash;
+    tni_form     form;
+    tni_ltdesc   desc;
+    tni_ltlayout layout[3];
+    tni_ltalgo   algo;
+    bool         served;   // the library has an algorithm
+    bool         settled;  // nothing better is to be looked for
+    bool         warm;     // it was launched before, so that its code is loaded
+    const char  *bias;     // the one that desc has
+};
+
+// What the functions work on: a product at a place, by its plan.
+typedef struct {
+    const tni_blaslt        *lt;
+    const tni_product       *p;
+    const tni_product_place *at;
+    tni_lthandle             handle;
+    tni_ltplan              *plan;
+    tni_text                *why;
+} tni_ltjob;
+
+// TN_OK, or what a status of the library means, with a sentence: what could not be done, and why.
+tn_status tni_lt_status(const tni_ltjob *j, int status, const char *what);
+
+// What the library proposes, best guess first; those that cannot be used are left out. None: *count
+// is 0, which is no error.
+int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *count);
+
+// One launch by an algorithm: the products of a batch, so many elements on, with D in out.
+int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t offset[3], char *out);
+
+// Takes the choice of another process, if the library agrees that it can be used.
+bool tni_choice_find(const tni_ltjob *j);
+// Times the proposals and keeps the best: then the plan is settled. Where there is no memory for it,
+// the algorithm stays. TN_EARG: none of them runs.
+tn_status tni_choice_make(const tni_ltjob *j);
+// See tni_product_counts and tni_product_forget.
+void tni_choice_counts(int64_t *timed, int64_t *found);
+void tni_choice_forget(void);
+
+#endif

@@ -1,0 +1,61 @@
+// Replay: a plan that runs again and again becomes one launch of a graph.
+//
+// Between begin and end of a run everything that goes into a seat's stream comes through here. The
+// first runs of a plan launch at once. Then nothing is launched at first: what would have been is
+// written down, and at the end compared with the graphs that were captured of the plan. Kernels
+// whose arguments differ get new ones in the graph; work of libraries, which cannot be changed, has
+// to be at the same addresses. If no graph fits, the run is done over and captured; if that happens
+// too often, the plan is launched plainly from then on.
+#ifndef TNI_CUDA_REPLAY_H
+#define TNI_CUDA_REPLAY_H
+
+#include "device/cuda/driver.h"
+#include "device/device.h"
+
+typedef enum { TNI_PLAINLY, TNI_WRITING_DOWN, TNI_CAPTURING } tni_manner;
+
+// A kernel that was launched. Its arguments are bytes of the log: where each begins, and one more for
+// the end of the last.
+typedef struct {
+    tni_cufunction f;
+    unsigned       grid[3], block[3], shared;
+    unsigned       args;    // how many
+    size_t         offset;  // of the first offset in log.offset
+    tni_cunode     node;    // of a capture
+} tni_deed;
+
+// What a run did: kernels, and marks that tell libraries' work apart.
+typedef struct {
+    tni_deed *deed;
+    uint32_t *offset;
+    char     *bytes, *mark;
+    size_t    deeds, offsets, byte_count, marks;
+    size_t    deed_cap, offset_cap, byte_cap, mark_cap;
+} tni_log;
+
+// The run at hand, part of a seat.
+typedef struct {
+    tni_manner         manner;
+    struct tni_replay *plan;    // NULL outside of a run
+    bool               failed;  // memory was out while writing down
+    tni_log            now;
+    int64_t            graphs, changed;  // launched so far; nodes that got new arguments
+} tni_recorder;
+
+struct tni_cuda;
+
+// Launches a kernel with n arguments: argument i is bytes[offset[i]] up to bytes[offset[i + 1]].
+int tni_replay_launch(struct tni_cuda *c, const tni_deed *what, const uint32_t *offset,
+                      const char *bytes);
+// Whether work of another kind, which its mark tells apart from all other, is to be launched now.
+bool tni_replay_does(struct tni_cuda *c, const void *mark, size_t bytes);
+// The run at hand waits for the device, or depends on values: it can never be a graph.
+void tni_replay_never(struct tni_cuda *c);
+
+// The contract: see device.h.
+void      tni_replay_begin(void *seat, void **memory);
+tn_status tni_replay_end(void *seat, bool ok, bool *again, tni_text *why);
+void      tni_replay_forget(void *memory);
+void      tni_replay_close(struct tni_cuda *c);
+
+#endif

@@ -1,0 +1,102 @@
+// scatter and scatter_add by the kernel of group_text_fold.c: x is copied, then each line along the
+// indexed axis is written in order. f16 and bf16 are added up in float, in scratch, and rounded once.
+#include "device/simt/groups.h"
+
+#include "tensor/dtype.h"
+
+// `scattering` of the text.
+typedef struct {
+    int64_t count, length, size, index_step, v_step, y_step;
+    int32_t wide, add;
+} scattering;
+
+static bool in_float(const tni_call *c)
+{
+    return c->op == TNI_scatter_add && (c->out.dtype == TN_F16 || c->out.dtype == TN_BF16);
+}
+
+size_t tni_groups_scatter_scratch(const tni_call *c)
+{
+    if (!in_float(c)) return 0;
+    return (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(float);
+}
+
+// Through the device, which may have a better way to copy.
+static tn_status copy(const tni_groups *via, const tni_call *c, const tni_arg *from,
+                      const tni_arg *to)
+{
+    tni_call call = *c;
+    call.op       = from->dtype == to->dtype ? TNI_copy : TNI_cast;
+    call.nin      = 1;
+    call.in       = from;
+    call.out      = *to;
+    return via->device->run(&call);
+}
+
+// The lines along the axis: argument 0 is the index, 1 the values, 2 what is written.
+static tni_axes lines_of(const tni_call *c, const tni_arg *y)
+{
+    const tni_arg *index = &c->in[1], *v = &c->in[2];
+    tni_axes       lines = { .rank = index->rank };
+    for (int i = 0; i < index->rank; i++) {
+        lines.size[i]      = i == c->attr->axis.axis ? 1 : index->size[i];
+        lines.stride[0][i] = index->stride[i];
+        lines.stride[1][i] = v->stride[i];
+        lines.stride[2][i] = y->stride[i];
+    }
+    tni_axes_merge(&lines, 3);
+    return lines;
+}
+
+static scattering job_of(const tni_call *c, const tni_arg *y, int64_t lines)
+{
+    int            axis  = c->attr->axis.axis;
+    const tni_arg *index = &c->in[1];
+    return (scattering){ .count      = lines,
+                         .length     = index->size[axis],
+                         .size       = y->size[axis],
+                         .index_step = index->stride[axis],
+                         .v_step     = c->in[2].stride[axis],
+                         .y_step     = y->stride[axis],
+                         .wide       = index->dtype == TN_I64,
+                         .add        = c->op == TNI_scatter_add };
+}
+
+static tn_status write(const tni_groups *via, const tni_call *c, const tni_arg *y, int64_t fail[2])
+{
+    const tni_arg *x[]   = { &c->in[1], &c->in[2], y };
+    tni_axes       lines = lines_of(c, y);
+    scattering     o     = job_of(c, y, tni_axes_count(&lines));
+    tni_hand       h;
+    tn_status      s = tni_hand_begin(&h, via, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
+    if (s != TN_OK) return s;
+    for (int k = 0; k < 3; k++) tni_hand_arg(&h, &lines, k, x[k]->data, x[k]->dtype);
+    tni_hand_state(&h, fail);
+    tni_hand_pass(&h, &o, sizeof o);
+    return tni_hand_items(&h, o.count, c->why);
+}
+
+static tn_status out_of_range(const tni_call *c, int64_t index)
+{
+    int axis = c->attr->axis.axis;
+    *c->why  = (tni_text){ 0 };
+    tni_text_add(c->why, "%s: index %lld is out of range for size %lld along axis %d",
+                 tni_op_table[c->op].name, (long long)index, (long long)c->in[0].size[axis], axis);
+    return TN_EARG;
+}
+
+tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c)
+{
+    tni_arg y       = c->out;
+    int64_t fail[2] = { 0 };
+    if (in_float(c)) {
+        y.dtype = TN_F32;
+        y.data  = c->scratch;
+    }
+    tn_status s = copy(via, c, &c->in[0], &y);
+    if (s == TN_OK && tni_shape_count(c->in[1].rank, c->in[1].size) > 0)
+        s = write(via, c, &y, fail);
+    if (s == TN_OK && fail[0]) s = out_of_range(c, fail[1]);
+    if (s == TN_OK && in_float(c)) s = copy(via, c, &y, &c->out);
+    return s;
+}

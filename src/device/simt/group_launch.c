@@ -1,0 +1,62 @@
+// Launches of kernels written by hand, put together argument by argument.
+#include "device/simt/groups.h"
+
+#include <string.h>
+
+enum { GROUP = 64 };
+
+tn_status tni_hand_begin(tni_hand *h, const tni_groups *via, const tni_call *c,
+                         const char *const *text, const char *name, tn_dtype x, tn_dtype y)
+{
+    tn_status s = TN_OK;
+    h->via      = via;
+    h->seat     = c->seat;
+    h->what     = tni_op_table[c->op].name;
+    h->fail     = NULL;
+    h->ticket   = c->ticket;
+    h->count    = 0;
+    h->used     = 0;
+    h->kernel   = tni_compiled_hand(via->compiled(c->seat), text, name, x, y, &s, c->why);
+    return s;
+}
+
+void tni_hand_pass(tni_hand *h, const void *value, size_t bytes)
+{
+    int i        = h->count++;
+    h->at[i]     = h->used;
+    h->bytes[i]  = bytes;
+    size_t whole = (bytes + 7) / 8 * 8;
+    memset(h->value + h->used, 0, whole);  // launches are compared as bytes
+    memcpy(h->value + h->used, value, bytes);
+    h->used += whole;
+}
+
+void tni_hand_long(tni_hand *h, int64_t value)
+{
+    tni_hand_pass(h, &value, sizeof value);
+}
+
+int64_t tni_hand_buffer(tni_hand *h, const void *address)
+{
+    tni_spot s = h->via->find(h->seat, address);
+    tni_hand_pass(h, &s.handle, sizeof s.handle);
+    return s.offset;
+}
+
+void tni_hand_state(tni_hand *h, int64_t fail[2])
+{
+    tni_spot s = h->via->state(h->seat, h->ticket);
+    tni_hand_pass(h, &s.handle, sizeof s.handle);
+    h->fail = fail;
+    fail[0] = fail[1] = 0;
+}
+
+tn_status tni_hand_groups(tni_hand *h, int64_t groups, tni_text *why)
+{
+    return groups ? h->via->start(h, groups, GROUP, why) : TN_OK;
+}
+
+tn_status tni_hand_items(tni_hand *h, int64_t count, tni_text *why)
+{
+    return tni_hand_groups(h, (count + GROUP - 1) / GROUP, why);
+}

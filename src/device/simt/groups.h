@@ -1,0 +1,110 @@
+// What the devices with work groups share: the ops of the table that run one by one, as kernels of
+// the generator or as kernels written by hand, over the few functions in which the devices differ.
+#ifndef TNI_SIMT_GROUPS_H
+#define TNI_SIMT_GROUPS_H
+
+#include "device/device.h"
+#include "device/simt/compiled.h"
+#include "device/simt/group_text.h"
+
+// A buffer as a kernel takes it, and bytes from its start to an address.
+typedef struct {
+    void   *handle;
+    int64_t offset;
+} tni_spot;
+
+typedef struct tni_hand tni_hand;
+
+// The functions in which devices differ; constant, one for each. seat is that of the call.
+typedef struct {
+    const tni_device *device;  // prepare, room and launch of generated kernels
+    tni_compiled *(*compiled)(void *seat);
+    tni_spot (*find)(void *seat, const void *address);
+    tni_spot (*state)(void *seat, int ticket);  // see kernel/simt.h
+    // Launches groups of so many items each. Where h->fail is given and there is no ticket, waits for
+    // the failure that they left in the state, and clears it.
+    tn_status (*start)(const tni_hand *h, int64_t groups, int items, tni_text *why);
+} tni_groups;
+
+// Every op of the table but custom ones.
+size_t    tni_groups_scratch(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_run(const tni_groups *via, const tni_call *c);
+
+// ---- launches of kernels written by hand -------------------------------------------------------
+
+enum { TNI_HAND_ARGS = 12, TNI_HAND_BYTES = 1024 };
+
+// A launch being put together: a kernel and its arguments so far, each at a multiple of 8 bytes. No
+// kernel here takes more than there is room for.
+struct tni_hand {
+    const tni_groups *via;
+    void             *seat;
+    void             *kernel;
+    const char       *what;  // names the op in a reason
+    int64_t          *fail;  // two, as tni_launch has them; NULL where nothing can fail on an index
+    int               ticket;
+    int               count;
+    size_t            at[TNI_HAND_ARGS], bytes[TNI_HAND_ARGS], used;
+    _Alignas(8) char value[TNI_HAND_BYTES];
+};
+
+// Begins a launch of a kernel of a text for a call.
+tn_status tni_hand_begin(tni_hand *h, const tni_groups *via, const tni_call *c,
+                         const char *const *text, const char *name, tn_dtype x, tn_dtype y);
+void      tni_hand_pass(tni_hand *h, const void *value, size_t bytes);
+void      tni_hand_long(tni_hand *h, int64_t value);
+// The buffer in which an address lies; gives the bytes from its start.
+int64_t tni_hand_buffer(tni_hand *h, const void *address);
+// One item for each of count.
+tn_status tni_hand_items(tni_hand *h, int64_t count, tni_text *why);
+// So many groups of 64 items.
+tn_status tni_hand_groups(tni_hand *h, int64_t groups, tni_text *why);
+// Passes the state, where a kernel notes a bad index, and says where that goes.
+void tni_hand_state(tni_hand *h, int64_t fail[2]);
+
+// ---- axes --------------------------------------------------------------------------------------
+
+// Elements as the texts see them: `shape` there.
+typedef struct {
+    int64_t at;  // of the first element, in elements from the start of the buffer
+    int32_t rank, unused;
+    int64_t size[TN_MAX_RANK], stride[TN_MAX_RANK];
+} tni_hand_shape;
+
+// Axes of one shape over several arguments, outermost first.
+typedef struct {
+    int     rank;
+    int64_t size[TN_MAX_RANK];
+    int64_t stride[4][TN_MAX_RANK];  // of argument 0 to 3
+} tni_axes;
+
+int64_t tni_axes_count(const tni_axes *a);
+// Drops axes of size 1 and joins neighbours that are one run in all n arguments.
+void tni_axes_merge(tni_axes *a, int n);
+// Sorts axes by falling stride, either way, of one argument. Stable.
+void tni_axes_sort(tni_axes *a, int argument);
+// Passes the buffer of an argument and the axes of argument i, begun at its first element.
+void tni_hand_arg(tni_hand *h, const tni_axes *a, int i, const void *data, tn_dtype dt);
+// Passes the axes of argument i alone, begun at element `at`.
+void tni_hand_axes(tni_hand *h, const tni_axes *a, int i, int64_t at);
+
+// ---- ops ---------------------------------------------------------------------------------------
+
+tn_status tni_groups_matmul(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_conv(const tni_groups *via, const tni_call *c);  // also its gradients
+size_t    tni_groups_attention_scratch(const tni_call *c);
+tn_status tni_groups_attention(const tni_groups *via, const tni_call *c);  // also its gradient
+tn_status tni_groups_scan(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_arg_reduce(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_fold(const tni_groups *via, const tni_call *c);
+size_t    tni_groups_argsort_scratch(const tni_call *c);
+tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c);
+size_t    tni_groups_scatter_scratch(const tni_call *c);
+tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c);
+
+// Maps, reductions, sources and movement, each as a kernel of one op.
+bool      tni_is_one_op(int op);
+size_t    tni_one_op_scratch(const tni_groups *via, const tni_call *c);
+tn_status tni_one_op(const tni_groups *via, const tni_call *c);
+
+#endif

@@ -1,0 +1,118 @@
+// Indices out of range on a device that tells of them later: what is said then, when the graph that
+// they were in is gone.
+#include "engine/engine.h"
+
+// ---- taking ------------------------------------------------------------------------------------
+
+static tni_note note_of(tni_graph *g, int32_t item, int ins, int ticket)
+{
+    const tni_node *n    = g->item[item].n;
+    int             axis = n->attr.axis.axis;
+    return (tni_note){ .ticket = ticket,
+                       .ins    = ins,
+                       .op     = n->op,
+                       .axis   = axis,
+                       .size   = n->src[0]->size[axis],
+                       .site   = n->site };
+}
+
+static bool can_fail(int op)
+{
+    return op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add;
+}
+
+// Tickets come round again: by then whoever had one before has long been heard.
+static int next_ticket(tni_engine *e)
+{
+    return 1 + (int)(e->tickets++ % TNI_TICKETS);
+}
+
+// The notes of a kernel, into `to` unless that is NULL; how many.
+static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_note *to)
+{
+    tni_fused *f = &p->kernel[k];
+    size_t     n = 0;
+    for (int i = 0; i < f->kernel->nins; i++) {
+        if (f->kernel->ins[i].code != TNI_I_CHECK) continue;
+        if (to) {
+            if (!n) f->launch.ticket = next_ticket(g->cx->engine);
+            to[n]        = note_of(g, f->origin[i], 1 + i, f->launch.ticket);
+            to[n].kernel = (int32_t)k;
+        }
+        n++;
+    }
+    return n;
+}
+
+static size_t notes_of_item(tni_graph *g, int32_t item, tni_note *to)
+{
+    if (item < 0 || !can_fail(g->item[item].n->op)) return 0;
+    if (to) {
+        *to        = note_of(g, item, 1, next_ticket(g->cx->engine));
+        to->kernel = ~item;
+    }
+    return 1;
+}
+
+static size_t notes_of_plan(tni_graph *g, tni_plan *p, tni_note *to)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < p->kernels; k++) n += notes_of_kernel(g, p, k, to ? to + n : NULL);
+    for (size_t t = 0; t < p->steps; t++) n += notes_of_item(g, p->step[t], to ? to + n : NULL);
+    return n;
+}
+
+bool tni_notes_take(tni_graph *g, tni_plan *p)
+{
+    tni_engine *e = g->cx->engine;
+    if (!e->device->failed || p->note) return true;
+    size_t n = notes_of_plan(g, p, NULL);
+    if (!n) return true;
+    p->note = tni_alloc(&g->cx->heap, n * sizeof *p->note);
+    if (!p->note) return tni_no_memory(g->cx, "evaluating");
+    p->notes = notes_of_plan(g, p, p->note);
+    return true;
+}
+
+int tni_notes_ticket(const tni_plan *p, size_t item)
+{
+    for (size_t i = 0; i < p->notes; i++)
+        if (p->note[i].kernel == ~(int32_t)item) return p->note[i].ticket;
+    return 0;
+}
+
+// ---- telling -----------------------------------------------------------------------------------
+
+// The note of a ticket in the plan that was used last; NULL if the plan is gone.
+static const tni_note *find_note(const tni_engine *e, int ticket, int64_t ins)
+{
+    const tni_note *found = NULL;
+    uint64_t        used  = 0;
+    for (int i = 0; i < e->plans.count; i++) {
+        const tni_plan *p = e->plans.plan[i];
+        for (size_t k = 0; k < p->notes; k++) {
+            const tni_note *n = &p->note[k];
+            if (n->ticket != ticket || n->ins != ins || p->used < used) continue;
+            found = n;
+            used  = p->used;
+        }
+    }
+    return found;
+}
+
+tn_status tni_notes_check(tn_ctx *cx)
+{
+    tni_engine *e = cx->engine;
+    int         ticket;
+    int64_t     fail[2];
+    if (!e->device->failed || !e->device->failed(e->seat, &ticket, fail)) return TN_OK;
+    const tni_note *n = find_note(e, ticket, fail[0]);
+    if (!n)
+        return tni_fail_status(cx, TN_EARG, "an earlier step: index %lld was out of range",
+                               (long long)fail[1]);
+    return tni_fail_status(cx, TN_EARG,
+                           "%s: index %lld is out of range for size %lld along axis %d "
+                           "(recorded at %s:%d)",
+                           n->site.op ? n->site.op : tni_op_table[n->op].name, (long long)fail[1],
+                           (long long)n->size, n->axis, n->site.file, n->site.line);
+}

@@ -1,0 +1,185 @@
+// product_kit.c: random calls of matmul over host memory, and their definition.
+#include "product_kit.h"
+
+#include "host.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 99 };
+
+uint64_t product_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x          = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x          = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static int below(uint64_t *s, int n)
+{
+    return (int)(product_random(s) % (uint64_t)n);
+}
+
+// ---- layouts -----------------------------------------------------------------------------------
+
+// The order of the axes in memory, the last one with the smallest step: as they are, or the last two
+// exchanged, or any.
+static void draw_order(uint64_t *s, int rank, int order[TN_MAX_RANK])
+{
+    int how = below(s, 4);
+    for (int i = 0; i < rank; i++) order[i] = i;
+    if (how == 1) {
+        order[rank - 2] = rank - 1;
+        order[rank - 1] = rank - 2;
+    }
+    for (int i = rank - 1; i > 0 && how == 2; i--) {
+        int k = below(s, i + 1), t = order[i];
+        order[i] = order[k];
+        order[k] = t;
+    }
+}
+
+// What a layout has that no product of the library can: rarely.
+typedef struct {
+    bool step, still, back;
+} oddity;
+
+static oddity draw_oddity(uint64_t *s, bool result)
+{
+    int how = below(s, 24);
+    return (oddity){ .step = how == 0, .still = how == 1 && !result, .back = how == 2 };
+}
+
+// Strides of an operand of given sizes, and how many elements its memory has. Axes are wider in
+// memory than they are read, now and then; leading axes of operands may stand still. Returns where
+// the first element lies.
+static int64_t draw_layout(uint64_t *s, tni_arg *x, bool result, int64_t *count, bool *easy)
+{
+    int     order[TN_MAX_RANK];
+    oddity  odd = draw_oddity(s, result);
+    int64_t at = 0, step = odd.step ? 2 : 1;
+    draw_order(s, x->rank, order);
+    if (odd.step || odd.still || odd.back || order[x->rank - 1] < x->rank - 2) *easy = false;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        int     a     = order[i];
+        int64_t wide  = x->size[a] + (below(s, 3) ? 0 : below(s, 3));
+        bool    still = !result && a < x->rank - 2 && below(s, 3) == 0;
+        if (odd.still && a == x->rank - 1) still = true;
+        x->stride[a] = still ? 0 : step;
+        if (odd.back && a == x->rank - 2) {
+            at += (x->size[a] - 1) * step;
+            x->stride[a] = -step;
+        }
+        at += (wide - x->size[a] ? below(s, (int)(wide - x->size[a]) + 1) : 0) * x->stride[a] *
+              (x->stride[a] > 0);
+        step *= wide;
+    }
+    *count = step;
+    return at;
+}
+
+// ---- a case ------------------------------------------------------------------------------------
+
+static void draw_sizes(uint64_t *s, product_case *c, int most)
+{
+    int rank      = 2 + (below(s, 3) ? below(s, 4) : 0);
+    c->call.op    = TNI_matmul;
+    c->call.nin   = 2;
+    c->call.in    = c->in;
+    c->in[0].rank = c->in[1].rank = c->call.out.rank = rank;
+    for (int i = 0; i < rank - 2; i++)
+        c->in[0].size[i] = c->in[1].size[i] = c->call.out.size[i] = 1 + below(s, 4);
+    int64_t m = 1 + below(s, most), n = 1 + below(s, most), k = 1 + below(s, most);
+    if (below(s, 6) == 0) m = 1;
+    if (below(s, 6) == 0) n = 1;
+    c->in[0].size[rank - 2] = c->call.out.size[rank - 2] = m;
+    c->in[1].size[rank - 1] = c->call.out.size[rank - 1] = n;
+    c->in[0].size[rank - 1] = c->in[1].size[rank - 2] = k;
+}
+
+bool product_draw(product_case *c, uint64_t seed, tn_dtype in, tn_dtype out, int most)
+{
+    uint64_t s    = seed * 2654435761u + 1;
+    *c            = (product_case){ .easy = true };
+    tni_arg *x[3] = { &c->in[0], &c->in[1], &c->call.out };
+    draw_sizes(&s, c, most);
+    for (int i = 0; i < 3; i++) {
+        x[i]->dtype  = i < 2 ? in : out;
+        size_t  size = tni_dtype_size(x[i]->dtype);
+        int64_t at   = draw_layout(&s, x[i], i == 2, &c->count[i], &c->easy);
+        c->mem[i]    = aligned_alloc(64, ((size_t)c->count[i] * size + 63) / 64 * 64);
+        if (!c->mem[i]) return false;
+        x[i]->data = c->mem[i] + at * (int64_t)size;
+        for (int64_t k = 0; k < c->count[i]; k++)
+            host_put(x[i]->dtype, c->mem[i], k, i < 2 ? below(&s, 7) - 3 : POISON, 0);
+    }
+    return true;
+}
+
+void product_free(product_case *c)
+{
+    for (int i = 0; i < 3; i++) free(c->mem[i]);
+}
+
+// ---- its definition ----------------------------------------------------------------------------
+
+static double after(double y, int epilogue)
+{
+    const double root = 0.79788456080286535588;  // of 2 / pi
+    if (epilogue & TNI_LT_EPILOGUE_RELU) return y > 0 ? y : 0;
+    if (epilogue & TNI_LT_EPILOGUE_GELU)
+        return 0.5 * y * (1 + tanh(root * (y + 0.044715 * y * y * y)));
+    return y;
+}
+
+// Element number i of the result in row-major order: where it lies, and what it is.
+static int64_t element(const product_case *c, int64_t i, double *y)
+{
+    const tni_arg *a = &c->in[0], *b = &c->in[1], *d = &c->call.out;
+    int            r   = d->rank;
+    int64_t        ia  = (a->data - c->mem[0]) / (int64_t)tni_dtype_size(a->dtype);
+    int64_t        ib  = (b->data - c->mem[1]) / (int64_t)tni_dtype_size(b->dtype);
+    int64_t        id  = (d->data - c->mem[2]) / (int64_t)tni_dtype_size(d->dtype);
+    double         sum = 0;
+    for (int q = r - 1; q >= 0; q--) {
+        int64_t at = i % d->size[q];
+        i /= d->size[q];
+        id += at * d->stride[q];
+        if (q != r - 1) ia += at * a->stride[q];
+        if (q != r - 2) ib += at * b->stride[q];
+    }
+    for (int64_t k = 0; k < a->size[r - 1]; k++)
+        sum += host_get(a->dtype, c->mem[0], ia + k * a->stride[r - 1]) *
+               host_get(b->dtype, c->mem[1], ib + k * b->stride[r - 2]);
+    *y = sum;
+    return id;
+}
+
+double *product_want(const product_case *c, bool adds, int epilogue, const double *bias)
+{
+    const tni_arg *d    = &c->call.out;
+    double        *want = malloc((size_t)c->count[2] * sizeof *want);
+    int64_t        all = 1, width = d->size[d->rank - 1];
+    if (!want) return NULL;
+    for (int64_t i = 0; i < c->count[2]; i++) want[i] = host_get(d->dtype, c->mem[2], i);
+    for (int i = 0; i < d->rank; i++) all *= d->size[i];
+    for (int64_t i = 0; i < all; i++) {
+        double  y;
+        int64_t at = element(c, i, &y);
+        if (adds) y += want[at];
+        want[at] = after(bias ? y + bias[i % width] : y, epilogue);
+    }
+    return want;
+}
+
+int64_t product_misses(const product_case *c, const char *mem, const double *want, double tol)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->count[2]; i++) {
+        double y = host_get(c->call.out.dtype, mem, i), size = fabs(want[i]);
+        n += !(fabs(y - want[i]) <= tol * (size > 1 ? size : 1));
+    }
+    return n;
+}

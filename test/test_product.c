@@ -1,0 +1,564 @@
+// test_product.c: matrix products as cuBLASLt sees them: the declarations against the real header, the
+// library's names, layouts against their definition, and, where there is a GPU, the products.
+#include "check.h"
+#include "host.h"
+#include "product_kit.h"
+#include "scratch.h"
+#include "tree.h"
+
+#include "device/cuda/gpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { A, B, D, RANDOM = 6000 };
+
+// ---- declarations and names --------------------------------------------------------------------
+
+#define SYSTEM "-isystem /usr/local/include -isystem /usr/local/cuda/include"
+
+// Compiles what compares our declarations with the real ones, as a sed script leaves it.
+static int compile(const char *change, char *out, size_t size)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "sed '%s' test/headers/real_blaslt.c | " TN_CC
+             " -std=c11 -Werror -fsyntax-only -Iinclude -Isrc " SYSTEM " -xc -",
+             change);
+    return tree_run(command, out, size);
+}
+
+static void declarations_are_those_of_the_header(void)
+{
+    char out[2000];
+    if (tree_run("echo '#include <cublasLt.h>' | " TN_CC " -fsyntax-only " SYSTEM " -xc -", out,
+                 sizeof out) != 0)
+        SKIP("cublasLt.h is not installed");
+    test_that(compile("", out, sizeof out) == 0, "%s", out);
+    CHECK(compile("s/CUDA_R_16BF/CUDA_R_16F/", out, sizeof out) != 0);
+    CHECK(strstr(out, "TNI_LT_BF16 is not CUDA_R_16F"));
+}
+
+static void the_library_has_every_name(void)
+{
+    tni_text          why = { "" };
+    const tni_blaslt *lt  = tni_blaslt_get(&why);
+    if (!lt) {
+        CHECK(strstr(why.s, "cuBLASLt"));
+        SKIP("%s", why.s);
+    }
+    CHECK(*tni_blaslt_where());
+    CHECK(lt->version() >= 12000);
+    CHECK(*lt->status_string(TNI_LT_NOT_SUPPORTED));
+}
+
+// Descriptions need no GPU, and the library checks the size of every attribute.
+static void the_library_takes_every_attribute(void)
+{
+    tni_text          why    = { "" };
+    const tni_blaslt *lt     = tni_blaslt_get(&why);
+    tni_ltdesc        desc   = NULL;
+    tni_ltlayout      layout = NULL;
+    tni_ltwish        wish   = NULL;
+    int32_t           one    = 1;
+    int64_t           step   = 1;
+    const char       *bias   = why.s;
+    if (!lt) SKIP("%s", why.s);
+    if (!CHECK_INT(lt->desc_create(&desc, TNI_LT_COMPUTE_TF32, TNI_LT_F32), TNI_LT_OK) ||
+        !CHECK_INT(lt->layout_create(&layout, TNI_LT_BF16, 3, 4, 5), TNI_LT_OK) ||
+        !CHECK_INT(lt->wish_create(&wish), TNI_LT_OK))
+        return;
+    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_TRANSPOSE_A, &one, sizeof one), TNI_LT_OK);
+    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_TRANSPOSE_B, &one, sizeof one), TNI_LT_OK);
+    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_EPILOGUE, &one, sizeof one), TNI_LT_OK);
+    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_BIAS, &bias, sizeof bias), TNI_LT_OK);
+    CHECK_INT(lt->layout_set(layout, TNI_LT_LAYOUT_BATCH, &one, sizeof one), TNI_LT_OK);
+    CHECK_INT(lt->layout_set(layout, TNI_LT_LAYOUT_STEP, &step, sizeof step), TNI_LT_OK);
+    CHECK(lt->layout_set(layout, TNI_LT_LAYOUT_STEP, &one, sizeof one) != TNI_LT_OK);
+    CHECK_INT(lt->wish_set(wish, TNI_LT_WISH_WORKSPACE, &step, sizeof step), TNI_LT_OK);
+    CHECK_INT(lt->wish_set(wish, TNI_LT_WISH_REDUCTIONS, &one, sizeof one), TNI_LT_OK);
+    for (int i = TNI_LT_WISH_ALIGN_A; i <= TNI_LT_WISH_ALIGN_D; i++)
+        CHECK_INT(lt->wish_set(wish, i, &one, sizeof one), TNI_LT_OK);
+    CHECK_INT(lt->desc_destroy(desc), TNI_LT_OK);
+    CHECK_INT(lt->layout_destroy(layout), TNI_LT_OK);
+    CHECK_INT(lt->wish_destroy(wish), TNI_LT_OK);
+}
+
+// ---- layouts -----------------------------------------------------------------------------------
+
+static double read_matrix(const tni_product *p, int i, int64_t batch, const int64_t *offset,
+                          int64_t row, int64_t col)
+{
+    const tni_matrix *x = &p->x[i];
+    int64_t           r = x->turned ? col : row, q = x->turned ? row : col;
+    return host_get(p->in, p->at[i], offset[i] + batch * x->step + r + q * x->ld);
+}
+
+// The products of a batch, by the definition of column-major matrices.
+static void multiply(const tni_product *p, const int64_t *offset)
+{
+    for (int64_t batch = 0; batch < p->batch; batch++) {
+        for (int64_t i = 0; i < p->rows * p->cols; i++) {
+            double  sum = 0;
+            int64_t row = i % p->rows, col = i / p->rows;
+            int64_t at = offset[D] + batch * p->x[D].step + row + col * p->x[D].ld;
+            for (int64_t k = 0; k < p->depth; k++)
+                sum += read_matrix(p, A, batch, offset, row, k) *
+                       read_matrix(p, B, batch, offset, k, col);
+            if (p->adds) sum += host_get(p->out, p->at[D], at);
+            host_put(p->out, p->at[D], at, sum, 0);
+        }
+    }
+}
+
+static void multiply_loops(const tni_product *p, int loop, int64_t *offset)
+{
+    if (loop == p->loops) {
+        multiply(p, offset);
+        return;
+    }
+    for (int64_t i = 0; i < p->loop_size[loop]; i++) {
+        multiply_loops(p, loop + 1, offset);
+        for (int k = 0; k < 3; k++) offset[k] += p->loop_step[k][loop];
+    }
+    for (int k = 0; k < 3; k++) offset[k] -= p->loop_size[loop] * p->loop_step[k][loop];
+}
+
+// What the library demands of any description.
+static bool is_sound(const tni_product *p)
+{
+    bool ok = p->batch >= 1 && p->rows >= 1 && p->cols >= 1 && p->depth >= 1 && !p->x[D].turned;
+    for (int i = 0; i < 3; i++) {
+        const tni_matrix *x    = &p->x[i];
+        int64_t           rows = i == B ? p->depth : p->rows, cols = i == A ? p->depth : p->cols;
+        ok = ok && x->ld >= x->rows && x->step >= 0;
+        ok = ok && x->rows == (x->turned ? cols : rows) && x->cols == (x->turned ? rows : cols);
+    }
+    return ok;
+}
+
+static tn_dtype type_of(int i)
+{
+    static const tn_dtype list[] = { TN_F32, TN_F16, TN_BF16, TN_F64, TN_BF16 };
+    return list[i % 5];
+}
+
+static tn_dtype result_type_of(int i)
+{
+    return i % 5 == 4 ? TN_F32 : type_of(i);
+}
+
+// Whether a drawn call is described as it should be; *done counts those that can be.
+static bool describes(uint64_t seed, int *done)
+{
+    product_case c;
+    tni_product  p;
+    bool         ok = product_draw(&c, seed, type_of((int)seed), result_type_of((int)seed), 9);
+    if (ok && tni_product_of(&c.call, &p)) {
+        int64_t offset[3] = { 0 };
+        p.adds            = seed % 3 == 0;
+        double *want      = product_want(&c, p.adds, 0, NULL);
+        multiply_loops(&p, 0, offset);
+        ok = want && is_sound(&p) && product_misses(&c, c.mem[2], want, 0) == 0;
+        free(want);
+        (*done)++;
+    } else ok = ok && !c.easy;
+    product_free(&c);
+    return ok;
+}
+
+static void every_layout_is_described_as_it_lies(void)
+{
+    int done = 0;
+    for (uint64_t seed = 1; seed <= RANDOM; seed++)
+        test_case_result(describes(seed, &done), "seed %d", (int)seed);
+    CHECK(done > RANDOM / 2 && done < RANDOM);
+}
+
+// A call over no memory, for what is decided by sizes and strides alone.
+typedef struct {
+    tni_call call;
+    tni_arg  in[2];
+    char     mem[64];
+} sample;
+
+static tni_arg row_major(sample *s, int rank, const int64_t *size)
+{
+    tni_arg x    = { .dtype = TN_F32, .rank = rank, .data = s->mem };
+    int64_t next = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        x.size[i]   = size[i];
+        x.stride[i] = next;
+        next *= size[i];
+    }
+    return x;
+}
+
+// a (batch, m, k) or (m, k) if batch is 0, times b likewise; row-major.
+static void make(sample *s, int64_t batch, int64_t m, int64_t k, int64_t n)
+{
+    int rank    = batch ? 3 : 2;
+    s->in[0]    = row_major(s, rank, (int64_t[]){ batch, m, k } + !batch);
+    s->in[1]    = row_major(s, rank, (int64_t[]){ batch, k, n } + !batch);
+    s->call     = (tni_call){ .op = TNI_matmul, .nin = 2, .in = s->in };
+    s->call.out = row_major(s, rank, (int64_t[]){ batch, m, n } + !batch);
+}
+
+static void batches_with_one_right_side_are_one_product(void)
+{
+    sample      s;
+    tni_product p;
+    make(&s, 32, 1024, 768, 3072);
+    s.in[1].stride[0] = 0;
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    CHECK_INT(p.batch, 1);
+    CHECK_INT(p.rows, 3072);
+    CHECK_INT(p.cols, 32 * 1024);
+    CHECK_INT(p.x[A].ld, 3072);
+    CHECK_INT(p.x[B].ld, 768);
+    CHECK(p.along && !p.x[A].turned && !p.x[B].turned);
+}
+
+// (B, T, H, D) read as (B, H, T, D): no one step goes over both axes of the batch.
+static void heads_are_a_loop_of_batches(void)
+{
+    sample      s;
+    tni_product p;
+    int64_t     size[] = { 4, 12, 64, 64 };
+    make(&s, 1, 1, 1, 1);
+    s.call.out = s.in[1] = row_major(&s, 4, size);
+    s.in[0]              = s.in[1];
+    for (int i = 0; i < 2; i++) {
+        s.in[i].stride[1] = 64;
+        s.in[i].stride[2] = 64 * 12;
+    }
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    CHECK_INT(p.batch, 12);
+    CHECK_INT(p.loops, 1);
+    CHECK_INT(p.loop_size[0], 4);
+    CHECK_INT(p.x[A].ld, 64 * 12);
+    CHECK_INT(p.x[D].step, 64 * 64);
+}
+
+static void axes_in_equal_steps_are_one_batch(void)
+{
+    sample      s;
+    tni_product p;
+    make(&s, 1, 1, 1, 1);
+    s.in[0]    = row_major(&s, 5, (int64_t[]){ 2, 3, 100, 8, 4 });
+    s.in[1]    = row_major(&s, 5, (int64_t[]){ 2, 3, 100, 4, 5 });
+    s.call.out = row_major(&s, 5, (int64_t[]){ 2, 3, 100, 8, 5 });
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    CHECK_INT(p.batch, 600);
+    CHECK_INT(p.loops, 0);
+    // With gaps the longest axis is the batch, and the rest must not be too many.
+    s.in[0].stride[1] *= 2;
+    s.in[0].stride[0] *= 2;
+    CHECK(tni_product_of(&s.call, &p) && p.batch == 100 && p.loops == 1 && p.loop_size[0] == 6);
+    s.in[0].size[0] = s.in[1].size[0] = s.call.out.size[0] = 30;
+    CHECK(!tni_product_of(&s.call, &p));
+}
+
+static void a_batch_that_goes_backwards_is_a_loop(void)
+{
+    sample      s;
+    tni_product p;
+    make(&s, 7, 2, 3, 4);
+    s.in[0].stride[0] *= -1;
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    CHECK_INT(p.batch, 1);
+    CHECK_INT(p.loop_size[0], 7);
+    CHECK_INT(p.loop_step[B][0], -6);
+    CHECK_INT(p.loop_step[D][0], 8);
+}
+
+static void vectors_lie_along_their_elements(void)
+{
+    sample      s;
+    tni_product p;
+    make(&s, 0, 100, 30, 1);
+    CHECK(tni_product_of(&s.call, &p) && p.rows == 100 && p.cols == 1 && !p.along);
+    CHECK(p.x[A].turned && p.x[A].ld == 30 && p.x[B].rows == 30 && p.x[B].ld == 32);
+    make(&s, 0, 1, 30, 100);
+    CHECK(tni_product_of(&s.call, &p) && p.rows == 100 && p.cols == 1 && p.along);
+    CHECK(!p.x[A].turned && p.x[A].ld == 100 && p.x[B].rows == 30 && p.x[D].ld == 104);
+}
+
+static void what_cannot_be_done_is_refused(void)
+{
+    sample      s;
+    tni_product p;
+    make(&s, 0, 4, 5, 6);
+    CHECK(tni_product_of(&s.call, &p));
+    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_I32;
+    CHECK(!tni_product_of(&s.call, &p));
+    make(&s, 0, 4, 0, 6);
+    CHECK(!tni_product_of(&s.call, &p));
+    make(&s, 0, (int64_t)1 << 31, 5, 6);
+    CHECK(!tni_product_of(&s.call, &p));
+    make(&s, 0, 4, 5, 6);
+    s.in[0].stride[0] = 2;  // rows that overlap
+    CHECK(!tni_product_of(&s.call, &p));
+    s.in[0].stride[0] = 0;
+    CHECK(!tni_product_of(&s.call, &p));
+    s.in[0].stride[0] = 10;
+    s.in[0].stride[1] = 2;
+    CHECK(!tni_product_of(&s.call, &p));
+    make(&s, 0, 4, 5, 6);
+    s.in[1].dtype = TN_F16;
+    CHECK(!tni_product_of(&s.call, &p));
+    s.in[0].dtype = TN_F16;
+    CHECK(tni_product_of(&s.call, &p));
+    s.call.out.dtype = TN_BF16;
+    CHECK(!tni_product_of(&s.call, &p));
+}
+
+static void a_bias_goes_along_the_last_axis_alone(void)
+{
+    sample      s;
+    tni_product p;
+    float       bias[8] = { 0 };
+    enum { BIAS = TNI_LT_EPILOGUE_BIAS, RELU = TNI_LT_EPILOGUE_RELU, GELU = TNI_LT_EPILOGUE_GELU };
+    make(&s, 0, 4, 5, 6);
+    CHECK(tni_product_of(&s.call, &p) && tni_product_then(&p, BIAS | GELU, bias));
+    CHECK(p.bias == (const char *)bias && p.epilogue == (BIAS | GELU));
+    CHECK(!tni_product_then(&p, RELU | GELU, NULL) && !tni_product_then(&p, BIAS, NULL));
+    CHECK(tni_product_then(&p, 0, NULL) && p.epilogue == TNI_LT_EPILOGUE_NONE && !p.bias);
+    s.call.out.stride[0] = 1;  // a result that lies column after column
+    s.call.out.stride[1] = 4;
+    CHECK(tni_product_of(&s.call, &p) && tni_product_then(&p, RELU, NULL));
+    CHECK(!tni_product_then(&p, BIAS, bias));
+    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_F64;
+    CHECK(tni_product_of(&s.call, &p) && !tni_product_then(&p, RELU, NULL));
+    // Many right sides side by side: the columns are more than the bias has elements.
+    make(&s, 3, 1, 5, 6);
+    s.in[0].stride[0] = 0;
+    s.in[1].stride[0] = 6;
+    s.in[1].stride[1] = 18;
+    CHECK(tni_product_of(&s.call, &p) && p.rows == 18 && !tni_product_then(&p, BIAS, bias));
+}
+
+// ---- on a GPU ----------------------------------------------------------------------------------
+
+enum { ROOM = 32 << 20, WORKSPACE = 32 << 20 };
+
+// A GPU with room for three operands, a bias and a workspace. One that could not be opened has said
+// why.
+typedef struct {
+    const tni_gpu    *gpu;
+    tni_cuptr         mem[3], bias;
+    tni_product_place at;
+} bench;
+
+static bool open_bench(bench *x, tni_text *why)
+{
+    *x = (bench){ .gpu = tni_gpu_get(0, why) };
+    if (!x->gpu || !tni_blaslt_get(why)) return false;
+    const tni_driver *cu = x->gpu->cu;
+    x->at                = (tni_product_place){ .cu = cu, .gpu = x->gpu->name, .bytes = WORKSPACE };
+    int e                = cu->set_current(x->gpu->cx);
+    if (!e) e = cu->stream_create(&x->at.stream, TNI_CU_STREAM_NONBLOCKING);
+    if (!e) e = cu->mem_alloc(&x->at.workspace, WORKSPACE);
+    if (!e) e = cu->mem_alloc(&x->bias, ROOM);
+    for (int i = 0; i < 3 && !e; i++) e = cu->mem_alloc(&x->mem[i], ROOM);
+    return tni_gpu_status(cu, e, "opening the GPU for a test", why) == TN_OK;
+}
+
+static void close_bench(bench *x)
+{
+    if (!x->gpu) return;
+    for (int i = 0; i < 3; i++) x->gpu->cu->mem_free(x->mem[i]);
+    x->gpu->cu->mem_free(x->bias);
+    x->gpu->cu->mem_free(x->at.workspace);
+    x->gpu->cu->stream_destroy(x->at.stream);
+}
+
+// The call of a case with its operands on the GPU.
+static tni_call on_gpu(const bench *x, const product_case *c, tni_arg in[2])
+{
+    tni_call y = c->call;
+    for (int i = 0; i < 3; i++) {
+        tni_arg *v = i < 2 ? &in[i] : &y.out;
+        *v         = i < 2 ? c->in[i] : c->call.out;
+        v->data    = (char *)(uintptr_t)x->mem[i] + (v->data - c->mem[i]);
+    }
+    y.in = in;
+    return y;
+}
+
+static size_t bytes_of(const product_case *c, int i)
+{
+    return (size_t)c->count[i] * tni_dtype_size(i < 2 ? c->in[i].dtype : c->call.out.dtype);
+}
+
+static bool load(const bench *x, const product_case *c)
+{
+    const tni_driver *cu = x->gpu->cu;
+    bool              ok = true;
+    for (int i = 0; i < 3; i++)
+        ok = ok && bytes_of(c, i) <= ROOM &&
+             cu->copy_in(x->mem[i], c->mem[i], bytes_of(c, i), x->at.stream) == TNI_CU_OK;
+    return ok && cu->stream_wait(x->at.stream) == TNI_CU_OK;
+}
+
+// How a product is done on the GPU: what follows it, and how far off it may be.
+typedef struct {
+    bool          adds, tf32;
+    int           epilogue;
+    const double *bias;
+    double        tol;
+} manner;
+
+static bool set_manner(const bench *x, const product_case *c, tni_product *p, const manner *h)
+{
+    const tni_arg    *d = &c->call.out;
+    _Alignas(64) char mem[4096];
+    p->adds = h->adds;
+    p->tf32 = h->tf32;
+    if (h->bias) {
+        int64_t n = d->size[d->rank - 1];
+        for (int64_t i = 0; i < n; i++) host_put(d->dtype, mem, i, h->bias[i], 0);
+        size_t bytes = (size_t)n * tni_dtype_size(d->dtype);
+        if (x->gpu->cu->copy_in(x->bias, mem, bytes, x->at.stream) != TNI_CU_OK) return false;
+        if (x->gpu->cu->stream_wait(x->at.stream) != TNI_CU_OK) return false;
+    }
+    return tni_product_then(p, h->epilogue, h->bias ? (void *)(uintptr_t)x->bias : NULL);
+}
+
+// Whether a case gives on the GPU what it should; also true of one that is refused.
+static bool agrees(bench *x, product_case *c, const manner *h, tni_text *why)
+{
+    tni_arg     in[2];
+    tni_product p;
+    tni_call    call = on_gpu(x, c, in);
+    if (!tni_product_of(&call, &p)) return !c->easy;
+    double *want = product_want(c, h->adds, h->epilogue, h->bias);
+    bool    ok   = want && load(x, c);
+    if (ok && set_manner(x, c, &p, h)) {
+        tn_status s = tni_product_prepare(&p, &x->at, why);
+        if (s == TN_OK) s = tni_product_run(&p, &x->at, why);
+        ok = s == TN_OK &&
+             x->gpu->cu->copy_out(c->mem[2], x->mem[2], bytes_of(c, 2), x->at.stream) ==
+                 TNI_CU_OK &&
+             x->gpu->cu->stream_wait(x->at.stream) == TNI_CU_OK &&
+             product_misses(c, c->mem[2], want, h->tol) == 0;
+        ok = ok || (s == TN_EARG && h->epilogue);  // not every type has every epilogue
+    }
+    free(want);
+    return ok;
+}
+
+static void products_on_the_gpu_are_exact_for_whole_numbers(void)
+{
+    enum { MANY = 400 };
+    static const double bias[]  = { 1, -2, 3, 0, -1, 2, -3, 1, 2 };
+    static const int    after[] = { 0, TNI_LT_EPILOGUE_BIAS, TNI_LT_EPILOGUE_RELU,
+                                    TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_RELU };
+    bench               x;
+    tni_text            why = { "" };
+    if (!open_bench(&x, &why)) SKIP("%s", why.s);
+    if (!CHECK(scratch_open())) return;
+    setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
+    tni_product_forget();
+    for (int i = 0; i < MANY; i++) {
+        product_case c;
+        int          e = after[i / 5 % 4];
+        manner       h = { .adds = i % 3 == 0, .tf32 = i % 2, .epilogue = e };
+        if (e & TNI_LT_EPILOGUE_BIAS) h.bias = bias;
+        why         = (tni_text){ "" };
+        x.at.timing = i % 8 == 0;
+        bool ok     = product_draw(&c, (uint64_t)i, type_of(i), result_type_of(i), 9);
+        test_case_result(ok && agrees(&x, &c, &h, &why), "seed %d: %s", i, why.s);
+        product_free(&c);
+    }
+    scratch_close();
+    close_bench(&x);
+}
+
+// Values that no type holds exactly, in sizes for which the library has many algorithms.
+static void products_on_the_gpu_are_as_good_as_their_type(void)
+{
+    static const struct {
+        tn_dtype in, out;
+        bool     tf32;
+        int      epilogue;
+        double   tol;
+    } row[] = { { TN_F32, TN_F32, false, 0, 2e-5 },
+                { TN_F32, TN_F32, true, 0, 2e-2 },
+                { TN_F32, TN_F32, false, TNI_LT_EPILOGUE_GELU, 2e-3 },
+                { TN_F16, TN_F16, false, 0, 2e-3 },
+                { TN_BF16, TN_BF16, false, 0, 1.6e-2 },
+                { TN_BF16, TN_BF16, false, TNI_LT_EPILOGUE_GELU, 1.6e-2 },
+                { TN_BF16, TN_F32, false, 0, 1e-4 },
+                { TN_F64, TN_F64, false, 0, 1e-13 } };
+    bench    x;
+    tni_text why = { "" };
+    if (!open_bench(&x, &why)) SKIP("%s", why.s);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        for (uint64_t seed = 1000; seed < 1006; seed++) {
+            product_case c;
+            uint64_t     s = seed;
+            manner h  = { .tf32 = row[i].tf32, .epilogue = row[i].epilogue, .tol = row[i].tol };
+            bool   ok = product_draw(&c, seed, row[i].in, row[i].out, 64);
+            for (int k = 0; k < 2 && ok; k++)
+                for (int64_t e = 0; e < c.count[k]; e++)
+                    host_put(row[i].in, c.mem[k], e,
+                             ldexp((double)(product_random(&s) >> 11), -53) - 0.5, 0);
+            why = (tni_text){ "" };
+            test_case_result(ok && agrees(&x, &c, &h, &why), "row %d, seed %d: %s", (int)i,
+                             (int)seed, why.s);
+            product_free(&c);
+        }
+    }
+    close_bench(&x);
+}
+
+static void a_choice_on_the_gpu_is_made_once_for_all_processes(void)
+{
+    bench       x;
+    sample      s;
+    tni_product p;
+    tni_text    why = { "" };
+    int64_t     timed, found, timed_then, found_then;
+    if (!open_bench(&x, &why)) SKIP("%s", why.s);
+    if (!CHECK(scratch_open())) return;
+    setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
+    tni_product_forget();
+    make(&s, 0, 512, 768, 640);
+    s.in[0].data    = (char *)(uintptr_t)x.mem[0];
+    s.in[1].data    = (char *)(uintptr_t)x.mem[1];
+    s.call.out.data = (char *)(uintptr_t)x.mem[2];
+    x.at.timing     = true;
+    tni_product_counts(&timed, &found);
+    for (int i = 0; i < 2 && CHECK(tni_product_of(&s.call, &p)); i++) {
+        CHECK_STATUS(tni_product_prepare(&p, &x.at, &why), TN_OK);
+        CHECK_STATUS(tni_product_run(&p, &x.at, &why), TN_OK);
+        tni_product_counts(&timed_then, &found_then);
+        CHECK_INT(timed_then - timed, 1);
+        CHECK_INT(found_then - found, i);
+        tni_product_forget();
+    }
+    CHECK_INT(x.gpu->cu->stream_wait(x.at.stream), TNI_CU_OK);
+    scratch_close();
+    close_bench(&x);
+}
+
+const test_case tests_product[] = {
+    TEST(declarations_are_those_of_the_header),
+    TEST(the_library_has_every_name),
+    TEST(the_library_takes_every_attribute),
+    TEST(every_layout_is_described_as_it_lies),
+    TEST(batches_with_one_right_side_are_one_product),
+    TEST(heads_are_a_loop_of_batches),
+    TEST(axes_in_equal_steps_are_one_batch),
+    TEST(a_batch_that_goes_backwards_is_a_loop),
+    TEST(vectors_lie_along_their_elements),
+    TEST(what_cannot_be_done_is_refused),
+    TEST(a_bias_goes_along_the_last_axis_alone),
+    TEST(products_on_the_gpu_are_exact_for_whole_numbers),
+    TEST(products_on_the_gpu_are_as_good_as_their_type),
+    TEST(a_choice_on_the_gpu_is_made_once_for_all_processes),
+    TEST_END,
+};

@@ -1,0 +1,447 @@
+// test_product_plan.c: choosing and running products, with a cuBLASLt and a driver that work in host
+// memory: what is described to the library, what is timed and when, and what is kept.
+#include "check.h"
+#include "host.h"
+#include "product_kit.h"
+#include "scratch.h"
+#include "tree.h"
+
+#include "fake/fake_blaslt.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKSPACE = 4096, FIRST = 1, FASTEST = 7 };
+
+// ---- a driver over host memory -----------------------------------------------------------------
+
+// The one that products_open loaded.
+static fake_state *fake;
+
+struct tni_cuda_event {
+    double at;
+};
+
+static int event_create(tni_cuevent *e, unsigned flags)
+{
+    *e = calloc(1, sizeof **e);
+    return flags || !*e;
+}
+
+static int event_destroy(tni_cuevent e)
+{
+    free(e);
+    return TNI_CU_OK;
+}
+
+static int event_record(tni_cuevent e, tni_custream s)
+{
+    e->at = fake->milliseconds;
+    return s != fake->stream;
+}
+
+static int event_wait(tni_cuevent e)
+{
+    return !e;
+}
+
+static int elapsed(float *ms, tni_cuevent from, tni_cuevent to)
+{
+    *ms = (float)(to->at - from->at);
+    return TNI_CU_OK;
+}
+
+static int mem_alloc(tni_cuptr *p, size_t bytes)
+{
+    *p = (tni_cuptr)(uintptr_t)aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return *p ? TNI_CU_OK : TNI_CU_OUT_OF_MEMORY;
+}
+
+static int mem_alloc_none(tni_cuptr *p, size_t bytes)
+{
+    (void)p;
+    (void)bytes;
+    return TNI_CU_OUT_OF_MEMORY;
+}
+
+static int mem_free(tni_cuptr p)
+{
+    free((void *)(uintptr_t)p);
+    return TNI_CU_OK;
+}
+
+static int set8(tni_cuptr p, unsigned char value, size_t n, tni_custream s)
+{
+    memset((void *)(uintptr_t)p, value, n);
+    return s != fake->stream;
+}
+
+static int stream_wait(tni_custream s)
+{
+    return s != fake->stream;
+}
+
+static tni_driver driver = { .event_create  = event_create,
+                             .event_destroy = event_destroy,
+                             .event_record  = event_record,
+                             .event_wait    = event_wait,
+                             .elapsed       = elapsed,
+                             .mem_alloc     = mem_alloc,
+                             .mem_free      = mem_free,
+                             .set8          = set8,
+                             .stream_wait   = stream_wait };
+
+// ---- a place -----------------------------------------------------------------------------------
+
+static _Alignas(64) char workspace[WORKSPACE];
+static tni_product_place place;
+
+static void *compile_fake(char *out, size_t size)
+{
+    char command[1200];
+    snprintf(command, sizeof command,
+             TN_CC
+             " -std=c11 -O1 -shared -fPIC -D_GNU_SOURCE -Wl,-soname,libcublasLt.so.13 -Iinclude "
+             "-Isrc -Itest -Itest/fake -o '%s' test/fake/fake_blaslt.c test/host.c "
+             "-lm",
+             scratch_path("libcublasLt.so.13"));
+    if (tree_run(command, out, size) != 0) return NULL;
+    return dlopen(scratch_path("libcublasLt.so.13"), RTLD_NOW | RTLD_LOCAL);
+}
+
+// Loads the fake before anyone looks for the real one: it is taken since it is in the process. The
+// cache is a folder that is empty.
+static bool begin(void)
+{
+    static void *library;
+    char         out[1000] = "";
+    if (!CHECK(scratch_open())) return false;
+    if (!library) library = compile_fake(out, sizeof out);
+    if (!test_that(library != NULL, "the fake library: %s", out)) return false;
+    fake_state *(*get)(void);
+    *(void **)&get = dlsym(library, "fake_get");
+    fake           = get();
+    fake->algos    = 12;
+    fake->fastest  = FASTEST;
+    fake->broken   = 0;
+    fake->fails    = false;
+    fake->cost     = 0;
+    fake->stream   = (tni_custream)workspace;
+    place          = (tni_product_place){ .cu        = &driver,
+                                          .gpu       = "fake",
+                                          .stream    = fake->stream,
+                                          .workspace = (tni_cuptr)(uintptr_t)workspace,
+                                          .bytes     = WORKSPACE,
+                                          .timing    = true };
+    setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
+    tni_product_forget();
+    return true;
+}
+
+static void end(void)
+{
+    tni_product_forget();
+    if (fake) CHECK_INT(fake->alive, 0);
+    unsetenv("TN_CACHE_DIR");
+    scratch_close();
+}
+
+static int64_t timed_now(void)
+{
+    int64_t timed, found;
+    tni_product_counts(&timed, &found);
+    return timed;
+}
+
+static int64_t found_now(void)
+{
+    int64_t timed, found;
+    tni_product_counts(&timed, &found);
+    return found;
+}
+
+// ---- what is described -------------------------------------------------------------------------
+
+static const double bias[] = { 1, -2, 3, 0, -1, 2, -3, 1, 2 };
+
+// Whether a random product, run by the library, is right in every element and changes nothing else.
+static bool runs_right(int i, bool prepared)
+{
+    static const tn_dtype type[]  = { TN_F32, TN_F16, TN_BF16, TN_F64, TN_BF16 };
+    static const int      after[] = { 0, TNI_LT_EPILOGUE_BIAS, TNI_LT_EPILOGUE_RELU,
+                                      TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_GELU };
+    tn_dtype              in = type[i % 5], out = i % 5 == 4 ? TN_F32 : in;
+    product_case          c;
+    tni_product           p;
+    tni_text              why = { "" };
+    _Alignas(64) char     vector[sizeof bias];
+    int                   e     = after[i / 5 % 4];
+    const double         *added = e & TNI_LT_EPILOGUE_BIAS ? bias : NULL;
+    bool                  ok    = product_draw(&c, (uint64_t)i, in, out, 9);
+    for (int k = 0; k < 9; k++) host_put(out, vector, k, bias[k], 0);
+    if (ok && tni_product_of(&c.call, &p) && tni_product_then(&p, e, vector)) {
+        p.adds       = i % 3 == 0;
+        p.tf32       = i % 2;
+        double *want = product_want(&c, p.adds, e, added);
+        ok           = want != NULL;
+        if (ok && prepared) ok = tni_product_prepare(&p, &place, &why) == TN_OK;
+        if (ok) ok = tni_product_run(&p, &place, &why) == TN_OK;
+        ok = ok && product_misses(&c, c.mem[2], want, out == TN_F64 ? 1e-12 : 1e-2) == 0;
+        ok = ok && fake->reductions == (out == TN_F16 || out == TN_BF16 ? 2u : 6u);
+        free(want);
+    }
+    product_free(&c);
+    return test_case_result(ok, "seed %d: %s", i, why.s);
+}
+
+static void the_library_is_told_every_layout(void)
+{
+    enum { MANY = 1500 };
+    if (!begin()) return;
+    for (int i = 0; i < MANY; i++) {
+        place.timing = i % 3 == 0;
+        runs_right(i, i % 2);
+    }
+    CHECK_INT(fake->handles, 1);
+    end();
+}
+
+// ---- what is chosen ----------------------------------------------------------------------------
+
+// A product of 3 x 4 by 4 x 5 in memory of its own.
+typedef struct {
+    tni_product p;
+    tni_call    call;
+    tni_arg     in[2];
+    _Alignas(64) char a[64];
+    _Alignas(64) char b[128];
+    _Alignas(64) char out[64];
+} small;
+
+static tni_arg matrix(char *mem, int64_t rows, int64_t cols)
+{
+    return (tni_arg){ TN_F32, 2, { rows, cols }, { cols, 1 }, mem };
+}
+
+static void make(small *s)
+{
+    s->in[0] = matrix(s->a, 3, 4);
+    s->in[1] = matrix(s->b, 4, 5);
+    s->call  = (tni_call){ .op = TNI_matmul, .nin = 2, .in = s->in, .out = matrix(s->out, 3, 5) };
+    for (int i = 0; i < 12; i++) ((float *)s->a)[i] = 1;
+    for (int i = 0; i < 20; i++) ((float *)s->b)[i] = 1;
+    for (int i = 0; i < 15; i++) ((float *)s->out)[i] = 8;
+    CHECK(tni_product_of(&s->call, &s->p));
+}
+
+static int prepare_and_run(small *s)
+{
+    tni_text why = { "" };
+    CHECK_STATUS(tni_product_prepare(&s->p, &place, &why), TN_OK);
+    CHECK_STATUS(tni_product_run(&s->p, &place, &why), TN_OK);
+    CHECK_STR(why.s, "");
+    return fake->last;
+}
+
+static void the_fastest_is_timed_once_and_found_by_the_next_process(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    int64_t timed = timed_now(), found = found_now();
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    CHECK_INT(timed_now() - timed, 1);
+    CHECK_INT(found_now() - found, 0);
+    int runs = fake->runs;
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    CHECK_INT(fake->runs - runs, 1);
+    tni_product_forget();
+    fake->fastest = 9;  // timing again would show
+    runs          = fake->runs;
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    CHECK_INT(fake->runs - runs, 2);  // one loads its code
+    CHECK_INT(timed_now() - timed, 1);
+    CHECK_INT(found_now() - found, 1);
+    end();
+}
+
+static void other_gpus_alignments_and_workspaces_are_chosen_for_anew(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    int64_t timed = timed_now();
+    prepare_and_run(&s);
+    place.bytes /= 2;
+    prepare_and_run(&s);
+    CHECK_INT(timed_now() - timed, 2);
+    s.in[1].data += 4;
+    CHECK(tni_product_of(&s.call, &s.p));
+    prepare_and_run(&s);
+    CHECK_INT(timed_now() - timed, 3);
+    tni_product_forget();
+    place.gpu = "another";
+    prepare_and_run(&s);
+    CHECK_INT(timed_now() - timed, 4);
+    end();
+}
+
+static void nothing_is_timed_while_a_stream_is_captured(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    int64_t timed   = timed_now();
+    int     runs    = fake->runs;
+    place.capturing = true;
+    CHECK_INT(prepare_and_run(&s), FIRST);
+    CHECK_INT(fake->runs - runs, 1);
+    CHECK_INT(timed_now(), timed);
+    place.capturing = false;
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    place.capturing = true;
+    tni_product_forget();
+    CHECK_INT(prepare_and_run(&s), FASTEST);  // remembered
+    CHECK_INT(timed_now() - timed, 1);
+    end();
+}
+
+static void without_timing_the_first_is_taken_whatever_is_on_disk(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    int64_t timed = timed_now(), found = found_now();
+    place.timing = false;
+    CHECK_INT(prepare_and_run(&s), FIRST);
+    place.timing = true;
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    CHECK_INT(timed_now(), timed);
+    CHECK_INT(found_now(), found);
+    end();
+}
+
+static void choosing_does_not_disturb_what_is_added_to(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    s.p.adds = true;
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    CHECK_NEAR(((float *)s.out)[14], 8 + 4, 0);
+    // Without memory for a result to time on, the first is taken and nothing is remembered.
+    tni_product_forget();
+    place.gpu        = "without memory";
+    driver.mem_alloc = mem_alloc_none;
+    int64_t timed    = timed_now();
+    CHECK_INT(prepare_and_run(&s), FIRST);
+    CHECK_INT(timed_now(), timed);
+    driver.mem_alloc = mem_alloc;
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    CHECK_NEAR(((float *)s.out)[14], 8 + 3 * 4, 0);
+    end();
+}
+
+static void big_products_are_timed_less(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    int runs   = fake->runs;
+    fake->cost = 0.001;
+    prepare_and_run(&s);
+    int often  = fake->runs - runs;
+    fake->cost = 5;
+    tni_product_forget();
+    place.gpu = "slower";
+    runs      = fake->runs;
+    prepare_and_run(&s);
+    test_that(often > 60 && fake->runs - runs < 20, "%d and %d runs", often, fake->runs - runs);
+    end();
+}
+
+// ---- what goes wrong ---------------------------------------------------------------------------
+
+static void what_does_not_run_is_not_chosen(void)
+{
+    small    s;
+    tni_text why = { "" };
+    if (!begin()) return;
+    make(&s);
+    fake->broken = FASTEST;
+    CHECK_INT(prepare_and_run(&s), FIRST);
+    tni_product_forget();
+    place.gpu   = "of nothing";
+    fake->fails = true;
+    CHECK_STATUS(tni_product_prepare(&s.p, &place, &why), TN_EARG);
+    CHECK(strstr(why.s, "no algorithm"));
+    place.timing = false;
+    CHECK_STATUS(tni_product_prepare(&s.p, &place, &why), TN_EARG);
+    CHECK_STATUS(tni_product_run(&s.p, &place, &why), TN_EARG);
+    end();
+}
+
+static void a_form_without_an_algorithm_is_refused_and_not_asked_for_again(void)
+{
+    small    s;
+    tni_text why = { "" };
+    if (!begin()) return;
+    make(&s);
+    fake->algos = 0;
+    CHECK_STATUS(tni_product_prepare(&s.p, &place, &why), TN_EARG);
+    int asked = fake->asked;
+    CHECK_STATUS(tni_product_run(&s.p, &place, &why), TN_EARG);
+    CHECK_INT(fake->asked, asked);
+    end();
+}
+
+static void a_launch_that_fails_is_told(void)
+{
+    small    s;
+    tni_text why = { "" };
+    if (!begin()) return;
+    make(&s);
+    prepare_and_run(&s);
+    fake->fails = true;
+    CHECK_STATUS(tni_product_run(&s.p, &place, &why), TN_EDEVICE);
+    CHECK_STR(why.s, "cuda: multiplying: cuBLASLt: fake: not supported");
+    why          = (tni_text){ "" };
+    place.device = 1000;
+    CHECK_STATUS(tni_product_run(&s.p, &place, &why), TN_EDEVICE);
+    CHECK(strstr(why.s, "1000"));
+    end();
+}
+
+static void a_kept_choice_that_the_library_refuses_is_made_anew(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    int64_t timed = timed_now(), found = found_now();
+    tni_product_forget();
+    fake->algos   = FASTEST - 1;
+    fake->fastest = 2;
+    CHECK_INT(prepare_and_run(&s), 2);
+    CHECK_INT(timed_now() - timed, 1);
+    CHECK_INT(found_now(), found);
+    end();
+}
+
+const test_case tests_product_plan[] = {
+    TEST(the_library_is_told_every_layout),
+    TEST(the_fastest_is_timed_once_and_found_by_the_next_process),
+    TEST(other_gpus_alignments_and_workspaces_are_chosen_for_anew),
+    TEST(nothing_is_timed_while_a_stream_is_captured),
+    TEST(without_timing_the_first_is_taken_whatever_is_on_disk),
+    TEST(choosing_does_not_disturb_what_is_added_to),
+    TEST(big_products_are_timed_less),
+    TEST(what_does_not_run_is_not_chosen),
+    TEST(a_form_without_an_algorithm_is_refused_and_not_asked_for_again),
+    TEST(a_launch_that_fails_is_told),
+    TEST(a_kept_choice_that_the_library_refuses_is_made_anew),
+    TEST_END,
+};
