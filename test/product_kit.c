@@ -118,6 +118,32 @@ bool product_draw(product_case *c, uint64_t seed, tn_dtype in, tn_dtype out, int
     return true;
 }
 
+bool product_make(product_case *c, const int64_t size[3], bool turn_a, bool turn_b, tn_dtype in,
+                  tn_dtype out)
+{
+    int64_t m = size[0], k = size[1], n = size[2];
+    *c            = (product_case){ .easy = true };
+    c->call       = (tni_call){ .op = TNI_matmul, .nin = 2, .in = c->in };
+    c->in[0]      = (tni_arg){ in, 2, { m, k }, { turn_a ? 1 : k, turn_a ? m : 1 }, NULL };
+    c->in[1]      = (tni_arg){ in, 2, { k, n }, { turn_b ? 1 : n, turn_b ? k : 1 }, NULL };
+    c->call.out   = (tni_arg){ out, 2, { m, n }, { n, 1 }, NULL };
+    tni_arg *x[3] = { &c->in[0], &c->in[1], &c->call.out };
+    for (int i = 0; i < 3; i++) {
+        c->count[i] = x[i]->size[0] * x[i]->size[1];
+        x[i]->data = c->mem[i] = calloc((size_t)c->count[i], tni_dtype_size(x[i]->dtype));
+        if (!c->mem[i]) return false;
+    }
+    return true;
+}
+
+void product_fill(product_case *c, uint64_t seed)
+{
+    for (int i = 0; i < 2; i++)
+        for (int64_t k = 0; k < c->count[i]; k++)
+            host_put(c->in[i].dtype, c->mem[i], k,
+                     ldexp((double)(product_random(&seed) >> 11), -53) - 0.5, 0);
+}
+
 void product_free(product_case *c)
 {
     for (int i = 0; i < 3; i++) free(c->mem[i]);

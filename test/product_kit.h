@@ -17,7 +17,13 @@ typedef struct {
 
 // Sizes of the matrices are 1 to most. False when memory is out.
 bool product_draw(product_case *c, uint64_t seed, tn_dtype in, tn_dtype out, int most);
+// A case of one product of given sizes; an operand that is turned lies column after column.
+bool product_make(product_case *c, const int64_t size[3], bool turn_a, bool turn_b, tn_dtype in,
+                  tn_dtype out);
 void product_free(product_case *c);
+
+// Replaces the operands' values by random ones in -0.5..0.5.
+void product_fill(product_case *c, uint64_t seed);
 
 // What the result's memory should hold afterwards, all of it, as doubles, to be freed; NULL when
 // memory is out. adds: the product is added. bias is one for each of the last size, or NULL.

@@ -3,6 +3,7 @@
 //
 // B batches, H heads, T queries, S keys and values, D their size, E that of a value
 #include "check.h"
+#include "on_device.h"
 #include "table.h"
 
 #include "tensor/context.h"
@@ -169,17 +170,22 @@ static void cpu_agrees_with_ref(void)
     tn_close(cx[1]);
 }
 
-static void opencl_agrees_with_ref(void)
+void attention_on(const char *device, int part, int parts)
 {
-    tn_ctx *cx[] = { open_quiet("opencl", 1), open_quiet("ref", 1) };
-    // PoCL compiles in half the time if it optimizes less.
-    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
-    for (int i = 0; cx[0] && i < PROBLEMS; i++) run_problem(cx, &problems[i]);
-    unsetenv("POCL_EXTRA_BUILD_FLAGS");
+    tn_ctx *cx[] = { open_quiet(device, 1), open_quiet("ref", 1) };
+    for (int i = part; cx[0] && i < PROBLEMS; i += parts) run_problem(cx, &problems[i]);
     bool there = cx[0] != NULL;
     tn_close(cx[0]);
     tn_close(cx[1]);
     if (!there) SKIP("%s", tn_error_text(NULL));
+}
+
+static void opencl_agrees_with_ref(void)
+{
+    // PoCL compiles in half the time if it optimizes less.
+    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
+    attention_on("opencl", 0, 1);
+    unsetenv("POCL_EXTRA_BUILD_FLAGS");
 }
 
 // By the same context, without the op.

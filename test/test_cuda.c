@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <tenon.h>
+#include <unistd.h>
 
 enum { RANDOM = 24, MOST = 40 };
 
@@ -185,6 +187,94 @@ static void random_kernels_compile_for_an_h200(void)
     free_all(&p);
 }
 
+// ---- kernels written by hand ---------------------------------------------------------------------
+
+static const struct {
+    const char        *name;
+    const char *const *text;
+    const char        *kernel[3];
+} hands[] = {
+    { "matmul", tni_text_matmul, { "matmul" } },
+    { "conv", tni_text_conv, { "conv", "conv_dgrad", "conv_wgrad" } },
+    { "fold", tni_text_fold, { "scan", "arg_reduce", "fold" } },
+    { "sort", tni_text_sort, { "sort_blocks", "sort_merge" } },
+    { "index", tni_text_index, { "scatter" } },
+    { "attention", tni_text_attention, { "attention", "attention_rows", "attention_keys" } },
+};
+enum { HANDS = sizeof hands / sizeof *hands };
+
+// Whether ops ask for a text with elements of x and results, or a mask, of y.
+static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
+{
+    const char *const *text   = hands[hand].text;
+    bool               narrow = x == TN_F16 || x == TN_BF16;
+    if (text == tni_text_sort) return y == TN_I64;
+    if (text == tni_text_fold) return y == x || y == TN_I64;
+    if (text == tni_text_index) return y == x || (narrow && y == TN_F32);
+    if (text == tni_text_attention) return tni_is_float(x) && (y == x || y == TN_BOOL);
+    return y == x;
+}
+
+static void compile_hand(int hand, tn_dtype x, tn_dtype y)
+{
+    tni_heap    heap = tni_heap_default();
+    tni_text    why  = { "" };
+    tni_cubin   c;
+    const char *of[] = { hands[hand].name, tn_dtype_name(x), tn_dtype_name(y) };
+    char       *text = tni_hand_source(&heap, &tni_dialect_cuda, hands[hand].text, x, y, false);
+    if (!CHECK(text != NULL)) return;
+    tn_status s = tni_cubin_make(&c, text, chip, true, &why);
+    test_case_result(s == TN_OK && !strstr(c.log, "warning"), "%s %s %s: %s", of[0], of[1], of[2],
+                     s == TN_OK ? c.log : why.s);
+    for (int i = 0; s == TN_OK && i < 3 && hands[hand].kernel[i]; i++) {
+        tni_usage u = { 0 };
+        if (!CHECK(tni_cubin_usage(&c, hands[hand].kernel[i], &u))) continue;
+        test_case_result(u.spills == 0 && u.stack == 0,
+                         "%s %s %s: %s: %d bytes spilled, %d of stack", of[0], of[1], of[2],
+                         hands[hand].kernel[i], u.spills, u.stack);
+    }
+    tni_cubin_free(&c);
+    tni_free(&heap, text);
+}
+
+static void kernels_written_by_hand_compile_for_an_h200_and_do_not_spill(void)
+{
+    tni_text why = { "" };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int i = 0; i < HANDS; i++)
+        for (int x = 0; x < TNI_DTYPES; x++)
+            for (int y = 0; y < TNI_DTYPES; y++)
+                if (is_asked_for(i, (tn_dtype)x, (tn_dtype)y))
+                    compile_hand(i, (tn_dtype)x, (tn_dtype)y);
+}
+
+// A program is found by a second process, and what was compiled with it is told apart.
+static void machine_code_is_kept_on_disk(void)
+{
+    static const char text[] = "extern \"C\" __global__ void first(float *x) { x[0] = 1; }\n";
+    tni_text          why    = { "" };
+    tni_cubin         a, b, d;
+    bool              found[3] = { true, false, true };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    char folder[] = "/tmp/tenon-cubin-XXXXXX", command[128];
+    if (!CHECK(mkdtemp(folder) != NULL)) return;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("TN_CACHE_DIR", folder, 1);
+        bool ok = tni_cubin_get(&a, text, chip, &found[0], &why) == TN_OK && !found[0] &&
+                  tni_cubin_get(&b, text, chip, &found[1], &why) == TN_OK && found[1] &&
+                  tni_cubin_get(&d, text, "sm_80", &found[2], &why) == TN_OK && !found[2] &&
+                  a.bytes == b.bytes && !memcmp(a.image, b.image, a.bytes);
+        _exit(ok ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+}
+
 // ---- kernels on a GPU ----------------------------------------------------------------------------
 
 // The seat of the tests here, taken by the first of them; NULL if there is no GPU.
@@ -312,6 +402,8 @@ const test_case tests_cuda[] = { TEST(the_device_opens_or_says_why_not),
                                  TEST(what_a_function_takes_is_read),
                                  TEST(kernels_compile_for_an_h200_and_do_not_spill),
                                  TEST(random_kernels_compile_for_an_h200),
+                                 TEST(kernels_written_by_hand_compile_for_an_h200_and_do_not_spill),
+                                 TEST(machine_code_is_kept_on_disk),
                                  TEST(kernels_on_a_gpu_are_what_they_mean),
                                  TEST(big_rows_on_a_gpu_are_what_they_mean),
                                  TEST_END };

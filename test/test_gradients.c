@@ -1,6 +1,7 @@
 // test_gradients.c: the gradient of every op that has one, by its row of ops.def and by every form
 // of the composed ops, against finite differences; and the gradient of the gradient.
 #include "check.h"
+#include "on_device.h"
 #include "registers.h"
 #include "table.h"
 
@@ -420,16 +421,35 @@ static void run_devices(const form *f, tn_dtype dt, tn_ctx *const *both)
     for (int i = 0; i < f->nin; i++) input_free(&in[i]);
 }
 
-static void gradients_of_two_devices_agree(void)
+void gradients_on(const char *device, int part, int parts)
 {
-    tn_ctx *both[] = { open_quiet("cpu", 2), open_quiet("ref", 1) };
+    tn_ctx *both[] = { open_quiet(device, 2), open_quiet("ref", 1) };
+    int     n      = 0;
     table_seed(4);
-    for (const form *const *table = form_tables; *table; table++)
-        for (const form *f = *table; f->name; f++)
-            for (int dt = TN_F32; dt < DTYPES && !(f->flags & NO_GRAD); dt++)
-                run_devices(f, (tn_dtype)dt, both);
+    test_that(both[0] != NULL, "no context: %s", tn_error_text(NULL));
+    for (const form *const *table = form_tables; both[0] && *table; table++)
+        for (const form *f = *table; f->name; f++) {
+            if (f->flags & NO_GRAD || n++ % parts != part) continue;
+            for (int dt = TN_F32; dt < DTYPES; dt++) run_devices(f, (tn_dtype)dt, both);
+        }
     tn_close(both[0]);
     tn_close(both[1]);
+}
+
+void differences_on(const char *device, int part, int parts)
+{
+    int n = 0;
+    open_cx(device);
+    for (const form *const *table = form_tables; cx && *table; table++)
+        for (const form *f = *table; f->name; f++)
+            if (!(f->flags & NO_GRAD) && n++ % parts == part)
+                run_check(f, tn_gradcheck, device, PLAIN);
+    tn_close(cx);
+}
+
+static void gradients_of_two_devices_agree(void)
+{
+    gradients_on("cpu", 0, 1);
 }
 
 // Leaves of different dtypes in one expression.

@@ -2,11 +2,12 @@
 // reference device, op by op and in kernels that the planner made. Without an OpenCL driver all of
 // it is skipped. With TN_TEST_LONG set, the table is gone through for every dtype and layout.
 #include "check.h"
+#include "device_table.h"
+#include "on_device.h"
 #include "table.h"
 
 #include "base/heap.h"
 #include "device/opencl/opencl.h"
-#include "engine/engine.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -28,14 +29,9 @@ static bool is_long(void)
     return v && *v;
 }
 
-// A context of this device that records its errors; op by op where eager is set.
 static tn_ctx *open_opencl(bool eager)
 {
-    if (eager) setenv("TN_EAGER", "1", 1);
-    tn_ctx *cx = open_quiet("opencl", 1);
-    unsetenv("TN_EAGER");
-    test_that(cx != NULL, "no context: %s", tn_error_text(NULL));
-    return cx;
+    return open_eager("opencl", eager);
 }
 
 // ---- finding it --------------------------------------------------------------------------------
@@ -77,10 +73,13 @@ static int sum_in_child(const char *folder, bool cold)
         setenv("TN_CACHE_DIR", folder, 1);
         tni_cl *cl = tni_cl_get();
         if (!cl) _exit(2);
-        tn_ctx *cx  = open_quiet("opencl", 1);
-        double  sum = tn_item(tn_sum_all(tn_exp(tn_zeros(cx, TN_F32, TN_SHAPE(5, 7)))));
+        tn_ctx  *cx  = open_quiet("opencl", 1);
+        double   sum = tn_item(tn_sum_all(tn_exp(tn_zeros(cx, TN_F32, TN_SHAPE(5, 7)))));
+        tn_stats n   = tn_stats_get(cx);
         tn_close(cx);
         bool counts = cold ? cl->built > 0 && cl->loaded == 0 : cl->built == 0 && cl->loaded > 0;
+        counts      = counts && (cold ? n.kernels : n.disk_hits) > 0;
+        counts      = counts && (cold ? n.disk_hits : n.kernels) == 0;
         _exit(sum == 35 && counts ? 0 : 1);
     }
     int status = 1;
@@ -327,135 +326,6 @@ static void host_code_of_a_user_is_refused(void)
 
 // ---- the table ---------------------------------------------------------------------------------
 
-// Cases are recorded in both contexts and evaluated together, so that the kernels of a whole batch
-// are compiled in one program.
-enum { BATCH = 48 };
-
-typedef struct {
-    row        r;
-    sample     s;
-    tn_tensor *y[2], *bound;
-    tn_status  want;
-} entry;
-
-typedef struct {
-    tn_ctx   *cx[2];  // opencl, ref
-    tn_scope *scope[2];
-    int       count;
-    entry     at[BATCH];
-} batch;
-
-static void open_batch(batch *b, bool eager)
-{
-    *b       = (batch){ .count = 0 };
-    b->cx[0] = open_opencl(eager);
-    b->cx[1] = open_quiet("ref", 1);
-    for (int k = 0; k < 2; k++) b->scope[k] = tn_begin(b->cx[k]);
-    table_seed(1);
-}
-
-// A value of the device in the reference's context, as it is: comparing converts, and this spares
-// the device a kernel for each conversion.
-static tn_tensor *home(tn_ctx *ref, tn_tensor *y)
-{
-    return y ? tn_copy_to(ref, y) : NULL;
-}
-
-static void compare(batch *b, entry *e)
-{
-    const sample *s         = &e->s;
-    char          text[256] = "";
-    bool          ok        = !e->y[0] && !e->y[1];
-    if (e->want == TN_OK) {
-        tolerance t = { .how = e->r.how, .depth = s->depth, .bound = e->bound };
-        ok          = agrees(home(b->cx[1], e->y[0]), e->y[1], t, text);
-    }
-    test_case_result(ok, "%s %s %s %d: %s %s", tni_op_table[s->op].name, tn_dtype_name(s->dt),
-                     layout_names[s->lay], s->variant, text, tn_error_text(b->cx[0]));
-    tn_error_clear(b->cx[0]);
-    tn_error_clear(b->cx[1]);
-}
-
-static void settle_batch(batch *b)
-{
-    tn_error_clear(b->cx[0]);
-    tn_error_clear(b->cx[1]);
-    tni_evaluate(b->cx[0], TNI_FLUSH, NULL);
-    for (int i = 0; i < b->count; i++) compare(b, &b->at[i]);
-    for (int i = 0; i < b->count; i++)
-        for (int k = 0; k < b->at[i].s.nin; k++) input_free(&b->at[i].s.in[k]);
-    for (int k = 0; k < 2; k++) {
-        tn_end(b->scope[k]);
-        tn_error_clear(b->cx[k]);
-        b->scope[k] = tn_begin(b->cx[k]);
-    }
-    b->count = 0;
-}
-
-static void close_batch(batch *b)
-{
-    settle_batch(b);
-    for (int k = 0; k < 2; k++) tn_close(b->cx[k]);
-}
-
-static tn_status expected_error(const row *r, const sample *s)
-{
-    tn_dtype result;
-    if (r->refuses) return r->refuses(s);
-    return row_dtype(s->op, s->dt, &result) ? TN_OK : TN_EDTYPE;
-}
-
-// What cannot be recorded: the gradients of conv, but by conv, which takes floats.
-static bool unreachable(const row *r, const sample *s)
-{
-    if (r->source) return s->lay != PLAIN && s->lay != EMPTY && s->lay != ZERO_D;
-    return (s->op == TNI_conv_dgrad || s->op == TNI_conv_wgrad) &&
-           (s->dt < TN_F16 || s->lay == ZERO_D);
-}
-
-static void add_sample(batch *b, int op, tn_dtype dt, layout lay, int variant)
-{
-    entry *e = &b->at[b->count];
-    *e = (entry){ .r = row_of(op), .s = { .op = op, .dt = dt, .lay = lay, .variant = variant } };
-    if (unreachable(&e->r, &e->s)) return;
-    tn_tensor *x[2][INPUTS];
-    if (e->r.inputs) e->r.inputs(&e->s);
-    for (int k = 0; k < 2; k++) {
-        for (int i = 0; i < e->s.nin; i++) x[k][i] = input_put(&e->s.in[i], b->cx[k]);
-        e->y[k] = e->r.build(&e->s, b->cx[k], x[k]);
-    }
-    e->want = expected_error(&e->r, &e->s);
-    if (e->want == TN_OK && e->r.bound && tni_is_float(dt))
-        e->bound = e->r.bound(&e->s, b->cx[1], x[1]);
-    if (++b->count == BATCH) settle_batch(b);
-}
-
-static void add_all(batch *b, int op)
-{
-    row r = row_of(op);
-    for (int dt = 0; dt < DTYPES; dt++)
-        for (int lay = 0; lay < LAYOUTS; lay++)
-            for (int v = 0; v < r.variants; v++) add_sample(b, op, (tn_dtype)dt, (layout)lay, v);
-}
-
-// Every class of dtypes once (bool, an integer, a 16-bit float, f32, f64), every class of layouts
-// once (row-major, strided, broadcast or overlapping, empty, 0-d), every variant once, in turn.
-static void add_some(batch *b, int op)
-{
-    static const tn_dtype ints[]       = { TN_I32, TN_U8, TN_I64, TN_I8 };
-    static const layout   layouts[][3] = { { PLAIN, PLAIN, PLAIN },
-                                           { TRANSPOSED, STEPPED, FLIPPED },
-                                           { BROADCAST, WINDOWED, WINDOWED } };
-    row                   r            = row_of(op);
-    tn_dtype classes[] = { TN_F32, ints[op % 4], op & 1 ? TN_F16 : TN_BF16, TN_F64, TN_BOOL };
-    int      most      = r.variants > 5 ? r.variants : 5;
-    for (int k = 0; k < most; k++)
-        add_sample(b, op, classes[k % 5],
-                   r.source ? PLAIN : layouts[(op + k) % 3][(op + k) % 9 / 3], k % r.variants);
-    add_sample(b, op, TN_F32, EMPTY, op % r.variants);
-    add_sample(b, op, TN_F32, ZERO_D, op % r.variants);
-}
-
 // PoCL compiles in half the time if it optimizes less. Other drivers do not know the variable.
 static void compile_quickly(bool on)
 {
@@ -465,18 +335,11 @@ static void compile_quickly(bool on)
 
 static void run_class(tni_class class)
 {
-    batch *b = malloc(sizeof *b);
+    int ops[TNI_OPS];
     compile_quickly(true);
-    open_batch(b, false);
-    for (int op = 0; b->cx[0] && op < TNI_OPS; op++) {
-        if (tni_op_table[op].class != class || op == TNI_custom || op == TNI_part) continue;
-        if (!row_of(op).build) continue;
-        if (is_long()) add_all(b, op);
-        else add_some(b, op);
-    }
-    close_batch(b);
+    device_table("opencl", false, is_long() ? COMPLETE : SAMPLED, device_table_ops(class, ops),
+                 ops);
     compile_quickly(false);
-    free(b);
 }
 
 static void maps_of_one_input_agree(void)
@@ -542,21 +405,7 @@ static void ops_one_by_one_agree(void)
                                TNI_sum,     TNI_max,         TNI_prod,   TNI_full,  TNI_iota,
                                TNI_pad,     TNI_concat,      TNI_gather, TNI_copy,  TNI_normal,
                                TNI_uniform, TNI_scatter_add, TNI_floor,  TNI_update };
-    batch           *b     = malloc(sizeof *b);
-    open_batch(b, true);
-    for (size_t i = 0; b->cx[0] && i < sizeof ops / sizeof *ops; i++) {
-        if (is_long()) {
-            add_all(b, ops[i]);
-            continue;
-        }
-        row r = row_of(ops[i]);
-        for (int v = 0; v < r.variants && v < 5; v++)
-            add_sample(b, ops[i],
-                       (tn_dtype[]){ TN_F32, TN_I64, TN_BF16, TN_U8, TN_F64 }[(v + (int)i) % 5],
-                       r.source ? PLAIN : (layout)((v * 2 + (int)i) % EMPTY), v);
-    }
-    close_batch(b);
-    free(b);
+    device_table("opencl", true, is_long() ? COMPLETE : FEW, sizeof ops / sizeof *ops, ops);
 }
 
 // The device as one without doubles. Shapes and ops are of this test alone: what was compiled
@@ -591,86 +440,30 @@ static void a_device_without_doubles_does_all_but_f64(void)
     tn_close(cx[1]);
 }
 
-// ---- products ----------------------------------------------------------------------------------
+// ---- sizes of all kinds ------------------------------------------------------------------------
 
 static void products_of_all_sizes_agree(void)
 {
     NEED_DEVICE();
-    static const int64_t sizes[][3] = { { 1, 1, 1 },    { 1, 300, 1 },   { 64, 16, 64 },
-                                        { 65, 17, 63 }, { 63, 15, 65 },  { 128, 64, 128 },
-                                        { 200, 1, 70 }, { 3, 1000, 130 } };
-    tn_ctx              *cx[]       = { open_opencl(false), open_quiet("ref", 1) };
-    table_seed(3);
-    for (size_t k = 0; cx[0] && k < sizeof sizes / sizeof *sizes; k++)
-        for (int how = 0; how < 4; how++) {
-            int64_t    M = sizes[k][0], K = sizes[k][1], N = sizes[k][2];
-            input      a = input_make(TN_F32, how & 1 ? TRANSPOSED : PLAIN, 2, (int64_t[]){ M, K },
-                                      TAME);
-            input      b = input_make(TN_F32, how & 2 ? TRANSPOSED : PLAIN, 2, (int64_t[]){ K, N },
-                                      TAME);
-            tn_tensor *y[2], *bound = NULL;
-            char       text[256];
-            for (int d = 0; d < 2; d++) {
-                tn_tensor *x = input_put(&a, cx[d]), *w = input_put(&b, cx[d]);
-                y[d]  = tn_matmul(x, w);
-                bound = tn_matmul(tn_abs(x), tn_abs(w));
-            }
-            bool ok = agrees(y[0], y[1], (tolerance){ SUMS, (double)K, bound, 0, 0 }, text);
-            test_case_result(ok, "(%d, %d) @ (%d, %d), %d: %s", (int)M, (int)K, (int)K, (int)N, how,
-                             text);
-            input_free(&a);
-            input_free(&b);
-        }
-    tn_close(cx[0]);
-    tn_close(cx[1]);
+    products_on("opencl");
 }
-
-// ---- sorting and sums of many ------------------------------------------------------------------
 
 static void long_lines_are_sorted_stably(void)
 {
     NEED_DEVICE();
-    tn_ctx *cx[] = { open_opencl(false), open_quiet("ref", 1) };
-    for (int64_t n = 31; cx[0] && n < 70000; n = n * 3 + 1)
-        for (int k = 0; k < 2; k++) {
-            // Few values, so that most are equal.
-            input      in = input_make(TN_I8, PLAIN, 2, (int64_t[]){ 2, n }, TAME);
-            char       text[256];
-            tn_tensor *y  = tn_argsort(input_put(&in, cx[0]), 1, k);
-            bool       ok = agrees(y, tn_argsort(input_put(&in, cx[1]), 1, k),
-                                   (tolerance){ .how = EXACT }, text);
-            test_case_result(ok, "argsort of %d: %s", (int)n, text);
-            input_free(&in);
-        }
-    tn_close(cx[0]);
-    tn_close(cx[1]);
+    sorts_on("opencl");
 }
 
 static void sums_of_all_shapes_agree(void)
 {
     NEED_DEVICE();
-    static const int64_t sizes[][2] = { { 1, 100000 }, { 100000, 1 }, { 3, 40000 }, { 40000, 3 },
-                                        { 700, 700 },  { 33, 4097 },  { 5000, 33 } };
-    tn_ctx              *cx[]       = { open_opencl(false), open_quiet("ref", 1) };
-    table_seed(4);
-    for (size_t k = 0; cx[0] && k < sizeof sizes / sizeof *sizes; k++)
-        for (int axis = 0; axis < 3; axis++) {
-            input      in = input_make(TN_F32, k & 1 ? TRANSPOSED : PLAIN, 2, sizes[k], TAME);
-            tn_tensor *y[2], *bound = NULL;
-            char       text[256];
-            for (int d = 0; d < 2; d++) {
-                tn_tensor *x = input_put(&in, cx[d]);
-                y[d]         = axis == 2 ? tn_sum_all(x) : tn_sum(x, axis);
-                bound        = axis == 2 ? tn_sum_all(tn_abs(x)) : tn_sum(tn_abs(x), axis);
-            }
-            double depth = axis == 2 ? (double)(sizes[k][0] * sizes[k][1]) : (double)sizes[k][axis];
-            bool   ok    = agrees(y[0], y[1], (tolerance){ SUMS, depth, bound, 0, 0 }, text);
-            test_case_result(ok, "sum of (%d, %d) over %d: %s", (int)sizes[k][0], (int)sizes[k][1],
-                             axis, text);
-            input_free(&in);
-        }
-    tn_close(cx[0]);
-    tn_close(cx[1]);
+    sums_on("opencl");
+}
+
+static void many_sums_into_few_places_agree(void)
+{
+    NEED_DEVICE();
+    scatters_on("opencl");
 }
 
 const test_case tests_opencl[] = {
@@ -700,5 +493,6 @@ const test_case tests_opencl[] = {
     TEST(products_of_all_sizes_agree),
     TEST(long_lines_are_sorted_stably),
     TEST(sums_of_all_shapes_agree),
+    TEST(many_sums_into_few_places_agree),
     TEST_END,
 };

@@ -1,5 +1,6 @@
 // test_recordings.c: training steps equal those of PyTorch, which tools/record.py recorded. Weights
 // and batches come from names by the same hash as there; see the script for what a recording has.
+#include "on_device.h"
 #include "rules_kit.h"
 
 #include <math.h>
@@ -264,9 +265,9 @@ static void first_gradients_in_f32_equal_the_recorded_ones(void)
         for (int i = 0; i < MODELS; i++) first_step(&models[i], cx);
 }
 
-static void ten_steps(const model *m, const char *optim)
+static void ten_steps(const model *m, const char *optim, const char *device)
 {
-    tn_ctx    *cx  = rules_open("cpu");
+    tn_ctx    *cx  = rules_open(device);
     tn_layer  *net = fresh(m, cx, TN_F64);
     comparison c   = { m, recording(cx, m->name), optim, false, 1e-6 };
     tn_optim  *o   = net ? make_optim(net, optim) : NULL;
@@ -286,19 +287,35 @@ static void ten_steps(const model *m, const char *optim)
     tn_close(cx);
 }
 
+static const char *const optims[] = { "sgd",         "sgd_nesterov", "sgd_dampened",
+                                      "adam",        "adam_decay",   "adamw",
+                                      "adamw_decay", "rmsprop",      "rmsprop_centered" };
+enum { OPTIMS = sizeof optims / sizeof *optims };
+
+// The optimizer that each model was recorded with.
+static const char *const optim_of[MODELS] = { "sgd", "adam_decay", "sgd_nesterov", "adamw_decay" };
+
 static void ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones(void)
 {
-    static const char *const optims[] = { "sgd",         "sgd_nesterov", "sgd_dampened",
-                                          "adam",        "adam_decay",   "adamw",
-                                          "adamw_decay", "rmsprop",      "rmsprop_centered" };
-    for (size_t i = 0; i < sizeof optims / sizeof *optims; i++) ten_steps(&models[0], optims[i]);
+    for (int i = 0; i < OPTIMS; i++) ten_steps(&models[0], optims[i], "cpu");
 }
 
 static void ten_steps_of_every_model_in_f64_equal_the_recorded_ones(void)
 {
-    ten_steps(&models[1], "adam_decay");
-    ten_steps(&models[2], "sgd_nesterov");
-    ten_steps(&models[3], "adamw_decay");
+    for (int i = 1; i < MODELS; i++) ten_steps(&models[i], optim_of[i], "cpu");
+}
+
+void recordings_on(const char *device, int part, int parts)
+{
+    for (int i = part; i < 2 * MODELS - 1 + OPTIMS; i += parts) {
+        int step = i - MODELS, optim = step - (MODELS - 1);
+        if (optim >= 0) ten_steps(&models[0], optims[optim], device);
+        else if (step >= 0) ten_steps(&models[step + 1], optim_of[step + 1], device);
+        if (step >= 0) continue;
+        tn_ctx *cx = rules_open(device);
+        first_step(&models[i], cx);
+        tn_close(cx);
+    }
 }
 
 // These have hundreds of tensors of up to two million elements, so there is no more than this.

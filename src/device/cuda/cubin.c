@@ -49,17 +49,19 @@ static void tell_error(const tni_cubin *c, tni_text *why)
 
 // Contraction is off and division and roots are exact, as on every path. To look, -v makes the
 // assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such word.
+// Functions that a text does not call are no cause for a warning.
 static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look)
 {
-    enum { PLAIN = 4, LOOK = 6, INVALID_OPTION = 5 };
+    enum { OPTIONS = 6 };
     char arch[64];
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
-    const char *const option[] = {
-        arch,        "--fmad=false", "--std=c++17", "--disable-warnings", "--ptxas-options=-v",
-        "--no-cache"
-    };
-    int error = rtc->compile(p, look ? LOOK : PLAIN, option);
-    return look && error == INVALID_OPTION ? rtc->compile(p, LOOK - 1, option) : error;
+    const char *option[OPTIONS] = { arch, "--fmad=false", "--std=c++17", "--disable-warnings" };
+    if (!look) return rtc->compile(p, 4, option);
+    option[3] = "--diag-suppress=177";
+    option[4] = "--ptxas-options=-v";
+    option[5] = "--no-cache";
+    int error = rtc->compile(p, OPTIONS, option);
+    return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, OPTIONS - 1, option) : error;
 }
 
 tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look, tni_text *why)

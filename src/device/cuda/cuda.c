@@ -45,7 +45,7 @@ static bool is(const char *name, char value)
 static int fill_seat(tni_cuda *c, void *stream)
 {
     const tni_driver *cu = c->gpu->cu;
-    c->plainly           = is("TN_GRAPHS", '0');
+    c->plainly           = is("TN_REPLAY", '0');
     c->tf32              = is("TN_TF32", '1') && !is("NVIDIA_TF32_OVERRIDE", '0');
     c->deterministic     = is("TN_DETERMINISTIC", '1');
     c->borrowed          = stream != NULL;

@@ -46,9 +46,8 @@ enum {
     TNI_LT_WISH_ALIGN_C    = 7,
     TNI_LT_WISH_ALIGN_D    = 8,
     // how parts of a long inner axis are added up, as bits
-    TNI_LT_REDUCE_IN_PLACE = 1,
-    TNI_LT_REDUCE_COMPUTE  = 2,
-    TNI_LT_REDUCE_OUTPUT   = 4,
+    TNI_LT_REDUCE_COMPUTE = 2,
+    TNI_LT_REDUCE_OUTPUT  = 4,
     // what follows the product; the last three may stand beside each other but for relu with gelu
     TNI_LT_EPILOGUE_NONE = 1,
     TNI_LT_EPILOGUE_RELU = 2,

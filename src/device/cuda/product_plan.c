@@ -87,6 +87,11 @@ static int set_bias(const tni_ltjob *j)
     return j->lt->desc_set(j->plan->desc, TNI_LT_DESC_BIAS, &j->p->bias, sizeof j->p->bias);
 }
 
+static int operation_on(const tni_matrix *x)
+{
+    return x->turned ? TNI_LT_TRANSPOSED : TNI_LT_AS_IT_LIES;
+}
+
 static int make_desc(const tni_ltjob *j)
 {
     const tni_product *p       = j->p;
@@ -95,8 +100,8 @@ static int make_desc(const tni_ltjob *j)
                                  : p->tf32 && p->in == TN_F32 ? TNI_LT_COMPUTE_TF32
                                                               : TNI_LT_COMPUTE_F32;
     int e = j->lt->desc_create(&j->plan->desc, compute, wide ? TNI_LT_F64 : TNI_LT_F32);
-    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_A, p->x[A].turned);
-    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_B, p->x[B].turned);
+    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_A, operation_on(&p->x[A]));
+    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_B, operation_on(&p->x[B]));
     if (!e) e = set_desc32(j, TNI_LT_DESC_EPILOGUE, p->epilogue);
     return e ? e : set_bias(j);
 }

@@ -1,0 +1,19 @@
+// on_device.h: tests that run on any device, by its name, against ref or against recordings. Where
+// they come in parts, this is part `part` of `parts`.
+#ifndef TEST_ON_DEVICE_H
+#define TEST_ON_DEVICE_H
+
+// device_cases.c
+void products_on(const char *device);
+void sorts_on(const char *device);
+void sums_on(const char *device);
+void scatters_on(const char *device);
+
+// Attention and its gradient; gradients against those of ref, and against differences; training steps
+// that PyTorch did. Each is in the file of its subject.
+void attention_on(const char *device, int part, int parts);
+void gradients_on(const char *device, int part, int parts);
+void differences_on(const char *device, int part, int parts);
+void recordings_on(const char *device, int part, int parts);
+
+#endif

@@ -1,0 +1,266 @@
+// test_gpu.c: the cuda device against ref: every op of the table in every dtype and layout, gradients,
+// random graphs, what PyTorch recorded. Without a GPU all of it is skipped.
+//
+//     TN_GRAPHS=10000 tenon-tests gpu/         runs that many random graphs instead of 300
+//     TN_TEST_DEVICE=opencl tenon-tests gpu/   runs it all on another device
+//
+// Compiling takes most of the time, so a test runs in several processes at once. This one must not
+// touch the GPU itself: what is forked from a process that did cannot use it.
+#include "check.h"
+#include "device_table.h"
+#include "graph_ways.h"
+#include "on_device.h"
+#include "table.h"
+
+#include "device/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_PARTS = 16 };
+
+static const char *device(void)
+{
+    const char *name = getenv("TN_TEST_DEVICE");
+    return name && *name ? name : "cuda";
+}
+
+// ---- processes ---------------------------------------------------------------------------------
+
+// Whether there is a device, found out by a process of its own; why not, in a line.
+static bool is_there(char *why, size_t room)
+{
+    int ends[2], status = 1;
+    if (pipe(ends)) return false;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        tn_ctx     *cx   = open_quiet(device(), 1);
+        const char *text = tn_error_text(NULL);
+        if (!cx && write(ends[1], text, strlen(text)) < 0) _exit(2);
+        tn_close(cx);
+        _exit(cx ? 0 : 1);
+    }
+    close(ends[1]);
+    ssize_t n          = read(ends[0], why, room - 1);
+    why[n > 0 ? n : 0] = 0;
+    close(ends[0]);
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+// Runs f in so many processes; their cases are those of the running test.
+static void in_parts(void (*f)(int part, int parts), int parts)
+{
+    pid_t pid[MOST_PARTS];
+    char  why[256];
+    if (!is_there(why, sizeof why)) SKIP("%s", why);
+    fflush(NULL);
+    for (int i = 0; i < parts; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            f(i, parts);
+            fflush(NULL);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < parts; i++) {
+        int status = 1;
+        test_that(pid[i] > 0 && waitpid(pid[i], &status, 0) == pid[i] && status == 0,
+                  "part %d of %d ended with status %d", i, parts, status);
+    }
+}
+
+static int cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    return n < 1 ? 1 : n > MOST_PARTS ? MOST_PARTS : (int)n;
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+// Every parts-th op, so that each part has some of each class.
+static int ops_of_part(int part, int parts, int *ops)
+{
+    int all[TNI_OPS], n = 0, m = 0;
+    for (int class = 0; class <= TNI_LIBRARY; class ++)
+        n += device_table_ops((tni_class) class, all + n);
+    for (int i = part; i < n; i += parts) ops[m++] = all[i];
+    return m;
+}
+
+static void run_table(int part, int parts)
+{
+    int ops[TNI_OPS], n = ops_of_part(part, parts, ops);
+    device_table(device(), false, COMPLETE, n, ops);
+}
+
+static void run_ops(int part, int parts)
+{
+    int ops[TNI_OPS], n = ops_of_part(part, parts, ops);
+    device_table(device(), true, FEW, n, ops);
+}
+
+static void every_op_agrees_with_ref(void)
+{
+    in_parts(run_table, cores());
+}
+
+static void every_op_by_itself_agrees_with_ref(void)
+{
+    in_parts(run_ops, cores());
+}
+
+// ---- sizes of all kinds ------------------------------------------------------------------------
+
+static void run_sizes(int part, int parts)
+{
+    static void (*const all[])(const char *) = { products_on, sorts_on, sums_on, scatters_on };
+    for (int i = part; i < 4; i += parts) all[i](device());
+}
+
+static void products_sorts_and_sums_of_all_sizes_agree_with_ref(void)
+{
+    in_parts(run_sizes, 4);
+}
+
+static void run_attention(int part, int parts)
+{
+    attention_on(device(), part, parts);
+}
+
+static void attention_agrees_with_ref(void)
+{
+    in_parts(run_attention, cores());
+}
+
+// ---- gradients, graphs, recordings -------------------------------------------------------------
+
+static void run_gradients(int part, int parts)
+{
+    gradients_on(device(), part, parts);
+}
+
+static void gradients_agree_with_ref(void)
+{
+    in_parts(run_gradients, cores());
+}
+
+static void run_differences(int part, int parts)
+{
+    differences_on(device(), part, parts);
+}
+
+static void gradients_are_those_of_differences(void)
+{
+    in_parts(run_differences, cores());
+}
+
+static int graphs(void)
+{
+    const char *n = getenv("TN_GRAPHS");
+    return n && atoi(n) > 0 ? atoi(n) : 300;
+}
+
+static void run_graphs(int part, int parts)
+{
+    graph_way w     = { "fused", device(), "TN_EAGER", "0" };
+    int       share = (graphs() + parts - 1) / parts;
+    graph_way_run(&w, 500001 + (uint64_t)(part * share), share);
+}
+
+static void run_alone(int part, int parts)
+{
+    graph_way w     = { "op by op", device(), "TN_EAGER", "1" };
+    int       share = (graphs() / 10 + parts - 1) / parts;
+    graph_way_run(&w, 900001 + (uint64_t)(part * share), share);
+}
+
+static void random_graphs_agree_with_ref(void)
+{
+    in_parts(run_graphs, cores());
+}
+
+static void random_graphs_op_by_op_agree_with_ref(void)
+{
+    in_parts(run_alone, cores());
+}
+
+static void run_recordings(int part, int parts)
+{
+    recordings_on(device(), part, parts);
+}
+
+static void training_steps_equal_those_of_pytorch(void)
+{
+    in_parts(run_recordings, cores());
+}
+
+// ---- failures ----------------------------------------------------------------------------------
+
+// A bad index is told when it is known: by the evaluation, or when all is done.
+static void run_bad_index(int part, int parts)
+{
+    const int64_t places[] = { 0, 2, 7, -1 };
+    (void)part, (void)parts;
+    for (int k = 0; k < 6; k++) {
+        tn_ctx    *cx = open_eager(device(), k & 1);
+        tn_tensor *x  = tn_rand(cx, TN_F32, TN_SHAPE(5, 3)), *y;
+        tn_tensor *i  = tn_from(cx, TN_I64, TN_SHAPE(4), places);
+        tn_tensor *v  = tn_ones(cx, TN_F32, TN_SHAPE(4, 3));
+        i             = tn_expand(tn_unsqueeze(i, 1), TN_SHAPE(4, 3));
+        if (k / 2 == 0) y = tn_gather(x, 0, i);
+        else y = k / 2 == 1 ? tn_scatter(x, 0, i, v) : tn_scatter_add(x, 0, i, v);
+        tn_status s = tn_eval_of(y);
+        if (s == TN_OK) s = tn_sync(cx);
+        CHECK_STATUS(s, TN_EARG);
+        test_that(strstr(tn_error_text(cx), "index 7 is out of range for size 5 along axis 0"),
+                  "%s", tn_error_text(cx));
+        tn_error_clear(cx);
+        CHECK_NEAR(tn_item(tn_sum_all(tn_ones(cx, TN_F32, TN_SHAPE(7)))), 7, 0);
+        tn_close(cx);
+    }
+}
+
+static void an_index_out_of_range_is_told(void)
+{
+    in_parts(run_bad_index, 1);
+}
+
+// What one context compiled another finds, in memory or on disk.
+static void run_counts(int part, int parts)
+{
+    (void)part, (void)parts;
+    int64_t before = 0;
+    for (int k = 0; k < 2; k++) {
+        tn_ctx *cx = open_eager(device(), false);
+        CHECK_NEAR(tn_item(tn_sum_all(tn_sqrt(tn_ones(cx, TN_F32, TN_SHAPE(3, 19, 7))))), 399, 0);
+        tn_stats s = tn_stats_get(cx);
+        CHECK(s.kernels + s.disk_hits > 0);
+        if (k) CHECK_INT(s.kernels + s.disk_hits, before);
+        before = s.kernels + s.disk_hits;
+        tn_close(cx);
+    }
+}
+
+static void kernels_are_compiled_once_and_counted(void)
+{
+    in_parts(run_counts, 1);
+}
+
+const test_case tests_gpu[] = {
+    TEST(every_op_agrees_with_ref),
+    TEST(every_op_by_itself_agrees_with_ref),
+    TEST(products_sorts_and_sums_of_all_sizes_agree_with_ref),
+    TEST(attention_agrees_with_ref),
+    TEST(gradients_agree_with_ref),
+    TEST(gradients_are_those_of_differences),
+    TEST(random_graphs_agree_with_ref),
+    TEST(random_graphs_op_by_op_agree_with_ref),
+    TEST(training_steps_equal_those_of_pytorch),
+    TEST(an_index_out_of_range_is_told),
+    TEST(kernels_are_compiled_once_and_counted),
+    TEST_END,
+};
