@@ -7,7 +7,7 @@
 #include <tenon.h>
 
 // One measured number. ratio is the number over that of what `of` names; NAN where there is nothing
-// to compare with. The texts must stay, but for `of`, which is copied.
+// to compare with.
 typedef struct {
     const char *name;  // of the case
     const char *what;
@@ -47,6 +47,10 @@ void bench_check(tn_ctx *cx);
 // prints (stderr too). NAN if there is none.
 double bench_child(const char *before, const char *arguments, const char *key);
 
+// Runs f in a process of its own, which is ended after so many seconds; what it measures is added here.
+// A crash of it is a note.
+void bench_apart(const char *name, const char *what, int seconds, void (*f)(void *arg), void *arg);
+
 // The same work in PyTorch, on as many threads: the fastest of the Pythons that TN_PYTHON, the path
 // and the system have. seconds is NAN where none has PyTorch.
 typedef struct {
@@ -58,9 +62,11 @@ bench_peer bench_ask_peer(const char *name);
 // The cases, and what children run.
 typedef void bench_case(void);
 bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matmul, bench_bandwidth,
-    bench_fused, bench_training, bench_cold, bench_slice, bench_slice_raw;
+    bench_fused, bench_training, bench_cold, bench_gpu_ops, bench_gpu_steps, bench_gpu_gpt2,
+    bench_gpu_images;
 void bench_instructions_child(const char *mode);
 void bench_matmul_child(void);
 void bench_cold_child(void);
+void bench_gpu_images_child(void);
 
 #endif

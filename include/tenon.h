@@ -548,16 +548,32 @@ TN_API tn_status tn_gradgradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *use
 // members are not looked at then, and attr must be empty. What is wrong with a text is an error of
 // the first call that uses it.
 //
-// In C: attributes are plain bytes, copied. shape fills dtype, rank and size of each out from those of in, when the op is recorded, and of an
-// op of several outputs again later; compute fills out[].data at evaluation from row-major
-// in[].data. Both must be pure. grad records ops: it sets gx[i] for each input, or leaves it NULL
-// for none. A nonzero status is an error. The table must live as long as the context.
+// In C: attributes are plain bytes, copied. shape fills dtype, rank and size of each out from those
+// of in, when the op is recorded, and of an op of several outputs again later; compute fills
+// out[].data at evaluation from row-major in[].data, on the devices whose memory is the host's. Both
+// must be pure. grad records ops: it sets gx[i] for each input, or leaves it NULL for none. A nonzero
+// status is an error. The table must live as long as the context.
+//
+// In CUDA: cuda is a .cu text that a GPU runs in place of compute; all else is as in C. It has
+//
+//     extern "C" __global__ void NAME(tn::in<0> x, tn::in<1> w, tn::out<0> y, my_attr a)
+//
+// where NAME is kernel, or else the name of the op: a parameter for each input, for each output and,
+// if there are attribute bytes, one of that size. docs/adding-an-op.md says what the text may use.
+// launch says how many blocks and threads there are; it finds in *dims what is launched where it is
+// NULL: one thread for each element of the largest output, in blocks of 256. Addresses in its
+// arrays are the device's. The text is compiled as the op first runs, for the dtypes at hand; it and
+// the kernel's parameters are checked then, dims before each launch.
 typedef struct {
     tn_dtype dtype;
     int      rank;
     int64_t  size[TN_MAX_RANK];
     void    *data;
 } tn_array;
+typedef struct {
+    int64_t grid[3], block[3];  // blocks, and threads of a block
+    int64_t shared;             // bytes of shared memory besides what the text declares
+} tn_launch_dims;
 typedef struct {
     const char *name;
     int         nin, nout;  // nout 0: 1
@@ -566,7 +582,10 @@ typedef struct {
     tn_status (*grad)(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
                       tn_tensor *const *gy, tn_tensor **gx);
     const char *expr, *grad_expr;
-    const char *cuda;  // for the kernel compiler
+    const char *cuda;
+    const char *kernel;  // its name in cuda; NULL: name
+    tn_status (*launch)(const void *attr, const tn_array *in, const tn_array *out,
+                        tn_launch_dims *dims);
 } tn_op_def;
 TN_API tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr,
                             size_t bytes);

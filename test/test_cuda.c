@@ -199,6 +199,7 @@ static const struct {
     { "fold", tni_text_fold, { "scan", "arg_reduce", "fold" } },
     { "sort", tni_text_sort, { "sort_blocks", "sort_merge" } },
     { "index", tni_text_index, { "scatter" } },
+    { "segments", tni_text_segments, { "pair_blocks", "pair_merge", "add_segments" } },
     { "attention", tni_text_attention, { "attention", "attention_rows", "attention_keys" } },
 };
 enum { HANDS = sizeof hands / sizeof *hands };

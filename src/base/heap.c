@@ -34,11 +34,13 @@ static size_t size_bytes(int size)
     return (size_t)(4 + size % 4) << (4 + size / 4);
 }
 
+// The smallest size that holds n bytes.
 static int size_of(size_t n)
 {
-    int size = 0;
-    while (size < LARGE && size_bytes(size) < n) size++;
-    return size;
+    if (n <= 64) return 0;
+    int octave = 63 - __builtin_clzll(n - 1), quarter = (int)((n - 1) >> (octave - 2)) & 3;
+    int size   = 4 * (octave - 6) + quarter + 1;
+    return size < LARGE ? size : LARGE;
 }
 
 static void *from_heap(tni_heap *h, header *old, size_t n, int size)

@@ -28,6 +28,22 @@ static bool add_pending_sources(tni_graph *g)
     return true;
 }
 
+// Ids of one step lie close together: each item is put down at its id, and they are taken up in
+// order.
+static bool sort_by_place(tni_graph *g, uint64_t first, size_t range)
+{
+    tni_item *to = tni_alloc(&g->cx->heap, g->cap * sizeof *to);
+    uint32_t *at = to ? tni_zalloc(&g->cx->heap, range * sizeof *at) : NULL;
+    size_t    n  = 0;
+    for (size_t i = 0; at && i < g->count; i++) at[g->item[i].n->id - first] = (uint32_t)i + 1;
+    for (size_t i = 0; at && i < range; i++)
+        if (at[i]) to[n++] = g->item[at[i] - 1];
+    tni_free(&g->cx->heap, at);
+    tni_free(&g->cx->heap, at ? g->item : to);
+    if (at) g->item = to;
+    return at || tni_no_memory(g->cx, "evaluating");
+}
+
 // Item `at` sinks into the heap of n items below it, largest id on top.
 static void sink(tni_item *item, size_t at, size_t n)
 {
@@ -40,8 +56,7 @@ static void sink(tni_item *item, size_t at, size_t n)
     item[at] = x;
 }
 
-// In place: the C library's sort would take memory, in every step.
-static void sort_by_id(tni_item *item, size_t n)
+static void sort_by_heap(tni_item *item, size_t n)
 {
     for (size_t i = n / 2; i-- > 0;) sink(item, i, n);
     for (size_t last = n; last-- > 1;) {
@@ -50,6 +65,19 @@ static void sort_by_id(tni_item *item, size_t n)
         item[0]    = x;
         sink(item, 0, last);
     }
+}
+
+static bool sort_by_id(tni_graph *g)
+{
+    uint64_t low = UINT64_MAX, high = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        uint64_t id = g->item[i].n->id;
+        if (id < low) low = id;
+        if (id > high) high = id;
+    }
+    if (g->count && high - low < 16 * g->count) return sort_by_place(g, low, high - low + 1);
+    sort_by_heap(g->item, g->count);
+    return true;
 }
 
 // What was made from a value that is gone is gone too; for a step or a flush also what a read failed
@@ -217,8 +245,7 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
         for (tni_store *s = cx->pending; s && ok; s = s->next)
             if (is_due(s)) ok = add_item(g, s->node);
     }
-    ok = ok && add_pending_sources(g);
-    if (ok) sort_by_id(g->item, g->count);
+    ok = ok && add_pending_sources(g) && sort_by_id(g);
     if (ok) drop_lost(g);
     ok = ok && find_bases(g);
     if (ok) {

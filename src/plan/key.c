@@ -12,19 +12,32 @@ typedef struct {
     bool     failed;
 } writer;
 
+static bool make_room(writer *w, size_t n)
+{
+    if (!w->failed && tni_grow(&w->cx->heap, (void **)&w->bytes, &w->cap, w->count + n, 1))
+        return true;
+    w->failed = true;
+    return false;
+}
+
 static void put(writer *w, const void *p, size_t n)
 {
-    if (w->failed || !tni_grow(&w->cx->heap, (void **)&w->bytes, &w->cap, w->count + n, 1)) {
-        w->failed = true;
-        return;
-    }
+    if (!n || (w->count + n > w->cap && !make_room(w, n))) return;
     memcpy(w->bytes + w->count, p, n);
     w->count += n;
 }
 
-static void put_int(writer *w, int64_t v)
+static inline void put_int(writer *w, int64_t v)
 {
-    put(w, &v, sizeof v);
+    if (w->count + sizeof v > w->cap && !make_room(w, sizeof v)) return;
+    memcpy(w->bytes + w->count, &v, sizeof v);
+    w->count += sizeof v;
+}
+
+// Sizes and strides: few words, for which a call of memcpy costs more than they do.
+static inline void put_ints(writer *w, const int64_t *v, int n)
+{
+    for (int i = 0; i < n; i++) put_int(w, v[i]);
 }
 
 // The part of an op's attributes that is structure.
@@ -35,14 +48,14 @@ static void put_attr(writer *w, const tni_node *n)
     case TNI_update:
     case TNI_fold: {
         const tni_node *shape = n->op == TNI_view ? n : n->src[n->nsrc - 1];
-        put(w, n->attr.view.stride, (size_t)shape->rank * sizeof(int64_t));
+        put_ints(w, n->attr.view.stride, shape->rank);
         // Which elements of a value still to be computed are read is structure: they may be
         // computed where they are read.
         if (n->op == TNI_view && n->src[0]->state == TNI_PENDING && n->src[0]->op != TNI_update)
             put_int(w, n->attr.view.offset);
         break;
     }
-    case TNI_pad: put(w, n->attr.pad.before, (size_t)n->rank * sizeof(int64_t)); break;
+    case TNI_pad: put_ints(w, n->attr.pad.before, n->rank); break;
     case TNI_conv:
     case TNI_conv_dgrad:
     case TNI_conv_wgrad: put(w, &n->attr.conv, sizeof n->attr.conv); break;
@@ -80,8 +93,8 @@ static void put_source(writer *w, tni_node *src)
     put_int(w, ~((int64_t)base->mark - 1));
     if (src != base && !src->mark) src->mark = ++w->views;
     put_int(w, v.rank | (src != base ? (int64_t)src->mark << 8 : 0));
-    put(w, v.size, (size_t)v.rank * sizeof(int64_t));
-    put(w, v.stride, (size_t)v.rank * sizeof(int64_t));
+    put_ints(w, v.size, v.rank);
+    put_ints(w, v.stride, v.rank);
 }
 
 // Inputs that share a buffer, or that may be written in place, make another plan.
@@ -117,7 +130,7 @@ char *tni_key_write(const tni_graph *g, size_t *bytes)
         put_int(&w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)it->live << 24 |
                         (int64_t)it->keeps << 25 | (int64_t)it->joined << 26 |
                         (int64_t)n->nsrc << 32);
-        put(&w, n->size, (size_t)n->rank * sizeof(int64_t));
+        put_ints(&w, n->size, n->rank);
         for (uint32_t s = 0; s < n->nsrc; s++) put_source(&w, n->src[s]);
         put_attr(&w, n);
     }

@@ -9,8 +9,8 @@ int64_t tni_shape_count(int rank, const int64_t *size)
     bool    empty = false;
     for (int i = 0; i < rank; i++) {
         empty |= size[i] == 0;
-        if (size[i] < 0 || (size[i] > 0 && n > most / size[i])) return -1;
-        n *= size[i] > 0 ? size[i] : 1;
+        if (size[i] < 0 || __builtin_mul_overflow(n, size[i] ? size[i] : 1, &n) || n > most)
+            return -1;
     }
     return empty ? 0 : n;
 }

@@ -1,5 +1,6 @@
 // scatter and scatter_add by the kernel of group_text_fold.c: x is copied, then each line along the
 // indexed axis is written in order. f16 and bf16 are added up in float, in scratch, and rounded once.
+// Whole rows are added as group_segments.c says.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
@@ -12,11 +13,13 @@ typedef struct {
 
 static bool in_float(const tni_call *c)
 {
-    return c->op == TNI_scatter_add && (c->out.dtype == TN_F16 || c->out.dtype == TN_BF16);
+    return c->op == TNI_scatter_add && (c->out.dtype == TN_F16 || c->out.dtype == TN_BF16) &&
+           !tni_segments_can(c);
 }
 
 size_t tni_groups_scatter_scratch(const tni_call *c)
 {
+    if (tni_segments_can(c)) return tni_segments_scratch(c);
     if (!in_float(c)) return 0;
     return (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(float);
 }
@@ -67,8 +70,9 @@ static tn_status write(const tni_groups *via, const tni_call *c, const tni_arg *
     const tni_arg *x[]   = { &c->in[1], &c->in[2], y };
     tni_axes       lines = lines_of(c, y);
     scattering     o     = job_of(c, y, tni_axes_count(&lines));
-    tni_hand       h;
-    tn_status      s = tni_hand_begin(&h, via, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
+    if (tni_segments_can(c)) return tni_segments_add(via, c, &lines, fail);
+    tni_hand  h;
+    tn_status s = tni_hand_begin(&h, via, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
     if (s != TN_OK) return s;
     for (int k = 0; k < 3; k++) tni_hand_arg(&h, &lines, k, x[k]->data, x[k]->dtype);
     tni_hand_state(&h, fail);

@@ -43,13 +43,23 @@ static const char *const common[] = {
       M_FN m_ushort put_F16(float v)   { return m_float_to_half(v); }
       M_FN m_ushort put_BF16(float v)  { return m_float_to_bf16(v); }
       M_FN float    put_F32(float v)   { return v; }),
+    // a b + c, of floats rounded once.
+    T(M_FN m_uint  fma_BOOL(m_uint a, m_uint b, m_uint c)   { return a * b + c; }
+      M_FN m_uint  fma_U8(m_uint a, m_uint b, m_uint c)     { return a * b + c; }
+      M_FN m_uint  fma_I8(m_uint a, m_uint b, m_uint c)     { return a * b + c; }
+      M_FN m_uint  fma_I32(m_uint a, m_uint b, m_uint c)    { return a * b + c; }
+      M_FN m_ulong fma_I64(m_ulong a, m_ulong b, m_ulong c) { return a * b + c; }
+      M_FN float   fma_F16(float a, float b, float c)       { return m_fma_f(a, b, c); }
+      M_FN float   fma_BF16(float a, float b, float c)      { return m_fma_f(a, b, c); }
+      M_FN float   fma_F32(float a, float b, float c)       { return m_fma_f(a, b, c); }),
     // Long sums of floats are kept in double where there is one.
     "#ifdef FP64\n",
     T(typedef double kept_F64; typedef double type_F64; typedef double sum_F64;
       typedef double wide_F16; typedef double wide_BF16; typedef double wide_F32;
       typedef double wide_F64;
       M_FN double get_F64(double v) { return v; }
-      M_FN double put_F64(double v) { return v; }),
+      M_FN double put_F64(double v) { return v; }
+      M_FN double fma_F64(double a, double b, double c) { return m_fma_d(a, b, c); }),
     "#else\n",
     T(typedef float wide_F16; typedef float wide_BF16; typedef float wide_F32;),
     "#endif\n",
@@ -59,6 +69,7 @@ static const char *const common[] = {
       typedef CAT(kept_, YT) y_kept; typedef CAT(type_, YT) y_type; typedef CAT(sum_, YT) y_sum;
       typedef CAT(wide_, YT) y_wide;),
     "#define x_get(v) CAT(get_, XT)(v)\n"
+    "#define x_fma(a, b, c) CAT(fma_, XT)(a, b, c)\n"
     "#define y_get(v) CAT(get_, YT)(v)\n"
     "#define y_put(v) CAT(put_, YT)((y_sum)(v))\n",
     T(typedef struct { m_long at; int rank; int unused; m_long size[8]; m_long stride[8]; } shape;

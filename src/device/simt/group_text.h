@@ -13,10 +13,13 @@
 #include "kernel/emit.h"
 
 // Each an array of pieces that ends with NULL.
-extern const char *const tni_text_matmul[],
-    *const tni_text_conv[], *const tni_text_fold[], *const tni_text_sort[],
-                                                        *const     tni_text_index[],
-                                                            *const tni_text_attention[];
+extern const char *const tni_text_matmul[];
+extern const char *const tni_text_conv[];
+extern const char *const tni_text_fold[];
+extern const char *const tni_text_sort[];
+extern const char *const tni_text_index[];
+extern const char *const tni_text_segments[];
+extern const char *const tni_text_attention[];
 
 // The program of a text; no_double: the device has none. The caller frees it by tni_free; NULL when
 // memory is out.

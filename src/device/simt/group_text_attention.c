@@ -26,7 +26,8 @@ const char *const tni_text_attention[] = {
                         m_long b_at, m_long b_step, m_long n) {
           x_sum sum = 0;
           for (m_long d = 0; d < n; d++)
-              sum += (x_sum)x_get(a[a_at + d * a_step]) * (x_sum)x_get(b[b_at + d * b_step]);
+              sum = x_fma((x_sum)x_get(a[a_at + d * a_step]), (x_sum)x_get(b[b_at + d * b_step]),
+                          sum);
           return sum;
       }),
     // The score of key j for query i, -inf where it is not seen.
@@ -83,7 +84,7 @@ const char *const tni_text_attention[] = {
                       x_sum a = acc[r] * keep;
                       m_long at = row_at(&o.v, b, j, h) + e * o.v.step[3];
                       for (int c = 0; c < count; c++)
-                          a += w[c] * (x_sum)x_get(v[at + c * o.v.step[1]]);
+                          a = x_fma(w[c], (x_sum)x_get(v[at + c * o.v.step[1]]), a);
                       acc[r] = a;
                   }
               }
@@ -148,7 +149,7 @@ const char *const tni_text_attention[] = {
                       if (d >= o.D) break;
                       m_long at = row_at(&o.k, b, j, h) + d * o.k.step[3];
                       for (int c = 0; c < 64 && j + c < n; c++)
-                          acc[r] += t[c] * (x_sum)x_get(k[at + c * o.k.step[1]]);
+                          acc[r] = x_fma(t[c], (x_sum)x_get(k[at + c * o.k.step[1]]), acc[r]);
                   }
               }
               for (int r = 0; r < 8; r++) {
@@ -190,9 +191,11 @@ const char *const tni_text_attention[] = {
                       m_long at_g = row_at(&o.g, b, i, h) + d * o.g.step[3];
                       for (int c = 0; c < 64 && i + c < o.T; c++) {
                           if (d < o.D)
-                              acc_k[r] += t[c] * (x_sum)x_get(q[at_q + c * o.q.step[1]]);
+                              acc_k[r] = x_fma(t[c], (x_sum)x_get(q[at_q + c * o.q.step[1]]),
+                                               acc_k[r]);
                           if (d < o.E)
-                              acc_v[r] += w[c] * (x_sum)x_get(g[at_g + c * o.g.step[1]]);
+                              acc_v[r] = x_fma(w[c], (x_sum)x_get(g[at_g + c * o.g.step[1]]),
+                                               acc_v[r]);
                       }
                   }
               }

@@ -49,7 +49,7 @@ const char *const tni_text_matmul[] = {
                   for (int i = 0; i < 4; i++) va[i] = ta[c][ty * 4 + i];
                   for (int j = 0; j < 4; j++) vb[j] = tb[c][tx * 4 + j];
                   for (int i = 0; i < 4; i++)
-                      for (int j = 0; j < 4; j++) acc[i][j] += va[i] * vb[j];
+                      for (int j = 0; j < 4; j++) acc[i][j] = x_fma(va[i], vb[j], acc[i][j]);
               }
               BARRIER();
           }
@@ -95,8 +95,8 @@ const char *const tni_text_conv[] = {
                   for (m_long j = 0; j < sw.size[3]; j++) {
                       m_long col = at[3] * o.step[1] - o.pad[1] + j * o.dilation[1];
                       if (col < 0 || col >= sx.size[3]) continue;
-                      sum += (x_sum)x_get(x[at4(&sx, at[0], first + c, row, col)]) *
-                             (x_sum)x_get(w[at4(&sw, at[1], c, i, j)]);
+                      sum = x_fma((x_sum)x_get(x[at4(&sx, at[0], first + c, row, col)]),
+                                  (x_sum)x_get(w[at4(&sw, at[1], c, i, j)]), sum);
                   }
               }
           y[at4(&sy, at[0], at[1], at[2], at[3])] = y_put(sum);
@@ -117,9 +117,9 @@ const char *const tni_text_conv[] = {
                   m_long col = at[3] + o.pad[1] - j * o.dilation[1];
                   if (col < 0 || col % o.step[1] != 0 || col / o.step[1] >= sy.size[3]) continue;
                   for (m_long k = first; k < first + outs; k++)
-                      sum += (x_sum)x_get(
-                                 y[at4(&sy, at[0], k, row / o.step[0], col / o.step[1])]) *
-                             (x_sum)x_get(w[at4(&sw, k, c, i, j)]);
+                      sum = x_fma((x_sum)x_get(y[at4(&sy, at[0], k, row / o.step[0],
+                                                     col / o.step[1])]),
+                                  (x_sum)x_get(w[at4(&sw, k, c, i, j)]), sum);
               }
           }
           x[at4(&sx, at[0], at[1], at[2], at[3])] = y_put(sum);
@@ -140,8 +140,8 @@ const char *const tni_text_conv[] = {
               m_long row = i * o.step[0] - o.pad[0] + at[2] * o.dilation[0];
               m_long col = j * o.step[1] - o.pad[1] + at[3] * o.dilation[1];
               if (row < 0 || row >= sx.size[2] || col < 0 || col >= sx.size[3]) continue;
-              sum += (x_sum)x_get(x[at4(&sx, image, channel, row, col)]) *
-                     (x_sum)x_get(y[at4(&sy, image, at[0], i, j)]);
+              sum = x_fma((x_sum)x_get(x[at4(&sx, image, channel, row, col)]),
+                          (x_sum)x_get(y[at4(&sy, image, at[0], i, j)]), sum);
           }
           part[lid] = sum;
           for (int half_ = 32; half_ > 0; half_ /= 2) {

@@ -102,6 +102,13 @@ tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c);
 size_t    tni_groups_scatter_scratch(const tni_call *c);
 tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c);
 
+// scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to what lies in
+// the result. lines: the axes but the indexed one, argument 1 the values and 2 the result.
+bool      tni_segments_can(const tni_call *c);
+size_t    tni_segments_scratch(const tni_call *c);
+tn_status tni_segments_add(const tni_groups *via, const tni_call *c, const tni_axes *lines,
+                           int64_t fail[2]);
+
 // Maps, reductions, sources and movement, each as a kernel of one op.
 bool      tni_is_one_op(int op);
 size_t    tni_one_op_scratch(const tni_groups *via, const tni_call *c);

@@ -1,0 +1,172 @@
+// gpu_kit.c: the device, its time, what its memory can do.
+#include "gpu_kit.h"
+
+#include "base/pool.h"
+#include "device/cuda/cuda.h"
+#include "engine/engine.h"
+#include "tensor/tensor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TIMES = 20, ROUNDS = 15, QUICK_ROUNDS = 1 };
+
+// ---- contexts ----------------------------------------------------------------------------------
+
+static const char *device_name(void)
+{
+    const char *name = getenv("TN_BENCH_DEVICE");
+    return name && *name ? name : "cuda";
+}
+
+static void ignore_fault(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx, (void)f, (void)user;
+}
+
+bool gpu_there(const char *group)
+{
+    int status = 1;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        tn_ctx *cx = gpu_open(group, false);
+        tn_close(cx);
+        fflush(NULL);
+        _exit(cx ? 0 : 1);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+tn_ctx *gpu_open(const char *group, bool tf32)
+{
+    setenv("TN_TF32", tf32 ? "1" : "0", 1);
+    tn_ctx *cx = tn_open_with(
+        (tn_open_opts){ .device = device_name(), .handler = ignore_fault, .seed = 1 });
+    if (!cx) bench_note(group, "%s", tn_error_text(NULL));
+    return cx;
+}
+
+bool gpu_is_well(tn_ctx *cx, const char *group, const char *what)
+{
+    tn_sync(cx);
+    if (tn_error(cx) == TN_OK) return true;
+    bench_note(group, "%s: %s", what, tn_error_text(cx));
+    return false;
+}
+
+const tni_device *gpu_device(const tn_ctx *cx)
+{
+    return cx->engine->device;
+}
+
+void *gpu_seat(const tn_ctx *cx)
+{
+    return cx->engine->seat;
+}
+
+// ---- time --------------------------------------------------------------------------------------
+
+void gpu_wait(const tn_ctx *cx)
+{
+    tni_text why = { "" };
+    if (gpu_device(cx)->wait) gpu_device(cx)->wait(gpu_seat(cx), &why);
+}
+
+double gpu_seconds(const tn_ctx *cx, void (*f)(void *arg), void *arg, int times)
+{
+    if (gpu_device(cx) == &tni_device_cuda)
+        return tni_cuda_seconds(gpu_seat(cx), f, arg, times) / times;
+    double start = bench_seconds();
+    for (int i = 0; i < times; i++) f(arg);
+    gpu_wait(cx);
+    return (bench_seconds() - start) / times;
+}
+
+double gpu_median(const tn_ctx *cx, void (*f)(void *arg), void *arg)
+{
+    double took[ROUNDS];
+    int    rounds = bench_quick() ? QUICK_ROUNDS : ROUNDS;
+    for (int i = 0; i < 5; i++) f(arg);
+    for (int r = 0; r < rounds; r++) {
+        gpu_wait(cx);
+        took[r] = gpu_seconds(cx, f, arg, bench_quick() ? 2 : TIMES);
+    }
+    return bench_middle(took, rounds);
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+static tni_arg row_of(tn_dtype dt, int64_t n, char *data)
+{
+    return (tni_arg){ .dtype = dt, .rank = 1, .size = { n }, .stride = { 1 }, .data = data };
+}
+
+bool gpu_fill(const tn_ctx *cx, char *p, tn_dtype dt, int64_t n, double v)
+{
+    tni_text why  = { "" };
+    tni_attr attr = { .num = { .f = v } };
+    tni_call call = { .seat    = gpu_seat(cx),
+                      .op      = TNI_full,
+                      .attr    = &attr,
+                      .out     = row_of(dt, n, p),
+                      .threads = tni_threads_default(),
+                      .why     = &why };
+    if (gpu_device(cx)->run(&call) == TN_OK) return true;
+    fprintf(stderr, "tenon-bench: filling memory: %s\n", why.s);
+    return false;
+}
+
+bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes)
+{
+    const tni_device *d = gpu_device(cx);
+    *c                  = (gpu_copy){ .cx = cx };
+    c->in               = row_of(TN_F32, bytes / 4, d->alloc(gpu_seat(cx), (size_t)bytes));
+    c->call             = (tni_call){ .seat    = gpu_seat(cx),
+                                      .op      = TNI_copy,
+                                      .nin     = 1,
+                                      .in      = &c->in,
+                                      .out     = row_of(TN_F32, bytes / 4, NULL),
+                                      .threads = tni_threads_default(),
+                                      .why     = &c->why };
+    c->call.out.data    = d->alloc(gpu_seat(cx), (size_t)bytes);
+    return c->in.data && c->call.out.data && gpu_fill(cx, c->in.data, TN_F32, bytes / 4, 1);
+}
+
+void gpu_copy_run(void *copy)
+{
+    gpu_copy *c = copy;
+    gpu_device(c->cx)->run(&c->call);
+}
+
+void gpu_copy_close(gpu_copy *c)
+{
+    gpu_wait(c->cx);
+    gpu_device(c->cx)->free(gpu_seat(c->cx), c->in.data);
+    gpu_device(c->cx)->free(gpu_seat(c->cx), c->call.out.data);
+}
+
+double gpu_copy_rate(const tn_ctx *cx)
+{
+    int64_t  bytes = bench_quick() ? 1 << 16 : 1 << 30;
+    gpu_copy c;
+    double   rate = NAN;
+    if (gpu_copy_open(&c, cx, bytes)) rate = 2 * (double)bytes / gpu_median(cx, gpu_copy_run, &c);
+    gpu_copy_close(&c);
+    return rate;
+}
+
+// ---- files -------------------------------------------------------------------------------------
+
+const char *gpu_file(const char *name)
+{
+    static char path[1024];
+    const char *folder = getenv("TN_BENCH_FILES");
+    if (!folder || !*folder) return NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}

@@ -1,0 +1,49 @@
+// What measurements on a GPU share: the device, its time, what its memory can do.
+//
+// TN_BENCH_DEVICE names the device (cuda), TN_BENCH_FILES a folder where inputs and results are left
+// for a peer to read; without it nothing is left.
+#ifndef BENCH_GPU_KIT_H
+#define BENCH_GPU_KIT_H
+
+#include "bench.h"
+
+#include "device/device.h"
+
+// Whether the device can be used, found out by a process of its own: what is forked from one that
+// has used it cannot. If not, a note of the group says why.
+bool gpu_there(const char *group);
+
+// A context on it, with TF32 on or off; NULL, with a note, if there is none. Errors are silent:
+// gpu_is_well tells.
+tn_ctx *gpu_open(const char *group, bool tf32);
+// Whether nothing failed in the context; else a note of the group says what.
+bool gpu_is_well(tn_ctx *cx, const char *group, const char *what);
+
+const tni_device *gpu_device(const tn_ctx *cx);
+void             *gpu_seat(const tn_ctx *cx);
+// Waits for everything launched.
+void gpu_wait(const tn_ctx *cx);
+// The time of a call between two events of the device, of so many one after the other.
+double gpu_seconds(const tn_ctx *cx, void (*f)(void *arg), void *arg, int times);
+// The median of that over rounds of 20 calls, after some to warm up.
+double gpu_median(const tn_ctx *cx, void (*f)(void *arg), void *arg);
+// Fills n elements of device memory with a number.
+bool gpu_fill(const tn_ctx *cx, char *p, tn_dtype dt, int64_t n, double v);
+
+// A copy on the device, whose bytes are as many read as written. Whoever opens it closes it.
+typedef struct {
+    const tn_ctx *cx;
+    tni_arg       in;
+    tni_call      call;
+    tni_text      why;
+} gpu_copy;
+bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes);
+void gpu_copy_run(void *copy);
+void gpu_copy_close(gpu_copy *c);
+// Bytes that a copy of 1 GiB reads and writes in a second; NAN if it cannot be measured.
+double gpu_copy_rate(const tn_ctx *cx);
+
+// The path of a file in the folder for peers; NULL where there is none. Good until the next call.
+const char *gpu_file(const char *name);
+
+#endif

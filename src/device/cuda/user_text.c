@@ -1,0 +1,275 @@
+// The program around a user's text.
+//
+// Before the text stands what it may use: `tn::in` and its like, and what it names of the math
+// prelude. After it stand assertions about its kernel, so that the compiler itself checks the
+// parameters: their number, the dtype of each array, the size of the attributes.
+#include "device/cuda/user_text.h"
+
+#include "kernel/dialect.h"
+#include "kernel/emit.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define T(...) #__VA_ARGS__ "\n"
+
+_Static_assert(sizeof(tni_user_array) == 88, "as the text below has it");
+_Static_assert(TNI_USER_ARRAYS * sizeof(tni_user_array) <= TNI_USER_BYTES, "they fit");
+
+// ---- the program -------------------------------------------------------------------------------
+
+// clang-format off
+
+// A conversion from float is explicit but for assignment, so that `c ? x[i] : 0.0f` has one meaning.
+static const char before[] =
+    T(namespace tn {
+          template <class T> struct array {
+              typedef T type;
+              T        *data;
+              long long count, size[8];
+              int       rank, unused;
+              __device__ operator T *() const { return data; }
+          };
+          struct f16 {
+              m_ushort bits;
+              f16() = default;
+              __device__ explicit f16(float x) : bits(m_float_to_half(x)) {}
+              __device__ f16 &operator=(float x) { bits = m_float_to_half(x); return *this; }
+              __device__ operator float() const { return m_half_to_float(bits); }
+          };
+          struct bf16 {
+              m_ushort bits;
+              bf16() = default;
+              __device__ explicit bf16(float x) : bits(m_float_to_bf16(x)) {}
+              __device__ bf16 &operator=(float x) { bits = m_float_to_bf16(x); return *this; }
+              __device__ operator float() const { return m_bf16_to_float(bits); }
+          };
+          template <int I> struct in_type;
+          template <int I> struct out_type;
+          template <int I> using in = array<const typename in_type<I>::type>;
+          template <int I> using out = array<typename out_type<I>::type>;
+          __device__ inline long long index() {
+              return (long long)blockIdx.x * blockDim.x + threadIdx.x;
+          }
+      });
+
+static const char checks[] =
+    T(namespace tn {
+          template <class A, class B> constexpr bool same = false;
+          template <class A> constexpr bool same<A, A> = true;
+          template <class A> constexpr bool points = false;
+          template <class A> constexpr bool points<A *> = true;
+          template <class F> constexpr int parameters = -1;
+          template <class... P> constexpr int parameters<void (*)(P...)> = sizeof...(P);
+          template <int I, class F> struct parameter;
+          template <class P, class... Q> struct parameter<0, void (*)(P, Q...)> { typedef P type; };
+          template <int I, class P, class... Q> struct parameter<I, void (*)(P, Q...)>
+              : parameter<I - 1, void (*)(Q...)> {};
+      });
+
+// clang-format on
+
+static const char *const element[TNI_DTYPES] = {
+    [TN_BOOL] = "bool",     [TN_U8] = "unsigned char", [TN_I8] = "signed char",
+    [TN_I32] = "int",       [TN_I64] = "long long",    [TN_F16] = "tn::f16",
+    [TN_BF16] = "tn::bf16", [TN_F32] = "float",        [TN_F64] = "double",
+};
+
+static void put_types(tni_out *o, const tni_user_text *u)
+{
+    tni_put(o, "%snamespace tn {\n", before);
+    for (int i = 0; i < u->nin + u->nout; i++) {
+        bool in = i < u->nin;
+        tni_put(o, "template <> struct %s_type<%d> { typedef %s type; };\n", in ? "in" : "out",
+                in ? i : i - u->nin, element[u->dtype[i]]);
+    }
+    tni_put(o, "}\n");
+}
+
+// What an assertion says is what the user reads.
+static void put_checks(tni_out *o, const tni_user_text *u)
+{
+    int n = u->nin + u->nout;
+    tni_put(o, "using tn_kernel = decltype(&%s);\n%s", u->kernel, checks);
+    tni_put(o,
+            "static_assert(tn::parameters<tn_kernel> == %d, \"kernel %s has to take %d parameters: "
+            "%d inputs, %d outputs%s\");\n",
+            n + (u->attr > 0), u->kernel, n + (u->attr > 0), u->nin, u->nout,
+            u->attr ? " and the attributes" : "");
+    for (int i = 0; i < n; i++) {
+        bool        in = i < u->nin;
+        const char *a = in ? "in" : "out", *type = element[u->dtype[i]];
+        int         k = in ? i : i - u->nin;
+        tni_put(o,
+                "static_assert(tn::same<tn::parameter<%d, tn_kernel>::type, tn::%s<%d>>, "
+                "\"parameter %d has to be tn::%s<%d>, here tn::array<%s%s>\");\n",
+                i, a, k, i, a, k, in ? "const " : "", type);
+    }
+    if (!u->attr) return;
+    tni_put(o,
+            "static_assert(sizeof(tn::parameter<%d, tn_kernel>::type) == %zu && "
+            "!tn::points<tn::parameter<%d, tn_kernel>::type>, \"parameter %d, the attributes, has "
+            "to be a value of %zu bytes\");\n",
+            n, u->attr, n, n, u->attr);
+}
+
+// Lines are counted from 1 in the user's text, and in ours after it.
+static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item,
+                          bool no_double)
+{
+    const tni_user_text *u = item->opts;
+    (void)d, (void)no_double;
+    put_types(o, u);
+    tni_put(o, "#line 1 \"%s.cu\"\n%s\n#line 1 \"tenon\"\n", u->kernel, u->text);
+    put_checks(o, u);
+}
+
+// ---- what is compiled --------------------------------------------------------------------------
+
+static bool is_identifier(const char *s)
+{
+    if (tni_is_digit(*s)) return false;
+    for (const char *c = s; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_') return false;
+    return *s != 0;
+}
+
+bool tni_user_text_of(tni_user_text *u, const tn_op_def *op, const tn_array *in,
+                      const tn_array *out, size_t attr, tni_text *why)
+{
+    int nout = op->nout > 0 ? op->nout : 1;
+    *u       = (tni_user_text){ .op     = op->name,
+                                .kernel = op->kernel ? op->kernel : op->name,
+                                .text   = op->cuda,
+                                .nin    = op->nin,
+                                .nout   = nout,
+                                .attr   = attr };
+    if (!is_identifier(u->kernel)) {
+        tni_text_add(why, "%s: cuda: \"%s\" cannot be the name of a kernel; give .kernel", op->name,
+                     u->kernel);
+        return false;
+    }
+    if (op->nin > TNI_USER_ARRAYS - nout ||
+        attr > TNI_USER_BYTES - (size_t)(op->nin + nout) * sizeof(tni_user_array)) {
+        tni_text_add(why,
+                     "%s: cuda: a kernel takes %d arrays and %d bytes at most, %d bytes an array",
+                     op->name, TNI_USER_ARRAYS, TNI_USER_BYTES, (int)sizeof(tni_user_array));
+        return false;
+    }
+    for (int i = 0; i < op->nin; i++) u->dtype[i] = in[i].dtype;
+    for (int i = 0; i < nout; i++) u->dtype[op->nin + i] = out[i].dtype;
+    return true;
+}
+
+// ---- errors ------------------------------------------------------------------------------------
+
+static const char *line_with(const char *log, const char *word, const char **end)
+{
+    const char *at = strstr(log, word);
+    if (!at) return NULL;
+    *end = at + strcspn(at, "\n");
+    while (at > log && at[-1] != '\n') at--;
+    return at;
+}
+
+// The first error of a log, "swish.cu(3): error: ..." or "tenon(1): error: static assertion failed
+// with "..."", as a sentence: with its line if it is the user's, and what we say if it is ours.
+static void tell_error(const tni_user_text *u, const char *log, tni_text *why)
+{
+    static const char said[] = "static assertion failed with \"";
+    const char       *end = log, *at = line_with(log, "error", &end);
+    const char       *text = at ? strstr(at, "error: ") : NULL;
+    tni_text_add(why, "%s: cuda: ", u->op);
+    if (!text || text > end) {
+        tni_text_add(why, "%.*s", (int)(end - (at ? at : log)), at ? at : log);
+        return;
+    }
+    bool        ours  = !strncmp(at, "tenon(", 6);
+    const char *place = ours ? at + 5 : strstr(at, ".cu(");
+    int         line  = place && place < text ? atoi(place + (ours ? 1 : 4)) : 0;
+    if (ours && line == 1) {
+        tni_text_add(why, "the text has no kernel extern \"C\" __global__ void %s(...)", u->kernel);
+        return;
+    }
+    text += strlen("error: ");
+    bool asserted = !strncmp(text, said, sizeof said - 1);
+    if (ours && asserted) text += sizeof said - 1, end -= end[-1] == '"';
+    if (!ours && line) tni_text_add(why, "line %d: ", line);
+    tni_text_add(why, "%.*s", (int)(end - text), text);
+}
+
+// Whether machine code has a kernel of a name that is not mangled: it has a section then.
+static bool has_kernel(const tni_cubin *c, const char *name)
+{
+    char   section[256];
+    size_t n = (size_t)snprintf(section, sizeof section, ".text.%s", name) + 1;
+    for (size_t i = 0; i + n <= c->bytes; i++)
+        if (c->image[i] == '.' && !memcmp(c->image + i, section, n)) return true;
+    return n > sizeof section;
+}
+
+tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c, bool *found,
+                         tni_text *why)
+{
+    tni_heap      heap = tni_heap_default();
+    tni_emit_item item = { .opts = u };
+    tni_text      said = { "" };
+    *c                 = (tni_cubin){ 0 };
+    char *source       = tni_source(&heap, &tni_dialect_cuda, write_program, 1, &item, false);
+    if (!source) {
+        tni_text_add(why, "%s: cuda: out of memory", u->op);
+        return TN_EMEM;
+    }
+    tn_status s = tni_cubin_get(c, source, chip, found, &said);
+    tni_free(&heap, source);
+    if (s == TN_OK && has_kernel(c, u->kernel)) return TN_OK;
+    if (s == TN_OK) tell_error(u, "tenon(1): error: it is not extern", why);
+    else if (c->log && *c->log) tell_error(u, c->log, why);
+    else tni_text_add(why, "%s: cuda: %s", u->op, said.s);
+    return s == TN_OK || (c->log && *c->log) ? TN_EUSER : s;
+}
+
+// ---- launches ----------------------------------------------------------------------------------
+
+enum { THREADS = 256 };
+
+static int64_t count_of(const tn_array *a)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->rank; i++) n *= a->size[i];
+    return n;
+}
+
+tn_launch_dims tni_user_dims(const tn_array *out, int nout)
+{
+    int64_t most = 0;
+    for (int i = 0; i < nout; i++) most = count_of(&out[i]) > most ? count_of(&out[i]) : most;
+    return (tn_launch_dims){ { (most + THREADS - 1) / THREADS, 1, 1 }, { THREADS, 1, 1 }, 0 };
+}
+
+static bool is_within(const int64_t d[3], int64_t x, int64_t y, int64_t z)
+{
+    return d[0] >= 1 && d[1] >= 1 && d[2] >= 1 && d[0] <= x && d[1] <= y && d[2] <= z;
+}
+
+bool tni_user_dims_ok(const char *op, const tn_launch_dims *d, int threads, int shared,
+                      tni_text *why)
+{
+    const int64_t *g = d->grid, *b = d->block;
+    if (!is_within(g, INT32_MAX, 65535, 65535))
+        tni_text_add(why, "%s: launch: grid %s: from 1 to 2147483647, 65535 and 65535 blocks", op,
+                     tni_shape_text(3, g).s);
+    else if (!is_within(b, 1024, 1024, 64))
+        tni_text_add(why, "%s: launch: block %s: from 1 to 1024, 1024 and 64 threads", op,
+                     tni_shape_text(3, b).s);
+    else if (b[0] * b[1] * b[2] > threads)
+        tni_text_add(why, "%s: launch: block %s has %lld threads, and the kernel takes %d", op,
+                     tni_shape_text(3, b).s, (long long)(b[0] * b[1] * b[2]), threads);
+    else if (d->shared < 0 || d->shared > shared)
+        tni_text_add(why, "%s: launch: shared is %lld, and there are %d bytes", op,
+                     (long long)d->shared, shared);
+    else return true;
+    return false;
+}

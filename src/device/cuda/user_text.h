@@ -1,0 +1,44 @@
+// Users' ops in CUDA: the program around a user's text, compiling it, and what a launch may ask for.
+// Nothing here needs a GPU.
+#ifndef TNI_CUDA_USER_TEXT_H
+#define TNI_CUDA_USER_TEXT_H
+
+#include "base/heap.h"
+#include "device/cuda/cubin.h"
+
+// Bytes of parameters that every GPU takes, and how many arrays fit.
+enum { TNI_USER_BYTES = 4096, TNI_USER_ARRAYS = 40 };
+
+// An array as a kernel takes it: `tn::array` of the text. Sizes from rank on are 1.
+typedef struct {
+    void   *data;
+    int64_t count, size[TN_MAX_RANK];
+    int32_t rank, unused;
+} tni_user_array;
+
+// A user's text and what it is compiled for. The strings are the user's.
+typedef struct {
+    const char *op, *kernel, *text;
+    int         nin, nout;
+    size_t      attr;                    // bytes
+    tn_dtype    dtype[TNI_USER_ARRAYS];  // of the inputs, then of the outputs
+} tni_user_text;
+
+// The text of an op for arrays of the dtypes of in and out; false, with a sentence, if no kernel can
+// take so much, or none can have such a name.
+bool tni_user_text_of(tni_user_text *u, const tn_op_def *op, const tn_array *in,
+                      const tn_array *out, size_t attr, tni_text *why);
+
+// Machine code for a chip, with the disk cache as cubin.h has it. TN_EUSER, with a sentence, where
+// the text is wrong or its kernel takes other parameters.
+tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c, bool *found,
+                         tni_text *why);
+
+// One thread for each element of the largest output.
+tn_launch_dims tni_user_dims(const tn_array *out, int nout);
+// Whether dims can be launched where a block has so many threads and so many bytes of shared memory
+// at most; false, with a sentence, if not.
+bool tni_user_dims_ok(const char *op, const tn_launch_dims *d, int threads, int shared,
+                      tni_text *why);
+
+#endif

@@ -1,0 +1,100 @@
+// Adding rows by index, as text: indices with the places they stand at are sorted as one number each,
+// and then every run of equal indices is added up by one group, in order.
+#include "device/simt/group_text.h"
+
+#define T(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+
+const char *const tni_text_segments[] = {
+    T(typedef struct { m_long n; m_long index_step; m_long size; m_long count; m_long v_step;
+                       m_long y_step; int wide; int unused; } segments;),
+    // An index above 32 bits of its place: no two are equal, so that any sort keeps the order. Blocks
+    // of 1024 are sorted by a bitonic network; what is past the end goes last.
+    T(KERNEL(256) pair_blocks(GLOBAL const int *index, m_long at_index, GLOBAL m_ulong *to,
+                              m_long at_to, GLOBAL m_long *fail, GIVEN segments s) {
+          LOCAL m_ulong p[1024];
+          m_long first = (m_long)GROUP_ID * 1024;
+          for (int k = LOCAL_ID; k < 1024; k += 256) {
+              m_long at = at_index + (first + k) * s.index_step;
+              p[k] = ~(m_ulong)0;
+              if (first + k >= s.n) continue;
+              m_long i = s.wide ? ((GLOBAL const m_long *)index)[at] : index[at];
+              p[k] = (m_ulong)m_check(i, s.size, 0, fail) << 32 | (m_ulong)(first + k);
+          }
+          for (int run = 2; run <= 1024; run *= 2)
+              for (int apart = run / 2; apart > 0; apart /= 2) {
+                  BARRIER();
+                  for (int k = LOCAL_ID; k < 512; k += 256) {
+                      int a = k / apart * 2 * apart + k % apart;
+                      m_ulong u = p[a];
+                      m_ulong v = p[a + apart];
+                      if ((u > v) == ((a & run) == 0)) {
+                          p[a] = v;
+                          p[a + apart] = u;
+                      }
+                  }
+              }
+          BARRIER();
+          for (int k = LOCAL_ID; k < 1024; k += 256)
+              if (first + k < s.n) to[at_to + first + k] = p[k];
+      }),
+    // Runs are merged in pairs: an item finds the place of one by bisection in the other run.
+    T(KERNEL(64) pair_merge(GLOBAL const m_ulong *from, m_long at_from, GLOBAL m_ulong *to,
+                            m_long at_to, m_long n, m_long run) {
+          m_long i = ITEM;
+          if (i >= n) return;
+          m_long lo = i / (2 * run) * 2 * run;
+          m_long mid = least(lo + run, n);
+          int left = i < mid;
+          m_ulong v = from[at_from + i];
+          m_long a = left ? mid : lo;
+          m_long b = left ? least(mid + run, n) : mid;
+          m_long first = a;
+          while (a < b) {
+              m_long m = (a + b) / 2;
+              if (from[at_from + m] < v) a = m + 1;
+              else b = m;
+          }
+          to[at_to + (left ? i : lo + i - mid) + a - first] = v;
+      }),
+    // The end of the run of equal indices that begins at h or before it: by doubled steps, then by
+    // bisection.
+    T(M_FN m_long end_of(GLOBAL const m_ulong *p, m_long h, m_long n, m_ulong key) {
+          m_long step = 1;
+          while (h + step < n && p[h + step] >> 32 == key) step *= 2;
+          m_long a = h + step / 2 + 1;
+          m_long b = least(h + step, n);
+          while (a < b) {
+              m_long m = (a + b) / 2;
+              if (p[m] >> 32 == key) a = m + 1;
+              else b = m;
+          }
+          return b;
+      }),
+    // A group has the runs that begin in 16 places, and 1024 columns of them.
+    T(KERNEL(256) add_segments(GLOBAL const m_ulong *p, m_long at_p, GLOBAL const x_kept *v,
+                               GIVEN shape sv, GLOBAL y_kept *y, GIVEN shape sy,
+                               GIVEN segments s) {
+          m_long tiles = (s.count + 1023) / 1024;
+          m_long column = GROUP_ID % tiles * 1024;
+          m_long h = GROUP_ID / tiles * 16;
+          m_long last = least(h + 16, s.n);
+          p += at_p;
+          while (h < last) {
+              m_ulong key = p[h] >> 32;
+              m_long end = end_of(p, h, s.n, key);
+              int begins = h == 0 || p[h - 1] >> 32 != key;
+              for (int k = LOCAL_ID; begins && k < 1024 && column + k < s.count; k += 256) {
+                  m_long at = place(&sv, column + k);
+                  GLOBAL y_kept *to = y + place(&sy, column + k) + (m_long)key * s.y_step;
+                  y_sum sum = (y_sum)y_get(*to);
+                  for (m_long q = h; q < end; q++)
+                      sum += (y_sum)x_get(v[at + (m_long)(p[q] & 0xffffffffu) * s.v_step]);
+                  *to = y_put(sum);
+              }
+              h = end;
+          }
+      }),
+    NULL,
+};
