@@ -32,8 +32,10 @@ static const struct {
     { "training", "steps of an MLP and of lenet with Adam, beside PyTorch", bench_training },
     { "cold", "the first step of a process, with nothing compiled on disk", bench_cold },
     { "gpu_ops", "single ops on a GPU, against what memory and matrix units allow", bench_gpu_ops },
-    { "gpu_steps", "steps of an MLP with Adam on a GPU, and where their time goes", bench_gpu_steps },
-    { "gpu_gpt2", "GPT-2 124M on a GPU: tokens a second, and gradients for a peer", bench_gpu_gpt2 },
+    { "gpu_steps", "steps of an MLP with Adam on a GPU, and where their time goes",
+      bench_gpu_steps },
+    { "gpu_gpt2", "GPT-2 124M on a GPU: tokens a second, and gradients for a peer",
+      bench_gpu_gpt2 },
     { "gpu_images", "60,000 images, 5 epochs, on a GPU, from process start", bench_gpu_images },
 };
 
@@ -77,8 +79,8 @@ static void print_row(const kept_row *r)
 {
     char ratio[128] = "";
     if (!isnan(r->ratio)) snprintf(ratio, sizeof ratio, "  %7.3f x %s", r->ratio, r->of);
-    printf("%-13s %-26s %12.4g %*s%s", r->name, r->what, r->value, *ratio || r->wanted.value > 0 ? -8 : 0,
-           r->unit, ratio);
+    printf("%-13s %-26s %12.4g %*s%s", r->name, r->what, r->value,
+           *ratio || r->wanted.value > 0 ? -8 : 0, r->unit, ratio);
     print_wanted(r);
     printf("\n");
     fflush(stdout);

@@ -170,3 +170,17 @@ const char *gpu_file(const char *name)
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
 }
+
+void gpu_left_add(gpu_left *l, const char *prefix, const char *name, tn_tensor *t)
+{
+    if (l->n == GPU_LEFT) return;
+    snprintf(l->text[l->n], GPU_LEFT_NAME, "%s%s", prefix, name);
+    l->name[l->n] = l->text[l->n];
+    l->t[l->n++]  = t;
+}
+
+void gpu_left_write(const gpu_left *l, tn_ctx *cx, const char *file)
+{
+    const char *path = gpu_file(file);
+    if (path) tn_file_write(cx, path, l->n, l->name, l->t, 0, NULL);
+}

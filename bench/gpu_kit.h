@@ -46,4 +46,16 @@ double gpu_copy_rate(const tn_ctx *cx);
 // The path of a file in the folder for peers; NULL where there is none. Good until the next call.
 const char *gpu_file(const char *name);
 
+// Tensors with names, which are copied, to be left in such a file.
+enum { GPU_LEFT = 256, GPU_LEFT_NAME = 96 };
+typedef struct {
+    char        text[GPU_LEFT][GPU_LEFT_NAME];
+    const char *name[GPU_LEFT];
+    tn_tensor  *t[GPU_LEFT];
+    int         n;
+} gpu_left;
+void gpu_left_add(gpu_left *l, const char *prefix, const char *name, tn_tensor *t);
+// Writes it as safetensors; without a folder, nothing.
+void gpu_left_write(const gpu_left *l, tn_ctx *cx, const char *file);
+
 #endif

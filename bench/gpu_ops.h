@@ -5,7 +5,7 @@
 
 #include "bench.h"
 
-enum { GPU_ARRAYS = 9 };
+enum { GPU_ARRAYS = 9, GPU_PARTS = 124 };
 
 // How an array begins: a result, whose elements are poisoned; numbers in -3 .. 3; indices below the
 // number of columns.
@@ -43,7 +43,9 @@ struct gpu_op {
     int64_t         rows, cols, inner;
     void           *host[GPU_ARRAYS];
     tn_tensor      *t[GPU_ARRAYS];
-    tn_optim       *opt;
+    tn_optim       *opt;  // of parameters that are the parts of array 0, one below the other
+    tn_tensor      *param[GPU_PARTS];
+    int             parts;
 };
 
 extern const gpu_case gpu_cases[];

@@ -11,6 +11,7 @@ int cli_sample(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_profile(int argc, char **argv);
 
 // ---- terminal ----------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ tn_status cli_evaluate(tn_layer *net, const cli_source *d, int64_t batch, cli_sc
 // Results on stdout; of classes the last line is the accuracy.
 void cli_score_print(cli_task task, const cli_score *score);
 
-// ---- cases to explain --------------------------------------------------------------------------
+// ---- cases to explain and profile --------------------------------------------------------------
 
 // What a case works on; it takes those it has a use for. Everything belongs to the context.
 typedef struct {
@@ -194,6 +195,26 @@ typedef struct {
 } cli_case;
 
 const cli_case *cli_case_at(int i);  // NULL past the last
+
+// What explain or profile is asked for: a case, the list, or a program with its arguments. profile is
+// set beforehand and chooses the options: trace and steps, or source.
+typedef struct {
+    bool            profile;
+    const char     *command, *device, *trace;
+    const cli_case *one;
+    char          **program;
+    int64_t         steps;  // 0: not given
+    bool            source, list;
+} cli_case_line;
+
+// False, with a sentence on stderr, when it is wrong: exit with 2.
+bool cli_case_line_parse(cli_case_line *l, int argc, char **argv);
+// Becomes the program, as if it had been called by itself, with a variable set that the library obeys.
+// Returns 1, reported, if it cannot be run.
+int cli_case_line_program(const cli_case_line *l, const char *variable, const char *value);
+int cli_cases_list(void);
+// So many steps of a case, until one fails.
+void cli_case_steps(cli_kit *k, const cli_case *c, int64_t steps);
 
 // ---- a run of training -------------------------------------------------------------------------
 

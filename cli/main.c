@@ -52,6 +52,14 @@ static const command commands[] = {
       "move and the least that must be moved, their sizes, the lines they come from, the memory for\n"
       "what lies between them. --list lists the cases, --source adds the kernels' text.\n",
       cli_explain, 0 },
+    { "profile", "times the kernels of a computation",
+      "CASE [--device NAME] [--steps N] [--trace FILE]\n       tenon profile --list\n"
+      "       tenon profile [--device NAME] [--trace FILE] -- PROGRAM [ARGUMENT]...",
+      "The kernels of N steps of a case (20), or of all that a program does, on stderr there: how long\n"
+      "they took, the bytes and flops a second that this is, beside what this machine's large copies and\n"
+      "products reach, and the lines they come from. --list lists the cases. --trace writes every run of\n"
+      "a kernel to a file whose name ends in .json, for Perfetto or chrome://tracing.\n",
+      cli_profile, 0 },
     { "devices", "lists the devices of this build", "",
       "One line each: the name that --device takes, whether it can be used, and what serves it.\n",
       devices, 0 },

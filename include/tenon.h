@@ -99,7 +99,7 @@ typedef struct {
     tn_handler *handler;  // NULL: print the first error once to stderr
     void       *user;     // handed to handler and alloc
     uint64_t    seed;
-    int64_t     mem_limit;    // bytes of tensor memory, 0: no limit
+    int64_t     mem_limit;    // bytes of tensor memory, 0: TN_MEM_LIMIT, else no limit
     int64_t     flush_nodes;  // pending nodes before work is flushed by itself, 0: 100,000
     int         threads;      // 0: TN_NUM_THREADS, else all cores
     void       *stream;       // a caller's stream, on devices that have them
@@ -619,6 +619,7 @@ typedef struct {
     int64_t launches, copies, syncs;
     int64_t disk_hits;  // kernels that were found compiled on disk, as kernels
     int64_t planned;    // bytes of the arena of the plan built last
+    int64_t kept;       // bytes of the device that lie free in the context, for the next to ask
 } tn_stats;
 TN_API tn_stats tn_stats_get(const tn_ctx *cx);
 
@@ -646,6 +647,18 @@ typedef struct {
 } tn_plan_memory;
 // What a tn_eval now would take, before anything runs. Zeros on error.
 TN_API tn_plan_memory tn_plan_bytes(tn_ctx *cx);
+
+// A profile: between begin and end every kernel and call runs by itself and is timed, by the device's
+// own clock where it has one. begin forgets the profile before. Evaluations are slower meanwhile, and
+// values are the same.
+TN_API tn_status tn_profile_begin(tn_ctx *cx);
+TN_API tn_status tn_profile_end(tn_ctx *cx);
+// Writes the profile, so far if it is on. To a path that ends in ".json": every run of a kernel as a
+// trace event, for Perfetto or chrome://tracing (the first million). To any other path, or, with
+// NULL, to stdout: a table of kernels, those that took longest first, with time, bytes and flops a
+// second, the part that is of the rate of a large copy or product, which is measured then, and the
+// lines they come from. Small values may stay in a cache and so go beyond that rate.
+TN_API tn_status tn_profile_write(tn_ctx *cx, const char *path);
 
 #include "tenon/sites.h"
 

@@ -9,8 +9,8 @@
 // there.
 tn_ctx *open_eager(const char *device, bool eager);
 
-// SAMPLED: every class of dtypes, every class of layouts and every variant once, in turn. FEW: fewer
-// still. COMPLETE: every dtype in every layout and variant.
+// SAMPLED: every class of dtypes, every class of layouts and every variant once, in turn. FEW:
+// fewer still. COMPLETE: every dtype in every layout and variant.
 typedef enum { SAMPLED, FEW, COMPLETE } how_much;
 
 // Runs n ops, each case a case of the running test.

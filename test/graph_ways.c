@@ -1,5 +1,5 @@
-// graph_ways.c: ways to run random graphs, each against ref. A graph that fails is shrunk and printed
-// as C.
+// graph_ways.c: ways to run random graphs, each against ref. A graph that fails is shrunk and
+// printed as C.
 #include "graph_ways.h"
 
 #include "check.h"

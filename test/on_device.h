@@ -9,8 +9,8 @@ void sorts_on(const char *device);
 void sums_on(const char *device);
 void scatters_on(const char *device);
 
-// Attention and its gradient; gradients against those of ref, and against differences; training steps
-// that PyTorch did. Each is in the file of its subject.
+// Attention and its gradient; gradients against those of ref, and against differences; training
+// steps that PyTorch did. Each is in the file of its subject.
 void attention_on(const char *device, int part, int parts);
 void gradients_on(const char *device, int part, int parts);
 void differences_on(const char *device, int part, int parts);

@@ -1,5 +1,5 @@
-// test_gpu.c: the cuda device against ref: every op of the table in every dtype and layout, gradients,
-// random graphs, what PyTorch recorded. Without a GPU all of it is skipped.
+// test_gpu.c: the cuda device against ref: every op of the table in every dtype and layout,
+// gradients, random graphs, what PyTorch recorded. Without a GPU all of it is skipped.
 //
 //     TN_GRAPHS=10000 tenon-tests gpu/         runs that many random graphs instead of 300
 //     TN_TEST_DEVICE=opencl tenon-tests gpu/   runs it all on another device

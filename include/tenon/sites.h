@@ -373,6 +373,9 @@
 #define tn_explain(...)                   tn_explain_at(TN_HERE, __VA_ARGS__)
 #define tn_explain_with(...)              tn_explain_with_at(TN_HERE, __VA_ARGS__)
 #define tn_plan_bytes(...)                tn_plan_bytes_at(TN_HERE, __VA_ARGS__)
+#define tn_profile_begin(...)             tn_profile_begin_at(TN_HERE, __VA_ARGS__)
+#define tn_profile_end(...)               tn_profile_end_at(TN_HERE, __VA_ARGS__)
+#define tn_profile_write(...)             tn_profile_write_at(TN_HERE, __VA_ARGS__)
 #endif
 
 #endif

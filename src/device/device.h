@@ -71,7 +71,7 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
     return result;
 }
 
-enum { TNI_TICKETS = 255 };
+enum { TNI_TICKETS = 255, TNI_STAMPS = 1024 };
 
 // What a context asks for as it takes its seat.
 typedef struct {
@@ -137,6 +137,29 @@ struct tni_device {
     // it into 8 bytes. Nobody waits. NULL where a download costs nothing.
     int64_t (*fetch)(void *seat, tn_dtype dt, const void *src);
     bool (*fetched)(void *seat, int64_t ticket, void *host);
+    // Copies to the device that go beside all other work. now: a number for the work given so far, which
+    // grows; done: whether that up to a number is done; after: the next upload writes memory that work
+    // up to a number used and none since; without it an upload comes after all. NULL where uploads
+    // come in turn.
+    uint64_t (*now)(void *seat);
+    bool (*done)(void *seat, uint64_t work);
+    void (*after)(void *seat, uint64_t work);
+    // A caller's memory of the device. holds: whether bytes at an address are of this device, *here, and
+    // can be used as they are; an error, with the reason, if they are of another or too few. settle:
+    // waits until no work uses it, unless the caller's stream keeps the order. NULL where there is
+    // none but the host's.
+    tn_status (*holds)(void *seat, const void *p, size_t bytes, bool *here, tni_text *why);
+    void (*settle)(void *seat);
+    // Memory of the device, for messages; NULL where nobody knows.
+    bool (*memory)(void *seat, size_t *free, size_t *all);
+    // Time, for a profile; NULL where the host's clock after wait is as good. stamp: a point in the order
+    // of all that was given so far, 0 if it cannot be had. stamped: the seconds between two of the
+    // last TNI_STAMPS, once both are reached; it waits, and is NAN if it is not known. hold: what is
+    // given from now on begins when the hold ends, or soon after if that takes long; so that the device
+    // does not wait for the host between two stamps.
+    int64_t (*stamp)(void *seat);
+    double (*stamped)(void *seat, int64_t from, int64_t to);
+    void (*hold)(void *seat, bool on);
     // Until everything launched is done; NULL where launch waits. What failed meanwhile is told.
     tn_status (*wait)(void *seat, tni_text *why);
     // To be seen by people; NULL where there is nothing to show. counts: kernels that this process

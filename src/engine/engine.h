@@ -19,6 +19,8 @@ typedef struct {
     uint8_t   dtype[TNI_ON_THE_WAY];
 } tni_late;
 
+typedef struct tni_profile tni_profile;  // profile.h
+
 struct tni_engine {
     const tni_device *device;
     void             *seat;  // at the device
@@ -34,6 +36,8 @@ struct tni_engine {
     char              explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
     tni_late         *late;
     size_t            late_count, late_cap;
+    bool              profiling;  // steps are timed
+    tni_profile      *profile;    // NULL before the first
 };
 
 // Evaluates root (TNI_READ) or everything pending. On failure the context's error says why; a step
@@ -41,6 +45,10 @@ struct tni_engine {
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root);
 // Returns every store to its last computed value; what has none is gone.
 void tni_roll_back(tn_ctx *cx);
+
+// Reports that there is no device memory for `what`: how much was asked for, how much there is, and
+// which tensors have most of it. Returns NULL.
+void *tni_out_of_memory(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 
 // Gives tickets to what can fail in a new plan, and writes down what is to be said then. False,
 // reported, when memory is out.

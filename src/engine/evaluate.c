@@ -1,5 +1,5 @@
 // Key, plan, run: from pending nodes to values.
-#include "engine/run.h"
+#include "engine/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -297,13 +297,19 @@ static bool prepare(const run *r, tni_plan *p)
 
 // ---- memory ------------------------------------------------------------------------------------
 
-static tni_buffer *take(run *r, int64_t bytes, const char *what)
+// Memory for the value of a node, or for something else.
+static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *what)
 {
     tni_buffer *b = tni_buffer_new(&r->cx->buffers, (size_t)bytes);
-    if (!b)
-        tni_fail(r->cx, TN_EMEM, "%s: out of memory: no %lld bytes besides the %lld in use", what,
-                 (long long)bytes, (long long)r->cx->buffers.bytes);
-    return b;
+    if (b) return b;
+    tni_text value = { "" };
+    if (n) {
+        tni_text_add(&value, "%s of %s", tni_shape_text(n->rank, n->size).s,
+                     tn_dtype_name((tn_dtype)n->dtype));
+        if (n->site.line) tni_text_add(&value, " recorded at %s:%d", n->site.file, n->site.line);
+    }
+    return tni_out_of_memory(r->cx, n ? tni_op_table[n->op].name : "evaluating",
+                             n ? value.s : what, bytes);
 }
 
 tni_arg *tni_run_inputs(const tni_run *r)
@@ -341,7 +347,7 @@ static size_t scratch_bytes(run *r)
 static bool take_scratch(run *r)
 {
     size_t most = scratch_bytes(r);
-    return !most || (r->scratch = take(r, (int64_t)most, "evaluating")) != NULL;
+    return !most || (r->scratch = take(r, (int64_t)most, NULL, "scratch")) != NULL;
 }
 
 static bool take_lists(run *r)
@@ -355,11 +361,12 @@ static bool take_lists(run *r)
 static bool take_memory(run *r)
 {
     if (!take_lists(r)) return false;
-    if (r->plan->arena && !(r->arena = take(r, r->plan->arena, "evaluating"))) return false;
+    int64_t arena = r->plan->arena;
+    if (arena && !(r->arena = take(r, arena, NULL, "the values on the way"))) return false;
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
         if (p->where != TNI_OWN || p->root != i) continue;
-        r->own[i] = take(r, p->bytes, tni_op_table[r->g->item[i].n->op].name);
+        r->own[i] = take(r, p->bytes, r->g->item[i].n, NULL);
         if (!r->own[i]) return false;
     }
     for (size_t i = 0; i < r->g->count; i++) r->data[i] = find_data(r, i);
@@ -522,14 +529,20 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan *p)
 // Runs all steps, once more if the device asks for that. On failure *item is what failed at step *at.
 static bool run_steps(run *r, size_t *at, size_t *item)
 {
-    const tni_device *d       = r->e->device;
-    tni_plan         *p       = r->plan;
-    bool              replays = d->begin && !r->e->verify && !r->e->check, again = false;
+    const tni_device *d     = r->e->device;
+    tni_plan         *p     = r->plan;
+    bool              timed = r->e->profiling, again = false;
+    bool              replays = d->begin && !r->e->verify && !r->e->check && !timed;
     do {
         bool ok = true;
         if (replays) d->begin(r->e->seat, &p->replay);
+        if (timed) tni_profile_start(r);
         p->forget = replays ? d->forget : p->forget;
-        for (*at = 0; ok && *at < p->steps; ++*at) ok = run_step(r, p->step[*at], item) == TN_OK;
+        for (*at = 0; ok && *at < p->steps; ++*at) {
+            ok = run_step(r, p->step[*at], item) == TN_OK;
+            if (ok && timed) tni_profile_step(r, p->step[*at]);
+        }
+        if (timed) tni_profile_stop(r);
         tni_text  why = { "" };
         tn_status s   = replays ? d->end(r->e->seat, ok, &again, &why) : TN_OK;
         if (ok && s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);

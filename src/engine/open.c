@@ -1,5 +1,5 @@
 // Contexts: opening on a device, closing, moving between threads; scopes as far as they evaluate.
-#include "engine/engine.h"
+#include "engine/profile.h"
 
 #include "base/pool.h"
 
@@ -125,6 +125,17 @@ enum { KEEPS_BLOCKS = false };
 enum { KEEPS_BLOCKS = true };
 #endif
 
+// What was asked for, else what the environment says.
+static bool find_limit(int64_t asked, int64_t *limit)
+{
+    const char *v = getenv("TN_MEM_LIMIT");
+    *limit        = asked;
+    if (asked || !v || !*v || tni_parse_bytes(v, limit)) return true;
+    tni_thread_fail(TN_EARG, "open: TN_MEM_LIMIT is %s, not a number of bytes such as 512M",
+                    tni_shown(v).s);
+    return false;
+}
+
 // A context that gets no seat is gone.
 static bool take_seat(tn_ctx *cx, const tni_wish *wish)
 {
@@ -144,8 +155,9 @@ static bool take_seat(tn_ctx *cx, const tni_wish *wish)
 tn_ctx *tn_open_with(tn_open_opts o)
 {
     tni_wish          wish = { .stream = o.stream };
-    const tni_device *dev  = find_device(o.device, &wish.number);
-    if (!dev) return NULL;
+    int64_t           limit;
+    const tni_device *dev = find_device(o.device, &wish.number);
+    if (!dev || !find_limit(o.mem_limit, &limit)) return NULL;
     tni_heap heap = o.alloc ? (tni_heap){ .alloc = o.alloc, .user = o.user } : tni_heap_default();
     tn_ctx  *cx   = tni_zalloc(&heap, sizeof *cx);
     tni_engine *e = cx ? tni_zalloc(&heap, sizeof *e) : NULL;
@@ -179,8 +191,9 @@ tn_ctx *tn_open_with(tn_open_opts o)
     cx->scope       = &cx->root;
     open_slabs(cx);
     if (!take_seat(cx, &wish)) return NULL;
-    tni_memory memory = { dev->alloc, dev->free, e->seat };
-    tni_buffers_open(&cx->buffers, &cx->heap, memory, o.mem_limit);
+    tni_memory memory = { dev->alloc, dev->free, e->seat, dev->now, dev->done, dev->settle };
+    tni_buffers_open(&cx->buffers, &cx->heap, memory, limit);
+    tni_profile_open(cx);
     return cx;
 }
 
@@ -216,6 +229,7 @@ void tn_close(tn_ctx *cx)
         tni_fail(cx, TN_EARG, "close: a call of this context is in progress");
         return;
     }
+    tni_profile_close(cx);
     while (cx->scope != &cx->root) tni_scope_close(cx->scope);
     while (cx->things) {
         tni_thing *t = cx->things;
@@ -316,6 +330,7 @@ tn_stats tn_stats_get(const tn_ctx *cx)
     tn_stats s = cx->stats;
     s.bytes    = cx->buffers.bytes;
     s.peak     = cx->buffers.peak;
+    s.kept     = cx->buffers.held - cx->buffers.bytes;
     s.nodes    = (int64_t)cx->nodes.live;
     if (cx->engine->device->counts) cx->engine->device->counts(&s.kernels, &s.disk_hits);
     return s;

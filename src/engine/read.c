@@ -32,11 +32,14 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
 {
     const tni_device *dev   = cx->engine->device;
     int64_t           count = tni_shape_count(rank, size);
-    tni_buffer       *b     = tni_buffer_new(&cx->buffers, (size_t)count * dev->element_size(dt));
-    if (!b)
-        return tni_fail(cx, TN_EMEM, "%s: out of memory for shape %s of %s", op,
-                        tni_shape_text(rank, size).s, tn_dtype_name(dt));
-    tni_text  why = { "" };
+    size_t            bytes = (size_t)count * dev->element_size(dt);
+    tni_buffer       *b     = tni_buffer_to_fill(&cx->buffers, bytes);
+    if (!b) {
+        tni_text what = tni_text_of("%s of %s", tni_shape_text(rank, size).s, tn_dtype_name(dt));
+        return tni_out_of_memory(cx, op, what.s, (int64_t)bytes);
+    }
+    tni_text why = { "" };
+    if (count && dev->after) dev->after(cx->engine->seat, b->last);
     tn_status s   = count ? dev->upload(cx->engine->seat, b->data, dt, data, count, &why) : TN_OK;
     if (s != TN_OK) {
         tni_buffer_unref(&cx->buffers, b);
@@ -52,6 +55,22 @@ tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const
     return copy_in(cx, "from", dt, rank, size, data);
 }
 
+// Whether a caller's memory can be used as it is. False, reported, if it cannot be used at all.
+static bool find_memory(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data, bool *here)
+{
+    const tni_device *dev  = cx->engine->device;
+    size_t            size = dev->element_size(dt);
+    tni_text          why  = { "" };
+    *here                  = dev->host_memory;
+    if (*here || !dev->holds || !count) return true;
+    tn_status s = dev->holds(cx->engine->seat, data, (size_t)count * size, here, &why);
+    if (s == TN_OK && *here && (uintptr_t)data % size) {
+        s = TN_EARG;
+        tni_text_add(&why, "data is not aligned to its elements, of %zu bytes", size);
+    }
+    return s == TN_OK || tni_refuse(cx, s, "borrow: %s", why.s);
+}
+
 tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
                      void (*release)(void *data, void *user), void *user)
 {
@@ -60,7 +79,10 @@ tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, voi
     tni_enter(tni_self.site);  // so that a handler that jumps finds the memory given back
     bool ok = can_take(cx, "borrow", dt, rank, size, data);
     if (ok) {
-        if (cx->engine->device->host_memory) {
+        bool here;
+        if (!find_memory(cx, dt, tni_shape_count(rank, size), data, &here)) {
+            t = NULL;
+        } else if (here) {
             b = tni_buffer_borrow(&cx->buffers, data, release, user);
             t = b ? leaf(cx, dt, rank, size, b) : tni_fail_memory(cx, "borrow");
         } else {
@@ -117,7 +139,10 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
         return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
-    if (!b) return tni_fail_status(cx, TN_EMEM, "%s: out of memory", op);
+    if (!b) {
+        tni_out_of_memory(cx, op, "a copy", count * (int64_t)e->device->element_size(dt));
+        return tni_failed();
+    }
     tni_view to    = tni_view_whole(v.rank, v.size);
     tni_call call  = { .seat    = e->seat,
                        .op      = dt == from.dtype ? TNI_copy : TNI_cast,

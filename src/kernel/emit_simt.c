@@ -745,7 +745,8 @@ static int red_words(const tni_page *c)
     bool                  teams = m->form == TNI_SIMT_ROW && m->rows > 1;  // fold_rows
     if (m->form != TNI_SIMT_ROW && !c->k->tails) return lanes;
     if (m->form == TNI_SIMT_ROW && m->cuda && m->team <= 32 && !c->k->tails) return 0;
-    if (teams && fold < group) fold = group;
+    bool columns = m->finish == TNI_FINISH_LAST && tni_simt_finishes_columns(c);
+    if ((teams || columns) && fold < group) fold = group;
     return fold > lanes ? fold : lanes;
 }
 
@@ -788,7 +789,8 @@ static void put_finish_kernel(tni_page *c)
     tni_text mine;
     snprintf(mine.s, sizeof mine.s, "tid == 0 && %s == 0", c->d->group_id);
     tni_simt_finish_once(c, threads, mine.s);
-    tni_simt_finish_columns(c, threads);
+    snprintf(mine.s, sizeof mine.s, "%s * 32", c->d->group_id);
+    if (tni_simt_finishes_columns(c)) tni_simt_finish_columns(c, threads, mine.s);
     tni_line(c->o, "}");
 }
 

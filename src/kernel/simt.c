@@ -512,7 +512,10 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
     int64_t               full = most(1, f->limits->units * here / m->block / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
-    m->chunk = most(ceil_div(units, full * per), f->k->tails ? least(4, ceil_div(units, per)) : 1);
+    // Several turns make fewer partial results, unless there is so little to do that time is better.
+    enum { LITTLE = 1 << 17 };
+    int64_t turns = f->k->tails && f->rows * f->cols > LITTLE ? least(4, ceil_div(units, per)) : 1;
+    m->chunk      = most(ceil_div(units, full * per), turns);
     // Tails for each r of lanes are written once, not added up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
     int64_t groups = most(1, c->cluster);
@@ -533,7 +536,10 @@ static void choose_finish(const facts *f, tni_simt *m)
     if (!f->k->tails) return;
     for (int i = 0; i < f->k->nins; i++)
         if (is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
-    c->finish = c->cuda && !f->col_finish ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
+    // One group has soon joined few columns; many are worth a kernel of their own.
+    enum { FEW = 1 << 14 };
+    bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % WARP == 0);
+    c->finish = c->cuda && few ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
     if (c->finish == TNI_FINISH_LAST) return;
     m->finish_block   = (int)least(GROUP, f->limits->threads);
     c->finish_threads = (uint16_t)m->finish_block;

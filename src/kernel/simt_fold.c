@@ -188,7 +188,8 @@ void tni_simt_finish_last(tni_page *c)
     tni_line(c->o, "__shared__ m_int last;");
     tni_line(c->o, "__threadfence();");
     tni_line(c->o, "__syncthreads();");
-    tni_line(c->o, "if (tid == 0) last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x;");
+    tni_line(c->o, "if (tid == 0)");
+    tni_line(c->o, "    last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x * gridDim.y;");
     tni_line(c->o, "__syncthreads();");
     tni_line(c->o, "if (!last) return;");
     tni_line(c->o, "if (tid == 0) fail[2] = 0;");
@@ -196,18 +197,27 @@ void tni_simt_finish_last(tni_page *c)
     tni_line(c->o, "{");
     tni_simt_declare_parts(c);
     tni_simt_finish_once(c, c->m->team * c->m->rows, "tid == 0");
+    if (tni_simt_finishes_columns(c)) {
+        tni_line(c->o, "for (m_long first = 0; first < %s; first += 32) {",
+                 tni_simt_word_name(c, TNI_WORD_COLS).s);
+        tni_simt_finish_columns(c, c->m->team * c->m->rows, "first");
+        tni_line(c->o, "}");
+    }
     tni_line(c->o, "}");
 }
 
-// Columns: 32 to a group, each by as many threads as there are; they leave what they joined and add
-// it up in order.
-void tni_simt_finish_columns(tni_page *c, int threads)
+bool tni_simt_finishes_columns(const tni_page *c)
 {
     tni_set set = tni_needs_finish(c->k, true), none = { 0 };
-    if (!memcmp(&set, &none, sizeof set)) return;
-    int ys = threads / 32;
-    tni_line(c->o, "const %s column = (%s)%s * 32 + tid %% 32;", c->index, c->index,
-             c->d->group_id);
+    return memcmp(&set, &none, sizeof set) != 0;
+}
+
+// They leave what they joined and add it up in order.
+void tni_simt_finish_columns(tni_page *c, int threads, const char *first)
+{
+    tni_set set = tni_needs_finish(c->k, true);
+    int     ys  = threads / 32;
+    tni_line(c->o, "const %s column = (%s)%s + tid %% 32;", c->index, c->index, first);
     tni_line(c->o, "mine = tid < 32 && column < %s;", tni_simt_word_name(c, TNI_WORD_COLS).s);
     tni_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
              tni_simt_word_name(c, TNI_WORD_COLS).s);

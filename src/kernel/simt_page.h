@@ -121,9 +121,10 @@ void tni_simt_declare_parts(tni_page *c);
 void tni_simt_finish_once(tni_page *c, int threads, const char *mine);
 // The last group to get here finishes.
 void tni_simt_finish_last(tni_page *c);
-// Columns: 32 to a group, each by as many threads as there are; they leave what they joined and add
-// it up in order.
-void tni_simt_finish_columns(tni_page *c, int threads);
+// 32 columns from `first` on, each by as many threads as there are.
+void tni_simt_finish_columns(tni_page *c, int threads, const char *first);
+// Whether there is something to finish for each column.
+bool tni_simt_finishes_columns(const tni_page *c);
 
 // ---- rows that bulk copies bring: simt_bulk.c --------------------------------------------------
 

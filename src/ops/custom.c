@@ -6,11 +6,12 @@
 
 static bool def_ok(tn_ctx *cx, const tn_op_def *op)
 {
-    const char *lack = !op->name                   ? "name"
-                       : !op->expr && !op->shape   ? "shape"
-                       : !op->expr && !op->compute ? "compute or expr"
-                       : op->nin < 1               ? "nin"
-                                                   : NULL;
+    bool        runs = op->expr || op->compute || op->cuda;
+    const char *lack = !op->name                 ? "name"
+                       : !op->expr && !op->shape ? "shape"
+                       : !runs                   ? "compute, expr or cuda"
+                       : op->nin < 1             ? "nin"
+                                                 : NULL;
     if (op->nout > TNI_MOST_OUTPUTS) lack = "room for so many outputs: 16 at most";
     if (!lack) return true;
     tni_fail(cx, TN_EARG, "custom: %s has no %s", op->name ? op->name : "the op", lack);
@@ -74,6 +75,22 @@ int64_t tni_custom_start(const tn_array *out, int k)
         at += (count * 8 + 63) / 64 * 64;
     }
     return at;
+}
+
+tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array *out,
+                             const char *device, tni_text *why)
+{
+    const tn_op_def *op = attr->custom.def;
+    *why                = (tni_text){ 0 };
+    if (!op->compute) {
+        tni_text_add(why, "%s: CUDA text cannot run on %s; give the op a compute function too",
+                     op->name, device);
+        return TN_EDEVICE;
+    }
+    tn_status s = op->compute(attr->custom.bytes, in, out);
+    if (s == TN_OK) return TN_OK;
+    tni_text_add(why, "%s: compute failed with status %d", op->name, (int)s);
+    return TN_EUSER;
 }
 
 static bool remember(tn_ctx *cx, tni_node *n, const tn_op_def *op, const void *attr, size_t bytes,

@@ -122,6 +122,10 @@ const tn_array *tni_custom_outputs(const tni_attr *attr);
 // Where output k of several begins among their bytes: eight an element, each at a multiple of 64. For
 // k past the last, the bytes of all; -1 where they overflow.
 int64_t tni_custom_start(const tn_array *out, int k);
+// Calls the compute function of an op over memory of the host; an error, with a sentence, if there is
+// none or it fails.
+tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array *out,
+                             const char *device, tni_text *why);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 

@@ -1,15 +1,74 @@
-// The cache of buffers: bins of free blocks by size class, and the limit.
+// The cache of buffers: bins of free blocks by size, the best fit among them, and the limit.
 #include "tensor/buffer.h"
+
+enum { SMALL = 1 << 20, STEP = 2 << 20 };  // sizes up to here are exact; larger ones grow by this
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit)
 {
     *b = (tni_buffers){ .heap = heap, .memory = memory, .limit = limit };
 }
 
-static void give_back(tni_buffers *b, tni_buffer *buf)
+bool tni_parse_bytes(const char *text, int64_t *bytes)
 {
-    b->memory.free(b->memory.state, buf->data);
-    tni_free(b->heap, buf);
+    static const char units[] = "KMG";
+    int64_t           n       = 0;
+    const char       *s       = text;
+    for (; *s >= '0' && *s <= '9'; s++) {
+        if (n > (INT64_MAX - 9) / 10) return false;
+        n = 10 * n + (*s - '0');
+    }
+    if (s == text || n == 0) return false;
+    for (int i = 0; *s && units[i]; i++) {
+        if (n > INT64_MAX >> 10) return false;
+        n <<= 10;
+        if (*s == units[i] || *s == units[i] + ('a' - 'A')) {
+            *bytes = n;
+            return !s[1];
+        }
+    }
+    *bytes = n;
+    return !*s;
+}
+
+// ---- sizes -------------------------------------------------------------------------------------
+
+static int octave(size_t n)
+{
+    return 63 - __builtin_clzll(n);
+}
+
+// At most a fifth of a small block is wasted, and a ninth of a large one.
+size_t tni_buffer_size(size_t bytes)
+{
+    size_t n = bytes < 64 ? 64 : bytes;
+    size_t q = (size_t)1 << (octave(n) - (n <= SMALL ? 2 : 3));
+    if (q > STEP) q = STEP;
+    return (n + q - 1) / q * q;
+}
+
+// The bin of a block that has just so many bytes.
+static int bin_of(size_t n)
+{
+    int e = octave(n);
+    if (n <= SMALL) return (e - 6) * 4 + (int)(n >> (e - 2) & 3);
+    return TNI_SMALL_BINS + (e - 20) * 8 + (int)(n >> (e - 3) & 7);
+}
+
+// ---- blocks ------------------------------------------------------------------------------------
+
+static void put(tni_buffer **list, tni_buffer *buf)
+{
+    buf->prev = NULL;
+    buf->next = *list;
+    if (buf->next) buf->next->prev = buf;
+    *list = buf;
+}
+
+static void take_out(tni_buffer **list, tni_buffer *buf)
+{
+    if (buf->next) buf->next->prev = buf->prev;
+    if (buf->prev) buf->prev->next = buf->next;
+    else *list = buf->next;
 }
 
 // Gives everything that lies free back to the device.
@@ -19,9 +78,10 @@ static void trim(tni_buffers *b)
         while (b->bin[i]) {
             tni_buffer *buf = b->bin[i];
             b->bin[i]       = buf->next;
-            give_back(b, buf);
+            b->held -= (int64_t)buf->room;
+            b->memory.free(b->memory.state, buf->data);
+            tni_free(b->heap, buf);
         }
-    b->kept = 0;
 }
 
 void tni_buffers_close(tni_buffers *b)
@@ -29,61 +89,101 @@ void tni_buffers_close(tni_buffers *b)
     trim(b);
 }
 
-// Four classes to an octave, from 64 bytes up: at most a fifth is wasted.
-static int bin_of(size_t bytes, size_t *rounded)
+static bool is_over(const tni_buffers *b, int64_t have, size_t more)
 {
-    size_t n = bytes < 64 ? 64 : bytes;
-    int    e = 63 - __builtin_clzll(n);
-    size_t q = (size_t)1 << (e - 2), up = (n + q - 1) / q * q;
-    e        = 63 - __builtin_clzll(up);
-    *rounded = up;
-    return (e - 6) * 4 + (int)((up >> (e - 2)) & 3);
+    return b->limit > 0 && have + (int64_t)more > b->limit;
 }
 
-size_t tni_buffer_size(size_t bytes)
+static tni_buffer *fresh(tni_buffers *b, size_t room)
 {
-    size_t rounded;
-    bin_of(bytes, &rounded);
-    return rounded;
-}
-
-static tni_buffer *fresh(tni_buffers *b, size_t bytes)
-{
+    if (is_over(b, b->held, room)) return NULL;
     tni_buffer *buf = tni_zalloc(b->heap, sizeof *buf);
     if (!buf) return NULL;
-    buf->data = b->memory.alloc(b->memory.state, bytes);
-    if (buf->data) return buf;
+    buf->room = room;
+    buf->data = b->memory.alloc(b->memory.state, room);
+    if (buf->data) {
+        b->held += (int64_t)room;
+        return buf;
+    }
     tni_free(b->heap, buf);
     return NULL;
 }
 
-tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
+// Fresh memory, if need be after all that is free was given back.
+static tni_buffer *fresh_after_all(tni_buffers *b, size_t room)
 {
-    size_t rounded;
-    if (bytes > SIZE_MAX / 4) return NULL;
-    int bin = bin_of(bytes, &rounded);
-    if (bin >= TNI_BINS) return NULL;
-    if (b->limit > 0 && b->bytes + (int64_t)rounded > b->limit) return NULL;
-    tni_buffer *buf = b->bin[bin];
-    if (buf) {
-        b->bin[bin] = buf->next;
-        b->kept -= (int64_t)rounded;
-    } else {
-        if (b->limit > 0 && b->bytes + b->kept + (int64_t)rounded > b->limit) trim(b);
-        buf = fresh(b, rounded);
-        if (!buf && b->kept) {
-            trim(b);
-            buf = fresh(b, rounded);
+    tni_buffer *buf = fresh(b, room);
+    if (buf || b->held == b->bytes) return buf;
+    trim(b);
+    return fresh(b, room);
+}
+
+// ---- the best fit ------------------------------------------------------------------------------
+
+// The smallest free block of at least n bytes that wastes no more than an eighth, and among equals
+// the one freed last, or first. alone: there is no other of its size.
+static tni_buffer *find(const tni_buffers *b, size_t n, bool oldest, bool *alone)
+{
+    size_t      most = n <= SMALL ? n : n + n / 8;
+    tni_buffer *best = NULL;
+    int         last = bin_of(most);
+    for (int i = bin_of(n); i <= last && i < TNI_BINS && !best; i++)
+        for (tni_buffer *f = b->bin[i]; f; f = f->next) {
+            bool same = best && f->room == best->room;
+            if (f->room < n || f->room > most || (best && f->room > best->room)) continue;
+            *alone = !same;
+            if (!same || oldest) best = f;
+            if (!oldest && best->room == n) return best;
         }
-        if (!buf) return NULL;
-    }
+    return best;
+}
+
+static tni_buffer *hand_out(tni_buffers *b, tni_buffer *buf, size_t bytes)
+{
     buf->refs  = 1;
-    buf->bin   = bin;
-    buf->bytes = rounded;
-    b->bytes += (int64_t)rounded;
+    buf->bytes = bytes;
+    buf->site  = (tni_site){ 0 };
+    put(&b->used, buf);
+    b->bytes += (int64_t)bytes;
     if (b->bytes > b->peak) b->peak = b->bytes;
     return buf;
 }
+
+// What tni_buffer_size makes of a number of bytes; 0 if nobody has that many.
+static size_t rounded(const tni_buffers *b, size_t bytes)
+{
+    size_t n = bytes > SIZE_MAX / 4 ? 0 : tni_buffer_size(bytes);
+    return n && bin_of(n) < TNI_BINS && !is_over(b, b->bytes, n) ? n : 0;
+}
+
+tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
+{
+    bool   alone;
+    size_t n = rounded(b, bytes);
+    if (!n) return NULL;
+    tni_buffer *buf = find(b, n, false, &alone);
+    if (buf) take_out(&b->bin[bin_of(buf->room)], buf);
+    else buf = fresh_after_all(b, n);
+    return buf ? hand_out(b, buf, n) : NULL;
+}
+
+// Twice this much is not held for one batch.
+enum { MOST_TO_DOUBLE = 256 << 20 };
+
+tni_buffer *tni_buffer_to_fill(tni_buffers *b, size_t bytes)
+{
+    bool   alone = false;
+    size_t n     = b->memory.done ? rounded(b, bytes) : 0;
+    if (!n || n > MOST_TO_DOUBLE) return tni_buffer_new(b, bytes);
+    tni_buffer *old = find(b, n, true, &alone), *buf = NULL;
+    if (!old || (alone && !b->memory.done(b->memory.state, old->last))) buf = fresh(b, n);
+    if (!buf && !old) return tni_buffer_new(b, bytes);
+    if (buf) return hand_out(b, buf, n);
+    take_out(&b->bin[bin_of(old->room)], old);
+    return hand_out(b, old, n);
+}
+
+// ---- a caller's memory, and the end of both ----------------------------------------------------
 
 tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *, void *),
                               void *user)
@@ -98,18 +198,24 @@ tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *
     return buf;
 }
 
+static void release(tni_buffers *b, tni_buffer *buf)
+{
+    if (buf->release && b->memory.settle) b->memory.settle(b->memory.state);
+    b->releasing++;
+    if (buf->release) buf->release(buf->data, buf->user);
+    b->releasing--;
+    tni_free(b->heap, buf);
+}
+
 void tni_buffer_unref(tni_buffers *b, tni_buffer *buf)
 {
     if (!buf || --buf->refs) return;
     if (buf->borrowed) {
-        b->releasing++;
-        if (buf->release) buf->release(buf->data, buf->user);
-        b->releasing--;
-        tni_free(b->heap, buf);
+        release(b, buf);
         return;
     }
     b->bytes -= (int64_t)buf->bytes;
-    b->kept += (int64_t)buf->bytes;
-    buf->next        = b->bin[buf->bin];
-    b->bin[buf->bin] = buf;
+    buf->last = b->memory.now ? b->memory.now(b->memory.state) : 0;
+    take_out(&b->used, buf);
+    put(&b->bin[bin_of(buf->room)], buf);
 }

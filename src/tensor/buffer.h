@@ -1,52 +1,78 @@
 // Buffers: device memory with a reference count, from a cache that keeps freed blocks for reuse
 // by size. A borrowed buffer is a caller's memory; it is never written and is released once.
+//
+// One cache serves every device. A context has one stream of work, in which everything runs in the
+// order it was given; so a block that the host lets go can be handed out again at once, although
+// work that uses it is still under way: whatever writes it next comes later in the same stream. Only
+// what goes beside the stream, a copy from the host, has to know which work may still use a block:
+// that is what `last` is for.
 #ifndef TNI_TENSOR_BUFFER_H
 #define TNI_TENSOR_BUFFER_H
 
+#include "base/fault.h"
 #include "base/heap.h"
 #include "tenon.h"
 
-// A device's memory, as this folder sees it.
+// A device's memory, as this folder sees it. The last three are NULL where nothing runs beside the
+// stream. now: a number for all work given so far, growing; 0 stands for none. done: whether all up
+// to a number is done. settle: waits until a caller's memory is used no more.
 typedef struct {
     void *(*alloc)(void *state, size_t bytes);  // aligned to 64; NULL when there is none
     void (*free)(void *state, void *p);
     void *state;
+    uint64_t (*now)(void *state);
+    bool (*done)(void *state, uint64_t work);
+    void (*settle)(void *state);
 } tni_memory;
 
 // A block of device memory, or a caller's. Nodes and runs hold references; when the last goes a
-// block returns to its bin and a caller's memory is released.
+// block returns to its bin and a caller's memory is released. Blocks that are not borrowed are in one
+// list: that of their bin, or that of all in use. What it was made for is kept for messages alone.
 typedef struct tni_buffer tni_buffer;
 struct tni_buffer {
     uint32_t refs;
     bool     borrowed;
-    int      bin;    // the size class it came from
-    size_t   bytes;  // of its class, at least what was asked for
+    size_t   bytes;  // what was asked for, rounded up
+    size_t   room;   // of the block, at least that
+    uint64_t last;   // while free: the work that may still use it
     char    *data;
     void (*release)(void *data, void *user);  // borrowed memory only
     void       *user;
-    tni_buffer *next;  // in its bin, while free
+    tni_buffer *prev, *next;
+    tni_site    site;  // that first made a value in it; no file: none did
+    uint8_t     dtype, rank;
+    int64_t     size[TN_MAX_RANK];
 };
 
-enum { TNI_BINS = 40 * 4 };
+// Up to 1 MiB there are four sizes to an octave, from 64 bytes on, and a bin for each; beyond there are
+// eight, then one for every 2 MiB, and eight bins to an octave, up to 2^47 bytes.
+enum { TNI_SMALL_BINS = 14 * 4 + 1, TNI_BINS = TNI_SMALL_BINS + 27 * 8 };
 
-// The cache of a context. bytes counts what buffers in use take, peak its maximum, kept what lies
-// free in the bins.
+// The cache of a context. bytes counts what buffers in use asked for, peak its maximum, held what is
+// taken from the device. Invariant: bytes <= held <= limit, where there is a limit.
 typedef struct {
     tni_heap   *heap;
     tni_memory  memory;
-    int64_t     bytes, peak, kept, limit;
+    int64_t     bytes, peak, held, limit;
     int         releasing;  // release functions that run
-    tni_buffer *bin[TNI_BINS];
+    tni_buffer *used;
+    tni_buffer *bin[TNI_BINS];  // free blocks, those freed last first
 } tni_buffers;
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit);
 void tni_buffers_close(tni_buffers *b);
+// A number of bytes as people write it: digits, then K, M or G if need be. False if it is none, or 0.
+bool tni_parse_bytes(const char *text, int64_t *bytes);
 
-// What a buffer of so many bytes takes.
+// What a buffer of so many bytes counts as.
 size_t tni_buffer_size(size_t bytes);
 // At least that many bytes, or NULL: over the limit, or none to be had even after the cache was
 // given back. The caller has the only reference.
 tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes);
+// The same for what the host will write: the block that was free for longest, and fresh memory rather
+// than a single block that is still used, so that a batch is copied while the one before it is
+// worked on.
+tni_buffer *tni_buffer_to_fill(tni_buffers *b, size_t bytes);
 tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *, void *),
                               void *user);
 void        tni_buffer_unref(tni_buffers *b, tni_buffer *buf);

@@ -39,6 +39,7 @@ struct tn_ctx {
     tni_slab    nodes, stores, tensors, views, leaves, origins, scopes;
 
     tn_scope  *scope, root;  // innermost, outermost
+    tn_scope   owned;        // no scope: the tensors that have owners
     tni_store *pending;      // stores whose node is pending, and some that a read has computed
     size_t     pending_stores, unsettled;  // their number; of those at most so many computed
     uint64_t   next_id;

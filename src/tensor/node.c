@@ -135,8 +135,18 @@ void tni_node_forget(tn_ctx *cx, tni_node *n)
     free_list(cx, drop_sources(cx, n, n->op == TNI_VIEW_OP, NULL));
 }
 
+// For messages: the first value that a buffer was taken for.
+static void note(tni_buffer *buf, const tni_node *n)
+{
+    buf->site  = n->site;
+    buf->dtype = n->dtype;
+    buf->rank  = n->rank;
+    memcpy(buf->size, n->size, sizeof buf->size);
+}
+
 void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)
 {
+    if (buf && !buf->site.file) note(buf, n);
     if (n->state == TNI_PENDING) cx->pending_nodes--;
     n->state = TNI_DONE;
     n->buf   = buf;

@@ -265,6 +265,7 @@ void tni_tensor_free(tn_tensor *t)
 void tni_tensor_own(tn_tensor *t)
 {
     tni_scope_remove(t);
+    tni_scope_add(&t->cx->owned, t);
     t->temp         = false;
     t->store->depth = 0;
     t->owners++;

@@ -25,17 +25,12 @@ static tn_array describe(const tni_arg *x)
 
 tn_status tni_cpu_custom(const tni_call *call)
 {
-    const tn_op_def *def  = call->attr->custom.def;
-    const tn_array  *outs = tni_custom_outputs(call->attr);
-    tn_array        *in = call->scratch, *out = in + call->nin;
+    const tn_array *outs = tni_custom_outputs(call->attr);
+    tn_array       *in = call->scratch, *out = in + call->nin;
     for (int i = 0; i < call->nin; i++) in[i] = describe(&call->in[i]);
     for (int k = 0; k < outputs(call); k++) {
         out[k]      = outs[k];
         out[k].data = call->out.data + tni_custom_start(outs, k);
     }
-    tn_status s = def->compute(call->attr->custom.bytes, in, out);
-    if (s == TN_OK) return TN_OK;
-    *call->why = (tni_text){ 0 };
-    tni_text_add(call->why, "%s: compute failed with status %d", def->name, (int)s);
-    return TN_EUSER;
+    return tni_custom_compute(call->attr, in, out, "cpu", call->why);
 }

@@ -48,8 +48,8 @@ static void tell_error(const tni_cubin *c, tni_text *why)
 }
 
 // Contraction is off and division and roots are exact, as on every path. To look, -v makes the
-// assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such word.
-// Functions that a text does not call are no cause for a warning.
+// assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such
+// word. Functions that a text does not call are no cause for a warning.
 static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look)
 {
     enum { OPTIONS = 6 };

@@ -27,10 +27,11 @@ static void close_seat(void *seat)
     const tni_driver *cu = c->gpu->cu;
     tni_cuda_enter(c);
     if (c->stream) cu->stream_wait(c->stream);
-    tni_staging_close(c);
+    tni_copies_close(c);
     tni_state_close(c);
     if (c->workspace) cu->mem_free(c->workspace);
     tni_replay_close(c);
+    tni_stamps_close(c);
     if (c->stream && !c->borrowed) cu->stream_destroy(c->stream);
     tni_free(c->heap, c);
 }
@@ -78,6 +79,7 @@ static tn_status wait_all(void *seat, tni_text *why)
 {
     tni_cuda *c = seat;
     tni_cuda_enter(c);
+    tni_cuda_join(c);
     return tni_cuda_status(c, c->gpu->cu->stream_wait(c->stream), "waiting for the GPU", why);
 }
 
@@ -122,6 +124,15 @@ const tni_device tni_device_cuda = {
     .failed       = tni_cuda_failed,
     .fetch        = tni_cuda_fetch,
     .fetched      = tni_cuda_fetched,
+    .now          = tni_cuda_now,
+    .done         = tni_cuda_done,
+    .after        = tni_cuda_after,
+    .holds        = tni_cuda_holds,
+    .settle       = tni_cuda_settle,
+    .memory       = tni_cuda_memory,
+    .stamp        = tni_cuda_stamp,
+    .stamped      = tni_cuda_stamped,
+    .hold         = tni_cuda_hold,
     .wait         = wait_all,
     .counts       = tni_cuda_counts,
 };

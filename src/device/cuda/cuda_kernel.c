@@ -1,5 +1,5 @@
-// Kernels on the GPU: compiling them for the table that devices with work groups share, and launching
-// them, generated ones and those written by hand.
+// Kernels on the GPU: compiling them for the table that devices with work groups share, and
+// launching them, generated ones and those written by hand.
 #include "device/cuda/gpu.h"
 
 // ---- compiling ---------------------------------------------------------------------------------
@@ -36,8 +36,8 @@ static void *build(void *device, const char *source, const char *what, bool *fou
     return *s == TN_OK ? m : NULL;
 }
 
-// A function may take all the shared memory there is besides what its text declares; more than 48 KB
-// has to be asked for.
+// A function may take all the shared memory there is besides what its text declares; more than 48
+// KB has to be asked for.
 static tn_status function(void *device, void *program, const char *name, void **f, tni_text *why)
 {
     const tni_gpu *g        = device;
@@ -73,6 +73,11 @@ void tni_cuda_counts(int64_t *compiled, int64_t *found)
 {
     *compiled = atomic_load(&counts.compiled);
     *found    = atomic_load(&counts.found);
+}
+
+void tni_cuda_count(bool found)
+{
+    atomic_fetch_add(found ? &counts.found : &counts.compiled, 1);
 }
 
 tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,

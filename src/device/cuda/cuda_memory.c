@@ -1,4 +1,5 @@
-// Memory of the GPU, and the way to and from the host. Nothing waits but downloads.
+// Memory of the GPU, our own and a caller's, and the way to the host. Nothing waits but downloads, and
+// the end of a caller's memory.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
@@ -27,51 +28,59 @@ void tni_cuda_free(void *seat, void *p)
     if (p) c->gpu->cu->mem_free(address(p));
 }
 
-// ---- to the device -----------------------------------------------------------------------------
-
-static int open_slots(tni_cuda *c)
+bool tni_cuda_memory(void *seat, size_t *free, size_t *all)
 {
-    const tni_driver *cu    = c->gpu->cu;
-    tni_staging      *s     = &c->staging;
-    void             *host  = NULL;
-    int               error = TNI_CU_OK;
-    if (s->slot) return error;
-    for (int i = 0; !error && i < TNI_SLOTS; i++)
-        if (!s->slot_done[i]) error = cu->event_create(&s->slot_done[i], TNI_CU_EVENT_NO_TIMING);
-    if (!error) error = cu->host_alloc(&host, (size_t)TNI_SLOTS * TNI_SLOT, TNI_CU_HOST_PORTABLE);
-    if (!error) s->slot = host;
-    return error;
-}
-
-static int upload_part(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes)
-{
-    const tni_driver *cu    = c->gpu->cu;
-    tni_staging      *s     = &c->staging;
-    int               i     = (int)(s->slots % TNI_SLOTS);
-    char             *slot  = s->slot + (size_t)i * TNI_SLOT;
-    int               error = s->slots >= TNI_SLOTS ? cu->event_wait(s->slot_done[i]) : TNI_CU_OK;
-    if (error) return error;
-    s->slots++;
-    memcpy(slot, host, bytes);
-    error = cu->copy_in(dst, slot, bytes, c->stream);
-    return error ? error : cu->event_record(s->slot_done[i], c->stream);
-}
-
-tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
-                          tni_text *why)
-{
-    tni_cuda   *c    = seat;
-    size_t      left = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
-    tni_cuptr   to   = address(dst);
-    const char *from = host;
-    if (!left) return TN_OK;
+    const tni_cuda *c = seat;
     tni_cuda_enter(c);
-    int error = open_slots(c);
-    for (size_t n; !error && left; left -= n, to += n, from += n) {
-        n     = left < TNI_SLOT ? left : TNI_SLOT;
-        error = upload_part(c, to, from, n);
+    return c->gpu->cu->mem_info(free, all) == TNI_CU_OK;
+}
+
+// ---- a caller's memory -------------------------------------------------------------------------
+
+// The bytes from p on in the range that it is in; SIZE_MAX where that is not known.
+static size_t bytes_from(const tni_driver *cu, tni_cuptr p)
+{
+    tni_cuptr start = 0;
+    size_t    size  = 0;
+    if (cu->pointer_attribute(&start, TNI_CU_POINTER_START, p) != TNI_CU_OK ||
+        cu->pointer_attribute(&size, TNI_CU_POINTER_SIZE, p) != TNI_CU_OK || p < start ||
+        p - start > size)
+        return SIZE_MAX;
+    return size - (size_t)(p - start);
+}
+
+// What the driver does not know is the host's, and so is what is pinned there.
+tn_status tni_cuda_holds(void *seat, const void *p, size_t bytes, bool *here, tni_text *why)
+{
+    const tni_cuda   *c    = seat;
+    const tni_driver *cu   = c->gpu->cu;
+    unsigned          type = 0;
+    int               gpu  = -1;
+    *here                  = false;
+    tni_cuda_enter(c);
+    if (cu->pointer_attribute(&type, TNI_CU_POINTER_TYPE, address(p)) != TNI_CU_OK) return TN_OK;
+    if (type == TNI_CU_MEMORY_HOST) return TN_OK;
+    int error = cu->pointer_attribute(&gpu, TNI_CU_POINTER_DEVICE, address(p));
+    if (error) return tni_gpu_status(cu, error, "asking for an address", why);
+    if (gpu != c->gpu->number) {
+        tni_text_add(why, "data is memory of cuda:%d, and the context is at cuda:%d", gpu,
+                     c->gpu->number);
+        return TN_EARG;
     }
-    return tni_cuda_status(c, error, "copying to the GPU", why);
+    size_t room = bytes_from(cu, address(p));
+    if (room < bytes) {
+        tni_text_add(why, "data has %zu bytes on the GPU, and %zu are asked for", room, bytes);
+        return TN_EARG;
+    }
+    *here = true;
+    return TN_OK;
+}
+
+void tni_cuda_settle(void *seat)
+{
+    const tni_cuda *c = seat;
+    tni_cuda_enter(c);
+    if (!c->borrowed) c->gpu->cu->stream_wait(c->stream);
 }
 
 // ---- to the host -------------------------------------------------------------------------------
@@ -84,6 +93,7 @@ tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src
     size_t            bytes = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
     if (!bytes) return TN_OK;
     tni_cuda_enter(c);
+    tni_cuda_join(c);
     int error = cu->copy_out(host, address(src), bytes, c->stream);
     if (!error) error = cu->stream_wait(c->stream);
     return tni_cuda_status(c, error, "copying from the GPU", why);
@@ -92,15 +102,14 @@ tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src
 static int open_fetches(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
-    tni_staging      *s     = &c->staging;
+    tni_fetches      *f     = &c->fetches;
     void             *host  = NULL;
     int               error = TNI_CU_OK;
-    if (s->fetched) return error;
+    if (f->value) return error;
     for (int i = 0; !error && i < TNI_FETCHES; i++)
-        if (!s->fetch_done[i]) error = cu->event_create(&s->fetch_done[i], TNI_CU_EVENT_NO_TIMING);
-    if (!error)
-        error = cu->host_alloc(&host, TNI_FETCHES * sizeof *s->fetched, TNI_CU_HOST_PORTABLE);
-    if (!error) s->fetched = host;
+        if (!f->done[i]) error = cu->event_create(&f->done[i], TNI_CU_EVENT_NO_TIMING);
+    if (!error) error = cu->host_alloc(&host, TNI_FETCHES * sizeof *f->value, TNI_CU_HOST_PORTABLE);
+    if (!error) f->value = host;
     return error;
 }
 
@@ -108,35 +117,34 @@ int64_t tni_cuda_fetch(void *seat, tn_dtype dt, const void *src)
 {
     tni_cuda         *c  = seat;
     const tni_driver *cu = c->gpu->cu;
-    tni_staging      *s  = &c->staging;
+    tni_fetches      *f  = &c->fetches;
     tni_cuda_enter(c);
     if (open_fetches(c) != TNI_CU_OK) return 0;
-    int i     = (int)(s->fetches % TNI_FETCHES);
-    int error = cu->copy_out(&s->fetched[i], address(src), tni_dtype_size(dt), c->stream);
-    if (!error) error = cu->event_record(s->fetch_done[i], c->stream);
-    return error ? 0 : ++s->fetches;
+    tni_cuda_join(c);
+    int i     = (int)(f->tickets % TNI_FETCHES);
+    int error = cu->copy_out(&f->value[i], address(src), tni_dtype_size(dt), c->stream);
+    if (!error) error = cu->event_record(f->done[i], c->stream);
+    return error ? 0 : ++f->tickets;
 }
 
 bool tni_cuda_fetched(void *seat, int64_t ticket, void *host)
 {
     tni_cuda    *c = seat;
-    tni_staging *s = &c->staging;
+    tni_fetches *f = &c->fetches;
     int          i = (int)((ticket - 1) % TNI_FETCHES);
-    if (ticket <= s->fetches - TNI_FETCHES) return false;  // its place was used again
+    if (ticket <= f->tickets - TNI_FETCHES) return false;  // its place was used again
     tni_cuda_enter(c);
-    if (c->gpu->cu->event_query(s->fetch_done[i]) != TNI_CU_OK) return false;
-    memcpy(host, &s->fetched[i], sizeof s->fetched[i]);
+    if (c->gpu->cu->event_query(f->done[i]) != TNI_CU_OK) return false;
+    memcpy(host, &f->value[i], sizeof f->value[i]);
     return true;
 }
 
-void tni_staging_close(tni_cuda *c)
+void tni_copies_close(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;
-    tni_staging      *s  = &c->staging;
-    for (int i = 0; i < TNI_SLOTS; i++)
-        if (s->slot_done[i]) cu->event_destroy(s->slot_done[i]);
+    tni_fetches      *f  = &c->fetches;
+    tni_uploads_close(c);
     for (int i = 0; i < TNI_FETCHES; i++)
-        if (s->fetch_done[i]) cu->event_destroy(s->fetch_done[i]);
-    if (s->slot) cu->host_free(s->slot);
-    if (s->fetched) cu->host_free(s->fetched);
+        if (f->done[i]) cu->event_destroy(f->done[i]);
+    if (f->value) cu->host_free(f->value);
 }

@@ -1,5 +1,5 @@
-// Which op runs how, one call at a time: copies of bytes here, all else as on every device with work
-// groups.
+// Which op runs how, one call at a time: copies of bytes here, all else as on every device with
+// work groups.
 #include "device/cuda/gpu.h"
 
 static const tni_groups groups = {
@@ -33,6 +33,7 @@ static tn_status copy_bytes(const tni_call *call)
     tni_cuda *c     = call->seat;
     size_t    bytes = tni_dtype_size(call->out.dtype);
     tni_cuda_enter(c);
+    tni_cuda_join(c);
     for (int i = 0; i < call->out.rank; i++) bytes *= (size_t)call->out.size[i];
     int error = c->gpu->cu->copy((tni_cuptr)(uintptr_t)call->out.data,
                                  (tni_cuptr)(uintptr_t)call->in[0].data, bytes, c->stream);
@@ -49,5 +50,6 @@ tn_status tni_cuda_run(const tni_call *call)
     const tni_cuda *c     = call->seat;
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
     if (call->op == TNI_matmul) return tni_cuda_matmul(&groups, call);
+    if (call->op == TNI_custom) return tni_cuda_custom(call);
     return plain ? copy_bytes(call) : tni_groups_run(&groups, call);
 }

@@ -2,6 +2,7 @@
 #ifndef TNI_CUDA_GPU_H
 #define TNI_CUDA_GPU_H
 
+#include "device/cuda/copies.h"
 #include "device/cuda/cubin.h"
 #include "device/cuda/driver.h"
 #include "device/cuda/replay.h"
@@ -27,20 +28,9 @@ bool tni_gpu_probe(tni_text *detail);
 // TN_OK, or what an error of the driver means, with a sentence: what could not be done, and why.
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why);
 
-// Host memory that the GPU reads and writes directly, in slots used in turn. What is uploaded is
-// copied into a slot and the caller goes on; a slot is used again when its last copy is done.
-enum { TNI_SLOTS = 8, TNI_SLOT = 4 << 20, TNI_FETCHES = 64 };
-
-typedef struct {
-    char       *slot;  // TNI_SLOTS times TNI_SLOT bytes; NULL before the first upload
-    tni_cuevent slot_done[TNI_SLOTS];
-    uint64_t    slots;    // used so far
-    int64_t    *fetched;  // one element each; the ring of what tn_item_late asked for
-    tni_cuevent fetch_done[TNI_FETCHES];
-    int64_t     fetches;  // tickets so far
-} tni_staging;
-
 enum { TNI_SCRATCHES = 40 };
+
+typedef struct tni_stamps tni_stamps;  // stamps.c
 
 // A context's seat: a GPU and the stream in which all of its work goes in order. The context owns it.
 typedef struct tni_cuda {
@@ -58,8 +48,10 @@ typedef struct tni_cuda {
     int               scratches;
     tni_cuptr         scratch[TNI_SCRATCHES];  // the last is in use: by kernels one after the other
     size_t            scratch_bytes;
-    tni_staging       staging;
+    tni_uploads       uploads;
+    tni_fetches       fetches;
     tni_recorder      recorder;
+    tni_stamps       *stamps;  // of a profile; NULL before the first
 } tni_cuda;
 
 // The state that a kernel of a ticket gets.
@@ -87,7 +79,20 @@ tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src
                             tni_text *why);
 int64_t   tni_cuda_fetch(void *seat, tn_dtype dt, const void *src);
 bool      tni_cuda_fetched(void *seat, int64_t ticket, void *host);
-void      tni_staging_close(tni_cuda *c);
+uint64_t  tni_cuda_now(void *seat);
+bool      tni_cuda_done(void *seat, uint64_t work);
+void      tni_cuda_after(void *seat, uint64_t work);
+tn_status tni_cuda_holds(void *seat, const void *p, size_t bytes, bool *here, tni_text *why);
+void      tni_cuda_settle(void *seat);
+bool      tni_cuda_memory(void *seat, size_t *free, size_t *all);
+void      tni_uploads_close(tni_cuda *c);
+
+// ---- time --------------------------------------------------------------------------------------
+
+int64_t tni_cuda_stamp(void *seat);
+double  tni_cuda_stamped(void *seat, int64_t from, int64_t to);
+void    tni_cuda_hold(void *seat, bool on);
+void    tni_stamps_close(tni_cuda *c);
 
 // ---- kernels -----------------------------------------------------------------------------------
 
@@ -105,6 +110,7 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
 tni_compiled *tni_cuda_compiled_new(tni_gpu *g);
 tni_compiled *tni_cuda_compiled(void *seat);
 void          tni_cuda_counts(int64_t *compiled, int64_t *found);
+void          tni_cuda_count(bool found);  // one more
 
 // What tni_groups asks of this device.
 tni_spot  tni_cuda_spot(void *seat, const void *address);
@@ -115,5 +121,6 @@ tn_status tni_cuda_start_hand(const tni_hand *h, int64_t groups, int items, tni_
 size_t    tni_cuda_call_scratch(const tni_call *call);
 tn_status tni_cuda_run(const tni_call *call);
 tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call);
+tn_status tni_cuda_custom(const tni_call *call);
 
 #endif

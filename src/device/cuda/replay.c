@@ -117,6 +117,7 @@ int tni_replay_launch(tni_cuda *c, const tni_deed *what, const uint32_t *offset,
 {
     tni_recorder *r = &c->recorder;
     tni_deed      d = *what;
+    if (r->manner == TNI_PLAINLY) tni_cuda_join(c);
     if (r->manner != TNI_WRITING_DOWN) {
         int error = launch(c, &d, offset, bytes);
         if (!error && r->manner == TNI_CAPTURING)
@@ -130,7 +131,10 @@ int tni_replay_launch(tni_cuda *c, const tni_deed *what, const uint32_t *offset,
 bool tni_replay_does(tni_cuda *c, const void *mark, size_t bytes)
 {
     tni_recorder *r = &c->recorder;
-    if (r->manner == TNI_PLAINLY) return true;
+    if (r->manner == TNI_PLAINLY) {
+        tni_cuda_join(c);
+        return true;
+    }
     uint64_t place = r->now.deeds;  // between which kernels
     if (!append(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, &place, sizeof place, 1) ||
         !append(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, mark, bytes, 1))
@@ -267,6 +271,7 @@ void tni_replay_begin(void *seat, void **memory)
     r->manner = manner_of(r->plan);
     log_clear(&r->now);
     tni_cuda_enter(c);
+    tni_cuda_join(c);  // before a capture begins: what waits for uploads is no part of the graph
     if (r->manner != TNI_CAPTURING) return;
     r->plan->capture = false;
     if (c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED) == TNI_CU_OK) return;

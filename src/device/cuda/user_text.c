@@ -46,10 +46,6 @@ static const char before[] =
               __device__ bf16 &operator=(float x) { bits = m_float_to_bf16(x); return *this; }
               __device__ operator float() const { return m_bf16_to_float(bits); }
           };
-          template <int I> struct in_type;
-          template <int I> struct out_type;
-          template <int I> using in = array<const typename in_type<I>::type>;
-          template <int I> using out = array<typename out_type<I>::type>;
           __device__ inline long long index() {
               return (long long)blockIdx.x * blockDim.x + threadIdx.x;
           }
@@ -77,15 +73,20 @@ static const char *const element[TNI_DTYPES] = {
     [TN_BF16] = "tn::bf16", [TN_F32] = "float",        [TN_F64] = "double",
 };
 
-static void put_types(tni_out *o, const tni_user_text *u)
+// Elements of n inputs or outputs by number, and arrays of them: tn::in<0>. A number that is too large
+// is refused with a sentence.
+static void put_types(tni_out *o, const char *way, const char *is, const tn_dtype *dtype, int n)
 {
-    tni_put(o, "%snamespace tn {\n", before);
-    for (int i = 0; i < u->nin + u->nout; i++) {
-        bool in = i < u->nin;
-        tni_put(o, "template <> struct %s_type<%d> { typedef %s type; };\n", in ? "in" : "out",
-                in ? i : i - u->nin, element[u->dtype[i]]);
-    }
-    tni_put(o, "}\n");
+    tni_put(
+        o,
+        "namespace tn {\ntemplate <int I> struct %s_type { typedef int type; static_assert(I < 0, "
+        "\"tn::%s: the op has only %d\"); };\n",
+        way, way, n);
+    for (int i = 0; i < n; i++)
+        tni_put(o, "template <> struct %s_type<%d> { typedef %s type; };\n", way, i,
+                element[dtype[i]]);
+    tni_put(o, "template <int I> using %s = array<%s typename %s_type<I>::type>;\n}\n", way, is,
+            way);
 }
 
 // What an assertion says is what the user reads.
@@ -115,13 +116,15 @@ static void put_checks(tni_out *o, const tni_user_text *u)
             n, u->attr, n, n, u->attr);
 }
 
-// Lines are counted from 1 in the user's text, and in ours after it.
+// Lines are counted from 1 in the user's text, and in ours after it; ours before it has other numbers.
 static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item,
                           bool no_double)
 {
     const tni_user_text *u = item->opts;
     (void)d, (void)no_double;
-    put_types(o, u);
+    tni_put(o, "#line 1000 \"tenon\"\n%s", before);
+    put_types(o, "in", "const", u->dtype, u->nin);
+    put_types(o, "out", "", u->dtype + u->nin, u->nout);
     tni_put(o, "#line 1 \"%s.cu\"\n%s\n#line 1 \"tenon\"\n", u->kernel, u->text);
     put_checks(o, u);
 }
@@ -136,31 +139,49 @@ static bool is_identifier(const char *s)
     return *s != 0;
 }
 
-bool tni_user_text_of(tni_user_text *u, const tn_op_def *op, const tn_array *in,
-                      const tn_array *out, size_t attr, tni_text *why)
+static const char *name_of(const tn_op_def *op)
 {
-    int nout = op->nout > 0 ? op->nout : 1;
-    *u       = (tni_user_text){ .op     = op->name,
-                                .kernel = op->kernel ? op->kernel : op->name,
-                                .text   = op->cuda,
-                                .nin    = op->nin,
-                                .nout   = nout,
-                                .attr   = attr };
-    if (!is_identifier(u->kernel)) {
-        tni_text_add(why, "%s: cuda: \"%s\" cannot be the name of a kernel; give .kernel", op->name,
-                     u->kernel);
-        return false;
-    }
-    if (op->nin > TNI_USER_ARRAYS - nout ||
-        attr > TNI_USER_BYTES - (size_t)(op->nin + nout) * sizeof(tni_user_array)) {
+    return op->kernel ? op->kernel : op->name;
+}
+
+static int outputs_of(const tn_op_def *op)
+{
+    return op->nout > 0 ? op->nout : 1;
+}
+
+bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why)
+{
+    int  nout = outputs_of(op);
+    bool fits = op->nin <= TNI_USER_ARRAYS - nout &&
+                attr <= TNI_USER_BYTES - (size_t)(op->nin + nout) * sizeof(tni_user_array);
+    if (!op->cuda)
         tni_text_add(why,
-                     "%s: cuda: a kernel takes %d arrays and %d bytes at most, %d bytes an array",
+                     "%s: a host compute function cannot run on cuda; give the op an expression or "
+                     "CUDA text",
+                     op->name);
+    else if (!is_identifier(name_of(op)))
+        tni_text_add(why, "%s: cuda: \"%s\" cannot be the name of a kernel; give .kernel", op->name,
+                     name_of(op));
+    else if (!fits)
+        tni_text_add(why,
+                     "%s: cuda: a kernel takes %d arrays and %d bytes at most, %d of them an array",
                      op->name, TNI_USER_ARRAYS, TNI_USER_BYTES, (int)sizeof(tni_user_array));
-        return false;
-    }
-    for (int i = 0; i < op->nin; i++) u->dtype[i] = in[i].dtype;
-    for (int i = 0; i < nout; i++) u->dtype[op->nin + i] = out[i].dtype;
-    return true;
+    else return true;
+    return false;
+}
+
+tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn_array *out,
+                               size_t attr)
+{
+    tni_user_text u = { .op     = op->name,
+                        .kernel = name_of(op),
+                        .text   = op->cuda,
+                        .nin    = op->nin,
+                        .nout   = outputs_of(op),
+                        .attr   = attr };
+    for (int i = 0; i < u.nin; i++) u.dtype[i] = in[i].dtype;
+    for (int i = 0; i < u.nout; i++) u.dtype[u.nin + i] = out[i].dtype;
+    return u;
 }
 
 // ---- errors ------------------------------------------------------------------------------------
@@ -196,7 +217,8 @@ static void tell_error(const tni_user_text *u, const char *log, tni_text *why)
     text += strlen("error: ");
     bool asserted = !strncmp(text, said, sizeof said - 1);
     if (ours && asserted) text += sizeof said - 1, end -= end[-1] == '"';
-    if (!ours && line) tni_text_add(why, "line %d: ", line);
+    else if (ours) tni_text_add(why, "the text is not complete: ");
+    else if (line) tni_text_add(why, "line %d: ", line);
     tni_text_add(why, "%.*s", (int)(end - text), text);
 }
 

@@ -24,10 +24,12 @@ typedef struct {
     tn_dtype    dtype[TNI_USER_ARRAYS];  // of the inputs, then of the outputs
 } tni_user_text;
 
-// The text of an op for arrays of the dtypes of in and out; false, with a sentence, if no kernel can
-// take so much, or none can have such a name.
-bool tni_user_text_of(tni_user_text *u, const tn_op_def *op, const tn_array *in,
-                      const tn_array *out, size_t attr, tni_text *why);
+// Whether an op has a text, and a kernel can be named so and take so much; false, with a sentence, if
+// not.
+bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why);
+// The text of an op that fits, for arrays of the dtypes of in and out.
+tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn_array *out,
+                               size_t attr);
 
 // Machine code for a chip, with the disk cache as cubin.h has it. TN_EUSER, with a sentence, where
 // the text is wrong or its kernel takes other parameters.

@@ -41,10 +41,9 @@ static tn_array describe(const tni_arg *x)
 
 tn_status tni_ref_custom(const tni_call *c)
 {
-    const tn_op_def *def  = c->attr->custom.def;
-    const tn_array  *outs = tni_custom_outputs(c->attr);
-    tn_array        *in = c->scratch, *out = in + c->nin;
-    char            *at = (char *)c->scratch + header_bytes(c);
+    const tn_array *outs = tni_custom_outputs(c->attr);
+    tn_array       *in = c->scratch, *out = in + c->nin;
+    char           *at = (char *)c->scratch + header_bytes(c);
     for (int i = 0; i < c->nin; at += host_bytes(&c->in[i]), i++) {
         in[i]      = describe(&c->in[i]);
         in[i].data = at;
@@ -54,12 +53,8 @@ tn_status tni_ref_custom(const tni_call *c)
         out[k]      = outs[k];
         out[k].data = at + tni_custom_start(outs, k);
     }
-    tn_status status = def->compute(c->attr->custom.bytes, in, out);
-    if (status) {
-        *c->why = (tni_text){ 0 };
-        tni_text_add(c->why, "%s: compute failed with status %d", def->name, (int)status);
-        return TN_EUSER;
-    }
+    tn_status status = tni_custom_compute(c->attr, in, out, "ref", c->why);
+    if (status != TN_OK) return status;
     for (int k = 0; k < outputs(c); k++) {
         int64_t start = tni_custom_start(outs, k);
         tni_ref_put(c->out.data + start, outs[k].dtype, at + start,

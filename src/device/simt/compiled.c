@@ -18,8 +18,8 @@ typedef struct {
     int64_t mark[MARKS];
 } marks;
 
-// A generated kernel, found by its key as bytes, and what was compiled of it. Since most launches are
-// like the one before, the shape of the last is kept with its marks.
+// A generated kernel, found by its key as bytes, and what was compiled of it. Since most launches
+// are like the one before, the shape of the last is kept with its marks.
 typedef struct entry entry;
 struct entry {
     tni_kernel   kernel;
@@ -33,7 +33,8 @@ struct entry {
     entry       *next;
 };
 
-// A kernel of a text for one pair of dtypes, and its program, which other kernels of the text share.
+// A kernel of a text for one pair of dtypes, and its program, which other kernels of the text
+// share.
 typedef struct hand hand;
 struct hand {
     const char *const *text;

@@ -52,13 +52,14 @@ struct tni_variant {
     tni_variant *next;
 };
 
-// As the contract has them: entries for the kernels of a plan, and scratch for a launch. The entry may
-// be NULL for the latter.
+// As the contract has them: entries for the kernels of a plan, and scratch for a launch. The entry
+// may be NULL for the latter.
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **entry,
                                tni_text *why);
 size_t    tni_compiled_room(tni_compiled *t, void *entry, const tni_launch *l);
 // The functions and the shape for a launch; wide: with 64-bit places whatever the shape says. They
-// are compiled now if no launch before asked for such. NULL with status and reason if they cannot be.
+// are compiled now if no launch before asked for such. NULL with status and reason if they cannot
+// be.
 const tni_variant *tni_compiled_take(tni_compiled *t, void *entry, const tni_launch *l, bool wide,
                                      tni_simt *m, tn_status *s, tni_text *why);
 // Whether a kernel can fail on an index.
@@ -66,8 +67,8 @@ bool tni_compiled_checks(const void *entry);
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
-// A kernel of a text (group_text.h) for elements of dtype x and results of dtype y; NULL with status
-// and reason if there is none.
+// A kernel of a text (group_text.h) for elements of dtype x and results of dtype y; NULL with
+// status and reason if there is none.
 void *tni_compiled_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
                         tn_dtype y, tn_status *s, tni_text *why);
 

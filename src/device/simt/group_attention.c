@@ -1,5 +1,5 @@
-// Attention and its gradient by the kernels of group_text_attention.c: one launch, or one for queries
-// and one for keys and values, which reads what the first found of each query.
+// Attention and its gradient by the kernels of group_text_attention.c: one launch, or one for
+// queries and one for keys and values, which reads what the first found of each query.
 #include "device/attention.h"
 #include "device/simt/groups.h"
 

@@ -1,6 +1,6 @@
 // scatter and scatter_add by the kernel of group_text_fold.c: x is copied, then each line along the
-// indexed axis is written in order. f16 and bf16 are added up in float, in scratch, and rounded once.
-// Whole rows are added as group_segments.c says.
+// indexed axis is written in order. f16 and bf16 are added up in float, in scratch, and rounded
+// once. Whole rows are added as group_segments.c says.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"

@@ -1,6 +1,6 @@
-// scatter_add where the index is the same along all other axes, as it is for rows of an embedding, by
-// the kernels of group_text_segments.c. Rows of one place are added in their order, so that the result
-// is that of adding all rows one after the other, to the bit.
+// scatter_add where the index is the same along all other axes, as it is for rows of an embedding,
+// by the kernels of group_text_segments.c. Rows of one place are added in their order, so that the
+// result is that of adding all rows one after the other, to the bit.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"

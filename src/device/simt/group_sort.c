@@ -1,5 +1,5 @@
-// argsort by the kernels of group_text_fold.c: blocks of 32, then runs of twice the length each time, to
-// and fro between the result and scratch memory, so that the last one ends in the result.
+// argsort by the kernels of group_text_fold.c: blocks of 32, then runs of twice the length each
+// time, to and fro between the result and scratch memory, so that the last one ends in the result.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"

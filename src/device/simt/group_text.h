@@ -1,12 +1,12 @@
-// The kernels written by hand, as text that OpenCL C and CUDA C take alike. Each text is compiled for
-// a dtype of elements, XT, and one of results, YT.
+// The kernels written by hand, as text that OpenCL C and CUDA C take alike. Each text is compiled
+// for a dtype of elements, XT, and one of results, YT.
 //
 // What differs is spelled by macros that are made from the dialect: KERNEL(n) begins a kernel whose
 // groups have n items; GLOBAL stands before what a pointer to a buffer points to; LOCAL before a
 // declaration of a group's memory and LOCAL_PTR before what a pointer to it points to; GIVEN before
-// a struct that a kernel takes; LOCAL_ID and GROUP_ID say where an item is, ITEM counts those of all
-// groups, BARRIER() is passed by a group together. Types of 64, unsigned and 16 bits are those of
-// the math prelude (m_long, m_uint, m_ushort), whose functions can be called too.
+// a struct that a kernel takes; LOCAL_ID and GROUP_ID say where an item is, ITEM counts those of
+// all groups, BARRIER() is passed by a group together. Types of 64, unsigned and 16 bits are those
+// of the math prelude (m_long, m_uint, m_ushort), whose functions can be called too.
 #ifndef TNI_SIMT_GROUP_TEXT_H
 #define TNI_SIMT_GROUP_TEXT_H
 

@@ -1,5 +1,5 @@
-// Adding rows by index, as text: indices with the places they stand at are sorted as one number each,
-// and then every run of equal indices is added up by one group, in order.
+// Adding rows by index, as text: indices with the places they stand at are sorted as one number
+// each, and then every run of equal indices is added up by one group, in order.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -9,8 +9,8 @@
 const char *const tni_text_segments[] = {
     T(typedef struct { m_long n; m_long index_step; m_long size; m_long count; m_long v_step;
                        m_long y_step; int wide; int unused; } segments;),
-    // An index above 32 bits of its place: no two are equal, so that any sort keeps the order. Blocks
-    // of 1024 are sorted by a bitonic network; what is past the end goes last.
+    // An index above 32 bits of its place: no two are equal, so that any sort keeps the order.
+    // Blocks of 1024 are sorted by a bitonic network; what is past the end goes last.
     T(KERNEL(256) pair_blocks(GLOBAL const int *index, m_long at_index, GLOBAL m_ulong *to,
                               m_long at_to, GLOBAL m_long *fail, GIVEN segments s) {
           LOCAL m_ulong p[1024];

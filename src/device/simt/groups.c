@@ -13,14 +13,16 @@ size_t tni_groups_scratch(const tni_groups *via, const tni_call *c)
     }
 }
 
-// A user's op is C code of the host, which cannot reach the device's memory.
+// What a user wrote in C is code of the host, which cannot reach the device's memory; what he wrote
+// in CUDA the cuda device runs by itself.
 static tn_status refuse(const tni_groups *via, const tni_call *c)
 {
     *c->why = (tni_text){ 0 };
     if (c->op == TNI_custom)
-        tni_text_add(c->why,
-                     "%s: a host compute function cannot run on %s; give the op an expression",
-                     c->attr->custom.def->name, via->device->name);
+        tni_text_add(c->why, "%s: %s cannot run on %s; give the op an expression",
+                     c->attr->custom.def->name,
+                     c->attr->custom.def->compute ? "a host compute function" : "CUDA text",
+                     via->device->name);
     else tni_text_add(c->why, "%s: not an op that a device runs", tni_op_table[c->op].name);
     return TN_EDEVICE;
 }

@@ -21,8 +21,8 @@ typedef struct {
     tni_compiled *(*compiled)(void *seat);
     tni_spot (*find)(void *seat, const void *address);
     tni_spot (*state)(void *seat, int ticket);  // see kernel/simt.h
-    // Launches groups of so many items each. Where h->fail is given and there is no ticket, waits for
-    // the failure that they left in the state, and clears it.
+    // Launches groups of so many items each. Where h->fail is given and there is no ticket, waits
+    // for the failure that they left in the state, and clears it.
     tn_status (*start)(const tni_hand *h, int64_t groups, int items, tni_text *why);
 } tni_groups;
 
@@ -102,8 +102,8 @@ tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c);
 size_t    tni_groups_scatter_scratch(const tni_call *c);
 tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c);
 
-// scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to what lies in
-// the result. lines: the axes but the indexed one, argument 1 the values and 2 the result.
+// scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to what lies
+// in the result. lines: the axes but the indexed one, argument 1 the values and 2 the result.
 bool      tni_segments_can(const tni_call *c);
 size_t    tni_segments_scratch(const tni_call *c);
 tn_status tni_segments_add(const tni_groups *via, const tni_call *c, const tni_axes *lines,

@@ -1,0 +1,120 @@
+// case_line.c: the command lines of `tenon explain` and `tenon profile`: a case of the list, or a
+// program.
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+__attribute__((format(printf, 2, 3))) static bool wrong(const cli_case_line *l, const char *format,
+                                                        ...)
+{
+    va_list list;
+    va_start(list, format);
+    fprintf(stderr, "tenon %s: ", l->command);
+    vfprintf(stderr, format, list);
+    fprintf(stderr, "; see tenon help %s\n", l->command);
+    va_end(list);
+    return false;
+}
+
+static bool choose_case(cli_case_line *l, const char *name)
+{
+    const cli_case *c;
+    if (name[0] == '-') return wrong(l, "there is no option \"%s\"", name);
+    if (l->one) return wrong(l, "one CASE at a time: %s or %s", l->one->name, name);
+    for (int i = 0; (c = cli_case_at(i)) != NULL; i++)
+        if (!strcmp(c->name, name)) l->one = c;
+    return l->one || wrong(l, "there is no case \"%s\"", name);
+}
+
+// Whether argv[*i] is an option of this name. Then *value is what is behind it or in the next argument;
+// NULL, reported, if there is nothing.
+static bool option(cli_case_line *l, int argc, char **argv, int *i, const char *name,
+                   const char *form, const char **value)
+{
+    size_t n = strlen(name);
+    if (strncmp(argv[*i], name, n) || (argv[*i][n] && argv[*i][n] != '=')) return false;
+    *value = argv[*i][n] == '=' && argv[*i][n + 1] ? argv[*i] + n + 1 : NULL;
+    if (!argv[*i][n] && *i + 1 < argc && strncmp(argv[*i + 1], "--", 2)) *value = argv[++*i];
+    if (!*value) wrong(l, "%s needs a value, %s", name, form);
+    return true;
+}
+
+static bool read_steps(cli_case_line *l, const char *text)
+{
+    char *end;
+    errno    = 0;
+    l->steps = strtol(text, &end, 10);
+    return (*text && !*end && !errno && l->steps >= 1 && l->steps <= 1000000) ||
+           wrong(l, "--steps is a number from 1 to 1000000, not \"%s\"", text);
+}
+
+// By its name the library knows what to write.
+static bool read_trace(cli_case_line *l, const char *path)
+{
+    size_t n = strlen(path);
+    l->trace = path;
+    return (n > 5 && !strcmp(path + n - 5, ".json")) ||
+           wrong(l, "--trace is a file whose name ends in .json, not \"%s\"", path);
+}
+
+// An option with a value, at argv[*i]; *ok tells whether it is right. False if it is something else.
+static bool takes_value(cli_case_line *l, int argc, char **argv, int *i, bool *ok)
+{
+    const char *v;
+    if (option(l, argc, argv, i, "--device", "NAME", &v)) *ok = (l->device = v) != NULL;
+    else if (!l->profile) return false;
+    else if (option(l, argc, argv, i, "--trace", "FILE", &v)) *ok = v && read_trace(l, v);
+    else if (option(l, argc, argv, i, "--steps", "N", &v)) *ok = v && read_steps(l, v);
+    else return false;
+    return true;
+}
+
+bool cli_case_line_parse(cli_case_line *l, int argc, char **argv)
+{
+    bool ok    = true;
+    l->command = argv[1];
+    for (int i = 2; ok && i < argc; i++) {
+        if (!strcmp(argv[i], "--")) {
+            l->program = argv + i + 1;
+            if (!*l->program) return wrong(l, "a program is needed behind --");
+            break;
+        }
+        if (!l->profile && !strcmp(argv[i], "--source")) l->source = true;
+        else if (!strcmp(argv[i], "--list")) l->list = true;
+        else if (!takes_value(l, argc, argv, &i, &ok)) ok = choose_case(l, argv[i]);
+    }
+    if (!ok) return false;
+    if (l->one && l->program) return wrong(l, "a CASE or a program, not both");
+    if (l->steps && !l->one) return wrong(l, "--steps needs a CASE");
+    return l->one || l->program || l->list || wrong(l, "a CASE is needed");
+}
+
+int cli_cases_list(void)
+{
+    const cli_case *c;
+    for (int i = 0; (c = cli_case_at(i)) != NULL; i++) printf("%-26s  %s\n", c->name, c->what);
+    return 0;
+}
+
+int cli_case_line_program(const cli_case_line *l, const char *variable, const char *value)
+{
+    setenv(variable, value, 1);
+    if (l->device) setenv("TN_DEVICE", l->device, 1);
+    fflush(stdout);
+    execvp(l->program[0], l->program);
+    return cli_fail("%s: %s", l->program[0], strerror(errno));
+}
+
+void cli_case_steps(cli_kit *k, const cli_case *c, int64_t steps)
+{
+    for (int64_t i = 0; i < steps && tn_error(k->cx) == TN_OK; i++) {
+        tn_scope *s = tn_begin(k->cx);
+        c->record(k);
+        tn_eval(k->cx);
+        tn_end(s);
+    }
+}

@@ -1,0 +1,36 @@
+// profile_command.c: `tenon profile`, where the time of a case or of a program goes.
+#include "cli.h"
+
+#include <stdlib.h>
+
+enum { STEPS = 20, WARM = 3 };
+
+// The first steps compile, try out and fill caches; those after them are timed.
+static tn_status measure(cli_kit *k, const cli_case_line *l)
+{
+    l->one->make(k);
+    tn_eval(k->cx);
+    cli_case_steps(k, l->one, l->one->steps + WARM);
+    tn_profile_begin(k->cx);
+    cli_case_steps(k, l->one, l->steps ? l->steps : STEPS);
+    tn_profile_end(k->cx);
+    if (tn_error(k->cx) != TN_OK) return tn_error(k->cx);
+    printf("%s: ", l->one->name);
+    tn_status s = tn_profile_write(k->cx, NULL);
+    return s == TN_OK && l->trace ? tn_profile_write(k->cx, l->trace) : s;
+}
+
+int cli_profile(int argc, char **argv)
+{
+    cli_case_line l = { .profile = true };
+    cli_kit       k = { 0 };
+    if (!cli_case_line_parse(&l, argc, argv)) return 2;
+    if (l.list) return cli_cases_list();
+    if (l.program) return cli_case_line_program(&l, "TN_PROFILE", l.trace ? l.trace : "1");
+    setenv("TN_COMPILE", "wait", 0);
+    k.cx = cli_open(&(cli_settings){ .device = (char *)l.device });
+    if (!k.cx) return 1;
+    int status = measure(&k, &l) == TN_OK ? 0 : cli_fail_of(k.cx);
+    tn_close(k.cx);
+    return status;
+}

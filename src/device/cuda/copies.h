@@ -1,0 +1,62 @@
+// Copies between the host and a seat's GPU.
+//
+// What is uploaded goes from the caller's memory into a ring of host memory that the GPU reads, and
+// from there in a stream of its own, beside the compute stream: a batch is copied while the step
+// before it runs. The two streams meet in two places. Before work is given to the compute stream, it
+// waits for the copies made since it last did so. And a copy waits for the work that may still use
+// the memory it writes: work is numbered, a number more at the first upload after some was given, with
+// a mark behind it in the compute stream; a block knows the number at which it was let go.
+#ifndef TNI_CUDA_COPIES_H
+#define TNI_CUDA_COPIES_H
+
+#include "device/cuda/driver.h"
+
+#include <stdbool.h>
+
+enum {
+    TNI_RING    = 16 << 20,
+    TNI_PIECE   = 2 << 20,
+    TNI_PIECES  = 64,
+    TNI_MARKS   = 16,
+    TNI_FETCHES = 64
+};
+
+// A part of an upload in the ring, from a place on, counted from the first byte ever used.
+typedef struct {
+    uint64_t    start;
+    tni_cuevent done;
+} tni_piece;
+
+// Part of a seat. Invariant: pieces - ended <= TNI_PIECES, and the pieces from ended on do not overlap;
+// mark[n % TNI_MARKS] stands behind the work numbered n, for the last TNI_MARKS of marks.
+typedef struct {
+    tni_custream stream;  // NULL before the first upload
+    char        *ring;
+    uint64_t     head;  // bytes used so far, with those left over at the ring's end
+    tni_piece    piece[TNI_PIECES];
+    uint64_t     pieces, ended;  // begun; of those known to be copied
+    tni_cuevent  copied;
+    bool         pending;  // uploads that the compute stream does not wait for yet
+    tni_cuevent  mark[TNI_MARKS];
+    uint64_t     marks;  // so far, the first is number 1
+    bool         given;  // work was, since the last
+    uint64_t     after;  // what the next upload waits for, if that is known
+    bool         known;
+    uint64_t     waited;  // the copies wait for work up to this
+} tni_uploads;
+
+// The ring of what tn_item_late asked for, one element each, and the event behind each.
+typedef struct {
+    int64_t    *value;  // NULL before the first
+    tni_cuevent done[TNI_FETCHES];
+    int64_t     tickets;  // so far
+} tni_fetches;
+
+struct tni_cuda;
+
+// Work is about to be given to the compute stream, which is not being captured: it comes after every
+// upload so far.
+void tni_cuda_join(struct tni_cuda *c);
+void tni_copies_close(struct tni_cuda *c);
+
+#endif

@@ -1,0 +1,200 @@
+// Running users' ops: what was compiled of their texts, and launches of it.
+#include "device/cuda/gpu.h"
+#include "device/cuda/user_text.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- what was compiled -------------------------------------------------------------------------
+
+// A user's kernel on a GPU, found by all that its program was made of. Complete before anyone sees
+// it, and then never changed; it lives until the process ends.
+typedef struct kernel kernel;
+struct kernel {
+    const tni_gpu *gpu;
+    tni_user_text  text;  // with strings of its own
+    tni_cufunction f;
+    int     threads, shared;  // at most: of a block, and bytes besides what the text declares
+    kernel *next;
+};
+
+// The newest first. Guarded by the lock, as is compiling.
+static struct {
+    pthread_mutex_t lock;
+    kernel         *first;
+} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool is_of(const kernel *k, const tni_gpu *g, const tni_user_text *u)
+{
+    return k->gpu == g && k->text.nin == u->nin && k->text.nout == u->nout &&
+           k->text.attr == u->attr && !memcmp(k->text.dtype, u->dtype, sizeof u->dtype) &&
+           !strcmp(k->text.kernel, u->kernel) && !strcmp(k->text.text, u->text);
+}
+
+// What the chip has for a function, which may take all of it; more than 48 KB of shared memory has to
+// be asked for.
+static int load(kernel *k, const char *image)
+{
+    const tni_driver *cu       = k->gpu->cu;
+    tni_cumodule      m        = NULL;
+    int               declared = 0;
+    int               error    = cu->set_current(k->gpu->cx);
+    if (!error) error = cu->module_load(&m, image);
+    if (!error) error = cu->module_function(&k->f, m, k->text.kernel);
+    if (!error) error = cu->function_get(&k->threads, TNI_CU_FUNCTION_THREADS, k->f);
+    if (!error) error = cu->function_get(&declared, TNI_CU_FUNCTION_STATIC_SHARED, k->f);
+    k->shared = k->gpu->limits.shared_bytes - declared;
+    if (!error) error = cu->function_set(k->f, TNI_CU_FUNCTION_SHARED, k->shared);
+    if (error && m) cu->module_unload(m);
+    return error;
+}
+
+static void forget(kernel *k)
+{
+    free((char *)(uintptr_t)k->text.kernel);
+    free((char *)(uintptr_t)k->text.text);
+    free(k);
+}
+
+// A copy of what is asked for; NULL when memory is out.
+static kernel *remember(const tni_gpu *g, const tni_user_text *u)
+{
+    kernel *k = calloc(1, sizeof *k);
+    if (!k) return NULL;
+    k->gpu         = g;
+    k->text        = *u;
+    k->text.op     = NULL;
+    k->text.kernel = strdup(u->kernel);
+    k->text.text   = strdup(u->text);
+    if (k->text.kernel && k->text.text) return k;
+    forget(k);
+    return NULL;
+}
+
+static kernel *make(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
+{
+    tni_cubin code;
+    bool      found = false;
+    kernel   *k     = remember(c->gpu, u);
+    if (!k) {
+        tni_text_add(why, "%s: cuda: out of memory", u->op);
+        *s = TN_EMEM;
+        return NULL;
+    }
+    *s = tni_user_cubin(u, c->gpu->chip, &code, &found, why);
+    if (*s == TN_OK) *s = tni_cuda_status(c, load(k, code.image), u->op, why);
+    tni_cubin_free(&code);
+    if (*s == TN_OK) {
+        tni_cuda_count(found);
+        k->next   = all.first;
+        all.first = k;
+        return k;
+    }
+    forget(k);
+    return NULL;
+}
+
+static const kernel *find(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
+{
+    pthread_mutex_lock(&all.lock);
+    kernel *k = all.first;
+    *s        = TN_OK;
+    while (k && !is_of(k, c->gpu, u)) k = k->next;
+    if (!k) k = make(c, u, s, why);
+    pthread_mutex_unlock(&all.lock);
+    return k;
+}
+
+// ---- launching ---------------------------------------------------------------------------------
+
+// The arguments of a call as its op sees them, and as its kernel does.
+typedef struct {
+    int            nin, n;
+    tn_array       a[TNI_USER_ARRAYS];  // the inputs, then the outputs
+    tni_user_array bytes[TNI_USER_ARRAYS];
+} arrays;
+
+static tn_array describe(const tni_arg *x)
+{
+    tn_array a = { .dtype = x->dtype, .rank = x->rank, .data = x->data };
+    memcpy(a.size, x->size, (size_t)x->rank * sizeof *a.size);
+    return a;
+}
+
+static tni_user_array pack(const tn_array *a)
+{
+    tni_user_array p = { .data  = a->data,
+                         .count = tni_shape_count(a->rank, a->size),
+                         .rank  = a->rank };
+    for (int i = 0; i < TN_MAX_RANK; i++) p.size[i] = i < a->rank ? a->size[i] : 1;
+    return p;
+}
+
+static void gather(const tni_call *call, arrays *x)
+{
+    const tn_op_def *def  = call->attr->custom.def;
+    const tn_array  *outs = tni_custom_outputs(call->attr);
+    x->nin                = call->nin;
+    x->n                  = call->nin + (def->nout > 0 ? def->nout : 1);
+    for (int i = 0; i < x->n; i++) {
+        int k = i - x->nin;
+        if (k < 0) {
+            x->a[i] = describe(&call->in[i]);
+        } else {
+            x->a[i]      = outs[k];
+            x->a[i].data = call->out.data + tni_custom_start(outs, k);
+        }
+        x->bytes[i] = pack(&x->a[i]);
+    }
+}
+
+static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k, tn_launch_dims *d)
+{
+    const tn_op_def *def = call->attr->custom.def;
+    const tn_array  *out = x->a + x->nin;
+    tn_status        s   = TN_OK;
+    *d                   = tni_user_dims(out, x->n - x->nin);
+    if (def->launch) s = def->launch(call->attr->custom.bytes, x->a, out, d);
+    if (s != TN_OK) tni_text_add(call->why, "%s: launch failed with status %d", def->name, (int)s);
+    else if (tni_user_dims_ok(def->name, d, k->threads, k->shared, call->why)) return TN_OK;
+    return TN_EUSER;
+}
+
+static int launch(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch_dims *dims,
+                  const tni_attr *attr)
+{
+    char     bytes[TNI_USER_BYTES];
+    uint32_t offset[TNI_USER_ARRAYS + 2];
+    size_t   used = (size_t)x->n * sizeof *x->bytes, more = attr->custom.count;
+    tni_deed d = { .f = k->f, .shared = (unsigned)dims->shared };
+    for (int i = 0; i < 3; i++) {
+        d.grid[i]  = (unsigned)dims->grid[i];
+        d.block[i] = (unsigned)dims->block[i];
+    }
+    memcpy(bytes, x->bytes, used);
+    if (more) memcpy(bytes + used, attr->custom.bytes, more);
+    d.args = (unsigned)x->n + (more > 0);
+    for (int i = 0; i <= x->n; i++) offset[i] = (uint32_t)((size_t)i * sizeof *x->bytes);
+    offset[d.args] = (uint32_t)(used + more);
+    return tni_replay_launch(c, &d, offset, bytes);
+}
+
+tn_status tni_cuda_custom(const tni_call *call)
+{
+    tni_cuda        *c    = call->seat;
+    const tni_attr  *attr = call->attr;
+    const tn_op_def *def  = attr->custom.def;
+    arrays           x;
+    tn_launch_dims   dims;
+    tn_status        s;
+    if (!tni_user_fits(def, attr->custom.count, call->why))
+        return def->cuda ? TN_EUSER : TN_EDEVICE;
+    tni_cuda_enter(c);
+    gather(call, &x);
+    tni_user_text text = tni_user_text_of(def, x.a, x.a + x.nin, attr->custom.count);
+    const kernel *k    = find(c, &text, &s, call->why);
+    if (k) s = ask_dims(call, &x, k, &dims);
+    if (s != TN_OK) return s;
+    return tni_cuda_status(c, launch(c, k, &x, &dims, attr), def->name, call->why);
+}

@@ -1,0 +1,175 @@
+// Copies to the GPU, beside the work in the compute stream.
+#include "device/cuda/gpu.h"
+
+#include <string.h>
+
+// ---- the order of work and copies --------------------------------------------------------------
+
+uint64_t tni_cuda_now(void *seat)
+{
+    const tni_uploads *u = &((tni_cuda *)seat)->uploads;
+    return u->marks + u->given;
+}
+
+// The event that says that all work up to a number is done: its own, or the oldest that is kept, which
+// comes later.
+static uint64_t mark_of(const tni_uploads *u, uint64_t work)
+{
+    return work + TNI_MARKS <= u->marks ? u->marks - TNI_MARKS + 1 : work;
+}
+
+bool tni_cuda_done(void *seat, uint64_t work)
+{
+    tni_cuda          *c = seat;
+    const tni_uploads *u = &c->uploads;
+    if (!work) return true;
+    if (work > u->marks) return false;  // no mark is behind it yet
+    tni_cuda_enter(c);
+    return c->gpu->cu->event_query(u->mark[mark_of(u, work) % TNI_MARKS]) == TNI_CU_OK;
+}
+
+void tni_cuda_after(void *seat, uint64_t work)
+{
+    tni_uploads *u = &((tni_cuda *)seat)->uploads;
+    u->after       = work;
+    u->known       = true;
+}
+
+// Puts a mark behind the work given so far.
+static int put_mark(tni_cuda *c)
+{
+    tni_uploads *u = &c->uploads;
+    if (!u->given) return TNI_CU_OK;
+    int error = c->gpu->cu->event_record(u->mark[(u->marks + 1) % TNI_MARKS], c->stream);
+    if (error) return error;
+    u->given = false;
+    u->marks++;
+    return TNI_CU_OK;
+}
+
+// The copies that follow come after the work up to a number.
+static int wait_for_work(tni_cuda *c, uint64_t work)
+{
+    tni_uploads *u     = &c->uploads;
+    int          error = put_mark(c);
+    if (work > u->marks) work = u->marks;
+    if (error || work <= u->waited) return error;
+    work  = mark_of(u, work);
+    error = c->gpu->cu->stream_after(u->stream, u->mark[work % TNI_MARKS], 0);
+    if (!error) u->waited = work;
+    return error;
+}
+
+// If the stream cannot be made to wait, the host waits in its place; if it cannot either, the GPU is
+// lost, and whatever comes next says so.
+void tni_cuda_join(tni_cuda *c)
+{
+    const tni_driver *cu = c->gpu->cu;
+    tni_uploads      *u  = &c->uploads;
+    u->given             = true;
+    if (!u->pending) return;
+    u->pending = false;
+    int error  = cu->event_record(u->copied, u->stream);
+    if (!error) error = cu->stream_after(c->stream, u->copied, 0);
+    if (error) cu->stream_wait(u->stream);
+}
+
+// ---- the ring ----------------------------------------------------------------------------------
+
+static int open_events(tni_cuda *c)
+{
+    const tni_driver *cu    = c->gpu->cu;
+    tni_uploads      *u     = &c->uploads;
+    unsigned          plain = TNI_CU_EVENT_NO_TIMING;
+    int               error = TNI_CU_OK;
+    for (int i = 0; !error && i < TNI_PIECES; i++)
+        if (!u->piece[i].done) error = cu->event_create(&u->piece[i].done, plain);
+    for (int i = 0; !error && i < TNI_MARKS; i++)
+        if (!u->mark[i]) error = cu->event_create(&u->mark[i], plain);
+    if (!error && !u->copied) error = cu->event_create(&u->copied, plain);
+    return error;
+}
+
+static int open_uploads(tni_cuda *c)
+{
+    const tni_driver *cu    = c->gpu->cu;
+    tni_uploads      *u     = &c->uploads;
+    void             *host  = NULL;
+    int               error = TNI_CU_OK;
+    if (u->ring) return error;
+    error = open_events(c);
+    if (!error && !u->stream) error = cu->stream_create(&u->stream, TNI_CU_STREAM_NONBLOCKING);
+    if (!error) error = cu->host_alloc(&host, TNI_RING, TNI_CU_HOST_PORTABLE);
+    if (!error) u->ring = host;
+    return error;
+}
+
+// Room for a piece, which does not wrap. Waits for the copies that it comes to lie over.
+static int take_piece(tni_cuda *c, size_t bytes, tni_piece **p)
+{
+    tni_uploads *u     = &c->uploads;
+    int          error = TNI_CU_OK;
+    uint64_t     left  = TNI_RING - u->head % TNI_RING;
+    uint64_t     start = bytes > left ? u->head + left : u->head, end = start + bytes;
+    while (!error && u->ended < u->pieces) {
+        const tni_piece *old = &u->piece[u->ended % TNI_PIECES];
+        if (old->start + TNI_RING >= end && u->pieces - u->ended < TNI_PIECES) break;
+        error = c->gpu->cu->event_wait(old->done);
+        if (!error) u->ended++;
+    }
+    if (error) return error;
+    *p          = &u->piece[u->pieces++ % TNI_PIECES];
+    (*p)->start = start;
+    u->head     = (end + 63) / 64 * 64;
+    return TNI_CU_OK;
+}
+
+static int upload_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes)
+{
+    const tni_driver *cu = c->gpu->cu;
+    tni_uploads      *u  = &c->uploads;
+    tni_piece        *p;
+    int               error = take_piece(c, bytes, &p);
+    if (error) return error;
+    char *at = u->ring + p->start % TNI_RING;
+    memcpy(at, host, bytes);
+    error = cu->copy_in(dst, at, bytes, u->stream);
+    return error ? error : cu->event_record(p->done, u->stream);
+}
+
+tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                          tni_text *why)
+{
+    tni_cuda   *c     = seat;
+    size_t      left  = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
+    tni_cuptr   to    = (tni_cuptr)(uintptr_t)dst;
+    const char *from  = host;
+    uint64_t    after = c->uploads.known ? c->uploads.after : UINT64_MAX;
+    c->uploads.known  = false;
+    if (!left) return TN_OK;
+    tni_cuda_enter(c);
+    int error = open_uploads(c);
+    if (!error) error = wait_for_work(c, after);
+    for (size_t n; !error && left; left -= n, to += n, from += n) {
+        n                  = left < TNI_PIECE ? left : TNI_PIECE;
+        c->uploads.pending = true;
+        error              = upload_piece(c, to, from, n);
+    }
+    return tni_cuda_status(c, error, "copying to the GPU", why);
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+void tni_uploads_close(tni_cuda *c)
+{
+    const tni_driver *cu = c->gpu->cu;
+    tni_uploads      *u  = &c->uploads;
+    if (u->stream) cu->stream_wait(u->stream);
+    for (int i = 0; i < TNI_PIECES; i++)
+        if (u->piece[i].done) cu->event_destroy(u->piece[i].done);
+    for (int i = 0; i < TNI_MARKS; i++)
+        if (u->mark[i]) cu->event_destroy(u->mark[i]);
+    if (u->copied) cu->event_destroy(u->copied);
+    if (u->ring) cu->host_free(u->ring);
+    if (u->stream) cu->stream_destroy(u->stream);
+}

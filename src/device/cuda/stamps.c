@@ -1,0 +1,122 @@
+// Points in time of a seat's stream, for a profile: events in a ring, and a way to hold the stream
+// back until the host has given it all that is to be timed.
+#include "device/cuda/gpu.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <time.h>
+
+enum { HOLD_MS = 20 };
+
+// Stamp number n is the event n % TNI_STAMPS, until it is used again. A hold is a function in the
+// stream that a thread of the driver runs, and that returns once let_go has reached its number; the
+// lock guards the three counters. The seat owns it from the first stamp on.
+typedef struct tni_stamps {
+    tni_cuevent     event[TNI_STAMPS];
+    int64_t         count;
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    uint64_t        held, begun, let_go;
+} stamps;
+
+// ---- opening and closing -----------------------------------------------------------------------
+
+static bool open_lock(stamps *s)
+{
+    pthread_condattr_t attr;
+    if (pthread_condattr_init(&attr)) return false;
+    bool ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
+              pthread_cond_init(&s->changed, &attr) == 0;
+    pthread_condattr_destroy(&attr);
+    if (!ok) return false;
+    if (pthread_mutex_init(&s->lock, NULL) == 0) return true;
+    pthread_cond_destroy(&s->changed);
+    return false;
+}
+
+// NULL when memory is out.
+static stamps *stamps_of(tni_cuda *c)
+{
+    if (c->stamps) return c->stamps;
+    stamps *s = tni_zalloc(c->heap, sizeof *s);
+    if (s && open_lock(s)) return c->stamps = s;
+    tni_free(c->heap, s);
+    return NULL;
+}
+
+void tni_stamps_close(tni_cuda *c)
+{
+    stamps *s = c->stamps;
+    if (!s) return;
+    for (int i = 0; i < TNI_STAMPS; i++)
+        if (s->event[i]) c->gpu->cu->event_destroy(s->event[i]);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    tni_free(c->heap, s);
+    c->stamps = NULL;
+}
+
+// ---- stamps ------------------------------------------------------------------------------------
+
+int64_t tni_cuda_stamp(void *seat)
+{
+    tni_cuda         *c  = seat;
+    const tni_driver *cu = c->gpu->cu;
+    stamps           *s  = stamps_of(c);
+    if (!s) return 0;
+    tni_cuda_enter(c);
+    tni_cuevent *e = &s->event[(s->count + 1) % TNI_STAMPS];
+    if (!*e && cu->event_create(e, 0) != TNI_CU_OK) {
+        *e = NULL;
+        return 0;
+    }
+    return cu->event_record(*e, c->stream) == TNI_CU_OK ? ++s->count : 0;
+}
+
+double tni_cuda_stamped(void *seat, int64_t from, int64_t to)
+{
+    tni_cuda         *c  = seat;
+    const tni_driver *cu = c->gpu->cu;
+    const stamps     *s  = c->stamps;
+    float             ms = NAN;
+    if (!s || from < 1 || to < from || to > s->count || s->count - from >= TNI_STAMPS) return NAN;
+    tni_cuevent a = s->event[from % TNI_STAMPS], b = s->event[to % TNI_STAMPS];
+    tni_cuda_enter(c);
+    if (cu->event_wait(b) != TNI_CU_OK || cu->elapsed(&ms, a, b) != TNI_CU_OK) return NAN;
+    return (double)ms * 1e-3;
+}
+
+// ---- holds -------------------------------------------------------------------------------------
+
+// A hold ends by itself after a while: the host may have to wait for the stream to go on.
+static void wait_for_host(void *arg)
+{
+    stamps         *s = arg;
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += HOLD_MS * 1000000L;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&s->lock);
+    uint64_t number = ++s->begun;
+    int      error  = 0;
+    while (s->let_go < number && !error)
+        error = pthread_cond_timedwait(&s->changed, &s->lock, &end);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void tni_cuda_hold(void *seat, bool on)
+{
+    tni_cuda *c = seat;
+    stamps   *s = stamps_of(c);
+    if (!s) return;
+    if (on) {
+        tni_cuda_enter(c);
+        if (c->gpu->cu->stream_host(c->stream, wait_for_host, s) == TNI_CU_OK) s->held++;
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    s->let_go = s->held;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}

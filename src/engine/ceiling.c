@@ -1,0 +1,109 @@
+// What the device can do at most, measured: a large copy, and a large product of each dtype. Blocks
+// are the device's own, beside what the context counts. Without memory for them there is no ceiling.
+#include "engine/profile.h"
+
+#include <math.h>
+
+enum { TRIES = 3 };
+
+static tni_arg square(tn_dtype dt, int64_t n, void *data)
+{
+    return (tni_arg){ .dtype = dt, .rank = 2, .size = { n, n }, .stride = { n, 1 }, .data = data };
+}
+
+// The least seconds that a call takes, after a first time for what is only done then. NAN if it
+// fails.
+static double best_time(const tni_engine *e, const tni_call *c)
+{
+    double best = INFINITY;
+    for (int i = 0; i <= TRIES; i++) {
+        tni_moment from = tni_moment_now(e);
+        if (e->device->run(c) != TN_OK) return NAN;
+        double s = tni_moments_apart(e, from, tni_moment_now(e));
+        if (isnan(s)) return NAN;
+        if (i > 0 && s < best) best = s;
+    }
+    return best;
+}
+
+// Random numbers: what is all zeros takes less power on some chips, and so less time.
+static bool fill(const tni_engine *e, tni_arg out)
+{
+    tni_text why  = { "" };
+    tni_attr attr = { .random = { .key = 1 } };
+    tni_call c    = { .seat    = e->seat,
+                      .op      = TNI_uniform,
+                      .out     = out,
+                      .attr    = &attr,
+                      .threads = e->threads,
+                      .why     = &why };
+    return e->device->run(&c) == TN_OK;
+}
+
+// Seconds of `op` over squares of n x n elements: a copy of one, a product of two. NAN if it cannot
+// be run. what: the blocks in order, then the scratch.
+static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
+{
+    const tni_device *d     = e->device;
+    size_t            bytes = (size_t)(n * n) * d->element_size(dt);
+    void             *block[4];
+    tni_arg           in[2];
+    int               nin  = op == TNI_copy ? 1 : 2;
+    tni_attr          attr = { 0 };
+    tni_text          why  = { "" };
+    bool              ok   = true;
+    tni_call          c    = { .seat = e->seat, .op = op, .nin = nin, .in = in, .attr = &attr };
+    for (int i = 0; i <= nin; i++) ok &= (block[i] = d->alloc(e->seat, bytes)) != NULL;
+    for (int i = 0; i < nin; i++) in[i] = square(dt, n, block[i]);
+    c.out     = square(dt, n, block[nin]);
+    c.threads = e->threads;
+    c.why     = &why;
+    ok        = ok && fill(e, in[0]) && (nin == 1 || fill(e, in[1]));
+    bytes     = ok ? d->scratch(&c) : 0;
+    c.scratch = block[nin + 1] = bytes ? d->alloc(e->seat, bytes) : NULL;
+    double s                   = ok && (!bytes || c.scratch) ? best_time(e, &c) : NAN;
+    for (int i = 0; i <= nin + 1; i++)
+        if (block[i]) d->free(e->seat, block[i]);
+    return s;
+}
+
+// Larger and larger, until a copy takes milliseconds or has 256 MiB: the last is larger than caches
+// are.
+static double measure_copy(const tni_engine *e)
+{
+    double rate = -1;
+    for (int64_t n = 512; n <= 8192; n *= 2) {
+        double s = time_squares(e, TNI_copy, TN_F32, n);
+        if (isnan(s) || s <= 0) break;
+        rate = 2.0 * 4 * (double)(n * n) / s;
+        if (s > 5e-3) break;
+    }
+    return rate;
+}
+
+// Larger and larger while the next does not take too long; the best of them.
+static double measure_product(const tni_engine *e, tn_dtype dt)
+{
+    double rate = -1;
+    for (int64_t n = 128; n <= 8192;) {
+        double s = time_squares(e, TNI_matmul, dt, n), cube = (double)(n * n) * (double)n;
+        if (isnan(s) || s <= 0) break;
+        if (2 * cube / s > rate) rate = 2 * cube / s;
+        if (s * 8 > 0.1) break;
+        n *= s < 1e-3 ? 4 : 2;
+    }
+    return rate;
+}
+
+double tni_ceiling_copy(tn_ctx *cx, tni_profile *p)
+{
+    if (p->copy == 0) p->copy = measure_copy(cx->engine);
+    return p->copy > 0 ? p->copy : 0;
+}
+
+double tni_ceiling_product(tn_ctx *cx, tni_profile *p, tn_dtype dt)
+{
+    if (dt < TN_F16) return 0;
+    if (p->product[dt] == 0) p->product[dt] = measure_product(cx->engine, dt);
+    return p->product[dt] > 0 ? p->product[dt] : 0;
+}

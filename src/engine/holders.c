@@ -1,0 +1,102 @@
+// What is said when device memory is out: what was asked for, what there is, and who has it.
+#include "engine/engine.h"
+
+#include <string.h>
+
+enum { NAMED = 3 };  // holders that are named
+
+// "512 bytes", "3.8 MiB".
+static tni_text size_text(int64_t bytes)
+{
+    static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB" };
+    double                   n      = (double)bytes / 1024;
+    int                      i      = 0;
+    if (bytes < 1024) return tni_text_of("%lld bytes", (long long)bytes);
+    for (; i < 3 && n >= 1024; i++) n /= 1024;
+    return tni_text_of("%.1f %s", n, unit[i]);
+}
+
+// ---- who has it --------------------------------------------------------------------------------
+
+// The buffers in use that are largest, the largest first.
+static int find_largest(const tn_ctx *cx, const tni_buffer *top[NAMED])
+{
+    int n = 0;
+    for (const tni_buffer *b = cx->buffers.used; b; b = b->next) {
+        if (n == NAMED && b->bytes <= top[n - 1]->bytes) continue;
+        int i = n < NAMED ? n++ : n - 1;
+        for (; i > 0 && top[i - 1]->bytes < b->bytes; i--) top[i] = top[i - 1];
+        top[i] = b;
+    }
+    return n;
+}
+
+static bool lies_in(const tn_tensor *t, const tni_buffer *b)
+{
+    int64_t   offset;
+    tni_node *n = t->store->node;
+    if (n->state != TNI_DONE) n = t->store->done;
+    return n && tni_node_base(n, &offset)->buf == b;
+}
+
+static const char *name_among(const tn_scope *s, const tni_buffer *b)
+{
+    for (const tn_tensor *t = s->newest; t; t = t->next)
+        if (t->name && lies_in(t, b)) return t->name;
+    return NULL;
+}
+
+// The name of a tensor that lies in b; NULL if none has one.
+static const char *name_of(const tn_ctx *cx, const tni_buffer *b)
+{
+    const char *name = name_among(&cx->owned, b);
+    for (const tn_scope *s = cx->scope; s && !name; s = s->outer) name = name_among(s, b);
+    return name;
+}
+
+// "w (784, 256) of f32, 784.0 KiB"; a value without a name by the line that made it. What no value was
+// made in is the step's that is about to run.
+static tni_text holder_text(const tn_ctx *cx, const tni_buffer *b)
+{
+    tni_text    t    = { "" };
+    const char *name = name_of(cx, b);
+    if (name) tni_text_add(&t, "%.60s ", name);
+    if (b->site.file)
+        tni_text_add(&t, "%s of %s", tni_shape_text(b->rank, b->size).s,
+                     tn_dtype_name((tn_dtype)b->dtype));
+    else tni_text_add(&t, "values of this step");
+    if (!name && b->site.line) {
+        const char *file = strrchr(b->site.file, '/');
+        tni_text_add(&t, " made at %.60s:%d", file ? file + 1 : b->site.file, b->site.line);
+    }
+    tni_text_add(&t, ", %s", size_text((int64_t)b->bytes).s);
+    return t;
+}
+
+// ---- how much there is -------------------------------------------------------------------------
+
+static tni_text room_text(const tn_ctx *cx)
+{
+    const tni_engine *e     = cx->engine;
+    int64_t           limit = cx->buffers.limit;
+    size_t            free = 0, all = 0;
+    if (limit > 0) return tni_text_of(", of a limit of %s", size_text(limit).s);
+    if (!e->device->memory || !e->device->memory(e->seat, &free, &all))
+        return tni_text_of("%s", "");
+    return tni_text_of("; %s of %s are free on the device", size_text((int64_t)free).s,
+                       size_text((int64_t)all).s);
+}
+
+void *tni_out_of_memory(tn_ctx *cx, const char *op, const char *what, int64_t bytes)
+{
+    const tni_buffer *top[NAMED];
+    tni_text          holder[NAMED] = { { "" } };
+    if (cx->fault.code) return tni_fail(cx, TN_EMEM, "%s: out of memory", op);  // and is not kept
+    int n = find_largest(cx, top);
+    for (int i = 0; i < n; i++) holder[i] = holder_text(cx, top[i]);
+    return tni_fail(cx, TN_EMEM,
+                    "%s: out of memory for %s: no %s besides the %s in use%s%s%s%s%s%s%s", op, what,
+                    size_text(bytes).s, size_text(cx->buffers.bytes).s, room_text(cx).s,
+                    n ? "; the largest: " : "", holder[0].s, n > 1 ? "; " : "", holder[1].s,
+                    n > 2 ? "; " : "", holder[2].s);
+}

@@ -1,0 +1,217 @@
+// A profile as people read it: a table of kernels, or a trace that Perfetto and Chrome show.
+#include "engine/profile.h"
+
+#include "base/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMED_LINES = 3, NAME_WIDTH = 44 };
+
+// A row's part of what the device could do at most, in tenths of a percent: of the copy or of the
+// product rate, whichever it needs more of. More than all where values stay in a cache. -1 if there
+// is no ceiling to compare with.
+static int64_t per_mille(tn_ctx *cx, tni_profile *p, const tni_profile_row *r)
+{
+    double seconds = 1e-9 * (double)r->ns / (double)r->count;
+    double copy    = tni_ceiling_copy(cx, p);
+    double rate    = r->effort.products > 0 ? tni_ceiling_product(cx, p, r->effort.dtype) : 0,
+           least   = 0;
+    if (copy > 0) least = (double)r->bytes / copy;
+    if (rate > 0 && r->effort.products / rate > least) least = r->effort.products / rate;
+    if (seconds <= 0 || (copy <= 0 && rate <= 0)) return -1;
+    return (int64_t)(1000 * least / seconds + 0.5);
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+static int longer_first(const void *a, const void *b)
+{
+    const tni_profile_row *const *x = a, *const *y = b;
+    if ((*x)->ns != (*y)->ns) return (*x)->ns < (*y)->ns ? 1 : -1;
+    return *x < *y ? -1 : 1;
+}
+
+static void print_ceilings(tn_ctx *cx, tni_profile *p, FILE *f)
+{
+    bool   used[TNI_DTYPES] = { false };
+    double copy             = tni_ceiling_copy(cx, p);
+    for (size_t i = 0; i < p->rows; i++)
+        if (p->row[i].effort.products > 0) used[p->row[i].effort.dtype] = true;
+    fprintf(f, "ceiling, measured here: ");
+    if (copy > 0) fprintf(f, "copies %.1f GB/s", copy * 1e-9);
+    else fprintf(f, "copies unknown");
+    for (int dt = 0; dt < TNI_DTYPES; dt++) {
+        double rate = used[dt] ? tni_ceiling_product(cx, p, (tn_dtype)dt) : 0;
+        if (rate > 0)
+            fprintf(f, ", products of %s %.1f GFLOP/s", tn_dtype_name((tn_dtype)dt), rate * 1e-9);
+    }
+    fputc('\n', f);
+}
+
+// "model.c:12 linear", the first lines and how many there are besides.
+static void print_lines(const tni_profile_row *r, FILE *f)
+{
+    for (int i = 0; i < r->sites && i < NAMED_LINES; i++) {
+        const tni_site *s = &r->site[i];
+        if (i) fprintf(f, ", ");
+        if (s->line) fprintf(f, "%s:%d ", s->file, s->line);
+        fprintf(f, "%s", s->op);
+    }
+    if (r->sites > NAMED_LINES) fprintf(f, ", and %d more", r->sites - NAMED_LINES);
+    fputc('\n', f);
+}
+
+static void print_row(tn_ctx *cx, tni_profile *p, const tni_profile_row *r, int width, FILE *f)
+{
+    double  mean = (double)r->ns / (double)r->count;  // ns, so that rates are in billions
+    int64_t part = per_mille(cx, p, r);
+    fprintf(f, "%10.3f %5.1f %% %7lld %10.2f ", 1e-6 * (double)r->ns,
+            p->ns ? 100 * (double)r->ns / (double)p->ns : 0, (long long)r->count, 1e-3 * mean);
+    if (mean > 0) fprintf(f, "%8.1f %9.1f ", (double)r->bytes / mean, r->effort.flops / mean);
+    else fprintf(f, "%8s %9s ", "-", "-");
+    if (part >= 0) fprintf(f, "%6.1f  ", (double)part / 10);
+    else fprintf(f, "%6s  ", "-");
+    fprintf(f, "%-*s  ", width, r->name.s);
+    print_lines(r, f);
+}
+
+static void print_head(tn_ctx *cx, tni_profile *p, FILE *f)
+{
+    double wall = p->ended - p->begun;
+    fprintf(f, "profile on %s: %lld kernel%s in %lld evaluation%s\n", cx->engine->device->name,
+            (long long)p->launches, p->launches == 1 ? "" : "s", (long long)p->runs,
+            p->runs == 1 ? "" : "s");
+    fprintf(
+        f,
+        "timed one by one, each after the one before it: together %.3f ms, in %.3f ms since the "
+        "profile began\n",
+        1e-6 * (double)p->ns, 1e3 * wall);
+    print_ceilings(cx, p, f);
+    if (p->lost) fprintf(f, "%lld of them are missing here\n", (long long)p->lost);
+}
+
+void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f)
+{
+    tni_heap               *h     = &cx->heap;
+    const tni_profile_row **row   = tni_alloc(h, p->rows * sizeof *row);
+    int                     width = 6;
+    print_head(cx, p, f);
+    for (size_t i = 0; i < p->rows; i++) {
+        int n = (int)strlen(p->row[i].name.s);
+        if (n > width && n <= NAME_WIDTH) width = n;
+        if (row) row[i] = &p->row[i];
+    }
+    // Without memory for an order of their own they come as they ran.
+    if (row) qsort(row, p->rows, sizeof *row, longer_first);
+    fprintf(f, "\n%10s %7s %7s %10s %8s %9s %6s  %-*s  %s\n", "ms", "share", "count", "mean us",
+            "GB/s", "GFLOP/s", "%ceil", width, "kernel", "lines");
+    for (size_t i = 0; i < p->rows; i++) print_row(cx, p, row ? row[i] : &p->row[i], width, f);
+    tni_free(h, row);
+}
+
+// ---- the trace ---------------------------------------------------------------------------------
+
+// Numbers are written digit by digit, so that the locale has no say.
+static void put_micros(tni_json_writer *w, int64_t ns)
+{
+    char digits[] = { '.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
+                      (char)('0' + ns % 10), '\0' };
+    tni_json_put_int(w, ns / 1000);
+    tni_json_put(w, digits);
+}
+
+static void put_tenths(tni_json_writer *w, int64_t v)
+{
+    char digits[] = { '.', (char)('0' + v % 10), '\0' };
+    tni_json_put_int(w, v / 10);
+    tni_json_put(w, digits);
+}
+
+// "model.c:12 linear". What is no UTF-8, or was cut in a character, is shown as far as it is ASCII.
+static tni_text line_text(const tni_site *s)
+{
+    tni_text t = { "" };
+    if (s->line) tni_text_add(&t, "%s:%d ", s->file, s->line);
+    tni_text_add(&t, "%s", s->op);
+    if (tni_utf8_ok(t.s, strlen(t.s))) return t;
+    for (char *c = t.s; *c; c++)
+        if ((unsigned char)*c >= 128) *c = '?';
+    return t;
+}
+
+static void put_lines(tni_json_writer *w, const tni_profile_row *r)
+{
+    tni_json_put(w, "[");
+    for (int i = 0; i < r->sites; i++) {
+        if (i) tni_json_put(w, ",");
+        tni_json_quote(w, line_text(&r->site[i]).s);
+    }
+    tni_json_put(w, "]");
+}
+
+// What all events of a row share, as the end of each.
+static void put_args(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_profile_row *r)
+{
+    int64_t part = per_mille(cx, p, r);
+    tni_json_put(w, "\"args\":{\"bytes\":");
+    tni_json_put_int(w, r->bytes);
+    tni_json_put(w, ",\"flops\":");
+    tni_json_put_int(w, (int64_t)r->effort.flops);
+    if (part >= 0) {
+        tni_json_put(w, ",\"percent\":");
+        put_tenths(w, part);
+    }
+    tni_json_put(w, ",\"lines\":");
+    put_lines(w, r);
+    tni_json_put(w, "}}");
+}
+
+// Writes what w has, and empties it.
+static void flush(tni_json_writer *w, FILE *f)
+{
+    if (w->text && !w->full) fwrite(w->text, 1, w->bytes, f);
+    w->bytes = 0;
+}
+
+static void put_name(tni_json_writer *w, const char *what, int tid, const char *name)
+{
+    tni_json_put(w, "{\"name\":");
+    tni_json_quote(w, what);
+    tni_json_put(w, ",\"ph\":\"M\",\"pid\":0,\"tid\":");
+    tni_json_put_int(w, tid);
+    tni_json_put(w, ",\"args\":{\"name\":");
+    tni_json_quote(w, name);
+    tni_json_put(w, "}}");
+}
+
+static void put_event(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_profile_event *e)
+{
+    const tni_profile_row *r = &p->row[e->row];
+    tni_json_put(w, ",\n{\"name\":");
+    tni_json_quote(w, r->name.s);
+    tni_json_put(w, ",\"cat\":\"kernel\",\"ph\":\"X\",\"ts\":");
+    put_micros(w, e->from);
+    tni_json_put(w, ",\"dur\":");
+    put_micros(w, e->ns);
+    tni_json_put(w, ",\"pid\":0,\"tid\":1,");
+    put_args(cx, p, w, r);
+}
+
+bool tni_profile_trace(tn_ctx *cx, tni_profile *p, FILE *f)
+{
+    tni_json_writer w = { .heap = &cx->heap };
+    tni_json_put(&w, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+    put_name(&w, "process_name", 0, cx->engine->device->name);
+    tni_json_put(&w, ",\n");
+    put_name(&w, "thread_name", 1, "kernels");
+    for (size_t i = 0; i < p->events && !w.full; i++) {
+        flush(&w, f);
+        put_event(cx, p, &w, &p->event[i]);
+    }
+    tni_json_put(&w, "\n]}\n");
+    flush(&w, f);
+    tni_free(w.heap, w.text);
+    return !w.full;
+}
