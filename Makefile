@@ -53,6 +53,18 @@ test-oclgrind: setup-test
 	@$(build) --target tenon-tests
 	@test/oclgrind.sh $(B)/tenon-tests $(T)
 
+# What runs on an NVIDIA GPU; without one it says so.
+test-gpu: configure
+	@$(build) --target all tenon-tests
+	@test/gpu.sh $(B)/tenon $(B)/tenon-tests $(T)
+
+# Kernels under compute-sanitizer, each of its tools for at most 9 minutes.
+sanitize-gpu: sanitize-gpu-memcheck sanitize-gpu-racecheck
+
+sanitize-gpu-%: configure
+	@$(build) --target all tenon-tests
+	@WATCH=$* test/gpu.sh $(B)/tenon $(B)/tenon-tests $(T)
+
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
 	@$(B)/tenon demo --save $(B)/lenet.safetensors $(ARGS)
@@ -67,6 +79,10 @@ fuzz-all: configure
 bench: configure
 	@$(build) --target all tenon-bench
 	@$(B)/tenon-bench $(ARGS)
+
+bench-gpu:
+	@$(call need,cmake,cmake)
+	@bench/h200.sh $(COMMIT)
 
 setup-test setup-demo:
 	@tools/setup.sh $(@:setup-%=%)
@@ -96,9 +112,12 @@ help:
 	@echo '     TN_DEBUG=1  CC=clang                   with internal checks, with another compiler'
 	@echo 'make test-long           full products on opencl, all kernels for an H200, a million random graphs; hours'
 	@echo 'make test-oclgrind       kernels on oclgrind: no bad access, no race; 20 minutes'
+	@echo 'make test-gpu            the tests of the cuda device, on an NVIDIA GPU; 9 minutes'
+	@echo 'make sanitize-gpu        kernels on a GPU under compute-sanitizer: memcheck, racecheck; 18 minutes'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
+	@echo 'make bench-gpu           measure on a GPU beside PyTorch into bench/results/h200.md; 9 minutes'
 	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
 	@echo 'make docs                write docs/ops.md from the op table'
 	@echo 'make format              clang-format every source; format-check only looks'
@@ -107,4 +126,4 @@ help:
 	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
 	@echo 'TN_NO_INSTALL=1.'
 
-.PHONY: all configure test test-long test-oclgrind fuzz fuzz-all demo bench setup-test setup-demo install docs format format-check clean help
+.PHONY: all configure test test-long test-oclgrind test-gpu sanitize-gpu fuzz fuzz-all demo bench bench-gpu setup-test setup-demo install docs format format-check clean help

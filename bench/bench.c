@@ -276,6 +276,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[2], "matmul")) bench_matmul_child();
         else if (!strcmp(argv[2], "cold")) bench_cold_child();
         else if (!strcmp(argv[2], "images")) bench_gpu_images_child();
+        else if (!strcmp(argv[2], "gpu")) bench_gpu_child();
         else bench_instructions_child(argv[2]);
         return 0;
     }

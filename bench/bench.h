@@ -68,5 +68,6 @@ void bench_instructions_child(const char *mode);
 void bench_matmul_child(void);
 void bench_cold_child(void);
 void bench_gpu_images_child(void);
+void bench_gpu_child(void);  // whether there is a GPU, as its status
 
 #endif

@@ -290,6 +290,21 @@ CALL(explain_with)
     tn_explain_with(k->cx, k->i ? calls_nowhere() : NULL, (tn_explain_opts){ .source = k->j });
     return NULL;
 }
+CALL(profile_begin)
+{
+    tn_profile_begin(k->cx);
+    return NULL;
+}
+CALL(profile_end)
+{
+    tn_profile_end(k->cx);
+    return NULL;
+}
+CALL(profile_write)
+{
+    tn_profile_write(k->cx, k->i ? "/dev/null" : "/nowhere/profile.json");
+    return NULL;
+}
 CALL(plan_bytes)
 {
     tn_plan_bytes(k->cx);
@@ -728,6 +743,7 @@ const call calls_of_tensors[] = {
     Q(rank), Q(size), Q(stride), Q(offset), Q(count), Q(is_view), Q(is_contiguous), Q(name),
     O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of),
     O(explain), O(explain_with), O(plan_bytes),
+    O(profile_begin), O(profile_end), O(profile_write),
     O(sync),
     O(slice), O(select), A(squeeze), U(squeeze_all), A(unsqueeze), O(transpose), O(permute),
     O(expand), A(flip), O(diagonal), O(window), O(window_with), U(detach), O(view), O(reshape),

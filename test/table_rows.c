@@ -693,6 +693,8 @@ static const row rows[TNI_OPS] = {
     [TNI_uniform]     = { build_source, NULL, 3, EXACT, .refuses = source_refuses, .source = true },
     [TNI_normal]      = { build_source, NULL, 3, EXACT, .refuses = source_refuses, .source = true },
     [TNI_cast]        = { build_cast, one_input, DTYPES, EXACT, .why = NULL },
+    [TNI_maximum]     = { build_binary, two_inputs, 3, VALUE, .why = NULL },  // of zeros, either
+    [TNI_minimum]     = { build_binary, two_inputs, 3, VALUE, .why = NULL },
     [TNI_where]       = { build_where, three_inputs, 2, EXACT, .why = NULL },
     [TNI_sum]  = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses, .why = NULL },
     [TNI_prod] = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses, .why = NULL },

@@ -162,8 +162,9 @@ static void write_cifar(const char *name)
 
 static void every_command_has_help(void)
 {
-    static const char *const commands[] = { "train",   "eval",    "sample", "info",    "demo",
-                                            "explain", "devices", "doctor", "version", "help" };
+    static const char *const commands[] = { "train",   "eval",    "sample",  "info",
+                                            "demo",    "explain", "profile", "devices",
+                                            "doctor",  "version", "help" };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char first[64];
@@ -236,6 +237,14 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "explain softmax --device=", "--device needs a value, NAME" },
         { "explain --", "a program is needed behind --" },
         { "explain softmax -- true", "a CASE or a program, not both" },
+        { "explain softmax --steps 3", "there is no option \"--steps\"" },
+        { "profile", "a CASE is needed" },
+        { "profile softmax --source", "there is no option \"--source\"" },
+        { "profile softmax --steps 0", "--steps is a number from 1 to 1000000, not \"0\"" },
+        { "profile softmax --steps=x", "--steps is a number from 1 to 1000000, not \"x\"" },
+        { "profile --steps 3 -- true", "--steps needs a CASE" },
+        { "profile softmax --trace", "--trace needs a value, FILE" },
+        { "profile softmax --trace x", "--trace is a file whose name ends in .json, not \"x\"" },
     };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -277,6 +286,9 @@ static void what_cannot_be_done_is_said_in_one_line(void)
         { "demo --device abacus", "abacus" },
         { "explain softmax --device abacus", "abacus" },
         { "explain -- ./nowhere", "./nowhere: " },
+        { "profile softmax --device abacus", "abacus" },
+        { "profile softmax --steps 1 --trace no/where.json", "no/where.json" },
+        { "profile -- ./nowhere", "./nowhere: " },
     };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)

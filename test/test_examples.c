@@ -39,6 +39,7 @@ static const struct {
     { "05_gpt", { "110336 parameters", "This is the" } },
     { "06_custom_op", { "0.5        1.20710678", "gradients agree" } },
     { "07_save_and_resume", { "resumed at step 25, update 12", "60 steps: equal" } },
+    { "08_custom_cuda", { "largest difference from the composed op", "they agree" } },
 };
 
 // Where the examples run: they leave files behind.

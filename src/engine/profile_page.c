@@ -85,8 +85,7 @@ static void print_head(tn_ctx *cx, tni_profile *p, FILE *f)
             p->runs == 1 ? "" : "s");
     fprintf(
         f,
-        "timed one by one, each after the one before it: together %.3f ms, in %.3f ms since the "
-        "profile began\n",
+        "timed one by one, each after the one before it: %.3f ms of the %.3f ms that it was on\n",
         1e-6 * (double)p->ns, 1e3 * wall);
     print_ceilings(cx, p, f);
     if (p->lost) fprintf(f, "%lld of them are missing here\n", (long long)p->lost);

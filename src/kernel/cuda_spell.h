@@ -33,14 +33,14 @@
 
 // For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t is
 // x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off by
-// 2^-22.5; the whole by at most 3 ULP, and what would be denormal is 0. What is very small is cut off
-// first: there t is infinite before x is. What is very large gives infinity times a number above 0.
+// 2^-22.5; the whole by at most 3 ULP. What is very small is cut off first: there t is infinite before
+// x is. What is very large gives infinity times a number above 0.
 // A NaN passes.
 #define TNI_CUDA_EXP                                                             \
     "M_FN float m_fast_exp_f(float x) {\n"                                       \
     "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y;\n"               \
     "    float l = m_fma_f(c, -1.92596299e-08f, m_fma_f(c, -1.44269502f, t));\n" \
-    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"          \
+    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"              \
     "    return y * m_fma_f(fminf(l, 1.0f), -0.693147182f, 1.0f);\n"             \
     "}\n"
 

@@ -25,7 +25,7 @@ enum {
 typedef struct {
     uint64_t    start;
     tni_cuevent done;
-} tni_piece;
+} tni_ring_piece;
 
 // Part of a seat. Invariant: pieces - ended <= TNI_PIECES, and the pieces from ended on do not overlap;
 // mark[n % TNI_MARKS] stands behind the work numbered n, for the last TNI_MARKS of marks.
@@ -33,7 +33,7 @@ typedef struct {
     tni_custream stream;  // NULL before the first upload
     char        *ring;
     uint64_t     head;  // bytes used so far, with those left over at the ring's end
-    tni_piece    piece[TNI_PIECES];
+    tni_ring_piece    piece[TNI_PIECES];
     uint64_t     pieces, ended;  // begun; of those known to be copied
     tni_cuevent  copied;
     bool         pending;  // uploads that the compute stream does not wait for yet

@@ -105,14 +105,14 @@ static int open_uploads(tni_cuda *c)
 }
 
 // Room for a piece, which does not wrap. Waits for the copies that it comes to lie over.
-static int take_piece(tni_cuda *c, size_t bytes, tni_piece **p)
+static int take_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
 {
     tni_uploads *u     = &c->uploads;
     int          error = TNI_CU_OK;
     uint64_t     left  = TNI_RING - u->head % TNI_RING;
     uint64_t     start = bytes > left ? u->head + left : u->head, end = start + bytes;
     while (!error && u->ended < u->pieces) {
-        const tni_piece *old = &u->piece[u->ended % TNI_PIECES];
+        const tni_ring_piece *old = &u->piece[u->ended % TNI_PIECES];
         if (old->start + TNI_RING >= end && u->pieces - u->ended < TNI_PIECES) break;
         error = c->gpu->cu->event_wait(old->done);
         if (!error) u->ended++;
@@ -128,7 +128,7 @@ static int upload_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t byt
 {
     const tni_driver *cu = c->gpu->cu;
     tni_uploads      *u  = &c->uploads;
-    tni_piece        *p;
+    tni_ring_piece        *p;
     int               error = take_piece(c, bytes, &p);
     if (error) return error;
     char *at = u->ring + p->start % TNI_RING;

@@ -1,0 +1,298 @@
+// A fake GPU: see fake_gpu.h.
+#include "fake_gpu.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAMS = 2, MOST_THINGS = 4096, MOST_BLOCKS = 512 };
+
+// An event: how often it was recorded, and up to which of these the GPU has come.
+struct tni_cuda_event {
+    int recorded, reached;
+};
+
+typedef enum { COPY, WORK, RECORD, WAIT } kind;
+
+// Something in a stream.
+typedef struct {
+    kind        kind;
+    void       *dst;
+    const void *src;
+    size_t      bytes;
+    void (*f)(void *arg);
+    void       *arg;
+    tni_cuevent event;
+    int         version;
+} thing;
+
+// The things from first to last wait.
+struct tni_cuda_stream {
+    bool  open;
+    int   first, last;
+    thing thing[MOST_THINGS];
+};
+
+typedef struct {
+    char  *data;
+    size_t bytes;
+} block;
+
+static struct {
+    tni_driver             cu;
+    tni_gpu                gpu;
+    tni_cuda               seat;
+    tni_heap               heap;
+    struct tni_cuda_stream stream[STREAMS];
+    block                  block[MOST_BLOCKS];
+    int                    events, hosts, waits;
+    uint32_t               random;
+    char                   stranger[64];
+} self;
+
+static uint32_t draw(uint32_t n)
+{
+    self.random = self.random * 1664525u + 1013904223u;
+    return (self.random >> 8) % n;
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+static bool can_run(const struct tni_cuda_stream *s, bool no_work)
+{
+    if (s->first == s->last) return false;
+    const thing *t = &s->thing[s->first % MOST_THINGS];
+    if (t->kind == WORK) return !no_work;
+    return t->kind != WAIT || t->event->reached >= t->version;
+}
+
+static void run_one(struct tni_cuda_stream *s)
+{
+    thing *t = &s->thing[s->first++ % MOST_THINGS];
+    if (t->kind == COPY) memcpy(t->dst, t->src, t->bytes);
+    if (t->kind == WORK) t->f(t->arg);
+    if (t->kind == RECORD) t->event->reached = t->version;
+}
+
+int fake_gpu_run(int n, bool no_work)
+{
+    int done = 0;
+    for (; done < n; done++) {
+        int i = (int)draw(STREAMS);
+        if (!can_run(&self.stream[i], no_work)) i = !i;
+        if (!can_run(&self.stream[i], no_work)) break;
+        run_one(&self.stream[i]);
+    }
+    return done;
+}
+
+static void give(tni_custream s, thing t)
+{
+    CHECK(s->last - s->first < MOST_THINGS);
+    s->thing[s->last++ % MOST_THINGS] = t;
+}
+
+void fake_gpu_work(void (*f)(void *arg), void *arg)
+{
+    give(self.seat.stream, (thing){ .kind = WORK, .f = f, .arg = arg });
+}
+
+// ---- the driver --------------------------------------------------------------------------------
+
+static int set_current(tni_cucontext cx)
+{
+    (void)cx;
+    return TNI_CU_OK;
+}
+
+static int mem_alloc(tni_cuptr *p, size_t bytes)
+{
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        if (!self.block[i].data) {
+            self.block[i] = (block){ malloc(bytes), bytes };
+            *p            = (tni_cuptr)(uintptr_t)self.block[i].data;
+            return TNI_CU_OK;
+        }
+    return TNI_CU_OUT_OF_MEMORY;
+}
+
+// As the driver does, everything is done first.
+static int mem_free(tni_cuptr p)
+{
+    fake_gpu_run(INT32_MAX, false);
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        if (self.block[i].data == (char *)(uintptr_t)p) {
+            free(self.block[i].data);
+            self.block[i].data = NULL;
+            return TNI_CU_OK;
+        }
+    return 1;
+}
+
+static int pointer_attribute(void *value, int which, tni_cuptr p)
+{
+    char        *at = (char *)(uintptr_t)p;
+    const block *in = NULL;
+    for (int i = 0; i < MOST_BLOCKS; i++) {
+        const block *b = &self.block[i];
+        if (b->data && at >= b->data && at < b->data + b->bytes) in = b;
+    }
+    bool strange = at >= self.stranger && at < self.stranger + sizeof self.stranger;
+    if (!in && !strange) return 1;
+    if (which == TNI_CU_POINTER_TYPE) *(unsigned *)value = TNI_CU_MEMORY_DEVICE;
+    if (which == TNI_CU_POINTER_DEVICE) *(int *)value = in ? 0 : 1;
+    if (which == TNI_CU_POINTER_START && in) *(tni_cuptr *)value = (tni_cuptr)(uintptr_t)in->data;
+    if (which == TNI_CU_POINTER_SIZE && in) *(size_t *)value = in->bytes;
+    return TNI_CU_OK;
+}
+
+static int host_alloc(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    self.hosts++;
+    *p = malloc(bytes);
+    return *p ? TNI_CU_OK : TNI_CU_OUT_OF_MEMORY;
+}
+
+static int host_free(void *p)
+{
+    self.hosts--;
+    free(p);
+    return TNI_CU_OK;
+}
+
+static int copy_in(tni_cuptr dst, const void *src, size_t bytes, tni_custream s)
+{
+    give(s, (thing){ .kind = COPY, .dst = (void *)(uintptr_t)dst, .src = src, .bytes = bytes });
+    return TNI_CU_OK;
+}
+
+static int copy_out(void *dst, tni_cuptr src, size_t bytes, tni_custream s)
+{
+    give(s, (thing){ .kind = COPY, .dst = dst, .src = (void *)(uintptr_t)src, .bytes = bytes });
+    return TNI_CU_OK;
+}
+
+static int stream_create(tni_custream *s, unsigned flags)
+{
+    (void)flags;
+    *s         = &self.stream[1];
+    (*s)->open = true;
+    return TNI_CU_OK;
+}
+
+static int stream_destroy(tni_custream s)
+{
+    s->open = false;
+    return TNI_CU_OK;
+}
+
+static int stream_wait(tni_custream s)
+{
+    self.waits++;
+    while (s->first != s->last && fake_gpu_run(1, false)) continue;
+    return s->first == s->last ? TNI_CU_OK
+                               : TNI_CU_LAUNCH_FAILED;  // streams that wait for each other
+}
+
+static int stream_after(tni_custream s, tni_cuevent e, unsigned flags)
+{
+    (void)flags;
+    give(s, (thing){ .kind = WAIT, .event = e, .version = e->recorded });
+    return TNI_CU_OK;
+}
+
+static int event_create(tni_cuevent *e, unsigned flags)
+{
+    CHECK_INT(flags, TNI_CU_EVENT_NO_TIMING);
+    *e = calloc(1, sizeof **e);
+    self.events++;
+    return *e ? TNI_CU_OK : TNI_CU_OUT_OF_MEMORY;
+}
+
+static int event_record(tni_cuevent e, tni_custream s)
+{
+    give(s, (thing){ .kind = RECORD, .event = e, .version = ++e->recorded });
+    return TNI_CU_OK;
+}
+
+static int event_query(tni_cuevent e)
+{
+    return e->reached == e->recorded ? TNI_CU_OK : TNI_CU_NOT_READY;
+}
+
+static int event_wait(tni_cuevent e)
+{
+    self.waits++;
+    while (event_query(e) != TNI_CU_OK && fake_gpu_run(1, false)) continue;
+    return event_query(e) == TNI_CU_OK ? TNI_CU_OK : TNI_CU_LAUNCH_FAILED;
+}
+
+static int event_destroy(tni_cuevent e)
+{
+    self.events--;
+    free(e);
+    return TNI_CU_OK;
+}
+
+static int error_string(int error, const char **text)
+{
+    (void)error;
+    *text = "an error of the fake";
+    return TNI_CU_OK;
+}
+
+// ---- opening and closing -----------------------------------------------------------------------
+
+void fake_gpu_open(uint32_t seed)
+{
+    memset(&self, 0, sizeof self);
+    self.cu             = (tni_driver){ .set_current       = set_current,
+                                        .mem_alloc         = mem_alloc,
+                                        .mem_free          = mem_free,
+                                        .pointer_attribute = pointer_attribute,
+                                        .host_alloc        = host_alloc,
+                                        .host_free         = host_free,
+                                        .copy_in           = copy_in,
+                                        .copy_out          = copy_out,
+                                        .stream_create     = stream_create,
+                                        .stream_destroy    = stream_destroy,
+                                        .stream_wait       = stream_wait,
+                                        .stream_after      = stream_after,
+                                        .event_create      = event_create,
+                                        .event_record      = event_record,
+                                        .event_query       = event_query,
+                                        .event_wait        = event_wait,
+                                        .event_destroy     = event_destroy,
+                                        .error_string      = error_string };
+    self.gpu.cu         = &self.cu;
+    self.heap           = tni_heap_default();
+    self.random         = seed;
+    self.seat           = (tni_cuda){ .heap = &self.heap, .gpu = &self.gpu, .stream = self.stream };
+    self.stream[0].open = true;
+}
+
+tni_cuda *fake_gpu_seat(void)
+{
+    return &self.seat;
+}
+
+int fake_gpu_close(void)
+{
+    int left = 0;
+    stream_wait(self.seat.stream);
+    tni_copies_close(&self.seat);
+    for (int i = 0; i < MOST_BLOCKS; i++) left += self.block[i].data != NULL;
+    return left + self.events + self.hosts + self.stream[1].open;
+}
+
+void *fake_gpu_stranger(void)
+{
+    return self.stranger;
+}
+
+int fake_gpu_waits(void)
+{
+    return self.waits;
+}
