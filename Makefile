@@ -9,6 +9,7 @@ PREFIX       ?= /usr/local
 T            ?=
 ARGS         ?=
 FUZZ_SECONDS ?= 60
+WATCH        ?= memcheck racecheck
 
 compiler := $(if $(filter command%,$(origin CC)),$(filter-out cc gcc,$(notdir $(CC))))
 sanitize := $(if $(findstring address,$(SANITIZE)),asan,$(if $(findstring thread,$(SANITIZE)),tsan,\
@@ -59,11 +60,9 @@ test-gpu: configure
 	@test/gpu.sh $(B)/tenon $(B)/tenon-tests $(T)
 
 # Kernels under compute-sanitizer, each of its tools for at most 9 minutes.
-sanitize-gpu: sanitize-gpu-memcheck sanitize-gpu-racecheck
-
-sanitize-gpu-%: configure
+sanitize-gpu: configure
 	@$(build) --target all tenon-tests
-	@WATCH=$* test/gpu.sh $(B)/tenon $(B)/tenon-tests $(T)
+	@for watch in $(WATCH); do WATCH=$$watch test/gpu.sh $(B)/tenon $(B)/tenon-tests $(T) || exit 1; done
 
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
@@ -113,7 +112,7 @@ help:
 	@echo 'make test-long           full products on opencl, all kernels for an H200, a million random graphs; hours'
 	@echo 'make test-oclgrind       kernels on oclgrind: no bad access, no race; 20 minutes'
 	@echo 'make test-gpu            the tests of the cuda device, on an NVIDIA GPU; 9 minutes'
-	@echo 'make sanitize-gpu        kernels on a GPU under compute-sanitizer: memcheck, racecheck; 18 minutes'
+	@echo 'make sanitize-gpu        kernels on a GPU under compute-sanitizer, WATCH=memcheck or racecheck alone; 9 minutes each'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'

@@ -39,16 +39,15 @@ static const struct {
     { "gpu_images", "60,000 images, 5 epochs, on a GPU, from process start", bench_gpu_images },
 };
 
-enum { CASES = sizeof cases / sizeof *cases, ROWS = 256 };
+enum { CASES = sizeof cases / sizeof *cases };
 
-// A row with its texts, and the rows so far, for JSON.
+// A row with its texts.
 typedef struct {
     char         name[16], what[80], unit[16], of[96];
     double       value, ratio;
     bench_wanted wanted;
 } kept_row;
-static kept_row    rows[ROWS];
-static int         count;
+static int         count;  // of rows in JSON
 static bool        json, quick;
 static int         sent_to = -1;  // in a process of bench_apart: where its rows go
 static const char *self;
@@ -86,10 +85,40 @@ static void print_row(const kept_row *r)
     fflush(stdout);
 }
 
+// ---- JSON: each row as it comes, so that a run that is ended has said what it knew. Names and texts
+// of the rows hold nothing that would have to be escaped.
+
+static void begin_json(void)
+{
+    printf("{\"version\": \"%s\", \"threads\": %d, \"results\": [", tn_version(),
+           tni_threads_default());
+}
+
+static void print_json(const kept_row *r)
+{
+    bench_wanted w         = r->wanted;
+    char         value[32] = "null";
+    if (isfinite(r->value)) snprintf(value, sizeof value, "%.6g", r->value);
+    printf("%s\n  {\"case\": \"%s\", \"what\": \"%s\", \"value\": %s, \"unit\": \"%s\"",
+           count++ ? "," : "", r->name, r->what, value, r->unit);
+    if (!isnan(r->ratio)) printf(", \"ratio\": %.6g, \"of\": \"%s\"", r->ratio, r->of);
+    if (w.value > 0) printf(", \"wanted\": %.6g", w.value);
+    if (w.ratio > 0) printf(", \"wanted_ratio\": %.6g", w.ratio);
+    printf("}");
+    fflush(stdout);
+}
+
+static void end_json(void)
+{
+    printf("\n]}\n");
+}
+
+// ---- rows and notes
+
 static void add(const kept_row *r)
 {
-    if (count < ROWS) rows[count++] = *r;
-    if (!json) print_row(r);
+    if (json) print_json(r);
+    else print_row(r);
 }
 
 void bench_add_wanted(bench_row r, bench_wanted w)
@@ -118,24 +147,6 @@ void bench_note(const char *name, const char *fmt, ...)
     fprintf(f, "\n");
     fflush(f);
     va_end(ap);
-}
-
-// Names and texts of the rows hold nothing that JSON would have to escape.
-static void write_json(void)
-{
-    printf("{\"version\": \"%s\", \"threads\": %d, \"results\": [", tn_version(),
-           tni_threads_default());
-    for (int i = 0; i < count; i++) {
-        const kept_row *r = &rows[i];
-        bench_wanted    w = r->wanted;
-        printf("%s\n  {\"case\": \"%s\", \"what\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
-               i ? "," : "", r->name, r->what, r->value, r->unit);
-        if (!isnan(r->ratio)) printf(", \"ratio\": %.6g, \"of\": \"%s\"", r->ratio, r->of);
-        if (w.value > 0) printf(", \"wanted\": %.6g", w.value);
-        if (w.ratio > 0) printf(", \"wanted_ratio\": %.6g", w.ratio);
-        printf("}");
-    }
-    printf("\n]}\n");
 }
 
 // ---- measuring
@@ -289,13 +300,14 @@ int main(int argc, char **argv)
     }
     for (int k = i; k < argc; k++)
         if (!known(argv[k])) return usage("an unknown case; --list names them");
-    if (!json) {
+    if (json) begin_json();
+    else {
         printf("tenon %s, %d threads, %s\n\n", tn_version(), tni_threads_default(),
                tn_device_info(0).detail);
         printf("%-13s %-26s %12s %s\n", "case", "what", "value", "unit");
     }
     for (int k = 0; k < CASES; k++)
         if (selected(cases[k].name, argv + i)) cases[k].run();
-    if (json) write_json();
+    if (json) end_json();
     return 0;
 }

@@ -234,16 +234,20 @@ def mlp_graph(net, opt, x, y):
 
 
 def steps(results, files):
+    """Times with TF32; the losses of the first steps without, as Tenon has them."""
     import torch
-    torch.backends.cuda.matmul.allow_tf32 = True
     for batch in (64, 1024):
         name = f"mlp step, batch {batch}"
 
-        def eager():
+        def losses():
+            torch.backends.cuda.matmul.allow_tf32 = False
             step = mlp_step(*mlp(batch, files))
             values = [step().item() for _ in range(WARM)]
             results.add(name, loss_1=values[0], loss_20=values[-1])
-            results.add(name, eager=wall_microseconds(step))
+
+        def eager():
+            torch.backends.cuda.matmul.allow_tf32 = True
+            results.add(name, eager=wall_microseconds(mlp_step(*mlp(batch, files))))
 
         def graph():
             results.add(name, graph=wall_microseconds(mlp_graph(*mlp(batch, files))))
@@ -254,7 +258,7 @@ def steps(results, files):
             step = mlp_step(torch.compile(net, mode="reduce-overhead"), opt, x, y)
             results.add(name, compile=wall_microseconds(step))
 
-        for part in (eager, graph, compiled):
+        for part in (losses, eager, graph, compiled):
             results.attempt(f"{name}, {part.__name__}", part)
 
 

@@ -85,27 +85,21 @@ static double step_with_loss(training *t)
     return v;
 }
 
-static void warm_up(training *t)
-{
-    for (int i = 1; i <= WARM; i++) {
-        double loss = step_with_loss(t);
-        if (i == 1) add_row(t, ": loss 1", loss, "");
-        if (i == WARM) add_row(t, ": loss 20", loss, "");
-    }
-    for (int i = 0; i < WARM; i++) step(t);
-    gpu_wait(t->cx);
-}
-
 static int steps(void)
 {
     return bench_quick() ? QUICK_STEPS : STEPS;
+}
+
+static int rounds(void)
+{
+    return bench_quick() ? 1 : ROUNDS;
 }
 
 // The wall time of a step, and the part of it until the host is done.
 static void time_wall(training *t)
 {
     double wall[ROUNDS], host[ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) {
+    for (int r = 0; r < rounds(); r++) {
         gpu_wait(t->cx);
         double start = bench_seconds();
         for (int i = 0; i < steps(); i++) step(t);
@@ -113,8 +107,8 @@ static void time_wall(training *t)
         tn_sync(t->cx);
         wall[r] = (bench_seconds() - start) / steps();
     }
-    add_row(t, "", bench_middle(wall, ROUNDS) * 1e6, "us");
-    add_row(t, ": host", bench_middle(host, ROUNDS) * 1e6, "us");
+    add_row(t, "", bench_middle(wall, rounds()) * 1e6, "us");
+    add_row(t, ": host", bench_middle(host, rounds()) * 1e6, "us");
 }
 
 // The device does nothing but steps if it is kept busy until all have been given away.
@@ -125,13 +119,13 @@ static void time_device(training *t, double host)
     int64_t  bytes = bench_quick() ? 1 << 16 : 1 << 30;
     bool     ok    = gpu_copy_open(&c, t->cx, bytes);
     int      busy  = (int)(1.5 * host * steps() / 4e-4) + 1;  // a copy takes longer than this
-    for (int r = 0; ok && r < ROUNDS; r++) {
+    for (int r = 0; ok && r < rounds(); r++) {
         gpu_wait(t->cx);
         for (int i = 0; i < busy && !bench_quick(); i++) gpu_copy_run(&c);
         took[r] = gpu_seconds(t->cx, step, t, steps());
     }
     gpu_copy_close(&c);
-    if (ok) add_row(t, ": device", bench_middle(took, ROUNDS) * 1e6, "us");
+    if (ok) add_row(t, ": device", bench_middle(took, rounds()) * 1e6, "us");
 }
 
 static int64_t graphs_launched(const training *t)
@@ -159,16 +153,45 @@ static double count_steps(training *t)
     return host;
 }
 
+// The losses of the first steps without TF32, which a peer that starts alike must have too.
+static void compare(training *t)
+{
+    if (!(t->cx = gpu_open(group, false))) return;
+    open_training(t);
+    leave_file(t);
+    for (int i = 1; i <= WARM; i++) {
+        double loss = step_with_loss(t);
+        if (i == 1) add_row(t, ": loss 1", loss, "");
+        if (i == WARM) add_row(t, ": loss 20", loss, "");
+    }
+    gpu_is_well(t->cx, group, "mlp without TF32");
+    tn_close(t->cx);
+}
+
+// Which kernels and calls a step has, and how long each takes alone.
+static void leave_profile(training *t)
+{
+    char name[64];
+    snprintf(name, sizeof name, "mlp_%d.profile", (int)t->B);
+    const char *path = gpu_file(name);
+    if (!path) return;
+    tn_profile_begin(t->cx);
+    for (int i = 0; i < WARM; i++) step(t);
+    tn_profile_end(t->cx);
+    tn_profile_write(t->cx, path);
+}
+
 static void run_training(void *arg)
 {
     training *t = arg;
+    compare(t);
     if (!(t->cx = gpu_open(group, true))) return;
     open_training(t);
-    leave_file(t);
-    warm_up(t);
+    for (int i = 0; i < WARM; i++) step(t);
     if (gpu_is_well(t->cx, group, "mlp")) {
         time_wall(t);
         time_device(t, count_steps(t));
+        leave_profile(t);
         gpu_is_well(t->cx, group, "mlp");
     }
     tn_close(t->cx);

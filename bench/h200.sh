@@ -19,7 +19,12 @@ peers=${PEERS:-$build/peers}
 rm -rf "$files"
 mkdir -p "$build" "$out" "$files" "$peers"
 
-left() { echo $((limit - $(date +%s) + start)); }
+# Seconds that are left, at least one.
+left() {
+    rest=$((limit - $(date +%s) + start))
+    [ "$rest" -gt 0 ] || rest=1
+    echo "$rest"
+}
 say() { echo "h200.sh: $1, $(left) s left"; }
 
 cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="${CC:-gcc}" >/dev/null
@@ -28,7 +33,7 @@ cmake --build "$build" --parallel "$(nproc)" --target tenon-bench >"$build/log" 
 say 'built'
 if ! "$build/tenon-bench" --child gpu; then exit 1; fi
 export TN_CACHE_DIR="${TN_CACHE_DIR:-$build/cache}" TN_BENCH_FILES="$files"
-timeout "$(left)" "$build/tenon-bench" ${QUICK:+--quick} --json gpu_ops gpu_steps gpu_gpt2 gpu_images \
+timeout "$(($(left) * 2 / 3 + 1))" "$build/tenon-bench" ${QUICK:+--quick} --json gpu_ops gpu_steps gpu_gpt2 gpu_images \
     >"$build/ours.json" 2>"$build/notes" || say "tenon-bench ended with $?"
 cat "$build/notes"
 say 'Tenon is measured'

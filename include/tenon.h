@@ -148,7 +148,8 @@ TN_API const char *tn_version(void);
 // Copies count(size) elements of host memory.
 TN_API tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const void *data);
 // Uses host memory as it is, untouched, until release is called: exactly once, on the owner
-// thread, inside a tn_ call, also when this call fails. The first write copies it.
+// thread, inside a tn_ call, also when this call fails. The first write copies it. On a GPU data
+// may be memory of that GPU, which is used so; host memory is copied there.
 TN_API tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
                             void (*release)(void *data, void *user), void *user);
 TN_API tn_tensor *tn_zeros(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);

@@ -81,6 +81,11 @@ static void the_first_steps_do_not_wait_for_the_compiler(void)
     scratch_close();
 }
 
+static void be_silent(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx, (void)f, (void)user;
+}
+
 // ---- the program
 
 #define PROGRAM TN_BUILD_DIR "/tenon-bench"
@@ -110,9 +115,51 @@ static void without_a_compiler_the_bench_says_so(void)
     CHECK(strstr(out, "softmax 8192 x 4096") != NULL);
 }
 
+// ---- on a GPU
+
+// The cases are tried where there is a device at all.
+static void the_bench_of_gpus_measures_on_any_device(void)
+{
+    static const char *const rows[] = { "\"tanh(x.T+v)*x 4096^2 f32\"",
+                                        "\"layer norm 8192x4096 bf16\"",
+                                        "\"linear+gelu 16384x768x3072 bf16\"",
+                                        "\"clip + adamw 130 M f32\"",
+                                        "\"matmul 8192^3 f16\"",
+                                        "\"mlp step, batch 1024: device\"",
+                                        "\"gpt2 tokens a second\"",
+                                        "\"60,000 images, 5 epochs, warm\"" };
+    if (access(PROGRAM, X_OK) != 0) SKIP("tenon-bench is not built");
+    int status = tree_run("TN_BENCH_DEVICE=cpu '" PROGRAM "' --quick --json gpu_ops gpu_steps "
+                          "gpu_gpt2 gpu_images 2>&1",
+                          out, sizeof out);
+    test_that(status == 0, "tenon-bench: status %d: %.500s", status, out);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        test_that(strstr(out, rows[i]) != NULL, "no row %s in: %.500s", rows[i], out);
+    CHECK(strstr(out, "WRONG") == NULL);
+}
+
+// The targets of make: measuring fails, testing is skipped.
+static void without_a_gpu_the_scripts_say_so(void)
+{
+    tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "cuda", .handler = be_silent });
+    tn_close(cx);
+    if (cx) SKIP("there is a GPU");
+    if (access(PROGRAM, X_OK) != 0) SKIP("tenon-bench is not built");
+    int status = tree_run("'" PROGRAM "' --child gpu", out, sizeof out);
+    CHECK(status != 0);
+    CHECK(strstr(out, "device cuda is not available") != NULL);
+    if (access(TN_BUILD_DIR "/tenon", X_OK) != 0) SKIP("the tool is not built");
+    status = tree_run("'" TN_SOURCE_DIR "/test/gpu.sh' '" TN_BUILD_DIR "/tenon' false", out,
+                      sizeof out);
+    CHECK_INT(status, 0);
+    CHECK(strstr(out, "SKIP test-gpu: ") == out);
+}
+
 const test_case tests_bench[] = {
     TEST(the_first_steps_do_not_wait_for_the_compiler),
     TEST(the_bench_measures),
     TEST(without_a_compiler_the_bench_says_so),
+    TEST(the_bench_of_gpus_measures_on_any_device),
+    TEST(without_a_gpu_the_scripts_say_so),
     TEST_END,
 };

@@ -162,9 +162,9 @@ static void write_cifar(const char *name)
 
 static void every_command_has_help(void)
 {
-    static const char *const commands[] = { "train",   "eval",    "sample",  "info",
-                                            "demo",    "explain", "profile", "devices",
-                                            "doctor",  "version", "help" };
+    static const char *const commands[] = { "train",  "eval",    "sample",  "info",
+                                            "demo",   "explain", "profile", "devices",
+                                            "doctor", "version", "help" };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char first[64];
@@ -252,6 +252,29 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         prints(wrong[i].says);
         prints("; see tenon help ");
     }
+    scratch_close();
+}
+
+static void kernels_of_a_case_and_of_a_program_are_timed(void)
+{
+    if (!begin()) return;
+    runs(0, "tenon profile mlp_step --steps 2 --trace steps.json");
+    CHECK(strncmp(out, "mlp_step: profile on ", 21) == 0);
+    prints(" in 2 evaluations\n");
+    prints("ceiling, measured here: copies ");
+    prints("cli/explain_cases.c:");
+    prints(" cross_entropy");
+    runs(0, "head -c 40 steps.json");
+    prints("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    runs(0, "tenon profile -- '" TN_BUILD_DIR
+            "/tenon' explain mlp_step 2>table && grep -c '^profile on ' table");
+    prints("mlp_step: ");
+    prints("\n1\n");
+    runs(0, "tenon profile --trace all.json -- '" TN_BUILD_DIR
+            "/tenon' explain mlp_step >/dev/null && ls");
+    prints("all.json");
+    runs(0, "tenon profile --list");
+    prints("gpt2_step ");
     scratch_close();
 }
 
@@ -810,6 +833,7 @@ static void the_manual_page_is_well_formed(void)
 const test_case tests_cli[] = {
     TEST(every_command_has_help),
     TEST(wrong_command_lines_name_the_option_and_the_help),
+    TEST(kernels_of_a_case_and_of_a_program_are_timed),
     TEST(what_cannot_be_done_is_said_in_one_line),
     TEST(data_that_does_not_do_is_named_before_training),
     TEST(eval_says_what_train_said),

@@ -1,6 +1,6 @@
-// test_custom_cuda.c: users' ops in CUDA. What is wrong with a text, its kernel or its launch is told;
-// the texts here and that of the example compile for an H200; and, where there is a GPU, their values
-// and gradients are those of composed ops, in training steps that are replayed too.
+// test_custom_cuda.c: users' ops in CUDA. What is wrong with a text, its kernel or its launch is
+// told; the texts here and that of the example compile for an H200; and, where there is a GPU, their
+// values and gradients are those of composed ops, in training steps that are replayed too.
 #include "check.h"
 #include "table.h"
 #include "tree.h"
@@ -333,6 +333,152 @@ static void without_a_rule_the_largest_output_has_a_thread_an_element(void)
     CHECK(!tni_user_dims_ok("op", &d, 1024, 0, &why));
 }
 
+// ---- what the driver is given ------------------------------------------------------------------
+
+// A driver that launches nothing and remembers what it was to.
+static struct {
+    int            loads, launches;
+    unsigned       grid, block, shared;
+    char           kernel[32];
+    tni_user_array array[5];
+    flip_attr      attr;
+    int            arrays;  // how many parameters to take, and whether attributes come behind
+    bool           attrs;
+} faked;
+
+static int fake_enter(tni_cucontext cx)
+{
+    (void)cx;
+    return TNI_CU_OK;
+}
+
+static int fake_load(tni_cumodule *m, const void *image)
+{
+    *m = (tni_cumodule)(uintptr_t)image;
+    faked.loads++;
+    return memcmp(image, "\177ELF", 4) ? TNI_CU_NOT_FOUND : TNI_CU_OK;
+}
+
+static int fake_function(tni_cufunction *f, tni_cumodule m, const char *name)
+{
+    *f = (tni_cufunction)m;
+    snprintf(faked.kernel, sizeof faked.kernel, "%s", name);
+    return TNI_CU_OK;
+}
+
+static int fake_get(int *value, int attribute, tni_cufunction f)
+{
+    (void)f;
+    *value = attribute == TNI_CU_FUNCTION_THREADS ? 640 : 1000;
+    return TNI_CU_OK;
+}
+
+static int fake_set(tni_cufunction f, int attribute, int value)
+{
+    (void)f;
+    return attribute == TNI_CU_FUNCTION_SHARED && value == 99000 ? TNI_CU_OK : TNI_CU_NOT_FOUND;
+}
+
+static int fake_launch(tni_cufunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                       unsigned by, unsigned bz, unsigned shared, tni_custream s, void **args,
+                       void **extra)
+{
+    (void)f, (void)s;
+    CHECK(gy == 1 && gz == 1 && by == 1 && bz == 1 && !extra);
+    faked.launches++;
+    faked.grid = gx, faked.block = bx, faked.shared = shared;
+    for (int i = 0; i < faked.arrays; i++) memcpy(&faked.array[i], args[i], sizeof *faked.array);
+    if (faked.attrs) memcpy(&faked.attr, args[faked.arrays], sizeof faked.attr);
+    return TNI_CU_OK;
+}
+
+static const tni_driver fake_driver = { .set_current     = fake_enter,
+                                        .module_load     = fake_load,
+                                        .module_function = fake_function,
+                                        .function_get    = fake_get,
+                                        .function_set    = fake_set,
+                                        .launch          = fake_launch };
+
+static tni_gpu fake_gpu = { .cu     = &fake_driver,
+                            .chip   = "sm_90",
+                            .limits = { .threads = 1024, .shared_bytes = 100000 } };
+
+// What a node remembers: attributes, and the outputs behind them at a multiple of 16.
+typedef struct {
+    _Alignas(16) flip_attr a;
+    tn_array out[2];
+} remembered;
+
+static tn_status call(const tn_op_def *op, remembered *r, size_t attr, tni_arg *in, char *out,
+                      tni_text *why)
+{
+    tni_heap heap  = tni_heap_default();
+    tni_cuda seat  = { .heap = &heap, .gpu = &fake_gpu };
+    tni_attr given = { .custom = {
+                           .def = op, .bytes = attr ? (void *)r : (void *)r->out, .count = attr } };
+    faked.arrays   = op->nin + (op->nout > 0 ? op->nout : 1);
+    faked.attrs    = attr > 0;
+    *why           = (tni_text){ "" };
+    return tni_cuda_custom(&(tni_call){ .seat = &seat,
+                                        .op   = TNI_custom,
+                                        .nin  = op->nin,
+                                        .in   = in,
+                                        .out  = { .dtype = TN_U8, .rank = 1, .data = out },
+                                        .attr = &given,
+                                        .why  = why });
+}
+
+static void a_kernel_gets_arrays_and_attributes(void)
+{
+    char       block[256], *at = block;
+    tni_text   why;
+    remembered r  = { { 0.25, -7 }, { { TN_F32, 2, { 6, 700 }, NULL } } };
+    tni_arg    in = { .dtype = TN_F32, .rank = 2, .size = { 6, 700 }, .data = at + 4 };
+    NEED_NVRTC();
+    for (int i = 0; i < 3; i++)
+        CHECK_STATUS(call(&flip, &r, sizeof r.a, &in, at + 64, &why), TN_OK);
+    CHECK_INT(faked.loads, 1);
+    CHECK_INT(faked.launches, 3);
+    CHECK_STR(faked.kernel, "flip");
+    CHECK(faked.grid == 6 && faked.block == 512 && faked.shared == 2800);
+    CHECK(faked.array[0].data == at + 4 && faked.array[1].data == at + 64);
+    for (int i = 0; i < 2; i++) {
+        const tni_user_array *a = &faked.array[i];
+        CHECK(a->count == 4200 && a->rank == 2 && a->size[0] == 6 && a->size[1] == 700);
+        CHECK(a->size[2] == 1 && a->size[7] == 1);
+    }
+    CHECK(faked.attr.scale == 0.25 && faked.attr.add == -7);
+    // The chip has 100,000 bytes, of which the kernel declares 1,000.
+    in.size[1] = r.out[0].size[1] = 24751;
+    CHECK_STATUS(call(&flip, &r, sizeof r.a, &in, at + 64, &why), TN_EUSER);
+    CHECK_STR(why.s, "flip: launch: shared is 99004, and there are 99000 bytes");
+    CHECK_INT(faked.launches, 3);
+}
+
+static void several_outputs_begin_where_recording_put_them(void)
+{
+    char       block[256], *at = block;
+    tni_text   why;
+    remembered r = { { 0, 0 }, { { TN_BF16, 1, { 9 }, NULL }, { TN_BF16, 1, { 9 }, NULL } } };
+    tni_arg    in[3];
+    NEED_NVRTC();
+    for (int i = 0; i < 3; i++)
+        in[i] = (tni_arg){ .dtype = TN_BF16, .rank = 1, .size = { 9 }, .data = at + 18 * i };
+    faked.launches = 0;
+    CHECK_STATUS(call(&swiglu_back, &r, 0, in, at + 128, &why), TN_OK);
+    CHECK_STR(faked.kernel, "back");
+    CHECK(faked.launches == 1 && faked.grid == 1 && faked.block == 256 && faked.shared == 0);
+    for (int i = 0; i < 3; i++) CHECK(faked.array[i].data == at + 18 * i);
+    CHECK(faked.array[3].data == at + 128 && faked.array[4].data == at + 128 + 128);
+    CHECK(faked.array[4].count == 9 && faked.array[4].rank == 1);
+    // For another dtype it is compiled again.
+    int loads = faked.loads;
+    for (int i = 0; i < 3; i++) in[i].dtype = TN_F32;
+    r.out[0].dtype = r.out[1].dtype = TN_F32;
+    CHECK_STATUS(call(&swiglu_back, &r, 0, in, at + 128, &why), TN_OK);
+    CHECK_INT(faked.loads, loads + 1);
+}
+
 // ---- other devices -----------------------------------------------------------------------------
 
 static tn_status twice(const void *attr, const tn_array *in, tn_array *out)
@@ -543,6 +689,8 @@ const test_case tests_custom_cuda[] = {
     TEST(names_and_sizes_that_no_kernel_has_are_refused),
     TEST(what_cannot_be_launched_is_refused),
     TEST(without_a_rule_the_largest_output_has_a_thread_an_element),
+    TEST(a_kernel_gets_arrays_and_attributes),
+    TEST(several_outputs_begin_where_recording_put_them),
     TEST(where_there_is_no_gpu_the_function_or_the_expression_runs),
     TEST(values_and_gradients_are_those_of_composed_ops),
     TEST(a_launch_rule_gives_blocks_and_shared_memory),

@@ -1,8 +1,6 @@
 // What is said when device memory is out: what was asked for, what there is, and who has it.
 #include "engine/engine.h"
 
-#include <string.h>
-
 enum { NAMED = 3 };  // holders that are named
 
 // "512 bytes", "3.8 MiB".
@@ -65,10 +63,7 @@ static tni_text holder_text(const tn_ctx *cx, const tni_buffer *b)
         tni_text_add(&t, "%s of %s", tni_shape_text(b->rank, b->size).s,
                      tn_dtype_name((tn_dtype)b->dtype));
     else tni_text_add(&t, "values of this step");
-    if (!name && b->site.line) {
-        const char *file = strrchr(b->site.file, '/');
-        tni_text_add(&t, " made at %.60s:%d", file ? file + 1 : b->site.file, b->site.line);
-    }
+    if (!name && b->site.line) tni_text_add(&t, " made at %s:%d", b->site.file, b->site.line);
     tni_text_add(&t, ", %s", size_text((int64_t)b->bytes).s);
     return t;
 }

@@ -1,6 +1,7 @@
-// Bunches: parameters that agree are updated as one flat tensor. Their values, gradients and state
-// are joined, and each is assigned its part of a result. The planner gives the parts of a result
-// adjacent memory, so that joining them the next time copies nothing.
+// Bunches: parameters that agree are updated as one flat tensor. Their values and gradients are joined,
+// and each is assigned its part of a result. The planner gives the parts of a result adjacent memory,
+// so that joining them the next time copies nothing. Their state is one flat tensor from the first
+// update on, of which each has a part; where a bunch is another one later, it is joined too.
 #include "optim/update.h"
 
 static tn_tensor *tensor_of(const tni_trained *s, int what)
@@ -9,8 +10,23 @@ static tn_tensor *tensor_of(const tni_trained *s, int what)
     return what == TNI_PARAM ? s->p : s->p->leaf->grad;
 }
 
+// The flat tensor of state k, if the slots of the bunch have its parts, all of them and in order.
+static tn_tensor *flat_of(const tn_optim *o, const tni_bunch *b, int k)
+{
+    tn_tensor *flat = o->order[b->first]->flat[k];
+    int64_t    at   = 0;
+    for (size_t i = 0; flat && i < b->count; i++) {
+        const tn_tensor *t = o->order[b->first + i]->state[k];
+        if (!t || t->store != flat->store || !t->view || t->view->offset != at) return NULL;
+        at += tn_count(t);
+    }
+    return flat && at == tn_count(flat) ? flat : NULL;
+}
+
 tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what)
 {
+    tn_tensor *flat = what < TNI_STATES ? flat_of(o, b, what) : NULL;
+    if (flat) return flat;
     for (size_t i = 0; i < b->count; i++) {
         o->list[i] = tensor_of(o->order[b->first + i], what);
         if (b->count == 1) break;
@@ -31,18 +47,54 @@ static tn_tensor *state_of(tni_trained *s, int k)
     return t;
 }
 
+// Part of a flat tensor as one of p's shape.
+static tn_tensor *part_of(tn_tensor *y, int64_t at, const tn_tensor *p)
+{
+    tn_tensor *part = tn_slice(y, 0, at, at + tn_count(p), 1);
+    return part ? tn_reshape(part, tn_rank(p), tni_sizes(p)) : NULL;
+}
+
+// Gives the slots of a bunch, none of which has a state k yet, the parts of a flat tensor. NULL,
+// reported, on failure, and then none has.
+static tn_tensor *make_flat(const tn_optim *o, const tni_bunch *b, int k, tn_tensor *y)
+{
+    tn_tensor *flat = tn_zeros_like(y);
+    int64_t    at   = 0;
+    for (size_t i = 0; flat && i < b->count; i++) {
+        const tni_trained *s = o->order[b->first + i];
+        if (!(o->list[i] = part_of(flat, at, s->p))) return NULL;
+        at += tn_count(s->p);
+    }
+    for (size_t i = 0; flat && i < b->count; i++) {
+        tni_tensor_own(o->list[i]);
+        o->order[b->first + i]->state[k] = o->list[i];
+    }
+    if (flat) tni_tensor_own(flat);
+    return o->order[b->first]->flat[k] = flat;
+}
+
+static bool has_state(const tn_optim *o, const tni_bunch *b, int k)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (o->order[b->first + i]->state[k]) return true;
+    return false;
+}
+
 bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor *y)
 {
     int64_t at = 0;
+    if (!y) return false;
+    if (what < TNI_STATES && b->count > 1) {
+        tn_tensor *flat = has_state(o, b, what) ? flat_of(o, b, what) : make_flat(o, b, what, y);
+        if (flat) return tn_assign(flat, y) != NULL;
+        if (!has_state(o, b, what)) return false;
+    }
     for (size_t i = 0; i < b->count; i++) {
         tni_trained *s    = o->order[b->first + i];
         tn_tensor   *t    = what < TNI_STATES ? state_of(s, what) : tensor_of(s, what);
         tn_tensor   *part = y;
         int64_t      n    = tn_count(s->p);
-        if (b->count > 1) {
-            part = tn_slice(y, 0, at, at + n, 1);
-            part = part ? tn_reshape(part, tn_rank(s->p), tni_sizes(s->p)) : NULL;
-        }
+        if (b->count > 1) part = part_of(y, at, s->p);
         if (!t || !part || !tn_assign(t, part)) return false;
         at += n;
     }

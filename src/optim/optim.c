@@ -71,7 +71,8 @@ static void reset(tni_trained *s)
 {
     for (int k = 0; k < TNI_STATES; k++) {
         if (s->state[k]) tni_tensor_disown(s->state[k]);
-        s->state[k] = NULL;
+        if (s->flat[k]) tni_tensor_disown(s->flat[k]);
+        s->state[k] = s->flat[k] = NULL;
     }
     s->updates = 0;
     s->since   = 0;

@@ -17,6 +17,7 @@ typedef struct {
     char      *name;  // full, in the network
     tn_tensor *p;
     tn_tensor *state[TNI_STATES];  // by the rule's names; NULL before the first update, or unused
+    tn_tensor *flat[TNI_STATES];   // all of the tensor that state is the first part of, or NULL
     int64_t    updates;            // of this parameter: those without gradient are skipped
     double     lr_scale, weight_decay;
     uint64_t   since;   // id of the first update's node that may not be computed yet; 0: none

@@ -205,8 +205,10 @@ static bool seek_all(const tni_snapshot *s)
 
 static void put_state(const tni_piece *p)
 {
-    tn_tensor **home = &p->slot->state[p->state];
+    tn_tensor **home = &p->slot->state[p->state], **flat = &p->slot->flat[p->state];
     if (*home) tni_tensor_disown(*home);
+    if (*flat) tni_tensor_disown(*flat);
+    *flat = NULL;
     *home = p->value;
     if (p->value) tni_tensor_own(p->value);
 }

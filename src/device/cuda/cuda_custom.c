@@ -32,8 +32,8 @@ static bool is_of(const kernel *k, const tni_gpu *g, const tni_user_text *u)
            !strcmp(k->text.kernel, u->kernel) && !strcmp(k->text.text, u->text);
 }
 
-// What the chip has for a function, which may take all of it; more than 48 KB of shared memory has to
-// be asked for.
+// What the chip has for a function, which may take all of it; more than 48 KB of shared memory has
+// to be asked for.
 static int load(kernel *k, const char *image)
 {
     const tni_driver *cu       = k->gpu->cu;

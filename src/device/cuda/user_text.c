@@ -22,7 +22,8 @@ _Static_assert(TNI_USER_ARRAYS * sizeof(tni_user_array) <= TNI_USER_BYTES, "they
 
 // clang-format off
 
-// A conversion from float is explicit but for assignment, so that `c ? x[i] : 0.0f` has one meaning.
+// A conversion from float is explicit but for assignment, so that `c ? x[i] : 0.0f` has one
+// meaning.
 static const char before[] =
     T(namespace tn {
           template <class T> struct array {
@@ -73,8 +74,8 @@ static const char *const element[TNI_DTYPES] = {
     [TN_BF16] = "tn::bf16", [TN_F32] = "float",        [TN_F64] = "double",
 };
 
-// Elements of n inputs or outputs by number, and arrays of them: tn::in<0>. A number that is too large
-// is refused with a sentence.
+// Elements of n inputs or outputs by number, and arrays of them: tn::in<0>. A number that is too
+// large is refused with a sentence.
 static void put_types(tni_out *o, const char *way, const char *is, const tn_dtype *dtype, int n)
 {
     tni_put(
@@ -116,7 +117,8 @@ static void put_checks(tni_out *o, const tni_user_text *u)
             n, u->attr, n, n, u->attr);
 }
 
-// Lines are counted from 1 in the user's text, and in ours after it; ours before it has other numbers.
+// Lines are counted from 1 in the user's text, and in ours after it; ours before it has other
+// numbers.
 static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item,
                           bool no_double)
 {
@@ -186,13 +188,20 @@ tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn
 
 // ---- errors ------------------------------------------------------------------------------------
 
+// The first line of a log with a word in it; its first line if there is none.
 static const char *line_with(const char *log, const char *word, const char **end)
 {
     const char *at = strstr(log, word);
-    if (!at) return NULL;
+    if (!at) at = log;
     *end = at + strcspn(at, "\n");
     while (at > log && at[-1] != '\n') at--;
     return at;
+}
+
+static void tell_no_kernel(const tni_user_text *u, tni_text *why)
+{
+    tni_text_add(why, "%s: cuda: the text has no kernel extern \"C\" __global__ void %s(...)",
+                 u->op, u->kernel);
 }
 
 // The first error of a log, "swish.cu(3): error: ..." or "tenon(1): error: static assertion failed
@@ -200,20 +209,20 @@ static const char *line_with(const char *log, const char *word, const char **end
 static void tell_error(const tni_user_text *u, const char *log, tni_text *why)
 {
     static const char said[] = "static assertion failed with \"";
-    const char       *end = log, *at = line_with(log, "error", &end);
-    const char       *text = at ? strstr(at, "error: ") : NULL;
-    tni_text_add(why, "%s: cuda: ", u->op);
+    const char       *end, *at = line_with(log, "error", &end);
+    const char       *text = strstr(at, "error: ");
     if (!text || text > end) {
-        tni_text_add(why, "%.*s", (int)(end - (at ? at : log)), at ? at : log);
+        tni_text_add(why, "%s: cuda: %.*s", u->op, (int)(end - at), at);
         return;
     }
     bool        ours  = !strncmp(at, "tenon(", 6);
     const char *place = ours ? at + 5 : strstr(at, ".cu(");
     int         line  = place && place < text ? atoi(place + (ours ? 1 : 4)) : 0;
     if (ours && line == 1) {
-        tni_text_add(why, "the text has no kernel extern \"C\" __global__ void %s(...)", u->kernel);
+        tell_no_kernel(u, why);
         return;
     }
+    tni_text_add(why, "%s: cuda: ", u->op);
     text += strlen("error: ");
     bool asserted = !strncmp(text, said, sizeof said - 1);
     if (ours && asserted) text += sizeof said - 1, end -= end[-1] == '"';
@@ -225,11 +234,11 @@ static void tell_error(const tni_user_text *u, const char *log, tni_text *why)
 // Whether machine code has a kernel of a name that is not mangled: it has a section then.
 static bool has_kernel(const tni_cubin *c, const char *name)
 {
-    char   section[256];
-    size_t n = (size_t)snprintf(section, sizeof section, ".text.%s", name) + 1;
-    for (size_t i = 0; i + n <= c->bytes; i++)
-        if (c->image[i] == '.' && !memcmp(c->image + i, section, n)) return true;
-    return n > sizeof section;
+    static const char text[] = ".text.";
+    size_t            m = sizeof text - 1, n = strlen(name) + 1;
+    for (size_t i = 0; i + m + n <= c->bytes; i++)
+        if (!memcmp(c->image + i, text, m) && !memcmp(c->image + i + m, name, n)) return true;
+    return false;
 }
 
 tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c, bool *found,
@@ -247,7 +256,7 @@ tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c,
     tn_status s = tni_cubin_get(c, source, chip, found, &said);
     tni_free(&heap, source);
     if (s == TN_OK && has_kernel(c, u->kernel)) return TN_OK;
-    if (s == TN_OK) tell_error(u, "tenon(1): error: it is not extern", why);
+    if (s == TN_OK) tell_no_kernel(u, why);
     else if (c->log && *c->log) tell_error(u, c->log, why);
     else tni_text_add(why, "%s: cuda: %s", u->op, said.s);
     return s == TN_OK || (c->log && *c->log) ? TN_EUSER : s;

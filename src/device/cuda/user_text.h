@@ -1,5 +1,5 @@
-// Users' ops in CUDA: the program around a user's text, compiling it, and what a launch may ask for.
-// Nothing here needs a GPU.
+// Users' ops in CUDA: the program around a user's text, compiling it, and what a launch may ask
+// for. Nothing here needs a GPU.
 #ifndef TNI_CUDA_USER_TEXT_H
 #define TNI_CUDA_USER_TEXT_H
 
@@ -24,8 +24,8 @@ typedef struct {
     tn_dtype    dtype[TNI_USER_ARRAYS];  // of the inputs, then of the outputs
 } tni_user_text;
 
-// Whether an op has a text, and a kernel can be named so and take so much; false, with a sentence, if
-// not.
+// Whether an op has a text, and a kernel can be named so and take so much; false, with a sentence,
+// if not.
 bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why);
 // The text of an op that fits, for arrays of the dtypes of in and out.
 tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn_array *out,

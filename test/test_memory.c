@@ -1,0 +1,546 @@
+// test_memory.c: the cache of device memory: its sizes, the best fit, the limit, what is said when
+// memory is out; every allocation of a training step that fails, on every device that is here; and a
+// thousand failures in a row.
+#include "check.h"
+#include "faulty.h"
+#include "host.h"
+#include "rules_kit.h"
+
+#include "engine/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+
+enum { MIB = 1 << 20 };
+
+// ---- the cache by itself -----------------------------------------------------------------------
+
+// Memory that counts its blocks, and has none past some.
+typedef struct {
+    int     blocks, made;
+    int64_t bytes;  // that it gives
+} purse;
+
+static void *purse_alloc(void *state, size_t bytes)
+{
+    purse  *p  = state;
+    size_t *at = p->bytes < (int64_t)bytes ? NULL : malloc(sizeof *at);
+    if (!at) return NULL;
+    *at = bytes;
+    p->bytes -= (int64_t)bytes;
+    p->blocks++;
+    p->made++;
+    return at;
+}
+
+static void purse_free(void *state, void *block)
+{
+    purse *p = state;
+    p->bytes += (int64_t) * (size_t *)block;
+    p->blocks--;
+    free(block);
+}
+
+typedef struct {
+    tni_heap    heap;
+    tni_buffers b;
+    purse       p;
+} cache;
+
+static tni_buffers *cache_open(cache *c, int64_t bytes, int64_t limit)
+{
+    *c                = (cache){ .heap = tni_heap_default(), .p = { .bytes = bytes } };
+    tni_memory memory = { .alloc = purse_alloc, .free = purse_free, .state = &c->p };
+    tni_buffers_open(&c->b, &c->heap, memory, limit);
+    return &c->b;
+}
+
+static void cache_close(cache *c)
+{
+    tni_buffers_close(&c->b);
+    CHECK_INT(c->p.blocks, 0);
+    CHECK_INT(c->b.held, 0);
+    CHECK_INT(c->b.bytes, 0);
+}
+
+static void sizes_waste_little(void)
+{
+    size_t last = 0;
+    for (size_t n = 1; n < (size_t)1 << 40; n += n / 37 + 1) {
+        size_t size = tni_buffer_size(n), waste = size - n;
+        bool   ok = size >= n && size >= last && tni_buffer_size(size) == size && size % 16 == 0;
+        if (n >= 64 && n <= MIB) ok = ok && waste <= n / 4;
+        if (n > MIB) ok = ok && waste <= n / 8 && waste < 2 * MIB;
+        if (!ok) test_that(false, "%zu bytes become %zu", n, size);
+        last = size;
+    }
+    CHECK_INT(tni_buffer_size(0), 64);
+    CHECK_INT(tni_buffer_size(MIB + 1), MIB + MIB / 8);
+    CHECK_INT(tni_buffer_size(100 * MIB - 5), 100 * MIB);
+}
+
+static void the_smallest_block_that_fits_is_taken(void)
+{
+    cache        c;
+    tni_buffers *b       = cache_open(&c, INT64_MAX, 0);
+    tni_buffer  *block[] = { tni_buffer_new(b, 40 * MIB), tni_buffer_new(b, 44 * MIB),
+                             tni_buffer_new(b, 42 * MIB) };
+    char        *data    = block[2]->data;
+    for (int i = 0; i < 3; i++) tni_buffer_unref(b, block[i]);
+    tni_buffer *x = tni_buffer_new(b, 41 * MIB);
+    CHECK(x->data == data);
+    CHECK_INT(b->bytes, 42 * MIB);
+    CHECK_INT(c.p.made, 3);
+    tni_buffer *y = tni_buffer_new(b, 41 * MIB);  // 44 wastes less than an eighth
+    CHECK_INT(c.p.made, 3);
+    tni_buffer *z = tni_buffer_new(b, 34 * MIB);  // 40 would waste more
+    CHECK_INT(c.p.made, 4);
+    CHECK_INT(b->bytes, (42 + 42 + 34) * (int64_t)MIB);
+    CHECK_INT(b->held, (40 + 42 + 44 + 34) * (int64_t)MIB);
+    tni_buffer_unref(b, x);
+    tni_buffer_unref(b, y);
+    tni_buffer_unref(b, z);
+    cache_close(&c);
+}
+
+static void small_blocks_are_reused_for_their_size_alone(void)
+{
+    cache        c;
+    tni_buffers *b    = cache_open(&c, INT64_MAX, 0);
+    tni_buffer  *x    = tni_buffer_new(b, 5000);
+    char        *data = x->data;
+    tni_buffer_unref(b, x);
+    x             = tni_buffer_new(b, 4097);
+    tni_buffer *y = tni_buffer_new(b, 4096);
+    CHECK(x->data == data && y->data != data);
+    tni_buffer_unref(b, x);
+    tni_buffer_unref(b, y);
+    cache_close(&c);
+}
+
+static void what_lies_free_is_given_back_before_memory_is_out(void)
+{
+    for (int limited = 0; limited < 2; limited++) {
+        cache        c;
+        int64_t      all = 100 * (int64_t)MIB;
+        tni_buffers *b   = cache_open(&c, limited ? INT64_MAX : all, limited ? all : 0);
+        tni_buffer  *x = tni_buffer_new(b, 60 * MIB), *y = tni_buffer_new(b, 1000);
+        tni_buffer_unref(b, x);
+        CHECK_INT(b->held - b->bytes, 60 * MIB);
+        x = tni_buffer_new(b, 90 * MIB);
+        CHECK(x != NULL);
+        CHECK_INT(c.p.blocks, 2);
+        CHECK(tni_buffer_new(b, 10 * MIB) == NULL);
+        CHECK_INT(c.p.blocks, 2);
+        tni_buffer_unref(b, x);
+        CHECK(tni_buffer_new(b, SIZE_MAX) == NULL && tni_buffer_new(b, (size_t)1 << 60) == NULL);
+        tni_buffer_unref(b, y);
+        CHECK(b->peak <= all && b->held <= all);
+        cache_close(&c);
+    }
+}
+
+// ---- the limit and the message -----------------------------------------------------------------
+
+static void numbers_of_bytes_are_read(void)
+{
+    static const struct {
+        const char *text;
+        int64_t     bytes;  // 0: it is none
+    } cases[] = { { "1", 1 },          { "512", 512 },
+                  { "3K", 3072 },      { "512M", 512 << 20 },
+                  { "2G", 2ll << 30 }, { "7m", 7 << 20 },
+                  { "", 0 },           { "0", 0 },
+                  { "-5", 0 },         { "5X", 0 },
+                  { "5MB", 0 },        { "M", 0 },
+                  { "1.5G", 0 },       { "99999999999999999999", 0 },
+                  { "9999999999G", 0 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t n  = 0;
+        bool    ok = tni_parse_bytes(cases[i].text, &n);
+        test_case_result(ok == (cases[i].bytes > 0) && (!ok || n == cases[i].bytes), "\"%s\": %lld",
+                         cases[i].text, (long long)n);
+    }
+}
+
+static tn_ctx *open_limited(const char *device, const char *variable, int64_t limit)
+{
+    if (variable) setenv("TN_MEM_LIMIT", variable, 1);
+    tn_ctx *cx = tn_open_with((tn_open_opts){ .device = device, .mem_limit = limit, .threads = 1 });
+    unsetenv("TN_MEM_LIMIT");
+    if (cx) tn_on_error(cx, NULL, NULL);
+    return cx;
+}
+
+static void the_environment_limits_who_sets_no_limit(void)
+{
+    static float data[2000];
+    tn_ctx      *cx = open_limited("cpu", "4K", 0);
+    CHECK(tn_from(cx, TN_F32, TN_SHAPE(2000), data) == NULL);
+    CHECK_STATUS(tn_error(cx), TN_EMEM);
+    tn_close(cx);
+    cx = open_limited("cpu", "4K", 1 << 20);
+    CHECK(tn_from(cx, TN_F32, TN_SHAPE(2000), data) != NULL);
+    tn_close(cx);
+    CHECK(open_limited("cpu", "much", 0) == NULL);
+    CHECK_STR(tn_error_text(NULL),
+              "open: TN_MEM_LIMIT is \"much\", not a number of bytes such as 512M");
+    tn_error_clear(NULL);
+}
+
+static void the_message_says_who_has_the_memory(void)
+{
+    static float data[30000];
+    tn_ctx      *cx   = open_limited("cpu", NULL, 250000);
+    tn_tensor   *w    = tn_set_name(tn_from(cx, TN_F32, TN_SHAPE(200, 100), data), "weights");
+    int          line = __LINE__ + 1;
+    tn_tensor   *y    = tn_want(tn_exp(tn_from(cx, TN_F32, TN_SHAPE(10000), data)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    CHECK(w && y && tn_from(cx, TN_F32, TN_SHAPE(3, 10000), data) == NULL);
+    const char *text = tn_error_text(cx);
+    test_that(strstr(text, "from: out of memory for (3, 10000) of f32: no 117.2 KiB besides the "
+                           "160.0 KiB in use, of a limit of 244.1 KiB; the largest: "
+                           "weights (200, 100) of f32, 80.0 KiB; (10000,) of f32 made at "),
+              "%s", text);
+    test_that(strstr(text, SITE(line)) != NULL, "%s", text);
+    tn_error_clear(cx);
+    tn_tensor *z = tn_want(tn_expand(tn_unsqueeze(y, 0), TN_SHAPE(9, 10000)));
+    line         = __LINE__ + 1;
+    z            = tn_want(tn_add_s(z, 1));
+    CHECK_STATUS(tn_eval(cx), TN_EMEM);
+    CHECK_FAILED2(cx, TN_EMEM, "add: out of memory for (9, 10000) of f32 recorded at", SITE(line));
+    CHECK(tn_item(tn_sum_all(y)) == 10000);
+    tn_close(cx);
+}
+
+// ---- a caller's memory -------------------------------------------------------------------------
+
+static struct {
+    float memory[64];
+    int   settled, released;
+    bool  elsewhere;
+} lender;
+
+static tn_status holds(void *seat, const void *p, size_t bytes, bool *here, tni_text *why)
+{
+    const char *at = p, *from = (char *)lender.memory;
+    (void)seat;
+    *here = at >= from && at + bytes <= from + sizeof lender.memory;
+    if (!lender.elsewhere) return TN_OK;
+    tni_text_add(why, "it is elsewhere");
+    return TN_EARG;
+}
+
+static void settle(void *seat)
+{
+    (void)seat;
+    lender.settled++;
+}
+
+static void release(void *data, void *user)
+{
+    (void)data, (void)user;
+    lender.released++;
+    CHECK(lender.settled > 0 || data != lender.memory);
+}
+
+// The cpu as a device whose memory is not the host's.
+static void memory_of_the_device_is_used_as_it_is(void)
+{
+    tni_device d              = tni_device_cpu;
+    tn_ctx    *cx             = open_limited("cpu", NULL, 0);
+    d.host_memory             = false;
+    d.holds                   = holds;
+    cx->engine->device        = &d;
+    cx->buffers.memory.settle = settle;
+    memset(&lender, 0, sizeof lender);
+    float      other[4] = { 1, 2, 3, 4 };
+    tn_tensor *x        = tn_borrow(cx, TN_F32, TN_SHAPE(4), lender.memory + 4, release, NULL);
+    CHECK_INT(tn_stats_get(cx).copies, 0);
+    lender.memory[5] = 5;
+    CHECK(tn_item(tn_sum_all(x)) == 5);
+    CHECK_INT(lender.released, 0);
+    tn_drop(x);
+    CHECK(lender.released == 1 && lender.settled == 1);
+    x = tn_borrow(cx, TN_F32, TN_SHAPE(4), other, release, NULL);  // is copied
+    CHECK(lender.released == 2 && lender.settled == 1);
+    other[0] = 100;
+    CHECK(tn_item(tn_sum_all(x)) == 10);
+    CHECK(tn_borrow(cx, TN_F32, TN_SHAPE(2), (char *)lender.memory + 2, release, NULL) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "borrow: data is not aligned to its elements, of 4 bytes");
+    lender.elsewhere = true;
+    CHECK(tn_borrow(cx, TN_F32, TN_SHAPE(4), other, release, NULL) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "borrow: it is elsewhere");
+    CHECK_INT(lender.released, 4);
+    tn_close(cx);
+}
+
+// ---- allocations that fail ---------------------------------------------------------------------
+
+// A device's memory, which fails from the n-th allocation on, if n is not 0.
+typedef struct {
+    tni_memory memory;
+    long       countdown, made, failed;
+} broken;
+
+static void *broken_alloc(void *state, size_t bytes)
+{
+    broken *b = state;
+    b->made++;
+    if (b->countdown == 1) {
+        b->failed++;
+        return NULL;
+    }
+    if (b->countdown > 1) b->countdown--;
+    return b->memory.alloc(b->memory.state, bytes);
+}
+
+static void broken_free(void *state, void *p)
+{
+    broken *b = state;
+    b->memory.free(b->memory.state, p);
+}
+
+static uint64_t broken_now(void *state)
+{
+    broken *b = state;
+    return b->memory.now ? b->memory.now(b->memory.state) : 0;
+}
+
+static bool broken_done(void *state, uint64_t work)
+{
+    broken *b = state;
+    return b->memory.done ? b->memory.done(b->memory.state, work) : true;
+}
+
+static void break_memory(tn_ctx *cx, broken *b)
+{
+    *b                 = (broken){ .memory = cx->buffers.memory };
+    cx->buffers.memory = (tni_memory){ broken_alloc, broken_free, b,
+                                       broken_now,   broken_done, b->memory.settle };
+}
+
+// Gives back what the cache keeps, so that all is asked for again.
+static void empty_cache(tn_ctx *cx, broken *b)
+{
+    b->countdown = 1;
+    CHECK(tni_buffer_new(&cx->buffers, (size_t)1 << 30) == NULL);
+    b->countdown = 0;
+    CHECK_INT(cx->buffers.held, cx->buffers.bytes);
+}
+
+// ---- a training
+
+enum { IN = 24, OUT = 5, BATCH = 16 };
+
+typedef struct {
+    tn_ctx   *cx;
+    tn_layer *net;
+    tn_optim *opt;
+    int       steps;
+} training;
+
+static bool training_open(training *t, const char *device)
+{
+    *t = (training){ .cx = tn_open_with((tn_open_opts){ .device = device, .seed = 3 }) };
+    if (!t->cx) return false;
+    tn_on_error(t->cx, NULL, NULL);
+    t->net = tn_nn_seq(t->cx, tn_nn_linear(t->cx, IN, 40), tn_nn_batch_norm(t->cx, 40),
+                       tn_nn_act(t->cx, tn_relu), tn_nn_linear(t->cx, 40, OUT));
+    t->opt = tn_adamw(t->net, (tn_adamw_opts){ .lr = 1e-2f, .clip_norm = 1 });
+    return CHECK(t->net && t->opt);
+}
+
+// A step on the batch of its number; true if it was done.
+static bool training_step(training *t)
+{
+    float   x[BATCH * IN];
+    int64_t y[BATCH];
+    for (int i = 0; i < BATCH * IN; i++) x[i] = sinf((float)(i + 31 * t->steps));
+    for (int i = 0; i < BATCH; i++) y[i] = (i + t->steps) % OUT;
+    tn_scope  *s    = tn_begin(t->cx);
+    tn_tensor *in   = tn_from(t->cx, TN_F32, TN_SHAPE(BATCH, IN), x);
+    tn_tensor *want = tn_from(t->cx, TN_I64, TN_SHAPE(BATCH), y);
+    tn_tensor *loss = tn_cross_entropy(tn_forward(t->net, in), want);
+    bool       ok   = loss && tn_step(t->opt, loss) == TN_OK;
+    ok              = tn_end(s) == TN_OK && ok;
+    t->steps += ok;
+    return ok;
+}
+
+static void add_elements(const char *name, tn_tensor *p, void *user)
+{
+    double *sum = user;
+    int64_t n   = tn_count(p);
+    float  *v   = calloc((size_t)n, sizeof *v);
+    CHECK_STATUS(tn_read(p, TN_F32, v, n), TN_OK);
+    for (int64_t k = 0; k < n; k++) *sum += (double)v[k] * (double)(k % 101 + name[0]);
+    free(v);
+}
+
+// The sum of the elements of every parameter and buffer, each by a weight.
+static double fingerprint(training *t)
+{
+    double sum = 0;
+    CHECK_STATUS(tn_layer_each(t->net, add_elements, &sum), TN_OK);
+    return sum;
+}
+
+// Fails the n-th allocation of a step and those behind it; then the step is done. False once a step
+// takes fewer.
+static bool fail_step(training *t, broken *b, const char *device, long n)
+{
+    empty_cache(t->cx, b);
+    double before = fingerprint(t);
+    empty_cache(t->cx, b);
+    b->failed    = 0;
+    b->countdown = n;
+    bool ok      = training_step(t);
+    b->countdown = 0;
+    if (!b->failed) return false;
+    test_case_result(!ok && tn_error(t->cx) == TN_EMEM, "%s, allocation %ld: %s", device, n,
+                     tn_error_text(t->cx));
+    tn_error_clear(t->cx);
+    double after = fingerprint(t);
+    test_case_result(after == before && !tn_error(t->cx), "%s, allocation %ld: half a step", device,
+                     n);
+    if (!ok) ok = training_step(t);
+    test_case_result(ok, "%s, after allocation %ld: %s", device, n, tn_error_text(t->cx));
+    return true;
+}
+
+static void fail_everywhere(const char *device)
+{
+    training t, twin;
+    broken   b;
+    long     n = 1;
+    if (!training_open(&t, device)) {
+        tn_error_clear(NULL);
+        SKIP("there is no %s here", device);
+    }
+    if (!CHECK(training_open(&twin, device))) return;
+    break_memory(t.cx, &b);
+    for (int i = 0; i < 4; i++) CHECK(training_step(&t));
+    int64_t bytes = tn_stats_get(t.cx).bytes;
+    while (n < 200 && fail_step(&t, &b, device, n)) n++;
+    CHECK(n > 3);
+    CHECK_INT(tn_stats_get(t.cx).bytes, bytes);
+    while (twin.steps < t.steps) CHECK(training_step(&twin));
+    CHECK(fingerprint(&t) == fingerprint(&twin));
+    tn_close(t.cx);
+    tn_close(twin.cx);
+}
+
+static void any_device_allocation_may_fail_on_cpu(void)
+{
+    fail_everywhere("cpu");
+}
+
+static void any_device_allocation_may_fail_on_ref(void)
+{
+    fail_everywhere("ref");
+}
+
+static void any_device_allocation_may_fail_on_opencl(void)
+{
+    fail_everywhere("opencl");
+}
+
+// Nothing is chosen by time, so that the twin does the same.
+static void any_device_allocation_may_fail_on_cuda(void)
+{
+    setenv("TN_DETERMINISTIC", "1", 1);
+    fail_everywhere("cuda");
+    unsetenv("TN_DETERMINISTIC");
+}
+
+// ---- a thousand failures -----------------------------------------------------------------------
+
+// A step that fails in one of three places: uploading, the values on the way, the results.
+static tn_status ask_too_much(tn_ctx *cx, int which)
+{
+    static float data[200000];
+    tn_scope    *s      = tn_begin(cx);
+    tn_status    status = TN_OK;
+    if (which == 0) {
+        status = tn_from(cx, TN_F32, TN_SHAPE(200000), data) ? TN_OK : tn_error(cx);
+    } else if (which == 1) {
+        tn_tensor *a = tn_rand(cx, TN_F32, TN_SHAPE(400, 400));
+        tn_want(tn_sum_all(tn_matmul(tn_matmul(a, a), a)));
+        status = tn_eval(cx);
+    } else {
+        tn_tensor *a = tn_want(tn_rand(cx, TN_F32, TN_SHAPE(60000)));
+        tn_want(tn_mul(a, a));
+        tn_want(tn_add(a, a));
+        status = tn_eval(cx);
+    }
+    tn_error_clear(cx);
+    tn_end(s);
+    tn_error_clear(cx);
+    return status;
+}
+
+static void fail_often(const char *device)
+{
+    tn_ctx *cx = open_limited(device, NULL, 600000);
+    if (!cx) {
+        tn_error_clear(NULL);
+        SKIP("there is no %s here", device);
+    }
+    tn_tensor *w = tn_keep(tn_full(cx, TN_F32, TN_SHAPE(300), 2));
+    tn_stats   before;
+    long       memory = 0, wrong = 0;
+    for (int i = 0; i < 1030; i++) {
+        wrong += ask_too_much(cx, i % 3) != TN_EMEM;
+        tn_scope *s = tn_begin(cx);
+        wrong += tn_item(tn_sum_all(w)) != 600;
+        tn_end(s);
+        if (i != 30) continue;
+        before = tn_stats_get(cx);
+        memory = host_resident();
+    }
+    tn_stats after = tn_stats_get(cx);
+    CHECK_INT(wrong, 0);
+    CHECK_INT(after.bytes, before.bytes);
+    CHECK_INT(after.nodes, before.nodes);
+    CHECK_INT(after.plans, before.plans);
+    CHECK(after.peak <= 600000 && after.bytes + after.kept <= 600000);
+    if (!TN_SANITIZE[0] && !TEST_DEBUG) CHECK(host_resident() - memory < 1 << 20);
+    tn_close(cx);
+}
+
+static void a_thousand_failures_leave_nothing_behind_on_cpu(void)
+{
+    fail_often("cpu");
+}
+
+static void a_thousand_failures_leave_nothing_behind_on_opencl(void)
+{
+    fail_often("opencl");
+}
+
+static void a_thousand_failures_leave_nothing_behind_on_cuda(void)
+{
+    fail_often("cuda");
+}
+
+const test_case tests_memory[] = {
+    TEST(sizes_waste_little),
+    TEST(the_smallest_block_that_fits_is_taken),
+    TEST(small_blocks_are_reused_for_their_size_alone),
+    TEST(what_lies_free_is_given_back_before_memory_is_out),
+    TEST(numbers_of_bytes_are_read),
+    TEST(the_environment_limits_who_sets_no_limit),
+    TEST(the_message_says_who_has_the_memory),
+    TEST(memory_of_the_device_is_used_as_it_is),
+    TEST(any_device_allocation_may_fail_on_cpu),
+    TEST(any_device_allocation_may_fail_on_ref),
+    TEST(any_device_allocation_may_fail_on_opencl),
+    TEST(any_device_allocation_may_fail_on_cuda),
+    TEST(a_thousand_failures_leave_nothing_behind_on_cpu),
+    TEST(a_thousand_failures_leave_nothing_behind_on_opencl),
+    TEST(a_thousand_failures_leave_nothing_behind_on_cuda),
+    TEST_END,
+};
