@@ -79,6 +79,7 @@ static void first_step(void *unused)
 
 // ---- training ----------------------------------------------------------------------------------
 
+// A network, its optimizer, and a fixed random batch that lies on the device.
 typedef struct {
     tn_ctx    *cx;
     tn_layer  *net;
@@ -93,9 +94,8 @@ static void step(training *t)
     tn_end(s);
 }
 
-static void report(const training *t, double seconds, const tn_stats *before, double count)
+static void report(double seconds, tn_stats now, const tn_stats *before, double count)
 {
-    tn_stats now = tn_stats_get(t->cx);
     bench_add((bench_row){ group, "gpt2 tokens a second", count / seconds, "tokens/s", NAN, NULL });
     bench_add((bench_row){ group, "gpt2 step", seconds * 1e3, "ms", NAN, NULL });
     bench_add((bench_row){ group, "gpt2 step: kernels and calls",
@@ -105,6 +105,17 @@ static void report(const training *t, double seconds, const tn_stats *before, do
     bench_add((bench_row){ group, "gpt2 step: waits", (double)(now.syncs - before->syncs) / STEPS,
                            "", NAN, NULL });
     bench_add((bench_row){ group, "gpt2 peak memory", (double)now.peak / 1e9, "GB", NAN, NULL });
+}
+
+static void leave_profile(training *t)
+{
+    const char *path = gpu_file("gpt2.profile");
+    if (!path) return;
+    tn_profile_begin(t->cx);
+    for (int i = 0; i < 2; i++) step(t);
+    tn_profile_end(t->cx);
+    tn_profile_write(t->cx, path);
+    gpu_is_well(t->cx, group, "profile");
 }
 
 static void train(void *unused)
@@ -123,9 +134,11 @@ static void train(void *unused)
         tn_stats before = tn_stats_get(t.cx);
         double   start  = bench_seconds();
         for (int i = 0; i < STEPS; i++) step(&t);
+        tn_stats after = tn_stats_get(t.cx);
         tn_sync(t.cx);
         double took = (bench_seconds() - start) / STEPS;
-        if (gpu_is_well(t.cx, group, "training")) report(&t, took, &before, (double)(B * T));
+        if (gpu_is_well(t.cx, group, "training")) report(took, after, &before, (double)(B * T));
+        leave_profile(&t);
     }
     tn_close(t.cx);
 }

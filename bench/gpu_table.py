@@ -1,11 +1,14 @@
 """Puts Tenon's numbers on a GPU beside those of its peers.
 
-    gpu_table.py OURS.json NOTES PEERS.json JAX.json NAME COMMIT
+    gpu_table.py OURS.json NOTES FILES PEERS.json JAX.json NAME COMMIT
 
-writes NAME.md and NAME.json. A file that is missing or damaged leaves its columns empty.
+writes NAME.md and NAME.json. A file that is missing or damaged leaves its columns empty. Profiles that
+Tenon left in the folder FILES come last.
 """
 import datetime
+import glob
 import json
+import os
 import sys
 
 # What is wanted of a case: the best peer's time over Tenon's, at least; and of the limit.
@@ -18,6 +21,7 @@ WANTED = {
 }
 WANTED_OF_LIMIT = {"relu chain 16384^2 f32": 0.95}
 WANTED_DIFFERENCE = 1e-3
+PROFILED = 30  # lines of a profile
 
 
 def load(path):
@@ -149,7 +153,18 @@ class Tables:
         return text
 
 
-def write(ours_path, notes_path, peers_path, jax_path, name, commit):
+def profiles(files):
+    """Of each profile the kernels that take longest, and of their lines what fits."""
+    text = ""
+    for path in sorted(glob.glob(f"{files}/*.profile")):
+        with open(path) as f:
+            lines = [row.rstrip()[:120] for row in f][:PROFILED]
+        name = os.path.basename(path).removesuffix(".profile").replace("_", ", batch ")
+        text += f"\n## Kernels of {name}, each alone, TF32 on\n\n" + "".join(f"    {row}\n" for row in lines)
+    return text
+
+
+def write(ours_path, notes_path, files, peers_path, jax_path, name, commit):
     peers, jax = load(peers_path), load(jax_path)
     t = Tables(load(ours_path), peers, jax)
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
@@ -175,6 +190,7 @@ def write(ours_path, notes_path, peers_path, jax_path, name, commit):
         f.write("\n## Not as wanted\n\n" + ("".join(f"- {m}\n" for m in t.missed) or "Nothing.\n"))
         if notes:
             f.write("\n## Notes of the run\n\n" + "".join(f"    {n}\n" for n in notes))
+        f.write(profiles(files))
     with open(name + ".json", "w") as f:
         json.dump({**about, **t.data, "missed": t.missed, "notes": notes}, f, indent=1)
     print(open(name + ".md").read())

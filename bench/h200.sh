@@ -48,6 +48,6 @@ if [ -z "${PEERS:-}" ]; then
         say "PyTorch ended with $?"
     say 'peers are measured'
 fi
-python3 "$root/bench/gpu_table.py" "$build/ours.json" "$build/notes" "$peers/torch.json" "$peers/jax.json" \
+python3 "$root/bench/gpu_table.py" "$build/ours.json" "$build/notes" "$files" "$peers/torch.json" "$peers/jax.json" \
     "$out/h200" "$commit"
 rm -rf "$files"

@@ -42,19 +42,18 @@ done
 [ -n "$sanitizer" ] || skip "compute-sanitizer is not installed; it comes with the CUDA toolkit"
 
 # Calls of the driver that may fail, and are asked whether they did, are no finding.
-options="--tool $watch --target-processes all --require-cuda-init no --print-limit 5"
-[ "$watch" != memcheck ] || options="$options --report-api-errors no"
+set -- --tool "$watch" --target-processes all --require-cuda-init no --print-limit 5 "$program" "$@"
+[ "$watch" != memcheck ] || set -- --report-api-errors no "$@"
 
 log=$(mktemp) || exit 2
 trap 'rm -f "$log"' EXIT
 trap 'exit 130' INT TERM
-TN_GRAPHS=${TN_GRAPHS:-64} TN_TEST_LIMIT="$limit" timeout "$limit" "$sanitizer" $options \
-    "$program" "$@" >"$log" 2>&1
+TN_GRAPHS=${TN_GRAPHS:-64} TN_TEST_LIMIT="$limit" timeout "$limit" "$sanitizer" "$@" >"$log" 2>&1
 status=$?
 
 # Each process that used the GPU says at its end what was found in it.
 watched=$(grep -c 'ERROR SUMMARY\|RACECHECK SUMMARY' "$log")
-found=$(grep 'ERROR SUMMARY: [1-9]\|RACECHECK SUMMARY: [1-9]' "$log" | wc -l)
+found=$(grep -c 'ERROR SUMMARY: [1-9]\|RACECHECK SUMMARY: [1-9]' "$log")
 grep -v '^========= \(COMPUTE-SANITIZER\|ERROR SUMMARY: 0\|RACECHECK SUMMARY: 0\)' "$log" | tail -n 80
 [ "$status" != 124 ] || { echo "$name: not done after $limit s"; exit 1; }
 [ "$watched" -gt 0 ] || { echo "$name: no process was watched"; exit 1; }

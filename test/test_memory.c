@@ -6,6 +6,7 @@
 #include "host.h"
 #include "rules_kit.h"
 
+#include "device/cuda/gpu.h"
 #include "engine/engine.h"
 
 #include <math.h>
@@ -174,6 +175,14 @@ static tn_ctx *open_limited(const char *device, const char *variable, int64_t li
     return cx;
 }
 
+// Whether a context was opened; if not, the test is skipped for the reason.
+static bool is_here(tn_ctx *cx)
+{
+    if (!cx) test_skip("%s", tn_error_text(NULL));
+    tn_error_clear(NULL);
+    return cx != NULL;
+}
+
 static void the_environment_limits_who_sets_no_limit(void)
 {
     static float data[2000];
@@ -277,6 +286,70 @@ static void memory_of_the_device_is_used_as_it_is(void)
     tn_close(cx);
 }
 
+static void memory_of_a_gpu_is_used_as_it_is(void)
+{
+    tn_ctx  *cx    = open_limited("cuda", NULL, 0);
+    tni_text why   = { "" };
+    float    v[64] = { 0 };
+    if (!is_here(cx)) return;
+    memset(&lender, 0, sizeof lender);
+    lender.settled = 1;
+    tni_cuda *c    = cx->engine->seat;
+    float    *p    = tni_cuda_alloc(c, sizeof v);
+    for (int i = 0; i < 64; i++) v[i] = (float)i;
+    CHECK_STATUS(tni_cuda_upload(c, p, TN_F32, v, 64, &why), TN_OK);
+    tn_tensor *x = tn_borrow(cx, TN_F32, TN_SHAPE(6, 10), p + 4, release, NULL);
+    CHECK_INT(tn_stats_get(cx).copies, 0);
+    CHECK(tn_item(tn_sum_all(tn_add_s(x, 1))) == 60 * 33.5 + 60);
+    tn_add_(x, x);  // is written somewhere else
+    CHECK(tn_item(tn_sum_all(x)) == 2 * 60 * 33.5);
+    CHECK_STATUS(tni_cuda_download(c, v, TN_F32, p, 64, &why), TN_OK);
+    CHECK(v[4] == 4 && v[63] == 63);
+    CHECK_INT(lender.released, 1);
+    CHECK(tn_borrow(cx, TN_F32, TN_SHAPE(1 << 28), p, release, NULL) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "borrow: data has ");
+    tni_cuda_free(c, p);
+    tn_close(cx);
+}
+
+// ---- uploads beside work -----------------------------------------------------------------------
+
+// Each step uploads a batch, has work to do for longer than that takes, and adds the batch up.
+static void upload_and_work(const char *device)
+{
+    enum { FEW = 4096, MANY = 1 << 20, STEPS = 300 };
+    tn_ctx *cx = open_limited(device, NULL, 0);
+    if (!is_here(cx)) return;
+    float     *data  = malloc(MANY * sizeof *data);
+    tn_tensor *big   = tn_keep(tn_rand(cx, TN_F32, TN_SHAPE(256, 256)));
+    tn_tensor *total = tn_keep(tn_zeros(cx, TN_F64, TN_0D));
+    double     want  = 0;
+    for (int i = 0; i < STEPS; i++) {
+        int64_t n = i % 50 == 49 ? MANY : FEW;
+        for (int64_t k = 0; k < n; k++) data[k] = (float)(i % 7);
+        want += (double)n * (i % 7);
+        tn_scope  *s    = tn_begin(cx);
+        tn_tensor *x    = tn_from(cx, TN_F32, TN_SHAPE(n), data);
+        tn_tensor *work = tn_sum_all(tn_matmul(tn_matmul(big, big), big));
+        tn_add_(total, tn_cast(tn_add(tn_sum_all(x), tn_mul_s(work, 0)), TN_F64));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_end(s);
+    }
+    CHECK(tn_item(total) == want);
+    free(data);
+    tn_close(cx);
+}
+
+static void batches_are_read_as_uploaded_on_cpu(void)
+{
+    upload_and_work("cpu");
+}
+
+static void batches_are_read_as_uploaded_on_cuda(void)
+{
+    upload_and_work("cuda");
+}
+
 // ---- allocations that fail ---------------------------------------------------------------------
 
 // A device's memory, which fails from the n-th allocation on, if n is not 0.
@@ -345,7 +418,7 @@ typedef struct {
 static bool training_open(training *t, const char *device)
 {
     *t = (training){ .cx = tn_open_with((tn_open_opts){ .device = device, .seed = 3 }) };
-    if (!t->cx) return false;
+    if (!is_here(t->cx)) return false;
     tn_on_error(t->cx, NULL, NULL);
     t->net = tn_nn_seq(t->cx, tn_nn_linear(t->cx, IN, 40), tn_nn_batch_norm(t->cx, 40),
                        tn_nn_act(t->cx, tn_relu), tn_nn_linear(t->cx, 40, OUT));
@@ -416,10 +489,7 @@ static void fail_everywhere(const char *device)
     training t, twin;
     broken   b;
     long     n = 1;
-    if (!training_open(&t, device)) {
-        tn_error_clear(NULL);
-        SKIP("there is no %s here", device);
-    }
+    if (!training_open(&t, device)) return;
     if (!CHECK(training_open(&twin, device))) return;
     break_memory(t.cx, &b);
     for (int i = 0; i < 4; i++) CHECK(training_step(&t));
@@ -456,6 +526,32 @@ static void any_device_allocation_may_fail_on_cuda(void)
     unsetenv("TN_DETERMINISTIC");
 }
 
+// ---- steady steps ------------------------------------------------------------------------------
+
+// Blocks of more than a megabyte, of sizes that are near each other.
+static void a_steady_step_takes_no_device_memory(void)
+{
+    enum { ROWS = 300, WARM = 6 };
+    broken    b;
+    tn_ctx   *cx   = open_limited("cpu", NULL, 0);
+    tn_layer *net  = tn_nn_seq(cx, tn_nn_linear(cx, 1000, 1100), tn_nn_act(cx, tn_gelu),
+                               tn_nn_linear(cx, 1100, 1050), tn_nn_act(cx, tn_relu),
+                               tn_nn_linear(cx, 1050, 10));
+    tn_optim *opt  = tn_sgd(net, (tn_sgd_opts){ .lr = 1e-3f, .momentum = 0.9f });
+    long      made = 0;
+    break_memory(cx, &b);
+    for (int i = 0; i < 2 * WARM; i++) {
+        if (i == WARM) made = b.made;
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *x = tn_randn(cx, TN_F32, TN_SHAPE(ROWS, 1000));
+        CHECK_STATUS(tn_step(opt, tn_mean_all(tn_square(tn_forward(net, x)))), TN_OK);
+        tn_end(s);
+    }
+    CHECK(made > 0);
+    CHECK_INT(b.made, made);
+    tn_close(cx);
+}
+
 // ---- a thousand failures -----------------------------------------------------------------------
 
 // A step that fails in one of three places: uploading, the values on the way, the results.
@@ -485,10 +581,7 @@ static tn_status ask_too_much(tn_ctx *cx, int which)
 static void fail_often(const char *device)
 {
     tn_ctx *cx = open_limited(device, NULL, 600000);
-    if (!cx) {
-        tn_error_clear(NULL);
-        SKIP("there is no %s here", device);
-    }
+    if (!is_here(cx)) return;
     tn_tensor *w = tn_keep(tn_full(cx, TN_F32, TN_SHAPE(300), 2));
     tn_stats   before;
     long       memory = 0, wrong = 0;
@@ -535,10 +628,14 @@ const test_case tests_memory[] = {
     TEST(the_environment_limits_who_sets_no_limit),
     TEST(the_message_says_who_has_the_memory),
     TEST(memory_of_the_device_is_used_as_it_is),
+    TEST(memory_of_a_gpu_is_used_as_it_is),
+    TEST(batches_are_read_as_uploaded_on_cpu),
+    TEST(batches_are_read_as_uploaded_on_cuda),
     TEST(any_device_allocation_may_fail_on_cpu),
     TEST(any_device_allocation_may_fail_on_ref),
     TEST(any_device_allocation_may_fail_on_opencl),
     TEST(any_device_allocation_may_fail_on_cuda),
+    TEST(a_steady_step_takes_no_device_memory),
     TEST(a_thousand_failures_leave_nothing_behind_on_cpu),
     TEST(a_thousand_failures_leave_nothing_behind_on_opencl),
     TEST(a_thousand_failures_leave_nothing_behind_on_cuda),

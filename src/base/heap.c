@@ -39,7 +39,7 @@ static int size_of(size_t n)
 {
     if (n <= 64) return 0;
     int octave = 63 - __builtin_clzll(n - 1), quarter = (int)((n - 1) >> (octave - 2)) & 3;
-    int size   = 4 * (octave - 6) + quarter + 1;
+    int size = 4 * (octave - 6) + quarter + 1;
     return size < LARGE ? size : LARGE;
 }
 

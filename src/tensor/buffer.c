@@ -120,15 +120,17 @@ static tni_buffer *fresh_after_all(tni_buffers *b, size_t room)
 
 // ---- the best fit ------------------------------------------------------------------------------
 
+enum { LOOKED_AT = 16 };  // of small blocks, of which there may be very many
+
 // The smallest free block of at least n bytes that wastes no more than an eighth, and among equals
-// the one freed last, or first. alone: there is no other of its size.
+// the one freed last, or the oldest of some. alone: there is no other of its size.
 static tni_buffer *find(const tni_buffers *b, size_t n, bool oldest, bool *alone)
 {
     size_t      most = n <= SMALL ? n : n + n / 8;
     tni_buffer *best = NULL;
-    int         last = bin_of(most);
+    int         last = bin_of(most), looks = 0;
     for (int i = bin_of(n); i <= last && i < TNI_BINS && !best; i++)
-        for (tni_buffer *f = b->bin[i]; f; f = f->next) {
+        for (tni_buffer *f = b->bin[i]; f && (n > SMALL || looks++ < LOOKED_AT); f = f->next) {
             bool same = best && f->room == best->room;
             if (f->room < n || f->room > most || (best && f->room > best->room)) continue;
             *alone = !same;
