@@ -396,11 +396,9 @@ static void break_memory(tn_ctx *cx, broken *b)
 }
 
 // Gives back what the cache keeps, so that all is asked for again.
-static void empty_cache(tn_ctx *cx, broken *b)
+static void empty_cache(tn_ctx *cx)
 {
-    b->countdown = 1;
-    CHECK(tni_buffer_new(&cx->buffers, (size_t)1 << 30) == NULL);
-    b->countdown = 0;
+    tni_buffers_trim(&cx->buffers);
     CHECK_INT(cx->buffers.held, cx->buffers.bytes);
 }
 
@@ -465,9 +463,9 @@ static double fingerprint(training *t)
 // takes fewer.
 static bool fail_step(training *t, broken *b, const char *device, long n)
 {
-    empty_cache(t->cx, b);
+    empty_cache(t->cx);
     double before = fingerprint(t);
-    empty_cache(t->cx, b);
+    empty_cache(t->cx);
     b->failed    = 0;
     b->countdown = n;
     bool ok      = training_step(t);

@@ -94,11 +94,21 @@ static int trace_of(tn_ctx *cx)
     return read_trace(scratch_path("trace.json"));
 }
 
+// A file as a string, to be freed; NULL if it cannot be read.
+static char *text_of(const char *path)
+{
+    size_t bytes;
+    char  *data = scratch_read(path, &bytes), *text = data ? malloc(bytes + 1) : NULL;
+    if (text) memcpy(text, data, bytes), text[bytes] = '\0';
+    free(data);
+    return text;
+}
+
 static const char *table_of(tn_ctx *cx)
 {
     CHECK_STATUS(tn_profile_write(cx, scratch_path("table.txt")), TN_OK);
     free(page);
-    page = scratch_read(scratch_path("table.txt"), &(size_t){ 0 });
+    page = text_of(scratch_path("table.txt"));
     return page ? page : "";
 }
 
@@ -532,7 +542,7 @@ static void the_environment_asks_for_a_profile(void)
     run_one();
     tn_close(rules_open("cpu"));  // it ran nothing, and says nothing
     unsetenv("TN_PROFILE");
-    char *text = scratch_read(scratch_path("all.txt"), &(size_t){ 0 }), *first = NULL;
+    char *text = text_of(scratch_path("all.txt")), *first = NULL;
     if (CHECK(text != NULL)) first = strstr(text, "profile on cpu: 2 kernels in 2 evaluations\n");
     CHECK(first == text && first);
     CHECK(first && (first = strstr(first + 1, "profile on ")) != NULL);

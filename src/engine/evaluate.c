@@ -271,7 +271,8 @@ static bool prepare_kernels(const run *r, tni_plan *p)
     tn_status          s     = TN_EMEM;
     if (first && entry) {
         for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-        s = r->e->device->prepare(r->e->seat, (int)p->kernels, first, entry, &why);
+        do s = r->e->device->prepare(r->e->seat, (int)p->kernels, first, entry, &why);
+        while (s == TN_EMEM && tni_buffers_trim(&r->cx->buffers));
     }
     for (size_t i = 0; s == TN_OK && i < p->kernels; i++) p->kernel[i].entry = entry[i];
     p->prepared = s == TN_OK;
@@ -308,8 +309,8 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
                      tn_dtype_name((tn_dtype)n->dtype));
         if (n->site.line) tni_text_add(&value, " recorded at %s:%d", n->site.file, n->site.line);
     }
-    return tni_out_of_memory(r->cx, n ? tni_op_table[n->op].name : "evaluating",
-                             n ? value.s : what, bytes);
+    return tni_out_of_memory(r->cx, n ? tni_op_table[n->op].name : "evaluating", n ? value.s : what,
+                             bytes);
 }
 
 tni_arg *tni_run_inputs(const tni_run *r)

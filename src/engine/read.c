@@ -40,7 +40,7 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     }
     tni_text why = { "" };
     if (count && dev->after) dev->after(cx->engine->seat, b->last);
-    tn_status s   = count ? dev->upload(cx->engine->seat, b->data, dt, data, count, &why) : TN_OK;
+    tn_status s = count ? dev->upload(cx->engine->seat, b->data, dt, data, count, &why) : TN_OK;
     if (s != TN_OK) {
         tni_buffer_unref(&cx->buffers, b);
         return tni_fail(cx, s, "%s: %s", op, why.s);

@@ -18,6 +18,12 @@ static tn_tensor *where_share(tn_tensor *g, tn_tensor *mask, tn_tensor *tie)
     return tn_where(mask, g, tn_where(tie, tn_mul_s(g, 0.5), tn_zeros_like(g)));
 }
 
+// g where y is above 0 or NaN. By the result, so that what it was made from need not be kept.
+static tn_tensor *where_above(tn_tensor *g, tn_tensor *y)
+{
+    return tn_where(tn_le_s(y, 0), tn_zeros_like(g), g);
+}
+
 static tn_tensor *cast_like(tn_tensor *g, tn_tensor *x)
 {
     return x ? tn_cast(g, tn_dtype_of(x)) : NULL;

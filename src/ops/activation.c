@@ -5,13 +5,6 @@
 // multiplied by zero, which infinity survives.
 #include "ops/compose.h"
 
-// NaN is not below zero, so it passes.
-tn_tensor *tn_relu(tn_tensor *x)
-{
-    if (!tni_arg1("relu", x, "x")) return NULL;
-    return tn_where(tn_le_s(x, 0), tni_number_like(x, 0), x);
-}
-
 tn_tensor *tn_leaky_relu(tn_tensor *x, double slope)
 {
     if (!tni_arg1("leaky_relu", x, "x")) return NULL;

@@ -71,9 +71,9 @@ static void take_out(tni_buffer **list, tni_buffer *buf)
     else *list = buf->next;
 }
 
-// Gives everything that lies free back to the device.
-static void trim(tni_buffers *b)
+bool tni_buffers_trim(tni_buffers *b)
 {
+    int64_t held = b->held;
     for (int i = 0; i < TNI_BINS; i++)
         while (b->bin[i]) {
             tni_buffer *buf = b->bin[i];
@@ -82,11 +82,12 @@ static void trim(tni_buffers *b)
             b->memory.free(b->memory.state, buf->data);
             tni_free(b->heap, buf);
         }
+    return b->held < held;
 }
 
 void tni_buffers_close(tni_buffers *b)
 {
-    trim(b);
+    tni_buffers_trim(b);
 }
 
 static bool is_over(const tni_buffers *b, int64_t have, size_t more)
@@ -113,9 +114,7 @@ static tni_buffer *fresh(tni_buffers *b, size_t room)
 static tni_buffer *fresh_after_all(tni_buffers *b, size_t room)
 {
     tni_buffer *buf = fresh(b, room);
-    if (buf || b->held == b->bytes) return buf;
-    trim(b);
-    return fresh(b, room);
+    return buf || !tni_buffers_trim(b) ? buf : fresh(b, room);
 }
 
 // ---- the best fit ------------------------------------------------------------------------------

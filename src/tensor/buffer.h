@@ -61,6 +61,8 @@ typedef struct {
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit);
 void tni_buffers_close(tni_buffers *b);
+// Gives everything that lies free back to the device; whether that was anything.
+bool tni_buffers_trim(tni_buffers *b);
 // A number of bytes as people write it: digits, then K, M or G if need be. False if it is none, or 0.
 bool tni_parse_bytes(const char *text, int64_t *bytes);
 

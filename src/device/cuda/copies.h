@@ -30,19 +30,19 @@ typedef struct {
 // Part of a seat. Invariant: pieces - ended <= TNI_PIECES, and the pieces from ended on do not overlap;
 // mark[n % TNI_MARKS] stands behind the work numbered n, for the last TNI_MARKS of marks.
 typedef struct {
-    tni_custream stream;  // NULL before the first upload
-    char        *ring;
-    uint64_t     head;  // bytes used so far, with those left over at the ring's end
-    tni_ring_piece    piece[TNI_PIECES];
-    uint64_t     pieces, ended;  // begun; of those known to be copied
-    tni_cuevent  copied;
-    bool         pending;  // uploads that the compute stream does not wait for yet
-    tni_cuevent  mark[TNI_MARKS];
-    uint64_t     marks;  // so far, the first is number 1
-    bool         given;  // work was, since the last
-    uint64_t     after;  // what the next upload waits for, if that is known
-    bool         known;
-    uint64_t     waited;  // the copies wait for work up to this
+    tni_custream   stream;  // NULL before the first upload
+    char          *ring;
+    uint64_t       head;  // bytes used so far, with those left over at the ring's end
+    tni_ring_piece piece[TNI_PIECES];
+    uint64_t       pieces, ended;  // begun; of those known to be copied
+    tni_cuevent    copied;
+    bool           pending;  // uploads that the compute stream does not wait for yet
+    tni_cuevent    mark[TNI_MARKS];
+    uint64_t       marks;  // so far, the first is number 1
+    bool           given;  // work was, since the last
+    uint64_t       after;  // what the next upload waits for, if that is known
+    bool           known;
+    uint64_t       waited;  // the copies wait for work up to this
 } tni_uploads;
 
 // The ring of what tn_item_late asked for, one element each, and the event behind each.

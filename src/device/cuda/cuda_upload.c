@@ -128,7 +128,7 @@ static int upload_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t byt
 {
     const tni_driver *cu = c->gpu->cu;
     tni_uploads      *u  = &c->uploads;
-    tni_ring_piece        *p;
+    tni_ring_piece   *p;
     int               error = take_piece(c, bytes, &p);
     if (error) return error;
     char *at = u->ring + p->start % TNI_RING;
