@@ -45,6 +45,7 @@ typedef struct {
     void            *scratch;  // as many bytes as the device asked for, aligned to 64
     tni_text        *why;      // what went wrong, where run returns an error
     int              ticket;   // as that of a kernel
+    bool             sole;     // of run_then: only the kernel reads the result, which need not be there
     struct tni_then *then;     // the device's own: what follows each part of the result
 } tni_call;
 

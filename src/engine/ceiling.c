@@ -41,7 +41,7 @@ static bool fill(const tni_engine *e, tni_arg out)
 }
 
 // Seconds of `op` over squares of n x n elements: a copy of one, a product of two. NAN if it cannot
-// be run. what: the blocks in order, then the scratch.
+// be run. block: the inputs, the result, the scratch.
 static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
 {
     const tni_device *d     = e->device;

@@ -251,6 +251,7 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     tn_status s;
     if (k->claimed >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
+        c.sole     = k->sole;
         s          = r->e->device->run_then(&c, k->entry, &k->launch, &why);
     } else {
         s = r->e->device->launch(r->e->seat, k->entry, &k->launch, &why);

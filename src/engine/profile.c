@@ -149,7 +149,7 @@ static void settle_step(const tni_run *r, tni_profile *p, tni_step step, tni_mom
         p->lost++;
         return;
     }
-    row->count++;
+    if (!row->count++ || ns < row->best) row->best = ns;
     row->ns += ns;
     p->ns += ns;
     note_event(&r->cx->heap, p, (uint32_t)(row - p->row), from, ns);

@@ -15,7 +15,7 @@ typedef struct {
     int        sites;
     tni_site  *site;  // the user's calls that it comes from; op is never NULL
     int64_t    count;
-    int64_t    ns;  // in all
+    int64_t    ns, best;  // in all, and of the shortest
 } tni_profile_row;
 
 // One run of one of them: when it began, since the profile did, and how long it took.

@@ -67,8 +67,9 @@ static void print_row(tn_ctx *cx, tni_profile *p, const tni_profile_row *r, int 
 {
     double  mean = (double)r->ns / (double)r->count;  // ns, so that rates are in billions
     int64_t part = per_mille(cx, p, r);
-    fprintf(f, "%10.3f %5.1f %% %7lld %10.2f ", 1e-6 * (double)r->ns,
-            p->ns ? 100 * (double)r->ns / (double)p->ns : 0, (long long)r->count, 1e-3 * mean);
+    fprintf(f, "%10.3f %5.1f %% %7lld %10.2f %10.2f ", 1e-6 * (double)r->ns,
+            p->ns ? 100 * (double)r->ns / (double)p->ns : 0, (long long)r->count, 1e-3 * mean,
+            1e-3 * (double)r->best);
     if (mean > 0) fprintf(f, "%8.1f %9.1f ", (double)r->bytes / mean, r->effort.flops / mean);
     else fprintf(f, "%8s %9s ", "-", "-");
     if (part >= 0) fprintf(f, "%6.1f  ", (double)part / 10);
@@ -104,8 +105,8 @@ void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f)
     }
     // Without memory for an order of their own they come as they ran.
     if (row) qsort(row, p->rows, sizeof *row, longer_first);
-    fprintf(f, "\n%10s %7s %7s %10s %8s %9s %6s  %-*s  %s\n", "ms", "share", "count", "mean us",
-            "GB/s", "GFLOP/s", "%ceil", width, "kernel", "lines");
+    fprintf(f, "\n%10s %7s %7s %10s %10s %8s %9s %6s  %-*s  %s\n", "ms", "share", "count",
+            "mean us", "best us", "GB/s", "GFLOP/s", "%ceil", width, "kernel", "lines");
     for (size_t i = 0; i < p->rows; i++) print_row(cx, p, row ? row[i] : &p->row[i], width, f);
     tni_free(h, row);
 }

@@ -126,6 +126,7 @@ typedef struct {
     int32_t     *seed;  // items it computes, ~item for those it does not store
     size_t       seeds;
     int32_t      claimed;  // the item whose op runs along with it, before each part of it; -1: none
+    bool         sole;     // nobody else needs that op's result
     void        *entry;    // the device's
     int64_t      bytes;    // that it moves
 } tni_fused;

@@ -67,6 +67,9 @@ tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at,
 // Launches a product. One that was not prepared takes what is remembered, else the first choice.
 tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why);
 
+// Whether it is known that the library has no algorithm for a product.
+bool tni_product_refused(const tni_product *p, const tni_product_place *at);
+
 // What this process did so far: products that it timed, and choices it found on disk.
 void tni_product_counts(int64_t *timed, int64_t *found);
 // Forgets what is in memory, as a new process would; nothing may be running.

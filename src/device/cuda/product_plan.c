@@ -319,6 +319,18 @@ tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni
     return s;
 }
 
+bool tni_product_refused(const tni_product *p, const tni_product_place *at)
+{
+    tni_form f    = form_of(p, at);
+    uint64_t hash = tni_hash(&f, sizeof f);
+    pthread_mutex_lock(&self.lock);
+    const tni_ltplan *n = self.bucket[hash % BUCKETS];
+    while (n && (n->hash != hash || memcmp(&n->form, &f, sizeof f) != 0)) n = n->next;
+    bool refused = n && !n->served;
+    pthread_mutex_unlock(&self.lock);
+    return refused;
+}
+
 void tni_product_counts(int64_t *timed, int64_t *found)
 {
     pthread_mutex_lock(&self.lock);
