@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <tenon/models.h>
 #include <unistd.h>
 
 enum { MOST_PARTS = 16 };
@@ -245,6 +246,57 @@ static void run_counts(int part, int parts)
     }
 }
 
+// ---- steps that fail ---------------------------------------------------------------------------
+
+enum { WIDTH = 6, CLASSES = 4, ROWS = 5 };
+
+// A step of a small network with these labels; what went wrong, also if it is told later.
+static tn_status label_step(tn_layer *net, tn_optim *opt, tn_tensor *x, const int64_t *label)
+{
+    tn_ctx    *cx   = tn_ctx_of(x);
+    tn_scope  *s    = tn_begin(cx);
+    tn_tensor *y    = tn_from(cx, TN_I64, TN_SHAPE(ROWS), label);
+    tn_tensor *loss = tn_cross_entropy(tn_forward(net, x), y);
+    tn_status  told = tn_step(opt, loss), ended = tn_end(s), later = tn_sync(cx);
+    return told != TN_OK ? told : ended != TN_OK ? ended : later;
+}
+
+static void read_weights(tn_layer *net, float *to)
+{
+    tn_tensor *w = tn_layer_find(net, "1.weight");
+    CHECK_STATUS(tn_read(w, TN_F32, to, tn_count(w)), TN_OK);
+}
+
+// A failed step changes nothing, though the device goes on until it is told.
+static void run_failed_step(int part, int parts)
+{
+    (void)part, (void)parts;
+    static const int64_t good[ROWS] = { 0, 1, 2, 3, 0 }, bad[ROWS] = { 0, 1, CLASSES, 3, 0 };
+    float                before[WIDTH * WIDTH], after[WIDTH * WIDTH];
+    tn_ctx              *cx  = open_quiet(device(), 1);
+    tn_layer            *net = tn_mlp(cx, TN_SHAPE(WIDTH, WIDTH, CLASSES));
+    tn_optim            *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 1e-2f });
+    tn_tensor           *x   = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, WIDTH)));
+    for (int i = 0; i < 6; i++) CHECK_STATUS(label_step(net, opt, x, good), TN_OK);
+    for (int i = 0; i < 3; i++) {
+        read_weights(net, before);
+        CHECK_STATUS(label_step(net, opt, x, bad), TN_EARG);
+        CHECK(strstr(tn_error_text(cx), "index 4 is out of range for size 4"));
+        tn_error_clear(cx);
+        read_weights(net, after);
+        CHECK(!memcmp(before, after, sizeof before));
+        CHECK_STATUS(label_step(net, opt, x, good), TN_OK);
+        read_weights(net, after);
+        CHECK(memcmp(before, after, sizeof before));
+    }
+    tn_close(cx);
+}
+
+static void a_step_that_fails_changes_nothing(void)
+{
+    in_parts(run_failed_step, 1);
+}
+
 static void kernels_are_compiled_once_and_counted(void)
 {
     in_parts(run_counts, 1);
@@ -261,6 +313,7 @@ const test_case tests_gpu[] = {
     TEST(random_graphs_op_by_op_agree_with_ref),
     TEST(training_steps_equal_those_of_pytorch),
     TEST(an_index_out_of_range_is_told),
+    TEST(a_step_that_fails_changes_nothing),
     TEST(kernels_are_compiled_once_and_counted),
     TEST_END,
 };

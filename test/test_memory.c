@@ -617,6 +617,28 @@ static void a_thousand_failures_leave_nothing_behind_on_cuda(void)
     fail_often("cuda");
 }
 
+// There is no limit but the GPU's own memory.
+static void a_terabyte_is_refused_a_thousand_times_on_cuda(void)
+{
+    tn_ctx *cx = open_limited("cuda", NULL, 0);
+    if (!is_here(cx)) return;
+    tn_tensor *w      = tn_keep(tn_full(cx, TN_F32, TN_SHAPE(300), 2));
+    int64_t    before = 0;
+    int        wrong  = 0;
+    for (int i = 0; i < 1000; i++) {
+        tn_scope *s = tn_begin(cx);
+        tn_want(tn_rand(cx, TN_F32, TN_SHAPE((int64_t)1 << 38)));
+        wrong += tn_eval(cx) != TN_EMEM || !strstr(tn_error_text(cx), "are free on the device");
+        tn_error_clear(cx);
+        wrong += tn_item(tn_sum_all(w)) != 600 || tn_end(s) != TN_OK;
+        tn_error_clear(cx);
+        if (i == 10) before = tn_stats_get(cx).bytes;
+    }
+    CHECK_INT(wrong, 0);
+    CHECK_INT(tn_stats_get(cx).bytes, before);
+    tn_close(cx);
+}
+
 const test_case tests_memory[] = {
     TEST(sizes_waste_little),
     TEST(the_smallest_block_that_fits_is_taken),
@@ -637,5 +659,6 @@ const test_case tests_memory[] = {
     TEST(a_thousand_failures_leave_nothing_behind_on_cpu),
     TEST(a_thousand_failures_leave_nothing_behind_on_opencl),
     TEST(a_thousand_failures_leave_nothing_behind_on_cuda),
+    TEST(a_terabyte_is_refused_a_thousand_times_on_cuda),
     TEST_END,
 };

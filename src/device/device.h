@@ -35,18 +35,18 @@ typedef struct {
 //   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
 //             eight for each element, every output begun at a multiple of 64
 typedef struct {
-    void            *seat;
-    int              op;
-    int              nin;
-    const tni_arg   *in;
-    tni_arg          out;
-    const tni_attr  *attr;
-    int              threads;
-    void            *scratch;  // as many bytes as the device asked for, aligned to 64
-    tni_text        *why;      // what went wrong, where run returns an error
-    int              ticket;   // as that of a kernel
-    bool             sole;     // of run_then: only the kernel reads the result, which need not be there
-    struct tni_then *then;     // the device's own: what follows each part of the result
+    void           *seat;
+    int             op;
+    int             nin;
+    const tni_arg  *in;
+    tni_arg         out;
+    const tni_attr *attr;
+    int             threads;
+    void           *scratch;  // as many bytes as the device asked for, aligned to 64
+    tni_text       *why;      // what went wrong, where run returns an error
+    int             ticket;   // as that of a kernel
+    bool            sole;  // of run_then: only the kernel reads the result, which need not be there
+    struct tni_then *then;  // the device's own: what follows each part of the result
 } tni_call;
 
 // An argument (N, H, W, C) as (N, C, H, W).

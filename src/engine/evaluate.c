@@ -560,7 +560,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     tni_plan *plan = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
     r.plan    = plan;
-    bool   ok = prepare(&r, plan) && tni_notes_take(g, plan) && take_memory(&r);
+    bool   ok = tni_notes_take(g, plan) && prepare(&r, plan) && take_memory(&r);
     size_t at = 0, item = 0;
     if (ok) ok = run_steps(&r, &at, &item);
     tn_status s = ok ? TN_OK : tni_failed();

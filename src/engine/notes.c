@@ -1,5 +1,6 @@
 // Indices out of range on a device that tells of them later: what is said then, when the graph that
-// they were in is gone.
+// they were in is gone. In a plan that can fail so, kernels that update what lasts are guarded: from
+// the failure on, until it is reported, they do nothing, so that a failed step changes nothing.
 #include "engine/engine.h"
 
 // ---- taking ------------------------------------------------------------------------------------
@@ -62,6 +63,17 @@ static size_t notes_of_plan(tni_graph *g, tni_plan *p, tni_note *to)
     return n;
 }
 
+// Whether a kernel writes what a failed step has to leave as it was.
+static bool lasts(const tni_plan *p, const tni_fused *k)
+{
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        int32_t at = k->buffer[i];
+        if (k->kernel->buffer[i].written && (at < 0 || p->place[at].where == TNI_INPUT))
+            return true;
+    }
+    return false;
+}
+
 bool tni_notes_take(tni_graph *g, tni_plan *p)
 {
     tni_engine *e = g->cx->engine;
@@ -71,6 +83,7 @@ bool tni_notes_take(tni_graph *g, tni_plan *p)
     p->note = tni_alloc(&g->cx->heap, n * sizeof *p->note);
     if (!p->note) return tni_no_memory(g->cx, "evaluating");
     p->notes = notes_of_plan(g, p, p->note);
+    for (size_t k = 0; k < p->kernels; k++) p->kernel[k].kernel->guarded = lasts(p, &p->kernel[k]);
     return true;
 }
 

@@ -31,6 +31,14 @@
     "#endif\n"                                                                                \
     "}\n"
 
+// Powers of 2, off by 2^-22 of the result, and reciprocals, off by 2^-23. What is below 2^-126 is 0.
+#define TNI_CUDA_FAST(name, word)                                            \
+    "M_FN float " name "(float x) {\n"                                       \
+    "    float y;\n"                                                         \
+    "    asm(\"" word ".approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n" \
+    "    return y;\n"                                                        \
+    "}\n"
+
 // For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t is
 // x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off by
 // 2^-22.5; the whole by at most 3 ULP. What is very small is cut off first: there t is infinite before
@@ -47,18 +55,53 @@
 // The same of what is not above 0, or a NaN: the result is finite, so that the correction is one step.
 #define TNI_CUDA_EXP_BELOW                                                       \
     "M_FN float m_exp_below_f(float x) {\n"                                      \
-    "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y;\n"               \
+    "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y = m_ex2_f(t);\n"  \
     "    float d = m_fma_f(t, 1.90465421e-09f, m_fma_f(t, -0.693147182f, c));\n" \
-    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"          \
     "    return m_fma_f(y, d, y);\n"                                             \
     "}\n"
 
 // The same without the correction: off by |x| 2^-24 + 2^-22.5 of the result.
-#define TNI_CUDA_EXP_COARSE                                                           \
-    "M_FN float m_exp_coarse_f(float x) {\n"                                          \
-    "    float y;\n"                                                                  \
-    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x * 1.44269502f));\n" \
-    "    return y;\n"                                                                 \
+#define TNI_CUDA_EXP_COARSE                  \
+    "M_FN float m_exp_coarse_f(float x) {\n" \
+    "    return m_ex2_f(x * 1.44269502f);\n" \
+    "}\n"
+
+// Odd polynomial below 0.8, 1 - 2 / (2^t + 1) above with t = 2|x| / ln 2: there an error of 2^t or of
+// the quotient counts for a third or less. The product with x keeps the sign of a zero. What is large
+// gives 1 - 2 / infinity. The polynomial is a minimax fit, as those of math.def are. Worst over all
+// floats: @TANH ULP, both instructions off as far as they can be.
+#define TNI_CUDA_TANH                                                \
+    "M_FN float m_tanh_f(float x) {\n"                               \
+    "    float a = m_abs_f(x), z = x * x;\n"                         \
+    "    float p = m_fma_f(-0.00441043871f, z, 0.0191900432f);\n"    \
+    "    p = m_fma_f(p, z, -0.053175915f);\n"                        \
+    "    p = m_fma_f(p, z, 0.133227572f);\n"                         \
+    "    p = m_fma_f(p, z, -0.333328664f);\n"                        \
+    "    p = m_fma_f(p, z, 1.0f) * x;\n"                             \
+    "    float h = m_fma_f(m_ex2_f(a * 2.88539004f), 0.5f, 0.5f);\n" \
+    "    float y = copysignf(1.0f - m_rcp_f(h), x);\n"               \
+    "    return a < 0.8f ? p : y;\n"                                 \
+    "}\n"
+
+// Odd polynomial below 0.95, 1 - 2^q(|x|) above. q is log2(1 - erf), fitted where that matters, up to
+// 4, and weighed with what an error of it does to the result; beyond, its falling below -25 is all that
+// counts, and it falls forever. Worst over all floats: @ERF ULP, the instruction off as far as it can
+// be.
+#define TNI_CUDA_ERF                                                \
+    "M_FN float m_erf_f(float x) {\n"                               \
+    "    float a = m_abs_f(x), z = x * x;\n"                        \
+    "    float p = m_fma_f(-0.000590073818f, z, 0.00497712893f);\n" \
+    "    p = m_fma_f(p, z, -0.0267575644f);\n"                      \
+    "    p = m_fma_f(p, z, 0.112816639f);\n"                        \
+    "    p = m_fma_f(p, z, -0.376125008f);\n"                       \
+    "    p = m_fma_f(m_fma_f(p, z, 0.128379166f), x, x);\n"         \
+    "    float q = m_fma_f(-0.00173184799f, a, 0.0218989532f);\n"   \
+    "    q = m_fma_f(q, a, -0.129684612f);\n"                       \
+    "    q = m_fma_f(q, a, -0.941454172f);\n"                       \
+    "    q = m_fma_f(q, a, -1.61419868f);\n"                        \
+    "    q = m_fma_f(q, a, -0.00324614975f);\n"                     \
+    "    float y = copysignf(1.0f - m_ex2_f(q), x);\n"              \
+    "    return a < 0.95f ? p : y;\n"                               \
     "}\n"
 
 #define TNI_CUDA_TO_BF16                                                                \
@@ -163,7 +206,8 @@
     TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),           \
         TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),             \
         TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP, \
-        TNI_CUDA_EXP_BELOW, TNI_CUDA_EXP_COARSE, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16,             \
+        TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,   \
+        TNI_CUDA_EXP_COARSE, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16,    \
         TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER
 
 #endif

@@ -147,15 +147,15 @@ const tni_dialect tni_dialect_c = {
 // OpenCL 1.2 has atomics of 32 bits, and the low ones come first.
 #define NOTE_OPENCL "if (!atomic_cmpxchg((volatile __global m_int *)fail, 0, 1 + ins)) fail[1] = i;"
 // On CUDA the host is told too, where the last word of the state says, unless it was told already.
-#define NOTE_CUDA                                          \
-    "if (!atomicCAS((m_ulong *)fail, 0, 1 + ins)) {\n"     \
-    "        volatile m_long *told = (m_long *)fail[3];\n" \
-    "        fail[1] = i;\n"                               \
-    "        if (told && !told[0]) {\n"                    \
-    "            told[1] = 1 + ins, told[2] = i;\n"        \
-    "            __threadfence_system();\n"                \
-    "            told[0] = (m_long)fail;\n"                \
-    "        }\n"                                          \
+#define NOTE_CUDA                                             \
+    "if (!atomicCAS((m_ulong *)fail, 0, 1 + ins)) {\n"        \
+    "        volatile m_long *told = (m_long *)fail[3];\n"    \
+    "        fail[1] = i, *(volatile m_long *)fail[4] = 1;\n" \
+    "        if (told && !told[0]) {\n"                       \
+    "            told[1] = 1 + ins, told[2] = i;\n"           \
+    "            __threadfence_system();\n"                   \
+    "            told[0] = (m_long)fail;\n"                   \
+    "        }\n"                                             \
     "    }"
 
 static const char *const opencl_rows[] = { CHECK("__global ", NOTE_OPENCL), NULL };

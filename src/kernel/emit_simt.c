@@ -85,7 +85,8 @@ static void put_work(tni_page *c, const tni_set *set, const char *guard)
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_STORE || !tni_simt_moves(c, i)) continue;
         if (*guard) tni_line(c->o, "if (%s) {", guard);
-        tni_simt_put_vector(c, i);
+        if (tni_simt_tiled(c, i)) tni_simt_put_tile(c, i);
+        else tni_simt_put_vector(c, i);
         if (*guard) tni_line(c->o, "}");
     }
 }
@@ -140,6 +141,10 @@ void tni_simt_open_vector(tni_page *c)
         tni_simt_put_coordinates(c, k->np, k->np + k->nr, "i");
         return;
     }
+    if (c->m->tile) {
+        tni_simt_open_slot(c, false);
+        return;
+    }
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
     if (c->m->form == TNI_SIMT_POINT) {
@@ -182,12 +187,12 @@ static void put_fetches(tni_page *c, const tni_set *set)
         if (c->m->hold == TNI_HOLD_REGISTERS && tni_has(&c->fetched, i)) continue;
         tni_join(&loads, i);
         tni_line(c->o, "m_uint x%d[%d];", i, words_of(c, i) * c->unroll);
-        n++;
+        n += !tni_simt_tiled(c, i);
     }
     if (!n) return;
     tni_simt_open_vector(c);
     for (int i = 0; i < c->k->nins; i++) {
-        if (!tni_has(&loads, i)) continue;
+        if (!tni_has(&loads, i) || tni_simt_tiled(c, i)) continue;
         if (tni_simt_stashed(c, i) && tni_has(&c->fetched, i)) tni_simt_put_stash(c, i, false);
         else tni_simt_fetch(c, i);
         if (!tni_simt_stashed(c, i) || tni_has(&c->fetched, i)) continue;
@@ -630,6 +635,22 @@ static void close_turns(tni_page *c)
     put_group_partials(c);
 }
 
+// All loads are on their way before the first is waited for.
+static void put_point_in_tiles(tni_page *c)
+{
+    tni_set set = tni_needs_row(c->k, 0);
+    put_scalars(c);
+    c->stage = TNI_AT_LOOP;
+    tni_simt_open_tile(c, &set);
+    put_fetches(c, &set);
+    tni_simt_fill_tile(c, &set);
+    tni_simt_open_vector(c);
+    tni_simt_take_tile(c, &set);
+    put_work(c, &set, "");
+    tni_simt_close_vector(c);
+    tni_simt_drain_tile(c, &set);
+}
+
 static void put_point(tni_page *c)
 {
     tni_set set = tni_needs_row(c->k, 0);
@@ -708,6 +729,7 @@ static void open_cuda(tni_page *c, const char *suffix, int threads)
     }
     tni_line(c->o, "char *const scratch = (char *)a.b[%d];", k->nbuffer);
     tni_line(c->o, "m_long *const fail = (m_long *)a.b[%d];", k->nbuffer + 1);
+    if (k->guarded) tni_line(c->o, "if (*(const volatile m_long *)fail[4]) return;");
 }
 
 static void open_opencl(tni_page *c, const char *suffix, int threads)
@@ -817,6 +839,7 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     open_kernel(&c, "", m->team * m->rows, red_words(&c));
     if (m->form == TNI_SIMT_ROW) put_row(&c);
     else if (m->form == TNI_SIMT_LANE) put_lane(&c);
+    else if (m->tile) put_point_in_tiles(&c);
     else put_point(&c);
     // No group ends while another may still read what it left.
     if (m->cluster > 1) tni_line(o, "m_cluster_barrier();");

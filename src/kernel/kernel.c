@@ -150,7 +150,7 @@ size_t tni_kernel_key(const tni_kernel *k, char *dst, size_t room)
     uint8_t head[8] = { k->np,
                         k->nr,
                         k->lane_in_r,
-                        k->wide,
+                        (uint8_t)(k->wide | k->guarded << 1),
                         (uint8_t)k->nbuffer,
                         (uint8_t)k->naccess,
                         (uint8_t)k->nnumber,

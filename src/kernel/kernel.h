@@ -102,6 +102,7 @@ typedef struct {
     uint8_t           wide;       // places need 64 bits
     uint8_t           phases;     // loops over R: 1 + the largest phase of what varies over R
     uint8_t           tails;      // whether there is a finish stage
+    uint8_t           guarded;    // it does nothing once a CHECK failed whose failure is told later
     int16_t           nins, nbuffer, naccess, nnumber;
     tni_kernel_buffer buffer[TNI_MOST_BUFFERS];
     tni_access        access[TNI_MOST_ACCESS];

@@ -1,5 +1,5 @@
 // Which shape a kernel gets on a device with work groups, and the words it is launched with.
-#include "kernel/simt.h"
+#include "kernel/simt_page.h"
 
 #include <string.h>
 
@@ -55,11 +55,6 @@ static int64_t least(int64_t a, int64_t b)
 static int64_t most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
-}
-
-static bool is_tail(const tni_ins *x)
-{
-    return x->code == TNI_I_REDUCE && x->over_p;
 }
 
 static bool is_memory(const tni_ins *x)
@@ -479,7 +474,10 @@ static void choose_point(const facts *f, tni_simt *m)
     c->team           = 1;
     c->rows           = (uint16_t)least(f->k->tails ? 2 * GROUP : GROUP, f->limits->threads);
     c->unroll         = 1;
-    if (!f->k->tails) return;
+    if (!f->k->tails) {
+        tni_simt_choose_tile(f->l, f->limits, m);
+        return;
+    }
     int registers = (int)most(1, vector_registers(f, c));
     while (c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2) c->unroll *= 2;
 }
@@ -512,6 +510,7 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
     int64_t               full = most(1, f->limits->units * here / m->block / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
+    if (c->tile) per = 1;
     // Several turns make fewer partial results, unless there is so little to do that time is better.
     enum { LITTLE = 1 << 17 };
     int64_t turns = f->k->tails && f->rows * f->cols > LITTLE ? least(4, ceil_div(units, per)) : 1;

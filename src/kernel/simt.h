@@ -10,7 +10,9 @@
 //          brought into shared memory ahead, by bulk copies, and shared by a cluster of groups.
 //   LANE   lane in P, with loops over R. A thread takes a vector of neighbouring rows; `team` threads
 //          share the elements of R, and `rows` such vectors are side by side in a group.
-//   POINT  no R. As LANE, without loops; `unroll` vectors a thread where there are tails.
+//   POINT  no R. As LANE, without loops; `unroll` vectors a thread where there are tails. Where
+//          accesses have their neighbours along another axis, a group takes a square of points, and
+//          those accesses go through shared memory: simt_tile.c.
 //
 // A kernel with tails goes over several rows: each team (ROW), or each thread (LANE, POINT), has
 // `chunk` of them one after the other, and each group leaves one partial result for each tail. They are
@@ -19,8 +21,9 @@
 // Arguments of a kernel and its finish kernel: the buffers, scratch, state, then words of 64 bits
 // (tni_simt_words), and in OpenCL, where shared_bytes is not 0, for the first of the two a pointer
 // to so many bytes of local memory. On CUDA all are one struct by value (tni_simt_pack). State is
-// four m_long on the device, zero at first and one for each queue: the failure of a CHECK (as
-// tni_launch.fail) and a count of groups, which every kernel leaves at zero. A launcher whose
+// m_longs on the device, zero at first and one for each queue: the failure of a CHECK (as
+// tni_launch.fail) and a count of groups, which every kernel leaves at zero; on CUDA two addresses
+// more: where the host is told of a failure, and a word that is set then. A launcher whose
 // addresses lie inside of buffer objects adds where they do to the words: in elements to the
 // offset of each access, in bytes to TNI_WORD_SCRATCH.
 #ifndef TNI_KERNEL_SIMT_H
@@ -58,17 +61,21 @@ typedef struct {
     uint8_t  bulk;            // groups of a multiprocessor whose rows bulk copies bring; 0: none do
     uint8_t  cluster;         // groups that share a row; 0: each has its own
     uint8_t  tail_memory;     // tails of elements are added up in scratch, not in registers
+    uint8_t  tile;            // POINT: lanes of a group, and its points along tile_axis; 0: a line
+    uint8_t  tile_axis;       // of P, not the lane
+    uint8_t  mirror;          // tiles come in pairs that are each other's transposes
     uint16_t team, rows;      // threads of a group: team * rows
     uint16_t finish_threads;  // of a group of the finish kernel; 0: there is none
     uint16_t leader;          // access that all vectors are aligned with
     uint64_t vectors;         // accesses that move a vector at a time; with vector 1, those fetched
                               // before their loop's work
+    uint64_t tiled;           // those of them that go through shared memory
 } tni_simt_class;
 
 typedef struct {
     tni_simt_class class;
-    int64_t lines;    // ROW: rows. Else: lane lines, the product of P but its last axis
-    int64_t vectors;  // of a row or a lane line
+    int64_t lines;  // ROW: rows. Else: lane lines, the product of P but its last axis; or of tiles
+    int64_t vectors;  // of a row or a lane line; tiles of one
     int64_t chunk, parts;
     int64_t grid[2];
     int     block;

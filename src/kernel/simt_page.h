@@ -73,7 +73,8 @@ static inline void begin_indent(tni_page *c)
 
 // What the text of an instruction asks the skeleton for.
 tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o, bool no_double);
-// Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, not stored.
+// Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, but stored only
+// where it goes through a tile.
 bool tni_simt_moves(const tni_page *c, int i);
 // Rows of LANE have their values in arrays, one for each lane.
 bool     tni_simt_in_lanes(const tni_page *c, int i);
@@ -86,7 +87,9 @@ void tni_simt_put_place(tni_page *c, int access, const char *lane);
 void tni_simt_put_index(tni_page *c, int i);
 // Coordinates of axes from .. to-1 out of a number that counts them in row-major order.
 void tni_simt_put_coordinates(tni_page *c, int from, int to, const char *number);
-// Bases of the accesses that the main stage uses: offset and the parts of P, without the lane.
+// The base of an access in a line: offset and the parts of P, without the lane; and those of all
+// accesses that the main stage uses, except through tiles.
+void tni_simt_put_base(tni_page *c, int access);
 void tni_simt_put_bases(tni_page *c);
 // How far the first vector of a line begins before the line.
 void tni_simt_put_shift(tni_page *c, bool declared);
@@ -138,6 +141,23 @@ void tni_simt_open_bulk(tni_page *c);
 void tni_simt_release_row(tni_page *c);
 // What a group folded, over the groups of its cluster.
 void tni_simt_fold_cluster(tni_page *c, const tni_set *set);
+
+// ---- transposed operands: simt_tile.c ----------------------------------------------------------
+
+// Takes tiles for a POINT kernel where its accesses ask for them; else false, and m is as it was.
+bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tni_simt *m);
+// Whether LOAD or STORE i goes through a tile.
+bool tni_simt_tiled(const tni_page *c, int i);
+// Where the group's tile is, and the loads that go through it; they are put there, and all wait.
+void tni_simt_open_tile(tni_page *c, const tni_set *set);
+void tni_simt_fill_tile(tni_page *c, const tni_set *set);
+// Begins the loop over the vectors a thread has in hand, and the block for one of them: along the
+// lane, or crossed, along the other axis.
+void tni_simt_open_slot(tni_page *c, bool crossed);
+// The words of loads from the tile; the elements of STORE i to it; and those on to memory.
+void tni_simt_take_tile(tni_page *c, const tni_set *set);
+void tni_simt_put_tile(tni_page *c, int i);
+void tni_simt_drain_tile(tni_page *c, const tni_set *set);
 
 // ---- folds of pairs: simt_pair.c ---------------------------------------------------------------
 

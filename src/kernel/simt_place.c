@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-// Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, not stored.
+// Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, but stored only
+// where it goes through a tile.
 bool tni_simt_moves(const tni_page *c, int i)
 {
-    const tni_ins *x = &c->k->ins[i];
-    return (x->code == TNI_I_LOAD || (x->code == TNI_I_STORE && c->m->vector > 1)) &&
-           c->stage != TNI_AT_FINISH && c->stage != TNI_AT_ROW && c->m->vectors >> x->access & 1;
+    const tni_ins *x     = &c->k->ins[i];
+    bool           store = x->code == TNI_I_STORE && (c->m->vector > 1 || tni_simt_tiled(c, i));
+    return (x->code == TNI_I_LOAD || store) && c->stage != TNI_AT_FINISH &&
+           c->stage != TNI_AT_ROW && c->m->vectors >> x->access & 1;
 }
 
 // Rows of LANE have their values in arrays, one for each lane.
@@ -102,7 +104,19 @@ void tni_simt_put_coordinates(tni_page *c, int from, int to, const char *number)
     if (from < to) tni_line(c->o, "const %s i%d = %s;", c->index, from, n.s);
 }
 
+// The base of an access.
+void tni_simt_put_base(tni_page *c, int access)
+{
+    begin_indent(c);
+    tni_put(c->o, "const %s a%d = %s", c->index, access,
+            tni_simt_word_name(c, c->at.offset[access]).s);
+    for (int i = 0; i < c->k->np; i++)
+        if (i != c->lane) put_axis(c, access, i);
+    tni_put(c->o, ";\n");
+}
+
 // Bases of the accesses that the main stage uses: offset and the parts of P, without the lane.
+// Tiles have their own.
 void tni_simt_put_bases(tni_page *c)
 {
     tni_set  need = tni_needs_main(c->k);
@@ -112,14 +126,8 @@ void tni_simt_put_bases(tni_page *c)
             (c->k->ins[i].code == TNI_I_LOAD || c->k->ins[i].code == TNI_I_STORE ||
              c->k->ins[i].code == TNI_I_PLACE))
             used |= (uint64_t)1 << c->k->ins[i].access;
-    for (int a = 0; a < c->k->naccess; a++) {
-        if (!(used >> a & 1)) continue;
-        begin_indent(c);
-        tni_put(c->o, "const %s a%d = %s", c->index, a, tni_simt_word_name(c, c->at.offset[a]).s);
-        for (int i = 0; i < c->k->np; i++)
-            if (i != c->lane) put_axis(c, a, i);
-        tni_put(c->o, ";\n");
-    }
+    for (int a = 0; a < c->k->naccess; a++)
+        if (used >> a & 1 && !(c->m->tiled >> a & 1)) tni_simt_put_base(c, a);
 }
 
 // How far the first vector of a line begins before the line.

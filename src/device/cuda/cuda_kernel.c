@@ -83,8 +83,17 @@ void tni_cuda_count(bool found)
 tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
                            tni_text *why)
 {
-    tni_cuda_enter(seat);
-    return tni_compiled_prepare(tni_cuda_compiled(seat), n, first, entry, why);
+    tni_cuda *c = seat;
+    tni_cuda_enter(c);
+    tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, why);
+    // Taken now, so that a run does not end in the middle for want of it.
+    for (int i = 0; s == TN_OK && i < n; i++) {
+        size_t need = tni_compiled_room(c->gpu->compiled, entry[i], first[i]);
+        if (!need || tni_cuda_scratch(c, need)) continue;
+        tni_text_add(why, "cuda: out of memory for scratch");
+        s = TN_EMEM;
+    }
+    return s;
 }
 
 // ---- launching ---------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-// A state as simt.h says: failure, index, count of groups, and where on the host to tell of a failure.
-enum { WORDS = 4, STATE = WORDS * 8, STATES = TNI_TICKETS + 1 };
+// A state as simt.h says: failure, index, count of groups, where to tell the host, and the word that
+// says that something failed, which comes after all of them.
+enum { TELL = 3, FAILED = 4, WORDS = 8, STATE = WORDS * 8, STATES = TNI_TICKETS + 1 };
 
 // What a failing CHECK writes on the host: the address of its state last, so that the rest is there
 // when that is seen.
@@ -20,14 +21,17 @@ int tni_state_open(tni_cuda *c)
     const tni_driver *cu   = c->gpu->cu;
     void             *host = NULL;
     tni_cuptr         there;
-    int64_t           fresh[STATES][WORDS] = { { 0 } };
+    int64_t           fresh[STATES + 1][WORDS] = { { 0 } };
     int error = cu->host_alloc(&host, TOLD_WORDS * 8, TNI_CU_HOST_PORTABLE | TNI_CU_HOST_MAPPED);
     if (error) return error;
     memset(host, 0, TOLD_WORDS * 8);
     c->told = host;
     error   = cu->host_address(&there, host, 0);
     if (!error) error = cu->mem_alloc(&c->state, sizeof fresh);
-    for (int i = 0; i < STATES; i++) fresh[i][WORDS - 1] = (int64_t)there;
+    for (int i = 0; i < STATES; i++) {
+        fresh[i][TELL]   = (int64_t)there;
+        fresh[i][FAILED] = (int64_t)tni_cuda_state(c, STATES);
+    }
     if (!error) error = cu->copy_in(c->state, fresh, sizeof fresh, c->stream);
     return error ? error : cu->stream_wait(c->stream);
 }
@@ -52,6 +56,7 @@ bool tni_cuda_failed(void *seat, int *ticket, int64_t fail[2])
     tni_cuda_enter(c);
     c->gpu->cu->stream_wait(c->stream);  // others may be failing too
     c->told[TOLD_STATE] = 0;
+    c->gpu->cu->set8(tni_cuda_state(c, STATES), 0, 8, c->stream);
     for (int i = 0; i < STATES; i++)
         c->gpu->cu->set8(c->state + (tni_cuptr)i * STATE, 0, 2 * 8, c->stream);
     return true;

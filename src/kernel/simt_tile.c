@@ -1,0 +1,438 @@
+// Transposed operands of POINT kernels. An access whose neighbours in memory lie along another axis
+// than the lane would touch a line of memory for each element. Here a group takes a square of points,
+// so many along the lane axis and as many along that axis. What is loaded crosswise is fetched by
+// vectors along it, put into shared memory, and taken from there after a barrier by the threads that
+// have the points; what is stored crosswise goes the other way. A group reads and writes the elements
+// of its own points alone, all reads of a tile before all writes, so that maps in place stay right.
+//
+// Names in the text: h tile of a load or store, z words on their way to a tile, c0 and r0 the first
+// point of the group along the lane and along the other axis, e and r a thread's place from there.
+#include "kernel/simt_page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    VECTOR_BYTES = 16,
+    MOST_VECTOR  = 8,
+    GROUP        = 256,
+    SIDE         = 32,        // of a tile; of narrow elements twice as many
+    FAR          = 32,        // bytes between neighbours from which on a tile is better
+    MOST_SHARED  = 24 << 10,  // bytes of all tiles of a group, so that many groups have room
+    MOST_UNROLL  = 16,
+    SQUARE       = 4,  // mirrored tiles are taken by squares of so many
+    MANY         = 8   // tiles along both axes from which on it matters in which order they come
+};
+
+// ---- choosing ----------------------------------------------------------------------------------
+
+// The accesses of a kernel that this is about.
+typedef struct {
+    uint64_t direct;   // neighbours along the lane
+    uint64_t crossed;  // neighbours along `axis`
+    int      axis;
+} found;
+
+static int size_of(const tni_kernel *k, int access)
+{
+    return (int)tni_dtype_size((tn_dtype)k->buffer[k->access[access].buffer].dtype);
+}
+
+static bool is_memory(const tni_ins *x)
+{
+    return x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
+}
+
+// Accesses of which all elements are touched, wherever an index or a guard does not decide.
+static uint64_t plain_accesses(const tni_kernel *k)
+{
+    tni_set  need = tni_needs_main(k);
+    uint64_t yes = 0, no = 0;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (!is_memory(x) || !tni_has(&need, i)) continue;
+        bool plain = x->code == TNI_I_STORE || (x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE);
+        if (plain) yes |= (uint64_t)1 << x->access;
+        else no |= (uint64_t)1 << x->access;
+    }
+    return yes & ~no;
+}
+
+static bool is_far(const tni_launch *l, int access)
+{
+    const tni_kernel *k    = l->kernel;
+    int               lane = k->np - 1;
+    return k->access[access].stride[lane] == TNI_STRIDE_N &&
+           llabs(l->stride[access][lane]) * size_of(k, access) >= FAR;
+}
+
+static int count_bits(uint64_t x)
+{
+    int n = 0;
+    for (; x; x &= x - 1) n++;
+    return n;
+}
+
+// The axis along which most accesses have their neighbours that have them not along the lane.
+static found find_crossed(const tni_launch *l)
+{
+    const tni_kernel *k     = l->kernel;
+    uint64_t          plain = plain_accesses(k), set[TNI_AXES] = { 0 };
+    found             f = { 0 };
+    for (int a = 0; a < k->naccess; a++) {
+        if (!(plain >> a & 1)) continue;
+        if (k->access[a].stride[k->np - 1] == TNI_STRIDE_1) f.direct |= (uint64_t)1 << a;
+        for (int t = 0; t < k->np - 1 && is_far(l, a); t++)
+            if (k->access[a].stride[t] == TNI_STRIDE_1 && l->size[t] >= SIDE)
+                set[t] |= (uint64_t)1 << a;
+    }
+    for (int t = 0; t < k->np - 1; t++)
+        if (count_bits(set[t]) > count_bits(f.crossed)) {
+            f.crossed = set[t];
+            f.axis    = t;
+        }
+    return f;
+}
+
+// Whether an access consists of aligned vectors of v elements along an axis.
+static bool in_vectors(const tni_launch *l, int access, int axis, int v)
+{
+    const tni_kernel *k    = l->kernel;
+    size_t            size = (size_t)size_of(k, access);
+    uintptr_t         base = (uintptr_t)l->buffer[k->access[access].buffer];
+    if (base % size || (base / size + (uint64_t)l->offset[access]) % (uint64_t)v) return false;
+    for (int i = 0; i < k->np; i++)
+        if (i != axis && k->access[access].stride[i] != TNI_STRIDE_0 && l->stride[access][i] % v)
+            return false;
+    return l->size[axis] % v == 0;
+}
+
+static bool all_in_vectors(const tni_launch *l, const found *f, int v)
+{
+    for (int a = 0; a < l->kernel->naccess && v > 1; a++) {
+        if (f->direct >> a & 1 && !in_vectors(l, a, l->kernel->np - 1, v)) return false;
+        if (f->crossed >> a & 1 && !in_vectors(l, a, f->axis, v)) return false;
+    }
+    return true;
+}
+
+// Elements that a word of a load's tile has: one where a thread has less than a word of them.
+static int per_word(const tni_simt_class *c, int size)
+{
+    return size < 4 && c->vector * size >= 4 ? 4 / size : 1;
+}
+
+// Words of a line of a load's tile. It is odd, so that neither way of going over the tile has many
+// threads of a warp at one bank.
+static int load_pitch(const tni_simt_class *c, int size)
+{
+    return (size == 8 ? 2 * c->tile : c->tile / per_word(c, size)) + 1;
+}
+
+// Elements of a line of a store's tile, by the same rule.
+static int store_pitch(const tni_simt_class *c, int size)
+{
+    return c->tile + (size < 4 ? 4 / size : 1);
+}
+
+// Bytes of the tiles of an access: one for each load and store.
+static int tile_bytes(const tni_kernel *k, const tni_simt_class *c, int access)
+{
+    int     n = 0, size = size_of(k, access);
+    tni_set need = tni_needs_main(k);
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (!tni_has(&need, i) || !is_memory(x) || x->access != access) continue;
+        n += c->tile *
+             (x->code == TNI_I_LOAD ? 4 * load_pitch(c, size) : size * store_pitch(c, size));
+    }
+    return n;
+}
+
+// The tile and vectors for what was found: false if there are none.
+static bool set_tile(const tni_launch *l, const found *f, int threads, tni_simt_class *c)
+{
+    const tni_kernel *k      = l->kernel;
+    int               widest = 1, group = 1;
+    int64_t           lanes = l->size[k->np - 1], across = l->size[f->axis];
+    for (int a = 0; a < k->naccess; a++)
+        if ((f->direct | f->crossed) >> a & 1 && size_of(k, a) > widest) widest = size_of(k, a);
+    while (2 * group <= threads && group < GROUP) group *= 2;
+    int v = VECTOR_BYTES / widest < MOST_VECTOR ? VECTOR_BYTES / widest : MOST_VECTOR;
+    for (; v > 0; v /= 2) {
+        bool large = widest <= 2 && v > 1 && lanes >= 2 * SIDE && across >= 2 * SIDE;
+        int  side = large ? 2 * SIDE : SIDE, unroll = side * side / (v * group);
+        if (unroll < 1 || unroll > MOST_UNROLL || !all_in_vectors(l, f, v)) continue;
+        c->tile   = (uint8_t)side;
+        c->vector = (uint8_t)v;
+        c->unroll = (uint8_t)unroll;
+        c->rows   = (uint16_t)group;
+        return true;
+    }
+    return false;
+}
+
+// Whether a buffer is read both ways: its elements are then soon read again.
+static bool is_mirrored(const tni_kernel *k, uint64_t crossed)
+{
+    uint64_t plain = plain_accesses(k) & ~crossed;
+    for (int a = 0; a < k->naccess; a++)
+        for (int b = 0; b < k->naccess; b++)
+            if (crossed >> a & 1 && plain >> b & 1 && k->access[a].buffer == k->access[b].buffer)
+                return true;
+    return false;
+}
+
+static int64_t tiles_along(const tni_simt_class *c, int64_t size)
+{
+    int64_t n = (size + c->tile - 1) / c->tile;
+    return c->mirror ? (n + SQUARE - 1) / SQUARE * SQUARE : n;
+}
+
+bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tni_simt *m)
+{
+    const tni_kernel *k     = l->kernel;
+    tni_simt_class    c     = m->class;
+    int64_t           lines = 1, bytes = 0;
+    if (k->np < 2 || k->nr || k->tails || l->size[k->np - 1] < SIDE) return false;
+    found f = find_crossed(l);
+    if (!f.crossed || !set_tile(l, &f, limits->threads, &c)) return false;
+    for (int a = 0; a < k->naccess; a++) {
+        if (!(f.crossed >> a & 1)) continue;
+        int n = tile_bytes(k, &c, a);
+        if (bytes + n > MOST_SHARED || bytes + n > limits->shared_bytes) continue;
+        bytes += n;
+        c.tiled |= (uint64_t)1 << a;
+    }
+    if (!c.tiled) return false;
+    c.tile_axis   = (uint8_t)f.axis;
+    c.vectors     = f.direct | c.tiled;
+    c.window      = 0;
+    c.leader      = 0;
+    int64_t lanes = l->size[k->np - 1], other = l->size[f.axis];
+    c.mirror = is_mirrored(k, c.tiled) && lanes >= MANY * c.tile && other >= MANY * c.tile;
+    for (int i = 0; i < k->np - 1; i++) lines *= i == f.axis ? tiles_along(&c, other) : l->size[i];
+    m->class   = c;
+    m->lines   = lines;
+    m->vectors = tiles_along(&c, lanes);
+    return true;
+}
+
+// ---- the text ----------------------------------------------------------------------------------
+
+bool tni_simt_tiled(const tni_page *c, int i)
+{
+    return is_memory(&c->k->ins[i]) && c->m->tiled >> c->k->ins[i].access & 1;
+}
+
+// Whether instruction i of a set is a LOAD, or a STORE, that goes through a tile.
+static bool goes(const tni_page *c, const tni_set *set, int i, int code)
+{
+    return tni_has(set, i) && c->k->ins[i].code == code && tni_simt_tiled(c, i);
+}
+
+static bool any_goes(const tni_page *c, const tni_set *set, int code)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (goes(c, set, i, code)) return true;
+    return false;
+}
+
+static int element_bytes(const tni_page *c, int i)
+{
+    return (int)tni_dtype_size(buffer_dtype(c, i));
+}
+
+static void declare_tiles(tni_page *c, const tni_set *set)
+{
+    for (int i = 0; i < c->k->nins; i++) {
+        if (goes(c, set, i, TNI_I_LOAD))
+            tni_line(c->o, "%sm_uint h%d[%d];", c->d->shared, i,
+                     c->m->tile * load_pitch(c->m, element_bytes(c, i)));
+        if (goes(c, set, i, TNI_I_STORE))
+            tni_line(c->o, "%s%s h%d[%d];", c->d->shared, tni_kept_type(buffer_dtype(c, i)), i,
+                     c->m->tile * store_pitch(c->m, element_bytes(c, i)));
+    }
+}
+
+// Which of the tiles side by side the group has, where they come in pairs that are each other's
+// transposes: shell by shell from one corner, so that what both of a pair read is read from memory
+// once. Shells are of squares of tiles, which keeps pieces of memory lines together.
+static void put_mirrored(tni_page *c)
+{
+    tni_line(c->o, "const m_int side = (m_int)(across < down ? across : down) / %d;", SQUARE);
+    tni_line(c->o, "const m_int n = place / %d, w = place %% %d;", SQUARE * SQUARE,
+             SQUARE * SQUARE);
+    tni_line(c->o, "m_int x, y;");
+    tni_line(c->o, "if (n < side * side) {");
+    tni_line(c->o, "m_int k = (m_int)m_sqrt_f((float)n);");
+    tni_line(c->o, "k += (k + 1) * (k + 1) <= n;");
+    tni_line(c->o, "k -= k * k > n;");
+    tni_line(c->o, "x = (n - k * k) / 2, y = k;");
+    tni_line(c->o, "if ((n - k * k) %% 2) y = x, x = k;");
+    tni_line(c->o, "} else {");
+    tni_line(c->o, "x = (n - side * side) %% side, y = side + (n - side * side) / side;");
+    tni_line(c->o, "if (across > down) {");
+    tni_line(c->o, "const m_int k = x;");
+    tni_line(c->o, "x = y, y = k;");
+    tni_line(c->o, "}");
+    tni_line(c->o, "}");
+    tni_line(c->o, "const %s c0 = (%s)(x * %d + w %% %d) * %d, r0 = (%s)(y * %d + w / %d) * %d;",
+             c->index, c->index, SQUARE, SQUARE, c->m->tile, c->index, SQUARE, SQUARE, c->m->tile);
+}
+
+// Coordinates of the axes that tiles do not lie along, from the number `page`.
+static void put_outer(tni_page *c)
+{
+    tni_text n     = { "page" };
+    int      first = c->m->tile_axis == 0 ? 1 : 0;
+    for (int i = c->k->np - 2; i > first; i--) {
+        if (i == c->m->tile_axis) continue;
+        tni_text size = tni_simt_word_name(c, TNI_WORD_SIZES + i);
+        tni_line(c->o, "const %s d%d = (%s)((%s)%s / (%s)%s);", c->index, i, c->index, c->uindex,
+                 n.s, c->uindex, size.s);
+        tni_line(c->o, "const %s i%d = %s - d%d * %s;", c->index, i, n.s, i, size.s);
+        snprintf(n.s, sizeof n.s, "d%d", i);
+    }
+    tni_line(c->o, "const %s i%d = %s;", c->index, first, n.s);
+}
+
+// Where the group's tile is.
+static void put_corner(tni_page *c)
+{
+    const tni_simt_class *m    = c->m;
+    tni_text              size = tni_simt_word_name(c, TNI_WORD_SIZES + m->tile_axis);
+    int                   step = m->mirror ? m->tile * SQUARE : m->tile;
+    tni_line(c->o, "const %s across = %s;", c->index, tni_simt_word_name(c, TNI_WORD_VECTORS).s);
+    tni_line(c->o, "const %s down = (%s + %d) / %d%s;", c->index, size.s, step - 1, step,
+             m->mirror ? " * 4" : "");
+    if (c->k->np > 2) {
+        tni_line(c->o, "const %s page = (%s)((%s)%s / (%s)(across * down));", c->index, c->index,
+                 c->uindex, c->d->group_id, c->uindex);
+        tni_line(c->o, "const m_int place = (m_int)(%s - page * (across * down));", c->d->group_id);
+        put_outer(c);
+    } else {
+        tni_line(c->o, "const m_int place = %s;", c->d->group_id);
+    }
+    if (m->mirror) {
+        put_mirrored(c);
+        return;
+    }
+    tni_line(c->o, "const m_int y = (m_int)((m_uint)place / (m_uint)across);");
+    tni_line(c->o, "const %s c0 = (%s)(place - y * (m_int)across) * %d, r0 = (%s)y * %d;", c->index,
+             c->index, m->tile, c->index, m->tile);
+}
+
+void tni_simt_open_slot(tni_page *c, bool crossed)
+{
+    const tni_simt_class *m = c->m;
+    int                   t = m->tile_axis, per = m->tile / m->vector;
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
+    tni_line(c->o, "const m_int s = tid + q * %d;", m->rows);
+    tni_line(c->o, "const m_int %c = s / %d, %c = s %% %d * %d;", crossed ? 'e' : 'r', per,
+             crossed ? 'r' : 'e', per, m->vector);
+    tni_line(c->o, "const %s i%d = r0 + r, c = c0 + e;", c->index, t);
+    tni_line(c->o, "if (i%d < %s && c < %s) {", t, tni_simt_word_name(c, TNI_WORD_SIZES + t).s,
+             tni_simt_lanes_name(c).s);
+    if (!crossed) tni_simt_put_bases(c);
+}
+
+// The bases of what goes through tiles.
+static void put_tile_bases(tni_page *c, const tni_set *set, int code)
+{
+    uint64_t used = 0;
+    for (int i = 0; i < c->k->nins; i++)
+        if (goes(c, set, i, code)) used |= (uint64_t)1 << c->k->ins[i].access;
+    for (int a = 0; a < c->k->naccess; a++)
+        if (used >> a & 1) tni_simt_put_base(c, a);
+}
+
+void tni_simt_open_tile(tni_page *c, const tni_set *set)
+{
+    declare_tiles(c, set);
+    put_corner(c);
+    if (!any_goes(c, set, TNI_I_LOAD)) return;
+    for (int i = 0; i < c->k->nins; i++)
+        if (goes(c, set, i, TNI_I_LOAD))
+            tni_line(c->o, "m_uint z%d[%d];", i, words_of(c, i) * c->unroll);
+    tni_simt_open_slot(c, true);
+    put_tile_bases(c, set, TNI_I_LOAD);
+    c->letter = 'z';
+    for (int i = 0; i < c->k->nins; i++)
+        if (goes(c, set, i, TNI_I_LOAD)) tni_simt_fetch(c, i);
+    c->letter = 'x';
+    tni_simt_close_vector(c);
+}
+
+void tni_simt_fill_tile(tni_page *c, const tni_set *set)
+{
+    if (!any_goes(c, set, TNI_I_LOAD)) return;
+    tni_simt_open_slot(c, true);
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!goes(c, set, i, TNI_I_LOAD)) continue;
+        int size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
+        tni_put(c->o, "%s", c->d->unroll);
+        tni_line(c->o,
+                 "for (m_int j = 0; j < %d; j++) h%d[e * %d + r %c %d + j] = z%d[q * %d + j];", w,
+                 i, load_pitch(c->m, size), size == 8 ? '*' : '/', size == 8 ? 2 : per, i, w);
+    }
+    tni_simt_close_vector(c);
+    tni_line(c->o, "%s;", c->d->barrier);
+}
+
+// The words of LOAD i at this thread's points.
+static void take(tni_page *c, int i)
+{
+    int size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
+    int pitch = load_pitch(c->m, size), bits = 8 * size;
+    if (per > 1) {
+        tni_put(c->o, "%s", c->d->unroll);
+        tni_line(c->o, "for (m_int j = 0; j < %d; j++) x%d[q * %d + j] = 0;", w, i, w);
+    }
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
+    if (size == 8) {
+        tni_line(c->o, "x%d[q * %d + 2 * j] = h%d[(e + j) * %d + 2 * r];", i, w, i, pitch);
+        tni_line(c->o, "x%d[q * %d + 2 * j + 1] = h%d[(e + j) * %d + 2 * r + 1];", i, w, i, pitch);
+    } else if (per > 1) {
+        tni_line(c->o, "const m_uint g = h%d[(e + j) * %d + r / %d] >> r %% %d * %d;", i, pitch,
+                 per, per, bits);
+        tni_line(c->o, "x%d[q * %d + j / %d] |= (g & %uu) << j %% %d * %d;", i, w, per,
+                 (1u << bits) - 1, per, bits);
+    } else {
+        tni_line(c->o, "x%d[q * %d + j] = h%d[(e + j) * %d + r];", i, w, i, pitch);
+    }
+    tni_line(c->o, "}");
+}
+
+void tni_simt_take_tile(tni_page *c, const tni_set *set)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (goes(c, set, i, TNI_I_LOAD)) take(c, i);
+}
+
+void tni_simt_put_tile(tni_page *c, int i)
+{
+    tni_put(c->o, "%s", c->d->unroll);
+    tni_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[(e + j) * %d + r] = y%d[j];", c->m->vector,
+             i, store_pitch(c->m, element_bytes(c, i)), i);
+}
+
+void tni_simt_drain_tile(tni_page *c, const tni_set *set)
+{
+    if (!any_goes(c, set, TNI_I_STORE)) return;
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_simt_open_slot(c, true);
+    put_tile_bases(c, set, TNI_I_STORE);
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!goes(c, set, i, TNI_I_STORE)) continue;
+        tni_line(c->o, "%s y%d[%d];", tni_kept_type(buffer_dtype(c, i)), i, c->m->vector);
+        tni_put(c->o, "%s", c->d->unroll);
+        tni_line(c->o, "for (m_int j = 0; j < %d; j++) y%d[j] = h%d[e * %d + r + j];", c->m->vector,
+                 i, i, store_pitch(c->m, element_bytes(c, i)));
+        tni_simt_put_vector(c, i);
+    }
+    tni_simt_close_vector(c);
+}
