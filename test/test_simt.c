@@ -68,6 +68,26 @@ static void transposed(kit_case *c, int64_t rows, int64_t cols)
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), t);
 }
 
+// The same, where both are one buffer: rows is cols.
+static void mirrored(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 2, (int64_t[]){ rows, cols }, 0, NULL, false);
+    int b = kit_buffer(c, TN_F32, rows * cols, false), v = kit_buffer(c, TN_F32, cols, false);
+    int x = kit_load(c, kit_access(c, b, 0, (int64_t[]){ cols, 1 }, 0));
+    int t = kit_load(c, kit_access(c, b, 0, (int64_t[]){ 1, rows }, 0));
+    t     = map2(c, TNI_add, t, kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 1 }, 0)));
+    t     = map2(c, TNI_mul, map1(c, TNI_tanh, t), x);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), t);
+}
+
+// Images with channels last from images with channels first: rows channels, cols points.
+static void channels_last(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 3, (int64_t[]){ 3, rows, cols }, 0, NULL, false);
+    int x = load(c, TN_BF16, TNI_PER_ROW), b = kit_buffer(c, TN_BF16, 3 * rows * cols, true);
+    kit_store(c, kit_access(c, b, 0, (int64_t[]){ rows * cols, 1, rows }, 0), x);
+}
+
 static void adamw(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
@@ -253,6 +273,9 @@ static void rows_by_index(kit_case *c, int64_t rows, int64_t cols)
 static const work works[] = {
     { "relu chain", relu_chain, 16384, 16384, 13, 77 },
     { "tanh of a transposed sum", transposed, 4096, 4096, 20, 36 },
+    { "tanh of a transposed sum of odd size", transposed, 4099, 4097, 33, 71 },
+    { "tanh of a sum of transposes", mirrored, 4096, 4096, 300, 300 },
+    { "channels last", channels_last, 64, 3136, 72, 80 },
     { "adamw", adamw, 13000, 10000, 10, 101 },
     { "dropout", dropout, 4096, 4096, 12, 50 },
     { "bytes", bytes, 4096, 4096, 7, 64 },
@@ -500,6 +523,145 @@ static void random_kernels_run_and_agree(void)
     free(c);
 }
 
+// ---- tiles -------------------------------------------------------------------------------------
+
+// A kernel of which some loads and stores have their neighbours along `axis`, drawn by a seed.
+typedef struct {
+    kit_case *c;
+    uint64_t  s;
+    int       axis;    // tiles lie along it and the last
+    bool      narrow;  // only elements of two bytes or one
+} draft;
+
+static bool chance(draft *d, int percent)
+{
+    return kit_below(&d->s, 100) < percent;
+}
+
+static tn_dtype draw_dtype(draft *d)
+{
+    static const tn_dtype wide[] = { TN_F32, TN_F32, TN_F32, TN_I32, TN_I64, TN_F64 },
+                          thin[] = { TN_F16, TN_BF16, TN_BF16, TN_U8, TN_I8, TN_BOOL };
+    return (d->narrow || chance(d, 35) ? thin : wide)[kit_below(&d->s, 6)];
+}
+
+// An access whose neighbours lie along an axis, over all axes of the mask; it begins anywhere.
+static int draw_access(draft *d, tn_dtype dt, int near, unsigned mask, bool written)
+{
+    kit_case *c                = d->c;
+    int       np               = c->k.np;
+    int64_t   stride[TNI_AXES] = { 0 }, step = 1, first = chance(d, 6) ? 1 : 0;
+    for (int n = 0; n < np; n++) {
+        int i = n == 0 ? near : np - n - (np - n <= near);
+        if (!(mask >> i & 1)) continue;
+        stride[i] = step;
+        step *= c->l.size[i];
+    }
+    return kit_access(c, kit_buffer(c, dt, step + first, written), first, stride, 0);
+}
+
+static int draw_load(draft *d, bool crossed)
+{
+    kit_case *c    = d->c;
+    int       lane = c->k.np - 1;
+    unsigned  all = (1u << c->k.np) - 1, both = 1u << lane | 1u << d->axis;
+    unsigned  mask = chance(d, 70) ? all : crossed ? both : (unsigned)kit_below(&d->s, all + 1);
+    int       x    = kit_load(c, draw_access(d, draw_dtype(d),
+                                    crossed || !(mask >> lane & 1) ? d->axis : lane, mask, false));
+    return kit_cast(c, TN_F32, x);
+}
+
+static void draw_store(draft *d, bool crossed, int x)
+{
+    kit_case *c    = d->c;
+    tn_dtype  dt   = draw_dtype(d);
+    unsigned  all  = (1u << c->k.np) - 1;
+    int       near = crossed ? d->axis : c->k.np - 1;
+    kit_store(c, draw_access(d, dt, near, all, true), kit_cast(c, dt, x));
+}
+
+// A load with a guard, and one of a buffer that the kernel writes: x += y where x is transposed.
+static int draw_odd(draft *d, int x)
+{
+    kit_case *c   = d->c;
+    unsigned  all = (1u << c->k.np) - 1;
+    if (chance(d, 30)) {
+        int64_t stride[TNI_AXES] = { 0 };
+        stride[c->k.np - 1]      = 1;
+        int p                    = kit_place(c, 0, stride);
+        int g                    = map2(c, TNI_ge, p, kit_number(c, TN_I64, 3));
+        int at                   = draw_access(d, TN_F32, d->axis, all, false);
+        x                        = map2(c, TNI_add, x, kit_load_at(c, at, NONE, g));
+    }
+    if (!d->narrow && chance(d, 30)) {
+        int at = draw_access(d, TN_F32, d->axis, all, true);
+        kit_store(c, at, map2(c, TNI_add, kit_load(c, at), x));
+    }
+    return x;
+}
+
+static void draw_tiled(kit_case *c, uint64_t seed)
+{
+    draft   d  = { .c = c, .s = seed };
+    int     np = 2 + (int)kit_below(&d.s, 3), unit = 1 << kit_below(&d.s, 4);
+    int64_t size[4];
+    d.axis   = (int)kit_below(&d.s, np - 1);
+    d.narrow = chance(&d, 30);
+    for (int i = 0; i < np; i++) size[i] = 2 + kit_below(&d.s, 2);
+    int64_t least = d.narrow ? 64 : 32;
+    size[d.axis]  = (least + kit_below(&d.s, 50) + unit - 1) / unit * unit;
+    size[np - 1]  = (least + kit_below(&d.s, 50) + unit - 1) / unit * unit;
+    kit_begin(c, np, size, 0, NULL, false);
+    c->seed   = seed;
+    c->k.wide = chance(&d, 30);
+    int x     = draw_load(&d, true);
+    for (int n = (int)kit_below(&d.s, 4); n > 0; n--)
+        x = map2(c, n % 2 ? TNI_sub : TNI_add, x, draw_load(&d, chance(&d, 50)));
+    x = draw_odd(&d, x);
+    draw_store(&d, chance(&d, 40), x);
+    if (chance(&d, 40)) draw_store(&d, chance(&d, 50), map1(c, TNI_neg, x));
+}
+
+// Kernels whose elements lie crosswise: through tiles, on devices that have room for some or all.
+static void transposed_operands_run_and_agree(void)
+{
+    enum { SEEDS = 32 };
+    int       wide[9] = { 0 }, large = 0;
+    kit_case *c = calloc(1, sizeof *c);
+    if (!tni_cl_get()) SKIP("%s", tni_cl_detail());
+    for (int i = 0; c && i < SEEDS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "tiled seed %d", i);
+        draw_tiled(c, (uint64_t)i);
+        if (!CHECK(kit_end(c))) break;
+        const tni_simt_limits *limits = &devices[i % 4 == 3 ? 2 : 0];
+        tni_simt_class class          = tni_simt_choose(&c->l, limits).class;
+        test_case_result(class.tile && class.tiled, "%s has no tile", name);
+        wide[class.vector]++;
+        large += class.tile == 64;
+        right(name, c, limits);
+        kit_free(c);
+    }
+    test_that(wide[1] && wide[2] && wide[4] && wide[8] && large,
+              "%d, %d, %d, %d by 1, 2, 4, 8; %d large", wide[1], wide[2], wide[4], wide[8], large);
+    free(c);
+}
+
+static void transposed_operands_compile_without_spills(void)
+{
+    enum { SEEDS = 40 };
+    tni_text  why = { "" };
+    kit_case *c   = calloc(1, sizeof *c);
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int i = 0; c && i < SEEDS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "tiled seed %d", i);
+        draw_tiled(c, (uint64_t)i);
+        if (CHECK(tni_kernel_seal(&c->k))) compiles(name, c, &h200);
+    }
+    free(c);
+}
+
 // ---- shapes ------------------------------------------------------------------------------------
 
 static tni_simt shape_of(kit_case *c, const char *name)
@@ -531,6 +693,31 @@ static void an_h200_gets_the_measured_shapes(void)
     CHECK_INT(m.class.team * m.class.unroll * 8, 4096);
     m = shape_of(c, "column sum");
     CHECK(m.class.finish == TNI_FINISH_KERNEL && m.parts <= 4 * h200.units);
+    free(c);
+}
+
+// What is transposed goes through tiles where there is enough of it, and nothing else does.
+static void transposed_operands_get_tiles(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    if (!CHECK(c != NULL)) return;
+    tni_simt m = shape_of(c, "tanh of a transposed sum");
+    CHECK(m.class.tile == 32 && m.class.tile_axis == 0 && m.class.vector == 4 && !m.class.mirror);
+    CHECK(m.class.tiled == 1 << 1 && m.class.unroll == 1 && m.block == 256);
+    CHECK_INT(m.grid[0], 128 * 128);
+    m = shape_of(c, "tanh of a sum of transposes");
+    CHECK(m.class.tile == 32 && m.class.mirror);
+    m = shape_of(c, "tanh of a transposed sum of odd size");
+    CHECK(m.class.tile == 32 && m.class.vector == 1 && m.class.unroll == 4);
+    CHECK_INT(m.grid[0], 129 * 129);
+    m = shape_of(c, "channels last");
+    CHECK(m.class.tile == 64 && m.class.tile_axis == 1 && m.class.vector == 8);
+    CHECK_INT(m.grid[0], 3 * 49);
+    CHECK(!shape_of(c, "relu chain").class.tile && !shape_of(c, "rows by index").class.tile);
+    transposed(c, 31, 4096);
+    CHECK(tni_kernel_seal(&c->k) && !tni_simt_choose(&c->l, &h200).class.tile);
+    transposed(c, 4096, 31);
+    CHECK(tni_kernel_seal(&c->k) && !tni_simt_choose(&c->l, &h200).class.tile);
     free(c);
 }
 
@@ -598,9 +785,14 @@ static void only_maps_read_what_they_write(void)
     free(c);
 }
 
-const test_case tests_simt[] = {
-    TEST(an_h200_gets_the_measured_shapes),   TEST(few_classes_serve_many_sizes),
-    TEST(other_alignment_is_another_class),   TEST(only_maps_read_what_they_write),
-    TEST(known_work_compiles_without_spills), TEST(known_work_runs_and_agrees),
-    TEST(random_kernels_run_and_agree),       TEST_END
-};
+const test_case tests_simt[] = { TEST(transposed_operands_get_tiles),
+                                 TEST(transposed_operands_compile_without_spills),
+                                 TEST(transposed_operands_run_and_agree),
+                                 TEST(an_h200_gets_the_measured_shapes),
+                                 TEST(few_classes_serve_many_sizes),
+                                 TEST(other_alignment_is_another_class),
+                                 TEST(only_maps_read_what_they_write),
+                                 TEST(known_work_compiles_without_spills),
+                                 TEST(known_work_runs_and_agrees),
+                                 TEST(random_kernels_run_and_agree),
+                                 TEST_END };

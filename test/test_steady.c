@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "device/cpu/cpu_kernels.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,30 @@ static void a_steady_step_of_lenet_takes_nothing(void)
     check_steady("cpu", true);
 }
 
+// Where the elements of the first parameter lie.
+static const char *place_of_weights(loop *l)
+{
+    const tni_node *n = tn_layer_find(l->net, "1.weight")->store->node;
+    return n->buf->data + n->start * 4;
+}
+
+// From the second step on what is updated stays where it is.
+static void parameters_are_updated_in_place(void)
+{
+    loop l;
+    if (!begin(&l, "cpu", false)) return;
+    l.opt = tn_adamw(l.net, (tn_adamw_opts){ .lr = 1e-3f });
+    for (int i = 0; i < 2; i++) step(&l, 64);
+    const char *place = place_of_weights(&l);
+    int64_t     bytes = tn_stats_get(l.cx).bytes;
+    for (int i = 0; i < STEPS; i++) {
+        step(&l, 64);
+        CHECK(place_of_weights(&l) == place);
+    }
+    CHECK_INT(tn_stats_get(l.cx).bytes, bytes);
+    tn_close(l.cx);
+}
+
 static void a_new_learning_rate_is_no_new_plan(void)
 {
     loop l;
@@ -179,9 +204,7 @@ static void a_second_sweep_takes_no_kernels(void)
 
 const test_case tests_steady[] = {
     TEST(a_sweep_of_batch_sizes_takes_few_kernels),  // before others have made kernels
-    TEST(a_second_sweep_takes_no_kernels),
-    TEST(a_steady_step_of_mlp_takes_nothing),
-    TEST(a_steady_step_of_lenet_takes_nothing),
-    TEST(a_new_learning_rate_is_no_new_plan),
-    TEST_END,
+    TEST(a_second_sweep_takes_no_kernels),          TEST(a_steady_step_of_mlp_takes_nothing),
+    TEST(a_steady_step_of_lenet_takes_nothing),     TEST(parameters_are_updated_in_place),
+    TEST(a_new_learning_rate_is_no_new_plan),       TEST_END,
 };

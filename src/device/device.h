@@ -87,6 +87,7 @@ struct tni_device {
     const char *name;
     bool        host_memory;  // a value's memory is the host's, in its own dtype
     bool        attention;    // it runs attention and attention_grad
+    bool        at_once;      // kernels of maps have all values of a point before they store one
     // What serves this device here, in a line; false, with the reason, if nothing does.
     bool (*probe)(tni_text *detail);
     // A seat; NULL, with status and reason, if there is none. Where open is NULL, heap is the seat.

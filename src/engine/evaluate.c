@@ -40,6 +40,16 @@ static tni_arg source_arg(const run *r, tni_node *src)
     return a;
 }
 
+// Where a value with a buffer begins. One that takes an input's place begins there.
+static char *own_data(const run *r, size_t i)
+{
+    const tni_place *p = &r->plan->place[i];
+    if (!p->takes) return r->own[i]->data;
+    if (p->taken >= 0) return r->data[p->taken];
+    const tni_node *n = r->g->input[~p->taken].n;
+    return n->buf->data + n->start * (int64_t)r->e->device->element_size((tn_dtype)n->dtype);
+}
+
 // Where an item begins; those before it are known.
 static char *find_data(const run *r, size_t i)
 {
@@ -47,7 +57,7 @@ static char *find_data(const run *r, size_t i)
     const tni_node  *n = r->g->item[i].n;
     if (p->where == TNI_NOWHERE) return NULL;  // a view, or a value inside a kernel
     if (p->alias || p->in_place) return source_arg(r, n->src[0]).data;
-    char *root = p->where == TNI_OWN ? r->own[p->root]->data
+    char *root = p->where == TNI_OWN ? own_data(r, p->root)
                                      : r->arena->data + r->plan->place[p->root].offset;
     return root + p->start * (int64_t)r->e->device->element_size((tn_dtype)n->dtype);
 }
@@ -360,6 +370,15 @@ static bool take_lists(run *r)
     return (r->own && r->data && r->in) || tni_no_memory(r->cx, "evaluating");
 }
 
+// The buffer of the input whose place a value takes.
+static tni_buffer *taken_buffer(const run *r, const tni_place *p)
+{
+    uint32_t    input = p->taken < 0 ? (uint32_t)~p->taken : r->plan->place[p->taken].root;
+    tni_buffer *b     = r->g->input[input].n->buf;
+    b->refs++;
+    return b;
+}
+
 static bool take_memory(run *r)
 {
     if (!take_lists(r)) return false;
@@ -368,7 +387,7 @@ static bool take_memory(run *r)
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
         if (p->where != TNI_OWN || p->root != i) continue;
-        r->own[i] = take(r, p->bytes, r->g->item[i].n, NULL);
+        r->own[i] = p->takes ? taken_buffer(r, p) : take(r, p->bytes, r->g->item[i].n, NULL);
         if (!r->own[i]) return false;
     }
     for (size_t i = 0; i < r->g->count; i++) r->data[i] = find_data(r, i);
@@ -498,6 +517,7 @@ tni_limits tni_limits_of(const tni_engine *e)
     return (tni_limits){ .element_size = d->element_size,
                          .fuses        = d->launch && !e->eager,
                          .checked      = e->check || e->verify,
+                         .at_once      = d->at_once,
                          .buffers      = 24,
                          .claims       = e->check || e->verify ? NULL : d->claims };
 }

@@ -193,10 +193,15 @@ static void note_assigned(ledger *l)
     }
 }
 
-// Whether the plan gives a pending node memory that outlives it.
+// Whether the plan takes memory for an item that outlives it, and not that of an input.
+static bool is_new(const tni_plan *p, size_t i)
+{
+    return p->place[i].where == TNI_OWN && !p->place[p->place[i].root].takes;
+}
+
 static bool is_result(const tni_plan *p, const tni_node *n)
 {
-    return n->state == TNI_PENDING && n->mark && p->place[n->mark - 1].where == TNI_OWN;
+    return n->state == TNI_PENDING && n->mark && is_new(p, n->mark - 1);
 }
 
 // What the plan takes of the context's memory while it runs, the scratch aside; and of that, what is
@@ -205,7 +210,7 @@ static int64_t count_places(ledger *l, const tni_plan *p)
 {
     int64_t taken = p->arena ? (int64_t)tni_buffer_size((size_t)p->arena) : 0, results = 0;
     for (size_t i = 0; i < p->count; i++) {
-        if (p->place[i].where != TNI_OWN || p->place[i].root != i) continue;
+        if (!is_new(p, i) || p->place[i].root != i) continue;
         taken += (int64_t)tni_buffer_size((size_t)p->place[i].bytes);
         results += p->place[i].bytes;
     }

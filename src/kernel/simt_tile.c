@@ -108,8 +108,10 @@ static bool in_vectors(const tni_launch *l, int access, int axis, int v)
     return l->size[axis] % v == 0;
 }
 
+// Whether all accesses do, and no thread has a lane too many.
 static bool all_in_vectors(const tni_launch *l, const found *f, int v)
 {
+    if (l->size[l->kernel->np - 1] % v) return false;
     for (int a = 0; a < l->kernel->naccess && v > 1; a++) {
         if (f->direct >> a & 1 && !in_vectors(l, a, l->kernel->np - 1, v)) return false;
         if (f->crossed >> a & 1 && !in_vectors(l, a, f->axis, v)) return false;
@@ -117,10 +119,11 @@ static bool all_in_vectors(const tni_launch *l, const found *f, int v)
     return true;
 }
 
-// Elements that a word of a load's tile has: one where a thread has less than a word of them.
+// Elements that a word of a load's tile has: no more than a thread fetches at once.
 static int per_word(const tni_simt_class *c, int size)
 {
-    return size < 4 && c->vector * size >= 4 ? 4 / size : 1;
+    int n = size < 4 ? 4 / size : 1;
+    return n < c->vector ? n : c->vector;
 }
 
 // Words of a line of a load's tile. It is odd, so that neither way of going over the tile has many
@@ -372,11 +375,13 @@ void tni_simt_fill_tile(tni_page *c, const tni_set *set)
     tni_simt_open_slot(c, true);
     for (int i = 0; i < c->k->nins; i++) {
         if (!goes(c, set, i, TNI_I_LOAD)) continue;
-        int size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
+        int      size = element_bytes(c, i), w = words_of(c, i);
+        tni_text word = { "r" };
+        if (size == 8) word = tni_text_of("2 * r");
+        if (per_word(c->m, size) > 1) word = tni_text_of("r / %d", per_word(c->m, size));
         tni_put(c->o, "%s", c->d->unroll);
-        tni_line(c->o,
-                 "for (m_int j = 0; j < %d; j++) h%d[e * %d + r %c %d + j] = z%d[q * %d + j];", w,
-                 i, load_pitch(c->m, size), size == 8 ? '*' : '/', size == 8 ? 2 : per, i, w);
+        tni_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[e * %d + %s + j] = z%d[q * %d + j];", w,
+                 i, load_pitch(c->m, size), word.s, i, w);
     }
     tni_simt_close_vector(c);
     tni_line(c->o, "%s;", c->d->barrier);

@@ -164,6 +164,20 @@ bool tni_input_free(const tni_input *in)
     return in->n->refs == in->edges + in->n->fallback && b && b->refs == 1 && !b->borrowed;
 }
 
+// An input dies if all who hold its buffer are inputs that only the graph needs.
+static void find_dead_inputs(tni_graph *g)
+{
+    for (size_t i = 0; i < g->inputs; i++) g->input[i].n->buf->given = 0;
+    for (size_t i = 0; i < g->inputs; i++) {
+        const tni_input *in = &g->input[i];
+        in->n->buf->given += in->n->refs == in->edges + in->n->fallback;
+    }
+    for (size_t i = 0; i < g->inputs; i++) {
+        const tni_buffer *b = g->input[i].n->buf;
+        g->input[i].dies    = b->given == b->refs && !b->borrowed;
+    }
+}
+
 static void count_handles(tni_graph *g)
 {
     for (tni_store *s = g->cx->pending; s; s = s->next) {
@@ -252,6 +266,7 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
         if (mode == TNI_STEP) count_handles(g);
         find_dying(g);
         find_live(g, root);
+        find_dead_inputs(g);
     }
     return ok;
 }

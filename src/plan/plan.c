@@ -331,14 +331,85 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
         if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
         if (is_shared(b, k, i) || is_read_along(b, k, at)) continue;
-        if (reads_alike(b, k, i, access) && is_read_before(x, i, access)) return at;
+        if (reads_alike(b, k, i, access) && (b->limits->at_once || is_read_before(x, i, access)))
+            return at;
     }
     return -1;
+}
+
+// The input that buffer i of a kernel lies in; -1 if it lies in none.
+static int64_t input_of(const builder *b, const tni_fused *k, int i)
+{
+    int32_t at = k->buffer[i];
+    if (at < 0) return ~at;
+    return b->plan->place[at].where == TNI_INPUT ? (int64_t)b->plan->place[at].root : -1;
+}
+
+// Whether an input's buffer is read by the kernel of a step last, and there by its buffer i alone.
+static bool is_last_reader(const builder *b, const tni_fused *k, int i, int64_t input, size_t step)
+{
+    const tni_graph  *g    = b->g;
+    const tni_buffer *buf  = g->input[input].n->buf;
+    size_t            base = g->count;
+    for (size_t j = 0; j < g->inputs; j++) {
+        if (g->input[j].n->buf != buf) continue;
+        if (b->gone[base + j] || b->stored[base + j]) return false;
+        if (b->last[base + j] > step - (j != (size_t)input)) return false;
+    }
+    for (int j = 0; j < k->kernel->nbuffer; j++) {
+        int64_t other = j == i ? -1 : input_of(b, k, j);
+        if (other >= 0 && g->input[other].n->buf == buf) return false;
+    }
+    return true;
+}
+
+static int64_t elements_at(const builder *b, int32_t at)
+{
+    return tni_node_count(at < 0 ? b->g->input[~at].n : b->g->item[at].n);
+}
+
+// The buffer of a map's kernel that holds an input which dies with this step, so that a result that is
+// kept may take its place: a parameter's new value that of the old one. -1 if there is none. No step
+// may fail from here on and want it back.
+static int given_input(const builder *b, const tni_fused *k, int32_t seed, size_t step)
+{
+    const tni_kernel *x      = k->kernel;
+    int               access = store_of(k, seed);
+    if (x->nr || x->tails || access < 0 || b->fallible > step || step == 0) return -1;
+    for (int i = 0; i < x->nbuffer; i++) {
+        int64_t input = x->buffer[i].written ? -1 : input_of(b, k, i);
+        if (input < 0 || !b->g->input[input].dies) continue;
+        if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
+        if (elements_at(b, k->buffer[i]) != elements_at(b, seed)) continue;
+        if (is_read_along(b, k, (int32_t)(b->g->count + (size_t)input))) continue;
+        if (is_last_reader(b, k, i, input, step) && reads_alike(b, k, i, access) &&
+            (b->limits->at_once || is_read_before(x, i, access)))
+            return i;
+    }
+    return -1;
+}
+
+static void take_input(builder *b, const tni_fused *k, int32_t seed, int i)
+{
+    tni_place        *p   = &b->plan->place[seed];
+    const tni_buffer *buf = b->g->input[input_of(b, k, i)].n->buf;
+    p->where              = TNI_OWN;
+    p->bytes              = bytes_of(b, (size_t)seed);
+    p->takes              = true;
+    p->taken              = k->buffer[i];
+    for (size_t j = 0; j < b->g->inputs; j++)
+        if (b->g->input[j].n->buf == buf) b->gone[b->g->count + j] = true;
 }
 
 static void place_result(builder *b, const tni_fused *k, int32_t seed, size_t step)
 {
     tni_place *p = &b->plan->place[seed];
+    bool kept = p->where == TNI_ARENA && p->root == (uint32_t)seed && !p->bytes && b->stored[seed];
+    int  give = kept ? given_input(b, k, seed, step) : -1;
+    if (give >= 0) {
+        take_input(b, k, seed, give);
+        return;
+    }
     bool new     = p->where == TNI_ARENA && !b->plan->place[p->root].bytes && !b->stored[p->root];
     int64_t from = new ? given_up(b, k, seed, step) : -1;
     if (from < 0) {

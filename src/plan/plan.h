@@ -9,6 +9,7 @@ typedef struct {
     size_t (*element_size)(tn_dtype dt);
     bool fuses;    // it runs kernels
     bool checked;  // every step may fail: its values are looked at
+    bool at_once;  // a kernel of a map has all values of a point before it stores one of them
     int  buffers;  // most buffers of a kernel
     // Whether it runs an op of the table along with a kernel that reads the result; NULL: none.
     bool (*claims)(int op);
@@ -41,6 +42,7 @@ typedef struct {
 typedef struct {
     tni_node *n;
     uint32_t  edges;  // consumers in the graph
+    bool      dies;   // after the evaluation nobody needs it, nor anything else in its buffer
 } tni_input;
 
 // The pending nodes an evaluation runs, and the computed nodes they read.
@@ -78,6 +80,8 @@ typedef struct {
     int64_t   bytes;     // of the root's place
     int64_t   offset;    // of a root: in the arena
     int64_t   start;     // of what a concat takes in: in the concat, in elements
+    bool      takes;     // TNI_OWN: the buffer of an input that dies, from where `taken` begins: an
+    int32_t   taken;     // item that lies in an input, or ~input
 } tni_place;
 
 // Where a view begins in the node that holds its elements; 0 for what is no view.

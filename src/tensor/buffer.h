@@ -35,6 +35,7 @@ struct tni_buffer {
     size_t   bytes;  // what was asked for, rounded up
     size_t   room;   // of the block, at least that
     uint64_t last;   // while free: the work that may still use it
+    uint32_t given;  // scratch: references that an evaluation will let go
     char    *data;
     void (*release)(void *data, void *user);  // borrowed memory only
     void       *user;

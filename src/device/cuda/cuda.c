@@ -105,6 +105,7 @@ double tni_cuda_seconds(void *seat, void (*f)(void *arg), void *arg, int times)
 
 const tni_device tni_device_cuda = {
     .name         = "cuda",
+    .at_once      = true,
     .probe        = tni_gpu_probe,
     .open         = open_seat,
     .close        = close_seat,

@@ -42,6 +42,7 @@ const tni_device tni_device_opencl = {
     .name         = "opencl",
     .host_memory  = false,
     .attention    = true,
+    .at_once      = true,
     .probe        = probe,
     .alloc        = tni_cl_alloc,
     .free         = tni_cl_free,
