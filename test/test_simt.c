@@ -275,6 +275,7 @@ static const work works[] = {
     { "tanh of a transposed sum", transposed, 4096, 4096, 20, 36 },
     { "tanh of a transposed sum of odd size", transposed, 4099, 4097, 33, 71 },
     { "tanh of a sum of transposes", mirrored, 4096, 4096, 300, 300 },
+    { "tanh of a sum of odd transposes", mirrored, 4097, 4097, 261, 261 },
     { "channels last", channels_last, 64, 3136, 72, 80 },
     { "adamw", adamw, 13000, 10000, 10, 101 },
     { "dropout", dropout, 4096, 4096, 12, 50 },
@@ -703,10 +704,11 @@ static void transposed_operands_get_tiles(void)
     if (!CHECK(c != NULL)) return;
     tni_simt m = shape_of(c, "tanh of a transposed sum");
     CHECK(m.class.tile == 32 && m.class.tile_axis == 0 && m.class.vector == 4 && !m.class.mirror);
-    CHECK(m.class.tiled == 1 << 1 && m.class.unroll == 1 && m.block == 256);
-    CHECK_INT(m.grid[0], 128 * 128);
+    CHECK(m.class.tiled == 1 << 1 && m.class.unroll == 2 && m.block == 256);
+    CHECK_INT(m.grid[0], 64 * 128);
     m = shape_of(c, "tanh of a sum of transposes");
     CHECK(m.class.tile == 32 && m.class.mirror);
+    CHECK_INT(m.grid[0], 32 * 33 * 8);
     m = shape_of(c, "tanh of a transposed sum of odd size");
     CHECK(m.class.tile == 32 && m.class.vector == 1 && m.class.unroll == 4);
     CHECK_INT(m.grid[0], 129 * 129);

@@ -40,6 +40,7 @@
 #define m_where(a, b, c) M_REAL(m_where, b)(a, b, c)
 #define m_max(a, b)      M_REAL(m_max, a)(a, b)
 #define m_min(a, b)      M_REAL(m_min, a)(a, b)
+#define m_relu(a)        M_REAL(m_relu, a)(a)
 #define m_rem(a, b)      M_REAL(m_rem, a)(a, b)
 #define m_fdiv(a, b)     M_REAL(m_fdiv, a)(a, b)
 #define m_pow(a, b)      M_REAL(m_pow, a)(a, b)

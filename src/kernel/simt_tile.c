@@ -21,7 +21,7 @@ enum {
     FAR          = 32,        // bytes between neighbours from which on a tile is better
     MOST_SHARED  = 24 << 10,  // bytes of all tiles of a group, so that many groups have room
     MOST_UNROLL  = 16,
-    SQUARE       = 4,  // mirrored tiles are taken by squares of so many
+    SQUARE       = 4,  // tiles of equal sides along a square that is taken before others
     MANY         = 8   // tiles along both axes from which on it matters in which order they come
 };
 
@@ -150,7 +150,7 @@ static int tile_bytes(const tni_kernel *k, const tni_simt_class *c, int access)
         n += c->tile *
              (x->code == TNI_I_LOAD ? 4 * load_pitch(c, size) : size * store_pitch(c, size));
     }
-    return n;
+    return n * c->abreast;
 }
 
 // The tile and vectors for what was found: false if there are none.
@@ -167,10 +167,12 @@ static bool set_tile(const tni_launch *l, const found *f, int threads, tni_simt_
         bool large = widest <= 2 && v > 1 && lanes >= 2 * SIDE && across >= 2 * SIDE;
         int  side = large ? 2 * SIDE : SIDE, unroll = side * side / (v * group);
         if (unroll < 1 || unroll > MOST_UNROLL || !all_in_vectors(l, f, v)) continue;
-        c->tile   = (uint8_t)side;
+        c->tile   = (uint16_t)side;
         c->vector = (uint8_t)v;
-        c->unroll = (uint8_t)unroll;
         c->rows   = (uint16_t)group;
+        // Two vectors a thread share what it costs to find out where they are.
+        c->abreast = unroll == 1 && lanes >= 2 * side ? 2 : 1;
+        c->unroll  = (uint8_t)(unroll * c->abreast);
         return true;
     }
     return false;
@@ -187,10 +189,13 @@ static bool is_mirrored(const tni_kernel *k, uint64_t crossed)
     return false;
 }
 
-static int64_t tiles_along(const tni_simt_class *c, int64_t size)
+// Groups for one page, the points that differ along the lane and the other axis alone.
+static int64_t page_groups(const tni_simt_class *c, int64_t lanes, int64_t other)
 {
-    int64_t n = (size + c->tile - 1) / c->tile;
-    return c->mirror ? (n + SQUARE - 1) / SQUARE * SQUARE : n;
+    int64_t side = c->tile, line = side * c->abreast, square = side * SQUARE;
+    int64_t n = (lanes + square - 1) / square;
+    if (c->mirror) return n * (n + 1) * (SQUARE / c->abreast) * SQUARE;
+    return (lanes + line - 1) / line * ((other + side - 1) / side);
 }
 
 bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tni_simt *m)
@@ -209,16 +214,17 @@ bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tn
         c.tiled |= (uint64_t)1 << a;
     }
     if (!c.tiled) return false;
-    c.tile_axis   = (uint8_t)f.axis;
+    c.tile_axis   = (uint16_t)f.axis;
     c.vectors     = f.direct | c.tiled;
     c.window      = 0;
     c.leader      = 0;
     int64_t lanes = l->size[k->np - 1], other = l->size[f.axis];
-    c.mirror = is_mirrored(k, c.tiled) && lanes >= MANY * c.tile && other >= MANY * c.tile;
-    for (int i = 0; i < k->np - 1; i++) lines *= i == f.axis ? tiles_along(&c, other) : l->size[i];
+    c.mirror = lanes == other && lanes >= MANY * c.tile && is_mirrored(k, c.tiled);
+    for (int i = 0; i < k->np - 1; i++)
+        if (i != f.axis) lines *= l->size[i];
     m->class   = c;
     m->lines   = lines;
-    m->vectors = tiles_along(&c, lanes);
+    m->vectors = page_groups(&c, lanes, other);
     return true;
 }
 
@@ -252,37 +258,30 @@ static void declare_tiles(tni_page *c, const tni_set *set)
     for (int i = 0; i < c->k->nins; i++) {
         if (goes(c, set, i, TNI_I_LOAD))
             tni_line(c->o, "%sm_uint h%d[%d];", c->d->shared, i,
-                     c->m->tile * load_pitch(c->m, element_bytes(c, i)));
+                     c->m->tile * c->m->abreast * load_pitch(c->m, element_bytes(c, i)));
         if (goes(c, set, i, TNI_I_STORE))
             tni_line(c->o, "%s%s h%d[%d];", c->d->shared, tni_kept_type(buffer_dtype(c, i)), i,
-                     c->m->tile * store_pitch(c->m, element_bytes(c, i)));
+                     c->m->tile * c->m->abreast * store_pitch(c->m, element_bytes(c, i)));
     }
 }
 
-// Which of the tiles side by side the group has, where they come in pairs that are each other's
-// transposes: shell by shell from one corner, so that what both of a pair read is read from memory
-// once. Shells are of squares of tiles, which keeps pieces of memory lines together.
+// Which tile of a page the group has, where a buffer is read along both axes: the tiles of a square,
+// then those of the square that is its transpose, so that what both read comes from memory once.
+// Pairs of squares (row, column), column <= row, are counted by two rows at a time, the k-th and the
+// k-th from the end, which have together as many pairs as any other two. A square on the diagonal has
+// no second one: the groups for that find no points.
 static void put_mirrored(tni_page *c)
 {
-    tni_line(c->o, "const m_int side = (m_int)(across < down ? across : down) / %d;", SQUARE);
-    tni_line(c->o, "const m_int n = place / %d, w = place %% %d;", SQUARE * SQUARE,
-             SQUARE * SQUARE);
-    tni_line(c->o, "m_int x, y;");
-    tni_line(c->o, "if (n < side * side) {");
-    tni_line(c->o, "m_int k = (m_int)m_sqrt_f((float)n);");
-    tni_line(c->o, "k += (k + 1) * (k + 1) <= n;");
-    tni_line(c->o, "k -= k * k > n;");
-    tni_line(c->o, "x = (n - k * k) / 2, y = k;");
-    tni_line(c->o, "if ((n - k * k) %% 2) y = x, x = k;");
-    tni_line(c->o, "} else {");
-    tni_line(c->o, "x = (n - side * side) %% side, y = side + (n - side * side) / side;");
-    tni_line(c->o, "if (across > down) {");
-    tni_line(c->o, "const m_int k = x;");
-    tni_line(c->o, "x = y, y = k;");
-    tni_line(c->o, "}");
-    tni_line(c->o, "}");
-    tni_line(c->o, "const %s c0 = (%s)(x * %d + w %% %d) * %d, r0 = (%s)(y * %d + w / %d) * %d;",
-             c->index, c->index, SQUARE, SQUARE, c->m->tile, c->index, SQUARE, SQUARE, c->m->tile);
+    int side = c->m->tile, line = side * c->m->abreast, square = side * SQUARE;
+    int across = square / line, tiles = across * SQUARE;
+    tni_line(c->o, "const m_uint side = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
+             square - 1, square);
+    tni_line(c->o, "const m_uint n = place / %d, w = place %% %d;", tiles, tiles);
+    tni_line(c->o, "const m_uint k = n / 2 / (side + 1), m = n / 2 - k * (side + 1);");
+    tni_line(c->o, "const m_uint y = m <= k ? k : side - 1 - k, x = m <= k ? m : m - k - 1;");
+    tni_line(c->o, "const m_uint p = n %% 2 ? y : x, o = n %% 2 ? x == y ? side : x : y;");
+    tni_line(c->o, "const %s c0 = (%s)p * %d + w %% %d * %d, r0 = (%s)o * %d + w / %d * %d;",
+             c->index, c->index, square, across, line, c->index, square, across, side);
 }
 
 // Coordinates of the axes that tiles do not lie along, from the number `page`.
@@ -304,38 +303,45 @@ static void put_outer(tni_page *c)
 // Where the group's tile is.
 static void put_corner(tni_page *c)
 {
-    const tni_simt_class *m    = c->m;
-    tni_text              size = tni_simt_word_name(c, TNI_WORD_SIZES + m->tile_axis);
-    int                   step = m->mirror ? m->tile * SQUARE : m->tile;
-    tni_line(c->o, "const %s across = %s;", c->index, tni_simt_word_name(c, TNI_WORD_VECTORS).s);
-    tni_line(c->o, "const %s down = (%s + %d) / %d%s;", c->index, size.s, step - 1, step,
-             m->mirror ? " * 4" : "");
+    int side = c->m->tile, line = side * c->m->abreast;
     if (c->k->np > 2) {
-        tni_line(c->o, "const %s page = (%s)((%s)%s / (%s)(across * down));", c->index, c->index,
-                 c->uindex, c->d->group_id, c->uindex);
-        tni_line(c->o, "const m_int place = (m_int)(%s - page * (across * down));", c->d->group_id);
+        tni_text all = tni_simt_word_name(c, TNI_WORD_VECTORS);
+        tni_line(c->o, "const %s page = (%s)((m_uint)%s / (m_uint)%s);", c->index, c->index,
+                 c->d->group_id, all.s);
+        tni_line(c->o, "const m_uint place = (m_uint)%s - (m_uint)page * (m_uint)%s;",
+                 c->d->group_id, all.s);
         put_outer(c);
     } else {
-        tni_line(c->o, "const m_int place = %s;", c->d->group_id);
+        tni_line(c->o, "const m_uint place = (m_uint)%s;", c->d->group_id);
     }
-    if (m->mirror) {
+    if (c->m->mirror) {
         put_mirrored(c);
         return;
     }
-    tni_line(c->o, "const m_int y = (m_int)((m_uint)place / (m_uint)across);");
-    tni_line(c->o, "const %s c0 = (%s)(place - y * (m_int)across) * %d, r0 = (%s)y * %d;", c->index,
-             c->index, m->tile, c->index, m->tile);
+    tni_line(c->o, "const m_uint across = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
+             line - 1, line);
+    tni_line(c->o, "const m_uint y = place / across, x = place - y * across;");
+    tni_line(c->o, "const %s c0 = (%s)x * %d, r0 = (%s)y * %d;", c->index, c->index, line, c->index,
+             side);
 }
 
 void tni_simt_open_slot(tni_page *c, bool crossed)
 {
     const tni_simt_class *m = c->m;
     int                   t = m->tile_axis, per = m->tile / m->vector;
+    tni_text              next = tni_text_of(" + q * %d", m->tile);
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
-    tni_line(c->o, "const m_int s = tid + q * %d;", m->rows);
-    tni_line(c->o, "const m_int %c = s / %d, %c = s %% %d * %d;", crossed ? 'e' : 'r', per,
-             crossed ? 'r' : 'e', per, m->vector);
+    if (m->abreast > 1) {
+        // A vector of each of the squares abreast.
+        tni_line(c->o, "const m_int %c = tid / %d%s, %c = tid %% %d * %d%s;", crossed ? 'e' : 'r',
+                 per, crossed ? next.s : "", crossed ? 'r' : 'e', per, m->vector,
+                 crossed ? "" : next.s);
+    } else {
+        tni_line(c->o, "const m_int s = tid + q * %d;", m->rows);
+        tni_line(c->o, "const m_int %c = s / %d, %c = s %% %d * %d;", crossed ? 'e' : 'r', per,
+                 crossed ? 'r' : 'e', per, m->vector);
+    }
     tni_line(c->o, "const %s i%d = r0 + r, c = c0 + e;", c->index, t);
     tni_line(c->o, "if (i%d < %s && c < %s) {", t, tni_simt_word_name(c, TNI_WORD_SIZES + t).s,
              tni_simt_lanes_name(c).s);

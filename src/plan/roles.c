@@ -223,7 +223,16 @@ static void collapse(making *m)
     }
 }
 
-// The lane axis: the last of P or of R, by how much lies side by side along it.
+static bool has_tails(const tni_kernel *k)
+{
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_REDUCE && k->ins[i].over_p) return true;
+    return false;
+}
+
+// The lane axis: the last of P or of R, by how much lies side by side along it. Lanes of short rows
+// are not worth it, except where threads that have rows side by side would have to add up each
+// column together.
 static bool lane_in_r(const making *m)
 {
     const int64_t *size = m->out->launch.size;
@@ -231,7 +240,8 @@ static bool lane_in_r(const making *m)
     int64_t        along_r = 0, along_p = 0;
     if (m->naxes == m->np) return false;
     if (m->np == 0) return true;
-    if (size[r] < SHORT && size[p] > size[r]) return false;
+    bool side = m->f->limits->at_once && has_tails(m->out->kernel);
+    if (size[r] < SHORT && size[p] > size[r] && !side) return false;
     for (int i = 0; i < m->sources; i++) {
         const tni_reading *s = &m->source[i];
         int64_t            v = 1;
