@@ -140,6 +140,28 @@ static bool repeats(const tni_node *n, const tni_node *y)
     return joins_parts(n) || tni_node_count(over) >= 2 * tni_node_count(y);
 }
 
+// x loads a value, unless it does already.
+static void note_read(tni_fate *x, const tni_node *n, int64_t bytes)
+{
+    for (int k = 0; n && k < x->reads && k < TNI_READS; k++)
+        if (x->read[k].n == n) return;
+    if (x->reads < TNI_READS) x->read[x->reads] = (tni_read){ n, bytes };
+    x->reads++;
+    x->read_bytes += bytes;
+}
+
+// x loads what y does; moved: not at the same places.
+static void note_reads(tni_fate *x, const tni_fate *y, bool moved)
+{
+    int64_t rest = y->read_bytes;
+    for (int k = 0; k < y->reads; k++) {
+        bool    listed = k < TNI_READS;
+        int64_t bytes  = listed ? y->read[k].bytes : rest;
+        note_read(x, listed && !moved ? y->read[k].n : NULL, bytes);
+        rest -= bytes;
+    }
+}
+
 // What item i's sources say of it: how far it is from the inputs, what its readers would compute and
 // load if it floats; and what it says of them: that they are read, and how.
 static void look_at_sources(tni_fusion *f, size_t i)
@@ -171,14 +193,12 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (floats && !y->apart) {
             x->whole |= y->whole;
             x->cut |= y->cut || joins_parts(n);
-            x->ops   = (uint16_t)(x->ops + y->ops);
-            x->cost  = (uint16_t)(x->cost + y->cost);
-            x->reads = (uint16_t)(x->reads + y->reads);
-            x->read_bytes += y->read_bytes;
+            x->ops  = (uint16_t)(x->ops + y->ops);
+            x->cost = (uint16_t)(x->cost + y->cost);
+            note_reads(x, y, src != g->item[base].n || !tni_is_map(n->op));
         } else {
-            x->reads++;
-            x->read_bytes += tni_node_count(src) *
-                             (int64_t)f->limits->element_size((tn_dtype)src->dtype);
+            note_read(x, src,
+                      tni_node_count(src) * (int64_t)f->limits->element_size((tn_dtype)src->dtype));
         }
     }
 }

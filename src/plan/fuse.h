@@ -65,7 +65,15 @@ typedef enum {
     TNI_AS_ALONE   // by a call of its own
 } tni_how;
 
-// What is known of an item.
+enum { TNI_READS = 6 };
+
+// A value that is loaded for an item; NULL if it is read at other places than the item's own.
+typedef struct {
+    const tni_node *n;
+    int64_t         bytes;
+} tni_read;
+
+// What is known of an item. Of what is loaded the first TNI_READS are listed, each once.
 typedef struct {
     uint8_t  how;
     bool     stored;  // its value must be in memory
@@ -80,6 +88,7 @@ typedef struct {
     int32_t  known;  // of a sum: one more than the item that tells it without folding, or 0
     uint32_t uses;   // readers, views looked through
     int64_t  bytes, read_bytes;
+    tni_read read[TNI_READS];
 } tni_fate;
 
 // All of it, while a plan is built. reader: for each item and then each input, the kernel unit that
