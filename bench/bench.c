@@ -6,6 +6,7 @@
 #include "bench.h"
 
 #include "base/pool.h"
+#include "device/device.h"
 
 #include <math.h>
 #include <signal.h>
@@ -302,8 +303,11 @@ int main(int argc, char **argv)
         if (!known(argv[k])) return usage("an unknown case; --list names them");
     if (json) begin_json();
     else {
-        printf("tenon %s, %d threads, %s\n\n", tn_version(), tni_threads_default(),
-               tn_device_info(0).detail);
+        // Not by tn_device_info, which looks at every device: a case may run in a process that is
+        // forked, and a GPU that was looked at before cannot be used there.
+        tni_text cpu = { "" };
+        tni_device_cpu.probe(&cpu);
+        printf("tenon %s, %d threads, %s\n\n", tn_version(), tni_threads_default(), cpu.s);
         printf("%-13s %-26s %12s %s\n", "case", "what", "value", "unit");
     }
     for (int k = 0; k < CASES; k++)

@@ -89,6 +89,10 @@ enum {
 // A random case, sealed and filled; the same for the same seed and flags. False: no memory.
 bool kit_random_case(kit_case *c, uint64_t seed, int flags);
 
+// A random map over axes of which two have at least 32 + more points, the last one of them; some
+// loads and stores, one load at least, have their neighbours along the other. As above.
+bool kit_crossed_case(kit_case *c, uint64_t seed, int64_t more);
+
 // ---- what should be, and what is ---------------------------------------------------------------
 
 // Computes the case from `before` into want and fail. Sums are made in long double; err says how

@@ -397,6 +397,23 @@ static void big_rows_on_a_gpu_are_what_they_mean(void)
     free(told);
 }
 
+static void transposed_operands_on_a_gpu_are_what_they_mean(void)
+{
+    enum { CASES = 60 };
+    tni_text why = { "" };
+    if (!tni_device_cuda.probe(&why)) SKIP("%s", why.s);
+    char     *told = malloc(KIT_WHY);
+    kit_case *c    = calloc(1, sizeof *c);
+    for (int i = 0; told && c && i < CASES; i++) {
+        if (!CHECK(kit_crossed_case(c, 500 + (uint64_t)i, i % 3 * 70))) break;
+        test_case_result(right(c, told), "seed %d: %s", 500 + i, told);
+        kit_free(c);
+        if (strstr(told, "cuda: waiting")) break;  // nothing runs after that
+    }
+    free(c);
+    free(told);
+}
+
 const test_case tests_cuda[] = { TEST(the_device_opens_or_says_why_not),
                                  TEST(nobody_gets_it_who_did_not_ask),
                                  TEST(an_error_in_a_text_is_told),
@@ -407,4 +424,5 @@ const test_case tests_cuda[] = { TEST(the_device_opens_or_says_why_not),
                                  TEST(machine_code_is_kept_on_disk),
                                  TEST(kernels_on_a_gpu_are_what_they_mean),
                                  TEST(big_rows_on_a_gpu_are_what_they_mean),
+                                 TEST(transposed_operands_on_a_gpu_are_what_they_mean),
                                  TEST_END };

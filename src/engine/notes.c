@@ -67,8 +67,10 @@ static size_t notes_of_plan(tni_graph *g, tni_plan *p, tni_note *to)
 static bool lasts(const tni_plan *p, const tni_fused *k)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
-        int32_t at = k->buffer[i];
-        if (k->kernel->buffer[i].written && (at < 0 || p->place[at].where == TNI_INPUT))
+        int32_t          at = k->buffer[i];
+        const tni_place *x  = at < 0 ? NULL : &p->place[at];
+        if (!k->kernel->buffer[i].written) continue;
+        if (!x || x->where == TNI_INPUT || (x->where == TNI_OWN && p->place[x->root].takes))
             return true;
     }
     return false;

@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     VECTOR_BYTES = 16,
@@ -21,7 +20,7 @@ enum {
     FAR          = 32,        // bytes between neighbours from which on a tile is better
     MOST_SHARED  = 24 << 10,  // bytes of all tiles of a group, so that many groups have room
     MOST_UNROLL  = 16,
-    SQUARE       = 4,  // tiles of equal sides along a square that is taken before others
+    SQUARE       = 4,  // tiles along a side of what is taken together where tiles are mirrored
     MANY         = 8   // tiles along both axes from which on it matters in which order they come
 };
 
@@ -44,7 +43,7 @@ static bool is_memory(const tni_ins *x)
     return x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
 }
 
-// Accesses of which all elements are touched, wherever an index or a guard does not decide.
+// Accesses whose places no index or guard decides.
 static uint64_t plain_accesses(const tni_kernel *k)
 {
     tni_set  need = tni_needs_main(k);
