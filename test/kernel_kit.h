@@ -42,6 +42,7 @@ typedef struct {
     int64_t    fail[2];                 // by kit_naive: the first CHECK that fails, as in a launch
     uint64_t   seed;                    // of what fills the buffers and of random kernels
     double     library_ulps;      // how far functions of doubles may be off; 0: the same library
+    double     spelled_ulps;      // how far those of floats may be that CUDA spells its own way
     int64_t    checked, unknown;  // by kit_compare: elements compared, elements nobody can know
 } kit_case;
 

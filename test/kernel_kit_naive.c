@@ -204,6 +204,11 @@ static bool is_library(const tni_ins *x, tn_dtype ct)
     return ct == TN_F64 && tni_op_table[x->op].cost >= 8;
 }
 
+static bool is_spelled(const tni_ins *x, tn_dtype ct)
+{
+    return ct == TN_F32 && (x->op == TNI_exp || x->op == TNI_tanh || x->op == TNI_erf);
+}
+
 static value map_of(const run *r, const tni_ins *x, const value *in, int n)
 {
     const tni_ins *last = &r->c->k.ins[n == 3 ? x->c : n == 2 ? x->b : x->a];
@@ -213,6 +218,7 @@ static value map_of(const run *r, const tni_ins *x, const value *in, int n)
     double         err  = in[0].err + (n > 1 ? in[1].err : 0) + (n > 2 ? in[2].err : 0);
     bool           sure = err == 0;
     if (is_library(x, ct)) y.err = r->c->library_ulps * ulp(TN_F64, y.w.d);
+    if (is_spelled(x, ct)) y.err = r->c->spelled_ulps * ulp(TN_F32, y.w.f);
     if (sure) return y;
     if (n == 3 && in[0].err != 0) {
         tni_word other[3] = { { .i = !w[0].i }, w[1], w[2] };

@@ -309,8 +309,11 @@ static tn_tensor *attention_grad(const sample *s, tn_ctx *cx, tn_tensor *y, tn_t
 
 static tn_tensor *build_attention(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
-    tn_attention_opts o = attention_opts(&attentions[s->variant], cx, s->dt);
-    tn_tensor        *y = tn_attention(x[0], x[1], x[2], o);
+    tn_attention_opts o    = attention_opts(&attentions[s->variant], cx, s->dt);
+    bool              asks = cx->attention;
+    cx->attention          = true;  // also where the device would rather have other ops
+    tn_tensor *y           = tn_attention(x[0], x[1], x[2], o);
+    cx->attention          = asks;
     return s->op == TNI_attention ? y : attention_grad(s, cx, y, x[3]);
 }
 
