@@ -31,6 +31,7 @@ typedef struct {
     bool                   row_work;  // a value of a row is stored or added up, or a row is reduced
     bool                   reduces;   // over R
     bool                   doubles;   // something is computed in f64
+    bool                   draws;     // random numbers
 } facts;
 
 // ---- small things ------------------------------------------------------------------------------
@@ -546,7 +547,7 @@ static void choose_finish(const facts *f, tni_simt *m)
 }
 
 // Whether a thread needs more registers than it has where a multiprocessor has RESIDENT of them: for
-// addresses, for what it holds, and for what it computes in double.
+// addresses, for what it holds, for what it computes in double or draws, and for eight rows at once.
 static bool is_tight(const facts *f, const tni_simt_class *c)
 {
     enum { TIGHT = 56 };
@@ -556,8 +557,9 @@ static bool is_tight(const facts *f, const tni_simt_class *c)
         if (k->ins[i].code == TNI_I_LOAD && f->lane >= 0 && f->varies[i] >> f->lane & 1 &&
             !(c->vectors >> k->ins[i].access & 1))
             n += c->vector;
+    bool many = c->form == TNI_SIMT_LANE && c->vector == MOST_VECTOR;
     return c->cuda && k->tails && !c->bulk &&
-           (f->doubles || 2 * k->nbuffer + n * c->unroll > TIGHT);
+           (f->doubles || f->draws || many || 2 * k->nbuffer + n * c->unroll > TIGHT);
 }
 
 static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *limits)
@@ -575,6 +577,7 @@ static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *lim
         if (x->finish && x->per & TNI_PER_COL) f->col_finish = true;
         if (x->code == TNI_I_REDUCE && !x->over_p) f->reduces = true;
         if (x->code == TNI_I_MAP && x->dtype == TN_F64) f->doubles = true;
+        if (x->code == TNI_I_RANDOM) f->draws = true;
         if ((is_tail(x) && !x->per) || (x->code == TNI_I_STORE && x->per == TNI_PER_ROW))
             f->row_work = true;
     }
