@@ -518,6 +518,7 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .fuses        = d->launch && !e->eager,
                          .checked      = e->check || e->verify,
                          .at_once      = d->at_once,
+                         .tells_late   = d->failed != NULL,
                          .buffers      = 24,
                          .claims       = e->check || e->verify ? NULL : d->claims };
 }
@@ -540,7 +541,7 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan *p)
 
     run     r    = { .cx = g->cx, .e = g->cx->engine, .g = g, .plan = p };
     int64_t need = -1;
-    if (prepare(&r, p) && take_lists(&r)) {
+    if (tni_notes_take(g, p) && prepare(&r, p) && take_lists(&r)) {
         for (size_t i = 0; i < g->count; i++) r.data[i] = nowhere;
         need = (int64_t)scratch_bytes(&r);
     }
@@ -573,6 +574,22 @@ static bool run_steps(run *r, size_t *at, size_t *item)
     return true;
 }
 
+// The first run of a plan gives stores that have a value new places, so that a guard would not keep
+// what they had: an index that fails then is waited for.
+static bool is_sure(const run *r)
+{
+    const tni_engine *e   = r->e;
+    tni_text          why = { "" };
+    bool new              = false;
+    for (const tni_store *s = r->cx->pending; s && r->plan->notes; s = s->next) {
+        if (!s->done || s->node->state != TNI_PENDING || !s->node->mark) continue;
+        const tni_place *p = &r->plan->place[s->node->mark - 1];
+        new |= p->where == TNI_OWN && !r->plan->place[p->root].takes;
+    }
+    if (!new || !e->device->failed) return true;
+    return e->device->wait(e->seat, &why) == TN_OK && tni_notes_check(r->cx) == TN_OK;
+}
+
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 {
     run       r    = { .cx = cx, .e = cx->engine, .g = g };
@@ -582,7 +599,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     r.plan    = plan;
     bool   ok = tni_notes_take(g, plan) && prepare(&r, plan) && take_memory(&r);
     size_t at = 0, item = 0;
-    if (ok) ok = run_steps(&r, &at, &item);
+    if (ok) ok = run_steps(&r, &at, &item) && (plan->runs > 0 || is_sure(&r));
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // What fails on its values will fail again: later steps leave it out.

@@ -1,6 +1,6 @@
 // Indices out of range on a device that tells of them later: what is said then, when the graph that
-// they were in is gone. In a plan that can fail so, kernels that update what lasts are guarded: from
-// the failure on, until it is reported, they do nothing, so that a failed step changes nothing.
+// they were in is gone. Kernels that update what lasts are guarded: from the failure on, until it is
+// reported, they do nothing, so that a failed step changes nothing.
 #include "engine/engine.h"
 
 // ---- taking ------------------------------------------------------------------------------------
@@ -79,13 +79,13 @@ static bool lasts(const tni_plan *p, const tni_fused *k)
 bool tni_notes_take(tni_graph *g, tni_plan *p)
 {
     tni_engine *e = g->cx->engine;
-    if (!e->device->failed || p->note) return true;
+    if (!e->device->failed || p->noted) return true;
     size_t n = notes_of_plan(g, p, NULL);
-    if (!n) return true;
-    p->note = tni_alloc(&g->cx->heap, n * sizeof *p->note);
-    if (!p->note) return tni_no_memory(g->cx, "evaluating");
-    p->notes = notes_of_plan(g, p, p->note);
+    p->note  = n ? tni_alloc(&g->cx->heap, n * sizeof *p->note) : NULL;
+    if (n && !p->note) return tni_no_memory(g->cx, "evaluating");
+    if (n) p->notes = notes_of_plan(g, p, p->note);
     for (size_t k = 0; k < p->kernels; k++) p->kernel[k].kernel->guarded = lasts(p, &p->kernel[k]);
+    p->noted = true;
     return true;
 }
 

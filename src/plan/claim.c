@@ -122,7 +122,7 @@ static void join(claims *c, int32_t item, tni_fused *k, size_t step)
     tni_step *at    = c->p->step;
     uint32_t  early = c->made[item];
     k->claimed      = item;
-    k->sole         = c->last[item] == step && !c->f->g->item[item].live;
+    k->sole         = c->last[item] == step && !c->f->fate[item].apart;
     if (!can_come_early(c, k, item)) {
         c->made[item] = (uint32_t)step;
         at[early]     = NO_STEP;

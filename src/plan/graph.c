@@ -160,8 +160,7 @@ static bool find_bases(tni_graph *g)
 
 bool tni_input_free(const tni_input *in)
 {
-    const tni_buffer *b = in->n->buf;
-    return in->n->refs == in->edges + in->n->fallback && b && b->refs == 1 && !b->borrowed;
+    return in->dies && in->n->buf->refs == 1;
 }
 
 // An input dies if all who hold its buffer are inputs that only the graph needs.
@@ -170,7 +169,9 @@ static void find_dead_inputs(tni_graph *g)
     for (size_t i = 0; i < g->inputs; i++) g->input[i].n->buf->given = 0;
     for (size_t i = 0; i < g->inputs; i++) {
         const tni_input *in = &g->input[i];
-        in->n->buf->given += in->n->refs == in->edges + in->n->fallback;
+        // A read leaves other stores as they are, and what they would return to.
+        uint32_t spare = g->mode == TNI_READ ? 0 : in->n->fallback;
+        in->n->buf->given += in->n->refs == in->edges + spare;
     }
     for (size_t i = 0; i < g->inputs; i++) {
         const tni_buffer *b = g->input[i].n->buf;

@@ -126,6 +126,7 @@ static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value
     if (b->last[base] != b->when[i] || base == value || b->stored[base]) return false;
     if (n->src[0]->op == TNI_view) return false;
     if (base < g->count) return true;
+    if (b->limits->tells_late && b->fallible) return false;
     return b->fallible <= b->when[i] && tni_input_free(&g->input[base - g->count]);
 }
 

@@ -7,10 +7,11 @@
 // What the planner may know of a device.
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
-    bool fuses;    // it runs kernels
-    bool checked;  // every step may fail: its values are looked at
-    bool at_once;  // a kernel of a map has all values of a point before it stores one of them
-    int  buffers;  // most buffers of a kernel
+    bool fuses;       // it runs kernels
+    bool checked;     // every step may fail: its values are looked at
+    bool at_once;     // a kernel of a map has all values of a point before it stores one of them
+    bool tells_late;  // an index out of range is known only later
+    int  buffers;     // most buffers of a kernel
     // Whether it runs an op of the table along with a kernel that reads the result; NULL: none.
     bool (*claims)(int op);
 } tni_limits;
@@ -166,6 +167,7 @@ struct tni_plan {
     bool       recurs;    // another plan of the cache has the same deeds
     bool       unfused;   // it should have been fused and could not: ops run one by one
     uint64_t   used;      // when last, for the LRU
+    bool       noted;     // what is to be said, and guarded, is known
     size_t     notes;
     tni_note  *note;
     void      *replay;  // the device's, and what frees it

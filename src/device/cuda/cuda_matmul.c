@@ -147,6 +147,9 @@ static bool ending_of(const tni_call *c, const tni_launch *l, ending *e)
         }
         used = e->epilogue;
     }
+    // Of one row the bias may be the product itself, or lie where the result will: then it would be
+    // gone when algorithms are tried.
+    if (e->bias && (e->bias == e->to || e->bias == c->out.data)) return false;
     return v >= 0 && e->to && e->epilogue;
 }
 

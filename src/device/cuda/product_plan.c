@@ -83,8 +83,9 @@ static int set_desc32(const tni_ltjob *j, int attribute, int32_t value)
 static int set_bias(const tni_ltjob *j)
 {
     if (!j->p->bias || j->plan->bias == j->p->bias) return TNI_LT_OK;
-    j->plan->bias = j->p->bias;
-    return j->lt->desc_set(j->plan->desc, TNI_LT_DESC_BIAS, &j->p->bias, sizeof j->p->bias);
+    int e = j->lt->desc_set(j->plan->desc, TNI_LT_DESC_BIAS, &j->p->bias, sizeof j->p->bias);
+    if (!e) j->plan->bias = j->p->bias;
+    return e;
 }
 
 static int operation_on(const tni_matrix *x)

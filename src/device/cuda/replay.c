@@ -121,7 +121,7 @@ int tni_replay_launch(tni_cuda *c, const tni_deed *what, const uint32_t *offset,
     if (r->manner != TNI_WRITING_DOWN) {
         int error = launch(c, &d, offset, bytes);
         if (!error && r->manner == TNI_CAPTURING)
-            error = tni_capture_last(c->gpu->cu, c->stream, &d.node);
+            tni_capture_last(c->gpu->cu, c->stream, &d.node);  // without it, it cannot be changed
         if (error || r->manner == TNI_PLAINLY) return error;
     }
     if (!log_deed(c->heap, &r->now, &d, offset, bytes)) r->failed = true;
@@ -289,6 +289,7 @@ tn_status tni_replay_end(void *seat, bool ok, bool *again, tni_text *why)
         tni_cugraph nodes = NULL;
         c->gpu->cu->capture_end(c->stream, &nodes);
         if (nodes) c->gpu->cu->graph_destroy(nodes);
+        r->plan->never = true;  // launched plainly it may work
     } else if (ok && r->manner == TNI_CAPTURING) {
         error = finish_capture(c, again);
     } else if (ok && r->manner == TNI_WRITING_DOWN) {
