@@ -4,6 +4,7 @@
 
 #include "device/cuda/gpu.h"
 #include "kernel_kit.h"
+#include "scratch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,12 +258,11 @@ static void machine_code_is_kept_on_disk(void)
     tni_cubin         a, b, d;
     bool              found[3] = { true, false, true };
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
-    char folder[] = "/tmp/tenon-cubin-XXXXXX", command[128];
-    if (!CHECK(mkdtemp(folder) != NULL)) return;
+    if (!CHECK(scratch_open())) return;
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        setenv("TN_CACHE_DIR", folder, 1);
+        setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
         bool ok = tni_cubin_get(&a, text, chip, &found[0], &why) == TN_OK && !found[0] &&
                   tni_cubin_get(&b, text, chip, &found[1], &why) == TN_OK && found[1] &&
                   tni_cubin_get(&d, text, "sm_80", &found[2], &why) == TN_OK && !found[2] &&
@@ -272,8 +272,7 @@ static void machine_code_is_kept_on_disk(void)
     int status = 1;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
     CHECK_INT(status, 0);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK_INT(system(command), 0);
+    scratch_close();
 }
 
 // ---- kernels on a GPU ----------------------------------------------------------------------------

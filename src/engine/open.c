@@ -10,8 +10,8 @@
 
 // ---- devices -----------------------------------------------------------------------------------
 
-// In order of preference for tn_open(NULL); cuda, which cannot run every op yet, opencl, which may
-// be a CPU, and ref come last and only by name.
+// tn_open(NULL) takes the first; cuda, which convolves and attends slowly yet, opencl, which may be a
+// CPU, and ref are taken only by name.
 static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, &tni_device_opencl,
                                              &tni_device_ref };
 enum { DEVICES = sizeof devices / sizeof *devices };
