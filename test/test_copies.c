@@ -31,8 +31,12 @@ static void begin(uint32_t seed)
     self.heap   = tni_heap_default();
     self.random = seed;
     self.wrong = self.ran = 0;
-    tni_memory memory     = { tni_cuda_alloc, tni_cuda_free, c,
-                              tni_cuda_now,   tni_cuda_done, tni_cuda_settle };
+    tni_memory memory     = { .alloc  = tni_cuda_alloc,
+                              .free   = tni_cuda_free,
+                              .state  = c,
+                              .now    = tni_cuda_now,
+                              .done   = tni_cuda_done,
+                              .settle = tni_cuda_settle };
     tni_buffers_open(&self.buffers, &self.heap, memory, 0);
 }
 

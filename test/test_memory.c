@@ -358,16 +358,26 @@ typedef struct {
     long       countdown, made, failed;
 } broken;
 
+static bool breaks(broken *b)
+{
+    b->made++;
+    if (b->countdown == 1) b->failed++;
+    if (b->countdown > 1) b->countdown--;
+    else return b->countdown == 1;
+    return false;
+}
+
 static void *broken_alloc(void *state, size_t bytes)
 {
     broken *b = state;
-    b->made++;
-    if (b->countdown == 1) {
-        b->failed++;
-        return NULL;
-    }
-    if (b->countdown > 1) b->countdown--;
-    return b->memory.alloc(b->memory.state, bytes);
+    return breaks(b) ? NULL : b->memory.alloc(b->memory.state, bytes);
+}
+
+static void *broken_arena(void *state, size_t bytes, size_t most, size_t *held)
+{
+    broken *b = state;
+    if (bytes && breaks(b)) return NULL;
+    return b->memory.arena(b->memory.state, bytes, most, held);
 }
 
 static void broken_free(void *state, void *p)
@@ -391,8 +401,13 @@ static bool broken_done(void *state, uint64_t work)
 static void break_memory(tn_ctx *cx, broken *b)
 {
     *b                 = (broken){ .memory = cx->buffers.memory };
-    cx->buffers.memory = (tni_memory){ broken_alloc, broken_free, b,
-                                       broken_now,   broken_done, b->memory.settle };
+    cx->buffers.memory = (tni_memory){ .alloc  = broken_alloc,
+                                       .free   = broken_free,
+                                       .arena  = b->memory.arena ? broken_arena : NULL,
+                                       .state  = b,
+                                       .now    = broken_now,
+                                       .done   = broken_done,
+                                       .settle = b->memory.settle };
 }
 
 // Gives back what the cache keeps, so that all is asked for again.

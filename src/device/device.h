@@ -95,6 +95,8 @@ struct tni_device {
     void (*close)(void *seat);
     void *(*alloc)(void *seat, size_t bytes);  // aligned to 64
     void (*free)(void *seat, void *p);
+    // Memory at one address for as long as the seat is held; see tni_memory. NULL where there is none.
+    void *(*arena)(void *seat, size_t bytes, size_t most, size_t *held);
     size_t (*element_size)(tn_dtype dt);  // in its memory
     // When upload returns, host may change; when download does, host has the elements.
     tn_status (*upload)(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,

@@ -309,10 +309,12 @@ static bool prepare(const run *r, tni_plan *p)
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Memory for the value of a node, or for something else.
+// Memory for the value of a node, or for values on the way.
 static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *what)
 {
-    tni_buffer *b = tni_buffer_new(&r->cx->buffers, (size_t)bytes);
+    tni_buffers *all = &r->cx->buffers;
+    tni_buffer  *b   = n ? tni_buffer_new(all, (size_t)bytes)
+                         : tni_buffer_on_the_way(all, (size_t)bytes);
     if (b) return b;
     tni_text value = { "" };
     if (n) {

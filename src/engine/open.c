@@ -191,7 +191,13 @@ tn_ctx *tn_open_with(tn_open_opts o)
     cx->scope       = &cx->root;
     open_slabs(cx);
     if (!take_seat(cx, &wish)) return NULL;
-    tni_memory memory = { dev->alloc, dev->free, e->seat, dev->now, dev->done, dev->settle };
+    tni_memory memory = { .alloc  = dev->alloc,
+                          .free   = dev->free,
+                          .arena  = dev->arena,
+                          .state  = e->seat,
+                          .now    = dev->now,
+                          .done   = dev->done,
+                          .settle = dev->settle };
     tni_buffers_open(&cx->buffers, &cx->heap, memory, limit);
     tni_profile_open(cx);
     return cx;

@@ -71,9 +71,22 @@ static void take_out(tni_buffer **list, tni_buffer *buf)
     else *list = buf->next;
 }
 
+// The arena with at least so many bytes, unless that takes it over the limit; 0: without any.
+static bool stretch(tni_buffers *b, size_t bytes)
+{
+    tni_buffer *a    = &b->arena;
+    int64_t     rest = b->held - (int64_t)a->room;
+    size_t      most = b->limit > 0 ? (size_t)(b->limit - rest) : SIZE_MAX;
+    char       *data = b->memory.arena(b->memory.state, bytes, most, &a->room);
+    b->held          = rest + (int64_t)a->room;
+    if (data) a->data = data;
+    return data;
+}
+
 bool tni_buffers_trim(tni_buffers *b)
 {
     int64_t held = b->held;
+    if (b->arena.room && !b->arena.refs) stretch(b, 0);
     for (int i = 0; i < TNI_BINS; i++)
         while (b->bin[i]) {
             tni_buffer *buf = b->bin[i];
@@ -168,6 +181,14 @@ tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
     return buf ? hand_out(b, buf, n) : NULL;
 }
 
+tni_buffer *tni_buffer_on_the_way(tni_buffers *b, size_t bytes)
+{
+    tni_buffer *a = &b->arena;
+    size_t      n = b->memory.arena && !a->refs ? rounded(b, bytes) : 0;
+    if (!n || (n > a->room && !stretch(b, n))) return tni_buffer_new(b, bytes);
+    return hand_out(b, a, n);
+}
+
 // Twice this much is not held for one batch.
 enum { MOST_TO_DOUBLE = 256 << 20 };
 
@@ -218,5 +239,5 @@ void tni_buffer_unref(tni_buffers *b, tni_buffer *buf)
     b->bytes -= (int64_t)buf->bytes;
     buf->last = b->memory.now ? b->memory.now(b->memory.state) : 0;
     take_out(&b->used, buf);
-    put(&b->bin[bin_of(buf->room)], buf);
+    if (buf != &b->arena) put(&b->bin[bin_of(buf->room)], buf);
 }

@@ -16,9 +16,15 @@
 // A device's memory, as this folder sees it. The last three are NULL where nothing runs beside the
 // stream. now: a number for all work given so far, growing; 0 stands for none. done: whether all up
 // to a number is done. settle: waits until a caller's memory is used no more.
+//
+// arena: memory at an address that never changes, for what is needed while an evaluation runs and not
+// after it. It has at least so many bytes from now on, and *held in all, at most `most` if it had to
+// grow; what was in it is lost. 0 bytes: all memory behind the address is given back. NULL if it does
+// not have that many; the function is NULL where a device has no such memory.
 typedef struct {
     void *(*alloc)(void *state, size_t bytes);  // aligned to 64; NULL when there is none
     void (*free)(void *state, void *p);
+    void *(*arena)(void *state, size_t bytes, size_t most, size_t *held);
     void *state;
     uint64_t (*now)(void *state);
     bool (*done)(void *state, uint64_t work);
@@ -56,6 +62,7 @@ typedef struct {
     tni_memory  memory;
     int64_t     bytes, peak, held, limit;
     int         releasing;  // release functions that run
+    tni_buffer  arena;      // no reference: not in use
     tni_buffer *used;
     tni_buffer *bin[TNI_BINS];  // free blocks, those freed last first
 } tni_buffers;
@@ -76,6 +83,9 @@ tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes);
 // than a single block that is still used, so that a batch is copied while the one before it is
 // worked on.
 tni_buffer *tni_buffer_to_fill(tni_buffers *b, size_t bytes);
+// The same for what an evaluation needs on its way: the device's arena, unless that is in use or
+// cannot be had. One after the other gets the same address.
+tni_buffer *tni_buffer_on_the_way(tni_buffers *b, size_t bytes);
 tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *, void *),
                               void *user);
 void        tni_buffer_unref(tni_buffers *b, tni_buffer *buf);

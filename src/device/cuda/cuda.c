@@ -29,6 +29,7 @@ static void close_seat(void *seat)
     if (c->stream) cu->stream_wait(c->stream);
     tni_copies_close(c);
     tni_state_close(c);
+    tni_arena_close(c);
     if (c->workspace) cu->mem_free(c->workspace);
     tni_replay_close(c);
     tni_stamps_close(c);
@@ -111,6 +112,7 @@ const tni_device tni_device_cuda = {
     .close        = close_seat,
     .alloc        = tni_cuda_alloc,
     .free         = tni_cuda_free,
+    .arena        = tni_cuda_arena,
     .element_size = tni_dtype_size,
     .upload       = tni_cuda_upload,
     .download     = tni_cuda_download,

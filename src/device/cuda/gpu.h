@@ -28,7 +28,17 @@ bool tni_gpu_probe(tni_text *detail);
 // TN_OK, or what an error of the driver means, with a sentence: what could not be done, and why.
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why);
 
-enum { TNI_SCRATCHES = 40 };
+enum { TNI_SCRATCHES = 40, TNI_ARENA_PIECES = 64 };
+
+// A reserved range of addresses. Invariant: the first held bytes have memory, in pieces one after the
+// other, each a multiple of the grain.
+typedef struct {
+    tni_cuptr at;       // 0: not reserved
+    bool      refused;  // it cannot be
+    size_t    reserved, grain, held;
+    int       pieces;
+    size_t    piece[TNI_ARENA_PIECES];
+} tni_arena_range;
 
 typedef struct tni_stamps tni_stamps;  // stamps.c
 
@@ -48,6 +58,7 @@ typedef struct tni_cuda {
     int               scratches;
     tni_cuptr         scratch[TNI_SCRATCHES];  // the last is in use: by kernels one after the other
     size_t            scratch_bytes;
+    tni_arena_range   arena;
     tni_uploads       uploads;
     tni_fetches       fetches;
     tni_recorder      recorder;
@@ -73,6 +84,8 @@ tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *wh
 
 void     *tni_cuda_alloc(void *seat, size_t bytes);
 void      tni_cuda_free(void *seat, void *p);
+void     *tni_cuda_arena(void *seat, size_t bytes, size_t most, size_t *held);
+void      tni_arena_close(tni_cuda *c);
 tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
                           tni_text *why);
 tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,

@@ -1,0 +1,96 @@
+// The arena of a seat: a range of addresses as large as the GPU's memory, reserved once, with memory
+// behind its beginning. It grows by memory at its end, so that what lies in it never moves: the
+// pointers of a step are the same whenever it runs.
+#include "device/cuda/gpu.h"
+
+static size_t grains(const tni_arena_range *a, size_t bytes)
+{
+    return (bytes + a->grain - 1) / a->grain * a->grain;
+}
+
+static tni_cuallocation memory_of(const tni_cuda *c)
+{
+    return (tni_cuallocation){ .type = TNI_CU_PINNED, .at = { TNI_CU_AT_DEVICE, c->gpu->device } };
+}
+
+// The addresses, at the first use. A GPU without such ranges is not asked twice.
+static bool reserve(tni_cuda *c)
+{
+    const tni_driver *cu   = c->gpu->cu;
+    tni_arena_range  *a    = &c->arena;
+    tni_cuallocation  what = memory_of(c);
+    int               has  = 0;
+    size_t            all  = 0;
+    if (a->at || a->refused) return a->at;
+    a->refused = cu->device_attribute(&has, TNI_CU_HAS_RESERVED_RANGES, c->gpu->device) || !has ||
+                 cu->memory_granularity(&a->grain, &what, TNI_CU_RECOMMENDED) || !a->grain ||
+                 cu->device_memory(&all, c->gpu->device) ||
+                 cu->range_reserve(&a->at, grains(a, all), 0, 0, 0);
+    if (a->refused) a->at = 0;
+    else a->reserved = grains(a, all);
+    return a->at;
+}
+
+// Memory for the next bytes of the range, a multiple of the grain.
+static bool add_piece(tni_cuda *c, size_t bytes)
+{
+    const tni_driver *cu     = c->gpu->cu;
+    tni_arena_range  *a      = &c->arena;
+    tni_cuallocation  what   = memory_of(c);
+    tni_cuaccess      access = { what.at, TNI_CU_READ_WRITE };
+    tni_cuptr         at     = a->at + a->held;
+    tni_cumemory      memory = 0;
+    if (a->pieces == TNI_ARENA_PIECES || bytes > a->reserved - a->held) return false;
+    if (cu->memory_create(&memory, bytes, &what, 0) != TNI_CU_OK) return false;
+    bool mapped = cu->range_map(at, bytes, 0, memory, 0) == TNI_CU_OK;
+    bool ok     = mapped && cu->range_access(at, bytes, &access, 1) == TNI_CU_OK;
+    if (mapped && !ok) cu->range_unmap(at, bytes);
+    cu->memory_release(memory);  // it stays until it is unmapped
+    if (!ok) return false;
+    a->piece[a->pieces++] = bytes;
+    a->held += bytes;
+    return true;
+}
+
+// Everything given may still use it.
+static void give_back(tni_cuda *c)
+{
+    const tni_driver *cu = c->gpu->cu;
+    tni_arena_range  *a  = &c->arena;
+    if (a->held) cu->stream_wait(c->stream);
+    while (a->pieces) {
+        a->held -= a->piece[--a->pieces];
+        cu->range_unmap(a->at + a->held, a->piece[a->pieces]);
+    }
+}
+
+// An eighth more than was asked for, so that plans which grow a little do not add a piece each; then
+// no more than that, and then all in one piece.
+static bool grow(tni_cuda *c, size_t bytes, size_t most)
+{
+    tni_arena_range *a    = &c->arena;
+    size_t           need = grains(a, bytes - a->held), more = grains(a, need + a->held / 8);
+    if (a->held + need > most) return false;
+    if (more > need && a->held + more <= most && add_piece(c, more)) return true;
+    if (add_piece(c, need)) return true;
+    if (!a->held) return false;
+    give_back(c);
+    return add_piece(c, grains(a, bytes));
+}
+
+void *tni_cuda_arena(void *seat, size_t bytes, size_t most, size_t *held)
+{
+    tni_cuda *c = seat;
+    tni_cuda_enter(c);
+    bool ok = bytes == 0 || (reserve(c) && (bytes <= c->arena.held || grow(c, bytes, most)));
+    if (bytes == 0) give_back(c);
+    *held = c->arena.held;
+    return ok ? (void *)(uintptr_t)c->arena.at : NULL;
+}
+
+void tni_arena_close(tni_cuda *c)
+{
+    if (!c->arena.at) return;
+    give_back(c);
+    c->gpu->cu->range_free(c->arena.at, c->arena.reserved);
+}
