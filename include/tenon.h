@@ -95,7 +95,8 @@ typedef struct {
 typedef void tn_handler(tn_ctx *cx, const tn_fault *f, void *user);
 
 typedef struct {
-    const char *device;  // "ref", "cpu", "opencl"; NULL: TN_DEVICE, else the fastest device present
+    const char *device;   // "cpu", "cuda", "cuda:1", "opencl", "ref"; NULL: TN_DEVICE, else the
+                          // fastest device present
     tn_handler *handler;  // NULL: print the first error once to stderr
     void       *user;     // handed to handler and alloc
     uint64_t    seed;
@@ -203,8 +204,8 @@ TN_API int64_t tn_item_i64(tn_tensor *t);  // 0 on error
 TN_API double tn_item_late(tn_tensor *t);
 // Copies t out, row-major, converted to dt. count must be t's.
 TN_API tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count);
-// The value's memory on a CPU device, row-major if t is contiguous, else by its strides. Valid
-// until t dies or is written.
+// The value's memory, row-major if t is contiguous, else by its strides; on cuda it is the GPU's. Valid
+// until t dies or is written. NULL, an error, on devices whose memory has no address.
 TN_API const void *tn_ptr(tn_tensor *t);
 // Shows t as NumPy would.
 TN_API void tn_print(tn_tensor *t, FILE *f);

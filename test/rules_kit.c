@@ -2,6 +2,7 @@
 #include "rules_kit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const devices[] = { "cpu", "ref", NULL };
@@ -28,6 +29,17 @@ tn_tensor *rules_ramp(tn_ctx *cx, int64_t n)
     float data[256];
     for (int64_t i = 0; i < n && i < 256; i++) data[i] = (float)(i + 1);
     return tn_from(cx, TN_F32, TN_SHAPE(n), data);
+}
+
+tn_tensor *rules_there(tn_ctx *cx, int rank, const int64_t *size)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= size[i];
+    float *data = malloc((size_t)n * sizeof *data);
+    for (int64_t i = 0; data && i < n; i++) data[i] = (float)(i % 17) / 8 - 1;
+    tn_tensor *t = data ? tn_from(cx, TN_F32, rank, size, data) : NULL;
+    free(data);
+    return t;
 }
 
 bool rules_values(tn_tensor *t, int n, const double *want, const char *file, int line,
@@ -77,7 +89,7 @@ const char *rules_site(const char *file, int line)
 int  rules_computed;
 bool rules_fail;
 
-static tn_status twice_shape(const void *attr, const tn_array *in, tn_array *out)
+tn_status rules_same_shape(const void *attr, const tn_array *in, tn_array *out)
 {
     (void)attr;
     *out = *in;
@@ -103,9 +115,11 @@ static tn_status twice_grad(const void *attr, tn_tensor *const *x, tn_tensor *co
     return gx[0] ? TN_OK : TN_EUSER;
 }
 
-const tn_op_def rules_twice = {
-    .name = "twice", .nin = 1, .shape = twice_shape, .compute = twice_compute, .grad = twice_grad
-};
+const tn_op_def rules_twice = { .name    = "twice",
+                                .nin     = 1,
+                                .shape   = rules_same_shape,
+                                .compute = twice_compute,
+                                .grad    = twice_grad };
 
 tn_tensor *rules_double(tn_tensor *x)
 {

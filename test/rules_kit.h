@@ -15,6 +15,8 @@ tn_ctx *rules_open(const char *device);
 
 // 1, 2, ... n as f32, computed.
 tn_tensor *rules_ramp(tn_ctx *cx, int64_t n);
+// Some numbers from -1 to 1 that are there: nothing has to run for them.
+tn_tensor *rules_there(tn_ctx *cx, int rank, const int64_t *size);
 // Whether t is n elements with these values. Reads it.
 bool rules_values(tn_tensor *t, int n, const double *want, const char *file, int line,
                   const char *text);
@@ -32,6 +34,8 @@ bool rules_failed(tn_ctx *cx, tn_status code, const char *part, const char *also
 const char *rules_site(const char *file, int line);
 #define SITE(line) rules_site(__FILE__, line)
 
+// The shape rule of an op whose result is as its input.
+tn_status rules_same_shape(const void *attr, const tn_array *in, tn_array *out);
 // 2 x, elementwise, f32. It counts its computations; its gradient is itself. It fails in compute
 // while rules_fail is set.
 extern const tn_op_def rules_twice;

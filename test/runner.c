@@ -329,6 +329,7 @@ int main(int argc, char **argv)
     filters = argv + i;
     if (only_list) return list();
     setenv("TN_CACHE_DIR", TN_BUILD_DIR "/cache", 0);  // not the user's
+    setenv("TN_DEVICE", "cpu", 0);                     // the same tests wherever there is a GPU
 
     const char *text = getenv("TN_TEST_LIMIT");
     if (text && atoi(text) > 0) limit = atoi(text);

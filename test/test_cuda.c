@@ -3,6 +3,8 @@
 #include "check.h"
 
 #include "device/cuda/gpu.h"
+#include "engine/engine.h"
+#include "gpu_parts.h"
 #include "kernel_kit.h"
 #include "scratch.h"
 
@@ -34,13 +36,22 @@ static void the_device_opens_or_says_why_not(void)
     tn_error_clear(NULL);
 }
 
-static void nobody_gets_it_who_did_not_ask(void)
+// In a process of its own, since one that used the GPU cannot fork another that does.
+static void open_without_a_name(void *arg)
 {
-    if (getenv("TN_DEVICE")) SKIP("TN_DEVICE is set");
-    tn_ctx *cx = tn_open(NULL);
-    // Only values in host memory have an address.
-    if (CHECK(cx != NULL)) CHECK(tn_ptr(tn_ones(cx, TN_F32, TN_SHAPE(3))) != NULL);
+    (void)arg;
+    unsetenv("TN_DEVICE");
+    tni_text there = { "" };
+    tn_ctx  *cx    = tn_open(NULL);
+    if (!CHECK(cx != NULL)) return;
+    const tni_device *d = ((tni_engine *)cx->engine)->device;
+    CHECK(d == (tni_device_cuda.probe(&there) ? &tni_device_cuda : &tni_device_cpu));
     tn_close(cx);
+}
+
+static void it_is_taken_where_it_is_there(void)
+{
+    in_process(open_without_a_name, NULL);
 }
 
 static void an_error_in_a_text_is_told(void)
@@ -193,11 +204,28 @@ static void random_kernels_compile_for_an_h200(void)
 static const struct {
     const char        *name;
     const char *const *text;
-    const char        *kernel[3];
+    const char        *kernel[5];
 } hands[] = {
     { "matmul", tni_text_matmul, { "matmul" } },
-    { "conv", tni_text_conv, { "conv", "conv_dgrad", "conv_wgrad" } },
-    { "fold", tni_text_fold, { "scan", "arg_reduce", "fold" } },
+    { "conv 16", tni_text_conv_16, { "conv" } },
+    { "conv 32", tni_text_conv_32, { "conv" } },
+    { "conv 64", tni_text_conv_64, { "conv" } },
+    { "conv wide", tni_text_conv_wide, { "conv" } },
+    { "weights 16", tni_text_weights_16, { "conv_weights" } },
+    { "weights 64", tni_text_weights_64, { "conv_weights" } },
+    { "weights 128", tni_text_weights_128, { "conv_weights" } },
+    { "weights wide", tni_text_weights_wide, { "conv_weights" } },
+    { "conv few",
+      tni_text_conv_few,
+      { "conv_direct", "weights_direct", "weights_direct_last", "conv_add" } },
+    { "conv few, wide",
+      tni_text_conv_few_wide,
+      { "conv_direct", "weights_direct", "weights_direct_last", "conv_add" } },
+    { "scan",
+      tni_text_scan,
+      { "scan_rows", "row_totals", "scan_starts", "scan_columns", "column_totals" } },
+    { "extremum", tni_text_extremum, { "arg_rows", "arg_columns", "arg_last" } },
+    { "fold", tni_text_fold, { "fold" } },
     { "sort", tni_text_sort, { "sort_blocks", "sort_merge" } },
     { "index", tni_text_index, { "scatter" } },
     { "segments", tni_text_segments, { "pair_blocks", "pair_merge", "add_segments" } },
@@ -210,8 +238,11 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
 {
     const char *const *text   = hands[hand].text;
     bool               narrow = x == TN_F16 || x == TN_BF16;
-    if (text == tni_text_sort) return y == TN_I64;
-    if (text == tni_text_fold) return y == x || y == TN_I64;
+    bool               floats = tni_is_float(x);
+    if (text == tni_text_sort || text == tni_text_extremum) return y == TN_I64;
+    if (text == tni_text_scan) return floats ? y == x : y == TN_I64;
+    if (!strncmp(hands[hand].name, "conv", 4) || !strncmp(hands[hand].name, "weights", 7))
+        return floats && y == x;
     if (text == tni_text_index) return y == x || (narrow && y == TN_F32);
     if (text == tni_text_attention) return tni_is_float(x) && (y == x || y == TN_BOOL);
     return y == x;
@@ -228,7 +259,7 @@ static void compile_hand(int hand, tn_dtype x, tn_dtype y)
     tn_status s = tni_cubin_make(&c, text, chip, true, &why);
     test_case_result(s == TN_OK && !strstr(c.log, "warning"), "%s %s %s: %s", of[0], of[1], of[2],
                      s == TN_OK ? c.log : why.s);
-    for (int i = 0; s == TN_OK && i < 3 && hands[hand].kernel[i]; i++) {
+    for (int i = 0; s == TN_OK && i < 5 && hands[hand].kernel[i]; i++) {
         tni_usage u = { 0 };
         if (!CHECK(tni_cubin_usage(&c, hands[hand].kernel[i], &u))) continue;
         test_case_result(u.spills == 0 && u.stack == 0,
@@ -415,7 +446,7 @@ static void transposed_operands_on_a_gpu_are_what_they_mean(void)
 }
 
 const test_case tests_cuda[] = { TEST(the_device_opens_or_says_why_not),
-                                 TEST(nobody_gets_it_who_did_not_ask),
+                                 TEST(it_is_taken_where_it_is_there),
                                  TEST(an_error_in_a_text_is_told),
                                  TEST(what_a_function_takes_is_read),
                                  TEST(kernels_compile_for_an_h200_and_do_not_spill),

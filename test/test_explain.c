@@ -39,18 +39,6 @@ static void says(const char *text)
     test_that(strstr(page, text) != NULL, "\"%s\" is not in: %.800s", text, page);
 }
 
-// A value that is there: nothing has to run for it.
-static tn_tensor *there(tn_ctx *cx, int rank, const int64_t *size)
-{
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= size[i];
-    float *data = malloc((size_t)n * sizeof *data);
-    for (int64_t i = 0; data && i < n; i++) data[i] = (float)(i % 17) / 8 - 1;
-    tn_tensor *t = data ? tn_from(cx, TN_F32, rank, size, data) : NULL;
-    free(data);
-    return t;
-}
-
 static bool fuses(const tni_device *d)
 {
     const char *eager = getenv("TN_EAGER");
@@ -63,7 +51,7 @@ static void the_page_has_counts_lines_and_memory(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_scope  *s = tn_begin(cx);
-        tn_tensor *x = there(cx, TN_SHAPE(N, C));
+        tn_tensor *x = rules_there(cx, TN_SHAPE(N, C));
         int        line;
         long long  moved, least;
         char       text[256];
@@ -92,7 +80,7 @@ static void the_page_has_counts_lines_and_memory(void)
 static void what_is_at_least_moved_is_what_is_read_and_written(void)
 {
     tn_ctx    *cx = rules_open("cpu");
-    tn_tensor *x = there(cx, TN_SHAPE(N, C)), *b = there(cx, TN_SHAPE(C));
+    tn_tensor *x = rules_there(cx, TN_SHAPE(N, C)), *b = rules_there(cx, TN_SHAPE(C));
     tn_scope  *s = tn_begin(cx);
     long long  least;
     tn_add(tn_slice(x, 0, 0, N / 2, 1), b);
@@ -107,7 +95,7 @@ static void explaining_changes_nothing(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_scope  *s = tn_begin(cx);
-        tn_tensor *x = there(cx, TN_SHAPE(4)), *y = tn_mul_s(tn_add_s(x, 1), 8);
+        tn_tensor *x = rules_there(cx, TN_SHAPE(4)), *y = tn_mul_s(tn_add_s(x, 1), 8);
         tn_tensor *loss   = tn_sum_all(tn_mul(tn_requires_grad(x, true), y));
         tn_stats   before = tn_stats_get(cx);
         tn_backward(loss, NULL);
@@ -137,17 +125,10 @@ static tn_status explains_inside(const void *attr, const tn_array *in, tn_array 
     return TN_OK;
 }
 
-static tn_status same_shape(const void *attr, const tn_array *in, tn_array *out)
-{
-    (void)attr;
-    *out = *in;
-    return TN_OK;
-}
-
 static void explaining_where_it_cannot_be_is_an_error(void)
 {
     static const tn_op_def op = {
-        .name = "looks", .nin = 1, .shape = same_shape, .compute = explains_inside
+        .name = "looks", .nin = 1, .shape = rules_same_shape, .compute = explains_inside
     };
 
     tn_ctx *cx = rules_open("cpu");
@@ -155,7 +136,7 @@ static void explaining_where_it_cannot_be_is_an_error(void)
     CHECK_FAILED(cx, TN_EARG, "explain: the file is NULL");
     CHECK_STATUS(tn_explain(NULL, stderr), TN_EARG);
     CHECK_INT(tn_plan_bytes(NULL).peak, 0);
-    tn_tensor *x = there(cx, TN_SHAPE(1));
+    tn_tensor *x = rules_there(cx, TN_SHAPE(1));
     tn_eval_of(tn_custom(&op, &x, &cx, sizeof cx));
     CHECK_FAILED(cx, TN_EARG, "explain: a tn_ call is in progress");
     FILE *full = fopen("/dev/full", "w");
@@ -176,7 +157,7 @@ static bool survives(long n, bool *hit)
     FILE   *to = fopen("/dev/null", "w");
     bool    ok = cx && to;
     if (ok) {
-        tn_tensor *x = tn_requires_grad(there(cx, TN_SHAPE(4, 4)), true);
+        tn_tensor *x = tn_requires_grad(rules_there(cx, TN_SHAPE(4, 4)), true);
         tn_backward(tn_sum_all(tn_softmax(tn_matmul(x, x), 1)), NULL);
         h.countdown      = n;
         tn_status      s = tn_explain_with(cx, to, (tn_explain_opts){ .source = n % 2 == 0 });
@@ -205,7 +186,7 @@ static void the_source_has_the_kernel_in_the_devices_language(void)
 {
     if (!fuses(&tni_device_cpu)) SKIP("the cpu device runs ops one by one");
     tn_ctx *cx = rules_open("cpu");
-    tn_exp(there(cx, TN_SHAPE(N, C)));
+    tn_exp(rules_there(cx, TN_SHAPE(N, C)));
     CHECK_INT(explain(cx, true), 1);
     says("load");
     says("exp");
@@ -286,7 +267,7 @@ static void views_and_broadcasts_stay_one_kernel(void)
     if (!fuses(&tni_device_cpu)) SKIP("the cpu device runs ops one by one");
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         tn_ctx    *cx = rules_open("cpu");
-        tn_tensor *x = there(cx, TN_SHAPE(N, C)), *b = there(cx, TN_SHAPE(C));
+        tn_tensor *x = rules_there(cx, TN_SHAPE(N, C)), *b = rules_there(cx, TN_SHAPE(C));
         tn_begin(cx);
         forms[i].record(x, b);
         int n = explain(cx, false);
@@ -372,7 +353,7 @@ static void counters_tell_plans_from_hits(void)
     tn_ctx *cx = rules_open("cpu");
     for (int i = 0; i < 3; i++) {
         tn_scope *s = tn_begin(cx);
-        tn_matmul(tn_exp(there(cx, TN_SHAPE(N, C))), there(cx, TN_SHAPE(C, C)));
+        tn_matmul(tn_exp(rules_there(cx, TN_SHAPE(N, C))), rules_there(cx, TN_SHAPE(C, C)));
         CHECK_STATUS(tn_eval(cx), TN_OK);
         tn_end(s);
     }
@@ -415,7 +396,7 @@ TEST_PRINTF(2, 3) static void runs(int status, const char *script, ...)
 {
     char    command[COMMAND];
     int     n = snprintf(command, sizeof command,
-                         "cd '%s' && unset TN_DEVICE TN_EXPLAIN TN_LOG; "
+                         "cd '%s' && unset TN_EXPLAIN TN_LOG; export TN_DEVICE=cpu; "
                              "export ASAN_OPTIONS=detect_leaks=0; tenon() { '" TN_BUILD_DIR
                          "/tenon' \"$@\"; }\n",
                          scratch_path("."));
@@ -554,7 +535,7 @@ static void reasons_name_what_differs(void)
         setenv("TN_LOG", "plan", 1);
         tn_ctx *cx = rules_open("cpu");
         unsetenv("TN_LOG");
-        tn_tensor *x = there(cx, TN_SHAPE(4, 4));
+        tn_tensor *x = rules_there(cx, TN_SHAPE(4, 4));
         for (int k = 0; k < 4; k++) {
             tn_scope *s = tn_begin(cx);
             if (k < 3) tn_exp(x);

@@ -8,71 +8,19 @@
 // touch the GPU itself: what is forked from a process that did cannot use it.
 #include "check.h"
 #include "device_table.h"
+#include "gpu_parts.h"
 #include "graph_ways.h"
 #include "on_device.h"
 #include "table.h"
 
 #include "device/device.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <tenon/models.h>
 #include <unistd.h>
 
 enum { MOST_PARTS = 16 };
-
-static const char *device(void)
-{
-    const char *name = getenv("TN_TEST_DEVICE");
-    return name && *name ? name : "cuda";
-}
-
-// ---- processes ---------------------------------------------------------------------------------
-
-// Whether there is a device, found out by a process of its own; why not, in a line.
-static bool is_there(char *why, size_t room)
-{
-    int ends[2], status = 1;
-    if (pipe(ends)) return false;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        tn_ctx     *cx   = open_quiet(device(), 1);
-        const char *text = tn_error_text(NULL);
-        if (!cx && write(ends[1], text, strlen(text)) < 0) _exit(2);
-        tn_close(cx);
-        _exit(cx ? 0 : 1);
-    }
-    close(ends[1]);
-    ssize_t n          = read(ends[0], why, room - 1);
-    why[n > 0 ? n : 0] = 0;
-    close(ends[0]);
-    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
-}
-
-// Runs f in so many processes; their cases are those of the running test.
-static void in_parts(void (*f)(int part, int parts), int parts)
-{
-    pid_t pid[MOST_PARTS];
-    char  why[256];
-    if (!is_there(why, sizeof why)) SKIP("%s", why);
-    fflush(NULL);
-    for (int i = 0; i < parts; i++) {
-        pid[i] = fork();
-        if (pid[i] == 0) {
-            f(i, parts);
-            fflush(NULL);
-            _exit(0);
-        }
-    }
-    for (int i = 0; i < parts; i++) {
-        int status = 1;
-        test_that(pid[i] > 0 && waitpid(pid[i], &status, 0) == pid[i] && status == 0,
-                  "part %d of %d ended with status %d", i, parts, status);
-    }
-}
 
 static int cores(void)
 {
@@ -95,13 +43,13 @@ static int ops_of_part(int part, int parts, int *ops)
 static void run_table(int part, int parts)
 {
     int ops[TNI_OPS], n = ops_of_part(part, parts, ops);
-    device_table(device(), false, COMPLETE, n, ops);
+    device_table(tested_device(), false, COMPLETE, n, ops);
 }
 
 static void run_ops(int part, int parts)
 {
     int ops[TNI_OPS], n = ops_of_part(part, parts, ops);
-    device_table(device(), true, FEW, n, ops);
+    device_table(tested_device(), true, FEW, n, ops);
 }
 
 static void every_op_agrees_with_ref(void)
@@ -118,18 +66,19 @@ static void every_op_by_itself_agrees_with_ref(void)
 
 static void run_sizes(int part, int parts)
 {
-    static void (*const all[])(const char *) = { products_on, sorts_on, sums_on, scatters_on };
-    for (int i = part; i < 4; i += parts) all[i](device());
+    static void (*const all[])(const char *) = { products_on, scans_on, extrema_on,
+                                                 sorts_on,    sums_on,  scatters_on };
+    for (int i = part; i < 6; i += parts) all[i](tested_device());
 }
 
-static void products_sorts_and_sums_of_all_sizes_agree_with_ref(void)
+static void products_folds_and_sorts_of_all_sizes_agree_with_ref(void)
 {
-    in_parts(run_sizes, 4);
+    in_parts(run_sizes, 6);
 }
 
 static void run_attention(int part, int parts)
 {
-    attention_on(device(), part, parts);
+    attention_on(tested_device(), part, parts);
 }
 
 static void attention_agrees_with_ref(void)
@@ -141,7 +90,7 @@ static void attention_agrees_with_ref(void)
 
 static void run_gradients(int part, int parts)
 {
-    gradients_on(device(), part, parts);
+    gradients_on(tested_device(), part, parts);
 }
 
 static void gradients_agree_with_ref(void)
@@ -151,7 +100,7 @@ static void gradients_agree_with_ref(void)
 
 static void run_differences(int part, int parts)
 {
-    differences_on(device(), part, parts);
+    differences_on(tested_device(), part, parts);
 }
 
 static void gradients_are_those_of_differences(void)
@@ -167,14 +116,14 @@ static int graphs(void)
 
 static void run_graphs(int part, int parts)
 {
-    graph_way w     = { "fused", device(), "TN_EAGER", "0" };
+    graph_way w     = { "fused", tested_device(), "TN_EAGER", "0" };
     int       share = (graphs() + parts - 1) / parts;
     graph_way_run(&w, 500001 + (uint64_t)(part * share), share);
 }
 
 static void run_alone(int part, int parts)
 {
-    graph_way w     = { "op by op", device(), "TN_EAGER", "1" };
+    graph_way w     = { "op by op", tested_device(), "TN_EAGER", "1" };
     int       share = (graphs() / 10 + parts - 1) / parts;
     graph_way_run(&w, 900001 + (uint64_t)(part * share), share);
 }
@@ -191,7 +140,7 @@ static void random_graphs_op_by_op_agree_with_ref(void)
 
 static void run_recordings(int part, int parts)
 {
-    recordings_on(device(), part, parts);
+    recordings_on(tested_device(), part, parts);
 }
 
 static void training_steps_equal_those_of_pytorch(void)
@@ -207,7 +156,7 @@ static void run_bad_index(int part, int parts)
     const int64_t places[] = { 0, 2, 7, -1 };
     (void)part, (void)parts;
     for (int k = 0; k < 6; k++) {
-        tn_ctx    *cx = open_eager(device(), k & 1);
+        tn_ctx    *cx = open_eager(tested_device(), k & 1);
         tn_tensor *x  = tn_rand(cx, TN_F32, TN_SHAPE(5, 3)), *y;
         tn_tensor *i  = tn_from(cx, TN_I64, TN_SHAPE(4), places);
         tn_tensor *v  = tn_ones(cx, TN_F32, TN_SHAPE(4, 3));
@@ -236,7 +185,7 @@ static void run_counts(int part, int parts)
     (void)part, (void)parts;
     int64_t before = 0;
     for (int k = 0; k < 2; k++) {
-        tn_ctx *cx = open_eager(device(), false);
+        tn_ctx *cx = open_eager(tested_device(), false);
         CHECK_NEAR(tn_item(tn_sum_all(tn_sqrt(tn_ones(cx, TN_F32, TN_SHAPE(3, 19, 7))))), 399, 0);
         tn_stats s = tn_stats_get(cx);
         CHECK(s.kernels + s.disk_hits > 0);
@@ -271,7 +220,7 @@ static void run_products(int part, int parts)
     for (int k = 0; k < 4; k++) {
         float y[2][30], kept[2][30];
         for (int d = 0; d < 2; d++) {
-            tn_ctx    *cx = open_quiet(d ? "ref" : device(), 1);
+            tn_ctx    *cx = open_quiet(d ? "ref" : tested_device(), 1);
             tn_scope  *s  = tn_begin(cx);
             tn_tensor *also, *t = tn_want(product_case(cx, k, &also));
             int64_t    n = tn_count(t);
@@ -320,7 +269,7 @@ static void run_failed_step(int part, int parts)
     (void)part, (void)parts;
     static const int64_t good[ROWS] = { 0, 1, 2, 3, 0 }, bad[ROWS] = { 0, 1, CLASSES, 3, 0 };
     float                before[WIDTH * WIDTH], after[WIDTH * WIDTH];
-    tn_ctx              *cx  = open_quiet(device(), 1);
+    tn_ctx              *cx  = open_quiet(tested_device(), 1);
     tn_layer            *net = tn_mlp(cx, TN_SHAPE(WIDTH, WIDTH, CLASSES));
     tn_optim            *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 1e-2f });
     tn_tensor           *x   = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, WIDTH)));
@@ -353,7 +302,7 @@ static void kernels_are_compiled_once_and_counted(void)
 const test_case tests_gpu[] = {
     TEST(every_op_agrees_with_ref),
     TEST(every_op_by_itself_agrees_with_ref),
-    TEST(products_sorts_and_sums_of_all_sizes_agree_with_ref),
+    TEST(products_folds_and_sorts_of_all_sizes_agree_with_ref),
     TEST(attention_agrees_with_ref),
     TEST(gradients_agree_with_ref),
     TEST(gradients_are_those_of_differences),

@@ -128,17 +128,6 @@ static const event *find_event(int n, const char *name)
 
 // ---- what is profiled
 
-static tn_tensor *there(tn_ctx *cx, int rank, const int64_t *size)
-{
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= size[i];
-    float *data = malloc((size_t)n * sizeof *data);
-    for (int64_t i = 0; data && i < n; i++) data[i] = (float)(i % 13) / 8 - 0.5f;
-    tn_tensor *t = data ? tn_from(cx, TN_F32, rank, size, data) : NULL;
-    free(data);
-    return t;
-}
-
 // So that nothing is measured.
 static void set_ceilings(tn_ctx *cx)
 {
@@ -171,8 +160,8 @@ static void profile_on(const char *device)
 {
     tn_ctx *cx = rules_open(device);
     if (!cx || !scratch_open()) return;
-    tn_tensor *x = there(cx, TN_SHAPE(N, N)),
-              *w = tn_requires_grad(there(cx, TN_SHAPE(N, N)), true);
+    tn_tensor *x = rules_there(cx, TN_SHAPE(N, N)),
+              *w = tn_requires_grad(rules_there(cx, TN_SHAPE(N, N)), true);
     train(cx, x, w, 3);
     CHECK_STATUS(tn_sync(cx), TN_OK);
     int64_t before = tn_stats_get(cx).launches;
@@ -235,8 +224,8 @@ static void a_profile_changes_no_value(void)
         double loss[2];
         for (int i = 0; i < 2; i++) {
             tn_scope  *s = tn_begin(cx);
-            tn_tensor *x = there(cx, TN_SHAPE(N, N));
-            tn_tensor *w = tn_requires_grad(there(cx, TN_SHAPE(N, N)), true);
+            tn_tensor *x = rules_there(cx, TN_SHAPE(N, N));
+            tn_tensor *w = tn_requires_grad(rules_there(cx, TN_SHAPE(N, N)), true);
             if (i) CHECK_STATUS(tn_profile_begin(cx), TN_OK);
             loss[i] = train(cx, x, w, STEPS);
             if (i) CHECK_STATUS(tn_profile_end(cx), TN_OK);
@@ -263,7 +252,7 @@ static void a_product_has_its_bytes_and_flops(void)
 {
     if (!scratch_open()) return;
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_tensor   *a = there(cx, TN_SHAPE(2, 6, 8)), *b = there(cx, TN_SHAPE(8, 10));
+        tn_tensor   *a = rules_there(cx, TN_SHAPE(2, 6, 8)), *b = rules_there(cx, TN_SHAPE(8, 10));
         int          line = __LINE__ + 1;
         int          n    = profiled(cx, tn_matmul(a, b));
         const event *e    = find_event(n, "matmul (");
@@ -284,8 +273,8 @@ static void convolutions_and_attention_have_their_flops(void)
 {
     if (!scratch_open()) return;
     tn_ctx    *cx = rules_open("cpu");
-    tn_tensor *x  = tn_requires_grad(there(cx, TN_SHAPE(2, 4, 7, 7)), true);
-    tn_tensor *w  = tn_requires_grad(there(cx, TN_SHAPE(6, 2, 3, 3)), true);
+    tn_tensor *x  = tn_requires_grad(rules_there(cx, TN_SHAPE(2, 4, 7, 7)), true);
+    tn_tensor *w  = tn_requires_grad(rules_there(cx, TN_SHAPE(6, 2, 3, 3)), true);
     tn_tensor *y  = tn_conv2d(x, w, NULL, (tn_conv_opts){ .groups = 2 });
     tn_backward(tn_sum_all(tn_square(y)), NULL);
     int          n     = profiled(cx, y);
@@ -297,7 +286,8 @@ static void convolutions_and_attention_have_their_flops(void)
     find_event(n, "conv_dgrad");
     find_event(n, "conv_wgrad");
 
-    tn_tensor   *q = there(cx, TN_SHAPE(2, 3, 5, 4)), *k = there(cx, TN_SHAPE(2, 3, 6, 4));
+    tn_tensor *q   = rules_there(cx, TN_SHAPE(2, 3, 5, 4)),
+              *k   = rules_there(cx, TN_SHAPE(2, 3, 6, 4));
     const event *e = find_event(profiled(cx, tn_attention(q, k, k, (tn_attention_opts){ 0 })),
                                 "attention");
     if (e) CHECK_INT(e->flops, 2 * (2 * 3 * 5 * 6) * (4 + 4));
@@ -310,7 +300,7 @@ static void a_kernel_has_the_cost_of_its_ops(void)
     if (getenv("TN_EAGER")) SKIP("TN_EAGER is set");
     if (!scratch_open()) return;
     tn_ctx    *cx = rules_open("cpu");
-    tn_tensor *x  = there(cx, TN_SHAPE(16, 32));
+    tn_tensor *x  = rules_there(cx, TN_SHAPE(16, 32));
     int        n  = profiled(cx, tn_sum(tn_exp(tn_mul(x, x)), 1));
     CHECK_INT(n, 1);
     CHECK_STR(events[0].name, "ROW (16 | 32)");
@@ -327,7 +317,7 @@ static void long_plans_are_timed_in_parts(void)
     enum { LONG = 700 };
     if (!scratch_open()) return;
     tn_ctx    *cx = rules_open("ref");
-    tn_tensor *x  = there(cx, TN_SHAPE(4));
+    tn_tensor *x  = rules_there(cx, TN_SHAPE(4));
     for (int i = 0; i < LONG; i++) x = tn_neg(x);
     CHECK_INT(profiled(cx, x), LONG);
     char row[64];
@@ -343,7 +333,7 @@ static void a_new_profile_forgets_the_one_before(void)
 {
     if (!scratch_open()) return;
     tn_ctx    *cx = rules_open("cpu");
-    tn_tensor *x  = there(cx, TN_SHAPE(4, 4));
+    tn_tensor *x  = rules_there(cx, TN_SHAPE(4, 4));
     CHECK_INT(profiled(cx, tn_matmul(x, x)), 1);
     CHECK_INT(profiled(cx, tn_exp(x)), 1);
     CHECK(strstr(table_of(cx), "matmul") == NULL);
@@ -361,7 +351,7 @@ static void a_step_that_fails_is_not_in_it(void)
     if (!scratch_open()) return;
     tn_ctx    *cx = rules_open("ref");
     int64_t    at = 9;
-    tn_tensor *x = there(cx, TN_SHAPE(4)), *index = tn_from(cx, TN_I64, TN_SHAPE(1), &at);
+    tn_tensor *x = rules_there(cx, TN_SHAPE(4)), *index = tn_from(cx, TN_I64, TN_SHAPE(1), &at);
     tn_profile_begin(cx);
     set_ceilings(cx);
     CHECK_STATUS(tn_eval_of(tn_gather(tn_exp(x), 0, index)), TN_EARG);
@@ -388,17 +378,10 @@ static tn_status profiles_inside(const void *attr, const tn_array *in, tn_array 
     return TN_OK;
 }
 
-static tn_status same_shape(const void *attr, const tn_array *in, tn_array *out)
-{
-    (void)attr;
-    *out = *in;
-    return TN_OK;
-}
-
 static void profiling_where_it_cannot_be_is_an_error(void)
 {
     static const tn_op_def op = {
-        .name = "looks", .nin = 1, .shape = same_shape, .compute = profiles_inside
+        .name = "looks", .nin = 1, .shape = rules_same_shape, .compute = profiles_inside
     };
 
     tn_ctx *cx = rules_open("cpu");
@@ -409,7 +392,7 @@ static void profiling_where_it_cannot_be_is_an_error(void)
     CHECK_STATUS(tn_profile_begin(NULL), TN_EARG);
     CHECK_STATUS(tn_profile_end(NULL), TN_EARG);
     CHECK_STATUS(tn_profile_write(NULL, NULL), TN_EARG);
-    tn_tensor *x = there(cx, TN_SHAPE(1));
+    tn_tensor *x = rules_there(cx, TN_SHAPE(1));
     tn_eval_of(tn_custom(&op, &x, &cx, sizeof cx));
     CHECK_FAILED(cx, TN_EARG, "profile_begin: a tn_ call is in progress");
     CHECK_STATUS(tn_profile_begin(cx), TN_OK);
@@ -436,7 +419,7 @@ static bool survives(long n, bool *hit)
     faulty  h  = { 0 };
     tn_ctx *cx = faulty_open("ref", &h);
     if (!cx) return false;
-    tn_tensor  *x    = there(cx, TN_SHAPE(4, 4));
+    tn_tensor  *x    = rules_there(cx, TN_SHAPE(4, 4));
     tn_tensor  *y    = tn_softmax(tn_matmul(x, x), 1);
     const char *path = scratch_path(n % 2 ? "t.json" : "t.txt");
     h.countdown      = n;
@@ -474,7 +457,7 @@ static void without_memory_there_may_be_no_ceiling(void)
     for (long n = 1; n <= 8; n++) {
         faulty     h  = { .forever = true };
         tn_ctx    *cx = faulty_open("ref", &h);
-        tn_tensor *x  = there(cx, TN_SHAPE(4, 4));
+        tn_tensor *x  = rules_there(cx, TN_SHAPE(4, 4));
         tn_profile_begin(cx);
         CHECK_STATUS(tn_eval_of(tn_matmul(x, x)), TN_OK);
         tn_profile_end(cx);
@@ -505,7 +488,7 @@ static void without_a_profile_nothing_is_kept(void)
 {
     faulty     h  = { 0 };
     tn_ctx    *cx = faulty_open("ref", &h);
-    tn_tensor *x  = there(cx, TN_SHAPE(4));
+    tn_tensor *x  = rules_there(cx, TN_SHAPE(4));
     allocations(cx, &h, x);
     long before = allocations(cx, &h, x);
     CHECK(cx->engine->profile == NULL);
@@ -522,7 +505,7 @@ static void without_a_profile_nothing_is_kept(void)
 static void run_one(void)
 {
     tn_ctx    *cx = rules_open("cpu");
-    tn_tensor *x  = there(cx, TN_SHAPE(4, 4));
+    tn_tensor *x  = rules_there(cx, TN_SHAPE(4, 4));
     CHECK_STATUS(tn_profile_begin(cx), TN_OK);  // it is on already, and goes on
     CHECK_STATUS(tn_eval_of(tn_matmul(x, x)), TN_OK);
     CHECK_STATUS(tn_profile_end(cx), TN_OK);

@@ -10,8 +10,8 @@
 
 // ---- devices -----------------------------------------------------------------------------------
 
-// tn_open(NULL) takes the first; cuda, which convolves and attends slowly yet, opencl, which may be a
-// CPU, and ref are taken only by name.
+// tn_open(NULL) takes cuda where it is there, else cpu; opencl, which may be a CPU, and ref are taken
+// only by name.
 static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, &tni_device_opencl,
                                              &tni_device_ref };
 enum { DEVICES = sizeof devices / sizeof *devices };
@@ -59,7 +59,7 @@ static const tni_device *find_device(const char *name, int *number)
     tni_text why = { "" };
     *number      = 0;
     if (!name || !*name) name = getenv("TN_DEVICE");
-    if (!name || !*name) return devices[0];
+    if (!name || !*name) return tni_device_cuda.probe(&why) ? &tni_device_cuda : &tni_device_cpu;
     for (int i = 0; i < DEVICES; i++) {
         if (!is_named(name, devices[i], number)) continue;
         if (devices[i]->probe(&why)) return devices[i];

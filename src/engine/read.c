@@ -206,12 +206,13 @@ const void *tn_ptr(tn_tensor *t)
 {
     tn_ctx *cx = tni_arg1("ptr", t, "t");
     if (!cx) return NULL;
-    if (!cx->engine->device->host_memory)
-        return tni_fail(cx, TN_EDEVICE,
-                        "ptr: values of device %s are not in host memory; see tn_read",
-                        cx->engine->device->name);
+    const tni_device *d = cx->engine->device;
+    if (!d->host_memory && !d->holds)
+        return tni_fail(cx, TN_EDEVICE, "ptr: values of device %s have no address; see tn_read",
+                        d->name);
     tni_node *n = tni_value(t, "ptr");
-    return n ? tni_value_arg(cx->engine, n).data : NULL;
+    if (!n || (!d->host_memory && tn_sync(cx) != TN_OK)) return NULL;
+    return tni_value_arg(cx->engine, n).data;
 }
 
 tn_status tn_eval_of(tn_tensor *t)

@@ -1,0 +1,129 @@
+// test_gpu_ends.c: relu and gelu behind products, which a library may do with the product: NaN and
+// infinity come out where they do on ref, and numbers as near as their dtype is. Without a GPU it is
+// skipped.
+//
+//     TN_TEST_DEVICE=cpu tenon-tests gpu_ends   runs it on another device
+#include "check.h"
+#include "gpu_parts.h"
+#include "table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <tenon.h>
+
+// ---- what follows a product --------------------------------------------------------------------
+
+typedef enum { NAN_ROWS, NAN_COLUMNS, UP, DOWN, LARGE, KINDS } kind;
+
+// A product of (m, k) and (k, n), what is in it, and what follows: maybe a bias, then f.
+typedef struct {
+    tn_dtype dt;
+    int64_t  m, k, n;
+    kind     kind;
+    bool     bias;
+    tn_tensor *(*f)(tn_tensor *x);
+} product;
+
+enum { MOST_IN = 784 * 256, MOST_OUT = 64 * 128 };
+
+// From -1 to 1, and never 0.
+static float spread(uint32_t i)
+{
+    i = (i + 1) * 2654435761u;
+    i = (i ^ i >> 15) * 2246822519u;
+    return ((float)(i >> 20) + 0.5f) / 2048 - 1;
+}
+
+static double scale_of(const product *p)
+{
+    return p->kind == LARGE ? 7500 / sqrt((double)p->k) : 0.5;
+}
+
+static tn_tensor *operand(tn_ctx *cx, const product *p, int which)
+{
+    static float v[MOST_IN];
+    int64_t      rows = which == 0 ? p->m : which == 1 ? p->k : 1, cols = which == 0 ? p->k : p->n;
+    float        odd = p->kind == UP ? INFINITY : p->kind == DOWN ? -INFINITY : NAN;
+    for (int64_t i = 0; i < rows * cols; i++) {
+        v[i]        = spread((uint32_t)(i + which * 1000003)) * (float)(which ? 1 : scale_of(p));
+        bool in_row = which == 0 && p->kind != NAN_COLUMNS && p->kind != LARGE &&
+                      i / cols % 5 == 0 && i % cols == i / cols % p->k;
+        bool in_column = which == 1 && p->kind == NAN_COLUMNS && i % cols % 7 == 3 && i / cols == 5;
+        if (in_row || in_column || (which == 2 && p->kind == NAN_COLUMNS && i == 8)) v[i] = odd;
+    }
+    tn_tensor *t = tn_from(cx, TN_F32, TN_SHAPE(rows, cols), v);
+    return tn_want(tn_cast(which == 2 ? tn_reshape(t, TN_SHAPE(cols)) : t, p->dt));
+}
+
+// The result, and the product alone where h is not NULL.
+static void compute(const char *device, const product *p, float *y, float *h)
+{
+    tn_ctx    *cx = open_quiet(device, 1);
+    tn_tensor *x = operand(cx, p, 0), *w = operand(cx, p, 1), *b = operand(cx, p, 2), *z;
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    z = tn_matmul(x, w);
+    if (h) CHECK_STATUS(tn_read(z, TN_F32, h, p->m * p->n), TN_OK);
+    z = p->f(p->bias ? tn_add(h ? tn_matmul(x, w) : z, b) : h ? tn_matmul(x, w) : z);
+    CHECK_STATUS(tn_read(z, TN_F32, y, p->m * p->n), TN_OK);
+    tn_close(cx);
+}
+
+// How far a result may be from ref's, h being the product. Ref rounds three times, to the product, to
+// the sum and to the result, by half a unit each, and the device once or as often: two units of the
+// largest of them. Beyond 4 the functions are 0, or the value itself, so that the result's own unit
+// counts. Besides, sums in f32 have an error that grows with what is summed; and a library's tanh may
+// be good to 2^-11, which |z| / 2 multiplies, up to 4, where it is 1.
+static double allowed(const product *p, double y, double h)
+{
+    double unit = p->dt == TN_F16 ? 0x1p-10 : p->dt == TN_BF16 ? 0x1p-7 : 0x1p-23;
+    double sums = 0x1p-20 * (double)p->k * scale_of(p) / 4;
+    double near = fmin(fabs(h) + 1, fabs(y) + 4);
+    return 2 * unit * near + sums + (p->f == tn_gelu_tanh && p->dt != TN_F32 ? 0x1p-10 : 0);
+}
+
+static void check_product(const product *p)
+{
+    static const char *const name[KINDS] = { "NaN in rows", "NaN in columns", "inf", "-inf",
+                                             "large" };
+    static float             y[MOST_OUT], want[MOST_OUT], h[MOST_OUT];
+    int                      wrong = 0, first = -1;
+    compute(tested_device(), p, y, NULL);
+    compute("ref", p, want, h);
+    for (int i = 0; i < p->m * p->n; i++) {
+        bool ok = isnan(want[i]) ? isnan(y[i]) : isinf(want[i]) ? y[i] == want[i] : !isnan(y[i]);
+        if (ok && isfinite(want[i]))
+            ok = fabs((double)y[i] - want[i]) <= allowed(p, want[i], isfinite(h[i]) ? h[i] : 0);
+        if (!ok && !wrong++) first = i;
+    }
+    test_case_result(!wrong, "%s of %s (%d, %d, %d)%s, %s: %d wrong, [%d] is %g, not %g (of %g)",
+                     p->f == tn_relu ? "relu" : "gelu_tanh", tn_dtype_name(p->dt), (int)p->m,
+                     (int)p->k, (int)p->n, p->bias ? " with bias" : "", name[p->kind], wrong, first,
+                     wrong ? y[first] : 0, wrong ? want[first] : 0, wrong ? h[first] : 0);
+}
+
+static void run_products(int part, int parts)
+{
+    static const tn_dtype dtypes[] = { TN_F32, TN_F16, TN_BF16 };
+    setenv("TN_TF32", "0", 1);
+    for (int i = part; i < 3 * 2 * KINDS * 2 * 2; i += parts) {
+        bool    one = i / 3 % 2;
+        product p   = { dtypes[i % 3],
+                      one ? 1 : 64,
+                      one ? 784 : 96,
+                      one ? 256 : 128,
+                        (kind)(i / 6 % KINDS),
+                        i / (6 * KINDS) % 2,
+                      i / (12 * KINDS) ? tn_gelu_tanh : tn_relu };
+        check_product(&p);
+    }
+}
+
+static void what_is_no_number_stays_so_behind_a_product(void)
+{
+    in_parts(run_products, 4);
+}
+
+const test_case tests_gpu_ends[] = {
+    TEST(what_is_no_number_stays_so_behind_a_product),
+    TEST_END,
+};
