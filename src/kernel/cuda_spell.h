@@ -204,12 +204,24 @@
         "[%2];\" :: \"r\"(m_far(p, rank)), \"l\"(v), \"r\"(m_far(b, rank)) : \"memory\");\n"         \
         "}\n"
 
+// Begins every kernel. What comes after it in the stream may take its place on the chip while this still
+// runs, and this waits, before it touches memory, until all that is ahead of it is done and seen; so
+// that the next kernel is there when the last group of this one ends.
+#define TNI_CUDA_BEGIN                                                          \
+    "M_FN void m_begin() {\n"                                                   \
+    "#if __CUDA_ARCH__ >= 900\n"                                                \
+    "    asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n" \
+    "    asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"              \
+    "#endif\n"                                                                  \
+    "}\n"
+
 #define TNI_CUDA_SPELLINGS                                                                      \
     TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),           \
         TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),             \
         TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP, \
         TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,   \
         TNI_CUDA_EXP_COARSE, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16,    \
-        TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER
+        TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER,        \
+        TNI_CUDA_BEGIN
 
 #endif

@@ -729,6 +729,7 @@ static void open_cuda(tni_page *c, const char *suffix, int threads)
     }
     tni_line(c->o, "char *const scratch = (char *)a.b[%d];", k->nbuffer);
     tni_line(c->o, "m_long *const fail = (m_long *)a.b[%d];", k->nbuffer + 1);
+    tni_line(c->o, "m_begin();");
     if (k->guarded) tni_line(c->o, "if (*(const volatile m_long *)fail[4]) return;");
 }
 

@@ -119,6 +119,7 @@ const tni_device tni_device_cuda = {
     .scratch      = tni_cuda_call_scratch,
     .run          = tni_cuda_run,
     .prepare      = tni_cuda_prepare,
+    .registers    = tni_cuda_registers,
     .launch       = tni_cuda_launch,
     .claims       = tni_cuda_claims,
     .room_then    = tni_cuda_room_then,

@@ -52,7 +52,17 @@ static tn_status function(void *device, void *program, const char *name, void **
     return tni_gpu_status(g->cu, error, "loading a kernel", why);
 }
 
-static const tni_compiler compiler = { &tni_dialect_cuda, build, function };
+// Kernels have no arrays of their own, so that what lies in a thread's memory was spilled.
+static tni_registers registers(void *device, void *f)
+{
+    const tni_gpu *g = device;
+    tni_registers  r = { 0 };
+    if (g->cu->function_get(&r.used, TNI_CU_FUNCTION_REGISTERS, f)) r.used = 0;
+    if (g->cu->function_get(&r.spilled, TNI_CU_FUNCTION_LOCAL, f)) r.spilled = 0;
+    return r;
+}
+
+static const tni_compiler compiler = { &tni_dialect_cuda, build, function, registers };
 
 static tni_compiled_counts counts;
 
@@ -96,6 +106,12 @@ tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, vo
     return s;
 }
 
+tni_registers tni_cuda_registers(void *seat, void *entry, const tni_launch *l)
+{
+    const tni_cuda *c = seat;
+    return tni_compiled_registers(c->gpu->compiled, entry, l);
+}
+
 // ---- launching ---------------------------------------------------------------------------------
 
 // Both kernels of a launch.
@@ -105,17 +121,19 @@ static int start(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni
     tni_cuptr state    = tni_cuda_state(c, l->ticket);
     size_t    bytes    = tni_simt_pack(l, m, (const void *)(uintptr_t)state, args);
     uint32_t  offset[] = { 0, (uint32_t)bytes };
-    tni_deed  d        = { .f      = v->main,
-                           .grid   = { (unsigned)m->grid[0], (unsigned)m->grid[1], 1 },
-                           .block  = { (unsigned)m->block, 1, 1 },
-                           .shared = (unsigned)m->shared_bytes,
-                           .args   = 1 };
+    tni_deed  d        = { .f        = v->main,
+                           .grid     = { (unsigned)m->grid[0], (unsigned)m->grid[1], 1 },
+                           .block    = { (unsigned)m->block, 1, 1 },
+                           .shared   = (unsigned)m->shared_bytes,
+                           .overlaps = c->gpu->overlaps,
+                           .args     = 1 };
     int       error    = tni_replay_launch(c, &d, offset, args);
     if (error || !v->finish) return error;
-    d = (tni_deed){ .f     = v->finish,
-                    .grid  = { (unsigned)m->finish_grid, 1, 1 },
-                    .block = { m->class.finish_threads, 1, 1 },
-                    .args  = 1 };
+    d = (tni_deed){ .f        = v->finish,
+                    .grid     = { (unsigned)m->finish_grid, 1, 1 },
+                    .block    = { m->class.finish_threads, 1, 1 },
+                    .overlaps = c->gpu->overlaps,
+                    .args     = 1 };
     return tni_replay_launch(c, &d, offset, args);
 }
 

@@ -82,12 +82,13 @@ static int open_gpu(tni_gpu *g, int number)
     int major = attribute(g->device, TNI_CU_MAJOR), minor = attribute(g->device, TNI_CU_MINOR);
     self.cu->device_name(g->name, (int)sizeof g->name, g->device);
     snprintf(g->chip, sizeof g->chip, "sm_%d%d", major, minor);
-    g->number = number;
-    g->limits = (tni_simt_limits){ .threads      = 1024,
-                                   .shared_bytes = attribute(g->device, TNI_CU_SHARED_PER_BLOCK),
-                                   .units        = attribute(g->device, TNI_CU_MULTIPROCESSORS),
-                                   .cuda         = true,
-                                   .cluster      = major >= 9 ? 8 : 0 };
+    g->number   = number;
+    g->overlaps = major >= 9 && self.cu->capture_info_v3;  // older drivers cannot capture it
+    g->limits   = (tni_simt_limits){ .threads      = 1024,
+                                     .shared_bytes = attribute(g->device, TNI_CU_SHARED_PER_BLOCK),
+                                     .units        = attribute(g->device, TNI_CU_MULTIPROCESSORS),
+                                     .cuda         = true,
+                                     .cluster      = major >= 9 ? 8 : 0 };
     if (!g->compiled) g->compiled = tni_cuda_compiled_new(g);
     if (!g->compiled) return TNI_CU_OUT_OF_MEMORY;
     g->cu = self.cu;

@@ -16,6 +16,7 @@ typedef struct {
     int               number, device;
     tni_cucontext     cx;
     char              name[64], chip[16];  // "sm_90"
+    bool              overlaps;            // kernels may begin before those ahead of them end
     tni_simt_limits   limits;
     tni_compiled     *compiled;  // kernels, which belong to the context
 } tni_gpu;
@@ -109,9 +110,10 @@ void    tni_stamps_close(tni_cuda *c);
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
-                           tni_text *why);
-tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
+tn_status     tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+                               tni_text *why);
+tni_registers tni_cuda_registers(void *seat, void *entry, const tni_launch *l);
+tn_status     tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
 
 // What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; look
 // as in cubin.h. It needs no GPU.

@@ -107,8 +107,20 @@ static void point_at(const tni_deed *d, const uint32_t *offset, const char *byte
 
 static int launch(const tni_cuda *c, const tni_deed *d, const uint32_t *offset, const char *bytes)
 {
-    void *list[MOST_ARGS];
+    void                  *list[MOST_ARGS];
+    tni_culaunch_attribute overlap = { .id = TNI_CU_LAUNCH_OVERLAP, .value.overlap = 1 };
+    tni_culaunch           l       = { .gx         = d->grid[0],
+                                       .gy         = d->grid[1],
+                                       .gz         = d->grid[2],
+                                       .bx         = d->block[0],
+                                       .by         = d->block[1],
+                                       .bz         = d->block[2],
+                                       .shared     = d->shared,
+                                       .stream     = c->stream,
+                                       .attribute  = &overlap,
+                                       .attributes = 1 };
     point_at(d, offset, bytes, list);
+    if (d->overlaps) return c->gpu->cu->launch_with(&l, d->f, list, NULL);
     return c->gpu->cu->launch(d->f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
                               d->block[2], d->shared, c->stream, list, NULL);
 }

@@ -19,9 +19,10 @@ typedef enum { TNI_PLAINLY, TNI_WRITING_DOWN, TNI_CAPTURING } tni_manner;
 typedef struct {
     tni_cufunction f;
     unsigned       grid[3], block[3], shared;
-    unsigned       args;    // how many
-    size_t         offset;  // of the first offset in log.offset
-    tni_cunode     node;    // of a capture
+    bool           overlaps;  // its text waits for what is ahead of it (m_begin)
+    unsigned       args;      // how many
+    size_t         offset;    // of the first offset in log.offset
+    tni_cunode     node;      // of a capture
 } tni_deed;
 
 // What a run did: kernels, and marks that tell libraries' work apart.
