@@ -552,8 +552,8 @@ TN_API tn_status tn_gradgradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *use
 //
 // In C: attributes are plain bytes, copied. shape fills dtype, rank and size of each out from those
 // of in, when the op is recorded, and of an op of several outputs again later; compute fills
-// out[].data at evaluation from row-major in[].data, on the devices whose memory is the host's. Both
-// must be pure. grad records ops: it sets gx[i] for each input, or leaves it NULL for none. A nonzero
+// out[].data at evaluation from row-major in[].data; on a GPU they are copied to the host for it, and
+// back, which waits. Both must be pure. grad records ops: it sets gx[i] for each input, or leaves it NULL for none. A nonzero
 // status is an error. The table must live as long as the context.
 //
 // In CUDA: cuda is a .cu text that a GPU runs in place of compute; all else is as in C. It has

@@ -1,4 +1,4 @@
-// device_cases.c: products, sorts, sums and writes by index of many sizes on a device, against ref.
+// device_cases.c: products, sums and writes by index of many sizes on a device, against ref.
 #include "check.h"
 #include "device_table.h"
 #include "on_device.h"
@@ -41,25 +41,7 @@ void products_on(const char *device)
     tn_close(cx[1]);
 }
 
-// ---- sorting and sums of many ------------------------------------------------------------------
-
-void sorts_on(const char *device)
-{
-    tn_ctx *cx[] = { open_eager(device, false), open_quiet("ref", 1) };
-    for (int64_t n = 31; cx[0] && n < 70000; n = n * 3 + 1)
-        for (int k = 0; k < 2; k++) {
-            // Few values, so that most are equal.
-            input      in = input_make(TN_I8, PLAIN, 2, (int64_t[]){ 2, n }, TAME);
-            char       text[256];
-            tn_tensor *y  = tn_argsort(input_put(&in, cx[0]), 1, k);
-            bool       ok = agrees(y, tn_argsort(input_put(&in, cx[1]), 1, k),
-                                   (tolerance){ .how = EXACT }, text);
-            test_case_result(ok, "argsort of %d: %s", (int)n, text);
-            input_free(&in);
-        }
-    tn_close(cx[0]);
-    tn_close(cx[1]);
-}
+// ---- sums of many -------------------------------------------------------------------------------
 
 void sums_on(const char *device)
 {

@@ -23,7 +23,7 @@ reason=$("$tool" doctor | sed -n 's/^  cuda  *missing  *//p' | head -n 1)
 [ -z "$reason" ] || skip "$reason"
 
 if [ -z "$watch" ]; then
-    [ $# -gt 0 ] || set -- gpu/ gpu_same gpu_steady gpu_ends gpu_big cuda/ product custom_cuda profile memory
+    [ $# -gt 0 ] || set -- gpu/ gpu_same gpu_conv gpu_steady gpu_ends gpu_big splits/large cuda/ product custom_ profile memory
     timeout "$limit" "$program" "$@"
     status=$?
     [ "$status" != 124 ] || echo "test-gpu: not done after $limit s"

@@ -70,13 +70,16 @@ static void shrink(graph g, tn_ctx *ref, tn_ctx *cx, const graph_way *w)
 
 void graph_way_run(const graph_way *w, uint64_t first, int count)
 {
-    tn_ctx     *ref = graph_way_open(&as_ref), *cx = graph_way_open(w);
+    tn_ctx *cx = graph_way_open(w);
+    if (!cx) SKIP("%s is not here: %s", w->device, tn_error_text(NULL));
+    graph_way_run_in(w, cx, first, count);
+}
+
+void graph_way_run_in(const graph_way *w, tn_ctx *cx, uint64_t first, int count)
+{
+    tn_ctx     *ref = graph_way_open(&as_ref);
     const char *one = getenv("TN_GRAPH");
     int         bad = 0;
-    if (!cx) {
-        tn_close(ref);
-        SKIP("%s is not here: %s", w->device, tn_error_text(NULL));
-    }
     if (one) first = strtoull(one, NULL, 10), count = 1;
     for (int i = 0; i < count && bad < 3; i++) {
         graph g;

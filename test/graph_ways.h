@@ -13,5 +13,7 @@ tn_ctx *graph_way_open(const graph_way *w);
 // Runs graphs from a seed on, each a case of the running test, or the one that TN_GRAPH names; ends
 // after three that fail. Skips the test if the device is not here.
 void graph_way_run(const graph_way *w, uint64_t first, int count);
+// The same in a context that was opened so, which is closed.
+void graph_way_run_in(const graph_way *w, tn_ctx *cx, uint64_t first, int count);
 
 #endif

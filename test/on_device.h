@@ -3,9 +3,14 @@
 #ifndef TEST_ON_DEVICE_H
 #define TEST_ON_DEVICE_H
 
+// device_folds.c
+void scans_on(const char *device);
+void extrema_on(const char *device);
+void sorts_on(const char *device);
+void long_lines_on(const char *device);
+
 // device_cases.c
 void products_on(const char *device);
-void sorts_on(const char *device);
 void sums_on(const char *device);
 void scatters_on(const char *device);
 

@@ -552,6 +552,7 @@ bool prg_agrees(const program *p, FILE *listing, char *text)
                                         .threads     = 1,
                                         .alloc       = count_blocks });
     if (!r.cx) prg_fail(&r, "tn_open: %s", tn_error_text(NULL));
+    else if (p->opened) p->opened(r.cx);
     orc_open(&r.o);
     tn_scope *all = p->wrapped && r.cx ? tn_begin(r.cx) : NULL;
     for (int i = 0; i < p->count && !r.failed; i++) {

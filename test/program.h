@@ -23,10 +23,11 @@ typedef struct {
     uint64_t    seed;
     const char *device;
     int64_t     flush_nodes;
-    bool        singles;  // has f32 tensors, and is compared less closely
-    bool        wrapped;  // all in one scope, after which nothing may be left
-    int         count;
-    instr       code[LENGTH];
+    bool        singles;         // has f32 tensors, and is compared less closely
+    bool        wrapped;         // all in one scope, after which nothing may be left
+    void (*opened)(tn_ctx *cx);  // called with the context of a run; NULL: nothing is
+    int   count;
+    instr code[LENGTH];
 } program;
 
 // A tensor of the program, on both sides.

@@ -115,7 +115,7 @@ tni_plan *__wrap_tni_plan_build(tni_graph *g, const tni_limits *limits);
 tni_plan *__wrap_tni_plan_build(tni_graph *g, const tni_limits *limits)
 {
     tni_plan *p = __real_tni_plan_build(g, limits);
-    for (size_t i = 0; all && p && i < p->kernels; i++) add(&p->kernel[i].launch);
+    for (size_t i = 0; all && file && p && i < p->kernels; i++) add(&p->kernel[i].launch);
     if (all && p && p->unfused) all->unfused++;
     return p;
 }

@@ -20,7 +20,7 @@ typedef struct {
 // Begins a record that this process and all it forks from now on add to, in memory they share.
 // Without it, and where there is no such memory, nothing is recorded.
 void recorded_open(void);
-// The file of tests whose kernels come now.
+// The file of tests whose kernels come now; NULL: they are not recorded.
 void recorded_from(const char *file);
 
 // How many there are, and number i in the order they came; NULL if who wrote it died over it.

@@ -74,6 +74,11 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
 
 enum { TNI_TICKETS = 255, TNI_STAMPS = 1024 };
 
+// What a thread of a compiled kernel takes: registers, and bytes of memory for what they did not hold.
+typedef struct {
+    int used, spilled;
+} tni_registers;
+
 // What a context asks for as it takes its seat.
 typedef struct {
     int   number;  // which of several: 1 of "cuda:1"
@@ -116,6 +121,9 @@ struct tni_device {
     bool lazy;
     tn_status (*prepare)(void *seat, int n, const tni_launch *const *first, void **entry,
                          tni_text *why);
+    // What a thread takes of the chip in such a launch of an entry; nothing where it is not known yet.
+    // NULL where nobody knows. A plan with kernels that spill is made again with smaller ones.
+    tni_registers (*registers)(void *seat, void *entry, const tni_launch *l);
     // Bytes of scratch for launch; NULL where the device has its own.
     size_t (*room)(void *seat, void *entry, const tni_launch *l);
     tn_status (*launch)(void *seat, void *entry, tni_launch *l, tni_text *why);

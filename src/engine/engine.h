@@ -69,8 +69,11 @@ tni_limits tni_limits_of(const tni_engine *e);
 // The plan for a graph that is open, found or built, and looked at where the environment asks for
 // that; see tni_plans_get. NULL, reported, on failure.
 tni_plan *tni_plan_for(tni_graph *g, bool *kept);
-// Scratch that a plan's steps want, in bytes; -1, reported, on failure.
-int64_t tni_plan_workspace(tni_graph *g, tni_plan *p);
+// Makes a plan ready to run: its kernels are compiled, or being compiled. Where some of them spill,
+// *p, if the cache keeps it, becomes a plan that cuts them. False, reported, on failure.
+bool tni_prepare(tni_graph *g, tni_plan **p, bool kept);
+// Scratch that a plan's steps want, in bytes, once it is ready; -1, reported, on failure.
+int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept);
 // The least bytes that an arena for this order of steps could have; -1 when memory is out.
 int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p);
 

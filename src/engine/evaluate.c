@@ -272,41 +272,6 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     return report(r->cx, s, r->g->item[*item].n, why.s);
 }
 
-// The device meets the kernels of a plan, all at once.
-static bool prepare_kernels(const run *r, tni_plan *p)
-{
-    tni_text why = { "" };
-    if (p->prepared || !p->kernels) return true;
-    const tni_launch **first = tni_alloc(&r->cx->heap, p->kernels * sizeof *first);
-    void             **entry = tni_alloc(&r->cx->heap, p->kernels * sizeof *entry);
-    tn_status          s     = TN_EMEM;
-    if (first && entry) {
-        for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-        do s = r->e->device->prepare(r->e->seat, (int)p->kernels, first, entry, &why);
-        while (s == TN_EMEM && tni_buffers_trim(&r->cx->buffers));
-    }
-    for (size_t i = 0; s == TN_OK && i < p->kernels; i++) p->kernel[i].entry = entry[i];
-    p->prepared = s == TN_OK;
-    tni_free(&r->cx->heap, first);
-    tni_free(&r->cx->heap, entry);
-    if (s == TN_EMEM) tni_fail_memory(r->cx, "evaluating");
-    else if (s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);
-    return p->prepared;
-}
-
-// Before a plan runs. A plan of a loop over sizes brings those along that have waited.
-static bool prepare(const run *r, tni_plan *p)
-{
-    bool waits = r->e->device->lazy && !r->e->compiles_first;
-    if (waits && p->runs == 0 && !p->recurs) return true;
-    if (waits && p->runs == 0) {
-        const tni_plans *all = &r->e->plans;
-        for (int i = 0; i < all->count; i++)
-            if (all->plan[i]->deeds == p->deeds && !prepare_kernels(r, all->plan[i])) return false;
-    }
-    return prepare_kernels(r, p);
-}
-
 // ---- memory ------------------------------------------------------------------------------------
 
 // Memory for the value of a node, or for values on the way.
@@ -537,13 +502,15 @@ tni_plan *tni_plan_for(tni_graph *g, bool *kept)
 
 // No memory is taken: everything lies at one address, since what a step asks for follows from sizes
 // and strides.
-int64_t tni_plan_workspace(tni_graph *g, tni_plan *p)
+int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
 {
     _Alignas(64) char nowhere[64];
 
-    run     r    = { .cx = g->cx, .e = g->cx->engine, .g = g, .plan = p };
+    run     r    = { .cx = g->cx, .e = g->cx->engine, .g = g };
     int64_t need = -1;
-    if (tni_notes_take(g, p) && prepare(&r, p) && take_lists(&r)) {
+    bool    ok   = tni_prepare(g, p, kept);
+    r.plan       = *p;
+    if (ok && take_lists(&r)) {
         for (size_t i = 0; i < g->count; i++) r.data[i] = nowhere;
         need = (int64_t)scratch_bytes(&r);
     }
@@ -598,9 +565,10 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     bool      kept = true;
     tni_plan *plan = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
-    r.plan    = plan;
-    bool   ok = tni_notes_take(g, plan) && prepare(&r, plan) && take_memory(&r);
+    bool   ok = tni_prepare(g, &plan, kept);
     size_t at = 0, item = 0;
+    r.plan = plan;
+    ok     = ok && take_memory(&r);
     if (ok) ok = run_steps(&r, &at, &item) && (plan->runs > 0 || is_sure(&r));
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);

@@ -143,14 +143,16 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source)
 
 // ---- the call ----------------------------------------------------------------------------------
 
-// By a plan of its own, so that the plans that are kept and counted stay as they are.
+// By a plan of its own, so that the plans that are kept and counted stay as they are. What is cut in
+// the one that runs is cut in it.
 static tn_status explain_graph(tn_ctx *cx, tni_graph *g, FILE *f, tn_explain_opts o)
 {
     tni_plan   nothing = { 0 };
     tni_limits limits  = tni_limits_of(cx->engine);
     int64_t    built   = cx->stats.plans;
-    tni_plan  *p       = g->count ? tni_plan_build(g, &limits) : &nothing;
-    cx->stats.plans    = built;
+    if (!tni_plans_recall(&cx->engine->plans, g)) return tni_failed();
+    tni_plan *p     = g->count ? tni_plan_build(g, &limits) : &nothing;
+    cx->stats.plans = built;
     if (!p) return tni_failed();
     bool ok = tni_explain(g, p, f, o.source);
     if (p != &nothing) tni_plan_free(&cx->heap, p);

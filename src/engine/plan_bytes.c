@@ -227,7 +227,7 @@ static bool fill(ledger *l)
     l->m.peak    = cx->buffers.bytes;
     if (!l->g->count) return true;
     tni_plan *p    = tni_plan_for(l->g, &kept);
-    int64_t   work = p ? tni_plan_workspace(l->g, p) : -1;
+    int64_t   work = p ? tni_plan_workspace(l->g, &p, kept) : -1;
     if (work >= 0) {
         find_leaves(l);
         note_stores(l);

@@ -100,6 +100,13 @@ static bool note_sites(const tni_run *r, tni_step step, tni_profile_row *row)
     return true;
 }
 
+static tni_registers registers_of(const tni_run *r, tni_step step)
+{
+    const tni_fused *k = step < 0 ? &r->plan->kernel[~step] : NULL;
+    if (!k || !r->e->device->registers) return (tni_registers){ 0 };
+    return r->e->device->registers(r->e->seat, k->entry, &k->launch);
+}
+
 // The row of a step, found or added; NULL when memory is out.
 static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_step step)
 {
@@ -108,9 +115,10 @@ static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_step step)
         if (p->row[p->slot[at] - 1].hash == hash) return &p->row[p->slot[at] - 1];
     if (!make_room(&r->cx->heap, p)) return NULL;
     tni_profile_row *row = &p->row[p->rows];
-    *row                 = (tni_profile_row){ .hash   = hash,
-                                              .bytes  = tni_step_bytes(r->g, r->plan, step),
-                                              .effort = tni_step_effort(r->g, r->plan, step) };
+    *row                 = (tni_profile_row){ .hash      = hash,
+                                              .bytes     = tni_step_bytes(r->g, r->plan, step),
+                                              .effort    = tni_step_effort(r->g, r->plan, step),
+                                              .registers = registers_of(r, step) };
     row->name            = tni_step_name(r->g, r->plan, step);
     tni_text_add(&row->name, " %s", tni_step_sizes(r->g, r->plan, step).s);
     if (!note_sites(r, step, row)) return NULL;

@@ -8,14 +8,15 @@
 
 // A kernel or call that ran, as often as it did. Owned by the profile, with its list of calls.
 typedef struct {
-    uint64_t   hash;  // of what it is: its sizes, bytes and lines
-    tni_text   name;  // "matmul + POINT (64, 128)"
-    int64_t    bytes;
-    tni_effort effort;
-    int        sites;
-    tni_site  *site;  // the user's calls that it comes from; op is never NULL
-    int64_t    count;
-    int64_t    ns, best;  // in all, and of the shortest
+    uint64_t      hash;  // of what it is: its sizes, bytes and lines
+    tni_text      name;  // "matmul + POINT (64, 128)"
+    int64_t       bytes;
+    tni_effort    effort;
+    tni_registers registers;  // of a kernel, where the device knows
+    int           sites;
+    tni_site     *site;  // the user's calls that it comes from; op is never NULL
+    int64_t       count;
+    int64_t       ns, best;  // in all, and of the shortest
 } tni_profile_row;
 
 // One run of one of them: when it began, since the profile did, and how long it took.

@@ -75,6 +75,7 @@ static void print_row(tn_ctx *cx, tni_profile *p, const tni_profile_row *r, int 
     if (part >= 0) fprintf(f, "%6.1f  ", (double)part / 10);
     else fprintf(f, "%6s  ", "-");
     fprintf(f, "%-*s  ", width, r->name.s);
+    if (r->registers.spilled) fprintf(f, "(a thread spills %d bytes) ", r->registers.spilled);
     print_lines(r, f);
 }
 
@@ -162,6 +163,12 @@ static void put_args(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_p
     if (part >= 0) {
         tni_json_put(w, ",\"percent\":");
         put_tenths(w, part);
+    }
+    if (r->registers.used) {
+        tni_json_put(w, ",\"registers\":");
+        tni_json_put_int(w, r->registers.used);
+        tni_json_put(w, ",\"spilled\":");
+        tni_json_put_int(w, r->registers.spilled);
     }
     tni_json_put(w, ",\"lines\":");
     put_lines(w, r);

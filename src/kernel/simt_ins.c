@@ -10,7 +10,7 @@ static const char *store_test(const tni_page *c)
 {
     if (c->stage == TNI_AT_FINISH) return "if (mine) ";
     if (c->m->form == TNI_SIMT_ROW && c->stage == TNI_AT_ROW)
-        return c->m->cluster > 1 ? "if (t == 0 && rank == 0) " : "if (t == 0 && live) ";
+        return c->m->cluster ? "if (t == 0 && rank == 0 && live) " : "if (t == 0 && live) ";
     if (c->m->form == TNI_SIMT_LANE)
         return c->stage == TNI_AT_LANES ? "if (ok && k == 0) " : "if (ok) ";
     return c->m->window ? "if (ok) " : "";
@@ -29,9 +29,12 @@ static void put_tail(tni_page *c, int i)
     tni_text       acc;
     snprintf(acc.s, sizeof acc.s, "t%d", i);
     if (c->m->form == TNI_SIMT_ROW && elem && c->m->tail_memory) {
+        const char *ok = c->m->window ? "if (ok) " : "";
+        tni_line(c->o, "%s{", ok);
         tni_line(c->o, "if (!it) s%d[e + j] = %s;", i, tni_simt_value_name(c, x->a).s);
         snprintf(acc.s, sizeof acc.s, "s%d[e + j]", i);
         put_fold(c, i, acc.s, "else ");
+        tni_line(c->o, "}");
         return;
     }
     if (c->m->form == TNI_SIMT_ROW && elem)

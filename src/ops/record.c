@@ -326,12 +326,11 @@ tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
 
 tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
 {
-    tni_text shape = tni_shape_of(x);
-    tn_ctx  *cx    = x->cx;
+    tn_ctx *cx = x->cx;
     if (tn_dtype_of(x) != dt && !(x = tn_cast(x, dt))) return NULL;
     tn_tensor *y = tni_expand_to(x, rank, size);
     if (!y)
-        tni_fail(cx, TN_ESHAPE, "%s: %s does not broadcast to %s", op, shape.s,
+        tni_fail(cx, TN_ESHAPE, "%s: %s does not broadcast to %s", op, tni_shape_of(x).s,
                  tni_shape_text(rank, size).s);
     return y;
 }

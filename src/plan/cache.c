@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 
-static tni_plan *find(tni_plans *c, uint64_t hash, const char *key, size_t bytes)
+static tni_plan *find(const tni_plans *c, uint64_t hash, const char *key, size_t bytes)
 {
     for (int i = 0; i < c->count; i++) {
         if (c->hash[i] != hash) continue;
@@ -72,6 +72,33 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
     }
     if (p) p->used = ++c->clock;
     return p;
+}
+
+bool tni_plans_recall(const tni_plans *c, tni_graph *g)
+{
+    size_t bytes;
+    if (g->count > TNI_PLAN_NODES) return true;
+    char *key = tni_key_write(g, &bytes);
+    if (!key) return false;
+    const tni_plan *p = find(c, tni_hash(key, bytes), key, bytes);
+    for (size_t i = 0; p && p->part && i < g->count; i++) g->item[i].part = p->part[i];
+    tni_free(&g->cx->heap, key);
+    return true;
+}
+
+void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *better)
+{
+    better->hash      = old->hash;
+    better->deeds     = old->deeds;
+    better->key       = old->key;
+    better->key_bytes = old->key_bytes;
+    better->recurs    = old->recurs;
+    better->runs      = old->runs;
+    better->used      = old->used;
+    old->key          = NULL;
+    for (int i = 0; i < c->count; i++)
+        if (c->plan[i] == old) c->plan[i] = better;
+    tni_plan_free(h, old);
 }
 
 void tni_plans_close(tni_plans *c, tni_heap *h)

@@ -242,8 +242,9 @@ static void find_fates(tni_fusion *f)
         x->unit     = -1;
         x->how      = (uint8_t)first_how(&g->item[i]);
         if (x->how == TNI_AS_FLOAT && is_laid_out(f, g->item[i].n, false)) x->how = TNI_AS_ALONE;
-        x->stored = x->apart = g->item[i].live;
-        x->bytes             = tni_node_count(g->item[i].n) *
+        x->stored = g->item[i].live;
+        x->apart  = x->stored || g->item[i].part;
+        x->bytes  = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         look_at_sources(f, i);
         if (x->how == TNI_AS_ALONE) x->level++;
@@ -722,6 +723,12 @@ static bool same_axes(const tni_unit *u, const tni_unit *v)
     return are_axes_of(u, v->naxes, v->size);
 }
 
+// Kernels that were cut in two stay so.
+static bool same_part(const tni_fusion *f, const tni_unit *u, int32_t i)
+{
+    return f->g->item[u->seed[0]].part == f->g->item[i].part;
+}
+
 static void place_seed(tni_fusion *f, int32_t i);
 
 // A floating item is stored after all.
@@ -758,8 +765,8 @@ static void place_seed(tni_fusion *f, int32_t i)
     find_near(f, i, &c, &reads);
     for (int k = 0; k < c.count && home < 0; k++) {
         tni_unit *u = &f->unit[c.unit[k]];
-        if (u->level == f->fate[i].level && (k < c.read || same_domain(f, u, i)) && join(f, u, i))
-            home = c.unit[k];
+        if (u->level != f->fate[i].level || !same_part(f, u, i)) continue;
+        if ((k < c.read || same_domain(f, u, i)) && join(f, u, i)) home = c.unit[k];
     }
     if (home < 0) {
         tni_unit *u = add_unit(f, -1, f->fate[i].level);
@@ -775,7 +782,7 @@ static void place_seed(tni_fusion *f, int32_t i)
     for (int k = 0; k < c.count; k++) {
         const tni_unit *u = &f->unit[c.unit[k]];
         if (u->into != c.unit[k] || c.unit[k] == home) continue;
-        if (same_axes(u, &f->unit[home])) merge(f, home, c.unit[k]);
+        if (same_part(f, u, i) && same_axes(u, &f->unit[home])) merge(f, home, c.unit[k]);
     }
     if (f->unit[home].naxes == 0) f->single = home;
     for (int k = 0; k < reads.count; k++) {

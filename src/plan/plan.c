@@ -538,5 +538,6 @@ void tni_plan_free(tni_heap *h, tni_plan *p)
     tni_free(h, p->key);
     tni_free(h, p->note);
     tni_free(h, p->place);
+    tni_free(h, p->part);
     tni_free(h, p);
 }

@@ -36,6 +36,7 @@ typedef struct {
     bool      keeps;    // it holds its sources afterwards: a view, or for its gradient
     bool      joined;   // a concat of computed values that lie one after the other
     int32_t   base;     // position of the node that holds its elements; ~i: input i
+    int32_t   part;     // values of several parts are not of one kernel; not 0: it is none's inside
 } tni_item;
 
 // A computed node that is read. It is free if nobody outside the graph needs it or its buffer, so
@@ -158,12 +159,14 @@ struct tni_plan {
     char      *key;
     size_t     count;
     tni_place *place;
+    int32_t   *part;  // by item, as the graph had them; NULL: nothing is cut
     int64_t    arena;
     size_t     steps, kernels;
     tni_step  *step;
     tni_fused *kernel;
     uint64_t   runs;      // so far
     bool       prepared;  // the kernels have their entries
+    bool       weighed;   // what they take of the device was looked at
     bool       recurs;    // another plan of the cache has the same deeds
     bool       unfused;   // it should have been fused and could not: ops run one by one
     uint64_t   used;      // when last, for the LRU
@@ -182,6 +185,13 @@ char     *tni_key_write(const tni_graph *g, size_t *bytes);
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
 
+// Cuts kernels of a plan in two, for the next plan of the same graph, by the parts of items. spilled: for
+// each kernel the bytes that it keeps in memory for want of registers, which have to be worth what a
+// cut moves more. False if none is cut: each is too small, or better as it is.
+bool tni_split(tni_graph *g, const tni_plan *p, const int64_t *spilled);
+// The bytes that a kernel spills in all, if each of its threads spills so many.
+int64_t tni_spilled_bytes(const tni_fused *k, int64_t spilled);
+
 enum { TNI_PLANS = 512, TNI_PLAN_NODES = 50000 };
 
 // Plans by key, the least recently used given up first. Very large graphs are planned each
@@ -196,6 +206,11 @@ typedef struct {
 // The plan for a graph, found or built. *kept tells whether the cache holds it; if not, the caller
 // frees it.
 tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept);
-void      tni_plans_close(tni_plans *c, tni_heap *h);
+// Gives the items of a graph the parts they have in the plan that is kept for it, if there is one.
+// False, reported, when memory is out.
+bool tni_plans_recall(const tni_plans *c, tni_graph *g);
+// A better plan for the same graph takes the place of one that the cache holds, which is freed.
+void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *better);
+void tni_plans_close(tni_plans *c, tni_heap *h);
 
 #endif

@@ -180,7 +180,14 @@ static int launch(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch
     return tni_replay_launch(c, &d, offset, bytes);
 }
 
-tn_status tni_cuda_custom(const tni_call *call)
+// Copies to the host and back are no part of a graph.
+static tn_status on_the_host(const tni_groups *via, const tni_call *call)
+{
+    tni_replay_never(call->seat);
+    return tni_groups_custom(via, call);
+}
+
+tn_status tni_cuda_custom(const tni_groups *via, const tni_call *call)
 {
     tni_cuda        *c    = call->seat;
     const tni_attr  *attr = call->attr;
@@ -188,8 +195,8 @@ tn_status tni_cuda_custom(const tni_call *call)
     arrays           x;
     tn_launch_dims   dims;
     tn_status        s;
-    if (!tni_user_fits(def, attr->custom.count, call->why))
-        return def->cuda ? TN_EUSER : TN_EDEVICE;
+    if (!def->cuda) return on_the_host(via, call);
+    if (!tni_user_fits(def, attr->custom.count, call->why)) return TN_EUSER;
     tni_cuda_enter(c);
     gather(call, &x);
     tni_user_text text = tni_user_text_of(def, x.a, x.a + x.nin, attr->custom.count);

@@ -42,7 +42,9 @@ static tn_status copy_bytes(const tni_call *call)
 
 size_t tni_cuda_call_scratch(const tni_call *call)
 {
-    return tni_groups_scratch(&groups, call);
+    size_t own = call->op == TNI_matmul ? tni_cuda_matmul_scratch(call) : 0;
+    size_t any = tni_groups_scratch(&groups, call);
+    return own > any ? own : any;
 }
 
 tn_status tni_cuda_run(const tni_call *call)
@@ -50,6 +52,6 @@ tn_status tni_cuda_run(const tni_call *call)
     const tni_cuda *c     = call->seat;
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
     if (call->op == TNI_matmul) return tni_cuda_matmul(&groups, call);
-    if (call->op == TNI_custom) return tni_cuda_custom(call);
+    if (call->op == TNI_custom) return tni_cuda_custom(&groups, call);
     return plain ? copy_bytes(call) : tni_groups_run(&groups, call);
 }

@@ -156,12 +156,7 @@ bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why)
     int  nout = outputs_of(op);
     bool fits = op->nin <= TNI_USER_ARRAYS - nout &&
                 attr <= TNI_USER_BYTES - (size_t)(op->nin + nout) * sizeof(tni_user_array);
-    if (!op->cuda)
-        tni_text_add(why,
-                     "%s: a host compute function cannot run on cuda; give the op an expression or "
-                     "CUDA text",
-                     op->name);
-    else if (!is_identifier(name_of(op)))
+    if (!is_identifier(name_of(op)))
         tni_text_add(why, "%s: cuda: \"%s\" cannot be the name of a kernel; give .kernel", op->name,
                      name_of(op));
     else if (!fits)

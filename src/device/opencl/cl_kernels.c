@@ -28,7 +28,7 @@ static tn_status function(void *device, void *program, const char *name, void **
     return *f ? TN_OK : tni_cl_error(why, name, code);
 }
 
-static const tni_compiler compiler = { &tni_dialect_opencl, build, function };
+static const tni_compiler compiler = { &tni_dialect_opencl, build, function, NULL };
 
 static tni_compiled_counts counts;
 

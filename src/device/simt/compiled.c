@@ -137,6 +137,34 @@ static tni_variant *variant_of(const entry *e, const tni_simt_class *c)
     return NULL;
 }
 
+// ---- shapes ------------------------------------------------------------------------------------
+
+static tni_simt lean_shape(const tni_compiled *t, const tni_launch *l)
+{
+    tni_simt_limits limits = t->o.limits;
+    limits.lean            = true;
+    return tni_simt_choose(l, &limits);
+}
+
+// The shape that is to be compiled for a launch: the lean one if the first is there and spills.
+static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
+{
+    tni_simt           m = tni_simt_choose(l, &t->o.limits);
+    const tni_variant *v = variant_of(e, &m.class);
+    return v && v->registers.spilled ? lean_shape(t, l) : m;
+}
+
+// The shape of a launch: of those that were compiled the one that spills less.
+static tni_simt choose_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
+{
+    tni_simt           m = tni_simt_choose(l, &t->o.limits), lean;
+    const tni_variant *v = variant_of(e, &m.class), *other;
+    if (!v || !v->registers.spilled) return m;
+    lean  = lean_shape(t, l);
+    other = variant_of(e, &lean.class);
+    return other && other->registers.spilled < v->registers.spilled ? lean : m;
+}
+
 bool tni_compiled_checks(const void *at)
 {
     const entry *e = at;
@@ -191,27 +219,40 @@ static bool batch_add(batch *b, entry *e, const tni_simt_class *c)
     return true;
 }
 
-static tn_status find_functions(const tni_compiled *t, void *program, batch *b, tni_text *why)
+static tn_status find_function(const tni_compiled *t, void *program, const char *name,
+                               tni_variant *v, void **f, tni_text *why)
 {
     const tni_compiler *by = t->o.by;
-    tn_status           s  = TN_OK;
+    tn_status           s  = by->function(t->o.device, program, name, f, why);
+    if (s != TN_OK || !by->registers) return s;
+    tni_registers r = by->registers(t->o.device, *f);
+    if (v->registers.used < r.used) v->registers.used = r.used;
+    if (v->registers.spilled < r.spilled) v->registers.spilled = r.spilled;
+    return s;
+}
+
+static tn_status find_functions(const tni_compiled *t, void *program, batch *b, tni_text *why)
+{
+    tn_status s = TN_OK;
     for (int i = 0; s == TN_OK && i < b->n; i++) {
         char         finish[TNI_KERNEL_NAME + 8];
         tni_variant *v = b->made[i];
-        s              = by->function(t->o.device, program, b->name[i], &v->main, why);
+        s              = find_function(t, program, b->name[i], v, &v->main, why);
         if (s != TN_OK || v->class.finish != TNI_FINISH_KERNEL) continue;
         snprintf(finish, sizeof finish, "%s_finish", b->name[i]);
-        s = by->function(t->o.device, program, finish, &v->finish, why);
+        s = find_function(t, program, finish, v, &v->finish, why);
     }
     return s;
 }
 
+// The shape that was chosen last may be another now.
 static void link_variants(batch *b)
 {
     for (int i = 0; i < b->n; i++) {
-        b->made[i]->next   = b->of[i]->variants;
-        b->of[i]->variants = b->made[i];
-        b->made[i]         = NULL;
+        b->of[i]->last.count = 0;
+        b->made[i]->next     = b->of[i]->variants;
+        b->of[i]->variants   = b->made[i];
+        b->made[i]           = NULL;
     }
     b->n = 0;
 }
@@ -250,20 +291,32 @@ static tn_status can_run(const tni_compiled *t, const tni_kernel *k, tni_text *w
     return TN_EDEVICE;
 }
 
-static tn_status prepare(tni_compiled *t, batch *b, int n, const tni_launch *const *first,
-                         void **out, tni_text *why)
+static tn_status compile_all(tni_compiled *t, batch *b, int n, const tni_launch *const *first,
+                             void **entries, tni_text *why)
 {
     tn_status s = TN_OK;
     for (int i = 0; s == TN_OK && i < n; i++) {
-        s = can_run(t, first[i]->kernel, why);
-        if (s != TN_OK) return s;
-        tni_simt shape = tni_simt_choose(first[i], &t->o.limits);
-        entry   *e     = entry_of(t, first[i]->kernel);
-        if (!e || !batch_add(b, e, &shape.class)) return out_of_memory(t, why);
-        out[i] = e;
+        tni_simt shape = wanted_shape(t, entries[i], first[i]);
+        if (!batch_add(b, entries[i], &shape.class)) return out_of_memory(t, why);
         if (b->n == t->o.batch) s = batch_compile(t, b, why);
     }
     return s == TN_OK ? batch_compile(t, b, why) : s;
+}
+
+// What spills is compiled once more, lean; without that it runs too.
+static tn_status prepare(tni_compiled *t, batch *b, int n, const tni_launch *const *first,
+                         void **out, tni_text *why)
+{
+    for (int i = 0; i < n; i++) {
+        tn_status s = can_run(t, first[i]->kernel, why);
+        if (s != TN_OK) return s;
+        out[i] = entry_of(t, first[i]->kernel);
+        if (!out[i]) return out_of_memory(t, why);
+    }
+    tni_text  ignored = { "" };
+    tn_status s       = compile_all(t, b, n, first, out, why);
+    if (s == TN_OK) compile_all(t, b, n, first, out, &ignored);
+    return s;
 }
 
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **out,
@@ -304,7 +357,7 @@ static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
     take_marks(l, &now);
     if (now.count != e->last.count ||
         memcmp(now.mark, e->last.mark, (size_t)now.count * sizeof *now.mark)) {
-        e->shape = tni_simt_choose(l, &t->o.limits);
+        e->shape = choose_shape(t, e, l);
         e->last  = now;
     }
     return e->shape;
@@ -319,6 +372,16 @@ size_t tni_compiled_room(tni_compiled *t, void *at, const tni_launch *l)
     return bytes;
 }
 
+tni_registers tni_compiled_registers(tni_compiled *t, void *at, const tni_launch *l)
+{
+    pthread_mutex_lock(&t->lock);
+    tni_simt           m = choose_shape(t, at, l);
+    const tni_variant *v = variant_of(at, &m.class);
+    tni_registers      r = v ? v->registers : (tni_registers){ 0 };
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
 // A variant that is not there yet. The lock is held.
 static tni_variant *make_variant(tni_compiled *t, entry *e, const tni_simt_class *c, tn_status *s,
                                  tni_text *why)
@@ -330,6 +393,20 @@ static tni_variant *make_variant(tni_compiled *t, entry *e, const tni_simt_class
     return variant_of(e, c);
 }
 
+// A launch of a class that none before was of. If it spills, the lean one is tried.
+static tni_variant *make_launch(tni_compiled *t, entry *e, const tni_launch *l, tni_simt *m,
+                                tn_status *s, tni_text *why)
+{
+    tn_status    ignored;
+    tni_text     reason = { "" };
+    tni_variant *v      = make_variant(t, e, &m->class, s, why);
+    if (!v || !v->registers.spilled || m->class.wide) return v;
+    tni_simt lean = wanted_shape(t, e, l);
+    make_variant(t, e, &lean.class, &ignored, &reason);
+    *m = shape_of(t, e, l);
+    return variant_of(e, &m->class);
+}
+
 const tni_variant *tni_compiled_take(tni_compiled *t, void *at, const tni_launch *l, bool wide,
                                      tni_simt *m, tn_status *s, tni_text *why)
 {
@@ -338,7 +415,7 @@ const tni_variant *tni_compiled_take(tni_compiled *t, void *at, const tni_launch
     *m = shape_of(t, at, l);
     if (wide) m->class.wide = 1;
     tni_variant *v = variant_of(at, &m->class);
-    if (!v) v = make_variant(t, at, &m->class, s, why);
+    if (!v) v = make_launch(t, at, l, m, s, why);
     pthread_mutex_unlock(&t->lock);
     return v;
 }

@@ -4,18 +4,20 @@
 #ifndef TNI_SIMT_COMPILED_H
 #define TNI_SIMT_COMPILED_H
 
+#include "device/device.h"
 #include "kernel/simt.h"
 
 #include <stdatomic.h>
 
 // How a device compiles. build makes a program of a text, found says whether it was on disk; what
-// names it in the reason. function finds a kernel of a program. Both are called by one thread at a
-// time.
+// names it in the reason. function finds a kernel of a program. registers tells what a thread of it
+// takes; NULL where nobody knows. All are called by one thread at a time.
 typedef struct {
     const tni_dialect *dialect;
     void *(*build)(void *device, const char *source, const char *what, bool *found, tn_status *s,
                    tni_text *why);
     tn_status (*function)(void *device, void *program, const char *name, void **f, tni_text *why);
+    tni_registers (*registers)(void *device, void *f);
 } tni_compiler;
 
 // Kernels compiled and kernels found on disk so far, by all devices of a kind.
@@ -48,8 +50,9 @@ bool tni_compiled_has_doubles(const tni_compiled *t);
 typedef struct tni_variant tni_variant;
 struct tni_variant {
     tni_simt_class class;
-    void        *main, *finish;
-    tni_variant *next;
+    void         *main, *finish;
+    tni_registers registers;  // the most of both
+    tni_variant  *next;
 };
 
 // As the contract has them: entries for the kernels of a plan, and scratch for a launch. The entry
@@ -57,6 +60,8 @@ struct tni_variant {
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **entry,
                                tni_text *why);
 size_t    tni_compiled_room(tni_compiled *t, void *entry, const tni_launch *l);
+// What a thread takes; nothing where nobody knows, or if no such launch was compiled for.
+tni_registers tni_compiled_registers(tni_compiled *t, void *entry, const tni_launch *l);
 // The functions and the shape for a launch; wide: with 64-bit places whatever the shape says. They
 // are compiled now if no launch before asked for such. NULL with status and reason if they cannot
 // be.

@@ -1,70 +1,7 @@
-// Scans, places of extrema, and the adjoint of views, by the kernels of group_text_fold.c.
+// The adjoint of views, by the kernel of group_text_fold.c.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
-
-#include <string.h>
-
-// ---- scans -------------------------------------------------------------------------------------
-
-tn_status tni_groups_scan(const tni_groups *via, const tni_call *c)
-{
-    const tni_arg *in = &c->in[0], *out = &c->out;
-    int            axis = c->attr->axis.axis, product = c->op == TNI_cumprod;
-    tni_axes       lines = { .rank = out->rank };
-    for (int i = 0; i < out->rank; i++) {
-        lines.size[i]      = i == axis ? 1 : out->size[i];
-        lines.stride[0][i] = in->stride[i];
-        lines.stride[1][i] = out->stride[i];
-    }
-    tni_axes_merge(&lines, 2);
-
-    tni_hand  h;
-    tn_status s = tni_hand_begin(&h, via, c, tni_text_fold, "scan", in->dtype, out->dtype);
-    if (s != TN_OK) return s;
-    tni_hand_arg(&h, &lines, 0, in->data, in->dtype);
-    tni_hand_arg(&h, &lines, 1, out->data, out->dtype);
-    tni_hand_long(&h, out->size[axis]);
-    tni_hand_long(&h, in->stride[axis]);
-    tni_hand_long(&h, out->stride[axis]);
-    tni_hand_pass(&h, &product, sizeof product);
-    return tni_hand_groups(&h, tni_axes_count(&lines), c->why);
-}
-
-// ---- places of extrema -------------------------------------------------------------------------
-
-// The axes of in that stay, or those that are folded; in row-major order, which is what is counted.
-static tni_axes axes_of(const tni_call *c, bool folded)
-{
-    const tni_arg *in = &c->in[0];
-    tni_axes       a  = { .rank = in->rank };
-    for (int i = 0; i < in->rank; i++) {
-        bool gone      = c->attr->reduce.axes >> i & 1;
-        a.size[i]      = gone == folded ? in->size[i] : 1;
-        a.stride[0][i] = in->stride[i];
-    }
-    tni_axes_merge(&a, 1);
-    return a;
-}
-
-tn_status tni_groups_arg_reduce(const tni_groups *via, const tni_call *c)
-{
-    const tni_arg *in     = &c->in[0];
-    int            lowest = c->op == TNI_argmin;
-    tni_axes       stay = axes_of(c, false), gone = axes_of(c, true);
-
-    tni_hand  h;
-    tn_status s = tni_hand_begin(&h, via, c, tni_text_fold, "arg_reduce", in->dtype, TN_I64);
-    if (s != TN_OK) return s;
-    tni_hand_arg(&h, &stay, 0, in->data, in->dtype);
-    tni_hand_axes(&h, &gone, 0, 0);
-    tni_hand_long(&h, tni_hand_buffer(&h, c->out.data) / 8);
-    tni_hand_long(&h, tni_axes_count(&gone));
-    tni_hand_pass(&h, &lowest, sizeof lowest);
-    return tni_hand_groups(&h, tni_axes_count(&stay), c->why);
-}
-
-// ---- the adjoint of a view ---------------------------------------------------------------------
 
 // Whether axes, by falling stride of argument 0, each step past all that lies behind them.
 static bool apart(const tni_axes *a)

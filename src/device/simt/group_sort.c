@@ -1,16 +1,28 @@
-// argsort by the kernels of group_text_fold.c: blocks of 32, then runs of twice the length each
-// time, to and fro between the result and scratch memory, so that the last one ends in the result.
+// argsort by the kernels of group_text_sort.c: blocks of 1024, then runs of twice the length each
+// time, to and fro between two lists of pairs, the last time into the result.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
-enum { BLOCK = 32 };
+enum { BLOCK = 1024, SHIFT = 10, ITEMS = 128, PAIR = 8 };
 
 // `sorting` of the text.
 typedef struct {
-    int64_t n, count, x_step, step, run;
-    int32_t descending, unused;
+    int64_t n, lines, x_step, y_step, pieces, run;
+    int32_t shift, descending, ends, unused;
 } sorting;
+
+// Lists of pairs of key and place. One of them may be the memory of the result, which is not written
+// before the last.
+typedef struct {
+    const char *from, *to;
+    int64_t     pair;  // bytes
+} lists;
+
+static bool is_wide(const tni_call *c)
+{
+    return tni_dtype_size(c->in[0].dtype) == 8;
+}
 
 static int merges(int64_t n)
 {
@@ -19,13 +31,24 @@ static int merges(int64_t n)
     return k;
 }
 
-size_t tni_groups_argsort_scratch(const tni_call *c)
+static int64_t length_of(const tni_call *c)
 {
-    bool one = merges(c->out.rank ? c->out.size[c->attr->axis.axis] : 1) == 0;
-    return one ? 0 : (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(int64_t);
+    return c->out.rank ? c->out.size[c->attr->axis.axis] : 1;
 }
 
-// The lines that are sorted: argument 0 is x, 1 the result, row-major as scratch is.
+static int64_t list_bytes(const tni_call *c)
+{
+    return tni_shape_count(c->out.rank, c->out.size) * (is_wide(c) ? 2 * PAIR : PAIR);
+}
+
+size_t tni_groups_argsort_scratch(const tni_call *c)
+{
+    int own = merges(length_of(c));
+    if (own > 1) own = is_wide(c) ? 2 : 1;
+    return (size_t)(own * list_bytes(c));
+}
+
+// The lines that are sorted: argument 0 is x, 1 the result.
 static tni_axes lines_of(const tni_call *c)
 {
     tni_axes lines = { .rank = c->out.rank };
@@ -38,56 +61,90 @@ static tni_axes lines_of(const tni_call *c)
     return lines;
 }
 
-static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name,
-                       const tni_axes *lines)
+static sorting job_of(const tni_call *c, const tni_axes *lines)
 {
-    const tni_arg *x = &c->in[0];
-    tn_status      s = tni_hand_begin(h, via, c, tni_text_sort, name, x->dtype, TN_I64);
-    if (s == TN_OK) tni_hand_arg(h, lines, 0, x->data, x->dtype);
-    return s;
+    int     axis = c->attr->axis.axis;
+    sorting o    = { .n          = length_of(c),
+                     .lines      = tni_axes_count(lines),
+                     .x_step     = c->out.rank ? c->in[0].stride[axis] : 0,
+                     .y_step     = c->out.rank ? c->out.stride[axis] : 0,
+                     .run        = BLOCK,
+                     .shift      = 3,
+                     .descending = c->attr->axis.descending };
+    o.pieces     = (o.n + BLOCK - 1) / BLOCK;
+    while (o.shift < SHIFT && INT64_C(1) << o.shift < o.n) o.shift++;
+    return o;
+}
+
+// The last merge reads scratch, so that it may write the result.
+static lists lists_of(const tni_call *c, int merges)
+{
+    const char *scratch = c->scratch, *other = is_wide(c) ? scratch + list_bytes(c) : c->out.data;
+    return (lists){ .from = merges % 2 ? other : scratch,
+                    .to   = merges % 2 ? scratch : other,
+                    .pair = is_wide(c) ? 2 * PAIR : PAIR };
+}
+
+static void pass_list(tni_hand *h, const lists *l, const char *list)
+{
+    tni_hand_long(h, tni_hand_buffer(h, list) / l->pair);
+}
+
+static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name)
+{
+    return tni_hand_begin(h, via, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
+}
+
+// Passes where pairs go, or places if it is the last time, and what is to be done.
+static tn_status start(tni_hand *h, const tni_call *c, const tni_axes *lines, const sorting *o,
+                       const lists *l)
+{
+    int64_t per = (INT64_C(1) << SHIFT) >> o->shift;
+    pass_list(h, l, o->ends ? (const char *)c->out.data : l->to);
+    tni_hand_arg(h, lines, 1, c->out.data, TN_I64);
+    tni_hand_pass(h, o, sizeof *o);
+    return h->via->start(h, (o->lines + per - 1) / per * o->pieces, ITEMS, c->why);
 }
 
 static tn_status sort_blocks(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                             const sorting *o, const void *to)
+                             const sorting *o, const lists *l)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "sort_blocks", lines);
+    tn_status s = begin(&h, via, c, "sort_blocks");
     if (s != TN_OK) return s;
-    tni_hand_arg(&h, lines, 1, to, TN_I64);
-    tni_hand_pass(&h, o, sizeof *o);
-    return tni_hand_items(&h, o->count, c->why);
+    tni_hand_arg(&h, lines, 0, c->in[0].data, c->in[0].dtype);
+    return start(&h, c, lines, o, l);
 }
 
 static tn_status merge_runs(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                            const sorting *o, const void *from, const void *to)
+                            const sorting *o, const lists *l)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "sort_merge", lines);
+    tn_status s = begin(&h, via, c, "sort_merge");
     if (s != TN_OK) return s;
-    tni_hand_long(&h, tni_hand_buffer(&h, from) / 8);
-    tni_hand_long(&h, tni_hand_buffer(&h, to) / 8);
-    tni_hand_axes(&h, lines, 1, 0);
-    tni_hand_pass(&h, o, sizeof *o);
-    return tni_hand_items(&h, o->count, c->why);
+    pass_list(&h, l, l->from);
+    return start(&h, c, lines, o, l);
 }
 
 tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c)
 {
-    int         axis  = c->attr->axis.axis;
-    bool        lined = c->out.rank > 0;
-    tni_axes    lines = lines_of(c);
-    sorting     o     = { .n          = lined ? c->out.size[axis] : 1,
-                          .count      = tni_shape_count(c->out.rank, c->out.size),
-                          .x_step     = lined ? c->in[0].stride[axis] : 0,
-                          .step       = lined ? c->out.stride[axis] : 0,
-                          .run        = BLOCK,
-                          .descending = c->attr->axis.descending };
-    const void *to = merges(o.n) % 2 ? c->scratch : c->out.data, *from = to;
-    tn_status   s = sort_blocks(via, c, &lines, &o, to);
-    for (; s == TN_OK && o.run < o.n; o.run *= 2) {
-        from = to;
-        to   = from == c->scratch ? (const void *)c->out.data : c->scratch;
-        s    = merge_runs(via, c, &lines, &o, from, to);
+    tni_axes lines = lines_of(c);
+    sorting  o     = job_of(c, &lines);
+    int      left  = merges(o.n);
+    lists    l     = lists_of(c, left);
+    if (!is_wide(c) && o.n >= UINT32_MAX) {
+        *c->why = (tni_text){ 0 };
+        tni_text_add(c->why, "argsort: %lld elements in a line are too many", (long long)o.n);
+        return TN_EDEVICE;
+    }
+    o.ends      = left == 0;
+    tn_status s = sort_blocks(via, c, &lines, &o, &l);
+    for (; s == TN_OK && left > 0; o.run *= 2) {
+        const char *written = l.to;
+        l.to                = l.from;
+        l.from              = written;
+        o.ends              = --left == 0;
+        s                   = merge_runs(via, c, &lines, &o, &l);
     }
     return s;
 }

@@ -14,12 +14,22 @@
 
 // Each an array of pieces that ends with NULL.
 extern const char *const tni_text_matmul[];
-extern const char *const tni_text_conv[];
+extern const char *const tni_text_cumsum[];
+extern const char *const tni_text_cumprod[];
+extern const char *const tni_text_extremum[];
 extern const char *const tni_text_fold[];
 extern const char *const tni_text_sort[];
 extern const char *const tni_text_index[];
 extern const char *const tni_text_segments[];
 extern const char *const tni_text_attention[];
+
+// Convolutions, by the columns of a tile; the gradient for w, by the rows of a tile; both of few
+// channels a group. Wide ones count elements in 64 bits.
+extern const char *const tni_text_conv_16[], *const tni_text_conv_32[], *const tni_text_conv_64[];
+extern const char *const tni_text_conv_wide[];
+extern const char *const tni_text_weights_16[], *const tni_text_weights_64[];
+extern const char *const tni_text_weights_128[], *const tni_text_weights_wide[];
+extern const char *const tni_text_conv_few[], *const tni_text_conv_few_wide[];
 
 // The program of a text; no_double: the device has none. The caller frees it by tni_free; NULL when
 // memory is out.

@@ -6,6 +6,13 @@ size_t tni_groups_scratch(const tni_groups *via, const tni_call *c)
     switch (c->op) {
     case TNI_attention:
     case TNI_attention_grad: return tni_groups_attention_scratch(c);
+    case TNI_cumsum:
+    case TNI_cumprod: return tni_groups_scan_scratch(c);
+    case TNI_argmax:
+    case TNI_argmin: return tni_groups_arg_reduce_scratch(c);
+    case TNI_conv:
+    case TNI_conv_dgrad:
+    case TNI_conv_wgrad: return tni_groups_conv_scratch(c);
     case TNI_argsort: return tni_groups_argsort_scratch(c);
     case TNI_scatter:
     case TNI_scatter_add: return tni_groups_scatter_scratch(c);
@@ -13,17 +20,10 @@ size_t tni_groups_scratch(const tni_groups *via, const tni_call *c)
     }
 }
 
-// What a user wrote in C is code of the host, which cannot reach the device's memory; what he wrote
-// in CUDA the cuda device runs by itself.
-static tn_status refuse(const tni_groups *via, const tni_call *c)
+static tn_status refuse(const tni_call *c)
 {
     *c->why = (tni_text){ 0 };
-    if (c->op == TNI_custom)
-        tni_text_add(c->why, "%s: %s cannot run on %s; give the op an expression",
-                     c->attr->custom.def->name,
-                     c->attr->custom.def->compute ? "a host compute function" : "CUDA text",
-                     via->device->name);
-    else tni_text_add(c->why, "%s: not an op that a device runs", tni_op_table[c->op].name);
+    tni_text_add(c->why, "%s: not an op that a device runs", tni_op_table[c->op].name);
     return TN_EDEVICE;
 }
 
@@ -42,8 +42,9 @@ tn_status tni_groups_run(const tni_groups *via, const tni_call *c)
     case TNI_argmin: return tni_groups_arg_reduce(via, c);
     case TNI_fold: return tni_groups_fold(via, c);
     case TNI_argsort: return tni_groups_argsort(via, c);
+    case TNI_custom: return tni_groups_custom(via, c);
     case TNI_scatter:
     case TNI_scatter_add: return tni_groups_scatter(via, c);
-    default: return tni_is_one_op(c->op) ? tni_one_op(via, c) : refuse(via, c);
+    default: return tni_is_one_op(c->op) ? tni_one_op(via, c) : refuse(c);
     }
 }

@@ -91,16 +91,24 @@ void tni_hand_axes(tni_hand *h, const tni_axes *a, int i, int64_t at);
 // ---- ops ---------------------------------------------------------------------------------------
 
 tn_status tni_groups_matmul(const tni_groups *via, const tni_call *c);
+size_t    tni_groups_conv_scratch(const tni_call *c);
 tn_status tni_groups_conv(const tni_groups *via, const tni_call *c);  // also its gradients
+// Whether a convolution or a gradient of one is a matrix product as its operands lie: the call of
+// matmul that does the same, whose operands are in[].
+bool      tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
 size_t    tni_groups_attention_scratch(const tni_call *c);
 tn_status tni_groups_attention(const tni_groups *via, const tni_call *c);  // also its gradient
+size_t    tni_groups_scan_scratch(const tni_call *c);
 tn_status tni_groups_scan(const tni_groups *via, const tni_call *c);
+size_t    tni_groups_arg_reduce_scratch(const tni_call *c);
 tn_status tni_groups_arg_reduce(const tni_groups *via, const tni_call *c);
 tn_status tni_groups_fold(const tni_groups *via, const tni_call *c);
 size_t    tni_groups_argsort_scratch(const tni_call *c);
 tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c);
 size_t    tni_groups_scatter_scratch(const tni_call *c);
 tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c);
+// By a function of the host; it waits.
+tn_status tni_groups_custom(const tni_groups *via, const tni_call *c);
 
 // scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to what lies
 // in the result. lines: the axes but the indexed one, argument 1 the values and 2 the result.

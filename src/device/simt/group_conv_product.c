@@ -1,0 +1,139 @@
+// Convolutions that are matrix products as their operands lie: windows of one tap, and windows as
+// large as the image. The device's own matmul runs them.
+#include "device/simt/groups.h"
+
+enum { X, W, Y };
+
+// Neighbouring axes from first to last as one: its size and step. False if they do not go on in
+// equal steps.
+static bool join(const tni_arg *x, int first, int last, int64_t *size, int64_t *step)
+{
+    *size = 1;
+    *step = 1;
+    for (int i = last; i >= first; i--) {
+        if (x->size[i] == 1) continue;
+        if (*size > 1 && x->stride[i] != *size * *step) return false;
+        if (*size == 1) *step = x->stride[i];
+        *size *= x->size[i];
+    }
+    return true;
+}
+
+static tni_arg matrix(const tni_arg *x, const int64_t size[4], const int64_t stride[4])
+{
+    tni_arg m = { .dtype = x->dtype, .rank = 4, .data = x->data };
+    for (int i = 0; i < 4; i++) {
+        m.size[i]   = size[i];
+        m.stride[i] = stride[i];
+    }
+    return m;
+}
+
+static tni_arg turned(tni_arg x)
+{
+    int64_t size = x.size[2], stride = x.stride[2];
+    x.size[2]   = x.size[3];
+    x.stride[2] = x.stride[3];
+    x.size[3]   = size;
+    x.stride[3] = stride;
+    return x;
+}
+
+// out = a @ b, or its transpose where that lies as rows.
+static void product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tni_arg in[2],
+                    tni_call *m)
+{
+    bool turn = out.stride[2] == 1 && out.stride[3] != 1;
+    *m        = *c;
+    in[0]     = turn ? turned(b) : a;
+    in[1]     = turn ? turned(a) : b;
+    m->op     = TNI_matmul;
+    m->nin    = 2;
+    m->in     = in;
+    m->out    = turn ? turned(out) : out;
+}
+
+// ---- one tap -----------------------------------------------------------------------------------
+
+static bool has_one_tap(const tni_call *c, const tni_arg *w)
+{
+    for (int i = 0; i < 2; i++)
+        if (w->size[2 + i] != 1 || c->attr->conv.stride[i] != 1 || c->attr->conv.padding[i] != 0)
+            return false;
+    return true;
+}
+
+// An image of a group as a matrix of channels by places. Images join with places where they can, if
+// asked for.
+static bool image(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
+{
+    int64_t places, step, chans = x->size[1] / groups, images = x->size[0];
+    if (!join(x, 2, 3, &places, &step)) return false;
+    if (all && images > 1 && places > 1 && x->stride[0] != places * step) return false;
+    if (all && places == 1) step = x->stride[0];
+    if (all) {
+        places *= images;
+        images = 1;
+    }
+    *m = matrix(x, (int64_t[]){ images, groups, chans, places },
+                (int64_t[]){ x->stride[0], chans * x->stride[1], x->stride[1], step });
+    return true;
+}
+
+// With few channels a group a matrix is too narrow for matmul.
+static bool as_one_tap(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
+{
+    enum { LEAST = 8 };
+    int64_t        G = c->attr->conv.groups, out = x[W].size[0] / G, chans = x[W].size[1];
+    bool           weights = c->op == TNI_conv_wgrad;
+    const int64_t *s       = x[W].stride;
+    tni_arg        a, b, w;
+    if (out < LEAST || chans < LEAST || !has_one_tap(c, &x[W])) return false;
+    if (!image(&x[X], G, weights, &a) || !image(&x[Y], G, weights, &b)) return false;
+    w = matrix(&x[W], (int64_t[]){ a.size[0], G, out, chans },
+               (int64_t[]){ 0, out * s[0], s[0], s[1] });
+    if (weights) product(c, b, turned(a), w, in, m);
+    else if (c->op == TNI_conv) product(c, w, a, b, in, m);
+    else product(c, turned(w), b, a, in, m);
+    return true;
+}
+
+// ---- one place ---------------------------------------------------------------------------------
+
+static bool has_one_place(const tni_call *c, const tni_arg *x)
+{
+    if (c->attr->conv.groups != 1) return false;
+    for (int i = 2; i < 4; i++) {
+        bool dense = c->attr->conv.dilation[i - 2] == 1 || x[W].size[i] == 1;
+        if (x[Y].size[i] != 1 || x[W].size[i] != x[X].size[i] || !dense) return false;
+        if (c->attr->conv.padding[i - 2] != 0) return false;
+    }
+    return true;
+}
+
+// An image, or the taps of an output channel, as a row.
+static bool rows(const tni_arg *x, tni_arg *m)
+{
+    int64_t size, step;
+    if (!join(x, 1, 3, &size, &step)) return false;
+    *m = matrix(x, (int64_t[]){ 1, 1, x->size[0], size }, (int64_t[]){ 0, 0, x->stride[0], step });
+    return true;
+}
+
+static bool as_one_place(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
+{
+    tni_arg a, w, y;
+    if (!has_one_place(c, x) || !rows(&x[X], &a) || !rows(&x[W], &w) || !rows(&x[Y], &y))
+        return false;
+    if (c->op == TNI_conv) product(c, a, turned(w), y, in, m);
+    else if (c->op == TNI_conv_dgrad) product(c, y, w, a, in, m);
+    else product(c, turned(y), a, w, in, m);
+    return true;
+}
+
+bool tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m)
+{
+    tni_arg x[3];
+    tni_conv_operands(c, x);
+    return as_one_place(c, x, in, m) || as_one_tap(c, x, in, m);
+}

@@ -1,0 +1,158 @@
+// Running sums and products by the kernels of group_text_scan.c. How a line is cut, and so the order
+// in which its elements are joined, depends on sizes alone.
+#include "device/simt/groups.h"
+
+#include "tensor/dtype.h"
+
+enum {
+    EACH   = 8,             // elements of an item
+    ITEMS  = 256,           // of a group
+    TILE   = EACH * ITEMS,  // elements of a group at a time
+    FEW    = 256,           // lines that leave a device idle
+    GROUPS = 2048,          // that keep it busy
+    LINES  = 1 << 17,       // that keep it busy, one an item
+    LEAST  = 32             // elements of an item's chunk
+};
+
+// `scanning` of the text.
+typedef struct {
+    int64_t n, lines, x_step, y_step, chunk, chunks;
+    int32_t width, shift, flat, unused;
+} scanning;
+
+static int64_t parts_of(int64_t n, int64_t part)
+{
+    return (n + part - 1) / part;
+}
+
+// Lines that lie in order: as many items as a line has work for.
+static void cut_rows(scanning *o)
+{
+    o->width = 1;
+    o->shift = 3;
+    while (o->width < ITEMS && o->width * EACH < o->n) o->width *= 2, o->shift++;
+    if (o->lines >= FEW || o->n <= 4 * TILE) return;
+    int64_t chunk = parts_of(o->n, parts_of(GROUPS, o->lines));
+    o->chunk      = parts_of(chunk, TILE) * TILE;
+}
+
+static void cut_columns(scanning *o)
+{
+    o->width = 0;
+    if (o->lines >= LINES / 2 || o->n < 2 * LEAST) return;
+    int64_t chunk = parts_of(o->n, parts_of(LINES, o->lines));
+    o->chunk      = chunk < LEAST ? LEAST : chunk;
+}
+
+// width is 0 where each line, or a chunk of it, is one item's.
+static scanning job_of(const tni_call *c)
+{
+    const tni_arg *in = &c->in[0], *out = &c->out;
+    int            axis   = c->attr->axis.axis;
+    scanning       o      = { .n = 1, .lines = 1 };
+    int64_t        behind = 1;  // elements from one of a line to the next
+    for (int i = 0; i < out->rank; i++) {
+        if (i == axis) o.n = out->size[i];
+        else o.lines *= out->size[i];
+        if (i > axis) behind *= out->size[i];
+    }
+    o.x_step   = out->rank ? in->stride[axis] : 0;
+    o.y_step   = behind;
+    o.chunk    = o.n;
+    bool small = o.x_step <= INT32_MAX && o.x_step >= INT32_MIN;
+    if (behind == 1 && o.n > EACH && small) cut_rows(&o);
+    else cut_columns(&o);
+    o.chunks = parts_of(o.n, o.chunk);
+    return o;
+}
+
+size_t tni_groups_scan_scratch(const tni_call *c)
+{
+    scanning o = job_of(c);
+    return o.chunks > 1 ? (size_t)(o.lines * o.chunks) * sizeof(double) : 0;
+}
+
+// The first elements of the lines: argument 0 is x, 1 the result.
+static tni_axes lines_of(const tni_call *c)
+{
+    tni_axes lines = { .rank = c->out.rank };
+    for (int i = 0; i < c->out.rank; i++) {
+        lines.size[i]      = i == c->attr->axis.axis ? 1 : c->out.size[i];
+        lines.stride[0][i] = c->in[0].stride[i];
+        lines.stride[1][i] = c->out.stride[i];
+    }
+    tni_axes_merge(&lines, 2);
+    return lines;
+}
+
+static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name)
+{
+    const char *const *text = c->op == TNI_cumsum ? tni_text_cumsum : tni_text_cumprod;
+    return tni_hand_begin(h, via, c, text, name, c->in[0].dtype, c->out.dtype);
+}
+
+// Whether the lines of x lie one after the other.
+static bool is_flat(const tni_axes *lines, const scanning *o)
+{
+    return o->x_step == 1 &&
+           (lines->rank == 0 || (lines->rank == 1 && lines->stride[0][0] == o->n));
+}
+
+// Totals are of the type that sums are taken in, which is float where a device has no doubles.
+static void pass_totals(tni_hand *h, const tni_call *c, const void *totals)
+{
+    bool narrow = tni_is_float(c->out.dtype) &&
+                  !tni_compiled_has_doubles(h->via->compiled(c->seat));
+    tni_hand_long(h, tni_hand_buffer(h, totals) / (narrow ? 4 : 8));
+}
+
+static tn_status start(tni_hand *h, const tni_call *c, const scanning *o)
+{
+    int64_t lines = o->width ? parts_of(o->lines, ITEMS / o->width) : o->lines;
+    tni_hand_pass(h, o, sizeof *o);
+    if (!o->width) return tni_hand_items(h, lines * o->chunks, c->why);
+    return h->via->start(h, lines * o->chunks, ITEMS, c->why);
+}
+
+static tn_status find_totals(const tni_groups *via, const tni_call *c, const tni_axes *lines,
+                             const scanning *o)
+{
+    tni_hand  h;
+    tn_status s = begin(&h, via, c, o->width ? "row_totals" : "column_totals");
+    if (s != TN_OK) return s;
+    tni_hand_arg(&h, lines, 0, c->in[0].data, c->in[0].dtype);
+    pass_totals(&h, c, c->scratch);
+    return start(&h, c, o);
+}
+
+static tn_status find_starts(const tni_groups *via, const tni_call *c, const scanning *o)
+{
+    tni_hand  h;
+    tn_status s = begin(&h, via, c, "scan_starts");
+    if (s != TN_OK) return s;
+    pass_totals(&h, c, c->scratch);
+    tni_hand_long(&h, o->width ? o->chunks : 1);
+    tni_hand_long(&h, o->width ? 1 : o->lines);
+    tni_hand_long(&h, o->chunks);
+    return via->start(&h, o->lines, ITEMS, c->why);
+}
+
+tn_status tni_groups_scan(const tni_groups *via, const tni_call *c)
+{
+    scanning o     = job_of(c);
+    tni_axes lines = lines_of(c);
+    bool     cut   = o.chunks > 1;
+    o.flat         = is_flat(&lines, &o);
+    tn_status s    = cut ? find_totals(via, c, &lines, &o) : TN_OK;
+    if (s == TN_OK && cut) s = find_starts(via, c, &o);
+
+    tni_hand h;
+    if (s == TN_OK) s = begin(&h, via, c, o.width ? "scan_rows" : "scan_columns");
+    if (s != TN_OK) return s;
+    tni_hand_arg(&h, &lines, 0, c->in[0].data, c->in[0].dtype);
+    if (!o.width) tni_hand_arg(&h, &lines, 1, c->out.data, c->out.dtype);
+    else
+        tni_hand_long(&h, tni_hand_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype));
+    pass_totals(&h, c, cut ? c->scratch : c->out.data);  // not read where nothing is cut
+    return start(&h, c, &o);
+}

@@ -1,0 +1,275 @@
+// Running sums and products, as text. Lines that lie in order are scanned by groups, tile by tile;
+// others by one item each, so that neighbouring items read neighbouring elements. Long lines are cut
+// into chunks: their totals, what stands before each, then the chunks themselves.
+//
+// Neighbours are joined with neighbours alone: a product of many is out of range only where some
+// stretch of the line is.
+#include "device/simt/group_text.h"
+
+#define T(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+
+// A kernel that leaves room for so many groups on a multiprocessor.
+static const char spellings[] =
+    "#ifdef __CUDACC__\n"
+    "#define BUSY(n, groups) extern \"C\" __global__ void __launch_bounds__(n, groups)\n"
+    "#else\n"
+    "#define BUSY(n, groups) KERNEL(n)\n"
+    "#endif\n";
+
+// Items of a group are a line's in runs of width, a power of two; eight elements each make
+// 1 << shift of a tile. flat: the lines of x lie one after the other, as those of the result do.
+static const char job[] =
+    T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long chunk;
+                       m_long chunks; int width; int shift; int flat; int unused; } scanning;
+      M_FN y_wide join(y_wide a, y_wide b) { return PRODUCT ? a * b : a + b; }
+      M_FN y_wide nothing(void) { return PRODUCT ? (y_wide)1 : (y_wide)-0.0f; });
+
+// What stands before an item in its line, and in *all the whole line where that has all items, from
+// what each item has. One of 16 items joins what these have, eight loads ahead; lines of more items
+// than that also need what stands before each 16.
+static const char items_before[] =
+    T(M_FN void join_sixteen(LOCAL_PTR y_wide *total, LOCAL_PTR y_wide *block, int width) {
+          y_wide acc = nothing();
+          total += LOCAL_ID * 17;
+          for (int h = 0; h < 16; h += 8) {
+              y_wide one[8];
+              for (int k = 0; k < 8; k++) one[k] = total[h + k];
+              for (int k = 0; k < 8; k++) {
+                  if (((h + k) & (width - 1)) == 0) acc = nothing();
+                  total[h + k] = acc;
+                  acc = join(acc, one[k]);
+              }
+          }
+          block[LOCAL_ID] = acc;
+      }
+      M_FN void join_blocks(LOCAL_PTR const y_wide *block, LOCAL_PTR y_wide *ahead, int width) {
+          int first = LOCAL_ID & ~(width / 16 - 1);
+          y_wide acc = nothing();
+          for (int k = 0; k < 16; k++)
+              if (k >= first && k < LOCAL_ID) acc = join(acc, block[k]);
+          ahead[LOCAL_ID] = acc;
+          if (LOCAL_ID == 15) ahead[16] = join(acc, block[15]);
+      }
+      M_FN y_wide items_before(LOCAL_PTR y_wide *total, LOCAL_PTR y_wide *block, y_wide own,
+                               int width, y_wide *all) {
+          int at = LOCAL_ID + LOCAL_ID / 16;
+          total[at] = own;
+          BARRIER();
+          if (LOCAL_ID < 16) join_sixteen(total, block, width);
+          BARRIER();
+          *all = nothing();
+          if (width <= 16) return total[at];
+          if (LOCAL_ID < 16) join_blocks(block, block + 16, width);
+          BARRIER();
+          *all = block[32];
+          return join(block[16 + LOCAL_ID / 16], total[at]);
+      });
+
+// A tile is kept with a gap after every eight, so that items find theirs in banks of their own. The
+// next one is loaded before the one at hand is scanned. Within a tile places are small numbers. Of
+// chunks the last goes first: it was read last for its total, and may still be in a cache.
+static const char rows[] =
+    T(M_FN y_wide get_run(LOCAL_PTR const y_kept *tile, y_kept *v) {
+          y_wide acc = nothing();
+          for (int j = 0; j < 8; j++) v[j] = tile[LOCAL_ID * 9 + j];
+          for (int j = 0; j < 8; j++) acc = join(acc, (y_wide)y_get(v[j]));
+          return acc;
+      }
+      M_FN void load_flat(x_kept *v, GLOBAL const x_kept *x, int count, int lines, int shift,
+                          int n) {
+          for (int j = 0; j < 8; j++) {
+              int k = LOCAL_ID + 256 * j;
+              int own = k >> shift;
+              int i = k & ((1 << shift) - 1);
+              v[j] = own < lines && i < count ? x[own * n + i] : (x_kept)0;
+          }
+      }
+      M_FN void load_apart(x_kept *v, GLOBAL const x_kept *x, LOCAL_PTR const m_long *at, int count,
+                           int lines, int shift, int x_step) {
+          for (int j = 0; j < 8; j++) {
+              int k = LOCAL_ID + 256 * j;
+              int own = k >> shift;
+              int i = k & ((1 << shift) - 1);
+              v[j] = own < lines && i < count ? x[at[own] + (m_long)i * x_step] : (x_kept)0;
+          }
+      }
+      M_FN void store_tile(LOCAL_PTR const y_kept *tile, GLOBAL y_kept *y, int count, int lines,
+                           int shift, int n) {
+          for (int j = 0; j < 8; j++) {
+              int k = LOCAL_ID + 256 * j;
+              int own = k >> shift;
+              int i = k & ((1 << shift) - 1);
+              if (own < lines && i < count) y[own * n + i] = tile[k + k / 8];
+          }
+      });
+
+static const char scan_rows[] =
+    T(BUSY(256, 4) scan_rows(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_kept *y, m_long at_y,
+                             GLOBAL const y_wide *starts, m_long at_starts, GIVEN scanning s) {
+          LOCAL y_kept tile[2304];
+          LOCAL y_wide total[272];
+          LOCAL y_wide block[33];
+          LOCAL m_long at[256];
+          int per = 256 / s.width;
+          int chunks = (int)s.chunks;
+          int group = chunks > 1 ? (int)s.lines * chunks - 1 - GROUP_ID : GROUP_ID;
+          int part = chunks > 1 ? group % chunks : 0;
+          m_long line = chunks > 1 ? group / chunks : (m_long)group * per;
+          int lines = (int)least(per, s.lines - line);
+          int step_ = (int)s.x_step;
+          m_long first = part * s.chunk;
+          m_long left = least(s.chunk, s.n - first);
+          if (!s.flat && LOCAL_ID < lines) at[LOCAL_ID] = place(&sx, line + LOCAL_ID);
+          y_wide carry = nothing();
+          if (chunks > 1) carry = starts[at_starts + group];
+          x += s.flat ? sx.at + line * s.n + first : first * s.x_step;
+          y += at_y + line * s.n + first;
+          BARRIER();
+          x_kept v[8];
+          int count = (int)least(left, 2048);
+          if (s.flat) load_flat(v, x, count, lines, s.shift, (int)s.n);
+          else load_apart(v, x, at, count, lines, s.shift, step_);
+          for (; left > 0; left -= 2048) {
+              for (int j = 0; j < 8; j++)
+                  tile[LOCAL_ID + 256 * j + (LOCAL_ID + 256 * j) / 8] = (y_kept)v[j];
+              BARRIER();
+              x += 2048 * s.x_step;
+              int next = (int)least(left - 2048, 2048);
+              if (next > 0 && s.flat) load_flat(v, x, next, 1, 11, 0);
+              if (next > 0 && !s.flat) load_apart(v, x, at, next, 1, 11, step_);
+              y_kept run[8];
+              y_wide all;
+              y_wide acc = get_run(tile, run);
+              acc = join(carry, items_before(total, block, acc, s.width, &all));
+              carry = join(carry, all);
+              for (int j = 0; j < 8; j++) {
+                  acc = join(acc, (y_wide)y_get(run[j]));
+                  tile[LOCAL_ID * 9 + j] = y_put(acc);
+              }
+              BARRIER();
+              store_tile(tile, y, count, lines, s.shift, (int)s.n);
+              y += 2048;
+              count = next;
+          }
+      });
+
+// Totals of chunks. Sums may be taken in any fixed order, here without a tile.
+static const char row_sums[] =
+    T(BUSY(256, 5) row_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
+                              m_long at_totals, GIVEN scanning s) {
+          LOCAL y_wide total[272];
+          LOCAL y_wide block[33];
+          int chunks = (int)s.chunks;
+          m_long first = GROUP_ID % chunks * s.chunk;
+          m_long t = LOCAL_ID;
+          m_long n = least(s.chunk, s.n - first);
+          y_wide acc = nothing();
+          x += place(&sx, GROUP_ID / chunks) + first * s.x_step;
+          for (; t + 1792 < n; t += 2048) {
+              x_kept v[8];
+              for (int j = 0; j < 8; j++) v[j] = x[(t + 256 * j) * s.x_step];
+              for (int j = 0; j < 8; j++) acc += (y_wide)x_get(v[j]);
+          }
+          for (; t < n; t += 256) acc += (y_wide)x_get(x[t * s.x_step]);
+          items_before(total, block, acc, 256, &acc);
+          if (LOCAL_ID == 0) totals[at_totals + GROUP_ID] = acc;
+      });
+static const char row_products[] =
+    T(KERNEL(256) row_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
+                             m_long at_totals, GIVEN scanning s) {
+          LOCAL y_kept tile[2304];
+          LOCAL y_wide total[272];
+          LOCAL y_wide block[33];
+          m_long first = GROUP_ID % s.chunks * s.chunk;
+          m_long end = least(first + s.chunk, s.n);
+          m_long at = place(&sx, GROUP_ID / s.chunks);
+          y_wide all;
+          y_wide acc = nothing();
+          for (m_long t = first; t < end; t += 2048) {
+              for (int j = 0; j < 8; j++) {
+                  int k = LOCAL_ID + 256 * j;
+                  tile[k + k / 8] = t + k < end ? (y_kept)x[at + (t + k) * s.x_step] : y_put(1);
+              }
+              BARRIER();
+              y_kept run[8];
+              items_before(total, block, get_run(tile, run), 256, &all);
+              acc = join(acc, all);
+          }
+          if (LOCAL_ID == 0) totals[at_totals + GROUP_ID] = acc;
+      });
+
+// Totals become what stands before them: a group for each line, every item a stretch of it.
+static const char starts[] =
+    T(KERNEL(256) scan_starts(GLOBAL y_wide *totals, m_long at_totals, m_long line_step,
+                              m_long chunk_step, m_long chunks) {
+          LOCAL y_wide total[272];
+          LOCAL y_wide block[33];
+          m_long stretch = (chunks + 255) / 256;
+          m_long first = least(LOCAL_ID * stretch, chunks);
+          m_long end = least(first + stretch, chunks);
+          totals += at_totals + GROUP_ID * line_step;
+          y_wide all;
+          y_wide acc = nothing();
+          for (m_long i = first; i < end; i++) acc = join(acc, totals[i * chunk_step]);
+          acc = items_before(total, block, acc, 256, &all);
+          for (m_long i = first; i < end; i++) {
+              y_wide one = totals[i * chunk_step];
+              totals[i * chunk_step] = acc;
+              acc = join(acc, one);
+          }
+      });
+
+// An item for each chunk of a line; those of one chunk of all lines are neighbours. Eight loads go
+// ahead of the stores that follow them.
+static const char columns[] =
+    T(KERNEL(64) column_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
+                               m_long at_totals, GIVEN scanning s) {
+          m_long g = ITEM;
+          if (g >= s.lines * s.chunks) return;
+          m_long part = g / s.lines;
+          m_long left = least(s.chunk, s.n - part * s.chunk);
+          x += place(&sx, g - part * s.lines) + part * s.chunk * s.x_step;
+          y_wide acc = nothing();
+          for (; left >= 8; left -= 8) {
+              x_kept v[8];
+              for (int j = 0; j < 8; j++, x += s.x_step) v[j] = *x;
+              for (int j = 0; j < 8; j++) acc = join(acc, (y_wide)x_get(v[j]));
+          }
+          for (; left > 0; left--, x += s.x_step) acc = join(acc, (y_wide)x_get(*x));
+          totals[at_totals + g] = acc;
+      }
+      KERNEL(64) scan_columns(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_kept *y,
+                              GIVEN shape sy, GLOBAL const y_wide *starts, m_long at_starts,
+                              GIVEN scanning s) {
+          m_long g = ITEM;
+          if (g >= s.lines * s.chunks) return;
+          m_long part = g / s.lines;
+          m_long line = g - part * s.lines;
+          m_long left = least(s.chunk, s.n - part * s.chunk);
+          x += place(&sx, line) + part * s.chunk * s.x_step;
+          y += place(&sy, line) + part * s.chunk * s.y_step;
+          y_wide acc = s.chunks > 1 ? starts[at_starts + g] : nothing();
+          for (; left >= 8; left -= 8) {
+              x_kept v[8];
+              for (int j = 0; j < 8; j++, x += s.x_step) v[j] = *x;
+              for (int j = 0; j < 8; j++, y += s.y_step) {
+                  acc = join(acc, (y_wide)x_get(v[j]));
+                  *y = y_put(acc);
+              }
+          }
+          for (; left > 0; left--, x += s.x_step, y += s.y_step) {
+              acc = join(acc, (y_wide)x_get(*x));
+              *y = y_put(acc);
+          }
+      });
+
+const char *const tni_text_cumsum[] = {
+    "#define PRODUCT 0\n", spellings, job, items_before, rows, scan_rows, row_sums,
+    starts, columns, NULL,
+};
+const char *const tni_text_cumprod[] = {
+    "#define PRODUCT 1\n", spellings, job, items_before, rows, scan_rows, row_products,
+    starts, columns, NULL,
+};

@@ -1,0 +1,195 @@
+// argsort, as text. An element becomes an unsigned key whose order is the one wanted, NaN the largest
+// and both zeros equal; with the place of the element it makes a pair, and no two pairs are equal, so
+// that the order is stable. Blocks of 1024 pairs are sorted in a group's memory, and runs of blocks
+// are then merged in pairs: of all that is merged a group has 1024, an item eight.
+#include "device/simt/group_text.h"
+
+#define T(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+
+const char *const tni_text_sort[] = {
+    T(M_FN m_uint key_int(int v) { return (m_uint)v ^ 0x80000000u; }
+      M_FN m_uint key_float(float v) {
+          m_uint b = m_bits_f(v);
+          if (b << 1 > 0xff000000u) return 0xffffffffu;
+          if (b << 1 == 0) return 0x80000000u;
+          return b >> 31 ? ~b : b | 0x80000000u;
+      }
+      M_FN m_ulong key_I64(m_long v) { return (m_ulong)v ^ (m_ulong)1 << 63; }),
+    "#ifdef FP64\n",
+    T(M_FN m_ulong key_F64(double v) {
+          m_ulong b = m_bits_d(v);
+          if (b << 1 > (m_ulong)0x7ff << 53) return ~(m_ulong)0;
+          if (b << 1 == 0) return (m_ulong)1 << 63;
+          return b >> 63 ? ~b : b | (m_ulong)1 << 63;
+      }),
+    "#endif\n"
+    "#define key_BOOL key_int\n#define key_U8 key_int\n#define key_I8 key_int\n"
+    "#define key_I32 key_int\n#define key_F16 key_float\n#define key_BF16 key_float\n"
+    "#define key_F32 key_float\n#define wide_key_I64 1\n#define wide_key_F64 1\n"
+    "#define x_key(v) CAT(key_, XT)(v)\n"
+    "#if CAT(wide_key_, XT)\n",
+    T(typedef struct { m_ulong key; m_ulong at; } pair;
+      M_FN pair pair_of(m_ulong key, m_long at, int descending) {
+          pair p;
+          p.key = descending ? ~key : key;
+          p.at = (m_ulong)at;
+          return p;
+      }
+      M_FN pair last_pair(void) {
+          pair p;
+          p.key = p.at = ~(m_ulong)0;
+          return p;
+      }
+      M_FN int goes_first(pair a, pair b) {
+          return a.key < b.key || (a.key == b.key && a.at < b.at);
+      }
+      M_FN m_long place_in(pair p) { return (m_long)p.at; }),
+    "#else\n",
+    T(typedef m_ulong pair;
+      M_FN pair pair_of(m_uint key, m_long at, int descending) {
+          return (m_ulong)(descending ? ~key : key) << 32 | (m_ulong)at;
+      }
+      M_FN pair last_pair(void) { return ~(m_ulong)0; }
+      M_FN int goes_first(pair a, pair b) { return a < b; }
+      M_FN m_long place_in(pair p) { return (m_long)(p & 0xffffffffu); }),
+    "#endif\n",
+    // Pairs in a group's memory have a gap after every eight, so that items find theirs in banks of
+    // their own.
+    T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long pieces;
+                       m_long run; int shift; int descending; int ends; int unused; } sorting;
+      M_FN int padded(int k) { return k + k / 8; }
+      M_FN void put_eight(LOCAL_PTR pair *p, const pair *v) {
+          for (int j = 0; j < 8; j++) p[LOCAL_ID * 9 + j] = v[j];
+      }),
+    // Of two runs that begin at a and b and have so many: how many of the first are among the first
+    // n of both.
+    T(M_FN int first_of(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n) {
+          int lo = n > of_b ? n - of_b : 0;
+          int hi = n < of_a ? n : of_a;
+          while (lo < hi) {
+              int m = (lo + hi) / 2;
+              if (goes_first(p[padded(a + m)], p[padded(b + n - 1 - m)])) lo = m + 1;
+              else hi = m;
+          }
+          return lo;
+      }
+      M_FN void merge_eight(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n,
+                            pair *v) {
+          int i = first_of(p, a, of_a, b, of_b, n);
+          int end_a = a + of_a;
+          int end_b = b + of_b;
+          b += n - i;
+          a += i;
+          pair next_a = p[padded(a < 1023 ? a : 1023)];
+          pair next_b = p[padded(b < 1023 ? b : 1023)];
+          for (int j = 0; j < 8; j++)
+              if (b >= end_b || (a < end_a && goes_first(next_a, next_b))) {
+                  v[j] = next_a;
+                  a++;
+                  next_a = p[padded(a < 1023 ? a : 1023)];
+              } else {
+                  v[j] = next_b;
+                  b++;
+                  next_b = p[padded(b < 1023 ? b : 1023)];
+              }
+      }),
+    // Items swap neighbours among eight of their own until those are in order; then runs of the
+    // group are merged until each is a line, or all is one run.
+    T(M_FN void sort_tile(LOCAL_PTR pair *p, int room) {
+          pair v[8];
+          for (int j = 0; j < 8; j++) v[j] = p[LOCAL_ID * 9 + j];
+          for (int turn = 0; turn < 8; turn++)
+              for (int j = turn & 1; j < 7; j += 2)
+                  if (goes_first(v[j + 1], v[j])) {
+                      pair u = v[j];
+                      v[j] = v[j + 1];
+                      v[j + 1] = u;
+                  }
+          put_eight(p, v);
+          for (int run = 8; run < room; run *= 2) {
+              BARRIER();
+              int n = LOCAL_ID * 8 & (2 * run - 1);
+              int a = LOCAL_ID * 8 - n;
+              merge_eight(p, a, run, a + run, run, n, v);
+              BARRIER();
+              put_eight(p, v);
+          }
+          BARRIER();
+      }),
+    // A group has a piece of a line, or several lines that have room of 1 << shift each.
+    T(KERNEL(128) sort_blocks(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL pair *to,
+                              m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GIVEN sorting s) {
+          LOCAL pair p[1152];
+          int room = 1 << s.shift;
+          m_long first = GROUP_ID % s.pieces * 1024;
+          m_long line = (GROUP_ID / s.pieces) << (10 - s.shift);
+          for (int k = LOCAL_ID; k < 1024; k += 128) {
+              m_long own = line + (k >> s.shift);
+              m_long i = first + (k & (room - 1));
+              p[padded(k)] = last_pair();
+              if (own < s.lines && i < s.n)
+                  p[padded(k)] = pair_of(x_key(x_get(x[place(&sx, own) + i * s.x_step])), i,
+                                         s.descending);
+          }
+          BARRIER();
+          sort_tile(p, room);
+          for (int k = LOCAL_ID; k < 1024; k += 128) {
+              m_long own = line + (k >> s.shift);
+              m_long i = first + (k & (room - 1));
+              if (own >= s.lines || i >= s.n) continue;
+              if (s.ends) y[place(&sy, own) + i * s.y_step] = place_in(p[padded(k)]);
+              else to[at_to + own * s.n + i] = p[padded(k)];
+          }
+      }),
+    // As first_of, of runs in a buffer.
+    T(M_FN m_long first_of_runs(GLOBAL const pair *a, m_long of_a, GLOBAL const pair *b,
+                                m_long of_b, m_long n) {
+          m_long lo = n > of_b ? n - of_b : 0;
+          m_long hi = least(n, of_a);
+          while (lo < hi) {
+              m_long m = (lo + hi) / 2;
+              if (goes_first(a[m], b[n - 1 - m])) lo = m + 1;
+              else hi = m;
+          }
+          return lo;
+      }
+      KERNEL(128) sort_merge(GLOBAL const pair *from, m_long at_from, GLOBAL pair *to,
+                             m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GIVEN sorting s) {
+          LOCAL pair p[1152];
+          LOCAL m_long cut[2];
+          int lid = LOCAL_ID;
+          m_long line = GROUP_ID / s.pieces;
+          m_long first = GROUP_ID % s.pieces * 1024;
+          m_long lo = first / (2 * s.run) * 2 * s.run;
+          m_long mid = least(lo + s.run, s.n);
+          m_long end = least(mid + s.run, s.n);
+          m_long n = least(1024, end - first);
+          GLOBAL const pair *a = from + at_from + line * s.n + lo;
+          GLOBAL const pair *b = from + at_from + line * s.n + mid;
+          if (lid % 64 == 0)
+              cut[lid / 64] = first_of_runs(a, mid - lo, b, end - mid,
+                                            first - lo + (lid ? n : 0));
+          BARRIER();
+          int of_a = (int)(cut[1] - cut[0]);
+          a += cut[0];
+          b += first - lo - cut[0] - of_a;
+          for (int k = lid; k < 1024; k += 128) {
+              p[padded(k)] = last_pair();
+              if (k < n) p[padded(k)] = (k < of_a ? a : b)[k];
+          }
+          BARRIER();
+          pair v[8];
+          merge_eight(p, 0, of_a, of_a, 1024 - of_a, lid * 8, v);
+          BARRIER();
+          put_eight(p, v);
+          BARRIER();
+          for (int k = lid; k < n; k += 128) {
+              m_long i = first + k;
+              if (s.ends) y[place(&sy, line) + i * s.y_step] = place_in(p[padded(k)]);
+              else to[at_to + line * s.n + i] = p[padded(k)];
+          }
+      }),
+    NULL,
+};

@@ -1,0 +1,242 @@
+// test_gpu_conv.c: convolution and its gradients on devices with work groups, against ref: sizes at
+// the borders of tiles, strides, dilation, padding, groups, both orders of axes, views, all floats.
+//
+//     TN_CONVS=1000 tenon-tests gpu_conv    draws that many more convolutions instead of 24
+#include "check.h"
+#include "device_table.h"
+#include "gpu_parts.h"
+#include "table.h"
+
+#include "device/opencl/opencl.h"
+#include "ops/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// N images of C channels and H by W, O channels of the result.
+typedef struct {
+    int64_t N, C, O, groups;
+    int64_t size[2], taps[2], step[2], pad[2], dilation[2];
+} conv_shape;
+
+#define FAR ((int64_t)1 << 30)
+
+// clang-format off
+static const conv_shape shapes[] = {
+    //  N    C    O  groups    size       taps      step      pad       dilation
+    {   1,   1,   1,  1, {  1,  1 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   2,   1,   6,  1, { 28, 28 }, {  5,  5 }, { 1, 1 }, { 2, 2 }, { 1, 1 } },
+    {   2,   6,  16,  1, { 14, 14 }, {  5,  5 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   1,   3,  64,  1, { 33, 31 }, {  7,  7 }, { 2, 2 }, { 3, 3 }, { 1, 1 } },
+    {   2,  64,  64,  1, {  8,  8 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   1,  17,  65,  1, {  9, 15 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   1,   5, 130,  1, { 12, 11 }, {  3,  2 }, { 1, 2 }, { 1, 0 }, { 1, 1 } },
+    {   3,  20,  33,  1, {  7,  9 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   1,  70,  96,  1, {  5,  6 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    // Groups, down to one channel each.
+    {   2,  34,  66,  2, {  6,  6 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   2,   9,  12,  3, {  9,  8 }, {  3,  3 }, { 2, 1 }, { 1, 1 }, { 1, 2 } },
+    {   2,  19,  19, 19, { 12, 13 }, {  3,  3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+    {   1,   7,  14,  7, {  9,  9 }, {  5,  3 }, { 1, 1 }, { 2, 1 }, { 1, 1 } },
+    {   2,   3,   3,  3, { 70, 80 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    // Windows larger than images, between places, and apart from each other.
+    {   2,   3,   5,  1, {  2,  3 }, {  5,  6 }, { 1, 1 }, { 2, 3 }, { 1, 1 } },
+    {   2,   4,   5,  1, { 13, 12 }, {  3,  3 }, { 3, 2 }, { 2, 1 }, { 2, 2 } },
+    {   1,   4,   5,  1, { 20, 21 }, {  3,  2 }, { 4, 6 }, { 3, 4 }, { 6, 4 } },
+    {   2,   3,   8,  1, { 13, 14 }, {  2,  2 }, { 4, 5 }, { 0, 1 }, { 1, 1 } },
+    // Much depth in few tiles.
+    {   1, 300,   9,  1, {  4,  4 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   1,   9, 300,  1, {  4,  4 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   3,   2,   3,  1, { 60, 70 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   2,   1,   1,  1, { 90, 70 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    // One tap, one place: products.
+    {   3,  16,  24,  1, {  5,  7 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   1,  70,  66,  1, {  9,  8 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   3,  20,  18,  2, {  5,  6 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   2,  16,  24,  1, {  7,  6 }, {  1,  1 }, { 2, 2 }, { 0, 0 }, { 1, 1 } },
+    {   2,  16,  24,  1, {  3,  4 }, {  1,  1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   5,  16,  20,  1, {  5,  5 }, {  5,  5 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   5,  16,  20,  1, {  1,  1 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    // Places past 32 bits, most of them outside of images.
+    {  30,   9,  70,  1, {  3,  4 }, {  2,  3 }, { FAR, FAR }, { FAR, FAR }, { 1, 1 } },
+    {   5,   6,   6,  6, {  3,  4 }, {  2,  3 }, { FAR, FAR }, { FAR, FAR }, { 1, 1 } },
+};
+
+// So many tiles that large ones are best: of many columns, or of many rows of the gradient for w.
+static const struct {
+    int        op;
+    conv_shape shape;
+} large[] = {
+    { TNI_conv,       { 3,    3,  40, 1, { 106, 106 }, { 2, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
+    { TNI_conv_dgrad, { 3,   40,   3, 1, { 106, 106 }, { 2, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
+    { TNI_conv,       { 3,   16,  30, 1, { 106, 107 }, { 1, 2 }, { 1, 1 }, { 0, 0 }, { 1, 1 } } },
+    { TNI_conv_dgrad, { 3,   30,  16, 1, { 106, 107 }, { 1, 2 }, { 1, 1 }, { 0, 0 }, { 1, 1 } } },
+    { TNI_conv_wgrad, { 1, 1870,  63, 1, {   4,   5 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
+    { TNI_conv_wgrad, { 1, 1870,  99, 1, {   4,   5 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
+};
+// clang-format on
+enum { SHAPES = sizeof shapes / sizeof *shapes, LARGE = sizeof large / sizeof *large };
+
+// The sizes of x, w and y, in the order in which their axes lie.
+typedef struct {
+    int64_t  x[4], w[4], y[4];
+    tni_attr attr;
+} conv_sizes;
+
+static int64_t places(const conv_shape *s, int i)
+{
+    int64_t span = (s->taps[i] - 1) * s->dilation[i] + 1;
+    return (s->size[i] + 2 * s->pad[i] - span) / s->step[i] + 1;
+}
+
+static void set(int64_t at[4], int64_t n, int64_t c, int64_t h, int64_t w, bool last)
+{
+    int64_t first[] = { n, c, h, w }, then[] = { n, h, w, c };
+    memcpy(at, last ? then : first, sizeof first);
+}
+
+static conv_sizes sizes_of(const conv_shape *s, bool last)
+{
+    conv_sizes z = { .attr.conv = { .groups = s->groups, .channels_last = last } };
+    set(z.x, s->N, s->C, s->size[0], s->size[1], last);
+    set(z.w, s->O, s->C / s->groups, s->taps[0], s->taps[1], false);
+    set(z.y, s->N, s->O, places(s, 0), places(s, 1), last);
+    for (int i = 0; i < 2; i++) {
+        z.attr.conv.stride[i]   = s->step[i];
+        z.attr.conv.padding[i]  = s->pad[i];
+        z.attr.conv.dilation[i] = s->dilation[i];
+    }
+    return z;
+}
+
+static tn_tensor *build(int op, const conv_sizes *z, tn_tensor *a, tn_tensor *b)
+{
+    if (op == TNI_conv) return tni_conv(a, b, &z->attr);
+    return op == TNI_conv_dgrad ? tni_conv_dgrad(a, b, z->x, &z->attr)
+                                : tni_conv_wgrad(a, b, z->w, &z->attr);
+}
+
+static double depth_of(int op, const conv_shape *s)
+{
+    double taps = (double)(s->taps[0] * s->taps[1]);
+    if (op == TNI_conv_wgrad) return (double)(s->N * places(s, 0) * places(s, 1));
+    return taps * (double)((op == TNI_conv ? s->C : s->O) / s->groups);
+}
+
+// One op of one convolution, with operands that lie as asked for.
+static void compare(tn_ctx *const *cx, int op, const conv_shape *s, bool last, tn_dtype dt,
+                    const layout lay[2])
+{
+    conv_sizes z    = sizes_of(s, last);
+    input      a    = input_make(dt, lay[0], 4, op == TNI_conv ? z.x : z.y, TAME);
+    input      b    = input_make(dt, lay[1], 4, op == TNI_conv_wgrad ? z.x : z.w, TAME);
+    tn_scope  *t[2] = { tn_begin(cx[0]), tn_begin(cx[1]) };
+    tn_tensor *y[2], *bound = NULL;
+    char       text[256] = "";
+    for (int d = 0; d < 2; d++) {
+        tn_tensor *u = input_put(&a, cx[d]), *v = input_put(&b, cx[d]);
+        y[d] = build(op, &z, u, v);
+        if (d) bound = build(op, &z, tn_abs(tn_cast(u, TN_F64)), tn_abs(tn_cast(v, TN_F64)));
+    }
+    bool ok = agrees(y[0], y[1], (tolerance){ SUMS, depth_of(op, s), bound, 0, 0 }, text);
+    test_case_result(ok,
+                     "%s of %s%s, layouts %d %d: %d x %d -> %d in %d, %d x %d by %d x %d: %s %s",
+                     tni_op_table[op].name, tn_dtype_name(dt), last ? ", channels last" : "",
+                     lay[0], lay[1], (int)s->N, (int)s->C, (int)s->O, (int)s->groups,
+                     (int)s->size[0], (int)s->size[1], (int)s->taps[0], (int)s->taps[1], text,
+                     tn_error_text(cx[0]));
+    for (int d = 0; d < 2; d++) tn_end(t[d]);
+    input_free(&a);
+    input_free(&b);
+}
+
+static void compare_all(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, const layout lay[2])
+{
+    for (int last = 0; last < 2; last++)
+        for (int op = TNI_conv; op <= TNI_conv_wgrad; op++) compare(cx, op, s, last, dt, lay);
+}
+
+// ---- the table, and what is drawn --------------------------------------------------------------
+
+static conv_shape draw_shape(void)
+{
+    conv_shape s   = { .N = 1 + draw_below(4), .groups = draw_below(3) ? 1 : 1 + draw_below(4) };
+    int64_t    big = draw_below(4);
+    s.C            = s.groups * (1 + draw_below(big == 0 ? 70 : 9));
+    s.O            = s.groups * (1 + draw_below(big == 1 ? 140 : 9));
+    for (int i = 0; i < 2; i++) {
+        s.taps[i]     = 1 + draw_below(4);
+        s.step[i]     = 1 + draw_below(3);
+        s.dilation[i] = 1 + draw_below(3);
+        s.pad[i]      = draw_below(4);
+        s.size[i]     = 1 + draw_below(big == 2 ? 30 : 12);
+        int64_t span  = (s.taps[i] - 1) * s.dilation[i] + 1;
+        if (s.size[i] + 2 * s.pad[i] < span) s.size[i] = span;
+    }
+    return s;
+}
+
+static int drawn(void)
+{
+    const char *n = getenv("TN_CONVS");
+    return n ? atoi(n) : 24;
+}
+
+static void convs_on(const char *device, int part, int parts)
+{
+    static const tn_dtype others[] = { TN_F64, TN_BF16, TN_F16 };
+    static const layout   plain[]  = { PLAIN, PLAIN };
+    tn_ctx               *cx[]     = { open_eager(device, false), open_quiet("ref", 1) };
+    int                   all      = SHAPES + drawn();
+    for (int k = part; cx[0] && k < all; k += parts) {
+        table_seed(100 + (uint32_t)k);
+        conv_shape s     = k < SHAPES ? shapes[k] : draw_shape();
+        layout     any[] = { (layout)draw_below(BROADCAST), (layout)draw_below(BROADCAST) };
+        compare_all(cx, &s, TN_F32, k < SHAPES ? plain : any);
+        if (k % 3 == 0 || (k < SHAPES && s.step[0] == FAR))
+            compare_all(cx, &s, others[k / 3 % 3], any);
+    }
+    for (int k = part; cx[0] && k < 2 * LARGE; k += parts)
+        compare(cx, large[k / 2].op, &large[k / 2].shape, k % 2, TN_F32, plain);
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+static void run_convs(int part, int parts)
+{
+    convs_on(tested_device(), part, parts);
+}
+
+static void convolutions_agree_with_ref(void)
+{
+    in_parts(run_convs, 4);
+}
+
+static void convolutions_of_opencl_agree_with_ref(void)
+{
+    if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
+    convs_on("opencl", 0, 1);
+}
+
+// Images may be none: then the gradient for w is a sum of nothing.
+static void no_images_give_no_gradient_on_opencl(void)
+{
+    if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
+    tn_ctx    *cx = open_eager("opencl", false);
+    conv_shape s = shapes[2], d = shapes[11];
+    s.N = d.N    = 0;
+    conv_sizes z = sizes_of(&s, false), zd = sizes_of(&d, false);
+    tn_tensor *w = tni_conv_wgrad(tn_ones(cx, TN_F32, 4, z.y), tn_ones(cx, TN_F32, 4, z.x), z.w,
+                                  &z.attr);
+    CHECK_NEAR(tn_item(tn_sum_all(tn_abs(w))), 0, 0);
+    w = tni_conv_wgrad(tn_ones(cx, TN_F32, 4, zd.y), tn_ones(cx, TN_F32, 4, zd.x), zd.w, &zd.attr);
+    CHECK_NEAR(tn_item(tn_sum_all(tn_abs(w))), 0, 0);
+    tn_close(cx);
+}
+
+const test_case tests_gpu_conv[] = {
+    TEST(convolutions_agree_with_ref),
+    TEST(convolutions_of_opencl_agree_with_ref),
+    TEST(no_images_give_no_gradient_on_opencl),
+    TEST_END,
+};
