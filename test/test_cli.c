@@ -31,8 +31,8 @@ TEST_PRINTF(2, 3) static bool runs(int status, const char *script, ...)
 {
     char    command[COMMAND];
     int     n = snprintf(command, sizeof command,
-                         "cd '%s' && unset NO_COLOR; export TN_DEVICE=cpu; " NO_LEAKS "tenon() { '" TN_BUILD_DIR
-                         "/tenon' \"$@\"; }\n",
+                         "cd '%s' && unset NO_COLOR; export TN_DEVICE=cpu; " NO_LEAKS
+                         "tenon() { '" TN_BUILD_DIR "/tenon' \"$@\"; }\n",
                          scratch_path("."));
     va_list list;
     va_start(list, script);

@@ -604,7 +604,7 @@ static void an_h200_gets_the_measured_shapes(void)
     m = shape_of(c, "softmax 128");
     CHECK(m.class.team == 16 && m.class.rows == 8 && m.class.unroll == 2);
     m = shape_of(c, "cross-entropy");
-    CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.vector == 8 && m.class.cluster == 4);
+    CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.vector == 8 && m.class.cluster == 2);
     CHECK(m.class.finish == TNI_FINISH_LAST && m.shared_bytes == 0);
     m = shape_of(c, "softmax of wide halves");
     CHECK(m.class.team == 128 && m.class.unroll == 4 && !m.class.cluster);

@@ -334,7 +334,8 @@ static void want_sums(tn_tensor *x, tn_tensor **y)
 // A device that compiles as those with work groups do, and is the cpu else. spill: what each program
 // spills, by the order they are built in; the last is that of all that follow.
 static struct {
-    tni_compiled       *compiled;
+    tni_compiled       *compiled, *before[8];  // they live as long as the process
+    int                 makes;
     tni_compiled_counts counts;
     int                 built, spill[4];
 } maker;
@@ -451,8 +452,9 @@ static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
     tni_compiled_opts o  = { by, NULL, recorded_chip, 256, &maker.counts };
     tn_ctx           *cx = open_tight(0);
     recorded_from(NULL);  // they may spill
-    maker.built            = 0;
-    maker.compiled         = tni_compiled_new(&o);
+    maker.built    = 0;
+    maker.compiled = tni_compiled_new(&o);
+    if (maker.makes < 8) maker.before[maker.makes++] = maker.compiled;
     tight.device.prepare   = make_entries;
     tight.device.launch    = launch_anyway;
     tight.device.room      = room_for;

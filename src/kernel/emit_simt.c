@@ -67,21 +67,53 @@ static void put_elements(tni_page *c, const tni_set *set)
         if (tni_has(set, i) && in_pairs(c, i)) tni_simt_fold_pairs(c, i);
 }
 
+// Whether a row that registers hold asks for a column.
+static bool asks_column(const tni_page *c, const tni_set *set)
+{
+    for (int i = 0; i < c->k->nins && c->m->hold == TNI_HOLD_REGISTERS; i++)
+        if (tni_has(set, i) && tni_simt_finds_column(c, i)) return true;
+    return false;
+}
+
+// The test for a vector that is as nearly all are: it lies in its line, and has no column asked for.
+static void put_plain_test(tni_page *c, const tni_set *set, bool edge)
+{
+    const char *and = "";
+    int v           = c->m->vector;
+    begin_indent(c);
+    tni_put(c->o, "if (");
+    if (edge) {
+        tni_put(c->o, "(%s)c <= (%s)(%s - %d)", c->uindex, c->uindex, tni_simt_lanes_name(c).s, v);
+        and = " && ";
+    }
+    for (int i = 0; i < c->k->nins && asks_column(c, set); i++) {
+        if (!tni_has(set, i) || !tni_simt_finds_column(c, i)) continue;
+        tni_put(c->o, "%s(m_uint)(w%d - c) >= %du", and, i, v);
+        and = " && ";
+    }
+    tni_put(c->o, ") {\n");
+    c->o->depth++;
+}
+
 // The work of a vector whose loads are there. Only the vectors at the ends of a line have elements
-// that are not in it, so that the others are spared the question.
+// that are not in it, and only one has a column that is asked for, so that the others are spared the
+// questions.
 static void put_work(tni_page *c, const tni_set *set, const char *guard)
 {
-    bool both = c->m->window && !c->whole && !c->single;
+    bool edge = c->m->window && !c->whole && !c->single, asks = asks_column(c, set);
     declare_arrays(c, set, true);
-    if (both) {
-        tni_simt_put_edge_test(c);
-        c->whole = true;
+    if (edge || asks) {
+        bool whole = c->whole;
+        put_plain_test(c, set, edge);
+        c->whole  = whole || edge;
+        c->missed = asks;
         put_elements(c, set);
-        c->whole = false;
+        c->whole  = whole;
+        c->missed = false;
         tni_line(c->o, "} else {");
     }
     put_elements(c, set);
-    if (both) tni_line(c->o, "}");
+    if (edge || asks) tni_line(c->o, "}");
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_STORE || !tni_simt_moves(c, i)) continue;
         if (*guard) tni_line(c->o, "if (%s) {", guard);

@@ -405,7 +405,7 @@ static int roominess(const facts *f, const tni_simt_class *c)
         if (f->k->ins[i].code == TNI_I_LOAD && f->varies[i] >> f->lane & 1 &&
             !(c->vectors >> f->k->ins[i].access & 1))
             n += c->vector;
-    return f->doubles || f->draws || n > TIGHT ? 2 : n > CLOSE;
+    return f->limits->lean || f->doubles || f->draws || n > TIGHT ? 2 : n > CLOSE;
 }
 
 // Threads of a group so that a multiprocessor has two of them: one works while the other waits.
@@ -419,10 +419,10 @@ static int64_t half_of(int roomy)
 static void deepen(const facts *f, tni_simt_class *c)
 {
     enum { LIVE = 48, DEEP = 64 };  // words in hand; elements
-    int best = 0, keep = 1;
+    int best = 0, keep = 1, room = LIVE >> f->limits->lean;
     for (c->keep_dear = 1;; c->keep_dear = 0) {
-        int words = live_words(f, c), n = words <= LIVE;
-        while (n && 2 * n * c->vector <= DEEP && n < 16 && 2 * n * words <= LIVE) n *= 2;
+        int words = live_words(f, c), n = words <= room;
+        while (n && 2 * n * c->vector <= DEEP && n < 16 && 2 * n * words <= room) n *= 2;
         if (n > best) best = n, keep = c->keep_dear;
         if (!c->keep_dear) break;
     }
@@ -441,7 +441,7 @@ static bool row_in_cluster(const facts *f, tni_simt *m)
     for (int g = 2; g <= f->limits->cluster && c.unroll; g *= 2) {
         int64_t team = ceil_div(m->vectors, (int64_t)g * c.unroll * WARP) * WARP;
         if (team > half_of(c.roomy)) continue;
-        c.cluster = (uint8_t)g;
+        c.cluster = (uint16_t)g;
         c.team    = (uint16_t)team;
         m->class  = c;
         return true;
@@ -473,7 +473,7 @@ static void row_in_loops(const facts *f, tni_simt *m)
     bool few = bytes > 0 || f->rows < f->limits->units;
     if (may_share(f) && few && m->vectors >= (int64_t)f->limits->cluster * TEAM * c->unroll) {
         c->hold         = TNI_HOLD_NOTHING;
-        c->cluster      = (uint8_t)f->limits->cluster;
+        c->cluster      = (uint16_t)f->limits->cluster;
         c->roomy        = (uint8_t)roominess(f, c);
         c->team         = (uint16_t)half_of(c->roomy);
         m->shared_bytes = 0;
@@ -589,9 +589,11 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     if (c->tile) per = 1;
-    // Several turns make fewer partial results, unless there is so little to do that time is better.
+    // Several turns make fewer partial results, unless there is so little to do that time is better, or
+    // a row leaves one number.
     enum { LITTLE = 1 << 17 };
-    int64_t turns = f->k->tails && f->rows * f->cols > LITTLE ? least(4, ceil_div(units, per)) : 1;
+    bool    fewer = f->k->tails && f->rows * f->cols > LITTLE && (f->col_tails || !f->k->lane_in_r);
+    int64_t turns = fewer ? least(4, ceil_div(units, per)) : 1;
     m->chunk      = most(ceil_div(units, full * per), turns);
     // Tails for each r of lanes are written once, not added up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;

@@ -58,8 +58,8 @@ typedef struct {
     uint8_t  roomy;      // quarters of a multiprocessor's threads left out, for more registers each
     uint8_t  tiles;      // columns are cut over the second axis of the grid
     uint8_t  cuda;
-    uint8_t  cluster;      // groups that share a row; 0: each has its own
     uint8_t  tail_memory;  // tails of elements are added up in scratch, not in registers
+    uint16_t cluster;      // groups that share a row; 0: each has its own
     uint16_t tile;         // POINT: lanes, and points along tile_axis, of a square; 0: no squares
     uint16_t tile_axis;    // of P, not the lane
     uint16_t abreast;      // squares of a group, side by side along the lane
@@ -71,6 +71,7 @@ typedef struct {
                               // before their loop's work
     uint64_t tiled;           // those of them that go through shared memory
 } tni_simt_class;
+_Static_assert(sizeof(tni_simt_class) == 14 + 9 * 2 + 2 * 8, "nothing lies between its fields");
 
 typedef struct {
     tni_simt_class class;

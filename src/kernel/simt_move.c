@@ -61,7 +61,7 @@ static void fetch_edge(tni_page *c, int i)
 }
 
 // A line is longer than a vector where there are windows.
-void tni_simt_put_edge_test(tni_page *c)
+static void put_edge_test(tni_page *c)
 {
     tni_line(c->o, "if ((%s)c <= (%s)(%s - %d)) {", c->uindex, c->uindex, tni_simt_lanes_name(c).s,
              c->m->vector);
@@ -95,7 +95,7 @@ void tni_simt_fetch(tni_page *c, int i)
     const char    *type  = bits_type(bytes);
     if (x->b != TNI_NO_VALUE) tni_line(c->o, "if (%s) {", tni_simt_value_name(c, x->b).s);
     bool edge = at_edge(c) && !takes_all(c);
-    if (edge) tni_simt_put_edge_test(c);
+    if (edge) put_edge_test(c);
     else tni_line(c->o, "{");
     begin_indent(c);
     tni_put(c->o, "const %s g = *(%sconst %s *)(b%d + ", type, c->d->global, type,
@@ -138,7 +138,7 @@ void tni_simt_put_vector(tni_page *c, int i)
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
     const char    *type  = bits_type(bytes);
     int            b     = c->k->access[x->access].buffer;
-    if (at_edge(c)) tni_simt_put_edge_test(c);
+    if (at_edge(c)) put_edge_test(c);
     else tni_line(c->o, "{");
     tni_line(c->o, "%s g;", type);
     for (int w = 0; w < words_of(c, i); w++) {

@@ -98,7 +98,6 @@ tni_text tni_simt_word_base(const tni_page *c, int i);
 
 // ---- moving vectors: simt_move.c ---------------------------------------------------------------
 
-void tni_simt_put_edge_test(tni_page *c);
 // The words of LOAD i at lane coordinate c.
 void tni_simt_fetch(tni_page *c, int i);
 // The vector of STORE i at lane coordinate c.
