@@ -188,6 +188,7 @@ double bench_median(void (*f)(void *arg), void *arg)
 
 tn_ctx *bench_open(tn_open_opts o)
 {
+    if (!o.device) o.device = "cpu";
     tn_ctx *cx = tn_open_with(o);
     if (cx) return cx;
     fprintf(stderr, "tenon-bench: %s\n", tn_error_text(NULL));

@@ -41,6 +41,13 @@ static int device_memory(size_t *bytes, int device)
     return TNI_CU_OK;
 }
 
+static int mem_info(size_t *free, size_t *all)
+{
+    *free = self.left;
+    *all  = RESERVED * GRAIN;
+    return TNI_CU_OK;
+}
+
 static int stream_wait(tni_custream s)
 {
     (void)s;
@@ -134,6 +141,7 @@ static int access_to(tni_cuptr p, size_t bytes, const tni_cuaccess *access, size
 static const tni_driver driver = { .set_current        = set_current,
                                    .device_attribute   = device_attribute,
                                    .device_memory      = device_memory,
+                                   .mem_info           = mem_info,
                                    .stream_wait        = stream_wait,
                                    .memory_granularity = granularity,
                                    .range_reserve      = reserve,
@@ -187,7 +195,7 @@ static void it_grows_and_stays_where_it_is(void)
     int pieces = self.mapped;
     CHECK(tni_cuda_arena(&c, 17 * GRAIN, SIZE_MAX, &held) == (void *)first);
     CHECK_INT(self.mapped, pieces);
-    CHECK(pieces < 30);  // an eighth more each time
+    CHECK(pieces < 40);  // an eighth more each time, while there is plenty
     end(&c, 50);
 }
 

@@ -349,14 +349,15 @@ static tni_buffer *taken_buffer(const run *r, const tni_place *p)
 static bool take_memory(run *r)
 {
     if (!take_lists(r)) return false;
-    int64_t arena = r->plan->arena;
-    if (arena && !(r->arena = take(r, arena, NULL, "the values on the way"))) return false;
+    // Before the arena, which is given back for them as long as it is not in use.
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
         if (p->where != TNI_OWN || p->root != i) continue;
         r->own[i] = p->takes ? taken_buffer(r, p) : take(r, p->bytes, r->g->item[i].n, NULL);
         if (!r->own[i]) return false;
     }
+    int64_t arena = r->plan->arena;
+    if (arena && !(r->arena = take(r, arena, NULL, "the values on the way"))) return false;
     for (size_t i = 0; i < r->g->count; i++) r->data[i] = find_data(r, i);
     return take_scratch(r);
 }

@@ -59,7 +59,7 @@ static const tni_device *find_device(const char *name, int *number)
     tni_text why = { "" };
     *number      = 0;
     if (!name || !*name) name = getenv("TN_DEVICE");
-    if (!name || !*name) return tni_device_cuda.probe(&why) ? &tni_device_cuda : &tni_device_cpu;
+    if (!name || !*name) return &tni_device_cpu;
     for (int i = 0; i < DEVICES; i++) {
         if (!is_named(name, devices[i], number)) continue;
         if (devices[i]->probe(&why)) return devices[i];
@@ -152,7 +152,7 @@ static bool take_seat(tn_ctx *cx, const tni_wish *wish)
     return false;
 }
 
-tn_ctx *tn_open_with(tn_open_opts o)
+static tn_ctx *open_on(tn_open_opts o)
 {
     tni_wish          wish = { .stream = o.stream };
     int64_t           limit;
@@ -201,6 +201,20 @@ tn_ctx *tn_open_with(tn_open_opts o)
     tni_buffers_open(&cx->buffers, &cx->heap, memory, limit);
     tni_profile_open(cx);
     return cx;
+}
+
+// Who names no device gets the GPU, if there is one and it can be used.
+tn_ctx *tn_open_with(tn_open_opts o)
+{
+    const char *set = getenv("TN_DEVICE");
+    tni_text    why = { "" };
+    if ((o.device && *o.device) || (set && *set) || !tni_device_cuda.probe(&why)) return open_on(o);
+    o.device   = "cuda";
+    tn_ctx *cx = open_on(o);
+    if (cx || tn_error(NULL) == TN_EARG) return cx;  // what is wrong with the rest of o stays so
+    tn_error_clear(NULL);
+    o.device = "cpu";
+    return open_on(o);
 }
 
 tn_ctx *tn_open(const char *device)

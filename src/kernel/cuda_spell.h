@@ -136,6 +136,7 @@
 #define TNI_CUDA_DIV_BY                                 \
     "M_FN float m_div_by_f(float a, float b) {\n"       \
     "    float r = 1.0f / b;\n"                         \
+    "    if (r - r != 0.0f) return a / b;\n"            \
     "    float q = a * r;\n"                            \
     "    float y = m_fma_f(m_fma_f(-q, b, a), r, q);\n" \
     "    return y == y ? y : q;\n"                      \

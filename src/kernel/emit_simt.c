@@ -67,53 +67,21 @@ static void put_elements(tni_page *c, const tni_set *set)
         if (tni_has(set, i) && in_pairs(c, i)) tni_simt_fold_pairs(c, i);
 }
 
-// Whether a row that registers hold asks for a column.
-static bool asks_column(const tni_page *c, const tni_set *set)
-{
-    for (int i = 0; i < c->k->nins && c->m->hold == TNI_HOLD_REGISTERS; i++)
-        if (tni_has(set, i) && tni_simt_finds_column(c, i)) return true;
-    return false;
-}
-
-// The test for a vector that is as nearly all are: it lies in its line, and has no column asked for.
-static void put_plain_test(tni_page *c, const tni_set *set, bool edge)
-{
-    const char *and = "";
-    int v           = c->m->vector;
-    begin_indent(c);
-    tni_put(c->o, "if (");
-    if (edge) {
-        tni_put(c->o, "(%s)c <= (%s)(%s - %d)", c->uindex, c->uindex, tni_simt_lanes_name(c).s, v);
-        and = " && ";
-    }
-    for (int i = 0; i < c->k->nins && asks_column(c, set); i++) {
-        if (!tni_has(set, i) || !tni_simt_finds_column(c, i)) continue;
-        tni_put(c->o, "%s(m_uint)(w%d - c) >= %du", and, i, v);
-        and = " && ";
-    }
-    tni_put(c->o, ") {\n");
-    c->o->depth++;
-}
-
 // The work of a vector whose loads are there. Only the vectors at the ends of a line have elements
-// that are not in it, and only one has a column that is asked for, so that the others are spared the
-// questions.
+// that are not in it, so that the others are spared the question.
 static void put_work(tni_page *c, const tni_set *set, const char *guard)
 {
-    bool edge = c->m->window && !c->whole && !c->single, asks = asks_column(c, set);
+    bool both = c->m->window && !c->whole && !c->single;
     declare_arrays(c, set, true);
-    if (edge || asks) {
-        bool whole = c->whole;
-        put_plain_test(c, set, edge);
-        c->whole  = whole || edge;
-        c->missed = asks;
+    if (both) {
+        tni_simt_put_edge_test(c);
+        c->whole = true;
         put_elements(c, set);
-        c->whole  = whole;
-        c->missed = false;
+        c->whole = false;
         tni_line(c->o, "} else {");
     }
     put_elements(c, set);
-    if (edge || asks) tni_line(c->o, "}");
+    if (both) tni_line(c->o, "}");
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_has(set, i) || c->k->ins[i].code != TNI_I_STORE || !tni_simt_moves(c, i)) continue;
         if (*guard) tni_line(c->o, "if (%s) {", guard);
@@ -196,8 +164,8 @@ void tni_simt_open_vector(tni_page *c)
         tni_simt_put_coordinates(c, k->np, k->np + k->nr, "i");
         return;
     }
-    tni_line(c->o, "const %s e = i * %d%s;", c->index, c->m->vector,
-             c->m->window ? " - shift" : "");
+    tni_line(c->o, "const %s e = %s * %d%s;", c->index, c->m->cluster > 1 ? "(i + lo)" : "i",
+             c->m->vector, c->m->window ? " - shift" : "");
     tni_simt_put_coordinates(c, k->np, k->np + k->nr, "e");
     tni_line(c->o, "const %s c = i%d;", c->index, c->lane);
 }
@@ -320,12 +288,11 @@ static void put_turn(tni_page *c, const tni_set *set)
         c->sure = false;
         return;
     }
-    tni_text here = tni_text_of("from + %d < n", last);
-    if (window && !c->m->cluster) *here.s = 0;  // where a row ends, its last vector does
+    const char *lo = c->m->cluster > 1 ? " + lo" : "";
     if (window)
-        tni_line(c->o, "if (from * %d >= shift && %s%s(from + %d) * %d - shift <= %s) {", v, here.s,
-                 *here.s ? " && " : "", last + 1, v, cols.s);
-    else tni_line(c->o, "if (%s) {", here.s);
+        tni_line(c->o, "if ((from%s) * %d >= shift && (from%s + %d) * %d - shift <= %s) {", lo, v,
+                 lo, last + 1, v, cols.s);
+    else tni_line(c->o, "if (from + %d < n) {", last);
     c->sure = true, c->whole = row;
     put_pass(c, set);
     c->sure = c->whole = false;
@@ -350,8 +317,9 @@ static bool put_missed(tni_page *c, const tni_set *set)
         if (!tni_has(set, i) || !tni_simt_finds_column(c, i)) continue;
         asked = true;
         for (int q = 0; q < c->unroll; q++)
-            tni_put(c->o, " && (m_uint)(w%d%s - (from + %d) * %d) >= %du", i,
-                    c->m->window ? " + shift" : "", q * c->m->team, c->m->vector, c->m->vector);
+            tni_put(c->o, " && (m_uint)(w%d%s - (from%s + %d) * %d) >= %du", i,
+                    c->m->window ? " + shift" : "", c->m->cluster > 1 ? " + lo" : "",
+                    q * c->m->team, c->m->vector, c->m->vector);
     }
     return asked;
 }
@@ -413,10 +381,7 @@ static void put_loop(tni_page *c, int q)
     if (near) {
         put_near(c, &set);
     } else if (loops) {
-        tni_line(c->o, "for (%s from = %s; from < n; from += %d) {", c->index,
-                 lane            ? "k"
-                 : c->m->cluster ? "lo + t"
-                                 : "t",
+        tni_line(c->o, "for (%s from = %s; from < n; from += %d) {", c->index, lane ? "k" : "t",
                  c->m->team * c->unroll);
         put_turn(c, &set);
         tni_line(c->o, "}");
@@ -425,8 +390,8 @@ static void put_loop(tni_page *c, int q)
     }
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(&folds, i)) tni_simt_join_pair(c, i);
-    if (c->m->cluster) tni_simt_fold_cluster(c, &folds);
-    else if (!lane) tni_simt_fold_team(c, &folds, 'v', c->m->team);
+    if (!lane) tni_simt_fold_team(c, &folds, 'v', c->m->team);
+    if (c->m->cluster > 1 && memcmp(&folds, &none, sizeof folds)) tni_simt_fold_cluster(c, &folds);
     for (int i = 0; i < c->k->nins && lane && c->m->team > 1; i++)
         if (tni_has(&folds, i)) tni_simt_fold_lanes(c, i);
 }
@@ -491,8 +456,8 @@ static void put_row_partials(tni_page *c)
         snprintf(acc.s, sizeof acc.s, x->per ? "t%d[q * %d + j]" : "t%d", i, v);
         if (!x->per) {
             tni_simt_fold_rows(c, i, acc.s);
-            tni_line(c->o, "if (tid == 0%s) s%d[0] = t%d;", c->m->cluster ? " && rank == 0" : "", i,
-                     i);
+            tni_line(c->o, "if (tid == 0%s) s%d[0] = t%d;",
+                     c->m->cluster > 1 ? " && rank == 0" : "", i, i);
             continue;
         }
         if (put_partial_vectors(c, i)) continue;
@@ -514,7 +479,7 @@ static void put_row_partials(tni_page *c)
 static void declare_stash(tni_page *c)
 {
     int before = -1, words = 0;
-    if (c->m->hold != TNI_HOLD_SHARED) return;
+    if (c->m->hold != TNI_HOLD_SHARED || c->m->bulk) return;
     if (c->m->cuda) tni_line(c->o, "extern __shared__ uint4 stash[];");
     c->stage = TNI_AT_LOOP;
     for (int i = 0; i < c->k->nins; i++) {
@@ -528,26 +493,13 @@ static void declare_stash(tni_page *c)
     }
 }
 
-// Which vectors of the row lie in it with all their elements.
+// Which vectors of the row, or of this group's piece of it, lie in it with all their elements.
 static void put_ends(tni_page *c)
 {
-    tni_line(c->o, "const %s begin = shift > 0 && n > 0;", c->index);
-    tni_line(c->o, "const %s end = n - (n > begin && n * %d - shift > %s);", c->index, c->m->vector,
-             tni_simt_word_name(c, TNI_WORD_COLS).s);
-}
-
-// How many vectors the row has, or where in it this group's piece ends.
-static void put_count(tni_page *c)
-{
-    tni_text all = tni_simt_word_name(c, TNI_WORD_VECTORS);
-    if (c->m->window)
-        all = tni_text_of("(%s + shift + %d) / %d", tni_simt_word_name(c, TNI_WORD_COLS).s,
-                          c->m->vector - 1, c->m->vector);
-    if (c->m->cluster) {
-        tni_line(c->o, "const %s whole = %s;", c->index, all.s);
-        all = tni_text_of("(whole < lo + piece ? whole : lo + piece)");
-    }
-    tni_line(c->o, "const %s n = live ? %s : 0;", c->index, all.s);
+    bool piece = c->m->cluster > 1;
+    tni_line(c->o, "const %s begin = shift > 0%s && n > 0;", c->index, piece ? " && lo == 0" : "");
+    tni_line(c->o, "const %s end = n - (n > begin && (n%s) * %d - shift > %s);", c->index,
+             piece ? " + lo" : "", c->m->vector, tni_simt_word_name(c, TNI_WORD_COLS).s);
 }
 
 void tni_simt_put_row_line(tni_page *c, bool apart)
@@ -558,7 +510,8 @@ void tni_simt_put_row_line(tni_page *c, bool apart)
     tni_simt_put_coordinates(c, 0, c->k->np, "line");
     tni_simt_put_bases(c);
     tni_simt_put_shift(c, c->k->tails && !apart);
-    put_count(c);
+    if (c->m->bulk) tni_simt_put_piece(c);
+    else tni_line(c->o, "const %s n = live ? %s : 0;", c->index, tni_simt_row_vectors(c).s);
     if (c->m->hold == TNI_HOLD_SHARED && c->m->window) put_ends(c);
 }
 
@@ -571,13 +524,13 @@ tni_text tni_simt_row_name(const tni_page *c, const char *it)
 // Whether a team has several rows, one after the other.
 static bool many_rows(const tni_page *c)
 {
-    return c->k->tails && !c->m->cluster;
+    return c->k->tails || c->m->bulk;
 }
 
 // Whether threads read what others put into shared memory, which the next row's words replace.
 static bool shares_stash(const tni_page *c)
 {
-    return c->k->tails && c->m->hold == TNI_HOLD_SHARED && c->m->window;
+    return c->k->tails && !c->m->bulk && c->m->hold == TNI_HOLD_SHARED && c->m->window;
 }
 
 // Rows of which only columns are added up wait for nothing, so that several are in hand.
@@ -609,13 +562,12 @@ static void put_row(tni_page *c)
 {
     tni_line(c->o, "const m_int t = tid %% %d;", c->m->team);
     declare_stash(c);
-    if (c->m->cluster) tni_simt_open_cluster(c);
     if (c->m->hold == TNI_HOLD_REGISTERS)
         tni_line(c->o, "const %s from = t%s;", c->index,
-                 c->m->cluster  ? " + lo"
-                 : !c->m->tiles ? ""
-                 : c->m->cuda   ? " + (m_int)(blockIdx.y * blockDim.x)"
-                                : " + (m_int)(get_group_id(1) * get_local_size(0))");
+                 !c->m->tiles ? ""
+                 : c->m->cuda ? " + (m_int)(blockIdx.y * blockDim.x)"
+                              : " + (m_int)(get_group_id(1) * get_local_size(0))");
+    if (c->m->bulk) tni_simt_open_bulk(c);
     if (c->k->tails) declare_tails(c, tni_simt_group_name(c).s);
     if (c->k->tails && c->m->window) tni_line(c->o, "%s shift = 0;", c->index);
     if (c->m->ahead) {
@@ -624,13 +576,15 @@ static void put_row(tni_page *c)
         return;
     }
     if (c->m->next) tni_simt_open_next(c);
-    if (many_rows(c)) {
+    if (c->m->bulk) {
+        tni_line(c->o, "for (%s row = first; row < past; row++) {", c->index);
+    } else if (c->k->tails) {
         tni_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index,
                  tni_simt_word_name(c, TNI_WORD_CHUNK).s);
         tni_line(c->o, "const %s row = %s;", c->index, tni_simt_row_name(c, "it").s);
     } else {
-        tni_line(c->o, "const %s row = (%s)%s * %d + tid / %d;", c->index, c->index,
-                 tni_simt_group_name(c).s, c->m->rows, c->m->team);
+        tni_line(c->o, "const %s row = (%s)%s * %d + tid / %d;", c->index, c->index, c->d->group_id,
+                 c->m->rows, c->m->team);
     }
     tni_simt_put_row_line(c, false);
     if (c->m->next) tni_simt_fetch_next(c);
@@ -639,8 +593,10 @@ static void put_row(tni_page *c)
         c->stage    = TNI_AT_ROW;
         for (int i = 0; i < c->k->nins; i++)
             if (tni_has(&set, i)) tni_simt_put_ins(c, i);
+        if (c->m->bulk && q == 0) tni_line(c->o, "m_await(&full, turn);");
         if (q < c->k->phases) put_loop(c, q);
     }
+    if (c->m->bulk) tni_simt_release_row(c);
     if (c->m->next) tni_simt_take_next(c);
     if (shares_stash(c)) tni_line(c->o, "%s;", c->d->barrier);
     if (many_rows(c)) tni_line(c->o, "}");
@@ -758,12 +714,10 @@ static void put_args(tni_page *c)
 static void open_cuda(tni_page *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
-    int               most     = 256 * (4 - c->m->roomy);  // threads of a multiprocessor
-    bool              held     = c->m->form == TNI_SIMT_ROW && c->m->hold == TNI_HOLD_REGISTERS;
-    bool              several  = k->tails || c->m->cluster || c->m->hold == TNI_HOLD_SHARED;
-    int               resident = several || (held && c->m->team > 32) ? most / threads : 1;
+    int               most     = 1024 >> c->m->roomy;  // threads of a multiprocessor
+    int               resident = c->k->tails || c->m->hold == TNI_HOLD_SHARED ? most / threads : 1;
     tni_text          cluster  = { "" };
-    if (c->m->cluster && !*suffix)
+    if (c->m->cluster > 1 && !*suffix)
         cluster = tni_text_of("__cluster_dims__(%d, 1, 1) ", c->m->cluster);
     tni_line(c->o, "%s%s__launch_bounds__(%d, %d) %s%s(const %s_args a)", c->d->kernel, cluster.s,
              threads, resident > 1 ? resident : 1, c->name, suffix, c->name);
@@ -812,7 +766,6 @@ static int red_words(const tni_page *c)
     int                   group = m->team * m->rows, fold = m->cuda ? 64 * c->folds : group;
     int                   lanes = m->form == TNI_SIMT_LANE && m->team > 1 ? group * m->vector : 0;
     bool                  teams = m->form == TNI_SIMT_ROW && m->rows > 1;  // fold_rows
-    if (m->cluster && m->finish != TNI_FINISH_LAST) return 0;
     if (m->form != TNI_SIMT_ROW && !c->k->tails) return lanes;
     if (m->form == TNI_SIMT_ROW && m->cuda && m->team <= 32 && !c->k->tails) return 0;
     bool columns = m->finish == TNI_FINISH_LAST && tni_simt_finishes_columns(c);
@@ -889,6 +842,8 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     else if (m->form == TNI_SIMT_LANE) put_lane(&c);
     else if (m->tile) put_point_in_tiles(&c);
     else put_point(&c);
+    // No group ends while another may still read what it left.
+    if (m->cluster > 1) tni_line(o, "m_cluster_barrier();");
     if (m->finish == TNI_FINISH_LAST) tni_simt_finish_last(&c);
     tni_line(o, "}");
     if (m->finish == TNI_FINISH_KERNEL) put_finish_kernel(&c);

@@ -314,35 +314,24 @@ static int64_t stash_bytes(const facts *f, const tni_simt *m)
     return n;
 }
 
-// Whether a row's threads are no more than it has work for: what is folded over threads and stays in
-// one group needs no power of two of them.
-static bool may_fit(const facts *f)
-{
-    return f->limits->cuda && f->reduces && !f->k->tails;
-}
-
-// Threads for a row of so many vectors, and vectors for each, as measured to be best: `per` of them
-// unless the row is short or long.
-static void row_in_registers(const facts *f, tni_simt *m, int per)
+// Threads for a row of so many vectors, and vectors for each, as measured to be best.
+static void row_in_registers(const facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     int64_t         n = m->vectors;
     if (n <= WARP) {
-        c->team = (uint16_t)least(power_up(n), may_fit(f) ? WARP / 2 : WARP);
+        c->team = (uint16_t)power_up(n);
     } else if (n <= 4 * WARP && vector_registers(f, c) * power_up(ceil_div(n, WARP)) <= REGISTERS) {
         c->team = WARP;
     } else if (f->col_tails && f->limits->cuda && n > TEAM / 2 && n <= TEAM) {
         // Two vectors a thread share what folding a row costs.
         c->team  = TEAM / 2;
-        c->roomy = 2;
+        c->roomy = 1;
     } else {
-        c->team = (uint16_t)least(power_up(f->col_tails ? n : ceil_div(n, per)), TEAM);
+        c->team = (uint16_t)least(power_up(f->col_tails ? n : ceil_div(n, 2)), TEAM);
     }
     while (c->team > f->limits->threads) c->team /= 2;
     c->unroll = (uint8_t)least(power_up(ceil_div(n, c->team)), 128);
-    if (!may_fit(f) || c->team <= WARP) return;
-    int64_t step = most(WARP, c->team / 8);
-    c->team      = (uint16_t)(ceil_div(n, c->unroll * step) * step);
 }
 
 static bool fits(const facts *f, const tni_simt_class *c)
@@ -351,100 +340,54 @@ static bool fits(const facts *f, const tni_simt_class *c)
            vector_registers(f, c) * c->unroll <= (c->roomy ? ROOMY : REGISTERS) >> f->doubles;
 }
 
-// Whether groups may share a row. A guarded kernel may find at its start that another group of it
-// failed, and groups that wait for each other have to be there all or none.
-static bool may_share(const facts *f)
+// Whether the loads that several loops read can be brought by bulk copies: whole vectors of 16 bytes
+// of one run of memory, in every row.
+static bool can_bring(const facts *f, const tni_simt_class *c)
 {
-    return f->limits->cuda && f->limits->cluster > 1 && f->limits->threads >= TEAM && f->reduces &&
-           !f->col_tails && !f->k->guarded;
+    int     n     = 0;
+    tni_set again = tni_simt_again(f->k);
+    if (!f->limits->cluster || f->limits->threads < 512 || f->k->nr != 1 || !f->reduces ||
+        f->col_tails)
+        return false;
+    for (int i = 0; i < f->k->nins; i++) {
+        const tni_ins *x = &f->k->ins[i];
+        if (!tni_has(&again, i)) continue;
+        if (x->a != TNI_NO_VALUE || x->b != TNI_NO_VALUE || !(c->vectors >> x->access & 1) ||
+            tni_simt_vector_words(c, access_dtype(f->k, x->access)) != 4)
+            return false;
+        n++;
+    }
+    return n > 0;
 }
 
-// Words that one vector a thread keeps in registers at once, in the loop that has most of them: its
-// loads, and what earlier loops loaded or kept for it or for later ones.
-static int live_words(const facts *f, const tni_simt_class *c)
+// How groups share a multiprocessor, and at most how many of them a row, in order of preference.
+static const struct {
+    int16_t threads, groups, cluster;
+} sharing[] = { { 256, 4, 2 }, { 512, 2, 4 }, { 256, 3, 8 }, { 512, 2, 8 } };
+
+// A long row: shared memory, into which a bulk copy brings the next once this one is done with, in a
+// few groups on a multiprocessor, so that some work while others wait. A row that is too long for that
+// is cut into pieces for the groups of a cluster.
+static bool row_in_bulk(const facts *f, tni_simt *m)
 {
-    const tni_kernel *k    = f->k;
-    tni_set           dear = tni_simt_dear(k), kept = { 0 };
-    int16_t           from[TNI_MOST_INS], to[TNI_MOST_INS];
-    int               peak = 0;
-    memset(from, 0, sizeof from);
-    memset(to, -1, sizeof to);
-    for (int q = 0; q < k->phases; q++) {
-        tni_set need = tni_needs_loop(k, q, &kept);
-        for (int i = 0; i < k->nins; i++) {
-            const int16_t of[] = { k->ins[i].a, k->ins[i].b, k->ins[i].c, (int16_t)i };
-            if (!tni_has(&need, i)) continue;
-            if (to[i] < 0) from[i] = (int16_t)(q + tni_has(&dear, i));  // kept once it is made
-            for (int n = 0; n < 4; n++)
-                if (of[n] != TNI_NO_VALUE) to[of[n]] = (int16_t)q;
+    tni_simt_class *c   = &m->class;
+    int64_t         all = stash_bytes(f, m);
+    if (!can_bring(f, c)) return false;
+    for (size_t i = 0; i < sizeof sharing / sizeof *sharing; i++) {
+        int64_t room = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
+        for (int g = 1; g <= least(sharing[i].cluster, f->limits->cluster); g *= 2) {
+            int64_t bytes = all / m->vectors * ceil_div(m->vectors, g);
+            if (bytes > room) continue;
+            c->hold         = TNI_HOLD_SHARED;
+            c->roomy        = 0;
+            c->bulk         = (uint8_t)sharing[i].groups;
+            c->cluster      = (uint8_t)(g > 1 ? g : 0);
+            c->team         = (uint16_t)sharing[i].threads;
+            c->unroll       = 1;
+            c->keep_dear    = 0;
+            m->shared_bytes = (int)bytes;
+            return true;
         }
-        for (int i = 0; i < k->nins && c->keep_dear; i++)
-            if (tni_has(&need, i) && tni_has(&dear, i)) tni_join(&kept, i);
-    }
-    for (int q = 0; q < k->phases; q++) {
-        int n = 0;
-        for (int i = 0; i < k->nins; i++) {
-            const tni_ins *x    = &k->ins[i];
-            bool           load = x->code == TNI_I_LOAD && c->vectors >> x->access & 1;
-            if ((!load && !tni_has(&kept, i)) || to[i] < q || from[i] > q) continue;
-            n += load ? tni_simt_vector_words(c, access_dtype(k, x->access))
-                      : compute_bytes((tn_dtype)x->dtype) / 4 * c->vector;
-        }
-        peak = (int)most(peak, n);
-    }
-    return peak;
-}
-
-// What tni_simt_class.roomy has to be: by the words a thread has in hand for a row, its addresses and
-// what it loads one by one. Doubles take twice as many, and more to compute with.
-static int roominess(const facts *f, const tni_simt_class *c)
-{
-    enum { CLOSE = 44, TIGHT = 60 };  // with 64 and with 80 registers
-    int n = live_words(f, c) * c->unroll + 2 * f->k->nbuffer;
-    for (int i = 0; i < f->k->nins; i++)
-        if (f->k->ins[i].code == TNI_I_LOAD && f->varies[i] >> f->lane & 1 &&
-            !(c->vectors >> f->k->ins[i].access & 1))
-            n += c->vector;
-    return f->limits->lean || f->doubles || f->draws || n > TIGHT ? 2 : n > CLOSE;
-}
-
-// Threads of a group so that a multiprocessor has two of them: one works while the other waits.
-static int64_t half_of(int roomy)
-{
-    return RESIDENT / 8 * (4 - roomy);
-}
-
-// How many vectors a thread of a cluster has in hand. Many, so that many loads are on their way: what
-// is dear is computed again where that leaves room for more.
-static void deepen(const facts *f, tni_simt_class *c)
-{
-    enum { LIVE = 48, DEEP = 64 };  // words in hand; elements
-    int best = 0, keep = 1, room = LIVE >> f->limits->lean;
-    for (c->keep_dear = 1;; c->keep_dear = 0) {
-        int words = live_words(f, c), n = words <= room;
-        while (n && 2 * n * c->vector <= DEEP && n < 16 && 2 * n * words <= room) n *= 2;
-        if (n > best) best = n, keep = c->keep_dear;
-        if (!c->keep_dear) break;
-    }
-    c->unroll    = (uint8_t)best;
-    c->keep_dear = (uint8_t)keep;
-}
-
-// A long row: in the registers of the groups of a cluster, each of which has a piece of it: as few
-// groups as will do, with as few threads as will do.
-static bool row_in_cluster(const facts *f, tni_simt *m)
-{
-    tni_simt_class c = m->class;
-    if (!may_share(f) || !stash_bytes(f, m)) return false;
-    deepen(f, &c);
-    c.roomy = (uint8_t)roominess(f, &c);
-    for (int g = 2; g <= f->limits->cluster && c.unroll; g *= 2) {
-        int64_t team = ceil_div(m->vectors, (int64_t)g * c.unroll * WARP) * WARP;
-        if (team > half_of(c.roomy)) continue;
-        c.cluster = (uint16_t)g;
-        c.team    = (uint16_t)team;
-        m->class  = c;
-        return true;
     }
     return false;
 }
@@ -469,15 +412,6 @@ static void row_in_loops(const facts *f, tni_simt *m)
     // few are then on their way at once, and the cache holds them.
     if (2 * bytes > room && f->limits->threads >= 1024 && m->vectors >= 4096) c->team = 1024;
     while (c->team > f->limits->threads) c->team /= 2;
-    // A cluster keeps more multiprocessors busy with fewer rows, so that the cache holds them.
-    bool few = bytes > 0 || f->rows < f->limits->units;
-    if (may_share(f) && few && m->vectors >= (int64_t)f->limits->cluster * TEAM * c->unroll) {
-        c->hold         = TNI_HOLD_NOTHING;
-        c->cluster      = (uint16_t)f->limits->cluster;
-        c->roomy        = (uint8_t)roominess(f, c);
-        c->team         = (uint16_t)half_of(c->roomy);
-        m->shared_bytes = 0;
-    }
 }
 
 // Whether there are registers for the loads of the next row, where a team has several.
@@ -486,8 +420,7 @@ static bool has_next(const facts *f, const tni_simt_class *c)
     enum { ROOM = 40 };  // beside what a row needs for a while
     const tni_kernel *k = f->k;
     int               n = vector_registers(f, c);
-    if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->ahead || !f->reduces || c->cluster)
-        return false;
+    if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->ahead || !f->reduces) return false;
     for (int i = 0; i < k->nins; i++)
         if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
             c->vectors >> k->ins[i].access & 1)
@@ -526,16 +459,12 @@ static void choose_row(const facts *f, tni_simt *m)
     if (!f->row_work && f->col_tails) {
         row_in_tiles(f, m);
     } else {
-        row_in_registers(f, m, may_fit(f) && c->vector == MOST_VECTOR ? 4 : 2);
-        if (!fits(f, c)) row_in_registers(f, m, 2);
+        row_in_registers(f, m);
         if (!fits(f, c)) {
             c->keep_dear = 0;
-            row_in_registers(f, m, 2);
+            row_in_registers(f, m);
         }
-        bool held = fits(f, c);
-        if (held && may_fit(f)) c->roomy = (uint8_t)roominess(f, c);
-        bool alone = held && (c->unroll <= 2 || c->team <= half_of(c->roomy));
-        if (!alone && !row_in_cluster(f, m) && !held) row_in_loops(f, m);
+        if (!fits(f, c) && !row_in_bulk(f, m)) row_in_loops(f, m);
         c->next = has_next(f, c);
     }
     int group = (int)least(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
@@ -584,23 +513,23 @@ static void choose_lane(const facts *f, tni_simt *m)
 static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles)
 {
     const tni_simt_class *c    = &m->class;
-    int64_t               here = RESIDENT / 4 * (4 - c->roomy);
+    int64_t               here = RESIDENT >> c->roomy;
     int64_t               full = most(1, f->limits->units * here / m->block / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     if (c->tile) per = 1;
-    // Several turns make fewer partial results, unless there is so little to do that time is better, or
-    // a row leaves one number.
+    // Several turns make fewer partial results, unless there is so little to do that time is better.
     enum { LITTLE = 1 << 17 };
-    bool    fewer = f->k->tails && f->rows * f->cols > LITTLE && (f->col_tails || !f->k->lane_in_r);
-    int64_t turns = fewer ? least(4, ceil_div(units, per)) : 1;
+    int64_t turns = f->k->tails && f->rows * f->cols > LITTLE ? least(4, ceil_div(units, per)) : 1;
     m->chunk      = most(ceil_div(units, full * per), turns);
     // Tails for each r of lanes are written once, not added up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
-    // A cluster that comes soon after another has its loads on their way while that one works.
-    if (c->cluster) m->chunk = 1;
+    int64_t groups = most(1, c->cluster);
+    if (c->bulk) m->chunk = ceil_div(units, most(1, f->limits->units * c->bulk / groups));
+    // The row of another cluster is on its way while this one's is stored.
+    if (c->cluster > 1 && !f->k->tails) m->chunk = 1;
     m->parts   = ceil_div(units, m->chunk * per);
-    m->grid[0] = m->parts * most(1, c->cluster);
+    m->grid[0] = m->parts * groups;
 }
 
 static int64_t tail_bytes(const facts *f, const tni_simt *m, const tni_ins *x)
@@ -636,9 +565,8 @@ static bool is_tight(const facts *f, const tni_simt_class *c)
         if (k->ins[i].code == TNI_I_LOAD && f->lane >= 0 && f->varies[i] >> f->lane & 1 &&
             !(c->vectors >> k->ins[i].access & 1))
             n += c->vector;
-    if (c->form == TNI_SIMT_ROW && c->window) n++;  // vectors at its ends are taken apart
     bool many = c->form == TNI_SIMT_LANE && c->vector == MOST_VECTOR;
-    return c->cuda && k->tails && !c->cluster &&
+    return c->cuda && k->tails && !c->bulk &&
            (f->limits->lean || f->doubles || f->draws || many ||
             2 * k->nbuffer + n * c->unroll > TIGHT);
 }
@@ -684,7 +612,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
         if (f.k->nr) choose_lane(&f, &m);
         else choose_point(&f, &m);
     }
-    if (is_tight(&f, c)) c->roomy = 2;
+    if (is_tight(&f, c)) c->roomy = 1;
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
     if (c->tiles) m.grid[1] = ceil_div(m.vectors, c->team);

@@ -6,8 +6,8 @@
 //
 //   ROW    lane in R. A group has `rows` teams of `team` threads. A team takes a row; a thread takes
 //          every team-th vector of it. What several loops read is held in registers (the row then
-//          has at most team * unroll vectors), in shared memory, or read again. A long row is cut
-//          into pieces for the groups of a cluster, which tell each other what they folded.
+//          has at most team * unroll vectors), in shared memory, or read again. Long rows are
+//          brought into shared memory ahead, by bulk copies, and shared by a cluster of groups.
 //   LANE   lane in P, with loops over R. A thread takes a vector of neighbouring rows; `team` threads
 //          share the elements of R, and `rows` such vectors are side by side in a group.
 //   POINT  no R. As LANE, without loops; `unroll` vectors a thread where there are tails. Where
@@ -41,7 +41,8 @@ typedef struct {
     int  shared_bytes;  // of a group, at most, those a text declares included
     int  units;         // multiprocessors
     bool cuda;          // shuffles, atomics on state, `last group` finishes
-    int  cluster;       // most groups that can write to each other's memory; 0: none can
+    int  cluster;       // most groups that can read each other's memory; more than 0: the chip also
+                        // has bulk copies into shared memory
     bool lean;          // a thread is to take few registers, since it spilled otherwise
 } tni_simt_limits;
 
@@ -55,23 +56,23 @@ typedef struct {
     uint8_t  keep_dear;  // costly values are kept from loop to loop
     uint8_t  ahead;      // ROW with tails of columns alone: the vectors in hand are of as many rows
     uint8_t  next;       // ROW with tails: the next row is loaded while one is worked on
-    uint8_t  roomy;      // quarters of a multiprocessor's threads left out, for more registers each
+    uint8_t  roomy;      // half as many threads on a multiprocessor, each with more registers
     uint8_t  tiles;      // columns are cut over the second axis of the grid
     uint8_t  cuda;
+    uint8_t  bulk;         // groups of a multiprocessor whose rows bulk copies bring; 0: none do
+    uint8_t  cluster;      // groups that share a row; 0: each has its own
     uint8_t  tail_memory;  // tails of elements are added up in scratch, not in registers
-    uint16_t cluster;      // groups that share a row; 0: each has its own
     uint16_t tile;         // POINT: lanes, and points along tile_axis, of a square; 0: no squares
     uint16_t tile_axis;    // of P, not the lane
     uint16_t abreast;      // squares of a group, side by side along the lane
     uint16_t mirror;       // squares come in pairs that are each other's transposes
-    uint16_t team, rows;   // threads of a group: team * rows; a team in one warp is a power of two
+    uint16_t team, rows;   // threads of a group: team * rows
     uint16_t finish_threads;  // of a group of the finish kernel; 0: there is none
     uint16_t leader;          // access that all vectors are aligned with
     uint64_t vectors;         // accesses that move a vector at a time; with vector 1, those fetched
                               // before their loop's work
     uint64_t tiled;           // those of them that go through shared memory
 } tni_simt_class;
-_Static_assert(sizeof(tni_simt_class) == 14 + 9 * 2 + 2 * 8, "nothing lies between its fields");
 
 typedef struct {
     tni_simt_class class;

@@ -14,7 +14,7 @@ void tni_simt_fold_line(tni_page *c, int i, const char *before, const char *acc,
     tni_put(c->o, ";\n");
 }
 
-void tni_simt_fold_warp(tni_page *c, int i, const char *acc, int n)
+static void put_shuffles(tni_page *c, int i, const char *acc, int n)
 {
     tni_text other;
     if (n == 1) return;
@@ -28,12 +28,11 @@ void tni_simt_fold_warp(tni_page *c, int i, const char *acc, int n)
 // after the other use two halves of `red`, so that one barrier is enough.
 static void fold_cuda(tni_page *c, const tni_set *set, char letter, int team)
 {
-    int  warps = team / 32, slot = 0;
-    bool even = !(warps & (warps - 1));
+    int warps = team / 32, slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
         tni_text acc;
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
-        if (tni_has(set, i)) tni_simt_fold_warp(c, i, acc.s, team < 32 ? team : 32);
+        if (tni_has(set, i)) put_shuffles(c, i, acc.s, team < 32 ? team : 32);
     }
     if (warps <= 1) return;
     for (int i = 0; i < c->k->nins; i++)
@@ -47,13 +46,9 @@ static void fold_cuda(tni_page *c, const tni_set *set, char letter, int team)
         tni_text acc;
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
         if (!tni_has(set, i)) continue;
-        tni_text left = tni_text_of("*(%s *)&red[(par * %d + %d) * 32 + tid %% %d]", type_of(c, i),
-                                    c->folds, slot++, even ? warps : 32);
-        if (even) tni_line(c->o, "%s = %s;", acc.s, left.s);
-        else
-            tni_line(c->o, "%s = tid %% 32 < %d ? %s : %s;", acc.s, warps, left.s,
-                     tni_fold_start(c->k->ins[i].op, (tn_dtype)c->k->ins[i].dtype));
-        tni_simt_fold_warp(c, i, acc.s, even ? warps : 32);
+        tni_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * 32 + tid %% %d];", acc.s, type_of(c, i),
+                 c->folds, slot++, warps);
+        put_shuffles(c, i, acc.s, warps);
     }
     tni_line(c->o, "par ^= 1;");
 }
@@ -190,14 +185,11 @@ void tni_simt_finish_once(tni_page *c, int threads, const char *mine)
 // The last group to get here finishes.
 void tni_simt_finish_last(tni_page *c)
 {
-    // What the groups of a cluster folded is the same in all: the first stands for them.
-    if (c->m->cluster) tni_line(c->o, "if (rank) return;");
     tni_line(c->o, "__shared__ m_int last;");
     tni_line(c->o, "__threadfence();");
     tni_line(c->o, "__syncthreads();");
     tni_line(c->o, "if (tid == 0)");
-    tni_line(c->o, "    last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == %s;",
-             c->m->cluster ? tni_simt_word_name(c, TNI_WORD_PARTS).s : "gridDim.x * gridDim.y");
+    tni_line(c->o, "    last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x * gridDim.y;");
     tni_line(c->o, "__syncthreads();");
     tni_line(c->o, "if (!last) return;");
     tni_line(c->o, "if (tid == 0) fail[2] = 0;");

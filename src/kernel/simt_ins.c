@@ -10,7 +10,7 @@ static const char *store_test(const tni_page *c)
 {
     if (c->stage == TNI_AT_FINISH) return "if (mine) ";
     if (c->m->form == TNI_SIMT_ROW && c->stage == TNI_AT_ROW)
-        return c->m->cluster ? "if (t == 0 && rank == 0 && live) " : "if (t == 0 && live) ";
+        return c->m->cluster > 1 ? "if (t == 0 && rank == 0) " : "if (t == 0 && live) ";
     if (c->m->form == TNI_SIMT_LANE)
         return c->stage == TNI_AT_LANES ? "if (ok && k == 0) " : "if (ok) ";
     return c->m->window ? "if (ok) " : "";
@@ -29,8 +29,7 @@ static void put_tail(tni_page *c, int i)
     tni_text       acc;
     snprintf(acc.s, sizeof acc.s, "t%d", i);
     if (c->m->form == TNI_SIMT_ROW && elem && c->m->tail_memory) {
-        const char *ok = c->m->window ? "if (ok) " : "";
-        tni_line(c->o, "%s{", ok);
+        tni_line(c->o, "%s{", c->m->window ? "if (ok) " : "");
         tni_line(c->o, "if (!it) s%d[e + j] = %s;", i, tni_simt_value_name(c, x->a).s);
         snprintf(acc.s, sizeof acc.s, "s%d[e + j]", i);
         put_fold(c, i, acc.s, "else ");
@@ -119,10 +118,6 @@ bool tni_simt_finds_column(const tni_page *c, int i)
 void tni_simt_put_hoisted(tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (divides_by_row(c, i) && c->m->form == TNI_SIMT_ROW && !tni_has(&c->hoisted, i)) {
-        tni_join(&c->hoisted, i);
-        tni_line(c->o, "const float r%d = 1.0f / %s;", i, tni_simt_value_name(c, x->b).s);
-    }
     if (tni_simt_finds_column(c, i) && !tni_has(&c->hoisted, i)) {
         bool first = is_column(c, x->a);
         tni_join(&c->hoisted, i);
@@ -147,23 +142,6 @@ static void put_store(tni_page *c, int i)
     tni_put(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
 }
 
-// A quotient by way of the reciprocal r of the divisor. One step corrects the product, unless 16 bits
-// are all that is left of it; where that step has no number (infinities, zero), the product is right.
-static void put_quotient(tni_page *c, int i)
-{
-    tni_text a = tni_simt_value_name(c, c->k->ins[i].a), b = tni_simt_value_name(c, c->k->ins[i].b);
-    tni_text y       = tni_simt_value_name(c, i);
-    const char *type = *y.s == 'v' ? "const float " : "";
-    if (is_coarse(c, i, false)) {
-        tni_line(c->o, "%s%s = %s * r%d;", type, y.s, a.s, i);
-        return;
-    }
-    tni_line(c->o, "const float q%d = %s * r%d;", i, a.s, i);
-    tni_line(c->o, "const float p%d = m_fma_f(m_fma_f(-q%d, %s, %s), r%d, q%d);", i, i, b.s, a.s, i,
-             i);
-    tni_line(c->o, "%s%s = p%d == p%d ? p%d : q%d;", type, y.s, i, i, i, i);
-}
-
 void tni_simt_put_ins(tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -174,10 +152,6 @@ void tni_simt_put_ins(tni_page *c, int i)
     if (is_fold(x)) {
         put_fold(c, i, tni_simt_value_name(c, i).s,
                  c->m->form == TNI_SIMT_ROW && c->m->window ? "if (ok) " : "");
-        return;
-    }
-    if (divides_by_row(c, i) && tni_has(&c->hoisted, i)) {
-        put_quotient(c, i);
         return;
     }
     begin_indent(c);

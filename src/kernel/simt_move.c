@@ -60,31 +60,9 @@ static void fetch_edge(tni_page *c, int i)
     tni_line(c->o, "}");
 }
 
-// A line is longer than a vector where there are windows.
-static void put_edge_test(tni_page *c)
+void tni_simt_put_edge_test(tni_page *c)
 {
-    tni_line(c->o, "if ((%s)c <= (%s)(%s - %d)) {", c->uindex, c->uindex, tni_simt_lanes_name(c).s,
-             c->m->vector);
-}
-
-// Whether the elements of a row are asked what they are before something is loaded or told for them.
-static bool asks_elements(const tni_kernel *k)
-{
-    for (int i = 0; i < k->nins; i++) {
-        const tni_ins *x = &k->ins[i];
-        if (x->code != TNI_I_LOAD && x->code != TNI_I_CHECK) continue;
-        if (x->a != TNI_NO_VALUE && k->ins[x->a].per & TNI_PER_COL) return true;
-        if (x->b != TNI_NO_VALUE && k->ins[x->b].per & TNI_PER_COL) return true;
-    }
-    return false;
-}
-
-// Whether a load takes elements that are not in the row along with those that are: they lie in the
-// same aligned vector, so that they can be read, and nothing is made of them. Loads are then on their
-// way without a question between them.
-static bool takes_all(const tni_page *c)
-{
-    return c->m->cuda && c->m->form == TNI_SIMT_ROW && !asks_elements(c->k);
+    tni_line(c->o, "if (c >= 0 && c + %d <= %s) {", c->m->vector, tni_simt_lanes_name(c).s);
 }
 
 // The words of LOAD i at lane coordinate c.
@@ -94,8 +72,7 @@ void tni_simt_fetch(tni_page *c, int i)
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
     const char    *type  = bits_type(bytes);
     if (x->b != TNI_NO_VALUE) tni_line(c->o, "if (%s) {", tni_simt_value_name(c, x->b).s);
-    bool edge = at_edge(c) && !takes_all(c);
-    if (edge) put_edge_test(c);
+    if (at_edge(c)) tni_simt_put_edge_test(c);
     else tni_line(c->o, "{");
     begin_indent(c);
     tni_put(c->o, "const %s g = *(%sconst %s *)(b%d + ", type, c->d->global, type,
@@ -104,7 +81,7 @@ void tni_simt_fetch(tni_page *c, int i)
     tni_simt_put_index(c, i);
     tni_put(c->o, ");\n");
     put_words(c, i, "g");
-    if (edge) {
+    if (at_edge(c)) {
         tni_line(c->o, "} else {");
         fetch_edge(c, i);
     }
@@ -138,7 +115,7 @@ void tni_simt_put_vector(tni_page *c, int i)
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
     const char    *type  = bits_type(bytes);
     int            b     = c->k->access[x->access].buffer;
-    if (at_edge(c)) put_edge_test(c);
+    if (at_edge(c)) tni_simt_put_edge_test(c);
     else tni_line(c->o, "{");
     tni_line(c->o, "%s g;", type);
     for (int w = 0; w < words_of(c, i); w++) {

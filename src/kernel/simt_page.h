@@ -98,6 +98,7 @@ tni_text tni_simt_word_base(const tni_page *c, int i);
 
 // ---- moving vectors: simt_move.c ---------------------------------------------------------------
 
+void tni_simt_put_edge_test(tni_page *c);
 // The words of LOAD i at lane coordinate c.
 void tni_simt_fetch(tni_page *c, int i);
 // The vector of STORE i at lane coordinate c.
@@ -110,8 +111,6 @@ bool tni_simt_stashed(const tni_page *c, int i);
 
 // A line that folds `other` into an accumulator, by the op of REDUCE i.
 void tni_simt_fold_line(tni_page *c, int i, const char *before, const char *acc, const char *other);
-// Folds an accumulator over n neighbouring threads of a warp, a power of two.
-void tni_simt_fold_warp(tni_page *c, int i, const char *acc, int n);
 // Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
 void tni_simt_fold_team(tni_page *c, const tni_set *set, char letter, int team);
 // Folds the accumulators of lanes over the threads that share their R.
@@ -130,14 +129,17 @@ void tni_simt_finish_columns(tni_page *c, int threads, const char *first);
 // Whether there is something to finish for each column.
 bool tni_simt_finishes_columns(const tni_page *c);
 
-// ---- rows that groups share: simt_cluster.c ----------------------------------------------------
+// ---- rows that bulk copies bring: simt_bulk.c --------------------------------------------------
 
 // The number of a group, or of a cluster where groups share rows.
 tni_text tni_simt_group_name(const tni_page *c);
-// Before the first row: what the groups tell each other with, and lo, where the piece of a row begins
-// that is this group's.
-void tni_simt_open_cluster(tni_page *c);
-// Folds the values of the instructions in set over all threads of a cluster.
+// How many vectors a row has; and a line for n, those of them that are this group's, from `lo` on.
+tni_text tni_simt_row_vectors(const tni_page *c);
+void     tni_simt_put_piece(tni_page *c);
+// Before the first row; and when nobody needs a row any more.
+void tni_simt_open_bulk(tni_page *c);
+void tni_simt_release_row(tni_page *c);
+// What a group folded, over the groups of its cluster.
 void tni_simt_fold_cluster(tni_page *c, const tni_set *set);
 
 // ---- transposed operands: simt_tile.c ----------------------------------------------------------

@@ -57,23 +57,28 @@ static void give_back(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;
     tni_arena_range  *a  = &c->arena;
-    if (a->held) cu->stream_wait(c->stream);
+    if (a->held) {
+        tni_cuda_join(c);
+        cu->stream_wait(c->stream);
+    }
     while (a->pieces) {
         a->held -= a->piece[--a->pieces];
         cu->range_unmap(a->at + a->held, a->piece[a->pieces]);
     }
 }
 
-// An eighth more than was asked for, so that plans which grow a little do not add a piece each; then
-// no more than that, and then all in one piece.
+// An eighth more than was asked for where there is plenty, so that plans which grow a little do not add
+// a piece each; then no more than that, and then all in one piece, if there is as much.
 static bool grow(tni_cuda *c, size_t bytes, size_t most)
 {
     tni_arena_range *a    = &c->arena;
     size_t           need = grains(a, bytes - a->held), more = grains(a, need + a->held / 8);
-    if (a->held + need > most) return false;
-    if (more > need && a->held + more <= most && add_piece(c, more)) return true;
+    size_t           free = 0, all = 0;
+    if (a->held + need > most || c->gpu->cu->mem_info(&free, &all)) return false;
+    bool plenty = more - need < free / 4;
+    if (plenty && more > need && a->held + more <= most && add_piece(c, more)) return true;
     if (add_piece(c, need)) return true;
-    if (!a->held) return false;
+    if (!a->held || free + a->held < grains(a, bytes)) return false;
     give_back(c);
     return add_piece(c, grains(a, bytes));
 }

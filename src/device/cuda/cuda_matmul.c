@@ -28,16 +28,16 @@ static tni_product_place place_of(tni_cuda *c)
 // TN_EARG: the library has no algorithm for it.
 static tn_status by_library(tni_cuda *c, tni_product *p, tni_text *why)
 {
-    tni_product_place at     = place_of(c);
-    const void       *mark[] = { p->at[0], p->at[1], p->at[2], p->bias };
-    p->tf32                  = c->tf32;
+    tni_product_place at = place_of(c);
+    const void *mark[]   = { p->at[0], p->at[1], p->at[2], p->bias, (void *)(intptr_t)p->epilogue };
+    p->tf32              = c->tf32;
     if (tni_product_refused(p, &at)) return TN_EARG;
     if (!tni_replay_does(c, mark, sizeof mark)) return TN_OK;
     tn_status s = c->recorder.manner == TNI_PLAINLY ? tni_product_prepare(p, &at, why) : TN_OK;
     return s == TN_OK ? tni_product_run(p, &at, why) : s;
 }
 
-static tn_status matmul(const tni_groups *via, const tni_call *call)
+tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call)
 {
     tni_cuda   *c    = call->seat;
     tni_text    none = { "" };
@@ -49,56 +49,6 @@ static tn_status matmul(const tni_groups *via, const tni_call *call)
     if (s == TN_EARG) return tni_groups_matmul(via, call);
     if (s != TN_OK) tni_text_add(call->why, "%s", none.s);
     return s;
-}
-
-// ---- operands that lie badly -------------------------------------------------------------------
-
-static bool pads(const tni_call *call, tni_pads *p)
-{
-    tni_text        none = { "" };
-    const tni_cuda *c    = call->seat;
-    return tni_product_pads(call, c->tf32, p) && tni_blaslt_get(&none);
-}
-
-size_t tni_cuda_matmul_scratch(const tni_call *call)
-{
-    tni_pads p;
-    return pads(call, &p) ? (size_t)p.bytes : 0;
-}
-
-// Copies elements; what is repeated is copied once.
-static tn_status copy(const tni_groups *via, const tni_call *call, tni_arg from, tni_arg to)
-{
-    tni_call c = { .seat    = call->seat,
-                   .op      = TNI_copy,
-                   .nin     = 1,
-                   .in      = &from,
-                   .out     = to,
-                   .attr    = call->attr,
-                   .threads = call->threads,
-                   .why     = call->why };
-    for (int i = 0; i < to.rank; i++)
-        if (!to.stride[i]) from.size[i] = c.out.size[i] = 1;
-    return tni_groups_run(via, &c);
-}
-
-tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call)
-{
-    tni_pads p;
-    if (!call->scratch || !pads(call, &p)) return matmul(via, call);
-    tni_arg   in[2] = { call->in[0], call->in[1] };
-    tni_call  c     = *call;
-    tn_status s     = TN_OK;
-    c.in            = in;
-    for (int i = 0; i < 3; i++) p.at[i].data = (char *)call->scratch + p.begin[i];
-    for (int i = 0; i < 2 && s == TN_OK; i++) {
-        if (!p.is[i]) continue;
-        s     = copy(via, call, in[i], p.at[i]);
-        in[i] = p.at[i];
-    }
-    if (p.is[2]) c.out = p.at[2];
-    if (s == TN_OK) s = matmul(via, &c);
-    return s == TN_OK && p.is[2] ? copy(via, call, c.out, call->out) : s;
 }
 
 // ---- with the kernel that follows --------------------------------------------------------------
@@ -122,9 +72,7 @@ static tn_status run_ending(const tni_call *call, const tni_launch *l, tni_text 
     tni_call    to = *call;
     tni_ending  e;
     tni_product p;
-    tni_pads    laid;
-    if (!call->sole || pads(call, &laid) || !tni_product_end(call, l, &e) || !tni_blaslt_get(why))
-        return TN_EARG;
+    if (!call->sole || !tni_product_end(call, l, &e) || !tni_blaslt_get(why)) return TN_EARG;
     to.out.data = e.to;
     if (!tni_product_of(&to, &p) || !tni_product_then(&p, e.epilogue, e.bias)) return TN_EARG;
     tni_cuda_enter(c);

@@ -42,9 +42,7 @@ static tn_status copy_bytes(const tni_call *call)
 
 size_t tni_cuda_call_scratch(const tni_call *call)
 {
-    size_t own = call->op == TNI_matmul ? tni_cuda_matmul_scratch(call) : 0;
-    size_t any = tni_groups_scratch(&groups, call);
-    return own > any ? own : any;
+    return tni_groups_scratch(&groups, call);
 }
 
 tn_status tni_cuda_run(const tni_call *call)

@@ -136,7 +136,6 @@ tn_status tni_cuda_start_hand(const tni_hand *h, int64_t groups, int items, tni_
 size_t    tni_cuda_call_scratch(const tni_call *call);
 tn_status tni_cuda_run(const tni_call *call);
 tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call);
-size_t    tni_cuda_matmul_scratch(const tni_call *call);
 bool      tni_cuda_claims(int op);
 size_t    tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l);
 tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why);

@@ -57,17 +57,6 @@ bool tni_product_end(const tni_call *c, const tni_launch *l, tni_ending *e);
 // library cannot do it.
 bool tni_product_then(tni_product *p, int epilogue, const void *bias);
 
-// Which operands of a product (0 and 1) and whether its result (2) are to be copied to lie better, as
-// what, and where in the bytes of a scratch they begin.
-typedef struct {
-    bool    is[3];
-    tni_arg at[3];  // without an address
-    int64_t begin[3], bytes;
-} tni_pads;
-
-// Whether any is.
-bool tni_product_pads(const tni_call *c, bool tf32, tni_pads *p);
-
 // Where products run. gpu names the chip and all else that a choice depends on, for the disk.
 typedef struct {
     const tni_driver *cu;

@@ -151,7 +151,7 @@ bool tni_product_end(const tni_call *c, const tni_launch *l, tni_ending *e)
     const tni_kernel *k     = l->kernel;
     const tni_ins    *store = only_store(k);
     *e                      = (tni_ending){ 0 };
-    if (k->nr || k->tails || !store || !goes_along(l, store->access)) return false;
+    if (k->nr || k->tails || k->guarded || !store || !goes_along(l, store->access)) return false;
     if (k->buffer[k->access[store->access].buffer].dtype != c->out.dtype) return false;
     int            v    = before_bias(c, l, before_gate(c, l, store->a, e), e);
     const tni_ins *from = &k->ins[v];
