@@ -37,7 +37,6 @@ static void the_device_opens_or_says_why_not(void)
     tn_error_clear(NULL);
 }
 
-// In a process of its own, since one that used the GPU cannot fork another that does.
 static void open_without_a_name(void *arg)
 {
     (void)arg;
@@ -449,8 +448,9 @@ static void transposed_operands_on_a_gpu_are_what_they_mean(void)
     free(told);
 }
 
-const test_case tests_cuda[] = { TEST(the_device_opens_or_says_why_not),
-                                 TEST(it_is_taken_where_it_is_there),
+// The first forks a process that uses the GPU, before this one does.
+const test_case tests_cuda[] = { TEST(it_is_taken_where_it_is_there),
+                                 TEST(the_device_opens_or_says_why_not),
                                  TEST(an_error_in_a_text_is_told),
                                  TEST(what_a_function_takes_is_read),
                                  TEST(kernels_compile_for_an_h200_and_do_not_spill),
