@@ -451,9 +451,8 @@ static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
     tni_registers     most;
     tni_compiled_opts o  = { by, NULL, recorded_chip, 256, &maker.counts };
     tn_ctx           *cx = open_tight(0);
-    recorded_from(NULL);  // they may spill
-    maker.built    = 0;
-    maker.compiled = tni_compiled_new(&o);
+    maker.built          = 0;
+    maker.compiled       = tni_compiled_new(&o);
     if (maker.makes < 8) maker.before[maker.makes++] = maker.compiled;
     tight.device.prepare   = make_entries;
     tight.device.launch    = launch_anyway;
@@ -471,7 +470,6 @@ static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
     *kernels = tight.launched;
     most     = most_registers(cx);
     tn_close(cx);
-    recorded_from("splits");
     return most;
 }
 
@@ -550,7 +548,6 @@ static void run_large(int part, int parts)
 {
     (void)part, (void)parts;
     tn_ctx *cx = open_seeded(tested_device(), 1), *ref = open_seeded("ref", 1);
-    recorded_from(NULL);  // they may spill
     compare_with_ref(cx, ref);
     if (cx->engine->device->registers) {
         tni_registers most = most_registers(cx);

@@ -49,7 +49,8 @@ static void tell_error(const tni_cubin *c, tni_text *why)
 
 // Contraction is off and division and roots are exact, as on every path. To look, -v makes the
 // assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such
-// word. Functions that a text does not call are no cause for a warning.
+// word. Functions that a text does not call, and values that it does not read, are no cause for a
+// warning.
 static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look)
 {
     enum { OPTIONS = 6 };
@@ -57,7 +58,7 @@ static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
     const char *option[OPTIONS] = { arch, "--fmad=false", "--std=c++17", "--disable-warnings" };
     if (!look) return rtc->compile(p, 4, option);
-    option[3] = "--diag-suppress=177";
+    option[3] = "--diag-suppress=177,550";
     option[4] = "--ptxas-options=-v";
     option[5] = "--no-cache";
     int error = rtc->compile(p, OPTIONS, option);
