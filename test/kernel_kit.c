@@ -164,6 +164,21 @@ int kit_map(kit_case *c, int op, int a, int b, int d)
     return add(c, x);
 }
 
+int kit_map1(kit_case *c, int op, int a)
+{
+    return kit_map(c, op, a, TNI_NO_VALUE, TNI_NO_VALUE);
+}
+
+int kit_map2(kit_case *c, int op, int a, int b)
+{
+    return kit_map(c, op, a, b, TNI_NO_VALUE);
+}
+
+int kit_load_new(kit_case *c, tn_dtype dt, int per)
+{
+    return kit_load(c, kit_input(c, dt, per));
+}
+
 int kit_cast(kit_case *c, tn_dtype dt, int a)
 {
     tni_ins x = plain(TNI_I_CAST, dt);

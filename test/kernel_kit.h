@@ -65,6 +65,9 @@ int kit_number(kit_case *c, tn_dtype dt, double v);
 int kit_place(kit_case *c, int64_t offset, const int64_t *stride);
 int kit_random(kit_case *c, int op, tn_dtype dt, int place, uint64_t key, uint64_t counter);
 int kit_map(kit_case *c, int op, int a, int b, int d);  // TNI_NO_VALUE where there is none
+int kit_map1(kit_case *c, int op, int a);
+int kit_map2(kit_case *c, int op, int a, int b);
+int kit_load_new(kit_case *c, tn_dtype dt, int per);  // of an input of its own
 int kit_cast(kit_case *c, tn_dtype dt, int a);
 int kit_check(kit_case *c, int a, int64_t size);
 int kit_reduce(kit_case *c, int op, int a, bool over_p);

@@ -5,25 +5,10 @@
 
 enum { NONE = TNI_NO_VALUE, CLASSES = 20 };
 
-static int load(kit_case *c, tn_dtype dt, int per)
-{
-    return kit_load(c, kit_input(c, dt, per));
-}
-
-static int map1(kit_case *c, int op, int a)
-{
-    return kit_map(c, op, a, NONE, NONE);
-}
-
-static int map2(kit_case *c, int op, int a, int b)
-{
-    return kit_map(c, op, a, b, NONE);
-}
-
 // The mean of what was added up over a row.
 static int mean(kit_case *c, int sum, int64_t cols)
 {
-    return map2(c, TNI_mul, sum, kit_number(c, TN_F32, 1.0 / (double)cols));
+    return kit_map2(c, TNI_mul, sum, kit_number(c, TN_F32, 1.0 / (double)cols));
 }
 
 // ---- kernels -----------------------------------------------------------------------------------
@@ -35,11 +20,11 @@ static void begin(kit_case *c, int64_t rows, int64_t cols)
 
 static void softmax_of(kit_case *c, tn_dtype dt)
 {
-    int x = load(c, dt, TNI_PER_ELEM);
+    int x = kit_load_new(c, dt, TNI_PER_ELEM);
     int m = kit_reduce(c, TNI_max, x, false);
-    int e = map1(c, TNI_exp, map2(c, TNI_sub, x, m));
+    int e = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, m));
     int s = kit_reduce(c, TNI_sum, e, false);
-    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), map2(c, TNI_div, e, s));
+    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), kit_map2(c, TNI_div, e, s));
 }
 
 static void softmax(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
@@ -59,15 +44,15 @@ static void plane(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
 static void norm(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
 {
     begin(c, rows, cols);
-    int x = kit_cast(c, TN_F32, load(c, dt, TNI_PER_ELEM));
-    int w = kit_cast(c, TN_F32, load(c, dt, TNI_PER_COL));
-    int b = kit_cast(c, TN_F32, load(c, dt, TNI_PER_COL));
+    int x = kit_cast(c, TN_F32, kit_load_new(c, dt, TNI_PER_ELEM));
+    int w = kit_cast(c, TN_F32, kit_load_new(c, dt, TNI_PER_COL));
+    int b = kit_cast(c, TN_F32, kit_load_new(c, dt, TNI_PER_COL));
     int u = mean(c, kit_reduce(c, TNI_sum, x, false), cols);
-    int d = map2(c, TNI_sub, x, u);
-    int v = mean(c, kit_reduce(c, TNI_sum, map2(c, TNI_mul, d, d), false), cols);
-    int r = map1(c, TNI_sqrt, map2(c, TNI_add, v, kit_number(c, TN_F32, 1e-5)));
-    int y = map2(c, TNI_mul, map2(c, TNI_div, d, r), w);
-    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), map2(c, TNI_add, y, b));
+    int d = kit_map2(c, TNI_sub, x, u);
+    int v = mean(c, kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, d, d), false), cols);
+    int r = kit_map1(c, TNI_sqrt, kit_map2(c, TNI_add, v, kit_number(c, TN_F32, 1e-5)));
+    int y = kit_map2(c, TNI_mul, kit_map2(c, TNI_div, d, r), w);
+    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), kit_map2(c, TNI_add, y, b));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), u);
 }
 
@@ -75,18 +60,18 @@ static void norm(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
 static void several(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
 {
     begin(c, rows, cols);
-    int x = load(c, dt, TNI_PER_ELEM), i = load(c, TN_I32, TNI_PER_ELEM);
+    int x = kit_load_new(c, dt, TNI_PER_ELEM), i = kit_load_new(c, TN_I32, TNI_PER_ELEM);
     int p = kit_place(c, 0, (int64_t[]){ 0, 1 });
-    int y = map2(c, TNI_lt, p, kit_number(c, TN_I64, (double)cols - 7));
+    int y = kit_map2(c, TNI_lt, p, kit_number(c, TN_I64, (double)cols - 7));
     y     = kit_map(c, TNI_where, y, x, kit_number(c, dt, 0));
     int s = kit_reduce(c, TNI_sum, y, false), m = kit_reduce(c, TNI_min, x, false);
     int k = kit_reduce(c, TNI_max, i, false);
     int l = kit_reduce(c, TNI_sum, kit_cast(c, TN_I64, i), false);
-    int d = map2(c, TNI_sub, x, mean(c, s, cols));
-    int v = kit_reduce(c, TNI_sum, map2(c, TNI_mul, d, d), false);
-    y     = map2(c, TNI_add, map2(c, TNI_mul, d, m), mean(c, v, cols));
+    int d = kit_map2(c, TNI_sub, x, mean(c, s, cols));
+    int v = kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, d, d), false);
+    y     = kit_map2(c, TNI_add, kit_map2(c, TNI_mul, d, m), mean(c, v, cols));
     kit_store(c, kit_output(c, dt, TNI_PER_ELEM), y);
-    kit_store(c, kit_output(c, TN_I32, TNI_PER_ELEM), map2(c, TNI_sub, k, i));
+    kit_store(c, kit_output(c, TN_I32, TNI_PER_ELEM), kit_map2(c, TNI_sub, k, i));
     kit_store(c, kit_output(c, TN_I64, TNI_PER_ROW), l);
 }
 
@@ -96,15 +81,15 @@ static void loss(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
     begin(c, rows, cols);
     int ax     = kit_input(c, dt, TNI_PER_ELEM);
     int x      = kit_cast(c, TN_F32, kit_load(c, ax));
-    int target = kit_check(c, load(c, TN_I64, TNI_PER_ROW), CLASSES);
+    int target = kit_check(c, kit_load_new(c, TN_I64, TNI_PER_ROW), CLASSES);
     int at     = kit_access(c, c->k.access[ax].buffer, 0, (int64_t[]){ cols, 0 }, 1);
     int m      = kit_reduce(c, TNI_max, x, false);
-    int e      = map1(c, TNI_exp, map2(c, TNI_sub, x, m));
+    int e      = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, m));
     int s      = kit_reduce(c, TNI_sum, e, false);
     int own    = kit_cast(c, TN_F32, kit_load_at(c, at, target, NONE));
-    int one    = map2(c, TNI_sub, map2(c, TNI_add, map1(c, TNI_log, s), m), own);
-    int hit    = map2(c, TNI_eq, kit_place(c, 0, (int64_t[]){ 0, 1 }), target);
-    int g      = map2(c, TNI_sub, map2(c, TNI_div, e, s), kit_cast(c, TN_F32, hit));
+    int one    = kit_map2(c, TNI_sub, kit_map2(c, TNI_add, kit_map1(c, TNI_log, s), m), own);
+    int hit    = kit_map2(c, TNI_eq, kit_place(c, 0, (int64_t[]){ 0, 1 }), target);
+    int g      = kit_map2(c, TNI_sub, kit_map2(c, TNI_div, e, s), kit_cast(c, TN_F32, hit));
     kit_store(c, kit_output(c, dt, TNI_PER_ELEM), mean(c, g, rows));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), one);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ONE),
@@ -115,22 +100,23 @@ static void loss(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
 static void gather(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
 {
     begin(c, rows, cols);
-    int x = load(c, dt, TNI_PER_ELEM);
-    int i = kit_check(c, load(c, TN_I64, TNI_PER_ELEM), CLASSES);
+    int x = kit_load_new(c, dt, TNI_PER_ELEM);
+    int i = kit_check(c, kit_load_new(c, TN_I64, TNI_PER_ELEM), CLASSES);
     int t = kit_access(c, kit_buffer(c, dt, CLASSES, false), 0, (int64_t[]){ 0, 0 }, 1);
-    int y = map2(c, TNI_add, x, kit_load_at(c, t, i, NONE));
+    int y = kit_map2(c, TNI_add, x, kit_load_at(c, t, i, NONE));
     int s = kit_reduce(c, TNI_sum, y, false);
-    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), map2(c, TNI_sub, y, mean(c, s, cols)));
+    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), kit_map2(c, TNI_sub, y, mean(c, s, cols)));
 }
 
 // Sums of columns beside those of rows.
 static void norm_backward(kit_case *c, tn_dtype dt, int64_t rows, int64_t cols)
 {
     begin(c, rows, cols);
-    int x = kit_cast(c, TN_F32, load(c, dt, TNI_PER_ELEM));
-    int g = kit_cast(c, TN_F32, load(c, dt, TNI_PER_ELEM));
-    int s = mean(c, kit_reduce(c, TNI_sum, map2(c, TNI_mul, g, x), false), cols);
-    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), map2(c, TNI_sub, g, map2(c, TNI_mul, x, s)));
+    int x = kit_cast(c, TN_F32, kit_load_new(c, dt, TNI_PER_ELEM));
+    int g = kit_cast(c, TN_F32, kit_load_new(c, dt, TNI_PER_ELEM));
+    int s = mean(c, kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, g, x), false), cols);
+    kit_store(c, kit_output(c, dt, TNI_PER_ELEM),
+              kit_map2(c, TNI_sub, g, kit_map2(c, TNI_mul, x, s)));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), kit_reduce(c, TNI_sum, g, true));
 }
 

@@ -124,45 +124,31 @@ static void check_case(void *lib, int i, kit_case *c, kit_case *twin, const char
 
 // ---- by hand -----------------------------------------------------------------------------------
 
-static int load(kit_case *c, tn_dtype dt, int per)
-{
-    return kit_load(c, kit_input(c, dt, per));
-}
-
 static void store(kit_case *c, tn_dtype dt, int per, int a)
 {
     kit_store(c, kit_output(c, dt, per), a);
 }
 
-static int map1(kit_case *c, int op, int a)
-{
-    return kit_map(c, op, a, NONE, NONE);
-}
-
-static int map2(kit_case *c, int op, int a, int b)
-{
-    return kit_map(c, op, a, b, NONE);
-}
-
 static int scaled(kit_case *c, int a, double by)
 {
-    return map2(c, TNI_mul, a, kit_number(c, TN_F32, by));
+    return kit_map2(c, TNI_mul, a, kit_number(c, TN_F32, by));
 }
 
 static void relu_chain(kit_case *c, int64_t n)
 {
     kit_begin(c, 1, (int64_t[]){ n }, 0, NULL, false);
-    int x = load(c, TN_F32, TNI_PER_ROW), zero = kit_number(c, TN_F32, 0);
-    int y = map2(c, TNI_maximum, x, zero);
-    store(c, TN_F32, TNI_PER_ROW, map1(c, TNI_tanh, map2(c, TNI_add, scaled(c, y, 0.5), y)));
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW), zero = kit_number(c, TN_F32, 0);
+    int y = kit_map2(c, TNI_maximum, x, zero);
+    store(c, TN_F32, TNI_PER_ROW,
+          kit_map1(c, TNI_tanh, kit_map2(c, TNI_add, scaled(c, y, 0.5), y)));
 }
 
 static void softmax_of(kit_case *c, int64_t n, tn_dtype dt)
 {
     kit_begin(c, 1, (int64_t[]){ 3 }, 1, (int64_t[]){ n + 1 }, true);
-    int x = load(c, dt, TNI_PER_ELEM);
-    int e = map1(c, TNI_exp, map2(c, TNI_sub, x, kit_reduce(c, TNI_max, x, false)));
-    store(c, dt, TNI_PER_ELEM, map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false)));
+    int x = kit_load_new(c, dt, TNI_PER_ELEM);
+    int e = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, kit_reduce(c, TNI_max, x, false)));
+    store(c, dt, TNI_PER_ELEM, kit_map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false)));
 }
 
 static void softmax_f32(kit_case *c, int64_t n)
@@ -178,14 +164,14 @@ static void softmax_bf16(kit_case *c, int64_t n)
 static void layer_norm(kit_case *c, int64_t n)
 {
     kit_begin(c, 1, (int64_t[]){ 4 }, 1, (int64_t[]){ n + 1 }, true);
-    int x    = load(c, TN_F32, TNI_PER_ELEM);
+    int x    = kit_load_new(c, TN_F32, TNI_PER_ELEM);
     int mean = scaled(c, kit_reduce(c, TNI_sum, x, false), 1.0 / (double)(n + 1));
-    int d    = map2(c, TNI_sub, x, mean);
-    int var  = scaled(c, kit_reduce(c, TNI_sum, map2(c, TNI_mul, d, d), false),
+    int d    = kit_map2(c, TNI_sub, x, mean);
+    int var  = scaled(c, kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, d, d), false),
                       1.0 / (double)(n + 1));
-    int r    = map1(c, TNI_rsqrt, map2(c, TNI_add, var, kit_number(c, TN_F32, 1e-5)));
-    int y    = map2(c, TNI_mul, map2(c, TNI_mul, d, r), load(c, TN_F32, TNI_PER_COL));
-    store(c, TN_F32, TNI_PER_ELEM, map2(c, TNI_add, y, load(c, TN_F32, TNI_PER_COL)));
+    int r    = kit_map1(c, TNI_rsqrt, kit_map2(c, TNI_add, var, kit_number(c, TN_F32, 1e-5)));
+    int y = kit_map2(c, TNI_mul, kit_map2(c, TNI_mul, d, r), kit_load_new(c, TN_F32, TNI_PER_COL));
+    store(c, TN_F32, TNI_PER_ELEM, kit_map2(c, TNI_add, y, kit_load_new(c, TN_F32, TNI_PER_COL)));
     store(c, TN_F32, TNI_PER_ROW, mean);
     store(c, TN_F32, TNI_PER_ROW, r);
 }
@@ -194,17 +180,17 @@ static void layer_norm(kit_case *c, int64_t n)
 static void layer_norm_backward(kit_case *c, int64_t n)
 {
     kit_begin(c, 1, (int64_t[]){ 150 }, 1, (int64_t[]){ n / 20 + 2 }, true);
-    int x = load(c, TN_F32, TNI_PER_ELEM), g = load(c, TN_F32, TNI_PER_ELEM);
-    int r  = load(c, TN_F32, TNI_PER_ROW);
-    int xh = map2(c, TNI_mul, map2(c, TNI_sub, x, load(c, TN_F32, TNI_PER_ROW)), r);
-    int gg = map2(c, TNI_mul, g, load(c, TN_F32, TNI_PER_COL));
+    int x = kit_load_new(c, TN_F32, TNI_PER_ELEM), g = kit_load_new(c, TN_F32, TNI_PER_ELEM);
+    int r  = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    int xh = kit_map2(c, TNI_mul, kit_map2(c, TNI_sub, x, kit_load_new(c, TN_F32, TNI_PER_ROW)), r);
+    int gg = kit_map2(c, TNI_mul, g, kit_load_new(c, TN_F32, TNI_PER_COL));
     int a  = scaled(c, kit_reduce(c, TNI_sum, gg, false), 0.1);
-    int b  = scaled(c, kit_reduce(c, TNI_sum, map2(c, TNI_mul, gg, xh), false), 0.1);
-    int y  = map2(c, TNI_sub, gg, map2(c, TNI_add, a, map2(c, TNI_mul, xh, b)));
-    store(c, TN_F32, TNI_PER_ELEM, map2(c, TNI_mul, r, y));
-    store(c, TN_BF16, TNI_PER_COL, kit_reduce(c, TNI_sum, map2(c, TNI_mul, g, xh), true));
+    int b  = scaled(c, kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, gg, xh), false), 0.1);
+    int y  = kit_map2(c, TNI_sub, gg, kit_map2(c, TNI_add, a, kit_map2(c, TNI_mul, xh, b)));
+    store(c, TN_F32, TNI_PER_ELEM, kit_map2(c, TNI_mul, r, y));
+    store(c, TN_BF16, TNI_PER_COL, kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, g, xh), true));
     int beta = kit_reduce(c, TNI_sum, g, true);
-    store(c, TN_F32, TNI_PER_COL, map2(c, TNI_add, beta, load(c, TN_F32, TNI_PER_COL)));
+    store(c, TN_F32, TNI_PER_COL, kit_map2(c, TNI_add, beta, kit_load_new(c, TN_F32, TNI_PER_COL)));
     store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_max, a, true));
 }
 
@@ -219,9 +205,9 @@ static void column_sum(kit_case *c, int64_t n)
 static void full_sum(kit_case *c, int64_t n)
 {
     kit_begin(c, 2, (int64_t[]){ 70, n + 1 }, 0, NULL, false);
-    int x = load(c, TN_F32, TNI_PER_ROW);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW);
     store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_sum, x, true));
-    store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_min, map1(c, TNI_abs, x), true));
+    store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_min, kit_map1(c, TNI_abs, x), true));
 }
 
 // x.T + a row of it + a column: strides of every class.
@@ -232,7 +218,7 @@ static void transposed(kit_case *c, int64_t n)
     int x = kit_load(c, kit_access(c, b, 0, (int64_t[]){ 1, 7 }, 0));
     int y = kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 1 }, 0));
     int z = kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 0 }, 0));
-    store(c, TN_F16, TNI_PER_ROW, map2(c, TNI_add, map2(c, TNI_add, x, y), z));
+    store(c, TN_F16, TNI_PER_ROW, kit_map2(c, TNI_add, kit_map2(c, TNI_add, x, y), z));
 }
 
 // A pad: elements before `from` are 0 and not touched.
@@ -242,9 +228,9 @@ static void masked_load(kit_case *c, int64_t n)
     int64_t from = n / 3;
     int     b    = kit_buffer(c, TN_I64, n - from, false);
     int     at   = kit_place(c, 0, (int64_t[]){ 1 });
-    int     in   = map2(c, TNI_ge, at, kit_number(c, TN_I64, (double)from));
+    int     in   = kit_map2(c, TNI_ge, at, kit_number(c, TN_I64, (double)from));
     int     x    = kit_load_at(c, kit_access(c, b, -from, (int64_t[]){ 1 }, 0), NONE, in);
-    store(c, TN_I64, TNI_PER_ROW, map2(c, TNI_add, x, at));
+    store(c, TN_I64, TNI_PER_ROW, kit_map2(c, TNI_add, x, at));
 }
 
 // Random numbers from an element that no block of the generator begins with.
@@ -263,12 +249,12 @@ static void random_numbers(kit_case *c, int64_t n)
 static void small_integers(kit_case *c, int64_t n)
 {
     kit_begin(c, 1, (int64_t[]){ n }, 0, NULL, false);
-    int x = load(c, TN_I8, TNI_PER_ROW), u = load(c, TN_U8, TNI_PER_ROW);
+    int x = kit_load_new(c, TN_I8, TNI_PER_ROW), u = kit_load_new(c, TN_U8, TNI_PER_ROW);
     int b = kit_cast(c, TN_BOOL, x);
-    x     = map2(c, TNI_mul, map2(c, TNI_mul, x, x), x);
+    x     = kit_map2(c, TNI_mul, kit_map2(c, TNI_mul, x, x), x);
     store(c, TN_I32, TNI_PER_ROW, kit_cast(c, TN_I32, x));
-    store(c, TN_U8, TNI_PER_ROW, map2(c, TNI_sub, kit_number(c, TN_U8, 3), u));
-    store(c, TN_BOOL, TNI_PER_ROW, map2(c, TNI_add, map1(c, TNI_bit_not, b), b));
+    store(c, TN_U8, TNI_PER_ROW, kit_map2(c, TNI_sub, kit_number(c, TN_U8, 3), u));
+    store(c, TN_BOOL, TNI_PER_ROW, kit_map2(c, TNI_add, kit_map1(c, TNI_bit_not, b), b));
     store(c, TN_I64, TNI_PER_ONE, kit_reduce(c, TNI_sum, kit_cast(c, TN_I64, x), true));
 }
 
@@ -277,8 +263,9 @@ static void small_integers(kit_case *c, int64_t n)
 static void index_of(kit_case *c, int64_t n, int64_t size)
 {
     kit_begin(c, 1, (int64_t[]){ n }, 0, NULL, false);
-    int at = kit_check(c, load(c, TN_I64, TNI_PER_ROW), size), b = kit_buffer(c, TN_F32, 30, false);
-    int x = kit_load_at(c, kit_access(c, b, 0, (int64_t[]){ 0 }, 1), at, NONE);
+    int at = kit_check(c, kit_load_new(c, TN_I64, TNI_PER_ROW), size),
+        b  = kit_buffer(c, TN_F32, 30, false);
+    int x  = kit_load_at(c, kit_access(c, b, 0, (int64_t[]){ 0 }, 1), at, NONE);
     store(c, TN_F32, TNI_PER_ROW, x);
 }
 
@@ -296,11 +283,11 @@ static void index_outside(kit_case *c, int64_t n)
 static void two_axes(kit_case *c, int64_t n)
 {
     kit_begin(c, 2, (int64_t[]){ 2, 3 }, 2, (int64_t[]){ 5, n + 1 }, true);
-    int x = load(c, TN_F32, TNI_PER_ELEM);
-    int d = map2(c, TNI_sub, x, scaled(c, kit_reduce(c, TNI_sum, x, false), 0.001));
-    int v = kit_reduce(c, TNI_sum, map2(c, TNI_mul, d, d), false);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ELEM);
+    int d = kit_map2(c, TNI_sub, x, scaled(c, kit_reduce(c, TNI_sum, x, false), 0.001));
+    int v = kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, d, d), false);
     store(c, TN_F32, TNI_PER_ROW, v);
-    store(c, TN_F32, TNI_PER_ELEM, map2(c, TNI_div, map1(c, TNI_erf, d), v));
+    store(c, TN_F32, TNI_PER_ELEM, kit_map2(c, TNI_div, kit_map1(c, TNI_erf, d), v));
     store(c, TN_F32, TNI_PER_COL, kit_reduce(c, TNI_max, d, true));
 }
 
@@ -310,10 +297,10 @@ static void softmax_down(kit_case *c, int64_t n)
     kit_begin(c, 1, (int64_t[]){ n }, 1, (int64_t[]){ 130 }, false);
     int b = kit_buffer(c, TN_F32, n * 130, false), y = kit_buffer(c, TN_F32, n * 130, true);
     int x = kit_load(c, kit_access(c, b, 0, (int64_t[]){ 1, n }, 0));
-    int s = load(c, TN_F32, TNI_PER_ROW);
-    int m = map2(c, TNI_add, kit_reduce(c, TNI_max, x, false), map1(c, TNI_abs, s));
-    int e = map1(c, TNI_exp, map2(c, TNI_sub, x, m));
-    e     = map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false));
+    int s = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    int m = kit_map2(c, TNI_add, kit_reduce(c, TNI_max, x, false), kit_map1(c, TNI_abs, s));
+    int e = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, m));
+    e     = kit_map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false));
     kit_store(c, kit_access(c, y, 0, (int64_t[]){ 1, n }, 0), e);
     store(c, TN_F32, TNI_PER_COL, kit_reduce(c, TNI_sum, e, true));
     store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_sum, m, true));

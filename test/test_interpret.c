@@ -11,16 +11,6 @@
 
 enum { NONE = TNI_NO_VALUE };
 
-static int map1(kit_case *c, int op, int a)
-{
-    return kit_map(c, op, a, NONE, NONE);
-}
-
-static int map2(kit_case *c, int op, int a, int b)
-{
-    return kit_map(c, op, a, b, NONE);
-}
-
 // Runs a case by so many threads, with no byte of scratch to spare.
 static bool interpret(kit_case *c, int threads)
 {
@@ -63,9 +53,9 @@ static void a_relu_chain_is_one_pass(void)
     begin(&c, 100003, 0, false);
     int x = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_ROW));
     for (int i = 0; i < 4; i++) {
-        x = map2(&c, TNI_maximum, x, kit_number(&c, TN_F32, 0));
-        x = map2(&c, TNI_sub, map2(&c, TNI_mul, x, kit_number(&c, TN_F32, 1.5)),
-                 kit_number(&c, TN_F32, 0.25));
+        x = kit_map2(&c, TNI_maximum, x, kit_number(&c, TN_F32, 0));
+        x = kit_map2(&c, TNI_sub, kit_map2(&c, TNI_mul, x, kit_number(&c, TN_F32, 1.5)),
+                     kit_number(&c, TN_F32, 0.25));
     }
     kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), x);
     expect(&c);
@@ -82,8 +72,8 @@ static void operands_may_lie_across_and_be_broadcast(void)
     int z = kit_access(&c, kit_buffer(&c, TN_BF16, D, false), 0, (int64_t[]){ 0, 0, 1 }, 0);
     int q = kit_access(&c, kit_buffer(&c, TN_F16, 2 * A * B * D, true), 1,
                        (int64_t[]){ 2, 2 * A, 2 * A * B }, 0);
-    int v = map2(&c, TNI_add, kit_load(&c, x), kit_load(&c, y));
-    v     = map2(&c, TNI_mul, v, kit_cast(&c, TN_F32, kit_load(&c, z)));
+    int v = kit_map2(&c, TNI_add, kit_load(&c, x), kit_load(&c, y));
+    v     = kit_map2(&c, TNI_mul, v, kit_cast(&c, TN_F32, kit_load(&c, z)));
     kit_store(&c, q, v);
     kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), v);
     expect(&c);
@@ -94,11 +84,11 @@ static void narrow_integers_wrap_after_every_map(void)
     static kit_case c;
     begin(&c, 3000, 0, false);
     int x = kit_load(&c, kit_input(&c, TN_I8, TNI_PER_ROW));
-    int y = map2(&c, TNI_mul, x, kit_number(&c, TN_I8, 11));
+    int y = kit_map2(&c, TNI_mul, x, kit_number(&c, TN_I8, 11));
     kit_store(&c, kit_output(&c, TN_I32, TNI_PER_ROW), y);
-    kit_store(&c, kit_output(&c, TN_BOOL, TNI_PER_ROW), map2(&c, TNI_lt, y, x));
+    kit_store(&c, kit_output(&c, TN_BOOL, TNI_PER_ROW), kit_map2(&c, TNI_lt, y, x));
     int u = kit_cast(&c, TN_U8, x);
-    kit_store(&c, kit_output(&c, TN_I64, TNI_PER_ROW), map1(&c, TNI_neg, u));
+    kit_store(&c, kit_output(&c, TN_I64, TNI_PER_ROW), kit_map1(&c, TNI_neg, u));
     expect(&c);
 }
 
@@ -108,7 +98,7 @@ static void bools_are_0_or_1(void)
     begin(&c, 2000, 0, false);
     int x = kit_load(&c, kit_input(&c, TN_BOOL, TNI_PER_ROW));
     int y = kit_load(&c, kit_input(&c, TN_BOOL, TNI_PER_ROW));
-    int s = map2(&c, TNI_add, x, y), n = map1(&c, TNI_bit_not, x);
+    int s = kit_map2(&c, TNI_add, x, y), n = kit_map1(&c, TNI_bit_not, x);
     kit_store(&c, kit_output(&c, TN_I32, TNI_PER_ROW), s);
     kit_store(&c, kit_output(&c, TN_BOOL, TNI_PER_ROW), n);
     kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), kit_map(&c, TNI_where, n, s, x));
@@ -121,7 +111,7 @@ static void a_store_may_go_where_a_load_came_from(void)
     begin(&c, 5000, 0, false);
     int at = kit_output(&c, TN_F32, TNI_PER_ROW);
     int x = kit_load(&c, at), g = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_ROW));
-    int y = map2(&c, TNI_sub, x, map2(&c, TNI_mul, g, kit_number(&c, TN_F32, 0.1)));
+    int y = kit_map2(&c, TNI_sub, x, kit_map2(&c, TNI_mul, g, kit_number(&c, TN_F32, 0.1)));
     kit_store(&c, at, y);
     kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), x);  // the old value
     expect(&c);
@@ -133,8 +123,8 @@ static void two_buffers_may_be_one_memory(void)
     static kit_case c;
     begin(&c, 5000, 0, false);
     int x = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_ROW));
-    kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), map1(&c, TNI_exp, x));
-    kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), map1(&c, TNI_neg, x));
+    kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), kit_map1(&c, TNI_exp, x));
+    kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), kit_map1(&c, TNI_neg, x));
     if (CHECK(kit_end(&c))) {
         memcpy(c.before[1], c.before[0], 5000 * sizeof(float));
         kit_reset(&c);
@@ -151,8 +141,8 @@ static void two_buffers_may_be_one_memory(void)
 
 static int softmax(kit_case *c, int x)
 {
-    int e = map1(c, TNI_exp, map2(c, TNI_sub, x, kit_reduce(c, TNI_max, x, false)));
-    return map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false));
+    int e = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, kit_reduce(c, TNI_max, x, false)));
+    return kit_map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false));
 }
 
 static void softmax_of_any_float_and_lane(void)
@@ -178,13 +168,14 @@ static void layer_norm_stores_rows_beside_elements(void)
     int gamma = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_COL));
     int beta  = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_COL));
     int part  = kit_number(&c, TN_F32, 1.0 / C);
-    int mean  = map2(&c, TNI_mul, kit_reduce(&c, TNI_sum, x, false), part);
-    int d     = map2(&c, TNI_sub, x, mean);
-    int var   = kit_reduce(&c, TNI_sum, map2(&c, TNI_mul, d, d), false);
-    int rstd  = map1(&c, TNI_rsqrt,
-                     map2(&c, TNI_add, map2(&c, TNI_mul, var, part), kit_number(&c, TN_F32, 1e-5)));
-    int y     = map2(&c, TNI_mul, map2(&c, TNI_mul, d, rstd), gamma);
-    kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ELEM), map2(&c, TNI_add, y, beta));
+    int mean  = kit_map2(&c, TNI_mul, kit_reduce(&c, TNI_sum, x, false), part);
+    int d     = kit_map2(&c, TNI_sub, x, mean);
+    int var   = kit_reduce(&c, TNI_sum, kit_map2(&c, TNI_mul, d, d), false);
+    int rstd  = kit_map1(&c, TNI_rsqrt,
+                         kit_map2(&c, TNI_add, kit_map2(&c, TNI_mul, var, part),
+                                  kit_number(&c, TN_F32, 1e-5)));
+    int y     = kit_map2(&c, TNI_mul, kit_map2(&c, TNI_mul, d, rstd), gamma);
+    kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ELEM), kit_map2(&c, TNI_add, y, beta));
     kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), mean);
     kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), rstd);
     expect(&c);
@@ -201,17 +192,18 @@ static void a_backward_pass_has_tails(void)
         int h     = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_ELEM));  // normalized x
         int rstd  = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_ROW));
         int gamma = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_COL));
-        int gh    = map2(&c, TNI_mul, g, h);
-        int a     = map2(&c, TNI_mul, g, gamma);
+        int gh    = kit_map2(&c, TNI_mul, g, h);
+        int a     = kit_map2(&c, TNI_mul, g, gamma);
         int part  = kit_number(&c, TN_F32, 1.0 / C);
-        int s1    = map2(&c, TNI_mul, kit_reduce(&c, TNI_sum, a, false), part);
-        int s2 = map2(&c, TNI_mul, kit_reduce(&c, TNI_sum, map2(&c, TNI_mul, a, h), false), part);
-        int dx = map2(&c, TNI_sub, map2(&c, TNI_sub, a, s1), map2(&c, TNI_mul, h, s2));
-        kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ELEM), map2(&c, TNI_mul, dx, rstd));
+        int s1    = kit_map2(&c, TNI_mul, kit_reduce(&c, TNI_sum, a, false), part);
+        int s2 = kit_map2(&c, TNI_mul, kit_reduce(&c, TNI_sum, kit_map2(&c, TNI_mul, a, h), false),
+                          part);
+        int dx = kit_map2(&c, TNI_sub, kit_map2(&c, TNI_sub, a, s1), kit_map2(&c, TNI_mul, h, s2));
+        kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ELEM), kit_map2(&c, TNI_mul, dx, rstd));
         kit_store(&c, kit_output(&c, TN_F32, TNI_PER_COL), kit_reduce(&c, TNI_sum, gh, true));
         int old = kit_load(&c, kit_input(&c, TN_F32, TNI_PER_COL));
         int sum = kit_reduce(&c, TNI_sum, g, true);
-        kit_store(&c, kit_output(&c, TN_BF16, TNI_PER_COL), map2(&c, TNI_add, sum, old));
+        kit_store(&c, kit_output(&c, TN_BF16, TNI_PER_COL), kit_map2(&c, TNI_add, sum, old));
         expect(&c);
     }
 }
@@ -225,7 +217,7 @@ static void sums_of_columns_and_of_everything(void)
         int x = kit_load(&c, kit_input(&c, i == 3 ? TN_I64 : TN_F32, per));
         kit_store(&c, kit_output(&c, TN_F64, to), kit_reduce(&c, TNI_sum, x, true));
         kit_store(&c, kit_output(&c, TN_F32, to),
-                  map1(&c, TNI_neg, kit_reduce(&c, TNI_max, x, true)));
+                  kit_map1(&c, TNI_neg, kit_reduce(&c, TNI_max, x, true)));
         expect(&c);
     }
 }
@@ -241,7 +233,7 @@ static void long_axes_are_cut_the_same_for_any_threads(void)
             begin(both[j], i & 1 ? 5000 : 150, i & 1 ? 37 : 2100, i & 2);
             int x = kit_load(both[j], kit_input(both[j], TN_F32, TNI_PER_ELEM));
             int s = kit_reduce(both[j], TNI_sum, x, false);
-            int y = map2(both[j], TNI_mul, x, s);
+            int y = kit_map2(both[j], TNI_mul, x, s);
             kit_store(both[j], kit_output(both[j], TN_F32, TNI_PER_COL),
                       kit_reduce(both[j], TNI_sum, i & 4 ? x : y, true));
             kit_store(both[j], kit_output(both[j], TN_F32, TNI_PER_ONE),
@@ -299,9 +291,9 @@ static void a_guard_keeps_memory_untouched(void)
     static kit_case c;
     kit_begin(&c, 2, (int64_t[]){ N, C }, 0, NULL, false);
     int place = kit_place(&c, 0, (int64_t[]){ 0, 1 });
-    int above = map2(&c, TNI_ge, place, kit_number(&c, TN_I64, LO));
-    int below = map2(&c, TNI_lt, place, kit_number(&c, TN_I64, HI));
-    int in    = map2(&c, TNI_logical_and, above, below);
+    int above = kit_map2(&c, TNI_ge, place, kit_number(&c, TN_I64, LO));
+    int below = kit_map2(&c, TNI_lt, place, kit_number(&c, TN_I64, HI));
+    int in    = kit_map2(&c, TNI_logical_and, above, below);
     int x     = kit_access(&c, kit_buffer(&c, TN_F32, N * (HI - LO), false), -LO,
                            (int64_t[]){ HI - LO, 1 }, 0);
     kit_store(&c, kit_output(&c, TN_F32, TNI_PER_ROW), kit_load_at(&c, x, NONE, in));
@@ -324,7 +316,7 @@ static void random_numbers_are_those_of_the_op(void)
         kit_store(&c, kit_output(&c, dt, TNI_PER_ROW), x);
         kit_store(&c, kit_output(&c, dt, TNI_PER_ROW), kit_random(&c, op, dt, back, 5, 6));
         // An element that is computed, not placed.
-        int twice = map2(&c, TNI_add, place, place);
+        int twice = kit_map2(&c, TNI_add, place, place);
         kit_store(&c, kit_output(&c, dt, TNI_PER_ROW), kit_random(&c, op, dt, twice, 5, 6));
         expect(&c);
     }

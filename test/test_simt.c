@@ -32,39 +32,25 @@ typedef struct {
     int64_t few_rows, columns;  // as a test runs it
 } work;
 
-static int load(kit_case *c, tn_dtype dt, int per)
-{
-    return kit_load(c, kit_input(c, dt, per));
-}
-
-static int map1(kit_case *c, int op, int a)
-{
-    return kit_map(c, op, a, NONE, NONE);
-}
-
-static int map2(kit_case *c, int op, int a, int b)
-{
-    return kit_map(c, op, a, b, NONE);
-}
-
 static void relu_chain(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
-    int x = load(c, TN_F32, TNI_PER_ROW);
-    int y = map2(c, TNI_maximum, x, kit_number(c, TN_F32, 0));
-    y     = map2(c, TNI_mul, y, kit_number(c, TN_F32, 0.5));
-    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), map2(c, TNI_add, y, kit_number(c, TN_F32, 1)));
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    int y = kit_map2(c, TNI_maximum, x, kit_number(c, TN_F32, 0));
+    y     = kit_map2(c, TNI_mul, y, kit_number(c, TN_F32, 0.5));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW),
+              kit_map2(c, TNI_add, y, kit_number(c, TN_F32, 1)));
 }
 
 // tanh(x.T + v) * x
 static void transposed(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 2, (int64_t[]){ rows, cols }, 0, NULL, false);
-    int x = load(c, TN_F32, TNI_PER_ROW);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW);
     int b = kit_buffer(c, TN_F32, rows * cols, false), v = kit_buffer(c, TN_F32, cols, false);
     int t = kit_load(c, kit_access(c, b, 0, (int64_t[]){ 1, rows }, 0));
-    t     = map2(c, TNI_add, t, kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 1 }, 0)));
-    t     = map2(c, TNI_mul, map1(c, TNI_tanh, t), x);
+    t     = kit_map2(c, TNI_add, t, kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 1 }, 0)));
+    t     = kit_map2(c, TNI_mul, kit_map1(c, TNI_tanh, t), x);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), t);
 }
 
@@ -75,8 +61,8 @@ static void mirrored(kit_case *c, int64_t rows, int64_t cols)
     int b = kit_buffer(c, TN_F32, rows * cols, false), v = kit_buffer(c, TN_F32, cols, false);
     int x = kit_load(c, kit_access(c, b, 0, (int64_t[]){ cols, 1 }, 0));
     int t = kit_load(c, kit_access(c, b, 0, (int64_t[]){ 1, rows }, 0));
-    t     = map2(c, TNI_add, t, kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 1 }, 0)));
-    t     = map2(c, TNI_mul, map1(c, TNI_tanh, t), x);
+    t     = kit_map2(c, TNI_add, t, kit_load(c, kit_access(c, v, 0, (int64_t[]){ 0, 1 }, 0)));
+    t     = kit_map2(c, TNI_mul, kit_map1(c, TNI_tanh, t), x);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), t);
 }
 
@@ -84,22 +70,24 @@ static void mirrored(kit_case *c, int64_t rows, int64_t cols)
 static void channels_last(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 3, (int64_t[]){ 3, rows, cols }, 0, NULL, false);
-    int x = load(c, TN_BF16, TNI_PER_ROW), b = kit_buffer(c, TN_BF16, 3 * rows * cols, true);
+    int x = kit_load_new(c, TN_BF16, TNI_PER_ROW),
+        b = kit_buffer(c, TN_BF16, 3 * rows * cols, true);
     kit_store(c, kit_access(c, b, 0, (int64_t[]){ rows * cols, 1, rows }, 0), x);
 }
 
 static void adamw(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
-    int p = load(c, TN_F32, TNI_PER_ROW), g = load(c, TN_F32, TNI_PER_ROW);
-    int m = load(c, TN_F32, TNI_PER_ROW), v = load(c, TN_F32, TNI_PER_ROW);
+    int p = kit_load_new(c, TN_F32, TNI_PER_ROW), g = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    int m = kit_load_new(c, TN_F32, TNI_PER_ROW), v = kit_load_new(c, TN_F32, TNI_PER_ROW);
     int b1 = kit_number(c, TN_F32, 0.9), b2 = kit_number(c, TN_F32, 0.99);
     int lr = kit_number(c, TN_F32, 1e-3), one = kit_number(c, TN_F32, 1);
-    m = map2(c, TNI_add, map2(c, TNI_mul, m, b1), map2(c, TNI_mul, g, map2(c, TNI_sub, one, b1)));
-    v = map2(c, TNI_add, map2(c, TNI_mul, map1(c, TNI_abs, v), b2),
-             map2(c, TNI_mul, map2(c, TNI_mul, g, g), map2(c, TNI_sub, one, b2)));
-    int d = map2(c, TNI_add, map1(c, TNI_sqrt, v), kit_number(c, TN_F32, 1e-3));
-    p     = map2(c, TNI_sub, p, map2(c, TNI_mul, lr, map2(c, TNI_div, m, d)));
+    m     = kit_map2(c, TNI_add, kit_map2(c, TNI_mul, m, b1),
+                     kit_map2(c, TNI_mul, g, kit_map2(c, TNI_sub, one, b1)));
+    v     = kit_map2(c, TNI_add, kit_map2(c, TNI_mul, kit_map1(c, TNI_abs, v), b2),
+                     kit_map2(c, TNI_mul, kit_map2(c, TNI_mul, g, g), kit_map2(c, TNI_sub, one, b2)));
+    int d = kit_map2(c, TNI_add, kit_map1(c, TNI_sqrt, v), kit_number(c, TN_F32, 1e-3));
+    p     = kit_map2(c, TNI_sub, p, kit_map2(c, TNI_mul, lr, kit_map2(c, TNI_div, m, d)));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), p);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), m);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), v);
@@ -109,9 +97,9 @@ static void adamw(kit_case *c, int64_t rows, int64_t cols)
 static void dropout(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
-    int x = load(c, TN_F16, TNI_PER_ROW);
+    int x = kit_load_new(c, TN_F16, TNI_PER_ROW);
     int u = kit_random(c, TNI_uniform, TN_F32, kit_place(c, 0, (int64_t[]){ 1 }), 7, 1000);
-    int k = map2(c, TNI_lt, u, kit_number(c, TN_F32, 0.5));
+    int k = kit_map2(c, TNI_lt, u, kit_number(c, TN_F32, 0.5));
     int y = kit_map(c, TNI_where, k, kit_cast(c, TN_F32, x), kit_number(c, TN_F32, 0));
     kit_store(c, kit_output(c, TN_F16, TNI_PER_ROW), y);
 }
@@ -119,18 +107,19 @@ static void dropout(kit_case *c, int64_t rows, int64_t cols)
 static void bytes(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
-    int x = load(c, TN_I8, TNI_PER_ROW), y = load(c, TN_U8, TNI_PER_ROW);
-    kit_store(c, kit_output(c, TN_I8, TNI_PER_ROW), map2(c, TNI_mul, x, x));
-    kit_store(c, kit_output(c, TN_BOOL, TNI_PER_ROW), map2(c, TNI_gt, y, map2(c, TNI_add, y, y)));
+    int x = kit_load_new(c, TN_I8, TNI_PER_ROW), y = kit_load_new(c, TN_U8, TNI_PER_ROW);
+    kit_store(c, kit_output(c, TN_I8, TNI_PER_ROW), kit_map2(c, TNI_mul, x, x));
+    kit_store(c, kit_output(c, TN_BOOL, TNI_PER_ROW),
+              kit_map2(c, TNI_gt, y, kit_map2(c, TNI_add, y, y)));
 }
 
 static void softmax_of(kit_case *c, tn_dtype dt)
 {
-    int x = load(c, dt, TNI_PER_ELEM);
+    int x = kit_load_new(c, dt, TNI_PER_ELEM);
     int m = kit_reduce(c, TNI_max, x, false);
-    int e = map1(c, TNI_exp, map2(c, TNI_sub, x, m));
+    int e = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, m));
     int s = kit_reduce(c, TNI_sum, e, false);
-    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), map2(c, TNI_div, e, s));
+    kit_store(c, kit_output(c, dt, TNI_PER_ELEM), kit_map2(c, TNI_div, e, s));
 }
 
 static void softmax(kit_case *c, int64_t rows, int64_t cols)
@@ -153,9 +142,9 @@ static void softmax_down(kit_case *c, int64_t rows, int64_t cols)
     int by = kit_buffer(c, TN_F32, rows * cols, true);
     int x  = kit_load(c, kit_access(c, bx, 0, (int64_t[]){ 1, cols }, 0));
     int m  = kit_reduce(c, TNI_max, x, false);
-    int e  = map1(c, TNI_exp, map2(c, TNI_sub, x, m));
+    int e  = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, m));
     int s  = kit_reduce(c, TNI_sum, e, false);
-    kit_store(c, kit_access(c, by, 0, (int64_t[]){ 1, cols }, 0), map2(c, TNI_div, e, s));
+    kit_store(c, kit_access(c, by, 0, (int64_t[]){ 1, cols }, 0), kit_map2(c, TNI_div, e, s));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), s);
 }
 
@@ -164,37 +153,37 @@ static void cross_entropy(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
     int ax = kit_input(c, TN_BF16, TNI_PER_ELEM), x = kit_load(c, ax);
-    int target = kit_check(c, load(c, TN_I64, TNI_PER_ROW), 20);
+    int target = kit_check(c, kit_load_new(c, TN_I64, TNI_PER_ROW), 20);
     int column = kit_place(c, 0, (int64_t[]){ 0, 1 });
     int at     = kit_access(c, c->k.access[ax].buffer, 0, (int64_t[]){ cols, 0 }, 1);
     int xf     = kit_cast(c, TN_F32, x);
     int m      = kit_reduce(c, TNI_max, xf, false);
-    int e      = map1(c, TNI_exp, map2(c, TNI_sub, xf, m));
+    int e      = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, xf, m));
     int s      = kit_reduce(c, TNI_sum, e, false);
     int own    = kit_cast(c, TN_F32, kit_load_at(c, at, target, NONE));
-    int loss   = map2(c, TNI_sub, map2(c, TNI_add, map1(c, TNI_log, s), m), own);
-    int hit    = kit_cast(c, TN_F32, map2(c, TNI_eq, column, target));
-    int g      = map2(c, TNI_sub, map2(c, TNI_div, e, s), hit);
+    int loss   = kit_map2(c, TNI_sub, kit_map2(c, TNI_add, kit_map1(c, TNI_log, s), m), own);
+    int hit    = kit_cast(c, TN_F32, kit_map2(c, TNI_eq, column, target));
+    int g      = kit_map2(c, TNI_sub, kit_map2(c, TNI_div, e, s), hit);
     int n      = kit_number(c, TN_F32, 1.0 / (double)rows);
-    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ELEM), map2(c, TNI_mul, g, n));
+    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ELEM), kit_map2(c, TNI_mul, g, n));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), loss);
-    int mean = map2(c, TNI_mul, kit_reduce(c, TNI_sum, loss, true), n);
+    int mean = kit_map2(c, TNI_mul, kit_reduce(c, TNI_sum, loss, true), n);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ONE), mean);
 }
 
 static void norm_backward(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
-    int x = kit_cast(c, TN_F32, load(c, TN_BF16, TNI_PER_ELEM));
-    int g = kit_cast(c, TN_F32, load(c, TN_BF16, TNI_PER_ELEM));
-    int w = kit_cast(c, TN_F32, load(c, TN_BF16, TNI_PER_COL));
-    int u = load(c, TN_F32, TNI_PER_ROW), r = load(c, TN_F32, TNI_PER_ROW);
-    int xh = map2(c, TNI_mul, map2(c, TNI_sub, x, u), r), a = map2(c, TNI_mul, g, w);
-    int gx = map2(c, TNI_mul, g, xh), n = kit_number(c, TN_F32, 1.0 / (double)cols);
-    int s1 = map2(c, TNI_mul, kit_reduce(c, TNI_sum, a, false), n);
-    int s2 = map2(c, TNI_mul, kit_reduce(c, TNI_sum, map2(c, TNI_mul, a, xh), false), n);
-    int d  = map2(c, TNI_sub, map2(c, TNI_sub, a, s1), map2(c, TNI_mul, xh, s2));
-    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ELEM), map2(c, TNI_mul, d, r));
+    int x = kit_cast(c, TN_F32, kit_load_new(c, TN_BF16, TNI_PER_ELEM));
+    int g = kit_cast(c, TN_F32, kit_load_new(c, TN_BF16, TNI_PER_ELEM));
+    int w = kit_cast(c, TN_F32, kit_load_new(c, TN_BF16, TNI_PER_COL));
+    int u = kit_load_new(c, TN_F32, TNI_PER_ROW), r = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    int xh = kit_map2(c, TNI_mul, kit_map2(c, TNI_sub, x, u), r), a = kit_map2(c, TNI_mul, g, w);
+    int gx = kit_map2(c, TNI_mul, g, xh), n = kit_number(c, TN_F32, 1.0 / (double)cols);
+    int s1 = kit_map2(c, TNI_mul, kit_reduce(c, TNI_sum, a, false), n);
+    int s2 = kit_map2(c, TNI_mul, kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, a, xh), false), n);
+    int d  = kit_map2(c, TNI_sub, kit_map2(c, TNI_sub, a, s1), kit_map2(c, TNI_mul, xh, s2));
+    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ELEM), kit_map2(c, TNI_mul, d, r));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), kit_reduce(c, TNI_sum, gx, true));
     kit_store(c, kit_output(c, TN_BF16, TNI_PER_COL), kit_reduce(c, TNI_sum, g, true));
 }
@@ -202,22 +191,22 @@ static void norm_backward(kit_case *c, int64_t rows, int64_t cols)
 static void column_sum(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
-    int s = kit_reduce(c, TNI_sum, load(c, TN_F32, TNI_PER_ELEM), true);
+    int s = kit_reduce(c, TNI_sum, kit_load_new(c, TN_F32, TNI_PER_ELEM), true);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), s);
 }
 
 static void full_sum(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows * cols }, 0, NULL, false);
-    int x = load(c, TN_F32, TNI_PER_ROW);
-    int s = kit_reduce(c, TNI_sum, map2(c, TNI_mul, x, x), true);
-    kit_store(c, kit_output(c, TN_F32, TNI_PER_ONE), map1(c, TNI_sqrt, s));
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    int s = kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, x, x), true);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ONE), kit_map1(c, TNI_sqrt, s));
 }
 
 static void row_sum(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
-    int x = load(c, TN_F32, TNI_PER_ELEM);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ELEM);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_reduce(c, TNI_sum, x, false));
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_reduce(c, TNI_min, x, false));
 }
@@ -242,7 +231,7 @@ static void two_axes(kit_case *c, int64_t rows, int64_t cols)
     int     s = kit_reduce(c, TNI_sum, x, false);
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), s);
     kit_store(c, kit_output(c, TN_F64, TNI_PER_ELEM),
-              kit_cast(c, TN_F64, map2(c, TNI_sub, x, map2(c, TNI_mul, s, s))));
+              kit_cast(c, TN_F64, kit_map2(c, TNI_sub, x, kit_map2(c, TNI_mul, s, s))));
 }
 
 // A guarded load: rows shifted right by two, zero at the start; and an integer maximum.
@@ -250,11 +239,11 @@ static void masked(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
     int p = kit_place(c, 0, (int64_t[]){ 0, 1 });
-    int g = map2(c, TNI_ge, p, kit_number(c, TN_I64, 2));
+    int g = kit_map2(c, TNI_ge, p, kit_number(c, TN_I64, 2));
     int b = kit_buffer(c, TN_I32, rows * cols, false);
     int x = kit_load_at(c, kit_access(c, b, -2, (int64_t[]){ cols, 1 }, 0), NONE, g);
     int m = kit_reduce(c, TNI_max, x, false);
-    kit_store(c, kit_output(c, TN_I32, TNI_PER_ELEM), map2(c, TNI_sub, x, m));
+    kit_store(c, kit_output(c, TN_I32, TNI_PER_ELEM), kit_map2(c, TNI_sub, x, m));
     kit_store(c, kit_output(c, TN_I64, TNI_PER_ONE),
               kit_reduce(c, TNI_sum, kit_cast(c, TN_I64, m), true));
 }

@@ -55,6 +55,18 @@ static void swap_axes(tni_axes *a, int i, int j)
     }
 }
 
+tni_axes tni_axes_lines(const tni_call *c)
+{
+    tni_axes lines = { .rank = c->out.rank };
+    for (int i = 0; i < c->out.rank; i++) {
+        lines.size[i]      = i == c->attr->axis.axis ? 1 : c->out.size[i];
+        lines.stride[0][i] = c->in[0].stride[i];
+        lines.stride[1][i] = c->out.stride[i];
+    }
+    tni_axes_merge(&lines, 2);
+    return lines;
+}
+
 void tni_axes_sort(tni_axes *a, int argument)
 {
     const int64_t *s = a->stride[argument];

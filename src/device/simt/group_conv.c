@@ -33,11 +33,6 @@ typedef struct {
 
 // ---- sizes and strides -------------------------------------------------------------------------
 
-static int64_t over(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static int64_t common_divisor(int64_t a, int64_t b)
 {
     return b ? common_divisor(b, a % b) : a;
@@ -167,8 +162,8 @@ enum { UNITS = 132, MOST_SCRATCH = 32 << 20 };
 
 static void set_chunks(how *o, int64_t depth, int64_t n)
 {
-    o->chunk  = depth > 0 ? over(over(depth, n), 16) * 16 : 16;
-    o->chunks = depth > o->chunk ? over(depth, o->chunk) : 1;
+    o->chunk  = depth > 0 ? tni_parts(tni_parts(depth, n), 16) * 16 : 16;
+    o->chunks = depth > o->chunk ? tni_parts(depth, o->chunk) : 1;
     o->lanes  = o->chunks > 8 ? 16 : 1;
 }
 
@@ -177,8 +172,8 @@ static void set_chunks(how *o, int64_t depth, int64_t n)
 static double cost(const tiling *t, int64_t depth, int64_t n, double bytes)
 {
     enum { BEGIN = 3, LAUNCH = 3, BYTES_A_US = 3000000 };
-    int64_t groups = over(t->tiles * n, UNITS);
-    double  us     = t->us * (double)(over(over(depth, 16), n) + BEGIN);
+    int64_t groups = tni_parts(t->tiles * n, UNITS);
+    double  us     = t->us * (double)(tni_parts(tni_parts(depth, 16), n) + BEGIN);
     us *= groups == 1 ? 1.5 : (double)groups;
     return n > 1 ? us + LAUNCH + 2 * bytes * (double)n / BYTES_A_US : us;
 }
@@ -228,8 +223,8 @@ static void as_tiles(job *j)
     how    *o      = &j->o;
     int64_t places = o->images, taps = 1;
     for (int i = 0; i < 2; i++) {
-        places *= o->back ? over(o->y_size[i], o->step[i]) : o->y_size[i];
-        taps *= o->back ? over(o->taps[i], o->every[i]) : o->taps[i];
+        places *= o->back ? tni_parts(o->y_size[i], o->step[i]) : o->y_size[i];
+        taps *= o->back ? tni_parts(o->taps[i], o->every[i]) : o->taps[i];
     }
     // Channels that lie last are taken as deep as a tile is, one tap a tile.
     int64_t deep = j->arg[X].dtype == TN_F64 ? 8 : 16;
@@ -238,13 +233,13 @@ static void as_tiles(job *j)
     o->a_across  = !last;
     o->b_across  = o->w_col == 1;
     o->y_across  = !o->last;
-    o->down      = over(places, ROWS);
+    o->down      = tni_parts(places, ROWS);
 
     int64_t      rows = o->down * o->kinds[0] * o->kinds[1] * o->groups;
-    const tiling t[]  = { { tni_text_conv_64, 64, rows * over(o->cols, 64), 0.95 },
-                          { tni_text_conv_32, 32, rows * over(o->cols, 32), 0.68 },
-                          { tni_text_conv_16, 16, rows * over(o->cols, 16), 0.48 } };
-    best_tiling(j, 3, t, over(o->chans, o->run) * o->run * taps);
+    const tiling t[]  = { { tni_text_conv_64, 64, rows * tni_parts(o->cols, 64), 0.95 },
+                          { tni_text_conv_32, 32, rows * tni_parts(o->cols, 32), 0.68 },
+                          { tni_text_conv_16, 16, rows * tni_parts(o->cols, 16), 0.48 } };
+    best_tiling(j, 3, t, tni_parts(o->chans, o->run) * o->run * taps);
     j->name = "conv";
     if (is_wide(j)) {
         j->blocks = t[0].tiles * o->chunks;
@@ -259,10 +254,10 @@ static void as_tiles_of_weights(job *j)
     o->a_across = lies_last(&j->arg[Y]);
     o->b_across = lies_last(&j->arg[X]);
 
-    int64_t      cols = over(o->cols, 64) * o->groups;
-    const tiling t[]  = { { tni_text_weights_64, 64, cols * over(o->outs, 64), 0.57 },
-                          { tni_text_weights_128, 128, cols * over(o->outs, 128), 0.95 },
-                          { tni_text_weights_16, 16, cols * over(o->outs, 16), 0.27 } };
+    int64_t      cols = tni_parts(o->cols, 64) * o->groups;
+    const tiling t[]  = { { tni_text_weights_64, 64, cols * tni_parts(o->outs, 64), 0.57 },
+                          { tni_text_weights_128, 128, cols * tni_parts(o->outs, 128), 0.95 },
+                          { tni_text_weights_16, 16, cols * tni_parts(o->outs, 16), 0.27 } };
     int64_t      rows = best_tiling(j, 3, t, o->images * o->y_size[0] * o->y_size[1])->width;
     j->name           = "conv_weights";
     if (is_wide(j)) {
@@ -270,7 +265,7 @@ static void as_tiles_of_weights(job *j)
         j->text   = tni_text_weights_wide;
         rows      = t[0].width;
     }
-    o->down = over(o->outs, rows);
+    o->down = tni_parts(o->outs, rows);
 }
 
 static void as_items(job *j)
@@ -278,7 +273,7 @@ static void as_items(job *j)
     how *o    = &j->o;
     o->chunks = 1;
     j->name   = "conv_direct";
-    j->blocks = over(o->count, 64);
+    j->blocks = tni_parts(o->count, 64);
     j->items  = 64;
     j->text   = is_wide(j) ? tni_text_conv_few_wide : tni_text_conv_few;
 }
@@ -290,8 +285,8 @@ static void as_items_of_weights(job *j)
     how    *o     = &j->o;
     bool    last  = lies_last(&j->arg[X]) && lies_last(&j->arg[Y]);
     int64_t depth = o->images * o->y_size[0] * o->y_size[1];
-    int64_t tiles = last ? over(o->count, 64) : o->count;
-    int64_t n = over(SMALL_GROUPS, tiles), most = depth / (last ? 64 : 1024);
+    int64_t tiles = last ? tni_parts(o->count, 64) : o->count;
+    int64_t n = tni_parts(SMALL_GROUPS, tiles), most = depth / (last ? 64 : 1024);
     set_chunks(o, depth, n < most ? n : most > 1 ? most : 1);
     j->name   = last ? "weights_direct_last" : "weights_direct";
     j->blocks = tiles * o->chunks;
@@ -352,7 +347,7 @@ static tn_status add_chunks(const tni_groups *via, const tni_call *c, const job 
     o.y_at    = tni_hand_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype);
     o.part_at = tni_hand_buffer(&h, c->scratch) / sum_size(c);
     tni_hand_pass(&h, &o, sizeof o);
-    return via->start(&h, over(o.count, 256 / o.lanes), 256, c->why);
+    return via->start(&h, tni_parts(o.count, 256 / o.lanes), 256, c->why);
 }
 
 tn_status tni_groups_conv(const tni_groups *via, const tni_call *c)

@@ -28,11 +28,6 @@ typedef struct {
     bool     columns;
 } job;
 
-static int64_t parts_of(int64_t n, int64_t part)
-{
-    return (n + part - 1) / part;
-}
-
 // The logarithm of as many items as there is work for.
 static int shift_for(int64_t work)
 {
@@ -70,7 +65,7 @@ static int64_t chunk_of(const picking *o, bool columns)
     bool    whole = columns ? o->lines >= LINES / 2 || o->n < 2 * LEAST
                             : o->lines >= FEW || o->n <= LONG;
     if (whole) return o->n;
-    int64_t chunk = parts_of(o->n, parts_of(busy, o->lines));
+    int64_t chunk = tni_parts(o->n, tni_parts(busy, o->lines));
     return chunk < low ? low : chunk;
 }
 
@@ -83,8 +78,8 @@ static job job_of(const tni_call *c)
     o->lines      = tni_axes_count(&j.stay);
     o->lowest     = c->op == TNI_argmin;
     o->chunk      = chunk_of(o, j.columns);
-    o->chunks     = parts_of(o->n, o->chunk);
-    o->shift      = shift_for(parts_of(o->n, EACH));
+    o->chunks     = tni_parts(o->n, o->chunk);
+    o->shift      = shift_for(tni_parts(o->n, EACH));
     o->line_step  = j.columns ? 1 : o->chunks;
     o->chunk_step = j.columns ? o->lines : 1;
     return j;
@@ -115,7 +110,7 @@ static void pass_places(tni_hand *h, const void *places)
 static tn_status start_rows(tni_hand *h, const tni_call *c, const picking *o, int64_t chunks)
 {
     tni_hand_pass(h, o, sizeof *o);
-    return h->via->start(h, parts_of(o->lines, ITEMS >> o->shift) * chunks, ITEMS, c->why);
+    return h->via->start(h, tni_parts(o->lines, ITEMS >> o->shift) * chunks, ITEMS, c->why);
 }
 
 static tn_status last_of(const tni_groups *via, const tni_call *c, job *j)

@@ -58,5 +58,5 @@ tn_status tni_hand_groups(tni_hand *h, int64_t groups, tni_text *why)
 
 tn_status tni_hand_items(tni_hand *h, int64_t count, tni_text *why)
 {
-    return tni_hand_groups(h, (count + GROUP - 1) / GROUP, why);
+    return tni_hand_groups(h, tni_parts(count, GROUP), why);
 }

@@ -20,11 +20,6 @@ typedef struct {
     int32_t width, shift, flat, unused;
 } scanning;
 
-static int64_t parts_of(int64_t n, int64_t part)
-{
-    return (n + part - 1) / part;
-}
-
 // Lines that lie in order: as many items as a line has work for.
 static void cut_rows(scanning *o)
 {
@@ -32,15 +27,15 @@ static void cut_rows(scanning *o)
     o->shift = 3;
     while (o->width < ITEMS && o->width * EACH < o->n) o->width *= 2, o->shift++;
     if (o->lines >= FEW || o->n <= 4 * TILE) return;
-    int64_t chunk = parts_of(o->n, parts_of(GROUPS, o->lines));
-    o->chunk      = parts_of(chunk, TILE) * TILE;
+    int64_t chunk = tni_parts(o->n, tni_parts(GROUPS, o->lines));
+    o->chunk      = tni_parts(chunk, TILE) * TILE;
 }
 
 static void cut_columns(scanning *o)
 {
     o->width = 0;
     if (o->lines >= LINES / 2 || o->n < 2 * LEAST) return;
-    int64_t chunk = parts_of(o->n, parts_of(LINES, o->lines));
+    int64_t chunk = tni_parts(o->n, tni_parts(LINES, o->lines));
     o->chunk      = chunk < LEAST ? LEAST : chunk;
 }
 
@@ -62,7 +57,7 @@ static scanning job_of(const tni_call *c)
     bool small = o.x_step <= INT32_MAX && o.x_step >= INT32_MIN;
     if (behind == 1 && o.n > EACH && small) cut_rows(&o);
     else cut_columns(&o);
-    o.chunks = parts_of(o.n, o.chunk);
+    o.chunks = tni_parts(o.n, o.chunk);
     return o;
 }
 
@@ -70,19 +65,6 @@ size_t tni_groups_scan_scratch(const tni_call *c)
 {
     scanning o = job_of(c);
     return o.chunks > 1 ? (size_t)(o.lines * o.chunks) * sizeof(double) : 0;
-}
-
-// The first elements of the lines: argument 0 is x, 1 the result.
-static tni_axes lines_of(const tni_call *c)
-{
-    tni_axes lines = { .rank = c->out.rank };
-    for (int i = 0; i < c->out.rank; i++) {
-        lines.size[i]      = i == c->attr->axis.axis ? 1 : c->out.size[i];
-        lines.stride[0][i] = c->in[0].stride[i];
-        lines.stride[1][i] = c->out.stride[i];
-    }
-    tni_axes_merge(&lines, 2);
-    return lines;
 }
 
 static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name)
@@ -108,7 +90,7 @@ static void pass_totals(tni_hand *h, const tni_call *c, const void *totals)
 
 static tn_status start(tni_hand *h, const tni_call *c, const scanning *o)
 {
-    int64_t lines = o->width ? parts_of(o->lines, ITEMS / o->width) : o->lines;
+    int64_t lines = o->width ? tni_parts(o->lines, ITEMS / o->width) : o->lines;
     tni_hand_pass(h, o, sizeof *o);
     if (!o->width) return tni_hand_items(h, lines * o->chunks, c->why);
     return h->via->start(h, lines * o->chunks, ITEMS, c->why);
@@ -140,7 +122,7 @@ static tn_status find_starts(const tni_groups *via, const tni_call *c, const sca
 tn_status tni_groups_scan(const tni_groups *via, const tni_call *c)
 {
     scanning o     = job_of(c);
-    tni_axes lines = lines_of(c);
+    tni_axes lines = tni_axes_lines(c);
     bool     cut   = o.chunks > 1;
     o.flat         = is_flat(&lines, &o);
     tn_status s    = cut ? find_totals(via, c, &lines, &o) : TN_OK;

@@ -48,19 +48,6 @@ size_t tni_groups_argsort_scratch(const tni_call *c)
     return (size_t)(own * list_bytes(c));
 }
 
-// The lines that are sorted: argument 0 is x, 1 the result.
-static tni_axes lines_of(const tni_call *c)
-{
-    tni_axes lines = { .rank = c->out.rank };
-    for (int i = 0; i < c->out.rank; i++) {
-        lines.size[i]      = i == c->attr->axis.axis ? 1 : c->out.size[i];
-        lines.stride[0][i] = c->in[0].stride[i];
-        lines.stride[1][i] = c->out.stride[i];
-    }
-    tni_axes_merge(&lines, 2);
-    return lines;
-}
-
 static sorting job_of(const tni_call *c, const tni_axes *lines)
 {
     int     axis = c->attr->axis.axis;
@@ -71,7 +58,7 @@ static sorting job_of(const tni_call *c, const tni_axes *lines)
                      .run        = BLOCK,
                      .shift      = 3,
                      .descending = c->attr->axis.descending };
-    o.pieces     = (o.n + BLOCK - 1) / BLOCK;
+    o.pieces     = tni_parts(o.n, BLOCK);
     while (o.shift < SHIFT && INT64_C(1) << o.shift < o.n) o.shift++;
     return o;
 }
@@ -103,7 +90,7 @@ static tn_status start(tni_hand *h, const tni_call *c, const tni_axes *lines, co
     pass_list(h, l, o->ends ? (const char *)c->out.data : l->to);
     tni_hand_arg(h, lines, 1, c->out.data, TN_I64);
     tni_hand_pass(h, o, sizeof *o);
-    return h->via->start(h, (o->lines + per - 1) / per * o->pieces, ITEMS, c->why);
+    return h->via->start(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
 }
 
 static tn_status sort_blocks(const tni_groups *via, const tni_call *c, const tni_axes *lines,
@@ -128,7 +115,7 @@ static tn_status merge_runs(const tni_groups *via, const tni_call *c, const tni_
 
 tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c)
 {
-    tni_axes lines = lines_of(c);
+    tni_axes lines = tni_axes_lines(c);
     sorting  o     = job_of(c, &lines);
     int      left  = merges(o.n);
     lists    l     = lists_of(c, left);

@@ -62,6 +62,12 @@ tn_status tni_hand_groups(tni_hand *h, int64_t groups, tni_text *why);
 // Passes the state, where a kernel notes a bad index, and says where that goes.
 void tni_hand_state(tni_hand *h, int64_t fail[2]);
 
+// How many parts of a size n makes, the last of them perhaps smaller.
+static inline int64_t tni_parts(int64_t n, int64_t part)
+{
+    return (n + part - 1) / part;
+}
+
 // ---- axes --------------------------------------------------------------------------------------
 
 // Elements as the texts see them: `shape` there.
@@ -79,6 +85,8 @@ typedef struct {
 } tni_axes;
 
 int64_t tni_axes_count(const tni_axes *a);
+// The first elements of the lines along the axis of a call: argument 0 is x, 1 the result.
+tni_axes tni_axes_lines(const tni_call *c);
 // Drops axes of size 1 and joins neighbours that are one run in all n arguments.
 void tni_axes_merge(tni_axes *a, int n);
 // Sorts axes by falling stride, either way, of one argument. Stable.
