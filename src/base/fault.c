@@ -50,11 +50,6 @@ void tni_thread_clear(void)
     if (tni_self.fault) tni_fault_clear(tni_self.fault);
 }
 
-uint64_t tni_thread_id(void)
-{
-    return (uint64_t)(uintptr_t)&tni_self;  // each living thread has its own
-}
-
 bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
 {
     if (f->code) return false;

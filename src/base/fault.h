@@ -43,7 +43,10 @@ const tni_fault *tni_thread_fault(void);
 void             tni_thread_clear(void);
 
 // A number no other living thread has.
-uint64_t tni_thread_id(void);
+static inline uint64_t tni_thread_id(void)
+{
+    return (uint64_t)(uintptr_t)&tni_self;  // each living thread has its own
+}
 
 // Keeps the error unless one is kept already. True if it was the first.
 bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args);

@@ -182,32 +182,13 @@ static bool slab_refill(tni_slab *s)
     return true;
 }
 
-void *tni_slab_take(tni_slab *s)
+void *tni_slab_fresh(tni_slab *s)
 {
-    void *item = s->free;
-    if (item) {
-        s->free = *(void **)item;
-    } else {
-        if (s->fresh + s->size > s->end && !slab_refill(s)) return NULL;
-        item = s->fresh;
-        s->fresh += s->size;
-    }
+    if (s->fresh + s->size > s->end && !slab_refill(s)) return NULL;
+    void *item = s->fresh;
+    s->fresh += s->size;
     s->live++;
     return item;
-}
-
-#ifdef TN_DEBUG
-enum { REUSE = 0 };
-#else
-enum { REUSE = 1 };
-#endif
-
-void tni_slab_give(tni_slab *s, void *item)
-{
-    s->live--;
-    if (!REUSE) return;
-    *(void **)item = s->free;
-    s->free        = item;
 }
 
 void tni_slab_close(tni_slab *s)

@@ -53,9 +53,30 @@ typedef struct {
     size_t    block;   // bytes of the next block: they double up to a limit
 } tni_slab;
 
-void  tni_slab_open(tni_slab *s, tni_heap *h, size_t size);
-void *tni_slab_take(tni_slab *s);  // not zeroed; NULL when memory is out
-void  tni_slab_give(tni_slab *s, void *item);
-void  tni_slab_close(tni_slab *s);
+void tni_slab_open(tni_slab *s, tni_heap *h, size_t size);
+void tni_slab_close(tni_slab *s);
+// An item that was never handed out; NULL when memory is out.
+void *tni_slab_fresh(tni_slab *s);
+
+// Not zeroed; NULL when memory is out.
+static inline void *tni_slab_take(tni_slab *s)
+{
+    void *item = s->free;
+    if (!item) return tni_slab_fresh(s);
+    s->free = *(void **)item;
+    s->live++;
+    return item;
+}
+
+static inline void tni_slab_give(tni_slab *s, void *item)
+{
+    s->live--;
+#ifdef TN_DEBUG
+    (void)item;
+#else
+    *(void **)item = s->free;
+    s->free        = item;
+#endif
+}
 
 #endif

@@ -80,17 +80,14 @@ static tni_arg item_arg(const run *r, size_t i)
 static void full_shape(const tni_node *n, tni_arg *out)
 {
     tni_view v;
-    if (tni_op_table[n->op].class == TNI_REDUCE) {
-        v = tni_view_whole(n->src[0]->rank, n->src[0]->size);
-        for (int i = 0; i < v.rank; i++)
-            if (n->attr.reduce.axes >> i & 1) v.size[i] = 1;
-    } else if (n->op == TNI_matmul) {
-        v                  = tni_view_whole(n->src[0]->rank, n->src[0]->size);
-        v.size[v.rank - 1] = n->src[1]->size[n->src[1]->rank - 1];
-    } else {
-        return;
-    }
-    v = tni_view_whole(v.rank, v.size);
+    int64_t  size[TN_MAX_RANK];
+    if (tni_op_table[n->op].class != TNI_REDUCE && n->op != TNI_matmul) return;
+    const tni_node *x = n->src[0], *y = n->src[n->nsrc - 1];
+    memcpy(size, x->size, sizeof size);
+    if (n->op == TNI_matmul) size[x->rank - 1] = y->size[y->rank - 1];
+    for (int i = 0; n->op != TNI_matmul && i < x->rank; i++)
+        if (n->attr.reduce.axes >> i & 1) size[i] = 1;
+    v = tni_view_whole(x->rank, size);
     set_shape(out, &v);
 }
 

@@ -27,10 +27,8 @@ static tn_tensor *stop_being_leaf(tn_tensor *t)
     // Through the store, so that no view of the leaf keeps a node that is marked.
     tni_node *n = tni_node_ref(t->store->node);
     tni_leaf *l = t->leaf;
-    if (l->grad) tni_tensor_disown(l->grad);
-    l->grad   = NULL;
-    l->handle = NULL;
-    t->leaf   = NULL;
+    tni_leaf_end(t->cx, l);
+    t->leaf = NULL;
     tni_store_bind(t->cx, t->store, n);
     tni_leaf_unref(t->cx, l);
     return t;
@@ -88,6 +86,19 @@ bool tn_has_grad(const tn_tensor *x)
     return x->leaf->has_grad || (x->leaf->grad && x->leaf->grad->store->written);
 }
 
+// The zeros of a leaf's gradient. NULL, reported, on failure.
+static tni_node *zeros_of(tn_ctx *cx, tn_tensor *x)
+{
+    tni_leaf *l = x->leaf;
+    if (l->zeros && l->zeros->state == TNI_PENDING) return l->zeros;
+    tn_tensor *zeros = tn_zeros_like(x);
+    if (!zeros) return NULL;
+    tni_node_unref(cx, l->zeros);
+    l->zeros = tni_node_ref(zeros->store->node);
+    tni_tensor_free(zeros);
+    return l->zeros;
+}
+
 void tn_zero_grad(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("zero_grad", x, "x");
@@ -101,12 +112,11 @@ void tn_zero_grad(tn_tensor *x)
     tn_tensor *grad = l->grad;
     l->has_grad     = false;
     if (!grad) return;
-    tn_tensor *zeros = tn_zeros_like(x);
+    tni_node *zeros = zeros_of(cx, x);
     if (!zeros) return;
     // Zeros that nothing has asked for yet: no step need compute them.
     grad->store->written = grad->store->assigned = grad->store->wanted = false;
-    tni_store_bind(cx, grad->store, tni_node_ref(zeros->store->node));
-    tni_tensor_free(zeros);
+    tni_store_bind(cx, grad->store, tni_node_ref(zeros));
 }
 
 // ---- walks -------------------------------------------------------------------------------------

@@ -29,19 +29,27 @@ static tn_tensor *cast_like(tn_tensor *g, tn_tensor *x)
     return x ? tn_cast(g, tn_dtype_of(x)) : NULL;
 }
 
+// g in another shape, itself where it has that.
+static tn_tensor *shaped(tn_tensor *g, int rank, const int64_t *size)
+{
+    bool same = g && tni_shape_equal(tn_rank(g), tni_sizes(g), rank, size);
+    return same ? g : tn_reshape(g, rank, size);
+}
+
 // A reduction's value or gradient with its axes back, size 1 each.
 static tn_tensor *kept(tni_rule_args *r, tn_tensor *g)
 {
     const tni_node *x = r->n->src[0];
     int64_t         size[TN_MAX_RANK];
     for (int i = 0; i < x->rank; i++) size[i] = r->n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
-    return tn_reshape(g, x->rank, size);
+    return shaped(g, x->rank, size);
 }
 
 static tn_tensor *spread(tni_rule_args *r, tn_tensor *g)
 {
     const tni_node *x = r->n->src[0];
-    return tn_expand(kept(r, g), x->rank, x->size);
+    g                 = kept(r, g);
+    return g ? tni_expand_to(g, x->rank, x->size) : NULL;
 }
 
 // ---- views and writes --------------------------------------------------------------------------
@@ -280,7 +288,7 @@ static void grad_matmul(tni_rule_args *r)
     int64_t   size[TN_MAX_RANK];
     memcpy(size, a->size, sizeof size);
     size[a->rank - 1] = b->size[b->rank - 1];
-    tn_tensor *g      = tn_reshape(r->g, a->rank, size);
+    tn_tensor *g      = shaped(r->g, a->rank, size);
     if (r->need[0]) r->gx[0] = tn_matmul(g, tn_transpose(input(r, 1), -1, -2));
     if (!r->need[1]) return;
     // A transposed operand, such as a linear layer's weight, gets its gradient transposed too, so

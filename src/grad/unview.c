@@ -24,6 +24,15 @@ static bool permutation_of(const tni_view *v, const tni_node *base, int *order)
     return tni_view_contiguous(&sorted);
 }
 
+// g, its axes put in order, in the shape of base.
+static tn_tensor *reordered(tn_tensor *g, const int *order, const tni_node *base)
+{
+    tni_view v = tni_layout(g), y;
+    tni_view_permute(&v, order);
+    if (tni_view_reshape(&v, base->rank, base->size, &y)) return tni_wrap_view(g, &y);
+    return tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
+}
+
 // ---- views that are boxes ----------------------------------------------------------------------
 
 // A shape of the base in which a view covers count[j] places of axis j from start[j] on, and nothing
@@ -129,8 +138,7 @@ tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base
         }
     if (repeated) g = tni_reduce(TNI_sum, "sum", g, repeated, true);
     if (!g) return NULL;
-    if (permutation_of(&v, base, order))
-        return tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
+    if (permutation_of(&v, base, order)) return reordered(g, order, base);
     if (!tni_view_injective(&v)) return tni_record_at(cx, TNI_fold, base, 1, &g, &v);
     if (box_of(v, base, order, &b)) return pad_to(g, &v, base, order, &b);
     tn_tensor *zeros = tn_zeros(cx, (tn_dtype)base->dtype, base->rank, base->size);

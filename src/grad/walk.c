@@ -181,7 +181,8 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
     if (!g || !grad) return false;
     bool mode        = k->cx->grad_mode;
     k->cx->grad_mode = false;
-    g                = tn_has_grad(w) ? tn_add(grad, g) : tn_detach(g);
+    if (tn_has_grad(w)) g = tn_add(grad, g);
+    else if (tn_needs_grad(g)) g = tn_detach(g);
     tni_node *n      = g ? tni_resolve(g, k->w->op) : NULL;
     if (n && !is_whole(n)) {
         g = tn_contiguous(g);

@@ -68,14 +68,14 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     tn_tensor *const         given[] = { a, b };
     tn_ctx                  *cx      = tni_args("matmul", 2, given, names);
     if (!cx) return NULL;
-    bool row = tn_rank(a) == 1, col = tn_rank(b) == 1;
-    if (!tn_rank(a) || !tn_rank(b))
+    bool row = tni_rank(a) == 1, col = tni_rank(b) == 1;
+    if (!tni_rank(a) || !tni_rank(b))
         return tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: a 0-d tensor has no product",
                         tni_shape_of(a).s, tni_shape_of(b).s);
-    tn_dtype dt = tni_promote(tn_dtype_of(a), tn_dtype_of(b));
+    tn_dtype dt = tni_promote(tni_dtype(a), tni_dtype(b));
     if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a dtype it takes");
-    if (tn_dtype_of(a) != dt) a = tn_cast(a, dt);
-    if (tn_dtype_of(b) != dt) b = tn_cast(b, dt);
+    if (tni_dtype(a) != dt) a = tn_cast(a, dt);
+    if (tni_dtype(b) != dt) b = tn_cast(b, dt);
     if (row) a = tn_unsqueeze(a, 0);
     if (col) b = tn_unsqueeze(b, 1);
     tni_view y;
@@ -103,10 +103,10 @@ tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
 
     tn_ctx *cx = tni_args("linear", b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
     if (!cx) return NULL;
-    if (tn_rank(w) != 2 || tn_rank(x) < 1 || tn_size(x, -1) != tn_size(w, 1))
+    if (tni_rank(w) != 2 || tni_rank(x) < 1 || tn_size(x, -1) != tn_size(w, 1))
         return tni_fail(cx, TN_ESHAPE, "linear: x %s and w %s do not fit", tni_shape_of(x).s,
                         tni_shape_of(w).s);
-    if (b && !(tn_rank(b) == 1 && tn_size(b, 0) == tn_size(w, 0)))
+    if (b && !(tni_rank(b) == 1 && tn_size(b, 0) == tn_size(w, 0)))
         return tni_fail(cx, TN_ESHAPE, "linear: w %s and b %s do not fit", tni_shape_of(w).s,
                         tni_shape_of(b).s);
     tn_tensor *y = tn_matmul(x, tn_transpose(w, 0, 1));
@@ -169,12 +169,12 @@ static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const t
                         (long long)a->conv.stride[0], (long long)a->conv.padding[0],
                         (long long)a->conv.dilation[0], (long long)a->conv.groups);
     if (a->conv.channels_last) tni_view_permute(&vy, tni_channels_last_order);
-    tn_dtype dt = tni_promote(tn_dtype_of(x), tn_dtype_of(w));
+    tn_dtype dt = tni_promote(tni_dtype(x), tni_dtype(w));
     if (!tni_is_float(dt))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
     if (!tni_shape_ok(cx, op, 4, size)) return NULL;
-    if (tn_dtype_of(x) != dt) x = tn_cast(x, dt);
-    if (tn_dtype_of(w) != dt) w = tn_cast(w, dt);
+    if (tni_dtype(x) != dt) x = tn_cast(x, dt);
+    if (tni_dtype(w) != dt) w = tn_cast(w, dt);
     tni_node *src[] = { x ? tni_resolve(x, op) : NULL, w ? tni_resolve(w, op) : NULL };
     if (!src[0] || !src[1]) return NULL;
     return tni_record(cx, TNI_conv, dt, 4, size, 2, src, a);
@@ -236,7 +236,7 @@ tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o)
 
 static bool bias_ok(tn_ctx *cx, const char *op, tn_tensor *w, tn_tensor *b)
 {
-    if (!b || (tn_rank(b) == 1 && tn_rank(w) > 0 && tn_size(b, 0) == tn_size(w, 0))) return true;
+    if (!b || (tni_rank(b) == 1 && tni_rank(w) > 0 && tn_size(b, 0) == tn_size(w, 0))) return true;
     tni_fail(cx, TN_ESHAPE, "%s: w %s and b %s do not fit", op, tni_shape_of(w).s,
              tni_shape_of(b).s);
     return false;
@@ -258,7 +258,7 @@ tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     static const char *const names[] = { "x", "w", "b" };
     tn_ctx *cx = tni_args("conv1d", b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
     if (!cx || !bias_ok(cx, "conv1d", w, b)) return NULL;
-    if (tn_rank(x) != 3 || tn_rank(w) != 3)
+    if (tni_rank(x) != 3 || tni_rank(w) != 3)
         return tni_fail(cx, TN_ESHAPE, "conv1d: x %s and w %s are not both of rank 3",
                         tni_shape_of(x).s, tni_shape_of(w).s);
     tni_attr a         = conv_attr((tn_conv_opts){ .groups = o.groups });

@@ -68,7 +68,7 @@ static tni_operand operand(const tn_tensor *x)
     const tni_node *n = x->store->node;
     return (tni_operand){ .dtype    = (tn_dtype)n->dtype,
                           .strength = n->weak          ? 0
-                                      : tn_rank(x) > 0 ? 2
+                                      : tni_rank(x) > 0 ? 2
                                                        : 1 };
 }
 
@@ -95,19 +95,24 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v)
 
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 {
-    if (tni_shape_equal(rank, size, tn_rank(x), tni_sizes(x))) return x;
+    if (tni_shape_equal(rank, size, tni_rank(x), tni_sizes(x))) return x;
     tni_view v = tni_layout(x);
     if (!tni_view_expand(&v, rank, size)) return NULL;
     return tni_wrap_view(x, &v);
 }
 
-// A number as dt. As in PyTorch a negative one wraps in an unsigned dtype, and any other that the
-// dtype does not hold is an error.
-static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, double v)
+// Whether a dtype holds a number. As in PyTorch a negative one wraps in an unsigned dtype.
+static bool holds(tn_dtype dt, double v)
 {
     static const double low[]  = { -INFINITY, -255, -128, -2147483648.0 };
     static const double high[] = { INFINITY, 255, 127, 2147483647.0 };
-    if (dt < TN_I64 && (v < low[dt] || v > high[dt]))
+    return dt >= TN_I64 || (v >= low[dt] && v <= high[dt]);
+}
+
+// A number as dt, an error where that does not hold it.
+static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, double v)
+{
+    if (!holds(dt, v))
         return tni_fail(cx, TN_EARG, "%s: the number %.17g does not fit %s", op, v,
                         tn_dtype_name(dt));
     return tni_number(cx, dt, v);
@@ -123,7 +128,7 @@ static bool find_order(int n, tn_tensor *const *x, int skip, int rank, const int
     for (int i = 0; i < n; i++) views |= x[i]->view != NULL;
     for (int i = 0; i < n && views; i++) {
         tn_tensor *t = x[(i + skip) % n];
-        if (t->store->node->constant || tn_rank(t) != rank) continue;
+        if (t->store->node->constant || tni_rank(t) != rank) continue;
         if (!tni_shape_equal(rank, size, rank, tni_sizes(t))) continue;
         if (!t->view) return false;
         bool whole = true;
@@ -155,8 +160,8 @@ static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, co
         x                      = number ? number_as(x->cx, op, dt, n->attr.num.f) : tn_cast(x, dt);
         if (!x) return NULL;
     }
-    if (tn_rank(x) > 0 && order) return resolve_ordered(x, op, rank, size, order);
-    if (tn_rank(x) > 0) {
+    if (tni_rank(x) > 0 && order) return resolve_ordered(x, op, rank, size, order);
+    if (tni_rank(x) > 0) {
         x = tni_expand_to(x, rank, size);
         if (!x) return NULL;
     }
@@ -183,12 +188,12 @@ static bool common_shape(tn_ctx *cx, const char *op, int n, tn_tensor *const *x,
                          int64_t *size)
 {
     bool grown = false;
-    *rank      = tn_rank(x[0]);
+    *rank      = tni_rank(x[0]);
     memcpy(size, tni_sizes(x[0]), (size_t)*rank * sizeof *size);
     for (int i = 1; i < n; i++) {
-        if (tni_shape_equal(*rank, size, tn_rank(x[i]), tni_sizes(x[i]))) continue;
+        if (tni_shape_equal(*rank, size, tni_rank(x[i]), tni_sizes(x[i]))) continue;
         grown = true;
-        if (tni_shape_broadcast(rank, size, tn_rank(x[i]), tni_sizes(x[i]))) continue;
+        if (tni_shape_broadcast(rank, size, tni_rank(x[i]), tni_sizes(x[i]))) continue;
         tni_text all = { "" };
         for (int k = 0; k < n; k++)
             tni_text_add(&all, "%s%s", k ? " and " : "", tni_shape_of(x[k]).s);
@@ -245,11 +250,20 @@ tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
     return cx ? map(op, tni_op_table[op].name, cx, 2, x, 0) : NULL;
 }
 
+// A number that meets x mostly takes its dtype, and then has it from the start.
+static tn_dtype number_dtype(const tn_tensor *x, double v)
+{
+    const tni_node *n     = x->store->node;
+    tn_dtype        dt    = (tn_dtype)n->dtype;
+    bool            whole = dt != TN_BOOL && is_whole(v) && holds(dt, v);
+    return !n->weak && (tni_is_float(dt) || whole) ? dt : TN_F32;
+}
+
 tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool swap)
 {
     tn_ctx *cx = tni_arg1(name, x, "x");
     if (!cx) return NULL;
-    tn_tensor *s = tni_number(cx, TN_F32, v);
+    tn_tensor *s = tni_number(cx, number_dtype(x, v), v);
     if (!s) return NULL;
     tn_tensor *const pair[] = { swap ? s : x, swap ? x : s };
     return map(op, name, cx, 2, pair, 0);
@@ -306,9 +320,9 @@ tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b)
     tn_tensor *const         x[]     = { cond, a, b };
     tn_ctx                  *cx      = tni_args("where", 3, x, names);
     if (!cx) return NULL;
-    if (tn_dtype_of(cond) != TN_BOOL)
+    if (tni_dtype(cond) != TN_BOOL)
         return tni_fail(cx, TN_EDTYPE, "where: cond is %s, not bool",
-                        tn_dtype_name(tn_dtype_of(cond)));
+                        tn_dtype_name(tni_dtype(cond)));
     return map(TNI_where, "where", cx, 3, x, 1);
 }
 
@@ -317,8 +331,8 @@ tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
     tn_ctx *cx = tni_arg1("cast", x, "x");
     if (!cx) return NULL;
     if (!tni_dtype_ok(dt)) return tni_fail(cx, TN_EDTYPE, "cast: %d is not a dtype", (int)dt);
-    if (tn_dtype_of(x) == dt) return tni_share(x, "cast");
-    int        rank  = tn_rank(x), axes[TN_MAX_RANK];
+    if (tni_dtype(x) == dt) return tni_share(x, "cast");
+    int        rank  = tni_rank(x), axes[TN_MAX_RANK];
     const int *order = x->view && tni_view_order(x->view, axes) ? axes : NULL;
     tni_node  *n     = order ? tni_resolve_ordered(x, order, "cast") : tni_resolve(x, "cast");
     return n ? record_map(cx, TNI_cast, dt, rank, tni_sizes(x), 1, &n, order) : NULL;
@@ -327,7 +341,7 @@ tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
 tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
 {
     tn_ctx *cx = x->cx;
-    if (tn_dtype_of(x) != dt && !(x = tn_cast(x, dt))) return NULL;
+    if (tni_dtype(x) != dt && !(x = tn_cast(x, dt))) return NULL;
     tn_tensor *y = tni_expand_to(x, rank, size);
     if (!y)
         tni_fail(cx, TN_ESHAPE, "%s: %s does not broadcast to %s", op, tni_shape_of(x).s,

@@ -237,7 +237,7 @@ static bool new_shape(tn_tensor *x, const char *op, int rank, const int64_t *siz
 {
     tn_ctx *cx   = x->cx;
     int     open = -1;
-    int64_t have = tn_count(x), known = 1;
+    int64_t have = tni_count(x), known = 1;
     if (!tni_rank_ok(cx, op, rank, size)) return false;
     for (int i = 0; i < rank; i++) {
         out[i] = size[i];

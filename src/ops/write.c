@@ -39,7 +39,7 @@ static tni_node *next_state(tn_tensor *x, tni_node *base, tni_node *value, bool 
                                                                       value->rank, value->size, 1, &value);
     }
     // Where every element is written nothing of the old history is left.
-    cx->grad_mode = !cut || tn_count(x) < tni_node_count(base);
+    cx->grad_mode = !cut || tni_count(x) < tni_node_count(base);
     if (!plain) n = NULL;
     else if (whole)
         n = tni_node_new(cx, TNI_assign, (tn_dtype)base->dtype, base->rank, base->size, 1, &plain);
@@ -57,10 +57,10 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     tn_ctx  *cx = x->cx;
     tni_view to = tni_layout(x);
     if (!v || !writable(x, op)) return NULL;
-    v = tni_fit(v, op, tn_dtype_of(x), to.rank, to.size);
+    v = tni_fit(v, op, tni_dtype(x), to.rank, to.size);
     if (!v) return NULL;
     tni_node *base = x->store->node;
-    bool      all  = to.offset == 0 && tn_count(x) == tni_node_count(base);
+    bool      all  = to.offset == 0 && tni_count(x) == tni_node_count(base);
     int       order[TN_MAX_RANK];
     // All of a store that x shows with its axes in other places: the value is put in the store's order.
     if (x->view && all && tni_view_order(&to, order)) {
@@ -75,7 +75,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     if (!value) return NULL;
     // Parts of a lost value cannot be replaced; all of it can.
     if (base->state == TNI_GONE && !whole) return tni_resolve(x, op) ? x : NULL;
-    if (tn_count(x) == 0) return x;
+    if (tni_count(x) == 0) return x;
     tni_enter(tni_self.site);
     tni_node *n = next_state(x, base, value, whole);
     tni_leave(false, NULL);
@@ -102,7 +102,7 @@ static tn_tensor *write_op(tn_tensor *x, const char *name, int op, tn_tensor *v)
     if (!cx || !writable(x, name)) return NULL;
     tn_tensor *y = tni_binary(op, x, v);
     if (!y) return NULL;
-    tn_dtype from = tn_dtype_of(y), to = tn_dtype_of(x);
+    tn_dtype from = tni_dtype(y), to = tni_dtype(x);
     if ((tni_is_float(from) && !tni_is_float(to)) || (to == TN_BOOL && from != TN_BOOL))
         return tni_fail(cx, TN_EDTYPE, "%s: a result of %s does not go into x of %s", name,
                         tn_dtype_name(from), tn_dtype_name(to));
@@ -136,13 +136,13 @@ tn_tensor *tn_div_(tn_tensor *x, tn_tensor *v)
 tn_tensor *tn_fill_(tn_tensor *x, double v)
 {
     tn_ctx *cx = tni_arg1("fill_", x, "x");
-    return cx ? write(x, "fill_", tn_full(cx, tn_dtype_of(x), TN_0D, v)) : NULL;
+    return cx ? write(x, "fill_", tn_full(cx, tni_dtype(x), TN_0D, v)) : NULL;
 }
 
 tn_tensor *tn_zero_(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("zero_", x, "x");
-    return cx ? write(x, "zero_", tn_full(cx, tn_dtype_of(x), TN_0D, 0)) : NULL;
+    return cx ? write(x, "zero_", tn_full(cx, tni_dtype(x), TN_0D, 0)) : NULL;
 }
 
 tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi)

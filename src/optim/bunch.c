@@ -18,22 +18,21 @@ static tn_tensor *flat_of(const tn_optim *o, const tni_bunch *b, int k)
     for (size_t i = 0; flat && i < b->count; i++) {
         const tn_tensor *t = o->order[b->first + i]->state[k];
         if (!t || t->store != flat->store || !t->view || t->view->offset != at) return NULL;
-        at += tn_count(t);
+        at += tni_count(t);
     }
-    return flat && at == tn_count(flat) ? flat : NULL;
+    return flat && at == tni_count(flat) ? flat : NULL;
 }
 
 tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what)
 {
     tn_tensor *flat = what < TNI_STATES ? flat_of(o, b, what) : NULL;
     if (flat) return flat;
+    if (b->count == 1) return tensor_of(o->order[b->first], what);
     for (size_t i = 0; i < b->count; i++) {
-        o->list[i] = tensor_of(o->order[b->first + i], what);
-        if (b->count == 1) break;
-        o->list[i] = tn_reshape(o->list[i], 1, (int64_t[]){ tn_count(o->list[i]) });
-        if (!o->list[i]) return NULL;
+        tn_tensor *t = tensor_of(o->order[b->first + i], what);
+        if (!(o->list[i] = tn_reshape(t, 1, (int64_t[]){ tni_count(t) }))) return NULL;
     }
-    return b->count == 1 ? o->list[0] : tn_concat((int)b->count, o->list, 0);
+    return tn_concat((int)b->count, o->list, 0);
 }
 
 // State k of a slot, made of zeros where there is none yet; NULL, reported, on failure.
@@ -47,11 +46,12 @@ static tn_tensor *state_of(tni_trained *s, int k)
     return t;
 }
 
-// Part of a flat tensor as one of p's shape.
+// Part of a flat tensor, which is all of its store, as one of p's shape.
 static tn_tensor *part_of(tn_tensor *y, int64_t at, const tn_tensor *p)
 {
-    tn_tensor *part = tn_slice(y, 0, at, at + tn_count(p), 1);
-    return part ? tn_reshape(part, tn_rank(p), tni_sizes(p)) : NULL;
+    tni_view v = tni_view_whole(tni_rank(p), tni_sizes(p));
+    v.offset   = at;
+    return tni_wrap_view(y, &v);
 }
 
 // Gives the slots of a bunch, none of which has a state k yet, the parts of a flat tensor. NULL,
@@ -63,7 +63,7 @@ static tn_tensor *make_flat(const tn_optim *o, const tni_bunch *b, int k, tn_ten
     for (size_t i = 0; flat && i < b->count; i++) {
         const tni_trained *s = o->order[b->first + i];
         if (!(o->list[i] = part_of(flat, at, s->p))) return NULL;
-        at += tn_count(s->p);
+        at += tni_count(s->p);
     }
     for (size_t i = 0; flat && i < b->count; i++) {
         tni_tensor_own(o->list[i]);
@@ -93,7 +93,7 @@ bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor
         tni_trained *s    = o->order[b->first + i];
         tn_tensor   *t    = what < TNI_STATES ? state_of(s, what) : tensor_of(s, what);
         tn_tensor   *part = y;
-        int64_t      n    = tn_count(s->p);
+        int64_t      n    = tni_count(s->p);
         if (b->count > 1) part = part_of(y, at, s->p);
         if (!t || !part || !tn_assign(t, part)) return false;
         at += n;
@@ -103,7 +103,7 @@ bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor
 
 static bool agree(const tni_trained *a, const tni_trained *b)
 {
-    return tn_dtype_of(a->p) == tn_dtype_of(b->p) && a->lr_scale == b->lr_scale &&
+    return tni_dtype(a->p) == tni_dtype(b->p) && a->lr_scale == b->lr_scale &&
            a->weight_decay == b->weight_decay && a->updates == b->updates;
 }
 
@@ -113,7 +113,7 @@ bool tni_bunches_make(tn_optim *o)
     o->bunches = 0;
     for (size_t i = 0; i < o->slots; i++) {
         tni_trained *s = &o->slot[i];
-        s->taken       = !tni_trained_grad(s) || tn_count(s->p) == 0;
+        s->taken       = !tni_trained_grad(s) || tni_count(s->p) == 0;
     }
     for (size_t i = 0; i < o->slots; i++) {
         if (o->slot[i].taken) continue;

@@ -6,78 +6,84 @@
 
 // ---- gathering ---------------------------------------------------------------------------------
 
-static bool add_item(tni_graph *g, tni_node *n)
+// Nodes found so far, and those of them whose sources are to be looked at. Both are lists by `next`.
+typedef struct {
+    tni_node *found, *work;
+    size_t    count;
+    uint64_t  low, high;  // of their ids
+} finds;
+
+static inline void find(finds *f, tni_node *n)
 {
-    if (n->mark) return true;
-    if (!tni_grow(&g->cx->heap, (void **)&g->item, &g->cap, g->count + 1, sizeof *g->item)) {
-        tni_fail_memory(g->cx, "evaluating");
-        return false;
+    if (n->mark || n->state != TNI_PENDING) return;
+    n->mark = 1;
+    n->next = f->work;
+    f->work = n;
+}
+
+static void find_sources(finds *f)
+{
+    while (f->work) {
+        tni_node *n = f->work;
+        f->work     = n->next;
+        n->next     = f->found;
+        f->found    = n;
+        f->count++;
+        if (n->id < f->low) f->low = n->id;
+        if (n->id > f->high) f->high = n->id;
+        for (uint32_t s = 0; s < n->nsrc; s++) find(f, n->src[s]);
     }
-    n->mark             = 1;
-    g->item[g->count++] = (tni_item){ .n = tni_node_ref(n) };
-    return true;
 }
 
-static bool add_pending_sources(tni_graph *g)
+// Node `at` sinks into the heap of n nodes below it, largest id on top.
+static void sink(tni_node **node, size_t at, size_t n)
 {
-    for (size_t i = 0; i < g->count; i++) {
-        tni_node *n = g->item[i].n;
-        for (uint32_t s = 0; s < n->nsrc; s++)
-            if (n->src[s]->state == TNI_PENDING && !add_item(g, n->src[s])) return false;
-    }
-    return true;
-}
-
-// Ids of one step lie close together: each item is put down at its id, and they are taken up in
-// order.
-static bool sort_by_place(tni_graph *g, uint64_t first, size_t range)
-{
-    tni_item *to = tni_alloc(&g->cx->heap, g->cap * sizeof *to);
-    uint32_t *at = to ? tni_zalloc(&g->cx->heap, range * sizeof *at) : NULL;
-    size_t    n  = 0;
-    for (size_t i = 0; at && i < g->count; i++) at[g->item[i].n->id - first] = (uint32_t)i + 1;
-    for (size_t i = 0; at && i < range; i++)
-        if (at[i]) to[n++] = g->item[at[i] - 1];
-    tni_free(&g->cx->heap, at);
-    tni_free(&g->cx->heap, at ? g->item : to);
-    if (at) g->item = to;
-    return at || tni_no_memory(g->cx, "evaluating");
-}
-
-// Item `at` sinks into the heap of n items below it, largest id on top.
-static void sink(tni_item *item, size_t at, size_t n)
-{
-    tni_item x = item[at];
+    tni_node *x = node[at];
     for (size_t down; (down = 2 * at + 1) < n; at = down) {
-        if (down + 1 < n && item[down + 1].n->id > item[down].n->id) down++;
-        if (item[down].n->id < x.n->id) break;
-        item[at] = item[down];
+        if (down + 1 < n && node[down + 1]->id > node[down]->id) down++;
+        if (node[down]->id < x->id) break;
+        node[at] = node[down];
     }
-    item[at] = x;
+    node[at] = x;
 }
 
-static void sort_by_heap(tni_item *item, size_t n)
+static void sort(tni_node **node, size_t n)
 {
-    for (size_t i = n / 2; i-- > 0;) sink(item, i, n);
+    for (size_t i = n / 2; i-- > 0;) sink(node, i, n);
     for (size_t last = n; last-- > 1;) {
-        tni_item x = item[last];
-        item[last] = item[0];
-        item[0]    = x;
-        sink(item, 0, last);
+        tni_node *x = node[last];
+        node[last]  = node[0];
+        node[0]     = x;
+        sink(node, 0, last);
     }
 }
 
-static bool sort_by_id(tni_graph *g)
+// Makes an item of each, oldest first. Ids of one step lie close together: then each node is put down
+// at its id, and they are taken up in order.
+static bool make_items(tni_graph *g, const finds *f)
 {
-    uint64_t low = UINT64_MAX, high = 0;
-    for (size_t i = 0; i < g->count; i++) {
-        uint64_t id = g->item[i].n->id;
-        if (id < low) low = id;
-        if (id > high) high = id;
-    }
-    if (g->count && high - low < 16 * g->count) return sort_by_place(g, low, high - low + 1);
-    sort_by_heap(g->item, g->count);
-    return true;
+    tni_heap  *h     = &g->cx->heap;
+    uint64_t   range = f->high - f->low + 1;
+    bool       close = range / 16 <= f->count;
+    size_t     n     = close ? (size_t)range : f->count, at = 0;
+    tni_node **node = tni_zalloc(h, n * sizeof *node);
+    g->item         = node ? tni_alloc(h, f->count * sizeof *g->item) : NULL;
+    for (tni_node *x = f->found; g->item && x; x = x->next)
+        node[close ? (size_t)(x->id - f->low) : at++] = x;
+    if (g->item && !close) sort(node, n);
+    for (size_t i = 0; g->item && i < n; i++)
+        if (node[i]) g->item[g->count++] = (tni_item){ .n = tni_node_ref(node[i]) };
+    tni_free(h, node);
+    return g->item || tni_no_memory(g->cx, "evaluating");
+}
+
+// Gathers f's nodes and all pending ones that they are made of.
+static bool gather(tni_graph *g, finds *f)
+{
+    find_sources(f);
+    if (!f->count || make_items(g, f)) return true;
+    for (tni_node *x = f->found; x; x = x->next) x->mark = 0;
+    return false;
 }
 
 // What was made from a value that is gone is gone too; for a step or a flush also what a read failed
@@ -119,7 +125,7 @@ static bool lies_joined(const tni_node *n)
 {
     int64_t     next = 0, at;
     tni_buffer *buf  = NULL;
-    if (n->op != TNI_concat || !tni_concat_is_flat(n)) return false;
+    if (!tni_concat_is_flat(n)) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         tni_view  v    = tni_node_layout(n->src[s]);
         tni_node *base = tni_node_base(n->src[s], &at);
@@ -138,7 +144,7 @@ static bool find_bases(tni_graph *g)
         tni_item *it = &g->item[i];
         it->n->mark  = (uint32_t)i + 1;
         it->base     = (int32_t)i;
-        it->joined   = lies_joined(it->n);
+        it->joined   = it->n->op == TNI_concat && lies_joined(it->n);
         int64_t skip = 0;
         for (uint32_t s = 0; s < it->n->nsrc; s++) {
             tni_node *src = it->n->src[s];
@@ -253,14 +259,11 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     *g       = (tni_graph){ .cx = cx, .mode = mode };
     cx->busy = true;
-    bool ok  = true;
-    if (root) {
-        ok = root->state != TNI_PENDING || add_item(g, root);
-    } else {
-        for (tni_store *s = cx->pending; s && ok; s = s->next)
-            if (is_due(s)) ok = add_item(g, s->node);
-    }
-    ok = ok && add_pending_sources(g) && sort_by_id(g);
+    finds f  = { .low = UINT64_MAX };
+    if (root) find(&f, root);
+    for (tni_store *s = root ? NULL : cx->pending; s; s = s->next)
+        if (is_due(s)) find(&f, s->node);
+    bool ok = gather(g, &f);
     if (ok) drop_lost(g);
     ok = ok && find_bases(g);
     if (ok) {

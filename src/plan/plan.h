@@ -51,7 +51,7 @@ typedef struct {
 typedef struct {
     tn_ctx    *cx;
     tni_mode   mode;
-    size_t     count, cap, inputs, inputs_cap;
+    size_t     count, inputs, inputs_cap;
     tni_item  *item;
     tni_input *input;
 } tni_graph;

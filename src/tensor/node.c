@@ -62,16 +62,18 @@ tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v)
     if (!n) return NULL;
     n->weak             = src->weak;
     n->attr.view.offset = v->offset;
-    memcpy(n->attr.view.stride, v->stride, sizeof v->stride);
+    for (int i = 0; i < v->rank; i++) n->attr.view.stride[i] = v->stride[i];
     return n;
 }
 
 tni_view tni_node_layout(const tni_node *n)
 {
-    tni_view v = tni_view_whole(n->rank, n->size);
-    if (n->op != TNI_VIEW_OP) return v;
-    v.offset = n->attr.view.offset;
-    memcpy(v.stride, n->attr.view.stride, sizeof v.stride);
+    if (n->op != TNI_VIEW_OP) return tni_view_whole(n->rank, n->size);
+    tni_view v = { .rank = n->rank, .offset = n->attr.view.offset };
+    for (int i = 0; i < n->rank; i++) {
+        v.size[i]   = n->size[i];
+        v.stride[i] = n->attr.view.stride[i];
+    }
     return v;
 }
 
@@ -79,12 +81,6 @@ tni_node *tni_node_base(tni_node *n, int64_t *offset)
 {
     *offset = 0;
     for (; n->op == TNI_VIEW_OP; n = n->src[0]) *offset += n->attr.view.offset;
-    return n;
-}
-
-tni_node *tni_node_ref(tni_node *n)
-{
-    n->refs++;
     return n;
 }
 

@@ -101,9 +101,12 @@ struct tni_node {
     tni_attr    attr;
 };
 
+// Its elements: a shape that was recorded does not overflow.
 static inline int64_t tni_node_count(const tni_node *n)
 {
-    return tni_shape_count(n->rank, n->size);
+    int64_t count = 1;
+    for (int i = 0; i < n->rank; i++) count *= n->size[i];
+    return count;
 }
 
 // Records a node of the given shape over nsrc sources (each gets a reference), with one reference
@@ -117,7 +120,11 @@ tni_view tni_node_layout(const tni_node *n);
 // The node whose buffer holds n's elements, n itself unless it is a view; and where they begin.
 tni_node *tni_node_base(tni_node *n, int64_t *offset);
 
-tni_node *tni_node_ref(tni_node *n);
+static inline tni_node *tni_node_ref(tni_node *n)
+{
+    n->refs++;
+    return n;
+}
 void      tni_node_unref(tn_ctx *cx, tni_node *n);
 // Lets the sources go: the node is computed, or never will be.
 void tni_node_release(tn_ctx *cx, tni_node *n);

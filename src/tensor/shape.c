@@ -15,14 +15,6 @@ int64_t tni_shape_count(int rank, const int64_t *size)
     return empty ? 0 : n;
 }
 
-bool tni_shape_equal(int rank, const int64_t *a, int rank_b, const int64_t *b)
-{
-    if (rank != rank_b) return false;
-    for (int i = 0; i < rank; i++)
-        if (a[i] != b[i]) return false;
-    return true;
-}
-
 void tni_shape_strides(int rank, const int64_t *size, int64_t *stride)
 {
     int64_t step = 1;
@@ -51,9 +43,13 @@ bool tni_shape_broadcast(int *rank, int64_t *size, int rank_b, const int64_t *b)
 
 tni_view tni_view_whole(int rank, const int64_t *size)
 {
-    tni_view v = { .rank = rank };
-    for (int i = 0; i < rank; i++) v.size[i] = size[i];
-    tni_shape_strides(rank, size, v.stride);
+    tni_view v    = { .rank = rank };
+    int64_t  step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        v.size[i]   = size[i];
+        v.stride[i] = step;
+        step *= size[i] > 0 ? size[i] : 1;
+    }
     return v;
 }
 

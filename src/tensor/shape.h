@@ -15,7 +15,13 @@ typedef struct {
 // Number of elements, or -1 where it (or its bytes, at 8 a piece) overflows; of an empty shape too,
 // where the other sizes do.
 int64_t tni_shape_count(int rank, const int64_t *size);
-bool    tni_shape_equal(int rank, const int64_t *a, int rank_b, const int64_t *b);
+static inline bool tni_shape_equal(int rank, const int64_t *a, int rank_b, const int64_t *b)
+{
+    if (rank != rank_b) return false;
+    for (int i = 0; i < rank; i++)
+        if (a[i] != b[i]) return false;
+    return true;
+}
 // Fills the row-major strides of a shape.
 void tni_shape_strides(int rank, const int64_t *size, int64_t *stride);
 // Broadcasts b into *rank, size as NumPy does. False if they do not fit.

@@ -247,11 +247,7 @@ void tni_tensor_free(tn_tensor *t)
     tn_ctx *cx = t->cx;
     uncache(t);
     tni_scope_remove(t);
-    if (tni_is_leaf(t)) {
-        tn_tensor *grad = t->leaf->grad;
-        t->leaf->handle = t->leaf->grad = NULL;
-        if (grad) tni_tensor_disown(grad);
-    }
+    if (tni_is_leaf(t)) tni_leaf_end(cx, t->leaf);
     if (t->leaf) tni_leaf_unref(cx, t->leaf);
     if (t->view) tni_slab_give(&cx->views, t->view);
     tni_origin_unref(cx, t->origin);
@@ -294,6 +290,16 @@ void tni_leaf_unref(tn_ctx *cx, tni_leaf *l)
 {
     if (--l->refs) return;
     tni_slab_give(&cx->leaves, l);
+}
+
+void tni_leaf_end(tn_ctx *cx, tni_leaf *l)
+{
+    tn_tensor *grad  = l->grad;
+    tni_node  *zeros = l->zeros;
+    l->handle = l->grad = NULL;
+    l->zeros            = NULL;
+    if (grad) tni_tensor_disown(grad);
+    tni_node_unref(cx, zeros);
 }
 
 // The store's node with the leaf's mark on it: gradients stop there.
@@ -352,13 +358,20 @@ static tni_node *make_node(tn_tensor *x, tni_node *base, bool cut)
     return n;
 }
 
+// Whether a view is all of its base as it lies.
+static bool is_all(const tni_view *v, const tni_node *base)
+{
+    return !v->offset && tni_shape_equal(v->rank, v->size, base->rank, base->size) &&
+           tni_view_contiguous(v);
+}
+
 tni_node *tni_resolve(tn_tensor *x, const char *op)
 {
     tni_node *base = x->store->node;
     if (base->state == TNI_GONE) return gone(x, op, base);
     use(x);
     bool cut = x->detached && base->needs_grad;
-    if (!x->view && !x->leaf && !cut) return base;
+    if (!x->leaf && !cut && (!x->view || (!base->needs_grad && is_all(x->view, base)))) return base;
     // A step need not have kept this view, but the base is there: then it is viewed again.
     if (x->node && x->node->state == TNI_GONE) uncache(x);
     if (x->node) return x->node;
@@ -373,8 +386,7 @@ tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op)
 {
     tni_node *base  = x->store->node;
     bool      plain = base->state != TNI_GONE && !x->leaf && (!base->needs_grad || tni_is_laid(x));
-    if (plain && v->offset == 0 && tni_shape_equal(v->rank, v->size, base->rank, base->size) &&
-        tni_view_contiguous(v)) {
+    if (plain && is_all(v, base)) {
         use(x);
         return base;
     }

@@ -32,6 +32,7 @@ struct tni_leaf {
     uint32_t   refs;  // the handles that came from it, nodes
     tn_tensor *handle;
     tn_tensor *grad;      // made when first asked for; dies with handle
+    tni_node  *zeros;     // what grad was last cleared to; used again while nobody computes it
     bool       has_grad;  // else grad, if it is there, is zeros
 };
 
@@ -103,10 +104,24 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 void tni_store_settle(tn_ctx *cx, tni_store *s);
 // The view of a handle: its own or the whole.
 tni_view tni_layout(const tn_tensor *x);
-// The sizes alone, tn_rank of them.
+// What tn_rank, tn_dtype_of and tn_count say of a tensor that is there, and its sizes.
+static inline int tni_rank(const tn_tensor *x)
+{
+    return x->view ? x->view->rank : x->store->node->rank;
+}
+static inline tn_dtype tni_dtype(const tn_tensor *x)
+{
+    return (tn_dtype)x->store->node->dtype;
+}
 static inline const int64_t *tni_sizes(const tn_tensor *x)
 {
     return x->view ? x->view->size : x->store->node->size;
+}
+static inline int64_t tni_count(const tn_tensor *x)
+{
+    int64_t count = 1;
+    for (int i = 0; i < tni_rank(x); i++) count *= tni_sizes(x)[i];
+    return count;
 }
 // Whether x stands for its store as it is, with its axes in other places. A leaf is marked, and what is
 // cut is without history; they do not.
@@ -122,6 +137,8 @@ static inline bool tni_is_leaf(const tn_tensor *x)
 
 tni_leaf *tni_leaf_ref(tni_leaf *l);
 void      tni_leaf_unref(tn_ctx *cx, tni_leaf *l);
+// The handle is one no more, or dies: its gradient dies.
+void tni_leaf_end(tn_ctx *cx, tni_leaf *l);
 
 void tni_origin_unref(tn_ctx *cx, tni_origin *o);
 
