@@ -130,6 +130,7 @@ int tni_replay_launch(tni_cuda *c, const tni_deed *what, const uint32_t *offset,
     tni_recorder *r = &c->recorder;
     tni_deed      d = *what;
     if (r->manner == TNI_PLAINLY) tni_cuda_join(c);
+    r->given++;
     if (r->manner != TNI_WRITING_DOWN) {
         int error = launch(c, &d, offset, bytes);
         if (!error && r->manner == TNI_CAPTURING)
@@ -143,6 +144,7 @@ int tni_replay_launch(tni_cuda *c, const tni_deed *what, const uint32_t *offset,
 bool tni_replay_does(tni_cuda *c, const void *mark, size_t bytes)
 {
     tni_recorder *r = &c->recorder;
+    r->given++;
     if (r->manner == TNI_PLAINLY) {
         tni_cuda_join(c);
         return true;
@@ -280,6 +282,7 @@ void tni_replay_begin(void *seat, void **memory)
     }
     r->plan   = *memory;
     r->failed = false;
+    r->given  = 0;
     r->manner = manner_of(r->plan);
     log_clear(&r->now);
     tni_cuda_enter(c);
@@ -308,6 +311,7 @@ tn_status tni_replay_end(void *seat, bool ok, bool *again, tni_text *why)
         error = repeat(c, again);
     } else if (r->plan) {
         r->plan->runs++;
+        r->plan->never |= ok && r->given <= 1;
     }
     r->plan   = NULL;
     r->manner = TNI_PLAINLY;

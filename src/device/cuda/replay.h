@@ -5,7 +5,8 @@
 // written down, and at the end compared with the graphs that were captured of the plan. Kernels
 // whose arguments differ get new ones in the graph; work of libraries, which cannot be changed, has
 // to be at the same addresses. If no graph fits, the run is done over and captured; if that happens
-// too often, the plan is launched plainly from then on.
+// too often, the plan is launched plainly from then on. So is a plan of one kernel: it costs less than
+// a graph does, and overlaps with what is ahead of it, which a graph does not.
 #ifndef TNI_CUDA_REPLAY_H
 #define TNI_CUDA_REPLAY_H
 
@@ -39,6 +40,7 @@ typedef struct {
     tni_manner         manner;
     struct tni_replay *plan;    // NULL outside of a run
     bool               failed;  // memory was out while writing down
+    int                given;   // kernels and work of libraries in this run so far
     tni_log            now;
     int64_t            graphs, changed;  // launched so far; nodes that got new arguments
 } tni_recorder;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARKS = TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2), SLOTS = 1024 };
+enum { MARKS = TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2), SLOTS = 1024, KEPT = 4 };
 
 // All that a shape depends on besides the kernel, as numbers: sizes, strides, and how places are
 // aligned. Equal marks, equal shape.
@@ -18,8 +18,15 @@ typedef struct {
     int64_t mark[MARKS];
 } marks;
 
+// The shape of a launch, with its marks.
+typedef struct {
+    tni_simt shape;
+    int      count;
+    int64_t  mark[];
+} kept_shape;
+
 // A generated kernel, found by its key as bytes, and what was compiled of it. Since most launches
-// are like the one before, the shape of the last is kept with its marks.
+// are like one of a step before, the shapes of a few are kept.
 typedef struct entry entry;
 struct entry {
     tni_kernel   kernel;
@@ -28,8 +35,8 @@ struct entry {
     uint64_t     hash;
     bool         checks;  // it can fail on an index
     tni_variant *variants;
-    marks        last;
-    tni_simt     shape;
+    kept_shape  *kept[KEPT];
+    int          oldest;  // of them
     entry       *next;
 };
 
@@ -245,11 +252,19 @@ static tn_status find_functions(const tni_compiled *t, void *program, batch *b, 
     return s;
 }
 
-// The shape that was chosen last may be another now.
+static void forget_shapes(entry *e)
+{
+    for (int i = 0; i < KEPT; i++) {
+        free(e->kept[i]);
+        e->kept[i] = NULL;
+    }
+}
+
+// The shape that was chosen before may be another now.
 static void link_variants(batch *b)
 {
     for (int i = 0; i < b->n; i++) {
-        b->of[i]->last.count = 0;
+        forget_shapes(b->of[i]);
         b->made[i]->next     = b->of[i]->variants;
         b->of[i]->variants   = b->made[i];
         b->made[i]           = NULL;
@@ -350,17 +365,34 @@ static void take_marks(const tni_launch *l, marks *m)
     m->count = at;
 }
 
+// Keeps a shape in place of the oldest; where memory is out it is chosen again the next time.
+static void keep_shape(entry *e, const tni_simt *shape, const marks *m)
+{
+    size_t      bytes = (size_t)m->count * sizeof *m->mark;
+    kept_shape *k     = malloc(sizeof *k + bytes);
+    if (!k) return;
+    k->shape = *shape;
+    k->count = m->count;
+    memcpy(k->mark, m->mark, bytes);
+    free(e->kept[e->oldest]);
+    e->kept[e->oldest] = k;
+    e->oldest          = (e->oldest + 1) % KEPT;
+}
+
 // The shape of a launch. The lock is held.
 static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
 {
     marks now;
     take_marks(l, &now);
-    if (now.count != e->last.count ||
-        memcmp(now.mark, e->last.mark, (size_t)now.count * sizeof *now.mark)) {
-        e->shape = choose_shape(t, e, l);
-        e->last  = now;
+    for (int i = 0; i < KEPT; i++) {
+        const kept_shape *k = e->kept[i];
+        if (k && k->count == now.count &&
+            !memcmp(now.mark, k->mark, (size_t)now.count * sizeof *now.mark))
+            return k->shape;
     }
-    return e->shape;
+    tni_simt shape = choose_shape(t, e, l);
+    keep_shape(e, &shape, &now);
+    return shape;
 }
 
 size_t tni_compiled_room(tni_compiled *t, void *at, const tni_launch *l)
