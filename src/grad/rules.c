@@ -21,7 +21,8 @@ static tn_tensor *where_share(tn_tensor *g, tn_tensor *mask, tn_tensor *tie)
 // g where y is above 0 or NaN. By the result, so that what it was made from need not be kept.
 static tn_tensor *where_above(tn_tensor *g, tn_tensor *y)
 {
-    return tn_where(tn_le_s(y, 0), tn_zeros_like(g), g);
+    tn_tensor *zero = y ? tni_number(y->cx, tni_dtype(y), 0) : NULL;
+    return tn_where(tn_le(y, zero), zero, g);
 }
 
 static tn_tensor *cast_like(tn_tensor *g, tn_tensor *x)

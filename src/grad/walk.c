@@ -183,7 +183,7 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
     k->cx->grad_mode = false;
     if (tn_has_grad(w)) g = tn_add(grad, g);
     else if (tn_needs_grad(g)) g = tn_detach(g);
-    tni_node *n      = g ? tni_resolve(g, k->w->op) : NULL;
+    tni_node *n = g ? tni_resolve(g, k->w->op) : NULL;
     if (n && !is_whole(n)) {
         g = tn_contiguous(g);
         n = g ? g->store->node : NULL;

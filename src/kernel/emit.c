@@ -65,6 +65,13 @@ void tni_line(tni_out *o, const char *format, ...)
     tni_put(o, "\n");
 }
 
+void tni_out_cut(tni_out *o, size_t from, size_t to)
+{
+    if (o->failed || from >= to) return;
+    memmove(o->s + from, o->s + to, o->len + 1 - to);
+    o->len -= to - from;
+}
+
 // ---- conversions -------------------------------------------------------------------------------
 
 static tni_cast_text around(const char *before, const char *after)

@@ -38,6 +38,8 @@ void tni_put(tni_out *o, const char *format, ...) __attribute__((format(printf, 
 // The same as a line of its own: indented, with its end. A line that ends with `{` indents those
 // after it, one that begins with `}` goes back first.
 void tni_line(tni_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Takes characters from .. to-1 out again.
+void tni_out_cut(tni_out *o, size_t from, size_t to);
 
 // ---- sets of instructions ----------------------------------------------------------------------
 

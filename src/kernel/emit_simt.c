@@ -753,9 +753,20 @@ static void open_kernel(tni_page *c, const char *suffix, int threads, int red)
 {
     if (c->m->cuda) open_cuda(c, suffix, threads);
     else open_opencl(c, suffix, threads);
+    c->shares = false;
+    c->red[0] = c->o->len;
     if (red) tni_line(c->o, "%sm_ulong red[%d];", c->d->shared, red);
     if (red && c->m->cuda) tni_line(c->o, "m_int par = 0;");
+    c->red[1] = c->o->len;
     tni_line(c->o, "const m_int tid = %s;", c->d->local_id);
+}
+
+// Whether threads share words is known when the kernel is written. What is declared and never used
+// would take shared memory, and some drivers of OpenCL cannot bear it.
+static void close_kernel(tni_page *c)
+{
+    tni_line(c->o, "}");
+    if (!c->shares) tni_out_cut(c->o, c->red[0], c->red[1]);
 }
 
 // Words of `red` that the main kernel needs: for folds over threads, and where threads share the
@@ -814,7 +825,7 @@ static void put_finish_kernel(tni_page *c)
     tni_simt_finish_once(c, threads, mine.s);
     snprintf(mine.s, sizeof mine.s, "%s * 32", c->d->group_id);
     if (tni_simt_finishes_columns(c)) tni_simt_finish_columns(c, threads, mine.s);
-    tni_line(c->o, "}");
+    close_kernel(c);
 }
 
 void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, bool no_double)
@@ -845,6 +856,6 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     // No group ends while another may still read what it left.
     if (m->cluster > 1) tni_line(o, "m_cluster_barrier();");
     if (m->finish == TNI_FINISH_LAST) tni_simt_finish_last(&c);
-    tni_line(o, "}");
+    close_kernel(&c);
     if (m->finish == TNI_FINISH_KERNEL) put_finish_kernel(&c);
 }

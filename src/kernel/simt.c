@@ -314,30 +314,52 @@ static int64_t stash_bytes(const facts *f, const tni_simt *m)
     return n;
 }
 
-// Threads for a row of so many vectors, and vectors for each, as measured to be best.
-static void row_in_registers(const facts *f, tni_simt *m)
-{
-    tni_simt_class *c = &m->class;
-    int64_t         n = m->vectors;
-    if (n <= WARP) {
-        c->team = (uint16_t)power_up(n);
-    } else if (n <= 4 * WARP && vector_registers(f, c) * power_up(ceil_div(n, WARP)) <= REGISTERS) {
-        c->team = WARP;
-    } else if (f->col_tails && f->limits->cuda && n > TEAM / 2 && n <= TEAM) {
-        // Two vectors a thread share what folding a row costs.
-        c->team  = TEAM / 2;
-        c->roomy = 1;
-    } else {
-        c->team = (uint16_t)least(power_up(f->col_tails ? n : ceil_div(n, 2)), TEAM);
-    }
-    while (c->team > f->limits->threads) c->team /= 2;
-    c->unroll = (uint8_t)least(power_up(ceil_div(n, c->team)), 128);
-}
-
 static bool fits(const facts *f, const tni_simt_class *c)
 {
     return c->unroll * c->vector <= ELEMENTS &&
            vector_registers(f, c) * c->unroll <= (c->roomy ? ROOMY : REGISTERS) >> f->doubles;
+}
+
+static void set_team(const facts *f, tni_simt *m, int64_t team)
+{
+    m->class.team = (uint16_t)team;
+    while (m->class.team > f->limits->threads) m->class.team /= 2;
+    m->class.unroll = (uint8_t)least(power_up(ceil_div(m->vectors, m->class.team)), 128);
+}
+
+// A thread of a short row takes up to four vectors, which are under way at once and folded by fewer
+// threads, as long as there are rows enough for the whole device.
+static void short_row(const facts *f, tni_simt *m)
+{
+    enum { EACH = 4 };
+    int64_t team = power_up(m->vectors), full = (int64_t)f->limits->units * RESIDENT;
+    set_team(f, m, team);
+    while (!f->k->tails && m->class.unroll < EACH && team > 1 && f->rows * team / 2 >= full) {
+        tni_simt_class before = m->class;
+        set_team(f, m, team /= 2);
+        if (fits(f, &m->class)) continue;
+        m->class = before;
+        break;
+    }
+}
+
+// Threads for a row of so many vectors, and vectors for each, as measured to be best.
+static void row_in_registers(const facts *f, tni_simt *m)
+{
+    tni_simt_class *c    = &m->class;
+    int64_t         n    = m->vectors;
+    int             each = c->vector == MOST_VECTOR ? 4 : 2;
+    if (n <= WARP) {
+        short_row(f, m);
+    } else if (n <= 4 * WARP && vector_registers(f, c) * power_up(ceil_div(n, WARP)) <= REGISTERS) {
+        set_team(f, m, WARP);
+    } else if (f->col_tails && f->limits->cuda && n > TEAM / 2 && n <= TEAM) {
+        // Two vectors a thread share what folding a row costs.
+        c->roomy = 1;
+        set_team(f, m, TEAM / 2);
+    } else {
+        set_team(f, m, least(power_up(f->col_tails ? n : ceil_div(n, each)), TEAM));
+    }
 }
 
 // Whether the loads that several loops read can be brought by bulk copies: whole vectors of 16 bytes

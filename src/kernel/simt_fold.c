@@ -35,6 +35,7 @@ static void fold_cuda(tni_page *c, const tni_set *set, char letter, int team)
         if (tni_has(set, i)) put_shuffles(c, i, acc.s, team < 32 ? team : 32);
     }
     if (warps <= 1) return;
+    c->shares = true;
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(set, i))
             tni_line(c->o,
@@ -58,6 +59,7 @@ static void fold_opencl(tni_page *c, int i, char letter, int team)
 {
     const char *type = type_of(c, i);
     tni_text    a, b, test;
+    c->shares = true;
     snprintf(a.s, sizeof a.s, "*(__local %s *)&red[tid]", type);
     snprintf(b.s, sizeof b.s, "*(__local %s *)&red[tid + d]", type);
     tni_line(c->o, "%s = %c%d;", a.s, letter, i);
@@ -85,6 +87,7 @@ void tni_simt_fold_team(tni_page *c, const tni_set *set, char letter, int team)
 void tni_simt_fold_lanes(tni_page *c, int i)
 {
     tni_text acc, other;
+    c->shares = true;
     snprintf(acc.s, sizeof acc.s, "k%d[j]", i);
     snprintf(other.s, sizeof other.s, "((%s%s *)red)[(y * %d + t) * %d + j]", c->local,
              type_of(c, i), c->m->rows, c->m->vector);
@@ -106,6 +109,7 @@ void tni_simt_fold_rows(tni_page *c, int i, const char *acc)
 {
     tni_text a, b, test;
     if (c->m->rows == 1) return;
+    c->shares = true;
     snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type_of(c, i));
     snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, type_of(c, i), c->m->team);
     tni_line(c->o, "%s;", c->d->barrier);
@@ -226,6 +230,7 @@ void tni_simt_finish_columns(tni_page *c, int threads, const char *first)
         const tni_ins *x = &c->k->ins[i];
         tni_text       acc, other;
         if (!is_tail(x) || !x->per) continue;
+        c->shares = true;
         put_join(c, i, "tid / 32", ys);
         snprintf(acc.s, sizeof acc.s, "v%d", i);
         snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * 32 + tid %% 32]", c->local,

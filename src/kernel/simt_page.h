@@ -37,6 +37,8 @@ typedef struct {
     bool                  whole;     // the vectors of the pass at hand lie in their line
     bool                  single;    // the pass at hand has one vector, which may not
     bool                  missed;    // no column that finds_column asks for is in the pass at hand
+    size_t red[2];  // from where to where the text of the kernel at hand declares red
+    bool   shares;  // threads of the kernel at hand leave words in red
 } tni_page;
 
 static inline bool is_tail(const tni_ins *x)

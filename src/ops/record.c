@@ -67,9 +67,9 @@ static tni_operand operand(const tn_tensor *x)
 {
     const tni_node *n = x->store->node;
     return (tni_operand){ .dtype    = (tn_dtype)n->dtype,
-                          .strength = n->weak          ? 0
+                          .strength = n->weak           ? 0
                                       : tni_rank(x) > 0 ? 2
-                                                       : 1 };
+                                                        : 1 };
 }
 
 static bool is_whole(double v)

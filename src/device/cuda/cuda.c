@@ -8,9 +8,10 @@
 
 // ---- seats -------------------------------------------------------------------------------------
 
+// A run that is written down has entered at its beginning, and calls nobody who might leave.
 void tni_cuda_enter(const tni_cuda *c)
 {
-    c->gpu->cu->set_current(c->gpu->cx);
+    if (c->recorder.manner != TNI_WRITING_DOWN) c->gpu->cu->set_current(c->gpu->cx);
 }
 
 tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why)

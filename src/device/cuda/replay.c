@@ -280,12 +280,12 @@ void tni_replay_begin(void *seat, void **memory)
         if (p) p->c = c;
         *memory = p;
     }
+    tni_cuda_enter(c);
     r->plan   = *memory;
     r->failed = false;
     r->given  = 0;
     r->manner = manner_of(r->plan);
     log_clear(&r->now);
-    tni_cuda_enter(c);
     tni_cuda_join(c);  // before a capture begins: what waits for uploads is no part of the graph
     if (r->manner != TNI_CAPTURING) return;
     r->plan->capture = false;

@@ -265,9 +265,9 @@ static void link_variants(batch *b)
 {
     for (int i = 0; i < b->n; i++) {
         forget_shapes(b->of[i]);
-        b->made[i]->next     = b->of[i]->variants;
-        b->of[i]->variants   = b->made[i];
-        b->made[i]           = NULL;
+        b->made[i]->next   = b->of[i]->variants;
+        b->of[i]->variants = b->made[i];
+        b->made[i]         = NULL;
     }
     b->n = 0;
 }
