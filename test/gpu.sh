@@ -3,7 +3,8 @@
 # WATCH=memcheck or racecheck runs those of kernels under compute-sanitizer, which finds bad accesses
 # and races. Without a GPU, or without what watches, it says so and ends well.
 #
-# LIMIT is how many seconds it may take (490).
+# LIMIT is how many seconds it may take (490), TN_TEST_JOBS how many files of tests run at once (3); what
+# is watched runs one by one.
 set -u
 
 tool=${1:?usage: gpu.sh TOOL PROGRAM [FILTER...]}
@@ -24,7 +25,7 @@ reason=$("$tool" doctor | sed -n 's/^  cuda  *missing  *//p' | head -n 1)
 
 if [ -z "$watch" ]; then
     [ $# -gt 0 ] || set -- gpu/ gpu_same gpu_conv gpu_steady gpu_ends gpu_big splits/large cuda/ product custom_ profile memory
-    timeout "$limit" "$program" "$@"
+    timeout "$limit" "$program" --jobs "${TN_TEST_JOBS:-3}" "$@"
     status=$?
     [ "$status" != 124 ] || echo "test-gpu: not done after $limit s"
     exit "$status"
@@ -47,7 +48,8 @@ trap 'exit 130' INT TERM
 
 # Calls of the driver that may fail, and are asked whether they did, are no finding.
 watched() {
-    set -- --tool "$watch" --target-processes all --require-cuda-init no --print-limit 5 "$program" "$@"
+    set -- --tool "$watch" --target-processes all --require-cuda-init no --print-limit 5 \
+        "$program" --jobs 1 "$@"
     [ "$watch" != memcheck ] || set -- --report-api-errors no "$@"
     TN_TEST_LIMIT="$limit" timeout "$limit" "$sanitizer" "$@" >"$log" 2>&1
 }

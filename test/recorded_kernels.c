@@ -8,12 +8,13 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 enum { SLOTS = 1 << 19, MOST = SLOTS / 2, ROOM = 1 << 28 };
 
-// seen is a table of the hashes of texts, 0 where free; at has where in `bytes` a record begins, plus
-// one. Everything only grows, and a place in `at` is filled when its record is complete.
+// seen is a table of the hashes of texts and who had them, 0 where free; at has where in `bytes` a record
+// begins, plus one. Everything only grows, and a place in `at` is filled when its record is complete.
 typedef struct {
     _Atomic uint64_t seen[SLOTS];
     _Atomic uint32_t at[MOST];
@@ -27,6 +28,7 @@ const tni_simt_limits recorded_chip = {
 
 static record     *all;
 static const char *file = "";
+static int         place;
 
 void recorded_open(void)
 {
@@ -35,9 +37,10 @@ void recorded_open(void)
     if (p != MAP_FAILED) all = p;
 }
 
-void recorded_from(const char *name)
+void recorded_from(const char *name, int number)
 {
-    file = name;
+    file  = name;
+    place = number;
 }
 
 int recorded_count(void)
@@ -56,10 +59,35 @@ int recorded_unfused(void)
     return all ? (int)all->unfused : 0;
 }
 
-const recorded_kernel *recorded_get(int i)
+// ---- reading -----------------------------------------------------------------------------------
+
+// By place, and those of a place as they came: room is taken from low to high.
+static int by_place(const void *a, const void *b)
 {
-    uint32_t at = all->at[i];
-    return at ? (const recorded_kernel *)(all->bytes + at - 1) : NULL;
+    const recorded_kernel *x = *(const recorded_kernel *const *)a,
+                          *y = *(const recorded_kernel *const *)b;
+    if (x->place != y->place) return x->place < y->place ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const recorded_kernel *x = *(const recorded_kernel *const *)a,
+                          *y = *(const recorded_kernel *const *)b;
+    if (x->text != y->text) return x->text < y->text ? -1 : 1;
+    return by_place(a, b);
+}
+
+int recorded_list(const recorded_kernel **to)
+{
+    int n = 0, kept = 0;
+    for (int i = 0; i < recorded_count(); i++)
+        if (all->at[i]) to[n++] = (const recorded_kernel *)(all->bytes + all->at[i] - 1);
+    qsort(to, (size_t)n, sizeof *to, by_text);
+    for (int i = 0; i < n; i++)
+        if (!kept || to[kept - 1]->text != to[i]->text) to[kept++] = to[i];
+    qsort(to, (size_t)kept, sizeof *to, by_place);
+    return kept;
 }
 
 // ---- writing -----------------------------------------------------------------------------------
@@ -80,19 +108,23 @@ static bool is_new(uint64_t hash)
     return false;
 }
 
-static void append(const tni_kernel *k, const tni_simt *shape)
+static void append(const tni_kernel *k, const tni_simt *shape, uint64_t text)
 {
     size_t kernel = offsetof(tni_kernel, ins) + (size_t)k->nins * sizeof *k->ins;
     size_t bytes  = (offsetof(recorded_kernel, kernel) + kernel + 7) / 8 * 8;
-    if (all->used + bytes + 2 * sizeof *k > ROOM || all->count >= MOST) {
+    bool   full   = all->used > ROOM || all->count >= MOST;
+    // Others take room too, between a look at what there is and this.
+    uint32_t at = full ? ROOM : atomic_fetch_add(&all->used, (unsigned)bytes);
+    if (at + bytes > ROOM) {
         all->lost++;
         return;
     }
-    uint32_t         at = atomic_fetch_add(&all->used, (unsigned)bytes);
-    unsigned         i  = atomic_fetch_add(&all->count, 1);
-    recorded_kernel *r  = (recorded_kernel *)(all->bytes + at);
-    r->file             = file;
-    r->shape            = *shape;
+    unsigned         i = atomic_fetch_add(&all->count, 1);
+    recorded_kernel *r = (recorded_kernel *)(all->bytes + at);
+    r->file            = file;
+    r->place           = place;
+    r->text            = text;
+    r->shape           = *shape;
     memcpy(&r->kernel, k, kernel);
     if (i < MOST) all->at[i] = at + 1;
 }
@@ -104,8 +136,13 @@ static void add(const tni_launch *planned)
     if (!tni_can_emit(planned->kernel, &why)) return;
     tni_simt shape = tni_simt_choose(planned, &recorded_chip);
     size_t   bytes = tni_simt_key(planned->kernel, &shape.class, key, sizeof key);
-    if (bytes > sizeof key) all->lost++;
-    else if (is_new(tni_hash(key, bytes))) append(planned->kernel, &shape);
+    if (bytes > sizeof key) {
+        all->lost++;
+        return;
+    }
+    // A text of two files is recorded of both, since who comes first may change from run to run.
+    uint64_t had[2] = { tni_hash(key, bytes), (uint64_t)place };
+    if (is_new(tni_hash(had, sizeof had))) append(planned->kernel, &shape, had[0]);
 }
 
 tni_plan *__real_tni_plan_build(tni_graph *g, const tni_limits *limits);

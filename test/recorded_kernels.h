@@ -9,10 +9,12 @@
 // What an H200 has.
 extern const tni_simt_limits recorded_chip;
 
-// A kernel as an H200 would have it compiled: one for each text. Of `kernel` only the instructions
-// it has are there; so it is read where it lies, and not copied.
+// A kernel as an H200 would have it compiled: one for each text of a file. Of `kernel` only the
+// instructions it has are there; so it is read where it lies, and not copied.
 typedef struct {
-    const char *file;  // of tests, by the name it is listed under
+    const char *file;   // of tests, by the name it is listed under
+    int         place;  // of the file among all
+    uint64_t    text;   // a hash: it is the same for the same text
     tni_simt    shape;
     tni_kernel  kernel;
 } recorded_kernel;
@@ -20,12 +22,14 @@ typedef struct {
 // Begins a record that this process and all it forks from now on add to, in memory they share.
 // Without it, and where there is no such memory, nothing is recorded.
 void recorded_open(void);
-// The file of tests whose kernels come now; NULL: they are not recorded.
-void recorded_from(const char *file);
+// The file of tests whose kernels come now, and its place among all; NULL: they are not recorded.
+void recorded_from(const char *file, int place);
 
-// How many there are, and number i in the order they came; NULL if who wrote it died over it.
-int                    recorded_count(void);
-const recorded_kernel *recorded_get(int i);
+// How many there are.
+int recorded_count(void);
+// Each text once, of the first file that has it, file after file: the same list however many files ran
+// at once. There is room for recorded_count(); returns how many it put there.
+int recorded_list(const recorded_kernel **to);
 // How many had no room.
 int recorded_lost(void);
 // Plans that should have been fused and could not be.

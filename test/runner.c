@@ -1,13 +1,17 @@
 // runner.c: the runner of the tests.
 //
-//     tenon-tests [--list] [--no-fork] [--ops] [filter...]
+//     tenon-tests [--list] [--no-fork] [--ops] [-j N | --jobs N] [filter...]
 //
 // A filter is a part of "file/test"; without one every test runs. The tests of a file run in a
 // child process, so that a crash costs one test: the runner names it and forks again for those
 // behind it. --no-fork keeps all in this process, for a debugger. A test that takes longer than
 // TN_TEST_LIMIT seconds (600 unless set) is ended.
+//
+// N files run at once: TN_TEST_JOBS unless given, else one for every four cores. With more than one, a
+// file prints when it is done, and those that want to be alone come one by one behind all others.
 #include "check.h"
 #include "recorded_kernels.h"
+#include "runner_jobs.h"
 
 #include <math.h>
 #include <signal.h>
@@ -23,14 +27,15 @@
 
 enum { PRINTED = 20 };  // failures printed of one test
 
-// A file of tests: its name and its table.
+// A file of tests: its name, its table, and whether it wants no other beside it.
 typedef struct {
     const char      *name;
     const test_case *cases;
+    bool             alone;
 } test_file;
 
-// What a child tells the runner, in memory shared by both, so that it outlives a crash. The counts
-// of a file grow as its tests end; `checks` and what follows belong to the test that runs now.
+// What a child tells the runner of a file, in memory shared by both, so that it outlives a crash. The
+// counts of a file grow as its tests end; `checks` and what follows belong to the test that runs now.
 // Checks may come from several threads.
 typedef struct {
     int        at;  // index of the running test
@@ -43,17 +48,17 @@ typedef struct {
 
 #define TESTS(name) extern const test_case tests_##name[];
 #include "tests.h"
-#undef TESTS
 
 static const test_file files[] = {
-#define TESTS(name) { #name, tests_##name },
+#define TESTS(name)       { #name, tests_##name, false },
+#define TESTS_ALONE(name) { #name, tests_##name, true },
 #include "tests.h"
-#undef TESTS
 };
 
 enum { FILES = sizeof files / sizeof *files };
 
-static report     *now;          // the only channel between the checks and the runner
+static report     *reports;      // one for each file: all that children tell
+static report     *now;          // that of the running file
 static const char *now_file;     // name of the running file
 static const char *now_test;     // name of the running test
 static char      **filters;      // NULL-terminated
@@ -222,14 +227,25 @@ static const char *cause(int status, char *text, size_t size)
     return text;
 }
 
+// A process ended badly at a test, or at what the name says instead: that is a failure.
+static void note_end(const char *test, int status)
+{
+    char text[128];
+    now_test = test;
+    complain("%s", cause(status, text, sizeof text));
+    settle(true);
+}
+
 // Runs a file's tests in a child, and in another after each test that brings one down. A child
 // that ends badly after its last test (a leak, say) is a failure of the file.
 static void run_forked(const test_file *f)
 {
+    pid_t self = getpid();
     while (!now->done) {
         fflush(NULL);
         pid_t pid = fork();
         if (pid == 0) {
+            jobs_end_with((int)self);
             run_tests(f);
             exit(0);
         }
@@ -239,11 +255,7 @@ static void run_forked(const test_file *f)
             exit(2);
         }
         if (now->done && status == 0) break;
-
-        char text[128];
-        now_test = now->done ? "(end)" : f->cases[now->at].name;
-        complain("%s", cause(status, text, sizeof text));
-        settle(true);
+        note_end(now->done ? "(end)" : f->cases[now->at].name, status);
         now->at++;
     }
 }
@@ -269,30 +281,67 @@ static void record_kernels(void)
         if (!strcmp(files[i].name, "every_kernel") && any_selected(&files[i])) recorded_open();
 }
 
-static int run_files(bool forked)
+static void begin_file(int i)
 {
-    int     passed = 0, failed = 0, skipped = 0;
-    int64_t cases = 0;
-    for (int i = 0; i < FILES; i++) {
-        if (!any_selected(&files[i])) continue;
-        double start = seconds();
-        memset(now, 0, sizeof *now);
-        now_file = files[i].name;
-        // What a test has cut at will is nothing that a device would be given.
-        recorded_from(strcmp(now_file, "splits") ? now_file : NULL);
-        if (forked) run_forked(&files[i]);
-        else run_tests(&files[i]);
+    now      = &reports[i];
+    now_file = files[i].name;
+}
 
-        printf("%-14s %6d passed %3d failed %3d skipped %7.2f s\n", now_file, now->passed,
-               now->failed, now->skipped, seconds() - start);
-        passed += now->passed;
-        failed += now->failed;
-        skipped += now->skipped;
-        cases += now->cases;
+static void run_file(int i, bool forked)
+{
+    double start = seconds();
+    begin_file(i);
+    // What a test has cut at will is nothing that a device would be given.
+    recorded_from(strcmp(now_file, "splits") ? now_file : NULL, i);
+    if (forked) run_forked(&files[i]);
+    else run_tests(&files[i]);
+    printf("%-14s %6d passed %3d failed %3d skipped %7.2f s\n", now_file, now->passed, now->failed,
+           now->skipped, seconds() - start);
+}
+
+// ---- files at once
+
+static bool is_shared(int i)
+{
+    return !files[i].alone && any_selected(&files[i]);
+}
+
+// In a process of its own, which forks those that run the tests.
+static void run_shared(int i)
+{
+    run_file(i, true);
+}
+
+static void shared_ended(int i, int status)
+{
+    begin_file(i);
+    if (status != 0) note_end("(runner)", status);
+}
+
+// ---- all files
+
+static int print_totals(void)
+{
+    report sum = { 0 };
+    for (int i = 0; i < FILES; i++) {
+        sum.passed += reports[i].passed;
+        sum.failed += reports[i].failed;
+        sum.skipped += reports[i].skipped;
+        sum.cases += reports[i].cases;
     }
-    printf("tables: %lld cases\n", (long long)cases);
-    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-    return failed > 0 || passed + skipped == 0;
+    printf("tables: %lld cases\n", (long long)sum.cases);
+    printf("%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped);
+    return sum.failed > 0 || sum.passed + sum.skipped == 0;
+}
+
+static int run_files(bool forked, int jobs)
+{
+    bool      several = forked && jobs > 1;
+    jobs_work shared  = { FILES, is_shared, run_shared, shared_ended };
+    if (several && !jobs_run(&shared, jobs)) return 2;
+    for (int i = 0; i < FILES; i++)
+        if (any_selected(&files[i]) && !(several && is_shared(i))) run_file(i, forked);
+    return print_totals();
 }
 
 static int list(void)
@@ -305,7 +354,7 @@ static int list(void)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: tenon-tests [--list] [--no-fork] [--ops] [filter...]\n");
+    fprintf(stderr, "usage: tenon-tests [--list] [--no-fork] [--ops] [-j N] [filter...]\n");
     return 2;
 }
 
@@ -317,15 +366,28 @@ const char *__lsan_default_suppressions(void)
     return "leak:libpocl\n";
 }
 
+static report *open_reports(void)
+{
+    void *p = mmap(NULL, FILES * sizeof(report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static bool is_option(const char *text, const char *brief, const char *full)
+{
+    return !strcmp(text, brief) || !strcmp(text, full);
+}
+
 int main(int argc, char **argv)
 {
     bool forked = true, only_list = false;
-    int  i = 1;
+    int  i = 1, jobs = jobs_default();
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (!strcmp(argv[i], "--list")) only_list = true;
         else if (!strcmp(argv[i], "--no-fork")) forked = false;
         else if (!strcmp(argv[i], "--ops") && test_ops_write) return test_ops_write(stdout);
-        else return usage();
+        else if (!is_option(argv[i], "-j", "--jobs") || i + 1 == argc) return usage();
+        else if ((jobs = atoi(argv[++i])) < 1) return usage();
     }
     filters = argv + i;
     if (only_list) return list();
@@ -334,12 +396,11 @@ int main(int argc, char **argv)
 
     const char *text = getenv("TN_TEST_LIMIT");
     if (text && atoi(text) > 0) limit = atoi(text);
-    now = mmap(NULL, sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (now == MAP_FAILED) {
+    if (!(reports = open_reports())) {
         perror("tenon-tests");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     record_kernels();
-    return run_files(forked);
+    return run_files(forked, jobs);
 }

@@ -8,6 +8,7 @@
 #include "kernel_kit.h"
 #include "long_rows.h"
 #include "scratch.h"
+#include "shared_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,6 +284,28 @@ static void kernels_written_by_hand_compile_for_an_h200_and_do_not_spill(void)
                     compile_hand(i, (tn_dtype)x, (tn_dtype)y);
 }
 
+static void check_shared(int hand, const tni_dialect *d, tn_dtype x, tn_dtype y)
+{
+    tni_heap heap   = tni_heap_default();
+    char     it[32] = "";
+    char    *text   = tni_hand_source(&heap, d, hands[hand].text, x, y, false);
+    if (!CHECK(text != NULL)) return;
+    test_case_result(shared_names_used(text, it, sizeof it), "%s %s %s never uses %s",
+                     hands[hand].name, tn_dtype_name(x), tn_dtype_name(y), it);
+    tni_free(&heap, text);
+}
+
+static void kernels_written_by_hand_use_the_shared_memory_they_declare(void)
+{
+    for (int i = 0; i < HANDS; i++)
+        for (int x = 0; x < TNI_DTYPES; x++)
+            for (int y = 0; y < TNI_DTYPES; y++) {
+                if (!is_asked_for(i, (tn_dtype)x, (tn_dtype)y)) continue;
+                check_shared(i, &tni_dialect_cuda, (tn_dtype)x, (tn_dtype)y);
+                check_shared(i, &tni_dialect_opencl, (tn_dtype)x, (tn_dtype)y);
+            }
+}
+
 // A program is found by a second process, and what was compiled with it is told apart.
 static void machine_code_is_kept_on_disk(void)
 {
@@ -456,6 +479,7 @@ const test_case tests_cuda[] = { TEST(it_is_taken_where_it_is_there),
                                  TEST(kernels_compile_for_an_h200_and_do_not_spill),
                                  TEST(random_kernels_compile_for_an_h200),
                                  TEST(kernels_written_by_hand_compile_for_an_h200_and_do_not_spill),
+                                 TEST(kernels_written_by_hand_use_the_shared_memory_they_declare),
                                  TEST(machine_code_is_kept_on_disk),
                                  TEST(kernels_on_a_gpu_are_what_they_mean),
                                  TEST(long_rows_on_a_gpu_are_what_they_mean),

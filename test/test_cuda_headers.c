@@ -1,6 +1,7 @@
 // test_cuda_headers.c: what we declare of NVIDIA's libraries, beside their own headers where those
 // are installed: headers/real_*.c is compiled with both, and what differs is an error of it.
 #include "check.h"
+#include "nvidia_headers.h"
 #include "scratch.h"
 #include "tree.h"
 
@@ -8,76 +9,31 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_ROOM = 1024, TEXT_ROOM = 8192 };
+enum { TEXT_ROOM = 8192 };
 
 // ---- the headers -------------------------------------------------------------------------------
 
-// The first folder of a pattern that has cuda.h.
-static bool find_below(const char *prefix, const char *rest, char *folder, size_t room)
-{
-    char   pattern[PATH_ROOM];
-    bool   found = false;
-    glob_t g     = { 0 };
-    snprintf(pattern, sizeof pattern, "%s%s/cuda.h", prefix, rest);
-    if (glob(pattern, 0, NULL, &g) == 0 && strlen(*g.gl_pathv) < room) {
-        snprintf(folder, room, "%s", *g.gl_pathv);
-        *strrchr(folder, '/') = 0;
-        found                 = true;
-    }
-    globfree(&g);
-    return found;
-}
-
-static bool find_headers(char *folder, size_t room)
-{
-    static const char *const variables[][2] = {
-        { "CUDA_PATH", "/include" },
-        { "CUDA_HOME", "/include" },
-        { "VIRTUAL_ENV", "/lib/python3*/site-packages/nvidia/*/include" },
-        { "CONDA_PREFIX", "/include" },
-        { "CONDA_PREFIX", "/targets/*/include" },
-        { "CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/include" },
-    };
-    static const char *const places[] = {
-        "/usr/local/cuda/include", "/usr/local/cuda*/include",
-        "/usr/local/include",      "/usr/include",
-        "/opt/cuda/include",       "/usr/local/lib/python3*/*-packages/nvidia/*/include",
-        "/usr/lib/cuda*/include",
-    };
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *value = getenv(variables[i][0]);
-        if (value && *value && find_below(value, variables[i][1], folder, room)) return true;
-    }
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (find_below("", places[i], folder, room)) return true;
-    return false;
-}
-
 // Compiles a file of test/headers, declarations in `first` before those of src; what the compiler
-// says is in out. Wheels of CUDA 12 have a folder of headers for each library.
+// says is in out.
 static bool compiles(const char *file, const char *folder, const char *first, char *out)
 {
-    char command[4 * PATH_ROOM];
+    char command[NVIDIA_FLAGS + 2 * NVIDIA_PATH], flags[NVIDIA_FLAGS];
+    nvidia_headers_flags(folder, flags);
     snprintf(command, sizeof command,
-             "'%s' -std=c11 -fsyntax-only -I'%s' -Isrc -Iinclude -isystem '%s' "
-             "-isystem '%s/../../cuda_nvrtc/include' -isystem '%s/../../cublas/include' "
-             "test/headers/%s",
-             TN_CC, first, folder, folder, folder, file);
+             "'%s' -std=c11 -fsyntax-only -I'%s' -Isrc -Iinclude %s test/headers/%s", TN_CC, first,
+             flags, file);
     return tree_run(command, out, TEXT_ROOM) == 0;
 }
 
-#define NEED_HEADERS(folder)                           \
-    char folder[PATH_ROOM];                            \
-    if (!find_headers(folder, sizeof folder))          \
-        SKIP("no headers of CUDA are installed here: " \
-             "cuda.h is not where CUDA_PATH, wheels and /usr/local have it")
+#define NEED_HEADERS(folder)  \
+    char folder[NVIDIA_PATH]; \
+    if (!nvidia_headers_find(folder)) SKIP(NVIDIA_NO_HEADERS)
 
 // ---- ours beside theirs ------------------------------------------------------------------------
 
@@ -155,7 +111,7 @@ static bool spoil(const mistake *m)
     static const char *const files[] = { "driver.h", "driver.def", "cu_types.h" };
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char from[PATH_ROOM], to[PATH_ROOM], whole[3 * TEXT_ROOM];
+        char from[NVIDIA_PATH], to[NVIDIA_PATH], whole[3 * TEXT_ROOM];
         snprintf(from, sizeof from, "src/device/cuda/%s", files[i]);
         snprintf(to, sizeof to, "device/cuda/%s", files[i]);
         char *text = tree_read(from, NULL), *at = NULL;
@@ -197,7 +153,7 @@ static void a_wrong_declaration_is_noticed(void)
 // driver behind it.
 static void the_driver_has_every_name(void)
 {
-    char       path[2 * PATH_ROOM];
+    char       path[2 * NVIDIA_PATH];
     tni_text   why = { "" };
     tni_driver cu;
     NEED_HEADERS(folder);

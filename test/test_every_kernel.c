@@ -6,9 +6,11 @@
 #include "check.h"
 
 #include "../cli/cli.h"
+#include "base/pool.h"
 #include "device/cuda/cubin.h"
 #include "device/cuda/driver.h"
 #include "recorded_kernels.h"
+#include "shared_names.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 2, EACH = 24 };
+enum { BATCH = 32, WORKERS = 8, EACH = 24 };
 
 static const char *chip = "sm_90";
 
@@ -84,11 +86,16 @@ static void check_kernel(work *w, const recorded_kernel *k, const tni_cubin *c, 
 // The text of a program as the cuda device makes it, compiled. False, with the reason, if that fails.
 static bool compile(const program *p, tni_cubin *c, tni_text *why)
 {
-    tni_heap heap = tni_heap_default();
-    char    *text = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, p->n, p->item, false);
-    bool     ok   = text && !strstr(text, "#include");
-    *c            = (tni_cubin){ 0 };
+    tni_heap heap   = tni_heap_default();
+    char    *text   = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, p->n, p->item, false);
+    bool     ok     = text && !strstr(text, "#include");
+    char     it[32] = "";
+    *c              = (tni_cubin){ 0 };
     if (!ok) tni_text_add(why, text ? "a header is included" : "out of memory");
+    if (ok && !shared_names_used(text, it, sizeof it)) {
+        tni_text_add(why, "shared memory %s is never used", it);
+        ok = false;
+    }
     ok = ok && tni_cubin_make(c, text, chip, true, why) == TN_OK;
     if (ok && c->log && strstr(c->log, "warning")) {
         tni_text_add(why, "%.200s", strstr(c->log, "warning"));
@@ -133,47 +140,28 @@ static bool is_large(const char *file)
     return false;
 }
 
-// Kernels of one file, and how many of them are wanted.
-static int count_of(const char *file)
-{
-    int n = 0;
-    for (int i = 0; i < recorded_count(); i++) {
-        const recorded_kernel *k = recorded_get(i);
-        n += k && k->file == file;
-    }
-    return n;
-}
-
 static int wanted_of(const char *file, int n)
 {
     return n <= EACH || !is_large(file) || getenv("TN_TEST_LONG") ? n : EACH;
 }
 
-// Takes the kernels to compile, of each file evenly: the same ones in every run. They come file after
-// file.
-static void pick(work *w)
+// Keeps those of all n kernels that are to be compiled, of each file evenly: the same ones in every run.
+static void pick(work *w, int n)
 {
-    const char *file = NULL;
-    int64_t     n = 0, wanted = 0, at = 0;
-    for (int i = 0; i < recorded_count(); i++) {
-        const recorded_kernel *k = recorded_get(i);
-        if (!k) continue;
-        if (k->file != file) {
-            file   = k->file;
-            n      = count_of(file);
-            wanted = wanted_of(file, (int)n);
-            at     = 0;
-        }
-        if ((at + 1) * wanted / n > at * wanted / n) w->kernel[w->count++] = k;
-        at++;
+    for (int from = 0, to = 0; from < n; from = to) {
+        while (to < n && w->kernel[to]->place == w->kernel[from]->place) to++;
+        int64_t there = to - from, wanted = wanted_of(w->kernel[from]->file, to - from);
+        for (int64_t at = 0; at < there; at++)
+            if ((at + 1) * wanted / there > at * wanted / there)
+                w->kernel[w->count++] = w->kernel[from + at];
     }
 }
 
 static void run_all(work *w)
 {
     pthread_t thread[WORKERS];
-    int       n = 0;
-    while (n < WORKERS - 1 && !pthread_create(&thread[n], NULL, labour, w)) n++;
+    int       n = 0, cores = tni_threads_default(), most = cores < WORKERS ? cores : WORKERS;
+    while (n < most - 1 && !pthread_create(&thread[n], NULL, labour, w)) n++;
     labour(w);
     while (n > 0) pthread_join(thread[--n], NULL);
 }
@@ -188,10 +176,11 @@ static void kernels_of_all_tests_compile_for_an_h200(void)
     CHECK_INT(recorded_lost(), 0);
     w.kernel = calloc((size_t)recorded_count(), sizeof *w.kernel);
     if (!CHECK(w.kernel != NULL)) return;
-    pick(&w);
+    int n = recorded_list(w.kernel);
+    pick(&w, n);
     run_all(&w);
     printf("kernels for %s: %d of %d compiled, at most %d registers, %d bytes shared\n", chip,
-           w.count, recorded_count(), (int)w.registers, (int)w.shared);
+           w.count, n, (int)w.registers, (int)w.shared);
     free(w.kernel);
 }
 

@@ -1,6 +1,7 @@
 // test_install.c: what was built, seen from outside: exported names, size, warnings, and programs
 // that use an installed Tenon.
 #include "check.h"
+#include "nvidia_headers.h"
 #include "tree.h"
 
 #include <ctype.h>
@@ -84,30 +85,46 @@ static void the_library_is_under_3_megabytes(void)
 
 // ---- warnings
 
-// The flags of CMakeLists.txt, and for every source the include folders it is built with.
+// The flags of CMakeLists.txt, and for every source the include folders it is built with. The files of
+// test/headers are put aside: they need those of NVIDIA.
 #define SYNTAX_CHECK                                                                               \
     "set -e\n"                                                                                     \
     "flags='-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Werror -fwrapv -Iinclude "   \
     "-Isrc -DTN_SOURCE_DIR=\"\" -DTN_BUILD_DIR=\"\" -DTN_CC=\"\" -DTN_SANITIZE=\"\"'\n"            \
     "all=$(find src models cli test bench examples -name '*.c' 2>/dev/null | sort)\n"              \
     "core=$(echo \"$all\" | grep '^src/' | grep -v '_avx[0-9]*\\.c$')\n"                           \
-    "plain=$(echo \"$all\" | grep -v '^src/')\n"                                                   \
+    "plain=$(echo \"$all\" | grep -v '^src/' | grep -v '^test/headers/')\n"                        \
+    "real=$(echo \"$all\" | grep '^test/headers/')\n"                                              \
     "avx=$(echo \"$all\" | grep '_avx[0-9]*\\.c$') || avx=\n"                                      \
     "echo $core | xargs -P 4 -n 8 $cc $flags -DTN_PLAIN -fsyntax-only\n"                           \
     "echo $plain | xargs -P 4 -n 8 $cc $flags -fsyntax-only\n"                                     \
     "[ -z \"$avx\" ] || [ $(uname -m) != x86_64 ] || echo $avx | xargs -n 8 $cc $flags -DTN_PLAIN" \
     " -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -fsyntax-only\n"
 
+// Where no headers of NVIDIA are installed, the files that need them are the only ones not looked at.
+static void gives_no_warning(const char *cc)
+{
+    enum { ROOM = NVIDIA_FLAGS + sizeof SYNTAX_CHECK + 200 };
+    char folder[NVIDIA_PATH], nvidia[NVIDIA_FLAGS], command[ROOM];
+    bool found = nvidia_headers_find(folder);
+    if (!tree_has(cc)) SKIP("%s is not installed", cc);
+    int n = snprintf(command, ROOM, "cc=%s\n%s", cc, SYNTAX_CHECK);
+    if (found) nvidia_headers_flags(folder, nvidia);
+    else printf("test/headers is not looked at: %s\n", NVIDIA_NO_HEADERS);
+    if (found)
+        snprintf(command + n, ROOM - (size_t)n, "echo $real | xargs $cc $flags %s -fsyntax-only\n",
+                 nvidia);
+    must_run(command);
+}
+
 static void gcc_gives_no_warning(void)
 {
-    if (!tree_has("gcc")) SKIP("gcc is not installed");
-    must_run("cc=gcc\n" SYNTAX_CHECK);
+    gives_no_warning("gcc");
 }
 
 static void clang_gives_no_warning(void)
 {
-    if (!tree_has("clang")) SKIP("clang is not installed");
-    must_run("cc=clang\n" SYNTAX_CHECK);
+    gives_no_warning("clang");
 }
 
 static void the_header_is_one_for_cpp_too(void)

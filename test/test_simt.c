@@ -7,6 +7,7 @@
 #include "device/opencl/opencl.h"
 #include "kernel/simt.h"
 #include "kernel_kit.h"
+#include "shared_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -554,6 +555,69 @@ static void transposed_operands_compile_without_spills(void)
     free(c);
 }
 
+// ---- shared memory -----------------------------------------------------------------------------
+
+// A case: whether the text of a kernel uses all shared memory that it declares. Returns how many
+// variables that are.
+static int uses_its_memory(const char *what, const kit_case *c, const tni_simt_limits *limits)
+{
+    tni_heap           heap   = tni_heap_default();
+    tni_simt           shape  = tni_simt_choose(&c->l, limits);
+    tni_emit_item      item   = { &c->k, "k", &shape.class };
+    const tni_dialect *d      = limits->cuda ? &tni_dialect_cuda : &tni_dialect_opencl;
+    char              *text   = tni_source(&heap, d, tni_emit_simt, 1, &item, false);
+    char               it[32] = "";
+    if (!CHECK(text != NULL)) return 0;
+    test_case_result(shared_names_used(text, it, sizeof it), "%s (%d threads%s) never uses %s",
+                     what, limits->threads, limits->cuda ? ", cuda" : "", it);
+    int n = shared_names_count(text);
+    tni_free(&heap, text);
+    return n;
+}
+
+static int all_use_their_memory(const char *what, const kit_case *c)
+{
+    int n = uses_its_memory(what, c, &h200) + uses_its_memory(what, c, &older);
+    for (int d = 0; d < DEVICES; d++) n += uses_its_memory(what, c, &devices[d]);
+    return n;
+}
+
+// It would be taken for nothing, and PoCL 5 ends the process over it.
+static void all_shared_memory_that_is_declared_is_used(void)
+{
+    int       n = 0;
+    kit_case *c = calloc(1, sizeof *c);
+    for (int i = 0; c && i < WORKS; i++) {
+        works[i].make(c, works[i].few_rows, works[i].columns);
+        if (CHECK(tni_kernel_seal(&c->k))) n += all_use_their_memory(works[i].name, c);
+        works[i].make(c, works[i].rows, works[i].cols);
+        if (CHECK(tni_kernel_seal(&c->k))) n += all_use_their_memory(works[i].name, c);
+    }
+    for (int i = 0; c && i < RANDOM; i++) {
+        const char *reason;
+        char        name[32];
+        snprintf(name, sizeof name, "seed %d", i);
+        if (!CHECK(kit_random_case(c, (uint64_t)i, KIT_SMALL))) break;
+        if (tni_can_emit(&c->k, &reason)) n += all_use_their_memory(name, c);
+        kit_free(c);
+    }
+    CHECK(n > 100);
+    free(c);
+}
+
+static void memory_that_is_not_used_is_found(void)
+{
+    char it[32];
+    CHECK(shared_names_used("void k() { __local int a[2]; a[0] = 1; }", it, sizeof it));
+    CHECK(shared_names_used("void k() { extern __shared__ uint4 a[]; f(a); }", it, sizeof it));
+    CHECK(shared_names_used("void k() { __local int *const p = q; }", it, sizeof it));
+    CHECK_INT(shared_names_count("void k() { if (x) { } LOCAL m_long a[2][3], b, c[4]; }"), 3);
+    CHECK(!shared_names_used("{ LOCAL int a[2], b[N]; ab = a[0]; } { b = 1; }", it, sizeof it));
+    CHECK_STR(it, "b");
+    CHECK(!shared_names_used("{ __shared__ int red[2]; shared = red2; }", it, sizeof it));
+    CHECK_STR(it, "red");
+}
+
 // ---- shapes ------------------------------------------------------------------------------------
 
 static tni_simt shape_of(kit_case *c, const char *name)
@@ -576,7 +640,7 @@ static void an_h200_gets_the_measured_shapes(void)
     CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.keep_dear && m.class.team >= 128);
     CHECK_INT(m.class.team * m.class.unroll * 4, 4096);
     m = shape_of(c, "softmax 128");
-    CHECK(m.class.team == 32 && m.class.rows == 4 && m.class.unroll == 1);
+    CHECK(m.class.team == 8 && m.class.rows == 16 && m.class.unroll == 4);
     m = shape_of(c, "cross-entropy");
     CHECK(m.class.hold == TNI_HOLD_SHARED && m.class.vector == 8);
     CHECK(m.class.finish == TNI_FINISH_LAST && m.shared_bytes < h200.shared_bytes);
@@ -688,4 +752,6 @@ const test_case tests_simt[] = { TEST(transposed_operands_get_tiles),
                                  TEST(known_work_compiles_without_spills),
                                  TEST(known_work_runs_and_agrees),
                                  TEST(random_kernels_run_and_agree),
+                                 TEST(all_shared_memory_that_is_declared_is_used),
+                                 TEST(memory_that_is_not_used_is_found),
                                  TEST_END };

@@ -1,7 +1,17 @@
-// tests.h: every table of tests, one line each. TESTS(name) stands for tests_name in test_name.c.
-// The runner includes it with TESTS() defined; the order is the order of running.
+// tests.h: every table of tests, one line each. TESTS(name) stands for tests_name in test_name.c. The
+// runner includes it with TESTS() defined; the order is the order of running.
+//
+// TESTS_ALONE is for what wants no other file beside it, where several run at once: it measures time or
+// the memory of a whole device, or looks at what all others left. Such files come behind the others.
+// What takes longest comes early, so that nothing waits for it alone.
+#ifndef TESTS_ALONE
+#define TESTS_ALONE(name) TESTS(name)
+#endif
+
 TESTS(project)
+TESTS(runner)
 TESTS(install)
+TESTS(fuzz)
 TESTS(ref)
 TESTS(cpu)
 TESTS(interpret)
@@ -10,9 +20,9 @@ TESTS(cuda)
 TESTS(gpu)
 TESTS(gpu_same)
 TESTS(gpu_conv)
-TESTS(gpu_steady)
+TESTS_ALONE(gpu_steady)
 TESTS(gpu_ends)
-TESTS(gpu_big)
+TESTS_ALONE(gpu_big)
 TESTS(gpu_watch)
 TESTS(custom_cuda)
 TESTS(custom_host)
@@ -30,7 +40,7 @@ TESTS(opencl)
 TESTS(op_text)
 TESTS(emit)
 TESTS(disk)
-TESTS(cc)
+TESTS_ALONE(cc)
 TESTS(compiled)
 TESTS(bench)
 TESTS(composed)
@@ -42,7 +52,7 @@ TESTS(print)
 TESTS(examples)
 TESTS(cli)
 TESTS(explain)
-TESTS(profile)
+TESTS_ALONE(profile)
 TESTS(arena)
 TESTS(pages)
 TESTS(docs)
@@ -62,11 +72,10 @@ TESTS(attention)
 TESTS(faults)
 TESTS(faults_training)
 TESTS(jumps)
-TESTS(soak)
+TESTS_ALONE(soak)
 TESTS(steady)
 TESTS(files)
 TESTS(npy)
-TESTS(fuzz)
 TESTS(weights)
 TESTS(checkpoint)
 TESTS(data)
@@ -90,4 +99,7 @@ TESTS(misuse_training)
 TESTS(awkward)
 TESTS(optim)
 TESTS(optim_rules)
-TESTS(every_kernel)
+TESTS_ALONE(every_kernel)
+
+#undef TESTS
+#undef TESTS_ALONE
