@@ -65,7 +65,7 @@ static bool make_items(tni_graph *g, const finds *f)
     tni_heap  *h     = &g->cx->heap;
     uint64_t   range = f->high - f->low + 1;
     bool       close = range / 16 <= f->count;
-    size_t     n     = close ? (size_t)range : f->count, at = 0;
+    size_t     n = close ? (size_t)range : f->count, at = 0;
     tni_node **node = tni_zalloc(h, n * sizeof *node);
     g->item         = node ? tni_alloc(h, f->count * sizeof *g->item) : NULL;
     for (tni_node *x = f->found; g->item && x; x = x->next)

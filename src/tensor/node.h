@@ -125,7 +125,7 @@ static inline tni_node *tni_node_ref(tni_node *n)
     n->refs++;
     return n;
 }
-void      tni_node_unref(tn_ctx *cx, tni_node *n);
+void tni_node_unref(tn_ctx *cx, tni_node *n);
 // Lets the sources go: the node is computed, or never will be.
 void tni_node_release(tn_ctx *cx, tni_node *n);
 // Lets go what only a gradient wants of a computed node: its sources, but not what a view lies in.

@@ -14,7 +14,7 @@ typedef struct {
 
 // Number of elements, or -1 where it (or its bytes, at 8 a piece) overflows; of an empty shape too,
 // where the other sizes do.
-int64_t tni_shape_count(int rank, const int64_t *size);
+int64_t            tni_shape_count(int rank, const int64_t *size);
 static inline bool tni_shape_equal(int rank, const int64_t *a, int rank_b, const int64_t *b)
 {
     if (rank != rank_b) return false;
