@@ -823,7 +823,7 @@ static void put_finish_kernel(tni_page *c)
     tni_text mine;
     snprintf(mine.s, sizeof mine.s, "tid == 0 && %s == 0", c->d->group_id);
     tni_simt_finish_once(c, threads, mine.s);
-    snprintf(mine.s, sizeof mine.s, "%s * 32", c->d->group_id);
+    snprintf(mine.s, sizeof mine.s, "%s * %d", c->d->group_id, c->m->finish_cols);
     if (tni_simt_finishes_columns(c)) tni_simt_finish_columns(c, threads, mine.s);
     close_kernel(c);
 }

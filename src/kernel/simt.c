@@ -14,7 +14,7 @@ enum {
     TEAM         = 512,   // most threads of a row held in registers
     SHARED_KEPT  = 4096,  // bytes of shared memory for what threads tell each other
     RESIDENT     = 1024,  // threads of a multiprocessor, where there are tails
-    FINISH_COLS  = 32     // columns of a group of the finish kernel
+    FINISH_COLS  = 32     // columns that a group finishes at once, at least
 };
 
 // A launch with what choosing needs to know of it.
@@ -570,6 +570,11 @@ static void choose_finish(const facts *f, tni_simt *m)
     enum { FEW = 1 << 14 };
     bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % WARP == 0);
     c->finish = c->cuda && few ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
+    // As many at once as there are threads: each turn waits for memory.
+    c->finish_cols = FINISH_COLS;
+    while (c->finish == TNI_FINISH_LAST && f->col_finish && c->finish_cols < f->cols &&
+           m->block % (2 * c->finish_cols) == 0)
+        c->finish_cols *= 2;
     if (c->finish == TNI_FINISH_LAST) return;
     m->finish_block   = (int)least(GROUP, f->limits->threads);
     c->finish_threads = (uint16_t)m->finish_block;

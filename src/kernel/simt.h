@@ -59,15 +59,16 @@ typedef struct {
     uint8_t  roomy;      // half as many threads on a multiprocessor, each with more registers
     uint8_t  tiles;      // columns are cut over the second axis of the grid
     uint8_t  cuda;
-    uint8_t  bulk;         // groups of a multiprocessor whose rows bulk copies bring; 0: none do
-    uint8_t  cluster;      // groups that share a row; 0: each has its own
-    uint8_t  tail_memory;  // tails of elements are added up in scratch, not in registers
-    uint16_t tile;         // POINT: lanes, and points along tile_axis, of a square; 0: no squares
-    uint16_t tile_axis;    // of P, not the lane
-    uint16_t abreast;      // squares of a group, side by side along the lane
-    uint16_t mirror;       // squares come in pairs that are each other's transposes
-    uint16_t team, rows;   // threads of a group: team * rows
+    uint8_t  bulk;            // groups of a multiprocessor whose rows bulk copies bring; 0: none do
+    uint8_t  cluster;         // groups that share a row; 0: each has its own
+    uint8_t  tail_memory;     // tails of elements are added up in scratch, not in registers
+    uint8_t  tile_axis;       // POINT in squares: of P, not the lane
+    uint8_t  mirror;          // squares come in pairs that are each other's transposes
+    uint16_t tile;            // lanes, and points along tile_axis, of a square; 0: no squares
+    uint16_t abreast;         // squares of a group, side by side along the lane
+    uint16_t team, rows;      // threads of a group: team * rows
     uint16_t finish_threads;  // of a group of the finish kernel; 0: there is none
+    uint16_t finish_cols;     // columns that a group finishes at once
     uint16_t leader;          // access that all vectors are aligned with
     uint64_t vectors;         // accesses that move a vector at a time; with vector 1, those fetched
                               // before their loop's work

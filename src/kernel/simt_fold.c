@@ -160,6 +160,7 @@ static void put_join(tni_page *c, int i, const char *first, int step)
     snprintf(part.s, sizeof part.s, x->per ? "s%d[z * %s + e]" : "s%d[z]", i,
              x->per ? tni_simt_word_name(c, TNI_WORD_COLS).s : "");
     tni_line(c->o, "%s %s = %s;", type_of(c, i), acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
+    if (c->m->cuda) tni_put(c->o, "#pragma unroll 8\n");
     tni_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first,
              tni_simt_word_name(c, TNI_WORD_PARTS).s, step);
     tni_simt_fold_line(c, i, "    ", acc.s, part.s);
@@ -202,8 +203,8 @@ void tni_simt_finish_last(tni_page *c)
     tni_simt_declare_parts(c);
     tni_simt_finish_once(c, c->m->team * c->m->rows, "tid == 0");
     if (tni_simt_finishes_columns(c)) {
-        tni_line(c->o, "for (m_long first = 0; first < %s; first += 32) {",
-                 tni_simt_word_name(c, TNI_WORD_COLS).s);
+        tni_line(c->o, "for (m_long first = 0; first < %s; first += %d) {",
+                 tni_simt_word_name(c, TNI_WORD_COLS).s, c->m->finish_cols);
         tni_simt_finish_columns(c, c->m->team * c->m->rows, "first");
         tni_line(c->o, "}");
     }
@@ -216,31 +217,36 @@ bool tni_simt_finishes_columns(const tni_page *c)
     return memcmp(&set, &none, sizeof set) != 0;
 }
 
-// They leave what they joined and add it up in order.
+// Threads that have parts of one column leave what they joined and add it up in order.
+static void share_columns(tni_page *c, int i, int cols, int ys)
+{
+    tni_text acc, other;
+    c->shares = true;
+    snprintf(acc.s, sizeof acc.s, "v%d", i);
+    snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * %d + tid %% %d]", c->local, type_of(c, i),
+             cols, cols);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, type_of(c, i), i);
+    tni_line(c->o, "%s;", c->d->barrier);
+    tni_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, type_of(c, i), cols);
+    tni_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
+    tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+}
+
 void tni_simt_finish_columns(tni_page *c, int threads, const char *first)
 {
-    tni_set set = tni_needs_finish(c->k, true);
-    int     ys  = threads / 32;
-    tni_line(c->o, "const %s column = (%s)%s + tid %% 32;", c->index, c->index, first);
-    tni_line(c->o, "mine = tid < 32 && column < %s;", tni_simt_word_name(c, TNI_WORD_COLS).s);
+    tni_set  set  = tni_needs_finish(c->k, true);
+    int      cols = c->m->finish_cols, ys = threads / cols;
+    tni_text row = tni_text_of("tid / %d", cols);
+    tni_line(c->o, "const %s column = (%s)%s + tid %% %d;", c->index, c->index, first, cols);
+    tni_line(c->o, "mine = tid < %d && column < %s;", cols, tni_simt_word_name(c, TNI_WORD_COLS).s);
     tni_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
              tni_simt_word_name(c, TNI_WORD_COLS).s);
     tni_simt_put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
     for (int i = 0; i < c->k->nins; i++) {
-        const tni_ins *x = &c->k->ins[i];
-        tni_text       acc, other;
-        if (!is_tail(x) || !x->per) continue;
-        c->shares = true;
-        put_join(c, i, "tid / 32", ys);
-        snprintf(acc.s, sizeof acc.s, "v%d", i);
-        snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * 32 + tid %% 32]", c->local,
-                 type_of(c, i));
-        tni_line(c->o, "%s;", c->d->barrier);
-        tni_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, type_of(c, i), i);
-        tni_line(c->o, "%s;", c->d->barrier);
-        tni_line(c->o, "v%d = *(%s%s *)&red[tid %% 32];", i, c->local, type_of(c, i));
-        tni_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
-        tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+        if (!is_tail(&c->k->ins[i]) || !c->k->ins[i].per) continue;
+        put_join(c, i, row.s, ys);
+        if (ys > 1) share_columns(c, i, cols, ys);
     }
     put_finish_values(c, &set);
 }

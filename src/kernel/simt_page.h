@@ -126,7 +126,7 @@ void tni_simt_declare_parts(tni_page *c);
 void tni_simt_finish_once(tni_page *c, int threads, const char *mine);
 // The last group to get here finishes.
 void tni_simt_finish_last(tni_page *c);
-// 32 columns from `first` on, each by as many threads as there are.
+// As many columns as are finished at once, from `first` on, each by as many threads as there are.
 void tni_simt_finish_columns(tni_page *c, int threads, const char *first);
 // Whether there is something to finish for each column.
 bool tni_simt_finishes_columns(const tni_page *c);

@@ -213,7 +213,7 @@ bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tn
         c.tiled |= (uint64_t)1 << a;
     }
     if (!c.tiled) return false;
-    c.tile_axis   = (uint16_t)f.axis;
+    c.tile_axis   = (uint8_t)f.axis;
     c.vectors     = f.direct | c.tiled;
     c.window      = 0;
     c.leader      = 0;
