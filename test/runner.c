@@ -373,9 +373,14 @@ static report *open_reports(void)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static bool is_option(const char *text, const char *brief, const char *full)
+// The number of -j N, -jN, --jobs N or --jobs=N at *i, which goes past it; 0 if it is none of them.
+static int read_jobs(int argc, char **argv, int *i)
 {
-    return !strcmp(text, brief) || !strcmp(text, full);
+    const char *text = argv[*i];
+    size_t      n    = !strncmp(text, "--jobs", 6) ? 6 : !strncmp(text, "-j", 2) ? 2 : 0;
+    if (!n) return 0;
+    if (text[n]) return atoi(text + n + (n == 6 && text[n] == '='));
+    return ++*i < argc ? atoi(argv[*i]) : 0;
 }
 
 int main(int argc, char **argv)
@@ -386,8 +391,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--list")) only_list = true;
         else if (!strcmp(argv[i], "--no-fork")) forked = false;
         else if (!strcmp(argv[i], "--ops") && test_ops_write) return test_ops_write(stdout);
-        else if (!is_option(argv[i], "-j", "--jobs") || i + 1 == argc) return usage();
-        else if ((jobs = atoi(argv[++i])) < 1) return usage();
+        else if ((jobs = read_jobs(argc, argv, &i)) < 1) return usage();
     }
     filters = argv + i;
     if (only_list) return list();

@@ -2,6 +2,8 @@
 // a scalar copy of them, groups, schedules, clipping, accumulation, settings.
 #include "rules_kit.h"
 
+#include "optim/optim.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -525,7 +527,33 @@ static void rule_24_zero_is_the_default_and_tn_zero_is_zero(void)
     tn_close(cx);
 }
 
+// A file need not have the state of every parameter: what is missing begins with zeros, whichever of
+// the parameters it is of.
+static void a_state_that_is_missing_is_zeros(void)
+{
+    for (int lost = 0; lost < 2; lost++) {
+        tn_ctx    *cx = rules_open("cpu");
+        tn_tensor *p[2], *x = tn_full(cx, TN_F64, TN_SHAPE(3), 2);
+        for (int i = 0; i < 2; i++)
+            p[i] = tn_requires_grad(tn_zeros(cx, TN_F64, TN_SHAPE(3)), true);
+        tn_layer *net = tn_layer_of(cx, 2, p);
+        tn_optim *opt = tn_sgd(net, (tn_sgd_opts){ .lr = 1, .momentum = 0.5f });
+        for (int t = 0; t < 2; t++) {
+            if (t == 1) {
+                tni_tensor_disown(opt->slot[lost].state[0]);
+                opt->slot[lost].state[0] = NULL;
+            }
+            CHECK_STATUS(tn_step(opt, tn_sum_all(tn_mul(tn_add(p[0], p[1]), x))), TN_OK);
+        }
+        // -2, and then another -2, with half of the first on top unless that was forgotten.
+        CHECK_VALUES(p[lost], -4, -4, -4);
+        CHECK_VALUES(p[!lost], -5, -5, -5);
+        tn_close(cx);
+    }
+}
+
 const test_case tests_optim[] = {
+    TEST(a_state_that_is_missing_is_zeros),
     TEST(sgd_is_pytorchs),
     TEST(adam_is_pytorchs),
     TEST(adamw_is_pytorchs),

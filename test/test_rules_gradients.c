@@ -619,7 +619,52 @@ static void rule_18_what_a_read_failed_to_compute_spoils_no_later_step(void)
     }
 }
 
+// A gradient that is a number all over is as lost with a failed step as any other, and has the leaf's
+// dtype.
+static void rule_10_a_gradient_of_ones_is_as_any_other(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = leaf(cx), *x = rules_ramp(cx, N);
+        for (int t = 0; t < 2; t++) {
+            tn_scope  *s   = tn_begin(cx);
+            tn_tensor *far = tn_full(cx, TN_I64, TN_SHAPE(1), 9);
+            CHECK_STATUS(tn_backward(tn_add(w, x), tn_ones(cx, TN_F32, TN_SHAPE(N))), TN_OK);
+            if (t == 0) tn_want(tn_gather(x, 0, far));
+            CHECK_STATUS(tn_eval(cx), t == 0 ? TN_EARG : TN_OK);
+            tn_error_clear(cx);
+            tn_end(s);
+        }
+        CHECK_GRAD(w, 1, 1, 1);
+        tn_tensor *one = tn_requires_grad(tn_full(cx, TN_F32, TN_0D, 2), true);
+        CHECK_STATUS(tn_backward(tn_mul_s(one, 1), tn_scalar(cx, 3)), TN_OK);
+        tn_tensor *half = tn_full(cx, TN_F16, TN_0D, 1);
+        CHECK_INT(tn_dtype_of(tn_mul(tn_grad_of(one), half)), TN_F32);
+    }
+}
+
+// What a gradient was cleared to takes memory only while someone has read it.
+static void rule_10_cleared_gradients_leave_no_memory(void)
+{
+    enum { MANY = 1 << 16 };
+    tn_ctx    *cx = rules_open("cpu");
+    int64_t    bytes[4];
+    tn_tensor *w = tn_requires_grad(tn_randn(cx, TN_F32, TN_SHAPE(MANY)), true);
+    for (int t = 0; t < 4; t++) {
+        tn_scope *s = tn_begin(cx);
+        tn_zero_grad(w);
+        if (t > 1) CHECK(tn_item(tn_sum_all(tn_grad_of(w))) == 0);
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_square(w)), NULL), TN_OK);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_end(s);
+        bytes[t] = tn_stats_get(cx).bytes;
+    }
+    CHECK_INT(bytes[3], bytes[1]);
+    tn_close(cx);
+}
+
 const test_case tests_rules_gradients[] = {
+    TEST(rule_10_a_gradient_of_ones_is_as_any_other),
+    TEST(rule_10_cleared_gradients_leave_no_memory),
     TEST(rule_09_all_past_states_deposit_in_the_leaf),
     TEST(rule_09_one_backward_through_several_states_sums),
     TEST(rule_09_after_a_no_grad_assign_it_is_still_a_leaf),

@@ -79,15 +79,14 @@ static tni_arg item_arg(const run *r, size_t i)
 // Ops whose result may be recorded in a shorter shape get it back as the device wants it.
 static void full_shape(const tni_node *n, tni_arg *out)
 {
-    tni_view v;
-    int64_t  size[TN_MAX_RANK];
-    if (tni_op_table[n->op].class != TNI_REDUCE && n->op != TNI_matmul) return;
+    bool    product = n->op == TNI_matmul;
+    int64_t size[TN_MAX_RANK];
+    if (!product && tni_op_table[n->op].class != TNI_REDUCE) return;
     const tni_node *x = n->src[0], *y = n->src[n->nsrc - 1];
-    memcpy(size, x->size, sizeof size);
-    if (n->op == TNI_matmul) size[x->rank - 1] = y->size[y->rank - 1];
-    for (int i = 0; n->op != TNI_matmul && i < x->rank; i++)
-        if (n->attr.reduce.axes >> i & 1) size[i] = 1;
-    v = tni_view_whole(x->rank, size);
+    for (int i = 0; i < x->rank; i++)
+        size[i] = !product && n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
+    if (product) size[x->rank - 1] = y->size[y->rank - 1];
+    tni_view v = tni_view_whole(x->rank, size);
     set_shape(out, &v);
 }
 

@@ -184,12 +184,19 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
     if (tn_has_grad(w)) g = tn_add(grad, g);
     else if (tn_needs_grad(g)) g = tn_detach(g);
     tni_node *n = g ? tni_resolve(g, k->w->op) : NULL;
-    if (n && !is_whole(n)) {
-        g = tn_contiguous(g);
+    // A number would be no gradient of a step that failed, and has no dtype of its own.
+    bool number = n && (n->constant || n->weak);
+    if (n && (number || !is_whole(n))) {
+        g = number ? tni_record(k->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL)
+                   : tn_contiguous(g);
         n = g ? g->store->node : NULL;
     }
     k->cx->grad_mode = mode;
     if (!n) return false;
+    if (l->zeros && l->zeros->state != TNI_PENDING) {
+        tni_node_unref(k->cx, l->zeros);
+        l->zeros = NULL;
+    }
     tni_store_bind(k->cx, grad->store, tni_node_ref(n));
     grad->store->assigned = true;
     l->has_grad           = true;

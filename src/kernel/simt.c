@@ -343,12 +343,12 @@ static void short_row(const facts *f, tni_simt *m)
     }
 }
 
-// Threads for a row of so many vectors, and vectors for each, as measured to be best.
-static void row_in_registers(const facts *f, tni_simt *m)
+// Threads for a row of so many vectors, and vectors for each, as measured to be best: `each` of them
+// unless the row is short or long.
+static void row_in_registers(const facts *f, tni_simt *m, int each)
 {
-    tni_simt_class *c    = &m->class;
-    int64_t         n    = m->vectors;
-    int             each = c->vector == MOST_VECTOR ? 4 : 2;
+    tni_simt_class *c = &m->class;
+    int64_t         n = m->vectors;
     if (n <= WARP) {
         short_row(f, m);
     } else if (n <= 4 * WARP && vector_registers(f, c) * power_up(ceil_div(n, WARP)) <= REGISTERS) {
@@ -481,10 +481,11 @@ static void choose_row(const facts *f, tni_simt *m)
     if (!f->row_work && f->col_tails) {
         row_in_tiles(f, m);
     } else {
-        row_in_registers(f, m);
+        row_in_registers(f, m, c->vector == MOST_VECTOR ? 4 : 2);
+        if (!fits(f, c)) row_in_registers(f, m, 2);
         if (!fits(f, c)) {
             c->keep_dear = 0;
-            row_in_registers(f, m);
+            row_in_registers(f, m, 2);
         }
         if (!fits(f, c) && !row_in_bulk(f, m)) row_in_loops(f, m);
         c->next = has_next(f, c);

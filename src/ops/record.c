@@ -253,10 +253,10 @@ tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
 // A number that meets x mostly takes its dtype, and then has it from the start.
 static tn_dtype number_dtype(const tn_tensor *x, double v)
 {
-    const tni_node *n     = x->store->node;
-    tn_dtype        dt    = (tn_dtype)n->dtype;
-    bool            whole = dt != TN_BOOL && is_whole(v) && holds(dt, v);
-    return !n->weak && (tni_is_float(dt) || whole) ? dt : TN_F32;
+    const tni_node *n    = x->store->node;
+    tn_dtype        dt   = (tn_dtype)n->dtype;
+    bool            fits = tni_is_float(dt) || (dt != TN_BOOL && is_whole(v) && holds(dt, v));
+    return fits && !n->weak ? dt : TN_F32;
 }
 
 tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool swap)

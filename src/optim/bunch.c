@@ -23,18 +23,6 @@ static tn_tensor *flat_of(const tn_optim *o, const tni_bunch *b, int k)
     return flat && at == tni_count(flat) ? flat : NULL;
 }
 
-tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what)
-{
-    tn_tensor *flat = what < TNI_STATES ? flat_of(o, b, what) : NULL;
-    if (flat) return flat;
-    if (b->count == 1) return tensor_of(o->order[b->first], what);
-    for (size_t i = 0; i < b->count; i++) {
-        tn_tensor *t = tensor_of(o->order[b->first + i], what);
-        if (!(o->list[i] = tn_reshape(t, 1, (int64_t[]){ tni_count(t) }))) return NULL;
-    }
-    return tn_concat((int)b->count, o->list, 0);
-}
-
 // State k of a slot, made of zeros where there is none yet; NULL, reported, on failure.
 static tn_tensor *state_of(tni_trained *s, int k)
 {
@@ -44,6 +32,26 @@ static tn_tensor *state_of(tni_trained *s, int k)
     tni_tensor_own(t);
     s->state[k] = t;
     return t;
+}
+
+bool tni_bunch_has(const tn_optim *o, const tni_bunch *b, int k)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (o->order[b->first + i]->state[k]) return true;
+    return false;
+}
+
+tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what)
+{
+    tn_tensor *flat = what < TNI_STATES ? flat_of(o, b, what) : NULL;
+    if (flat) return flat;
+    if (b->count == 1) return tensor_of(o->order[b->first], what);
+    for (size_t i = 0; i < b->count; i++) {
+        tni_trained *s = o->order[b->first + i];
+        tn_tensor   *t = what < TNI_STATES ? state_of(s, what) : tensor_of(s, what);
+        if (!t || !(o->list[i] = tn_reshape(t, 1, (int64_t[]){ tni_count(t) }))) return NULL;
+    }
+    return tn_concat((int)b->count, o->list, 0);
 }
 
 // Part of a flat tensor, which is all of its store, as one of p's shape.
@@ -73,21 +81,15 @@ static tn_tensor *make_flat(const tn_optim *o, const tni_bunch *b, int k, tn_ten
     return o->order[b->first]->flat[k] = flat;
 }
 
-static bool has_state(const tn_optim *o, const tni_bunch *b, int k)
-{
-    for (size_t i = 0; i < b->count; i++)
-        if (o->order[b->first + i]->state[k]) return true;
-    return false;
-}
-
 bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor *y)
 {
     int64_t at = 0;
     if (!y) return false;
     if (what < TNI_STATES && b->count > 1) {
-        tn_tensor *flat = has_state(o, b, what) ? flat_of(o, b, what) : make_flat(o, b, what, y);
+        tn_tensor *flat = tni_bunch_has(o, b, what) ? flat_of(o, b, what)
+                                                    : make_flat(o, b, what, y);
         if (flat) return tn_assign(flat, y) != NULL;
-        if (!has_state(o, b, what)) return false;
+        if (!tni_bunch_has(o, b, what)) return false;
     }
     for (size_t i = 0; i < b->count; i++) {
         tni_trained *s    = o->order[b->first + i];

@@ -46,7 +46,8 @@ static bool update_bunch(const tn_optim *o, const tni_bunch *b, double lr)
                               .weight_decay = s->weight_decay,
                               .t            = s->updates };
     for (int k = 0; k < TNI_STATES; k++)
-        if (s->state[k] && !(u.state[k] = tni_widen(tni_bunch_join(o, b, k)))) return false;
+        if (tni_bunch_has(o, b, k) && !(u.state[k] = tni_widen(tni_bunch_join(o, b, k))))
+            return false;
     tn_tensor *p = u.p ? tni_narrow(o->rule->update(o, &u), dt) : NULL;
     if (!p) return false;
     for (int k = 0; k < TNI_STATES; k++)

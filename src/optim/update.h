@@ -10,7 +10,10 @@ enum { TNI_PARAM = TNI_STATES, TNI_GRADIENT };
 
 // Sorts the slots that have a gradient into bunches, in their order, and joins the gradients.
 bool tni_bunches_make(tn_optim *o);
-// The tensors of a bunch as one of one axis; of a bunch of one as it is.
+// Whether a slot of a bunch has state k. Others may lack it, if a file had none for them.
+bool tni_bunch_has(const tn_optim *o, const tni_bunch *b, int k);
+// The tensors of a bunch as one of one axis, a state that a slot lacks as zeros; of a bunch of one as
+// it is.
 tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what);
 // Assigns each slot of a bunch its part of y.
 bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor *y);

@@ -238,7 +238,7 @@ static void find_live(tni_graph *g, const tni_node *root)
         uint32_t  other = n->refs - mine - it->handles;
         if (g->mode != TNI_STEP) it->live |= n == root || n->refs > mine;
         else
-            it->live |= it->wanted || other > 0 ||
+            it->live |= it->wanted || (other > 0 && !n->constant) ||
                         (it->handles > 0 && (it->edges == 0 || it->unused ||
                                              (tni_node_count(n) == 1 && !n->constant)));
         uint32_t kept = it->live ? sources_kept(it) : 0;

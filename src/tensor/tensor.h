@@ -89,7 +89,8 @@ tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n);
 // A handle on x's store with another view of it.
 tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v);
 // The node that x stands for now (no reference is given), or NULL, reported, if its value is gone
-// or memory is out.
+// or memory is out. A view that is all of its store is the store's own node, unless a gradient would
+// have to tell them apart.
 tni_node *tni_resolve(tn_tensor *x, const char *op);
 // The same for another view of x's store. Where that is all of the store, and x too stands for all of
 // it, it is the store's own node.

@@ -8,7 +8,7 @@
 
 // ---- seats -------------------------------------------------------------------------------------
 
-// A run that is written down has entered at its beginning, and calls nobody who might leave.
+// A run that is written down has entered at its beginning; who calls users there enters by himself.
 void tni_cuda_enter(const tni_cuda *c)
 {
     if (c->recorder.manner != TNI_WRITING_DOWN) c->gpu->cu->set_current(c->gpu->cx);

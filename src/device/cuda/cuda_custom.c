@@ -155,7 +155,11 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
     const tn_array  *out = x->a + x->nin;
     tn_status        s   = TN_OK;
     *d                   = tni_user_dims(out, x->n - x->nin);
-    if (def->launch) s = def->launch(call->attr->custom.bytes, x->a, out, d);
+    if (def->launch) {
+        const tni_cuda *c = call->seat;
+        s                 = def->launch(call->attr->custom.bytes, x->a, out, d);
+        c->gpu->cu->set_current(c->gpu->cx);  // whatever the user's function made of it
+    }
     if (s != TN_OK) tni_text_add(call->why, "%s: launch failed with status %d", def->name, (int)s);
     else if (tni_user_dims_ok(def->name, d, k->threads, k->shared, call->why)) return TN_OK;
     return TN_EUSER;
