@@ -38,7 +38,7 @@ void jobs_end_with(int parent)
 // MANY gain nothing: the longest file takes a fifth of the time of all.
 int jobs_default(void)
 {
-    enum { CORES = 4, MANY = 8 };
+    enum { CORES = 2, MANY = 8 };
     const char *text = getenv("TN_TEST_JOBS");
     int         n    = tni_threads_default() / CORES;
     if (text && atoi(text) > 0) return atoi(text);
