@@ -384,15 +384,22 @@ static void finish_item(run *r, size_t i)
     tni_node_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
 }
 
-// Each live item gets its buffer first, before any source is let go.
+// Each live item gets its buffer first, before any source is let go. What only the graph holds is then
+// gone for good, the newest first, since it holds others.
 static void finish_items(run *r)
 {
     tni_graph *g = r->g;
     for (size_t i = 0; i < g->count; i++)
         if (g->item[i].live) finish_item(r, i);
-    for (size_t i = 0; i < g->count; i++) {
+    tni_graph_unmark(g);
+    for (size_t i = g->count; i-- > 0;) {
         tni_item *it = &g->item[i];
         tni_node *n  = it->n;
+        if (n->refs == 1) {
+            it->n = NULL;
+            tni_node_unref(r->cx, n);
+            continue;
+        }
         if (it->dies && it->live) n->spent = true;
         if (!it->live && !n->constant) tni_node_gone(r->cx, n);
         else if (!n->needs_grad || n->spent) tni_node_forget(r->cx, n);

@@ -32,12 +32,6 @@ static bool push(walk *k, tni_node *n)
     return true;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    uint64_t x = (*(tni_node *const *)a)->id, y = (*(tni_node *const *)b)->id;
-    return x < y ? -1 : x > y;
-}
-
 // Lists everything reachable through nodes that need gradients, sorted by id.
 static bool collect(walk *k)
 {
@@ -50,7 +44,7 @@ static bool collect(walk *k)
         for (uint32_t s = 0; !n->leaf && s < n->nsrc; s++)
             if (n->src[s]->needs_grad && !push(k, n->src[s])) return false;
     }
-    if (k->count) qsort(k->node, k->count, sizeof *k->node, by_id);
+    if (!tni_nodes_sort(&k->cx->heap, k->count, k->node)) return tni_no_memory(k->cx, k->w->op);
     for (size_t i = 0; i < k->count; i++) k->node[i]->mark = (uint32_t)i + 1;
     return true;
 }

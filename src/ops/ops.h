@@ -105,6 +105,9 @@ tn_tensor *tni_ordered(tn_tensor *x, const int *order);
 tni_node *tni_resolve_ordered(tn_tensor *x, const int *order, const char *op);
 // x cast and expanded to a shape; for values that are written or selected.
 tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size);
+// Writes a node of x's shape and dtype to all of x, which is no view, without the checks of a user's
+// write. False, reported, on failure.
+bool tni_assign_node(tn_tensor *x, tni_node *value);
 // A view of x with stretched axes, or x itself; no message of its own on failure.
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
 // Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.

@@ -51,10 +51,28 @@ static tni_node *next_state(tn_tensor *x, tni_node *base, tni_node *value, bool 
     return n;
 }
 
+static tn_tensor *bind_next(tn_tensor *x, tni_node *value, bool whole, const tni_view *to)
+{
+    tni_enter(tni_self.site);
+    tni_node *n = next_state(x, x->store->node, value, whole);
+    tni_leave(false, NULL);
+    if (!n) return NULL;
+    n->attr.view.offset = to->offset;
+    for (int i = 0; i < to->rank; i++) n->attr.view.stride[i] = to->stride[i];
+    tni_store_bind(x->cx, x->store, n);
+    x->store->assigned = x->store->written = true;
+    return x;
+}
+
+bool tni_assign_node(tn_tensor *x, tni_node *value)
+{
+    tni_view to = tni_layout(x);
+    return tni_count(x) == 0 || bind_next(x, value, true, &to);
+}
+
 // Writes v, cast and broadcast, to the elements of x.
 static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
 {
-    tn_ctx  *cx = x->cx;
     tni_view to = tni_layout(x);
     if (!v || !writable(x, op)) return NULL;
     v = tni_fit(v, op, tni_dtype(x), to.rank, to.size);
@@ -75,16 +93,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     if (!value) return NULL;
     // Parts of a lost value cannot be replaced; all of it can.
     if (base->state == TNI_GONE && !whole) return tni_resolve(x, op) ? x : NULL;
-    if (tni_count(x) == 0) return x;
-    tni_enter(tni_self.site);
-    tni_node *n = next_state(x, base, value, whole);
-    tni_leave(false, NULL);
-    if (!n) return NULL;
-    n->attr.view.offset = to.offset;
-    memcpy(n->attr.view.stride, to.stride, sizeof to.stride);
-    tni_store_bind(cx, x->store, n);
-    x->store->assigned = x->store->written = true;
-    return x;
+    return tni_count(x) == 0 ? x : bind_next(x, value, whole, &to);
 }
 
 tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v)

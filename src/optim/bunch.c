@@ -41,25 +41,59 @@ bool tni_bunch_has(const tn_optim *o, const tni_bunch *b, int k)
     return false;
 }
 
+// The elements of t as one axis, with a reference for the caller; NULL, reported, on failure.
+static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
+{
+    tni_view  v, flat;
+    tni_node *n;
+    if (tni_dtype(t) != dt && !(t = tn_cast(t, dt))) return NULL;
+    int64_t count = tni_count(t);
+    v             = tni_layout(t);
+    if (tni_view_reshape(&v, 1, &count, &flat)) return tni_resolve_cut(t, &flat, "concat");
+    t = tn_reshape(t, 1, &count);
+    n = t ? tni_resolve(t, "concat") : NULL;
+    return n ? tni_node_ref(n) : NULL;
+}
+
 tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what)
 {
-    tn_tensor *flat = what < TNI_STATES ? flat_of(o, b, what) : NULL;
-    if (flat) return flat;
+    tn_tensor *y    = what < TNI_STATES ? flat_of(o, b, what) : NULL;
+    tn_ctx    *cx   = o->thing.cx;
+    tn_dtype   dt   = tni_dtype(o->order[b->first]->p);
+    size_t     n    = 0;
+    int64_t    size = 0;
+    if (y) return y;
     if (b->count == 1) return tensor_of(o->order[b->first], what);
-    for (size_t i = 0; i < b->count; i++) {
-        tni_trained *s = o->order[b->first + i];
+    for (; n < b->count; n++) {
+        tni_trained *s = o->order[b->first + n];
         tn_tensor   *t = what < TNI_STATES ? state_of(s, what) : tensor_of(s, what);
-        if (!t || !(o->list[i] = tn_reshape(t, 1, (int64_t[]){ tni_count(t) }))) return NULL;
+        if (!t || !(o->node[n] = flat_node(t, dt))) break;
+        size += tni_count(t);
     }
-    return tn_concat((int)b->count, o->list, 0);
+    if (n == b->count)
+        y = tni_record(cx, TNI_concat, dt, 1, &size, (int)n, o->node,
+                       &(tni_attr){ .axis = { 0, false } });
+    while (n > 0) tni_node_unref(cx, o->node[--n]);
+    return y;
 }
 
 // Part of a flat tensor, which is all of its store, as one of p's shape.
-static tn_tensor *part_of(tn_tensor *y, int64_t at, const tn_tensor *p)
+static tni_view part_of(int64_t at, const tn_tensor *p)
 {
     tni_view v = tni_view_whole(tni_rank(p), tni_sizes(p));
     v.offset   = at;
-    return tni_wrap_view(y, &v);
+    return v;
+}
+
+// Assigns t, of p's shape, its part of y.
+static bool assign_part(tn_tensor *t, tn_tensor *y, int64_t at, const tn_tensor *p)
+{
+    tni_view v = part_of(at, p);
+    if (t->view) return tn_assign(t, tni_wrap_view(y, &v)) != NULL;
+    tni_node *n  = tni_resolve_cut(y, &v, "assign");
+    bool      ok = n && tni_assign_node(t, n);
+    tni_node_unref(y->cx, n);
+    return ok;
 }
 
 // Gives the slots of a bunch, none of which has a state k yet, the parts of a flat tensor. NULL,
@@ -70,7 +104,8 @@ static tn_tensor *make_flat(const tn_optim *o, const tni_bunch *b, int k, tn_ten
     int64_t    at   = 0;
     for (size_t i = 0; flat && i < b->count; i++) {
         const tni_trained *s = o->order[b->first + i];
-        if (!(o->list[i] = part_of(flat, at, s->p))) return NULL;
+        tni_view           v = part_of(at, s->p);
+        if (!(o->list[i] = tni_wrap_view(flat, &v))) return NULL;
         at += tni_count(s->p);
     }
     for (size_t i = 0; flat && i < b->count; i++) {
@@ -92,13 +127,11 @@ bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor
         if (!tni_bunch_has(o, b, what)) return false;
     }
     for (size_t i = 0; i < b->count; i++) {
-        tni_trained *s    = o->order[b->first + i];
-        tn_tensor   *t    = what < TNI_STATES ? state_of(s, what) : tensor_of(s, what);
-        tn_tensor   *part = y;
-        int64_t      n    = tni_count(s->p);
-        if (b->count > 1) part = part_of(y, at, s->p);
-        if (!t || !part || !tn_assign(t, part)) return false;
-        at += n;
+        tni_trained *s = o->order[b->first + i];
+        tn_tensor   *t = what < TNI_STATES ? state_of(s, what) : tensor_of(s, what);
+        if (!t || !(b->count == 1 ? tn_assign(t, y) != NULL : assign_part(t, y, at, s->p)))
+            return false;
+        at += tni_count(s->p);
     }
     return true;
 }

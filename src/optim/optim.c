@@ -123,8 +123,9 @@ static bool take_parameters(tn_optim *o, tni_entries *list)
     o->order    = tni_alloc(h, n * sizeof *o->order);
     o->bunch    = tni_alloc(h, n * sizeof *o->bunch);
     o->list     = tni_alloc(h, n * sizeof *o->list);
+    o->node     = tni_alloc(h, n * sizeof *o->node);
     o->sorted   = tni_alloc(h, n * sizeof *o->sorted);
-    if (!o->slot || !o->order || !o->bunch || !o->list || !o->sorted)
+    if (!o->slot || !o->order || !o->bunch || !o->list || !o->node || !o->sorted)
         return tni_no_memory(o->thing.cx, o->rule->name);
     for (size_t i = 0; i < list->count; i++) {
         tni_entry *e = &list->entry[i];
@@ -167,6 +168,7 @@ static void free_optim(tni_thing *t)
     tni_free(h, o->order);
     tni_free(h, o->bunch);
     tni_free(h, o->list);
+    tni_free(h, o->node);
     tni_free(h, o->sorted);
     tni_free(h, o);
 }

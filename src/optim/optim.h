@@ -50,7 +50,7 @@ typedef struct {
 } tni_update_rule;
 
 // Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
-// PyTorch's. order, bunch and list have room for all slots and mean something only while an update
+// PyTorch's. order, bunch, list and node have room for all slots and mean something only while an update
 // is recorded.
 struct tn_optim {
     tni_thing              thing;  // first
@@ -69,7 +69,8 @@ struct tn_optim {
     tni_trained          **order;           // the slots of one bunch after the other
     tni_bunch             *bunch;
     size_t                 bunches;
-    tn_tensor            **list;  // the tensors being joined
+    tn_tensor            **list;  // the tensors being made
+    tni_node             **node;  // the values being joined
 };
 
 // An optimizer of net's parameters with these settings, which are checked. NULL, reported, on

@@ -3,12 +3,16 @@
 
 #include "base/hash.h"
 
+static bool is_of(const tni_plan *p, const char *key, size_t bytes)
+{
+    return p->key_bytes == bytes && !memcmp(p->key, key, bytes);
+}
+
 static tni_plan *find(const tni_plans *c, uint64_t hash, const char *key, size_t bytes)
 {
     for (int i = 0; i < c->count; i++) {
         if (c->hash[i] != hash) continue;
-        tni_plan *p = c->plan[i];
-        if (p->key_bytes == bytes && !memcmp(p->key, key, bytes)) return p;
+        if (is_of(c->plan[i], key, bytes)) return c->plan[i];
     }
     return NULL;
 }
@@ -52,8 +56,9 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
     if (!*kept) return tni_plan_build(g, limits);
     char *key = tni_key_write(g, &bytes);
     if (!key) return NULL;
-    uint64_t  hash = tni_hash(key, bytes);
-    tni_plan *p    = find(c, hash, key, bytes);
+    tni_plan *p    = c->last && is_of(c->last, key, bytes) ? c->last : NULL;
+    uint64_t  hash = p ? p->hash : tni_hash(key, bytes);
+    if (!p) p = find(c, hash, key, bytes);
     if (p) {
         g->cx->stats.hits++;
         tni_free(h, key);
@@ -71,6 +76,7 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
         }
     }
     if (p) p->used = ++c->clock;
+    c->last = p;
     return p;
 }
 
@@ -98,6 +104,7 @@ void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *bette
     old->key          = NULL;
     for (int i = 0; i < c->count; i++)
         if (c->plan[i] == old) c->plan[i] = better;
+    if (c->last == old) c->last = better;
     tni_plan_free(h, old);
 }
 

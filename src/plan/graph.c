@@ -10,7 +10,6 @@
 typedef struct {
     tni_node *found, *work;
     size_t    count;
-    uint64_t  low, high;  // of their ids
 } finds;
 
 static inline void find(finds *f, tni_node *n)
@@ -29,52 +28,23 @@ static void find_sources(finds *f)
         n->next     = f->found;
         f->found    = n;
         f->count++;
-        if (n->id < f->low) f->low = n->id;
-        if (n->id > f->high) f->high = n->id;
         for (uint32_t s = 0; s < n->nsrc; s++) find(f, n->src[s]);
     }
 }
 
-// Node `at` sinks into the heap of n nodes below it, largest id on top.
-static void sink(tni_node **node, size_t at, size_t n)
-{
-    tni_node *x = node[at];
-    for (size_t down; (down = 2 * at + 1) < n; at = down) {
-        if (down + 1 < n && node[down + 1]->id > node[down]->id) down++;
-        if (node[down]->id < x->id) break;
-        node[at] = node[down];
-    }
-    node[at] = x;
-}
-
-static void sort(tni_node **node, size_t n)
-{
-    for (size_t i = n / 2; i-- > 0;) sink(node, i, n);
-    for (size_t last = n; last-- > 1;) {
-        tni_node *x = node[last];
-        node[last]  = node[0];
-        node[0]     = x;
-        sink(node, 0, last);
-    }
-}
-
-// Makes an item of each, oldest first. Ids of one step lie close together: then each node is put down
-// at its id, and they are taken up in order.
+// Makes an item of each, oldest first.
 static bool make_items(tni_graph *g, const finds *f)
 {
-    tni_heap  *h     = &g->cx->heap;
-    uint64_t   range = f->high - f->low + 1;
-    bool       close = range / 16 <= f->count;
-    size_t     n = close ? (size_t)range : f->count, at = 0;
-    tni_node **node = tni_zalloc(h, n * sizeof *node);
+    tni_heap  *h    = &g->cx->heap;
+    tni_node **node = tni_alloc(h, f->count * sizeof *node);
     g->item         = node ? tni_alloc(h, f->count * sizeof *g->item) : NULL;
-    for (tni_node *x = f->found; g->item && x; x = x->next)
-        node[close ? (size_t)(x->id - f->low) : at++] = x;
-    if (g->item && !close) sort(node, n);
-    for (size_t i = 0; g->item && i < n; i++)
-        if (node[i]) g->item[g->count++] = (tni_item){ .n = tni_node_ref(node[i]) };
+    size_t n        = 0;
+    for (tni_node *x = f->found; g->item && x; x = x->next) node[n++] = x;
+    bool ok = g->item && tni_nodes_sort(h, n, node);
+    for (size_t i = 0; ok && i < n; i++)
+        g->item[g->count++] = (tni_item){ .n = tni_node_ref(node[i]) };
     tni_free(h, node);
-    return g->item || tni_no_memory(g->cx, "evaluating");
+    return ok || tni_no_memory(g->cx, "evaluating");
 }
 
 // Gathers f's nodes and all pending ones that they are made of.
@@ -259,7 +229,7 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     *g       = (tni_graph){ .cx = cx, .mode = mode };
     cx->busy = true;
-    finds f  = { .low = UINT64_MAX };
+    finds f  = { 0 };
     if (root) find(&f, root);
     for (tni_store *s = root ? NULL : cx->pending; s; s = s->next)
         if (is_due(s)) find(&f, s->node);
@@ -275,10 +245,16 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
     return ok;
 }
 
-void tni_graph_close(tni_graph *g)
+void tni_graph_unmark(tni_graph *g)
 {
     for (size_t i = 0; i < g->inputs; i++) g->input[i].n->mark = 0;
     for (size_t i = 0; i < g->count; i++) g->item[i].n->mark = 0;
+    g->unmarked = true;
+}
+
+void tni_graph_close(tni_graph *g)
+{
+    if (!g->unmarked) tni_graph_unmark(g);
     for (size_t i = 0; i < g->count; i++) tni_node_unref(g->cx, g->item[i].n);
     tni_free(&g->cx->heap, g->item);
     tni_free(&g->cx->heap, g->input);

@@ -54,6 +54,7 @@ typedef struct {
     size_t     count, inputs, inputs_cap;
     tni_item  *item;
     tni_input *input;
+    bool       unmarked;
 } tni_graph;
 
 bool tni_input_free(const tni_input *in);
@@ -61,6 +62,8 @@ bool tni_input_free(const tni_input *in);
 // Gathers what the roots need (root: one node; NULL: all pending stores). While the graph is open
 // a node's mark is its position plus one, each item holds a reference, and the context is busy.
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root);
+// Takes the marks off again, before the first node may go. An item whose node has gone is NULL.
+void tni_graph_unmark(tni_graph *g);
 void tni_graph_close(tni_graph *g);
 
 // Where the value of an item lies. Items that share a place name the same root.
@@ -199,6 +202,7 @@ enum { TNI_PLANS = 512, TNI_PLAN_NODES = 50000 };
 typedef struct {
     tni_plan *plan[TNI_PLANS];
     uint64_t  hash[TNI_PLANS];  // theirs
+    tni_plan *last;             // that was asked for, which mostly is asked for again
     int       count;
     uint64_t  clock;
 } tni_plans;

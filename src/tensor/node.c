@@ -69,7 +69,9 @@ tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v)
 tni_view tni_node_layout(const tni_node *n)
 {
     if (n->op != TNI_VIEW_OP) return tni_view_whole(n->rank, n->size);
-    tni_view v = { .rank = n->rank, .offset = n->attr.view.offset };
+    tni_view v;
+    v.rank   = n->rank;
+    v.offset = n->attr.view.offset;
     for (int i = 0; i < n->rank; i++) {
         v.size[i]   = n->size[i];
         v.stride[i] = n->attr.view.stride[i];
@@ -159,4 +161,52 @@ void tni_node_gone(tn_ctx *cx, tni_node *n)
     if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
     n->owns_bytes = false;
     n->attr.gone  = tni_self.site;
+}
+
+// ---- in order ----------------------------------------------------------------------------------
+
+// Node `at` sinks into the heap of n nodes below it, largest id on top.
+static void sink(tni_node **node, size_t at, size_t n)
+{
+    tni_node *x = node[at];
+    for (size_t down; (down = 2 * at + 1) < n; at = down) {
+        if (down + 1 < n && node[down + 1]->id > node[down]->id) down++;
+        if (node[down]->id < x->id) break;
+        node[at] = node[down];
+    }
+    node[at] = x;
+}
+
+static void sort_by_heap(tni_node **node, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;) sink(node, i, n);
+    for (size_t last = n; last-- > 1;) {
+        tni_node *x = node[last];
+        node[last]  = node[0];
+        node[0]     = x;
+        sink(node, 0, last);
+    }
+}
+
+// What was recorded together has ids close together: then each is put down at its id, and they are
+// taken up in order.
+bool tni_nodes_sort(tni_heap *h, size_t n, tni_node **node)
+{
+    uint64_t low = UINT64_MAX, high = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (node[i]->id < low) low = node[i]->id;
+        if (node[i]->id > high) high = node[i]->id;
+    }
+    if (n < 2) return true;
+    if ((high - low) / 16 > n) {
+        sort_by_heap(node, n);
+        return true;
+    }
+    size_t     range = (size_t)(high - low) + 1, sorted = 0;
+    tni_node **at = tni_zalloc(h, range * sizeof *at);
+    for (size_t i = 0; at && i < n; i++) at[node[i]->id - low] = node[i];
+    for (size_t i = 0; at && i < range; i++)
+        if (at[i]) node[sorted++] = at[i];
+    tni_free(h, at);
+    return at != NULL;
 }

@@ -119,6 +119,8 @@ tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v);
 tni_view tni_node_layout(const tni_node *n);
 // The node whose buffer holds n's elements, n itself unless it is a view; and where they begin.
 tni_node *tni_node_base(tni_node *n, int64_t *offset);
+// Sorts nodes, oldest first. False when memory is out.
+bool tni_nodes_sort(tni_heap *h, size_t n, tni_node **node);
 
 static inline tni_node *tni_node_ref(tni_node *n)
 {

@@ -43,8 +43,10 @@ bool tni_shape_broadcast(int *rank, int64_t *size, int rank_b, const int64_t *b)
 
 tni_view tni_view_whole(int rank, const int64_t *size)
 {
-    tni_view v    = { .rank = rank };
+    tni_view v;
     int64_t  step = 1;
+    v.rank        = rank;
+    v.offset      = 0;
     for (int i = rank - 1; i >= 0; i--) {
         v.size[i]   = size[i];
         v.stride[i] = step;

@@ -9,7 +9,7 @@
 // or overlap (windows). All in elements.
 typedef struct {
     int     rank;
-    int64_t size[TN_MAX_RANK], stride[TN_MAX_RANK], offset;
+    int64_t size[TN_MAX_RANK], stride[TN_MAX_RANK], offset;  // those past the rank say nothing
 } tni_view;
 
 // Number of elements, or -1 where it (or its bytes, at 8 a piece) overflows; of an empty shape too,

@@ -382,6 +382,17 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     return n;
 }
 
+tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op)
+{
+    tni_node *base = x->store->node;
+    if (base->state == TNI_GONE) return gone(x, op, base);
+    use(x);
+    if (!base->needs_grad && is_all(v, base)) return tni_node_ref(base);
+    tni_node *n = tni_node_view(x->cx, base, v);
+    if (n) n->needs_grad = false;
+    return n;
+}
+
 tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op)
 {
     tni_node *base  = x->store->node;

@@ -95,6 +95,8 @@ tni_node *tni_resolve(tn_tensor *x, const char *op);
 // The same for another view of x's store. Where that is all of the store, and x too stands for all of
 // it, it is the store's own node.
 tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op);
+// A view of x's store without history, and with a reference for the caller: no handle need keep it.
+tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op);
 // Shows y, which is new and the whole of its store, with the axes in other places: axis i of the store
 // becomes axis order[i]. It stands for its store as a handle without a view does: it is no view of
 // another, and its gradient is the store's. NULL in, NULL out.
