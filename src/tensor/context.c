@@ -251,8 +251,17 @@ static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *c
     return NULL;
 }
 
+// Whether all are there and of one context.
+static bool belong_together(int n, tn_tensor *const *x)
+{
+    for (int i = 0; i < n; i++)
+        if (!x[i] || x[i]->magic != TNI_LIVE || x[i]->cx != x[0]->cx) return false;
+    return n > 0;
+}
+
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names)
 {
+    if (belong_together(n, x)) return tni_ctx_ok(x[0]->cx, op) ? x[0]->cx : NULL;
     for (int i = 0; i < n; i++)
         if (!x[i]) return missing(op, n, x, names);
     for (int i = 0; i < n; i++)
