@@ -51,6 +51,29 @@ static void computed_views_are_told_apart(void)
     tn_close(cx);
 }
 
+// Ids that lie far apart, with what was made in between forgotten, and those of one step after the
+// other: graphs and walks of both find the order.
+static void what_was_recorded_far_apart_is_in_order(void)
+{
+    tn_ctx *cx = open_cpu();
+    for (int between = 0; between <= 4000; between += 1000) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *w = tn_requires_grad(tn_full(cx, TN_F64, TN_0D, 3), true), *y = w;
+        for (int i = 0; i < 5; i++) {
+            y            = tn_sub_s(tn_mul(y, w), i);
+            tn_scope *in = tn_begin(cx);
+            for (int k = 0; k < between; k++) tn_add_s(y, k);
+            tn_end(in);
+        }
+        // y is w^6 - w^3 - 2 w^2 - 3 w - 4.
+        CHECK_STATUS(tn_backward(y, NULL), TN_OK);
+        CHECK_NEAR(tn_item(tn_grad_of(w)), 6 * 243 - 3 * 9 - 4 * 3 - 3, 0);
+        CHECK_NEAR(tn_item(y), 729 - 27 - 2 * 9 - 3 * 3 - 4, 0);
+        tn_end(s);
+    }
+    tn_close(cx);
+}
+
 static void a_long_chain_is_one_kernel(void)
 {
     tn_ctx    *cx = open_cpu();
@@ -177,6 +200,7 @@ const test_case tests_planning[] = {
     TEST(largest_values_of_16_bits_are_found_again),
     TEST(dear_values_are_not_computed_again_and_again),
     TEST(computed_views_are_told_apart),
+    TEST(what_was_recorded_far_apart_is_in_order),
     TEST(a_long_chain_is_one_kernel),
     TEST(many_results_fit_into_kernels_or_are_parted),
     TEST(known_sums_check_their_indices),
