@@ -2,9 +2,6 @@
 // is no recursion and no queue of ready nodes.
 #include "grad/grad.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 // The nodes a gradient can reach, oldest first, and beside each its gradient so far. While the walk
 // is on, a node's mark is its place in the list plus one.
 typedef struct {

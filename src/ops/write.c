@@ -2,8 +2,6 @@
 // on it sees the write and everything recorded before keeps the old state.
 #include "ops/ops.h"
 
-#include <string.h>
-
 // Whether x may be written: no leaf while gradients are recorded, no place twice.
 static bool writable(tn_tensor *x, const char *op)
 {

@@ -1,9 +1,6 @@
 // Which nodes an evaluation runs, and which of their values it stores.
 #include "plan/plan.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 // ---- gathering ---------------------------------------------------------------------------------
 
 // Nodes found so far, and those of them whose sources are to be looked at. Both are lists by `next`.
