@@ -13,7 +13,7 @@ struct tni_cuda_event {
     int recorded, reached;
 };
 
-typedef enum { COPY, WORK, RECORD, WAIT } kind;
+typedef enum { COPY, SEND, WORK, RECORD, WAIT } kind;
 
 // Something in a stream.
 typedef struct {
@@ -25,6 +25,7 @@ typedef struct {
     void       *arg;
     tni_cuevent event;
     int         version;
+    int64_t     ticket;
 } thing;
 
 // The things from first to last wait.
@@ -70,7 +71,8 @@ static bool can_run(const struct tni_cuda_stream *s, bool no_work)
 static void run_one(struct tni_cuda_stream *s)
 {
     thing *t = &s->thing[s->first++ % MOST_THINGS];
-    if (t->kind == COPY) memcpy(t->dst, t->src, t->bytes);
+    if (t->kind == COPY || t->kind == SEND) memcpy(t->dst, t->src, t->bytes);
+    if (t->kind == SEND) ((tni_fetch_slot *)t->dst)->ticket = t->ticket;
     if (t->kind == WORK) t->f(t->arg);
     if (t->kind == RECORD) t->event->reached = t->version;
 }
@@ -159,6 +161,27 @@ static int host_free(void *p)
 {
     self.hosts--;
     free(p);
+    return TNI_CU_OK;
+}
+
+static int host_address(tni_cuptr *p, void *host, unsigned flags)
+{
+    (void)flags;
+    *p = (tni_cuptr)(uintptr_t)host;
+    return TNI_CU_OK;
+}
+
+// The kernel that sends an element is the only one there is.
+static int launch(tni_cufunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                  unsigned bz, unsigned shared, tni_custream s, void **args, void **extra)
+{
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+    CHECK(f == self.seat.fetches.send);
+    give(s, (thing){ .kind   = SEND,
+                     .src    = *(const void **)args[0],
+                     .dst    = *(void **)args[1],
+                     .ticket = *(int64_t *)args[2],
+                     .bytes  = (size_t) * (int *)args[3] });
     return TNI_CU_OK;
 }
 
@@ -254,6 +277,8 @@ void fake_gpu_open(uint32_t seed)
                                         .pointer_attribute = pointer_attribute,
                                         .host_alloc        = host_alloc,
                                         .host_free         = host_free,
+                                        .host_address      = host_address,
+                                        .launch            = launch,
                                         .copy_in           = copy_in,
                                         .copy_out          = copy_out,
                                         .stream_create     = stream_create,
@@ -271,6 +296,7 @@ void fake_gpu_open(uint32_t seed)
     self.random         = seed;
     self.seat           = (tni_cuda){ .heap = &self.heap, .gpu = &self.gpu, .stream = self.stream };
     self.stream[0].open = true;
+    self.seat.fetches.send = (tni_cufunction)(void *)&self;
 }
 
 tni_cuda *fake_gpu_seat(void)

@@ -113,7 +113,7 @@ static void check_driver(const char *name, way w, const int64_t *before)
                                                    "waits",  "memory",  "modules", "captures" };
     int64_t                  want[WATCH_KINDS] = { [WATCH_GRAPHS] = STEADY };
     if (w == UPLOADED || w == LOADED) want[WATCH_UPLOADS] = 2 * STEADY;
-    if (w == LATE) want[WATCH_DOWNLOADS] = STEADY;  // of one number, into pinned memory
+    if (w == LATE) want[WATCH_KERNELS] = STEADY;  // that write one number into the host's memory
     for (int k = 0; k < WATCH_KINDS; k++)
         test_case_result(driver_watched((watch_kind)k) - before[k] == want[k],
                          "%s: %lld %s in %d steps, not %lld", name,

@@ -401,9 +401,9 @@ static void pass(tni_cl_launch *to, const placed *p, bool finish)
 {
     const tni_kernel *k = p->l.kernel;
     int64_t           word[TNI_MOST_WORDS];
-    int               n = tni_simt_words(&p->l, &p->m, word);
     tni_simt_layout   at;
     tni_simt_layout_of(k, &at);
+    int n = tni_simt_words(&p->l, &p->m, &at, word);
     for (int i = 0; i < k->nbuffer; i++) {
         int64_t start = tni_cl_pass_buffer(to, p->l.buffer[i]);
         for (int a = 0; a < k->naccess; a++)

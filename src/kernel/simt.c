@@ -678,12 +678,11 @@ void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at)
     at->count = (int16_t)n;
 }
 
-int tni_simt_words(const tni_launch *l, const tni_simt *m, int64_t dst[TNI_MOST_WORDS])
+int tni_simt_words(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
+                   int64_t dst[TNI_MOST_WORDS])
 {
     const tni_kernel *k = l->kernel;
-    tni_simt_layout   at;
     facts             f = { .k = k, .cols = 1 };
-    tni_simt_layout_of(k, &at);
     for (int i = 0; i < k->nr; i++) f.cols *= l->size[k->np + i];
     dst[TNI_WORD_LINES]   = m->lines;
     dst[TNI_WORD_VECTORS] = m->vectors;
@@ -693,28 +692,29 @@ int tni_simt_words(const tni_launch *l, const tni_simt *m, int64_t dst[TNI_MOST_
     dst[TNI_WORD_SCRATCH] = 0;
     for (int i = 0; i < k->np + k->nr; i++) dst[TNI_WORD_SIZES + i] = l->size[i];
     for (int a = 0; a < k->naccess; a++) {
-        dst[at.offset[a]] = l->offset[a];
+        dst[at->offset[a]] = l->offset[a];
         for (int i = 0; i <= TNI_AXES; i++)
-            if (at.stride[a][i] >= 0) dst[at.stride[a][i]] = l->stride[a][i];
+            if (at->stride[a][i] >= 0) dst[at->stride[a][i]] = l->stride[a][i];
     }
     int64_t bytes = 0;
     for (int i = 0; i < k->nins; i++) {
-        if (at.tail[i] < 0) continue;
-        dst[at.tail[i]] = bytes;
+        if (at->tail[i] < 0) continue;
+        dst[at->tail[i]] = bytes;
         bytes += tail_bytes(&f, m, &k->ins[i]);
     }
-    for (int i = 0; i < k->nnumber; i++) dst[at.number[i]] = (int64_t)l->number[i].u;
-    return at.count;
+    for (int i = 0; i < k->nnumber; i++) dst[at->number[i]] = (int64_t)l->number[i].u;
+    return at->count;
 }
 
-size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const void *state, char *dst)
+size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
+                     const void *state, char *dst)
 {
     const tni_kernel *k = l->kernel;
     int64_t           word[TNI_MOST_WORDS];
-    int               n = tni_simt_words(l, m, word), at = 0;
-    for (int i = 0; i < k->nbuffer; i++, at += 8) memcpy(dst + at, &l->buffer[i], 8);
-    memcpy(dst + at, &l->scratch, 8);
-    memcpy(dst + at + 8, &state, 8);
-    memcpy(dst + at + 16, word, 8 * (size_t)n);
-    return (size_t)at + 16 + 8 * (size_t)n;
+    int               n = tni_simt_words(l, m, at, word), used = 0;
+    for (int i = 0; i < k->nbuffer; i++, used += 8) memcpy(dst + used, &l->buffer[i], 8);
+    memcpy(dst + used, &l->scratch, 8);
+    memcpy(dst + used + 8, &state, 8);
+    memcpy(dst + used + 16, word, 8 * (size_t)n);
+    return (size_t)used + 16 + 8 * (size_t)n;
 }

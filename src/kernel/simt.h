@@ -119,12 +119,14 @@ typedef struct {
 } tni_simt_layout;
 
 void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at);
-// Writes the words of a launch; their number.
-int tni_simt_words(const tni_launch *l, const tni_simt *m, int64_t dst[TNI_MOST_WORDS]);
+// Writes the words of a launch, as they lie in its kernel; their number.
+int tni_simt_words(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
+                   int64_t dst[TNI_MOST_WORDS]);
 // The struct that a CUDA kernel takes: nbuffer + 2 addresses, and the words. dst has room for
 // TNI_SIMT_BYTES; the bytes used.
 enum { TNI_SIMT_BYTES = 8 * (TNI_MOST_BUFFERS + 2 + TNI_MOST_WORDS) };
-size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const void *state, char *dst);
+size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
+                     const void *state, char *dst);
 
 // ---- text --------------------------------------------------------------------------------------
 

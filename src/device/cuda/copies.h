@@ -11,6 +11,7 @@
 
 #include "device/cuda/driver.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 enum {
@@ -45,18 +46,29 @@ typedef struct {
     uint64_t       waited;  // the copies wait for work up to this
 } tni_uploads;
 
-// The ring of what tn_item_late asked for, one element each, and the event behind each.
+// An element that arrives at the host: a kernel writes it, and then the ticket that it was asked by.
 typedef struct {
-    int64_t    *value;  // NULL before the first
-    tni_cuevent done[TNI_FETCHES];
-    int64_t     tickets;  // so far
+    int64_t          value;
+    _Atomic(int64_t) ticket;
+} tni_fetch_slot;
+
+// The ring of what tn_item_late asked for, in host memory that the GPU writes.
+typedef struct {
+    tni_fetch_slot *slot;  // NULL before the first
+    tni_cuptr       at;    // the GPU's address of it
+    tni_cufunction  send;
+    int64_t         tickets;  // so far
 } tni_fetches;
+
+// The text of the kernel that writes them, as those of group_text.h.
+extern const char *const tni_text_send[];
 
 struct tni_cuda;
 
 // Work is about to be given to the compute stream, which is not being captured: it comes after every
 // upload so far.
 void tni_cuda_join(struct tni_cuda *c);
+void tni_fetches_close(struct tni_cuda *c);
 void tni_copies_close(struct tni_cuda *c);
 
 #endif

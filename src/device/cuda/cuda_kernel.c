@@ -119,7 +119,7 @@ static int start(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni
 {
     char      args[TNI_SIMT_BYTES];
     tni_cuptr state    = tni_cuda_state(c, l->ticket);
-    size_t    bytes    = tni_simt_pack(l, m, (const void *)(uintptr_t)state, args);
+    size_t    bytes    = tni_simt_pack(l, m, v->layout, (const void *)(uintptr_t)state, args);
     uint32_t  offset[] = { 0, (uint32_t)bytes };
     tni_deed  d        = { .f        = v->main,
                            .grid     = { (unsigned)m->grid[0], (unsigned)m->grid[1], 1 },

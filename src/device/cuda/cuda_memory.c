@@ -99,52 +99,8 @@ tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src
     return tni_cuda_status(c, error, "copying from the GPU", why);
 }
 
-static int open_fetches(tni_cuda *c)
-{
-    const tni_driver *cu    = c->gpu->cu;
-    tni_fetches      *f     = &c->fetches;
-    void             *host  = NULL;
-    int               error = TNI_CU_OK;
-    if (f->value) return error;
-    for (int i = 0; !error && i < TNI_FETCHES; i++)
-        if (!f->done[i]) error = cu->event_create(&f->done[i], TNI_CU_EVENT_NO_TIMING);
-    if (!error) error = cu->host_alloc(&host, TNI_FETCHES * sizeof *f->value, TNI_CU_HOST_PORTABLE);
-    if (!error) f->value = host;
-    return error;
-}
-
-int64_t tni_cuda_fetch(void *seat, tn_dtype dt, const void *src)
-{
-    tni_cuda         *c  = seat;
-    const tni_driver *cu = c->gpu->cu;
-    tni_fetches      *f  = &c->fetches;
-    tni_cuda_enter(c);
-    if (open_fetches(c) != TNI_CU_OK) return 0;
-    tni_cuda_join(c);
-    int i     = (int)(f->tickets % TNI_FETCHES);
-    int error = cu->copy_out(&f->value[i], address(src), tni_dtype_size(dt), c->stream);
-    if (!error) error = cu->event_record(f->done[i], c->stream);
-    return error ? 0 : ++f->tickets;
-}
-
-bool tni_cuda_fetched(void *seat, int64_t ticket, void *host)
-{
-    tni_cuda    *c = seat;
-    tni_fetches *f = &c->fetches;
-    int          i = (int)((ticket - 1) % TNI_FETCHES);
-    if (ticket <= f->tickets - TNI_FETCHES) return false;  // its place was used again
-    tni_cuda_enter(c);
-    if (c->gpu->cu->event_query(f->done[i]) != TNI_CU_OK) return false;
-    memcpy(host, &f->value[i], sizeof f->value[i]);
-    return true;
-}
-
 void tni_copies_close(tni_cuda *c)
 {
-    const tni_driver *cu = c->gpu->cu;
-    tni_fetches      *f  = &c->fetches;
     tni_uploads_close(c);
-    for (int i = 0; i < TNI_FETCHES; i++)
-        if (f->done[i]) cu->event_destroy(f->done[i]);
-    if (f->value) cu->host_free(f->value);
+    tni_fetches_close(c);
 }

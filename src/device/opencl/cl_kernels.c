@@ -147,11 +147,11 @@ static void set_buffers(tni_launch *l, tni_cl_mem *mem)
 }
 
 // Buffers, scratch and state, then the words.
-static void pass_all(tni_cl_launch *c, const tni_launch *l, const tni_simt *m,
+static void pass_all(tni_cl_launch *c, const tni_variant *v, const tni_launch *l, const tni_simt *m,
                      const tni_cl_mem *mem)
 {
     int64_t words[TNI_MOST_WORDS];
-    int     n               = tni_simt_words(l, m, words);
+    int     n               = tni_simt_words(l, m, v->layout, words);
     words[TNI_WORD_SCRATCH] = tni_cl_find(l->scratch).offset;
     for (int i = 0; i < l->kernel->nbuffer + 2; i++) tni_cl_pass(c, &mem[i], sizeof mem[i]);
     for (int i = 0; i < n; i++) tni_cl_pass_long(c, words[i]);
@@ -168,14 +168,14 @@ static tn_status start_both(tni_cl *cl, const tni_variant *v, const tni_launch *
     set_buffers(&here, mem);
     mem[n]     = tni_cl_find(l->scratch).mem;
     mem[n + 1] = state_of(cl);
-    pass_all(&c, &here, m, mem);
+    pass_all(&c, v, &here, m, mem);
     if (m->shared_bytes) tni_cl_pass(&c, NULL, (size_t)m->shared_bytes);
     tn_status s = tni_cl_start(&c, "kernel", 2,
                                (size_t[]){ (size_t)m->grid[0], (size_t)m->grid[1] },
                                (size_t[]){ (size_t)m->block, 1 }, why);
     if (s == TN_OK && v->finish) {
         c = (tni_cl_launch){ .cl = cl, .kernel = v->finish };
-        pass_all(&c, &here, m, mem);
+        pass_all(&c, v, &here, m, mem);
         s = tni_cl_start(&c, "kernel", 1, (size_t[]){ (size_t)m->finish_grid },
                          (size_t[]){ (size_t)m->class.finish_threads }, why);
     }

@@ -29,15 +29,16 @@ typedef struct {
 // are like one of a step before, the shapes of a few are kept.
 typedef struct entry entry;
 struct entry {
-    tni_kernel   kernel;
-    char        *key;
-    size_t       key_bytes;
-    uint64_t     hash;
-    bool         checks;  // it can fail on an index
-    tni_variant *variants;
-    kept_shape  *kept[KEPT];
-    int          oldest;  // of them
-    entry       *next;
+    tni_kernel      kernel;
+    char           *key;
+    size_t          key_bytes;
+    uint64_t        hash;
+    bool            checks;  // it can fail on an index
+    tni_variant    *variants;
+    tni_simt_layout layout;  // of its words
+    kept_shape     *kept[KEPT];
+    int             oldest;  // of them
+    entry          *next;
 };
 
 // A kernel of a text for one pair of dtypes, and its program, which other kernels of the text
@@ -109,11 +110,12 @@ static entry *new_entry(tni_compiled *t, const tni_kernel *k, uint64_t hash, cha
 {
     entry *e = calloc(1, sizeof *e);
     if (!e) return NULL;
-    e->hash               = hash;
-    e->key                = key;
-    e->key_bytes          = bytes;
-    e->kernel             = *k;
-    e->checks             = has_checks(k);
+    e->hash      = hash;
+    e->key       = key;
+    e->key_bytes = bytes;
+    e->kernel    = *k;
+    e->checks    = has_checks(k);
+    tni_simt_layout_of(k, &e->layout);
     e->next               = t->slot[hash % SLOTS];
     t->slot[hash % SLOTS] = e;
     return e;
@@ -219,6 +221,7 @@ static bool batch_add(batch *b, entry *e, const tni_simt_class *c)
     if (!v) return false;
     int i      = b->n++;
     v->class   = *c;
+    v->layout  = &e->layout;
     b->made[i] = v;
     b->of[i]   = e;
     snprintf(b->name[i], sizeof b->name[i], "k%d", i);

@@ -50,9 +50,10 @@ bool tni_compiled_has_doubles(const tni_compiled *t);
 typedef struct tni_variant tni_variant;
 struct tni_variant {
     tni_simt_class class;
-    void         *main, *finish;
-    tni_registers registers;  // the most of both
-    tni_variant  *next;
+    const tni_simt_layout *layout;  // of its words
+    void                  *main, *finish;
+    tni_registers          registers;  // the most of both
+    tni_variant           *next;
 };
 
 // As the contract has them: entries for the kernels of a plan, and scratch for a launch. The entry

@@ -1,0 +1,87 @@
+// Single elements on their way to the host: a kernel behind the work that computes them writes them
+// into the host's memory. A copy would take another engine of the GPU than kernels do, and each change
+// from one to the other costs more than a small step's kernels.
+#include "device/cuda/gpu.h"
+
+#include <string.h>
+
+#define T(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+
+// The element first, so that who sees the ticket sees it.
+const char *const tni_text_send[] = {
+    T(KERNEL(32) send(const m_uchar *x, volatile m_long *slot, m_long ticket, int bytes) {
+          if (LOCAL_ID) return;
+          m_ulong v = bytes == 8 ? *(const m_ulong *)x : bytes == 4 ? *(const m_uint *)x
+                    : bytes == 2 ? *(const m_ushort *)x : *x;
+          slot[0] = (m_long)v;
+          __threadfence_system();
+          slot[1] = ticket;
+      }),
+    NULL,
+};
+
+// clang-format on
+
+static int open_ring(tni_cuda *c)
+{
+    const tni_driver *cu    = c->gpu->cu;
+    tni_fetches      *f     = &c->fetches;
+    size_t            bytes = TNI_FETCHES * sizeof *f->slot;
+    void             *host  = NULL;
+    if (f->slot) return TNI_CU_OK;
+    int error = cu->host_alloc(&host, bytes, TNI_CU_HOST_PORTABLE | TNI_CU_HOST_MAPPED);
+    if (!error) error = cu->host_address(&f->at, host, 0);
+    if (error) {
+        if (host) cu->host_free(host);
+        return error;
+    }
+    memset(host, 0, bytes);
+    f->slot = host;
+    return TNI_CU_OK;
+}
+
+static bool open_fetches(tni_cuda *c)
+{
+    tni_fetches *f   = &c->fetches;
+    tni_text     why = { "" };
+    tn_status    s;
+    if (!f->send)
+        f->send = tni_compiled_hand(c->gpu->compiled, tni_text_send, "send", TN_U8, TN_U8, &s,
+                                    &why);
+    return f->send && open_ring(c) == TNI_CU_OK;
+}
+
+int64_t tni_cuda_fetch(void *seat, tn_dtype dt, const void *src)
+{
+    tni_cuda    *c = seat;
+    tni_fetches *f = &c->fetches;
+    tni_cuda_enter(c);
+    if (!open_fetches(c)) return 0;
+    struct {
+        const void *x;
+        tni_cuptr   slot;
+        int64_t     ticket;
+        int         bytes;
+    } a = { src, f->at + (size_t)(f->tickets % TNI_FETCHES) * sizeof *f->slot, f->tickets + 1,
+            (int)tni_dtype_size(dt) };
+    uint32_t offset[] = { 0, 8, 16, 24, 28 };
+    tni_deed d        = { .f = f->send, .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .args = 4 };
+    return tni_replay_launch(c, &d, offset, (const char *)&a) ? 0 : ++f->tickets;
+}
+
+bool tni_cuda_fetched(void *seat, int64_t ticket, void *host)
+{
+    const tni_cuda *c = seat;
+    tni_fetch_slot *s = &c->fetches.slot[(ticket - 1) % TNI_FETCHES];
+    if (ticket <= c->fetches.tickets - TNI_FETCHES) return false;  // its place is another's
+    if (atomic_load_explicit(&s->ticket, memory_order_acquire) != ticket) return false;
+    memcpy(host, &s->value, sizeof s->value);
+    return true;
+}
+
+void tni_fetches_close(tni_cuda *c)
+{
+    if (c->fetches.slot) c->gpu->cu->host_free(c->fetches.slot);
+}
