@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "device/cuda/gpu.h"
+#include "device/cuda/product_small.h"
 #include "engine/engine.h"
 #include "gpu_parts.h"
 #include "kernel_kit.h"
@@ -208,6 +209,7 @@ static const struct {
     const char        *kernel[5];
 } hands[] = {
     { "send", tni_text_send, { "send" } },
+    { "small", tni_text_small, { "small_1", "small_2", "small_4", "small_8" } },
     { "matmul", tni_text_matmul, { "matmul" } },
     { "conv 16", tni_text_conv_16, { "conv" } },
     { "conv 32", tni_text_conv_32, { "conv" } },
@@ -244,6 +246,7 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
     const char *const *text   = hands[hand].text;
     bool               narrow = x == TN_F16 || x == TN_BF16, floats = tni_is_float(x);
     if (text == tni_text_send) return x == TN_U8 && y == TN_U8;
+    if (text == tni_text_small) return x == TN_F32 && y == TN_F32;
     if (text == tni_text_sort || text == tni_text_extremum) return y == TN_I64;
     if (text == tni_text_cumsum || text == tni_text_cumprod) return floats ? y == x : y == TN_I64;
     if (!strncmp(hands[hand].name, "conv", 4) || !strncmp(hands[hand].name, "weights", 7))

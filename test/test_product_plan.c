@@ -6,6 +6,7 @@
 #include "scratch.h"
 #include "tree.h"
 
+#include "device/cuda/product_small.h"
 #include "fake/fake_blaslt.h"
 
 #include <dlfcn.h>
@@ -363,6 +364,159 @@ static void big_products_are_timed_less(void)
     end();
 }
 
+// ---- our own kernel ----------------------------------------------------------------------------
+
+// What stands for it: how long it takes, and how often it ran.
+static struct {
+    double cost;
+    bool   broken;
+    int    runs;
+} own;
+
+static int run_own(void *seat, const tni_product *p, char *out)
+{
+    if (seat != &own || !tni_small_takes(p) || own.broken) return TNI_CU_NOT_FOUND;
+    fake->milliseconds += own.cost;
+    own.runs++;
+    for (int64_t i = 0; i < p->rows * p->cols; i++) ((float *)out)[i] = 4;
+    return TNI_CU_OK;
+}
+
+// Begins with a kernel of our own that takes so long; the library's fastest takes 0.5.
+static bool begin_own(small *s, double cost)
+{
+    if (!begin()) return false;
+    own.cost    = cost;
+    own.broken  = false;
+    own.runs    = 0;
+    place.small = run_own;
+    place.seat  = &own;
+    make(s);
+    return true;
+}
+
+// How the product is done once it is prepared.
+static int way_of(small *s)
+{
+    tni_text why = { "" };
+    CHECK_STATUS(tni_product_prepare(&s->p, &place, &why), TN_OK);
+    CHECK_STR(why.s, "");
+    return tni_product_known(&s->p, &place);
+}
+
+static void our_own_kernel_is_taken_where_it_is_faster_and_so_by_the_next_process(void)
+{
+    small s;
+    if (!begin_own(&s, 0.3)) return;
+    int64_t timed = timed_now(), found = found_now();
+    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    CHECK_NEAR(((float *)s.out)[14], 4, 0);
+    tni_product_forget();
+    own.cost = 5;  // timing again would show
+    own.runs = 0;
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    CHECK_INT(own.runs, 1);  // its code is loaded
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    CHECK_INT(own.runs, 1);
+    CHECK_INT(timed_now() - timed, 1);
+    CHECK_INT(found_now() - found, 1);
+    CHECK_INT(prepare_and_run(&s), FASTEST);  // the library's is known all the same
+    end();
+}
+
+static void our_own_kernel_is_not_taken_where_it_is_no_faster(void)
+{
+    small s;
+    if (!begin_own(&s, 0.495)) return;  // within the clock's noise
+    int64_t timed = timed_now();
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    CHECK(own.runs > 0);
+    tni_product_forget();
+    own.cost = 0.1;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    CHECK_INT(timed_now() - timed, 1);
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    end();
+}
+
+static void a_choice_that_was_made_without_our_own_kernel_is_made_anew(void)
+{
+    small s;
+    if (!begin_own(&s, 0.3)) return;
+    int64_t timed = timed_now(), found = found_now();
+    place.small = NULL;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    place.small = run_own;
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    CHECK_INT(timed_now() - timed, 2);
+    tni_product_forget();
+    place.small   = NULL;
+    fake->fastest = 9;
+    own.runs      = 0;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);  // of the same record
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    CHECK_INT(own.runs, 0);
+    CHECK_INT(timed_now() - timed, 2);
+    CHECK_INT(found_now() - found, 1);
+    end();
+}
+
+static void our_own_kernel_is_not_chosen_without_timing_nor_in_a_capture(void)
+{
+    small s;
+    if (!begin_own(&s, 0.3)) return;
+    place.timing = false;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    CHECK_INT(own.runs, 0);
+    place.timing    = true;
+    place.capturing = true;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    CHECK_INT(own.runs, 0);
+    place.capturing = false;
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    place.timing = false;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    place.timing    = true;
+    place.capturing = true;
+    tni_product_forget();
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);  // remembered
+    end();
+}
+
+static void our_own_kernel_that_does_not_run_is_not_chosen(void)
+{
+    small s;
+    if (!begin_own(&s, 0.3)) return;
+    own.broken = true;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    place.gpu  = "another";
+    own.broken = false;
+    tni_product_forget();
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    tni_product_forget();
+    own.broken = true;  // here, though it ran where it was chosen
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    CHECK_INT(prepare_and_run(&s), FASTEST);
+    end();
+}
+
+static void our_own_kernel_is_not_timed_for_what_it_cannot_do(void)
+{
+    small s;
+    if (!begin_own(&s, 0.3)) return;
+    s.p.adds = true;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    make(&s);
+    CHECK(tni_product_then(&s.p, TNI_LT_EPILOGUE_GELU, NULL));
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_BF16;
+    CHECK(tni_product_of(&s.call, &s.p));
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
+    CHECK_INT(own.runs, 0);
+    end();
+}
+
 // ---- what goes wrong ---------------------------------------------------------------------------
 
 static void what_does_not_run_is_not_chosen(void)
@@ -439,6 +593,12 @@ const test_case tests_product_plan[] = {
     TEST(without_timing_the_first_is_taken_whatever_is_on_disk),
     TEST(choosing_does_not_disturb_what_is_added_to),
     TEST(big_products_are_timed_less),
+    TEST(our_own_kernel_is_taken_where_it_is_faster_and_so_by_the_next_process),
+    TEST(our_own_kernel_is_not_taken_where_it_is_no_faster),
+    TEST(a_choice_that_was_made_without_our_own_kernel_is_made_anew),
+    TEST(our_own_kernel_is_not_chosen_without_timing_nor_in_a_capture),
+    TEST(our_own_kernel_that_does_not_run_is_not_chosen),
+    TEST(our_own_kernel_is_not_timed_for_what_it_cannot_do),
     TEST(what_does_not_run_is_not_chosen),
     TEST(a_form_without_an_algorithm_is_refused_and_not_asked_for_again),
     TEST(a_launch_that_fails_is_told),

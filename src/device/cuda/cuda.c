@@ -51,9 +51,10 @@ static int fill_seat(tni_cuda *c, void *stream)
     c->plainly           = is("TN_REPLAY", '0');
     c->tf32              = is("TN_TF32", '1') && !is("NVIDIA_TF32_OVERRIDE", '0');
     c->deterministic     = is("TN_DETERMINISTIC", '1');
-    c->borrowed          = stream != NULL;
-    c->stream            = stream;
-    int error            = cu->set_current(c->gpu->cx);
+    c->small = is("TN_SMALL", '0') ? TNI_NEVER : is("TN_SMALL", '1') ? TNI_ALWAYS : TNI_IF_FASTER;
+    c->borrowed = stream != NULL;
+    c->stream   = stream;
+    int error   = cu->set_current(c->gpu->cx);
     if (!error && !stream) error = cu->stream_create(&c->stream, TNI_CU_STREAM_NONBLOCKING);
     return error ? error : tni_state_open(c);
 }

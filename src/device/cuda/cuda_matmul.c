@@ -1,6 +1,7 @@
-// Matrix products: by cuBLASLt where it is here and can, else by a kernel of our own.
+// Matrix products: by cuBLASLt where it is here and can, or by a kernel of our own for small ones; else
+// by that of all devices with work groups.
 #include "device/cuda/gpu.h"
-#include "device/cuda/product.h"
+#include "device/cuda/product_small.h"
 #include "device/simt/groups.h"
 
 enum { WORKSPACE = 32 << 20 };
@@ -13,6 +14,17 @@ static tni_cuptr workspace(tni_cuda *c)
     return c->workspace;
 }
 
+// As the library launches: what may begin early would be timed to be faster than it is in a graph.
+static int small_as_library(void *seat, const tni_product *p, char *out)
+{
+    return tni_small_launch(seat, p, out, false);
+}
+
+static bool has_small(const tni_cuda *c)
+{
+    return c->gpu->limits.cluster >= TNI_SMALL_RANKS && c->small != TNI_NEVER;
+}
+
 static tni_product_place place_of(tni_cuda *c)
 {
     return (tni_product_place){ .cu        = c->gpu->cu,
@@ -22,19 +34,40 @@ static tni_product_place place_of(tni_cuda *c)
                                 .workspace = workspace(c),
                                 .bytes     = c->workspace ? WORKSPACE : 0,
                                 .capturing = c->recorder.manner == TNI_CAPTURING,
-                                .timing    = !c->deterministic };
+                                .timing    = !c->deterministic,
+                                .small     = has_small(c) ? small_as_library : NULL,
+                                .seat      = c };
 }
 
-// TN_EARG: the library has no algorithm for it.
-static tn_status by_library(tni_cuda *c, tni_product *p, tni_text *why)
+static tn_status by_small(tni_cuda *c, const tni_product *p, tni_text *why)
+{
+    return tni_cuda_status(c, tni_small_launch(c, p, p->at[2], true), "multiplying", why);
+}
+
+static tn_status by_library(tni_cuda *c, const tni_product *p, const tni_product_place *at,
+                            tni_text *why)
+{
+    const void *mark[] = { p->at[0], p->at[1], p->at[2], p->bias, (void *)(intptr_t)p->epilogue };
+    if (!tni_replay_does(c, mark, sizeof mark)) return TN_OK;
+    return tni_product_run(p, at, why);
+}
+
+// By what is known or chosen to be faster. Our own kernel is one like others, which a graph can give
+// other operands; the library's work is not. TN_EARG: the library has no algorithm for it.
+static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
 {
     tni_product_place at = place_of(c);
-    const void *mark[]   = { p->at[0], p->at[1], p->at[2], p->bias, (void *)(intptr_t)p->epilogue };
     p->tf32              = c->tf32;
-    if (tni_product_refused(p, &at)) return TN_EARG;
-    if (!tni_replay_does(c, mark, sizeof mark)) return TN_OK;
-    tn_status s = c->recorder.manner == TNI_PLAINLY ? tni_product_prepare(p, &at, why) : TN_OK;
-    return s == TN_OK ? tni_product_run(p, &at, why) : s;
+    if (c->small == TNI_ALWAYS && has_small(c) && tni_small_takes(p)) return by_small(c, p, why);
+    tni_product_way way = tni_product_known(p, &at);
+    if (way == TNI_BY_NEITHER) return TN_EARG;
+    if (c->recorder.manner == TNI_PLAINLY) {
+        tni_cuda_join(c);
+        tn_status s = tni_product_prepare(p, &at, why);
+        if (s != TN_OK) return s;
+        way = tni_product_known(p, &at);
+    }
+    return way == TNI_BY_SMALL ? by_small(c, p, why) : by_library(c, p, &at, why);
 }
 
 tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call)
@@ -45,7 +78,7 @@ tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call)
     tni_cuda_enter(c);
     if (!tni_blaslt_get(&none) || !tni_product_of(call, &p)) return tni_groups_matmul(via, call);
     none        = (tni_text){ "" };
-    tn_status s = by_library(c, &p, &none);
+    tn_status s = multiply(c, &p, &none);
     if (s == TN_EARG) return tni_groups_matmul(via, call);
     if (s != TN_OK) tni_text_add(call->why, "%s", none.s);
     return s;
@@ -76,7 +109,7 @@ static tn_status run_ending(const tni_call *call, const tni_launch *l, tni_text 
     to.out.data = e.to;
     if (!tni_product_of(&to, &p) || !tni_product_then(&p, e.epilogue, e.bias)) return TN_EARG;
     tni_cuda_enter(c);
-    return by_library(c, &p, why);
+    return multiply(c, &p, why);
 }
 
 tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why)

@@ -43,19 +43,24 @@ typedef struct {
 
 typedef struct tni_stamps tni_stamps;  // stamps.c
 
+// When something that can be done is done: if it is timed to be faster, or by what a switch says.
+typedef enum { TNI_IF_FASTER, TNI_NEVER, TNI_ALWAYS } tni_when;
+
 // A context's seat: a GPU and the stream in which all of its work goes in order. The context owns it.
 typedef struct tni_cuda {
     tni_heap         *heap;
     const tni_gpu    *gpu;
     tni_custream      stream;
-    bool              borrowed;       // the stream is the caller's
-    bool              lost;           // the driver said that nothing works any more
-    bool              plainly;        // no graphs
-    bool              tf32;           // products of f32 may round to 10 bits of mantissa
-    bool              deterministic;  // nothing is chosen by time
-    tni_cuptr         workspace;      // of cuBLASLt
-    tni_cuptr         state;          // one for each ticket: see simt.h
-    volatile int64_t *told;           // on the host: what the first CHECK that failed wrote
+    bool              borrowed;         // the stream is the caller's
+    bool              lost;             // the driver said that nothing works any more
+    bool              plainly;          // no graphs
+    bool              tf32;             // products of f32 may round to 10 bits of mantissa
+    bool              deterministic;    // nothing is chosen by time
+    tni_when          small;            // products by product_small.h
+    tni_cufunction    small_kernel[4];  // by how many blocks share a tile; NULL before the first
+    tni_cuptr         workspace;        // of cuBLASLt
+    tni_cuptr         state;            // one for each ticket: see simt.h
+    volatile int64_t *told;             // on the host: what the first CHECK that failed wrote
     int               scratches;
     tni_cuptr         scratch[TNI_SCRATCHES];  // the last is in use: by kernels one after the other
     size_t            scratch_bytes;

@@ -67,6 +67,10 @@ typedef struct {
     size_t            bytes;
     bool              capturing;  // the stream is being captured: nothing may be timed
     bool timing;  // choose by timing, or by what was timed before; else the library's first choice
+    // Where a kernel of our own may be chosen for products that it takes (product_small.h): launches
+    // one with D in out, as the library would. NULL: never.
+    int (*small)(void *seat, const tni_product *p, char *out);
+    void *seat;
 } tni_product_place;
 
 // Chooses how a product is done, so that running it chooses nothing: candidates are timed on the
@@ -75,11 +79,13 @@ typedef struct {
 // algorithm for it, or none with this epilogue.
 tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why);
 
-// Launches a product. One that was not prepared takes what is remembered, else the first choice.
+// Launches a product by the library. One that was not prepared takes what is remembered, else the first choice.
 tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why);
 
-// Whether it is known that the library has no algorithm for a product.
-bool tni_product_refused(const tni_product *p, const tni_product_place *at);
+// How a product is done, as far as it is known: by the library, which may choose at the first run; by
+// the place's own kernel; by neither, since the library has no algorithm.
+typedef enum { TNI_BY_LIBRARY, TNI_BY_SMALL, TNI_BY_NEITHER } tni_product_way;
+tni_product_way tni_product_known(const tni_product *p, const tni_product_place *at);
 
 // What this process did so far: products that it timed, and choices it found on disk.
 void tni_product_counts(int64_t *timed, int64_t *found);

@@ -1,8 +1,9 @@
-// Which algorithm a product takes: the fastest of what the library proposes, timed once for all
-// processes and kept on disk.
+// Which algorithm a product takes: the fastest of what the library proposes and of our own kernel for
+// small ones, timed once for all processes and kept on disk.
 #include "device/cuda/product_plan.h"
 
 #include "device/cuda/gpu.h"
+#include "device/cuda/product_small.h"
 #include "kernel/disk.h"
 
 #include <inttypes.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 
 enum { A, B, D };
-enum { WORDS = sizeof(tni_form) / sizeof(int64_t), OWN_WORDS = 2, WORD_TEXT = 21 };
+enum { WORDS = sizeof(tni_form) / sizeof(int64_t), OWN_WORDS = 3, WORD_TEXT = 21 };
 
 // Under the lock of the plans.
 static struct {
@@ -40,42 +41,63 @@ static void make_key(const tni_ltjob *j, disk_key *k)
     self.disk_open = true;
 }
 
-bool tni_choice_find(const tni_ltjob *j)
+// What is kept: the library's fastest; and, only where our own kernel was timed too, which version of it
+// and whether it was faster.
+typedef struct {
+    tni_ltalgo algo;
+    int64_t    version, small;
+} choice;
+
+enum { WITHOUT_SMALL = sizeof(tni_ltalgo) };
+
+// Reads what is kept. False if there is nothing, or our own kernel can do the product and was not timed.
+static bool read_choice(const tni_ltjob *j, choice *c)
 {
-    disk_key       k;
-    tni_ltproposal seen;
-    tni_ltalgo     algo;
-    size_t         bytes = 0;
-    tni_ltplan    *n     = j->plan;
+    disk_key k;
+    size_t   bytes = 0;
     make_key(j, &k);
     void *data = tni_disk_find(&self.disk, &k.key, &bytes);
-    bool  ok   = data && bytes == sizeof algo;
-    if (ok) memcpy(&algo, data, sizeof algo);
+    bool  ok   = data && (bytes == sizeof *c || bytes == WITHOUT_SMALL);
+    *c         = (choice){ .version = 0 };
+    if (ok) memcpy(c, data, bytes);
     free(data);
-    if (ok)
-        ok = j->lt->check(j->handle, n->desc, n->layout[A], n->layout[B], n->layout[D],
-                          n->layout[D], &algo, &seen) == TNI_LT_OK;
-    if (!ok || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return false;
-    n->algo = algo;
+    return ok && (c->version == TNI_SMALL_VERSION || !j->plan->form.small);
+}
+
+bool tni_choice_find(const tni_ltjob *j)
+{
+    tni_ltproposal seen;
+    choice         c;
+    tni_ltplan    *n = j->plan;
+    if (!read_choice(j, &c)) return false;
+    int e = j->lt->check(j->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
+                         &c.algo, &seen);
+    if (e != TNI_LT_OK || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return false;
+    n->algo  = c.algo;
+    n->small = n->form.small && c.small;
     self.found++;
     return true;
 }
 
 static void keep_choice(const tni_ltjob *j)
 {
-    disk_key k;
+    disk_key          k;
+    const tni_ltplan *n = j->plan;
+    choice            c = { .algo = n->algo, .version = TNI_SMALL_VERSION, .small = n->small };
     make_key(j, &k);
-    tni_disk_keep(&self.disk, &k.key, &j->plan->algo, sizeof j->plan->algo);
+    tni_disk_keep(&self.disk, &k.key, &c, n->form.small ? sizeof c : WITHOUT_SMALL);
 }
 
 // ---- timing ------------------------------------------------------------------------------------
 
-// The clock of a choice: two events, where the product goes, and the first error of the driver.
+// The clock of a choice: two events, where the product goes, what it found, and the first error of the
+// driver.
 typedef struct {
     const tni_ltjob *job;
     tni_cuevent      from, to;
     char            *out;
     tni_cuptr        scratch;  // out, where the real one is added to
+    bool             small;    // our own kernel is the fastest
     int              error;
 } stopwatch;
 
@@ -122,20 +144,27 @@ static int cover(const tni_ltjob *j)
     return e;
 }
 
-// Milliseconds of one product by an algorithm, the best of some rounds of runs; below 0 if it cannot
-// be run. A product before them loads what is needed.
-static float milliseconds(stopwatch *w, const tni_ltalgo *algo, int rounds, int runs)
+// One product by an algorithm, or by our own kernel if there is none.
+static int multiply(const stopwatch *w, const tni_ltalgo *algo)
 {
     static const int64_t start[3] = { 0 };
     const tni_ltjob     *j        = w->job;
-    const tni_driver    *cu       = j->at->cu;
-    float                best     = -1;
-    if (tni_lt_multiply(j, algo, start, w->out) != TNI_LT_OK) return best;
+    return algo ? tni_lt_multiply(j, algo, start, w->out) : j->at->small(j->at->seat, j->p, w->out);
+}
+
+// Milliseconds of one product, the best of some rounds of runs; below 0 if it cannot be run. A product
+// before them loads what is needed.
+static float milliseconds(stopwatch *w, const tni_ltalgo *algo, int rounds, int runs)
+{
+    const tni_ltjob  *j    = w->job;
+    const tni_driver *cu   = j->at->cu;
+    float             best = -1;
+    if (multiply(w, algo)) return best;
     for (int r = 0; r < rounds && !w->error; r++) {
         float ms = 0;
         int   e = cover(j), bad = 0;
         if (!e) e = cu->event_record(w->from, j->at->stream);
-        for (int i = 0; i < runs && !bad; i++) bad = tni_lt_multiply(j, algo, start, w->out);
+        for (int i = 0; i < runs && !bad; i++) bad = multiply(w, algo);
         if (!e) e = cu->event_record(w->to, j->at->stream);
         if (!e) e = cu->event_wait(w->to);
         if (!e) e = cu->elapsed(&ms, w->from, w->to);
@@ -162,7 +191,7 @@ static pace pace_of(float ms, int count)
 }
 
 // The fastest of the proposals, -1 if none runs. A later one has to be better by more than the
-// clock's noise.
+// clock's noise, and so has our own kernel, which comes last.
 static int fastest(stopwatch *w, const tni_ltproposal *list, int count)
 {
     const float margin = 0.98f;
@@ -177,6 +206,9 @@ static int fastest(stopwatch *w, const tni_ltproposal *list, int count)
         at   = i;
         best = ms;
     }
+    if (at < 0 || w->error || !w->job->plan->form.small) return at;
+    ms       = milliseconds(w, NULL, p.rounds, p.runs);
+    w->small = ms >= 0 && ms <= best * margin;
     return at;
 }
 
@@ -194,6 +226,7 @@ tn_status tni_choice_make(const tni_ltjob *j)
     if (at < 0) return TN_EARG;
     if (!open) return TN_OK;
     j->plan->algo    = list[at].algo;
+    j->plan->small   = w.small;
     j->plan->settled = j->plan->warm = true;
     self.timed++;
     keep_choice(j);

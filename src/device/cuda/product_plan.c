@@ -2,6 +2,7 @@
 #include "device/cuda/product_plan.h"
 
 #include "base/hash.h"
+#include "device/cuda/product_small.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ static tni_form form_of(const tni_product *p, const tni_product_place *at)
 {
     tni_form f = { .device    = at->device,
                    .timing    = at->timing,
+                   .small     = at->small && tni_small_takes(p),
                    .in        = p->in,
                    .out       = p->out,
                    .tf32      = p->tf32 && p->in == TN_F32,
@@ -215,13 +217,16 @@ static tn_status refuse(const tni_ltjob *j)
     return TN_EARG;
 }
 
-// Launches a product that was chosen without being run. One that adds would change its result.
+// Launches a product that was chosen without being run. One that adds would change its result. A kernel
+// of our own that cannot be had here is left to the library.
 static tn_status warm_up(const tni_ltjob *j)
 {
     static const int64_t start[3] = { 0 };
     if (j->plan->warm || j->p->adds) return TN_OK;
     j->plan->warm = true;
-    int e         = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
+    if (j->plan->small && !j->at->small(j->at->seat, j->p, j->p->at[D])) return TN_OK;
+    j->plan->small = false;
+    int e          = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
     if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return refuse(j);
     return tni_lt_status(j, e, "multiplying");
 }
@@ -320,16 +325,19 @@ tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni
     return s;
 }
 
-bool tni_product_refused(const tni_product *p, const tni_product_place *at)
+tni_product_way tni_product_known(const tni_product *p, const tni_product_place *at)
 {
     tni_form f    = form_of(p, at);
     uint64_t hash = tni_hash(&f, sizeof f);
     pthread_mutex_lock(&self.lock);
     const tni_ltplan *n = self.bucket[hash % BUCKETS];
     while (n && (n->hash != hash || memcmp(&n->form, &f, sizeof f) != 0)) n = n->next;
-    bool refused = n && !n->served;
+    tni_product_way way = !n           ? TNI_BY_LIBRARY
+                          : !n->served ? TNI_BY_NEITHER
+                          : n->small   ? TNI_BY_SMALL
+                                       : TNI_BY_LIBRARY;
     pthread_mutex_unlock(&self.lock);
-    return refused;
+    return way;
 }
 
 void tni_product_counts(int64_t *timed, int64_t *found)

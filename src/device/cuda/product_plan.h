@@ -11,7 +11,7 @@ enum { TNI_PROPOSALS = 16 };
 // All that a choice depends on besides the GPU's kind and the library's version: words, so that
 // they compare and print as they are. What stands before `in` does not concern other processes.
 typedef struct {
-    int64_t device, timing;
+    int64_t device, timing, small;
     int64_t in, out, tf32, adds, epilogue;
     int64_t rows, cols, depth, batch, workspace;
     int64_t matrix[3][5];
@@ -30,6 +30,7 @@ struct tni_ltplan {
     bool         served;   // the library has an algorithm
     bool         settled;  // nothing better is to be looked for
     bool         warm;     // it was launched before, so that its code is loaded
+    bool         small;    // the place's own kernel is faster than algo
     const char  *bias;     // the one that desc has
 };
 
@@ -53,7 +54,8 @@ int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *
 // One launch by an algorithm: the products of a batch, so many elements on, with D in out.
 int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t offset[3], char *out);
 
-// Takes the choice of another process, if the library agrees that it can be used.
+// Takes the choice of another process, if the library agrees that it can be used, and if the place's own
+// kernel was among what was timed or cannot do the product.
 bool tni_choice_find(const tni_ltjob *j);
 // Times the proposals and keeps the best: then the plan is settled. Where there is no memory for it,
 // the algorithm stays. TN_EARG: none of them runs.

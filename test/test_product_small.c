@@ -1,0 +1,275 @@
+// test_product_small.c: small products of f32 by our own kernel: which it takes and how they are cut,
+// and, where there is a GPU, what it gives, with all that may follow a product.
+#include "check.h"
+#include "gpu_parts.h"
+#include "product_kit.h"
+
+#include "device/cuda/gpu.h"
+#include "device/cuda/product_small.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+
+enum { UNITS = 132 };
+
+static tni_product product_of(int64_t rows, int64_t cols, int64_t depth)
+{
+    return (tni_product){ .in       = TN_F32,
+                          .out      = TN_F32,
+                          .epilogue = TNI_LT_EPILOGUE_NONE,
+                          .rows     = rows,
+                          .cols     = cols,
+                          .depth    = depth,
+                          .batch    = 1 };
+}
+
+static void small_products_of_f32_are_taken(void)
+{
+    tni_product p = product_of(256, 64, 1024);
+    CHECK(tni_small_takes(&p));
+    p.depth++;
+    CHECK(!tni_small_takes(&p));
+    p = product_of(INT32_MAX, INT32_MAX, INT32_MAX);
+    CHECK(!tni_small_takes(&p));
+    p       = product_of(64, 64, 64);
+    p.batch = 2;
+    CHECK(!tni_small_takes(&p));
+    p       = product_of(64, 64, 64);
+    p.loops = 1;
+    CHECK(!tni_small_takes(&p));
+    p      = product_of(64, 64, 64);
+    p.adds = true;
+    CHECK(!tni_small_takes(&p));
+    p     = product_of(64, 64, 64);
+    p.out = p.in = TN_BF16;
+    CHECK(!tni_small_takes(&p));
+    p          = product_of(64, 64, 64);
+    p.epilogue = TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_RELU;
+    CHECK(tni_small_takes(&p));
+    p.epilogue = TNI_LT_EPILOGUE_GELU;
+    CHECK(!tni_small_takes(&p));
+}
+
+// Slices cover the inner axis, none is empty, and each begins at a multiple of four.
+static void every_step_of_the_inner_axis_is_in_one_slice(void)
+{
+    for (int64_t depth = 1; depth < 3000; depth++) {
+        tni_product   p  = product_of(1 + depth % 90, 1 + depth % 70, depth);
+        tni_small_cut c  = tni_small_cut_of(&p, UNITS);
+        bool          ok = c.slice % 4 == 0 && (int64_t)c.slice * c.ranks >= depth &&
+                  (int64_t)c.slice * (c.ranks - 1) < depth &&
+                  (c.ranks == 1 || c.tiles * c.ranks <= UNITS);
+        test_case_result(ok, "depth %d: %d slices of %d", (int)depth, c.ranks, c.slice);
+    }
+}
+
+static void the_products_of_a_small_step_fill_a_gpu(void)
+{
+    static const struct {
+        int64_t rows, cols, depth;
+        int     ranks;
+        int64_t blocks;
+    } row[] = { { 256, 64, 784, 8, 128 },
+                { 128, 64, 256, 8, 64 },
+                { 10, 64, 128, 4, 8 },
+                { 128, 256, 64, 2, 64 },
+                { 784, 256, 64, 1, 200 } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        tni_product   p = product_of(row[i].rows, row[i].cols, row[i].depth);
+        tni_small_cut c = tni_small_cut_of(&p, UNITS);
+        CHECK_INT(c.ranks, row[i].ranks);
+        CHECK_INT(c.tiles * c.ranks, row[i].blocks);
+    }
+}
+
+// ---- on a GPU ----------------------------------------------------------------------------------
+
+enum { ROOM = 16 << 20, MOST_WIDTH = 784 };
+
+// A seat with room for operands, and a bias.
+typedef struct {
+    tni_heap  heap;
+    tni_cuda *c;
+    char     *mem[3], *bias;
+    float     added[MOST_WIDTH];
+} bench;
+
+static bool open_bench(bench *b)
+{
+    tni_text  why = { "" };
+    tn_status s   = TN_OK;
+    *b            = (bench){ .heap = tni_heap_default() };
+    b->c          = tni_device_cuda.open(&b->heap, &(tni_wish){ 0 }, &s, &why);
+    if (!test_that(b->c != NULL, "%s", why.s)) return false;
+    for (int i = 0; i < 3; i++) b->mem[i] = tni_cuda_alloc(b->c, ROOM);
+    b->bias = tni_cuda_alloc(b->c, sizeof b->added);
+    for (int i = 0; i < MOST_WIDTH; i++) b->added[i] = (float)(i % 7 - 3) / 4;
+    return CHECK(b->mem[0] && b->mem[1] && b->mem[2] && b->bias) &&
+           CHECK_STATUS(tni_cuda_upload(b->c, b->bias, TN_F32, b->added, MOST_WIDTH, &why), TN_OK);
+}
+
+static void close_bench(bench *b)
+{
+    for (int i = 0; i < 3; i++) tni_cuda_free(b->c, b->mem[i]);
+    tni_cuda_free(b->c, b->bias);
+    tni_device_cuda.close(b->c);
+}
+
+// The call of a case with its operands on the GPU, each so many elements on.
+static tni_call on_gpu(const bench *b, const product_case *c, tni_arg in[2], int shift)
+{
+    tni_call y = c->call;
+    for (int i = 0; i < 3; i++) {
+        tni_arg *v = i < 2 ? &in[i] : &y.out;
+        *v         = i < 2 ? c->in[i] : c->call.out;
+        v->data    = b->mem[i] + shift * 4 + (v->data - c->mem[i]);
+    }
+    y.in = in;
+    return y;
+}
+
+static bool copy_all(const bench *b, const product_case *c, int shift, tni_text *why)
+{
+    bool ok = true;
+    for (int i = 0; i < 3; i++)
+        ok = ok && c->count[i] * 4 + shift * 4 <= ROOM &&
+             tni_cuda_upload(b->c, b->mem[i] + shift * 4, TN_F32, c->mem[i], c->count[i], why) ==
+                 TN_OK;
+    return ok;
+}
+
+// Whether a case gives what it should, and writes nothing else; also true of one that is not taken.
+static bool agrees(bench *b, product_case *c, int epilogue, int shift, double tol, tni_text *why)
+{
+    double      wide[MOST_WIDTH];
+    tni_arg     in[2];
+    tni_product p;
+    tni_call    call = on_gpu(b, c, in, shift);
+    for (int i = 0; i < MOST_WIDTH; i++) wide[i] = b->added[i];
+    if (!tni_product_of(&call, &p) || !tni_product_then(&p, epilogue, b->bias)) return true;
+    if (!tni_small_takes(&p)) return true;
+    double *want = product_want(c, false, epilogue, p.bias ? wide : NULL);
+    bool    ok   = want && copy_all(b, c, shift, why) &&
+              tni_small_launch(b->c, &p, p.at[2], true) == TNI_CU_OK &&
+              tni_cuda_download(b->c, c->mem[2], TN_F32, b->mem[2] + shift * 4, c->count[2], why) ==
+                  TN_OK &&
+              product_misses(c, c->mem[2], want, tol) == 0;
+    free(want);
+    return ok;
+}
+
+static const int after[] = { 0, TNI_LT_EPILOGUE_BIAS, TNI_LT_EPILOGUE_RELU,
+                             TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_RELU };
+
+static void run_random(int part, int parts)
+{
+    enum { MANY = 600 };
+    bench b;
+    if (!open_bench(&b)) return;
+    for (int i = part; i < MANY; i += parts) {
+        product_case c;
+        tni_text     why = { "" };
+        bool         ok  = product_draw(&c, (uint64_t)i, TN_F32, TN_F32, i % 2 ? 9 : 70);
+        ok               = ok && agrees(&b, &c, after[i / 2 % 4], i / 8 % 4, 0, &why);
+        test_case_result(ok, "seed %d: %s", i, why.s);
+        product_free(&c);
+    }
+    close_bench(&b);
+}
+
+static void small_products_on_the_gpu_are_exact_for_whole_numbers(void)
+{
+    in_parts(run_random, 2);
+}
+
+static void run_shapes(int part, int parts)
+{
+    static const int64_t size[][3] = { { 64, 784, 256 }, { 64, 256, 128 }, { 64, 128, 10 },
+                                       { 10, 64, 128 },  { 128, 64, 256 }, { 256, 64, 784 },
+                                       { 64, 10, 128 },  { 64, 128, 256 }, { 1024, 128, 10 },
+                                       { 65, 1001, 33 }, { 1, 4099, 300 }, { 300, 517, 1 },
+                                       { 1, 70001, 1 },  { 33, 31, 35 } };
+    enum { SIZES = sizeof size / sizeof *size };
+    bench b;
+    if (!open_bench(&b)) return;
+    for (int i = part; i < SIZES * 4 * 4 * 2; i += parts) {
+        const int64_t *n     = size[i / 32];
+        int            shift = i / 16 % 2;
+        product_case   c;
+        tni_text       why = { "" };
+        bool           ok  = product_make(&c, n, i % 2, i / 2 % 2, TN_F32, TN_F32);
+        if (ok) product_fill(&c, (uint64_t)i);
+        ok = ok && agrees(&b, &c, after[i / 4 % 4], shift, 1e-4, &why);
+        test_case_result(ok, "size %d, turned %d, epilogue %d, shift %d: %s", i / 32, i % 4,
+                         after[i / 4 % 4], shift, why.s);
+        product_free(&c);
+    }
+    close_bench(&b);
+}
+
+static void small_products_on_the_gpu_are_as_good_as_f32(void)
+{
+    in_parts(run_shapes, 2);
+}
+
+// ---- as part of a plan -------------------------------------------------------------------------
+
+enum { BATCH = 64, WIDE = 784, HIDDEN = 96, CLASSES = 10 };
+
+static tn_tensor *numbers(tn_ctx *cx, int64_t rows, int64_t cols, uint64_t seed)
+{
+    static float v[BATCH * WIDE * 2];
+    for (int64_t i = 0; i < rows * cols; i++)
+        v[i] = (float)((double)(product_random(&seed) >> 11) * 0x1p-53 - 0.5);
+    return tn_from(cx, TN_F32, TN_SHAPE(rows, cols), v);
+}
+
+// The same net on new rows again and again: first plainly, then by a graph whose kernels get other
+// addresses.
+static void run_net(const char *device, float y[][BATCH * CLASSES], int times)
+{
+    tn_ctx    *cx = open_seeded(device, 1);
+    tn_tensor *w1 = numbers(cx, HIDDEN, WIDE, 1), *b1 = numbers(cx, 1, HIDDEN, 2);
+    tn_tensor *w2 = numbers(cx, HIDDEN, CLASSES, 3), *b2 = numbers(cx, 1, CLASSES, 4);
+    for (int i = 0; i < times; i++) {
+        tn_tensor *x = numbers(cx, BATCH, WIDE, (uint64_t)i + 10);
+        tn_tensor *h = tn_relu(
+            tn_add(tn_matmul(x, tn_transpose(w1, 0, 1)), tn_reshape(b1, TN_SHAPE(HIDDEN))));
+        tn_tensor *z = tn_add(tn_matmul(h, w2), tn_reshape(b2, TN_SHAPE(CLASSES)));
+        CHECK_STATUS(tn_read(z, TN_F32, y[i], BATCH * CLASSES), TN_OK);
+    }
+    tn_close(cx);
+}
+
+static void run_replays(int part, int parts)
+{
+    enum { TIMES = 9 };
+    static float y[TIMES][BATCH * CLASSES], want[TIMES][BATCH * CLASSES];
+    (void)part;
+    (void)parts;
+    run_net("ref", want, TIMES);
+    setenv("TN_SMALL", "1", 1);
+    run_net(tested_device(), y, TIMES);
+    for (int i = 0; i < TIMES; i++) {
+        int wrong = 0;
+        for (int k = 0; k < BATCH * CLASSES; k++) wrong += !(fabsf(y[i][k] - want[i][k]) < 1e-3f);
+        test_case_result(!wrong, "run %d: %d of %d are wrong", i, wrong, BATCH * CLASSES);
+    }
+}
+
+static void small_products_are_right_in_graphs(void)
+{
+    in_parts(run_replays, 1);
+}
+
+const test_case tests_product_small[] = {
+    TEST(small_products_of_f32_are_taken),
+    TEST(every_step_of_the_inner_axis_is_in_one_slice),
+    TEST(the_products_of_a_small_step_fill_a_gpu),
+    TEST(small_products_on_the_gpu_are_exact_for_whole_numbers),
+    TEST(small_products_on_the_gpu_are_as_good_as_f32),
+    TEST(small_products_are_right_in_graphs),
+    TEST_END,
+};
