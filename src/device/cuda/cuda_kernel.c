@@ -126,6 +126,7 @@ static int start(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni
                            .block    = { (unsigned)m->block, 1, 1 },
                            .shared   = (unsigned)m->shared_bytes,
                            .overlaps = c->gpu->overlaps,
+                           .joins    = m->class.finish == TNI_FINISH_LAST,
                            .args     = 1 };
     int       error    = tni_replay_launch(c, &d, offset, args);
     if (error || !v->finish) return error;

@@ -131,6 +131,7 @@ int tni_replay_launch(tni_cuda *c, const tni_deed *what, const uint32_t *offset,
     tni_deed      d = *what;
     if (r->manner == TNI_PLAINLY) tni_cuda_join(c);
     r->given++;
+    r->joins |= d.joins;
     if (r->manner != TNI_WRITING_DOWN) {
         int error = launch(c, &d, offset, bytes);
         if (!error && r->manner == TNI_CAPTURING)
@@ -284,6 +285,7 @@ void tni_replay_begin(void *seat, void **memory)
     r->plan   = *memory;
     r->failed = false;
     r->given  = 0;
+    r->joins  = false;
     r->manner = manner_of(r->plan);
     log_clear(&r->now);
     tni_cuda_join(c);  // before a capture begins: what waits for uploads is no part of the graph
@@ -311,7 +313,7 @@ tn_status tni_replay_end(void *seat, bool ok, bool *again, tni_text *why)
         error = repeat(c, again);
     } else if (r->plan) {
         r->plan->runs++;
-        r->plan->never |= ok && r->given <= 1;
+        r->plan->never |= ok && r->given <= 1 && !r->joins;
     }
     r->plan   = NULL;
     r->manner = TNI_PLAINLY;

@@ -6,7 +6,8 @@
 // whose arguments differ get new ones in the graph; work of libraries, which cannot be changed, has
 // to be at the same addresses. If no graph fits, the run is done over and captured; if that happens
 // too often, the plan is launched plainly from then on. So is a plan of one kernel: it costs less than
-// a graph does, and overlaps with what is ahead of it, which a graph does not.
+// a graph does, and overlaps with what is ahead of it, which a graph does not. A kernel whose last
+// group joins what all have left is better off without the overlap, and is a graph even alone.
 #ifndef TNI_CUDA_REPLAY_H
 #define TNI_CUDA_REPLAY_H
 
@@ -21,6 +22,7 @@ typedef struct {
     tni_cufunction f;
     unsigned       grid[3], block[3], shared;
     bool           overlaps;  // its text waits for what is ahead of it (m_begin)
+    bool           joins;     // its last group joins what all groups have left
     unsigned       args;      // how many
     size_t         offset;    // of the first offset in log.offset
     tni_cunode     node;      // of a capture
@@ -41,6 +43,7 @@ typedef struct {
     struct tni_replay *plan;    // NULL outside of a run
     bool               failed;  // memory was out while writing down
     int                given;   // kernels and work of libraries in this run so far
+    bool               joins;   // one of the kernels does
     tni_log            now;
     int64_t            graphs, changed;  // launched so far; nodes that got new arguments
 } tni_recorder;
