@@ -88,12 +88,14 @@ static void the_products_of_a_small_step_fill_a_gpu(void)
 
 enum { ROOM = 16 << 20, MOST_WIDTH = 784 };
 
-// A seat with room for operands, and a bias.
+// A seat with room for operands, and a bias; and how many products were taken so far, by the blocks on
+// a tile.
 typedef struct {
     tni_heap  heap;
     tni_cuda *c;
     char     *mem[3], *bias;
     float     added[MOST_WIDTH];
+    int       taken[TNI_SMALL_RANKS + 1];
 } bench;
 
 static bool open_bench(bench *b)
@@ -150,6 +152,7 @@ static bool agrees(bench *b, product_case *c, int epilogue, int shift, double to
     for (int i = 0; i < MOST_WIDTH; i++) wide[i] = b->added[i];
     if (!tni_product_of(&call, &p) || !tni_product_then(&p, epilogue, b->bias)) return true;
     if (!tni_small_takes(&p)) return true;
+    b->taken[tni_small_cut_of(&p, b->c->gpu->limits.units).ranks]++;
     double *want = product_want(c, false, epilogue, p.bias ? wide : NULL);
     bool    ok   = want && copy_all(b, c, shift, why) &&
               tni_small_launch(b->c, &p, p.at[2], true) == TNI_CU_OK &&
@@ -163,6 +166,12 @@ static bool agrees(bench *b, product_case *c, int epilogue, int shift, double to
 static const int after[] = { 0, TNI_LT_EPILOGUE_BIAS, TNI_LT_EPILOGUE_RELU,
                              TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_RELU };
 
+static void check_ranks(const bench *b)
+{
+    for (int n = 1; n <= TNI_SMALL_RANKS; n *= 2)
+        test_case_result(b->taken[n] > 0, "no product has %d blocks on a tile", n);
+}
+
 static void run_random(int part, int parts)
 {
     enum { MANY = 600 };
@@ -171,11 +180,12 @@ static void run_random(int part, int parts)
     for (int i = part; i < MANY; i += parts) {
         product_case c;
         tni_text     why = { "" };
-        bool         ok  = product_draw(&c, (uint64_t)i, TN_F32, TN_F32, i % 2 ? 9 : 70);
-        ok               = ok && agrees(&b, &c, after[i / 2 % 4], i / 8 % 4, 0, &why);
+        bool         ok  = product_draw(&c, (uint64_t)i, TN_F32, TN_F32, i / 2 % 4 ? 70 : 500);
+        ok               = ok && agrees(&b, &c, after[i / 8 % 4], i / 32 % 4, 0, &why);
         test_case_result(ok, "seed %d: %s", i, why.s);
         product_free(&c);
     }
+    check_ranks(&b);
     close_bench(&b);
 }
 
@@ -206,6 +216,7 @@ static void run_shapes(int part, int parts)
                          after[i / 4 % 4], shift, why.s);
         product_free(&c);
     }
+    check_ranks(&b);
     close_bench(&b);
 }
 

@@ -60,7 +60,7 @@ typedef struct {
     int64_t         tickets;  // so far
 } tni_fetches;
 
-// The text of the kernel that writes them, as those of group_text.h.
+// The text of the kernel that writes them.
 extern const char *const tni_text_send[];
 
 struct tni_cuda;

@@ -50,19 +50,22 @@ static void tell_error(const tni_cubin *c, tni_text *why)
 // Contraction is off and division and roots are exact, as on every path. To look, -v makes the
 // assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such
 // word. Functions that a text does not call, and values that it does not read, are no cause for a
-// warning.
+// warning. The last option is one that older versions do not know: without a look, a thread for each
+// kernel of a text.
 static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look)
 {
-    enum { OPTIONS = 6 };
     char arch[64];
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
-    const char *option[OPTIONS] = { arch, "--fmad=false", "--std=c++17", "--disable-warnings" };
-    if (!look) return rtc->compile(p, 4, option);
-    option[3] = "--diag-suppress=177,550";
-    option[4] = "--ptxas-options=-v";
-    option[5] = "--no-cache";
-    int error = rtc->compile(p, OPTIONS, option);
-    return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, OPTIONS - 1, option) : error;
+    const char *plain[] = { arch, "--fmad=false", "--std=c++17", "--disable-warnings",
+                            "--split-compile=0" };
+    const char *told[]  = {
+         arch,        "--fmad=false", "--std=c++17", "--diag-suppress=177,550", "--ptxas-options=-v",
+         "--no-cache"
+    };
+    const char **option = look ? told : plain;
+    int          count  = look ? sizeof told / sizeof *told : sizeof plain / sizeof *plain;
+    int          error  = rtc->compile(p, count, option);
+    return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, count - 1, option) : error;
 }
 
 tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look, tni_text *why)

@@ -14,7 +14,7 @@ static tni_cuptr workspace(tni_cuda *c)
     return c->workspace;
 }
 
-// As the library launches: what may begin early would be timed to be faster than it is in a graph.
+// As the library's work, which never begins early: what did would be timed to be faster than it is.
 static int small_as_library(void *seat, const tni_product *p, char *out)
 {
     return tni_small_launch(seat, p, out, false);
@@ -39,9 +39,12 @@ static tni_product_place place_of(tni_cuda *c)
                                 .seat      = c };
 }
 
+// TN_EARG: the kernel cannot be had.
 static tn_status by_small(tni_cuda *c, const tni_product *p, tni_text *why)
 {
-    return tni_cuda_status(c, tni_small_launch(c, p, p->at[2], true), "multiplying", why);
+    int error = tni_small_launch(c, p, p->at[2], true);
+    if (error == TNI_CU_NOT_FOUND) return TN_EARG;
+    return tni_cuda_status(c, error, "multiplying", why);
 }
 
 static tn_status by_library(tni_cuda *c, const tni_product *p, const tni_product_place *at,
@@ -57,17 +60,20 @@ static tn_status by_library(tni_cuda *c, const tni_product *p, const tni_product
 static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
 {
     tni_product_place at = place_of(c);
+    tn_status         s  = TN_EARG;
     p->tf32              = c->tf32;
-    if (c->small == TNI_ALWAYS && has_small(c) && tni_small_takes(p)) return by_small(c, p, why);
+    if (c->small == TNI_ALWAYS && has_small(c) && tni_small_takes(p)) s = by_small(c, p, why);
+    if (s != TN_EARG) return s;
     tni_product_way way = tni_product_known(p, &at);
     if (way == TNI_BY_NEITHER) return TN_EARG;
     if (c->recorder.manner == TNI_PLAINLY) {
         tni_cuda_join(c);
-        tn_status s = tni_product_prepare(p, &at, why);
+        s = tni_product_prepare(p, &at, why);
         if (s != TN_OK) return s;
         way = tni_product_known(p, &at);
     }
-    return way == TNI_BY_SMALL ? by_small(c, p, why) : by_library(c, p, &at, why);
+    if (way == TNI_BY_SMALL && (s = by_small(c, p, why)) != TN_EARG) return s;
+    return by_library(c, p, &at, why);
 }
 
 tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call)

@@ -79,7 +79,8 @@ typedef struct {
 // algorithm for it, or none with this epilogue.
 tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why);
 
-// Launches a product by the library. One that was not prepared takes what is remembered, else the first choice.
+// Launches a product by the library. One that was not prepared takes what is remembered, else the
+// first choice.
 tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why);
 
 // How a product is done, as far as it is known: by the library, which may choose at the first run; by

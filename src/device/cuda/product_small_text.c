@@ -12,7 +12,7 @@
 
 // clang-format off
 const char *const tni_text_small[] = {
-    // What a host has other words for.
+    // What CUDA C has no words for.
     T(M_FN void bring_four(float *to, const float *from, int bytes) {
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
                        "r"(m_near(to)), "l"(from), "r"(bytes) : "memory");
@@ -29,7 +29,9 @@ const char *const tni_text_small[] = {
                        : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                        : "r"(m_far(p, rank)) : "memory");
           return v;
-      }),
+      }
+      M_FN void has_read() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+      M_FN void all_have() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }),
     // A is rows x depth, B depth x cols, D rows x cols, column after column. An operand is `along` if
     // it goes on in single elements down the inner axis; `wide` if every fourth of its elements, from
     // the first of each line, is at a multiple of 16 bytes.
@@ -156,7 +158,8 @@ const char *const tni_text_small[] = {
               if (row + i < o.rows) to[i] = v[i];
       }),
     // A thread ends with four rows of a column, the same rows in every block. A block of a cluster adds
-    // up its share of the tile, and goes when all have read what it has.
+    // up its share of the tile, and goes when all have read what it has. It says that it has read before
+    // it writes its results, since saying so waits for all that was written.
     T(template <int RANKS>
       M_FN void multiply_small(const small &o, float *room) {
           int t = LOCAL_ID;
@@ -187,15 +190,16 @@ const char *const tni_text_small[] = {
           float *whole = room + GROUPS * PART;
           *(float4 *)(whole + t * 4) = make_float4(v[0], v[1], v[2], v[3]);
           m_cluster_barrier();
+          int u = rank * (ITEMS / RANKS) + t;
+          float sum[4] = {};
           if (t < ITEMS / RANKS) {
-              int u = rank * (ITEMS / RANKS) + t;
               float4 g[RANKS];
-              float sum[4] = {};
               for (int i = 0; i < RANKS; i++) g[i] = far_four(whole + u * 4, i);
               for (int i = 0; i < RANKS; i++) plus(sum, g[i]);
-              put_four(o, mine, col + u / 8, bias, sum);
           }
-          m_cluster_barrier();
+          has_read();
+          if (t < ITEMS / RANKS) put_four(o, mine, col + u / 8, bias, sum);
+          all_have();
       }),
     T(KERNEL(256) small_1(GIVEN small o) {
           LOCAL float4 room[STAGE];
