@@ -3,8 +3,8 @@
 # WATCH=memcheck or racecheck runs those of kernels under compute-sanitizer, which finds bad accesses
 # and races. Without a GPU, or without what watches, it says so and ends well.
 #
-# LIMIT is how many seconds it may take (490), TN_TEST_JOBS how many files of tests run at once (3); what
-# is watched runs one by one.
+# LIMIT is how many seconds it may take (490), TN_TEST_JOBS how many files of tests run at once (3); of what
+# is watched, all filters do.
 set -u
 
 tool=${1:?usage: gpu.sh TOOL PROGRAM [FILTER...]}
@@ -42,35 +42,56 @@ for path in "$(command -v compute-sanitizer)" "${CUDA_PATH:-}/bin/compute-saniti
 done
 [ -n "$sanitizer" ] || skip "compute-sanitizer is not installed; it comes with the CUDA toolkit"
 
-log=$(mktemp) || exit 2
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d) || exit 2
+trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
-# Calls of the driver that may fail, and are asked whether they did, are no finding.
+# watched NAME FILTER: what is said goes to the log of that name, and at last how it ended. Calls of the
+# driver that may fail, and are asked whether they did, are no finding.
 watched() {
+    log=$logs/$1
     set -- --tool "$watch" --target-processes all --require-cuda-init no --print-limit 5 \
-        "$program" --jobs 1 "$@"
+        "$program" --jobs 1 "$2"
     [ "$watch" != memcheck ] || set -- --report-api-errors no "$@"
     TN_TEST_LIMIT="$limit" timeout "$limit" "$sanitizer" "$@" >"$log" 2>&1
+    echo "ended with $?" >>"$log"
 }
 
 # Who does not see a mistake made on purpose sees nothing.
 export TN_TEST_MISTAKE="$watch"
-watched gpu_watch
+watched mistake gpu_watch
 unset TN_TEST_MISTAKE
-grep -q '^========= .*\(Invalid __global__ write\|hazard\|Race reported\)' "$log" ||
-    { tail -n 40 "$log"; echo "$name: a mistake made on purpose was not seen"; exit 1; }
+grep -q '^========= .*\(Invalid __global__ write\|hazard\|Race reported\)' "$logs/mistake" ||
+    { tail -n 40 "$logs/mistake"; echo "$name: a mistake made on purpose was not seen"; exit 1; }
 
+# All filters at once: they have the GPU in turn, and what a processor does for each goes on beside; one
+# that takes too long leaves the others' results.
 export TN_GRAPHS="${TN_GRAPHS:-64}"
-watched "$@"
-status=$?
+count=0
+for filter in "$@"; do
+    count=$((count + 1))
+    watched "$count" "$filter" &
+done
+wait
 
 # Each process says at its end what was found in it, and what it finds as it goes.
 quiet='^========= \(COMPUTE-SANITIZER\|ERROR SUMMARY: 0\|RACECHECK SUMMARY: 0\)'
-processes=$(grep -c 'ERROR SUMMARY\|RACECHECK SUMMARY' "$log")
-found=$(grep '^=========' "$log" | grep -vc "$quiet")
-grep -v "$quiet" "$log" | tail -n 80
-[ "$status" != 124 ] || { echo "$name: not done after $limit s"; exit 1; }
-[ "$found" = 0 ] || { echo "$name: something was found"; exit 1; }
-[ "$status" = 0 ] || { echo "$name: the tests ended with status $status"; exit "$status"; }
-echo "$name: nothing found in $processes processes"
+at=0
+bad=0
+for filter in "$@"; do
+    at=$((at + 1))
+    log=$logs/$at
+    status=$(sed -n 's/^ended with //p' "$log" | tail -n 1)
+    found=$(grep '^=========' "$log" | grep -vc "$quiet")
+    echo "$name: $filter"
+    grep -v "$quiet" "$log" | grep -v '^ended with' | tail -n 80
+    why=
+    if [ "$status" = 124 ]; then why="not done after $limit s"
+    elif [ "$found" != 0 ]; then why="something was found"
+    elif [ "$status" != 0 ]; then why="ended with status $status"
+    elif ! grep -q 'ERROR SUMMARY\|RACECHECK SUMMARY' "$log"; then why="nobody watched"
+    fi
+    [ -z "$why" ] || { bad=1; echo "$name: $filter: $why"; }
+done
+[ "$bad" = 0 ] || exit 1
+echo "$name: nothing found in $count runs"
