@@ -6,6 +6,7 @@
 
 #include "device/cuda/gpu.h"
 #include "device/cuda/product_small.h"
+#include "engine/engine.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -237,6 +238,13 @@ static tn_tensor *numbers(tn_ctx *cx, int64_t rows, int64_t cols, uint64_t seed)
     return tn_from(cx, TN_F32, TN_SHAPE(rows, cols), v);
 }
 
+// Our own kernel ran, that of the first product, which eight blocks share; and in a graph.
+static void check_graphs(const tni_cuda *c)
+{
+    if (c->gpu->limits.cluster >= TNI_SMALL_RANKS) CHECK(c->small_kernel[3] != NULL);
+    CHECK(c->recorder.graphs > 0);
+}
+
 // The same net on new rows again and again: first plainly, then by a graph whose kernels get other
 // addresses.
 static void run_net(const char *device, float y[][BATCH * CLASSES], int times)
@@ -251,6 +259,7 @@ static void run_net(const char *device, float y[][BATCH * CLASSES], int times)
         tn_tensor *z = tn_add(tn_matmul(h, w2), tn_reshape(b2, TN_SHAPE(CLASSES)));
         CHECK_STATUS(tn_read(z, TN_F32, y[i], BATCH * CLASSES), TN_OK);
     }
+    if (cx->engine->device == &tni_device_cuda) check_graphs(cx->engine->seat);
     tn_close(cx);
 }
 

@@ -54,18 +54,16 @@ static void tell_error(const tni_cubin *c, tni_text *why)
 // kernel of a text.
 static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look)
 {
+    enum { OPTIONS = 6 };
     char arch[64];
+    int  n = 3;
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
-    const char *plain[] = { arch, "--fmad=false", "--std=c++17", "--disable-warnings",
-                            "--split-compile=0" };
-    const char *told[]  = {
-         arch,        "--fmad=false", "--std=c++17", "--diag-suppress=177,550", "--ptxas-options=-v",
-         "--no-cache"
-    };
-    const char **option = look ? told : plain;
-    int          count  = look ? sizeof told / sizeof *told : sizeof plain / sizeof *plain;
-    int          error  = rtc->compile(p, count, option);
-    return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, count - 1, option) : error;
+    const char *option[OPTIONS] = { arch, "--fmad=false", "--std=c++17" };
+    option[n++]                 = look ? "--diag-suppress=177,550" : "--disable-warnings";
+    if (look) option[n++] = "--ptxas-options=-v";
+    option[n++] = look ? "--no-cache" : "--split-compile=0";
+    int error   = rtc->compile(p, n, option);
+    return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, n - 1, option) : error;
 }
 
 tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look, tni_text *why)

@@ -79,13 +79,14 @@ bool tni_choice_find(const tni_ltjob *j)
     return true;
 }
 
-static void keep_choice(const tni_ltjob *j)
+// tried: our own kernel was timed. Where it could not run, the next process tries it again.
+static void keep_choice(const tni_ltjob *j, bool tried)
 {
     disk_key          k;
     const tni_ltplan *n = j->plan;
     choice            c = { .algo = n->algo, .version = TNI_SMALL_VERSION, .small = n->small };
     make_key(j, &k);
-    tni_disk_keep(&self.disk, &k.key, &c, n->form.small ? sizeof c : WITHOUT_SMALL);
+    tni_disk_keep(&self.disk, &k.key, &c, tried ? sizeof c : WITHOUT_SMALL);
 }
 
 // ---- timing ------------------------------------------------------------------------------------
@@ -97,7 +98,8 @@ typedef struct {
     tni_cuevent      from, to;
     char            *out;
     tni_cuptr        scratch;  // out, where the real one is added to
-    bool             small;    // our own kernel is the fastest
+    bool             tried;    // our own kernel ran too
+    bool             small;    // and is the fastest
     int              error;
 } stopwatch;
 
@@ -208,7 +210,8 @@ static int fastest(stopwatch *w, const tni_ltproposal *list, int count)
     }
     if (at < 0 || w->error || !w->job->plan->form.small) return at;
     ms       = milliseconds(w, NULL, p.rounds, p.runs);
-    w->small = ms >= 0 && ms <= best * margin;
+    w->tried = ms >= 0;
+    w->small = w->tried && ms <= best * margin;
     return at;
 }
 
@@ -229,7 +232,7 @@ tn_status tni_choice_make(const tni_ltjob *j)
     j->plan->small   = w.small;
     j->plan->settled = j->plan->warm = true;
     self.timed++;
-    keep_choice(j);
+    keep_choice(j, w.tried);
     return TN_OK;
 }
 
