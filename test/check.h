@@ -56,6 +56,9 @@ typedef struct {
 // and of one test the first 20 are printed.
 bool test_case_result(bool ok, const char *fmt, ...) TEST_PRINTF(2, 3);
 
+// How many cases a test of many draws: what TN_GRAPHS says, else as many as it normally does.
+int test_draws(int normal);
+
 // A check in words of its own, for a test over many files or names; not a case.
 bool test_that(bool ok, const char *fmt, ...) TEST_PRINTF(2, 3);
 

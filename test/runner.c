@@ -142,6 +142,12 @@ bool test_that(bool ok, const char *fmt, ...)
     return false;
 }
 
+int test_draws(int normal)
+{
+    const char *n = getenv("TN_GRAPHS");
+    return n && atoi(n) > 0 ? atoi(n) : normal;
+}
+
 bool test_case_result(bool ok, const char *fmt, ...)
 {
     if (ok) {

@@ -15,7 +15,6 @@
 
 #include "device/device.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <tenon/models.h>
 #include <unistd.h>
@@ -108,23 +107,17 @@ static void gradients_are_those_of_differences(void)
     in_parts(run_differences, cores());
 }
 
-static int graphs(void)
-{
-    const char *n = getenv("TN_GRAPHS");
-    return n && atoi(n) > 0 ? atoi(n) : 300;
-}
-
 static void run_graphs(int part, int parts)
 {
     graph_way w     = { "fused", tested_device(), "TN_EAGER", "0" };
-    int       share = (graphs() + parts - 1) / parts;
+    int       share = (test_draws(300) + parts - 1) / parts;
     graph_way_run(&w, 500001 + (uint64_t)(part * share), share);
 }
 
 static void run_alone(int part, int parts)
 {
     graph_way w     = { "op by op", tested_device(), "TN_EAGER", "1" };
-    int       share = (graphs() / 10 + parts - 1) / parts;
+    int       share = (test_draws(300) / 10 + parts - 1) / parts;
     graph_way_run(&w, 900001 + (uint64_t)(part * share), share);
 }
 

@@ -18,20 +18,14 @@ static const graph_way interpreted  = { "cpu, fused, interpreted", "cpu", "TN_CC
 static const graph_way on_opencl    = { "opencl, fused", "opencl", "TN_EAGER", "0" };
 static const graph_way opencl_alone = { "opencl, op by op", "opencl", "TN_EAGER", "1" };
 
-static int how_many(int normal)
-{
-    const char *n = getenv("TN_GRAPHS");
-    return n && atoi(n) > 0 ? atoi(n) : normal;
-}
-
 static void graphs_op_by_op_agree_with_ref(void)
 {
-    graph_way_run(&op_by_op, 1, how_many(1000));
+    graph_way_run(&op_by_op, 1, test_draws(1000));
 }
 
 static void graphs_fused_and_interpreted_agree_with_ref(void)
 {
-    graph_way_run(&interpreted, 1, how_many(4000));
+    graph_way_run(&interpreted, 1, test_draws(4000));
 }
 
 // Most of the time goes by while kernels are compiled, one after the other: a second process compiles

@@ -1,5 +1,7 @@
 // test_product_small.c: small products of f32 by our own kernel: which it takes and how they are cut,
 // and, where there is a GPU, what it gives, with all that may follow a product.
+//
+//     TN_GRAPHS=64 tenon-tests product_small   takes about that many of its shapes, for who watches
 #include "check.h"
 #include "gpu_parts.h"
 #include "product_kit.h"
@@ -202,10 +204,11 @@ static void run_shapes(int part, int parts)
                                        { 64, 10, 128 },  { 64, 128, 256 }, { 1024, 128, 10 },
                                        { 65, 1001, 33 }, { 1, 4099, 300 }, { 300, 517, 1 },
                                        { 1, 70001, 1 },  { 33, 31, 35 } };
-    enum { SIZES = sizeof size / sizeof *size };
+    enum { SIZES = sizeof size / sizeof *size, CASES = SIZES * 4 * 4 * 2 };
+    int   draws = test_draws(CASES), step = draws < CASES ? CASES / draws | 1 : 1;
     bench b;
     if (!open_bench(&b)) return;
-    for (int i = part; i < SIZES * 4 * 4 * 2; i += parts) {
+    for (int i = part * step; i < CASES; i += parts * step) {
         const int64_t *n     = size[i / 32];
         int            shift = i / 16 % 2;
         product_case   c;
