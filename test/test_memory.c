@@ -5,6 +5,7 @@
 #include "faulty.h"
 #include "host.h"
 #include "rules_kit.h"
+#include "tree.h"
 
 #include "device/cuda/gpu.h"
 #include "engine/engine.h"
@@ -654,6 +655,26 @@ static void a_terabyte_is_refused_a_thousand_times_on_cuda(void)
     tn_close(cx);
 }
 
+// ---- address space -----------------------------------------------------------------------------
+
+// A library that asks for memory again and again until it gets some must not keep a step for ever.
+static void a_program_ends_however_short_address_space_is(void)
+{
+    static const int kilobytes[] = { 40000, 70000, 100000, 140000, 200000, 300000, 400000 };
+    char             command[512], out[4096];
+    if (TN_SANITIZE[0]) SKIP("a sanitizer wants more address space than there is to limit");
+    for (size_t i = 0; i < sizeof kilobytes / sizeof *kilobytes; i++) {
+        snprintf(command, sizeof command,
+                 "ulimit -v %d && TN_DEVICE=cpu TN_CC=none timeout -s KILL 60 '" TN_BUILD_DIR
+                 "/tenon' train --model mlp --data digits --limit 64 --epochs 1",
+                 kilobytes[i]);
+        int  status = tree_run(command, out, sizeof out);
+        bool ended  = status == 0 ? strstr(out, "test accuracy") != NULL
+                                  : status == 1 && strstr(out, "memory") != NULL;
+        test_case_result(ended, "%d KB: status %d: %.600s", kilobytes[i], status, out);
+    }
+}
+
 const test_case tests_memory[] = {
     TEST(sizes_waste_little),
     TEST(the_smallest_block_that_fits_is_taken),
@@ -675,5 +696,6 @@ const test_case tests_memory[] = {
     TEST(a_thousand_failures_leave_nothing_behind_on_opencl),
     TEST(a_thousand_failures_leave_nothing_behind_on_cuda),
     TEST(a_terabyte_is_refused_a_thousand_times_on_cuda),
+    TEST(a_program_ends_however_short_address_space_is),
     TEST_END,
 };

@@ -5,14 +5,29 @@
 // pools fighting for the same cores would cost more. That is a setting of the whole process, so a
 // program that calls the same BLAS from another thread meanwhile gets one thread there too; in
 // between it has its own number.
+//
+// A BLAS packs its operands into buffers of its own, one for each call that runs at a time, which it
+// maps when it first needs them. OpenBLAS asks for such a buffer again and again until it gets one (later
+// versions end the process), so a call where address space is short (ulimit -v) never comes back. So a
+// library is loaded, and called by so many threads at a time, only where there is room for all that
+// it may ask for, and OpenBLAS maps the buffers before the first call.
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// What a library may ask for. The largest buffer that OpenBLAS is built with by default is 128 MiB, on
+// x86-64; a thread has a stack of 8 MiB where nobody changes that.
+static const size_t BUFFER = (size_t)128 << 20, STACK = (size_t)8 << 20, LIBRARY = (size_t)64 << 20;
+
+enum { MOST_THREADS = 128 };  // that a library starts for itself when it is loaded
 
 // Filled by find_once, read-only from then on.
 static struct {
@@ -21,13 +36,19 @@ static struct {
     char          path[1024], name[256], detail[512];
     int (*get_threads)(void);  // NULL where the library has no such setting
     void (*set_threads)(int);
+    void *(*take_buffer)(int);  // OpenBLAS's own: NULL elsewhere
+    void (*give_buffer)(void *);
 } blas;
 
-// Who is between enter and leave, and what the program's own number of threads was.
+// Who is between enter and leave, and what the program's own number of threads was. There is memory for
+// `ready` calls at a time; it grows under the lock, until more could not be had.
 static struct {
     pthread_mutex_t lock;
-    int             users, threads;
-} calls = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    pthread_cond_t  left;
+    int             users, threads, running;
+    atomic_int      ready;
+    bool            full;
+} calls = { .lock = PTHREAD_MUTEX_INITIALIZER, .left = PTHREAD_COND_INITIALIZER };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -43,6 +64,23 @@ static bool symbol(void *lib, const char *name, void *function)
     void *found = dlsym(lib, name);
     memcpy(function, &found, sizeof found);
     return found != NULL;
+}
+
+// Whether so many bytes of address space can be had now. Nothing is touched: a limit of the process, or a
+// system that promises no more than it has, says no to the mapping itself.
+static bool is_room_for(size_t bytes)
+{
+    int   flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *p     = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return p != MAP_FAILED && munmap(p, bytes) == 0;
+}
+
+// Loading a library starts its threads, each with a stack and a buffer.
+static bool is_room_to_load(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_CONF);
+    cores      = cores < 1 ? 1 : cores > MOST_THREADS ? MOST_THREADS : cores;
+    return is_room_for(LIBRARY + (size_t)cores * (BUFFER + STACK));
 }
 
 static void set_name(const char *kind, const char *text)
@@ -62,6 +100,9 @@ static bool is_openblas(void *lib)
     if (!symbol(lib, "openblas_get_num_threads", &blas.get_threads) ||
         !symbol(lib, "openblas_set_num_threads", &blas.set_threads))
         blas.get_threads = NULL;
+    if (!symbol(lib, "blas_memory_alloc", &blas.take_buffer) ||
+        !symbol(lib, "blas_memory_free", &blas.give_buffer))
+        blas.take_buffer = NULL;
     return true;
 }
 
@@ -165,6 +206,9 @@ static void find_once(void)
     const char *named = getenv("TN_BLAS");
     if (named && strcmp(named, "none") == 0)
         snprintf(blas.detail, sizeof blas.detail, "TN_BLAS=none asks for our own product");
+    else if (!is_room_to_load())
+        snprintf(blas.detail, sizeof blas.detail,
+                 "there is too little address space for a BLAS (ulimit -v)");
     else if (named && *named) find_named(named);
     else find_any();
     if (!blas.info.found) blas.info.detail = blas.detail;
@@ -176,27 +220,68 @@ tni_blas_info tni_blas_find(void)
     return blas.info;
 }
 
-const tni_blas *tni_blas_get(void)
+// ---- memory and calls --------------------------------------------------------------------------
+
+// Has OpenBLAS map buffers for so many calls at a time, which it then keeps: they are taken all at once
+// and given back. It has room for about twice as many as it can have threads, usually 64, its own among
+// them, and complains past that; so more than 64 calls, and other libraries, get the address space alone.
+static bool map_buffers(int count)
 {
-    pthread_once(&once, find_once);
-    return blas.info.found ? &blas.calls : NULL;
+    enum { MOST = 64 };
+    void *buffer[MOST];
+    bool  ok = true;
+    int   n  = 0;
+    for (; ok && n < count && n < MOST; n++) ok = (buffer[n] = blas.take_buffer(0)) != NULL;
+    while (n-- > 0)
+        if (buffer[n]) blas.give_buffer(buffer[n]);
+    return ok;
 }
 
-void tni_blas_enter(void)
+// Whether there is memory for so many calls at a time. One buffer more than is wanted must find room, so
+// that what other threads take meanwhile does not matter. Under the lock.
+static bool make_ready(int count)
 {
-    if (!blas.get_threads) return;
+    int ready = atomic_load_explicit(&calls.ready, memory_order_relaxed);
+    if (count <= ready) return true;
+    if (calls.full) return false;
+    calls.full = !is_room_for((size_t)(count - ready + 1) * BUFFER) ||
+                 (blas.take_buffer && !map_buffers(count));
+    if (!calls.full) atomic_store_explicit(&calls.ready, count, memory_order_release);
+    return !calls.full;
+}
+
+const tni_blas *tni_blas_get(int count)
+{
+    pthread_once(&once, find_once);
+    if (!blas.info.found) return NULL;
+    if (count <= atomic_load_explicit(&calls.ready, memory_order_acquire)) return &blas.calls;
     pthread_mutex_lock(&calls.lock);
-    if (calls.users++ == 0) {
+    bool ok = make_ready(count);
+    pthread_mutex_unlock(&calls.lock);
+    return ok ? &blas.calls : NULL;
+}
+
+// Several contexts may call at a time: where there is no memory for the calls of all of them, one
+// waits for another.
+void tni_blas_enter(int count)
+{
+    pthread_mutex_lock(&calls.lock);
+    while (calls.users && !make_ready(calls.running + count))
+        pthread_cond_wait(&calls.left, &calls.lock);
+    calls.running += count;
+    if (calls.users++ == 0 && blas.get_threads) {
         calls.threads = blas.get_threads();
         if (calls.threads != 1) blas.set_threads(1);
     }
     pthread_mutex_unlock(&calls.lock);
 }
 
-void tni_blas_leave(void)
+void tni_blas_leave(int count)
 {
-    if (!blas.get_threads) return;
     pthread_mutex_lock(&calls.lock);
-    if (--calls.users == 0 && calls.threads != 1) blas.set_threads(calls.threads);
+    calls.running -= count;
+    if (--calls.users == 0 && blas.get_threads && calls.threads != 1)
+        blas.set_threads(calls.threads);
+    if (calls.full) pthread_cond_broadcast(&calls.left);
     pthread_mutex_unlock(&calls.lock);
 }

@@ -19,12 +19,14 @@ typedef struct {
     tni_dgemm *dgemm;
 } tni_blas;
 
-// NULL when there is none; tni_blas_find says why.
-const tni_blas *tni_blas_get(void);
+// NULL when there is none, for which tni_blas_find has the reason, or when the memory that so many
+// calls at a time need cannot be had. Once it is there for a number of calls, it stays there for that number.
+const tni_blas *tni_blas_get(int calls);
 
-// Calls are made between these two. A BLAS has one number of threads for the whole process; ours is
-// one, the caller's comes back when the last of us is done.
-void tni_blas_enter(void);
-void tni_blas_leave(void);
+// Calls are made between these two, at most so many at a time, for which tni_blas_get found memory. A
+// BLAS has one number of threads for the whole process; ours is one, the caller's comes back when the
+// last of us is done.
+void tni_blas_enter(int calls);
+void tni_blas_leave(int calls);
 
 #endif

@@ -82,8 +82,8 @@ static void choose_panels(job *j)
     }
 }
 
-// Whether the BLAS is to compute this batch; then the job is filled in.
-static bool suits_blas(const tni_gemm_batch *batch, job *j)
+// Whether the BLAS is to compute this batch on that many threads; then the job is filled in.
+static bool suits_blas(const tni_gemm_batch *batch, int threads, job *j)
 {
     const tni_gemm *g = &batch->one;
     if (g->dtype != TN_F32 && g->dtype != TN_F64) return false;
@@ -92,7 +92,7 @@ static bool suits_blas(const tni_gemm_batch *batch, job *j)
     if (!lay(&j->a, g->m, g->k, g->a_row, g->a_col)) return false;
     if (!lay(&j->b, g->k, g->n, g->b_row, g->b_col)) return false;
     if (g->ldc > INT_MAX || g->k > INT_MAX) return false;
-    j->blas = tni_blas_get();
+    j->blas = tni_blas_get(threads);
     if (!j->blas) return false;
     j->g = *batch;
     choose_panels(j);
@@ -148,23 +148,23 @@ size_t tni_gemm_batch_scratch(const tni_gemm_batch *given, int threads)
 {
     job            j;
     tni_gemm_batch g = folded(given);
-    return suits_blas(&g, &j) ? 0 : tni_gemm_own_scratch(&g, threads);
+    return suits_blas(&g, threads, &j) ? 0 : tni_gemm_own_scratch(&g, threads);
 }
 
 void tni_gemm_batch_run(const tni_gemm_batch *given, int threads, void *scratch)
 {
     job            j;
     tni_gemm_batch g = folded(given);
-    if (!suits_blas(&g, &j)) {
+    if (!suits_blas(&g, threads, &j)) {
         tni_gemm_own_run(&g, threads, scratch);
         return;
     }
     int64_t all = g.one.m * g.one.n, band = j.down > 1 ? j.rows * g.one.n : all;
     j.then = NULL;
     if (tni_then_begin(g.then, band, all, j.down * g.batch, (int)j.across)) j.then = g.then;
-    tni_blas_enter();
+    tni_blas_enter(threads);
     tni_parallel(threads, j.down * j.across * g.batch, run_panel, &j);
-    tni_blas_leave();
+    tni_blas_leave(threads);
 }
 
 size_t tni_gemm_scratch(const tni_gemm *g, int threads)
