@@ -100,7 +100,7 @@ typedef struct {
     tn_handler *handler;  // NULL: print the first error once to stderr
     void       *user;     // handed to handler and alloc
     uint64_t    seed;
-    int64_t     mem_limit;    // bytes of tensor memory, 0: TN_MEM_LIMIT, else no limit
+    int64_t     mem_limit;    // bytes of tensors and expanded files, 0: TN_MEM_LIMIT, else no limit
     int64_t     flush_nodes;  // pending nodes before work is flushed by itself, 0: 100,000
     int         threads;      // 0: TN_NUM_THREADS, else all cores
     void       *stream;       // a caller's stream, on devices that have them

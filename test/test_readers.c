@@ -13,7 +13,7 @@
 
 // A file being put together.
 typedef struct {
-    unsigned char data[200000];
+    unsigned char data[600000];
     size_t        n;
 } bytes;
 
@@ -243,20 +243,147 @@ static void damaged_gzip_is_an_error(void)
     put(b, "more", 4);
     expect(cx, b, NULL, TN_EFORMAT, "something follows the end of its gzip data");
     b->n -= 4;
-    b->data[20] ^= 1;
+    b->data[40] ^= 1;  // a pixel
     expect(cx, b, NULL, TN_EFORMAT, "incorrect data check");
     b->data[3] = 0xff;
     expect(cx, b, NULL, TN_EFORMAT, "x: ");
     finish(cx);
 }
 
+// ---- gzip that expands to very much
+
+// Gzip of a header and n zeros, 258 of them in 13 bits: one block of fixed codes, in which a zero is
+// followed by copies of it. Its check is that of nothing, so it cannot be read to its end.
+static bytes *gzip_bomb(const bytes *head, size_t n)
+{
+    static bytes b;
+    uint64_t     bits  = 3;  // the last block, of fixed codes
+    int          count = 3;
+    b.n                = 0;
+    put(&b, "\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
+    for (size_t i = 0; i < head->n + 1 + n / 258; i++) {
+        // Codes go out from their highest bit on: 0x30 + v of 8 bits below 144, 0x190 + v - 144 of 9;
+        // length 258 is 0xc5 of 8, distance 1 is 0 of 5.
+        unsigned v = i < head->n ? head->data[i] : 0, zero = i <= head->n;
+        unsigned code = !zero ? 0xc5u << 5 : v < 144 ? 0x30 + v : 0x190 + v - 144;
+        for (int k = !zero ? 12 : v < 144 ? 7 : 8; k >= 0; k--)
+            bits |= (uint64_t)(code >> k & 1) << count++;
+        for (; count >= 8; count -= 8, bits >>= 8) b.data[b.n++] = (unsigned char)bits;
+    }
+    b.data[b.n++] = (unsigned char)bits;
+    put(&b, "\0\0\0\0\0\0\0\0", 9);
+    return &b;
+}
+
+// Bytes that a context's allocator has given out: now, and at most so far.
+static struct {
+    size_t now, peak;
+} taken;
+
+static void *count_alloc(void *user, void *old, size_t n)
+{
+    size_t *p = old ? (size_t *)old - 2 : NULL;
+    (void)user;
+    taken.now -= p ? *p : 0;
+    if (!n) {
+        free(p);
+        return NULL;
+    }
+    p = realloc(p, n + 16);
+    if (!p) return NULL;
+    taken.now += *p = n;
+    if (taken.now > taken.peak) taken.peak = taken.now;
+    return p + 2;
+}
+
+// Opens "x" and "y"; the most bytes that this took on the way.
+static size_t peak_of_idx(tn_ctx *cx, tn_data **d)
+{
+    size_t before = taken.now;
+    taken.peak    = before;
+    *d            = tn_idx_files(cx, scratch_path("x"), scratch_path("y"));
+    return taken.peak - before;
+}
+
+static void gzip_is_expanded_as_far_as_its_header_declares(void)
+{
+    if (no_zlib()) SKIP("zlib is not installed");
+    CHECK(scratch_open());
+    tn_data *d;
+    tn_ctx  *cx   = tn_open_with((tn_open_opts){ .device = "ref", .alloc = count_alloc });
+    bytes    head = *idx(IMAGES, TN_SHAPE(6, 2, 3), 0);
+    tn_on_error(cx, NULL, NULL);
+    save("y", idx(LABELS, TN_SHAPE(6), 0));
+    save("x", gzip_bomb(&head, 60 << 20));
+    CHECK(peak_of_idx(cx, &d) < 1 << 20);
+    CHECK(d == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "x: (6, 2, 3) by its header, but more than 36 bytes follow it");
+
+    head.n = 4;  // a header that declares 4 billion images of 6 bytes
+    put(&head, "\xff\xff\xff\xff\0\0\0\x02\0\0\0\x03", 12);
+    save("x", gzip_bomb(&head, 1 << 20));
+    CHECK(peak_of_idx(cx, &d) < 1 << 20);
+    CHECK_FAILED(cx, TN_EFORMAT, "x: its header declares 25769803786 bytes, more than its");
+    head.n = 4;  // three sizes whose product is past 64 bits
+    put(&head, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12);
+    save("x", gzip_bomb(&head, 1 << 20));
+    CHECK(peak_of_idx(cx, &d) < 1 << 20);
+    CHECK_FAILED(cx, TN_EFORMAT, "bytes of gzip can hold");
+    finish(cx);
+}
+
+static void what_gzip_expands_to_counts_to_the_memory_limit(void)
+{
+    if (no_zlib()) SKIP("zlib is not installed");
+    CHECK(scratch_open());
+    tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "ref", .mem_limit = 65536 });
+    tn_on_error(cx, NULL, NULL);
+    save("x", gzip(idx(IMAGES, TN_SHAPE(6, 100, 100), 0)));
+    save("y", idx(LABELS, TN_SHAPE(6), 0));
+    tn_data *d = tn_idx_files(cx, scratch_path("x"), scratch_path("y"));
+    CHECK(d != NULL);
+    CHECK(tn_idx_files(cx, scratch_path("x"), scratch_path("y")) == NULL);
+    CHECK_FAILED(cx, TN_EMEM, "x: it expands to 58.6 KiB, and the memory limit of 64.0 KiB leaves");
+    tn_tensor *t = tn_full(cx, TN_F32, TN_SHAPE(4096), 1);  // of doubles, beside the 58.6 KiB
+    CHECK_STATUS(tn_eval_of(t), TN_EMEM);
+    CHECK_FAILED(cx, TN_EMEM, "no 32.0 KiB besides the 58.6 KiB in use, of a limit of 64.0 KiB");
+    tn_data_free(d);
+    CHECK_STATUS(tn_eval_of(tn_full(cx, TN_F32, TN_SHAPE(4096), 1)), TN_OK);
+    finish(cx);
+}
+
+// What has no header, a table or a text: expanded to its end, or to the limit.
+static void gzip_without_a_declared_size_is_expanded_to_the_limit(void)
+{
+    if (no_zlib()) SKIP("zlib is not installed");
+    CHECK(scratch_open());
+    tni_content c;
+    tn_ctx     *cx = tn_open_with(
+            (tn_open_opts){ .device = "ref", .mem_limit = 4 << 20, .alloc = count_alloc });
+    bytes *six = idx(IMAGES, TN_SHAPE(6, 2, 3), 0);
+    tn_on_error(cx, NULL, NULL);
+    save("x", gzip(six));
+    if (CHECK(tni_content_open(cx, "csv", scratch_path("x"), NULL, &c))) {
+        CHECK_INT(c.bytes, six->n);
+        CHECK(memcmp(c.data, six->data, six->n) == 0);
+        tni_content_close(&cx->heap, &c);
+    }
+    save("x", gzip_bomb(six, 60 << 20));
+    size_t before = taken.peak = taken.now;
+    CHECK(!tni_content_open(cx, "csv", scratch_path("x"), NULL, &c));
+    CHECK(taken.peak - before < 8 << 20);  // the heap keeps the room that was outgrown
+    CHECK_FAILED(cx, TN_EMEM,
+                 "x: it expands to more than 4.0 MiB, and the memory limit of 4.0 MiB");
+    CHECK_INT(cx->buffers.beside, 0);
+    finish(cx);
+}
+
 static void gzip_without_zlib_says_what_to_do(void)
 {
     tn_ctx *cx = begin();
-    size_t  n  = 0;
     save("x.gz", gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0)));
     tni_mapping *m = tni_mapping_open(cx, "idx", scratch_path("x.gz"));
-    if (CHECK(m != NULL)) CHECK(tni_gunzip(cx, "idx", "x.gz", "libno_z.so", m, &n) == NULL);
+    if (CHECK(m != NULL)) CHECK(tni_gunzip_open(cx, "idx", "x.gz", "libno_z.so", m) == NULL);
     CHECK_FAILED(cx, TN_EIO,
                  "idx: x.gz: it is gzip, and no zlib is found here to expand it: gunzip it");
     tni_mapping_unref(m);
@@ -424,6 +551,9 @@ const test_case tests_readers[] = {
     TEST(gzip_of_several_members_is_one_file),
     TEST(idx_says_what_is_wrong),
     TEST(damaged_gzip_is_an_error),
+    TEST(gzip_is_expanded_as_far_as_its_header_declares),
+    TEST(what_gzip_expands_to_counts_to_the_memory_limit),
+    TEST(gzip_without_a_declared_size_is_expanded_to_the_limit),
     TEST(gzip_without_zlib_says_what_to_do),
     TEST(cifar10_reads_its_batches),
     TEST(cifar10_says_what_is_wrong),

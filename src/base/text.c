@@ -34,6 +34,16 @@ tni_text tni_shape_text(int rank, const int64_t *size)
     return t;
 }
 
+tni_text tni_size_text(int64_t bytes)
+{
+    static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB" };
+    double                   n      = (double)bytes / 1024;
+    int                      i      = 0;
+    if (bytes < 1024) return tni_text_of("%lld bytes", (long long)bytes);
+    for (; i < 3 && n >= 1024; i++) n /= 1024;
+    return tni_text_of("%.1f %s", n, unit[i]);
+}
+
 tni_text tni_shown(const char *name)
 {
     enum { MOST = 80 };

@@ -16,6 +16,8 @@ typedef struct {
 tni_text tni_shape_text(int rank, const int64_t *size);
 // What printf would print, cut to fit.
 tni_text tni_text_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+// "512 bytes", "3.8 MiB".
+tni_text tni_size_text(int64_t bytes);
 // Appends to a text, cutting what does not fit.
 void tni_text_add(tni_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

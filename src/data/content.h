@@ -5,16 +5,30 @@
 
 #include "io/mapping.h"
 
-// Either map holds the bytes or expanded does; the other is NULL.
+// Either map holds the bytes or expanded does; the other is NULL. What is expanded counts to the
+// memory limit of the context.
 typedef struct {
     const unsigned char *data;
     size_t               bytes;
+    bool                 cut;  // there is more than the header of the file declares, left out
     tni_mapping         *map;
     unsigned char       *expanded;
+    size_t               counted;  // bytes, to the limit
+    tni_buffers         *counts;
 } tni_content;
 
-// False, reported by the op's name with the path, on failure: then there is nothing to close.
-bool tni_content_open(tn_ctx *cx, const char *op, const char *path, tni_content *c);
+// What a file that declares its size in its first bytes is asked before it is expanded: of those, at
+// most `head`, the bytes that the whole file has, itself included. False, reported: it cannot be one.
+typedef struct {
+    size_t head;
+    bool (*declared)(tn_ctx *cx, const char *path, const unsigned char *data, size_t bytes,
+                     uint64_t *all);
+} tni_declares;
+
+// Opens a file; one that is gzip is expanded: as far as it declares, or, with NULL, to its end or to
+// the limits. False, reported by the op's name with the path, on failure: then there is nothing to close.
+bool tni_content_open(tn_ctx *cx, const char *op, const char *path, const tni_declares *d,
+                      tni_content *c);
 void tni_content_close(tni_heap *h, tni_content *c);
 
 // Whether there is a folder of that name; reported by the op's name if not.
@@ -24,10 +38,18 @@ enum { TNI_PATH = 4096 };  // room for a path, with its 0
 // Makes a path as printf does; whether there is a file of that name.
 bool tni_find_file(char path[TNI_PATH], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// Expands gzip, all its members, by a zlib that is found at run time. library is NULL, for its usual
-// names; a test of what happens without it names one that does not exist. What is returned is the
-// caller's; NULL, reported, on failure.
-unsigned char *tni_gunzip(tn_ctx *cx, const char *op, const char *path, const char *library,
-                          const tni_mapping *from, size_t *bytes);
+// Gzip while it is expanded, all its members one after the other, by a zlib that is found at run time.
+typedef struct tni_gunzip tni_gunzip;
+
+// The mapping must outlive it. library is NULL, for zlib's usual names; a test of what happens without it
+// names one that does not exist. NULL, reported, on failure.
+tni_gunzip *tni_gunzip_open(tn_ctx *cx, const char *op, const char *path, const char *library,
+                            const tni_mapping *from);
+// Expands the next n bytes. *got is less than n only at the end, and then all of the file has been
+// verified. False, reported, on failure.
+bool tni_gunzip_read(tni_gunzip *g, void *to, size_t n, size_t *got);
+void tni_gunzip_close(tni_gunzip *g);
+// The most bytes that gzip of so many can expand to.
+uint64_t tni_gunzip_most(size_t bytes);
 
 #endif

@@ -25,11 +25,9 @@ typedef struct {
 enum { Z_OK = 0, Z_STREAM_END = 1, Z_MEM_ERROR = -4, Z_BUF_ERROR = -5, Z_NO_FLUSH = 0 };
 enum { GZIP_WINDOW = 15 + 16 };  // window bits; 16 more: with a gzip header
 
-// Deflate cannot make more of a byte than this, so a file that says so lies.
+// Deflate makes at most so much of a byte; the shortest member has so many.
 enum { MOST_RATIO = 1032, SLACK = 64, SMALLEST = 18 };
-enum { COMMON_RATIO = 8, FIRST_ROOM = 1 << 20 };
 enum { PIECE = 1 << 30 };  // bytes handed to zlib at once: its counts are 32 bits
-enum { MOST_GIB = 4 };
 
 typedef struct {
     void *handle;
@@ -40,18 +38,16 @@ typedef struct {
     int (*end)(z_stream *z);
 } zlib;
 
-// What is being expanded, and how far. Invariant: out has room for cap bytes, the first size of which
-// are expanded; at bytes of the mapping are used up or in the hands of zlib.
-typedef struct {
+// at: bytes of the mapping that are used up. ended: the last member is through, and was right.
+struct tni_gunzip {
     tn_ctx            *cx;
     const char        *op, *path;
     const tni_mapping *from;
     zlib               lib;
     z_stream           z;
+    bool               begun, ended;
     size_t             at;
-    unsigned char     *out;
-    size_t             size, cap;
-} job;
+};
 
 // ---- the library -------------------------------------------------------------------------------
 
@@ -81,15 +77,14 @@ static bool find_all(zlib *l)
            find(h, "inflateEnd", &l->end);
 }
 
-static bool load(job *j, const char *name)
+static bool load(tni_gunzip *g, const char *name)
 {
-    zlib *l   = &j->lib;
+    zlib *l   = &g->lib;
     l->handle = open_library(name);
     if (l->handle && find_all(l) && strncmp(l->version(), "1.", 2) == 0) return true;
-    if (l->handle) dlclose(l->handle);
-    return tni_refuse(j->cx, TN_EIO,
+    return tni_refuse(g->cx, TN_EIO,
                       "%s: %s: it is gzip, and no zlib is found here to expand it: gunzip it",
-                      j->op, j->path);
+                      g->op, g->path);
 }
 
 static void *zlib_alloc(void *heap, unsigned items, unsigned size)
@@ -104,101 +99,80 @@ static void zlib_free(void *heap, void *p)
 
 // ---- expanding ---------------------------------------------------------------------------------
 
-static bool refuse(const job *j, const char *why)
+uint64_t tni_gunzip_most(size_t bytes)
 {
-    return tni_refuse(j->cx, TN_EFORMAT, "%s: %s: %s", j->op, j->path, why);
+    return (uint64_t)bytes * MOST_RATIO + SLACK;
 }
 
-static bool no_memory(const job *j)
+static bool refuse(const tni_gunzip *g, const char *why)
 {
-    return tni_no_memory(j->cx, j->op);
-}
-
-static uint64_t most_of(const job *j)
-{
-    uint64_t most = (uint64_t)j->from->bytes * MOST_RATIO + SLACK;
-    return most < (uint64_t)MOST_GIB << 30 ? most : (uint64_t)MOST_GIB << 30;
-}
-
-// A gzip file ends with its expanded size, which is believed as far as data commonly expands; one more
-// byte lets zlib see the end without asking for room.
-static size_t first_room(const job *j)
-{
-    const unsigned char *end  = j->from->data + j->from->bytes;
-    size_t               size = (size_t)end[-4] | (size_t)end[-3] << 8 | (size_t)end[-2] << 16 |
-                  (size_t)end[-1] << 24;
-    size_t common = j->from->bytes * COMMON_RATIO + FIRST_ROOM;
-    return (size < common ? size : common) + 1;
-}
-
-static bool make_room(job *j)
-{
-    if (j->size < j->cap) return true;
-    if (j->size > most_of(j))
-        return refuse(j, tni_text_of("it expands to more than %d GiB", MOST_GIB).s);
-    void *out = j->out;
-    bool  ok  = tni_grow(&j->cx->heap, &out, &j->cap, j->cap + 1, 1);
-    j->out    = out;
-    return ok || no_memory(j);
+    return tni_refuse(g->cx, TN_EFORMAT, "%s: %s: %s", g->op, g->path, why);
 }
 
 // After the end of a member: there is another one, or nothing.
-static bool next_member(job *j, bool *done)
+static bool next_member(tni_gunzip *g)
 {
-    const unsigned char *data = j->from->data;
-    size_t               left = j->from->bytes - j->at;
-    *done                     = left == 0;
+    const unsigned char *data = g->from->data;
+    size_t               left = g->from->bytes - g->at;
+    g->ended                  = left == 0;
     if (!left) return true;
-    if (left < SMALLEST || data[j->at] != 0x1f || data[j->at + 1] != 0x8b)
-        return refuse(j, "something follows the end of its gzip data");
-    if (j->lib.reset(&j->z) == Z_OK) return true;
-    return refuse(j, "zlib cannot go on with the next member");
+    if (left < SMALLEST || data[g->at] != 0x1f || data[g->at + 1] != 0x8b)
+        return refuse(g, "something follows the end of its gzip data");
+    if (g->lib.reset(&g->z) == Z_OK) return true;
+    return refuse(g, "zlib cannot go on with the next member");
 }
 
 // One call of zlib, on what is left of the input and of the room.
-static bool step(job *j, bool *done)
+static bool step(tni_gunzip *g, unsigned char *to, size_t room, size_t *got)
 {
-    if (!make_room(j)) return false;
-    size_t in = j->from->bytes - j->at, room = j->cap - j->size;
-    j->z.next_in   = j->from->data + j->at;
-    j->z.avail_in  = in < PIECE ? (unsigned)in : PIECE;
-    j->z.next_out  = j->out + j->size;
-    j->z.avail_out = room < PIECE ? (unsigned)room : PIECE;
-    int r          = j->lib.inflate(&j->z, Z_NO_FLUSH);
-    j->at          = (size_t)(j->z.next_in - j->from->data);
-    j->size        = (size_t)(j->z.next_out - j->out);
-    if (r == Z_STREAM_END) return next_member(j, done);
-    if (r == Z_MEM_ERROR) return no_memory(j);
+    size_t in      = g->from->bytes - g->at;
+    g->z.next_in   = g->from->data + g->at;
+    g->z.avail_in  = in < PIECE ? (unsigned)in : PIECE;
+    g->z.next_out  = to;
+    g->z.avail_out = room < PIECE ? (unsigned)room : PIECE;
+    int r          = g->lib.inflate(&g->z, Z_NO_FLUSH);
+    g->at          = (size_t)(g->z.next_in - g->from->data);
+    *got           = (size_t)(g->z.next_out - to);
+    if (r == Z_STREAM_END) return next_member(g);
+    if (r == Z_MEM_ERROR) return tni_no_memory(g->cx, g->op);
     if (r != Z_OK && r != Z_BUF_ERROR)
-        return refuse(j, j->z.msg ? j->z.msg : "its gzip data is damaged");
-    if (j->at == j->from->bytes && j->z.avail_out) return refuse(j, "its gzip data is cut short");
+        return refuse(g, g->z.msg ? g->z.msg : "its gzip data is damaged");
+    if (g->at == g->from->bytes && g->z.avail_out) return refuse(g, "its gzip data is cut short");
     return true;
 }
 
-static bool expand(job *j)
+bool tni_gunzip_read(tni_gunzip *g, void *to, size_t n, size_t *got)
 {
-    if (j->from->bytes < SMALLEST) return refuse(j, "its gzip data is cut short");
-    j->z   = (z_stream){ .zalloc = zlib_alloc, .zfree = zlib_free, .opaque = &j->cx->heap };
-    j->cap = first_room(j);
-    j->out = tni_alloc(&j->cx->heap, j->cap);
-    if (!j->out) return no_memory(j);
-    if (j->lib.init(&j->z, GZIP_WINDOW, j->lib.version(), (int)sizeof j->z) != Z_OK)
-        return no_memory(j);
-    bool done = false, ok = true;
-    while (ok && !done) ok = step(j, &done);
-    j->lib.end(&j->z);
-    return ok;
+    size_t more;
+    for (*got = 0; *got < n && !g->ended; *got += more)
+        if (!step(g, (unsigned char *)to + *got, n - *got, &more)) return false;
+    return true;
 }
 
-unsigned char *tni_gunzip(tn_ctx *cx, const char *op, const char *path, const char *library,
-                          const tni_mapping *from, size_t *bytes)
+static bool begin(tni_gunzip *g, const char *library)
 {
-    job j = { .cx = cx, .op = op, .path = path, .from = from };
-    if (!load(&j, library)) return NULL;
-    bool ok = expand(&j);
-    dlclose(j.lib.handle);
-    *bytes = j.size;
-    if (ok) return j.out;
-    tni_free(&cx->heap, j.out);
+    if (!load(g, library)) return false;
+    if (g->from->bytes < SMALLEST) return refuse(g, "its gzip data is cut short");
+    g->z     = (z_stream){ .zalloc = zlib_alloc, .zfree = zlib_free, .opaque = &g->cx->heap };
+    g->begun = g->lib.init(&g->z, GZIP_WINDOW, g->lib.version(), (int)sizeof g->z) == Z_OK;
+    return g->begun || tni_no_memory(g->cx, g->op);
+}
+
+tni_gunzip *tni_gunzip_open(tn_ctx *cx, const char *op, const char *path, const char *library,
+                            const tni_mapping *from)
+{
+    tni_gunzip *g = tni_zalloc(&cx->heap, sizeof *g);
+    if (!g) return tni_fail_memory(cx, op);
+    *g = (tni_gunzip){ .cx = cx, .op = op, .path = path, .from = from };
+    if (begin(g, library)) return g;
+    tni_gunzip_close(g);
     return NULL;
+}
+
+void tni_gunzip_close(tni_gunzip *g)
+{
+    if (!g) return;
+    if (g->begun) g->lib.end(&g->z);
+    if (g->lib.handle) dlclose(g->lib.handle);
+    tni_free(&g->cx->heap, g);
 }

@@ -6,7 +6,7 @@
 #include "data/dataset.h"
 #include "data/pixels.h"
 
-enum { IDX_U8 = 8, IMAGE_RANK = 4, LEAST_CLASSES = 10 };
+enum { IDX_U8 = 8, IMAGE_RANK = 4, MOST_HEADER = 4 + 4 * IMAGE_RANK, LEAST_CLASSES = 10 };
 
 // A pair of files: images (N, C, H, W) and labels (N).
 typedef struct {
@@ -46,63 +46,97 @@ static int64_t big_endian(const unsigned char *p)
     return (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | (int64_t)p[3];
 }
 
-// Reads the sizes and holds them against the file, which must have just as many bytes. Returns the
-// rank, or 0, reported.
-static int read_header(tn_ctx *cx, const char *path, const tni_content *c, int least, int most,
-                       int64_t size[IMAGE_RANK])
+// What a header says: type and sizes, which have been checked, and the bytes of the file, header
+// included; UINT64_MAX where no file has that many.
+typedef struct {
+    int      rank;
+    int64_t  size[IMAGE_RANK];
+    size_t   header;
+    uint64_t bytes;
+} idx_header;
+
+static bool has_rank(tn_ctx *cx, const char *path, int rank, bool labels)
 {
-    if (c->bytes < 4 || c->data[0] || c->data[1]) return refuse(cx, path, "it is not an IDX file");
-    int rank = c->data[3];
-    if (c->data[2] != IDX_U8) {
-        tni_fail(cx, TN_EFORMAT, "idx: %s: its elements are of type 0x%02x, not bytes (0x08)", path,
-                 (unsigned)c->data[2]);
-        return 0;
+    if (labels ? rank == 1 : rank == 3 || rank == IMAGE_RANK) return true;
+    return tni_refuse(cx, TN_EFORMAT, "idx: %s: its rank is %d, not %d as that of %s", path, rank,
+                      labels ? 1 : 3, labels ? "labels" : "images");
+}
+
+// Reads a header from the first bytes of a file. False, reported, if it is none or not of its kind.
+static bool read_header(tn_ctx *cx, const char *path, const unsigned char *data, size_t bytes,
+                        bool labels, idx_header *h)
+{
+    if (bytes < 4 || data[0] || data[1]) return refuse(cx, path, "it is not an IDX file");
+    if (data[2] != IDX_U8)
+        return tni_refuse(cx, TN_EFORMAT,
+                          "idx: %s: its elements are of type 0x%02x, not bytes (0x08)", path,
+                          (unsigned)data[2]);
+    if (!has_rank(cx, path, data[3], labels)) return false;
+    *h = (idx_header){ .rank = data[3], .header = 4 + 4 * (size_t)data[3], .bytes = 1 };
+    if (bytes < h->header) return refuse(cx, path, "its header is cut short");
+    for (int i = 0; i < h->rank; i++) {
+        uint64_t size = (uint64_t)(h->size[i] = big_endian(data + 4 + 4 * i));
+        if (size == 0) return refuse(cx, path, "it is empty: a size is 0");
+        h->bytes = h->bytes > (UINT64_MAX - MOST_HEADER) / size ? UINT64_MAX - MOST_HEADER
+                                                                : h->bytes * size;
     }
-    if (rank < least || rank > most) {
-        tni_fail(cx, TN_EFORMAT, "idx: %s: its rank is %d, not %d as that of %s", path, rank, least,
-                 least == 1 ? "labels" : "images");
-        return 0;
-    }
-    size_t header = 4 + 4 * (size_t)rank;
-    if (c->bytes < header) return refuse(cx, path, "its header is cut short");
-    for (int i = 0; i < rank; i++) size[i] = big_endian(c->data + 4 + 4 * i);
-    int64_t count = 1;
-    for (int i = 0; i < rank; i++) {
-        if (size[i] == 0) return refuse(cx, path, "it is empty: a size is 0");
-        if (count > INT64_MAX / size[i]) count = 0;  // never what the file has
-        count *= size[i];
-    }
-    if ((uint64_t)count == c->bytes - header) return rank;
-    tni_fail(cx, TN_EFORMAT, "idx: %s: %s by its header, but %zu bytes follow it", path,
-             tni_shape_text(rank, size).s, c->bytes - header);
-    return 0;
+    h->bytes += h->header;
+    return true;
+}
+
+static bool images_declare(tn_ctx *cx, const char *path, const unsigned char *data, size_t bytes,
+                           uint64_t *all)
+{
+    idx_header h;
+    bool       ok = read_header(cx, path, data, bytes, false, &h);
+    *all          = ok ? h.bytes : 0;
+    return ok;
+}
+
+static bool labels_declare(tn_ctx *cx, const char *path, const unsigned char *data, size_t bytes,
+                           uint64_t *all)
+{
+    idx_header h;
+    bool       ok = read_header(cx, path, data, bytes, true, &h);
+    *all          = ok ? h.bytes : 0;
+    return ok;
+}
+
+// Opens a file, which must have just as many bytes as its header declares.
+static bool open_file(tn_ctx *cx, const char *path, bool labels, tni_content *c, idx_header *h)
+{
+    tni_declares d = { MOST_HEADER, labels ? labels_declare : images_declare };
+    if (!tni_content_open(cx, "idx", path, &d, c)) return false;
+    if (!read_header(cx, path, c->data, c->bytes, labels, h)) return false;
+    if (h->bytes == c->bytes && !c->cut) return true;
+    return tni_refuse(cx, TN_EFORMAT, "idx: %s: %s by its header, but %s%zu bytes follow it", path,
+                      tni_shape_text(h->rank, h->size).s, c->cut ? "more than " : "",
+                      c->bytes - h->header);
 }
 
 // (N, H, W) counts as (N, 1, H, W).
 static bool read_images(tn_ctx *cx, const char *path, idx *d)
 {
-    int64_t size[IMAGE_RANK];
-    if (!tni_content_open(cx, "idx", path, &d->images)) return false;
-    int rank = read_header(cx, path, &d->images, 3, IMAGE_RANK, size);
-    if (!rank) return false;
-    int64_t channels   = rank == 4 ? size[1] : 1;
-    d->pixels          = d->images.data + 4 + 4 * rank;
-    d->source.count    = size[0];
-    d->source.field[0] = tni_field(TN_F32, TN_SHAPE(channels, size[rank - 2], size[rank - 1]));
-    d->area            = channels * size[rank - 2] * size[rank - 1];
+    idx_header h;
+    if (!open_file(cx, path, false, &d->images, &h)) return false;
+    int64_t channels = h.rank == 4 ? h.size[1] : 1, H = h.size[h.rank - 2], W = h.size[h.rank - 1];
+    d->pixels          = d->images.data + h.header;
+    d->source.count    = h.size[0];
+    d->source.field[0] = tni_field(TN_F32, TN_SHAPE(channels, H, W));
+    d->area            = channels * H * W;
     return true;
 }
 
 static bool read_labels(tn_ctx *cx, const char *path, idx *d)
 {
-    int64_t size[IMAGE_RANK], largest = 0;
-    if (!tni_content_open(cx, "idx", path, &d->labels)) return false;
-    if (!read_header(cx, path, &d->labels, 1, 1, size)) return false;
-    if (size[0] != d->source.count)
+    idx_header h;
+    int64_t    largest = 0;
+    if (!open_file(cx, path, true, &d->labels, &h)) return false;
+    if (h.size[0] != d->source.count)
         return tni_refuse(cx, TN_EFORMAT, "idx: %s: %lld labels, but there are %lld images", path,
-                          (long long)size[0], (long long)d->source.count);
-    d->label = d->labels.data + 8;
-    for (int64_t i = 0; i < size[0]; i++)
+                          (long long)h.size[0], (long long)d->source.count);
+    d->label = d->labels.data + h.header;
+    for (int64_t i = 0; i < h.size[0]; i++)
         if (d->label[i] > largest) largest = d->label[i];
     d->source.classes  = largest < LEAST_CLASSES ? LEAST_CLASSES : largest + 1;
     d->source.field[1] = tni_field(TN_I64, TN_0D);

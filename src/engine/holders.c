@@ -3,17 +3,6 @@
 
 enum { NAMED = 3 };  // holders that are named
 
-// "512 bytes", "3.8 MiB".
-static tni_text size_text(int64_t bytes)
-{
-    static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB" };
-    double                   n      = (double)bytes / 1024;
-    int                      i      = 0;
-    if (bytes < 1024) return tni_text_of("%lld bytes", (long long)bytes);
-    for (; i < 3 && n >= 1024; i++) n /= 1024;
-    return tni_text_of("%.1f %s", n, unit[i]);
-}
-
 // ---- who has it --------------------------------------------------------------------------------
 
 // The buffers in use that are largest, the largest first.
@@ -64,7 +53,7 @@ static tni_text holder_text(const tn_ctx *cx, const tni_buffer *b)
                      tn_dtype_name((tn_dtype)b->dtype));
     else tni_text_add(&t, "values of this step");
     if (!name && b->site.line) tni_text_add(&t, " made at %s:%d", b->site.file, b->site.line);
-    tni_text_add(&t, ", %s", size_text((int64_t)b->bytes).s);
+    tni_text_add(&t, ", %s", tni_size_text((int64_t)b->bytes).s);
     return t;
 }
 
@@ -75,11 +64,11 @@ static tni_text room_text(const tn_ctx *cx)
     const tni_engine *e     = cx->engine;
     int64_t           limit = cx->buffers.limit;
     size_t            free = 0, all = 0;
-    if (limit > 0) return tni_text_of(", of a limit of %s", size_text(limit).s);
+    if (limit > 0) return tni_text_of(", of a limit of %s", tni_size_text(limit).s);
     if (!e->device->memory || !e->device->memory(e->seat, &free, &all))
         return tni_text_of("%s", "");
-    return tni_text_of("; %s of %s are free on the device", size_text((int64_t)free).s,
-                       size_text((int64_t)all).s);
+    return tni_text_of("; %s of %s are free on the device", tni_size_text((int64_t)free).s,
+                       tni_size_text((int64_t)all).s);
 }
 
 void *tni_out_of_memory(tn_ctx *cx, const char *op, const char *what, int64_t bytes)
@@ -91,7 +80,7 @@ void *tni_out_of_memory(tn_ctx *cx, const char *op, const char *what, int64_t by
     for (int i = 0; i < n; i++) holder[i] = holder_text(cx, top[i]);
     return tni_fail(cx, TN_EMEM,
                     "%s: out of memory for %s: no %s besides the %s in use%s%s%s%s%s%s%s", op, what,
-                    size_text(bytes).s, size_text(cx->buffers.bytes).s, room_text(cx).s,
-                    n ? "; the largest: " : "", holder[0].s, n > 1 ? "; " : "", holder[1].s,
-                    n > 2 ? "; " : "", holder[2].s);
+                    tni_size_text(bytes).s, tni_size_text(cx->buffers.bytes + cx->buffers.beside).s,
+                    room_text(cx).s, n ? "; the largest: " : "", holder[0].s, n > 1 ? "; " : "",
+                    holder[1].s, n > 2 ? "; " : "", holder[2].s);
 }

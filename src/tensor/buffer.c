@@ -76,7 +76,7 @@ static bool stretch(tni_buffers *b, size_t bytes)
 {
     tni_buffer *a    = &b->arena;
     int64_t     rest = b->held - (int64_t)a->room;
-    size_t      most = b->limit > 0 ? (size_t)(b->limit - rest) : SIZE_MAX;
+    size_t      most = b->limit > 0 ? (size_t)(b->limit - b->beside - rest) : SIZE_MAX;
     char       *data = b->memory.arena(b->memory.state, bytes, most, &a->room);
     b->held          = rest + (int64_t)a->room;
     if (data) a->data = data;
@@ -105,7 +105,28 @@ void tni_buffers_close(tni_buffers *b)
 
 static bool is_over(const tni_buffers *b, int64_t have, size_t more)
 {
-    return b->limit > 0 && have + (int64_t)more > b->limit;
+    return b->limit > 0 && have + b->beside + (int64_t)more > b->limit;
+}
+
+bool tni_buffers_count(tni_buffers *b, size_t bytes)
+{
+    if (bytes > tni_buffers_left(b)) return false;
+    if (is_over(b, b->held, bytes)) tni_buffers_trim(b);
+    if (is_over(b, b->held, bytes)) return false;  // a device that keeps its arena
+    b->beside += (int64_t)bytes;
+    return true;
+}
+
+void tni_buffers_uncount(tni_buffers *b, size_t bytes)
+{
+    b->beside -= (int64_t)bytes;
+}
+
+size_t tni_buffers_left(const tni_buffers *b)
+{
+    int64_t used = b->bytes + b->beside;
+    if (b->limit <= 0) return SIZE_MAX;
+    return used < b->limit ? (size_t)(b->limit - used) : 0;
 }
 
 static tni_buffer *fresh(tni_buffers *b, size_t room)

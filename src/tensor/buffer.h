@@ -56,11 +56,12 @@ struct tni_buffer {
 enum { TNI_SMALL_BINS = 14 * 4 + 1, TNI_BINS = TNI_SMALL_BINS + 27 * 8 };
 
 // The cache of a context. bytes counts what buffers in use asked for, peak its maximum, held what is
-// taken from the device. Invariant: bytes <= held <= limit, where there is a limit.
+// taken from the device, beside what data files expanded to on the host. Invariant: bytes <= held, and
+// held + beside <= limit, where there is a limit.
 typedef struct {
     tni_heap   *heap;
     tni_memory  memory;
-    int64_t     bytes, peak, held, limit;
+    int64_t     bytes, peak, held, beside, limit;
     int         releasing;  // release functions that run
     tni_buffer  arena;      // no reference: not in use
     tni_buffer *used;
@@ -71,6 +72,12 @@ void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t
 void tni_buffers_close(tni_buffers *b);
 // Gives everything that lies free back to the device; whether that was anything.
 bool tni_buffers_trim(tni_buffers *b);
+// Counts bytes on the host to the limit, after all that lies free was given back if need be. False, with
+// nothing counted, where they go over it.
+bool tni_buffers_count(tni_buffers *b, size_t bytes);
+void tni_buffers_uncount(tni_buffers *b, size_t bytes);
+// What the limit leaves once all that lies free is given back; SIZE_MAX without one.
+size_t tni_buffers_left(const tni_buffers *b);
 // A number of bytes as people write it: digits, then K, M or G if need be. False if it is none, or 0.
 bool tni_parse_bytes(const char *text, int64_t *bytes);
 
