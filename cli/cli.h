@@ -271,6 +271,13 @@ void cli_progress_end(cli_progress *p);  // takes the bar away
 FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds);
 void  cli_log_write(FILE *f, const cli_moment *m);
 
+// From now on the first SIGINT or SIGTERM only asks, and says so unless quiet; the second ends the process
+// at once. Then which one has asked, or 0; and the signals' own actions again. bar: there may be one on
+// stderr, which is taken away first.
+void cli_signals_begin(bool quiet, bool bar);
+int  cli_signals_asked(void);
+void cli_signals_end(void);
+
 // A run from its opening to its end. Datasets, network and optimizer belong to the context; settings
 // to the caller; the rest is its own. Only memory outlives the process, in the checkpoint.
 typedef struct {

@@ -30,7 +30,7 @@ static const char spec_help[] =
 static const command commands[] = {
     { "train", "trains a network", "--model NAME --data SPEC [OPTION]...",
       "Trains, evaluates on data that was not trained on, and saves. Ctrl-C stops after the step,\n"
-      "saves, and says how to resume.\n",
+      "saves, and says how to resume; once more ends it at once.\n",
       cli_train, CLI_TRAIN },
     { "eval", "evaluates a trained network", "--load FILE [--data SPEC] [OPTION]...",
       "The file knows its network, and the data it was trained on. Of a table or text that it was\n"

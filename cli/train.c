@@ -3,7 +3,6 @@
 #include "cli.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,29 +12,6 @@ static const double SMOOTH = 0.98, ACCURACY_SMOOTH = 0.8, SAVE_SECONDS = 1;
 
 static const char general_defaults[] =
     "batch=64 lr=1e-3 optim=adam schedule=cosine seed=0 accumulate=1";
-
-// ---- signals: blocked, and asked for between steps, so that a step is never cut in two
-
-static sigset_t stop_signals(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    return set;
-}
-
-// Whether a signal to stop has come. From then on a second one ends the program at once.
-static bool is_stopped(cli_run *r)
-{
-    sigset_t pending, set = stop_signals();
-    if (r->signal) return true;
-    sigpending(&pending);
-    if (!sigismember(&pending, SIGINT) && !sigismember(&pending, SIGTERM)) return false;
-    sigwait(&set, &r->signal);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    return true;
-}
 
 // ---- a run is set up
 
@@ -174,20 +150,16 @@ static int open_run(cli_run *r)
 
 int cli_run_open(cli_run *r, cli_settings *s)
 {
-    sigset_t set = stop_signals();
-    *r           = (cli_run){ .s = s };
-    pthread_sigmask(SIG_BLOCK, &set, NULL);  // before there are threads, which inherit it
+    *r = (cli_run){ .s = s };
     return open_run(r);
 }
 
 void cli_run_close(cli_run *r)
 {
-    sigset_t set = stop_signals();
     tn_close(r->cx);
     if (r->log) fclose(r->log);
     free(r->schema);
     free(r->notes);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 // ---- a step
@@ -332,16 +304,26 @@ static int finish(cli_run *r)
     return 0;
 }
 
-int cli_run_train(cli_run *r)
+// Steps until the last, a failure, or a signal. Returns the exit status.
+static int train(cli_run *r)
 {
     int status = 0;
-    cli_progress_begin(&r->progress, r->s, r->memory.step);
-    r->began = cli_seconds();
-    r->saved = r->began;
-    while (status == 0 && r->memory.step < r->steps && !is_stopped(r)) status = advance(r);
+    while (status == 0 && r->memory.step < r->steps && !(r->signal = cli_signals_asked()))
+        status = advance(r);
     cli_progress_end(&r->progress);
     if (status != 0) return status;
     return r->signal ? stop(r) : finish(r);
+}
+
+int cli_run_train(cli_run *r)
+{
+    cli_progress_begin(&r->progress, r->s, r->memory.step);
+    r->began = cli_seconds();
+    r->saved = r->began;
+    cli_signals_begin(r->s->quiet, r->progress.bar);
+    int status = train(r);
+    cli_signals_end();
+    return status;
 }
 
 static bool is_complete(const cli_settings *s)

@@ -1,5 +1,5 @@
 // test_cli.c: the tool as its users run it: a process, its output, its files and its signals.
-#include "check.h"
+#include "cli_kit.h"
 #include "scratch.h"
 #include "tiny_bpe.h"
 #include "tree.h"
@@ -12,40 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { ROOM = 1 << 18, COMMAND = 4096 };
-
-static char out[ROOM];  // what the last command printed, stderr too
-
-// A test's commands run in the scratch folder.
-static bool begin(void)
-{
-    return CHECK(scratch_open());
-}
-
-// Looking for leaks takes seconds a process, so sanitized builds do it in a test of its own.
-#define NO_LEAKS "export ASAN_OPTIONS=detect_leaks=0; "
-
-// Runs a script in that folder, with tenon as the tool; its exit status must be as expected.
-TEST_PRINTF(2, 3) static bool runs(int status, const char *script, ...)
-{
-    char    command[COMMAND];
-    int     n = snprintf(command, sizeof command,
-                         "cd '%s' && unset NO_COLOR; export TN_DEVICE=cpu; " NO_LEAKS
-                         "tenon() { '" TN_BUILD_DIR "/tenon' \"$@\"; }\n",
-                         scratch_path("."));
-    va_list list;
-    va_start(list, script);
-    vsnprintf(command + n, sizeof command - (size_t)n, script, list);
-    va_end(list);
-    int got = tree_run(command, out, sizeof out);
-    return test_that(got == status, "%s: status %d: %.600s", command + n, got, out);
-}
-
-static void prints(const char *text)
-{
-    test_that(strstr(out, text) != NULL, "\"%s\" is not in: %.600s", text, out);
-}
 
 // The last line that has the text, cut out; NULL when there is none.
 static const char *last_line_with(const char *text)
@@ -78,13 +44,6 @@ static uint32_t next_random(uint32_t n)
 {
     random_state = random_state * 1664525u + 1013904223u;
     return (random_state >> 8) % n;
-}
-
-static FILE *create(const char *name)
-{
-    FILE *f = fopen(scratch_path(name), "wb");
-    CHECK(f != NULL);
-    return f;
 }
 
 static void put_big_endian(FILE *f, uint32_t v)

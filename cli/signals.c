@@ -1,0 +1,83 @@
+// signals.c: how a run of training is stopped. The first SIGINT or SIGTERM asks: the step is finished and
+// saved. The second ends the process at once, whatever the step does, so that one that hangs in a
+// library, a driver or a file can be ended too.
+#include "cli.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// A signal that comes so soon after the first is the same request: timeout(1) and some shells send one
+// to the process, and once more to its group.
+static const double AS_ONE_SECONDS = 0.2;
+
+static const int stopping[] = { SIGINT, SIGTERM };
+
+// Written by the handler, and before it is set. What it writes on stderr is made beforehand: a handler may
+// do very little.
+static volatile sig_atomic_t asked;  // the first signal, or 0
+static struct timespec       asked_at;
+static char                  first[128], second[128];
+
+static void write_all(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static bool is_same_request(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - asked_at.tv_sec) +
+               1e-9 * (double)(now.tv_nsec - asked_at.tv_nsec) <
+           AS_ONE_SECONDS;
+}
+
+// Ends the process by the signal's own action, so that whoever waits for it learns of the signal.
+static void end_by(int signal_number)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal_number);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+// Only calls that POSIX allows in a handler: write, clock_gettime, sigaction and its kin.
+static void on_signal(int signal_number)
+{
+    if (!asked) {
+        clock_gettime(CLOCK_MONOTONIC, &asked_at);
+        asked = signal_number;
+        write_all(first);
+    } else if (!is_same_request()) {
+        write_all(second);
+        end_by(signal_number);
+    }
+}
+
+void cli_signals_begin(bool quiet, bool bar)
+{
+    const char      *line   = bar ? "\r\033[0m\033[K" : "";  // the bar, perhaps half drawn, goes
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    asked                   = 0;
+    snprintf(first, sizeof first, "%sstopping after this step; a second signal ends it at once\n",
+             line);
+    if (quiet) *first = 0;
+    snprintf(second, sizeof second, "%stenon: ended at once; what was saved before stays\n", line);
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < 2; i++) sigaddset(&action.sa_mask, stopping[i]);
+    for (int i = 0; i < 2; i++) sigaction(stopping[i], &action, NULL);
+}
+
+int cli_signals_asked(void)
+{
+    return asked;
+}
+
+void cli_signals_end(void)
+{
+    for (int i = 0; i < 2; i++) signal(stopping[i], SIG_DFL);
+}
