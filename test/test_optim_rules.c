@@ -471,11 +471,11 @@ static tn_status train_step(trained *t, long n)
     return status;
 }
 
-static void trained_open(trained *t, int steps, bool asked)
+static void trained_open(trained *t, tn_dtype dt, int steps, bool asked)
 {
     *t    = (trained){ 0 };
     t->cx = faulty_open("cpu", &t->heap);
-    for (int i = 0; i < 3; i++) t->p[i] = rules_ramp(t->cx, i + 2);
+    for (int i = 0; i < 3; i++) t->p[i] = tn_cast(rules_ramp(t->cx, i + 2), dt);
     t->opt = tn_adamw(tn_layer_of(t->cx, 3, t->p),
                       (tn_adamw_opts){ .lr = 0.1f, .clip_norm = 2, .accumulate = 2 });
     CHECK_STATUS(tn_optim_group(t->opt, "1", 1, 0), TN_OK);
@@ -491,11 +491,11 @@ static void trained_read(const trained *t, float v[9])
 
 // The second of two accumulated steps fails at allocation n, while so many tensors more are alive, which
 // moves the blocks that small objects are cut from. False when there was no such allocation.
-static bool fail_at(long n, int steps, bool asked, int alive, const float *want)
+static bool fail_at(long n, tn_dtype dt, int steps, bool asked, int alive, const float *want)
 {
     trained t;
     float   before[9], after[9], end[9];
-    trained_open(&t, steps, asked);
+    trained_open(&t, dt, steps, asked);
     for (int i = 0; i < alive; i++) tn_scalar(t.cx, i);
     trained_read(&t, before);
     int64_t   updates = tn_optim_updates(t.opt);
@@ -524,25 +524,27 @@ static bool fail_at(long n, int steps, bool asked, int alive, const float *want)
 
 // Steps of an accumulation are alike, so that the values after a failed one and two more are those
 // of a run without faults.
-static void fail_everywhere(int steps, bool asked)
+static void fail_everywhere(tn_dtype dt, int steps, bool asked)
 {
     trained t;
     float   want[9];
-    trained_open(&t, steps + 1, asked);
+    trained_open(&t, dt, steps + 1, asked);
     trained_read(&t, want);
     tn_close(t.cx);
     for (int alive = 0; alive < 128; alive += TN_SANITIZE[0] ? 64 : 8) {
         long n = 1;
-        while (fail_at(n, steps, asked, alive, want)) n++;
+        while (fail_at(n, dt, steps, asked, alive, want)) n++;
         CHECK(n > 5);
     }
 }
 
 static void rule_18_any_allocation_of_a_step_may_fail(void)
 {
-    fail_everywhere(1, false);  // the first update, which makes the state
-    fail_everywhere(3, false);
-    fail_everywhere(3, true);
+    fail_everywhere(TN_F32, 1, false);  // the first update, which makes the state
+    fail_everywhere(TN_F32, 3, false);
+    fail_everywhere(TN_F32, 3, true);
+    fail_everywhere(TN_BF16, 1, false);  // with a master
+    fail_everywhere(TN_BF16, 3, false);
 }
 
 const test_case tests_optim_rules[] = {

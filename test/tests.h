@@ -101,6 +101,7 @@ TESTS(misuse_training)
 TESTS(awkward)
 TESTS(optim)
 TESTS(optim_rules)
+TESTS(half)
 TESTS_ALONE(every_kernel)
 
 #undef TESTS

@@ -27,7 +27,13 @@ typedef struct {
 
 // Update rules and defaults are PyTorch's. Every update clips its gradients by their common norm, then
 // each element by value; clip_norm and clip_value 0: off. accumulate k: every k-th tn_step updates,
-// with the averaged gradient. f16 and bf16 parameters are updated in f32 and rounded once.
+// with the averaged gradient.
+//
+// The state of f16 and bf16 parameters is f32. Beside it is an f32 master copy of each, which updates
+// go by, so that steps below the parameter's precision add up: the parameter is the master rounded.
+// Elements that the program writes itself (tn_assign, tn_load) become the master's at the next
+// update. no_master: none is kept, which saves 4 bytes an element; each update is rounded. It is the
+// program's choice, not that of a checkpoint: a master that a file has is then passed over.
 typedef struct {
     float       lr;  // 0: 1e-3
     float       momentum, dampening, weight_decay;
@@ -35,6 +41,7 @@ typedef struct {
     bool        nesterov;
     int         accumulate;
     tn_schedule schedule;
+    bool        no_master;  // of f16 and bf16 parameters
 } tn_sgd_opts;
 typedef struct {
     float       lr, beta1, beta2, eps;  // 0: 1e-3, 0.9, 0.999, 1e-8
@@ -42,6 +49,7 @@ typedef struct {
     float       clip_norm, clip_value;
     int         accumulate;
     tn_schedule schedule;
+    bool        no_master;  // of f16 and bf16 parameters
 } tn_adamw_opts;
 typedef tn_adamw_opts tn_adam_opts;
 typedef struct {
@@ -51,6 +59,7 @@ typedef struct {
     bool        centered;
     int         accumulate;
     tn_schedule schedule;
+    bool        no_master;  // of f16 and bf16 parameters
 } tn_rmsprop_opts;
 // An optimizer of the parameters that net has now and that are not frozen; tied ones once. It keeps
 // them, also when net is freed.

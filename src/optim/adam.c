@@ -41,6 +41,7 @@ static tn_optim *make(const tni_update_rule *rule, tn_layer *net, tn_adamw_opts 
                                        .weight_decay = tni_option(o.weight_decay, weight_decay),
                                        .clip_norm    = tni_option(o.clip_norm, 0),
                                        .clip_value   = tni_option(o.clip_value, 0),
+                                       .no_master    = o.no_master,
                                        .accumulate   = o.accumulate,
                                        .schedule     = o.schedule });
 }

@@ -23,11 +23,14 @@ static tn_tensor *flat_of(const tn_optim *o, const tni_bunch *b, int k)
     return flat && at == tni_count(flat) ? flat : NULL;
 }
 
-// State k of a slot, made of zeros where there is none yet; NULL, reported, on failure.
+// State k of a slot; where there is none yet it is made: a master of p, another of zeros. NULL,
+// reported, on failure.
 static tn_tensor *state_of(tni_trained *s, int k)
 {
     if (s->state[k]) return s->state[k];
-    tn_tensor *t = tn_zeros_like(s->p);
+    tn_dtype   dt = tni_state_dtype(s->p);
+    tn_tensor *t  = k == TNI_MASTER ? tn_cast(s->p, dt)
+                                    : tn_zeros(s->p->cx, dt, tni_rank(s->p), tni_sizes(s->p));
     if (!t) return NULL;
     tni_tensor_own(t);
     s->state[k] = t;
@@ -59,7 +62,8 @@ tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what)
 {
     tn_tensor *y    = what < TNI_STATES ? flat_of(o, b, what) : NULL;
     tn_ctx    *cx   = o->thing.cx;
-    tn_dtype   dt   = tni_dtype(o->order[b->first]->p);
+    tn_tensor *p    = o->order[b->first]->p;
+    tn_dtype   dt   = what < TNI_STATES ? tni_state_dtype(p) : tni_dtype(p);
     size_t     n    = 0;
     int64_t    size = 0;
     if (y) return y;

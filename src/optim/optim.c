@@ -66,6 +66,22 @@ tn_tensor *tni_trained_grad(const tni_trained *s)
     return g && tn_has_grad(s->p) ? g : NULL;
 }
 
+const char *tni_state_name(const tn_optim *o, int k)
+{
+    return k == TNI_MASTER ? "master" : o->rule->state[k];
+}
+
+tn_dtype tni_state_dtype(const tn_tensor *p)
+{
+    tn_dtype dt = tni_dtype(p);
+    return dt == TN_F16 || dt == TN_BF16 ? TN_F32 : dt;
+}
+
+bool tni_has_master(const tn_optim *o, const tn_tensor *p)
+{
+    return !o->no_master && tni_state_dtype(p) != tni_dtype(p);
+}
+
 // Lets the state and the count go, as before the first update.
 static void reset(tni_trained *s)
 {

@@ -7,16 +7,24 @@
 
 #include <math.h>
 
-enum { TNI_STATES = 3 };  // most tensors of state a parameter has: those of rmsprop
+// The tensors of state that a parameter may have: those of its rule, of which rmsprop has most, and
+// the master.
+enum { TNI_RULE_STATES = 3, TNI_MASTER = TNI_RULE_STATES, TNI_STATES };
 
-// One slot of an optimizer: a parameter and what the rule remembers of it. The optimizer owns p and
+// One slot of an optimizer: a parameter and what is remembered of it. The optimizer owns p and
 // the state, beside whoever else owns p. State is made at the parameter's first update. since and
 // before tell a step that failed from one that did not: p's store returns to a node older than
 // since, and the count to before.
+//
+// State is f32 where p is f16 or bf16: a second moment of f16 underflows, and 0.999 of one in bf16 is
+// rounded back to it. Such a p is, unless the user wants none, the rounding of an f32 master, which
+// updates go by: steps smaller than p's precision add up. Where p is not the rounding of its master,
+// someone else wrote p, and the master is p; this is told by value, element by element, so nothing has
+// to be told to the optimizer.
 typedef struct {
     char      *name;  // full, in the network
     tn_tensor *p;
-    tn_tensor *state[TNI_STATES];  // by the rule's names; NULL before the first update, or unused
+    tn_tensor *state[TNI_STATES];  // by tni_state_name; NULL before the first update, or unused
     tn_tensor *flat[TNI_STATES];   // all of the tensor that state is the first part of, or NULL
     int64_t    updates;            // of this parameter: those without gradient are skipped
     double     lr_scale, weight_decay;
@@ -32,20 +40,20 @@ typedef struct {
     tn_tensor *g;             // their gradients, joined
 } tni_bunch;
 
-// One update of a bunch as a rule sees it: p, g and state joined, of one dtype. The rule sets next
-// where it has a state, and returns the new p.
+// One update of a bunch as a rule sees it: p, g and state joined, of one dtype, f32 at least. The rule
+// sets next where it has a state, and returns the new p.
 typedef struct {
     tn_tensor *p, *g;
-    tn_tensor *state[TNI_STATES];  // NULL at the first update
-    tn_tensor *next[TNI_STATES];
+    tn_tensor *state[TNI_RULE_STATES];  // NULL at the first update
+    tn_tensor *next[TNI_RULE_STATES];
     double     lr, weight_decay;
     int64_t    t;  // this update, counted from 1
 } tni_update;
 
 // An update rule, constant. The names of its state are PyTorch's; checkpoints have them.
 typedef struct {
-    const char *name;               // "adamw"
-    const char *state[TNI_STATES];  // NULL where there is none
+    const char *name;                    // "adamw"
+    const char *state[TNI_RULE_STATES];  // NULL where there is none
     tn_tensor *(*update)(const tn_optim *o, tni_update *u);
 } tni_update_rule;
 
@@ -62,7 +70,7 @@ struct tn_optim {
     double                 beta1, beta2, alpha, eps, momentum, dampening;
     double                 weight_decay;  // of parameters in no group
     double                 clip_norm, clip_value;
-    bool                   nesterov, centered;
+    bool                   nesterov, centered, no_master;
     tn_schedule            schedule;
     int64_t                accumulate;      // tn_steps to an update
     int64_t                updates, micro;  // updates done; tn_steps since the last
@@ -89,6 +97,13 @@ double tni_option(float v, double fallback);
 double tni_decimal(float v);
 // Whether t is one of the parameters.
 bool tni_optim_trains(const tn_optim *o, const tn_tensor *t);
+
+// The name of state k, NULL where the rule has none.
+const char *tni_state_name(const tn_optim *o, int k);
+// The dtype of the state of a parameter: f32 at least.
+tn_dtype tni_state_dtype(const tn_tensor *p);
+// Whether a parameter has a master.
+bool tni_has_master(const tn_optim *o, const tn_tensor *p);
 
 // The stored gradient of a slot's parameter; NULL where there is none.
 tn_tensor *tni_trained_grad(const tni_trained *s);

@@ -25,6 +25,7 @@ tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
                                        .weight_decay = tni_option(o.weight_decay, 0),
                                        .clip_norm    = tni_option(o.clip_norm, 0),
                                        .clip_value   = tni_option(o.clip_value, 0),
+                                       .no_master    = o.no_master,
                                        .nesterov     = o.nesterov,
                                        .accumulate   = o.accumulate,
                                        .schedule     = o.schedule });

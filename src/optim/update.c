@@ -36,22 +36,33 @@ static void count_update(tn_optim *o)
     o->updates++;
 }
 
+// The parameters of a bunch as the rule takes them: their master, as far as they are its rounding.
+// Reading them for this costs two bytes an element, and lets their new values lie where the old did.
+static tn_tensor *widened(const tn_optim *o, const tni_bunch *b)
+{
+    tn_tensor *p = tni_bunch_join(o, b, TNI_PARAM), *wide = tni_widen(p), *master;
+    if (!wide || !tni_has_master(o, o->order[b->first]->p) || !tni_bunch_has(o, b, TNI_MASTER))
+        return wide;
+    master = tni_bunch_join(o, b, TNI_MASTER);
+    return tn_where(tn_eq(tn_cast(master, tni_dtype(p)), p), master, wide);
+}
+
 static bool update_bunch(const tn_optim *o, const tni_bunch *b, double lr)
 {
-    const tni_trained *s  = o->order[b->first];
-    tn_dtype           dt = tn_dtype_of(s->p);
-    tni_update         u  = { .p            = tni_widen(tni_bunch_join(o, b, TNI_PARAM)),
-                              .g            = b->g,
-                              .lr           = lr * s->lr_scale,
-                              .weight_decay = s->weight_decay,
-                              .t            = s->updates };
-    for (int k = 0; k < TNI_STATES; k++)
-        if (tni_bunch_has(o, b, k) && !(u.state[k] = tni_widen(tni_bunch_join(o, b, k))))
-            return false;
-    tn_tensor *p = u.p ? tni_narrow(o->rule->update(o, &u), dt) : NULL;
+    const tni_trained *s = o->order[b->first];
+    tni_update         u = { .p            = widened(o, b),
+                             .g            = b->g,
+                             .lr           = lr * s->lr_scale,
+                             .weight_decay = s->weight_decay,
+                             .t            = s->updates };
+    for (int k = 0; k < TNI_RULE_STATES; k++)
+        if (tni_bunch_has(o, b, k) && !(u.state[k] = tni_bunch_join(o, b, k))) return false;
+    tn_tensor *wide = u.p ? o->rule->update(o, &u) : NULL;
+    tn_tensor *p    = tni_narrow(wide, tni_dtype(s->p));
     if (!p) return false;
-    for (int k = 0; k < TNI_STATES; k++)
-        if (u.next[k] && !tni_bunch_spread(o, b, k, tni_narrow(u.next[k], dt))) return false;
+    for (int k = 0; k < TNI_RULE_STATES; k++)
+        if (u.next[k] && !tni_bunch_spread(o, b, k, u.next[k])) return false;
+    if (tni_has_master(o, s->p) && !tni_bunch_spread(o, b, TNI_MASTER, wide)) return false;
     return tni_bunch_spread(o, b, TNI_PARAM, p);
 }
 

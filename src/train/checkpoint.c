@@ -177,18 +177,19 @@ static bool match(tni_snapshot *s, tn_file *f)
     return tni_names_fit(s->cx, s->op, s->path, &missing, &unknown) == TN_OK;
 }
 
-// A tensor of the file that has the dtype and shape of its piece; NULL, reported, if it has not.
+// A tensor of the file that has the dtype and shape of its piece; NULL, reported, if it has not. State
+// of f16 and bf16 parameters was once of their dtype: it is cast.
 static tn_tensor *fitting(const tni_snapshot *s, tn_file *f, const tni_piece *p)
 {
     bool         numbers = p->kind == TNI_PIECE_NUMBERS;
-    tn_dtype     dt      = numbers ? p->dtype : tn_dtype_of(p->t);
     tni_view     v       = numbers ? tni_view_whole(1, &p->count) : tni_layout(p->t);
     tn_file_desc d       = tn_file_info(f, p->from);
     if (!tni_shape_fits(s->cx, s->op, s->path, &d, v.rank, v.size)) return NULL;
     tn_tensor *t = tn_file_tensor(f, p->name);
-    if (!t || tn_dtype_of(t) == dt) return t;
+    if (!t || tn_dtype_of(t) == p->dtype) return t;
+    if (p->kind == TNI_PIECE_STATE && tn_dtype_of(t) == tn_dtype_of(p->t)) return t;
     return tni_fail(s->cx, TN_EDTYPE, "%s: %.120s: %.60s is %s in the file, but %s here", s->op,
-                    s->path, p->name, tn_dtype_name(tn_dtype_of(t)), tn_dtype_name(dt));
+                    s->path, p->name, tn_dtype_name(tn_dtype_of(t)), tn_dtype_name(p->dtype));
 }
 
 // What a gradient becomes that is there, but not in the file.
@@ -202,13 +203,13 @@ static tn_tensor *no_gradient(const tni_piece *p)
 static bool read_piece(tni_snapshot *s, tn_file *f, tni_piece *p)
 {
     bool gradient = p->kind == TNI_PIECE_GRADIENT, numbers = p->kind == TNI_PIECE_NUMBERS;
-    if (numbers && !p->data) return true;
+    if ((numbers && !p->data) || p->unused) return true;
     if (p->from < 0 && !(gradient && tn_has_grad(p->t))) return true;
     if (p->kind == TNI_PIECE_VALUE && !tni_can_put(s->op, p->name, p->t)) return false;
     if (gradient && !tn_grad_of(p->t)) return false;  // makes its handle, of zeros
     tn_tensor *t = p->from >= 0 ? fitting(s, f, p) : no_gradient(p);
     if (t && numbers) return tn_read(t, p->dtype, p->data, p->count) == TN_OK;
-    p->value = p->from >= 0 ? tni_take_copy(s->op, t, tn_dtype_of(p->t)) : t;
+    p->value = p->from >= 0 ? tni_take_copy(s->op, t, p->dtype) : t;
     return p->value != NULL;
 }
 

@@ -41,27 +41,32 @@ static bool add_net(tni_snapshot *s, int k)
     for (size_t i = 0; ok && i < list.count; i++) {
         if (list.entry[i].first != (int)i) continue;
         tni_piece *p = add(s, TNI_PIECE_VALUE, prefix.s, list.entry[i].name);
-        if (p) p->t = list.entry[i].t;
-        ok = p != NULL;
+        ok           = p != NULL;
+        if (!ok) break;
+        p->t     = list.entry[i].t;
+        p->dtype = tn_dtype_of(p->t);
     }
     tni_entries_free(&list);
     return ok;
 }
 
+// A master is listed also where none is kept, so that a file may have it.
 static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
 {
-    const tni_update_rule *rule = s->c->opt[k]->rule;
+    const tn_optim *o = s->c->opt[k];
     for (int i = 0; i <= TNI_STATES; i++) {
-        const char *what = i < TNI_STATES ? rule->state[i] : "grad";
+        const char *what = i < TNI_STATES ? tni_state_name(o, i) : "grad";
         if (!what) continue;
         tni_text prefix = { "" };
         tni_text_add(&prefix, "opt.%d.%s.", k, what);
         tni_piece *p = add(s, i < TNI_STATES ? TNI_PIECE_STATE : TNI_PIECE_GRADIENT, prefix.s,
                            slot->name);
         if (!p) return false;
-        p->t     = slot->p;
-        p->slot  = slot;
-        p->state = i;
+        p->t      = slot->p;
+        p->slot   = slot;
+        p->state  = i;
+        p->dtype  = i < TNI_STATES ? tni_state_dtype(slot->p) : tn_dtype_of(slot->p);
+        p->unused = i == TNI_MASTER && !tni_has_master(o, slot->p);
     }
     return true;
 }
@@ -151,7 +156,7 @@ bool tni_snapshot_take(tni_snapshot *s)
     for (size_t i = 0; i < s->pieces; i++) {
         tni_piece *p = &s->piece[i];
         if (p->kind == TNI_PIECE_VALUE) p->value = p->t;
-        else if (p->kind == TNI_PIECE_STATE) p->value = p->slot->state[p->state];
+        else if (p->kind == TNI_PIECE_STATE) p->value = p->unused ? NULL : p->slot->state[p->state];
         else if (p->kind == TNI_PIECE_GRADIENT) p->value = tni_trained_grad(p->slot);
         else if (p->data && !(p->value = tn_from(s->cx, p->dtype, 1, &p->count, p->data)))
             return false;

@@ -18,8 +18,9 @@ typedef struct {
     tn_tensor     *t;      // the parameter or buffer that it is or belongs to
     tni_trained   *slot;   // of a state or gradient: the parameter's
     int            state;  // which state of the slot
-    tn_dtype       dtype;  // of numbers, and how many; data NULL: not asked for
-    int64_t        count;
+    tn_dtype       dtype;
+    bool           unused;  // of a state: the optimizer keeps none, whatever the file has
+    int64_t        count;   // of numbers; data NULL: not asked for
     void          *data;
     int            from;   // loading: its index in the file, -1 where that has none
     tn_tensor     *value;  // to be written or to be put; NULL: none
