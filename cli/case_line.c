@@ -11,11 +11,12 @@
 __attribute__((format(printf, 2, 3))) static bool wrong(const cli_case_line *l, const char *format,
                                                         ...)
 {
+    char    before[64], after[64];
     va_list list;
     va_start(list, format);
-    fprintf(stderr, "tenon %s: ", l->command);
-    vfprintf(stderr, format, list);
-    fprintf(stderr, "; see tenon help %s\n", l->command);
+    snprintf(before, sizeof before, "tenon %s: ", l->command);
+    snprintf(after, sizeof after, "; see tenon help %s", l->command);
+    cli_say(before, format, list, after);
     va_end(list);
     return false;
 }

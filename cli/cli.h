@@ -3,6 +3,7 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <stdarg.h>
 #include <tenon.h>
 
 int cli_train(int argc, char **argv);
@@ -21,7 +22,7 @@ typedef struct {
     int           count, need;
     unsigned char byte[4];
 } cli_partial;
-// Prints bytes on stdout; if it is a terminal, with "?" for what would not print there.
+// Prints bytes on stdout: as they are, or, to a terminal, as it can print them.
 void cli_print_text(cli_partial *p, const char *text, size_t bytes);
 
 double cli_seconds(void);         // of a clock that never goes back
@@ -32,6 +33,14 @@ int    cli_columns(FILE *f);      // 80 where they are not known
 // A braille character of these dots, top row first, in UTF-8; a space for none.
 enum { CLI_DOTS_X = 2, CLI_DOTS_Y = 4 };
 void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X]);
+// A text from outside (an argument, a name in a file) as it can be printed, cut; in a ring of four.
+const char *cli_shown(const char *text);
+// Whether all of a text is UTF-8.
+bool cli_is_utf8(const char *text);
+// A word as a shell takes it.
+void cli_print_word(FILE *f, const char *word);
+// A line on stderr; what is formatted may have such texts in it.
+void cli_say(const char *before, const char *format, va_list list, const char *after);
 // "tenon: " and the sentence, a line on stderr. Returns 1, the exit status.
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // The same with the context's first error (cx NULL: the thread's).

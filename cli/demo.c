@@ -8,16 +8,25 @@ static const char preset[] = "model=lenet data=digits limit=25000 epochs=2 batch
 
 static void say_what_next(const cli_settings *s)
 {
-    const char *tenon = s->program;
-    printf("Try next:\n"
-           "  %s train --model mlp --data digits --save mlp.safetensors\n",
-           tenon);
-    if (s->save) printf("  %s eval --load %s --data %s\n", tenon, s->save, s->data);
-    else printf("  %s eval --load mlp.safetensors --data digits\n", tenon);
-    printf("  %s train --model gpt2 --data text:FILE --save gpt2.safetensors\n"
-           "  %s sample --load gpt2.safetensors --prompt \"Once\"\n"
-           "  %s help train\n",
-           tenon, tenon, tenon);
+    static const char *const next[] = {
+        " train --model mlp --data digits --save mlp.safetensors",
+        NULL,  // eval
+        " train --model gpt2 --data text:FILE --save gpt2.safetensors",
+        " sample --load gpt2.safetensors --prompt \"Once\"", " help train"
+    };
+    puts("Try next:");
+    for (size_t i = 0; i < sizeof next / sizeof *next; i++) {
+        fputs("  ", stdout);
+        cli_print_word(stdout, s->program);
+        if (next[i]) fputs(next[i], stdout);
+        else {
+            fputs(" eval --load ", stdout);
+            cli_print_word(stdout, s->save ? s->save : "mlp.safetensors");
+            fputs(" --data ", stdout);
+            cli_print_word(stdout, s->save ? s->data : "digits");
+        }
+        putchar('\n');
+    }
 }
 
 int cli_demo(int argc, char **argv)

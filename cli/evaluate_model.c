@@ -143,7 +143,7 @@ static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     if (!net) return 1;
     if (cli_evaluate(net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
     printf("%s, %lld item%s of %s\n", s->model, (long long)score.items, cli_s(score.items),
-           s->data);
+           cli_shown(s->data));
     cli_score_print(d.facts.task, &score);
     return 0;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { SHOWN = 100 };  // characters of a metadata value
+enum { SHOWN = 100, WIDEST = 60 };  // bytes of a metadata value; of the column of names
 
 static void write_shape(const tn_file_desc *d, char *to, size_t size)
 {
@@ -17,10 +17,10 @@ static int name_width(const tn_file *f)
 {
     int widest = 6;
     for (int i = 0; i < tn_file_count(f); i++) {
-        int n = (int)strlen(tn_file_name(f, i));
+        int n = (int)strlen(cli_shown(tn_file_name(f, i)));
         if (n > widest) widest = n;
     }
-    return widest;
+    return widest < WIDEST ? widest : WIDEST;
 }
 
 static void print_tensors(const tn_file *f)
@@ -35,7 +35,8 @@ static void print_tensors(const tn_file *f)
         for (int k = 0; k < d.rank; k++) count *= d.size[k];
         write_shape(&d, shape, sizeof shape);
         cli_write_bytes(size, sizeof size, d.bytes);
-        printf("%-*s  %-6s  %-20s  %10s\n", wide, tn_file_name(f, i), d.dtype, shape, size);
+        printf("%-*s  %-6s  %-20s  %10s\n", wide, cli_shown(tn_file_name(f, i)), cli_shown(d.dtype),
+               shape, size);
         bytes += d.bytes;
         elements += count;
     }
@@ -48,9 +49,11 @@ static void print_metadata(const tn_file *f)
 {
     const char *key;
     for (int i = 0; (key = tn_file_meta_key(f, i)) != NULL; i++) {
+        char        text[SHOWN + 1];
         const char *value = tn_file_meta(f, key);
+        size_t      taken = tn_escape(text, sizeof text, value);
         if (i == 0) puts("\nmetadata");
-        printf("  %-14s  %.*s%s\n", key, SHOWN, value, strlen(value) > SHOWN ? "..." : "");
+        printf("  %-14s  %s%s\n", cli_shown(key), text, value[taken] ? "..." : "");
     }
 }
 

@@ -92,7 +92,7 @@ static void usage(FILE *f)
 
 static int unknown(const char *name)
 {
-    fprintf(stderr, "tenon: there is no command \"%s\"\n", name);
+    fprintf(stderr, "tenon: there is no command \"%s\"\n", cli_shown(name));
     usage(stderr);
     return 2;
 }
@@ -147,7 +147,7 @@ static int devices(int argc, char **argv)
     (void)argv;
     for (int i = 0; i < tn_devices(); i++) {
         tn_device_desc d = tn_device_info(i);
-        printf("%-8s %-9s %s\n", d.name, d.available ? "ready" : "missing", d.detail);
+        printf("%-8s %-9s %s\n", d.name, d.available ? "ready" : "missing", cli_shown(d.detail));
     }
     return 0;
 }

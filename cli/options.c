@@ -265,11 +265,12 @@ void cli_settings_free(cli_settings *s)
 __attribute__((format(printf, 2, 3))) static bool wrong(const char *command, const char *format,
                                                         ...)
 {
+    char    before[64], after[64];
     va_list list;
     va_start(list, format);
-    fprintf(stderr, "tenon %s: ", command);
-    vfprintf(stderr, format, list);
-    fprintf(stderr, "; see tenon help %s\n", command);
+    snprintf(before, sizeof before, "tenon %s: ", command);
+    snprintf(after, sizeof after, "; see tenon help %s", command);
+    cli_say(before, format, list, after);
     va_end(list);
     return false;
 }

@@ -74,9 +74,25 @@ static bool differ(const char *one, const char *a, const char *other, const char
     return cli_fail("%s %s and %s %s are the same file", one, a, other, b), false;
 }
 
+// Settings are saved with the network, in a file whose texts are UTF-8.
+static bool settings_can_be_saved(const cli_settings *s)
+{
+    const char *name, *text;
+    char        room[64];
+    for (int i = 0; (name = cli_options_kept(i)) != NULL; i++) {
+        text = cli_options_text(s, name, room, sizeof room);
+        if (text && !cli_is_utf8(text))
+            return cli_fail("--%s %s is not UTF-8, and would be saved with the network", name,
+                            text),
+                   false;
+    }
+    return true;
+}
+
 bool cli_files_check(const cli_settings *s)
 {
     char state[ROOM], data[ROOM];
+    if (s->save && !settings_can_be_saved(s)) return false;
     if (s->save && strlen(s->save) > ROOM - 64) return cli_fail("--save is too long"), false;
     snprintf(state, sizeof state, "%s.state", s->save ? s->save : "");
     cli_source_path(s->data, data, sizeof data);

@@ -69,26 +69,38 @@ static int length_of(unsigned char lead)
     return lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }
 
-// Controls would move the cursor or change the terminal.
-static bool is_shown(const cli_partial *p)
+bool cli_is_utf8(const char *text)
 {
-    unsigned char c = p->byte[0];
-    if (p->count == 1) return c == '\n' || c == '\t' || (c >= ' ' && c < 0x7f);
-    return cli_utf8() && !(c == 0xc2 && p->byte[1] < 0xa0);
+    char shown[5];  // room for one byte that is written as \xNN
+    for (size_t n; *text; text += n) {
+        n = tn_escape(shown, sizeof shown, text);
+        if ((unsigned char)*text >= 0x80 && *shown == '\\') return false;
+        if (n == 0) n = (size_t)length_of((unsigned char)*text);  // a longer escape, of a character
+    }
+    return true;
+}
+
+// What is held back, as it can be printed; where characters are bytes, those past ASCII by their numbers.
+static void print_held(cli_partial *p)
+{
+    char text[8] = "", shown[32];
+    bool ascii   = p->count == 1 && p->byte[0] < 0x80;
+    memcpy(text, p->byte, (size_t)p->count);
+    tn_escape(shown, sizeof shown, text);
+    if (*text == '\n' || *text == '\t') putchar(*text);
+    else if (!*text) fputs("\\x00", stdout);
+    else if (ascii || cli_utf8()) fputs(shown, stdout);
+    else
+        for (int i = 0; i < p->count; i++) printf("\\x%02x", (unsigned)p->byte[i]);
+    p->count = 0;
 }
 
 static void print_byte(cli_partial *p, unsigned char c)
 {
-    if (p->count > 0 && (c & 0xc0) != 0x80) {  // the character was cut short
-        putchar('?');
-        p->count = 0;
-    }
+    if (p->count > 0 && (c & 0xc0) != 0x80) print_held(p);  // the character was cut short
     if (p->count == 0) p->need = length_of(c);
     p->byte[p->count++] = c;
-    if (p->count < p->need) return;
-    if (p->need > 0 && is_shown(p)) fwrite(p->byte, 1, (size_t)p->count, stdout);
-    else putchar('?');
-    p->count = 0;
+    if (p->count >= p->need) print_held(p);
 }
 
 void cli_print_text(cli_partial *p, const char *text, size_t bytes)
@@ -100,13 +112,58 @@ void cli_print_text(cli_partial *p, const char *text, size_t bytes)
 
 // ---- failures, memory, numbers
 
+const char *cli_shown(const char *text)
+{
+    enum { RING = 4, ROOM = 4096 };
+    static char ring[RING][ROOM];
+    static int  next;
+
+    char *room = ring[next++ % RING];
+    if (text[tn_escape(room, ROOM - 3, text)]) strcat(room, "...");
+    return room;
+}
+
+// What a terminal would not print, in the form that ksh, bash and zsh read.
+static void print_escaped_word(FILE *f, const char *word)
+{
+    fputs("$'", f);
+    for (; *word; word++) {
+        unsigned char c = (unsigned char)*word;
+        if (c < ' ' || c >= 0x7f) fprintf(f, "\\%03o", (unsigned)c);
+        else fprintf(f, c == '\'' || c == '\\' ? "\\%c" : "%c", c);
+    }
+    fputc('\'', f);
+}
+
+void cli_print_word(FILE *f, const char *word)
+{
+    if (strcmp(cli_shown(word), word) != 0) {
+        print_escaped_word(f, word);
+        return;
+    }
+    if (!word[strcspn(word, " \t\n\\\"'`$&|;<>()*?[]#~!{}")] && *word) {
+        fputs(word, f);
+        return;
+    }
+    fputc('\'', f);
+    for (; *word; word++)
+        if (*word == '\'') fputs("'\\''", f);
+        else fputc(*word, f);
+    fputc('\'', f);
+}
+
+void cli_say(const char *before, const char *format, va_list list, const char *after)
+{
+    char text[4096];
+    vsnprintf(text, sizeof text, format, list);
+    fprintf(stderr, "%s%s%s\n", before, cli_shown(text), after);
+}
+
 int cli_fail(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    fputs("tenon: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    cli_say("tenon: ", format, list, "");
     va_end(list);
     return 1;
 }

@@ -103,7 +103,7 @@ static void say_what_runs(const cli_run *r)
     int64_t parameters = tn_layer_count(r->net), items = tn_data_count(r->data.train);
     fprintf(stderr, "%s with %lld parameter%s; %lld item%s of %s; %lld epoch%s of %lld step%s\n",
             r->model->name, (long long)parameters, cli_s(parameters), (long long)items,
-            cli_s(items), r->s->data, (long long)r->s->epochs, cli_s(r->s->epochs),
+            cli_s(items), cli_shown(r->s->data), (long long)r->s->epochs, cli_s(r->s->epochs),
             (long long)r->epoch_steps, cli_s(r->epoch_steps));
     if (r->memory.step > 0)
         fprintf(stderr, "going on after step %lld\n", (long long)r->memory.step);
@@ -249,20 +249,6 @@ static int advance(cli_run *r)
 
 // ---- the end
 
-// A word as a shell takes it.
-static void write_word(const char *word)
-{
-    if (!word[strcspn(word, " \t\n\\\"'`$&|;<>()*?[]#~!{}")] && *word) {
-        fputs(word, stderr);
-        return;
-    }
-    fputc('\'', stderr);
-    for (; *word; word++)
-        if (*word == '\'') fputs("'\\''", stderr);
-        else fputc(*word, stderr);
-    fputc('\'', stderr);
-}
-
 static int stop(cli_run *r)
 {
     const cli_settings *s = r->s;
@@ -274,12 +260,12 @@ static int stop(cli_run *r)
         return 128 + r->signal;
     }
     fprintf(stderr, "; saved\nresume with: ");
-    write_word(s->program);
+    cli_print_word(stderr, s->program);
     fputs(" train --resume --save ", stderr);
-    write_word(s->save);
+    cli_print_word(stderr, s->save);
     if (s->log) {
         fputs(" --log ", stderr);
-        write_word(s->log);
+        cli_print_word(stderr, s->log);
     }
     fputc('\n', stderr);
     return 128 + r->signal;
@@ -299,7 +285,7 @@ static int finish(cli_run *r)
     if (r->log && ferror(r->log)) return cli_fail("--log %s could not be written", r->s->log);
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
     print_steps(r);
-    if (r->s->save) printf("saved as %s\n", r->s->save);
+    if (r->s->save) printf("saved as %s\n", cli_shown(r->s->save));
     cli_score_print(r->data.facts.task, &r->score);
     return 0;
 }

@@ -137,6 +137,11 @@ TN_API void tn_drop(tn_tensor *t);
 TN_API tn_status   tn_error(const tn_ctx *cx);
 TN_API const char *tn_error_text(const tn_ctx *cx);  // "" when none
 TN_API void        tn_error_clear(tn_ctx *cx);
+// Writes a text from outside, as a name in a file or a path, so that it can be printed: control
+// characters and what is not UTF-8 as \xNN, characters that are not seen or change the order of others
+// as \u{NNNN}. Cut to fit into room bytes, with a 0 at the end; returns the bytes of text it took. Error
+// texts are written so already.
+TN_API size_t tn_escape(char *to, size_t room, const char *text);
 // Reports an error of a user's own layer or op, as the built-in ones do. Returns NULL.
 TN_API void *tn_error_set(tn_ctx *cx, tn_status code, const char *text);
 // Replaces the handler; NULL is silent.

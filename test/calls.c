@@ -91,6 +91,13 @@ CALL(error)
     tn_error(k->cx);
     return NULL;
 }
+CALL(escape)
+{
+    char text[8];
+    CHECK(tn_escape(text, (size_t)k->i % sizeof text, k->i ? "a\033\xff" : NULL) <= 3);
+    return NULL;
+}
+
 CALL(error_text)
 {
     tn_error_text(k->cx);
@@ -735,7 +742,7 @@ CALL(stats_get)
 // clang-format off
 const call calls_of_tensors[] = {
     Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), O(seed), O(begin), O(end),
-    O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(error_clear), O(error_set), O(on_error),
+    O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error),
     Q(status_name), Q(version),
     O(from), O(borrow), O(zeros), O(ones), O(full), U(zeros_like), U(ones_like), S(full_like),
     O(scalar), O(arange), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),

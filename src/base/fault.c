@@ -1,5 +1,6 @@
 // Keeping the first error, and what this thread is doing.
 #include "base/fault.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -56,7 +57,10 @@ bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
     f->code = code;
     f->told = false;
     f->site = tni_self.site;
-    vsnprintf(f->text, sizeof f->text, fmt, args);
+    // Names, paths and reasons of others are in it: this is where all of them pass.
+    char text[sizeof f->text];
+    vsnprintf(text, sizeof text, fmt, args);
+    tni_escape(f->text, sizeof f->text, text, strlen(text));
     return true;
 }
 

@@ -1,5 +1,6 @@
 // Errors and call sites. A fault is the first error of a context, or of a thread where no context
-// could take it; its text lives in the fault itself, so that reporting never allocates. The call
+// could take it; its text lives in the fault itself, so that reporting never allocates, and is one line
+// that can be printed whatever names are in it. The call
 // site is that of the outermost public call on this thread: ops composed of others inherit it.
 #ifndef TNI_BASE_FAULT_H
 #define TNI_BASE_FAULT_H

@@ -44,14 +44,63 @@ tni_text tni_size_text(int64_t bytes)
     return tni_text_of("%.1f %s", n, unit[i]);
 }
 
+// Characters that show nothing themselves: other ends of a line, marks and overrides of direction,
+// characters of no width, tags.
+static bool is_unseen(uint32_t c)
+{
+    static const struct {
+        uint32_t first, last;
+    } unseen[] = { { 0x80, 0x9f },     { 0xad, 0xad },      { 0x61c, 0x61c },   { 0x180e, 0x180e },
+                   { 0x200b, 0x200f }, { 0x2028, 0x202e },  { 0x2060, 0x206f }, { 0xfeff, 0xfeff },
+                   { 0xfff9, 0xfffb }, { 0xe0000, 0xe0fff } };
+    for (size_t i = 0; i < sizeof unseen / sizeof *unseen; i++)
+        if (c >= unseen[i].first && c <= unseen[i].last) return true;
+    return false;
+}
+
+// The first character of n bytes as it is printed, at most 10 bytes; the bytes that it takes.
+static size_t escape_one(char piece[16], const char *s, size_t n)
+{
+    size_t        length = tni_utf8(s, n);
+    unsigned char c      = (unsigned char)*s;
+    if (length == 0 || c < ' ' || c == 0x7f) {
+        snprintf(piece, 16, "\\x%02x", (unsigned)c);
+        return 1;
+    }
+    if (length > 1 && is_unseen(tni_code_point(s, length)))
+        snprintf(piece, 16, "\\u{%x}", (unsigned)tni_code_point(s, length));
+    else snprintf(piece, 16, "%.*s", (int)length, s);
+    return length;
+}
+
+size_t tni_escape(char *to, size_t room, const char *s, size_t n)
+{
+    size_t taken = 0, at = 0;
+    char   piece[16];
+    while (taken < n) {
+        size_t step = escape_one(piece, s + taken, n - taken), length = strlen(piece);
+        if (at + length >= room) break;
+        memcpy(to + at, piece, length);
+        at += length;
+        taken += step;
+    }
+    if (room) to[at] = 0;
+    return taken;
+}
+
+tni_text tni_escaped(const char *s)
+{
+    tni_text t;
+    tni_escape(t.s, sizeof t.s, s, strlen(s));
+    return t;
+}
+
 tni_text tni_shown(const char *name)
 {
     enum { MOST = 80 };
-    tni_text t = { "\"" };
-    size_t   n = 1;
-    for (; *name && n < MOST; name++) t.s[n++] = (unsigned char)*name < ' ' ? '?' : *name;
-    snprintf(t.s + n, sizeof t.s - n, "%s\"", *name ? "..." : "");
-    return t;
+    char   text[MOST + 1];
+    size_t n = strlen(name), taken = tni_escape(text, sizeof text, name, n);
+    return tni_text_of("\"%s%s\"", text, taken < n ? "..." : "");
 }
 
 size_t tni_utf8(const char *s, size_t n)

@@ -21,7 +21,14 @@ tni_text tni_size_text(int64_t bytes);
 // Appends to a text, cutting what does not fit.
 void tni_text_add(tni_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// A name from outside for a message: in quotes, cut, control characters replaced.
+// Texts from outside (names in files, paths, variables) may hold anything, also what would move the
+// cursor of a terminal, rename its window or turn the order of letters round. Writes n bytes so that they can be
+// printed: control characters and what is not UTF-8 as \xNN, characters that are not seen or change
+// the order of others as \u{NNNN}, all others as they are. What does not fit into room, with a 0 at the
+// end, is left out, never half a character. Returns how many of the n bytes it took.
+size_t tni_escape(char *to, size_t room, const char *s, size_t n);
+// The same, cut to fit; and for a message: in quotes, cut.
+tni_text tni_escaped(const char *s);
 tni_text tni_shown(const char *name);
 
 // Bytes of the UTF-8 character that begins at s, of which n > 0 bytes are there; 0 if it is none.

@@ -9,7 +9,7 @@
 
 // Gzip that declares no size is believed its last bytes, which tell how much it expands to, as far as
 // data commonly expands; beyond, room doubles. Nothing larger than that is read.
-enum { COMMON_RATIO = 8, FIRST_ROOM = 1 << 20, MOST_GIB = 4 };
+enum { COMMON_RATIO = 8, FIRST_ROOM = 1 << 20, LEAST_ROOM = 1 << 16, MOST_GIB = 4 };
 enum { MOST_HEAD = 64 };  // bytes of a header that declares a size
 
 // A file being expanded into c, whose room is c->counted bytes.
@@ -54,6 +54,7 @@ static size_t first_room(const tni_mapping *m)
     size_t               size = (size_t)end[-4] | (size_t)end[-3] << 8 | (size_t)end[-2] << 16 |
                   (size_t)end[-1] << 24;
     size_t common = m->bytes * COMMON_RATIO + FIRST_ROOM;
+    if (size < LEAST_ROOM) size = LEAST_ROOM;    // of several members the last one tells
     return (size < common ? size : common) + 1;  // one byte more lets the end be seen at once
 }
 

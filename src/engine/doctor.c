@@ -8,17 +8,31 @@
 #include "device/cuda/parts.h"
 #include "kernel/disk.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern char **environ;
 
+// A line. What is in it, variables, paths and what drivers say of themselves, is not ours.
+__attribute__((format(printf, 2, 3))) static void line(FILE *f, const char *fmt, ...)
+{
+    enum { ROOM = 2048 };  // of a path, or a variable
+    char    text[ROOM], shown[ROOM];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    tni_escape(shown, sizeof shown, text, strlen(text));
+    fprintf(f, "%s\n", shown);
+}
+
 static void say_devices(FILE *f)
 {
-    fprintf(f, "devices\n");
+    line(f, "devices");
     for (int i = 0; i < tn_devices(); i++) {
         tn_device_desc d = tn_device_info(i);
-        fprintf(f, "  %-8s %-8s %s\n", d.name, d.available ? "ready" : "missing", d.detail);
+        line(f, "  %-8s %-8s %s", d.name, d.available ? "ready" : "missing", d.detail);
     }
 }
 
@@ -26,8 +40,8 @@ static void say_devices(FILE *f)
 static void say_default(FILE *f)
 {
     tn_ctx *cx = tn_open(NULL);
-    if (cx) fprintf(f, "  tn_open(NULL) takes %s\n", cx->engine->device->name);
-    else fprintf(f, "  tn_open(NULL) fails: %s\n", tn_error_text(NULL));
+    if (cx) line(f, "  tn_open(NULL) takes %s", cx->engine->device->name);
+    else line(f, "  tn_open(NULL) fails: %s", tn_error_text(NULL));
     tn_close(cx);
 }
 
@@ -35,34 +49,36 @@ static void say_threads(FILE *f)
 {
     const char *set = getenv("TN_NUM_THREADS");
     int         n   = tni_threads_default();
-    fprintf(f, "threads\n  %d, ", n);
-    if (!set || !*set) fprintf(f, "the cores this process may use (TN_NUM_THREADS changes it)\n");
-    else if (atoi(set) == n) fprintf(f, "from TN_NUM_THREADS\n");
-    else fprintf(f, "TN_NUM_THREADS=%s is not a number in 1 .. %d\n", set, TNI_MAX_THREADS);
+    line(f, "threads");
+    if (!set || !*set)
+        line(f, "  %d, the cores this process may use (TN_NUM_THREADS changes it)", n);
+    else if (atoi(set) == n) line(f, "  %d, from TN_NUM_THREADS", n);
+    else line(f, "  %d, TN_NUM_THREADS=%s is not a number in 1 .. %d", n, set, TNI_MAX_THREADS);
 }
 
 static void say_blas(FILE *f)
 {
     tni_blas_info b = tni_blas_find();
-    fprintf(f, "matrix products\n");
+    line(f, "matrix products");
     if (b.found) {
-        fprintf(f, "  %s\n  %s\n", b.name, b.path);
+        line(f, "  %s", b.name);
+        line(f, "  %s", b.path);
         return;
     }
     const char *set = getenv("TN_BLAS");
-    fprintf(f, "  Tenon's own: %s\n", b.detail);
-    if (set && *set) fprintf(f, "  unset TN_BLAS to look for one\n");
-    else fprintf(f, "  a BLAS is faster; on Debian or Ubuntu: apt install libopenblas0-pthread\n");
+    line(f, "  Tenon's own: %s", b.detail);
+    if (set && *set) line(f, "  unset TN_BLAS to look for one");
+    else line(f, "  a BLAS is faster; on Debian or Ubuntu: apt install libopenblas0-pthread");
 }
 
 static void say_cuda(FILE *f)
 {
     tni_cuda_part part[TNI_CUDA_PARTS];
     int           n = tni_cuda_parts(part);
-    fprintf(f, "cuda\n");
+    line(f, "cuda");
     for (int i = 0; i < n; i++)
-        fprintf(f, "  %-8s %-8s %s\n", part[i].name, part[i].there ? part[i].version.s : "none",
-                part[i].detail.s);
+        line(f, "  %-8s %-8s %s", part[i].name, part[i].there ? part[i].version.s : "none",
+             part[i].detail.s);
 }
 
 static void say_compiler(FILE *f)
@@ -70,29 +86,31 @@ static void say_compiler(FILE *f)
     tni_text t = { "" };
     tni_disk d;
     bool     ok = tni_cpu_compiler(&t);
-    fprintf(f, "compiler\n  %s%s\n", ok ? "" : "none, kernels are interpreted: ", t.s);
+    line(f, "compiler");
+    line(f, "  %s%s", ok ? "" : "none, kernels are interpreted: ", t.s);
     tni_disk_open(&d);
     t  = (tni_text){ "" };
     ok = tni_disk_usable(&d, &t);
-    fprintf(f, "compiled kernels\n  %s%s\n", ok ? "kept in " : "not kept: ", ok ? d.path : t.s);
+    line(f, "compiled kernels");
+    line(f, "  %s%s", ok ? "kept in " : "not kept: ", ok ? d.path : t.s);
 }
 
 static void say_environment(FILE *f)
 {
     int n = 0;
-    fprintf(f, "environment\n");
+    line(f, "environment");
     for (char **e = environ; e && *e; e++)
         if (!strncmp(*e, "TN_", 3)) {
-            fprintf(f, "  %s\n", *e);
+            line(f, "  %s", *e);
             n++;
         }
-    if (!n) fprintf(f, "  no TN_ variable is set\n");
+    if (!n) line(f, "  no TN_ variable is set");
 }
 
 void tn_doctor(FILE *f)
 {
     if (!f) return;
-    fprintf(f, "tenon %s\n", tn_version());
+    line(f, "tenon %s", tn_version());
     say_devices(f);
     say_default(f);
     say_threads(f);

@@ -79,7 +79,7 @@ static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
 {
     (void)cx;
     (void)user;
-    if (f->line) fprintf(stderr, "%s:%d: %s\n", f->file, f->line, f->text);
+    if (f->line) fprintf(stderr, "%s:%d: %s\n", tni_escaped(f->file).s, f->line, f->text);
     else fprintf(stderr, "tenon: %s\n", f->text);
 }
 

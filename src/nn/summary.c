@@ -42,7 +42,7 @@ static tni_text label_of(const tn_layer *root, const tn_layer *l)
     tni_text t = { "" };
     for (const tn_layer *k = l; k != root; k = k->parent) tni_text_add(&t, "  ");
     if (l == root) tni_text_add(&t, "%s", l->type);
-    else tni_text_add(&t, "%.60s (%s)", tni_layer_name(l), l->type);
+    else tni_text_add(&t, "%.60s (%s)", tni_escaped(tni_layer_name(l)).s, l->type);
     return t;
 }
 

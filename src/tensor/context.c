@@ -64,6 +64,11 @@ const char *tn_error_text(const tn_ctx *cx)
     return (cx ? &cx->fault : tni_thread_fault())->text;
 }
 
+size_t tn_escape(char *to, size_t room, const char *text)
+{
+    return tni_escape(to, room, text ? text : "", text ? strlen(text) : 0);
+}
+
 void tn_error_clear(tn_ctx *cx)
 {
     if (cx) tni_fault_clear(&cx->fault);
