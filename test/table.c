@@ -37,16 +37,15 @@ static double draw_unit(void)
     return (double)draw() / 4294967296.0;
 }
 
-static double draw_wild(bool angle)
+static double draw_wild(void)
 {
     static const double odd[] = { 0.0,    -0.0, 1.0,   -1.0,    0.5,      2.0,     -3.0,
                                   6e4,    -3e4, 1e-7,  -6e-8,   3e-5,     1e-40,   -2e-45,
                                   1e-310, 3e38, -1e38, 1e300,   -1e-300,  255,     -128,
                                   65504,  0.1,  88.7,  -103.97, 16777216, 0.99999, 32768 };
     int64_t             pick  = draw_below(96);
-    if (pick < (int64_t)(sizeof odd / sizeof *odd) && !(angle && fabs(odd[pick]) > 32768))
-        return odd[pick];
-    if (pick < 32 && !angle) return pick == 28 ? NAN : pick == 30 ? -INFINITY : INFINITY;
+    if (pick < (int64_t)(sizeof odd / sizeof *odd)) return odd[pick];
+    if (pick < 32) return pick == 28 ? NAN : pick == 30 ? -INFINITY : INFINITY;
     double v = (draw_unit() - 0.5) * (pick < 60 ? 8 : 60);
     return pick > 90 ? v * 1000 : v;
 }
@@ -54,8 +53,7 @@ static double draw_wild(bool angle)
 static double draw_float(mood m, int64_t i)
 {
     switch (m) {
-    case WILD: return draw_wild(false);
-    case ANGLES: return draw_wild(true);
+    case WILD: return draw_wild();
     case ODD: {
         int64_t pick = draw_below(400);
         if (pick < 3) return pick == 0 ? NAN : pick == 1 ? INFINITY : -INFINITY;

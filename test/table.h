@@ -30,7 +30,6 @@ typedef enum {
                // integers of the whole range
     TAME,      // within 4 of 0; integers within 20
     ODD,       // as TAME, but floats with some inf and NaN
-    ANGLES,    // as WILD, but finite and up to 2^15
     POSITIVE,  // 0.3 to 2
     UNIT,      // 0.1 to 0.9
     APART,     // 0.1 to 2 on both sides of 0, no two closer than 0.01: away from kinks and ties

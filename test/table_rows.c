@@ -46,26 +46,20 @@ static void map_shape(const sample *s, int64_t size[2])
     size[1] = s->lay == PLAIN ? 700 : 37;
 }
 
-static mood map_mood(const sample *s)
-{
-    bool circular = s->op == TNI_sin || s->op == TNI_cos || s->op == TNI_tan;
-    return circular && s->dt != TN_F64 ? ANGLES : WILD;
-}
-
 static void one_input(sample *s)
 {
     int64_t size[2];
     map_shape(s, size);
-    add_input(s, s->dt, s->lay, 2, size, map_mood(s));
+    add_input(s, s->dt, s->lay, 2, size, WILD);
 }
 
 // Two of a shape; or a matrix and a row of another layout; or a matrix and one number.
 static void two_inputs(sample *s)
 {
     int64_t size[2];
-    mood    m = s->op == TNI_shl || s->op == TNI_shr ? SHIFTS : map_mood(s);
+    mood    m = s->op == TNI_shl || s->op == TNI_shr ? SHIFTS : WILD;
     map_shape(s, size);
-    add_input(s, s->dt, s->lay, 2, size, map_mood(s));
+    add_input(s, s->dt, s->lay, 2, size, WILD);
     if (s->variant == 0) add_input(s, s->dt, s->lay, 2, size, m);
     else if (s->variant == 1) add_input(s, s->dt, s->lay == EMPTY ? PLAIN : s->lay, 1, size + 1, m);
     else add_input(s, s->dt, ZERO_D, 0, NULL, m);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 
+#define M_SELDOM(c)
 #define C_ONLY(...) __VA_ARGS__
 #define FN(...)     static inline __VA_ARGS__
 #include "kernel/math.def"

@@ -18,6 +18,7 @@ const char *const tni_prelude_text[] = {
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
     "#define M_APART static __attribute__((noinline))\n"
+    "#define M_SELDOM(c)\n"
     "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"
     "#ifdef __clang__\n"
     "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"
@@ -36,6 +37,7 @@ const char *const tni_prelude_c[] = {
 const char *const tni_prelude_opencl[] = {
     "#pragma OPENCL FP_CONTRACT OFF\n"
     "#define M_FN static inline\n"
+    "#define M_SELDOM(c) if (c)\n"
     "typedef int m_int;\n"
     "typedef uint m_uint;\n"
     "typedef long m_long;\n"
@@ -69,6 +71,7 @@ const char *const tni_prelude_opencl[] = {
 
 const char *const tni_prelude_cuda[] = {
     "#define M_FN static __device__ __forceinline__\n"
+    "#define M_SELDOM(c) if (c)\n"
     "typedef int m_int;\n"
     "typedef unsigned int m_uint;\n"
     "typedef long long m_long;\n"
