@@ -48,6 +48,16 @@ static inline tn_tensor *tni_sum_over(tn_tensor *x, const char *op, uint32_t mas
     return x ? tni_reduce(TNI_sum, op, x, mask, keep) : NULL;
 }
 
+// How x, in f32 at least, lies about its mean over the axes in a mask. `mid` is the mean as far as
+// its type can say, with the axes at size 1; d is x - mid and `sum` the sum of d, whose mean is what is
+// left of the mean of x; `squares` is the sum of the squares about the mean. Nothing flows through mid,
+// since none of these depends on it together with the rest. All NULL after a failure.
+typedef struct {
+    tn_tensor *mid, *d, *sum, *squares;
+} tni_moments;
+
+tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep);
+
 // Whether x broadcasts to the shape of `to`; reports both by their names if not.
 bool tni_broadcasts(const char *op, tn_tensor *x, const char *x_name, tn_tensor *to,
                     const char *to_name);

@@ -23,10 +23,15 @@ static tn_tensor *divide(const char *op, tn_tensor *d, tn_tensor *var, double ep
     return tn_mul(d, inverse(op, var, eps));
 }
 
+// (x - mean) / sqrt(var + eps). What is left of the mean comes off last, one number a row, so that the
+// gradient reads d alone again.
 static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
 {
-    tn_tensor *d = tn_sub(x, mean_over(x, op, mask));
-    return divide(op, d, mean_over(tn_square(d), op, mask), eps);
+    if (!x) return NULL;
+    double      n = (double)tni_reduced_count(x, mask);
+    tni_moments m = tni_moments_over(x, op, mask, true);
+    tn_tensor  *r = inverse(op, tn_div_s(m.squares, n), eps);
+    return tn_sub(tn_mul(m.d, r), tn_mul(tn_div_s(m.sum, n), r));
 }
 
 // y w + b in the dtype of x; w and b may be NULL.
@@ -157,27 +162,52 @@ static bool update(tn_tensor *running, tn_tensor *now, double momentum)
     return ok;
 }
 
-// The batch's own statistics; x less its mean is returned. The variance that divides is over n, the
-// one that is remembered over n - 1.
-static tn_tensor *by_batch(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_batch_norm_opts o,
-                           tn_tensor **divides)
+// x less about its mean, what is left of that a channel (NULL: nothing), and 1 / sqrt(var + eps).
+typedef struct {
+    tn_tensor *d, *rest, *scale;
+} centered;
+
+// By the batch's own statistics. The variance that divides is over n, the one that is remembered over
+// n - 1. False after a failure.
+static bool by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
+                     tn_batch_norm_opts o)
 {
-    uint32_t mask = ((1u << tn_rank(x)) - 1) & ~2u;
-    int64_t  n    = tni_reduced_count(x, mask);
-    double   rate = tni_or_default(o.momentum, 0.1);
+    const char *op   = "batch_norm";
+    uint32_t    mask = ((1u << tn_rank(x)) - 1) & ~2u;
+    int64_t     n    = tni_reduced_count(x, mask);
+    double      rate = tni_or_default(o.momentum, 0.1);
     if (n == 1)
-        return tni_fail(x->cx, TN_ESHAPE, "batch_norm: x %s has one value a channel in training",
-                        tni_shape_of(x).s);
+        return tni_refuse(x->cx, TN_ESHAPE, "batch_norm: x %s has one value a channel in training",
+                          tni_shape_of(x).s);
     if (n == 0) {  // nothing to measure; NaN would go into the gradient of w
-        *divides = tn_full(x->cx, tn_dtype_of(x), TN_0D, 1);
-        return x;
+        *c = (centered){ .d = x, .scale = tn_full(x->cx, tn_dtype_of(x), TN_0D, 1) };
+        return c->scale;
     }
-    tn_tensor *m = mean_over(x, "batch_norm", mask), *d = tn_sub(x, m);
-    tn_tensor *v = mean_over(tn_square(d), "batch_norm", mask);
-    if (!v || !(*divides = inverse("batch_norm", v, o.eps))) return NULL;
-    if (!update(mean, m, rate)) return NULL;
+    tni_moments m = tni_moments_over(x, op, mask, true);
+    tn_tensor  *v = tn_div_s(m.squares, (double)n);
+    *c            = (centered){ m.d, tn_div_s(m.sum, (double)n), inverse(op, v, o.eps) };
+    if (!c->rest || !c->scale) return false;
+    if (mean && !update(mean, tn_add(m.mid, tn_detach(c->rest)), rate)) return false;
     tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
-    return update(var, sample, rate) ? d : NULL;
+    return update(var, sample, rate);
+}
+
+static bool by_running(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var, double eps)
+{
+    c->scale = inverse("batch_norm", tni_widen(channels(var, x)), eps);
+    c->d     = tn_sub(x, tni_widen(channels(mean, x)));
+    return c->scale && c->d;
+}
+
+// One factor and one summand a channel, so that only they go over all of x.
+static tn_tensor *scale_channels(const centered *c, tn_tensor *w, tn_tensor *b, tn_tensor *x)
+{
+    tn_tensor *scale = w ? tn_mul(c->scale, tni_widen(channels(w, x))) : c->scale;
+    tn_tensor *shift = b ? tni_widen(channels(b, x)) : NULL;
+    tn_tensor *rest  = c->rest ? tn_mul(c->rest, scale) : NULL;
+    if (!scale || (b && !shift) || (c->rest && !rest)) return NULL;
+    if (rest) shift = shift ? tn_sub(shift, rest) : tn_neg(rest);
+    return affine(tn_mul(c->d, scale), NULL, shift, x);
 }
 
 tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tensor *w, tn_tensor *b,
@@ -192,17 +222,10 @@ tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
     if (!o.training && (!mean || !var))
         return tni_fail(cx, TN_EARG, "batch_norm: %s is NULL outside training",
                         mean ? "var" : "mean");
-    tn_tensor *y = tni_widen(x);
-    if (!y) return NULL;
-    tn_tensor *scale = NULL;
-    if (o.training) {
-        y = by_batch(y, mean, var, o, &scale);
-    } else {
-        scale = inverse(op, tni_widen(channels(var, x)), o.eps);
-        y     = tn_sub(y, tni_widen(channels(mean, x)));
-    }
-    if (!y || !scale) return NULL;
-    // One factor a channel, so that only one product goes over all of x.
-    if (w) scale = tn_mul(scale, tni_widen(channels(w, x)));
-    return affine_channels(tn_mul(y, scale), NULL, b, x);
+    tn_tensor *wide = tni_widen(x);
+    centered   c    = { 0 };
+    if (!wide ||
+        !(o.training ? by_batch(&c, wide, mean, var, o) : by_running(&c, wide, mean, var, o.eps)))
+        return NULL;
+    return scale_channels(&c, w, b, x);
 }

@@ -10,15 +10,13 @@ static tn_tensor *mean(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 }
 TNI_FOLD_FORMS(mean, mean)
 
-// The squares of the distances from the mean, so that no digits cancel; of one element or none NaN.
+// Of one element or none NaN.
 static tn_tensor *wide_var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     if (!tni_want_float(x, op)) return NULL;
-    int64_t    n    = tni_reduced_count(x, mask);
-    tn_tensor *w    = tni_widen(x);
-    tn_tensor *mid  = tn_div_s(tni_sum_over(w, op, mask, true), (double)n);
-    tn_tensor *sums = tni_sum_over(tn_square(tn_sub(w, mid)), op, mask, keep);
-    return tn_div_s(sums, n > 1 ? (double)(n - 1) : 0);
+    int64_t n = tni_reduced_count(x, mask);
+    return tn_div_s(tni_moments_over(tni_widen(x), op, mask, keep).squares,
+                    n > 1 ? (double)(n - 1) : 0);
 }
 
 static tn_tensor *var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
