@@ -626,7 +626,9 @@ typedef struct {
     int64_t launches, copies, syncs;
     int64_t disk_hits;  // kernels that were found compiled on disk, as kernels
     int64_t planned;    // bytes of the arena of the plan built last
-    int64_t kept;       // bytes of the device that lie free in the context, for the next to ask
+    int64_t kept;  // bytes of the device that lie free in the context, for the next to ask: with
+                   // those in use, at most twice what was in use lately, and 64 MiB
+    int64_t returned;  // bytes that lay free and were given back to the device
 } tn_stats;
 TN_API tn_stats tn_stats_get(const tn_ctx *cx);
 

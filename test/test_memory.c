@@ -144,6 +144,111 @@ static void what_lies_free_is_given_back_before_memory_is_out(void)
     }
 }
 
+static void blocks_of_ever_other_sizes_are_given_back(void)
+{
+    cache        c;
+    tni_buffers *b    = cache_open(&c, INT64_MAX, 0);
+    int64_t      most = 0, high = 0;
+    for (int i = 0; i < 300; i++) {
+        int64_t     mib = 20 + (i * 37) % 83;
+        tni_buffer *x   = tni_buffer_new(b, (size_t)mib * MIB);
+        tni_buffer *y   = tni_buffer_on_the_way(b, (size_t)mib * MIB);
+        if (b->bytes > high) high = b->bytes;
+        if (b->held > most) most = b->held;
+        tni_buffer_unref(b, y);
+        tni_buffer_unref(b, x);
+        tni_buffers_turn(b);
+        test_that(b->held <= 2 * high + 64 * MIB, "round %d: %lld", i, (long long)b->held);
+    }
+    CHECK(most > high && b->returned > 0);
+    cache_close(&c);
+}
+
+// A loop whose plans take turns finds every block again, and so does a loop after a long time.
+static void what_is_used_again_is_not_given_back(void)
+{
+    static const size_t mib[] = { 90, 70, 30, 10, 1 };
+    enum { SIZES = 5 };
+    cache        c;
+    tni_buffers *b    = cache_open(&c, INT64_MAX, 0);
+    int          made = 0;
+    for (int i = 0; i < 3000; i++) {
+        tni_buffer *x = tni_buffer_new(b, mib[i % SIZES] * MIB);
+        tni_buffer_unref(b, x);
+        tni_buffers_turn(b);
+        if (i == SIZES) made = c.p.made;
+    }
+    CHECK_INT(made, SIZES);
+    CHECK_INT(c.p.made, made);
+    CHECK_INT(b->returned, 0);
+    cache_close(&c);
+}
+
+static void a_high_tide_leaves_its_memory_to_others_in_the_end(void)
+{
+    cache        c;
+    tni_buffers *b = cache_open(&c, INT64_MAX, 0);
+    tni_buffer_unref(b, tni_buffer_new(b, 2000 * (size_t)MIB));
+    tni_buffer_unref(b, tni_buffer_new(b, 300 * (size_t)MIB));
+    CHECK_INT(b->held, 2300 * (int64_t)MIB);
+    for (int i = 0; i < 1000; i++) {
+        tni_buffer_unref(b, tni_buffer_new(b, 20 * MIB));
+        tni_buffers_turn(b);
+    }
+    CHECK_INT(b->held, 20 * MIB);  // the others were free for longer
+    CHECK_INT(b->returned, 2300 * (int64_t)MIB);
+    cache_close(&c);
+}
+
+// An arena at one address.
+static char the_arena;
+
+static void *purse_arena(void *state, size_t bytes, size_t most, size_t *held)
+{
+    (void)state, (void)most;
+    if (bytes == 0 || bytes > *held) *held = bytes;
+    return &the_arena;
+}
+
+// One large evaluation does not keep the memory of all that come after it.
+static void an_arena_that_is_much_too_large_is_given_back(void)
+{
+    cache        c;
+    tni_buffers *b  = cache_open(&c, INT64_MAX, 0);
+    b->memory.arena = purse_arena;
+    tni_buffer_unref(b, tni_buffer_on_the_way(b, 2000 * (size_t)MIB));
+    for (int i = 0; i < 1000; i++) {
+        tni_buffer *x = tni_buffer_on_the_way(b, 30 * MIB);
+        CHECK(x && x->data == &the_arena);
+        tni_buffer_unref(b, x);
+        if (i == 100) CHECK_INT(b->held, 2000 * (int64_t)MIB);
+        tni_buffers_turn(b);
+    }
+    CHECK_INT(b->held, 30 * MIB);
+    CHECK_INT(b->returned, 2000 * (int64_t)MIB);
+    cache_close(&c);
+}
+
+// Many plans of different sizes share a block for what they need on their way; what lasts does not lie in
+// a block that is much too large.
+static void what_is_needed_on_the_way_may_lie_in_a_larger_block(void)
+{
+    cache        c;
+    tni_buffers *b   = cache_open(&c, INT64_MAX, 0);
+    tni_buffer  *big = tni_buffer_new(b, 100 * MIB);
+    tni_buffer_unref(b, big);
+    tni_buffer *x = tni_buffer_on_the_way(b, 10 * MIB), *y = tni_buffer_new(b, 10 * MIB);
+    CHECK(x == big && y != big);
+    CHECK_INT(b->bytes, 20 * MIB);
+    CHECK_INT(c.p.made, 2);
+    tni_buffer_unref(b, x);
+    x = tni_buffer_on_the_way(b, 1000);  // not worth it
+    CHECK(x != big);
+    tni_buffer_unref(b, x);
+    tni_buffer_unref(b, y);
+    cache_close(&c);
+}
+
 // ---- the limit and the message -----------------------------------------------------------------
 
 static void numbers_of_bytes_are_read(void)
@@ -566,6 +671,44 @@ static void a_steady_step_takes_no_device_memory(void)
     tn_close(cx);
 }
 
+// Values of another size every time: what the process has stays near what it needs at once.
+static void use_many_sizes(const char *device, bool host)
+{
+    enum { ROUNDS = 40, MOST = 6 << 20 };
+    tn_ctx *cx = open_limited(device, NULL, 0);
+    if (!is_here(cx)) return;
+    long     before = host_resident(), most = 0;
+    uint32_t random = 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        random      = random * 1664525u + 1013904223u;
+        tn_scope *s = tn_begin(cx);
+        tn_eval_of(tn_cumsum(tn_full(cx, TN_F32, TN_SHAPE(1 + (random >> 8) % MOST), 1), 0));
+        tn_end(s);
+        if (host_resident() - before > most) most = host_resident() - before;
+    }
+    tn_stats st = tn_stats_get(cx);
+    CHECK(st.peak > MOST && st.returned > 0);
+    test_that(st.bytes + st.kept <= 2 * st.peak + 64 * MIB, "%lld kept", (long long)st.kept);
+    if (host && !TN_SANITIZE[0])
+        test_that(most < 2 * st.peak + 80 * MIB, "%ld bytes, peak %lld", most, (long long)st.peak);
+    tn_close(cx);
+}
+
+static void values_of_many_sizes_leave_little_behind_on_cpu(void)
+{
+    use_many_sizes("cpu", true);
+}
+
+static void values_of_many_sizes_leave_little_behind_on_opencl(void)
+{
+    use_many_sizes("opencl", false);  // the driver's memory may be the host's or not
+}
+
+static void values_of_many_sizes_leave_little_behind_on_cuda(void)
+{
+    use_many_sizes("cuda", false);
+}
+
 // ---- a thousand failures -----------------------------------------------------------------------
 
 // A step that fails in one of three places: uploading, the values on the way, the results.
@@ -680,6 +823,11 @@ const test_case tests_memory[] = {
     TEST(the_smallest_block_that_fits_is_taken),
     TEST(small_blocks_are_reused_for_their_size_alone),
     TEST(what_lies_free_is_given_back_before_memory_is_out),
+    TEST(blocks_of_ever_other_sizes_are_given_back),
+    TEST(what_is_used_again_is_not_given_back),
+    TEST(a_high_tide_leaves_its_memory_to_others_in_the_end),
+    TEST(an_arena_that_is_much_too_large_is_given_back),
+    TEST(what_is_needed_on_the_way_may_lie_in_a_larger_block),
     TEST(numbers_of_bytes_are_read),
     TEST(the_environment_limits_who_sets_no_limit),
     TEST(the_message_says_who_has_the_memory),
@@ -692,6 +840,9 @@ const test_case tests_memory[] = {
     TEST(any_device_allocation_may_fail_on_opencl),
     TEST(any_device_allocation_may_fail_on_cuda),
     TEST(a_steady_step_takes_no_device_memory),
+    TEST(values_of_many_sizes_leave_little_behind_on_cpu),
+    TEST(values_of_many_sizes_leave_little_behind_on_opencl),
+    TEST(values_of_many_sizes_leave_little_behind_on_cuda),
     TEST(a_thousand_failures_leave_nothing_behind_on_cpu),
     TEST(a_thousand_failures_leave_nothing_behind_on_opencl),
     TEST(a_thousand_failures_leave_nothing_behind_on_cuda),

@@ -33,6 +33,10 @@ void  tni_free(tni_heap *h, void *p);
 // The same, at a multiple of 64.
 void *tni_alloc64(tni_heap *h, size_t n);
 void  tni_free64(tni_heap *h, void *p);
+// The same for blocks that may be large and are kept by whoever takes them: of the C library's allocator
+// those of 1 MiB and more are mappings of their own, which go back to the system when they are freed.
+void *tni_alloc_block(tni_heap *h, size_t n);
+void  tni_free_block(tni_heap *h, void *p);
 char *tni_strdup(tni_heap *h, const char *s);
 
 // Makes room for `need` items of `size` bytes in *array (capacity *cap), doubling. False, with

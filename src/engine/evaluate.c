@@ -579,6 +579,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     // What fails on its values will fail again: later steps leave it out.
     else if (at > 0 && s != TN_EMEM) g->item[item].n->failed = true;
     give_memory(&r);
+    tni_buffers_turn(&cx->buffers);
     plan->runs++;
     if (!kept) tni_plan_free(&cx->heap, plan);
     return s;

@@ -351,6 +351,7 @@ tn_stats tn_stats_get(const tn_ctx *cx)
     s.bytes    = cx->buffers.bytes;
     s.peak     = cx->buffers.peak;
     s.kept     = cx->buffers.held - cx->buffers.bytes;
+    s.returned = cx->buffers.returned;
     s.nodes    = (int64_t)cx->nodes.live;
     if (cx->engine->device->counts) cx->engine->device->counts(&s.kernels, &s.disk_hits);
     return s;

@@ -83,19 +83,80 @@ static bool stretch(tni_buffers *b, size_t bytes)
     return data;
 }
 
+// ---- what lies free ----------------------------------------------------------------------------
+
+// Held bytes below this are never worth giving back; a stretch of evaluations is long enough that what a
+// training loop does now and then, such as an evaluation of its network, falls into most of them.
+enum { LITTLE = 64 << 20, STRETCH = 256 };
+
+static void put_free(tni_buffers *b, tni_buffer *buf)
+{
+    put(&b->bin[bin_of(buf->room)], buf);
+    buf->newer = NULL;
+    buf->older = b->newest;
+    if (b->newest) b->newest->newer = buf;
+    else b->oldest = buf;
+    b->newest = buf;
+}
+
+static void take_free(tni_buffers *b, tni_buffer *buf)
+{
+    take_out(&b->bin[bin_of(buf->room)], buf);
+    if (buf->newer) buf->newer->older = buf->older;
+    else b->newest = buf->older;
+    if (buf->older) buf->older->newer = buf->newer;
+    else b->oldest = buf->newer;
+}
+
+// Gives the block that was free for longest back to the device.
+static void return_oldest(tni_buffers *b)
+{
+    tni_buffer *buf = b->oldest;
+    take_free(b, buf);
+    b->held -= (int64_t)buf->room;
+    b->returned += (int64_t)buf->room;
+    b->memory.free(b->memory.state, buf->data);
+    tni_free(b->heap, buf);
+}
+
+static void return_arena(tni_buffers *b)
+{
+    if (!b->arena.room || b->arena.refs) return;
+    b->returned += (int64_t)b->arena.room;
+    stretch(b, 0);
+}
+
 bool tni_buffers_trim(tni_buffers *b)
 {
     int64_t held = b->held;
-    if (b->arena.room && !b->arena.refs) stretch(b, 0);
-    for (int i = 0; i < TNI_BINS; i++)
-        while (b->bin[i]) {
-            tni_buffer *buf = b->bin[i];
-            b->bin[i]       = buf->next;
-            b->held -= (int64_t)buf->room;
-            b->memory.free(b->memory.state, buf->data);
-            tni_free(b->heap, buf);
-        }
+    return_arena(b);
+    while (b->oldest) return_oldest(b);
     return b->held < held;
+}
+
+static int64_t highest(tni_high h, int64_t now)
+{
+    int64_t most = h.now > h.before ? h.now : h.before;
+    return now > most ? now : most;
+}
+
+// Gives back blocks where `more` bytes would make too many. Some more than need be, since a device may
+// have to wait for all its work to give back one.
+static void bound(tni_buffers *b, size_t more)
+{
+    int64_t most = 2 * highest(b->high, b->bytes + (int64_t)more) + LITTLE;
+    if (b->held + (int64_t)more <= most) return;
+    while (b->oldest && b->held + (int64_t)more > most - most / 8) return_oldest(b);
+}
+
+void tni_buffers_turn(tni_buffers *b)
+{
+    if (++b->turns < STRETCH) return;
+    b->turns      = 0;
+    b->high       = (tni_high){ b->bytes, b->high.now };
+    b->high_arena = (tni_high){ 0, b->high_arena.now };
+    if ((int64_t)b->arena.room > 2 * b->high_arena.before + LITTLE) return_arena(b);
+    bound(b, 0);
 }
 
 void tni_buffers_close(tni_buffers *b)
@@ -131,6 +192,7 @@ size_t tni_buffers_left(const tni_buffers *b)
 
 static tni_buffer *fresh(tni_buffers *b, size_t room)
 {
+    bound(b, room);
     if (is_over(b, b->held, room)) return NULL;
     tni_buffer *buf = tni_zalloc(b->heap, sizeof *buf);
     if (!buf) return NULL;
@@ -173,6 +235,16 @@ static tni_buffer *find(const tni_buffers *b, size_t n, bool oldest, bool *alone
     return best;
 }
 
+// The smallest free block of at least n bytes, whatever it wastes.
+static tni_buffer *find_larger(const tni_buffers *b, size_t n)
+{
+    tni_buffer *best = NULL;
+    for (int i = bin_of(n); i < TNI_BINS && !best; i++)
+        for (tni_buffer *f = b->bin[i]; f; f = f->next)
+            if (f->room >= n && (!best || f->room < best->room)) best = f;
+    return best;
+}
+
 static tni_buffer *hand_out(tni_buffers *b, tni_buffer *buf, size_t bytes)
 {
     buf->refs  = 1;
@@ -181,6 +253,7 @@ static tni_buffer *hand_out(tni_buffers *b, tni_buffer *buf, size_t bytes)
     put(&b->used, buf);
     b->bytes += (int64_t)bytes;
     if (b->bytes > b->peak) b->peak = b->bytes;
+    if (b->bytes > b->high.now) b->high.now = b->bytes;
     return buf;
 }
 
@@ -191,22 +264,31 @@ static size_t rounded(const tni_buffers *b, size_t bytes)
     return n && bin_of(n) < TNI_BINS && !is_over(b, b->bytes, n) ? n : 0;
 }
 
-tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
+// passing: needed for an evaluation alone. Such a block may be much larger, as long as it is large anyway:
+// it is free again before anybody misses it, and plans of many sizes share one.
+static tni_buffer *new_buffer(tni_buffers *b, size_t bytes, bool passing)
 {
     bool   alone;
     size_t n = rounded(b, bytes);
     if (!n) return NULL;
     tni_buffer *buf = find(b, n, false, &alone);
-    if (buf) take_out(&b->bin[bin_of(buf->room)], buf);
+    if (!buf && passing && n > SMALL) buf = find_larger(b, n);
+    if (buf) take_free(b, buf);
     else buf = fresh_after_all(b, n);
     return buf ? hand_out(b, buf, n) : NULL;
+}
+
+tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
+{
+    return new_buffer(b, bytes, false);
 }
 
 tni_buffer *tni_buffer_on_the_way(tni_buffers *b, size_t bytes)
 {
     tni_buffer *a = &b->arena;
     size_t      n = b->memory.arena && !a->refs ? rounded(b, bytes) : 0;
-    if (!n || (n > a->room && !stretch(b, n))) return tni_buffer_new(b, bytes);
+    if (!n || (n > a->room && !stretch(b, n))) return new_buffer(b, bytes, true);
+    if ((int64_t)n > b->high_arena.now) b->high_arena.now = (int64_t)n;
     return hand_out(b, a, n);
 }
 
@@ -222,7 +304,7 @@ tni_buffer *tni_buffer_to_fill(tni_buffers *b, size_t bytes)
     if (!old || (alone && !b->memory.done(b->memory.state, old->last))) buf = fresh(b, n);
     if (!buf && !old) return tni_buffer_new(b, bytes);
     if (buf) return hand_out(b, buf, n);
-    take_out(&b->bin[bin_of(old->room)], old);
+    take_free(b, old);
     return hand_out(b, old, n);
 }
 
@@ -260,5 +342,5 @@ void tni_buffer_unref(tni_buffers *b, tni_buffer *buf)
     b->bytes -= (int64_t)buf->bytes;
     buf->last = b->memory.now ? b->memory.now(b->memory.state) : 0;
     take_out(&b->used, buf);
-    if (buf != &b->arena) put(&b->bin[bin_of(buf->room)], buf);
+    if (buf != &b->arena) put_free(b, buf);
 }

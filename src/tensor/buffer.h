@@ -33,7 +33,8 @@ typedef struct {
 
 // A block of device memory, or a caller's. Nodes and runs hold references; when the last goes a
 // block returns to its bin and a caller's memory is released. Blocks that are not borrowed are in one
-// list: that of their bin, or that of all in use. What it was made for is kept for messages alone.
+// list: that of their bin, or that of all in use; free ones also in that of all free blocks, by the time
+// they were freed. What it was made for is kept for messages alone.
 typedef struct tni_buffer tni_buffer;
 struct tni_buffer {
     uint32_t refs;
@@ -46,7 +47,8 @@ struct tni_buffer {
     void (*release)(void *data, void *user);  // borrowed memory only
     void       *user;
     tni_buffer *prev, *next;
-    tni_site    site;  // that first made a value in it; no file: none did
+    tni_buffer *older, *newer;  // while free
+    tni_site    site;           // that first made a value in it; no file: none did
     uint8_t     dtype, rank;
     int64_t     size[TN_MAX_RANK];
 };
@@ -55,17 +57,31 @@ struct tni_buffer {
 // eight, then one for every 2 MiB, and eight bins to an octave, up to 2^47 bytes.
 enum { TNI_SMALL_BINS = 14 * 4 + 1, TNI_BINS = TNI_SMALL_BINS + 27 * 8 };
 
+// The most that something was in this stretch of evaluations and in the one before.
+typedef struct {
+    int64_t now, before;
+} tni_high;
+
 // The cache of a context. bytes counts what buffers in use asked for, peak its maximum, held what is
 // taken from the device, beside what data files expanded to on the host. Invariant: bytes <= held, and
 // held + beside <= limit, where there is a limit.
+//
+// What lies free is bounded by what was in use lately: held is at most twice that, and 64 MiB, and the
+// blocks that were free for longest go back to the device first. So steps that ask for the same again and
+// again find it, and a program whose sizes differ every time keeps no more than a step's worth.
 typedef struct {
     tni_heap   *heap;
     tni_memory  memory;
     int64_t     bytes, peak, held, beside, limit;
-    int         releasing;  // release functions that run
-    tni_buffer  arena;      // no reference: not in use
+    int64_t     returned;    // bytes given back to the device
+    tni_high    high;        // of bytes
+    tni_high    high_arena;  // of what was asked of the arena
+    int         turns;       // evaluations of this stretch
+    int         releasing;   // release functions that run
+    tni_buffer  arena;       // no reference: not in use
     tni_buffer *used;
-    tni_buffer *bin[TNI_BINS];  // free blocks, those freed last first
+    tni_buffer *oldest, *newest;  // free blocks
+    tni_buffer *bin[TNI_BINS];    // free blocks, those freed last first
 } tni_buffers;
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit);
@@ -78,6 +94,8 @@ bool tni_buffers_count(tni_buffers *b, size_t bytes);
 void tni_buffers_uncount(tni_buffers *b, size_t bytes);
 // What the limit leaves once all that lies free is given back; SIZE_MAX without one.
 size_t tni_buffers_left(const tni_buffers *b);
+// An evaluation has ended. Every so often what was not needed for long goes back to the device.
+void tni_buffers_turn(tni_buffers *b);
 // A number of bytes as people write it: digits, then K, M or G if need be. False if it is none, or 0.
 bool tni_parse_bytes(const char *text, int64_t *bytes);
 

@@ -12,12 +12,12 @@ static bool probe(tni_text *detail)
 
 static void *alloc(void *seat, size_t bytes)
 {
-    return tni_alloc64(seat, bytes);
+    return tni_alloc_block(seat, bytes);
 }
 
 static void release(void *seat, void *p)
 {
-    tni_free64(seat, p);
+    tni_free_block(seat, p);
 }
 
 static tn_status upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
