@@ -1,0 +1,173 @@
+// peer_main.c: tenon-peer PROGRAMS SEED DEVICE runs random programs in Tenon and in PyTorch and compares
+// what they give. A program that differs is made small and printed, as C and as Python. Program i has
+// the seed SEED + i, so that tenon-peer 1 SEED runs one again.
+#include "peer.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// Differing programs before it ends; more say little more.
+enum { ENOUGH = 5, MORE = 8, HANG_SECONDS = 300 };
+
+typedef struct {
+    tn_ctx    *ref, *cx;
+    peer_torch torch;
+    uint64_t   refused, steps;
+    char       why[PEER_TEXT], refusal[PEER_TEXT];
+} peers;
+
+// ---- crashes
+
+static volatile uint64_t now;  // the seed of the program under way
+
+static void crashed(int number)
+{
+    char text[128];
+    int  n = snprintf(text, sizeof text, "tenon-peer: signal %d in the program of SEED=%" PRIu64 "\n", number, now);
+    if (write(2, text, (size_t)n) < 0) _exit(3);
+    _exit(2);
+}
+
+static void watch_crashes(void)
+{
+    const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) signal(numbers[i], crashed);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+// ---- one program
+
+// Whether both agree. PyTorch is asked twice where they do not: the second time it also says what
+// errors it makes on data nearby, since it may have been lucky.
+static bool agrees(peers *w, const peer_program *p)
+{
+    peer_result have;
+    peer_truth  want;
+    bool        ok = peer_run(p, w->cx, &have);
+    if (!ok) snprintf(w->why, sizeof w->why, "Tenon: %.400s", have.error);
+    for (int more = 0; more <= MORE; more += MORE) {
+        char        why[PEER_TEXT];
+        peer_answer told = peer_torch_ask(&w->torch, p, more, &want, why);
+        if (told == PEER_REFUSED) {
+            if (ok && w->refused++ == 0) snprintf(w->refusal, sizeof w->refusal, "%s", why);
+            if (getenv("PEER_DEBUG")) { printf("REFUSED %s\n", why); peer_print_python(p, stdout); }
+            ok = true;
+        } else if (told == PEER_GONE) {
+            snprintf(w->why, sizeof w->why, "%s", why);
+            ok = false;
+        } else if (have.error[0] == 0) {
+            ok = peer_agree(&have, &want, w->why);
+        }
+        peer_truth_free(&want);
+        if (ok || told != PEER_TOLD || have.error[0]) break;
+    }
+    peer_free(&have);
+    return ok;
+}
+
+static bool differs(const peer_program *p, void *user)
+{
+    alarm(HANG_SECONDS);
+    return !agrees(user, p);
+}
+
+static void report(peers *w, peer_program *p, const char *device)
+{
+    printf("\nSEED=%" PRIu64 " DEVICE=%s: %s\n", p->seed, device, w->why);
+    peer_shrink(p, w->ref, differs, w);
+    agrees(w, p);
+    printf("smallest: %s\n\n", w->why);
+    peer_print_c(p, stdout);
+    printf("\nimport sys; sys.path.insert(0, \"test/peer\")\nfrom torch_side import *\n");
+    peer_print_python(p, stdout);
+    fflush(stdout);
+}
+
+// A step that Tenon refuses on ref is the program's last. Whether PyTorch takes it.
+static bool only_tenon_refuses(peers *w, peer_program *p)
+{
+    peer_truth t;
+    char       why[PEER_TEXT];
+    for (int i = 0; i < p->count; i++)
+        for (int k = 0; k < PEER_OUTS; k++) p->step[i].wanted[k] = i == p->count - 1;
+    peer_prune(p);
+    peer_answer told = peer_torch_ask(&w->torch, p, 0, &t, why);
+    peer_truth_free(&t);
+    return told != PEER_REFUSED;
+}
+
+static void report_refusal(const peer_program *p, const char *why)
+{
+    printf("\nSEED=%" PRIu64 ": Tenon refuses the last step: %s\n\n", p->seed, why);
+    peer_print_c(p, stdout);
+    fflush(stdout);
+}
+
+// ---- all of them
+
+static void silent(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx, (void)f, (void)user;
+}
+
+static tn_ctx *open_on(const char *device)
+{
+    return tn_open_with((tn_open_opts){ .device = device, .handler = silent });
+}
+
+static int compare_all(peers *w, uint64_t programs, uint64_t seed, const char *device)
+{
+    int failures = 0, enough = getenv("FAILURES") ? atoi(getenv("FAILURES")) : ENOUGH;
+    for (uint64_t i = 0; i < programs && failures < enough; i++) {
+        static peer_program p;
+        char                why[PEER_TEXT];
+        now = seed + i;
+        alarm(HANG_SECONDS);
+        if (!peer_generate(&p, seed + i, w->ref, why)) {
+            if (!only_tenon_refuses(w, &p)) continue;
+            report_refusal(&p, why);
+            failures++;
+            continue;
+        }
+        w->steps += (uint64_t)p.count;
+        if (agrees(w, &p)) continue;
+        failures++;
+        report(w, &p, device);
+    }
+    alarm(0);
+    return failures;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t    programs = argc > 1 && *argv[1] ? strtoull(argv[1], NULL, 0) : 1000;
+    uint64_t    seed     = argc > 2 && *argv[2] ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL) << 20;
+    const char *device   = argc > 3 && *argv[3] ? argv[3] : "cpu";
+    static peers w;
+    watch_crashes();
+    if (!peer_torch_start(&w.torch)) {
+        printf("tenon-peer: skipped, no Python with PyTorch was found (TN_PYTHON names one)\n");
+        return 0;
+    }
+    w.ref = open_on("ref");
+    w.cx  = open_on(device);
+    if (!w.ref || !w.cx) {
+        fprintf(stderr, "tenon-peer: %s\n", tn_error_text(NULL));
+        return 1;
+    }
+    printf("%" PRIu64 " programs, SEED=%" PRIu64 ", DEVICE=%s, Python with %s\n", programs, seed, device, w.torch.version);
+    fflush(stdout);
+    time_t start    = time(NULL);
+    int    failures = compare_all(&w, programs, seed, device);
+    printf("%s%d of them differ; %" PRIu64 " steps, %" PRIu64 " programs that PyTorch refused%s%s, %lld seconds\n",
+           failures ? "\n" : "", failures, w.steps, w.refused, w.refused ? ", the first: " : "",
+           w.refusal, (long long)(time(NULL) - start));
+    peer_torch_stop(&w.torch);
+    tn_close(w.cx);
+    tn_close(w.ref);
+    return failures ? 1 : 0;
+}

@@ -1,0 +1,317 @@
+// peer_state.c: what may be a step of a program. A step runs on ref, its values are measured, and it is
+// refused where two right implementations may differ by more than rounding: next to a limit, a pole or
+// the end of a dtype's range.
+//
+// Kept out on purpose, because Tenon means to differ from PyTorch there:
+// - a float outside an integer's range, cast to it: Tenon saturates, C leaves it open
+// - an integer divided by 0: Tenon gives 0, PyTorch an error
+// - a write under no-grad, or through a detached handle, to a value with history: Tenon cuts the history
+// - the gradient of clamp at a bound: bounds lie between the multiples of 1/4 that data is made of
+// and because PyTorch refuses it, or leaves it open:
+// - a write to what a gradient still needs: Tenon's values keep what they were made from
+// - the order of equal elements in topk, and which of several values at one index scatter keeps
+#include "peer.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+bool peer_refuse(peer_state *s, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(s->why, sizeof s->why, fmt, args);
+    va_end(args);
+    return false;
+}
+
+bool peer_open_state(peer_state *s, tn_ctx *cx)
+{
+    memset(s, 0, sizeof *s);
+    s->cx = cx;
+    return cx != NULL;
+}
+
+// ---- what a step needs
+
+static double most(const peer_value *v)
+{
+    return fmax(fabs(v->lo), fabs(v->hi));
+}
+
+static bool is_kind(const peer_step *st, const peer_value *v)
+{
+    unsigned needs = st->row->needs;
+    if ((needs & NEEDS_FLOAT) && !peer_is_float(v->dtype)) return false;
+    if ((needs & NEEDS_INT) && peer_is_float(v->dtype)) return false;
+    return !((needs & NO_BOOL) && v->dtype == TN_BOOL);
+}
+
+static bool has_name(const peer_step *st, const char *name)
+{
+    return !strcmp(st->row->name, name);
+}
+
+// Powers and shifts: PyTorch leaves integers to negative powers, and shifts past the width, open.
+static bool exponent_ok(const peer_step *st, const peer_value *b)
+{
+    if (has_name(st, "pow")) return b->lo >= (peer_is_float(b->dtype) ? -3 : 0) && b->hi <= 4;
+    if (has_name(st, "shl") || has_name(st, "shr")) return b->lo >= 0 && b->hi <= 6;
+    return true;
+}
+
+// A float becomes an integer only where it is known to all, and within the range.
+static bool cast_ok(const peer_value *x, tn_dtype dt)
+{
+    if (!peer_is_float(x->dtype) || peer_is_float(dt)) return true;
+    return x->exact && !x->odd && most(x) <= 100 && (dt != TN_U8 || x->lo >= 0);
+}
+
+// Of what is divided by, the last input counts. A program of NaN and infinities has no poles to keep
+// away from: it takes no gradients, and every element next to a pole is an input's own.
+static bool in_domain(peer_state *s, const peer_program *p, const peer_step *st,
+                      const peer_value *const *v)
+{
+    const peer_value *first = v[0], *last = v[0];
+    unsigned          needs = st->row->needs;
+    for (int i = 1; i < st->nin; i++)
+        if (v[i]) last = v[i];
+    if ((needs & NEEDS_POSITIVE) && peer_is_float(first->dtype) && first->lo < 0.05 && !p->odd)
+        return peer_refuse(s, "not positive");
+    if ((needs & NEEDS_NONZERO) && last->least < 0.1 && (!p->odd || !peer_is_float(last->dtype)))
+        return peer_refuse(s, "near 0");
+    if ((needs & NEEDS_SMALL) && most(first) > 5) return peer_refuse(s, "large");
+    if (has_name(st, "tan") && most(first) > 1.3) return peer_refuse(s, "near a pole");
+    if ((needs & NEEDS_SHARE) && (first->lo < 0.02 || first->hi > 0.98)) return peer_refuse(s, "no share");
+    if ((needs & NEEDS_DISTINCT) && !first->distinct) return peer_refuse(s, "not distinct");
+    if (st->row->form == &form_cast && !cast_ok(first, st->dtype)) return peer_refuse(s, "cast");
+    return exponent_ok(st, last) ? true : peer_refuse(s, "exponent");
+}
+
+static bool has_inputs(peer_state *s, const peer_program *p, const peer_step *st,
+                       const peer_value *const *v)
+{
+    for (int i = 0; i < st->nin; i++) {
+        if (!v[i]) continue;
+        if (!is_kind(st, v[i]) && (i == 0 || st->nin == 2)) return peer_refuse(s, "dtype");
+        if ((st->row->needs & NEEDS_EXACT) && !v[i]->exact) return peer_refuse(s, "not exact");
+    }
+    return st->nin == 0 || in_domain(s, p, st, v);
+}
+
+// ---- writes
+
+static bool is_same_or_wider(tn_dtype x, tn_dtype v)
+{
+    return x == v || (peer_is_float(x) && !peer_is_float(v));
+}
+
+static bool may_write(peer_state *s, const peer_step *st, const peer_value *const *v)
+{
+    const peer_value *x = v[0];
+    if (s->frozen[x->store] || x->overlaps)
+        return peer_refuse(s, "not to be written");
+    if (st->no_grad && tn_needs_grad(s->value[x->store / PEER_OUTS][x->store % PEER_OUTS].t))
+        return peer_refuse(s, "history would be cut");
+    if (v[1] && v[1]->store == x->store) return peer_refuse(s, "reads what it writes");
+    return !v[1] || is_same_or_wider(x->dtype, v[1]->dtype) ? true : peer_refuse(s, "dtype");
+}
+
+// ---- measuring
+
+static void measure_elements(peer_value *v, const double *x)
+{
+    v->lo = v->hi = 0;
+    v->least      = INFINITY;
+    v->odd        = false;
+    for (int64_t i = 0; i < v->count; i++) {
+        if (!isfinite(x[i])) {
+            v->odd = true;
+            continue;
+        }
+        if (x[i] < v->lo) v->lo = x[i];
+        if (x[i] > v->hi) v->hi = x[i];
+        if (fabs(x[i]) < v->least) v->least = fabs(x[i]);
+    }
+    double lo = INFINITY, hi = -INFINITY;
+    for (int64_t i = 0; i < v->count; i++)
+        if (isfinite(x[i])) lo = fmin(lo, x[i]), hi = fmax(hi, x[i]);
+    if (lo <= hi) v->lo = lo, v->hi = hi;
+}
+
+static bool measure(peer_state *s, peer_value *v)
+{
+    double x[PEER_MOST];
+    v->dtype = tn_dtype_of(v->t);
+    v->rank  = tn_rank(v->t);
+    v->count = tn_count(v->t);
+    for (int i = 0; i < v->rank; i++) v->size[i] = tn_size(v->t, i);
+    if (v->count > PEER_MOST) return peer_refuse(s, "many elements");
+    if (tn_read(v->t, TN_F64, x, v->count) != TN_OK) {
+        s->error = true;
+        return peer_refuse(s, "%s", tn_error_text(s->cx));
+    }
+    measure_elements(v, x);
+    return true;
+}
+
+// Large values overflow in some dtypes, and lose what is added to them. f16 ends at 65504.
+static bool in_range(peer_state *s, const peer_program *p, const peer_value *v)
+{
+    bool   half = v->dtype == TN_F16 || v->dtype == TN_BF16;
+    double end  = half ? 300 : peer_is_float(v->dtype) ? 1e5 : 1e9;
+    if (v->odd && !p->odd) return peer_refuse(s, "not finite");
+    return most(v) <= end ? true : peer_refuse(s, "large");
+}
+
+// ---- exactness
+
+// How many terms are added up for one element, at most.
+static double terms(const peer_step *st, const peer_value *const *v, const peer_value *y)
+{
+    if (st->row->needs & MULTIPLIES) return st->row->form == &form_binary ? 1 : (double)v[1]->count + 1;
+    double n = 1;
+    for (int i = 0; i < st->nin; i++)
+        if (v[i]) n = fmax(n, (double)v[i]->count / fmax((double)y->count, 1));
+    return st->row->form == &form_scan || st->row->form == &form_scatter_add ? (double)v[0]->count + (double)v[st->nin - 1]->count : n;
+}
+
+static void find_exact(const peer_step *st, const peer_value *const *v, peer_value *y)
+{
+    double   bound = 0, product = 1;
+    int      quantum = 0, added = 0;
+    unsigned needs = st->row->needs;
+    y->exact       = false;
+    y->quantum     = 0;
+    if (!peer_is_float(y->dtype)) {
+        y->exact = true;
+        return;
+    }
+    if (!(needs & (KEEPS_EXACT | SUMS | MULTIPLIES))) return;
+    for (int i = 0; i < st->nin; i++) {
+        if (!v[i]) continue;
+        if (!v[i]->exact || v[i]->odd) return;
+        if (v[i]->quantum > quantum) quantum = v[i]->quantum;
+        added += v[i]->quantum;
+        bound += fmax(most(v[i]), 1);
+        product *= fmax(most(v[i]), 1);
+    }
+    bound      = (needs & MULTIPLIES ? product : bound) * (needs & KEEPS_EXACT ? 1 : terms(st, v, y));
+    y->quantum = needs & MULTIPLIES ? added : quantum;
+    y->exact   = log2(bound) + y->quantum <= peer_digits(y->dtype);
+}
+
+// ---- admission
+
+int peer_call_step(const peer_step *st, tn_ctx *cx, tn_tensor *const *x, tn_tensor **y)
+{
+    bool mode = tn_grad_mode(cx, !st->no_grad);
+    int  n    = 1;
+    if (st->row == &peer_data_row) n = (y[0] = peer_tensor(st, cx)) ? 1 : -1;
+    else n = st->row->form->call(st, x, y);
+    tn_grad_mode(cx, mode);
+    return n;
+}
+
+// What a write changed: all values of the store.
+static bool measure_again(peer_state *s, const peer_program *p, int step, const peer_step *st,
+                          const peer_value *const *v)
+{
+    int        store = v[0]->store;
+    peer_value made  = *v[0];
+    find_exact(st, v, &made);
+    for (int i = 0; i < step; i++)
+        for (int k = 0; k < p->step[i].outs; k++) {
+            peer_value *w = &s->value[i][k];
+            if (w->store != store) continue;
+            if (!measure(s, w) || !in_range(s, p, w)) return false;
+            w->distinct = false;
+            w->exact    = w->exact && made.exact;
+            if (made.quantum > w->quantum) w->quantum = made.quantum;
+        }
+    return true;
+}
+
+// PyTorch refuses to write to what a gradient still needs, to one of several views made at once, and to
+// views made without gradients.
+static void freeze(peer_state *s, const peer_program *p, int step, const peer_value *const *v)
+{
+    const peer_step *st = &p->step[step];
+    bool needs = false, view = (st->row->needs & IS_VIEW) != 0;
+    for (int i = 0; i < st->nin; i++) needs |= v[i] && tn_needs_grad(v[i]->t);
+    for (int i = 0; i < st->nin; i++)
+        if (v[i] && ((st->row->needs & FREEZES) || (needs && !view && i > 0) || (view && st->no_grad) ||
+                     (needs && !view && !(st->row->needs & WRITES))))
+            s->frozen[v[i]->store] = true;
+    if (needs && !view && !(st->row->needs & SAVES_NOTHING))
+        for (int k = 0; k < PEER_OUTS; k++) s->frozen[step * PEER_OUTS + k] = true;
+    // Whether a reshape copies follows from the order of memory, which is only sure to be the same for
+    // data that lies as it was given.
+    if ((st->row->form == &form_reshape || st->row->form == &form_flatten) &&
+        !(tn_is_contiguous(v[0]->t) && p->step[v[0]->store / PEER_OUTS].row == &peer_data_row))
+        s->frozen[v[0]->store] = s->frozen[step * PEER_OUTS] = true;
+    if (st->leaf) s->frozen[step * PEER_OUTS] = true;
+}
+
+static bool take_values(peer_state *s, const peer_program *p, int step, tn_tensor *const *y,
+                        const peer_value *const *v)
+{
+    const peer_step *st = &p->step[step];
+    for (int k = 0; k < st->outs; k++) {
+        peer_value *o = &s->value[step][k];
+        *o            = (peer_value){ .t = y[k], .store = step * PEER_OUTS + k };
+        if (!measure(s, o) || !in_range(s, p, o)) return false;
+        find_exact(st, v, o);
+        o->distinct = (st->row->needs & KEEPS_DISTINCT) && v[0]->distinct;
+        if ((st->row->needs & IS_VIEW) && tn_is_view(y[k]))
+            o->store = v[0]->store, o->overlaps = v[0]->overlaps || st->row->form == &form_expand ||
+                                                  st->row->form == &form_window;
+        if (st->row == &peer_data_row) {
+            o->exact    = st->law != LAW_SMOOTH && st->law != LAW_POSITIVE && st->law != LAW_SHARE;
+            o->quantum  = peer_is_float(o->dtype) ? 2 : 0;
+            o->exact    = o->exact || !peer_is_float(o->dtype);
+            o->distinct = st->law == LAW_DISTINCT;
+        }
+    }
+    return true;
+}
+
+bool peer_admit(peer_state *s, const peer_program *p, int step)
+{
+    const peer_step  *st           = &p->step[step];
+    const peer_value *v[PEER_INS]  = { NULL };
+    tn_tensor        *x[PEER_INS]  = { NULL };
+    tn_tensor        *y[PEER_OUTS] = { NULL };
+    s->error                       = false;
+    for (int i = 0; i < st->nin; i++) {
+        if (st->in[i].step == -1) continue;
+        if (st->in[i].step < 0) return peer_refuse(s, "nothing there");
+        v[i] = &s->value[st->in[i].step][st->in[i].out];
+        x[i] = v[i]->t;
+        if (!x[i]) return peer_refuse(s, "nothing there");
+    }
+    if (!has_inputs(s, p, st, v)) return false;
+    if ((st->row->needs & WRITES) && !may_write(s, st, v)) return false;
+    if (peer_call_step(st, s->cx, x, y) != st->outs) {
+        s->error = tn_error(s->cx) != TN_OK;
+        peer_refuse(s, "%s", s->error ? tn_error_text(s->cx) : "another number of results");
+        tn_error_clear(s->cx);
+        return false;
+    }
+    if ((st->row->needs & WRITES) && !measure_again(s, p, step, st, v)) return false;
+    if (!take_values(s, p, step, y, v)) return false;
+    freeze(s, p, step, v);
+    return true;
+}
+
+bool peer_admit_all(tn_ctx *ref, const peer_program *p, char *why)
+{
+    peer_state s;
+    tn_scope  *scope = tn_begin(ref);
+    bool       ok    = peer_open_state(&s, ref);
+    for (int i = 0; ok && i < p->count; i++) ok = peer_admit(&s, p, i);
+    if (!ok && why) snprintf(why, PEER_TEXT, "%s", s.why);
+    tn_end(scope);
+    tn_error_clear(ref);
+    return ok;
+}
