@@ -9,6 +9,10 @@ PREFIX       ?= /usr/local
 T            ?=
 ARGS         ?=
 FUZZ_SECONDS ?= 60
+PROGRAMS     ?= 1000
+SEED         ?=
+DEVICE       ?= cpu
+WITHOUT      ?=
 WATCH        ?= memcheck racecheck
 
 compiler := $(if $(filter command%,$(origin CC)),$(filter-out cc gcc,$(notdir $(CC))))
@@ -64,6 +68,11 @@ sanitize-gpu: configure
 	@$(build) --target all tenon-tests
 	@for watch in $(WATCH); do WATCH=$$watch test/gpu.sh $(B)/tenon $(B)/tenon-tests $(T) || exit 1; done
 
+# Random programs in Tenon and in PyTorch, where a Python has it.
+test-peer: configure
+	@$(build) --target tenon-peer
+	@$(B)/tenon-peer '$(PROGRAMS)' '$(SEED)' '$(DEVICE)' '$(WITHOUT)'
+
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
 	@$(B)/tenon demo --save $(B)/lenet.safetensors $(ARGS)
@@ -113,6 +122,7 @@ help:
 	@echo 'make test-oclgrind       kernels on oclgrind: no bad access, no race; 20 minutes'
 	@echo 'make test-gpu            the tests of the cuda device, on an NVIDIA GPU; 9 minutes'
 	@echo 'make sanitize-gpu        kernels on a GPU under compute-sanitizer, WATCH=memcheck or racecheck alone; 9 minutes each'
+	@echo 'make test-peer           random programs here and in PyTorch: PROGRAMS=1000 SEED=... DEVICE=cpu | opencl | cuda WITHOUT="op op"'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
@@ -125,4 +135,4 @@ help:
 	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
 	@echo 'TN_NO_INSTALL=1.'
 
-.PHONY: all configure test test-long test-oclgrind test-gpu sanitize-gpu fuzz fuzz-all demo bench bench-gpu setup-test setup-demo install docs format format-check clean help
+.PHONY: all configure test test-long test-oclgrind test-gpu sanitize-gpu test-peer fuzz fuzz-all demo bench bench-gpu setup-test setup-demo install docs format format-check clean help

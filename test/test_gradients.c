@@ -588,6 +588,22 @@ static void third_derivatives_are_right(void)
     tn_close(cx);
 }
 
+static void huber_is_curved_where_nothing_differs(void)
+{
+    open_cx("cpu");
+    tn_tensor *x = tn_requires_grad(tn_from(cx, TN_F64, TN_SHAPE(3), (double[]){ 1, 0.5, 4 }),
+                                    true);
+    tn_tensor *t = tn_from(cx, TN_F64, TN_SHAPE(3), (double[]){ 1, 1, 1 });
+    tn_tensor *y = tn_huber_with(x, t, (tn_loss_opts){ .reduce = TN_SUM });
+    double     have[3];
+    tn_tensor *g = gradient_of(y, x);
+    CHECK_STATUS(tn_read(g, TN_F64, have, 3), TN_OK);
+    CHECK(have[0] == 0 && have[1] == -0.5 && have[2] == 1);
+    CHECK_STATUS(tn_read(gradient_of(tn_sum_all(g), x), TN_F64, have, 3), TN_OK);
+    CHECK(have[0] == 1 && have[1] == 1 && have[2] == 0);
+    tn_close(cx);
+}
+
 const test_case tests_gradients[] = {
     TEST(maps_have_the_gradients_of_differences),
     TEST(folds_have_the_gradients_of_differences),
@@ -606,5 +622,6 @@ const test_case tests_gradients[] = {
     TEST(gradients_at_kinks_are_those_of_pytorch),
     TEST(detached_and_no_grad_values_pass_nothing),
     TEST(third_derivatives_are_right),
+    TEST(huber_is_curved_where_nothing_differs),
     TEST_END,
 };

@@ -246,14 +246,14 @@ tn_tensor *tn_l1(tn_tensor *x, tn_tensor *target)
     return tn_l1_with(x, target, (tn_loss_opts){ 0 });
 }
 
-// With m the distance d cut at delta, m (d - m / 2) is half its square below and delta (d - delta
-// / 2) above.
+// With m the difference d cut at delta and -delta, m (d - m / 2) is half its square within and delta
+// (|d| - delta / 2) outside. There is no magnitude in it, which has no second gradient at 0.
 tn_tensor *tn_huber_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     double delta = tni_or_default(o.delta, 1);
     if (!check_pair("huber", x, target)) return NULL;
     if (!(delta > 0)) return tni_fail(x->cx, TN_EARG, "huber: delta %g is not above 0", delta);
-    tn_tensor *d = tn_abs(difference(x, target)), *m = tn_minimum_s(d, delta);
+    tn_tensor *d = difference(x, target), *m = tn_clamp(d, -delta, delta);
     return finish("huber", tn_mul(m, tn_sub(d, tn_mul_s(m, 0.5))), x, &o, false);
 }
 

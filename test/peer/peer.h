@@ -40,7 +40,7 @@ typedef struct {
 
 // How the elements of an input are drawn.
 typedef enum {
-    LAW_GRID,      // multiples of 1/4 within 2: every dtype holds them, and sums of products of them
+    LAW_GRID,  // multiples of 1/4 within 2: every dtype holds them, and sums of products of them
     LAW_DISTINCT,  // multiples of 1/4 (of 1 for integers), each once
     LAW_SMOOTH,    // within 2
     LAW_POSITIVE,  // 0.5 to 2
@@ -56,11 +56,11 @@ typedef struct {
     const peer_row *row;
     int             nin, outs;
     peer_ref        in[PEER_INS];
-    int             axis, n;             // n: how many of list count
+    int             axis, n;  // n: how many of list count
     int64_t         list[TN_MAX_RANK], k[12];
     double          num[2];
     bool            flag, leaf, no_grad;  // no_grad: recorded with gradients off
-    int             ny;                  // of gradients: how many of in are y; then come their gy
+    int             ny;                   // of gradients: how many of in are y; then come their gy
     tn_dtype        dtype;
     peer_law        law;
     uint64_t        seed;
@@ -111,13 +111,13 @@ typedef struct {
 // What an op needs and keeps, beyond its form.
 enum {
     NEEDS_FLOAT    = 1 << 0,
-    NEEDS_INT      = 1 << 1,   // bool too
+    NEEDS_INT      = 1 << 1,  // bool too
     NO_BOOL        = 1 << 2,
-    NEEDS_POSITIVE = 1 << 3,   // at least 0.05
-    NEEDS_NONZERO  = 1 << 4,   // magnitude at least 0.1
-    NEEDS_SMALL    = 1 << 5,   // magnitude at most 5
-    NEEDS_EXACT    = 1 << 6,   // has limits: floats must be exact
-    KEEPS_EXACT    = 1 << 7,   // no rounding and no new bits
+    NEEDS_POSITIVE = 1 << 3,  // at least 0.05
+    NEEDS_NONZERO  = 1 << 4,  // magnitude at least 0.1
+    NEEDS_SMALL    = 1 << 5,  // magnitude at most 5
+    NEEDS_EXACT    = 1 << 6,  // has limits: floats must be exact
+    KEEPS_EXACT    = 1 << 7,  // no rounding and no new bits
     KEEPS_DISTINCT = 1 << 8,
     SUMS           = 1 << 9,   // exact while the bits suffice
     MULTIPLIES     = 1 << 10,  // the same, of products
@@ -144,17 +144,17 @@ typedef tn_tensor *peer_fn_loss(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 typedef tn_tensor *peer_fn_class(tn_tensor *x, tn_tensor *target, tn_class_opts o);
 
 typedef union {
-    peer_fn1        *one;
-    peer_fn2        *two;
-    peer_fn_axis    *axis;
-    peer_fn_number  *number;
-    peer_fn_whole   *whole;
-    peer_fn_sort    *sort;
-    peer_fn_pool1d  *pool1d;
-    peer_fn_pool2d  *pool2d;
-    peer_fn_sizes   *sizes;
-    peer_fn_loss    *loss;
-    peer_fn_class   *by_class;
+    peer_fn1       *one;
+    peer_fn2       *two;
+    peer_fn_axis   *axis;
+    peer_fn_number *number;
+    peer_fn_whole  *whole;
+    peer_fn_sort   *sort;
+    peer_fn_pool1d *pool1d;
+    peer_fn_pool2d *pool2d;
+    peer_fn_sizes  *sizes;
+    peer_fn_loss   *loss;
+    peer_fn_class  *by_class;
 } peer_fn;
 
 // How ops of one kind are proposed, called and written. draw fills inputs and attributes and may append
@@ -212,8 +212,8 @@ extern const peer_row peer_rows[];
 extern const peer_row peer_data_row, peer_grad_row;
 const peer_row       *peer_find_row(const char *name);
 
-extern const peer_form form_data, form_unary, form_binary, form_number,
-    form_reduce, form_arg, form_scan, form_cast, form_where, form_masked_fill, form_clamp;
+extern const peer_form form_data, form_unary, form_binary, form_number, form_reduce, form_arg,
+    form_scan, form_cast, form_where, form_masked_fill, form_clamp;
 extern const peer_form form_slice, form_select, form_squeeze, form_unsqueeze, form_transpose,
     form_permute, form_expand, form_flip, form_diagonal, form_window, form_reshape, form_flatten,
     form_split, form_chunk, form_concat, form_stack, form_repeat, form_roll, form_pad, form_band;
@@ -226,6 +226,8 @@ extern const peer_form form_matmul, form_linear, form_conv1d, form_conv2d, form_
 
 // ---- for forms: peer_draw.c
 
+// No program from now on has these ops, named with spaces between.
+void peer_leave_out(const char *names);
 bool peer_generate(peer_program *p, uint64_t seed, tn_ctx *ref, char *why);
 // A random number below n; a value of the program; a new input, admitted.
 int64_t           peer_pick(peer_draw *d, int64_t n);
@@ -234,14 +236,14 @@ const peer_value *peer_value_of(const peer_draw *d, peer_ref r);
 typedef bool      peer_fits(const peer_value *v, const void *user);
 bool              peer_pick_value(peer_draw *d, peer_fits *fits, const void *user, peer_ref *r);
 // A random value, or now and then new data, that a row can take.
-bool      peer_pick_input(peer_draw *d, peer_step *s, int i);
-peer_ref  peer_new_data(peer_draw *d, tn_dtype dt, int rank, const int64_t *size, peer_law law,
-                        int64_t bound);
-peer_ref  peer_new_like(peer_draw *d, tn_dtype dt, int rank, const int64_t *size);
-peer_ref  peer_new_places(peer_draw *d, int rank, const int64_t *size, int axis, int64_t bound);
-int       peer_new_shape(peer_draw *d, int64_t *size);
-tn_dtype  peer_new_dtype(peer_draw *d);
-bool      peer_same_value(peer_ref a, peer_ref b);
+bool     peer_pick_input(peer_draw *d, peer_step *s, int i);
+peer_ref peer_new_data(peer_draw *d, tn_dtype dt, int rank, const int64_t *size, peer_law law,
+                       int64_t bound);
+peer_ref peer_new_like(peer_draw *d, tn_dtype dt, int rank, const int64_t *size);
+peer_ref peer_new_places(peer_draw *d, int rank, const int64_t *size, int axis, int64_t bound);
+int      peer_new_shape(peer_draw *d, int64_t *size);
+tn_dtype peer_new_dtype(peer_draw *d);
+bool     peer_same_value(peer_ref a, peer_ref b);
 
 // ---- text: peer_text.c
 
@@ -269,15 +271,15 @@ typedef struct {
 bool peer_run(const peer_program *p, tn_ctx *cx, peer_result *r);
 void peer_free(peer_result *r);
 
-// What PyTorch gave: own in the program's dtypes, best in double, and for each value the largest error
-// that PyTorch itself makes in the program's dtypes.
+// What PyTorch gave: own in the program's dtypes, best in double; for each value the largest error that
+// PyTorch itself makes in the program's dtypes; and for each step the largest magnitude of its values.
 typedef struct {
     peer_result own, best;
-    double      slack[PEER_STEPS * PEER_OUTS];
+    double      slack[PEER_STEPS * PEER_OUTS], large[PEER_STEPS];
 } peer_truth;
 
 // Whether Tenon's result is as near to the truth as can be asked. Why not, in text[PEER_TEXT].
-bool peer_agree(const peer_result *have, const peer_truth *want, char *text);
+bool peer_agree(const peer_program *p, const peer_result *have, const peer_truth *want, char *text);
 
 // ---- PyTorch: peer_torch.c
 
@@ -290,7 +292,8 @@ bool peer_torch_start(peer_torch *t);
 void peer_torch_stop(peer_torch *t);
 // Has PyTorch run a program, `more` times more with other data nearby, to know its errors better.
 typedef enum { PEER_TOLD, PEER_REFUSED, PEER_GONE } peer_answer;
-peer_answer peer_torch_ask(peer_torch *t, const peer_program *p, int more, peer_truth *truth, char *why);
+peer_answer peer_torch_ask(peer_torch *t, const peer_program *p, int more, peer_truth *truth,
+                           char *why);
 void        peer_truth_free(peer_truth *t);
 
 // ---- shrinking: peer_shrink.c

@@ -30,8 +30,10 @@ bool peer_is_float(tn_dtype dt)
 
 int peer_digits(tn_dtype dt)
 {
-    static const int digits[] = { [TN_BOOL] = 1, [TN_U8] = 8,   [TN_I8] = 7,  [TN_I32] = 31, [TN_I64] = 53,
-                                  [TN_F16] = 11, [TN_BF16] = 8, [TN_F32] = 24, [TN_F64] = 53 };
+    static const int digits[] = {
+        [TN_BOOL] = 1, [TN_U8] = 8,   [TN_I8] = 7,   [TN_I32] = 31, [TN_I64] = 53,
+        [TN_F16] = 11, [TN_BF16] = 8, [TN_F32] = 24, [TN_F64] = 53
+    };
     return digits[dt];
 }
 
@@ -77,7 +79,8 @@ static double element(const peer_step *s, uint64_t *r)
     if (s->dtype == TN_BOOL) return s->law == LAW_POSITIVE ? 1 : grid(r, TN_BOOL);
     switch (s->law) {
     case LAW_SMOOTH: return peer_is_float(s->dtype) ? uniform(r, -2, 2) : grid(r, s->dtype);
-    case LAW_POSITIVE: return peer_is_float(s->dtype) ? uniform(r, 0.5, 2) : 1 + (double)peer_below(r, 4);
+    case LAW_POSITIVE:
+        return peer_is_float(s->dtype) ? uniform(r, 0.5, 2) : 1 + (double)peer_below(r, 4);
     case LAW_SHARE: return uniform(r, 0.05, 0.95);
     case LAW_INDEX: return (double)peer_below(r, s->bound);
     case LAW_ODD: return odd(r, s->dtype);
@@ -98,7 +101,8 @@ static void shuffle(double *x, int64_t n, int64_t stride, uint64_t *r)
 
 static void distinct(const peer_step *s, double *x, int64_t n, uint64_t *r)
 {
-    double unit = peer_is_float(s->dtype) ? 0.25 : 1, first = s->dtype == TN_U8 ? 0 : (double)(n / 2);
+    double unit  = peer_is_float(s->dtype) ? 0.25 : 1,
+           first = s->dtype == TN_U8 ? 0 : (double)(n / 2);
     for (int64_t i = 0; i < n; i++) x[i] = ((double)i - first) * unit;
     shuffle(x, n, 1, r);
 }

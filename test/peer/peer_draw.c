@@ -86,8 +86,9 @@ int peer_new_shape(peer_draw *d, int64_t *size)
 
 tn_dtype peer_new_dtype(peer_draw *d)
 {
-    static const tn_dtype often[] = { TN_F32, TN_F32, TN_F32, TN_F32, TN_F32, TN_F32, TN_F64, TN_F64,
-                                      TN_F16, TN_BF16, TN_I64, TN_I32, TN_BOOL, TN_U8, TN_I8 };
+    static const tn_dtype often[] = { TN_F32, TN_F32, TN_F32,  TN_F32, TN_F32,
+                                      TN_F32, TN_F64, TN_F64,  TN_F16, TN_BF16,
+                                      TN_I64, TN_I32, TN_BOOL, TN_U8,  TN_I8 };
     return often[peer_pick(d, sizeof often / sizeof *often)];
 }
 
@@ -96,7 +97,8 @@ tn_dtype peer_new_dtype(peer_draw *d)
 static peer_ref add_data(peer_draw *d, peer_step s)
 {
     peer_program *p = d->p;
-    if (p->count >= PEER_STEPS - 1 || peer_count(s.n, s.list) > PEER_MOST) return (peer_ref){ -1, 0 };
+    if (p->count >= PEER_STEPS - 1 || peer_count(s.n, s.list) > PEER_MOST)
+        return (peer_ref){ -1, 0 };
     s.row             = &peer_data_row;
     s.outs            = 1;
     s.seed            = peer_next(&d->random);
@@ -126,7 +128,8 @@ peer_ref peer_new_like(peer_draw *d, tn_dtype dt, int rank, const int64_t *size)
 {
     peer_law laws[] = { LAW_GRID, LAW_GRID, LAW_SMOOTH, LAW_SMOOTH, LAW_POSITIVE, LAW_DISTINCT };
     peer_law law    = laws[peer_pick(d, 6)];
-    int64_t  n = peer_count(rank, size), most = (int64_t)1 << (peer_digits(dt) < 12 ? peer_digits(dt) : 12);
+    int64_t  n      = peer_count(rank, size),
+            most    = (int64_t)1 << (peer_digits(dt) < 12 ? peer_digits(dt) : 12);
     if (law == LAW_DISTINCT && n > most / 2) law = LAW_GRID;
     if (d->p->odd && peer_is_float(dt) && peer_maybe(d, 60)) law = LAW_ODD;
     return peer_new_data(d, dt, rank, size, law, 0);
@@ -134,14 +137,32 @@ peer_ref peer_new_like(peer_draw *d, tn_dtype dt, int rank, const int64_t *size)
 
 // ---- steps
 
+// Names of ops, with spaces between, that no program has.
+static const char *left_out = "";
+
+void peer_leave_out(const char *names)
+{
+    left_out = names;
+}
+
+static bool is_left_out(const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = left_out; (at = strstr(at, name)) != NULL; at++)
+        if ((at == left_out || at[-1] == ' ') && (at[n] == 0 || at[n] == ' ')) return true;
+    return false;
+}
+
 static const peer_row *pick_row(peer_draw *d)
 {
     int64_t total = 0;
     for (const peer_row *r = peer_rows; r->name; r++) total += r->weight;
-    int64_t at = peer_pick(d, total);
-    for (const peer_row *r = peer_rows; r->name; r++)
-        if ((at -= r->weight) < 0) return r;
-    return peer_rows;
+    for (;;) {
+        int64_t         at = peer_pick(d, total);
+        const peer_row *r  = peer_rows;
+        while ((at -= r->weight) >= 0) r++;
+        if (!is_left_out(r->name)) return r;
+    }
 }
 
 // The state of the program as it is, after a write that was refused has left its traces.
@@ -216,8 +237,7 @@ static void choose_wanted(peer_draw *d)
             for (int j = i + 1; j < p->count; j++)
                 for (int m = 0; m < p->step[j].nin; m++)
                     used |= peer_same_value(p->step[j].in[m], (peer_ref){ i, k });
-            p->step[i].wanted[k] =
-                !used ? p->step[i].row != &peer_data_row : peer_maybe(d, 25);
+            p->step[i].wanted[k] = !used ? p->step[i].row != &peer_data_row : peer_maybe(d, 25);
         }
 }
 
@@ -227,14 +247,15 @@ bool peer_generate(peer_program *p, uint64_t seed, tn_ctx *ref, char *why)
     static peer_state state;
     peer_draw         d = { .p = p, .s = &state, .random = seed };
     memset(p, 0, sizeof *p);
-    p->seed      = seed;
-    p->odd       = peer_maybe(&d, 8);
-    p->one_step  = peer_maybe(&d, 60);
-    tn_scope *s  = tn_begin(ref);
-    bool      ok = peer_open_state(&state, ref);
+    p->seed          = seed;
+    p->odd           = peer_maybe(&d, 8);
+    p->one_step      = peer_maybe(&d, 60);
+    tn_scope *s      = tn_begin(ref);
+    bool      ok     = peer_open_state(&state, ref);
     int       length = 2 + (int)peer_pick(&d, 11);
     first_data(&d);
-    for (int tries = 0; ok && tries < 12 * length && length > 0 && p->count < PEER_STEPS - 10; tries++) {
+    for (int tries = 0; ok && tries < 12 * length && length > 0 && p->count < PEER_STEPS - 10;
+         tries++) {
         if (propose(&d, pick_row(&d))) length--;
         else ok = !d.s->error;
     }

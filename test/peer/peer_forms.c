@@ -26,7 +26,8 @@ static bool broadcasts(const peer_value *v, const void *user)
     const peer_value *a = user;
     int64_t           n = 1;
     for (int i = 1; i <= a->rank || i <= v->rank; i++) {
-        int64_t m = i <= a->rank ? a->size[a->rank - i] : 1, k = i <= v->rank ? v->size[v->rank - i] : 1;
+        int64_t m = i <= a->rank ? a->size[a->rank - i] : 1,
+                k = i <= v->rank ? v->size[v->rank - i] : 1;
         if (m != k && m != 1 && k != 1) return false;
         n *= m == 1 ? k : m;
     }
@@ -78,7 +79,8 @@ static int call_two(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
     return (y[0] = s->row->fn.two(x[0], x[1])) ? 1 : -1;
 }
 
-const peer_form form_binary  = { draw_two, call_two, "tn_##($0, $1)", "torch.##($0, $1)", GIVES_ONE };
+const peer_form form_binary = { draw_two, call_two, "tn_##($0, $1)", "torch.##($0, $1)",
+                                GIVES_ONE };
 
 // ---- with numbers
 
@@ -265,5 +267,7 @@ static int call_scan(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
     return (y[0] = s->row->fn.axis(x[0], s->axis)) ? 1 : -1;
 }
 
-const peer_form form_scan = { draw_scan, call_scan, "tn_##($0, #a)", "torch.##($0, #a)", GIVES_ONE };
-const peer_form form_flip = { draw_scan, call_scan, "tn_##($0, #a)", "torch.flip($0, (#a,))", GIVES_ONE };
+const peer_form form_scan = { draw_scan, call_scan, "tn_##($0, #a)", "torch.##($0, #a)",
+                              GIVES_ONE };
+const peer_form form_flip = { draw_scan, call_scan, "tn_##($0, #a)", "torch.flip($0, (#a,))",
+                              GIVES_ONE };

@@ -28,7 +28,8 @@ static bool draw_gather(peer_draw *d, peer_step *s)
     for (int i = 0; i < x.rank; i++)
         size[i] = i == s->axis ? 1 + peer_pick(d, 4) : 1 + peer_pick(d, x.size[i]);
     s->nin   = 2;
-    s->in[1] = peer_new_data(d, peer_maybe(d, 70) ? TN_I64 : TN_I32, x.rank, size, LAW_INDEX, x.size[s->axis]);
+    s->in[1] = peer_new_data(d, peer_maybe(d, 70) ? TN_I64 : TN_I32, x.rank, size, LAW_INDEX,
+                             x.size[s->axis]);
     return s->in[1].step >= 0;
 }
 
@@ -182,7 +183,8 @@ static int call_argsort(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 }
 
 const peer_form form_argsort = { draw_sort, call_argsort, "tn_argsort($0, #a, #b)",
-                                 "torch.argsort($0, dim=#a, descending=#b, stable=True)", GIVES_ONE };
+                                 "torch.argsort($0, dim=#a, descending=#b, stable=True)",
+                                 GIVES_ONE };
 
 static bool draw_topk(peer_draw *d, peer_step *s)
 {
@@ -213,7 +215,8 @@ static bool fits_into(const peer_value *v, const void *user)
 {
     const peer_value *x = user;
     if (v->rank > x->rank || v->store == x->store) return false;
-    if (v->dtype != x->dtype && !(peer_is_float(x->dtype) && !peer_is_float(v->dtype))) return false;
+    if (v->dtype != x->dtype && !(peer_is_float(x->dtype) && !peer_is_float(v->dtype)))
+        return false;
     for (int i = 1; i <= v->rank; i++)
         if (v->size[v->rank - i] != 1 && v->size[v->rank - i] != x->size[x->rank - i]) return false;
     return true;
@@ -309,7 +312,7 @@ static bool draw_grad(peer_draw *d, peer_step *s)
         if (!peer_pick_value(d, needs, NULL, &s->in[i])) return false;
     if (s->ny == 2 && peer_same_value(s->in[0], s->in[1])) s->ny = 1;
     for (int i = 0; i < s->ny; i++) {
-        peer_value y      = *peer_value_of(d, s->in[i]);
+        peer_value y     = *peer_value_of(d, s->in[i]);
         s->in[s->ny + i] = (peer_ref){ -1, 0 };
         if (y.count == 1 && peer_maybe(d, 50)) continue;
         s->in[s->ny + i] = peer_new_data(d, y.dtype, y.rank, y.size, LAW_SMOOTH, 0);

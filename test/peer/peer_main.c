@@ -1,6 +1,7 @@
 // peer_main.c: tenon-peer PROGRAMS SEED DEVICE runs random programs in Tenon and in PyTorch and compares
 // what they give. A program that differs is made small and printed, as C and as Python. Program i has
-// the seed SEED + i, so that tenon-peer 1 SEED runs one again.
+// the seed SEED + i, so that tenon-peer 1 SEED runs one again. A fourth argument names ops, with spaces
+// between, that no program has.
 #include "peer.h"
 
 #include <inttypes.h>
@@ -17,6 +18,7 @@ typedef struct {
     tn_ctx    *ref, *cx;
     peer_torch torch;
     uint64_t   refused, steps;
+    bool       shrinking;
     char       why[PEER_TEXT], refusal[PEER_TEXT];
 } peers;
 
@@ -27,7 +29,8 @@ static volatile uint64_t now;  // the seed of the program under way
 static void crashed(int number)
 {
     char text[128];
-    int  n = snprintf(text, sizeof text, "tenon-peer: signal %d in the program of SEED=%" PRIu64 "\n", number, now);
+    int  n = snprintf(text, sizeof text,
+                      "tenon-peer: signal %d in the program of SEED=%" PRIu64 "\n", number, now);
     if (write(2, text, (size_t)n) < 0) _exit(3);
     _exit(2);
 }
@@ -53,14 +56,15 @@ static bool agrees(peers *w, const peer_program *p)
         char        why[PEER_TEXT];
         peer_answer told = peer_torch_ask(&w->torch, p, more, &want, why);
         if (told == PEER_REFUSED) {
-            if (ok && w->refused++ == 0) snprintf(w->refusal, sizeof w->refusal, "%s", why);
-            if (getenv("PEER_DEBUG")) { printf("REFUSED %s\n", why); peer_print_python(p, stdout); }
+            if (ok && !w->shrinking && w->refused++ == 0)
+                snprintf(w->refusal, sizeof w->refusal, "%s", why);
+
             ok = true;
         } else if (told == PEER_GONE) {
             snprintf(w->why, sizeof w->why, "%s", why);
             ok = false;
         } else if (have.error[0] == 0) {
-            ok = peer_agree(&have, &want, w->why);
+            ok = peer_agree(p, &have, &want, w->why);
         }
         peer_truth_free(&want);
         if (ok || told != PEER_TOLD || have.error[0]) break;
@@ -78,8 +82,10 @@ static bool differs(const peer_program *p, void *user)
 static void report(peers *w, peer_program *p, const char *device)
 {
     printf("\nSEED=%" PRIu64 " DEVICE=%s: %s\n", p->seed, device, w->why);
+    w->shrinking = true;
     peer_shrink(p, w->ref, differs, w);
     agrees(w, p);
+    w->shrinking = false;
     printf("smallest: %s\n\n", w->why);
     peer_print_c(p, stdout);
     printf("\nimport sys; sys.path.insert(0, \"test/peer\")\nfrom torch_side import *\n");
@@ -121,12 +127,13 @@ static tn_ctx *open_on(const char *device)
 
 static int compare_all(peers *w, uint64_t programs, uint64_t seed, const char *device)
 {
-    int failures = 0, enough = getenv("FAILURES") ? atoi(getenv("FAILURES")) : ENOUGH;
-    for (uint64_t i = 0; i < programs && failures < enough; i++) {
+    int failures = 0;
+    for (uint64_t i = 0; i < programs && failures < ENOUGH; i++) {
         static peer_program p;
         char                why[PEER_TEXT];
         now = seed + i;
         alarm(HANG_SECONDS);
+        if (i > 0 && i % 1000 == 0) printf("%" PRIu64 " done\n", i), fflush(stdout);
         if (!peer_generate(&p, seed + i, w->ref, why)) {
             if (!only_tenon_refuses(w, &p)) continue;
             report_refusal(&p, why);
@@ -144,10 +151,11 @@ static int compare_all(peers *w, uint64_t programs, uint64_t seed, const char *d
 
 int main(int argc, char **argv)
 {
-    uint64_t    programs = argc > 1 && *argv[1] ? strtoull(argv[1], NULL, 0) : 1000;
-    uint64_t    seed     = argc > 2 && *argv[2] ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL) << 20;
-    const char *device   = argc > 3 && *argv[3] ? argv[3] : "cpu";
+    uint64_t programs = argc > 1 && *argv[1] ? strtoull(argv[1], NULL, 0) : 1000;
+    uint64_t seed = argc > 2 && *argv[2] ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL) << 20;
+    const char  *device = argc > 3 && *argv[3] ? argv[3] : "cpu";
     static peers w;
+    if (argc > 4) peer_leave_out(argv[4]);
     watch_crashes();
     if (!peer_torch_start(&w.torch)) {
         printf("tenon-peer: skipped, no Python with PyTorch was found (TN_PYTHON names one)\n");
@@ -159,11 +167,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "tenon-peer: %s\n", tn_error_text(NULL));
         return 1;
     }
-    printf("%" PRIu64 " programs, SEED=%" PRIu64 ", DEVICE=%s, Python with %s\n", programs, seed, device, w.torch.version);
+    printf("%" PRIu64 " programs, SEED=%" PRIu64 ", DEVICE=%s, Python with %s\n", programs, seed,
+           device, w.torch.version);
     fflush(stdout);
     time_t start    = time(NULL);
     int    failures = compare_all(&w, programs, seed, device);
-    printf("%s%d of them differ; %" PRIu64 " steps, %" PRIu64 " programs that PyTorch refused%s%s, %lld seconds\n",
+    printf("%s%d of them differ; %" PRIu64 " steps, %" PRIu64
+           " programs that PyTorch refused%s%s, %lld seconds\n",
            failures ? "\n" : "", failures, w.steps, w.refused, w.refused ? ", the first: " : "",
            w.refusal, (long long)(time(NULL) - start));
     peer_torch_stop(&w.torch);

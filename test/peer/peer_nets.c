@@ -10,7 +10,8 @@ static int one(tn_tensor **y)
 }
 
 // New data of x's dtype as input i; `left` percent of the time there is none.
-static bool add_operand(peer_draw *d, peer_step *s, tn_dtype dt, int rank, const int64_t *size, int left)
+static bool add_operand(peer_draw *d, peer_step *s, tn_dtype dt, int rank, const int64_t *size,
+                        int left)
 {
     s->in[s->nin] = (peer_ref){ -1, 0 };
     if (!peer_maybe(d, left)) {
@@ -135,7 +136,7 @@ static bool draw_conv(peer_draw *d, peer_step *s)
     int        axes = s->row->form == &form_conv1d ? 1 : 2;
     peer_value x;
     if (!draw_ranked(d, s, 2 + axes, &x)) return false;
-    int64_t groups = peer_maybe(d, 30) ? x.size[1] : 1;
+    int64_t groups  = peer_maybe(d, 30) ? x.size[1] : 1;
     int64_t size[4] = { groups * (1 + peer_pick(d, 3)), x.size[1] / groups };
     for (int i = 0; i < axes; i++) {
         int64_t pad = peer_pick(d, 3), room = x.size[2 + i] + 2 * pad;
@@ -149,8 +150,7 @@ static bool draw_conv(peer_draw *d, peer_step *s)
     // A second 0 takes the first.
     if (axes == 2 && s->k[3] == 0) s->k[2] = 0;
     if ((size[2] - 1) * s->k[4] + 1 > x.size[2] + 2 * s->k[2]) return false;
-    return add_operand(d, s, x.dtype, 2 + axes, size, 0) &&
-           add_operand(d, s, x.dtype, 1, size, 30);
+    return add_operand(d, s, x.dtype, 2 + axes, size, 0) && add_operand(d, s, x.dtype, 1, size, 30);
 }
 
 static int call_conv(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
@@ -253,14 +253,15 @@ static bool draw_layer_norm(peer_draw *d, peer_step *s)
 
 static int call_layer_norm(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 {
-    y[0] = s->row->form == &form_rms_norm ? tn_rms_norm(x[0], (int)s->k[0], x[1], s->num[0])
-                                          : tn_layer_norm(x[0], (int)s->k[0], x[1], x[2], s->num[0]);
+    y[0] = s->row->form == &form_rms_norm
+               ? tn_rms_norm(x[0], (int)s->k[0], x[1], s->num[0])
+               : tn_layer_norm(x[0], (int)s->k[0], x[1], x[2], s->num[0]);
     return one(y);
 }
 
 const peer_form form_layer_norm = { draw_layer_norm, call_layer_norm,
                                     "tn_layer_norm($0, #0, $1, $2, #x)",
-                                    "F.layer_norm($0, $0.shape[-#0:], $1, $2, #x)", GIVES_ONE };
+                                    "layer_norm($0, #0, $1, $2, #x)", GIVES_ONE };
 const peer_form form_rms_norm   = { draw_layer_norm, call_layer_norm, "tn_rms_norm($0, #0, $1, #x)",
                                     "F.rms_norm($0, $0.shape[-#0:], $1, #x)", GIVES_ONE };
 
@@ -271,7 +272,8 @@ static bool draw_group_norm(peer_draw *d, peer_step *s)
     s->k[0] = 1 + peer_pick(d, x.size[1]);
     if (x.size[1] % s->k[0] || x.count == x.size[0] * s->k[0]) return false;
     draw_eps(d, s);
-    return add_operand(d, s, x.dtype, 1, x.size + 1, 30) && add_operand(d, s, x.dtype, 1, x.size + 1, 30);
+    return add_operand(d, s, x.dtype, 1, x.size + 1, 30) &&
+           add_operand(d, s, x.dtype, 1, x.size + 1, 30);
 }
 
 static int call_group_norm(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
@@ -299,7 +301,8 @@ static bool draw_batch_norm(peer_draw *d, peer_step *s)
         tn_requires_grad(peer_value_of(d, s->in[s->nin])->t, false);
         s->nin++;
     }
-    return add_operand(d, s, x.dtype, 1, x.size + 1, 30) && add_operand(d, s, x.dtype, 1, x.size + 1, 30);
+    return add_operand(d, s, x.dtype, 1, x.size + 1, 30) &&
+           add_operand(d, s, x.dtype, 1, x.size + 1, 30);
 }
 
 static int call_batch_norm(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
@@ -324,14 +327,14 @@ static bool draw_attention(peer_draw *d, peer_step *s)
     int64_t size[TN_MAX_RANK], D = q.size[q.rank - 1], T = q.size[q.rank - 2];
     int64_t S = peer_maybe(d, 50) ? T : 1 + peer_pick(d, 5);
     memcpy(size, q.size, sizeof size);
-    s->flag           = peer_maybe(d, 30);
-    s->num[0]         = peer_maybe(d, 30) ? 0.5 : 0;
-    size[q.rank - 2]  = S;
+    s->flag          = peer_maybe(d, 30);
+    s->num[0]        = peer_maybe(d, 30) ? 0.5 : 0;
+    size[q.rank - 2] = S;
     if (!add_operand(d, s, q.dtype, q.rank, size, 0)) return false;
     size[q.rank - 1] = peer_maybe(d, 60) ? D : 1 + peer_pick(d, 5);
     if (!add_operand(d, s, q.dtype, q.rank, size, 0)) return false;
-    int64_t mask[2] = { T, S };
-    tn_dtype dt     = peer_maybe(d, 50) ? TN_BOOL : q.dtype;
+    int64_t  mask[2] = { T, S };
+    tn_dtype dt      = peer_maybe(d, 50) ? TN_BOOL : q.dtype;
     return add_operand(d, s, dt, 2, mask, s->flag ? 100 : 60);
 }
 
@@ -360,7 +363,8 @@ static bool draw_class_loss(peer_draw *d, peer_step *s)
     s->in[s->nin] = peer_new_data(d, TN_I64, x.rank - 1, size, LAW_INDEX, x.size[1]);
     if (s->in[s->nin++].step < 0) return false;
     s->in[s->nin] = (peer_ref){ -1, 0 };
-    if (peer_maybe(d, 30)) s->in[s->nin] = peer_new_data(d, x.dtype, 1, x.size + 1, LAW_POSITIVE, 0);
+    if (peer_maybe(d, 30))
+        s->in[s->nin] = peer_new_data(d, x.dtype, 1, x.size + 1, LAW_POSITIVE, 0);
     if (s->in[s->nin].step >= 0) {
         d->p->step[s->in[s->nin].step].leaf = false;
         tn_requires_grad(peer_value_of(d, s->in[s->nin])->t, false);
@@ -394,10 +398,10 @@ static bool draw_loss(peer_draw *d, peer_step *s)
 {
     peer_value x;
     if (!draw_ranked(d, s, -1, &x)) return false;
-    peer_law law = s->row->needs & NEEDS_EXACT                ? LAW_GRID
-                   : strcmp(s->row->name, "mse") == 0         ? LAW_SMOOTH
-                   : strcmp(s->row->name, "kl") == 0          ? LAW_POSITIVE
-                                                              : LAW_SHARE;
+    peer_law law = s->row->needs & NEEDS_EXACT        ? LAW_GRID
+                   : strcmp(s->row->name, "mse") == 0 ? LAW_SMOOTH
+                   : strcmp(s->row->name, "kl") == 0  ? LAW_POSITIVE
+                                                      : LAW_SHARE;
     if (s->row->needs & NEEDS_SHARE) {
         s->in[0] = peer_new_data(d, x.dtype, x.rank, x.size, LAW_SHARE, 0);
         if (s->in[0].step < 0) return false;
@@ -421,5 +425,6 @@ static int call_loss(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
     return one(y);
 }
 
-const peer_form form_loss = { draw_loss, call_loss, "tn_##_with($0, $1, (tn_loss_opts){ .reduce = #R })",
-                              NULL, GIVES_ONE };
+const peer_form form_loss = { draw_loss, call_loss,
+                              "tn_##_with($0, $1, (tn_loss_opts){ .reduce = #R })", NULL,
+                              GIVES_ONE };

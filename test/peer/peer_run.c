@@ -53,7 +53,8 @@ bool peer_run(const peer_program *p, tn_ctx *cx, peer_result *r)
             if (p->step[i].wanted[k]) tn_want(v[i][k]);
     if (ok && p->one_step) ok = tn_eval(cx) == TN_OK;
     if (ok) ok = read_all(p, v, r);
-    if (!ok) snprintf(r->error, sizeof r->error, "%s", tn_error(cx) ? tn_error_text(cx) : "no memory");
+    if (!ok)
+        snprintf(r->error, sizeof r->error, "%s", tn_error(cx) ? tn_error_text(cx) : "no memory");
     tn_error_clear(cx);
     tn_end(scope);
     return ok;
@@ -72,8 +73,26 @@ void peer_free(peer_result *r)
 
 // Tenon may be as far from the truth as PyTorch is in the same dtype, times this: the order of a sum and
 // what is fused differ. PyTorch's error counts for no less than one unit in the last place of the
-// largest element.
+// largest element that the value was made from.
 enum { TIMES = 8 };
+
+// The largest magnitude on the way to the values of a step. What is written may reach any view, so that
+// with a write everything before counts.
+static double largest_before(const peer_program *p, int step, const double *large)
+{
+    bool   reached[PEER_STEPS] = { false };
+    double most                = 0;
+    reached[step]              = true;
+    for (int i = 0; i < p->count; i++)
+        if (p->step[i].row->needs & WRITES) memset(reached, true, sizeof reached);
+    for (int i = p->count - 1; i >= 0; i--) {
+        if (!reached[i]) continue;
+        most = fmax(most, large[i]);
+        for (int k = 0; k < p->step[i].nin; k++)
+            if (p->step[i].in[k].step >= 0) reached[p->step[i].in[k].step] = true;
+    }
+    return most;
+}
 
 static const char *shape_text(const peer_array *a, char *text, size_t room)
 {
@@ -84,11 +103,9 @@ static const char *shape_text(const peer_array *a, char *text, size_t room)
     return text;
 }
 
-static double allowed(const peer_array *own, const peer_array *best, double slack)
+static double allowed(const peer_array *own, double range, double slack)
 {
-    double range = 0, unit = ldexp(1, 1 - peer_digits(own->dtype));
-    for (int64_t i = 0; i < best->count; i++)
-        if (isfinite(best->x[i])) range = fmax(range, fabs(best->x[i]));
+    double unit = ldexp(1, 1 - peer_digits(own->dtype));
     // Below the smallest normal number a unit no longer depends on the magnitude.
     double least = own->dtype == TN_F16 ? 0x1p-14 : own->dtype == TN_F64 ? 0x1p-1022 : 0x1p-126;
     return TIMES * fmax(slack, unit * fmax(range, least));
@@ -104,21 +121,21 @@ static bool element_ok(double have, double own, double best, double limit)
 }
 
 static bool floats_agree(const peer_array *h, const peer_array *own, const peer_array *best,
-                         double slack, int which, char *text)
+                         double limit, int which, char *text)
 {
-    double limit = allowed(own, best, slack);
     for (int64_t i = 0; i < h->count; i++)
         if (!element_ok(h->x[i], own->x[i], best->x[i], limit)) {
-            snprintf(text, PEER_TEXT,
-                     "value %d, element %lld: Tenon %.9g, PyTorch %.9g, in double %.17g; allowed %.3g",
-                     which, (long long)i, h->x[i], own->x[i], best->x[i], limit);
+            snprintf(
+                text, PEER_TEXT,
+                "value %d, element %lld: Tenon %.17g, PyTorch %.17g, in double %.17g; allowed %.3g",
+                which, (long long)i, h->x[i], own->x[i], best->x[i], limit);
             return false;
         }
     return true;
 }
 
 static bool arrays_agree(const peer_array *h, const peer_array *own, const peer_array *best,
-                         double slack, int which, char *text)
+                         double limit, int which, char *text)
 {
     char have[128], want[128];
     shape_text(h, have, sizeof have);
@@ -127,7 +144,7 @@ static bool arrays_agree(const peer_array *h, const peer_array *own, const peer_
         snprintf(text, PEER_TEXT, "value %d: Tenon has %s, PyTorch %s", which, have, want);
         return false;
     }
-    if (peer_is_float(h->dtype)) return floats_agree(h, own, best, slack, which, text);
+    if (peer_is_float(h->dtype)) return floats_agree(h, own, best, limit, which, text);
     for (int64_t i = 0; i < h->count; i++)
         if (h->i[i] != own->i[i]) {
             snprintf(text, PEER_TEXT, "value %d, element %lld: Tenon %lld, PyTorch %lld", which,
@@ -137,14 +154,20 @@ static bool arrays_agree(const peer_array *h, const peer_array *own, const peer_
     return true;
 }
 
-bool peer_agree(const peer_result *have, const peer_truth *want, char *text)
+bool peer_agree(const peer_program *p, const peer_result *have, const peer_truth *want, char *text)
 {
+    int n = 0;
     if (have->count != want->own.count) {
         snprintf(text, PEER_TEXT, "%d values, of PyTorch %d", have->count, want->own.count);
         return false;
     }
-    for (int i = 0; i < have->count; i++)
-        if (!arrays_agree(&have->out[i], &want->own.out[i], &want->best.out[i], want->slack[i], i, text))
-            return false;
+    for (int i = 0; i < p->count; i++)
+        for (int k = 0; k < p->step[i].outs; k++) {
+            if (!p->step[i].wanted[k]) continue;
+            const peer_array *own = &want->own.out[n], *best = &want->best.out[n];
+            double limit = allowed(own, largest_before(p, i, want->large), want->slack[n]);
+            if (!arrays_agree(&have->out[n], own, best, limit, n, text)) return false;
+            n++;
+        }
     return true;
 }

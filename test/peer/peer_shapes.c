@@ -295,8 +295,8 @@ static bool draw_more(peer_draw *d, peer_step *s, const peer_value *x, int axis)
         if (peer_pick_value(d, joins, &j, &s->in[s->nin]) && peer_maybe(d, 80)) continue;
         memcpy(size, x->size, sizeof size);
         if (axis >= 0) size[axis] = 1 + peer_pick(d, 4);
-        s->in[s->nin] =
-            peer_new_like(d, peer_maybe(d, 80) ? x->dtype : peer_new_dtype(d), x->rank, size);
+        s->in[s->nin] = peer_new_like(d, peer_maybe(d, 80) ? x->dtype : peer_new_dtype(d), x->rank,
+                                      size);
         if (s->in[s->nin].step < 0) return false;
     }
     s->k[0] = s->nin;
@@ -316,8 +316,9 @@ static int call_concat(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
     return one(y);
 }
 
-const peer_form form_concat = { draw_concat, call_concat, "tn_concat(#0, (tn_tensor *[]){ $* }, #a)",
-                                "torch.cat([$*], #a)", GIVES_ONE };
+const peer_form form_concat = { draw_concat, call_concat,
+                                "tn_concat(#0, (tn_tensor *[]){ $* }, #a)", "torch.cat([$*], #a)",
+                                GIVES_ONE };
 
 static bool draw_stack(peer_draw *d, peer_step *s)
 {
@@ -386,7 +387,8 @@ static bool draw_pad(peer_draw *d, peer_step *s)
         s->k[i]    = peer_pick(d, 3);
         if (x->size[i] > 2 && peer_maybe(d, 15)) s->list[i] = -1;
     }
-    s->num[0] = peer_is_float(x->dtype) ? (double)(peer_pick(d, 5) - 2) / 4 : (double)peer_pick(d, 2);
+    s->num[0] = peer_is_float(x->dtype) ? (double)(peer_pick(d, 5) - 2) / 4
+                                        : (double)peer_pick(d, 2);
     return x->rank <= 5;
 }
 
@@ -412,7 +414,8 @@ static int call_band(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
     return one(y);
 }
 
-const peer_form form_band = { draw_band, call_band, "tn_##($0, #0)", "torch.##($0, #0)", GIVES_ONE };
+const peer_form form_band = { draw_band, call_band, "tn_##($0, #0)", "torch.##($0, #0)",
+                              GIVES_ONE };
 
 static bool draw_flatten(peer_draw *d, peer_step *s)
 {

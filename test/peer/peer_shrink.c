@@ -84,10 +84,14 @@ static bool without(shrinker *s, int step)
     for (int m = 0; m < s->p->step[step].nin; m++) {
         c = *s->p;
         if (c.step[step].in[m].step < 0) continue;
+        peer_ref by     = c.step[step].in[m];
+        bool     wanted = false;
         for (int k = 0; k < c.step[step].outs; k++) {
-            replace_by(&c, step, k, c.step[step].in[m]);
+            replace_by(&c, step, k, by);
+            wanted |= c.step[step].wanted[k];
             c.step[step].wanted[k] = false;
         }
+        if (wanted) c.step[by.step].wanted[by.out] = true;
         if (keep(s, &c)) return true;
     }
     return false;
@@ -102,7 +106,9 @@ static bool shape_of(shrinker *s, int step, peer_step *data)
     for (int i = 0; ok && i <= step; i++) ok = peer_admit(&state, s->p, i);
     const peer_value *v = &state.value[step][0];
     if (ok) {
-        *data = (peer_step){ .row = &peer_data_row, .outs = 1, .dtype = v->dtype, .n = v->rank, .seed = 1 };
+        *data = (peer_step){
+            .row = &peer_data_row, .outs = 1, .dtype = v->dtype, .n = v->rank, .seed = 1
+        };
         memcpy(data->list, v->size, sizeof data->list);
         data->law  = v->lo > 0 ? LAW_POSITIVE : v->exact ? LAW_GRID : LAW_SMOOTH;
         data->leaf = peer_is_float(v->dtype) && tn_needs_grad(v->t);
@@ -138,14 +144,15 @@ static bool fewer_leaves(shrinker *s)
     bool done = false;
     for (int i = 0; i < s->p->count; i++)
         for (int k = s->p->step[i].nin - 1; i < s->p->count && k >= 2 * s->p->step[i].ny; k--) {
-            peer_program c = *s->p;
-            peer_step   *t = &c.step[i];
+            peer_program c   = *s->p;
+            peer_step   *t   = &c.step[i];
             int          out = k - 2 * t->ny;
             if (t->row != &peer_grad_row || t->outs < 2) break;
             replace_by(&c, i, out, (peer_ref){ -2, 0 });
             for (int m = out + 1; m < t->outs; m++) replace_by(&c, i, m, (peer_ref){ i, m - 1 });
             memmove(&t->in[k], &t->in[k + 1], (size_t)(t->nin - k - 1) * sizeof *t->in);
-            memmove(&t->wanted[out], &t->wanted[out + 1], (size_t)(t->outs - out - 1) * sizeof *t->wanted);
+            memmove(&t->wanted[out], &t->wanted[out + 1],
+                    (size_t)(t->outs - out - 1) * sizeof *t->wanted);
             t->nin--;
             t->outs--;
             done |= keep(s, &c);
@@ -158,7 +165,8 @@ static bool resize(shrinker *s, int64_t from, int64_t to)
     peer_program c = *s->p;
     for (int i = 0; i < c.count; i++) {
         peer_step *t     = &c.step[i];
-        bool       sized = t->row == &peer_data_row || t->row->form == &form_expand || t->row->form == &form_reshape;
+        bool       sized = t->row == &peer_data_row || t->row->form == &form_expand ||
+                     t->row->form == &form_reshape;
         for (int k = 0; sized && k < t->n; k++)
             if (t->list[k] == from) t->list[k] = to;
         if (t->bound == from) t->bound = to;
@@ -182,8 +190,8 @@ static bool smaller_shapes(shrinker *s)
         for (int k = 0; i < s->p->count && k < s->p->step[i].n; k++) {
             int64_t n = s->p->step[i].list[k];
             if (s->p->step[i].row != &peer_data_row || n < 2) continue;
-            done |= resize(s, n, 1) || resize(s, n, 2) || resize(s, n, n / 2) || resize(s, n, n - 1) ||
-                    resize_one(s, i, k, 1) || resize_one(s, i, k, n - 1);
+            done |= resize(s, n, 1) || resize(s, n, 2) || resize(s, n, n / 2) ||
+                    resize(s, n, n - 1) || resize_one(s, i, k, 1) || resize_one(s, i, k, n - 1);
         }
     return done;
 }
@@ -207,11 +215,12 @@ static bool simpler_dtypes(shrinker *s)
 {
     bool done = false;
     for (int dt = TN_BOOL; dt <= TN_F64; dt++) {
-        tn_dtype     to = peer_is_float((tn_dtype)dt) ? TN_F32 : TN_I64;
-        peer_program c  = *s->p;
+        tn_dtype     to      = peer_is_float((tn_dtype)dt) ? TN_F32 : TN_I64;
+        peer_program c       = *s->p;
         bool         changed = false;
         for (int i = 0; i < c.count; i++)
-            if (c.step[i].dtype == (tn_dtype)dt && c.step[i].row == &peer_data_row && to != (tn_dtype)dt)
+            if (c.step[i].dtype == (tn_dtype)dt && c.step[i].row == &peer_data_row &&
+                to != (tn_dtype)dt)
                 c.step[i].dtype = to, changed = true;
         if (changed) done |= keep(s, &c);
     }

@@ -67,8 +67,15 @@ static bool cast_ok(const peer_value *x, tn_dtype dt)
     return x->exact && !x->odd && most(x) <= 100 && (dt != TN_U8 || x->lo >= 0);
 }
 
-// Of what is divided by, the last input counts. A program of NaN and infinities has no poles to keep
-// away from: it takes no gradients, and every element next to a pole is an input's own.
+// PyTorch's x ** 0.5 is the square root, NaN for -infinity, where a power is infinity. Whether poles do
+// not matter: in a program of NaN and infinities, which takes no gradients, for data,
+// where the sign of a zero is sure.
+static bool may_be_odd(const peer_program *p, const peer_value *v)
+{
+    return p->odd && peer_is_float(v->dtype) && p->step[v->store / PEER_OUTS].row == &peer_data_row;
+}
+
+// Of what is divided by, the last input counts.
 static bool in_domain(peer_state *s, const peer_program *p, const peer_step *st,
                       const peer_value *const *v)
 {
@@ -76,16 +83,53 @@ static bool in_domain(peer_state *s, const peer_program *p, const peer_step *st,
     unsigned          needs = st->row->needs;
     for (int i = 1; i < st->nin; i++)
         if (v[i]) last = v[i];
-    if ((needs & NEEDS_POSITIVE) && peer_is_float(first->dtype) && first->lo < 0.05 && !p->odd)
+    if ((needs & NEEDS_POSITIVE) && peer_is_float(first->dtype) && first->lo < 0.05 &&
+        (!may_be_odd(p, first) || has_name(st, "pow_s")))
         return peer_refuse(s, "not positive");
-    if ((needs & NEEDS_NONZERO) && last->least < 0.1 && (!p->odd || !peer_is_float(last->dtype)))
+    if ((needs & NEEDS_NONZERO) && last->least < 0.1 && !may_be_odd(p, last))
         return peer_refuse(s, "near 0");
     if ((needs & NEEDS_SMALL) && most(first) > 5) return peer_refuse(s, "large");
+    // PyTorch's first gradient of elu at 0 is that from below, its second that from above.
+    if (has_name(st, "elu") && first->least == 0) return peer_refuse(s, "0");
     if (has_name(st, "tan") && most(first) > 1.3) return peer_refuse(s, "near a pole");
-    if ((needs & NEEDS_SHARE) && (first->lo < 0.02 || first->hi > 0.98)) return peer_refuse(s, "no share");
+    if ((needs & NEEDS_SHARE) && (first->lo < 0.02 || first->hi > 0.98))
+        return peer_refuse(s, "no share");
     if ((needs & NEEDS_DISTINCT) && !first->distinct) return peer_refuse(s, "not distinct");
     if (st->row->form == &form_cast && !cast_ok(first, st->dtype)) return peer_refuse(s, "cast");
     return exponent_ok(st, last) ? true : peer_refuse(s, "exponent");
+}
+
+// A row of nearly equal elements divides its rounding by the root of a small eps.
+static bool norm_ok(const peer_step *st, const peer_value *x)
+{
+    const peer_form *f = st->row->form;
+    bool is_norm       = f == &form_layer_norm || f == &form_rms_norm || f == &form_group_norm ||
+                   f == &form_batch_norm;
+    return !is_norm || st->num[0] >= 0.01 || x->distinct;
+}
+
+// PyTorch's products leave 0 times infinity to the BLAS, which may give 0, and its attention adds the
+// infinities of a mask to those of the scores.
+static bool odd_ok(const peer_step *st, const peer_value *const *v)
+{
+    bool product = ((st->row->needs & MULTIPLIES) && st->row->form != &form_binary) ||
+                   st->row->form == &form_attention;
+    for (int i = 0; i < st->nin; i++)
+        if (product && v[i] && v[i]->odd) return false;
+    return true;
+}
+
+// PyTorch has i16 for what is made of u8 and i8; and no gradient of floor_divide.
+static bool peer_has_it(const peer_step *st, const peer_value *const *v)
+{
+    bool u8 = false, i8 = false, needs = false;
+    for (int i = 0; i < st->nin; i++) {
+        if (!v[i]) continue;
+        u8 |= v[i]->dtype == TN_U8;
+        i8 |= v[i]->dtype == TN_I8;
+        needs |= tn_needs_grad(v[i]->t);
+    }
+    return !(u8 && i8) && !(needs && has_name(st, "floor_divide"));
 }
 
 static bool has_inputs(peer_state *s, const peer_program *p, const peer_step *st,
@@ -93,10 +137,13 @@ static bool has_inputs(peer_state *s, const peer_program *p, const peer_step *st
 {
     for (int i = 0; i < st->nin; i++) {
         if (!v[i]) continue;
-        if (!is_kind(st, v[i]) && (i == 0 || st->nin == 2)) return peer_refuse(s, "dtype");
+        if (!is_kind(st, v[i]) && (i == 0 || st->row->form == &form_binary))
+            return peer_refuse(s, "dtype");
         if ((st->row->needs & NEEDS_EXACT) && !v[i]->exact) return peer_refuse(s, "not exact");
     }
-    return st->nin == 0 || in_domain(s, p, st, v);
+    if (st->nin == 0) return true;
+    if (!odd_ok(st, v) || !peer_has_it(st, v) || !norm_ok(st, v[0])) return peer_refuse(s, "open");
+    return in_domain(s, p, st, v);
 }
 
 // ---- writes
@@ -109,11 +156,11 @@ static bool is_same_or_wider(tn_dtype x, tn_dtype v)
 static bool may_write(peer_state *s, const peer_step *st, const peer_value *const *v)
 {
     const peer_value *x = v[0];
-    if (s->frozen[x->store] || x->overlaps)
-        return peer_refuse(s, "not to be written");
+    if (s->frozen[x->store] || x->overlaps) return peer_refuse(s, "not to be written");
     if (st->no_grad && tn_needs_grad(s->value[x->store / PEER_OUTS][x->store % PEER_OUTS].t))
         return peer_refuse(s, "history would be cut");
     if (v[1] && v[1]->store == x->store) return peer_refuse(s, "reads what it writes");
+    if (v[1] && v[1]->dtype == TN_BOOL) return peer_refuse(s, "dtype");
     return !v[1] || is_same_or_wider(x->dtype, v[1]->dtype) ? true : peer_refuse(s, "dtype");
 }
 
@@ -169,11 +216,14 @@ static bool in_range(peer_state *s, const peer_program *p, const peer_value *v)
 // How many terms are added up for one element, at most.
 static double terms(const peer_step *st, const peer_value *const *v, const peer_value *y)
 {
-    if (st->row->needs & MULTIPLIES) return st->row->form == &form_binary ? 1 : (double)v[1]->count + 1;
+    if (st->row->needs & MULTIPLIES)
+        return st->row->form == &form_binary ? 1 : (double)v[1]->count + 1;
     double n = 1;
     for (int i = 0; i < st->nin; i++)
         if (v[i]) n = fmax(n, (double)v[i]->count / fmax((double)y->count, 1));
-    return st->row->form == &form_scan || st->row->form == &form_scatter_add ? (double)v[0]->count + (double)v[st->nin - 1]->count : n;
+    return st->row->form == &form_scan || st->row->form == &form_scatter_add
+               ? (double)v[0]->count + (double)v[st->nin - 1]->count
+               : n;
 }
 
 static void find_exact(const peer_step *st, const peer_value *const *v, peer_value *y)
@@ -196,7 +246,7 @@ static void find_exact(const peer_step *st, const peer_value *const *v, peer_val
         bound += fmax(most(v[i]), 1);
         product *= fmax(most(v[i]), 1);
     }
-    bound      = (needs & MULTIPLIES ? product : bound) * (needs & KEEPS_EXACT ? 1 : terms(st, v, y));
+    bound = (needs & MULTIPLIES ? product : bound) * (needs & KEEPS_EXACT ? 1 : terms(st, v, y));
     y->quantum = needs & MULTIPLIES ? added : quantum;
     y->exact   = log2(bound) + y->quantum <= peer_digits(y->dtype);
 }
@@ -236,12 +286,12 @@ static bool measure_again(peer_state *s, const peer_program *p, int step, const 
 // views made without gradients.
 static void freeze(peer_state *s, const peer_program *p, int step, const peer_value *const *v)
 {
-    const peer_step *st = &p->step[step];
-    bool needs = false, view = (st->row->needs & IS_VIEW) != 0;
+    const peer_step *st    = &p->step[step];
+    bool             needs = false, view = (st->row->needs & IS_VIEW) != 0;
     for (int i = 0; i < st->nin; i++) needs |= v[i] && tn_needs_grad(v[i]->t);
     for (int i = 0; i < st->nin; i++)
-        if (v[i] && ((st->row->needs & FREEZES) || (needs && !view && i > 0) || (view && st->no_grad) ||
-                     (needs && !view && !(st->row->needs & WRITES))))
+        if (v[i] && ((st->row->needs & FREEZES) || (needs && !view && i > 0) ||
+                     (view && st->no_grad) || (needs && !view && !(st->row->needs & WRITES))))
             s->frozen[v[i]->store] = true;
     if (needs && !view && !(st->row->needs & SAVES_NOTHING))
         for (int k = 0; k < PEER_OUTS; k++) s->frozen[step * PEER_OUTS + k] = true;

@@ -6,7 +6,7 @@
 
 typedef enum { IN_C, IN_PYTHON } language;
 
-static const char *const python_dtypes[] = { "boolean", "u8",  "i8",   "i32", "i64",
+static const char *const python_dtypes[] = { "boolean", "u8",   "i8",  "i32", "i64",
                                              "f16",     "bf16", "f32", "f64" };
 static const char *const c_dtypes[]      = { "TN_BOOL", "TN_U8",   "TN_I8",  "TN_I32", "TN_I64",
                                              "TN_F16",  "TN_BF16", "TN_F32", "TN_F64" };
@@ -26,7 +26,8 @@ static void put_value(const peer_program *p, peer_ref r, language l, FILE *f)
     }
 }
 
-static void put_values(const peer_program *p, const peer_step *s, int from, int to, language l, FILE *f)
+static void put_values(const peer_program *p, const peer_step *s, int from, int to, language l,
+                       FILE *f)
 {
     for (int i = from; i < to; i++) {
         if (i > from) fputs(", ", f);
@@ -68,7 +69,9 @@ static int put_attribute(const peer_step *s, const char *at, language l, FILE *f
     case 'A': put_tuple(s, "TN_AXES", l, f); break;
     case 'x': put_number(s->num[0], l, f); break;
     case 'y': put_number(s->num[1], l, f); break;
-    case 'b': fputs(l == IN_C ? (s->flag ? "true" : "false") : s->flag ? "True" : "False", f); break;
+    case 'b':
+        fputs(l == IN_C ? (s->flag ? "true" : "false") : s->flag ? "True" : "False", f);
+        break;
     case 'd': fputs(l == IN_C ? c_dtypes[s->dtype] : python_dtypes[s->dtype], f); break;
     case 'R': fputs(l == IN_C ? reduces[s->k[0]] : reductions[s->k[0]], f); break;
     case 'Y': fprintf(f, "%d", s->ny); break;
@@ -156,7 +159,8 @@ static void find_fixed(const peer_program *p, bool *fixed)
 {
     for (int i = p->count - 1; i >= 0; i--) {
         const peer_step *s = &p->step[i];
-        if (s->row->needs & (NEEDS_EXACT | NEEDS_INT | NEEDS_SHARE) || s->row->form == &form_cast) fixed[i] = true;
+        if (s->row->needs & (NEEDS_EXACT | NEEDS_INT | NEEDS_SHARE) || s->row->form == &form_cast)
+            fixed[i] = true;
         for (int k = 0; fixed[i] && k < s->nin; k++)
             if (s->in[k].step >= 0) fixed[s->in[k].step] = true;
     }

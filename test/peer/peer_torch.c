@@ -47,7 +47,8 @@ static bool read_version(peer_torch *t)
 {
     size_t n = 0;
     char   c;
-    while (n + 1 < sizeof t->version && read_bytes(t->from, &c, 1) && c != '\n') t->version[n++] = c;
+    while (n + 1 < sizeof t->version && read_bytes(t->from, &c, 1) && c != '\n')
+        t->version[n++] = c;
     t->version[n] = 0;
     return strncmp(t->version, "torch ", 6) == 0;
 }
@@ -133,6 +134,8 @@ static bool take_value(reply *r, peer_truth *t)
 static bool take_truth(reply *r, peer_truth *t)
 {
     int32_t n;
+    if (!take(r, &n, sizeof n) || n > PEER_STEPS) return false;
+    if (!take(r, t->large, (size_t)n * sizeof *t->large)) return false;
     if (!take(r, &n, sizeof n) || n > PEER_STEPS * PEER_OUTS) return false;
     for (int i = 0; i < n; i++)
         if (!take_value(r, t)) return false;
@@ -153,7 +156,8 @@ static bool send_program(const peer_torch *t, const peer_program *p, int more)
     return ok;
 }
 
-peer_answer peer_torch_ask(peer_torch *t, const peer_program *p, int more, peer_truth *truth, char *why)
+peer_answer peer_torch_ask(peer_torch *t, const peer_program *p, int more, peer_truth *truth,
+                           char *why)
 {
     int64_t     size;
     peer_answer told = PEER_GONE;
