@@ -15,6 +15,7 @@
 #define PLAIN(n, form, needs, weight)  { #n, &form, { NULL }, needs, weight, NULL, NULL, NULL, NULL, NULL }
 #define WITH(n, form, member, needs, weight, py) { #n, &form, { .member = tn_##n }, needs, weight, py, NULL, NULL, NULL, NULL }
 #define LOSS(n, form, member, needs, weight, py) { #n, &form, { .member = tn_##n##_with }, needs, weight, py, NULL, NULL, NULL, NULL }
+#define LOSS_AS(n, form, member, needs, weight, py, c) { #n, &form, { .member = tn_##n##_with }, needs, weight, py, c, NULL, NULL, NULL }
 
 #define MOVES (KEEPS_EXACT)
 #define VIEWS (KEEPS_EXACT | KEEPS_DISTINCT | IS_VIEW)
@@ -187,10 +188,10 @@ const peer_row peer_rows[] = {
     LOSS(nll, form_class_loss, by_class, NEEDS_FLOAT, 2, "F.nll_loss($0, $1, weight=$2, ignore_index=#1, reduction=#R)"),
     LOSS(mse, form_loss, loss, NEEDS_FLOAT, 2, "F.mse_loss($0, $1, reduction=#R)"),
     LOSS(l1, form_loss, loss, NEEDS_FLOAT | NEEDS_EXACT, 2, "F.l1_loss($0, $1, reduction=#R)"),
-    LOSS(huber, form_loss, loss, NEEDS_FLOAT | NEEDS_EXACT, 2, "F.huber_loss($0, $1, reduction=#R, delta=#x)"),
+    LOSS_AS(huber, form_loss, loss, NEEDS_FLOAT | NEEDS_EXACT, 2, "F.huber_loss($0, $1, reduction=#R, delta=#x)", "tn_huber_with($0, $1, (tn_loss_opts){ .reduce = #R, .delta = #x })"),
     LOSS(bce, form_loss, loss, NEEDS_FLOAT | NEEDS_SHARE, 2, "F.binary_cross_entropy($0, $1, reduction=#R)"),
     LOSS(bce_logits, form_loss, loss, NEEDS_FLOAT, 2, "F.binary_cross_entropy_with_logits($0, $1, reduction=#R)"),
-    LOSS(kl, form_loss, loss, NEEDS_FLOAT, 2, "F.kl_div($0, $1, reduction=#R, log_target=#b)"),
+    LOSS_AS(kl, form_loss, loss, NEEDS_FLOAT, 2, "F.kl_div($0, $1, reduction=#R, log_target=#b)", "tn_kl_with($0, $1, (tn_loss_opts){ .reduce = #R, .log_target = #b })"),
     { 0 },
 };
 // clang-format on
