@@ -410,8 +410,8 @@ static bool draw_loss(peer_draw *d, peer_step *s)
     if (s->in[1].step < 0) return false;
     d->p->step[s->in[1].step].leaf = false;  // a target takes no gradient
     tn_requires_grad(peer_value_of(d, s->in[1])->t, false);
-    s->nin    = 2;
-    s->k[0]   = peer_pick(d, 3);
+    s->nin  = 2;
+    s->k[0] = peer_pick(d, 3);
     // Between the multiples of 1/4, where the second gradient of huber has a limit.
     s->num[0] = 1.0372 + 0.5 * (double)peer_pick(d, 2);
     s->flag   = strcmp(s->row->name, "kl") == 0 && peer_maybe(d, 30);
