@@ -79,15 +79,20 @@ enum { TN_MAX_RANK = 8 };
 #define TN_0D     0, NULL    // the shape of a 0-d tensor
 #define TN_TO_END INT64_MAX  // stop of a slice
 #define TN_ZERO   (-0.0f)    // a real zero in an options struct, where 0 means the default
-#define TN_HERE   __FILE__, __LINE__
+#ifndef TN_HERE
+#define TN_HERE __FILE__, __LINE__  // NULL, 0: a call is that of the code around it
+#endif
 
 // ---- context, scope, error ---------------------------------------------------------------------
 
 typedef struct {
     tn_status   code;
-    const char *text;  // names the op, the argument and the shapes
-    const char *file;  // of the user's call; "" when it was made without the call-site macro
-    int         line;
+    const char *text;   // names the op, the argument and the shapes
+    const char *file;   // of the user's call; "" when it was made without the call-site macro
+    int         line;   // the innermost: in the function of a user's layer, the call made there
+    const char *layer;  // that was running, by its path "layer3.2.conv1"; "" for none
+    const char *outer_file;  // of the outermost call, as tn_forward in a training loop: the same
+    int         outer_line;  // as file and line where that was the one
 } tn_fault;
 
 // Called as the last act of the public call that failed, for the first error since

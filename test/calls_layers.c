@@ -36,6 +36,16 @@ CALL(layer_new)
     static int self;
     return run(tn_layer_new(k->cx, k->i ? double_it : NULL, k->j ? &self : NULL, NULL), k);
 }
+static void swap_two(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y)
+{
+    (void)l;
+    for (int i = 0; i < ny; i++) y[i] = tn_neg(x[nx - 1 - i % nx]);
+}
+CALL(layer_new_n)
+{
+    tn_layer_counts n = { .in = (int)k->i, .out = (int)k->j, .optional = (int)k->j };
+    return run(tn_layer_new_n(k->cx, k->i == 3 ? NULL : swap_two, n, NULL, NULL), k);
+}
 CALL(layer_param)
 {
     tn_layer *l = holder(k);
@@ -63,6 +73,13 @@ CALL(layer_of)
 CALL(forward)
 {
     return tn_forward(k->has.net, k->x);
+}
+CALL(forward_n)
+{
+    tn_tensor *const x[] = { k->x, k->y };
+    tn_tensor       *y[] = { NULL, NULL };
+    tn_forward_n(k->has.net, (int)k->i, x, k->j == 2 ? 2 : 1, k->j == 3 ? NULL : y);
+    return y[0];
 }
 CALL(layer_self)
 {
@@ -94,6 +111,11 @@ CALL(layer_cast)
     tn_layer *l = k->cx ? tn_nn_linear(k->cx, 2, 2) : NULL;
     tn_layer_cast(l, (tn_dtype)k->i);
     return run(l, k);
+}
+CALL(layer_find_child)
+{
+    tn_layer_find_child(k->has.net, name_of(k));
+    return NULL;
 }
 CALL(layer_find)
 {
@@ -330,9 +352,10 @@ CALL(gpt2)
 
 // clang-format off
 const call calls_of_layers[] = {
-    O(layer_new), O(layer_param), O(layer_buffer), O(layer_child), T(layer_of), O(forward),
+    O(layer_new), O(layer_new_n), O(layer_param), O(layer_buffer), O(layer_child), T(layer_of), O(forward),
+    T(forward_n),
     Q(layer_self), Q(layer_ctx), O(layer_train), Q(layer_training), O(layer_freeze), O(layer_cast),
-    O(layer_find), O(layer_each), Q(layer_count), O(layer_summary), Q(layer_free),
+    O(layer_find), O(layer_find_child), O(layer_each), Q(layer_count), O(layer_summary), Q(layer_free),
     O(nn_linear), O(nn_linear_with), O(nn_conv1d), O(nn_conv1d_with), O(nn_conv2d),
     O(nn_conv2d_with), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
     O(nn_layer_norm_with), O(nn_rms_norm), O(nn_rms_norm_with), O(nn_group_norm),

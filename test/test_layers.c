@@ -145,8 +145,8 @@ static void self_is_freed_once_also_when_making_fails(void)
     CHECK_INT(freed, 0);
     scaled *s = calloc(1, sizeof *s);
     s->freed  = &freed;
-    CHECK(tn_layer_new(cx, NULL, s, scaled_free) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "layer_new: the function is NULL");
+    CHECK(tn_layer_new_n(cx, NULL, (tn_layer_counts){ 0 }, s, scaled_free) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "layer_new_n: the function is NULL");
     CHECK_INT(freed, 1);
     s        = calloc(1, sizeof *s);
     s->freed = &freed;
@@ -209,7 +209,7 @@ static void names_nest_with_dots_in_order(void)
     tn_close(cx);
 }
 
-static void names_are_unique_and_have_no_dots(void)
+static void names_are_unique_and_none_of_their_parts_is_empty(void)
 {
     tn_ctx    *cx = rules_open("cpu");
     tn_layer  *l = tn_nn_linear(cx, 2, 2), *child = tn_nn_flatten(cx);
@@ -220,8 +220,12 @@ static void names_are_unique_and_have_no_dots(void)
     CHECK_FAILED(cx, TN_EARG, "layer_buffer: the layer has a \"bias\" already");
     CHECK(tn_layer_child(l, "weight", child) == NULL);
     CHECK_FAILED(cx, TN_EARG, "layer_child: the layer has a \"weight\" already");
-    CHECK(tn_layer_param(l, "a.b", t) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "\"a.b\" is not a name");
+    CHECK(tn_layer_param(l, "a..b", t) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "\"a..b\" is not a name: a part of it is empty");
+    CHECK(tn_layer_param(l, ".b", t) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "\".b\" is not a name: a part of it is empty");
+    CHECK(tn_layer_param(l, "a.", t) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "\"a.\" is not a name: a part of it is empty");
     CHECK(tn_layer_child(l, "", child) == NULL);
     CHECK_FAILED(cx, TN_EARG, "\"\" is not a name");
     CHECK_STR(names_of(l), "weight bias ");
@@ -426,7 +430,7 @@ static void layer_of_holds_bare_tensors(void)
     CHECK_INT(tn_layer_count(l), 5);
     CHECK(tn_needs_grad(p[1]));
     CHECK(tn_forward(l, p[0]) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "forward: a layer of bare tensors has no function");
+    CHECK_FAILED(cx, TN_EARG, "forward: the layer has no function: it only holds");
     CHECK(tn_layer_of(cx, 0, p) == NULL);
     CHECK_FAILED(cx, TN_EARG, "layer_of: there are no tensors");
     tn_close(cx);
@@ -582,7 +586,7 @@ const test_case tests_layers[] = {
     TEST(a_function_that_gives_nothing_is_reported),
     TEST(what_a_call_uses_cannot_be_freed_inside_it),
     TEST(names_nest_with_dots_in_order),
-    TEST(names_are_unique_and_have_no_dots),
+    TEST(names_are_unique_and_none_of_their_parts_is_empty),
     TEST(rule_03_layers_made_in_a_scope_outlive_it),
     TEST(rule_03_parameters_never_read_outlive_scopes_and_steps),
     TEST(rule_03_a_child_belongs_to_its_parent),

@@ -93,6 +93,60 @@ static void what_from_pytorch_shows_compiles(void)
     free(page);
 }
 
+// What the layers of docs/from-pytorch.md compute: a cell whose weights are all 0.1 on x and h of ones,
+// and attention that a mask leaves one key, whose value is then the result.
+static const char with_layers[] =
+    "static double sigmoid(double v) { return 1 / (1 + exp(-v)); }\n"
+    "static int near(double a, double b) { return fabs(a - b) < 1e-5; }\n"
+    "static void fill(const char *name, tn_tensor *t, void *v)\n"
+    "{\n"
+    "    (void)name;\n"
+    "    tn_init_constant(t, *(double *)v);\n"
+    "}\n"
+    "int main(void)\n"
+    "{\n"
+    "    double     v = 0.1, z = 2 * 0.1 + 3 * 0.1 + 2 * 0.1;\n"
+    "    tn_ctx    *cx = tn_open(\"cpu\");\n"
+    "    tn_layer  *c = cell_new(cx, 2, 3), *a = cross_new(cx, 2);\n"
+    "    tn_tensor *io[] = { tn_ones(cx, TN_F32, TN_SHAPE(1, 2)), tn_ones(cx, TN_F32, TN_SHAPE(1, 3)),\n"
+    "                        tn_full(cx, TN_F32, TN_SHAPE(1, 3), 2) };\n"
+    "    tn_layer_each(c, fill, &v);\n"
+    "    if (tn_forward_n(c, 3, io, 2, io + 1) != TN_OK) return 1;\n"
+    "    double cell = sigmoid(z) * 2 + sigmoid(z) * tanh(z);\n"
+    "    if (!near(tn_item(tn_select(tn_select(io[2], 0, 0), 0, 1)), cell)) return 2;\n"
+    "    if (!near(tn_item(tn_mean_all(io[1])), sigmoid(z) * tanh(cell))) return 3;\n"
+    "    tn_tensor *m = tn_randn(cx, TN_F32, TN_SHAPE(4, 2)), *x = tn_randn(cx, TN_F32, TN_SHAPE(3, 2));\n"
+    "    tn_tensor *keys = tn_eq_s(tn_arange(cx, TN_I64, 0, 4, 1), 2), *y, *free;\n"
+    "    if (tn_forward_n(a, 3, (tn_tensor *[]){ x, m, keys }, 1, &y) != TN_OK) return 4;\n"
+    "    if (tn_forward_n(a, 2, (tn_tensor *[]){ x, m }, 1, &free) != TN_OK) return 5;\n"
+    "    tn_tensor *want = tn_select(tn_forward(tn_layer_find_child(a, \"proj.v\"), m), 0, 2);\n"
+    "    if (tn_item(tn_max_all(tn_abs(tn_sub(y, want)))) > 1e-5) return 6;\n"
+    "    if (tn_item(tn_max_all(tn_abs(tn_sub(free, want)))) < 1e-5) return 7;\n"
+    "    tn_close(cx);\n"
+    "    return 0;\n"
+    "}\n";
+
+static void the_layers_of_from_pytorch_compute_what_they_say(void)
+{
+    FILE *f;
+    char  command[1024], out[4096], *block, *page = tree_read("docs/from-pytorch.md", NULL);
+    if (!CHECK(page != NULL) || !(f = open_program())) return;
+    fputs("#include <math.h>\n#include <stdlib.h>\n#include <tenon.h>\n", f);
+    for (char *at = page; (block = next_block(&at)) != NULL;)
+        if (at_file_level(block)) fprintf(f, "%s\n", block);
+    fputs(with_layers, f);
+    fclose(f);
+    snprintf(command, sizeof command,
+             "'%s' -std=c11 -Wall -Wextra -Werror -Wno-unused %s%s '%s' -o '%s' -Iinclude -L'%s' "
+             "-ltenon -lm -Wl,-rpath,'%s' 2>&1 && '%s'",
+             TN_CC, TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE, scratch_path("page.c"),
+             scratch_path("page"), TN_BUILD_DIR, TN_BUILD_DIR, scratch_path("page"));
+    int status = tree_run(command, out, sizeof out);
+    test_that(status == 0, "docs/from-pytorch.md ends with %d: %.600s", status, out);
+    scratch_close();
+    free(page);
+}
+
 static void the_program_of_getting_started_learns(void)
 {
     FILE *f;
@@ -114,6 +168,7 @@ static void the_program_of_getting_started_learns(void)
 
 const test_case tests_pages[] = {
     TEST(what_from_pytorch_shows_compiles),
+    TEST(the_layers_of_from_pytorch_compute_what_they_say),
     TEST(the_program_of_getting_started_learns),
     TEST_END,
 };

@@ -11,22 +11,35 @@
 // ---- layers ------------------------------------------------------------------------------------
 
 // A layer holds parameters, buffers (state that is not trained) and children, each by name, and a
-// function from x to y. Names nest with dots: "layer1.0.conv1.weight". A layer belongs to the
+// function from x to y, or to several. Names nest with dots: "layer1.0.conv1.weight". A layer belongs to the
 // context, a child to its parent; tn_layer_free is optional, and an error while the layer runs.
 typedef tn_tensor *tn_forward_fn(tn_layer *l, tn_tensor *x);
 // A user's own layer: self is the user's struct, free (may be NULL) runs once, when the layer dies
-// or when this call fails.
+// or when this call fails. f NULL: a container, which holds tensors and other layers and does not run.
 TN_API tn_layer *tn_layer_new(tn_ctx *cx, tn_forward_fn *f, void *self, void (*free)(void *self));
+// The same with several inputs and outputs, up to 16 each: masks, states, what is attended to. f fills
+// y; one that it leaves NULL has failed.
+typedef void tn_forward_n_fn(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
+typedef struct {
+    int in, out;   // 0: one
+    int optional;  // of the inputs, so many at the end may be left out
+} tn_layer_counts;
+TN_API tn_layer *tn_layer_new_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n, void *self,
+                                void (*free)(void *self));
 // Gives the layer a tensor, which lives as long as the layer; returns it. A parameter becomes a leaf.
-// A tensor that another layer has is tied: it counts once, under its first name.
+// A tensor that another layer has is tied: it counts once, under its first name. A name with dots is a
+// path, "encoder.0.weight": containers on the way that are not there are made.
 TN_API tn_tensor *tn_layer_param(tn_layer *l, const char *name, tn_tensor *init);
 TN_API tn_tensor *tn_layer_buffer(tn_layer *l, const char *name, tn_tensor *init);
 TN_API tn_layer  *tn_layer_child(tn_layer *l, const char *name, tn_layer *child);
 // A layer of bare tensors, named "0", "1", ..., for an optimizer or a file. It has no function.
 TN_API tn_layer  *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params);
 TN_API tn_tensor *tn_forward(tn_layer *l, tn_tensor *x);
-TN_API void      *tn_layer_self(const tn_layer *l);
-TN_API tn_ctx    *tn_layer_ctx(const tn_layer *l);
+// Fills y with the outputs, all or, on failure, none: NULL. x and y may overlap. A layer of one input
+// and one output runs by either call.
+TN_API tn_status tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
+TN_API void     *tn_layer_self(const tn_layer *l);
+TN_API tn_ctx   *tn_layer_ctx(const tn_layer *l);
 // Training mode (the default) or evaluation: dropout, batch statistics. Of the layer and all below.
 TN_API void tn_layer_train(tn_layer *l, bool on);
 TN_API bool tn_layer_training(const tn_layer *l);
@@ -36,6 +49,8 @@ TN_API void tn_layer_freeze(tn_layer *l, bool on);
 TN_API tn_status tn_layer_cast(tn_layer *l, tn_dtype dt);
 // The parameter or buffer of that full name.
 TN_API tn_tensor *tn_layer_find(tn_layer *l, const char *name);
+// The layer below l of that path, "encoder.0".
+TN_API tn_layer *tn_layer_find_child(tn_layer *l, const char *name);
 // Calls f for every parameter and buffer with its full name, in order; tied ones once.
 TN_API tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
                                void     *user);

@@ -51,6 +51,15 @@ void tni_thread_clear(void)
     if (tni_self.fault) tni_fault_clear(tni_self.fault);
 }
 
+// Text that leaves no room for the layer is cut: which layer it was must be told.
+static void add_layer(tni_fault *f)
+{
+    tni_text layer = tni_layer_text(&f->site);
+    size_t   n = strlen(f->text), end = sizeof f->text - strlen(layer.s) - sizeof "()";
+    if (n > end) n = end;
+    snprintf(f->text + n, sizeof f->text - n, " (%s)", layer.s + 1);
+}
+
 bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
 {
     if (f->code) return false;
@@ -61,6 +70,7 @@ bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
     char text[sizeof f->text];
     vsnprintf(text, sizeof text, fmt, args);
     tni_escape(f->text, sizeof f->text, text, strlen(text));
+    if (f->site.layer) add_layer(f);
     return true;
 }
 
@@ -80,4 +90,22 @@ void tni_thread_fail(int code, const char *fmt, ...)
     tni_fault_clear(own_fault());
     tni_fault_set(own_fault(), code, fmt, args);
     va_end(args);
+}
+
+// ---- sites as text -----------------------------------------------------------------------------
+
+// A layer of a sequence has but a number for its name. Long paths are cut, so that a line stays one.
+tni_text tni_layer_text(const tni_site *s)
+{
+    char name[120];
+    if (!s->layer) return (tni_text){ "" };
+    tni_escape(name, sizeof name, s->layer->text, strlen(s->layer->text));
+    return tni_text_of(" in %s%s", tni_is_digit(name[0]) ? "layer " : "", name);
+}
+
+tni_text tni_site_text(const tni_site *s)
+{
+    tni_text t = tni_text_of("%s:%d%s", s->file, s->line, tni_layer_text(s).s);
+    if (s->outer_line) tni_text_add(&t, ", called from %s:%d", s->outer_file, s->outer_line);
+    return t;
 }

@@ -1,18 +1,28 @@
 // Errors and call sites. A fault is the first error of a context, or of a thread where no context
 // could take it; its text lives in the fault itself, so that reporting never allocates, and is one line
-// that can be printed whatever names are in it. The call
-// site is that of the outermost public call on this thread: ops composed of others inherit it.
+// that can be printed whatever names are in it. The call site is that of the innermost call in the
+// user's own code: ops composed of others inherit it, and a function of the user's that a public call
+// runs has the lines of its own calls.
 #ifndef TNI_BASE_FAULT_H
 #define TNI_BASE_FAULT_H
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/text.h"
 
+// Where a layer stands in its tree, "layer3.2.conv1". One of each text in a context, which owns it:
+// what was recorded may outlive the layer.
 typedef struct {
-    const char *file;  // a string literal of the caller; never NULL, "" when unknown
-    int         line;
-    const char *op;  // the public call's name, NULL when it is not known
+    const void *owner;  // the context
+    char        text[];
+} tni_path;
+
+// A call in the user's code, the layer that was running, and the call of the user's that all of it
+// is part of.
+typedef struct {
+    const char     *file;   // a string literal of the caller; never NULL, "" when unknown
+    const char     *op;     // the public call's name, NULL when it is not known
+    const tni_path *layer;  // NULL: none, or the outermost
+    const char     *outer_file;
+    int             line, outer_line;  // outer_line 0: the call is the outermost itself
 } tni_site;
 
 typedef struct {
@@ -24,15 +34,18 @@ typedef struct {
 
 // What a thread is doing. depth counts public calls in progress; frame numbers the outermost
 // ones; cx is the context the current frame made tensors in; failed is a context whose fault
-// waits to be told at the end of the frame.
+// waits to be told at the end of the frame. While a function of the user's runs inside a public call,
+// lines is the depth at which it began, and around the site of the call that runs it.
 typedef struct {
-    tni_site   site;
-    int        latest;  // code of the newest error of any kind: what a failing call returns
-    int        depth;
-    int        floor;          // the depth at which a user's code called by us began, else 0
-    uint64_t   frame, frames;  // the current one; so many were begun
-    void      *cx, *failed;
-    tni_fault *fault;  // see tni_thread_fault; NULL until there is one
+    tni_site        site;
+    int             latest;  // code of the newest error of any kind: what a failing call returns
+    int             depth;
+    int             floor;  // the depth at which a user's code with frames of its own began, else 0
+    int             lines;  // the depth at which a user's code began, else 0
+    const tni_site *around;
+    uint64_t        frame, frames;  // the current one; so many were begun
+    void           *cx, *failed;
+    tni_fault      *fault;  // see tni_thread_fault; NULL until there is one
 } tni_thread;
 
 // Small and in the static TLS block, since every call looks at it; the block has little room for
@@ -49,10 +62,17 @@ static inline uint64_t tni_thread_id(void)
     return (uint64_t)(uintptr_t)&tni_self;  // each living thread has its own
 }
 
-// Keeps the error unless one is kept already. True if it was the first.
+// Keeps the error unless one is kept already, with the layer that was running at the end of its text.
+// True if it was the first.
 bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args);
 void tni_fault_clear(tni_fault *f);
 // Sets the calling thread's own fault, replacing an older one.
 void tni_thread_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// "model.c:40"; where there is more to say "model.c:40 in layer3.2.conv1, called from train.c:90". For
+// a site that has a line.
+tni_text tni_site_text(const tni_site *s);
+// " in layer3.2.conv1", or nothing outside of layers.
+tni_text tni_layer_text(const tni_site *s);
 
 #endif

@@ -97,7 +97,7 @@ static tn_data *make_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 
 tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_data *d = make_arrays(cx, n, fields);
     tni_leave(false, NULL);
     return d;
@@ -148,7 +148,7 @@ static tn_data *make_callback(tn_ctx *cx, tn_dataset_def def)
 
 tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_data *d = make_callback(cx, def);
     tni_leave(false, NULL);
     return d;

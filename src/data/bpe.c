@@ -153,7 +153,7 @@ static tn_bpe *open_bpe(tn_ctx *cx, const char *vocab, const char *encoder)
 
 tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_bpe *b = open_bpe(cx, vocab, encoder);
     tni_leave(false, NULL);
     return b;

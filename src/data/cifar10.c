@@ -95,7 +95,7 @@ static tn_data *open_folder(tn_ctx *cx, const char *dir, bool test)
 
 tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_data *d = open_folder(cx, dir, test);
     tni_leave(false, NULL);
     return d;

@@ -335,7 +335,7 @@ static tn_data *open_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
 
 tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_data *d = open_csv(cx, path, o);
     tni_leave(false, NULL);
     return d;

@@ -214,7 +214,7 @@ static tn_data *make_digits(tn_ctx *cx, tn_digits_opts o)
 
 tn_data *tn_digits(tn_ctx *cx, tn_digits_opts o)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_data *d = make_digits(cx, o);
     tni_leave(false, NULL);
     return d;

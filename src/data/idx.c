@@ -162,7 +162,7 @@ static tn_data *open_files(tn_ctx *cx, const char *images, const char *labels)
 
 tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_data *d = open_files(cx, images, labels);
     tni_leave(false, NULL);
     return d;

@@ -346,7 +346,7 @@ static tn_batch next_batch(tn_data *d, int64_t n)
 
 tn_batch tn_next(tn_data *d, int64_t n)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_batch b = next_batch(d, n);
     tni_leave(false, NULL);
     return b;

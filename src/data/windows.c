@@ -106,7 +106,7 @@ static tn_data *open_text(tn_ctx *cx, const char *path, tn_text_opts o)
 
 tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_data *d = open_text(cx, path, o);
     tni_leave(false, NULL);
     return d;

@@ -156,8 +156,8 @@ static tn_status report(tn_ctx *cx, tn_status s, const tni_node *n, const char *
 {
     const char *op = n->site.op && strcmp(n->site.op, tni_op_table[n->op].name) ? n->site.op : NULL;
     if (!n->site.line) return tni_fail_status(cx, s, "%s%s%s", op ? op : "", op ? ": " : "", why);
-    return tni_fail_status(cx, s, "%s%s%s (recorded at %s:%d)", op ? op : "", op ? ": " : "", why,
-                           n->site.file, n->site.line);
+    return tni_fail_status(cx, s, "%s%s%s (recorded at %s)", op ? op : "", op ? ": " : "", why,
+                           tni_site_text(&n->site).s);
 }
 
 static tn_status run_item(const run *r, size_t i)
@@ -281,7 +281,7 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
     if (n) {
         tni_text_add(&value, "%s of %s", tni_shape_text(n->rank, n->size).s,
                      tn_dtype_name((tn_dtype)n->dtype));
-        if (n->site.line) tni_text_add(&value, " recorded at %s:%d", n->site.file, n->site.line);
+        if (n->site.line) tni_text_add(&value, " recorded at %s", tni_site_text(&n->site).s);
     }
     return tni_out_of_memory(r->cx, n ? tni_op_table[n->op].name : "evaluating", n ? value.s : what,
                              bytes);
@@ -588,10 +588,10 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 static tn_status lost(tn_ctx *cx, const tni_node *n)
 {
     return tni_fail_status(cx, TN_EGONE,
-                           "%s: the value of %s made at %s:%d was made from one that could not be "
+                           "%s: the value of %s made at %s was made from one that could not be "
                            "computed",
                            tni_self.site.op ? tni_self.site.op : "read",
-                           tni_shape_text(n->rank, n->size).s, n->site.file, n->site.line);
+                           tni_shape_text(n->rank, n->size).s, tni_site_text(&n->site).s);
 }
 
 static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
@@ -618,7 +618,7 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     if (root && root->state == TNI_DONE) return TN_OK;
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status s = evaluate(cx, mode, root);
     tni_leave(false, NULL);
     return s;

@@ -78,7 +78,7 @@ static void print_site(FILE *f, const tni_node *n)
     const char *op = n->site.op ? n->site.op : tni_op_table[n->op].name;
     fprintf(f, "         ");
     if (n->site.line) fprintf(f, "%s:%d ", n->site.file, n->site.line);
-    fprintf(f, "%s\n", op);
+    fprintf(f, "%s%s\n", op, tni_layer_text(&n->site).s);
 }
 
 // The instructions, and the text that the device makes of them where it shows it.
@@ -175,7 +175,7 @@ static tn_status explain(tn_ctx *cx, FILE *f, tn_explain_opts o)
 
 tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status s = explain(cx, f, o);
     tni_leave(false, NULL);
     return s;

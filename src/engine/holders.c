@@ -52,7 +52,7 @@ static tni_text holder_text(const tn_ctx *cx, const tni_buffer *b)
         tni_text_add(&t, "%s of %s", tni_shape_text(b->rank, b->size).s,
                      tn_dtype_name((tn_dtype)b->dtype));
     else tni_text_add(&t, "values of this step");
-    if (!name && b->site.line) tni_text_add(&t, " made at %s:%d", b->site.file, b->site.line);
+    if (!name && b->site.line) tni_text_add(&t, " made at %s", tni_site_text(&b->site).s);
     tni_text_add(&t, ", %s", tni_size_text((int64_t)b->bytes).s);
     return t;
 }

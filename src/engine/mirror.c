@@ -51,7 +51,7 @@ tni_text tni_node_name(const tni_node *n)
 tni_text tni_node_line(const tni_node *n)
 {
     if (!n->site.line) return (tni_text){ "" };
-    return tni_text_of(" (recorded at %s:%d)", n->site.file, n->site.line);
+    return tni_text_of(" (recorded at %.178s)", tni_site_text(&n->site).s);
 }
 
 tni_text tni_element_text(int rank, const int64_t *size, int64_t i)

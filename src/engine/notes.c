@@ -127,7 +127,7 @@ tn_status tni_notes_check(tn_ctx *cx)
                                (long long)fail[1]);
     return tni_fail_status(cx, TN_EARG,
                            "%s: index %lld is out of range for size %lld along axis %d "
-                           "(recorded at %s:%d)",
+                           "(recorded at %s)",
                            n->site.op ? n->site.op : tni_op_table[n->op].name, (long long)fail[1],
-                           (long long)n->size, n->axis, n->site.file, n->site.line);
+                           (long long)n->size, n->axis, tni_site_text(&n->site).s);
 }

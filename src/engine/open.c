@@ -79,8 +79,11 @@ static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
 {
     (void)cx;
     (void)user;
-    if (f->line) fprintf(stderr, "%s:%d: %s\n", tni_escaped(f->file).s, f->line, f->text);
-    else fprintf(stderr, "tenon: %s\n", f->text);
+    bool inner = f->line != f->outer_line || strcmp(f->file, f->outer_file);
+    if (f->line) fprintf(stderr, "%s:%d: %s", tni_escaped(f->file).s, f->line, f->text);
+    else fprintf(stderr, "tenon: %s", f->text);
+    if (inner) fprintf(stderr, ", called from %s:%d", tni_escaped(f->outer_file).s, f->outer_line);
+    fputc('\n', stderr);
 }
 
 static tn_status flush(tn_ctx *cx)
@@ -268,6 +271,7 @@ void tn_close(tn_ctx *cx)
     tni_slab_close(&cx->views);
     tni_slab_close(&cx->leaves);
     tni_slab_close(&cx->origins);
+    tni_paths_close(cx);
     tni_free(&cx->heap, cx->engine);
     cx->engine = NULL;
     cx->magic  = TNI_CTX_DEAD;

@@ -259,7 +259,7 @@ static tn_plan_memory plan_bytes(tn_ctx *cx)
 
 tn_plan_memory tn_plan_bytes(tn_ctx *cx)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_plan_memory m = plan_bytes(cx);
     tni_leave(false, NULL);
     return m;

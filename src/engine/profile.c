@@ -38,27 +38,28 @@ double tni_moments_apart(const tni_engine *e, tni_moment from, tni_moment to)
 
 // ---- rows --------------------------------------------------------------------------------------
 
-static uint64_t mix_site(uint64_t h, const tni_node *n)
+static uint64_t mix_site(uint64_t h, const tni_node *n, bool layers)
 {
+    if (layers) h = tni_hash_mix(h, (uint64_t)(uintptr_t)n->site.layer);
     h = tni_hash_mix(h, (uint64_t)(uintptr_t)n->site.file);
     h = tni_hash_mix(h, (uint64_t)(uintptr_t)n->site.op);
     return tni_hash_mix(h, (uint64_t)n->site.line << 16 | n->op);
 }
 
-// Equal steps of equal lines are one row, whichever plan they are in. Two that differ and have one
+// Equal steps of equal lines and layers are one row, whichever plan they are in. Two that differ and have one
 // hash would be shown as one: nothing depends on it.
-static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_step step)
+static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_step step, bool layers)
 {
     const tni_fused *k    = step < 0 ? &p->kernel[~step] : NULL;
     int32_t          item = k ? k->claimed : step;
     uint64_t         h    = tni_hash_mix(k != NULL, (uint64_t)tni_step_bytes(g, p, step));
-    if (item >= 0) h = mix_site(h, g->item[item].n);
+    if (item >= 0) h = mix_site(h, g->item[item].n, layers);
     if (!k) return tni_hash_mix(h, tni_hash(g->item[item].n->size, 8u * g->item[item].n->rank));
     for (int i = 0; i < k->kernel->np + k->kernel->nr; i++)
         h = tni_hash_mix(h, (uint64_t)k->launch.size[i]);
     for (int i = 0; i < k->kernel->nins; i++) {
         h = tni_hash_mix(h, (uint64_t)k->kernel->ins[i].code << 8 | k->kernel->ins[i].op);
-        if (k->origin[i] >= 0) h = mix_site(h, g->item[k->origin[i]].n);
+        if (k->origin[i] >= 0) h = mix_site(h, g->item[k->origin[i]].n, layers);
     }
     return h;
 }
@@ -110,12 +111,13 @@ static tni_registers registers_of(const tni_run *r, tni_step step)
 // The row of a step, found or added; NULL when memory is out.
 static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_step step)
 {
-    uint64_t hash = step_hash(r->g, r->plan, step);
+    uint64_t hash = step_hash(r->g, r->plan, step, true);
     for (size_t at = hash & (p->slots - 1); p->slots && p->slot[at]; at = (at + 1) & (p->slots - 1))
         if (p->row[p->slot[at] - 1].hash == hash) return &p->row[p->slot[at] - 1];
     if (!make_room(&r->cx->heap, p)) return NULL;
     tni_profile_row *row = &p->row[p->rows];
     *row                 = (tni_profile_row){ .hash      = hash,
+                                              .kind      = step_hash(r->g, r->plan, step, false),
                                               .bytes     = tni_step_bytes(r->g, r->plan, step),
                                               .effort    = tni_step_effort(r->g, r->plan, step),
                                               .registers = registers_of(r, step) };

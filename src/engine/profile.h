@@ -8,7 +8,8 @@
 
 // A kernel or call that ran, as often as it did. Owned by the profile, with its list of calls.
 typedef struct {
-    uint64_t      hash;  // of what it is: its sizes, bytes and lines
+    uint64_t      hash;  // of what it is: its sizes, bytes, lines and layers
+    uint64_t      kind;  // the same without the layers: equal layers share it
     tni_text      name;  // "matmul + POINT (64, 128)"
     int64_t       bytes;
     tni_effort    effort;

@@ -26,11 +26,48 @@ static int64_t per_mille(tn_ctx *cx, tni_profile *p, const tni_profile_row *r)
 
 // ---- the table ---------------------------------------------------------------------------------
 
-static int longer_first(const void *a, const void *b)
+// A line of the table: rows that differ in their layers alone, added up in sum, which is else as the
+// first of them.
+typedef struct {
+    tni_profile_row         sum;
+    const tni_profile_row **row;
+    size_t                  rows;
+} group;
+
+static int alike_together(const void *a, const void *b)
 {
     const tni_profile_row *const *x = a, *const *y = b;
-    if ((*x)->ns != (*y)->ns) return (*x)->ns < (*y)->ns ? 1 : -1;
+    if ((*x)->kind != (*y)->kind) return (*x)->kind < (*y)->kind ? -1 : 1;
     return *x < *y ? -1 : 1;
+}
+
+static int longer_first(const void *a, const void *b)
+{
+    const group *x = a, *y = b;
+    if (x->sum.ns != y->sum.ns) return x->sum.ns < y->sum.ns ? 1 : -1;
+    return x->row[0] < y->row[0] ? -1 : 1;
+}
+
+static void add_row(group *g, const tni_profile_row *r)
+{
+    g->rows++;
+    g->sum.count += r->count;
+    g->sum.ns += r->ns;
+    if (r->best < g->sum.best) g->sum.best = r->best;
+}
+
+// Brings the rows, in an order of alike ones, into groups, longest first: so many.
+static size_t make_groups(const tni_profile *p, const tni_profile_row **row, group *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->rows; i++) row[i] = &p->row[i];
+    qsort(row, p->rows, sizeof *row, alike_together);
+    for (size_t i = 0; i < p->rows; i++) {
+        if (n && g[n - 1].sum.kind == row[i]->kind) add_row(&g[n - 1], row[i]);
+        else g[n++] = (group){ .sum = *row[i], .row = &row[i], .rows = 1 };
+    }
+    qsort(g, n, sizeof *g, longer_first);
+    return n;
 }
 
 static void print_ceilings(tn_ctx *cx, tni_profile *p, FILE *f)
@@ -50,21 +87,38 @@ static void print_ceilings(tn_ctx *cx, tni_profile *p, FILE *f)
     fputc('\n', f);
 }
 
-// "model.c:12 linear", the first lines and how many there are besides.
+// "model.c:12 linear in layer1.fc", the first lines and how many there are besides.
 static void print_lines(const tni_profile_row *r, FILE *f)
 {
     for (int i = 0; i < r->sites && i < NAMED_LINES; i++) {
         const tni_site *s = &r->site[i];
         if (i) fprintf(f, ", ");
         if (s->line) fprintf(f, "%s:%d ", s->file, s->line);
-        fprintf(f, "%s", s->op);
+        fprintf(f, "%s%s", s->op, tni_layer_text(s).s);
     }
     if (r->sites > NAMED_LINES) fprintf(f, ", and %d more", r->sites - NAMED_LINES);
-    fputc('\n', f);
 }
 
-static void print_row(tn_ctx *cx, tni_profile *p, const tni_profile_row *r, int width, FILE *f)
+// The first layer that a row names; "" if it names none.
+static const char *layer_of(const tni_profile_row *r)
 {
+    for (int i = 0; i < r->sites; i++)
+        if (r->site[i].layer) return r->site[i].layer->text;
+    return "";
+}
+
+// "; alike in h.1.attn, h.2.attn, and 9 more"
+static void print_alike(const group *g, FILE *f)
+{
+    for (size_t i = 1; i < g->rows && i <= NAMED_LINES; i++)
+        fprintf(f, "%s%s", i == 1 ? "; alike in " : ", ", tni_escaped(layer_of(g->row[i])).s);
+    if (g->rows > NAMED_LINES + 1) fprintf(f, ", and %zu more", g->rows - NAMED_LINES - 1);
+}
+
+static void print_group(tn_ctx *cx, tni_profile *p, const group *g, int width, FILE *f)
+{
+    const tni_profile_row *r = &g->sum;
+
     double  mean = (double)r->ns / (double)r->count;  // ns, so that rates are in billions
     int64_t part = per_mille(cx, p, r);
     fprintf(f, "%10.3f %5.1f %% %7lld %10.2f %10.2f ", 1e-6 * (double)r->ns,
@@ -77,6 +131,8 @@ static void print_row(tn_ctx *cx, tni_profile *p, const tni_profile_row *r, int 
     fprintf(f, "%-*s  ", width, r->name.s);
     if (r->registers.spilled) fprintf(f, "(a thread spills %d bytes) ", r->registers.spilled);
     print_lines(r, f);
+    print_alike(g, f);
+    fputc('\n', f);
 }
 
 static void print_head(tn_ctx *cx, tni_profile *p, FILE *f)
@@ -97,18 +153,22 @@ void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f)
 {
     tni_heap               *h     = &cx->heap;
     const tni_profile_row **row   = tni_alloc(h, p->rows * sizeof *row);
+    group                  *all   = row ? tni_alloc(h, p->rows * sizeof *all) : NULL;
+    size_t                  n     = all ? make_groups(p, row, all) : p->rows;
     int                     width = 6;
     print_head(cx, p, f);
     for (size_t i = 0; i < p->rows; i++) {
-        int n = (int)strlen(p->row[i].name.s);
-        if (n > width && n <= NAME_WIDTH) width = n;
-        if (row) row[i] = &p->row[i];
+        int wide = (int)strlen(p->row[i].name.s);
+        if (wide > width && wide <= NAME_WIDTH) width = wide;
     }
-    // Without memory for an order of their own they come as they ran.
-    if (row) qsort(row, p->rows, sizeof *row, longer_first);
     fprintf(f, "\n%10s %7s %7s %10s %10s %8s %9s %6s  %-*s  %s\n", "ms", "share", "count",
             "mean us", "best us", "GB/s", "GFLOP/s", "%ceil", width, "kernel", "lines");
-    for (size_t i = 0; i < p->rows; i++) print_row(cx, p, row ? row[i] : &p->row[i], width, f);
+    for (size_t i = 0; i < n; i++) {
+        // Without memory for an order of their own they come as they ran.
+        group alone = { .sum = p->row[i], .rows = 1 };
+        print_group(cx, p, all ? &all[i] : &alone, width, f);
+    }
+    tni_free(h, all);
     tni_free(h, row);
 }
 
@@ -130,12 +190,12 @@ static void put_tenths(tni_json_writer *w, int64_t v)
     tni_json_put(w, digits);
 }
 
-// "model.c:12 linear". What is no UTF-8, or was cut in a character, is shown as far as it is ASCII.
+// "model.c:12 linear in layer1.fc". What is no UTF-8, or was cut in a character, is shown as far as it is ASCII.
 static tni_text line_text(const tni_site *s)
 {
     tni_text t = { "" };
     if (s->line) tni_text_add(&t, "%s:%d ", s->file, s->line);
-    tni_text_add(&t, "%s", s->op);
+    tni_text_add(&t, "%s%s", s->op, tni_layer_text(s).s);
     if (tni_utf8_ok(t.s, strlen(t.s))) return t;
     for (char *c = t.s; *c; c++)
         if ((unsigned char)*c >= 128) *c = '?';

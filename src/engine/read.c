@@ -76,7 +76,7 @@ tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, voi
 {
     tn_tensor  *t = NULL;
     tni_buffer *b = NULL;
-    tni_enter(tni_self.site);  // so that a handler that jumps finds the memory given back
+    tni_enter();  // so that a handler that jumps finds the memory given back
     bool ok = can_take(cx, "borrow", dt, rank, size, data);
     if (ok) {
         bool here;
@@ -103,7 +103,7 @@ tni_node *tni_value(tn_tensor *t, const char *op)
     tni_node *n = tni_resolve(t, op);
     if (!n) return NULL;
     // The handle's store may be rebound by nobody here, but evaluating can drop a cached view.
-    tni_enter(tni_self.site);  // so that a handler that jumps finds the reference given back
+    tni_enter();  // so that a handler that jumps finds the reference given back
     tni_node_ref(n);
     bool ok = tni_evaluate(t->cx, TNI_READ, n) == TN_OK && n->state == TNI_DONE;
     n->refs--;

@@ -91,7 +91,8 @@ tni_text tni_step_sizes(const tni_graph *g, const tni_plan *p, tni_step step)
 
 static bool same_site(const tni_node *a, const tni_node *b)
 {
-    return a->site.line == b->site.line && a->site.file == b->site.file && a->site.op == b->site.op;
+    return a->site.line == b->site.line && a->site.file == b->site.file &&
+           a->site.op == b->site.op && a->site.layer == b->site.layer;
 }
 
 // The node that number `at` stands for: 0 the op before a kernel, then its instructions; NULL if

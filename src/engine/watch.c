@@ -106,7 +106,7 @@ static tni_text item_text(const tni_graph *g, size_t i)
     const tni_node *n  = g->item[i].n;
     const char     *op = tni_op_table[n->op].name;
     tni_text        t  = tni_text_of("%s", n->site.op ? n->site.op : op);
-    if (n->site.line) tni_text_add(&t, " at %s:%d", n->site.file, n->site.line);
+    if (n->site.line) tni_text_add(&t, " at %s", tni_site_text(&n->site).s);
     return t;
 }
 

@@ -142,7 +142,7 @@ static tn_status backward(tn_tensor *y, tn_tensor *gy)
 
 tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status s = backward(y, gy);
     tni_leave(false, NULL);
     return s;
@@ -184,7 +184,7 @@ static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
 tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
                   tn_tensor **gx)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status s = grad(ny, y, nx, x, gy, gx);
     tni_leave(false, NULL);
     return s;

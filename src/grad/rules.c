@@ -361,7 +361,10 @@ static void grad_custom(tni_rule_args *r)
             y[i]  = tni_custom_output(r->cx, r->n, i);
             gy[i] = r->part_g[i] ? r->part_g[i] : tn_zeros_like(y[i]);
         }
+        tni_thread before;
+        tni_lines_begin(&before);
         tn_status s = op->grad(r->n->attr.custom.bytes, x, y, gy, r->gx);
+        tni_lines_end(&before);
         if (s != TN_OK)
             tni_fail(r->cx, TN_EUSER, "%s: grad failed with status %d", op->name, (int)s);
         for (size_t i = 0; i < nx && s == TN_OK; i++) check_user_grad(r, i);

@@ -19,9 +19,9 @@ static bool push(walk *k, tni_node *n)
     if (n->spent && !n->leaf)
         return tni_refuse(
             k->cx, TN_EGRAD,
-            "%s: the value of %s made at %s:%d was used by an earlier backward pass and its "
+            "%s: the value of %s made at %s was used by an earlier backward pass and its "
             "history is gone",
-            k->w->op, tni_shape_text(n->rank, n->size).s, n->site.file, n->site.line);
+            k->w->op, tni_shape_text(n->rank, n->size).s, tni_site_text(&n->site).s);
     if (!tni_grow(&k->cx->heap, (void **)&k->node, &k->cap, k->count + 1, sizeof *k->node))
         return tni_no_memory(k->cx, k->w->op);
     k->node[k->count++] = n;
@@ -236,9 +236,11 @@ static bool reached(const walk *k, size_t i)
     return false;
 }
 
+// What is recorded here belongs to the layer that the node is of.
 static bool descend(walk *k)
 {
-    size_t most = 1;
+    const tni_path *layer = tni_self.site.layer;
+    size_t          most  = 1;
     for (size_t i = 0; i < k->count; i++)
         if (k->node[i]->nsrc > most) most = k->node[i]->nsrc;
     tn_tensor **gx   = tni_alloc(&k->cx->heap, most * sizeof *gx);
@@ -249,8 +251,12 @@ static bool descend(walk *k)
         tni_node *n = k->node[i];
         if (!k->leads[i] || !reached(k, i)) continue;
         if (n->leaf) ok = k->w->nx || !accepts(k, n->leaf) || deposit(k, n->leaf, k->g[i]);
-        else ok = visit(k, i, gx, need);
+        else {
+            tni_self.site.layer = n->site.layer;
+            ok                  = visit(k, i, gx, need);
+        }
     }
+    tni_self.site.layer = layer;
     tni_free(&k->cx->heap, gx);
     tni_free(&k->cx->heap, need);
     return ok;

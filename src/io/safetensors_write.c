@@ -150,7 +150,7 @@ tn_status tn_file_write(tn_ctx *cx, const char *path, int n, const char *const *
                         tn_tensor *const *tensors, int nmeta, const char *const *meta)
 {
     if (!tni_ctx_ok(cx, "file_write")) return tni_failed();
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status s = write_file(cx, path, n, names, tensors, nmeta, meta);
     tni_leave(false, NULL);
     return s;

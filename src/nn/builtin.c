@@ -28,6 +28,15 @@ bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer 
     return false;
 }
 
+tn_tensor *tni_function_run(tn_tensor *(*f)(tn_tensor *x), tn_tensor *x)
+{
+    tni_thread before;
+    tni_lines_begin(&before);
+    tn_tensor *y = f(x);
+    tni_lines_end(&before);
+    return y;
+}
+
 tn_tensor *tni_start_within(tn_tensor *t, double bound)
 {
     return tn_init_uniform(t, -bound, bound);

@@ -12,6 +12,9 @@ bool tni_pair_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v
 // Whether a layer was handed over; as with tensors, NULL after an error is not reported again.
 bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer *l);
 
+// Runs a function of one tensor that a layer was given: ours or a user's, whose lines count then.
+tn_tensor *tni_function_run(tn_tensor *(*f)(tn_tensor *x), tn_tensor *x);
+
 // How a parameter starts: fills t by a number and returns it, as tn_init_constant does.
 typedef tn_tensor *tni_start(tn_tensor *t, double v);
 tn_tensor         *tni_start_within(tn_tensor *t, double bound);  // uniform in -bound .. bound

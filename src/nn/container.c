@@ -51,7 +51,7 @@ static tn_tensor *residual_forward(tn_layer *l, tn_tensor *x)
     if (y && s->shortcut) x = tn_forward(s->shortcut, x);
     if (!x || !y) return NULL;
     y = tn_add(y, x);
-    return y && s->f ? s->f(y) : y;
+    return y && s->f ? tni_function_run(s->f, y) : y;
 }
 
 tn_layer *tn_nn_residual_with(tn_ctx *cx, tn_layer *body, tn_nn_residual_opts o)

@@ -23,6 +23,13 @@ tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l)
     return NULL;
 }
 
+tn_layer *tni_layer_child_named(const tn_layer *l, const char *name, size_t n)
+{
+    for (size_t i = 0; i < l->children; i++)
+        if (!strncmp(l->child[i].name, name, n) && !l->child[i].name[n]) return l->child[i].l;
+    return NULL;
+}
+
 const char *tni_layer_name(const tn_layer *l)
 {
     for (size_t i = 0; i < l->parent->children; i++)
@@ -30,10 +37,19 @@ const char *tni_layer_name(const tn_layer *l)
     return "";
 }
 
+bool tni_layer_place(tn_layer *l)
+{
+    if (l->path || !l->parent) return true;
+    char *text = tni_layer_full_name(tni_layer_root(l), l->parent, tni_layer_name(l));
+    if (text) l->path = tni_path_of(l->thing.cx, text);
+    tni_free(&l->thing.cx->heap, text);
+    return l->path != NULL;
+}
+
 // ---- listing -----------------------------------------------------------------------------------
 
-// "layer1.0.weight": the names on the way from root, written from the end.
-static char *full_name(const tn_layer *root, const tn_layer *l, const char *name)
+// The names on the way from root are written from the end.
+char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *name)
 {
     size_t n = strlen(name) + 1;
     for (const tn_layer *k = l; k != root; k = k->parent) n += strlen(tni_layer_name(k)) + 1;
@@ -65,7 +81,7 @@ static bool list_names(tni_entries *list, const tn_layer *root, const tn_layer *
         if (!tni_grow(&list->cx->heap, (void **)&list->entry, &list->cap, list->count + 1,
                       sizeof *list->entry))
             return false;
-        char *name = full_name(root, l, named[i].name);
+        char *name = tni_layer_full_name(root, l, named[i].name);
         if (!name) return false;
         int first                  = first_of(list, named[i].t);
         list->entry[list->count++] = (tni_entry){ name, named[i].t, is_param, first };
@@ -101,9 +117,10 @@ tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, v
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_each: the function is NULL");
     tni_entries list;
     if (!tni_layer_list(l, "layer_each", &list)) return tni_failed();
-    tni_enter(tni_self.site);
+    tni_enter();
     tni_layer_hold(l);
-    tni_thread before = tni_user_begin();
+    tni_thread before;
+    tni_user_begin(&before);
     for (size_t i = 0; i < list.count; i++)
         if (list.entry[i].first == (int)i) f(list.entry[i].name, list.entry[i].t, user);
     tni_user_end(&before);
@@ -126,6 +143,21 @@ tn_tensor *tn_layer_find(tn_layer *l, const char *name)
     tni_entries_free(&list);
     if (!t) tni_fail(cx, TN_EARG, "layer_find: there is no parameter or buffer \"%.100s\"", name);
     return t;
+}
+
+tn_layer *tn_layer_find_child(tn_layer *l, const char *name)
+{
+    tn_ctx *cx = tni_thing_ok("layer_find_child", l, TNI_LAYER);
+    if (!cx) return NULL;
+    if (!name) return tni_fail(cx, TN_EARG, "layer_find_child: the name is NULL");
+    for (const char *part = name; l; part += *part == '.') {
+        size_t n = strcspn(part, ".");
+        l        = tni_layer_child_named(l, part, n);
+        part += n;
+        if (!*part) break;
+    }
+    if (!l) tni_fail(cx, TN_EARG, "layer_find_child: there is no layer \"%.100s\"", name);
+    return l;
 }
 
 int64_t tn_layer_count(const tn_layer *l)

@@ -71,27 +71,63 @@ static tn_layer *new_layer(tn_ctx *cx, const char *op, const char *type, tn_forw
 {
     tn_layer *l = tni_zalloc(&cx->heap, sizeof *l);
     if (!l) return tni_fail_memory(cx, op);
-    l->type     = type;
-    l->forward  = f;
-    l->training = true;
+    l->type    = type;
+    l->forward = f;
+    l->in = l->out = 1;
+    l->training    = true;
     tni_thing_add(cx, &l->thing, TNI_LAYER, free_tree);
+    return l;
+}
+
+// Hands the user's struct to a new layer, or frees it where there is none.
+static tn_layer *give_self(tn_layer *l, void *self, void (*free)(void *self))
+{
+    if (!l && free) free(self);
+    if (!l) return NULL;
+    l->self      = self;
+    l->free_self = free;
     return l;
 }
 
 tn_layer *tn_layer_new(tn_ctx *cx, tn_forward_fn *f, void *self, void (*free)(void *self))
 {
-    tn_layer *l = NULL;
-    if (tni_ctx_ok(cx, "layer_new")) {
-        if (!f) tni_fail(cx, TN_EARG, "layer_new: the function is NULL");
-        else l = new_layer(cx, "layer_new", "Layer", f);
-    }
-    if (!l) {
-        if (free) free(self);
+    const char *op = "layer_new", *type = f ? "Layer" : "Container";
+    return give_self(tni_ctx_ok(cx, op) ? new_layer(cx, op, type, f) : NULL, self, free);
+}
+
+static bool count_ok(tn_ctx *cx, const char *op, const char *name, int v, int least)
+{
+    if (v >= least && v <= TNI_MOST_PORTS) return true;
+    return tni_refuse(cx, TN_EARG, "%s: %s %d is not in %d .. %d", op, name, v, least,
+                      TNI_MOST_PORTS);
+}
+
+static tn_layer *new_layer_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n)
+{
+    const char *op = "layer_new_n";
+    if (!tni_ctx_ok(cx, op)) return NULL;
+    if (!f) return tni_fail(cx, TN_EARG, "%s: the function is NULL", op);
+    if (!n.in) n.in = 1;
+    if (!n.out) n.out = 1;
+    if (!count_ok(cx, op, "in", n.in, 1) || !count_ok(cx, op, "out", n.out, 1) ||
+        !count_ok(cx, op, "optional", n.optional, 0))
         return NULL;
-    }
-    l->self      = self;
-    l->free_self = free;
+    if (n.optional >= n.in)
+        return tni_fail(cx, TN_EARG, "%s: optional %d leaves none of the %d inputs", op, n.optional,
+                        n.in);
+    tn_layer *l = new_layer(cx, op, "Layer", NULL);
+    if (!l) return NULL;
+    l->forward_n = f;
+    l->in        = n.in;
+    l->out       = n.out;
+    l->optional  = n.optional;
     return l;
+}
+
+tn_layer *tn_layer_new_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n, void *self,
+                         void (*free)(void *self))
+{
+    return give_self(new_layer_n(cx, f, n), self, free);
 }
 
 tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
@@ -128,17 +164,85 @@ static bool name_taken(const tn_layer *l, const char *name)
     return false;
 }
 
-// A copy of a name that is free in l; NULL, reported, if it cannot be used.
-static char *take_name(tn_layer *l, const char *op, const char *name)
+// A copy of the n characters of a name that is free in l; NULL, reported, if it cannot be used.
+static char *take_name(tn_layer *l, const char *op, const char *name, size_t n)
 {
-    tn_ctx *cx = l->thing.cx;
-    if (!name || !*name || strchr(name, '.'))
-        return tni_fail(cx, TN_EARG, "%s: \"%s\" is not a name: it is empty or has a dot", op,
-                        name ? name : "");
-    if (name_taken(l, name))
-        return tni_fail(cx, TN_EARG, "%s: the layer has a \"%s\" already", op, name);
-    char *copy = tni_strdup(&cx->heap, name);
-    return copy ? copy : tni_fail_memory(cx, op);
+    tn_ctx *cx   = l->thing.cx;
+    char   *copy = tni_alloc(&cx->heap, n + 1);
+    if (!copy) return tni_fail_memory(cx, op);
+    memcpy(copy, name, n);
+    copy[n] = 0;
+    if (!name_taken(l, copy)) return copy;
+    tni_fail(cx, TN_EARG, "%s: the layer has a \"%.100s\" already", op, copy);
+    tni_free(&cx->heap, copy);
+    return NULL;
+}
+
+// Puts a layer without a parent below l, under the n characters of a name.
+static bool put_child(tn_layer *l, const char *op, const char *name, size_t n, tn_layer *child)
+{
+    tni_heap *h = &l->thing.cx->heap;
+    if (!tni_grow(h, (void **)&l->child, &l->child_cap, l->children + 1, sizeof *l->child))
+        return tni_no_memory(l->thing.cx, op);
+    char *copy = take_name(l, op, name, n);
+    if (!copy) return false;
+    tni_thing_remove(&child->thing);
+    child->parent           = l;
+    l->child[l->children++] = (tni_child){ copy, child };
+    for (tn_layer *k = child; k; k = tni_layer_next(child, k)) k->path = NULL;  // they moved
+    return true;
+}
+
+static tn_layer *new_container(tn_layer *l, const char *op, const char *name, size_t n)
+{
+    tn_layer *c = new_layer(l->thing.cx, op, "Container", NULL);
+    if (!c) return NULL;
+    c->training = l->training;
+    return put_child(l, op, name, n, c) ? c : tni_layer_give_up(c);
+}
+
+// The end of a path: the layer that is to take something, and the name there. made: the first of the
+// containers that were not there yet.
+typedef struct {
+    tn_layer   *l, *made;
+    const char *name;
+} place;
+
+// Takes the containers away again that a path made.
+static void *give_up_way(place *p)
+{
+    if (!p->made) return NULL;
+    tn_layer *up = p->made->parent;
+    tni_free(&up->thing.cx->heap, up->child[--up->children].name);  // the newest there
+    free_tree(&p->made->thing);
+    return NULL;
+}
+
+static bool path_ok(tn_ctx *cx, const char *op, const char *path)
+{
+    bool ok = path && *path && *path != '.' && !strstr(path, "..") && path[strlen(path) - 1] != '.';
+    return ok || tni_refuse(cx, TN_EARG, "%s: \"%.100s\" is not a name: a part of it is empty", op,
+                            path ? path : "");
+}
+
+// Follows a path, "encoder.0.weight", to its last name; containers that are not there are made. False,
+// reported, if there is no such way; then nothing was made.
+static bool find_place(tn_layer *l, const char *op, const char *path, place *p)
+{
+    *p = (place){ l, NULL, path };
+    if (!path_ok(l->thing.cx, op, path)) return false;
+    for (const char *dot; (dot = strchr(p->name, '.')) != NULL; p->name = dot + 1) {
+        size_t    n = (size_t)(dot - p->name);
+        tn_layer *c = tni_layer_child_named(p->l, p->name, n);
+        if (!c) {
+            c = new_container(p->l, op, p->name, n);
+            if (!c) give_up_way(p);
+            if (!c) return false;
+            if (!p->made) p->made = c;
+        }
+        p->l = c;
+    }
+    return true;
 }
 
 // The handle that a layer can own: a tensor that is computed by others' history, is a view of
@@ -154,22 +258,29 @@ static tn_tensor *own_value(tn_tensor *t)
     return y;
 }
 
-static tn_tensor *take(tn_layer *l, const char *op, const char *name, tn_tensor *init,
-                       bool is_param)
+static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *init)
 {
-    if (!tni_thing_ok(op, l, TNI_LAYER)) return NULL;
+    if (!tni_thing_ok(op, l, TNI_LAYER)) return false;
     tn_ctx *cx = l->thing.cx;
     if (!init && !cx->fault.code)
-        return tni_fail(cx, TN_EARG, "%s: \"%s\" is NULL", op, name ? name : "");
-    if (!init || !tni_arg1(op, init, "init")) return NULL;
-    if (init->cx != cx)
-        return tni_fail(cx, TN_EARG, "%s: \"%s\" belongs to another context", op, name ? name : "");
+        return tni_refuse(cx, TN_EARG, "%s: \"%.100s\" is NULL", op, name ? name : "");
+    if (!init || !tni_arg1(op, init, "init")) return false;
+    if (init->cx == cx) return true;
+    return tni_refuse(cx, TN_EARG, "%s: \"%.100s\" belongs to another context", op,
+                      name ? name : "");
+}
+
+// Gives l a tensor under a plain name.
+static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
+                             bool is_param)
+{
+    tn_ctx     *cx   = l->thing.cx;
     tni_named **list = is_param ? &l->param : &l->buffer;
     size_t     *n    = is_param ? &l->params : &l->buffers;
     size_t     *cap  = is_param ? &l->param_cap : &l->buffer_cap;
     if (!tni_grow(&cx->heap, (void **)list, cap, *n + 1, sizeof **list))
         return tni_fail_memory(cx, op);
-    char *copy = take_name(l, op, name);
+    char *copy = take_name(l, op, name, strlen(name));
     if (!copy) return NULL;
     tn_tensor *t = own_value(init);
     if (!t || (is_param && !tn_requires_grad(t, true))) {
@@ -182,10 +293,19 @@ static tn_tensor *take(tn_layer *l, const char *op, const char *name, tn_tensor 
     return t;
 }
 
+static tn_tensor *take(tn_layer *l, const char *op, const char *name, tn_tensor *init,
+                       bool is_param)
+{
+    place p;
+    if (!init_ok(l, op, name, init) || !find_place(l, op, name, &p)) return NULL;
+    tn_tensor *t = put_tensor(p.l, op, p.name, init, is_param);
+    return t ? t : give_up_way(&p);
+}
+
 static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
                               bool is_param)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_tensor *t = take(l, op, name, init, is_param);
     tni_leave(false, NULL);
     return t;
@@ -216,14 +336,10 @@ tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child)
     for (const tn_layer *up = l; up; up = up->parent)
         if (up == child)
             return tni_fail(cx, TN_EARG, "layer_child: \"%s\" would be its own child", name);
-    if (!tni_grow(&cx->heap, (void **)&l->child, &l->child_cap, l->children + 1, sizeof *l->child))
-        return tni_fail_memory(cx, "layer_child");
-    char *copy = take_name(l, "layer_child", name);
-    if (!copy) return NULL;
-    tni_thing_remove(&child->thing);
-    child->parent           = l;
-    l->child[l->children++] = (tni_child){ copy, child };
-    return child;
+    place p;
+    if (!find_place(l, "layer_child", name, &p)) return NULL;
+    if (put_child(p.l, "layer_child", p.name, strlen(p.name), child)) return child;
+    return give_up_way(&p);
 }
 
 tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params)
@@ -238,66 +354,6 @@ tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params)
         if (!take_tensor(l, op, name.s, params[i], true)) return tni_layer_give_up(l);
     }
     return l;
-}
-
-// ---- running -----------------------------------------------------------------------------------
-
-// Whether both are there and of one context; NULL is reported to the other's, by the rules of NULL.
-static tn_ctx *forward_args(const tn_layer *l, tn_tensor *x)
-{
-    if (!l && x) {
-        tn_ctx *cx = tni_arg1("forward", x, "x");
-        if (cx && !cx->fault.code) tni_fail(cx, TN_EARG, "forward: the layer is NULL");
-        return NULL;
-    }
-    tn_ctx *cx = tni_thing_ok("forward", l, TNI_LAYER);
-    if (!cx) return NULL;
-    if (!x) {
-        if (!cx->fault.code) tni_fail(cx, TN_EARG, "forward: x is NULL");
-        tni_self.latest = cx->fault.code;
-        return NULL;
-    }
-    if (!tni_arg1("forward", x, "x")) return NULL;
-    if (x->cx != cx) return tni_fail(cx, TN_EARG, "forward: x belongs to another context");
-    return cx;
-}
-
-static tn_tensor *run(tn_layer *l, tn_tensor *x)
-{
-    if (l->builtin) return l->forward(l, x);
-    tni_thread before = tni_user_begin();
-    tn_tensor *y      = l->forward(l, x);
-    tni_user_end(&before);
-    return y;
-}
-
-static tn_tensor *forward(tn_layer *l, tn_tensor *x)
-{
-    enum { MOST_NESTED = 1000 };  // before the stack ends
-    tn_ctx *cx = forward_args(l, x);
-    if (!cx) return NULL;
-    if (!l->forward)
-        return tni_fail(cx, TN_EARG, "forward: a layer of bare tensors has no function");
-    if (cx->nested >= MOST_NESTED)
-        return tni_fail(cx, TN_EARG,
-                        "forward: %d calls inside one another: does a layer run itself?",
-                        MOST_NESTED);
-    tni_layer_hold(l);
-    tn_tensor *y = run(l, x);
-    tni_layer_let_go(l);
-    if (!y && !cx->fault.code)
-        tni_fail(cx, TN_EUSER, "forward: the layer's function gave no tensor");
-    tn_layer *root = tni_layer_root(l);
-    if (y && root->watch) root->watch(l, y, root->watch_user);
-    return y;
-}
-
-tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
-{
-    tni_enter(tni_self.site);
-    tn_tensor *y = forward(l, x);
-    tni_leave(false, NULL);
-    return y;
 }
 
 // ---- asking and setting ------------------------------------------------------------------------
@@ -341,7 +397,7 @@ tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
                                tni_dtype_ok(dt) ? tn_dtype_name(dt) : "that");
     tni_entries list;
     if (!tni_layer_list(l, "layer_cast", &list)) return tni_failed();
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_scope *s  = tn_begin(cx);
     bool      ok = s != NULL;
     if (ok) cx->grad_mode = false;

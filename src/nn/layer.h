@@ -4,6 +4,8 @@
 
 #include "engine/engine.h"
 
+enum { TNI_MOST_PORTS = 16 };  // inputs, or outputs, of a layer: they lie on the stack
+
 // A tensor or a child by its name in the layer. Both names and arrays are the layer's.
 typedef struct {
     char      *name;
@@ -19,20 +21,24 @@ typedef struct {
 // a parent stands in the context's list of things. Invariant: every parameter is a leaf unless it is
 // frozen; names in one layer are unique.
 struct tn_layer {
-    tni_thing      thing;  // first
-    const char    *type;   // "Linear", for the summary
-    tn_layer      *parent;
-    tn_forward_fn *forward;  // NULL: a holder of tensors
-    bool           builtin;  // forward is ours: its temporaries die with the call
-    bool           training;
-    int            running;  // calls in progress that use the layer: it cannot be freed
-    void          *self;
+    tni_thing        thing;  // first
+    const char      *type;   // "Linear", for the summary
+    tn_layer        *parent;
+    const tni_path  *path;  // from the root, for messages; NULL until it first runs, and in a root
+    tn_forward_fn   *forward;
+    tn_forward_n_fn *forward_n;  // instead of forward; neither: a container
+    int              in, out;    // inputs and outputs that it takes and gives
+    int              optional;   // of in: so many at the end may be missing
+    bool             builtin;    // forward is ours: its temporaries die with the call
+    bool             training;
+    int              running;  // calls in progress that use the layer: it cannot be freed
+    void            *self;
     void (*free_self)(void *self);
     tni_named *param, *buffer;
     tni_child *child;
     size_t     params, buffers, children, param_cap, buffer_cap, child_cap;
     // While a summary runs: told of every forward call that ends. Of the tree's root.
-    void (*watch)(tn_layer *l, tn_tensor *y, void *user);
+    void (*watch)(tn_layer *l, int ny, tn_tensor *const *y, void *user);
     void *watch_user;
 };
 
@@ -56,10 +62,17 @@ static inline void tni_layer_let_go(tn_layer *l)
     l->thing.cx->nested--;
 }
 
+// The child whose name is the n characters at name; NULL if there is none.
+tn_layer *tni_layer_child_named(const tn_layer *l, const char *name, size_t n);
 // The layer at the top of l's tree.
 tn_layer *tni_layer_root(tn_layer *l);
 // The layer after l in the tree below root, parents before children; NULL after the last.
 tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l);
+// "layer1.0.weight": what stands below l under that name, from root on; NULL when memory is out. The
+// caller frees it.
+char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *name);
+// Finds out where l stands in its tree, for l->path. False when memory is out.
+bool tni_layer_place(tn_layer *l);
 // A child's name in its parent.
 const char *tni_layer_name(const tn_layer *l);
 

@@ -10,7 +10,7 @@ typedef struct {
 static tn_tensor *act_forward(tn_layer *l, tn_tensor *x)
 {
     act *s = l->self;
-    return s->f(x);
+    return tni_function_run(s->f, x);
 }
 
 // What PyTorch calls the layer of a function that we know.

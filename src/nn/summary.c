@@ -87,11 +87,14 @@ static bool gather(table *t, tn_layer *root)
 
 // ---- running -----------------------------------------------------------------------------------
 
-static void note_shape(tn_layer *l, tn_tensor *y, void *user)
+static void note_shape(tn_layer *l, int ny, tn_tensor *const *y, void *user)
 {
     table *t = user;
-    for (size_t i = 0; i < t->count; i++)
-        if (t->row[i].l == l) t->row[i].shape = tni_shape_of(y);
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->row[i].l != l) continue;
+        t->row[i].shape = tni_shape_of(y[0]);
+        for (int k = 1; k < ny; k++) tni_text_add(&t->row[i].shape, ", %s", tni_shape_of(y[k]).s);
+    }
 }
 
 // What a dry run changes in the network and its context, as it was before; the rows have the modes
@@ -99,7 +102,7 @@ static void note_shape(tn_layer *l, tn_tensor *y, void *user)
 typedef struct {
     tn_scope *scope;  // of what is recorded; it restores the gradient mode
     tn_layer *root;   // of the whole tree, with its watch
-    void (*watch)(tn_layer *l, tn_tensor *y, void *user);
+    void (*watch)(tn_layer *l, int ny, tn_tensor *const *y, void *user);
     void    *watch_user;
     uint64_t counter;
     int64_t  flush_at;
@@ -188,7 +191,7 @@ tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f)
     if (!cx) return tni_failed();
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_summary: the file is NULL");
     table t = { .cx = cx };
-    tni_enter(tni_self.site);
+    tni_enter();
     bool ok = gather(&t, l) && run(&t, l, x);
     if (ok) print(&t, f);
     tni_free(&cx->heap, t.row);

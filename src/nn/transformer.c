@@ -102,7 +102,7 @@ static tn_tensor *feed_forward(tn_layer *l, tn_tensor *x)
 {
     block *s = l->self;
     x        = tn_forward(s->linear1, x);
-    if (x) x = s->f(x);
+    if (x) x = tni_function_run(s->f, x);
     if (x) x = tn_forward(s->linear2, tn_dropout(x, s->dropout, l->training));
     return x ? tn_dropout(x, s->dropout, l->training) : NULL;
 }

@@ -102,7 +102,7 @@ static tn_tensor *clip_norm(tn_optim *o, double max)
 
 tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_tensor *norm = clip_norm(o, max);
     tni_leave(true, norm);
     return norm;
@@ -130,7 +130,7 @@ static tn_status clip_value(tn_optim *o, double max)
 
 tn_status tn_optim_clip_value(tn_optim *o, double max)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status status = clip_value(o, max);
     tni_leave(false, NULL);
     return status;

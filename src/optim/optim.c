@@ -221,7 +221,7 @@ static tn_optim *make(const char *op, tn_layer *net, const tn_optim *settings)
 
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_optim *o = make(op, net, settings);
     tni_leave(false, NULL);
     return o;

@@ -176,7 +176,7 @@ static tn_status step(tn_optim *o, tn_tensor *loss)
 
 tn_status tn_step(tn_optim *o, tn_tensor *loss)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status status = step(o, loss);
     tni_leave(false, NULL);
     return status;
@@ -194,7 +194,7 @@ static tn_status update_alone(tn_optim *o)
 
 tn_status tn_optim_step(tn_optim *o)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status status = update_alone(o);
     tni_leave(false, NULL);
     return status;

@@ -12,6 +12,8 @@ static void fail_list(tn_ctx *cx, tn_status code, const char *fmt, va_list args)
     cx->failures++;
     tni_self.latest = code;
     tni_fault_set(&cx->fault, code, fmt, args);
+    const tni_path *layer = cx->fault.site.layer;
+    if (layer && layer->owner != cx) cx->fault.site.layer = NULL;  // it may outlive that context
     if (cx->fault.told) return;
     tni_self.failed = cx;
     if (tni_self.depth == 0) tni_leave(false, NULL);
@@ -100,11 +102,25 @@ const char *tn_status_name(tn_status s)
 
 // ---- the public call in progress ---------------------------------------------------------------
 
-void tni_enter(tni_site site)
+// A call of the user's code begins. Inside a function that another call runs it is part of that one,
+// and without a line of its own it is that one.
+static void note_site(const char *file, int line, const char *op)
+{
+    const tni_site *up = tni_self.around;
+    if (up && !line) return;
+    tni_self.site.file = file ? file : "";
+    tni_self.site.line = line;
+    tni_self.site.op   = op;
+    if (!up) return;
+    bool top                 = !up->outer_line;
+    tni_self.site.outer_file = top ? up->file : up->outer_file;
+    tni_self.site.outer_line = top ? up->line : up->outer_line;
+}
+
+static void begin_call(void)
 {
     if (tni_self.depth++ > tni_self.floor) return;
     if (!tni_self.floor) {
-        tni_self.site   = site;
         tni_self.failed = NULL;
         tni_self.latest = TN_OK;
     }
@@ -112,17 +128,43 @@ void tni_enter(tni_site site)
     tni_self.cx    = NULL;
 }
 
-tni_thread tni_user_begin(void)
+void tni_enter(void)
 {
-    tni_thread before = tni_self;
-    tni_self.floor    = tni_self.depth;
+    begin_call();
+}
+
+void tni_enter_at(const char *file, int line, const char *op)
+{
+    if (tni_self.depth == tni_self.lines) note_site(file, line, op);
+    begin_call();
+}
+
+void tni_lines_begin(tni_thread *before)
+{
+    *before = tni_self;
+    if (!tni_self.depth) return;  // its calls are the outermost themselves
+    tni_self.lines  = tni_self.depth;
+    tni_self.around = &before->site;
+}
+
+void tni_lines_end(const tni_thread *before)
+{
+    tni_self.depth  = before->depth;
+    tni_self.lines  = before->lines;
+    tni_self.around = before->around;
+    tni_self.site   = before->site;
+}
+
+void tni_user_begin(tni_thread *before)
+{
+    tni_lines_begin(before);
+    tni_self.floor = tni_self.depth;
     tni_self.frame = ++tni_self.frames;  // nobody's: what is made without a frame of its own stays
-    return before;
 }
 
 void tni_user_end(const tni_thread *before)
 {
-    tni_self.depth = before->depth;
+    tni_lines_end(before);
     tni_self.floor = before->floor;
     tni_self.frame = before->frame;
     tni_self.cx    = before->cx;
@@ -144,24 +186,38 @@ static void tell(tn_ctx *cx)
 {
     tni_fault *f = &cx->fault;
     if (!f->code || f->told) return;
-    f->told = true;
+    f->told           = true;
+    const tni_site *s = &f->site;
     if (cx->handler)
         cx->handler(cx,
-                    &(tn_fault){ .code = (tn_status)f->code,
-                                 .text = f->text,
-                                 .file = f->site.file,
-                                 .line = f->site.line },
+                    &(tn_fault){ .code       = (tn_status)f->code,
+                                 .text       = f->text,
+                                 .file       = s->file,
+                                 .line       = s->line,
+                                 .layer      = s->layer ? s->layer->text : "",
+                                 .outer_file = s->outer_line ? s->outer_file : s->file,
+                                 .outer_line = s->outer_line ? s->outer_line : s->line },
                     cx->user);
+}
+
+// The call in progress is again the one around it. Invariant: between calls of the user's code, the site
+// is that of the call around it, and without one it is empty.
+static void restore_site(void)
+{
+    tni_self.site = tni_self.around ? *tni_self.around : (tni_site){ .file = "" };
 }
 
 void tni_leave(bool reap, const tn_tensor *keep)
 {
-    if (tni_self.depth > tni_self.floor && --tni_self.depth > tni_self.floor) return;
+    if (tni_self.depth > tni_self.floor && --tni_self.depth > tni_self.floor) {
+        if (tni_self.depth == tni_self.lines) restore_site();
+        return;
+    }
     if (tni_self.cx) end_frame(tni_self.cx, reap, keep);
     tni_self.cx = NULL;
+    if (tni_self.depth == tni_self.lines) restore_site();
     if (tni_self.floor) return;
     tn_ctx *failed  = tni_self.failed;
-    tni_self.site   = (tni_site){ .file = "" };
     tni_self.failed = NULL;
     if (failed) tell(failed);
 }

@@ -51,6 +51,8 @@ struct tn_ctx {
     size_t     walked_count, walked_cap;
 
     tni_thing *things;  // newest first
+    tni_path **path;    // of layers, by the hash of their texts; NULL where none is
+    size_t     paths, path_slots;
 
     tn_stats    stats;
     tni_engine *engine;
@@ -110,15 +112,23 @@ bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 // The public call in progress: every entry point that runs user callbacks, allocates for a while
 // or must not be left half way stands between these two. An error inside is told to the handler when
 // the outermost of them ends, so that a handler that jumps finds nothing half way. The ..._at forms
-// stand in one already; a function that is also called without a site opens its own, with
-// tni_self.site.
-void tni_enter(tni_site site);
+// stand in one already; a function that is also called without a site opens its own, with tni_enter.
+void tni_enter(void);
+void tni_enter_at(const char *file, int line, const char *op);
 // Ends it. reap: tensors made inside, except keep, die. Then tells a new error to the handler.
 void tni_leave(bool reap, const tn_tensor *keep);
-// Around a call of the user's code inside a public call: the public calls it makes have frames of
-// their own, so that their temporaries die with them and the user's tensors do not die with ours.
-// The site and the handler stay those of the outermost call.
-tni_thread tni_user_begin(void);
-void       tni_user_end(const tni_thread *before);
+// Around a call of the user's code inside a public call. The public calls it makes have sites of their
+// own, which keep the outermost one beside them; a call without a line has the site around it.
+// tni_lines_begin leaves it at that: what the code makes dies with our frame. After tni_user_begin they
+// also have frames of their own, so that their temporaries die with them and the user's tensors do
+// not die with ours. The handler waits for the outermost call. before lasts until the end.
+void tni_lines_begin(tni_thread *before);
+void tni_lines_end(const tni_thread *before);
+void tni_user_begin(tni_thread *before);
+void tni_user_end(const tni_thread *before);
+
+// The path of that text, made when it is first asked for; NULL when memory is out.
+const tni_path *tni_path_of(tn_ctx *cx, const char *text);
+void            tni_paths_close(tn_ctx *cx);
 
 #endif

@@ -89,14 +89,14 @@ struct tni_node {
     bool        failed     : 1;  // a read could not compute it: only another read tries again
     bool        owns_bytes : 1;  // attr.custom.bytes
     bool        constant   : 1;  // one number everywhere: can be had at any time, so never gone
-    tni_site    site;
-    tni_node  **src;  // -> few, or owned
+    tni_node  **src;             // -> few, or owned
     tni_node   *few[3];
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
     tni_origin *origin;  // of a view that needs gradients: the handle it was made for
     tni_buffer *buf;
     int64_t     start;  // where in buf it begins, in elements
     tni_node   *next;   // scratch: work lists
+    tni_site    site;   // this and what follows is written when the node is recorded
     int64_t     size[TN_MAX_RANK];
     tni_attr    attr;
 };

@@ -319,10 +319,10 @@ static tni_node *mark_leaf(tn_ctx *cx, tni_leaf *l, tni_node *base)
 static tni_node *gone(tn_tensor *x, const char *op, const tni_node *n)
 {
     return tni_fail(x->cx, TN_EGONE,
-                    "%s: the value of %s made at %s:%d was not stored by the step that ended at "
+                    "%s: the value of %s made at %s was not stored by the step that ended at "
                     "%s:%d; tn_want or tn_keep it before",
-                    tni_self.site.op ? tni_self.site.op : op, tni_shape_of(x).s, n->site.file,
-                    n->site.line, n->attr.gone.file, n->attr.gone.line);
+                    tni_self.site.op ? tni_self.site.op : op, tni_shape_of(x).s,
+                    tni_site_text(&n->site).s, n->attr.gone.file, n->attr.gone.line);
 }
 
 // The node of a view, a leaf or a cut value, which x keeps; NULL, reported, on failure.
@@ -376,7 +376,7 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     if (x->node && x->node->state == TNI_GONE) uncache(x);
     if (x->node) return x->node;
 
-    tni_enter(tni_self.site);
+    tni_enter();
     tni_node *n = make_node(x, base, cut);
     tni_leave(false, NULL);
     return n;

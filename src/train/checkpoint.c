@@ -249,7 +249,7 @@ static tn_status with_snapshot(tni_snapshot *s, bool (*f)(tni_snapshot *s))
 
 tn_status tn_checkpoint_save(tn_ctx *cx, const char *path, const tn_checkpoint *c)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tni_snapshot s      = { .cx = cx, .op = "checkpoint_save", .path = path, .c = c };
     tn_status    status = with_snapshot(&s, save);
     tni_leave(false, NULL);
@@ -258,7 +258,7 @@ tn_status tn_checkpoint_save(tn_ctx *cx, const char *path, const tn_checkpoint *
 
 tn_status tn_checkpoint_load(tn_ctx *cx, const char *path, tn_checkpoint *c)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tni_snapshot s      = { .cx = cx, .op = "checkpoint_load", .path = path, .c = c };
     tn_status    status = with_snapshot(&s, load);
     if (status == TN_OK) c->step = s.step;

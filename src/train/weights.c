@@ -50,7 +50,7 @@ static tn_status save(tn_layer *l, const char *path, const tn_save_opts *o)
 
 tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status s = save(l, path, &o);
     tni_leave(false, NULL);
     return s;
@@ -176,7 +176,7 @@ static tn_status load(tn_layer *net, const char *path, const tn_load_opts *o)
 
 tn_status tn_load_with(tn_layer *l, const char *path, tn_load_opts o)
 {
-    tni_enter(tni_self.site);
+    tni_enter();
     tn_status s = load(l, path, &o);
     tni_leave(false, NULL);
     return s;
