@@ -232,6 +232,168 @@ static void rule_14_files_keep_the_first_name_of_a_tied_tensor(void)
     scratch_close();
 }
 
+// ---- files that do not fit as they are
+
+// Saves all tensors of a network but those called by the name.
+static void save_without(tn_layer *l, const char *path, const char *name)
+{
+    tn_ctx     *cx = tn_layer_ctx(l);
+    const char *names[16];
+    tn_tensor  *t[16];
+    int         n = 0;
+    CHECK_STATUS(tn_save(l, path), TN_OK);
+    tn_file *f = tn_file_open(cx, path);
+    for (int i = 0; i < tn_file_count(f); i++) {
+        if (!strcmp(tn_file_name(f, i), name)) continue;
+        names[n] = tn_file_name(f, i);
+        t[n]     = tn_clone(tn_file_tensor(f, names[n]));
+        CHECK_STATUS(tn_eval_of(t[n++]), TN_OK);
+    }
+    CHECK_INT(n, tn_file_count(f) - 1);
+    CHECK_STATUS(tn_file_write(cx, path, n, names, t, 0, NULL), TN_OK);
+    tn_file_free(f);
+}
+
+// As PyTorch has it: the count of batches is none of the weights.
+static void a_file_may_lack_the_count_of_a_batch_norm(void)
+{
+    if (!CHECK(scratch_open())) return;
+    const char *path = scratch_path("net.safetensors");
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer *a = network(cx, 3), *b = network(cx, 3);
+        tn_forward(b, tn_randn(cx, TN_F32, TN_SHAPE(5, 3)));
+        save_without(a, path, "1.num_batches_tracked");
+        CHECK_STATUS(tn_load(b, path), TN_OK);
+        CHECK_INT(tn_item_i64(tn_layer_find(b, "1.num_batches_tracked")), 1);
+        CHECK(tn_item(tn_max_all(tn_abs(
+                  tn_sub(tn_layer_find(a, "2.weight"), tn_layer_find(b, "2.weight"))))) < 1e-7);
+        save_without(a, path, "1.running_mean");
+        CHECK_STATUS(tn_load(b, path), TN_EFORMAT);
+        CHECK_FAILED2(cx, TN_EFORMAT, "1 missing (1.running_mean)", ".partial");
+    }
+    scratch_close();
+}
+
+static void a_refusal_says_what_lets_it_pass(void)
+{
+    if (!CHECK(scratch_open())) return;
+    const char *path = scratch_path("net.safetensors");
+    tn_ctx     *cx   = rules_open("cpu");
+    tn_layer   *l    = small(cx);
+    write_names(cx, path, NAMES("a"));
+    CHECK_STATUS(tn_load(l, path), TN_EFORMAT);
+    CHECK_FAILED2(cx, TN_EFORMAT, "1 missing (b); with .partial or .allow_missing of tn_load_with",
+                  "stays as it is");
+    write_names(cx, path, NAMES("a", "b", "c"));
+    CHECK_STATUS(tn_load(l, path), TN_EFORMAT);
+    CHECK_FAILED2(cx, TN_EFORMAT, "1 not expected (c); .ignore or .allow_unknown", "passes over");
+    tn_close(cx);
+    scratch_close();
+}
+
+// A layer with parameters "a" 8 8 and, in a child of a child, "b.c.weight" 9 9.
+static tn_layer *nested(tn_ctx *cx)
+{
+    tn_layer *l = tn_layer_new(cx, identity, NULL, NULL),
+             *b = tn_layer_new(cx, identity, NULL, NULL);
+    tn_layer *c = tn_layer_new(cx, identity, NULL, NULL);
+    tn_layer_param(l, "a", tn_full(cx, TN_F32, TN_SHAPE(2), 8));
+    tn_layer_param(c, "weight", tn_full(cx, TN_F32, TN_SHAPE(2), 9));
+    tn_layer_child(b, "c", c);
+    tn_layer_child(l, "b", b);
+    return l;
+}
+
+static void names_may_be_missing_unknown_or_of_another_shape(void)
+{
+    if (!CHECK(scratch_open())) return;
+    const char *path = scratch_path("net.safetensors");
+    tn_ctx     *cx   = rules_open("cpu");
+    tn_layer   *l    = nested(cx);
+    write_names(cx, path, NAMES("a"));
+    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .allow_missing = "a" }), TN_EFORMAT);
+    CHECK_FAILED(cx, TN_EFORMAT, "1 missing (b.c.weight)");
+    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .allow_missing = "x,b.*" }), TN_OK);
+    CHECK_VALUES(tn_layer_find(l, "a"), 1, 2);
+    CHECK_VALUES(tn_layer_find(l, "b.c.weight"), 9, 9);
+    // What the file has and the network too is loaded, whatever may be unknown.
+    write_names(cx, path, NAMES("x", "a", "b.c.weight", "y.z"));
+    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .allow_unknown = "x" }), TN_EFORMAT);
+    CHECK_FAILED(cx, TN_EFORMAT, "1 not expected (y.z)");
+    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .allow_unknown = "*" }), TN_OK);
+    CHECK_VALUES(tn_layer_find(l, "a"), 3, 4);
+    CHECK_VALUES(tn_layer_find(l, "b.c.weight"), 5, 6);
+    tn_tensor *t[] = { tn_zeros(cx, TN_F32, TN_SHAPE(2)), tn_zeros(cx, TN_F32, TN_SHAPE(2, 1)) };
+    CHECK_STATUS(tn_file_write(cx, path, 2, NAMES("a", "b.c.weight"), t, 0, NULL), TN_OK);
+    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .allow_mismatch = "a" }), TN_ESHAPE);
+    CHECK_FAILED(cx, TN_ESHAPE, "b.c.weight is (2, 1) in the file, but (2,) here");
+    CHECK_STATUS(tn_load_with(l, path, (tn_load_opts){ .allow_mismatch = "*" }), TN_OK);
+    CHECK_VALUES(tn_layer_find(l, "a"), 0, 0);
+    CHECK_VALUES(tn_layer_find(l, "b.c.weight"), 5, 6);
+    tn_close(cx);
+    scratch_close();
+}
+
+// Loads a file of these names, which begin with "m.", by n pairs of a map.
+static tn_status load_mapped(tn_layer *l, const char *path, const char *const *names, int n,
+                             const char *const *map)
+{
+    write_names(tn_layer_ctx(l), path, names);
+    return tn_load_with(l, path, (tn_load_opts){ .prefix = "m.", .nmap = n, .map = map });
+}
+
+static void names_of_a_file_are_mapped(void)
+{
+    if (!CHECK(scratch_open())) return;
+    const char *path = scratch_path("net.safetensors");
+    tn_ctx     *cx   = rules_open("cpu");
+    tn_layer   *l    = nested(cx);
+    tn_tensor  *a = tn_layer_find(l, "a"), *b = tn_layer_find(l, "b.c.weight");
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.c.layer.b.w"), 2,
+                             NAMES("*.layer.*.w", "*.*.weight", "c.*", "no")),
+                 TN_EFORMAT);
+    CHECK_FAILED2(cx, TN_EFORMAT, "1 missing (b.c.weight)", "1 not expected (m.c.layer.b.w)");
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.layer.b.c.w"), 2,
+                             NAMES("layer.*.w", "*.weight", "layer.*", "no")),
+                 TN_OK);
+    CHECK_VALUES(b, 3, 4);
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.first", "m.b,c.w.w"), 2,
+                             NAMES("first", "a", "?,*.w*", "b.*.weight*")),
+                 TN_EFORMAT);
+    CHECK_FAILED(cx, TN_EFORMAT, "1 missing (b.c.weight)");
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.first", "m.b,c.w"), 2,
+                             NAMES("first", "a", "?,*.w*", "b.*.weight*")),
+                 TN_OK);
+    CHECK_VALUES(a, 1, 2);
+    CHECK_VALUES(b, 3, 4);
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.b.c.weight", "m.one", "m.two"), 2,
+                             NAMES("one", "a", "two", "a")),
+                 TN_EFORMAT);
+    CHECK_FAILED(cx, TN_EFORMAT, "m.one and m.two of the file are both a here");
+    tn_close(cx);
+    scratch_close();
+}
+
+static void a_map_that_cannot_be_is_an_error(void)
+{
+    if (!CHECK(scratch_open())) return;
+    const char *path   = scratch_path("net.safetensors");
+    tn_ctx     *cx     = rules_open("cpu");
+    tn_layer   *l      = small(cx);
+    const char *half[] = { "a", NULL };
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, half), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "load: pair 0 of the map has a NULL");
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, NULL), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "load: the map has 1 pairs, but none are there");
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, NAMES("*.x", "*.*")), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "\"*.*\" of the map has more stars than \"*.x\"");
+    CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, NAMES("*********", "x")), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "has more than 8 stars");
+    CHECK_VALUES(tn_layer_find(l, "a"), 1, 2);
+    tn_close(cx);
+    scratch_close();
+}
+
 // ---- what goes wrong
 
 static void a_file_that_is_not_there_is_an_error(void)
@@ -312,6 +474,11 @@ const test_case tests_weights[] = { TEST(what_is_saved_is_loaded),
                                     TEST(rule_22_a_shape_that_differs_is_named_and_nothing_changes),
                                     TEST(rule_22_loading_casts),
                                     TEST(rule_14_files_keep_the_first_name_of_a_tied_tensor),
+                                    TEST(a_file_may_lack_the_count_of_a_batch_norm),
+                                    TEST(a_refusal_says_what_lets_it_pass),
+                                    TEST(names_may_be_missing_unknown_or_of_another_shape),
+                                    TEST(names_of_a_file_are_mapped),
+                                    TEST(a_map_that_cannot_be_is_an_error),
                                     TEST(a_file_that_is_not_there_is_an_error),
                                     TEST(a_view_cannot_be_loaded_into),
                                     TEST(any_allocation_may_fail_while_saving_and_loading),

@@ -230,13 +230,24 @@ typedef struct {
     const char *const *meta;
 } tn_save_opts;
 TN_API tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o);
-// Names must fit both ways, shapes must be equal, dtypes are cast; all or nothing.
+// Names must fit both ways, shapes must be equal, dtypes are cast; all or nothing. As in PyTorch the
+// file may lack num_batches_tracked of a batch norm, which then stays as it is.
 TN_API tn_status tn_load(tn_layer *l, const char *path);
 typedef struct {
     const char *prefix;      // of the names in the file that count; taken off
     const char *add_prefix;  // then put before them: "transformer." for a file of GPT-2 without it
     const char *ignore;      // a pattern of names in the file that do not count: "*.attn.bias"
     bool        partial;     // what the file does not have stays as it is
+    // Patterns, of names here that the file may lack; of names in the file that nothing here has; and
+    // of names here whose shape in the file may be another ("fc.*": for other classes). What gets no
+    // value stays as it is.
+    const char *allow_missing, *allow_unknown, *allow_mismatch;
+    // What names of the file are called here, as nmap pairs of pattern and name: "layers.*.w_in",
+    // "blocks.*.linear.weight". The first star of the name stands for what the first of the pattern
+    // does, and so on. The first pair that fits counts; it is asked after prefix and before
+    // add_prefix, and a name that fits none stays.
+    int                nmap;
+    const char *const *map;
 } tn_load_opts;
 TN_API tn_status tn_load_with(tn_layer *l, const char *path, tn_load_opts o);
 

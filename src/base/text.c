@@ -158,33 +158,42 @@ bool tni_parse_double(const char *s, size_t n, double *v)
     return isfinite(*v);
 }
 
-// One pattern, from p to end. Where a star fits too little, it is tried again one character on.
-static bool fits(const char *p, const char *end, const char *name)
+// One pattern, from p to end. Where a star fits too little, it is tried again one character on. found,
+// unless NULL, has room for every star.
+static bool fits(const char *p, const char *end, const char *name, tni_star *found)
 {
     const char *star = NULL, *back = NULL;
     while (*name) {
         if (p < end && *p == '*') {
             star = p++;
             back = name;
+            if (found) *found++ = (tni_star){ name, name };
         } else if (p < end && (*p == '?' || *p == *name)) {
             p++;
             name++;
         } else if (star) {
             p    = star + 1;
             name = ++back;
+            if (found) found[-1].to = back;
         } else {
             return false;
         }
     }
-    while (p < end && *p == '*') p++;
+    for (; p < end && *p == '*'; p++)
+        if (found) *found++ = (tni_star){ name, name };
     return p == end;
+}
+
+bool tni_glob_stars(const char *pattern, const char *name, tni_star star[TNI_STARS])
+{
+    return fits(pattern, pattern + strlen(pattern), name, star);
 }
 
 bool tni_glob(const char *pattern, const char *name)
 {
     for (const char *p = pattern;; p++) {
         const char *end = p + strcspn(p, ",");
-        if (fits(p, end, name)) return true;
+        if (fits(p, end, name, NULL)) return true;
         if (!*end) return false;
         p = end;
     }

@@ -50,5 +50,13 @@ bool tni_parse_double(const char *s, size_t n, double *v);
 
 // Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.
 bool tni_glob(const char *pattern, const char *name);
+// What a star of a pattern stands for in a name.
+enum { TNI_STARS = 8 };
+typedef struct {
+    const char *from, *to;
+} tni_star;
+// The same for one pattern, in which a comma is a comma and which has at most TNI_STARS stars; and what
+// each of them stands for: as little as will do, from the left, and the last one all the rest.
+bool tni_glob_stars(const char *pattern, const char *name, tni_star star[TNI_STARS]);
 
 #endif

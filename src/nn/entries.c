@@ -83,8 +83,12 @@ static bool list_names(tni_entries *list, const tn_layer *root, const tn_layer *
             return false;
         char *name = tni_layer_full_name(root, l, named[i].name);
         if (!name) return false;
-        int first                  = first_of(list, named[i].t);
-        list->entry[list->count++] = (tni_entry){ name, named[i].t, is_param, first };
+        list->entry[list->count] = (tni_entry){ .name     = name,
+                                                .t        = named[i].t,
+                                                .is_param = is_param,
+                                                .spare    = named[i].spare,
+                                                .first    = first_of(list, named[i].t) };
+        list->count++;
     }
     return true;
 }

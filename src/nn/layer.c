@@ -289,7 +289,7 @@ static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_t
     }
     tni_tensor_own(t);
     t->store->wanted = true;
-    (*list)[(*n)++]  = (tni_named){ copy, t };
+    (*list)[(*n)++]  = (tni_named){ .name = copy, .t = t };
     return t;
 }
 

@@ -10,6 +10,7 @@ enum { TNI_MOST_PORTS = 16 };  // inputs, or outputs, of a layer: they lie on th
 typedef struct {
     char      *name;
     tn_tensor *t;
+    bool       spare;  // a file of weights may lack it: it stays as it is
 } tni_named;
 
 typedef struct {
@@ -81,6 +82,7 @@ typedef struct {
     char      *name;
     tn_tensor *t;
     bool       is_param;
+    bool       spare;  // as in tni_named
     int        first;  // of a tied tensor: the entry that has it first; else its own index
 } tni_entry;
 

@@ -51,7 +51,10 @@ tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o)
     s->mean     = tni_new_buffer(l, "running_mean", TN_F32, 0, 1, &channels);
     if (s->mean) s->var = tni_new_buffer(l, "running_var", TN_F32, 1, 1, &channels);
     if (s->var) s->batches = tni_new_buffer(l, "num_batches_tracked", TN_I64, 0, TN_0D);
-    return s->batches ? l : tni_layer_give_up(l);
+    if (!s->batches) return tni_layer_give_up(l);
+    // Files of old PyTorch and of converters lack the count, which nothing is computed from.
+    l->buffer[l->buffers - 1].spare = true;
+    return l;
 }
 
 tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels)

@@ -174,7 +174,7 @@ static bool match(tni_snapshot *s, tn_file *f)
         bool must = p->kind == TNI_PIECE_VALUE || (p->kind == TNI_PIECE_NUMBERS && p->data);
         if (must && p->from < 0) tni_misfit(&missing, p->name);
     }
-    return tni_names_fit(s->cx, s->op, s->path, &missing, &unknown) == TN_OK;
+    return tni_names_fit(s->cx, s->op, s->path, &missing, &unknown, "") == TN_OK;
 }
 
 // A tensor of the file that has the dtype and shape of its piece; NULL, reported, if it has not. State

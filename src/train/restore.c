@@ -14,7 +14,7 @@ void tni_misfit(tni_misfits *m, const char *name)
 }
 
 tn_status tni_names_fit(tn_ctx *cx, const char *op, const char *path, const tni_misfits *missing,
-                        const tni_misfits *unknown)
+                        const tni_misfits *unknown, const char *remedy)
 {
     if (!missing->count && !unknown->count) return TN_OK;
     tni_text both[2] = { { "" }, { "" } };
@@ -23,8 +23,9 @@ tn_status tni_names_fit(tn_ctx *cx, const char *op, const char *path, const tni_
     if (unknown->count)
         tni_text_add(&both[1], "%lld not expected (%s)", (long long)unknown->count,
                      unknown->first.s);
-    return tni_fail_status(cx, TN_EFORMAT, "%s: %.120s: names do not fit: %s%s%s", op, path,
-                           both[0].s, missing->count && unknown->count ? ", " : "", both[1].s);
+    return tni_fail_status(cx, TN_EFORMAT, "%s: %.120s: names do not fit: %s%s%s%s", op, path,
+                           both[0].s, missing->count && unknown->count ? ", " : "", both[1].s,
+                           remedy);
 }
 
 char *tni_join(tn_ctx *cx, const char *op, const char *prefix, const char *name)
@@ -34,6 +35,62 @@ char *tni_join(tn_ctx *cx, const char *op, const char *prefix, const char *name)
     if (!text) return tni_fail_memory(cx, op);
     memcpy(text, prefix, a);
     memcpy(text + a, name, b);
+    return text;
+}
+
+// ---- renaming ----------------------------------------------------------------------------------
+
+static int count_stars(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += *text == '*';
+    return n;
+}
+
+bool tni_renames_ok(tn_ctx *cx, const char *op, int n, const char *const *pair)
+{
+    if (n < 0 || (n > 0 && !pair))
+        return tni_refuse(cx, TN_EARG, "%s: the map has %d pairs, but none are there", op, n);
+    for (int i = 0; i < n; i++) {
+        const char *from = pair[2 * i], *to = pair[2 * i + 1];
+        if (!from || !to)
+            return tni_refuse(cx, TN_EARG, "%s: pair %d of the map has a NULL", op, i);
+        if (count_stars(from) > TNI_STARS)
+            return tni_refuse(cx, TN_EARG, "%s: \"%.100s\" of the map has more than %d stars", op,
+                              from, TNI_STARS);
+        if (count_stars(to) > count_stars(from))
+            return tni_refuse(cx, TN_EARG,
+                              "%s: \"%.100s\" of the map has more stars than \"%.100s\"", op, to,
+                              from);
+    }
+    return true;
+}
+
+// `to` with each star replaced; written to text unless that is NULL. The length, without the 0.
+static size_t replace_stars(const char *to, const tni_star *star, char *text)
+{
+    size_t n = 0;
+    for (; *to; to++) {
+        const char *from = *to == '*' ? star->from : to;
+        size_t      more = *to == '*' ? (size_t)(star->to - star->from) : 1;
+        if (text) memcpy(text + n, from, more);
+        n += more;
+        star += *to == '*';
+    }
+    if (text) text[n] = 0;
+    return n;
+}
+
+char *tni_rename(tn_ctx *cx, const char *op, int n, const char *const *pair, const char *name)
+{
+    tni_star star[TNI_STARS];
+    int      i = 0;
+    while (i < n && !tni_glob_stars(pair[2 * i], name, star)) i++;
+    if (i == n) return tni_join(cx, op, "", name);
+    const char *to   = pair[2 * i + 1];
+    char       *text = tni_alloc(&cx->heap, replace_stars(to, star, NULL) + 1);
+    if (!text) return tni_fail_memory(cx, op);
+    replace_stars(to, star, text);
     return text;
 }
 

@@ -13,9 +13,9 @@ typedef struct {
 
 void tni_misfit(tni_misfits *m, const char *name);
 // Reports both lists, if there is anything in them: names that the file does not have, and names in
-// the file that nobody asked for.
+// the file that nobody asked for. What there is to do about it goes after the sentence.
 tn_status tni_names_fit(tn_ctx *cx, const char *op, const char *path, const tni_misfits *missing,
-                        const tni_misfits *unknown);
+                        const tni_misfits *unknown, const char *remedy);
 
 // Whether a tensor of the file has this shape; reports it by name, with both shapes.
 bool tni_shape_fits(tn_ctx *cx, const char *op, const char *path, const tn_file_desc *file,
@@ -32,5 +32,11 @@ void tni_put_value(tn_tensor *t, const tn_tensor *value);
 
 // prefix and name as one text; NULL, reported by the op's name, when memory is out.
 char *tni_join(tn_ctx *cx, const char *op, const char *prefix, const char *name);
+// Whether n pairs of pattern and name can rename: no NULLs, and no star in a name that its pattern does
+// not have. Reports the pair.
+bool tni_renames_ok(tn_ctx *cx, const char *op, int n, const char *const *pair);
+// The name that the first fitting pair gives, or the name itself, as a new text; NULL, reported by the
+// op's name, when memory is out.
+char *tni_rename(tn_ctx *cx, const char *op, int n, const char *const *pair, const char *name);
 
 #endif

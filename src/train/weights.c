@@ -66,56 +66,91 @@ tn_status tn_save(tn_layer *l, const char *path)
 // A load in progress. from[i] is the index in the file of what entry i gets, or -1; a tied tensor
 // gets it at its first entry, under whichever of its names the file has.
 typedef struct {
-    tn_ctx     *cx;
-    const char *path, *prefix, *add_prefix, *ignore;
-    bool        partial;
-    tn_file    *file;
-    tni_entries list;
-    int        *from;
-    tn_tensor **value;  // by entry, made ready
+    tn_ctx      *cx;
+    const char  *path;
+    tn_load_opts o;  // prefixes that are NULL are ""
+    tn_file     *file;
+    tni_entries  list;
+    int         *from;
+    tn_tensor  **value;  // by entry, made ready
 } loading;
 
-// The entry called prefix and name, one after the other; -1 where there is none.
-static int find_entry(const tni_entries *list, const char *prefix, const char *name)
+static bool fits(const char *pattern, const char *name)
 {
-    size_t n = strlen(prefix);
-    for (size_t i = 0; i < list->count; i++) {
+    return pattern && tni_glob(pattern, name);
+}
+
+// The entry that a name of the file, its prefix taken off, stands for; -1 where there is none, -2,
+// reported, on failure.
+static int find_entry(const loading *l, const char *name)
+{
+    const tni_entries *list = &l->list;
+    size_t             n = strlen(l->o.add_prefix), i = 0;
+    char              *here = tni_rename(l->cx, "load", l->o.nmap, l->o.map, name);
+    if (!here) return -2;
+    for (; i < list->count; i++) {
         const char *full = list->entry[i].name;
-        if (!strncmp(full, prefix, n) && !strcmp(full + n, name)) return (int)i;
+        if (!strncmp(full, l->o.add_prefix, n) && !strcmp(full + n, here)) break;
     }
-    return -1;
+    tni_free(&l->cx->heap, here);
+    return i < list->count ? (int)i : -1;
 }
 
 // Decides who gets what. Names in the file count if they have the prefix and are not ignored.
-static bool match(loading *l)
+static bool give_names(loading *l, tni_misfits *unknown)
 {
-    tni_misfits missing = { 0 }, unknown = { 0 };
-    size_t      skip = strlen(l->prefix);
+    size_t skip = strlen(l->o.prefix);
     for (size_t i = 0; i < l->list.count; i++) l->from[i] = -1;
     for (int k = 0; k < tn_file_count(l->file); k++) {
         const char *name = tn_file_name(l->file, k);
-        if (strncmp(name, l->prefix, skip) || (l->ignore && tni_glob(l->ignore, name))) continue;
-        int i = find_entry(&l->list, l->add_prefix, name + skip);
-        if (i < 0) tni_misfit(&unknown, name);
-        else l->from[i] = k;
+        if (strncmp(name, l->o.prefix, skip) || fits(l->o.ignore, name)) continue;
+        int i = find_entry(l, name + skip);
+        if (i == -2) return false;
+        if (i < 0 && !fits(l->o.allow_unknown, name)) tni_misfit(unknown, name);
+        if (i < 0) continue;
+        if (l->from[i] >= 0)
+            return tni_refuse(l->cx, TN_EFORMAT,
+                              "load: %.120s: %.60s and %.60s of the file are both %.60s here",
+                              l->path, tn_file_name(l->file, l->from[i]), name,
+                              l->list.entry[i].name);
+        l->from[i] = k;
     }
     for (size_t i = 0; i < l->list.count; i++) {
         int *first = &l->from[l->list.entry[i].first];
         if (*first < 0) *first = l->from[i];
     }
-    for (size_t i = 0; i < l->list.count && !l->partial; i++)
-        if (l->list.entry[i].first == (int)i && l->from[i] < 0)
-            tni_misfit(&missing, l->list.entry[i].name);
-    return tni_names_fit(l->cx, "load", l->path, &missing, &unknown) == TN_OK;
+    return true;
 }
 
-static bool shapes_fit(const loading *l)
+static bool match(loading *l)
+{
+    tni_misfits missing = { 0 }, unknown = { 0 };
+    if (!give_names(l, &unknown)) return false;
+    for (size_t i = 0; i < l->list.count && !l->o.partial; i++) {
+        const tni_entry *e = &l->list.entry[i];
+        if (e->first != (int)i || l->from[i] >= 0 || e->spare) continue;
+        if (!fits(l->o.allow_missing, e->name)) tni_misfit(&missing, e->name);
+    }
+    const char *remedy = missing.count
+                             ? "; with .partial or .allow_missing of tn_load_with what is missing "
+                               "stays as it is"
+                             : "; .ignore or .allow_unknown of tn_load_with passes over them";
+    return tni_names_fit(l->cx, "load", l->path, &missing, &unknown, remedy) == TN_OK;
+}
+
+// What may have another shape in the file gets nothing then.
+static bool shapes_fit(loading *l)
 {
     for (size_t i = 0; i < l->list.count; i++) {
         if (l->from[i] < 0) continue;
         tn_file_desc     d = tn_file_info(l->file, l->from[i]);
         const tni_entry *e = &l->list.entry[i];
         tni_view         v = tni_layout(e->t);
+        if (fits(l->o.allow_mismatch, e->name) &&
+            !tni_shape_equal(d.rank, d.size, v.rank, v.size)) {
+            l->from[i] = -1;
+            continue;
+        }
         if (!tni_shape_fits(l->cx, "load", l->path, &d, v.rank, v.size)) return false;
         if (!tni_can_put("load", e->name, e->t)) return false;
     }
@@ -156,13 +191,10 @@ static bool load_list(loading *l)
 static tn_status load(tn_layer *net, const char *path, const tn_load_opts *o)
 {
     tn_ctx *cx = tni_thing_ok("load", net, TNI_LAYER);
-    if (!cx) return tni_failed();
-    loading l = { .cx         = cx,
-                  .path       = path,
-                  .prefix     = o->prefix ? o->prefix : "",
-                  .add_prefix = o->add_prefix ? o->add_prefix : "",
-                  .ignore     = o->ignore,
-                  .partial    = o->partial };
+    if (!cx || !tni_renames_ok(cx, "load", o->nmap, o->map)) return tni_failed();
+    loading l = { .cx = cx, .path = path, .o = *o };
+    if (!o->prefix) l.o.prefix = "";
+    if (!o->add_prefix) l.o.add_prefix = "";
     if (!tni_layer_list(net, "load", &l.list)) return tni_failed();
     l.file  = tn_file_open(cx, path);
     bool ok = l.file && load_list(&l);
