@@ -75,7 +75,7 @@ test-peer: configure
 
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
-	@$(B)/tenon demo --save $(B)/lenet.safetensors $(ARGS)
+	@$(B)/tenon demo --force --save $(B)/lenet.safetensors $(ARGS)
 
 fuzz:
 	@$(MAKE) --no-print-directory fuzz-all SANITIZE=address,undefined

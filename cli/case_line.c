@@ -89,6 +89,7 @@ bool cli_case_line_parse(cli_case_line *l, int argc, char **argv)
         else if (!takes_value(l, argc, argv, &i, &ok)) ok = choose_case(l, argv[i]);
     }
     if (!ok) return false;
+    if (l->one && l->list) return wrong(l, "--list and a CASE, %s: one of them", l->one->name);
     if (l->one && l->program) return wrong(l, "a CASE or a program, not both");
     if (l->steps && !l->one) return wrong(l, "--steps needs a CASE");
     return l->one || l->program || l->list || wrong(l, "a CASE is needed");

@@ -69,7 +69,7 @@ typedef struct {
     int64_t     layers, heads, width, context, depth;
     int64_t     every, eval_every, save_every, threads, tokens, top_k;
     double      lr, momentum, weight_decay, clip, dropout, temperature;
-    bool        resume, quiet;
+    bool        resume, force, quiet;
     uint64_t    given;  // bit i: row i of the table has a value
     uint64_t    asked;  // bit i: it is from the command line
 } cli_settings;
@@ -278,7 +278,7 @@ void cli_progress_end(cli_progress *p);  // takes the bar away
 // The log: JSON, one object a line. With `resume`, records after that step are cut off first, and
 // seconds is set to the time of the last that stays. NULL, reported on stderr, on failure.
 FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds);
-void  cli_log_write(FILE *f, const cli_moment *m);
+bool  cli_log_write(FILE *f, const cli_moment *m);  // false, with errno, on failure
 
 // From now on the first SIGINT or SIGTERM only asks, and says so unless quiet; the second ends the process
 // at once. Then which one has asked, or 0; and the signals' own actions again. bar: there may be one on
@@ -301,7 +301,8 @@ typedef struct {
     cli_memory       memory;
     cli_progress     progress;
     FILE            *log;
-    char            *notes;  // of the checkpoint: memory and settings, as saved.c writes them
+    bool             log_failed;  // and was let go
+    char            *notes;       // of the checkpoint: memory and settings, as saved.c writes them
     size_t           notes_bytes;
 
     double    began, saved;  // the clock when this process began to train, and when it last saved
@@ -322,6 +323,9 @@ void cli_run_close(cli_run *r);
 // ---- saved networks ----------------------------------------------------------------------------
 
 tn_status cli_run_save(cli_run *r);
+// Whether a new run may be saved where settings.save says: not over one that is finished, without --force.
+// False, reported on stderr.
+bool cli_run_may_save(cli_run *r);
 // Weights, optimizer, data and memory, from beside settings.save. Returns the exit status.
 int cli_run_resume(cli_run *r);
 // Opens a context by the settings; NULL, reported on stderr, on failure.

@@ -60,7 +60,9 @@ static void print_metadata(const tn_file *f)
 int cli_info(int argc, char **argv)
 {
     if (argc != 3 || argv[2][0] == '-') {
-        fprintf(stderr, "tenon info: one FILE is needed; see tenon help info\n");
+        fputs("tenon info: one FILE is needed", stderr);
+        if (argc > 3) fprintf(stderr, ", and \"%s\" is one word too many", cli_shown(argv[3]));
+        fputs("; see tenon help info\n", stderr);
         return 2;
     }
     tn_ctx *cx = cli_open(&(cli_settings){ .device = "cpu" });

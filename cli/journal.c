@@ -66,7 +66,7 @@ static void write_score(FILE *f, cli_task task, const cli_score *score)
     if (task == CLI_TOKENS) write_number(f, "test_bits_per_byte", score->bits_per_byte, 9);
 }
 
-void cli_log_write(FILE *f, const cli_moment *m)
+bool cli_log_write(FILE *f, const cli_moment *m)
 {
     fprintf(f, "%s%lld, \"epoch\": %lld", first_key, (long long)m->step, (long long)m->epoch);
     write_number(f, "loss", m->loss, 9);
@@ -76,5 +76,5 @@ void cli_log_write(FILE *f, const cli_moment *m)
     write_number(f, "time", m->seconds, 9);
     if (m->score) write_score(f, m->task, m->score);
     fputs("}\n", f);
-    fflush(f);
+    return fflush(f) == 0 && !ferror(f);
 }

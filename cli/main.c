@@ -115,8 +115,18 @@ static int explain(const command *c)
     return 0;
 }
 
+// Whether there are no more than so many words on the command line. Reports the first that is too many.
+static bool ends_after(int words, int argc, char **argv)
+{
+    if (argc <= words) return true;
+    fprintf(stderr, "tenon %s: \"%s\" is one word too many; see tenon help %s\n", argv[1],
+            cli_shown(argv[words]), argv[1]);
+    return false;
+}
+
 static int help(int argc, char **argv)
 {
+    if (!ends_after(3, argc, argv)) return 2;
     if (argc < 3) {
         usage(stdout);
         return 0;
@@ -127,24 +137,21 @@ static int help(int argc, char **argv)
 
 static int version(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    if (!ends_after(2, argc, argv)) return 2;
     printf("tenon %s\n", tn_version());
     return 0;
 }
 
 static int doctor(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    if (!ends_after(2, argc, argv)) return 2;
     tn_doctor(stdout);
     return 0;
 }
 
 static int devices(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    if (!ends_after(2, argc, argv)) return 2;
     for (int i = 0; i < tn_devices(); i++) {
         tn_device_desc d = tn_device_info(i);
         printf("%-8s %-9s %s\n", d.name, d.available ? "ready" : "missing", cli_shown(d.detail));
@@ -177,6 +184,7 @@ int main(int argc, char **argv)
     }
     const command *c = find(argv[1]);
     if (!c) return unknown(argv[1]);
+    argv[1]    = (char *)c->name;  // for messages: it may have been --version
     int status = asks_for_help(argc, argv) ? explain(c) : c->run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     fprintf(stderr, "tenon: the output could not be written\n");

@@ -108,6 +108,8 @@ static const option options[] = {
       FILES, TRAINS, TEXT(save) },
     { "save-every", "N", "save every N steps too, not only as epochs end",
       FILES, TRAINS, WHOLE(save_every, 1, MANY), .with = "save" },
+    { "force", NULL, "write over a finished run that --save names",
+      FILES, TRAINS, FLAG(force), .with = "save" },
     { "resume", NULL, "go on with the run that --save names; --epochs may be raised",
       FILES, CLI_TRAIN, FLAG(resume) },
     { "log", "FILE", "write a line of JSON for every step",

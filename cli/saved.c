@@ -57,6 +57,10 @@ static void describe(const cli_run *r, pairs *p)
     snprintf(p->room[p->count], ROOM, "%lld", (long long)f->outputs);
     add_pair(p, "outputs", p->room[p->count]);
     add_pair(p, "schema", r->schema);
+    snprintf(p->room[p->count], ROOM, "%lld", (long long)r->memory.step);
+    add_pair(p, "step", p->room[p->count]);
+    snprintf(p->room[p->count], ROOM, "%lld", (long long)r->steps);
+    add_pair(p, "steps", p->room[p->count]);
 }
 
 // What the tool puts into a checkpoint: the memory, then the pairs, each text with its 0.
@@ -285,4 +289,47 @@ int cli_run_resume(cli_run *r)
     memcpy(&r->memory, r->notes, sizeof r->memory);
     if (r->memory.step != c.step) return cli_fail("%s: it is not a state of this tool", path);
     return 0;
+}
+
+// ---- what is there already
+
+// How many steps a run had that is through with all of them; 0 if it is not, or does not say.
+static int64_t finished_steps(const origin *from)
+{
+    const char *step = value_of(from, "step"), *steps = value_of(from, "steps");
+    int64_t     done = step ? strtoll(step, NULL, 10) : 0;
+    return steps && done >= strtoll(steps, NULL, 10) ? done : 0;
+}
+
+// The same of a file, or of a state; what is no file of this tool is no run.
+static int64_t finished_steps_at(cli_run *r, const char *path, bool is_state)
+{
+    if (access(path, R_OK) != 0) return 0;
+    tn_scope *scope = tn_begin(r->cx);
+    tn_file  *file  = tn_file_open(r->cx, path);
+    origin    from  = { .file = file };
+    bool      ok    = file && (!is_state || read_notes(r, file));
+    if (ok && is_state)
+        from = (origin){ .text = r->notes + sizeof r->memory, .end = r->notes + r->notes_bytes };
+    int64_t steps = ok ? finished_steps(&from) : 0;
+    tn_file_free(file);
+    tn_end(scope);
+    tn_error_clear(r->cx);
+    free(r->notes);
+    r->notes = NULL;
+    return steps;
+}
+
+bool cli_run_may_save(cli_run *r)
+{
+    const cli_settings *s = r->s;
+    char                path[PATH_ROOM];
+    if (!s->save || s->resume || s->force || !state_path(s, path)) return true;
+    int64_t steps = finished_steps_at(r, s->save, false);
+    if (!steps) steps = finished_steps_at(r, path, true);
+    if (!steps) return true;
+    cli_fail("--save %s has a finished run of %lld step%s; %s--force writes over it", s->save,
+             (long long)steps, cli_s(steps),
+             strcmp(s->command, "train") ? "" : "--resume with more --epochs goes on with it, ");
+    return false;
 }

@@ -2,6 +2,7 @@
 // other settings.
 #include "cli.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,7 @@ static int settle(cli_run *r)
     cli_options_default(s, general_defaults);
     if (!cli_options_fit(s)) return 2;
     tn_seed(r->cx, (uint64_t)s->seed);
-    return cli_files_check(s) ? 0 : 1;
+    return cli_files_check(s) && cli_run_may_save(r) ? 0 : 1;
 }
 
 // Of a table: what its columns are, which the file has to know.
@@ -221,6 +222,21 @@ static bool save_if_due(cli_run *r, const cli_moment *m)
     return !due || cli_run_save(r) == TN_OK;
 }
 
+// Writes to the log if it is time to. One that cannot be written is said at once and let go: the network
+// is worth more than the log, but whoever wants the log must not wait for the end to hear of it.
+static void log_if_due(cli_run *r, const cli_moment *m)
+{
+    bool due = r->s->every == 0 || is_due(m->step, r->s->every) || m->step == m->steps;
+    if (!r->log || !due || cli_log_write(r->log, m)) return;
+    int why = errno;
+    cli_progress_end(&r->progress);
+    cli_fail("--log %s: %s after step %lld; the run goes on without it", r->s->log, strerror(why),
+             (long long)m->step);
+    fclose(r->log);
+    r->log        = NULL;
+    r->log_failed = true;
+}
+
 // The next step and all that follows from it. Returns the exit status.
 static int advance(cli_run *r)
 {
@@ -241,8 +257,7 @@ static int advance(cli_run *r)
         if (!score(r)) return cli_fail_of(r->cx);
         m.score = &r->score;
     }
-    if (r->log && (r->s->every == 0 || is_due(step, r->s->every) || step == r->steps))
-        cli_log_write(r->log, &m);
+    log_if_due(r, &m);
     cli_progress_step(&r->progress, &m);
     return save_if_due(r, &m) ? 0 : cli_fail_of(r->cx);
 }
@@ -282,12 +297,11 @@ static void print_steps(const cli_run *r)
 static int finish(cli_run *r)
 {
     if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
-    if (r->log && ferror(r->log)) return cli_fail("--log %s could not be written", r->s->log);
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
     print_steps(r);
     if (r->s->save) printf("saved as %s\n", cli_shown(r->s->save));
     cli_score_print(r->data.facts.task, &r->score);
-    return 0;
+    return r->log_failed ? 1 : 0;
 }
 
 // Steps until the last, a failure, or a signal. Returns the exit status.
@@ -314,12 +328,12 @@ int cli_run_train(cli_run *r)
 
 static bool is_complete(const cli_settings *s)
 {
-    const char *missing = s->resume
-                              ? (s->save ? NULL
-                                         : "--resume needs --save FILE, the run to go on with")
-                          : !s->model ? "--model NAME is needed"
-                          : !s->data  ? "--data SPEC is needed"
-                                      : NULL;
+    const char *missing = NULL;
+    if (s->resume && s->force)
+        missing = "--resume goes on with a run, --force writes over it: one of them";
+    else if (s->resume && !s->save) missing = "--resume needs --save FILE, the run to go on with";
+    else if (!s->resume && !s->model) missing = "--model NAME is needed";
+    else if (!s->resume && !s->data) missing = "--data SPEC is needed";
     if (missing) fprintf(stderr, "tenon train: %s; see tenon help train\n", missing);
     return !missing;
 }

@@ -185,6 +185,20 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "train --model mlp --data digits --save-every 3",
           "--save-every does nothing without --save" },
         { "demo --hidden 3", "--hidden does nothing for --model lenet" },
+        { "train --model mlp --data digits --force", "--force does nothing without --save" },
+        { "train --resume --force --save x",
+          "--resume goes on with a run, --force writes over it" },
+        { "version extra",
+          "tenon version: \"extra\" is one word too many; see tenon help version" },
+        { "--version extra", "\"extra\" is one word too many" },
+        { "doctor --nope", "\"--nope\" is one word too many" },
+        { "devices cpu", "\"cpu\" is one word too many" },
+        { "help train eval", "\"eval\" is one word too many" },
+        { "info a b", "one FILE is needed, and \"b\" is one word too many" },
+        { "eval extra", "\"extra\" is not an option" },
+        { "sample extra", "\"extra\" is not an option" },
+        { "demo extra", "\"extra\" is not an option" },
+        { "explain --list softmax", "--list and a CASE, softmax: one of them" },
         { "eval", "--load FILE is needed" },
         { "sample", "--load FILE is needed" },
         { "info", "one FILE is needed" },
@@ -394,7 +408,7 @@ static void two_runs_of_one_seed_are_equal(void)
             " b.safetensors.state");
     runs(1,
          "tenon train --model lenet --data digits:count=200 --seed 6 --epochs 1 --augment shift=1"
-         " --quiet --save b.safetensors; cmp a.safetensors b.safetensors");
+         " --quiet --save b.safetensors --force; cmp a.safetensors b.safetensors");
     scratch_close();
 }
 
@@ -466,11 +480,55 @@ static void a_run_that_cannot_be_saved_leaves_the_one_before(void)
     for (int ignored = 0; ignored < 2; ignored++) {
         runs(1,
              "%s ulimit -f 300; tenon train --model mlp --data digits:count=60 --epochs 1 --seed 3"
-             " --quiet --save m.safetensors",
+             " --quiet --force --save m.safetensors",
              ignored ? "trap '' XFSZ;" : "");
         prints("m.safetensors.state: File too large");
     }
     runs(0, "for f in m.*; do cmp $f old/$f || exit 1; done; test $(ls | wc -l) = 3 && rm -r old");
+    scratch_close();
+}
+
+static void a_finished_run_is_not_written_over(void)
+{
+    if (!begin()) return;
+    runs(
+        1,
+        "a='--model mlp --hidden 8 --data digits:count=120 --quiet --save m.safetensors'; tenon train"
+        " $a --epochs 2 && cp m.safetensors first && tenon train $a --epochs 1 --seed 7");
+    prints(
+        "tenon: --save m.safetensors has a finished run of 4 steps; --resume with more --epochs goes on"
+        " with it, --force writes over it\n");
+    runs(
+        0,
+        "cmp first m.safetensors; a='--model mlp --hidden 8 --data digits:count=120 --quiet --save"
+        " m.safetensors'; mv m.safetensors.state s; ! tenon train $a && mv s m.safetensors.state && rm"
+        " m.safetensors && ! tenon train $a && ! tenon demo --save m.safetensors --quiet && tenon"
+        " train $a --epochs 1 --seed 7 --force && ! cmp first m.safetensors && tenon train --resume"
+        " --save m.safetensors --epochs 2 --quiet");
+    prints("tenon: --save m.safetensors has a finished run of 4 steps; --force writes over it\n");
+    // One that was not finished is written over, and so is what is no run.
+    runs(
+        0,
+        "a='--model mlp --hidden 8 --data digits:count=120 --quiet --save u.safetensors'; timeout -s INT"
+        " 1 '" TN_BUILD_DIR
+        "/tenon' train $a --epochs 1000000; tenon train $a --epochs 1 && echo no"
+        " >u.safetensors && echo no >u.safetensors.state && tenon train $a --epochs 1");
+    scratch_close();
+}
+
+static void a_log_that_cannot_be_written_is_said_at_once(void)
+{
+    if (access("/dev/full", W_OK) != 0) SKIP("there is no /dev/full");
+    if (!begin()) return;
+    runs(1, "tenon train --model mlp --hidden 8 --data digits:count=640 --epochs 2 --every 3 --log"
+            " /dev/full --save m.safetensors 2>&1");
+    const char *said = strstr(
+        out, "tenon: --log /dev/full: No space left on device after step 3; the run"
+             " goes on without it\n");
+    const char *line = strstr(out, "step 6/20");
+    CHECK(said && line && said < line);
+    prints("saved as m.safetensors\n");
+    accuracy();
     scratch_close();
 }
 
@@ -582,8 +640,9 @@ static void closed_outputs_harm_no_file(void)
     runs(0, "head -c 9 m.jsonl; tenon eval --load m.safetensors <&- 2>&-");
     prints("{\"step\": ");
     accuracy();
-    runs(1, "tenon train --model mlp --data digits:count=60 --epochs 1 --save m.safetensors --log"
-            " m.jsonl >/dev/full");
+    runs(1, "tenon train --model mlp --data digits:count=60 --epochs 1 --force --save m.safetensors"
+            " --log m.jsonl >/dev/full");
+    prints("the output could not be written");
     scratch_close();
 }
 
@@ -804,6 +863,8 @@ const test_case tests_cli[] = {
     TEST(a_killed_run_goes_on_exactly),
     TEST(a_resumed_run_may_be_longer_but_not_another),
     TEST(a_run_that_cannot_be_saved_leaves_the_one_before),
+    TEST(a_finished_run_is_not_written_over),
+    TEST(a_log_that_cannot_be_written_is_said_at_once),
     TEST(a_state_needs_nothing_beside_it),
     TEST(files_that_cannot_be_written_are_refused_at_once),
     TEST(the_log_has_an_object_for_every_step),
