@@ -166,13 +166,19 @@ TN_API tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *si
 TN_API tn_tensor *tn_zeros(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);
 TN_API tn_tensor *tn_ones(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);
 TN_API tn_tensor *tn_full(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, double v);
+// An integer above 2^53 loses bits as a double; the forms with _i64 take every one as it is, here and
+// below.
+TN_API tn_tensor *tn_full_i64(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, int64_t v);
 TN_API tn_tensor *tn_zeros_like(tn_tensor *x);
 TN_API tn_tensor *tn_ones_like(tn_tensor *x);
 TN_API tn_tensor *tn_full_like(tn_tensor *x, double v);
+TN_API tn_tensor *tn_full_like_i64(tn_tensor *x, int64_t v);
 // A 0-d f32 number that takes the dtype of what it meets, as a plain number would.
 TN_API tn_tensor *tn_scalar(tn_ctx *cx, double v);
+TN_API tn_tensor *tn_scalar_i64(tn_ctx *cx, int64_t v);  // of itself an i64
 // start, start + step, ... below stop (above it for a negative step).
 TN_API tn_tensor *tn_arange(tn_ctx *cx, tn_dtype dt, double start, double stop, double step);
+TN_API tn_tensor *tn_arange_i64(tn_ctx *cx, tn_dtype dt, int64_t start, int64_t stop, int64_t step);
 // n numbers from a to b, both included.
 TN_API tn_tensor *tn_linspace(tn_ctx *cx, tn_dtype dt, double a, double b, int64_t n);
 TN_API tn_tensor *tn_eye(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols);
@@ -263,8 +269,10 @@ TN_API tn_tensor *tn_sub_(tn_tensor *x, tn_tensor *v);
 TN_API tn_tensor *tn_mul_(tn_tensor *x, tn_tensor *v);
 TN_API tn_tensor *tn_div_(tn_tensor *x, tn_tensor *v);
 TN_API tn_tensor *tn_fill_(tn_tensor *x, double v);
+TN_API tn_tensor *tn_fill_i64_(tn_tensor *x, int64_t v);
 TN_API tn_tensor *tn_zero_(tn_tensor *x);
 TN_API tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi);
+TN_API tn_tensor *tn_clamp_i64_(tn_tensor *x, int64_t lo, int64_t hi);
 
 // ---- maps: elementwise, with NumPy's broadcasting and PyTorch's type promotion -----------------
 
@@ -321,7 +329,8 @@ TN_API tn_tensor *tn_bit_xor(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_shl(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_shr(tn_tensor *a, tn_tensor *b);
 
-// With a number, which takes x's dtype (a fraction makes an integer tensor f32).
+// With a number, which takes x's dtype (a fraction makes an integer tensor f32). Beside f16 and bf16 it
+// keeps the digits of f32, in which they are computed; only a comparison rounds it to x's dtype.
 TN_API tn_tensor *tn_add_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_sub_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_rsub_s(tn_tensor *x, double v);  // v - x
@@ -337,11 +346,29 @@ TN_API tn_tensor *tn_lt_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_le_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_gt_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_ge_s(tn_tensor *x, double v);
+// With an integer.
+TN_API tn_tensor *tn_add_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_sub_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_rsub_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_mul_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_div_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_rdiv_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_pow_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_maximum_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_minimum_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_eq_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_ne_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_lt_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_le_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_gt_i64(tn_tensor *x, int64_t v);
+TN_API tn_tensor *tn_ge_i64(tn_tensor *x, int64_t v);
 
 TN_API tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt);
 TN_API tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b);  // cond is bool
 TN_API tn_tensor *tn_masked_fill(tn_tensor *x, tn_tensor *mask, double v);
+TN_API tn_tensor *tn_masked_fill_i64(tn_tensor *x, tn_tensor *mask, int64_t v);
 TN_API tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi);
+TN_API tn_tensor *tn_clamp_i64(tn_tensor *x, int64_t lo, int64_t hi);
 
 TN_API tn_tensor *tn_relu(tn_tensor *x);
 TN_API tn_tensor *tn_leaky_relu(tn_tensor *x, double slope);
@@ -375,7 +402,7 @@ TN_REDUCTION(var)  // of a sample: over n - 1
 TN_REDUCTION(std)
 TN_REDUCTION(norm)  // Euclidean; its gradient at 0 is 0
 TN_REDUCTION(logsumexp)
-TN_REDUCTION(any)
+TN_REDUCTION(any)  // a bool; of u8 a u8
 TN_REDUCTION(all)
 #undef TN_REDUCTION
 

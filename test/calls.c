@@ -154,6 +154,18 @@ CALL(full)
 {
     return tn_full(k->cx, dtype_of(k), 1, calls_shape(k), k->d);
 }
+CALL(full_i64)
+{
+    return tn_full_i64(k->cx, dtype_of(k), 1, calls_shape(k), k->j);
+}
+CALL(scalar_i64)
+{
+    return tn_scalar_i64(k->cx, k->i);
+}
+CALL(arange_i64)
+{
+    return tn_arange_i64(k->cx, dtype_of(k), 0, k->i, k->j);
+}
 CALL(scalar)
 {
     return tn_scalar(k->cx, k->d);
@@ -405,6 +417,10 @@ CALL(zero_)
 {
     return tn_zero_(tn_clone(k->x));
 }
+CALL(clamp_i64_)
+{
+    return tn_clamp_i64_(tn_clone(k->x), k->i, k->j);
+}
 CALL(clamp_)
 {
     return tn_clamp_(tn_clone(k->x), k->d, (double)k->i);
@@ -423,6 +439,14 @@ CALL(where)
 CALL(masked_fill)
 {
     return tn_masked_fill(k->x, tn_cast(k->y, TN_BOOL), k->d);
+}
+CALL(masked_fill_i64)
+{
+    return tn_masked_fill_i64(k->x, tn_cast(k->y, TN_BOOL), k->i);
+}
+CALL(clamp_i64)
+{
+    return tn_clamp_i64(k->x, k->i, k->j);
 }
 CALL(clamp)
 {
@@ -724,6 +748,10 @@ CALL(stats_get)
     {                                      \
         .name = "tn_" #f, .number = tn_##f \
     }
+#define I(f)                                \
+    {                                       \
+        .name = "tn_" #f, .integer = tn_##f \
+    }
 #define B(f)                                                  \
     {                                                         \
         .name = "tn_" #f, .binary = tn_##f, .takes_two = true \
@@ -744,8 +772,8 @@ const call calls_of_tensors[] = {
     Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), O(seed), O(begin), O(end),
     O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error),
     Q(status_name), Q(version),
-    O(from), O(borrow), O(zeros), O(ones), O(full), U(zeros_like), U(ones_like), S(full_like),
-    O(scalar), O(arange), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),
+    O(from), O(borrow), O(zeros), O(ones), O(full), O(full_i64), U(zeros_like), U(ones_like), S(full_like),
+    I(full_like_i64), O(scalar), O(scalar_i64), O(arange), O(arange_i64), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),
     O(randint), O(randperm), U(bernoulli), O(copy_to), Q(ctx_of), Q(dtype_of), Q(dtype_name),
     Q(rank), Q(size), Q(stride), Q(offset), Q(count), Q(is_view), Q(is_contiguous), Q(name),
     O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of),
@@ -755,7 +783,7 @@ const call calls_of_tensors[] = {
     O(slice), O(select), A(squeeze), U(squeeze_all), A(unsqueeze), O(transpose), O(permute),
     O(expand), A(flip), O(diagonal), O(window), O(window_with), U(detach), O(view), O(reshape),
     O(flatten),
-    T(assign), T(add_), T(sub_), T(mul_), T(div_), O(fill_), O(zero_), O(clamp_),
+    T(assign), T(add_), T(sub_), T(mul_), T(div_), O(fill_), I(fill_i64_), O(zero_), O(clamp_), O(clamp_i64_),
     U(neg), U(abs), U(sign), U(floor), U(ceil), U(round), U(trunc), U(sqrt), U(rsqrt),
     U(reciprocal), U(square), U(exp), U(exp2), U(expm1), U(log), U(log2), U(log1p), U(sin), U(cos),
     U(tan), U(atan), U(tanh), U(erf), U(isnan), U(isinf), U(isfinite), U(logical_not), U(bit_not),
@@ -764,7 +792,9 @@ const call calls_of_tensors[] = {
     B(bit_and), B(bit_or), B(bit_xor), B(shl), B(shr),
     S(add_s), S(sub_s), S(rsub_s), S(mul_s), S(div_s), S(rdiv_s), S(pow_s), S(maximum_s),
     S(minimum_s), S(eq_s), S(ne_s), S(lt_s), S(le_s), S(gt_s), S(ge_s),
-    O(cast), T(where), T(masked_fill), O(clamp), U(relu), S(leaky_relu), S(elu), U(sigmoid),
+    I(add_i64), I(sub_i64), I(rsub_i64), I(mul_i64), I(div_i64), I(rdiv_i64), I(pow_i64),
+    I(maximum_i64), I(minimum_i64), I(eq_i64), I(ne_i64), I(lt_i64), I(le_i64), I(gt_i64), I(ge_i64),
+    O(cast), T(where), T(masked_fill), T(masked_fill_i64), O(clamp), O(clamp_i64), U(relu), S(leaky_relu), S(elu), U(sigmoid),
     U(silu), U(gelu), U(gelu_tanh), U(softplus), U(hardswish), O(dropout),
     FOLD(sum), FOLD(mean), FOLD(prod), FOLD(max), FOLD(min), FOLD(var), FOLD(std), FOLD(norm),
     FOLD(logsumexp), FOLD(any), FOLD(all), ARG(argmax), ARG(argmin), A(cumsum), A(cumprod),
@@ -798,6 +828,7 @@ tn_tensor *calls_do(const call *c, const call_args *k)
 {
     if (c->unary) return c->unary(k->x);
     if (c->number) return c->number(k->x, k->d);
+    if (c->integer) return c->integer(k->x, k->i);
     if (c->binary) return c->binary(k->x, k->y);
     if (c->axis) return c->axis(k->x, (int)k->i);
     if (c->axes) return c->axes(k->x, (int)k->i, (int[16]){ (int)k->j, 1, 0 }, k->j & 1);

@@ -28,6 +28,7 @@ typedef struct {
     const char *name;
     tn_tensor *(*unary)(tn_tensor *x);
     tn_tensor *(*number)(tn_tensor *x, double v);
+    tn_tensor *(*integer)(tn_tensor *x, int64_t v);
     tn_tensor *(*binary)(tn_tensor *x, tn_tensor *y);
     tn_tensor *(*axis)(tn_tensor *x, int axis);
     tn_tensor *(*axes)(tn_tensor *x, int n, const int *axes, bool keep);

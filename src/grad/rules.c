@@ -1,6 +1,7 @@
 // The gradient rules: the gradient column of ops.def compiled, and the rules that want a function.
 #include "grad/attention_rules.h"
 #include "grad/grad.h"
+#include "ops/compose.h"
 #include "ops/expression.h"
 
 #include <string.h>
@@ -12,16 +13,17 @@ static tn_tensor *input(tni_rule_args *r, int i)
     return tni_wrap_node(r->cx, r->n->src[i]);
 }
 
-// g where the mask holds, half of it where there is a tie.
-static tn_tensor *where_share(tn_tensor *g, tn_tensor *mask, tn_tensor *tie)
+// Nothing where the other was chosen, half of g where there is a tie, else g: as in PyTorch also where
+// either is NaN, which both have made the result.
+static tn_tensor *unless_less(tn_tensor *g, tn_tensor *lost, tn_tensor *tie)
 {
-    return tn_where(mask, g, tn_where(tie, tn_mul_s(g, 0.5), tn_zeros_like(g)));
+    return tn_where(lost, tn_zeros_like(g), tn_where(tie, tn_mul_s(g, 0.5), g));
 }
 
 // g where y is above 0 or NaN. By the result, so that what it was made from need not be kept.
 static tn_tensor *where_above(tn_tensor *g, tn_tensor *y)
 {
-    tn_tensor *zero = y ? tni_number(y->cx, tni_dtype(y), 0) : NULL;
+    tn_tensor *zero = y ? tni_number(y->cx, tni_dtype(y), tni_num_i64(0)) : NULL;
     return tn_where(tn_le(y, zero), zero, g);
 }
 
@@ -102,19 +104,22 @@ static void grad_update(tni_rule_args *r)
 // ---- maps and folds ----------------------------------------------------------------------------
 
 // As in PyTorch nothing flows to the base where b is 0, nor to the exponent where a is 0 and b is
-// not negative.
+// not negative. f16 and bf16 are rounded at the end alone: a power on the way can be past them where the
+// gradient is not.
 static void grad_pow(tni_rule_args *r)
 {
-    tn_tensor *a = input(r, 0), *b = input(r, 1), *g = r->g;
+    tn_tensor *a = tni_widen(input(r, 0)), *b = tni_widen(input(r, 1)), *g = tni_widen(r->g);
     tn_tensor *zero = tn_zeros_like(g);
     if (r->need[0]) {
-        // The branch not taken stays finite at a = 0, so that its own gradient does.
-        tn_tensor *none = tn_eq_s(b, 0), *safe = tn_where(none, tn_ones_like(b), b);
+        // The branch not taken stays finite at a = 0, so that its own gradient does. A number stays one,
+        // and so is not rounded to a's dtype before 1 is taken from it.
+        tn_tensor *one  = tni_number_like(b, 1);
+        tn_tensor *none = tn_eq_s(b, 0), *safe = tn_where(none, one, b);
         tn_tensor *gx = tn_mul(g, tn_mul(b, tn_pow(a, tn_sub_s(safe, 1))));
         r->gx[0]      = tn_where(none, zero, gx);
     }
     if (r->need[1]) {
-        tn_tensor *y    = tni_wrap_node(r->cx, r->n);
+        tn_tensor *y    = tni_widen(tni_wrap_node(r->cx, r->n));
         tn_tensor *dead = tn_logical_and(tn_eq_s(a, 0), tn_ge_s(b, 0));
         tn_tensor *safe = tn_where(dead, tn_ones_like(a), a);
         r->gx[1]        = tn_where(dead, zero, tn_mul(g, tn_mul(y, tn_log(safe))));
@@ -134,7 +139,8 @@ static void undo(int rank, const int *order, int *back)
     for (int i = 0; i < rank; i++) back[order[i]] = i;
 }
 
-// Those that equal the result share its gradient.
+// Those that equal the result share its gradient; of a NaN, those that are NaN, as in PyTorch's max of
+// all.
 static void grad_extremum(tni_rule_args *r)
 {
     int rank = r->n->src[0]->rank, order[TN_MAX_RANK], back[TN_MAX_RANK];
@@ -146,10 +152,10 @@ static void grad_extremum(tni_rule_args *r)
     tn_tensor *x   = tn_permute(input(r, 0), rank, order);
     tn_tensor *y   = tn_permute(kept(r, tni_wrap_node(r->cx, r->n)), rank, order);
     tn_tensor *g   = tn_permute(kept(r, r->g), rank, order);
-    tn_tensor *hit = tn_eq(x, y);
+    tn_tensor *hit = tn_logical_or(tn_eq(x, y), tn_isnan(x));
     tn_tensor *n   = hit ? tni_reduce(TNI_sum, "sum", hit, axes, true) : NULL;
     g              = tn_div(g, cast_like(n, g));
-    g              = g ? tn_where(hit, g, tni_number(r->cx, tn_dtype_of(g), 0)) : NULL;
+    g              = g ? tn_where(hit, g, tni_number(r->cx, tn_dtype_of(g), tni_num_i64(0))) : NULL;
     r->gx[0]       = tn_permute(g, rank, back);
 }
 

@@ -79,13 +79,15 @@ tn_tensor *tn_softplus(tn_tensor *x)
     return tni_narrow(tn_add(above, rest), tn_dtype_of(x));
 }
 
-// 0 up to -3, x from 3 on, x (x + 3) / 6 between.
+// 0 up to -3, x from 3 on, x (x + 3) / 6 between. The 0 is x times 0, as in PyTorch: -0, and NaN of
+// minus infinity.
 tn_tensor *tn_hardswish(tn_tensor *x)
 {
     if (!tni_arg1("hardswish", x, "x") || !tni_want_float(x, "hardswish")) return NULL;
-    tn_tensor *w   = tni_widen(x);
-    tn_tensor *mid = tn_div_s(tn_mul(w, tn_add_s(w, 3)), 6);
-    tn_tensor *y = tn_where(tn_le_s(w, -3), tni_number_like(w, 0), tn_where(tn_ge_s(w, 3), w, mid));
+    tn_tensor *w = tni_widen(x), *low = tn_le_s(w, -3), *high = tn_ge_s(w, 3);
+    tn_tensor *in  = tn_where(tn_logical_or(low, high), tni_number_like(w, 0), w);
+    tn_tensor *mid = tn_div_s(tn_mul(in, tn_add_s(in, 3)), 6);
+    tn_tensor *y   = tn_where(low, tn_mul_s(w, 0), tn_where(high, w, mid));
     return tni_narrow(y, tn_dtype_of(x));
 }
 
@@ -102,44 +104,77 @@ tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
     return tn_where(tn_ge_s(u, p), tn_mul_s(x, 1 / (1 - p)), tni_number_like(x, 0));
 }
 
+// Of bools an i64, as in PyTorch, where it is the power of 2.
 tn_tensor *tn_square(tn_tensor *x)
 {
-    return tni_arg1("square", x, "x") ? tn_mul(x, x) : NULL;
+    if (!tni_arg1("square", x, "x")) return NULL;
+    if (tn_dtype_of(x) == TN_BOOL) x = tn_cast(x, TN_I64);
+    return tn_mul(x, x);
+}
+
+static bool is_above(tni_num a, tni_num b)
+{
+    return a.whole && b.whole ? a.i > b.i : a.f > b.f;
 }
 
 // A bound past all that an integer dtype holds bounds nothing.
-static void drop_bounds(tn_dtype dt, double *lo, double *hi)
+static void drop_bounds(tn_dtype dt, tni_num *lo, tni_num *hi)
 {
-    static const double least[] = { 0, 0, -0x1p7, -0x1p31, -0x1p63 };
-    static const double most[]  = { 1, 255, 127, 2147483647.0, 0x1p63 };
-    if (*lo <= least[dt]) *lo = -INFINITY;
-    if (*hi >= most[dt]) *hi = INFINITY;
+    static const int64_t least[] = { 0, 0, INT8_MIN, INT32_MIN, INT64_MIN };
+    static const int64_t most[]  = { 1, UINT8_MAX, INT8_MAX, INT32_MAX, INT64_MAX };
+    if (!is_above(*lo, tni_num_i64(least[dt]))) *lo = tni_num_of(-INFINITY);
+    if (!is_above(tni_num_i64(most[dt]), *hi)) *hi = tni_num_of(INFINITY);
 }
 
-// A bound with a fraction makes an integer tensor f32.
+// A bound with a fraction makes an integer tensor f32; bools become i64, as in PyTorch.
+static tn_tensor *clamp(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
+{
+    tn_ctx *cx = tni_arg1(op, x, "x");
+    if (!cx) return NULL;
+    if (lo.f != lo.f || hi.f != hi.f) return tni_fail(cx, TN_EARG, "%s: a bound is NaN", op);
+    bool whole = (isinf(lo.f) || lo.f == floor(lo.f)) && (isinf(hi.f) || hi.f == floor(hi.f));
+    if (!tni_is_float(tn_dtype_of(x)) && !whole) x = tn_cast(x, TN_F32);
+    else if (tn_dtype_of(x) == TN_BOOL) x = tn_cast(x, TN_I64);
+    if (!x) return NULL;
+    tn_dtype dt = tn_dtype_of(x);
+    if (is_above(lo, hi)) lo = hi;
+    if (!tni_is_float(dt)) drop_bounds(dt, &lo, &hi);
+    tn_tensor *y = x;
+    if (hi.f < INFINITY)
+        y = tn_where(tni_binary_s(TNI_gt, op, x, hi, false), tni_number(cx, dt, hi), y);
+    if (lo.f > -INFINITY)
+        y = tn_where(tni_binary_s(TNI_lt, op, x, lo, false), tni_number(cx, dt, lo), y);
+    return y == x ? tn_clone(x) : y;
+}
+
 tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi)
 {
-    tn_ctx *cx = tni_arg1("clamp", x, "x");
+    return clamp("clamp", x, tni_num_of(lo), tni_num_of(hi));
+}
+
+tn_tensor *tn_clamp_i64(tn_tensor *x, int64_t lo, int64_t hi)
+{
+    return clamp("clamp_i64", x, tni_num_i64(lo), tni_num_i64(hi));
+}
+
+static tn_tensor *masked_fill(const char *op, tn_tensor *x, tn_tensor *mask, tni_num v)
+{
+    static const char *const names[] = { "x", "mask" };
+    tn_ctx                  *cx      = tni_args(op, 2, (tn_tensor *const[]){ x, mask }, names);
     if (!cx) return NULL;
-    if (lo != lo || hi != hi) return tni_fail(cx, TN_EARG, "clamp: a bound is NaN");
-    bool whole = (isinf(lo) || lo == floor(lo)) && (isinf(hi) || hi == floor(hi));
-    if (!tni_is_float(tn_dtype_of(x)) && !whole) x = tn_cast(x, TN_F32);
-    if (lo > hi) lo = hi;
-    if (!tni_is_float(tn_dtype_of(x))) drop_bounds(tn_dtype_of(x), &lo, &hi);
-    tn_tensor *y = x;
-    if (hi < INFINITY) y = tn_where(tn_gt_s(x, hi), tni_number_like(x, hi), y);
-    if (lo > -INFINITY) y = tn_where(tn_lt_s(x, lo), tni_number_like(x, lo), y);
-    return y == x ? tn_clone(x) : y;
+    if (tn_dtype_of(mask) != TN_BOOL)
+        return tni_fail(cx, TN_EDTYPE, "%s: mask is %s, not bool", op,
+                        tn_dtype_name(tn_dtype_of(mask)));
+    if (!tni_broadcast_pair(op, x, "x", mask, "mask")) return NULL;
+    return tn_where(mask, tni_number(cx, tn_dtype_of(x), v), x);
 }
 
 tn_tensor *tn_masked_fill(tn_tensor *x, tn_tensor *mask, double v)
 {
-    static const char *const names[] = { "x", "mask" };
-    tn_ctx *cx = tni_args("masked_fill", 2, (tn_tensor *const[]){ x, mask }, names);
-    if (!cx) return NULL;
-    if (tn_dtype_of(mask) != TN_BOOL)
-        return tni_fail(cx, TN_EDTYPE, "masked_fill: mask is %s, not bool",
-                        tn_dtype_name(tn_dtype_of(mask)));
-    if (!tni_broadcast_pair("masked_fill", x, "x", mask, "mask")) return NULL;
-    return tn_where(mask, tni_number_like(x, v), x);
+    return masked_fill("masked_fill", x, mask, tni_num_of(v));
+}
+
+tn_tensor *tn_masked_fill_i64(tn_tensor *x, tn_tensor *mask, int64_t v)
+{
+    return masked_fill("masked_fill_i64", x, mask, tni_num_i64(v));
 }

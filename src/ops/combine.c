@@ -279,7 +279,7 @@ tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes)
                         tni_shape_of(index).s);
     s.size[s.rank++] = classes;
     tn_tensor *none  = tn_zeros(cx, TN_I64, s.rank, s.size);
-    return tn_scatter(none, -1, tn_unsqueeze(index, -1), tni_number(cx, TN_I64, 1));
+    return tn_scatter(none, -1, tn_unsqueeze(index, -1), tni_number(cx, TN_I64, tni_num_i64(1)));
 }
 
 // ---- sorting, drawing --------------------------------------------------------------------------

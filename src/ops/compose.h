@@ -39,7 +39,7 @@ static inline double tni_or_default(double v, double fallback)
 // v in x's dtype, 0-d. NULL in, NULL out.
 static inline tn_tensor *tni_number_like(tn_tensor *x, double v)
 {
-    return x ? tni_number(x->cx, tn_dtype_of(x), v) : NULL;
+    return x ? tni_number(x->cx, tn_dtype_of(x), tni_num_of(v)) : NULL;
 }
 
 // The sum over the axes in the mask. NULL in, NULL out.

@@ -11,35 +11,35 @@ bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64
     return false;
 }
 
-static int64_t to_i64(double v)
-{
-    return v >= -9.2e18 && v <= 9.2e18 ? (int64_t)v : 0;
-}
-
 static tn_tensor *full(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
-                       double v)
+                       tni_num v)
 {
     if (!tni_can_make(cx, op, dt, rank, size)) return NULL;
-    tni_attr a = { .num = { .f = v, .i = dt == TN_BOOL ? v != 0 : to_i64(v) } };
-    return tni_record(cx, TNI_full, dt, rank, size, 0, NULL, &a);
+    if (dt == TN_BOOL) v.i = v.f != 0;
+    return tni_record(cx, TNI_full, dt, rank, size, 0, NULL, &(tni_attr){ .num = v });
 }
 
 tn_tensor *tn_full(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, double v)
 {
-    return full(cx, "full", dt, rank, size, v);
+    return full(cx, "full", dt, rank, size, tni_num_of(v));
+}
+
+tn_tensor *tn_full_i64(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, int64_t v)
+{
+    return full(cx, "full_i64", dt, rank, size, tni_num_i64(v));
 }
 
 tn_tensor *tn_zeros(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
 {
-    return full(cx, "zeros", dt, rank, size, 0);
+    return full(cx, "zeros", dt, rank, size, tni_num_i64(0));
 }
 
 tn_tensor *tn_ones(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
 {
-    return full(cx, "ones", dt, rank, size, 1);
+    return full(cx, "ones", dt, rank, size, tni_num_i64(1));
 }
 
-static tn_tensor *like(tn_tensor *x, const char *op, double v)
+static tn_tensor *like(tn_tensor *x, const char *op, tni_num v)
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
     if (!cx) return NULL;
@@ -49,35 +49,71 @@ static tn_tensor *like(tn_tensor *x, const char *op, double v)
 
 tn_tensor *tn_full_like(tn_tensor *x, double v)
 {
-    return like(x, "full_like", v);
+    return like(x, "full_like", tni_num_of(v));
+}
+
+tn_tensor *tn_full_like_i64(tn_tensor *x, int64_t v)
+{
+    return like(x, "full_like_i64", tni_num_i64(v));
 }
 
 tn_tensor *tn_zeros_like(tn_tensor *x)
 {
-    return like(x, "zeros_like", 0);
+    return like(x, "zeros_like", tni_num_i64(0));
 }
 
 tn_tensor *tn_ones_like(tn_tensor *x)
 {
-    return like(x, "ones_like", 1);
+    return like(x, "ones_like", tni_num_i64(1));
 }
 
 tn_tensor *tn_scalar(tn_ctx *cx, double v)
 {
-    return tni_ctx_ok(cx, "scalar") ? tni_number(cx, TN_F32, v) : NULL;
+    return tni_ctx_ok(cx, "scalar") ? tni_number(cx, TN_F32, tni_num_of(v)) : NULL;
+}
+
+tn_tensor *tn_scalar_i64(tn_ctx *cx, int64_t v)
+{
+    return tni_ctx_ok(cx, "scalar_i64") ? tni_number(cx, TN_I64, tni_num_i64(v)) : NULL;
+}
+
+static bool can_count(tn_ctx *cx, const char *op, tn_dtype dt)
+{
+    if (!tni_can_make(cx, op, dt, 0, NULL)) return false;
+    if (dt == TN_BOOL) tni_fail(cx, TN_EDTYPE, "%s: bool is not a dtype it takes", op);
+    return dt != TN_BOOL;
+}
+
+static tn_tensor *iota(tn_ctx *cx, const char *op, tn_dtype dt, int64_t size, tni_num start,
+                       tni_num step)
+{
+    tni_attr a = { .iota = { start.f, step.f, start.i, step.i } };
+    if (!tni_shape_ok(cx, op, 1, &size)) return NULL;
+    return tni_record(cx, TNI_iota, dt, 1, &size, 0, NULL, &a);
 }
 
 tn_tensor *tn_arange(tn_ctx *cx, tn_dtype dt, double start, double stop, double step)
 {
-    if (!tni_can_make(cx, "arange", dt, 0, NULL)) return NULL;
-    if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "arange: bool is not a dtype it takes");
+    if (!can_count(cx, "arange", dt)) return NULL;
     double n = ceil((stop - start) / step);
     if (step == 0 || !(fabs(n) < 9e15))
         return tni_fail(cx, TN_EARG, "arange: no sequence from %g to %g by %g", start, stop, step);
-    int64_t  size = n > 0 ? (int64_t)n : 0;
-    tni_attr a    = { .iota = { start, step, to_i64(start), to_i64(step) } };
-    if (!tni_shape_ok(cx, "arange", 1, &size)) return NULL;
-    return tni_record(cx, TNI_iota, dt, 1, &size, 0, NULL, &a);
+    return iota(cx, "arange", dt, n > 0 ? (int64_t)n : 0, tni_num_of(start), tni_num_of(step));
+}
+
+// Differences are taken unsigned, since that of two i64 need not be one.
+tn_tensor *tn_arange_i64(tn_ctx *cx, tn_dtype dt, int64_t start, int64_t stop, int64_t step)
+{
+    if (!can_count(cx, "arange_i64", dt)) return NULL;
+    bool     up   = step > 0;
+    uint64_t by   = up ? (uint64_t)step : 0 - (uint64_t)step;
+    uint64_t span = up ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
+    if (up ? stop <= start : stop >= start) span = 0;
+    uint64_t n = step == 0 ? UINT64_MAX : span / by + (span % by != 0);
+    if (n > INT64_MAX)
+        return tni_fail(cx, TN_EARG, "arange_i64: no sequence from %lld to %lld by %lld",
+                        (long long)start, (long long)stop, (long long)step);
+    return iota(cx, "arange_i64", dt, (int64_t)n, tni_num_i64(start), tni_num_i64(step));
 }
 
 // ---- random ------------------------------------------------------------------------------------
@@ -126,8 +162,8 @@ tn_tensor *tn_randn_like(tn_tensor *x)
 // An i64 number, exactly.
 static tn_tensor *integer(tn_ctx *cx, int64_t v)
 {
-    tni_attr a = { .num = { (double)v, v } };
-    return tni_record(cx, TNI_scalar, TN_I64, 0, NULL, 0, NULL, &a);
+    return tni_record(cx, TNI_scalar, TN_I64, 0, NULL, 0, NULL,
+                      &(tni_attr){ .num = tni_num_i64(v) });
 }
 
 // 32 random bits times the width of the range, without the low 32 bits: every device's integers

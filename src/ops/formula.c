@@ -347,7 +347,7 @@ static tn_tensor *firm(tn_tensor *x, tn_dtype dt)
 {
     const tni_node *n = x->store->node;
     if (!n->weak || n->op != TNI_scalar || !tni_is_float(dt)) return x;
-    tn_tensor *t = tni_number(x->cx, dt, n->attr.num.f);
+    tn_tensor *t = tni_number(x->cx, dt, n->attr.num);
     if (t) t->store->node->weak = false;
     return t;
 }
@@ -366,7 +366,7 @@ static tn_tensor *record_step(const tni_formula *f, const tni_formula_step *s, t
                               tn_tensor *const *name, tn_tensor **value)
 {
     if (s->op == TNI_FORMULA_NAME) return name[s->x[0]];
-    if (s->op == TNI_FORMULA_NUMBER) return tni_number(cx, TN_F32, s->number);
+    if (s->op == TNI_FORMULA_NUMBER) return tni_number(cx, TN_F32, tni_num_of(s->number));
     if (s->op == TNI_where)
         return record_choice(promoted(f, name), value[s->x[0]], value[s->x[1]], value[s->x[2]]);
     if (s->x[1] < 0) return tni_unary(s->op, value[s->x[0]]);

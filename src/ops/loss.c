@@ -71,12 +71,12 @@ static bool check_target(const classes *c, tn_tensor *x, tn_tensor *target)
 static bool read_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
 {
     if (!check_target(c, x, target)) return false;
-    double     ignore = o->use_ignore ? (double)o->ignore : -100;
+    int64_t    ignore = o->use_ignore ? o->ignore : -100;
     tn_tensor *t      = tn_cast(target, TN_I64);
     tn_tensor *bad    = tni_number_like(t, (double)c->classes);
     c->index          = tn_where(tn_lt_s(t, 0), bad, t);
     if (o->no_ignore) return c->index != NULL;
-    c->counts = tn_ne_s(t, ignore);
+    c->counts = tn_ne_i64(t, ignore);
     c->index  = tn_where(c->counts, c->index, tni_number_like(t, 0));
     return c->counts && c->index;
 }

@@ -27,27 +27,47 @@ tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, dou
     return tni_record(cx, TNI_pad, (tn_dtype)n->dtype, s.rank, size, 1, &n, &a);
 }
 
-// Checks that the inputs agree but along the axis, and sums up the result's shape.
-static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int axis, tni_view *shape,
-                        tn_dtype *dt)
+// Whether x has nothing to join and any axes: of shape (0), with which lists begin to grow. As in
+// PyTorch only its dtype counts.
+static bool is_nothing(const tn_tensor *x)
 {
+    return tni_rank(x) == 1 && tni_sizes(x)[0] == 0;
+}
+
+// Checks that the inputs from the first on, which is one of something, agree but along the axis, and
+// sums up the result's shape.
+static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int first, int axis,
+                        tni_view *shape, tn_dtype *dt)
+{
+    *shape = tni_layout(x[first]);
+    *dt    = tn_dtype_of(x[0]);
     for (int k = 0; k < n; k++) {
         tni_view v = tni_layout(x[k]);
-        *dt        = k ? tni_promote(*dt, tn_dtype_of(x[k])) : tn_dtype_of(x[k]);
-        if (k == 0) {
-            *shape = v;
-            continue;
-        }
+        *dt        = tni_promote(*dt, tn_dtype_of(x[k]));
+        if (k == first || is_nothing(x[k])) continue;
         bool fits = v.rank == shape->rank;
         for (int i = 0; fits && i < v.rank; i++) fits = i == axis || v.size[i] == shape->size[i];
         if (!fits) {
-            tni_fail(cx, TN_ESHAPE, "concat: x[0] %s and x[%d] %s differ besides axis %d",
-                     tni_shape_of(x[0]).s, k, tni_shape_of(x[k]).s, axis);
+            tni_fail(cx, TN_ESHAPE, "concat: x[%d] %s and x[%d] %s differ besides axis %d", first,
+                     tni_shape_of(x[first]).s, k, tni_shape_of(x[k]).s, axis);
             return false;
         }
         shape->size[axis] += v.size[axis];
     }
     return tni_shape_ok(cx, "concat", shape->rank, shape->size);
+}
+
+// The nodes to join, cast to dt, into src; their number, -1 where one cannot be had. What has nothing
+// to join is left out, unless the result (first) is like it.
+static int join_sources(int n, tn_tensor *const *x, int first, tn_dtype dt, tni_node **src)
+{
+    int count = 0;
+    for (int k = 0; k < n; k++) {
+        if (k != first && is_nothing(x[k])) continue;
+        tn_tensor *one = tn_dtype_of(x[k]) == dt ? x[k] : tn_cast(x[k], dt);
+        if (!one || !(src[count++] = tni_resolve(one, "concat"))) return -1;
+    }
+    return count;
 }
 
 tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
@@ -60,18 +80,17 @@ tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
     if (!cx) return NULL;
     tni_view shape;
     tn_dtype dt;
-    int      i = tni_axis(cx, "concat", tn_rank(x[0]), axis);
-    if (i < 0 || !join_shapes(cx, n, x, i, &shape, &dt)) return NULL;
+    int      first = 0;
+    while (first < n && is_nothing(x[first])) first++;
+    if (first == n) first = 0;
+    int i = tni_axis(cx, "concat", tn_rank(x[first]), axis);
+    if (i < 0 || !join_shapes(cx, n, x, first, i, &shape, &dt)) return NULL;
     tni_node **src = tni_alloc(&cx->heap, (size_t)n * sizeof *src);
     if (!src) return tni_fail_memory(cx, "concat");
-    tn_tensor *y = NULL;
-    int        k = 0;
-    for (; k < n; k++) {
-        tn_tensor *one = tn_dtype_of(x[k]) == dt ? x[k] : tn_cast(x[k], dt);
-        if (!one || !(src[k] = tni_resolve(one, "concat"))) break;
-    }
-    if (k == n)
-        y = tni_record(cx, TNI_concat, dt, shape.rank, shape.size, n, src,
+    int        count = join_sources(n, x, first, dt, src);
+    tn_tensor *y     = NULL;
+    if (count > 0)
+        y = tni_record(cx, TNI_concat, dt, shape.rank, shape.size, count, src,
                        &(tni_attr){ .axis = { i, false } });
     tni_free(&cx->heap, src);
     return y;
@@ -111,6 +130,20 @@ tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index)
                       &(tni_attr){ .axis = { i, false } });
 }
 
+// What of v the index reaches, as in PyTorch: v itself, unless it has the rank of index and is larger.
+static tn_tensor *reached(tn_tensor *v, const tni_view *index)
+{
+    tni_view s    = tni_layout(v);
+    bool     fits = s.rank == index->rank, larger = false;
+    for (int k = 0; fits && k < s.rank; k++) {
+        fits = s.size[k] >= index->size[k];
+        larger |= s.size[k] > index->size[k];
+    }
+    if (!fits || !larger) return v;
+    memcpy(s.size, index->size, sizeof s.size);
+    return tni_wrap_view(v, &s);
+}
+
 static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
 {
     static const char *const names[] = { "x", "index", "v" };
@@ -119,8 +152,8 @@ static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_t
     int                      i  = cx ? index_axis(cx, name, x, axis, index) : -1;
     if (i < 0) return NULL;
     tni_view shape = tni_layout(index);
-    v              = tni_fit(v, name, tn_dtype_of(x), shape.rank, shape.size);
-    if (!v) return NULL;
+    if (!(v = reached(v, &shape))) return NULL;
+    if (!(v = tni_fit(v, name, tn_dtype_of(x), shape.rank, shape.size))) return NULL;
     tni_node *src[] = { tni_resolve(x, name), tni_resolve(index, name), tni_resolve(v, name) };
     if (!src[0] || !src[1] || !src[2]) return NULL;
     return tni_record(cx, op, (tn_dtype)src[0]->dtype, src[0]->rank, src[0]->size, 3, src,

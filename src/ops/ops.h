@@ -83,7 +83,7 @@ tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
 tn_tensor *tni_unary(int op, tn_tensor *x);
 tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b);
 // The same with a number on the right, or (swap) on the left.
-tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool swap);
+tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool swap);
 // Reduces the axes in the mask; keep leaves them with size 1.
 tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep);
 // The mask of one axis, of n axes (none: all). False, reported, on a bad one.
@@ -112,8 +112,12 @@ bool tni_assign_node(tn_tensor *x, tni_node *value);
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
 // Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.
 bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
+// A number given as a double: whole if that is an integer which i64 holds, else i is it cut, or 0. And
+// one given as an integer.
+tni_num tni_num_of(double v);
+tni_num tni_num_i64(int64_t v);
 // A plain number (weak) of dtype dt, 0-d: its value is a run-time argument.
-tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v);
+tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 // Takes the counters for so many random numbers of dt; returns the first.
 uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
 

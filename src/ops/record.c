@@ -72,23 +72,28 @@ static tni_operand operand(const tn_tensor *x)
                                                         : 1 };
 }
 
-static bool is_whole(double v)
+tni_num tni_num_of(double v)
 {
-    return v >= -9.2e18 && v <= 9.2e18 && (double)(int64_t)v == v;
+    bool    held = v >= -0x1p63 && v < 0x1p63;
+    int64_t i    = held ? (int64_t)v : 0;
+    return (tni_num){ v, i, held && (double)i == v };
+}
+
+tni_num tni_num_i64(int64_t v)
+{
+    return (tni_num){ (double)v, v, true };
 }
 
 // A number without a fraction counts as an integer beside a tensor, so that it takes its dtype.
 static bool is_whole_number(const tn_tensor *x)
 {
     const tni_node *n = x->store->node;
-    return n->weak && n->op == TNI_scalar && tni_is_float((tn_dtype)n->dtype) &&
-           is_whole(n->attr.num.f);
+    return n->weak && n->op == TNI_scalar && tni_is_float((tn_dtype)n->dtype) && n->attr.num.whole;
 }
 
-tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, double v)
+tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v)
 {
-    tni_attr   a = { .num = { .f = v, .i = v >= -9.2e18 && v <= 9.2e18 ? (int64_t)v : 0 } };
-    tn_tensor *t = tni_record(cx, TNI_scalar, dt, 0, NULL, 0, NULL, &a);
+    tn_tensor *t = tni_record(cx, TNI_scalar, dt, 0, NULL, 0, NULL, &(tni_attr){ .num = v });
     if (t) t->store->node->weak = true;
     return t;
 }
@@ -110,12 +115,21 @@ static bool holds(tn_dtype dt, double v)
 }
 
 // A number as dt, an error where that does not hold it.
-static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, double v)
+static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, tni_num v)
 {
-    if (!holds(dt, v))
-        return tni_fail(cx, TN_EARG, "%s: the number %.17g does not fit %s", op, v,
+    if (!holds(dt, v.f))
+        return tni_fail(cx, TN_EARG, "%s: the number %.17g does not fit %s", op, v.f,
                         tn_dtype_name(dt));
     return tni_number(cx, dt, v);
+}
+
+// The dtype of a number in a map over dt. f16 and bf16 are computed in f32, and there a number has all
+// the digits of f32: it is the result that is rounded. Only what is compared is rounded first, as in
+// PyTorch, so that x equals the number it was made from.
+static tn_dtype beside(int op, tn_dtype dt)
+{
+    bool half = dt == TN_F16 || dt == TN_BF16;
+    return half && tni_op_table[op].rule != TNI_TO_BOOL ? TN_F32 : dt;
 }
 
 // The order of axes in which a map's result lies: that of its largest input, of equals the first, those
@@ -157,7 +171,7 @@ static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, co
     if ((tn_dtype)x->store->node->dtype != dt) {
         const tni_node *n      = x->store->node;
         bool            number = n->weak && n->op == TNI_scalar;
-        x                      = number ? number_as(x->cx, op, dt, n->attr.num.f) : tn_cast(x, dt);
+        x                      = number ? number_as(x->cx, op, dt, n->attr.num) : tn_cast(x, dt);
         if (!x) return NULL;
     }
     if (tni_rank(x) > 0 && order) return resolve_ordered(x, op, rank, size, order);
@@ -229,6 +243,8 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     const int *order = find_order(n, x, skip, rank, size, axes) ? axes : NULL;
     for (int i = 0; i < n; i++) {
         tn_dtype want = i < skip ? kinds[i].dtype : in;
+        // A number of dtype `in` was made so for its user, who computes nothing with it.
+        if (i >= skip && kinds[i].strength == 0 && tni_dtype(x[i]) != in) want = beside(op, in);
         if (!(src[i] = prepare(x[i], name, want, rank, size, order))) return NULL;
     }
     tn_tensor *y = record_map(cx, op, out, rank, size, n, src, order);
@@ -251,19 +267,19 @@ tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
 }
 
 // A number that meets x mostly takes its dtype, and then has it from the start.
-static tn_dtype number_dtype(const tn_tensor *x, double v)
+static tn_dtype number_dtype(int op, const tn_tensor *x, tni_num v)
 {
     const tni_node *n    = x->store->node;
     tn_dtype        dt   = (tn_dtype)n->dtype;
-    bool            fits = tni_is_float(dt) || (dt != TN_BOOL && is_whole(v) && holds(dt, v));
-    return fits && !n->weak ? dt : TN_F32;
+    bool            fits = tni_is_float(dt) || (dt != TN_BOOL && v.whole && holds(dt, v.f));
+    return fits && !n->weak ? beside(op, dt) : TN_F32;
 }
 
-tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool swap)
+tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool swap)
 {
     tn_ctx *cx = tni_arg1(name, x, "x");
     if (!cx) return NULL;
-    tn_tensor *s = tni_number(cx, number_dtype(x, v), v);
+    tn_tensor *s = tni_number(cx, number_dtype(op, x, v), v);
     if (!s) return NULL;
     tn_tensor *const pair[] = { swap ? s : x, swap ? x : s };
     return map(op, name, cx, 2, pair, 0);
@@ -293,26 +309,30 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, double v, bool s
 #include "ops/ops.def"
 #undef OP
 
-#define FN_NUMBER(name, op, swap)                         \
-    tn_tensor *tn_##name(tn_tensor *x, double v)          \
-    {                                                     \
-        return tni_binary_s(TNI_##op, #name, x, v, swap); \
+#define FN_NUMBER(name, op, swap)                                             \
+    tn_tensor *tn_##name##_s(tn_tensor *x, double v)                          \
+    {                                                                         \
+        return tni_binary_s(TNI_##op, #name "_s", x, tni_num_of(v), swap);    \
+    }                                                                         \
+    tn_tensor *tn_##name##_i64(tn_tensor *x, int64_t v)                       \
+    {                                                                         \
+        return tni_binary_s(TNI_##op, #name "_i64", x, tni_num_i64(v), swap); \
     }
-FN_NUMBER(add_s, add, false)
-FN_NUMBER(sub_s, sub, false)
-FN_NUMBER(rsub_s, sub, true)
-FN_NUMBER(mul_s, mul, false)
-FN_NUMBER(div_s, div, false)
-FN_NUMBER(rdiv_s, div, true)
-FN_NUMBER(pow_s, pow, false)
-FN_NUMBER(maximum_s, maximum, false)
-FN_NUMBER(minimum_s, minimum, false)
-FN_NUMBER(eq_s, eq, false)
-FN_NUMBER(ne_s, ne, false)
-FN_NUMBER(lt_s, lt, false)
-FN_NUMBER(le_s, le, false)
-FN_NUMBER(gt_s, gt, false)
-FN_NUMBER(ge_s, ge, false)
+FN_NUMBER(add, add, false)
+FN_NUMBER(sub, sub, false)
+FN_NUMBER(rsub, sub, true)
+FN_NUMBER(mul, mul, false)
+FN_NUMBER(div, div, false)
+FN_NUMBER(rdiv, div, true)
+FN_NUMBER(pow, pow, false)
+FN_NUMBER(maximum, maximum, false)
+FN_NUMBER(minimum, minimum, false)
+FN_NUMBER(eq, eq, false)
+FN_NUMBER(ne, ne, false)
+FN_NUMBER(lt, lt, false)
+FN_NUMBER(le, le, false)
+FN_NUMBER(gt, gt, false)
+FN_NUMBER(ge, ge, false)
 
 tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b)
 {

@@ -49,15 +49,21 @@ static tn_tensor *norm(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 }
 TNI_FOLD_FORMS(norm, norm)
 
+// Whether something holds of x, as a bool; of u8 as a u8, as in PyTorch.
+static tn_tensor *told_of(tn_tensor *x, tn_tensor *holds)
+{
+    return holds && tn_dtype_of(x) == TN_U8 ? tn_cast(holds, TN_U8) : holds;
+}
+
 // By counting, so that nothing is asked of an empty axis: any of none is false, all of none true.
 static tn_tensor *any(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
-    return tn_gt_s(tni_sum_over(tn_ne_s(x, 0), op, mask, keep), 0);
+    return told_of(x, tn_gt_s(tni_sum_over(tn_ne_s(x, 0), op, mask, keep), 0));
 }
 TNI_FOLD_FORMS(any, any)
 
 static tn_tensor *all(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
-    return tn_eq_s(tni_sum_over(tn_eq_s(x, 0), op, mask, keep), 0);
+    return told_of(x, tn_eq_s(tni_sum_over(tn_eq_s(x, 0), op, mask, keep), 0));
 }
 TNI_FOLD_FORMS(all, all)

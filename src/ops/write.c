@@ -39,9 +39,11 @@ static tni_node *next_state(tn_tensor *x, tni_node *base, tni_node *value, bool 
     // Where every element is written nothing of the old history is left.
     cx->grad_mode = !cut || tni_count(x) < tni_node_count(base);
     if (!plain) n = NULL;
-    else if (whole)
+    else if (whole) {
         n = tni_node_new(cx, TNI_assign, (tn_dtype)base->dtype, base->rank, base->size, 1, &plain);
-    else
+        // What was overwritten is still made from its leaves: their gradients are zeros, no error.
+        if (n && !cut && base->needs_grad) n->needs_grad = true;
+    } else
         n = tni_node_new(cx, TNI_update, (tn_dtype)base->dtype, base->rank, base->size, 2,
                          (tni_node *[]){ base, plain });
     cx->grad_mode = mode;
@@ -146,6 +148,12 @@ tn_tensor *tn_fill_(tn_tensor *x, double v)
     return cx ? write(x, "fill_", tn_full(cx, tni_dtype(x), TN_0D, v)) : NULL;
 }
 
+tn_tensor *tn_fill_i64_(tn_tensor *x, int64_t v)
+{
+    tn_ctx *cx = tni_arg1("fill_i64_", x, "x");
+    return cx ? write(x, "fill_i64_", tn_full_i64(cx, tni_dtype(x), TN_0D, v)) : NULL;
+}
+
 tn_tensor *tn_zero_(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("zero_", x, "x");
@@ -157,4 +165,11 @@ tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi)
     if (!tni_arg1("clamp_", x, "x") || !writable(x, "clamp_")) return NULL;
     tn_tensor *y = tn_clamp(x, lo, hi);
     return y ? write(x, "clamp_", y) : NULL;
+}
+
+tn_tensor *tn_clamp_i64_(tn_tensor *x, int64_t lo, int64_t hi)
+{
+    if (!tni_arg1("clamp_i64_", x, "x") || !writable(x, "clamp_i64_")) return NULL;
+    tn_tensor *y = tn_clamp_i64(x, lo, hi);
+    return y ? write(x, "clamp_i64_", y) : NULL;
 }

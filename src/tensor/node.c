@@ -21,8 +21,12 @@ static bool carries_gradient(tn_ctx *cx, tni_node *n)
 {
     if (!n->needs_grad) return false;
     if (n->spent || n->state != TNI_DONE || n->leaf || !n->nsrc) return true;
-    for (uint32_t i = 0; i < n->nsrc; i++)
+    bool had = false;  // else it was overwritten, and never had a way
+    for (uint32_t i = 0; i < n->nsrc; i++) {
+        had |= n->src[i]->needs_grad;
         if (n->src[i]->needs_grad && !n->src[i]->spent) return true;
+    }
+    if (!had) return true;
     n->spent = true;
     tni_node_forget(cx, n);
     return true;

@@ -16,16 +16,21 @@ typedef struct tni_expression tni_expression;  // src/ops/
 // The two ops that this folder makes by itself; ops.def begins with them, in this order.
 enum { TNI_LEAF_OP, TNI_VIEW_OP };
 
+// A number of the program. Floats take f, integers i; where it is whole, i is the number exactly, and f
+// may have lost bits of it.
+typedef struct {
+    double  f;
+    int64_t i;
+    bool    whole;
+} tni_num;
+
 // What an op needs to know besides its sources. Which member counts depends on the op.
 typedef union {
     struct {
         int64_t offset, stride[TN_MAX_RANK];  // view, update, fold: places in the base
         const tni_expression *rule;  // of a view of several sources: the gradient of the others
     } view;
-    struct {
-        double  f;  // full, scalar: the number; the integer counts for integer dtypes
-        int64_t i;
-    } num;
+    tni_num num;  // full, scalar
     struct {
         double  start, step;
         int64_t istart, istep;  // the same for integer dtypes

@@ -307,7 +307,9 @@ static void iota_task(void *arg, int64_t item, int worker)
             for (int64_t i = 0; i < n; i++) f[i] = a->iota.start + (double)(at + i) * a->iota.step;
             s->tiles->convert[TN_F64][dt](y, f, n);
         } else {
-            for (int64_t i = 0; i < n; i++) l[i] = a->iota.istart + (at + i) * a->iota.istep;
+            for (int64_t i = 0; i < n; i++)
+                l[i] = (int64_t)((uint64_t)a->iota.istart +
+                                 (uint64_t)(at + i) * (uint64_t)a->iota.istep);
             s->tiles->convert[TN_I64][dt](y, l, n);
         }
     }

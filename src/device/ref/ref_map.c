@@ -8,7 +8,7 @@
 
 static double sign_f(double a)
 {
-    return isnan(a) ? a : (a > 0) - (a < 0);
+    return (a > 0) - (a < 0);
 }
 
 static double max_f(double a, double b)

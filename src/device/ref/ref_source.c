@@ -15,7 +15,8 @@ static tni_cell iota(const tni_call *c, int64_t i)
     tn_dtype dt = c->out.dtype;
     if (tni_is_float(dt))
         return (tni_cell){ .f = tni_ref_round(dt, c->attr->iota.start + i * c->attr->iota.step) };
-    return (tni_cell){ .i = tni_ref_wrap(dt, c->attr->iota.istart + i * c->attr->iota.istep) };
+    uint64_t v = (uint64_t)c->attr->iota.istart + (uint64_t)i * (uint64_t)c->attr->iota.istep;
+    return (tni_cell){ .i = tni_ref_wrap(dt, (int64_t)v) };
 }
 
 static tni_cell random_float(const tni_call *c, uint64_t i)

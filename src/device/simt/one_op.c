@@ -227,7 +227,7 @@ static void write_source(writing *w, const tni_call *c)
 // One number everywhere, in place of an op that reads nothing.
 static void write_number(writing *w, const tni_call *c, double f, int64_t i)
 {
-    tni_attr attr = { .num = { f, i } };
+    tni_attr attr = { .num = { .f = f, .i = i } };
     tni_call call = *c;
     call.op       = TNI_full;
     call.attr     = &attr;
