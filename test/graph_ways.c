@@ -29,6 +29,20 @@ tn_ctx *graph_way_open(const graph_way *w)
     return cx;
 }
 
+tn_ctx *graph_way_next(const graph_way *list, const graph_way **w, tn_ctx *cx)
+{
+    const graph_way *at = cx ? *w + 1 : list;
+    if (cx && tn_error(cx)) test_that(false, "%s: %s", (*w)->name, tn_error_text(cx));
+    if (cx) unsetenv((*w)->variable);
+    tn_close(cx);
+    for (; at->name; at++) {
+        *w = at;
+        if ((cx = graph_way_open(at))) return cx;
+        printf("skip of %s: %s\n", at->name, tn_error_text(NULL));
+    }
+    return NULL;
+}
+
 // Whether a graph gives on cx what it gives on ref; why not, in text.
 static bool agrees(const graph *g, tn_ctx *ref, tn_ctx *cx, char *text)
 {

@@ -6,7 +6,6 @@
 #include "kernel/prelude.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ALL = 65536 };
@@ -18,22 +17,8 @@ static const graph_way ways[] = {
     { "cpu, op by op", "cpu", "TN_EAGER", "1" },
     { "opencl, fused", "opencl", "TN_EAGER", "0" },
     { "opencl, op by op", "opencl", "TN_EAGER", "1" },
+    { 0 },
 };
-
-// The next way that is here, NULL after the last; a plan's second run is the compiled one.
-static tn_ctx *next_way(tn_ctx *cx, const graph_way **w)
-{
-    size_t at = cx ? (size_t)(*w - ways) + 1 : 0;
-    if (cx && tn_error(cx)) test_that(false, "%s: %s", (*w)->name, tn_error_text(cx));
-    tn_close(cx);
-    for (;; at++) {
-        unsetenv("TN_CC");
-        unsetenv("TN_COMPILE");
-        if (at == sizeof ways / sizeof *ways) return NULL;
-        *w = &ways[at];
-        if ((cx = graph_way_open(*w))) return cx;
-    }
-}
 
 // ---- beside f16 and bf16 -----------------------------------------------------------------------
 
@@ -163,7 +148,7 @@ static void a_number_beside_f16_or_bf16_is_rounded_with_the_result_alone(void)
     static uint16_t     all[ALL];
     const graph_way    *w = NULL;
     for (int i = 0; i < ALL; i++) all[i] = (uint16_t)i;
-    for (tn_ctx *cx = next_way(NULL, &w); cx; cx = next_way(cx, &w))
+    for (tn_ctx *cx = graph_way_next(ways, &w, NULL); cx; cx = graph_way_next(ways, &w, cx))
         for (int n = 0; n < 6; n++)
             check_halves(cx, w, all, n % 2 ? TN_F16 : TN_BF16, numbers[n / 2]);
 }
@@ -172,7 +157,7 @@ static void a_number_beside_f16_or_bf16_is_rounded_with_the_result_alone(void)
 static void what_is_compared_with_a_number_is_compared_as_its_dtype_has_it(void)
 {
     const graph_way *w = NULL;
-    for (tn_ctx *cx = next_way(NULL, &w); cx; cx = next_way(cx, &w))
+    for (tn_ctx *cx = graph_way_next(ways, &w, NULL); cx; cx = graph_way_next(ways, &w, cx))
         for (int n = 0; n < 2; n++) {
             tn_tensor *x = tn_full(cx, n ? TN_BF16 : TN_F16, TN_SHAPE(3), 0.1);
             test_case_result(tn_item(tn_sum_all(tn_eq_s(x, 0.1))) == 3 &&
@@ -296,14 +281,14 @@ static void an_integer_given_as_one_keeps_every_bit(void)
     static const int64_t numbers[] = { 9007199254740993, -9007199254740995, INT64_MAX - 1,
                                        INT64_MAX,        INT64_MIN + 2,     3 };
     const graph_way     *w         = NULL;
-    for (tn_ctx *cx = next_way(NULL, &w); cx; cx = next_way(cx, &w))
+    for (tn_ctx *cx = graph_way_next(ways, &w, NULL); cx; cx = graph_way_next(ways, &w, cx))
         for (int n = 0; n < 6; n++) check_integers(cx, w, numbers[n]);
 }
 
 static void a_sequence_of_integers_keeps_every_bit(void)
 {
     const graph_way *w = NULL;
-    for (tn_ctx *cx = next_way(NULL, &w); cx; cx = next_way(cx, &w)) {
+    for (tn_ctx *cx = graph_way_next(ways, &w, NULL); cx; cx = graph_way_next(ways, &w, cx)) {
         int64_t    have[4] = { 0 };
         tn_tensor *up      = tn_arange_i64(cx, TN_I64, BIG, BIG + 7, 2);
         tn_tensor *down    = tn_arange_i64(cx, TN_I64, INT64_MAX, INT64_MAX - 4, -1);
@@ -328,7 +313,7 @@ static void a_sequence_of_integers_keeps_every_bit(void)
 static void an_integer_takes_the_dtype_of_what_it_meets(void)
 {
     const graph_way *w = NULL;
-    for (tn_ctx *cx = next_way(NULL, &w); cx; cx = next_way(cx, &w)) {
+    for (tn_ctx *cx = graph_way_next(ways, &w, NULL); cx; cx = graph_way_next(ways, &w, cx)) {
         for (int dt = TN_BOOL; dt <= TN_F64; dt++) {
             tn_tensor *x = tn_ones(cx, (tn_dtype)dt, TN_SHAPE(2));
             tn_tensor *a = tn_add_i64(x, 3), *b = tn_add_s(x, 3);
