@@ -45,7 +45,7 @@ static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, cons
     if (!(s->temperature > 0)) id = tn_item_i64(tn_argmax_all(y));
     else {
         int64_t k   = s->top_k > 0 && s->top_k < vocab ? s->top_k : vocab;
-        tn_pair top = tn_topk(tn_div_s(y, s->temperature), k, 0, true);
+        tn_pair top = tn_topk(tn_div_s(y, s->temperature), k, 0, TN_LARGEST);
         id = tn_item_i64(tn_gather(top.indices, 0, tn_multinomial(tn_softmax(top.values, 0), 1)));
     }
     tn_end(scope);

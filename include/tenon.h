@@ -83,6 +83,18 @@ enum { TN_MAX_RANK = 8 };
 #define TN_HERE __FILE__, __LINE__  // NULL, 0: a call is that of the code around it
 #endif
 
+// Names for bools whose sense does not show in a call: tn_idx(cx, dir, TN_TEST), tn_sort(x, 0,
+// TN_DESCENDING), tn_sum_axes(x, TN_AXES(0, 1), TN_KEEP_AXES). The first of each pair is false.
+enum { TN_TRAIN, TN_TEST };            // which part of a dataset: tn_idx, tn_cifar10
+enum { TN_ASCENDING, TN_DESCENDING };  // tn_sort, tn_argsort
+enum { TN_SMALLEST, TN_LARGEST };      // tn_topk
+enum { TN_DROP_AXES, TN_KEEP_AXES };   // tn_sum_axes and its kin
+enum { TN_EVALUATING, TN_TRAINING };   // tn_dropout
+enum {
+    TN_OFF,
+    TN_ON
+};  // tn_data_shuffle, tn_data_drop_last, tn_grad_mode, tn_requires_grad, tn_layer_train
+
 // ---- context, scope, error ---------------------------------------------------------------------
 
 typedef struct {
@@ -150,7 +162,11 @@ TN_API size_t tn_escape(char *to, size_t room, const char *text);
 // Reports an error of a user's own layer or op, as the built-in ones do. Returns NULL.
 TN_API void *tn_error_set(tn_ctx *cx, tn_status code, const char *text);
 // Replaces the handler; NULL is silent.
-TN_API void        tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
+TN_API void tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
+// A warning is about a call that works and is likely a mistake, as a loss whose prediction and target stretch
+// each other. The first of a context goes to this handler, as a fault whose code is TN_OK; NULL is
+// silent. Without a call of this it is printed where errors are, that is until a program has a handler.
+TN_API void        tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
 TN_API const char *tn_status_name(tn_status s);
 TN_API const char *tn_version(void);
 

@@ -118,6 +118,11 @@ CALL(on_error)
     tn_on_error(k->cx, NULL, NULL);
     return NULL;
 }
+CALL(on_warning)
+{
+    tn_on_warning(k->cx, NULL, NULL);
+    return NULL;
+}
 CALL(status_name)
 {
     CHECK(tn_status_name((tn_status)k->i) != NULL);
@@ -770,7 +775,7 @@ CALL(stats_get)
 // clang-format off
 const call calls_of_tensors[] = {
     Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), O(seed), O(begin), O(end),
-    O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error),
+    O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning),
     Q(status_name), Q(version),
     O(from), O(borrow), O(zeros), O(ones), O(full), O(full_i64), U(zeros_like), U(ones_like), S(full_like),
     I(full_like_i64), O(scalar), O(scalar_i64), O(arange), O(arange_i64), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),

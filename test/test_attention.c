@@ -3,6 +3,7 @@
 //
 // B batches, H heads, T queries, S keys and values, D their size, E that of a value
 #include "check.h"
+#include "rules_kit.h"
 #include "on_device.h"
 #include "table.h"
 
@@ -438,6 +439,32 @@ static void it_holds_before_the_switches(void)
     run_switched("cpu", 2, "TN_CHECK", "nan");
 }
 
+static void fails_for(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v, const char *text)
+{
+    CHECK(tn_attention(q, k, v, (tn_attention_opts){ 0 }) == NULL);
+    CHECK_FAILED(cx, TN_ESHAPE, text);
+}
+
+static void heads_that_do_not_fit_are_named(void)
+{
+    tn_ctx *cx = tn_open("cpu");
+    tn_on_error(cx, NULL, NULL);
+    tn_tensor *q = tn_ones(cx, TN_F32, TN_SHAPE(2, 8, 5, 16)),
+              *k = tn_ones(cx, TN_F32, TN_SHAPE(2, 4, 5, 16));
+    fails_for(
+        cx, q, k, k,
+        "attention: q (2, 8, 5, 16) has 8 heads (axis -3), k (2, 4, 5, 16) 4 and v (2, 4, 5, 16) 4:"
+        " they must be equal, or 1");
+    fails_for(cx, q, q, k, "has 8 heads (axis -3), k (2, 8, 5, 16) 8 and v (2, 4, 5, 16) 4");
+    fails_for(
+        cx, q, tn_ones(cx, TN_F32, TN_SHAPE(3, 8, 5, 16)), q,
+        "attention: q (2, 8, 5, 16), k (3, 8, 5, 16) and v (2, 8, 5, 16): the axes before the last two"
+        " do not broadcast");
+    tn_tensor *one = tn_ones(cx, TN_F32, TN_SHAPE(2, 1, 5, 16));
+    CHECK(tn_attention(q, one, one, (tn_attention_opts){ 0 }) != NULL);
+    tn_close(cx);
+}
+
 const test_case tests_attention[] = {
     TEST(cpu_agrees_with_ref),
     TEST(opencl_agrees_with_ref),
@@ -450,5 +477,6 @@ const test_case tests_attention[] = {
     TEST(a_query_that_sees_nothing_gives_zeros),
     TEST(a_nan_stays_with_its_query),
     TEST(it_holds_before_the_switches),
+    TEST(heads_that_do_not_fit_are_named),
     TEST_END,
 };

@@ -790,10 +790,10 @@ static void sort_and_topk_are_as_recorded(void)
     p = tn_sort(x, 0, false);
     IS(p.values, TN_SHAPE(2, 5), (double[]){ 0, -INFINITY, 2, 1, 5, 3, 1, 5, INFINITY, NAN });
     IS(p.indices, TN_SHAPE(2, 5), (double[]){ 1, 1, 0, 0, 1, 0, 0, 1, 1, 0 });
-    p = tn_topk(z, 2, 1, true);
+    p = tn_topk(z, 2, 1, TN_LARGEST);
     IS(p.values, TN_SHAPE(2, 2), (double[]){ 0.317, 0.128, 0.398, 0.231 });
     IS(p.indices, TN_SHAPE(2, 2), (double[]){ 2, 4, 3, 2 });
-    p = tn_topk(z, 3, -1, false);
+    p = tn_topk(z, 3, -1, TN_SMALLEST);
     IS(p.values, TN_SHAPE(2, 3), (double[]){ -1.269, -0.689, -0.154, -0.859, -0.748, -0.244 });
     IS(p.indices, TN_SHAPE(2, 3), (double[]){ 3, 1, 0, 0, 4, 1 });
     p = tn_topk(z, 1, 0, true);

@@ -97,19 +97,19 @@ static void the_page_of_ops_is_up_to_date(void)
 
 // Functions that cannot fail, or have no call site worth naming.
 static const char *const plain[] = {
-    "tn_open",          "tn_open_with",      "tn_close",         "tn_ctx_leave",
-    "tn_ctx_enter",     "tn_seed",           "tn_error",         "tn_error_text",
-    "tn_escape",        "tn_error_clear",    "tn_on_error",      "tn_status_name",
-    "tn_version",       "tn_ctx_of",         "tn_dtype_of",      "tn_dtype_name",
-    "tn_rank",          "tn_size",           "tn_stride",        "tn_offset",
-    "tn_count",         "tn_is_view",        "tn_is_contiguous", "tn_name",
-    "tn_grad_mode",     "tn_needs_grad",     "tn_has_grad",      "tn_device_info",
-    "tn_devices",       "tn_doctor",         "tn_stats_get",     "tn_layer_self",
-    "tn_layer_ctx",     "tn_layer_training", "tn_layer_count",   "tn_optim_lr",
-    "tn_optim_updates", "tn_data_info",      "tn_data_count",    "tn_data_batches",
-    "tn_data_schema",   "tn_data_class",     "tn_data_cursor",   "tn_bpe_count",
-    "tn_file_count",    "tn_file_info",      "tn_file_name",     "tn_file_meta",
-    "tn_file_meta_key",
+    "tn_open",         "tn_open_with",     "tn_close",          "tn_ctx_leave",
+    "tn_ctx_enter",    "tn_seed",          "tn_error",          "tn_error_text",
+    "tn_escape",       "tn_error_clear",   "tn_on_error",       "tn_on_warning",
+    "tn_status_name",  "tn_version",       "tn_ctx_of",         "tn_dtype_of",
+    "tn_dtype_name",   "tn_rank",          "tn_size",           "tn_stride",
+    "tn_offset",       "tn_count",         "tn_is_view",        "tn_is_contiguous",
+    "tn_name",         "tn_grad_mode",     "tn_needs_grad",     "tn_has_grad",
+    "tn_device_info",  "tn_devices",       "tn_doctor",         "tn_stats_get",
+    "tn_layer_self",   "tn_layer_ctx",     "tn_layer_training", "tn_layer_count",
+    "tn_optim_lr",     "tn_optim_updates", "tn_data_info",      "tn_data_count",
+    "tn_data_batches", "tn_data_schema",   "tn_data_class",     "tn_data_cursor",
+    "tn_bpe_count",    "tn_file_count",    "tn_file_info",      "tn_file_name",
+    "tn_file_meta",    "tn_file_meta_key",
 };
 
 static bool is_plain(const char *name)

@@ -126,8 +126,8 @@ static void idx_reads_a_folder_in_both_spellings(void)
     tn_ctx *cx = begin();
     save_six("train-images-idx3-ubyte", "train-labels-idx1-ubyte");
     save_six("t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte");
-    check_six(tn_idx(cx, scratch_path(""), false));
-    check_six(tn_idx(cx, scratch_path("."), true));
+    check_six(tn_idx(cx, scratch_path(""), TN_TRAIN));
+    check_six(tn_idx(cx, scratch_path("."), TN_TEST));
     CHECK_STATUS(tn_error(cx), TN_OK);
     finish(cx);
 }

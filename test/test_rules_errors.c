@@ -741,6 +741,63 @@ static void rule_19_contexts_work_in_several_threads_at_the_same_time(void)
     CHECK(isfinite(v[0].item) && v[0].item != 0);
 }
 
+// ---- warnings
+
+typedef struct {
+    int  count, line;
+    char text[200];
+} told;
+
+static void keep_warning(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    told *t = user;
+    (void)cx;
+    t->count++;
+    t->line = f->line;
+    CHECK_INT(f->code, TN_OK);
+    snprintf(t->text, sizeof t->text, "%s", f->text);
+}
+
+static void a_loss_whose_shapes_stretch_each_other_warns_once(void)
+{
+    static tn_tensor *(*const loss[])(tn_tensor *, tn_tensor *) = { tn_mse, tn_l1,         tn_huber,
+                                                                    tn_bce, tn_bce_logits, tn_kl };
+    for (int i = 0; i < 6; i++) {
+        told       t  = { 0 };
+        tn_ctx    *cx = rules_open("ref");
+        tn_tensor *x  = tn_full(cx, TN_F32, TN_SHAPE(4, 1), 0.5),
+                  *y  = tn_full(cx, TN_F32, TN_SHAPE(4), 0.5);
+        tn_on_warning(cx, keep_warning, &t);
+        loss[i](x, x);
+        loss[i](x, tn_full(cx, TN_F32, TN_SHAPE(1), 0.5));  // one target for all is no mistake
+        CHECK_INT(t.count, 0);
+        CHECK(loss[i](x, y) != NULL);
+        CHECK_INT(t.count, 1);
+        CHECK(strstr(t.text,
+                     ": x (4, 1) and target (4,) stretch each other to (4, 4); give them one"
+                     " shape"));
+        CHECK(loss[i](y, x) != NULL);
+        CHECK_INT(t.count, 1);
+        CHECK_STATUS(tn_error(cx), TN_OK);
+        tn_close(cx);
+    }
+}
+
+static void a_warning_has_the_users_line_and_goes_where_errors_do(void)
+{
+    told       t  = { 0 };
+    tn_ctx    *cx = rules_open("ref");
+    tn_tensor *x = tn_ones(cx, TN_F32, TN_SHAPE(4, 1)), *y = tn_ones(cx, TN_F32, TN_SHAPE(4));
+    tn_on_warning(cx, keep_warning, &t);
+    tn_mse(x, y);
+    CHECK_INT(t.line, __LINE__ - 1);
+    tn_close(cx);
+    cx = tn_open_with((tn_open_opts){ .device = "ref", .handler = keep_warning, .user = &t });
+    tn_mse(tn_ones(cx, TN_F32, TN_SHAPE(4, 1)), tn_ones(cx, TN_F32, TN_SHAPE(4)));
+    CHECK_INT(t.count, 1);  // a handler of errors hears of errors alone
+    tn_close(cx);
+}
+
 static void *own_slot(void *p)
 {
     visit *v     = p;
@@ -786,5 +843,7 @@ const test_case tests_rules_errors[] = {
     TEST(rule_19_a_thread_may_own_several_and_copy_between_them),
     TEST(rule_19_contexts_work_in_several_threads_at_the_same_time),
     TEST(rule_19_each_thread_has_its_own_slot),
+    TEST(a_loss_whose_shapes_stretch_each_other_warns_once),
+    TEST(a_warning_has_the_users_line_and_goes_where_errors_do),
     TEST_END,
 };

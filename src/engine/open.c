@@ -79,9 +79,10 @@ static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
 {
     (void)cx;
     (void)user;
-    bool inner = f->line != f->outer_line || strcmp(f->file, f->outer_file);
-    if (f->line) fprintf(stderr, "%s:%d: %s", tni_escaped(f->file).s, f->line, f->text);
-    else fprintf(stderr, "tenon: %s", f->text);
+    bool        inner = f->line != f->outer_line || strcmp(f->file, f->outer_file);
+    const char *kind  = f->code == TN_OK ? "warning: " : "";
+    if (f->line) fprintf(stderr, "%s:%d: %s%s", tni_escaped(f->file).s, f->line, kind, f->text);
+    else fprintf(stderr, "tenon: %s%s", kind, f->text);
     if (inner) fprintf(stderr, ", called from %s:%d", tni_escaped(f->outer_file).s, f->outer_line);
     fputc('\n', stderr);
 }
@@ -183,6 +184,7 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->heap.keeps  = KEEPS_BLOCKS;
     cx->handler     = o.handler ? o.handler : print_fault;
     cx->user        = o.user;
+    cx->warner      = o.handler ? NULL : print_fault;
     cx->engine      = e;
     cx->attention   = dev->attention;
     cx->seed        = o.seed;

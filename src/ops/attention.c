@@ -162,6 +162,33 @@ tn_tensor *tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g)
 
 // ---- the call ----------------------------------------------------------------------------------
 
+// Whether the axes before the last two, of which the last are the heads, broadcast. Reports it.
+static bool heads_fit(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
+{
+    operands o  = { 0 };
+    bool     ok = true, heads = tn_rank(q) > 2 && tn_rank(k) > 2 && tn_rank(v) > 2;
+    stretch(&o, &ok, q);
+    stretch(&o, &ok, k);
+    stretch(&o, &ok, v);
+    if (ok) return true;
+    int64_t H[] = { heads ? tn_size(q, -3) : 0, heads ? tn_size(k, -3) : 0,
+                    heads ? tn_size(v, -3) : 0 };
+    int64_t most = H[0] > H[1] ? H[0] : H[1];
+    if (H[2] > most) most = H[2];
+    for (int i = 0; i < 3; i++) ok |= H[i] != 1 && H[i] != most;
+    if (heads && ok)
+        return tni_refuse(
+            cx, TN_ESHAPE,
+            "attention: q %s has %lld heads (axis -3), k %s %lld and v %s %lld: they must be "
+            "equal, or 1",
+            tni_shape_of(q).s, (long long)H[0], tni_shape_of(k).s, (long long)H[1],
+            tni_shape_of(v).s, (long long)H[2]);
+    return tni_refuse(
+        cx, TN_ESHAPE,
+        "attention: q %s, k %s and v %s: the axes before the last two do not broadcast",
+        tni_shape_of(q).s, tni_shape_of(k).s, tni_shape_of(v).s);
+}
+
 static bool fits(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
 {
     bool ok = tn_rank(q) >= 2 && tn_rank(k) >= 2 && tn_rank(v) >= 2 &&
@@ -169,7 +196,7 @@ static bool fits(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
     if (!ok)
         tni_fail(cx, TN_ESHAPE, "attention: q %s, k %s and v %s are not (T, D), (S, D) and (S, E)",
                  tni_shape_of(q).s, tni_shape_of(k).s, tni_shape_of(v).s);
-    return ok && tni_want_float(q, "attention");
+    return ok && heads_fit(cx, q, k, v) && tni_want_float(q, "attention");
 }
 
 tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o)

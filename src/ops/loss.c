@@ -187,11 +187,25 @@ tn_tensor *tn_nll(tn_tensor *x, tn_tensor *target)
 
 // ---- of elements -------------------------------------------------------------------------------
 
+// (N, 1) and (N) make N x N differences, each prediction with each target, which trains to the mean.
+static void warn_of_stretching(const char *op, tn_tensor *x, tn_tensor *target)
+{
+    tni_view a = tni_layout(x), b = tni_layout(target), y = a;
+    tni_shape_broadcast(&y.rank, y.size, b.rank, b.size);
+    int64_t n = tni_shape_count(y.rank, y.size);
+    if (n > tni_shape_count(a.rank, a.size) && n > tni_shape_count(b.rank, b.size))
+        tni_warn(x->cx, "%s: x %s and target %s stretch each other to %s; give them one shape", op,
+                 tni_shape_of(x).s, tni_shape_of(target).s, tni_shape_text(y.rank, y.size).s);
+}
+
 static bool check_pair(const char *op, tn_tensor *x, tn_tensor *target)
 {
     static const char *const names[] = { "x", "target" };
-    return tni_args(op, 2, (tn_tensor *const[]){ x, target }, names) && tni_want_float(x, op) &&
-           tni_broadcast_pair(op, x, "x", target, "target");
+    if (!tni_args(op, 2, (tn_tensor *const[]){ x, target }, names) || !tni_want_float(x, op) ||
+        !tni_broadcast_pair(op, x, "x", target, "target"))
+        return false;
+    warn_of_stretching(op, x, target);
+    return true;
 }
 
 // The weight stretched to the loss y, in its dtype.

@@ -46,6 +46,20 @@ bool tni_refuse(tn_ctx *cx, tn_status code, const char *fmt, ...)
     return false;
 }
 
+void tni_warn(tn_ctx *cx, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    // Any code but 0 keeps the first; the handler sees TN_OK.
+    if (tni_fault_set(&cx->warning, TN_EUSER, fmt, args)) {
+        const tni_path *layer = cx->warning.site.layer;
+        if (layer && layer->owner != cx) cx->warning.site.layer = NULL;
+        tni_self.failed = cx;
+        if (tni_self.depth == 0) tni_leave(false, NULL);
+    }
+    va_end(args);
+}
+
 void *tni_fail_memory(tn_ctx *cx, const char *op)
 {
     return tni_fail(cx, TN_EMEM, "%s: out of memory", op);
@@ -89,6 +103,15 @@ void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
     if (!tni_ctx_ok(cx, "on_error")) return;
     cx->handler = h;
     cx->user    = user;
+    if (!cx->warner_set) cx->warner = NULL;
+}
+
+void tn_on_warning(tn_ctx *cx, tn_handler *h, void *user)
+{
+    if (!tni_ctx_ok(cx, "on_warning")) return;
+    cx->warner      = h;
+    cx->warner_user = user;
+    cx->warner_set  = true;
 }
 
 const char *tn_status_name(tn_status s)
@@ -182,22 +205,28 @@ static void end_frame(tn_ctx *cx, bool reap, const tn_tensor *keep)
     }
 }
 
-static void tell(tn_ctx *cx)
+static void tell_one(tn_ctx *cx, tni_fault *f, tn_status code, tn_handler *handler, void *user)
 {
-    tni_fault *f = &cx->fault;
     if (!f->code || f->told) return;
     f->told           = true;
     const tni_site *s = &f->site;
-    if (cx->handler)
-        cx->handler(cx,
-                    &(tn_fault){ .code       = (tn_status)f->code,
-                                 .text       = f->text,
-                                 .file       = s->file,
-                                 .line       = s->line,
-                                 .layer      = s->layer ? s->layer->text : "",
-                                 .outer_file = s->outer_line ? s->outer_file : s->file,
-                                 .outer_line = s->outer_line ? s->outer_line : s->line },
-                    cx->user);
+    if (handler)
+        handler(cx,
+                &(tn_fault){ .code       = code,
+                             .text       = f->text,
+                             .file       = s->file,
+                             .line       = s->line,
+                             .layer      = s->layer ? s->layer->text : "",
+                             .outer_file = s->outer_line ? s->outer_file : s->file,
+                             .outer_line = s->outer_line ? s->outer_line : s->line },
+                user);
+}
+
+// The error last: its handler may not come back.
+static void tell(tn_ctx *cx)
+{
+    tell_one(cx, &cx->warning, TN_OK, cx->warner, cx->warner_user);
+    tell_one(cx, &cx->fault, (tn_status)cx->fault.code, cx->handler, cx->user);
 }
 
 // The call in progress is again the one around it. Invariant: between calls of the user's code, the site

@@ -33,6 +33,10 @@ struct tn_ctx {
     uint64_t    failures;  // counts every error, also those after the first
     tn_handler *handler;
     void       *user;
+    tni_fault   warning;  // the first, once told or waiting to be
+    tn_handler *warner;
+    void       *warner_user;
+    bool        warner_set;  // by the program
 
     tni_heap    heap;
     tni_buffers buffers;
@@ -72,6 +76,8 @@ void *tni_fail(tn_ctx *cx, tn_status code, const char *fmt, ...)
 // The same for calls that return a status: returns code.
 tn_status tni_fail_status(tn_ctx *cx, tn_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+// Keeps a warning, the first of the context, and tells it when the public call ends.
+void  tni_warn(tn_ctx *cx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void *tni_fail_memory(tn_ctx *cx, const char *op);
 // The same for checks: they return false.
 bool tni_refuse(tn_ctx *cx, tn_status code, const char *fmt, ...)
