@@ -359,6 +359,77 @@ static void take_all(int signal)
     errno = saved;
 }
 
+// Waits until a file is there, or is not; false after half a minute.
+static bool await_file(const char *path, bool there)
+{
+    for (int i = 0; i < 3000; i++) {
+        if ((access(path, F_OK) == 0) == there) return true;
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
+    return false;
+}
+
+// One that has ended may stay in the list of processes, if nobody asks for its status.
+static bool runs(pid_t pid)
+{
+    char path[64], text[256] = "";
+    if (kill(pid, 0) != 0) return false;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "r");
+    if (f && !fgets(text, sizeof text, f)) *text = 0;
+    if (f) fclose(f);
+    const char *state = strrchr(text, ')');
+    return !state || (state[2] != 'Z' && state[2] != 'X');
+}
+
+static bool await_end(pid_t pid)
+{
+    for (int i = 0; i < 3000; i++) {
+        if (!runs(pid)) return true;
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
+    return false;
+}
+
+// The compiler, what it started, and its files.
+static void a_killed_process_leaves_no_compiler_behind(void)
+{
+    char     text[1500];
+    tni_cc   c;
+    tni_text why;
+    if (!begin()) return;
+    FIND_OR_SKIP(c, why);
+    tni_cc_close(&c);
+    snprintf(
+        text, sizeof text,
+        "case \"$*\" in *-shared*-o*) sleep 1000 & echo $TMPDIR > %s; echo $! > %s; wait;; esac\n"
+        "exec cc \"$@\"",
+        scratch_path("folder"), scratch_path("pid"));
+    const char *hangs = script("hangs", text);
+    pid_t       pid   = fork();
+    if (pid == 0) {
+        alarm(200);
+        if (find(&c, hangs, &why)) compile_number(&c, 1, &why);
+        _exit(0);
+    }
+    char   folder[600] = "";
+    long   sleeper     = 0;
+    size_t n           = 0;
+    CHECK(await_file(scratch_path("pid"), true));
+    nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+    char *text_pid = scratch_read(scratch_path("pid"), &n);
+    if (CHECK(text_pid && n > 1)) sleeper = strtol(text_pid, NULL, 10);
+    char *place = scratch_read(scratch_path("folder"), &n);
+    if (CHECK(place && n > 1)) snprintf(folder, sizeof folder, "%.*s", (int)n - 1, place);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    CHECK(sleeper > 1 && await_end((pid_t)sleeper));
+    CHECK(*folder && await_file(folder, false));
+    free(text_pid);
+    free(place);
+    end();
+}
+
 static void compiling_works_whatever_the_host_does_with_its_children(void)
 {
     void (*const handlers[])(int) = { SIG_IGN, take_all };
@@ -457,6 +528,7 @@ const test_case tests_cc[] = {
     TEST(a_text_that_does_not_compile_says_why),
     TEST(a_compiler_that_hangs_is_ended),
     TEST(a_compiler_at_work_can_be_stopped),
+    TEST(a_killed_process_leaves_no_compiler_behind),
     TEST(compiling_works_whatever_the_host_does_with_its_children),
     TEST(the_compiler_is_run_as_from_a_fresh_shell),
     TEST(leftovers_are_removed),

@@ -28,16 +28,24 @@ static double seconds(void)
 
 // ---- the world of a test: a compiler, a cache, temporary files, all in the scratch folder
 
-static const char *file_in(const char *folder)
+// Number n of the files of a folder whose names end so; NULL if there is none.
+static const char *file_of(const char *folder, const char *end, int n)
 {
     static char path[700];
     DIR        *dir = opendir(scratch_path(folder));
     *path           = 0;
-    for (struct dirent *e; dir && !*path && (e = readdir(dir));)
-        if (*e->d_name != '.')
-            snprintf(path, sizeof path, "%s/%s", scratch_path(folder), e->d_name);
+    for (struct dirent *e; dir && !*path && (e = readdir(dir));) {
+        size_t all = strlen(e->d_name), last = strlen(end);
+        if (*e->d_name == '.' || all < last || strcmp(e->d_name + all - last, end) || n--) continue;
+        snprintf(path, sizeof path, "%s/%s", scratch_path(folder), e->d_name);
+    }
     if (dir) closedir(dir);
     return *path ? path : NULL;
+}
+
+static const char *file_in(const char *folder)
+{
+    return file_of(folder, "", 0);
 }
 
 static void empty(const char *folder)
@@ -277,6 +285,18 @@ static void use_disk(int arg)
     release(&b);
 }
 
+// The same, whatever is to be found.
+static void use_disk_somehow(int arg)
+{
+    batch b;
+    (void)arg;
+    prepare(&b, 300, KERNELS);
+    tni_cpu_kernels_wait();
+    check_compiled(&b, true);
+    check_batch(&b);
+    release(&b);
+}
+
 static void another_process_finds_the_code_on_disk(void)
 {
     if (!begin("")) return;
@@ -286,7 +306,7 @@ static void another_process_finds_the_code_on_disk(void)
     CHECK_INT(calls(), 1);
     // A damaged file is as none, and replaced.
     size_t      n    = 0;
-    const char *path = file_in("cache");
+    const char *path = file_of("cache", ".so", 0);
     char       *data = path ? scratch_read(path, &n) : NULL;
     if (CHECK(data && n > 3000)) {
         data[n - 2000] ^= 1;
@@ -301,6 +321,127 @@ static void another_process_finds_the_code_on_disk(void)
     setenv("TN_CACHE_DIR", "none", 1);
     in_child(use_disk, 0);
     CHECK_INT(calls(), 3);
+    end();
+}
+
+// Meets kernels as a plan's first run does. arg: whether they are there.
+static void recall(int arg)
+{
+    batch             b;
+    const tni_launch *first[KERNELS];
+    b.count = KERNELS;
+    for (int i = 0; i < KERNELS; i++) {
+        b.kit[i]   = kit_of(300 + (uint64_t)i);
+        b.plain[i] = kit_of(300 + (uint64_t)i);
+        first[i]   = &b.kit[i]->l;
+        run(b.plain[i], NULL);
+    }
+    tni_cpu_recall(NULL, KERNELS, first, b.entry);
+    for (int i = 0; i < KERNELS; i++) CHECK_INT(b.entry[i] != NULL, arg);
+    if (arg) {
+        check_compiled(&b, true);
+        check_batch(&b);
+    }
+    tni_cpu_counts n = tni_cpu_kernels_counts();
+    CHECK_INT(n.found > 0, arg);
+    CHECK_INT(n.compiled + n.failed + n.queued, 0);
+    release(&b);
+}
+
+static void code_on_disk_is_used_from_the_first_run_on(void)
+{
+    if (!begin("")) return;
+    in_child(recall, false);
+    in_child(use_disk, 0);
+    CHECK_INT(calls(), 1);
+    in_child(recall, true);
+    // By another compiler it would be other code.
+    CHECK(chmod(scratch_path("mycc"), 0700) == 0);
+    setenv("TN_CC", "cc", 1);
+    in_child(recall, false);
+    CHECK_INT(calls(), 1);
+    end();
+}
+
+// One step of a program, once or several times; arg: whether its first run finds kernels on disk.
+static void run_program(int arg)
+{
+    tn_ctx *cx = tn_open("cpu");
+    for (int i = 0; i < (arg ? 1 : 3); i++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *x = tn_full(cx, TN_F32, TN_SHAPE(40, 50), 0.5);
+        CHECK_NEAR(tn_item(tn_sum_all(tn_mul(tn_sin(x), tn_add_s(x, 1)))), 1438.276616, 1e-2);
+        tn_end(s);
+        tni_cpu_kernels_wait();
+    }
+    tn_stats st = tn_stats_get(cx);
+    if (arg) CHECK(st.disk_hits > 0 && st.kernels == 0);
+    else CHECK(st.disk_hits == 0 && st.kernels > 0);
+    tn_close(cx);
+}
+
+static void a_program_that_ran_before_begins_with_compiled_code(void)
+{
+    if (!begin("")) return;
+    in_child(run_program, false);
+    in_child(run_program, true);
+    CHECK_INT(calls(), 1);
+    end();
+}
+
+static void look_for_many(int arg)
+{
+    enum { ALL = 200 };
+    static kit_case  *kit[ALL];
+    const tni_launch *first[ALL];
+    void             *entry[ALL];
+    (void)arg;
+    recall(true);
+    for (int i = 0; i < ALL; i++) {
+        kit[i]   = kit_of(5000 + (uint64_t)i);
+        first[i] = &kit[i]->l;
+    }
+    double from = seconds();
+    tni_cpu_recall(NULL, ALL, first, entry);
+    double each = (seconds() - from) / ALL;
+    printf("     looking for a kernel that is not on disk: %.1f us\n", 1e6 * each);
+    CHECK(each < 1e-3);  // a hundred times what it takes
+    for (int i = 0; i < ALL; i++) {
+        CHECK(entry[i] == NULL);
+        drop(kit[i]);
+    }
+}
+
+static void a_kernel_that_is_not_on_disk_costs_little(void)
+{
+    if (!begin("")) return;
+    in_child(use_disk, 0);
+    in_child(look_for_many, 0);
+    end();
+}
+
+// Every file in turn is cut, changed, and replaced by a pipe that nobody writes to.
+static void damaged_files_on_disk_keep_nobody_waiting(void)
+{
+    if (!begin("")) return;
+    in_child(use_disk, 0);
+    for (int i = 0; file_of("cache", "", i) && i < 20; i++)
+        for (int way = 0; way < 3; way++) {
+            char        path[700];
+            size_t      n  = 0;
+            const char *at = file_of("cache", "", i);
+            snprintf(path, sizeof path, "%s", at ? at : "");
+            char *data = scratch_read(path, &n);
+            if (!data) continue;
+            if (way == 1) data[n / 2] ^= 1;
+            if (way == 2) CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+            else CHECK(scratch_write(path, data, way ? n : n / 2) && chmod(path, 0600) == 0);
+            free(data);
+            double from = seconds();
+            in_child(use_disk_somehow, 0);
+            CHECK(seconds() - from < 100);
+            if (way == 2) unlink(path);
+        }
     end();
 }
 
@@ -366,6 +507,36 @@ static void a_compiler_that_refuses_every_text_is_asked_no_more(void)
     in_child(never_compiled, 0);
     CHECK_INT(calls(), 2);  // the first text, and a sample to see whether it compiles anything
     end();
+}
+
+// What is waited for until it has to be ended is not waited for again.
+static void wait_for_one_that_hangs(int arg)
+{
+    double from = seconds();
+    (void)arg;
+    tni_cpu_kernels_limit(1000);
+    never_compiled(0);
+    CHECK(seconds() - from < 100);
+    tni_cpu_counts n = tni_cpu_kernels_counts();
+    CHECK(n.off);
+    test_that(strstr(n.why.s, "took more than 1000 ms") != NULL, "%s", n.why.s);
+}
+
+static void a_compiler_that_hangs_is_waited_for_once(void)
+{
+    static const char *const hangs[] = {
+        "echo text >> $(dirname $0)/calls; sleep 1000",
+        // It takes a sample, and hangs at what has kernels.
+        "for f; do case $f in *.c) grep -q tenon_kernel $f && "
+        "{ echo text >> $(dirname $0)/calls; sleep 1000; };; esac; done",
+    };
+    for (size_t i = 0; i < sizeof hangs / sizeof *hangs; i++) {
+        if (!begin(hangs[i])) return;
+        setenv("TN_COMPILE", "wait", 1);
+        in_child(wait_for_one_that_hangs, 0);
+        CHECK_INT(calls(), 1);
+        end();
+    }
 }
 
 static void one_bad_kernel_keeps_no_other_from_being_compiled(void)
@@ -522,6 +693,11 @@ const test_case tests_compiled[] = {
     TEST(nobody_sees_when_compiled_code_takes_over),
     TEST(waiting_is_for_who_asks_for_it),
     TEST(another_process_finds_the_code_on_disk),
+    TEST(code_on_disk_is_used_from_the_first_run_on),
+    TEST(a_program_that_ran_before_begins_with_compiled_code),
+    TEST(a_kernel_that_is_not_on_disk_costs_little),
+    TEST(damaged_files_on_disk_keep_nobody_waiting),
+    TEST(a_compiler_that_hangs_is_waited_for_once),
     TEST(eight_processes_compile_at_once),
     TEST(without_a_compiler_kernels_are_interpreted),
     TEST(a_compiler_that_refuses_every_text_is_asked_no_more),

@@ -117,8 +117,10 @@ struct tni_device {
     // numbers, never with other sizes or strides. launch may return before the work is done.
     // A device that is lazy also takes NULL for an entry, and meets the kernels of a plan when it
     // runs for the second time, or the same ops with other sizes: most plans run once, and compiling
-    // them would be in vain.
+    // them would be in vain. What takes no compiling it is asked for before: recall gives an entry for each
+    // kernel that is compiled already, in this process or on disk, and NULL for the others.
     bool lazy;
+    void (*recall)(void *seat, int n, const tni_launch *const *first, void **entry);
     tn_status (*prepare)(void *seat, int n, const tni_launch *const *first, void **entry,
                          tni_text *why);
     // What a thread takes of the chip in such a launch of an entry; nothing where it is not known yet.

@@ -88,6 +88,8 @@ static void say_compiler(FILE *f)
     bool     ok = tni_cpu_compiler(&t);
     line(f, "compiler");
     line(f, "  %s%s", ok ? "" : "none, kernels are interpreted: ", t.s);
+    tni_cpu_counts n = tni_cpu_kernels_counts();
+    if (ok && n.off) line(f, "  this process compiles no more: %s", n.why.s);
     tni_disk_open(&d);
     t  = (tni_text){ "" };
     ok = tni_disk_usable(&d, &t);

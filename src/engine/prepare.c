@@ -18,6 +18,21 @@ static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first,
     return s;
 }
 
+// What of a plan's kernels is compiled already, in this process or on disk.
+static void recall_kernels(tn_ctx *cx, tni_plan *p)
+{
+    const tni_engine  *e     = cx->engine;
+    const tni_launch **first = tni_alloc(&cx->heap, p->kernels * sizeof *first + 1);
+    void             **entry = tni_alloc(&cx->heap, p->kernels * sizeof *entry + 1);
+    if (first && entry) {
+        for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
+        e->device->recall(e->seat, (int)p->kernels, first, entry);
+        for (size_t i = 0; i < p->kernels; i++) p->kernel[i].entry = entry[i];
+    }
+    tni_free(&cx->heap, first);
+    tni_free(&cx->heap, entry);
+}
+
 // The device meets the kernels of a plan, all at once.
 static bool prepare_kernels(tn_ctx *cx, tni_plan *p)
 {
@@ -41,7 +56,10 @@ static bool prepare(tn_ctx *cx, tni_plan *p)
 {
     const tni_engine *e     = cx->engine;
     bool              waits = e->device->lazy && !e->compiles_first;
-    if (waits && p->runs == 0 && !p->recurs) return true;
+    if (waits && p->runs == 0 && !p->recurs) {
+        if (p->kernels && e->device->recall) recall_kernels(cx, p);
+        return true;
+    }
     if (waits && p->runs == 0) {
         const tni_plans *all = &e->plans;
         for (int i = 0; i < all->count; i++)

@@ -93,17 +93,22 @@ typedef struct {
     hash     sum;  // of the payload
 } header;
 
-static header header_of(const tni_disk_key *key, const void *payload, size_t bytes)
+tni_disk_ticket tni_disk_ticket_of(const tni_disk_key *key)
 {
-    header h = { .magic = MAGIC, .key = hash_key(2, key), .bytes = bytes };
+    hash name = hash_key(1, key), other = hash_key(2, key);
+    return (tni_disk_ticket){ { name.a, name.b }, { other.a, other.b } };
+}
+
+static header header_of(tni_disk_ticket t, const void *payload, size_t bytes)
+{
+    header h = { .magic = MAGIC, .key = { t.key[0], t.key[1] }, .bytes = bytes };
     h.sum    = finish(add_bytes((hash){ 3, 5 }, payload, bytes));
     return h;
 }
 
-static void name_of(const tni_disk_key *key, char name[NAME])
+static void name_of(tni_disk_ticket t, const char *kind, char name[NAME])
 {
-    hash h = hash_key(1, key);
-    snprintf(name, NAME, "%016" PRIx64 "%016" PRIx64 ".%.16s", h.a, h.b, key->kind);
+    snprintf(name, NAME, "%016" PRIx64 "%016" PRIx64 ".%.16s", t.name[0], t.name[1], kind);
 }
 
 // Whether a name in the folder is one of ours, so that a sweep touches nothing else.
@@ -205,16 +210,17 @@ static bool equal(hash a, hash b)
 
 // The bytes are verified after they are read, so that what happens to the file meanwhile is the
 // same to us as damage.
-static void *read_payload(int fd, const tni_disk_key *key, size_t *bytes)
+static void *read_payload(int fd, tni_disk_ticket t, size_t *bytes)
 {
     struct stat st;
     header      h;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) return NULL;
     if (st.st_mode & MODE_OTHERS || !tni_fd_read(fd, &h, sizeof h)) return NULL;
-    if (memcmp(h.magic, MAGIC, sizeof h.magic) != 0 || !equal(h.key, hash_key(2, key))) return NULL;
+    if (memcmp(h.magic, MAGIC, sizeof h.magic) != 0 || !equal(h.key, (hash){ t.key[0], t.key[1] }))
+        return NULL;
     if (h.bytes != (uint64_t)st.st_size - sizeof h || h.bytes > LIMIT) return NULL;
     void *data = malloc(h.bytes ? h.bytes : 1);
-    if (data && tni_fd_read(fd, data, h.bytes) && equal(h.sum, header_of(key, data, h.bytes).sum)) {
+    if (data && tni_fd_read(fd, data, h.bytes) && equal(h.sum, header_of(t, data, h.bytes).sum)) {
         *bytes = h.bytes;
         return data;
     }
@@ -231,13 +237,18 @@ static void mark_used(int fd)
 
 void *tni_disk_find(const tni_disk *d, const tni_disk_key *key, size_t *bytes)
 {
+    return *d->path ? tni_disk_find_by(d, tni_disk_ticket_of(key), key->kind, bytes) : NULL;
+}
+
+void *tni_disk_find_by(const tni_disk *d, tni_disk_ticket t, const char *kind, size_t *bytes)
+{
     char     name[NAME];
     tni_text why;
     int      folder = open_folder(d, false, &why);
     if (folder < 0) return NULL;
-    name_of(key, name);
+    name_of(t, kind, name);
     int   fd   = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    void *data = fd < 0 ? NULL : read_payload(fd, key, bytes);
+    void *data = fd < 0 ? NULL : read_payload(fd, t, bytes);
     if (data) mark_used(fd);
     if (fd >= 0) close(fd);
     close(folder);
@@ -330,9 +341,10 @@ static int open_temporary(int folder, const char *base, char name[NAME])
 // Not synced: a file that a power cut left half-written does not pass its checksum.
 static void write_file(int folder, const tni_disk_key *key, const void *payload, size_t bytes)
 {
-    char   name[NAME], temp[NAME];
-    header h = header_of(key, payload, bytes);
-    name_of(key, name);
+    char            name[NAME], temp[NAME];
+    tni_disk_ticket t = tni_disk_ticket_of(key);
+    header          h = header_of(t, payload, bytes);
+    name_of(t, key->kind, name);
     int fd = open_temporary(folder, name, temp);
     if (fd < 0) return;
     bool ok = tni_fd_write(fd, &h, sizeof h) && tni_fd_write(fd, payload, bytes);

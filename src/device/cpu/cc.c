@@ -1,6 +1,7 @@
 // Finding the system's C compiler, and compiling with it.
 #include "device/cpu/cc.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,40 +74,45 @@ static bool fits_chip(const char *macros)
 }
 #endif
 
-// Where the target has AVX-512, full vectors, as the library's own loops have.
-#define WIDE " -mprefer-vector-width=512"
-
-// ---- the environment ---------------------------------------------------------------------------
-
-bool tni_cc_open(tni_cc *c, tni_text *why)
+// This chip by what can be asked of it at once: its model and what it has that is switched on. A cache may
+// be shared by machines. False where nobody knows.
+#if defined(__aarch64__) && defined(__linux__)
+static bool chip_text(tni_text *t)
 {
-    const char *wanted = getenv("TN_CC"), *search = getenv("PATH");
-    memset(c, 0, sizeof *c);
-    // The environment of a program with rights of its own is somebody else's.
-    if (geteuid() != getuid() || getegid() != getgid()) {
-        *why = tni_text_of("this program runs with the rights of another user");
-        return false;
-    }
-    if (wanted && !strcmp(wanted, "none")) {
-        *why = tni_text_of("TN_CC is none");
-        return false;
-    }
-    if ((wanted && strlen(wanted) >= sizeof c->wanted) ||
-        (search && strlen(search) >= sizeof c->search)) {
-        *why = tni_text_of("%s is too long", wanted ? "TN_CC or PATH" : "PATH");
-        return false;
-    }
-    snprintf(c->wanted, sizeof c->wanted, "%s", wanted ? wanted : "");
-    snprintf(c->search, sizeof c->search, "%s", search && *search ? search : "/usr/bin:/bin");
-    if (tni_runner_open(&c->runner, LIMIT_MS)) return true;
-    *why = tni_text_of("out of memory");
+    uint64_t      model = 0;
+    unsigned long has   = getauxval(AT_HWCAP);
+    if (!(has & HWCAP_CPUID)) return false;
+    __asm__("mrs %0, MIDR_EL1" : "=r"(model));
+    *t = tni_text_of("%" PRIx64 " %lx %lx", model, has, getauxval(AT_HWCAP2));
+    return true;
+}
+#elif defined(__x86_64__)
+#include <cpuid.h>
+
+static bool chip_text(tni_text *t)
+{
+    unsigned a, b, c, d, low = 0, high = 0;
+    if (!__get_cpuid(0, &a, &b, &c, &d)) return false;
+    *t = tni_text_of("%x %x %x", b, c, d);
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+    tni_text_add(t, " %x %x %x", a, c, d);
+    if (c & bit_OSXSAVE) __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    tni_text_add(t, " %x", low);
+    for (unsigned leaf = 0; leaf < 2; leaf++)
+        if (__get_cpuid_count(7, leaf, &a, &b, &c, &d)) tni_text_add(t, " %x %x %x %x", a, b, c, d);
+    if (__get_cpuid(0x80000001, &a, &b, &c, &d)) tni_text_add(t, " %x %x", c, d);
+    return true;
+}
+#else
+static bool chip_text(tni_text *t)
+{
+    (void)t;
     return false;
 }
+#endif
 
-void tni_cc_close(tni_cc *c)
-{
-    tni_runner_close(&c->runner);
-}
+// Where the target has AVX-512, full vectors, as the library's own loops have.
+#define WIDE " -mprefer-vector-width=512"
 
 // ---- running -----------------------------------------------------------------------------------
 
@@ -207,6 +213,74 @@ static bool find_program(tni_cc *c, tni_text *why)
                  : tni_text_of("no cc, gcc or clang is on PATH");
     return false;
 }
+
+// ---- the environment ---------------------------------------------------------------------------
+
+// A file as it is now: a compiler, or a library, that is replaced is another one.
+static bool file_text(const char *path, tni_text *t)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    *t = tni_text_of("%llu %llu %lld %lld.%09ld", (unsigned long long)st.st_dev,
+                     (unsigned long long)st.st_ino, (long long)st.st_size,
+                     (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
+    return true;
+}
+
+// The file that this library is in, or the program that it is part of.
+static bool library_text(tni_text *t)
+{
+    Dl_info     where;
+    bool        known = dladdr(OPTIONS, &where) && where.dli_fname && where.dli_fname[0] == '/';
+    const char *path  = known ? where.dli_fname : "/proc/self/exe";
+    return file_text(path, t);
+}
+
+static void tell_who(tni_cc *c)
+{
+    tni_text program, library, chip, why;
+    if (!find_program(c, &why) || !file_text(c->path, &program) || !library_text(&library) ||
+        !chip_text(&chip))
+        return;
+    int n = snprintf(c->who, sizeof c->who, "%s|%s|%s|%s|%s", program.s, library.s, chip.s,
+                     c->words, c->path);
+    if (n >= (int)sizeof c->who) c->who[0] = 0;
+}
+
+bool tni_cc_open(tni_cc *c, tni_text *why)
+{
+    const char *wanted = getenv("TN_CC"), *search = getenv("PATH");
+    memset(c, 0, sizeof *c);
+    // The environment of a program with rights of its own is somebody else's.
+    if (geteuid() != getuid() || getegid() != getgid()) {
+        *why = tni_text_of("this program runs with the rights of another user");
+        return false;
+    }
+    if (wanted && !strcmp(wanted, "none")) {
+        *why = tni_text_of("TN_CC is none");
+        return false;
+    }
+    if ((wanted && strlen(wanted) >= sizeof c->wanted) ||
+        (search && strlen(search) >= sizeof c->search)) {
+        *why = tni_text_of("%s is too long", wanted ? "TN_CC or PATH" : "PATH");
+        return false;
+    }
+    snprintf(c->wanted, sizeof c->wanted, "%s", wanted ? wanted : "");
+    snprintf(c->search, sizeof c->search, "%s", search && *search ? search : "/usr/bin:/bin");
+    if (!tni_runner_open(&c->runner, LIMIT_MS)) {
+        *why = tni_text_of("out of memory");
+        return false;
+    }
+    tell_who(c);
+    return true;
+}
+
+void tni_cc_close(tni_cc *c)
+{
+    tni_runner_close(&c->runner);
+}
+
+// ---- asking ------------------------------------------------------------------------------------
 
 static bool find_name(tni_cc *c, tni_text *why)
 {

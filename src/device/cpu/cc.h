@@ -13,6 +13,8 @@ typedef struct {
     tni_runner runner;
     char       wanted[512];   // TN_CC, "" where it is not set
     char       search[4096];  // PATH
+    char who[2048];  // what its code depends on, known without running it: its file and words,
+                     // this chip, and this library; "" where that is not known
 
     char     path[1024];    // of the program
     char     words[512];    // what TN_CC has behind it, with spaces

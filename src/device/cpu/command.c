@@ -44,6 +44,7 @@ bool tni_runner_open(tni_runner *r, int limit_ms)
     while (environ && environ[n]) n++;
     r->limit_ms = limit_ms;
     atomic_init(&r->stop, false);
+    atomic_init(&r->late, false);
     r->environment = calloc(n + 3, sizeof *r->environment);
     if (!r->environment) return false;
     const char *temp = getenv("TMPDIR");
@@ -213,14 +214,16 @@ static int close_others(posix_spawn_file_actions_t *files)
 }
 #endif
 
-static int set_files(posix_spawn_file_actions_t *files, const char *folder)
+// in: what it reads, a descriptor of ours; -1: nothing. folder NULL: what it writes is lost.
+static int set_files(posix_spawn_file_actions_t *files, const char *folder, int in)
 {
     char out[TNI_FOLDER + 8], err[TNI_FOLDER + 8];
     int  flags = O_WRONLY | O_CREAT | O_TRUNC, r;
-    snprintf(out, sizeof out, "%s/out", folder);
-    snprintf(err, sizeof err, "%s/err", folder);
-    if ((r = posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0)) != 0 ||
-        (r = posix_spawn_file_actions_addopen(files, 1, out, flags, 0600)) != 0 ||
+    snprintf(out, sizeof out, "%s%s", folder ? folder : "/dev/null", folder ? "/out" : "");
+    snprintf(err, sizeof err, "%s%s", folder ? folder : "/dev/null", folder ? "/err" : "");
+    r = in < 0 ? posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0)
+               : posix_spawn_file_actions_adddup2(files, in, 0);
+    if (r != 0 || (r = posix_spawn_file_actions_addopen(files, 1, out, flags, 0600)) != 0 ||
         (r = posix_spawn_file_actions_addopen(files, 2, err, flags, 0600)) != 0)
         return r;
     return close_others(files);
@@ -239,14 +242,14 @@ static int set_attributes(posix_spawnattr_t *attr)
     return r ? r : posix_spawnattr_setpgroup(attr, 0);
 }
 
-static int spawn(char *const argv[], const char *folder, char **environment, pid_t *pid)
+static int spawn(char *const argv[], const char *folder, int in, char **environment, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t          attr;
     int                        e = posix_spawn_file_actions_init(&files);
     if (e) return e;
     if ((e = posix_spawnattr_init(&attr)) == 0) {
-        if (!(e = set_files(&files, folder)) && !(e = set_attributes(&attr)))
+        if (!(e = set_files(&files, folder, in)) && !(e = set_attributes(&attr)))
             e = posix_spawn(pid, argv[0], &files, &attr, argv, environment);
         posix_spawnattr_destroy(&attr);
     }
@@ -266,12 +269,54 @@ static int start(const tni_runner *r, char *const argv[], const char *folder, pi
     memcpy(copy, r->environment, (n + 1) * sizeof *copy);
     snprintf(temp, sizeof temp, "TMPDIR=%s", folder);
     copy[0] = temp;
-    int e   = spawn(argv, folder, copy, pid);
+    int e   = spawn(argv, folder, -1, copy, pid);
     free(copy);
     return e;
 }
 
-bool tni_command_run(const tni_runner *r, char *const argv[], const char *folder, tni_text *why)
+// ---- watching ----------------------------------------------------------------------------------
+
+// A shell that waits for the end of what it reads: that comes when this process closes the other end of
+// the pipe, which it also does when it is killed. Then the program's group is ended, and the folder
+// removed. $1: the group, $2: the folder.
+#define WATCH \
+    "read -r x; kill -s TERM -- -\"$1\"; sleep 1; kill -s KILL -- -\"$1\"; rm -rf -- \"$2\""
+
+typedef struct {
+    pid_t pid;  // 0: there is none
+    int   end;  // of the pipe
+} watcher;
+
+// Where there is no shell the program runs without a watcher.
+static watcher start_watcher(const tni_runner *r, pid_t program, const char *folder)
+{
+    watcher w = { 0 };
+    int     ends[2];
+    char    group[24], place[TNI_FOLDER];
+    snprintf(group, sizeof group, "%ld", (long)program);
+    snprintf(place, sizeof place, "%s", folder);
+    char *argv[] = { "/bin/sh", "-c", WATCH, "tenon", group, place, NULL };
+    if (pipe(ends) != 0) return w;
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    if (spawn(argv, NULL, ends[0], r->environment, &w.pid) != 0) w.pid = 0;
+    close(ends[0]);
+    w.end = ends[1];
+    if (!w.pid) close(ends[1]);
+    return w;
+}
+
+// The program has ended. The watcher goes before the pipe does, so that it does nothing.
+static void end_watcher(watcher w)
+{
+    int status;
+    if (!w.pid) return;
+    kill(-w.pid, SIGKILL);
+    await(w.pid, GRACE_MS, NULL, &status);
+    close(w.end);
+}
+
+bool tni_command_run(tni_runner *r, char *const argv[], const char *folder, tni_text *why)
 {
     pid_t pid;
     int   status, e = start(r, argv, folder, &pid);
@@ -279,10 +324,13 @@ bool tni_command_run(const tni_runner *r, char *const argv[], const char *folder
         *why = tni_text_of("%s does not start: %s", tni_shown(argv[0]).s, strerror(e));
         return false;
     }
+    watcher w = start_watcher(r, pid, folder);
     outcome o = await(pid, r->limit_ms, &r->stop, &status);
+    if (o == RUNS) end_group(pid);
+    end_watcher(w);
     if (o == ENDED_WELL) return true;
     if (o == RUNS) {
-        end_group(pid);
+        if (!atomic_load(&r->stop)) atomic_store(&r->late, true);
         *why = atomic_load(&r->stop)
                    ? tni_text_of("the program ends")
                    : tni_text_of("%s took more than %d ms", tni_shown(argv[0]).s, r->limit_ms);

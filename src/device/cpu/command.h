@@ -9,11 +9,12 @@
 
 enum { TNI_FOLDER = 512 };
 
-// How commands run. stop may be set from any thread: the command is ended at once.
+// How commands run. stop may be set from any thread: the command is ended at once. late: a command was
+// ended because it took too long; others of its kind would too.
 typedef struct {
     char      **environment;  // as environ; the first is TMPDIR
     int         limit_ms;     // ended after this
-    atomic_bool stop;
+    atomic_bool stop, late;
 } tni_runner;
 
 // Copies the environment of this process, less what is about this process alone. False: memory.
@@ -33,7 +34,8 @@ bool  tni_folder_write(const char *folder, const char *name, const void *data, s
 
 // Runs argv[0], a path, in the environment of r; what it writes to its output and to its errors goes
 // to files "out" and "err" of the folder. False, with the reason, if it did not run or is known to
-// have failed: a host that takes the status of all its children leaves that unknown.
-bool tni_command_run(const tni_runner *r, char *const argv[], const char *folder, tni_text *why);
+// have failed: a host that takes the status of all its children leaves that unknown. If this process is
+// killed meanwhile, the program, what it started, and the folder go with it.
+bool tni_command_run(tni_runner *r, char *const argv[], const char *folder, tni_text *why);
 
 #endif

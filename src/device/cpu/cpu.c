@@ -150,6 +150,7 @@ const tni_device tni_device_cpu = {
     .scratch      = scratch,
     .run          = run,
     .lazy         = true,
+    .recall       = tni_cpu_recall,
     .prepare      = tni_cpu_prepare,
     .room         = tni_cpu_room,
     .launch       = tni_cpu_launch,

@@ -4,12 +4,15 @@
 // while there are any. A job stays first in the list while it is worked on, and what came of it is
 // written into the table in one go: so a process that is forked in between has a list that is whole,
 // and no thread; its next prepare starts one.
+//
+// A kernel that an earlier process compiled is taken from disk as it is met, by the thread that meets it:
+// that takes no compiler, and a short program runs compiled code from its first step on.
 #include "device/cpu/cpu_kernels.h"
 
 #include "base/hash.h"
 #include "device/cpu/cc.h"
 #include "device/cpu/object.h"
-#include "kernel/disk.h"
+#include "device/cpu/recall.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -20,6 +23,7 @@ enum {
     BUCKETS   = 4096,
     MOST      = 8192,  // kernels; those that come later are interpreted
     PER_JOB   = 64,    // kernels compiled by one call
+    MISSED    = 4096,  // slots for kernels that are not on disk
     KEY_BYTES = 8 + 2 * TNI_MOST_BUFFERS + (2 + TNI_AXES) * TNI_MOST_ACCESS + TNI_MOST_NUMBERS +
                 14 * TNI_MOST_INS
 };
@@ -39,13 +43,9 @@ struct entry {
     char         key[];
 };
 
-// Kernels to compile by one call. What was made stands beside them until it is published.
-typedef struct {
-    tni_c_main   *run;
-    tni_c_finish *finish;
-    bool          found;  // on disk
-} made;
+typedef tni_made made;
 
+// Kernels to compile by one call. What was made stands beside them until it is published.
 typedef struct job job;
 struct job {
     job   *next;
@@ -54,7 +54,8 @@ struct job {
 };
 
 // The one table. `lock` guards everything but `cc` and `disk`, which belong to the thread while it
-// runs. `loading` is held while the dynamic loader is at work, so that no process is forked then.
+// runs, except what tni_cc_open filled in, and `look`, which never change. `loading` is held while the
+// dynamic loader is at work, so that no process is forked then, and is taken before `lock`.
 static struct {
     pthread_mutex_t lock, loading;
     pthread_cond_t  idle;  // the thread has ended
@@ -70,6 +71,9 @@ static struct {
     bool     runs;      // the thread
     bool     joinable;
     tni_text why;  // why off
+
+    tni_disk look;            // as disk, for who meets a kernel
+    uint64_t missed[MISSED];  // hashes of kernels that are not there
 
     pthread_t thread;
     bool      asked;  // the compiler, for its name
@@ -122,18 +126,13 @@ __attribute__((destructor)) static void stop_thread(void)
 
 // ---- compiling, on the thread ------------------------------------------------------------------
 
-static void name_kernel(char name[TNI_KERNEL_NAME], int i)
-{
-    snprintf(name, TNI_KERNEL_NAME, "tenon_kernel_%d", i);
-}
-
 static char *write_source(entry *const *e, int n)
 {
     char          name[PER_JOB][TNI_KERNEL_NAME];
     tni_emit_item item[PER_JOB];
     tni_heap      heap = tni_heap_default();
     for (int i = 0; i < n; i++) {
-        name_kernel(name[i], i);
+        tni_made_name(name[i], i);
         item[i] = (tni_emit_item){ .kernel = e[i]->kernel, .name = name[i] };
     }
     return tni_source(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
@@ -142,14 +141,7 @@ static char *write_source(entry *const *e, int n)
 static bool find_functions(void *object, entry *const *e, made *m, int n)
 {
     bool ok = true;
-    for (int i = 0; i < n && ok; i++) {
-        char name[TNI_KERNEL_NAME], finish[TNI_KERNEL_NAME + 8];
-        name_kernel(name, i);
-        snprintf(finish, sizeof finish, "%s_finish", name);
-        m[i].finish = NULL;
-        ok          = tni_object_symbol(object, name, &m[i].run) &&
-             (!e[i]->kernel->tails || tni_object_symbol(object, finish, &m[i].finish));
-    }
+    for (int i = 0; i < n && ok; i++) ok = tni_made_find(object, i, e[i]->kernel->tails, &m[i]);
     return ok;
 }
 
@@ -188,7 +180,11 @@ static bool compile_text(const char *source, entry *const *e, made *m, int n, tn
         ok   = data && load(data, bytes, e, m, n, why);
         if (ok) tni_disk_keep(&table.disk, &key, data, bytes);
     }
-    for (int i = 0; i < n && ok; i++) m[i].found = found;
+    tni_disk_ticket text = tni_disk_ticket_of(&key);
+    for (int i = 0; i < n && ok; i++) {
+        m[i].found = found;
+        tni_recall_keep(&table.disk, &table.cc, e[i]->key, e[i]->bytes, text, i);
+    }
     free(data);
     return ok;
 }
@@ -217,11 +213,18 @@ static bool compiler_works(void)
     return ok;
 }
 
+// Whether nothing more is to be compiled: the process ends, or the compiler has been waited for until it
+// was ended. One that hangs would do so for every plan.
+static bool is_over(void)
+{
+    return atomic_load(&table.cc.runner.stop) || atomic_load(&table.cc.runner.late);
+}
+
 // Where a text of several kernels is refused, each half is tried alone, so that one bad kernel does
 // not keep the others from being compiled.
 static void compile_halves(entry *const *e, made *m, int n, tni_text *why)
 {
-    if (atomic_load(&table.cc.runner.stop) || compile(e, m, n, why) || n == 1) return;
+    if (is_over() || compile(e, m, n, why) || n == 1) return;
     compile_halves(e, m, n / 2, why);
     compile_halves(e + n / 2, m + n / 2, n - n / 2, why);
 }
@@ -243,9 +246,9 @@ static bool compile_job(const job *j, made *m, tni_text *why)
 {
     if (!ask_compiler(why)) return true;
     if (compile(j->entry, m, j->count, why)) return false;
-    if (atomic_load(&table.cc.runner.stop) || !compiler_works()) return true;
+    if (is_over() || !compiler_works()) return true;
     compile_halves(j->entry, m, j->count, why);
-    return false;
+    return is_over();
 }
 
 // ---- the thread --------------------------------------------------------------------------------
@@ -348,7 +351,8 @@ static void open_table(void)
     table.opened    = true;
     table.waits     = how && !strcmp(how, "wait");
     tni_disk_open(&table.disk);
-    table.off = !tni_cc_open(&table.cc, &table.why);
+    table.look = table.disk;
+    table.off  = !tni_cc_open(&table.cc, &table.why);
     if (!table.off && pthread_atfork(before_fork, after_fork, in_child) != 0) {
         table.off = true;
         table.why = tni_text_of("out of memory");
@@ -387,6 +391,13 @@ static entry *add_entry(const tni_kernel *k, uint64_t hash, const char *key, siz
     return e;
 }
 
+static entry *find_known(uint64_t hash, const char *key, size_t bytes)
+{
+    for (entry *e = table.bucket[hash % BUCKETS]; e; e = e->next)
+        if (e->hash == hash && e->bytes == bytes && !memcmp(e->key, key, bytes)) return e;
+    return NULL;
+}
+
 // The entry of a kernel; NULL where there is none and none can be added.
 static entry *find_entry(const tni_kernel *k)
 {
@@ -394,9 +405,8 @@ static entry *find_entry(const tni_kernel *k)
     size_t bytes = tni_kernel_key(k, key, sizeof key);
     if (bytes > sizeof key) return NULL;
     uint64_t hash = tni_hash(key, bytes);
-    for (entry *e = table.bucket[hash % BUCKETS]; e; e = e->next)
-        if (e->hash == hash && e->bytes == bytes && !memcmp(e->key, key, bytes)) return e;
-    return table.off ? NULL : add_entry(k, hash, key, bytes);
+    entry   *e    = find_known(hash, key, bytes);
+    return e || table.off ? e : add_entry(k, hash, key, bytes);
 }
 
 // A new job, last in the list.
@@ -422,13 +432,72 @@ static void queue(entry *e, job **j)
     table.counts.queued++;
 }
 
+// ---- from disk ---------------------------------------------------------------------------------
+
+// A kernel that is in the table, or is known not to be on disk, is not looked for.
+static bool is_to_look_for(const tni_kernel *k, void **e)
+{
+    char   key[KEY_BYTES];
+    size_t bytes = tni_kernel_key(k, key, sizeof key);
+    *e           = NULL;
+    if (bytes > sizeof key) return false;
+    uint64_t  hash   = tni_hash(key, bytes);
+    uint64_t *missed = &table.missed[hash % MISSED];
+    if ((*e = find_known(hash, key, bytes)) != NULL || table.off || *missed == hash) return false;
+    *missed = hash;
+    return true;
+}
+
+static made look_for(const tni_kernel *k)
+{
+    char   key[KEY_BYTES];
+    made   m;
+    size_t bytes = tni_kernel_key(k, key, sizeof key);
+    tni_recall(&table.look, &table.cc, key, bytes, k->tails, &m);
+    return m;
+}
+
+// Puts a kernel that was found into the table, unless somebody had it compiled meanwhile.
+static entry *add_found(const tni_kernel *k, const made *m)
+{
+    entry *e = find_entry(k);
+    if (!e || e->state != COLD) return e;
+    table.counts.queued++;
+    publish(e, m);
+    return e;
+}
+
+// What is found is loaded without the lock, so that nobody waits for the disk who needs nothing of it.
+void tni_cpu_recall(void *seat, int n, const tni_launch *const *first, void **entries)
+{
+    made *m = calloc((size_t)n, sizeof *m);
+    (void)seat;
+    for (int i = 0; i < n; i++) entries[i] = NULL;
+    if (!m) return;
+    pthread_mutex_lock(&table.lock);
+    open_table();
+    for (int i = 0; i < n; i++) m[i].found = is_to_look_for(first[i]->kernel, &entries[i]);
+    pthread_mutex_unlock(&table.lock);
+
+    pthread_mutex_lock(&table.loading);
+    for (int i = 0; i < n; i++)
+        if (m[i].found) m[i] = look_for(first[i]->kernel);
+    pthread_mutex_unlock(&table.loading);
+
+    pthread_mutex_lock(&table.lock);
+    for (int i = 0; i < n; i++)
+        if (m[i].run) entries[i] = add_found(first[i]->kernel, &m[i]);
+    pthread_mutex_unlock(&table.lock);
+    free(m);
+}
+
 // Never fails: a kernel that cannot be compiled, or kept, is interpreted.
 tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, void **entries,
                           tni_text *why)
 {
-    (void)seat;
     (void)why;
     job *j = NULL;
+    tni_cpu_recall(seat, n, first, entries);
     pthread_mutex_lock(&table.lock);
     open_table();
     for (int i = 0; i < n; i++) {
@@ -442,12 +511,21 @@ tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, voi
     return TN_OK;
 }
 
+void tni_cpu_kernels_limit(int ms)
+{
+    pthread_mutex_lock(&table.lock);
+    open_table();
+    table.cc.runner.limit_ms = ms;
+    pthread_mutex_unlock(&table.lock);
+}
+
 // ---- for people --------------------------------------------------------------------------------
 
 tni_cpu_counts tni_cpu_kernels_counts(void)
 {
     pthread_mutex_lock(&table.lock);
     tni_cpu_counts c = table.counts;
+    c.off            = table.off;
     if (table.off) c.why = table.why;
     pthread_mutex_unlock(&table.lock);
     return c;

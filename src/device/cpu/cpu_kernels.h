@@ -16,7 +16,8 @@ typedef struct {
     int                   rows[2];  // what a thread's room is made of: see tni_c_room
 } tni_cpu_code;
 
-// What the device offers as prepare, room and launch. A launch takes no lock, no memory and no file.
+// What the device offers as recall, prepare, room and launch. A launch takes no lock, no memory and no file.
+void      tni_cpu_recall(void *seat, int n, const tni_launch *const *first, void **entry);
 tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
                           tni_text *why);
 size_t    tni_cpu_room(void *seat, void *entry, const tni_launch *l);
@@ -27,9 +28,14 @@ int tni_cpu_threads(const tni_launch *l);
 // Until nothing is being compiled or waits for it. TN_COMPILE=wait does so in every prepare.
 void tni_cpu_kernels_wait(void);
 
+// How long a compiler may take, in milliseconds, before it is ended and no more is compiled: a minute,
+// unless a test sets it before the first kernel is met.
+void tni_cpu_kernels_limit(int ms);
+
 // Kernels by what became of them since the process began.
 typedef struct {
     int64_t  compiled, found, queued, failed;  // found: on disk
+    bool     off;  // nothing is compiled any more
     tni_text why;  // the newest reason why one was not compiled; "" where there is none
 } tni_cpu_counts;
 
