@@ -13,6 +13,7 @@ PROGRAMS     ?= 1000
 SEED         ?=
 DEVICE       ?= cpu
 WITHOUT      ?=
+PEER_JOBS    ?= 1
 WATCH        ?= memcheck racecheck
 
 compiler := $(if $(filter command%,$(origin CC)),$(filter-out cc gcc,$(notdir $(CC))))
@@ -71,7 +72,7 @@ sanitize-gpu: configure
 # Random programs in Tenon and in PyTorch, where a Python has it.
 test-peer: configure
 	@$(build) --target tenon-peer
-	@$(B)/tenon-peer '$(PROGRAMS)' '$(SEED)' '$(DEVICE)' '$(WITHOUT)'
+	@$(B)/tenon-peer '$(PROGRAMS)' '$(SEED)' '$(DEVICE)' '$(WITHOUT)' '$(PEER_JOBS)'
 
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
@@ -122,7 +123,7 @@ help:
 	@echo 'make test-oclgrind       kernels on oclgrind: no bad access, no race; 20 minutes'
 	@echo 'make test-gpu            the tests of the cuda device, on an NVIDIA GPU; 9 minutes'
 	@echo 'make sanitize-gpu        kernels on a GPU under compute-sanitizer, WATCH=memcheck or racecheck alone; 9 minutes each'
-	@echo 'make test-peer           random programs here and in PyTorch: PROGRAMS=1000 SEED=... DEVICE=cpu | opencl | cuda WITHOUT="op op"'
+	@echo 'make test-peer           random programs here and in PyTorch: PROGRAMS=1000 SEED=... DEVICE=cpu | opencl | cuda WITHOUT="op op" PEER_JOBS=1'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'

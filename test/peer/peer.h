@@ -40,7 +40,8 @@ typedef struct {
 
 // How the elements of an input are drawn.
 typedef enum {
-    LAW_GRID,  // multiples of 1/4 within 2: every dtype holds them, and sums of products of them
+    LAW_GRID,      // multiples of 1/4 within 2: every dtype holds them, and sums of
+                   // products of them
     LAW_DISTINCT,  // multiples of 1/4 (of 1 for integers), each once
     LAW_SMOOTH,    // within 2
     LAW_POSITIVE,  // 0.5 to 2
@@ -220,9 +221,9 @@ extern const peer_form form_slice, form_select, form_squeeze, form_unsqueeze, fo
 extern const peer_form form_gather, form_take, form_index_select, form_scatter, form_scatter_add,
     form_one_hot, form_embedding, form_sort, form_argsort, form_topk, form_write, form_write_number,
     form_read, form_grad;
-extern const peer_form form_matmul, form_linear, form_conv1d, form_conv2d, form_pool1d, form_pool2d,
-    form_adaptive, form_layer_norm, form_rms_norm, form_group_norm, form_batch_norm, form_attention,
-    form_class_loss, form_loss;
+extern const peer_form form_channels_last, form_matmul, form_linear, form_conv1d, form_conv2d,
+    form_pool1d, form_pool2d, form_adaptive, form_layer_norm, form_rms_norm, form_group_norm,
+    form_batch_norm, form_attention, form_class_loss, form_loss;
 
 // ---- for forms: peer_draw.c
 
@@ -271,11 +272,13 @@ typedef struct {
 bool peer_run(const peer_program *p, tn_ctx *cx, peer_result *r);
 void peer_free(peer_result *r);
 
-// What PyTorch gave: own in the program's dtypes, best in double; for each value the largest error that
-// PyTorch itself makes in the program's dtypes; and for each step the largest magnitude of its values.
+// What PyTorch gave: own in the program's dtypes, best in double; for each
+// value the largest error that PyTorch itself makes in the program's dtypes;
+// and for each step the largest magnitude of its values and what a unit in the
+// last place of 1 is in its dtype.
 typedef struct {
     peer_result own, best;
-    double      slack[PEER_STEPS * PEER_OUTS], large[PEER_STEPS];
+    double      slack[PEER_STEPS * PEER_OUTS], large[PEER_STEPS], unit[PEER_STEPS];
 } peer_truth;
 
 // Whether Tenon's result is as near to the truth as can be asked. Why not, in text[PEER_TEXT].

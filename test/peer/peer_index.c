@@ -294,12 +294,26 @@ static bool has_input(const peer_step *s, peer_ref r, int first)
     return false;
 }
 
+// Whether the gradient for a value may be asked: for a leaf always; for others unless something is
+// written, since PyTorch then means the value after the write; and not for a gradient, since PyTorch's
+// may be one tensor with the gy that was given.
+static bool may_be_asked(peer_draw *d, peer_ref r)
+{
+    const peer_program *p = d->p;
+    if (r.out >= p->step[r.step].outs) return false;
+    if (p->step[r.step].leaf) return true;
+    if (p->step[r.step].row == &peer_grad_row) return false;
+    for (int i = 0; i < p->count; i++)
+        if (p->step[i].row->needs & WRITES) return false;
+    return peer_maybe(d, 25) && needs(peer_value_of(d, r), NULL);
+}
+
 static void draw_leaves(peer_draw *d, peer_step *s)
 {
     int wanted = 1 + (int)peer_pick(d, 3), first = s->nin;
     for (int tries = 0; tries < 30 && s->nin - first < wanted; tries++) {
-        peer_ref r = { (int)peer_pick(d, d->p->count), 0 };
-        if (d->p->step[r.step].leaf && !has_input(s, r, first)) s->in[s->nin++] = r;
+        peer_ref r = { (int)peer_pick(d, d->p->count), peer_maybe(d, 80) ? 0 : 1 };
+        if (may_be_asked(d, r) && !has_input(s, r, first)) s->in[s->nin++] = r;
     }
     s->outs = s->nin - first;
 }
@@ -330,8 +344,7 @@ static int call_grad(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 }
 
 // Both texts name their inputs by part: $y, $g and $x.
-const peer_form form_grad = {
-    draw_grad, call_grad,
-    "tn_grad(#Y, (tn_tensor *[]){ $y }, #X, (tn_tensor *[]){ $x }, (tn_tensor *[]){ $g }, @)",
-    "grad([$y], [$x], [$g])", GIVES_ARRAY
-};
+const peer_form form_grad = { draw_grad, call_grad,
+                              "tn_grad(#Y, (tn_tensor *[]){ $y }, #X, "
+                              "(tn_tensor *[]){ $x }, (tn_tensor *[]){ $g }, @)",
+                              "grad([$y], [$x], [$g])", GIVES_ARRAY };

@@ -1,13 +1,16 @@
-// peer_main.c: tenon-peer PROGRAMS SEED DEVICE runs random programs in Tenon and in PyTorch and compares
-// what they give. A program that differs is made small and printed, as C and as Python. Program i has
-// the seed SEED + i, so that tenon-peer 1 SEED runs one again. A fourth argument names ops, with spaces
-// between, that no program has.
+// peer_main.c: tenon-peer PROGRAMS SEED DEVICE runs random programs in Tenon
+// and in PyTorch and compares what they give. A program that differs is made
+// small and printed, as C and as Python. Program i has the seed SEED + i, so
+// that tenon-peer 1 SEED runs one again. A fourth argument names ops, with
+// spaces between, that no program has, and a fifth says how many processes
+// share the work: on a GPU most of the time goes into compiling.
 #include "peer.h"
 
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,10 +20,17 @@ enum { ENOUGH = 5, MORE = 8, HANG_SECONDS = 300 };
 typedef struct {
     tn_ctx    *ref, *cx;
     peer_torch torch;
-    uint64_t   refused, steps;
+    uint64_t   refused, steps, programs;
     bool       shrinking;
     char       why[PEER_TEXT], refusal[PEER_TEXT];
 } peers;
+
+// What the command line says. every: how many processes there are; each takes
+// every so many-th program.
+typedef struct {
+    uint64_t    programs, seed, every;
+    const char *device;
+} settings;
 
 // ---- crashes
 
@@ -88,7 +98,8 @@ static void report(peers *w, peer_program *p, const char *device)
     w->shrinking = false;
     printf("smallest: %s\n\n", w->why);
     peer_print_c(p, stdout);
-    printf("\nimport sys; sys.path.insert(0, \"test/peer\")\nfrom torch_side import *\n");
+    printf("\nimport sys; sys.path.insert(0, \"test/peer\")\nfrom torch_side "
+           "import *\n");
     peer_print_python(p, stdout);
     fflush(stdout);
 }
@@ -125,16 +136,17 @@ static tn_ctx *open_on(const char *device)
     return tn_open_with((tn_open_opts){ .device = device, .handler = silent });
 }
 
-static int compare_all(peers *w, uint64_t programs, uint64_t seed, const char *device)
+static int compare_all(peers *w, const settings *o, uint64_t first)
 {
     int failures = 0;
-    for (uint64_t i = 0; i < programs && failures < ENOUGH; i++) {
+    for (uint64_t i = first; i < o->programs && failures < ENOUGH; i += o->every) {
         static peer_program p;
         char                why[PEER_TEXT];
-        now = seed + i;
+        now = o->seed + i;
         alarm(HANG_SECONDS);
-        if (i > 0 && i % 1000 == 0) printf("%" PRIu64 " done\n", i), fflush(stdout);
-        if (!peer_generate(&p, seed + i, w->ref, why)) {
+        w->programs++;
+        if (w->programs % 1000 == 0) printf("%" PRIu64 " done\n", w->programs), fflush(stdout);
+        if (!peer_generate(&p, o->seed + i, w->ref, why)) {
             if (!only_tenon_refuses(w, &p)) continue;
             report_refusal(&p, why);
             failures++;
@@ -143,41 +155,67 @@ static int compare_all(peers *w, uint64_t programs, uint64_t seed, const char *d
         w->steps += (uint64_t)p.count;
         if (agrees(w, &p)) continue;
         failures++;
-        report(w, &p, device);
+        report(w, &p, o->device);
     }
     alarm(0);
     return failures;
 }
 
-int main(int argc, char **argv)
+// Opens what is compared, and compares: the programs first, first + every, ...
+static int work(const settings *o, uint64_t first)
 {
-    uint64_t programs = argc > 1 && *argv[1] ? strtoull(argv[1], NULL, 0) : 1000;
-    uint64_t seed = argc > 2 && *argv[2] ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL) << 20;
-    const char  *device = argc > 3 && *argv[3] ? argv[3] : "cpu";
     static peers w;
-    if (argc > 4) peer_leave_out(argv[4]);
-    watch_crashes();
     if (!peer_torch_start(&w.torch)) {
-        printf("tenon-peer: skipped, no Python with PyTorch was found (TN_PYTHON names one)\n");
+        if (first == 0)
+            printf("tenon-peer: skipped, no Python with PyTorch was found (TN_PYTHON "
+                   "names one)\n");
         return 0;
     }
     w.ref = open_on("ref");
-    w.cx  = open_on(device);
+    w.cx  = open_on(o->device);
     if (!w.ref || !w.cx) {
         fprintf(stderr, "tenon-peer: %s\n", tn_error_text(NULL));
         return 1;
     }
-    printf("%" PRIu64 " programs, SEED=%" PRIu64 ", DEVICE=%s, Python with %s\n", programs, seed,
-           device, w.torch.version);
+    if (first == 0)
+        printf("%" PRIu64 " programs, SEED=%" PRIu64 ", DEVICE=%s, Python with %s\n", o->programs,
+               o->seed, o->device, w.torch.version);
     fflush(stdout);
     time_t start    = time(NULL);
-    int    failures = compare_all(&w, programs, seed, device);
-    printf("%s%d of them differ; %" PRIu64 " steps, %" PRIu64
-           " programs that PyTorch refused%s%s, %lld seconds\n",
-           failures ? "\n" : "", failures, w.steps, w.refused, w.refused ? ", the first: " : "",
-           w.refusal, (long long)(time(NULL) - start));
+    int    failures = compare_all(&w, o, first);
+    printf("%s%" PRIu64 " programs of %" PRIu64 " steps: %d differ, PyTorch refused %" PRIu64
+           "%s%s; %lld seconds\n",
+           failures ? "\n" : "", w.programs, w.steps, failures, w.refused,
+           w.refused ? ", the first: " : "", w.refusal, (long long)(time(NULL) - start));
+    fflush(stdout);
     peer_torch_stop(&w.torch);
     tn_close(w.cx);
     tn_close(w.ref);
     return failures ? 1 : 0;
+}
+
+// Every process has a Python and a context of its own, so it is forked before
+// either is there.
+static int work_together(const settings *o)
+{
+    int status = 0;
+    for (uint64_t i = 1; i < o->every; i++)
+        if (fork() == 0) _exit(work(o, i));
+    int failed = work(o, 0);
+    for (uint64_t i = 1; i < o->every; i++)
+        if (wait(&status) > 0 && status != 0) failed = 1;
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    settings o = { .programs = argc > 1 && *argv[1] ? strtoull(argv[1], NULL, 0) : 1000,
+                   .seed     = argc > 2 && *argv[2] ? strtoull(argv[2], NULL, 0)
+                                                    : (uint64_t)time(NULL) << 20,
+                   .device   = argc > 3 && *argv[3] ? argv[3] : "cpu",
+                   .every    = argc > 5 && *argv[5] ? strtoull(argv[5], NULL, 0) : 1 };
+    if (argc > 4) peer_leave_out(argv[4]);
+    if (o.every < 1 || o.every > o.programs) o.every = 1;
+    watch_crashes();
+    return work_together(&o);
 }

@@ -58,6 +58,25 @@ static bool draw_ranked(peer_draw *d, peer_step *s, int rank, peer_value *x)
     return true;
 }
 
+// ---- order of memory
+
+static bool draw_channels_last(peer_draw *d, peer_step *s)
+{
+    peer_value x;
+    return draw_ranked(d, s, 4, &x);
+}
+
+static int call_channels_last(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)s;
+    y[0] = tn_channels_last(x[0]);
+    return one(y);
+}
+
+const peer_form form_channels_last = { draw_channels_last, call_channels_last,
+                                       "tn_channels_last($0)",
+                                       "$0.clone(memory_format=torch.channels_last)", GIVES_ONE };
+
 // ---- products
 
 typedef struct {
@@ -162,12 +181,14 @@ static int call_conv(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 
 const peer_form form_conv1d = {
     draw_conv, call_conv,
-    "tn_conv1d($0, $1, $2, (tn_conv_opts){ .stride = { #0 }, .padding = { #2 }, .dilation = { #4 }, .groups = #6 })",
+    "tn_conv1d($0, $1, $2, (tn_conv_opts){ .stride = { #0 }, .padding = { #2 "
+    "}, .dilation = { #4 }, .groups = #6 })",
     "F.conv1d($0, $1, $2, #0, #2, #4, #6)", GIVES_ONE
 };
 const peer_form form_conv2d = {
     draw_conv, call_conv,
-    "tn_conv2d($0, $1, $2, (tn_conv_opts){ .stride = { #0, #1 }, .padding = { #2, #3 }, .dilation = { #4, #5 }, .groups = #6 })",
+    "tn_conv2d($0, $1, $2, (tn_conv_opts){ .stride = { #0, #1 }, .padding = { "
+    "#2, #3 }, .dilation = { #4, #5 }, .groups = #6 })",
     "F.conv2d($0, $1, $2, (#0, #1), (#2, #3), (#4, #5), #6)", GIVES_ONE
 };
 
@@ -203,14 +224,14 @@ static int call_pool(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
     return one(y);
 }
 
-const peer_form form_pool1d = {
-    draw_pool, call_pool,
-    "tn_##($0, #0, (tn_pool_opts){ .stride = { #2 }, .padding = { #4 }, .exclude_padding = #b })",
-    "F.##($0, #0, #2, #4)", GIVES_ONE
-};
+const peer_form form_pool1d = { draw_pool, call_pool,
+                                "tn_##($0, #0, (tn_pool_opts){ .stride = { #2 "
+                                "}, .padding = { #4 }, .exclude_padding = #b })",
+                                "F.##($0, #0, #2, #4)", GIVES_ONE };
 const peer_form form_pool2d = {
     draw_pool, call_pool,
-    "tn_##($0, #0, #1, (tn_pool_opts){ .stride = { #2, #3 }, .padding = { #4, #5 }, .exclude_padding = #b })",
+    "tn_##($0, #0, #1, (tn_pool_opts){ .stride = { #2, #3 }, .padding = { #4, "
+    "#5 }, .exclude_padding = #b })",
     "F.##($0, (#0, #1), (#2, #3), (#4, #5))", GIVES_ONE
 };
 
@@ -314,7 +335,8 @@ static int call_batch_norm(const peer_step *s, tn_tensor *const *x, tn_tensor **
 
 const peer_form form_batch_norm = {
     draw_batch_norm, call_batch_norm,
-    "tn_batch_norm($0, $1, $2, $3, $4, (tn_batch_norm_opts){ .training = #b, .eps = #x })",
+    "tn_batch_norm($0, $1, $2, $3, $4, (tn_batch_norm_opts){ .training = #b, "
+    ".eps = #x })",
     "F.batch_norm($0, $1, $2, $3, $4, #b, eps=#x)", GIVES_ONE
 };
 
@@ -347,7 +369,8 @@ static int call_attention(const peer_step *s, tn_tensor *const *x, tn_tensor **y
 
 const peer_form form_attention = {
     draw_attention, call_attention,
-    "tn_attention($0, $1, $2, (tn_attention_opts){ .causal = #b, .mask = $3, .scale = #x })",
+    "tn_attention($0, $1, $2, (tn_attention_opts){ .causal = #b, .mask = $3, "
+    ".scale = #x })",
     "attention($0, $1, $2, $3, #b, #x)", GIVES_ONE
 };
 
@@ -390,7 +413,8 @@ static int call_class_loss(const peer_step *s, tn_tensor *const *x, tn_tensor **
 
 const peer_form form_class_loss = {
     draw_class_loss, call_class_loss,
-    "tn_##_with($0, $1, (tn_class_opts){ .weight = $2, .label_smoothing = #x, .ignore = #1, .use_ignore = #b, .reduce = #R })",
+    "tn_##_with($0, $1, (tn_class_opts){ .weight = $2, .label_smoothing = #x, "
+    ".ignore = #1, .use_ignore = #b, .reduce = #R })",
     NULL, GIVES_ONE
 };
 

@@ -143,6 +143,7 @@ const peer_row peer_rows[] = {
     // ---- movement; Tenon's results never share memory here, PyTorch's sometimes do
     UNARY_AS(contiguous, MOVES | SAVES_NOTHING, 2, "$0.contiguous().clone()"),
     UNARY_AS(clone, MOVES | KEEPS_DISTINCT | SAVES_NOTHING, 6, "$0.clone()"),
+    PLAIN(channels_last, form_channels_last, NEEDS_FLOAT | MOVES, 2),
     PLAIN(concat, form_concat, MOVES, 4),
     PLAIN(stack, form_stack, MOVES, 3),
     PLAIN(repeat, form_repeat, MOVES, 2),

@@ -76,9 +76,10 @@ void peer_free(peer_result *r)
 // largest element that the value was made from.
 enum { TIMES = 8 };
 
-// The largest magnitude on the way to the values of a step. What is written may reach any view, so that
-// with a write everything before counts.
-static double largest_before(const peer_program *p, int step, const double *large)
+// One unit in the last place of the largest value on the way to a step's: of
+// the result's dtype, or, for what was computed in a coarser one, of that. What
+// is written may reach any view, so that with a write everything before counts.
+static double unit_before(const peer_program *p, int step, const peer_truth *want, double unit)
 {
     bool   reached[PEER_STEPS] = { false };
     double most                = 0;
@@ -87,7 +88,8 @@ static double largest_before(const peer_program *p, int step, const double *larg
         if (p->step[i].row->needs & WRITES) memset(reached, true, sizeof reached);
     for (int i = p->count - 1; i >= 0; i--) {
         if (!reached[i]) continue;
-        most = fmax(most, large[i]);
+        bool given = p->step[i].row == &peer_data_row;
+        most       = fmax(most, want->large[i] * (given ? unit : fmax(unit, want->unit[i])));
         for (int k = 0; k < p->step[i].nin; k++)
             if (p->step[i].in[k].step >= 0) reached[p->step[i].in[k].step] = true;
     }
@@ -103,12 +105,13 @@ static const char *shape_text(const peer_array *a, char *text, size_t room)
     return text;
 }
 
-static double allowed(const peer_array *own, double range, double slack)
+static double allowed(const peer_program *p, int step, const peer_truth *want, int n)
 {
-    double unit = ldexp(1, 1 - peer_digits(own->dtype));
+    tn_dtype dt   = want->own.out[n].dtype;
+    double   unit = ldexp(1, 1 - peer_digits(dt));
     // Below the smallest normal number a unit no longer depends on the magnitude.
-    double least = own->dtype == TN_F16 ? 0x1p-14 : own->dtype == TN_F64 ? 0x1p-1022 : 0x1p-126;
-    return TIMES * fmax(slack, unit * fmax(range, least));
+    double least = dt == TN_F16 ? 0x1p-14 : dt == TN_F64 ? 0x1p-1022 : 0x1p-126;
+    return TIMES * fmax(want->slack[n], fmax(unit_before(p, step, want, unit), unit * least));
 }
 
 // NaN and infinities must be where both of PyTorch's runs have them; where these differ, the value is
@@ -125,10 +128,10 @@ static bool floats_agree(const peer_array *h, const peer_array *own, const peer_
 {
     for (int64_t i = 0; i < h->count; i++)
         if (!element_ok(h->x[i], own->x[i], best->x[i], limit)) {
-            snprintf(
-                text, PEER_TEXT,
-                "value %d, element %lld: Tenon %.17g, PyTorch %.17g, in double %.17g; allowed %.3g",
-                which, (long long)i, h->x[i], own->x[i], best->x[i], limit);
+            snprintf(text, PEER_TEXT,
+                     "value %d, element %lld: Tenon %.17g, PyTorch %.17g, in double "
+                     "%.17g; allowed %.3g",
+                     which, (long long)i, h->x[i], own->x[i], best->x[i], limit);
             return false;
         }
     return true;
@@ -165,7 +168,7 @@ bool peer_agree(const peer_program *p, const peer_result *have, const peer_truth
         for (int k = 0; k < p->step[i].outs; k++) {
             if (!p->step[i].wanted[k]) continue;
             const peer_array *own = &want->own.out[n], *best = &want->best.out[n];
-            double limit = allowed(own, largest_before(p, i, want->large), want->slack[n]);
+            double            limit = allowed(p, i, want, n);
             if (!arrays_agree(&have->out[n], own, best, limit, n, text)) return false;
             n++;
         }

@@ -433,4 +433,4 @@ static int call_flatten(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 }
 
 const peer_form form_flatten = { draw_flatten, call_flatten, "tn_flatten($0, #a, #0)",
-                                 "torch.flatten($0, #a, #0)", GIVES_ONE };
+                                 "flatten($0, #a, #0)", GIVES_ONE };

@@ -83,8 +83,9 @@ static bool in_domain(peer_state *s, const peer_program *p, const peer_step *st,
     unsigned          needs = st->row->needs;
     for (int i = 1; i < st->nin; i++)
         if (v[i]) last = v[i];
-    if ((needs & NEEDS_POSITIVE) && peer_is_float(first->dtype) && first->lo < 0.05 &&
-        (!may_be_odd(p, first) || has_name(st, "pow_s")))
+    bool power = has_name(st, "pow") || has_name(st, "pow_s");
+    bool real  = peer_is_float(first->dtype) || (power && peer_is_float(last->dtype));
+    if ((needs & NEEDS_POSITIVE) && real && first->lo < 0.05 && (power || !may_be_odd(p, first)))
         return peer_refuse(s, "not positive");
     if ((needs & NEEDS_NONZERO) && last->least < 0.1 && !may_be_odd(p, last))
         return peer_refuse(s, "near 0");
@@ -119,7 +120,8 @@ static bool odd_ok(const peer_step *st, const peer_value *const *v)
     return true;
 }
 
-// PyTorch has i16 for what is made of u8 and i8; and no gradient of floor_divide.
+// PyTorch has i16 for what is made of u8 and i8; no gradient of floor_divide; and 1e-12 in the second
+// gradient of bce, which shows in f64.
 static bool peer_has_it(const peer_step *st, const peer_value *const *v)
 {
     bool u8 = false, i8 = false, needs = false;
@@ -129,6 +131,7 @@ static bool peer_has_it(const peer_step *st, const peer_value *const *v)
         i8 |= v[i]->dtype == TN_I8;
         needs |= tn_needs_grad(v[i]->t);
     }
+    if (has_name(st, "bce") && v[0]->dtype == TN_F64) return false;
     return !(u8 && i8) && !(needs && has_name(st, "floor_divide"));
 }
 
@@ -326,6 +329,12 @@ static bool take_values(peer_state *s, const peer_program *p, int step, tn_tenso
     return true;
 }
 
+// Roots have no gradient at 0, or one by convention, and none of that.
+static bool is_root(const peer_step *st)
+{
+    return has_name(st, "norm") || has_name(st, "std");
+}
+
 bool peer_admit(peer_state *s, const peer_program *p, int step)
 {
     const peer_step  *st           = &p->step[step];
@@ -350,6 +359,7 @@ bool peer_admit(peer_state *s, const peer_program *p, int step)
     }
     if ((st->row->needs & WRITES) && !measure_again(s, p, step, st, v)) return false;
     if (!take_values(s, p, step, y, v)) return false;
+    if (is_root(st) && s->value[step][0].least < 0.05) return peer_refuse(s, "near 0");
     freeze(s, p, step, v);
     return true;
 }

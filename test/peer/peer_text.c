@@ -158,9 +158,9 @@ void peer_print_c(const peer_program *p, FILE *f)
 static void find_fixed(const peer_program *p, bool *fixed)
 {
     for (int i = p->count - 1; i >= 0; i--) {
-        const peer_step *s = &p->step[i];
-        if (s->row->needs & (NEEDS_EXACT | NEEDS_INT | NEEDS_SHARE) || s->row->form == &form_cast)
-            fixed[i] = true;
+        const peer_step *s      = &p->step[i];
+        bool             limits = (s->row->needs & (NEEDS_EXACT | NEEDS_INT | NEEDS_SHARE)) != 0;
+        if (limits || (s->row->form == &form_cast && !peer_is_float(s->dtype))) fixed[i] = true;
         for (int k = 0; fixed[i] && k < s->nin; k++)
             if (s->in[k].step >= 0) fixed[s->in[k].step] = true;
     }

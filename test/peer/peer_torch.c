@@ -136,6 +136,7 @@ static bool take_truth(reply *r, peer_truth *t)
     int32_t n;
     if (!take(r, &n, sizeof n) || n > PEER_STEPS) return false;
     if (!take(r, t->large, (size_t)n * sizeof *t->large)) return false;
+    if (!take(r, t->unit, (size_t)n * sizeof *t->unit)) return false;
     if (!take(r, &n, sizeof n) || n > PEER_STEPS * PEER_OUTS) return false;
     for (int i = 0; i < n; i++)
         if (!take_value(r, t)) return false;

@@ -91,6 +91,11 @@ def attention(q, k, v, mask, causal, scale):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale or None)
 
 
+def flatten(x, first, last):
+    """Never x itself, which has a gradient where a view made without gradients has none."""
+    return torch.flatten(x.view_as(x), first, last)
+
+
 def layer_norm(x, axes, w, b, eps):
     """The bias apart: PyTorch's second gradient forgets it."""
     y = F.layer_norm(x, x.shape[-axes:], w, None, eps)
@@ -124,15 +129,17 @@ def run(code, dtypes, seed=None):
 
 
 def magnitudes(space):
-    """Of each step t0, t1, ... the largest magnitude of a finite element of its values."""
+    """Of each step t0, t1, ... the largest magnitude of a finite element of its values, and their dtype's
+    distance from 1 to the next number."""
     steps = max((int(name[1:]) for name in space if re.fullmatch(r"t\d+", name)), default=-1) + 1
-    found = [0.0] * steps
+    found, unit = [0.0] * steps, [0.0] * steps
     for i in range(steps):
         values = space.get("t%d" % i, ())
         for v in [values] if isinstance(values, torch.Tensor) else values:
+            unit[i] = torch.finfo(v.dtype).eps if v.dtype.is_floating_point else 0.0
             v = v.detach().double()
             found[i] = max([found[i]] + v[torch.isfinite(v)].abs().flatten().tolist())
-    return found
+    return found + unit
 
 
 def distance(a, b):
@@ -145,7 +152,7 @@ def distance(a, b):
 def errors(code, has_f64, seed=None):
     """Own and best values, and of each the error of PyTorch. Double is compared with single, whose errors
     are 2**29 as large."""
-    own, (best, space) = run(code, OWN, seed)[0], run(code, DOUBLE, seed)
+    (own, space), best = run(code, OWN, seed), run(code, DOUBLE, seed)[0]
     slack = [distance(a, b) for a, b in zip(own, best)]
     if has_f64:
         single = run(code, SINGLE, seed)[0]
@@ -159,7 +166,7 @@ def answer(code, has_f64, more):
     for seed in range(more):
         slack = [max(a, b) for a, b in zip(slack, errors(code, has_f64, seed)[2])]
     large = magnitudes(space)
-    parts = [struct.pack("<i%dd" % len(large), len(large), *large), struct.pack("<i", len(own))]
+    parts = [struct.pack("<i%dd" % len(large), len(large) // 2, *large), struct.pack("<i", len(own))]
     for a, b, e in zip(own, best, slack):
         parts.append(struct.pack("<ii8qd", CODES[a.dtype], a.dim(), *a.shape, *[0] * (8 - a.dim()), e))
         wide = torch.float64 if a.dtype.is_floating_point else torch.int64
