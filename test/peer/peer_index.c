@@ -295,16 +295,15 @@ static bool has_input(const peer_step *s, peer_ref r, int first)
 }
 
 // Whether the gradient for a value may be asked: for a leaf always; for others unless something is
-// written, since PyTorch then means the value after the write; and not for a gradient, since PyTorch's
-// may be one tensor with the gy that was given.
+// written, since PyTorch then means the value after the write, or gradients were taken before: whether
+// those depend on a value on the way (on a result or on what it was made from) is open.
 static bool may_be_asked(peer_draw *d, peer_ref r)
 {
     const peer_program *p = d->p;
     if (r.out >= p->step[r.step].outs) return false;
     if (p->step[r.step].leaf) return true;
-    if (p->step[r.step].row == &peer_grad_row) return false;
     for (int i = 0; i < p->count; i++)
-        if (p->step[i].row->needs & WRITES) return false;
+        if ((p->step[i].row->needs & WRITES) || p->step[i].row == &peer_grad_row) return false;
     return peer_maybe(d, 25) && needs(peer_value_of(d, r), NULL);
 }
 

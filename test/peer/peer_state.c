@@ -109,14 +109,16 @@ static bool norm_ok(const peer_step *st, const peer_value *x)
     return !is_norm || st->num[0] >= 0.01 || x->distinct;
 }
 
-// PyTorch's products leave 0 times infinity to the BLAS, which may give 0, and its attention adds the
-// infinities of a mask to those of the scores.
+// PyTorch's products leave 0 times infinity to the BLAS, which may give 0; its attention adds the
+// infinities of a mask to those of the scores; and a running mean that an infinity has gone into is
+// infinite there, NaN here.
 static bool odd_ok(const peer_step *st, const peer_value *const *v)
 {
-    bool product = ((st->row->needs & MULTIPLIES) && st->row->form != &form_binary) ||
-                   st->row->form == &form_attention;
+    const peer_form *f = st->row->form;
+    bool open = ((st->row->needs & MULTIPLIES) && f != &form_binary) || f == &form_attention ||
+                f == &form_batch_norm;
     for (int i = 0; i < st->nin; i++)
-        if (product && v[i] && v[i]->odd) return false;
+        if (open && v[i] && v[i]->odd) return false;
     return true;
 }
 
