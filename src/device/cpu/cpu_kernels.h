@@ -35,7 +35,7 @@ void tni_cpu_kernels_limit(int ms);
 // Kernels by what became of them since the process began.
 typedef struct {
     int64_t  compiled, found, queued, failed;  // found: on disk
-    bool     off;  // nothing is compiled any more
+    bool     off;                              // nothing is compiled any more
     tni_text why;  // the newest reason why one was not compiled; "" where there is none
 } tni_cpu_counts;
 
