@@ -346,11 +346,173 @@ static void equal_numbers_have_no_negative_variance(void)
     on_the_host(equal_numbers_on);
 }
 
+// ---- the gradient of a maximum that several elements have --------------------------------------
+
+// A pool of images: kernel (of adaptive pools, the sizes of the result), stride, padding, dilation.
+// `lies` is the order of memory of x: row-major, channels last, or with its last axes exchanged.
+typedef struct {
+    const char *what;
+    tn_dtype    dt;
+    enum { WINDOWS, LINE, REGIONS } kind;
+    enum { FEW, WITH_NAN, WITH_LEAST } values;
+    enum { ROWS_FIRST, CHANNELS_LAST, COLUMNS_FIRST } lies;
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
+} tied_pool;
+
+// clang-format off
+static const tied_pool tied_pools[] = {
+    { "windows side by side",    TN_F32,  WINDOWS, FEW,        ROWS_FIRST,    { 2, 2 }, { 2, 2 }, { 0, 0 }, { 1, 1 } },
+    { "windows that overlap",    TN_F32,  WINDOWS, FEW,        ROWS_FIRST,    { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+    { "dilated windows",         TN_F32,  WINDOWS, WITH_LEAST, ROWS_FIRST,    { 3, 2 }, { 1, 2 }, { 2, 1 }, { 2, 3 } },
+    { "windows with NaN",        TN_F32,  WINDOWS, WITH_NAN,   ROWS_FIRST,    { 3, 2 }, { 1, 2 }, { 1, 1 }, { 1, 1 } },
+    { "windows of -inf",         TN_F32,  WINDOWS, WITH_LEAST, ROWS_FIRST,    { 3, 3 }, { 2, 1 }, { 1, 1 }, { 1, 1 } },
+    { "channels last",           TN_F16,  WINDOWS, WITH_LEAST, CHANNELS_LAST, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+    { "columns first",           TN_BF16, WINDOWS, WITH_NAN,   COLUMNS_FIRST, { 3, 2 }, { 2, 1 }, { 1, 1 }, { 1, 1 } },
+    { "doubles",                 TN_F64,  WINDOWS, FEW,        ROWS_FIRST,    { 2, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    { "a line",                  TN_F32,  LINE,    WITH_LEAST, ROWS_FIRST,    { 4, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 } },
+    { "a line of f16",           TN_F16,  LINE,    WITH_NAN,   ROWS_FIRST,    { 3, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    { "equal regions",           TN_F32,  REGIONS, FEW,        ROWS_FIRST,    { 4, 3 }, { 0, 0 }, { 0, 0 }, { 0, 0 } },
+    { "regions that overlap",    TN_F32,  REGIONS, WITH_NAN,   CHANNELS_LAST, { 3, 4 }, { 0, 0 }, { 0, 0 }, { 0, 0 } },
+    { "regions of f16",          TN_F16,  REGIONS, FEW,        COLUMNS_FIRST, { 5, 2 }, { 0, 0 }, { 0, 0 }, { 0, 0 } },
+};
+// clang-format on
+
+// Images of 2 channels, 8 by 9; as lines, 72 long.
+enum { PLANES = 4, TALL = 8, WIDE = 9, PIXELS = PLANES * TALL * WIDE };
+
+static void draw_tied(const tied_pool *p, double *x)
+{
+    uint32_t s = 11;
+    for (int i = 0; i < PIXELS; i++) {
+        s    = s * 1664525u + 1013904223u;
+        x[i] = (double)(s >> 28) / 4 - 2;
+        if (p->values == WITH_NAN && (s >> 20) % 5 == 0) x[i] = NAN;
+        if (p->values == WITH_LEAST && (s >> 20) % 8 < 5) x[i] = -INFINITY;
+    }
+}
+
+// Elements from start up to below stop, every d of them.
+typedef struct {
+    int start, stop, d;
+} span;
+
+static span span_of(const tied_pool *p, int axis, int i, int size)
+{
+    int k = (int)p->kernel[axis];
+    if (p->kind == REGIONS) return (span){ i * size / k, ((i + 1) * size + k - 1) / k, 1 };
+    int d = (int)p->dilation[axis], start = i * (int)p->stride[axis] - (int)p->padding[axis];
+    int stop = start + (k - 1) * d + 1;
+    while (start < 0) start += d;
+    return (span){ start, stop < size ? stop : size, d };
+}
+
+static int spans(const tied_pool *p, int axis, int size)
+{
+    int k = (int)p->kernel[axis], d = (int)p->dilation[axis];
+    if (p->kind == REGIONS) return k;
+    return (size + 2 * (int)p->padding[axis] - (k - 1) * d - 1) / (int)p->stride[axis] + 1;
+}
+
+// Where PyTorch's pools find the maximum of a plane's window: the first of equals, the last NaN.
+static int chosen(const double *x, span h, span w, int wide)
+{
+    int at = h.start * wide + w.start;
+    for (int i = h.start; i < h.stop; i += h.d)
+        for (int j = w.start; j < w.stop; j += w.d) {
+            double v = x[i * wide + j];
+            if (v > x[at] || v != v) at = i * wide + j;
+        }
+    return at;
+}
+
+// The places in x that the results come from; how many results there are.
+static int find_chosen(const tied_pool *p, const double *x, int *at)
+{
+    bool flat = p->kind == LINE;
+    int  tall = flat ? 1 : TALL, wide = flat ? TALL * WIDE : WIDE, n = 0;
+    int  rows = flat ? 1 : spans(p, 0, tall), columns = spans(p, flat ? 0 : 1, wide);
+    for (int k = 0; k < PLANES; k++)
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < columns; j++) {
+                span h  = flat ? (span){ 0, 1, 1 } : span_of(p, 0, i, tall);
+                span w  = span_of(p, flat ? 0 : 1, j, wide);
+                at[n++] = k * TALL * WIDE + chosen(x + k * TALL * WIDE, h, w, wide);
+            }
+    return n;
+}
+
+static tn_tensor *pool_of(const tied_pool *p, tn_tensor *x)
+{
+    tn_pool_opts o = { 0 };
+    memcpy(o.stride, p->stride, sizeof p->stride);
+    memcpy(o.padding, p->padding, sizeof p->padding);
+    memcpy(o.dilation, p->dilation, sizeof p->dilation);
+    if (p->lies == CHANNELS_LAST) x = tn_channels_last(x);
+    if (p->lies == COLUMNS_FIRST) x = tn_transpose(tn_contiguous(tn_transpose(x, 2, 3)), 2, 3);
+    if (p->kind == REGIONS) return tn_adaptive_max_pool2d(x, p->kernel[0], p->kernel[1]);
+    if (p->kind == LINE) return tn_max_pool1d(tn_reshape(x, TN_SHAPE(2, 2, -1)), p->kernel[0], o);
+    return tn_max_pool2d(x, p->kernel[0], p->kernel[1], o);
+}
+
+// The gradient of x is that of all results that came from it; and the gradient of that, weighed by v,
+// with respect to the result's is v where the result came from.
+static void expect_pool(tn_ctx *cx, const tied_pool *p)
+{
+    double x[PIXELS], ones[MOST], v[PIXELS];
+    int    at[MOST];
+    draw_tied(p, x);
+    int n = find_chosen(p, x, at);
+    for (int i = 0; i < n; i++) ones[i] = 1 + i % 7;
+    for (int i = 0; i < PIXELS; i++) v[i] = i % 5 - 2;
+    const int64_t shape[] = { 2, 2, TALL, WIDE };
+    tn_tensor    *t = tn_requires_grad(tn_cast(tn_from(cx, TN_F64, 4, shape, x), p->dt), true);
+    tn_tensor    *y = pool_of(p, t), *gx = NULL, *gg = NULL;
+    int64_t       size[TN_MAX_RANK] = { 0 };
+    for (int i = 0; y && i < tn_rank(y); i++) size[i] = tn_size(y, i);
+    if (!test_that(tn_count(y) == n, "%s: %lld results, not %d", p->what, (long long)tn_count(y),
+                   n))
+        return;
+    tn_tensor *gy = tn_requires_grad(tn_cast(tn_from(cx, TN_F64, tn_rank(y), size, ones), p->dt),
+                                     true);
+    CHECK(tn_grad(1, &y, 1, &t, &gy, &gx) == TN_OK);
+    tn_tensor *sum = tn_sum_all(tn_mul(gx, tn_cast(tn_from(cx, TN_F64, 4, shape, v), p->dt)));
+    CHECK(tn_grad(1, &sum, 1, &gy, NULL, &gg) == TN_OK);
+    double *want = expect(gx, PIXELS, 0, false, p->what), *twice = expect(gg, n, 0, false, p->what);
+    memset(want, 0, sizeof x);
+    for (int i = 0; i < n; i++) want[at[i]] += ones[i], twice[i] = v[at[i]];
+}
+
+static void tied_pools_on(tn_ctx *cx)
+{
+    for (size_t i = 0; i < sizeof tied_pools / sizeof *tied_pools; i++)
+        expect_pool(cx, &tied_pools[i]);
+    check_expected(cx, true);
+}
+
+static void some_tied_pools_on(tn_ctx *cx)
+{
+    expect_pool(cx, &tied_pools[4]);
+    expect_pool(cx, &tied_pools[11]);
+    check_expected(cx, false);
+}
+
+static void the_first_of_equal_maxima_gets_the_gradient_of_a_pool(void)
+{
+    on_the_host(tied_pools_on);
+}
+
+static void the_first_of_equal_maxima_gets_the_gradient_of_a_pool_on_opencl(void)
+{
+    ON_OPENCL(some_tied_pools_on);
+}
+
 const test_case tests_numerics[] = {
     TEST(circular_functions_of_large_numbers_are_right),
     TEST(circular_functions_of_large_numbers_are_right_on_opencl),
     TEST(statistics_of_numbers_far_from_zero_keep_their_digits),
     TEST(statistics_of_numbers_far_from_zero_keep_their_digits_on_opencl),
     TEST(equal_numbers_have_no_negative_variance),
+    TEST(the_first_of_equal_maxima_gets_the_gradient_of_a_pool),
+    TEST(the_first_of_equal_maxima_gets_the_gradient_of_a_pool_on_opencl),
     TEST_END,
 };

@@ -4,6 +4,7 @@
 #include "ops/compose.h"
 #include "ops/expression.h"
 
+#include <math.h>
 #include <string.h>
 
 // ---- the vocabulary of the table ---------------------------------------------------------------
@@ -139,24 +140,123 @@ static void undo(int rank, const int *order, int *back)
     for (int i = 0; i < rank; i++) back[order[i]] = i;
 }
 
+// A reduction whose axes are put in memory order: its input, and its value and gradient with the
+// axes kept.
+typedef struct {
+    int        order[TN_MAX_RANK], back[TN_MAX_RANK];
+    uint32_t   axes;
+    tn_tensor *x, *y, *g;
+} lined_up;
+
+static lined_up line_up(tni_rule_args *r)
+{
+    lined_up l    = { 0 };
+    int      rank = r->n->src[0]->rank;
+    memory_order(r->n->src[0], l.order);
+    undo(rank, l.order, l.back);
+    for (int i = 0; i < rank; i++) l.axes |= (r->n->attr.reduce.axes >> l.order[i] & 1) << i;
+    l.x = tn_permute(input(r, 0), rank, l.order);
+    l.y = tn_permute(kept(r, tni_wrap_node(r->cx, r->n)), rank, l.order);
+    l.g = tn_permute(kept(r, r->g), rank, l.order);
+    return l;
+}
+
 // Those that equal the result share its gradient; of a NaN, those that are NaN, as in PyTorch's max of
 // all.
+static tn_tensor *shared_gradient(tni_rule_args *r, const lined_up *l)
+{
+    tn_tensor *hit = tn_logical_or(tn_eq(l->x, l->y), tn_isnan(l->x));
+    tn_tensor *n   = hit ? tni_reduce(TNI_sum, "sum", hit, l->axes, true) : NULL;
+    tn_tensor *g   = tn_div(l->g, cast_like(n, l->g));
+    return g ? tn_where(hit, g, tni_number(r->cx, tn_dtype_of(g), tni_num_i64(0))) : NULL;
+}
+
+// The place of each element among those that are reduced to one, row-major, as a tensor with the other
+// axes at size 1; and how many they are. In bytes where those do, since the place of the first is
+// kept from the forward pass on.
+static tn_tensor *places_in(tni_rule_args *r, int64_t *count)
+{
+    const tni_node *x = r->n->src[0];
+    int64_t         size[TN_MAX_RANK];
+    *count = 1;
+    for (int i = 0; i < x->rank; i++) {
+        size[i] = r->n->attr.reduce.axes >> i & 1 ? x->size[i] : 1;
+        *count *= size[i];
+    }
+    tn_tensor *i = tn_arange(r->cx, *count < 128 ? TN_I8 : TN_I32, 0, (double)*count, 1);
+    return tn_reshape(i, x->rank, size);
+}
+
+// The axis of a row-major base along which a window with this stride goes.
+static int axis_along(const tni_node *base, int64_t stride)
+{
+    tni_view v = tni_node_layout(base);
+    int      a = base->rank - 1;
+    for (int i = a; i >= 0; i--)
+        if (v.size[i] > 1 && v.stride[i] <= stride && v.stride[i] > v.stride[a]) a = i;
+    return a;
+}
+
+// Of each window of a padded tensor the first element along one axis that is no padding: window axis j
+// begins `before` - i step places inside for window i. As many elements as there are windows, on their
+// axis.
+static tn_tensor *first_along(tni_rule_args *r, int j)
+{
+    const tni_node *w = r->n->src[0], *pad = w->src[0];
+    tni_view        v = tni_node_layout(w), base = tni_node_layout(pad);
+    int             a    = axis_along(pad, v.stride[j]);
+    double          step = (double)(v.stride[a] / base.stride[a]),
+           d             = (double)(v.stride[j] / base.stride[a]);
+    double     from = (double)pad->attr.pad.before[a] + d - 1, n = (double)v.size[a];
+    tn_tensor *i = tn_arange(r->cx, TN_I32, from, from - step * n, -step);
+    int64_t    size[TN_MAX_RANK];
+    for (int k = 0; k < v.rank; k++) size[k] = k == a ? v.size[a] : 1;
+    if (d > 1) i = tn_floor_divide(i, tni_number(r->cx, TN_I32, tni_num_i64((int64_t)d)));
+    return tn_reshape(tn_relu(i), v.rank, size);
+}
+
+// The place of each window's first element that is no padding; NULL where there is none. Padding
+// holds what nothing is below, so it equals the result only if all of the window does.
+static tn_tensor *first_inside(tni_rule_args *r)
+{
+    const tni_node *w     = r->n->src[0];
+    tn_tensor      *place = NULL;
+    int64_t         many  = 1;
+    if (!r->n->attr.reduce.padded || w->op != TNI_view || w->src[0]->op != TNI_pad) return NULL;
+    for (int j = w->rank - 1; j >= 0; j--) {
+        if (!(r->n->attr.reduce.axes >> j & 1) || w->size[j] == 1) continue;
+        tn_tensor *i = first_along(r, j);
+        if (many > 1) i = tn_mul(i, tni_number(r->cx, TN_I32, tni_num_i64(many)));
+        place = place ? tn_add(place, i) : i;
+        many *= w->size[j];
+    }
+    return place;
+}
+
+// The first that equals the result gets all of its gradient, of NaN the last, as PyTorch's pools do.
+// Each element gets a key, its place if it equals the result, and the least key wins: one
+// reduction, as for sharing, over the elements as the maximum read them, so that both can be one kernel.
+static tn_tensor *first_gradient(tni_rule_args *r, const lined_up *l)
+{
+    int64_t    count;
+    int        rank = r->n->src[0]->rank;
+    tn_tensor *x = input(r, 0), *y = kept(r, tni_wrap_node(r->cx, r->n));
+    tn_tensor *place = places_in(r, &count), *inside = first_inside(r);
+    tn_tensor *none  = place ? tni_number(r->cx, tn_dtype_of(place), tni_num_i64(count)) : NULL;
+    tn_tensor *key   = tn_where(tn_isnan(x), tn_neg(place), none);
+    key              = tn_where(tn_eq(x, y), place, key);
+    tn_tensor *least = key ? tni_reduce(TNI_min, "min", key, r->n->attr.reduce.axes, true) : NULL;
+    if (inside) least = tn_where(tn_eq_s(y, -INFINITY), cast_like(inside, place), least);
+    tn_tensor *hit = tn_eq(tn_permute(key, rank, l->order), tn_permute(least, rank, l->order));
+    return hit && l->g ? tn_where(hit, l->g, tni_number(r->cx, tn_dtype_of(l->g), tni_num_i64(0)))
+                       : NULL;
+}
+
 static void grad_extremum(tni_rule_args *r)
 {
-    int rank = r->n->src[0]->rank, order[TN_MAX_RANK], back[TN_MAX_RANK];
-    memory_order(r->n->src[0], order);
-    undo(rank, order, back);
-    uint32_t axes = 0;
-    for (int i = 0; i < rank; i++) axes |= (r->n->attr.reduce.axes >> order[i] & 1) << i;
-
-    tn_tensor *x   = tn_permute(input(r, 0), rank, order);
-    tn_tensor *y   = tn_permute(kept(r, tni_wrap_node(r->cx, r->n)), rank, order);
-    tn_tensor *g   = tn_permute(kept(r, r->g), rank, order);
-    tn_tensor *hit = tn_logical_or(tn_eq(x, y), tn_isnan(x));
-    tn_tensor *n   = hit ? tni_reduce(TNI_sum, "sum", hit, axes, true) : NULL;
-    g              = tn_div(g, cast_like(n, g));
-    g              = g ? tn_where(hit, g, tni_number(r->cx, tn_dtype_of(g), tni_num_i64(0))) : NULL;
-    r->gx[0]       = tn_permute(g, rank, back);
+    lined_up   l = line_up(r);
+    tn_tensor *g = r->n->attr.reduce.first ? first_gradient(r, &l) : shared_gradient(r, &l);
+    r->gx[0]     = tn_permute(g, r->n->src[0]->rank, l.back);
 }
 
 // The running product of everything before each element of the last axis.

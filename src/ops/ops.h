@@ -86,6 +86,10 @@ tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b);
 tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool swap);
 // Reduces the axes in the mask; keep leaves them with size 1.
 tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep);
+// The largest over axes, whose gradient goes to the first of equal elements, row-major; of NaN to the
+// last. Padded: x shows windows of a padded tensor, and what was put there gets none. NULL in, NULL
+// out.
+tn_tensor *tni_first_max(const char *name, tn_tensor *x, uint32_t axes, bool keep, bool padded);
 // The mask of one axis, of n axes (none: all). False, reported, on a bad one.
 bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask);
 bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_t *mask);

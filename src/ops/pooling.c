@@ -1,6 +1,6 @@
 // Pooling: windows are views, and a pool reduces their last axes. The result lies in x's order of
-// memory. The gradient of a maximum is shared among equal elements of a window, where PyTorch gives it
-// to the first.
+// memory. The gradient of a maximum goes to the first of equal elements of a window, row by row, as in
+// PyTorch.
 #include "ops/compose.h"
 
 // The windows along the last `axes` axes of x.
@@ -115,22 +115,21 @@ static double lowest(tn_dtype dt)
     return tni_is_float(dt) ? -INFINITY : least[dt];
 }
 
-static tn_tensor *fold(const pool *p, int op, tn_tensor *x, double fill)
-{
-    if (!x) return NULL;
-    lying      l = as_it_lies(x);
-    tn_tensor *w = windows(p, &l, tn_rank(x) - p->axes, fill);
-    return w ? shown(&l, tni_reduce(op, p->op, w, window_axes(p, w), false)) : NULL;
-}
-
 static tn_tensor *max_pool(const pool *p, tn_tensor *x)
 {
-    return check_pool(p, x) ? fold(p, TNI_max, x, lowest(tn_dtype_of(x))) : NULL;
+    if (!check_pool(p, x)) return NULL;
+    lying      l      = as_it_lies(x);
+    tn_tensor *w      = windows(p, &l, tn_rank(x) - p->axes, lowest(tn_dtype_of(x)));
+    bool       padded = p->padding[0] || p->padding[1];
+    return w ? shown(&l, tni_first_max(p->op, w, window_axes(p, w), false, padded)) : NULL;
 }
 
 static tn_tensor *sums(const pool *p, tn_tensor *x)
 {
-    return fold(p, TNI_sum, x, 0);
+    if (!x) return NULL;
+    lying      l = as_it_lies(x);
+    tn_tensor *w = windows(p, &l, tn_rank(x) - p->axes, 0);
+    return w ? shown(&l, tni_sum_over(w, p->op, window_axes(p, w), false)) : NULL;
 }
 
 static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
@@ -203,7 +202,8 @@ static tn_tensor *regions(tn_tensor *x, const char *op, int axis, int64_t n, red
     return drop(tn_window(x, axis, size / n, size / n), -1);
 }
 
-// A region of an image is one of rows by one of columns, so each axis can be reduced by itself.
+// A region of an image is one of rows by one of columns, so each axis can be reduced by itself: first
+// within rows, so that the first of equal maxima is that of the first row that has one.
 static tn_tensor *adaptive(tn_tensor *x, const char *op, int64_t h, int64_t w, reduction *drop,
                            reduction *keep)
 {
@@ -220,8 +220,8 @@ static tn_tensor *adaptive(tn_tensor *x, const char *op, int64_t h, int64_t w, r
     tn_tensor *y = tni_widen(x);
     if (!y) return NULL;
     lying l = as_it_lies(y);
-    y       = regions(l.x, op, place_of(&l, rank - 2), h, drop, keep);
-    y       = regions(y, op, place_of(&l, rank - 1), w, drop, keep);
+    y       = regions(l.x, op, place_of(&l, rank - 1), w, drop, keep);
+    y       = regions(y, op, place_of(&l, rank - 2), h, drop, keep);
     return tni_narrow(shown(&l, y), tn_dtype_of(x));
 }
 
@@ -232,7 +232,19 @@ tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w)
     return adaptive(x, op, h, w, tn_mean, tn_mean_keep);
 }
 
+static tn_tensor *max_drop(tn_tensor *x, int axis)
+{
+    if (!x) return NULL;
+    uint32_t mask = 1u << (axis < 0 ? axis + tn_rank(x) : axis);
+    return tni_first_max("adaptive_max_pool2d", x, mask, false, false);
+}
+
+static tn_tensor *max_keep(tn_tensor *x, int axis)
+{
+    return tni_first_max("adaptive_max_pool2d", x, 1u << axis, true, false);
+}
+
 tn_tensor *tn_adaptive_max_pool2d(tn_tensor *x, int64_t h, int64_t w)
 {
-    return adaptive(x, "adaptive_max_pool2d", h, w, tn_max, tn_max_keep);
+    return adaptive(x, "adaptive_max_pool2d", h, w, max_drop, max_keep);
 }

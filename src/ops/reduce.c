@@ -73,23 +73,24 @@ static bool in_order(const tni_view *v, uint32_t axes)
 
 // Whether x is to be read in the order it has in memory, as the maps do that made it or go on from it.
 // Of views with more axes than their store, as windows are, only those whose reduced or remaining axes
-// are out of order among themselves: that the two lie in each other is what windows are for. Where the
-// index of an element is the result, its place in x's own order counts.
-static bool reads_as_it_lies(int op, const tn_tensor *x, uint32_t axes, int *order)
+// are out of order among themselves: that the two lie in each other is what windows are for. Where it
+// matters which element comes first, its place in x's own order counts.
+static bool reads_as_it_lies(int op, const tn_tensor *x, uint32_t axes, bool first, int *order)
 {
     const tni_view *v = x->view;
-    if (!v || op == TNI_argmax || op == TNI_argmin) return false;
+    if (!v || first || op == TNI_argmax || op == TNI_argmin) return false;
     if (v->rank > x->store->node->rank && in_order(v, axes) && in_order(v, ~axes)) return false;
     return tni_view_order(v, order);
 }
 
-tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep)
+static tn_tensor *reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep,
+                         bool first, bool padded)
 {
     tn_ctx  *cx = x->cx;
     tn_dtype in, out, dt = tn_dtype_of(x);
     int      order[TN_MAX_RANK];
     uint32_t given = axes;
-    bool     moved = reads_as_it_lies(op, x, axes, order);
+    bool     moved = reads_as_it_lies(op, x, axes, first, order);
     if (!tni_rule_apply(tni_op_table[op].rule, dt, &in, &out))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", name, tn_dtype_name(dt));
     bool needs_one = op != TNI_sum && op != TNI_prod;
@@ -109,8 +110,19 @@ tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, boo
         if (!gone || keep) size[rank++] = gone ? 1 : n->size[i];
     }
     if (!tni_shape_ok(cx, name, rank, size)) return NULL;
-    tn_tensor *y = tni_record(cx, op, out, rank, size, 1, &n, &(tni_attr){ .reduce = { axes } });
+    tni_attr   attr = { .reduce = { axes, first, padded } };
+    tn_tensor *y    = tni_record(cx, op, out, rank, size, 1, &n, &attr);
     return moved ? show_reduced(y, n->rank, order, given, keep) : y;
+}
+
+tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep)
+{
+    return reduce(op, name, x, axes, keep, false, false);
+}
+
+tn_tensor *tni_first_max(const char *name, tn_tensor *x, uint32_t axes, bool keep, bool padded)
+{
+    return x ? reduce(TNI_max, name, x, axes, keep, true, padded) : NULL;
 }
 
 #define PRIMITIVE(name)                                                                   \

@@ -44,6 +44,8 @@ typedef union {
     } pad;
     struct {
         uint32_t axes;  // reductions: bit i for axis i of the source
+        bool first;   // the first of equal extrema gets all of the gradient; the value is the same
+        bool padded;  // and what a pad beneath the view put in gets none
     } reduce;
     struct {
         int  axis;        // concat, gather, scatter, scans, argsort
