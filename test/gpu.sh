@@ -23,10 +23,20 @@ skip() {
 reason=$("$tool" doctor | sed -n 's/^  cuda  *missing  *//p' | head -n 1)
 [ -z "$reason" ] || skip "$reason"
 
+# What is tested is what was compiled; a part of it is then tested as it is interpreted.
+export TN_COMPILE=wait
+
 if [ -z "$watch" ]; then
+    everything=$#
     [ $# -gt 0 ] || set -- gpu/ gpu_same gpu_conv gpu_steady gpu_ends gpu_big splits/large cuda/ product custom_ profile memory
     timeout "$limit" "$program" --jobs "${TN_TEST_JOBS:-3}" "$@"
     status=$?
+    if [ "$status" = 0 ] && [ "$everything" = 0 ]; then
+        echo "test-gpu: interpreted"
+        TN_COMPILE=never timeout "$limit" "$program" --jobs "${TN_TEST_JOBS:-3}" gpu/every_op_by_itself \
+            gpu/random_graphs gpu/gradients gpu/training_steps
+        status=$?
+    fi
     [ "$status" != 124 ] || echo "test-gpu: not done after $limit s"
     exit "$status"
 fi

@@ -186,7 +186,7 @@ static void prepare(batch *b, uint64_t seed, int count)
         first[i]    = &b->kit[i]->l;
         run(b->plain[i], NULL);
     }
-    CHECK_STATUS(tni_cpu_prepare(NULL, count, first, b->entry, &why), TN_OK);
+    CHECK_STATUS(tni_cpu_prepare(NULL, count, first, b->entry, false, &why), TN_OK);
 }
 
 static void check_batch(batch *b)
@@ -672,7 +672,7 @@ static void look_up(int arg)
     kit_keep(c);
     c->l.threads            = 1;
     const tni_launch *first = &c->l;
-    CHECK_STATUS(tni_cpu_prepare(NULL, 1, &first, &entry, &why), TN_OK);
+    CHECK_STATUS(tni_cpu_prepare(NULL, 1, &first, &entry, false, &why), TN_OK);
     CHECK_STATUS(run(c, entry), TN_EARG);
     CHECK_INT(c->l.fail[1], 9);
     tni_cpu_kernels_wait();

@@ -324,9 +324,9 @@ static void machine_code_is_kept_on_disk(void)
     pid_t pid = fork();
     if (pid == 0) {
         setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
-        bool ok = tni_cubin_get(&a, text, chip, &found[0], &why) == TN_OK && !found[0] &&
-                  tni_cubin_get(&b, text, chip, &found[1], &why) == TN_OK && found[1] &&
-                  tni_cubin_get(&d, text, "sm_80", &found[2], &why) == TN_OK && !found[2] &&
+        bool ok = tni_cubin_get(&a, text, chip, false, &found[0], &why) == TN_OK && !found[0] &&
+                  tni_cubin_get(&b, text, chip, false, &found[1], &why) == TN_OK && found[1] &&
+                  tni_cubin_get(&d, text, "sm_80", false, &found[2], &why) == TN_OK && !found[2] &&
                   a.bytes == b.bytes && !memcmp(a.image, b.image, a.bytes);
         _exit(ok ? 0 : 1);
     }
@@ -397,7 +397,7 @@ static tn_status run_case(kit_case *c, tni_text *why)
     const tni_launch *first = &l;
     if (!copy_in(c, &d)) return TN_EMEM;
     for (int i = 0; i < c->k.nbuffer; i++) l.buffer[i] = d.at[i] + KIT_GUARD;
-    tn_status s = tni_device_cuda.prepare(seat(), 1, &first, &entry, why);
+    tn_status s = tni_device_cuda.prepare(seat(), 1, &first, &entry, true, why);
     size_t    n = s == TN_OK && tni_device_cuda.room ? tni_device_cuda.room(seat(), entry, &l) : 0;
     if (n) l.scratch = d.scratch = tni_device_cuda.alloc(seat(), n);
     if (s == TN_OK) s = tni_device_cuda.launch(seat(), entry, &l, why);

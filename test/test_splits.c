@@ -36,9 +36,9 @@ static tni_registers count_registers(void *seat, void *entry, const tni_launch *
 }
 
 static tn_status no_entries(void *seat, int n, const tni_launch *const *first, void **entry,
-                            tni_text *why)
+                            bool wait, tni_text *why)
 {
-    (void)seat, (void)first, (void)why;
+    (void)seat, (void)first, (void)wait, (void)why;
     for (int i = 0; i < n; i++) entry[i] = NULL;
     return TN_OK;
 }
@@ -340,10 +340,10 @@ static struct {
     int                 built, spill[4];
 } maker;
 
-static void *fake_build(void *device, const char *source, const char *what, bool *found,
-                        tn_status *s, tni_text *why)
+static void *fake_build(void *device, const char *source, const char *what, tni_build_how how,
+                        bool *found, tn_status *s, tni_text *why)
 {
-    (void)device, (void)source, (void)what, (void)why;
+    (void)how, (void)device, (void)source, (void)what, (void)why;
     int i  = maker.built++;
     *found = false;
     *s     = TN_OK;
@@ -364,10 +364,10 @@ static tni_registers fake_registers(void *device, void *f)
 }
 
 // For an H200, whose compiler says what is taken.
-static void *chip_build(void *device, const char *source, const char *what, bool *found,
-                        tn_status *s, tni_text *why)
+static void *chip_build(void *device, const char *source, const char *what, tni_build_how how,
+                        bool *found, tn_status *s, tni_text *why)
 {
-    (void)device, (void)what;
+    (void)how, (void)device, (void)what;
     tni_cubin *c = calloc(1, sizeof *c);
     *found       = false;
     *s           = c ? tni_cubin_make(c, source, "sm_90", true, why) : TN_EMEM;
@@ -404,10 +404,10 @@ static const tni_compiler fake = { &tni_dialect_cuda, fake_build, fake_function,
 static const tni_compiler chip = { &tni_dialect_cuda, chip_build, chip_function, chip_registers };
 
 static tn_status make_entries(void *seat, int n, const tni_launch *const *first, void **entry,
-                              tni_text *why)
+                              bool wait, tni_text *why)
 {
-    (void)seat;
-    return tni_compiled_prepare(maker.compiled, n, first, entry, why);
+    (void)seat, (void)wait;
+    return tni_compiled_prepare(maker.compiled, n, first, entry, true, why);
 }
 
 static tni_registers made_registers(void *seat, void *entry, const tni_launch *l)
@@ -449,7 +449,7 @@ static tni_registers most_registers(tn_ctx *cx)
 static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
 {
     tni_registers     most;
-    tni_compiled_opts o  = { by, NULL, recorded_chip, 256, &maker.counts };
+    tni_compiled_opts o  = { by, NULL, recorded_chip, 256, false, &maker.counts };
     tn_ctx           *cx = open_tight(0);
     maker.built          = 0;
     maker.compiled       = tni_compiled_new(&o);

@@ -46,6 +46,7 @@ typedef struct {
     tni_text       *why;      // what went wrong, where run returns an error
     int             ticket;   // as that of a kernel
     bool            sole;  // of run_then: only the kernel reads the result, which need not be there
+    bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
     struct tni_then *then;  // the device's own: what follows each part of the result
 } tni_call;
 
@@ -121,8 +122,11 @@ struct tni_device {
     // kernel that is compiled already, in this process or on disk, and NULL for the others.
     bool lazy;
     void (*recall)(void *seat, int n, const tni_launch *const *first, void **entry);
-    tn_status (*prepare)(void *seat, int n, const tni_launch *const *first, void **entry,
+    // wait: they are compiled when it returns. Else a device with a background may still be at it, and
+    // launches what is not ready by an interpreter; ready says whether all are. NULL: they always are.
+    tn_status (*prepare)(void *seat, int n, const tni_launch *const *first, void **entry, bool wait,
                          tni_text *why);
+    bool (*ready)(void *seat, int n, const tni_launch *const *first, void *const *entry);
     // What a thread takes of the chip in such a launch of an entry; nothing where it is not known yet.
     // NULL where nobody knows. A plan with kernels that spill is made again with smaller ones.
     tni_registers (*registers)(void *seat, void *entry, const tni_launch *l);

@@ -319,6 +319,21 @@ static size_t scratch_bytes(run *r)
     return most;
 }
 
+// Before its first run the device begins to compile what the calls of a plan need, all at once.
+static void look_ahead(run *r)
+{
+    tni_text why = { "" };
+    for (size_t t = 0; t < r->plan->steps; t++) {
+        tni_step step = r->plan->step[t];
+        int32_t  item = step < 0 ? r->plan->kernel[~step].claimed : step;
+        if (item < 0 || tni_run_nothing(r, (size_t)item)) continue;
+        if (r->g->item[item].n->op == TNI_update) continue;
+        tni_call c = tni_run_call(r, (size_t)item, &why);
+        c.ahead    = true;
+        r->e->device->run(&c);
+    }
+}
+
 static bool take_scratch(run *r)
 {
     size_t most = scratch_bytes(r);
@@ -528,7 +543,7 @@ static bool run_steps(run *r, size_t *at, size_t *item)
     const tni_device *d     = r->e->device;
     tni_plan         *p     = r->plan;
     bool              timed = r->e->profiling, again = false;
-    bool              replays = d->begin && !r->e->verify && !r->e->check && !timed;
+    bool              replays = d->begin && !r->e->verify && !r->e->check && !timed && p->ready;
     do {
         bool ok = true;
         if (replays) d->begin(r->e->seat, &p->replay);
@@ -573,6 +588,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     size_t at = 0, item = 0;
     r.plan = plan;
     ok     = ok && take_memory(&r);
+    if (ok && r.e->device->ready && plan->runs == 0) look_ahead(&r);
     if (ok) ok = run_steps(&r, &at, &item) && (plan->runs > 0 || is_sure(&r));
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);

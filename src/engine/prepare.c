@@ -8,12 +8,12 @@ enum { ROUNDS = 6 };
 // ---- entries -----------------------------------------------------------------------------------
 
 static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first, void **entry,
-                              tni_text *why)
+                              bool wait, tni_text *why)
 {
     const tni_engine *e = cx->engine;
     tn_status         s;
     for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-    do s = e->device->prepare(e->seat, (int)p->kernels, first, entry, why);
+    do s = e->device->prepare(e->seat, (int)p->kernels, first, entry, wait, why);
     while (s == TN_EMEM && tni_buffers_trim(&cx->buffers));
     return s;
 }
@@ -33,15 +33,15 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
     tni_free(&cx->heap, entry);
 }
 
-// The device meets the kernels of a plan, all at once.
-static bool prepare_kernels(tn_ctx *cx, tni_plan *p)
+// The device meets the kernels of a plan, all at once, and has compiled them if that is waited for.
+static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
 {
     tni_text why = { "" };
-    if (p->prepared || !p->kernels) return true;
+    if ((p->prepared && !wait) || !p->kernels) return true;
     const tni_launch **first = tni_alloc(&cx->heap, p->kernels * sizeof *first);
     void             **entry = tni_alloc(&cx->heap, p->kernels * sizeof *entry);
     tn_status          s     = TN_EMEM;
-    if (first && entry) s = find_entries(cx, p, first, entry, &why);
+    if (first && entry) s = find_entries(cx, p, first, entry, wait, &why);
     for (size_t i = 0; s == TN_OK && i < p->kernels; i++) p->kernel[i].entry = entry[i];
     p->prepared = s == TN_OK;
     tni_free(&cx->heap, first);
@@ -49,6 +49,24 @@ static bool prepare_kernels(tn_ctx *cx, tni_plan *p)
     if (s == TN_EMEM) tni_fail_memory(cx, "evaluating");
     else if (s != TN_OK) tni_fail_status(cx, s, "evaluating: %s", why.s);
     return p->prepared;
+}
+
+// Whether the kernels of a plan are compiled, which stays so. A plan of none is ready.
+static bool is_ready(const tni_engine *e, const tni_plan *p)
+{
+    if (p->ready || !e->device->ready) return true;
+    if (p->kernels && !p->prepared) return false;
+    for (size_t i = 0; i < p->kernels; i++) {
+        const tni_launch *first = &p->kernel[i].launch;
+        if (!e->device->ready(e->seat, 1, &first, &p->kernel[i].entry)) return false;
+    }
+    return true;
+}
+
+// What is measured or compared is what was compiled.
+static bool must_wait(const tni_engine *e)
+{
+    return e->compiles_first || e->profiling || e->verify;
 }
 
 // A plan of a loop over sizes brings those along that have waited.
@@ -63,9 +81,10 @@ static bool prepare(tn_ctx *cx, tni_plan *p)
     if (waits && p->runs == 0) {
         const tni_plans *all = &e->plans;
         for (int i = 0; i < all->count; i++)
-            if (all->plan[i]->deeds == p->deeds && !prepare_kernels(cx, all->plan[i])) return false;
+            if (all->plan[i]->deeds == p->deeds && !prepare_kernels(cx, all->plan[i], false))
+                return false;
     }
-    return prepare_kernels(cx, p);
+    return prepare_kernels(cx, p, must_wait(e) && !p->ready);
 }
 
 // ---- registers ---------------------------------------------------------------------------------
@@ -98,7 +117,7 @@ static tni_plan *plan_again(tni_graph *g)
     tn_ctx    *cx     = g->cx;
     tni_limits limits = tni_limits_of(cx->engine);
     tni_plan  *p      = tni_plan_build(g, &limits);
-    if (p && keep_parts(g, p) && tni_notes_take(g, p) && prepare_kernels(cx, p)) return p;
+    if (p && keep_parts(g, p) && tni_notes_take(g, p) && prepare_kernels(cx, p, true)) return p;
     tni_plan_free(&cx->heap, p);
     return NULL;
 }
@@ -143,7 +162,9 @@ bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
 {
     const tni_engine *e = g->cx->engine;
     if (!tni_notes_take(g, *p) || !prepare(g->cx, *p)) return false;
-    if ((*p)->weighed || !(*p)->prepared || !kept) return true;
+    (*p)->ready = is_ready(e, *p);
+    if ((*p)->weighed || !(*p)->prepared || !(*p)->ready || !kept) return true;
     if (e->device->registers) look_at_registers(g, p);
+    (*p)->ready = is_ready(e, *p);
     return true;
 }

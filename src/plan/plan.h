@@ -169,6 +169,7 @@ struct tni_plan {
     tni_fused *kernel;
     uint64_t   runs;      // so far
     bool       prepared;  // the kernels have their entries
+    bool       ready;     // and are compiled
     bool       weighed;   // what they take of the device was looked at
     bool       recurs;    // another plan of the cache has the same deeds
     bool       unfused;   // it should have been fused and could not: ops run one by one

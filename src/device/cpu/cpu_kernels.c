@@ -493,9 +493,9 @@ void tni_cpu_recall(void *seat, int n, const tni_launch *const *first, void **en
 
 // Never fails: a kernel that cannot be compiled, or kept, is interpreted.
 tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, void **entries,
-                          tni_text *why)
+                          bool wait, tni_text *why)
 {
-    (void)why;
+    (void)wait, (void)why;
     job *j = NULL;
     tni_cpu_recall(seat, n, first, entries);
     pthread_mutex_lock(&table.lock);

@@ -50,9 +50,9 @@ static void tell_error(const tni_cubin *c, tni_text *why)
 // Contraction is off and division and roots are exact, as on every path. To look, -v makes the
 // assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such
 // word. Functions that a text does not call, and values that it does not read, are no cause for a
-// warning. The last option is one that older versions do not know: without a look, a thread for each
-// kernel of a text.
-static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look)
+// warning. The last option is one that older versions do not know: to compile soon, or, without a look,
+// a thread for each kernel of a text.
+static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look, bool soon)
 {
     enum { OPTIONS = 6 };
     char arch[64];
@@ -61,12 +61,13 @@ static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool
     const char *option[OPTIONS] = { arch, "--fmad=false", "--std=c++17" };
     option[n++]                 = look ? "--diag-suppress=177,550" : "--disable-warnings";
     if (look) option[n++] = "--ptxas-options=-v";
-    option[n++] = look ? "--no-cache" : "--split-compile=0";
+    option[n++] = look ? "--no-cache" : soon ? "--Ofast-compile=mid" : "--split-compile=0";
     int error   = rtc->compile(p, n, option);
     return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, n - 1, option) : error;
 }
 
-tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look, tni_text *why)
+static tn_status make(tni_cubin *c, const char *text, const char *chip, bool look, bool soon,
+                      tni_text *why)
 {
     *c                   = (tni_cubin){ 0 };
     const tni_nvrtc *rtc = tni_nvrtc_get(why);
@@ -77,12 +78,17 @@ tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool 
         tni_text_add(why, "NVRTC could not begin a program");
         return s;
     }
-    int error = compile(rtc, p, chip, look);
+    int error = compile(rtc, p, chip, look, soon);
     take_log(c, rtc, p);
     if (error == TNI_CU_OK) s = take_image(c, rtc, p, why);
     else tell_error(c, why);
     rtc->destroy(&p);
     return s;
+}
+
+tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look, tni_text *why)
+{
+    return make(c, text, chip, look, false, why);
 }
 
 void tni_cubin_free(tni_cubin *c)
@@ -120,13 +126,18 @@ static bool ask_cache(tni_cubin *c, const char *text, const char *chip, bool kee
     return c->image != NULL;
 }
 
-tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool *found,
+bool tni_cubin_find(tni_cubin *c, const char *text, const char *chip)
+{
+    *c = (tni_cubin){ 0 };
+    return ask_cache(c, text, chip, false, &(tni_text){ 0 });
+}
+
+tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool soon, bool *found,
                         tni_text *why)
 {
-    *c     = (tni_cubin){ 0 };
-    *found = ask_cache(c, text, chip, false, &(tni_text){ 0 });
+    *found = tni_cubin_find(c, text, chip);
     if (*found) return TN_OK;
-    tn_status s = tni_cubin_make(c, text, chip, false, why);
+    tn_status s = make(c, text, chip, false, soon, why);
     if (s == TN_OK) ask_cache(c, text, chip, true, why);
     return s;
 }

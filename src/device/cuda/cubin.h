@@ -25,10 +25,13 @@ typedef struct {
 // to be freed, all of them.
 tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look,
                          tni_text *why);
-// The same without a look, from the disk cache if it is there; found says so.
-tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool *found,
+// The same without a look, from the disk cache if it is there; found says so. soon: compiled in less
+// time, to code that is slower.
+tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool soon, bool *found,
                         tni_text *why);
-void      tni_cubin_free(tni_cubin *c);
+// The same from the disk cache alone. False if it is not there.
+bool tni_cubin_find(tni_cubin *c, const char *text, const char *chip);
+void tni_cubin_free(tni_cubin *c);
 
 // What the assembler wrote of a function, where it was to; false if there is no such function.
 bool tni_cubin_usage(const tni_cubin *c, const char *function, tni_usage *u);

@@ -51,6 +51,8 @@ static int fill_seat(tni_cuda *c, void *stream)
     c->plainly           = is("TN_REPLAY", '0');
     c->tf32              = is("TN_TF32", '1') && !is("NVIDIA_TF32_OVERRIDE", '0');
     c->deterministic     = is("TN_DETERMINISTIC", '1');
+    c->compiles_first    = !c->gpu->interprets || !tni_gpu_interprets_first();
+    c->waits             = c->compiles_first;
     c->small = is("TN_SMALL", '0') ? TNI_NEVER : is("TN_SMALL", '1') ? TNI_ALWAYS : TNI_IF_FASTER;
     c->borrowed = stream != NULL;
     c->stream   = stream;
@@ -121,6 +123,7 @@ const tni_device tni_device_cuda = {
     .scratch      = tni_cuda_call_scratch,
     .run          = tni_cuda_run,
     .prepare      = tni_cuda_prepare,
+    .ready        = tni_cuda_ready,
     .registers    = tni_cuda_registers,
     .launch       = tni_cuda_launch,
     .claims       = tni_cuda_claims,

@@ -2,6 +2,8 @@
 // launching them, generated ones and those written by hand.
 #include "device/cuda/gpu.h"
 
+#include <string.h>
+
 // ---- compiling ---------------------------------------------------------------------------------
 
 tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool look,
@@ -19,18 +21,23 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
     return s;
 }
 
-static void *build(void *device, const char *source, const char *what, bool *found, tn_status *s,
-                   tni_text *why)
+// In whatever thread; a GPU that is being opened is waited for.
+static void *build(void *device, const char *source, const char *what, tni_build_how how,
+                   bool *found, tn_status *s, tni_text *why)
 {
     const tni_gpu *g = device;
     tni_cumodule   m = NULL;
     tni_cubin      c;
     (void)what;
-    *s = tni_cubin_get(&c, source, g->chip, found, why);
+    *s = TN_OK;
+    if (how != TNI_BUILD_FIND)
+        *s = tni_cubin_get(&c, source, g->chip, how == TNI_BUILD_SOON, found, why);
+    else if (!(*found = tni_cubin_find(&c, source, g->chip))) return NULL;
     if (*s == TN_OK) {
-        int error = g->cu->set_current(g->cx);
+        tni_cucontext cx    = tni_gpu_context(g);
+        int           error = g->cu ? g->cu->set_current(cx) : TNI_CU_NOT_FOUND;
         if (!error) error = g->cu->module_load(&m, c.image);
-        *s = tni_gpu_status(g->cu, error, "loading kernels", why);
+        *s = g->cu ? tni_gpu_status(g->cu, error, "loading kernels", why) : TN_EDEVICE;
     }
     tni_cubin_free(&c);
     return *s == TN_OK ? m : NULL;
@@ -68,8 +75,9 @@ static tni_compiled_counts counts;
 
 tni_compiled *tni_cuda_compiled_new(tni_gpu *g)
 {
-    enum { MOST_KERNELS = 256 };
-    tni_compiled_opts o = { &compiler, g, g->limits, MOST_KERNELS, &counts };
+    // A program for each kernel: they are compiled beside each other, and each is found again on disk
+    // by whatever plan has it.
+    tni_compiled_opts o = { &compiler, g, g->limits, 1, true, &counts };
     return tni_compiled_new(&o);
 }
 
@@ -90,20 +98,39 @@ void tni_cuda_count(bool found)
     atomic_fetch_add(found ? &counts.found : &counts.compiled, 1);
 }
 
+// Scratch for a launch by the interpreter, as long as nothing better is there.
+static size_t interpreter_room(tni_cuda *c, void *entry, const tni_launch *l)
+{
+    tni_simt_program p;
+    if (c->waits || tni_compiled_ready(c->gpu->compiled, entry, l)) return 0;
+    return tni_simt_program_write(&p, l, c->gpu->limits.units) ? (size_t)p.scratch_bytes : 0;
+}
+
 tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
-                           tni_text *why)
+                           bool wait, tni_text *why)
 {
     tni_cuda *c = seat;
     tni_cuda_enter(c);
-    tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, why);
+    c->waits    = wait || c->compiles_first;
+    tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, c->waits, why);
     // Taken now, so that a run does not end in the middle for want of it.
     for (int i = 0; s == TN_OK && i < n; i++) {
         size_t need = tni_compiled_room(c->gpu->compiled, entry[i], first[i]);
+        size_t also = interpreter_room(c, entry[i], first[i]);
+        if (also > need) need = also;
         if (!need || tni_cuda_scratch(c, need)) continue;
         tni_text_add(why, "cuda: out of memory for scratch");
         s = TN_EMEM;
     }
     return s;
+}
+
+bool tni_cuda_ready(void *seat, int n, const tni_launch *const *first, void *const *entry)
+{
+    const tni_cuda *c = seat;
+    for (int i = 0; i < n; i++)
+        if (!tni_compiled_ready(c->gpu->compiled, entry[i], first[i])) return false;
+    return true;
 }
 
 tni_registers tni_cuda_registers(void *seat, void *entry, const tni_launch *l)
@@ -138,21 +165,58 @@ static int start(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni
     return tni_replay_launch(c, &d, offset, args);
 }
 
-// A failure on an index is waited for only if no ticket tells it later.
-tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
+// A kernel that is not compiled yet, by the interpreter. TN_EARG: it cannot be.
+static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
 {
-    tni_cuda *c = seat;
-    tni_simt  m;
-    tn_status s;
-    tni_cuda_enter(c);
-    const tni_variant *v = tni_compiled_take(c->gpu->compiled, entry, l, false, &m, &s, why);
-    if (!v) return s;
-    l->scratch = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)m.scratch_bytes);
-    if (m.scratch_bytes && !l->scratch) {
+    tni_simt_program p;
+    _Alignas(8) char args[TNI_INTERPRETER_BYTES];
+    uint32_t         offset[] = { 0, sizeof args };
+    if (!tni_simt_program_write(&p, l, c->gpu->limits.units)) return TN_EARG;
+    tni_deed d = { .f     = tni_compiled_interpreter(c->gpu->compiled, p.level),
+                   .grid  = { (unsigned)p.groups, 1, 1 },
+                   .block = { TNI_INTERPRETER_THREADS, 1, 1 },
+                   .args  = 1 };
+    l->scratch = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)p.scratch_bytes);
+    if (!d.f || (p.scratch_bytes && !l->scratch)) return TN_EARG;
+    memset(args, 0, sizeof args);
+    const void *state = (const void *)(uintptr_t)tni_cuda_state(c, l->ticket);
+    tni_simt_program_pack(&p, l, state, args);
+    int error = tni_replay_launch(c, &d, offset, args);
+    if (!error && p.finish_groups) {
+        tni_simt_program_finish(&p);
+        tni_simt_program_pack(&p, l, state, args);
+        d.grid[0] = (unsigned)p.finish_groups;
+        error     = tni_replay_launch(c, &d, offset, args);
+    }
+    return tni_cuda_status(c, error, "running a kernel", why);
+}
+
+static tn_status run_compiled(tni_cuda *c, const tni_variant *v, const tni_simt *m, tni_launch *l,
+                              tni_text *why)
+{
+    l->scratch = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)m->scratch_bytes);
+    if (m->scratch_bytes && !l->scratch) {
         tni_text_add(why, "cuda: out of memory for scratch");
         return TN_EMEM;
     }
-    s = tni_cuda_status(c, start(c, v, &m, l), "running a kernel", why);
+    return tni_cuda_status(c, start(c, v, m, l), "running a kernel", why);
+}
+
+// By the interpreter until it is compiled. A failure on an index is waited for only if no ticket tells
+// it later.
+tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
+{
+    tni_cuda     *c = seat;
+    tni_compiled *t = c->gpu->compiled;
+    tni_simt      m;
+    tn_status     s;
+    tni_cuda_enter(c);
+    const tni_variant *v = tni_compiled_take(t, entry, l, false, c->waits, &m, &s, why);
+    if (!v && !c->waits) {
+        s = interpret(c, l, why);
+        if (s == TN_EARG) v = tni_compiled_take(t, entry, l, false, true, &m, &s, why);
+    }
+    if (v) s = run_compiled(c, v, &m, l, why);
     if (s == TN_OK && !l->ticket && tni_compiled_checks(entry))
         s = tni_cuda_take_failure(c, l->fail, why);
     return s;

@@ -49,6 +49,7 @@ tn_status tni_cuda_run(const tni_call *call)
 {
     const tni_cuda *c     = call->seat;
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
+    if (call->ahead && (plain || call->op == TNI_custom)) return TN_OK;
     if (call->op == TNI_matmul) return tni_cuda_matmul(&groups, call);
     if (call->op == TNI_custom) return tni_cuda_custom(&groups, call);
     return plain ? copy_bytes(call) : tni_groups_run(&groups, call);

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { MOST_GPUS = 16 };
 
@@ -73,11 +75,35 @@ bool tni_gpu_probe(tni_text *detail)
     return self.count > 0;
 }
 
-// Opens a GPU that was not used before. The lock is held.
+tni_cucontext tni_gpu_context(const tni_gpu *g)
+{
+    pthread_mutex_lock(&self.lock);
+    tni_cucontext cx = g->cx;
+    pthread_mutex_unlock(&self.lock);
+    return cx;
+}
+
+// Arguments of more than 4 KiB came with CUDA 12.1 and chips of 2017.
+static bool takes_large_arguments(int major)
+{
+    int              version = 0, rtc_major = 0, rtc_minor = 0;
+    const tni_nvrtc *rtc = tni_nvrtc_get(&(tni_text){ "" });
+    self.cu->driver_version(&version);
+    if (rtc) rtc->version(&rtc_major, &rtc_minor);
+    return major >= 7 && version >= 12010 && rtc_major * 1000 + rtc_minor * 10 >= 12010;
+}
+
+bool tni_gpu_interprets_first(void)
+{
+    const char *when = getenv("TN_COMPILE"), *equal = getenv("TN_DETERMINISTIC");
+    return !(when && !strcmp(when, "wait")) && !(equal && !strcmp(equal, "1"));
+}
+
+// Opens a GPU that was not used before. The lock is held. What takes longest comes last: the
+// interpreters are compiled meanwhile.
 static int open_gpu(tni_gpu *g, int number)
 {
     int error = self.cu->device_get(&g->device, number);
-    if (!error) error = self.cu->primary_retain(&g->cx, g->device);
     if (error) return error;
     int major = attribute(g->device, TNI_CU_MAJOR), minor = attribute(g->device, TNI_CU_MINOR);
     self.cu->device_name(g->name, (int)sizeof g->name, g->device);
@@ -91,8 +117,11 @@ static int open_gpu(tni_gpu *g, int number)
                                      .cluster      = major >= 9 ? 8 : 0 };
     if (!g->compiled) g->compiled = tni_cuda_compiled_new(g);
     if (!g->compiled) return TNI_CU_OUT_OF_MEMORY;
-    g->cu = self.cu;
-    return TNI_CU_OK;
+    g->interprets = takes_large_arguments(major);
+    if (g->interprets && tni_gpu_interprets_first()) tni_compiled_interpreters_soon(g->compiled);
+    error = self.cu->primary_retain(&g->cx, g->device);
+    if (!error) g->cu = self.cu;
+    return error;
 }
 
 const tni_gpu *tni_gpu_get(int number, tni_text *why)

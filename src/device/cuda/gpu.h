@@ -17,9 +17,15 @@ typedef struct {
     tni_cucontext     cx;
     char              name[64], chip[16];  // "sm_90"
     bool              overlaps;            // kernels may begin before those ahead of them end
+    bool              interprets;          // a launch can pass what the interpreter takes
     tni_simt_limits   limits;
     tni_compiled     *compiled;  // kernels, which belong to the context
 } tni_gpu;
+
+// Whether the environment lets kernels be interpreted before they are compiled.
+bool tni_gpu_interprets_first(void);
+// The context of a GPU, once it is open.
+tni_cucontext tni_gpu_context(const tni_gpu *g);
 
 // GPU number so and so; NULL, with the reason, if it cannot be used.
 const tni_gpu *tni_gpu_get(int number, tni_text *why);
@@ -56,6 +62,8 @@ typedef struct tni_cuda {
     bool              plainly;          // no graphs
     bool              tf32;             // products of f32 may round to 10 bits of mantissa
     bool              deterministic;    // nothing is chosen by time
+    bool              compiles_first;   // nothing is interpreted: TN_COMPILE=wait, or deterministic
+    bool              waits;            // the same for the plan at hand
     tni_when          small;            // products by product_small.h
     tni_cufunction    small_kernel[4];  // by how many blocks share a tile; NULL before the first
     tni_cuptr         workspace;        // of cuBLASLt
@@ -116,7 +124,8 @@ void    tni_stamps_close(tni_cuda *c);
 // ---- kernels -----------------------------------------------------------------------------------
 
 tn_status     tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
-                               tni_text *why);
+                               bool wait, tni_text *why);
+bool          tni_cuda_ready(void *seat, int n, const tni_launch *const *first, void *const *entry);
 tni_registers tni_cuda_registers(void *seat, void *entry, const tni_launch *l);
 tn_status     tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
 

@@ -66,13 +66,16 @@ static argument argument_of(const tni_product *p, const tni_small_cut *c, char *
     return a;
 }
 
-// The kernel for so many blocks on a tile, from a table of the seat.
+// The kernel for so many blocks on a tile, from a table of the seat. Its text takes more than a second
+// to compile, which the library's product does not wait for; then there is none yet.
 static tni_cufunction kernel_of(tni_cuda *c, int ranks)
 {
     static const char *const name[] = { "small_1", "small_2", "small_4", "small_8" };
     tni_text                 why    = { "" };
     tn_status                s;
     int                      i = ranks == 1 ? 0 : ranks == 2 ? 1 : ranks == 4 ? 2 : 3;
+    if (!c->waits && !tni_compiled_hand_soon(c->gpu->compiled, tni_text_small, TN_F32, TN_F32))
+        return NULL;
     if (!c->small_kernel[i])
         c->small_kernel[i] = tni_compiled_hand(c->gpu->compiled, tni_text_small, name[i], TN_F32,
                                                TN_F32, &s, &why);

@@ -248,7 +248,7 @@ tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c,
         tni_text_add(why, "%s: cuda: out of memory", u->op);
         return TN_EMEM;
     }
-    tn_status s = tni_cubin_get(c, source, chip, found, &said);
+    tn_status s = tni_cubin_get(c, source, chip, false, found, &said);
     tni_free(&heap, source);
     if (s == TN_OK && has_kernel(c, u->kernel)) return TN_OK;
     if (s == TN_OK) tell_no_kernel(u, why);

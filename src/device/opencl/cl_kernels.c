@@ -6,10 +6,12 @@
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-static void *build(void *device, const char *source, const char *what, bool *found, tn_status *s,
-                   tni_text *why)
+static void *build(void *device, const char *source, const char *what, tni_build_how how,
+                   bool *found, tn_status *s, tni_text *why)
 {
     tni_cl *cl = device;
+    (void)how;  // there is no background to look ahead for, and one way to compile
+    *s = TN_OK;
     tni_cl_lock();
     int64_t        before = cl->loaded;
     tni_cl_program p      = tni_cl_build(source, what, s, why);
@@ -58,10 +60,11 @@ void tni_cl_counts(int64_t *compiled, int64_t *found)
     *found    = atomic_load(&counts.found);
 }
 
-tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry, bool wait,
                          tni_text *why)
 {
-    return tni_compiled_prepare(tni_cl_compiled(seat), n, first, entry, why);
+    (void)wait;
+    return tni_compiled_prepare(tni_cl_compiled(seat), n, first, entry, true, why);
 }
 
 size_t tni_cl_room(void *seat, void *entry, const tni_launch *l)
@@ -200,6 +203,75 @@ static bool is_far(const tni_launch *l)
     return false;
 }
 
+// The words of a program, in a buffer that the queue lets go once the launch is done.
+static tni_cl_mem word_buffer(tni_cl *cl, const tni_simt_program *p)
+{
+    int32_t    code  = 0;
+    size_t     bytes = 8 * (size_t)p->count;
+    tni_cl_mem mem   = cl->api.clCreateBuffer(cl->context, (uint64_t)TNI_CL_MEM_READ_WRITE, bytes,
+                                              NULL, &code);
+    if (mem) cl->api.clEnqueueWriteBuffer(cl->queue, mem, 1, 0, bytes, p->word, 0, NULL, NULL);
+    return mem;
+}
+
+static tn_status start_program(tni_cl *cl, tni_cl_kernel kernel, const tni_simt_program *p,
+                               const tni_cl_mem mem[TNI_MOST_BUFFERS + 2], int64_t groups,
+                               tni_text *why)
+{
+    tni_cl_launch c     = { .cl = cl, .kernel = kernel };
+    tni_cl_mem    words = word_buffer(cl, p);
+    if (!words) return tni_cl_error(why, "interpreter", TNI_CL_OUT_OF_RESOURCES);
+    for (int i = 0; i < TNI_MOST_BUFFERS + 2; i++) tni_cl_pass(&c, &mem[i], sizeof mem[i]);
+    tni_cl_pass(&c, &words, sizeof words);
+    tni_cl_pass(&c, NULL, 8 * TNI_INTERPRETER_THREADS);
+    tn_status s = tni_cl_start(&c, "interpreter", 1, (size_t[]){ (size_t)groups },
+                               (size_t[]){ TNI_INTERPRETER_THREADS }, why);
+    cl->api.clReleaseMemObject(words);
+    return s;
+}
+
+// By the interpreter, whose scratch is its own. Locked.
+static tn_status interpret(tni_cl *cl, tni_cl_kernel kernel, const tni_launch *l,
+                           tni_simt_program *p, tni_text *why)
+{
+    tni_cl_mem mem[TNI_MOST_BUFFERS + 2] = { 0 };
+    int32_t    code                      = 0;
+    size_t     bytes                     = p->scratch_bytes ? (size_t)p->scratch_bytes : 8;
+    for (int i = 0; i < l->kernel->nbuffer; i++) mem[i] = tni_cl_find(l->buffer[i]).mem;
+    for (int i = l->kernel->nbuffer; i < TNI_MOST_BUFFERS; i++) mem[i] = state_of(cl);
+    tni_cl_mem scratch = cl->api.clCreateBuffer(cl->context, (uint64_t)TNI_CL_MEM_READ_WRITE, bytes,
+                                                NULL, &code);
+    if (!scratch) return tni_cl_error(why, "interpreter", code);
+    mem[TNI_MOST_BUFFERS]     = scratch;
+    mem[TNI_MOST_BUFFERS + 1] = state_of(cl);
+    tn_status s               = start_program(cl, kernel, p, mem, p->groups, why);
+    if (s == TN_OK && p->finish_groups) {
+        tni_simt_program_finish(p);
+        s = start_program(cl, kernel, p, mem, p->finish_groups, why);
+    }
+    cl->api.clReleaseMemObject(scratch);
+    return s;
+}
+
+// TN_EARG: the interpreter does not take it.
+static tn_status launch_interpreted(void *seat, const tni_launch *l, tni_text *why)
+{
+    tni_cl          *cl   = tni_cl_get();
+    tni_launch       here = *l;
+    tni_cl_mem       mem[TNI_MOST_BUFFERS];
+    tni_simt_program p;
+    tni_cl_lock();
+    set_buffers(&here, mem);
+    tni_cl_unlock();
+    if (!tni_simt_program_write(&p, &here, (int)cl->units)) return TN_EARG;
+    tni_cl_kernel kernel = tni_compiled_interpreter(tni_cl_compiled(seat), p.level);
+    if (!kernel) return TN_EARG;
+    tni_cl_lock();
+    tn_status s = interpret(cl, kernel, l, &p, why);
+    tni_cl_unlock();
+    return s;
+}
+
 tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text *why)
 {
     tni_cl   *cl = tni_cl_get();
@@ -209,10 +281,12 @@ tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text 
     tni_cl_lock();
     bool far = is_far(l);
     tni_cl_unlock();
-    const tni_variant *v = tni_compiled_take(tni_cl_compiled(seat), entry, l, far, &m, &s, why);
-    if (!v) return s;
+    tni_compiled      *t = tni_cl_compiled(seat);
+    const tni_variant *v = tni_compiled_take(t, entry, l, far, false, &m, &s, why);
+    if (!v && s == TN_OK) s = launch_interpreted(seat, l, why);
+    if (!v && s == TN_EARG) v = tni_compiled_take(t, entry, l, far, true, &m, &s, why);
     tni_cl_lock();
-    s = start_both(cl, v, l, &m, why);
+    if (v) s = start_both(cl, v, l, &m, why);
     if (s == TN_OK && tni_compiled_checks(entry)) s = read_failure(cl, l->fail, why);
     tni_cl_unlock();
     return s;

@@ -101,7 +101,7 @@ tni_compiled *tni_cl_compiled_new(tni_cl *cl);
 tni_compiled *tni_cl_compiled(void *seat);
 void          tni_cl_counts(int64_t *compiled, int64_t *found);
 
-tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry, bool wait,
                          tni_text *why);
 size_t    tni_cl_room(void *seat, void *entry, const tni_launch *l);
 tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text *why);

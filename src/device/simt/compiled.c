@@ -1,6 +1,7 @@
 // What a device with work groups has compiled.
 #include "device/simt/compiled.h"
 
+#include "base/background.h"
 #include "base/hash.h"
 #include "device/simt/group_text.h"
 
@@ -41,31 +42,66 @@ struct entry {
     entry          *next;
 };
 
-// A kernel of a text for one pair of dtypes, and its program, which other kernels of the text
-// share.
-typedef struct hand hand;
-struct hand {
-    const char *const *text;
-    const char        *name;
-    tn_dtype           x, y;
-    void              *program, *function;
-    hand              *next;
+// A program that is being built, or was: by a thread in the background, or by whoever needs it before
+// one has begun. text is freed once it is built. built is called then, with the lock.
+typedef enum { BUILD_WAITS, BUILD_RUNS, BUILD_DONE } build_state;
+typedef struct unit unit;
+struct unit {
+    tni_compiled *t;
+    char         *text;
+    const char   *what;
+    int           kernels;  // in it
+    tni_build_how how;
+    build_state   state;
+    bool          queued;   // for the background, which still has it
+    int           waiters;  // who look at it once it is done
+    void         *program;  // NULL before, and if it could not be built
+    tn_status     status;
+    tni_text      why;
+    void (*built)(unit *u);
+    void (*free)(unit *u);  // once nobody has it any more; NULL: it stays
 };
 
+// The program of a text for one pair of dtypes, and a kernel of one.
+typedef struct hand_program hand_program;
+struct hand_program {
+    unit               u;
+    const char *const *text;
+    tn_dtype           x, y;
+    hand_program      *next;
+};
+typedef struct hand hand;
+struct hand {
+    hand_program *of;
+    const char   *name;
+    void         *function;
+    hand         *next;
+};
+
+typedef struct job job;
 struct tni_compiled {
     tni_compiled_opts o;
     bool              no_double;
+    bool              never;  // TN_COMPILE=never: generated kernels are interpreted
     pthread_mutex_t   lock;
+    pthread_cond_t    done;  // a unit is
     entry            *slot[SLOTS];
+    job              *jobs;  // generated kernels that are on their way, or could not be built
+    hand_program     *programs;
     hand             *hands;
+    unit             *interpreter[TNI_INTERPRETERS];
+    void             *interpret[TNI_INTERPRETERS];  // their functions
 };
 
 tni_compiled *tni_compiled_new(const tni_compiled_opts *o)
 {
     tni_compiled *t = calloc(1, sizeof *t);
     if (!t) return NULL;
-    t->o = *o;
+    const char *when = getenv("TN_COMPILE");
+    t->o             = *o;
+    t->never         = when && !strcmp(when, "never");
     pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->done, NULL);
     return t;
 }
 
@@ -86,14 +122,90 @@ static tn_status out_of_memory(const tni_compiled *t, tni_text *why)
     return TN_EMEM;
 }
 
-// A program of n kernels.
-static void *build(tni_compiled *t, const char *source, const char *what, int n, tn_status *s,
-                   tni_text *why)
+// ---- building ----------------------------------------------------------------------------------
+
+// Builds what is marked as running, without the lock, which is held before and after.
+static void build_unit(unit *u)
 {
-    bool  found   = false;
-    void *program = t->o.by->build(t->o.device, source, what, &found, s, why);
-    if (program) atomic_fetch_add(found ? &t->o.counts->found : &t->o.counts->compiled, n);
-    return program;
+    tni_compiled *t     = u->t;
+    bool          found = false;
+    u->state            = BUILD_RUNS;
+    pthread_mutex_unlock(&t->lock);
+    void *program = t->o.by->build(t->o.device, u->text, u->what, u->how, &found, &u->status,
+                                   &u->why);
+    pthread_mutex_lock(&t->lock);
+    u->program = program;
+    if (program) atomic_fetch_add(found ? &t->o.counts->found : &t->o.counts->compiled, u->kernels);
+    tni_heap heap = tni_heap_default();
+    tni_free(&heap, u->text);
+    u->text  = NULL;
+    u->state = BUILD_DONE;
+    if (u->built) u->built(u);
+    pthread_cond_broadcast(&t->done);
+}
+
+// What came to nothing stays, so that it is not tried again and again.
+static void leave_unit(unit *u)
+{
+    if (u->state == BUILD_DONE && u->status == TN_OK && !u->queued && !u->waiters && u->free)
+        u->free(u);
+}
+
+static void build_in_background(void *arg)
+{
+    unit         *u = arg;
+    tni_compiled *t = u->t;
+    pthread_mutex_lock(&t->lock);
+    if (u->state == BUILD_WAITS) build_unit(u);
+    u->queued = false;
+    leave_unit(u);
+    pthread_mutex_unlock(&t->lock);
+}
+
+// Until a unit is built: by another thread, or here if none has begun. Its status, and the reason if it
+// failed. The lock is held.
+static tn_status wait_unit(unit *u, tni_text *why)
+{
+    u->waiters++;
+    if (u->state == BUILD_WAITS) build_unit(u);
+    while (u->state != BUILD_DONE) pthread_cond_wait(&u->t->done, &u->t->lock);
+    tn_status s = u->status;
+    if (s != TN_OK) tni_text_add(why, "%s", u->why.s);
+    u->waiters--;
+    leave_unit(u);
+    return s;
+}
+
+// Has a unit built by and by. first: before others. The lock is held.
+static void queue_unit(unit *u, bool first)
+{
+    if (u->t->o.background && u->state == BUILD_WAITS && !u->queued)
+        u->queued = tni_background(build_in_background, u, first);
+}
+
+// The same, at once if it is on disk.
+static void start_unit(unit *u, bool first)
+{
+    tni_compiled *t     = u->t;
+    bool          found = false;
+    if (!t->o.background || u->state != BUILD_WAITS || u->queued) return;
+    void *program = t->o.by->build(t->o.device, u->text, u->what, TNI_BUILD_FIND, &found,
+                                   &u->status, &u->why);
+    if (program) {
+        tni_heap heap = tni_heap_default();
+        tni_free(&heap, u->text);
+        u->text    = NULL;
+        u->program = program;
+        u->state   = BUILD_DONE;
+        u->status  = TN_OK;
+        atomic_fetch_add(&t->o.counts->found, u->kernels);
+        if (u->built) u->built(u);
+        leave_unit(u);
+        return;
+    }
+    u->status = TN_OK;
+    u->why    = (tni_text){ "" };
+    queue_unit(u, first);
 }
 
 // ---- entries -----------------------------------------------------------------------------------
@@ -182,50 +294,73 @@ bool tni_compiled_checks(const void *at)
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-// Kernels that have to be compiled, as the items of one program.
-typedef struct {
-    int            n;
+// Kernels that are compiled as the items of one program.
+struct job {
+    unit           u;
+    int            n, room;
     entry        **of;
     tni_variant  **made;
     tni_emit_item *item;
     char (*name)[TNI_KERNEL_NAME];
-} batch;
+    job *next;
+};
 
-static bool batch_open(batch *b, int room)
+// What was not linked into an entry is freed with it.
+static void job_free(unit *u)
 {
-    *b      = (batch){ 0 };
-    b->of   = calloc((size_t)room, sizeof *b->of);
-    b->made = calloc((size_t)room, sizeof *b->made);
-    b->item = calloc((size_t)room, sizeof *b->item);
-    b->name = calloc((size_t)room, sizeof *b->name);
-    return b->of && b->made && b->item && b->name;
+    job     *j    = (job *)u;
+    tni_heap heap = tni_heap_default();
+    for (int i = 0; j->made && i < j->n; i++) free(j->made[i]);
+    tni_free(&heap, j->u.text);
+    free(j->of);
+    free(j->made);
+    free(j->item);
+    free(j->name);
+    free(j);
 }
 
-// What was not linked into an entry is freed.
-static void batch_close(batch *b)
+static job *job_new(tni_compiled *t, int room)
 {
-    for (int i = 0; b->made && i < b->n; i++) free(b->made[i]);
-    free(b->of);
-    free(b->made);
-    free(b->item);
-    free(b->name);
+    job *j = calloc(1, sizeof *j);
+    if (!j) return NULL;
+    j->u.t  = t;
+    j->room = room;
+    j->of   = calloc((size_t)room, sizeof *j->of);
+    j->made = calloc((size_t)room, sizeof *j->made);
+    j->item = calloc((size_t)room, sizeof *j->item);
+    j->name = calloc((size_t)room, sizeof *j->name);
+    if (j->of && j->made && j->item && j->name) return j;
+    job_free(&j->u);
+    return NULL;
 }
 
-// Adds a kernel, unless it is there or compiled already. False when memory is out.
-static bool batch_add(batch *b, entry *e, const tni_simt_class *c)
+static bool job_has(const job *j, const entry *e, const tni_simt_class *c)
 {
-    if (variant_of(e, c)) return true;
-    for (int i = 0; i < b->n; i++)
-        if (b->of[i] == e && !memcmp(&b->made[i]->class, c, sizeof *c)) return true;
+    for (int i = 0; i < j->n; i++)
+        if (j->of[i] == e && !memcmp(&j->made[i]->class, c, sizeof *c)) return true;
+    return false;
+}
+
+// The job by which a kernel is on its way, or which failed; NULL if there is none.
+static job *job_of(const tni_compiled *t, const entry *e, const tni_simt_class *c)
+{
+    job *j = t->jobs;
+    while (j && !job_has(j, e, c)) j = j->next;
+    return j;
+}
+
+// Adds a kernel that has to be compiled. False when memory is out.
+static bool job_add(job *j, entry *e, const tni_simt_class *c)
+{
     tni_variant *v = calloc(1, sizeof *v);
     if (!v) return false;
-    int i      = b->n++;
+    int i      = j->n++;
     v->class   = *c;
     v->layout  = &e->layout;
-    b->made[i] = v;
-    b->of[i]   = e;
-    snprintf(b->name[i], sizeof b->name[i], "k%d", i);
-    b->item[i] = (tni_emit_item){ .kernel = &e->kernel, .name = b->name[i], .opts = &v->class };
+    j->made[i] = v;
+    j->of[i]   = e;
+    snprintf(j->name[i], sizeof j->name[i], "k%d", i);
+    j->item[i] = (tni_emit_item){ .kernel = &e->kernel, .name = j->name[i], .opts = &v->class };
     return true;
 }
 
@@ -241,16 +376,17 @@ static tn_status find_function(const tni_compiled *t, void *program, const char 
     return s;
 }
 
-static tn_status find_functions(const tni_compiled *t, void *program, batch *b, tni_text *why)
+static tn_status find_functions(job *j)
 {
+    unit     *u = &j->u;
     tn_status s = TN_OK;
-    for (int i = 0; s == TN_OK && i < b->n; i++) {
+    for (int i = 0; s == TN_OK && i < j->n; i++) {
         char         finish[TNI_KERNEL_NAME + 8];
-        tni_variant *v = b->made[i];
-        s              = find_function(t, program, b->name[i], v, &v->main, why);
+        tni_variant *v = j->made[i];
+        s              = find_function(u->t, u->program, j->name[i], v, &v->main, &u->why);
         if (s != TN_OK || v->class.finish != TNI_FINISH_KERNEL) continue;
-        snprintf(finish, sizeof finish, "%s_finish", b->name[i]);
-        s = find_function(t, program, finish, v, &v->finish, why);
+        snprintf(finish, sizeof finish, "%s_finish", j->name[i]);
+        s = find_function(u->t, u->program, finish, v, &v->finish, &u->why);
     }
     return s;
 }
@@ -263,31 +399,36 @@ static void forget_shapes(entry *e)
     }
 }
 
-// The shape that was chosen before may be another now.
-static void link_variants(batch *b)
+// The kernels of a job are there: the shape that was chosen before may be another now.
+static void link_variants(unit *u)
 {
-    for (int i = 0; i < b->n; i++) {
-        forget_shapes(b->of[i]);
-        b->made[i]->next   = b->of[i]->variants;
-        b->of[i]->variants = b->made[i];
-        b->made[i]         = NULL;
+    job *j = (job *)u, **at = &u->t->jobs;
+    if (u->program) u->status = find_functions(j);
+    if (u->status != TN_OK || !u->program) return;
+    for (int i = 0; i < j->n; i++) {
+        forget_shapes(j->of[i]);
+        j->made[i]->next   = j->of[i]->variants;
+        j->of[i]->variants = j->made[i];
+        j->made[i]         = NULL;
     }
-    b->n = 0;
+    j->n = 0;
+    while (*at && *at != j) at = &(*at)->next;
+    if (*at) *at = j->next;
 }
 
-// Compiles all of a batch in one program, and empties it.
-static tn_status batch_compile(tni_compiled *t, batch *b, tni_text *why)
+// Gives a job that is complete its text and a place in the list. False when memory is out.
+static bool job_enlist(tni_compiled *t, job *j)
 {
-    tni_heap  heap = tni_heap_default();
-    tn_status s    = TN_OK;
-    if (!b->n) return TN_OK;
-    char *text = tni_source(&heap, t->o.by->dialect, tni_emit_simt, b->n, b->item, t->no_double);
-    if (!text) return out_of_memory(t, why);
-    void *program = build(t, text, "kernel", b->n, &s, why);
-    tni_free(&heap, text);
-    if (program) s = find_functions(t, program, b, why);
-    if (program && s == TN_OK) link_variants(b);
-    return s;
+    tni_heap heap = tni_heap_default();
+    j->u.text     = tni_source(&heap, t->o.by->dialect, tni_emit_simt, j->n, j->item, t->no_double);
+    if (!j->u.text) return false;
+    j->u.what    = "kernel";
+    j->u.kernels = j->n;
+    j->u.built   = link_variants;
+    j->u.free    = job_free;
+    j->next      = t->jobs;
+    t->jobs      = j;
+    return true;
 }
 
 static bool uses_double(const tni_kernel *k)
@@ -309,21 +450,63 @@ static tn_status can_run(const tni_compiled *t, const tni_kernel *k, tni_text *w
     return TN_EDEVICE;
 }
 
-static tn_status compile_all(tni_compiled *t, batch *b, int n, const tni_launch *const *first,
-                             void **entries, tni_text *why)
+// Starts what a job has, and, with wait, waits for it. The job is gone then.
+static tn_status send_job(tni_compiled *t, job *j, bool wait, tni_text *why)
+{
+    if (!j->n) {
+        job_free(&j->u);
+        return TN_OK;
+    }
+    if (!job_enlist(t, j)) {
+        job_free(&j->u);
+        return out_of_memory(t, why);
+    }
+    j->u.waiters++;
+    start_unit(&j->u, false);
+    j->u.waiters--;
+    if (wait || !t->o.background) return wait_unit(&j->u, why);
+    leave_unit(&j->u);
+    return TN_OK;
+}
+
+// Starts jobs for the kernels of a plan that are neither there nor on their way.
+static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *first, void **entries,
+                             bool wait, tni_text *why)
+{
+    job      *j = NULL;
+    tn_status s = TN_OK;
+    for (int i = 0; s == TN_OK && i < n; i++) {
+        tni_simt shape = wanted_shape(t, entries[i], first[i]);
+        if (variant_of(entries[i], &shape.class) || job_of(t, entries[i], &shape.class)) continue;
+        if (j && job_has(j, entries[i], &shape.class)) continue;
+        if (!j && !(j = job_new(t, t->o.batch < n - i ? t->o.batch : n - i)))
+            return out_of_memory(t, why);
+        if (!job_add(j, entries[i], &shape.class)) s = out_of_memory(t, why);
+        if (s != TN_OK || j->n < j->room) continue;
+        s = send_job(t, j, wait && !t->o.background, why);
+        j = NULL;
+    }
+    if (j && s == TN_OK) return send_job(t, j, wait && !t->o.background, why);
+    if (j) job_free(&j->u);
+    return s;
+}
+
+// Until all kernels of a plan are there. One that failed before is an error again.
+static tn_status wait_all(tni_compiled *t, int n, const tni_launch *const *first, void **entries,
+                          tni_text *why)
 {
     tn_status s = TN_OK;
     for (int i = 0; s == TN_OK && i < n; i++) {
         tni_simt shape = wanted_shape(t, entries[i], first[i]);
-        if (!batch_add(b, entries[i], &shape.class)) return out_of_memory(t, why);
-        if (b->n == t->o.batch) s = batch_compile(t, b, why);
+        job     *j     = job_of(t, entries[i], &shape.class);
+        if (j) s = wait_unit(&j->u, why);
     }
-    return s == TN_OK ? batch_compile(t, b, why) : s;
+    return s;
 }
 
 // What spills is compiled once more, lean; without that it runs too.
-static tn_status prepare(tni_compiled *t, batch *b, int n, const tni_launch *const *first,
-                         void **out, tni_text *why)
+static tn_status prepare(tni_compiled *t, int n, const tni_launch *const *first, void **out,
+                         bool wait, tni_text *why)
 {
     for (int i = 0; i < n; i++) {
         tn_status s = can_run(t, first[i]->kernel, why);
@@ -331,21 +514,22 @@ static tn_status prepare(tni_compiled *t, batch *b, int n, const tni_launch *con
         out[i] = entry_of(t, first[i]->kernel);
         if (!out[i]) return out_of_memory(t, why);
     }
+    if (t->never) return TN_OK;
     tni_text  ignored = { "" };
-    tn_status s       = compile_all(t, b, n, first, out, why);
-    if (s == TN_OK) compile_all(t, b, n, first, out, &ignored);
-    return s;
+    tn_status s       = compile_all(t, n, first, out, wait, why);
+    if (s != TN_OK || (t->o.background && !wait)) return s;
+    s = wait_all(t, n, first, out, why);
+    if (s != TN_OK) return s;
+    if (compile_all(t, n, first, out, wait, &ignored) == TN_OK)
+        wait_all(t, n, first, out, &ignored);
+    return TN_OK;
 }
 
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **out,
-                               tni_text *why)
+                               bool wait, tni_text *why)
 {
-    batch     b;
-    tn_status s;
     pthread_mutex_lock(&t->lock);
-    if (batch_open(&b, n < t->o.batch ? n : t->o.batch)) s = prepare(t, &b, n, first, out, why);
-    else s = out_of_memory(t, why);
-    batch_close(&b);
+    tn_status s = prepare(t, n, first, out, wait, why);
     pthread_mutex_unlock(&t->lock);
     return s;
 }
@@ -417,76 +601,113 @@ tni_registers tni_compiled_registers(tni_compiled *t, void *at, const tni_launch
     return r;
 }
 
-// A variant that is not there yet. The lock is held.
-static tni_variant *make_variant(tni_compiled *t, entry *e, const tni_simt_class *c, tn_status *s,
-                                 tni_text *why)
+bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
 {
-    batch b;
-    if (batch_open(&b, 1) && batch_add(&b, e, c)) *s = batch_compile(t, &b, why);
-    else *s = out_of_memory(t, why);
-    batch_close(&b);
-    return variant_of(e, c);
+    pthread_mutex_lock(&t->lock);
+    tni_simt   m     = choose_shape(t, at, l);
+    const job *j     = variant_of(at, &m.class) ? NULL : job_of(t, at, &m.class);
+    bool       ready = t->never || variant_of(at, &m.class) || (j && j->u.state == BUILD_DONE);
+    pthread_mutex_unlock(&t->lock);
+    return ready;
+}
+
+// Starts to compile for a class, unless that is under way or was tried. The lock is held.
+static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *c, bool wait,
+                               tni_text *why)
+{
+    job *j = job_of(t, e, c);
+    if (j) return wait ? wait_unit(&j->u, why) : TN_OK;
+    if (!(j = job_new(t, 1))) return out_of_memory(t, why);
+    if (job_add(j, e, c)) return send_job(t, j, wait, why);
+    job_free(&j->u);
+    return out_of_memory(t, why);
 }
 
 // A launch of a class that none before was of. If it spills, the lean one is tried.
-static tni_variant *make_launch(tni_compiled *t, entry *e, const tni_launch *l, tni_simt *m,
-                                tn_status *s, tni_text *why)
+static tni_variant *make_launch(tni_compiled *t, entry *e, const tni_launch *l, bool wait,
+                                tni_simt *m, tn_status *s, tni_text *why)
 {
-    tn_status    ignored;
-    tni_text     reason = { "" };
-    tni_variant *v      = make_variant(t, e, &m->class, s, why);
+    tni_text reason = { "" };
+    *s              = start_variant(t, e, &m->class, wait, why);
+    tni_variant *v  = variant_of(e, &m->class);
     if (!v || !v->registers.spilled || m->class.wide) return v;
     tni_simt lean = wanted_shape(t, e, l);
-    make_variant(t, e, &lean.class, &ignored, &reason);
+    start_variant(t, e, &lean.class, wait, &reason);
     *m = shape_of(t, e, l);
     return variant_of(e, &m->class);
 }
 
 const tni_variant *tni_compiled_take(tni_compiled *t, void *at, const tni_launch *l, bool wide,
-                                     tni_simt *m, tn_status *s, tni_text *why)
+                                     bool wait, tni_simt *m, tn_status *s, tni_text *why)
 {
-    pthread_mutex_lock(&t->lock);
     *s = TN_OK;
+    if (t->never && !wait) return NULL;
+    pthread_mutex_lock(&t->lock);
     *m = shape_of(t, at, l);
     if (wide) m->class.wide = 1;
     tni_variant *v = variant_of(at, &m->class);
-    if (!v) v = make_launch(t, at, l, m, s, why);
+    if (!v) v = make_launch(t, at, l, wait || !t->o.background, m, s, why);
     pthread_mutex_unlock(&t->lock);
     return v;
 }
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
-static void *program_of(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
-                        tn_dtype y, tn_status *s, tni_text *why)
+static hand_program *new_program(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
-    tni_heap heap = tni_heap_default();
-    for (const hand *k = t->hands; k; k = k->next)
-        if (k->text == text && k->x == x && k->y == y) return k->program;
-    char *source = tni_hand_source(&heap, t->o.by->dialect, text, x, y, t->no_double);
-    if (!source) {
-        *s = out_of_memory(t, why);
-        return NULL;
-    }
-    void *program = build(t, source, name, 1, s, why);
-    tni_free(&heap, source);
-    return program;
+    tni_heap      heap = tni_heap_default();
+    hand_program *p    = calloc(1, sizeof *p);
+    if (!p) return NULL;
+    p->u.t       = t;
+    p->u.what    = "kernel";
+    p->u.kernels = 1;
+    p->u.text    = tni_hand_source(&heap, t->o.by->dialect, text, x, y, t->no_double);
+    p->text      = text;
+    p->x         = x;
+    p->y         = y;
+    p->next      = t->programs;
+    if (p->u.text) return t->programs = p;
+    free(p);
+    return NULL;
 }
 
-static void *make_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
-                       tn_dtype y, tn_status *s, tni_text *why)
+// The program of a text, found or new; NULL when memory is out. The lock is held.
+static hand_program *program_of(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
-    void *f = NULL, *program = program_of(t, text, name, x, y, s, why);
-    if (!program) return NULL;
+    hand_program *p = t->programs;
+    while (p && (p->text != text || p->x != x || p->y != y)) p = p->next;
+    return p ? p : new_program(t, text, x, y);
+}
+
+static void *make_hand(tni_compiled *t, hand_program *p, const char *name, tn_status *s,
+                       tni_text *why)
+{
+    void *f = NULL;
+    *s      = wait_unit(&p->u, why);
+    if (*s != TN_OK) return NULL;
     hand *k = malloc(sizeof *k);
-    *s      = k ? t->o.by->function(t->o.device, program, name, &f, why) : out_of_memory(t, why);
+    *s = k ? t->o.by->function(t->o.device, p->u.program, name, &f, why) : out_of_memory(t, why);
     if (*s != TN_OK) {
         free(k);
         return NULL;
     }
-    *k       = (hand){ text, name, x, y, program, f, t->hands };
+    *k       = (hand){ p, name, f, t->hands };
     t->hands = k;
     return f;
+}
+
+// The lock is held.
+static void *find_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
+                       tn_dtype y, tn_status *s, tni_text *why)
+{
+    for (hand *k = t->hands; k; k = k->next)
+        if (k->of->text == text && k->of->x == x && k->of->y == y && !strcmp(k->name, name))
+            return k->function;
+    hand_program *p = program_of(t, text, x, y);
+    if (p && p->u.state == BUILD_WAITS) p->u.what = name;
+    if (p) return make_hand(t, p, name, s, why);
+    *s = out_of_memory(t, why);
+    return NULL;
 }
 
 void *tni_compiled_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
@@ -498,10 +719,73 @@ void *tni_compiled_hand(tni_compiled *t, const char *const *text, const char *na
         return NULL;
     }
     pthread_mutex_lock(&t->lock);
-    hand *k = t->hands;
-    while (k && (k->text != text || k->x != x || k->y != y || strcmp(k->name, name))) k = k->next;
     *s      = TN_OK;
-    void *f = k ? k->function : make_hand(t, text, name, x, y, s, why);
+    void *f = find_hand(t, text, name, x, y, s, why);
     pthread_mutex_unlock(&t->lock);
     return f;
+}
+
+bool tni_compiled_hand_soon(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
+{
+    if (t->no_double && (x == TN_F64 || y == TN_F64)) return false;
+    pthread_mutex_lock(&t->lock);
+    hand_program *p = program_of(t, text, x, y);
+    if (p) start_unit(&p->u, true);
+    bool there = p && p->u.state == BUILD_DONE;
+    pthread_mutex_unlock(&t->lock);
+    return there;
+}
+
+// ---- the interpreter ---------------------------------------------------------------------------
+
+// The unit of a level, found or new; NULL when memory is out. The lock is held.
+static unit *interpreter_of(tni_compiled *t, tni_interpreter_level level)
+{
+    tni_heap      heap = tni_heap_default();
+    tni_emit_item item = { .opts = &level };
+    if (t->interpreter[level]) return t->interpreter[level];
+    unit *u = calloc(1, sizeof *u);
+    if (!u) return NULL;
+    *u      = (unit){ .t = t, .what = "interpreter", .kernels = 1, .how = TNI_BUILD_SOON };
+    u->text = tni_source(&heap, t->o.by->dialect, tni_emit_interpreter, 1, &item,
+                         level < TNI_INTERPRET_ALL);
+    if (u->text) return t->interpreter[level] = u;
+    free(u);
+    return NULL;
+}
+
+static void *interpreter_function(tni_compiled *t, tni_interpreter_level level)
+{
+    unit    *u   = t->interpreter[level];
+    tni_text why = { "" };
+    if (!u || u->state != BUILD_DONE || !u->program) return NULL;
+    if (!t->interpret[level])
+        t->o.by->function(t->o.device, u->program, TNI_INTERPRETER_NAME, &t->interpret[level],
+                          &why);
+    return t->interpret[level];
+}
+
+void *tni_compiled_interpreter(tni_compiled *t, tni_interpreter_level level)
+{
+    void    *f   = NULL;
+    tni_text why = { "" };
+    pthread_mutex_lock(&t->lock);
+    for (int i = level; i < TNI_INTERPRETERS && !f; i++) f = interpreter_function(t, i);
+    if (!f && (level < TNI_INTERPRET_ALL || !t->no_double)) {
+        unit *u = interpreter_of(t, level);
+        if (u) wait_unit(u, &why);
+        f = interpreter_function(t, level);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return f;
+}
+
+void tni_compiled_interpreters_soon(tni_compiled *t)
+{
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; i < (t->no_double ? TNI_INTERPRET_ALL : TNI_INTERPRETERS); i++) {
+        unit *u = interpreter_of(t, i);
+        if (u) queue_unit(u, false);
+    }
+    pthread_mutex_unlock(&t->lock);
 }

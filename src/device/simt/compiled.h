@@ -6,16 +6,19 @@
 
 #include "device/device.h"
 #include "kernel/simt.h"
+#include "kernel/simt_interpreter.h"
 
 #include <stdatomic.h>
 
-// How a device compiles. build makes a program of a text, found says whether it was on disk; what
-// names it in the reason. function finds a kernel of a program. registers tells what a thread of it
-// takes; NULL where nobody knows. All are called by one thread at a time.
+// How a device compiles. build makes a program of a text: from the disk, where it may be, or, unless
+// how says otherwise, by the compiler; found says whether it was on disk. NULL with TN_OK: it is not
+// on disk, and was only to be looked for. function finds a kernel of a program. registers tells what a
+// thread of it takes; NULL where nobody knows. Several threads may be in them at once.
+typedef enum { TNI_BUILD_WELL, TNI_BUILD_SOON, TNI_BUILD_FIND } tni_build_how;
 typedef struct {
     const tni_dialect *dialect;
-    void *(*build)(void *device, const char *source, const char *what, bool *found, tn_status *s,
-                   tni_text *why);
+    void *(*build)(void *device, const char *source, const char *what, tni_build_how how,
+                   bool *found, tn_status *s, tni_text *why);
     tn_status (*function)(void *device, void *program, const char *name, void **f, tni_text *why);
     tni_registers (*registers)(void *device, void *f);
 } tni_compiler;
@@ -25,15 +28,15 @@ typedef struct {
     atomic_llong compiled, found;
 } tni_compiled_counts;
 
-// The kernels of one device. The device owns it; one thread at a time is inside. no_double and
-// batch may be changed between calls.
+// The kernels of one device. The device owns it. no_double may be changed between calls.
 typedef struct tni_compiled tni_compiled;
 
 typedef struct {
     const tni_compiler  *by;
     void                *device;
     tni_simt_limits      limits;
-    int                  batch;  // kernels of a program, at most
+    int                  batch;       // kernels of a program, at most
+    bool                 background;  // programs are built by other threads meanwhile
     tni_compiled_counts *counts;
 } tni_compiled_opts;
 
@@ -57,17 +60,20 @@ struct tni_variant {
 };
 
 // As the contract has them: entries for the kernels of a plan, and scratch for a launch. The entry
-// may be NULL for the latter.
+// may be NULL for the latter. wait: all of them are compiled when it returns; else those that are not
+// on disk come later, where the device has a background.
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **entry,
-                               tni_text *why);
+                               bool wait, tni_text *why);
 size_t    tni_compiled_room(tni_compiled *t, void *entry, const tni_launch *l);
+// Whether a launch has been compiled for, or cannot be.
+bool tni_compiled_ready(tni_compiled *t, void *entry, const tni_launch *l);
 // What a thread takes; nothing where nobody knows, or if no such launch was compiled for.
 tni_registers tni_compiled_registers(tni_compiled *t, void *entry, const tni_launch *l);
-// The functions and the shape for a launch; wide: with 64-bit places whatever the shape says. They
-// are compiled now if no launch before asked for such. NULL with status and reason if they cannot
-// be.
+// The functions and the shape for a launch; wide: with 64-bit places whatever the shape says. If no
+// launch before asked for such they are compiled, and, with wait, waited for. NULL with TN_OK: they are
+// not there yet; NULL with another status and the reason: they cannot be had.
 const tni_variant *tni_compiled_take(tni_compiled *t, void *entry, const tni_launch *l, bool wide,
-                                     tni_simt *m, tn_status *s, tni_text *why);
+                                     bool wait, tni_simt *m, tn_status *s, tni_text *why);
 // Whether a kernel can fail on an index.
 bool tni_compiled_checks(const void *entry);
 
@@ -77,5 +83,15 @@ bool tni_compiled_checks(const void *entry);
 // status and reason if there is none.
 void *tni_compiled_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
                         tn_dtype y, tn_status *s, tni_text *why);
+// The same soon: begins to compile its text in the background. Whether it is there already.
+bool tni_compiled_hand_soon(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y);
+
+// ---- the interpreter ---------------------------------------------------------------------------
+
+// The interpreter (kernel/simt_interpreter.h) of a level or of a higher one, whatever is there first;
+// NULL if there is none.
+void *tni_compiled_interpreter(tni_compiled *t, tni_interpreter_level level);
+// Begins to compile all of them in the background.
+void tni_compiled_interpreters_soon(tni_compiled *t);
 
 #endif

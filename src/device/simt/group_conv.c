@@ -335,7 +335,7 @@ static tn_status start(const tni_groups *via, const tni_call *c, const job *j)
     o.y_at    = tni_hand_buffer(&h, j->arg[Y].data) / size;
     o.part_at = tni_hand_buffer(&h, o.chunks > 1 ? c->scratch : c->out.data) / sum_size(c);
     tni_hand_pass(&h, &o, sizeof o);
-    return via->start(&h, j->blocks, j->items, c->why);
+    return tni_hand_start(&h, j->blocks, j->items, c->why);
 }
 
 static tn_status add_chunks(const tni_groups *via, const tni_call *c, const job *j)
@@ -347,7 +347,7 @@ static tn_status add_chunks(const tni_groups *via, const tni_call *c, const job 
     o.y_at    = tni_hand_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype);
     o.part_at = tni_hand_buffer(&h, c->scratch) / sum_size(c);
     tni_hand_pass(&h, &o, sizeof o);
-    return via->start(&h, tni_parts(o.count, 256 / o.lanes), 256, c->why);
+    return tni_hand_start(&h, tni_parts(o.count, 256 / o.lanes), 256, c->why);
 }
 
 tn_status tni_groups_conv(const tni_groups *via, const tni_call *c)

@@ -110,7 +110,7 @@ static void pass_places(tni_hand *h, const void *places)
 static tn_status start_rows(tni_hand *h, const tni_call *c, const picking *o, int64_t chunks)
 {
     tni_hand_pass(h, o, sizeof *o);
-    return h->via->start(h, tni_parts(o->lines, ITEMS >> o->shift) * chunks, ITEMS, c->why);
+    return tni_hand_start(h, tni_parts(o->lines, ITEMS >> o->shift) * chunks, ITEMS, c->why);
 }
 
 static tn_status last_of(const tni_groups *via, const tni_call *c, job *j)

@@ -14,9 +14,12 @@ tn_status tni_hand_begin(tni_hand *h, const tni_groups *via, const tni_call *c,
     h->what     = tni_op_table[c->op].name;
     h->fail     = NULL;
     h->ticket   = c->ticket;
+    h->ahead    = c->ahead;
     h->count    = 0;
     h->used     = 0;
-    h->kernel   = tni_compiled_hand(via->compiled(c->seat), text, name, x, y, &s, c->why);
+    h->kernel   = NULL;
+    if (c->ahead) tni_compiled_hand_soon(via->compiled(c->seat), text, x, y);
+    else h->kernel = tni_compiled_hand(via->compiled(c->seat), text, name, x, y, &s, c->why);
     return s;
 }
 
@@ -51,9 +54,14 @@ void tni_hand_state(tni_hand *h, int64_t fail[2])
     fail[0] = fail[1] = 0;
 }
 
+tn_status tni_hand_start(tni_hand *h, int64_t groups, int items, tni_text *why)
+{
+    return groups && !h->ahead ? h->via->start(h, groups, items, why) : TN_OK;
+}
+
 tn_status tni_hand_groups(tni_hand *h, int64_t groups, tni_text *why)
 {
-    return groups ? h->via->start(h, groups, GROUP, why) : TN_OK;
+    return tni_hand_start(h, groups, GROUP, why);
 }
 
 tn_status tni_hand_items(tni_hand *h, int64_t count, tni_text *why)

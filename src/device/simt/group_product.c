@@ -31,5 +31,5 @@ tn_status tni_groups_matmul(const tni_groups *via, const tni_call *c)
     tni_hand_long(&h, N);
     tni_hand_long(&h, K);
     int64_t tiles = tni_parts(N, TILE) * tni_parts(M, TILE);
-    return via->start(&h, tiles * tni_axes_count(&batch), ITEMS, c->why);
+    return tni_hand_start(&h, tiles * tni_axes_count(&batch), ITEMS, c->why);
 }

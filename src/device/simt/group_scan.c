@@ -93,7 +93,7 @@ static tn_status start(tni_hand *h, const tni_call *c, const scanning *o)
     int64_t lines = o->width ? tni_parts(o->lines, ITEMS / o->width) : o->lines;
     tni_hand_pass(h, o, sizeof *o);
     if (!o->width) return tni_hand_items(h, lines * o->chunks, c->why);
-    return h->via->start(h, lines * o->chunks, ITEMS, c->why);
+    return tni_hand_start(h, lines * o->chunks, ITEMS, c->why);
 }
 
 static tn_status find_totals(const tni_groups *via, const tni_call *c, const tni_axes *lines,
@@ -116,7 +116,7 @@ static tn_status find_starts(const tni_groups *via, const tni_call *c, const sca
     tni_hand_long(&h, o->width ? o->chunks : 1);
     tni_hand_long(&h, o->width ? 1 : o->lines);
     tni_hand_long(&h, o->chunks);
-    return via->start(&h, o->lines, ITEMS, c->why);
+    return tni_hand_start(&h, o->lines, ITEMS, c->why);
 }
 
 tn_status tni_groups_scan(const tni_groups *via, const tni_call *c)

@@ -68,7 +68,7 @@ static tn_status sort_blocks(const tni_groups *via, const tni_call *c, const seg
     pass_list(&h, to);
     tni_hand_state(&h, fail);
     tni_hand_pass(&h, o, sizeof *o);
-    return via->start(&h, tni_parts(o->n, BLOCK), BLOCK_ITEMS, c->why);
+    return tni_hand_start(&h, tni_parts(o->n, BLOCK), BLOCK_ITEMS, c->why);
 }
 
 static tn_status merge_runs(const tni_groups *via, const tni_call *c, int64_t n, int64_t run,
@@ -95,7 +95,7 @@ static tn_status add_rows(const tni_groups *via, const tni_call *c, const tni_ax
     tni_hand_arg(&h, lines, 2, c->out.data, c->out.dtype);
     tni_hand_pass(&h, o, sizeof *o);
     int64_t tiles = tni_parts(o->count, COLUMNS);
-    return via->start(&h, tni_parts(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
+    return tni_hand_start(&h, tni_parts(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
 }
 
 tn_status tni_segments_add(const tni_groups *via, const tni_call *c, const tni_axes *lines,

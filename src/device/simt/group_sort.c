@@ -90,7 +90,7 @@ static tn_status start(tni_hand *h, const tni_call *c, const tni_axes *lines, co
     pass_list(h, l, o->ends ? (const char *)c->out.data : l->to);
     tni_hand_arg(h, lines, 1, c->out.data, TN_I64);
     tni_hand_pass(h, o, sizeof *o);
-    return h->via->start(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
+    return tni_hand_start(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
 }
 
 static tn_status sort_blocks(const tni_groups *via, const tni_call *c, const tni_axes *lines,

@@ -43,6 +43,7 @@ struct tni_hand {
     const char       *what;  // names the op in a reason
     int64_t          *fail;  // two, as tni_launch has them; NULL where nothing can fail on an index
     int               ticket;
+    bool              ahead;  // nothing is launched: its text only begins to be compiled
     int               count;
     size_t            at[TNI_HAND_ARGS], bytes[TNI_HAND_ARGS], used;
     _Alignas(8) char value[TNI_HAND_BYTES];
@@ -55,6 +56,8 @@ void      tni_hand_pass(tni_hand *h, const void *value, size_t bytes);
 void      tni_hand_long(tni_hand *h, int64_t value);
 // The buffer in which an address lies; gives the bytes from its start.
 int64_t tni_hand_buffer(tni_hand *h, const void *address);
+// So many groups of so many items, unless the launch is only made ahead.
+tn_status tni_hand_start(tni_hand *h, int64_t groups, int items, tni_text *why);
 // One item for each of count.
 tn_status tni_hand_items(tni_hand *h, int64_t count, tni_text *why);
 // So many groups of 64 items.

@@ -1,0 +1,13 @@
+// Work in the background: a few threads of the process that take tasks in the order in which they came.
+// For what takes long and nobody may have to wait for, such as compiling.
+#ifndef TNI_BASE_BACKGROUND_H
+#define TNI_BASE_BACKGROUND_H
+
+#include <stdbool.h>
+
+// Has a thread call work(arg) some time. first: before all that was given without it. False if there is
+// neither a thread nor memory for it; then it is never called. As the process ends, what has begun is
+// waited for, and what has not is left.
+bool tni_background(void (*work)(void *arg), void *arg, bool first);
+
+#endif

@@ -1,0 +1,367 @@
+// Programs for the interpreter: a kernel and its launch as words.
+#include "kernel/simt_interpreter.h"
+
+#include "tensor/dtype.h"
+
+#include <string.h>
+
+// A program being written.
+typedef struct {
+    tni_simt_program *p;
+    const tni_launch *l;
+    const tni_kernel *k;
+    bool              full;    // there is no room for more words
+    int               starts;  // numbers after those of the launch: starts of folds
+    int64_t           start[TNI_MOST_INS];
+    int               tail[TNI_MOST_INS];  // a tail's number in its table
+    int               tails;
+    int64_t           rows, cols;
+    bool              reduces, columns;  // over R; tails for each column
+} writer;
+
+// ---- words -------------------------------------------------------------------------------------
+
+static void put(writer *w, int64_t word)
+{
+    if (w->p->count == TNI_INTERPRETER_WORDS) w->full = true;
+    else w->p->word[w->p->count++] = word;
+}
+
+static void need(writer *w, tni_interpreter_level level)
+{
+    if (w->p->level < level) w->p->level = level;
+}
+
+static int register_of(int16_t v)
+{
+    return v < 0 ? TNI_NO_REGISTER : v;
+}
+
+static void put_code(writer *w, int sel, int to, int a, int b, int c, int x)
+{
+    put(w, (int64_t)((uint64_t)sel | (uint64_t)to << 16 | (uint64_t)a << 24 | (uint64_t)b << 32 |
+                     (uint64_t)c << 40 | (uint64_t)x << 48));
+}
+
+static int fold_number(const tni_ins *x)
+{
+    int f = 0;
+    while (f < 3 && tni_interpreter_folds[f] != x->op) f++;
+    return 4 * f + tni_type_number((tn_dtype)x->dtype);
+}
+
+// What a fold begins with: folded with any value it gives that value.
+static int64_t fold_start(const tni_ins *x)
+{
+    tni_word    w   = { .u = 0 };
+    const float inf = 1.0f / 0.0f;
+    switch (tni_type_number((tn_dtype)x->dtype)) {
+    case 0:
+        w.f = x->op == TNI_max ? -inf : x->op == TNI_min ? inf : x->op == TNI_prod ? 1 : -0.0f;
+        break;
+    case 1:
+        w.d = x->op == TNI_max ? -inf : x->op == TNI_min ? inf : x->op == TNI_prod ? 1 : -0.0;
+        break;
+    case 2:
+        w.i = x->op == TNI_max ? INT32_MIN : x->op == TNI_min ? INT32_MAX : x->op == TNI_prod;
+        break;
+    default: w.l = x->op == TNI_max ? INT64_MIN : x->op == TNI_min ? INT64_MAX : x->op == TNI_prod;
+    }
+    return w.l;
+}
+
+// ---- instructions ------------------------------------------------------------------------------
+
+static tn_dtype buffer_dtype(const writer *w, const tni_ins *x)
+{
+    return (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
+}
+
+static void put_cast(writer *w, int to, int a, tn_dtype from, tn_dtype dt)
+{
+    int type = tni_type_number(from);
+    while (!tni_interpreter_casts(w->p->level, type, dt)) w->p->level++;
+    put_code(w, TNI_SEL_CAST + TNI_DTYPES * type + (int)dt, to, a, 0, 0, 0);
+}
+
+static void put_load(writer *w, const tni_ins *x, int i)
+{
+    put_code(w, TNI_SEL_LOAD + (int)buffer_dtype(w, x), i, register_of(x->a), register_of(x->b),
+             w->k->access[x->access].buffer, x->access);
+}
+
+static void put_store(writer *w, const tni_ins *x)
+{
+    tn_dtype from = (tn_dtype)w->k->ins[x->a].dtype, dt = buffer_dtype(w, x);
+    int      value = x->a;
+    if (from != dt || dt == TN_F16 || dt == TN_BF16) {
+        value = TNI_SPARE_REGISTER;
+        put_cast(w, value, x->a, from, dt);
+    }
+    put_code(w, TNI_SEL_STORE + (int)dt, 0, value, TNI_NO_REGISTER, w->k->access[x->access].buffer,
+             x->access);
+}
+
+static int draw_of(const tni_ins *x)
+{
+    if (x->op == TNI_random_bits) return TNI_DRAW_BITS;
+    if (x->op != TNI_uniform) return x->dtype == TN_F64 ? TNI_DRAW_NORMAL_D : TNI_DRAW_NORMAL_F;
+    if (x->dtype == TN_F64) return TNI_DRAW_UNIFORM_D;
+    return x->dtype == TN_F32   ? TNI_DRAW_UNIFORM_F
+           : x->dtype == TN_F16 ? TNI_DRAW_F16
+                                : TNI_DRAW_BF16;
+}
+
+static void put_random(writer *w, const tni_ins *x, int i)
+{
+    int draw = draw_of(x);
+    while (!tni_interpreter_draws(w->p->level, draw)) w->p->level++;
+    put_code(w, TNI_SEL_RANDOM + draw, i, register_of(x->a), 0, 0, x->number);
+}
+
+// Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
+static void put_map(writer *w, const tni_ins *x, int i)
+{
+    int op   = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
+    int last = x->c >= 0 ? x->c : x->b >= 0 ? x->b : x->a;
+    int type = tni_type_number((tn_dtype)w->k->ins[last].dtype);
+    while (!tni_interpreter_has(w->p->level, op, type)) w->p->level++;
+    put_code(w, TNI_SEL_MAP + 4 * op + type, i, register_of(x->a), register_of(x->b),
+             register_of(x->c), 0);
+    if (tni_op_table[op].rule == TNI_TO_BOOL || x->dtype > TN_I8) return;
+    put_code(w, TNI_SEL_WRAP + x->dtype, i, 0, 0, 0, 0);
+}
+
+static void put_reduce(writer *w, const tni_ins *x, int i)
+{
+    bool column = x->over_p && x->per & TNI_PER_COL;
+    put_code(w, column ? TNI_SEL_TAIL : TNI_SEL_REDUCE, i, x->a, 0, fold_number(x),
+             column ? w->tail[i] : 0);
+}
+
+static void put_ins(writer *w, int i)
+{
+    const tni_ins *x = &w->k->ins[i];
+    if (x->dtype == TN_F64) need(w, TNI_INTERPRET_ALL);
+    switch ((tni_code)x->code) {
+    case TNI_I_LOAD: put_load(w, x, i); break;
+    case TNI_I_NUMBER: put_code(w, TNI_SEL_NUMBER, i, 0, 0, 0, x->number); break;
+    case TNI_I_PLACE: put_code(w, TNI_SEL_PLACE, i, 0, 0, 0, x->access); break;
+    case TNI_I_RANDOM: put_random(w, x, i); break;
+    case TNI_I_MAP: put_map(w, x, i); break;
+    case TNI_I_CAST:
+        put_cast(w, i, x->a, (tn_dtype)w->k->ins[x->a].dtype, (tn_dtype)x->dtype);
+        break;
+    case TNI_I_CHECK: put_code(w, TNI_SEL_CHECK, i, x->a, 0, i, x->number); break;
+    case TNI_I_REDUCE: put_reduce(w, x, i); break;
+    case TNI_I_STORE: put_store(w, x); break;
+    }
+}
+
+// ---- segments ----------------------------------------------------------------------------------
+
+static bool is_tail(const tni_ins *x)
+{
+    return x->code == TNI_I_REDUCE && x->over_p;
+}
+
+// The folds of a loop begin at its row point.
+static void put_starts(writer *w, int q)
+{
+    tni_set loop = tni_needs_loop(w->k, q, NULL);
+    for (int i = 0; i < w->k->nins; i++) {
+        const tni_ins *x = &w->k->ins[i];
+        if (!tni_has(&loop, i) || x->code != TNI_I_REDUCE || x->over_p) continue;
+        w->start[w->starts] = fold_start(x);
+        put_code(w, TNI_SEL_NUMBER, i, 0, 0, 0, w->k->nnumber + w->starts++);
+    }
+}
+
+static void put_set(writer *w, tni_set s)
+{
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_has(&s, i)) put_ins(w, i);
+}
+
+static void put_finish(writer *w, bool column)
+{
+    tni_set s = tni_needs_finish(w->k, column);
+    for (int i = 0; i < w->k->nins; i++) {
+        const tni_ins *x = &w->k->ins[i];
+        if (!tni_has(&s, i)) continue;
+        if (!is_tail(x)) put_ins(w, i);
+        else put_code(w, TNI_SEL_JOIN, i, 0, 0, fold_number(x), w->tail[i]);
+    }
+}
+
+// The main stage: row points and loops by turns; then the finish, once and by columns.
+static void put_segments(writer *w)
+{
+    int      loops = w->k->phases, count = 2 * loops + 1 + 2;
+    int64_t *head          = w->p->word;
+    int      at            = w->p->count;
+    head[TNI_W_SEGMENTS]   = 2 * loops + 1;
+    head[TNI_W_SEGMENT_AT] = at;
+    for (int i = 0; i < 2 * (count + 1); i++) put(w, 0);
+    for (int s = 0; s < count && !w->full; s++) {
+        head[at + 2 * s] = w->p->count;
+        if (s > 2 * loops) put_finish(w, s == 2 * loops + 2);
+        else if (s % 2) put_set(w, tni_needs_loop(w->k, s / 2, NULL));
+        else put_set(w, tni_needs_row(w->k, s / 2));
+        if (s < 2 * loops && s % 2 == 0) put_starts(w, s / 2);
+    }
+    head[at + 2 * count] = w->p->count;
+    for (int s = 0; s < count && !w->full; s++) {
+        head[at + 2 * s + 1] = w->p->count;
+        if (s % 2 == 0 || s > 2 * loops) continue;
+        tni_set loop = tni_needs_loop(w->k, s / 2, NULL);
+        for (int i = 0; i < w->k->nins; i++) {
+            const tni_ins *x = &w->k->ins[i];
+            if (tni_has(&loop, i) && x->code == TNI_I_REDUCE && !x->over_p)
+                put(w, i | (int64_t)fold_number(x) << 8);
+        }
+    }
+    if (!w->full) head[at + 2 * count + 1] = w->p->count;
+}
+
+// ---- tables ------------------------------------------------------------------------------------
+
+static void put_tables(writer *w)
+{
+    const tni_kernel *k    = w->k;
+    int64_t          *head = w->p->word;
+    int               axes = k->np + k->nr;
+    head[TNI_W_ACCESS_AT]  = w->p->count;
+    for (int a = 0; a < k->naccess; a++) {
+        put(w, w->l->offset[a]);
+        for (int i = 0; i < axes; i++)
+            put(w, k->access[a].stride[i] == TNI_STRIDE_0 ? 0 : w->l->stride[a][i]);
+        put(w, w->l->stride[a][TNI_AXES]);
+    }
+    head[TNI_W_NUMBER_AT] = w->p->count;
+    for (int i = 0; i < k->nnumber; i++) put(w, (int64_t)w->l->number[i].u);
+    for (int i = 0; i < w->starts; i++) put(w, w->start[i]);
+}
+
+static void put_tails(writer *w)
+{
+    w->p->word[TNI_W_TAILS]   = w->tails;
+    w->p->word[TNI_W_TAIL_AT] = w->p->count;
+    for (int i = 0; i < w->k->nins; i++) {
+        const tni_ins *x = &w->k->ins[i];
+        if (!is_tail(x)) continue;
+        bool column = x->per & TNI_PER_COL;
+        put(w, w->p->scratch_bytes);
+        put(w, column);
+        put(w, i);
+        put(w, fold_number(x));
+        put(w, fold_start(x));
+        w->p->scratch_bytes += 8 * w->p->word[TNI_W_PARTS] * (column ? w->cols : 1);
+    }
+}
+
+// ---- shape -------------------------------------------------------------------------------------
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+// Threads of a row. Where neighbours lie along R they take them; where they lie along P they take rows,
+// unless there are too few rows to keep the device busy. Who adds up columns has them to himself, so
+// that the team is the group.
+static int team_of(const writer *w)
+{
+    enum { BUSY = 1 << 14 };  // threads that are enough for any chip to be at work
+    int team = 1;
+    if (w->k->nr == 0) return 1;
+    if (w->columns) return TNI_INTERPRETER_THREADS;
+    while (team < TNI_INTERPRETER_THREADS && team < w->cols &&
+           (w->k->lane_in_r || w->rows * team < BUSY))
+        team *= 2;
+    return team;
+}
+
+// Groups: enough for every multiprocessor to have several. With tails each has partial results in
+// scratch, which are joined one after the other, so there are few; where rows are not reduced, several
+// groups then share the columns.
+static void choose_shape(writer *w, int units)
+{
+    enum { EACH = 8, MOST_PARTS = 512, MOST_SCRATCH = 32 << 20 };
+    int64_t *head = w->p->word, full = (int64_t)units * EACH, team = team_of(w);
+    int64_t  parts = most(1, least(full, ceil_div(w->rows * team, TNI_INTERPRETER_THREADS)));
+    int64_t  tiles = 1;
+    if (w->tails) parts = least(parts, MOST_PARTS);
+    if (w->columns) parts = least(parts, most(1, MOST_SCRATCH / (8 * w->cols * w->tails)));
+    if (w->columns && !w->reduces)
+        tiles = most(1, least(full / parts, ceil_div(w->cols, TNI_INTERPRETER_THREADS)));
+    head[TNI_W_TEAM]  = team;
+    head[TNI_W_PARTS] = parts;
+    head[TNI_W_TILE]  = ceil_div(w->cols, tiles);
+    head[TNI_W_TILES] = tiles = ceil_div(w->cols, head[TNI_W_TILE]);
+    w->p->groups              = parts * tiles;
+    w->p->finish_groups       = 0;
+    if (w->tails) w->p->finish_groups = least(full, ceil_div(w->cols, TNI_INTERPRETER_THREADS));
+}
+
+static void find_facts(writer *w)
+{
+    const tni_kernel *k = w->k;
+    w->rows = w->cols = 1;
+    for (int i = 0; i < k->np; i++) w->rows *= w->l->size[i];
+    for (int i = 0; i < k->nr; i++) w->cols *= w->l->size[k->np + i];
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code != TNI_I_REDUCE) continue;
+        if (!x->over_p) w->reduces = true;
+        if (is_tail(x)) w->tail[i] = w->tails++;
+        if (is_tail(x) && x->per & TNI_PER_COL) w->columns = true;
+    }
+}
+
+bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units)
+{
+    writer w = { .p = p, .l = l, .k = l->kernel };
+    memset(p, 0, offsetof(tni_simt_program, word) + TNI_W_HEAD * sizeof *p->word);
+    p->count = TNI_W_HEAD;
+    find_facts(&w);
+    int64_t *head       = p->word;
+    head[TNI_W_ROWS]    = w.rows;
+    head[TNI_W_COLS]    = w.cols;
+    head[TNI_W_NP]      = w.k->np;
+    head[TNI_W_AXES]    = w.k->np + w.k->nr;
+    head[TNI_W_GUARDED] = w.k->guarded;
+    for (int i = 0; i < w.k->np + w.k->nr; i++) head[TNI_W_SIZE + i] = l->size[i];
+    choose_shape(&w, units);
+    put_segments(&w);
+    put_tables(&w);
+    put_tails(&w);
+    return !w.full;
+}
+
+void tni_simt_program_finish(tni_simt_program *p)
+{
+    p->word[TNI_W_FINISH] = 1;
+}
+
+size_t tni_simt_program_pack(const tni_simt_program *p, const tni_launch *l, const void *state,
+                             char *dst)
+{
+    size_t n = 8 * TNI_MOST_BUFFERS;
+    memset(dst, 0, n);
+    for (int i = 0; i < l->kernel->nbuffer; i++) memcpy(dst + 8 * i, &l->buffer[i], 8);
+    memcpy(dst + n, &l->scratch, 8);
+    memcpy(dst + n + 8, &state, 8);
+    memcpy(dst + n + 16, p->word, 8 * (size_t)p->count);
+    return n + 16 + 8 * (size_t)p->count;
+}

@@ -1,0 +1,489 @@
+// The text of the interpreter: one kernel with a case for every instruction.
+//
+//     for (m_int pc = from; pc < to; pc++) {
+//         const m_ulong w = (m_ulong)W(pc);
+//         ...
+//         switch ((m_int)(w & 0xffffu)) {
+//         case 7: { ... m->v[to] = P_f(((GLOBAL float *)BUFFER(c))[at]); } break;   // load f32
+//         case 132: m->v[to] = P_f(o_add_f(G_f(a), G_f(b))); break;                 // map add of f
+//
+// Registers hold 64 bits; G_f, G_d, G_i and G_l take a value of a type out of one, P_ puts it in.
+#include "kernel/op_text.h"
+#include "kernel/simt_interpreter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const tn_dtype type_dtype[4] = { TN_F32, TN_F64, TN_I32, TN_I64 };
+static const char     type_letter[] = "fdil";
+
+const int tni_interpreter_folds[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
+
+// What an op may cost, in additions, to be in the smallest interpreter: exp and log are, functions
+// that take two steps of reduction or two polynomials are not.
+enum { LIGHT_COST = 8 };
+
+// The smallest has of integers what indices, masks and counts are made of.
+static bool is_light(int op, int type)
+{
+    switch (op) {
+    case TNI_remainder:
+    case TNI_floor_divide: return false;
+    case TNI_bit_not:
+    case TNI_bit_and:
+    case TNI_bit_or:
+    case TNI_bit_xor:
+    case TNI_shl:
+    case TNI_shr:
+    case TNI_sign:
+    case TNI_relu:
+    case TNI_isnan:
+    case TNI_isinf:
+    case TNI_isfinite: return type == 0;
+    default: return tni_op_table[op].cost <= LIGHT_COST;
+    }
+}
+
+bool tni_interpreter_has(tni_interpreter_level level, int op, int type)
+{
+    if (type == 1) return level == TNI_INTERPRET_ALL;
+    return level > TNI_INTERPRET_LIGHT || is_light(op, type);
+}
+
+bool tni_interpreter_draws(tni_interpreter_level level, int draw)
+{
+    if (draw == TNI_DRAW_UNIFORM_D || draw == TNI_DRAW_NORMAL_D) return level == TNI_INTERPRET_ALL;
+    return level > TNI_INTERPRET_LIGHT || draw == TNI_DRAW_UNIFORM_F;
+}
+
+bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
+{
+    if (type == 1 || to == TN_F64) return level == TNI_INTERPRET_ALL;
+    if (level > TNI_INTERPRET_LIGHT) return true;
+    return to != TN_I8 && to != TN_U8 && (type == 0 || (to != TN_F16 && to != TN_BF16));
+}
+
+// A text being written.
+typedef struct {
+    tni_out              *o;
+    bool                  cuda;
+    tni_interpreter_level level;
+} page;
+
+static bool has_type(const page *p, int type)
+{
+    return type != 1 || p->level == TNI_INTERPRET_ALL;
+}
+
+static bool has_dtype(const page *p, int dt)
+{
+    return has_type(p, tni_type_number((tn_dtype)dt));
+}
+
+// ---- cases -------------------------------------------------------------------------------------
+
+static void put_loads(const page *p)
+{
+    for (int dt = 0; dt < TNI_DTYPES; dt++) {
+        tni_cast_text t = tni_text_from_kept((tn_dtype)dt);
+        if (!has_dtype(p, dt)) continue;
+        tni_line(p->o, "case %d: {", TNI_SEL_LOAD + dt);
+        tni_line(p->o,
+                 "const m_long at = place(m, PROGRAM_REF, x) + index_of(m, PROGRAM_REF, x, a);");
+        tni_line(p->o, "if (b == %d || G_i(b)) m->v[to] = P_%c(%s((GLOBAL %s *)BUFFER(c))[at]%s);",
+                 TNI_NO_REGISTER, type_letter[tni_type_number((tn_dtype)dt)], t.before,
+                 tni_kept_type((tn_dtype)dt), t.after);
+        tni_line(p->o, "else m->v[to] = 0;");
+        tni_line(p->o, "break;");
+        tni_line(p->o, "}");
+    }
+}
+
+// What is stored was cast to the buffer's dtype before.
+static void put_stores(const page *p)
+{
+    for (int dt = 0; dt < TNI_DTYPES; dt++) {
+        tni_cast_text t = tni_text_to_kept((tn_dtype)dt, (tn_dtype)dt, false);
+        if (!has_dtype(p, dt)) continue;
+        tni_line(p->o, "case %d:", TNI_SEL_STORE + dt);
+        tni_line(
+            p->o,
+            "    if (m->mine) ((GLOBAL %s *)BUFFER(c))[place(m, PROGRAM_REF, x)] = %sG_%c(a)%s;",
+            tni_kept_type((tn_dtype)dt), t.before, type_letter[tni_type_number((tn_dtype)dt)],
+            t.after);
+        tni_line(p->o, "    break;");
+    }
+}
+
+static void put_draws(const page *p)
+{
+    static const struct {
+        const char *before, *after;
+        int         type;
+    } draw[] = { [TNI_DRAW_BITS]      = { "(m_long)m_rand_bits(", ")", 3 },
+                 [TNI_DRAW_UNIFORM_F] = { "m_rand_uniform_f(", ")", 0 },
+                 [TNI_DRAW_UNIFORM_D] = { "m_rand_uniform_d(", ")", 1 },
+                 [TNI_DRAW_F16]       = { "m_uniform_f16(m_rand_bits(", "))", 0 },
+                 [TNI_DRAW_BF16]      = { "m_uniform_bf16(m_rand_bits(", "))", 0 },
+                 [TNI_DRAW_NORMAL_F]  = { "m_rand_normal_f(", ")", 0 },
+                 [TNI_DRAW_NORMAL_D]  = { "m_rand_normal_d(", ")", 1 } };
+    for (size_t i = 0; i < sizeof draw / sizeof *draw; i++) {
+        if (!tni_interpreter_draws(p->level, (int)i)) continue;
+        tni_line(p->o,
+                 "case %d: m->v[to] = P_%c(%s(m_ulong)NUMBER(x), (m_ulong)NUMBER(x + 1), "
+                 "(m_ulong)G_l(a)%s); break;",
+                 TNI_SEL_RANDOM + (int)i, type_letter[draw[i].type], draw[i].before, draw[i].after);
+    }
+}
+
+static void put_casts(const page *p)
+{
+    for (int type = 0; type < 4; type++)
+        for (int dt = 0; dt < TNI_DTYPES; dt++) {
+            if (!tni_interpreter_casts(p->level, type, (tn_dtype)dt)) continue;
+            tni_cast_text t = tni_text_cast(type_dtype[type], (tn_dtype)dt,
+                                            p->level < TNI_INTERPRET_ALL);
+            tni_line(p->o, "case %d: m->v[to] = P_%c(%sG_%c(a)%s); break;",
+                     TNI_SEL_CAST + TNI_DTYPES * type + dt,
+                     type_letter[tni_type_number((tn_dtype)dt)], t.before, type_letter[type],
+                     t.after);
+        }
+}
+
+// c says which fold: 4 times its number, and the type.
+static void put_folds(const page *p)
+{
+    tni_line(p->o, "case %d: if (m->mine) m->v[to] = fold(c, m->v[to], m->v[a]); break;",
+             TNI_SEL_REDUCE);
+    tni_line(
+        p->o,
+        "case %d: if (m->mine) *SLOT(x, m->part) = fold(c, *SLOT(x, m->part), m->v[a]); break;",
+        TNI_SEL_TAIL);
+    tni_line(p->o, "case %d:", TNI_SEL_JOIN);
+    tni_line(p->o, "    m->v[to] = (m_ulong)TAIL(x, %d);", TNI_TAIL_START);
+    tni_line(p->o,
+             "    for (m_long z = 0; z < W(%d); z++) m->v[to] = fold(c, m->v[to], *SLOT(x, z));",
+             TNI_W_PARTS);
+    tni_line(p->o, "    break;");
+}
+
+static int arity(int op)
+{
+    tni_class class = tni_op_table[op].class;
+    return class == TNI_UNARY ? 1 : class == TNI_BINARY ? 2 : class == TNI_TERNARY ? 3 : 0;
+}
+
+// exp of floats is what generated kernels of CUDA have for it.
+static void put_map(const page *p, int op, int type)
+{
+    const tni_op_facts *f = &tni_op_table[op];
+    char                text[1024], s = type_letter[type];
+    char                result = f->rule == TNI_TO_BOOL ? 'i' : s;
+    int                 n      = arity(op);
+    if (!n || !tni_interpreter_has(p->level, op, type)) return;
+    if (!tni_op_text(text, sizeof text, "f", op, type_dtype[type])) return;
+    tni_put(p->o, "        case %d: m->v[to] = P_%c(", TNI_SEL_MAP + 4 * op + type, result);
+    if (p->cuda && op == TNI_exp && type == 0) tni_put(p->o, "m_fast_exp_f(");
+    else tni_put(p->o, "o_%s_%c(", f->name, s);
+    tni_put(p->o, "G_%c(a)", f->rule == TNI_SELECT ? 'i' : s);
+    if (n > 1) tni_put(p->o, ", G_%c(b)", s);
+    if (n > 2) tni_put(p->o, ", G_%c(c)", s);
+    tni_put(p->o, ")); break;\n");
+}
+
+// ---- the kernel --------------------------------------------------------------------------------
+
+#define T(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+static const char *const cuda_spellings[] = {
+    "#define GLOBAL\n#define LOCAL __shared__\n#define LOCAL_PTR\n"
+    "#define APART static __device__ __noinline__\n"
+    "#define BARRIER() __syncthreads()\n"
+    "#define LOCAL_ID ((m_int)threadIdx.x)\n#define GROUP_ID ((m_int)blockIdx.x)\n"
+    "#define GROUPS ((m_int)gridDim.x)\n"
+    "#define PROGRAM const program *p\n#define PROGRAM_REF p\n"
+    "#define W(i) (p->w[i])\n"
+    "#define BUFFER(i) (p->b[i])\n#define SCRATCH (p->scratch)\n#define FAIL (p->fail)\n",
+    NULL,
+};
+static const char *const opencl_spellings[] = {
+    "#define GLOBAL __global\n#define LOCAL __local\n#define LOCAL_PTR __local\n"
+    "#define APART static\n"
+    "#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)\n"
+    "#define LOCAL_ID ((m_int)get_local_id(0))\n#define GROUP_ID ((m_int)get_group_id(0))\n"
+    "#define GROUPS ((m_int)get_num_groups(0))\n"
+    "#define PROGRAM __constant m_long *p\n#define PROGRAM_REF p\n"
+    "#define W(i) (p[i])\n"
+    "#define BUFFER(i) (m->b[i])\n#define SCRATCH (m->scratch)\n#define FAIL (m->fail)\n",
+    NULL,
+};
+
+// What a thread has: registers, coordinates, the element of R, its part, and whether what it stores
+// and adds up counts.
+static const char *const machine_text[] = {
+    "#define V_f(w) m_float_bits((m_uint)(w))\n#define V_d(w) m_double_bits(w)\n"
+    "#define V_i(w) ((m_int)(m_uint)(w))\n#define V_l(w) ((m_long)(w))\n"
+    "#define G_f(i) V_f(m->v[i])\n#define G_d(i) V_d(m->v[i])\n"
+    "#define G_i(i) V_i(m->v[i])\n#define G_l(i) V_l(m->v[i])\n"
+    "#define P_f(x) ((m_ulong)m_bits_f(x))\n"
+    "#define P_i(x) ((m_ulong)(m_uint)(x))\n#define P_l(x) ((m_ulong)(x))\n"
+    "#define P_d(x) m_bits_d(x)\n",
+    NULL,
+};
+
+static const char *const function_text[] = {
+    T(APART m_long place(const machine *m, PROGRAM, m_int x) {
+          const m_int axes = (m_int)W(W_AXES);
+          const m_long at = W(W_ACCESS_AT) + (m_long)x * (axes + 2);
+          m_long y = W(at);
+          for (m_int i = 0; i < axes; i++) y += m->at[i] * W(at + 1 + i);
+          return y;
+      }),
+    T(APART m_long index_of(const machine *m, PROGRAM, m_int x, m_int a) {
+          const m_int axes = (m_int)W(W_AXES);
+          return a == NO_REGISTER ? 0 : (m_long)m->v[a] * W(W(W_ACCESS_AT) + (m_long)x * (axes + 2) + axes + 1);
+      }),
+    T(APART void coordinates(machine *m, PROGRAM, m_int from, m_int to, m_long i) {
+          for (m_int k = to - 1; k >= from; k--) {
+              const m_long n = W(W_SIZE + k);
+              m->at[k] = i % n;
+              i /= n;
+          }
+      }),
+    "#define NUMBER(i) W(W(W_NUMBER_AT) + (i))\n"
+    "#define TAIL(t, i) W(W(W_TAIL_AT) + (t) * TAIL_WORDS + (i))\n"
+    "#define SLOT(t, z) ((GLOBAL m_ulong *)(SCRATCH + TAIL(t, TAIL_BYTES)) +"
+    " (TAIL(t, TAIL_COLUMNS) ? (z) * W(W_COLS) + m->e : (z)))\n",
+    NULL,
+};
+
+// Tails begin with their starts; at the end those of rows are folded over the group.
+static const char *const main_text[] = {
+    T(APART void begin_tails(machine *m, PROGRAM, m_int lane, m_int team, m_long low, m_long high) {
+          for (m_int t = 0; t < (m_int)W(W_TAILS); t++) {
+              const m_ulong start = (m_ulong)TAIL(t, TAIL_START);
+              if (!TAIL(t, TAIL_COLUMNS)) m->v[TAIL(t, TAIL_REGISTER)] = start;
+              else for (m->e = low + lane; m->e < high; m->e += team) *SLOT(t, m->part) = start;
+          }
+      }),
+    T(APART void finish(machine *m, PROGRAM, m_long item, m_long items) {
+          const m_int s = (m_int)W(W_SEGMENTS);
+          m->e = 0;
+          m->mine = item == 0;
+          run(m, PROGRAM_REF, (m_int)W(SEGMENT(s)), (m_int)W(SEGMENT(s + 1)));
+          m->mine = 1;
+          if (W(SEGMENT(s + 1)) == W(SEGMENT(s + 2))) return;
+          for (m->e = item; m->e < W(W_COLS); m->e += items) {
+              coordinates(m, PROGRAM_REF, (m_int)W(W_NP), (m_int)W(W_AXES), m->e);
+              run(m, PROGRAM_REF, (m_int)W(SEGMENT(s + 1)), (m_int)W(SEGMENT(s + 2)));
+          }
+      }),
+    NULL,
+};
+
+// A group has THREADS / team rows at a time. Rows past the last are the last again, and do not count,
+// so that all threads meet at every barrier.
+static const char *const body_text[] = {
+    T(  const m_int tid = LOCAL_ID, team = (m_int)W(W_TEAM), lane = tid % team, tiles = (m_int)W(W_TILES);
+        const m_int tile = GROUP_ID % tiles, part = GROUP_ID / tiles;
+        const m_long rows = W(W_ROWS), teams = THREADS / team;
+        const m_long low = tile * W(W_TILE);
+        const m_long high = tile == tiles - 1 ? W(W_COLS) : low + W(W_TILE);
+        m->part = part;),
+    T(  begin_tails(m, PROGRAM_REF, lane, team, low, high);
+        for (m_long base = part * teams; base < rows; base += W(W_PARTS) * teams) {
+            const m_long row = base + tid / team;
+            const m_int on = row < rows;
+            coordinates(m, PROGRAM_REF, 0, (m_int)W(W_NP), on ? row : rows - 1);
+            for (m_int s = 0; s < (m_int)W(W_SEGMENTS); s++) {
+                const m_int from = (m_int)W(SEGMENT(s)), to = (m_int)W(SEGMENT(s + 1));
+                m->mine = on && (s % 2 || (lane == 0 && tile == 0));
+                if (s % 2 == 0) run(m, PROGRAM_REF, from, to);
+                else
+                    for (m->e = low + lane; m->e < high; m->e += team) {
+                        coordinates(m, PROGRAM_REF, (m_int)W(W_NP), (m_int)W(W_AXES), m->e);
+                        run(m, PROGRAM_REF, from, to);
+                    }
+                for (m_long f = W(SEGMENT_FOLDS(s)); f < W(SEGMENT_FOLDS(s + 1)); f++)
+                    fold_threads(m, red, (m_int)(W(f) & 255), (m_int)(W(f) >> 8), tid, lane, team);
+            }
+        }),
+    T(  for (m_int t = 0; t < (m_int)W(W_TAILS); t++) {
+            if (TAIL(t, TAIL_COLUMNS)) continue;
+            fold_threads(m, red, (m_int)TAIL(t, TAIL_REGISTER), (m_int)TAIL(t, TAIL_FOLD), tid, tid, THREADS);
+            if (tid == 0 && tile == 0) *SLOT(t, part) = m->v[TAIL(t, TAIL_REGISTER)];
+        }),
+    NULL,
+};
+
+static const char *const fold_threads_text[] = {
+    T(APART void fold_threads(machine *m, LOCAL_PTR m_ulong *red, m_int v, m_int how, m_int tid, m_int lane, m_int team) {
+          red[tid] = m->v[v];
+          BARRIER();
+          for (m_int d = team / 2; d > 0; d /= 2) {
+              if (lane < d) red[tid] = fold(how, red[tid], red[tid + d]);
+              BARRIER();
+          }
+          m->v[v] = red[tid - lane];
+          BARRIER();
+      }),
+    NULL,
+};
+// clang-format on
+
+static void put_pieces(const page *p, const char *const *piece)
+{
+    for (; *piece; piece++) tni_put(p->o, "%s", *piece);
+}
+
+static void put_constants(const page *p)
+{
+    static const struct {
+        const char *name;
+        int         value;
+    } constant[] = {
+        { "W_FINISH", TNI_W_FINISH },
+        { "W_ROWS", TNI_W_ROWS },
+        { "W_COLS", TNI_W_COLS },
+        { "W_NP", TNI_W_NP },
+        { "W_AXES", TNI_W_AXES },
+        { "W_TEAM", TNI_W_TEAM },
+        { "W_PARTS", TNI_W_PARTS },
+        { "W_TILES", TNI_W_TILES },
+        { "W_TILE", TNI_W_TILE },
+        { "W_SEGMENTS", TNI_W_SEGMENTS },
+        { "W_GUARDED", TNI_W_GUARDED },
+        { "W_TAILS", TNI_W_TAILS },
+        { "W_TAIL_AT", TNI_W_TAIL_AT },
+        { "W_ACCESS_AT", TNI_W_ACCESS_AT },
+        { "W_NUMBER_AT", TNI_W_NUMBER_AT },
+        { "W_SEGMENT_AT", TNI_W_SEGMENT_AT },
+        { "W_SIZE", TNI_W_SIZE },
+        { "TAIL_BYTES", TNI_TAIL_BYTES },
+        { "TAIL_COLUMNS", TNI_TAIL_COLUMNS },
+        { "TAIL_REGISTER", TNI_TAIL_REGISTER },
+        { "TAIL_FOLD", TNI_TAIL_FOLD },
+        { "TAIL_START", TNI_TAIL_START },
+        { "TAIL_WORDS", TNI_TAIL_WORDS },
+        { "NO_REGISTER", TNI_NO_REGISTER },
+        { "THREADS", TNI_INTERPRETER_THREADS },
+    };
+    for (size_t i = 0; i < sizeof constant / sizeof *constant; i++)
+        tni_put(p->o, "#define %s %d\n", constant[i].name, constant[i].value);
+    tni_put(p->o, "#define SEGMENT(s) (W(W_SEGMENT_AT) + 2 * (s))\n"
+                  "#define SEGMENT_FOLDS(s) (W(W_SEGMENT_AT) + 2 * (s) + 1)\n");
+}
+
+static void put_types(const page *p)
+{
+    if (p->cuda)
+        tni_put(
+            p->o,
+            "typedef struct { char *b[%d]; char *scratch; m_long *fail; m_long w[%d]; } program;\n",
+            TNI_MOST_BUFFERS, TNI_INTERPRETER_WORDS);
+    tni_put(p->o,
+            "typedef struct {\n    m_ulong v[%d];\n    m_long at[%d], e, part;\n    m_int mine;\n",
+            TNI_REGISTERS, TNI_AXES);
+    if (!p->cuda)
+        tni_put(p->o, "    __global char *b[%d], *scratch;\n    __global m_long *fail;\n",
+                TNI_MOST_BUFFERS);
+    tni_put(p->o, "} machine;\n");
+}
+
+// fold(4 number of the fold + type, a, b), of registers.
+static void put_fold_function(const page *p)
+{
+    tni_line(p->o, "APART m_ulong fold(m_int how, m_ulong a, m_ulong b) {");
+    tni_line(p->o, "switch (how) {");
+    for (int f = 0; f < 4; f++)
+        for (int type = 0; type < 4; type++)
+            if (has_type(p, type))
+                tni_line(p->o, "case %d: return P_%c(o_%s_%c(V_%c(a), V_%c(b)));", 4 * f + type,
+                         type_letter[type], tni_op_table[tni_interpreter_folds[f]].name,
+                         type_letter[type], type_letter[type], type_letter[type]);
+    tni_line(p->o, "}");
+    tni_line(p->o, "return a;");
+    tni_line(p->o, "}");
+}
+
+static void put_cases(const page *p)
+{
+    put_loads(p);
+    put_stores(p);
+    tni_line(p->o, "case %d: m->v[to] = (m_ulong)NUMBER(x); break;", TNI_SEL_NUMBER);
+    tni_line(p->o, "case %d: m->v[to] = (m_ulong)place(m, PROGRAM_REF, x); break;", TNI_SEL_PLACE);
+    tni_line(p->o, "case %d: m->v[to] = (m_ulong)m_check(G_l(a), NUMBER(x), c, FAIL); break;",
+             TNI_SEL_CHECK);
+    put_draws(p);
+    tni_line(p->o, "case %d: m->v[to] = P_i(G_i(to) != 0); break;", TNI_SEL_WRAP);
+    tni_line(p->o, "case %d: m->v[to] = P_i((unsigned char)G_i(to)); break;", TNI_SEL_WRAP + 1);
+    tni_line(p->o, "case %d: m->v[to] = P_i((m_int)(signed char)G_i(to)); break;",
+             TNI_SEL_WRAP + 2);
+    put_casts(p);
+    put_folds(p);
+    for (int op = 0; op < TNI_OPS; op++)
+        for (int type = 0; type < 4; type++) put_map(p, op, type);
+}
+
+// The code from one word to another.
+static void put_run(const page *p)
+{
+    tni_line(p->o, "APART void run(machine *m, PROGRAM, m_int from, m_int end) {");
+    tni_line(p->o, "for (m_int pc = from; pc < end; pc++) {");
+    tni_line(p->o, "const m_ulong w = (m_ulong)W(pc);");
+    tni_line(p->o, "const m_int to = (m_int)(w >> 16) & 255, a = (m_int)(w >> 24) & 255;");
+    tni_line(p->o, "const m_int b = (m_int)(w >> 32) & 255, c = (m_int)(w >> 40) & 255;");
+    tni_line(p->o, "const m_int x = (m_int)(w >> 48) & 255;");
+    tni_line(p->o, "switch ((m_int)(w & 0xffffu)) {");
+    put_cases(p);
+    tni_line(p->o, "}");
+    tni_line(p->o, "}");
+    tni_line(p->o, "}");
+}
+
+static void put_head(const page *p, const tni_dialect *d)
+{
+    if (p->cuda) {
+        tni_put(p->o,
+                "%s__launch_bounds__(%d) " TNI_INTERPRETER_NAME
+                "(const __grid_constant__ program a)\n{\n    LOCAL m_ulong red[THREADS];\n"
+                "    const program *const p = &a;\n    machine here, *const m = &here;\n"
+                "    if (W(W_GUARDED) && *(const volatile m_long *)p->fail[4]) return;\n",
+                d->kernel, TNI_INTERPRETER_THREADS);
+        return;
+    }
+    tni_put(p->o,
+            "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void " TNI_INTERPRETER_NAME
+            "(",
+            TNI_INTERPRETER_THREADS);
+    for (int i = 0; i < TNI_MOST_BUFFERS; i++) tni_put(p->o, "__global char *b%d, ", i);
+    tni_put(p->o, "__global char *scratch, __global m_long *fail, __constant m_long *p,"
+                  " __local m_ulong *red)\n{\n"
+                  "    machine here, *const m = &here;\n");
+    for (int i = 0; i < TNI_MOST_BUFFERS; i++) tni_put(p->o, "    m->b[%d] = b%d;\n", i, i);
+    tni_put(p->o, "    m->scratch = scratch;\n    m->fail = fail;\n");
+}
+
+void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item *item,
+                          bool no_double)
+{
+    const tni_interpreter_level *level = item->opts;
+    page                         p     = { o, d == &tni_dialect_cuda, *level };
+    (void)no_double;  // there is no level above SINGLE where there is no f64
+    put_pieces(&p, p.cuda ? cuda_spellings : opencl_spellings);
+    put_constants(&p);
+    put_types(&p);
+    put_pieces(&p, machine_text);
+    put_fold_function(&p);
+    put_pieces(&p, function_text);
+    put_run(&p);
+    put_pieces(&p, fold_threads_text);
+    put_pieces(&p, main_text);
+    put_head(&p, d);
+    tni_put(
+        o,
+        "    if (W(W_FINISH)) {\n        finish(m, PROGRAM_REF, (m_long)GROUP_ID * THREADS + LOCAL_ID, (m_long)GROUPS * THREADS);\n        return;\n    }\n");
+    put_pieces(&p, body_text);
+    tni_put(o, "}\n");
+}
