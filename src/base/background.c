@@ -4,6 +4,7 @@
 #include "base/pool.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 // Threads at most: as many as cores, and no more than compilers profit from.
@@ -22,7 +23,9 @@ static struct {
     pthread_cond_t  came, went;
     task           *first, *last;
     int             threads, idle, busy;
-    bool            stops, registered;
+    bool            registered;
+    atomic_bool     stops;
+    atomic_int      asked;
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER,
            .came = PTHREAD_COND_INITIALIZER,
            .went = PTHREAD_COND_INITIALIZER };
@@ -68,6 +71,14 @@ static void wait_at_exit(void)
     pthread_mutex_unlock(&self.lock);
 }
 
+// Has the end of the process wait before it takes down what was set up until now. Libraries have soon
+// set up all they need.
+static bool guard_exit(void)
+{
+    enum { ENOUGH = 1000 };
+    return atomic_fetch_add(&self.asked, 1) >= ENOUGH || !atexit(wait_at_exit);
+}
+
 // The child of a fork has none of the threads, and what they were at stays the parent's.
 static void forget_threads(void)
 {
@@ -76,6 +87,7 @@ static void forget_threads(void)
     pthread_cond_init(&self.went, NULL);
     self.first = self.last = NULL;
     self.threads = self.idle = self.busy = 0;
+    self.asked                           = 0;
 }
 
 // One more thread, if all are busy. The lock is held.
@@ -100,16 +112,22 @@ static void append(task *t, bool first)
     if (!t->next) self.last = t;
 }
 
+bool tni_background_ends(void)
+{
+    if (!self.stops) guard_exit();
+    return self.stops;
+}
+
 bool tni_background(void (*work)(void *arg), void *arg, bool first)
 {
     task *t = malloc(sizeof *t);
     if (!t) return false;
     *t = (task){ work, arg, NULL };
     pthread_mutex_lock(&self.lock);
-    if (!self.registered)
-        self.registered = !atexit(wait_at_exit) && !pthread_atfork(NULL, NULL, forget_threads);
-    add_thread();
-    bool ok = self.threads && self.registered;
+    if (!self.registered) self.registered = !pthread_atfork(NULL, NULL, forget_threads);
+    bool ok = self.registered && guard_exit();
+    if (ok) add_thread();
+    ok = ok && self.threads;
     if (ok) append(t, first);
     else free(t);
     pthread_cond_signal(&self.came);

@@ -10,4 +10,9 @@
 // waited for, and what has not is left.
 bool tni_background(void (*work)(void *arg), void *arg, bool first);
 
+// Whether the process is about to end, so that a task should. To be asked by tasks now and then: what a
+// library sets up while it works it takes down at the end of the process, before what was set up
+// earlier, and each time the end is made to wait before that.
+bool tni_background_ends(void);
+
 #endif

@@ -1,6 +1,7 @@
 // CUDA text to machine code.
 #include "device/cuda/cubin.h"
 
+#include "base/background.h"
 #include "device/cuda/driver.h"
 #include "kernel/disk.h"
 
@@ -66,6 +67,13 @@ static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool
     return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, n - 1, option) : error;
 }
 
+// NVRTC asks this while it compiles. A process that ends does not wait for what nobody needs any more.
+static int gives_up(void *payload, void *unused)
+{
+    (void)payload, (void)unused;
+    return tni_background_ends();
+}
+
 static tn_status make(tni_cubin *c, const char *text, const char *chip, bool look, bool soon,
                       tni_text *why)
 {
@@ -78,6 +86,7 @@ static tn_status make(tni_cubin *c, const char *text, const char *chip, bool loo
         tni_text_add(why, "NVRTC could not begin a program");
         return s;
     }
+    if (rtc->ask) rtc->ask(p, gives_up, NULL);
     int error = compile(rtc, p, chip, look, soon);
     take_log(c, rtc, p);
     if (error == TNI_CU_OK) s = take_image(c, rtc, p, why);

@@ -34,14 +34,21 @@ static const call nvrtc_calls[] = {
 #include "device/cuda/driver.def"
 };
 
+static const call nvrtc_extras[] = {
+#define NVRTC_MAYBE(field, name) { offsetof(tni_nvrtc, field), #name },
+#include "device/cuda/driver.def"
+};
+
 enum {
-    CALLS       = sizeof driver_calls / sizeof *driver_calls,
-    EXTRAS      = sizeof driver_extras / sizeof *driver_extras,
-    NVRTC_CALLS = sizeof nvrtc_calls / sizeof *nvrtc_calls
+    CALLS        = sizeof driver_calls / sizeof *driver_calls,
+    EXTRAS       = sizeof driver_extras / sizeof *driver_extras,
+    NVRTC_CALLS  = sizeof nvrtc_calls / sizeof *nvrtc_calls,
+    NVRTC_EXTRAS = sizeof nvrtc_extras / sizeof *nvrtc_extras
 };
 
 _Static_assert(sizeof(tni_driver) == (CALLS + EXTRAS) * sizeof(void (*)(void)), "a row a field");
-_Static_assert(sizeof(tni_nvrtc) == NVRTC_CALLS * sizeof(void (*)(void)), "a row a field");
+_Static_assert(sizeof(tni_nvrtc) == (NVRTC_CALLS + NVRTC_EXTRAS) * sizeof(void (*)(void)),
+               "a row a field");
 
 // The name of the first function that the library does not have, NULL if it has all. POSIX promises
 // that the bits of a dlsym result are those of a function pointer.
@@ -122,7 +129,8 @@ static void find_nvrtc(void)
         return;
     }
     const char *missing = fill(lib, &found.nvrtc, nvrtc_calls, NVRTC_CALLS);
-    found.has_nvrtc     = !missing;
+    fill(lib, &found.nvrtc, nvrtc_extras, NVRTC_EXTRAS);
+    found.has_nvrtc = !missing;
     if (missing)
         tni_text_add(&found.no_nvrtc, "NVRTC is too old: %s has no %s", found.nvrtc_path.s,
                      missing);

@@ -1,0 +1,223 @@
+// test_background.c: work in the background, and kernels that are compiled there.
+#include "check.h"
+#include "kernel_kit.h"
+
+#include "base/background.h"
+#include "device/cuda/cubin.h"
+#include "device/cuda/driver.h"
+#include "device/simt/compiled.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// ---- tasks -------------------------------------------------------------------------------------
+
+static atomic_int done;
+
+static void count(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&done, 1);
+}
+
+static void wait_until(atomic_int *what, int n)
+{
+    for (int i = 0; i < 5000 && atomic_load(what) < n; i++) usleep(1000);
+}
+
+static void every_task_is_done_once(void)
+{
+    enum { TASKS = 100 };
+    done = 0;
+    for (int i = 0; i < TASKS; i++) CHECK(tni_background(count, NULL, i % 3 == 0));
+    wait_until(&done, TASKS);
+    usleep(1000);
+    CHECK_INT(atomic_load(&done), TASKS);
+}
+
+static void the_child_of_a_fork_has_a_background_of_its_own(void)
+{
+    done = 0;
+    CHECK(tni_background(count, NULL, false));
+    wait_until(&done, 1);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool ok = tni_background(count, NULL, false);
+        wait_until(&done, 2);
+        exit(ok && atomic_load(&done) == 2 ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+}
+
+// ---- the end of the process --------------------------------------------------------------------
+
+static void compile_interpreter(void *arg)
+{
+    tni_heap              heap  = tni_heap_default();
+    tni_interpreter_level level = (tni_interpreter_level)(intptr_t)arg;
+    tni_emit_item         item  = { .opts = &level };
+    tni_text              why   = { "" };
+    bool                  found;
+    tni_cubin             c;
+    char *text = tni_source(&heap, &tni_dialect_cuda, tni_emit_interpreter, 1, &item, level < 2);
+    tni_cubin_get(&c, text, "sm_90", true, &found, &why);
+    tni_cubin_free(&c);
+    tni_free(&heap, text);
+}
+
+// A compiler takes down at exit what its threads are in.
+static void a_process_may_end_while_its_kernels_are_compiled(void)
+{
+    tni_text why = { "" };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    setenv("TN_CACHE_DIR", "none", 1);
+    setenv("CUDA_CACHE_DISABLE", "1", 1);
+    for (int ms = 1; ms <= 600; ms = 2 * ms + 20) {
+        fflush(NULL);
+        pid_t pid = fork();
+        if (pid == 0) {
+            for (int i = 0; i < TNI_INTERPRETERS; i++)
+                tni_background(compile_interpreter, (void *)(intptr_t)i, false);
+            usleep(1000 * (useconds_t)ms);
+            exit(0);
+        }
+        int status = 1;
+        CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+        CHECK_INT(status, 0);
+    }
+}
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+// A compiler that waits until it may go on, and finds nothing on disk. `fails`: texts that it refuses.
+static struct {
+    atomic_int  built, looked;
+    atomic_bool goes, fails;
+} maker;
+
+static void *slow_build(void *device, const char *source, const char *what, tni_build_how how,
+                        bool *found, tn_status *s, tni_text *why)
+{
+    (void)device, (void)source, (void)what;
+    *found = false;
+    *s     = TN_OK;
+    if (how == TNI_BUILD_FIND) {
+        atomic_fetch_add(&maker.looked, 1);
+        return NULL;
+    }
+    for (int i = 0; i < 5000 && !maker.goes; i++) usleep(1000);
+    atomic_fetch_add(&maker.built, 1);
+    if (maker.fails) {
+        *s = TN_EDEVICE;
+        tni_text_add(why, "refused");
+        return NULL;
+    }
+    return &maker;
+}
+
+static tn_status any_function(void *device, void *of, const char *name, void **f, tni_text *why)
+{
+    (void)device, (void)name, (void)why;
+    *f = of;
+    return TN_OK;
+}
+
+static const tni_compiler compiler = { &tni_dialect_cuda, slow_build, any_function, NULL };
+
+static tni_compiled *new_table(void)
+{
+    static tni_compiled_counts counts;
+    tni_simt_limits   limits = { .threads = 256, .shared_bytes = 32768, .units = 2, .cuda = true };
+    tni_compiled_opts o      = { &compiler, NULL, limits, 1, true, &counts };
+    static tni_compiled *kept;  // it lives as long as the process
+    maker.built = maker.looked = 0;
+    maker.goes = maker.fails = false;
+    return kept              = tni_compiled_new(&o);
+}
+
+static void make_sum(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int x = kit_load(c, kit_input(c, TN_F32, TNI_PER_ELEM));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_reduce(c, TNI_sum, x, false));
+    CHECK(tni_kernel_seal(&c->k));
+}
+
+static void a_kernel_that_is_not_compiled_yet_is_not_waited_for(void)
+{
+    kit_case     *c   = calloc(1, sizeof *c);
+    tni_compiled *t   = new_table();
+    tni_text      why = { "" };
+    tni_simt      m;
+    tn_status     s;
+    void         *entry;
+    make_sum(c, 8, 64);
+    const tni_launch *first = &c->l;
+    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, false, &why), TN_OK);
+    CHECK_INT(atomic_load(&maker.looked), 1);
+    CHECK(!tni_compiled_ready(t, entry, first));
+    CHECK(tni_compiled_take(t, entry, first, false, false, &m, &s, &why) == NULL && s == TN_OK);
+    maker.goes = true;
+    for (int i = 0; i < 5000 && !tni_compiled_ready(t, entry, first); i++) usleep(1000);
+    CHECK(tni_compiled_take(t, entry, first, false, false, &m, &s, &why) != NULL);
+    CHECK_INT(atomic_load(&maker.built), 1);
+    kit_free(c);
+    free(c);
+}
+
+static void who_needs_a_kernel_waits_for_it_and_it_is_compiled_once(void)
+{
+    kit_case     *c   = calloc(1, sizeof *c);
+    tni_compiled *t   = new_table();
+    tni_text      why = { "" };
+    tni_simt      m;
+    tn_status     s;
+    void         *entry;
+    maker.goes = true;
+    make_sum(c, 8, 64);
+    const tni_launch *first = &c->l;
+    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, false, &why), TN_OK);
+    CHECK(tni_compiled_take(t, entry, first, false, true, &m, &s, &why) != NULL);
+    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, true, &why), TN_OK);
+    CHECK_INT(atomic_load(&maker.built), 1);
+    kit_free(c);
+    free(c);
+}
+
+static void a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits(void)
+{
+    kit_case     *c   = calloc(1, sizeof *c);
+    tni_compiled *t   = new_table();
+    tni_text      why = { "" };
+    tni_simt      m;
+    tn_status     s;
+    void         *entry;
+    maker.goes = maker.fails = true;
+    make_sum(c, 8, 64);
+    const tni_launch *first = &c->l;
+    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, false, &why), TN_OK);
+    for (int i = 0; i < 5000 && !tni_compiled_ready(t, entry, first); i++) usleep(1000);
+    CHECK(tni_compiled_take(t, entry, first, false, false, &m, &s, &why) == NULL && s == TN_OK);
+    CHECK(tni_compiled_take(t, entry, first, false, true, &m, &s, &why) == NULL);
+    CHECK_STATUS(s, TN_EDEVICE);
+    CHECK(strstr(why.s, "refused"));
+    CHECK_INT(atomic_load(&maker.built), 1);
+    kit_free(c);
+    free(c);
+}
+
+const test_case tests_background[] = {
+    TEST(every_task_is_done_once),
+    TEST(the_child_of_a_fork_has_a_background_of_its_own),
+    TEST(a_process_may_end_while_its_kernels_are_compiled),
+    TEST(a_kernel_that_is_not_compiled_yet_is_not_waited_for),
+    TEST(who_needs_a_kernel_waits_for_it_and_it_is_compiled_once),
+    TEST(a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits),
+    TEST_END,
+};
