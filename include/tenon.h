@@ -521,12 +521,13 @@ TN_API tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, t
                                 tn_tensor *b, tn_batch_norm_opts o);
 
 typedef struct {
-    bool       causal;
-    tn_tensor *mask;   // bool (true: may look) or float (added), broadcasts to (..., T, S)
+    bool causal;      // query i looks at keys 0 .. i, counted from the first, also where T is not S
+    tn_tensor *mask;  // bool (true: may look) or float (added), broadcasts to (..., T, S)
     double     scale;  // 0: 1 / sqrt(D)
     double     dropout;
 } tn_attention_opts;
-// Scaled dot-product attention: q (..., T, D), k (..., S, D), v (..., S, E).
+// Scaled dot-product attention: q (..., T, D), k (..., S, D), v (..., S, E). The sizes before the last
+// two broadcast. A query that the mask lets look at no key gives 0.
 TN_API tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o);
 
 // ---- losses: the mean; X_with for weights, smoothing, an ignored index, sums -------------------

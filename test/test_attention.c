@@ -465,7 +465,52 @@ static void heads_that_do_not_fit_are_named(void)
     tn_close(cx);
 }
 
+// ---- what the header says of it
+
+static double farthest(tn_tensor *a, tn_tensor *b)
+{
+    return tn_item(tn_max_all(tn_abs(tn_sub(a, b))));
+}
+
+// T queries and S keys, with one op and, by a dropout of nearly nothing, out of others.
+static void check_promises(tn_ctx *cx, int64_t T, int64_t S, double dropout)
+{
+    tn_tensor *q  = tn_randn(cx, TN_F32, TN_SHAPE(2, 1, T, 4)), *k, *v, *y;
+    tn_tensor *i  = tn_unsqueeze(tn_arange(cx, TN_I64, 0, (double)T, 1), 1);
+    tn_tensor *j  = tn_arange(cx, TN_I64, 0, (double)S, 1);
+    tn_tensor *le = tn_le(j, i), *blind = tn_logical_and(le, tn_ne_s(i, 1));
+    k = tn_randn(cx, TN_F32, TN_SHAPE(3, S, 4));
+    v = tn_randn(cx, TN_F32, TN_SHAPE(1, S, 5));
+    y = tn_attention(q, k, v, (tn_attention_opts){ .causal = true, .dropout = dropout });
+    CHECK(tn_rank(y) == 4 && tn_size(y, 0) == 2 && tn_size(y, 1) == 3 && tn_size(y, 3) == 5);
+    tn_tensor *full = tn_attention(tn_contiguous(tn_expand(q, TN_SHAPE(2, 3, T, 4))),
+                                   tn_contiguous(tn_expand(k, TN_SHAPE(2, 3, S, 4))),
+                                   tn_contiguous(tn_expand(v, TN_SHAPE(2, 3, S, 5))),
+                                   (tn_attention_opts){ .mask = le, .dropout = dropout });
+    CHECK_NEAR(farthest(y, full), 0, 1e-5);
+    CHECK_NEAR(farthest(tn_select(y, 2, 0), tn_select(v, 1, 0)), 0, 1e-5);  // query 0, key 0 alone
+    y = tn_attention(q, k, v, (tn_attention_opts){ .mask = blind, .dropout = dropout });
+    CHECK(tn_item(tn_max_all(tn_abs(tn_select(y, 2, 1)))) == 0);
+    CHECK_NEAR(farthest(tn_select(y, 2, 2), tn_select(full, 2, 2)), 0, 1e-5);
+}
+
+static void leading_sizes_broadcast_causal_counts_from_the_first_and_blind_rows_are_0(void)
+{
+    const char *devices[] = { "cpu", "ref", "opencl" };
+    for (int d = 0; d < 3; d++) {
+        tn_ctx *cx = tn_open(devices[d]);
+        if (!cx) continue;
+        for (int way = 0; way < 2; way++) {
+            check_promises(cx, 3, 7, way ? 1e-12 : 0);
+            check_promises(cx, 7, 3, way ? 1e-12 : 0);
+        }
+        CHECK(tn_error(cx) == TN_OK);
+        tn_close(cx);
+    }
+}
+
 const test_case tests_attention[] = {
+    TEST(leading_sizes_broadcast_causal_counts_from_the_first_and_blind_rows_are_0),
     TEST(cpu_agrees_with_ref),
     TEST(opencl_agrees_with_ref),
     TEST(it_is_what_other_ops_make),

@@ -354,6 +354,53 @@ static tn_data *witnessed(tn_ctx *cx, witness *w, int64_t count)
                                         .get    = see });
 }
 
+static tn_dataset_def classed(int64_t classes, const char *const *names)
+{
+    static witness w;
+    w.fails = -1;
+    return (tn_dataset_def){ .count       = 4,
+                             .fields      = 3,
+                             .field       = { { .dtype = TN_F64 },
+                                              { .dtype = TN_U8 },
+                                              { .dtype = TN_I32, .rank = 1, .size = { 2 } } },
+                             .user        = &w,
+                             .get         = see,
+                             .classes     = classes,
+                             .class_names = names };
+}
+
+static void a_dataset_of_a_function_has_the_classes_that_it_says(void)
+{
+    tn_ctx     *cx       = rules_open("cpu");
+    char        cat[]    = "cat";
+    const char *names[3] = { cat, "dog", "bird" };
+    tn_data    *d        = tn_dataset(cx, classed(3, names));
+    cat[0]               = 'r';  // it was copied
+    tn_data *rest        = tn_data_split(d, 0.5, 1);
+    CHECK_INT(tn_data_info(d).classes, 3);
+    CHECK_STR(tn_data_class(d, 0), "cat");
+    tn_data_free(d);
+    CHECK_INT(tn_data_info(rest).classes, 3);
+    CHECK_STR(tn_data_class(rest, 2), "bird");
+    CHECK(tn_data_class(rest, 3) == NULL && tn_data_class(rest, -1) == NULL);
+    d = tn_dataset(cx, classed(10, NULL));
+    CHECK_INT(tn_data_info(d).classes, 10);
+    CHECK(tn_data_class(d, 0) == NULL);
+    CHECK_INT(tn_data_info(tn_dataset(cx, classed(0, NULL))).classes, 0);
+    CHECK(tn_dataset(cx, classed(-1, NULL)) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "dataset: classes -1 is not in 0 .. ");
+    CHECK(tn_dataset(cx, classed(0, names)) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "dataset: class_names has names, but classes is 0");
+    names[1] = NULL;
+    CHECK(tn_dataset(cx, classed(3, names)) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "dataset: the name of class 1 is NULL");
+    tn_dataset_def no_y = classed(3, NULL);
+    no_y.fields         = 1;
+    CHECK(tn_dataset(cx, no_y) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "dataset: there are 3 classes, but no y");
+    tn_close(cx);
+}
+
 static void rule_21_a_dataset_function_runs_on_another_thread(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -696,6 +743,7 @@ const test_case tests_data[] = {
     TEST(a_split_takes_items_out),
     TEST(a_split_is_by_its_seed_and_keeps_the_order),
     TEST(rule_21_a_dataset_function_runs_on_another_thread),
+    TEST(a_dataset_of_a_function_has_the_classes_that_it_says),
     TEST(rule_21_a_failing_item_is_reported_by_the_batch_that_needs_it),
     TEST(split_datasets_take_turns_in_a_users_function),
     TEST(a_forked_child_reads_on),

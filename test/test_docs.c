@@ -257,7 +257,35 @@ static void every_environment_variable_is_in_the_readme(void)
     free(readme);
 }
 
+// ---- where builds land
+
+static void a_build_with_sanitizers_lands_where_contributing_says(void)
+{
+    const struct {
+        const char *asked, *folder;
+    } builds[] = { { "SANITIZE=address,undefined", "build/asan" },
+                   { "SANITIZE=address", "build/asan" },
+                   { "SANITIZE=thread", "build/tsan" },
+                   { "SANITIZE=undefined", "build/ubsan" },
+                   { "CC=clang TN_DEBUG=1", "build/clang-debug" } };
+    char *page = tree_read("CONTRIBUTING.md", NULL);
+    if (!CHECK(page != NULL)) return;
+    for (size_t i = 0; i < sizeof builds / sizeof *builds; i++) {
+        char command[256], out[4096], want[64];
+        snprintf(command, sizeof command,
+                 "env -u MAKEFLAGS -u MAKEOVERRIDES make -n --no-print-directory %s configure 2>&1",
+                 builds[i].asked);
+        snprintf(want, sizeof want, " -B %s ", builds[i].folder);
+        tree_run(command, out, sizeof out);
+        test_that(strstr(out, want) != NULL, "make %s: %.300s", builds[i].asked, out);
+        test_that(strstr(page, builds[i].folder) != NULL, "CONTRIBUTING.md: no %s",
+                  builds[i].folder);
+    }
+    free(page);
+}
+
 const test_case tests_docs[] = {
+    TEST(a_build_with_sanitizers_lands_where_contributing_says),
     TEST(the_page_of_ops_is_up_to_date),
     TEST(every_function_that_can_fail_has_a_call_site_form),
     TEST(every_link_of_a_page_leads_somewhere),

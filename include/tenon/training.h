@@ -146,6 +146,8 @@ typedef struct {
     tn_array field[TN_MAX_FIELDS];
     void    *user;
     int (*get)(void *user, int64_t i, void *const *dst);
+    int64_t            classes;      // of y, field 1; 0: it is not a class
+    const char *const *class_names;  // so many, copied; NULL: they have none
 } tn_dataset_def;
 TN_API tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def);
 

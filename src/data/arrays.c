@@ -110,6 +110,7 @@ tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 typedef struct {
     tni_source      source;  // first
     tn_dataset_def  def;
+    char          **class_names;  // def.classes of them, or NULL
     pthread_mutex_t lock;
 } callback;
 
@@ -126,23 +127,59 @@ static void free_callback(tni_heap *h, tni_source *s)
 {
     callback *c = (callback *)s;
     pthread_mutex_destroy(&c->lock);
+    for (int64_t i = 0; c->class_names && i < c->def.classes; i++) tni_free(h, c->class_names[i]);
+    tni_free(h, c->class_names);
     tni_free(h, c);
+}
+
+// Whether the classes of y can be what is said of them.
+static bool classes_ok(tn_ctx *cx, const tn_dataset_def *def)
+{
+    if (def->classes < 0 || def->classes > INT32_MAX)
+        return tni_refuse(cx, TN_EARG, "dataset: classes %lld is not in 0 .. %d",
+                          (long long)def->classes, INT32_MAX);
+    if (def->classes && def->fields < 2)
+        return tni_refuse(cx, TN_EARG, "dataset: there are %lld classes, but no y",
+                          (long long)def->classes);
+    if (def->class_names && !def->classes)
+        return tni_refuse(cx, TN_EARG, "dataset: class_names has names, but classes is 0");
+    for (int64_t i = 0; def->class_names && i < def->classes; i++)
+        if (!def->class_names[i])
+            return tni_refuse(cx, TN_EARG, "dataset: the name of class %lld is NULL", (long long)i);
+    return true;
+}
+
+// Copies the names of the classes; what is there when memory is out is freed with c.
+static bool copy_names(tni_heap *h, callback *c)
+{
+    if (!c->def.class_names) return true;
+    c->class_names = tni_zalloc(h, (size_t)c->def.classes * sizeof *c->class_names);
+    for (int64_t i = 0; c->class_names && i < c->def.classes; i++)
+        if (!(c->class_names[i] = tni_strdup(h, c->def.class_names[i]))) return false;
+    return c->class_names != NULL;
 }
 
 static tn_data *make_callback(tn_ctx *cx, tn_dataset_def def)
 {
     if (!tni_ctx_ok(cx, "dataset")) return NULL;
     if (!def.get) return tni_fail(cx, TN_EARG, "dataset: the function get is NULL");
+    if (!classes_ok(cx, &def)) return NULL;
     callback *c = tni_zalloc(&cx->heap, sizeof *c);
     if (!c) return tni_fail_memory(cx, "dataset");
-    c->def    = def;
-    c->source = (tni_source){ .count    = def.count,
-                              .fields   = def.fields,
-                              .threaded = true,
-                              .get      = get_callback,
-                              .free     = free_callback };
-    memcpy(c->source.field, def.field, sizeof def.field);
+    c->def = def;
     pthread_mutex_init(&c->lock, NULL);
+    if (!copy_names(&cx->heap, c)) {
+        free_callback(&cx->heap, &c->source);
+        return tni_fail_memory(cx, "dataset");
+    }
+    c->source = (tni_source){ .count       = def.count,
+                              .fields      = def.fields,
+                              .classes     = def.classes,
+                              .class_names = (const char *const *)c->class_names,
+                              .threaded    = true,
+                              .get         = get_callback,
+                              .free        = free_callback };
+    memcpy(c->source.field, def.field, sizeof def.field);
     return tni_data_make(cx, "dataset", &c->source);
 }
 
