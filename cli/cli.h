@@ -8,6 +8,7 @@
 
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_predict(int argc, char **argv);
 int cli_sample(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_demo(int argc, char **argv);
@@ -55,23 +56,26 @@ void cli_write_bytes(char *to, size_t size, int64_t bytes);
 // ---- options -----------------------------------------------------------------------------------
 
 // Commands that share the table of options.
-enum { CLI_TRAIN = 1, CLI_EVAL = 2, CLI_SAMPLE = 4, CLI_DEMO = 8 };
+enum { CLI_TRAIN = 1, CLI_EVAL = 2, CLI_SAMPLE = 4, CLI_DEMO = 8, CLI_PREDICT = 16 };
 
-// What a command was asked to do. Each field but the first and last two is an option of the table in
+// What a command was asked to do. Each field but the first and last ones is an option of the table in
 // options.c, which parses, explains, saves and frees them all. Texts are owned, NULL when not given;
 // numbers that were not given are 0.
 typedef struct {
     const char *program;  // as it was called, for the commands that are suggested
     const char *command;  // its name
     char       *model, *data, *optim, *schedule, *augment, *hidden, *vocab_dir;
-    char       *device, *save, *load, *log, *prompt, *part;
+    char       *device, *save, *load, *log, *prompt, *part, *out;
+    char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
     int64_t     layers, heads, width, context, depth;
-    int64_t     every, eval_every, save_every, threads, tokens, top_k;
+    int64_t     every, eval_every, save_every, threads, tokens, top_k, patience, top;
     double      lr, momentum, weight_decay, clip, dropout, temperature;
-    bool        resume, force, quiet;
-    uint64_t    given;  // bit i: row i of the table has a value
-    uint64_t    asked;  // bit i: it is from the command line
+    bool        resume, force, quiet, no_header;
+    char      **input;   // arguments that are no options, of predict
+    int         inputs;  // how many
+    uint64_t    given;   // bit i: row i of the table has a value
+    uint64_t    asked;   // bit i: it is from the command line
 } cli_settings;
 
 // Reads the options of a command. False, with a sentence on stderr, when they are wrong: exit with 2.
@@ -87,8 +91,10 @@ bool cli_options_fit(const cli_settings *s);
 const char *cli_options_kept(int i);
 const char *cli_options_text(const cli_settings *s, const char *name, char *room, size_t size);
 bool        cli_options_restore(cli_settings *s, const char *name, const char *text);
-void        cli_options_help(unsigned command);
-void        cli_settings_free(cli_settings *s);
+// Whether it is one of those that say what the network is, and from the command line.
+bool cli_options_of_network(const cli_settings *s, const char *name);
+void cli_options_help(unsigned command);
+void cli_settings_free(cli_settings *s);
 
 // ---- data --------------------------------------------------------------------------------------
 
@@ -118,13 +124,19 @@ typedef enum { CLI_PART_BOTH, CLI_PART_TRAIN, CLI_PART_TEST, CLI_PART_ALL } cli_
 
 #define CLI_SPEC_FORM \
     "digits[:count=N], idx:DIR, cifar10:DIR, csv:FILE[:target=COLUMN][:header=no] or text:FILE"
-#define CLI_AUGMENT_FORM "shift=N, crop=N and flip, with commas"
+#define CLI_AUGMENT_FORM   "shift=N, crop=N and flip, with commas"
+#define CLI_SEPARATOR_FORM "one character, or tab"
+bool cli_is_separator(const char *text);
 bool cli_is_spec(const char *text);
 bool cli_is_augment(const char *text);
 // Opens settings.data; schema: of the table that a network was trained on, or NULL. False, reported
 // on stderr, on failure.
 bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const char *schema,
                      cli_source *d);
+// Opens a table of rows to predict, for a network that was trained on settings.data.
+tn_data *cli_rows_open(tn_ctx *cx, const cli_settings *s, const char *path, const char *schema);
+// Reports the context's error in the tool's words. Returns 1, the exit status.
+int cli_fail_of_data(tn_ctx *cx);
 // Defaults for data of this kind, as cli_options_default takes them.
 const char *cli_source_defaults(const char *spec);
 // The path of a SPEC, "" where it has none; its kind: "csv".
@@ -143,6 +155,17 @@ bool cli_same_file(const char *a, const char *b);
 // Whether --save and --log can be written and are no other file of the run. False, reported.
 bool cli_files_check(const cli_settings *s);
 
+// A file that appears under its name when it is whole, or stdout.
+typedef struct {
+    FILE *f;
+    char *path, *temp;  // NULL: stdout
+} cli_out;
+
+// False, reported, where --out cannot be written or is one of the files that are read.
+bool cli_out_open(cli_out *o, const cli_settings *s);
+// Gives the file its name if all went well, else removes it. False, reported, if it could not be written.
+bool cli_out_close(cli_out *o, bool ok);
+
 // ---- models ------------------------------------------------------------------------------------
 
 // One network that the tool knows.
@@ -155,18 +178,40 @@ typedef struct {
 
 #define CLI_MODEL_FORM  "mlp, lenet, resnet or gpt2"
 #define CLI_HIDDEN_FORM "sizes with commas, as in 128,64, or none"
+#define CLI_NORMALIZE_FORM \
+    "MEAN,STD or MEAN,MEAN,.../STD,STD,..., a number for each channel, as in 0.1307,0.3081"
+bool             cli_is_normalize(const char *text);
 bool             cli_is_model(const char *text);
 bool             cli_is_hidden(const char *text);
 const cli_model *cli_model_at(int i);  // NULL past the last
 const cli_model *cli_model_find(const char *name);
-tn_tensor       *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target);
-tn_tensor       *cli_hits(tn_tensor *y, tn_tensor *target);  // how many classes are right
+// Builds a network, around it the normalization of the settings. weights: a file of another program that
+// the network inside is loaded from, or NULL. NULL, reported on stderr, on failure.
+tn_layer *cli_model_build(tn_ctx *cx, const cli_model *m, const cli_settings *s, const cli_facts *f,
+                          const char *weights);
+tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target);
+tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target);  // how many classes are right
 
-// A network for rows of a table: x is standardized, then goes through body; for numbers the output
-// goes back to the target's units. Means and deviations are buffers, saved with the weights.
+// A network for rows of a table: tn_nn_standardize around body, for numbers with the target's units.
 tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body);
-// Sets them from the data.
+// Sets means and deviations from the data.
 tn_status cli_tabular_fit(tn_layer *net, const cli_facts *f, tn_data *data);
+
+// ---- text --------------------------------------------------------------------------------------
+
+// The newest tokens of a text: the prompt at first, and always what the network looks back on.
+typedef struct {
+    int64_t *ids;  // to be freed
+    int64_t  count, room;
+} cli_tokens;
+
+// The tokens of a prompt, "" counting as the end of a line, with room for more. False, with an error in
+// the context.
+bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_bpe *bpe, int64_t more, cli_tokens *t);
+// What a network makes of the newest `context` of them: a number for each token that may come next.
+tn_tensor *cli_tokens_next(tn_layer *net, const cli_tokens *t, int64_t context);
+// The bytes of a token, to be freed; NULL, with an error in the context.
+char *cli_token_text(tn_ctx *cx, tn_bpe *bpe, int64_t id, int64_t *bytes);
 
 // ---- evaluation --------------------------------------------------------------------------------
 
@@ -241,12 +286,20 @@ typedef struct {
 void cli_curve_add(cli_curve *c, double loss);
 void cli_curve_draw(const cli_curve *c);
 
+// The best evaluation so far, of a run with --patience.
+typedef struct {
+    int64_t   step;   // 0: there was none
+    int64_t   since;  // evaluations after it
+    cli_score score;
+} cli_best;
+
 // What a run remembers beside weights, optimizer and data; stored in its checkpoint as it is. There is
 // no time in it, so that equal runs leave equal files.
 typedef struct {
     int64_t   step;                                     // done
     double    loss, accuracy, weight, accuracy_weight;  // smoothed: sums and their weights
     cli_curve curve;
+    cli_best  best;
 } cli_memory;
 
 // One step as the log and the progress see it. NaN: not measured.
@@ -296,7 +349,8 @@ typedef struct {
     cli_source       data;
     tn_layer        *net;
     tn_optim        *opt;
-    char            *schema;              // of a table, else NULL
+    char            *schema;   // of a table, else NULL
+    char            *classes;  // their names, a line each; NULL: they have none, or the schema
     int64_t          epoch_steps, steps;  // of an epoch, of the whole run
     cli_memory       memory;
     cli_progress     progress;
@@ -335,8 +389,10 @@ tn_ctx *cli_open(const cli_settings *s);
 typedef struct {
     const cli_model *model;
     cli_facts        facts;
-    char            *schema;  // of a table, else NULL; both texts are owned
-    char            *data;    // the SPEC it was trained on
+    char            *schema;   // of a table, else NULL; the texts are owned
+    char            *data;     // the SPEC it was trained on
+    char            *classes;  // their names, a line each; NULL: they have none, or the schema has
+    bool             foreign;  // weights of another program: facts and schema come from the data
 } cli_saved;
 
 // Reads a file's settings into s (those that have no value yet), facts and schema. False, reported.

@@ -114,7 +114,8 @@ static cli_part part_of(const cli_settings *s, const cli_saved *f)
 {
     if (!s->part) {
         // Rows that the network was trained on are no test; another file is one as a whole.
-        bool whole = !cli_source_has_test(s->data) && !cli_source_same(s->data, f->data);
+        bool whole = !cli_source_has_test(s->data) &&
+                     (f->foreign || !cli_source_same(s->data, f->data));
         return whole ? CLI_PART_ALL : CLI_PART_TEST;
     }
     if (!strcmp(s->part, "all")) return CLI_PART_ALL;
@@ -132,14 +133,22 @@ static bool facts_fit(const cli_facts *a, const cli_facts *b)
            false;
 }
 
+// Of a network that the file does not describe, the data tells what goes in and what comes out.
 static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     cli_source d;
     cli_score  score;
+    if (f->foreign) {
+        cli_options_default(s, cli_source_defaults(s->data));
+        cli_options_default(s, f->model->defaults);
+        cli_options_default(s, "batch=64 seed=0");
+    }
     if (!cli_options_fit(s)) return 2;
-    if (!cli_source_open(cx, s, part_of(s, f), f->schema, &d) || !facts_fit(&d.facts, &f->facts))
-        return 1;
-    tn_layer *net = cli_saved_build(cx, s, s->load, f);
+    if (!cli_source_open(cx, s, part_of(s, f), f->schema, &d)) return 1;
+    cli_saved what = *f;
+    if (f->foreign) what.facts = d.facts;
+    else if (!facts_fit(&d.facts, &f->facts)) return 1;
+    tn_layer *net = cli_saved_build(cx, s, s->load, &what);
     if (!net) return 1;
     if (cli_evaluate(net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
     printf("%s, %lld item%s of %s\n", s->model, (long long)score.items, cli_s(score.items),

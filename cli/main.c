@@ -34,8 +34,18 @@ static const command commands[] = {
       cli_train, CLI_TRAIN },
     { "eval", "evaluates a trained network", "--load FILE [--data SPEC] [OPTION]...",
       "The file knows its network, and the data it was trained on. Of a table or text that it was\n"
-      "trained on, only what was held out counts; other files count as a whole.\n",
+      "trained on, only what was held out counts; other files count as a whole. Weights of another\n"
+      "program, which say nothing of their network, want it named: --model, its sizes, and --data.\n",
       cli_eval, CLI_EVAL },
+    { "predict", "says what a trained network makes of new data",
+      "--load FILE [OPTION]... INPUT...\n       tenon predict --load FILE --prompt TEXT [OPTION]...",
+      "Writes CSV: a line for every row, image or line of text, with the likeliest class or next token\n"
+      "and its probability, or the number, in the target's own units. An INPUT is, by the network:\n"
+      "  a table        csv, plain or .gz, with or without the target, which is not looked at\n"
+      "  images         npy (bytes, or numbers as in training), IDX, PGM or PPM; no PNG or JPEG yet\n"
+      "  text           a file; what comes after each of its lines is predicted\n"
+      "With several INPUTs the first column is the file.\n",
+      cli_predict, CLI_PREDICT },
     { "sample", "writes text with a trained gpt2", "--load FILE [--prompt TEXT] [OPTION]...",
       "The text appears as it is made. The same seed gives the same text.\n", cli_sample,
       CLI_SAMPLE },
@@ -110,7 +120,7 @@ static int explain(const command *c)
     printf("tenon %s: %s\n\nusage: tenon %s%s%s\n\n%s", c->name, c->what, c->name,
            *c->usage ? " " : "", c->usage, c->more);
     if (c->options) cli_options_help(c->options);
-    if (c->options & CLI_TRAIN) explain_models();
+    if (c->options & (CLI_TRAIN | CLI_EVAL)) explain_models();
     if (c->options & (CLI_TRAIN | CLI_EVAL)) fputs(spec_help, stdout);
     return 0;
 }

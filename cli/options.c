@@ -31,11 +31,13 @@ typedef struct {
     const char *with;
 } option;
 
-enum { KEPT = 16 };  // belongs to a trained network, and is saved with it
+enum { KEPT = 32 };  // belongs to a trained network, and is saved with it
 
 #define MANY   1e15
 #define TRAINS (CLI_TRAIN | CLI_DEMO)
-#define LOADS  (CLI_EVAL | CLI_SAMPLE)
+#define LOADS  (CLI_EVAL | CLI_SAMPLE | CLI_PREDICT)
+#define BUILDS (TRAINS | CLI_EVAL)  // eval: of weights from elsewhere
+#define TABLES (CLI_TRAIN | CLI_EVAL | CLI_PREDICT)
 
 // The end of a row: the kind of the value, the field it goes to, and what it may be.
 #define FLAG(field)                .kind = OF_FLAG, .at = offsetof(cli_settings, field)
@@ -50,21 +52,25 @@ enum { KEPT = 16 };  // belongs to a trained network, and is saved with it
 // clang-format off
 static const option options[] = {
     { "model", "NAME", "one of the networks below",
-      MODEL, CLI_TRAIN | KEPT, FORM(model, cli_is_model, CLI_MODEL_FORM) },
+      MODEL, CLI_TRAIN | CLI_EVAL | KEPT, FORM(model, cli_is_model, CLI_MODEL_FORM) },
     { "hidden", "N,N,..", "mlp: sizes of the hidden layers, or none",
-      MODEL, TRAINS | KEPT, FORM(hidden, cli_is_hidden, CLI_HIDDEN_FORM), .with = "model mlp" },
+      MODEL, BUILDS | KEPT, FORM(hidden, cli_is_hidden, CLI_HIDDEN_FORM), .with = "model mlp" },
     { "depth", "N", "resnet: 18, 50, or for small images 20, 56",
-      MODEL, TRAINS | KEPT, WHOLE(depth, 1, 10000), .with = "model resnet" },
+      MODEL, BUILDS | KEPT, WHOLE(depth, 1, 10000), .with = "model resnet" },
     { "layers", "N", "gpt2: blocks",
-      MODEL, TRAINS | KEPT, WHOLE(layers, 1, 10000), .with = "model gpt2" },
+      MODEL, BUILDS | KEPT, WHOLE(layers, 1, 10000), .with = "model gpt2" },
     { "heads", "N", "gpt2: heads of attention",
-      MODEL, TRAINS | KEPT, WHOLE(heads, 1, 10000), .with = "model gpt2" },
+      MODEL, BUILDS | KEPT, WHOLE(heads, 1, 10000), .with = "model gpt2" },
     { "width", "N", "gpt2: numbers to a token",
-      MODEL, TRAINS | KEPT, WHOLE(width, 1, 1e6), .with = "model gpt2" },
+      MODEL, BUILDS | KEPT, WHOLE(width, 1, 1e6), .with = "model gpt2" },
     { "context", "N", "gpt2: tokens it looks back",
-      MODEL, TRAINS | KEPT, WHOLE(context, 1, 1e6), .with = "model gpt2" },
+      MODEL, BUILDS | KEPT, WHOLE(context, 1, 1e6), .with = "model gpt2" },
     { "dropout", "P", "gpt2: probability, 0 for none",
       MODEL, TRAINS | KEPT, REAL(dropout, 0, 0.99), .with = "model gpt2" },
+
+    { "normalize", "M,S", "of images: take mean M off, divide by S; or M,M,M/S,S,S by channel",
+      MODEL, BUILDS | KEPT, FORM(normalize, cli_is_normalize, CLI_NORMALIZE_FORM),
+      .with = "data digits idx cifar10" },
 
     { "load", "FILE", "the network, as train --save left it",
       DATA, LOADS, TEXT(load) },
@@ -72,6 +78,16 @@ static const option options[] = {
       DATA, TRAINS | CLI_EVAL | KEPT, FORM(data, cli_is_spec, CLI_SPEC_FORM) },
     { "part", "PART", "test, train or all of it",
       DATA, CLI_EVAL, WORDS(part, "test train all") },
+    { "separator", "C", "of a table: one character, or tab; else it is found out",
+      DATA, TABLES | KEPT, FORM(separator, cli_is_separator, CLI_SEPARATOR_FORM),
+      .with = "data csv" },
+    { "no-header", NULL, "of a table: the first line is a row",
+      DATA, TABLES | KEPT, FLAG(no_header), .with = "data csv" },
+    { "missing", "WHAT",
+      "of a table, for missing cells: error, mean, category (mean and a flag) or skip the row",
+      DATA, TABLES | KEPT, WORDS(missing, "error mean category skip"), .with = "data csv" },
+    { "missing-words", "W,W", "what counts as missing besides empty cells, else NA,NaN,null,?",
+      DATA, TABLES | KEPT, TEXT(missing_words), .with = "data csv" },
     { "limit", "N", "train on that many items, chosen by the seed",
       DATA, TRAINS | KEPT, WHOLE(limit, 1, MANY) },
     { "augment", "LIST", "change images: shift=2,flip,crop=4",
@@ -80,7 +96,7 @@ static const option options[] = {
     { "vocab-dir", "DIR", "GPT-2's vocab.bpe and encoder.json, instead of bytes",
       DATA, CLI_TRAIN | LOADS | KEPT, TEXT(vocab_dir), .with = "data text" },
     { "batch", "N", "items in a batch",
-      DATA, TRAINS | CLI_EVAL | KEPT, WHOLE(batch, 1, 1e9) },
+      DATA, TRAINS | CLI_EVAL | CLI_PREDICT | KEPT, WHOLE(batch, 1, 1e9) },
 
     { "epochs", "N", "times to go over the data",
       TRAINING, TRAINS | KEPT, WHOLE(epochs, 1, MANY) },
@@ -118,11 +134,17 @@ static const option options[] = {
       FILES, TRAINS, WHOLE(every, 1, MANY) },
     { "eval-every", "N", "evaluate every N steps too, not only at the end",
       FILES, TRAINS, WHOLE(eval_every, 1, MANY) },
+    { "patience", "N", "stop when N evaluations are no better; what is saved is the best",
+      FILES, TRAINS | KEPT, WHOLE(patience, 1, MANY), .with = "save" },
+    { "out", "FILE", "write the predictions there, instead of on stdout",
+      FILES, CLI_PREDICT, TEXT(out) },
+    { "top", "N", "the N likeliest classes or tokens, not only the first",
+      FILES, CLI_PREDICT, WHOLE(top, 1, 1e9) },
     { "quiet", NULL, "no progress; results and errors stay",
       FILES, TRAINS, FLAG(quiet) },
 
     { "prompt", "TEXT", "what the text begins with",
-      TEXTS, CLI_SAMPLE, TEXT(prompt) },
+      TEXTS, CLI_SAMPLE | CLI_PREDICT, TEXT(prompt) },
     { "tokens", "N", "how many to add",
       TEXTS, CLI_SAMPLE, WHOLE(tokens, 1, MANY) },
     { "temperature", "X", "below 1 safer, above 1 wilder, 0 always the likeliest",
@@ -242,6 +264,12 @@ void cli_options_default(cli_settings *s, const char *pairs)
     }
 }
 
+bool cli_options_of_network(const cli_settings *s, const char *name)
+{
+    const option *o = find(name, strlen(name));
+    return o && o->group == MODEL && (s->asked & bit_of(o));
+}
+
 const char *cli_options_kept(int i)
 {
     for (int k = 0; k < OPTIONS; k++)
@@ -297,6 +325,11 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
                       int *used)
 {
     const char *text = argv[0];
+    if (strncmp(text, "--", 2) != 0 && command == CLI_PREDICT) {
+        s->input[s->inputs++] = argv[0];
+        *used                 = 1;
+        return true;
+    }
     if (strncmp(text, "--", 2) != 0) return wrong(called, "\"%s\" is not an option", text);
     size_t        length = strcspn(text + 2, "=");
     const char   *value  = text[2 + length] ? text + 3 + length : NULL;
@@ -317,7 +350,8 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
 
 bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv)
 {
-    *s = (cli_settings){ .program = argv[0], .command = argv[1] };
+    // Inputs go to the front of the arguments, where others have been read already.
+    *s = (cli_settings){ .program = argv[0], .command = argv[1], .input = argv + 2 };
     for (int i = 2, used = 0; i < argc; i += used)
         if (!parse_one(s, command, argv[1], argc - i, argv + i, &used)) {
             cli_settings_free(s);

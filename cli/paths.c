@@ -46,26 +46,27 @@ bool cli_same_file(const char *a, const char *b)
 
 // A file is written beside its name and then gets it, so it is the folder that matters. Where the name
 // is a link, that is the folder of what it leads to.
-static bool can_be_made(const char *path)
+static bool can_be_made(const char *option, const char *path)
 {
     char real[PATH_MAX], temp[PATH_MAX + 64];
     snprintf(temp, sizeof temp, "%s.tenon-tmp-XXXXXX", realpath(path, real) ? real : path);
     int fd = mkstemp(temp);
-    if (fd < 0) return cli_fail("--save %s: %s", path, strerror(errno)), false;
+    if (fd < 0) return cli_fail("%s %s: %s", option, path, strerror(errno)), false;
     close(fd);
     unlink(temp);
     return true;
 }
 
-static bool can_be_saved(const char *path)
+static bool can_be_saved(const char *option, const char *path)
 {
     struct stat st;
     bool        is = stat(path, &st) == 0;
-    if (!*name_in(path)) return cli_fail("--save \"%s\" is not the name of a file", path), false;
-    if (is && S_ISDIR(st.st_mode)) return cli_fail("--save %s: it is a folder", path), false;
+    if (!*name_in(path))
+        return cli_fail("%s \"%s\" is not the name of a file", option, path), false;
+    if (is && S_ISDIR(st.st_mode)) return cli_fail("%s %s: it is a folder", option, path), false;
     if (is && !S_ISREG(st.st_mode))
-        return cli_fail("--save %s: it is not a regular file", path), false;
-    return can_be_made(path);
+        return cli_fail("%s %s: it is not a regular file", option, path), false;
+    return can_be_made(option, path);
 }
 
 static bool differ(const char *one, const char *a, const char *other, const char *b)
@@ -96,10 +97,48 @@ bool cli_files_check(const cli_settings *s)
     if (s->save && strlen(s->save) > ROOM - 64) return cli_fail("--save is too long"), false;
     snprintf(state, sizeof state, "%s.state", s->save ? s->save : "");
     cli_source_path(s->data, data, sizeof data);
-    if (s->save && (!can_be_saved(s->save) || !can_be_saved(state))) return false;
+    if (s->save && (!can_be_saved("--save", s->save) || !can_be_saved("--save", state)))
+        return false;
     if (!differ("--log", s->log, "--data", data)) return false;
     return !s->save || (differ("--save", s->save, "--data", data) &&
                         differ("--save", s->save, "--log", s->log) &&
                         differ("the state", state, "--data", data) &&
                         differ("the state", state, "--log", s->log));
+}
+
+// ---- a file that appears whole
+
+bool cli_out_open(cli_out *o, const cli_settings *s)
+{
+    char real[PATH_MAX];
+    *o = (cli_out){ .f = s->out ? NULL : stdout };
+    if (!s->out) return true;
+    if (!can_be_saved("--out", s->out) || !differ("--out", s->out, "--load", s->load)) return false;
+    for (int i = 0; i < s->inputs; i++)
+        if (!differ("--out", s->out, "the input", s->input[i])) return false;
+    const char *path = realpath(s->out, real) ? real : s->out;  // a link leads to its file
+    size_t      room = strlen(path) + 64;
+    o->path          = strdup(path);
+    o->temp          = malloc(room);
+    if (!o->path || !o->temp) return cli_fail("out of memory"), cli_out_close(o, false), false;
+    snprintf(o->temp, room, "%s.tenon-tmp-%ld", path, (long)getpid());
+    o->f = fopen(o->temp, "wbx");
+    if (o->f) return true;
+    cli_fail("--out %s: %s", s->out, strerror(errno));
+    return cli_out_close(o, false), false;
+}
+
+bool cli_out_close(cli_out *o, bool ok)
+{
+    if (o->f == stdout) return true;  // the tool looks at it as it ends
+    bool written = o->f && fflush(o->f) == 0 && !ferror(o->f) && fsync(fileno(o->f)) == 0;
+    if (o->f && fclose(o->f) != 0) written = false;
+    if (ok && (!written || rename(o->temp, o->path) != 0)) {
+        cli_fail("--out %s: %s", o->path, strerror(errno));
+        ok = written = false;
+    }
+    if (!ok && o->f) unlink(o->temp);
+    free(o->path);
+    free(o->temp);
+    return written;
 }

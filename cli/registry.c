@@ -1,11 +1,12 @@
 // registry.c: the networks that the tool knows, one row each, and what they are trained for.
 #include "cli.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tenon/models.h>
 
-enum { MOST_LAYERS = 32 };
+enum { MOST_LAYERS = 32, MOST_CHANNELS = 64 };
 
 // ---- mlp
 
@@ -83,6 +84,82 @@ static tn_layer *build_gpt2(tn_ctx *cx, const cli_settings *s, const cli_facts *
                                        .vocab   = f->outputs,
                                        .context = s->context,
                                        .dropout = s->dropout > 0 ? s->dropout : TN_ZERO });
+}
+
+// ---- normalization and weights from elsewhere
+
+// Numbers with commas, up to `most`; their count, 0 where it is no such list. *end is behind it.
+static int read_numbers(const char *text, double *v, int most, const char **end)
+{
+    for (int n = 0; n < most; text++) {
+        char *after;
+        v[n++] = strtod(text, &after);
+        *end   = after;
+        if (after == text || !isfinite(v[n - 1])) return 0;
+        if (*after != ',') return n;
+        text = after;
+    }
+    return 0;
+}
+
+// "MEAN,STD" or "MEAN,.../STD,...": how many of each, 0 where it is neither.
+static int read_normalize(const char *text, double mean[MOST_CHANNELS], double std[MOST_CHANNELS])
+{
+    const char *end;
+    int         n = read_numbers(text, mean, MOST_CHANNELS, &end);
+    if (n == 2 && !*end) {
+        std[0] = mean[1];
+        return std[0] > 0;
+    }
+    if (n == 0 || *end != '/' || read_numbers(end + 1, std, MOST_CHANNELS, &end) != n || *end)
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (!(std[i] > 0)) return 0;
+    return n;
+}
+
+bool cli_is_normalize(const char *text)
+{
+    double mean[MOST_CHANNELS], std[MOST_CHANNELS];
+    return read_normalize(text, mean, std) > 0;
+}
+
+// The network with the normalization of the settings around it.
+static tn_layer *normalized(tn_ctx *cx, const cli_settings *s, const cli_facts *f, tn_layer *net)
+{
+    double mean[MOST_CHANNELS], std[MOST_CHANNELS];
+    int    n = s->normalize && net ? read_normalize(s->normalize, mean, std) : 0;
+    if (n == 0) return net;
+    if (n != 1 && n != f->size[0])
+        return cli_fail("--normalize has %d means, and the images have %lld channel%s", n,
+                        (long long)f->size[0], cli_s(f->size[0])),
+               NULL;
+    tn_scope *scope = tn_begin(cx);
+    tn_layer *l = tn_nn_standardize_with(cx, TN_SHAPE(n, 1, 1), net, (tn_nn_standardize_opts){ 0 });
+    tn_assign(tn_layer_find(l, "mean"), tn_from(cx, TN_F64, TN_SHAPE(n, 1, 1), mean));
+    tn_assign(tn_layer_find(l, "std"), tn_from(cx, TN_F64, TN_SHAPE(n, 1, 1), std));
+    return tn_end(scope) == TN_OK && tn_error(cx) == TN_OK ? l : NULL;
+}
+
+// Hugging Face's files of GPT-2 have names without their first part, and masks.
+static tn_status load_foreign(tn_ctx *cx, tn_layer *net, const char *path)
+{
+    tn_load_opts o    = { .ignore = "*.attn.bias" };
+    tn_file     *file = tn_file_open(cx, path);
+    for (int i = 0; i < tn_file_count(file); i++)
+        if (!strcmp(tn_file_name(file, i), "wte.weight")) o.add_prefix = "transformer.";
+    tn_file_free(file);
+    return tn_load_with(net, path, o);
+}
+
+tn_layer *cli_model_build(tn_ctx *cx, const cli_model *m, const cli_settings *s, const cli_facts *f,
+                          const char *weights)
+{
+    tn_layer *net = m->build(cx, s, f);
+    if (net && weights && load_foreign(cx, net, weights) != TN_OK) net = NULL;
+    net = normalized(cx, s, f, net);
+    if (!net && tn_error(cx) != TN_OK) cli_fail_of(cx);
+    return net;
 }
 
 // ---- the table

@@ -4,14 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The newest tokens: the prompt at first, and always what the network looks back on.
-typedef struct {
-    int64_t *ids;
-    int64_t  count, room;
-} text;
-
 // What the network no longer sees makes room.
-static void add_token(text *t, int64_t id, int64_t context)
+static void add_token(cli_tokens *t, int64_t id, int64_t context)
 {
     if (t->count == t->room) {
         memmove(t->ids, t->ids + t->count - context, (size_t)context * sizeof *t->ids);
@@ -20,11 +14,12 @@ static void add_token(text *t, int64_t id, int64_t context)
     t->ids[t->count++] = id;
 }
 
-static bool read_prompt(tn_ctx *cx, const cli_settings *s, const char *prompt, tn_bpe *bpe, text *t)
+bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_bpe *bpe, int64_t more, cli_tokens *t)
 {
+    if (!*prompt) prompt = "\n";
     int64_t bytes = (int64_t)strlen(prompt);
     int64_t n     = bpe ? tn_bpe_encode(bpe, prompt, bytes, NULL, 0) : bytes;
-    t->room       = n + 2 * s->context;
+    t->room       = n + more;
     t->ids        = n < 0 ? NULL : cli_alloc(cx, t->room, sizeof *t->ids);
     if (!t->ids) return false;
     if (bpe) tn_bpe_encode(bpe, prompt, bytes, t->ids, n);
@@ -34,13 +29,27 @@ static bool read_prompt(tn_ctx *cx, const cli_settings *s, const char *prompt, t
     return true;
 }
 
-// Draws the next token from the network's opinion of the newest `context` ones.
-static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, const text *t)
+tn_tensor *cli_tokens_next(tn_layer *net, const cli_tokens *t, int64_t context)
 {
-    int64_t    n     = t->count < s->context ? t->count : s->context;
+    int64_t    n = t->count < context ? t->count : context;
+    tn_tensor *x = tn_from(tn_layer_ctx(net), TN_I64, TN_SHAPE(1, n), t->ids + t->count - n);
+    return tn_select(tn_select(tn_forward(net, x), 0, 0), 0, n - 1);
+}
+
+char *cli_token_text(tn_ctx *cx, tn_bpe *bpe, int64_t id, int64_t *bytes)
+{
+    *bytes     = bpe ? tn_bpe_decode(bpe, &id, 1, NULL, 0) : 1;
+    char *text = *bytes < 0 ? NULL : cli_alloc(cx, *bytes, 1);
+    if (text && bpe) tn_bpe_decode(bpe, &id, 1, text, *bytes);
+    else if (text) text[0] = (char)id;
+    return text;
+}
+
+// Draws the next token from the network's opinion of the newest `context` ones.
+static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, const cli_tokens *t)
+{
     tn_scope  *scope = tn_begin(cx);
-    tn_tensor *x     = tn_from(cx, TN_I64, TN_SHAPE(1, n), t->ids + t->count - n);
-    tn_tensor *y     = tn_select(tn_select(tn_forward(net, x), 0, 0), 0, n - 1);
+    tn_tensor *y     = cli_tokens_next(net, t, s->context);
     int64_t    vocab = y ? tn_size(y, 0) : 0, id;
     if (!(s->temperature > 0)) id = tn_item_i64(tn_argmax_all(y));
     else {
@@ -54,11 +63,9 @@ static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, cons
 
 static bool print_token(tn_ctx *cx, tn_bpe *bpe, cli_partial *partial, int64_t id)
 {
-    int64_t n     = bpe ? tn_bpe_decode(bpe, &id, 1, NULL, 0) : 1;
-    char   *bytes = n < 0 ? NULL : cli_alloc(cx, n, 1);
+    int64_t n;
+    char   *bytes = cli_token_text(cx, bpe, id, &n);
     if (!bytes) return false;
-    if (bpe) tn_bpe_decode(bpe, &id, 1, bytes, n);
-    else bytes[0] = (char)id;
     cli_print_text(partial, bytes, (size_t)n);
     free(bytes);
     return fflush(stdout) == 0;
@@ -66,7 +73,7 @@ static bool print_token(tn_ctx *cx, tn_bpe *bpe, cli_partial *partial, int64_t i
 
 static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
-    text        t       = { 0 };
+    cli_tokens  t       = { 0 };
     cli_partial partial = { 0 };
     tn_bpe     *bpe;
     if (f->facts.task != CLI_TOKENS) return cli_fail("%s is no network for text", s->load);
@@ -74,7 +81,7 @@ static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     const char *prompt = s->prompt && *s->prompt ? s->prompt : "\n";
     tn_layer   *net    = cli_saved_build(cx, s, s->load, f);
     if (!net || !cli_tokenizer(cx, s, &bpe)) return 1;
-    if (!read_prompt(cx, s, prompt, bpe, &t)) return cli_fail_of(cx);
+    if (!cli_tokens_read(cx, prompt, bpe, 2 * s->context, &t)) return cli_fail_of(cx);
     tn_seed(cx, (uint64_t)s->seed);
     tn_layer_train(net, false);
     tn_grad_mode(cx, false);

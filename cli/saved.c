@@ -57,9 +57,11 @@ static void describe(const cli_run *r, pairs *p)
     snprintf(p->room[p->count], ROOM, "%lld", (long long)f->outputs);
     add_pair(p, "outputs", p->room[p->count]);
     add_pair(p, "schema", r->schema);
+    add_pair(p, "classes", r->classes);
     snprintf(p->room[p->count], ROOM, "%lld", (long long)r->memory.step);
     add_pair(p, "step", p->room[p->count]);
-    snprintf(p->room[p->count], ROOM, "%lld", (long long)r->steps);
+    bool over = r->s->patience > 0 && r->memory.best.since >= r->s->patience;  // this was the last
+    snprintf(p->room[p->count], ROOM, "%lld", (long long)(over ? r->memory.step : r->steps));
     add_pair(p, "steps", p->room[p->count]);
 }
 
@@ -94,6 +96,17 @@ static bool state_path(const cli_settings *s, char *path)
     return snprintf(path, PATH_ROOM, "%s.state", s->save) < PATH_ROOM;
 }
 
+static tn_status save_weights(const cli_run *r, const pairs *p)
+{
+    return tn_save_with(r->net, r->s->save, (tn_save_opts){ .nmeta = p->count, .meta = p->text });
+}
+
+// With --patience FILE has the best weights, and the state the newest.
+static bool are_to_be_saved(const cli_run *r)
+{
+    return r->memory.best.step == 0 || r->memory.best.step == r->memory.step;
+}
+
 // The state goes first, and nothing is removed: each file is replaced as a whole or stays. A failure
 // before both leaves the run that was there; one between them leaves its weights beside the new
 // state, which resumes the new run. The other order could leave new weights whose run is lost.
@@ -106,9 +119,7 @@ tn_status cli_run_save(cli_run *r)
     if (!state_path(r->s, path) || !note(r, &p)) return TN_EARG;
     tn_checkpoint c      = checkpoint_of(r);
     tn_status     status = tn_checkpoint_save(r->cx, path, &c);
-    if (status == TN_OK)
-        status = tn_save_with(r->net, r->s->save,
-                              (tn_save_opts){ .nmeta = p.count, .meta = p.text });
+    if (status == TN_OK && are_to_be_saved(r)) status = save_weights(r, &p);
     r->saved = cli_seconds();
     return status;
 }
@@ -169,8 +180,10 @@ static const char *why_not(const cli_settings *s, const char *name, const char *
 {
     char        room[ROOM];
     const char *mine = cli_options_text(s, name, room, ROOM);
-    if (!s->resume || !mine || (text && !strcmp(mine, text))) return NULL;
-    if (!strcmp(name, "data") || !strcmp(name, "vocab-dir")) return NULL;
+    if (!mine || (text && !strcmp(mine, text))) return NULL;
+    if (!s->resume) return cli_options_of_network(s, name) ? "cannot be another" : NULL;
+    if (!strcmp(name, "data") || !strcmp(name, "vocab-dir") || !strcmp(name, "patience"))
+        return NULL;
     if (strcmp(name, "epochs")) return "cannot change";
     return text && s->epochs < strtoll(text, NULL, 10) ? "may be raised, not lowered," : NULL;
 }
@@ -181,8 +194,9 @@ static bool read_settings(const origin *from, cli_settings *s, const char *path)
     for (int i = 0; (name = cli_options_kept(i)) != NULL; i++) {
         const char *text = value_of(from, name), *why = why_not(s, name, text);
         if (why)
-            return cli_fail("--%s %s when a run is resumed; %s has %s", name, why, path,
-                            text ? text : "none"),
+            return cli_fail("--%s %s %s; %s has %s", name, why,
+                            s->resume ? "when a run is resumed" : "for a network that is trained",
+                            path, text ? text : "none"),
                    false;
         if (text && !cli_options_restore(s, name, text))
             return cli_fail("%s: its %s, \"%s\", is none", path, name, text), false;
@@ -193,15 +207,21 @@ static bool read_settings(const origin *from, cli_settings *s, const char *path)
 static bool read_all(const origin *from, cli_settings *s, const char *path, cli_saved *f)
 {
     *f = (cli_saved){ 0 };
-    if (!value_of(from, "model") || !value_of(from, "data") || !read_facts(from, &f->facts))
-        return cli_fail("%s does not say how it was trained; tenon train --save writes files that "
-                        "do",
-                        path),
-               false;
+    if (!value_of(from, "model") || !value_of(from, "data") || !read_facts(from, &f->facts)) {
+        bool names = from->file && s->model && s->data;  // weights of another program
+        f->foreign = names;
+        f->model   = names ? cli_model_find(s->model) : NULL;
+        return names || (cli_fail("%s does not say how it was trained; tenon train --save writes "
+                                  "files that do, and tenon eval takes others with --model and "
+                                  "--data",
+                                  path),
+                         false);
+    }
     if (!read_settings(from, s, path)) return false;
-    f->schema = copy_value(from, "schema");
-    f->data   = copy_value(from, "data");
-    f->model  = cli_model_find(s->model);
+    f->schema  = copy_value(from, "schema");
+    f->data    = copy_value(from, "data");
+    f->classes = copy_value(from, "classes");
+    f->model   = cli_model_find(s->model);
     return f->model && f->data;
 }
 
@@ -250,14 +270,15 @@ void cli_saved_free(cli_saved *f)
 {
     free(f->schema);
     free(f->data);
+    free(f->classes);
     *f = (cli_saved){ 0 };
 }
 
 tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, const cli_saved *f)
 {
-    tn_layer *net = f->model->build(cx, s, &f->facts);
-    if (net && tn_load(net, path) == TN_OK) return net;
-    if (tn_error(cx) != TN_OK) cli_fail_of(cx);
+    tn_layer *net = cli_model_build(cx, f->model, s, &f->facts, f->foreign ? path : NULL);
+    if (!net || f->foreign || tn_load(net, path) == TN_OK) return net;
+    cli_fail_of(cx);
     return NULL;
 }
 
@@ -288,7 +309,10 @@ int cli_run_resume(cli_run *r)
     if (tn_checkpoint_load(r->cx, path, &c) != TN_OK) return cli_fail_of(r->cx);
     memcpy(&r->memory, r->notes, sizeof r->memory);
     if (r->memory.step != c.step) return cli_fail("%s: it is not a state of this tool", path);
-    return 0;
+    if (r->memory.best.step == 0 || !are_to_be_saved(r)) return 0;
+    pairs p;  // the run may have ended between the two files, before FILE had the best weights
+    describe(r, &p);
+    return save_weights(r, &p) == TN_OK ? 0 : cli_fail_of(r->cx);
 }
 
 // ---- what is there already

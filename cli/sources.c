@@ -60,14 +60,38 @@ static tn_data *open_cifar10(tn_ctx *cx, const request *r, bool test)
     return tn_cifar10(cx, r->spec->path, test);
 }
 
+static int missing_of(const cli_settings *s)
+{
+    static const char *const words[] = { [TN_MISSING_ERROR]    = "error",
+                                         [TN_MISSING_MEAN]     = "mean",
+                                         [TN_MISSING_CATEGORY] = "category",
+                                         [TN_MISSING_SKIP]     = "skip" };
+    for (int i = 0; s->missing && i <= TN_MISSING_SKIP; i++)
+        if (!strcmp(words[i], s->missing)) return i;
+    return TN_MISSING_ERROR;
+}
+
+bool cli_is_separator(const char *text)
+{
+    return !strcmp(text, "tab") || !strcmp(text, "\\t") ||
+           (strlen(text) == 1 && !strchr("\"\r\n", *text));
+}
+
+static tn_csv_opts csv_options(const cli_settings *s, const spec *p, const char *schema)
+{
+    const char *separator = s->separator ? s->separator : "", *header = p->value[1];
+    return (tn_csv_opts){ .target        = *p->value[0] ? p->value[0] : NULL,
+                          .separator     = (char)(strlen(separator) > 1 ? '\t' : *separator),
+                          .no_header     = *header ? !strcmp(header, "no") : s->no_header,
+                          .schema        = schema,
+                          .missing       = missing_of(s),
+                          .missing_words = s->missing_words };
+}
+
 static tn_data *open_csv(tn_ctx *cx, const request *r, bool test)
 {
-    const spec *p = r->spec;
     (void)test;
-    return tn_csv(cx, p->path,
-                  (tn_csv_opts){ .target    = *p->value[0] ? p->value[0] : NULL,
-                                 .no_header = !strcmp(p->value[1], "no"),
-                                 .schema    = r->schema });
+    return tn_csv(cx, r->spec->path, csv_options(r->s, r->spec, r->schema));
 }
 
 static tn_data *open_text(tn_ctx *cx, const request *r, bool test)
@@ -317,15 +341,29 @@ static bool hold_out(cli_source *d, tn_data *all, const spec *p, const cli_setti
     return true;
 }
 
-// The context's error. Where it names an option of the library, the SPEC's word for it is said.
-static bool fail_of(tn_ctx *cx)
+// Where the error names an option of the library, the tool's word for it is said.
+int cli_fail_of_data(tn_ctx *cx)
 {
-    static const char theirs[] = "set .no_header";
+    static const char *const words[][2] = { { "set .no_header", "add :header=no to --data" },
+                                            { "set .missing", "use --missing" } };
 
-    const char *text = tn_error_text(cx), *at = strstr(text, theirs);
-    if (!at) cli_fail_of(cx);
-    else cli_fail("%.*sadd :header=no to --data%s", (int)(at - text), text, at + sizeof theirs - 1);
-    return false;
+    const char *text = tn_error_text(cx);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *at = strstr(text, words[i][0]);
+        if (at)
+            return cli_fail("%.*s%s%s", (int)(at - text), text, words[i][1],
+                            at + strlen(words[i][0]));
+    }
+    return cli_fail_of(cx);
+}
+
+tn_data *cli_rows_open(tn_ctx *cx, const cli_settings *s, const char *path, const char *schema)
+{
+    spec p;
+    if (!parse(s->data, &p)) return NULL;
+    tn_csv_opts o = csv_options(s, &p, schema);
+    o.no_target   = true;
+    return tn_csv(cx, path, o);
 }
 
 bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const char *schema,
@@ -347,7 +385,7 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
         d->test = part == CLI_PART_TRAIN ? d->train : p.kind->open(cx, &r, true);
     }
     if (part == CLI_PART_BOTH) d->train = limited(d->train, s);
-    if (!d->test || tn_error(cx) != TN_OK) return fail_of(cx);
+    if (!d->test || tn_error(cx) != TN_OK) return cli_fail_of_data(cx), false;
     d->facts = facts_of(d->test, &p, d->bpe);
     if (part != CLI_PART_BOTH) return true;
     cli_facts test = d->facts;

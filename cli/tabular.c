@@ -1,8 +1,9 @@
-// tabular.c: networks for rows of a table, as a layer of our own. Columns come in all sizes, so they
-// are standardized first; the numbers for that are part of the network and of its file.
+// tabular.c: networks for rows of a table. Columns come in all sizes, so they are standardized first; the
+// numbers for that are part of the network and of its file.
 #include "cli.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { CHUNK = 1024 };  // rows read at a time
@@ -10,34 +11,12 @@ enum { CHUNK = 1024 };  // rows read at a time
 // Below this part of its squared mean a variance is nothing that f32 could tell from a constant.
 static const double LEAST_VARIANCE = 1e-14;
 
-// The children and buffers of the layer, by hand.
-typedef struct {
-    tn_layer  *body;
-    tn_tensor *mean, *std;                // (columns)
-    tn_tensor *target_mean, *target_std;  // (outputs), NULL for classes
-} tabular;
-
-static tn_tensor *forward(tn_layer *l, tn_tensor *x)
-{
-    tabular   *t = tn_layer_self(l);
-    tn_tensor *y = tn_forward(t->body, tn_div(tn_sub(x, t->mean), t->std));
-    return t->target_mean ? tn_add(tn_mul(y, t->target_std), t->target_mean) : y;
-}
-
 tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body)
 {
-    tabular  *t = body ? cli_alloc(cx, 1, sizeof *t) : NULL;
-    tn_layer *l = t ? tn_layer_new(cx, forward, t, free) : NULL;
-    if (!l) return NULL;
-    t->mean = tn_layer_buffer(l, "mean", tn_zeros(cx, TN_F32, TN_SHAPE(f->size[0])));
-    t->std  = tn_layer_buffer(l, "std", tn_ones(cx, TN_F32, TN_SHAPE(f->size[0])));
-    if (f->task == CLI_NUMBERS) {
-        t->target_mean = tn_layer_buffer(l, "target_mean",
-                                         tn_zeros(cx, TN_F32, TN_SHAPE(f->outputs)));
-        t->target_std = tn_layer_buffer(l, "target_std", tn_ones(cx, TN_F32, TN_SHAPE(f->outputs)));
-    }
-    t->body = tn_layer_child(l, "net", body);
-    return t->body && tn_error(cx) == TN_OK ? l : NULL;
+    int64_t outputs = f->task == CLI_NUMBERS ? f->outputs : 0;
+    return body ? tn_nn_standardize_with(cx, 1, f->size, body,
+                                         (tn_nn_standardize_opts){ .outputs = outputs })
+                : NULL;
 }
 
 // Sums over the rows of one field, column by column.
@@ -74,6 +53,17 @@ static tn_status pass(sums *s, tn_data *data, bool target, bool second)
     return status;
 }
 
+// A network can be trained on a target that never changes, but that is hardly what was meant.
+static void say_constant(const char *name, double value)
+{
+    char number[32];
+    snprintf(number, sizeof number, "%.6g", value);
+    fprintf(stderr,
+            "tenon: the target is %s%s%s in every row that is trained on, so there is nothing to "
+            "learn; is it the right column?\n",
+            name ? "\"" : "", name ? cli_shown(name) : number, name ? "\"" : "");
+}
+
 static tn_status fit(tn_layer *net, const char *mean, const char *std, tn_data *data, bool target,
                      int64_t columns)
 {
@@ -87,6 +77,7 @@ static tn_status fit(tn_layer *net, const char *mean, const char *std, tn_data *
         for (int64_t k = 0; k < columns; k++) {
             bool constant = s.square[k] <= LEAST_VARIANCE * s.mean[k] * s.mean[k];
             s.square[k]   = constant ? 1 : sqrt(s.square[k]);
+            if (constant && target) say_constant(NULL, s.mean[k]);
         }
         tn_assign(tn_layer_find(net, mean), tn_from(cx, TN_F64, TN_SHAPE(columns), s.mean));
         tn_assign(tn_layer_find(net, std), tn_from(cx, TN_F64, TN_SHAPE(columns), s.square));
@@ -104,6 +95,7 @@ tn_status cli_tabular_fit(tn_layer *net, const cli_facts *f, tn_data *data)
     tn_status status = fit(net, "mean", "std", data, false, f->size[0]);
     if (status == TN_OK && f->task == CLI_NUMBERS)
         status = fit(net, "target_mean", "target_std", data, true, f->outputs);
+    if (f->task == CLI_CLASSES && f->outputs == 1) say_constant(tn_data_class(data, 0), 0);
     if (status == TN_OK) status = tn_data_rewind(data);
     tn_status end = tn_end(scope);
     return status != TN_OK ? status : end;

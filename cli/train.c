@@ -98,8 +98,25 @@ static bool keep_schema(cli_run *r)
     return r->schema || (cli_fail("out of memory"), false);
 }
 
+// Of images that have them: the names of the classes, a line each, for predictions.
+static bool keep_classes(cli_run *r)
+{
+    tn_data *d = r->data.train;
+    size_t   n = 1;
+    if (r->schema || !tn_data_class(d, 0)) return true;
+    for (int64_t i = 0; tn_data_class(d, i); i++) n += strlen(tn_data_class(d, i)) + 1;
+    char *to = r->classes = cli_alloc(r->cx, (int64_t)n, 1);
+    for (int64_t i = 0; to && tn_data_class(d, i); i++)
+        to += sprintf(to, "%s\n", tn_data_class(d, i));
+    return to || (cli_fail_of(r->cx), false);
+}
+
 static void say_what_runs(const cli_run *r)
 {
+    int64_t skipped = tn_data_info(r->data.train).skipped;
+    if (skipped > 0)
+        fprintf(stderr, "tenon: %lld row%s %s left out, for missing cells\n", (long long)skipped,
+                cli_s(skipped), skipped == 1 ? "is" : "are");
     if (r->s->quiet) return;
     int64_t parameters = tn_layer_count(r->net), items = tn_data_count(r->data.train);
     fprintf(stderr, "%s with %lld parameter%s; %lld item%s of %s; %lld epoch%s of %lld step%s\n",
@@ -130,9 +147,11 @@ static int open_run(cli_run *r)
     int           status;
     if (!(r->cx = cli_open(s))) return 1;
     if ((status = settle(r)) != 0) return status;
-    if (!cli_source_open(r->cx, s, CLI_PART_BOTH, r->schema, &r->data) || !keep_schema(r)) return 1;
-    r->net = r->model->build(r->cx, s, &r->data.facts);
-    if (!r->net) return tn_error(r->cx) != TN_OK ? cli_fail_of(r->cx) : 1;
+    if (!cli_source_open(r->cx, s, CLI_PART_BOTH, r->schema, &r->data) || !keep_schema(r) ||
+        !keep_classes(r))
+        return 1;
+    r->net = cli_model_build(r->cx, r->model, s, &r->data.facts, NULL);
+    if (!r->net) return 1;
     if (r->schema && !s->resume && cli_tabular_fit(r->net, &r->data.facts, r->data.train) != TN_OK)
         return cli_fail_of(r->cx);
     r->epoch_steps = tn_data_batches(r->data.train, s->batch);
@@ -160,6 +179,7 @@ void cli_run_close(cli_run *r)
     tn_close(r->cx);
     if (r->log) fclose(r->log);
     free(r->schema);
+    free(r->classes);
     free(r->notes);
 }
 
@@ -208,16 +228,36 @@ static bool is_due(int64_t step, int64_t every)
     return every > 0 && step % every == 0;
 }
 
+// With --patience the best one is remembered.
 static bool score(cli_run *r)
 {
+    cli_best *best = &r->memory.best;
     if (cli_evaluate(r->net, &r->data, r->s->batch, &r->score) != TN_OK) return false;
     r->is_scored = true;
+    if (r->s->patience == 0) return true;
+    best->since++;
+    if (best->step == 0 || r->score.loss < best->score.loss)
+        *best = (cli_best){ .step = r->memory.step, .score = r->score };
     return true;
+}
+
+// Whether the evaluations have been no better for as long as --patience allows.
+static bool is_out_of_patience(const cli_run *r)
+{
+    return r->s->patience > 0 && r->memory.best.since >= r->s->patience;
+}
+
+// With --patience every epoch is evaluated, unless --eval-every says when.
+static bool wants_score(const cli_run *r, const cli_moment *m)
+{
+    if (m->step == m->steps || is_due(m->step, r->s->eval_every)) return true;
+    return r->s->patience > 0 && r->s->eval_every == 0 && m->epoch_ends;
 }
 
 static bool save_if_due(cli_run *r, const cli_moment *m)
 {
-    bool due = m->step == m->steps || is_due(m->step, r->s->save_every);
+    bool due = m->step == m->steps || is_due(m->step, r->s->save_every) || is_out_of_patience(r) ||
+               r->memory.best.step == m->step;
     if (m->epoch_ends && cli_seconds() - r->saved >= SAVE_SECONDS) due = true;
     return !due || cli_run_save(r) == TN_OK;
 }
@@ -253,7 +293,7 @@ static int advance(cli_run *r)
         return cli_fail("the loss is %s after step %lld; try a smaller --lr, or --clip 1",
                         isnan(m.loss) ? "not a number" : "infinite", (long long)step);
     remember(r, &m);
-    if (step == r->steps || is_due(step, r->s->eval_every)) {
+    if (wants_score(r, &m)) {
         if (!score(r)) return cli_fail_of(r->cx);
         m.score = &r->score;
     }
@@ -296,10 +336,20 @@ static void print_steps(const cli_run *r)
 
 static int finish(cli_run *r)
 {
-    if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
+    // With --patience the file has the best weights, and these are the results.
+    const cli_best *best = &r->memory.best;
+    if (best->step > 0) r->score = best->score;
+    else if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
     print_steps(r);
-    if (r->s->save) printf("saved as %s\n", cli_shown(r->s->save));
+    if (is_out_of_patience(r))
+        printf("stopped early: %lld evaluation%s after step %lld %s no better\n",
+               (long long)best->since, cli_s(best->since), (long long)best->step,
+               best->since == 1 ? "was" : "were");
+    if (r->s->save && best->step > 0)
+        printf("saved as %s: the network of step %lld, the best on the test\n",
+               cli_shown(r->s->save), (long long)best->step);
+    else if (r->s->save) printf("saved as %s\n", cli_shown(r->s->save));
     cli_score_print(r->data.facts.task, &r->score);
     return r->log_failed ? 1 : 0;
 }
@@ -308,7 +358,8 @@ static int finish(cli_run *r)
 static int train(cli_run *r)
 {
     int status = 0;
-    while (status == 0 && r->memory.step < r->steps && !(r->signal = cli_signals_asked()))
+    while (status == 0 && r->memory.step < r->steps && !is_out_of_patience(r) &&
+           !(r->signal = cli_signals_asked()))
         status = advance(r);
     cli_progress_end(&r->progress);
     if (status != 0) return status;

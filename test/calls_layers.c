@@ -276,6 +276,20 @@ CALL(nn_residual_with)
     if (!l && shortcut != body) tn_layer_free(shortcut);
     return run(l, k);
 }
+CALL(nn_standardize)
+{
+    tn_layer *body = holder(k), *l = tn_nn_standardize(k->cx, k->j, k->i ? body : NULL);
+    if (!l) tn_layer_free(body);
+    return run(l, k);
+}
+CALL(nn_standardize_with)
+{
+    tn_layer *body = holder(k);
+    tn_layer *l = tn_nn_standardize_with(k->cx, (int)k->j, k->i & 1 ? calls_shape(k) : NULL, body,
+                                         (tn_nn_standardize_opts){ .outputs = k->i });
+    if (!l) tn_layer_free(body);
+    return run(l, k);
+}
 CALL(nn_attention)
 {
     return run(tn_nn_attention(k->cx, k->i, k->j), k);
@@ -361,8 +375,8 @@ const call calls_of_layers[] = {
     O(nn_layer_norm_with), O(nn_rms_norm), O(nn_rms_norm_with), O(nn_group_norm),
     O(nn_group_norm_with), O(nn_embedding), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_with),
     O(nn_avg_pool2d), O(nn_avg_pool2d_with), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),
-    O(nn_seq_n), O(nn_residual), O(nn_residual_with), O(nn_attention), O(nn_attention_with),
-    O(nn_transformer_block), O(nn_transformer_block_with),
+    O(nn_seq_n), O(nn_residual), O(nn_residual_with), O(nn_standardize),
+    O(nn_standardize_with), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),
     O(init_constant), O(init_uniform), O(init_normal), O(init_trunc_normal), O(init_xavier_uniform),
     O(init_xavier_normal), O(init_kaiming_uniform), O(init_kaiming_normal),
     O(mlp), O(lenet), O(resnet), O(gpt2),

@@ -167,6 +167,14 @@ CALL(idx_files)
 {
     return first(tn_idx_files(k->cx, path_of(k), "/dev/null"));
 }
+CALL(idx_read)
+{
+    return tn_idx_read(k->cx, path_of(k));
+}
+CALL(image_read)
+{
+    return tn_image_read(k->cx, path_of(k));
+}
 CALL(cifar10)
 {
     return first(tn_cifar10(k->cx, path_of(k), k->j & 1));
@@ -174,7 +182,10 @@ CALL(cifar10)
 CALL(csv)
 {
     return first(tn_csv(k->cx, path_of(k),
-                        (tn_csv_opts){ .target = k->j & 1 ? "y" : NULL, .separator = (char)k->j }));
+                        (tn_csv_opts){ .target    = k->j & 1 ? "y" : NULL,
+                                       .separator = (char)k->j,
+                                       .missing   = (int)k->j,
+                                       .no_target = k->j & 2 }));
 }
 CALL(text)
 {
@@ -221,6 +232,11 @@ CALL(data_schema)
 CALL(data_class)
 {
     tn_data_class(k->has.data, k->i);
+    return NULL;
+}
+CALL(data_row)
+{
+    tn_data_row(k->has.data, k->i);
     return NULL;
 }
 CALL(data_shuffle)
@@ -394,9 +410,9 @@ const call calls_of_training[] = {
     O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr),
     O(optim_set_schedule), Q(optim_updates), Q(optim_free),
-    O(next), O(digits), O(idx), O(idx_files), O(cifar10), O(csv), O(text), O(arrays), O(dataset),
-    Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class), O(data_shuffle),
-    O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
+    O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(cifar10), O(csv),
+    O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class), Q(data_row),
+    O(data_shuffle), O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
     Q(data_free),
     O(bpe_open), Q(bpe_count), O(bpe_encode), O(bpe_decode), Q(bpe_free),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),

@@ -121,9 +121,9 @@ static void write_cifar(const char *name)
 
 static void every_command_has_help(void)
 {
-    static const char *const commands[] = { "train",  "eval",    "sample",  "info",
-                                            "demo",   "explain", "profile", "devices",
-                                            "doctor", "version", "help" };
+    static const char *const commands[] = { "train",   "eval",   "predict", "sample",
+                                            "info",    "demo",   "explain", "profile",
+                                            "devices", "doctor", "version", "help" };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char first[64];
@@ -832,8 +832,10 @@ static void the_manual_page_has_every_option(void)
 {
     char *page = tree_read("docs/tenon.1", NULL);
     if (CHECK(page != NULL) && begin()) {
-        runs(0, "for c in train eval sample demo; do tenon help $c; done | grep -o '^  --[a-z-]*'"
-                " | sed 's/-/\\\\-/g' | sort -u");
+        runs(
+            0,
+            "for c in train eval predict sample demo; do tenon help $c; done | grep -o '^  --[a-z-]*'"
+            " | sed 's/-/\\\\-/g' | sort -u");
         for (char *name = strtok(out, "\n"); name; name = strtok(NULL, "\n"))
             test_that(strstr(page, name + 2) != NULL, "docs/tenon.1 lacks %s", name + 2);
         scratch_close();

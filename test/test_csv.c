@@ -118,13 +118,13 @@ static const wrong bad[] = {
     { "a,\"b\n1,2\n", ":1: a quote has no end", { 0 } },
     { "a,b\n\"1\"x,2\n", ":2: something follows a closing quote", { 0 } },
     { "a,a\n1,2\n", ":1: two columns have the name \"a\"", { 0 } },
-    { "a,\xff\n1,2\n", ":1: the name \"\xff\" is not UTF-8", { 0 } },
-    { "a,b\n\xff,2\n", ":2: the name \"\xff\" is not UTF-8", { 0 } },
+    { "a,\xff\n1,2\n", ":1: the name \"\\xff\" is not UTF-8", { 0 } },
+    { "a,b\n\xff,2\n", ":2: the name \"\\xff\" is not UTF-8", { 0 } },
     { "a,b\n" NINE "12a,7\n", ":11: column 1 (\"a\"): \"12a\" is not a number", { 0 } },
     { NINE "12a,7\n", ":10: column 1: \"12a\" is not a number", { .no_header = true } },
     { "a,b\n1,2\n\n,2\n", ":4: column 1 (\"a\"): the cell is empty", { 0 } },
     { "a,b\n,2\n,2\n", ":2: column 1 (\"a\"): the cell is empty", { 0 } },
-    { "a,b\n1,2\nnan,2\n", ":3: column 1 (\"a\"): \"nan\" is not a finite number", { 0 } },
+    { "a,b\n1,2\nnan,2\n", ":3: column 1 (\"a\"): \"nan\" is no number but a missing one", { 0 } },
     { "a,b\n1,2\n1,-Inf\n", ":3: column 2 (\"b\"): \"-Inf\" is not a finite number", { 0 } },
     { "a,b\n1,2\n1e39,2\n", ":3: column 1 (\"a\"): \"1e39\" is too large for f32", { 0 } },
     { "a,b\n1,2\n1e999,2\n", ":3: column 1 (\"a\"): \"1e999\" is too large for f32", { 0 } },
@@ -161,7 +161,7 @@ static void errors_name_line_and_column(void)
                         "a\0,\0b\0\n\0",
                         10));
     CHECK(tn_csv(cx, scratch_path("t.csv"), plain) == NULL);
-    CHECK_FAILED(cx, TN_EFORMAT, "it has 0 bytes: it is not a text, or not one in UTF-8");
+    CHECK_FAILED(cx, TN_EFORMAT, "bytes of value 0 are in it, which no text in UTF-8 has");
     finish(cx);
 }
 
@@ -319,6 +319,147 @@ static void a_file_must_fit_its_schema(void)
     finish(cx);
 }
 
+// ---- rows to predict
+
+static void rows_to_predict_need_no_target(void)
+{
+    tn_ctx  *cx = begin();
+    tn_data *d  = read_text(cx, table, plain);
+    char     schema[500];
+    snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
+    static const char *const files[] = {
+        "age,\"to\"\"wn\"\n5,Bern\n6,\n", "\"to\"\"wn\",age\nBern,5\n,6\n",
+        "y,age,\"to\"\"wn\"\nwhat,5,Bern\n,6,\n",  // a target that is there is not looked at
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        tn_csv_opts o = { .schema = schema, .no_target = true };
+        d             = read_text(cx, files[i], o);
+        tn_batch b    = tn_next(d, 2);
+        CHECK_VALUES(b.x, 5, 1, 0, 0, 6, 0, 0, 1);
+        CHECK(b.y == NULL);
+        CHECK_INT(tn_data_info(d).fields, 1);
+        CHECK_INT(tn_data_info(d).classes, 2);
+        CHECK_STR(tn_data_class(d, 1), "a");
+        CHECK_STR(tn_data_schema(d), schema);
+    }
+    tn_csv_opts o = { .schema = schema, .no_target = true, .no_header = true };
+    CHECK_VALUES(tn_next(read_text(cx, "5,Bern\n", o), 1).x, 5, 1, 0, 0);
+    CHECK_VALUES(tn_next(read_text(cx, "5,Bern,what\n", o), 1).x, 5, 1, 0, 0);
+    o.no_header = false;
+    CHECK(read_text(cx, "age,y\n5,a\n", o) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "it has no column \"to\"wn\", and the schema has");
+    CHECK(read_text(cx, "age\n5\n", o) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "it has 1 columns, and the schema 3");
+    finish(cx);
+}
+
+static void a_table_may_be_all_inputs(void)
+{
+    tn_ctx  *cx = begin();
+    tn_data *d  = read_text(cx, "a,b\n1,u\n2,v\n", (tn_csv_opts){ .no_target = true });
+    CHECK_VALUES(tn_next(d, 2).x, 1, 1, 0, 2, 0, 1);
+    char schema[300];
+    snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
+    d = read_text(cx, "b,a\nv,7\n", (tn_csv_opts){ .no_target = true, .schema = schema });
+    CHECK_VALUES(tn_next(d, 1).x, 7, 0, 1);
+    CHECK(read_text(cx, "b,a\nv,7\n", (tn_csv_opts){ .schema = schema }) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "it has no column to predict");
+    CHECK_VALUES(tn_next(read_text(cx, "a\n3\n", (tn_csv_opts){ .no_target = true }), 1).x, 3);
+    finish(cx);
+}
+
+// ---- missing cells
+
+// Of a column of numbers, of words, and the target: one of each is missing in one row of its own.
+static const char holes[] = "n,w,y\n1,u,1.5\n ? ,u,2\n6,NA,3\n5,u,null\n2,v,4\n";
+
+static void missing_numbers_get_the_mean_of_their_column(void)
+{
+    tn_ctx  *cx = begin();
+    tn_data *d  = read_text(cx, holes, (tn_csv_opts){ .missing = TN_MISSING_MEAN });
+    CHECK_INT(tn_data_count(d), 4);
+    CHECK_INT(tn_data_info(d).skipped, 1);
+    tn_batch b = tn_next(d, 4);
+    CHECK_VALUES(b.x, 1, 1, 0, 0, 3, 1, 0, 0, 6, 0, 1, 0, 2, 0, 0, 1);
+    CHECK_VALUES(b.y, 1.5, 2, 3, 4);
+
+    // Another file is filled by the means of the first one; a word that is missing there is "" here.
+    char schema[500];
+    snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
+    CHECK(strstr(schema, "{\"name\":\"n\",\"kind\":\"number\",\"mean\":3}") != NULL);
+    tn_csv_opts o = { .schema = schema, .missing = TN_MISSING_MEAN, .no_target = true };
+    CHECK_VALUES(tn_next(read_text(cx, "n,w\nnull,?\n", o), 1).x, 3, 0, 1, 0);
+    finish(cx);
+}
+
+static void missing_cells_can_be_an_input_of_their_own(void)
+{
+    tn_ctx  *cx = begin();
+    tn_data *d  = read_text(cx, "m,n,y\n1,2,7\n1,,8\n",
+                            (tn_csv_opts){ .missing = TN_MISSING_CATEGORY });
+    CHECK_VALUES(tn_next(d, 2).x, 1, 2, 0, 1, 2, 1);
+    char schema[500];
+    snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
+    tn_csv_opts o = { .schema = schema, .missing = TN_MISSING_CATEGORY };
+    CHECK_VALUES(tn_next(read_text(cx, "m,n,y\n,,7\n", o), 1).x, 1, 2, 1);
+    finish(cx);
+}
+
+static void rows_with_missing_cells_can_be_left_out(void)
+{
+    tn_ctx  *cx = begin();
+    tn_data *d  = read_text(cx, holes, (tn_csv_opts){ .missing = TN_MISSING_SKIP });
+    CHECK_INT(tn_data_count(d), 2);
+    CHECK_INT(tn_data_info(d).skipped, 3);
+    CHECK_INT(tn_data_row(d, 0), 0);
+    CHECK_INT(tn_data_row(d, 1), 4);
+    CHECK_INT(tn_data_row(d, 2), -1);
+    tn_batch b = tn_next(d, 2);
+    CHECK_VALUES(b.x, 1, 1, 0, 2, 0, 1);
+    CHECK_VALUES(b.y, 1.5, 4);
+    CHECK(read_text(cx, "a,y\n,1\nNA,2\n", (tn_csv_opts){ .missing = TN_MISSING_SKIP }) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "no row is left: cells of all 2 are missing");
+    finish(cx);
+}
+
+static void missing_cells_do_not_make_a_column_of_words(void)
+{
+    tn_ctx *cx = begin();
+    CHECK(read_text(cx, "a,y\n?,1\n2,2\n?,3\n", plain) == NULL);
+    CHECK_FAILED2(cx, TN_EFORMAT, ":2: column 1 (\"a\"): \"?\" is no number but a missing one",
+                  "set .missing");
+    tn_csv_opts o = { .missing = TN_MISSING_MEAN, .missing_words = "-,-99" };
+    CHECK_VALUES(tn_next(read_text(cx, "a,y\n-,1\n2,2\n-99,3\n", o), 3).x, 2, 2, 2);
+    CHECK(read_text(cx, "a,y\nNA,1\n2,2\n3,3\n4,4\n5,5\n6,6\n7,7\n8,8\n9,9\n8,8\n", o) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "\"NA\" is not a number");
+    CHECK(read_text(cx, "a,y\n1,1\n", (tn_csv_opts){ .missing = 4 }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "csv: missing is 4, none of tn_missing");
+
+    // A schema that was made without means has none to fill with.
+    char schema[300];
+    snprintf(schema, sizeof schema, "%s", tn_data_schema(read_text(cx, "a,y\n1,2\n", plain)));
+    o = (tn_csv_opts){ .missing = TN_MISSING_MEAN, .schema = schema };
+    CHECK(read_text(cx, "a,y\n,2\n", o) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "the cell is empty, and the schema has no mean for it");
+    finish(cx);
+}
+
+// The text "a,y\n1,7\n3,8\n", as gzip stores it.
+static const unsigned char packed[] = { 0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                        0x02, 0x03, 0x4b, 0xd4, 0xa9, 0xe4, 0x32, 0xd4,
+                                        0x31, 0xe7, 0x32, 0xd6, 0xb1, 0xe0, 0x02, 0x00,
+                                        0x45, 0x4d, 0xe0, 0xed, 0x0c, 0x00, 0x00, 0x00 };
+
+static void a_file_may_be_gzip(void)
+{
+    tn_ctx *cx = begin();
+    CHECK(scratch_write(scratch_path("t.csv.gz"), packed, sizeof packed));
+    tn_data *d = tn_csv(cx, scratch_path("t.csv.gz"), plain);
+    if (d) tn_data_shuffle(d, false, 0);
+    CHECK_VALUES(tn_next(d, 2).x, 1, 3);
+    finish(cx);
+}
+
 #define COLUMNS(text) "{\"target\":1,\"columns\":[{\"name\":\"a\"}," text "]}"
 
 static void a_wrong_schema_is_an_error(void)
@@ -365,6 +506,8 @@ static void the_locale_does_not_matter(void)
     if (!set) SKIP("no locale with a decimal comma is installed");
     tn_ctx *cx = begin();
     CHECK_VALUES(tn_next(read_text(cx, "a,y\n1.5,0.12345678901234567890\n", plain), 1).x, 1.5);
+    tn_data *d = read_text(cx, "a,y\n1.5,2\n", (tn_csv_opts){ .missing = TN_MISSING_MEAN });
+    CHECK(strstr(tn_data_schema(d), "\"mean\":1.5}") != NULL);
     setlocale(LC_NUMERIC, "C");
     finish(cx);
 }
@@ -381,6 +524,7 @@ static void every_allocation_may_fail(void)
         char     schema[500];
         if (d) snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
         if (d) d = read_text(cx, table, (tn_csv_opts){ .schema = schema });
+        if (d) d = read_text(cx, holes, (tn_csv_opts){ .missing = TN_MISSING_MEAN });
         done = !h.failed;
         test_that(done ? d != NULL : !d && tn_error(cx) == TN_EMEM, "allocation %ld: %s", n,
                   tn_error_text(cx));
@@ -403,6 +547,13 @@ const test_case tests_csv[] = {
     TEST(a_schema_keeps_whole_numbers_as_classes),
     TEST(a_file_must_fit_its_schema),
     TEST(a_wrong_schema_is_an_error),
+    TEST(rows_to_predict_need_no_target),
+    TEST(a_table_may_be_all_inputs),
+    TEST(missing_numbers_get_the_mean_of_their_column),
+    TEST(missing_cells_can_be_an_input_of_their_own),
+    TEST(rows_with_missing_cells_can_be_left_out),
+    TEST(missing_cells_do_not_make_a_column_of_words),
+    TEST(a_file_may_be_gzip),
     TEST(the_locale_does_not_matter),
     TEST(every_allocation_may_fail),
     TEST_END,

@@ -107,9 +107,9 @@ static const char *const plain[] = {
     "tn_device_info",  "tn_devices",       "tn_doctor",         "tn_stats_get",
     "tn_layer_self",   "tn_layer_ctx",     "tn_layer_training", "tn_layer_count",
     "tn_optim_lr",     "tn_optim_updates", "tn_data_info",      "tn_data_count",
-    "tn_data_batches", "tn_data_schema",   "tn_data_class",     "tn_data_cursor",
-    "tn_bpe_count",    "tn_file_count",    "tn_file_info",      "tn_file_name",
-    "tn_file_meta",    "tn_file_meta_key",
+    "tn_data_batches", "tn_data_schema",   "tn_data_class",     "tn_data_row",
+    "tn_data_cursor",  "tn_bpe_count",     "tn_file_count",     "tn_file_info",
+    "tn_file_name",    "tn_file_meta",     "tn_file_meta_key",
 };
 
 static bool is_plain(const char *name)

@@ -300,7 +300,7 @@ static void bad_beginnings_are_refused_with_their_reason(void)
         size_t      n;
         const char *part;
     } cases[] = {
-        { "", 0, "0 bytes are no safetensors file" },
+        { "", 0, "it is empty" },
         { "\2\0\0\0\0\0\0", 7, "7 bytes are no safetensors file" },
         { "\0\0\0\0\0\0\0\0", 8, "the header does not begin with {" },
         { "\3\0\0\0\0\0\0\0{}", 10, "a header of 3 bytes in a file of 10" },

@@ -416,6 +416,28 @@ static void residual_adds_a_shortcut_and_ends_with_a_function(void)
     }
 }
 
+static void standardize_scales_what_goes_in_and_numbers_that_come_out(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_reshape(rules_ramp(cx, 4), TN_SHAPE(2, 2));
+        tn_layer  *l = tn_nn_standardize(cx, 2, tn_nn_act(cx, plus_one));
+        CHECK_STR(list(l).names, "mean std ");
+        CHECK_VALUES(tn_forward(l, x), 2, 3, 4, 5);
+        tn_assign(tn_layer_find(l, "mean"), tn_from(cx, TN_F32, TN_SHAPE(2), (float[]){ 1, 2 }));
+        tn_assign(tn_layer_find(l, "std"), tn_from(cx, TN_F32, TN_SHAPE(2), (float[]){ 2, 4 }));
+        CHECK_VALUES(tn_forward(l, x), 1, 1, 2, 1.5);
+
+        tn_nn_standardize_opts o = { .outputs = 1 };
+        l = tn_nn_standardize_with(cx, TN_SHAPE(2, 1, 1), tn_nn_linear(cx, 1, 1), o);
+        CHECK_STR(list(l).names, "mean std target_mean target_std net.weight net.bias ");
+        tn_init_constant(tn_layer_find(l, "net.weight"), 1);
+        tn_init_constant(tn_layer_find(l, "net.bias"), 0);
+        tn_fill_(tn_layer_find(l, "target_std"), 10);
+        tn_fill_(tn_layer_find(l, "target_mean"), 5);
+        CHECK_VALUES(tn_forward(l, tn_reshape(x, TN_SHAPE(1, 2, 2, 1))), 15, 25, 35, 45);
+    }
+}
+
 static void an_activations_temporaries_die_with_the_call(void)
 {
     tn_ctx    *cx     = rules_open("cpu");
@@ -685,6 +707,11 @@ static void constructors_refuse_wrong_numbers_and_functions(void)
     REFUSED(tn_nn_seq_n(cx, 0, NULL), "nn_seq: there are no layers");
     REFUSED(tn_nn_seq(cx, tn_nn_flatten(cx), NULL), "nn_seq: layer 1 is NULL");
     REFUSED(tn_nn_residual(cx, NULL), "nn_residual: body is NULL");
+    REFUSED(tn_nn_standardize(cx, 2, NULL), "nn_standardize: body is NULL");
+    REFUSED(tn_nn_standardize(cx, 0, tn_nn_flatten(cx)), "nn_standardize: size 0 is not in 1");
+    REFUSED(tn_nn_standardize_with(cx, TN_SHAPE(2), tn_nn_flatten(cx),
+                                   (tn_nn_standardize_opts){ .outputs = -1 }),
+            "nn_standardize: outputs -1 is not in 1");
     REFUSED(tn_nn_seq(cx, tn_nn_linear(cx, 0, 1), tn_nn_linear(cx, 1, 0)), "nn_linear: in 0");
     tn_close(cx);
     CHECK(tn_nn_linear(NULL, 1, 1) == NULL);
@@ -741,6 +768,7 @@ const test_case tests_nn[] = {
     TEST(attention_drops_in_training_only),
     TEST(small_layers_do_what_their_ops_do),
     TEST(residual_adds_a_shortcut_and_ends_with_a_function),
+    TEST(standardize_scales_what_goes_in_and_numbers_that_come_out),
     TEST(an_activations_temporaries_die_with_the_call),
     TEST(parameters_start_as_pytorchs_do),
     TEST(equal_seeds_make_equal_layers),

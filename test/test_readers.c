@@ -456,10 +456,79 @@ static void cifar10_says_what_is_wrong(void)
     b->n = 0;
     save("test_batch.bin", b);
     CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
-    CHECK_FAILED(cx, TN_EFORMAT, "0 bytes");
+    CHECK_FAILED(cx, TN_EFORMAT, "test_batch.bin: it is empty");
     save("data_batch_1.bin", records(1, 1));
     CHECK(tn_cifar10(cx, scratch_path(""), false) == NULL);
     CHECK_FAILED(cx, TN_EIO, "there is no data_batch_2.bin");
+    finish(cx);
+}
+
+// ---- single files
+
+static void an_idx_file_is_a_tensor_of_bytes(void)
+{
+    tn_ctx *cx = begin();
+    save("x.gz", gzip(idx(IMAGES, TN_SHAPE(1, 2, 3), 0)));
+    tn_tensor *t = tn_idx_read(cx, scratch_path("x.gz"));
+    CHECK(tn_dtype_of(t) == TN_U8 && tn_rank(t) == 3 && tn_size(t, 1) == 2 && tn_size(t, 2) == 3);
+    CHECK(tn_idx_read(cx, scratch_path("none")) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "No such file");
+    finish(cx);
+}
+
+static tn_tensor *read_image(tn_ctx *cx, const char *text, size_t n)
+{
+    CHECK(scratch_write(scratch_path("i"), text, n));
+    return tn_image_read(cx, scratch_path("i"));
+}
+
+#define IMAGE(text) read_image(cx, text, sizeof text - 1)
+
+static void grey_and_colour_images_are_read(void)
+{
+    tn_ctx    *cx = begin();
+    tn_tensor *t  = IMAGE("P5 3 2\n255\n\0\377\063\0\0\377");
+    CHECK(tn_dtype_of(t) == TN_F32 && tn_rank(t) == 3 && tn_size(t, 1) == 2 && tn_size(t, 2) == 3);
+    CHECK_VALUES(t, 0, 1, .2f, 0, 0, 1);
+    CHECK_VALUES(IMAGE("P2\n# a comment 7 7\n2 # another\n1 4\n3 1"), .75, .25);
+    CHECK_VALUES(IMAGE("P5\n2 1\n65535\n\377\377\0\0"), 1, 0);
+    t = IMAGE("P6\n1 2\n5\n\1\2\3\4\5\0");  // planes, not pixels
+    CHECK_INT(tn_size(t, 0), 3);
+    CHECK_VALUES(t, .2f, .8f, .4f, 1, .6f, 0);
+    CHECK_VALUES(IMAGE("P3 1 1 2 0 1 2"), 0, .5, 1);
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    finish(cx);
+}
+
+static void other_images_are_refused_by_their_name(void)
+{
+    static const struct {
+        const char *bytes;
+        size_t      n;
+        const char *says;
+    } wrong[] = {
+        { "\x89PNG\r\n", 6, "PNG is not read yet, only PGM and PPM: convert it" },
+        { "\xff\xd8\xff\xe0", 4, "JPEG is not read yet" },
+        { "P4 1 1\n1", 8, "PBM is not read yet" },
+        { "", 0, "it is empty" },
+        { "P8 1 1 1 1", 10, "it is no PGM or PPM image" },
+        { "P5 3 2\n255\nabcde", 16, "it is cut short: its header says 3 x 2" },
+        { "P5 3 2", 6, "it is cut short" },
+        { "P5 0 2 255\n", 11, "a number of its header is 0" },
+        { "P5 1 1 65536\n1", 14, "a number is too large" },
+        { "P5 2147483647 2147483647 255\n1", 30, "it is cut short: its header says" },
+        { "P5 99999999999 1 255\n1", 22, "a number is too large" },
+        { "P2 2 1 7\n3 x", 12, "a number is expected, and not there" },
+        { "P2 2 1 7\n3 8", 12, "a value is above the most that its header says" },
+        { "P2 2 1 7\n333 ", 13, "a value is above the most" },
+    };
+    tn_ctx *cx = begin();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(read_image(cx, wrong[i].bytes, wrong[i].n) == NULL);
+        CHECK_FAILED(cx, TN_EFORMAT, wrong[i].says);
+    }
+    CHECK(tn_image_read(cx, NULL) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "the path is NULL");
     finish(cx);
 }
 
@@ -488,7 +557,7 @@ static void text_gives_windows_of_bytes(void)
     CHECK_FAILED(cx, TN_EIO, "No such file");
     CHECK(scratch_write(scratch_path("t"), "", 0));
     CHECK(tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = 1 }) == NULL);
-    CHECK_FAILED(cx, TN_EFORMAT, "0 bytes are too few");
+    CHECK_FAILED(cx, TN_EFORMAT, "t: it is empty");
     finish(cx);
 }
 
@@ -557,6 +626,9 @@ const test_case tests_readers[] = {
     TEST(gzip_without_zlib_says_what_to_do),
     TEST(cifar10_reads_its_batches),
     TEST(cifar10_says_what_is_wrong),
+    TEST(an_idx_file_is_a_tensor_of_bytes),
+    TEST(grey_and_colour_images_are_read),
+    TEST(other_images_are_refused_by_their_name),
     TEST(text_gives_windows_of_bytes),
     TEST(every_allocation_may_fail),
     TEST_END,

@@ -120,6 +120,16 @@ typedef struct {
 } tn_nn_residual_opts;
 TN_API tn_layer *tn_nn_residual(tn_ctx *cx, tn_layer *body);
 TN_API tn_layer *tn_nn_residual_with(tn_ctx *cx, tn_layer *body, tn_nn_residual_opts o);
+// (x - mean) / std goes through body, and comes out as it is or, with outputs, times target_std plus
+// target_mean: numbers in their own units. These are buffers, 0 and 1 at first, to be assigned; mean and
+// std are (columns), or (with) of a shape that x broadcasts with, as (C, 1, 1) for images. Body is the
+// child "net", as in the files of `tenon train` for tables; if this fails, it stays as it was.
+typedef struct {
+    int64_t outputs;  // numbers that body gives for a row; 0: no target_mean and target_std
+} tn_nn_standardize_opts;
+TN_API tn_layer *tn_nn_standardize(tn_ctx *cx, int64_t columns, tn_layer *body);
+TN_API tn_layer *tn_nn_standardize_with(tn_ctx *cx, int rank, const int64_t *size, tn_layer *body,
+                                        tn_nn_standardize_opts o);
 // Multi-head self-attention over (B, T, width), named as torch.nn.MultiheadAttention.
 typedef struct {
     bool   causal, no_bias;

@@ -116,17 +116,31 @@ TN_API tn_data *tn_digits(tn_ctx *cx, tn_digits_opts o);
 // MNIST and its kin in a folder: train-* or (test) t10k-*, plain or .gz.
 TN_API tn_data *tn_idx(tn_ctx *cx, const char *dir, bool test);
 TN_API tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels);
+// The images of one IDX file, plain or .gz, as u8 (N, H, W) or (N, C, H, W).
+TN_API tn_tensor *tn_idx_read(tn_ctx *cx, const char *path);
+// An image as f32 (C, H, W) in [0, 1]: PGM (C is 1) or PPM (3), plain or .gz.
+TN_API tn_tensor *tn_image_read(tn_ctx *cx, const char *path);
 // data_batch_1.bin ... or (test) test_batch.bin in a folder: x (B, 3, 32, 32), y (B).
 TN_API tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test);
+// Cells of a table that are missing: empty, or one of the words for it.
+typedef enum {
+    TN_MISSING_ERROR,     // in a column of numbers an error, in one of words a word like others
+    TN_MISSING_MEAN,      // numbers get the mean of their column, words are a category of their own
+    TN_MISSING_CATEGORY,  // the same, and a column of numbers is two: is it missing, 0 or 1, follows
+    TN_MISSING_SKIP       // the row is left out
+} tn_missing;
 typedef struct {
     const char *target;     // the column to predict, by name or number from 0; NULL: the last
     char        separator;  // 0: found out
     bool        no_header;  // the first line is a row; a header of numbers alone is refused
     const char *schema;     // of tn_data_schema: the columns and categories of another file
+    bool        no_target;  // there is x alone; a file may lack the target of its schema
+    int missing;  // of tn_missing. A row without its target is left out, unless it is an error
+    const char *missing_words;  // with commas, in any case; NULL: "NA,NaN,null,?"
 } tn_csv_opts;
 // x (B, columns) f32: numbers as they are, categories one-hot. y i64 of a category or f32 (B, 1).
 // A target of whole numbers counts as categories where there are at most 20 of them, with five rows
-// to each on average.
+// to each on average. The file may be gzip. Means that fill missing cells are kept in the schema.
 TN_API tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o);
 typedef struct {
     int64_t length;  // of a window, 0: 128
@@ -156,6 +170,7 @@ typedef struct {
     int      fields;                // of a batch
     tn_array field[TN_MAX_FIELDS];  // dtype and shape of one item's
     int64_t  classes;               // of y, 0 where it is not a class
+    int64_t  skipped;               // rows of a table that were left out, for missing cells
 } tn_data_desc;
 TN_API tn_data_desc tn_data_info(const tn_data *d);
 TN_API int64_t      tn_data_count(const tn_data *d);
@@ -164,6 +179,9 @@ TN_API int64_t      tn_data_batches(const tn_data *d, int64_t n);  // in an epoc
 TN_API const char *tn_data_schema(const tn_data *d);
 // The name of class i of y, NULL where it has none.
 TN_API const char *tn_data_class(const tn_data *d, int64_t i);
+// The row of its table that item i is, from 0, counting those that were left out; else i. -1 past the
+// last.
+TN_API int64_t tn_data_row(const tn_data *d, int64_t i);
 // Order: shuffled by seed (the default, by the context's), or as it is.
 TN_API tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed);
 TN_API tn_status tn_data_drop_last(tn_data *d, bool on);  // no short batches

@@ -43,6 +43,7 @@ static bool add_file(tn_ctx *cx, cifar *c, const char *path)
     c->file[c->files] = m;
     int64_t n = c->records[c->files++] = (int64_t)(m->bytes / RECORD);
     c->source.count += n;
+    if (m->bytes == 0) return tni_refuse(cx, TN_EFORMAT, "cifar10: %s: it is empty", path);
     if (n == 0 || m->bytes % RECORD)
         return tni_refuse(cx, TN_EFORMAT,
                           "cifar10: %s: %zu bytes are no whole number of records of %d", path,

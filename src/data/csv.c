@@ -1,7 +1,8 @@
 // CSV as a dataset: errors in the file, its header, and the items.
+#include "data/content.h"
 #include "data/csv.h"
-#include "io/mapping.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static uint32_t count_cells(tni_csv_reading *r)
         if (n++ == TNI_CSV_COLUMNS)
             return tni_csv_bad_file(r, "it has more than %d columns", TNI_CSV_COLUMNS);
     }
-    if (n == 1)
+    if (n == 1 && !r->o.no_target)
         return tni_csv_bad_file(
             r, "it has one column, and needs one to predict and one to predict from");
     return n;
@@ -170,20 +171,32 @@ static bool begins_with_numbers(tni_csv_reading *r)
     return true;
 }
 
-// With a schema, as many columns as it has and each once: so none is missing.
-static bool fits_schema(const tni_csv_reading *r, uint32_t count)
+// Whether a row of the file is all of the schema's columns but the target, as far as numbers tell.
+static bool lacks_target(const tni_csv_reading *r)
+{
+    return r->o.schema && r->t->no_target && r->t->target != TNI_CSV_NO_TARGET &&
+           r->cells == r->t->columns - 1;
+}
+
+// With a schema, as many columns as it has and each once: so none is missing, but the target where it
+// is not asked for.
+static bool fits_schema(const tni_csv_reading *r)
 {
     tni_csv *t = r->t;
-    if (count != t->columns) {
+    if (r->cells != t->columns && !lacks_target(r)) {
         tni_fail(r->cx, TN_EFORMAT, "csv: %s: it has %u columns, and the schema %u", r->path,
-                 (unsigned)count, (unsigned)t->columns);
+                 (unsigned)r->cells, (unsigned)t->columns);
         return false;
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < r->cells; i++) {
         tni_csv_column *c = &t->column[r->place[i]];
         if (c->found) return tni_csv_bad_file(r, "two columns have the same name");
         c->found = true;
     }
+    for (uint32_t i = 0; i < t->columns; i++)
+        if (!t->column[i].found && !tni_csv_ignored(t, i))
+            return tni_csv_bad_file(r, "it has no column \"%.60s\", and the schema has",
+                                    tni_csv_name(t, t->column[i].name));
     return true;
 }
 
@@ -193,15 +206,16 @@ static bool make_columns(tni_csv_reading *r)
     tni_heap *h     = &r->cx->heap;
     uint32_t  count = count_cells(r);
     if (!count) return false;
+    r->cells = count;
     r->place = tni_alloc(h, count * sizeof *r->place);
     if (!r->o.schema) t->column = tni_zalloc(h, count * sizeof *t->column);
     if (!r->place || !t->column) return no_memory(r);
-    for (uint32_t i = 0; i < count; i++) r->place[i] = i;
+    for (uint32_t i = 0; i < count; i++) r->place[i] = i + (lacks_target(r) && i >= t->target);
     if (!r->o.no_header && !r->o.schema && begins_with_numbers(r))
         return tni_csv_bad_file(r, "the first line has numbers only: if it is not a header, set "
                                    ".no_header; if it is, give the columns names");
     if (!r->o.no_header && !read_header(r, count)) return false;
-    if (r->o.schema) return fits_schema(r, count);
+    if (r->o.schema) return fits_schema(r);
     return !r->o.no_header || number_columns(r, count);
 }
 
@@ -211,8 +225,8 @@ static bool choose_target(tni_csv_reading *r)
     tni_csv    *t    = r->t;
     const char *name = r->o.target;
     char       *end;
-    if (!name && !r->o.schema) t->target = t->columns - 1;
-    if (!name) return true;
+    if (!r->o.schema) t->target = t->no_target ? TNI_CSV_NO_TARGET : t->columns - 1;
+    if (!name || t->no_target) return true;
     int64_t  entry  = tni_csv_find(&t->names, TNI_CSV_HEADER, name, strlen(name));
     uint32_t target = t->columns;
     if (entry >= 0) {
@@ -232,6 +246,26 @@ static bool choose_target(tni_csv_reading *r)
 
 // ---- the dataset -------------------------------------------------------------------------------
 
+// A stored number, and behind it whether it was missing, where the column has that.
+static void get_number(const tni_csv_column *c, const unsigned char *from, float *to)
+{
+    memcpy(to, from, sizeof *to);
+    bool missing = isnan(*to);
+    if (missing) *to = c->mean;
+    if (c->flagged) to[1] = missing;
+}
+
+static void get_target(const tni_csv_column *c, const unsigned char *from, void *to)
+{
+    uint16_t category;
+    if (c->kind == TNI_CSV_NUMBERS) {
+        memcpy(to, from, sizeof(float));
+        return;
+    }
+    memcpy(&category, from, sizeof category);
+    *(int64_t *)to = category;
+}
+
 static int get_row(const tni_source *s, int64_t item, void *const *dst)
 {
     const tni_csv       *t   = (const tni_csv *)s;
@@ -240,20 +274,17 @@ static int get_row(const tni_source *s, int64_t item, void *const *dst)
     for (uint32_t i = 0; i < t->columns; i++) {
         const tni_csv_column *c = &t->column[i];
         uint16_t              category;
-        float                *to = i == t->target ? dst[1] : x;
-        if (c->kind == TNI_CSV_NUMBERS) {
-            memcpy(to, row + c->at, sizeof *to);
-            x += i != t->target;
-            continue;
-        }
-        memcpy(&category, row + c->at, sizeof category);
         if (i == t->target) {
-            *(int64_t *)dst[1] = category;
+            if (!t->no_target) get_target(c, row + c->at, dst[1]);
             continue;
         }
-        memset(x, 0, c->categories * sizeof *x);
-        x[category] = 1;
-        x += c->categories;
+        if (c->kind == TNI_CSV_NUMBERS) get_number(c, row + c->at, x);
+        else {
+            memcpy(&category, row + c->at, sizeof category);
+            memset(x, 0, c->categories * sizeof *x);
+            if (category != TNI_CSV_NONE) x[category] = 1;
+        }
+        x += tni_csv_inputs(c);
     }
     return 0;
 }
@@ -266,24 +297,27 @@ static void free_csv(tni_heap *h, tni_source *s)
     tni_free(h, t->rows);
     tni_free(h, t->schema);
     tni_free(h, t->class_names);
+    tni_free(h, t->row_of);
     tni_free(h, t);
 }
 
-// Says what the items are: x of all columns but the target, y of that.
+// Says what the items are: x of all columns but the target, y of that. Without y the classes that a
+// schema has for it are there all the same: a prediction wants their names.
 static bool describe(tni_csv_reading *r)
 {
+    static const tni_csv_column none;
+
     tni_csv              *t     = r->t;
-    const tni_csv_column *y     = &t->column[t->target];
+    const tni_csv_column *y     = t->target == TNI_CSV_NO_TARGET ? &none : &t->column[t->target];
     int64_t               width = 0;
-    for (uint32_t i = 0; i < t->columns; i++) {
-        const tni_csv_column *c = &t->column[i];
-        if (i != t->target) width += c->kind == TNI_CSV_NUMBERS ? 1 : c->categories;
-    }
-    t->source.fields   = 2;
+    for (uint32_t i = 0; i < t->columns; i++)
+        if (i != t->target) width += tni_csv_inputs(&t->column[i]);
+    t->source.fields   = t->no_target ? 1 : 2;
     t->source.field[0] = tni_field(TN_F32, TN_SHAPE(width));
     t->source.field[1] = y->kind == TNI_CSV_NUMBERS ? tni_field(TN_F32, TN_SHAPE(1))
                                                     : tni_field(TN_I64, TN_0D);
     t->source.get      = get_row;
+    t->source.row_of   = t->row_of;
     t->source.schema = t->schema = tni_csv_write_schema(&r->cx->heap, t);
     t->class_names               = tni_alloc(&r->cx->heap, y->categories * sizeof *t->class_names);
     if (!t->schema || !t->class_names) return no_memory(r);
@@ -296,18 +330,19 @@ static bool describe(tni_csv_reading *r)
 }
 
 // Sets the reader to the first character, past a mark of UTF-8.
-static bool begin(tni_csv_reading *r, const tni_mapping *m)
+static bool begin(tni_csv_reading *r, const tni_content *m)
 {
     const char *s = (const char *)m->data, *end = s + m->bytes;
     if (memchr(s, 0, m->bytes))
-        return tni_csv_bad_file(r, "it has 0 bytes: it is not a text, or not one in UTF-8");
+        return tni_csv_bad_file(r, "bytes of value 0 are in it, which no text in UTF-8 has: is it "
+                                   "UTF-16, or not a text?");
     if (m->bytes >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0) s += 3;
     char separator = r->o.separator ? r->o.separator : tni_csv_separator(s, end);
     r->start       = (tni_csv_reader){ .at = s, .end = end, .separator = separator, .line = 1 };
     return true;
 }
 
-static bool read_file(tni_csv_reading *r, const tni_mapping *m)
+static bool read_file(tni_csv_reading *r, const tni_content *m)
 {
     return (!r->o.schema || tni_csv_read_schema(r->cx, r->t, r->o.schema)) && begin(r, m) &&
            make_columns(r) && choose_target(r) && tni_csv_survey(r) && tni_csv_store(r) &&
@@ -319,13 +354,16 @@ static tn_data *open_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
     if (!tni_ctx_ok(cx, "csv")) return NULL;
     if (o.separator && strchr("\"\r\n", o.separator))
         return tni_fail(cx, TN_EARG, "csv: a quote or the end of a line cannot be the separator");
-    tni_mapping *m = tni_mapping_open(cx, "csv", path);
-    if (!m) return NULL;
-    tni_csv        *t  = tni_zalloc(&cx->heap, sizeof *t);
-    tni_csv_reading r  = { .cx = cx, .path = path, .o = o, .t = t };
-    bool            ok = t ? read_file(&r, m) : no_memory(&r);
+    if (o.missing < TN_MISSING_ERROR || o.missing > TN_MISSING_SKIP)
+        return tni_fail(cx, TN_EARG, "csv: missing is %d, none of tn_missing", o.missing);
+    tni_content m;
+    if (!tni_content_open(cx, "csv", path, NULL, &m)) return NULL;
+    tni_csv        *t = tni_zalloc(&cx->heap, sizeof *t);
+    tni_csv_reading r = { .cx = cx, .path = path, .o = o, .t = t };
+    if (t) t->no_target = o.no_target;
+    bool ok = t ? read_file(&r, &m) : no_memory(&r);
     tni_free(&cx->heap, r.place);
-    tni_mapping_unref(m);
+    tni_content_close(&cx->heap, &m);
     if (!t) return NULL;
     t->source.free = free_csv;
     if (ok) return tni_data_make(cx, "csv", &t->source);

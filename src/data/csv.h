@@ -72,7 +72,8 @@ typedef struct {
     size_t         used, count, slots, pool_cap, entry_cap;
 } tni_csv_names;
 
-enum { TNI_CSV_HEADER = TNI_CSV_COLUMNS };  // the list of the columns' names
+enum { TNI_CSV_NO_TARGET = TNI_CSV_COLUMNS };  // instead of the number of a column
+enum { TNI_CSV_HEADER = TNI_CSV_COLUMNS };     // the list of the columns' names
 enum { TNI_CSV_NO_NAME = -1, TNI_CSV_NO_MEMORY = -2, TNI_CSV_FULL = -3 };
 
 // The entry of a name in a list, or TNI_CSV_NO_NAME.
@@ -87,28 +88,43 @@ void    tni_csv_names_free(tni_heap *h, tni_csv_names *n);
 typedef enum { TNI_CSV_NUMBERS, TNI_CSV_TEXTS, TNI_CSV_INTEGERS } tni_csv_column_kind;
 
 // A column: numbers, stored as f32, or categories, stored as u16. Integers are numbers that count as
-// classes; only the target can have them.
+// classes; only the target can have them. A missing number is stored as NaN where the column is filled,
+// and stands for its mean then; a missing category that has none is stored as TNI_CSV_NONE, and is 0 in
+// every input.
 typedef struct {
-    uint8_t  kind;            // of tni_csv_column_kind
-    uint32_t name;            // entry
-    uint32_t categories;      // how many
-    uint32_t first, newest;   // entries of the first and the last of them
-    uint32_t at;              // bytes into a stored row
-    bool     found;           // with a schema: the file has it
-    int64_t  numbers, texts;  // cells that are one, while kinds are found out
+    uint8_t  kind;             // of tni_csv_column_kind
+    uint32_t name;             // entry
+    uint32_t categories;       // how many
+    uint32_t first, newest;    // entries of the first and the last of them
+    uint32_t at;               // bytes into a stored row
+    bool     found;            // with a schema: the file has it
+    bool     filled, flagged;  // missing numbers have a mean; and an input that says so
+    float    mean;
+    int64_t  numbers, texts, missing;  // cells that are one, while kinds are found out
+    double   sum;                      // of the numbers
 } tni_csv_column;
+
+enum { TNI_CSV_NONE = UINT16_MAX };  // of a category's index
+
+// How many inputs of a network a column is.
+static inline int64_t tni_csv_inputs(const tni_csv_column *c)
+{
+    return c->kind == TNI_CSV_NUMBERS ? (int64_t)1 + c->flagged : (int64_t)c->categories;
+}
 
 // The dataset. Columns are in the order of the schema, which need not be that of the file. Rows are
 // stored as bytes one after another, unaligned.
 typedef struct {
     tni_source      source;  // first
     tni_csv_column *column;
-    uint32_t        columns, target;
+    uint32_t        columns, target;  // TNI_CSV_NO_TARGET: it has none
+    bool            no_target;        // it is not stored, whether there is one or not
     tni_csv_names   names;
     size_t          row_bytes;
     unsigned char  *rows;
     char           *schema;
     const char    **class_names;
+    int64_t        *row_of;  // of the items, NULL where no row is left out
 } tni_csv;
 
 static inline const char *tni_csv_name(const tni_csv *t, uint32_t entry)
@@ -122,17 +138,23 @@ int64_t tni_csv_category(tni_heap *h, tni_csv *t, uint32_t column, const char *s
 char *tni_csv_write_schema(tni_heap *h, const tni_csv *t);
 // Fills an empty table's columns, names and target; false, reported, on failure.
 bool tni_csv_read_schema(tn_ctx *cx, tni_csv *t, const char *schema);
+// Whether column i is one whose cells are not looked at.
+static inline bool tni_csv_ignored(const tni_csv *t, uint32_t i)
+{
+    return t->no_target && i == t->target;
+}
 
 // ---- reading a file (csv.c, csv_table.c)
 
-// A file being read into a table. place[i] is the column that the file's i-th cells belong to.
+// A file being read into a table. place[i] is the column that the file's i-th cells belong to, of those
+// that a row has.
 typedef struct {
     tn_ctx        *cx;
     const char    *path;
     tn_csv_opts    o;
     tni_csv       *t;
     tni_csv_reader start, r;  // at the first row; where we are
-    uint32_t      *place;
+    uint32_t      *place, cells;
     int            integers;  // different values of the target so far, all whole; -1: it is not so
     double         integer[TNI_CSV_INTEGER_CLASSES];
 } tni_csv_reading;

@@ -2,14 +2,31 @@
 //     {"target":2,"columns":[{"name":"age","kind":"number"},
 //      {"name":"town","kind":"category","categories":["Bern","Ulm"]},
 //      {"name":"stars","kind":"integer","categories":["1","2","3"]}]}
+// A column of numbers whose missing cells are filled has a "mean", and with "flag":true an input more.
+// Without a column to predict there is no "target".
 #include "base/json.h"
 #include "data/csv.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 static const char *const kinds[] = { "number", "category", "integer" };
 
 // ---- writing -----------------------------------------------------------------------------------
+
+// With a point, whatever the locale has in its place.
+static void put_number(tni_json_writer *w, double v)
+{
+    tni_text t  = tni_text_of("%.9g", v);
+    char    *to = t.s;
+    for (const char *s = t.s; *s; s++) {
+        bool is_point = !strchr("0123456789+-e", *s);
+        if (!is_point || to == t.s || to[-1] != '.') *to++ = is_point ? '.' : *s;
+    }
+    *to = 0;
+    tni_json_put(w, t.s);
+}
 
 static void put_column(tni_json_writer *w, const tni_csv *t, const tni_csv_column *c)
 {
@@ -17,6 +34,11 @@ static void put_column(tni_json_writer *w, const tni_csv *t, const tni_csv_colum
     tni_json_quote(w, tni_csv_name(t, c->name));
     tni_json_put(w, ",\"kind\":");
     tni_json_quote(w, kinds[c->kind]);
+    if (c->filled) {
+        tni_json_put(w, ",\"mean\":");
+        put_number(w, (double)c->mean);
+    }
+    if (c->flagged) tni_json_put(w, ",\"flag\":true");
     uint32_t entry = c->first;
     for (uint32_t i = 0; i < c->categories; i++, entry = t->names.entry[entry].next) {
         tni_json_put(w, i ? "," : ",\"categories\":[");
@@ -27,10 +49,14 @@ static void put_column(tni_json_writer *w, const tni_csv *t, const tni_csv_colum
 
 static void put_table(tni_json_writer *w, const tni_csv *t)
 {
-    tni_json_put(w, "{\"target\":");
-    tni_json_put_int(w, (int64_t)t->target);
+    tni_json_put(w, "{");
+    if (t->target != TNI_CSV_NO_TARGET) {
+        tni_json_put(w, "\"target\":");
+        tni_json_put_int(w, (int64_t)t->target);
+        tni_json_put(w, ",");
+    }
     for (uint32_t i = 0; i < t->columns; i++) {
-        tni_json_put(w, i ? "," : ",\"columns\":[");
+        tni_json_put(w, i ? "," : "\"columns\":[");
         put_column(w, t, &t->column[i]);
     }
     tni_json_put(w, "]}");
@@ -119,11 +145,26 @@ static bool read_categories(reading *r)
     return true;
 }
 
+static bool read_mean(reading *r, tni_csv_column *c)
+{
+    double v;
+    if (r->j.kind != TNI_JSON_NUMBER || !tni_json_double(&r->j, &v) || !(fabs(v) <= FLT_MAX))
+        return bad(r, "a mean is not a number");
+    c->mean   = (float)v;
+    c->filled = true;
+    return true;
+}
+
 // The value of one of a column's keys.
 static bool read_member(reading *r, tni_csv_column *c, const tni_json *key, bool *named)
 {
     if (tni_json_is(key, "kind")) return read_kind(r, c);
     if (tni_json_is(key, "categories")) return read_categories(r);
+    if (tni_json_is(key, "mean")) return read_mean(r, c);
+    if (tni_json_is(key, "flag")) {
+        c->flagged = r->j.kind == TNI_JSON_TRUE;
+        return tni_json_skip(&r->j) || bad(r, NULL);
+    }
     if (!tni_json_is(key, "name")) return tni_json_skip(&r->j) || bad(r, NULL);
     if (*named) return bad(r, "a column has two names");
     *named = true;
@@ -148,8 +189,11 @@ static bool read_column(reading *r)
         if (!read_member(r, c, &key, &named)) return false;
     }
     if (r->j.kind != TNI_JSON_OBJECT_END || !named) return bad(r, "a column has no name");
-    if ((c->kind == TNI_CSV_NUMBERS) == (c->categories == 0)) return true;
-    return bad(r, "numbers have categories, or categories have none");
+    if ((c->kind == TNI_CSV_NUMBERS) != (c->categories == 0))
+        return bad(r, "numbers have categories, or categories have none");
+    if (c->kind == TNI_CSV_NUMBERS ? c->filled || !c->flagged : !c->filled && !c->flagged)
+        return true;
+    return bad(r, "a column has a mean or a flag that it cannot have");
 }
 
 static bool read_target(reading *r)
@@ -187,12 +231,18 @@ static bool read_table(reading *r)
 bool tni_csv_read_schema(tn_ctx *cx, tni_csv *t, const char *schema)
 {
     reading r = { .cx = cx, .t = t };
+    t->target = TNI_CSV_NO_TARGET;
     tni_json_open(&r.j, schema, strlen(schema));
     if (!read_table(&r)) return false;
-    if (t->columns < 2 || t->target >= t->columns)
+    bool targeted = t->target != TNI_CSV_NO_TARGET;
+    if (t->columns < 1u + targeted || (targeted && t->target >= t->columns) ||
+        (!targeted && !t->no_target))
         return bad(&r, "it has no column to predict, or none to predict from");
-    for (uint32_t i = 0; i < t->columns; i++)
+    for (uint32_t i = 0; i < t->columns; i++) {
         if (t->column[i].kind == TNI_CSV_INTEGERS && i != t->target)
             return bad(&r, "only the target can be of the kind integer");
+        if (t->column[i].filled && i == t->target)
+            return bad(&r, "the target cannot be filled by its mean");
+    }
     return true;
 }

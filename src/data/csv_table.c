@@ -4,7 +4,8 @@
 //
 // A column is numbers if each of its cells is one, and also if nine of ten are: then the others are
 // errors. Numbers with a decimal comma count here, so that they are errors too. Else it is categories, numbered as they first appear. A target of whole numbers counts as
-// classes if there are at most 20 different ones, and five rows to each on average.
+// classes if there are at most 20 different ones, and five rows to each on average. Missing cells say
+// nothing of what their column is.
 #include "data/csv.h"
 
 #include <float.h>
@@ -12,12 +13,46 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { ROWS_PER_INTEGER = 5, INTEGER_NAME = 32 };
 
 static bool no_memory(const tni_csv_reading *r)
 {
     tni_fail_memory(r->cx, "csv");
+    return false;
+}
+
+// ---- missing cells -----------------------------------------------------------------------------
+
+// Whether the cell is empty or one of the words for that.
+static bool is_missing(const tni_csv_reading *r, const tni_csv_cell *c)
+{
+    const char *words = r->o.missing_words ? r->o.missing_words : "NA,NaN,null,?";
+    const char *s = c->text, *end = s + c->length;
+    while (s < end && *s == ' ') s++;
+    while (s < end && end[-1] == ' ') end--;
+    size_t n = (size_t)(end - s);
+    if (n == 0) return true;
+    for (; *words; words += *words == ',') {
+        size_t length = strcspn(words, ",");
+        if (length == n && strncasecmp(words, s, n) == 0) return true;
+        words += length;
+    }
+    return false;
+}
+
+// Whether the row that the reader is at is no item: it has no target, or misses something where such
+// rows are skipped.
+static bool is_left_out(const tni_csv_reading *r)
+{
+    tni_csv_reader look = r->r;
+    tni_csv_cell   c    = { 0 };
+    if (r->o.missing == TN_MISSING_ERROR) return false;
+    for (uint32_t i = 0; !c.last && i < r->cells && tni_csv_next(&look, &c); i++) {
+        bool counts = r->o.missing == TN_MISSING_SKIP || r->place[i] == r->t->target;
+        if (counts && !tni_csv_ignored(r->t, r->place[i]) && is_missing(r, &c)) return true;
+    }
     return false;
 }
 
@@ -37,8 +72,13 @@ static void note_integer(tni_csv_reading *r, double v)
 static void note_cell(tni_csv_reading *r, const tni_csv_cell *c, uint32_t column)
 {
     double          v;
-    tni_csv_kind    kind = tni_csv_look(c, &v);
-    tni_csv_column *col  = &r->t->column[column];
+    tni_csv_column *col = &r->t->column[column];
+    if (is_missing(r, c)) {
+        col->missing++;
+        return;
+    }
+    tni_csv_kind kind = tni_csv_look(c, &v);
+    if (kind == TNI_CSV_NUMBER) col->sum += v;
     if (kind == TNI_CSV_NUMBER || kind == TNI_CSV_COMMA) col->numbers++;
     if (kind == TNI_CSV_TEXT) col->texts++;
     if (kind == TNI_CSV_NUMBER && column == r->t->target) note_integer(r, v);
@@ -46,26 +86,32 @@ static void note_cell(tni_csv_reading *r, const tni_csv_cell *c, uint32_t column
 
 static bool survey_row(tni_csv_reading *r)
 {
-    tni_csv     *t    = r->t;
     tni_csv_cell c    = { 0 };
     int64_t      line = r->r.line, n = 0;
+    bool         out = is_left_out(r);
     for (; !c.last; n++) {
         if (!tni_csv_next(&r->r, &c)) return tni_csv_bad_line(r);
-        if (n < t->columns && !r->o.schema) note_cell(r, &c, r->place[n]);
+        if (n < r->cells && !r->o.schema && !out) note_cell(r, &c, r->place[n]);
     }
-    if (n == t->columns) return true;
+    r->t->source.skipped += out;
+    r->t->source.count += !out;
+    if (n == r->cells) return true;
     tni_fail(r->cx, TN_EFORMAT, "csv: %s:%lld: the row has %lld cells, and the %s %u", r->path,
              (long long)line, (long long)n, r->o.no_header ? "first one" : "header",
-             (unsigned)t->columns);
+             (unsigned)r->cells);
     return false;
 }
 
 static bool survey_rows(tni_csv_reading *r)
 {
-    r->r = r->start;
-    for (; tni_csv_row(&r->r); r->t->source.count++)
+    const tni_source *s = &r->t->source;
+    r->r                = r->start;
+    while (tni_csv_row(&r->r))
         if (!survey_row(r)) return false;
-    return r->t->source.count > 0 || tni_csv_bad_file(r, "it has no rows under its header");
+    if (s->count > 0) return true;
+    if (s->skipped == 0) return tni_csv_bad_file(r, "it has no rows under its header");
+    return tni_csv_bad_file(r, "no row is left: cells of all %lld are missing",
+                            (long long)s->skipped);
 }
 
 static int compare(const void *a, const void *b)
@@ -95,6 +141,16 @@ static bool make_integers(tni_csv_reading *r)
     return true;
 }
 
+// What becomes of the missing cells of a column of numbers. One that has none here has a mean too, for
+// the files that are read by its schema.
+static void choose_filling(const tni_csv_reading *r, tni_csv_column *c)
+{
+    c->filled   = r->o.missing == TN_MISSING_MEAN || r->o.missing == TN_MISSING_CATEGORY;
+    c->flagged  = r->o.missing == TN_MISSING_CATEGORY && c->missing > 0;
+    double mean = c->filled && c->numbers > 0 ? c->sum / (double)c->numbers : 0;
+    c->mean     = fabs(mean) <= FLT_MAX ? (float)mean : 0;  // else a cell is an error, further on
+}
+
 bool tni_csv_survey(tni_csv_reading *r)
 {
     tni_csv *t = r->t;
@@ -104,17 +160,32 @@ bool tni_csv_survey(tni_csv_reading *r)
         tni_csv_column *c      = &t->column[i];
         bool            mostly = c->numbers >= 9 * c->texts;
         c->kind                = mostly ? TNI_CSV_NUMBERS : TNI_CSV_TEXTS;
+        if (mostly && i != t->target) choose_filling(r, c);
     }
+    if (t->target == TNI_CSV_NO_TARGET) return true;
     return t->column[t->target].kind == TNI_CSV_TEXTS || make_integers(r);
 }
 
 // ---- the second walk ---------------------------------------------------------------------------
 
+// A missing cell that nothing fills.
+static bool missing_cell(const tni_csv_reading *r, const tni_csv_cell *c, uint32_t i)
+{
+    bool        empty = c->length == 0, fills = r->o.missing && r->o.schema;
+    const char *is = fills   ? (empty ? "the cell is empty, and the schema has no mean for it"
+                                      : "is missing, and the schema has no mean for it")
+                     : empty ? "the cell is empty: set .missing to fill such cells, or to leave "
+                               "out their rows"
+                             : "is no number but a missing one: set .missing to fill such "
+                               "cells, or to leave out their rows";
+    return tni_csv_bad_cell(r, c, i, !empty, is);
+}
+
 // The cell as a finite number; false, reported, if it is none.
 static bool number_of(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, double *v)
 {
     tni_csv_kind kind = tni_csv_look(c, v);
-    if (kind == TNI_CSV_EMPTY) return tni_csv_bad_cell(r, c, i, false, "the cell is empty");
+    if (is_missing(r, c)) return missing_cell(r, c, i);
     if (kind == TNI_CSV_UNBOUNDED) return tni_csv_bad_cell(r, c, i, true, "is not a finite number");
     if (kind == TNI_CSV_TEXT) return tni_csv_bad_cell(r, c, i, true, "is not a number");
     if (kind == TNI_CSV_COMMA)
@@ -124,8 +195,9 @@ static bool number_of(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, dou
 
 static bool store_number(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, unsigned char *dst)
 {
-    double v;
-    if (!number_of(r, c, i, &v)) return false;
+    double v      = NAN;
+    bool   filled = r->t->column[r->place[i]].filled && is_missing(r, c);
+    if (!filled && !number_of(r, c, i, &v)) return false;
     float f = (float)v;
     memcpy(dst, &f, sizeof f);
     return true;
@@ -155,16 +227,20 @@ static bool store_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i
                            unsigned char *dst)
 {
     char   name[TNI_CSV_NAME];
-    size_t n;
+    size_t n  = 0;
+    bool none = r->o.missing != TN_MISSING_ERROR && is_missing(r, c);  // all such are one category
     double v;
-    if (r->t->column[r->place[i]].kind == TNI_CSV_INTEGERS) {
+    if (none) *name = 0;
+    else if (r->t->column[r->place[i]].kind == TNI_CSV_INTEGERS) {
         if (!number_of(r, c, i, &v)) return false;
         n = integer_name(v, name);
     } else if (!tni_csv_name_of(r, c, name, &n)) {
         return false;
     }
     int64_t entry = tni_csv_find(&r->t->names, r->place[i], name, n);
-    int64_t index = entry >= 0 ? r->t->names.entry[entry].index : new_category(r, c, i, name, n);
+    int64_t index = entry >= 0            ? r->t->names.entry[entry].index
+                    : none && r->o.schema ? TNI_CSV_NONE
+                                          : new_category(r, c, i, name, n);
     if (index < 0) return false;
     uint16_t stored = (uint16_t)index;
     memcpy(dst, &stored, sizeof stored);
@@ -177,15 +253,21 @@ static bool store_rows(tni_csv_reading *r)
     unsigned char *row = t->rows;
     tni_csv_cell   c;
     r->r = r->start;
-    for (int64_t k = 0; k < t->source.count; k++, row += t->row_bytes) {
+    for (int64_t k = 0, number = 0; k < t->source.count; number++) {
         tni_csv_row(&r->r);
-        for (uint32_t i = 0; i < t->columns; i++) {
+        bool out = is_left_out(r);
+        for (uint32_t i = 0; i < r->cells; i++) {
             const tni_csv_column *col = &t->column[r->place[i]];
             if (!tni_csv_next(&r->r, &c)) return tni_csv_bad_line(r);
+            if (out || tni_csv_ignored(t, r->place[i])) continue;
             bool ok = col->kind == TNI_CSV_NUMBERS ? store_number(r, &c, i, row + col->at)
                                                    : store_category(r, &c, i, row + col->at);
             if (!ok) return false;
         }
+        if (out) continue;
+        if (t->row_of) t->row_of[k] = number;
+        row += t->row_bytes;
+        k++;
     }
     return true;
 }
@@ -194,9 +276,15 @@ bool tni_csv_store(tni_csv_reading *r)
 {
     tni_csv *t = r->t;
     for (uint32_t i = 0; i < t->columns; i++) {
+        if (tni_csv_ignored(t, i)) continue;
         t->column[i].at = (uint32_t)t->row_bytes;
         t->row_bytes += t->column[i].kind == TNI_CSV_NUMBERS ? sizeof(float) : sizeof(uint16_t);
     }
-    t->rows = tni_alloc(&r->cx->heap, (size_t)t->source.count * t->row_bytes);
+    size_t count = (size_t)t->source.count;
+    t->rows      = tni_alloc(&r->cx->heap, count * t->row_bytes);
+    if (t->source.skipped) {
+        t->row_of = tni_alloc(&r->cx->heap, count * sizeof *t->row_of);
+        if (!t->row_of) return no_memory(r);
+    }
     return t->rows ? store_rows(r) : no_memory(r);
 }

@@ -89,7 +89,10 @@ tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_source *s)
 tn_data_desc tn_data_info(const tn_data *d)
 {
     if (!d) return (tn_data_desc){ 0 };
-    tn_data_desc info = { d->count, d->source->fields, { { 0 } }, d->source->classes };
+    tn_data_desc info = { .count   = d->count,
+                          .fields  = d->source->fields,
+                          .classes = d->source->classes,
+                          .skipped = d->source->skipped };
     memcpy(info.field, d->source->field, sizeof info.field);
     return info;
 }
@@ -114,6 +117,13 @@ const char *tn_data_class(const tn_data *d, int64_t i)
 {
     if (!d || !d->source->class_names || i < 0 || i >= d->source->classes) return NULL;
     return d->source->class_names[i];
+}
+
+int64_t tn_data_row(const tn_data *d, int64_t i)
+{
+    if (!d || i < 0 || i >= d->count) return -1;
+    int64_t item = d->items ? d->items[i] : i;
+    return d->source->row_of ? d->source->row_of[item] : item;
 }
 
 // ---- settings: what was made ready by the old ones is thrown away ------------------------------

@@ -17,6 +17,8 @@ struct tni_source {
     int64_t  classes;                // of field 1, 0 where it is not a class
     const char *const *class_names;  // so many, NULL where they have none
     const char        *schema;       // JSON, NULL where there is none
+    int64_t            skipped;      // rows of a table that are no item
+    const int64_t     *row_of;       // of items; NULL: item i is row i
     bool               threaded;     // get must run on a loader's thread: it is the user's
     int (*get)(const tni_source *s, int64_t item, void *const *dst);
     void (*free)(tni_heap *h, tni_source *s);  // the struct too

@@ -168,6 +168,19 @@ tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
     return d;
 }
 
+tn_tensor *tn_idx_read(tn_ctx *cx, const char *path)
+{
+    tni_content c = { 0 };
+    idx_header  h;
+    if (!tni_ctx_ok(cx, "idx")) return NULL;
+    tni_enter();
+    bool       ok = open_file(cx, path, false, &c, &h);
+    tn_tensor *t  = ok ? tn_from(cx, TN_U8, h.rank, h.size, c.data + h.header) : NULL;
+    tni_content_close(&cx->heap, &c);
+    tni_leave(true, t);
+    return t;
+}
+
 // ---- folders -----------------------------------------------------------------------------------
 
 // Finds "train-images-idx3-ubyte" or with a dot before idx3, else one of them with .gz. False, reported,

@@ -75,6 +75,7 @@ static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
         w->count = 0;
         if (!encode(cx, w, b)) return false;
     }
+    if (w->count == 0) return tni_refuse(cx, TN_EFORMAT, "text: %s: it is empty", path);
     w->source.count = (w->count - 1) / w->length;
     if (w->source.count > 0) return true;
     return tni_refuse(cx, TN_EFORMAT,

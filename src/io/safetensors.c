@@ -281,7 +281,8 @@ static bool read_prefix(reader *r)
     const tni_mapping *m = r->part->map;
     uint64_t           n = 0;
     if (m->bytes < TNI_SAFETENSORS_PREFIX)
-        return tni_file_wrong(r->f, "%zu bytes are no safetensors file", m->bytes);
+        return m->bytes ? tni_file_wrong(r->f, "%zu bytes are no safetensors file", m->bytes)
+                        : tni_file_wrong(r->f, "it is empty");
     memcpy(&n, m->data, TNI_SAFETENSORS_PREFIX);
     bool        begun = m->bytes > TNI_SAFETENSORS_PREFIX && m->data[TNI_SAFETENSORS_PREFIX] == '{';
     const char *doubt = begun ? "" : "it does not look like a safetensors file: ";

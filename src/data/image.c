@@ -1,0 +1,141 @@
+// Images as files: the portable grey and pixel maps, as text (P2, P3) or bytes (P5, P6). What other
+// formats begin with is known, so that the refusal can name them.
+//
+// C channels, H rows, W columns
+#include "data/content.h"
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+enum { MOST_VALUE = 65535 };  // of the format; above 255 a value has two bytes
+
+// Where a file is read, and what its header says. Values are of 0 .. most.
+typedef struct {
+    tn_ctx              *cx;
+    const char          *path;
+    const unsigned char *at, *end;
+    bool                 text;
+    int64_t              C, H, W, most;
+} reading;
+
+static bool refuse(const reading *r, const char *why)
+{
+    return tni_refuse(r->cx, TN_EFORMAT, "image_read: %s: %s", r->path, why);
+}
+
+static bool is_space(unsigned char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+// A number after white space and comments, which go from # to the end of the line.
+static bool read_number(reading *r, int64_t most, int64_t *v)
+{
+    while (r->at < r->end && (is_space(*r->at) || *r->at == '#')) {
+        bool comment = *r->at++ == '#';
+        while (comment && r->at < r->end && *r->at != '\n' && *r->at != '\r') r->at++;
+    }
+    if (r->at == r->end) return refuse(r, "it is cut short");
+    if (!tni_is_digit((char)*r->at)) return refuse(r, "a number is expected, and not there");
+    for (*v = 0; r->at < r->end && tni_is_digit((char)*r->at); r->at++) {
+        *v = *v * 10 + (*r->at - '0');
+        if (*v > most) return refuse(r, "a number is too large");
+    }
+    return true;
+}
+
+// The kind of file that these bytes begin, if it is none that is read.
+static const char *other_kind(const unsigned char *s, size_t n)
+{
+    static const struct {
+        const char *begins, *name;
+    } kinds[] = { { "\x89PNG", "PNG" }, { "\xff\xd8\xff", "JPEG" },
+                  { "GIF8", "GIF" },    { "BM", "BMP" },
+                  { "II*", "TIFF" },    { "MM", "TIFF" },
+                  { "P1", "PBM" },      { "P4", "PBM" },
+                  { "P7", "PAM" } };
+    if (n >= 12 && !memcmp(s, "RIFF", 4) && !memcmp(s + 8, "WEBP", 4)) return "WebP";
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t length = strlen(kinds[i].begins);
+        if (n >= length && !memcmp(s, kinds[i].begins, length)) return kinds[i].name;
+    }
+    return NULL;
+}
+
+static bool read_header(reading *r)
+{
+    size_t      n    = (size_t)(r->end - r->at);
+    const char *kind = other_kind(r->at, n);
+    if (n == 0) return refuse(r, "it is empty");
+    if (kind)
+        return refuse(r, tni_text_of("%s is not read yet, only PGM and PPM: convert it", kind).s);
+    if (n < 2 || r->at[0] != 'P' || !strchr("2356", r->at[1]))
+        return refuse(r, "it is no PGM or PPM image");
+    r->text = r->at[1] < '5';
+    r->C    = r->at[1] == '3' || r->at[1] == '6' ? 3 : 1;
+    r->at += 2;
+    if (!read_number(r, INT32_MAX, &r->W) || !read_number(r, INT32_MAX, &r->H) ||
+        !read_number(r, MOST_VALUE, &r->most))
+        return false;
+    if (r->W == 0 || r->H == 0 || r->most == 0) return refuse(r, "a number of its header is 0");
+    if (r->at < r->end && is_space(*r->at)) r->at++;  // one, and then the values
+    return true;
+}
+
+// Whether the values can be there: text has a digit and a space for each, but for the last.
+static bool has_values(const reading *r)
+{
+    int64_t left = r->end - r->at, width = r->text || r->most > 255 ? 2 : 1;
+    if (r->W <= (left + r->text) / width / r->C / r->H) return true;
+    return refuse(r, tni_text_of("it is cut short: its header says %lld x %lld", (long long)r->W,
+                                 (long long)r->H)
+                         .s);
+}
+
+// The value of the next channel of the next pixel, the order that files have.
+static bool read_value(reading *r, float *to)
+{
+    int64_t v;
+    if (r->text) {
+        if (!read_number(r, MOST_VALUE, &v)) return false;
+    } else {
+        v = *r->at++;
+        if (r->most > 255) v = v << 8 | *r->at++;
+    }
+    if (v > r->most) return refuse(r, "a value is above the most that its header says");
+    *to = (float)v / (float)r->most;
+    return true;
+}
+
+static bool read_values(reading *r, float *image)
+{
+    int64_t area = r->H * r->W;
+    for (int64_t i = 0; i < area; i++)
+        for (int64_t c = 0; c < r->C; c++)
+            if (!read_value(r, image + c * area + i)) return false;
+    return true;
+}
+
+static tn_tensor *read_image(tn_ctx *cx, const char *path, const tni_content *c)
+{
+    reading r = { .cx = cx, .path = path, .at = c->data, .end = c->data + c->bytes };
+    if (!read_header(&r) || !has_values(&r)) return NULL;
+    float *image = tni_alloc(&cx->heap, (size_t)(r.C * r.H * r.W) * sizeof *image);
+    if (!image) return tni_fail_memory(cx, "image_read");
+    tn_tensor *t = read_values(&r, image) ? tn_from(cx, TN_F32, TN_SHAPE(r.C, r.H, r.W), image)
+                                          : NULL;
+    tni_free(&cx->heap, image);
+    return t;
+}
+
+tn_tensor *tn_image_read(tn_ctx *cx, const char *path)
+{
+    tni_content c;
+    if (!tni_ctx_ok(cx, "image_read")) return NULL;
+    tni_enter();
+    bool       ok = tni_content_open(cx, "image_read", path, NULL, &c);
+    tn_tensor *t  = ok ? read_image(cx, path, &c) : NULL;
+    if (ok) tni_content_close(&cx->heap, &c);
+    tni_leave(true, t);
+    return t;
+}
