@@ -208,10 +208,9 @@ enum { BY_AXIS, BY_KEEP, BY_ALL, BY_AXES };
 static void draw_axes(peer_draw *d, peer_step *s, int rank)
 {
     bool taken[TN_MAX_RANK] = { false };
-    int  many               = 1 + (int)peer_pick(d, rank);
+    int  many               = s->k[0] == BY_ALL ? rank : 1 + (int)peer_pick(d, rank);
     s->n                    = 0;
     if (s->k[0] == BY_AXIS || s->k[0] == BY_KEEP) many = 1;
-    if (s->k[0] == BY_ALL) many = rank;
     for (int i = 0; i < many; i++) {
         int axis = s->k[0] == BY_ALL ? i : (int)peer_pick(d, rank);
         if (taken[axis]) continue;
