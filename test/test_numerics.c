@@ -341,6 +341,21 @@ static void equal_numbers_on(tn_ctx *cx)
     }
 }
 
+// PyTorch's is infinite too.
+static void infinite_batch_on(tn_ctx *cx)
+{
+    tn_tensor *x    = tn_from(cx, TN_F32, TN_SHAPE(3, 1), (float[]){ 0.5f, 1.25f, -INFINITY });
+    tn_tensor *mean = tn_zeros(cx, TN_F32, TN_SHAPE(1)), *var = tn_ones(cx, TN_F32, TN_SHAPE(1));
+    tn_batch_norm(x, mean, var, NULL, NULL, (tn_batch_norm_opts){ .training = true });
+    CHECK(tn_item(mean) == -INFINITY);
+    CHECK(isnan(tn_item(var)));
+}
+
+static void a_running_mean_takes_an_infinity(void)
+{
+    on_the_host(infinite_batch_on);
+}
+
 static void equal_numbers_have_no_negative_variance(void)
 {
     on_the_host(equal_numbers_on);
@@ -512,6 +527,7 @@ const test_case tests_numerics[] = {
     TEST(statistics_of_numbers_far_from_zero_keep_their_digits),
     TEST(statistics_of_numbers_far_from_zero_keep_their_digits_on_opencl),
     TEST(equal_numbers_have_no_negative_variance),
+    TEST(a_running_mean_takes_an_infinity),
     TEST(the_first_of_equal_maxima_gets_the_gradient_of_a_pool),
     TEST(the_first_of_equal_maxima_gets_the_gradient_of_a_pool_on_opencl),
     TEST_END,

@@ -112,10 +112,9 @@ static void append(task *t, bool first)
     if (!t->next) self.last = t;
 }
 
-bool tni_background_ends(void)
+void tni_background_guard(void)
 {
     if (!self.stops) guard_exit();
-    return self.stops;
 }
 
 bool tni_background(void (*work)(void *arg), void *arg, bool first)

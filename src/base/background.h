@@ -10,9 +10,8 @@
 // waited for, and what has not is left.
 bool tni_background(void (*work)(void *arg), void *arg, bool first);
 
-// Whether the process is about to end, so that a task should. To be asked by tasks now and then: what a
-// library sets up while it works it takes down at the end of the process, before what was set up
-// earlier, and each time the end is made to wait before that.
-bool tni_background_ends(void);
+// To be called by tasks now and then. What a library sets up while it works it takes down at the end of
+// the process, before what was set up earlier: each call has the end wait for tasks before that.
+void tni_background_guard(void);
 
 #endif

@@ -7,7 +7,7 @@
 #define TN_OP(name, params, args)                                      \
     tn_tensor *name##_at(const char *file, int line, TN_UNPACK params) \
     {                                                                  \
-        tni_enter_at(file, line, #name + 3);                           \
+        tni_enter_at(file, line, &#name[3]);                           \
         tn_tensor *r = name args;                                      \
         tni_leave(true, r);                                            \
         return r;                                                      \
@@ -15,7 +15,7 @@
 #define TN_CALL(result, name, params, args)                        \
     result name##_at(const char *file, int line, TN_UNPACK params) \
     {                                                              \
-        tni_enter_at(file, line, #name + 3);                       \
+        tni_enter_at(file, line, &#name[3]);                       \
         result r = name args;                                      \
         tni_leave(false, NULL);                                    \
         return r;                                                  \
@@ -23,7 +23,7 @@
 #define TN_DO(name, params, args)                                \
     void name##_at(const char *file, int line, TN_UNPACK params) \
     {                                                            \
-        tni_enter_at(file, line, #name + 3);                     \
+        tni_enter_at(file, line, &#name[3]);                     \
         name args;                                               \
         tni_leave(false, NULL);                                  \
     }

@@ -167,6 +167,13 @@ typedef struct {
     tn_tensor *d, *rest, *scale;
 } centered;
 
+// The rounded mean and what rounding left of it, which is NaN where a value is infinite: then the mean
+// is that infinity, or NaN if both are there.
+static tn_tensor *exact_mean(tn_tensor *mid, tn_tensor *rest)
+{
+    return tn_where(tn_isfinite(rest), tn_add(mid, rest), mid);
+}
+
 // By the batch's own statistics. The variance that divides is over n, the one that is remembered over
 // n - 1. False after a failure.
 static bool by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
@@ -187,7 +194,7 @@ static bool by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
     tn_tensor  *v = tn_div_s(m.squares, (double)n);
     *c            = (centered){ m.d, tn_div_s(m.sum, (double)n), inverse(op, v, o.eps) };
     if (!c->rest || !c->scale) return false;
-    if (mean && !update(mean, tn_add(m.mid, tn_detach(c->rest)), rate)) return false;
+    if (mean && !update(mean, exact_mean(m.mid, tn_detach(c->rest)), rate)) return false;
     tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
     return update(var, sample, rate);
 }

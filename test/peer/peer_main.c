@@ -54,6 +54,19 @@ static void watch_crashes(void)
 
 // ---- one program
 
+// A program that ends PyTorch itself (a division by zero of its own, on x86) says nothing of Tenon: it is
+// named, and counts as refused. False if PyTorch does not come back.
+static bool start_again(peers *w, const peer_program *p, const char *why)
+{
+    if (!w->shrinking) {
+        printf("SEED=%" PRIu64 ": %s; it is started again\n", p->seed, why);
+        fflush(stdout);
+        if (w->refused++ == 0) snprintf(w->refusal, sizeof w->refusal, "%s", why);
+    }
+    peer_torch_stop(&w->torch);
+    return peer_torch_start(&w->torch);
+}
+
 // Whether both agree. PyTorch is asked twice where they do not: the second time it also says what
 // errors it makes on data nearby, since it may have been lucky.
 static bool agrees(peers *w, const peer_program *p)
@@ -72,7 +85,7 @@ static bool agrees(peers *w, const peer_program *p)
             ok = true;
         } else if (told == PEER_GONE) {
             snprintf(w->why, sizeof w->why, "%s", why);
-            ok = false;
+            ok = start_again(w, p, why);
         } else if (have.error[0] == 0) {
             ok = peer_agree(p, &have, &want, w->why);
         }
@@ -114,7 +127,8 @@ static bool only_tenon_refuses(peers *w, peer_program *p)
     peer_prune(p);
     peer_answer told = peer_torch_ask(&w->torch, p, 0, &t, why);
     peer_truth_free(&t);
-    return told != PEER_REFUSED;
+    if (told == PEER_GONE) start_again(w, p, why);
+    return told == PEER_TOLD;
 }
 
 static void report_refusal(const peer_program *p, const char *why)

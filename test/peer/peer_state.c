@@ -110,13 +110,11 @@ static bool norm_ok(const peer_step *st, const peer_value *x)
 }
 
 // PyTorch's products leave 0 times infinity to the BLAS, which may give 0; its attention adds the
-// infinities of a mask to those of the scores; and a running mean that an infinity has gone into is
-// infinite there, NaN here.
+// infinities of a mask to those of the scores.
 static bool odd_ok(const peer_step *st, const peer_value *const *v)
 {
     const peer_form *f = st->row->form;
-    bool open = ((st->row->needs & MULTIPLIES) && f != &form_binary) || f == &form_attention ||
-                f == &form_batch_norm;
+    bool open = ((st->row->needs & MULTIPLIES) && f != &form_binary) || f == &form_attention;
     for (int i = 0; i < st->nin; i++)
         if (open && v[i] && v[i]->odd) return false;
     return true;

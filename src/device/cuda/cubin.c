@@ -67,11 +67,14 @@ static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool
     return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, n - 1, option) : error;
 }
 
-// NVRTC asks this while it compiles. A process that ends does not wait for what nobody needs any more.
+// NVRTC asks this while it compiles, whether to give up: never, since what it then frees is at times not
+// its own (13.0, in the assembler). But it is a time to have the end of the process wait for it, before
+// what it has set up so far is taken down.
 static int gives_up(void *payload, void *unused)
 {
     (void)payload, (void)unused;
-    return tni_background_ends();
+    tni_background_guard();
+    return 0;
 }
 
 static tn_status make(tni_cubin *c, const char *text, const char *chip, bool look, bool soon,
