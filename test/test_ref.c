@@ -108,7 +108,7 @@ static const tni_attr *along(int axis)
 static const tni_attr *over(uint32_t axes)
 {
     static tni_attr a;
-    a = (tni_attr){ .reduce = { axes } };
+    a = (tni_attr){ .reduce = { .axes = axes } };
     return &a;
 }
 
@@ -463,7 +463,7 @@ static void reductions_take_any_axes(void)
 static void sums_lose_nothing_and_keep_infinities(void)
 {
     value    x, y;
-    tni_attr all = { .reduce = { 1 } };
+    tni_attr all = { .reduce = { .axes = 1 } };
     PUT1(&x, TN_F64, 1, 1e100, 1, -1e100);
     make(&y, TN_F64, 1, (int64_t[]){ 1 });
     RUN(sum, &y, &all, &x);
@@ -494,7 +494,7 @@ static void an_empty_sum_is_0_and_an_empty_product_1(void)
 static void the_first_extremum_counts_and_nan_is_one(void)
 {
     value    x, y, i;
-    tni_attr a = { .reduce = { 2 } };
+    tni_attr a = { .reduce = { .axes = 2 } };
     put(&x, TN_F32, 2, (int64_t[]){ 2, 4 }, LIST(3, 1, 3, 1, 2, NAN, 9, NAN));
     make(&y, TN_F32, 2, (int64_t[]){ 2, 1 });
     make(&i, TN_I64, 2, (int64_t[]){ 2, 1 });
