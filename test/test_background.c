@@ -38,6 +38,28 @@ static void every_task_is_done_once(void)
     CHECK_INT(atomic_load(&done), TASKS);
 }
 
+static void dawdle(void *arg)
+{
+    usleep(50000);
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void a_pause_waits_for_what_has_begun_and_begins_nothing(void)
+{
+    enum { TASKS = 40 };
+    static atomic_int slow;
+    for (int i = 0; i < TASKS; i++) CHECK(tni_background(dawdle, &slow, false));
+    usleep(20000);
+    tni_background_pause(true);
+    int before = atomic_load(&slow);
+    CHECK(before > 0 && before < TASKS);
+    usleep(120000);
+    CHECK_INT(atomic_load(&slow), before);
+    tni_background_pause(false);
+    wait_until(&slow, TASKS);
+    CHECK_INT(atomic_load(&slow), TASKS);
+}
+
 static void the_child_of_a_fork_has_a_background_of_its_own(void)
 {
     done = 0;
@@ -214,6 +236,7 @@ static void a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits(v
 
 const test_case tests_background[] = {
     TEST(every_task_is_done_once),
+    TEST(a_pause_waits_for_what_has_begun_and_begins_nothing),
     TEST(the_child_of_a_fork_has_a_background_of_its_own),
     TEST(a_process_may_end_while_its_kernels_are_compiled),
     TEST(a_kernel_that_is_not_compiled_yet_is_not_waited_for),

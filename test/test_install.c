@@ -234,7 +234,19 @@ static void a_moved_prefix_still_works(void)
         "b/shared\n");
 }
 
+// Not that of its call-site form.
+static void a_wrong_number_of_arguments_names_the_function_that_was_written(void)
+{
+    char out[4096];
+    int  status = tree_run("echo 'tn_tensor *f(tn_tensor *x) { return tn_add(x); }' | '" TN_CC
+                           "' -std=c11 -Iinclude -include tenon.h -fsyntax-only -x c - 2>&1",
+                           out, sizeof out);
+    CHECK(status != 0);
+    CHECK(strstr(out, "macro \"tn_add\" requires 2 arguments") || strstr(out, "macro 'tn_add'"));
+}
+
 const test_case tests_install[] = {
+    TEST(a_wrong_number_of_arguments_names_the_function_that_was_written),
     TEST(the_library_exports_declared_tn_names_only),
     TEST(the_library_is_under_3_megabytes),
     TEST(gcc_gives_no_warning),

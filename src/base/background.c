@@ -23,7 +23,7 @@ static struct {
     pthread_cond_t  came, went;
     task           *first, *last;
     int             threads, idle, busy;
-    bool            registered;
+    bool            registered, paused;
     atomic_bool     stops;
     atomic_int      asked;
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -44,7 +44,7 @@ static void *serve(void *unused)
     (void)unused;
     pthread_mutex_lock(&self.lock);
     for (;;) {
-        task *t = self.stops ? NULL : next_task();
+        task *t = self.stops || self.paused ? NULL : next_task();
         if (!t) {
             self.idle++;
             pthread_cond_wait(&self.came, &self.lock);
@@ -60,6 +60,15 @@ static void *serve(void *unused)
         pthread_cond_broadcast(&self.went);
     }
     return NULL;
+}
+
+void tni_background_pause(bool on)
+{
+    pthread_mutex_lock(&self.lock);
+    self.paused = on;
+    while (on && self.busy) pthread_cond_wait(&self.went, &self.lock);
+    if (!on) pthread_cond_broadcast(&self.came);
+    pthread_mutex_unlock(&self.lock);
 }
 
 // A library that a task is in must not be taken down under it.
@@ -87,6 +96,7 @@ static void forget_threads(void)
     pthread_cond_init(&self.went, NULL);
     self.first = self.last = NULL;
     self.threads = self.idle = self.busy = 0;
+    self.paused                          = false;
     self.asked                           = 0;
 }
 
