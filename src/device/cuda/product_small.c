@@ -74,9 +74,8 @@ static tni_cufunction kernel_of(tni_cuda *c, int ranks)
     tni_text                 why    = { "" };
     tn_status                s;
     int                      i = ranks == 1 ? 0 : ranks == 2 ? 1 : ranks == 4 ? 2 : 3;
-    if (!c->waits && !tni_compiled_hand_soon(c->gpu->compiled, tni_text_small, TN_F32, TN_F32))
-        return NULL;
-    if (!c->small_kernel[i])
+    if (c->small_kernel[i]) return c->small_kernel[i];
+    if (c->waits || tni_compiled_hand_soon(c->gpu->compiled, tni_text_small, TN_F32, TN_F32))
         c->small_kernel[i] = tni_compiled_hand(c->gpu->compiled, tni_text_small, name[i], TN_F32,
                                                TN_F32, &s, &why);
     return c->small_kernel[i];
