@@ -108,11 +108,14 @@ static bool is_new(uint64_t hash)
     return false;
 }
 
-static void append(const tni_kernel *k, const tni_simt *shape, uint64_t text)
+static void append(const tni_launch *l, const tni_simt *shape, uint64_t text)
 {
-    size_t kernel = offsetof(tni_kernel, ins) + (size_t)k->nins * sizeof *k->ins;
-    size_t bytes  = (offsetof(recorded_kernel, kernel) + kernel + 7) / 8 * 8;
-    bool   full   = all->used > ROOM || all->count >= MOST;
+    const tni_kernel *k    = l->kernel;
+    tni_simt_limits   lean = recorded_chip;
+    lean.lean              = true;
+    size_t kernel          = offsetof(tni_kernel, ins) + (size_t)k->nins * sizeof *k->ins;
+    size_t bytes           = (offsetof(recorded_kernel, kernel) + kernel + 7) / 8 * 8;
+    bool   full            = all->used > ROOM || all->count >= MOST;
     // Others take room too, between a look at what there is and this.
     uint32_t at = full ? ROOM : atomic_fetch_add(&all->used, (unsigned)bytes);
     if (at + bytes > ROOM) {
@@ -125,6 +128,7 @@ static void append(const tni_kernel *k, const tni_simt *shape, uint64_t text)
     r->place           = place;
     r->text            = text;
     r->shape           = *shape;
+    r->lean            = tni_simt_choose(l, &lean);
     memcpy(&r->kernel, k, kernel);
     if (i < MOST) all->at[i] = at + 1;
 }
@@ -142,7 +146,7 @@ static void add(const tni_launch *planned)
     }
     // A text of two files is recorded of both, since who comes first may change from run to run.
     uint64_t had[2] = { tni_hash(key, bytes), (uint64_t)place };
-    if (is_new(tni_hash(had, sizeof had))) append(planned->kernel, &shape, had[0]);
+    if (is_new(tni_hash(had, sizeof had))) append(planned, &shape, had[0]);
 }
 
 tni_plan *__real_tni_plan_build(tni_graph *g, const tni_limits *limits);

@@ -44,18 +44,19 @@ static void dawdle(void *arg)
     atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-static void a_pause_waits_for_what_has_begun_and_begins_nothing(void)
+static void after_the_last_who_needs_them_no_task_is_done(void)
 {
     enum { TASKS = 40 };
     static atomic_int slow;
+    tni_background_need(true);
     for (int i = 0; i < TASKS; i++) CHECK(tni_background(dawdle, &slow, false));
     usleep(20000);
-    tni_background_pause(true);
+    tni_background_need(false);
     int before = atomic_load(&slow);
     CHECK(before > 0 && before < TASKS);
     usleep(120000);
     CHECK_INT(atomic_load(&slow), before);
-    tni_background_pause(false);
+    tni_background_need(true);
     wait_until(&slow, TASKS);
     CHECK_INT(atomic_load(&slow), TASKS);
 }
@@ -93,7 +94,7 @@ static void compile_interpreter(void *arg)
     tni_free(&heap, text);
 }
 
-// A compiler takes down at exit what its threads are in.
+// A compiler takes down at exit what its threads are in: who no longer needs them waits for them.
 static void a_process_may_end_while_its_kernels_are_compiled(void)
 {
     tni_text why = { "" };
@@ -104,9 +105,11 @@ static void a_process_may_end_while_its_kernels_are_compiled(void)
         fflush(NULL);
         pid_t pid = fork();
         if (pid == 0) {
+            tni_background_need(true);
             for (int i = 0; i < TNI_INTERPRETERS; i++)
                 tni_background(compile_interpreter, (void *)(intptr_t)i, false);
             usleep(1000 * (useconds_t)ms);
+            tni_background_need(false);
             exit(0);
         }
         int status = 1;
@@ -236,7 +239,7 @@ static void a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits(v
 
 const test_case tests_background[] = {
     TEST(every_task_is_done_once),
-    TEST(a_pause_waits_for_what_has_begun_and_begins_nothing),
+    TEST(after_the_last_who_needs_them_no_task_is_done),
     TEST(the_child_of_a_fork_has_a_background_of_its_own),
     TEST(a_process_may_end_while_its_kernels_are_compiled),
     TEST(a_kernel_that_is_not_compiled_yet_is_not_waited_for),

@@ -125,14 +125,17 @@ static int first_wrong(const half_case *h, tn_dtype dt, double v, bool wide, con
 
 enum { HALF_CASES = sizeof half_cases / sizeof *half_cases };
 
-// All cases of one dtype and number, in one evaluation.
+// All cases of one dtype and number, a few in each evaluation: more would be one kernel that a thread's
+// registers do not hold.
 static void check_halves(tn_ctx *cx, const graph_way *w, const uint16_t *all, tn_dtype dt, double v)
 {
     static uint16_t have[ALL];
     tn_scope       *s = tn_begin(cx);
     tn_tensor      *x = tn_from(cx, dt, TN_SHAPE(ALL), all), *y[HALF_CASES];
-    for (int k = 0; k < HALF_CASES; k++) y[k] = half_cases[k].run(x, v);
-    CHECK_STATUS(tn_eval(cx), TN_OK);
+    for (int k = 0; k < HALF_CASES; k++) {
+        y[k] = half_cases[k].run(x, v);
+        if (k % 3 == 2) CHECK_STATUS(tn_eval(cx), TN_OK);
+    }
     for (int k = 0; k < HALF_CASES; k++) {
         bool ok = tn_dtype_of(y[k]) == dt && tn_read(y[k], dt, have, ALL) == TN_OK;
         int  at = ok ? first_wrong(&half_cases[k], dt, v, w == ways, have) : 0;

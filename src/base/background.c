@@ -22,7 +22,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t  came, went;
     task           *first, *last;
-    int             threads, idle, busy;
+    int             threads, idle, busy, needs;
     bool            registered, paused;
     atomic_bool     stops;
     atomic_int      asked;
@@ -62,12 +62,13 @@ static void *serve(void *unused)
     return NULL;
 }
 
-void tni_background_pause(bool on)
+void tni_background_need(bool on)
 {
     pthread_mutex_lock(&self.lock);
-    self.paused = on;
-    while (on && self.busy) pthread_cond_wait(&self.went, &self.lock);
-    if (!on) pthread_cond_broadcast(&self.came);
+    self.needs += on ? 1 : -1;
+    self.paused = self.needs == 0;
+    while (self.paused && self.busy) pthread_cond_wait(&self.went, &self.lock);
+    if (!self.paused) pthread_cond_broadcast(&self.came);
     pthread_mutex_unlock(&self.lock);
 }
 
@@ -95,9 +96,9 @@ static void forget_threads(void)
     pthread_cond_init(&self.came, NULL);
     pthread_cond_init(&self.went, NULL);
     self.first = self.last = NULL;
-    self.threads = self.idle = self.busy = 0;
-    self.paused                          = false;
-    self.asked                           = 0;
+    self.threads = self.idle = self.busy = self.needs = 0;
+    self.paused                                       = false;
+    self.asked                                        = 0;
 }
 
 // One more thread, if all are busy. The lock is held.

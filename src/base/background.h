@@ -10,10 +10,10 @@
 // waited for, and what has not is left.
 bool tni_background(void (*work)(void *arg), void *arg, bool first);
 
-// Lets no task begin, and waits for those that have; or (off) lets them begin again. Who pauses when the
-// last one who needs tasks goes leaves no thread in a library as the process ends, which is surer than
-// the guard below.
-void tni_background_pause(bool on);
+// Who needs tasks done says so, and when no longer. After the last no task begins, and those that have are
+// waited for, until somebody needs them again: no thread is in a library as the process ends, which is
+// surer than the guard below. Before the first call tasks begin as they come.
+void tni_background_need(bool on);
 
 // To be called by tasks now and then. What a library sets up while it works it takes down at the end of
 // the process, before what was set up earlier: each call has the end wait for tasks before that.

@@ -271,6 +271,7 @@ static const char *const main_text[] = {
           const m_int s = (m_int)W(W_SEGMENTS);
           m->e = 0;
           m->mine = item == 0;
+          m->counts = 1;
           run(m, PROGRAM_REF, (m_int)W(SEGMENT(s)), (m_int)W(SEGMENT(s + 1)));
           m->mine = 1;
           if (W(SEGMENT(s + 1)) == W(SEGMENT(s + 2))) return;
@@ -295,6 +296,7 @@ static const char *const body_text[] = {
         for (m_long base = part * teams; base < rows; base += W(W_PARTS) * teams) {
             const m_long row = base + tid / team;
             const m_int on = row < rows;
+            m->counts = on;
             coordinates(m, PROGRAM_REF, 0, (m_int)W(W_NP), on ? row : rows - 1);
             for (m_int s = 0; s < (m_int)W(W_SEGMENTS); s++) {
                 const m_int from = (m_int)W(SEGMENT(s)), to = (m_int)W(SEGMENT(s + 1));
@@ -382,9 +384,10 @@ static void put_types(const page *p)
             p->o,
             "typedef struct { char *b[%d]; char *scratch; m_long *fail; m_long w[%d]; } program;\n",
             TNI_MOST_BUFFERS, TNI_INTERPRETER_WORDS);
-    tni_put(p->o,
-            "typedef struct {\n    m_ulong v[%d];\n    m_long at[%d], e, part;\n    m_int mine;\n",
-            TNI_REGISTERS, TNI_AXES);
+    tni_put(
+        p->o,
+        "typedef struct {\n    m_ulong v[%d];\n    m_long at[%d], e, part;\n    m_int mine, counts;\n",
+        TNI_REGISTERS, TNI_AXES);
     if (!p->cuda)
         tni_put(p->o, "    __global char *b[%d], *scratch;\n    __global m_long *fail;\n",
                 TNI_MOST_BUFFERS);
@@ -413,8 +416,10 @@ static void put_cases(const page *p)
     put_stores(p);
     tni_line(p->o, "case %d: m->v[to] = (m_ulong)NUMBER(x); break;", TNI_SEL_NUMBER);
     tni_line(p->o, "case %d: m->v[to] = (m_ulong)place(m, PROGRAM_REF, x); break;", TNI_SEL_PLACE);
-    tni_line(p->o, "case %d: m->v[to] = (m_ulong)m_check(G_l(a), NUMBER(x), c, FAIL); break;",
-             TNI_SEL_CHECK);
+    tni_line(
+        p->o,
+        "case %d: m->v[to] = m->counts ? (m_ulong)m_check(G_l(a), NUMBER(x), c, FAIL) : 0; break;",
+        TNI_SEL_CHECK);
     put_draws(p);
     tni_line(p->o, "case %d: m->v[to] = P_i(G_i(to) != 0); break;", TNI_SEL_WRAP);
     tni_line(p->o, "case %d: m->v[to] = P_i((unsigned char)G_i(to)); break;", TNI_SEL_WRAP + 1);

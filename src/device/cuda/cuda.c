@@ -5,7 +5,6 @@
 #include "device/cuda/gpu.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 // ---- seats -------------------------------------------------------------------------------------
@@ -23,21 +22,13 @@ tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *wh
     return s;
 }
 
-// Seats that are held. While there are any, kernels are compiled in the background.
-static atomic_int seats;
-
-static void take_seat(void)
-{
-    if (atomic_fetch_add(&seats, 1) == 0) tni_background_pause(false);
-}
-
 // What a lost GPU does not answer is left to it. After the last seat no thread is in the compiler, whose
 // library would not survive that at the end of the process.
 static void close_seat(void *seat)
 {
     tni_cuda         *c  = seat;
     const tni_driver *cu = c->gpu->cu;
-    if (atomic_fetch_sub(&seats, 1) == 1) tni_background_pause(true);
+    tni_background_need(false);
     tni_cuda_enter(c);
     if (c->stream) cu->stream_wait(c->stream);
     tni_copies_close(c);
@@ -86,7 +77,7 @@ static void *open_seat(tni_heap *heap, const tni_wish *wish, tn_status *s, tni_t
     }
     c->heap = heap;
     c->gpu  = g;
-    take_seat();
+    tni_background_need(true);
     *s = tni_gpu_status(g->cu, fill_seat(c, wish->stream), "opening the GPU", why);
     if (*s == TN_OK) return c;
     close_seat(c);

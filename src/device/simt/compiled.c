@@ -616,6 +616,7 @@ static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *
                                tni_text *why)
 {
     job *j = job_of(t, e, c);
+    if (j && !wait) queue_unit(&j->u, false);  // if there was no thread for it before
     if (j) return wait ? wait_unit(&j->u, why) : TN_OK;
     if (!(j = job_new(t, 1))) return out_of_memory(t, why);
     if (job_add(j, e, c)) return send_job(t, j, wait, why);
