@@ -583,7 +583,8 @@ static void choose_finish(const facts *f, tni_simt *m)
 }
 
 // Whether a thread needs more registers than it has where a multiprocessor has RESIDENT of them: for
-// addresses, for what it holds, for what it computes in double or draws, and for eight rows at once.
+// addresses, for what it holds, for what it computes in double or draws, and for eight rows at once; or,
+// where its rows lie in shared memory, because it spilled.
 static bool is_tight(const facts *f, const tni_simt_class *c)
 {
     enum { TIGHT = 56 };
@@ -594,6 +595,7 @@ static bool is_tight(const facts *f, const tni_simt_class *c)
             !(c->vectors >> k->ins[i].access & 1))
             n += c->vector;
     bool many = c->form == TNI_SIMT_LANE && c->vector == MOST_VECTOR;
+    if (c->cuda && f->limits->lean && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
     return c->cuda && k->tails && !c->bulk &&
            (f->limits->lean || f->doubles || f->draws || many ||
             2 * k->nbuffer + n * c->unroll > TIGHT);
