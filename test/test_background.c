@@ -174,67 +174,82 @@ static void make_sum(kit_case *c, int64_t rows, int64_t cols)
     CHECK(tni_kernel_seal(&c->k));
 }
 
+// A table, and a kernel that it was given to prepare.
+typedef struct {
+    kit_case     *c;
+    tni_compiled *t;
+    void         *entry;
+    tni_simt      shape;
+    tn_status     s;
+    tni_text      why;
+} prepared;
+
+static void prepare_sum(prepared *p, bool goes, bool fails)
+{
+    *p          = (prepared){ .c = calloc(1, sizeof *p->c), .t = new_table() };
+    maker.goes  = goes;
+    maker.fails = fails;
+    make_sum(p->c, 8, 64);
+    const tni_launch *first = &p->c->l;
+    CHECK_STATUS(tni_compiled_prepare(p->t, 1, &first, &p->entry, false, &p->why), TN_OK);
+}
+
+static const tni_variant *take(prepared *p, bool wait)
+{
+    return tni_compiled_take(p->t, p->entry, &p->c->l, false, wait, &p->shape, &p->s, &p->why);
+}
+
+static bool is_ready(const prepared *p)
+{
+    return tni_compiled_ready(p->t, p->entry, &p->c->l);
+}
+
+static void wait_ready(const prepared *p)
+{
+    for (int i = 0; i < 5000 && !is_ready(p); i++) usleep(1000);
+}
+
+// It was compiled once.
+static void done_with(prepared *p)
+{
+    CHECK_INT(atomic_load(&maker.built), 1);
+    kit_free(p->c);
+    free(p->c);
+}
+
 static void a_kernel_that_is_not_compiled_yet_is_not_waited_for(void)
 {
-    kit_case     *c   = calloc(1, sizeof *c);
-    tni_compiled *t   = new_table();
-    tni_text      why = { "" };
-    tni_simt      m;
-    tn_status     s;
-    void         *entry;
-    make_sum(c, 8, 64);
-    const tni_launch *first = &c->l;
-    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, false, &why), TN_OK);
+    prepared p;
+    prepare_sum(&p, false, false);
     CHECK_INT(atomic_load(&maker.looked), 1);
-    CHECK(!tni_compiled_ready(t, entry, first));
-    CHECK(tni_compiled_take(t, entry, first, false, false, &m, &s, &why) == NULL && s == TN_OK);
+    CHECK(!is_ready(&p));
+    CHECK(take(&p, false) == NULL && p.s == TN_OK);
     maker.goes = true;
-    for (int i = 0; i < 5000 && !tni_compiled_ready(t, entry, first); i++) usleep(1000);
-    CHECK(tni_compiled_take(t, entry, first, false, false, &m, &s, &why) != NULL);
-    CHECK_INT(atomic_load(&maker.built), 1);
-    kit_free(c);
-    free(c);
+    wait_ready(&p);
+    CHECK(take(&p, false) != NULL);
+    done_with(&p);
 }
 
 static void who_needs_a_kernel_waits_for_it_and_it_is_compiled_once(void)
 {
-    kit_case     *c   = calloc(1, sizeof *c);
-    tni_compiled *t   = new_table();
-    tni_text      why = { "" };
-    tni_simt      m;
-    tn_status     s;
-    void         *entry;
-    maker.goes = true;
-    make_sum(c, 8, 64);
-    const tni_launch *first = &c->l;
-    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, false, &why), TN_OK);
-    CHECK(tni_compiled_take(t, entry, first, false, true, &m, &s, &why) != NULL);
-    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, true, &why), TN_OK);
-    CHECK_INT(atomic_load(&maker.built), 1);
-    kit_free(c);
-    free(c);
+    prepared p;
+    prepare_sum(&p, true, false);
+    const tni_launch *first = &p.c->l;
+    CHECK(take(&p, true) != NULL);
+    CHECK_STATUS(tni_compiled_prepare(p.t, 1, &first, &p.entry, true, &p.why), TN_OK);
+    done_with(&p);
 }
 
 static void a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits(void)
 {
-    kit_case     *c   = calloc(1, sizeof *c);
-    tni_compiled *t   = new_table();
-    tni_text      why = { "" };
-    tni_simt      m;
-    tn_status     s;
-    void         *entry;
-    maker.goes = maker.fails = true;
-    make_sum(c, 8, 64);
-    const tni_launch *first = &c->l;
-    CHECK_STATUS(tni_compiled_prepare(t, 1, &first, &entry, false, &why), TN_OK);
-    for (int i = 0; i < 5000 && !tni_compiled_ready(t, entry, first); i++) usleep(1000);
-    CHECK(tni_compiled_take(t, entry, first, false, false, &m, &s, &why) == NULL && s == TN_OK);
-    CHECK(tni_compiled_take(t, entry, first, false, true, &m, &s, &why) == NULL);
-    CHECK_STATUS(s, TN_EDEVICE);
-    CHECK(strstr(why.s, "refused"));
-    CHECK_INT(atomic_load(&maker.built), 1);
-    kit_free(c);
-    free(c);
+    prepared p;
+    prepare_sum(&p, true, true);
+    wait_ready(&p);
+    CHECK(take(&p, false) == NULL && p.s == TN_OK);
+    CHECK(take(&p, true) == NULL);
+    CHECK_STATUS(p.s, TN_EDEVICE);
+    CHECK(strstr(p.why.s, "refused"));
+    done_with(&p);
 }
 
 const test_case tests_background[] = {

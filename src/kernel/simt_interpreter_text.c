@@ -58,7 +58,9 @@ bool tni_interpreter_draws(tni_interpreter_level level, int draw)
 
 bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
 {
-    if (type == 1 || to == TN_F64) return level == TNI_INTERPRET_ALL;
+    // A compiled kernel takes an i64 to bf16 by way of f64, and so do all.
+    if (type == 1 || to == TN_F64 || (type == 3 && to == TN_BF16))
+        return level == TNI_INTERPRET_ALL;
     if (level > TNI_INTERPRET_LIGHT) return true;
     return to != TN_I8 && to != TN_U8 && (type == 0 || (to != TN_F16 && to != TN_BF16));
 }
