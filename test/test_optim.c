@@ -472,6 +472,87 @@ static void a_loss_that_will_not_do_changes_nothing(void)
     }
 }
 
+// ---- failure -----------------------------------------------------------------------------------
+
+// Somebody else's work fails: all that is not computed yet goes back.
+static void fail_a_step(tn_ctx *cx)
+{
+    rules_fail   = true;
+    tn_tensor *y = rules_double(rules_ramp(cx, 2));
+    CHECK_STATUS(tn_eval(cx), TN_EUSER);
+    rules_fail = false;
+    CHECK_FAILED(cx, TN_EUSER, "twice");
+    tn_drop(y);
+}
+
+// What somebody reads of an update that is recorded: a parameter; the next loss, which is made from
+// both; a parameter that was written since, not from its old value; a moment, as saving does.
+typedef enum {
+    A_PARAMETER,
+    THE_NEXT_LOSS,
+    A_WRITTEN_PARAMETER,
+    A_MOMENT,
+    WAYS_TO_READ
+} way_to_read;
+
+static void read_of_update(tn_ctx *cx, const pair *x, const tn_optim *opt, way_to_read way)
+{
+    double v[A];
+    if (way == A_PARAMETER) tn_read(x->p[0], TN_F64, v, A);
+    if (way == THE_NEXT_LOSS) CHECK(isfinite(tn_item(pair_loss(x, 1))));
+    if (way == A_WRITTEN_PARAMETER) {
+        tn_grad_mode(cx, false);
+        tn_assign(x->p[0], tn_full(cx, TN_F64, TN_SHAPE(2, 3), 0.25));
+        tn_grad_mode(cx, true);
+        tn_read(x->p[0], TN_F64, v, A);
+    }
+    if (way == A_MOMENT) tn_read(opt->slot[1].state[0], TN_F64, v, B);
+    CHECK(!tn_error(cx));
+}
+
+// Three times an update is recorded, read in one of the ways, and another step fails.
+static void check_updates_that_stay(const char *name, settings s, way_to_read way, bool groups)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        pair      x   = pair_open(cx, TN_F64);
+        tn_optim *opt = open_rule(x.net, &s);
+        number    n[ALL];
+        double    have[ALL], want[ALL];
+        // The same settings, written as other ones: two bunches.
+        if (groups) CHECK_STATUS(tn_optim_group(opt, "1", 1, 1e-30f), TN_OK);
+        for (int i = 0; i < ALL; i++) n[i] = (number){ .p = start[i] };
+        for (int step = 1; step <= 3; step++) {
+            CHECK_STATUS(tn_backward(pair_loss(&x, step), NULL), TN_OK);
+            CHECK_STATUS(tn_optim_step(opt), TN_OK);
+            tn_optim_zero_grad(opt);
+            read_of_update(cx, &x, opt, way);
+            fail_a_step(cx);
+            for (int i = 0; i < ALL; i++) {
+                update_number(&s, &n[i], gradient(n[i].p, step));
+                if (way == A_WRITTEN_PARAMETER && i < A) n[i].p = 0.25;
+                want[i] = n[i].p;
+            }
+            CHECK_INT(tn_optim_updates(opt), step);
+            pair_read(&x, have);
+            check_near(have, want, 1e-12, name);
+        }
+    }
+}
+
+static void an_update_that_was_read_stays_with_its_moments_when_the_next_step_fails(void)
+{
+    for (int k = 0; k < 2 * WAYS_TO_READ; k++) {
+        way_to_read way    = (way_to_read)(k / 2);
+        bool        groups = k % 2;
+        check_updates_that_stay("sgd", (settings){ .rule = SGD, .lr = 0.1, .momentum = 0.5 }, way,
+                                groups);
+        check_updates_that_stay(
+            "adam",
+            (settings){ .rule = ADAM, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 }, way,
+            groups);
+    }
+}
+
 // ---- settings ----------------------------------------------------------------------------------
 
 static void wrong_settings_are_errors(void)
@@ -569,6 +650,7 @@ const test_case tests_optim[] = {
     TEST(the_norm_of_several_dtypes_is_one),
     TEST(accumulated_steps_equal_one_of_the_mean),
     TEST(a_loss_that_will_not_do_changes_nothing),
+    TEST(an_update_that_was_read_stays_with_its_moments_when_the_next_step_fails),
     TEST(wrong_settings_are_errors),
     TEST(rule_24_zero_is_the_default_and_tn_zero_is_zero),
     TEST_END,

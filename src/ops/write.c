@@ -59,6 +59,9 @@ static tn_tensor *bind_next(tn_tensor *x, tni_node *value, bool whole, const tni
     if (!n) return NULL;
     n->attr.view.offset = to->offset;
     for (int i = 0; i < to->rank; i++) n->attr.view.stride[i] = to->stride[i];
+    // A write over an update that is pending stays or goes with it.
+    const tni_node *old = x->store->node;
+    n->update           = x->cx->updating || (old->update && old->state == TNI_PENDING);
     tni_store_bind(x->cx, x->store, n);
     x->store->assigned = x->store->written = true;
     return x;

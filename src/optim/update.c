@@ -71,11 +71,14 @@ static bool record_update(tn_optim *o, int64_t steps)
 {
     if (!tni_bunches_make(o) || !tni_gradients_prepare(o, steps)) return false;
     if (!o->bunches) return true;
-    double lr = tn_optim_lr(o);
+    double  lr = tn_optim_lr(o);
+    tn_ctx *cx = o->thing.cx;
+    bool    ok = true;
     count_update(o);
-    for (size_t i = 0; i < o->bunches; i++)
-        if (!update_bunch(o, &o->bunch[i], lr)) return false;
-    return true;
+    cx->updating = true;
+    for (size_t i = 0; ok && i < o->bunches; i++) ok = update_bunch(o, &o->bunch[i], lr);
+    cx->updating = false;
+    return ok;
 }
 
 // ---- recording as a whole ----------------------------------------------------------------------

@@ -4,9 +4,11 @@
 // ---- gathering ---------------------------------------------------------------------------------
 
 // Nodes found so far, and those of them whose sources are to be looked at. Both are lists by `next`.
+// update: one of them belongs to an update of an optimizer.
 typedef struct {
     tni_node *found, *work;
     size_t    count;
+    bool      update;
 } finds;
 
 static inline void find(finds *f, tni_node *n)
@@ -25,6 +27,7 @@ static void find_sources(finds *f)
         n->next     = f->found;
         f->found    = n;
         f->count++;
+        f->update |= n->update;
         for (uint32_t s = 0; s < n->nsrc; s++) find(f, n->src[s]);
     }
 }
@@ -44,10 +47,20 @@ static bool make_items(tni_graph *g, const finds *f)
     return ok || tni_no_memory(g->cx, "evaluating");
 }
 
+// A read that needs something of an optimizer's update computes all of it, and of other updates:
+// else a step that fails afterwards would leave new parameters with old moments.
+static void find_updates(tni_graph *g, finds *f)
+{
+    for (tni_store *s = g->cx->pending; s; s = s->next)
+        if (s->node->update) find(f, s->node);
+    find_sources(f);
+}
+
 // Gathers f's nodes and all pending ones that they are made of.
 static bool gather(tni_graph *g, finds *f)
 {
     find_sources(f);
+    if (f->update && g->mode == TNI_READ) find_updates(g, f);
     if (!f->count || make_items(g, f)) return true;
     for (tni_node *x = f->found; x; x = x->next) x->mark = 0;
     return false;

@@ -65,7 +65,8 @@ struct tn_ctx {
     // busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);
     bool busy;
-    int  nested;  // calls in progress that run a user's function, one inside the other
+    bool updating;  // an optimizer records its update: what is written now is computed as a whole
+    int  nested;    // calls in progress that run a user's function, one inside the other
 };
 
 enum { TNI_CTX_LIVE = 0x7e407e40, TNI_CTX_DEAD = 0x0ead0ead, TNI_SCOPE_LIVE = 0x5c09e };

@@ -96,7 +96,8 @@ struct tni_node {
     bool        failed     : 1;  // a read could not compute it: only another read tries again
     bool        owns_bytes : 1;  // attr.custom.bytes
     bool        constant   : 1;  // one number everywhere: can be had at any time, so never gone
-    tni_node  **src;             // -> few, or owned
+    bool        update : 1;  // a store's state that belongs to a recorded update of an optimizer
+    tni_node  **src;         // -> few, or owned
     tni_node   *few[3];
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
     tni_origin *origin;  // of a view that needs gradients: the handle it was made for
