@@ -161,7 +161,8 @@ typedef struct {
     char *path, *temp;  // NULL: stdout
 } cli_out;
 
-// False, reported, where --out cannot be written or is one of the files that are read.
+// False, reported, where --out cannot be written, is one of the files that are read, or is there already
+// without --force. Until it is closed a signal that ends the tool removes what was written of it.
 bool cli_out_open(cli_out *o, const cli_settings *s);
 // Gives the file its name if all went well, else removes it. False, reported, if it could not be written.
 bool cli_out_close(cli_out *o, bool ok);
@@ -339,6 +340,9 @@ bool  cli_log_write(FILE *f, const cli_moment *m);  // false, with errno, on fai
 void cli_signals_begin(bool quiet, bool bar);
 int  cli_signals_asked(void);
 void cli_signals_end(void);
+// From now on a signal that ends the process (SIGINT, SIGTERM, SIGHUP) removes this file first, which is not
+// whole yet; the path must stay. NULL: there is none any more.
+void cli_signals_remove(const char *path);
 
 // A run from its opening to its end. Datasets, network and optimizer belong to the context; settings
 // to the caller; the rest is its own. Only memory outlives the process, in the checkpoint.

@@ -126,6 +126,8 @@ static const option options[] = {
       FILES, TRAINS, WHOLE(save_every, 1, MANY), .with = "save" },
     { "force", NULL, "write over a finished run that --save names",
       FILES, TRAINS, FLAG(force), .with = "save" },
+    { "force", NULL, "write over a file that --out names",
+      FILES, CLI_PREDICT, FLAG(force), .with = "out" },
     { "resume", NULL, "go on with the run that --save names; --epochs may be raised",
       FILES, CLI_TRAIN, FLAG(resume) },
     { "log", "FILE", "write a line of JSON for every step",
@@ -162,12 +164,19 @@ static const option options[] = {
 enum { OPTIONS = sizeof options / sizeof *options };
 _Static_assert(OPTIONS <= 64, "a bit each");
 
-static const option *find(const char *name, size_t length)
+// The option of this name that one of the commands takes: a name may mean something else in another.
+static const option *find_for(unsigned commands, const char *name, size_t length)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (strlen(options[i].name) == length && !strncmp(options[i].name, name, length))
+        if ((options[i].uses & commands) && strlen(options[i].name) == length &&
+            !strncmp(options[i].name, name, length))
             return &options[i];
     return NULL;
+}
+
+static const option *find(const char *name, size_t length)
+{
+    return find_for(~0u, name, length);
 }
 
 static uint64_t bit_of(const option *o)
@@ -333,9 +342,8 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
     if (strncmp(text, "--", 2) != 0) return wrong(called, "\"%s\" is not an option", text);
     size_t        length = strcspn(text + 2, "=");
     const char   *value  = text[2 + length] ? text + 3 + length : NULL;
-    const option *o      = find(text + 2, length);
-    if (!o || !(o->uses & command))
-        return wrong(called, "there is no option \"--%.*s\"", (int)length, text + 2);
+    const option *o      = find_for(command, text + 2, length);
+    if (!o) return wrong(called, "there is no option \"--%.*s\"", (int)length, text + 2);
     *used = 1;
     if (o->kind == OF_FLAG && value) return wrong(called, "--%s takes no value", o->name);
     if (o->kind != OF_FLAG && !value) {

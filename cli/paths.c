@@ -108,6 +108,14 @@ bool cli_files_check(const cli_settings *s)
 
 // ---- a file that appears whole
 
+// An empty file, as mktemp makes it, has nothing that could be lost.
+static bool may_be_replaced(const cli_settings *s)
+{
+    struct stat st;
+    if (s->force || stat(s->out, &st) != 0 || st.st_size == 0) return true;
+    return cli_fail("--out %s is there already; --force writes over it", s->out), false;
+}
+
 bool cli_out_open(cli_out *o, const cli_settings *s)
 {
     char real[PATH_MAX];
@@ -116,12 +124,14 @@ bool cli_out_open(cli_out *o, const cli_settings *s)
     if (!can_be_saved("--out", s->out) || !differ("--out", s->out, "--load", s->load)) return false;
     for (int i = 0; i < s->inputs; i++)
         if (!differ("--out", s->out, "the input", s->input[i])) return false;
+    if (!may_be_replaced(s)) return false;
     const char *path = realpath(s->out, real) ? real : s->out;  // a link leads to its file
     size_t      room = strlen(path) + 64;
     o->path          = strdup(path);
     o->temp          = malloc(room);
     if (!o->path || !o->temp) return cli_fail("out of memory"), cli_out_close(o, false), false;
     snprintf(o->temp, room, "%s.tenon-tmp-%ld", path, (long)getpid());
+    cli_signals_remove(o->temp);
     o->f = fopen(o->temp, "wbx");
     if (o->f) return true;
     cli_fail("--out %s: %s", s->out, strerror(errno));
@@ -138,6 +148,7 @@ bool cli_out_close(cli_out *o, bool ok)
         ok = written = false;
     }
     if (!ok && o->f) unlink(o->temp);
+    cli_signals_remove(NULL);
     free(o->path);
     free(o->temp);
     return written;

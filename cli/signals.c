@@ -1,6 +1,7 @@
 // signals.c: how a run of training is stopped. The first SIGINT or SIGTERM asks: the step is finished and
 // saved. The second ends the process at once, whatever the step does, so that one that hangs in a
-// library, a driver or a file can be ended too.
+// library, a driver or a file can be ended too. A command with nothing to save ends with the first, and
+// leaves no file that is not whole.
 #include "cli.h"
 
 #include <signal.h>
@@ -13,6 +14,8 @@
 static const double AS_ONE_SECONDS = 0.2;
 
 static const int stopping[] = { SIGINT, SIGTERM };
+// What ends a process: the last comes when its terminal goes.
+static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
 
 // Written by the handler, and before it is set. What it writes on stderr is made beforehand: a handler may
 // do very little.
@@ -80,4 +83,24 @@ int cli_signals_asked(void)
 void cli_signals_end(void)
 {
     for (int i = 0; i < 2; i++) signal(stopping[i], SIG_DFL);
+}
+
+static const char *volatile unfinished;  // NULL: no file
+
+static void on_end(int signal_number)
+{
+    if (unfinished) unlink(unfinished);
+    end_by(signal_number);
+}
+
+void cli_signals_remove(const char *path)
+{
+    struct sigaction action = { .sa_handler = path ? on_end : SIG_DFL }, now;
+    unfinished              = path;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+        sigaction(ending[i], NULL, &now);
+        // nohup(1) ignores one on purpose.
+        if (now.sa_handler != SIG_IGN) sigaction(ending[i], &action, NULL);
+    }
 }

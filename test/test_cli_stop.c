@@ -1,6 +1,7 @@
 // test_cli_stop.c: how the tool is stopped: by signals, in a step that never ends, before the first step.
 #include "cli_kit.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,9 +144,43 @@ static void a_signal_before_the_first_step_ends_the_run(void)
     scratch_close();
 }
 
+// Whether a file beside p.csv is there, or p.csv itself.
+static bool is_something_written(void)
+{
+    bool           is = false;
+    DIR           *d  = opendir(scratch_path("."));
+    struct dirent *e;
+    while (d && (e = readdir(d)) != NULL) is = is || !strncmp(e->d_name, "p.csv", 5);
+    if (d) closedir(d);
+    return is;
+}
+
+// Lines that nobody writes keep the tool in the middle of its predictions.
+static void a_prediction_that_is_ended_leaves_no_file(void)
+{
+    static char *const argv[] = {
+        "tenon", "predict", "--load", "m", "fifo", "--out", "p.csv", NULL
+    };
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+    if (!begin()) return;
+    CHECK_INT(mkfifo(scratch_path("fifo"), 0600), 0);
+    runs(0, "yes ab | head -300 >t.txt; tenon train --model gpt2 --layers 1 --heads 1 --width 8"
+            " --context 8 --epochs 1 --data text:t.txt --save m --quiet");
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        pid_t child = start(argv);
+        for (int k = 0; k < 1000 && !is_something_written(); k++) sleep_ms(10);
+        CHECK(is_something_written());
+        kill(child, signals[i]);
+        ends_by(child, signals[i]);
+        CHECK(!is_something_written());
+    }
+    scratch_close();
+}
+
 const test_case tests_cli_stop[] = {
     TEST(a_second_signal_ends_a_step_that_hangs),
     TEST(two_signals_at_once_are_one_request),
     TEST(a_signal_before_the_first_step_ends_the_run),
+    TEST(a_prediction_that_is_ended_leaves_no_file),
     TEST_END,
 };

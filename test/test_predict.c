@@ -82,6 +82,29 @@ static void classes_of_rows_come_with_names_and_probabilities(void)
     scratch_close();
 }
 
+static void predictions_are_written_over_a_file_by_force_alone(void)
+{
+    if (!begin()) return;
+    write_rows("train.csv", true, false, 0, 50);
+    write_rows("new.csv", false, false, 50, 52);
+    runs(0, "tenon train --model mlp --data csv:train.csv --epochs 1 --save m --quiet");
+    runs(1, "echo mine >p.csv; tenon predict --load m new.csv --out p.csv");
+    CHECK_STR(out, "tenon: --out p.csv is there already; --force writes over it\n");
+    runs(0, "cat p.csv; ls");
+    prints("mine\n");
+    CHECK(strstr(out, "tenon-tmp") == NULL);
+    runs(0, "tenon predict --load m new.csv --out p.csv --force; tail -1 p.csv");
+    prints("2,");
+    runs(0, ": >empty; tenon predict --load m new.csv --out empty; tail -1 empty");
+    prints("2,");
+    runs(2, "tenon predict --load m new.csv --force");
+    prints("--force does nothing without --out");
+    runs(0, "tenon help predict | grep -e --force; tenon help train | grep -e --force");
+    prints("write over a file that --out names\n");
+    prints("write over a finished run that --save names\n");
+    scratch_close();
+}
+
 static void numbers_come_in_the_units_of_the_target(void)
 {
     if (!begin()) return;
@@ -332,6 +355,7 @@ static void weights_from_elsewhere_are_evaluated_as_the_network_that_is_named(vo
 
 const test_case tests_predict[] = {
     TEST(classes_of_rows_come_with_names_and_probabilities),
+    TEST(predictions_are_written_over_a_file_by_force_alone),
     TEST(numbers_come_in_the_units_of_the_target),
     TEST(a_c_program_loads_what_the_tool_trained),
     TEST(missing_cells_are_filled_flagged_or_skipped_as_in_training),
