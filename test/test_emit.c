@@ -306,6 +306,49 @@ static void softmax_down(kit_case *c, int64_t n)
     store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_sum, m, true));
 }
 
+// Maps of a strip at once: of what lies in memory, of each other, of one value, and of dear ones that
+// are read again. Some elements are large angles.
+static void turns(kit_case *c, int64_t n)
+{
+    kit_begin(c, 1, (int64_t[]){ n }, 0, NULL, false);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW), h = kit_load_new(c, TN_BF16, TNI_PER_ROW);
+    int far = scaled(c, kit_map2(c, TNI_mul, x, kit_map2(c, TNI_mul, x, x)), 200000.0);
+    int e   = kit_map1(c, TNI_exp, x);
+    store(c, TN_F32, TNI_PER_ROW, kit_map1(c, TNI_tan, x));
+    store(c, TN_BF16, TNI_PER_ROW, kit_map1(c, TNI_sin, h));
+    int both = kit_map2(c, TNI_add, kit_map1(c, TNI_cos, far), kit_map1(c, TNI_sin, far));
+    store(c, TN_F32, TNI_PER_ROW, kit_map2(c, TNI_mul, both, far));
+    store(c, TN_F32, TNI_PER_ROW, kit_map1(c, TNI_cos, scaled(c, kit_map1(c, TNI_sin, e), 3.0)));
+    store(c, TN_F32, TNI_PER_ROW, kit_map1(c, TNI_sin, kit_map1(c, TNI_sin, e)));
+    store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_sum, kit_map2(c, TNI_add, e, h), true));
+}
+
+// The same where rows are folded: of a row that is kept, kept itself, of a fold, and in the end.
+static void turns_in_rows(kit_case *c, int64_t n)
+{
+    kit_begin(c, 1, (int64_t[]){ 3 }, 1, (int64_t[]){ n + 1 }, true);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ELEM);
+    int s = kit_map1(c, TNI_sin, scaled(c, x, 700000.0));
+    int m = kit_reduce(c, TNI_max, s, false);
+    int e = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, s, m));
+    int d = kit_map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false));
+    store(c, TN_F32, TNI_PER_ELEM, kit_map2(c, TNI_add, kit_map1(c, TNI_cos, e), d));
+    store(c, TN_F32, TNI_PER_ROW, kit_map1(c, TNI_sin, m));
+    store(c, TN_F32, TNI_PER_COL, kit_map1(c, TNI_tan, kit_reduce(c, TNI_sum, s, true)));
+}
+
+static void turns_down(kit_case *c, int64_t n)
+{
+    kit_begin(c, 1, (int64_t[]){ n }, 1, (int64_t[]){ 13 }, false);
+    int b = kit_buffer(c, TN_F32, n * 13, false), y = kit_buffer(c, TN_F32, n * 13, true);
+    int x = kit_load(c, kit_access(c, b, 0, (int64_t[]){ 1, n }, 0));
+    int t = kit_map1(c, TNI_cos, kit_load_new(c, TN_F32, TNI_PER_ROW));
+    int m = kit_map1(c, TNI_sin, kit_reduce(c, TNI_max, kit_map1(c, TNI_sin, x), false));
+    int e = kit_map1(c, TNI_tan, kit_map2(c, TNI_mul, x, kit_map1(c, TNI_sin, m)));
+    kit_store(c, kit_access(c, y, 0, (int64_t[]){ 1, n }, 0), kit_map2(c, TNI_mul, e, t));
+    store(c, TN_F32, TNI_PER_ROW, m);
+}
+
 typedef struct {
     const char *name;
     void (*make)(kit_case *c, int64_t n);
@@ -319,7 +362,8 @@ static const work works[] = {
     WORK(relu_chain),          WORK(softmax_f32),    WORK(softmax_bf16),   WORK(layer_norm),
     WORK(layer_norm_backward), WORK(column_sum),     WORK(full_sum),       WORK(transposed),
     WORK(masked_load),         WORK(random_numbers), WORK(small_integers), WORK(index_inside),
-    WORK(index_outside),       WORK(two_axes),       WORK(softmax_down),
+    WORK(index_outside),       WORK(two_axes),       WORK(softmax_down),   WORK(turns),
+    WORK(turns_in_rows),       WORK(turns_down),
 };
 enum { WORKS = sizeof works / sizeof *works };
 
@@ -389,6 +433,17 @@ static void the_lane_loop_of_a_chain_reads_as_expected(void)
                                "            }\n";
     char             *text   = text_of(relu_chain, false);
     if (CHECK(text != NULL)) CHECK(strstr(text, want) != NULL);
+    drop(text);
+}
+
+static void sine_and_cosine_are_computed_for_a_strip_at_once(void)
+{
+    static const char want[] = "m_strip_sin_cos_f(y12, y11, x5, n);\n";
+    char             *text   = text_of(turns, false);
+    if (CHECK(text != NULL)) {
+        CHECK(strstr(text, want) != NULL);
+        CHECK(strstr(text, "o_sin_f") == NULL && strstr(text, "o_cos_f") == NULL);
+    }
     drop(text);
 }
 
@@ -479,6 +534,7 @@ static void random_kernels_give_the_bits_of_the_interpreter(void)
 const test_case tests_emit[] = {
     TEST(kernels_by_hand_are_right_at_every_size),
     TEST(the_lane_loop_of_a_chain_reads_as_expected),
+    TEST(sine_and_cosine_are_computed_for_a_strip_at_once),
     TEST(a_program_has_only_what_it_uses),
     TEST(softmax_keeps_its_exponentials),
     TEST(memory_that_is_out_gives_no_text),

@@ -129,6 +129,53 @@ static void circular_functions_are_right_for_every_exponent(void)
     }
 }
 
+// Where each element of a strip comes from: small ones, and `far` in place `at`.
+static void fill_strip(float *x, int n, int at, float far)
+{
+    for (int i = 0; i < n; i++) x[i] = (float)(i * 37 % 101 - 50) * 0.37f;
+    x[at] = far;
+}
+
+// How many results of the functions of a strip have other bits than those of its elements.
+static int other_bits(const float *x, int n)
+{
+    enum { MOST = 1100 };
+    static float sine[MOST], cosine[MOST], tangent[MOST], both[2][MOST];
+    int          bad = 0;
+    m_strip_sin_f(sine, x, n);
+    m_strip_cos_f(cosine, x, n);
+    m_strip_tan_f(tangent, x, n);
+    m_strip_sin_cos_f(both[0], both[1], x, n);
+    for (int i = 0; i < n; i++)
+        bad += !same(sine[i], m_sin_f(x[i])) + !same(cosine[i], m_cos_f(x[i])) +
+               !same(tangent[i], m_tan_f(x[i])) + !same(both[0][i], sine[i]) +
+               !same(both[1][i], cosine[i]);
+    return bad;
+}
+
+static void one_large_angle_changes_no_bit_of_its_strip(void)
+{
+    static const float far[] = {
+        0x1.fffffep19f, 0x1p20f, -0x1.000002p20f, 1e20f, -FLT_MAX, INFINITY, NAN, 0.0f
+    };
+    static const int long_ones[] = { 1023, 1024, 1025 };
+    static float     x[1100];
+    int              bad = 0;
+    for (size_t k = 0; k < sizeof far / sizeof *far; k++) {
+        for (int n = 1; n < 70; n++)
+            for (int at = 0; at < n; at++) {
+                fill_strip(x, n, at, far[k]);
+                bad += other_bits(x, n);
+            }
+        for (int n = 0; n < 3; n++)
+            for (int at = 0; at < long_ones[n]; at += at % 256 < 20 || at > 1000 ? 1 : 47) {
+                fill_strip(x, long_ones[n], at, far[k]);
+                bad += other_bits(x, long_ones[n]);
+            }
+    }
+    CHECK_INT(bad, 0);
+}
+
 static void special_values_are_exact(void)
 {
     static const float inputs[] = { 0.0f, -0.0f,  1.0f,    -1.0f, INFINITY, -INFINITY,
@@ -464,6 +511,7 @@ static void rows_without_double_stand_alone(void)
 const test_case tests_math[] = {
     TEST(unary_functions_keep_their_bounds),
     TEST(circular_functions_are_right_for_every_exponent),
+    TEST(one_large_angle_changes_no_bit_of_its_strip),
     TEST(special_values_are_exact),
     TEST(pow_has_the_special_cases_of_c99),
     TEST(pow_keeps_its_bound),

@@ -127,6 +127,7 @@ void tni_c_open(tni_c_writer *w, tni_out *o, const tni_dialect *d, const tni_ker
     tni_varies(k, w->axes);
     choose_kept(w);
     choose_strips(w);
+    tni_c_choose_at_once(w);
 }
 
 void tni_c_begin_block(tni_c_writer *w, tni_set s)

@@ -256,10 +256,12 @@ static void put_before(tni_c_writer *w, int i)
 static void put_value(tni_c_writer *w, int i)
 {
     bool        place_first;
-    const char *test = w->inside ? lane_test(w, i, &place_first) : NULL;
+    const char *test = w->inside && is_from_operands(w, i) ? lane_test(w, i, &place_first) : NULL;
     tni_put(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
     if (test && place_first) tni_put(w->o, "(m_int)j %s d%d", test, i);
     else if (test) tni_put(w->o, "d%d %s (m_int)j", i, test);
+    else if (w->inside && tni_has(&w->tiled, i)) tni_put(w->o, "x%d[j]", i);
+    else if (w->inside && tni_has(&w->at_once, i)) tni_put(w->o, "y%d[j]", i);
     else if (w->inside && is_filled(w, i)) put_filled(w, i);
     else tni_emit_value(&w->s, i);
     tni_put(w->o, ";\n");
@@ -283,14 +285,14 @@ void tni_c_singles(tni_c_writer *w)
     }
 }
 
-// Values that the lane loop reads and does not compute.
-static void put_brought(tni_c_writer *w)
+// Values that the lane loop reads, or leaves in tiles, and does not compute.
+static void put_brought(tni_c_writer *w, const tni_set *tiles)
 {
     for (int i = 0; i < w->k->nins; i++) {
-        bool wanted = false;
+        bool wanted = tni_has(tiles, i);
         if (!on_lane(w, i) || in_lanes(w, i)) continue;
         for (int j = i + 1; j < w->k->nins; j++)
-            wanted |= in_lanes(w, j) && reads(ins(w, j), i) && !is_filled(w, j) &&
+            wanted |= in_lanes(w, j) && reads(ins(w, j), i) && is_from_operands(w, j) &&
                       !(ins(w, j)->code == TNI_I_REDUCE && folds_row(w, j));
         if (!wanted) continue;
         tni_put(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
@@ -333,19 +335,30 @@ static bool has_loop(const tni_c_writer *w)
     return false;
 }
 
-// The lane loop and what goes around it; values that do not vary along it stand already.
+void tni_c_lane_loop(tni_c_writer *w, const tni_set *tiles)
+{
+    tni_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) {");
+    w->inside = true;
+    if (!w->finish) put_brought(w, tiles);
+    for (int i = 0; i < w->k->nins; i++)
+        if (in_lanes(w, i)) put_lane(w, i);
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_has(tiles, i)) tni_line(w->o, "x%d[j] = v%d;", i, i);
+    w->inside = false;
+    tni_line(w->o, "}");
+}
+
+// The lane loops and what goes around them; values that do not vary along them stand already.
 void tni_c_lanes(tni_c_writer *w)
 {
+    tni_set all = w->eval, none = { { 0 } };
     for (int i = 0; i < w->k->nins; i++)
         if (tni_has(&w->eval, i)) put_before(w, i);
     if (has_loop(w)) {
-        tni_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) {");
-        w->inside = true;
-        if (!w->finish) put_brought(w);
-        for (int i = 0; i < w->k->nins; i++)
-            if (in_lanes(w, i)) put_lane(w, i);
-        w->inside = false;
-        tni_line(w->o, "}");
+        w->eval = tni_c_strips(w);
+        tni_c_lane_loop(w, &none);
+        w->eval  = all;
+        w->tiled = none;
     }
     for (int i = 0; i < w->k->nins && !w->finish; i++)
         if (tni_has(&w->eval, i) && ins(w, i)->code == TNI_I_REDUCE &&

@@ -1,10 +1,11 @@
-// Private to the C skeleton (emit_c.c, c_lanes.c, c_kept.c): a kernel while it is written, and
+// Private to the C skeleton (emit_c.c, c_lanes.c, c_strips.c, c_kept.c): a kernel while it is written, and
 // facts about its instructions. Names in the text, for instruction or access i:
 //
 //   v  a value          p  pointer of an access at the block's first element
 //   t  tile for a fold  a  accumulator in the value's own type   q  total   e  partial results
 //   h  a row kept for later loops   w  a strip kept for later blocks   r, f  random words
 //   c  coordinates      s  strides  o  places   d  distances in lanes
+//   x  a value of all lanes, y  a map of it that a function computes for all of them at once
 #ifndef TNI_KERNEL_C_WRITER_H
 #define TNI_KERNEL_C_WRITER_H
 
@@ -16,12 +17,14 @@ typedef struct {
     tni_out          *o;
     const tni_kernel *k;
     uint8_t           axes[TNI_MOST_INS];
-    int               lane;    // the axis of the lanes; -1: there is none, all is one by one
-    bool              finish;  // the stage being written
-    bool              inside;  // within a lane loop
-    tni_set           kept;    // elem values in rows of the room
-    tni_set           strip;   // row values kept in a strip, where the lane is in P
-    tni_set           eval;    // what the block computes
+    int               lane;     // the axis of the lanes; -1: there is none, all is one by one
+    bool              finish;   // the stage being written
+    bool              inside;   // within a lane loop
+    tni_set           kept;     // elem values in rows of the room
+    tni_set           strip;    // row values kept in a strip, where the lane is in P
+    tni_set           eval;     // what the block computes
+    tni_set           at_once;  // maps of a strip by one call, where they are on the lane
+    tni_set           tiled;    // values of the block that an earlier lane loop left in tiles
 } tni_c_writer;
 
 // ---- c_kept.c: what is computed in which block, and what is kept between them -------------------
@@ -50,6 +53,18 @@ void tni_c_fold(tni_c_writer *w, int i, const char *into, const char *what, bool
 void tni_c_cols(tni_c_writer *w);
 // Where the arguments of an access begin.
 int tni_c_arg(const tni_c_writer *w, int access);
+
+// One lane loop over what the block has for it. Values of `tiles` go into tiles x, those in w->tiled
+// come from there.
+void tni_c_lane_loop(tni_c_writer *w, const tni_set *tiles);
+
+// ---- c_strips.c: maps that a function computes for all lanes at once ----------------------------
+
+// Chooses those of a kernel.
+void tni_c_choose_at_once(tni_c_writer *w);
+// Writes those of the block, each after a lane loop for what it is a map of. Gives what is left of the
+// block for the last lane loop, which is all of it where there are none.
+tni_set tni_c_strips(tni_c_writer *w);
 
 // ---- facts -------------------------------------------------------------------------------------
 
@@ -134,6 +149,12 @@ static inline bool is_filled(const tni_c_writer *w, int i)
     const tni_ins *x = ins(w, i);
     if (x->code != TNI_I_RANDOM || x->dtype == TN_F64 || !on_lane(w, i)) return false;
     return ins(w, x->a)->code == TNI_I_PLACE && lane_class(w, ins(w, x->a)) == TNI_STRIDE_1;
+}
+
+// Whether a lane loop computes value i from its operands, and does not have it from a tile.
+static inline bool is_from_operands(const tni_c_writer *w, int i)
+{
+    return !tni_has(&w->tiled, i) && !tni_has(&w->at_once, i) && !is_filled(w, i);
 }
 
 static inline bool reads(const tni_ins *x, int i)

@@ -123,7 +123,7 @@ void tni_varies(const tni_kernel *k, uint8_t axes[TNI_MOST_INS])
     }
 }
 
-static int own_cost(const tni_ins *x)
+int tni_own_cost(const tni_ins *x)
 {
     switch (x->code) {
     case TNI_I_MAP:
@@ -143,7 +143,7 @@ int tni_cost_again(const tni_kernel *k, int i, const tni_set *kept)
         const tni_ins *x = &k->ins[j];
         if (!tni_has(&s, j) || x->code == TNI_I_REDUCE || !in_loop(k, j)) continue;
         if (j != i && kept && tni_has(kept, j)) continue;
-        cost += own_cost(x);
+        cost += tni_own_cost(x);
         join_operands(x, &s);
     }
     return cost;

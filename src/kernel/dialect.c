@@ -87,7 +87,12 @@ const char *tni_kept_type(tn_dtype dt)
     "    return (m_int)(d > far ? far : d);\n" \
     "}\n"
 
-static const char *const c_rows[] = { FILL_WORDS, FILL_NORMAL, CHECK("", NOTE), LANES_TO, NULL };
+static const char *const c_rows[] = {
+    FILL_WORDS, FILL_NORMAL, CHECK("", NOTE), LANES_TO,
+#define FN(...) "M_APART " #__VA_ARGS__ "\n",
+#include "kernel/strips.def"
+    NULL,
+};
 
 // A block is folded in 64 lanes, which then fold into each other by halves; a short one in 16, and
 // what is shorter still one by one: the rule of the cpu device's tiles, to the bit.

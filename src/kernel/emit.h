@@ -82,6 +82,8 @@ tni_set tni_needs_finish(const tni_kernel *k, bool col);
 // Along which axes each instruction's value varies: bit i is axis i. A STORE: its place.
 void tni_varies(const tni_kernel *k, uint8_t axes[TNI_MOST_INS]);
 
+// The cost (in additions) of an instruction itself.
+int tni_own_cost(const tni_ins *x);
 // The cost (in additions) of computing value i again from the values that are there: loads,
 // reductions, numbers and what is in `kept`.
 int tni_cost_again(const tni_kernel *k, int i, const tni_set *kept);

@@ -333,7 +333,7 @@ static void put_next(tni_c_writer *w)
 static bool is_merged(const tni_c_writer *w)
 {
     for (int i = 0; i < w->k->nins; i++)
-        if (is_filled(w, i)) return false;
+        if (is_filled(w, i) || (tni_has(&w->at_once, i) && on_lane(w, i))) return false;
     return !w->k->nr && !w->k->tails;
 }
 

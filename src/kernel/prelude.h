@@ -11,6 +11,8 @@
 #define C_ONLY(...) __VA_ARGS__
 #define FN(...)     static inline __VA_ARGS__
 #include "kernel/math.def"
+#define FN(...) static inline __VA_ARGS__
+#include "kernel/strips.def"
 
 // The function for the type of a: float and double; these and the integers; the integers.
 #define M_FLOAT(name, a) _Generic((a), float : name##_f, double : name##_d)
