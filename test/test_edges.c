@@ -107,6 +107,38 @@ static void maps_and_their_gradients_at_infinities_and_nan_are_pytorchs(void)
     }
 }
 
+enum { ANGLES = 2061 };  // two strips and a rest
+
+// How many elements of f(x) are further than two roundings from the double's function.
+static int far_off(tn_tensor *y, const float *x, double (*exact)(double))
+{
+    static float have[ANGLES];
+    int          bad = tn_read(y, TN_F32, have, ANGLES) == TN_OK ? 0 : ANGLES;
+    for (int i = 0; i < ANGLES && !bad; i++) {
+        double want = exact((double)x[i]);
+        bad += !(fabs((double)have[i] - want) <= 0x1p-22 * fabs(want));
+    }
+    return bad;
+}
+
+static void one_large_angle_among_small_ones_is_right_and_so_are_they(void)
+{
+    static const int places[] = { 0, 1, 7, 8, 15, 500, 1023, 1024, 1025, 2047, 2048, 2056, 2060 };
+    static float     x[ANGLES];
+    const graph_way *w = NULL;
+    for (tn_ctx *cx = graph_way_next(ways, &w, NULL); cx; cx = graph_way_next(ways, &w, cx))
+        for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+            tn_scope *s = tn_begin(cx);
+            for (int i = 0; i < ANGLES; i++) x[i] = (float)(i * 37 % 101 - 50) * 0.37f;
+            x[places[k]]   = 3e22f;
+            tn_tensor *t   = tn_from(cx, TN_F32, TN_SHAPE(ANGLES), x);
+            int        bad = far_off(tn_sin(t), x, sin) + far_off(tn_cos(t), x, cos) +
+                      far_off(tn_tan(t), x, tan);
+            test_case_result(!bad, "%s: a large angle in place %d", w->name, places[k]);
+            tn_end(s);
+        }
+}
+
 // What was neither lost nor tied goes on to both, a NaN too.
 static void the_gradient_of_an_extremum_of_two_passes_nan(void)
 {
@@ -261,6 +293,7 @@ static void the_gradient_of_what_was_overwritten_is_zeros(void)
 
 const test_case tests_edges[] = {
     TEST(maps_and_their_gradients_at_infinities_and_nan_are_pytorchs),
+    TEST(one_large_angle_among_small_ones_is_right_and_so_are_they),
     TEST(the_gradient_of_an_extremum_of_two_passes_nan),
     TEST(the_gradient_of_a_reduction_to_nan_goes_to_those_that_are_nan),
     TEST(any_and_all_of_u8_are_u8),
