@@ -453,6 +453,7 @@ TN_API tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times);
 TN_API tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis);
 // before and after: elements to add at each axis, x's rank of them; negative ones crop.
 TN_API tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, double v);
+TN_API tn_tensor *tn_pad_i64(tn_tensor *x, const int64_t *before, const int64_t *after, int64_t v);
 TN_API tn_tensor *tn_tril(tn_tensor *x, int64_t diagonal);
 TN_API tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal);
 // Indices are i64 or i32; negative ones count from the end; one out of range is an error of the

@@ -492,6 +492,11 @@ CALL(pad)
     int64_t by[TN_MAX_RANK] = { k->i, k->j }, after[TN_MAX_RANK] = { k->j };
     return tn_pad(k->x, by, after, k->d);
 }
+CALL(pad_i64)
+{
+    int64_t by[TN_MAX_RANK] = { k->i, k->j }, after[TN_MAX_RANK] = { k->j };
+    return tn_pad_i64(k->x, by, after, k->i);
+}
 CALL(tril)
 {
     return tn_tril(k->x, k->i);
@@ -804,7 +809,7 @@ const call calls_of_tensors[] = {
     FOLD(sum), FOLD(mean), FOLD(prod), FOLD(max), FOLD(min), FOLD(var), FOLD(std), FOLD(norm),
     FOLD(logsumexp), FOLD(any), FOLD(all), ARG(argmax), ARG(argmin), A(cumsum), A(cumprod),
     A(softmax), A(log_softmax),
-    U(contiguous), U(channels_last), U(clone), O(concat), O(stack), O(split), O(chunk), O(repeat), O(roll), O(pad),
+    U(contiguous), U(channels_last), U(clone), O(concat), O(stack), O(split), O(chunk), O(repeat), O(roll), O(pad), O(pad_i64),
     O(tril), O(triu), T(gather), T(take_along_axis), T(index_select), T(scatter), T(scatter_add),
     O(one_hot), T(embedding), O(sort), O(argsort), O(topk), O(multinomial),
     B(matmul), T(linear), T(conv1d), T(conv2d), O(max_pool1d), O(avg_pool1d), O(max_pool2d),

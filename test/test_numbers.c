@@ -228,6 +228,20 @@ static tn_tensor *masked_fill_i64(tn_tensor *x, int64_t v)
     return tn_masked_fill_i64(x, tn_eq(x, x), v);
 }
 
+// What was put in, alone and as part of a kernel.
+static tn_tensor *pad_i64(tn_tensor *x, int64_t v)
+{
+    int64_t before = tn_count(x), none = 0;
+    return tn_slice(tn_pad_i64(x, &before, &none, v), 0, 0, before, 1);
+}
+
+static tn_tensor *add_of_pad_i64(tn_tensor *x, int64_t v)
+{
+    int64_t    before = tn_count(x), none = 0;
+    tn_tensor *twice = tn_pad_i64(x, &none, &before, 0);
+    return tn_slice(tn_add(twice, tn_pad_i64(x, &none, &before, v)), 0, before, 2 * before, 1);
+}
+
 static tn_tensor *clamp_i64(tn_tensor *x, int64_t v)
 {
     return tn_clamp_i64(x, v - 1, v);
@@ -256,6 +270,8 @@ static const whole_case whole_cases[] = {
     { "full_like_i64", tn_full_like_i64, given_want },
     { "fill_i64_", fill_i64, given_want },
     { "masked_fill_i64", masked_fill_i64, given_want },
+    { "pad_i64", pad_i64, given_want },
+    { "add of pad_i64", add_of_pad_i64, given_want },
     { "clamp_i64", clamp_i64, within_want },
     { "clamp_i64_", clamp_i64_here, within_want },
 };

@@ -249,6 +249,7 @@
 #define tn_repeat(...)                         tn_repeat_at(TN_HERE, __VA_ARGS__)
 #define tn_roll(x, shift, axis)                tn_roll_at(TN_HERE, x, shift, axis)
 #define tn_pad(...)                            tn_pad_at(TN_HERE, __VA_ARGS__)
+#define tn_pad_i64(...)                        tn_pad_i64_at(TN_HERE, __VA_ARGS__)
 #define tn_tril(x, diagonal)                   tn_tril_at(TN_HERE, x, diagonal)
 #define tn_triu(x, diagonal)                   tn_triu_at(TN_HERE, x, diagonal)
 #define tn_gather(x, axis, index)              tn_gather_at(TN_HERE, x, axis, index)

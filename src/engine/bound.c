@@ -321,7 +321,7 @@ static bool by_movement(work *w)
     tni_cell       *room[MOST_IN] = { 0 };
     tni_attr        attr          = *c->attr;
     bool            ok            = true;
-    if (c->op == TNI_pad) attr.pad.value = 0;
+    if (c->op == TNI_pad) attr.pad.value = 0, attr.pad.ivalue = 0;
     w->twin.attr = &attr;
     for (int k = 0; k < c->nin && ok; k++) {
         const tni_arg *x = &c->in[k];

@@ -193,7 +193,7 @@ static tni_word number_word(const run *r, const tni_bound *b)
     case TNI_THE_COUNTER: w.u = a->random.counter; return w;
     case TNI_THE_START: f = a->iota.start, l = a->iota.istart; break;
     case TNI_THE_STEP: f = a->iota.step, l = a->iota.istep; break;
-    case TNI_THE_FILL: f = a->pad.value, l = tni_clipped((tn_dtype)b->dtype, f); break;
+    case TNI_THE_FILL: f = a->pad.value, l = a->pad.ivalue; break;
     case TNI_THE_VALUE:
     case TNI_A_LITERAL: break;
     }

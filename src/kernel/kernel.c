@@ -113,16 +113,6 @@ tni_word tni_word_of(tn_dtype dt, double f, int64_t l)
     return w;
 }
 
-int64_t tni_clipped(tn_dtype dt, double f)
-{
-    int     bits = dt == TN_I64 ? 63 : dt == TN_I32 ? 31 : dt == TN_U8 ? 8 : 7;
-    double  past = ldexp(1, bits), low = dt == TN_U8 ? 0 : -past;
-    int64_t top = (int64_t)(((uint64_t)1 << bits) - 1);
-    if (dt == TN_BOOL) return f != 0;
-    if (!(f == f)) return 0;
-    return f >= past ? top : f <= low ? (int64_t)low : (int64_t)f;
-}
-
 // ---- as bytes ----------------------------------------------------------------------------------
 
 typedef struct {

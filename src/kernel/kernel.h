@@ -121,9 +121,6 @@ typedef union {
 
 // A number rounded to a dtype, as that is computed with: f of floats, l of integers.
 tni_word tni_word_of(tn_dtype dt, double f, int64_t l);
-// A number as an integer dtype has it, as the op table's cast: cut; what is outside goes to the
-// nearest, NaN to 0.
-int64_t tni_clipped(tn_dtype dt, double f);
 
 // What a kernel needs to run. Buffers are addresses on the device, aligned to 64 bytes unless the
 // memory is the user's. A buffer that is written shares memory with one that is read only as a kernel

@@ -3,28 +3,41 @@
 
 #include <string.h>
 
-tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, double v)
+// The number is cast as a tensor would be; only i64 has room for what a double cuts.
+static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const int64_t *after,
+                      tni_num v)
 {
-    tn_ctx *cx = tni_arg1("pad", x, "x");
+    tn_ctx *cx = tni_arg1(op, x, "x");
     if (!cx) return NULL;
-    tni_view s = tni_layout(x);
-    tni_attr a = { .pad = { .value = v } };
+    tn_dtype dt  = tni_dtype(x);
+    tni_view s   = tni_layout(x);
+    int64_t  i64 = v.whole && dt == TN_I64 ? v.i : tni_clipped(dt, v.f);
+    tni_attr a   = { .pad = { .value = v.f, .ivalue = i64 } };
     int64_t  size[TN_MAX_RANK];
     if (s.rank && (!before || !after))
-        return tni_fail(cx, TN_EARG, "pad: no sizes given for x %s", tni_shape_of(x).s);
+        return tni_fail(cx, TN_EARG, "%s: no sizes given for x %s", op, tni_shape_of(x).s);
     for (int i = 0; i < s.rank; i++) {
         a.pad.before[i] = before[i];
         bool fits       = before[i] > -(INT64_MAX / 4) && before[i] < INT64_MAX / 4 &&
                     after[i] > -(INT64_MAX / 4) && after[i] < INT64_MAX / 4;
         size[i] = fits ? s.size[i] + before[i] + after[i] : -1;
         if (size[i] < 0)
-            return tni_fail(cx, TN_ESHAPE, "pad: %lld and %lld at axis %d of x %s",
+            return tni_fail(cx, TN_ESHAPE, "%s: %lld and %lld at axis %d of x %s", op,
                             (long long)before[i], (long long)after[i], i, tni_shape_of(x).s);
     }
-    if (!tni_shape_ok(cx, "pad", s.rank, size)) return NULL;
-    tni_node *n = tni_resolve(x, "pad");
-    if (!n) return NULL;
-    return tni_record(cx, TNI_pad, (tn_dtype)n->dtype, s.rank, size, 1, &n, &a);
+    if (!tni_shape_ok(cx, op, s.rank, size)) return NULL;
+    tni_node *n = tni_resolve(x, op);
+    return n ? tni_record(cx, TNI_pad, dt, s.rank, size, 1, &n, &a) : NULL;
+}
+
+tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, double v)
+{
+    return pad("pad", x, before, after, tni_num_of(v));
+}
+
+tn_tensor *tn_pad_i64(tn_tensor *x, const int64_t *before, const int64_t *after, int64_t v)
+{
+    return pad("pad_i64", x, before, after, tni_num_i64(v));
 }
 
 // Whether x has nothing to join and any axes: of shape (0), with which lists begin to grow. As in

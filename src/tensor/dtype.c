@@ -1,6 +1,16 @@
 // Facts about element types, and promotion.
 #include "tensor/dtype.h"
 
+int64_t tni_clipped(tn_dtype dt, double f)
+{
+    int     bits = dt == TN_I64 ? 63 : dt == TN_I32 ? 31 : dt == TN_U8 ? 8 : 7;
+    double  past = (double)((uint64_t)1 << bits), low = dt == TN_U8 ? 0 : -past;
+    int64_t top = (int64_t)(((uint64_t)1 << bits) - 1);
+    if (dt == TN_BOOL) return f != 0;
+    if (!(f == f)) return 0;
+    return f >= past ? top : f <= low ? (int64_t)low : (int64_t)f;
+}
+
 size_t tni_dtype_size(tn_dtype dt)
 {
     static const unsigned char bytes[TNI_DTYPES] = { 1, 1, 1, 4, 8, 2, 2, 4, 8 };

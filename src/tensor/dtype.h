@@ -19,6 +19,10 @@ static inline bool tni_is_int(tn_dtype dt)
     return dt > TN_BOOL && dt < TN_F16;
 }
 
+// A number as an integer dtype has it, as the op table's cast: cut; what is outside goes to the
+// nearest, NaN to 0.
+int64_t tni_clipped(tn_dtype dt, double f);
+
 // Bytes of an element in host memory.
 size_t tni_dtype_size(tn_dtype dt);
 

@@ -41,6 +41,7 @@ typedef union {
     struct {
         int64_t before[TN_MAX_RANK];
         double  value;
+        int64_t ivalue;  // the same for integer dtypes
     } pad;
     struct {
         uint32_t axes;  // reductions: bit i for axis i of the source

@@ -245,6 +245,14 @@ static void pad_rows(void *arg, int64_t item, int worker)
     }
 }
 
+// One element of a number: f of floats, i of integers.
+static void set_number(tn_dtype dt, char *value, double f, int64_t i)
+{
+    const tni_tiles *t = tni_tiles_get();
+    if (tni_is_float(dt)) t->convert[TN_F64][dt](value, &f, 1);
+    else t->convert[TN_I64][dt](value, &i, 1);
+}
+
 void tni_cpu_pad(const tni_call *call)
 {
     padding p = { .in = call->in[0], .out = call->out };
@@ -253,7 +261,7 @@ void tni_cpu_pad(const tni_call *call)
         return;
     }
     for (int i = 0; i < p.out.rank; i++) p.before[i] = call->attr->pad.before[i];
-    tni_tiles_get()->convert[TN_F64][p.out.dtype](p.value, &call->attr->pad.value, 1);
+    set_number(p.out.dtype, p.value, call->attr->pad.value, call->attr->pad.ivalue);
     merge_padding(&p);
     int64_t count = tni_arg_count(&p.out), cols = p.out.size[p.out.rank - 1];
     p.rows     = count / cols;
@@ -282,12 +290,8 @@ static void fill_task(void *arg, int64_t item, int worker)
 
 void tni_cpu_fill(const tni_call *call)
 {
-    source   s  = { .tiles = tni_tiles_get(), .call = call, .count = tni_arg_count(&call->out) };
-    tn_dtype dt = call->out.dtype;
-    double   f  = call->attr->num.f;
-    int64_t  i  = call->attr->num.i;
-    if (!tni_is_float(dt)) s.tiles->convert[TN_I64][dt](s.value, &i, 1);
-    else s.tiles->convert[TN_F64][dt](s.value, &f, 1);
+    source s = { .tiles = tni_tiles_get(), .call = call, .count = tni_arg_count(&call->out) };
+    set_number(call->out.dtype, s.value, call->attr->num.f, call->attr->num.i);
     tni_parallel(tni_threads_for(call->threads, s.count), tni_pieces(s.count, TASK), fill_task, &s);
 }
 

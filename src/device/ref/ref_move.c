@@ -38,9 +38,8 @@ static bool shift_into(const tni_arg *x, const int64_t *at, const int64_t *befor
 void tni_ref_pad(const tni_call *c)
 {
     tn_dtype dt   = c->out.dtype;
-    tni_cell fill = { .f = c->attr->pad.value };
-    fill          = tni_is_float(dt) ? (tni_cell){ .f = tni_ref_round(dt, fill.f) }
-                                     : tni_ref_convert(dt, TN_F64, fill);
+    tni_cell fill = { .i = c->attr->pad.ivalue };
+    if (tni_is_float(dt)) fill.f = tni_ref_round(dt, c->attr->pad.value);
     for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
          tni_ref_walk_next(&w)) {
         int64_t at[TN_MAX_RANK];

@@ -131,18 +131,6 @@ static tn_status launch(writing *w, const tni_call *c, size_t *room)
 
 // ---- numbers -----------------------------------------------------------------------------------
 
-// A float as an integer of a dtype, as `cast` makes it.
-static int64_t int_of(tn_dtype dt, double v)
-{
-    static const double low[]  = { 0, 0, -0x1p7, -0x1p31, -0x1p63 };
-    static const double past[] = { 0, 0x1p8, 0x1p7, 0x1p31, 0x1p63 };
-    if (dt == TN_BOOL) return v != 0;
-    if (dt > TN_I64 || v != v) return 0;
-    if (v < low[dt]) return (int64_t)low[dt];
-    if (v >= past[dt]) return dt == TN_I64 ? INT64_MAX : (int64_t)past[dt] - 1;
-    return (int64_t)v;
-}
-
 // ---- maps, casts and copies --------------------------------------------------------------------
 
 // The axes of out with the strides of out (0) and of the inputs (1 to 3), densest in out last.
@@ -354,9 +342,10 @@ static void write_pad(writing *w, const tni_call *c)
     tni_axes       a;
     int            axis[TN_MAX_RANK];
     int64_t        offset, count = tni_shape_count(x->rank, x->size);
-    double         fill = c->attr->pad.value;
+    double         fill  = c->attr->pad.value;
+    int64_t        whole = c->attr->pad.ivalue;
     if (!pad_axes(c, &a, axis, &offset) || count == 0) {
-        write_number(w, c, fill, int_of(dt, fill));
+        write_number(w, c, fill, whole);
         return;
     }
     int16_t guard = -1;
@@ -370,7 +359,7 @@ static void write_pad(writing *w, const tni_call *c)
     int16_t v = load(w, dt, place(w, buffer(w, x, false), offset, 0, a.rank, a.stride[1]), -1,
                      guard);
     if (guard >= 0) {
-        int16_t other = given(w, dt, tni_word_of(dt, fill, int_of(dt, fill)));
+        int16_t other = given(w, dt, tni_word_of(dt, fill, whole));
         v             = add(w, TNI_I_MAP, TNI_where, dt, guard, v, other);
     }
     store(w, dt, place(w, buffer(w, &c->out, true), 0, 0, a.rank, a.stride[0]), v);
