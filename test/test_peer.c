@@ -121,6 +121,72 @@ static void programs_on_cpu_agree_with_ref_in_a_third_of_their_digits(void)
     tn_close(ref);
 }
 
+// A small factor is refused only beside infinities, which it may turn to NaN by way of a 0.
+static void a_product_is_admitted_only_where_its_order_cannot_show(void)
+{
+    static const struct {
+        tn_dtype dtype;
+        peer_law law;
+        int64_t  count;
+        bool     admitted;
+    } cases[] = {
+        { TN_F32, LAW_DISTINCT, 120, false }, { TN_F32, LAW_DISTINCT, 20, true },
+        { TN_F32, LAW_GRID, 200, false },     { TN_F64, LAW_GRID, 200, true },
+        { TN_F16, LAW_GRID, 40, false },      { TN_F16, LAW_GRID, 12, true },
+        { TN_F32, LAW_ODD, 80, false },       { TN_F32, LAW_ODD, 50, true },
+        { TN_I32, LAW_GRID, 120, true },
+    };
+    static const char *const names[] = { "prod", "cumprod" };
+    tn_ctx                  *ref     = open_on("ref");
+    if (!CHECK(ref != NULL)) return;
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        static peer_program p;
+        char                why[PEER_TEXT] = "";
+        memset(&p, 0, sizeof p);
+        p.odd     = cases[i / 2].law == LAW_ODD;
+        p.count   = 2;
+        p.step[0] = (peer_step){ .row   = &peer_data_row,
+                                 .outs  = 1,
+                                 .n     = 1,
+                                 .list  = { cases[i / 2].count },
+                                 .dtype = cases[i / 2].dtype,
+                                 .law   = cases[i / 2].law,
+                                 .seed  = SEED };
+        p.step[1] = (peer_step){ .row = peer_find_row(names[i % 2]), .nin = 1, .outs = 1, .n = 1 };
+        bool ok   = peer_admit_all(ref, &p, why);
+        test_case_result(ok == cases[i / 2].admitted, "%s, case %d: %s", names[i % 2], (int)i / 2,
+                         why);
+    }
+    tn_close(ref);
+}
+
+// Of 120,000 elements within 2, a few are below the least normal number of f16.
+static void data_lies_in_memory_as_its_text_says(void)
+{
+    static double x[PEER_MOST], y[PEER_MOST];
+    tn_ctx       *ref     = open_on("ref");
+    int           smaller = 0;
+    if (!CHECK(ref != NULL)) return;
+    for (uint64_t i = 0; i < 20; i++) {
+        peer_step s = { .row   = &peer_data_row,
+                        .n     = 1,
+                        .list  = { PEER_MOST },
+                        .dtype = TN_F16,
+                        .law   = LAW_SMOOTH,
+                        .seed  = SEED + i };
+        peer_elements(&s, x);
+        if (!CHECK(tn_read(peer_tensor(&s, ref), TN_F64, y, PEER_MOST) == TN_OK)) break;
+        int differ = 0;
+        for (int k = 0; k < PEER_MOST; k++) {
+            differ += x[k] != y[k];
+            smaller += x[k] != 0 && fabs(x[k]) < 0x1p-14;
+        }
+        CHECK_INT(differ, 0);
+    }
+    CHECK(smaller > 0);
+    tn_close(ref);
+}
+
 // ---- texts
 
 static void texts_leave_no_place_unfilled(void)
@@ -186,6 +252,8 @@ const test_case tests_peer[] = {
     TEST(equal_seeds_make_equal_programs),
     TEST(every_op_of_the_table_is_drawn),
     TEST(programs_on_cpu_agree_with_ref_in_a_third_of_their_digits),
+    TEST(a_product_is_admitted_only_where_its_order_cannot_show),
+    TEST(data_lies_in_memory_as_its_text_says),
     TEST(texts_leave_no_place_unfilled),
     TEST(the_shrinker_finds_the_smallest_program_of_a_fault),
     TEST_END,

@@ -86,6 +86,7 @@ typedef struct {
     int        rank;
     int64_t    size[TN_MAX_RANK], count;
     double     lo, hi, least;  // of the finite elements; least: of their magnitudes
+    double     smallest;       // the least magnitude that is not 0
     bool       odd;            // has elements that are not finite
     bool       exact, distinct;
     int        quantum;

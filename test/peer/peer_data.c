@@ -37,12 +37,17 @@ int peer_digits(tn_dtype dt)
     return digits[dt];
 }
 
-// To the nearest number of a float type, halves to even; data is far from where exponents end.
+// The power of 2 below which f16 has no normal numbers, as frexp tells it. Random data is that small now
+// and then; the other types go far below it.
+enum { F16_LEAST = -13 };
+
+// To the nearest number of a float type, halves to even.
 double peer_round(double x, tn_dtype dt)
 {
     int e;
     if (!peer_is_float(dt) || x == 0 || !isfinite(x)) return x;
     frexp(x, &e);
+    if (dt == TN_F16 && e < F16_LEAST) e = F16_LEAST;
     return ldexp(nearbyint(ldexp(x, peer_digits(dt) - e)), e - peer_digits(dt));
 }
 
@@ -141,7 +146,8 @@ static uint16_t half_bits(double x)
     if (isnan(x)) return 0x7e00;
     if (isinf(x)) return sign | 0x7c00;
     if (x == 0) return sign;
-    double m = frexp(fabs(x), &e);  // the data is normal: m in [0.5, 1), of 11 bits
+    double m = frexp(fabs(x), &e);  // in [0.5, 1), of 11 bits
+    if (e < F16_LEAST) return (uint16_t)(sign | (int)ldexp(m, e - F16_LEAST + 11));
     return (uint16_t)(sign | (e + 14) << 10 | ((int)ldexp(m, 11) & 0x3ff));
 }
 

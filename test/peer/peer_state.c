@@ -10,6 +10,7 @@
 // and because PyTorch refuses it, or leaves it open:
 // - a write to what a gradient still needs: Tenon's values keep what they were made from
 // - the order of equal elements in topk, and which of several values at one index scatter keeps
+// - the order in which a product takes its factors, where that shows: see any_order_ok
 #include "peer.h"
 
 #include <math.h>
@@ -172,8 +173,8 @@ static bool may_write(peer_state *s, const peer_step *st, const peer_value *cons
 static void measure_elements(peer_value *v, const double *x)
 {
     v->lo = v->hi = 0;
-    v->least      = INFINITY;
-    v->odd        = false;
+    v->least = v->smallest = INFINITY;
+    v->odd                 = false;
     for (int64_t i = 0; i < v->count; i++) {
         if (!isfinite(x[i])) {
             v->odd = true;
@@ -182,6 +183,7 @@ static void measure_elements(peer_value *v, const double *x)
         if (x[i] < v->lo) v->lo = x[i];
         if (x[i] > v->hi) v->hi = x[i];
         if (fabs(x[i]) < v->least) v->least = fabs(x[i]);
+        if (x[i] != 0 && fabs(x[i]) < v->smallest) v->smallest = fabs(x[i]);
     }
     double lo = INFINITY, hi = -INFINITY;
     for (int64_t i = 0; i < v->count; i++)
@@ -335,6 +337,22 @@ static bool is_root(const peer_step *st)
     return has_name(st, "norm") || has_name(st, "std");
 }
 
+// Whether the factors of a product may be taken in any order: no product of some of them leaves the
+// range of the dtype. Past its end comes infinity, and that times a 0 is NaN, where the 0 first is 0;
+// below it comes 0, and that times an infinite factor is NaN, where the infinity first is infinity.
+static bool any_order_ok(const peer_step *st, const peer_value *x, const peer_value *y)
+{
+    if (!has_name(st, "prod") && !has_name(st, "cumprod")) return true;
+    if (!peer_is_float(x->dtype) || x->count == 0) return true;
+    int    axis    = st->axis < 0 ? st->axis + x->rank : st->axis;
+    double factors = has_name(st, "prod") ? (double)x->count / (double)y->count
+                     : x->rank            ? (double)x->size[axis]
+                                          : 1;
+    double end     = x->dtype == TN_F16 ? 14 : x->dtype == TN_F64 ? 1022 : 126;  // as a power of 2
+    if (factors * log2(fmax(most(x), 1)) > end) return false;
+    return !x->odd || factors * -log2(fmin(x->smallest, 1)) <= end;
+}
+
 bool peer_admit(peer_state *s, const peer_program *p, int step)
 {
     const peer_step  *st           = &p->step[step];
@@ -360,6 +378,8 @@ bool peer_admit(peer_state *s, const peer_program *p, int step)
     if ((st->row->needs & WRITES) && !measure_again(s, p, step, st, v)) return false;
     if (!take_values(s, p, step, y, v)) return false;
     if (is_root(st) && s->value[step][0].least < 0.05) return peer_refuse(s, "near 0");
+    if (st->outs == 1 && v[0] && !any_order_ok(st, v[0], &s->value[step][0]))
+        return peer_refuse(s, "a product that depends on its order");
     freeze(s, p, step, v);
     return true;
 }
