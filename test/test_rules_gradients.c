@@ -539,11 +539,66 @@ static void rule_10_the_gradient_of_a_view_counts_the_views_made_from_it(void)
         y = tn_sum_all(tn_square(tn_matmul(x, one)));
         CHECK_STATUS(tn_grad(1, &y, 1, &x, NULL, &g), TN_OK);
         CHECK_VALUES(g, 2, 4, 6);
-        // Which of several equal places was used cannot be told.
-        tn_tensor *e = tn_expand(tn_slice(h, 0, 0, 1, 1), TN_SHAPE(2));
-        y            = tn_sum_all(tn_slice(e, 0, 0, 1, 1));
-        CHECK_STATUS(tn_grad(1, &y, 1, &e, NULL, &g), TN_EGRAD);
-        CHECK_FAILED2(cx, TN_EGRAD, "(2,)", "tn_clone");
+    }
+}
+
+// The gradient for x of the sum of y, each element times its number from 1 on; NULL if it failed.
+static tn_tensor *numbered_grad(tn_tensor *x, tn_tensor *y)
+{
+    tn_ctx    *cx = tn_ctx_of(y);
+    tn_tensor *n  = tn_reshape(tn_arange(cx, TN_F32, 1, (double)tn_count(y) + 1, 1), TN_SHAPE(-1));
+    tn_tensor *s = tn_sum_all(tn_mul(tn_reshape(y, TN_SHAPE(-1)), n)), *g = NULL;
+    return tn_grad(1, &s, 1, &x, NULL, &g) == TN_OK ? g : NULL;
+}
+
+// Each element of such a view has its own gradient, though it shares its place with others.
+static void rule_10_an_expanded_or_overlapping_view_has_the_gradients_of_views_made_from_it(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *h = tn_mul_s(leaf(cx), 1);                                     // 1, 2, 3
+        tn_tensor *e = tn_expand(tn_reshape(h, TN_SHAPE(3, 1)), TN_SHAPE(3, 2));  // rows of equals
+        tn_tensor *w = tn_window(h, 0, 2, 1);                                     // (1, 2), (2, 3)
+        CHECK_VALUES(numbered_grad(e, tn_flip(e, 1)), 2, 1, 4, 3, 6, 5);
+        CHECK_VALUES(numbered_grad(e, tn_slice(e, 1, 1, 2, 1)), 0, 1, 0, 2, 0, 3);
+        CHECK_VALUES(numbered_grad(e, tn_select(e, 1, -1)), 0, 1, 0, 2, 0, 3);
+        CHECK_VALUES(numbered_grad(e, tn_diagonal(e, 0, 0, 1)), 1, 0, 0, 2, 0, 0);
+        CHECK_VALUES(numbered_grad(e, tn_transpose(e, 0, 1)), 1, 4, 2, 5, 3, 6);
+        CHECK_VALUES(numbered_grad(e, tn_window(e, 1, 1, 1)), 1, 2, 3, 4, 5, 6);
+        CHECK_VALUES(numbered_grad(e, tn_expand(tn_unsqueeze(e, 0), TN_SHAPE(2, 3, 2))), 8, 10, 12,
+                     14, 16, 18);
+        CHECK_VALUES(numbered_grad(w, tn_flip(tn_flip(w, 0), 1)), 4, 3, 2, 1);
+        CHECK_VALUES(numbered_grad(w, tn_squeeze(tn_slice(w, 0, 1, 2, 1), 0)), 0, 0, 1, 2);
+        CHECK_VALUES(numbered_grad(w, tn_flip(tn_flip(w, 0), 0)), 1, 2, 3, 4);
+        // Through several, and what is not viewed again beside it.
+        tn_tensor *t = tn_permute(tn_flip(e, 0), 2, (int[]){ 1, 0 });
+        CHECK_VALUES(numbered_grad(e, tn_add(tn_slice(t, 0, 0, 1, 1), tn_select(e, 1, 0))), 4, 0, 4,
+                     0, 4, 0);
+        // Twice: the gradient of e * e is 2 e, times the number, and of that it is 2 times the number.
+        tn_tensor *f = tn_flip(e, 1);
+        tn_tensor *g = numbered_grad(e, tn_square(f));
+        CHECK_VALUES(g, 4, 2, 16, 12, 36, 30);
+        CHECK_VALUES(numbered_grad(e, g), 4, 4, 24, 24, 60, 60);
+    }
+}
+
+// Products and maps view their operands too.
+static void rule_10_an_expanded_or_overlapping_operand_has_a_gradient(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *h = tn_mul_s(leaf(cx), 1), *w = tn_window(h, 0, 2, 1), *g;
+        tn_tensor *ones = tn_ones(cx, TN_F32, TN_SHAPE(2, 1, 2)), *wide = tn_unsqueeze(w, 0);
+        CHECK_VALUES(numbered_grad(w, tn_matmul(ones, w)), 4, 6, 4, 6);
+        CHECK_VALUES(numbered_grad(wide, tn_matmul(wide, tn_ones(cx, TN_F32, TN_SHAPE(2, 1)))), 1,
+                     1, 2, 2);
+        // A map over what lies by columns.
+        tn_tensor *columns = tn_transpose(tn_ones(cx, TN_F32, TN_SHAPE(2, 2)), 0, 1);
+        CHECK_VALUES(numbered_grad(w, tn_mul(columns, w)), 1, 2, 3, 4);
+        // One matrix stands for all of a batch of equal ones.
+        tn_tensor *many = tn_expand(tn_reshape(tn_slice(h, 0, 0, 2, 1), TN_SHAPE(1, 2, 1)),
+                                    TN_SHAPE(2, 2, 1));
+        tn_tensor *y    = tn_sum_all(tn_matmul(ones, many));
+        CHECK_STATUS(tn_grad(1, &y, 1, &many, NULL, &g), TN_EGRAD);
+        CHECK_FAILED2(cx, TN_EGRAD, "(2, 2, 1)", "tn_clone");
     }
 }
 
@@ -679,6 +734,8 @@ const test_case tests_rules_gradients[] = {
     TEST(rule_10_an_unused_x_gives_zeros),
     TEST(rule_10_grad_of_a_value_in_the_middle),
     TEST(rule_10_the_gradient_of_a_view_counts_the_views_made_from_it),
+    TEST(rule_10_an_expanded_or_overlapping_view_has_the_gradients_of_views_made_from_it),
+    TEST(rule_10_an_expanded_or_overlapping_operand_has_a_gradient),
     TEST(rule_12_history_is_cut_by_detach_and_by_no_grad),
     TEST(rule_12_history_lives_while_a_handle_reaches_it),
     TEST(rule_12_walked_nodes_are_spent_once_evaluated),

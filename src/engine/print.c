@@ -345,7 +345,7 @@ static bool read_piece(tn_tensor *t, page *p, uint32_t high, void *room)
         begin[k] = end ? EDGE : 0;
         n *= v.size[k];
     }
-    tn_tensor *piece = tni_wrap_view(t, &v);
+    tn_tensor *piece = tni_wrap_view(t, &v, NULL, NULL);
     if (!piece) return false;
     tn_status s = tn_read(piece, p->f ? TN_F64 : TN_I64, room, n);
     tni_tensor_free(piece);

@@ -20,12 +20,12 @@ typedef struct {
 // False, reported, when the op has no gradient or the rule failed.
 bool tni_grad_rule(tni_rule_args *r);
 
-// The adjoint of a view: g, of the view's shape, goes back to where its elements lie in a tensor of
-// base's shape.
-tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base);
-// Records an update or a fold at the places of v in a tensor of the shape of a node.
-tn_tensor *tni_record_at(tn_ctx *cx, int op, const tni_node *shape, int n, tn_tensor *const *x,
-                         const tni_view *v);
+// The adjoint of a view: g, of the view's shape, goes back to where its elements lie in a row-major
+// tensor of base's shape.
+tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base);
+// Records an update or a fold at the places of v in a tensor of a shape.
+tn_tensor *tni_record_at(tn_ctx *cx, int op, int rank, const int64_t *size, int n,
+                         tn_tensor *const *x, const tni_view *v);
 // The sum of two gradients of one value, in the shape they were computed in where that is one.
 tn_tensor *tni_add_gradients(tn_ctx *cx, tn_tensor *a, tn_tensor *b);
 

@@ -73,7 +73,10 @@ static void grad_by_user(tni_rule_args *r)
 static void grad_view(tni_rule_args *r)
 {
     if (r->n->nsrc > 1) grad_by_user(r);
-    else r->gx[0] = tni_unview(r->cx, r->g, tni_node_layout(r->n), r->n->src[0]);
+    else {
+        tni_view base = tni_node_layout(r->n->src[0]);
+        r->gx[0]      = tni_unview(r->cx, r->g, tni_node_layout(r->n), &base);
+    }
 }
 
 // The places of the node's view in a tensor of its shape.
@@ -83,7 +86,7 @@ static tn_tensor *places(tni_rule_args *r, tn_tensor *x, const tni_node *shape)
     memcpy(v.size, shape->size, sizeof v.size);
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
     x = tn_contiguous(x);
-    return x ? tni_wrap_view(x, &v) : NULL;
+    return x ? tni_wrap_view(x, &v, NULL, NULL) : NULL;
 }
 
 static void grad_fold(tni_rule_args *r)
@@ -99,7 +102,8 @@ static void grad_update(tni_rule_args *r)
     tni_view v = { .rank = value->rank, .offset = r->n->attr.view.offset };
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
     tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)value->dtype, value->rank, value->size);
-    r->gx[0] = tni_record_at(r->cx, TNI_update, r->n, 2, (tn_tensor *const[]){ r->g, zeros }, &v);
+    r->gx[0]         = tni_record_at(r->cx, TNI_update, r->n->rank, r->n->size, 2,
+                                     (tn_tensor *const[]){ r->g, zeros }, &v);
 }
 
 // ---- maps and folds ----------------------------------------------------------------------------

@@ -3,34 +3,48 @@
 
 #include <string.h>
 
-tn_tensor *tni_record_at(tn_ctx *cx, int op, const tni_node *shape, int n, tn_tensor *const *x,
-                         const tni_view *v)
+tn_tensor *tni_record_at(tn_ctx *cx, int op, int rank, const int64_t *size, int n,
+                         tn_tensor *const *x, const tni_view *v)
 {
     tni_node *src[2];
     tni_attr  a = { .view = { .offset = v->offset } };
     memcpy(a.view.stride, v->stride, sizeof v->stride);
     for (int i = 0; i < n; i++)
         if (!x[i] || !(src[i] = tni_resolve(x[i], tni_op_table[op].name))) return NULL;
-    return tni_record(cx, op, (tn_dtype)src[0]->dtype, shape->rank, shape->size, n, src, &a);
+    return tni_record(cx, op, (tn_dtype)src[0]->dtype, rank, size, n, src, &a);
 }
 
 // The axes of v in memory order, if v is the whole of its source in another order.
-static bool permutation_of(const tni_view *v, const tni_node *base, int *order)
+static bool permutation_of(const tni_view *v, const tni_view *base, int *order)
 {
     tni_view sorted = *v;
-    if (v->offset || tni_shape_count(v->rank, v->size) != tni_node_count(base)) return false;
+    if (v->offset || tni_shape_count(v->rank, v->size) != tni_shape_count(base->rank, base->size))
+        return false;
     tni_view_sort(v, order);
     tni_view_permute(&sorted, order);
     return tni_view_contiguous(&sorted);
 }
 
-// g, its axes put in order, in the shape of base.
-static tn_tensor *reordered(tn_tensor *g, const int *order, const tni_node *base)
+typedef struct {
+    const int      *order;
+    const tni_view *shape;
+} reorder;
+
+static bool put_in_order(tni_view *v, const void *how)
 {
-    tni_view v = tni_layout(g), y;
-    tni_view_permute(&v, order);
-    if (tni_view_reshape(&v, base->rank, base->size, &y)) return tni_wrap_view(g, &y);
-    return tn_reshape(tn_permute(g, v.rank, order), base->rank, base->size);
+    const reorder *r = how;
+    tni_view       y = *v;
+    tni_view_permute(&y, r->order);
+    return tni_view_reshape(&y, r->shape->rank, r->shape->size, v);
+}
+
+// g, its axes put in order, in the shape of base.
+static tn_tensor *reordered(tn_tensor *g, const int *order, const tni_view *base)
+{
+    tni_view v   = tni_layout(g);
+    reorder  how = { order, base };
+    if (put_in_order(&v, &how)) return tni_wrap_view(g, &v, put_in_order, &how);
+    return tn_reshape(tn_permute(g, tni_rank(g), order), base->rank, base->size);
 }
 
 // ---- views that are boxes ----------------------------------------------------------------------
@@ -91,10 +105,10 @@ static void pack_axes(tni_view *v, bool runs)
 
 // The box of a view, and the view's axes in the order in which the box has them. The finest comes
 // first: it has the base's axes, which others read it along, and no gradient is copied for it.
-static bool box_of(tni_view v, const tni_node *base, int *order, box *b)
+static bool box_of(tni_view v, const tni_view *base, int *order, box *b)
 {
     tni_view grid = tni_view_whole(base->rank, base->size), none = { .rank = 0 };
-    int64_t  total = tni_node_count(base);
+    int64_t  total = tni_shape_count(base->rank, base->size);
     for (int i = 0; i < v.rank; i++) {
         if (v.size[i] == 0) return false;
         if (v.size[i] == 1) v.stride[i] = 1;
@@ -111,7 +125,7 @@ static bool box_of(tni_view v, const tni_node *base, int *order, box *b)
 }
 
 // g among zeros: a pad, which is computed where it is read.
-static tn_tensor *pad_to(tn_tensor *g, const tni_view *v, const tni_node *base, const int *order,
+static tn_tensor *pad_to(tn_tensor *g, const tni_view *v, const tni_view *base, const int *order,
                          const box *b)
 {
     int64_t after[TN_MAX_RANK];
@@ -126,7 +140,7 @@ static tn_tensor *pad_to(tn_tensor *g, const tni_view *v, const tni_node *base, 
 
 // Broadcast axes are summed first; a mere reordering is undone; what reads each place once stands
 // among zeros; windows that overlap are folded.
-tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base)
+tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base)
 {
     int      order[TN_MAX_RANK];
     uint32_t repeated = 0;
@@ -139,10 +153,12 @@ tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_node *base
     if (repeated) g = tni_reduce(TNI_sum, "sum", g, repeated, true);
     if (!g) return NULL;
     if (permutation_of(&v, base, order)) return reordered(g, order, base);
-    if (!tni_view_injective(&v)) return tni_record_at(cx, TNI_fold, base, 1, &g, &v);
+    if (!tni_view_injective(&v))
+        return tni_record_at(cx, TNI_fold, base->rank, base->size, 1, &g, &v);
     if (box_of(v, base, order, &b)) return pad_to(g, &v, base, order, &b);
-    tn_tensor *zeros = tn_zeros(cx, (tn_dtype)base->dtype, base->rank, base->size);
-    return tni_record_at(cx, TNI_update, base, 2, (tn_tensor *const[]){ zeros, g }, &v);
+    tn_tensor *zeros = tn_zeros(cx, tni_dtype(g), base->rank, base->size);
+    return tni_record_at(cx, TNI_update, base->rank, base->size, 2,
+                         (tn_tensor *const[]){ zeros, g }, &v);
 }
 
 // ---- sums of gradients -------------------------------------------------------------------------

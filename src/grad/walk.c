@@ -82,22 +82,38 @@ static bool stands_for(const tni_node *n, const tn_tensor *x, const tni_node *re
     return n == resolved || (!tni_is_laid(x) && made_from(n, x, resolved));
 }
 
+// The gradient g of a view made from x, back through the views in between, one by one. Only a product that
+// took one matrix of many equal ones does not tell.
+static tn_tensor *back_through(walk *k, const tn_tensor *x, const tni_origin *o, tn_tensor *g)
+{
+    for (; g && o != x->origin; o = o->parent) {
+        const tni_view *parent = o->parent == x->origin ? x->view : &o->parent->within;
+        if (!o->told)
+            return tni_fail(k->cx, TN_EGRAD,
+                            "%s: x %s is an expanded view of which a product took one matrix; take "
+                            "the gradient of a tn_clone of it",
+                            k->w->op, tni_shape_of(x).s);
+        g = tni_unview(k->cx, g, o->within, parent);
+    }
+    return g;
+}
+
 // The gradient g of node n as one of x: through the store's shape, where the two are different
-// views of it.
+// views of it; but where x has a place of the store twice, that does not tell which was used.
 static tn_tensor *as_gradient_of(walk *k, const tn_tensor *x, const tni_node *n, tn_tensor *g)
 {
     tni_view v    = tni_node_layout(n);
     bool     laid = tni_is_laid(x);  // n is its store's node
-    if (!x->view || (!laid && n->op == TNI_view && !n->leaf && tni_view_equal(&v, x->view)))
-        return g;
-    if (!tni_view_injective(x->view))
-        return tni_fail(k->cx, TN_EGRAD,
-                        "%s: x %s is an expanded or overlapping view that was viewed again; take "
-                        "the gradient of a tn_clone of it",
-                        k->w->op, tni_shape_of(x).s);
-    if (!n->leaf && !laid) g = tni_unview(k->cx, g, v, n->src[0]);
+    bool     view = n->op == TNI_view && !n->leaf && !laid;
+    if (!x->view) return g;
+    if (view && !tni_view_injective(x->view)) return back_through(k, x, n->origin, g);
+    if (view && tni_view_equal(&v, x->view)) return g;
+    if (view) {
+        tni_view store = tni_node_layout(n->src[0]);
+        g              = tni_unview(k->cx, g, v, &store);
+    }
     g = g ? tn_contiguous(g) : NULL;
-    return g ? tni_wrap_view(g, x->view) : NULL;
+    return g ? tni_wrap_view(g, x->view, NULL, NULL) : NULL;
 }
 
 static bool mark_leads(walk *k)
@@ -167,7 +183,7 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
     tn_tensor *w = l->handle, *grad = tn_grad_of(w);
     if (w->view) {
         g = tn_contiguous(g);
-        g = g ? tni_wrap_view(g, w->view) : NULL;
+        g = g ? tni_wrap_view(g, w->view, NULL, NULL) : NULL;
     }
     if (!g || !grad) return false;
     bool mode        = k->cx->grad_mode;

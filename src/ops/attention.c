@@ -74,16 +74,14 @@ static void split_lead(operands *o)
 // x stretched to all the leading sizes, as a view of four axes. False where strides cannot say it.
 static bool add_operand(operands *o, tn_tensor *x, int64_t rows, int64_t cols, const int *order)
 {
-    tni_view v = tni_layout(x), four;
-    int64_t  size[TN_MAX_RANK], want[] = { o->B, o->H, rows, cols };
+    tni_view   v = tni_layout(x);
+    int64_t    size[TN_MAX_RANK], want[] = { o->B, o->H, rows, cols };
+    tni_remade how = { o->rank + 2, size, 4, want, order };
     memcpy(size, o->lead, sizeof size);
     size[o->rank]     = rows;
     size[o->rank + 1] = cols;
-    if (tni_shape_count(o->rank + 2, size) <= 0 || !tni_view_expand(&v, o->rank + 2, size) ||
-        !tni_view_reshape(&v, 4, want, &four))
-        return false;
-    if (order) tni_view_permute(&four, order);
-    o->src[o->nsrc] = tni_resolve_as(x, &four, "attention");
+    if (tni_shape_count(o->rank + 2, size) <= 0 || !tni_remake(&v, &how)) return false;
+    o->src[o->nsrc] = tni_resolve_as(x, &v, tni_remake, &how, "attention");
     return o->src[o->nsrc++] != NULL;
 }
 

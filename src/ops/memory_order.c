@@ -39,16 +39,18 @@ tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order)
 
 tn_tensor *tni_ordered(tn_tensor *x, const int *order)
 {
-    tni_view v = tni_layout(x);
-    tni_view_permute(&v, order);
-    return tni_wrap_view(x, &v);
+    tni_view   v   = tni_layout(x);
+    tni_remade how = { .order = order };
+    tni_remake(&v, &how);
+    return tni_wrap_view(x, &v, tni_remake, &how);
 }
 
 tni_node *tni_resolve_ordered(tn_tensor *x, const int *order, const char *op)
 {
-    tni_view v = tni_layout(x);
-    tni_view_permute(&v, order);
-    return tni_resolve_as(x, &v, op);
+    tni_view   v   = tni_layout(x);
+    tni_remade how = { .order = order };
+    tni_remake(&v, &how);
+    return tni_resolve_as(x, &v, tni_remake, &how, op);
 }
 
 tn_tensor *tn_contiguous(tn_tensor *x)

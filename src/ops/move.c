@@ -143,6 +143,12 @@ tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index)
                       &(tni_attr){ .axis = { i, false } });
 }
 
+static bool shorten(tni_view *v, const void *how)
+{
+    memcpy(v->size, ((const tni_view *)how)->size, (size_t)v->rank * sizeof *v->size);
+    return true;
+}
+
 // What of v the index reaches, as in PyTorch: v itself, unless it has the rank of index and is larger.
 static tn_tensor *reached(tn_tensor *v, const tni_view *index)
 {
@@ -153,8 +159,8 @@ static tn_tensor *reached(tn_tensor *v, const tni_view *index)
         larger |= s.size[k] > index->size[k];
     }
     if (!fits || !larger) return v;
-    memcpy(s.size, index->size, sizeof s.size);
-    return tni_wrap_view(v, &s);
+    shorten(&s, index);
+    return tni_wrap_view(v, &s, shorten, index);
 }
 
 static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)

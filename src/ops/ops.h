@@ -112,6 +112,16 @@ tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const in
 // Writes a node of x's shape and dtype to all of x, which is no view, without the checks of a user's
 // write. False, reported, on failure.
 bool tni_assign_node(tn_tensor *x, tni_node *value);
+// A step of views (tni_view_step) that stretches axes to size, gives the result the shape to, and puts axis
+// order[i] in place i; NULL leaves a part out.
+typedef struct {
+    int            rank;
+    const int64_t *size;
+    int            to_rank;
+    const int64_t *to;
+    const int     *order;
+} tni_remade;
+bool tni_remake(tni_view *v, const void *how);
 // A view of x with stretched axes, or x itself; no message of its own on failure.
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
 // Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.

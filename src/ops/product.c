@@ -35,9 +35,21 @@ static bool fit_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_t
     return *a && *b;
 }
 
+static bool take_matrix(tni_view *v, const void *how)
+{
+    (void)how;
+    for (int i = 0; i < 2; i++) {
+        v->size[i]   = v->size[v->rank - 2 + i];
+        v->stride[i] = v->stride[v->rank - 2 + i];
+    }
+    v->rank = 2;
+    return true;
+}
+
 // One matrix on the right serves all of a batch on the left: then the batch is just more rows,
-// where strides allow. Products and gradients become one.
-static void fold_batch(tn_tensor **a, tn_tensor **b)
+// where strides allow. Products and gradients become one. The matrix is that of right, which b is
+// stretched from; where right was stretched itself, the gradients of its single matrices are not computed.
+static void fold_batch(tn_tensor **a, tn_tensor **b, tn_tensor *right)
 {
     tni_view va = tni_layout(*a), vb = tni_layout(*b), rows;
     int64_t  batch = 1;
@@ -48,12 +60,11 @@ static void fold_batch(tn_tensor **a, tn_tensor **b)
     int64_t m = va.size[va.rank - 2], k = va.size[va.rank - 1];
     if (va.rank == 2 || batch == 0) return;
     if (!tni_view_reshape(&va, 2, (int64_t[]){ batch * m, k }, &rows)) return;
-    tni_view one = { .rank = 2, .offset = vb.offset };
-    for (int i = 0; i < 2; i++) {
-        one.size[i]   = vb.size[vb.rank - 2 + i];
-        one.stride[i] = vb.stride[vb.rank - 2 + i];
-    }
-    tn_tensor *fa = tni_wrap_view(*a, &rows), *fb = fa ? tni_wrap_view(*b, &one) : NULL;
+    tni_remade how   = { .to_rank = 2, .to = rows.size };
+    bool       alone = tni_count(right) == k * vb.size[vb.rank - 1];
+    take_matrix(&vb, NULL);
+    tn_tensor *fa = tni_wrap_view(*a, &rows, tni_remake, &how);
+    tn_tensor *fb = fa ? tni_wrap_view(right, &vb, alone ? take_matrix : NULL, NULL) : NULL;
     if (fa && fb) {
         *a = fa;
         *b = fb;
@@ -78,9 +89,10 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     if (tni_dtype(b) != dt) b = tn_cast(b, dt);
     if (row) a = tn_unsqueeze(a, 0);
     if (col) b = tn_unsqueeze(b, 1);
-    tni_view y;
+    tni_view   y;
+    tn_tensor *right = b;
     if (!a || !b || !fit_batches(cx, given, &a, &b, &y)) return NULL;
-    fold_batch(&a, &b);
+    fold_batch(&a, &b, right);
     tni_node *src[] = { tni_resolve(a, "matmul"), tni_resolve(b, "matmul") };
     if (!src[0] || !src[1]) return NULL;
     if (col) y.rank--;

@@ -98,12 +98,25 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v)
     return t;
 }
 
+bool tni_remake(tni_view *v, const void *how)
+{
+    const tni_remade *m = how;
+    tni_view          y;
+    if (m->size && !tni_view_expand(v, m->rank, m->size)) return false;
+    if (m->to) {
+        if (!tni_view_reshape(v, m->to_rank, m->to, &y)) return false;
+        *v = y;
+    }
+    if (m->order) tni_view_permute(v, m->order);
+    return true;
+}
+
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 {
     if (tni_shape_equal(rank, size, tni_rank(x), tni_sizes(x))) return x;
-    tni_view v = tni_layout(x);
-    if (!tni_view_expand(&v, rank, size)) return NULL;
-    return tni_wrap_view(x, &v);
+    tni_view   v   = tni_layout(x);
+    tni_remade how = { .rank = rank, .size = size };
+    return tni_remake(&v, &how) ? tni_wrap_view(x, &v, tni_remake, &how) : NULL;
 }
 
 // Whether a dtype holds a number. As in PyTorch a negative one wraps in an unsigned dtype.
@@ -156,10 +169,9 @@ static bool find_order(int n, tn_tensor *const *x, int skip, int rank, const int
 static tni_node *resolve_ordered(tn_tensor *x, const char *op, int rank, const int64_t *size,
                                  const int *order)
 {
-    tni_view v = tni_layout(x);
-    if (!tni_view_expand(&v, rank, size)) return NULL;
-    tni_view_permute(&v, order);
-    return tni_resolve_as(x, &v, op);
+    tni_view   v   = tni_layout(x);
+    tni_remade how = { .rank = rank, .size = size, .order = order };
+    return tni_remake(&v, &how) ? tni_resolve_as(x, &v, tni_remake, &how, op) : NULL;
 }
 
 // Source i of a map: cast to dt and stretched to the result's shape, its axes in the order given

@@ -3,6 +3,28 @@
 
 #include <string.h>
 
+// The view of x that a step makes; strides can say it.
+static tn_tensor *view_by(tn_tensor *x, tni_view_step *step, const void *how)
+{
+    tni_view v = tni_layout(x);
+    step(&v, how);
+    return tni_wrap_view(x, &v, step, how);
+}
+
+typedef struct {
+    int     axis;
+    int64_t start, step, count;
+} cut;
+
+static bool cut_axis(tni_view *v, const void *how)
+{
+    const cut *c = how;
+    if (c->count > 0) v->offset += c->start * v->stride[c->axis];
+    if (c->count > 1) v->stride[c->axis] *= c->step;
+    v->size[c->axis] = c->count;
+    return true;
+}
+
 tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
 {
     tn_ctx *cx = tni_arg1("slice", x, "x");
@@ -20,10 +42,8 @@ tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t
     stop          = stop < lo ? lo : stop > hi ? hi : stop;
     int64_t  span = step > 0 ? stop - start : start - stop;
     uint64_t by   = step > 0 ? (uint64_t)step : -(uint64_t)step;
-    v.size[i]     = span <= 0 ? 0 : (int64_t)((uint64_t)(span - 1) / by) + 1;
-    if (v.size[i] > 0) v.offset += start * v.stride[i];
-    v.stride[i] = v.size[i] > 1 ? v.stride[i] * step : v.stride[i];
-    return tni_wrap_view(x, &v);
+    int64_t  some = span <= 0 ? 0 : (int64_t)((uint64_t)(span - 1) / by) + 1;
+    return view_by(x, cut_axis, &(cut){ i, start, step, some });
 }
 
 static void drop_axis(tni_view *v, int i)
@@ -33,6 +53,14 @@ static void drop_axis(tni_view *v, int i)
         v->stride[k] = v->stride[k + 1];
     }
     v->rank--;
+}
+
+static bool take_place(tni_view *v, const void *how)
+{
+    const cut *c = how;
+    v->offset += c->start * v->stride[c->axis];
+    drop_axis(v, c->axis);
+    return true;
 }
 
 tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
@@ -45,9 +73,7 @@ tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
     if (index < -v.size[i] || index >= v.size[i])
         return tni_fail(cx, TN_EARG, "select: index %lld is out of range for axis %d of x %s",
                         (long long)index, axis, tni_shape_of(x).s);
-    v.offset += (index < 0 ? index + v.size[i] : index) * v.stride[i];
-    drop_axis(&v, i);
-    return tni_wrap_view(x, &v);
+    return view_by(x, take_place, &(cut){ i, index < 0 ? index + v.size[i] : index, 1, 1 });
 }
 
 tn_tensor *tn_squeeze(tn_tensor *x, int axis)
@@ -60,17 +86,33 @@ tn_tensor *tn_squeeze(tn_tensor *x, int axis)
     if (v.size[i] != 1)
         return tni_fail(cx, TN_ESHAPE, "squeeze: axis %d of x %s is not of size 1", axis,
                         tni_shape_of(x).s);
-    drop_axis(&v, i);
-    return tni_wrap_view(x, &v);
+    return view_by(x, take_place, &(cut){ i, 0, 1, 1 });
+}
+
+static bool drop_ones(tni_view *v, const void *how)
+{
+    (void)how;
+    for (int i = v->rank - 1; i >= 0; i--)
+        if (v->size[i] == 1) drop_axis(v, i);
+    return true;
 }
 
 tn_tensor *tn_squeeze_all(tn_tensor *x)
 {
-    if (!tni_arg1("squeeze_all", x, "x")) return NULL;
-    tni_view v = tni_layout(x);
-    for (int i = v.rank - 1; i >= 0; i--)
-        if (v.size[i] == 1) drop_axis(&v, i);
-    return tni_wrap_view(x, &v);
+    return tni_arg1("squeeze_all", x, "x") ? view_by(x, drop_ones, NULL) : NULL;
+}
+
+static bool add_one(tni_view *v, const void *how)
+{
+    int i = *(const int *)how;
+    for (int k = v->rank; k > i; k--) {
+        v->size[k]   = v->size[k - 1];
+        v->stride[k] = v->stride[k - 1];
+    }
+    v->stride[i] = i < v->rank ? v->size[i] * v->stride[i] : 1;
+    v->size[i]   = 1;
+    v->rank++;
+    return true;
 }
 
 tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
@@ -82,15 +124,7 @@ tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
         return tni_fail(cx, TN_ESHAPE, "unsqueeze: x %s has rank %d, the most there is",
                         tni_shape_of(x).s, TN_MAX_RANK);
     int i = tni_axis(cx, "unsqueeze", v.rank + 1, axis);
-    if (i < 0) return NULL;
-    for (int k = v.rank; k > i; k--) {
-        v.size[k]   = v.size[k - 1];
-        v.stride[k] = v.stride[k - 1];
-    }
-    v.stride[i] = i < v.rank ? v.size[i] * v.stride[i] : 1;
-    v.size[i]   = 1;
-    v.rank++;
-    return tni_wrap_view(x, &v);
+    return i < 0 ? NULL : view_by(x, add_one, &i);
 }
 
 static void swap_sizes(int64_t *a, int64_t *b)
@@ -100,6 +134,14 @@ static void swap_sizes(int64_t *a, int64_t *b)
     *b        = t;
 }
 
+static bool swap_axes(tni_view *v, const void *how)
+{
+    const int *axis = how;
+    swap_sizes(&v->size[axis[0]], &v->size[axis[1]]);
+    swap_sizes(&v->stride[axis[0]], &v->stride[axis[1]]);
+    return true;
+}
+
 tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2)
 {
     tn_ctx *cx = tni_arg1("transpose", x, "x");
@@ -107,17 +149,15 @@ tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2)
     tni_view v = tni_layout(x);
     int      i = tni_axis(cx, "transpose", v.rank, axis1);
     int      k = i < 0 ? -1 : tni_axis(cx, "transpose", v.rank, axis2);
-    if (k < 0) return NULL;
-    swap_sizes(&v.size[i], &v.size[k]);
-    swap_sizes(&v.stride[i], &v.stride[k]);
-    return tni_wrap_view(x, &v);
+    return k < 0 ? NULL : view_by(x, swap_axes, (int[]){ i, k });
 }
 
 tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
 {
     tn_ctx *cx = tni_arg1("permute", x, "x");
     if (!cx) return NULL;
-    tni_view v = tni_layout(x), y = v;
+    tni_view v = tni_layout(x);
+    int      order[TN_MAX_RANK];
     uint32_t seen = 0;
     if (n != v.rank || (n && !axes))
         return tni_fail(cx, TN_EARG, "permute: %d axes given for x %s", n, tni_shape_of(x).s);
@@ -128,10 +168,9 @@ tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
             return tni_fail(cx, TN_EARG, "permute: axis %d is given twice for x %s", axes[i],
                             tni_shape_of(x).s);
         seen |= 1u << a;
-        y.size[i]   = v.size[a];
-        y.stride[i] = v.stride[a];
+        order[i] = a;
     }
-    return tni_wrap_view(x, &y);
+    return view_by(x, tni_remake, &(tni_remade){ .order = order });
 }
 
 tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
@@ -149,7 +188,15 @@ tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
     if (!tni_view_expand(&v, rank, want))
         return tni_fail(cx, TN_ESHAPE, "expand: x %s does not broadcast to %s", tni_shape_of(x).s,
                         tni_shape_text(rank, want).s);
-    return tni_wrap_view(x, &v);
+    return tni_wrap_view(x, &v, tni_remake, &(tni_remade){ .rank = rank, .size = want });
+}
+
+static bool turn_axis(tni_view *v, const void *how)
+{
+    int i = *(const int *)how;
+    if (v->size[i] > 0) v->offset += (v->size[i] - 1) * v->stride[i];
+    v->stride[i] = -v->stride[i];
+    return true;
 }
 
 tn_tensor *tn_flip(tn_tensor *x, int axis)
@@ -158,10 +205,26 @@ tn_tensor *tn_flip(tn_tensor *x, int axis)
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
     int      i = tni_axis(cx, "flip", v.rank, axis);
-    if (i < 0) return NULL;
-    if (v.size[i] > 0) v.offset += (v.size[i] - 1) * v.stride[i];
-    v.stride[i] = -v.stride[i];
-    return tni_wrap_view(x, &v);
+    return i < 0 ? NULL : view_by(x, turn_axis, &i);
+}
+
+typedef struct {
+    int     row, col;
+    int64_t skip_rows, skip_cols;
+} diagonal;
+
+static bool take_diagonal(tni_view *v, const void *how)
+{
+    const diagonal *d = how;
+    int             i = d->row, k = d->col;
+    int64_t         rows = v->size[i] - d->skip_rows, cols = v->size[k] - d->skip_cols;
+    int64_t         n = rows < cols ? rows : cols, along = v->stride[i] + v->stride[k];
+    if (n > 0) v->offset += d->skip_rows * v->stride[i] + d->skip_cols * v->stride[k];
+    drop_axis(v, i > k ? i : k);
+    drop_axis(v, i > k ? k : i);
+    v->size[v->rank]     = n;
+    v->stride[v->rank++] = along;
+    return true;
 }
 
 tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2)
@@ -173,18 +236,26 @@ tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2)
     int      k = i < 0 ? -1 : tni_axis(cx, "diagonal", v.rank, axis2);
     if (k < 0) return NULL;
     if (i == k) return tni_fail(cx, TN_EARG, "diagonal: axes %d and %d are one", axis1, axis2);
-    int64_t rows = v.size[i], cols = v.size[k], along = v.stride[i] + v.stride[k];
+    int64_t rows = v.size[i], cols = v.size[k];
     int64_t skip_rows = offset < 0 ? (offset < -rows ? rows : -offset) : 0;
     int64_t skip_cols = offset > 0 ? (offset > cols ? cols : offset) : 0;
-    rows -= skip_rows;
-    cols -= skip_cols;
-    int64_t n = rows < cols ? rows : cols;
-    if (n > 0) v.offset += skip_rows * v.stride[i] + skip_cols * v.stride[k];
-    drop_axis(&v, i > k ? i : k);
-    drop_axis(&v, i > k ? k : i);
-    v.size[v.rank]     = n;
-    v.stride[v.rank++] = along;
-    return tni_wrap_view(x, &v);
+    return view_by(x, take_diagonal, &(diagonal){ i, k, skip_rows, skip_cols });
+}
+
+typedef struct {
+    int     axis;
+    int64_t n, step, dilation;
+} windows;
+
+static bool take_windows(tni_view *v, const void *how)
+{
+    const windows *w     = how;
+    int            i     = w->axis;
+    v->size[v->rank]     = w->n;
+    v->stride[v->rank++] = v->stride[i] * w->dilation;
+    v->size[i]           = (v->size[i] - (w->n - 1) * w->dilation - 1) / w->step + 1;
+    v->stride[i] *= v->size[i] > 1 ? w->step : 1;
+    return true;
 }
 
 tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64_t dilation)
@@ -203,12 +274,10 @@ tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64
             cx, TN_EARG,
             "window: %lld elements, step %lld, dilation %lld do not fit axis %d of x %s",
             (long long)n, (long long)step, (long long)dilation, axis, tni_shape_of(x).s);
-    v.size[v.rank]     = n;
-    v.stride[v.rank++] = v.stride[i] * dilation;
-    v.size[i]          = (v.size[i] - (n - 1) * dilation - 1) / step + 1;
-    v.stride[i] *= v.size[i] > 1 ? step : 1;
+    windows how = { i, n, step, dilation };
+    take_windows(&v, &how);
     if (!tni_shape_ok(cx, "window", v.rank, v.size)) return NULL;
-    return tni_wrap_view(x, &v);
+    return tni_wrap_view(x, &v, take_windows, &how);
 }
 
 tn_tensor *tn_window(tn_tensor *x, int axis, int64_t n, int64_t step)
@@ -220,7 +289,7 @@ tn_tensor *tn_detach(tn_tensor *x)
 {
     if (!tni_arg1("detach", x, "x")) return NULL;
     tni_view   v = tni_layout(x);
-    tn_tensor *y = tni_wrap_view(x, &v);
+    tn_tensor *y = tni_wrap_view(x, &v, NULL, NULL);  // no gradient passes
     if (!y) return NULL;
     y->detached = true;
     if (y->leaf) tni_leaf_unref(y->cx, y->leaf);
@@ -270,7 +339,7 @@ tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size)
         return tni_fail(cx, TN_ESHAPE,
                         "view: the strides of x %s cannot express shape %s; see tn_reshape",
                         tni_shape_of(x).s, tni_shape_text(rank, want).s);
-    return tni_wrap_view(x, &y);
+    return tni_wrap_view(x, &y, tni_remake, &(tni_remade){ .to_rank = rank, .to = want });
 }
 
 tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
@@ -280,7 +349,8 @@ tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
     int64_t  want[TN_MAX_RANK];
     tni_view v = tni_layout(x), y;
     if (!new_shape(x, "reshape", rank, size, want)) return NULL;
-    if (tni_view_reshape(&v, rank, want, &y)) return tni_wrap_view(x, &y);
+    if (tni_view_reshape(&v, rank, want, &y))
+        return tni_wrap_view(x, &y, tni_remake, &(tni_remade){ .to_rank = rank, .to = want });
     tni_node *n = tni_resolve(x, "reshape");
     // A copy has its elements in the order of x: the new shape is only another reading of it, so
     // the copy is recorded in x's shape and the store shows it in the other.

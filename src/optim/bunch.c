@@ -93,7 +93,7 @@ static tni_view part_of(int64_t at, const tn_tensor *p)
 static bool assign_part(tn_tensor *t, tn_tensor *y, int64_t at, const tn_tensor *p)
 {
     tni_view v = part_of(at, p);
-    if (t->view) return tn_assign(t, tni_wrap_view(y, &v)) != NULL;
+    if (t->view) return tn_assign(t, tni_wrap_view(y, &v, NULL, NULL)) != NULL;
     tni_node *n  = tni_resolve_cut(y, &v, "assign");
     bool      ok = n && tni_assign_node(t, n);
     tni_node_unref(y->cx, n);
@@ -109,7 +109,7 @@ static tn_tensor *make_flat(const tn_optim *o, const tni_bunch *b, int k, tn_ten
     for (size_t i = 0; flat && i < b->count; i++) {
         const tni_trained *s = o->order[b->first + i];
         tni_view           v = part_of(at, s->p);
-        if (!(o->list[i] = tni_wrap_view(flat, &v))) return NULL;
+        if (!(o->list[i] = tni_wrap_view(flat, &v, NULL, NULL))) return NULL;
         at += tni_count(s->p);
     }
     for (size_t i = 0; flat && i < b->count; i++) {

@@ -160,7 +160,9 @@ static tni_origin *new_origin(tn_ctx *cx, tni_origin *parent)
 {
     tni_origin *o = tni_slab_take(&cx->origins);
     if (!o) return tni_fail_memory(cx, "recording");
-    *o = (tni_origin){ .refs = 1, .parent = parent };
+    o->refs   = 1;
+    o->told   = false;
+    o->parent = parent;
     if (parent) parent->refs++;
     return o;
 }
@@ -175,15 +177,18 @@ void tni_origin_unref(tn_ctx *cx, tni_origin *o)
 }
 
 // t is a view of x, which is one itself: from here on both are told apart.
-static bool link_origins(tn_tensor *t, tn_tensor *x)
+static bool link_origins(tn_tensor *t, tn_tensor *x, tni_view_step *step, const void *how)
 {
     tn_ctx *cx = x->cx;
     if (!x->view || x->detached || !(x->leaf || x->store->node->needs_grad)) return true;
     if (!x->origin && !(x->origin = new_origin(cx, NULL))) return false;
-    return (t->origin = new_origin(cx, x->origin)) != NULL;
+    if (!(t->origin = new_origin(cx, x->origin))) return false;
+    t->origin->within = tni_view_whole(x->view->rank, x->view->size);
+    t->origin->told   = step && step(&t->origin->within, how);
+    return true;
 }
 
-tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
+tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how)
 {
     tn_ctx   *cx  = x->cx;
     tni_view *own = tni_slab_take(&cx->views);
@@ -199,7 +204,7 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v)
     t->is_view  = true;
     t->detached = x->detached || !cx->grad_mode;
     if (x->leaf && cx->grad_mode) t->leaf = tni_leaf_ref(x->leaf);
-    if (link_origins(t, x)) return t;
+    if (link_origins(t, x, step, how)) return t;
     tni_tensor_free(t);
     return NULL;
 }
@@ -393,7 +398,8 @@ tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op)
     return n;
 }
 
-tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op)
+tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how,
+                         const char *op)
 {
     tni_node *base  = x->store->node;
     bool      plain = base->state != TNI_GONE && !x->leaf && (!base->needs_grad || tni_is_laid(x));
@@ -401,6 +407,6 @@ tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op)
         use(x);
         return base;
     }
-    tn_tensor *t = tni_wrap_view(x, v);
+    tn_tensor *t = tni_wrap_view(x, v, step, how);
     return t ? tni_resolve(t, op) : NULL;
 }

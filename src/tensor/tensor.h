@@ -37,10 +37,14 @@ struct tni_leaf {
 };
 
 // Which handle a view came through. Views of views look straight at the store; this chain tells the
-// gradient of a handle in between which of them were made from it. Identity is the address.
+// gradient of a handle in between which of them were made from it. Identity is the address. Which
+// element of the parent an element is cannot be told from two views of the store where the parent has a place
+// twice (expanded, or windows that overlap): `within` is the view of a row-major tensor of the parent's shape.
 struct tni_origin {
     uint32_t    refs;
+    bool        told;  // within is there
     tni_origin *parent;
+    tni_view    within;
 };
 
 enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
@@ -86,15 +90,20 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n);
 // A handle that stands for n as it is: for a view that is not row-major, on its source. No
 // reference is taken over.
 tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n);
-// A handle on x's store with another view of it.
-tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v);
+// How a view is made: changes a layout. False where strides cannot say it; they always can for one that
+// is row-major.
+typedef bool tni_view_step(tni_view *v, const void *how);
+// A handle on x's store with another view of it: what the step makes of x's. Without a step (NULL) there
+// is no gradient for x through it where x has a place twice.
+tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how);
 // The node that x stands for now (no reference is given), or NULL, reported, if its value is gone
 // or memory is out. A view that is all of its store is the store's own node, unless a gradient would
 // have to tell them apart.
 tni_node *tni_resolve(tn_tensor *x, const char *op);
-// The same for another view of x's store. Where that is all of the store, and x too stands for all of
-// it, it is the store's own node.
-tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, const char *op);
+// The same for another view of x's store, made as in tni_wrap_view. Where that is all of the store, and x
+// too stands for all of it, it is the store's own node.
+tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how,
+                         const char *op);
 // A view of x's store without history, and with a reference for the caller: no handle need keep it.
 tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op);
 // Shows y, which is new and the whole of its store, with the axes in other places: axis i of the store

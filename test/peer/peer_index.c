@@ -294,6 +294,19 @@ static bool has_input(const peer_step *s, peer_ref r, int first)
     return false;
 }
 
+// Whether a product took a matrix of a batch that lies where v does, whose matrices may be one. Tenon then
+// multiplies by that one, and has no gradient of each.
+static bool is_right_operand(const peer_draw *d, const peer_value *v)
+{
+    for (int i = 0; i < d->p->count && v->overlaps; i++) {
+        const peer_step *s     = &d->p->step[i];
+        bool             takes = s->row->form == &form_matmul || s->row->form == &form_attention;
+        for (int k = 1; takes && k < s->nin; k++)
+            if (s->in[k].step >= 0 && peer_value_of(d, s->in[k])->store == v->store) return true;
+    }
+    return false;
+}
+
 // Whether the gradient for a value may be asked: for a leaf always; for others unless something is
 // written, since PyTorch then means the value after the write, or gradients were taken before: whether
 // those depend on a value on the way (on a result or on what it was made from) is open.
@@ -304,7 +317,8 @@ static bool may_be_asked(peer_draw *d, peer_ref r)
     if (p->step[r.step].leaf) return true;
     for (int i = 0; i < p->count; i++)
         if ((p->step[i].row->needs & WRITES) || p->step[i].row == &peer_grad_row) return false;
-    return peer_maybe(d, 25) && needs(peer_value_of(d, r), NULL);
+    const peer_value *v = peer_value_of(d, r);
+    return peer_maybe(d, 25) && needs(v, NULL) && !is_right_operand(d, v);
 }
 
 static void draw_leaves(peer_draw *d, peer_step *s)

@@ -337,7 +337,7 @@ const peer_form form_batch_norm = {
     draw_batch_norm, call_batch_norm,
     "tn_batch_norm($0, $1, $2, $3, $4, (tn_batch_norm_opts){ .training = #b, "
     ".eps = #x })",
-    "F.batch_norm($0, $1, $2, $3, $4, #b, eps=#x)", GIVES_ONE
+    "batch_norm($0, $1, $2, $3, $4, #b, #x)", GIVES_ONE
 };
 
 // ---- attention: flag causal

@@ -7,6 +7,7 @@
 // - an integer divided by 0: Tenon gives 0, PyTorch an error
 // - a write under no-grad, or through a detached handle, to a value with history: Tenon cuts the history
 // - the gradient of clamp at a bound: bounds lie between the multiples of 1/4 that data is made of
+// - the gradient of a view that has places twice, by way of a product with its matrices: peer_index.c
 // and because PyTorch refuses it, or leaves it open:
 // - a write to what a gradient still needs: Tenon's values keep what they were made from
 // - the order of equal elements in topk, and which of several values at one index scatter keeps

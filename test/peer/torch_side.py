@@ -115,6 +115,12 @@ def layer_norm(x, axes, w, b, eps):
     return y if b is None else y + b
 
 
+def batch_norm(x, mean, var, w, b, training, eps):
+    """The bias apart: PyTorch's second gradient forgets it where there is no weight."""
+    y = F.batch_norm(x, mean, var, w, None, training, eps=eps)
+    return y if b is None else y + b.reshape([-1] + [1] * (x.dim() - 2))
+
+
 def grad(ys, xs, gys):
     """Gradients that can be differentiated again; zeros where there is no way from a y to an x."""
     ways = [(y, torch.ones_like(y) if g is None else g) for y, g in zip(ys, gys) if y.requires_grad]
