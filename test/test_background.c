@@ -124,7 +124,7 @@ static void a_process_may_end_while_its_kernels_are_compiled(void)
 // A compiler that waits until it may go on, and finds nothing on disk. `fails`: texts that it refuses.
 static struct {
     atomic_int  built, looked;
-    atomic_bool goes, fails;
+    atomic_bool goes, fails, spills;
 } maker;
 
 static void *slow_build(void *device, const char *source, const char *what, tni_build_how how,
@@ -154,7 +154,15 @@ static tn_status any_function(void *device, void *of, const char *name, void **f
     return TN_OK;
 }
 
-static const tni_compiler compiler = { &tni_dialect_cuda, slow_build, any_function, NULL };
+// The first kernel of a table takes more registers than there are, if that is asked for.
+static tni_registers some_registers(void *device, void *f)
+{
+    (void)device, (void)f;
+    return (tni_registers){ .spilled = maker.spills && atomic_load(&maker.built) == 1 ? 64 : 0 };
+}
+
+static const tni_compiler compiler = { &tni_dialect_cuda, slow_build, any_function,
+                                       some_registers };
 
 // A table lives as long as the process, and so does what leads to it.
 static tni_compiled *keep(tni_compiled *t)
@@ -172,15 +180,17 @@ static tni_compiled *new_table(void)
     tni_simt_limits   limits = { .threads = 256, .shared_bytes = 32768, .units = 2, .cuda = true };
     tni_compiled_opts o      = { &compiler, NULL, limits, 1, true, &counts };
     maker.built = maker.looked = 0;
-    maker.goes = maker.fails = false;
+    maker.goes = maker.fails = maker.spills = false;
     return keep(tni_compiled_new(&o));
 }
 
-static void make_sum(kit_case *c, int64_t rows, int64_t cols)
+// A sum over rows, or over columns, whose lean shape is another.
+static void make_sum(kit_case *c, bool over_p)
 {
-    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    kit_begin(c, 1, (int64_t[]){ 8 }, 1, (int64_t[]){ 64 }, true);
     int x = kit_load(c, kit_input(c, TN_F32, TNI_PER_ELEM));
-    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_reduce(c, TNI_sum, x, false));
+    kit_store(c, kit_output(c, TN_F32, over_p ? TNI_PER_COL : TNI_PER_ROW),
+              kit_reduce(c, TNI_sum, x, over_p));
     CHECK(tni_kernel_seal(&c->k));
 }
 
@@ -194,14 +204,19 @@ typedef struct {
     tni_text      why;
 } prepared;
 
-static void prepare_sum(prepared *p, bool goes, bool fails)
+static void prepare_sum_of(prepared *p, bool over_p, bool goes, bool fails)
 {
     *p          = (prepared){ .c = calloc(1, sizeof *p->c), .t = new_table() };
     maker.goes  = goes;
     maker.fails = fails;
-    make_sum(p->c, 8, 64);
+    make_sum(p->c, over_p);
     const tni_launch *first = &p->c->l;
     CHECK_STATUS(tni_compiled_prepare(p->t, 1, &first, &p->entry, false, &p->why), TN_OK);
+}
+
+static void prepare_sum(prepared *p, bool goes, bool fails)
+{
+    prepare_sum_of(p, false, goes, fails);
 }
 
 static const tni_variant *take(prepared *p, bool wait)
@@ -263,6 +278,33 @@ static void a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits(v
 }
 
 // What forks and then has threads comes before those that have threads: the thread sanitizer wants it so.
+static void what_spills_is_ready_once_its_lean_shape_is_compiled(void)
+{
+    prepared p;
+    prepare_sum_of(&p, true, false, false);
+    maker.spills = maker.goes = true;
+    wait_ready(&p);
+    CHECK_INT(atomic_load(&maker.built), 2);
+    CHECK_INT(tni_compiled_registers(p.t, p.entry, &p.c->l).spilled, 0);
+    CHECK(take(&p, false) != NULL);
+    CHECK_INT(atomic_load(&maker.built), 2);
+    kit_free(p.c);
+    free(p.c);
+}
+
+// As after a GPU could not be opened: what was compiled for it had no place.
+static void interpreters_that_failed_are_tried_again_when_they_are_asked_for_again(void)
+{
+    tni_compiled *t = new_table();
+    maker.goes = maker.fails = true;
+    tni_compiled_interpreters_soon(t);
+    CHECK(tni_compiled_interpreter(t, TNI_INTERPRET_ALL) == NULL);
+    maker.fails = false;
+    CHECK(tni_compiled_interpreter(t, TNI_INTERPRET_ALL) == NULL);
+    tni_compiled_interpreters_soon(t);
+    CHECK(tni_compiled_interpreter(t, TNI_INTERPRET_ALL) != NULL);
+}
+
 const test_case tests_background[] = {
     TEST(a_process_may_end_while_its_kernels_are_compiled),
     TEST(every_task_is_done_once),
@@ -271,5 +313,7 @@ const test_case tests_background[] = {
     TEST(a_kernel_that_is_not_compiled_yet_is_not_waited_for),
     TEST(who_needs_a_kernel_waits_for_it_and_it_is_compiled_once),
     TEST(a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits),
+    TEST(what_spills_is_ready_once_its_lean_shape_is_compiled),
+    TEST(interpreters_that_failed_are_tried_again_when_they_are_asked_for_again),
     TEST_END,
 };

@@ -369,9 +369,14 @@ static void big_products_are_timed_less(void)
 // What stands for it: how long it takes, and how often it ran.
 static struct {
     double cost;
-    bool   broken;
+    bool   broken, coming;
     int    runs;
 } own;
+
+static bool own_is_there(void *seat)
+{
+    return seat == &own && !own.coming;
+}
 
 static int run_own(void *seat, const tni_product *p, char *out)
 {
@@ -388,8 +393,10 @@ static bool begin_own(small *s, double cost)
     if (!begin()) return false;
     own.cost    = cost;
     own.broken  = false;
+    own.coming  = false;
     own.runs    = 0;
     place.small = run_own;
+    place.there = own_is_there;
     place.seat  = &own;
     make(s);
     return true;
@@ -500,6 +507,26 @@ static void our_own_kernel_that_does_not_run_is_not_chosen(void)
     end();
 }
 
+static void until_our_own_kernel_is_compiled_the_library_serves_and_nothing_is_settled(void)
+{
+    small s;
+    if (!begin_own(&s, 0.3)) return;
+    int64_t timed = timed_now();
+    own.coming    = true;
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY_FOR_NOW);
+    CHECK_INT(own.runs, 0);
+    own.coming = false;
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    CHECK_INT(timed_now() - timed, 1);
+    tni_product_forget();
+    own.coming = true;  // chosen by another process, and not compiled for this one yet
+    CHECK_INT(way_of(&s), TNI_BY_LIBRARY_FOR_NOW);
+    s.p.waits = true;
+    CHECK_INT(way_of(&s), TNI_BY_SMALL);
+    CHECK_INT(timed_now() - timed, 1);
+    end();
+}
+
 static void our_own_kernel_is_not_timed_for_what_it_cannot_do(void)
 {
     small s;
@@ -597,6 +624,7 @@ const test_case tests_product_plan[] = {
     TEST(a_choice_that_was_made_without_our_own_kernel_is_made_anew),
     TEST(our_own_kernel_is_not_chosen_without_timing_nor_in_a_capture),
     TEST(our_own_kernel_that_does_not_run_is_not_chosen),
+    TEST(until_our_own_kernel_is_compiled_the_library_serves_and_nothing_is_settled),
     TEST(our_own_kernel_is_not_timed_for_what_it_cannot_do),
     TEST(what_does_not_run_is_not_chosen),
     TEST(a_form_without_an_algorithm_is_refused_and_not_asked_for_again),

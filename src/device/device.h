@@ -47,6 +47,7 @@ typedef struct {
     int             ticket;   // as that of a kernel
     bool            sole;  // of run_then: only the kernel reads the result, which need not be there
     bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
+    bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
     struct tni_then *then;  // the device's own: what follows each part of the result
 } tni_call;
 

@@ -40,6 +40,12 @@ struct tni_engine {
     tni_profile      *profile;    // NULL before the first
 };
 
+// Whether nothing runs that is not compiled: what is measured or compared is what was.
+static inline bool tni_waits(const tni_engine *e)
+{
+    return e->compiles_first || e->profiling || e->verify;
+}
+
 // Evaluates root (TNI_READ) or everything pending. On failure the context's error says why; a step
 // that fails leaves every store at its last computed value.
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root);

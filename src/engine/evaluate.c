@@ -111,6 +111,7 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
                     .threads = r->e->threads,
                     .scratch = r->scratch ? r->scratch->data : NULL,
                     .ticket  = r->plan->notes ? tni_notes_ticket(r->plan, i) : 0,
+                    .waits   = tni_waits(r->e),
                     .why     = why };
     full_shape(n, &c.out);
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -232,6 +233,7 @@ static void bind_kernel(const run *r, tni_fused *k)
     for (int i = 0; i < k->kernel->nnumber; i++)
         k->launch.number[i] = number_word(r, &k->number[i]);
     k->launch.threads = r->e->threads;
+    k->launch.waits   = tni_waits(r->e);
     k->launch.fail[0] = 0;
 }
 

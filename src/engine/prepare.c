@@ -63,12 +63,6 @@ static bool is_ready(const tni_engine *e, const tni_plan *p)
     return true;
 }
 
-// What is measured or compared is what was compiled.
-static bool must_wait(const tni_engine *e)
-{
-    return e->compiles_first || e->profiling || e->verify;
-}
-
 // A plan of a loop over sizes brings those along that have waited.
 static bool prepare(tn_ctx *cx, tni_plan *p)
 {
@@ -84,7 +78,7 @@ static bool prepare(tn_ctx *cx, tni_plan *p)
             if (all->plan[i]->deeds == p->deeds && !prepare_kernels(cx, all->plan[i], false))
                 return false;
     }
-    return prepare_kernels(cx, p, must_wait(e) && !p->ready);
+    return prepare_kernels(cx, p, tni_waits(e) && !p->ready);
 }
 
 // ---- registers ---------------------------------------------------------------------------------

@@ -136,6 +136,7 @@ typedef struct {
     char             *scratch;  // as many bytes as the device asked for, aligned to 64
     int64_t           fail[2];  // after a CHECK failed: 1 + its instruction, and the index
     int               ticket;   // by which a CHECK that fails later is known; 0: fail is waited for
+    bool              waits;    // for its compiler, where a device could do without
 } tni_launch;
 
 // Finds per, phase, finish, phases and tails. False if the list breaks the rules.

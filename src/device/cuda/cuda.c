@@ -55,7 +55,6 @@ static int fill_seat(tni_cuda *c, void *stream)
     c->tf32              = is("TN_TF32", '1') && !is("NVIDIA_TF32_OVERRIDE", '0');
     c->deterministic     = is("TN_DETERMINISTIC", '1');
     c->compiles_first    = !c->gpu->interprets || !tni_gpu_interprets_first();
-    c->waits             = c->compiles_first;
     c->small = is("TN_SMALL", '0') ? TNI_NEVER : is("TN_SMALL", '1') ? TNI_ALWAYS : TNI_IF_FASTER;
     c->borrowed = stream != NULL;
     c->stream   = stream;

@@ -102,7 +102,7 @@ void tni_cuda_count(bool found)
 static size_t interpreter_room(tni_cuda *c, void *entry, const tni_launch *l)
 {
     tni_simt_program p;
-    if (c->waits || tni_compiled_ready(c->gpu->compiled, entry, l)) return 0;
+    if (tni_compiled_ready(c->gpu->compiled, entry, l)) return 0;
     return tni_simt_program_write(&p, l, c->gpu->limits.units) ? (size_t)p.scratch_bytes : 0;
 }
 
@@ -111,12 +111,12 @@ tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, vo
 {
     tni_cuda *c = seat;
     tni_cuda_enter(c);
-    c->waits    = wait || c->compiles_first;
-    tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, c->waits, why);
+    wait |= c->compiles_first;
+    tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, wait, why);
     // Taken now, so that a run does not end in the middle for want of it.
     for (int i = 0; s == TN_OK && i < n; i++) {
         size_t need = tni_compiled_room(c->gpu->compiled, entry[i], first[i]);
-        size_t also = interpreter_room(c, entry[i], first[i]);
+        size_t also = wait ? 0 : interpreter_room(c, entry[i], first[i]);
         if (also > need) need = also;
         if (!need || tni_cuda_scratch(c, need)) continue;
         tni_text_add(why, "cuda: out of memory for scratch");
@@ -179,6 +179,7 @@ static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
     l->scratch = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)p.scratch_bytes);
     if (!d.f || (p.scratch_bytes && !l->scratch)) return TN_EARG;
     memset(args, 0, sizeof args);
+    tni_replay_for_now(c);
     const void *state = (const void *)(uintptr_t)tni_cuda_state(c, l->ticket);
     tni_simt_program_pack(&p, l, state, args);
     int error = tni_replay_launch(c, &d, offset, args);
@@ -210,9 +211,10 @@ tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
     tni_compiled *t = c->gpu->compiled;
     tni_simt      m;
     tn_status     s;
+    bool          waits = l->waits || c->compiles_first;
     tni_cuda_enter(c);
-    const tni_variant *v = tni_compiled_take(t, entry, l, false, c->waits, &m, &s, why);
-    if (!v && !c->waits) {
+    const tni_variant *v = tni_compiled_take(t, entry, l, false, waits, &m, &s, why);
+    if (!v && !waits) {
         s = interpret(c, l, why);
         if (s == TN_EARG) v = tni_compiled_take(t, entry, l, false, true, &m, &s, why);
     }

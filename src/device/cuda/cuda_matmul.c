@@ -20,6 +20,11 @@ static int small_as_library(void *seat, const tni_product *p, char *out)
     return tni_small_launch(seat, p, out, false);
 }
 
+static bool small_is_there(void *seat)
+{
+    return tni_small_is_there(seat);
+}
+
 static bool has_small(const tni_cuda *c)
 {
     return c->gpu->limits.cluster >= TNI_SMALL_RANKS && c->small != TNI_NEVER;
@@ -36,6 +41,7 @@ static tni_product_place place_of(tni_cuda *c)
                                 .capturing = c->recorder.manner == TNI_CAPTURING,
                                 .timing    = !c->deterministic,
                                 .small     = has_small(c) ? small_as_library : NULL,
+                                .there     = small_is_there,
                                 .seat      = c };
 }
 
@@ -72,6 +78,7 @@ static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
         if (s != TN_OK) return s;
         way = tni_product_known(p, &at);
     }
+    if (way == TNI_BY_LIBRARY_FOR_NOW) tni_replay_for_now(c);
     if (way == TNI_BY_SMALL && (s = by_small(c, p, why)) != TN_EARG) return s;
     return by_library(c, p, &at, why);
 }

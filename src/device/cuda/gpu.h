@@ -63,9 +63,9 @@ typedef struct tni_cuda {
     bool              tf32;             // products of f32 may round to 10 bits of mantissa
     bool              deterministic;    // nothing is chosen by time
     bool              compiles_first;   // nothing is interpreted: TN_COMPILE=wait, or deterministic
-    bool              waits;            // the same for the plan at hand
     tni_when          small;            // products by product_small.h
     tni_cufunction    small_kernel[4];  // by how many blocks share a tile; NULL before the first
+    bool              small_there;      // see tni_small_is_there
     tni_cuptr         workspace;        // of cuBLASLt
     tni_cuptr         state;            // one for each ticket: see simt.h
     volatile int64_t *told;             // on the host: what the first CHECK that failed wrote

@@ -22,6 +22,7 @@ typedef struct {
 // A, B and D, which is also what is added to.
 typedef struct {
     tn_dtype    in, out;   // elements of A and B; of D and the bias
+    bool        waits;     // for the compiler of our own kernel
     bool        tf32;      // elements of f32 may be read with 10 bits of mantissa
     bool        adds;      // the product is added to what D holds
     bool        along;     // D's rows are the columns of the call's result: D is its transpose
@@ -70,6 +71,8 @@ typedef struct {
     // Where a kernel of our own may be chosen for products that it takes (product_small.h): launches
     // one with D in out, as the library would. NULL: never.
     int (*small)(void *seat, const tni_product *p, char *out);
+    // Whether that kernel need not be waited for. NULL: it need not.
+    bool (*there)(void *seat);
     void *seat;
 } tni_product_place;
 
@@ -83,9 +86,15 @@ tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at,
 // first choice.
 tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why);
 
-// How a product is done, as far as it is known: by the library, which may choose at the first run; by
+// How a product is done, as far as it is known: by the library, which may choose at the first run, or for
+// as long as the place's own kernel is being compiled; by
 // the place's own kernel; by neither, since the library has no algorithm.
-typedef enum { TNI_BY_LIBRARY, TNI_BY_SMALL, TNI_BY_NEITHER } tni_product_way;
+typedef enum {
+    TNI_BY_LIBRARY,
+    TNI_BY_LIBRARY_FOR_NOW,
+    TNI_BY_SMALL,
+    TNI_BY_NEITHER
+} tni_product_way;
 tni_product_way tni_product_known(const tni_product *p, const tni_product_place *at);
 
 // What this process did so far: products that it timed, and choices it found on disk.

@@ -199,6 +199,7 @@ bool tni_product_of(const tni_call *c, tni_product *p)
     if (c->op != TNI_matmul || c->nin != 2 || c->in[0].dtype != c->in[1].dtype) return false;
     if (!takes_types(c->in[0].dtype, c->out.dtype) || !take(&s, c) || !find_form(&s, p))
         return false;
+    p->waits = c->waits;
     p->in    = c->in[0].dtype;
     p->out   = c->out.dtype;
     p->width = s.n;

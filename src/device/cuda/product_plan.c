@@ -222,7 +222,7 @@ static tn_status refuse(const tni_ltjob *j)
 static tn_status warm_up(const tni_ltjob *j)
 {
     static const int64_t start[3] = { 0 };
-    if (j->plan->warm || j->p->adds) return TN_OK;
+    if (j->plan->warm || j->p->adds || j->plan->later) return TN_OK;
     j->plan->warm = true;
     if (j->plan->small && !j->at->small(j->at->seat, j->p, j->p->at[D])) return TN_OK;
     j->plan->small = false;
@@ -296,6 +296,14 @@ static tn_status get_plan(tni_ltjob *j)
     return s != TN_OK || j->plan->served ? s : refuse(j);
 }
 
+// Whether what our own kernel may be faster at has to be left to the library until that is compiled.
+static bool waits_for_small(const tni_ltjob *j)
+{
+    const tni_ltplan *n = j->plan;
+    if (!n->form.small || (n->settled && !n->small) || j->p->waits || !j->at->there) return false;
+    return !j->at->there(j->at->seat);
+}
+
 tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why)
 {
     tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
@@ -303,7 +311,8 @@ tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at,
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
     if (s == TN_OK) s = tni_lt_status(&j, set_bias(&j), "describing a product");
-    if (s == TN_OK && !j.plan->settled && !at->capturing) {
+    if (s == TN_OK && !at->capturing) j.plan->later = waits_for_small(&j);
+    if (s == TN_OK && !j.plan->settled && !at->capturing && !j.plan->later) {
         s = tni_choice_make(&j);
         if (s == TN_EARG) s = refuse(&j);
     }
@@ -334,6 +343,7 @@ tni_product_way tni_product_known(const tni_product *p, const tni_product_place 
     while (n && (n->hash != hash || memcmp(&n->form, &f, sizeof f) != 0)) n = n->next;
     tni_product_way way = !n           ? TNI_BY_LIBRARY
                           : !n->served ? TNI_BY_NEITHER
+                          : n->later   ? TNI_BY_LIBRARY_FOR_NOW
                           : n->small   ? TNI_BY_SMALL
                                        : TNI_BY_LIBRARY;
     pthread_mutex_unlock(&self.lock);

@@ -31,6 +31,7 @@ struct tni_ltplan {
     bool         settled;  // nothing better is to be looked for
     bool         warm;     // it was launched before, so that its code is loaded
     bool         small;    // the place's own kernel is faster than algo
+    bool         later;    // or may be: it is still being compiled, and algo serves until then
     const char  *bias;     // the one that desc has
 };
 

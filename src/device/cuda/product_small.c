@@ -66,16 +66,24 @@ static argument argument_of(const tni_product *p, const tni_small_cut *c, char *
     return a;
 }
 
+bool tni_small_is_there(tni_cuda *c)
+{
+    if (!c->small_there)
+        c->small_there = c->compiles_first ||
+                         tni_compiled_hand_soon(c->gpu->compiled, tni_text_small, TN_F32, TN_F32);
+    return c->small_there;
+}
+
 // The kernel for so many blocks on a tile, from a table of the seat. Its text takes more than a second
 // to compile, which the library's product does not wait for; then there is none yet.
-static tni_cufunction kernel_of(tni_cuda *c, int ranks)
+static tni_cufunction kernel_of(tni_cuda *c, int ranks, bool waits)
 {
     static const char *const name[] = { "small_1", "small_2", "small_4", "small_8" };
     tni_text                 why    = { "" };
     tn_status                s;
     int                      i = ranks == 1 ? 0 : ranks == 2 ? 1 : ranks == 4 ? 2 : 3;
     if (c->small_kernel[i]) return c->small_kernel[i];
-    if (c->waits || tni_compiled_hand_soon(c->gpu->compiled, tni_text_small, TN_F32, TN_F32))
+    if (waits || tni_small_is_there(c))
         c->small_kernel[i] = tni_compiled_hand(c->gpu->compiled, tni_text_small, name[i], TN_F32,
                                                TN_F32, &s, &why);
     return c->small_kernel[i];
@@ -84,7 +92,7 @@ static tni_cufunction kernel_of(tni_cuda *c, int ranks)
 int tni_small_launch(tni_cuda *c, const tni_product *p, char *out, bool overlaps)
 {
     tni_small_cut  cut = tni_small_cut_of(p, c->gpu->limits.units);
-    tni_cufunction f   = kernel_of(c, cut.ranks);
+    tni_cufunction f   = kernel_of(c, cut.ranks, p->waits);
     if (!f) return TNI_CU_NOT_FOUND;
     argument a        = argument_of(p, &cut, out);
     uint32_t offset[] = { 0, sizeof a };

@@ -24,6 +24,7 @@ typedef struct tni_replay {
     int       captures;
     bool      capture;  // the run that begins next is to be captured
     bool      never;    // launches are plain
+    bool      once;     // those of the next run are
     int       graphs;
     graph     graph[GRAPHS];
 } replay;
@@ -157,6 +158,11 @@ bool tni_replay_does(tni_cuda *c, const void *mark, size_t bytes)
     return r->manner == TNI_CAPTURING;
 }
 
+void tni_replay_for_now(tni_cuda *c)
+{
+    c->recorder.for_now = true;
+}
+
 void tni_replay_never(tni_cuda *c)
 {
     if (c->recorder.plan) c->recorder.plan->never = true;
@@ -223,6 +229,10 @@ static int repeat(tni_cuda *c, bool *again)
     replay *p     = c->recorder.plan;
     graph  *g     = c->recorder.failed ? NULL : find_graph(p);
     int     error = TNI_CU_OK;
+    if (c->recorder.for_now) {
+        p->once = *again = true;
+        return error;
+    }
     for (size_t i = 0; g && !error && i < g->log.deeds; i++)
         if (!is_equal(&g->log, &c->recorder.now, i)) error = change_node(c, g, i);
     if (g && !error) return launch_graph(c, g);
@@ -268,7 +278,7 @@ static int finish_capture(tni_cuda *c, bool *again)
 
 static tni_manner manner_of(const replay *p)
 {
-    if (!p || p->never || p->runs < PLAIN_RUNS || p->c->plainly) return TNI_PLAINLY;
+    if (!p || p->never || p->once || p->runs < PLAIN_RUNS || p->c->plainly) return TNI_PLAINLY;
     return p->capture ? TNI_CAPTURING : TNI_WRITING_DOWN;
 }
 
@@ -282,11 +292,13 @@ void tni_replay_begin(void *seat, void **memory)
         *memory = p;
     }
     tni_cuda_enter(c);
-    r->plan   = *memory;
-    r->failed = false;
-    r->given  = 0;
-    r->joins  = false;
-    r->manner = manner_of(r->plan);
+    r->plan    = *memory;
+    r->failed  = false;
+    r->given   = 0;
+    r->joins   = false;
+    r->for_now = false;
+    r->manner  = manner_of(r->plan);
+    if (r->plan) r->plan->once = false;
     log_clear(&r->now);
     tni_cuda_join(c);  // before a capture begins: what waits for uploads is no part of the graph
     if (r->manner != TNI_CAPTURING) return;
@@ -311,7 +323,7 @@ tn_status tni_replay_end(void *seat, bool ok, bool *again, tni_text *why)
         error = finish_capture(c, again);
     } else if (ok && r->manner == TNI_WRITING_DOWN) {
         error = repeat(c, again);
-    } else if (r->plan) {
+    } else if (r->plan && !r->for_now) {
         r->plan->runs++;
         r->plan->never |= ok && r->given <= 1 && !r->joins;
     }

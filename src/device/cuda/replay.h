@@ -40,10 +40,11 @@ typedef struct {
 // The run at hand, part of a seat.
 typedef struct {
     tni_manner         manner;
-    struct tni_replay *plan;    // NULL outside of a run
-    bool               failed;  // memory was out while writing down
-    int                given;   // kernels and work of libraries in this run so far
-    bool               joins;   // one of the kernels does
+    struct tni_replay *plan;     // NULL outside of a run
+    bool               failed;   // memory was out while writing down
+    int                given;    // kernels and work of libraries in this run so far
+    bool               joins;    // one of the kernels does
+    bool               for_now;  // see tni_replay_for_now
     tni_log            now;
     int64_t            graphs, changed;  // launched so far; nodes that got new arguments
 } tni_recorder;
@@ -55,6 +56,9 @@ int tni_replay_launch(struct tni_cuda *c, const tni_deed *what, const uint32_t *
                       const char *bytes);
 // Whether work of another kind, which its mark tells apart from all other, is to be launched now.
 bool tni_replay_does(struct tni_cuda *c, const void *mark, size_t bytes);
+// Something better than what is launched in the run at hand is being compiled: the run is no graph, and
+// does not count as one of those before a graph.
+void tni_replay_for_now(struct tni_cuda *c);
 // The run at hand waits for the device, or depends on values: it can never be a graph.
 void tni_replay_never(struct tni_cuda *c);
 

@@ -601,16 +601,6 @@ tni_registers tni_compiled_registers(tni_compiled *t, void *at, const tni_launch
     return r;
 }
 
-bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
-{
-    pthread_mutex_lock(&t->lock);
-    tni_simt   m     = choose_shape(t, at, l);
-    const job *j     = variant_of(at, &m.class) ? NULL : job_of(t, at, &m.class);
-    bool       ready = t->never || variant_of(at, &m.class) || (j && j->u.state == BUILD_DONE);
-    pthread_mutex_unlock(&t->lock);
-    return ready;
-}
-
 // Starts to compile for a class, unless that is under way or was tried. The lock is held.
 static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *c, bool wait,
                                tni_text *why)
@@ -622,6 +612,20 @@ static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *
     if (job_add(j, e, c)) return send_job(t, j, wait, why);
     job_free(&j->u);
     return out_of_memory(t, why);
+}
+
+// What spills is ready once its lean shape was compiled too, so that the planner weighs the better one.
+bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
+{
+    tni_text why = { "" };
+    pthread_mutex_lock(&t->lock);
+    tni_simt m     = wanted_shape(t, at, l);
+    bool     ready = t->never || variant_of(at, &m.class);
+    if (!ready && start_variant(t, at, &m.class, false, &why) != TN_OK) ready = true;
+    const job *j = ready ? NULL : job_of(t, at, &m.class);
+    ready |= !j || j->u.state == BUILD_DONE;
+    pthread_mutex_unlock(&t->lock);
+    return ready;
 }
 
 // A launch of a class that none before was of. If it spills, the lean one is tried.
@@ -739,20 +743,35 @@ bool tni_compiled_hand_soon(tni_compiled *t, const char *const *text, tn_dtype x
 
 // ---- the interpreter ---------------------------------------------------------------------------
 
-// The unit of a level, found or new; NULL when memory is out. The lock is held.
-static unit *interpreter_of(tni_compiled *t, tni_interpreter_level level)
+static char *interpreter_text(const tni_compiled *t, tni_interpreter_level level)
 {
     tni_heap      heap = tni_heap_default();
     tni_emit_item item = { .opts = &level };
+    return tni_source(&heap, t->o.by->dialect, tni_emit_interpreter, 1, &item,
+                      level < TNI_INTERPRET_ALL);
+}
+
+// The unit of a level, found or new; NULL when memory is out. The lock is held.
+static unit *interpreter_of(tni_compiled *t, tni_interpreter_level level)
+{
     if (t->interpreter[level]) return t->interpreter[level];
     unit *u = calloc(1, sizeof *u);
     if (!u) return NULL;
     *u      = (unit){ .t = t, .what = "interpreter", .kernels = 1, .how = TNI_BUILD_SOON };
-    u->text = tni_source(&heap, t->o.by->dialect, tni_emit_interpreter, 1, &item,
-                         level < TNI_INTERPRET_ALL);
+    u->text = interpreter_text(t, level);
     if (u->text) return t->interpreter[level] = u;
     free(u);
     return NULL;
+}
+
+// An interpreter that could not be built is built again: a GPU that could not be opened had no place for
+// it. The lock is held.
+static void retry_interpreter(unit *u, tni_interpreter_level level)
+{
+    if (u->state != BUILD_DONE || u->program || !(u->text = interpreter_text(u->t, level))) return;
+    u->state  = BUILD_WAITS;
+    u->status = TN_OK;
+    u->why    = (tni_text){ "" };
 }
 
 static void *interpreter_function(tni_compiled *t, tni_interpreter_level level)
@@ -786,6 +805,7 @@ void tni_compiled_interpreters_soon(tni_compiled *t)
     pthread_mutex_lock(&t->lock);
     for (int i = 0; i < (t->no_double ? TNI_INTERPRET_ALL : TNI_INTERPRETERS); i++) {
         unit *u = interpreter_of(t, i);
+        if (u) retry_interpreter(u, i);
         if (u) queue_unit(u, false);
     }
     pthread_mutex_unlock(&t->lock);

@@ -125,7 +125,8 @@ static tn_status launch(writing *w, const tni_call *c, size_t *room)
         return TN_OK;
     }
     w->l.scratch = c->scratch;
-    tn_status s  = d->prepare(c->seat, 1, &l, &entry, false, c->why);
+    w->l.waits   = c->waits;
+    tn_status s  = d->prepare(c->seat, 1, &l, &entry, c->waits, c->why);
     return s == TN_OK && !c->ahead ? d->launch(c->seat, entry, &w->l, c->why) : s;
 }
 
