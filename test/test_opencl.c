@@ -388,9 +388,9 @@ static void a_device_without_doubles_does_all_but_f64(void)
     tni_cl *cl = tni_cl_get();
     if (!cl->fp64) SKIP("it is one");
     tn_ctx *cx[2];
-    cl->fp64 = false;
-    cx[0]    = open_opencl(true);
-    cx[1]    = open_quiet("ref", 1);
+    tni_compiled_doubles(cl->compiled, false);
+    cx[0] = open_opencl(true);
+    cx[1] = open_quiet("ref", 1);
     table_seed(5);
     for (int dt = 0; dt < TN_F64; dt++) {
         input      in = input_make((tn_dtype)dt, STEPPED, 2, (int64_t[]){ 19, 23 }, WILD);
@@ -411,7 +411,7 @@ static void a_device_without_doubles_does_all_but_f64(void)
     CHECK_STR(tn_error_text(cx[0]), "");
     CHECK_STATUS(tn_eval_of(tn_exp(tn_full(cx[0], TN_F64, TN_SHAPE(3, 7), 2))), TN_EDEVICE);
     CHECK(strstr(tn_error_text(cx[0]), "the opencl device has no f64") != NULL);
-    cl->fp64 = true;
+    tni_compiled_doubles(cl->compiled, true);
     tn_close(cx[0]);
     tn_close(cx[1]);
 }

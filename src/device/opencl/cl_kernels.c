@@ -43,15 +43,15 @@ tni_compiled *tni_cl_compiled_new(tni_cl *cl)
                                         .units        = (int)cl->units },
                             .batch  = cl->batch,
                             .counts = &counts };
-    return tni_compiled_new(&o);
+    tni_compiled     *t = tni_compiled_new(&o);
+    if (t) tni_compiled_doubles(t, cl->fp64);
+    return t;
 }
 
 tni_compiled *tni_cl_compiled(void *seat)
 {
-    tni_cl *cl = tni_cl_get();
     (void)seat;
-    tni_compiled_doubles(cl->compiled, cl->fp64);
-    return cl->compiled;
+    return tni_cl_get()->compiled;
 }
 
 void tni_cl_counts(int64_t *compiled, int64_t *found)

@@ -26,7 +26,8 @@ static size_t scratch(const tni_call *c)
 static tn_status run(const tni_call *c)
 {
     bool widens = c->op == TNI_cast && c->out.dtype == TN_F64 && c->in[0].dtype != TN_F64;
-    if (widens && !tni_cl_get()->fp64) return tni_cl_to_double(&groups, c);
+    if (widens && !tni_compiled_has_doubles(tni_cl_compiled(c->seat)))
+        return tni_cl_to_double(&groups, c);
     return tni_groups_run(&groups, c);
 }
 

@@ -28,7 +28,7 @@ typedef struct {
     atomic_llong compiled, found;
 } tni_compiled_counts;
 
-// The kernels of one device. The device owns it. no_double may be changed between calls.
+// The kernels of one device. The device owns it.
 typedef struct tni_compiled tni_compiled;
 
 typedef struct {
@@ -42,7 +42,7 @@ typedef struct {
 
 // NULL when memory is out.
 tni_compiled *tni_compiled_new(const tni_compiled_opts *o);
-// Whether the device computes in f64; it does unless told otherwise.
+// Whether the device computes in f64; it does unless told otherwise, before any other thread has the table.
 void tni_compiled_doubles(tni_compiled *t, bool has);
 bool tni_compiled_has_doubles(const tni_compiled *t);
 
