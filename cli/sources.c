@@ -85,7 +85,9 @@ static tn_csv_opts csv_options(const cli_settings *s, const spec *p, const char 
                           .no_header     = *header ? !strcmp(header, "no") : s->no_header,
                           .schema        = schema,
                           .missing       = missing_of(s),
-                          .missing_words = s->missing_words };
+                          .missing_words = s->missing_words,
+                          .held_out      = HELD_OUT,
+                          .split_seed    = (uint64_t)s->seed };
 }
 
 static tn_data *open_csv(tn_ctx *cx, const request *r, bool test)

@@ -392,6 +392,45 @@ static void missing_numbers_get_the_mean_of_their_column(void)
     finish(cx);
 }
 
+// Rows 1 .. 40 with the square of their number; every fourth misses it.
+static void rows_held_out_count_to_no_mean(void)
+{
+    tn_ctx     *cx         = begin();
+    tn_csv_opts o          = { .missing = TN_MISSING_MEAN, .held_out = 0.25, .split_seed = 7 };
+    char        text[2000] = "n,y\n";
+    for (int i = 1; i <= 40; i++) {
+        size_t used = strlen(text);
+        if (i % 4) snprintf(text + used, sizeof text - used, "%d,%d.5\n", i * i, i);
+        else snprintf(text + used, sizeof text - used, ",%d.5\n", i);
+    }
+    tn_data *d = read_text(cx, text, o), *test = tn_data_split(d, o.held_out, o.split_seed);
+    CHECK_INT(tn_data_count(test), 10);
+    double sum = 0, mean, v = 0;
+    int    n = 0, checked = 0;
+    for (int64_t k = 0; k < tn_data_count(d); k++) {
+        int64_t i = tn_data_row(d, k) + 1;
+        if (i % 4) sum += (double)(i * i), n++;
+    }
+    mean = (double)(float)(sum / n);
+    CHECK(n < 30 && mean != 0);
+    for (int part = 0; part < 2; part++) {
+        tn_data *of = part ? test : d;
+        tn_data_shuffle(of, false, 0);
+        for (int64_t k = 0; k < tn_data_count(of); k++) {
+            tn_batch b = tn_next(of, 1);
+            int64_t  i = tn_data_row(of, k) + 1;
+            CHECK_STATUS(tn_read(b.x, TN_F64, &v, 1), TN_OK);
+            CHECK_NEAR(v, i % 4 ? (double)(i * i) : mean, 0);
+            checked += i % 4 == 0;
+        }
+    }
+    CHECK_INT(checked, 10);
+    o.held_out = 1;
+    CHECK(read_text(cx, text, o) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "csv: held_out 1 is not from 0 to 1, without 1");
+    finish(cx);
+}
+
 static void missing_cells_can_be_an_input_of_their_own(void)
 {
     tn_ctx  *cx = begin();
@@ -550,6 +589,7 @@ const test_case tests_csv[] = {
     TEST(rows_to_predict_need_no_target),
     TEST(a_table_may_be_all_inputs),
     TEST(missing_numbers_get_the_mean_of_their_column),
+    TEST(rows_held_out_count_to_no_mean),
     TEST(missing_cells_can_be_an_input_of_their_own),
     TEST(rows_with_missing_cells_can_be_left_out),
     TEST(missing_cells_do_not_make_a_column_of_words),

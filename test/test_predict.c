@@ -148,6 +148,23 @@ static void a_c_program_loads_what_the_tool_trained(void)
     scratch_close();
 }
 
+// The schema that is saved has the means of the rows that were trained on.
+static void missing_cells_get_the_mean_of_the_rows_trained_on(void)
+{
+    if (!begin()) return;
+    write_rows("train.csv", true, false, 0, 200);
+    runs(0, "echo ',Rome,1050000' >>train.csv; tenon train --model mlp --data csv:train.csv"
+            " --epochs 1 --seed 3 --missing mean --save m --quiet");
+    tn_ctx     *cx   = tn_open("cpu");
+    tn_csv_opts o    = { .missing = TN_MISSING_MEAN, .held_out = 0.1, .split_seed = 3 };
+    const char *have = tn_file_meta(tn_file_open(cx, scratch_path("m")), "schema");
+    CHECK_STR(have, tn_data_schema(tn_csv(cx, scratch_path("train.csv"), o)));
+    o.held_out = 0;
+    CHECK(strcmp(have, tn_data_schema(tn_csv(cx, scratch_path("train.csv"), o))) != 0);
+    tn_close(cx);
+    scratch_close();
+}
+
 static void missing_cells_are_filled_flagged_or_skipped_as_in_training(void)
 {
     if (!begin()) return;
@@ -358,6 +375,7 @@ const test_case tests_predict[] = {
     TEST(predictions_are_written_over_a_file_by_force_alone),
     TEST(numbers_come_in_the_units_of_the_target),
     TEST(a_c_program_loads_what_the_tool_trained),
+    TEST(missing_cells_get_the_mean_of_the_rows_trained_on),
     TEST(missing_cells_are_filled_flagged_or_skipped_as_in_training),
     TEST(separator_and_header_are_settings_that_are_kept),
     TEST(a_target_that_never_changes_is_said),

@@ -137,6 +137,10 @@ typedef struct {
     bool        no_target;  // there is x alone; a file may lack the target of its schema
     int missing;  // of tn_missing. A row without its target is left out, unless it is an error
     const char *missing_words;  // with commas, in any case; NULL: "NA,NaN,null,?"
+    // The rows that tn_data_split(d, held_out, split_seed) takes off afterwards count to no mean that
+    // fills missing cells, so that nothing of a test is trained on. 0: every row counts.
+    double   held_out;
+    uint64_t split_seed;
 } tn_csv_opts;
 // x (B, columns) f32: numbers as they are, categories one-hot. y i64 of a category or f32 (B, 1).
 // A target of whole numbers counts as categories where there are at most 20 of them, with five rows

@@ -356,6 +356,8 @@ static tn_data *open_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
         return tni_fail(cx, TN_EARG, "csv: a quote or the end of a line cannot be the separator");
     if (o.missing < TN_MISSING_ERROR || o.missing > TN_MISSING_SKIP)
         return tni_fail(cx, TN_EARG, "csv: missing is %d, none of tn_missing", o.missing);
+    if (!(o.held_out >= 0 && o.held_out < 1))
+        return tni_fail(cx, TN_EARG, "csv: held_out %g is not from 0 to 1, without 1", o.held_out);
     tni_content m;
     if (!tni_content_open(cx, "csv", path, NULL, &m)) return NULL;
     tni_csv        *t = tni_zalloc(&cx->heap, sizeof *t);

@@ -101,7 +101,8 @@ typedef struct {
     bool     filled, flagged;  // missing numbers have a mean; and an input that says so
     float    mean;
     int64_t  numbers, texts, missing;  // cells that are one, while kinds are found out
-    double   sum;                      // of the numbers
+    int64_t  known;                    // of the cells that the mean is taken over, the numbers
+    double   sum;                      // of these
 } tni_csv_column;
 
 enum { TNI_CSV_NONE = UINT16_MAX };  // of a category's index
@@ -155,6 +156,7 @@ typedef struct {
     tni_csv       *t;
     tni_csv_reader start, r;  // at the first row; where we are
     uint32_t      *place, cells;
+    bool           held_out;  // the row being stored counts to no mean
     int            integers;  // different values of the target so far, all whole; -1: it is not so
     double         integer[TNI_CSV_INTEGER_CLASSES];
 } tni_csv_reading;

@@ -78,7 +78,6 @@ static void note_cell(tni_csv_reading *r, const tni_csv_cell *c, uint32_t column
         return;
     }
     tni_csv_kind kind = tni_csv_look(c, &v);
-    if (kind == TNI_CSV_NUMBER) col->sum += v;
     if (kind == TNI_CSV_NUMBER || kind == TNI_CSV_COMMA) col->numbers++;
     if (kind == TNI_CSV_TEXT) col->texts++;
     if (kind == TNI_CSV_NUMBER && column == r->t->target) note_integer(r, v);
@@ -141,14 +140,12 @@ static bool make_integers(tni_csv_reading *r)
     return true;
 }
 
-// What becomes of the missing cells of a column of numbers. One that has none here has a mean too, for
-// the files that are read by its schema.
+// What becomes of the missing cells of a column of numbers. One that has none here is filled too, in the
+// files that are read by its schema.
 static void choose_filling(const tni_csv_reading *r, tni_csv_column *c)
 {
-    c->filled   = r->o.missing == TN_MISSING_MEAN || r->o.missing == TN_MISSING_CATEGORY;
-    c->flagged  = r->o.missing == TN_MISSING_CATEGORY && c->missing > 0;
-    double mean = c->filled && c->numbers > 0 ? c->sum / (double)c->numbers : 0;
-    c->mean     = fabs(mean) <= FLT_MAX ? (float)mean : 0;  // else a cell is an error, further on
+    c->filled  = r->o.missing == TN_MISSING_MEAN || r->o.missing == TN_MISSING_CATEGORY;
+    c->flagged = r->o.missing == TN_MISSING_CATEGORY && c->missing > 0;
 }
 
 bool tni_csv_survey(tni_csv_reading *r)
@@ -195,12 +192,26 @@ static bool number_of(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, dou
 
 static bool store_number(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, unsigned char *dst)
 {
-    double v      = NAN;
-    bool   filled = r->t->column[r->place[i]].filled && is_missing(r, c);
+    double          v      = NAN;
+    tni_csv_column *col    = &r->t->column[r->place[i]];
+    bool            filled = col->filled && is_missing(r, c);
     if (!filled && !number_of(r, c, i, &v)) return false;
     float f = (float)v;
     memcpy(dst, &f, sizeof f);
+    if (!filled && !r->held_out) {
+        col->sum += v;
+        col->known++;
+    }
     return true;
+}
+
+// The means that fill missing cells, once all numbers are there. Those of a schema stay.
+static void take_means(const tni_csv_reading *r)
+{
+    for (uint32_t i = 0; i < r->t->columns && !r->o.schema; i++) {
+        tni_csv_column *c = &r->t->column[i];
+        if (c->filled && c->known > 0) c->mean = (float)(c->sum / (double)c->known);
+    }
 }
 
 // Adds a category, or says why it cannot be.
@@ -249,13 +260,15 @@ static bool store_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i
 
 static bool store_rows(tni_csv_reading *r)
 {
-    tni_csv       *t   = r->t;
-    unsigned char *row = t->rows;
+    tni_csv       *t     = r->t;
+    unsigned char *row   = t->rows;
+    tni_split      split = tni_split_of(t->source.count, r->o.held_out, r->o.split_seed);
     tni_csv_cell   c;
     r->r = r->start;
     for (int64_t k = 0, number = 0; k < t->source.count; number++) {
         tni_csv_row(&r->r);
-        bool out = is_left_out(r);
+        bool out    = is_left_out(r);
+        r->held_out = tni_split_takes(&split, k);
         for (uint32_t i = 0; i < r->cells; i++) {
             const tni_csv_column *col = &t->column[r->place[i]];
             if (!tni_csv_next(&r->r, &c)) return tni_csv_bad_line(r);
@@ -269,6 +282,7 @@ static bool store_rows(tni_csv_reading *r)
         row += t->row_bytes;
         k++;
     }
+    take_means(r);
     return true;
 }
 

@@ -1,6 +1,5 @@
 // Datasets: making, asking, settings, splitting, the cursor.
 #include "data/dataset.h"
-#include "data/order.h"
 
 #include <string.h>
 
@@ -181,14 +180,19 @@ tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 
 // ---- splitting ---------------------------------------------------------------------------------
 
-// The items at the first `take` places of a random order go to `out`, the rest to `rest`; both keep
-// the order they had.
-static void deal(const tn_data *d, const tni_order *order, int64_t take, int64_t *out,
-                 int64_t *rest)
+tni_split tni_split_of(int64_t count, double fraction, uint64_t seed)
+{
+    int64_t take = (int64_t)(fraction * (double)count + 0.5);
+    return (tni_split){ .order = tni_order_by(tni_draw_by(TNI_DRAW_SPLIT, seed, 0, 0), count),
+                        .take  = take < count ? take : 0 };
+}
+
+// What is taken goes to `out`, the rest to `rest`.
+static void deal(const tn_data *d, const tni_split *split, int64_t *out, int64_t *rest)
 {
     for (int64_t i = 0; i < d->count; i++) {
         int64_t item = d->items ? d->items[i] : i;
-        if (tni_order_item(order, i) < take) *out++ = item;
+        if (tni_split_takes(split, i)) *out++ = item;
         else *rest++ = item;
     }
 }
@@ -201,8 +205,9 @@ tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
         return tni_fail(cx, TN_EARG, "data_split: %g is not between 0 and 1", fraction);
     if ((uint64_t)d->count > PTRDIFF_MAX / sizeof *d->items)
         return tni_fail_memory(cx, "data_split");
-    int64_t take = (int64_t)(fraction * (double)d->count + 0.5);
-    if (take < 1 || take >= d->count)
+    tni_split split = tni_split_of(d->count, fraction, seed);
+    int64_t   take  = split.take;
+    if (take == 0)
         return tni_fail(cx, TN_EARG, "data_split: %g of %lld items leaves one side empty", fraction,
                         (long long)d->count);
     int64_t *out  = tni_alloc(&cx->heap, (size_t)take * sizeof *out);
@@ -214,8 +219,7 @@ tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
         return tni_fail_memory(cx, "data_split");
     }
     tni_loader_cancel(&d->loader);
-    tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_SPLIT, seed, 0, 0), d->count);
-    deal(d, &order, take, out, rest);
+    deal(d, &split, out, rest);
     tni_free(&cx->heap, d->items);
     d->items = rest;
     d->count -= take;

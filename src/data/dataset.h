@@ -3,6 +3,7 @@
 #define TNI_DATA_DATASET_H
 
 #include "data/loader.h"
+#include "data/order.h"
 
 // Where items come from. A reader's struct begins with it and is shared, unchanged, by the datasets
 // split from one another; the last of them frees it. get fills one item: dst[f] has room for field
@@ -40,6 +41,19 @@ struct tn_data {
 // A dataset of all items, shuffled by the context's seed. Takes the source over, also on failure:
 // then it is freed, NULL is returned, and the error (its text begins with op, "idx") is reported.
 tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_source *s);
+
+// Which of so many items tn_data_split takes: those at the first places of a random order, and all of
+// them keep the order they had. take is 0 where one side would be empty.
+typedef struct {
+    tni_order order;
+    int64_t   take;
+} tni_split;
+
+tni_split          tni_split_of(int64_t count, double fraction, uint64_t seed);
+static inline bool tni_split_takes(const tni_split *s, int64_t i)
+{
+    return s->take > 0 && tni_order_item(&s->order, i) < s->take;
+}
 
 // Describes a field of one item.
 tn_array tni_field(tn_dtype dt, int rank, const int64_t *size);
