@@ -1,5 +1,6 @@
 // Saying what a plan does: kernels and calls, the bytes they move, the lines they come from, and the
 // memory it was given.
+#include "base/pieces.h"
 #include "engine/step_facts.h"
 
 #include <stdio.h>
@@ -18,11 +19,6 @@ typedef struct {
 } account;
 
 // ---- counting ----------------------------------------------------------------------------------
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 // Adds what an item reads of inputs. A view that many ops read is added by itself, once.
 static void add_reads(const account *a, size_t i, int64_t *reads)
@@ -64,7 +60,7 @@ static bool count_least(account *a)
     if (!reads) return false;
     for (size_t i = 0; i < g->count; i++) add_reads(a, i, reads);
     for (size_t i = 0; i < g->inputs; i++)
-        a->least += smaller(reads[i], tni_node_bytes(g->input[i].n));
+        a->least += tni_lesser(reads[i], tni_node_bytes(g->input[i].n));
     for (size_t i = 0; i < g->count; i++)
         if (is_result(a, i)) a->least += tni_written_bytes(g, a->p, i);
     tni_free(&g->cx->heap, reads);

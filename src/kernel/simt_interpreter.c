@@ -1,6 +1,7 @@
 // Programs for the interpreter: a kernel and its launch as words.
 #include "kernel/simt_interpreter.h"
 
+#include "base/pieces.h"
 #include "tensor/dtype.h"
 
 #include <string.h>
@@ -262,21 +263,6 @@ static void put_tails(writer *w)
 
 // ---- shape -------------------------------------------------------------------------------------
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 // Threads of a row. Where neighbours lie along R they take them; where they lie along P they take rows,
 // unless there are too few rows to keep the device busy. Who adds up columns has them to himself, so
 // that the team is the group.
@@ -299,19 +285,23 @@ static void choose_shape(writer *w, int units)
 {
     enum { EACH = 8, MOST_PARTS = 512, MOST_SCRATCH = 32 << 20 };
     int64_t *head = w->p->word, full = (int64_t)units * EACH, team = team_of(w);
-    int64_t  parts = most(1, least(full, ceil_div(w->rows * team, TNI_INTERPRETER_THREADS)));
+    int64_t  parts = tni_greater(1, tni_lesser(full,
+                                               tni_pieces(w->rows * team, TNI_INTERPRETER_THREADS)));
     int64_t  tiles = 1;
-    if (w->tails) parts = least(parts, MOST_PARTS);
-    if (w->columns) parts = least(parts, most(1, MOST_SCRATCH / (8 * w->cols * w->tails)));
+    if (w->tails) parts = tni_lesser(parts, MOST_PARTS);
+    if (w->columns)
+        parts = tni_lesser(parts, tni_greater(1, MOST_SCRATCH / (8 * w->cols * w->tails)));
     if (w->columns && !w->reduces)
-        tiles = most(1, least(full / parts, ceil_div(w->cols, TNI_INTERPRETER_THREADS)));
+        tiles = tni_greater(1,
+                            tni_lesser(full / parts, tni_pieces(w->cols, TNI_INTERPRETER_THREADS)));
     head[TNI_W_TEAM]  = team;
     head[TNI_W_PARTS] = parts;
-    head[TNI_W_TILE]  = ceil_div(w->cols, tiles);
-    head[TNI_W_TILES] = tiles = ceil_div(w->cols, head[TNI_W_TILE]);
+    head[TNI_W_TILE]  = tni_pieces(w->cols, tiles);
+    head[TNI_W_TILES] = tiles = tni_pieces(w->cols, head[TNI_W_TILE]);
     w->p->groups              = parts * tiles;
     w->p->finish_groups       = 0;
-    if (w->tails) w->p->finish_groups = least(full, ceil_div(w->cols, TNI_INTERPRETER_THREADS));
+    if (w->tails)
+        w->p->finish_groups = tni_lesser(full, tni_pieces(w->cols, TNI_INTERPRETER_THREADS));
 }
 
 static void find_facts(writer *w)

@@ -7,7 +7,7 @@
 #include "base/pool.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm_kernel.h"
-#include "device/cpu/pieces.h"
+#include "base/pieces.h"
 #include "device/cpu/then.h"
 
 #include <limits.h>

@@ -9,7 +9,7 @@
 // M rows of c, N columns, K depth.
 #include "base/pool.h"
 #include "device/cpu/gemm_kernel.h"
-#include "device/cpu/pieces.h"
+#include "base/pieces.h"
 #include "device/cpu/then.h"
 #include "kernel/prelude.h"
 

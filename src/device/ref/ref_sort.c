@@ -1,6 +1,8 @@
 // argsort: a stable merge sort of the indices along an axis, in two arrays of scratch memory.
 #include "ref.h"
 
+#include "base/pieces.h"
+
 size_t tni_ref_argsort_scratch(const tni_call *c)
 {
     return 2 * (size_t)c->out.size[c->attr->axis.axis] * sizeof(int64_t);
@@ -33,18 +35,13 @@ static void merge(const line *l, const int64_t *from, int64_t *to, int64_t lo, i
     }
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 // Merges runs of growing length to and fro. Returns the one of the two arrays that is sorted.
 static int64_t *sort(const line *l, int64_t n, int64_t *a, int64_t *b)
 {
     for (int64_t i = 0; i < n; i++) a[i] = i;
     for (int64_t run = 1; run < n; run *= 2) {
         for (int64_t lo = 0; lo < n; lo += 2 * run)
-            merge(l, a, b, lo, smaller(lo + run, n), smaller(lo + 2 * run, n));
+            merge(l, a, b, lo, tni_lesser(lo + run, n), tni_lesser(lo + 2 * run, n));
         int64_t *sorted = b;
         b               = a;
         a               = sorted;

@@ -1,12 +1,17 @@
 // Counting in pieces: how work and memory are cut.
-#ifndef TNI_DEVICE_CPU_PIECES_H
-#define TNI_DEVICE_CPU_PIECES_H
+#ifndef TNI_BASE_PIECES_H
+#define TNI_BASE_PIECES_H
 
 #include <stdint.h>
 
 static inline int64_t tni_lesser(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static inline int64_t tni_greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 // How many pieces make up the total, the last of which may be smaller.
