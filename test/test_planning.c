@@ -51,6 +51,48 @@ static void computed_views_are_told_apart(void)
     tn_close(cx);
 }
 
+// Bytes that the kernels of what is pending move; -1 on error.
+static long long bytes_moved(tn_ctx *cx)
+{
+    static char page[1 << 16];
+    long long   n = -1;
+    FILE       *f = fmemopen(page, sizeof page, "w");
+    if (!CHECK(f != NULL)) return -1;
+    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    fclose(f);
+    return sscanf(page, "%*d kernels, %lld bytes", &n) == 1 ? n : -1;
+}
+
+// The sum of sin(v) cos(v') over slices of a product: one slice, the same one made twice, or another.
+static void slices_of_what_is_computed_are_read_once_where_they_are_equal(void)
+{
+    enum { SIDE = 8, PART = 4 };
+    tn_ctx *cx = open_cpu();
+    float   v[SIDE * SIDE];
+    double  product[SIDE][SIDE] = { { 0 } };
+    for (int i = 0; i < SIDE * SIDE; i++) v[i] = (float)(i % 7 - 3) * 0.25f;
+    for (int i = 0; i < SIDE * SIDE * SIDE; i++)
+        product[i / SIDE / SIDE][i % SIDE] += v[i / SIDE] * v[i / SIDE % SIDE * SIDE + i % SIDE];
+    tn_tensor *x     = tn_keep(tn_from(cx, TN_F32, TN_SHAPE(SIDE, SIDE), v));
+    long long  moved = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (int from = -1; from < PART; from++) {
+            tn_scope  *s = tn_begin(cx);
+            tn_tensor *m = tn_matmul(x, x), *a = tn_slice(m, 1, 0, PART, 1);
+            tn_tensor *b    = from < 0 ? a : tn_slice(m, 1, from, from + PART, 1);
+            tn_tensor *y    = tn_sum_all(tn_mul(tn_sin(a), tn_cos(b)));
+            double     want = 0;
+            for (int i = 0; i < SIDE * PART; i++)
+                want += sin(product[i / PART][i % PART]) *
+                        cos(product[i / PART][i % PART + (from < 0 ? 0 : from)]);
+            if (from < 0) moved = bytes_moved(cx);
+            else test_case_result((bytes_moved(cx) == moved) == (from == 0), "from %d", from);
+            CHECK_NEAR(tn_item(y), want, 1e-5);
+            tn_end(s);
+        }
+    tn_close(cx);
+}
+
 // Ids that lie far apart, with what was made in between forgotten, and those of one step after the
 // other: graphs and walks of both find the order.
 static void what_was_recorded_far_apart_is_in_order(void)
@@ -200,6 +242,7 @@ const test_case tests_planning[] = {
     TEST(largest_values_of_16_bits_are_found_again),
     TEST(dear_values_are_not_computed_again_and_again),
     TEST(computed_views_are_told_apart),
+    TEST(slices_of_what_is_computed_are_read_once_where_they_are_equal),
     TEST(what_was_recorded_far_apart_is_in_order),
     TEST(a_long_chain_is_one_kernel),
     TEST(many_results_fit_into_kernels_or_are_parted),

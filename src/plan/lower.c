@@ -209,15 +209,24 @@ static bool come_after(lowering *l, int32_t place)
     return tni_unit_reads(l->f, u, unit);
 }
 
+// Whether the key of the plan says where a view begins: one of what is still to be computed. Of others
+// two may happen to agree now and differ the next time.
+static bool begins_as_planned(const tni_node *n)
+{
+    for (; n->op == TNI_view; n = n->src[0])
+        if (n->src[0]->state != TNI_PENDING || n->src[0]->op == TNI_update) return false;
+    return true;
+}
+
 static bool same_source(const lowering *l, const tni_reading *a, const tni_reading *b)
 {
     if (a->place != b->place || a->offset != b->offset) return false;
     if (memcmp(a->stride, b->stride, sizeof a->stride)) return false;
     if (a->edge < 0 || b->edge < 0) return a->edge < 0 && b->edge < 0;
-    // Two views may happen to agree now and differ the next time, unless they are one node.
     const tni_node *x = node_of(l, a->reader)->src[a->edge];
     const tni_node *y = node_of(l, b->reader)->src[b->edge];
-    return x == y || (x->op != TNI_view && y->op != TNI_view);
+    if (x == y || (x->op != TNI_view && y->op != TNI_view)) return true;
+    return begins_as_planned(x) && begins_as_planned(y) && tni_offset_of(x) == tni_offset_of(y);
 }
 
 static int load(lowering *l, const tni_reading *s, tn_dtype dt, int index, int32_t origin)
