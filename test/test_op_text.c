@@ -2,6 +2,8 @@
 // it: the two must agree in every bit.
 #include "check.h"
 #include "kernel/op_text.h"
+#include "ops/ops.h"
+#include "tensor/dtype.h"
 #include "kernel/prelude_text.h"
 
 #include <dlfcn.h>

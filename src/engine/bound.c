@@ -53,33 +53,6 @@ double tni_error_of_rounding(tn_dtype dt, double v)
     return tni_is_float(dt) ? ulp(dt) * fmax(fabs(v), least(dt)) : 0;
 }
 
-// Ops whose result needs no rounding, for inputs that did not.
-static bool is_exact(int op)
-{
-    switch (op) {
-    case TNI_neg:
-    case TNI_abs:
-    case TNI_sign:
-    case TNI_floor:
-    case TNI_ceil:
-    case TNI_round:
-    case TNI_trunc:
-    case TNI_cast:
-    case TNI_maximum:
-    case TNI_minimum:
-    case TNI_where:
-    case TNI_max:
-    case TNI_min: return true;
-    default: return false;
-    }
-}
-
-static bool compares(int op)
-{
-    return op == TNI_eq || op == TNI_ne || op == TNI_lt || op == TNI_le || op == TNI_gt ||
-           op == TNI_ge;
-}
-
 // ---- elements ----------------------------------------------------------------------------------
 
 static double number(tn_dtype dt, tni_cell v)
@@ -115,6 +88,11 @@ static void give(work *w, int k, tni_cell *cell, tn_dtype dt)
     w->in[k].dtype = dt;
     w->in[k].data  = (char *)cell;
     tni_shape_strides(w->in[k].rank, w->in[k].size, w->in[k].stride);
+}
+
+static tni_error_way way_of(const work *w)
+{
+    return tni_op_table[w->c->op].error;
 }
 
 static bool any_error(const work *w)
@@ -209,16 +187,13 @@ static void by_nearness(work *w)
 static double length(const tni_call *c)
 {
     double in = (double)tni_shape_count(c->in[0].rank, c->in[0].size);
-    switch (c->op) {
-    case TNI_matmul: return (double)c->in[0].size[c->in[0].rank - 1];
-    case TNI_conv:
-    case TNI_conv_dgrad:
+    switch (tni_op_table[c->op].flops) {
+    case TNI_FLOPS_MATMUL: return (double)c->in[0].size[c->in[0].rank - 1];
+    case TNI_FLOPS_CONV:
+        if (c->op == TNI_conv_wgrad) return in / (double)c->in[0].size[1];
         return (double)tni_shape_count(4, c->in[1].size) / (double)c->in[1].size[c->op != TNI_conv];
-    case TNI_conv_wgrad: return in / (double)c->in[0].size[1];
-    case TNI_cumsum:
-    case TNI_cumprod: return (double)c->in[0].size[c->attr->axis.axis];
-    case TNI_sum:
-    case TNI_prod: return in / (double)tni_shape_count(c->out.rank, c->out.size);
+    case TNI_FLOPS_EACH: return (double)c->in[0].size[c->attr->axis.axis];  // scans
+    case TNI_FLOPS_FOLD: return in / (double)tni_shape_count(c->out.rank, c->out.size);
     default: return in;
     }
 }
@@ -227,14 +202,14 @@ static double length(const tni_call *c)
 // that are added to in memory.
 static double loss(const tni_call *c)
 {
-    bool     kept = c->op == TNI_scatter_add || c->op == TNI_fold;
+    bool     kept = tni_op_table[c->op].class == TNI_MOVE;
     tn_dtype dt   = kept ? c->out.dtype : tni_compute_dtype(c->out.dtype);
     return tni_is_float(dt) ? ulp(dt) * 4 * (1 + sqrt(length(c))) : 0;
 }
 
 static bool is_value(int op, int k)
 {
-    return !((op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add) && k == 1);
+    return k != 1 || tni_op_table[op].fails != TNI_FAILS_INDEX;
 }
 
 // The magnitudes of input k, larger: by their errors too.
@@ -342,55 +317,35 @@ static bool by_movement(work *w)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
-static bool adds_up(int op)
-{
-    tni_class class = tni_op_table[op].class;
-    return op == TNI_sum || op == TNI_prod || class == TNI_SCAN || op == TNI_matmul ||
-           op == TNI_conv || op == TNI_conv_dgrad || op == TNI_conv_wgrad || op == TNI_fold ||
-           op == TNI_scatter_add;
-}
-
-static bool attends(int op)
-{
-    return op == TNI_attention || op == TNI_attention_grad;
-}
-
 // Whether a bound is wanted at all: something has an error, or the op makes one.
 static bool has_bound(const work *w)
 {
-    int  op    = w->c->op;
-    bool makes = adds_up(op) || attends(op) || (tni_is_map(op) && !is_exact(op)) ||
-                 op == TNI_normal;
+    tni_error_way way = way_of(w);
+    bool makes = way == TNI_ERROR_ROUNDS || way == TNI_ERROR_ADDS || way == TNI_ERROR_ATTENDS;
     return any_error(w) || (makes && tni_is_float(w->c->out.dtype));
 }
 
 static bool spread(work *w)
 {
-    int  op     = w->c->op;
-    bool moving = tni_is_map(op) || op == TNI_max || op == TNI_min;
-    bool lost = w->c->nin > MOST_IN || op == TNI_argmax || op == TNI_argmin || op == TNI_argsort ||
-                (!moving && w->c->nin > 1 && !is_value(op, 1) && w->error[1].data);
-    if (lost && any_error(w)) {
-        know_nothing(w);
-        return true;
-    }
-    if (compares(op) || attends(op)) {
-        if (compares(op)) by_nearness(w);
-        else if (any_error(w)) know_nothing(w);
-        else by_lengths(w);
-        return true;
-    }
-    if (moving) return by_moving(w);
-    if (adds_up(op)) return by_magnitude(w);
-    return !any_error(w) || by_movement(w);
+    tni_error_way way    = way_of(w);
+    bool          moving = way == TNI_ERROR_EXACT || way == TNI_ERROR_ROUNDS;
+    bool          lost   = w->c->nin > MOST_IN || way == TNI_ERROR_UNKNOWN ||
+                (w->c->nin > 1 && !is_value(w->c->op, 1) && w->error[1].data);
+    if (lost && any_error(w)) know_nothing(w);
+    else if (way == TNI_ERROR_COMPARES) by_nearness(w);
+    else if (way == TNI_ERROR_ATTENDS && any_error(w)) know_nothing(w);
+    else if (way == TNI_ERROR_ATTENDS) by_lengths(w);
+    else if (moving) return by_moving(w);
+    else if (way == TNI_ERROR_ADDS) return by_magnitude(w);
+    else return !any_error(w) || by_movement(w);
+    return true;
 }
 
 // Adds the op's own rounding. Of a number that its dtype may not hold nothing is known.
 static void add_rounding(work *w)
 {
     tn_dtype dt     = w->c->out.dtype;
-    int      op     = w->c->op;
-    bool     rounds = !is_exact(op) && (adds_up(op) || tni_op_table[op].class != TNI_MOVE);
+    bool     rounds = way_of(w) != TNI_ERROR_EXACT && way_of(w) != TNI_ERROR_MOVES;
     for (int64_t i = 0; i < w->count; i++) {
         double *b = &w->bound[i], y = number(dt, tni_cells(&w->c->out)[i]);
         if (rounds) *b += ULPS * tni_error_of_rounding(dt, y);

@@ -25,13 +25,6 @@ typedef struct {
     bool            looked, seen_nan, seen_inf;
 } look;
 
-static bool makes_values(int op)
-{
-    tni_class class = tni_op_table[op].class;
-    return tni_is_map(op) || class == TNI_REDUCE || class == TNI_SCAN || class == TNI_LIBRARY ||
-           op == TNI_scatter_add || op == TNI_fold;
-}
-
 // ---- what went in ------------------------------------------------------------------------------
 
 // Looks at a box of input k, from at[] on.
@@ -162,7 +155,7 @@ static tn_status look_at_outputs(tn_ctx *cx, const tni_node *n, const tni_call *
 
 tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c)
 {
-    if (!makes_values(c->op)) return TN_OK;
+    if (tni_op_table[c->op].error == TNI_ERROR_MOVES) return TN_OK;
     if (c->op == TNI_custom && c->attr->custom.def->nout > 1) return look_at_outputs(cx, n, c);
     return look_at(&(look){ cx, n, c, .rank = n->rank, .size = n->size }, &c->out);
 }

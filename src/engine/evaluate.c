@@ -120,7 +120,7 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
     }
     if (n->op == TNI_part) {
         r->in[0]      = c.out;
-        r->in[0].data = source_arg(r, n->src[0]).data + n->attr.custom.start;
+        r->in[0].data = source_arg(r, n->src[0]).data + n->attr.part.start;
     }
     if (n->op == TNI_assign || n->op == TNI_part) c.op = TNI_copy;
     return c;

@@ -17,11 +17,6 @@ static tni_note note_of(tni_graph *g, int32_t item, int ins, int ticket)
                        .site   = n->site };
 }
 
-static bool can_fail(int op)
-{
-    return op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add;
-}
-
 // Tickets come round again: by then whoever had one before has long been heard.
 static int next_ticket(tni_engine *e)
 {
@@ -47,7 +42,7 @@ static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_note *to)
 
 static size_t notes_of_item(tni_graph *g, int32_t item, tni_note *to)
 {
-    if (item < 0 || !can_fail(g->item[item].n->op)) return 0;
+    if (item < 0 || tni_op_table[g->item[item].n->op].fails != TNI_FAILS_INDEX) return 0;
     if (to) {
         *to        = note_of(g, item, 1, next_ticket(g->cx->engine));
         to->kernel = ~item;

@@ -125,48 +125,12 @@ const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_step 
 
 // ---- effort ------------------------------------------------------------------------------------
 
-// A convolution and its gradients multiply every element of y by every weight that it came from.
-static double conv_flops(const tni_node *n)
-{
-    const tni_node *y = n->op == TNI_conv ? n : n->src[0];
-    const tni_node *w = n->op == TNI_conv_wgrad ? n : n->src[1];
-    return 2 * (double)tni_node_count(y) * (double)(w->size[1] * w->size[2] * w->size[3]);
-}
-
-static double matmul_flops(const tni_node *n)
-{
-    const tni_node *a = n->src[0];
-    return 2 * (double)tni_node_count(n) * (double)a->size[a->rank - 1];
-}
-
-// Both products of attention, half of them where a query sees only what came before it; the
-// gradient has five.
-static double attention_flops(const tni_node *n)
-{
-    const int64_t *q = n->src[0]->size, *k = n->src[1]->size, *v = n->src[2]->size;
-    double         places = (double)(q[0] * q[1] * q[2]) * (double)k[1];
-    double width = n->op == TNI_attention ? (double)(q[3] + v[3]) : (double)(3 * q[3] + 2 * v[3]);
-    return places * width * (n->attr.attention.causal ? 1 : 2);
-}
-
 static tni_effort call_effort(const tni_node *n)
 {
-    tni_class class = tni_op_table[n->op].class;
-    tni_effort e    = { .dtype = (tn_dtype)n->dtype };
-    switch (n->op) {
-    case TNI_matmul: e.products = matmul_flops(n); break;
-    case TNI_conv:
-    case TNI_conv_dgrad:
-    case TNI_conv_wgrad: e.products = conv_flops(n); break;
-    case TNI_attention:
-    case TNI_attention_grad: e.products = attention_flops(n); break;
-    default:
-        if (class == TNI_REDUCE) e.flops = (double)tni_node_count(n->src[0]);
-        else if (class <= TNI_TERNARY || class == TNI_SCAN || class == TNI_SOURCE)
-            e.flops = (double)tni_node_count(n) * tni_op_table[n->op].cost;
-    }
-    e.flops += e.products;
-    return e;
+    double flops   = tni_node_flops(n);
+    bool   library = tni_op_table[n->op].class == TNI_LIBRARY;
+    return (
+        tni_effort){ .dtype = (tn_dtype)n->dtype, .flops = flops, .products = library ? flops : 0 };
 }
 
 // Points of a kernel's domain at which a value is computed.

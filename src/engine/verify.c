@@ -82,7 +82,7 @@ static uint8_t role_of(const tni_verify *v, size_t i)
 {
     const tni_place *p      = &v->r->plan->place[i];
     int              op     = node_at(v, i)->op;
-    bool             number = op == TNI_full || op == TNI_scalar;
+    bool             number = tni_is_number(op);
     if (v->step < 0 && (number || p->where == TNI_NOWHERE)) return MEMBER;
     if (is_loaded(v, (int32_t)i)) return LOADED;
     return op == TNI_assign && p->alias ? SHARE : OUTSIDE;

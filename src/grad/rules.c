@@ -525,17 +525,17 @@ static void grad_part(tni_rule_args *r)
 
 // clang-format on
 
-#define OP(name, class, dtypes, expr, cost, grad, doc) \
-    static void rule_##name(tni_rule_args *r)          \
-    {                                                  \
-        tn_tensor *g = r->g;                           \
-        grad                                           \
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
+    static void rule_##name(tni_rule_args *r)                 \
+    {                                                         \
+        tn_tensor *g = r->g;                                  \
+        grad                                                  \
     }
 #include "ops/ops.def"
 #undef OP
 
 static void (*const rules[TNI_OPS])(tni_rule_args *) = {
-#define OP(name, class, dtypes, expr, cost, grad, doc) rule_##name,
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) rule_##name,
 #include "ops/ops.def"
 #undef OP
 };

@@ -218,7 +218,7 @@ static void gather_parts(const walk *k, size_t at, tni_rule_args *r, tn_tensor *
     for (size_t i = at + 1; i < k->count; i++) {
         tni_node *p = k->node[i];
         if (p->op != TNI_part || p->src[0] != r->n || !k->g[i]) continue;
-        tn_tensor **sum = &g[p->attr.custom.part];
+        tn_tensor **sum = &g[p->attr.part.output];
         *sum            = *sum ? tn_add(*sum, k->g[i]) : k->g[i];
     }
     r->nparts = r->n->attr.custom.def->nout;

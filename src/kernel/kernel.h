@@ -24,7 +24,10 @@
 #ifndef TNI_KERNEL_KERNEL_H
 #define TNI_KERNEL_KERNEL_H
 
-#include "ops/ops.h"
+#include "base/heap.h"
+#include "ops/op_table.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
 
 enum {
     TNI_AXES         = 8,    // of a domain, P and R together

@@ -2,7 +2,7 @@
 #ifndef TNI_KERNEL_OP_TEXT_H
 #define TNI_KERNEL_OP_TEXT_H
 
-#include "ops/ops.h"
+#include "ops/op_table.h"
 
 // Writes the C function `name` that applies a map op to one element, in the type that dtype dt is
 // computed in: f16, bf16 and f32 in float, f64 in double, i64 in int64, the others in int32.

@@ -3,7 +3,7 @@
 #ifndef TNI_KERNEL_STRIPS_H
 #define TNI_KERNEL_STRIPS_H
 
-#include "ops/ops.h"
+#include "ops/op_table.h"
 
 // X of each such op. All are of floats: what computes in f32.
 #define TNI_STRIP_MAPS(X) X(sin) X(cos) X(tan)

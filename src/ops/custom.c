@@ -134,7 +134,7 @@ static tni_node *custom_node(tn_ctx *cx, const tn_op_def *op, tni_node *const *s
 tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i)
 {
     const tn_array *out = tni_custom_outputs(&custom->attr);
-    tni_attr        a   = { .custom = { .part = i, .start = tni_custom_start(out, i) } };
+    tni_attr        a   = { .part = { .output = i, .start = tni_custom_start(out, i) } };
     return tni_record(cx, TNI_part, out[i].dtype, out[i].rank, out[i].size, 1, &custom, &a);
 }
 

@@ -1,75 +1,12 @@
-// The op table as C sees it: the enum, one record of facts per op, and the record functions that
-// every op goes through.
+// Recording: the functions that every op goes through.
 #ifndef TNI_OPS_OPS_H
 #define TNI_OPS_OPS_H
 
+#include "ops/op_table.h"
 #include "tensor/context.h"
 
-typedef enum {
-#define OP(name, class, dtypes, expr, cost, grad, doc) TNI_##name,
-#include "ops/ops.def"
-#undef OP
-    TNI_OPS
-} tni_op;
-
-typedef enum {
-    TNI_UNARY,
-    TNI_BINARY,
-    TNI_TERNARY,
-    TNI_CAST,
-    TNI_REDUCE,
-    TNI_SCAN,
-    TNI_SOURCE,
-    TNI_MOVE,
-    TNI_EFFECT,
-    TNI_LIBRARY
-} tni_class;
-
-// Which dtypes an op takes, and what it gives. Inputs are first promoted to one dtype.
-typedef enum {
-    TNI_ANY,      // all, the same
-    TNI_PROMOTE,  // all, the promoted one
-    TNI_NUMBER,   // all but bool, the promoted one
-    TNI_REAL,     // all but bool; integers are given back as they are
-    TNI_FLOAT,    // integers and bool become f32
-    TNI_INTEGER,  // integers
-    TNI_BITS,     // integers and bool
-    TNI_TO_BOOL,  // all, bool
-    TNI_TO_I64,   // all, i64
-    TNI_ACCUM,    // all; integers and bool become i64
-    TNI_SELECT,   // bool, then all: the promoted one of those
-    TNI_INDEX,    // all, and an index
-    TNI_WIDE      // i64
-} tni_rule;
-
-// One row of ops.def as data, without what is code: the expression as text, and whether there is a
-// gradient.
-typedef struct {
-    const char *name;
-    tni_class class;
-    tni_rule    rule;
-    const char *expr;  // "" where the op is not an expression
-    int         cost;
-    bool        has_grad;
-    const char *doc;
-} tni_op_facts;
-
-extern const tni_op_facts tni_op_table[TNI_OPS];
-
-static inline bool tni_is_map(int op)
-{
-    return tni_op_table[op].class <= TNI_CAST;
-}
-
-// Whether running the op can fail on its values: an index out of range, a user's op.
-static inline bool tni_op_fallible(int op)
-{
-    return op == TNI_gather || op == TNI_scatter || op == TNI_scatter_add || op == TNI_custom;
-}
-
-// The dtype inputs are computed in and the dtype of the result, by an op's rule for operands of a
-// promoted dtype. False if the op does not take it.
-bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);
+// Additions and multiplications that computing a node takes.
+double tni_node_flops(const tni_node *n);
 
 // ---- recording by nodes: sources are checked and of fitting shape and dtype ---------------------
 
@@ -99,10 +36,9 @@ int64_t tni_reduced_count(tn_tensor *x, uint32_t axes);
 // no gaps, else a copy. And lying in an order that is given.
 tn_tensor *tni_share(tn_tensor *x, const char *op);
 tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order);
-// (0, 2, 3, 1): the axes of (N, C, H, W) as tn_channels_last lays them; and whether x lies so. Where
-// one channel or one place leaves both orders the same, the strides of the single axes tell.
-extern const int tni_channels_last_order[4];
-bool             tni_is_channels_last(const tn_tensor *x);
+// Whether x lies in the order of tni_channels_last_order. Where one channel or one place leaves both
+// orders the same, the strides of the single axes tell.
+bool tni_is_channels_last(const tn_tensor *x);
 // The view of x with axis order[i] in place i; what is made from it is brought back by tni_lay.
 tn_tensor *tni_ordered(tn_tensor *x, const int *order);
 // The node of that view.
@@ -135,18 +71,8 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 // Takes the counters for so many random numbers of dt; returns the first.
 uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
 
-enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 // Output i of a user's op of several.
 tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i);
-// The outputs as the op's shape callback gave them when it was recorded.
-const tn_array *tni_custom_outputs(const tni_attr *attr);
-// Where output k of several begins among their bytes: eight an element, each at a multiple of 64. For
-// k past the last, the bytes of all; -1 where they overflow.
-int64_t tni_custom_start(const tn_array *out, int k);
-// Calls the compute function of an op over memory of the host; an error, with a sentence, if there is
-// none or it fails.
-tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array *out,
-                             const char *device, tni_text *why);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 

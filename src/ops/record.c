@@ -21,8 +21,12 @@
 #define TEXT_LIBRARY(e) ""
 
 const tni_op_facts tni_op_table[TNI_OPS] = {
-#define OP(name, class, dtypes, expr, cost, grad, doc) \
-    { #name, TNI_##class, TNI_##dtypes, TEXT_##class(expr), cost, grad, doc },
+#define FACTS(attr, fuse, fails, error, flops, autocast)                                       \
+    TNI_ATTR_##attr, TNI_FUSE_##fuse, TNI_FAILS_##fails, TNI_ERROR_##error, TNI_FLOPS_##flops, \
+        TNI_AUTOCAST_##autocast
+#define MAP(error, autocast) FACTS(none, MAP, NEVER, error, EACH, autocast)
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
+    { #name, TNI_##class, TNI_##dtypes, TEXT_##class(expr), cost, facts, grad, doc },
 #include "ops/ops.def"
 #undef OP
 };
@@ -57,7 +61,7 @@ tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
 {
     tni_node *n = tni_node_new(cx, op, dt, rank, size, nsrc, src);
     if (n && attr) n->attr = *attr;
-    if (n) n->constant = op == TNI_full || op == TNI_scalar;
+    if (n) n->constant = tni_is_number(op);
     return tni_wrap(cx, n);
 }
 
@@ -317,7 +321,7 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool 
 #define FN_MOVE(name)
 #define FN_EFFECT(name)
 #define FN_LIBRARY(name)
-#define OP(name, class, dtypes, expr, cost, grad, doc) FN_##class(name)
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) FN_##class(name)
 #include "ops/ops.def"
 #undef OP
 

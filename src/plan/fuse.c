@@ -29,35 +29,38 @@ static bool scatters_lines(const tni_node *n)
     return true;
 }
 
-// Joined values of which each reader picks one.
-static bool is_picked(const tni_node *n)
+static tni_fuse_way way_of(const tni_node *n)
 {
-    return n->op == TNI_concat && n->nsrc <= MOST_JOINED;
+    return tni_op_table[n->op].fuse;
 }
 
 static bool is_random(const tni_node *n)
 {
-    return n->op == TNI_random_bits || n->op == TNI_uniform || n->op == TNI_normal;
-}
-
-static bool can_float(const tni_node *n)
-{
-    if (is_picked(n)) return true;
-    if (tni_is_map(n->op) || n->op == TNI_copy || n->op == TNI_gather || n->op == TNI_pad)
-        return true;
-    if (n->op == TNI_scatter || n->op == TNI_scatter_add) return scatters_lines(n);
-    return tni_is_number(n->op) || n->op == TNI_iota || is_random(n);
-}
-
-static bool can_reduce(const tni_node *n)
-{
-    return n->op == TNI_sum || n->op == TNI_prod || n->op == TNI_max || n->op == TNI_min;
+    return way_of(n) == TNI_FUSE_RANDOM;
 }
 
 // Numbers and the like: nothing is gained by storing them where they are read.
 static bool is_free(const tni_node *n)
 {
-    return tni_is_number(n->op) || n->op == TNI_iota;
+    return way_of(n) == TNI_FUSE_NUMBER || way_of(n) == TNI_FUSE_IOTA;
+}
+
+static bool can_float(const tni_node *n)
+{
+    switch (way_of(n)) {
+    case TNI_FUSE_CONCAT: return n->nsrc <= MOST_JOINED;
+    case TNI_FUSE_SCATTER: return scatters_lines(n);
+    case TNI_FUSE_ALONE:
+    case TNI_FUSE_VIEW:
+    case TNI_FUSE_FOLD:
+    case TNI_FUSE_ASSIGN: return false;
+    default: return true;
+    }
+}
+
+static bool can_reduce(const tni_node *n)
+{
+    return way_of(n) == TNI_FUSE_FOLD;
 }
 
 static bool shares(const tni_item *it)
@@ -105,7 +108,7 @@ static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
 // What reads its sources in parts: other points of the domain have nothing there.
 static bool joins_parts(const tni_node *n)
 {
-    return n->op == TNI_pad || n->op == TNI_concat;
+    return way_of(n) == TNI_FUSE_PAD || way_of(n) == TNI_FUSE_CONCAT;
 }
 
 // Whether n can compute what it reads of y, whose elements src has from item base. Beside its parts
@@ -171,7 +174,7 @@ static void look_at_sources(tni_fusion *f, size_t i)
     tni_node  *n = g->item[i].n;
     x->ops       = x->how == TNI_AS_FLOAT && !is_free(n);
     x->cost      = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
-    x->whole     = x->how == TNI_AS_FLOAT && (tni_op_fallible(n->op) || is_random(n));
+    x->whole     = x->how == TNI_AS_FLOAT && (tni_op_table[n->op].fails || is_random(n));
     if (x->ops && joins_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
     for (uint32_t s = 0; s < n->nsrc; s++) {
         tni_node *src  = n->src[s];

@@ -111,12 +111,6 @@ static inline int32_t tni_final_unit(const tni_fusion *f, int32_t unit)
     return unit;
 }
 
-// One number everywhere: read as such, never from memory.
-static inline bool tni_is_number(int op)
-{
-    return op == TNI_full || op == TNI_scalar;
-}
-
 // Where the elements of a source lie: an item, or ~input.
 int32_t tni_place_of(const tni_graph *g, const tni_node *src);
 // The item (or ~input) whose elements an assignment that shares has: itself if it is none.

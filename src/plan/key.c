@@ -48,41 +48,49 @@ static void put_bytes(writer *w, const void *p, size_t bytes)
     w->count += words;
 }
 
-// The part of an op's attributes that is structure.
+// Which elements of a value still to be computed a view reads is structure: they may be computed where
+// they are read. Elsewhere it is a number of the run.
+static bool begins_in_pending(const tni_node *n)
+{
+    return n->op == TNI_view && n->src[0]->state == TNI_PENDING && n->src[0]->op != TNI_update;
+}
+
+// The part of an op's attributes that is structure, as attr.def has it.
 static void put_attr(writer *w, const tni_node *n)
 {
-    switch (n->op) {
-    case TNI_view:
-    case TNI_update:
-    case TNI_fold: {
-        const tni_node *shape = n->op == TNI_view ? n : n->src[n->nsrc - 1];
-        put_all(w, n->attr.view.stride, shape->rank);
-        // Which elements of a value still to be computed are read is structure: they may be
-        // computed where they are read.
-        if (n->op == TNI_view && n->src[0]->state == TNI_PENDING && n->src[0]->op != TNI_update)
-            put(w, n->attr.view.offset);
-        break;
+    switch ((tni_attr_kind)tni_op_table[n->op].attr) {
+#define KIND(kind)          \
+    case TNI_ATTR_##kind: { \
+        const struct tni_attr_##kind *a = &n->attr.kind;
+#define FIELD(whose, type, name, array) PUT_##whose(a->name)
+#define END(kind) \
+    (void)a;      \
+    break;        \
     }
-    case TNI_pad: put_all(w, n->attr.pad.before, n->rank); break;
-    case TNI_conv:
-    case TNI_conv_dgrad:
-    case TNI_conv_wgrad: put_bytes(w, &n->attr.conv, sizeof n->attr.conv); break;
-    case TNI_attention:
-    case TNI_attention_grad: put(w, n->attr.attention.causal); break;
-    case TNI_custom:
-        put_bytes(w, &n->attr.custom.def, sizeof n->attr.custom.def);
-        put(w, (int64_t)n->attr.custom.count);
-        put_bytes(w, n->attr.custom.bytes, n->attr.custom.count);
-        break;
-    case TNI_part: put(w, n->attr.custom.start); break;
-    default:
-        if (tni_op_table[n->op].class == TNI_REDUCE) put(w, n->attr.reduce.axes);
-        else if (n->op == TNI_argsort || n->op == TNI_concat || n->op == TNI_gather ||
-                 n->op == TNI_scatter || n->op == TNI_scatter_add ||
-                 tni_op_table[n->op].class == TNI_SCAN)
-            put(w, n->attr.axis.axis * 2 + n->attr.axis.descending);
+#define PUT_KEY(x)  put_bytes(w, &x, sizeof x);
+#define PUT_AXES(x) put_all(w, x, n->op == TNI_view ? n->rank : n->src[n->nsrc - 1]->rank);
+#define PUT_PLACE(x) \
+    if (begins_in_pending(n)) put(w, x);
+#define PUT_BYTES(x) put_bytes(w, x, a->count);
+#define PUT_RUN(x)
+#define PUT_GRAD(x)
+#include "tensor/attr.def"
+#undef KIND
+#undef FIELD
+#undef END
+    case TNI_ATTR_none:
+    case TNI_ATTR_KINDS: break;
     }
 }
+
+// No kind has more fields than the words of tni_attr: see most_words.
+#define KIND(kind)                      _Static_assert(0
+#define FIELD(whose, type, name, array) +(sizeof(type array) + 7) / 8
+#define END(kind)                       <= sizeof(tni_attr) / 8, #kind);
+#include "tensor/attr.def"
+#undef KIND
+#undef FIELD
+#undef END
 
 _Static_assert(TNI_OPS <= 256, "an op is a byte of the key");
 

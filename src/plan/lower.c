@@ -328,9 +328,7 @@ static int rounded(lowering *l, int32_t i, int v)
 // Whether two computed values are compared, not one with a number.
 static bool compares(const lowering *l, const tni_node *n, const int *x)
 {
-    if (n->op != TNI_eq && n->op != TNI_ne && n->op != TNI_lt && n->op != TNI_le &&
-        n->op != TNI_gt && n->op != TNI_ge)
-        return false;
+    if (tni_op_table[n->op].error != TNI_ERROR_COMPARES) return false;
     return l->u->value[x[0]].ins.code != TNI_I_NUMBER && l->u->value[x[1]].ins.code != TNI_I_NUMBER;
 }
 
@@ -645,22 +643,22 @@ static bool same_coords(const tni_node *n, const tni_coords *a, const tni_coords
 static int lower_op(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n = node_of(l, i);
-    if (tni_is_number(n->op)) return number_of(l, i, TNI_THE_VALUE, (tn_dtype)n->dtype, 0);
-    switch (n->op) {
-    case TNI_sum: return lower_known_sum(l, i, c);
-    case TNI_iota: return lower_iota(l, i, c);
-    case TNI_random_bits:
-    case TNI_uniform:
-    case TNI_normal: return lower_random(l, i, c);
-    case TNI_copy:
-    case TNI_assign: return lower_source(l, i, 0, c);
-    case TNI_gather: return lower_gather(l, i, c);
-    case TNI_scatter:
-    case TNI_scatter_add: return lower_scatter(l, i, c);
-    case TNI_pad: return lower_pad(l, i, c);
-    case TNI_concat: return lower_concat(l, i, c);
-    default: return lower_map(l, i, c);
+    switch (tni_op_table[n->op].fuse) {
+    case TNI_FUSE_NUMBER: return number_of(l, i, TNI_THE_VALUE, (tn_dtype)n->dtype, 0);
+    case TNI_FUSE_IOTA: return lower_iota(l, i, c);
+    case TNI_FUSE_RANDOM: return lower_random(l, i, c);
+    case TNI_FUSE_MAP: return lower_map(l, i, c);
+    case TNI_FUSE_COPY:
+    case TNI_FUSE_ASSIGN: return lower_source(l, i, 0, c);
+    case TNI_FUSE_GATHER: return lower_gather(l, i, c);
+    case TNI_FUSE_SCATTER: return lower_scatter(l, i, c);
+    case TNI_FUSE_PAD: return lower_pad(l, i, c);
+    case TNI_FUSE_CONCAT: return lower_concat(l, i, c);
+    case TNI_FUSE_FOLD: return lower_known_sum(l, i, c);
+    case TNI_FUSE_VIEW:
+    case TNI_FUSE_ALONE: break;
     }
+    return FAILED;
 }
 
 // The value of item i at c. A seed of the unit is there already, at its own coordinates alone.

@@ -86,7 +86,7 @@ static void find_reads(builder *b)
         tni_step step = b->plan->step[t];
         if (step >= 0) {
             make_item(b, step, t);
-            if (tni_op_fallible(g->item[step].n->op)) b->fallible = t + 1;
+            if (tni_op_table[g->item[step].n->op].fails) b->fallible = t + 1;
             continue;
         }
         const tni_fused *k = &b->plan->kernel[~step];

@@ -3,6 +3,7 @@
 #define TNI_PLAN_PLAN_H
 
 #include "kernel/kernel.h"
+#include "ops/ops.h"
 
 // What the planner may know of a device.
 typedef struct {

@@ -5,70 +5,16 @@
 #define TNI_TENSOR_NODE_H
 
 #include "base/fault.h"
+#include "tensor/attr.h"
 #include "tensor/buffer.h"
 #include "tensor/shape.h"
 
-typedef struct tni_node       tni_node;
-typedef struct tni_leaf       tni_leaf;
-typedef struct tni_origin     tni_origin;
-typedef struct tni_expression tni_expression;  // src/ops/
+typedef struct tni_node   tni_node;
+typedef struct tni_leaf   tni_leaf;
+typedef struct tni_origin tni_origin;
 
 // The two ops that this folder makes by itself; ops.def begins with them, in this order.
 enum { TNI_LEAF_OP, TNI_VIEW_OP };
-
-// A number of the program. Floats take f, integers i; where it is whole, i is the number exactly, and f
-// may have lost bits of it.
-typedef struct {
-    double  f;
-    int64_t i;
-    bool    whole;
-} tni_num;
-
-// What an op needs to know besides its sources. Which member counts depends on the op.
-typedef union {
-    struct {
-        int64_t offset, stride[TN_MAX_RANK];  // view, update, fold: places in the base
-        const tni_expression *rule;  // of a view of several sources: the gradient of the others
-    } view;
-    tni_num num;  // full, scalar
-    struct {
-        double  start, step;
-        int64_t istart, istep;  // the same for integer dtypes
-    } iota;
-    struct {
-        uint64_t key, counter;
-    } random;
-    struct {
-        int64_t before[TN_MAX_RANK];
-        double  value;
-        int64_t ivalue;  // the same for integer dtypes
-    } pad;
-    struct {
-        uint32_t axes;  // reductions: bit i for axis i of the source
-        bool first;   // the first of equal extrema gets all of the gradient; the value is the same
-        bool padded;  // and what a pad beneath the view put in gets none
-    } reduce;
-    struct {
-        int  axis;        // concat, gather, scatter, scans, argsort
-        bool descending;  // argsort
-    } axis;
-    struct {
-        int64_t stride[2], padding[2], dilation[2], groups;
-        int64_t channels_last;  // not 0: x and y are (N, H, W, C)
-    } conv;
-    struct {
-        double  scale;
-        int64_t causal;  // not 0: a query sees the keys up to its own place
-    } attention;
-    tni_site gone;  // once the value is gone: the end of the step that did not store it
-    struct {
-        const tn_op_def *def;
-        void            *bytes;  // the attributes, a copy of the user's, owned
-        size_t           count;
-        int64_t          part;  // part: which output, and where it begins
-        int64_t          start;
-    } custom;
-} tni_attr;
 
 typedef enum {
     TNI_PENDING,

@@ -176,7 +176,7 @@ static int64_t shr_i(int64_t a, int64_t n, int bits)
 static double map_f(int op, double a, double b, double c)
 {
     switch (op) {
-#define OP(name, class, dtypes, expr, cost, grad, doc) \
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
     ROW_##class(FLOATS_##dtypes(case TNI_##name : return (expr);))
 #include "ops/ops.def"
 #undef OP
@@ -187,7 +187,7 @@ static double map_f(int op, double a, double b, double c)
 static int64_t map_i(int op, int64_t a, int64_t b, int64_t c, int bits)
 {
     switch (op) {
-#define OP(name, class, dtypes, expr, cost, grad, doc) \
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
     ROW_##class(case TNI_##name : return (int64_t)(expr);)
 #include "ops/ops.def"
 #undef OP

@@ -1,0 +1,39 @@
+// How much arithmetic an op is.
+#include "ops/ops.h"
+
+// A convolution and its gradients multiply every element of y by every weight that it came from.
+static double conv_flops(const tni_node *n)
+{
+    const tni_node *y = n->op == TNI_conv ? n : n->src[0];
+    const tni_node *w = n->op == TNI_conv_wgrad ? n : n->src[1];
+    return 2 * (double)tni_node_count(y) * (double)(w->size[1] * w->size[2] * w->size[3]);
+}
+
+static double matmul_flops(const tni_node *n)
+{
+    const tni_node *a = n->src[0];
+    return 2 * (double)tni_node_count(n) * (double)a->size[a->rank - 1];
+}
+
+// Both products of attention, half of them where a query sees only what came before it; the
+// gradient has five.
+static double attention_flops(const tni_node *n)
+{
+    const int64_t *q = n->src[0]->size, *k = n->src[1]->size, *v = n->src[2]->size;
+    double         places = (double)(q[0] * q[1] * q[2]) * (double)k[1];
+    double width = n->op == TNI_attention ? (double)(q[3] + v[3]) : (double)(3 * q[3] + 2 * v[3]);
+    return places * width * (n->attr.attention.causal ? 1 : 2);
+}
+
+double tni_node_flops(const tni_node *n)
+{
+    switch (tni_op_table[n->op].flops) {
+    case TNI_FLOPS_EACH: return (double)tni_node_count(n) * tni_op_table[n->op].cost;
+    case TNI_FLOPS_FOLD: return (double)tni_node_count(n->src[0]);
+    case TNI_FLOPS_MATMUL: return matmul_flops(n);
+    case TNI_FLOPS_CONV: return conv_flops(n);
+    case TNI_FLOPS_ATTENTION: return attention_flops(n);
+    case TNI_FLOPS_NONE: break;
+    }
+    return 0;
+}

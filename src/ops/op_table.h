@@ -1,0 +1,147 @@
+// The op table as C sees it: the enum, and one record of facts per op. What stands here knows nothing of
+// nodes and recording, so that kernels and devices can know the table alone.
+#ifndef TNI_OPS_OP_TABLE_H
+#define TNI_OPS_OP_TABLE_H
+
+#include "tensor/attr.h"
+
+typedef enum {
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_##name,
+#include "ops/ops.def"
+#undef OP
+    TNI_OPS
+} tni_op;
+
+typedef enum {
+    TNI_UNARY,
+    TNI_BINARY,
+    TNI_TERNARY,
+    TNI_CAST,
+    TNI_REDUCE,
+    TNI_SCAN,
+    TNI_SOURCE,
+    TNI_MOVE,
+    TNI_EFFECT,
+    TNI_LIBRARY,
+    TNI_CLASSES
+} tni_class;
+
+// Which dtypes an op takes, and what it gives. Inputs are first promoted to one dtype.
+typedef enum {
+    TNI_ANY,      // all, the same
+    TNI_PROMOTE,  // all, the promoted one
+    TNI_NUMBER,   // all but bool, the promoted one
+    TNI_REAL,     // all but bool; integers are given back as they are
+    TNI_FLOAT,    // integers and bool become f32
+    TNI_INTEGER,  // integers
+    TNI_BITS,     // integers and bool
+    TNI_TO_BOOL,  // all, bool
+    TNI_TO_I64,   // all, i64
+    TNI_ACCUM,    // all; integers and bool become i64
+    TNI_SELECT,   // bool, then all: the promoted one of those
+    TNI_INDEX,    // all, and an index
+    TNI_WIDE      // i64
+} tni_rule;
+
+// How the planner computes an op: as part of which kernels, written by what in plan/lower.c.
+typedef enum {
+    TNI_FUSE_ALONE,    // by a call of its own
+    TNI_FUSE_VIEW,     // it computes nothing
+    TNI_FUSE_NUMBER,   // one number everywhere: read as such, never from memory
+    TNI_FUSE_IOTA,     // a number of each place
+    TNI_FUSE_RANDOM,   // the same, drawn
+    TNI_FUSE_MAP,      // element by element
+    TNI_FUSE_COPY,     // an element of its source
+    TNI_FUSE_GATHER,   // the one that an index says
+    TNI_FUSE_SCATTER,  // where there is one index for each line
+    TNI_FUSE_PAD,      // of its source in one part of its places, of nothing in the others
+    TNI_FUSE_CONCAT,   // of another source in each part, where they are few
+    TNI_FUSE_FOLD,     // many elements become one
+    TNI_FUSE_ASSIGN    // the value of its source, which it shares where that is row-major
+} tni_fuse_way;
+
+// How running an op can fail on its values.
+typedef enum {
+    TNI_FAILS_NEVER,
+    TNI_FAILS_INDEX,  // source 1 is an index along attr.axis, which may be out of range
+    TNI_FAILS_USER    // in a function of the user's
+} tni_failure;
+
+// What becomes of errors of the inputs, and which the op adds: see tni_error_bound.
+typedef enum {
+    TNI_ERROR_MOVES,     // elements are given or moved: errors move with them
+    TNI_ERROR_EXACT,     // a map or fold whose result needs no rounding, for inputs that did not
+    TNI_ERROR_ROUNDS,    // a map or source that rounds
+    TNI_ERROR_COMPARES,  // it may go either way where its inputs are near
+    TNI_ERROR_ADDS,      // sums of many, in any order
+    TNI_ERROR_ATTENDS,
+    TNI_ERROR_UNKNOWN  // nothing is known as soon as an input has an error
+} tni_error_way;
+
+// What an op's arithmetic is counted by: see tni_node_flops.
+typedef enum {
+    TNI_FLOPS_NONE,
+    TNI_FLOPS_EACH,  // its cost, for each element of the result
+    TNI_FLOPS_FOLD,  // one for each element of the source
+    TNI_FLOPS_MATMUL,
+    TNI_FLOPS_CONV,
+    TNI_FLOPS_ATTENTION
+} tni_flops;
+
+// The precision that autocast would compute an op in, after PyTorch's lists.
+typedef enum {
+    TNI_AUTOCAST_LOW,   // 16 bits: products, which gain most and add up in f32 anyway
+    TNI_AUTOCAST_KEEP,  // that of its inputs
+    TNI_AUTOCAST_WIDE   // f32: long sums, and what overflows or loses all digits in 16 bits
+} tni_autocast;
+
+// One row of ops.def as data, without what is code: the expression as text, and whether there is a
+// gradient.
+typedef struct {
+    const char *name;
+    tni_class class;
+    tni_rule      rule;
+    const char   *expr;  // "" where the op is not an expression
+    int           cost;
+    tni_attr_kind attr;
+    tni_fuse_way  fuse;
+    tni_failure   fails;
+    tni_error_way error;
+    tni_flops     flops;
+    tni_autocast  autocast;
+    bool          has_grad;
+    const char   *doc;
+} tni_op_facts;
+
+extern const tni_op_facts tni_op_table[TNI_OPS];
+
+static inline bool tni_is_map(int op)
+{
+    return tni_op_table[op].class <= TNI_CAST;
+}
+
+// One number everywhere.
+static inline bool tni_is_number(int op)
+{
+    return tni_op_table[op].fuse == TNI_FUSE_NUMBER;
+}
+
+// The dtype inputs are computed in and the dtype of the result, by an op's rule for operands of a
+// promoted dtype. False if the op does not take it.
+bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);
+
+// (0, 2, 3, 1): the axes of (N, C, H, W) as tn_channels_last lays them.
+extern const int tni_channels_last_order[4];
+
+enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
+// The outputs as the op's shape callback gave them when it was recorded.
+const tn_array *tni_custom_outputs(const tni_attr *attr);
+// Where output k of several begins among their bytes: eight an element, each at a multiple of 64. For
+// k past the last, the bytes of all; -1 where they overflow.
+int64_t tni_custom_start(const tn_array *out, int k);
+// Calls the compute function of an op over memory of the host; an error, with a sentence, if there is
+// none or it fails.
+tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array *out,
+                             const char *device, tni_text *why);
+
+#endif
