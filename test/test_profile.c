@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "device/cuda/gpu.h"
-#include "engine/profile.h"
+#include "inspect/profile.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -131,7 +131,7 @@ static const event *find_event(int n, const char *name)
 // So that nothing is measured.
 static void set_ceilings(tn_ctx *cx)
 {
-    tni_profile *p = cx->engine->profile;
+    tni_profile *p = cx->engine->inspect->profile;
     if (!p) return;
     p->copy = 1e9;
     for (int i = 0; i < TNI_DTYPES; i++) p->product[i] = 1e9;
@@ -491,10 +491,10 @@ static void without_a_profile_nothing_is_kept(void)
     tn_tensor *x  = rules_there(cx, TN_SHAPE(4));
     allocations(cx, &h, x);
     long before = allocations(cx, &h, x);
-    CHECK(cx->engine->profile == NULL);
+    CHECK(cx->engine->inspect->profile == NULL);
     tn_profile_begin(cx);
     tn_profile_end(cx);
-    CHECK(!cx->engine->profiling);
+    CHECK(!(cx->engine->watch & TNI_WATCH_TIMES));
     CHECK_INT(allocations(cx, &h, x), before);
     tn_close(cx);
     CHECK_INT(faulty_left(&h), 0);

@@ -19,42 +19,30 @@ typedef struct {
     uint8_t   dtype[TNI_ON_THE_WAY];
 } tni_late;
 
-typedef struct tni_profile tni_profile;  // profile.h
+typedef struct tni_observer tni_observer;  // observer.h
+typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
 
 struct tni_engine {
-    const tni_device *device;
-    void             *seat;  // at the device
-    int               threads;
-    bool              eager;           // TN_EAGER: op by op
-    bool              compiles_first;  // TN_COMPILE=wait: a plan is compiled before it runs
-    bool              check;           // TN_CHECK=nan: results are looked at; op by op too
-    bool              verify;          // TN_VERIFY: every step is compared with ref
-    tni_plans         plans;
-    uint64_t          tickets;       // given so far
-    int64_t           steps;         // boundaries so far
-    bool              log_plans;     // TN_LOG has "plan"
-    char              explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
-    tni_late         *late;
-    size_t            late_count, late_cap;
-    bool              profiling;  // steps are timed
-    tni_profile      *profile;    // NULL before the first
+    const tni_device   *device;
+    void               *seat;  // at the device
+    int                 threads;
+    bool                eager;           // TN_EAGER: op by op
+    bool                compiles_first;  // TN_COMPILE=wait: a plan is compiled before it runs
+    unsigned            watch;           // what the observer wants to see: TNI_WATCH_*
+    tni_plans           plans;
+    uint64_t            tickets;  // given so far
+    int64_t             steps;    // boundaries so far
+    tni_late           *late;
+    size_t              late_count, late_cap;
+    const tni_observer *observer;
+    tni_inspect        *inspect;  // the observer's own
 };
-
-// Whether nothing runs that is not compiled: what is measured or compared is what was.
-static inline bool tni_waits(const tni_engine *e)
-{
-    return e->compiles_first || e->profiling || e->verify;
-}
 
 // Evaluates root (TNI_READ) or everything pending. On failure the context's error says why; a step
 // that fails leaves every store at its last computed value.
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root);
 // Returns every store to its last computed value; what has none is gone.
 void tni_roll_back(tn_ctx *cx);
-
-// Reports that there is no device memory for `what`: how much was asked for, how much there is, and
-// which tensors have most of it. Returns NULL.
-void *tni_out_of_memory(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 
 // Gives tickets to what can fail in a new plan, and writes down what is to be said then. False,
 // reported, when memory is out.
@@ -80,16 +68,4 @@ tni_plan *tni_plan_for(tni_graph *g, bool *kept);
 bool tni_prepare(tni_graph *g, tni_plan **p, bool kept);
 // Scratch that a plan's steps want, in bytes, once it is ready; -1, reported, on failure.
 int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept);
-// The least bytes that an arena for this order of steps could have; -1 when memory is out.
-int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p);
-
-// Prints what a plan for a graph does; source: with the text of its kernels. False when memory is
-// out.
-bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source);
-
-// What the environment asks to see of plans: TN_EXPLAIN and TN_LOG, read as a context opens.
-void tni_watch_open(tni_engine *e);
-// A plan was built for this graph.
-void tni_watch_plan(tni_graph *g, const tni_plan *p);
-
 #endif

@@ -1,5 +1,5 @@
 // Key, plan, run: from pending nodes to values.
-#include "engine/profile.h"
+#include "engine/observer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +173,8 @@ static tn_status run_item(const run *r, size_t i)
     } else {
         tni_call c = tni_run_call(r, i, &why);
         s          = r->e->device->run(&c);
-        if (s == TN_OK && r->e->check) return tni_check_call(r->cx, n, &c);
+        if (s == TN_OK && r->e->watch & TNI_WATCH_CALLS)
+            return r->e->observer->call_ran(r->cx, n, &c);
     }
     if (s == TN_OK) return TN_OK;
     return report(r->cx, s, n, why.s);
@@ -285,8 +286,8 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
                      tn_dtype_name((tn_dtype)n->dtype));
         if (n->site.line) tni_text_add(&value, " recorded at %s", tni_site_text(&n->site).s);
     }
-    return tni_out_of_memory(r->cx, n ? tni_op_table[n->op].name : "evaluating", n ? value.s : what,
-                             bytes);
+    return r->e->observer->out_of_memory(r->cx, n ? tni_op_table[n->op].name : "evaluating",
+                                         n ? value.s : what, bytes);
 }
 
 tni_arg *tni_run_inputs(const tni_run *r)
@@ -490,25 +491,24 @@ static tn_status run_plainly(const run *r, tni_step step, size_t *item)
 
 static tn_status run_step(const run *r, tni_step step, size_t *item)
 {
-    if (!r->e->verify) return run_plainly(r, step, item);
-    tni_verify *v = tni_verify_before(r, step);
-    if (!v) return tni_failed();
+    if (!(r->e->watch & TNI_WATCH_VALUES)) return run_plainly(r, step, item);
+    void *begun = r->e->observer->step_begins(r, step);
+    if (!begun) return tni_failed();
     tn_status s = run_plainly(r, step, item);
-    if (s == TN_OK) s = tni_verify_after(v, item);
-    tni_verify_close(v);
-    return s;
+    return r->e->observer->step_ran(begun, s, item);
 }
 
 tni_limits tni_limits_of(const tni_engine *e)
 {
-    const tni_device *d = e->device;
+    const tni_device *d       = e->device;
+    bool              watched = e->watch & (TNI_WATCH_CALLS | TNI_WATCH_VALUES);
     return (tni_limits){ .element_size = d->element_size,
-                         .fuses        = d->launch && !e->eager,
-                         .checked      = e->check || e->verify,
+                         .fuses        = d->launch && !e->eager && !(e->watch & TNI_WATCH_CALLS),
+                         .checked      = watched,
                          .at_once      = d->at_once,
                          .tells_late   = d->failed != NULL,
                          .buffers      = 24,
-                         .claims       = e->check || e->verify ? NULL : d->claims };
+                         .claims       = watched ? NULL : d->claims };
 }
 
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)
@@ -517,7 +517,7 @@ tni_plan *tni_plan_for(tni_graph *g, bool *kept)
     tni_limits  limits = tni_limits_of(e);
     int64_t     built  = g->cx->stats.plans;
     tni_plan   *plan   = tni_plans_get(&e->plans, g, &limits, kept);
-    if (plan && g->cx->stats.plans != built) tni_watch_plan(g, plan);
+    if (plan && g->cx->stats.plans != built) e->observer->plan_built(g, plan);
     return plan;
 }
 
@@ -544,18 +544,18 @@ static bool run_steps(run *r, size_t *at, size_t *item)
 {
     const tni_device *d     = r->e->device;
     tni_plan         *p     = r->plan;
-    bool              timed = r->e->profiling, again = false;
-    bool              replays = d->begin && !r->e->verify && !r->e->check && !timed && p->ready;
+    bool              timed = r->e->watch & TNI_WATCH_TIMES, again = false;
+    bool              replays = d->begin && !r->e->watch && p->ready;
     do {
         bool ok = true;
         if (replays) d->begin(r->e->seat, &p->replay);
-        if (timed) tni_profile_start(r);
+        if (timed) r->e->observer->run_begins(r);
         p->forget = replays ? d->forget : p->forget;
         for (*at = 0; ok && *at < p->steps; ++*at) {
             ok = run_step(r, p->step[*at], item) == TN_OK;
-            if (ok && timed) tni_profile_step(r, p->step[*at]);
+            if (ok && timed) r->e->observer->step_launched(r, p->step[*at]);
         }
-        if (timed) tni_profile_stop(r);
+        if (timed) r->e->observer->run_ends(r);
         tni_text  why = { "" };
         tn_status s   = replays ? d->end(r->e->seat, ok, &again, &why) : TN_OK;
         if (ok && s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);

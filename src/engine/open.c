@@ -1,5 +1,5 @@
 // Contexts: opening on a device, closing, moving between threads; scopes as far as they evaluate.
-#include "engine/profile.h"
+#include "engine/observer.h"
 
 #include "base/pool.h"
 
@@ -172,28 +172,26 @@ static tn_ctx *open_on(tn_open_opts o)
     }
     e->device         = dev;
     e->threads        = thread_count(o.threads);
-    e->check          = is_word("TN_CHECK", "nan");
-    e->eager          = e->check || is_set("TN_EAGER");
+    e->observer       = &tni_observer_inspect;
+    e->eager          = is_set("TN_EAGER");
     e->compiles_first = is_word("TN_COMPILE", "wait");
-    e->verify         = is_set("TN_VERIFY") && dev != &tni_device_ref;
-    tni_watch_open(e);
-    cx->magic       = TNI_CTX_LIVE;
-    cx->owner       = tni_thread_id();
-    cx->grad_mode   = true;
-    cx->heap        = heap;
-    cx->heap.keeps  = KEEPS_BLOCKS;
-    cx->handler     = o.handler ? o.handler : print_fault;
-    cx->user        = o.user;
-    cx->warner      = o.handler ? NULL : print_fault;
-    cx->engine      = e;
-    cx->attention   = dev->attention;
-    cx->seed        = o.seed;
-    cx->flush       = flush;
-    cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
-    cx->flush_at    = cx->flush_nodes;
-    cx->fault.site  = (tni_site){ .file = "" };
-    cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
-    cx->scope       = &cx->root;
+    cx->magic         = TNI_CTX_LIVE;
+    cx->owner         = tni_thread_id();
+    cx->grad_mode     = true;
+    cx->heap          = heap;
+    cx->heap.keeps    = KEEPS_BLOCKS;
+    cx->handler       = o.handler ? o.handler : print_fault;
+    cx->user          = o.user;
+    cx->warner        = o.handler ? NULL : print_fault;
+    cx->engine        = e;
+    cx->attention     = dev->attention;
+    cx->seed          = o.seed;
+    cx->flush         = flush;
+    cx->flush_nodes   = o.flush_nodes > 0 ? o.flush_nodes : 100000;
+    cx->flush_at      = cx->flush_nodes;
+    cx->fault.site    = (tni_site){ .file = "" };
+    cx->root          = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
+    cx->scope         = &cx->root;
     open_slabs(cx);
     if (!take_seat(cx, &wish)) return NULL;
     tni_memory memory = { .alloc  = dev->alloc,
@@ -204,8 +202,10 @@ static tn_ctx *open_on(tn_open_opts o)
                           .done   = dev->done,
                           .settle = dev->settle };
     tni_buffers_open(&cx->buffers, &cx->heap, memory, limit);
-    tni_profile_open(cx);
-    return cx;
+    if (e->observer->open(cx)) return cx;
+    tn_close(cx);
+    tni_thread_fail(TN_EMEM, "open: out of memory");
+    return NULL;
 }
 
 // Who names no device gets the GPU, if there is one and it can be used.
@@ -254,7 +254,7 @@ void tn_close(tn_ctx *cx)
         tni_fail(cx, TN_EARG, "close: a call of this context is in progress");
         return;
     }
-    tni_profile_close(cx);
+    cx->engine->observer->close(cx);
     while (cx->scope != &cx->root) tni_scope_close(cx->scope);
     while (cx->things) {
         tni_thing *t = cx->things;

@@ -1,6 +1,6 @@
 // Before a plan runs: the device meets its kernels, and one that a thread's registers do not hold is cut
 // in two by another plan, which takes the place of the first.
-#include "engine/engine.h"
+#include "engine/observer.h"
 
 // Plans in a row that cut further: what spills after the last simply runs.
 enum { ROUNDS = 6 };
@@ -141,7 +141,7 @@ static void look_at_registers(tni_graph *g, tni_plan **p)
     tni_plan  *q;
     for (int i = 0; i < ROUNDS && (q = cut_kernels(g, *p)) != NULL; i++) {
         tni_plans_replace(&cx->engine->plans, &cx->heap, *p, q);
-        tni_watch_plan(g, q);
+        cx->engine->observer->plan_built(g, q);
         *p = q;
     }
     (*p)->weighed = true;

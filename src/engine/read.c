@@ -1,5 +1,5 @@
 // Values in and out: from host memory, to host memory, between contexts.
-#include "engine/engine.h"
+#include "engine/observer.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     tni_buffer       *b     = tni_buffer_to_fill(&cx->buffers, bytes);
     if (!b) {
         tni_text what = tni_text_of("%s of %s", tni_shape_text(rank, size).s, tn_dtype_name(dt));
-        return tni_out_of_memory(cx, op, what.s, (int64_t)bytes);
+        return cx->engine->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);
     }
     tni_text why = { "" };
     if (count && dev->after) dev->after(cx->engine->seat, b->last);
@@ -140,7 +140,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
     if (!b) {
-        tni_out_of_memory(cx, op, "a copy", count * (int64_t)e->device->element_size(dt));
+        e->observer->out_of_memory(cx, op, "a copy", count * (int64_t)e->device->element_size(dt));
         return tni_failed();
     }
     tni_view to    = tni_view_whole(v.rank, v.size);

@@ -1,4 +1,4 @@
-// A plan being run, for the parts of the engine that look at values on the way.
+// A plan being run, for whoever looks at values on the way.
 #ifndef TNI_ENGINE_RUN_H
 #define TNI_ENGINE_RUN_H
 
@@ -25,16 +25,5 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why);
 tni_arg *tni_run_inputs(const tni_run *r);
 // Whether an item has its value without a call: a view, a share, nothing at all.
 bool tni_run_nothing(const tni_run *r, size_t i);
-
-// TN_CHECK=nan: a call of item n's op was run. An error, reported, if it made a NaN or an infinity.
-tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c);
-
-// TN_VERIFY=1: a step of a run, beside ref. before computes on ref what the step will store; after
-// compares, once the step has run. An error of either is reported, *item being the item at fault.
-// Both are without effect where the step cannot be compared. tni_verify_close ends it, always.
-typedef struct tni_verify tni_verify;
-tni_verify               *tni_verify_before(const tni_run *r, tni_step step);
-tn_status                 tni_verify_after(tni_verify *v, size_t *item);
-void                      tni_verify_close(tni_verify *v);
 
 #endif

@@ -1,6 +1,6 @@
 // Profiling: every step of every plan is timed while a profile is on, and added to what is known of
 // its kernel or call.
-#include "engine/profile.h"
+#include "inspect/profile.h"
 
 #include "base/hash.h"
 
@@ -184,7 +184,7 @@ static void begin_batch(const tni_run *r, tni_profile *p)
 
 void tni_profile_start(const tni_run *r)
 {
-    tni_profile *p = r->e->profile;
+    tni_profile *p = r->e->inspect->profile;
     p->pending     = 0;
     p->runs++;
     begin_batch(r, p);
@@ -192,7 +192,7 @@ void tni_profile_start(const tni_run *r)
 
 void tni_profile_step(const tni_run *r, tni_step step)
 {
-    tni_profile *p = r->e->profile;
+    tni_profile *p = r->e->inspect->profile;
     if (!tni_step_runs(r->g, r->plan, step)) return;
     if (p->pending == TNI_PROFILE_BATCH) {
         settle(r, p);
@@ -204,7 +204,7 @@ void tni_profile_step(const tni_run *r, tni_step step)
 
 void tni_profile_stop(const tni_run *r)
 {
-    settle(r, r->e->profile);
+    settle(r, r->e->inspect->profile);
 }
 
 // ---- the calls ---------------------------------------------------------------------------------
@@ -226,10 +226,11 @@ static void clear(tni_heap *h, tni_profile *p)
 static tni_profile *fresh_profile(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
-    if (!e->profile) e->profile = tni_zalloc(&cx->heap, sizeof *e->profile);
-    if (!e->profile) return NULL;
-    clear(&cx->heap, e->profile);
-    return e->profile;
+    if (!e->inspect->profile)
+        e->inspect->profile = tni_zalloc(&cx->heap, sizeof *e->inspect->profile);
+    if (!e->inspect->profile) return NULL;
+    clear(&cx->heap, e->inspect->profile);
+    return e->inspect->profile;
 }
 
 static tn_status begin(tn_ctx *cx, const char *call)
@@ -240,9 +241,9 @@ static tn_status begin(tn_ctx *cx, const char *call)
         tni_fail_memory(cx, call);
         return tni_failed();
     }
-    p->last      = tni_moment_now(e);
-    p->begun     = clock_now();
-    e->profiling = true;
+    p->last  = tni_moment_now(e);
+    p->begun = clock_now();
+    e->watch |= TNI_WATCH_TIMES;
     return TN_OK;
 }
 
@@ -257,8 +258,8 @@ static bool usable(tn_ctx *cx, const char *call)
 tn_status tn_profile_begin(tn_ctx *cx)
 {
     if (!usable(cx, "profile_begin")) return tni_failed();
-    if (!cx->engine->profiling) return begin(cx, "profile_begin");
-    if (cx->engine->profile->to) return TN_OK;
+    if (!(cx->engine->watch & TNI_WATCH_TIMES)) return begin(cx, "profile_begin");
+    if (cx->engine->inspect->profile->to) return TN_OK;
     return tni_fail_status(cx, TN_EARG, "profile_begin: a profile is on already");
 }
 
@@ -276,11 +277,12 @@ tn_status tn_profile_end(tn_ctx *cx)
 {
     if (!usable(cx, "profile_end")) return tni_failed();
     tni_engine *e = cx->engine;
-    if (!e->profiling) return tni_fail_status(cx, TN_EARG, "profile_end: no profile is on");
-    if (e->profile->to) return TN_OK;
-    e->profiling      = false;
-    e->profile->ended = clock_now();
-    return complete(cx, e->profile, "profile_end");
+    if (!(e->watch & TNI_WATCH_TIMES))
+        return tni_fail_status(cx, TN_EARG, "profile_end: no profile is on");
+    if (e->inspect->profile->to) return TN_OK;
+    e->watch &= ~(unsigned)TNI_WATCH_TIMES;
+    e->inspect->profile->ended = clock_now();
+    return complete(cx, e->inspect->profile, "profile_end");
 }
 
 static bool is_json(const char *path)
@@ -292,7 +294,7 @@ static bool is_json(const char *path)
 // mode: of fopen, for a table; a trace begins its file.
 static tn_status write_file(tn_ctx *cx, const char *path, const char *mode)
 {
-    tni_profile *p     = cx->engine->profile;
+    tni_profile *p     = cx->engine->inspect->profile;
     bool         trace = path && is_json(path), kept = true;
     FILE        *f = path ? fopen(path, trace ? "w" : mode) : stdout;
     if (f && trace) kept = tni_profile_trace(cx, p, f);
@@ -311,9 +313,9 @@ tn_status tn_profile_write(tn_ctx *cx, const char *path)
 {
     if (!usable(cx, "profile_write")) return tni_failed();
     tni_engine *e = cx->engine;
-    if (!e->profile)
+    if (!e->inspect->profile)
         return tni_fail_status(cx, TN_EARG, "profile_write: there is no profile: begin one");
-    if (e->profiling) e->profile->ended = clock_now();
+    if ((e->watch & TNI_WATCH_TIMES)) e->inspect->profile->ended = clock_now();
     return write_file(cx, path, "w");
 }
 
@@ -323,16 +325,16 @@ void tni_profile_open(tn_ctx *cx)
 {
     const char *to = getenv("TN_PROFILE");
     if (!to || !*to || !strcmp(to, "0") || begin(cx, "open") != TN_OK) return;
-    cx->engine->profile->to = tni_strdup(&cx->heap, to);
-    if (cx->engine->profile->to) return;
+    cx->engine->inspect->profile->to = tni_strdup(&cx->heap, to);
+    if (cx->engine->inspect->profile->to) return;
     tni_fail_memory(cx, "open");
-    cx->engine->profiling = false;
+    cx->engine->watch &= ~(unsigned)TNI_WATCH_TIMES;
 }
 
 // "1" is stderr. A context that ran nothing leaves no page.
 static void write_whole(tn_ctx *cx)
 {
-    tni_profile *p = cx->engine->profile;
+    tni_profile *p = cx->engine->inspect->profile;
     if (!p->launches) return;
     p->ended = clock_now();
     if (strcmp(p->to, "1")) write_file(cx, p->to, "a");
@@ -342,10 +344,10 @@ static void write_whole(tn_ctx *cx)
 void tni_profile_close(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
-    if (!e->profile) return;
-    if (e->profile->to) write_whole(cx);
-    e->profiling = false;
-    clear(&cx->heap, e->profile);
-    tni_free(&cx->heap, e->profile);
-    e->profile = NULL;
+    if (!e->inspect->profile) return;
+    if (e->inspect->profile->to) write_whole(cx);
+    e->watch &= ~(unsigned)TNI_WATCH_TIMES;
+    clear(&cx->heap, e->inspect->profile);
+    tni_free(&cx->heap, e->inspect->profile);
+    e->inspect->profile = NULL;
 }

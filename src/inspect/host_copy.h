@@ -1,7 +1,7 @@
 // Values of any device on the host, as the reference device has them, to be looked at one by one;
 // and how such a value, its op and its line are named in messages.
-#ifndef TNI_ENGINE_MIRROR_H
-#define TNI_ENGINE_MIRROR_H
+#ifndef TNI_INSPECT_HOST_COPY_H
+#define TNI_INSPECT_HOST_COPY_H
 
 #include "engine/engine.h"
 

@@ -1,5 +1,5 @@
 // What is said when device memory is out: what was asked for, what there is, and who has it.
-#include "engine/engine.h"
+#include "inspect/inspect.h"
 
 enum { NAMED = 3 };  // holders that are named
 
@@ -71,7 +71,7 @@ static tni_text room_text(const tn_ctx *cx)
                        tni_size_text((int64_t)all).s);
 }
 
-void *tni_out_of_memory(tn_ctx *cx, const char *op, const char *what, int64_t bytes)
+void *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes)
 {
     const tni_buffer *top[NAMED];
     tni_text          holder[NAMED] = { { "" } };

@@ -1,6 +1,6 @@
 // What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and TN_LOG
 // says in a line why one was built once a program should have all it needs.
-#include "engine/engine.h"
+#include "inspect/inspect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-void tni_watch_open(tni_engine *e)
+void tni_plan_log_open(tni_inspect *x)
 {
     const char *to = getenv("TN_EXPLAIN");
-    e->log_plans   = has_word(getenv("TN_LOG"), "plan");
-    if (to && strcmp(to, "0") && strlen(to) < sizeof e->explain) strcpy(e->explain, to);
+    x->log_plans   = has_word(getenv("TN_LOG"), "plan");
+    if (to && strcmp(to, "0") && strlen(to) < sizeof x->explain) strcpy(x->explain, to);
 }
 
 // ---- TN_EXPLAIN --------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ void tni_watch_open(tni_engine *e)
 // "1" and "source" are stderr, anything else is a file to add to.
 static void explain_plan(tni_graph *g, const tni_plan *p)
 {
-    const char *to     = g->cx->engine->explain;
+    const char *to     = g->cx->engine->inspect->explain;
     bool        source = !strcmp(to, "source");
     FILE       *f      = source || !strcmp(to, "1") ? stderr : fopen(to, "a");
     if (!f) f = stderr;
@@ -175,10 +175,10 @@ static void log_plan(tni_graph *g, const tni_plan *p)
     fprintf(stderr, "plan %lld: new: %s\n", (long long)g->cx->stats.plans, reason(&d).s);
 }
 
-void tni_watch_plan(tni_graph *g, const tni_plan *p)
+void tni_plan_log(tni_graph *g, const tni_plan *p)
 {
-    tni_engine *e        = g->cx->engine;
+    const tni_engine *e  = g->cx->engine;
     g->cx->stats.planned = p->arena;
-    if (*e->explain) explain_plan(g, p);
-    if (e->log_plans && e->steps >= SETTLED) log_plan(g, p);
+    if (*e->inspect->explain) explain_plan(g, p);
+    if (e->inspect->log_plans && e->steps >= SETTLED) log_plan(g, p);
 }

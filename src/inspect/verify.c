@@ -5,9 +5,9 @@
 // ref, op by op, each value with a bound of how far a device may be from it (bound.c). After it ran,
 // what it stored is compared. Where a kernel differs, its group is run op by op on the device itself:
 // the first op that differs then is named, or, if none does, the kernel is at fault.
-#include "engine/bound.h"
-#include "engine/mirror.h"
-#include "engine/run.h"
+#include "inspect/error_bound.h"
+#include "inspect/host_copy.h"
+#include "inspect/inspect.h"
 
 #include "device/ref/ref.h"
 
@@ -24,7 +24,7 @@ enum {
 
 // A step and its group. ref is the run beside: its engine has the reference device, its data are
 // cells. Owned by the run of the step, everything in it.
-struct tni_verify {
+typedef struct {
     const tni_run *r;
     tni_step       step;
     bool           on;  // there is something to compare
@@ -35,7 +35,7 @@ struct tni_verify {
     void         **room;    // by item and then by input: what is owned
     uint32_t      *member;  // the group, in id order
     size_t         members;
-};
+} verification;
 
 // A value that differs, as a number. alone: what the device gives op by op where the kernel differs.
 typedef struct {
@@ -45,30 +45,30 @@ typedef struct {
     double  have, want, alone;
 } difference;
 
-static tni_heap *heap_of(const tni_verify *v)
+static tni_heap *heap_of(const verification *v)
 {
     return &v->r->cx->heap;
 }
 
-static tni_node *node_at(const tni_verify *v, size_t i)
+static tni_node *node_at(const verification *v, size_t i)
 {
     return v->r->g->item[i].n;
 }
 
-static bool out_of_memory(const tni_verify *v)
+static bool out_of_memory(const verification *v)
 {
     return tni_no_memory(v->r->cx, "verify");
 }
 
 // ---- the group ---------------------------------------------------------------------------------
 
-static const tni_fused *kernel_of(const tni_verify *v)
+static const tni_fused *kernel_of(const verification *v)
 {
     return v->step < 0 ? &v->r->plan->kernel[~v->step] : NULL;
 }
 
 // Whether the step reads item i from memory.
-static bool is_loaded(const tni_verify *v, int32_t i)
+static bool is_loaded(const verification *v, int32_t i)
 {
     const tni_fused *k = kernel_of(v);
     if (!k) return true;
@@ -78,7 +78,7 @@ static bool is_loaded(const tni_verify *v, int32_t i)
 }
 
 // What item i, read by the group, is to it. OUTSIDE: the group cannot be computed.
-static uint8_t role_of(const tni_verify *v, size_t i)
+static uint8_t role_of(const verification *v, size_t i)
 {
     const tni_place *p      = &v->r->plan->place[i];
     int              op     = node_at(v, i)->op;
@@ -93,7 +93,7 @@ static bool can_compare(int op)
     return op != TNI_update && op != TNI_custom && op != TNI_part && op != TNI_view;
 }
 
-static void add_item(tni_verify *v, size_t i, uint8_t role)
+static void add_item(verification *v, size_t i, uint8_t role)
 {
     v->role[i] = role;
     if (role == MEMBER || role == SHARE) v->member[v->members++] = (uint32_t)i;
@@ -101,7 +101,7 @@ static void add_item(tni_verify *v, size_t i, uint8_t role)
 }
 
 // Adds the items that item i reads. Inputs are found when they are read.
-static void add_sources(tni_verify *v, size_t i)
+static void add_sources(verification *v, size_t i)
 {
     const tni_node *n = node_at(v, i);
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -117,7 +117,7 @@ static int by_position(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void find_group(tni_verify *v)
+static void find_group(verification *v)
 {
     const tni_fused *k = kernel_of(v);
     v->on              = true;
@@ -130,27 +130,27 @@ static void find_group(tni_verify *v)
 
 // ---- on ref ------------------------------------------------------------------------------------
 
-static int64_t stored_count(const tni_verify *v, size_t i)
+static int64_t stored_count(const verification *v, size_t i)
 {
     return v->r->plan->place[i].splat ? 1 : tni_node_count(node_at(v, i));
 }
 
 // So many elements at data, one after the other, mirrored.
-static void *mirror_run(const tni_verify *v, int dtype, char *data, int64_t count)
+static void *mirror_run(const verification *v, int dtype, char *data, int64_t count)
 {
     tni_arg x = { .dtype = (tn_dtype)dtype, .rank = 1, .size = { count }, .stride = { 1 } }, y;
     x.data    = data;
     return tni_mirror(heap_of(v), v->r->e, &x, &y);
 }
 
-static bool mirror_item(tni_verify *v, size_t i)
+static bool mirror_item(verification *v, size_t i)
 {
     v->room[i]     = mirror_run(v, node_at(v, i)->dtype, v->r->data[i], stored_count(v, i));
     v->ref.data[i] = v->room[i];
     return v->room[i] || out_of_memory(v);
 }
 
-static bool mirror_input(tni_verify *v, size_t i)
+static bool mirror_input(verification *v, size_t i)
 {
     size_t          at   = v->r->g->count + i;
     const tni_node *n    = v->r->g->input[i].n;
@@ -162,7 +162,7 @@ static bool mirror_input(tni_verify *v, size_t i)
     return v->room[at] || out_of_memory(v);
 }
 
-static bool mirror_sources(tni_verify *v, size_t i)
+static bool mirror_sources(verification *v, size_t i)
 {
     const tni_node *n  = node_at(v, i);
     bool            ok = true;
@@ -177,7 +177,7 @@ static bool mirror_sources(tni_verify *v, size_t i)
 }
 
 // The errors of what a call of item i reads: beside its values.
-static void find_errors(const tni_verify *v, size_t i, tni_arg *error)
+static void find_errors(const verification *v, size_t i, tni_arg *error)
 {
     const tni_node *n = node_at(v, i);
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -214,7 +214,7 @@ static tn_status run_on(const tni_run *r, size_t i, tni_call *c, tni_text *why)
 }
 
 // A share lies where its source does.
-static void share_item(tni_verify *v, size_t i)
+static void share_item(verification *v, size_t i)
 {
     int64_t   offset;
     tni_node *base = tni_node_base(node_at(v, i)->src[0], &offset);
@@ -229,7 +229,7 @@ static void share_item(tni_verify *v, size_t i)
 
 // One item of the group. An op that fails (an index out of range) ends the comparison: the device
 // will say so itself.
-static bool compute_item(tni_verify *v, size_t i)
+static bool compute_item(verification *v, size_t i)
 {
     tni_text why = { "" };
     tni_call c;
@@ -268,7 +268,7 @@ static bool agrees(const tni_node *n, double have, double want, double error)
 
 // Compares item i, which a device has computed at data; d is set where it differs. False when memory
 // is out.
-static bool compare(const tni_verify *v, size_t i, char *data, difference *d)
+static bool compare(const verification *v, size_t i, char *data, difference *d)
 {
     const tni_node *n     = node_at(v, i);
     int64_t         count = stored_count(v, i);
@@ -284,7 +284,7 @@ static bool compare(const tni_verify *v, size_t i, char *data, difference *d)
 }
 
 // What the step stored, in id order, up to the first that differs.
-static bool compare_results(const tni_verify *v, difference *d)
+static bool compare_results(const verification *v, difference *d)
 {
     const tni_fused *k = kernel_of(v);
     if (!k) return compare(v, (size_t)v->step, v->r->data[v->step], d);
@@ -302,7 +302,7 @@ typedef struct {
     tni_buffer **buffer;
 } alone;
 
-static bool take_buffer(const tni_verify *v, alone *a, size_t i)
+static bool take_buffer(const verification *v, alone *a, size_t i)
 {
     size_t size  = v->r->e->device->element_size((tn_dtype)node_at(v, i)->dtype);
     a->buffer[i] = tni_buffer_new(&v->r->cx->buffers, (size_t)stored_count(v, i) * size);
@@ -312,7 +312,7 @@ static bool take_buffer(const tni_verify *v, alone *a, size_t i)
 }
 
 // What the step read, as it was before.
-static bool put_back(const tni_verify *v, alone *a, size_t i)
+static bool put_back(const verification *v, alone *a, size_t i)
 {
     tn_dtype dt    = (tn_dtype)node_at(v, i)->dtype;
     int64_t  count = stored_count(v, i);
@@ -328,7 +328,7 @@ static bool put_back(const tni_verify *v, alone *a, size_t i)
     return ok;
 }
 
-static void share_alone(const tni_verify *v, alone *a, size_t i)
+static void share_alone(const verification *v, alone *a, size_t i)
 {
     int64_t   offset;
     size_t    size = v->r->e->device->element_size((tn_dtype)node_at(v, i)->dtype);
@@ -339,7 +339,7 @@ static void share_alone(const tni_verify *v, alone *a, size_t i)
 }
 
 // Runs member i; d is set where it differs. False where it cannot be run.
-static bool run_member(const tni_verify *v, alone *a, size_t i, difference *d)
+static bool run_member(const verification *v, alone *a, size_t i, difference *d)
 {
     tni_text why = { "" };
     tni_call c;
@@ -351,7 +351,7 @@ static bool run_member(const tni_verify *v, alone *a, size_t i, difference *d)
            compare(v, i, a->run.data[i], d);
 }
 
-static bool open_alone(const tni_verify *v, alone *a)
+static bool open_alone(const verification *v, alone *a)
 {
     const tni_graph *g = v->r->g;
     *a                 = (alone){ .run = *v->r };
@@ -364,7 +364,7 @@ static bool open_alone(const tni_verify *v, alone *a)
     return ok;
 }
 
-static void close_alone(const tni_verify *v, alone *a)
+static void close_alone(const verification *v, alone *a)
 {
     for (size_t i = 0; a->buffer && i < v->r->g->count; i++)
         if (a->buffer[i]) tni_buffer_unref(&v->r->cx->buffers, a->buffer[i]);
@@ -374,7 +374,7 @@ static void close_alone(const tni_verify *v, alone *a)
 }
 
 // What op by op gives for the element at which the kernel differs.
-static void look_up(const tni_verify *v, const alone *a, difference *d)
+static void look_up(const verification *v, const alone *a, difference *d)
 {
     const tni_node *n    = node_at(v, d->item);
     size_t          size = v->r->e->device->element_size((tn_dtype)n->dtype);
@@ -385,7 +385,7 @@ static void look_up(const tni_verify *v, const alone *a, difference *d)
 }
 
 // Which op of the group differs by itself, in `first`; else what the group gives in place of d.
-static void run_group(const tni_verify *v, difference *d, difference *first)
+static void run_group(const verification *v, difference *d, difference *first)
 {
     alone a;
     bool  ok = open_alone(v, &a);
@@ -397,7 +397,7 @@ static void run_group(const tni_verify *v, difference *d, difference *first)
 
 // ---- saying so ---------------------------------------------------------------------------------
 
-static tn_status say_op(const tni_verify *v, const difference *d, const difference *kernel)
+static tn_status say_op(const verification *v, const difference *d, const difference *kernel)
 {
     const tni_node *n = node_at(v, d->item);
     tni_text        t = { "" };
@@ -411,7 +411,7 @@ static tn_status say_op(const tni_verify *v, const difference *d, const differen
                            t.s);
 }
 
-static tn_status say_kernel(const tni_verify *v, const difference *d)
+static tn_status say_kernel(const verification *v, const difference *d)
 {
     const tni_node *n = node_at(v, d->item);
     tni_text        t = tni_text_of("; op by op could not be run");
@@ -425,7 +425,7 @@ static tn_status say_kernel(const tni_verify *v, const difference *d)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
-static bool open_lists(tni_verify *v)
+static bool open_lists(verification *v)
 {
     tni_heap        *h = heap_of(v);
     const tni_graph *g = v->r->g;
@@ -439,41 +439,7 @@ static bool open_lists(tni_verify *v)
     return v->role && v->error && v->room && v->member && v->ref.data && v->ref.input && v->ref.in;
 }
 
-tni_verify *tni_verify_before(const tni_run *r, tni_step step)
-{
-    tni_verify *v = tni_zalloc(&r->cx->heap, sizeof *v);
-    if (!v) return tni_fail_memory(r->cx, "verify");
-    v->r             = r;
-    v->step          = step;
-    v->engine.device = &tni_device_ref;
-    v->engine.seat   = heap_of(v);
-    v->ref           = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
-    bool ok          = true;
-    if (step < 0 || !tni_run_nothing(r, (size_t)step)) {
-        ok = open_lists(v) || out_of_memory(v);
-        if (ok) find_group(v);
-    }
-    for (size_t i = 0; i < v->members && ok && v->on; i++) ok = compute_item(v, v->member[i]);
-    if (ok) return v;
-    tni_verify_close(v);
-    return NULL;
-}
-
-tn_status tni_verify_after(tni_verify *v, size_t *item)
-{
-    difference d = { .found = false }, first = { .found = false };
-    if (!v->on) return TN_OK;
-    if (!compare_results(v, &d)) return tni_failed();
-    if (!d.found) return TN_OK;
-    *item = d.item;
-    if (v->step >= 0) return say_op(v, &d, NULL);
-    run_group(v, &d, &first);
-    if (!first.found) return say_kernel(v, &d);
-    *item = first.item;
-    return say_op(v, &first, &d);
-}
-
-void tni_verify_close(tni_verify *v)
+static void close_verify(verification *v)
 {
     tni_heap        *h = heap_of(v);
     const tni_graph *g = v->r->g;
@@ -488,4 +454,45 @@ void tni_verify_close(tni_verify *v)
     tni_free(h, v->ref.input);
     tni_free(h, v->ref.in);
     tni_free(h, v);
+}
+
+void *tni_verify_before(const tni_run *r, tni_step step)
+{
+    verification *v = tni_zalloc(&r->cx->heap, sizeof *v);
+    if (!v) return tni_fail_memory(r->cx, "verify");
+    v->r             = r;
+    v->step          = step;
+    v->engine.device = &tni_device_ref;
+    v->engine.seat   = heap_of(v);
+    v->ref           = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
+    bool ok          = true;
+    if (step < 0 || !tni_run_nothing(r, (size_t)step)) {
+        ok = open_lists(v) || out_of_memory(v);
+        if (ok) find_group(v);
+    }
+    for (size_t i = 0; i < v->members && ok && v->on; i++) ok = compute_item(v, v->member[i]);
+    if (ok) return v;
+    close_verify(v);
+    return NULL;
+}
+
+static tn_status compare_step(verification *v, size_t *item)
+{
+    difference d = { .found = false }, first = { .found = false };
+    if (!v->on) return TN_OK;
+    if (!compare_results(v, &d)) return tni_failed();
+    if (!d.found) return TN_OK;
+    *item = d.item;
+    if (v->step >= 0) return say_op(v, &d, NULL);
+    run_group(v, &d, &first);
+    if (!first.found) return say_kernel(v, &d);
+    *item = first.item;
+    return say_op(v, &first, &d);
+}
+
+tn_status tni_verify_after(void *begun, tn_status s, size_t *item)
+{
+    if (s == TN_OK) s = compare_step(begun, item);
+    close_verify(begun);
+    return s;
 }

@@ -1,5 +1,5 @@
 // Mirrors: values brought to the host, and the words for them.
-#include "engine/mirror.h"
+#include "inspect/host_copy.h"
 
 #include "device/ref/ref.h"
 

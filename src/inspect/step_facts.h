@@ -1,7 +1,7 @@
 // What a step of a plan is, for those who show it: its name, its sizes, the bytes it moves, what it
 // computes and the calls it comes from. The graph of the plan is open.
-#ifndef TNI_ENGINE_STEP_FACTS_H
-#define TNI_ENGINE_STEP_FACTS_H
+#ifndef TNI_INSPECT_STEP_FACTS_H
+#define TNI_INSPECT_STEP_FACTS_H
 
 #include "engine/engine.h"
 

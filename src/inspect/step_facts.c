@@ -1,5 +1,5 @@
 // What a step of a plan is: bytes, flops, names, lines.
-#include "engine/step_facts.h"
+#include "inspect/step_facts.h"
 
 // ---- bytes -------------------------------------------------------------------------------------
 

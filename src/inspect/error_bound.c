@@ -10,7 +10,7 @@
 //
 // The first is no strict bound, since an op may turn between the two ends, but such ops are rare and
 // the allowance for rounding is generous.
-#include "engine/bound.h"
+#include "inspect/error_bound.h"
 
 #include "device/attention.h"
 #include "device/ref/ref.h"

@@ -1,10 +1,10 @@
 // A profile: how long every kernel and call took while it was on, and what that is of the most the
 // device can do.
-#ifndef TNI_ENGINE_PROFILE_H
-#define TNI_ENGINE_PROFILE_H
+#ifndef TNI_INSPECT_PROFILE_H
+#define TNI_INSPECT_PROFILE_H
 
-#include "engine/run.h"
-#include "engine/step_facts.h"
+#include "inspect/inspect.h"
+#include "inspect/step_facts.h"
 
 // A kernel or call that ran, as often as it did. Owned by the profile, with its list of calls.
 typedef struct {
@@ -62,15 +62,6 @@ struct tni_profile {
     // a second of a product. 0: not yet; negative: they could not be.
     double copy, product[TNI_DTYPES];
 };
-
-// What run_steps tells while a profile is on: a plan begins, a step of it was run, it is over.
-void tni_profile_start(const tni_run *r);
-void tni_profile_step(const tni_run *r, tni_step step);
-void tni_profile_stop(const tni_run *r);
-
-// TN_PROFILE: read as a context opens, written as it closes.
-void tni_profile_open(tn_ctx *cx);
-void tni_profile_close(tn_ctx *cx);
 
 // Prints it as a table, or as the events of a trace in JSON. False when memory is out.
 void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f);

@@ -5,8 +5,8 @@
 // goes into an element is, of a map, the same element of its inputs; of a fold along axes, what it
 // folds; else all of the inputs. Numbers, data from outside, padding and movement are never to
 // blame, so that a mask with -inf is as good as any.
-#include "engine/mirror.h"
-#include "engine/run.h"
+#include "inspect/host_copy.h"
+#include "inspect/inspect.h"
 
 #include "device/ref/ref.h"
 

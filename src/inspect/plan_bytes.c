@@ -1,6 +1,6 @@
 // How much memory a plan takes, before it runs: by what it is for, in all, and how far its arena is
 // from the least that its lifetimes allow.
-#include "engine/engine.h"
+#include "inspect/inspect.h"
 
 #include <stdlib.h>
 

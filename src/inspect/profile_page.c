@@ -1,5 +1,5 @@
 // A profile as people read it: a table of kernels, or a trace that Perfetto and Chrome show.
-#include "engine/profile.h"
+#include "inspect/profile.h"
 
 #include "base/json.h"
 

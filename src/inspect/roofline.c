@@ -1,6 +1,6 @@
 // What the device can do at most, measured: a large copy, and a large product of each dtype. Blocks
 // are the device's own, beside what the context counts. Without memory for them there is no ceiling.
-#include "engine/profile.h"
+#include "inspect/profile.h"
 
 #include <math.h>
 

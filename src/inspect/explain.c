@@ -1,7 +1,8 @@
 // Saying what a plan does: kernels and calls, the bytes they move, the lines they come from, and the
 // memory it was given.
 #include "base/pieces.h"
-#include "engine/step_facts.h"
+#include "inspect/inspect.h"
+#include "inspect/step_facts.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // How far from ref a device may be.
-#ifndef TNI_ENGINE_BOUND_H
-#define TNI_ENGINE_BOUND_H
+#ifndef TNI_INSPECT_ERROR_BOUND_H
+#define TNI_INSPECT_ERROR_BOUND_H
 
 #include "device/device.h"
 

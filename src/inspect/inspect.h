@@ -1,0 +1,43 @@
+// Looking at what the engine does: explaining plans, timing and checking steps, reporting memory. Above
+// the engine, which tells of its work through an observer (engine/observer.h).
+#ifndef TNI_INSPECT_H
+#define TNI_INSPECT_H
+
+#include "engine/observer.h"
+
+#include <stdio.h>
+
+typedef struct tni_profile tni_profile;  // profile.h
+
+// What is kept for a context, which owns it.
+struct tni_inspect {
+    bool         log_plans;     // TN_LOG has "plan"
+    char         explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
+    tni_profile *profile;       // NULL before the first
+};
+
+// Prints what a plan for a graph does; source: with the text of its kernels. False when memory is out.
+bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source);
+
+// The least bytes that an arena for this order of steps could have; -1 when memory is out.
+int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p);
+
+// TN_EXPLAIN and TN_LOG: read as a context opens; a plan was built for this graph.
+void tni_plan_log_open(tni_inspect *to);
+void tni_plan_log(tni_graph *g, const tni_plan *p);
+
+// TN_PROFILE: read as a context opens, written as it closes.
+void tni_profile_open(tn_ctx *cx);
+void tni_profile_close(tn_ctx *cx);
+
+// See tni_observer: TN_CHECK=nan looks at the results of calls, TN_VERIFY=1 compares steps with ref, a
+// profile times them.
+tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c);
+void     *tni_verify_before(const tni_run *r, tni_step step);
+tn_status tni_verify_after(void *begun, tn_status s, size_t *item);
+void      tni_profile_start(const tni_run *r);
+void      tni_profile_step(const tni_run *r, tni_step step);
+void      tni_profile_stop(const tni_run *r);
+void     *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
+
+#endif
