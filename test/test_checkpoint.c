@@ -162,13 +162,17 @@ static void check_resume(int stop, int steps)
     tn_close(rest.cx);
 }
 
+// It comes first in the file: the first child is of a process that has no threads yet, which the thread
+// sanitizer takes.
 static void training_that_was_killed_goes_on_bit_for_bit(void)
 {
+    bool again = !strstr(TN_SANITIZE, "thread");
     if (!CHECK(scratch_open())) return;
-    check_resume(99, 200);   // between two updates
-    check_resume(100, 200);  // in the middle of an accumulation
-    check_resume(1, 8);      // before the first update
+    check_resume(99, 200);              // between two updates
+    if (again) check_resume(100, 200);  // in the middle of an accumulation
+    if (again) check_resume(1, 8);      // before the first update
     scratch_close();
+    if (!again) SKIP("past the first stop: the sanitizer allows no threads after a fork");
 }
 
 static void saving_changes_nothing(void)
@@ -286,6 +290,7 @@ static int64_t kill_one(const char *path, uint32_t random)
 
 static void a_kill_leaves_the_newest_or_the_previous_checkpoint(void)
 {
+    if (strstr(TN_SANITIZE, "thread")) SKIP("the sanitizer allows no threads after a fork");
     if (!CHECK(scratch_open())) return;
     const char *path = scratch_path("state");
     training    t    = start(1);
