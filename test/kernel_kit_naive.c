@@ -60,17 +60,12 @@ static value unknown(void)
 // The distance to the next number of a type, at x.
 static double ulp(tn_dtype dt, double x)
 {
-    static const int digits[TNI_DTYPES] = {
-        [TN_F16] = 11, [TN_BF16] = 8, [TN_F32] = 24, [TN_F64] = 53
-    };
-    static const int least[TNI_DTYPES] = {
-        [TN_F16] = -24, [TN_BF16] = -133, [TN_F32] = -149, [TN_F64] = -1074
-    };
-    int e;
+    const tni_dtype_facts *f     = &tni_dtype_table[dt];
+    int                    least = ilogb(f->low) + 1 - f->digits, e;
     if (!tni_is_float(dt) || !isfinite(x)) return 0;
     frexp(x, &e);
-    e -= digits[dt];
-    return ldexp(1, x == 0 || e < least[dt] ? least[dt] : e);
+    e -= f->digits;
+    return ldexp(1, x == 0 || e < least ? least : e);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -87,7 +82,7 @@ static tni_word read_element(const char *mem, tn_dtype dt, int64_t i)
 {
     tni_word w = { .u = 0 };
     mem += i * (int64_t)tni_dtype_size(dt);
-    tni_tiles_base.convert[dt][tni_compute_dtype(dt)](&w, mem, 1);
+    tni_converter(&tni_tiles_base, dt, tni_compute_dtype(dt))(&w, mem, 1);
     return w;
 }
 
@@ -107,8 +102,8 @@ static value load(const run *r, const tni_ins *x, const value *index, const valu
 static tni_word converted(tn_dtype from, tni_word w, tn_dtype to)
 {
     tni_word y = { .u = 0 }, z = { .u = 0 };
-    tni_tiles_base.convert[from][to](&y, &w, 1);
-    tni_tiles_base.convert[to][tni_compute_dtype(to)](&z, &y, 1);
+    tni_converter(&tni_tiles_base, from, to)(&y, &w, 1);
+    tni_converter(&tni_tiles_base, to, tni_compute_dtype(to))(&z, &y, 1);
     return z;
 }
 

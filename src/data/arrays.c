@@ -60,13 +60,6 @@ static bool take_field(tn_ctx *cx, arrays *a, int f, tn_tensor *t)
     return tn_read(t, dt, a->data[f], count) == TN_OK;
 }
 
-static int64_t integer_at(const void *data, tn_dtype dt, int64_t i)
-{
-    if (dt == TN_I64) return ((const int64_t *)data)[i];
-    if (dt == TN_I32) return ((const int32_t *)data)[i];
-    return dt == TN_I8 ? ((const int8_t *)data)[i] : ((const uint8_t *)data)[i];
-}
-
 // How many classes field 1 has: one more than the largest of its integers, 0 if it is no class.
 static int64_t count_classes(const arrays *a)
 {
@@ -74,7 +67,7 @@ static int64_t count_classes(const arrays *a)
     int64_t         largest = -1;
     if (a->source.fields < 2 || y->rank || !tni_is_int(y->dtype)) return 0;
     for (int64_t i = 0; i < a->source.count; i++) {
-        int64_t v = integer_at(a->data[1], y->dtype, i);
+        int64_t v = tni_integer_at(y->dtype, a->data[1], i);
         if (v < 0 || v == INT64_MAX) return 0;
         if (v > largest) largest = v;
     }

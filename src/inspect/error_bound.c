@@ -15,7 +15,6 @@
 #include "device/attention.h"
 #include "device/ref/ref.h"
 
-#include <float.h>
 #include <math.h>
 
 enum { MOST_IN = 3, ULPS = 8 };
@@ -35,22 +34,17 @@ typedef struct {
 
 static double ulp(tn_dtype dt)
 {
-    return dt == TN_F16 ? 0x1p-10 : dt == TN_BF16 ? 0x1p-7 : dt == TN_F32 ? 0x1p-23 : 0x1p-52;
-}
-
-static double least(tn_dtype dt)
-{
-    return dt == TN_F16 ? 0x1p-14 : dt == TN_F64 ? DBL_MIN : 0x1p-126;
+    return tni_dtype_epsilon(dt);
 }
 
 static double largest(tn_dtype dt)
 {
-    return dt == TN_F16 ? 65504 : dt == TN_F64 ? DBL_MAX : FLT_MAX;
+    return tni_dtype_table[dt].high;
 }
 
 double tni_error_of_rounding(tn_dtype dt, double v)
 {
-    return tni_is_float(dt) ? ulp(dt) * fmax(fabs(v), least(dt)) : 0;
+    return tni_is_float(dt) ? ulp(dt) * fmax(fabs(v), tni_dtype_table[dt].low) : 0;
 }
 
 // ---- elements ----------------------------------------------------------------------------------

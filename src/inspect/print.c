@@ -24,12 +24,21 @@ typedef struct {
     char digit[24];
 } decimal;
 
+#define AS_SELF(host, stem)  (host) v
+#define AS_TRUTH(host, stem) v
+#define AS_WRAP(host, stem)  v
+#define AS_ROUND(host, stem) m_##stem##_to_float(m_double_to_##stem(v))
+
 // A double rounded to a dtype, as a double.
 static double rounded(tn_dtype dt, double v)
 {
-    if (dt == TN_F32) return (float)v;
-    if (dt == TN_F16) return m_half_to_float(m_double_to_half(v));
-    if (dt == TN_BF16) return m_bf16_to_float(m_double_to_bf16(v));
+    switch (dt) {
+// clang-format off
+#define DTYPE(id, name, class, held, in, host, kernel, stem, ...) \
+    case TN_##id: return AS_##held(host, stem);
+#include "tensor/dtype.def"
+        // clang-format on
+    }
     return v;
 }
 
@@ -117,10 +126,12 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-// From here on a dtype's digits do not reach down to the units, or past 8 places.
+// From here on a dtype's digits do not reach down to the units, or past 8 places. All decimals of so
+// many digits are numbers of the dtype.
 static double exponent_from(tn_dtype dt)
 {
-    return dt == TN_BF16 ? 1e2 : dt == TN_F16 ? 1e3 : dt == TN_F32 ? 1e6 : 1e8;
+    int digits = (int)((tni_dtype_table[dt].digits - 1) * 0.30102999566398120);
+    return pow(10, digits < PLACES ? digits : PLACES);
 }
 
 // Comparisons are those of the dtype: f32's 1e-4 is not below 1e-4.

@@ -103,7 +103,7 @@ double tni_ceiling_copy(tn_ctx *cx, tni_profile *p)
 
 double tni_ceiling_product(tn_ctx *cx, tni_profile *p, tn_dtype dt)
 {
-    if (dt < TN_F16) return 0;
+    if (!tni_is_float(dt)) return 0;
     if (p->product[dt] == 0) p->product[dt] = measure_product(cx->engine, dt);
     return p->product[dt] > 0 ? p->product[dt] : 0;
 }

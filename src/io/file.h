@@ -98,8 +98,6 @@ bool tni_elements_write(tni_outfile *out, const char *op, tn_tensor *t);
 
 // A safetensors file: the bytes before its header, and the longest header there may be.
 enum { TNI_SAFETENSORS_PREFIX = 8, TNI_SAFETENSORS_HEADER = 100000000 };
-// How safetensors spells a dtype.
-const char *tni_safetensors_dtype(tn_dtype dt);
 
 // Makes an empty file that is no thing of the context yet, and opens it by its path's format.
 tn_file *tni_file_read(tn_ctx *cx, const char *op, const char *path, bool npy_only);

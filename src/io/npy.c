@@ -7,15 +7,20 @@
 static const char magic[] = "\x93NUMPY";
 enum { MAGIC = 6, ALIGN = 64 };
 
-// The dtypes without their byte order; as is the one each becomes, or -1. Integers that Tenon does
-// not have are widened where one that holds them is there; the first row of a dtype is its own.
+// The dtypes without their byte order, those of Tenon first; as is the one each becomes, or -1.
+// Integers that Tenon does not have are widened where one that holds them is there.
 static const struct {
     const char *name;
     int         width, as;
 } dtypes[] = {
-    { "b1", 1, TN_BOOL }, { "u1", 1, TN_U8 },  { "i1", 1, TN_I8 },  { "i4", 4, TN_I32 },
-    { "i8", 8, TN_I64 },  { "f2", 2, TN_F16 }, { "f4", 4, TN_F32 }, { "f8", 8, TN_F64 },
-    { "i2", 2, TN_I32 },  { "u2", 2, TN_I32 }, { "u4", 4, TN_I64 }, { "u8", 8, -1 },
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
+              safetensors, npy)                                                             \
+    { npy, sizeof(host), TN_##id },
+#include "tensor/dtype.def"
+    { "i2", 2, TN_I32 },
+    { "u2", 2, TN_I32 },
+    { "u4", 4, TN_I64 },
+    { "u8", 8, -1 },
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -174,7 +179,7 @@ static int find_dtype(const reader *r)
 {
     char order = r->descr_bytes == 3 ? r->descr[0] : 0;
     for (int i = 0; order && i < DTYPES; i++)
-        if (memcmp(r->descr + 1, dtypes[i].name, 2) == 0 &&
+        if (strncmp(r->descr + 1, dtypes[i].name, 2) == 0 &&
             (memchr("<>=", order, 3) || (order == '|' && dtypes[i].width == 1)))
             return i;
     bool object = r->descr_bytes >= 2 && r->descr[0] == '|' && r->descr[1] == 'O';
@@ -276,8 +281,8 @@ tn_status tn_npy_write(tn_tensor *t, const char *path)
     tn_ctx *cx = tni_arg1("npy_write", t, "t");
     if (!cx) return tni_failed();
     int dtype = 0;
-    while (dtype < DTYPES && dtypes[dtype].as != (int)tn_dtype_of(t)) dtype++;
-    if (dtype == DTYPES)
+    while (dtypes[dtype].as != (int)tn_dtype_of(t)) dtype++;
+    if (!*dtypes[dtype].name)
         return tni_fail_status(cx, TN_EDTYPE,
                                "npy_write: npy has no %s; cast t to f32, or see tn_file_write",
                                tn_dtype_name(tn_dtype_of(t)));

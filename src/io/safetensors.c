@@ -8,29 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Every dtype of the format; as is the one it becomes here, or -1. Integers that Tenon does not have
-// are widened where one that holds them is there; the first row of a dtype is its own.
+// Every dtype of the format, those of Tenon first; as is the one it becomes here, or -1. Integers that
+// Tenon does not have are widened where one that holds them is there.
 static const struct {
     const char *name;
     int         bits, as;
 } dtypes[] = {
-    { "BOOL", 8, TN_BOOL },   { "U8", 8, TN_U8 },    { "I8", 8, TN_I8 },
-    { "I32", 32, TN_I32 },    { "I64", 64, TN_I64 }, { "F16", 16, TN_F16 },
-    { "BF16", 16, TN_BF16 },  { "F32", 32, TN_F32 }, { "F64", 64, TN_F64 },
-    { "I16", 16, TN_I32 },    { "U16", 16, TN_I32 }, { "U32", 32, TN_I64 },
-    { "U64", 64, -1 },        { "C64", 64, -1 },     { "F8_E5M2", 8, -1 },
-    { "F8_E4M3", 8, -1 },     { "F8_E8M0", 8, -1 },  { "F8_E4M3FNUZ", 8, -1 },
-    { "F8_E5M2FNUZ", 8, -1 }, { "F6_E2M3", 6, -1 },  { "F6_E3M2", 6, -1 },
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
+              safetensors, npy)                                                             \
+    { safetensors, 8 * sizeof(host), TN_##id },
+#include "tensor/dtype.def"
+    { "I16", 16, TN_I32 },    { "U16", 16, TN_I32 },    { "U32", 32, TN_I64 }, { "U64", 64, -1 },
+    { "C64", 64, -1 },        { "F8_E5M2", 8, -1 },     { "F8_E4M3", 8, -1 },  { "F8_E8M0", 8, -1 },
+    { "F8_E4M3FNUZ", 8, -1 }, { "F8_E5M2FNUZ", 8, -1 }, { "F6_E2M3", 6, -1 },  { "F6_E3M2", 6, -1 },
     { "F4", 4, -1 },
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
-
-const char *tni_safetensors_dtype(tn_dtype dt)
-{
-    int i = 0;
-    while (dtypes[i].as != (int)dt) i++;
-    return dtypes[i].name;
-}
 
 // Where reading is. text grows into the part's text, which is as long as the header: no string
 // is longer than it is in the header, and there it has quotes.

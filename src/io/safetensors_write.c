@@ -21,7 +21,7 @@ static void put_tensor(tni_json_writer *h, const char *name, const tn_tensor *t,
     int64_t  span[2] = { *at, next };
     tni_json_quote(h, name);
     tni_json_put(h, ":{\"dtype\":");
-    tni_json_quote(h, tni_safetensors_dtype(dt));
+    tni_json_quote(h, tni_dtype_table[dt].safetensors);
     tni_json_put(h, ",\"shape\":[");
     put_numbers(h, tn_rank(t), tni_sizes(t));
     tni_json_put(h, "],\"data_offsets\":[");

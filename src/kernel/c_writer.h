@@ -107,7 +107,7 @@ static inline const char *wide_of(const tni_c_writer *w, int i)
 
 static inline tn_dtype wide_dtype(const tni_ins *x)
 {
-    return tni_is_float((tn_dtype)x->dtype) ? TN_F64 : TN_I64;
+    return tni_total_dtype((tn_dtype)x->dtype);
 }
 
 static inline int lane_class(const tni_c_writer *w, const tni_ins *x)
@@ -131,7 +131,7 @@ static inline bool folds_in_place(const tni_c_writer *w, int i)
     if (!is_plain_load(w, a) || lane_class(w, a) != TNI_STRIDE_1) return false;
     if (by_lane(w, x)) return false;
     tn_dtype kept = (tn_dtype)w->k->buffer[w->k->access[a->access].buffer].dtype;
-    return kept >= TN_I32 && kept == (tn_dtype)x->dtype && kept != TN_F16 && kept != TN_BF16;
+    return kept == (tn_dtype)x->dtype && tni_is_held_as_is(kept);
 }
 
 // Whether the operand of REDUCE i is in a row that is kept, so that no tile is needed.

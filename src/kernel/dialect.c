@@ -1,39 +1,10 @@
-// The dialects: their tables of spellings and the names of types they share.
+// The dialects: their tables of spellings.
 #include "kernel/dialect.h"
 
 #include "kernel/cuda_spell.h"
 #include "kernel/prelude_text.h"
 
 #include <stddef.h>
-
-const char *tni_compute_type(tn_dtype dt)
-{
-    if (dt == TN_F64) return "double";
-    if (tni_is_float(dt)) return "float";
-    return dt == TN_I64 ? "m_long" : "m_int";
-}
-
-char tni_compute_suffix(tn_dtype dt)
-{
-    if (dt == TN_F64) return 'd';
-    if (tni_is_float(dt)) return 'f';
-    return dt == TN_I64 ? 'l' : 'i';
-}
-
-const char *tni_wide_type(tn_dtype dt)
-{
-    return tni_is_float(dt) ? "double" : "m_long";
-}
-
-const char *tni_kept_type(tn_dtype dt)
-{
-    static const char *const type[TNI_DTYPES] = {
-        [TN_BOOL] = "unsigned char", [TN_U8] = "unsigned char", [TN_I8] = "signed char",
-        [TN_I32] = "m_int",          [TN_I64] = "m_long",       [TN_F16] = "m_ushort",
-        [TN_BF16] = "m_ushort",      [TN_F32] = "float",        [TN_F64] = "double",
-    };
-    return type[dt];
-}
 
 // ---- C: what the skeleton calls ----------------------------------------------------------------
 

@@ -29,10 +29,22 @@ extern const tni_dialect tni_dialect_c, tni_dialect_opencl, tni_dialect_cuda;
 
 // The compute type of a dtype as text: float, double, m_int or m_long; and the suffix of the names
 // of functions over it: f, d, i or l. tni_wide_type is that of totals: double or m_long.
-const char *tni_compute_type(tn_dtype dt);
-char        tni_compute_suffix(tn_dtype dt);
-const char *tni_wide_type(tn_dtype dt);
+static inline const char *tni_compute_type(tn_dtype dt)
+{
+    return tni_compute_table[tni_dtype_table[dt].number].type;
+}
+static inline char tni_compute_suffix(tn_dtype dt)
+{
+    return tni_compute_table[tni_dtype_table[dt].number].letter;
+}
+static inline const char *tni_wide_type(tn_dtype dt)
+{
+    return tni_compute_type(tni_total_dtype(dt));
+}
 // The type of an element in memory: float, m_ushort (f16, bf16), unsigned char (bool, u8), ...
-const char *tni_kept_type(tn_dtype dt);
+static inline const char *tni_kept_type(tn_dtype dt)
+{
+    return tni_dtype_table[dt].kernel;
+}
 
 #endif

@@ -82,20 +82,19 @@ static tni_cast_text around(const char *before, const char *after)
     return t;
 }
 
-// Doubles hold every i32, and what they lose of an i64 is what the cpu device loses too.
-static tni_cast_text to_bf16(char from, bool no_double)
+// A rounded float from what is computed. An integer that a float does not hold is past the largest of
+// a dtype that ends below 2^24; of others doubles hold every i32, and what they lose of an i64 is what
+// the cpu device loses too.
+static tni_cast_text to_rounded(char from, tn_dtype to, bool no_double)
 {
-    if (from == 'f') return around("m_float_to_bf16(", ")");
-    if (from == 'd') return around("m_double_to_bf16(", ")");
-    return no_double ? around("m_long_to_bf16(", ")") : around("m_double_to_bf16((double)(", "))");
-}
-
-// An integer that a float does not hold is past the largest half.
-static tni_cast_text to_half(char from)
-{
-    if (from == 'f') return around("m_float_to_half(", ")");
-    return from == 'd' ? around("m_double_to_half(", ")")
-                       : around("m_float_to_half((float)(", "))");
+    const tni_dtype_facts *f     = &tni_dtype_table[to];
+    bool                   as_is = from == 'f' || from == 'd', single = f->high < 0x1p24;
+    const char            *source = from == 'f' || (!as_is && single) ? "float" : "double";
+    char                   text[40];
+    if (as_is) snprintf(text, sizeof text, "m_%s_to_%s(", source, f->stem);
+    else if (no_double && !single) snprintf(text, sizeof text, "m_long_to_%s(", f->stem);
+    else snprintf(text, sizeof text, "m_%s_to_%s((%s)(", source, f->stem, source);
+    return around(text, as_is || (no_double && !single) ? ")" : "))");
 }
 
 tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to, bool no_double)
@@ -103,40 +102,39 @@ tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to, bool no_double)
     char s    = tni_compute_suffix(from);
     bool real = s == 'f' || s == 'd';
     char name[40];
-    switch (to) {
-    case TN_BOOL: return around("(unsigned char)((", ") != 0)");
-    case TN_F16: return to_half(s);
-    case TN_BF16: return to_bf16(s, no_double);
-    case TN_F32:
-    case TN_F64: break;
-    default:
-        if (!real) break;
+    if (to == TN_BOOL) return around("(unsigned char)((", ") != 0)");
+    if (tni_is_rounded(to)) return to_rounded(s, to, no_double);
+    if (real && !tni_is_float(to)) {
         snprintf(name, sizeof name, "(%s)m_%s_%c(", tni_kept_type(to), tn_dtype_name(to), s);
         return around(name, ")");
     }
-    if (s == tni_compute_suffix(to) && to >= TN_I32) return around("", "");
+    if (s == tni_compute_suffix(to) && tni_is_held_as_is(to)) return around("", "");
     snprintf(name, sizeof name, "(%s)(", tni_kept_type(to));
     return around(name, ")");
 }
 
 tni_cast_text tni_text_from_kept(tn_dtype dt)
 {
-    switch (dt) {
-    case TN_BOOL: return around("(m_int)((", ") != 0)");
-    case TN_U8:
-    case TN_I8: return around("(m_int)(", ")");
-    case TN_F16: return around("m_half_to_float(", ")");
-    case TN_BF16: return around("m_bf16_to_float(", ")");
-    default: return around("", "");
+    char name[40];
+    switch ((tni_held)tni_dtype_table[dt].held) {
+    case TNI_HELD_SELF: break;
+    case TNI_HELD_TRUTH: return around("(m_int)((", ") != 0)");
+    case TNI_HELD_WRAP:
+        snprintf(name, sizeof name, "(%s)(", tni_compute_type(dt));
+        return around(name, ")");
+    case TNI_HELD_ROUND:
+        snprintf(name, sizeof name, "m_%s_to_float(", tni_dtype_table[dt].stem);
+        return around(name, ")");
     }
+    return around("", "");
 }
 
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to, bool no_double)
 {
-    if (from == to && from != TN_F16 && from != TN_BF16) return around("", "");
+    if (from == to && !tni_is_rounded(from)) return around("", "");
     tni_cast_text kept = tni_text_to_kept(from, to, no_double);
     if (to == TN_BOOL) return around("(m_int)((", ") != 0)");
-    if (to == TN_I32 || to == TN_I64 || to == TN_F32 || to == TN_F64) return kept;
+    if (tni_is_held_as_is(to)) return kept;
     tni_cast_text back = tni_text_from_kept(to), t;
     snprintf(t.before, sizeof t.before, "%.38s%.38s", back.before, kept.before);
     snprintf(t.after, sizeof t.after, "%.3s%.3s", kept.after, back.after);
@@ -189,14 +187,15 @@ static void emit_number(tni_scribe *s, int n, tn_dtype dt)
 static void emit_random(tni_scribe *s, const tni_ins *x)
 {
     const char *before = "m_rand_normal_f(", *after = ")";
+    char        rounded[40];
     if (x->op == TNI_random_bits) before = "((m_long)m_rand_bits(", after = "))";
     else if (x->dtype == TN_F64)
         before = x->op == TNI_uniform ? "m_rand_uniform_d(" : "m_rand_normal_d(";
+    else if (x->op == TNI_uniform && x->dtype == TN_F32) before = "m_rand_uniform_f(";
     else if (x->op == TNI_uniform) {
-        after  = x->dtype == TN_F32 ? ")" : "))";
-        before = x->dtype == TN_F32   ? "m_rand_uniform_f("
-                 : x->dtype == TN_F16 ? "m_uniform_f16(m_rand_bits("
-                                      : "m_uniform_bf16(m_rand_bits(";
+        snprintf(rounded, sizeof rounded, "m_uniform_%s(m_rand_bits(",
+                 tn_dtype_name((tn_dtype)x->dtype));
+        before = rounded, after = "))";
     }
     tni_put(s->out, "%s", before);
     s->number(s, x->number);
@@ -210,13 +209,13 @@ static void emit_random(tni_scribe *s, const tni_ins *x)
 // Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
 static tni_cast_text wrap(const tni_ins *x)
 {
+    tn_dtype dt = (tn_dtype)x->dtype;
+    char     name[40];
     if (tni_op_table[x->op].rule == TNI_TO_BOOL) return around("", "");
-    switch (x->dtype) {
-    case TN_BOOL: return around("(m_int)(", " != 0)");
-    case TN_U8: return around("(m_int)(unsigned char)", "");
-    case TN_I8: return around("(m_int)(signed char)", "");
-    default: return around("", "");
-    }
+    if (dt == TN_BOOL) return around("(m_int)(", " != 0)");
+    if (tni_dtype_table[dt].held != TNI_HELD_WRAP) return around("", "");
+    snprintf(name, sizeof name, "(%s)(%s)", tni_compute_type(dt), tni_kept_type(dt));
+    return around(name, "");
 }
 
 static void emit_map(tni_scribe *s, const tni_ins *x)

@@ -96,19 +96,25 @@ const char *tni_kernel_kind(const tni_kernel *k)
     return kind;
 }
 
+// A member of tni_word has the letter of its computing type.
+#define FROM_BOOL               l
+#define FROM_UNSIGNED           l
+#define FROM_SIGNED             l
+#define FROM_FLOAT              f
+#define AS_TRUTH(host, stem, v) (v) != 0
+#define AS_SELF(host, stem, v)  (host)(v)
+#define AS_WRAP(host, stem, v)  (host)(v)
+#define AS_ROUND(host, stem, v) m_##stem##_to_float(m_double_to_##stem(v))
+
 tni_word tni_word_of(tn_dtype dt, double f, int64_t l)
 {
     tni_word w = { .u = 0 };
     switch (dt) {
-    case TN_F64: w.d = f; break;
-    case TN_F32: w.f = (float)f; break;
-    case TN_F16: w.f = m_half_to_float(m_double_to_half(f)); break;
-    case TN_BF16: w.f = m_bf16_to_float(m_double_to_bf16(f)); break;
-    case TN_I64: w.l = l; break;
-    case TN_I32: w.i = (int32_t)l; break;
-    case TN_I8: w.i = (int8_t)l; break;
-    case TN_U8: w.i = (uint8_t)l; break;
-    case TN_BOOL: w.i = l != 0; break;
+#define DTYPE(id, name, class, held, in, host, kernel, stem, ...) \
+    case TN_##id:                                                 \
+        w.in = AS_##held(host, stem, FROM_##class);               \
+        break;
+#include "tensor/dtype.def"
     }
     return w;
 }

@@ -185,10 +185,4 @@ tni_cut tni_kernel_cut(const tni_launch *l);
 // Where in a chunk's partials those of the tail `ins` begin.
 int64_t tni_kernel_tail(const tni_kernel *k, const tni_cut *cut, int ins);
 
-static inline tn_dtype tni_compute_dtype(tn_dtype dt)
-{
-    if (dt == TN_F64 || dt == TN_I64) return dt;
-    return dt >= TN_F16 ? TN_F32 : TN_I32;
-}
-
 #endif

@@ -69,8 +69,7 @@ static bool is_coarse(const tni_page *c, int i, bool all)
         if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_has(&c->work, u))) continue;
         if (is_fold(x) && x->op == TNI_sum) continue;
         tn_dtype dt = x->code == TNI_I_STORE ? buffer_dtype(c, u) : (tn_dtype)x->dtype;
-        if ((x->code == TNI_I_STORE || x->code == TNI_I_CAST) && (dt == TN_F16 || dt == TN_BF16))
-            continue;
+        if ((x->code == TNI_I_STORE || x->code == TNI_I_CAST) && tni_is_rounded(dt)) continue;
         bool linear = x->code == TNI_I_MAP && (x->op == TNI_mul || x->op == TNI_div ||
                                                x->op == TNI_add || x->op == TNI_sub);
         if (!linear || !is_coarse(c, u, all)) return false;
@@ -133,7 +132,7 @@ static void put_store(tni_page *c, int i)
     const tni_ins *x = &c->k->ins[i], *cast = &c->k->ins[x->a];
     tn_dtype       to = buffer_dtype(c, i);
     if (cast->code != TNI_I_CAST || cast->dtype != to || tni_has(&c->kept, x->a) ||
-        (to != TN_F16 && to != TN_BF16)) {
+        !tni_is_rounded(to)) {
         tni_emit_store(&c->scribe, i);
         return;
     }

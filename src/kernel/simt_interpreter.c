@@ -48,7 +48,7 @@ static int fold_number(const tni_ins *x)
 {
     int f = 0;
     while (f < 3 && tni_interpreter_folds[f] != x->op) f++;
-    return 4 * f + tni_type_number((tn_dtype)x->dtype);
+    return TNI_COMPUTES * f + tni_type_number((tn_dtype)x->dtype);
 }
 
 // What a fold begins with: folded with any value it gives that value.
@@ -57,13 +57,13 @@ static int64_t fold_start(const tni_ins *x)
     tni_word    w   = { .u = 0 };
     const float inf = 1.0f / 0.0f;
     switch (tni_type_number((tn_dtype)x->dtype)) {
-    case 0:
+    case TNI_IN_f:
         w.f = x->op == TNI_max ? -inf : x->op == TNI_min ? inf : x->op == TNI_prod ? 1 : -0.0f;
         break;
-    case 1:
+    case TNI_IN_d:
         w.d = x->op == TNI_max ? -inf : x->op == TNI_min ? inf : x->op == TNI_prod ? 1 : -0.0;
         break;
-    case 2:
+    case TNI_IN_i:
         w.i = x->op == TNI_max ? INT32_MIN : x->op == TNI_min ? INT32_MAX : x->op == TNI_prod;
         break;
     default: w.l = x->op == TNI_max ? INT64_MIN : x->op == TNI_min ? INT64_MAX : x->op == TNI_prod;
@@ -95,7 +95,7 @@ static void put_store(writer *w, const tni_ins *x)
 {
     tn_dtype from = (tn_dtype)w->k->ins[x->a].dtype, dt = buffer_dtype(w, x);
     int      value = x->a;
-    if (from != dt || dt == TN_F16 || dt == TN_BF16) {
+    if (from != dt || tni_is_rounded(dt)) {
         value = TNI_SPARE_REGISTER;
         put_cast(w, value, x->a, from, dt);
     }
@@ -123,13 +123,14 @@ static void put_random(writer *w, const tni_ins *x, int i)
 // Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
 static void put_map(writer *w, const tni_ins *x, int i)
 {
-    int op   = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
-    int last = x->c >= 0 ? x->c : x->b >= 0 ? x->b : x->a;
-    int type = tni_type_number((tn_dtype)w->k->ins[last].dtype);
+    int      op   = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
+    int      last = x->c >= 0 ? x->c : x->b >= 0 ? x->b : x->a;
+    int      type = tni_type_number((tn_dtype)w->k->ins[last].dtype);
+    tn_dtype dt   = (tn_dtype)x->dtype;
     while (!tni_interpreter_has(w->p->level, op, type)) w->p->level++;
-    put_code(w, TNI_SEL_MAP + 4 * op + type, i, register_of(x->a), register_of(x->b),
+    put_code(w, TNI_SEL_MAP + TNI_COMPUTES * op + type, i, register_of(x->a), register_of(x->b),
              register_of(x->c), 0);
-    if (tni_op_table[op].rule == TNI_TO_BOOL || x->dtype > TN_I8) return;
+    if (tni_op_table[op].rule == TNI_TO_BOOL || tni_is_held_as_is(dt) || tni_is_rounded(dt)) return;
     put_code(w, TNI_SEL_WRAP + x->dtype, i, 0, 0, 0, 0);
 }
 

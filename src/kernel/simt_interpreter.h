@@ -87,20 +87,21 @@ enum {
     TNI_TAIL_WORDS
 };
 
-// Selectors: cases of the switch. Types are f, d, i, l in this order (tni_type_number).
+// Selectors: cases of the switch. Types are those of dtype.def in their order (tni_type_number).
 enum {
-    TNI_SEL_LOAD,                         // + dtype in memory; a index, b guard, c buffer, x access
-    TNI_SEL_STORE  = TNI_SEL_LOAD + 9,    // + dtype in memory; a value, c buffer, x access
-    TNI_SEL_NUMBER = TNI_SEL_STORE + 9,   // x number
-    TNI_SEL_PLACE,                        // x access
-    TNI_SEL_CHECK,                        // a index, x number, c instruction
-    TNI_SEL_RANDOM,                       // + draw; a element, x number of the key
-    TNI_SEL_WRAP   = TNI_SEL_RANDOM + 7,  // + bool, u8, i8; register `to`
-    TNI_SEL_CAST   = TNI_SEL_WRAP + 3,    // + 9 type + dtype; a value
-    TNI_SEL_REDUCE = TNI_SEL_CAST + 36,   // a value into register `to`; c fold
-    TNI_SEL_TAIL,                         // a value into the column of tail x; c fold
-    TNI_SEL_JOIN,                         // tail x, all parts, into `to`; c fold
-    TNI_SEL_MAP                           // + 4 op + type
+    TNI_SEL_LOAD,  // + dtype in memory; a index, b guard, c buffer, x access
+    TNI_SEL_STORE  = TNI_SEL_LOAD + TNI_DTYPES,   // + dtype in memory; a value, c buffer, x access
+    TNI_SEL_NUMBER = TNI_SEL_STORE + TNI_DTYPES,  // x number
+    TNI_SEL_PLACE,                                // x access
+    TNI_SEL_CHECK,                                // a index, x number, c instruction
+    TNI_SEL_RANDOM,                               // + draw; a element, x number of the key
+    TNI_SEL_WRAP   = TNI_SEL_RANDOM + 7,          // + dtype; register `to`
+    TNI_SEL_CAST   = TNI_SEL_WRAP + TNI_DTYPES,   // + TNI_DTYPES type + dtype; a value
+    TNI_SEL_REDUCE = TNI_SEL_CAST +
+                     TNI_COMPUTES * TNI_DTYPES,  // a value into register `to`; c fold
+    TNI_SEL_TAIL,                                // a value into the column of tail x; c fold
+    TNI_SEL_JOIN,                                // tail x, all parts, into `to`; c fold
+    TNI_SEL_MAP                                  // + TNI_COMPUTES op + type
 };
 enum { TNI_REGISTERS = 200, TNI_SPARE_REGISTER = 199, TNI_NO_REGISTER = 255 };
 
@@ -119,8 +120,7 @@ enum {
 extern const int  tni_interpreter_folds[4];
 static inline int tni_type_number(tn_dtype dt)
 {
-    tn_dtype c = tni_compute_dtype(dt);
-    return c == TN_F32 ? 0 : c == TN_F64 ? 1 : c == TN_I32 ? 2 : 3;
+    return tni_dtype_table[dt].number;
 }
 
 // Whether an interpreter of a level has an op in a type, a draw, a cast from a type to a dtype.

@@ -14,8 +14,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tn_dtype type_dtype[4] = { TN_F32, TN_F64, TN_I32, TN_I64 };
-static const char     type_letter[] = "fdil";
+static char letter_of(int type)
+{
+    return tni_compute_table[type].letter;
+}
+
+static char letter_in(int dt)
+{
+    return letter_of(tni_type_number((tn_dtype)dt));
+}
 
 const int tni_interpreter_folds[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
 
@@ -39,14 +46,14 @@ static bool is_light(int op, int type)
     case TNI_relu:
     case TNI_isnan:
     case TNI_isinf:
-    case TNI_isfinite: return type == 0;
+    case TNI_isfinite: return type == TNI_IN_f;
     default: return tni_op_table[op].cost <= LIGHT_COST;
     }
 }
 
 bool tni_interpreter_has(tni_interpreter_level level, int op, int type)
 {
-    if (type == 1) return level == TNI_INTERPRET_ALL;
+    if (type == TNI_IN_d) return level == TNI_INTERPRET_ALL;
     return level > TNI_INTERPRET_LIGHT || is_light(op, type);
 }
 
@@ -59,10 +66,10 @@ bool tni_interpreter_draws(tni_interpreter_level level, int draw)
 bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
 {
     // A compiled kernel takes an i64 to bf16 by way of f64, and so do all.
-    if (type == 1 || to == TN_F64 || (type == 3 && to == TN_BF16))
-        return level == TNI_INTERPRET_ALL;
+    bool by_double = type == TNI_IN_l && tni_is_rounded(to) && tni_dtype_table[to].high >= 0x1p24;
+    if (type == TNI_IN_d || to == TN_F64 || by_double) return level == TNI_INTERPRET_ALL;
     if (level > TNI_INTERPRET_LIGHT) return true;
-    return to != TN_I8 && to != TN_U8 && (type == 0 || (to != TN_F16 && to != TN_BF16));
+    return tni_dtype_table[to].held != TNI_HELD_WRAP && (type == TNI_IN_f || !tni_is_rounded(to));
 }
 
 // A text being written.
@@ -74,7 +81,7 @@ typedef struct {
 
 static bool has_type(const page *p, int type)
 {
-    return type != 1 || p->level == TNI_INTERPRET_ALL;
+    return type != TNI_IN_d || p->level == TNI_INTERPRET_ALL;
 }
 
 static bool has_dtype(const page *p, int dt)
@@ -93,8 +100,7 @@ static void put_loads(const page *p)
         tni_line(p->o,
                  "const m_long at = place(m, PROGRAM_REF, x) + index_of(m, PROGRAM_REF, x, a);");
         tni_line(p->o, "if (b == %d || G_i(b)) m->v[to] = P_%c(%s((GLOBAL %s *)BUFFER(c))[at]%s);",
-                 TNI_NO_REGISTER, type_letter[tni_type_number((tn_dtype)dt)], t.before,
-                 tni_kept_type((tn_dtype)dt), t.after);
+                 TNI_NO_REGISTER, letter_in(dt), t.before, tni_kept_type((tn_dtype)dt), t.after);
         tni_line(p->o, "else m->v[to] = 0;");
         tni_line(p->o, "break;");
         tni_line(p->o, "}");
@@ -111,8 +117,7 @@ static void put_stores(const page *p)
         tni_line(
             p->o,
             "    if (m->mine) ((GLOBAL %s *)BUFFER(c))[place(m, PROGRAM_REF, x)] = %sG_%c(a)%s;",
-            tni_kept_type((tn_dtype)dt), t.before, type_letter[tni_type_number((tn_dtype)dt)],
-            t.after);
+            tni_kept_type((tn_dtype)dt), t.before, letter_in(dt), t.after);
         tni_line(p->o, "    break;");
     }
 }
@@ -122,37 +127,50 @@ static void put_draws(const page *p)
     static const struct {
         const char *before, *after;
         int         type;
-    } draw[] = { [TNI_DRAW_BITS]      = { "(m_long)m_rand_bits(", ")", 3 },
-                 [TNI_DRAW_UNIFORM_F] = { "m_rand_uniform_f(", ")", 0 },
-                 [TNI_DRAW_UNIFORM_D] = { "m_rand_uniform_d(", ")", 1 },
-                 [TNI_DRAW_F16]       = { "m_uniform_f16(m_rand_bits(", "))", 0 },
-                 [TNI_DRAW_BF16]      = { "m_uniform_bf16(m_rand_bits(", "))", 0 },
-                 [TNI_DRAW_NORMAL_F]  = { "m_rand_normal_f(", ")", 0 },
-                 [TNI_DRAW_NORMAL_D]  = { "m_rand_normal_d(", ")", 1 } };
+    } draw[] = { [TNI_DRAW_BITS]      = { "(m_long)m_rand_bits(", ")", TNI_IN_l },
+                 [TNI_DRAW_UNIFORM_F] = { "m_rand_uniform_f(", ")", TNI_IN_f },
+                 [TNI_DRAW_UNIFORM_D] = { "m_rand_uniform_d(", ")", TNI_IN_d },
+                 [TNI_DRAW_F16]       = { "m_uniform_f16(m_rand_bits(", "))", TNI_IN_f },
+                 [TNI_DRAW_BF16]      = { "m_uniform_bf16(m_rand_bits(", "))", TNI_IN_f },
+                 [TNI_DRAW_NORMAL_F]  = { "m_rand_normal_f(", ")", TNI_IN_f },
+                 [TNI_DRAW_NORMAL_D]  = { "m_rand_normal_d(", ")", TNI_IN_d } };
     for (size_t i = 0; i < sizeof draw / sizeof *draw; i++) {
         if (!tni_interpreter_draws(p->level, (int)i)) continue;
         tni_line(p->o,
                  "case %d: m->v[to] = P_%c(%s(m_ulong)NUMBER(x), (m_ulong)NUMBER(x + 1), "
                  "(m_ulong)G_l(a)%s); break;",
-                 TNI_SEL_RANDOM + (int)i, type_letter[draw[i].type], draw[i].before, draw[i].after);
+                 TNI_SEL_RANDOM + (int)i, letter_of(draw[i].type), draw[i].before, draw[i].after);
+    }
+}
+
+// Bools become 0 or 1 and small integers wrap, as memory would hold them.
+static void put_wraps(const page *p)
+{
+    for (int dt = 0; dt < TNI_DTYPES; dt++) {
+        tni_held      held = (tni_held)tni_dtype_table[dt].held;
+        tni_cast_text t    = tni_text_from_kept((tn_dtype)dt);
+        if (held == TNI_HELD_TRUTH)
+            tni_line(p->o, "case %d: m->v[to] = P_i(G_i(to) != 0); break;", TNI_SEL_WRAP + dt);
+        if (held == TNI_HELD_WRAP)
+            tni_line(p->o, "case %d: m->v[to] = P_%c(%s(%s)G_%c(to)%s); break;", TNI_SEL_WRAP + dt,
+                     letter_in(dt), t.before, tni_kept_type((tn_dtype)dt), letter_in(dt), t.after);
     }
 }
 
 static void put_casts(const page *p)
 {
-    for (int type = 0; type < 4; type++)
+    for (int type = 0; type < TNI_COMPUTES; type++)
         for (int dt = 0; dt < TNI_DTYPES; dt++) {
             if (!tni_interpreter_casts(p->level, type, (tn_dtype)dt)) continue;
-            tni_cast_text t = tni_text_cast(type_dtype[type], (tn_dtype)dt,
+            tni_cast_text t = tni_text_cast((tn_dtype)tni_compute_table[type].dtype, (tn_dtype)dt,
                                             p->level < TNI_INTERPRET_ALL);
             tni_line(p->o, "case %d: m->v[to] = P_%c(%sG_%c(a)%s); break;",
-                     TNI_SEL_CAST + TNI_DTYPES * type + dt,
-                     type_letter[tni_type_number((tn_dtype)dt)], t.before, type_letter[type],
-                     t.after);
+                     TNI_SEL_CAST + TNI_DTYPES * type + dt, letter_in(dt), t.before,
+                     letter_of(type), t.after);
         }
 }
 
-// c says which fold: 4 times its number, and the type.
+// c says which fold: TNI_COMPUTES times its number, and the type.
 static void put_folds(const page *p)
 {
     tni_line(p->o, "case %d: if (m->mine) m->v[to] = fold(c, m->v[to], m->v[a]); break;",
@@ -179,13 +197,14 @@ static int arity(int op)
 static void put_map(const page *p, int op, int type)
 {
     const tni_op_facts *f = &tni_op_table[op];
-    char                text[1024], s = type_letter[type];
+    char                text[1024], s = letter_of(type);
     char                result = f->rule == TNI_TO_BOOL ? 'i' : s;
     int                 n      = arity(op);
     if (!n || !tni_interpreter_has(p->level, op, type)) return;
-    if (!tni_op_text(text, sizeof text, "f", op, type_dtype[type])) return;
-    tni_put(p->o, "        case %d: m->v[to] = P_%c(", TNI_SEL_MAP + 4 * op + type, result);
-    if (p->cuda && op == TNI_exp && type == 0) tni_put(p->o, "m_fast_exp_f(");
+    if (!tni_op_text(text, sizeof text, "f", op, (tn_dtype)tni_compute_table[type].dtype)) return;
+    tni_put(p->o, "        case %d: m->v[to] = P_%c(", TNI_SEL_MAP + TNI_COMPUTES * op + type,
+            result);
+    if (p->cuda && op == TNI_exp && type == TNI_IN_f) tni_put(p->o, "m_fast_exp_f(");
     else tni_put(p->o, "o_%s_%c(", f->name, s);
     tni_put(p->o, "G_%c(a)", f->rule == TNI_SELECT ? 'i' : s);
     if (n > 1) tni_put(p->o, ", G_%c(b)", s);
@@ -396,17 +415,18 @@ static void put_types(const page *p)
     tni_put(p->o, "} machine;\n");
 }
 
-// fold(4 number of the fold + type, a, b), of registers.
+// fold(TNI_COMPUTES number of the fold + type, a, b), of registers.
 static void put_fold_function(const page *p)
 {
     tni_line(p->o, "APART m_ulong fold(m_int how, m_ulong a, m_ulong b) {");
     tni_line(p->o, "switch (how) {");
     for (int f = 0; f < 4; f++)
-        for (int type = 0; type < 4; type++)
+        for (int type = 0; type < TNI_COMPUTES; type++)
             if (has_type(p, type))
-                tni_line(p->o, "case %d: return P_%c(o_%s_%c(V_%c(a), V_%c(b)));", 4 * f + type,
-                         type_letter[type], tni_op_table[tni_interpreter_folds[f]].name,
-                         type_letter[type], type_letter[type], type_letter[type]);
+                tni_line(p->o, "case %d: return P_%c(o_%s_%c(V_%c(a), V_%c(b)));",
+                         TNI_COMPUTES * f + type, letter_of(type),
+                         tni_op_table[tni_interpreter_folds[f]].name, letter_of(type),
+                         letter_of(type), letter_of(type));
     tni_line(p->o, "}");
     tni_line(p->o, "return a;");
     tni_line(p->o, "}");
@@ -423,14 +443,11 @@ static void put_cases(const page *p)
         "case %d: m->v[to] = m->counts ? (m_ulong)m_check(G_l(a), NUMBER(x), c, FAIL) : 0; break;",
         TNI_SEL_CHECK);
     put_draws(p);
-    tni_line(p->o, "case %d: m->v[to] = P_i(G_i(to) != 0); break;", TNI_SEL_WRAP);
-    tni_line(p->o, "case %d: m->v[to] = P_i((unsigned char)G_i(to)); break;", TNI_SEL_WRAP + 1);
-    tni_line(p->o, "case %d: m->v[to] = P_i((m_int)(signed char)G_i(to)); break;",
-             TNI_SEL_WRAP + 2);
+    put_wraps(p);
     put_casts(p);
     put_folds(p);
     for (int op = 0; op < TNI_OPS; op++)
-        for (int type = 0; type < 4; type++) put_map(p, op, type);
+        for (int type = 0; type < TNI_COMPUTES; type++) put_map(p, op, type);
 }
 
 // The code from one word to another.

@@ -12,13 +12,13 @@ int tni_simt_pair_of(const tni_page *c, int i)
     if (c->k->ins[a].code != TNI_I_LOAD || c->k->ins[a].b != TNI_NO_VALUE) return -1;
     if (!tni_simt_moves(c, a)) return -1;
     tn_dtype dt = buffer_dtype(c, a), as = (tn_dtype)c->k->ins[x->a].dtype;
-    if ((dt != TN_F16 && dt != TN_BF16) || (as != dt && as != TN_F32)) return -1;
+    if (!tni_is_rounded(dt) || tni_dtype_size(dt) != 2 || (as != dt && as != TN_F32)) return -1;
     return a;
 }
 
 static const char *kind_of(const tni_page *c, int load)
 {
-    return buffer_dtype(c, load) == TN_BF16 ? "bf16" : "half";
+    return tni_dtype_table[buffer_dtype(c, load)].stem;
 }
 
 void tni_simt_declare_pair(tni_page *c, int i)

@@ -15,9 +15,7 @@ enum {
     FUNCTION   = 4096  // characters of one made here
 };
 
-static const tn_dtype kinds[]     = { TN_F32, TN_F64, TN_I32, TN_I64 };
-static const char     suffixes[]  = "fdil";
-static const int      fold_ops[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
+static const int fold_ops[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
 
 // A program while it is put together. `done` flags say which functions are in it.
 typedef struct {
@@ -25,7 +23,7 @@ typedef struct {
     const tni_dialect *dialect;
     bool               no_double;
     bool               shim[MOST_ROWS], more[MOST_ROWS], prelude[MOST_ROWS];
-    bool               op[TNI_OPS][4], fold[MOST_FOLDS][4][4];
+    bool               op[TNI_OPS][TNI_COMPUTES], fold[MOST_FOLDS][4][TNI_COMPUTES];
 } program;
 
 // A name in a text.
@@ -86,8 +84,14 @@ static bool take_row(program *p, word w, const char *const *rows, bool *done)
 // The type that the last letter of a name says; -1 if it says none.
 static int kind_of(word w)
 {
-    const char *at = w.n > 2 && w.s[w.n - 2] == '_' ? strchr(suffixes, w.s[w.n - 1]) : NULL;
-    return at && *at ? (int)(at - suffixes) : -1;
+    int kind = w.n > 2 && w.s[w.n - 2] == '_' ? TNI_COMPUTES - 1 : -1;
+    while (kind >= 0 && tni_compute_table[kind].letter != w.s[w.n - 1]) kind--;
+    return kind;
+}
+
+static tn_dtype dtype_of(int kind)
+{
+    return (tn_dtype)tni_compute_table[kind].dtype;
 }
 
 // o_add_f
@@ -101,8 +105,8 @@ static void take_op(program *p, word w)
             continue;
         p->op[op][kind] = true;
         snprintf(name, sizeof name, "%.*s", (int)w.n, w.s);
-        if (tni_op_text(text + 5, FUNCTION - 5, name, op, kinds[kind]) ||
-            tni_fold_text(text + 5, FUNCTION - 5, name, op, kinds[kind]))
+        if (tni_op_text(text + 5, FUNCTION - 5, name, op, dtype_of(kind)) ||
+            tni_fold_text(text + 5, FUNCTION - 5, name, op, dtype_of(kind)))
             take_text(p, text);
     }
 }
@@ -110,15 +114,15 @@ static void take_op(program *p, word w)
 // The text of a fold's function, with the marks replaced.
 static void fill_marks(char *dst, const char *text, int op, int kind)
 {
-    char   suffix[2] = { suffixes[kind], 0 };
+    char   suffix[2] = { tni_compute_table[kind].letter, 0 };
     size_t n         = 0;
     for (const char *s = text; *s && n + 16 < FUNCTION; s++) {
         const char *put = NULL;
         size_t      cut = 1;
         if (begins(s, "@op")) put = tni_op_table[op].name, cut = 2;
         else if (begins(s, "@s")) put = suffix;
-        else if (begins(s, "@t")) put = tni_compute_type(kinds[kind]);
-        else if (begins(s, "@w")) put = tni_wide_type(kinds[kind]);
+        else if (begins(s, "@t")) put = tni_compute_type(dtype_of(kind));
+        else if (begins(s, "@w")) put = tni_wide_type(dtype_of(kind));
         if (!put) {
             dst[n++] = *s;
             continue;

@@ -21,13 +21,12 @@ static inline bool tni_want_float(tn_tensor *x, const char *op)
 static inline tn_tensor *tni_widen(tn_tensor *x)
 {
     tn_dtype dt = tn_dtype_of(x);
-    return dt == TN_F16 || dt == TN_BF16 ? tn_cast(x, TN_F32) : x;
+    return tni_is_rounded(dt) ? tn_cast(x, TN_F32) : x;
 }
 
 static inline tn_tensor *tni_narrow(tn_tensor *y, tn_dtype dt)
 {
-    bool half = dt == TN_F16 || dt == TN_BF16;
-    return y && half && tn_dtype_of(y) != dt ? tn_cast(y, dt) : y;
+    return y && tni_is_rounded(dt) && tn_dtype_of(y) != dt ? tn_cast(y, dt) : y;
 }
 
 // A number of an options struct: 0 means the fallback, TN_ZERO a real zero.

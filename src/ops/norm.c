@@ -76,12 +76,6 @@ tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double
     return affine(normalize(tni_widen(x), op, mask, eps), w, b, x);
 }
 
-// The distance from 1 to the next number of a float type: PyTorch's default here.
-static double epsilon_of(tn_dtype dt)
-{
-    return dt == TN_F64 ? 0x1p-52 : dt == TN_F32 ? 0x1p-23 : dt == TN_F16 ? 0x1p-10 : 0x1p-7;
-}
-
 tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps)
 {
     const char *op = "rms_norm";
@@ -89,7 +83,7 @@ tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps)
     uint32_t mask = last_axes(op, x, n);
     if (!mask || !fits_last(op, x, n, w, "w")) return NULL;
     tn_tensor *wide = tni_widen(x);
-    if (eps == 0 && !signbit(eps)) eps = epsilon_of(tn_dtype_of(x));
+    if (eps == 0 && !signbit(eps)) eps = tni_dtype_epsilon(tn_dtype_of(x));  // as in PyTorch
     return affine(divide(op, wide, mean_over(tn_square(wide), op, mask), eps), w, NULL, x);
 }
 

@@ -111,8 +111,7 @@ static uint32_t window_axes(const pool *p, tn_tensor *w)
 // What no element is below.
 static double lowest(tn_dtype dt)
 {
-    static const double least[] = { [TN_I8] = -128, [TN_I32] = -2147483648.0, [TN_I64] = -0x1p63 };
-    return tni_is_float(dt) ? -INFINITY : least[dt];
+    return tni_is_float(dt) ? -INFINITY : tni_dtype_table[dt].low;
 }
 
 static tn_tensor *max_pool(const pool *p, tn_tensor *x)

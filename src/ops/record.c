@@ -126,9 +126,9 @@ tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 // Whether a dtype holds a number. As in PyTorch a negative one wraps in an unsigned dtype.
 static bool holds(tn_dtype dt, double v)
 {
-    static const double low[]  = { -INFINITY, -255, -128, -2147483648.0 };
-    static const double high[] = { INFINITY, 255, 127, 2147483647.0 };
-    return dt >= TN_I64 || (v >= low[dt] && v <= high[dt]);
+    const tni_dtype_facts *f = &tni_dtype_table[dt];
+    if (dt == TN_BOOL || dt == TN_I64 || tni_is_float(dt)) return true;
+    return v >= (tni_is_signed(dt) ? f->low : -f->high) && v <= f->high;
 }
 
 // A number as dt, an error where that does not hold it.
@@ -145,8 +145,7 @@ static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, tni_num v)
 // PyTorch, so that x equals the number it was made from.
 static tn_dtype beside(int op, tn_dtype dt)
 {
-    bool half = dt == TN_F16 || dt == TN_BF16;
-    return half && tni_op_table[op].rule != TNI_TO_BOOL ? TN_F32 : dt;
+    return tni_is_rounded(dt) && tni_op_table[op].rule != TNI_TO_BOOL ? TN_F32 : dt;
 }
 
 // The order of axes in which a map's result lies: that of its largest input, of equals the first, those

@@ -74,7 +74,7 @@ const char *tni_state_name(const tn_optim *o, int k)
 tn_dtype tni_state_dtype(const tn_tensor *p)
 {
     tn_dtype dt = tni_dtype(p);
-    return dt == TN_F16 || dt == TN_BF16 ? TN_F32 : dt;
+    return tni_is_rounded(dt) ? TN_F32 : dt;
 }
 
 bool tni_has_master(const tn_optim *o, const tn_tensor *p)

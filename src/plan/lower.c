@@ -80,7 +80,7 @@ static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t lit
 static int16_t unnamed(const tni_unit *u, int v)
 {
     const tni_ins *x      = v >= 0 ? &u->value[v].ins : NULL;
-    bool           narrow = x && (x->dtype == TN_F16 || x->dtype == TN_BF16);  // it rounds
+    bool           narrow = x && tni_is_rounded((tn_dtype)x->dtype);
     if (!x || x->code != TNI_I_CAST || narrow) return (int16_t)v;
     return u->value[x->a].ins.dtype == x->dtype ? x->a : (int16_t)v;
 }
@@ -307,11 +307,6 @@ static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
 
 // ---- ops ---------------------------------------------------------------------------------------
 
-static bool is_narrow(tn_dtype dt)
-{
-    return dt == TN_F16 || dt == TN_BF16;
-}
-
 // A value of 16 bits as it would be in memory. Between ops it is kept in full, which is finer; but two
 // ways to compute one value must compare as equal.
 static int rounded(lowering *l, int32_t i, int v)
@@ -320,7 +315,7 @@ static int rounded(lowering *l, int32_t i, int v)
     x.code    = TNI_I_CAST;
     x.dtype   = l->u->value[v].ins.dtype;
     x.a       = (int16_t)v;
-    if (!is_narrow((tn_dtype)x.dtype) || l->u->value[v].ins.code == TNI_I_LOAD) return v;
+    if (!tni_is_rounded((tn_dtype)x.dtype) || l->u->value[v].ins.code == TNI_I_LOAD) return v;
     int same = find_same(l->u, &x);
     return same == FAILED ? add(l, -1, i, NULL, x) : same;
 }

@@ -40,31 +40,8 @@ static tn_dtype dtype_of(const tni_unit *u, int v)
 static bool is_rounded(const tni_unit *u, int v)
 {
     const tni_ins *i      = &u->value[v].ins;
-    bool           narrow = i->dtype == TN_F16 || i->dtype == TN_BF16;
+    bool           narrow = tni_is_rounded((tn_dtype)i->dtype);
     return !narrow || i->code == TNI_I_LOAD || i->code == TNI_I_CAST || i->code == TNI_I_NUMBER;
-}
-
-// Bits that hold every value of an integer dtype, its sign left out; and those a float has for it.
-static int integer_bits(tn_dtype dt)
-{
-    static const uint8_t bits[] = { 1, 8, 7, 31, 63 };
-    return bits[dt];
-}
-
-static int float_bits(tn_dtype dt)
-{
-    return dt == TN_F64 ? 53 : dt == TN_F32 ? 24 : dt == TN_F16 ? 11 : 8;
-}
-
-// Whether every value of one dtype is a value of another.
-static bool holds_all(tn_dtype wide, tn_dtype dt)
-{
-    if (wide == dt) return true;
-    if (tni_is_float(dt))
-        return (dt != TN_F64 && wide == TN_F64) || (dt < TN_F32 && wide == TN_F32);
-    if (tni_is_float(wide)) return integer_bits(dt) <= float_bits(wide);
-    bool sign = dt >= TN_I8, room = wide >= TN_I8;
-    return integer_bits(wide) >= integer_bits(dt) && (!sign || room) && wide != TN_BOOL;
 }
 
 // A cast back to x's own dtype rounds x if nothing has done so; and an integer wraps where it becomes
@@ -72,10 +49,10 @@ static bool holds_all(tn_dtype wide, tn_dtype dt)
 static bool is_lossless(const tni_unit *u, const tni_ins *i, int v)
 {
     tn_dtype from = dtype_of(u, v), by = dtype_of(u, i->a), to = (tn_dtype)i->dtype;
-    if (!holds_all(by, from)) return false;
+    if (!tni_dtype_holds(by, from)) return false;
     if (by == from || (i->code == TNI_I_CAST && to == from)) return is_rounded(u, v);
     bool cut = tni_is_float(by) && !tni_is_float(from) && !tni_is_float(to) && to != TN_BOOL;
-    return !cut || holds_all(to, from);
+    return !cut || tni_dtype_holds(to, from);
 }
 
 static bool is_whole(const tni_unit *u, int v)
@@ -96,8 +73,8 @@ static bool applies(condition when, const tni_unit *u, const tni_ins *i, const i
     case ALWAYS: return true;
     case BOOLEAN: return dt == TN_BOOL;
     case INTEGER: return !tni_is_float(dt);
-    case SIGNED: return dt > TN_U8;
-    case UNSIGNED: return dt <= TN_U8;
+    case SIGNED: return tni_is_signed(dt);
+    case UNSIGNED: return !tni_is_signed(dt);
     case WHOLE: return is_whole(u, v);
     case SAME: return dt == (tn_dtype)i->dtype;
     case LOSSLESS: return is_lossless(u, i, v);

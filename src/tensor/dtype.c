@@ -1,40 +1,85 @@
-// Facts about element types, and promotion.
+// The table of element types, and promotion.
 #include "tensor/dtype.h"
 
-int64_t tni_clipped(tn_dtype dt, double f)
-{
-    int     bits = dt == TN_I64 ? 63 : dt == TN_I32 ? 31 : dt == TN_U8 ? 8 : 7;
-    double  past = (double)((uint64_t)1 << bits), low = dt == TN_U8 ? 0 : -past;
-    int64_t top = (int64_t)(((uint64_t)1 << bits) - 1);
-    if (dt == TN_BOOL) return f != 0;
-    if (!(f == f)) return 0;
-    return f >= past ? top : f <= low ? (int64_t)low : (int64_t)f;
-}
+#include <math.h>
 
-size_t tni_dtype_size(tn_dtype dt)
-{
-    static const unsigned char bytes[TNI_DTYPES] = { 1, 1, 1, 4, 8, 2, 2, 4, 8 };
-    return bytes[dt];
-}
+const tni_compute_facts tni_compute_table[TNI_COMPUTES] = {
+#define COMPUTE(id, letter, type, wraps, total) { #letter[0], TN_##id, TN_##total, #type, #wraps },
+#include "tensor/dtype.def"
+};
+
+const tni_dtype_facts tni_dtype_table[TNI_DTYPES] = {
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user,       \
+              safetensors, npy)                                                                   \
+    [TN_##id] = {                                                                                 \
+        #name,       #kernel,     #stem,        #user,        safetensors,       npy,             \
+        low,         past,        (double)high, sizeof(host), TNI_CLASS_##class, TNI_HELD_##held, \
+        TNI_AS_##in, TNI_IN_##in, digits                                                          \
+    },
+#include "tensor/dtype.def"
+};
 
 const char *tn_dtype_name(tn_dtype dt)
 {
-    static const char *const names[TNI_DTYPES] = { "bool", "u8",   "i8",  "i32", "i64",
-                                                   "f16",  "bf16", "f32", "f64" };
-    return tni_dtype_ok(dt) ? names[dt] : "?";
+    return tni_dtype_ok(dt) ? tni_dtype_table[dt].name : "?";
 }
 
+double tni_dtype_epsilon(tn_dtype dt)
+{
+    return ldexp(1, 1 - tni_dtype_table[dt].digits);
+}
+
+// A float holds another if it has its digits and reaches as far both ways; an integer if it has its
+// digits; an integer dtype another if it has its digits and, if there is one, room for its sign.
+bool tni_dtype_holds(tn_dtype wide, tn_dtype dt)
+{
+    const tni_dtype_facts *w = &tni_dtype_table[wide], *x = &tni_dtype_table[dt];
+    if (wide == dt) return true;
+    if (w->digits < x->digits) return false;
+    if (x->class == TNI_CLASS_FLOAT)
+        return w->class == TNI_CLASS_FLOAT && w->low <= x->low && w->high >= x->high;
+    return w->class != TNI_CLASS_BOOL &&
+           (x->class != TNI_CLASS_SIGNED || w->class >= TNI_CLASS_SIGNED);
+}
+
+int64_t tni_clipped(tn_dtype dt, double f)
+{
+    const tni_dtype_facts *x = &tni_dtype_table[dt];
+    if (x->class == TNI_CLASS_BOOL) return f != 0;
+    if (f >= x->past) return (int64_t)(UINT64_MAX >> (64 - x->digits));
+    return f >= x->low ? (int64_t)f : f < x->low ? (int64_t)x->low : 0;
+}
+
+#define AT_BOOL(host)     ((const host *)data)[i] != 0
+#define AT_UNSIGNED(host) (int64_t)((const host *)data)[i]
+#define AT_SIGNED(host)   ((const host *)data)[i]
+#define AT_FLOAT(host)    0
+
+int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i)
+{
+    switch (dt) {
+// clang-format off
+#define DTYPE(id, name, class, held, in, host, ...) \
+    case TN_##id: return AT_##class(host);
+#include "tensor/dtype.def"
+        // clang-format on
+    }
+    return 0;
+}
+
+// Neither of two integer dtypes holds the other only if one alone has a sign: a larger one with a sign
+// holds both.
 tn_dtype tni_promote(tn_dtype a, tn_dtype b)
 {
-    tn_dtype hi = a > b ? a : b, lo = a > b ? b : a;
-    if (hi == TN_I8 && lo == TN_U8) return TN_I32;
-    if (hi == TN_BF16 && lo == TN_F16) return TN_F32;
-    return hi;
+    if (tni_is_float(a) != tni_is_float(b)) return tni_is_float(a) ? a : b;
+    if (tni_dtype_holds(a, b)) return a;
+    if (tni_dtype_holds(b, a)) return b;
+    return tni_is_float(a) ? TN_F32 : TN_I32;
 }
 
 static int category(tn_dtype dt)
 {
-    return dt == TN_BOOL ? 0 : dt < TN_F16 ? 1 : 2;
+    return dt == TN_BOOL ? 0 : tni_is_float(dt) ? 2 : 1;
 }
 
 // The result of the strongest operands, unless weaker ones are of a higher category.

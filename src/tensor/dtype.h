@@ -1,10 +1,62 @@
-// Element types: their sizes, kinds and PyTorch's rules of promotion.
+// Element types: the table of dtype.def in memory, and promotion by it. Nothing asks where a dtype
+// stands in tn_dtype: what it is, is in its row.
 #ifndef TNI_TENSOR_DTYPE_H
 #define TNI_TENSOR_DTYPE_H
 
 #include "tenon.h"
 
-enum { TNI_DTYPES = TN_F64 + 1 };
+// How many types are computed in and how many dtypes there are. TNI_IN_f is the number of the first
+// computing type, TNI_AS_f its dtype.
+enum {
+#define COMPUTE(id, letter, ...) TNI_IN_##letter,
+#include "tensor/dtype.def"
+    TNI_COMPUTES
+};
+enum {
+#define COMPUTE(id, letter, ...) TNI_AS_##letter = TN_##id,
+#include "tensor/dtype.def"
+};
+enum {
+#define DTYPE(id, ...) TNI_ROW_##id,
+#include "tensor/dtype.def"
+    TNI_DTYPES
+};
+
+typedef enum {
+    TNI_CLASS_BOOL,
+    TNI_CLASS_UNSIGNED,
+    TNI_CLASS_SIGNED,
+    TNI_CLASS_FLOAT
+} tni_dtype_class;
+typedef enum { TNI_HELD_SELF, TNI_HELD_TRUTH, TNI_HELD_WRAP, TNI_HELD_ROUND } tni_held;
+
+// A row of the table; dtype.def says what the columns are. low and high are those of the dtype as
+// doubles, for which the largest i64 has one digit too many.
+typedef struct {
+    const char *name, *kernel, *stem, *user, *safetensors, *npy;
+    double      low, past, high;
+    uint8_t     bytes, class, held, compute, number, digits;  // number: of the computing type
+} tni_dtype_facts;
+
+typedef struct {
+    char        letter;
+    uint8_t     dtype, total;
+    const char *type, *wraps;
+} tni_compute_facts;
+
+extern const tni_dtype_facts   tni_dtype_table[];
+extern const tni_compute_facts tni_compute_table[];
+
+// Sets of dtypes by bit.
+enum {
+    TNI_FLOATS = 0
+#define DTYPE(id, name, class, ...) | (TNI_CLASS_##class == TNI_CLASS_FLOAT) << TN_##id
+#include "tensor/dtype.def"
+    ,
+    TNI_ROUNDED = 0
+#define DTYPE(id, name, class, held, ...) | (TNI_HELD_##held == TNI_HELD_ROUND) << TN_##id
+#include "tensor/dtype.def"
+};
 
 static inline bool tni_dtype_ok(tn_dtype dt)
 {
@@ -12,19 +64,55 @@ static inline bool tni_dtype_ok(tn_dtype dt)
 }
 static inline bool tni_is_float(tn_dtype dt)
 {
-    return dt >= TN_F16;
+    return TNI_FLOATS >> dt & 1;
 }
 static inline bool tni_is_int(tn_dtype dt)
 {
-    return dt > TN_BOOL && dt < TN_F16;
+    return dt != TN_BOOL && !tni_is_float(dt);
 }
+static inline bool tni_is_signed(tn_dtype dt)
+{
+    return tni_dtype_table[dt].class >= TNI_CLASS_SIGNED;
+}
+// Whether values are computed as floats of more digits and rounded when they are stored.
+static inline bool tni_is_rounded(tn_dtype dt)
+{
+    return TNI_ROUNDED >> dt & 1;
+}
+// Whether elements in memory are as they are computed.
+static inline bool tni_is_held_as_is(tn_dtype dt)
+{
+    return tni_dtype_table[dt].held == TNI_HELD_SELF;
+}
+
+// Bytes of an element in host memory.
+static inline size_t tni_dtype_size(tn_dtype dt)
+{
+    return tni_dtype_table[dt].bytes;
+}
+
+// The dtype that a dtype is computed in, and that its long sums are joined in.
+static inline tn_dtype tni_compute_dtype(tn_dtype dt)
+{
+    return (tn_dtype)tni_dtype_table[dt].compute;
+}
+static inline tn_dtype tni_total_dtype(tn_dtype dt)
+{
+    return (tn_dtype)tni_compute_table[tni_dtype_table[dt].number].total;
+}
+
+// The distance from 1 to the next number of a float dtype.
+double tni_dtype_epsilon(tn_dtype dt);
+
+// Whether every value of one dtype is a value of another.
+bool tni_dtype_holds(tn_dtype wide, tn_dtype dt);
 
 // A number as an integer dtype has it, as the op table's cast: cut; what is outside goes to the
 // nearest, NaN to 0.
 int64_t tni_clipped(tn_dtype dt, double f);
 
-// Bytes of an element in host memory.
-size_t tni_dtype_size(tn_dtype dt);
+// Element i of integers or bools in memory.
+int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i);
 
 // The smallest type that holds both. u8 with i8 gives i32, f16 with bf16 gives f32.
 tn_dtype tni_promote(tn_dtype a, tn_dtype b);

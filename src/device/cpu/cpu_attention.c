@@ -210,7 +210,8 @@ static void finish_rows(const work *w, const block *k, const room *r, matrix mad
         char *row = made.at + i * made.row * w->bytes;
         if (!w->a.g) scale_row(w->dtype, row, r->share[i], size);
         if (w->narrow)
-            w->tiles->convert[w->dtype][w->call->out.dtype](to.at + i * to.row * 2, row, size);
+            tni_converter(w->tiles, w->dtype, w->call->out.dtype)(to.at + i * to.row * 2, row,
+                                                                  size);
     }
 }
 
@@ -294,7 +295,7 @@ static tni_arg operand(const work *w, const tni_arg *x, char *scratch, size_t *u
 static work plan(const tni_call *call, char *scratch, size_t *used)
 {
     work w   = { .call = call, .a = tni_attention_of(call), .tiles = tni_tiles_get() };
-    w.narrow = call->out.dtype == TN_F16 || call->out.dtype == TN_BF16;
+    w.narrow = tni_is_rounded(call->out.dtype);
     w.dtype  = w.narrow ? TN_F32 : call->out.dtype;
     w.bytes  = (int64_t)tni_dtype_size(w.dtype);
     w.type   = w.tiles->of[w.dtype];
@@ -378,7 +379,7 @@ static void join_task(void *arg, int64_t item, int worker)
         matrix  to    = result_rows(w, values ? tni_attention_at_v(a) : tni_attention_at_k(a), a->S,
                                     size, &k, 0);
         for (int64_t j = 0; j < a->S; j++)
-            w->tiles->convert[w->dtype][w->call->out.dtype](
+            tni_converter(w->tiles, w->dtype, w->call->out.dtype)(
                 to.at + j * to.row * bytes, from.at + j * from.row * w->bytes, size);
     }
 }

@@ -37,7 +37,7 @@ static bool is_copy(const tni_call *call)
 
 static bool in_float(const tni_call *call)
 {
-    return (call->out.dtype == TN_F16 || call->out.dtype == TN_BF16) && !is_copy(call);
+    return tni_is_rounded(call->out.dtype) && !is_copy(call);
 }
 
 size_t tni_cpu_fold_scratch(const tni_call *call)

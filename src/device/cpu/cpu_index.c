@@ -176,17 +176,7 @@ typedef struct {
 
 static void add_element(tn_dtype dt, char *y, const char *v)
 {
-    switch (dt) {
-    case TN_BOOL: *(uint8_t *)y = *(uint8_t *)y || *(const uint8_t *)v; break;
-    case TN_U8:
-    case TN_I8: *(uint8_t *)y = (uint8_t)(*(uint8_t *)y + *(const uint8_t *)v); break;
-    case TN_I32: *(int32_t *)y += *(const int32_t *)v; break;
-    case TN_I64: *(int64_t *)y += *(const int64_t *)v; break;
-    case TN_F32: *(float *)y += *(const float *)v; break;
-    case TN_F64: *(double *)y += *(const double *)v; break;
-    case TN_F16:
-    case TN_BF16: break;  // added in float
-    }
+    tni_add_run(dt, y, v, 1, 1);
 }
 
 // n elements of v onto y, both dense; v may be of a narrower dtype than the sums.
@@ -199,7 +189,7 @@ static void write_run(const scattering *s, char *y, const char *v, int64_t n, tn
         return;
     }
     const tni_type_tiles *type = s->tiles->of[dt];
-    if (vt != dt) s->tiles->convert[vt][dt](room->ready, v, n);
+    if (vt != dt) tni_converter(s->tiles, vt, dt)(room->ready, v, n);
     const char *x = vt != dt ? room->ready : v;
     if (n > 1 && type) {
         type->fold[TNI_sum](y, x, 0, 1, n);
@@ -256,7 +246,7 @@ static void scatter_task(void *arg, int64_t item, int worker)
 
 static bool in_float(const tni_call *call)
 {
-    return call->out.dtype == TN_F16 || call->out.dtype == TN_BF16;
+    return tni_is_rounded(call->out.dtype);
 }
 
 size_t tni_cpu_scatter_scratch(const tni_call *call)

@@ -35,7 +35,7 @@ static void run_tile(const job *j, const void *const *fixed, int64_t tile, tni_r
         j->f(y, x[0], x[1], x[2], n);
     } else {
         j->f(rooms[3].ready, x[0], x[1], x[2], n);
-        j->tiles->convert[j->result][j->out.dtype](y, rooms[3].ready, n);
+        tni_converter(j->tiles, j->result, j->out.dtype)(y, rooms[3].ready, n);
     }
 }
 

@@ -104,9 +104,12 @@ static void copy_block(const copy *c, char *y, const char *x, int64_t rows, int6
     int64_t in_bytes = (int64_t)tni_dtype_size(c->in.dtype);
     int64_t bytes    = (int64_t)tni_dtype_size(c->out.dtype);
     int64_t xc = last >= 0 ? c->in.stride[last] : 1, yc = last >= 0 ? c->out.stride[last] : 1;
-    int64_t xr    = last >= 1 ? c->in.stride[last - 1] : 0,
-            yr    = last >= 1 ? c->out.stride[last - 1] : 0;
-    bool     same = c->in.dtype == c->out.dtype;
+    int64_t xr = last >= 1 ? c->in.stride[last - 1] : 0,
+            yr = last >= 1 ? c->out.stride[last - 1] : 0;
+    bool same  = c->in.dtype == c->out.dtype;
+    // Where tiles have neither dtype, elements go by way of the one that the first is computed in.
+    bool     direct = same || c->tiles->as[c->in.dtype] || c->tiles->as[c->out.dtype];
+    tn_dtype by     = direct ? c->out.dtype : tni_compute_dtype(c->in.dtype);
     tni_room room;
 
     if (same && yc == 1 && xr == 1 && xc != 1 && rows > 1 && cols <= BLOCK) {
@@ -123,11 +126,15 @@ static void copy_block(const copy *c, char *y, const char *x, int64_t rows, int6
             int64_t     n    = tni_lesser(TNI_TILE, cols - j);
             const char *from = x + j * xc * in_bytes;
             char       *to   = y + j * yc * bytes;
-            if (!same && xc == 1 && yc == 1) {
-                c->tiles->convert[c->in.dtype][c->out.dtype](to, from, n);
+            if (!same && xc == 1 && yc == 1 && by == c->out.dtype) {
+                tni_converter(c->tiles, c->in.dtype, by)(to, from, n);
                 continue;
             }
-            const void *v = tni_tile_run(c->tiles, from, c->in.dtype, xc, c->out.dtype, n, &room);
+            const void *v = tni_tile_run(c->tiles, from, c->in.dtype, xc, by, n, &room);
+            if (by != c->out.dtype) {
+                tni_converter(c->tiles, by, c->out.dtype)(room.raw, v, n);
+                v = room.raw;
+            }
             tni_scatter_run((size_t)bytes, to, v, yc, n);
         }
     }
@@ -249,8 +256,8 @@ static void pad_rows(void *arg, int64_t item, int worker)
 static void set_number(tn_dtype dt, char *value, double f, int64_t i)
 {
     const tni_tiles *t = tni_tiles_get();
-    if (tni_is_float(dt)) t->convert[TN_F64][dt](value, &f, 1);
-    else t->convert[TN_I64][dt](value, &i, 1);
+    if (tni_is_float(dt)) tni_converter(t, TN_F64, dt)(value, &f, 1);
+    else tni_converter(t, TN_I64, dt)(value, &i, 1);
 }
 
 void tni_cpu_pad(const tni_call *call)
@@ -309,12 +316,12 @@ static void iota_task(void *arg, int64_t item, int worker)
         char   *y = s->call->out.data + at * (int64_t)tni_dtype_size(dt);
         if (tni_is_float(dt)) {
             for (int64_t i = 0; i < n; i++) f[i] = a->iota.start + (double)(at + i) * a->iota.step;
-            s->tiles->convert[TN_F64][dt](y, f, n);
+            tni_converter(s->tiles, TN_F64, dt)(y, f, n);
         } else {
             for (int64_t i = 0; i < n; i++)
                 l[i] = (int64_t)((uint64_t)a->iota.istart +
                                  (uint64_t)(at + i) * (uint64_t)a->iota.istep);
-            s->tiles->convert[TN_I64][dt](y, l, n);
+            tni_converter(s->tiles, TN_I64, dt)(y, l, n);
         }
     }
 }

@@ -15,7 +15,7 @@ typedef struct {
 // 16-bit floats take the first of a uniform number's bits, m_uniform_f16 and m_uniform_bf16.
 static void cut(float *u, int64_t n, tn_dtype dt)
 {
-    float steps = dt == TN_F16 ? 0x1p11f : 0x1p8f;
+    float steps = (float)(1 << tni_dtype_table[dt].digits);
     for (int64_t i = 0; i < n; i++) u[i] = (float)(int32_t)(u[i] * steps) / steps;
 }
 
@@ -32,7 +32,7 @@ static void random_task(void *arg, int64_t item, int worker)
         char   *y = j->call->out.data + at * (int64_t)tni_dtype_size(dt);
         j->f(dt == j->made ? y : made, key, counter, at, n);
         if (dt != j->made && j->call->op == TNI_uniform) cut((float *)made, n, dt);
-        if (dt != j->made) j->tiles->convert[j->made][dt](y, made, n);
+        if (dt != j->made) tni_converter(j->tiles, j->made, dt)(y, made, n);
     }
 }
 

@@ -88,12 +88,6 @@ static tni_total join(const tni_reduction *r, int op, tni_total a, tni_total b)
     return tni_is_float(r->acc) ? join_d(op, a, b) : join_l(op, a, b);
 }
 
-// The type of totals of a type.
-static tn_dtype wide(tn_dtype acc)
-{
-    return tni_is_float(acc) ? TN_F64 : TN_I64;
-}
-
 // ---- the job ----
 
 typedef struct {
@@ -111,8 +105,8 @@ typedef struct {
 static tn_dtype acc_dtype(const tni_call *call)
 {
     tn_dtype dt = call->in[0].dtype;
-    if (call->op == TNI_sum) return tni_is_float(dt) ? tni_compute_dtype(dt) : TN_I64;
-    if (call->op == TNI_prod) return tni_is_float(dt) ? TN_F64 : TN_I64;
+    if (call->op == TNI_sum && tni_is_float(dt)) return tni_compute_dtype(dt);
+    if (call->op == TNI_sum || call->op == TNI_prod) return tni_total_dtype(dt);
     return tni_compute_dtype(dt);
 }
 
@@ -177,7 +171,7 @@ static void put(const job *j, int64_t result, const tni_total *v, int64_t n)
 {
     const tni_arg    *out   = &j->r.out;
     int64_t           bytes = (int64_t)tni_dtype_size(out->dtype);
-    tni_tile_convert *f     = j->r.tiles->convert[wide(j->r.acc)][out->dtype];
+    tni_tile_convert *f     = tni_converter(j->r.tiles, tni_total_dtype(j->r.acc), out->dtype);
     if (out->rank == 0 || (out->rank == 1 && out->stride[0] == 1)) {
         f(out->data + result * bytes, v, n);
         return;
@@ -258,13 +252,13 @@ static void fold_strip(const job *j, const char *x, int64_t first, int64_t rows,
                        columns *s)
 {
     const tni_reduction *r     = &j->r;
-    tn_dtype             total = wide(r->acc);
+    tn_dtype             total = tni_total_dtype(r->acc);
     for (int64_t at = 0; at < rows; at += GROUP) {
         fold_group(j, x, first + at, tni_lesser(GROUP, rows - at), n, s);
         if (at == 0) {
-            r->tiles->convert[r->acc][total](s->total, s->acc, n);
+            tni_converter(r->tiles, r->acc, total)(s->total, s->acc, n);
         } else {
-            r->tiles->convert[r->acc][total](s->widened, s->acc, n);
+            tni_converter(r->tiles, r->acc, total)(s->widened, s->acc, n);
             r->tiles->of[total]->fold[j->call->op](s->total, s->widened, 0, 1, n);
         }
     }
@@ -286,7 +280,8 @@ static void put_strip(const job *j, int64_t result, int64_t n, const void *total
     size_t         es   = tni_dtype_size(out->dtype);
     char          *y    = out->data + tni_arg_place(out, result) * (int64_t)es;
     int64_t        step = out->stride[out->rank - 1];
-    j->r.tiles->convert[wide(j->r.acc)][out->dtype](step == 1 ? y : room, total, n);
+    tni_converter(j->r.tiles, tni_total_dtype(j->r.acc), out->dtype)(step == 1 ? y : room, total,
+                                                                     n);
     if (step != 1) tni_scatter_run(es, y, room, step, n);
 }
 
@@ -308,7 +303,7 @@ static void join_columns(void *arg, int64_t item, int worker)
 {
     (void)worker;
     const job *j     = arg;
-    tn_dtype   total = wide(j->r.acc);
+    tn_dtype   total = tni_total_dtype(j->r.acc);
     char       room[TNI_TILE * 8];
     int64_t    n, result = strip_at(j, item, &n);
     j->r.tiles->of[total]->fold[j->call->op](
@@ -337,7 +332,7 @@ static void tile_task(void *arg, int64_t item, int worker)
             if (i == 0) memcpy(s.acc, v, (size_t)n * tni_dtype_size(r->acc));
             else fold(s.acc, v, 0, 1, n);
         }
-        r->tiles->convert[r->acc][r->out.dtype](r->out.data + at * size, s.acc, n);
+        tni_converter(r->tiles, r->acc, r->out.dtype)(r->out.data + at * size, s.acc, n);
     }
 }
 
@@ -348,7 +343,7 @@ static void empty(const tni_call *call)
     int64_t one = call->op == TNI_prod, count = tni_arg_count(&call->out);
     char    value[8];
     size_t  es = tni_dtype_size(call->out.dtype);
-    tni_tiles_get()->convert[TN_I64][call->out.dtype](value, &one, 1);
+    tni_converter(tni_tiles_get(), TN_I64, call->out.dtype)(value, &one, 1);
     tni_fill_run(es, call->out.data, value, count);
 }
 

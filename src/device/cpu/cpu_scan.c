@@ -21,7 +21,7 @@ static job plan(const tni_call *call)
 {
     int axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0;
     job j = { .tiles = tni_tiles_get(), .op = call->op, .in = call->in[0], .out = call->out };
-    j.acc = tni_is_float(call->out.dtype) ? TN_F64 : TN_I64;
+    j.acc = tni_total_dtype(call->out.dtype);
     j.n   = call->out.rank > 0 ? call->out.size[axis] : 1;
     if (call->out.rank > 0) j.step = j.in.stride[axis], j.out_step = j.out.stride[axis];
     for (int i = 0; i < call->out.rank; i++)
@@ -51,7 +51,7 @@ static void scan_line(const job *j, const char *x, char *y, tni_room *room)
                          room);
         if (v != room->ready) memcpy(room->ready, v, (size_t)n * 8);
         j->tiles->of[j->acc]->scan[j->op](room->ready, &acc, n);
-        j->tiles->convert[j->acc][j->out.dtype](room->raw, room->ready, n);
+        tni_converter(j->tiles, j->acc, j->out.dtype)(room->raw, room->ready, n);
         tni_scatter_run((size_t)bytes, y + at * j->out_step * bytes, room->raw, j->out_step, n);
     }
 }
@@ -88,7 +88,7 @@ static void strip_task(void *arg, int64_t item, int worker)
                                      &room);
         if (i == 0) memcpy(acc, v, (size_t)n * 8);
         else j->tiles->of[j->acc]->fold[j->op](acc, v, 0, 1, n);
-        j->tiles->convert[j->acc][j->out.dtype](y, acc, n);
+        tni_converter(j->tiles, j->acc, j->out.dtype)(y, acc, n);
     }
 }
 

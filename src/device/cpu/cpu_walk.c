@@ -146,49 +146,29 @@ void tni_scatter_run(size_t bytes, void *y, const void *x, int64_t stride, int64
     else scatter8(y, x, stride, n);
 }
 
-static void add_f(float *y, const float *x, int64_t stride, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
-}
-
-static void add_d(double *y, const double *x, int64_t stride, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
-}
-
-static void add_i(int32_t *y, const int32_t *x, int64_t stride, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
-}
-
-static void add_l(int64_t *y, const int64_t *x, int64_t stride, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * stride] += x[i];
-}
-
-static void add_b(uint8_t *y, const uint8_t *x, int64_t stride, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * stride] = (uint8_t)(y[i * stride] + x[i]);
-}
-
-static void or_b(uint8_t *y, const uint8_t *x, int64_t stride, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i * stride] = y[i * stride] || x[i];
-}
+// Integers are added without signs, so that they wrap. Floats that are rounded to be stored are added
+// in f32, not here.
+#define ADD(name, type, sum)                                                \
+    static void name(void *to, const void *from, int64_t stride, int64_t n) \
+    {                                                                       \
+        type       *y = to;                                                 \
+        const type *x = from;                                               \
+        for (int64_t i = 0; i < n; i++) y[i * stride] = (type)(sum);        \
+    }
+ADD(add_f, float, y[i * stride] + x[i])
+ADD(add_d, double, y[i * stride] + x[i])
+ADD(add_8, uint8_t, y[i * stride] + x[i])
+ADD(add_16, uint16_t, y[i * stride] + x[i])
+ADD(add_32, uint32_t, y[i * stride] + x[i])
+ADD(add_64, uint64_t, y[i * stride] + x[i])
+ADD(or_8, uint8_t, y[i * stride] || x[i])
 
 void tni_add_run(tn_dtype dt, void *y, const void *x, int64_t stride, int64_t n)
 {
-    switch (dt) {
-    case TN_F32: add_f(y, x, stride, n); break;
-    case TN_F64: add_d(y, x, stride, n); break;
-    case TN_I32: add_i(y, x, stride, n); break;
-    case TN_I64: add_l(y, x, stride, n); break;
-    case TN_BOOL: or_b(y, x, stride, n); break;
-    case TN_U8:
-    case TN_I8: add_b(y, x, stride, n); break;
-    case TN_F16:
-    case TN_BF16: break;  // added in float
-    }
+    size_t bytes = tni_dtype_size(dt);
+    if (dt == TN_BOOL) or_8(y, x, stride, n);
+    else if (tni_is_float(dt)) (bytes == 4 ? add_f : add_d)(y, x, stride, n);
+    else (bytes == 1 ? add_8 : bytes == 2 ? add_16 : bytes == 4 ? add_32 : add_64)(y, x, stride, n);
 }
 
 static void fill16(uint16_t *y, uint16_t v, int64_t n)
@@ -222,15 +202,15 @@ const void *tni_tile_run(const tni_tiles *t, const char *x, tn_dtype dt, int64_t
     size_t bytes = tni_dtype_size(dt);
     if (stride == 1 && dt == as) return x;
     if (stride == 1) {
-        t->convert[dt][as](room->ready, x, n);
+        tni_converter(t, dt, as)(room->ready, x, n);
     } else if (stride == 0) {
-        t->convert[dt][as](room->raw, x, 1);
-        tni_fill_run(tni_dtype_size(as), room->ready, room->raw, n);
+        if (dt != as) tni_converter(t, dt, as)(room->raw, x, 1);
+        tni_fill_run(tni_dtype_size(as), room->ready, dt == as ? (const void *)x : room->raw, n);
     } else if (dt == as) {
         tni_gather_run(bytes, room->ready, x, stride, n);
     } else {
         tni_gather_run(bytes, room->raw, x, stride, n);
-        t->convert[dt][as](room->ready, room->raw, n);
+        tni_converter(t, dt, as)(room->ready, room->raw, n);
     }
     return room->ready;
 }
@@ -309,7 +289,7 @@ const void *tni_tile_of(const tni_tiles *t, const tni_arg *x, tn_dtype as, int64
         gather_runs(x, (size_t)bytes, first, n, room->ready);
     } else {
         gather_runs(x, (size_t)bytes, first, n, room->raw);
-        t->convert[x->dtype][as](room->ready, room->raw, n);
+        tni_converter(t, x->dtype, as)(room->ready, room->raw, n);
     }
     return room->ready;
 }

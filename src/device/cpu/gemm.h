@@ -11,8 +11,8 @@
 
 // c (m, n) = a (m, k) @ b (k, n), and c += when accumulate is set. Strides are in elements, any
 // values (zero and negative too) for a and b; c is row-major with rows ldc >= n apart and does
-// not overlap a or b. dtype is that of all three: TN_F32 or TN_F64 (BLAS or own), TN_F16 and
-// TN_BF16 (computed and summed in f32, rounded once), TN_I32, TN_I64, TN_U8, TN_I8 (wrapping).
+// not overlap a or b. dtype is that of all three: TN_F32 or TN_F64 (BLAS or own), floats of 16
+// bits (computed and summed in f32, rounded once), integers (wrapping).
 // k = 0 gives zeros (or c unchanged when accumulating). m = 0 or n = 0 does nothing.
 typedef struct {
     tn_dtype    dtype;

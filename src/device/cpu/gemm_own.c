@@ -45,19 +45,17 @@ typedef struct {
     size_t                 a_room, b_room, a_pack, b_pack, stage;  // bytes of each scratch area
 } plan;
 
+// Floats that are rounded to be stored are computed in f32; of integers only the low bits count, which
+// need no sign.
 static void plan_type(plan *p)
 {
     const tni_gemm_isa *isa = tni_gemm_isa_get();
-    switch (p->g.one.dtype) {
-    case TN_F64: p->kernel = &isa->f64, p->bytes = 8, p->wide = 8; break;
-    case TN_F32: p->kernel = &isa->f32, p->bytes = 4, p->wide = 4; break;
-    case TN_F16:
-    case TN_BF16: p->kernel = &isa->f32, p->bytes = 2, p->wide = 4; break;
-    case TN_I64: p->kernel = &isa->u64, p->bytes = 8, p->wide = 8; break;
-    case TN_I32: p->kernel = &isa->u32, p->bytes = 4, p->wide = 4; break;
-    default: p->kernel = &isa->u32, p->bytes = 1, p->wide = 4; break;
-    }
-    p->widens = p->bytes != p->wide;
+    tn_dtype            dt  = p->g.one.dtype;
+    p->bytes                = tni_dtype_size(dt);
+    p->wide                 = p->bytes < 4 ? 4 : p->bytes;
+    p->widens               = p->bytes != p->wide;
+    if (tni_is_float(dt)) p->kernel = p->wide == 8 ? &isa->f64 : &isa->f32;
+    else p->kernel = p->wide == 8 ? &isa->u64 : &isa->u32;
 }
 
 // ---- the plan
@@ -163,84 +161,50 @@ static plan plan_of(const tni_gemm_batch *g)
 
 // ---- conversion
 
+#define WIDENS(id, type, host, expr)                          \
+    case TN_##id:                                             \
+        for (int64_t i = 0; i < count; i++) {                 \
+            host x           = ((const host *)src)[i * step]; \
+            ((type *)dst)[i] = (expr);                        \
+        }                                                     \
+        break;
+#define WIDENS_ROUND(id, host, stem) WIDENS(id, float, host, m_##stem##_to_float(x))
+#define WIDENS_WRAP(id, host, stem)  WIDENS(id, uint32_t, host, (uint32_t)x)
+#define WIDENS_TRUTH(id, host, stem)
+#define WIDENS_SELF(id, host, stem)
+
 static void widen_line(tn_dtype t, void *dst, const void *src, int64_t step, int64_t count)
 {
-    const uint16_t *h = src;
-    const uint8_t  *u = src;
-    const int8_t   *s = src;
-    float          *f = dst;
-    uint32_t       *w = dst;
     switch (t) {
-    case TN_F16:
-        for (int64_t i = 0; i < count; i++) f[i] = m_half_to_float(h[i * step]);
-        break;
-    case TN_BF16:
-        for (int64_t i = 0; i < count; i++) f[i] = m_bf16_to_float(h[i * step]);
-        break;
-    case TN_I8:
-        for (int64_t i = 0; i < count; i++) w[i] = (uint32_t)s[i * step];
-        break;
-    default:
-        for (int64_t i = 0; i < count; i++) w[i] = u[i * step];
-        break;
+#define DTYPE(id, name, class, held, in, host, kernel, stem, ...) WIDENS_##held(id, host, stem)
+#include "tensor/dtype.def"
+    default: break;
     }
 }
 
-// Writes one line of sums to c, adding what is there when accumulating. Bytes need no sign: the
+// Writes one line of sums to c, adding what is there when accumulating. Integers need no sign: the
 // low bits of a sum are the same either way.
+#define NARROWS(id, type, host, sum)           \
+    case TN_##id:                              \
+        for (int64_t i = 0; i < count; i++) {  \
+            host *to = (host *)dst + i * step; \
+            type  x  = ((const type *)src)[i]; \
+            *to      = (host)(sum);            \
+        }                                      \
+        break;
+#define NARROWS_ROUND(id, host, stem) \
+    NARROWS(id, float, host, m_float_to_##stem(add ? m_##stem##_to_float(*to) + x : x))
+#define NARROWS_WRAP(id, host, stem) NARROWS(id, uint32_t, host, x + (add ? (uint32_t)*to : 0))
+#define NARROWS_TRUTH(id, host, stem)
+#define NARROWS_SELF(id, host, stem) NARROWS(id, host, host, add ? *to + x : x)
+
 static void narrow_line(tn_dtype t, void *dst, int64_t step, const void *src, int64_t count,
                         bool add)
 {
-    const float    *f = src;
-    const uint32_t *w = src;
-    uint16_t       *h = dst;
-    uint8_t        *u = dst;
     switch (t) {
-    case TN_F16:
-        for (int64_t i = 0; i < count; i++)
-            h[i * step] = m_float_to_half(add ? m_half_to_float(h[i * step]) + f[i] : f[i]);
-        break;
-    case TN_BF16:
-        for (int64_t i = 0; i < count; i++)
-            h[i * step] = m_float_to_bf16(add ? m_bf16_to_float(h[i * step]) + f[i] : f[i]);
-        break;
-    default:
-        for (int64_t i = 0; i < count; i++)
-            u[i * step] = (uint8_t)(w[i] + (add ? u[i * step] : 0u));
-        break;
-    }
-}
-
-// The same for types that are summed as they are: only c's stride made the panel staged.
-static void scatter_line(const plan *p, void *dst, const void *src, int64_t count)
-{
-    bool    add  = p->g.one.accumulate;
-    int64_t step = p->c_col;
-    switch (p->g.one.dtype) {
-    case TN_F32:
-        for (int64_t i = 0; i < count; i++) {
-            float *to = (float *)dst + i * step, x = ((const float *)src)[i];
-            *to = add ? *to + x : x;
-        }
-        break;
-    case TN_F64:
-        for (int64_t i = 0; i < count; i++) {
-            double *to = (double *)dst + i * step, x = ((const double *)src)[i];
-            *to = add ? *to + x : x;
-        }
-        break;
-    case TN_I32:
-        for (int64_t i = 0; i < count; i++) {
-            uint32_t *to = (uint32_t *)dst + i * step, x = ((const uint32_t *)src)[i];
-            *to = add ? *to + x : x;
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < count; i++) {
-            uint64_t *to = (uint64_t *)dst + i * step, x = ((const uint64_t *)src)[i];
-            *to = add ? *to + x : x;
-        }
-        break;
+#define DTYPE(id, name, class, held, in, host, kernel, stem, ...) NARROWS_##held(id, host, stem)
+#include "tensor/dtype.def"
+    default: break;
     }
 }
 
@@ -295,8 +259,7 @@ static void write_stage(const plan *p, char *c, const char *stage, int64_t rows,
     for (int64_t i = 0; i < rows; i++) {
         char       *to   = c + i * g->ldc * (int64_t)p->bytes;
         const char *from = stage + (size_t)(i * cols) * p->wide;
-        if (p->widens) narrow_line(g->dtype, to, p->c_col, from, cols, g->accumulate);
-        else scatter_line(p, to, from, cols);
+        narrow_line(g->dtype, to, p->c_col, from, cols, g->accumulate);
     }
 }
 

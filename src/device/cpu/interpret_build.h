@@ -13,14 +13,10 @@ typedef struct {
     int32_t           widened[2];  // registers that accumulators are widened in: integers, floats
 } tni_builder;
 
-// The dtype of a register's elements; of a total.
+// The dtype of a register's elements.
 static inline tn_dtype tni_rep_of(tn_dtype dt)
 {
     return dt == TN_BOOL ? TN_BOOL : tni_compute_dtype(dt);
-}
-static inline tn_dtype tni_wide_of(tn_dtype dt)
-{
-    return tni_is_float(dt) ? TN_F64 : TN_I64;
 }
 
 int tni_new_reg(tni_builder *b, int section, tn_dtype rep, bool tile);

@@ -13,13 +13,13 @@ static tn_dtype fold_type(const tni_ins *x)
 
 static tni_step fold_step(const tni_builder *b, const tni_ins *x, int kind, int dst, bool tile)
 {
-    tn_dtype ct = fold_type(x), wide = tni_wide_of(ct);
+    tn_dtype ct = fold_type(x), wide = tni_total_dtype(ct);
     tni_step s = tni_plain_step(kind, dst, tile);
     s.op       = x->op;
     s.dtype    = (uint8_t)ct;
     s.bytes    = (uint8_t)tni_dtype_size(ct);
     s.wide     = b->g->tiles->of[wide]->fold[x->op];
-    s.widen    = b->g->tiles->convert[ct][wide];
+    s.widen    = tni_converter(b->g->tiles, ct, wide);
     return s;
 }
 
@@ -27,7 +27,7 @@ static tni_step fold_step(const tni_builder *b, const tni_ins *x, int kind, int 
 static int widened(tni_builder *b, int section, tn_dtype ct)
 {
     int32_t *have = &b->widened[tni_is_float(ct)];
-    if (*have < 0) *have = tni_new_reg(b, section, tni_wide_of(ct), true);
+    if (*have < 0) *have = tni_new_reg(b, section, tni_total_dtype(ct), true);
     b->g->reg[*have].fixed = 1;
     return *have;
 }
@@ -40,13 +40,13 @@ int tni_make_main(tni_builder *b, int section, const tni_ins *x)
     tni_step s;
     if (b->k->lane_in_r) {
         r         = tni_as(b, r, ct, true);
-        total     = tni_new_reg(b, loop, tni_wide_of(ct), false);
+        total     = tni_new_reg(b, loop, tni_total_dtype(ct), false);
         s         = fold_step(b, x, TNI_S_BLOCK, total, true);
         s.f.block = b->g->tiles->of[ct]->block[x->op];
     } else {
         r                    = tni_as(b, r, ct, false);
         bool tile            = tni_is_tile(b, r);
-        total                = tni_new_reg(b, loop, tni_wide_of(ct), tile);
+        total                = tni_new_reg(b, loop, tni_total_dtype(ct), tile);
         s                    = fold_step(b, x, TNI_S_FOLD, total, tile);
         s.b                  = tni_new_reg(b, loop, ct, tile);
         s.c                  = widened(b, loop, ct);
@@ -90,7 +90,7 @@ int tni_make_join(tni_builder *b, int section, int v)
 {
     const tni_ins *x    = &b->k->ins[v];
     bool           tile = x->per & TNI_PER_COL;
-    int            dst  = tni_new_reg(b, section, tni_wide_of(fold_type(x)), tile);
+    int            dst  = tni_new_reg(b, section, tni_total_dtype(fold_type(x)), tile);
     tni_step       s    = fold_step(b, x, TNI_S_JOIN, dst, tile);
     s.partial           = tni_kernel_tail(b->k, &b->g->cut, v);
     tni_new_step(b, section, s);
@@ -107,7 +107,7 @@ void tni_store_beside(tni_builder *b, int section, int reg, int access, bool til
     s.a         = reg;
     s.access    = (int16_t)access;
     s.bytes     = (uint8_t)tni_dtype_size(dt);
-    s.f.convert = b->g->tiles->convert[b->g->reg[reg].rep][dt];
+    s.f.convert = tni_converter(b->g->tiles, b->g->reg[reg].rep, dt);
     tni_new_step(b, section, s);
 }
 

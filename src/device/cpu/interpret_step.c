@@ -100,7 +100,7 @@ static void random_one(const tni_step *s, void *y, int64_t i, uint64_t key, uint
 // 16-bit floats take the first of a uniform number's bits, m_uniform_f16 and m_uniform_bf16.
 static void cut_bits(float *u, int64_t n, tn_dtype dt)
 {
-    float steps = dt == TN_F16 ? 0x1p11f : 0x1p8f;
+    float steps = (float)(1 << tni_dtype_table[dt].digits);
     for (int64_t i = 0; i < n; i++) u[i] = (float)(int32_t)(u[i] * steps) / steps;
 }
 
@@ -121,7 +121,7 @@ static void run_random(tni_worker *w, const tni_step *s, int64_t n)
             random_one(s, y, i, key, c, (uint64_t)(first + i * stride));
         if (i < n) s->f.random(y + i * size, key, c, first + i, n - i);
     }
-    if (s->op == TNI_uniform && (s->dtype == TN_F16 || s->dtype == TN_BF16))
+    if (s->op == TNI_uniform && tni_is_rounded((tn_dtype)s->dtype))
         cut_bits((float *)y, n, (tn_dtype)s->dtype);
 }
 

@@ -66,7 +66,7 @@ int tni_converted(tni_builder *b, int section, int reg, tn_dtype to)
     int            dst = tni_new_reg(b, section, to, r->tile);
     tni_step       x   = tni_plain_step(TNI_S_CONVERT, dst, r->tile);
     x.a                = reg;
-    x.f.convert        = b->g->tiles->convert[rep][to];
+    x.f.convert        = tni_converter(b->g->tiles, rep, to);
     tni_new_step(b, section, x);
     return dst;
 }
@@ -152,7 +152,7 @@ static int make_load(tni_builder *b, int section, int loop, const tni_ins *x)
     tni_step s  = tni_plain_step(here ? TNI_S_HERE : beside ? TNI_S_LOAD : TNI_S_GATHER, dst, tile);
     s.access    = x->access;
     s.bytes     = (uint8_t)tni_dtype_size(dt);
-    s.f.convert = b->g->tiles->convert[dt][rep];
+    s.f.convert = tni_converter(b->g->tiles, dt, rep);
     tni_new_step(b, section, s);
     return beside || rep == dt ? dst : tni_converted(b, section, dst, rep);
 }
@@ -198,7 +198,7 @@ static int narrowed(tni_builder *b, int section, int reg, tn_dtype dt)
 {
     if (tni_compute_dtype(dt) == dt || tni_is_float(dt)) return reg;
     reg = tni_converted(b, section, reg, dt);
-    return dt == TN_BOOL ? reg : tni_converted(b, section, reg, TN_I32);
+    return dt == TN_BOOL ? reg : tni_converted(b, section, reg, tni_compute_dtype(dt));
 }
 
 static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)

@@ -2,8 +2,8 @@
 // elements of one compute type. They are made from ops.def by tiles.inc and tiles_type.inc, once
 // per compute type and instruction set; everything else here only brings elements to them.
 //
-// A compute type is a dtype: f16, bf16 and f32 compute in TN_F32; f64 in TN_F64; bool, u8, i8 and
-// i32 in TN_I32; i64 in TN_I64.
+// A compute type is a dtype: that which tni_compute_dtype gives. Bools also stand in tiles as they are
+// in memory.
 #ifndef TNI_DEVICE_CPU_TILES_H
 #define TNI_DEVICE_CPU_TILES_H
 
@@ -55,20 +55,31 @@ typedef struct {
     tni_tile_share *share;
 } tni_type_tiles;
 
+// Conversions between every dtype and one that tiles have. from has only dtypes that no tile has.
+typedef struct {
+    tni_tile_convert *to[TNI_DTYPES], *from[TNI_DTYPES];
+} tni_conversions;
+
 // Elements first .. first+n-1 of a random tensor; first is a multiple of 4.
 typedef void tni_tile_random(void *y, uint64_t key, uint64_t counter, int64_t first, int64_t n);
 
 typedef struct {
-    const char           *name;  // of the instruction set
-    const tni_type_tiles *of[TNI_DTYPES];
-    tni_tile_convert     *convert[TNI_DTYPES][TNI_DTYPES];  // from, to
-    tni_tile_random      *bits;                             // i64
-    tni_tile_random      *uniform_f, *uniform_d, *normal_f, *normal_d;
+    const char            *name;  // of the instruction set
+    const tni_type_tiles  *of[TNI_DTYPES];
+    const tni_conversions *as[TNI_DTYPES];  // of compute types and bools
+    tni_tile_random       *bits;            // i64
+    tni_tile_random       *uniform_f, *uniform_d, *normal_f, *normal_d;
 } tni_tiles;
 
 extern const tni_tiles tni_tiles_base;
 extern const tni_tiles tni_tiles_avx2;    // on x86-64 only
 extern const tni_tiles tni_tiles_avx512;  // on x86-64 only
+
+// The conversion between dtypes of which tiles have one.
+static inline tni_tile_convert *tni_converter(const tni_tiles *t, tn_dtype from, tn_dtype to)
+{
+    return t->as[from] ? t->as[from]->to[to] : t->as[to]->from[from];
+}
 
 // Those for this machine.
 const tni_tiles *tni_tiles_get(void);

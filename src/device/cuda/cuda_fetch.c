@@ -11,7 +11,7 @@
 
 // The element first, so that who sees the ticket sees it.
 const char *const tni_text_send[] = {
-    T(KERNEL(32) send(const m_uchar *x, volatile m_long *slot, m_long ticket, int bytes) {
+    T(KERNEL(32) send(const unsigned char *x, volatile m_long *slot, m_long ticket, int bytes) {
           if (LOCAL_ID) return;
           m_ulong v = bytes == 8 ? *(const m_ulong *)x : bytes == 4 ? *(const m_uint *)x
                     : bytes == 2 ? *(const m_ushort *)x : *x;

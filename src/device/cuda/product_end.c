@@ -103,7 +103,7 @@ static int before_casts(const tni_call *c, const tni_kernel *k, int i)
 static int before_gate(const tni_call *c, const tni_launch *l, int i, tni_ending *e)
 {
     const tni_ins *x    = &l->kernel->ins[i];
-    bool           half = c->out.dtype == TN_F16 || c->out.dtype == TN_BF16;
+    bool           half = tni_is_rounded(c->out.dtype);
     if (x->code == TNI_I_MAP && x->op == TNI_relu) {
         e->epilogue |= TNI_LT_EPILOGUE_RELU;
         return x->a;

@@ -23,7 +23,7 @@ typedef struct {
 
 static bool takes_types(tn_dtype in, tn_dtype out)
 {
-    bool half = in == TN_F16 || in == TN_BF16;
+    bool half = tni_is_rounded(in);
     return in == out ? half || in == TN_F32 || in == TN_F64 : half && out == TN_F32;
 }
 

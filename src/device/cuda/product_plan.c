@@ -135,7 +135,7 @@ static void free_plan(const tni_blaslt *lt, tni_ltplan *n)
 // fixed, and of parts that were not rounded to 16 bits before.
 static uint32_t reductions(const tni_product *p)
 {
-    bool narrow = p->out == TN_F16 || p->out == TN_BF16;
+    bool narrow = tni_is_rounded(p->out);
     return narrow ? TNI_LT_REDUCE_COMPUTE : TNI_LT_REDUCE_COMPUTE | TNI_LT_REDUCE_OUTPUT;
 }
 

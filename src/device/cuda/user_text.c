@@ -33,20 +33,24 @@ static const char before[] =
               int       rank, unused;
               __device__ operator T *() const { return data; }
           };
-          struct f16 {
-              m_ushort bits;
-              f16() = default;
-              __device__ explicit f16(float x) : bits(m_float_to_half(x)) {}
-              __device__ f16 &operator=(float x) { bits = m_float_to_half(x); return *this; }
-              __device__ operator float() const { return m_half_to_float(bits); }
-          };
-          struct bf16 {
-              m_ushort bits;
-              bf16() = default;
-              __device__ explicit bf16(float x) : bits(m_float_to_bf16(x)) {}
-              __device__ bf16 &operator=(float x) { bits = m_float_to_bf16(x); return *this; }
-              __device__ operator float() const { return m_bf16_to_float(bits); }
-          };
+      })
+    // Dtypes that are held rounded: tn::f16 and its like.
+#define USER_SELF(...)
+#define USER_TRUTH(...)
+#define USER_WRAP(...)
+#define USER_ROUND(name, kernel, stem)                                                           \
+    T(namespace tn {                                                                             \
+          struct name {                                                                          \
+              kernel bits;                                                                       \
+              name() = default;                                                                  \
+              __device__ explicit name(float x) : bits(m_float_to_##stem(x)) {}                  \
+              __device__ name &operator=(float x) { bits = m_float_to_##stem(x); return *this; } \
+              __device__ operator float() const { return m_##stem##_to_float(bits); }            \
+          };                                                                                     \
+      })
+#define DTYPE(id, name, class, held, in, host, kernel, stem, ...) USER_##held(name, kernel, stem)
+#include "tensor/dtype.def"
+    T(namespace tn {
           __device__ inline long long index() {
               return (long long)blockIdx.x * blockDim.x + threadIdx.x;
           }
@@ -68,12 +72,6 @@ static const char checks[] =
 
 // clang-format on
 
-static const char *const element[TNI_DTYPES] = {
-    [TN_BOOL] = "bool",     [TN_U8] = "unsigned char", [TN_I8] = "signed char",
-    [TN_I32] = "int",       [TN_I64] = "long long",    [TN_F16] = "tn::f16",
-    [TN_BF16] = "tn::bf16", [TN_F32] = "float",        [TN_F64] = "double",
-};
-
 // Elements of n inputs or outputs by number, and arrays of them: tn::in<0>. A number that is too
 // large is refused with a sentence.
 static void put_types(tni_out *o, const char *way, const char *is, const tn_dtype *dtype, int n)
@@ -85,7 +83,7 @@ static void put_types(tni_out *o, const char *way, const char *is, const tn_dtyp
         way, way, n);
     for (int i = 0; i < n; i++)
         tni_put(o, "template <> struct %s_type<%d> { typedef %s type; };\n", way, i,
-                element[dtype[i]]);
+                tni_dtype_table[dtype[i]].user);
     tni_put(o, "template <int I> using %s = array<%s typename %s_type<I>::type>;\n}\n", way, is,
             way);
 }
@@ -102,7 +100,7 @@ static void put_checks(tni_out *o, const tni_user_text *u)
             u->attr ? " and the attributes" : "");
     for (int i = 0; i < n; i++) {
         bool        in = i < u->nin;
-        const char *a = in ? "in" : "out", *type = element[u->dtype[i]];
+        const char *a = in ? "in" : "out", *type = tni_dtype_table[u->dtype[i]].user;
         int         k = in ? i : i - u->nin;
         tni_put(o,
                 "static_assert(tn::same<tn::parameter<%d, tn_kernel>::type, tn::%s<%d>>, "

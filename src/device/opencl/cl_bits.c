@@ -9,7 +9,7 @@
 // What is read into the host as f64 is cast here, also on a device that cannot compute in it: the
 // bits of a double are put together. An integer is rounded to 53 bits, nearest even.
 static const char *const text[] = {
-    CL(M_FN ulong bits_of_float(float v) {
+    CL(M_FN ulong bits_f(float v) {
            uint b = as_uint(v);
            ulong sign_ = (ulong)(b >> 31) << 63;
            uint e = b >> 23 & 255;
@@ -23,7 +23,7 @@ static const char *const text[] = {
            }
            return sign_ | (ulong)((int)e + 1023 - 127) << 52 | m << 29;
        }),
-    CL(M_FN ulong bits_of_long(long v) {
+    CL(M_FN ulong bits_l(long v) {
            ulong u = v < 0 ? 0ul - (ulong)v : (ulong)v;
            if (u == 0) return 0;
            int up = (int)clz(u);
@@ -33,19 +33,11 @@ static const char *const text[] = {
            m += rest > 0x400 || (rest == 0x400 && (m & 1));
            return (v < 0 ? 1ul << 63 : 0) | (((ulong)(1023 + 63 - up) << 52) + (m - (1ul << 52)));
        }
-       M_FN ulong bits_of_int(int v) { return bits_of_long(v); }),
-    "#define bits_BOOL bits_of_int\n"
-    "#define bits_U8 bits_of_int\n"
-    "#define bits_I8 bits_of_int\n"
-    "#define bits_I32 bits_of_int\n"
-    "#define bits_I64 bits_of_long\n"
-    "#define bits_F16 bits_of_float\n"
-    "#define bits_BF16 bits_of_float\n"
-    "#define bits_F32 bits_of_float\n",
+       M_FN ulong bits_i(int v) { return bits_l(v); }),
     CL(KERNEL(64) to_double(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL ulong *y, GIVEN shape sy,
                             long count) {
            long g = ITEM;
-           if (g < count) y[place(&sy, g)] = CAT(bits_, XT)(x_get(x[place(&sx, g)]));
+           if (g < count) y[place(&sy, g)] = CAT(bits_, X_IN)(x_get(x[place(&sx, g)]));
        }),
     NULL,
 };

@@ -225,7 +225,7 @@ static void map_ints(const tni_call *c, tn_dtype dt)
 {
     // Turning the bits of a bool over is no wrapping matter: ~1 is not 0.
     int       op   = c->op == TNI_bit_not && dt == TN_BOOL ? TNI_logical_not : c->op;
-    int       bits = dt == TN_I64 ? 64 : 32;
+    int       bits = 8 * (int)tni_dtype_size(tni_compute_dtype(dt));
     tni_cell *y    = tni_cells(&c->out);
     for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
          tni_ref_walk_next(&w), y++) {

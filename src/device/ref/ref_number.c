@@ -7,24 +7,22 @@
 
 int64_t tni_ref_wrap(tn_dtype dt, int64_t v)
 {
-    switch (dt) {
-    case TN_BOOL: return v != 0;
-    case TN_U8: return (uint8_t)v;
-    case TN_I8: return (int8_t)v;
-    case TN_I32: return (int32_t)v;
-    default: return v;
-    }
+    const tni_dtype_facts *f    = &tni_dtype_table[dt];
+    int                    over = 64 - (f->digits + tni_is_signed(dt));  // bits above the dtype's
+    if (dt == TN_BOOL) return v != 0;
+    uint64_t up = (uint64_t)v << over;
+    return tni_is_signed(dt) ? (int64_t)up >> over : (int64_t)(up >> over);
 }
 
-// A 16-bit float: its digits (the hidden one included) and the exponent of its smallest normal
-// number. The largest exponent is 1 - lowest.
+// A float that is rounded to be stored: its digits (the hidden one included) and the exponent of its
+// smallest normal number. The largest exponent is 1 - lowest.
 typedef struct {
     int digits, lowest;
 } format;
 
 static format format_of(tn_dtype dt)
 {
-    return dt == TN_F16 ? (format){ 11, -14 } : (format){ 8, -126 };
+    return (format){ tni_dtype_table[dt].digits, ilogb(tni_dtype_table[dt].low) };
 }
 
 // The exponent of the last digit of numbers of v's size; v is finite.
@@ -57,24 +55,6 @@ double tni_ref_round(tn_dtype dt, double v)
 
 // ---- casts -------------------------------------------------------------------------------------
 
-static bool holds_all_of(tn_dtype to, tn_dtype from)
-{
-    return to >= from && !(to == TN_BF16 && from == TN_F16);
-}
-
-// Cut towards 0, held in the range of the dtype; NaN gives 0. Anything but 0 is true.
-static int64_t int_of_float(tn_dtype dt, double v)
-{
-    static const double low[]  = { 0, 0, -0x1p7, -0x1p31, -0x1p63 };   // by dtype
-    static const double high[] = { 0, 0x1p8, 0x1p7, 0x1p31, 0x1p63 };  // the first above the range
-    if (dt == TN_BOOL) return v != 0;
-    if (isnan(v)) return 0;
-    v = trunc(v);
-    if (v < low[dt]) return (int64_t)low[dt];
-    if (v >= high[dt]) return dt == TN_I64 ? INT64_MAX : (int64_t)high[dt] - 1;
-    return (int64_t)v;
-}
-
 // Rounds once. Above 53 bits the digits that double has no room for are folded into its last one,
 // which is below anything that the rounding to 16 bits looks at except whether it is 0.
 static double float_of_int(tn_dtype dt, int64_t v)
@@ -91,8 +71,8 @@ tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v)
     if (!tni_is_float(from))
         return tni_is_float(to) ? (tni_cell){ .f = float_of_int(to, v.i) }
                                 : (tni_cell){ .i = tni_ref_wrap(to, v.i) };
-    if (!tni_is_float(to)) return (tni_cell){ .i = int_of_float(to, v.f) };
-    return holds_all_of(to, from) ? v : (tni_cell){ .f = tni_ref_round(to, v.f) };
+    if (!tni_is_float(to)) return (tni_cell){ .i = tni_clipped(to, v.f) };
+    return tni_dtype_holds(to, from) ? v : (tni_cell){ .f = tni_ref_round(to, v.f) };
 }
 
 bool tni_ref_above(tn_dtype dt, tni_cell a, tni_cell b)
@@ -132,60 +112,57 @@ static uint16_t encode(format f, double v)
     return (uint16_t)(sign | bits);
 }
 
-// An element in host memory, which need not be aligned.
-typedef union {
-    uint8_t  u8;
-    int8_t   i8;
-    int32_t  i32;
-    int64_t  i64;
-    uint16_t half;
-    float    f32;
-    double   f64;
-} host_cell;
+#define CELL_BOOL(held, v)     .i = (v) != 0
+#define CELL_UNSIGNED(held, v) .i = (int64_t)(v)
+#define CELL_SIGNED(held, v)   .i = (v)
+#define CELL_FLOAT(held, v)    .f = FLOAT_##held(v)
+#define FLOAT_SELF(v)          (v)
+#define FLOAT_ROUND(v)         decode(format_of(dt), v)
+#define HOST_BOOL(held, v)     (v).i != 0
+#define HOST_UNSIGNED(held, v) (v).i
+#define HOST_SIGNED(held, v)   (v).i
+#define HOST_FLOAT(held, v)    HOST_FLOAT_##held(v)
+#define HOST_FLOAT_SELF(v)     (v).f
+#define HOST_FLOAT_ROUND(v)    encode(format_of(dt), (v).f)
 
-static tni_cell from_host(tn_dtype dt, host_cell h)
+// Elements in host memory need not be aligned.
+static tni_cell from_host(tn_dtype dt, const void *p)
 {
     switch (dt) {
-    case TN_BOOL: return (tni_cell){ .i = h.u8 != 0 };
-    case TN_U8: return (tni_cell){ .i = h.u8 };
-    case TN_I8: return (tni_cell){ .i = h.i8 };
-    case TN_I32: return (tni_cell){ .i = h.i32 };
-    case TN_I64: return (tni_cell){ .i = h.i64 };
-    case TN_F32: return (tni_cell){ .f = h.f32 };
-    case TN_F64: return (tni_cell){ .f = h.f64 };
-    default: return (tni_cell){ .f = decode(format_of(dt), h.half) };
+#define DTYPE(id, name, class, held, in, host, ...) \
+    case TN_##id: {                                 \
+        host h;                                     \
+        memcpy(&h, p, sizeof h);                    \
+        return (tni_cell){ CELL_##class(held, h) }; \
     }
+#include "tensor/dtype.def"
+    }
+    return (tni_cell){ 0 };
 }
 
-static host_cell to_host(tn_dtype dt, tni_cell v)
+static void to_host(tn_dtype dt, tni_cell v, void *p)
 {
     switch (dt) {
-    case TN_BOOL: return (host_cell){ .u8 = v.i != 0 };
-    case TN_U8: return (host_cell){ .u8 = (uint8_t)v.i };
-    case TN_I8: return (host_cell){ .i8 = (int8_t)v.i };
-    case TN_I32: return (host_cell){ .i32 = (int32_t)v.i };
-    case TN_I64: return (host_cell){ .i64 = v.i };
-    case TN_F32: return (host_cell){ .f32 = (float)v.f };
-    case TN_F64: return (host_cell){ .f64 = v.f };
-    default: return (host_cell){ .half = encode(format_of(dt), v.f) };
+#define DTYPE(id, name, class, held, in, host, ...) \
+    case TN_##id: {                                 \
+        host h = (host)(HOST_##class(held, v));     \
+        memcpy(p, &h, sizeof h);                    \
+        break;                                      \
+    }
+#include "tensor/dtype.def"
     }
 }
 
 void tni_ref_put(void *dst, tn_dtype dt, const void *host, int64_t count)
 {
     size_t size = tni_dtype_size(dt);
-    for (int64_t i = 0; i < count; i++) {
-        host_cell h;
-        memcpy(&h, (const char *)host + (size_t)i * size, size);
-        ((tni_cell *)dst)[i] = from_host(dt, h);
-    }
+    for (int64_t i = 0; i < count; i++)
+        ((tni_cell *)dst)[i] = from_host(dt, (const char *)host + (size_t)i * size);
 }
 
 void tni_ref_get(void *host, tn_dtype dt, const void *src, int64_t count)
 {
     size_t size = tni_dtype_size(dt);
-    for (int64_t i = 0; i < count; i++) {
-        host_cell h = to_host(dt, ((const tni_cell *)src)[i]);
-        memcpy((char *)host + (size_t)i * size, &h, size);
-    }
+    for (int64_t i = 0; i < count; i++)
+        to_host(dt, ((const tni_cell *)src)[i], (char *)host + (size_t)i * size);
 }

@@ -13,8 +13,7 @@ typedef struct {
 
 static bool in_float(const tni_call *c)
 {
-    return c->op == TNI_scatter_add && (c->out.dtype == TN_F16 || c->out.dtype == TN_BF16) &&
-           !tni_segments_can(c);
+    return c->op == TNI_scatter_add && tni_is_rounded(c->out.dtype) && !tni_segments_can(c);
 }
 
 size_t tni_groups_scatter_scratch(const tni_call *c)

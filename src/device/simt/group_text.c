@@ -1,7 +1,6 @@
 // The program of a text written by hand: what the dialect spells, what the texts share, the text.
 //
-// A shape says where elements lie; `place` counts them in row-major order. Integers are added and
-// multiplied without signs, so that they wrap.
+// A shape says where elements lie; `place` counts them in row-major order.
 #include "device/simt/group_text.h"
 
 #include "kernel/dialect.h"
@@ -16,62 +15,6 @@
 static const char *const common[] = {
     "#define CAT_(a, b) a##b\n"
     "#define CAT(a, b) CAT_(a, b)\n",
-    // An element in memory, in computing, and in sums without signs.
-    T(typedef unsigned char m_uchar;
-      typedef signed char   m_char;
-      typedef m_uchar  kept_BOOL; typedef int    type_BOOL; typedef m_uint  sum_BOOL;
-      typedef m_uchar  kept_U8;   typedef int    type_U8;   typedef m_uint  sum_U8;
-      typedef m_char   kept_I8;   typedef int    type_I8;   typedef m_uint  sum_I8;
-      typedef int      kept_I32;  typedef int    type_I32;  typedef m_uint  sum_I32;
-      typedef m_long   kept_I64;  typedef m_long type_I64;  typedef m_ulong sum_I64;
-      typedef m_ushort kept_F16;  typedef float  type_F16;  typedef float   sum_F16;
-      typedef m_ushort kept_BF16; typedef float  type_BF16; typedef float   sum_BF16;
-      typedef float    kept_F32;  typedef float  type_F32;  typedef float   sum_F32;),
-    T(M_FN int    get_BOOL(m_uchar v)  { return v; }
-      M_FN int    get_U8(m_uchar v)    { return v; }
-      M_FN int    get_I8(m_char v)     { return v; }
-      M_FN int    get_I32(int v)       { return v; }
-      M_FN m_long get_I64(m_long v)    { return v; }
-      M_FN float  get_F16(m_ushort v)  { return m_half_to_float(v); }
-      M_FN float  get_BF16(m_ushort v) { return m_bf16_to_float(v); }
-      M_FN float  get_F32(float v)     { return v; }
-      M_FN m_uchar  put_BOOL(m_uint v) { return v != 0; }
-      M_FN m_uchar  put_U8(m_uint v)   { return (m_uchar)v; }
-      M_FN m_char   put_I8(m_uint v)   { return (m_char)v; }
-      M_FN int      put_I32(m_uint v)  { return (int)v; }
-      M_FN m_long   put_I64(m_ulong v) { return (m_long)v; }
-      M_FN m_ushort put_F16(float v)   { return m_float_to_half(v); }
-      M_FN m_ushort put_BF16(float v)  { return m_float_to_bf16(v); }
-      M_FN float    put_F32(float v)   { return v; }),
-    // a b + c, of floats rounded once.
-    T(M_FN m_uint  fma_BOOL(m_uint a, m_uint b, m_uint c)   { return a * b + c; }
-      M_FN m_uint  fma_U8(m_uint a, m_uint b, m_uint c)     { return a * b + c; }
-      M_FN m_uint  fma_I8(m_uint a, m_uint b, m_uint c)     { return a * b + c; }
-      M_FN m_uint  fma_I32(m_uint a, m_uint b, m_uint c)    { return a * b + c; }
-      M_FN m_ulong fma_I64(m_ulong a, m_ulong b, m_ulong c) { return a * b + c; }
-      M_FN float   fma_F16(float a, float b, float c)       { return m_fma_f(a, b, c); }
-      M_FN float   fma_BF16(float a, float b, float c)      { return m_fma_f(a, b, c); }
-      M_FN float   fma_F32(float a, float b, float c)       { return m_fma_f(a, b, c); }),
-    // Long sums of floats are kept in double where there is one.
-    "#ifdef FP64\n",
-    T(typedef double kept_F64; typedef double type_F64; typedef double sum_F64;
-      typedef double wide_F16; typedef double wide_BF16; typedef double wide_F32;
-      typedef double wide_F64;
-      M_FN double get_F64(double v) { return v; }
-      M_FN double put_F64(double v) { return v; }
-      M_FN double fma_F64(double a, double b, double c) { return m_fma_d(a, b, c); }),
-    "#else\n",
-    T(typedef float wide_F16; typedef float wide_BF16; typedef float wide_F32;),
-    "#endif\n",
-    T(typedef m_ulong wide_BOOL; typedef m_ulong wide_U8; typedef m_ulong wide_I8;
-      typedef m_ulong wide_I32; typedef m_ulong wide_I64;
-      typedef CAT(kept_, XT) x_kept; typedef CAT(type_, XT) x_type; typedef CAT(sum_, XT) x_sum;
-      typedef CAT(kept_, YT) y_kept; typedef CAT(type_, YT) y_type; typedef CAT(sum_, YT) y_sum;
-      typedef CAT(wide_, YT) y_wide;),
-    "#define x_get(v) CAT(get_, XT)(v)\n"
-    "#define x_fma(a, b, c) CAT(fma_, XT)(a, b, c)\n"
-    "#define y_get(v) CAT(get_, YT)(v)\n"
-    "#define y_put(v) CAT(put_, YT)((y_sum)(v))\n",
     T(typedef struct { m_long at; int rank; int unused; m_long size[8]; m_long stride[8]; } shape;
       M_FN m_long least(m_long a, m_long b) { return a < b ? a : b; }
       M_FN m_long place(const shape *s, m_long i) {
@@ -94,8 +37,29 @@ typedef struct {
     tn_dtype           x, y;
 } hand;
 
-static const char *const element_name[TNI_DTYPES] = { "BOOL", "U8",   "I8",  "I32", "I64",
-                                                      "F16",  "BF16", "F32", "F64" };
+// What texts call an operand's dtype, for operand x:
+//   X_IN             the letter of the type it is computed in, to choose functions by
+//   x_kept, x_type   an element in memory, and in computing
+//   x_sum, x_wide    sums, short and long ones: of integers without signs, so that they wrap; long
+//                    ones of floats in double where there is one
+//   x_get, x_put     from memory, and a sum into it
+//   x_fma            a b + c of sums, of floats rounded once
+static void put_element(tni_out *o, char x, tn_dtype dt, bool no_double)
+{
+    tni_cast_text get = tni_text_from_kept(dt), put = tni_text_to_kept(dt, dt, no_double);
+    const tni_compute_facts *f    = &tni_compute_table[tni_dtype_table[dt].number];
+    const char              *wide = tni_compute_table[tni_dtype_table[f->total].number].wraps;
+    if (tni_is_float(dt) && no_double) wide = "float";
+    tni_put(o, "#define %c_IN %c\n", x - 'a' + 'A', f->letter);
+    tni_put(o, "typedef %s %c_kept; typedef %s %c_type; typedef %s %c_sum; typedef %s %c_wide;\n",
+            tni_kept_type(dt), x, f->type, x, f->wraps, x, wide, x);
+    tni_put(o, "#define %c_get(v) (%sv%s)\n", x, get.before, get.after);
+    tni_put(o, "#define %c_put(v) ((%c_kept)%s(%c_sum)(v)%s)\n", x, x, put.before, x, put.after);
+    if (tni_is_float(dt)) tni_put(o, "#define %c_fma(a, b, c) m_fma_%c(a, b, c)\n", x, f->letter);
+    else
+        tni_put(o, "#define %c_fma(a, b, c) ((%c_sum)(a) * (%c_sum)(b) + (%c_sum)(c))\n", x, x, x,
+                x);
+}
 
 // A struct that a CUDA kernel takes is read where it lies, if it is not to be changed.
 static void put_spellings(tni_out *o, const tni_dialect *d)
@@ -116,8 +80,9 @@ static void write_hand(tni_out *o, const tni_dialect *d, const tni_emit_item *it
 {
     const hand *h = item->opts;
     put_spellings(o, d);
-    tni_put(o, "%s#define XT %s\n#define YT %s\n", no_double ? "" : "#define FP64\n",
-            element_name[h->x], element_name[h->y]);
+    tni_put(o, "%s", no_double ? "" : "#define FP64\n");
+    put_element(o, 'x', h->x, no_double);
+    put_element(o, 'y', h->y, no_double);
     for (const char *const *p = common; *p; p++) tni_put(o, "%s", *p);
     for (const char *const *p = h->text; *p; p++) tni_put(o, "%s", *p);
 }

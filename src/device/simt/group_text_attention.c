@@ -11,7 +11,6 @@
 // clang-format off
 
 const char *const tni_text_attention[] = {
-    "#define x_put(v) CAT(put_, XT)((x_sum)(v))\n"
     "#define NEVER (-m_float_bits(0x7f800000u))\n",
     // Strides of (B, T or S, H, D or E), of the mask (B, H, T, S). to: where the result begins;
     // masked: 1 by bools, 2 by numbers.

@@ -24,8 +24,8 @@
 // at a time.
 #define TILE(rows, cols)                                                                       \
     "#define RM " #rows "\n#define RN " #cols "\n#define TM (RM * 16)\n#define TN (RN * 16)\n" \
-    "#define DEEP_F16 16\n#define DEEP_BF16 16\n#define DEEP_F32 16\n#define DEEP_F64 8\n"     \
-    "#define DEEP CAT(DEEP_, XT)\n"                                                            \
+    "#define DEEP_f 16\n#define DEEP_d 8\n"     \
+    "#define DEEP CAT(DEEP_, X_IN)\n"                                                            \
     "#define UNROLL _Pragma(\"unroll\")\n"                                                     \
     "#define EACH_A ((TM * DEEP + 255) / 256)\n#define EACH_B ((TN * DEEP + 255) / 256)\n"
 

@@ -9,27 +9,25 @@
 // clang-format off
 
 const char *const tni_text_sort[] = {
-    T(M_FN m_uint key_int(int v) { return (m_uint)v ^ 0x80000000u; }
-      M_FN m_uint key_float(float v) {
+    T(M_FN m_uint key_i(int v) { return (m_uint)v ^ 0x80000000u; }
+      M_FN m_uint key_f(float v) {
           m_uint b = m_bits_f(v);
           if (b << 1 > 0xff000000u) return 0xffffffffu;
           if (b << 1 == 0) return 0x80000000u;
           return b >> 31 ? ~b : b | 0x80000000u;
       }
-      M_FN m_ulong key_I64(m_long v) { return (m_ulong)v ^ (m_ulong)1 << 63; }),
+      M_FN m_ulong key_l(m_long v) { return (m_ulong)v ^ (m_ulong)1 << 63; }),
     "#ifdef FP64\n",
-    T(M_FN m_ulong key_F64(double v) {
+    T(M_FN m_ulong key_d(double v) {
           m_ulong b = m_bits_d(v);
           if (b << 1 > (m_ulong)0x7ff << 53) return ~(m_ulong)0;
           if (b << 1 == 0) return (m_ulong)1 << 63;
           return b >> 63 ? ~b : b | (m_ulong)1 << 63;
       }),
     "#endif\n"
-    "#define key_BOOL key_int\n#define key_U8 key_int\n#define key_I8 key_int\n"
-    "#define key_I32 key_int\n#define key_F16 key_float\n#define key_BF16 key_float\n"
-    "#define key_F32 key_float\n#define wide_key_I64 1\n#define wide_key_F64 1\n"
-    "#define x_key(v) CAT(key_, XT)(v)\n"
-    "#if CAT(wide_key_, XT)\n",
+    "#define wide_key_l 1\n#define wide_key_d 1\n"
+    "#define x_key(v) CAT(key_, X_IN)(v)\n"
+    "#if CAT(wide_key_, X_IN)\n",
     T(typedef struct { m_ulong key; m_ulong at; } pair;
       M_FN pair pair_of(m_ulong key, m_long at, int descending) {
           pair p;
