@@ -120,10 +120,11 @@ static bool is_above(tni_num a, tni_num b)
 // A bound past all that an integer dtype holds bounds nothing.
 static void drop_bounds(tn_dtype dt, tni_num *lo, tni_num *hi)
 {
-    static const int64_t least[] = { 0, 0, INT8_MIN, INT32_MIN, INT64_MIN };
-    static const int64_t most[]  = { 1, UINT8_MAX, INT8_MAX, INT32_MAX, INT64_MAX };
-    if (!is_above(*lo, tni_num_i64(least[dt]))) *lo = tni_num_of(-INFINITY);
-    if (!is_above(tni_num_i64(most[dt]), *hi)) *hi = tni_num_of(INFINITY);
+    const tni_dtype_facts *f     = &tni_dtype_table[dt];
+    tni_num                least = tni_num_of(f->low),
+            most                 = { f->high, tni_clipped(dt, INFINITY), f->digits < 64 };
+    if (!is_above(*lo, least)) *lo = tni_num_of(-INFINITY);
+    if (!is_above(most, *hi)) *hi = tni_num_of(INFINITY);
 }
 
 // A bound with a fraction makes an integer tensor f32; bools become i64, as in PyTorch.
