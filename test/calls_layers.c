@@ -3,6 +3,8 @@
 #include "call_rows.h"
 #include "rules_kit.h"
 
+#include "nn/layer.h"
+
 #include <tenon/models.h>
 
 static tn_tensor *run(tn_layer *l, const call_args *k)
@@ -76,8 +78,8 @@ CALL(forward)
 }
 CALL(forward_n)
 {
-    tn_tensor *const x[] = { k->x, k->y };
-    tn_tensor       *y[] = { NULL, NULL };
+    tn_tensor *const x[TNI_MOST_PORTS] = { k->x, k->y };  // as many as any number that is allowed
+    tn_tensor       *y[]               = { NULL, NULL };
     tn_forward_n(k->has.net, (int)k->i, x, k->j == 2 ? 2 : 1, k->j == 3 ? NULL : y);
     return y[0];
 }

@@ -70,6 +70,15 @@ __attribute__((weak))
 #endif
 int test_ops_write(FILE *f);
 
+// An allocation that is too large is no error of a program here: the library tells of it.
+#if defined(__SANITIZE_ADDRESS__)
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+const char                                        *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+#endif
+
 // ---- checks
 
 // Prints one failure of the running test; the first names the test.
