@@ -117,13 +117,14 @@ bool gpu_fill(const tn_ctx *cx, char *p, tn_dtype dt, int64_t n, double v)
 {
     tni_text why  = { "" };
     tni_attr attr = { .num = { .f = v } };
-    tni_call call = { .seat    = gpu_seat(cx),
+    tni_call call = { .device  = gpu_device(cx),
+                      .seat    = gpu_seat(cx),
                       .op      = TNI_full,
                       .attr    = &attr,
                       .out     = row_of(dt, n, p),
                       .threads = tni_threads_default(),
                       .why     = &why };
-    if (gpu_device(cx)->run(&call) == TN_OK) return true;
+    if (tni_call_run(&call) == TN_OK) return true;
     fprintf(stderr, "tenon-bench: filling memory: %s\n", why.s);
     return false;
 }
@@ -133,7 +134,8 @@ bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes)
     const tni_device *d = gpu_device(cx);
     *c                  = (gpu_copy){ .cx = cx };
     c->in               = row_of(TN_F32, bytes / 4, d->alloc(gpu_seat(cx), (size_t)bytes));
-    c->call             = (tni_call){ .seat    = gpu_seat(cx),
+    c->call             = (tni_call){ .device  = d,
+                                      .seat    = gpu_seat(cx),
                                       .op      = TNI_copy,
                                       .nin     = 1,
                                       .in      = &c->in,
@@ -147,7 +149,7 @@ bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes)
 void gpu_copy_run(void *copy)
 {
     gpu_copy *c = copy;
-    gpu_device(c->cx)->run(&c->call);
+    tni_call_run(&c->call);
 }
 
 void gpu_copy_close(gpu_copy *c)

@@ -303,12 +303,17 @@ static tn_tensor *attention_grad(const sample *s, tn_ctx *cx, tn_tensor *y, tn_t
 
 static tn_tensor *build_attention(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
-    tn_attention_opts o    = attention_opts(&attentions[s->variant], cx, s->dt);
-    bool              asks = cx->attention;
-    cx->attention          = true;  // also where the device would rather have other ops
-    tn_tensor *y           = tn_attention(x[0], x[1], x[2], o);
-    cx->attention          = asks;
-    return s->op == TNI_attention ? y : attention_grad(s, cx, y, x[3]);
+    tn_attention_opts o = attention_opts(&attentions[s->variant], cx, s->dt);
+    uint64_t          lacks[4];
+    if (s->op == TNI_attention) return tn_attention(x[0], x[1], x[2], o);
+    memcpy(lacks, cx->lacks, sizeof lacks);
+    memset(cx->lacks, 0,
+           sizeof lacks);  // the node is not computed, also where the device could not
+    tn_tensor *y = tn_attention(x[0], x[1], x[2], o);
+    memcpy(cx->lacks, lacks, sizeof lacks);
+    tn_tensor *g = attention_grad(s, cx, y, x[3]);
+    if (y) tn_drop(y);
+    return g;
 }
 
 // What is added up, without signs; larger where an error of the scores makes itself felt in the

@@ -336,9 +336,10 @@ static void what_lies_in_a_place_that_is_given_up_is_still_read(void)
 // The cpu, of which one launch, or one op, gives something else: `left` counts down to the launch
 // whose first result is spoilt, at element `at`; `op` is spoilt each time it runs alone.
 static struct {
-    int        left, op;
-    int64_t    at;
-    tni_device device;
+    int          left, op;
+    int64_t      at;
+    tni_device   device;
+    tni_op_impls ops;
 } broken;
 
 static void spoil(char *data, int dtype, int64_t at)
@@ -367,9 +368,18 @@ static tn_status broken_launch(void *seat, void *entry, tni_launch *l, tni_text 
 
 static tn_status broken_run(const tni_call *c)
 {
-    tn_status s = tni_device_cpu.run(c);
+    tni_call own = *c;
+    own.device   = &tni_device_cpu;
+    tn_status s  = tni_call_run(&own);
     if (s == TN_OK && c->op == broken.op) spoil(c->out.data, c->out.dtype, broken.at);
     return s;
+}
+
+static size_t broken_scratch(const tni_call *c)
+{
+    tni_call own = *c;
+    own.device   = &tni_device_cpu;
+    return tni_call_scratch(&own);
 }
 
 static void break_device(tn_ctx *cx, int launch, int op, int64_t at)
@@ -379,8 +389,11 @@ static void break_device(tn_ctx *cx, int launch, int op, int64_t at)
     broken.at            = at;
     broken.device        = tni_device_cpu;
     broken.device.launch = broken_launch;
-    broken.device.run    = broken_run;
-    cx->engine->device   = &broken.device;
+    broken.device.ops    = &broken.ops;
+    broken.ops           = *tni_device_cpu.ops;
+    if (op >= 0)
+        broken.ops.of_op[op] = (tni_op_impl){ .run = broken_run, .scratch = broken_scratch };
+    cx->engine->device = &broken.device;
 }
 
 static tn_ctx *open_broken(int launch, int op, int64_t at)

@@ -146,9 +146,9 @@ static bool near_enough(tn_dtype dt, double a, double b, bound e)
     return fabs(a - b) <= r * fabs(b) + of_sum + (r > 0 ? tiny : 0);
 }
 
-static void *scratch_for(const tni_device *d, const tni_call *c)
+static void *scratch_for(const tni_call *c)
 {
-    size_t n = d->scratch(c);
+    size_t n = tni_call_scratch(c);
     void  *p = NULL;
     return n > 0 && posix_memalign(&p, 64, n) == 0 ? memset(p, 0x77, n) : NULL;
 }
@@ -156,10 +156,11 @@ static void *scratch_for(const tni_device *d, const tni_call *c)
 static tn_status run_on(const tni_device *d, int threads, tni_call c)
 {
     tni_text why = { 0 };
+    c.device     = d;
     c.threads    = threads;
-    c.scratch    = scratch_for(d, &c);
+    c.scratch    = scratch_for(&c);
     c.why        = &why;
-    tn_status s  = d->run(&c);
+    tn_status s  = tni_call_run(&c);
     free(c.scratch);
     return s;
 }
@@ -292,13 +293,13 @@ static void casts_saturate_and_wrap(void)
     int8_t             b[6];
     int32_t            c[6], wide = 0x12345;
     tni_arg            in   = { TN_F32, 1, { 6 }, { 1 }, (char *)x };
-    tni_call           call = { .op = TNI_cast, .nin = 1, .in = &in, .threads = 1 };
+    tni_call           call = { .device = cpu, .op = TNI_cast, .nin = 1, .in = &in, .threads = 1 };
     call.out                = (tni_arg){ TN_U8, 1, { 6 }, { 1 }, (char *)a };
-    cpu->run(&call);
+    tni_call_run(&call);
     call.out = (tni_arg){ TN_I8, 1, { 6 }, { 1 }, (char *)b };
-    cpu->run(&call);
+    tni_call_run(&call);
     call.out = (tni_arg){ TN_I32, 1, { 6 }, { 1 }, (char *)c };
-    cpu->run(&call);
+    tni_call_run(&call);
     for (int i = 0; i < 6; i++) CHECK_INT(a[i], u8[i]);
     for (int i = 0; i < 6; i++) CHECK_INT(b[i], i8[i]);
     CHECK_INT(c[2], 0);
@@ -306,7 +307,7 @@ static void casts_saturate_and_wrap(void)
     CHECK_INT(c[4], INT32_MIN);
     in       = (tni_arg){ TN_I32, 0, { 0 }, { 0 }, (char *)&wide };
     call.out = (tni_arg){ TN_U8, 0, { 0 }, { 0 }, (char *)a };
-    cpu->run(&call);
+    tni_call_run(&call);
     CHECK_INT(a[0], 0x45);
 }
 
@@ -522,15 +523,21 @@ static void an_index_out_of_range_is_named(void)
     tni_arg  in[3]    = { { TN_F32, 2, { 2, 5 }, { 5, 1 }, (char *)x },
                           { TN_I64, 2, { 2, 3 }, { 3, 1 }, (char *)index },
                           { TN_F32, 2, { 2, 3 }, { 3, 1 }, (char *)y } };
-    tni_call c = { .op = TNI_gather, .nin = 2, .in = in, .attr = &attr, .threads = 2, .why = &why };
-    c.out      = (tni_arg){ TN_F32, 2, { 2, 3 }, { 3, 1 }, (char *)y };
-    CHECK_STATUS(cpu->run(&c), TN_EARG);
+    tni_call c        = { .device  = cpu,
+                          .op      = TNI_gather,
+                          .nin     = 2,
+                          .in      = in,
+                          .attr    = &attr,
+                          .threads = 2,
+                          .why     = &why };
+    c.out             = (tni_arg){ TN_F32, 2, { 2, 3 }, { 3, 1 }, (char *)y };
+    CHECK_STATUS(tni_call_run(&c), TN_EARG);
     CHECK_STR(why.s, "gather: index 7 is out of range for size 5 along axis 1");
     memset(y, 0, sizeof y);
     float z[10];
     c.op = TNI_scatter, c.nin = 3;
     c.out = (tni_arg){ TN_F32, 2, { 2, 5 }, { 5, 1 }, (char *)z };
-    CHECK_STATUS(cpu->run(&c), TN_EARG);
+    CHECK_STATUS(tni_call_run(&c), TN_EARG);
     CHECK_STR(why.s, "scatter: index 7 is out of range for size 5 along axis 1");
 }
 

@@ -415,13 +415,13 @@ static tn_status call(const tn_op_def *op, remembered *r, size_t attr, tni_arg *
     faked.arrays   = op->nin + (op->nout > 0 ? op->nout : 1);
     faked.attrs    = attr > 0;
     *why           = (tni_text){ "" };
-    return tni_cuda_custom(NULL, &(tni_call){ .seat = &seat,
-                                              .op   = TNI_custom,
-                                              .nin  = op->nin,
-                                              .in   = in,
-                                              .out  = { .dtype = TN_U8, .rank = 1, .data = out },
-                                              .attr = &given,
-                                              .why  = why });
+    return tni_cuda_custom(&(tni_call){ .seat = &seat,
+                                        .op   = TNI_custom,
+                                        .nin  = op->nin,
+                                        .in   = in,
+                                        .out  = { .dtype = TN_U8, .rank = 1, .data = out },
+                                        .attr = &given,
+                                        .why  = why });
 }
 
 static void a_kernel_gets_arrays_and_attributes(void)

@@ -79,7 +79,8 @@ static tn_status run(int op, value *out, int nin, value *const *in, const tni_at
     static int64_t scratch[1024];
     tni_arg        args[4];
     for (int i = 0; i < nin; i++) args[i] = in[i]->arg;
-    tni_call c = { .op      = op,
+    tni_call c = { .device  = ref,
+                   .op      = op,
                    .nin     = nin,
                    .in      = args,
                    .out     = out->arg,
@@ -87,8 +88,8 @@ static tn_status run(int op, value *out, int nin, value *const *in, const tni_at
                    .threads = 1,
                    .scratch = scratch,
                    .why     = &why };
-    CHECK(ref->scratch(&c) <= sizeof scratch);
-    return ref->run(&c);
+    CHECK(tni_call_scratch(&c) <= sizeof scratch);
+    return tni_call_run(&c);
 }
 
 #define RUN(op, out, attr, ...)                                                     \

@@ -7,6 +7,8 @@
 #include "base/heap.h"
 #include "kernel/kernel.h"
 
+typedef struct tni_device tni_device;
+
 // Elements in device memory: element (i0, i1, ...) is i0 * stride[0] + ... elements after data.
 typedef struct {
     tn_dtype dtype;
@@ -35,17 +37,18 @@ typedef struct {
 //   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
 //             eight for each element, every output begun at a multiple of 64
 typedef struct {
-    void           *seat;
-    int             op;
-    int             nin;
-    const tni_arg  *in;
-    tni_arg         out;
-    const tni_attr *attr;
-    int             threads;
-    void           *scratch;  // as many bytes as the device asked for, aligned to 64
-    tni_text       *why;      // what went wrong, where run returns an error
-    int             ticket;   // as that of a kernel
-    bool            sole;  // of run_then: only the kernel reads the result, which need not be there
+    const tni_device *device;
+    void             *seat;
+    int               op;
+    int               nin;
+    const tni_arg    *in;
+    tni_arg           out;
+    const tni_attr   *attr;
+    int               threads;
+    void             *scratch;  // as many bytes as the device asked for, aligned to 64
+    tni_text         *why;      // what went wrong, where run returns an error
+    int               ticket;   // as that of a kernel
+    bool sole;   // of run_then: only the kernel reads the result, which need not be there
     bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
     bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
     struct tni_then *then;  // the device's own: what follows each part of the result
@@ -87,13 +90,25 @@ typedef struct {
     void *stream;  // of the caller's, in which all work is to go; NULL: one of the device's own
 } tni_wish;
 
+// How a device runs an op: by sure, where it cannot fail, or by run. scratch: the bytes that it needs;
+// NULL: none.
+typedef struct {
+    void (*sure)(const tni_call *call);
+    tn_status (*run)(const tni_call *call);
+    size_t (*scratch)(const tni_call *call);
+} tni_op_impl;
+
+// What a device runs: by op, else by the class of its row. A LIBRARY op that is in neither is recorded
+// as other ops in the device's contexts. Leaves, views, assignments, updates and parts are never run.
+typedef struct {
+    tni_op_impl of_op[TNI_OPS], of_class[TNI_CLASSES];
+} tni_op_impls;
+
 // One per folder below, constant. The engine calls it from the owner thread of a context, with the
 // context's seat: what the device keeps for that context alone. What else it keeps is shared by all.
-typedef struct tni_device tni_device;
 struct tni_device {
     const char *name;
     bool        host_memory;  // a value's memory is the host's, in its own dtype
-    bool        attention;    // it runs attention and attention_grad
     bool        at_once;      // kernels of maps have all values of a point before they store one
     // What serves this device here, in a line; false, with the reason, if nothing does.
     bool (*probe)(tni_text *detail);
@@ -110,8 +125,8 @@ struct tni_device {
                         tni_text *why);
     tn_status (*download)(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
                           tni_text *why);
-    size_t (*scratch)(const tni_call *call);
-    tn_status (*run)(const tni_call *call);
+    const tni_op_impls      *ops;
+    const struct tni_groups *groups;  // of a device with work groups: what device/simt/ needs of it
     // Kernels; all NULL where the device runs ops one by one. prepare takes the kernels of a new
     // plan, each as its first launch will be but without addresses, and gives an entry for each:
     // what the device needs to launch it, compiled or being compiled, owned by the device and good
@@ -187,6 +202,12 @@ struct tni_device {
     void (*counts)(int64_t *compiled, int64_t *found);
     char *(*text)(tni_heap *h, const tni_launch *l);
 };
+
+// Whether a device runs an op of the table.
+bool tni_device_runs(const tni_device *d, int op);
+// Runs a call by its device, and the bytes of scratch that this takes.
+tn_status tni_call_run(const tni_call *call);
+size_t    tni_call_scratch(const tni_call *call);
 
 extern const tni_device tni_device_ref, tni_device_cpu, tni_device_cuda, tni_device_opencl;
 

@@ -102,7 +102,8 @@ static void stretch(tni_arg *a, const tni_arg *out)
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
 {
     tni_node *n = r->g->item[i].n;
-    tni_call  c = { .seat    = r->e->seat,
+    tni_call  c = { .device  = r->e->device,
+                    .seat    = r->e->seat,
                     .op      = n->op,
                     .nin     = (int)n->nsrc,
                     .in      = r->in,
@@ -136,13 +137,13 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
     c.nin           = 1;
     tn_status s     = TN_OK;
     tni_arg   value = r->in[1];
-    if (!r->plan->place[i].in_place) s = r->e->device->run(&c);
+    if (!r->plan->place[i].in_place) s = tni_call_run(&c);
     if (s != TN_OK || tni_node_count(n->src[1]) == 0) return s;
     r->in[0]   = value;
     c.out      = value;
     c.out.data = to.data + n->attr.view.offset * (int64_t)r->e->device->element_size(to.dtype);
     memcpy(c.out.stride, n->attr.view.stride, sizeof c.out.stride);
-    return r->e->device->run(&c);
+    return tni_call_run(&c);
 }
 
 bool tni_run_nothing(const tni_run *r, size_t i)
@@ -172,7 +173,7 @@ static tn_status run_item(const run *r, size_t i)
         s = run_update(r, i, &why);
     } else {
         tni_call c = tni_run_call(r, i, &why);
-        s          = r->e->device->run(&c);
+        s          = tni_call_run(&c);
         if (s == TN_OK && r->e->watch & TNI_WATCH_CALLS)
             return r->e->observer->call_ran(r->cx, n, &c);
     }
@@ -308,7 +309,7 @@ static size_t step_scratch(run *r, tni_step step)
     if (item < 0) return d->room ? d->room(r->e->seat, k->entry, &k->launch) : 0;
     if (tni_run_nothing(r, (size_t)item)) return 0;
     tni_call c = tni_run_call(r, (size_t)item, &why);
-    return k ? d->room_then(&c, k->entry, &k->launch) : d->scratch(&c);
+    return k ? d->room_then(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
 
 // The largest scratch that a step asks for, once addresses are known.
@@ -333,7 +334,7 @@ static void look_ahead(run *r)
         if (r->g->item[item].n->op == TNI_update) continue;
         tni_call c = tni_run_call(r, (size_t)item, &why);
         c.ahead    = true;
-        r->e->device->run(&c);
+        tni_call_run(&c);
     }
 }
 

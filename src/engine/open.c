@@ -184,14 +184,15 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->user          = o.user;
     cx->warner        = o.handler ? NULL : print_fault;
     cx->engine        = e;
-    cx->attention     = dev->attention;
-    cx->seed          = o.seed;
-    cx->flush         = flush;
-    cx->flush_nodes   = o.flush_nodes > 0 ? o.flush_nodes : 100000;
-    cx->flush_at      = cx->flush_nodes;
-    cx->fault.site    = (tni_site){ .file = "" };
-    cx->root          = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
-    cx->scope         = &cx->root;
+    for (int op = 0; op < TNI_OPS; op++)
+        if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(dev, op)) tni_lack(cx, op);
+    cx->seed        = o.seed;
+    cx->flush       = flush;
+    cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
+    cx->flush_at    = cx->flush_nodes;
+    cx->fault.site  = (tni_site){ .file = "" };
+    cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
+    cx->scope       = &cx->root;
     open_slabs(cx);
     if (!take_seat(cx, &wish)) return NULL;
     tni_memory memory = { .alloc  = dev->alloc,

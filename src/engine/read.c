@@ -144,7 +144,8 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
         return tni_failed();
     }
     tni_view to    = tni_view_whole(v.rank, v.size);
-    tni_call call  = { .seat    = e->seat,
+    tni_call call  = { .device  = e->device,
+                       .seat    = e->seat,
                        .op      = dt == from.dtype ? TNI_copy : TNI_cast,
                        .nin     = 1,
                        .in      = &from,
@@ -155,7 +156,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     call.out.dtype = dt;
     call.out.data  = b->data;
     memcpy(call.out.stride, to.stride, sizeof to.stride);
-    tn_status s = e->device->run(&call);
+    tn_status s = tni_call_run(&call);
     if (s == TN_OK) s = e->device->download(e->seat, dst, dt, b->data, count, &why);
     tni_buffer_unref(&cx->buffers, b);
     return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);

@@ -126,7 +126,7 @@ static void move_input(work *w, int k, int sign, tni_cell *room)
 static void run_moved(work *w, tni_cell *result)
 {
     w->twin.out.data = (char *)result;
-    tni_device_ref.run(&w->twin);
+    tni_call_run(&w->twin);
     for (int64_t i = 0; i < w->count; i++)
         w->bound[i] = fmax(w->bound[i],
                            distance(w->c->out.dtype, result[i], tni_cells(&w->c->out)[i]));
@@ -231,7 +231,7 @@ static bool by_magnitude(work *w)
         for (int k = 0; k < c->nin; k++)
             if (room[k]) give_magnitudes(w, k, room[k], larger);
         w->twin.out.data = larger ? (char *)w->bound : (char *)small;
-        tni_device_ref.run(&w->twin);
+        tni_call_run(&w->twin);
     }
     for (int64_t i = 0; ok && i < w->count; i++) w->bound[i] = fabs(w->bound[i] - small[i].f);
     for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
@@ -304,7 +304,7 @@ static bool by_movement(work *w)
     }
     w->twin.out.dtype = TN_F64;
     w->twin.out.data  = (char *)w->bound;
-    if (ok) tni_device_ref.run(&w->twin);
+    if (ok) tni_call_run(&w->twin);
     for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
     return ok;
 }

@@ -18,7 +18,7 @@ static double best_time(const tni_engine *e, const tni_call *c)
     double best = INFINITY;
     for (int i = 0; i <= TRIES; i++) {
         tni_moment from = tni_moment_now(e);
-        if (e->device->run(c) != TN_OK) return NAN;
+        if (tni_call_run(c) != TN_OK) return NAN;
         double s = tni_moments_apart(e, from, tni_moment_now(e));
         if (isnan(s)) return NAN;
         if (i > 0 && s < best) best = s;
@@ -31,13 +31,14 @@ static bool fill(const tni_engine *e, tni_arg out)
 {
     tni_text why  = { "" };
     tni_attr attr = { .random = { .key = 1 } };
-    tni_call c    = { .seat    = e->seat,
+    tni_call c    = { .device  = e->device,
+                      .seat    = e->seat,
                       .op      = TNI_uniform,
                       .out     = out,
                       .attr    = &attr,
                       .threads = e->threads,
                       .why     = &why };
-    return e->device->run(&c) == TN_OK;
+    return tni_call_run(&c) == TN_OK;
 }
 
 // Seconds of `op` over squares of n x n elements: a copy of one, a product of two. NAN if it cannot
@@ -52,14 +53,16 @@ static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
     tni_attr          attr = { 0 };
     tni_text          why  = { "" };
     bool              ok   = true;
-    tni_call          c    = { .seat = e->seat, .op = op, .nin = nin, .in = in, .attr = &attr };
+    tni_call          c    = {
+                    .device = e->device, .seat = e->seat, .op = op, .nin = nin, .in = in, .attr = &attr
+    };
     for (int i = 0; i <= nin; i++) ok &= (block[i] = d->alloc(e->seat, bytes)) != NULL;
     for (int i = 0; i < nin; i++) in[i] = square(dt, n, block[i]);
     c.out     = square(dt, n, block[nin]);
     c.threads = e->threads;
     c.why     = &why;
     ok        = ok && fill(e, in[0]) && (nin == 1 || fill(e, in[1]));
-    bytes     = ok ? d->scratch(&c) : 0;
+    bytes     = ok ? tni_call_scratch(&c) : 0;
     c.scratch = block[nin + 1] = bytes ? d->alloc(e->seat, bytes) : NULL;
     double s                   = ok && (!bytes || c.scratch) ? best_time(e, &c) : NAN;
     for (int i = 0; i <= nin + 1; i++)

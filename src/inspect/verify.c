@@ -195,7 +195,7 @@ static void find_errors(const verification *v, size_t i, tni_arg *error)
 // Scratch for the call, as the run's device asks for it; false when memory is out.
 static bool run_scratch(const tni_device *d, tni_call *c, void **scratch)
 {
-    size_t need = d->scratch(c);
+    size_t need = tni_call_scratch(c);
     *scratch    = need ? d->alloc(c->seat, need) : NULL;
     c->scratch  = *scratch;
     return !need || *scratch;
@@ -208,7 +208,7 @@ static tn_status run_on(const tni_run *r, size_t i, tni_call *c, tni_text *why)
     void             *scratch;
     tn_status         s = TN_EMEM;
     *c                  = tni_run_call(r, i, why);
-    if (run_scratch(d, c, &scratch)) s = d->run(c);
+    if (run_scratch(d, c, &scratch)) s = tni_call_run(c);
     if (scratch) d->free(c->seat, scratch);
     return s;
 }

@@ -126,7 +126,7 @@ static tn_tensor *as_one_op(tn_ctx *cx, tn_tensor *const *given, tn_attention_op
 {
     operands   o = { 0 };
     tn_tensor *x[3];
-    if (!cx->attention || opts.dropout != 0) return NULL;
+    if (tni_lacks(cx, TNI_attention) || opts.dropout != 0) return NULL;
     tn_dtype dt = tni_promote(tn_dtype_of(given[0]), tn_dtype_of(given[1]));
     dt          = tni_promote(dt, tn_dtype_of(given[2]));
     for (int i = 0; i < 3; i++)

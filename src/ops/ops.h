@@ -76,6 +76,17 @@ tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 
+// The device of the context does not run a LIBRARY op; and whether that is so.
+static inline void tni_lack(tn_ctx *cx, int op)
+{
+    cx->lacks[op / 64] |= UINT64_C(1) << op % 64;
+}
+
+static inline bool tni_lacks(const tn_ctx *cx, int op)
+{
+    return cx->lacks[op / 64] >> op % 64 & 1;
+}
+
 tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b);
 tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o);
 // The convolution with its options filled in, without bias; also its two gradients.

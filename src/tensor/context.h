@@ -60,7 +60,7 @@ struct tn_ctx {
 
     tn_stats    stats;
     tni_engine *engine;
-    bool        attention;  // the device has the op
+    uint64_t    lacks[4];  // LIBRARY ops that the device does not run, as bits: see tni_lacks
     // Evaluates everything that is needed, losing nothing; set by the engine. Not called while
     // busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);

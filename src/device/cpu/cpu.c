@@ -65,90 +65,54 @@ static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, 
 
 // ---- running ----
 
-static size_t scratch(const tni_call *call)
-{
-    switch (call->op) {
-    case TNI_sum:
-    case TNI_prod:
-    case TNI_max:
-    case TNI_min: return tni_cpu_reduce_scratch(call);
-    case TNI_argmax:
-    case TNI_argmin: return tni_cpu_arg_scratch(call);
-    case TNI_scatter:
-    case TNI_scatter_add: return tni_cpu_scatter_scratch(call);
-    case TNI_fold: return tni_cpu_fold_scratch(call);
-    case TNI_matmul: return tni_cpu_matmul_scratch(call);
-    case TNI_conv:
-    case TNI_conv_dgrad:
-    case TNI_conv_wgrad: return tni_cpu_conv_scratch(call);
-    case TNI_attention:
-    case TNI_attention_grad: return tni_cpu_attention_scratch(call);
-    case TNI_argsort: return tni_cpu_argsort_scratch(call);
-    case TNI_custom: return tni_cpu_custom_scratch(call);
-    default: return 0;
-    }
-}
-
-// What runs an op that cannot fail; NULL where there is nothing to run.
-typedef void runner(const tni_call *call);
-
-static runner *runner_of(int op)
-{
-    switch (op) {
-    case TNI_cast:
-    case TNI_copy: return tni_cpu_copy;
-    case TNI_full:
-    case TNI_scalar: return tni_cpu_fill;
-    case TNI_iota: return tni_cpu_iota;
-    case TNI_random_bits:
-    case TNI_uniform:
-    case TNI_normal: return tni_cpu_random;
-    case TNI_argmax:
-    case TNI_argmin: return tni_cpu_arg;
-    case TNI_pad: return tni_cpu_pad;
-    case TNI_concat: return tni_cpu_concat;
-    case TNI_fold: return tni_cpu_fold;
-    case TNI_matmul: return tni_cpu_matmul;
-    case TNI_conv:
-    case TNI_conv_dgrad:
-    case TNI_conv_wgrad: return tni_cpu_conv;
-    case TNI_attention:
-    case TNI_attention_grad: return tni_cpu_attention;
-    case TNI_argsort: return tni_cpu_argsort;
-    default: break;
-    }
-    tni_class class = tni_op_table[op].class;
-    if (class == TNI_REDUCE) return tni_cpu_reduce;
-    if (class == TNI_SCAN) return tni_cpu_scan;
-    return tni_is_map(op) ? tni_cpu_map : NULL;
-}
-
-static tn_status run(const tni_call *call)
-{
-    if (call->op == TNI_gather) return tni_cpu_gather(call);
-    if (call->op == TNI_scatter || call->op == TNI_scatter_add) return tni_cpu_scatter(call);
-    if (call->op == TNI_custom) return tni_cpu_custom(call);
-    runner *f = runner_of(call->op);
-    if (!f) {
-        tni_text_add(call->why, "%s: not an op that a device runs", tni_op_table[call->op].name);
-        return TN_EDEVICE;
-    }
-    f(call);
-    return TN_OK;
-}
+// clang-format off
+static const tni_op_impls ops = {
+    .of_class = {
+        [TNI_UNARY]          = { tni_cpu_map },
+        [TNI_BINARY]         = { tni_cpu_map },
+        [TNI_TERNARY]        = { tni_cpu_map },
+        [TNI_CAST]           = { tni_cpu_copy },
+        [TNI_REDUCE]         = { tni_cpu_reduce, .scratch = tni_cpu_reduce_scratch },
+        [TNI_SCAN]           = { tni_cpu_scan },
+    },
+    .of_op = {
+        [TNI_full]           = { tni_cpu_fill },
+        [TNI_scalar]         = { tni_cpu_fill },
+        [TNI_iota]           = { tni_cpu_iota },
+        [TNI_random_bits]    = { tni_cpu_random },
+        [TNI_uniform]        = { tni_cpu_random },
+        [TNI_normal]         = { tni_cpu_random },
+        [TNI_argmax]         = { tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
+        [TNI_argmin]         = { tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
+        [TNI_copy]           = { tni_cpu_copy },
+        [TNI_pad]            = { tni_cpu_pad },
+        [TNI_concat]         = { tni_cpu_concat },
+        [TNI_gather]         = { .run = tni_cpu_gather },
+        [TNI_scatter]        = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
+        [TNI_scatter_add]    = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
+        [TNI_fold]           = { tni_cpu_fold, .scratch = tni_cpu_fold_scratch },
+        [TNI_matmul]         = { tni_cpu_matmul, .scratch = tni_cpu_matmul_scratch },
+        [TNI_conv]           = { tni_cpu_conv, .scratch = tni_cpu_conv_scratch },
+        [TNI_conv_dgrad]     = { tni_cpu_conv, .scratch = tni_cpu_conv_scratch },
+        [TNI_conv_wgrad]     = { tni_cpu_conv, .scratch = tni_cpu_conv_scratch },
+        [TNI_argsort]        = { tni_cpu_argsort, .scratch = tni_cpu_argsort_scratch },
+        [TNI_attention]      = { tni_cpu_attention, .scratch = tni_cpu_attention_scratch },
+        [TNI_attention_grad] = { tni_cpu_attention, .scratch = tni_cpu_attention_scratch },
+        [TNI_custom]         = { .run = tni_cpu_custom, .scratch = tni_cpu_custom_scratch },
+    },
+};
+// clang-format on
 
 const tni_device tni_device_cpu = {
     .name         = "cpu",
     .host_memory  = true,
-    .attention    = true,
     .probe        = probe,
     .alloc        = cpu_alloc,
     .free         = cpu_free,
     .element_size = tni_dtype_size,
     .upload       = upload,
     .download     = download,
-    .scratch      = scratch,
-    .run          = run,
+    .ops          = &ops,
     .lazy         = true,
     .recall       = tni_cpu_recall,
     .prepare      = tni_cpu_prepare,

@@ -75,7 +75,7 @@ static size_t counters_bytes(void)
 
 static size_t call_bytes(const tni_call *call)
 {
-    return (size_t)tni_align64((int64_t)tni_device_cpu.scratch(call));
+    return (size_t)tni_align64((int64_t)tni_call_scratch(call));
 }
 
 // The kernel may be compiled between this and the run, or its parts may not suit it: there is room
@@ -103,6 +103,6 @@ tn_status tni_cpu_run_then(const tni_call *call, void *entry, tni_launch *l, tni
         then.room    = room_of(code, l);
         c.then       = &then;
     }
-    tn_status s = tni_device_cpu.run(&c);
+    tn_status s = tni_call_run(&c);
     return s != TN_OK || then.begun ? s : tni_cpu_launch(call->seat, entry, l, why);
 }

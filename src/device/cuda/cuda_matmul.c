@@ -83,17 +83,17 @@ static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
     return by_library(c, p, &at, why);
 }
 
-tn_status tni_cuda_matmul(const tni_groups *via, const tni_call *call)
+tn_status tni_cuda_matmul(const tni_call *call)
 {
     tni_cuda   *c    = call->seat;
     tni_text    none = { "" };
     tni_product p;
     tni_cuda_enter(c);
-    if (!tni_blaslt_get(&none) || !tni_product_of(call, &p)) return tni_groups_matmul(via, call);
+    if (!tni_blaslt_get(&none) || !tni_product_of(call, &p)) return tni_groups_matmul(call);
     if (call->ahead) return TN_OK;
     none        = (tni_text){ "" };
     tn_status s = multiply(c, &p, &none);
-    if (s == TN_EARG) return tni_groups_matmul(via, call);
+    if (s == TN_EARG) return tni_groups_matmul(call);
     if (s != TN_OK) tni_text_add(call->why, "%s", none.s);
     return s;
 }
@@ -109,7 +109,7 @@ size_t tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l
 {
     (void)entry;
     (void)l;
-    return tni_device_cuda.scratch(call);
+    return tni_call_scratch(call);
 }
 
 // By a product that ends as the kernel would; TN_EARG where there is none.
@@ -134,6 +134,6 @@ tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tn
         if (s != TN_OK) tni_text_add(why, "%s", reason.s);
         return s;
     }
-    s = tni_cuda_run(call);
+    s = tni_call_run(call);
     return s == TN_OK ? tni_cuda_launch(call->seat, entry, l, why) : s;
 }

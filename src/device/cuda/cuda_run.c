@@ -2,8 +2,7 @@
 // work groups.
 #include "device/cuda/gpu.h"
 
-static const tni_groups groups = {
-    .device   = &tni_device_cuda,
+const tni_groups tni_cuda_groups = {
     .compiled = tni_cuda_compiled,
     .find     = tni_cuda_spot,
     .state    = tni_cuda_state_spot,
@@ -23,8 +22,7 @@ static bool in_a_row(const tni_arg *x)
 static bool is_plain_copy(const tni_call *call)
 {
     const tni_arg *x = call->in, *y = &call->out;
-    return (call->op == TNI_copy || call->op == TNI_cast) && x->dtype == y->dtype && in_a_row(x) &&
-           in_a_row(y);
+    return x->dtype == y->dtype && in_a_row(x) && in_a_row(y);
 }
 
 // Outside of the run of a plan: in a graph a kernel can be given other addresses, and this cannot.
@@ -40,17 +38,18 @@ static tn_status copy_bytes(const tni_call *call)
     return tni_cuda_status(c, error, "copying", call->why);
 }
 
-size_t tni_cuda_call_scratch(const tni_call *call)
-{
-    return tni_groups_scratch(&groups, call);
-}
-
-tn_status tni_cuda_run(const tni_call *call)
+static tn_status run_copy(const tni_call *call)
 {
     const tni_cuda *c     = call->seat;
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
-    if (call->ahead && (plain || call->op == TNI_custom)) return TN_OK;
-    if (call->op == TNI_matmul) return tni_cuda_matmul(&groups, call);
-    if (call->op == TNI_custom) return tni_cuda_custom(&groups, call);
-    return plain ? copy_bytes(call) : tni_groups_run(&groups, call);
+    if (!plain) return tni_one_op(call);
+    return call->ahead ? TN_OK : copy_bytes(call);
 }
+
+// Without attention, which is faster as products and a softmax.
+const tni_op_impls tni_cuda_ops = {
+    .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
+    .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
+                  [TNI_matmul] = { .run = tni_cuda_matmul },
+                  [TNI_custom] = { .run = tni_cuda_custom } },
+};

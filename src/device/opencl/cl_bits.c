@@ -43,7 +43,7 @@ static const char *const text[] = {
 };
 // clang-format on
 
-tn_status tni_cl_to_double(const tni_groups *via, const tni_call *c)
+tn_status tni_cl_to_double(const tni_call *c)
 {
     const tni_arg *x = &c->in[0], *y = &c->out;
     tni_axes       a = { .rank = y->rank };
@@ -53,7 +53,7 @@ tn_status tni_cl_to_double(const tni_groups *via, const tni_call *c)
     tni_axes_merge(&a, 2);
 
     tni_hand  h;
-    tn_status s = tni_hand_begin(&h, via, c, text, "to_double", x->dtype, TN_I64);
+    tn_status s = tni_hand_begin(&h, c, text, "to_double", x->dtype, TN_I64);
     if (s != TN_OK) return s;
     tni_hand_arg(&h, &a, 0, x->data, x->dtype);
     tni_hand_arg(&h, &a, 1, y->data, TN_I64);

@@ -11,25 +11,29 @@ static bool probe(tni_text *detail)
 }
 
 static const tni_groups groups = {
-    .device   = &tni_device_opencl,
     .compiled = tni_cl_compiled,
     .find     = tni_cl_spot,
     .state    = tni_cl_state,
     .start    = tni_cl_start_hand,
 };
 
-static size_t scratch(const tni_call *c)
+static tn_status run_cast(const tni_call *c)
 {
-    return tni_groups_scratch(&groups, c);
+    bool widens = c->out.dtype == TN_F64 && c->in[0].dtype != TN_F64;
+    if (widens && !tni_compiled_has_doubles(tni_cl_compiled(c->seat))) return tni_cl_to_double(c);
+    return tni_one_op(c);
 }
 
-static tn_status run(const tni_call *c)
-{
-    bool widens = c->op == TNI_cast && c->out.dtype == TN_F64 && c->in[0].dtype != TN_F64;
-    if (widens && !tni_compiled_has_doubles(tni_cl_compiled(c->seat)))
-        return tni_cl_to_double(&groups, c);
-    return tni_groups_run(&groups, c);
-}
+static const tni_op_impls ops = {
+    .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_cast } },
+    .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_one_op },
+                  [TNI_matmul]         = { .run = tni_groups_matmul },
+                  [TNI_attention]      = { .run     = tni_groups_attention,
+                                           .scratch = tni_groups_attention_scratch },
+                  [TNI_attention_grad] = { .run     = tni_groups_attention,
+                                           .scratch = tni_groups_attention_scratch },
+                  [TNI_custom]         = { .run = tni_groups_custom } },
+};
 
 static tn_status wait(void *seat, tni_text *why)
 {
@@ -42,7 +46,6 @@ static tn_status wait(void *seat, tni_text *why)
 const tni_device tni_device_opencl = {
     .name         = "opencl",
     .host_memory  = false,
-    .attention    = true,
     .at_once      = true,
     .probe        = probe,
     .alloc        = tni_cl_alloc,
@@ -50,8 +53,8 @@ const tni_device tni_device_opencl = {
     .element_size = tni_dtype_size,
     .upload       = tni_cl_upload,
     .download     = tni_cl_download,
-    .scratch      = scratch,
-    .run          = run,
+    .ops          = &ops,
+    .groups       = &groups,
     .prepare      = tni_cl_prepare,
     .room         = tni_cl_room,
     .launch       = tni_cl_launch_kernel,

@@ -112,6 +112,6 @@ tni_spot  tni_cl_state(void *seat, int ticket);
 tn_status tni_cl_start_hand(const tni_hand *h, int64_t groups, int items, tni_text *why);
 
 // A cast to f64 on a device that has none.
-tn_status tni_cl_to_double(const tni_groups *via, const tni_call *c);
+tn_status tni_cl_to_double(const tni_call *c);
 
 #endif

@@ -44,72 +44,45 @@ static size_t element_size(tn_dtype dt)
     return sizeof(tni_cell);
 }
 
-static size_t scratch(const tni_call *c)
-{
-    switch (c->op) {
-    case TNI_argsort: return tni_ref_argsort_scratch(c);
-    case TNI_attention:
-    case TNI_attention_grad: return tni_ref_attention_scratch(c);
-    case TNI_custom: return tni_ref_custom_scratch(c);
-    default: return 0;
-    }
-}
-
-// The ops that cannot fail.
-static void run_sure(const tni_call *c)
-{
-    switch (c->op) {
-    case TNI_full:
-    case TNI_scalar:
-    case TNI_iota:
-    case TNI_random_bits:
-    case TNI_uniform:
-    case TNI_normal: tni_ref_source(c); break;
-    case TNI_sum:
-    case TNI_prod:
-    case TNI_max:
-    case TNI_min:
-    case TNI_argmax:
-    case TNI_argmin: tni_ref_reduce(c); break;
-    case TNI_cumsum:
-    case TNI_cumprod: tni_ref_scan(c); break;
-    case TNI_cast:
-    case TNI_copy: tni_ref_copy(c); break;
-    case TNI_pad: tni_ref_pad(c); break;
-    case TNI_concat: tni_ref_concat(c); break;
-    case TNI_fold: tni_ref_fold(c); break;
-    case TNI_matmul: tni_ref_matmul(c); break;
-    case TNI_conv:
-    case TNI_conv_dgrad:
-    case TNI_conv_wgrad: tni_ref_conv(c); break;
-    case TNI_argsort: tni_ref_argsort(c); break;
-    case TNI_attention:
-    case TNI_attention_grad: tni_ref_attention(c); break;
-    default: tni_ref_map(c); break;
-    }
-}
-
-static tn_status run(const tni_call *c)
-{
-    switch (c->op) {
-    case TNI_gather: return tni_ref_gather(c);
-    case TNI_scatter:
-    case TNI_scatter_add: return tni_ref_scatter(c);
-    case TNI_custom: return tni_ref_custom(c);
-    default: run_sure(c); return TN_OK;
-    }
-}
+// clang-format off
+static const tni_op_impls ops = {
+    .of_class = {
+        [TNI_UNARY]          = { tni_ref_map },
+        [TNI_BINARY]         = { tni_ref_map },
+        [TNI_TERNARY]        = { tni_ref_map },
+        [TNI_CAST]           = { tni_ref_copy },
+        [TNI_REDUCE]         = { tni_ref_reduce },
+        [TNI_SCAN]           = { tni_ref_scan },
+        [TNI_SOURCE]         = { tni_ref_source },
+    },
+    .of_op = {
+        [TNI_copy]           = { tni_ref_copy },
+        [TNI_pad]            = { tni_ref_pad },
+        [TNI_concat]         = { tni_ref_concat },
+        [TNI_gather]         = { .run = tni_ref_gather },
+        [TNI_scatter]        = { .run = tni_ref_scatter },
+        [TNI_scatter_add]    = { .run = tni_ref_scatter },
+        [TNI_fold]           = { tni_ref_fold },
+        [TNI_matmul]         = { tni_ref_matmul },
+        [TNI_conv]           = { tni_ref_conv },
+        [TNI_conv_dgrad]     = { tni_ref_conv },
+        [TNI_conv_wgrad]     = { tni_ref_conv },
+        [TNI_argsort]        = { tni_ref_argsort, .scratch = tni_ref_argsort_scratch },
+        [TNI_attention]      = { tni_ref_attention, .scratch = tni_ref_attention_scratch },
+        [TNI_attention_grad] = { tni_ref_attention, .scratch = tni_ref_attention_scratch },
+        [TNI_custom]         = { .run = tni_ref_custom, .scratch = tni_ref_custom_scratch },
+    },
+};
+// clang-format on
 
 const tni_device tni_device_ref = {
     .name         = "ref",
     .host_memory  = false,
-    .attention    = true,
     .probe        = probe,
     .alloc        = alloc,
     .free         = release,
     .element_size = element_size,
     .upload       = upload,
     .download     = download,
-    .scratch      = scratch,
-    .run          = run,
+    .ops          = &ops,
 };

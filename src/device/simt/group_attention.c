@@ -45,13 +45,12 @@ static void pass_scale(tni_hand *h, const tni_call *c, double scale)
 
 // One kernel: the operands, the result, what is kept of queries, sizes and strides. Without a mask
 // another operand stands in its place, which is not read.
-static tn_status start(const tni_groups *via, const tni_call *c, const tni_attention *a,
-                       const char *name, int64_t groups)
+static tn_status start(const tni_call *c, const tni_attention *a, const char *name, int64_t groups)
 {
     tni_hand       h;
     looks          o    = looks_of(a);
     const tni_arg *mask = a->mask ? a->mask : a->q;
-    tn_status s = tni_hand_begin(&h, via, c, tni_text_attention, name, c->out.dtype, mask->dtype);
+    tn_status      s = tni_hand_begin(&h, c, tni_text_attention, name, c->out.dtype, mask->dtype);
     if (s != TN_OK) return s;
     pass_strided(&h, a->q, &o.q);
     pass_strided(&h, a->k, &o.k);
@@ -74,10 +73,10 @@ size_t tni_groups_attention_scratch(const tni_call *c)
     return a.g ? (size_t)(3 * a.B * a.T * a.H) * (is_double(c) ? 8 : 4) : 0;
 }
 
-tn_status tni_groups_attention(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_attention(const tni_call *c)
 {
     tni_attention a = tni_attention_of(c);
-    tn_status     s = start(via, c, &a, a.g ? "attention_rows" : "attention", a.B * a.T * a.H);
-    if (s == TN_OK && a.g) s = start(via, c, &a, "attention_keys", a.B * a.S * a.H);
+    tn_status     s = start(c, &a, a.g ? "attention_rows" : "attention", a.B * a.T * a.H);
+    if (s == TN_OK && a.g) s = start(c, &a, "attention_keys", a.B * a.S * a.H);
     return s;
 }

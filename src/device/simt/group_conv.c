@@ -323,12 +323,12 @@ size_t tni_groups_conv_scratch(const tni_call *c)
     return j.o.chunks > 1 ? (size_t)(j.o.chunks * j.o.count * sum_size(c)) : 0;
 }
 
-static tn_status start(const tni_groups *via, const tni_call *c, const job *j)
+static tn_status start(const tni_call *c, const job *j)
 {
     tni_hand  h;
     how       o    = j->o;
     int64_t   size = (int64_t)tni_dtype_size(c->out.dtype);
-    tn_status s    = tni_hand_begin(&h, via, c, j->text, j->name, c->out.dtype, c->out.dtype);
+    tn_status s    = tni_hand_begin(&h, c, j->text, j->name, c->out.dtype, c->out.dtype);
     if (s != TN_OK) return s;
     o.x_at    = tni_hand_buffer(&h, j->arg[X].data) / size;
     o.w_at    = tni_hand_buffer(&h, j->arg[W].data) / size;
@@ -338,11 +338,11 @@ static tn_status start(const tni_groups *via, const tni_call *c, const job *j)
     return tni_hand_start(&h, j->blocks, j->items, c->why);
 }
 
-static tn_status add_chunks(const tni_groups *via, const tni_call *c, const job *j)
+static tn_status add_chunks(const tni_call *c, const job *j)
 {
     tni_hand  h;
     how       o = j->o;
-    tn_status s = tni_hand_begin(&h, via, c, j->add, "conv_add", c->out.dtype, c->out.dtype);
+    tn_status s = tni_hand_begin(&h, c, j->add, "conv_add", c->out.dtype, c->out.dtype);
     if (s != TN_OK) return s;
     o.y_at    = tni_hand_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype);
     o.part_at = tni_hand_buffer(&h, c->scratch) / sum_size(c);
@@ -350,12 +350,12 @@ static tn_status add_chunks(const tni_groups *via, const tni_call *c, const job 
     return tni_hand_start(&h, tni_parts(o.count, 256 / o.lanes), 256, c->why);
 }
 
-tn_status tni_groups_conv(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_conv(const tni_call *c)
 {
     tni_call m;
     tni_arg  in[2];
-    if (tni_conv_product(c, in, &m)) return via->device->run(&m);
+    if (tni_conv_product(c, in, &m)) return tni_call_run(&m);
     job       j = choose(c);
-    tn_status s = start(via, c, &j);
-    return s == TN_OK && j.o.chunks > 1 ? add_chunks(via, c, &j) : s;
+    tn_status s = start(c, &j);
+    return s == TN_OK && j.o.chunks > 1 ? add_chunks(c, &j) : s;
 }

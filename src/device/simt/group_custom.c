@@ -36,9 +36,9 @@ static tn_status out_of_memory(const tni_call *c)
 }
 
 // x has the inputs and then the outputs, list the same as their function takes them.
-static tn_status compute(const tni_groups *via, const tni_call *c, copied *x, tn_array *list, int n)
+static tn_status compute(const tni_call *c, copied *x, tn_array *list, int n)
 {
-    const tni_device *d = via->device;
+    const tni_device *d = c->device;
     tn_status         s = TN_OK;
     for (int i = 0; i < c->nin && s == TN_OK; i++)
         s = d->download(c->seat, x[i].a.data, x[i].a.dtype, x[i].at, x[i].count, c->why);
@@ -49,7 +49,7 @@ static tn_status compute(const tni_groups *via, const tni_call *c, copied *x, tn
     return s;
 }
 
-tn_status tni_groups_custom(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_custom(const tni_call *c)
 {
     const tn_array *outs = tni_custom_outputs(c->attr);
     int             nout = c->attr->custom.def->nout, n = c->nin + (nout > 0 ? nout : 1);
@@ -63,7 +63,7 @@ tn_status tni_groups_custom(const tni_groups *via, const tni_call *c)
                       : array_of(&outs[k], c->out.data + tni_custom_start(outs, k));
         ok    = take(&heap, &x[i]);
     }
-    tn_status s = ok ? compute(via, c, x, list, n) : out_of_memory(c);
+    tn_status s = ok ? compute(c, x, list, n) : out_of_memory(c);
     for (int i = 0; x && i < n; i++) tni_free64(&heap, x[i].a.data);
     tni_free(&heap, x);
     tni_free(&heap, list);

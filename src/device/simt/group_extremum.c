@@ -91,11 +91,10 @@ size_t tni_groups_arg_reduce_scratch(const tni_call *c)
     return j.o.chunks > 1 ? (size_t)(j.o.lines * j.o.chunks) * sizeof(int64_t) : 0;
 }
 
-static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name,
-                       const job *j)
+static tn_status begin(tni_hand *h, const tni_call *c, const char *name, const job *j)
 {
     const tni_arg *in = &c->in[0];
-    tn_status      s  = tni_hand_begin(h, via, c, tni_text_extremum, name, in->dtype, TN_I64);
+    tn_status      s  = tni_hand_begin(h, c, tni_text_extremum, name, in->dtype, TN_I64);
     if (s != TN_OK) return s;
     tni_hand_arg(h, &j->stay, 0, in->data, in->dtype);
     tni_hand_axes(h, &j->gone, 0, 0);
@@ -113,10 +112,10 @@ static tn_status start_rows(tni_hand *h, const tni_call *c, const picking *o, in
     return tni_hand_start(h, tni_parts(o->lines, ITEMS >> o->shift) * chunks, ITEMS, c->why);
 }
 
-static tn_status last_of(const tni_groups *via, const tni_call *c, job *j)
+static tn_status last_of(const tni_call *c, job *j)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "arg_last", j);
+    tn_status s = begin(&h, c, "arg_last", j);
     if (s != TN_OK) return s;
     pass_places(&h, c->scratch);
     pass_places(&h, c->out.data);
@@ -124,12 +123,12 @@ static tn_status last_of(const tni_groups *via, const tni_call *c, job *j)
     return start_rows(&h, c, &j->o, 1);
 }
 
-tn_status tni_groups_arg_reduce(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_arg_reduce(const tni_call *c)
 {
     job       j   = job_of(c);
     bool      cut = j.o.chunks > 1;
     tni_hand  h;
-    tn_status s = begin(&h, via, c, j.columns ? "arg_columns" : "arg_rows", &j);
+    tn_status s = begin(&h, c, j.columns ? "arg_columns" : "arg_rows", &j);
     if (s != TN_OK) return s;
     pass_places(&h, cut ? c->scratch : c->out.data);
     if (j.columns) {
@@ -138,5 +137,5 @@ tn_status tni_groups_arg_reduce(const tni_groups *via, const tni_call *c)
     } else {
         s = start_rows(&h, c, &j.o, j.o.chunks);
     }
-    return s == TN_OK && cut ? last_of(via, c, &j) : s;
+    return s == TN_OK && cut ? last_of(c, &j) : s;
 }

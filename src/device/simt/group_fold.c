@@ -65,7 +65,7 @@ static tni_axes view_axes(const tni_call *c, int64_t *at, int64_t *from)
     return a;
 }
 
-tn_status tni_groups_fold(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_fold(const tni_call *c)
 {
     const tni_arg *x     = &c->in[0];
     int64_t        bytes = (int64_t)tni_dtype_size(x->dtype), at, from;
@@ -75,7 +75,7 @@ tn_status tni_groups_fold(const tni_groups *via, const tni_call *c)
     divide(&view, &in, &tap);
 
     tni_hand  h;
-    tn_status s = tni_hand_begin(&h, via, c, tni_text_fold, "fold", x->dtype, x->dtype);
+    tn_status s = tni_hand_begin(&h, c, tni_text_fold, "fold", x->dtype, x->dtype);
     if (s != TN_OK) return s;
     from += tni_hand_buffer(&h, x->data) / bytes;
     tni_hand_long(&h, tni_hand_buffer(&h, c->out.data) / bytes);

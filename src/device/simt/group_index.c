@@ -24,15 +24,14 @@ size_t tni_groups_scatter_scratch(const tni_call *c)
 }
 
 // Through the device, which may have a better way to copy.
-static tn_status copy(const tni_groups *via, const tni_call *c, const tni_arg *from,
-                      const tni_arg *to)
+static tn_status copy(const tni_call *c, const tni_arg *from, const tni_arg *to)
 {
     tni_call call = *c;
     call.op       = from->dtype == to->dtype ? TNI_copy : TNI_cast;
     call.nin      = 1;
     call.in       = from;
     call.out      = *to;
-    return via->device->run(&call);
+    return tni_call_run(&call);
 }
 
 // The lines along the axis: argument 0 is the index, 1 the values, 2 what is written.
@@ -64,14 +63,14 @@ static scattering job_of(const tni_call *c, const tni_arg *y, int64_t lines)
                          .add        = c->op == TNI_scatter_add };
 }
 
-static tn_status write(const tni_groups *via, const tni_call *c, const tni_arg *y, int64_t fail[2])
+static tn_status write(const tni_call *c, const tni_arg *y, int64_t fail[2])
 {
     const tni_arg *x[]   = { &c->in[1], &c->in[2], y };
     tni_axes       lines = lines_of(c, y);
     scattering     o     = job_of(c, y, tni_axes_count(&lines));
-    if (tni_segments_can(c)) return tni_segments_add(via, c, &lines, fail);
+    if (tni_segments_can(c)) return tni_segments_add(c, &lines, fail);
     tni_hand  h;
-    tn_status s = tni_hand_begin(&h, via, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
+    tn_status s = tni_hand_begin(&h, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
     if (s != TN_OK) return s;
     for (int k = 0; k < 3; k++) tni_hand_arg(&h, &lines, k, x[k]->data, x[k]->dtype);
     tni_hand_state(&h, fail);
@@ -88,7 +87,7 @@ static tn_status out_of_range(const tni_call *c, int64_t index)
     return TN_EARG;
 }
 
-tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_scatter(const tni_call *c)
 {
     tni_arg y       = c->out;
     int64_t fail[2] = { 0 };
@@ -96,10 +95,9 @@ tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c)
         y.dtype = TN_F32;
         y.data  = c->scratch;
     }
-    tn_status s = copy(via, c, &c->in[0], &y);
-    if (s == TN_OK && tni_shape_count(c->in[1].rank, c->in[1].size) > 0)
-        s = write(via, c, &y, fail);
+    tn_status s = copy(c, &c->in[0], &y);
+    if (s == TN_OK && tni_shape_count(c->in[1].rank, c->in[1].size) > 0) s = write(c, &y, fail);
     if (s == TN_OK && fail[0]) s = out_of_range(c, fail[1]);
-    if (s == TN_OK && in_float(c)) s = copy(via, c, &y, &c->out);
+    if (s == TN_OK && in_float(c)) s = copy(c, &y, &c->out);
     return s;
 }

@@ -5,11 +5,11 @@
 
 enum { GROUP = 64 };
 
-tn_status tni_hand_begin(tni_hand *h, const tni_groups *via, const tni_call *c,
-                         const char *const *text, const char *name, tn_dtype x, tn_dtype y)
+tn_status tni_hand_begin(tni_hand *h, const tni_call *c, const char *const *text, const char *name,
+                         tn_dtype x, tn_dtype y)
 {
     tn_status s = TN_OK;
-    h->via      = via;
+    h->via      = c->device->groups;
     h->seat     = c->seat;
     h->what     = tni_op_table[c->op].name;
     h->fail     = NULL;
@@ -18,8 +18,8 @@ tn_status tni_hand_begin(tni_hand *h, const tni_groups *via, const tni_call *c,
     h->count    = 0;
     h->used     = 0;
     h->kernel   = NULL;
-    if (c->ahead) tni_compiled_hand_soon(via->compiled(c->seat), text, x, y);
-    else h->kernel = tni_compiled_hand(via->compiled(c->seat), text, name, x, y, &s, c->why);
+    if (c->ahead) tni_compiled_hand_soon(h->via->compiled(c->seat), text, x, y);
+    else h->kernel = tni_compiled_hand(h->via->compiled(c->seat), text, name, x, y, &s, c->why);
     return s;
 }
 

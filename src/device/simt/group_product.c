@@ -10,7 +10,7 @@ static void pass_matrix(tni_hand *h, const tni_arg *x, const tni_axes *batch, in
     tni_hand_arg(h, &a, i, x->data, x->dtype);
 }
 
-tn_status tni_groups_matmul(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_matmul(const tni_call *c)
 {
     enum { TILE = 64, ITEMS = 256 };
     const tni_arg *x[] = { &c->in[0], &c->in[1], &c->out };
@@ -24,7 +24,7 @@ tn_status tni_groups_matmul(const tni_groups *via, const tni_call *c)
     tni_axes_merge(&batch, 3);
 
     tni_hand  h;
-    tn_status s = tni_hand_begin(&h, via, c, tni_text_matmul, "matmul", c->out.dtype, c->out.dtype);
+    tn_status s = tni_hand_begin(&h, c, tni_text_matmul, "matmul", c->out.dtype, c->out.dtype);
     if (s != TN_OK) return s;
     for (int k = 0; k < 3; k++) pass_matrix(&h, x[k], &batch, k);
     tni_hand_long(&h, M);

@@ -67,10 +67,10 @@ size_t tni_groups_scan_scratch(const tni_call *c)
     return o.chunks > 1 ? (size_t)(o.lines * o.chunks) * sizeof(double) : 0;
 }
 
-static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name)
+static tn_status begin(tni_hand *h, const tni_call *c, const char *name)
 {
     const char *const *text = c->op == TNI_cumsum ? tni_text_cumsum : tni_text_cumprod;
-    return tni_hand_begin(h, via, c, text, name, c->in[0].dtype, c->out.dtype);
+    return tni_hand_begin(h, c, text, name, c->in[0].dtype, c->out.dtype);
 }
 
 // Whether the lines of x lie one after the other.
@@ -96,21 +96,20 @@ static tn_status start(tni_hand *h, const tni_call *c, const scanning *o)
     return tni_hand_start(h, lines * o->chunks, ITEMS, c->why);
 }
 
-static tn_status find_totals(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                             const scanning *o)
+static tn_status find_totals(const tni_call *c, const tni_axes *lines, const scanning *o)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, o->width ? "row_totals" : "column_totals");
+    tn_status s = begin(&h, c, o->width ? "row_totals" : "column_totals");
     if (s != TN_OK) return s;
     tni_hand_arg(&h, lines, 0, c->in[0].data, c->in[0].dtype);
     pass_totals(&h, c, c->scratch);
     return start(&h, c, o);
 }
 
-static tn_status find_starts(const tni_groups *via, const tni_call *c, const scanning *o)
+static tn_status find_starts(const tni_call *c, const scanning *o)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "scan_starts");
+    tn_status s = begin(&h, c, "scan_starts");
     if (s != TN_OK) return s;
     pass_totals(&h, c, c->scratch);
     tni_hand_long(&h, o->width ? o->chunks : 1);
@@ -119,17 +118,17 @@ static tn_status find_starts(const tni_groups *via, const tni_call *c, const sca
     return tni_hand_start(&h, o->lines, ITEMS, c->why);
 }
 
-tn_status tni_groups_scan(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_scan(const tni_call *c)
 {
     scanning o     = job_of(c);
     tni_axes lines = tni_axes_lines(c);
     bool     cut   = o.chunks > 1;
     o.flat         = is_flat(&lines, &o);
-    tn_status s    = cut ? find_totals(via, c, &lines, &o) : TN_OK;
-    if (s == TN_OK && cut) s = find_starts(via, c, &o);
+    tn_status s    = cut ? find_totals(c, &lines, &o) : TN_OK;
+    if (s == TN_OK && cut) s = find_starts(c, &o);
 
     tni_hand h;
-    if (s == TN_OK) s = begin(&h, via, c, o.width ? "scan_rows" : "scan_columns");
+    if (s == TN_OK) s = begin(&h, c, o.width ? "scan_rows" : "scan_columns");
     if (s != TN_OK) return s;
     tni_hand_arg(&h, &lines, 0, c->in[0].data, c->in[0].dtype);
     if (!o.width) tni_hand_arg(&h, &lines, 1, c->out.data, c->out.dtype);

@@ -47,9 +47,9 @@ size_t tni_segments_scratch(const tni_call *c)
     return (size_t)(2 * list_bytes(c));
 }
 
-static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name)
+static tn_status begin(tni_hand *h, const tni_call *c, const char *name)
 {
-    return tni_hand_begin(h, via, c, tni_text_segments, name, c->in[2].dtype, c->out.dtype);
+    return tni_hand_begin(h, c, tni_text_segments, name, c->in[2].dtype, c->out.dtype);
 }
 
 static void pass_list(tni_hand *h, const char *list)
@@ -57,12 +57,11 @@ static void pass_list(tni_hand *h, const char *list)
     tni_hand_long(h, tni_hand_buffer(h, list) / (int64_t)sizeof(uint64_t));
 }
 
-static tn_status sort_blocks(const tni_groups *via, const tni_call *c, const segments *o,
-                             const char *to, int64_t fail[2])
+static tn_status sort_blocks(const tni_call *c, const segments *o, const char *to, int64_t fail[2])
 {
     const tni_arg *index = &c->in[1];
     tni_hand       h;
-    tn_status      s = begin(&h, via, c, "pair_blocks");
+    tn_status      s = begin(&h, c, "pair_blocks");
     if (s != TN_OK) return s;
     tni_hand_long(&h, tni_hand_buffer(&h, index->data) / (int64_t)tni_dtype_size(index->dtype));
     pass_list(&h, to);
@@ -71,11 +70,11 @@ static tn_status sort_blocks(const tni_groups *via, const tni_call *c, const seg
     return tni_hand_start(&h, tni_parts(o->n, BLOCK), BLOCK_ITEMS, c->why);
 }
 
-static tn_status merge_runs(const tni_groups *via, const tni_call *c, int64_t n, int64_t run,
-                            const char *from, const char *to)
+static tn_status merge_runs(const tni_call *c, int64_t n, int64_t run, const char *from,
+                            const char *to)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "pair_merge");
+    tn_status s = begin(&h, c, "pair_merge");
     if (s != TN_OK) return s;
     pass_list(&h, from);
     pass_list(&h, to);
@@ -84,11 +83,11 @@ static tn_status merge_runs(const tni_groups *via, const tni_call *c, int64_t n,
     return tni_hand_items(&h, n, c->why);
 }
 
-static tn_status add_rows(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                          const segments *o, const char *list)
+static tn_status add_rows(const tni_call *c, const tni_axes *lines, const segments *o,
+                          const char *list)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "add_segments");
+    tn_status s = begin(&h, c, "add_segments");
     if (s != TN_OK) return s;
     pass_list(&h, list);
     tni_hand_arg(&h, lines, 1, c->in[2].data, c->in[2].dtype);
@@ -98,17 +97,16 @@ static tn_status add_rows(const tni_groups *via, const tni_call *c, const tni_ax
     return tni_hand_start(&h, tni_parts(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
 }
 
-tn_status tni_segments_add(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                           int64_t fail[2])
+tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2])
 {
     segments    o    = job_of(c, tni_axes_count(lines));
     const char *list = c->scratch, *other = list + list_bytes(c);
-    tn_status   s = sort_blocks(via, c, &o, list, fail);
+    tn_status   s = sort_blocks(c, &o, list, fail);
     for (int64_t run = BLOCK; s == TN_OK && !fail[0] && run < o.n; run *= 2) {
-        s                  = merge_runs(via, c, o.n, run, list, other);
+        s                  = merge_runs(c, o.n, run, list, other);
         const char *merged = other;
         other              = list;
         list               = merged;
     }
-    return s == TN_OK && !fail[0] ? add_rows(via, c, lines, &o, list) : s;
+    return s == TN_OK && !fail[0] ? add_rows(c, lines, &o, list) : s;
 }

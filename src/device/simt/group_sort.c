@@ -77,9 +77,9 @@ static void pass_list(tni_hand *h, const lists *l, const char *list)
     tni_hand_long(h, tni_hand_buffer(h, list) / l->pair);
 }
 
-static tn_status begin(tni_hand *h, const tni_groups *via, const tni_call *c, const char *name)
+static tn_status begin(tni_hand *h, const tni_call *c, const char *name)
 {
-    return tni_hand_begin(h, via, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
+    return tni_hand_begin(h, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
 }
 
 // Passes where pairs go, or places if it is the last time, and what is to be done.
@@ -93,27 +93,27 @@ static tn_status start(tni_hand *h, const tni_call *c, const tni_axes *lines, co
     return tni_hand_start(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
 }
 
-static tn_status sort_blocks(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                             const sorting *o, const lists *l)
+static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sorting *o,
+                             const lists *l)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "sort_blocks");
+    tn_status s = begin(&h, c, "sort_blocks");
     if (s != TN_OK) return s;
     tni_hand_arg(&h, lines, 0, c->in[0].data, c->in[0].dtype);
     return start(&h, c, lines, o, l);
 }
 
-static tn_status merge_runs(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                            const sorting *o, const lists *l)
+static tn_status merge_runs(const tni_call *c, const tni_axes *lines, const sorting *o,
+                            const lists *l)
 {
     tni_hand  h;
-    tn_status s = begin(&h, via, c, "sort_merge");
+    tn_status s = begin(&h, c, "sort_merge");
     if (s != TN_OK) return s;
     pass_list(&h, l, l->from);
     return start(&h, c, lines, o, l);
 }
 
-tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_argsort(const tni_call *c)
 {
     tni_axes lines = tni_axes_lines(c);
     sorting  o     = job_of(c, &lines);
@@ -125,13 +125,13 @@ tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c)
         return TN_EDEVICE;
     }
     o.ends      = left == 0;
-    tn_status s = sort_blocks(via, c, &lines, &o, &l);
+    tn_status s = sort_blocks(c, &lines, &o, &l);
     for (; s == TN_OK && left > 0; o.run *= 2) {
         const char *written = l.to;
         l.to                = l.from;
         l.from              = written;
         o.ends              = --left == 0;
-        s                   = merge_runs(via, c, &lines, &o, &l);
+        s                   = merge_runs(c, &lines, &o, &l);
     }
     return s;
 }

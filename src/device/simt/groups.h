@@ -16,8 +16,7 @@ typedef struct {
 typedef struct tni_hand tni_hand;
 
 // The functions in which devices differ; constant, one for each. seat is that of the call.
-typedef struct {
-    const tni_device *device;  // prepare, room and launch of generated kernels
+typedef struct tni_groups {
     tni_compiled *(*compiled)(void *seat);
     tni_spot (*find)(void *seat, const void *address);
     tni_spot (*state)(void *seat, int ticket);  // see kernel/simt.h
@@ -25,10 +24,6 @@ typedef struct {
     // for the failure that they left in the state, and clears it.
     tn_status (*start)(const tni_hand *h, int64_t groups, int items, tni_text *why);
 } tni_groups;
-
-// Every op of the table but custom ones.
-size_t    tni_groups_scratch(const tni_groups *via, const tni_call *c);
-tn_status tni_groups_run(const tni_groups *via, const tni_call *c);
 
 // ---- launches of kernels written by hand -------------------------------------------------------
 
@@ -50,8 +45,8 @@ struct tni_hand {
 };
 
 // Begins a launch of a kernel of a text for a call.
-tn_status tni_hand_begin(tni_hand *h, const tni_groups *via, const tni_call *c,
-                         const char *const *text, const char *name, tn_dtype x, tn_dtype y);
+tn_status tni_hand_begin(tni_hand *h, const tni_call *c, const char *const *text, const char *name,
+                         tn_dtype x, tn_dtype y);
 void      tni_hand_pass(tni_hand *h, const void *value, size_t bytes);
 void      tni_hand_long(tni_hand *h, int64_t value);
 // The buffer in which an address lies; gives the bytes from its start.
@@ -101,36 +96,63 @@ void tni_hand_axes(tni_hand *h, const tni_axes *a, int i, int64_t at);
 
 // ---- ops ---------------------------------------------------------------------------------------
 
-tn_status tni_groups_matmul(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_matmul(const tni_call *c);
 size_t    tni_groups_conv_scratch(const tni_call *c);
-tn_status tni_groups_conv(const tni_groups *via, const tni_call *c);  // also its gradients
+tn_status tni_groups_conv(const tni_call *c);  // also its gradients
 // Whether a convolution or a gradient of one is a matrix product as its operands lie: the call of
 // matmul that does the same, whose operands are in[].
 bool      tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
 size_t    tni_groups_attention_scratch(const tni_call *c);
-tn_status tni_groups_attention(const tni_groups *via, const tni_call *c);  // also its gradient
+tn_status tni_groups_attention(const tni_call *c);  // also its gradient
 size_t    tni_groups_scan_scratch(const tni_call *c);
-tn_status tni_groups_scan(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_scan(const tni_call *c);
 size_t    tni_groups_arg_reduce_scratch(const tni_call *c);
-tn_status tni_groups_arg_reduce(const tni_groups *via, const tni_call *c);
-tn_status tni_groups_fold(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_arg_reduce(const tni_call *c);
+tn_status tni_groups_fold(const tni_call *c);
 size_t    tni_groups_argsort_scratch(const tni_call *c);
-tn_status tni_groups_argsort(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_argsort(const tni_call *c);
 size_t    tni_groups_scatter_scratch(const tni_call *c);
-tn_status tni_groups_scatter(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_scatter(const tni_call *c);
 // By a function of the host; it waits.
-tn_status tni_groups_custom(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_custom(const tni_call *c);
 
 // scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to what lies
 // in the result. lines: the axes but the indexed one, argument 1 the values and 2 the result.
 bool      tni_segments_can(const tni_call *c);
 size_t    tni_segments_scratch(const tni_call *c);
-tn_status tni_segments_add(const tni_groups *via, const tni_call *c, const tni_axes *lines,
-                           int64_t fail[2]);
+tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2]);
 
-// Maps, reductions, sources and movement, each as a kernel of one op.
-bool      tni_is_one_op(int op);
-size_t    tni_one_op_scratch(const tni_groups *via, const tni_call *c);
-tn_status tni_one_op(const tni_groups *via, const tni_call *c);
+tn_status tni_groups_gather(const tni_call *c);
+tn_status tni_groups_concat(const tni_call *c);
+
+// Maps, reductions, sources, copies and padding, each as a kernel of one op.
+size_t    tni_one_op_scratch(const tni_call *c);
+tn_status tni_one_op(const tni_call *c);
+
+// ---- what such a device registers --------------------------------------------------------------
+
+// clang-format off
+#define TNI_GROUPS_CLASSES                                             \
+    [TNI_UNARY]       = { .run = tni_one_op },                         \
+    [TNI_BINARY]      = { .run = tni_one_op },                         \
+    [TNI_TERNARY]     = { .run = tni_one_op },                         \
+    [TNI_REDUCE]      = { .run = tni_one_op, .scratch = tni_one_op_scratch }, \
+    [TNI_SCAN]        = { .run = tni_groups_scan, .scratch = tni_groups_scan_scratch }, \
+    [TNI_SOURCE]      = { .run = tni_one_op }
+
+#define TNI_GROUPS_OPS                                                 \
+    [TNI_argmax]      = { .run = tni_groups_arg_reduce, .scratch = tni_groups_arg_reduce_scratch }, \
+    [TNI_argmin]      = { .run = tni_groups_arg_reduce, .scratch = tni_groups_arg_reduce_scratch }, \
+    [TNI_pad]         = { .run = tni_one_op },                         \
+    [TNI_concat]      = { .run = tni_groups_concat },                  \
+    [TNI_gather]      = { .run = tni_groups_gather },                  \
+    [TNI_scatter]     = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
+    [TNI_scatter_add] = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
+    [TNI_fold]        = { .run = tni_groups_fold },                    \
+    [TNI_conv]        = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch }, \
+    [TNI_conv_dgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch }, \
+    [TNI_conv_wgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch }, \
+    [TNI_argsort]     = { .run = tni_groups_argsort, .scratch = tni_groups_argsort_scratch }
+// clang-format on
 
 #endif

@@ -8,9 +8,8 @@
 
 // A kernel being written, and its launch.
 typedef struct {
-    const tni_groups *via;
-    tni_kernel        k;
-    tni_launch        l;
+    tni_kernel k;
+    tni_launch l;
 } writing;
 
 // ---- writing -----------------------------------------------------------------------------------
@@ -112,7 +111,7 @@ static bool finish_writing(writing *w)
 // Runs what was written; if room is given, only says how many bytes of scratch that takes.
 static tn_status launch(writing *w, const tni_call *c, size_t *room)
 {
-    const tni_device *d     = w->via->device;
+    const tni_device *d     = c->device;
     const tni_launch *l     = &w->l;
     void             *entry = NULL;
     if (!finish_writing(w)) {
@@ -182,7 +181,7 @@ static void write_map(writing *w, const tni_call *c)
 static int16_t write_iota(writing *w, const tni_call *c, int16_t i)
 {
     tn_dtype dt      = TN_I64;
-    bool     doubles = tni_compiled_has_doubles(w->via->compiled(c->seat));
+    bool     doubles = tni_compiled_has_doubles(c->device->groups->compiled(c->seat));
     if (tni_is_float(c->out.dtype)) dt = doubles ? TN_F64 : TN_F32;
     int16_t start = given(w, dt, tni_word_of(dt, c->attr->iota.start, c->attr->iota.istart));
     int16_t step  = given(w, dt, tni_word_of(dt, c->attr->iota.step, c->attr->iota.istep));
@@ -384,20 +383,21 @@ static void write_gather(writing *w, const tni_call *c)
     store(w, c->out.dtype, place(w, buffer(w, &c->out, true), 0, 0, a.rank, a.stride[0]), v);
 }
 
-static tn_status run_gather(const tni_call *c, writing *w)
+tn_status tni_groups_gather(const tni_call *c)
 {
-    int axis = c->attr->axis.axis;
-    write_gather(w, c);
-    tn_status s = launch(w, c, NULL);
-    if (s != TN_OK || !w->l.fail[0]) return s;
+    writing w    = { 0 };
+    int     axis = c->attr->axis.axis;
+    write_gather(&w, c);
+    tn_status s = launch(&w, c, NULL);
+    if (s != TN_OK || !w.l.fail[0]) return s;
     *c->why = (tni_text){ 0 };
     tni_text_add(c->why, "gather: index %lld is out of range for size %lld along axis %d",
-                 (long long)w->l.fail[1], (long long)c->in[0].size[axis], axis);
+                 (long long)w.l.fail[1], (long long)c->in[0].size[axis], axis);
     return TN_EARG;
 }
 
 // Each input is copied to where it belongs, unless it lies there.
-static tn_status run_concat(const tni_groups *via, const tni_call *c)
+tn_status tni_groups_concat(const tni_call *c)
 {
     int       axis = c->attr->axis.axis;
     tni_call  call = *c;
@@ -408,7 +408,7 @@ static tn_status run_concat(const tni_groups *via, const tni_call *c)
         call.in             = &c->in[k];
         call.out.size[axis] = c->in[k].size[axis];
         if (call.in->data != call.out.data && tni_shape_count(call.out.rank, call.out.size) > 0)
-            s = via->device->run(&call);
+            s = tni_call_run(&call);
         call.out.data += call.out.size[axis] * call.out.stride[axis] *
                          (int64_t)tni_dtype_size(call.out.dtype);
     }
@@ -426,29 +426,18 @@ static void write_op(writing *w, const tni_call *c)
     else write_map(w, c);
 }
 
-bool tni_is_one_op(int op)
-{
-    tni_class class = tni_op_table[op].class;
-    if (op == TNI_argmax || op == TNI_argmin || op == TNI_leaf) return false;
-    return tni_is_map(op) || class == TNI_REDUCE || class == TNI_SOURCE || op == TNI_copy ||
-           op == TNI_pad || op == TNI_concat || op == TNI_gather;
-}
-
-size_t tni_one_op_scratch(const tni_groups *via, const tni_call *c)
+size_t tni_one_op_scratch(const tni_call *c)
 {
     size_t  room = 0;
-    writing w    = { .via = via };
-    if (tni_op_table[c->op].class != TNI_REDUCE) return 0;
+    writing w    = { 0 };
     write_op(&w, c);
     launch(&w, c, &room);
     return room;
 }
 
-tn_status tni_one_op(const tni_groups *via, const tni_call *c)
+tn_status tni_one_op(const tni_call *c)
 {
-    writing w = { .via = via };
-    if (c->op == TNI_concat) return run_concat(via, c);
-    if (c->op == TNI_gather) return run_gather(c, &w);
+    writing w = { 0 };
     write_op(&w, c);
     return launch(&w, c, NULL);
 }

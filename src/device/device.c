@@ -1,0 +1,33 @@
+// Running a call by what its device registered.
+#include "device/device.h"
+
+static const tni_op_impl *impl_of(const tni_device *d, int op)
+{
+    const tni_op_impl *r = &d->ops->of_op[op];
+    return r->sure || r->run ? r : &d->ops->of_class[tni_op_table[op].class];
+}
+
+bool tni_device_runs(const tni_device *d, int op)
+{
+    const tni_op_impl *r = impl_of(d, op);
+    return r->sure || r->run;
+}
+
+tn_status tni_call_run(const tni_call *call)
+{
+    const tni_op_impl *r = impl_of(call->device, call->op);
+    if (r->run) return r->run(call);
+    if (!r->sure) {
+        *call->why = tni_text_of("%s: not an op that %s runs", tni_op_table[call->op].name,
+                                 call->device->name);
+        return TN_EDEVICE;
+    }
+    r->sure(call);
+    return TN_OK;
+}
+
+size_t tni_call_scratch(const tni_call *call)
+{
+    const tni_op_impl *r = impl_of(call->device, call->op);
+    return r->scratch ? r->scratch(call) : 0;
+}
