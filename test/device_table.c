@@ -102,11 +102,18 @@ static bool unreachable(const row *r, const sample *s)
            (s->dt < TN_F16 || s->lay == ZERO_D);
 }
 
+// Ops in the place of attention round 16-bit scores and weights where the op does not: attention_on has
+// the bounds for them.
+static bool rounds_between(const batch *b, int op, tn_dtype dt)
+{
+    return op == TNI_attention && tni_lacks(b->cx[0], op) && (dt == TN_F16 || dt == TN_BF16);
+}
+
 static void add_sample(batch *b, int op, tn_dtype dt, layout lay, int variant)
 {
     entry *e = &b->at[b->count];
     *e = (entry){ .r = row_of(op), .s = { .op = op, .dt = dt, .lay = lay, .variant = variant } };
-    if (unreachable(&e->r, &e->s)) return;
+    if (unreachable(&e->r, &e->s) || rounds_between(b, op, dt)) return;
     tn_tensor *x[2][INPUTS];
     if (e->r.inputs) e->r.inputs(&e->s);
     for (int k = 0; k < 2; k++) {

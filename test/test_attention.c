@@ -189,6 +189,11 @@ static void opencl_agrees_with_ref(void)
     unsetenv("POCL_EXTRA_BUILD_FLAGS");
 }
 
+static void a_device_without_the_op_agrees_with_ref(void)
+{
+    attention_on("bare", 0, 1);
+}
+
 // By the same context, without the op.
 static void it_is_what_other_ops_make(void)
 {
@@ -513,6 +518,7 @@ const test_case tests_attention[] = {
     TEST(leading_sizes_broadcast_causal_counts_from_the_first_and_blind_rows_are_0),
     TEST(cpu_agrees_with_ref),
     TEST(opencl_agrees_with_ref),
+    TEST(a_device_without_the_op_agrees_with_ref),
     TEST(it_is_what_other_ops_make),
     TEST(threads_change_no_bit),
     TEST(heads_come_and_go_without_a_copy),

@@ -436,6 +436,11 @@ void gradients_on(const char *device, int part, int parts)
     tn_close(both[1]);
 }
 
+static void gradients_without_library_ops_agree(void)
+{
+    gradients_on("bare", 0, 1);
+}
+
 void differences_on(const char *device, int part, int parts)
 {
     int n = 0;
@@ -605,6 +610,7 @@ static void huber_is_curved_where_nothing_differs(void)
 }
 
 const test_case tests_gradients[] = {
+    TEST(gradients_without_library_ops_agree),
     TEST(maps_have_the_gradients_of_differences),
     TEST(folds_have_the_gradients_of_differences),
     TEST(movement_has_the_gradients_of_differences),

@@ -5,7 +5,7 @@
 #include "registers.h"
 #include "table.h"
 
-#include "ops/ops.h"
+#include "device_table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -709,38 +709,42 @@ static void results_do_not_depend_on_threads(void)
 
 // ---- fallbacks ---------------------------------------------------------------------------------
 
+// Every case of every LIBRARY op on a device that has none of them.
 static void library_ops_are_what_their_fallbacks_are(void)
 {
-    char text[256];
-    open_both();
-    for (int k = 0; k < 2; k++)
-        for (int lay = 0; lay <= WINDOWED; lay++) {
-            tn_ctx    *cx = k ? ref : cpu;
-            input      a  = input_make(TN_F64, (layout)lay, 3, (int64_t[]){ 2, 7, 9 }, TAME);
-            input      b  = input_make(TN_F64, (layout)lay, 3, (int64_t[]){ 2, 9, 5 }, TAME);
-            tn_tensor *x = input_put(&a, cx), *y = input_put(&b, cx);
-            bool       ok = agrees(tn_matmul(x, y), tni_matmul_fallback(x, y),
-                                   (tolerance){ .how = CLOSELY, .steps = 1 }, text);
-            test_case_result(ok, "matmul %s on %s: %s", layout_names[lay], k ? "ref" : "cpu", text);
-            input_free(&a);
-            input_free(&b);
-            for (int v = 0; v < 8; v++) {
-                tn_conv_opts o = { .stride   = { 1 + v % 2 },
-                                   .padding  = { v / 2 % 2 },
-                                   .dilation = { 1 + v / 4 },
-                                   .groups   = 1 + v % 2 };
-                a = input_make(TN_F64, (layout)lay, 4, (int64_t[]){ 2, 4, 9, 8 }, TAME);
-                b = input_make(TN_F64, (layout)lay, 4, (int64_t[]){ 6, 4 / o.groups, 3, 2 }, TAME);
-                x = input_put(&a, cx), y = input_put(&b, cx);
-                ok = agrees(tn_conv2d(x, y, NULL, o), tni_conv_fallback(x, y, o),
-                            (tolerance){ .how = CLOSELY, .steps = 1 }, text);
-                test_case_result(ok, "conv %s %d on %s: %s", layout_names[lay], v,
-                                 k ? "ref" : "cpu", text);
-                input_free(&a);
-                input_free(&b);
-            }
-        }
-    close_both();
+    int ops[TNI_OPS], n = device_table_ops(TNI_LIBRARY, ops);
+    CHECK_INT(n, 7);
+    device_table("bare", false, COMPLETE, n, ops);
+}
+
+static tn_status same_shape(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0] = in[0];
+    return TN_OK;
+}
+
+static tn_status no_compute(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr, (void)in, (void)out;
+    return TN_EUSER;
+}
+
+// A user's function has no other form, and is refused where it is recorded; an expression is ops.
+static void a_device_without_users_functions_says_so(void)
+{
+    static const tn_op_def in_c = {
+        .name = "mine", .nin = 1, .shape = same_shape, .compute = no_compute
+    };
+    static const tn_op_def text = { .name = "twice", .nin = 1, .expr = "2 * a" };
+    tn_ctx                *cx   = open_quiet("bare", 1);
+    tn_tensor             *x    = tn_full(cx, TN_F32, TN_SHAPE(3), 4);
+    CHECK_NEAR(tn_item(tn_sum_all(tn_custom(&text, &x, NULL, 0))), 24, 0);
+    CHECK(tn_custom(&in_c, &x, NULL, 0) == NULL);
+    CHECK_STATUS(tn_error(cx), TN_EDEVICE);
+    CHECK_STR(tn_error_text(cx),
+              "mine: this device runs no functions of the user's; give the op an expr");
+    tn_close(cx);
 }
 
 // ---- programs ----------------------------------------------------------------------------------
@@ -865,6 +869,7 @@ const test_case tests_table[] = {
     TEST(random_numbers_do_not_depend_on_how_they_are_made),
     TEST(results_do_not_depend_on_threads),
     TEST(library_ops_are_what_their_fallbacks_are),
+    TEST(a_device_without_users_functions_says_so),
     TEST(random_programs_agree_with_themselves_step_by_step),
     TEST(sums_count_past_2_31_elements),
     TEST(slices_reach_past_2_31_elements),

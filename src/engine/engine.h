@@ -68,4 +68,9 @@ tni_plan *tni_plan_for(tni_graph *g, bool *kept);
 bool tni_prepare(tni_graph *g, tni_plan **p, bool kept);
 // Scratch that a plan's steps want, in bytes, once it is ready; -1, reported, on failure.
 int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept);
+
+// The device of a context that has recorded nothing yet. What it lacks of LIBRARY ops is recorded as
+// other ops from now on.
+void tni_engine_use(tn_ctx *cx, const tni_device *d);
+
 #endif

@@ -156,6 +156,14 @@ static bool take_seat(tn_ctx *cx, const tni_wish *wish)
     return false;
 }
 
+void tni_engine_use(tn_ctx *cx, const tni_device *d)
+{
+    cx->engine->device = d;
+    memset(cx->lacks, 0, sizeof cx->lacks);
+    for (int op = 0; op < TNI_OPS; op++)
+        if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(d, op)) tni_lack(cx, op);
+}
+
 static tn_ctx *open_on(tn_open_opts o)
 {
     tni_wish          wish = { .stream = o.stream };
@@ -170,7 +178,6 @@ static tn_ctx *open_on(tn_open_opts o)
         tni_thread_fail(TN_EMEM, "open: out of memory");
         return NULL;
     }
-    e->device         = dev;
     e->threads        = thread_count(o.threads);
     e->observer       = &tni_observer_inspect;
     e->eager          = is_set("TN_EAGER");
@@ -184,15 +191,14 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->user          = o.user;
     cx->warner        = o.handler ? NULL : print_fault;
     cx->engine        = e;
-    for (int op = 0; op < TNI_OPS; op++)
-        if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(dev, op)) tni_lack(cx, op);
-    cx->seed        = o.seed;
-    cx->flush       = flush;
-    cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
-    cx->flush_at    = cx->flush_nodes;
-    cx->fault.site  = (tni_site){ .file = "" };
-    cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
-    cx->scope       = &cx->root;
+    cx->seed          = o.seed;
+    cx->flush         = flush;
+    cx->flush_nodes   = o.flush_nodes > 0 ? o.flush_nodes : 100000;
+    cx->flush_at      = cx->flush_nodes;
+    cx->fault.site    = (tni_site){ .file = "" };
+    cx->root          = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
+    cx->scope         = &cx->root;
+    tni_engine_use(cx, dev);
     open_slabs(cx);
     if (!take_seat(cx, &wish)) return NULL;
     tni_memory memory = { .alloc  = dev->alloc,

@@ -169,6 +169,10 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
     if (lack) return tni_fail_status(cx, TN_EARG, "%s: %s", op->name, lack);
     for (int i = 0; i < nout; i++) y[i] = NULL;
     if (op->expr) return expression(cx, op, x, bytes, y);
+    if (tni_lacks(cx, TNI_custom))
+        return tni_fail_status(
+            cx, TN_EDEVICE, "%s: this device runs no functions of the user's; give the op an expr",
+            op->name);
     tn_array   out[TNI_MOST_OUTPUTS];
     tni_node **src  = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
     tni_node  *n    = NULL;

@@ -87,8 +87,13 @@ static inline bool tni_lacks(const tn_ctx *cx, int op)
     return cx->lacks[op / 64] >> op % 64 & 1;
 }
 
-tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b);
-tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o);
+// What tni_record records in the place of an op that the device lacks: other ops, with the same value
+// and gradients.
+tn_tensor *tni_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                        tni_node *const *src, const tni_attr *attr);
+
+// ---- products and attention --------------------------------------------------------------------
+
 // The convolution with its options filled in, without bias; also its two gradients.
 tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *attr);
 tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, const tni_attr *attr);

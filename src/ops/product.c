@@ -1,4 +1,4 @@
-// Products: matmul with its vector forms, linear, convolution; and what they mean in other ops.
+// Products: matmul with its vector forms, linear, convolution.
 #include "ops/ops.h"
 
 #include <string.h>
@@ -101,12 +101,6 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
         if (!col) y.size[y.rank - 1] = y.size[y.rank];
     }
     return tni_record(cx, TNI_matmul, dt, y.rank, y.size, 2, src, NULL);
-}
-
-// The same as a sum of products: what matmul means.
-tn_tensor *tni_matmul_fallback(tn_tensor *a, tn_tensor *b)
-{
-    return tn_sum(tn_mul(tn_unsqueeze(a, -1), tn_unsqueeze(b, -3)), -2);
 }
 
 tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
@@ -224,26 +218,6 @@ tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, co
 tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, const tni_attr *a)
 {
     return conv_back(TNI_conv_wgrad, gy, x, w_size, a);
-}
-
-// The same as a product over window views: what conv means.
-tn_tensor *tni_conv_fallback(tn_tensor *x, tn_tensor *w, tn_conv_opts o)
-{
-    tni_attr a = conv_attr(o);
-    int64_t  G = a.conv.groups, *P = a.conv.padding;
-    int64_t  before[] = { 0, 0, P[0], P[1] };
-    x                 = tn_pad(x, before, before, 0);
-    x                 = tn_window_with(x, 2, tn_size(w, 2), a.conv.stride[0], a.conv.dilation[0]);
-    x                 = tn_window_with(x, 3, tn_size(w, 3), a.conv.stride[1], a.conv.dilation[1]);
-    if (!x) return NULL;
-    // x is (N, G C, OH, OW, KH, KW): as (N, G, OH OW, C KH KW) against w as (G, C KH KW, O).
-    int64_t    N = tn_size(x, 0), C = tn_size(w, 1), O = tn_size(w, 0) / G;
-    int64_t    OH = tn_size(x, 2), OW = tn_size(x, 3), K = C * tn_size(w, 2) * tn_size(w, 3);
-    tn_tensor *rows = tn_reshape(x, TN_SHAPE(N, G, C, OH, OW, tn_size(w, 2), tn_size(w, 3)));
-    rows = tn_reshape(tn_permute(rows, TN_AXES(0, 1, 3, 4, 2, 5, 6)), TN_SHAPE(N, G, OH * OW, K));
-    tn_tensor *cols = tn_transpose(tn_reshape(w, TN_SHAPE(G, O, K)), 1, 2);
-    tn_tensor *y    = tn_transpose(tn_matmul(rows, cols), 2, 3);
-    return tn_reshape(y, TN_SHAPE(N, G * O, OH, OW));
 }
 
 static bool bias_ok(tn_ctx *cx, const char *op, tn_tensor *w, tn_tensor *b)

@@ -59,6 +59,7 @@ bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *ou
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                       tni_node *const *src, const tni_attr *attr)
 {
+    if (tni_lacks(cx, op)) return tni_fallback(cx, op, dt, rank, size, nsrc, src, attr);
     tni_node *n = tni_node_new(cx, op, dt, rank, size, nsrc, src);
     if (n && attr) n->attr = *attr;
     if (n) n->constant = tni_is_number(op);

@@ -1,0 +1,193 @@
+// LIBRARY ops out of other rows of the table, for devices that do not run them. Recorded in their place,
+// so planning, gradients and devices need not know. f16 and bf16 are computed in f32 and rounded once,
+// as every device does.
+//
+// N images, G groups, C input channels, O output channels (both of one group), H x W places of the
+// input, OH x OW of the result, KH x KW of a weight, K = C KH KW
+#include "ops/compose.h"
+
+#include <string.h>
+
+// What is to be recorded: the sources, the attributes, and the shape of the result.
+typedef struct {
+    tn_ctx         *cx;
+    tn_tensor      *x[5];
+    int             nin, rank;
+    const int64_t  *size;
+    const tni_attr *attr;
+} request;
+
+// ---- products ----------------------------------------------------------------------------------
+
+// The sum of products, over (..., m, k, n). One axis of batches where there is no axis left for k.
+static tn_tensor *matmul(const request *r)
+{
+    tn_tensor *a = r->x[0], *b = r->x[1];
+    if (tn_rank(a) == TN_MAX_RANK) {
+        int64_t B = tni_shape_count(TN_MAX_RANK - 2, tni_sizes(a));
+        a         = tn_reshape(a, TN_SHAPE(B, tn_size(a, -2), tn_size(a, -1)));
+        b         = tn_reshape(b, TN_SHAPE(B, tn_size(b, -2), tn_size(b, -1)));
+    }
+    return tn_sum(tn_mul(tn_unsqueeze(a, -1), tn_unsqueeze(b, -3)), -2);
+}
+
+// ---- convolutions ------------------------------------------------------------------------------
+
+static tn_tensor *first(const request *r, tn_tensor *x)
+{
+    return r->attr->conv.channels_last ? tn_permute(x, TN_AXES(0, 3, 1, 2)) : x;
+}
+
+static tn_tensor *last(const request *r, tn_tensor *y)
+{
+    return r->attr->conv.channels_last ? tn_permute(y, TN_AXES(0, 2, 3, 1)) : y;
+}
+
+// x (N, G C, H, W) as the windows that a convolution looks at: (N, G, OH OW, K).
+static tn_tensor *windows(const request *r, tn_tensor *x, int64_t KH, int64_t KW)
+{
+    int64_t        G = r->attr->conv.groups;
+    const int64_t *P = r->attr->conv.padding, *S = r->attr->conv.stride;
+    const int64_t *D = r->attr->conv.dilation, before[] = { 0, 0, P[0], P[1] };
+    if (P[0] || P[1]) x = tn_pad(x, before, before, 0);
+    x = tn_window_with(tn_window_with(x, 2, KH, S[0], D[0]), 3, KW, S[1], D[1]);
+    if (!x) return NULL;
+    int64_t N = tn_size(x, 0), C = tn_size(x, 1) / G, OH = tn_size(x, 2), OW = tn_size(x, 3);
+    x = tn_permute(tn_reshape(x, TN_SHAPE(N, G, C, OH, OW, KH, KW)), TN_AXES(0, 1, 3, 4, 2, 5, 6));
+    return tn_reshape(x, TN_SHAPE(N, G, OH * OW, C * KH * KW));
+}
+
+// y (N, G O, OH, OW) as (N, G, O, OH OW), w (G O, C, KH, KW) as (G, O, K).
+static tn_tensor *places(const request *r, tn_tensor *y)
+{
+    int64_t G = r->attr->conv.groups;
+    if (!y) return NULL;
+    return tn_reshape(y,
+                      TN_SHAPE(tn_size(y, 0), G, tn_size(y, 1) / G, tn_size(y, 2) * tn_size(y, 3)));
+}
+
+static tn_tensor *weights(const request *r, tn_tensor *w)
+{
+    int64_t G = r->attr->conv.groups, K = tn_size(w, 1) * tn_size(w, 2) * tn_size(w, 3);
+    return tn_reshape(w, TN_SHAPE(G, tn_size(w, 0) / G, K));
+}
+
+// Windows times weights.
+static tn_tensor *conv(const request *r)
+{
+    tn_tensor     *x = first(r, r->x[0]), *w = r->x[1];
+    const int64_t *y      = r->size;
+    int64_t        size[] = { y[0], y[1], y[2], y[3] };
+    tn_tensor     *rows   = windows(r, x, tn_size(w, 2), tn_size(w, 3));
+    tn_tensor     *out    = tn_matmul(weights(r, w), tn_transpose(rows, 2, 3));
+    if (r->attr->conv.channels_last) size[1] = y[3], size[2] = y[1], size[3] = y[2];
+    return last(r, tn_reshape(out, 4, size));
+}
+
+// Weights times the gradient: what each window gets, added up where the windows lie.
+static tn_tensor *conv_dgrad(const request *r)
+{
+    const struct tni_attr_conv *a  = &r->attr->conv;
+    tn_tensor                  *gy = first(r, r->x[0]), *w = r->x[1];
+    const int64_t *x = r->size, *P = a->padding, OH = tn_size(gy, 2), OW = tn_size(gy, 3);
+    int64_t        N = x[0], C = a->channels_last ? x[3] : x[1];
+    int64_t        H = a->channels_last ? x[1] : x[2], W = a->channels_last ? x[2] : x[3];
+    int64_t        size[] = { N, C, H + 2 * P[0], W + 2 * P[1] };
+    tni_attr       at     = { .view = { .stride = { C * size[2] * size[3], size[2] * size[3],
+                                                    a->dilation[0] * size[3], a->dilation[1],
+                                                    a->stride[0] * size[3], a->stride[1] } } };
+    tn_tensor     *cols   = tn_matmul(tn_transpose(weights(r, w), 1, 2), places(r, gy));
+    cols                  = tn_reshape(cols, TN_SHAPE(N, C, tn_size(w, 2), tn_size(w, 3), OH, OW));
+    tni_node *n           = cols ? tni_resolve(cols, "conv_dgrad") : NULL;
+    if (!n) return NULL;
+    tn_tensor *gx = tni_record(r->cx, TNI_fold, (tn_dtype)n->dtype, 4, size, 1, &n, &at);
+    return last(r, tn_slice(tn_slice(gx, 2, P[0], P[0] + H, 1), 3, P[1], P[1] + W, 1));
+}
+
+// The gradient times windows, of each image.
+static tn_tensor *conv_wgrad(const request *r)
+{
+    tn_tensor *gy = places(r, first(r, r->x[0])), *x = first(r, r->x[1]);
+    return tn_sum(tn_matmul(gy, windows(r, x, r->size[2], r->size[3])), 0);
+}
+
+// ---- sorting -----------------------------------------------------------------------------------
+
+// NaN is above all.
+static tn_tensor *above(tn_tensor *a, tn_tensor *b)
+{
+    tn_tensor *y = tn_gt(a, b);
+    if (!tni_is_float(tn_dtype_of(a))) return y;
+    return tn_logical_or(y, tn_logical_and(tn_isnan(a), tn_logical_not(tn_isnan(b))));
+}
+
+// The place of an element is the number of those that go before it, (lines, n, n) comparisons; then every
+// place is told whose it is.
+static tn_tensor *argsort(const request *r)
+{
+    int     axis = r->attr->axis.axis;
+    int64_t n    = r->size[axis];
+    if (tni_shape_count(r->rank, r->size) == 0) return tn_zeros(r->cx, TN_I64, r->rank, r->size);
+    tn_tensor *x = tn_transpose(r->x[0], axis, -1);
+    if (!x) return NULL;
+    tni_view v   = tni_layout(x);
+    x            = tn_reshape(x, TN_SHAPE(-1, n));
+    tn_tensor *i = tn_unsqueeze(x, 2), *j = tn_unsqueeze(x, 1);
+    tn_tensor *at = tn_arange(r->cx, TN_I64, 0, (double)n, 1), *up = above(i, j),
+              *down    = above(j, i);
+    tn_tensor *earlier = tn_lt(at, tn_unsqueeze(at, 1));
+    tn_tensor *before = r->attr->axis.descending ? down : up, *behind = before == up ? down : up;
+    before           = tn_logical_or(before, tn_logical_and(tn_logical_not(behind), earlier));
+    tn_tensor *place = tn_sum(before, 2);
+    if (!place) return NULL;
+    tn_tensor *y = tn_scatter(tn_zeros_like(place), 1, place, tn_expand(at, 2, tni_sizes(place)));
+    return tn_transpose(tn_reshape(y, v.rank, v.size), axis, -1);
+}
+
+// ---- attention ---------------------------------------------------------------------------------
+
+// (B, T, H, D) as (B, H, T, D), or back.
+static tn_tensor *turn(tn_tensor *x)
+{
+    return tn_transpose(x, 1, 2);
+}
+
+static tn_tensor *down_times(tn_tensor *a, tn_tensor *b)
+{
+    return tn_matmul(tn_transpose(a, -1, -2), b);
+}
+
+// With the weights p and what g says of them, dp = g v', the scores get p (dp - sum(p dp)).
+static tn_tensor *attention_grad(const request *r)
+{
+    double     s = r->attr->attention.scale;
+    tn_tensor *q = turn(r->x[0]), *k = turn(r->x[1]), *v = turn(r->x[2]);
+    tn_tensor *g = turn(r->x[r->nin - 1]), *mask = r->nin == 5 ? r->x[3] : NULL;
+    tn_tensor *p      = tni_attention_weights(q, k, mask, s, r->attr->attention.causal);
+    tn_tensor *dp     = tn_matmul(g, tn_transpose(v, -1, -2));
+    tn_tensor *ds     = tn_mul_s(tn_mul(p, tn_sub(dp, tn_sum_keep(tn_mul(p, dp), -1))), s);
+    tn_tensor *part[] = { tn_matmul(ds, k), down_times(ds, q), down_times(p, g) };
+    for (int i = 0; i < 3; i++) part[i] = tn_reshape(turn(part[i]), TN_SHAPE(-1));
+    return tn_concat(3, part, 0);
+}
+
+// ---- which -------------------------------------------------------------------------------------
+
+// Attention is missing here: tn_attention looks before it records it, since the ops in its place also
+// take what it does not. A user's function has no other form: see tn_custom_n.
+static tn_tensor *(*const fallbacks[TNI_OPS])(const request *) = {
+    [TNI_matmul] = matmul,         [TNI_conv] = conv,       [TNI_conv_dgrad] = conv_dgrad,
+    [TNI_conv_wgrad] = conv_wgrad, [TNI_argsort] = argsort, [TNI_attention_grad] = attention_grad,
+};
+
+tn_tensor *tni_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                        tni_node *const *src, const tni_attr *attr)
+{
+    request r = { .cx = cx, .nin = nsrc, .rank = rank, .size = size, .attr = attr };
+    for (int i = 0; i < nsrc; i++)
+        if (!(r.x[i] = tni_widen(tni_wrap_node(cx, src[i])))) return NULL;
+    tn_tensor *y = fallbacks[op](&r);
+    if (y && tn_dtype_of(y) != dt) y = tn_cast(y, dt);
+    if (y && !tni_shape_equal(tn_rank(y), tni_sizes(y), rank, size)) y = tn_reshape(y, rank, size);
+    return y ? tn_contiguous(y) : NULL;
+}
