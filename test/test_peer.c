@@ -57,7 +57,7 @@ static void every_op_of_the_table_is_drawn(void)
         peer_generate(&p, SEED + i, ref, why);
         for (int k = 0; k < p.count; k++) {
             const peer_row *row = p.step[k].row;
-            if (row >= peer_rows && row - peer_rows < 200) seen[row - peer_rows] = true;
+            for (int r = 0; r < 200 && peer_rows[r].name; r++) seen[r] |= row == &peer_rows[r];
             gradients += row == &peer_grad_row;
         }
         gradient |= gradients == 1;
