@@ -236,11 +236,10 @@ static const struct {
     { "sort", tni_text_sort, { "sort_blocks", "sort_merge" } },
     { "index", tni_text_index, { "scatter" } },
     { "segments", tni_text_segments, { "pair_blocks", "pair_merge", "add_segments" } },
-    { "attention", tni_text_attention, { "attention", "attention_rows", "attention_keys" } },
 };
 enum { HANDS = sizeof hands / sizeof *hands };
 
-// Whether ops ask for a text with elements of x and results, or a mask, of y.
+// Whether ops ask for a text with elements of x and results of y.
 static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
 {
     const char *const *text   = hands[hand].text;
@@ -252,7 +251,6 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
     if (!strncmp(hands[hand].name, "conv", 4) || !strncmp(hands[hand].name, "weights", 7))
         return floats && y == x;
     if (text == tni_text_index) return y == x || (narrow && y == TN_F32);
-    if (text == tni_text_attention) return tni_is_float(x) && (y == x || y == TN_BOOL);
     return y == x;
 }
 

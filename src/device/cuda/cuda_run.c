@@ -46,7 +46,6 @@ static tn_status run_copy(const tni_call *call)
     return call->ahead ? TN_OK : copy_bytes(call);
 }
 
-// Without attention, which is faster as products and a softmax.
 const tni_op_impls tni_cuda_ops = {
     .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
     .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },

@@ -27,12 +27,8 @@ static tn_status run_cast(const tni_call *c)
 static const tni_op_impls ops = {
     .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_cast } },
     .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_one_op },
-                  [TNI_matmul]         = { .run = tni_groups_matmul },
-                  [TNI_attention]      = { .run     = tni_groups_attention,
-                                           .scratch = tni_groups_attention_scratch },
-                  [TNI_attention_grad] = { .run     = tni_groups_attention,
-                                           .scratch = tni_groups_attention_scratch },
-                  [TNI_custom]         = { .run = tni_groups_custom } },
+                  [TNI_matmul] = { .run = tni_groups_matmul },
+                  [TNI_custom] = { .run = tni_groups_custom } },
 };
 
 static tn_status wait(void *seat, tni_text *why)

@@ -21,7 +21,6 @@ extern const char *const tni_text_fold[];
 extern const char *const tni_text_sort[];
 extern const char *const tni_text_index[];
 extern const char *const tni_text_segments[];
-extern const char *const tni_text_attention[];
 
 // Convolutions, by the columns of a tile; the gradient for w, by the rows of a tile; both of few
 // channels a group. Wide ones count elements in 64 bits.

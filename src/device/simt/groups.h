@@ -102,8 +102,6 @@ tn_status tni_groups_conv(const tni_call *c);  // also its gradients
 // Whether a convolution or a gradient of one is a matrix product as its operands lie: the call of
 // matmul that does the same, whose operands are in[].
 bool      tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
-size_t    tni_groups_attention_scratch(const tni_call *c);
-tn_status tni_groups_attention(const tni_call *c);  // also its gradient
 size_t    tni_groups_scan_scratch(const tni_call *c);
 tn_status tni_groups_scan(const tni_call *c);
 size_t    tni_groups_arg_reduce_scratch(const tni_call *c);
