@@ -1,7 +1,6 @@
 // Reading formulas: precedence climbing into a list of steps.
 #include "ops/formula.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -32,56 +31,10 @@ static int32_t refuse_word(const reader *r, size_t at, size_t length, const char
 
 // ---- steps -------------------------------------------------------------------------------------
 
-// What the devices compute of numbers, in double; false for ops of bits, which numbers of a formula
-// do not have.
-static bool fold(int op, const double *v, double *y)
+// Whether an op of numbers is a number: not of bits, which numbers of a formula do not have.
+static bool folds(int op)
 {
-    double a = v[0], b = v[1];
-    switch (op) {
-    case TNI_neg: *y = -a; break;
-    case TNI_abs: *y = fabs(a); break;
-    case TNI_sign: *y = (a > 0) - (a < 0); break;
-    case TNI_floor: *y = floor(a); break;
-    case TNI_ceil: *y = ceil(a); break;
-    case TNI_round: *y = rint(a); break;
-    case TNI_trunc: *y = trunc(a); break;
-    case TNI_sqrt: *y = sqrt(a); break;
-    case TNI_rsqrt: *y = 1 / sqrt(a); break;
-    case TNI_reciprocal: *y = 1 / a; break;
-    case TNI_exp: *y = exp(a); break;
-    case TNI_exp2: *y = exp2(a); break;
-    case TNI_expm1: *y = expm1(a); break;
-    case TNI_log: *y = log(a); break;
-    case TNI_log2: *y = log2(a); break;
-    case TNI_log1p: *y = log1p(a); break;
-    case TNI_sin: *y = sin(a); break;
-    case TNI_cos: *y = cos(a); break;
-    case TNI_tan: *y = tan(a); break;
-    case TNI_atan: *y = atan(a); break;
-    case TNI_tanh: *y = tanh(a); break;
-    case TNI_erf: *y = erf(a); break;
-    case TNI_logical_not: *y = a == 0; break;
-    case TNI_add: *y = a + b; break;
-    case TNI_sub: *y = a - b; break;
-    case TNI_mul: *y = a * b; break;
-    case TNI_div: *y = a / b; break;
-    case TNI_pow: *y = pow(a, b); break;
-    case TNI_remainder: *y = a - b * floor(a / b); break;
-    case TNI_floor_divide: *y = floor(a / b); break;
-    case TNI_maximum: *y = a != a || a > b ? a : b; break;
-    case TNI_minimum: *y = a != a || a < b ? a : b; break;
-    case TNI_eq: *y = a == b; break;
-    case TNI_ne: *y = a != b; break;
-    case TNI_lt: *y = a < b; break;
-    case TNI_le: *y = a <= b; break;
-    case TNI_gt: *y = a > b; break;
-    case TNI_ge: *y = a >= b; break;
-    case TNI_logical_and: *y = a != 0 && b != 0; break;
-    case TNI_logical_or: *y = a != 0 || b != 0; break;
-    case TNI_where: *y = a != 0 ? b : v[2]; break;
-    default: return false;
-    }
-    return true;
+    return tni_op_table[op].rule != TNI_BITS && tni_op_table[op].rule != TNI_INTEGER;
 }
 
 static int32_t push(reader *r, tni_formula_step s)
@@ -105,7 +58,7 @@ static int32_t push_number(reader *r, double v)
 static int32_t push_op(reader *r, int op, int n, const int32_t *x)
 {
     tni_formula_step s       = { .op = op, .x = { -1, -1, -1 } };
-    double           v[3]    = { 0 }, y;
+    double           v[3]    = { 0 };
     bool             numbers = true;
     for (int i = 0; i < n; i++) {
         if (x[i] == FAILED) return FAILED;
@@ -114,9 +67,9 @@ static int32_t push_op(reader *r, int op, int n, const int32_t *x)
         numbers &= a->op == TNI_FORMULA_NUMBER;
         v[i] = a->number;
     }
-    if (!numbers || !fold(op, v, &y)) return push(r, s);
+    if (!numbers || !folds(op)) return push(r, s);
     r->f->count -= (size_t)n;
-    return push_number(r, y);
+    return push_number(r, tni_map_f(op, v[0], v[1], v[2]));
 }
 
 // ---- words -------------------------------------------------------------------------------------

@@ -1,0 +1,196 @@
+// Maps of single numbers: the expressions of ops.def, compiled once for double and once for int64. The
+// functions that they name are the host's, not the math prelude's, which the ref device checks by them.
+#include "ops/op_table.h"
+
+#include <math.h>
+
+// ---- functions of the expressions, for both types ----------------------------------------------
+
+static double sign_f(double a)
+{
+    return (a > 0) - (a < 0);
+}
+
+static double max_f(double a, double b)
+{
+    return isnan(a) || a > b ? a : b;
+}
+
+static double min_f(double a, double b)
+{
+    return isnan(a) || a < b ? a : b;
+}
+
+// Whether truncating a / b, of which r is left, went towards 0 from below.
+static bool cut_upwards(double r, double b)
+{
+    return r != 0 && (r < 0) != (b < 0);
+}
+
+static double rem_f(double a, double b)
+{
+    double r = fmod(a, b);
+    return cut_upwards(r, b) ? r + b : r;
+}
+
+// As Python: from the exact remainder, so that a / b rounding up to an integer does no harm.
+static double fdiv_f(double a, double b)
+{
+    if (b == 0) return a / b;
+    double r = fmod(a, b);
+    double q = (a - r) / b - cut_upwards(r, b);
+    double n = floor(q);
+    if (q == 0) return copysign(0, a / b);
+    return q - n > 0.5 ? n + 1 : n;
+}
+
+static int64_t same_i(int64_t a)
+{
+    return a;
+}
+
+static int64_t neg_i(int64_t a)
+{
+    return (int64_t)(0 - (uint64_t)a);
+}
+
+static int64_t abs_i(int64_t a)
+{
+    return a < 0 ? neg_i(a) : a;
+}
+
+static int64_t sign_i(int64_t a)
+{
+    return (a > 0) - (a < 0);
+}
+
+static int64_t max_i(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t min_i(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// The hardware traps on INT64_MIN / -1, so -1 goes apart.
+static int64_t rem_i(int64_t a, int64_t b)
+{
+    if (b == 0 || b == -1) return 0;
+    int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static int64_t fdiv_i(int64_t a, int64_t b)
+{
+    if (b == 0) return 0;
+    if (b == -1) return neg_i(a);
+    int64_t r = a % b;
+    return a / b - (r != 0 && (r < 0) != (b < 0));
+}
+
+static int64_t pow_i(int64_t a, int64_t b)
+{
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    uint64_t x = (uint64_t)a, y = 1;
+    for (; b > 0; b /= 2, x *= x)
+        if (b % 2) y *= x;
+    return (int64_t)y;
+}
+
+// bits is the width that devices shift in: 64 for i64, 32 for everything smaller.
+static int64_t shl_i(int64_t a, int64_t n, int bits)
+{
+    return n < 0 || n >= bits ? 0 : (int64_t)((uint64_t)a << n);
+}
+
+static int64_t shr_i(int64_t a, int64_t n, int bits)
+{
+    return a >> (n < 0 || n >= bits ? 63 : n);
+}
+
+#define CHOOSE(a, f, i) _Generic((a), double : (f), int64_t : (i))
+
+#define m_abs(a)         CHOOSE(a, fabs, abs_i)(a)
+#define m_sign(a)        CHOOSE(a, sign_f, sign_i)(a)
+#define m_floor(a)       CHOOSE(a, floor, same_i)(a)
+#define m_ceil(a)        CHOOSE(a, ceil, same_i)(a)
+#define m_rint(a)        CHOOSE(a, nearbyint, same_i)(a)
+#define m_trunc(a)       CHOOSE(a, trunc, same_i)(a)
+#define m_where(a, b, c) ((a) ? (b) : (c))
+#define m_max(a, b)      CHOOSE(a, max_f, max_i)(a, b)
+#define m_min(a, b)      CHOOSE(a, min_f, min_i)(a, b)
+#define m_relu(a)        m_max(a, 0)
+#define m_rem(a, b)      CHOOSE(a, rem_f, rem_i)(a, b)
+#define m_fdiv(a, b)     CHOOSE(a, fdiv_f, fdiv_i)(a, b)
+#define m_pow(a, b)      CHOOSE(a, pow, pow_i)(a, b)
+#define m_shl(a, n)      shl_i(a, n, bits)
+#define m_shr(a, n)      shr_i(a, n, bits)
+#define m_sqrt(a)        sqrt(a)
+#define m_rsqrt(a)       (1 / sqrt(a))
+#define m_exp(a)         exp(a)
+#define m_exp2(a)        exp2(a)
+#define m_expm1(a)       expm1(a)
+#define m_log(a)         log(a)
+#define m_log2(a)        log2(a)
+#define m_log1p(a)       log1p(a)
+#define m_sin(a)         sin(a)
+#define m_cos(a)         cos(a)
+#define m_tan(a)         tan(a)
+#define m_atan(a)        atan(a)
+#define m_tanh(a)        tanh(a)
+#define m_erf(a)         erf(a)
+
+// ---- the rows ----------------------------------------------------------------------------------
+
+// Which classes are maps by expression.
+#define ROW_UNARY(...)   __VA_ARGS__
+#define ROW_BINARY(...)  __VA_ARGS__
+#define ROW_TERNARY(...) __VA_ARGS__
+#define ROW_CAST(...)
+#define ROW_REDUCE(...)
+#define ROW_SCAN(...)
+#define ROW_SOURCE(...)
+#define ROW_MOVE(...)
+#define ROW_EFFECT(...)
+#define ROW_LIBRARY(...)
+
+// Which rules take floats. (The float ones compile for integers too, and are never asked for.)
+#define FLOATS_ANY(...)     __VA_ARGS__
+#define FLOATS_SAME(...)    __VA_ARGS__
+#define FLOATS_PROMOTE(...) __VA_ARGS__
+#define FLOATS_ARITH(...)   __VA_ARGS__
+#define FLOATS_NUMBER(...)  __VA_ARGS__
+#define FLOATS_REAL(...)    __VA_ARGS__
+#define FLOATS_FLOAT(...)   __VA_ARGS__
+#define FLOATS_TO_BOOL(...) __VA_ARGS__
+#define FLOATS_TO_I64(...)  __VA_ARGS__
+#define FLOATS_ACCUM(...)   __VA_ARGS__
+#define FLOATS_SELECT(...)  __VA_ARGS__
+#define FLOATS_INDEX(...)   __VA_ARGS__
+#define FLOATS_WIDE(...)    __VA_ARGS__
+#define FLOATS_INTEGER(...)
+#define FLOATS_BITS(...)
+
+double tni_map_f(int op, double a, double b, double c)
+{
+    switch (op) {
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
+    ROW_##class(FLOATS_##dtypes(case TNI_##name : return (expr);))
+#include "ops/ops.def"
+#undef OP
+    default: return NAN;
+    }
+}
+
+int64_t tni_map_i(int op, int64_t a, int64_t b, int64_t c, int bits)
+{
+    switch (op) {
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
+    ROW_##class(case TNI_##name : return (int64_t)(expr);)
+#include "ops/ops.def"
+#undef OP
+    default: return 0;
+    }
+}
