@@ -24,14 +24,16 @@ static tn_tensor *divide(const char *op, tn_tensor *d, tn_tensor *var, double ep
 }
 
 // (x - mean) / sqrt(var + eps). What is left of the mean comes off last, one number a row, so that the
-// gradient reads d alone again.
+// gradient reads d alone again. Recorded one by one: compilers differ in which argument of a call they
+// evaluate first, and plans should not.
 static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
 {
     if (!x) return NULL;
     double      n = (double)tni_reduced_count(x, mask);
     tni_moments m = tni_moments_over(x, op, mask, true);
     tn_tensor  *r = inverse(op, tn_div_s(m.squares, n), eps);
-    return tn_sub(tn_mul(m.d, r), tn_mul(tn_div_s(m.sum, n), r));
+    tn_tensor  *y = tn_mul(m.d, r);
+    return tn_sub(y, tn_mul(tn_div_s(m.sum, n), r));
 }
 
 // y w + b in the dtype of x; w and b may be NULL.
