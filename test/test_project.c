@@ -65,6 +65,12 @@ static bool starts(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+static bool is_of_nodes(const char *target)
+{
+    return !strcmp(target, "src/tensor/node.h") || !strcmp(target, "src/tensor/tensor.h") ||
+           !strcmp(target, "src/tensor/context.h") || !strcmp(target, "src/ops/ops.h");
+}
+
 // Why `file` may not include `target`, or NULL.
 static const char *include_fault(const char *file, const char *target)
 {
@@ -80,6 +86,8 @@ static const char *include_fault(const char *file, const char *target)
     if (flow_of(file) < 0 || flow_of(target) < 0)
         return "a folder of src/ without a place in the order";
     if (flow_of(target) > flow_of(file)) return "includes point to earlier folders only";
+    if ((starts(file, "src/device/") || starts(file, "src/kernel/")) && is_of_nodes(target))
+        return "kernels and devices see no nodes: ops/op_table.h has what they may know of ops";
     folder_of(file, 2, a, sizeof a);
     folder_of(target, 2, b, sizeof b);
     if (starts(target, "src/device/") && starts(file, "src/device/") && *a && *b &&

@@ -76,6 +76,8 @@ tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 
+_Static_assert(TNI_OPS <= 8 * sizeof(((tn_ctx *)0)->lacks), "a bit for every op");
+
 // The device of the context does not run a LIBRARY op; and whether that is so.
 static inline void tni_lack(tn_ctx *cx, int op)
 {
