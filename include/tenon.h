@@ -23,10 +23,26 @@
 #define TN_VERSION_MINOR 1
 #define TN_VERSION_PATCH 0
 
+// TN_API marks a function with two call forms that mean the same. tn_add(a, b) in a program is a macro,
+// which hands on the file and line of the call for error messages; the function tn_add, for pointers,
+// other languages and programs that define TN_PLAIN before this header, knows no line. Either way what
+// an op made on its way to its result is gone when it returns. TN_API_PLAIN marks a function that is
+// just that: it makes no tensor, and its errors need no line. tenon/sites.h is made from these marks.
 #if defined(__GNUC__)
-#define TN_API __attribute__((visibility("default")))
+#define TN_API_PLAIN __attribute__((visibility("default")))
 #else
-#define TN_API
+#define TN_API_PLAIN
+#endif
+#define TN_UNPACK(...) __VA_ARGS__
+#ifndef TN_INSIDE
+#define TN_API TN_API_PLAIN
+#define TN_FORM(result, name, params) \
+    TN_API result name##_at(const char *file, int line, TN_UNPACK params);
+#else
+// In Tenon's own sources such a name is the function behind both forms, under a symbol of its own.
+#define TN_PLAIN
+#define TN_API                        __attribute__((visibility("hidden")))
+#define TN_FORM(result, name, params) TN_API result name params __asm__("tni_" #name);
 #endif
 
 #ifdef __cplusplus
@@ -79,9 +95,7 @@ enum { TN_MAX_RANK = 8 };
 #define TN_0D     0, NULL    // the shape of a 0-d tensor
 #define TN_TO_END INT64_MAX  // stop of a slice
 #define TN_ZERO   (-0.0f)    // a real zero in an options struct, where 0 means the default
-#ifndef TN_HERE
-#define TN_HERE __FILE__, __LINE__  // NULL, 0: a call is that of the code around it
-#endif
+#define TN_HERE   __FILE__, __LINE__
 
 // Names for bools whose sense does not show in a call: tn_idx(cx, dir, TN_TEST), tn_sort(x, 0,
 // TN_DESCENDING), tn_sum_axes(x, TN_AXES(0, 1), TN_KEEP_AXES). The first of each pair is false.
@@ -126,16 +140,16 @@ typedef struct {
 } tn_open_opts;
 
 // Opens a context on a device. NULL on failure, with the reason in tn_error_text(NULL).
-TN_API tn_ctx *tn_open(const char *device);
-TN_API tn_ctx *tn_open_with(tn_open_opts o);
+TN_API_PLAIN tn_ctx *tn_open(const char *device);
+TN_API_PLAIN tn_ctx *tn_open_with(tn_open_opts o);
 // Frees the context and everything in it. Closing NULL does nothing; inside a function that a call of
 // the context runs it is an error, and nothing is freed.
-TN_API void tn_close(tn_ctx *cx);
+TN_API_PLAIN void tn_close(tn_ctx *cx);
 // A context moves between threads: one leaves it, another enters it.
-TN_API tn_status tn_ctx_leave(tn_ctx *cx);
-TN_API tn_status tn_ctx_enter(tn_ctx *cx);
+TN_API_PLAIN tn_status tn_ctx_leave(tn_ctx *cx);
+TN_API_PLAIN tn_status tn_ctx_enter(tn_ctx *cx);
 // Starts the sequence of random numbers anew.
-TN_API void tn_seed(tn_ctx *cx, uint64_t seed);
+TN_API_PLAIN void tn_seed(tn_ctx *cx, uint64_t seed);
 
 // Opens a scope: tensors made from here on die when it ends.
 TN_API tn_scope *tn_begin(tn_ctx *cx);
@@ -151,24 +165,24 @@ TN_API void tn_drop(tn_tensor *t);
 
 // The first error since tn_error_clear; cx NULL asks for this thread's slot, which holds errors
 // that no context could take, such as why tn_open failed.
-TN_API tn_status   tn_error(const tn_ctx *cx);
-TN_API const char *tn_error_text(const tn_ctx *cx);  // "" when none
-TN_API void        tn_error_clear(tn_ctx *cx);
+TN_API_PLAIN tn_status   tn_error(const tn_ctx *cx);
+TN_API_PLAIN const char *tn_error_text(const tn_ctx *cx);  // "" when none
+TN_API_PLAIN void        tn_error_clear(tn_ctx *cx);
 // Writes a text from outside, as a name in a file or a path, so that it can be printed: control
 // characters and what is not UTF-8 as \xNN, characters that are not seen or change the order of others
 // as \u{NNNN}. Cut to fit into room bytes, with a 0 at the end; returns the bytes of text it took. Error
 // texts are written so already.
-TN_API size_t tn_escape(char *to, size_t room, const char *text);
+TN_API_PLAIN size_t tn_escape(char *to, size_t room, const char *text);
 // Reports an error of a user's own layer or op, as the built-in ones do. Returns NULL.
 TN_API void *tn_error_set(tn_ctx *cx, tn_status code, const char *text);
 // Replaces the handler; NULL is silent.
-TN_API void tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
+TN_API_PLAIN void tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
 // A warning is about a call that works and is likely a mistake, as a loss whose prediction and target stretch
 // each other. The first of a context goes to this handler, as a fault whose code is TN_OK; NULL is
 // silent. Without a call of this it is printed where errors are, that is until a program has a handler.
-TN_API void        tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
-TN_API const char *tn_status_name(tn_status s);
-TN_API const char *tn_version(void);
+TN_API_PLAIN void        tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
+TN_API_PLAIN const char *tn_status_name(tn_status s);
+TN_API_PLAIN const char *tn_version(void);
 
 // ---- tensors -----------------------------------------------------------------------------------
 
@@ -214,19 +228,19 @@ TN_API tn_tensor *tn_randperm(tn_ctx *cx, int64_t n);
 TN_API tn_tensor *tn_bernoulli(tn_tensor *p);
 
 // A copy in another context (or the same), with no history.
-TN_API tn_tensor  *tn_copy_to(tn_ctx *cx, tn_tensor *t);
-TN_API tn_ctx     *tn_ctx_of(const tn_tensor *t);
-TN_API tn_dtype    tn_dtype_of(const tn_tensor *t);
-TN_API const char *tn_dtype_name(tn_dtype dt);  // "f32"
-TN_API int         tn_rank(const tn_tensor *t);
-TN_API int64_t     tn_size(const tn_tensor *t, int axis);    // axis may be negative; -1 on error
-TN_API int64_t     tn_stride(const tn_tensor *t, int axis);  // in elements
-TN_API int64_t     tn_offset(const tn_tensor *t);            // in elements, from the store's start
-TN_API int64_t     tn_count(const tn_tensor *t);
-TN_API bool        tn_is_view(const tn_tensor *t);  // shares its store with the tensor it came from
-TN_API bool        tn_is_contiguous(const tn_tensor *t);
-TN_API const char *tn_name(const tn_tensor *t);  // "" when none
-TN_API tn_tensor  *tn_set_name(tn_tensor *t, const char *name);
+TN_API tn_tensor        *tn_copy_to(tn_ctx *cx, tn_tensor *t);
+TN_API_PLAIN tn_ctx     *tn_ctx_of(const tn_tensor *t);
+TN_API_PLAIN tn_dtype    tn_dtype_of(const tn_tensor *t);
+TN_API_PLAIN const char *tn_dtype_name(tn_dtype dt);  // "f32"
+TN_API_PLAIN int         tn_rank(const tn_tensor *t);
+TN_API_PLAIN int64_t tn_size(const tn_tensor *t, int axis);    // axis may be negative; -1 on error
+TN_API_PLAIN int64_t tn_stride(const tn_tensor *t, int axis);  // in elements
+TN_API_PLAIN int64_t tn_offset(const tn_tensor *t);  // in elements, from the store's start
+TN_API_PLAIN int64_t tn_count(const tn_tensor *t);
+TN_API_PLAIN bool tn_is_view(const tn_tensor *t);  // shares its store with the tensor it came from
+TN_API_PLAIN bool tn_is_contiguous(const tn_tensor *t);
+TN_API_PLAIN const char *tn_name(const tn_tensor *t);  // "" when none
+TN_API tn_tensor        *tn_set_name(tn_tensor *t, const char *name);
 
 // Reading waits for the value.
 TN_API double  tn_item(tn_tensor *t);      // of a one-element tensor; NaN on error
@@ -573,10 +587,10 @@ TN_API tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
 // ---- autograd ----------------------------------------------------------------------------------
 
 // Turns recording for gradients on or off; returns the mode before.
-TN_API bool tn_grad_mode(tn_ctx *cx, bool on);
+TN_API_PLAIN bool tn_grad_mode(tn_ctx *cx, bool on);
 // Makes t a leaf, in which tn_backward deposits gradients, or (off) no leaf any more. Returns t.
 TN_API tn_tensor *tn_requires_grad(tn_tensor *t, bool on);
-TN_API bool       tn_needs_grad(const tn_tensor *t);  // a leaf, or made from one
+TN_API_PLAIN bool tn_needs_grad(const tn_tensor *t);  // a leaf, or made from one
 // Adds the gradient of y, weighed by gy (NULL: 1, for a one-element y), to every leaf it was made
 // from.
 TN_API tn_status tn_backward(tn_tensor *y, tn_tensor *gy);
@@ -587,7 +601,7 @@ TN_API tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *
                          tn_tensor *const *gy, tn_tensor **gx);
 // A leaf's gradient: the same handle for the leaf's life, zeros while there is none.
 TN_API tn_tensor *tn_grad_of(tn_tensor *x);
-TN_API bool       tn_has_grad(const tn_tensor *x);
+TN_API_PLAIN bool tn_has_grad(const tn_tensor *x);
 TN_API void       tn_zero_grad(tn_tensor *x);
 // Compares the gradients of f at the f64 tensors x with finite differences. TN_OK when they agree.
 TN_API tn_status tn_gradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *user), int n,
@@ -662,10 +676,10 @@ typedef struct {
     bool available;
 } tn_device_desc;
 // Device i of this build and machine, i from 0; name NULL past the last.
-TN_API tn_device_desc tn_device_info(int i);
-TN_API int            tn_devices(void);
+TN_API_PLAIN tn_device_desc tn_device_info(int i);
+TN_API_PLAIN int            tn_devices(void);
 // Writes what was found, where, and what is missing.
-TN_API void tn_doctor(FILE *f);
+TN_API_PLAIN void tn_doctor(FILE *f);
 
 typedef struct {
     int64_t bytes, peak;  // tensor memory now, and at most
@@ -680,7 +694,7 @@ typedef struct {
                    // those in use, at most twice what was in use lately, and 64 MiB
     int64_t returned;  // bytes that lay free and were given back to the device
 } tn_stats;
-TN_API tn_stats tn_stats_get(const tn_ctx *cx);
+TN_API_PLAIN tn_stats tn_stats_get(const tn_ctx *cx);
 
 // Plans everything pending as tn_eval would, and prints the plan; runs nothing and changes nothing.
 // First "N kernels, X bytes moved, Y at least" (N counts generated kernels and calls of a library or

@@ -263,7 +263,7 @@ static bool settings_ok(tn_ctx *cx, const tn_gpt2_opts *o)
     return !*text;
 }
 
-tn_layer *(tn_gpt2)(tn_ctx *cx, tn_gpt2_opts o)
+tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o)
 {
     o           = with_defaults(o);
     tn_layer *l = settings_ok(cx, &o) ? tni_model_part(cx, run_gpt2, sizeof(gpt2)) : NULL;

@@ -1,7 +1,7 @@
 // A small convolutional network for 28 x 28 images of one channel.
-#include <tenon/models.h>
+#include "part.h"
 
-tn_layer *(tn_lenet)(tn_ctx *cx)
+tn_layer *tn_lenet(tn_ctx *cx)
 {
     tn_layer *step[] = {
         tn_nn_conv2d(cx, 1, 32, 3),  // (B, 32, 26, 26)

@@ -1,6 +1,7 @@
 // The multi-layer perceptron: linear layers with relu between.
+#include "part.h"
+
 #include <stdio.h>
-#include <tenon/models.h>
 
 // Gives a sequence its next layer. False, reported, on failure.
 static bool append(tn_layer *net, int at, tn_layer *l)
@@ -12,7 +13,7 @@ static bool append(tn_layer *net, int at, tn_layer *l)
     return false;
 }
 
-tn_layer *(tn_mlp)(tn_ctx *cx, int n, const int64_t *sizes)
+tn_layer *tn_mlp(tn_ctx *cx, int n, const int64_t *sizes)
 {
     if (n < 2 || !sizes)
         return tn_error_set(cx, TN_EARG, "mlp: it needs at least the sizes of input and output");

@@ -1,7 +1,16 @@
-// What the models' own layers share.
+// What the models share. Their calls have no lines of their own: an error names the line of the user's call
+// that makes or runs the network.
 #ifndef TNI_MODELS_PART_H
 #define TNI_MODELS_PART_H
 
+#define TN_PLAIN
+#include <tenon.h>
+
+// The names of models.h are here the functions behind its call forms, as those of tenon.h are in src/.
+#undef TN_API
+#undef TN_FORM
+#define TN_API                        __attribute__((visibility("hidden")))
+#define TN_FORM(result, name, params) TN_API result name params __asm__("tni_" #name);
 #include <tenon/models.h>
 
 // A layer that runs f over a zeroed struct of so many bytes, tn_layer_self of it. NULL, reported,

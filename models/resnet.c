@@ -163,7 +163,7 @@ static void add_stem(tn_layer *l, const plan *p, int64_t channels, int64_t width
     if (!p->cifar) add(l, "maxpool", tn_nn_max_pool2d_with(cx, 3, 3, pool));
 }
 
-tn_layer *(tn_resnet)(tn_ctx *cx, tn_resnet_opts o)
+tn_layer *tn_resnet(tn_ctx *cx, tn_resnet_opts o)
 {
     static const char *const names[MAX_STAGES] = { "layer1", "layer2", "layer3", "layer4" };
 

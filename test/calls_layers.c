@@ -151,7 +151,7 @@ CALL(layer_free)
 
 // ---- ready-made layers
 
-static tn_nn_conv_opts conv_of(const call_args *k)
+static tn_nn_conv_opts conv_layer_of(const call_args *k)
 {
     return (tn_nn_conv_opts){ { k->i }, { k->j }, { k->i }, k->j, k->i & 1 };
 }
@@ -173,7 +173,7 @@ CALL(nn_conv1d)
 }
 CALL(nn_conv1d_with)
 {
-    return run(tn_nn_conv1d_with(k->cx, 3, k->i, k->j, conv_of(k)), k);
+    return run(tn_nn_conv1d_with(k->cx, 3, k->i, k->j, conv_layer_of(k)), k);
 }
 CALL(nn_conv2d)
 {
@@ -181,7 +181,7 @@ CALL(nn_conv2d)
 }
 CALL(nn_conv2d_with)
 {
-    return run(tn_nn_conv2d_with(k->cx, 2, k->j, k->i, 1, conv_of(k)), k);
+    return run(tn_nn_conv2d_with(k->cx, 2, k->j, k->i, 1, conv_layer_of(k)), k);
 }
 CALL(nn_batch_norm)
 {

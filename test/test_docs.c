@@ -93,99 +93,28 @@ static void the_page_of_ops_is_up_to_date(void)
     free(have);
 }
 
-// ---- the interface and its call-site forms
+// ---- the interface and its call forms
 
-// Functions that cannot fail, or have no call site worth naming.
-static const char *const plain[] = {
-    "tn_open",         "tn_open_with",     "tn_close",          "tn_ctx_leave",
-    "tn_ctx_enter",    "tn_seed",          "tn_error",          "tn_error_text",
-    "tn_escape",       "tn_error_clear",   "tn_on_error",       "tn_on_warning",
-    "tn_status_name",  "tn_version",       "tn_ctx_of",         "tn_dtype_of",
-    "tn_dtype_name",   "tn_rank",          "tn_size",           "tn_stride",
-    "tn_offset",       "tn_count",         "tn_is_view",        "tn_is_contiguous",
-    "tn_name",         "tn_grad_mode",     "tn_needs_grad",     "tn_has_grad",
-    "tn_device_info",  "tn_devices",       "tn_doctor",         "tn_stats_get",
-    "tn_layer_self",   "tn_layer_ctx",     "tn_layer_training", "tn_layer_count",
-    "tn_optim_lr",     "tn_optim_updates", "tn_data_info",      "tn_data_count",
-    "tn_data_batches", "tn_data_schema",   "tn_data_class",     "tn_data_row",
-    "tn_data_cursor",  "tn_bpe_count",     "tn_file_count",     "tn_file_info",
-    "tn_file_name",    "tn_file_meta",     "tn_file_meta_key",
-};
-
-static bool is_plain(const char *name)
+// Whether one of the headers that tools/sites.sh writes is what it writes now.
+static void check_made(const char *folder, const char *name)
 {
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        if (!strcmp(plain[i], name)) return true;
-    return false;
+    char command[512], out[256];
+    snprintf(command, sizeof command, "cmp '%s/%s' include/tenon/%s", folder, name, name);
+    test_that(tree_run(command, out, sizeof out) == 0,
+              "include/tenon/%s is stale: run `make sites`", name);
 }
 
-static bool is_name(char c)
+// So no function that the public headers declare lacks its two forms.
+static void the_call_forms_are_made_from_the_declarations(void)
 {
-    return isalnum((unsigned char)c) || c == '_';
-}
-
-// Copies the next name that begins with tn_ and is followed by "(", and returns where it ends; NULL
-// when there is none.
-static const char *next_function(const char *s, char *name, size_t size)
-{
-    for (; (s = strstr(s, "tn_")) != NULL; s += 3) {
-        size_t n = 0;
-        if (s[-1] != ' ' && s[-1] != '*') continue;
-        while (is_name(s[n])) n++;
-        if (s[n] != '(' || n >= size) continue;
-        memcpy(name, s, n);
-        name[n] = 0;
-        return s + n;
-    }
-    return NULL;
-}
-
-// The public header as the compiler sees it, without the call-site forms.
-static char *declarations(void)
-{
-    enum { ROOM = 1 << 20 };
-    char *text = malloc(ROOM);
-    if (text && tree_run("echo '#include <tenon.h>' |"
-                         " '" TN_CC "' -std=c11 -E -P -DTN_PLAIN -DTENON_SITES_H -Iinclude -x c - |"
-                         " grep '__attribute__' | sed 's/typedef.*//'",
-                         text, ROOM) == 0)
-        return text;
-    free(text);
-    return NULL;
-}
-
-static bool has_row(const char *table, const char *name)
-{
-    char row[256];
-    snprintf(row, sizeof row, "(%s, ", name);  // TN_OP and TN_DO
-    if (strstr(table, row)) return true;
-    snprintf(row, sizeof row, ", %s, ", name);  // TN_CALL
-    return strstr(table, row) != NULL;
-}
-
-static void every_function_that_can_fail_has_a_call_site_form(void)
-{
-    char *text  = declarations();
-    char *table = tree_read("include/tenon/sites.def", NULL);
-    char *forms = tree_read("include/tenon/sites.h", NULL);
-    int   count = 0;
-    if (CHECK(text && table && forms)) {
-        char name[128], macro[400], form[400];
-        for (const char *s = text; (s = next_function(s, name, sizeof name)) != NULL;) {
-            size_t n = strlen(name);
-            if (is_plain(name) || (n > 3 && !strcmp(name + n - 3, "_at"))) continue;
-            snprintf(macro, sizeof macro, "#define %s(", name);
-            snprintf(form, sizeof form, " %s_at(TN_HERE, ", name);
-            test_that(has_row(table, name), "%s has no row in include/tenon/sites.def", name);
-            test_that(strstr(forms, macro) && strstr(forms, form),
-                      "%s has no macro in include/tenon/sites.h", name);
-            count++;
-        }
-        CHECK(count > 200);
-    }
-    free(text);
-    free(table);
-    free(forms);
+    char dir[] = "/tmp/tenon-test-XXXXXX", command[512], out[1024];
+    if (!CHECK(mkdtemp(dir) != NULL)) return;
+    snprintf(command, sizeof command, "tools/sites.sh '%s' 2>&1", dir);
+    test_that(tree_run(command, out, sizeof out) == 0, "tools/sites.sh: %s", out);
+    check_made(dir, "sites.h");
+    check_made(dir, "models_sites.h");
+    snprintf(command, sizeof command, "rm -r '%s'", dir);
+    tree_run(command, out, sizeof out);
 }
 
 // ---- links
@@ -287,7 +216,7 @@ static void a_build_with_sanitizers_lands_where_contributing_says(void)
 const test_case tests_docs[] = {
     TEST(a_build_with_sanitizers_lands_where_contributing_says),
     TEST(the_page_of_ops_is_up_to_date),
-    TEST(every_function_that_can_fail_has_a_call_site_form),
+    TEST(the_call_forms_are_made_from_the_declarations),
     TEST(every_link_of_a_page_leads_somewhere),
     TEST(every_page_of_docs_is_in_its_index),
     TEST(every_environment_variable_is_in_the_readme),

@@ -87,18 +87,18 @@ static void the_library_is_under_3_megabytes(void)
 
 // The flags of CMakeLists.txt, and for every source the include folders it is built with. The files of
 // test/headers are put aside: they need those of NVIDIA.
-#define SYNTAX_CHECK                                                                               \
-    "set -e\n"                                                                                     \
-    "flags='-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Werror -fwrapv -Iinclude "   \
-    "-Isrc -DTN_SOURCE_DIR=\"\" -DTN_BUILD_DIR=\"\" -DTN_CC=\"\" -DTN_SANITIZE=\"\"'\n"            \
-    "all=$(find src models cli test bench examples -name '*.c' 2>/dev/null | sort)\n"              \
-    "core=$(echo \"$all\" | grep '^src/' | grep -v '_avx[0-9]*\\.c$')\n"                           \
-    "plain=$(echo \"$all\" | grep -v '^src/' | grep -v '^test/headers/')\n"                        \
-    "real=$(echo \"$all\" | grep '^test/headers/')\n"                                              \
-    "avx=$(echo \"$all\" | grep '_avx[0-9]*\\.c$') || avx=\n"                                      \
-    "echo $core | xargs -P 4 -n 8 $cc $flags -DTN_PLAIN -fsyntax-only\n"                           \
-    "echo $plain | xargs -P 4 -n 8 $cc $flags -fsyntax-only\n"                                     \
-    "[ -z \"$avx\" ] || [ $(uname -m) != x86_64 ] || echo $avx | xargs -n 8 $cc $flags -DTN_PLAIN" \
+#define SYNTAX_CHECK                                                                                \
+    "set -e\n"                                                                                      \
+    "flags='-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Werror -fwrapv -Iinclude "    \
+    "-Isrc -DTN_SOURCE_DIR=\"\" -DTN_BUILD_DIR=\"\" -DTN_CC=\"\" -DTN_SANITIZE=\"\"'\n"             \
+    "all=$(find src models cli test bench examples -name '*.c' 2>/dev/null | sort)\n"               \
+    "core=$(echo \"$all\" | grep '^src/' | grep -v '_avx[0-9]*\\.c$')\n"                            \
+    "plain=$(echo \"$all\" | grep -v '^src/' | grep -v '^test/headers/')\n"                         \
+    "real=$(echo \"$all\" | grep '^test/headers/')\n"                                               \
+    "avx=$(echo \"$all\" | grep '_avx[0-9]*\\.c$') || avx=\n"                                       \
+    "echo $core | xargs -P 4 -n 8 $cc $flags -DTN_INSIDE -fsyntax-only\n"                           \
+    "echo $plain | xargs -P 4 -n 8 $cc $flags -fsyntax-only\n"                                      \
+    "[ -z \"$avx\" ] || [ $(uname -m) != x86_64 ] || echo $avx | xargs -n 8 $cc $flags -DTN_INSIDE" \
     " -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -fsyntax-only\n"
 
 // Where no headers of NVIDIA are installed, the files that need them are the only ones not looked at.
@@ -142,6 +142,52 @@ static void the_header_is_one_for_cpp_too(void)
              "END\n"
              "g++ -Wall -Wextra -Werror -Iinclude -fsyntax-only $at/header.cpp\n"
              "rm -r $at\n");
+}
+
+// ---- call forms
+
+// A program in C or C++ that calls a composed op in both ways; what it leaves are its two tensors.
+static const char forms[] = "#include <tenon.h>\n"
+                            "int main(void)\n"
+                            "{\n"
+                            "    tn_tensor *(*f)(tn_tensor *) = tn_gelu;\n"
+                            "    tn_ctx    *cx = tn_open(\"cpu\");\n"
+                            "    tn_tensor *x  = tn_zeros(cx, TN_F32, TN_SHAPE(2));\n"
+                            "    tn_eval_of(x);\n"
+                            "    for (int i = 0; i < 1000; i++) tn_drop(tn_gelu(x));\n"
+                            "    int64_t called = tn_stats_get(cx).nodes;\n"
+                            "    for (int i = 0; i < 1000; i++) tn_drop(f(x));\n"
+                            "    int64_t pointed = tn_stats_get(cx).nodes;\n"
+                            "    printf(\"%d and %d nodes\", (int)called, (int)pointed);\n"
+                            "    tn_close(cx);\n"
+                            "    return called == 1 && pointed == 1 ? 0 : 3;\n"
+                            "}\n";
+
+static void leaves_no_temporaries(const char *compiler, const char *source)
+{
+    char script[4096];
+    snprintf(script, sizeof script,
+             "set -e; at=$(mktemp -d); trap 'rm -r $at' EXIT\n"
+             "cat > $at/%s <<'END'\n%sEND\n"
+             "%s -Iinclude $at/%s -o $at/forms '" LIBRARY "' -Wl,-rpath,'" TN_BUILD_DIR "'\n"
+             "$at/forms\n",
+             source, forms, compiler, source);
+    must_run(script);
+}
+
+static void macros_pointers_and_plain_calls_leave_no_temporaries(void)
+{
+    if (is_sanitized()) SKIP("the program would need the sanitizer too");
+    leaves_no_temporaries("'" TN_CC "' -std=c11", "forms.c");
+    leaves_no_temporaries("'" TN_CC "' -std=c11 -DTN_PLAIN", "forms.c");
+}
+
+static void in_cpp_too(void)
+{
+    if (is_sanitized()) SKIP("the program would need the sanitizer too");
+    if (!tree_has("g++")) SKIP("g++ is not installed");
+    leaves_no_temporaries("g++", "forms.cpp");
+    leaves_no_temporaries("g++ -DTN_PLAIN", "forms.cpp");
 }
 
 // ---- an installed Tenon
@@ -252,6 +298,8 @@ const test_case tests_install[] = {
     TEST(gcc_gives_no_warning),
     TEST(clang_gives_no_warning),
     TEST(the_header_is_one_for_cpp_too),
+    TEST(macros_pointers_and_plain_calls_leave_no_temporaries),
+    TEST(in_cpp_too),
     TEST(a_program_builds_with_pkg_config),
     TEST(a_program_builds_with_find_package),
     TEST(the_installed_tool_finds_its_library),

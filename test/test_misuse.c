@@ -44,16 +44,13 @@ static const call *find_call(const char *name)
     return c;
 }
 
-static void every_function_of_sites_def_has_a_case(void)
+static void every_function_of_sites_h_has_a_case(void)
 {
     static const char *const names[] = {
 #define TN_OP(name, params, args)           #name,
 #define TN_CALL(result, name, params, args) #name,
 #define TN_DO(name, params, args)           #name,
-#include "tenon/sites.def"
-#undef TN_OP
-#undef TN_CALL
-#undef TN_DO
+#include "tenon/sites.h"
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         test_case_result(find_call(names[i]) != NULL, "%s has no row in the table of calls",
@@ -855,7 +852,7 @@ static void a_closed_context_is_an_error(void)
 #endif
 
 const test_case tests_misuse[] = {
-    TEST(every_function_of_sites_def_has_a_case),
+    TEST(every_function_of_sites_h_has_a_case),
     TEST(every_function_of_the_headers_has_a_case),
     TEST(every_function_takes_null),
     TEST(every_op_names_itself_when_its_input_is_null),

@@ -37,12 +37,12 @@ TN_API tn_layer  *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params);
 TN_API tn_tensor *tn_forward(tn_layer *l, tn_tensor *x);
 // Fills y with the outputs, all or, on failure, none: NULL. x and y may overlap. A layer of one input
 // and one output runs by either call.
-TN_API tn_status tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
-TN_API void     *tn_layer_self(const tn_layer *l);
-TN_API tn_ctx   *tn_layer_ctx(const tn_layer *l);
+TN_API tn_status     tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
+TN_API_PLAIN void   *tn_layer_self(const tn_layer *l);
+TN_API_PLAIN tn_ctx *tn_layer_ctx(const tn_layer *l);
 // Training mode (the default) or evaluation: dropout, batch statistics. Of the layer and all below.
-TN_API void tn_layer_train(tn_layer *l, bool on);
-TN_API bool tn_layer_training(const tn_layer *l);
+TN_API void       tn_layer_train(tn_layer *l, bool on);
+TN_API_PLAIN bool tn_layer_training(const tn_layer *l);
 // Frozen parameters take no gradient.
 TN_API void tn_layer_freeze(tn_layer *l, bool on);
 // Casts parameters and float buffers; for f64 or half precision. Before an optimizer is made.
@@ -54,7 +54,8 @@ TN_API tn_layer *tn_layer_find_child(tn_layer *l, const char *name);
 // Calls f for every parameter and buffer with its full name, in order; tied ones once.
 TN_API tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
                                void     *user);
-TN_API int64_t   tn_layer_count(const tn_layer *l);  // elements of all parameters, tied ones once
+TN_API_PLAIN int64_t
+tn_layer_count(const tn_layer *l);  // elements of all parameters, tied ones once
 // Prints a table: layer, output shape, parameters. x runs through the layer as in evaluation, without
 // gradients, and nothing is computed; modes and random numbers are as before afterwards.
 TN_API tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f);

@@ -39,18 +39,7 @@ typedef struct {
 // of the names and hold the masks: tn_load_opts .add_prefix = "transformer.", .ignore = "*.attn.bias".
 TN_API tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o);
 
-// The call-site forms, as in sites.h.
-#define TN_CALL(result, name, params, args) \
-    TN_API result name##_at(const char *file, int line, TN_UNPACK params);
-#include "models.def"
-#undef TN_CALL
-
-#ifndef TN_PLAIN
-#define tn_mlp(...)    tn_mlp_at(TN_HERE, __VA_ARGS__)
-#define tn_lenet(...)  tn_lenet_at(TN_HERE, __VA_ARGS__)
-#define tn_resnet(...) tn_resnet_at(TN_HERE, __VA_ARGS__)
-#define tn_gpt2(...)   tn_gpt2_at(TN_HERE, __VA_ARGS__)
-#endif
+#include "models_sites.h"
 
 #ifdef __cplusplus
 }

@@ -82,13 +82,13 @@ TN_API void      tn_optim_zero_grad(tn_optim *o);
 // Scales the gradients so that their common norm is at most max; the norm before, not yet computed.
 TN_API tn_tensor *tn_optim_clip_norm(tn_optim *o, double max);
 // Cuts every element of the gradients to -max .. max.
-TN_API tn_status tn_optim_clip_value(tn_optim *o, double max);
-TN_API double    tn_optim_lr(const tn_optim *o);           // of the next update, by the schedule
-TN_API void      tn_optim_set_lr(tn_optim *o, double lr);  // before the schedule
+TN_API tn_status    tn_optim_clip_value(tn_optim *o, double max);
+TN_API_PLAIN double tn_optim_lr(const tn_optim *o);           // of the next update, by the schedule
+TN_API void         tn_optim_set_lr(tn_optim *o, double lr);  // before the schedule
 // Another schedule for the same count of updates: a run that is made longer.
-TN_API tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s);
-TN_API int64_t   tn_optim_updates(const tn_optim *o);
-TN_API void      tn_optim_free(tn_optim *o);
+TN_API tn_status     tn_optim_set_schedule(tn_optim *o, tn_schedule s);
+TN_API_PLAIN int64_t tn_optim_updates(const tn_optim *o);
+TN_API void          tn_optim_free(tn_optim *o);
 
 // ---- data --------------------------------------------------------------------------------------
 
@@ -176,16 +176,16 @@ typedef struct {
     int64_t  classes;               // of y, 0 where it is not a class
     int64_t  skipped;               // rows of a table that were left out, for missing cells
 } tn_data_desc;
-TN_API tn_data_desc tn_data_info(const tn_data *d);
-TN_API int64_t      tn_data_count(const tn_data *d);
-TN_API int64_t      tn_data_batches(const tn_data *d, int64_t n);  // in an epoch
+TN_API_PLAIN tn_data_desc tn_data_info(const tn_data *d);
+TN_API_PLAIN int64_t      tn_data_count(const tn_data *d);
+TN_API_PLAIN int64_t      tn_data_batches(const tn_data *d, int64_t n);  // in an epoch
 // Columns and categories as JSON, for tn_csv_opts.schema; "" where there are none.
-TN_API const char *tn_data_schema(const tn_data *d);
+TN_API_PLAIN const char *tn_data_schema(const tn_data *d);
 // The name of class i of y, NULL where it has none.
-TN_API const char *tn_data_class(const tn_data *d, int64_t i);
+TN_API_PLAIN const char *tn_data_class(const tn_data *d, int64_t i);
 // The row of its table that item i is, from 0, counting those that were left out; else i. -1 past the
 // last.
-TN_API int64_t tn_data_row(const tn_data *d, int64_t i);
+TN_API_PLAIN int64_t tn_data_row(const tn_data *d, int64_t i);
 // Order: shuffled by seed (the default, by the context's), or as it is.
 TN_API tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed);
 TN_API tn_status tn_data_drop_last(tn_data *d, bool on);  // no short batches
@@ -204,7 +204,7 @@ typedef struct {
     uint64_t seed;
     int64_t  epoch, index;
 } tn_cursor;
-TN_API tn_cursor tn_data_cursor(const tn_data *d);
+TN_API_PLAIN tn_cursor tn_data_cursor(const tn_data *d);
 // Epochs go up to 2^62 - 1, the index to the last item.
 TN_API tn_status tn_data_seek(tn_data *d, tn_cursor c);
 TN_API tn_status tn_data_rewind(tn_data *d);  // to the start of epoch 0
@@ -212,8 +212,8 @@ TN_API void      tn_data_free(tn_data *d);
 
 // GPT-2's tokenizer, from two files: vocab is its vocab.bpe, which Hugging Face calls merges.txt,
 // encoder its encoder.json, there vocab.json. Belongs to the context.
-TN_API tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder);
-TN_API int64_t tn_bpe_count(const tn_bpe *b);
+TN_API tn_bpe       *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder);
+TN_API_PLAIN int64_t tn_bpe_count(const tn_bpe *b);
 // Tokens of a text into ids (at most room); their number, also where there is less room; -1 on error.
 TN_API int64_t tn_bpe_encode(tn_bpe *b, const char *text, int64_t bytes, int64_t *ids,
                              int64_t room);
@@ -224,8 +224,8 @@ TN_API void    tn_bpe_free(tn_bpe *b);
 // ---- files -------------------------------------------------------------------------------------
 
 // A safetensors file (or the index.json of several), or an npy file (one tensor, named "").
-TN_API tn_file *tn_file_open(tn_ctx *cx, const char *path);
-TN_API int      tn_file_count(const tn_file *f);
+TN_API tn_file  *tn_file_open(tn_ctx *cx, const char *path);
+TN_API_PLAIN int tn_file_count(const tn_file *f);
 typedef struct {
     const char *name;   // NULL past the last
     const char *dtype;  // as the file spells it
@@ -233,12 +233,13 @@ typedef struct {
     int64_t     size[TN_MAX_RANK];
     int64_t     bytes;
 } tn_file_desc;
-TN_API tn_file_desc tn_file_info(const tn_file *f, int i);
-TN_API const char  *tn_file_name(const tn_file *f, int i);
-TN_API tn_tensor   *tn_file_tensor(tn_file *f, const char *name);
-TN_API const char  *tn_file_meta(const tn_file *f, const char *key);  // NULL where there is none
-TN_API const char  *tn_file_meta_key(const tn_file *f, int i);        // NULL past the last
-TN_API void         tn_file_free(tn_file *f);
+TN_API_PLAIN tn_file_desc tn_file_info(const tn_file *f, int i);
+TN_API_PLAIN const char  *tn_file_name(const tn_file *f, int i);
+TN_API tn_tensor         *tn_file_tensor(tn_file *f, const char *name);
+TN_API_PLAIN const char  *tn_file_meta(const tn_file *f,
+                                       const char    *key);              // NULL where there is none
+TN_API_PLAIN const char  *tn_file_meta_key(const tn_file *f, int i);  // NULL past the last
+TN_API void               tn_file_free(tn_file *f);
 // Writes n tensors as safetensors; meta: nmeta pairs of key and value. The file appears whole or
 // not at all.
 TN_API tn_status  tn_file_write(tn_ctx *cx, const char *path, int n, const char *const *names,

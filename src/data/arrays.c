@@ -74,7 +74,7 @@ static int64_t count_classes(const arrays *a)
     return largest + 1;
 }
 
-static tn_data *make_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
+tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
     if (!tni_ctx_ok(cx, "arrays") || !arrays_ok(cx, n, fields)) return NULL;
     arrays *a = tni_zalloc(&cx->heap, sizeof *a);
@@ -86,14 +86,6 @@ static tn_data *make_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
         if (!take_field(cx, a, f, fields[f])) return free_arrays(&cx->heap, &a->source), NULL;
     a->source.classes = count_classes(a);
     return tni_data_make(cx, "arrays", &a->source);
-}
-
-tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
-{
-    tni_enter();
-    tn_data *d = make_arrays(cx, n, fields);
-    tni_leave(false, NULL);
-    return d;
 }
 
 // ---- a user's function -------------------------------------------------------------------------
@@ -152,7 +144,7 @@ static bool copy_names(tni_heap *h, callback *c)
     return c->class_names != NULL;
 }
 
-static tn_data *make_callback(tn_ctx *cx, tn_dataset_def def)
+tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
 {
     if (!tni_ctx_ok(cx, "dataset")) return NULL;
     if (!def.get) return tni_fail(cx, TN_EARG, "dataset: the function get is NULL");
@@ -174,12 +166,4 @@ static tn_data *make_callback(tn_ctx *cx, tn_dataset_def def)
                               .free        = free_callback };
     memcpy(c->source.field, def.field, sizeof def.field);
     return tni_data_make(cx, "dataset", &c->source);
-}
-
-tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
-{
-    tni_enter();
-    tn_data *d = make_callback(cx, def);
-    tni_leave(false, NULL);
-    return d;
 }

@@ -140,7 +140,7 @@ static void free_bpe(tni_thing *t)
     tni_free(h, b);
 }
 
-static tn_bpe *open_bpe(tn_ctx *cx, const char *vocab, const char *encoder)
+tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
 {
     if (!tni_ctx_ok(cx, "bpe")) return NULL;
     tn_bpe *b = tni_zalloc(&cx->heap, sizeof *b);
@@ -149,14 +149,6 @@ static tn_bpe *open_bpe(tn_ctx *cx, const char *vocab, const char *encoder)
     if (tni_bpe_load(b, vocab, encoder)) return b;
     tn_bpe_free(b);
     return NULL;
-}
-
-tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
-{
-    tni_enter();
-    tn_bpe *b = open_bpe(cx, vocab, encoder);
-    tni_leave(false, NULL);
-    return b;
 }
 
 void tn_bpe_free(tn_bpe *b)

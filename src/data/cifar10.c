@@ -77,7 +77,7 @@ static bool add_files(tn_ctx *cx, cifar *c, const char *dir, bool test)
     return true;
 }
 
-static tn_data *open_folder(tn_ctx *cx, const char *dir, bool test)
+tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test)
 {
     if (!tni_ctx_ok(cx, "cifar10") || !tni_folder_ok(cx, "cifar10", dir)) return NULL;
     cifar *c = tni_zalloc(&cx->heap, sizeof *c);
@@ -92,12 +92,4 @@ static tn_data *open_folder(tn_ctx *cx, const char *dir, bool test)
     if (add_files(cx, c, dir, test)) return tni_data_make(cx, "cifar10", &c->source);
     free_cifar(&cx->heap, &c->source);
     return NULL;
-}
-
-tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test)
-{
-    tni_enter();
-    tn_data *d = open_folder(cx, dir, test);
-    tni_leave(false, NULL);
-    return d;
 }

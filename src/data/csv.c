@@ -349,7 +349,7 @@ static bool read_file(tni_csv_reading *r, const tni_content *m)
            describe(r);
 }
 
-static tn_data *open_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
+tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
 {
     if (!tni_ctx_ok(cx, "csv")) return NULL;
     if (o.separator && strchr("\"\r\n", o.separator))
@@ -371,12 +371,4 @@ static tn_data *open_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
     if (ok) return tni_data_make(cx, "csv", &t->source);
     free_csv(&cx->heap, &t->source);
     return NULL;
-}
-
-tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
-{
-    tni_enter();
-    tn_data *d = open_csv(cx, path, o);
-    tni_leave(false, NULL);
-    return d;
 }

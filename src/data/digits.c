@@ -193,7 +193,7 @@ static void free_digits(tni_heap *h, tni_source *s)
     tni_free(h, s);
 }
 
-static tn_data *make_digits(tn_ctx *cx, tn_digits_opts o)
+tn_data *tn_digits(tn_ctx *cx, tn_digits_opts o)
 {
     static const char *const names[CLASSES] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
     if (!tni_ctx_ok(cx, "digits")) return NULL;
@@ -210,12 +210,4 @@ static tn_data *make_digits(tn_ctx *cx, tn_digits_opts o)
                               .get         = get,
                               .free        = free_digits };
     return tni_data_make(cx, "digits", &d->source);
-}
-
-tn_data *tn_digits(tn_ctx *cx, tn_digits_opts o)
-{
-    tni_enter();
-    tn_data *d = make_digits(cx, o);
-    tni_leave(false, NULL);
-    return d;
 }

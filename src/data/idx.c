@@ -143,7 +143,7 @@ static bool read_labels(tn_ctx *cx, const char *path, idx *d)
     return true;
 }
 
-static tn_data *open_files(tn_ctx *cx, const char *images, const char *labels)
+tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
 {
     if (!tni_ctx_ok(cx, "idx")) return NULL;
     if (!images || !labels)
@@ -160,24 +160,14 @@ static tn_data *open_files(tn_ctx *cx, const char *images, const char *labels)
     return NULL;
 }
 
-tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
-{
-    tni_enter();
-    tn_data *d = open_files(cx, images, labels);
-    tni_leave(false, NULL);
-    return d;
-}
-
 tn_tensor *tn_idx_read(tn_ctx *cx, const char *path)
 {
     tni_content c = { 0 };
     idx_header  h;
     if (!tni_ctx_ok(cx, "idx")) return NULL;
-    tni_enter();
     bool       ok = open_file(cx, path, false, &c, &h);
     tn_tensor *t  = ok ? tn_from(cx, TN_U8, h.rank, h.size, c.data + h.header) : NULL;
     tni_content_close(&cx->heap, &c);
-    tni_leave(true, t);
     return t;
 }
 

@@ -132,10 +132,8 @@ tn_tensor *tn_image_read(tn_ctx *cx, const char *path)
 {
     tni_content c;
     if (!tni_ctx_ok(cx, "image_read")) return NULL;
-    tni_enter();
     bool       ok = tni_content_open(cx, "image_read", path, NULL, &c);
     tn_tensor *t  = ok ? read_image(cx, path, &c) : NULL;
     if (ok) tni_content_close(&cx->heap, &c);
-    tni_leave(true, t);
     return t;
 }

@@ -310,7 +310,7 @@ static bool can_have(tn_data *d, int64_t n)
 
 // A batch that failed is passed over: the next call goes on behind it. After any other failure the
 // next call is for the same batch.
-static tn_batch next_batch(tn_data *d, int64_t n)
+tn_batch tn_next(tn_data *d, int64_t n)
 {
     tn_batch none = { 0 };
     tn_ctx  *cx   = tni_thing_ok("next", d, TNI_DATA);
@@ -341,13 +341,5 @@ static tn_batch next_batch(tn_data *d, int64_t n)
                    .index = span.index,
                    .last  = span.last };
     memcpy(b.more, t + 2, sizeof b.more);
-    return b;
-}
-
-tn_batch tn_next(tn_data *d, int64_t n)
-{
-    tni_enter();
-    tn_batch b = next_batch(d, n);
-    tni_leave(false, NULL);
     return b;
 }

@@ -83,7 +83,7 @@ static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
                       path, (long long)w->count, b ? "tokens" : "bytes", (long long)w->length);
 }
 
-static tn_data *open_text(tn_ctx *cx, const char *path, tn_text_opts o)
+tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
 {
     if (!tni_ctx_ok(cx, "text")) return NULL;
     if (o.bpe && !tni_thing_ok("text", o.bpe, TNI_BPE)) return NULL;
@@ -103,12 +103,4 @@ static tn_data *open_text(tn_ctx *cx, const char *path, tn_text_opts o)
     if (read_text(cx, w, path, o.bpe)) return tni_data_make(cx, "text", &w->source);
     free_windows(&cx->heap, &w->source);
     return NULL;
-}
-
-tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
-{
-    tni_enter();
-    tn_data *d = open_text(cx, path, o);
-    tni_leave(false, NULL);
-    return d;
 }

@@ -613,8 +613,9 @@ static tn_status lost(tn_ctx *cx, const tni_node *n)
                            tni_shape_text(n->rank, n->size).s, tni_site_text(&n->site).s);
 }
 
-static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
+tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
+    if (root && root->state == TNI_DONE) return TN_OK;
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
     tni_graph g;
     tn_status s = tni_notes_check(cx);
@@ -630,15 +631,5 @@ static tn_status evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     } else if (mode == TNI_STEP) {
         tni_roll_back(cx);
     }
-    return s;
-}
-
-// In a frame of its own where the public call has none, so that a handler is called afterwards.
-tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
-{
-    if (root && root->state == TNI_DONE) return TN_OK;
-    tni_enter();
-    tn_status s = evaluate(cx, mode, root);
-    tni_leave(false, NULL);
     return s;
 }

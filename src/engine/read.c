@@ -74,10 +74,9 @@ static bool find_memory(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data
 tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
                      void (*release)(void *data, void *user), void *user)
 {
-    tn_tensor  *t = NULL;
-    tni_buffer *b = NULL;
-    tni_enter();  // so that a handler that jumps finds the memory given back
-    bool ok = can_take(cx, "borrow", dt, rank, size, data);
+    tn_tensor  *t  = NULL;
+    tni_buffer *b  = NULL;
+    bool        ok = can_take(cx, "borrow", dt, rank, size, data);
     if (ok) {
         bool here;
         if (!find_memory(cx, dt, tni_shape_count(rank, size), data, &here)) {
@@ -92,7 +91,6 @@ tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, voi
     if (ok) cx->nested++;
     if (!b && release) release(data, user);
     if (ok) cx->nested--;
-    tni_leave(true, t);
     return t;
 }
 
@@ -103,11 +101,9 @@ tni_node *tni_value(tn_tensor *t, const char *op)
     tni_node *n = tni_resolve(t, op);
     if (!n) return NULL;
     // The handle's store may be rebound by nobody here, but evaluating can drop a cached view.
-    tni_enter();  // so that a handler that jumps finds the reference given back
     tni_node_ref(n);
     bool ok = tni_evaluate(t->cx, TNI_READ, n) == TN_OK && n->state == TNI_DONE;
     n->refs--;
-    tni_leave(false, NULL);
     return ok ? n : NULL;
 }
 

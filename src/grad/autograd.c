@@ -121,7 +121,7 @@ void tn_zero_grad(tn_tensor *x)
 
 // ---- walks -------------------------------------------------------------------------------------
 
-static tn_status backward(tn_tensor *y, tn_tensor *gy)
+tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
 {
     static const char *const names[] = { "y", "gy" };
     tn_ctx *cx = tni_args("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
@@ -140,16 +140,8 @@ static tn_status backward(tn_tensor *y, tn_tensor *gy)
     return status;
 }
 
-tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
-{
-    tni_enter();
-    tn_status s = backward(y, gy);
-    tni_leave(false, NULL);
-    return s;
-}
-
-static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
-                      tn_tensor *const *gy, tn_tensor **gx)
+tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
+                  tn_tensor **gx)
 {
     if (ny < 1 || nx < 1 || !y || !x || !gx) {
         tni_thread_fail(TN_EARG, "grad: there are no outputs or no inputs");
@@ -179,13 +171,4 @@ static tn_status grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
     tni_scope_close(s);
     for (int i = 0; i < nx && status != TN_OK; i++) gx[i] = NULL;
     return status;
-}
-
-tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
-                  tn_tensor **gx)
-{
-    tni_enter();
-    tn_status s = grad(ny, y, nx, x, gy, gx);
-    tni_leave(false, NULL);
-    return s;
 }

@@ -158,7 +158,7 @@ static tn_status explain_graph(tn_ctx *cx, tni_graph *g, FILE *f, tn_explain_opt
     return ferror(f) ? tni_fail_status(cx, TN_EIO, "explain: it could not be written") : TN_OK;
 }
 
-static tn_status explain(tn_ctx *cx, FILE *f, tn_explain_opts o)
+tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o)
 {
     if (!tni_ctx_ok(cx, "explain")) return tni_failed();
     if (!f) return tni_fail_status(cx, TN_EARG, "explain: the file is NULL");
@@ -167,14 +167,6 @@ static tn_status explain(tn_ctx *cx, FILE *f, tn_explain_opts o)
     tn_status s = tni_graph_open(&g, cx, TNI_STEP, NULL) ? TN_OK : tni_failed();
     if (s == TN_OK) s = explain_graph(cx, &g, f, o);
     tni_graph_close(&g);
-    return s;
-}
-
-tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o)
-{
-    tni_enter();
-    tn_status s = explain(cx, f, o);
-    tni_leave(false, NULL);
     return s;
 }
 

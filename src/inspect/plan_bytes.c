@@ -241,7 +241,7 @@ static bool fill(ledger *l)
     return work >= 0;
 }
 
-static tn_plan_memory plan_bytes(tn_ctx *cx)
+tn_plan_memory tn_plan_bytes(tn_ctx *cx)
 {
     tni_graph g;
     ledger    l = { .g = &g };
@@ -255,12 +255,4 @@ static tn_plan_memory plan_bytes(tn_ctx *cx)
     tni_free(&cx->heap, l.leaf);
     tni_free(&cx->heap, l.store);
     return ok ? l.m : (tn_plan_memory){ 0 };
-}
-
-tn_plan_memory tn_plan_bytes(tn_ctx *cx)
-{
-    tni_enter();
-    tn_plan_memory m = plan_bytes(cx);
-    tni_leave(false, NULL);
-    return m;
 }

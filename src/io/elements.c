@@ -71,11 +71,8 @@ tn_tensor *tni_file_entry_tensor(tn_file *f, const char *op, const tni_file_entr
         turned[i] = size[rank - 1 - i];
         axes[i]   = rank - 1 - i;
     }
-    tni_enter();
     tn_tensor *t = borrow(f, op, it, turned);
-    tn_tensor *y = t ? tn_permute(t, rank, axes) : NULL;
-    tni_leave(true, y);
-    return y;
+    return t ? tn_permute(t, rank, axes) : NULL;
 }
 
 // ---- out ---------------------------------------------------------------------------------------

@@ -142,10 +142,8 @@ static void free_thing(tni_thing *t)
 tn_file *tn_file_open(tn_ctx *cx, const char *path)
 {
     if (!tni_ctx_ok(cx, "file_open")) return NULL;
-    tni_enter();
     tn_file *f = tni_file_read(cx, "file_open", path, false);
     if (f) tni_thing_add(cx, &f->thing, TNI_FILE, free_thing);
-    tni_leave(false, NULL);
     return f;
 }
 

@@ -235,11 +235,9 @@ bool tni_npy_load(tn_file *f)
 tn_tensor *tn_npy_read(tn_ctx *cx, const char *path)
 {
     if (!tni_ctx_ok(cx, "npy_read")) return NULL;
-    tni_enter();
     tn_file   *f = tni_file_read(cx, "npy_read", path, true);
     tn_tensor *t = f ? tni_file_entry_tensor(f, "npy_read", f->entry) : NULL;
     if (f) tni_file_close(f);
-    tni_leave(true, t);
     return t;
 }
 
@@ -286,8 +284,5 @@ tn_status tn_npy_write(tn_tensor *t, const char *path)
         return tni_fail_status(cx, TN_EDTYPE,
                                "npy_write: npy has no %s; cast t to f32, or see tn_file_write",
                                tn_dtype_name(tn_dtype_of(t)));
-    tni_enter();
-    tn_status s = write_npy(t, path, dtype);
-    tni_leave(false, NULL);
-    return s;
+    return write_npy(t, path, dtype);
 }

@@ -131,9 +131,10 @@ static tn_status write_all(tn_ctx *cx, const char *path, const tni_json_writer *
     return tni_failed();
 }
 
-static tn_status write_file(tn_ctx *cx, const char *path, int n, const char *const *names,
-                            tn_tensor *const *tensors, int nmeta, const char *const *meta)
+tn_status tn_file_write(tn_ctx *cx, const char *path, int n, const char *const *names,
+                        tn_tensor *const *tensors, int nmeta, const char *const *meta)
 {
+    if (!tni_ctx_ok(cx, "file_write")) return tni_failed();
     if (!arguments_ok(cx, n, names, tensors, nmeta, meta)) return tni_failed();
     tni_json_writer h = { .heap = &cx->heap };
     put_header(&h, n, names, tensors, nmeta, meta);
@@ -143,15 +144,5 @@ static tn_status write_file(tn_ctx *cx, const char *path, int n, const char *con
         s = tni_fail_status(cx, TN_EARG, "file_write: the header would have %zu bytes", h.bytes);
     else s = write_all(cx, path, &h, n, tensors);
     tni_free(&cx->heap, h.text);
-    return s;
-}
-
-tn_status tn_file_write(tn_ctx *cx, const char *path, int n, const char *const *names,
-                        tn_tensor *const *tensors, int nmeta, const char *const *meta)
-{
-    if (!tni_ctx_ok(cx, "file_write")) return tni_failed();
-    tni_enter();
-    tn_status s = write_file(cx, path, n, names, tensors, nmeta, meta);
-    tni_leave(false, NULL);
     return s;
 }

@@ -14,6 +14,8 @@ bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer 
 
 // Runs a function of one tensor that a layer was given: ours or a user's, whose lines count then.
 tn_tensor *tni_function_run(tn_tensor *(*f)(tn_tensor *x), tn_tensor *x);
+// The name of its layer, "ReLU"; "Activation" for a user's.
+const char *tni_activation_name(tn_tensor *(*f)(tn_tensor *x));
 
 // How a parameter starts: fills t by a number and returns it, as tn_init_constant does.
 typedef tn_tensor *tni_start(tn_tensor *t, double v);

@@ -121,7 +121,6 @@ tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, v
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_each: the function is NULL");
     tni_entries list;
     if (!tni_layer_list(l, "layer_each", &list)) return tni_failed();
-    tni_enter();
     tni_layer_hold(l);
     tni_thread before;
     tni_user_begin(&before);
@@ -130,7 +129,6 @@ tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, v
     tni_user_end(&before);
     tni_layer_let_go(l);
     tni_entries_free(&list);
-    tni_leave(false, NULL);
     return TN_OK;
 }
 

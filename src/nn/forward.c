@@ -134,10 +134,7 @@ tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
 {
     tn_tensor *y = NULL;
     pass       p = { .op = "forward", .l = l, .nx = 1, .ny = 1, .x = &x, .y = &y };
-    tni_enter();
-    bool ok = forward(&p);
-    tni_leave(false, NULL);
-    return ok ? y : NULL;
+    return forward(&p) ? y : NULL;
 }
 
 static bool ports_ok(const tn_layer *l, int nx, int ny, tn_tensor **y)
@@ -158,11 +155,8 @@ static bool ports_ok(const tn_layer *l, int nx, int ny, tn_tensor **y)
 tn_status tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y)
 {
     tn_tensor *made[TNI_MOST_PORTS] = { 0 };
-    pass       p = { .op = "forward_n", .l = l, .nx = nx, .ny = ny, .x = x, .y = made };
-    tni_enter();
-    bool ports = ports_ok(l, nx, ny, y), ok = ports && forward(&p);
+    pass       p     = { .op = "forward_n", .l = l, .nx = nx, .ny = ny, .x = x, .y = made };
+    bool       ports = ports_ok(l, nx, ny, y), ok = ports && forward(&p);
     for (int i = 0; ports && i < ny; i++) y[i] = ok ? made[i] : NULL;
-    tn_status s = ok ? TN_OK : tni_failed();
-    tni_leave(false, NULL);
-    return s;
+    return ok ? TN_OK : tni_failed();
 }

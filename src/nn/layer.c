@@ -293,22 +293,13 @@ static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_t
     return t;
 }
 
-static tn_tensor *take(tn_layer *l, const char *op, const char *name, tn_tensor *init,
-                       bool is_param)
+static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
+                              bool is_param)
 {
     place p;
     if (!init_ok(l, op, name, init) || !find_place(l, op, name, &p)) return NULL;
     tn_tensor *t = put_tensor(p.l, op, p.name, init, is_param);
     return t ? t : give_up_way(&p);
-}
-
-static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
-                              bool is_param)
-{
-    tni_enter();
-    tn_tensor *t = take(l, op, name, init, is_param);
-    tni_leave(false, NULL);
-    return t;
 }
 
 tn_tensor *tn_layer_param(tn_layer *l, const char *name, tn_tensor *init)
@@ -397,7 +388,6 @@ tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
                                tni_dtype_ok(dt) ? tn_dtype_name(dt) : "that");
     tni_entries list;
     if (!tni_layer_list(l, "layer_cast", &list)) return tni_failed();
-    tni_enter();
     tn_scope *s  = tn_begin(cx);
     bool      ok = s != NULL;
     if (ok) cx->grad_mode = false;
@@ -414,7 +404,5 @@ tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
     }
     if (s) tni_scope_close(s);
     tni_entries_free(&list);
-    tn_status status = ok ? TN_OK : tni_failed();
-    tni_leave(false, NULL);
-    return status;
+    return ok ? TN_OK : tni_failed();
 }

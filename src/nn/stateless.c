@@ -13,27 +13,12 @@ static tn_tensor *act_forward(tn_layer *l, tn_tensor *x)
     return tni_function_run(s->f, x);
 }
 
-// What PyTorch calls the layer of a function that we know.
-static const char *act_type(tn_tensor *(*f)(tn_tensor *x))
-{
-    const struct {
-        tn_tensor *(*f)(tn_tensor *x);
-        const char *type;
-    } known[] = { { tn_relu, "ReLU" },         { tn_gelu, "GELU" },
-                  { tn_gelu_tanh, "GELU" },    { tn_silu, "SiLU" },
-                  { tn_sigmoid, "Sigmoid" },   { tn_tanh, "Tanh" },
-                  { tn_softplus, "Softplus" }, { tn_hardswish, "Hardswish" } };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].f == f) return known[i].type;
-    return "Activation";
-}
-
 tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x))
 {
     const char *op = "nn_act";
     if (!tni_ctx_ok(cx, op)) return NULL;
     if (!f) return tni_fail(cx, TN_EARG, "%s: the function is NULL", op);
-    tn_layer *l = tni_layer_make(cx, op, act_type(f), act_forward, sizeof(act));
+    tn_layer *l = tni_layer_make(cx, op, tni_activation_name(f), act_forward, sizeof(act));
     if (l) *(act *)l->self = (act){ f };
     return l;
 }

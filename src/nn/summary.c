@@ -190,12 +190,10 @@ tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f)
     tn_ctx *cx = tni_thing_ok("layer_summary", l, TNI_LAYER);
     if (!cx) return tni_failed();
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_summary: the file is NULL");
-    table t = { .cx = cx };
-    tni_enter();
-    bool ok = gather(&t, l) && run(&t, l, x);
+    table t  = { .cx = cx };
+    bool  ok = gather(&t, l) && run(&t, l, x);
     if (ok) print(&t, f);
     tni_free(&cx->heap, t.row);
-    tni_leave(false, NULL);
     if (ok && ferror(f))
         return tni_fail_status(cx, TN_EIO, "layer_summary: the file cannot be written");
     return ok ? TN_OK : tni_failed();

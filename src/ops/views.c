@@ -357,10 +357,8 @@ tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
     tni_node *c = n ? tni_node_new(cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n)
                     : NULL;
     if (!c) return NULL;
-    v = tni_view_whole(rank, want);
-    tni_enter();
+    v               = tni_view_whole(rank, want);
     tni_node *shown = tni_node_view(cx, c, &v);
     tni_node_unref(cx, c);
-    tni_leave(false, NULL);
     return tni_wrap(cx, shown);
 }

@@ -85,7 +85,7 @@ static tn_tensor *record_clip_norm(tn_optim *o, double max)
     return norm;
 }
 
-static tn_tensor *clip_norm(tn_optim *o, double max)
+tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
 {
     tn_ctx *cx = ready("optim_clip_norm", o, max);
     if (!cx) return NULL;
@@ -100,14 +100,6 @@ static tn_tensor *clip_norm(tn_optim *o, double max)
     return norm;
 }
 
-tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
-{
-    tni_enter();
-    tn_tensor *norm = clip_norm(o, max);
-    tni_leave(true, norm);
-    return norm;
-}
-
 static bool record_clip_value(tn_optim *o, double max)
 {
     if (!tni_bunches_make(o)) return false;
@@ -118,7 +110,7 @@ static bool record_clip_value(tn_optim *o, double max)
     return true;
 }
 
-static tn_status clip_value(tn_optim *o, double max)
+tn_status tn_optim_clip_value(tn_optim *o, double max)
 {
     tn_ctx *cx = ready("optim_clip_value", o, max);
     if (!cx) return tni_failed();
@@ -126,12 +118,4 @@ static tn_status clip_value(tn_optim *o, double max)
     bool      ok = s && record_clip_value(o, max);
     if (s) tni_record_end(s);
     return ok ? TN_OK : tni_record_give_up(o);
-}
-
-tn_status tn_optim_clip_value(tn_optim *o, double max)
-{
-    tni_enter();
-    tn_status status = clip_value(o, max);
-    tni_leave(false, NULL);
-    return status;
 }

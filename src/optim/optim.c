@@ -201,7 +201,7 @@ static bool fill(tn_optim *o, tn_layer *net)
                       o->rule->name);
 }
 
-static tn_optim *make(const char *op, tn_layer *net, const tn_optim *settings)
+tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings)
 {
     tn_ctx *cx = tni_thing_ok(op, net, TNI_LAYER);
     if (!cx) return NULL;
@@ -217,14 +217,6 @@ static tn_optim *make(const char *op, tn_layer *net, const tn_optim *settings)
     tni_thing_remove(&o->thing);
     free_optim(&o->thing);
     return NULL;
-}
-
-tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings)
-{
-    tni_enter();
-    tn_optim *o = make(op, net, settings);
-    tni_leave(false, NULL);
-    return o;
 }
 
 void tn_optim_free(tn_optim *o)

@@ -153,7 +153,7 @@ static tn_status check_loss(const tn_optim *o, tn_tensor *loss)
     return tni_resolve(loss, "step") ? TN_OK : tni_failed();
 }
 
-static tn_status step(tn_optim *o, tn_tensor *loss)
+tn_status tn_step(tn_optim *o, tn_tensor *loss)
 {
     if (!o && loss && tni_arg1("step", loss, "loss") && !loss->cx->fault.code)
         return tni_fail_status(loss->cx, TN_EARG, "step: the optimizer is NULL");
@@ -177,15 +177,7 @@ static tn_status step(tn_optim *o, tn_tensor *loss)
     return tni_evaluate(cx, TNI_STEP, NULL) == TN_OK ? TN_OK : tni_record_give_up(o);
 }
 
-tn_status tn_step(tn_optim *o, tn_tensor *loss)
-{
-    tni_enter();
-    tn_status status = step(o, loss);
-    tni_leave(false, NULL);
-    return status;
-}
-
-static tn_status update_alone(tn_optim *o)
+tn_status tn_optim_step(tn_optim *o)
 {
     tn_ctx *cx = tni_record_ready("optim_step", o);
     if (!cx) return tni_failed();
@@ -193,14 +185,6 @@ static tn_status update_alone(tn_optim *o)
     bool      ok = s && record_update(o, 1);
     if (s) tni_record_end(s);
     return ok ? TN_OK : tni_record_give_up(o);
-}
-
-tn_status tn_optim_step(tn_optim *o)
-{
-    tni_enter();
-    tn_status status = update_alone(o);
-    tni_leave(false, NULL);
-    return status;
 }
 
 // ---- gradients ---------------------------------------------------------------------------------

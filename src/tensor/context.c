@@ -140,8 +140,9 @@ static void note_site(const char *file, int line, const char *op)
     tni_self.site.outer_line = top ? up->line : up->outer_line;
 }
 
-static void begin_call(void)
+void tni_enter(const char *file, int line, const char *op)
 {
+    if (tni_self.depth == tni_self.lines) note_site(file, line, op);
     if (tni_self.depth++ > tni_self.floor) return;
     if (!tni_self.floor) {
         tni_self.failed = NULL;
@@ -149,17 +150,6 @@ static void begin_call(void)
     }
     tni_self.frame = ++tni_self.frames;
     tni_self.cx    = NULL;
-}
-
-void tni_enter(void)
-{
-    begin_call();
-}
-
-void tni_enter_at(const char *file, int line, const char *op)
-{
-    if (tni_self.depth == tni_self.lines) note_site(file, line, op);
-    begin_call();
 }
 
 void tni_lines_begin(tni_thread *before)

@@ -116,12 +116,10 @@ bool tni_rank_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 // Whether a shape can be had; reports it by the op's name.
 bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
 
-// The public call in progress: every entry point that runs user callbacks, allocates for a while
-// or must not be left half way stands between these two. An error inside is told to the handler when
-// the outermost of them ends, so that a handler that jumps finds nothing half way. The ..._at forms
-// stand in one already; a function that is also called without a site opens its own, with tni_enter.
-void tni_enter(void);
-void tni_enter_at(const char *file, int line, const char *op);
+// The public call in progress: both call forms of a function stand between these two (engine/sites.c), so
+// that the functions behind them need not. An error inside is told to the handler when the outermost call
+// ends, so that a handler that jumps finds nothing half way.
+void tni_enter(const char *file, int line, const char *op);
 // Ends it. reap: tensors made inside, except keep, die. Then tells a new error to the handler.
 void tni_leave(bool reap, const tn_tensor *keep);
 // Around a call of the user's code inside a public call. The public calls it makes have sites of their

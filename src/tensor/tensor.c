@@ -380,11 +380,7 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     // A step need not have kept this view, but the base is there: then it is viewed again.
     if (x->node && x->node->state == TNI_GONE) uncache(x);
     if (x->node) return x->node;
-
-    tni_enter();
-    tni_node *n = make_node(x, base, cut);
-    tni_leave(false, NULL);
-    return n;
+    return make_node(x, base, cut);
 }
 
 tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op)

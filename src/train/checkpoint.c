@@ -249,19 +249,14 @@ static tn_status with_snapshot(tni_snapshot *s, bool (*f)(tni_snapshot *s))
 
 tn_status tn_checkpoint_save(tn_ctx *cx, const char *path, const tn_checkpoint *c)
 {
-    tni_enter();
-    tni_snapshot s      = { .cx = cx, .op = "checkpoint_save", .path = path, .c = c };
-    tn_status    status = with_snapshot(&s, save);
-    tni_leave(false, NULL);
-    return status;
+    tni_snapshot s = { .cx = cx, .op = "checkpoint_save", .path = path, .c = c };
+    return with_snapshot(&s, save);
 }
 
 tn_status tn_checkpoint_load(tn_ctx *cx, const char *path, tn_checkpoint *c)
 {
-    tni_enter();
     tni_snapshot s      = { .cx = cx, .op = "checkpoint_load", .path = path, .c = c };
     tn_status    status = with_snapshot(&s, load);
     if (status == TN_OK) c->step = s.step;
-    tni_leave(false, NULL);
     return status;
 }

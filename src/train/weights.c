@@ -33,7 +33,7 @@ static bool fill_contents(tn_ctx *cx, contents *c, const tni_entries *list, cons
     return true;
 }
 
-static tn_status save(tn_layer *l, const char *path, const tn_save_opts *o)
+tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o)
 {
     tn_ctx *cx = tni_thing_ok("save", l, TNI_LAYER);
     if (!cx) return tni_failed();
@@ -41,18 +41,10 @@ static tn_status save(tn_layer *l, const char *path, const tn_save_opts *o)
     if (!tni_layer_list(l, "save", &list)) return tni_failed();
     contents  c = { 0 };
     tn_status s = TN_OK;
-    if (!fill_contents(cx, &c, &list, o->prefix ? o->prefix : "")) s = tni_failed();
-    else s = tn_file_write(cx, path, c.n, (const char *const *)c.name, c.t, o->nmeta, o->meta);
+    if (!fill_contents(cx, &c, &list, o.prefix ? o.prefix : "")) s = tni_failed();
+    else s = tn_file_write(cx, path, c.n, (const char *const *)c.name, c.t, o.nmeta, o.meta);
     free_contents(cx, &c);
     tni_entries_free(&list);
-    return s;
-}
-
-tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o)
-{
-    tni_enter();
-    tn_status s = save(l, path, &o);
-    tni_leave(false, NULL);
     return s;
 }
 
@@ -188,13 +180,13 @@ static bool load_list(loading *l)
     return ok;
 }
 
-static tn_status load(tn_layer *net, const char *path, const tn_load_opts *o)
+tn_status tn_load_with(tn_layer *net, const char *path, tn_load_opts o)
 {
     tn_ctx *cx = tni_thing_ok("load", net, TNI_LAYER);
-    if (!cx || !tni_renames_ok(cx, "load", o->nmap, o->map)) return tni_failed();
-    loading l = { .cx = cx, .path = path, .o = *o };
-    if (!o->prefix) l.o.prefix = "";
-    if (!o->add_prefix) l.o.add_prefix = "";
+    if (!cx || !tni_renames_ok(cx, "load", o.nmap, o.map)) return tni_failed();
+    loading l = { .cx = cx, .path = path, .o = o };
+    if (!o.prefix) l.o.prefix = "";
+    if (!o.add_prefix) l.o.add_prefix = "";
     if (!tni_layer_list(net, "load", &l.list)) return tni_failed();
     l.file  = tn_file_open(cx, path);
     bool ok = l.file && load_list(&l);
@@ -204,14 +196,6 @@ static tn_status load(tn_layer *net, const char *path, const tn_load_opts *o)
     tni_free(&cx->heap, l.value);
     tni_entries_free(&l.list);
     return ok ? TN_OK : tni_failed();
-}
-
-tn_status tn_load_with(tn_layer *l, const char *path, tn_load_opts o)
-{
-    tni_enter();
-    tn_status s = load(l, path, &o);
-    tni_leave(false, NULL);
-    return s;
 }
 
 tn_status tn_load(tn_layer *l, const char *path)
