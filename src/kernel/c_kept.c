@@ -1,8 +1,7 @@
 // What each block of a kernel computes, and what is kept from one to the next: rows of dear values
 // where the lane is in R, strips of row values where it is in P.
 #include "kernel/c_writer.h"
-
-enum { DEAR = 4 };  // a value that costs as much to compute again is kept
+#include "kernel/thresholds.h"
 
 // Whether the lane loop or a scalar of the block reads value i.
 static bool is_read(const tni_c_writer *w, int i)
@@ -63,7 +62,7 @@ static void choose_kept(tni_c_writer *w)
         }
         for (int i = 0; i < w->k->nins; i++)
             if (tni_has(&now, i) && tni_has(&later, i) && on_lane(w, i) &&
-                tni_cost_again(w->k, i, &have) >= DEAR) {
+                tni_cost_again(w->k, i, &have) >= TNI_KEEP_COST_C) {
                 tni_join(&w->kept, i);
                 tni_join(&have, i);
             }

@@ -3,13 +3,11 @@
 // a tile x, the function makes a tile y of it, and the loops after that read both.
 #include "kernel/c_writer.h"
 #include "kernel/strips.h"
+#include "kernel/thresholds.h"
 
 #include <stdio.h>
 
-enum {
-    MOST = 16,  // such maps of a kernel: each takes two tiles, 8 KiB, of a thread's stack
-    DEAR = 4    // what costs as much is left in a tile, not computed again by the next loop
-};
+enum { MOST = 16 };  // such maps of a kernel: each takes two tiles, 8 KiB, of a thread's stack
 
 void tni_c_choose_at_once(tni_c_writer *w)
 {
@@ -46,8 +44,8 @@ static void put_tile_of(tni_c_writer *w, int a)
     tni_join(&tiles, a);
     if (in_lanes(w, a)) now = with_operands(w, tiles);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_has(&now, i) && is_from_operands(w, i) && tni_own_cost(ins(w, i)) >= DEAR &&
-            is_read_later(w, &now, i))
+        if (tni_has(&now, i) && is_from_operands(w, i) &&
+            tni_own_cost(ins(w, i)) >= TNI_KEEP_COST_C && is_read_later(w, &now, i))
             tni_join(&tiles, i);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_has(&tiles, i)) tni_line(w->o, "%s x%d[%d];", type_of(w, i), i, TNI_STRIP);

@@ -2,6 +2,7 @@
 #include "kernel/simt_page.h"
 
 #include "base/pieces.h"
+#include "kernel/thresholds.h"
 
 #include <string.h>
 
@@ -94,7 +95,8 @@ tni_set tni_simt_dear(const tni_kernel *k)
         for (int i = 0; i < k->nins; i++) {
             int code = k->ins[i].code;
             if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_has(&now, i)) continue;
-            if (tni_has(&later, i) && tni_cost_again(k, i, &dear) >= TNI_DEAR) tni_join(&dear, i);
+            if (tni_has(&later, i) && tni_cost_again(k, i, &dear) >= TNI_KEEP_COST_GPU)
+                tni_join(&dear, i);
         }
     }
     return dear;

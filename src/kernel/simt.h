@@ -133,8 +133,7 @@ size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layo
 // The skeleton, for tni_source: opts of an item is its tni_simt_class.
 tni_skeleton tni_emit_simt;
 
-// Values that vary over R, cost more than TNI_DEAR to compute again, and that several loops read.
-enum { TNI_DEAR = 8 };
+// Values that vary over R, cost TNI_KEEP_COST_GPU or more to compute again, and that several loops read.
 tni_set tni_simt_dear(const tni_kernel *k);
 // Loads whose elements several loops read.
 tni_set tni_simt_again(const tni_kernel *k);

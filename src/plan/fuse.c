@@ -3,20 +3,9 @@
 // kernel, or begins a unit of its own.
 #include "plan/fuse.h"
 
-#include <string.h>
+#include "kernel/thresholds.h"
 
-enum {
-    MOST_OPS    = 30,       // a value of several readers that costs more is stored
-    MOST_READS  = 4,        // or that reads more than this
-    LITTLE      = 1 << 20,  // bytes that are not worth counting
-    FLOAT_OPS   = 40,       // whatever floats into a reader is cut here
-    FLOAT_READS = 10,
-    DEAR        = 8,    // additions from which on a value is not computed several times an element
-    VERY_DEAR   = 64,   // or by all of its readers
-    NEAR        = 200,  // ids within which units that only share an input are joined
-    VISITS      = 400,  // units looked at before a search for a cycle gives up
-    MOST_JOINED = 4     // values that a kernel picks from
-};
+#include <string.h>
 
 // ---- fates -------------------------------------------------------------------------------------
 
@@ -48,7 +37,7 @@ static bool is_free(const tni_node *n)
 static bool can_float(const tni_node *n)
 {
     switch (way_of(n)) {
-    case TNI_FUSE_CONCAT: return n->nsrc <= MOST_JOINED;
+    case TNI_FUSE_CONCAT: return n->nsrc <= TNI_JOIN_PARTS;
     case TNI_FUSE_SCATTER: return scatters_lines(n);
     case TNI_FUSE_ALONE:
     case TNI_FUSE_VIEW:
@@ -190,8 +179,8 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (y) y->uses++;
         if (number && joins) continue;
         if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
-        if (floats && y->cost >= DEAR && repeats(n, g->item[at].n)) y->apart = true;
-        if (floats && (x->ops + y->ops > FLOAT_OPS || x->reads + y->reads > FLOAT_READS))
+        if (floats && y->cost >= TNI_REPEAT_COST && repeats(n, g->item[at].n)) y->apart = true;
+        if (floats && (x->ops + y->ops > TNI_FLOAT_COST || x->reads + y->reads > TNI_FLOAT_READS))
             y->apart = true;
         if (floats && !y->apart) {
             x->whole |= y->whole;
@@ -213,9 +202,9 @@ static bool is_dear(const tni_fusion *f, size_t i)
     const tni_fate *x = &f->fate[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
     if (x->cut || joins_parts(f->g->item[i].n)) return true;  // bounds are in the way of loops
-    if (x->ops > MOST_OPS || x->reads > MOST_READS) return true;
-    if (x->uses > 2 && x->cost * (x->uses - 1) > VERY_DEAR) return true;
-    return x->read_bytes > LITTLE && x->read_bytes > 2 * x->bytes;
+    if (x->ops > TNI_INLINE_COST || x->reads > TNI_INLINE_READS) return true;
+    if (x->uses > 2 && x->cost * (x->uses - 1) > TNI_REPEATS_COST) return true;
+    return x->read_bytes > TNI_INLINE_BYTES && x->read_bytes > 2 * x->bytes;
 }
 
 static bool is_floating(const tni_fusion *f, int32_t at)
@@ -354,7 +343,7 @@ static void run_alone(tni_fusion *f, int32_t i)
 // level, since products and the like raise the level.
 static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
 {
-    uint32_t stack[VISITS];
+    uint32_t stack[TNI_JOIN_VISITS];
     int      depth = 0, visits = 0;
     uint32_t mark  = ++f->search;
     stack[depth++] = late;
@@ -364,7 +353,7 @@ static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
         if (u->seen == mark || u->level < f->unit[early].level) continue;
         u->seen = mark;
         for (size_t k = 0; k < u->befores; k++) {
-            if (++visits == VISITS) return true;
+            if (++visits == TNI_JOIN_VISITS) return true;
             stack[depth++] = u->before[k];
         }
     }
@@ -626,11 +615,9 @@ static bool merge(tni_fusion *f, int32_t into, int32_t from)
 
 // ---- candidates --------------------------------------------------------------------------------
 
-enum { MOST_NEAR = 12 };
-
 // Units that a seed may join: first `read` of them compute what it reads, the rest only read the same.
 typedef struct {
-    int32_t unit[MOST_NEAR];
+    int32_t unit[TNI_JOIN_UNITS];
     int     count, read;
 } near_units;
 
@@ -640,7 +627,7 @@ static void consider(const tni_fusion *f, near_units *c, int32_t unit, int32_t l
     if (unit < 0 || f->unit[unit].item >= 0 || f->unit[unit].level > level) return;
     for (int k = 0; k < c->count; k++)
         if (c->unit[k] == unit) return;
-    if (c->count < MOST_NEAR) c->unit[c->count++] = unit;
+    if (c->count < TNI_JOIN_UNITS) c->unit[c->count++] = unit;
 }
 
 // Walks what floats into seed i: units whose values it reads come first, then those that read the
@@ -693,7 +680,8 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
         if (unit < 0) continue;
         unit              = tni_final_unit(f, unit);
         const tni_unit *u = &f->unit[unit];
-        if (u->seeds && i - u->seed[u->seeds - 1] <= NEAR) consider(f, c, unit, f->fate[i].level);
+        if (u->seeds && i - u->seed[u->seeds - 1] <= TNI_JOIN_NEAR)
+            consider(f, c, unit, f->fate[i].level);
     }
     // What has one element, as counters have, is not worth a kernel of its own.
     if (tni_node_count(tni_seed_domain(f, i)) == 1) consider(f, c, f->single, f->fate[i].level);

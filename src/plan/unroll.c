@@ -3,9 +3,9 @@
 // pooling window are in registers, whatever phases need them.
 #include "plan/fuse.h"
 
-#include <string.h>
+#include "kernel/thresholds.h"
 
-enum { FEW = 16, MOST_INS = 128 };  // elements of a row, and instructions in the end
+#include <string.h>
 
 // A kernel being rewritten. to: the instruction that stands for instruction i at element r.
 typedef struct {
@@ -15,7 +15,7 @@ typedef struct {
     tni_launch        l;
     tni_reading       source[TNI_MOST_ACCESS];
     int32_t           origin[TNI_MOST_INS];
-    int16_t           to[TNI_MOST_INS][FEW];
+    int16_t           to[TNI_MOST_INS][TNI_UNROLL_ELEMENTS];
     int               cols;
     bool              full;
 } unrolling;
@@ -56,7 +56,7 @@ static int16_t push_access(unrolling *u, int16_t old, int r)
 static int16_t push(unrolling *u, tni_ins x, int32_t origin)
 {
     int n = u->k->nins;
-    if (n == MOST_INS) {
+    if (n == TNI_UNROLL_INS) {
         u->full = true;
         return 0;
     }
@@ -120,7 +120,8 @@ static bool is_few(const tni_fused *f)
     const tni_kernel *k    = f->kernel;
     int64_t           cols = 1;
     for (int i = k->np; i < k->np + k->nr; i++) cols *= f->launch.size[i];
-    return k->nr && !k->lane_in_r && !k->tails && cols <= FEW && k->nins * cols <= 2 * MOST_INS;
+    return k->nr && !k->lane_in_r && !k->tails && cols <= TNI_UNROLL_ELEMENTS &&
+           k->nins * cols <= 2 * TNI_UNROLL_INS;
 }
 
 static bool put_back(tni_heap *h, unrolling *u)

@@ -3,10 +3,9 @@
 #include "device/cpu/interpret_build.h"
 
 #include "device/device.h"
+#include "kernel/thresholds.h"
 
 #include <string.h>
-
-enum { DEAR = 6 };  // cost from which a value is kept for the next loop
 
 // ---- registers and steps -----------------------------------------------------------------------
 
@@ -300,7 +299,7 @@ static int kept(tni_builder *b, int loop, int v)
     tni_program *g    = b->g;
     int          from = -1;
     for (int q = 0; q < loop && from < 0; q++) from = g->loop_reg[q * b->k->nins + v];
-    if (from < 0 || g->cost[v] < DEAR) return -1;
+    if (from < 0 || g->cost[v] < TNI_KEEP_COST_INTERPRETED) return -1;
     const tni_reg *r     = &g->reg[from];
     int            kind  = g->step[r->maker].kind;
     int64_t        bytes = unit_elements(g) * (int64_t)tni_dtype_size((tn_dtype)r->rep);
