@@ -506,8 +506,8 @@ void tni_emit_c_rows(const tni_kernel *k, int rows[2])
     rows[0] = rows[1] = 0;
     for (int i = 0; i < k->nins; i++)
         if (tni_has(&w.kept, i) || (is_wide_tail(&k->ins[i]) && k->lane_in_r)) {
-            char s = tni_compute_suffix((tn_dtype)k->ins[i].dtype);
-            rows[s == 'd' || s == 'l']++;
+            tn_dtype dt = tni_compute_dtype((tn_dtype)k->ins[i].dtype);
+            rows[tni_dtype_size(dt) == 8]++;
         }
 }
 

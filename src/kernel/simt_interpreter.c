@@ -28,11 +28,6 @@ static void put(writer *w, int64_t word)
     else w->p->word[w->p->count++] = word;
 }
 
-static void need(writer *w, tni_interpreter_level level)
-{
-    if (w->p->level < level) w->p->level = level;
-}
-
 static int register_of(int16_t v)
 {
     return v < 0 ? TNI_NO_REGISTER : v;
@@ -85,8 +80,14 @@ static void put_cast(writer *w, int to, int a, tn_dtype from, tn_dtype dt)
     put_code(w, TNI_SEL_CAST + TNI_DTYPES * type + (int)dt, to, a, 0, 0, 0);
 }
 
+static void need_dtype(writer *w, tn_dtype dt)
+{
+    while (!tni_interpreter_holds(w->p->level, dt)) w->p->level++;
+}
+
 static void put_load(writer *w, const tni_ins *x, int i)
 {
+    need_dtype(w, buffer_dtype(w, x));
     put_code(w, TNI_SEL_LOAD + (int)buffer_dtype(w, x), i, register_of(x->a), register_of(x->b),
              w->k->access[x->access].buffer, x->access);
 }
@@ -95,6 +96,7 @@ static void put_store(writer *w, const tni_ins *x)
 {
     tn_dtype from = (tn_dtype)w->k->ins[x->a].dtype, dt = buffer_dtype(w, x);
     int      value = x->a;
+    need_dtype(w, dt);
     if (from != dt || tni_is_rounded(dt)) {
         value = TNI_SPARE_REGISTER;
         put_cast(w, value, x->a, from, dt);
@@ -144,7 +146,7 @@ static void put_reduce(writer *w, const tni_ins *x, int i)
 static void put_ins(writer *w, int i)
 {
     const tni_ins *x = &w->k->ins[i];
-    if (x->dtype == TN_F64) need(w, TNI_INTERPRET_ALL);
+    need_dtype(w, (tn_dtype)x->dtype);
     switch ((tni_code)x->code) {
     case TNI_I_LOAD: put_load(w, x, i); break;
     case TNI_I_NUMBER: put_code(w, TNI_SEL_NUMBER, i, 0, 0, 0, x->number); break;

@@ -123,8 +123,10 @@ static inline int tni_type_number(tn_dtype dt)
     return tni_dtype_table[dt].number;
 }
 
-// Whether an interpreter of a level has an op in a type, a draw, a cast from a type to a dtype.
+// Whether an interpreter of a level has an op in a type, elements and values of a dtype, a draw, a cast
+// from a type to a dtype.
 bool tni_interpreter_has(tni_interpreter_level level, int op, int type);
+bool tni_interpreter_holds(tni_interpreter_level level, tn_dtype dt);
 bool tni_interpreter_draws(tni_interpreter_level level, int draw);
 bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to);
 

@@ -51,9 +51,22 @@ static bool is_light(int op, int type)
     }
 }
 
+static bool level_has_type(tni_interpreter_level level, int type)
+{
+    return type != TNI_IN_d || level == TNI_INTERPRET_ALL;
+}
+
+// Of small integers the smallest has those of a byte, of which images are made.
+bool tni_interpreter_holds(tni_interpreter_level level, tn_dtype dt)
+{
+    const tni_dtype_facts *f = &tni_dtype_table[dt];
+    if (level == TNI_INTERPRET_LIGHT && f->held == TNI_HELD_WRAP && f->bytes > 1) return false;
+    return level_has_type(level, f->number);
+}
+
 bool tni_interpreter_has(tni_interpreter_level level, int op, int type)
 {
-    if (type == TNI_IN_d) return level == TNI_INTERPRET_ALL;
+    if (!level_has_type(level, type)) return false;
     return level > TNI_INTERPRET_LIGHT || is_light(op, type);
 }
 
@@ -67,7 +80,8 @@ bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
 {
     // A compiled kernel takes an i64 to bf16 by way of f64, and so do all.
     bool by_double = type == TNI_IN_l && tni_is_rounded(to) && tni_dtype_table[to].high >= 0x1p24;
-    if (type == TNI_IN_d || to == TN_F64 || by_double) return level == TNI_INTERPRET_ALL;
+    if (by_double) return level == TNI_INTERPRET_ALL;
+    if (!level_has_type(level, type) || !tni_interpreter_holds(level, to)) return false;
     if (level > TNI_INTERPRET_LIGHT) return true;
     return tni_dtype_table[to].held != TNI_HELD_WRAP && (type == TNI_IN_f || !tni_is_rounded(to));
 }
@@ -79,23 +93,13 @@ typedef struct {
     tni_interpreter_level level;
 } page;
 
-static bool has_type(const page *p, int type)
-{
-    return type != TNI_IN_d || p->level == TNI_INTERPRET_ALL;
-}
-
-static bool has_dtype(const page *p, int dt)
-{
-    return has_type(p, tni_type_number((tn_dtype)dt));
-}
-
 // ---- cases -------------------------------------------------------------------------------------
 
 static void put_loads(const page *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
         tni_cast_text t = tni_text_from_kept((tn_dtype)dt);
-        if (!has_dtype(p, dt)) continue;
+        if (!tni_interpreter_holds(p->level, (tn_dtype)dt)) continue;
         tni_line(p->o, "case %d: {", TNI_SEL_LOAD + dt);
         tni_line(p->o,
                  "const m_long at = place(m, PROGRAM_REF, x) + index_of(m, PROGRAM_REF, x, a);");
@@ -112,7 +116,7 @@ static void put_stores(const page *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
         tni_cast_text t = tni_text_to_kept((tn_dtype)dt, (tn_dtype)dt, false);
-        if (!has_dtype(p, dt)) continue;
+        if (!tni_interpreter_holds(p->level, (tn_dtype)dt)) continue;
         tni_line(p->o, "case %d:", TNI_SEL_STORE + dt);
         tni_line(
             p->o,
@@ -149,6 +153,7 @@ static void put_wraps(const page *p)
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
         tni_held      held = (tni_held)tni_dtype_table[dt].held;
         tni_cast_text t    = tni_text_from_kept((tn_dtype)dt);
+        if (!tni_interpreter_holds(p->level, (tn_dtype)dt)) continue;
         if (held == TNI_HELD_TRUTH)
             tni_line(p->o, "case %d: m->v[to] = P_i(G_i(to) != 0); break;", TNI_SEL_WRAP + dt);
         if (held == TNI_HELD_WRAP)
@@ -422,7 +427,7 @@ static void put_fold_function(const page *p)
     tni_line(p->o, "switch (how) {");
     for (int f = 0; f < 4; f++)
         for (int type = 0; type < TNI_COMPUTES; type++)
-            if (has_type(p, type))
+            if (level_has_type(p->level, type))
                 tni_line(p->o, "case %d: return P_%c(o_%s_%c(V_%c(a), V_%c(b)));",
                          TNI_COMPUTES * f + type, letter_of(type),
                          tni_op_table[tni_interpreter_folds[f]].name, letter_of(type),

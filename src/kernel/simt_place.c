@@ -159,11 +159,11 @@ static void put_raw(tni_page *c, int i)
     tn_dtype dt   = buffer_dtype(c, i);
     int      size = (int)tni_dtype_size(dt);
     tni_text x, base = tni_simt_word_base(c, i);
+    tni_text before = tni_text_of("(%s)", tni_kept_type(dt));
+    if (tni_is_float(dt)) before = tni_text_of(size == 8 ? "m_double_bits" : "m_float_bits");
     snprintf(x.s, sizeof x.s, "x%d[%.40s", i, base.s);
-    if (size == 8)
-        tni_put(c->o, "%s((m_ulong)%s2 * j + 1] << 32 | %s2 * j])",
-                dt == TN_F64 ? "m_double_bits" : "(m_long)", x.s, x.s);
-    else if (size == 4) tni_put(c->o, "%s(%sj])", dt == TN_F32 ? "m_float_bits" : "(m_int)", x.s);
+    if (size == 8) tni_put(c->o, "%s((m_ulong)%s2 * j + 1] << 32 | %s2 * j])", before.s, x.s, x.s);
+    else if (size == 4) tni_put(c->o, "%s(%sj])", before.s, x.s);
     else
         tni_put(c->o, "(%s)(%sj / %d] >> j %% %d * %d)", tni_kept_type(dt), x.s, 4 / size, 4 / size,
                 8 * size);

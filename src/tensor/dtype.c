@@ -67,14 +67,26 @@ int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i)
     return 0;
 }
 
-// Neither of two integer dtypes holds the other only if one alone has a sign: a larger one with a sign
-// holds both.
+// Where neither of two integer dtypes holds the other, one alone has a sign, and the smallest signed
+// one that holds both is looked for. As in NumPy a float is taken where there is none; PyTorch
+// has no rule for these but that of u8 and i8.
+static tn_dtype hold_both(tn_dtype a, tn_dtype b)
+{
+    tn_dtype y = TN_F64;
+    for (int i = 0; i < TNI_DTYPES; i++) {
+        tn_dtype dt = (tn_dtype)i;
+        if (!tni_is_int(dt) || !tni_dtype_holds(dt, a) || !tni_dtype_holds(dt, b)) continue;
+        if (y == TN_F64 || tni_dtype_holds(y, dt)) y = dt;
+    }
+    return y;
+}
+
 tn_dtype tni_promote(tn_dtype a, tn_dtype b)
 {
     if (tni_is_float(a) != tni_is_float(b)) return tni_is_float(a) ? a : b;
     if (tni_dtype_holds(a, b)) return a;
     if (tni_dtype_holds(b, a)) return b;
-    return tni_is_float(a) ? TN_F32 : TN_I32;
+    return tni_is_float(a) ? TN_F32 : hold_both(a, b);
 }
 
 static int category(tn_dtype dt)

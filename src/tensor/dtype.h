@@ -114,7 +114,8 @@ int64_t tni_clipped(tn_dtype dt, double f);
 // Element i of integers or bools in memory.
 int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i);
 
-// The smallest type that holds both. u8 with i8 gives i32, f16 with bf16 gives f32.
+// The smallest type that holds both: of i8 and u8 the smallest larger one with a sign, of f16 and bf16
+// f32. Floats hold all integers in this sense.
 tn_dtype tni_promote(tn_dtype a, tn_dtype b);
 
 // One operand of a promotion. A plain number (weak) counts less than a 0-d tensor, which counts
