@@ -75,7 +75,19 @@ typedef enum {
     TN_EUSER     // a user's own function failed: an op's, a layer's, a dataset's
 } tn_status;
 
-typedef enum { TN_BOOL, TN_U8, TN_I8, TN_I32, TN_I64, TN_F16, TN_BF16, TN_F32, TN_F64 } tn_dtype;
+// Files and programs depend on the numbers: a new one is added at the end.
+typedef enum {
+    TN_BOOL,
+    TN_U8,
+    TN_I8,
+    TN_I32,
+    TN_I64,
+    TN_F16,
+    TN_BF16,
+    TN_F32,
+    TN_F64,
+    TN_I16
+} tn_dtype;
 
 enum { TN_MAX_RANK = 8 };
 
