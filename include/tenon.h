@@ -86,7 +86,8 @@ typedef enum {
     TN_BF16,
     TN_F32,
     TN_F64,
-    TN_I16
+    TN_I16,
+    TN_U16
 } tn_dtype;
 
 enum { TN_MAX_RANK = 8 };
