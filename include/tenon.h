@@ -87,7 +87,8 @@ typedef enum {
     TN_F32,
     TN_F64,
     TN_I16,
-    TN_U16
+    TN_U16,
+    TN_U32
 } tn_dtype;
 
 enum { TN_MAX_RANK = 8 };
