@@ -88,7 +88,8 @@ typedef enum {
     TN_F64,
     TN_I16,
     TN_U16,
-    TN_U32
+    TN_U32,
+    TN_U64
 } tn_dtype;
 
 enum { TN_MAX_RANK = 8 };

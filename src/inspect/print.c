@@ -174,7 +174,8 @@ static form int_form(tn_dtype dt, int64_t n, const int64_t *x)
 {
     form f = { .dtype = dt, .whole = dt == TN_BOOL ? 5 : 0 };
     for (int64_t i = 0; i < n && dt != TN_BOOL; i++)
-        f.whole = larger(f.whole, snprintf(NULL, 0, "%lld", (long long)x[i]));
+        f.whole = larger(f.whole,
+                         snprintf(NULL, 0, dt == TN_U64 ? "%llu" : "%lld", (long long)x[i]));
     return f;
 }
 
@@ -246,7 +247,7 @@ static word int_word(const form *f, int64_t v)
 {
     word w = { .n = 0 };
     if (f->dtype == TN_BOOL) w.n = snprintf(w.s, WORD, "%*s", f->whole, v ? "True" : "False");
-    else w.n = snprintf(w.s, WORD, "%*lld", f->whole, (long long)v);
+    else w.n = snprintf(w.s, WORD, f->dtype == TN_U64 ? "%*llu" : "%*lld", f->whole, (long long)v);
     return w;
 }
 

@@ -17,7 +17,6 @@ static const struct {
               safetensors, npy)                                                             \
     { npy, sizeof(host), TN_##id },
 #include "tensor/dtype.def"
-    { "u8", 8, -1 },
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 

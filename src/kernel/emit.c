@@ -92,7 +92,8 @@ static tni_cast_text to_rounded(char from, tn_dtype to, bool no_double)
     const char            *source = from == 'f' || (!as_is && single) ? "float" : "double";
     char                   text[40];
     if (as_is) snprintf(text, sizeof text, "m_%s_to_%s(", source, f->stem);
-    else if (no_double && !single) snprintf(text, sizeof text, "m_long_to_%s(", f->stem);
+    else if (no_double && !single)
+        snprintf(text, sizeof text, "m_%s_to_%s(", from == 'u' ? "ulong" : "long", f->stem);
     else snprintf(text, sizeof text, "m_%s_to_%s((%s)(", source, f->stem, source);
     return around(text, as_is || (no_double && !single) ? ")" : "))");
 }
@@ -178,7 +179,8 @@ static void emit_number(tni_scribe *s, int n, tn_dtype dt)
     static const char *const before[] = { ['f'] = "m_float_bits((m_uint)",
                                           ['d'] = "m_double_bits(",
                                           ['i'] = "((m_int)(m_uint)",
-                                          ['l'] = "((m_long)" };
+                                          ['l'] = "((m_long)",
+                                          ['u'] = "((m_ulong)" };
     tni_put(s->out, "%s", before[(int)tni_compute_suffix(dt)]);
     s->number(s, n);
     tni_put(s->out, ")");
@@ -282,11 +284,13 @@ const char *tni_fold_start(int op, tn_dtype dt)
     static const char *const least[] = { ['f'] = "m_float_bits(0xff800000u)",
                                          ['d'] = "m_double_bits((m_ulong)0xfff0000000000000u)",
                                          ['i'] = "(-2147483647 - 1)",
-                                         ['l'] = "(-(m_long)0x7fffffffffffffff - 1)" };
+                                         ['l'] = "(-(m_long)0x7fffffffffffffff - 1)",
+                                         ['u'] = "(m_ulong)0" };
     static const char *const most[]  = { ['f'] = "m_float_bits(0x7f800000u)",
                                          ['d'] = "m_double_bits((m_ulong)0x7ff0000000000000u)",
                                          ['i'] = "2147483647",
-                                         ['l'] = "(m_long)0x7fffffffffffffff" };
+                                         ['l'] = "(m_long)0x7fffffffffffffff",
+                                         ['u'] = "(~(m_ulong)0)" };
     int                      s       = tni_compute_suffix(dt);
     if (op == TNI_max) return least[s];
     if (op == TNI_min) return most[s];

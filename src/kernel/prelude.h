@@ -16,9 +16,14 @@
 
 // The function for the type of a: float and double; these and the integers; the integers.
 #define M_FLOAT(name, a) _Generic((a), float : name##_f, double : name##_d)
-#define M_REAL(name, a) \
-    _Generic((a), float : name##_f, double : name##_d, int32_t : name##_i, int64_t : name##_l)
-#define M_INT(name, a) _Generic((a), int32_t : name##_i, int64_t : name##_l)
+#define M_REAL(name, a)           \
+    _Generic((a), float           \
+             : name##_f, double   \
+             : name##_d, int32_t  \
+             : name##_i, int64_t  \
+             : name##_l, uint64_t \
+             : name##_u)
+#define M_INT(name, a) _Generic((a), int32_t : name##_i, int64_t : name##_l, uint64_t : name##_u)
 
 #define m_exp(a)         M_FLOAT(m_exp, a)(a)
 #define m_exp2(a)        M_FLOAT(m_exp2, a)(a)

@@ -61,6 +61,7 @@ static int64_t fold_start(const tni_ins *x)
     case TNI_IN_i:
         w.i = x->op == TNI_max ? INT32_MIN : x->op == TNI_min ? INT32_MAX : x->op == TNI_prod;
         break;
+    case TNI_IN_u: w.u = x->op == TNI_min ? UINT64_MAX : x->op == TNI_prod; break;
     default: w.l = x->op == TNI_max ? INT64_MIN : x->op == TNI_min ? INT64_MAX : x->op == TNI_prod;
     }
     return w.l;

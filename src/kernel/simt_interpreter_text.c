@@ -53,6 +53,7 @@ static bool is_light(int op, int type)
 
 static bool level_has_type(tni_interpreter_level level, int type)
 {
+    if (type == TNI_IN_u) return level > TNI_INTERPRET_LIGHT;
     return type != TNI_IN_d || level == TNI_INTERPRET_ALL;
 }
 
@@ -79,7 +80,8 @@ bool tni_interpreter_draws(tni_interpreter_level level, int draw)
 bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
 {
     // A compiled kernel takes an i64 to bf16 by way of f64, and so do all.
-    bool by_double = type == TNI_IN_l && tni_is_rounded(to) && tni_dtype_table[to].high >= 0x1p24;
+    bool by_double = (type == TNI_IN_l || type == TNI_IN_u) && tni_is_rounded(to) &&
+                     tni_dtype_table[to].high >= 0x1p24;
     if (by_double) return level == TNI_INTERPRET_ALL;
     if (!level_has_type(level, type) || !tni_interpreter_holds(level, to)) return false;
     if (level > TNI_INTERPRET_LIGHT) return true;
@@ -249,11 +251,11 @@ static const char *const opencl_spellings[] = {
 // and adds up counts.
 static const char *const machine_text[] = {
     "#define V_f(w) m_float_bits((m_uint)(w))\n#define V_d(w) m_double_bits(w)\n"
-    "#define V_i(w) ((m_int)(m_uint)(w))\n#define V_l(w) ((m_long)(w))\n"
+    "#define V_i(w) ((m_int)(m_uint)(w))\n#define V_l(w) ((m_long)(w))\n#define V_u(w) (w)\n"
     "#define G_f(i) V_f(m->v[i])\n#define G_d(i) V_d(m->v[i])\n"
-    "#define G_i(i) V_i(m->v[i])\n#define G_l(i) V_l(m->v[i])\n"
+    "#define G_i(i) V_i(m->v[i])\n#define G_l(i) V_l(m->v[i])\n#define G_u(i) V_u(m->v[i])\n"
     "#define P_f(x) ((m_ulong)m_bits_f(x))\n"
-    "#define P_i(x) ((m_ulong)(m_uint)(x))\n#define P_l(x) ((m_ulong)(x))\n"
+    "#define P_i(x) ((m_ulong)(m_uint)(x))\n#define P_l(x) ((m_ulong)(x))\n#define P_u(x) ((m_ulong)(x))\n"
     "#define P_d(x) m_bits_d(x)\n",
     NULL,
 };

@@ -1,10 +1,11 @@
-// Maps of single numbers: the expressions of ops.def, compiled once for double and once for int64. The
-// functions that they name are the host's, not the math prelude's, which the ref device checks by them.
+// Maps of single numbers: the expressions of ops.def, compiled once for double, for int64 and for uint64.
+// The functions that they name are the host's, not the math prelude's, which the ref device checks by
+// them.
 #include "ops/op_table.h"
 
 #include <math.h>
 
-// ---- functions of the expressions, for both types ----------------------------------------------
+// ---- functions of the expressions, for all types -----------------------------------------------
 
 static double sign_f(double a)
 {
@@ -110,23 +111,71 @@ static int64_t shr_i(int64_t a, int64_t n, int bits)
     return a >> (n < 0 || n >= bits ? 63 : n);
 }
 
-#define CHOOSE(a, f, i) _Generic((a), double : (f), int64_t : (i))
+static uint64_t same_u(uint64_t a)
+{
+    return a;
+}
 
-#define m_abs(a)         CHOOSE(a, fabs, abs_i)(a)
-#define m_sign(a)        CHOOSE(a, sign_f, sign_i)(a)
-#define m_floor(a)       CHOOSE(a, floor, same_i)(a)
-#define m_ceil(a)        CHOOSE(a, ceil, same_i)(a)
-#define m_rint(a)        CHOOSE(a, nearbyint, same_i)(a)
-#define m_trunc(a)       CHOOSE(a, trunc, same_i)(a)
+static uint64_t sign_u(uint64_t a)
+{
+    return a > 0;
+}
+
+static uint64_t max_u(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t min_u(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t rem_u(uint64_t a, uint64_t b)
+{
+    return b ? a % b : 0;
+}
+
+static uint64_t fdiv_u(uint64_t a, uint64_t b)
+{
+    return b ? a / b : 0;
+}
+
+static uint64_t pow_u(uint64_t a, uint64_t b)
+{
+    uint64_t y = 1;
+    for (; b > 0; b /= 2, a *= a)
+        if (b % 2) y *= a;
+    return y;
+}
+
+static uint64_t shl_u(uint64_t a, uint64_t n, int bits)
+{
+    return n >= (uint64_t)bits ? 0 : a << n;
+}
+
+static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
+{
+    return n >= (uint64_t)bits ? 0 : a >> n;
+}
+
+#define CHOOSE(a, f, i, u) _Generic((a), double : (f), int64_t : (i), uint64_t : (u))
+
+#define m_abs(a)         CHOOSE(a, fabs, abs_i, same_u)(a)
+#define m_sign(a)        CHOOSE(a, sign_f, sign_i, sign_u)(a)
+#define m_floor(a)       CHOOSE(a, floor, same_i, same_u)(a)
+#define m_ceil(a)        CHOOSE(a, ceil, same_i, same_u)(a)
+#define m_rint(a)        CHOOSE(a, nearbyint, same_i, same_u)(a)
+#define m_trunc(a)       CHOOSE(a, trunc, same_i, same_u)(a)
 #define m_where(a, b, c) ((a) ? (b) : (c))
-#define m_max(a, b)      CHOOSE(a, max_f, max_i)(a, b)
-#define m_min(a, b)      CHOOSE(a, min_f, min_i)(a, b)
+#define m_max(a, b)      CHOOSE(a, max_f, max_i, max_u)(a, b)
+#define m_min(a, b)      CHOOSE(a, min_f, min_i, min_u)(a, b)
 #define m_relu(a)        m_max(a, 0)
-#define m_rem(a, b)      CHOOSE(a, rem_f, rem_i)(a, b)
-#define m_fdiv(a, b)     CHOOSE(a, fdiv_f, fdiv_i)(a, b)
-#define m_pow(a, b)      CHOOSE(a, pow, pow_i)(a, b)
-#define m_shl(a, n)      shl_i(a, n, bits)
-#define m_shr(a, n)      shr_i(a, n, bits)
+#define m_rem(a, b)      CHOOSE(a, rem_f, rem_i, rem_u)(a, b)
+#define m_fdiv(a, b)     CHOOSE(a, fdiv_f, fdiv_i, fdiv_u)(a, b)
+#define m_pow(a, b)      CHOOSE(a, pow, pow_i, pow_u)(a, b)
+#define m_shl(a, n)      CHOOSE(a, shl_i, shl_i, shl_u)(a, n, bits)
+#define m_shr(a, n)      CHOOSE(a, shr_i, shr_i, shr_u)(a, n, bits)
 #define m_sqrt(a)        sqrt(a)
 #define m_rsqrt(a)       (1 / sqrt(a))
 #define m_exp(a)         exp(a)
@@ -189,6 +238,17 @@ int64_t tni_map_i(int op, int64_t a, int64_t b, int64_t c, int bits)
     switch (op) {
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
     ROW_##class(case TNI_##name : return (int64_t)(expr);)
+#include "ops/ops.def"
+#undef OP
+    default: return 0;
+    }
+}
+
+uint64_t tni_map_u(int op, uint64_t a, uint64_t b, uint64_t c, int bits)
+{
+    switch (op) {
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
+    ROW_##class(case TNI_##name : return (uint64_t)(expr);)
 #include "ops/ops.def"
 #undef OP
     default: return 0;

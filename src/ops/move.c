@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// The number is cast as a tensor would be; only i64 has room for what a double cuts.
+// The number is cast as a tensor would be; only i64 and u64 have room for what a double cuts.
 static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const int64_t *after,
                       tni_num v)
 {
@@ -11,7 +11,7 @@ static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const
     if (!cx) return NULL;
     tn_dtype dt  = tni_dtype(x);
     tni_view s   = tni_layout(x);
-    int64_t  i64 = v.whole && dt == TN_I64 ? v.i : tni_clipped(dt, v.f);
+    int64_t  i64 = v.whole && tni_dtype_size(dt) == 8 ? v.i : tni_clipped(dt, v.f);
     tni_attr a   = { .pad = { .value = v.f, .ivalue = i64 } };
     int64_t  size[TN_MAX_RANK];
     if (s.rank && (!before || !after))

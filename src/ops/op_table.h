@@ -130,10 +130,11 @@ static inline bool tni_is_number(int op)
 // promoted dtype. False if the op does not take it.
 bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);
 
-// A map of numbers, in double or in int64, by the host's functions; bits: the width that integers are
-// shifted in.
-double  tni_map_f(int op, double a, double b, double c);
-int64_t tni_map_i(int op, int64_t a, int64_t b, int64_t c, int bits);
+// A map of numbers, in double, in int64 or in uint64, by the host's functions; bits: the width that
+// integers are shifted in.
+double   tni_map_f(int op, double a, double b, double c);
+int64_t  tni_map_i(int op, int64_t a, int64_t b, int64_t c, int bits);
+uint64_t tni_map_u(int op, uint64_t a, uint64_t b, uint64_t c, int bits);
 
 // (0, 2, 3, 1): the axes of (N, C, H, W) as tn_channels_last lays them.
 extern const int tni_channels_last_order[4];

@@ -49,7 +49,7 @@ bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *ou
     case TNI_TO_BOOL: *out = TN_BOOL; return true;
     case TNI_TO_I64: *out = TN_I64; return true;
     case TNI_ACCUM:
-        if (!real) *out = TN_I64;
+        if (!real) *out = tni_total_dtype(promoted);
         return true;
     case TNI_WIDE: *in = *out = TN_I64; return true;
     default: return true;
@@ -128,7 +128,7 @@ tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 static bool holds(tn_dtype dt, double v)
 {
     const tni_dtype_facts *f = &tni_dtype_table[dt];
-    if (dt == TN_BOOL || dt == TN_I64 || tni_is_float(dt)) return true;
+    if (dt == TN_BOOL || f->bytes == 8 || tni_is_float(dt)) return true;
     return v >= (tni_is_signed(dt) ? f->low : -f->high) && v <= f->high;
 }
 

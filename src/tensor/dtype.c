@@ -47,6 +47,7 @@ int64_t tni_clipped(tn_dtype dt, double f)
     const tni_dtype_facts *x = &tni_dtype_table[dt];
     if (x->class == TNI_CLASS_BOOL) return f != 0;
     if (f >= x->past) return (int64_t)(UINT64_MAX >> (64 - x->digits));
+    if (f >= 0x1p63) return (int64_t)(uint64_t)f;
     return f >= x->low ? (int64_t)f : f < x->low ? (int64_t)x->low : 0;
 }
 

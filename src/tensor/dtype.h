@@ -108,10 +108,10 @@ double tni_dtype_epsilon(tn_dtype dt);
 bool tni_dtype_holds(tn_dtype wide, tn_dtype dt);
 
 // A number as an integer dtype has it, as the op table's cast: cut; what is outside goes to the
-// nearest, NaN to 0.
+// nearest, NaN to 0. Of u64 the bits.
 int64_t tni_clipped(tn_dtype dt, double f);
 
-// Element i of integers or bools in memory.
+// Element i of integers or bools in memory; of u64 the bits.
 int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i);
 
 // The smallest type that holds both: of i8 and u8 the smallest larger one with a sign, of f16 and bf16

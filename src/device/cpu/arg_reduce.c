@@ -43,6 +43,7 @@ static bool is_nan(const job *j, tni_total v)
 
 static bool beats(const job *j, tni_total a, tni_total b)
 {
+    if (j->r.acc == TN_U64) return j->least ? a.u < b.u : a.u > b.u;
     if (!tni_is_float(j->r.acc)) return j->least ? a.l < b.l : a.l > b.l;
     if (a.d != a.d) return b.d == b.d;
     return j->least ? a.d < b.d : a.d > b.d;

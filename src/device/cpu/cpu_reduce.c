@@ -83,8 +83,15 @@ static tni_total join_l(int op, tni_total a, tni_total b)
     return (tni_total){ .l = v };
 }
 
+static tni_total join_u(int op, tni_total a, tni_total b)
+{
+    if (op == TNI_sum || op == TNI_prod) return join_l(op, a, b);
+    return (a.u > b.u) == (op == TNI_max) ? a : b;
+}
+
 static tni_total join(const tni_reduction *r, int op, tni_total a, tni_total b)
 {
+    if (r->acc == TN_U64) return join_u(op, a, b);
     return tni_is_float(r->acc) ? join_d(op, a, b) : join_l(op, a, b);
 }
 
@@ -101,7 +108,7 @@ typedef struct {
     tni_total      *partial;  // [result][chunk], or [chunk][result] by column
 } job;
 
-// Sums of integers are of i64. Products of floats in double: lanes could overflow.
+// Sums of integers are of i64, of u64 of u64. Products of floats in double: lanes could overflow.
 static tn_dtype acc_dtype(const tni_call *call)
 {
     tn_dtype dt = call->in[0].dtype;

@@ -59,6 +59,7 @@ static uint64_t key_of(tn_dtype dt, const void *x, int64_t i)
     switch (dt) {
     case TN_F32: return key_f(((const float *)x)[i]);
     case TN_F64: return key_d(((const double *)x)[i]);
+    case TN_U64: return ((const uint64_t *)x)[i];
     case TN_I32: return (uint32_t)((const int32_t *)x)[i] ^ 0x80000000u;
     default: return (uint64_t)((const int64_t *)x)[i] ^ UINT64_C(1) << 63;
     }

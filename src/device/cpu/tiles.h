@@ -11,10 +11,11 @@
 
 enum { TNI_TILE = 1024 };
 
-// A fold so far: of floats in d, of integers in l.
+// A fold so far: of floats in d, of integers in l, of u64 in u.
 typedef union {
-    double  d;
-    int64_t l;
+    double   d;
+    int64_t  l;
+    uint64_t u;
 } tni_total;
 
 // y[i] = op(a[i], b[i], c[i]). Comparisons write bytes of 0 and 1; the first operand of `where`

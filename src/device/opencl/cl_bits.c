@@ -23,16 +23,16 @@ static const char *const text[] = {
            }
            return sign_ | (ulong)((int)e + 1023 - 127) << 52 | m << 29;
        }),
-    CL(M_FN ulong bits_l(long v) {
-           ulong u = v < 0 ? 0ul - (ulong)v : (ulong)v;
+    CL(M_FN ulong bits_u(ulong u) {
            if (u == 0) return 0;
            int up = (int)clz(u);
            ulong m = u << up;
            ulong rest = m & 0x7ff;
            m >>= 11;
            m += rest > 0x400 || (rest == 0x400 && (m & 1));
-           return (v < 0 ? 1ul << 63 : 0) | (((ulong)(1023 + 63 - up) << 52) + (m - (1ul << 52)));
+           return ((ulong)(1023 + 63 - up) << 52) + (m - (1ul << 52));
        }
+       M_FN ulong bits_l(long v) { return v < 0 ? 1ul << 63 | bits_u(0ul - (ulong)v) : bits_u((ulong)v); }
        M_FN ulong bits_i(int v) { return bits_l(v); }),
     CL(KERNEL(64) to_double(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL ulong *y, GIVEN shape sy,
                             long count) {

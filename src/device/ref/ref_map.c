@@ -1,4 +1,4 @@
-// Maps: the expressions of ops.def in double and int64, by the host's functions.
+// Maps: the expressions of ops.def in double, int64 and uint64, by the host's functions.
 #include "ref.h"
 
 static double float_at(const tni_arg *x, const int64_t *at)
@@ -35,7 +35,10 @@ static void map_ints(const tni_call *c, tn_dtype dt)
          tni_ref_walk_next(&w), y++) {
         int64_t x[3] = { 0 };
         for (int k = 0; k < c->nin; k++) x[k] = int_at(&c->in[k], w.at);
-        y->i = tni_ref_wrap(c->out.dtype, tni_map_i(op, x[0], x[1], x[2], bits));
+        int64_t v = dt == TN_U64 ? (int64_t)tni_map_u(op, (uint64_t)x[0], (uint64_t)x[1],
+                                                      (uint64_t)x[2], bits)
+                                 : tni_map_i(op, x[0], x[1], x[2], bits);
+        y->i      = tni_ref_wrap(c->out.dtype, v);
     }
 }
 

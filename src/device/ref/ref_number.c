@@ -57,6 +57,13 @@ double tni_ref_round(tn_dtype dt, double v)
 
 // Rounds once. Above 53 bits the digits that double has no room for are folded into its last one,
 // which is below anything that the rounding to 16 bits looks at except whether it is 0.
+static double float_of_u64(tn_dtype dt, uint64_t v)
+{
+    if (dt == TN_F64) return (double)v;
+    if (dt == TN_F32) return (float)v;
+    return tni_ref_round(dt, (double)(v >> 11 | ((v & 2047) != 0)) * 2048);
+}
+
 static double float_of_int(tn_dtype dt, int64_t v)
 {
     if (dt == TN_F64) return (double)v;
@@ -68,6 +75,8 @@ static double float_of_int(tn_dtype dt, int64_t v)
 
 tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v)
 {
+    if (from == TN_U64 && tni_is_float(to) && v.i < 0)
+        return (tni_cell){ .f = float_of_u64(to, (uint64_t)v.i) };
     if (!tni_is_float(from))
         return tni_is_float(to) ? (tni_cell){ .f = float_of_int(to, v.i) }
                                 : (tni_cell){ .i = tni_ref_wrap(to, v.i) };
@@ -77,6 +86,7 @@ tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v)
 
 bool tni_ref_above(tn_dtype dt, tni_cell a, tni_cell b)
 {
+    if (dt == TN_U64) return (uint64_t)a.i > (uint64_t)b.i;
     if (!tni_is_float(dt)) return a.i > b.i;
     if (isnan(a.f)) return !isnan(b.f);
     return a.f > b.f;

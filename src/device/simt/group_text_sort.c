@@ -16,6 +16,7 @@ const char *const tni_text_sort[] = {
           if (b << 1 == 0) return 0x80000000u;
           return b >> 31 ? ~b : b | 0x80000000u;
       }
+      M_FN m_ulong key_u(m_ulong v) { return v; }
       M_FN m_ulong key_l(m_long v) { return (m_ulong)v ^ (m_ulong)1 << 63; }),
     "#ifdef FP64\n",
     T(M_FN m_ulong key_d(double v) {
@@ -25,7 +26,7 @@ const char *const tni_text_sort[] = {
           return b >> 63 ? ~b : b | (m_ulong)1 << 63;
       }),
     "#endif\n"
-    "#define wide_key_l 1\n#define wide_key_d 1\n"
+    "#define wide_key_l 1\n#define wide_key_u 1\n#define wide_key_d 1\n"
     "#define x_key(v) CAT(key_, X_IN)(v)\n"
     "#if CAT(wide_key_, X_IN)\n",
     T(typedef struct { m_ulong key; m_ulong at; } pair;
