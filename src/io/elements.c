@@ -17,31 +17,29 @@ static void release_block(void *data, void *user)
     tni_free64(user, data);
 }
 
-// Elements of `width` bytes, big-endian if swapped, become ones of at least as many. Only integers
-// are widened, by their sign if they have one.
-static void convert(unsigned char *to, size_t size, const tni_file_entry *it)
+// Copies elements of n bytes, those of big-endian files turned around.
+static void copy(unsigned char *to, size_t n, const tni_file_entry *it)
 {
-    for (const unsigned char *p = it->data; p < it->data + it->bytes; p += it->width, to += size) {
-        for (size_t i = 0; i < it->width; i++) to[i] = p[it->swapped ? it->width - 1 - i : i];
-        int fill = it->is_signed && to[it->width - 1] & 0x80 ? 0xff : 0;
-        memset(to + it->width, fill, size - it->width);
-    }
+    if (!it->swapped) memcpy(to, it->data, (size_t)it->bytes);
+    for (const unsigned char *p = it->data; it->swapped && p < it->data + it->bytes;
+         p += n, to += n)
+        for (size_t i = 0; i < n; i++) to[i] = p[n - 1 - i];
 }
 
-// A tensor of these sizes on the entry's bytes as they lie, or on an aligned, converted copy of them.
+// A tensor of these sizes on the entry's bytes as they lie, or on an aligned copy of them.
 static tn_tensor *borrow(tn_file *f, const char *op, const tni_file_entry *it, const int64_t *size)
 {
     tn_ctx  *cx = f->thing.cx;
     tn_dtype dt = (tn_dtype)it->as;
     size_t   n  = tni_dtype_size(dt);
-    if (!it->swapped && n == it->width && (uintptr_t)it->data % n == 0) {
+    if (!it->swapped && (uintptr_t)it->data % n == 0) {
         tni_mapping *m = f->part[it->part].map;
         m->refs++;
         return tn_borrow(cx, dt, it->rank, size, (void *)(uintptr_t)it->data, release_mapping, m);
     }
-    void *block = tni_alloc64(&cx->heap, (size_t)it->bytes / it->width * n);
+    void *block = tni_alloc64(&cx->heap, (size_t)it->bytes);
     if (!block) return tni_fail_memory(cx, op);
-    convert(block, n, it);
+    copy(block, n, it);
     return tn_borrow(cx, dt, it->rank, size, block, release_block, &cx->heap);
 }
 

@@ -33,10 +33,8 @@ typedef struct {
     uint32_t             part;
     int8_t               as;  // the tn_dtype it becomes; -1: there is none
     uint8_t              rank;
-    uint8_t              width;  // bytes of an element in the file, 0 where they are not whole
-    bool                 fortran   : 1;  // the first axis is the innermost
-    bool                 swapped   : 1;  // big-endian
-    bool                 is_signed : 1;  // widened by its sign
+    bool                 fortran : 1;  // the first axis is the innermost
+    bool                 swapped : 1;  // big-endian
 } tni_file_entry;
 
 // Entries stand in the order of their data, by_name in that of their names, which are unique.

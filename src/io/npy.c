@@ -7,8 +7,7 @@
 static const char magic[] = "\x93NUMPY";
 enum { MAGIC = 6, ALIGN = 64 };
 
-// The dtypes without their byte order, those of Tenon first; as is the one each becomes, or -1.
-// Integers that Tenon does not have are widened where one that holds them is there.
+// The dtypes without their byte order; as is the one each becomes.
 static const struct {
     const char *name;
     int         width, as;
@@ -205,17 +204,15 @@ static bool fill_entry(reader *r, int dtype)
     }
     memcpy(r->f->part->text, r->descr, r->descr_bytes);
     r->f->part->text[r->descr_bytes] = 0;
-    *it                              = (tni_file_entry){ .name      = "",
-                                                         .dtype     = r->f->part->text,
-                                                         .shape     = r->rank ? r->shape : none,
-                                                         .data      = data,
-                                                         .bytes     = bytes,
-                                                         .as        = (int8_t)dtypes[dtype].as,
-                                                         .rank      = (uint8_t)r->rank,
-                                                         .width     = (uint8_t)dtypes[dtype].width,
-                                                         .fortran   = r->fortran,
-                                                         .swapped   = r->descr[0] == '>' && dtypes[dtype].width > 1,
-                                                         .is_signed = dtypes[dtype].name[0] == 'i' };
+    *it                              = (tni_file_entry){ .name    = "",
+                                                         .dtype   = r->f->part->text,
+                                                         .shape   = r->rank ? r->shape : none,
+                                                         .data    = data,
+                                                         .bytes   = bytes,
+                                                         .as      = (int8_t)dtypes[dtype].as,
+                                                         .rank    = (uint8_t)r->rank,
+                                                         .fortran = r->fortran,
+                                                         .swapped = r->descr[0] == '>' && dtypes[dtype].width > 1 };
     r->f->count                      = 1;
     return true;
 }

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Every dtype of the format, those of Tenon first; as is the one it becomes here, or -1. Integers that
-// Tenon does not have are widened where one that holds them is there.
+// Every dtype of the format, those of Tenon first; as is the one it becomes here, or -1.
 static const struct {
     const char *name;
     int         bits, as;
@@ -183,12 +182,10 @@ static bool place(reader *r, const char *name, const fields *e, tni_file_entry *
                               (long long)e->end);
     it->dtype = dtypes[e->dtype].name;
     it->as    = (int8_t)dtypes[e->dtype].as;
-    it->width = (uint8_t)(bits / 8);
     it->rank  = (uint8_t)e->rank;
     it->data  = r->data + e->begin;
     it->bytes = bytes;
 
-    it->is_signed = dtypes[e->dtype].name[0] == 'I';
     return true;
 }
 
