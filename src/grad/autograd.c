@@ -39,6 +39,7 @@ tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
     tn_ctx *cx = tni_arg1("requires_grad", t, "t");
     if (!cx) return NULL;
     if (!on) return stop_being_leaf(t);
+    if (!tni_computes(cx, "requires_grad", tn_dtype_of(t))) return NULL;
     if (!tni_is_float(tn_dtype_of(t)))
         return tni_fail(cx, TN_EDTYPE, "requires_grad: t is %s, not a float type",
                         tn_dtype_name(tn_dtype_of(t)));

@@ -127,11 +127,11 @@ static int larger(int a, int b)
 }
 
 // From here on a dtype's digits do not reach down to the units, or past 8 places. All decimals of so
-// many digits are numbers of the dtype.
+// many digits are numbers of the dtype; two are shown of any.
 static double exponent_from(tn_dtype dt)
 {
     int digits = (int)((tni_dtype_table[dt].digits - 1) * 0.30102999566398120);
-    return pow(10, digits < PLACES ? digits : PLACES);
+    return pow(10, digits < 2 ? 2 : digits < PLACES ? digits : PLACES);
 }
 
 // Comparisons are those of the dtype: f32's 1e-4 is not below 1e-4.

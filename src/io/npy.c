@@ -13,7 +13,7 @@ static const struct {
     int         width, as;
 } dtypes[] = {
 #define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
-              safetensors, npy)                                                             \
+              safetensors, npy, use)                                                        \
     { npy, sizeof(host), TN_##id },
 #include "tensor/dtype.def"
 };

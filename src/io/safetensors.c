@@ -14,7 +14,7 @@ static const struct {
     int         bits, as;
 } dtypes[] = {
 #define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
-              safetensors, npy)                                                             \
+              safetensors, npy, use)                                                        \
     { safetensors, 8 * sizeof(host), TN_##id },
 #include "tensor/dtype.def"
     { "C64", 64, -1 },    { "F8_E5M2", 8, -1 },     { "F8_E4M3", 8, -1 },

@@ -57,11 +57,12 @@ static bool level_has_type(tni_interpreter_level level, int type)
     return type != TNI_IN_d || level == TNI_INTERPRET_ALL;
 }
 
-// Of small integers the smallest has those of a byte, of which images are made.
+// Of small integers the smallest has those of a byte, of which images are made, of floats not those.
 bool tni_interpreter_holds(tni_interpreter_level level, tn_dtype dt)
 {
-    const tni_dtype_facts *f = &tni_dtype_table[dt];
-    if (level == TNI_INTERPRET_LIGHT && f->held == TNI_HELD_WRAP && f->bytes > 1) return false;
+    const tni_dtype_facts *f    = &tni_dtype_table[dt];
+    bool                   rare = f->held == TNI_HELD_WRAP ? f->bytes > 1 : tni_is_stored(dt);
+    if (level == TNI_INTERPRET_LIGHT && rare) return false;
     return level_has_type(level, f->number);
 }
 

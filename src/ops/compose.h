@@ -11,6 +11,7 @@
 static inline bool tni_want_float(tn_tensor *x, const char *op)
 {
     tn_dtype dt = tn_dtype_of(x);
+    if (!tni_computes(x->cx, op, dt)) return false;
     if (!tni_is_float(dt))
         tni_fail(x->cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
     return tni_is_float(dt);
@@ -21,7 +22,7 @@ static inline bool tni_want_float(tn_tensor *x, const char *op)
 static inline tn_tensor *tni_widen(tn_tensor *x)
 {
     tn_dtype dt = tn_dtype_of(x);
-    return tni_is_rounded(dt) ? tn_cast(x, TN_F32) : x;
+    return tni_is_rounded(dt) && !tni_is_stored(dt) ? tn_cast(x, TN_F32) : x;
 }
 
 static inline tn_tensor *tni_narrow(tn_tensor *y, tn_dtype dt)

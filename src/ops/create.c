@@ -86,7 +86,7 @@ tn_tensor *tn_scalar_i64(tn_ctx *cx, int64_t v)
 
 static bool can_count(tn_ctx *cx, const char *op, tn_dtype dt)
 {
-    if (!tni_can_make(cx, op, dt, 0, NULL)) return false;
+    if (!tni_can_make(cx, op, dt, 0, NULL) || !tni_computes(cx, op, dt)) return false;
     if (dt == TN_BOOL) tni_fail(cx, TN_EDTYPE, "%s: bool is not a dtype it takes", op);
     return dt != TN_BOOL;
 }
@@ -135,7 +135,7 @@ uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count)
 static tn_tensor *random(tn_ctx *cx, const char *name, int op, tn_dtype dt, int rank,
                          const int64_t *size)
 {
-    if (!tni_can_make(cx, name, dt, rank, size)) return NULL;
+    if (!tni_can_make(cx, name, dt, rank, size) || !tni_computes(cx, name, dt)) return NULL;
     if (op != TNI_random_bits && !tni_is_float(dt))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", name, tn_dtype_name(dt));
     tni_attr a = { .random = { cx->seed, tni_take_random(cx, dt, tni_shape_count(rank, size)) } };

@@ -56,7 +56,10 @@ static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int first, int a
     *dt    = tn_dtype_of(x[0]);
     for (int k = 0; k < n; k++) {
         tni_view v = tni_layout(x[k]);
-        *dt        = tni_promote(*dt, tn_dtype_of(x[k]));
+        if (*dt != tn_dtype_of(x[k]) &&
+            (!tni_computes(cx, "concat", *dt) || !tni_computes(cx, "concat", tn_dtype_of(x[k]))))
+            return false;
+        *dt = tni_promote(*dt, tn_dtype_of(x[k]));
         if (k == first || is_nothing(x[k])) continue;
         bool fits = v.rank == shape->rank;
         for (int i = 0; fits && i < v.rank; i++) fits = i == axis || v.size[i] == shape->size[i];
@@ -171,6 +174,7 @@ static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_t
     int                      i  = cx ? index_axis(cx, name, x, axis, index) : -1;
     if (i < 0) return NULL;
     tni_view shape = tni_layout(index);
+    if (op == TNI_scatter_add && !tni_computes(cx, name, tn_dtype_of(x))) return NULL;
     if (!(v = reached(v, &shape))) return NULL;
     if (!(v = tni_fit(v, name, tn_dtype_of(x), shape.rank, shape.size))) return NULL;
     tni_node *src[] = { tni_resolve(x, name), tni_resolve(index, name), tni_resolve(v, name) };
@@ -192,7 +196,7 @@ tn_tensor *tn_scatter_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v
 tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending)
 {
     tn_ctx *cx = tni_arg1("argsort", x, "x");
-    if (!cx) return NULL;
+    if (!cx || !tni_computes(cx, "argsort", tn_dtype_of(x))) return NULL;
     int rank = tn_rank(x), i = tni_axis(cx, "argsort", rank ? rank : 1, axis);
     if (i < 0) return NULL;
     if (rank == 0) return tn_zeros(cx, TN_I64, TN_0D);

@@ -10,6 +10,9 @@ double tni_node_flops(const tni_node *n);
 
 // ---- recording by nodes: sources are checked and of fitting shape and dtype ---------------------
 
+// Whether ops compute with a dtype; reported where it only stores numbers.
+bool tni_computes(tn_ctx *cx, const char *op, tn_dtype dt);
+
 // Records an op over nodes and wraps it in a handle. attr may be NULL.
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                       tni_node *const *src, const tni_attr *attr);

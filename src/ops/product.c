@@ -84,6 +84,8 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
         return tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: a 0-d tensor has no product",
                         tni_shape_of(a).s, tni_shape_of(b).s);
     tn_dtype dt = tni_promote(tni_dtype(a), tni_dtype(b));
+    if (!tni_computes(cx, "matmul", tni_dtype(a)) || !tni_computes(cx, "matmul", tni_dtype(b)))
+        return NULL;
     if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a dtype it takes");
     if (tni_dtype(a) != dt) a = tn_cast(a, dt);
     if (tni_dtype(b) != dt) b = tn_cast(b, dt);
@@ -176,6 +178,7 @@ static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const t
                         (long long)a->conv.dilation[0], (long long)a->conv.groups);
     if (a->conv.channels_last) tni_view_permute(&vy, tni_channels_last_order);
     tn_dtype dt = tni_promote(tni_dtype(x), tni_dtype(w));
+    if (!tni_computes(cx, op, tni_dtype(x)) || !tni_computes(cx, op, tni_dtype(w))) return NULL;
     if (!tni_is_float(dt))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
     if (!tni_shape_ok(cx, op, 4, size)) return NULL;

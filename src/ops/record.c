@@ -56,6 +56,14 @@ bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *ou
     }
 }
 
+bool tni_computes(tn_ctx *cx, const char *op, tn_dtype dt)
+{
+    if (tni_is_stored(dt))
+        tni_fail(cx, TN_EDTYPE, "%s: %s only stores numbers: cast it to another dtype first", op,
+                 tn_dtype_name(dt));
+    return !tni_is_stored(dt);
+}
+
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                       tni_node *const *src, const tni_attr *attr)
 {
@@ -246,6 +254,7 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     if (!common_shape(cx, name, n, x, &rank, size)) return NULL;
     for (int i = 0; i < n; i++) {
         kinds[i] = operand(x[i]);
+        if (!tni_computes(cx, name, kinds[i].dtype)) return NULL;
         weak &= kinds[i].strength == 0;
     }
     for (int i = 0; i < n && !weak; i++)

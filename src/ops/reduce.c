@@ -91,6 +91,7 @@ static tn_tensor *reduce(int op, const char *name, tn_tensor *x, uint32_t axes, 
     int      order[TN_MAX_RANK];
     uint32_t given = axes;
     bool     moved = reads_as_it_lies(op, x, axes, first, order);
+    if (!tni_computes(cx, name, dt)) return NULL;
     if (!tni_rule_apply(tni_op_table[op].rule, dt, &in, &out))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", name, tn_dtype_name(dt));
     bool needs_one = op != TNI_sum && op != TNI_prod;
@@ -148,7 +149,7 @@ static tn_tensor *scan(int op, tn_tensor *x, int axis)
     const char *name = tni_op_table[op].name;
     tn_ctx     *cx   = tni_arg1(name, x, "x");
     tn_dtype    in, out;
-    if (!cx) return NULL;
+    if (!cx || !tni_computes(cx, name, tn_dtype_of(x))) return NULL;
     tni_rule_apply(tni_op_table[op].rule, tn_dtype_of(x), &in, &out);
     int rank = tn_rank(x), i = tni_axis(cx, name, rank ? rank : 1, axis);
     if (i < 0) return NULL;

@@ -10,7 +10,7 @@ const tni_compute_facts tni_compute_table[TNI_COMPUTES] = {
 
 const tni_dtype_facts tni_dtype_table[TNI_DTYPES] = {
 #define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user,       \
-              safetensors, npy)                                                                   \
+              safetensors, npy, use)                                                              \
     [TN_##id] = {                                                                                 \
         #name,       #kernel,     #stem,        #user,        safetensors,       npy,             \
         low,         past,        (double)high, sizeof(host), TNI_CLASS_##class, TNI_HELD_##held, \

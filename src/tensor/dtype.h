@@ -28,6 +28,7 @@ typedef enum {
     TNI_CLASS_SIGNED,
     TNI_CLASS_FLOAT
 } tni_dtype_class;
+enum { TNI_USE_MATH, TNI_USE_STORE };
 typedef enum { TNI_HELD_SELF, TNI_HELD_TRUTH, TNI_HELD_WRAP, TNI_HELD_ROUND } tni_held;
 
 // A row of the table; dtype.def says what the columns are. low and high are those of the dtype as
@@ -51,6 +52,12 @@ extern const tni_compute_facts tni_compute_table[];
 enum {
     TNI_FLOATS = 0
 #define DTYPE(id, name, class, ...) | (TNI_CLASS_##class == TNI_CLASS_FLOAT) << TN_##id
+#include "tensor/dtype.def"
+    ,
+    TNI_STORED = 0
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
+              safetensors, npy, use)                                                        \
+    | (TNI_USE_##use == TNI_USE_STORE) << TN_##id
 #include "tensor/dtype.def"
     ,
     TNI_ROUNDED = 0
@@ -78,6 +85,11 @@ static inline bool tni_is_signed(tn_dtype dt)
 static inline bool tni_is_rounded(tn_dtype dt)
 {
     return TNI_ROUNDED >> dt & 1;
+}
+// Whether nothing is computed with values of a dtype.
+static inline bool tni_is_stored(tn_dtype dt)
+{
+    return TNI_STORED >> dt & 1;
 }
 // Whether elements in memory are as they are computed.
 static inline bool tni_is_held_as_is(tn_dtype dt)

@@ -14,15 +14,22 @@ int64_t tni_ref_wrap(tn_dtype dt, int64_t v)
     return tni_is_signed(dt) ? (int64_t)up >> over : (int64_t)(up >> over);
 }
 
-// A float that is rounded to be stored: its digits (the hidden one included) and the exponent of its
-// smallest normal number. The largest exponent is 1 - lowest.
+// A float that is rounded to be stored: its digits (the hidden one included), the exponent of its
+// smallest normal number, its largest number, and its bits but for the sign, all set. What has numbers
+// above 2^(2 - lowest) has them in place of infinity, which becomes the largest, and of all NaN but one.
 typedef struct {
-    int digits, lowest;
+    int      digits, lowest;
+    double   largest;
+    unsigned all;
+    bool     endless;
 } format;
 
 static format format_of(tn_dtype dt)
 {
-    return (format){ tni_dtype_table[dt].digits, ilogb(tni_dtype_table[dt].low) };
+    const tni_dtype_facts *f      = &tni_dtype_table[dt];
+    int                    lowest = ilogb(f->low);
+    return (format){ f->digits, lowest, f->high, (1u << (8 * f->bytes - 1)) - 1,
+                     f->high < ldexp(1, 2 - lowest) };
 }
 
 // The exponent of the last digit of numbers of v's size; v is finite.
@@ -38,10 +45,12 @@ static int last_digit(format f, double v)
 // Scaling is exact, so nearbyint is the only rounding.
 static double round_to_format(format f, double v)
 {
-    if (!isfinite(v)) return v;
+    if (isnan(v)) return v;
+    double over = copysign(f.endless ? INFINITY : f.largest, v);
+    if (isinf(v)) return over;
     int    last = last_digit(f, v);
     double r    = ldexp(nearbyint(ldexp(v, -last)), last);
-    return fabs(r) >= ldexp(1, 2 - f.lowest) ? copysign(INFINITY, v) : r;
+    return fabs(r) > f.largest ? over : r;
 }
 
 double tni_ref_round(tn_dtype dt, double v)
@@ -94,32 +103,33 @@ bool tni_ref_above(tn_dtype dt, tni_cell a, tni_cell b)
 
 // ---- to and from the host ----------------------------------------------------------------------
 
-static double decode(format f, uint16_t bits)
+static double decode(format f, unsigned bits)
 {
-    int    point = f.digits - 1, exponent = (bits & 0x7fff) >> point;
-    int    digits = bits & ((1 << point) - 1);
+    int    point = f.digits - 1, exponent = (int)((bits & f.all) >> point);
+    int    digits = (int)(bits & ((1u << point) - 1));
     double v;
-    if (exponent == 0x7fff >> point) v = digits ? NAN : INFINITY;
+    if (f.endless ? exponent == (int)(f.all >> point) : (bits & f.all) == f.all)
+        v = digits ? NAN : INFINITY;
     else if (exponent == 0) v = ldexp(digits, f.lowest - point);
     else v = ldexp(digits + (1 << point), exponent - 1 + f.lowest - point);
-    return bits & 0x8000 ? -v : v;
+    return bits > f.all ? -v : v;
 }
 
 // The hidden digit of a normal number adds the 1 that its exponent field is ahead by.
-static uint16_t encode(format f, double v)
+static unsigned encode(format f, double v)
 {
-    int      point = f.digits - 1, infinity = 0x7fff >> point << point;
-    unsigned sign = signbit(v) ? 0x8000 : 0, bits;
-    v             = fabs(round_to_format(f, v));
+    int      point    = f.digits - 1;
+    unsigned infinity = f.all >> point << point, sign = signbit(v) ? f.all + 1 : 0, bits;
+    v = fabs(round_to_format(f, v));
     if (isnan(v)) {
-        bits = infinity | 1 << (point - 1);
+        bits = f.all;
     } else if (isinf(v)) {
         bits = infinity;
     } else {
         int last = last_digit(f, v);
-        bits     = ((last + point - f.lowest) << point) + (int)ldexp(v, -last);
+        bits     = (unsigned)(((last + point - f.lowest) << point) + (int)ldexp(v, -last));
     }
-    return (uint16_t)(sign | bits);
+    return sign | bits;
 }
 
 #define CELL_BOOL(held, v)     .i = (v) != 0
