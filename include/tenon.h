@@ -89,7 +89,8 @@ typedef enum {
     TN_I16,
     TN_U16,
     TN_U32,
-    TN_U64
+    TN_U64,
+    TN_F8_E4M3  // an 8-bit float, as PyTorch's float8_e4m3fn: nothing is computed with it
 } tn_dtype;
 
 enum { TN_MAX_RANK = 8 };
