@@ -90,7 +90,8 @@ typedef enum {
     TN_U16,
     TN_U32,
     TN_U64,
-    TN_F8_E4M3  // an 8-bit float, as PyTorch's float8_e4m3fn: nothing is computed with it
+    TN_F8_E4M3,  // 8-bit floats, as PyTorch's float8_e4m3fn and float8_e5m2: cast, moved, saved and
+    TN_F8_E5M2   // printed, but nothing is computed with them
 } tn_dtype;
 
 enum { TN_MAX_RANK = 8 };
