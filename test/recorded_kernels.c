@@ -23,7 +23,7 @@ typedef struct {
 } record;
 
 const tni_simt_limits recorded_chip = {
-    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .cuda = true, .cluster = 8
+    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .features = TNI_GPU_ALL, .cluster = 8
 };
 
 static record     *all;

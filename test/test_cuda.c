@@ -23,7 +23,7 @@ enum { RANDOM = 24, MOST = 40 };
 // What an H200 has.
 static const char           *chip   = "sm_90";
 static const tni_simt_limits limits = {
-    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .cuda = true, .cluster = 8
+    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .features = TNI_GPU_ALL, .cluster = 8
 };
 
 static void the_device_opens_or_says_why_not(void)

@@ -17,10 +17,10 @@ enum { NONE = TNI_NO_VALUE, RANDOM = 45 };
 
 // An H200, and one without bulk copies and clusters, as older chips are.
 static const tni_simt_limits h200 = {
-    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .cuda = true, .cluster = 8
+    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .features = TNI_GPU_ALL, .cluster = 8
 };
 static const tni_simt_limits older = {
-    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .cuda = true
+    .threads = 1024, .shared_bytes = 227 * 1024, .units = 132, .features = TNI_GPU_ALL
 };
 
 // ---- kernels -----------------------------------------------------------------------------------
@@ -564,12 +564,13 @@ static int uses_its_memory(const char *what, const kit_case *c, const tni_simt_l
     tni_heap           heap   = tni_heap_default();
     tni_simt           shape  = tni_simt_choose(&c->l, limits);
     tni_emit_item      item   = { &c->k, "k", &shape.class };
-    const tni_dialect *d      = limits->cuda ? &tni_dialect_cuda : &tni_dialect_opencl;
+    const tni_dialect *d      = limits->features & TNI_GPU_SHUFFLES ? &tni_dialect_cuda
+                                                                    : &tni_dialect_opencl;
     char              *text   = tni_source(&heap, d, tni_emit_simt, 1, &item, false);
     char               it[32] = "";
     if (!CHECK(text != NULL)) return 0;
     test_case_result(shared_names_used(text, it, sizeof it), "%s (%d threads%s) never uses %s",
-                     what, limits->threads, limits->cuda ? ", cuda" : "", it);
+                     what, limits->threads, limits->features ? ", cuda" : "", it);
     int n = shared_names_count(text);
     tni_free(&heap, text);
     return n;

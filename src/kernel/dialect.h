@@ -5,6 +5,21 @@
 
 #include "kernel/kernel.h"
 
+// What kernels for GPUs may use, as bits: what a dialect can say, and what a device's limits allow of it.
+// OpenCL C 1.2 has none of them. A text that goes by a bit is spelled as CUDA and HIP both have it, or
+// by an entry of the dialect.
+enum {
+    TNI_GPU_STRUCT = 1 << 0,  // a kernel takes one struct by value, in which buffers are addresses
+    TNI_GPU_SHUFFLES  = 1 << 1,  // the TNI_WARP threads of a warp read each other's registers
+    TNI_GPU_LAST      = 1 << 2,  // atomics and fences over all groups: the last to end can finish
+    TNI_GPU_MATH      = 1 << 3,  // m_fast_exp_f and its kin, m_div_by_f, m_column
+    TNI_GPU_PAIRS     = 1 << 4,  // m_max_pair_half and its kin: two 16-bit floats at once
+    TNI_GPU_VECTORS   = 1 << 5,  // make_float4 and its kin, stores of vectors by m_put_
+    TNI_GPU_REGISTERS = 1 << 6,  // a bound on the registers of a thread: __launch_bounds__
+    TNI_GPU_ALL       = (1 << 7) - 1
+};
+enum { TNI_WARP = 32 };
+
 // The spellings of one dialect. All texts are constants; none is NULL ("" where there is nothing
 // to say). Words that qualify something end with a space.
 typedef struct {
@@ -22,7 +37,15 @@ typedef struct {
     const char *no_alias;  // `restrict`
     const char *barrier;   // statement: all of a work group get here
     const char *local_id, *group_id, *local_size, *groups;  // m_int expressions, axis x
-    const char *unroll;  // before a `for` that ends by a constant
+    const char *unroll;    // before a `for` that ends by a constant
+    const char *unroll_8;  // before one that does not
+    const char *local;     // before the type of what a pointer into a work group's memory points to
+    const char *apart;     // before a function that is not to be inlined
+    const char *sized_kernel;  // KERNEL(n): before the name of a kernel for groups of n
+    const char *given;         // before a struct that a kernel takes and does not change
+    const char *second_axis;   // threads before a group's along the grid's second axis
+    const char *shuffle;       // %s of the thread whose number differs by the bits of d
+    unsigned    features;      // TNI_GPU_ bits
 } tni_dialect;
 
 extern const tni_dialect tni_dialect_c, tni_dialect_opencl, tni_dialect_cuda;

@@ -432,7 +432,8 @@ static bool put_partial_vectors(tni_page *c, int i)
     int         v    = c->m->vector;
     const char *type = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype) == 'f' ? "float" : "int";
     tn_dtype    dt   = tni_compute_dtype((tn_dtype)c->k->ins[i].dtype);
-    if (!c->m->cuda || c->m->window || v < 4 || c->m->rows > 1 || (dt != TN_F32 && dt != TN_I32))
+    if (!tni_gpu_has(c->m, TNI_GPU_VECTORS) || c->m->window || v < 4 || c->m->rows > 1 ||
+        (dt != TN_F32 && dt != TN_I32))
         return false;
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int j = 0; j < %d; j += 4) {", v * c->unroll);
@@ -480,7 +481,7 @@ static void declare_stash(tni_page *c)
 {
     int before = -1, words = 0;
     if (c->m->hold != TNI_HOLD_SHARED || c->m->bulk) return;
-    if (c->m->cuda) tni_line(c->o, "extern __shared__ uint4 stash[];");
+    if (tni_gpu_has(c->m, TNI_GPU_STRUCT)) tni_line(c->o, "extern __shared__ uint4 stash[];");
     c->stage = TNI_AT_LOOP;
     for (int i = 0; i < c->k->nins; i++) {
         if (c->k->ins[i].code != TNI_I_LOAD || !tni_simt_stashed(c, i)) continue;
@@ -563,10 +564,7 @@ static void put_row(tni_page *c)
     tni_line(c->o, "const m_int t = tid %% %d;", c->m->team);
     declare_stash(c);
     if (c->m->hold == TNI_HOLD_REGISTERS)
-        tni_line(c->o, "const %s from = t%s;", c->index,
-                 !c->m->tiles ? ""
-                 : c->m->cuda ? " + (m_int)(blockIdx.y * blockDim.x)"
-                              : " + (m_int)(get_group_id(1) * get_local_size(0))");
+        tni_line(c->o, "const %s from = t%s;", c->index, c->m->tiles ? c->d->second_axis : "");
     if (c->m->bulk) tni_simt_open_bulk(c);
     if (c->k->tails) declare_tails(c, tni_simt_group_name(c).s);
     if (c->k->tails && c->m->window) tni_line(c->o, "%s shift = 0;", c->index);
@@ -711,7 +709,7 @@ static void put_args(tni_page *c)
     tni_line(c->o, "};");
 }
 
-static void open_cuda(tni_page *c, const char *suffix, int threads)
+static void open_with_struct(tni_page *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
     int               most     = 1024 >> c->m->roomy;  // threads of a multiprocessor
@@ -733,7 +731,7 @@ static void open_cuda(tni_page *c, const char *suffix, int threads)
     if (k->guarded) tni_line(c->o, "if (*(const volatile m_long *)fail[4]) return;");
 }
 
-static void open_opencl(tni_page *c, const char *suffix, int threads)
+static void open_with_words(tni_page *c, const char *suffix, int threads)
 {
     const tni_kernel *k = c->k;
     tni_put(c->o, "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void\n%s%s(", threads,
@@ -751,12 +749,12 @@ static void open_opencl(tni_page *c, const char *suffix, int threads)
 // Opens a kernel; `red` is memory in which threads leave words for each other.
 static void open_kernel(tni_page *c, const char *suffix, int threads, int red)
 {
-    if (c->m->cuda) open_cuda(c, suffix, threads);
-    else open_opencl(c, suffix, threads);
+    if (tni_gpu_has(c->m, TNI_GPU_STRUCT)) open_with_struct(c, suffix, threads);
+    else open_with_words(c, suffix, threads);
     c->shares = false;
     c->red[0] = c->o->len;
     if (red) tni_line(c->o, "%sm_ulong red[%d];", c->d->shared, red);
-    if (red && c->m->cuda) tni_line(c->o, "m_int par = 0;");
+    if (red && tni_gpu_has(c->m, TNI_GPU_SHUFFLES)) tni_line(c->o, "m_int par = 0;");
     c->red[1] = c->o->len;
     tni_line(c->o, "const m_int tid = %s;", c->d->local_id);
 }
@@ -769,16 +767,25 @@ static void close_kernel(tni_page *c)
     if (!c->shares) tni_out_cut(c->o, c->red[0], c->red[1]);
 }
 
+// Words of `red` that folds over a group need: by shuffles, two halves of one for each warp; by a tree one
+// for each thread.
+static int folded_words(const tni_page *c, int group)
+{
+    return tni_gpu_has(c->m, TNI_GPU_SHUFFLES) ? 2 * TNI_WARP * c->folds : group;
+}
+
 // Words of `red` that the main kernel needs: for folds over threads, and where threads share the
 // elements of R of a lane, one for each accumulator.
 static int red_words(const tni_page *c)
 {
     const tni_simt_class *m     = c->m;
-    int                   group = m->team * m->rows, fold = m->cuda ? 64 * c->folds : group;
+    int                   group = m->team * m->rows, fold = folded_words(c, group);
     int                   lanes = m->form == TNI_SIMT_LANE && m->team > 1 ? group * m->vector : 0;
     bool                  teams = m->form == TNI_SIMT_ROW && m->rows > 1;  // fold_rows
     if (m->form != TNI_SIMT_ROW && !c->k->tails) return lanes;
-    if (m->form == TNI_SIMT_ROW && m->cuda && m->team <= 32 && !c->k->tails) return 0;
+    if (m->form == TNI_SIMT_ROW && tni_gpu_has(m, TNI_GPU_SHUFFLES) && m->team <= TNI_WARP &&
+        !c->k->tails)
+        return 0;
     bool columns = m->finish == TNI_FINISH_LAST && tni_simt_finishes_columns(c);
     if ((teams || columns) && fold < group) fold = group;
     return fold > lanes ? fold : lanes;
@@ -818,7 +825,7 @@ static void put_finish_kernel(tni_page *c)
     int threads = c->m->finish_threads;
     tni_put(c->o, "\n");
     open_kernel(c, "_finish", threads,
-                c->m->cuda && 64 * c->folds > threads ? 64 * c->folds : threads);
+                folded_words(c, threads) > threads ? folded_words(c, threads) : threads);
     tni_simt_declare_parts(c);
     tni_text mine;
     snprintf(mine.s, sizeof mine.s, "tid == 0 && %s == 0", c->d->group_id);
@@ -836,7 +843,7 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
     c.scribe                = tni_simt_scribe(k, d, o, no_double);
     c.index                 = m->wide ? "m_long" : "m_int";
     c.uindex                = m->wide ? "m_ulong" : "m_uint";
-    c.local                 = m->cuda ? "" : "__local ";
+    c.local                 = d->local;
     c.lane                  = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
     c.again                 = tni_simt_again(k);
     c.dear                  = tni_simt_dear(k);
@@ -847,7 +854,7 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, 
         if (is_tail(&k->ins[i]) && k->ins[i].per) c.together = true;
     tni_simt_layout_of(k, &c.at);
     find_scalars(&c);
-    if (m->cuda) put_args(&c);
+    if (tni_gpu_has(m, TNI_GPU_STRUCT)) put_args(&c);
     open_kernel(&c, "", m->team * m->rows, red_words(&c));
     if (m->form == TNI_SIMT_ROW) put_row(&c);
     else if (m->form == TNI_SIMT_LANE) put_lane(&c);

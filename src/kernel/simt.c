@@ -9,10 +9,9 @@
 enum {
     VECTOR_BYTES = 16,
     MOST_VECTOR  = 8,
-    REGISTERS    = 64,  // of a thread, for what is held from loop to loop
-    ROOMY        = 96,  // the same, with half as many threads
-    ELEMENTS     = 32,  // of a row in the registers of a thread: more make a long text
-    WARP         = 32,
+    REGISTERS    = 64,    // of a thread, for what is held from loop to loop
+    ROOMY        = 96,    // the same, with half as many threads
+    ELEMENTS     = 32,    // of a row in the registers of a thread: more make a long text
     GROUP        = 256,   // threads of a group where nothing else decides
     TEAM         = 512,   // most threads of a row held in registers
     SHARED_KEPT  = 4096,  // bytes of shared memory for what threads tell each other
@@ -338,12 +337,13 @@ static void row_in_registers(const facts *f, tni_simt *m, int each)
 {
     tni_simt_class *c = &m->class;
     int64_t         n = m->vectors;
-    if (n <= WARP) {
+    if (n <= TNI_WARP) {
         short_row(f, m);
-    } else if (n <= 4 * WARP &&
-               vector_registers(f, c) * power_up(tni_pieces(n, WARP)) <= REGISTERS) {
-        set_team(f, m, WARP);
-    } else if (f->col_tails && f->limits->cuda && n > TEAM / 2 && n <= TEAM) {
+    } else if (n <= 4 * TNI_WARP &&
+               vector_registers(f, c) * power_up(tni_pieces(n, TNI_WARP)) <= REGISTERS) {
+        set_team(f, m, TNI_WARP);
+    } else if (f->col_tails && f->limits->features & TNI_GPU_SHUFFLES && n > TEAM / 2 &&
+               n <= TEAM) {
         // Two vectors a thread share what folding a row costs.
         c->roomy = 1;
         set_team(f, m, TEAM / 2);
@@ -481,7 +481,8 @@ static void choose_row(const facts *f, tni_simt *m)
         c->next = has_next(f, c);
     }
     int group = (int)tni_lesser(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
-    if (c->team <= WARP || (!f->reduces && c->team < group)) c->rows = (uint16_t)(group / c->team);
+    if (c->team <= TNI_WARP || (!f->reduces && c->team < group))
+        c->rows = (uint16_t)(group / c->team);
     if (c->rows < 1) c->rows = 1;
 }
 
@@ -561,8 +562,8 @@ static void choose_finish(const facts *f, tni_simt *m)
         if (is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
     // One group has soon joined few columns; many are worth a kernel of their own.
     enum { FEW = 1 << 14 };
-    bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % WARP == 0);
-    c->finish = c->cuda && few ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
+    bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % TNI_WARP == 0);
+    c->finish = tni_gpu_has(c, TNI_GPU_LAST) && few ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
     // As many at once as there are threads: each turn waits for memory.
     c->finish_cols = FINISH_COLS;
     while (c->finish == TNI_FINISH_LAST && f->col_finish && c->finish_cols < f->cols &&
@@ -587,8 +588,9 @@ static bool is_tight(const facts *f, const tni_simt_class *c)
             !(c->vectors >> k->ins[i].access & 1))
             n += c->vector;
     bool many = c->form == TNI_SIMT_LANE && c->vector == MOST_VECTOR;
-    if (c->cuda && f->limits->lean && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
-    return c->cuda && k->tails && !c->bulk &&
+    if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
+    if (f->limits->lean && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
+    return k->tails && !c->bulk &&
            (f->limits->lean || f->doubles || f->draws || many ||
             2 * k->nbuffer + n * c->unroll > TIGHT);
 }
@@ -623,7 +625,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     memset(&m, 0, sizeof m);
     find_facts(&f, l, limits);
     tni_simt_class *c = &m.class;
-    c->cuda           = limits->cuda;
+    c->features       = (uint8_t)limits->features;
     choose_vector(&f, c);
     m.grid[1] = 1;
     if (f.k->lane_in_r) {

@@ -20,9 +20,9 @@
 //
 // Arguments of a kernel and its finish kernel: the buffers, scratch, state, then words of 64 bits
 // (tni_simt_words), and in OpenCL, where shared_bytes is not 0, for the first of the two a pointer
-// to so many bytes of local memory. On CUDA all are one struct by value (tni_simt_pack). State is
+// to so many bytes of local memory. With TNI_GPU_STRUCT all are one struct by value (tni_simt_pack). State is
 // m_longs on the device, zero at first and one for each queue: the failure of a CHECK (as
-// tni_launch.fail) and a count of groups, which every kernel leaves at zero; on CUDA two addresses
+// tni_launch.fail) and a count of groups, which every kernel leaves at zero; with TNI_GPU_LAST two addresses
 // more: where the host is told of a failure, and a word that is set then. A launcher whose
 // addresses lie inside of buffer objects adds where they do to the words: in elements to the
 // offset of each access, in bytes to TNI_WORD_SCRATCH.
@@ -37,13 +37,13 @@ typedef enum { TNI_FINISH_NONE, TNI_FINISH_LAST, TNI_FINISH_KERNEL } tni_simt_fi
 
 // What the device has.
 typedef struct {
-    int  threads;       // of a group, at most
-    int  shared_bytes;  // of a group, at most, those a text declares included
-    int  units;         // multiprocessors
-    bool cuda;          // shuffles, atomics on state, `last group` finishes
-    int  cluster;       // most groups that can read each other's memory; more than 0: the chip also
-                        // has bulk copies into shared memory
-    bool lean;          // a thread is to take few registers, since it spilled otherwise
+    int      threads;       // of a group, at most
+    int      shared_bytes;  // of a group, at most, those a text declares included
+    int      units;         // multiprocessors
+    unsigned features;      // TNI_GPU_ bits of dialect.h
+    int      cluster;  // most groups that can read each other's memory; more than 0: the chip also
+                       // has bulk copies into shared memory
+    bool lean;         // a thread is to take few registers, since it spilled otherwise
 } tni_simt_limits;
 
 // The part of a shape that its text depends on. Zeroed before it is filled: it is compared as bytes.
@@ -58,9 +58,9 @@ typedef struct {
     uint8_t  next;       // ROW with tails: the next row is loaded while one is worked on
     uint8_t  roomy;      // half as many threads on a multiprocessor, each with more registers
     uint8_t  tiles;      // columns are cut over the second axis of the grid
-    uint8_t  cuda;
-    uint8_t  bulk;            // groups of a multiprocessor whose rows bulk copies bring; 0: none do
-    uint8_t  cluster;         // groups that share a row; 0: each has its own
+    uint8_t  features;   // TNI_GPU_ bits
+    uint8_t  bulk;       // groups of a multiprocessor whose rows bulk copies bring; 0: none do
+    uint8_t  cluster;    // groups that share a row; 0: each has its own
     uint8_t  tail_memory;     // tails of elements are added up in scratch, not in registers
     uint8_t  tile_axis;       // POINT in squares: of P, not the lane
     uint8_t  mirror;          // squares come in pairs that are each other's transposes
@@ -88,6 +88,11 @@ typedef struct {
     int64_t finish_grid;  // groups of the finish kernel; 0: there is none
     int     finish_block;
 } tni_simt;
+
+static inline bool tni_gpu_has(const tni_simt_class *c, unsigned feature)
+{
+    return c->features & feature;
+}
 
 // The shape for a launch. Buffers that are NULL count as aligned. A plan that launches again with
 // other addresses and offsets has to ask again and compare classes.

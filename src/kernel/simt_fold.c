@@ -18,7 +18,7 @@ static void put_shuffles(tni_page *c, int i, const char *acc, int n)
 {
     tni_text other;
     if (n == 1) return;
-    snprintf(other.s, sizeof other.s, "__shfl_xor_sync(0xffffffffu, %s, d)", acc);
+    snprintf(other.s, sizeof other.s, c->d->shuffle, acc);
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2)", n / 2);
     tni_simt_fold_line(c, i, "    ", acc, other.s);
@@ -26,42 +26,42 @@ static void put_shuffles(tni_page *c, int i, const char *acc, int n)
 
 // By shuffles in warps; then each warp leaves its result and reads those of all. Two such steps one
 // after the other use two halves of `red`, so that one barrier is enough.
-static void fold_cuda(tni_page *c, const tni_set *set, char letter, int team)
+static void fold_by_shuffles(tni_page *c, const tni_set *set, char letter, int team)
 {
-    int warps = team / 32, slot = 0;
+    int warps = team / TNI_WARP, slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
         tni_text acc;
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
-        if (tni_has(set, i)) put_shuffles(c, i, acc.s, team < 32 ? team : 32);
+        if (tni_has(set, i)) put_shuffles(c, i, acc.s, team < TNI_WARP ? team : TNI_WARP);
     }
     if (warps <= 1) return;
     c->shares = true;
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(set, i))
             tni_line(c->o,
-                     "if (tid %% 32 == 0) *(%s *)&red[(par * %d + %d) * 32 + tid / 32] = %c%d;",
-                     type_of(c, i), c->folds, slot++, letter, i);
+                     "if (tid %% %d == 0) *(%s *)&red[(par * %d + %d) * %d + tid / %d] = %c%d;",
+                     TNI_WARP, type_of(c, i), c->folds, slot++, TNI_WARP, TNI_WARP, letter, i);
     tni_line(c->o, "%s;", c->d->barrier);
     slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
         tni_text acc;
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
         if (!tni_has(set, i)) continue;
-        tni_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * 32 + tid %% %d];", acc.s, type_of(c, i),
-                 c->folds, slot++, warps);
+        tni_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * %d + tid %% %d];", acc.s, type_of(c, i),
+                 c->folds, slot++, TNI_WARP, warps);
         put_shuffles(c, i, acc.s, warps);
     }
     tni_line(c->o, "par ^= 1;");
 }
 
 // By a tree in local memory.
-static void fold_opencl(tni_page *c, int i, char letter, int team)
+static void fold_by_tree(tni_page *c, int i, char letter, int team)
 {
     const char *type = type_of(c, i);
     tni_text    a, b, test;
     c->shares = true;
-    snprintf(a.s, sizeof a.s, "*(__local %s *)&red[tid]", type);
-    snprintf(b.s, sizeof b.s, "*(__local %s *)&red[tid + d]", type);
+    snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type);
+    snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d]", c->local, type);
     tni_line(c->o, "%s = %c%d;", a.s, letter, i);
     tni_line(c->o, "%s;", c->d->barrier);
     tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", team / 2);
@@ -69,7 +69,7 @@ static void fold_opencl(tni_page *c, int i, char letter, int team)
     tni_simt_fold_line(c, i, test.s, a.s, b.s);
     tni_line(c->o, "%s;", c->d->barrier);
     tni_line(c->o, "}");
-    tni_line(c->o, "%c%d = *(__local %s *)&red[tid - tid %% %d];", letter, i, type, team);
+    tni_line(c->o, "%c%d = *(%s%s *)&red[tid - tid %% %d];", letter, i, c->local, type, team);
     tni_line(c->o, "%s;", c->d->barrier);
 }
 
@@ -78,9 +78,10 @@ void tni_simt_fold_team(tni_page *c, const tni_set *set, char letter, int team)
 {
     tni_set none = { 0 };
     if (team == 1 || !memcmp(set, &none, sizeof none)) return;
-    if (c->m->cuda) fold_cuda(c, set, letter, team);
-    for (int i = 0; i < c->k->nins && !c->m->cuda; i++)
-        if (tni_has(set, i)) fold_opencl(c, i, letter, team);
+    bool shuffles = tni_gpu_has(c->m, TNI_GPU_SHUFFLES);
+    if (shuffles) fold_by_shuffles(c, set, letter, team);
+    for (int i = 0; i < c->k->nins && !shuffles; i++)
+        if (tni_has(set, i)) fold_by_tree(c, i, letter, team);
 }
 
 // Folds the accumulators of lanes over the threads that share their R.
@@ -127,7 +128,7 @@ void tni_simt_fold_rows(tni_page *c, int i, const char *acc)
 
 static void put_raw_word(tni_page *c, int w)
 {
-    tni_put(c->o, c->m->cuda ? "a.w[%d]" : "w%d", w);
+    tni_put(c->o, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "a.w[%d]" : "w%d", w);
 }
 
 // Where the partials of tail i are, of a part.
@@ -160,7 +161,7 @@ static void put_join(tni_page *c, int i, const char *first, int step)
     snprintf(part.s, sizeof part.s, x->per ? "s%d[z * %s + e]" : "s%d[z]", i,
              x->per ? tni_simt_word_name(c, TNI_WORD_COLS).s : "");
     tni_line(c->o, "%s %s = %s;", type_of(c, i), acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
-    if (c->m->cuda) tni_put(c->o, "#pragma unroll 8\n");
+    tni_put(c->o, "%s", c->d->unroll_8);
     tni_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first,
              tni_simt_word_name(c, TNI_WORD_PARTS).s, step);
     tni_simt_fold_line(c, i, "    ", acc.s, part.s);

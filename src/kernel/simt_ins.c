@@ -46,7 +46,7 @@ static void put_tail(tni_page *c, int i)
 static bool is_exp(const tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    return c->m->cuda && x->code == TNI_I_MAP && x->op == TNI_exp &&
+    return tni_gpu_has(c->m, TNI_GPU_MATH) && x->code == TNI_I_MAP && x->op == TNI_exp &&
            tni_compute_dtype((tn_dtype)x->dtype) == TN_F32;
 }
 
@@ -88,9 +88,9 @@ static const char *exp_name(const tni_page *c, int i)
 static bool divides_by_row(const tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    return c->m->cuda && c->stage == TNI_AT_LOOP && x->code == TNI_I_MAP && x->op == TNI_div &&
-           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32 && x->per & TNI_PER_COL &&
-           !(c->k->ins[x->b].per & TNI_PER_COL);
+    return tni_gpu_has(c->m, TNI_GPU_MATH) && c->stage == TNI_AT_LOOP && x->code == TNI_I_MAP &&
+           x->op == TNI_div && tni_compute_dtype((tn_dtype)x->dtype) == TN_F32 &&
+           x->per & TNI_PER_COL && !(c->k->ins[x->b].per & TNI_PER_COL);
 }
 
 // Whether value i is the column itself, along the lane axis.
@@ -107,8 +107,9 @@ static bool is_column(const tni_page *c, int i)
 bool tni_simt_finds_column(const tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (c->m->ahead || x->code != TNI_I_MAP || x->op != TNI_eq || !c->m->cuda || c->m->wide ||
-        c->m->form != TNI_SIMT_ROW || c->stage != TNI_AT_LOOP)
+    if (c->m->ahead || x->code != TNI_I_MAP || x->op != TNI_eq ||
+        !tni_gpu_has(c->m, TNI_GPU_MATH) || c->m->wide || c->m->form != TNI_SIMT_ROW ||
+        c->stage != TNI_AT_LOOP)
         return false;
     return (is_column(c, x->a) && !(c->k->ins[x->b].per & TNI_PER_COL)) ||
            (is_column(c, x->b) && !(c->k->ins[x->a].per & TNI_PER_COL));

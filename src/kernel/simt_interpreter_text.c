@@ -92,7 +92,7 @@ bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
 // A text being written.
 typedef struct {
     tni_out              *o;
-    bool                  cuda;
+    bool                  by_struct, fast;  // TNI_GPU_STRUCT, TNI_GPU_MATH
     tni_interpreter_level level;
 } page;
 
@@ -201,7 +201,7 @@ static int arity(int op)
     return class == TNI_UNARY ? 1 : class == TNI_BINARY ? 2 : class == TNI_TERNARY ? 3 : 0;
 }
 
-// exp of floats is what generated kernels of CUDA have for it.
+// exp of floats is what generated kernels have for it.
 static void put_map(const page *p, int op, int type)
 {
     const tni_op_facts *f = &tni_op_table[op];
@@ -212,7 +212,7 @@ static void put_map(const page *p, int op, int type)
     if (!tni_op_text(text, sizeof text, "f", op, (tn_dtype)tni_compute_table[type].dtype)) return;
     tni_put(p->o, "        case %d: m->v[to] = P_%c(", TNI_SEL_MAP + TNI_COMPUTES * op + type,
             result);
-    if (p->cuda && op == TNI_exp && type == TNI_IN_f) tni_put(p->o, "m_fast_exp_f(");
+    if (p->fast && op == TNI_exp && type == TNI_IN_f) tni_put(p->o, "m_fast_exp_f(");
     else tni_put(p->o, "o_%s_%c(", f->name, s);
     tni_put(p->o, "G_%c(a)", f->rule == TNI_SELECT ? 'i' : s);
     if (n > 1) tni_put(p->o, ", G_%c(b)", s);
@@ -225,28 +225,16 @@ static void put_map(const page *p, int op, int type)
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
-static const char *const cuda_spellings[] = {
-    "#define GLOBAL\n#define LOCAL __shared__\n#define LOCAL_PTR\n"
-    "#define APART static __device__ __noinline__\n"
-    "#define BARRIER() __syncthreads()\n"
-    "#define LOCAL_ID ((m_int)threadIdx.x)\n#define GROUP_ID ((m_int)blockIdx.x)\n"
-    "#define GROUPS ((m_int)gridDim.x)\n"
+// Where a program and what it reads are: in the struct that the kernel takes, or, without one, in memory
+// for constants and in what each thread has.
+static const char struct_spellings[] =
     "#define PROGRAM const program *p\n#define PROGRAM_REF p\n"
     "#define W(i) (p->w[i])\n"
-    "#define BUFFER(i) (p->b[i])\n#define SCRATCH (p->scratch)\n#define FAIL (p->fail)\n",
-    NULL,
-};
-static const char *const opencl_spellings[] = {
-    "#define GLOBAL __global\n#define LOCAL __local\n#define LOCAL_PTR __local\n"
-    "#define APART static\n"
-    "#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)\n"
-    "#define LOCAL_ID ((m_int)get_local_id(0))\n#define GROUP_ID ((m_int)get_group_id(0))\n"
-    "#define GROUPS ((m_int)get_num_groups(0))\n"
+    "#define BUFFER(i) (p->b[i])\n#define SCRATCH (p->scratch)\n#define FAIL (p->fail)\n";
+static const char plain_spellings[] =
     "#define PROGRAM __constant m_long *p\n#define PROGRAM_REF p\n"
     "#define W(i) (p[i])\n"
-    "#define BUFFER(i) (m->b[i])\n#define SCRATCH (m->scratch)\n#define FAIL (m->fail)\n",
-    NULL,
-};
+    "#define BUFFER(i) (m->b[i])\n#define SCRATCH (m->scratch)\n#define FAIL (m->fail)\n";
 
 // What a thread has: registers, coordinates, the element of R, its part, and whether what it stores
 // and adds up counts.
@@ -363,6 +351,16 @@ static const char *const fold_threads_text[] = {
 };
 // clang-format on
 
+static void put_spellings(const page *p, const tni_dialect *d)
+{
+    tni_put(p->o, "#define GLOBAL %s\n#define LOCAL %s\n#define LOCAL_PTR %s\n#define APART %s\n",
+            d->global, d->shared, d->local, d->apart);
+    tni_put(p->o, "#define BARRIER() %s\n#define LOCAL_ID (%s)\n#define GROUP_ID (%s)\n",
+            d->barrier, d->local_id, d->group_id);
+    tni_put(p->o, "#define GROUPS (%s)\n%s", d->groups,
+            p->by_struct ? struct_spellings : plain_spellings);
+}
+
 static void put_pieces(const page *p, const char *const *piece)
 {
     for (; *piece; piece++) tni_put(p->o, "%s", *piece);
@@ -408,7 +406,7 @@ static void put_constants(const page *p)
 
 static void put_types(const page *p)
 {
-    if (p->cuda)
+    if (p->by_struct)
         tni_put(
             p->o,
             "typedef struct { char *b[%d]; char *scratch; m_long *fail; m_long w[%d]; } program;\n",
@@ -417,7 +415,7 @@ static void put_types(const page *p)
         p->o,
         "typedef struct {\n    m_ulong v[%d];\n    m_long at[%d], e, part;\n    m_int mine, counts;\n",
         TNI_REGISTERS, TNI_AXES);
-    if (!p->cuda)
+    if (!p->by_struct)
         tni_put(p->o, "    __global char *b[%d], *scratch;\n    __global m_long *fail;\n",
                 TNI_MOST_BUFFERS);
     tni_put(p->o, "} machine;\n");
@@ -476,13 +474,13 @@ static void put_run(const page *p)
 
 static void put_head(const page *p, const tni_dialect *d)
 {
-    if (p->cuda) {
+    if (p->by_struct) {
         tni_put(p->o,
                 "%s__launch_bounds__(%d) " TNI_INTERPRETER_NAME
-                "(const __grid_constant__ program a)\n{\n    LOCAL m_ulong red[THREADS];\n"
+                "(%s program a)\n{\n    LOCAL m_ulong red[THREADS];\n"
                 "    const program *const p = &a;\n    machine here, *const m = &here;\n"
                 "    if (W(W_GUARDED) && *(const volatile m_long *)p->fail[4]) return;\n",
-                d->kernel, TNI_INTERPRETER_THREADS);
+                d->kernel, TNI_INTERPRETER_THREADS, d->given);
         return;
     }
     tni_put(p->o,
@@ -501,9 +499,9 @@ void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item 
                           bool no_double)
 {
     const tni_interpreter_level *level = item->opts;
-    page                         p     = { o, d == &tni_dialect_cuda, *level };
+    page p = { o, d->features & TNI_GPU_STRUCT, d->features & TNI_GPU_MATH, *level };
     (void)no_double;  // there is no level above SINGLE where there is no f64
-    put_pieces(&p, p.cuda ? cuda_spellings : opencl_spellings);
+    put_spellings(&p, d);
     put_constants(&p);
     put_types(&p);
     put_pieces(&p, machine_text);

@@ -125,8 +125,8 @@ void tni_simt_put_vector(tni_page *c, int i)
         tni_put(c->o, ";\n");
     }
     begin_indent(c);
-    // CUDA's compiler takes plain stores of vectors apart beside stores of their elements.
-    bool put = c->m->cuda && c->m->window && bytes >= 8;
+    // Their compiler takes plain stores of vectors apart beside stores of their elements.
+    bool put = tni_gpu_has(c->m, TNI_GPU_VECTORS) && c->m->window && bytes >= 8;
     if (put) tni_put(c->o, "m_put_%s(b%d + ", type, b);
     else tni_put(c->o, "*(%s%s *)(b%d + ", c->d->global, type, b);
     tni_simt_put_place(c, x->access, "c");

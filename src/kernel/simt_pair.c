@@ -1,4 +1,4 @@
-// The largest or smallest of 16-bit floats in the text of a CUDA kernel: words of a vector hold two
+// The largest or smallest of 16-bit floats where a device has instructions for it: words of a vector hold two
 // of them each, which one instruction compares with two others. No rounding is involved, so that it
 // is the same as one by one.
 #include "kernel/simt_page.h"
@@ -6,7 +6,9 @@
 int tni_simt_pair_of(const tni_page *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (!c->m->cuda || c->m->form != TNI_SIMT_ROW || !is_fold(x) || c->m->vector < 2) return -1;
+    if (!tni_gpu_has(c->m, TNI_GPU_PAIRS) || c->m->form != TNI_SIMT_ROW || !is_fold(x) ||
+        c->m->vector < 2)
+        return -1;
     if (x->op != TNI_max && x->op != TNI_min) return -1;
     int a = c->k->ins[x->a].code == TNI_I_CAST ? c->k->ins[x->a].a : x->a;
     if (c->k->ins[a].code != TNI_I_LOAD || c->k->ins[a].b != TNI_NO_VALUE) return -1;

@@ -35,7 +35,8 @@ tni_text tni_simt_value_name(const tni_page *c, int i)
 tni_text tni_simt_word_name(const tni_page *c, int w)
 {
     tni_text n;
-    snprintf(n.s, sizeof n.s, c->m->cuda ? "(%s)a.w[%d]" : "(%s)w%d", c->index, w);
+    snprintf(n.s, sizeof n.s, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "(%s)a.w[%d]" : "(%s)w%d",
+             c->index, w);
     return n;
 }
 
@@ -139,7 +140,7 @@ void tni_simt_put_shift(tni_page *c, bool declared)
     begin_indent(c);
     if (!declared) tni_put(c->o, "const %s ", c->index);
     tni_put(c->o, "shift = (%s)(", c->index);
-    if (c->m->cuda)
+    if (tni_gpu_has(c->m, TNI_GPU_STRUCT))
         tni_put(c->o, "(m_ulong)(b%d + a%d) / %d", c->k->access[a].buffer, a, (int)size);
     else tni_put(c->o, "a%d", a);
     tni_put(c->o, " & %d);\n", c->m->vector - 1);
@@ -201,7 +202,8 @@ static void on_place(tni_scribe *s, int i)
 static void on_number(tni_scribe *s, int n)
 {
     tni_page *c = (tni_page *)s;
-    tni_put(s->out, c->m->cuda ? "(m_ulong)a.w[%d]" : "(m_ulong)w%d", c->at.number[n]);
+    tni_put(s->out, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "(m_ulong)a.w[%d]" : "(m_ulong)w%d",
+            c->at.number[n]);
 }
 
 tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o, bool no_double)

@@ -113,7 +113,7 @@ static int open_gpu(tni_gpu *g, int number)
     g->limits   = (tni_simt_limits){ .threads      = 1024,
                                      .shared_bytes = attribute(g->device, TNI_CU_SHARED_PER_BLOCK),
                                      .units        = attribute(g->device, TNI_CU_MULTIPROCESSORS),
-                                     .cuda         = true,
+                                     .features     = tni_dialect_cuda.features,
                                      .cluster      = major >= 9 ? 8 : 0 };
     if (!g->compiled) g->compiled = tni_cuda_compiled_new(g);
     if (!g->compiled) return TNI_CU_OUT_OF_MEMORY;

@@ -61,16 +61,11 @@ static void put_element(tni_out *o, char x, tn_dtype dt, bool no_double)
                 x);
 }
 
-// A struct that a CUDA kernel takes is read where it lies, if it is not to be changed.
 static void put_spellings(tni_out *o, const tni_dialect *d)
 {
-    bool cuda = d == &tni_dialect_cuda;
-    tni_put(o, "#define KERNEL(n) %s\n",
-            cuda ? "extern \"C\" __global__ void __launch_bounds__(n, 1)"
-                 : "__kernel __attribute__((reqd_work_group_size(n, 1, 1))) void");
-    tni_put(o, "#define GIVEN %s\n", cuda ? "const __grid_constant__" : "const");
+    tni_put(o, "#define KERNEL(n) %s\n#define GIVEN %s\n", d->sized_kernel, d->given);
     tni_put(o, "#define GLOBAL %s\n#define LOCAL %s\n", d->global, d->shared);
-    tni_put(o, "#define LOCAL_PTR %s\n", cuda ? "" : d->shared);
+    tni_put(o, "#define LOCAL_PTR %s\n", d->local);
     tni_put(o, "#define BARRIER() %s\n", d->barrier);
     tni_put(o, "#define LOCAL_ID (%s)\n#define GROUP_ID (%s)\n", d->local_id, d->group_id);
     tni_put(o, "#define ITEM ((m_long)GROUP_ID * %s + LOCAL_ID)\n", d->local_size);
