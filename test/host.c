@@ -2,39 +2,45 @@
 #include "host.h"
 
 #include "kernel/prelude.h"
+#include "tensor/dtype.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
+#define PUT_BOOL(held, host, stem)     (host)(k & 1)
+#define PUT_UNSIGNED(held, host, stem) (host) k
+#define PUT_SIGNED(held, host, stem)   (host) k
+#define PUT_FLOAT(held, host, stem)    PUT_##held(host, stem)
+#define PUT_SELF(host, stem)           (host) f
+#define PUT_ROUND(host, stem)          m_double_to_##stem(f)
+
 void host_put(tn_dtype dt, void *mem, int64_t i, double f, int64_t k)
 {
     switch (dt) {
-    case TN_BOOL: ((uint8_t *)mem)[i] = k & 1; break;
-    case TN_U8:
-    case TN_I8: ((uint8_t *)mem)[i] = (uint8_t)k; break;
-    case TN_I32: ((int32_t *)mem)[i] = (int32_t)k; break;
-    case TN_I64: ((int64_t *)mem)[i] = k; break;
-    case TN_F16: ((uint16_t *)mem)[i] = m_double_to_half(f); break;
-    case TN_BF16: ((uint16_t *)mem)[i] = m_double_to_bf16(f); break;
-    case TN_F32: ((float *)mem)[i] = (float)f; break;
-    case TN_F64: ((double *)mem)[i] = f; break;
+#define DTYPE(id, name, class, held, in, host, kernel, stem, ...) \
+    case TN_##id:                                                 \
+        ((host *)mem)[i] = PUT_##class(held, host, stem);         \
+        break;
+#include "tensor/dtype.def"
     }
 }
 
+#define GET_SELF(stem, v)  (double)(v)
+#define GET_TRUTH(stem, v) (double)(v)
+#define GET_WRAP(stem, v)  (double)(v)
+#define GET_ROUND(stem, v) m_##stem##_to_float(v)
+
 double host_get(tn_dtype dt, const void *mem, int64_t i)
 {
+    double y = 0;
     switch (dt) {
-    case TN_BOOL:
-    case TN_U8: return ((const uint8_t *)mem)[i];
-    case TN_I8: return ((const int8_t *)mem)[i];
-    case TN_I32: return ((const int32_t *)mem)[i];
-    case TN_I64: return (double)((const int64_t *)mem)[i];
-    case TN_F16: return m_half_to_float(((const uint16_t *)mem)[i]);
-    case TN_BF16: return m_bf16_to_float(((const uint16_t *)mem)[i]);
-    case TN_F32: return ((const float *)mem)[i];
-    case TN_F64: return ((const double *)mem)[i];
+#define DTYPE(id, name, class, held, in, host, kernel, stem, ...) \
+    case TN_##id:                                                 \
+        y = GET_##held(stem, ((const host *)mem)[i]);             \
+        break;
+#include "tensor/dtype.def"
     }
-    return 0;
+    return y;
 }
 
 long host_resident(void)

@@ -85,7 +85,7 @@ static void versions_orders_and_integers_are_read(void)
             1, 2, 3, 4, 5, 6);
         tn_tensor *i2 = tn_npy_read(
             cx, npy(1, "{'descr': '>i2', 'fortran_order': False, 'shape': (2,), }", big, 4));
-        CHECK(tn_dtype_of(i2) == TN_I32);
+        CHECK(tn_dtype_of(i2) == TN_I16);
         CHECK_VALUES(i2, -2, 3);
         CHECK_VALUES(
             tn_npy_read(cx,

@@ -183,6 +183,7 @@ static void library_ops_agree(void)
 #define B_   TN_BOOL
 #define U8_  TN_U8
 #define I8_  TN_I8
+#define I16_ TN_I16
 #define I32_ TN_I32
 #define I64_ TN_I64
 #define H_   TN_F16
@@ -192,8 +193,8 @@ static void library_ops_agree(void)
 static const tn_dtype promoted[DTYPES][DTYPES] = {
     /*          bool  u8    i8    i32   i64   f16  bf16 f32 f64 */
     /* bool */ { B_,   U8_,  I8_,  I32_, I64_, H_,  BF_, F_, D_ },
-    /* u8   */ { U8_,  U8_,  I32_, I32_, I64_, H_,  BF_, F_, D_ },
-    /* i8   */ { I8_,  I32_, I8_,  I32_, I64_, H_,  BF_, F_, D_ },
+    /* u8   */ { U8_,  U8_,  I16_, I32_, I64_, H_,  BF_, F_, D_ },
+    /* i8   */ { I8_,  I16_, I8_,  I32_, I64_, H_,  BF_, F_, D_ },
     /* i32  */ { I32_, I32_, I32_, I32_, I64_, H_,  BF_, F_, D_ },
     /* i64  */ { I64_, I64_, I64_, I64_, I64_, H_,  BF_, F_, D_ },
     /* f16  */ { H_,   H_,   H_,   H_,   H_,   H_,  F_,  F_, D_ },

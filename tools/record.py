@@ -11,7 +11,8 @@ names by the same integer hash, exactly. Of each model a file has
     OPTIM.loss          ten losses of training in f64, each with a batch of its own
     OPTIM.param.NAME    the parameters after that
 
-and torchvision.safetensors the logits of its resnet18 and resnet50, in training mode.
+and torchvision.safetensors the logits of its resnet18 and resnet50, in training mode; float8.safetensors
+what 8-bit floats are and what numbers become them.
 
 A tensor of more than BUCKETS elements is stored as a sketch: elements are added up, with random signs,
 in random buckets. That is linear and keeps the Euclidean norm but for a few percent, so the norm of a
@@ -228,6 +229,26 @@ def torchvision_logits():
     return {name: sketch(fresh(make, torch.float32)(x)) for name, make in nets.items()}
 
 
+def float8():
+    """All 256 values of each 8-bit float, and numbers at, below and above every boundary between two of
+    them with the codes that they become."""
+    out, points = {}, [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-30, -1e30]
+    for name, dtype in {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}.items():
+        values = torch.arange(256, dtype=torch.uint8).view(dtype).double()
+        out[f"{name}.values"] = values
+        above = values[values >= 0].unique()
+        above = above[above.isfinite()]
+        for mid in ((above[1:] + above[:-1]) / 2).float().tolist() + [464.0, 480.0, 61440.0, 65536.0]:
+            x = torch.tensor(mid)
+            around = [torch.nextafter(x, torch.tensor(0.0)), x, torch.nextafter(x, torch.tensor(1e30))]
+            points += [sign * v.item() for v in around for sign in (1, -1)]
+    x = torch.tensor(points, dtype=torch.float32)
+    out["x"] = x.double()
+    out["x.e4m3"] = x.to(torch.float8_e4m3fn).view(torch.uint8).double()
+    out["x.e5m2"] = x.to(torch.float8_e5m2).view(torch.uint8).double()
+    return out
+
+
 def write(file, tensors):
     header, data = {}, b""
     for name, t in tensors.items():
@@ -246,3 +267,4 @@ if __name__ == "__main__":
     for model in MODELS:
         write(model, record(model))
     write("torchvision", torchvision_logits())
+    write("float8", float8())
