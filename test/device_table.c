@@ -99,7 +99,7 @@ static bool unreachable(const row *r, const sample *s)
 {
     if (r->source) return s->lay != PLAIN && s->lay != EMPTY && s->lay != ZERO_D;
     return (s->op == TNI_conv_dgrad || s->op == TNI_conv_wgrad) &&
-           (s->dt < TN_F16 || s->lay == ZERO_D);
+           (!tni_is_float(s->dt) || s->lay == ZERO_D);
 }
 
 // Ops in the place of attention round 16-bit scores and weights where the op does not: attention_on has

@@ -6,6 +6,7 @@
 #include "graphs.h"
 
 #include "check.h"
+#include "tensor/dtype.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -71,7 +72,7 @@ static double rounding(tn_dtype dt)
 
 static bool is_float(const value *x)
 {
-    return tn_dtype_of(x->t) >= TN_F16;
+    return tni_is_float(tn_dtype_of(x->t));
 }
 
 // ---- values ------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ static value *put(builder *b, tn_tensor *t, const value *a, const value *c, doub
     double eps = rounding(tn_dtype_of(t));
     if (a && a->eps > eps) eps = a->eps;
     if (c && c->eps > eps) eps = c->eps;
-    if (bound > 64 && tn_dtype_of(t) >= TN_F16) {
+    if (bound > 64 && tni_is_float(tn_dtype_of(t))) {
         t = tn_mul_s(tn_tanh(tn_mul_s(t, 1 / bound)), 4);
         say(b, "t%d = tn_mul_s(tn_tanh(tn_mul_s(t%d, %.17g)), 4);  // tamed", b->count, b->count,
             1 / bound);
@@ -157,13 +158,16 @@ static void make_input(builder *b)
     double *data = malloc((size_t)(n ? n : 1) * sizeof *data);
     for (int64_t i = 0; data && i < n; i++) {
         int64_t k = (int64_t)(next(&b->fill) % 25) - 12;
-        data[i]   = dt >= TN_F16 ? (double)k / 4 : dt == TN_BOOL ? k > 0 : dt == TN_U8 ? k + 12 : k;
+        data[i]   = tni_is_float(dt) ? (double)k / 4
+                    : dt == TN_BOOL  ? k > 0
+                    : dt == TN_U8    ? k + 12
+                                     : k;
     }
     tn_tensor *t = data ? tn_cast(tn_from(b->cx, TN_F64, rank, size, data), dt) : NULL;
     free(data);
     if (t && tn_eval_of(t) != TN_OK) return;
     say(b, "t%d = input(%s, %d, (int64_t[]){ %s });", b->count, name[dt], rank, rank ? shape : "0");
-    put(b, t, NULL, NULL, dt >= TN_F16 ? 3 : 24, true);
+    put(b, t, NULL, NULL, tni_is_float(dt) ? 3 : 24, true);
 }
 
 // ---- maps --------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 // kernel_kit.c: kernels made by hand, and the memory of a case.
 #include "kernel_kit.h"
 
+#include "host.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,6 +238,7 @@ static void fill(kit_case *c, int i, uint64_t *state)
         case TN_BF16: ((uint16_t *)p)[j] = (uint16_t)(0x3e00 + kit_below(state, 0x1ff)); break;
         case TN_F32: ((float *)p)[j] = (float)f; break;
         case TN_F64: ((double *)p)[j] = f; break;
+        default: host_put((tn_dtype)c->k.buffer[i].dtype, p, j, f, k); break;
         }
         if (c->k.buffer[i].dtype == TN_F16 || c->k.buffer[i].dtype == TN_BF16)
             ((uint16_t *)p)[j] |= (uint16_t)(kit_below(state, 2) << 15);

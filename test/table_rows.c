@@ -10,7 +10,7 @@
 
 bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
 {
-    bool real = promoted >= TN_F16, boolean = promoted == TN_BOOL;
+    bool real = tni_is_float(promoted), boolean = promoted == TN_BOOL;
     *result = promoted;
     switch (tni_op_table[op].rule) {
     case TNI_NUMBER:
@@ -145,7 +145,7 @@ static void matmul_inputs(sample *s)
     };
     layout lay_b = s->lay == EMPTY ? PLAIN : s->lay;
     int    v     = s->variant;
-    mood   m     = s->dt < TN_F16 ? WILD : TAME;
+    mood   m     = !tni_is_float(s->dt) ? WILD : TAME;
     s->depth     = (double)a[v][2];
     if (v == 1) {
         add_input(s, s->dt, s->lay, 3, a[v], m);
@@ -227,7 +227,7 @@ static tn_tensor *bound_conv(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 static tn_status conv_refuses(const sample *s)
 {
     if (s->op == TNI_conv && s->lay == ZERO_D) return TN_ESHAPE;
-    if (s->op == TNI_conv && s->dt < TN_F16) return TN_EDTYPE;
+    if (s->op == TNI_conv && !tni_is_float(s->dt)) return TN_EDTYPE;
     return TN_OK;
 }
 
@@ -340,7 +340,7 @@ static tn_tensor *bound_attention(const sample *s, tn_ctx *cx, tn_tensor *const 
 static tn_status attention_refuses(const sample *s)
 {
     if (s->lay == ZERO_D) return TN_ESHAPE;
-    return s->dt < TN_F16 ? TN_EDTYPE : TN_OK;
+    return !tni_is_float(s->dt) ? TN_EDTYPE : TN_OK;
 }
 
 // ---- recording ---------------------------------------------------------------------------------
@@ -462,7 +462,7 @@ static tn_tensor *build_pad(const sample *s, tn_ctx *cx, tn_tensor *const *x)
     bool                 crops       = s->lay == EMPTY && s->variant == 1;
     (void)cx;
     return tn_pad(x[0], crops ? before[0] : before[s->variant], after[s->variant],
-                  s->variant == 1 && s->dt >= TN_F16 ? 0.1 : value[s->variant]);
+                  s->variant == 1 && tni_is_float(s->dt) ? 0.1 : value[s->variant]);
 }
 
 static tn_tensor *build_concat(const sample *s, tn_ctx *cx, tn_tensor *const *x)
@@ -652,7 +652,7 @@ static tn_tensor *build_source(const sample *s, tn_ctx *cx, tn_tensor *const *x)
         // that they do not hold, test_numbers.c tells.
         if (s->dt == TN_F16 || s->dt == TN_BF16) v = numbers[s->variant % 5];
         return tn_add(tn_zeros(cx, s->dt, rank, size),
-                      tn_scalar(cx, s->dt < TN_F16 ? trunc(v) : v));
+                      tn_scalar(cx, !tni_is_float(s->dt) ? trunc(v) : v));
     case TNI_iota:
         if (s->variant == 1) return tn_arange(cx, s->dt, n, 0, -3);
         if (s->variant == 2) return tn_arange(cx, s->dt, 0, n * 0.25, 0.25);
@@ -666,7 +666,7 @@ static tn_tensor *build_source(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 // randint, the way to random_bits, casts to any dtype; iota takes all but bool.
 static tn_status source_refuses(const sample *s)
 {
-    bool real = s->dt >= TN_F16;
+    bool real = tni_is_float(s->dt);
     if (s->op == TNI_iota && s->dt == TN_BOOL) return TN_EDTYPE;
     if ((s->op == TNI_uniform || s->op == TNI_normal) && !real) return TN_EDTYPE;
     return TN_OK;

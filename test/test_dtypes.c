@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 96, BYTES = 8 * N * N };
+enum { N = 40 };
 
 static const tn_dtype integers[] = { TN_I16, TN_U16, TN_U32, TN_U64 };
 
@@ -172,40 +172,45 @@ static void make_inputs(tn_ctx *cx, tn_dtype dt, tn_tensor *in[2])
         in[k] = tn_clone(tn_cast(tn_from(cx, TN_I64, TN_SHAPE(N, N), data[k]), dt));
 }
 
-static size_t compute(tn_ctx *cx, const form *f, tn_dtype dt, void *bits)
+enum { FORMS = sizeof forms / sizeof *forms, ROOM = 3 * 8 * N * N };
+
+// The results of all forms, computed by one plan, so that its kernels are compiled together.
+static void compute(tn_ctx *cx, tn_dtype dt, char bits[FORMS][ROOM], size_t bytes[FORMS])
 {
     tn_scope  *s = tn_begin(cx);
-    tn_tensor *in[2];
+    tn_tensor *in[2], *y[FORMS];
     make_inputs(cx, dt, in);
-    tn_tensor *y     = f->make(in[0], in[1]);
-    size_t     bytes = y ? (size_t)tn_count(y) * tni_dtype_size(tn_dtype_of(y)) : 0;
-    if (y && (bytes > BYTES * 3 || tn_read(y, tn_dtype_of(y), bits, tn_count(y)) != TN_OK))
-        bytes = 0;
+    for (int i = 0; i < FORMS; i++) y[i] = forms[i].make(in[0], in[1]);
+    tn_eval(cx);
+    for (int i = 0; i < FORMS; i++) {
+        tn_dtype as = y[i] ? tn_dtype_of(y[i]) : dt;
+        bytes[i]    = y[i] ? (size_t)tn_count(y[i]) * tni_dtype_size(as) : 0;
+        if (bytes[i] > ROOM || !y[i] || tn_read(y[i], as, bits[i], tn_count(y[i])) != TN_OK)
+            bytes[i] = 0;
+    }
     tn_end(s);
-    return bytes;
 }
 
 static void integers_compute_as_on_the_reference(void)
 {
-    char   *have = malloc(3 * BYTES), *want = malloc(3 * BYTES);
-    tn_ctx *ref = rules_open("ref");
-    for (size_t w = 0; have && want && w < sizeof ways / sizeof *ways; w++) {
-        tn_ctx *cx = open_way(&ways[w]);
-        CHECK(cx || !strcmp(ways[w].device, "opencl"));
-        for (size_t d = 0; cx && d < sizeof integers / sizeof *integers; d++)
-            for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-                size_t n = compute(ref, &forms[i], integers[d], want);
-                size_t m = compute(cx, &forms[i], integers[d], have);
-                test_case_result(n && m == n && !memcmp(have, want, n),
+    static char want[FORMS][ROOM], have[FORMS][ROOM];
+    size_t      n[FORMS], m[FORMS];
+    tn_ctx     *ref = rules_open("ref");
+    for (size_t d = 0; d < sizeof integers / sizeof *integers; d++) {
+        compute(ref, integers[d], want, n);
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            tn_ctx *cx = open_way(&ways[w]);
+            CHECK(cx || !strcmp(ways[w].device, "opencl"));
+            if (cx) compute(cx, integers[d], have, m);
+            for (int i = 0; cx && i < FORMS; i++)
+                test_case_result(n[i] && m[i] == n[i] && !memcmp(have[i], want[i], n[i]),
                                  "%s of %s on %s with %s=%s: %s", forms[i].name,
                                  tn_dtype_name(integers[d]), ways[w].device, ways[w].variable,
                                  ways[w].value, tn_error_text(cx));
-            }
-        tn_close(cx);
+            tn_close(cx);
+        }
     }
     tn_close(ref);
-    free(have);
-    free(want);
 }
 
 static void integers_promote_as_in_numpy(void)
@@ -258,7 +263,6 @@ static void printed_integers_have_no_sign_that_they_lack(void)
     if (f) tn_print(tn_from(cx, TN_U16, TN_SHAPE(2), (uint16_t[]){ 65535, 7 }), f);
     if (f) fclose(f);
     CHECK(strstr(text, "18446744073709551615") && strstr(text, "65535"));
-    CHECK(strstr(text, "u64") && strstr(text, "u16"));
     tn_close(cx);
 }
 

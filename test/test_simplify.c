@@ -5,6 +5,7 @@
 #include "rules_kit.h"
 
 #include "plan/simplify.h"
+#include "tensor/dtype.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static tn_tensor *input(tn_ctx *cx, int k, tn_dtype dt)
 {
     double     f[N];
     int64_t    l[N];
-    bool       real = dt >= TN_F16;
+    bool       real = tni_is_float(dt);
     tn_tensor *t;
     for (int i = 0; i < N; i++) {
         f[i] = floats[pick(k, i)];
@@ -160,7 +161,7 @@ static bool parse(row *r, int i)
 static bool is_for(const row *r, tn_dtype dt)
 {
     static const char *const floating[] = { "div(", "floor(", "ceil(", "round(", "trunc(" };
-    bool                     real       = dt >= TN_F16;
+    bool                     real       = tni_is_float(dt);
     // Of integers, div casts and floor and its kind record nothing.
     for (int k = 0; k < 5 && !real; k++)
         if (!strncmp(r->pattern, floating[k], strlen(floating[k]))) return false;
@@ -258,7 +259,7 @@ static void try_rule(tn_ctx *fused, tn_ctx *eager, const row *r, tn_dtype dt, in
     bool        known = !strcmp(r->result, "yes") || !strcmp(r->result, "no");
     size_t      bytes = run_text(fused, r, r->pattern, dt, have);
     if (!bytes || !CHECK(run_text(eager, r, r->pattern, dt, want) == bytes)) return;
-    int off = differing(have, want, bytes, bytes / N > 1 && dt >= TN_F16);
+    int off = differing(have, want, bytes, bytes / N > 1 && tni_is_float(dt));
     test_case_result(off == 0, "%s of %s: %d of %d elements are not those of op by op", r->pattern,
                      dtype, off, N);
     if (!is_for(r, dt)) return;
@@ -346,13 +347,14 @@ static void try_casts(tn_ctx *fused, tn_ctx *eager, tn_dtype from, tn_dtype by, 
     const char *a = tn_dtype_name(from), *b = tn_dtype_name(by), *c = tn_dtype_name(to);
     size_t      bytes = run_casts(fused, from, by, to, false, kernel, have);
     if (!CHECK(bytes && run_casts(eager, from, by, to, false, unused, want) == bytes)) return;
-    int off = differing(have, want, bytes, to >= TN_F16);
+    int off = differing(have, want, bytes, tni_is_float(to));
     test_case_result(off == 0, "%s as %s as %s: %d of %d elements are not those of op by op", a, b,
                      c, off, N);
     // A cast back to x's own dtype leaves the copy of x, which is a cast in name.
     // An integer wraps where it becomes a narrower one, and does not where it comes from a float.
-    bool wraps = by >= TN_F16 && from < TN_F16 && to > TN_BOOL && to < TN_F16 && !holds(to, from);
-    int  casts_left = holds(by, from) && !wraps ? 1 : 2;
+    bool wraps = tni_is_float(by) && !tni_is_float(from) && to > TN_BOOL && !tni_is_float(to) &&
+                 !holds(to, from);
+    int casts_left = holds(by, from) && !wraps ? 1 : 2;
     test_case_result(count(kernel, "  cast ") == casts_left, "%s as %s as %s takes\n%s", a, b, c,
                      kernel);
 }

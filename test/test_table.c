@@ -108,7 +108,7 @@ static bool unreachable(const row *r, const sample *s)
 {
     if (r->source) return s->lay != PLAIN && s->lay != EMPTY && s->lay != ZERO_D;
     return (s->op == TNI_conv_dgrad || s->op == TNI_conv_wgrad) &&
-           (s->dt < TN_F16 || s->lay == ZERO_D);
+           (!tni_is_float(s->dt) || s->lay == ZERO_D);
 }
 
 static void run_row(int op)
@@ -327,7 +327,7 @@ static const number_form number_forms[] = {
 // A number has the kind of a float where it has a fraction or x is of floats, else of an integer.
 static tn_dtype promote_number(tn_dtype x, double v)
 {
-    if (x >= TN_F16) return x;
+    if (tni_is_float(x)) return x;
     if (v != trunc(v)) return TN_F32;
     return x == TN_BOOL ? TN_I64 : x;
 }

@@ -170,7 +170,7 @@ static void store(double v, tn_dtype dt, void *to, int64_t i)
     case TN_F16: ((uint16_t *)to)[i] = half_bits(v); break;
     case TN_BF16: ((uint16_t *)to)[i] = brain_bits(v); break;
     case TN_F32: ((float *)to)[i] = (float)v; break;
-    case TN_F64: ((double *)to)[i] = v; break;
+    default: ((double *)to)[i] = v; break;
     }
 }
 
