@@ -539,7 +539,7 @@ static void copies_write_into_strides(void)
 static void pads_may_crop(void)
 {
     value    x, y;
-    tni_attr a = { .pad = { { 1, -1 }, 0.5 } };
+    tni_attr a = { .pad = { .before = { 1, -1 }, .value = 0.5 } };
     put(&x, TN_F32, 2, (int64_t[]){ 2, 3 }, LIST(1, 2, 3, 4, 5, 6));
     make(&y, TN_F32, 2, (int64_t[]){ 3, 3 });
     RUN(pad, &y, &a, &x);
