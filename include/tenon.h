@@ -112,7 +112,9 @@ enum { TN_MAX_RANK = 8 };
 #define TN_0D     0, NULL    // the shape of a 0-d tensor
 #define TN_TO_END INT64_MAX  // stop of a slice
 #define TN_ZERO   (-0.0f)    // a real zero in an options struct, where 0 means the default
-#define TN_HERE   __FILE__, __LINE__
+#ifndef TN_HERE
+#define TN_HERE __FILE__, __LINE__  // NULL, 0: a call is that of the code around it
+#endif
 
 // Names for bools whose sense does not show in a call: tn_idx(cx, dir, TN_TEST), tn_sort(x, 0,
 // TN_DESCENDING), tn_sum_axes(x, TN_AXES(0, 1), TN_KEEP_AXES). The first of each pair is false.

@@ -24,6 +24,7 @@ static pid_t start(char *const *argv)
     pid_t       child = fork();
     if (child != 0) return child;
     if (chdir(folder) != 0 || !freopen(said, "w", stdout) || dup2(1, 2) < 0) _exit(99);
+    for (int s = SIGHUP; s <= SIGTERM; s++) signal(s, SIG_DFL);  // also under nohup
     setenv("TN_DEVICE", "cpu", 1);
     execv(TN_BUILD_DIR "/tenon", argv);
     _exit(99);

@@ -114,6 +114,21 @@ static tn_tensor *orders(tn_tensor *a, tn_tensor *b)
     return tn_add(tn_argsort(a, 1, TN_ASCENDING), tn_argsort(b, 0, TN_DESCENDING));
 }
 
+// Lines that a work group does not hold, so that lists of keys are merged.
+static tn_tensor *long_orders(tn_tensor *a, tn_tensor *b)
+{
+    tn_tensor *line = tn_reshape(tn_add(a, b), TN_SHAPE(-1));
+    tn_tensor *many = tn_reshape(tn_repeat(line, 1, (int64_t[]){ 5000 / tn_count(line) + 1 }),
+                                 TN_SHAPE(-1));
+    return tn_slice(tn_argsort(many, 0, TN_ASCENDING), 0, 0, TN_TO_END, 97);
+}
+
+static tn_tensor *filled(tn_tensor *a, tn_tensor *b)
+{
+    tn_tensor *y = tn_masked_fill(a, tn_gt(a, b), 1.5e19);
+    return tn_pad(y, (int64_t[]){ 1, 0 }, (int64_t[]){ 0, 0 }, -1);
+}
+
 static tn_tensor *moves(tn_tensor *a, tn_tensor *b)
 {
     tn_tensor *i = tn_remainder(tn_argsort(b, 1, TN_ASCENDING),
@@ -130,7 +145,8 @@ static const form forms[] = {
     { "row sums", row_sums }, { "extremes", row_extremes },
     { "places", places },     { "scans", scans },
     { "products", products }, { "orders", orders },
-    { "moves", moves },
+    { "moves", moves },       { "long orders", long_orders },
+    { "filled", filled },
 };
 
 // A way to run: the device, and what is set in the environment.

@@ -135,6 +135,22 @@ static void a_layer_from_a_struct_and_a_function_trains_like_ours(void)
     }
 }
 
+static double last_item;
+
+static void read_last(void *self)
+{
+    last_item = tn_item(tn_add_s(self, 1));
+}
+
+static void what_frees_a_layer_may_evaluate_while_its_context_closes(void)
+{
+    tn_ctx    *cx = tn_open("cpu");
+    tn_tensor *t  = tn_full(cx, TN_F32, TN_SHAPE(1), 41);
+    CHECK(tn_layer_new(cx, runs_itself, t, read_last) != NULL);
+    tn_close(cx);
+    CHECK_NEAR(last_item, 42, 0);
+}
+
 static void self_is_freed_once_also_when_making_fails(void)
 {
     int     freed = 0;
@@ -582,6 +598,7 @@ static void the_nth_allocation_fails_and_nothing_leaks(void)
 
 const test_case tests_layers[] = {
     TEST(a_layer_from_a_struct_and_a_function_trains_like_ours),
+    TEST(what_frees_a_layer_may_evaluate_while_its_context_closes),
     TEST(self_is_freed_once_also_when_making_fails),
     TEST(a_function_that_gives_nothing_is_reported),
     TEST(what_a_call_uses_cannot_be_freed_inside_it),

@@ -28,7 +28,7 @@ static void rule_20_dtypes_are_those_of_pytorch(void)
         CHECK_INT(tn_dtype_of(tn_argmax(f, 0)), TN_I64);
         CHECK_INT(tn_dtype_of(tn_argmin_all(i)), TN_I64);
         CHECK_INT(tn_dtype_of(tn_max(i, 0)), TN_I32);
-        CHECK_INT(tn_dtype_of(tn_add(u, s)), TN_I32);
+        CHECK_INT(tn_dtype_of(tn_add(u, s)), TN_I16);
         CHECK_INT(tn_dtype_of(tn_add(i, h)), TN_F16);
         CHECK_INT(tn_dtype_of(tn_add(h, tn_cast(h, TN_BF16))), TN_F32);
         CHECK_INT(tn_dtype_of(tn_add(h, tn_ones(cx, TN_F64, TN_0D))), TN_F16);  // 0-d counts less

@@ -24,6 +24,7 @@ struct tni_observer {
     // A context opens, once it has its device: reads the environment and sets engine->watch. False when
     // memory is out.
     bool (*open)(tn_ctx *cx);
+    // A context begins to close. What frees its layers may still evaluate: engine->inspect is freed last.
     void (*close)(tn_ctx *cx);
     void (*plan_built)(tni_graph *g, const tni_plan *p);
     // CALLS: call c of node n was run. An error, reported, ends the evaluation.

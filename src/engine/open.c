@@ -281,6 +281,7 @@ void tn_close(tn_ctx *cx)
     tni_slab_close(&cx->leaves);
     tni_slab_close(&cx->origins);
     tni_paths_close(cx);
+    tni_free(&cx->heap, cx->engine->inspect);
     tni_free(&cx->heap, cx->engine);
     cx->engine = NULL;
     cx->magic  = TNI_CTX_DEAD;

@@ -27,10 +27,7 @@ static bool open_inspect(tn_ctx *cx)
 
 static void close_inspect(tn_ctx *cx)
 {
-    if (!cx->engine->inspect) return;
-    tni_profile_close(cx);
-    tni_free(&cx->heap, cx->engine->inspect);
-    cx->engine->inspect = NULL;
+    if (cx->engine->inspect) tni_profile_close(cx);
 }
 
 const tni_observer tni_observer_inspect = {

@@ -2,7 +2,7 @@
 //
 // The items that a step stands for are its group: those it stores, and those that are computed on the
 // way and stay nowhere. Before the step runs, what it reads is copied, and the group is computed on
-// ref, op by op, each value with a bound of how far a device may be from it (bound.c). After it ran,
+// ref, op by op, each value with a bound of how far a device may be from it (error_bound.c). After it ran,
 // what it stored is compared. Where a kernel differs, its group is run op by op on the device itself:
 // the first op that differs then is named, or, if none does, the kernel is at fault.
 #include "inspect/error_bound.h"

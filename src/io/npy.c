@@ -174,7 +174,7 @@ static int find_dtype(const reader *r)
 {
     char order = r->descr_bytes == 3 ? r->descr[0] : 0;
     for (int i = 0; order && i < DTYPES; i++)
-        if (strncmp(r->descr + 1, dtypes[i].name, 2) == 0 &&
+        if (*dtypes[i].name && strncmp(r->descr + 1, dtypes[i].name, 2) == 0 &&
             (memchr("<>=", order, 3) || (order == '|' && dtypes[i].width == 1)))
             return i;
     bool object = r->descr_bytes >= 2 && r->descr[0] == '|' && r->descr[1] == 'O';

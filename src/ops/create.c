@@ -11,18 +11,11 @@ bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64
     return false;
 }
 
-// A number whose integer is as dt would have it, where the double says more than an int64 holds.
-static tni_num num_as(tn_dtype dt, tni_num v)
-{
-    if (dt == TN_BOOL || (dt == TN_U64 && !v.whole)) v.i = tni_clipped(dt, v.f);
-    return v;
-}
-
 static tn_tensor *full(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                        tni_num v)
 {
     if (!tni_can_make(cx, op, dt, rank, size)) return NULL;
-    v = num_as(dt, v);
+    v = tni_num_as(dt, v);
     return tni_record(cx, TNI_full, dt, rank, size, 0, NULL, &(tni_attr){ .num = v });
 }
 
@@ -94,7 +87,7 @@ static bool can_count(tn_ctx *cx, const char *op, tn_dtype dt)
 static tn_tensor *iota(tn_ctx *cx, const char *op, tn_dtype dt, int64_t size, tni_num start,
                        tni_num step)
 {
-    tni_attr a = { .iota = { start.f, step.f, num_as(dt, start).i, step.i } };
+    tni_attr a = { .iota = { start.f, step.f, tni_num_as(dt, start).i, step.i } };
     if (!tni_shape_ok(cx, op, 1, &size)) return NULL;
     return tni_record(cx, TNI_iota, dt, 1, &size, 0, NULL, &a);
 }

@@ -9,10 +9,11 @@ static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
     if (!cx) return NULL;
-    tn_dtype dt  = tni_dtype(x);
-    tni_view s   = tni_layout(x);
-    int64_t  i64 = v.whole && tni_dtype_size(dt) == 8 ? v.i : tni_clipped(dt, v.f);
-    tni_attr a   = { .pad = { .value = v.f, .ivalue = i64 } };
+    tn_dtype dt     = tni_dtype(x);
+    tni_view s      = tni_layout(x);
+    bool     fits64 = dt == TN_I64 || (dt == TN_U64 && v.i >= 0);
+    int64_t  i64    = v.whole && fits64 ? v.i : tni_clipped(dt, v.f);
+    tni_attr a      = { .pad = { .value = v.f, .ivalue = i64 } };
     int64_t  size[TN_MAX_RANK];
     if (s.rank && (!before || !after))
         return tni_fail(cx, TN_EARG, "%s: no sizes given for x %s", op, tni_shape_of(x).s);

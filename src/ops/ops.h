@@ -69,6 +69,8 @@ bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64
 // one given as an integer.
 tni_num tni_num_of(double v);
 tni_num tni_num_i64(int64_t v);
+// A number whose integer is as dt would have it, where the double says more than an int64 holds.
+tni_num tni_num_as(tn_dtype dt, tni_num v);
 // A plain number (weak) of dtype dt, 0-d: its value is a run-time argument.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 // Takes the counters for so many random numbers of dt; returns the first.

@@ -97,6 +97,12 @@ tni_num tni_num_i64(int64_t v)
     return (tni_num){ (double)v, v, true };
 }
 
+tni_num tni_num_as(tn_dtype dt, tni_num v)
+{
+    if (dt == TN_BOOL || (dt == TN_U64 && !v.whole)) v.i = tni_clipped(dt, v.f);
+    return v;
+}
+
 // A number without a fraction counts as an integer beside a tensor, so that it takes its dtype.
 static bool is_whole_number(const tn_tensor *x)
 {
@@ -106,7 +112,8 @@ static bool is_whole_number(const tn_tensor *x)
 
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v)
 {
-    tn_tensor *t = tni_record(cx, TNI_scalar, dt, 0, NULL, 0, NULL, &(tni_attr){ .num = v });
+    tni_attr   a = { .num = dt == TN_U64 ? tni_num_as(dt, v) : v };
+    tn_tensor *t = tni_record(cx, TNI_scalar, dt, 0, NULL, 0, NULL, &a);
     if (t) t->store->node->weak = true;
     return t;
 }

@@ -19,9 +19,10 @@ typedef struct {
     int64_t     pair;  // bytes
 } lists;
 
+// Keys are of the type that a dtype is computed in: u32's is 8 bytes.
 static bool is_wide(const tni_call *c)
 {
-    return tni_dtype_size(c->in[0].dtype) == 8;
+    return tni_dtype_size(tni_compute_dtype(c->in[0].dtype)) == 8;
 }
 
 static int merges(int64_t n)
