@@ -89,16 +89,47 @@ static tn_tensor *shown(const lying *l, tn_tensor *y)
     return l->moved ? tni_lay(y, l->order) : y;
 }
 
+// One axis of the windows: the kernel without the ends that meet padding in every window, and what
+// remains of the padding before and after x. A kernel of 2^33 over one element costs one element.
+typedef struct {
+    int64_t kernel, before, after, windows;
+} extent;
+
+static extent extent_of(const pool *p, int i, int64_t n)
+{
+    int64_t s = p->stride[i], d = p->dilation[i], pad = p->padding[i];
+    int64_t span    = (p->kernel[i] - 1) * d + 1;
+    int64_t windows = (n + 2 * pad - span) / s + 1, last = (windows - 1) * s;
+    int64_t skip = pad > last ? (pad - last) / d : 0, reach = (pad + n - 1) / d + 1;
+    extent  e   = { .kernel  = (p->kernel[i] < reach ? p->kernel[i] : reach) - skip,
+                    .before  = pad - skip * d,
+                    .windows = windows };
+    int64_t end = last + (e.kernel - 1) * d + 1 - e.before;  // of the last window, from x's first
+    e.after     = end > n ? end - n : 0;
+    return e;
+}
+
 // x with room around it, and its windows in `axes` more axes at the end.
 static tn_tensor *windows(const pool *p, const lying *l, int first, double fill)
 {
-    int64_t    room[TN_MAX_RANK] = { 0 };
-    bool       any               = false;
-    tn_tensor *x                 = l->x;
-    for (int i = 0; i < p->axes; i++) any |= (room[place_of(l, first + i)] = p->padding[i]) != 0;
-    if (any) x = tn_pad(x, room, room, fill);
-    for (int i = 0; i < p->axes; i++)
-        x = tn_window_with(x, place_of(l, first + i), p->kernel[i], p->stride[i], p->dilation[i]);
+    int64_t    before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
+    extent     e[2];
+    bool       any = false;
+    tn_tensor *x   = l->x;
+    for (int i = 0; i < p->axes; i++) {
+        int axis     = place_of(l, first + i);
+        e[i]         = extent_of(p, i, tn_size(x, axis));
+        before[axis] = e[i].before;
+        after[axis]  = e[i].after;
+        any |= e[i].before || e[i].after;
+    }
+    if (any) x = tn_pad(x, before, after, fill);
+    for (int i = 0; i < p->axes; i++) {
+        int axis = place_of(l, first + i);
+        x        = tn_window_with(x, axis, e[i].kernel, p->stride[i], p->dilation[i]);
+        // A dilated kernel that lost its end fits more often than the whole one.
+        if (x && tn_size(x, axis) > e[i].windows) x = tn_slice(x, axis, 0, e[i].windows, 1);
+    }
     return x;
 }
 
