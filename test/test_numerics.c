@@ -511,6 +511,41 @@ static void some_tied_pools_on(tn_ctx *cx)
     check_expected(cx, false);
 }
 
+// A pool of x[i] = i + 1, whose windows may reach past its ends: the largest element that a window
+// meets is its last.
+static bool pool_is_right(tn_ctx *cx, int n, int k, int d, int pad, int s)
+{
+    double     have[8];
+    int        windows = (n + 2 * pad - (k - 1) * d - 1) / s + 1;
+    tn_tensor *x       = tn_view(tn_arange(cx, TN_F64, 1, n + 1, 1), TN_SHAPE(1, n));
+    tn_tensor *y       = tn_max_pool1d(x, k, (tn_pool_opts){ { s }, { pad }, { d }, false });
+    if (!y || tn_count(y) != windows || tn_read(y, TN_F64, have, windows) != TN_OK) return false;
+    for (int w = 0; w < windows; w++) {
+        double most = -INFINITY;
+        for (int t = 0, i = w * s - pad; t < k; t++, i += d)
+            if (i >= 0 && i < n) most = i + 1;
+        if (have[w] != most) return false;
+    }
+    return true;
+}
+
+static void windows_past_the_ends_meet_what_lies_inside(void)
+{
+    tn_ctx       *cx    = tn_open("ref");
+    const int64_t far   = (INT64_C(1) << 40) + 1;
+    int           tried = 0, wrong = 0;
+    for (int n = 1; n <= 5; n++)
+        for (int k = 1; k <= 7; k++)
+            for (int d = 1; d <= 3; d++)
+                for (int pad = 0; pad <= ((k - 1) * d + 1) / 2; pad++)
+                    for (int s = 1; s <= 4 && n + 2 * pad > (k - 1) * d; s++, tried++)
+                        wrong += !pool_is_right(cx, n, k, d, pad, s);
+    test_that(tried > 700 && wrong == 0, "%d of %d pools are wrong", wrong, tried);
+    CHECK(tn_item(tn_max_pool1d(tn_ones(cx, TN_F32, TN_SHAPE(1, 1)), far,
+                                (tn_pool_opts){ { 1 }, { far / 2 }, { 1 }, false })) == 1);
+    tn_close(cx);
+}
+
 static void the_first_of_equal_maxima_gets_the_gradient_of_a_pool(void)
 {
     on_the_host(tied_pools_on);
@@ -528,6 +563,7 @@ const test_case tests_numerics[] = {
     TEST(statistics_of_numbers_far_from_zero_keep_their_digits_on_opencl),
     TEST(equal_numbers_have_no_negative_variance),
     TEST(a_running_mean_takes_an_infinity),
+    TEST(windows_past_the_ends_meet_what_lies_inside),
     TEST(the_first_of_equal_maxima_gets_the_gradient_of_a_pool),
     TEST(the_first_of_equal_maxima_gets_the_gradient_of_a_pool_on_opencl),
     TEST_END,
