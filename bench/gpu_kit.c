@@ -81,7 +81,7 @@ void *gpu_seat(const tn_ctx *cx)
 void gpu_wait(const tn_ctx *cx)
 {
     tni_text why = { "" };
-    if (gpu_device(cx)->wait) gpu_device(cx)->wait(gpu_seat(cx), &why);
+    if (gpu_device(cx)->events) gpu_device(cx)->events->wait(gpu_seat(cx), &why);
 }
 
 double gpu_seconds(const tn_ctx *cx, void (*f)(void *arg), void *arg, int times)
@@ -133,7 +133,7 @@ bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes)
 {
     const tni_device *d = gpu_device(cx);
     *c                  = (gpu_copy){ .cx = cx };
-    c->in               = row_of(TN_F32, bytes / 4, d->alloc(gpu_seat(cx), (size_t)bytes));
+    c->in               = row_of(TN_F32, bytes / 4, d->memory->alloc(gpu_seat(cx), (size_t)bytes));
     c->call             = (tni_call){ .device  = d,
                                       .seat    = gpu_seat(cx),
                                       .op      = TNI_copy,
@@ -142,7 +142,7 @@ bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes)
                                       .out     = row_of(TN_F32, bytes / 4, NULL),
                                       .threads = tni_threads_default(),
                                       .why     = &c->why };
-    c->call.out.data    = d->alloc(gpu_seat(cx), (size_t)bytes);
+    c->call.out.data    = d->memory->alloc(gpu_seat(cx), (size_t)bytes);
     return c->in.data && c->call.out.data && gpu_fill(cx, c->in.data, TN_F32, bytes / 4, 1);
 }
 
@@ -155,8 +155,8 @@ void gpu_copy_run(void *copy)
 void gpu_copy_close(gpu_copy *c)
 {
     gpu_wait(c->cx);
-    gpu_device(c->cx)->free(gpu_seat(c->cx), c->in.data);
-    gpu_device(c->cx)->free(gpu_seat(c->cx), c->call.out.data);
+    gpu_device(c->cx)->memory->free(gpu_seat(c->cx), c->in.data);
+    gpu_device(c->cx)->memory->free(gpu_seat(c->cx), c->call.out.data);
 }
 
 double gpu_copy_rate(const tn_ctx *cx)

@@ -6,20 +6,20 @@
 #include <string.h>
 
 static struct {
-    tni_device   device;
-    tni_op_impls ops;
+    tni_device       device;
+    tni_device_calls calls;
 } bare;
 
 tn_ctx *bare_open(tn_open_opts o)
 {
     if (!o.device || strcmp(o.device, "bare")) return tn_open_with(o);
-    bare.device        = tni_device_cpu;
-    bare.device.name   = "bare";
-    bare.device.claims = NULL;
-    bare.device.ops    = &bare.ops;
-    bare.ops           = *tni_device_cpu.ops;
+    bare.device       = tni_device_cpu;
+    bare.device.name  = "bare";
+    bare.device.calls = &bare.calls;
+    bare.calls        = *tni_device_cpu.calls;
+    bare.calls.claims = NULL;
     for (int op = 0; op < TNI_OPS; op++)
-        if (tni_op_table[op].class == TNI_LIBRARY) bare.ops.of_op[op] = (tni_op_impl){ 0 };
+        if (tni_op_table[op].class == TNI_LIBRARY) bare.calls.of_op[op] = (tni_op_impl){ 0 };
     o.device   = "cpu";
     tn_ctx *cx = tn_open_with(o);
     if (cx) tni_engine_use(cx, &bare.device);

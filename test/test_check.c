@@ -336,15 +336,16 @@ static void what_lies_in_a_place_that_is_given_up_is_still_read(void)
 // The cpu, of which one launch, or one op, gives something else: `left` counts down to the launch
 // whose first result is spoilt, at element `at`; `op` is spoilt each time it runs alone.
 static struct {
-    int          left, op;
-    int64_t      at;
-    tni_device   device;
-    tni_op_impls ops;
+    int                left, op;
+    int64_t            at;
+    tni_device         device;
+    tni_device_calls   calls;
+    tni_device_kernels kernels;
 } broken;
 
 static void spoil(char *data, int dtype, int64_t at)
 {
-    char  *x = data + at * (int64_t)tni_device_cpu.element_size((tn_dtype)dtype);
+    char  *x = data + at * (int64_t)tni_device_cpu.memory->element_size((tn_dtype)dtype);
     float  f;
     double d;
     if (dtype == TN_F32) memcpy(&f, x, sizeof f), f += 1, memcpy(x, &f, sizeof f);
@@ -355,7 +356,7 @@ static void spoil(char *data, int dtype, int64_t at)
 static tn_status broken_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
 {
     const tni_kernel *k = l->kernel;
-    tn_status         s = tni_device_cpu.launch(seat, entry, l, why);
+    tn_status         s = tni_device_cpu.kernels->launch(seat, entry, l, why);
     if (s != TN_OK || broken.left-- != 0) return s;
     for (int i = 0; i < k->naccess; i++) {
         int b = k->access[i].buffer;
@@ -384,16 +385,18 @@ static size_t broken_scratch(const tni_call *c)
 
 static void break_device(tn_ctx *cx, int launch, int op, int64_t at)
 {
-    broken.left          = launch;
-    broken.op            = op;
-    broken.at            = at;
-    broken.device        = tni_device_cpu;
-    broken.device.launch = broken_launch;
-    broken.device.ops    = &broken.ops;
-    broken.ops           = *tni_device_cpu.ops;
+    broken.left           = launch;
+    broken.op             = op;
+    broken.at             = at;
+    broken.device         = tni_device_cpu;
+    broken.calls          = *tni_device_cpu.calls;
+    broken.kernels        = *tni_device_cpu.kernels;
+    broken.kernels.launch = broken_launch;
+    broken.device.calls   = &broken.calls;
+    broken.device.kernels = &broken.kernels;
     if (op >= 0)
-        broken.ops.of_op[op] = (tni_op_impl){ .run = broken_run, .scratch = broken_scratch };
-    cx->engine->device = &broken.device;
+        broken.calls.of_op[op] = (tni_op_impl){ .run = broken_run, .scratch = broken_scratch };
+    tni_engine_set(cx->engine, &broken.device);
 }
 
 static tn_ctx *open_broken(int launch, int op, int64_t at)

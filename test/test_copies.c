@@ -43,7 +43,7 @@ static void begin(uint32_t seed)
 static void end(void)
 {
     tni_text why = { "" };
-    CHECK_STATUS(tni_device_cuda.wait(fake_gpu_seat(), &why), TN_OK);
+    CHECK_STATUS(tni_device_cuda.events->wait(fake_gpu_seat(), &why), TN_OK);
     CHECK_INT(self.wrong, 0);
     CHECK_INT(self.buffers.bytes, 0);
     tni_buffers_close(&self.buffers);

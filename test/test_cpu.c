@@ -70,7 +70,7 @@ static void fill(value *v, tn_dtype dt, int64_t room, mood m)
     v->mem   = malloc((size_t)v->room * 8);
     v->cells = malloc((size_t)v->room * 8);
     for (int64_t i = 0; i < v->room; i++) host_put(dt, v->mem, i, draw_float(m), draw_int(m));
-    ref->upload(NULL, v->cells, dt, v->mem, v->room, &(tni_text){ 0 });
+    ref->memory->upload(NULL, v->cells, dt, v->mem, v->room, &(tni_text){ 0 });
 }
 
 static void place(value *v, int64_t offset)
@@ -201,7 +201,7 @@ static bool agree(int op, int nin, const value *in, value *out, const tni_attr *
                               describe(&c, &text), threads[k]);
     }
     void *want = malloc((size_t)out->room * 8);
-    ref->download(NULL, want, out->arg.dtype, out->cells, out->room, &(tni_text){ 0 });
+    ref->memory->download(NULL, want, out->arg.dtype, out->cells, out->room, &(tni_text){ 0 });
     for (int64_t i = 0; ok && i < out->room; i++) {
         double x = host_get(out->arg.dtype, out->mem, i), y = host_get(out->arg.dtype, want, i);
         ok = near_enough(out->arg.dtype, x, y, e) ||
@@ -484,7 +484,7 @@ static void lay_index(value *v, int rank, const int64_t *size, int axis, int64_t
     tn_dtype dt = below(2) ? TN_I32 : TN_I64;
     lay(v, dt, rank, size, TAME, false);
     for (int64_t i = 0; i < v->room; i++) host_put(dt, v->mem, i, 0, below(2 * n) - n);
-    ref->upload(NULL, v->cells, dt, v->mem, v->room, &(tni_text){ 0 });
+    ref->memory->upload(NULL, v->cells, dt, v->mem, v->room, &(tni_text){ 0 });
     for (int i = axis + 1; broad && i < rank; i++) v->arg.stride[i] = v->other.stride[i] = 0;
 }
 
@@ -662,17 +662,17 @@ static void memory_is_aligned_and_the_device_says_what_it_is(void)
     tni_heap heap   = tni_heap_default();
     tni_text detail = { 0 };
     for (size_t n = 0; n < 300; n += 7) {
-        char *p = cpu->alloc(&heap, n);
+        char *p = cpu->memory->alloc(&heap, n);
         if (!CHECK(p != NULL)) return;
         CHECK_INT((uintptr_t)p % 64, 0);
         memset(p, 1, n);
-        cpu->free(&heap, p);
+        cpu->memory->free(&heap, p);
     }
-    cpu->free(&heap, NULL);
-    CHECK(cpu->alloc(&heap, SIZE_MAX - 8) == NULL);
+    cpu->memory->free(&heap, NULL);
+    CHECK(cpu->memory->alloc(&heap, SIZE_MAX - 8) == NULL);
     CHECK(cpu->probe(&detail));
     CHECK(strstr(detail.s, "threads") != NULL);
-    CHECK(cpu->element_size(TN_F16) == 2 && cpu->host_memory);
+    CHECK(cpu->memory->element_size(TN_F16) == 2 && cpu->memory->host);
 }
 
 const test_case tests_cpu[] = {

@@ -363,11 +363,11 @@ static bool copy_in(kit_case *c, copies *d)
     for (int i = 0; i < c->k.nbuffer; i++) {
         size_t size = tni_dtype_size((tn_dtype)c->k.buffer[i].dtype);
         d->bytes[i] = (size_t)c->count[i] * size + 2 * KIT_GUARD;
-        d->at[i]    = tni_device_cuda.alloc(seat(), d->bytes[i]);
+        d->at[i]    = tni_device_cuda.memory->alloc(seat(), d->bytes[i]);
         ok          = ok && d->at[i];
         if (ok)
-            tni_device_cuda.upload(seat(), d->at[i], TN_U8, c->mem[i] - KIT_GUARD,
-                                   (int64_t)d->bytes[i], &(tni_text){ 0 });
+            tni_device_cuda.memory->upload(seat(), d->at[i], TN_U8, c->mem[i] - KIT_GUARD,
+                                           (int64_t)d->bytes[i], &(tni_text){ 0 });
     }
     return ok;
 }
@@ -375,17 +375,17 @@ static bool copy_in(kit_case *c, copies *d)
 static void copy_back(kit_case *c, copies *d)
 {
     for (int i = 0; i < c->k.nbuffer; i++) {
-        tni_device_cuda.download(seat(), c->mem[i] - KIT_GUARD, TN_U8, d->at[i],
-                                 (int64_t)d->bytes[i], &(tni_text){ 0 });
-        tni_device_cuda.free(seat(), d->at[i]);
+        tni_device_cuda.memory->download(seat(), c->mem[i] - KIT_GUARD, TN_U8, d->at[i],
+                                         (int64_t)d->bytes[i], &(tni_text){ 0 });
+        tni_device_cuda.memory->free(seat(), d->at[i]);
     }
-    tni_device_cuda.free(seat(), d->scratch);
+    tni_device_cuda.memory->free(seat(), d->scratch);
 }
 
 // A kernel that touches what it must not is found out when it is waited for.
 static tn_status wait_for_it(tni_text *why)
 {
-    return tni_device_cuda.wait(seat(), why);
+    return tni_device_cuda.events->wait(seat(), why);
 }
 
 // Runs a case on the GPU; what it made is in mem.
@@ -397,10 +397,12 @@ static tn_status run_case(kit_case *c, tni_text *why)
     const tni_launch *first = &l;
     if (!copy_in(c, &d)) return TN_EMEM;
     for (int i = 0; i < c->k.nbuffer; i++) l.buffer[i] = d.at[i] + KIT_GUARD;
-    tn_status s = tni_device_cuda.prepare(seat(), 1, &first, &entry, true, why);
-    size_t    n = s == TN_OK && tni_device_cuda.room ? tni_device_cuda.room(seat(), entry, &l) : 0;
-    if (n) l.scratch = d.scratch = tni_device_cuda.alloc(seat(), n);
-    if (s == TN_OK) s = tni_device_cuda.launch(seat(), entry, &l, why);
+    tn_status s = tni_device_cuda.kernels->prepare(seat(), 1, &first, &entry, true, why);
+    size_t    n = s == TN_OK && tni_device_cuda.kernels->room
+                      ? tni_device_cuda.kernels->room(seat(), entry, &l)
+                      : 0;
+    if (n) l.scratch = d.scratch = tni_device_cuda.memory->alloc(seat(), n);
+    if (s == TN_OK) s = tni_device_cuda.kernels->launch(seat(), entry, &l, why);
     if (s == TN_OK) s = wait_for_it(why);
     copy_back(c, &d);
     memcpy(c->l.fail, l.fail, sizeof l.fail);

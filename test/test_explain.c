@@ -42,7 +42,7 @@ static void says(const char *text)
 static bool fuses(const tni_device *d)
 {
     const char *eager = getenv("TN_EAGER");
-    return d->launch && !(eager && *eager && strcmp(eager, "0"));
+    return d->kernels && !(eager && *eager && strcmp(eager, "0"));
 }
 
 // ---- the page

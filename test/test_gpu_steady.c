@@ -92,7 +92,7 @@ static const char *place_of_weights(const loop *l)
 static void check_stats(const loop *l, const tn_stats *a, const tn_stats *b)
 {
     const char *name   = way_name[l->way];
-    bool        loaded = l->way == LOADED && !l->cx->engine->device->host_memory;
+    bool        loaded = l->way == LOADED && !l->cx->engine->device->memory->host;
     int64_t     copies = l->way == UPLOADED || loaded ? 2 * STEADY : 0;
     test_case_result(b->plans == a->plans && b->kernels == a->kernels &&
                          b->disk_hits == a->disk_hits && b->hits - a->hits == STEADY,
@@ -175,12 +175,12 @@ static void the_watch_sees_what_is_asked_for(void)
     int64_t           v[2] = { 7, 0 };
     tni_text          why  = { "" };
     fake_gpu_open(1);
-    tni_cuda *c   = fake_gpu_seat();
-    engine.device = &tni_device_cpu;
-    engine.seat   = c;
-    cx.engine     = &engine;
+    tni_cuda *c = fake_gpu_seat();
+    tni_engine_set(&engine, &tni_device_cpu);
+    engine.seat = c;
+    cx.engine   = &engine;
     CHECK(!driver_watch(&cx));
-    engine.device = &tni_device_cuda;
+    tni_engine_set(&engine, &tni_device_cuda);
     CHECK(driver_watch(&cx));
     void *p = tni_cuda_alloc(c, 8);
     CHECK_INT(driver_watched(WATCH_MEMORY), 1);
@@ -202,7 +202,8 @@ static int64_t device_free(tn_ctx *cx)
 {
     size_t            bytes = 0, all = 0;
     const tni_device *d = cx->engine->device;
-    return d->memory && d->memory(cx->engine->seat, &bytes, &all) ? (int64_t)bytes : 0;
+    return d->memory->space && d->memory->space(cx->engine->seat, &bytes, &all) ? (int64_t)bytes
+                                                                                : 0;
 }
 
 // Each trains a network, with uploads, a late read and a graph.

@@ -364,11 +364,14 @@ static void release(void *data, void *user)
 // The cpu as a device whose memory is not the host's.
 static void memory_of_the_device_is_used_as_it_is(void)
 {
-    tni_device d              = tni_device_cpu;
-    tn_ctx    *cx             = open_limited("cpu", NULL, 0);
-    d.host_memory             = false;
-    d.holds                   = holds;
-    cx->engine->device        = &d;
+    tni_device          d        = tni_device_cpu;
+    tni_device_memory   memory   = *d.memory;
+    tni_device_borrowed borrowed = { holds, settle };
+    tn_ctx             *cx       = open_limited("cpu", NULL, 0);
+    memory.host                  = false;
+    d.memory                     = &memory;
+    d.borrowed                   = &borrowed;
+    tni_engine_set(cx->engine, &d);
     cx->buffers.memory.settle = settle;
     memset(&lender, 0, sizeof lender);
     float      other[4] = { 1, 2, 3, 4 };

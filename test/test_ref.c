@@ -35,8 +35,8 @@ static void put(value *v, tn_dtype dt, int rank, const int64_t *size, const doub
     for (int64_t i = 0; i < n; i++) {
         double  f = x[i];
         int64_t k = tni_is_float(dt) ? 0 : (int64_t)f;
-        ref->upload(NULL, &v->mem[i], tni_is_float(dt) ? TN_F64 : TN_I64,
-                    tni_is_float(dt) ? (void *)&f : (void *)&k, 1, &(tni_text){ 0 });
+        ref->memory->upload(NULL, &v->mem[i], tni_is_float(dt) ? TN_F64 : TN_I64,
+                            tni_is_float(dt) ? (void *)&f : (void *)&k, 1, &(tni_text){ 0 });
     }
 }
 
@@ -53,10 +53,10 @@ static double get(const value *v, int64_t i)
     double  f;
     int64_t k;
     if (tni_is_float(v->arg.dtype)) {
-        ref->download(NULL, &f, TN_F64, &v->mem[i], 1, &(tni_text){ 0 });
+        ref->memory->download(NULL, &f, TN_F64, &v->mem[i], 1, &(tni_text){ 0 });
         return f;
     }
-    ref->download(NULL, &k, TN_I64, &v->mem[i], 1, &(tni_text){ 0 });
+    ref->memory->download(NULL, &k, TN_I64, &v->mem[i], 1, &(tni_text){ 0 });
     return (double)k;
 }
 
@@ -119,14 +119,14 @@ static void memory_is_aligned_to_64(void)
 {
     tni_heap heap = tni_heap_default();
     for (size_t n = 1; n < 1000; n += 111) {
-        char *p = ref->alloc(&heap, n);
+        char *p = ref->memory->alloc(&heap, n);
         if (!CHECK(p != NULL)) return;
         CHECK((uintptr_t)p % 64 == 0);
         memset(p, 1, n);
-        ref->free(&heap, p);
+        ref->memory->free(&heap, p);
     }
-    CHECK(ref->alloc(&heap, SIZE_MAX - 8) == NULL);
-    ref->free(&heap, NULL);
+    CHECK(ref->memory->alloc(&heap, SIZE_MAX - 8) == NULL);
+    ref->memory->free(&heap, NULL);
 }
 
 // NaN keeps being one; everything else keeps its bits.
@@ -137,10 +137,10 @@ static void every_16_bit_float_survives_the_way_in_and_out(void)
         for (uint32_t b = 0; b < 0x10000; b++) {
             uint16_t in = (uint16_t)b, out;
             double   v;
-            ref->upload(NULL, &v, dtypes[d], &in, 1, &(tni_text){ 0 });
-            ref->download(NULL, &out, dtypes[d], &v, 1, &(tni_text){ 0 });
+            ref->memory->upload(NULL, &v, dtypes[d], &in, 1, &(tni_text){ 0 });
+            ref->memory->download(NULL, &out, dtypes[d], &v, 1, &(tni_text){ 0 });
             float f = d ? m_bf16_to_float(in) : m_half_to_float(in);
-            if (isnan(f)) ref->upload(NULL, &v, dtypes[d], &out, 1, &(tni_text){ 0 });
+            if (isnan(f)) ref->memory->upload(NULL, &v, dtypes[d], &out, 1, &(tni_text){ 0 });
             test_that(isnan(f) ? isnan(v) : v == f && in == out, "%s %04x",
                       tn_dtype_name(dtypes[d]), b);
         }
@@ -167,8 +167,8 @@ static void the_prelude_rounds_as_ref_does(void)
         uint32_t r = m_rand_bits(1, 0, i);
         double   v = ldexp((double)r, (int)(m_rand_bits(2, 0, i) % 300) - 190);
         uint16_t half, bf16;
-        ref->download(NULL, &half, TN_F16, &v, 1, &(tni_text){ 0 });
-        ref->download(NULL, &bf16, TN_BF16, &v, 1, &(tni_text){ 0 });
+        ref->memory->download(NULL, &half, TN_F16, &v, 1, &(tni_text){ 0 });
+        ref->memory->download(NULL, &bf16, TN_BF16, &v, 1, &(tni_text){ 0 });
         test_that(half == m_double_to_half(v) && bf16 == m_double_to_bf16(v), "%a", v);
     }
 }
@@ -185,7 +185,7 @@ static void only_narrowing_casts_round(void)
     HOLDS(&y, (float)(1 / 3.0));
     float out;
     PUT1(&x, TN_F32, 1 / 3.0);
-    ref->download(NULL, &out, TN_F32, x.mem, 1, &(tni_text){ 0 });
+    ref->memory->download(NULL, &out, TN_F32, x.mem, 1, &(tni_text){ 0 });
     CHECK(out == (float)(1 / 3.0));
 }
 

@@ -33,7 +33,7 @@ static int kernels(tn_ctx *cx)
 static bool fuses(const tni_device *d)
 {
     const char *eager = getenv("TN_EAGER");
-    return d->launch && !(eager && *eager && strcmp(eager, "0"));
+    return d->kernels && !(eager && *eager && strcmp(eager, "0"));
 }
 
 // n values in memory; small whole numbers and a half, so that sums of them are exact.

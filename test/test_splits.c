@@ -23,8 +23,9 @@
 // The cpu, interpreted, on which kernels of more than `most` instructions spill, the more the longer they
 // are. asked: how often it was asked; longest: the longest kernel that ran; launched: how many did.
 static struct {
-    int        most, asked, longest, launched;
-    tni_device device;
+    int                most, asked, longest, launched;
+    tni_device         device;
+    tni_device_kernels kernels;
 } tight;
 
 static tni_registers count_registers(void *seat, void *entry, const tni_launch *l)
@@ -47,22 +48,24 @@ static tn_status count_launch(void *seat, void *entry, tni_launch *l, tni_text *
 {
     if (tight.longest < l->kernel->nins) tight.longest = l->kernel->nins;
     tight.launched++;
-    return tni_device_cpu.launch(seat, entry, l, why);
+    return tni_device_cpu.kernels->launch(seat, entry, l, why);
 }
 
 // most: 0: nothing spills.
 static void tighten(tn_ctx *cx, int most)
 {
-    tight.most             = most ? most : TNI_MOST_INS;
-    tight.asked            = 0;
-    tight.longest          = 0;
-    tight.launched         = 0;
-    tight.device           = tni_device_cpu;
-    tight.device.lazy      = false;
-    tight.device.prepare   = no_entries;
-    tight.device.launch    = count_launch;
-    tight.device.registers = count_registers;
-    cx->engine->device     = &tight.device;
+    tight.most              = most ? most : TNI_MOST_INS;
+    tight.asked             = 0;
+    tight.longest           = 0;
+    tight.launched          = 0;
+    tight.device            = tni_device_cpu;
+    tight.kernels           = *tni_device_cpu.kernels;
+    tight.device.kernels    = &tight.kernels;
+    tight.kernels.lazy      = false;
+    tight.kernels.prepare   = no_entries;
+    tight.kernels.launch    = count_launch;
+    tight.kernels.registers = count_registers;
+    tni_engine_set(cx->engine, &tight.device);
 }
 
 static void hush(tn_ctx *cx, const tn_fault *f, void *user)
@@ -425,7 +428,7 @@ static tn_status launch_anyway(void *seat, void *entry, tni_launch *l, tni_text 
 static size_t room_for(void *seat, void *entry, const tni_launch *l)
 {
     (void)entry;
-    return tni_device_cpu.room(seat, NULL, l);
+    return tni_device_cpu.kernels->room(seat, NULL, l);
 }
 
 // The most that a kernel of the plans that are kept takes.
@@ -436,8 +439,8 @@ static tni_registers most_registers(tn_ctx *cx)
     for (int i = 0; i < e->plans.count; i++) {
         const tni_plan *p = e->plans.plan[i];
         for (size_t j = 0; j < p->kernels; j++) {
-            tni_registers r = e->device->registers(e->seat, p->kernel[j].entry,
-                                                   &p->kernel[j].launch);
+            tni_registers r = e->device->kernels->registers(e->seat, p->kernel[j].entry,
+                                                            &p->kernel[j].launch);
             if (most.used < r.used) most.used = r.used;
             if (most.spilled < r.spilled) most.spilled = r.spilled;
         }
@@ -454,10 +457,10 @@ static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
     maker.built          = 0;
     maker.compiled       = tni_compiled_new(&o);
     if (maker.makes < 8) maker.before[maker.makes++] = maker.compiled;
-    tight.device.prepare   = make_entries;
-    tight.device.launch    = launch_anyway;
-    tight.device.room      = room_for;
-    tight.device.registers = made_registers;
+    tight.kernels.prepare   = make_entries;
+    tight.kernels.launch    = launch_anyway;
+    tight.kernels.room      = room_for;
+    tight.kernels.registers = made_registers;
     tn_tensor *x = tn_keep(tn_rand(cx, TN_BF16, TN_SHAPE(SUMS_ROWS, SUMS_COLS))), *y[SUMS];
     CHECK_STATUS(tn_eval(cx), TN_OK);
     *plans         = (int)tn_stats_get(cx).plans;
@@ -549,7 +552,7 @@ static void run_large(int part, int parts)
     (void)part, (void)parts;
     tn_ctx *cx = open_seeded(tested_device(), 1), *ref = open_seeded("ref", 1);
     compare_with_ref(cx, ref);
-    if (cx->engine->device->registers) {
+    if (cx->engine->device->kernels->registers) {
         tni_registers most = most_registers(cx);
         test_that(most.used > 0 && most.used <= 255, "%d registers, %d bytes spilled", most.used,
                   most.spilled);

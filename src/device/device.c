@@ -3,8 +3,8 @@
 
 static const tni_op_impl *impl_of(const tni_device *d, int op)
 {
-    const tni_op_impl *r = &d->ops->of_op[op];
-    return r->sure || r->run ? r : &d->ops->of_class[tni_op_table[op].class];
+    const tni_op_impl *r = &d->calls->of_op[op];
+    return r->sure || r->run ? r : &d->calls->of_class[tni_op_table[op].class];
 }
 
 bool tni_device_runs(const tni_device *d, int op)

@@ -23,10 +23,15 @@ typedef struct tni_observer tni_observer;  // observer.h
 typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
 
 struct tni_engine {
-    const tni_device   *device;
-    void               *seat;  // at the device
-    int                 threads;
-    bool                eager;           // TN_EAGER: op by op
+    const tni_device *device;
+    // Its optional groups; without functions where it has none.
+    const tni_device_kernels  *kernels;
+    const tni_device_events   *events;
+    const tni_device_replay   *replay;
+    const tni_device_borrowed *borrowed;
+    void                      *seat;  // at the device
+    int                        threads;
+    bool                       eager;    // TN_EAGER: op by op
     bool                compiles_first;  // TN_COMPILE=wait: a plan is compiled before it runs
     unsigned            watch;           // what the observer wants to see: TNI_WATCH_*
     tni_plans           plans;
@@ -72,5 +77,7 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept);
 // The device of a context that has recorded nothing yet. What it lacks of LIBRARY ops is recorded as
 // other ops from now on.
 void tni_engine_use(tn_ctx *cx, const tni_device *d);
+// The device and its groups alone.
+void tni_engine_set(tni_engine *e, const tni_device *d);
 
 #endif

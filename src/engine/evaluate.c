@@ -36,7 +36,7 @@ static tni_arg source_arg(const run *r, tni_node *src)
         a.data = base->buf->data;
         offset += base->start;
     }
-    a.data += offset * (int64_t)r->e->device->element_size(a.dtype);
+    a.data += offset * (int64_t)r->e->device->memory->element_size(a.dtype);
     return a;
 }
 
@@ -47,7 +47,8 @@ static char *own_data(const run *r, size_t i)
     if (!p->takes) return r->own[i]->data;
     if (p->taken >= 0) return r->data[p->taken];
     const tni_node *n = r->g->input[~p->taken].n;
-    return n->buf->data + n->start * (int64_t)r->e->device->element_size((tn_dtype)n->dtype);
+    return n->buf->data +
+           n->start * (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
 }
 
 // Where an item begins; those before it are known.
@@ -59,7 +60,7 @@ static char *find_data(const run *r, size_t i)
     if (p->alias || p->in_place) return source_arg(r, n->src[0]).data;
     char *root = p->where == TNI_OWN ? own_data(r, p->root)
                                      : r->arena->data + r->plan->place[p->root].offset;
-    return root + p->start * (int64_t)r->e->device->element_size((tn_dtype)n->dtype);
+    return root + p->start * (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
 }
 
 static tni_arg item_arg(const run *r, size_t i)
@@ -141,7 +142,8 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
     if (s != TN_OK || tni_node_count(n->src[1]) == 0) return s;
     r->in[0]   = value;
     c.out      = value;
-    c.out.data = to.data + n->attr.view.offset * (int64_t)r->e->device->element_size(to.dtype);
+    c.out.data = to.data +
+                 n->attr.view.offset * (int64_t)r->e->device->memory->element_size(to.dtype);
     memcpy(c.out.stride, n->attr.view.stride, sizeof c.out.stride);
     return tni_call_run(&c);
 }
@@ -207,10 +209,10 @@ static tni_word number_word(const run *r, const tni_bound *b)
 static void bind_buffers(const run *r, tni_fused *k, int64_t *rest)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
-        int32_t at          = k->buffer[i];
-        char   *data        = at >= 0 ? r->data[at] : (char *)r->g->input[~at].n->buf->data;
-        size_t  over        = (uintptr_t)data % 64;
-        size_t  size        = r->e->device->element_size((tn_dtype)k->kernel->buffer[i].dtype);
+        int32_t at   = k->buffer[i];
+        char   *data = at >= 0 ? r->data[at] : (char *)r->g->input[~at].n->buf->data;
+        size_t  over = (uintptr_t)data % 64;
+        size_t  size = r->e->device->memory->element_size((tn_dtype)k->kernel->buffer[i].dtype);
         k->launch.buffer[i] = data - over;
         rest[i]             = (int64_t)(over / size);
     }
@@ -256,15 +258,15 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
 {
     tni_text why = { "" };
     r->cx->stats.launches++;
-    if (!r->e->device->room) bind_kernel(r, k);
+    if (!r->e->kernels->room) bind_kernel(r, k);
     k->launch.scratch = r->scratch ? r->scratch->data : NULL;
     tn_status s;
     if (k->claimed >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
         c.sole     = k->sole;
-        s          = r->e->device->run_then(&c, k->entry, &k->launch, &why);
+        s          = r->e->device->calls->run_then(&c, k->entry, &k->launch, &why);
     } else {
-        s = r->e->device->launch(r->e->seat, k->entry, &k->launch, &why);
+        s = r->e->kernels->launch(r->e->seat, k->entry, &k->launch, &why);
     }
     if (k->launch.fail[0]) return report_check(r, k, item);
     if (s == TN_OK) return TN_OK;
@@ -305,11 +307,12 @@ static size_t step_scratch(run *r, tni_step step)
     tni_fused        *k    = step < 0 ? &r->plan->kernel[~step] : NULL;
     int32_t           item = k ? k->claimed : step;
     tni_text          why  = { "" };
-    if (k && d->room) bind_kernel(r, k);
-    if (item < 0) return d->room ? d->room(r->e->seat, k->entry, &k->launch) : 0;
+    if (k && r->e->kernels->room) bind_kernel(r, k);
+    if (item < 0)
+        return r->e->kernels->room ? r->e->kernels->room(r->e->seat, k->entry, &k->launch) : 0;
     if (tni_run_nothing(r, (size_t)item)) return 0;
     tni_call c = tni_run_call(r, (size_t)item, &why);
-    return k ? d->room_then(&c, k->entry, &k->launch) : tni_call_scratch(&c);
+    return k ? d->calls->room_then(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
 
 // The largest scratch that a step asks for, once addresses are known.
@@ -399,7 +402,7 @@ static void finish_item(run *r, size_t i)
     }
     tni_buffer *b = p->where == TNI_INPUT ? r->g->input[p->root].n->buf : r->own[p->root];
     b->refs++;
-    size_t size = r->e->device->element_size((tn_dtype)n->dtype);
+    size_t size = r->e->device->memory->element_size((tn_dtype)n->dtype);
     tni_node_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
 }
 
@@ -503,13 +506,13 @@ tni_limits tni_limits_of(const tni_engine *e)
 {
     const tni_device *d       = e->device;
     bool              watched = e->watch & (TNI_WATCH_CALLS | TNI_WATCH_VALUES);
-    return (tni_limits){ .element_size = d->element_size,
-                         .fuses        = d->launch && !e->eager && !(e->watch & TNI_WATCH_CALLS),
-                         .checked      = watched,
-                         .at_once      = d->at_once,
-                         .tells_late   = d->failed != NULL,
-                         .buffers      = 24,
-                         .claims       = watched ? NULL : d->claims };
+    return (tni_limits){ .element_size = d->memory->element_size,
+                         .fuses = e->kernels->launch && !e->eager && !(e->watch & TNI_WATCH_CALLS),
+                         .checked    = watched,
+                         .at_once    = e->kernels->at_once,
+                         .tells_late = e->events->failed != NULL,
+                         .buffers    = 24,
+                         .claims     = watched ? NULL : d->calls->claims };
 }
 
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)
@@ -543,22 +546,22 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
 // Runs all steps, once more if the device asks for that. On failure *item is what failed at step *at.
 static bool run_steps(run *r, size_t *at, size_t *item)
 {
-    const tni_device *d     = r->e->device;
-    tni_plan         *p     = r->plan;
-    bool              timed = r->e->watch & TNI_WATCH_TIMES, again = false;
-    bool              replays = d->begin && !r->e->watch && p->ready;
+    const tni_device_replay *replay = r->e->replay;
+    tni_plan                *p      = r->plan;
+    bool                     timed = r->e->watch & TNI_WATCH_TIMES, again = false;
+    bool                     replays = replay->begin && !r->e->watch && p->ready;
     do {
         bool ok = true;
-        if (replays) d->begin(r->e->seat, &p->replay);
+        if (replays) replay->begin(r->e->seat, &p->replay);
         if (timed) r->e->observer->run_begins(r);
-        p->forget = replays ? d->forget : p->forget;
+        p->forget = replays ? replay->forget : p->forget;
         for (*at = 0; ok && *at < p->steps; ++*at) {
             ok = run_step(r, p->step[*at], item) == TN_OK;
             if (ok && timed) r->e->observer->step_launched(r, p->step[*at]);
         }
         if (timed) r->e->observer->run_ends(r);
         tni_text  why = { "" };
-        tn_status s   = replays ? d->end(r->e->seat, ok, &again, &why) : TN_OK;
+        tn_status s   = replays ? replay->end(r->e->seat, ok, &again, &why) : TN_OK;
         if (ok && s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);
         if (!ok || s != TN_OK) return false;
     } while (again);
@@ -577,8 +580,8 @@ static bool is_sure(const run *r)
         const tni_place *p = &r->plan->place[s->node->mark - 1];
         new |= p->where == TNI_OWN && !r->plan->place[p->root].takes;
     }
-    if (!new || !e->device->failed) return true;
-    return e->device->wait(e->seat, &why) == TN_OK && tni_notes_check(r->cx) == TN_OK;
+    if (!new || !e->events->failed) return true;
+    return e->events->wait(e->seat, &why) == TN_OK && tni_notes_check(r->cx) == TN_OK;
 }
 
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
@@ -591,7 +594,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     size_t at = 0, item = 0;
     r.plan = plan;
     ok     = ok && take_memory(&r);
-    if (ok && r.e->device->ready && plan->runs == 0) look_ahead(&r);
+    if (ok && r.e->kernels->ready && plan->runs == 0) look_ahead(&r);
     if (ok) ok = run_steps(&r, &at, &item) && (plan->runs > 0 || is_sure(&r));
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);

@@ -74,7 +74,7 @@ static bool lasts(const tni_plan *p, const tni_fused *k)
 bool tni_notes_take(tni_graph *g, tni_plan *p)
 {
     tni_engine *e = g->cx->engine;
-    if (!e->device->failed || p->noted) return true;
+    if (!e->events->failed || p->noted) return true;
     size_t n = notes_of_plan(g, p, NULL);
     p->note  = n ? tni_alloc(&g->cx->heap, n * sizeof *p->note) : NULL;
     if (n && !p->note) return tni_no_memory(g->cx, "evaluating");
@@ -115,7 +115,7 @@ tn_status tni_notes_check(tn_ctx *cx)
     tni_engine *e = cx->engine;
     int         ticket;
     int64_t     fail[2];
-    if (!e->device->failed || !e->device->failed(e->seat, &ticket, fail)) return TN_OK;
+    if (!e->events->failed || !e->events->failed(e->seat, &ticket, fail)) return TN_OK;
     const tni_note *n = find_note(e, ticket, fail[0]);
     if (!n)
         return tni_fail_status(cx, TN_EARG, "an earlier step: index %lld was out of range",

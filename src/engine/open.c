@@ -156,9 +156,22 @@ static bool take_seat(tn_ctx *cx, const tni_wish *wish)
     return false;
 }
 
+void tni_engine_set(tni_engine *e, const tni_device *d)
+{
+    static const tni_device_kernels  no_kernels;
+    static const tni_device_events   no_events;
+    static const tni_device_replay   no_replay;
+    static const tni_device_borrowed none_borrowed;
+    e->device   = d;
+    e->kernels  = d->kernels ? d->kernels : &no_kernels;
+    e->events   = d->events ? d->events : &no_events;
+    e->replay   = d->replay ? d->replay : &no_replay;
+    e->borrowed = d->borrowed ? d->borrowed : &none_borrowed;
+}
+
 void tni_engine_use(tn_ctx *cx, const tni_device *d)
 {
-    cx->engine->device = d;
+    tni_engine_set(cx->engine, d);
     memset(cx->lacks, 0, sizeof cx->lacks);
     for (int op = 0; op < TNI_OPS; op++)
         if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(d, op)) tni_lack(cx, op);
@@ -201,13 +214,13 @@ static tn_ctx *open_on(tn_open_opts o)
     tni_engine_use(cx, dev);
     open_slabs(cx);
     if (!take_seat(cx, &wish)) return NULL;
-    tni_memory memory = { .alloc  = dev->alloc,
-                          .free   = dev->free,
-                          .arena  = dev->arena,
+    tni_memory memory = { .alloc  = dev->memory->alloc,
+                          .free   = dev->memory->free,
+                          .arena  = dev->memory->arena,
                           .state  = e->seat,
-                          .now    = dev->now,
-                          .done   = dev->done,
-                          .settle = dev->settle };
+                          .now    = e->events->now,
+                          .done   = e->events->done,
+                          .settle = e->borrowed->settle };
     tni_buffers_open(&cx->buffers, &cx->heap, memory, limit);
     if (e->observer->open(cx)) return cx;
     tn_close(cx);
@@ -354,7 +367,7 @@ tn_status tn_sync(tn_ctx *cx)
     const tni_engine *e   = cx->engine;
     tni_text          why = { "" };
     cx->stats.syncs++;
-    tn_status s = e->device->wait ? e->device->wait(e->seat, &why) : TN_OK;
+    tn_status s = e->events->wait ? e->events->wait(e->seat, &why) : TN_OK;
     return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 
@@ -367,7 +380,7 @@ tn_stats tn_stats_get(const tn_ctx *cx)
     s.kept     = cx->buffers.held - cx->buffers.bytes;
     s.returned = cx->buffers.returned;
     s.nodes    = (int64_t)cx->nodes.live;
-    if (cx->engine->device->counts) cx->engine->device->counts(&s.kernels, &s.disk_hits);
+    if (cx->engine->kernels->counts) cx->engine->kernels->counts(&s.kernels, &s.disk_hits);
     return s;
 }
 

@@ -13,7 +13,7 @@ static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first,
     const tni_engine *e = cx->engine;
     tn_status         s;
     for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-    do s = e->device->prepare(e->seat, (int)p->kernels, first, entry, wait, why);
+    do s = e->kernels->prepare(e->seat, (int)p->kernels, first, entry, wait, why);
     while (s == TN_EMEM && tni_buffers_trim(&cx->buffers));
     return s;
 }
@@ -26,7 +26,7 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
     void             **entry = tni_alloc(&cx->heap, p->kernels * sizeof *entry + 1);
     if (first && entry) {
         for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-        e->device->recall(e->seat, (int)p->kernels, first, entry);
+        e->kernels->recall(e->seat, (int)p->kernels, first, entry);
         for (size_t i = 0; i < p->kernels; i++) p->kernel[i].entry = entry[i];
     }
     tni_free(&cx->heap, first);
@@ -54,11 +54,11 @@ static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
 // Whether the kernels of a plan are compiled, which stays so. A plan of none is ready.
 static bool is_ready(const tni_engine *e, const tni_plan *p)
 {
-    if (p->ready || !e->device->ready) return true;
+    if (p->ready || !e->kernels->ready) return true;
     if (p->kernels && !p->prepared) return false;
     for (size_t i = 0; i < p->kernels; i++) {
         const tni_launch *first = &p->kernel[i].launch;
-        if (!e->device->ready(e->seat, 1, &first, &p->kernel[i].entry)) return false;
+        if (!e->kernels->ready(e->seat, 1, &first, &p->kernel[i].entry)) return false;
     }
     return true;
 }
@@ -67,9 +67,9 @@ static bool is_ready(const tni_engine *e, const tni_plan *p)
 static bool prepare(tn_ctx *cx, tni_plan *p)
 {
     const tni_engine *e     = cx->engine;
-    bool              waits = e->device->lazy && !e->compiles_first;
+    bool              waits = e->kernels->lazy && !e->compiles_first;
     if (waits && p->runs == 0 && !p->recurs) {
-        if (p->kernels && e->device->recall) recall_kernels(cx, p);
+        if (p->kernels && e->kernels->recall) recall_kernels(cx, p);
         return true;
     }
     if (waits && p->runs == 0) {
@@ -89,7 +89,7 @@ static int64_t weigh(const tni_engine *e, const tni_plan *p, int64_t *spilled)
     int64_t all = 0;
     for (size_t i = 0; i < p->kernels; i++) {
         const tni_fused *k = &p->kernel[i];
-        tni_registers    r = e->device->registers(e->seat, k->entry, &k->launch);
+        tni_registers    r = e->kernels->registers(e->seat, k->entry, &k->launch);
         int64_t          n = tni_spilled_bytes(k, r.spilled);
         if (spilled) spilled[i] = n;
         all = n > INT64_MAX - all ? INT64_MAX : all + n;
@@ -158,7 +158,7 @@ bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
     if (!tni_notes_take(g, *p) || !prepare(g->cx, *p)) return false;
     (*p)->ready = is_ready(e, *p);
     if ((*p)->weighed || !(*p)->prepared || !(*p)->ready || !kept) return true;
-    if (e->device->registers) look_at_registers(g, p);
+    if (e->kernels->registers) look_at_registers(g, p);
     (*p)->ready = is_ready(e, *p);
     return true;
 }

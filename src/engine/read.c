@@ -32,15 +32,16 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
 {
     const tni_device *dev   = cx->engine->device;
     int64_t           count = tni_shape_count(rank, size);
-    size_t            bytes = (size_t)count * dev->element_size(dt);
+    size_t            bytes = (size_t)count * dev->memory->element_size(dt);
     tni_buffer       *b     = tni_buffer_to_fill(&cx->buffers, bytes);
     if (!b) {
         tni_text what = tni_text_of("%s of %s", tni_shape_text(rank, size).s, tn_dtype_name(dt));
         return cx->engine->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);
     }
     tni_text why = { "" };
-    if (count && dev->after) dev->after(cx->engine->seat, b->last);
-    tn_status s = count ? dev->upload(cx->engine->seat, b->data, dt, data, count, &why) : TN_OK;
+    if (count && cx->engine->events->after) cx->engine->events->after(cx->engine->seat, b->last);
+    tn_status s = count ? dev->memory->upload(cx->engine->seat, b->data, dt, data, count, &why)
+                        : TN_OK;
     if (s != TN_OK) {
         tni_buffer_unref(&cx->buffers, b);
         return tni_fail(cx, s, "%s: %s", op, why.s);
@@ -59,11 +60,12 @@ tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const
 static bool find_memory(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data, bool *here)
 {
     const tni_device *dev  = cx->engine->device;
-    size_t            size = dev->element_size(dt);
+    size_t            size = dev->memory->element_size(dt);
     tni_text          why  = { "" };
-    *here                  = dev->host_memory;
-    if (*here || !dev->holds || !count) return true;
-    tn_status s = dev->holds(cx->engine->seat, data, (size_t)count * size, here, &why);
+    *here                  = dev->memory->host;
+    if (*here || !cx->engine->borrowed->holds || !count) return true;
+    tn_status s = cx->engine->borrowed->holds(cx->engine->seat, data, (size_t)count * size, here,
+                                              &why);
     if (s == TN_OK && *here && (uintptr_t)data % size) {
         s = TN_EARG;
         tni_text_add(&why, "data is not aligned to its elements, of %zu bytes", size);
@@ -116,7 +118,7 @@ tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
     memcpy(a.size, v.size, sizeof a.size);
     memcpy(a.stride, v.stride, sizeof a.stride);
     offset += base->start;
-    a.data = base->buf->data + offset * (int64_t)e->device->element_size(a.dtype);
+    a.data = base->buf->data + offset * (int64_t)e->device->memory->element_size(a.dtype);
     return a;
 }
 
@@ -131,12 +133,14 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     if (!count) return TN_OK;
     tni_text why = { "" };
     if (dt == from.dtype && tni_view_contiguous(&v)) {
-        tn_status s = e->device->download(e->seat, dst, dt, from.data, count, &why);
+        tn_status s = e->device->memory->download(e->seat, dst, dt, from.data, count, &why);
         return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
     }
-    tni_buffer *b = tni_buffer_new(&cx->buffers, (size_t)count * e->device->element_size(dt));
+    tni_buffer *b = tni_buffer_new(&cx->buffers,
+                                   (size_t)count * e->device->memory->element_size(dt));
     if (!b) {
-        e->observer->out_of_memory(cx, op, "a copy", count * (int64_t)e->device->element_size(dt));
+        e->observer->out_of_memory(cx, op, "a copy",
+                                   count * (int64_t)e->device->memory->element_size(dt));
         return tni_failed();
     }
     tni_view to    = tni_view_whole(v.rank, v.size);
@@ -153,7 +157,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     call.out.data  = b->data;
     memcpy(call.out.stride, to.stride, sizeof to.stride);
     tn_status s = tni_call_run(&call);
-    if (s == TN_OK) s = e->device->download(e->seat, dst, dt, b->data, count, &why);
+    if (s == TN_OK) s = e->device->memory->download(e->seat, dst, dt, b->data, count, &why);
     tni_buffer_unref(&cx->buffers, b);
     return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }
@@ -204,11 +208,11 @@ const void *tn_ptr(tn_tensor *t)
     tn_ctx *cx = tni_arg1("ptr", t, "t");
     if (!cx) return NULL;
     const tni_device *d = cx->engine->device;
-    if (!d->host_memory && !d->holds)
+    if (!d->memory->host && !cx->engine->borrowed->holds)
         return tni_fail(cx, TN_EDEVICE, "ptr: values of device %s have no address; see tn_read",
                         d->name);
     tni_node *n = tni_value(t, "ptr");
-    if (!n || (!d->host_memory && tn_sync(cx) != TN_OK)) return NULL;
+    if (!n || (!d->memory->host && tn_sync(cx) != TN_OK)) return NULL;
     return tni_value_arg(cx->engine, n).data;
 }
 

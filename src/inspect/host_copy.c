@@ -20,14 +20,15 @@ void *tni_mirror(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y)
 {
     int64_t low, high;
     find_span(x, &low, &high);
-    bool      none  = tni_shape_count(x->rank, x->size) == 0;
-    int64_t   count = none ? 0 : high - low + 1, size = (int64_t)e->device->element_size(x->dtype);
+    bool    none   = tni_shape_count(x->rank, x->size) == 0;
+    int64_t count  = none ? 0 : high - low + 1,
+            size   = (int64_t)e->device->memory->element_size(x->dtype);
     char     *host = tni_alloc(h, (size_t)count * tni_dtype_size(x->dtype));
     tni_cell *cell = host ? tni_alloc(h, (size_t)count * sizeof *cell) : NULL;
     tni_text  why  = { "" };  // a device that cannot be read says so at the next read too
     if (cell && count) {
-        e->device->download(e->seat, host, x->dtype, x->data + low * size, count, &why);
-        tni_device_ref.upload(NULL, cell, x->dtype, host, count, &why);
+        e->device->memory->download(e->seat, host, x->dtype, x->data + low * size, count, &why);
+        tni_device_ref.memory->upload(NULL, cell, x->dtype, host, count, &why);
     }
     tni_free(h, host);
     *y      = *x;

@@ -154,7 +154,8 @@ static void find_leaves(ledger *l)
 static int64_t store_bytes(const ledger *l, const tni_store *s)
 {
     const tni_node *n = s->node;
-    return tni_node_count(n) * (int64_t)l->g->cx->engine->device->element_size((tn_dtype)n->dtype);
+    return tni_node_count(n) *
+           (int64_t)l->g->cx->engine->device->memory->element_size((tn_dtype)n->dtype);
 }
 
 static bool takes_part(const tni_node *n)

@@ -23,17 +23,16 @@ static double clock_now(void)
 // wrong there is told by whoever waits for the values.
 tni_moment tni_moment_now(const tni_engine *e)
 {
-    const tni_device *d   = e->device;
-    tni_text          why = { "" };
-    if (d->stamp) return (tni_moment){ .stamp = d->stamp(e->seat) };
-    if (d->wait) d->wait(e->seat, &why);
+    tni_text why = { "" };
+    if (e->events->stamp) return (tni_moment){ .stamp = e->events->stamp(e->seat) };
+    if (e->events->wait) e->events->wait(e->seat, &why);
     return (tni_moment){ .clock = clock_now() };
 }
 
 double tni_moments_apart(const tni_engine *e, tni_moment from, tni_moment to)
 {
-    if (!e->device->stamp) return to.clock - from.clock;
-    return from.stamp && to.stamp ? e->device->stamped(e->seat, from.stamp, to.stamp) : NAN;
+    if (!e->events->stamp) return to.clock - from.clock;
+    return from.stamp && to.stamp ? e->events->stamped(e->seat, from.stamp, to.stamp) : NAN;
 }
 
 // ---- rows --------------------------------------------------------------------------------------
@@ -104,8 +103,8 @@ static bool note_sites(const tni_run *r, tni_step step, tni_profile_row *row)
 static tni_registers registers_of(const tni_run *r, tni_step step)
 {
     const tni_fused *k = step < 0 ? &r->plan->kernel[~step] : NULL;
-    if (!k || !r->e->device->registers) return (tni_registers){ 0 };
-    return r->e->device->registers(r->e->seat, k->entry, &k->launch);
+    if (!k || !r->e->kernels->registers) return (tni_registers){ 0 };
+    return r->e->kernels->registers(r->e->seat, k->entry, &k->launch);
 }
 
 // The row of a step, found or added; NULL when memory is out.
@@ -168,7 +167,7 @@ static void settle_step(const tni_run *r, tni_profile *p, tni_step step, tni_mom
 // What was stamped so far gets its times.
 static void settle(const tni_run *r, tni_profile *p)
 {
-    if (r->e->device->hold) r->e->device->hold(r->e->seat, false);
+    if (r->e->events->hold) r->e->events->hold(r->e->seat, false);
     advance(r->e, p, p->first);
     for (int i = 0; i < p->pending; i++) settle_step(r, p, p->step[i].step, p->step[i].end);
     p->pending = 0;
@@ -178,7 +177,7 @@ static void settle(const tni_run *r, tni_profile *p)
 // device is held until all is given to it, so that its times have no waiting for the host in them.
 static void begin_batch(const tni_run *r, tni_profile *p)
 {
-    if (r->e->device->hold && r->plan->runs) r->e->device->hold(r->e->seat, true);
+    if (r->e->events->hold && r->plan->runs) r->e->events->hold(r->e->seat, true);
     p->first = tni_moment_now(r->e);
 }
 

@@ -46,7 +46,7 @@ static bool fill(const tni_engine *e, tni_arg out)
 static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
 {
     const tni_device *d     = e->device;
-    size_t            bytes = (size_t)(n * n) * d->element_size(dt);
+    size_t            bytes = (size_t)(n * n) * d->memory->element_size(dt);
     void             *block[4];
     tni_arg           in[2];
     int               nin  = op == TNI_copy ? 1 : 2;
@@ -56,17 +56,17 @@ static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
     tni_call          c    = {
                     .device = e->device, .seat = e->seat, .op = op, .nin = nin, .in = in, .attr = &attr
     };
-    for (int i = 0; i <= nin; i++) ok &= (block[i] = d->alloc(e->seat, bytes)) != NULL;
+    for (int i = 0; i <= nin; i++) ok &= (block[i] = d->memory->alloc(e->seat, bytes)) != NULL;
     for (int i = 0; i < nin; i++) in[i] = square(dt, n, block[i]);
     c.out     = square(dt, n, block[nin]);
     c.threads = e->threads;
     c.why     = &why;
     ok        = ok && fill(e, in[0]) && (nin == 1 || fill(e, in[1]));
     bytes     = ok ? tni_call_scratch(&c) : 0;
-    c.scratch = block[nin + 1] = bytes ? d->alloc(e->seat, bytes) : NULL;
+    c.scratch = block[nin + 1] = bytes ? d->memory->alloc(e->seat, bytes) : NULL;
     double s                   = ok && (!bytes || c.scratch) ? best_time(e, &c) : NAN;
     for (int i = 0; i <= nin + 1; i++)
-        if (block[i]) d->free(e->seat, block[i]);
+        if (block[i]) d->memory->free(e->seat, block[i]);
     return s;
 }
 

@@ -154,7 +154,7 @@ static bool mirror_input(verification *v, size_t i)
 {
     size_t          at   = v->r->g->count + i;
     const tni_node *n    = v->r->g->input[i].n;
-    size_t          size = v->r->e->device->element_size((tn_dtype)n->dtype);
+    size_t          size = v->r->e->device->memory->element_size((tn_dtype)n->dtype);
     if (v->room[at]) return true;
     char *data      = n->buf->data + n->start * (int64_t)size;
     v->room[at]     = mirror_run(v, n->dtype, data, tni_node_count(n));
@@ -196,7 +196,7 @@ static void find_errors(const verification *v, size_t i, tni_arg *error)
 static bool run_scratch(const tni_device *d, tni_call *c, void **scratch)
 {
     size_t need = tni_call_scratch(c);
-    *scratch    = need ? d->alloc(c->seat, need) : NULL;
+    *scratch    = need ? d->memory->alloc(c->seat, need) : NULL;
     c->scratch  = *scratch;
     return !need || *scratch;
 }
@@ -209,7 +209,7 @@ static tn_status run_on(const tni_run *r, size_t i, tni_call *c, tni_text *why)
     tn_status         s = TN_EMEM;
     *c                  = tni_run_call(r, i, why);
     if (run_scratch(d, c, &scratch)) s = tni_call_run(c);
-    if (scratch) d->free(c->seat, scratch);
+    if (scratch) d->memory->free(c->seat, scratch);
     return s;
 }
 
@@ -304,7 +304,7 @@ typedef struct {
 
 static bool take_buffer(const verification *v, alone *a, size_t i)
 {
-    size_t size  = v->r->e->device->element_size((tn_dtype)node_at(v, i)->dtype);
+    size_t size  = v->r->e->device->memory->element_size((tn_dtype)node_at(v, i)->dtype);
     a->buffer[i] = tni_buffer_new(&v->r->cx->buffers, (size_t)stored_count(v, i) * size);
     if (!a->buffer[i]) return false;
     a->run.data[i] = a->buffer[i]->data;
@@ -321,8 +321,8 @@ static bool put_back(const verification *v, alone *a, size_t i)
     if (ok) {
         const tni_engine *e   = v->r->e;
         tni_text          why = { "" };
-        tni_device_ref.download(NULL, host, dt, v->ref.data[i], count, &why);
-        ok = e->device->upload(e->seat, a->run.data[i], dt, host, count, &why) == TN_OK;
+        tni_device_ref.memory->download(NULL, host, dt, v->ref.data[i], count, &why);
+        ok = e->device->memory->upload(e->seat, a->run.data[i], dt, host, count, &why) == TN_OK;
     }
     tni_free(heap_of(v), host);
     return ok;
@@ -331,7 +331,7 @@ static bool put_back(const verification *v, alone *a, size_t i)
 static void share_alone(const verification *v, alone *a, size_t i)
 {
     int64_t   offset;
-    size_t    size = v->r->e->device->element_size((tn_dtype)node_at(v, i)->dtype);
+    size_t    size = v->r->e->device->memory->element_size((tn_dtype)node_at(v, i)->dtype);
     tni_node *base = tni_node_base(node_at(v, i)->src[0], &offset);
     if (base->state == TNI_PENDING) a->run.data[i] = a->run.data[base->mark - 1];
     else a->run.data[i] = base->buf->data + base->start * (int64_t)size;
@@ -377,7 +377,7 @@ static void close_alone(const verification *v, alone *a)
 static void look_up(const verification *v, const alone *a, difference *d)
 {
     const tni_node *n    = node_at(v, d->item);
-    size_t          size = v->r->e->device->element_size((tn_dtype)n->dtype);
+    size_t          size = v->r->e->device->memory->element_size((tn_dtype)n->dtype);
     tni_cell       *x    = mirror_run(v, n->dtype, a->run.data[d->item] + d->at * (int64_t)size, 1);
     if (x) d->alone = number(n, *x);
     d->has_alone = x != NULL;
@@ -460,12 +460,12 @@ void *tni_verify_before(const tni_run *r, tni_step step)
 {
     verification *v = tni_zalloc(&r->cx->heap, sizeof *v);
     if (!v) return tni_fail_memory(r->cx, "verify");
-    v->r             = r;
-    v->step          = step;
-    v->engine.device = &tni_device_ref;
-    v->engine.seat   = heap_of(v);
-    v->ref           = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
-    bool ok          = true;
+    v->r    = r;
+    v->step = step;
+    tni_engine_set(&v->engine, &tni_device_ref);
+    v->engine.seat = heap_of(v);
+    v->ref         = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
+    bool ok        = true;
     if (step < 0 || !tni_run_nothing(r, (size_t)step)) {
         ok = open_lists(v) || out_of_memory(v);
         if (ok) find_group(v);

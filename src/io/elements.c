@@ -82,7 +82,7 @@ bool tni_bytes_borrow(const char *op, tn_tensor *t, tni_bytes *b)
     int64_t  count = tn_count(t);
     *b             = (tni_bytes){ .data = "", .bytes = (size_t)count * tni_dtype_size(dt) };
     if (!b->bytes) return true;
-    if (cx->engine->device->host_memory && tn_is_contiguous(t)) {
+    if (cx->engine->device->memory->host && tn_is_contiguous(t)) {
         b->data = tn_ptr(t);
         return b->data != NULL;
     }

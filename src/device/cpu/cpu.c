@@ -66,7 +66,7 @@ static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, 
 // ---- running ----
 
 // clang-format off
-static const tni_op_impls ops = {
+static const tni_device_calls calls = {
     .of_class = {
         [TNI_UNARY]          = { .sure = tni_cpu_map },
         [TNI_BINARY]         = { .sure = tni_cpu_map },
@@ -100,27 +100,35 @@ static const tni_op_impls ops = {
         [TNI_attention_grad] = { .sure = tni_cpu_attention, .scratch = tni_cpu_attention_scratch },
         [TNI_custom]         = { .run = tni_cpu_custom, .scratch = tni_cpu_custom_scratch },
     },
+    .claims    = tni_cpu_claims,
+    .room_then = tni_cpu_room_then,
+    .run_then  = tni_cpu_run_then,
 };
 // clang-format on
 
-const tni_device tni_device_cpu = {
-    .name         = "cpu",
-    .host_memory  = true,
-    .probe        = probe,
+static const tni_device_memory memory = {
+    .host         = true,
     .alloc        = cpu_alloc,
     .free         = cpu_free,
     .element_size = tni_dtype_size,
     .upload       = upload,
     .download     = download,
-    .ops          = &ops,
-    .lazy         = true,
-    .recall       = tni_cpu_recall,
-    .prepare      = tni_cpu_prepare,
-    .room         = tni_cpu_room,
-    .launch       = tni_cpu_launch,
-    .claims       = tni_cpu_claims,
-    .room_then    = tni_cpu_room_then,
-    .run_then     = tni_cpu_run_then,
-    .counts       = tni_cpu_counts_of,
-    .text         = tni_cpu_text,
+};
+
+static const tni_device_kernels kernels = {
+    .lazy    = true,
+    .prepare = tni_cpu_prepare,
+    .launch  = tni_cpu_launch,
+    .room    = tni_cpu_room,
+    .recall  = tni_cpu_recall,
+    .counts  = tni_cpu_counts_of,
+    .text    = tni_cpu_text,
+};
+
+const tni_device tni_device_cpu = {
+    .name    = "cpu",
+    .probe   = probe,
+    .memory  = &memory,
+    .calls   = &calls,
+    .kernels = &kernels,
 };

@@ -111,42 +111,51 @@ double tni_cuda_seconds(void *seat, void (*f)(void *arg), void *arg, int times)
     return (double)ms * 1e-3;
 }
 
-const tni_device tni_device_cuda = {
-    .name         = "cuda",
-    .at_once      = true,
-    .probe        = tni_gpu_probe,
-    .open         = open_seat,
-    .close        = close_seat,
+static const tni_device_memory memory = {
     .alloc        = tni_cuda_alloc,
     .free         = tni_cuda_free,
-    .arena        = tni_cuda_arena,
     .element_size = tni_dtype_size,
     .upload       = tni_cuda_upload,
     .download     = tni_cuda_download,
-    .ops          = &tni_cuda_ops,
-    .groups       = &tni_cuda_groups,
-    .prepare      = tni_cuda_prepare,
-    .ready        = tni_cuda_ready,
-    .registers    = tni_cuda_registers,
-    .launch       = tni_cuda_launch,
-    .claims       = tni_cuda_claims,
-    .room_then    = tni_cuda_room_then,
-    .run_then     = tni_cuda_run_then,
-    .begin        = tni_replay_begin,
-    .end          = tni_replay_end,
-    .forget       = tni_replay_forget,
-    .failed       = tni_cuda_failed,
-    .fetch        = tni_cuda_fetch,
-    .fetched      = tni_cuda_fetched,
-    .now          = tni_cuda_now,
-    .done         = tni_cuda_done,
-    .after        = tni_cuda_after,
-    .holds        = tni_cuda_holds,
-    .settle       = tni_cuda_settle,
-    .memory       = tni_cuda_memory,
-    .stamp        = tni_cuda_stamp,
-    .stamped      = tni_cuda_stamped,
-    .hold         = tni_cuda_hold,
-    .wait         = wait_all,
-    .counts       = tni_cuda_counts,
+    .arena        = tni_cuda_arena,
+    .space        = tni_cuda_memory,
+};
+
+static const tni_device_kernels kernels = {
+    .at_once   = true,
+    .prepare   = tni_cuda_prepare,
+    .launch    = tni_cuda_launch,
+    .ready     = tni_cuda_ready,
+    .registers = tni_cuda_registers,
+    .counts    = tni_cuda_counts,
+};
+
+static const tni_device_events events = {
+    .wait    = wait_all,
+    .failed  = tni_cuda_failed,
+    .fetch   = tni_cuda_fetch,
+    .fetched = tni_cuda_fetched,
+    .now     = tni_cuda_now,
+    .done    = tni_cuda_done,
+    .after   = tni_cuda_after,
+    .stamp   = tni_cuda_stamp,
+    .stamped = tni_cuda_stamped,
+    .hold    = tni_cuda_hold,
+};
+
+static const tni_device_replay replay = { tni_replay_begin, tni_replay_end, tni_replay_forget };
+
+static const tni_device_borrowed borrowed = { tni_cuda_holds, tni_cuda_settle };
+
+const tni_device tni_device_cuda = {
+    .name     = "cuda",
+    .probe    = tni_gpu_probe,
+    .open     = open_seat,
+    .close    = close_seat,
+    .memory   = &memory,
+    .calls    = &tni_cuda_calls,
+    .kernels  = &kernels,
+    .events   = &events,
+    .replay   = &replay,
+    .borrowed = &borrowed,
 };

@@ -2,7 +2,7 @@
 // work groups.
 #include "device/cuda/gpu.h"
 
-const tni_groups tni_cuda_groups = {
+static const tni_groups groups = {
     .compiled = tni_cuda_compiled,
     .find     = tni_cuda_spot,
     .state    = tni_cuda_state_spot,
@@ -46,9 +46,13 @@ static tn_status run_copy(const tni_call *call)
     return call->ahead ? TN_OK : copy_bytes(call);
 }
 
-const tni_op_impls tni_cuda_ops = {
-    .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
-    .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
-                  [TNI_matmul] = { .run = tni_cuda_matmul },
-                  [TNI_custom] = { .run = tni_cuda_custom } },
+const tni_device_calls tni_cuda_calls = {
+    .of_class  = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
+    .of_op     = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
+                   [TNI_matmul] = { .run = tni_cuda_matmul },
+                   [TNI_custom] = { .run = tni_cuda_custom } },
+    .groups    = &groups,
+    .claims    = tni_cuda_claims,
+    .room_then = tni_cuda_room_then,
+    .run_then  = tni_cuda_run_then,
 };

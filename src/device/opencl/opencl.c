@@ -24,11 +24,12 @@ static tn_status run_cast(const tni_call *c)
     return tni_one_op(c);
 }
 
-static const tni_op_impls ops = {
+static const tni_device_calls calls = {
     .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_cast } },
     .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_one_op },
                   [TNI_matmul] = { .run = tni_groups_matmul },
                   [TNI_custom] = { .run = tni_groups_custom } },
+    .groups   = &groups,
 };
 
 static tn_status wait(void *seat, tni_text *why)
@@ -39,21 +40,29 @@ static tn_status wait(void *seat, tni_text *why)
     return code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, "waiting", code);
 }
 
-const tni_device tni_device_opencl = {
-    .name         = "opencl",
-    .host_memory  = false,
-    .at_once      = true,
-    .probe        = probe,
+static const tni_device_memory memory = {
     .alloc        = tni_cl_alloc,
     .free         = tni_cl_free,
     .element_size = tni_dtype_size,
     .upload       = tni_cl_upload,
     .download     = tni_cl_download,
-    .ops          = &ops,
-    .groups       = &groups,
-    .prepare      = tni_cl_prepare,
-    .room         = tni_cl_room,
-    .launch       = tni_cl_launch_kernel,
-    .wait         = wait,
-    .counts       = tni_cl_counts,
+};
+
+static const tni_device_kernels kernels = {
+    .at_once = true,
+    .prepare = tni_cl_prepare,
+    .launch  = tni_cl_launch_kernel,
+    .room    = tni_cl_room,
+    .counts  = tni_cl_counts,
+};
+
+static const tni_device_events events = { .wait = wait };
+
+const tni_device tni_device_opencl = {
+    .name    = "opencl",
+    .probe   = probe,
+    .memory  = &memory,
+    .calls   = &calls,
+    .kernels = &kernels,
+    .events  = &events,
 };

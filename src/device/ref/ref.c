@@ -45,7 +45,7 @@ static size_t element_size(tn_dtype dt)
 }
 
 // clang-format off
-static const tni_op_impls ops = {
+static const tni_device_calls calls = {
     .of_class = {
         [TNI_UNARY]          = { .sure = tni_ref_map },
         [TNI_BINARY]         = { .sure = tni_ref_map },
@@ -75,14 +75,17 @@ static const tni_op_impls ops = {
 };
 // clang-format on
 
-const tni_device tni_device_ref = {
-    .name         = "ref",
-    .host_memory  = false,
-    .probe        = probe,
+static const tni_device_memory memory = {
     .alloc        = alloc,
     .free         = release,
     .element_size = element_size,
     .upload       = upload,
     .download     = download,
-    .ops          = &ops,
+};
+
+const tni_device tni_device_ref = {
+    .name   = "ref",
+    .probe  = probe,
+    .memory = &memory,
+    .calls  = &calls,
 };

@@ -9,7 +9,7 @@ tn_status tni_hand_begin(tni_hand *h, const tni_call *c, const char *const *text
                          tn_dtype x, tn_dtype y)
 {
     tn_status s = TN_OK;
-    h->via      = c->device->groups;
+    h->via      = c->device->calls->groups;
     h->seat     = c->seat;
     h->what     = tni_op_table[c->op].name;
     h->fail     = NULL;

@@ -120,13 +120,13 @@ static tn_status launch(writing *w, const tni_call *c, size_t *room)
         return TN_EDEVICE;
     }
     if (room) {
-        *room = d->room ? d->room(c->seat, NULL, l) : 0;
+        *room = d->kernels->room ? d->kernels->room(c->seat, NULL, l) : 0;
         return TN_OK;
     }
     w->l.scratch = c->scratch;
     w->l.waits   = c->waits;
-    tn_status s  = d->prepare(c->seat, 1, &l, &entry, c->waits, c->why);
-    return s == TN_OK && !c->ahead ? d->launch(c->seat, entry, &w->l, c->why) : s;
+    tn_status s  = d->kernels->prepare(c->seat, 1, &l, &entry, c->waits, c->why);
+    return s == TN_OK && !c->ahead ? d->kernels->launch(c->seat, entry, &w->l, c->why) : s;
 }
 
 // ---- numbers -----------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ static void write_map(writing *w, const tni_call *c)
 static int16_t write_iota(writing *w, const tni_call *c, int16_t i)
 {
     tn_dtype dt      = TN_I64;
-    bool     doubles = tni_compiled_has_doubles(c->device->groups->compiled(c->seat));
+    bool     doubles = tni_compiled_has_doubles(c->device->calls->groups->compiled(c->seat));
     if (tni_is_float(c->out.dtype)) dt = doubles ? TN_F64 : TN_F32;
     int16_t start = given(w, dt, tni_word_of(dt, c->attr->iota.start, c->attr->iota.istart));
     int16_t step  = given(w, dt, tni_word_of(dt, c->attr->iota.step, c->attr->iota.istep));

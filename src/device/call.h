@@ -1,0 +1,96 @@
+// A call: an op of the table over arguments that say where their elements lie; what the op means is in
+// ops.def and below. And what a device registers to run calls.
+#ifndef TNI_DEVICE_CALL_H
+#define TNI_DEVICE_CALL_H
+
+#include "kernel/kernel.h"
+
+typedef struct tni_device tni_device;
+
+// Elements in device memory: element (i0, i1, ...) is i0 * stride[0] + ... elements after data.
+typedef struct {
+    tn_dtype dtype;
+    int      rank;
+    int64_t  size[TN_MAX_RANK], stride[TN_MAX_RANK];
+    char    *data;
+} tni_arg;
+
+// One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
+// do not overlap themselves. Empty results are not run.
+//
+//   maps      in[] have out's shape (strides 0 where broadcast) and the dtype they are computed in;
+//             cast and copy convert from in[0]'s dtype to out's
+//   full, scalar, iota, random: out alone; iota and random count in row-major order
+//   reduce    out has in[0]'s rank, size 1 at the reduced axes (attr->reduce.axes)
+//   scan      along attr->axis.axis
+//   concat    an input that lies where it belongs in out already is not copied
+//   pad, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
+//   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
+//   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
+//             (gy, x) -> w; with attr->conv.channels_last x and y are (N, H, W, C)
+//   attention q (B, T, H, D), k (B, S, H, D), v (B, S, H, E) -> (B, T, H, E); a mask (B, H, T, S) of
+//             bools or of their dtype may follow v. attention_grad: the same and the gradient of
+//             the result -> those of q, k and v, row-major one after the other
+//   argsort   out i64, along attr->axis.axis
+//   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
+//             eight for each element, every output begun at a multiple of 64
+typedef struct {
+    const tni_device *device;
+    void             *seat;
+    int               op;
+    int               nin;
+    const tni_arg    *in;
+    tni_arg           out;
+    const tni_attr   *attr;
+    int               threads;
+    void             *scratch;  // as many bytes as the device asked for, aligned to 64
+    tni_text         *why;      // what went wrong, where run returns an error
+    int               ticket;   // as that of a kernel
+    bool sole;   // of run_then: only the kernel reads the result, which need not be there
+    bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
+    bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
+    struct tni_then *then;  // the device's own: what follows each part of the result
+} tni_call;
+
+// An argument (N, H, W, C) as (N, C, H, W).
+static inline tni_arg tni_channels_first(const tni_arg *x)
+{
+    tni_arg y = *x;
+    for (int i = 0; i < 4; i++) {
+        y.size[tni_channels_last_order[i]]   = x->size[i];
+        y.stride[tni_channels_last_order[i]] = x->stride[i];
+    }
+    return y;
+}
+
+// x, w and y of a convolution or of one of its gradients, x and y as (N, C, H, W) however they lie.
+// The number of the one that is the result is returned.
+static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
+{
+    int result             = c->op == TNI_conv ? 2 : c->op == TNI_conv_dgrad ? 0 : 1;
+    x[result]              = c->out;
+    x[result == 2 ? 0 : 2] = c->in[0];
+    x[result == 1 ? 0 : 1] = c->in[1];
+    for (int i = 0; i < 3 && c->attr->conv.channels_last; i += 2) x[i] = tni_channels_first(&x[i]);
+    return result;
+}
+
+// How a device runs an op: by sure, where it cannot fail, or by run. scratch: the bytes that it needs;
+// NULL: none.
+typedef struct {
+    void (*sure)(const tni_call *call);
+    tn_status (*run)(const tni_call *call);
+    size_t (*scratch)(const tni_call *call);
+} tni_op_impl;
+
+// Runs a call by its device, and the bytes of scratch that this takes.
+tn_status tni_call_run(const tni_call *call);
+size_t    tni_call_scratch(const tni_call *call);
+
+// The next multiple of 64.
+static inline int64_t tni_align64(int64_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+#endif
