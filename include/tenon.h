@@ -723,6 +723,8 @@ TN_API_PLAIN tn_stats tn_stats_get(const tn_ctx *cx);
 TN_API tn_status tn_explain(tn_ctx *cx, FILE *f);
 typedef struct {
     bool source;  // with the instructions of each kernel, and their text as the device compiles it
+    bool
+        stored;  // with the values that each of them leaves behind, and why: "stored (64, 10): assigned"
 } tn_explain_opts;
 TN_API tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o);
 

@@ -20,18 +20,23 @@ enum { ROOM = 1 << 16, COMMAND = 4096, N = 96, C = 40 };
 static char page[ROOM];  // what was explained last, or what the last command printed
 
 // What is pending in cx, into `page`; its number of kernels, -1 on error.
-static int explain(tn_ctx *cx, bool source)
+static int explain_with(tn_ctx *cx, tn_explain_opts o)
 {
     char  *text = NULL;
     size_t size = 0;
     int    n    = -1;
     FILE  *f    = open_memstream(&text, &size);
     if (!CHECK(f != NULL)) return -1;
-    CHECK_STATUS(tn_explain_with(cx, f, (tn_explain_opts){ .source = source }), TN_OK);
+    CHECK_STATUS(tn_explain_with(cx, f, o), TN_OK);
     fclose(f);
     snprintf(page, sizeof page, "%s", text);
     free(text);
     return sscanf(page, "%d kernel", &n) == 1 ? n : -1;
+}
+
+static int explain(tn_ctx *cx, bool source)
+{
+    return explain_with(cx, (tn_explain_opts){ .source = source });
 }
 
 static void says(const char *text)
@@ -89,6 +94,34 @@ static void what_is_at_least_moved_is_what_is_read_and_written(void)
     CHECK_INT(least, 4 * (N / 2 * C + C + N / 2 * C));
     tn_end(s);
     tn_close(cx);
+}
+
+// Each value has a shape of its own, so that its line can be told.
+static void the_page_says_why_values_are_stored(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *outer = tn_exp(rules_there(cx, TN_SHAPE(2)));
+        tn_tensor *w     = tn_requires_grad(rules_there(cx, TN_SHAPE(8)), true);
+        tn_scope  *s     = tn_begin(cx);
+        tn_tensor *total = rules_there(cx, TN_SHAPE(3)), *x = rules_there(cx, TN_SHAPE(4));
+        tn_tensor *wanted = tn_want(tn_neg(rules_there(cx, TN_SHAPE(5))));
+        tn_tensor *last = tn_exp(rules_there(cx, TN_SHAPE(6))), *lost = tn_exp(x);
+        tn_tensor *kl = tn_sum_all(lost), *e = tn_reshape(tn_exp(w), TN_SHAPE(8, 1));
+        tn_add_(total, tn_mul(tn_mean_all(wanted), tn_add(tn_mean_all(outer), kl)));
+        tn_want(tn_mul(e, tn_add_s(e, 1)));
+        CHECK(explain_with(cx, (tn_explain_opts){ .stored = true }) >= 1);
+        says("         stored (2,): outer scope\n");
+        says("         stored (3,): assigned, unconsumed\n");
+        says("         stored (5,): wanted\n");
+        says("         stored (6,): unconsumed\n");
+        says("         stored (): one element\n");
+        says("         stored (8, 1): wanted, unconsumed\n");
+        says("         stored (8,): holds a view\n");
+        CHECK(!strstr(page, "stored (4,)"));
+        CHECK(explain(cx, false) >= 1 && !strstr(page, "stored"));
+        CHECK(last != NULL);
+        tn_end(s);
+    }
 }
 
 static void explaining_changes_nothing(void)
@@ -621,6 +654,7 @@ static void the_cases_are_the_same_on_opencl(void)
 const test_case tests_explain[] = {
     TEST(the_page_has_counts_lines_and_memory),
     TEST(what_is_at_least_moved_is_what_is_read_and_written),
+    TEST(the_page_says_why_values_are_stored),
     TEST(explaining_changes_nothing),
     TEST(explaining_where_it_cannot_be_is_an_error),
     TEST(any_allocation_may_fail_while_explaining),

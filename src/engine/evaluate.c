@@ -412,7 +412,7 @@ static void finish_items(run *r)
 {
     tni_graph *g = r->g;
     for (size_t i = 0; i < g->count; i++)
-        if (g->item[i].live) finish_item(r, i);
+        if (g->item[i].why) finish_item(r, i);
     tni_graph_unmark(g);
     for (size_t i = g->count; i-- > 0;) {
         tni_item *it = &g->item[i];
@@ -422,8 +422,8 @@ static void finish_items(run *r)
             tni_node_unref(r->cx, n);
             continue;
         }
-        if (it->dies && it->live) n->spent = true;
-        if (!it->live && !n->constant) tni_node_gone(r->cx, n);
+        if (it->dies && it->why) n->spent = true;
+        if (!it->why && !n->constant) tni_node_gone(r->cx, n);
         else if (!n->needs_grad || n->spent) tni_node_forget(r->cx, n);
     }
 }

@@ -81,7 +81,7 @@ static void arrive(tn_ctx *cx, tni_late *l)
         if (e->events->fetch) fetch(e, l, from.dtype, from.data);
         else read_now(e, l, from.dtype, from.data);
     }
-    tni_node_unref(cx, l->node);
+    tni_node_unhold(cx, l->node);
     l->node = NULL;
 }
 
@@ -98,8 +98,8 @@ double tn_item_late(tn_tensor *t)
     arrive(cx, l);
     tni_node *n = tni_resolve(t, "item_late");
     if (!n) return NAN;
-    tni_node_unref(cx, l->node);
-    l->node = tni_node_ref(n);
+    tni_node_unhold(cx, l->node);
+    l->node = tni_node_hold(n);
     arrive(cx, l);
     collect(cx->engine, l);
     return l->value;
@@ -109,7 +109,7 @@ void tni_late_close(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
     for (size_t i = 0; i < e->late_count; i++) {
-        tni_node_unref(cx, e->late[i].node);
+        tni_node_unhold(cx, e->late[i].node);
         tni_free(&cx->heap, e->late[i].name);
     }
     tni_free(&cx->heap, e->late);

@@ -14,7 +14,8 @@ typedef struct {
     tni_graph      *g;
     const tni_plan *p;
     FILE           *f;
-    bool            source;
+    tn_explain_opts o;
+    bool           *told;  // by item: that it is stored
     int64_t         moved, least;
     size_t          launches;
 } account;
@@ -94,6 +95,28 @@ static void print_source(const account *a, const tni_fused *k)
     tni_free(h, text);
 }
 
+// The values that outlive the plan in the place of item i, and what for. What only shares a place, as an
+// assignment does, is told with the first that is computed into it.
+static void print_stored(const account *a, int32_t i)
+{
+    const tni_place *at = i >= 0 ? &a->p->place[i] : NULL;
+    for (size_t j = 0; at && at->where != TNI_NOWHERE && j < a->g->count; j++) {
+        const tni_item  *it = &a->g->item[j];
+        const tni_place *p  = &a->p->place[j];
+        if (!it->why || a->told[j] || p->where != at->where || p->root != at->root) continue;
+        a->told[j] = true;
+        fprintf(a->f, "         stored %s: %s\n", tni_shape_text(it->n->rank, it->n->size).s,
+                tni_why_text(it->why).s);
+    }
+}
+
+static void print_all_stored(const account *a, tni_step step)
+{
+    const tni_fused *k = step < 0 ? &a->p->kernel[~step] : NULL;
+    print_stored(a, k ? k->claimed : step);
+    for (size_t i = 0; k && i < k->seeds; i++) print_stored(a, k->seed[i]);
+}
+
 // A step with the calls that it comes from.
 static void print_step(const account *a, size_t number, tni_step step)
 {
@@ -102,7 +125,8 @@ static void print_step(const account *a, size_t number, tni_step step)
     fprintf(a->f, "  %4zu  %-10s %s  %lld bytes\n", number, tni_step_name(a->g, a->p, step).s,
             tni_step_sizes(a->g, a->p, step).s, (long long)tni_step_bytes(a->g, a->p, step));
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
-    if (step < 0 && a->source) print_source(a, &a->p->kernel[~step]);
+    if (a->o.stored) print_all_stored(a, step);
+    if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
 }
 
 static void print_steps(const account *a)
@@ -124,17 +148,19 @@ static tni_text size_text(int64_t bytes)
     return tni_text_of("%.1f %s", v, units[u]);
 }
 
-bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source)
+bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o)
 {
-    account a     = { .e = g->cx->engine, .g = g, .p = p, .f = f, .source = source };
+    account a     = { .e = g->cx->engine, .g = g, .p = p, .f = f, .o = o };
     int64_t bound = tni_arena_bound(g, p);
     count_steps(&a);
     if (bound < 0 || !count_least(&a)) return false;
+    if (!(a.told = tni_zalloc(&g->cx->heap, g->count * sizeof *a.told + 1))) return false;
     fprintf(f, "%zu kernel%s, %lld bytes moved, %lld at least\n", a.launches,
             a.launches == 1 ? "" : "s", (long long)a.moved, (long long)a.least);
     if (p->unfused) fprintf(f, "  not fused: no order of kernels was found\n");
     print_steps(&a);
     fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s, size_text(bound).s);
+    tni_free(&g->cx->heap, a.told);
     return true;
 }
 
@@ -151,7 +177,7 @@ static tn_status explain_graph(tn_ctx *cx, tni_graph *g, FILE *f, tn_explain_opt
     tni_plan *p     = g->count ? tni_plan_build(g, &limits) : &nothing;
     cx->stats.plans = built;
     if (!p) return tni_failed();
-    bool ok = tni_explain(g, p, f, o.source);
+    bool ok = tni_explain(g, p, f, o);
     if (p != &nothing) tni_plan_free(&cx->heap, p);
     if (!ok) tni_fail_memory(cx, "explain");
     if (!ok) return tni_failed();

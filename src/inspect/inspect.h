@@ -17,7 +17,7 @@ struct tni_inspect {
 };
 
 // Prints what a plan for a graph does; source: with the text of its kernels. False when memory is out.
-bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, bool source);
+bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o);
 
 // The least bytes that an arena for this order of steps could have; -1 when memory is out.
 int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p);

@@ -34,7 +34,7 @@ static void explain_plan(tni_graph *g, const tni_plan *p)
     FILE       *f      = source || !strcmp(to, "1") ? stderr : fopen(to, "a");
     if (!f) f = stderr;
     fprintf(f, "plan %lld: ", (long long)g->cx->stats.plans);
-    tni_explain(g, p, f, source);
+    tni_explain(g, p, f, (tn_explain_opts){ .source = source });
     if (f != stderr) fclose(f);
     else fflush(f);
 }
@@ -122,9 +122,9 @@ static tni_text head_text(const tni_graph *g, size_t i, uint64_t old)
                            tn_dtype_name((tn_dtype)(old >> 8 & 255)));
     if ((old >> 16 & 255) != n->rank)
         return tni_text_of("rank of %s is %d, was %d", who.s, n->rank, (int)(old >> 16 & 255));
-    if ((old >> 24 & 1) != g->item[i].live)
+    if ((old >> 24 & 1) != (g->item[i].why != 0))
         return tni_text_of("the value of %s is %s", who.s,
-                           g->item[i].live ? "stored, was not" : "not stored, was");
+                           g->item[i].why ? "stored, was not" : "not stored, was");
     if (old >> 32 != n->nsrc)
         return tni_text_of("%s takes %u values, took %u", who.s, n->nsrc, (unsigned)(old >> 32));
     return tni_text_of("what stays of %s has changed", who.s);

@@ -95,7 +95,7 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_place_of(g, n->src[s]);
         if (at >= 0) at = tni_shared_item(c->f, at);
-        if (at >= 0 && !g->item[at].live && c->last[at] < step) more += c->f->fate[at].bytes;
+        if (at >= 0 && !g->item[at].why && c->last[at] < step) more += c->f->fate[at].bytes;
     }
     return more <= c->f->fate[item].bytes;
 }

@@ -234,7 +234,7 @@ static void find_fates(tni_fusion *f)
         x->unit     = -1;
         x->how      = (uint8_t)first_how(&g->item[i]);
         if (x->how == TNI_AS_FLOAT && is_laid_out(f, g->item[i].n, false)) x->how = TNI_AS_ALONE;
-        x->stored = g->item[i].live;
+        x->stored = g->item[i].why != 0;
         x->apart  = x->stored || g->item[i].part;
         x->bytes  = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);

@@ -165,19 +165,33 @@ static void find_dead_inputs(tni_graph *g)
     }
 }
 
-static void count_handles(tni_graph *g)
+// What the pending stores say of their values when a step ends.
+static void ask_stores(tni_graph *g)
 {
-    for (tni_store *s = g->cx->pending; s; s = s->next) {
+    for (const tni_store *s = g->cx->pending; s; s = s->next) {
         if (!s->node->mark || s->node->state != TNI_PENDING) continue;
-        tni_item *it = &g->item[s->node->mark - 1];
-        it->handles++;
+        unsigned why = s->assigned ? TNI_BY_ASSIGNMENT : 0;
+        if (s->wanted) why |= TNI_BY_WISH;
         // A value that outlives the innermost scope is wanted after the step.
-        it->wanted |= s->wanted || s->assigned || s->depth < g->cx->scope->depth;
-        it->unused |= s->unused > 0;
-        for (tn_tensor *t = s->views; t; t = t->view_next)
-            if (t->node->mark && t->node->state == TNI_PENDING)
-                g->item[t->node->mark - 1].handles++;
+        if (s->depth < g->cx->scope->depth) why |= TNI_BY_SCOPE;
+        if (s->unused > 0) why |= TNI_UNCONSUMED;
+        g->item[s->node->mark - 1].why |= (uint16_t)why;
     }
+}
+
+// What the holders of a value say of it: the user's tensors, and nodes that are computed later. A constant
+// can be had at any time.
+static unsigned ask_holders(const tni_graph *g, const tni_item *it)
+{
+    const tni_node *n    = it->n;
+    bool            step = g->mode == TNI_STEP;
+    unsigned        why  = 0;
+    if (n->uses > it->edges && !(step && n->constant)) why |= TNI_BY_PENDING;
+    if (!n->handles) return why;
+    if (!step) return why | TNI_BY_HANDLE;
+    if (!it->edges) why |= TNI_UNCONSUMED;
+    if (!n->constant && tni_node_count(n) == 1) why |= TNI_SCALAR;
+    return why;
 }
 
 // A node lets its sources go although it needs gradients: when it was walked and this evaluation
@@ -209,22 +223,19 @@ static uint32_t sources_kept(const tni_item *it)
 }
 
 // From the newest down, since a value that keeps its sources decides for them.
-static void find_live(tni_graph *g, const tni_node *root)
+static void find_stored(tni_graph *g, const tni_node *root)
 {
+    if (root && root->mark) g->item[root->mark - 1].why |= TNI_BY_READ;
     for (size_t i = g->count; i-- > 0;) {
-        tni_item *it    = &g->item[i];
-        tni_node *n     = it->n;
-        uint32_t  mine  = 1 + it->edges + (n->walked ? 1 : 0);
-        uint32_t  other = n->refs - mine - it->handles;
-        if (g->mode != TNI_STEP) it->live |= n == root || n->refs > mine;
-        else
-            it->live |= it->wanted || (other > 0 && !n->constant) ||
-                        (it->handles > 0 && (it->edges == 0 || it->unused ||
-                                             (tni_node_count(n) == 1 && !n->constant)));
-        uint32_t kept = it->live ? sources_kept(it) : 0;
+        tni_item *it = &g->item[i];
+        tni_node *n  = it->n;
+        it->why |= (uint16_t)ask_holders(g, it);
+        uint32_t kept = it->why ? sources_kept(it) : 0;
+        bool     view = n->op == TNI_view;
         it->keeps     = kept > 0;
         for (uint32_t s = 0; s < kept; s++)
-            if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].live = true;
+            if (n->src[s]->state == TNI_PENDING)
+                g->item[n->src[s]->mark - 1].why |= view && !s ? TNI_BY_VIEW : TNI_BY_HISTORY;
     }
 }
 
@@ -233,6 +244,18 @@ static bool is_due(const tni_store *s)
 {
     if (s->node->state != TNI_PENDING) return false;
     return !s->node->constant || s->wanted || s->assigned;
+}
+
+tni_text tni_why_text(unsigned why)
+{
+    static const char *const names[] = { "read",           "assigned",     "wanted",
+                                         "outer scope",    "unconsumed",   "one element",
+                                         "consumed later", "has a tensor", "history",
+                                         "holds a view" };
+    tni_text                 t       = { "" };
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (why >> i & 1) tni_text_add(&t, "%s%s", t.s[0] ? ", " : "", names[i]);
+    return t;
 }
 
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
@@ -247,9 +270,9 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
     if (ok) drop_lost(g);
     ok = ok && find_bases(g);
     if (ok) {
-        if (mode == TNI_STEP) count_handles(g);
+        if (mode == TNI_STEP) ask_stores(g);
         find_dying(g);
-        find_live(g, root);
+        find_stored(g, root);
         find_dead_inputs(g);
     }
     return ok;

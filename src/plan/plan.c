@@ -114,7 +114,7 @@ static void share_place(builder *b, size_t i, uint32_t at)
     p->root      = at >= n ? at - (uint32_t)n : at;
     if (b->last[at] < b->last[i]) b->last[at] = b->last[i];
     b->whole[at] = true;
-    b->stored[at] |= b->g->item[i].live;
+    b->stored[at] |= b->g->item[i].why != 0;
 }
 
 // An update may write into its base's place if this is the last that is read of it, the value is
@@ -187,7 +187,7 @@ static void share_places(builder *b)
     tni_graph *g = b->g;
     for (size_t i = 0; i < g->count; i++) {
         const tni_item *it = &g->item[i];
-        b->stored[i] |= it->live;
+        b->stored[i] |= it->why != 0;
         // The inputs that a view or a gradient will still look at stay as they are.
         for (uint32_t k = 0; it->keeps && k < it->n->nsrc; k++)
             if (it->n->src[k]->state != TNI_PENDING) b->stored[place_of(b, it->n->src[k])] = true;

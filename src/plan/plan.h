@@ -24,20 +24,32 @@ typedef enum {
     TNI_STEP    // a step boundary: what is assigned, wanted, unconsumed or one element stays
 } tni_mode;
 
+// Why the value of a node is stored, as bits. A boundary stores by the first seven, a read or a flush by
+// TNI_BY_READ, TNI_BY_HANDLE and TNI_BY_PENDING; any of them by the last two.
+typedef enum {
+    TNI_BY_READ       = 1 << 0,  // it is the value that was asked for
+    TNI_BY_ASSIGNMENT = 1 << 1,  // it was written into a tensor
+    TNI_BY_WISH       = 1 << 2,  // tn_want, tn_keep
+    TNI_BY_SCOPE      = 1 << 3,  // its tensor was made outside the innermost scope
+    TNI_UNCONSUMED    = 1 << 4,  // nothing was made from a tensor of it
+    TNI_SCALAR        = 1 << 5,  // it is one element, and has a tensor
+    TNI_BY_PENDING    = 1 << 6,  // a node that is not of this evaluation has it as a source
+    TNI_BY_HANDLE     = 1 << 7,  // it has a tensor
+    TNI_BY_HISTORY    = 1 << 8,  // the gradient of a stored value needs it
+    TNI_BY_VIEW       = 1 << 9   // a stored view lies in it
+} tni_why;
+
 // One node of the graph under evaluation. Positions are in id order, so a node's sources stand
 // before it.
 typedef struct {
     tni_node *n;
-    uint32_t  edges;    // consumers in the graph
-    uint32_t  handles;  // stores bound to it, and handles that cache it
-    bool      wanted;   // by a store that was assigned, wanted, or made in an outer scope
-    bool      unused;   // a handle on it was consumed by nothing
-    bool      dies;     // lets its sources go once computed, although it needs gradients
-    bool      live;     // its value is stored
-    bool      keeps;    // it holds its sources afterwards: a view, or for its gradient
-    bool      joined;   // a concat of computed values that lie one after the other
-    int32_t   base;     // position of the node that holds its elements; ~i: input i
-    int32_t   part;     // values of several parts are not of one kernel; not 0: it is none's inside
+    uint32_t  edges;   // consumers in the graph
+    uint16_t  why;     // bits of tni_why; 0: its value is not stored
+    bool      dies;    // lets its sources go once computed, although it needs gradients
+    bool      keeps;   // it holds its sources afterwards: a view, or for its gradient
+    bool      joined;  // a concat of computed values that lie one after the other
+    int32_t   base;    // position of the node that holds its elements; ~i: input i
+    int32_t   part;    // values of several parts are not of one kernel; not 0: it is none's inside
 } tni_item;
 
 // A computed node that is read. It is free if nobody outside the graph needs it or its buffer, so
@@ -59,6 +71,8 @@ typedef struct {
 } tni_graph;
 
 bool tni_input_free(const tni_input *in);
+// The reasons in words: "assigned, history".
+tni_text tni_why_text(unsigned why);
 
 // Gathers what the roots need (root: one node; NULL: all pending stores). While the graph is open
 // a node's mark is its position plus one, each item holds a reference, and the context is busy.

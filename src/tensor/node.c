@@ -11,7 +11,10 @@ static bool hold_sources(tn_ctx *cx, tni_node *n, int nsrc, tni_node *const *src
         if (!n->src) return false;
     }
     n->nsrc = (uint32_t)nsrc;
-    for (int i = 0; i < nsrc; i++) n->src[i] = tni_node_ref(src[i]);
+    for (int i = 0; i < nsrc; i++) {
+        n->src[i] = tni_node_ref(src[i]);
+        src[i]->uses++;
+    }
     return true;
 }
 
@@ -94,11 +97,13 @@ tni_node *tni_node_base(tni_node *n, int64_t *offset)
 // Lets all sources go but the first so many; those whose last reference goes join the list.
 static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *list)
 {
-    for (uint32_t i = keep; i < n->nsrc; i++)
+    for (uint32_t i = keep; i < n->nsrc; i++) {
+        n->src[i]->uses--;
         if (--n->src[i]->refs == 0) {
             n->src[i]->next = list;
             list            = n->src[i];
         }
+    }
     if (keep < n->nsrc) n->nsrc = keep;
     if (keep) return list;
     if (n->src != n->few) tni_free(&cx->heap, n->src);

@@ -30,8 +30,10 @@ typedef enum {
 // sources, spent, walked, mark, next and refs change.
 struct tni_node {
     uint64_t    id;
-    uint32_t    refs;      // stores, consumers, leaves and caches
-    uint32_t    fallback;  // of refs, those of stores that would return to it if a step failed
+    uint32_t    refs;      // everyone who holds it; among them:
+    uint32_t    fallback;  // stores that would return to it if a step failed
+    uint32_t    handles;   // those by whom the user can ask for it: stores, views, late values
+    uint32_t    uses;      // nodes that have it as a source
     uint32_t    mark;      // scratch of the walk in progress, 0 between walks
     uint16_t    op;
     uint8_t     dtype, rank, state;
@@ -83,6 +85,18 @@ static inline tni_node *tni_node_ref(tni_node *n)
     return n;
 }
 void tni_node_unref(tn_ctx *cx, tni_node *n);
+// The same for who lets the user ask for the value.
+static inline tni_node *tni_node_hold(tni_node *n)
+{
+    n->handles++;
+    return tni_node_ref(n);
+}
+static inline void tni_node_unhold(tn_ctx *cx, tni_node *n)
+{
+    if (!n) return;
+    n->handles--;
+    tni_node_unref(cx, n);
+}
 // Lets the sources go: the node is computed, or never will be.
 void tni_node_release(tn_ctx *cx, tni_node *n);
 // Lets go what only a gradient wants of a computed node: its sources, but not what a view lies in.

@@ -52,11 +52,13 @@ static void uncache(tn_tensor *t)
     else t->store->views = t->view_next;
     tni_node *n = t->node;
     t->node     = NULL;
-    tni_node_unref(t->cx, n);
+    tni_node_unhold(t->cx, n);
 }
 
+// Takes over the reference to n.
 static void cache(tn_tensor *t, tni_node *n)
 {
+    n->handles++;
     t->node      = n;
     t->view_prev = NULL;
     t->view_next = t->store->views;
@@ -69,8 +71,10 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
     while (s->views) uncache(s->views);
     tni_node *old = s->node;
     s->node       = n;
+    n->handles++;
+    old->handles--;
     if (n->state == TNI_PENDING) {
-        if (old && old->state == TNI_DONE && !n->constant) {
+        if (old->state == TNI_DONE && !n->constant) {
             set_fallback(cx, s, old);
             old = NULL;
         }
@@ -86,7 +90,7 @@ static void store_unref(tn_ctx *cx, tni_store *s)
     if (--s->refs) return;
     unlist_store(cx, s);
     set_fallback(cx, s, NULL);
-    tni_node_unref(cx, s->node);
+    tni_node_unhold(cx, s->node);
     tni_slab_give(&cx->stores, s);
 }
 
@@ -139,9 +143,10 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
         return tni_fail_memory(cx, "recording");
     }
     memset(s, 0, sizeof *s);
-    s->refs      = 1;
-    s->depth     = cx->scope->depth;
-    s->node      = n;
+    s->refs  = 1;
+    s->depth = cx->scope->depth;
+    s->node  = n;
+    n->handles++;
     tn_tensor *t = new_handle(cx, s);
     if (n->state == TNI_PENDING && t) list_store(cx, s);
     store_unref(cx, s);
