@@ -180,7 +180,7 @@ int device_table_ops(tni_class class, int *ops)
 {
     int n = 0;
     for (int op = 0; op < TNI_OPS; op++)
-        if (tni_op_table[op].class == class && op != TNI_custom && op != TNI_part &&
+        if (tni_op_table[op].class == class && op != TNI_custom && op != TNI_output &&
             row_of(op).build)
             ops[n++] = op;
     return n;

@@ -730,7 +730,7 @@ static const row rows[TNI_OPS] = {
     [TNI_attention_grad] = { build_attention, attention_inputs, 5, SUMS, bound_attention,
                              attention_refuses, .why = NULL },
     [TNI_custom]         = { build_custom, one_input, 1, EXACT, .why = NULL },
-    [TNI_part]           = { build_custom, one_input, 2, EXACT, .why = NULL },
+    [TNI_output]         = { build_custom, one_input, 2, EXACT, .why = NULL },
 };
 
 // Maps by expression are tested alike.

@@ -406,8 +406,9 @@ typedef struct {
 } remembered;
 
 static tn_status call(const tn_op_def *op, remembered *r, size_t attr, tni_arg *in, char *out,
-                      tni_text *why)
+                      char *more, tni_text *why)
 {
+    tni_arg  other = { .data = more };
     tni_heap heap  = tni_heap_default();
     tni_cuda seat  = { .heap = &heap, .gpu = &fake_gpu };
     tni_attr given = { .custom = {
@@ -415,13 +416,17 @@ static tn_status call(const tn_op_def *op, remembered *r, size_t attr, tni_arg *
     faked.arrays   = op->nin + (op->nout > 0 ? op->nout : 1);
     faked.attrs    = attr > 0;
     *why           = (tni_text){ "" };
-    return tni_cuda_custom(&(tni_call){ .seat = &seat,
-                                        .op   = TNI_custom,
-                                        .nin  = op->nin,
-                                        .in   = in,
-                                        .out  = { .dtype = TN_U8, .rank = 1, .data = out },
-                                        .attr = &given,
-                                        .why  = why });
+    return tni_cuda_custom(&(tni_call){ .seat    = &seat,
+                                        .op      = TNI_custom,
+                                        .nin     = op->nin,
+                                        .in      = in,
+                                        .out     = { .data = out },
+                                        .nmore   = op->nout > 1,
+                                        .more    = &other,
+                                        .device  = &tni_device_cuda,
+                                        .scratch = out + 64,
+                                        .attr    = &given,
+                                        .why     = why });
 }
 
 static void a_kernel_gets_arrays_and_attributes(void)
@@ -432,7 +437,7 @@ static void a_kernel_gets_arrays_and_attributes(void)
     tni_arg    in = { .dtype = TN_F32, .rank = 2, .size = { 6, 700 }, .data = at + 4 };
     NEED_NVRTC();
     for (int i = 0; i < 3; i++)
-        CHECK_STATUS(call(&flip, &r, sizeof r.a, &in, at + 64, &why), TN_OK);
+        CHECK_STATUS(call(&flip, &r, sizeof r.a, &in, at + 64, NULL, &why), TN_OK);
     CHECK_INT(faked.loads, 1);
     CHECK_INT(faked.launches, 3);
     CHECK_STR(faked.kernel, "flip");
@@ -446,12 +451,12 @@ static void a_kernel_gets_arrays_and_attributes(void)
     CHECK(faked.attr.scale == 0.25 && faked.attr.add == -7);
     // The chip has 100,000 bytes, of which the kernel declares 1,000.
     in.size[1] = r.out[0].size[1] = 24751;
-    CHECK_STATUS(call(&flip, &r, sizeof r.a, &in, at + 64, &why), TN_EUSER);
+    CHECK_STATUS(call(&flip, &r, sizeof r.a, &in, at + 64, NULL, &why), TN_EUSER);
     CHECK_STR(why.s, "flip: launch: shared is 99004, and there are 99000 bytes");
     CHECK_INT(faked.launches, 3);
 }
 
-static void several_outputs_begin_where_recording_put_them(void)
+static void each_output_has_its_own_place(void)
 {
     char       block[256], *at = block;
     tni_text   why;
@@ -461,17 +466,20 @@ static void several_outputs_begin_where_recording_put_them(void)
     for (int i = 0; i < 3; i++)
         in[i] = (tni_arg){ .dtype = TN_BF16, .rank = 1, .size = { 9 }, .data = at + 18 * i };
     faked.launches = 0;
-    CHECK_STATUS(call(&swiglu_back, &r, 0, in, at + 128, &why), TN_OK);
+    CHECK_STATUS(call(&swiglu_back, &r, 0, in, at + 128, at + 64, &why), TN_OK);
     CHECK_STR(faked.kernel, "back");
     CHECK(faked.launches == 1 && faked.grid == 1 && faked.block == 256 && faked.shared == 0);
     for (int i = 0; i < 3; i++) CHECK(faked.array[i].data == at + 18 * i);
-    CHECK(faked.array[3].data == at + 128 && faked.array[4].data == at + 128 + 128);
+    CHECK(faked.array[3].data == at + 128 && faked.array[4].data == at + 64);
     CHECK(faked.array[4].count == 9 && faked.array[4].rank == 1);
+    // What nobody wants is written to scratch.
+    CHECK_STATUS(call(&swiglu_back, &r, 0, in, at + 128, NULL, &why), TN_OK);
+    CHECK(faked.array[3].data == at + 128 && faked.array[4].data == at + 128 + 64);
     // For another dtype it is compiled again.
     int loads = faked.loads;
     for (int i = 0; i < 3; i++) in[i].dtype = TN_F32;
     r.out[0].dtype = r.out[1].dtype = TN_F32;
-    CHECK_STATUS(call(&swiglu_back, &r, 0, in, at + 128, &why), TN_OK);
+    CHECK_STATUS(call(&swiglu_back, &r, 0, in, at + 128, at + 64, &why), TN_OK);
     CHECK_INT(faked.loads, loads + 1);
 }
 
@@ -684,7 +692,7 @@ const test_case tests_custom_cuda[] = {
     TEST(what_cannot_be_launched_is_refused),
     TEST(without_a_rule_the_largest_output_has_a_thread_an_element),
     TEST(a_kernel_gets_arrays_and_attributes),
-    TEST(several_outputs_begin_where_recording_put_them),
+    TEST(each_output_has_its_own_place),
     TEST(where_there_is_no_gpu_the_function_or_the_expression_runs),
     TEST(values_and_gradients_are_those_of_composed_ops),
     TEST(a_launch_rule_gives_blocks_and_shared_memory),

@@ -161,7 +161,7 @@ static void mark_form(const form *f, bool *seen)
     tn_end(s);
 }
 
-// custom and part have cases of their own below.
+// custom and output have cases of their own below.
 static void every_row_with_a_gradient_is_differentiated(void)
 {
     bool seen[TNI_OPS] = { false };
@@ -170,7 +170,7 @@ static void every_row_with_a_gradient_is_differentiated(void)
         for (const form *f = *table; f->name; f++)
             if (!(f->flags & NO_GRAD)) mark_form(f, seen);
     for (int op = 0; op < TNI_OPS; op++)
-        if (tni_op_table[op].has_grad && op != TNI_custom && op != TNI_part)
+        if (tni_op_table[op].has_grad && op != TNI_custom && op != TNI_output)
             test_case_result(seen[op], "%s: in no form that is differentiated",
                              tni_op_table[op].name);
     tn_close(cx);

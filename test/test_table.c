@@ -55,7 +55,7 @@ static tn_dtype result_dtype(const sample *s)
 {
     tn_dtype result;
     if (s->op == TNI_cast) return (tn_dtype)s->variant;
-    if (s->op == TNI_part && s->variant == 1) return TN_I64;
+    if (s->op == TNI_output && s->variant == 1) return TN_I64;
     if (s->op == TNI_scalar && s->dt == TN_BOOL) return TN_I64;
     row_dtype(s->op, s->dt, &result);
     return result;

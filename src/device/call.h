@@ -16,7 +16,9 @@ typedef struct {
 } tni_arg;
 
 // One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
-// do not overlap themselves. Empty results are not run.
+// do not overlap themselves. Empty results are not run. An op with several outputs writes the first to
+// out and the others, which are row-major too, to more[]; of those, what nobody wants has no data, and
+// the device leaves it out. It is run if any of them has an element.
 //
 //   maps      in[] have out's shape (strides 0 where broadcast) and the dtype they are computed in;
 //             cast and copy convert from in[0]'s dtype to out's
@@ -32,8 +34,8 @@ typedef struct {
 //             bools or of their dtype may follow v. attention_grad: the same and the gradient of
 //             the result -> those of q, k and v, row-major one after the other
 //   argsort   out i64, along attr->axis.axis
-//   custom    in[] row-major; one output: out. Several: out is their bytes one after the other,
-//             eight for each element, every output begun at a multiple of 64
+//   custom    in[] row-major. The user's function writes every output, so those without data get
+//             scratch; their dtypes and shapes are in tni_custom_outputs
 typedef struct {
     const tni_device *device;
     void             *seat;
@@ -41,6 +43,8 @@ typedef struct {
     int               nin;
     const tni_arg    *in;
     tni_arg           out;
+    int               nmore;  // outputs after the first
+    const tni_arg    *more;
     const tni_attr   *attr;
     int               threads;
     void             *scratch;  // as many bytes as the device asked for, aligned to 64
@@ -51,6 +55,12 @@ typedef struct {
     bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
     struct tni_then *then;  // the device's own: what follows each part of the result
 } tni_call;
+
+// Output k of a call.
+static inline const tni_arg *tni_call_output(const tni_call *c, int k)
+{
+    return k ? &c->more[k - 1] : &c->out;
+}
 
 // An argument (N, H, W, C) as (N, C, H, W).
 static inline tni_arg tni_channels_first(const tni_arg *x)

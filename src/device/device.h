@@ -37,7 +37,7 @@ typedef struct {
 } tni_device_memory;
 
 // Calls, each by its op, else by the class of its row. A LIBRARY op that is in neither is recorded as
-// other ops in the device's contexts. Leaves, views, assignments, updates and parts are never run.
+// other ops in the device's contexts. Leaves, views, outputs, assignments and updates are never run.
 typedef struct {
     tni_op_impl              of_op[TNI_OPS], of_class[TNI_CLASSES];
     const struct tni_groups *groups;  // of a device with work groups: what device/simt needs of it

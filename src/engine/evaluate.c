@@ -100,6 +100,17 @@ static void stretch(tni_arg *a, const tni_arg *out)
     memset(a->stride, 0, sizeof a->stride);
 }
 
+// Where the call of a node writes its outputs after the first. What nobody has a node for stays NULL.
+static void give_outputs(const run *r, const tni_node *n, tni_call *c)
+{
+    tni_arg *more = r->in + n->nsrc;
+    c->more       = more;
+    c->nmore      = tni_outputs_of(n->op, &n->attr) - 1;
+    memset(more, 0, (size_t)c->nmore * sizeof *more);
+    for (const tni_node *o = tni_outputs(n); o; o = o->output)
+        more[o->attr.output.index - 1] = item_arg(r, o->mark - 1);
+}
+
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
 {
     tni_node *n = r->g->item[i].n;
@@ -120,11 +131,8 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
         r->in[s] = source_arg(r, n->src[s]);
         if (tni_is_map(n->op)) stretch(&r->in[s], &c.out);
     }
-    if (n->op == TNI_part) {
-        r->in[0]      = c.out;
-        r->in[0].data = source_arg(r, n->src[0]).data + n->attr.part.start;
-    }
-    if (n->op == TNI_assign || n->op == TNI_part) c.op = TNI_copy;
+    if (tni_op_table[n->op].outputs != 1) give_outputs(r, n, &c);
+    if (n->op == TNI_assign) c.op = TNI_copy;
     return c;
 }
 
@@ -152,7 +160,7 @@ bool tni_run_nothing(const tni_run *r, size_t i)
 {
     const tni_node  *n = r->g->item[i].n;
     const tni_place *p = &r->plan->place[i];
-    return n->op == TNI_view || p->alias || p->filled || tni_node_count(n) == 0;
+    return n->op == TNI_view || p->alias || p->filled || tni_writes_nothing(n);
 }
 
 // What went wrong, after the user's op if that is made of this one, with the line that recorded it.
@@ -296,8 +304,11 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
 tni_arg *tni_run_inputs(const tni_run *r)
 {
     size_t most = 2;
-    for (size_t i = 0; i < r->g->count; i++)
-        if (r->g->item[i].n->nsrc > most) most = r->g->item[i].n->nsrc;
+    for (size_t i = 0; i < r->g->count; i++) {
+        const tni_node *n    = r->g->item[i].n;
+        size_t          need = n->nsrc + (size_t)tni_outputs_of(n->op, &n->attr) - 1;
+        if (need > most) most = need;
+    }
     return tni_alloc(&r->cx->heap, most * sizeof *r->in);
 }
 

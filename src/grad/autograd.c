@@ -13,7 +13,9 @@ bool tn_grad_mode(tn_ctx *cx, bool on)
 
 bool tn_needs_grad(const tn_tensor *t)
 {
-    return tni_known(t, "needs_grad") && (t->leaf || (!t->detached && t->store->node->needs_grad));
+    if (!tni_known(t, "needs_grad")) return false;
+    const tni_node *n = t->store->node;
+    return t->leaf || (!t->detached && n->needs_grad && tni_is_float((tn_dtype)n->dtype));
 }
 
 static tn_tensor *stop_being_leaf(tn_tensor *t)

@@ -5,16 +5,15 @@
 #include "ops/ops.h"
 
 // One node whose gradients are wanted: g is the gradient of its value. The rule sets gx[i] for
-// each source i that is needed, or leaves it NULL where nothing flows. For a user's op of several
-// outputs g is NULL and part_g are the gradients of those (NULL where there is none).
+// each source i that is needed, or leaves it NULL where nothing flows. Of an op with several
+// outputs out_g has the gradient of each, NULL where there is none; g is the first of them.
 typedef struct {
     tn_ctx           *cx;
     tni_node         *n;
     tn_tensor        *g;
     tn_tensor       **gx;
     const bool       *need;
-    int               nparts;
-    tn_tensor *const *part_g;
+    tn_tensor *const *out_g;
 } tni_rule_args;
 
 // False, reported, when the op has no gradient or the rule failed.

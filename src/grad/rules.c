@@ -458,18 +458,18 @@ static void check_user_grad(tni_rule_args *r, size_t i)
 static void grad_custom(tni_rule_args *r)
 {
     const tn_op_def *op = r->n->attr.custom.def;
-    size_t           nx = (size_t)op->nin, ny = r->nparts ? (size_t)r->nparts : 1;
-    tn_tensor      **x = tni_alloc(&r->cx->heap, (nx + 2 * ny) * sizeof *x);
+    size_t           nx = (size_t)op->nin, ny = (size_t)tni_outputs_of(TNI_custom, &r->n->attr);
+    const tn_array  *out = tni_custom_outputs(&r->n->attr);
+    tni_node        *n   = tni_node_ref(r->n);
+    tn_tensor      **x   = tni_alloc(&r->cx->heap, (nx + 2 * ny) * sizeof *x);
     if (!op->grad) tni_fail(r->cx, TN_EGRAD, "%s: it has no gradient", op->name);
     if (!x) tni_fail_memory(r->cx, op->name);
     if (x && op->grad) {
         tn_tensor **y = x + nx, **gy = y + ny;
         for (size_t i = 0; i < nx; i++) x[i] = input(r, (int)i);
-        y[0]  = r->nparts ? NULL : tni_wrap_node(r->cx, r->n);
-        gy[0] = r->g;
-        for (int i = 0; i < r->nparts; i++) {
-            y[i]  = tni_custom_output(r->cx, r->n, i);
-            gy[i] = r->part_g[i] ? r->part_g[i] : tn_zeros_like(y[i]);
+        for (size_t i = 0; i < ny; i++) {
+            y[i]  = i ? tni_output(r->cx, &n, (int64_t)i, &out[i]) : tni_wrap_node(r->cx, n);
+            gy[i] = r->out_g[i] ? r->out_g[i] : tn_zeros_like(y[i]);
         }
         tni_thread before;
         tni_lines_begin(&before);
@@ -479,11 +479,12 @@ static void grad_custom(tni_rule_args *r)
             tni_fail(r->cx, TN_EUSER, "%s: grad failed with status %d", op->name, (int)s);
         for (size_t i = 0; i < nx && s == TN_OK; i++) check_user_grad(r, i);
     }
+    tni_node_unref(r->cx, n);
     tni_free(&r->cx->heap, x);
 }
 
-// The walk hands the gradients of parts to their op all at once.
-static void grad_part(tni_rule_args *r)
+// The walk hands the gradients of outputs to their primary, all at once.
+static void grad_output(tni_rule_args *r)
 {
     (void)r;
 }

@@ -39,7 +39,7 @@ static bool collect(walk *k)
     for (size_t i = 0; i < k->count; i++) {
         tni_node *n = k->node[i];
         for (uint32_t s = 0; !n->leaf && s < n->nsrc; s++)
-            if (n->src[s]->needs_grad && !push(k, n->src[s])) return false;
+            if (tni_leads_to(n, n->src[s]) && !push(k, n->src[s])) return false;
     }
     if (!tni_nodes_sort(&k->cx->heap, k->count, k->node)) return tni_no_memory(k->cx, k->w->op);
     for (size_t i = 0; i < k->count; i++) k->node[i]->mark = (uint32_t)i + 1;
@@ -132,7 +132,8 @@ static bool mark_leads(walk *k)
         tni_node *node = k->node[i];
         if (node->leaf && !k->w->nx && accepts(k, node->leaf)) k->leads[i] = true;
         for (uint32_t s = 0; !node->leaf && s < node->nsrc; s++)
-            if (node->src[s]->needs_grad && k->leads[node->src[s]->mark - 1]) k->leads[i] = true;
+            if (tni_leads_to(node, node->src[s]) && k->leads[node->src[s]->mark - 1])
+                k->leads[i] = true;
     }
     return true;
 }
@@ -212,28 +213,22 @@ static bool deposit(walk *k, tni_leaf *l, tn_tensor *g)
 
 // ---- nodes -------------------------------------------------------------------------------------
 
-// The outputs of a user's op of several stand after it in the list.
-static void gather_parts(const walk *k, size_t at, tni_rule_args *r, tn_tensor **g)
+// What arrived at an output; NULL if nothing did.
+static tn_tensor *gradient_of(const walk *k, const tni_node *output)
 {
-    for (size_t i = at + 1; i < k->count; i++) {
-        tni_node *p = k->node[i];
-        if (p->op != TNI_part || p->src[0] != r->n || !k->g[i]) continue;
-        tn_tensor **sum = &g[p->attr.part.output];
-        *sum            = *sum ? tn_add(*sum, k->g[i]) : k->g[i];
-    }
-    r->nparts = r->n->attr.custom.def->nout;
-    r->part_g = g;
+    return output->mark ? k->g[output->mark - 1] : NULL;
 }
 
 static bool visit(walk *k, size_t i, tn_tensor **gx, bool *need)
 {
-    tni_node     *n = k->node[i];
-    tni_rule_args r = { .cx = k->cx, .n = n, .g = k->g[i], .gx = gx, .need = need };
-    tn_tensor    *part_g[TNI_MOST_OUTPUTS] = { 0 };
-    if (n->op == TNI_custom && n->attr.custom.def->nout > 1) gather_parts(k, i, &r, part_g);
+    tni_node     *n                       = k->node[i];
+    tn_tensor    *out_g[TNI_MOST_OUTPUTS] = { k->g[i] };
+    tni_rule_args r = { .cx = k->cx, .n = n, .g = k->g[i], .gx = gx, .need = need, .out_g = out_g };
+    for (const tni_node *o = tni_outputs(n); o; o = o->output)
+        out_g[o->attr.output.index] = gradient_of(k, o);
     for (uint32_t s = 0; s < n->nsrc; s++) {
         gx[s]   = NULL;
-        need[s] = n->src[s]->needs_grad && k->leads[n->src[s]->mark - 1];
+        need[s] = tni_leads_to(n, n->src[s]) && k->leads[n->src[s]->mark - 1];
     }
     if (!tni_grad_rule(&r)) return false;
     for (uint32_t s = 0; s < n->nsrc; s++)
@@ -241,14 +236,12 @@ static bool visit(walk *k, size_t i, tn_tensor **gx, bool *need)
     return true;
 }
 
-// Whether some gradient arrived: at the node, or at a part of it.
+// Whether some gradient arrived: at the node, or at another output of its op.
 static bool reached(const walk *k, size_t i)
 {
     if (k->g[i]) return true;
-    tni_node *n = k->node[i];
-    if (n->op != TNI_custom || n->attr.custom.def->nout <= 1) return false;
-    for (size_t j = i + 1; j < k->count; j++)
-        if (k->node[j]->op == TNI_part && k->node[j]->src[0] == n && k->g[j]) return true;
+    for (const tni_node *o = tni_outputs(k->node[i]); o; o = o->output)
+        if (gradient_of(k, o)) return true;
     return false;
 }
 

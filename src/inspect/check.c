@@ -137,25 +137,13 @@ static tn_status look_at(look *l, const tni_arg *out)
     return s;
 }
 
-// The outputs of a user's op of several, whose result is their bytes.
-static tn_status look_at_outputs(tn_ctx *cx, const tni_node *n, const tni_call *c)
-{
-    const tn_array *out = tni_custom_outputs(c->attr);
-    tn_status       s   = TN_OK;
-    for (int k = 0; k < c->attr->custom.def->nout && s == TN_OK; k++) {
-        look    l = { cx, n, c, .rank = out[k].rank, .size = out[k].size };
-        tni_arg a = { .dtype = out[k].dtype, .rank = out[k].rank };
-        memcpy(a.size, out[k].size, sizeof a.size);
-        tni_shape_strides(a.rank, a.size, a.stride);
-        a.data = c->out.data + tni_custom_start(out, k);
-        s      = look_at(&l, &a);
-    }
-    return s;
-}
-
 tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c)
 {
     if (tni_op_table[c->op].error == TNI_ERROR_MOVES) return TN_OK;
-    if (c->op == TNI_custom && c->attr->custom.def->nout > 1) return look_at_outputs(cx, n, c);
-    return look_at(&(look){ cx, n, c, .rank = n->rank, .size = n->size }, &c->out);
+    tn_status s = look_at(&(look){ cx, n, c, .rank = n->rank, .size = n->size }, &c->out);
+    for (int k = 0; k < c->nmore && s == TN_OK; k++) {
+        const tni_arg *out = &c->more[k];
+        if (out->data) s = look_at(&(look){ cx, n, c, .rank = out->rank, .size = out->size }, out);
+    }
+    return s;
 }

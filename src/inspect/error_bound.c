@@ -24,7 +24,9 @@ typedef struct {
     tni_heap       *heap;
     const tni_call *c;
     const tni_arg  *error;
-    int64_t         count;  // elements of the result
+    int             k;  // the output, and where it lies
+    const tni_arg  *out;
+    int64_t         count;  // its elements
     tni_call        twin;
     tni_arg         in[MOST_IN];
     double         *bound;
@@ -316,14 +318,14 @@ static bool has_bound(const work *w)
 {
     tni_error_way way = way_of(w);
     bool makes = way == TNI_ERROR_ROUNDS || way == TNI_ERROR_ADDS || way == TNI_ERROR_ATTENDS;
-    return any_error(w) || (makes && tni_is_float(w->c->out.dtype));
+    return any_error(w) || (makes && tni_is_float(w->out->dtype));
 }
 
 static bool spread(work *w)
 {
     tni_error_way way    = way_of(w);
     bool          moving = way == TNI_ERROR_EXACT || way == TNI_ERROR_ROUNDS;
-    bool          lost   = w->c->nin > MOST_IN || way == TNI_ERROR_UNKNOWN ||
+    bool          lost   = w->c->nin > MOST_IN || way == TNI_ERROR_UNKNOWN || w->k > 0 ||
                 (w->c->nin > 1 && !is_value(w->c->op, 1) && w->error[1].data);
     if (lost && any_error(w)) know_nothing(w);
     else if (way == TNI_ERROR_COMPARES) by_nearness(w);
@@ -338,24 +340,25 @@ static bool spread(work *w)
 // Adds the op's own rounding. Of a number that its dtype may not hold nothing is known.
 static void add_rounding(work *w)
 {
-    tn_dtype dt     = w->c->out.dtype;
+    tn_dtype dt     = w->out->dtype;
     bool     rounds = way_of(w) != TNI_ERROR_EXACT && way_of(w) != TNI_ERROR_MOVES;
     for (int64_t i = 0; i < w->count; i++) {
-        double *b = &w->bound[i], y = number(dt, tni_cells(&w->c->out)[i]);
+        double *b = &w->bound[i], y = number(dt, tni_cells(w->out)[i]);
         if (rounds) *b += ULPS * tni_error_of_rounding(dt, y);
         bool over = tni_is_float(dt) && isfinite(y) && fabs(y) > largest(dt);
         if (over || isnan(*b)) *b = INFINITY;
     }
 }
 
-bool tni_error_bound(tni_heap *h, const tni_call *c, const tni_arg *error, double **bound)
+bool tni_error_bound(tni_heap *h, const tni_call *c, int k, const tni_arg *error, double **bound)
 {
-    work w = { .heap = h, .c = c, .error = error, .twin = *c };
+    work w = { .heap = h, .c = c, .error = error, .k = k, .twin = *c };
+    w.out  = k ? &c->more[k - 1] : &c->out;
     *bound = NULL;
     if (!has_bound(&w)) return true;
-    w.count   = tni_shape_count(c->out.rank, c->out.size);
+    w.count   = tni_shape_count(w.out->rank, w.out->size);
     w.twin.in = w.in;
-    for (int k = 0; k < c->nin && k < MOST_IN; k++) w.in[k] = c->in[k];
+    for (int i = 0; i < c->nin && i < MOST_IN; i++) w.in[i] = c->in[i];
     bool ok = take_bound(&w) && spread(&w);
     if (ok) add_rounding(&w);
     else tni_free(h, w.bound);

@@ -65,6 +65,8 @@ static void use_item(const tni_graph *g, const tni_plan *p, lifetime *life, size
     const tni_node *n = g->item[item].n;
     for (uint32_t s = 0; s < n->nsrc; s++) use_source(g, p, life, n->src[s], step);
     use_place(p, life, item, step);
+    for (const tni_node *o = tni_outputs(n); o; o = o->output)
+        use_place(p, life, o->mark - 1, step);
 }
 
 static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life)

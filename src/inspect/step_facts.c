@@ -39,6 +39,8 @@ static int64_t call_bytes(const tni_graph *g, const tni_plan *p, size_t i)
 {
     int64_t bytes = tni_written_bytes(g, p, i);
     for (uint32_t s = 0; s < g->item[i].n->nsrc; s++) bytes += tni_read_bytes(g, p, i, s);
+    for (const tni_node *o = tni_outputs(g->item[i].n); o; o = o->output)
+        bytes += tni_node_bytes(o);
     return bytes;
 }
 
@@ -59,7 +61,7 @@ bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_step step)
     if (step < 0) return true;
     const tni_node  *n     = g->item[step].n;
     const tni_place *place = &p->place[step];
-    return n->op != TNI_view && !place->alias && !place->filled && tni_node_count(n) > 0;
+    return n->op != TNI_view && !place->alias && !place->filled && !tni_writes_nothing(n);
 }
 
 // ---- names -------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ static uint8_t role_of(const verification *v, size_t i)
 
 static bool can_compare(int op)
 {
-    return op != TNI_update && op != TNI_custom && op != TNI_part && op != TNI_view;
+    return op != TNI_update && op != TNI_custom && op != TNI_view;
 }
 
 static void add_item(verification *v, size_t i, uint8_t role)
@@ -227,6 +227,27 @@ static void share_item(verification *v, size_t i)
     }
 }
 
+// Room for an item of the group, and for the other outputs of its op.
+static bool take_room(verification *v, size_t i)
+{
+    v->role[i]     = MEMBER;
+    v->room[i]     = tni_alloc(heap_of(v), (size_t)stored_count(v, i) * sizeof(tni_cell));
+    v->ref.data[i] = v->room[i];
+    bool ok        = v->room[i] != NULL;
+    for (const tni_node *o = tni_outputs(node_at(v, i)); o && ok; o = o->output)
+        ok = take_room(v, o->mark - 1);
+    return ok;
+}
+
+static bool find_bounds(verification *v, size_t i, const tni_call *c, const tni_arg *error)
+{
+    tni_heap *h  = heap_of(v);
+    bool      ok = tni_error_bound(h, c, 0, error, &v->error[i]);
+    for (const tni_node *o = tni_outputs(node_at(v, i)); o && ok; o = o->output)
+        ok = tni_error_bound(h, c, (int)o->attr.output.index, error, &v->error[o->mark - 1]);
+    return ok;
+}
+
 // One item of the group. An op that fails (an index out of range) ends the comparison: the device
 // will say so itself.
 static bool compute_item(verification *v, size_t i)
@@ -238,13 +259,11 @@ static bool compute_item(verification *v, size_t i)
         share_item(v, i);
         return true;
     }
-    tni_arg *error = tni_alloc(heap_of(v), (size_t)(node_at(v, i)->nsrc + 1) * sizeof *error);
-    v->room[i]     = tni_alloc(heap_of(v), (size_t)stored_count(v, i) * sizeof(tni_cell));
-    v->ref.data[i] = v->room[i];
-    tn_status s    = error && v->room[i] ? run_on(&v->ref, i, &c, &why) : TN_EMEM;
+    tni_arg  *error = tni_alloc(heap_of(v), (size_t)(node_at(v, i)->nsrc + 1) * sizeof *error);
+    tn_status s     = take_room(v, i) && error ? run_on(&v->ref, i, &c, &why) : TN_EMEM;
     if (s == TN_OK) {
         find_errors(v, i, error);
-        if (!tni_error_bound(heap_of(v), &c, error, &v->error[i])) s = TN_EMEM;
+        if (!find_bounds(v, i, &c, error)) s = TN_EMEM;
     }
     tni_free(heap_of(v), error);
     v->on &= s == TN_OK;
@@ -283,11 +302,20 @@ static bool compare(const verification *v, size_t i, char *data, difference *d)
     return have || out_of_memory(v);
 }
 
+// What a call wrote: item i and the other outputs of its op.
+static bool compare_outputs(const verification *v, size_t i, difference *d)
+{
+    bool ok = compare(v, i, v->r->data[i], d);
+    for (const tni_node *o = tni_outputs(node_at(v, i)); o && ok && !d->found; o = o->output)
+        ok = compare(v, o->mark - 1, v->r->data[o->mark - 1], d);
+    return ok;
+}
+
 // What the step stored, in id order, up to the first that differs.
 static bool compare_results(const verification *v, difference *d)
 {
     const tni_fused *k = kernel_of(v);
-    if (!k) return compare(v, (size_t)v->step, v->r->data[v->step], d);
+    if (!k) return compare_outputs(v, (size_t)v->step, d);
     for (size_t i = 0; i < k->seeds && !d->found; i++)
         if (k->seed[i] >= 0 && !compare(v, (size_t)k->seed[i], v->r->data[k->seed[i]], d))
             return false;

@@ -66,17 +66,6 @@ const tn_array *tni_custom_outputs(const tni_attr *attr)
     return (const tn_array *)((const char *)attr->custom.bytes + outputs_at(attr->custom.count));
 }
 
-int64_t tni_custom_start(const tn_array *out, int k)
-{
-    int64_t at = 0;
-    for (int i = 0; i < k; i++) {
-        int64_t count = tni_shape_count(out[i].rank, out[i].size);
-        if (count > (INT64_MAX - 64 - at) / 8) return -1;
-        at += (count * 8 + 63) / 64 * 64;
-    }
-    return at;
-}
-
 tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array *out,
                              const char *device, tni_text *why)
 {
@@ -93,49 +82,46 @@ tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array 
     return TN_EUSER;
 }
 
-static bool remember(tn_ctx *cx, tni_node *n, const tn_op_def *op, const void *attr, size_t bytes,
+// Bytes for attributes and outputs; NULL, reported, when memory is out.
+static void *take_bytes(tn_ctx *cx, const tn_op_def *op, size_t bytes)
+{
+    void *p = tni_alloc(&cx->heap, bytes);
+    return p ? p : tni_fail_memory(cx, op->name);
+}
+
+static bool remember(tn_ctx *cx, tni_attr *to, const tn_op_def *op, const void *attr, size_t bytes,
                      const tn_array *out, int nout)
 {
     size_t at = outputs_at(bytes), size = (size_t)nout * sizeof *out;
-    char  *p = tni_alloc(&cx->heap, at + size);
-    if (!p) {
-        tni_fail_memory(cx, op->name);
-        return false;
-    }
+    char  *p = take_bytes(cx, op, at + size);
+    if (!p) return false;
     if (bytes) memcpy(p, attr, bytes);
     memcpy(p + at, out, size);
-    n->attr.custom.def   = op;
-    n->attr.custom.bytes = p;
-    n->attr.custom.count = bytes;
-    n->owns_bytes        = true;
+    *to = (tni_attr){ .custom = { .def = op, .bytes = p, .count = bytes } };
     return true;
 }
 
-// The node of the op itself: its value is its output, or the bytes of all of them.
-static tni_node *custom_node(tn_ctx *cx, const tn_op_def *op, tni_node *const *src,
-                             const void *attr, size_t bytes, const tn_array *out, int nout)
+bool tni_custom_copy(tn_ctx *cx, tni_attr *attr)
 {
-    int64_t total = tni_custom_start(out, nout);
-    if (nout > 1 && !tni_shape_ok(cx, op->name, 1, &total)) return NULL;
-    tni_node *n = nout == 1
-                      ? tni_node_new(cx, TNI_custom, out->dtype, out->rank, out->size, op->nin, src)
-                      : tni_node_new(cx, TNI_custom, TN_U8, 1, &total, op->nin, src);
-    if (!n) return NULL;
-    if (!remember(cx, n, op, attr, bytes, out, nout)) {
-        tni_node_unref(cx, n);
-        return NULL;
-    }
-    if (nout > 1 && cx->grad_mode)
-        for (int i = 0; i < op->nin; i++)
-            if (src[i]->needs_grad) n->needs_grad = true;
-    return n;
+    int    nout = tni_outputs_of(TNI_custom, attr);
+    size_t size = outputs_at(attr->custom.count) + (size_t)nout * sizeof(tn_array);
+    void  *p    = take_bytes(cx, attr->custom.def, size);
+    if (!p) return false;
+    memcpy(p, attr->custom.bytes, size);
+    attr->custom.bytes = p;
+    return true;
 }
 
-tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i)
+// The node, or nodes, of the op over its sources; y[i] are handles of its outputs.
+static bool record(tn_ctx *cx, const tn_op_def *op, tni_node *const *src, const void *attr,
+                   size_t bytes, const tn_array *out, int nout, tn_tensor **y)
 {
-    const tn_array *out = tni_custom_outputs(&custom->attr);
-    tni_attr        a   = { .part = { .output = i, .start = tni_custom_start(out, i) } };
-    return tni_record(cx, TNI_part, out[i].dtype, out[i].rank, out[i].size, 1, &custom, &a);
+    tni_attr a;
+    if (!remember(cx, &a, op, attr, bytes, out, nout)) return false;
+    bool ok = tni_record_several(cx, TNI_custom, nout, out, op->nin, src, &a, y);
+    if (y[0]) y[0]->store->node->owns_bytes = true;
+    else tni_free(&cx->heap, a.custom.bytes);
+    return ok;
 }
 
 static tn_ctx *custom_args(const tn_op_def *op, tn_tensor *const *x)
@@ -175,7 +161,6 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
             op->name);
     tn_array   out[TNI_MOST_OUTPUTS];
     tni_node **src  = tni_alloc(&cx->heap, (size_t)op->nin * sizeof *src);
-    tni_node  *n    = NULL;
     bool       ok   = src != NULL;
     int        held = 0;
     if (!ok) tni_fail_memory(cx, op->name);
@@ -185,13 +170,9 @@ tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr
         if ((ok = node != NULL)) src[held++] = tni_node_ref(node);
         if (c) tni_tensor_free(c);
     }
-    ok = ok && ask_shapes(cx, op, src, attr, nout, out);
-    if (ok) ok = (n = custom_node(cx, op, src, attr, bytes, out, nout)) != NULL;
-    if (ok && nout == 1) y[0] = tni_wrap(cx, tni_node_ref(n));
-    for (int i = 0; ok && nout > 1 && i < nout; i++) y[i] = tni_custom_output(cx, n, i);
-    for (int i = 0; ok && i < nout; i++) ok = y[i] != NULL;
+    ok = ok && ask_shapes(cx, op, src, attr, nout, out) &&
+         record(cx, op, src, attr, bytes, out, nout, y);
     while (held > 0) tni_node_unref(cx, src[--held]);
-    tni_node_unref(cx, n);
     tni_free(&cx->heap, src);
     return ok ? TN_OK : tni_failed();
 }

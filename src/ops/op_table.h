@@ -47,6 +47,7 @@ typedef enum {
 typedef enum {
     TNI_FUSE_ALONE,    // by a call of its own
     TNI_FUSE_VIEW,     // it computes nothing
+    TNI_FUSE_OUTPUT,   // by the call of its source
     TNI_FUSE_NUMBER,   // one number everywhere: read as such, never from memory
     TNI_FUSE_IOTA,     // a number of each place
     TNI_FUSE_RANDOM,   // the same, drawn
@@ -109,6 +110,7 @@ typedef struct {
     tni_error_way error;
     tni_flops     flops;
     tni_autocast  autocast;
+    int           outputs;  // 0: see tni_outputs_of
     bool          has_grad;
     const char   *doc;
 } tni_op_facts;
@@ -140,11 +142,17 @@ uint64_t tni_map_u(int op, uint64_t a, uint64_t b, uint64_t c, int bits);
 extern const int tni_channels_last_order[4];
 
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
-// The outputs as the op's shape callback gave them when it was recorded.
+
+// How many outputs an op has.
+static inline int tni_outputs_of(int op, const tni_attr *attr)
+{
+    int n = tni_op_table[op].outputs;
+    if (!n) n = attr->custom.def->nout;
+    return n > 0 ? n : 1;
+}
+
+// The outputs of a user's op as its shape callback gave them when it was recorded.
 const tn_array *tni_custom_outputs(const tni_attr *attr);
-// Where output k of several begins among their bytes: eight an element, each at a multiple of 64. For
-// k past the last, the bytes of all; -1 where they overflow.
-int64_t tni_custom_start(const tn_array *out, int k);
 // Calls the compute function of an op over memory of the host; an error, with a sentence, if there is
 // none or it fails.
 tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array *out,

@@ -76,8 +76,17 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 // Takes the counters for so many random numbers of dt; returns the first.
 uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
 
-// Output i of a user's op of several.
-tn_tensor *tni_custom_output(tn_ctx *cx, tni_node *custom, int i);
+// ---- ops with several outputs ------------------------------------------------------------------
+
+// Records an op over nodes and wraps each of its outputs in a handle: y[0] is the primary's own value.
+// False, reported, on failure; the handles made by then are in y.
+bool tni_record_several(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
+                        tni_node *const *src, const tni_attr *attr, tn_tensor **y);
+// Output index (from 1) of a primary, for a rule of its gradient. What was computed without that output
+// is recorded once more: *primary, a reference of the caller's, is then the new one.
+tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_array *out);
+// Gives attr bytes of its own, equal to those that it has. False, reported, when memory is out.
+bool tni_custom_copy(tn_ctx *cx, tni_attr *attr);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 

@@ -21,10 +21,10 @@
 #define TEXT_LIBRARY(e) ""
 
 const tni_op_facts tni_op_table[TNI_OPS] = {
-#define FACTS(attr, fuse, fails, error, flops, autocast)                                       \
+#define FACTS(attr, fuse, fails, error, flops, autocast, outputs)                              \
     TNI_ATTR_##attr, TNI_FUSE_##fuse, TNI_FAILS_##fails, TNI_ERROR_##error, TNI_FLOPS_##flops, \
-        TNI_AUTOCAST_##autocast
-#define MAP(error, autocast) FACTS(none, MAP, NEVER, error, EACH, autocast)
+        TNI_AUTOCAST_##autocast, outputs
+#define MAP(error, autocast) FACTS(none, MAP, NEVER, error, EACH, autocast, 1)
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
     { #name, TNI_##class, TNI_##dtypes, TEXT_##class(expr), cost, facts, grad, doc },
 #include "ops/ops.def"
@@ -33,6 +33,7 @@ const tni_op_facts tni_op_table[TNI_OPS] = {
 
 _Static_assert((int)TNI_leaf == (int)TNI_LEAF_OP, "ops.def begins with leaf");
 _Static_assert((int)TNI_view == (int)TNI_VIEW_OP, "and then view");
+_Static_assert((int)TNI_output == (int)TNI_OUTPUT_OP, "and then output");
 
 bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out)
 {

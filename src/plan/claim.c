@@ -32,6 +32,8 @@ static void find_steps(claims *c)
         if (step >= 0) {
             const tni_node *n = g->item[step].n;
             c->made[step]     = (uint32_t)t;
+            for (const tni_node *o = tni_outputs(n); o; o = o->output)
+                c->made[o->mark - 1] = (uint32_t)t;
             for (uint32_t s = 0; s < n->nsrc; s++) read_item(c, tni_place_of(g, n->src[s]), t);
             continue;
         }

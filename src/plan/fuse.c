@@ -41,6 +41,7 @@ static bool can_float(const tni_node *n)
     case TNI_FUSE_SCATTER: return scatters_lines(n);
     case TNI_FUSE_ALONE:
     case TNI_FUSE_VIEW:
+    case TNI_FUSE_OUTPUT:
     case TNI_FUSE_FOLD:
     case TNI_FUSE_ASSIGN: return false;
     default: return true;
@@ -239,7 +240,7 @@ static void find_fates(tni_fusion *f)
         x->bytes  = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         look_at_sources(f, i);
-        if (x->how == TNI_AS_ALONE) x->level++;
+        if (x->how == TNI_AS_ALONE && g->item[i].n->op != TNI_output) x->level++;
     }
     // A value's readers come after it, so what they need is known only now; and what is stored after
     // all changes what its readers compute.
@@ -319,11 +320,16 @@ static int32_t level_of(const tni_fusion *f, int32_t item)
     return unit >= 0 ? f->unit[unit].level : f->fate[item].level;
 }
 
-// A unit for an item that runs alone, or that only joins what others wrote.
+// A unit for an item that runs alone, or that only joins what others wrote. The other outputs of an op
+// are of its unit.
 static void run_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n     = f->g->item[i].n;
     int32_t   level = f->fate[i].level;
+    if (n->op == TNI_output) {
+        f->fate[i].unit = f->fate[n->src[0]->mark - 1].unit;
+        return;
+    }
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_place_of(f->g, n->src[s]);
         if (at >= 0) at = tni_shared_item(f, at);

@@ -29,6 +29,7 @@ static void find_sources(finds *f)
         f->count++;
         f->update |= n->update;
         for (uint32_t s = 0; s < n->nsrc; s++) find(f, n->src[s]);
+        for (tni_node *o = tni_outputs(n); o; o = o->output) find(f, o);
     }
 }
 
@@ -130,6 +131,7 @@ static bool find_bases(tni_graph *g)
             tni_node *src = it->n->src[s];
             if (src->state == TNI_PENDING) {
                 g->item[src->mark - 1].edges++;
+                g->item[src->mark - 1].outputs += it->n->op == TNI_output;
                 if (it->n->op == TNI_view && s == 0) it->base = g->item[src->mark - 1].base;
                 continue;
             }
@@ -189,7 +191,7 @@ static unsigned ask_holders(const tni_graph *g, const tni_item *it)
     if (n->uses > it->edges && !(step && n->constant)) why |= TNI_BY_PENDING;
     if (!n->handles) return why;
     if (!step) return why | TNI_BY_HANDLE;
-    if (!it->edges) why |= TNI_UNCONSUMED;
+    if (it->edges == it->outputs) why |= TNI_UNCONSUMED;
     if (!n->constant && tni_node_count(n) == 1) why |= TNI_SCALAR;
     return why;
 }
@@ -206,7 +208,7 @@ static void find_dying(tni_graph *g)
         bool way = false, blocked = false;
         for (uint32_t s = 0; s < n->nsrc; s++) {
             tni_node *src = n->src[s];
-            if (!src->needs_grad) continue;
+            if (!tni_leads_to(n, src)) continue;
             bool over = src->spent || (src->state == TNI_PENDING && g->item[src->mark - 1].dies);
             way |= !over;
             blocked |= over;

@@ -651,6 +651,7 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
     case TNI_FUSE_CONCAT: return lower_concat(l, i, c);
     case TNI_FUSE_FOLD: return lower_known_sum(l, i, c);
     case TNI_FUSE_VIEW:
+    case TNI_FUSE_OUTPUT:
     case TNI_FUSE_ALONE: break;
     }
     return FAILED;

@@ -70,10 +70,13 @@ static void read_buffers(builder *b, const tni_fused *k, size_t step)
         if (k->kernel->ins[i].code == TNI_I_CHECK) b->fallible = step + 1;
 }
 
+// The call of an item makes all its outputs.
 static void make_item(builder *b, int32_t item, size_t step)
 {
     b->plan->place[item].where = TNI_ARENA;
     b->when[item] = b->last[item] = (uint32_t)step;
+    for (const tni_node *o = tni_outputs(b->g->item[item].n); o; o = o->output)
+        make_item(b, (int32_t)o->mark - 1, step);
 }
 
 // Each item's own place first; then every read moves the end of what it reads. Sharing a place
@@ -148,8 +151,9 @@ static int64_t source_item(const builder *b, const tni_node *src)
     const tni_node  *n = b->g->item[it->base].n;
     const tni_place *p = &b->plan->place[it->base];
     if (tni_node_count(n) != tni_node_count(src) || n->dtype != src->dtype) return -1;
-    bool moves = n->op == TNI_assign || n->op == TNI_update || n->op == TNI_concat ||
-                 n->op == TNI_custom || n->op == TNI_view;
+    int  op    = n->op == TNI_output ? n->src[0]->op : n->op;
+    bool moves = op == TNI_assign || op == TNI_update || op == TNI_concat || op == TNI_custom ||
+                 op == TNI_view;
     return moves || p->root != (uint32_t)it->base ? -1 : it->base;
 }
 
@@ -243,6 +247,8 @@ static void place_item(builder *b, size_t i, size_t step)
 {
     tni_place *p = &b->plan->place[i];
     if (p->where == TNI_ARENA && !b->plan->place[p->root].bytes) place_root(b, p->root, step);
+    for (const tni_node *o = tni_outputs(b->g->item[i].n); o; o = o->output)
+        place_item(b, o->mark - 1, step);
 }
 
 // ---- results in the place of what they are made from -------------------------------------------
@@ -447,7 +453,7 @@ static bool assign_arena(builder *b)
 
 // ---- building ----------------------------------------------------------------------------------
 
-// Every item that is no view, one after the other.
+// Every item that has a call, one after the other.
 static bool step_by_item(builder *b)
 {
     tni_graph *g   = b->g;
@@ -455,7 +461,8 @@ static bool step_by_item(builder *b)
     b->plan->steps = 0;
     if (!b->plan->step) return false;
     for (size_t i = 0; i < g->count; i++)
-        if (g->item[i].n->op != TNI_view) b->plan->step[b->plan->steps++] = (tni_step)i;
+        if (g->item[i].n->op != TNI_view && g->item[i].n->op != TNI_output)
+            b->plan->step[b->plan->steps++] = (tni_step)i;
     return true;
 }
 

@@ -43,13 +43,14 @@ typedef enum {
 // before it.
 typedef struct {
     tni_node *n;
-    uint32_t  edges;   // consumers in the graph
-    uint16_t  why;     // bits of tni_why; 0: its value is not stored
-    bool      dies;    // lets its sources go once computed, although it needs gradients
-    bool      keeps;   // it holds its sources afterwards: a view, or for its gradient
-    bool      joined;  // a concat of computed values that lie one after the other
-    int32_t   base;    // position of the node that holds its elements; ~i: input i
-    int32_t   part;    // values of several parts are not of one kernel; not 0: it is none's inside
+    uint32_t  edges;    // consumers in the graph
+    uint32_t  outputs;  // of those, other outputs of its op
+    uint16_t  why;      // bits of tni_why; 0: its value is not stored
+    bool      dies;     // lets its sources go once computed, although it needs gradients
+    bool      keeps;    // it holds its sources afterwards: a view, or for its gradient
+    bool      joined;   // a concat of computed values that lie one after the other
+    int32_t   base;     // position of the node that holds its elements; ~i: input i
+    int32_t   part;     // values of several parts are not of one kernel; not 0: it is none's inside
 } tni_item;
 
 // A computed node that is read. It is free if nobody outside the graph needs it or its buffer, so
@@ -60,7 +61,8 @@ typedef struct {
     bool      dies;   // after the evaluation nobody needs it, nor anything else in its buffer
 } tni_input;
 
-// The pending nodes an evaluation runs, and the computed nodes they read.
+// The pending nodes an evaluation runs, and the computed nodes they read. With an op of several outputs
+// come all of them that live, since they cannot be had later: its call is made once.
 typedef struct {
     tn_ctx    *cx;
     tni_mode   mode;
@@ -110,6 +112,14 @@ static inline int64_t tni_offset_of(const tni_node *n)
     int64_t offset;
     tni_node_base((tni_node *)n, &offset);
     return offset;
+}
+
+// Whether all that the call of a node would write is empty: its value and the other outputs.
+static inline bool tni_writes_nothing(const tni_node *n)
+{
+    for (const tni_node *o = tni_outputs(n); o; o = o->output)
+        if (tni_node_count(o)) return false;
+    return tni_node_count(n) == 0;
 }
 
 // Where an access of a kernel finds its elements: in the place of an item or (~) of an input, from

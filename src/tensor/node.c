@@ -22,12 +22,11 @@ static bool hold_sources(tn_ctx *cx, tni_node *n, int nsrc, tni_node *const *src
 // so that a sum carried over many steps does not grow.
 static bool carries_gradient(tn_ctx *cx, tni_node *n)
 {
-    if (!n->needs_grad) return false;
     if (n->spent || n->state != TNI_DONE || n->leaf || !n->nsrc) return true;
     bool had = false;  // else it was overwritten, and never had a way
     for (uint32_t i = 0; i < n->nsrc; i++) {
-        had |= n->src[i]->needs_grad;
-        if (n->src[i]->needs_grad && !n->src[i]->spent) return true;
+        had |= tni_leads_to(n, n->src[i]);
+        if (tni_leads_to(n, n->src[i]) && !n->src[i]->spent) return true;
     }
     if (!had) return true;
     n->spent = true;
@@ -35,13 +34,9 @@ static bool carries_gradient(tn_ctx *cx, tni_node *n)
     return true;
 }
 
-tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
-                       tni_node *const *src)
+static tni_node *make(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                      tni_node *const *src)
 {
-    if (cx->pending_nodes >= cx->flush_at && !cx->busy) {
-        cx->flush(cx);
-        cx->flush_at = cx->pending_nodes + cx->flush_nodes;  // few are left, unless it failed
-    }
     tni_node *n = tni_slab_take(&cx->nodes);
     if (!n) return tni_fail_memory(cx, "recording");
     memset(n, 0, offsetof(tni_node, site));
@@ -59,8 +54,29 @@ tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t 
     n->id = ++cx->next_id;
     if (cx->grad_mode && tni_is_float(dt))
         for (int i = 0; i < nsrc; i++)
-            if (carries_gradient(cx, src[i])) n->needs_grad = true;
+            if (tni_leads_to(n, src[i]) && carries_gradient(cx, src[i])) n->needs_grad = true;
     cx->pending_nodes++;
+    return n;
+}
+
+tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                       tni_node *const *src)
+{
+    if (cx->pending_nodes >= cx->flush_at && !cx->busy) {
+        cx->flush(cx);
+        cx->flush_at = cx->pending_nodes + cx->flush_nodes;  // few are left, unless it failed
+    }
+    return make(cx, op, dt, rank, size, nsrc, src);
+}
+
+tni_node *tni_node_output(tn_ctx *cx, tni_node *primary, int64_t index, tn_dtype dt, int rank,
+                          const int64_t *size)
+{
+    tni_node *n = make(cx, TNI_OUTPUT_OP, dt, rank, size, 1, &primary);
+    if (!n) return NULL;
+    n->attr.output.index = index;
+    n->output            = primary->output;
+    primary->output      = n;
     return n;
 }
 
@@ -94,9 +110,19 @@ tni_node *tni_node_base(tni_node *n, int64_t *offset)
     return n;
 }
 
+// The primary of an output that lets it go no longer knows it.
+static void leave_primary(tni_node *n)
+{
+    tni_node **at = &n->src[0]->output;
+    while (*at != n) at = &(*at)->output;
+    *at       = n->output;
+    n->output = NULL;
+}
+
 // Lets all sources go but the first so many; those whose last reference goes join the list.
 static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *list)
 {
+    if (n->op == TNI_OUTPUT_OP && n->nsrc) leave_primary(n);
     for (uint32_t i = keep; i < n->nsrc; i++) {
         n->src[i]->uses--;
         if (--n->src[i]->refs == 0) {

@@ -13,8 +13,8 @@ typedef struct tni_node   tni_node;
 typedef struct tni_leaf   tni_leaf;
 typedef struct tni_origin tni_origin;
 
-// The two ops that this folder makes by itself; ops.def begins with them, in this order.
-enum { TNI_LEAF_OP, TNI_VIEW_OP };
+// The three ops that this folder makes by itself; ops.def begins with them, in this order.
+enum { TNI_LEAF_OP, TNI_VIEW_OP, TNI_OUTPUT_OP };
 
 typedef enum {
     TNI_PENDING,
@@ -25,7 +25,11 @@ typedef enum {
 // One value. While pending it holds its sources. Once done it holds a buffer, and it lets its
 // sources go unless a gradient can still reach it. A view has no buffer of its own: it keeps its
 // source and is done when that is. A view of several sources is the value of the first, and its
-// gradient goes to the others. What the value is (op, dtype, shape, attributes) is fixed when
+// gradient goes to the others.
+//
+// Of an op with several outputs the node itself is output 0, the primary. Each other output is a node
+// with the primary as its source, computed by the same call. It holds the primary; the primary knows it
+// as long as it lives and has not let go of the primary, but does not hold it. What the value is (op, dtype, shape, attributes) is fixed when
 // the node is recorded, except that a value that is gone keeps the reason in attr; state, buf,
 // sources, spent, walked, mark, next and refs change.
 struct tni_node {
@@ -51,9 +55,10 @@ struct tni_node {
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
     tni_origin *origin;  // of a view that needs gradients: the handle it was made for
     tni_buffer *buf;
-    int64_t     start;  // where in buf it begins, in elements
-    tni_node   *next;   // scratch: work lists
-    tni_site    site;   // this and what follows is written when the node is recorded
+    int64_t     start;   // where in buf it begins, in elements
+    tni_node   *next;    // scratch: work lists
+    tni_node   *output;  // of a primary: its newest output that lives; of an output: the next one
+    tni_site    site;    // this and what follows is written when the node is recorded
     int64_t     size[TN_MAX_RANK];
     tni_attr    attr;
 };
@@ -70,6 +75,21 @@ static inline int64_t tni_node_count(const tni_node *n)
 // for the caller. NULL, reported, when memory is out.
 tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                        tni_node *const *src);
+// Output index (from 1) of a primary that is still pending, with one reference for the caller. NULL,
+// reported, when memory is out. Nothing is evaluated meanwhile, unlike by tni_node_new.
+tni_node *tni_node_output(tn_ctx *cx, tni_node *primary, int64_t index, tn_dtype dt, int rank,
+                          const int64_t *size);
+// The newest output of n that lives; the others follow by `output`. NULL where n has none.
+static inline tni_node *tni_outputs(const tni_node *n)
+{
+    return n->op == TNI_OUTPUT_OP ? NULL : n->output;
+}
+// Whether a gradient of n can go to src, one of its sources. A primary that is no float passes on those
+// of its other outputs alone.
+static inline bool tni_leads_to(const tni_node *n, const tni_node *src)
+{
+    return src->needs_grad && (n->op == TNI_OUTPUT_OP || tni_is_float((tn_dtype)src->dtype));
+}
 // A view of src (whose own layout must be row-major): one node, with src's marks.
 tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v);
 // Where the elements of n lie in its source: the whole of it unless n is a view.

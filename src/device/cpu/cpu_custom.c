@@ -1,36 +1,21 @@
-// A user's op: its callback over arrays that describe the arguments. Several outputs lie in the
-// result one after the other, each with room for eight bytes an element, begun at a multiple of
-// 64, as recording laid them out.
+// A user's op: its callback over arrays that describe the arguments, which lie in scratch.
 #include "device/cpu/cpu_walk.h"
+#include "device/custom.h"
 
-#include <string.h>
-
-static int outputs(const tni_call *call)
+static int64_t header_bytes(const tni_call *call)
 {
-    int n = call->attr->custom.def->nout;
-    return n > 0 ? n : 1;
+    return tni_align64((call->nin + 1 + call->nmore) * (int64_t)sizeof(tn_array));
 }
 
 size_t tni_cpu_custom_scratch(const tni_call *call)
 {
-    return (size_t)(call->nin + outputs(call)) * sizeof(tn_array);
-}
-
-static tn_array describe(const tni_arg *x)
-{
-    tn_array a = { .dtype = x->dtype, .rank = x->rank, .data = x->data };
-    memcpy(a.size, x->size, sizeof a.size);
-    return a;
+    return (size_t)header_bytes(call) + tni_custom_lay(call, NULL, NULL);
 }
 
 tn_status tni_cpu_custom(const tni_call *call)
 {
-    const tn_array *outs = tni_custom_outputs(call->attr);
-    tn_array       *in = call->scratch, *out = in + call->nin;
-    for (int i = 0; i < call->nin; i++) in[i] = describe(&call->in[i]);
-    for (int k = 0; k < outputs(call); k++) {
-        out[k]      = outs[k];
-        out[k].data = call->out.data + tni_custom_start(outs, k);
-    }
+    tn_array *in = call->scratch, *out = in + call->nin;
+    for (int i = 0; i < call->nin; i++) in[i] = tni_custom_array(&call->in[i]);
+    tni_custom_lay(call, (char *)call->scratch + header_bytes(call), out);
     return tni_custom_compute(call->attr, in, out, "cpu", call->why);
 }

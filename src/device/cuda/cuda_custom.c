@@ -1,4 +1,5 @@
 // Running users' ops: what was compiled of their texts, and launches of it.
+#include "device/custom.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/user_text.h"
 
@@ -115,13 +116,6 @@ typedef struct {
     tni_user_array bytes[TNI_USER_ARRAYS];
 } arrays;
 
-static tn_array describe(const tni_arg *x)
-{
-    tn_array a = { .dtype = x->dtype, .rank = x->rank, .data = x->data };
-    memcpy(a.size, x->size, (size_t)x->rank * sizeof *a.size);
-    return a;
-}
-
 static tni_user_array pack(const tn_array *a)
 {
     tni_user_array p = { .data  = a->data,
@@ -133,20 +127,11 @@ static tni_user_array pack(const tn_array *a)
 
 static void gather(const tni_call *call, arrays *x)
 {
-    const tn_op_def *def  = call->attr->custom.def;
-    const tn_array  *outs = tni_custom_outputs(call->attr);
-    x->nin                = call->nin;
-    x->n                  = call->nin + (def->nout > 0 ? def->nout : 1);
-    for (int i = 0; i < x->n; i++) {
-        int k = i - x->nin;
-        if (k < 0) {
-            x->a[i] = describe(&call->in[i]);
-        } else {
-            x->a[i]      = outs[k];
-            x->a[i].data = call->out.data + tni_custom_start(outs, k);
-        }
-        x->bytes[i] = pack(&x->a[i]);
-    }
+    x->nin = call->nin;
+    x->n   = call->nin + 1 + call->nmore;
+    for (int i = 0; i < x->nin; i++) x->a[i] = tni_custom_array(&call->in[i]);
+    tni_custom_lay(call, call->scratch, x->a + x->nin);
+    for (int i = 0; i < x->n; i++) x->bytes[i] = pack(&x->a[i]);
 }
 
 static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k, tn_launch_dims *d)
@@ -189,6 +174,11 @@ static tn_status on_the_host(const tni_call *call)
 {
     tni_replay_never(call->seat);
     return tni_groups_custom(call);
+}
+
+size_t tni_cuda_custom_scratch(const tni_call *call)
+{
+    return call->attr->custom.def->cuda ? tni_custom_lay(call, NULL, NULL) : 0;
 }
 
 tn_status tni_cuda_custom(const tni_call *call)

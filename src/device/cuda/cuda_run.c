@@ -50,7 +50,7 @@ const tni_device_calls tni_cuda_calls = {
     .of_class  = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
     .of_op     = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
                    [TNI_matmul] = { .run = tni_cuda_matmul },
-                   [TNI_custom] = { .run = tni_cuda_custom } },
+                   [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups    = &groups,
     .claims    = tni_cuda_claims,
     .room_then = tni_cuda_room_then,

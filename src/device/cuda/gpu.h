@@ -153,5 +153,6 @@ bool                          tni_cuda_claims(int op);
 size_t    tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l);
 tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
 tn_status tni_cuda_custom(const tni_call *call);
+size_t    tni_cuda_custom_scratch(const tni_call *call);
 
 #endif

@@ -1,35 +1,20 @@
 // A user's op: its inputs and outputs in the host's dtypes lie in scratch memory, after the arrays
-// that describe them. Several outputs lie in the result one after the other, each with room for
-// eight bytes an element, begun at a multiple of 64.
+// that describe them.
 #include "ref.h"
 
-static int64_t count(int rank, const int64_t *size)
+static int64_t count(const tn_array *a)
 {
-    return tni_shape_count(rank, size);
+    return tni_shape_count(a->rank, a->size);
 }
 
-static int64_t host_bytes(const tni_arg *x)
+static int64_t host_bytes(const tn_array *a)
 {
-    return tni_align64(count(x->rank, x->size) * (int64_t)tni_dtype_size(x->dtype));
-}
-
-static int outputs(const tni_call *c)
-{
-    int n = c->attr->custom.def->nout;
-    return n > 0 ? n : 1;
+    return tni_align64(count(a) * (int64_t)tni_dtype_size(a->dtype));
 }
 
 static int64_t header_bytes(const tni_call *c)
 {
-    return tni_align64((c->nin + outputs(c)) * (int64_t)sizeof(tn_array));
-}
-
-// The result of several outputs is their bytes, so that it has room for them in any dtype.
-size_t tni_ref_custom_scratch(const tni_call *c)
-{
-    int64_t bytes = header_bytes(c) + host_bytes(&c->out);
-    for (int i = 0; i < c->nin; i++) bytes += host_bytes(&c->in[i]);
-    return (size_t)bytes;
+    return tni_align64((c->nin + 1 + c->nmore) * (int64_t)sizeof(tn_array));
 }
 
 static tn_array describe(const tni_arg *x)
@@ -39,26 +24,35 @@ static tn_array describe(const tni_arg *x)
     return a;
 }
 
+// Array i of the call: its inputs, then its outputs.
+static tn_array array_of(const tni_call *c, int i)
+{
+    return i < c->nin ? describe(&c->in[i]) : tni_custom_outputs(c->attr)[i - c->nin];
+}
+
+size_t tni_ref_custom_scratch(const tni_call *c)
+{
+    int64_t bytes = header_bytes(c);
+    for (int i = 0; i < c->nin + 1 + c->nmore; i++) {
+        tn_array a = array_of(c, i);
+        bytes += host_bytes(&a);
+    }
+    return (size_t)bytes;
+}
+
 tn_status tni_ref_custom(const tni_call *c)
 {
-    const tn_array *outs = tni_custom_outputs(c->attr);
-    tn_array       *in = c->scratch, *out = in + c->nin;
-    char           *at = (char *)c->scratch + header_bytes(c);
-    for (int i = 0; i < c->nin; at += host_bytes(&c->in[i]), i++) {
-        in[i]      = describe(&c->in[i]);
+    tn_array *in = c->scratch, *out = in + c->nin;
+    char     *at = (char *)c->scratch + header_bytes(c);
+    for (int i = 0; i < c->nin + 1 + c->nmore; at += host_bytes(&in[i]), i++) {
+        in[i]      = array_of(c, i);
         in[i].data = at;
-        tni_ref_get(at, in[i].dtype, c->in[i].data, count(in[i].rank, in[i].size));
-    }
-    for (int k = 0; k < outputs(c); k++) {
-        out[k]      = outs[k];
-        out[k].data = at + tni_custom_start(outs, k);
+        if (i < c->nin) tni_ref_get(at, in[i].dtype, c->in[i].data, count(&in[i]));
     }
     tn_status status = tni_custom_compute(c->attr, in, out, "ref", c->why);
-    if (status != TN_OK) return status;
-    for (int k = 0; k < outputs(c); k++) {
-        int64_t start = tni_custom_start(outs, k);
-        tni_ref_put(c->out.data + start, outs[k].dtype, at + start,
-                    count(outs[k].rank, outs[k].size));
+    for (int k = 0; k <= c->nmore && status == TN_OK; k++) {
+        char *to = tni_call_output(c, k)->data;
+        if (to) tni_ref_put(to, out[k].dtype, out[k].data, count(&out[k]));
     }
-    return TN_OK;
+    return status;
 }

@@ -7,7 +7,7 @@
 // An array of a call in memory of the host.
 typedef struct {
     tn_array a;
-    char    *at;  // on the device
+    char    *at;  // on the device; NULL for an output that nobody wants
     int64_t  count;
 } copied;
 
@@ -45,22 +45,22 @@ static tn_status compute(const tni_call *c, copied *x, tn_array *list, int n)
     for (int i = 0; i < n; i++) list[i] = x[i].a;
     if (s == TN_OK) s = tni_custom_compute(c->attr, list, list + c->nin, d->name, c->why);
     for (int i = c->nin; i < n && s == TN_OK; i++)
-        s = d->memory->upload(c->seat, x[i].at, x[i].a.dtype, list[i].data, x[i].count, c->why);
+        if (x[i].at)
+            s = d->memory->upload(c->seat, x[i].at, x[i].a.dtype, list[i].data, x[i].count, c->why);
     return s;
 }
 
 tn_status tni_groups_custom(const tni_call *c)
 {
     const tn_array *outs = tni_custom_outputs(c->attr);
-    int             nout = c->attr->custom.def->nout, n = c->nin + (nout > 0 ? nout : 1);
+    int             n    = c->nin + 1 + c->nmore;
     tni_heap        heap = tni_heap_default();
     copied         *x    = tni_zalloc(&heap, (size_t)n * sizeof *x);
     tn_array       *list = tni_zalloc(&heap, (size_t)n * sizeof *list);
     bool            ok   = x && list;
     for (int i = 0; i < n && ok; i++) {
         int k = i - c->nin;
-        x[i]  = k < 0 ? input_of(&c->in[i])
-                      : array_of(&outs[k], c->out.data + tni_custom_start(outs, k));
+        x[i]  = k < 0 ? input_of(&c->in[i]) : array_of(&outs[k], tni_call_output(c, k)->data);
         ok    = take(&heap, &x[i]);
     }
     tn_status s = ok ? compute(c, x, list, n) : out_of_memory(c);

@@ -1,0 +1,58 @@
+// Ops with several outputs: a primary node, and beside it a node for each other output.
+#include "ops/ops.h"
+
+#include <string.h>
+
+// A gradient of any of the outputs goes through the primary, also where that is no float itself.
+static tni_node *primary_node(tn_ctx *cx, int op, const tn_array *out, int nsrc,
+                              tni_node *const *src)
+{
+    tni_node *n = tni_node_new(cx, op, out->dtype, out->rank, out->size, nsrc, src);
+    for (int i = 0; n && cx->grad_mode && i < nsrc; i++)
+        if (tni_leads_to(n, src[i])) n->needs_grad = true;
+    return n;
+}
+
+bool tni_record_several(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
+                        tni_node *const *src, const tni_attr *attr, tn_tensor **y)
+{
+    for (int i = 0; i < nout; i++) y[i] = NULL;
+    tni_node *n = primary_node(cx, op, out, nsrc, src);
+    if (!n) return false;
+    n->attr = *attr;
+    y[0]    = tni_wrap(cx, n);
+    for (int i = 1; i < nout && y[i - 1]; i++)
+        y[i] = tni_wrap(cx, tni_node_output(cx, n, i, out[i].dtype, out[i].rank, out[i].size));
+    return y[nout - 1] != NULL;
+}
+
+// A primary that is computed already, once more over the same sources. NULL, reported, when memory is
+// out.
+static tni_node *again(tn_ctx *cx, const tni_node *n)
+{
+    tn_array out  = { .dtype = (tn_dtype)n->dtype, .rank = n->rank };
+    tni_attr attr = n->attr;
+    memcpy(out.size, n->size, sizeof out.size);
+    if (n->owns_bytes && !tni_custom_copy(cx, &attr)) return NULL;
+    tni_node *new = primary_node(cx, n->op, &out, (int)n->nsrc, n->src);
+    if (new) {
+        new->attr       = attr;
+        new->owns_bytes = n->owns_bytes;
+    } else if (n->owns_bytes) {
+        tni_free(&cx->heap, attr.custom.bytes);
+    }
+    return new;
+}
+
+tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_array *out)
+{
+    tni_node *n = *primary;
+    for (tni_node *o = tni_outputs(n); o; o = o->output)
+        if (o->attr.output.index == index) return tni_wrap_node(cx, o);
+    if (n->state != TNI_PENDING) {
+        if (!(n = again(cx, n))) return NULL;
+        tni_node_unref(cx, *primary);
+        *primary = n;
+    }
+    return tni_wrap(cx, tni_node_output(cx, n, index, out->dtype, out->rank, out->size));
+}
