@@ -217,7 +217,20 @@ static tn_tensor *falling(tn_tensor *x, int axis)
     return tn_argsort(x, axis, true);
 }
 
-static const deed orders[] = { { "argsort", rising, NULL }, { "argsort, falling", falling, NULL } };
+static tn_tensor *risen(tn_tensor *x, int axis)
+{
+    return tn_sort(x, axis, false).values;
+}
+
+static tn_tensor *fallen(tn_tensor *x, int axis)
+{
+    return tn_sort(x, axis, true).values;
+}
+
+static const deed orders[] = { { "argsort", rising, NULL },
+                               { "argsort, falling", falling, NULL },
+                               { "sort", risen, NULL },
+                               { "sort, falling", fallen, NULL } };
 
 // Several lines a group, one, and lines of many groups; a last run alone, and with another.
 static const shape sorted[] = {
@@ -236,9 +249,9 @@ static const shape sorted_long[] = { { { 1, 3, 5000 }, 2, FLIPPED },
 static void orders_agree(tn_ctx *const *cx, const shape *s, tn_dtype dt)
 {
     input in = input_make(dt, s->lay, 3, s->size, WILD);
-    for (int i = 0; i < 2; i++) agree(cx, &orders[i], s, &in);
+    for (int i = 0; i < COUNT(orders); i++) agree(cx, &orders[i], s, &in);
     draw_ties(&in);
-    for (int i = 0; i < 2; i++) agree(cx, &orders[i], s, &in);
+    for (int i = 0; i < COUNT(orders); i++) agree(cx, &orders[i], s, &in);
     input_free(&in);
 }
 

@@ -33,7 +33,7 @@ typedef struct {
 //   attention q (B, T, H, D), k (B, S, H, D), v (B, S, H, E) -> (B, T, H, E); a mask (B, H, T, S) of
 //             bools or of their dtype may follow v. attention_grad: the same and the gradient of
 //             the result -> those of q, k and v, row-major one after the other
-//   argsort   out i64, along attr->axis.axis
+//   argsort   out i64, along attr->axis.axis; more[0] the elements of in[0] in that order
 //   custom    in[] row-major. The user's function writes every output, so those without data get
 //             scratch; their dtypes and shapes are in tni_custom_outputs
 typedef struct {

@@ -430,6 +430,14 @@ static void grad_conv_wgrad(tni_rule_args *r)
     if (r->need[1]) r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
+// The elements go back to where the indices, which are the op's own value, took them from.
+static void grad_argsort(tni_rule_args *r)
+{
+    if (r->need[0] && r->out_g[1])
+        r->gx[0] = tn_scatter(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis,
+                              tni_wrap_node(r->cx, r->n), r->out_g[1]);
+}
+
 static void grad_attention(tni_rule_args *r)
 {
     tni_rule_attention(r);

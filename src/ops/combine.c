@@ -284,19 +284,6 @@ tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes)
 
 // ---- sorting, drawing --------------------------------------------------------------------------
 
-// The elements of x at the indices along the axis, which a 0-d x has none of.
-static tn_tensor *pick(tn_tensor *x, int axis, tn_tensor *index)
-{
-    return x && tn_rank(x) == 0 ? tn_clone(x) : tn_gather(x, axis, index);
-}
-
-tn_pair tn_sort(tn_tensor *x, int axis, bool descending)
-{
-    tn_tensor *index = tni_arg1("sort", x, "x") ? tn_argsort(x, axis, descending) : NULL;
-    tn_tensor *y     = index ? pick(x, axis, index) : NULL;
-    return y ? (tn_pair){ y, index } : (tn_pair){ NULL, NULL };
-}
-
 tn_pair tn_topk(tn_tensor *x, int64_t k, int axis, bool largest)
 {
     tn_pair none = { NULL, NULL };

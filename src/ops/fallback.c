@@ -8,13 +8,15 @@
 
 #include <string.h>
 
-// What is to be recorded: the sources, the attributes, and the shape of the result.
+// What is to be recorded: the sources, the attributes, the shape of the result, and how many outputs are
+// wanted; those after the first are put into more.
 typedef struct {
     tn_ctx         *cx;
     tn_tensor      *x[5];
-    int             nin, rank;
+    int             nin, nout, rank;
     const int64_t  *size;
     const tni_attr *attr;
+    tn_tensor     **more;
 } request;
 
 // ---- products ----------------------------------------------------------------------------------
@@ -127,7 +129,10 @@ static tn_tensor *argsort(const request *r)
 {
     int     axis = r->attr->axis.axis;
     int64_t n    = r->size[axis];
-    if (tni_shape_count(r->rank, r->size) == 0) return tn_zeros(r->cx, TN_I64, r->rank, r->size);
+    if (tni_shape_count(r->rank, r->size) == 0) {
+        if (r->nout > 1) r->more[0] = r->x[0];
+        return tn_zeros(r->cx, TN_I64, r->rank, r->size);
+    }
     tn_tensor *x = tn_transpose(r->x[0], axis, -1);
     if (!x) return NULL;
     tni_view v   = tni_layout(x);
@@ -141,7 +146,9 @@ static tn_tensor *argsort(const request *r)
     tn_tensor *place = tn_sum(before, 2);
     if (!place) return NULL;
     tn_tensor *y = tn_scatter(tn_zeros_like(place), 1, place, tn_expand(at, 2, tni_sizes(place)));
-    return tn_transpose(tn_reshape(y, v.rank, v.size), axis, -1);
+    y            = tn_transpose(tn_reshape(y, v.rank, v.size), axis, -1);
+    if (r->nout > 1) r->more[0] = tn_gather(r->x[0], axis, y);
+    return y;
 }
 
 // ---- attention ---------------------------------------------------------------------------------
@@ -180,14 +187,29 @@ static tn_tensor *(*const fallbacks[TNI_OPS])(const request *) = {
     [TNI_conv_wgrad] = conv_wgrad, [TNI_argsort] = argsort, [TNI_attention_grad] = attention_grad,
 };
 
-tn_tensor *tni_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
-                        tni_node *const *src, const tni_attr *attr)
+// y as an output was asked for: its dtype, its shape, row-major.
+static tn_tensor *fit(tn_tensor *y, const tn_array *out)
 {
-    request r = { .cx = cx, .nin = nsrc, .rank = rank, .size = size, .attr = attr };
-    for (int i = 0; i < nsrc; i++)
-        if (!(r.x[i] = tni_widen(tni_wrap_node(cx, src[i])))) return NULL;
-    tn_tensor *y = fallbacks[op](&r);
-    if (y && tn_dtype_of(y) != dt) y = tn_cast(y, dt);
-    if (y && !tni_shape_equal(tn_rank(y), tni_sizes(y), rank, size)) y = tn_reshape(y, rank, size);
+    if (y && tn_dtype_of(y) != out->dtype) y = tn_cast(y, out->dtype);
+    if (y && !tni_shape_equal(tn_rank(y), tni_sizes(y), out->rank, out->size))
+        y = tn_reshape(y, out->rank, out->size);
     return y ? tn_contiguous(y) : NULL;
+}
+
+bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, tni_node *const *src,
+                  const tni_attr *attr, tn_tensor **y)
+{
+    request r  = { .cx   = cx,
+                   .nin  = nsrc,
+                   .nout = nout,
+                   .rank = out->rank,
+                   .size = out->size,
+                   .attr = attr,
+                   .more = y + 1 };
+    bool    ok = true;
+    for (int i = 0; i < nsrc; i++)
+        if (!(r.x[i] = tni_widen(tni_wrap_node(cx, src[i])))) return false;
+    y[0] = fallbacks[op](&r);
+    for (int i = 0; i < nout && ok; i++) ok = (y[i] = fit(y[i], &out[i])) != NULL;
+    return ok;
 }

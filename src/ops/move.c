@@ -194,15 +194,44 @@ tn_tensor *tn_scatter_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v
     return scatter(TNI_scatter_add, x, axis, index, v);
 }
 
+// ---- sorting -----------------------------------------------------------------------------------
+
+// What is to be sorted, and along which axis, which a 0-d x has none of. NULL, reported, on a wrong one.
+static tni_node *sort_args(const char *op, tn_tensor *x, int axis, int *i)
+{
+    tn_ctx *cx = tni_arg1(op, x, "x");
+    if (!cx || !tni_computes(cx, op, tn_dtype_of(x))) return NULL;
+    int rank = tn_rank(x);
+    *i       = tni_axis(cx, op, rank ? rank : 1, axis);
+    return *i < 0 ? NULL : tni_resolve(x, op);
+}
+
 tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending)
 {
-    tn_ctx *cx = tni_arg1("argsort", x, "x");
-    if (!cx || !tni_computes(cx, "argsort", tn_dtype_of(x))) return NULL;
-    int rank = tn_rank(x), i = tni_axis(cx, "argsort", rank ? rank : 1, axis);
-    if (i < 0) return NULL;
-    if (rank == 0) return tn_zeros(cx, TN_I64, TN_0D);
-    tni_node *n = tni_resolve(x, "argsort");
+    int       i;
+    tni_node *n = sort_args("argsort", x, axis, &i);
     if (!n) return NULL;
-    return tni_record(cx, TNI_argsort, TN_I64, n->rank, n->size, 1, &n,
+    if (n->rank == 0) return tn_zeros(x->cx, TN_I64, TN_0D);
+    return tni_record(x->cx, TNI_argsort, TN_I64, n->rank, n->size, 1, &n,
                       &(tni_attr){ .axis = { i, descending } });
+}
+
+// The indices are the primary: the gradient of the values needs them.
+tn_pair tn_sort(tn_tensor *x, int axis, bool descending)
+{
+    int        i;
+    tni_node  *n    = sort_args("sort", x, axis, &i);
+    tn_tensor *y[2] = { NULL, NULL };
+    if (!n) return (tn_pair){ NULL, NULL };
+    tni_attr attr   = { .axis = { i, descending } };
+    tn_array out[2] = { { .dtype = TN_I64, .rank = n->rank },
+                        { .dtype = (tn_dtype)n->dtype, .rank = n->rank } };
+    for (int k = 0; k < 2; k++) memcpy(out[k].size, n->size, sizeof n->size);
+    if (n->rank > 0) {
+        tni_record_several(x->cx, TNI_argsort, 2, out, 1, &n, &attr, y);
+    } else {
+        y[0] = tn_zeros(x->cx, TN_I64, TN_0D);
+        y[1] = y[0] ? tn_clone(x) : NULL;
+    }
+    return y[1] ? (tn_pair){ y[1], y[0] } : (tn_pair){ NULL, NULL };
 }

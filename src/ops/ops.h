@@ -103,10 +103,10 @@ static inline bool tni_lacks(const tn_ctx *cx, int op)
     return cx->lacks[op / 64] >> op % 64 & 1;
 }
 
-// What tni_record records in the place of an op that the device lacks: other ops, with the same value
-// and gradients.
-tn_tensor *tni_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
-                        tni_node *const *src, const tni_attr *attr);
+// What is recorded in the place of an op that the device lacks: other ops, with the same values and
+// gradients, of the first nout outputs. False, reported, on failure.
+bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, tni_node *const *src,
+                  const tni_attr *attr, tn_tensor **y);
 
 // ---- products and attention --------------------------------------------------------------------
 

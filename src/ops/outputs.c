@@ -17,6 +17,7 @@ bool tni_record_several(tn_ctx *cx, int op, int nout, const tn_array *out, int n
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y)
 {
     for (int i = 0; i < nout; i++) y[i] = NULL;
+    if (tni_lacks(cx, op)) return tni_fallback(cx, op, nout, out, nsrc, src, attr, y);
     tni_node *n = primary_node(cx, op, out, nsrc, src);
     if (!n) return false;
     n->attr = *attr;

@@ -65,10 +65,20 @@ bool tni_computes(tn_ctx *cx, const char *op, tn_dtype dt)
     return !tni_is_stored(dt);
 }
 
+static tn_tensor *record_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size,
+                                  int nsrc, tni_node *const *src, const tni_attr *attr)
+{
+    tn_tensor *y   = NULL;
+    tn_array   out = { .dtype = dt, .rank = rank };
+    memcpy(out.size, size, (size_t)rank * sizeof *size);
+    tni_fallback(cx, op, 1, &out, nsrc, src, attr, &y);
+    return y;
+}
+
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                       tni_node *const *src, const tni_attr *attr)
 {
-    if (tni_lacks(cx, op)) return tni_fallback(cx, op, dt, rank, size, nsrc, src, attr);
+    if (tni_lacks(cx, op)) return record_fallback(cx, op, dt, rank, size, nsrc, src, attr);
     tni_node *n = tni_node_new(cx, op, dt, rank, size, nsrc, src);
     if (n && attr) n->attr = *attr;
     if (n) n->constant = tni_is_number(op);

@@ -18,6 +18,7 @@ typedef struct {
     tni_arg          in, out;  // the axes other than the sorted one
     int64_t          n, step, out_step, lines, per_task;
     bool             down;
+    char            *values;  // the elements in order, which lie as out does; NULL: not wanted
     char            *scratch;
     size_t           room;  // of a worker
 } job;
@@ -128,6 +129,21 @@ static entry *sort_entries(entry *e, entry *spare, int64_t (*count)[VALUES], int
     return e;
 }
 
+// A line of elements, which begins at x, in the order of sorted, to v.
+static void move_line(const job *j, const entry *sorted, const char *x, char *v)
+{
+#define MOVE(type)                     \
+    for (int64_t k = 0; k < j->n; k++) \
+        ((type *)v)[k * j->out_step] = ((const type *)x)[sorted[k].at * j->step];
+    switch (tni_dtype_size(j->in.dtype)) {
+    case 1: MOVE(uint8_t) break;
+    case 2: MOVE(uint16_t) break;
+    case 4: MOVE(uint32_t) break;
+    default: MOVE(uint64_t) break;
+    }
+#undef MOVE
+}
+
 static void sort_task(void *arg, int64_t item, int worker)
 {
     const job *j = arg;
@@ -135,11 +151,13 @@ static void sort_task(void *arg, int64_t item, int worker)
     int64_t(*count)[VALUES] = (int64_t(*)[VALUES])(spare + j->n);
     int64_t end             = tni_lesser(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
-        make_keys(j, j->in.data + tni_arg_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype),
-                  e);
+        int64_t     bytes = (int64_t)tni_dtype_size(j->in.dtype), at = tni_arg_place(&j->out, i);
+        const char *x = j->in.data + tni_arg_place(&j->in, i) * bytes;
+        make_keys(j, x, e);
         const entry *sorted = sort_entries(e, spare, count, j->n);
-        int64_t     *y      = (int64_t *)j->out.data + tni_arg_place(&j->out, i);
+        int64_t     *y      = (int64_t *)j->out.data + at;
         for (int64_t k = 0; k < j->n; k++) y[k * j->out_step] = sorted[k].at;
+        if (j->values) move_line(j, sorted, x, j->values + at * bytes);
     }
 }
 
@@ -151,6 +169,7 @@ void tni_cpu_argsort(const tni_call *call)
               .out     = call->out,
               .n       = 1,
               .down    = call->attr->axis.descending,
+              .values  = call->nmore ? call->more[0].data : NULL,
               .scratch = call->scratch };
     if (rank > 0) {
         j.n        = call->out.size[axis];

@@ -54,8 +54,9 @@ void tni_ref_argsort(const tni_call *c)
     const tni_arg *in   = &c->in[0];
     int            axis = c->attr->axis.axis;
     int64_t        n = in->size[axis], *a = c->scratch;
-    tni_arg        first = c->out;  // the first elements of all lines
-    first.size[axis]     = 1;
+    tni_cell      *values = c->nmore ? tni_cells(&c->more[0]) : NULL;
+    tni_arg        first  = c->out;  // the first elements of all lines
+    first.size[axis]      = 1;
     for (tni_ref_walk w = tni_ref_walk_over(first.rank, first.size); w.left;
          tni_ref_walk_next(&w)) {
         line           l      = { .x          = tni_cells(in) + tni_ref_place(in, w.at),
@@ -63,7 +64,8 @@ void tni_ref_argsort(const tni_call *c)
                                   .dtype      = in->dtype,
                                   .descending = c->attr->axis.descending };
         const int64_t *sorted = sort(&l, n, a, a + n);
-        tni_cell      *y      = tni_cells(&c->out) + tni_ref_place(&c->out, w.at);
-        for (int64_t i = 0; i < n; i++) y[i * c->out.stride[axis]].i = sorted[i];
+        int64_t        at = tni_ref_place(&c->out, w.at), step = c->out.stride[axis];
+        for (int64_t i = 0; i < n; i++) tni_cells(&c->out)[at + i * step].i = sorted[i];
+        for (int64_t i = 0; values && i < n; i++) values[at + i * step] = l.x[sorted[i] * l.step];
     }
 }

@@ -9,7 +9,7 @@ enum { BLOCK = 1024, SHIFT = 10, ITEMS = 128, PAIR = 8 };
 // `sorting` of the text.
 typedef struct {
     int64_t n, lines, x_step, y_step, pieces, run;
-    int32_t shift, descending, ends, unused;
+    int32_t shift, descending, ends, values;
 } sorting;
 
 // Lists of pairs of key and place. One of them may be the memory of the result, which is not written
@@ -58,7 +58,8 @@ static sorting job_of(const tni_call *c, const tni_axes *lines)
                      .y_step     = c->out.rank ? c->out.stride[axis] : 0,
                      .run        = BLOCK,
                      .shift      = 3,
-                     .descending = c->attr->axis.descending };
+                     .descending = c->attr->axis.descending,
+                     .values     = c->nmore && c->more[0].data };
     o.pieces     = tni_parts(o.n, BLOCK);
     while (o.shift < SHIFT && INT64_C(1) << o.shift < o.n) o.shift++;
     return o;
@@ -83,13 +84,15 @@ static tn_status begin(tni_hand *h, const tni_call *c, const char *name)
     return tni_hand_begin(h, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
 }
 
-// Passes where pairs go, or places if it is the last time, and what is to be done.
+// Passes where pairs go, or places and elements if it is the last time, and what is to be done.
 static tn_status start(tni_hand *h, const tni_call *c, const tni_axes *lines, const sorting *o,
                        const lists *l)
 {
     int64_t per = (INT64_C(1) << SHIFT) >> o->shift;
+    tni_hand_arg(h, lines, 0, c->in[0].data, c->in[0].dtype);
     pass_list(h, l, o->ends ? (const char *)c->out.data : l->to);
     tni_hand_arg(h, lines, 1, c->out.data, TN_I64);
+    tni_hand_arg(h, lines, 1, o->values ? c->more[0].data : c->out.data, c->in[0].dtype);
     tni_hand_pass(h, o, sizeof *o);
     return tni_hand_start(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
 }
@@ -100,7 +103,6 @@ static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sor
     tni_hand  h;
     tn_status s = begin(&h, c, "sort_blocks");
     if (s != TN_OK) return s;
-    tni_hand_arg(&h, lines, 0, c->in[0].data, c->in[0].dtype);
     return start(&h, c, lines, o, l);
 }
 

@@ -57,7 +57,7 @@ const char *const tni_text_sort[] = {
     // Pairs in a group's memory have a gap after every eight, so that items find theirs in banks of
     // their own.
     T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long pieces;
-                       m_long run; int shift; int descending; int ends; int unused; } sorting;
+                       m_long run; int shift; int descending; int ends; int values; } sorting;
       M_FN int padded(int k) { return k + k / 8; }
       M_FN void put_eight(LOCAL_PTR pair *p, const pair *v) {
           for (int j = 0; j < 8; j++) p[LOCAL_ID * 9 + j] = v[j];
@@ -119,7 +119,8 @@ const char *const tni_text_sort[] = {
       }),
     // A group has a piece of a line, or several lines that have room of 1 << shift each.
     T(KERNEL(128) sort_blocks(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL pair *to,
-                              m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GIVEN sorting s) {
+                              m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GLOBAL x_kept *v,
+                              GIVEN shape sv, GIVEN sorting s) {
           LOCAL pair p[1152];
           int room = 1 << s.shift;
           m_long first = GROUP_ID % s.pieces * 1024;
@@ -138,8 +139,13 @@ const char *const tni_text_sort[] = {
               m_long own = line + (k >> s.shift);
               m_long i = first + (k & (room - 1));
               if (own >= s.lines || i >= s.n) continue;
-              if (s.ends) y[place(&sy, own) + i * s.y_step] = place_in(p[padded(k)]);
-              else to[at_to + own * s.n + i] = p[padded(k)];
+              if (!s.ends) to[at_to + own * s.n + i] = p[padded(k)];
+              else {
+                  m_long at = place_in(p[padded(k)]);
+                  y[place(&sy, own) + i * s.y_step] = at;
+                  if (s.values)
+                      v[place(&sv, own) + i * s.y_step] = x[place(&sx, own) + at * s.x_step];
+              }
           }
       }),
     // As first_of, of runs in a buffer.
@@ -154,8 +160,9 @@ const char *const tni_text_sort[] = {
           }
           return lo;
       }
-      KERNEL(128) sort_merge(GLOBAL const pair *from, m_long at_from, GLOBAL pair *to,
-                             m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GIVEN sorting s) {
+      KERNEL(128) sort_merge(GLOBAL const pair *from, m_long at_from, GLOBAL const x_kept *x,
+                             GIVEN shape sx, GLOBAL pair *to, m_long at_to, GLOBAL m_long *y,
+                             GIVEN shape sy, GLOBAL x_kept *w, GIVEN shape sw, GIVEN sorting s) {
           LOCAL pair p[1152];
           LOCAL m_long cut[2];
           int lid = LOCAL_ID;
@@ -186,8 +193,13 @@ const char *const tni_text_sort[] = {
           BARRIER();
           for (int k = lid; k < n; k += 128) {
               m_long i = first + k;
-              if (s.ends) y[place(&sy, line) + i * s.y_step] = place_in(p[padded(k)]);
-              else to[at_to + line * s.n + i] = p[padded(k)];
+              if (!s.ends) to[at_to + line * s.n + i] = p[padded(k)];
+              else {
+                  m_long at = place_in(p[padded(k)]);
+                  y[place(&sy, line) + i * s.y_step] = at;
+                  if (s.values)
+                      w[place(&sw, line) + i * s.y_step] = x[place(&sx, line) + at * s.x_step];
+              }
           }
       }),
     NULL,
