@@ -1,9 +1,11 @@
-// test_cpu.c: the cpu device call by call against the reference device, over random shapes,
+// test_cpu.c: the cpu device op by op and call by call against the reference device, over random shapes,
 // strides and dtypes; and against itself for other numbers of threads, bit by bit.
 #include "check.h"
 #include "base/heap.h"
 #include "device/device.h"
+#include "device_table.h"
 #include "host.h"
+#include "rules_kit.h"
 #include "kernel/prelude.h"
 #include "tensor/dtype.h"
 
@@ -214,60 +216,105 @@ static bool agree(int op, int nin, const value *in, value *out, const tni_attr *
     return test_case_result(ok, "%s", describe(&c, &text));
 }
 
-// ---- maps ----
+// ---- op by op ----
 
-static bool takes(tni_rule rule, tn_dtype dt)
+// A kernel of one op for each row of the table, over all dtypes and layouts.
+static void ops_one_by_one_agree_with_the_reference(void)
 {
-    switch (rule) {
-    case TNI_FLOAT:
-    case TNI_REAL: return tni_is_float(dt);
-    case TNI_INTEGER: return tni_is_int(dt);
-    case TNI_BITS: return !tni_is_float(dt);
-    case TNI_NUMBER: return dt != TN_BOOL;
-    default: return true;
+    int ops[TNI_OPS];
+    setenv("TN_CC", "none", 1);
+    for (int class = 0; class <= TNI_LIBRARY; class ++)
+        device_table("cpu", true, COMPLETE, device_table_ops((tni_class) class, ops), ops);
+    unsetenv("TN_CC");
+}
+
+enum { ROWS = 301, COLS = 1777 };
+
+// Ops over more elements than a thread does alone, each evaluated by itself.
+static tn_tensor *big_op(tn_tensor *x, int which)
+{
+    switch (which) {
+    case 0: return tn_exp(x);
+    case 1: return tn_where(tn_gt_s(x, 0), x, tn_neg(x));
+    case 2: return tn_sum(x, 0);
+    case 3: return tn_sum(x, 1);
+    case 4: return tn_sum_all(x);
+    case 5: return tn_max(x, 0);
+    case 6: return tn_cast(tn_transpose(x, 0, 1), TN_F16);
+    case 7: return tn_randn(tn_ctx_of(x), TN_F32, TN_SHAPE(ROWS, COLS));
+    default: return NULL;
     }
 }
 
-static void check_map(int op, tn_dtype dt, int rank, const int64_t *size, mood m)
+static void big_ops_are_the_same_on_any_threads(void)
 {
-    const tni_op_facts *f   = &tni_op_table[op];
-    int                 nin = f->class == TNI_UNARY ? 1 : f->class == TNI_BINARY ? 2 : 3;
-    value               in[3], out;
-    for (int k = 0; k < nin; k++)
-        lay(&in[k], nin == 3 && k == 0 ? TN_BOOL : dt, rank, size, m, true);
-    rows(&out, f->rule == TNI_TO_BOOL ? TN_BOOL : dt, rank, size, TAME);
-    bound e = close_by;
-    agree(op, nin, in, &out, NULL, e);
-    for (int k = 0; k < nin; k++) value_free(&in[k]);
-    value_free(&out);
+    static float y[2][ROWS * COLS];
+    for (int which = 0, all = 8; which < all; which++)
+        for (int threads = 1; threads <= 4; threads *= 2) {
+            setenv("TN_EAGER", "1", 1);
+            tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "cpu", .threads = threads });
+            unsetenv("TN_EAGER");
+            tn_seed(cx, 3);
+            tn_tensor *r = big_op(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, COLS)), which);
+            int64_t    n = tn_count(r);
+            CHECK_STATUS(tn_read(r, TN_F32, y[threads > 1], n), TN_OK);
+            test_case_result(!memcmp(y[0], y[threads > 1], (size_t)n * sizeof **y),
+                             "op %d: bits on %d threads", which, threads);
+            tn_close(cx);
+        }
 }
 
-static void maps_agree_with_the_reference(void)
+static void sums_are_accurate(void)
 {
-    for (int op = 0; op < TNI_OPS; op++) {
-        if (!tni_is_map(op) || op == TNI_cast) continue;
-        // Far from zero they mean nothing.
-        bool circular = op == TNI_sin || op == TNI_cos || op == TNI_tan;
-        for (int d = 0; d < DTYPES; d++) {
-            if (!takes(tni_op_table[op].rule, dtypes[d])) continue;
-            int64_t size[TN_MAX_RANK];
-            for (int n = 0; n < 3; n++) {
-                int rank = draw_shape(size, 0, 6);
-                check_map(op, dtypes[d], rank, size, n == 0 && !circular ? WILD : TAME);
-            }
-        }
+    static const int64_t shape[][2] = { { 1, 3000000 }, { 3000000, 1 }, { 40000, 64 } };
+    float               *x          = malloc(3000000 * sizeof *x);
+    for (int64_t i = 0; x && i < 3000000; i++) x[i] = 0.1f + (float)(i % 7);
+    for (int s = 0; x && s < 3; s++) {
+        tn_ctx    *cx  = open_eager("cpu", true);
+        int64_t    n   = shape[s][0] * shape[s][1];
+        tn_tensor *t   = tn_from(cx, TN_F32, 2, shape[s], x);
+        tn_tensor *y   = s == 2 ? tn_slice(tn_sum(t, 0), 0, 0, 1, 1) : tn_sum_all(t);
+        double     sum = 0;
+        for (int64_t i = 0; i < n; i += s == 2 ? 64 : 1) sum += x[i];
+        CHECK_NEAR(tn_item(y), sum, 1e-6 * sum);
+        tn_close(cx);
+    }
+    free(x);
+}
+
+// What has no kernel of its own to run by: nothing folded, the same folded over and over, an index into
+// what is the same everywhere.
+static void what_reads_nothing_by_place_is_right(void)
+{
+    for (int eager = 0; eager < 2; eager++) {
+        tn_ctx    *cx   = open_eager("cpu", eager);
+        tn_tensor *none = tn_zeros(cx, TN_F32, TN_SHAPE(0, 3)),
+                  *two  = tn_full(cx, TN_F32, TN_SHAPE(4, 3), 2);
+        tn_tensor *row  = tn_from(cx, TN_F32, TN_SHAPE(1, 3), (float[]){ 1, -2, 3 });
+        tn_tensor *wide = tn_expand(row, TN_SHAPE(5, 3));
+        CHECK_VALUES(tn_sum(none, 0), 0, 0, 0);
+        CHECK_VALUES(tn_prod(none, 0), 1, 1, 1);
+        CHECK_VALUES(tn_sum(two, 0), 8, 8, 8);
+        CHECK_VALUES(tn_prod(two, 1), 8, 8, 8, 8);
+        CHECK_VALUES(tn_sum(wide, 0), 5, -10, 15);
+        CHECK_VALUES(tn_prod(wide, 0), 1, -32, 243);
+        CHECK_VALUES(tn_max(wide, 0), 1, -2, 3);
+        CHECK_VALUES(tn_pad(none, (int64_t[]){ 1, 0 }, (int64_t[]){ 0, 0 }, 7), 7, 7, 7);
+        int64_t    at[2] = { 3, -1 }, past[2] = { 0, 4 };
+        tn_tensor *index = tn_from(cx, TN_I64, TN_SHAPE(2), at);
+        CHECK_VALUES(tn_embedding(two, index), 2, 2, 2, 2, 2, 2);
+        CHECK_STATUS(tn_eval_of(tn_embedding(two, tn_from(cx, TN_I64, TN_SHAPE(2), past))),
+                     TN_EARG);
+        test_that(strstr(tn_error_text(cx), "index 4 is out of range for size 4 along axis 0") !=
+                      NULL,
+                  "%s", tn_error_text(cx));
+        tn_error_clear(cx);
+        CHECK_STATUS(tn_eval_of(tn_embedding(none, index)), TN_EARG);
+        tn_close(cx);
     }
 }
 
-static void big_maps_are_the_same_on_any_threads(void)
-{
-    static const int ops[] = { TNI_add, TNI_exp, TNI_where, TNI_lt, TNI_maximum };
-    for (int n = 0; n < 5; n++)
-        for (int d = TN_F16; d <= TN_F64; d++) {
-            int64_t size[3] = { 3 + below(5), 30 + below(40), 200 + below(300) };
-            check_map(ops[n], dtypes[d], 3, size, TAME);
-        }
-}
+// ---- copies ----
 
 static void casts_and_copies_agree_with_the_reference(void)
 {
@@ -314,82 +361,39 @@ static void casts_saturate_and_wrap(void)
 
 // ---- folds ----
 
-static tn_dtype fold_dtype(int op, tn_dtype dt)
-{
-    if (op == TNI_argmax || op == TNI_argmin) return TN_I64;
-    if (op == TNI_max || op == TNI_min) return dt;
-    return tni_is_float(dt) || dt == TN_U64 ? dt : TN_I64;
-}
-
-static void check_reduce(int op, tn_dtype dt, int rank, const int64_t *size, uint32_t axes, mood m)
+static void check_best(int op, tn_dtype dt, int rank, const int64_t *size, uint32_t axes, mood m)
 {
     value    in, out;
     int64_t  left[TN_MAX_RANK];
-    double   folded = 1;
-    tni_attr attr   = { .reduce = { .axes = axes } };
-    for (int i = 0; i < rank; i++) {
-        left[i] = axes >> i & 1 ? 1 : size[i];
-        folded *= axes >> i & 1 ? (double)size[i] : 1;
-    }
-    bound e = close_by;
-    if (op == TNI_sum) e.scale = folded / 8 + 8;
-    if (op == TNI_prod) e.f32 = 1e-5;
+    tni_attr attr = { .reduce = { .axes = axes } };
+    for (int i = 0; i < rank; i++) left[i] = axes >> i & 1 ? 1 : size[i];
     lay(&in, dt, rank, size, m, true);
-    rows(&out, fold_dtype(op, dt), rank, left, TAME);
-    agree(op, 1, &in, &out, &attr, e);
+    rows(&out, TN_I64, rank, left, TAME);
+    agree(op, 1, &in, &out, &attr, exact);
     value_free(&in);
     value_free(&out);
 }
 
-static void reductions_agree_with_the_reference(void)
+static void places_of_extrema_agree_with_the_reference(void)
 {
-    for (int op = TNI_sum; op <= TNI_argmin; op++)
+    for (int op = TNI_argmax; op <= TNI_argmin; op++)
         for (int d = 0; d < DTYPES; d++)
             for (int n = 0; n < 6; n++) {
                 int64_t size[TN_MAX_RANK];
-                int     rank = draw_shape(size, 1, op == TNI_prod ? 4 : 9);
-                mood    m    = op == TNI_prod ? SMALL : op == TNI_sum ? TAME : n < 3 ? SMALL : WILD;
-                check_reduce(op, dtypes[d], rank, size, draw() % (1u << rank), m);
+                int     rank = draw_shape(size, 1, 9);
+                check_best(op, dtypes[d], rank, size, draw() % (1u << rank), n < 3 ? SMALL : WILD);
             }
 }
 
-static void big_reductions_agree_with_the_reference(void)
+static void places_of_extrema_of_much_agree_with_the_reference(void)
 {
     static const int64_t shapes[][3] = {
         { 1, 1, 200000 }, { 3, 300, 400 }, { 7000, 5, 4 }, { 3000, 1, 70 }, { 2, 90000, 1 },
     };
-    static const int ops[] = { TNI_sum, TNI_max, TNI_argmax, TNI_argmin };
     for (int s = 0; s < 5; s++)
         for (uint32_t axes = 1; axes < 8; axes++)
-            for (int o = 0; o < 4; o++)
-                check_reduce(ops[o], dtypes[below(DTYPES)], 3, shapes[s], axes, TAME);
-}
-
-static void sums_are_accurate(void)
-{
-    static const int64_t shape[][2] = { { 1, 3000000 }, { 3000000, 1 }, { 40000, 64 } };
-    for (int s = 0; s < 3; s++) {
-        int64_t  n = shape[s][0] * shape[s][1];
-        value    in, out;
-        tni_attr attr = { .reduce = { .axes = s == 2 ? 1 : 3 } };
-        rows(&in, TN_F32, 2, shape[s], TAME);
-        for (int64_t i = 0; i < n; i++) ((float *)in.mem)[i] = 0.1f + (float)(i % 7);
-        rows(&out, TN_F32, 2, s == 2 ? (int64_t[]){ 1, 64 } : (int64_t[]){ 1, 1 }, TAME);
-        run_on(cpu, 2,
-               (tni_call){ .op = TNI_sum, .nin = 1, .in = &in.arg, .out = out.arg, .attr = &attr });
-        double sum = 0;
-        for (int64_t i = 0; i < n; i += s == 2 ? 64 : 1) sum += ((float *)in.mem)[i];
-        CHECK_NEAR(((float *)out.mem)[0], sum, 1e-6 * sum);
-        value_free(&in);
-        value_free(&out);
-    }
-}
-
-static void empty_sums_are_zero_and_products_one(void)
-{
-    for (int op = TNI_sum; op <= TNI_prod; op++)
-        for (int d = 0; d < DTYPES; d++)
-            check_reduce(op, dtypes[d], 2, (int64_t[]){ 0, 3 }, 1, TAME);
+            for (int op = TNI_argmax; op <= TNI_argmin; op++)
+                check_best(op, dtypes[below(DTYPES)], 3, shapes[s], axes, TAME);
 }
 
 static void scans_agree_with_the_reference(void)
@@ -404,58 +408,15 @@ static void scans_agree_with_the_reference(void)
                 bound    e = close_by;
                 e.scale    = op == TNI_cumsum ? 4 : 0;
                 lay(&in, dtypes[d], rank, size, op == TNI_cumsum ? TAME : SMALL, true);
-                rows(&out, fold_dtype(TNI_sum, dtypes[d]), rank, size, TAME);
+                rows(&out, tni_is_float(dtypes[d]) || dtypes[d] == TN_U64 ? dtypes[d] : TN_I64,
+                     rank, size, TAME);
                 agree(op, 1, &in, &out, &attr, e);
                 value_free(&in);
                 value_free(&out);
             }
 }
 
-// ---- sources ----
-
-static void sources_agree_with_the_reference(void)
-{
-    static const int64_t counts[] = { 1, 5, 1023, 70001 };
-    for (int d = 0; d < DTYPES; d++)
-        for (int op = TNI_full; op <= TNI_normal; op++)
-            for (int n = 0; n < 4; n++) {
-                bool random = op >= TNI_uniform;
-                if (op == TNI_random_bits && dtypes[d] != TN_I64) continue;
-                if (random && !tni_is_float(dtypes[d])) continue;
-                if (op == TNI_iota && dtypes[d] == TN_BOOL) continue;
-                tni_attr attr = { .num = { .f = 2.75, .i = 3 } };
-                if (op == TNI_scalar) attr.num.f = 2.5;
-                if (op == TNI_iota) attr = (tni_attr){ .iota = { -7.25, 0.3125, -7, 3 } };
-                if (op >= TNI_random_bits) attr = (tni_attr){ .random = { 12345678901, 77 } };
-                value out;
-                rows(&out, dtypes[d], 1, &counts[n], TAME);
-                agree(op, 0, NULL, &out, &attr, exact);
-                value_free(&out);
-            }
-}
-
 // ---- movement ----
-
-static void pads_agree_with_the_reference(void)
-{
-    for (int d = 0; d < DTYPES; d++)
-        for (int n = 0; n < 12; n++) {
-            int64_t  size[TN_MAX_RANK], wide[TN_MAX_RANK];
-            int      rank = draw_shape(size, 1, 9);
-            tni_attr attr = { .pad = { .value = below(2) ? 3 : 0 } };
-            value    in, out;
-            for (int i = 0; i < rank; i++) {
-                int64_t before = below(3) ? below(6) - 2 : 0, after = below(3) ? below(6) - 2 : 0;
-                wide[i]            = size[i] + before + after > 0 ? size[i] + before + after : 1;
-                attr.pad.before[i] = before;
-            }
-            lay(&in, dtypes[d], rank, size, TAME, true);
-            rows(&out, dtypes[d], rank, wide, TAME);
-            agree(TNI_pad, 1, &in, &out, &attr, exact);
-            value_free(&in);
-            value_free(&out);
-        }
-}
 
 static void concats_agree_with_the_reference(void)
 {
@@ -494,7 +455,7 @@ static void indexing_agrees_with_the_reference(void)
         for (int n = 0; n < 24; n++) {
             int64_t  size[TN_MAX_RANK], index[TN_MAX_RANK];
             int      rank = draw_shape(size, 1, 9), axis = (int)below(rank);
-            int      op    = n % 3 == 0 ? TNI_gather : n % 3 == 1 ? TNI_scatter : TNI_scatter_add;
+            int      op    = n % 2 ? TNI_scatter : TNI_scatter_add;
             bool     broad = below(2);
             tni_attr attr  = { .axis = { .axis = axis } };
             value    in[3], out;
@@ -508,8 +469,8 @@ static void indexing_agrees_with_the_reference(void)
             lay_index(&in[1], rank, index, axis, size[axis], broad);
             if (below(2)) rows(&in[2], dtypes[d], rank, index, TAME);
             else lay(&in[2], dtypes[d], rank, index, TAME, true);
-            rows(&out, dtypes[d], rank, op == TNI_gather ? index : size, TAME);
-            agree(op, op == TNI_gather ? 2 : 3, in, &out, &attr, op == TNI_scatter_add ? e : exact);
+            rows(&out, dtypes[d], rank, size, TAME);
+            agree(op, 3, in, &out, &attr, op == TNI_scatter_add ? e : exact);
             for (int k = 0; k < 3; k++) value_free(&in[k]);
             value_free(&out);
         }
@@ -517,7 +478,7 @@ static void indexing_agrees_with_the_reference(void)
 
 static void an_index_out_of_range_is_named(void)
 {
-    float    x[10]    = { 0 }, y[6];
+    float    x[10] = { 0 }, y[6] = { 0 };
     int64_t  index[6] = { 0, 1, -5, 4, 7, 9 };
     tni_attr attr     = { .axis = { .axis = 1 } };
     tni_text why      = { "stale" };
@@ -525,18 +486,13 @@ static void an_index_out_of_range_is_named(void)
                           { TN_I64, 2, { 2, 3 }, { 3, 1 }, (char *)index },
                           { TN_F32, 2, { 2, 3 }, { 3, 1 }, (char *)y } };
     tni_call c        = { .device  = cpu,
-                          .op      = TNI_gather,
-                          .nin     = 2,
+                          .op      = TNI_scatter,
+                          .nin     = 3,
                           .in      = in,
                           .attr    = &attr,
                           .threads = 2,
                           .why     = &why };
-    c.out             = (tni_arg){ TN_F32, 2, { 2, 3 }, { 3, 1 }, (char *)y };
-    CHECK_STATUS(tni_call_run(&c), TN_EARG);
-    CHECK_STR(why.s, "gather: index 7 is out of range for size 5 along axis 1");
-    memset(y, 0, sizeof y);
-    float z[10];
-    c.op = TNI_scatter, c.nin = 3;
+    float    z[10];
     c.out = (tni_arg){ TN_F32, 2, { 2, 5 }, { 5, 1 }, (char *)z };
     CHECK_STATUS(tni_call_run(&c), TN_EARG);
     CHECK_STR(why.s, "scatter: index 7 is out of range for size 5 along axis 1");
@@ -619,6 +575,7 @@ static shapes draw_conv(int n)
 
 static void convolutions_agree_with_the_reference(void)
 {
+    drawn = 0;  // the same numbers whichever tests ran before
     for (int d = TN_F16; d <= TN_F64; d++)
         for (int op = TNI_conv; op <= TNI_conv_wgrad; op++)
             for (int n = 0; n < 24; n++) {
@@ -676,17 +633,15 @@ static void memory_is_aligned_and_the_device_says_what_it_is(void)
 }
 
 const test_case tests_cpu[] = {
-    TEST(maps_agree_with_the_reference),
-    TEST(big_maps_are_the_same_on_any_threads),
+    TEST(ops_one_by_one_agree_with_the_reference),
+    TEST(big_ops_are_the_same_on_any_threads),
+    TEST(sums_are_accurate),
+    TEST(what_reads_nothing_by_place_is_right),
     TEST(casts_and_copies_agree_with_the_reference),
     TEST(casts_saturate_and_wrap),
-    TEST(reductions_agree_with_the_reference),
-    TEST(big_reductions_agree_with_the_reference),
-    TEST(sums_are_accurate),
-    TEST(empty_sums_are_zero_and_products_one),
+    TEST(places_of_extrema_agree_with_the_reference),
+    TEST(places_of_extrema_of_much_agree_with_the_reference),
     TEST(scans_agree_with_the_reference),
-    TEST(sources_agree_with_the_reference),
-    TEST(pads_agree_with_the_reference),
     TEST(concats_agree_with_the_reference),
     TEST(indexing_agrees_with_the_reference),
     TEST(an_index_out_of_range_is_named),

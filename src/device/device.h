@@ -37,7 +37,8 @@ typedef struct {
 } tni_device_memory;
 
 // Calls, each by its op, else by the class of its row. A LIBRARY op that is in neither is recorded as
-// other ops in the device's contexts. Leaves, views, outputs, assignments and updates are never run.
+// other ops in the device's contexts. A device with kernels needs no call for maps, sources, reductions, pad
+// and gather. Leaves, views, outputs, assignments and updates are never run.
 typedef struct {
     tni_op_impl              of_op[TNI_OPS], of_class[TNI_CLASSES];
     const struct tni_groups *groups;  // of a device with work groups: what device/simt needs of it
@@ -49,7 +50,7 @@ typedef struct {
     tn_status (*run_then)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
 } tni_device_calls;
 
-// Kernels of fused ops. Without this group, ops run one by one.
+// Kernels of one op or of several. Without this group, every op is a call.
 typedef struct {
     bool lazy;     // see recall
     bool at_once;  // a kernel of a map has all values of a point before it stores one of them
@@ -75,6 +76,8 @@ typedef struct {
     // What a thread takes of the chip in such a launch of an entry; nothing where it is not known yet.
     // A plan with kernels that spill is made again with smaller ones. NULL: nobody knows.
     tni_registers (*registers)(void *seat, void *entry, const tni_launch *l);
+    // Whether kernels compute in f64. NULL: they do.
+    bool (*doubles)(void *seat);
     // To be seen by people; NULL: nothing to show. counts: kernels that this process had to compile,
     // and those it found on disk. text: what is compiled for a kernel, without what it calls, to be
     // freed by tni_free; NULL when memory is out.

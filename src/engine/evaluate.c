@@ -26,6 +26,7 @@ static tni_arg source_arg(const run *r, tni_node *src)
     if (base->state == TNI_PENDING) {
         size_t i = base->mark - 1;
         a.data   = r->data[i];
+        if (!a.data) return a;  // a number that kernels are given, and that lies nowhere
         if (r->plan->place[i].splat) {
             memset(a.stride, 0, sizeof a.stride);
             offset = 0;
@@ -262,6 +263,14 @@ static tn_status report_check(const run *r, const tni_fused *k, size_t *item)
     return report(r->cx, TN_EARG, n, why.s);
 }
 
+// Op by op a kernel computes one item, which is looked at like the result of a call.
+static tn_status show_result(const run *r, size_t i)
+{
+    tni_text why = { "" };
+    tni_call c   = tni_run_call(r, i, &why);
+    return r->e->observer->call_ran(r->cx, r->g->item[i].n, &c);
+}
+
 static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
 {
     tni_text why = { "" };
@@ -277,8 +286,8 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
         s = r->e->kernels->launch(r->e->seat, k->entry, &k->launch, &why);
     }
     if (k->launch.fail[0]) return report_check(r, k, item);
-    if (s == TN_OK) return TN_OK;
-    *item = (size_t)k->origin[0];
+    *item = (size_t)(s == TN_OK ? k->seed[0] : k->origin[0]);
+    if (s == TN_OK) return r->e->watch & TNI_WATCH_CALLS ? show_result(r, *item) : TN_OK;
     return report(r->cx, s, r->g->item[*item].n, why.s);
 }
 
@@ -504,6 +513,22 @@ static tn_status run_plainly(const run *r, tni_step step, size_t *item)
     return run_item(r, *item);
 }
 
+tn_status tni_run_apart(tni_run *r, tni_step step, size_t *item)
+{
+    tni_fused        *k     = step < 0 ? &r->plan->kernel[~step] : NULL;
+    const tni_launch *first = k ? &k->launch : NULL;
+    tni_text          why   = { "" };
+    tn_status         s     = TN_OK;
+    if (k) s = r->e->kernels->prepare(r->e->seat, 1, &first, &k->entry, true, &why);
+    if (s != TN_OK) return tni_fail_status(r->cx, s, "evaluating: %s", why.s);
+    size_t need = step_scratch(r, step);
+    if (need && !(r->scratch = take(r, (int64_t)need, NULL, "scratch"))) return tni_failed();
+    s = run_plainly(r, step, item);
+    tni_buffer_unref(&r->cx->buffers, r->scratch);
+    r->scratch = NULL;
+    return s;
+}
+
 static tn_status run_step(const run *r, tni_step step, size_t *item)
 {
     if (!(r->e->watch & TNI_WATCH_VALUES)) return run_plainly(r, step, item);
@@ -517,13 +542,16 @@ tni_limits tni_limits_of(const tni_engine *e)
 {
     const tni_device *d       = e->device;
     bool              watched = e->watch & (TNI_WATCH_CALLS | TNI_WATCH_VALUES);
+    bool              by_op   = e->eager || e->watch & TNI_WATCH_CALLS;
     return (tni_limits){ .element_size = d->memory->element_size,
-                         .fuses = e->kernels->launch && !e->eager && !(e->watch & TNI_WATCH_CALLS),
-                         .checked    = watched,
-                         .at_once    = e->kernels->at_once,
-                         .tells_late = e->events->failed != NULL,
-                         .buffers    = 24,
-                         .claims     = watched ? NULL : d->calls->claims };
+                         .kernels      = e->kernels->launch != NULL,
+                         .fuses        = !by_op,
+                         .doubles      = !e->kernels->doubles || e->kernels->doubles(e->seat),
+                         .checked      = watched,
+                         .at_once      = e->kernels->at_once,
+                         .tells_late   = e->events->failed != NULL,
+                         .buffers      = 24,
+                         .claims       = watched || by_op ? NULL : d->calls->claims };
 }
 
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)

@@ -93,6 +93,20 @@ static tn_status blame(const look *l, int64_t i, const int64_t *at, double v)
                            tni_node_line(l->n).s);
 }
 
+// A number that the kernel of its op was given.
+static void *mirror_number(look *l, int k)
+{
+    int64_t   skip;
+    tni_node *n    = tni_node_base(l->n->src[k], &skip);
+    tni_cell *cell = tni_alloc(&l->cx->heap, sizeof *cell);
+    l->in[k]       = l->c->in[k];
+    l->in[k].data  = (char *)cell;
+    memset(l->in[k].stride, 0, sizeof l->in[k].stride);
+    if (cell && tni_is_float(l->in[k].dtype)) cell->f = n->attr.num.f;
+    else if (cell) cell->i = n->attr.num.i;
+    return cell;
+}
+
 static bool mirror_inputs(look *l)
 {
     tni_heap *h = &l->cx->heap;
@@ -100,7 +114,8 @@ static bool mirror_inputs(look *l)
     l->in_room  = tni_zalloc(h, (size_t)l->c->nin * sizeof *l->in_room);
     bool ok     = l->in && l->in_room;
     for (int k = 0; ok && k < l->c->nin; k++) {
-        l->in_room[k] = tni_mirror(h, l->cx->engine, &l->c->in[k], &l->in[k]);
+        l->in_room[k] = l->c->in[k].data ? tni_mirror(h, l->cx->engine, &l->c->in[k], &l->in[k])
+                                         : mirror_number(l, k);
         ok            = l->in_room[k] != NULL;
     }
     return ok || tni_no_memory(l->cx, "check");

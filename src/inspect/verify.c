@@ -324,7 +324,8 @@ static bool compare_results(const verification *v, difference *d)
 
 // ---- op by op ----------------------------------------------------------------------------------
 
-// The group on the device itself: buffers by item.
+// The group on the device itself: buffers by item, and a plan of the same graph in which every item has a
+// step of its own.
 typedef struct {
     tni_run      run;
     tni_buffer **buffer;
@@ -366,27 +367,51 @@ static void share_alone(const verification *v, alone *a, size_t i)
     a->run.data[i] += offset * (int64_t)size;
 }
 
+// The step that computes item i; false if there is none, as of a number.
+static bool find_step(const tni_plan *p, size_t i, tni_step *step)
+{
+    for (size_t t = 0; t < p->steps; t++) {
+        *step        = p->step[t];
+        int32_t item = *step < 0 ? p->kernel[~*step].seed[0] : *step;
+        if (item == (int32_t)i) return true;
+    }
+    return false;
+}
+
 // Runs member i; d is set where it differs. False where it cannot be run.
 static bool run_member(const verification *v, alone *a, size_t i, difference *d)
 {
-    tni_text why = { "" };
-    tni_call c;
+    tni_step step;
+    size_t   item;
     if (v->role[i] == SHARE) {
         share_alone(v, a, i);
         return true;
     }
-    return take_buffer(v, a, i) && run_on(&a->run, i, &c, &why) == TN_OK &&
+    if (!find_step(a->run.plan, i, &step)) return true;
+    return take_buffer(v, a, i) && tni_run_apart(&a->run, step, &item) == TN_OK &&
            compare(v, i, a->run.data[i], d);
+}
+
+// A plan of one op a step, each of which writes to a place of its own.
+static tni_plan *plan_by_op(const verification *v)
+{
+    tni_limits limits = tni_limits_of(v->r->e);
+    limits.fuses      = false;
+    tni_plan *p       = tni_plan_build(v->r->g, &limits);
+    for (size_t i = 0; p && i < p->count; i++) p->place[i].filled = false;
+    return p;
 }
 
 static bool open_alone(const verification *v, alone *a)
 {
     const tni_graph *g = v->r->g;
     *a                 = (alone){ .run = *v->r };
+    a->run.scratch     = NULL;
+    a->run.plan        = plan_by_op(v);
     a->run.in          = tni_run_inputs(v->r);
     a->run.data        = tni_zalloc(heap_of(v), g->count * sizeof *a->run.data);
     a->buffer          = tni_zalloc(heap_of(v), g->count * sizeof *a->buffer);
-    bool ok            = a->run.in && a->run.data && a->buffer;
+    bool ok            = a->run.plan && a->run.in && a->run.data && a->buffer;
     for (size_t i = 0; i < g->count && ok; i++)
         if (v->role[i] == LOADED && v->room[i]) ok = put_back(v, a, i);
     return ok;
@@ -396,6 +421,7 @@ static void close_alone(const verification *v, alone *a)
 {
     for (size_t i = 0; a->buffer && i < v->r->g->count; i++)
         if (a->buffer[i]) tni_buffer_unref(&v->r->cx->buffers, a->buffer[i]);
+    tni_plan_free(heap_of(v), a->run.plan);
     tni_free(heap_of(v), a->run.in);
     tni_free(heap_of(v), a->run.data);
     tni_free(heap_of(v), a->buffer);

@@ -227,17 +227,25 @@ static bool is_laid_out(const tni_fusion *f, const tni_node *n, bool stored)
     return filled || stored;
 }
 
+// What an item is before its readers are known. Op by op only numbers float.
+static tni_how how_of(const tni_fusion *f, const tni_item *it)
+{
+    bool    fuses = f->limits->fuses;
+    tni_how how   = first_how(it);
+    if (how == TNI_AS_FLOAT && is_laid_out(f, it->n, !fuses)) return TNI_AS_ALONE;
+    return how == TNI_AS_FLOAT && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : how;
+}
+
 static void find_fates(tni_fusion *f)
 {
     tni_graph *g = f->g;
     for (size_t i = 0; i < g->count; i++) {
         tni_fate *x = &f->fate[i];
         x->unit     = -1;
-        x->how      = (uint8_t)first_how(&g->item[i]);
-        if (x->how == TNI_AS_FLOAT && is_laid_out(f, g->item[i].n, false)) x->how = TNI_AS_ALONE;
-        x->stored = g->item[i].why != 0;
-        x->apart  = x->stored || g->item[i].part;
-        x->bytes  = tni_node_count(g->item[i].n) *
+        x->how      = (uint8_t)how_of(f, &g->item[i]);
+        x->stored   = g->item[i].why != 0 || (x->how == TNI_AS_SEED && !f->limits->fuses);
+        x->apart    = x->stored || g->item[i].part;
+        x->bytes    = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         look_at_sources(f, i);
         if (x->how == TNI_AS_ALONE && g->item[i].n->op != TNI_output) x->level++;
@@ -320,8 +328,17 @@ static int32_t level_of(const tni_fusion *f, int32_t item)
     return unit >= 0 ? f->unit[unit].level : f->fate[item].level;
 }
 
-// A unit for an item that runs alone, or that only joins what others wrote. The other outputs of an op
-// are of its unit.
+static bool join(tni_fusion *f, tni_unit *u, int32_t i);
+
+// Whether kernels are written for an op. What a concat in memory joins is copied there by a call.
+static bool is_written(const tni_node *n)
+{
+    if (tni_node_count(n) == 0 || way_of(n) == TNI_FUSE_CONCAT) return false;
+    return can_float(n) || can_reduce(n);
+}
+
+// A unit for an item that runs alone, as a kernel if one can be written, or that only joins what others
+// wrote. No other item joins it, but the other outputs of an op, which are of its unit.
 static void run_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n     = f->g->item[i].n;
@@ -343,6 +360,7 @@ static void run_alone(tni_fusion *f, int32_t i)
         if (at >= 0) at = tni_shared_item(f, at);
         if (at >= 0) tni_unit_reads(f, u, unit_of(f, at));
     }
+    if (is_written(n)) join(f, u, i);
 }
 
 // Whether unit `late` comes after unit `early` on some way: searched backwards, among kernels of its
@@ -759,7 +777,7 @@ static void place_seed(tni_fusion *f, int32_t i)
     near_units c     = { .count = 0 };
     walk       reads = { .count = 0 };
     int32_t    home  = -1;
-    find_near(f, i, &c, &reads);
+    if (f->limits->fuses) find_near(f, i, &c, &reads);
     for (int k = 0; k < c.count && home < 0; k++) {
         tni_unit *u = &f->unit[c.unit[k]];
         if (u->level != f->fate[i].level || !same_part(f, u, i)) continue;

@@ -2,9 +2,10 @@
 //
 // Inside plan/ only. An item is a view, or it *floats* (a cheap map that every reader computes for
 // itself), or it is a *seed* (its value is stored, or it is a reduction) of a kernel unit, or it runs
-// alone as a unit of its own. fuse.c decides which; lower.c writes a seed and what floats into it as
-// instructions of a unit; roles.c finds the parallel and the reduced axes of a unit and makes the
-// kernel.
+// alone as a unit of its own: a kernel of one op, or a call of the device where no kernel can be written
+// for the op. fuse.c decides which; lower.c writes a seed and what floats into it as instructions of a
+// unit; roles.c finds the parallel and the reduced axes of a unit and makes the kernel. Op by op is the
+// same with nothing joined: every item but numbers is a seed, and every seed a unit.
 #ifndef TNI_PLAN_FUSE_H
 #define TNI_PLAN_FUSE_H
 
@@ -33,7 +34,8 @@ typedef struct {
     tni_coords coords;
 } tni_lowered;
 
-// A unit: a kernel in the making, or an item that runs alone (item >= 0). Seeds are in id order.
+// A unit: a kernel in the making, or an item that runs alone (item >= 0), as a kernel if it has values, else
+// by a call. Seeds are in id order.
 // Invariant of a kernel: every seed is the value of an instruction, and roles were found for it.
 typedef struct {
     int32_t      item;
@@ -62,7 +64,7 @@ typedef enum {
     TNI_AS_VIEW,   // nothing to compute: a view, or an assignment that shares
     TNI_AS_FLOAT,  // computed by its readers
     TNI_AS_SEED,   // an output or a reduction of a kernel
-    TNI_AS_ALONE   // by a call of its own
+    TNI_AS_ALONE   // by a kernel or a call of its own
 } tni_how;
 
 enum { TNI_READS = 6 };
@@ -109,6 +111,12 @@ static inline int32_t tni_final_unit(const tni_fusion *f, int32_t unit)
 {
     while (unit >= 0 && f->unit[unit].into != unit) unit = f->unit[unit].into;
     return unit;
+}
+
+// Whether a unit is a call of the device.
+static inline bool tni_unit_is_call(const tni_unit *u)
+{
+    return u->item >= 0 && !u->values;
 }
 
 // Where the elements of a source lie: an item, or ~input.

@@ -151,6 +151,12 @@ static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t lit
     return add(l, -1, i, NULL, x);
 }
 
+// A number of the plan's own.
+static int literal_of(lowering *l, tn_dtype dt, int64_t v)
+{
+    return number_of(l, -1, TNI_A_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
+}
+
 static uint32_t source_axes(const lowering *l, const tni_reading *s)
 {
     uint32_t axes = 0;
@@ -340,12 +346,13 @@ static int lower_map(lowering *l, int32_t i, const tni_coords *c)
     return map_of(l, i, i, c, n->op, dt, x[0], x[1], x[2]);
 }
 
-// start + place * step, in double or i64 as the op by itself computes it.
+// start + place * step, in double, where the device has it, or i64.
 static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n  = node_of(l, i);
-    tn_dtype        as = tni_is_float((tn_dtype)n->dtype) ? TN_F64 : TN_I64;
-    int64_t         row[TN_MAX_RANK];
+    tn_dtype        as = l->f->limits->doubles ? TN_F64 : TN_F32;
+    if (!tni_is_float((tn_dtype)n->dtype)) as = TN_I64;
+    int64_t row[TN_MAX_RANK];
     tni_shape_strides(n->rank, n->size, row);
     int at = place_by(l, c, n->rank, row, i);
     if (at == FAILED) return FAILED;
@@ -410,11 +417,13 @@ static bool is_made_from(const tni_unit *u, int at, int x)
     return at >= x && made[at];
 }
 
-// A value that is the same at every index would leave the index unchecked.
+// A value that is the same at every index, or has no element at all, is chosen by the index, which would
+// else be left unchecked.
 static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
 {
     int        axis = node_of(l, i)->attr.axis.axis;
     int64_t    size = node_of(l, i)->src[0]->size[axis];
+    tn_dtype   dt   = (tn_dtype)node_of(l, i)->dtype;
     tni_coords x    = *c;
     if (c->via >= 0) return FAILED;
     int index = lower_index(l, i, c);
@@ -425,9 +434,11 @@ static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
     x.step[axis][TNI_AXES] = 1;
     int64_t outer          = l->via_size;
     l->via_size            = size;
-    int at                 = lower_source(l, i, 0, &x);
+    int at                 = size ? lower_source(l, i, 0, &x) : literal_of(l, dt, 1);
     l->via_size            = outer;
-    return at >= 0 && is_made_from(l->u, at, index) ? at : FAILED;
+    if (at == FAILED || is_made_from(l->u, at, index)) return at;
+    int in = map_of(l, -1, i, NULL, TNI_lt, TN_BOOL, index, literal_of(l, TN_I64, size), -1);
+    return map_of(l, i, i, c, TNI_where, dt, in, at, literal_of(l, dt, 0));
 }
 
 // With one index for each line along the axis: v where the place is the index, x elsewhere.
@@ -495,8 +506,7 @@ static int both(lowering *l, int32_t i, int a, int b)
 
 static int compare(lowering *l, int32_t i, int op, int at, int64_t with)
 {
-    return map_of(l, -1, i, NULL, op, TN_BOOL, at, number_of(l, -1, TNI_A_LITERAL, TN_I64, with),
-                  -1);
+    return map_of(l, -1, i, NULL, op, TN_BOOL, at, literal_of(l, TN_I64, with), -1);
 }
 
 // Whether coordinate j is from begin on and before end, as an instruction; TNI_NO_VALUE where it is so
@@ -533,6 +543,7 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
     const tni_node *n  = node_of(l, i);
     tni_coords      x  = *c;
     int             in = TNI_NO_VALUE;
+    if (tni_node_count(n->src[0]) == 0) return number_of(l, i, TNI_THE_FILL, (tn_dtype)n->dtype, 0);
     for (int j = 0; j < n->rank; j++) {
         int64_t before = n->attr.pad.before[j], end = before + n->src[0]->size[j];
         in = both(l, i, in, is_within(l, i, c, j, before, end));
@@ -601,6 +612,22 @@ int32_t tni_sum_teller(const tni_fusion *f, int32_t i)
     return base >= 0 && tni_is_number(g->item[base].n->op) ? at : -1;
 }
 
+// The coordinates of the first element that a reduction folds for its result at c.
+static tni_coords first_folded(const tni_node *n, const tni_coords *c)
+{
+    tni_coords first = { .via = c->via };
+    for (int j = 0, k = 0; j < n->src[0]->rank; j++) {
+        bool folded = n->attr.reduce.axes >> j & 1;
+        if (folded && n->rank != n->src[0]->rank) continue;
+        if (!folded) {
+            first.start[j] = c->start[k];
+            memcpy(first.step[j], c->step[k], sizeof first.step[j]);
+        }
+        k++;
+    }
+    return first;
+}
+
 static int lower_known_sum(lowering *l, int32_t i, const tni_coords *c)
 {
     bool            negative;
@@ -608,24 +635,55 @@ static int lower_known_sum(lowering *l, int32_t i, const tni_coords *c)
     const tni_node *n = node_of(l, i), *x = summed(n, &negative);
     tn_dtype        dt   = (tn_dtype)n->dtype;
     int             axis = x->attr.axis.axis;
-    tni_coords      line = { .via = c->via };
-    for (int j = 0, k = 0; j < x->rank; j++) {
-        if (j == axis && n->rank != x->rank) continue;
-        if (j != axis) {
-            line.start[j] = c->start[k];
-            memcpy(line.step[j], c->step[k], sizeof line.step[j]);
-        }
-        k++;
-    }
+    tni_coords      line = first_folded(n, c);
     // The length of a line, by way of the index, so that it is checked wherever the sum is made.
     int at    = lower_index(l, from, &line);
-    int count = number_of(l, -1, TNI_A_LITERAL, TN_I64, x->size[axis]);
+    int count = literal_of(l, TN_I64, x->size[axis]);
     count     = map_of(l, -1, i, NULL, TNI_add, TN_I64, count, at, -1);
     count     = map_of(l, -1, i, NULL, TNI_sub, TN_I64, count, at, -1);
     count     = cast_of(l, -1, i, NULL, dt, count);
     int rest  = map_of(l, -1, i, NULL, TNI_mul, dt, lower_source(l, from, 0, &line), count, -1);
     int sum   = map_of(l, -1, i, NULL, TNI_add, dt, lower_source(l, from, 2, &line), rest, -1);
     return negative ? map_of(l, i, i, c, TNI_neg, dt, sum, -1, -1) : sum;
+}
+
+// How many elements of its source a reduction folds for each of its result.
+static int64_t folded_count(const tni_node *n)
+{
+    int64_t count = 1;
+    for (int j = 0; j < n->src[0]->rank; j++)
+        if (n->attr.reduce.axes >> j & 1) count *= n->src[0]->size[j];
+    return count;
+}
+
+// Whether a reduction folds nothing, or the same element over and over: a number, or a view that stands
+// still along the axes.
+static bool folds_one(const tni_fusion *f, const tni_node *n)
+{
+    int32_t  base  = tni_place_of(f->g, n->src[0]);
+    tni_view v     = tni_node_layout(n->src[0]);
+    int64_t  count = folded_count(n);
+    if (count <= 1) return count == 0;
+    if (base >= 0 && tni_is_number(f->g->item[tni_shared_item(f, base)].n->op)) return true;
+    for (int j = 0; j < v.rank; j++)
+        if (n->attr.reduce.axes >> j & 1 && v.size[j] > 1 && v.stride[j]) return false;
+    return true;
+}
+
+// What such a reduction is: a number, or the element, times or to the power of how often it is folded.
+static int lower_one(lowering *l, int32_t i, const tni_coords *c)
+{
+    const tni_node *n  = node_of(l, i);
+    tn_dtype        dt = (tn_dtype)n->dtype, in = tni_compute_dtype(dt);
+    tni_coords      first = first_folded(n, c);
+    int64_t         count = folded_count(n);
+    if (count == 0) return literal_of(l, dt, n->op == TNI_prod);
+    int at = cast_of(l, -1, i, NULL, dt, lower_source(l, i, 0, &first));
+    if (n->op == TNI_max || n->op == TNI_min) return at;
+    int op = n->op == TNI_sum ? TNI_mul : TNI_pow;
+    at     = cast_of(l, -1, i, NULL, in, at);
+    return cast_of(l, i, i, c, dt,
+                   map_of(l, -1, i, NULL, op, in, at, literal_of(l, in, count), -1));
 }
 
 static bool same_coords(const tni_node *n, const tni_coords *a, const tni_coords *b)
@@ -649,7 +707,7 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
     case TNI_FUSE_SCATTER: return lower_scatter(l, i, c);
     case TNI_FUSE_PAD: return lower_pad(l, i, c);
     case TNI_FUSE_CONCAT: return lower_concat(l, i, c);
-    case TNI_FUSE_FOLD: return lower_known_sum(l, i, c);
+    case TNI_FUSE_FOLD: return l->f->fate[i].known ? lower_known_sum(l, i, c) : lower_one(l, i, c);
     case TNI_FUSE_VIEW:
     case TNI_FUSE_OUTPUT:
     case TNI_FUSE_ALONE: break;
@@ -676,7 +734,8 @@ static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 // Whether an item is computed by folding.
 static bool folds(const tni_fusion *f, int32_t i)
 {
-    return tni_op_table[f->g->item[i].n->op].class == TNI_REDUCE && !f->fate[i].known;
+    const tni_node *n = f->g->item[i].n;
+    return tni_op_table[n->op].class == TNI_REDUCE && !f->fate[i].known && !folds_one(f, n);
 }
 
 const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)

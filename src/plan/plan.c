@@ -330,6 +330,7 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
     const tni_kernel *x      = k->kernel;
     int               access = store_of(k, seed);
     if (x->nr || x->tails || access < 0 || b->plan->place[seed].root != (uint32_t)seed) return -1;
+    if (b->limits->checked) return -1;  // what an op was made from is looked at after it ran
     for (int i = 0; i < x->nbuffer; i++) {
         int32_t at = k->buffer[i];
         if (at < 0 || at == seed || x->buffer[i].written) continue;
@@ -482,16 +483,28 @@ static void free_steps(tni_heap *h, tni_plan *p)
     p->kernels = p->steps = 0;
 }
 
-// Op by op is always right: what fusion cannot order or write runs so.
-static bool step_by_unit(builder *b)
+static bool step_by_unit(builder *b, const tni_limits *limits, bool *failed)
 {
-    tni_fusion f  = { .g = b->g, .limits = b->limits };
+    tni_fusion f  = { .g = b->g, .limits = limits };
     bool       ok = tni_fuse(&f) && tni_sequence(&f, b->plan) && tni_claim(&f, b->plan);
     tni_fusion_close(&f);
-    if (ok || f.failed) return ok;
+    *failed = f.failed;
+    return ok;
+}
+
+// Op by op is always right: what fusion cannot order or write runs so.
+static bool find_steps(builder *b)
+{
+    tni_limits by_op = *b->limits;
+    bool       failed;
+    if (!b->limits->kernels) return step_by_item(b);
+    if (step_by_unit(b, b->limits, &failed)) return true;
+    if (failed || !b->limits->fuses) return false;
     free_steps(&b->g->cx->heap, b->plan);
     b->plan->unfused = true;
-    return step_by_item(b);
+    by_op.fuses      = false;
+    by_op.claims     = NULL;
+    return step_by_unit(b, &by_op, &failed);
 }
 
 static bool take_builder(builder *b)
@@ -518,7 +531,7 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
     tni_heap *h  = &g->cx->heap;
     builder   b  = { .g = g, .limits = limits };
     bool      ok = take_builder(&b);
-    ok           = ok && (limits->fuses ? step_by_unit(&b) : step_by_item(&b));
+    ok           = ok && find_steps(&b);
     if (ok) {
         find_reads(&b);
         share_places(&b);

@@ -8,7 +8,9 @@
 // What the planner may know of a device.
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
-    bool fuses;       // it runs kernels
+    bool kernels;     // it runs kernels; else every op is a call
+    bool fuses;       // several ops may be one kernel; else each has one of its own
+    bool doubles;     // kernels compute in f64
     bool checked;     // every step may fail: its values are looked at
     bool at_once;     // a kernel of a map has all values of a point before it stores one of them
     bool tells_late;  // an index out of range is known only later

@@ -91,9 +91,9 @@ static void mark_stored(tni_fusion *f)
     for (size_t i = 0; i < f->units; i++) {
         const tni_unit *u = &f->unit[i];
         if (!is_unit(f, i)) continue;
-        if (u->item >= 0) {
-            tni_node *n             = f->g->item[u->item].n;
-            f->fate[u->item].stored = true;
+        if (u->item >= 0) f->fate[u->item].stored = true;
+        if (tni_unit_is_call(u)) {
+            tni_node *n = f->g->item[u->item].n;
             for (uint32_t k = 0; k < n->nsrc; k++) {
                 int32_t at = tni_place_of(f->g, n->src[k]);
                 if (at >= 0) f->fate[tni_shared_item(f, at)].stored = true;
@@ -108,7 +108,7 @@ static void mark_stored(tni_fusion *f)
 static bool take(tni_fusion *f, tni_plan *p, uint32_t unit)
 {
     tni_unit *u = &f->unit[unit];
-    if (u->item >= 0) {
+    if (tni_unit_is_call(u)) {
         p->step[p->steps++] = u->item;
         return true;
     }
@@ -141,7 +141,7 @@ bool tni_sequence(tni_fusion *f, tni_plan *p)
     size_t    edges = 0, kernels = 0;
     for (size_t i = 0; i < f->units; i++) {
         edges += f->unit[i].befores;
-        kernels += f->unit[i].item < 0;
+        kernels += !tni_unit_is_call(&f->unit[i]);
     }
     sorting s = { .f = f };
     s.waits   = tni_zalloc(h, f->units * sizeof *s.waits);

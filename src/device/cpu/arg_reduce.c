@@ -2,11 +2,66 @@
 // reduced axes in row-major order. A tile is first folded to its best value; only where that beats
 // the best so far is the tile searched.
 #include "base/pool.h"
-#include "device/cpu/cpu_reduce.h"
+#include "device/cpu/cpu_walk.h"
 
 #include <string.h>
 
-enum { CHUNK = 1 << 16, TASK = 1 << 15, STRIP = 256 };
+enum {
+    CHUNK  = 1 << 16,
+    TASK   = 1 << 15,
+    STRIP  = 256,
+    NARROW = 16  // fewer columns, or reduced elements, than this are not worth the other way
+};
+
+// The kept axes of in, the same axes of out, and the reduced axes of in. An element of the result
+// folds the elements of red that begin at its place in kept.
+//
+// by_column: strips along the last kept axis are folded side by side, one reduced element after
+// the other. Otherwise each result folds its own elements, tile by tile.
+typedef struct {
+    const tni_tiles *tiles;
+    tn_dtype         acc;  // the type elements are folded in
+    tni_arg          kept, out, red;
+    int64_t          results, folded;  // counts of kept and red
+    bool             by_column;
+} reduction;
+
+// The least distance between elements of an axis, leaving out axes that stand still.
+static int64_t density(const tni_arg *x)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < x->rank; i++)
+        if (x->stride[i] != 0 && tni_reach(x->stride[i]) < least) least = tni_reach(x->stride[i]);
+    return least;
+}
+
+static reduction take_apart(const tni_call *call, tn_dtype acc)
+{
+    const tni_arg *in = &call->in[0];
+    reduction      r  = {
+              .tiles = tni_tiles_get(), .acc = acc, .kept = *in, .out = call->out, .red = *in
+    };
+    int kept[TN_MAX_RANK], red[TN_MAX_RANK], nkept = 0, nred = 0;
+    for (int i = 0; i < in->rank; i++) {
+        if (call->attr->reduce.axes >> i & 1) red[nred++] = i;
+        else kept[nkept++] = i;
+    }
+    tni_permute(&r.kept, nkept, kept);
+    tni_permute(&r.out, nkept, kept);
+    tni_permute(&r.red, nred, red);
+    r.results = tni_arg_count(&r.kept);
+    r.folded  = tni_arg_count(&r.red);
+    if (r.folded == 0) return r;
+
+    tni_arg *both[2] = { &r.kept, &r.out }, *one[1] = { &r.red };
+    tni_merge(2, both);
+    tni_sort_axes(2, both);
+    tni_merge(2, both);
+    tni_merge(1, one);
+    int64_t cols = r.kept.rank > 0 ? r.kept.size[r.kept.rank - 1] : 1;
+    r.by_column  = cols >= NARROW && (density(&r.kept) < density(&r.red) || r.folded < NARROW);
+    return r;
+}
 
 typedef struct {
     tni_total value;
@@ -14,16 +69,16 @@ typedef struct {
 } best;
 
 typedef struct {
-    tni_reduction r;
-    bool          least;
-    int64_t       chunks, per_task;
-    best         *partial;  // [result][chunk]
+    reduction r;
+    bool      least;
+    int64_t   chunks, per_task;
+    best     *partial;  // [result][chunk]
 } job;
 
 static job plan(const tni_call *call)
 {
     tn_dtype acc = tni_compute_dtype(call->in[0].dtype);
-    job      j   = { .r = tni_reduction_of(call, acc, true), .least = call->op == TNI_argmin };
+    job      j   = { .r = take_apart(call, acc), .least = call->op == TNI_argmin };
     j.chunks     = j.r.by_column || j.r.folded == 0 ? 1 : tni_pieces(j.r.folded, CHUNK);
     j.per_task   = tni_pieces(TASK, tni_lesser(CHUNK, j.r.folded > 0 ? j.r.folded : 1));
     j.partial    = call->scratch;
@@ -51,7 +106,7 @@ static bool beats(const job *j, tni_total a, tni_total b)
 
 static best search(const job *j, int64_t result, int64_t first, int64_t n, tni_room *room)
 {
-    const tni_reduction  *r     = &j->r;
+    const reduction      *r     = &j->r;
     const tni_type_tiles *type  = r->tiles->of[r->acc];
     tni_tile_block       *block = type->block[j->least ? TNI_min : TNI_max];
     tni_arg               red   = r->red;
@@ -102,13 +157,13 @@ static void join_rows(const job *j)
 static void column_task(void *arg, int64_t item, int worker)
 {
     (void)worker;
-    const job           *j = arg;
-    const tni_reduction *r = &j->r;
-    tni_room             room;
-    _Alignas(64) char    value[STRIP * 8];
-    int64_t              at[STRIP] = { 0 };
-    int64_t              cols = r->kept.size[r->kept.rank - 1], across = tni_pieces(cols, STRIP);
-    int64_t              col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
+    const job        *j = arg;
+    const reduction  *r = &j->r;
+    tni_room          room;
+    _Alignas(64) char value[STRIP * 8];
+    int64_t           at[STRIP] = { 0 };
+    int64_t           cols = r->kept.size[r->kept.rank - 1], across = tni_pieces(cols, STRIP);
+    int64_t           col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
     int64_t     result = item / across * cols + col, bytes = (int64_t)tni_dtype_size(r->red.dtype);
     int64_t     step = r->kept.stride[r->kept.rank - 1];
     const char *x    = r->kept.data + tni_arg_place(&r->kept, result) * bytes;

@@ -1,5 +1,5 @@
-// The cpu device: kernels compiled by the system's compiler or interpreted, a tile interpreter for
-// the op table, matrix products by gemm.h.
+// The cpu device: kernels compiled by the system's compiler or interpreted, and calls of what no kernel is
+// written for: copies, products by gemm.h, scans, sorts, scatters.
 #include "base/heap.h"
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
@@ -68,26 +68,14 @@ static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, 
 // clang-format off
 static const tni_device_calls calls = {
     .of_class = {
-        [TNI_UNARY]          = { .sure = tni_cpu_map },
-        [TNI_BINARY]         = { .sure = tni_cpu_map },
-        [TNI_TERNARY]        = { .sure = tni_cpu_map },
         [TNI_CAST]           = { .sure = tni_cpu_copy },
-        [TNI_REDUCE]         = { .sure = tni_cpu_reduce, .scratch = tni_cpu_reduce_scratch },
         [TNI_SCAN]           = { .sure = tni_cpu_scan },
     },
     .of_op = {
-        [TNI_full]           = { .sure = tni_cpu_fill },
-        [TNI_scalar]         = { .sure = tni_cpu_fill },
-        [TNI_iota]           = { .sure = tni_cpu_iota },
-        [TNI_random_bits]    = { .sure = tni_cpu_random },
-        [TNI_uniform]        = { .sure = tni_cpu_random },
-        [TNI_normal]         = { .sure = tni_cpu_random },
         [TNI_argmax]         = { .sure = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
         [TNI_argmin]         = { .sure = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
         [TNI_copy]           = { .sure = tni_cpu_copy },
-        [TNI_pad]            = { .sure = tni_cpu_pad },
         [TNI_concat]         = { .sure = tni_cpu_concat },
-        [TNI_gather]         = { .run = tni_cpu_gather },
         [TNI_scatter]        = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_scatter_add]    = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_fold]           = { .sure = tni_cpu_fold, .scratch = tni_cpu_fold_scratch },

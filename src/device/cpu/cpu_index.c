@@ -1,6 +1,6 @@
-// gather, scatter and scatter_add. An index says a place along one axis; on the other axes an
-// element keeps its place. Axes behind that axis along which the index stands still make up rows
-// that move as one: that is an embedding and its gradient.
+// scatter and scatter_add. An index says a place along one axis; on the other axes an element keeps its
+// place. Axes behind that axis along which the index stands still make up rows that move as one: that is
+// the gradient of an embedding.
 #include "base/pool.h"
 #include "device/cpu/cpu_walk.h"
 
@@ -41,14 +41,6 @@ static void note(_Atomic int64_t *bad, int64_t at)
     while (at < now && !atomic_compare_exchange_weak(bad, &now, at)) continue;
 }
 
-// The first axis behind `axis` from which on the index stands still.
-static int still_from(const tni_arg *index, int axis)
-{
-    int t = index->rank;
-    while (t > axis + 1 && (index->stride[t - 1] == 0 || index->size[t - 1] == 1)) t--;
-    return t;
-}
-
 // The axes first .. last-1 of x.
 static tni_arg axes_of(const tni_arg *x, int first, int last)
 {
@@ -67,35 +59,6 @@ static bool dense(const tni_arg *x)
     return x->rank == 0 || (x->rank == 1 && x->stride[0] == 1);
 }
 
-// ---- gather ----
-
-// Positions are those of the index without the axes of a row. x walks with them except along the
-// indexed axis.
-typedef struct {
-    const tni_call *call;
-    tni_arg         index, x, row;
-    int64_t         positions, per_task, row_count;
-    int64_t         size, step;  // of the indexed axis of x
-    bool            row_dense;
-    _Atomic int64_t bad;  // the least position with an index out of range
-} gathering;
-
-static void gather_row(const gathering *g, char *y, const char *x)
-{
-    int64_t bytes = (int64_t)tni_dtype_size(g->row.dtype);
-    if (g->row_dense) {
-        memcpy(y, x, (size_t)(g->row_count * bytes));
-        return;
-    }
-    int     last = g->row.rank - 1;
-    int64_t cols = g->row.size[last], rows = g->row_count / cols;
-    tni_arg outer = g->row;
-    outer.rank    = last;
-    for (int64_t i = 0; i < rows; i++, y += cols * bytes)
-        tni_gather_run((size_t)bytes, y, x + tni_arg_place(&outer, i) * bytes, g->row.stride[last],
-                       cols);
-}
-
 static void put_element(size_t bytes, char *y, const char *x)
 {
     if (bytes == 4) memcpy(y, x, 4);
@@ -103,61 +66,6 @@ static void put_element(size_t bytes, char *y, const char *x)
     else if (bytes == 2) memcpy(y, x, 2);
     else *y = *x;
 }
-
-static void gather_task(void *arg, int64_t item, int worker)
-{
-    (void)worker;
-    gathering *g     = arg;
-    int64_t    bytes = (int64_t)tni_dtype_size(g->x.dtype);
-    int64_t    end = tni_lesser(g->positions, (item + 1) * g->per_task), p = item * g->per_task;
-    int        last       = g->index.rank - 1;
-    int64_t    cols       = last < 0 ? 1 : g->index.size[last];
-    int64_t    index_step = last < 0 ? 0 : g->index.stride[last];
-    int64_t    x_step     = last < 0 ? 0 : g->x.stride[last];
-    while (p < end) {
-        int64_t run = tni_lesser(end - p, cols - p % cols);
-        int64_t at = tni_arg_place(&g->index, p), place = tni_arg_place(&g->x, p);
-        char   *y = g->call->out.data + p * g->row_count * bytes;
-        for (int64_t i = 0; i < run; i++, at += index_step, place += x_step) {
-            int64_t k = resolve(index_at(&g->index, at), g->size);
-            if (k < 0) {
-                note(&g->bad, p + i);
-                return;
-            }
-            const char *x = g->x.data + (place + k * g->step) * bytes;
-            if (g->row_count == 1) put_element((size_t)bytes, y + i * bytes, x);
-            else gather_row(g, y + i * g->row_count * bytes, x);
-        }
-        p += run;
-    }
-}
-
-tn_status tni_cpu_gather(const tni_call *call)
-{
-    int            axis = call->attr->axis.axis;
-    const tni_arg *x = &call->in[0], *index = &call->in[1];
-    int            t = still_from(index, axis);
-    gathering      g = { .call = call, .index = axes_of(index, 0, t), .bad = INT64_MAX };
-    g.size           = x->size[axis];
-    g.step           = x->stride[axis];
-    tni_arg whole    = *x;  // of the index's shape, standing still along the axis
-    for (int i = 0; i < x->rank; i++) whole.size[i] = index->size[i];
-    whole.stride[axis] = 0;
-    g.x                = axes_of(&whole, 0, t);
-    g.row              = axes_of(&whole, t, x->rank);
-    tni_arg *both[2] = { &g.index, &g.x }, *one[1] = { &g.row };
-    tni_merge(2, both);
-    tni_merge(1, one);
-    g.row_count = tni_arg_count(&g.row);
-    g.row_dense = dense(&g.row);
-    g.positions = tni_arg_count(&g.index);
-    g.per_task  = tni_pieces(TASK, g.row_count);
-    tni_parallel(tni_threads_for(call->threads, g.positions * g.row_count),
-                 tni_pieces(g.positions, g.per_task), gather_task, &g);
-    return g.bad == INT64_MAX ? TN_OK : out_of_range(call, &g.index, g.bad);
-}
-
-// ---- scatter, scatter_add ----
 
 // Two elements can meet only if they differ along the indexed axis alone, so tasks divide the
 // axes before it (outer) and those behind it (inner, in strips) and each goes along that axis in

@@ -1,5 +1,4 @@
-// Moving elements: copies and casts between any strides, concat, pad; and values made from
-// nothing but their place: full, scalar, iota.
+// Moving elements: copies and casts between any strides, and concat.
 #include "base/pool.h"
 #include "device/cpu/cpu_walk.h"
 
@@ -10,8 +9,6 @@ enum {
     BLOCK = 64,     // side of a block that turns rows into columns
     TASK  = 16384   // least elements of a task
 };
-
-// ---- copy ----
 
 // A copy as planes of rows and columns. The last axis is the one in which out is densest, the one
 // before it is that in which in is densest, if they differ. Blocks of a plane are small enough
@@ -182,152 +179,4 @@ void tni_cpu_concat(const tni_call *call)
         if (call->in[k].data != slice.data) tni_copy_arg(call->threads, &call->in[k], &slice);
         slice.data += slice.size[axis] * slice.stride[axis] * (int64_t)tni_dtype_size(slice.dtype);
     }
-}
-
-// ---- pad ----
-
-// Row by row of the output: a row lies outside of the input altogether, or is room, a run of the
-// input, and room again.
-typedef struct {
-    tni_arg in, out;
-    int64_t before[TN_MAX_RANK], rows, per_task;
-    char    value[8];
-} padding;
-
-// Merges each axis that is padded nowhere into the one before it.
-static void merge_padding(padding *p)
-{
-    int n = 0;
-    for (int i = 0; i < p->out.rank; i++) {
-        bool    whole = p->before[i] == 0 && p->in.size[i] == p->out.size[i];
-        bool    joins = n > 0 && whole && p->in.stride[n - 1] == p->in.stride[i] * p->in.size[i];
-        int     to    = joins ? n - 1 : n;
-        int64_t in = p->in.size[i], out = p->out.size[i];
-        p->before[to]    = joins ? p->before[to] * in : p->before[i];
-        p->in.size[to]   = joins ? p->in.size[to] * in : in;
-        p->out.size[to]  = joins ? p->out.size[to] * out : out;
-        p->in.stride[to] = p->in.stride[i];
-        if (!joins) n++;
-    }
-    p->in.rank = p->out.rank = n;
-}
-
-// Where row r of the output begins in the input; false if it is all room.
-static bool row_in_input(const padding *p, int64_t r, int64_t *place)
-{
-    *place = 0;
-    for (int i = p->out.rank - 2; i >= 0; i--) {
-        int64_t at = r % p->out.size[i] - p->before[i];
-        if (at < 0 || at >= p->in.size[i]) return false;
-        *place += at * p->in.stride[i];
-        r /= p->out.size[i];
-    }
-    return true;
-}
-
-static void pad_rows(void *arg, int64_t item, int worker)
-{
-    (void)worker;
-    const padding *p     = arg;
-    int            last  = p->out.rank - 1;
-    size_t         es    = tni_dtype_size(p->out.dtype);
-    int64_t        bytes = (int64_t)es, cols = p->out.size[last], place;
-    int64_t        end = tni_lesser(p->rows, (item + 1) * p->per_task);
-    for (int64_t r = item * p->per_task; r < end; r++) {
-        char *y = p->out.data + r * cols * bytes;
-        if (!row_in_input(p, r, &place)) {
-            tni_fill_run(es, y, p->value, cols);
-            continue;
-        }
-        int64_t left = p->before[last], from = left < 0 ? -left : 0;
-        int64_t lo = tni_lesser(left > 0 ? left : 0, cols);
-        int64_t n  = tni_lesser(p->in.size[last] - from, cols - lo);
-        if (n < 0) n = 0;
-        tni_fill_run(es, y, p->value, lo);
-        if (n > 0)
-            tni_gather_run(es, y + lo * bytes,
-                           p->in.data + (place + from * p->in.stride[last]) * bytes,
-                           p->in.stride[last], n);
-        tni_fill_run(es, y + (lo + n) * bytes, p->value, cols - lo - n);
-    }
-}
-
-// One element of a number: f of floats, i of integers.
-static void set_number(tn_dtype dt, char *value, double f, int64_t i)
-{
-    const tni_tiles *t = tni_tiles_get();
-    if (tni_is_float(dt)) tni_converter(t, TN_F64, dt)(value, &f, 1);
-    else tni_converter(t, TN_I64, dt)(value, &i, 1);
-}
-
-void tni_cpu_pad(const tni_call *call)
-{
-    padding p = { .in = call->in[0], .out = call->out };
-    if (call->out.rank == 0) {
-        tni_copy_arg(1, &call->in[0], &call->out);
-        return;
-    }
-    for (int i = 0; i < p.out.rank; i++) p.before[i] = call->attr->pad.before[i];
-    set_number(p.out.dtype, p.value, call->attr->pad.value, call->attr->pad.ivalue);
-    merge_padding(&p);
-    int64_t count = tni_arg_count(&p.out), cols = p.out.size[p.out.rank - 1];
-    p.rows     = count / cols;
-    p.per_task = tni_pieces(TASK, cols);
-    tni_parallel(tni_threads_for(call->threads, count), tni_pieces(p.rows, p.per_task), pad_rows,
-                 &p);
-}
-
-// ---- values from nothing ----
-
-typedef struct {
-    const tni_tiles *tiles;
-    const tni_call  *call;
-    int64_t          count;
-    char             value[8];
-} source;
-
-static void fill_task(void *arg, int64_t item, int worker)
-{
-    (void)worker;
-    const source *s  = arg;
-    size_t        es = tni_dtype_size(s->call->out.dtype);
-    tni_fill_run(es, s->call->out.data + item * TASK * (int64_t)es, s->value,
-                 tni_lesser(TASK, s->count - item * TASK));
-}
-
-void tni_cpu_fill(const tni_call *call)
-{
-    source s = { .tiles = tni_tiles_get(), .call = call, .count = tni_arg_count(&call->out) };
-    set_number(call->out.dtype, s.value, call->attr->num.f, call->attr->num.i);
-    tni_parallel(tni_threads_for(call->threads, s.count), tni_pieces(s.count, TASK), fill_task, &s);
-}
-
-static void iota_task(void *arg, int64_t item, int worker)
-{
-    (void)worker;
-    const source   *s   = arg;
-    const tni_attr *a   = s->call->attr;
-    tn_dtype        dt  = s->call->out.dtype;
-    int64_t         end = tni_lesser(s->count, (item + 1) * TASK);
-    double          f[TNI_TILE];
-    int64_t         l[TNI_TILE];
-    for (int64_t at = item * TASK; at < end; at += TNI_TILE) {
-        int64_t n = tni_lesser(TNI_TILE, end - at);
-        char   *y = s->call->out.data + at * (int64_t)tni_dtype_size(dt);
-        if (tni_is_float(dt)) {
-            for (int64_t i = 0; i < n; i++) f[i] = a->iota.start + (double)(at + i) * a->iota.step;
-            tni_converter(s->tiles, TN_F64, dt)(y, f, n);
-        } else {
-            for (int64_t i = 0; i < n; i++)
-                l[i] = (int64_t)((uint64_t)a->iota.istart +
-                                 (uint64_t)(at + i) * (uint64_t)a->iota.istep);
-            tni_converter(s->tiles, TN_I64, dt)(y, l, n);
-        }
-    }
-}
-
-void tni_cpu_iota(const tni_call *call)
-{
-    source s = { .tiles = tni_tiles_get(), .call = call, .count = tni_arg_count(&call->out) };
-    tni_parallel(tni_threads_for(call->threads, s.count), tni_pieces(s.count, TASK), iota_task, &s);
 }

@@ -215,34 +215,6 @@ const void *tni_tile_run(const tni_tiles *t, const char *x, tn_dtype dt, int64_t
     return room->ready;
 }
 
-// Rows of a few elements each: what windows and small kernels give.
-static void gather_rows32(uint32_t *y, const uint32_t *x, int64_t rows, int64_t row_step,
-                          int64_t cols, int64_t step)
-{
-    if (cols == 2) {
-        for (int64_t r = 0; r < rows; r++) {
-            y[2 * r]     = x[r * row_step];
-            y[2 * r + 1] = x[r * row_step + step];
-        }
-        return;
-    }
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) y[r * cols + c] = x[r * row_step + c * step];
-}
-
-enum { SHORT = 32 };  // runs below this are gathered by rows
-
-// Whole rows of the two innermost axes that begin at a row: as many as there are, at most n
-// elements. Their number.
-static int64_t gather_rows(const tni_arg *x, const char *from, int64_t row, int64_t n, char *y)
-{
-    int     last = x->rank - 1;
-    int64_t cols = x->size[last], rows = tni_lesser(n / cols, x->size[last - 1] - row);
-    gather_rows32((uint32_t *)y, (const uint32_t *)from, rows, x->stride[last - 1], cols,
-                  x->stride[last]);
-    return rows;
-}
-
 // Gathers the runs of the innermost axis that make up the n elements from first on.
 static void gather_runs(const tni_arg *x, size_t bytes, int64_t first, int64_t n, char *y)
 {
@@ -253,23 +225,17 @@ static void gather_runs(const tni_arg *x, size_t bytes, int64_t first, int64_t n
         place += at[i] * x->stride[i];
         first /= x->size[i];
     }
-    bool few = bytes == 4 && last > 0 && x->size[last] < SHORT;
     while (n > 0) {
         const char *from = x->data + place * (int64_t)bytes;
-        int64_t     run = tni_lesser(n, x->size[last] - at[last]), rows = 1;
-        if (few && at[last] == 0 && n >= 2 * x->size[last]) {
-            rows = gather_rows(x, from, at[last - 1], n, y);
-            run  = rows * x->size[last];
-        } else {
-            tni_gather_run(bytes, y, from, x->stride[last], run);
-        }
+        int64_t     run  = tni_lesser(n, x->size[last] - at[last]);
+        tni_gather_run(bytes, y, from, x->stride[last], run);
         y += run * (int64_t)bytes;
         n -= run;
         place -= at[last] * x->stride[last];
         at[last] = 0;
-        for (int i = last - 1; i >= 0; i--, rows = 1) {
-            place += rows * x->stride[i];
-            if ((at[i] += rows) < x->size[i]) break;
+        for (int i = last - 1; i >= 0; i--) {
+            place += x->stride[i];
+            if (++at[i] < x->size[i]) break;
             place -= at[i] * x->stride[i];
             at[i] = 0;
         }

@@ -68,19 +68,11 @@ const void *tni_tile_run(const tni_tiles *t, const char *x, tn_dtype dt, int64_t
 
 // ---- what the files of this folder offer to cpu.c; scratch functions give the bytes wanted ----
 
-void      tni_cpu_map(const tni_call *call);
 void      tni_cpu_copy(const tni_call *call);
 void      tni_cpu_concat(const tni_call *call);
-void      tni_cpu_pad(const tni_call *call);
-void      tni_cpu_fill(const tni_call *call);
-void      tni_cpu_iota(const tni_call *call);
-void      tni_cpu_random(const tni_call *call);
-size_t    tni_cpu_reduce_scratch(const tni_call *call);
-void      tni_cpu_reduce(const tni_call *call);
 size_t    tni_cpu_arg_scratch(const tni_call *call);
 void      tni_cpu_arg(const tni_call *call);
 void      tni_cpu_scan(const tni_call *call);
-tn_status tni_cpu_gather(const tni_call *call);
 size_t    tni_cpu_scatter_scratch(const tni_call *call);
 tn_status tni_cpu_scatter(const tni_call *call);
 size_t    tni_cpu_fold_scratch(const tni_call *call);

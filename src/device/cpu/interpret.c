@@ -39,18 +39,21 @@ static int64_t fail_bytes(const tni_launch *l)
     return tni_align64(l->threads * (int64_t)sizeof(int64_t[3]));
 }
 
-// Without addresses every buffer counts as shared, which takes the most slots. A program that there
-// is no memory to build for a moment is taken to need a slot for every step.
+enum { LITTLE = 1 << 17 };  // bytes of a worker that are not worth to find out how many are needed
+
+// A program needs no more than a slot for every step, which is asked for where that is little, and where
+// there is no memory to build it for a moment. Without addresses every buffer counts as shared, which
+// takes the most slots.
 size_t tni_interpret_room(const tni_launch *l)
 {
     size_t       bytes = tni_program_bytes(l->kernel);
-    char        *mem   = malloc(bytes);
     tni_launch   copy  = *l;
     tni_program  none  = { .l = &copy, .cut = tni_kernel_cut(l) };
     tni_program *g     = &none;
     memset(copy.buffer, 0, sizeof copy.buffer);
+    g->worker_bytes = tni_program_most(l, &g->cut);
+    char *mem       = g->worker_bytes > LITTLE ? malloc(bytes) : NULL;
     if (mem) g = tni_program_build(&copy, mem);
-    else g->worker_bytes = tni_program_most(l->kernel, &g->cut);
     size_t room = bytes + (size_t)(l->threads * worker_stride(g)) +
                   (size_t)(partial_bytes(g) + fail_bytes(l));
     free(mem);

@@ -114,12 +114,6 @@ size_t tni_program_bytes(const tni_kernel *k)
     return lay_out(k, NULL, &g, &free_list);
 }
 
-int64_t tni_program_most(const tni_kernel *k, const tni_cut *cut)
-{
-    int64_t slot = TNI_STRIP * 8 + 64 + (int64_t)sizeof(char *);
-    return most_steps(k) * slot + 2 * TNI_KEEP_MOST + k->nins * tni_align64(cut->cols * 8);
-}
-
 // Axis i goes on by one, and the axes after it up to `last` go back to their beginning.
 static void find_deltas(tni_program *g, const tni_launch *l, int first, int last)
 {
@@ -165,6 +159,18 @@ static void find_lanes(tni_program *g, const tni_launch *l)
     if (k->tails && g->finish_lane >= 0 && l->size[g->finish_lane] > g->lanes)
         g->lanes = l->size[g->finish_lane];
     if (g->lanes > TNI_STRIP) g->lanes = TNI_STRIP;
+}
+
+int64_t tni_program_most(const tni_launch *l, const tni_cut *cut)
+{
+    const tni_kernel *k = l->kernel;
+    tni_program       g;
+    find_lanes(&g, l);
+    int64_t slot = tni_align64(g.lanes * 8) + 64 + (int64_t)sizeof(char *);
+    int64_t most = most_steps(k) * slot + 64;
+    if (k->phases > 1) most += 2 * TNI_KEEP_MOST;
+    if (k->tails) most += k->nins * tni_align64(cut->cols * 8);
+    return most;
 }
 
 tni_program *tni_program_build(tni_launch *l, char *mem)

@@ -1,8 +1,8 @@
 // The program that the interpreter makes of a kernel for one launch: steps over registers.
 //
 // A register is a tile of lanes, or one element that is the same for all lanes, in memory of the
-// worker that runs the program. Its elements are of the compute type of their dtype, except that
-// bools are bytes. Steps stand in sections, which run
+// worker that runs the program. Its elements are of the compute type of their dtype, or of the dtype itself
+// where they were just loaded or rounded to it; bools are bytes. Steps stand in sections, which run
 //
 //     ONE            once a chunk: what is the same everywhere
 //     row section p  once a unit, before loop p; the last after all loops
@@ -27,7 +27,7 @@ typedef enum {
     TNI_S_CHECK,
     TNI_S_KEPT,        // a value of an earlier loop, kept for the whole row
     TNI_S_STORE,       // side by side, converted
-    TNI_S_SCATTER,     // a stride apart, as they are
+    TNI_S_SCATTER,     // as they are, side by side or a stride apart
     TNI_S_BLOCK,       // main reduction, lane in R: folds a block into the total dst
     TNI_S_FOLD,        // main reduction, lane in P: folds a into the accumulators b, those into dst
     TNI_S_TAIL_ROWS,   // tail of elem values, lane in R
@@ -124,7 +124,7 @@ enum { TNI_KEEP_MOST = 1 << 19 };  // bytes of a worker for what is kept
 // The bytes of a program itself, at most, for a kernel.
 size_t tni_program_bytes(const tni_kernel *k);
 // The bytes of a worker's memory, at most.
-int64_t tni_program_most(const tni_kernel *k, const tni_cut *cut);
+int64_t tni_program_most(const tni_launch *l, const tni_cut *cut);
 // Builds the program of a launch in so many bytes at mem, and finds worker_bytes.
 tni_program *tni_program_build(tni_launch *l, char *mem);
 // Its part: the steps, in empty arrays.

@@ -102,12 +102,13 @@ int tni_make_join(tni_builder *b, int section, int v)
 // Stores lanes that lie side by side, or the one element.
 void tni_store_beside(tni_builder *b, int section, int reg, int access, bool tile)
 {
-    tn_dtype dt = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
-    tni_step s  = tni_plain_step(TNI_S_STORE, -1, tile);
-    s.a         = reg;
-    s.access    = (int16_t)access;
-    s.bytes     = (uint8_t)tni_dtype_size(dt);
-    s.f.convert = tni_converter(b->g->tiles, b->g->reg[reg].rep, dt);
+    tn_dtype dt  = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
+    tn_dtype rep = (tn_dtype)b->g->reg[reg].rep;
+    tni_step s   = tni_plain_step(rep == dt ? TNI_S_SCATTER : TNI_S_STORE, -1, tile);
+    s.a          = reg;
+    s.access     = (int16_t)access;
+    s.bytes      = (uint8_t)tni_dtype_size(dt);
+    if (rep != dt) s.f.convert = tni_converter(b->g->tiles, rep, dt);
     tni_new_step(b, section, s);
 }
 
@@ -129,8 +130,22 @@ static bool goes_out(const tni_builder *b, int section, int reg, int buffer)
     if (r->section != section || r->keep >= 0 || b->g->shared[buffer]) return false;
     if (r->rep != b->k->buffer[buffer].dtype) return false;
     const tni_step *s = &b->g->step[r->maker];
-    return s->lead == TNI_LEAD_NONE && (s->kind == TNI_S_MAP || s->kind == TNI_S_CONVERT) &&
-           s->dst == reg;
+    return s->lead == TNI_LEAD_NONE && s->dst == reg &&
+           (s->kind == TNI_S_MAP || s->kind == TNI_S_CONVERT || s->kind == TNI_S_LOAD ||
+            s->kind == TNI_S_GATHER || s->kind == TNI_S_AT || s->kind == TNI_S_RANDOM);
+}
+
+// One element stored in all lanes, which lie side by side.
+static void store_spread(tni_builder *b, int section, int reg, int access)
+{
+    tn_dtype dt  = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
+    int      one = tni_as(b, reg, dt, false);
+    tni_step s   = tni_plain_step(TNI_S_SPREAD, tni_new_reg(b, section, dt, true), true);
+    s.a          = one;
+    s.bytes      = (uint8_t)tni_dtype_size(dt);
+    s.lead       = TNI_LEAD_OUT;
+    s.out        = (int16_t)access;
+    tni_new_step(b, section, s);
 }
 
 static void make_store(tni_builder *b, int v)
@@ -139,11 +154,18 @@ static void make_store(tni_builder *b, int v)
     int            buffer = b->k->access[x->access].buffer;
     bool           col = x->per & TNI_PER_COL, tile = tni_lane_varies(b, x->access);
     int            r = tni_value_reg(b, col && !b->finish ? x->phase : -1, x->a);
-    int section = b->finish ? tni_finish_section(b->g, col ? TNI_FINISH_LOOP : TNI_FINISH_STORE)
-                  : col     ? tni_loop_section(x->phase)
-                            : tni_row_section(x->phase);
-    r           = tni_as(b, r, (tn_dtype)b->g->reg[r].rep, tile);
-    if (tile && tni_lane_stride(b, x->access) != 1) {
+    int section  = b->finish ? tni_finish_section(b->g, col ? TNI_FINISH_LOOP : TNI_FINISH_STORE)
+                   : col     ? tni_loop_section(x->phase)
+                             : tni_row_section(x->phase);
+    tn_dtype rep = (tn_dtype)b->g->reg[r].rep;
+    if (rep != b->k->buffer[buffer].dtype) r = tni_as(b, r, tni_rep_of(rep), false);
+    bool beside = !tile || tni_lane_stride(b, x->access) == 1;
+    if (tile && !tni_is_tile(b, r) && beside) {
+        store_spread(b, section, r, x->access);
+        return;
+    }
+    r = tni_as(b, r, (tn_dtype)b->g->reg[r].rep, tile);
+    if (!beside) {
         store_apart(b, section, r, x->access);
     } else if (tile && goes_out(b, section, r, buffer)) {
         tni_step *maker = &b->g->step[b->g->reg[r].maker];

@@ -53,38 +53,46 @@ static void run_place(tni_worker *w, const tni_step *s, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] = first + i * stride;
 }
 
-// Copies an element of 1, 2, 4 or 8 bytes.
-static void move(char *y, const char *x, int bytes)
+// y[i] = x[i * stride + index[i] * step], elements of so many bytes.
+static inline void pick(size_t bytes, char *y, const char *x, int64_t stride, int64_t step,
+                        const int64_t *index, int64_t n)
 {
-    switch (bytes) {
-    case 1: *y = *x; break;
-    case 2: memcpy(y, x, 2); break;
-    case 4: memcpy(y, x, 4); break;
-    default: memcpy(y, x, 8); break;
-    }
+    for (int64_t i = 0; i < n; i++)
+        memcpy(y + (size_t)i * bytes, x + (i * stride + index[i] * step) * (int64_t)bytes, bytes);
 }
 
+static void pick_run(size_t bytes, char *y, const char *x, int64_t stride, int64_t step,
+                     const int64_t *index, int64_t n)
+{
+    if (bytes == 4) pick(4, y, x, stride, step, index, n);
+    else if (bytes == 2) pick(2, y, x, stride, step, index, n);
+    else if (bytes == 8) pick(8, y, x, stride, step, index, n);
+    else pick(1, y, x, stride, step, index, n);
+}
+
+// How many elements from the first on have the first one's guard.
+static int64_t guard_run(const uint8_t *guard, int64_t n)
+{
+    const uint8_t *end = memchr(guard, !*guard, (size_t)n);
+    return end ? end - guard : n;
+}
+
+// Run by run of what the guard says: the index is one for each lane (ins of the step), one for all, or none.
 static void run_at(tni_worker *w, const tni_step *s, int64_t n)
 {
     const int64_t *index = s->a >= 0 ? (const int64_t *)w->reg[s->a] : NULL;
     const uint8_t *guard = s->b >= 0 ? (const uint8_t *)w->reg[s->b] : NULL;
-    const int64_t  bytes = s->bytes, stride = stride_of(w, s->access) * bytes;
-    const int64_t  step   = w->g->l->stride[s->access][TNI_AXES] * bytes;
-    char          *y      = w->reg[s->dst];
-    const char    *x      = address(w, s->access, bytes);
-    bool           inside = !guard || !memchr(guard, 0, (size_t)n);
-    if (inside && !index) {
-        tni_gather_run((size_t)bytes, y, x, stride / bytes, n);
-        return;
-    }
-    if (!inside && !memchr(guard, 1, (size_t)n)) {
-        memset(y, 0, (size_t)(n * bytes));
-        return;
-    }
-    static const char zero[8];
-    for (int64_t i = 0; i < n; i++) {
-        bool open = !guard || guard[i];
-        move(y + i * bytes, open ? x + i * stride + (index ? index[i] * step : 0) : zero, s->bytes);
+    const int64_t  bytes = s->bytes, stride = stride_of(w, s->access);
+    const int64_t  step = w->g->l->stride[s->access][TNI_AXES];
+    char          *y    = w->reg[s->dst];
+    const char    *x    = address(w, s->access, bytes);
+    if (index && !s->ins) x += *index * step * bytes;
+    for (int64_t i = 0, run; i < n; i += run, y += run * bytes) {
+        run = guard ? guard_run(guard + i, n - i) : n;
+        if (guard && !guard[i]) memset(y, 0, (size_t)(run * bytes));
+        else if (index && s->ins)
+            pick_run((size_t)bytes, y, x + i * stride * bytes, stride, step, index + i, run);
+        else tni_gather_run((size_t)bytes, y, x + i * stride * bytes, stride, run);
     }
 }
 

@@ -126,17 +126,19 @@ static int make_load_at(tni_builder *b, int section, int loop, const tni_ins *x,
 {
     int  index = x->a >= 0 ? tni_value_reg(b, loop, x->a) : -1;
     int  guard = x->b >= 0 ? tni_value_reg(b, loop, x->b) : -1;
-    bool tile  = tni_is_tile(b, index) || tni_is_tile(b, guard) || tni_lane_varies(b, x->access);
-    if (index >= 0) index = tni_as(b, index, TN_I64, tile);
+    bool each  = tni_is_tile(b, index);
+    bool tile  = each || tni_is_tile(b, guard) || tni_lane_varies(b, x->access);
+    if (index >= 0) index = tni_as(b, index, TN_I64, false);
     if (guard >= 0) guard = tni_as(b, guard, TN_BOOL, tile);
     int      dst = tni_new_reg(b, section, dt, tile);
     tni_step s   = tni_plain_step(TNI_S_AT, dst, tile);
     s.a          = index;
     s.b          = guard;
+    s.ins        = each;
     s.access     = x->access;
     s.bytes      = (uint8_t)tni_dtype_size(dt);
     tni_new_step(b, section, s);
-    return tni_rep_of(dt) == dt ? dst : tni_converted(b, section, dst, tni_rep_of(dt));
+    return dst;
 }
 
 static int make_load(tni_builder *b, int section, int loop, const tni_ins *x)
@@ -153,7 +155,7 @@ static int make_load(tni_builder *b, int section, int loop, const tni_ins *x)
     s.bytes     = (uint8_t)tni_dtype_size(dt);
     s.f.convert = tni_converter(b->g->tiles, dt, rep);
     tni_new_step(b, section, s);
-    return beside || rep == dt ? dst : tni_converted(b, section, dst, rep);
+    return dst;
 }
 
 static int make_place(tni_builder *b, int section, const tni_ins *x)
@@ -196,8 +198,7 @@ static int make_random(tni_builder *b, int section, int loop, const tni_ins *x)
 static int narrowed(tni_builder *b, int section, int reg, tn_dtype dt)
 {
     if (tni_compute_dtype(dt) == dt || tni_is_float(dt)) return reg;
-    reg = tni_converted(b, section, reg, dt);
-    return dt == TN_BOOL ? reg : tni_converted(b, section, reg, tni_compute_dtype(dt));
+    return tni_converted(b, section, reg, dt);
 }
 
 static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)
@@ -231,8 +232,8 @@ static int make_cast(tni_builder *b, int section, int loop, const tni_ins *x)
     tn_dtype to = (tn_dtype)x->dtype;
     int      r  = tni_value_reg(b, loop, x->a);
     if (b->g->reg[r].rep == to) return r;
-    r = tni_converted(b, section, r, to);
-    return tni_rep_of(to) == to ? r : tni_converted(b, section, r, tni_rep_of(to));
+    r = tni_as(b, r, tni_rep_of((tn_dtype)b->g->reg[r].rep), false);
+    return b->g->reg[r].rep == to ? r : tni_converted(b, section, r, to);
 }
 
 static int make_check(tni_builder *b, int section, int loop, int v)

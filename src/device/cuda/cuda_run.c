@@ -42,7 +42,7 @@ static tn_status run_copy(const tni_call *call)
 {
     const tni_cuda *c     = call->seat;
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
-    if (!plain) return tni_one_op(call);
+    if (!plain) return tni_groups_copy(call);
     return call->ahead ? TN_OK : copy_bytes(call);
 }
 

@@ -17,16 +17,21 @@ static const tni_groups groups = {
     .start    = tni_cl_start_hand,
 };
 
+static bool has_doubles(void *seat)
+{
+    return tni_compiled_has_doubles(tni_cl_compiled(seat));
+}
+
 static tn_status run_cast(const tni_call *c)
 {
     bool widens = c->out.dtype == TN_F64 && c->in[0].dtype != TN_F64;
-    if (widens && !tni_compiled_has_doubles(tni_cl_compiled(c->seat))) return tni_cl_to_double(c);
-    return tni_one_op(c);
+    if (widens && !has_doubles(c->seat)) return tni_cl_to_double(c);
+    return tni_groups_copy(c);
 }
 
 static const tni_device_calls calls = {
     .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_cast } },
-    .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_one_op },
+    .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_groups_copy },
                   [TNI_matmul] = { .run = tni_groups_matmul },
                   [TNI_custom] = { .run = tni_groups_custom } },
     .groups   = &groups,
@@ -53,6 +58,7 @@ static const tni_device_kernels kernels = {
     .prepare = tni_cl_prepare,
     .launch  = tni_cl_launch_kernel,
     .room    = tni_cl_room,
+    .doubles = has_doubles,
     .counts  = tni_cl_counts,
 };
 

@@ -1,5 +1,5 @@
-// What the devices with work groups share: the ops of the table that run one by one, as kernels of
-// the generator or as kernels written by hand, over the few functions in which the devices differ.
+// What the devices with work groups share: the ops of the table that no kernel is generated for, by kernels
+// written by hand, over the few functions in which the devices differ.
 #ifndef TNI_SIMT_GROUPS_H
 #define TNI_SIMT_GROUPS_H
 
@@ -120,30 +120,19 @@ bool      tni_segments_can(const tni_call *c);
 size_t    tni_segments_scratch(const tni_call *c);
 tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2]);
 
-tn_status tni_groups_gather(const tni_call *c);
+tn_status tni_groups_copy(const tni_call *c);  // also a cast
 tn_status tni_groups_concat(const tni_call *c);
-
-// Maps, reductions, sources, copies and padding, each as a kernel of one op.
-size_t    tni_one_op_scratch(const tni_call *c);
-tn_status tni_one_op(const tni_call *c);
 
 // ---- what such a device registers --------------------------------------------------------------
 
 // clang-format off
 #define TNI_GROUPS_CLASSES                                             \
-    [TNI_UNARY]       = { .run = tni_one_op },                         \
-    [TNI_BINARY]      = { .run = tni_one_op },                         \
-    [TNI_TERNARY]     = { .run = tni_one_op },                         \
-    [TNI_REDUCE]      = { .run = tni_one_op, .scratch = tni_one_op_scratch }, \
-    [TNI_SCAN]        = { .run = tni_groups_scan, .scratch = tni_groups_scan_scratch }, \
-    [TNI_SOURCE]      = { .run = tni_one_op }
+    [TNI_SCAN]        = { .run = tni_groups_scan, .scratch = tni_groups_scan_scratch }
 
 #define TNI_GROUPS_OPS                                                 \
     [TNI_argmax]      = { .run = tni_groups_arg_reduce, .scratch = tni_groups_arg_reduce_scratch }, \
     [TNI_argmin]      = { .run = tni_groups_arg_reduce, .scratch = tni_groups_arg_reduce_scratch }, \
-    [TNI_pad]         = { .run = tni_one_op },                         \
     [TNI_concat]      = { .run = tni_groups_concat },                  \
-    [TNI_gather]      = { .run = tni_groups_gather },                  \
     [TNI_scatter]     = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_scatter_add] = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_fold]        = { .run = tni_groups_fold },                    \

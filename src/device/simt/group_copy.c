@@ -1,0 +1,103 @@
+// Copies and casts between any strides, each by a kernel of the generator: what is left of an op by itself
+// when a plan has kernels for all it can write. And concat, which is copies.
+#include "device/simt/groups.h"
+
+#include "tensor/dtype.h"
+
+#include <string.h>
+
+// The axes of out with the strides of out (0) and of in (1), densest in out last.
+static tni_axes copy_axes(const tni_arg *out, const tni_arg *in)
+{
+    tni_axes a = { .rank = out->rank };
+    memcpy(a.size, out->size, sizeof a.size);
+    memcpy(a.stride[0], out->stride, sizeof a.stride[0]);
+    memcpy(a.stride[1], in->stride, sizeof a.stride[1]);
+    tni_axes_sort(&a, 0);
+    tni_axes_merge(&a, 2);
+    if (a.rank == 0) {
+        a.rank         = 1;
+        a.size[0]      = 1;
+        a.stride[0][0] = 1;
+        a.stride[1][0] = 0;
+    }
+    return a;
+}
+
+// Buffer and access number i of a kernel: x, by the strides of argument `of` of the axes.
+static void add_access(tni_kernel *k, tni_launch *l, int i, const tni_arg *x, const tni_axes *a,
+                       int of)
+{
+    k->buffer[i]        = (tni_kernel_buffer){ (uint8_t)x->dtype, .written = of == 0 };
+    k->access[i].buffer = (int16_t)i;
+    l->buffer[i]        = x->data;
+    for (int j = 0; j < a->rank; j++) {
+        int64_t d              = a->stride[of][j];
+        l->stride[i][j]        = d;
+        k->access[i].stride[j] = d == 0 ? TNI_STRIDE_0 : d == 1 ? TNI_STRIDE_1 : TNI_STRIDE_N;
+    }
+}
+
+static int16_t add(tni_kernel *k, tni_code code, tn_dtype dt, int a, int access)
+{
+    k->ins[k->nins] = (tni_ins){ .code   = (uint8_t)code,
+                                 .dtype  = (uint8_t)dt,
+                                 .a      = (int16_t)a,
+                                 .b      = -1,
+                                 .c      = -1,
+                                 .access = (int16_t)access,
+                                 .number = -1 };
+    return k->nins++;
+}
+
+// A load, a cast where the dtypes differ, and a store.
+static bool write_copy(tni_kernel *k, tni_launch *l, const tni_call *c)
+{
+    tn_dtype from = c->in->dtype, to = c->out.dtype;
+    tni_axes a = copy_axes(&c->out, c->in);
+    k->np      = (uint8_t)a.rank;
+    k->nbuffer = k->naccess = 2;
+    memcpy(l->size, a.size, (size_t)a.rank * sizeof *a.size);
+    add_access(k, l, 0, c->in, &a, 1);
+    add_access(k, l, 1, &c->out, &a, 0);
+    int16_t v = add(k, TNI_I_LOAD, from, -1, 0);
+    if (from != to) v = add(k, TNI_I_CAST, to, v, -1);
+    add(k, TNI_I_STORE, to, v, 1);
+    l->kernel = k;
+    return tni_kernel_seal(k);
+}
+
+tn_status tni_groups_copy(const tni_call *c)
+{
+    const tni_device_kernels *d     = c->device->kernels;
+    tni_kernel                k     = { 0 };
+    tni_launch                l     = { .waits = c->waits };
+    const tni_launch         *first = &l;
+    void                     *entry = NULL;
+    if (!write_copy(&k, &l, c)) {
+        tni_text_add(c->why, "%s: %s: the kernel is not in order", tni_op_table[c->op].name,
+                     c->device->name);
+        return TN_EDEVICE;
+    }
+    tn_status s = d->prepare(c->seat, 1, &first, &entry, c->waits, c->why);
+    return s == TN_OK && !c->ahead ? d->launch(c->seat, entry, &l, c->why) : s;
+}
+
+// Each input is copied to where it belongs, unless it lies there.
+tn_status tni_groups_concat(const tni_call *c)
+{
+    int       axis = c->attr->axis.axis;
+    tni_call  call = *c;
+    tn_status s    = TN_OK;
+    call.op        = TNI_copy;
+    call.nin       = 1;
+    for (int k = 0; s == TN_OK && k < c->nin; k++) {
+        call.in             = &c->in[k];
+        call.out.size[axis] = c->in[k].size[axis];
+        if (call.in->data != call.out.data && tni_shape_count(call.out.rank, call.out.size) > 0)
+            s = tni_call_run(&call);
+        call.out.data += call.out.size[axis] * call.out.stride[axis] *
+                         (int64_t)tni_dtype_size(call.out.dtype);
+    }
+    return s;
+}
