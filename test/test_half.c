@@ -479,18 +479,11 @@ static void a_checkpoint_has_the_f32_state_and_the_master(void)
 }
 
 // The state of a slot as it once was: of the parameter's dtype, and no master.
-static void make_old(tni_trained *s)
+static void make_old(tn_optim *o, tni_trained *s)
 {
     for (int k = 0; k < TNI_STATES; k++) {
-        tn_tensor *old = s->state[k];
-        s->state[k]    = NULL;
-        if (s->flat[k]) tni_tensor_disown(s->flat[k]);
-        s->flat[k] = NULL;
-        if (old && k != TNI_MASTER) {
-            s->state[k] = tn_cast(old, tn_dtype_of(s->p));
-            tni_tensor_own(s->state[k]);
-        }
-        if (old) tni_tensor_disown(old);
+        bool has = s->state[k] && k != TNI_MASTER;
+        tni_state_set(o, s, k, has ? tn_cast(s->state[k], tn_dtype_of(s->p)) : NULL);
     }
 }
 
@@ -503,7 +496,7 @@ static void a_checkpoint_with_half_state_still_loads(void)
     tn_optim   *a = open_rule(x.net, ADAM, false), *b = open_rule(y.net, ADAM, false);
     double      have[ALL], want[ALL];
     for (int i = 0; i < 2; i++) CHECK_STATUS(step_by(&x, a, 0.3), TN_OK);
-    for (int i = 0; i < 2; i++) make_old(&a->slot[i]);
+    for (int i = 0; i < 2; i++) make_old(a, &a->slot[i]);
     tn_checkpoint c = both(&x, a), d = both(&y, b);
     CHECK_STATUS(tn_checkpoint_save(cx, path, &c), TN_OK);
     CHECK_INT(dtype_in(cx, path, "opt.0.exp_avg.0"), TN_BF16);

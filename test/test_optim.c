@@ -620,10 +620,7 @@ static void a_state_that_is_missing_is_zeros(void)
         tn_layer *net = tn_layer_of(cx, 2, p);
         tn_optim *opt = tn_sgd(net, (tn_sgd_opts){ .lr = 1, .momentum = 0.5f });
         for (int t = 0; t < 2; t++) {
-            if (t == 1) {
-                tni_tensor_disown(opt->slot[lost].state[0]);
-                opt->slot[lost].state[0] = NULL;
-            }
+            if (t == 1) tni_state_set(opt, &opt->slot[lost], 0, NULL);
             CHECK_STATUS(tn_step(opt, tn_sum_all(tn_mul(tn_add(p[0], p[1]), x))), TN_OK);
         }
         // -2, and then another -2, with half of the first on top unless that was forgotten.

@@ -18,12 +18,8 @@ static bool can_take(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const in
 // A leaf with a buffer, whose reference is taken over.
 static tn_tensor *leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *b)
 {
-    tni_node *n = tni_node_new(cx, TNI_leaf, dt, rank, size, 0, NULL);
-    if (!n) {
-        tni_buffer_unref(&cx->buffers, b);
-        return NULL;
-    }
-    tni_node_done(cx, n, b, 0);
+    tni_node *n = tni_node_in(cx, dt, rank, size, b, 0);
+    tni_buffer_unref(&cx->buffers, b);
     return tni_wrap(cx, n);
 }
 

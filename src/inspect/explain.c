@@ -30,7 +30,7 @@ static void add_reads(const account *a, size_t i, int64_t *reads)
         if (it->base < 0 && it->edges) reads[~it->base] += tni_source_bytes(it->n);
         return;
     }
-    if (a->p->place[i].alias && !it->joined) return;
+    if (a->p->place[i].alias) return;
     for (uint32_t s = 0; s < it->n->nsrc; s++) {
         int64_t skip;
         if (it->n->src[s]->state == TNI_PENDING) continue;
@@ -54,6 +54,19 @@ static void count_steps(account *a)
     }
 }
 
+// Whether an input is part of another that is read too, as a parameter is of its optimizer's block.
+static bool is_within(const tni_graph *g, const int64_t *reads, size_t i)
+{
+    const tni_node *n = g->input[i].n;
+    for (size_t j = 0; j < g->inputs; j++) {
+        const tni_node *m    = g->input[j].n;
+        int64_t         from = n->start - m->start, more = tni_node_count(m) - tni_node_count(n);
+        if (m->buf != n->buf || from < 0 || from > more || !reads[j]) continue;
+        if (more || j < i) return true;
+    }
+    return false;
+}
+
 // Every input read once, every result written once.
 static bool count_least(account *a)
 {
@@ -62,7 +75,8 @@ static bool count_least(account *a)
     if (!reads) return false;
     for (size_t i = 0; i < g->count; i++) add_reads(a, i, reads);
     for (size_t i = 0; i < g->inputs; i++)
-        a->least += tni_lesser(reads[i], tni_node_bytes(g->input[i].n));
+        if (!is_within(g, reads, i))
+            a->least += tni_lesser(reads[i], tni_node_bytes(g->input[i].n));
     for (size_t i = 0; i < g->count; i++)
         if (is_result(a, i)) a->least += tni_written_bytes(g, a->p, i);
     tni_free(&g->cx->heap, reads);

@@ -26,8 +26,8 @@ static tn_tensor *update_adamw(const tn_optim *o, tni_update *u)
     return descend(o, u, p, u->g);
 }
 
-static const tni_update_rule adam  = { "adam", { "exp_avg", "exp_avg_sq" }, update_adam };
-static const tni_update_rule adamw = { "adamw", { "exp_avg", "exp_avg_sq" }, update_adamw };
+static const tni_update_rule adam  = { "adam", { "exp_avg", "exp_avg_sq" }, update_adam, NULL };
+static const tni_update_rule adamw = { "adamw", { "exp_avg", "exp_avg_sq" }, update_adamw, NULL };
 
 static tn_optim *make(const tni_update_rule *rule, tn_layer *net, tn_adamw_opts o,
                       double weight_decay)

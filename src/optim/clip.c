@@ -2,16 +2,17 @@
 #include "optim/update.h"
 #include "ops/compose.h"
 
-// The common norm of all gradients in the bunches, not yet computed: f64 where one of them is, else
+// The common norm of all gradients in the blocks, not yet computed: f64 where one of them is, else
 // f32.
 static tn_tensor *total_norm(const tn_optim *o)
 {
     tn_dtype   dt  = TN_F32;
     tn_tensor *sum = NULL;
-    for (size_t i = 0; i < o->bunches; i++)
-        if (tn_dtype_of(o->bunch[i].g) == TN_F64) dt = TN_F64;
-    for (size_t i = 0; i < o->bunches; i++) {
-        tn_tensor *one = tn_sum_all(tn_square(tni_widen(o->bunch[i].g)));
+    for (size_t i = 0; i < o->flats; i++)
+        if (o->flat[i].g && tn_dtype_of(o->flat[i].g) == TN_F64) dt = TN_F64;
+    for (size_t i = 0; i < o->flats; i++) {
+        if (!o->flat[i].g) continue;
+        tn_tensor *one = tn_sum_all(tn_square(tni_widen(o->flat[i].g)));
         if (one && tn_dtype_of(one) != dt) one = tn_cast(one, dt);
         if (!one) return NULL;
         sum = sum ? tn_add(sum, one) : one;
@@ -40,17 +41,18 @@ bool tni_gradients_prepare(const tn_optim *o, int64_t steps)
 {
     double     share  = 1.0 / (double)steps;
     tn_tensor *factor = NULL;
-    if (o->clip_norm > 0 && o->bunches) {
+    if (o->clip_norm > 0) {
         factor = clip_factor(tn_mul_s(total_norm(o), share), o->clip_norm);
         factor = tn_mul_s(factor, share);
         if (!factor) return false;
     }
-    for (size_t i = 0; i < o->bunches; i++) {
-        tn_tensor *g = tni_widen(o->bunch[i].g);
+    for (size_t i = 0; i < o->flats; i++) {
+        if (!o->flat[i].g) continue;
+        tn_tensor *g = tni_widen(o->flat[i].g);
         if (factor) g = scale(g, factor);
         else if (steps > 1) g = tn_mul_s(g, share);
         if (o->clip_value > 0) g = tn_clamp(g, -o->clip_value, o->clip_value);
-        if (!(o->bunch[i].g = g)) return false;
+        if (!(o->flat[i].g = g)) return false;
     }
     return true;
 }
@@ -65,22 +67,22 @@ static tn_ctx *ready(const char *op, const tn_optim *o, double max)
     return tni_fail(cx, TN_EARG, "%s: max %g is not from 0 on", op, max);
 }
 
-// Assigns the gradients of a bunch what was made of them, in f32 at least.
-static bool assign_gradients(const tn_optim *o, const tni_bunch *b, tn_tensor *g)
+// Assigns the gradients of a block what was made of them, in f32 at least.
+static bool assign_gradients(const tn_optim *o, const tni_flat *f, tn_tensor *g)
 {
-    g = tni_narrow(g, tn_dtype_of(b->g));
-    return g && tni_bunch_spread(o, b, TNI_GRADIENT, g);
+    g = tni_narrow(g, tn_dtype_of(f->g));
+    return g && tni_flat_spread(o, f, TNI_GRADIENT, g);
 }
 
 // The norm before, still in the scope of the recording; NULL, reported, on failure.
 static tn_tensor *record_clip_norm(tn_optim *o, double max)
 {
-    if (!tni_bunches_make(o)) return NULL;
+    if (!tni_flats_begin(o)) return NULL;
     tn_tensor *norm = total_norm(o), *factor = clip_factor(norm, max);
     if (!factor) return NULL;
-    for (size_t i = 0; i < o->bunches; i++) {
-        const tni_bunch *b = &o->bunch[i];
-        if (!assign_gradients(o, b, scale(tni_widen(b->g), factor))) return NULL;
+    for (size_t i = 0; i < o->flats; i++) {
+        const tni_flat *f = &o->flat[i];
+        if (f->g && !assign_gradients(o, f, scale(tni_widen(f->g), factor))) return NULL;
     }
     return norm;
 }
@@ -102,10 +104,10 @@ tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
 
 static bool record_clip_value(tn_optim *o, double max)
 {
-    if (!tni_bunches_make(o)) return false;
-    for (size_t i = 0; i < o->bunches; i++) {
-        const tni_bunch *b = &o->bunch[i];
-        if (!assign_gradients(o, b, tn_clamp(tni_widen(b->g), -max, max))) return false;
+    if (!tni_flats_begin(o)) return false;
+    for (size_t i = 0; i < o->flats; i++) {
+        const tni_flat *f = &o->flat[i];
+        if (f->g && !assign_gradients(o, f, tn_clamp(tni_widen(f->g), -max, max))) return false;
     }
     return true;
 }

@@ -77,19 +77,16 @@ tn_dtype tni_state_dtype(const tn_tensor *p)
     return tni_is_rounded(dt) ? TN_F32 : dt;
 }
 
-bool tni_has_master(const tn_optim *o, const tn_tensor *p)
+bool tni_has_state(const tn_optim *o, const tn_tensor *p, int k)
 {
-    return !o->no_master && tni_state_dtype(p) != tni_dtype(p);
+    if (k == TNI_MASTER) return !o->no_master && tni_state_dtype(p) != tni_dtype(p);
+    return o->rule->state[k] && (!o->rule->has || o->rule->has(o, k));
 }
 
 // Lets the state and the count go, as before the first update.
-static void reset(tni_trained *s)
+static void reset(tn_optim *o, tni_trained *s)
 {
-    for (int k = 0; k < TNI_STATES; k++) {
-        if (s->state[k]) tni_tensor_disown(s->state[k]);
-        if (s->flat[k]) tni_tensor_disown(s->flat[k]);
-        s->state[k] = s->flat[k] = NULL;
-    }
+    for (int k = 0; k < TNI_STATES; k++) tni_state_set(o, s, k, NULL);
     s->updates = 0;
     s->since   = 0;
 }
@@ -114,7 +111,7 @@ static void rolled_back(tni_thing *t)
             s->updates = s->before;
         }
         s->since = 0;
-        if (!s->updates || state_lost(s)) reset(s);
+        if (!s->updates || state_lost(s)) reset(o, s);
     }
     o->updates -= most;
 }
@@ -137,11 +134,12 @@ static bool take_parameters(tn_optim *o, tni_entries *list)
     size_t    n = list->count ? list->count : 1;
     o->slot     = tni_zalloc(h, n * sizeof *o->slot);
     o->order    = tni_alloc(h, n * sizeof *o->order);
-    o->bunch    = tni_alloc(h, n * sizeof *o->bunch);
+    o->flat     = tni_alloc(h, n * sizeof *o->flat);
+    o->spare    = tni_alloc(h, n * sizeof *o->spare);
     o->list     = tni_alloc(h, n * sizeof *o->list);
     o->node     = tni_alloc(h, n * sizeof *o->node);
     o->sorted   = tni_alloc(h, n * sizeof *o->sorted);
-    if (!o->slot || !o->order || !o->bunch || !o->list || !o->node || !o->sorted)
+    if (!o->slot || !o->order || !o->flat || !o->spare || !o->list || !o->node || !o->sorted)
         return tni_no_memory(o->thing.cx, o->rule->name);
     for (size_t i = 0; i < list->count; i++) {
         tni_entry *e = &list->entry[i];
@@ -157,14 +155,13 @@ static bool take_parameters(tn_optim *o, tni_entries *list)
     return true;
 }
 
-// Parameters that were never computed are computed now: a first step that fails must have values to
-// return to.
-static bool compute_parameters(tn_optim *o)
+// Parameters and buffers of the network that are still to be computed are computed now: a first step that
+// fails must have values to return to, and it reads them as every other does.
+static bool compute_values(const tn_optim *o, const tni_entries *list)
 {
-    for (size_t i = 0; i < o->slots; i++) {
-        const tni_store *s = o->slot[i].p->store;
-        if (s->node->state == TNI_DONE || s->done) continue;
-        if (!tni_value(o->slot[i].p, o->rule->name)) return false;
+    for (size_t i = 0; i < list->count; i++) {
+        tn_tensor *t = list->entry[i].t;
+        if (t->store->node->state != TNI_DONE && !tni_value(t, o->rule->name)) return false;
     }
     return true;
 }
@@ -176,13 +173,14 @@ static void free_optim(tni_thing *t)
     tn_optim *o = (tn_optim *)t;
     tni_heap *h = &t->cx->heap;
     for (size_t i = 0; i < o->slots; i++) {
-        reset(&o->slot[i]);
+        reset(o, &o->slot[i]);
         tni_tensor_disown(o->slot[i].p);
         tni_free(h, o->slot[i].name);
     }
     tni_free(h, o->slot);
     tni_free(h, o->order);
-    tni_free(h, o->bunch);
+    tni_free(h, o->flat);
+    tni_free(h, o->spare);
     tni_free(h, o->list);
     tni_free(h, o->node);
     tni_free(h, o->sorted);
@@ -193,10 +191,10 @@ static bool fill(tn_optim *o, tn_layer *net)
 {
     tni_entries list;
     if (!tni_layer_list(net, o->rule->name, &list)) return false;
-    bool ok = take_parameters(o, &list);
+    bool ok = take_parameters(o, &list) && (!o->slots || compute_values(o, &list));
     tni_entries_free(&list);
     if (!ok) return false;
-    if (o->slots) return compute_parameters(o);
+    if (o->slots) return tni_flats_lay(o);
     return tni_refuse(o->thing.cx, TN_EARG, "%s: the network has no parameters to train",
                       o->rule->name);
 }
@@ -245,7 +243,7 @@ tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float w
         o->slot[i].lr_scale     = tni_decimal(lr_scale);
         o->slot[i].weight_decay = tni_option(weight_decay, 0);
     }
-    if (any) return TN_OK;
+    if (any) return tni_flats_lay(o) ? TN_OK : tni_failed();
     return tni_fail_status(cx, TN_EARG, "optim_group: no parameter fits \"%.100s\"", names);
 }
 

@@ -10,16 +10,18 @@ static tn_tensor *update(const tn_optim *o, tni_update *u)
         v                            = tn_sub(v, tn_square(mean));
     }
     tn_tensor *d = tn_div(g, tn_add_s(tn_sqrt(v), o->eps));
-    if (o->momentum > 0) {
-        tn_tensor *b = u->state[2];
-        d = u->next[2] = b ? tn_add(tn_mul_s(b, o->momentum), d) : d;
-    }
+    if (o->momentum > 0) d = u->next[2] = tn_add(tn_mul_s(u->state[2], o->momentum), d);
     return tn_sub(u->p, tn_mul_s(d, u->lr));
 }
 
-static const tni_update_rule rule = { "rmsprop",
-                                      { "square_avg", "grad_avg", "momentum_buffer" },
-                                      update };
+static bool has(const tn_optim *o, int k)
+{
+    return k == 0 || (k == 1 ? o->centered : o->momentum > 0);
+}
+
+static const tni_update_rule rule = {
+    "rmsprop", { "square_avg", "grad_avg", "momentum_buffer" }, update, has
+};
 
 tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)
 {

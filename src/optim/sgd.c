@@ -5,15 +5,22 @@ static tn_tensor *update(const tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u), *b = u->state[0];
     if (o->momentum > 0) {
-        tn_tensor *fresh = b && o->dampening > 0 ? tn_mul_s(g, 1 - o->dampening) : g;
-        b                = b ? tn_add(tn_mul_s(b, o->momentum), fresh) : g;
-        u->next[0]       = b;
-        g                = o->nesterov ? tn_add(g, tn_mul_s(b, o->momentum)) : b;
+        // As in PyTorch the first gradient is taken as it is.
+        double     damped = u->t > 1 ? o->dampening : 0;
+        tn_tensor *fresh  = o->dampening > 0 ? tn_mul_s(g, 1 - damped) : g;
+        b = u->next[0] = tn_add(tn_mul_s(b, o->momentum), fresh);
+        g              = o->nesterov ? tn_add(g, tn_mul_s(b, o->momentum)) : b;
     }
     return tn_sub(u->p, tn_mul_s(g, u->lr));
 }
 
-static const tni_update_rule rule = { "sgd", { "momentum_buffer" }, update };
+static bool has(const tn_optim *o, int k)
+{
+    (void)k;
+    return o->momentum > 0;
+}
+
+static const tni_update_rule rule = { "sgd", { "momentum_buffer" }, update, has };
 
 tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
 {

@@ -1,14 +1,15 @@
-// Recording updates: the rule runs once for each bunch of parameters; and tn_step, which is a
+// Recording updates: the rule runs once for each block of parameters; and tn_step, which is a
 // backward walk and an update in one.
 #include "optim/update.h"
 #include "ops/compose.h"
+
+#include <string.h>
 
 // ---- rules -------------------------------------------------------------------------------------
 
 tn_tensor *tni_average(tn_tensor *old, tn_tensor *x, double keep)
 {
-    tn_tensor *fresh = tn_mul_s(x, 1 - keep);
-    return old ? tn_add(tn_mul_s(old, keep), fresh) : fresh;
+    return tn_add(tn_mul_s(old, keep), tn_mul_s(x, 1 - keep));
 }
 
 tn_tensor *tni_decayed(const tni_update *u)
@@ -21,62 +22,63 @@ tn_tensor *tni_decayed(const tni_update *u)
 static void count_update(tn_optim *o)
 {
     tn_ctx *cx = o->thing.cx;
-    for (size_t i = 0; i < o->bunches; i++) {
-        for (size_t j = 0; j < o->bunch[i].count; j++) {
-            tni_trained     *s     = o->order[o->bunch[i].first + j];
-            const tni_store *store = s->p->store;
-            const tni_node  *done  = store->node->state == TNI_DONE ? store->node : store->done;
-            if (!done || done->id >= s->since) {
-                s->since  = cx->next_id;
-                s->before = s->updates;
-            }
-            s->updates++;
+    for (size_t i = 0; i < o->slots; i++) {
+        tni_trained     *s     = &o->slot[i];
+        const tni_store *store = s->p->store;
+        const tni_node  *done  = store->node->state == TNI_DONE ? store->node : store->done;
+        if (!s->due || !tni_count(s->p)) continue;
+        if (!done || done->id >= s->since) {
+            s->since  = cx->next_id;
+            s->before = s->updates;
         }
+        s->updates++;
     }
     o->updates++;
 }
 
-// The parameters of a bunch as the rule takes them: their master, as far as they are its rounding.
+// The parameters of a block as the rule takes them: their master, as far as they are its rounding.
 // Reading them for this costs two bytes an element, and lets their new values lie where the old did.
-static tn_tensor *widened(const tn_optim *o, const tni_bunch *b)
+static tn_tensor *widened(const tn_optim *o, const tni_flat *f)
 {
-    tn_tensor *p = tni_bunch_join(o, b, TNI_PARAM), *wide = tni_widen(p), *master;
-    if (!wide || !tni_has_master(o, o->order[b->first]->p) || !tni_bunch_has(o, b, TNI_MASTER))
-        return wide;
-    master = tni_bunch_join(o, b, TNI_MASTER);
+    tn_tensor *p = tni_flat_params(o, f), *wide = tni_widen(p), *master = f->state[TNI_MASTER];
+    if (!wide || !tni_has_state(o, p, TNI_MASTER)) return wide;
     return tn_where(tn_eq(tn_cast(master, tni_dtype(p)), p), master, wide);
 }
 
-static bool update_bunch(const tn_optim *o, const tni_bunch *b, double lr)
+static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
 {
-    const tni_trained *s = o->order[b->first];
-    tni_update         u = { .p            = widened(o, b),
-                             .g            = b->g,
+    const tni_trained *s = o->order[f->first];
+    tni_update         u = { .p            = widened(o, f),
+                             .g            = f->g,
                              .lr           = lr * s->lr_scale,
                              .weight_decay = s->weight_decay,
                              .t            = s->updates };
-    for (int k = 0; k < TNI_RULE_STATES; k++)
-        if (tni_bunch_has(o, b, k) && !(u.state[k] = tni_bunch_join(o, b, k))) return false;
+    memcpy(u.state, f->state, sizeof u.state);
     tn_tensor *wide = u.p ? o->rule->update(o, &u) : NULL;
     tn_tensor *p    = tni_narrow(wide, tni_dtype(s->p));
     if (!p) return false;
     for (int k = 0; k < TNI_RULE_STATES; k++)
-        if (u.next[k] && !tni_bunch_spread(o, b, k, u.next[k])) return false;
-    if (tni_has_master(o, s->p) && !tni_bunch_spread(o, b, TNI_MASTER, wide)) return false;
-    return tni_bunch_spread(o, b, TNI_PARAM, p);
+        if (tni_has_state(o, s->p, k) && !tn_assign(f->state[k], u.next[k])) return false;
+    if (tni_has_state(o, s->p, TNI_MASTER) && !tn_assign(f->state[TNI_MASTER], wide)) return false;
+    return tni_flat_spread(o, f, TNI_PARAM, p);
 }
 
 // The gradients are the sums of so many steps.
 static bool record_update(tn_optim *o, int64_t steps)
 {
-    if (!tni_bunches_make(o) || !tni_gradients_prepare(o, steps)) return false;
-    if (!o->bunches) return true;
+    bool ok = tni_flats_begin(o), any = false;
+    for (size_t i = 0; ok && i < o->flats; i++) {
+        if (!o->flat[i].g) continue;
+        ok  = tni_flat_make_states(o, &o->flat[i]);
+        any = true;
+    }
+    if (!ok || !any || !tni_gradients_prepare(o, steps)) return ok && !any;
     double  lr = tn_optim_lr(o);
     tn_ctx *cx = o->thing.cx;
-    bool    ok = true;
     count_update(o);
     cx->updating = true;
-    for (size_t i = 0; ok && i < o->bunches; i++) ok = update_bunch(o, &o->bunch[i], lr);
+    for (size_t i = 0; ok && i < o->flats; i++)
+        if (o->flat[i].g) ok = update_flat(o, &o->flat[i], lr);
     cx->updating = false;
     return ok;
 }

@@ -5,20 +5,21 @@
 
 #include "optim/optim.h"
 
-// What can be joined and assigned of a bunch: a state by its number, or one of these.
+// What can be joined and assigned of a block: a state by its number, or one of these.
 enum { TNI_PARAM = TNI_STATES, TNI_GRADIENT };
 
-// Sorts the slots that have a gradient into bunches, in their order, and joins the gradients.
-bool tni_bunches_make(tn_optim *o);
-// Whether a slot of a bunch has state k. Others may lack it, if a file had none for them.
-bool tni_bunch_has(const tn_optim *o, const tni_bunch *b, int k);
-// The tensors of a bunch as one of one axis, a state that a slot lacks as zeros; of a bunch of one as
-// it is.
-tn_tensor *tni_bunch_join(const tn_optim *o, const tni_bunch *b, int what);
-// Assigns each slot of a bunch its part of y.
-bool tni_bunch_spread(const tn_optim *o, const tni_bunch *b, int what, tn_tensor *y);
+// Joins the gradients of each block (g). A block of which some slots have a gradient, or that do not
+// agree any more, is divided.
+bool tni_flats_begin(tn_optim *o);
+// Makes what a block lacks of its states. Nothing of the update is recorded yet but the gradients.
+bool tni_flat_make_states(tn_optim *o, tni_flat *f);
+// The parameters of a block as one tensor: where they lie, if they lie in their block. Of a block of one it
+// is that parameter, here and below.
+tn_tensor *tni_flat_params(const tn_optim *o, const tni_flat *f);
+// Assigns each slot of a block its part of y: the parameters or the gradients.
+bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *y);
 
-// The gradients of the bunches, sums of so many steps, as the rule takes them: averaged, clipped by
+// The gradients of the blocks, sums of so many steps, as the rule takes them: averaged, clipped by
 // norm, then by value.
 bool tni_gradients_prepare(const tn_optim *o, int64_t steps);
 

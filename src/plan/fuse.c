@@ -55,7 +55,6 @@ static bool can_reduce(const tni_node *n)
 
 static bool shares(const tni_item *it)
 {
-    if (it->joined) return true;
     if (it->n->op != TNI_assign) return false;
     tni_view v = tni_node_layout(it->n->src[0]);
     return tni_view_contiguous(&v);

@@ -100,24 +100,6 @@ static bool add_input(tni_graph *g, tni_node *n)
     return true;
 }
 
-// The computed values that a concat would copy may lie one after the other already, as slices of an
-// earlier result do: then it is a view of them.
-static bool lies_joined(const tni_node *n)
-{
-    int64_t     next = 0, at;
-    tni_buffer *buf  = NULL;
-    if (!tni_concat_is_flat(n)) return false;
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-        tni_view  v    = tni_node_layout(n->src[s]);
-        tni_node *base = tni_node_base(n->src[s], &at);
-        if (base->state != TNI_DONE || !tni_view_contiguous(&v)) return false;
-        if (s > 0 && (base->buf != buf || base->start + at != next)) return false;
-        buf  = base->buf;
-        next = base->start + at + tni_node_count(n->src[s]);
-    }
-    return true;
-}
-
 // Finds for each item where its elements lie, and numbers the computed nodes that are read.
 static bool find_bases(tni_graph *g)
 {
@@ -125,7 +107,6 @@ static bool find_bases(tni_graph *g)
         tni_item *it = &g->item[i];
         it->n->mark  = (uint32_t)i + 1;
         it->base     = (int32_t)i;
-        it->joined   = it->n->op == TNI_concat && lies_joined(it->n);
         int64_t skip = 0;
         for (uint32_t s = 0; s < it->n->nsrc; s++) {
             tni_node *src = it->n->src[s];
@@ -161,6 +142,11 @@ static void find_dead_inputs(tni_graph *g)
         uint32_t spare = g->mode == TNI_READ ? 0 : in->n->fallback;
         in->n->buf->given += in->n->refs == in->edges + spare;
     }
+    // Nor does anybody need what a store only returns to if this fails: a parameter that lies beside those
+    // that are read, as one of an optimizer's block may.
+    for (const tni_store *s = g->mode == TNI_READ ? NULL : g->cx->pending; s; s = s->next)
+        if (s->done && !s->done->mark && s->done->refs == 1 && s->done->buf && s->node->mark)
+            s->done->buf->given++;
     for (size_t i = 0; i < g->inputs; i++) {
         const tni_buffer *b = g->input[i].n->buf;
         g->input[i].dies    = b->given == b->refs && !b->borrowed;

@@ -149,7 +149,7 @@ static bool put_item(writer *w, const tni_item *it)
     const tni_node *n = it->n;
     if (!reserve(w, most_words(n))) return false;
     put(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
-               (int64_t)it->keeps << 25 | (int64_t)it->joined << 26 | (int64_t)n->nsrc << 32);
+               (int64_t)it->keeps << 25 | (int64_t)n->nsrc << 32);
     put_all(w, n->size, n->rank);
     for (uint32_t s = 0; s < n->nsrc; s++) put_source(w, n->src[s]);
     put_attr(w, n);

@@ -107,8 +107,7 @@ static void find_reads(builder *b)
 
 // ---- sharing places ----------------------------------------------------------------------------
 
-// Item i shares the place `at` of its source: an assignment of a row-major value, an update in place,
-// a concat of values that lie joined.
+// Item i shares the place `at` of its source: an assignment of a row-major value, an update in place.
 static void share_place(builder *b, size_t i, uint32_t at)
 {
     tni_place *p = &b->plan->place[i];
@@ -199,13 +198,12 @@ static void share_places(builder *b)
     // Before anything shares the places of their sources.
     for (size_t t = 0; t < b->plan->steps; t++) {
         tni_step i = b->plan->step[t];
-        if (i >= 0 && g->item[i].n->op == TNI_concat && !g->item[i].joined)
-            fill_concat(b, (size_t)i);
+        if (i >= 0 && g->item[i].n->op == TNI_concat) fill_concat(b, (size_t)i);
     }
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];
-        if (g->item[i].joined || (n->op == TNI_assign && is_run(n->src[0]))) {
+        if (n->op == TNI_assign && is_run(n->src[0])) {
             p->alias = true;
             share_place(b, i, place_of(b, n->src[0]));
         } else if (n->op == TNI_update) {

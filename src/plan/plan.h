@@ -50,7 +50,6 @@ typedef struct {
     uint16_t  why;      // bits of tni_why; 0: its value is not stored
     bool      dies;     // lets its sources go once computed, although it needs gradients
     bool      keeps;    // it holds its sources afterwards: a view, or for its gradient
-    bool      joined;   // a concat of computed values that lie one after the other
     int32_t   base;     // position of the node that holds its elements; ~i: input i
     int32_t   part;     // values of several parts are not of one kernel; not 0: it is none's inside
 } tni_item;

@@ -187,6 +187,16 @@ void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)
     n->start = start;
 }
 
+tni_node *tni_node_in(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *buf,
+                      int64_t start)
+{
+    tni_node *n = tni_node_new(cx, TNI_LEAF_OP, dt, rank, size, 0, NULL);
+    if (!n) return NULL;
+    buf->refs++;
+    tni_node_done(cx, n, buf, start);
+    return n;
+}
+
 void tni_node_gone(tn_ctx *cx, tni_node *n)
 {
     if (n->state == TNI_PENDING) cx->pending_nodes--;

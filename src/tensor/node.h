@@ -90,6 +90,9 @@ static inline bool tni_leads_to(const tni_node *n, const tni_node *src)
 {
     return src->needs_grad && (n->op == TNI_OUTPUT_OP || tni_is_float((tn_dtype)src->dtype));
 }
+// A computed value that begins at an element of a buffer, which gets a reference more.
+tni_node *tni_node_in(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *buf,
+                      int64_t start);
 // A view of src (whose own layout must be row-major): one node, with src's marks.
 tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v);
 // Where the elements of n lie in its source: the whole of it unless n is a view.

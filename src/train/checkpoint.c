@@ -220,12 +220,21 @@ static bool read_pieces(tni_snapshot *s, tn_file *f)
     return true;
 }
 
+static tn_tensor **value_of(void *user, const tn_tensor *t)
+{
+    tni_snapshot *s = user;
+    for (size_t i = 0; i < s->pieces; i++)
+        if (s->piece[i].kind == TNI_PIECE_VALUE && s->piece[i].t == t) return &s->piece[i].value;
+    return NULL;
+}
+
 static bool load(tni_snapshot *s)
 {
     tn_file *f = tn_file_open(s->cx, s->path);
     if (!f) return false;
     bool ok = read_metadata(s, f) && verify(s, f) && kinds_fit(s, f) && match(s, f) &&
-              read_pieces(s, f) && tni_snapshot_fits(s) && tni_snapshot_put(s);
+              read_pieces(s, f) && tni_snapshot_fits(s) && tni_flats_gather(s->cx, value_of, s) &&
+              tni_snapshot_put(s);
     tn_file_free(f);
     return ok;
 }

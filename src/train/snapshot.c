@@ -53,7 +53,7 @@ static bool add_net(tni_snapshot *s, int k)
 // A master is listed also where none is kept, so that a file may have it.
 static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
 {
-    const tn_optim *o = s->c->opt[k];
+    tn_optim *o = s->c->opt[k];
     for (int i = 0; i <= TNI_STATES; i++) {
         const char *what = i < TNI_STATES ? tni_state_name(o, i) : "grad";
         if (!what) continue;
@@ -63,10 +63,11 @@ static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
                            slot->name);
         if (!p) return false;
         p->t      = slot->p;
+        p->opt    = o;
         p->slot   = slot;
         p->state  = i;
         p->dtype  = i < TNI_STATES ? tni_state_dtype(slot->p) : tn_dtype_of(slot->p);
-        p->unused = i == TNI_MASTER && !tni_has_master(o, slot->p);
+        p->unused = i == TNI_MASTER && !tni_has_state(o, slot->p, i);
     }
     return true;
 }
@@ -208,16 +209,6 @@ static bool seek_all(const tni_snapshot *s)
     return true;
 }
 
-static void put_state(const tni_piece *p)
-{
-    tn_tensor **home = &p->slot->state[p->state], **flat = &p->slot->flat[p->state];
-    if (*home) tni_tensor_disown(*home);
-    if (*flat) tni_tensor_disown(*flat);
-    *flat = NULL;
-    *home = p->value;
-    if (p->value) tni_tensor_own(p->value);
-}
-
 // The value is the gradient, or zeros where there is none any more; its handle is there.
 static void put_gradient(const tni_piece *p)
 {
@@ -234,11 +225,14 @@ bool tni_snapshot_put(tni_snapshot *s)
     for (size_t i = 0; i < s->pieces; i++) {
         const tni_piece *p = &s->piece[i];
         if (p->kind == TNI_PIECE_VALUE) tni_put_value(p->t, p->value);
-        else if (p->kind == TNI_PIECE_STATE) put_state(p);
+        else if (p->kind == TNI_PIECE_STATE) tni_state_set(p->opt, p->slot, p->state, p->value);
         else if (p->kind == TNI_PIECE_GRADIENT) put_gradient(p);
     }
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
-        if (s->c->opt[k]) tni_numbers_put(s->c->opt[k], &s->opt[k]);
+        if (s->c->opt[k]) {
+            tni_numbers_put(s->c->opt[k], &s->opt[k]);
+            tni_flats_divide(s->c->opt[k]);
+        }
     if (s->user) memcpy(s->c->user, s->user, s->c->user_bytes);
     s->cx->seed    = s->seed;
     s->cx->counter = s->counter;

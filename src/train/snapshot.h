@@ -15,8 +15,9 @@ typedef enum {
 typedef struct {
     tni_piece_kind kind;
     char          *name;
-    tn_tensor     *t;      // the parameter or buffer that it is or belongs to
-    tni_trained   *slot;   // of a state or gradient: the parameter's
+    tn_tensor     *t;    // the parameter or buffer that it is or belongs to
+    tn_optim      *opt;  // of a state or gradient: whose, and the parameter's slot there
+    tni_trained   *slot;
     int            state;  // which state of the slot
     tn_dtype       dtype;
     bool           unused;  // of a state: the optimizer keeps none, whatever the file has

@@ -1,4 +1,5 @@
 // Weights: the parameters and buffers of a network as a safetensors file, and back.
+#include "optim/optim.h"
 #include "train/restore.h"
 
 #include <string.h>
@@ -162,6 +163,14 @@ static bool read_values(loading *l)
     return true;
 }
 
+static tn_tensor **value_of(void *user, const tn_tensor *t)
+{
+    loading *l = user;
+    for (size_t i = 0; i < l->list.count; i++)
+        if (l->list.entry[i].t == t) return &l->value[i];
+    return NULL;
+}
+
 // With the file and the list there. Values live in a scope of their own until they are put.
 static bool load_list(loading *l)
 {
@@ -173,7 +182,7 @@ static bool load_list(loading *l)
     tn_scope *s = tn_begin(cx);
     if (!s) return false;
     cx->grad_mode = false;
-    bool ok       = read_values(l);
+    bool ok       = read_values(l) && tni_flats_gather(cx, value_of, l);
     for (size_t i = 0; ok && i < l->list.count; i++)
         if (l->value[i]) tni_put_value(l->list.entry[i].t, l->value[i]);
     tni_scope_close(s);

@@ -1,0 +1,344 @@
+// Flat blocks: parameters that agree lie one after the other in one buffer, and so do their moments,
+// masters and, while an update is recorded, their gradients. A rule runs once over each block. The
+// parameters move into their blocks when the optimizer is made, before a forward pass notes where they
+// are: so the first step finds them where the second does, and has its plan. What somebody writes to a
+// parameter lies elsewhere until the next update, which joins it again.
+#include "optim/update.h"
+#include "ops/compose.h"
+
+#include <string.h>
+
+// ---- which slots -------------------------------------------------------------------------------
+
+static bool agree(const tni_trained *a, const tni_trained *b)
+{
+    return a->flat == b->flat && a->due == b->due && tni_dtype(a->p) == tni_dtype(b->p) &&
+           a->lr_scale == b->lr_scale && a->weight_decay == b->weight_decay &&
+           a->updates == b->updates && !a->p->view && !b->p->view;
+}
+
+static void drop_states(tni_flat *f)
+{
+    for (int k = 0; k < TNI_STATES; k++) {
+        if (f->state[k]) tni_tensor_disown(f->state[k]);
+        f->state[k] = NULL;
+    }
+}
+
+// The slots of one block after the other, in the order they came in, by what they agree in. A block that
+// stays as it was keeps its states; those of the others are joined again when they are next needed.
+static void divide(tn_optim *o)
+{
+    size_t    n = 0, at = 0;
+    tni_flat *old = o->flat;
+    o->flat       = o->spare;
+    o->spare      = old;
+    for (size_t i = 0; i < o->slots; i++) o->slot[i].taken = tni_count(o->slot[i].p) == 0;
+    for (size_t i = 0; i < o->slots; i++) {
+        tni_trained like = o->slot[i];
+        if (like.taken) continue;
+        tni_flat *f = &o->flat[n];
+        *f          = (tni_flat){ .first = at };
+        for (size_t j = i; j < o->slots; j++) {
+            tni_trained *s = &o->slot[j];
+            if (s->taken || (i != j && !agree(&like, s))) continue;
+            s->taken = true;
+            s->flat  = n;
+            s->at    = f->size;
+            f->size += tni_count(s->p);
+            o->order[at++] = s;
+            f->count++;
+        }
+        if (like.flat < o->flats && old[like.flat].count == f->count) {
+            memcpy(f->state, old[like.flat].state, sizeof f->state);
+            memset(old[like.flat].state, 0, sizeof f->state);
+        }
+        n++;
+    }
+    for (size_t i = 0; i < o->flats; i++) drop_states(&old[i]);
+    o->flats = n;
+}
+
+void tni_flats_divide(tn_optim *o)
+{
+    for (size_t i = 0; i < o->flats; i++) drop_states(&o->flat[i]);
+    for (size_t i = 0; i < o->slots; i++) {
+        o->slot[i].flat = 0;
+        o->slot[i].due  = true;
+    }
+    divide(o);
+}
+
+void tni_state_set(tn_optim *o, tni_trained *s, int k, tn_tensor *t)
+{
+    tn_tensor **whole = s->flat < o->flats ? &o->flat[s->flat].state[k] : NULL;
+    if (whole && *whole) tni_tensor_disown(*whole);
+    if (whole) *whole = NULL;
+    if (t) tni_tensor_own(t);
+    if (s->state[k]) tni_tensor_disown(s->state[k]);
+    s->state[k] = t;
+}
+
+// ---- joining -----------------------------------------------------------------------------------
+
+static tn_tensor *tensor_of(const tni_trained *s, int what)
+{
+    if (what < TNI_STATES) return s->state[what];
+    return what == TNI_PARAM ? s->p : s->p->leaf->grad;
+}
+
+// The elements of t as one axis, with a reference for the caller; NULL, reported, on failure.
+static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
+{
+    tni_view  v, flat;
+    tni_node *n;
+    if (tni_dtype(t) != dt && !(t = tn_cast(t, dt))) return NULL;
+    int64_t count = tni_count(t);
+    v             = tni_layout(t);
+    if (tni_view_reshape(&v, 1, &count, &flat)) return tni_resolve_cut(t, &flat, "concat");
+    t = tn_reshape(t, 1, &count);
+    n = t ? tni_resolve(t, "concat") : NULL;
+    return n ? tni_node_ref(n) : NULL;
+}
+
+// What a slot has, or, of a state that it lacks, what that begins as: a master as p, others as zeros.
+static tn_tensor *tensor_or_new(const tni_trained *s, int what)
+{
+    tn_tensor *t = tensor_of(s, what);
+    if (t) return t;
+    tn_dtype dt = tni_state_dtype(s->p);
+    return what == TNI_MASTER ? tn_cast(s->p, dt)
+                              : tn_zeros(s->p->cx, dt, tni_rank(s->p), tni_sizes(s->p));
+}
+
+// The tensors of the list, one for each slot of a block, as one of one axis; NULL, reported, on failure.
+static tn_tensor *join(const tn_optim *o, const tni_flat *f, tn_dtype dt)
+{
+    tn_ctx    *cx = o->thing.cx;
+    tn_tensor *y  = NULL;
+    size_t     n  = 0;
+    while (n < f->count && (o->node[n] = flat_node(o->list[n], dt)) != NULL) n++;
+    if (n == f->count)
+        y = tni_record(cx, TNI_concat, dt, 1, &f->size, (int)n, o->node,
+                       &(tni_attr){ .axis = { 0, false } });
+    while (n > 0) tni_node_unref(cx, o->node[--n]);
+    return y;
+}
+
+static tn_tensor *concat(const tn_optim *o, const tni_flat *f, int what, tn_dtype dt)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (!(o->list[i] = tensor_or_new(o->order[f->first + i], what))) return NULL;
+    return join(o, f, dt);
+}
+
+// Whether the parameters or the gradients of a block lie one after the other, as parameters do but for those
+// that somebody wrote, and gradients that were clipped.
+static bool lies_flat(const tn_optim *o, const tni_flat *f, int what)
+{
+    const tni_node *first = tensor_of(o->order[f->first], what)->store->node;
+    for (size_t i = 0; i < f->count; i++) {
+        const tni_trained *s = o->order[f->first + i];
+        const tn_tensor   *t = tensor_of(s, what);
+        const tni_node    *n = t->store->node;
+        if (t->view || n->state != TNI_DONE || n->op == TNI_view) return false;
+        if (n->buf != first->buf || n->start != first->start + s->at) return false;
+    }
+    return true;
+}
+
+// The parameters or the gradients of a block as one tensor: where they lie, if they lie so.
+static tn_tensor *joined(const tn_optim *o, const tni_flat *f, int what)
+{
+    tn_ctx         *cx = o->thing.cx;
+    tn_tensor      *t  = tensor_of(o->order[f->first], what);
+    const tni_node *n  = t->store->node;
+    tn_dtype        dt = tni_dtype(t);
+    if (f->count == 1) return t;
+    if (!lies_flat(o, f, what)) return concat(o, f, what, dt);
+    return tni_wrap(cx, tni_node_in(cx, dt, 1, &f->size, n->buf, n->start));
+}
+
+tn_tensor *tni_flat_params(const tn_optim *o, const tni_flat *f)
+{
+    return joined(o, f, TNI_PARAM);
+}
+
+// ---- moving parameters into their blocks -------------------------------------------------------
+
+static bool are_computed(const tn_optim *o, const tni_flat *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (o->order[f->first + i]->p->store->node->state != TNI_DONE) return false;
+    return true;
+}
+
+// Computes y, the values of a block's parameters, and makes of each a node of its own.
+static bool cut(const tn_optim *o, const tni_flat *f, tn_tensor *y)
+{
+    tn_ctx         *cx   = o->thing.cx;
+    const tni_node *from = y ? tni_value(y, o->rule->name) : NULL;
+    size_t          n    = 0;
+    for (; from && n < f->count; n++) {
+        const tni_trained *s = o->order[f->first + n];
+        o->node[n] = tni_node_in(cx, tni_dtype(s->p), tni_rank(s->p), tni_sizes(s->p), from->buf,
+                                 from->start + s->at);
+        if (!o->node[n]) break;
+    }
+    if (from && n == f->count) return true;
+    while (n > 0) tni_node_unref(cx, o->node[--n]);
+    return false;
+}
+
+static bool move_in(const tn_optim *o, const tni_flat *f)
+{
+    if (!cut(o, f, concat(o, f, TNI_PARAM, tni_dtype(o->order[f->first]->p)))) return false;
+    for (size_t i = 0; i < f->count; i++)
+        tni_store_bind(o->thing.cx, o->order[f->first + i]->p->store, o->node[i]);
+    return true;
+}
+
+bool tni_flats_lay(tn_optim *o)
+{
+    tn_ctx *cx = o->thing.cx;
+    tni_flats_divide(o);
+    if (cx->busy) return true;
+    tn_scope *s = tn_begin(cx);
+    if (!s) return false;
+    bool ok       = true;
+    cx->grad_mode = false;
+    for (size_t i = 0; ok && i < o->flats; i++) {
+        const tni_flat *f = &o->flat[i];
+        if (f->count > 1 && are_computed(o, f) && !lies_flat(o, f, TNI_PARAM)) ok = move_in(o, f);
+    }
+    tni_scope_close(s);
+    return ok;
+}
+
+// Moves the values that the parameters of a block will get into one buffer, if all of them get one.
+static bool gather(const tn_optim *o, const tni_flat *f, tni_value_of *find, void *user)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        tn_tensor **v = find(user, o->order[f->first + i]->p);
+        if (!v || !*v || tni_dtype(*v) != tni_dtype(o->order[f->first]->p)) return true;
+        o->list[i] = *v;
+    }
+    if (!cut(o, f, join(o, f, tni_dtype(o->list[0])))) return false;
+    bool ok = true;
+    for (size_t i = 0; i < f->count; i++) {
+        tn_tensor *t = tni_wrap(o->thing.cx, o->node[i]);
+        ok &= t != NULL;
+        if (!t) continue;
+        *find(user, o->order[f->first + i]->p) = t;
+        tn_drop(o->list[i]);
+    }
+    return ok;
+}
+
+bool tni_flats_gather(tn_ctx *cx, tni_value_of *find, void *user)
+{
+    bool ok = true;
+    for (tni_thing *t = cx->things; ok && t; t = t->next) {
+        const tn_optim *o = (const tn_optim *)t;
+        for (size_t i = 0; ok && t->kind == TNI_OPTIM && i < o->flats; i++)
+            if (o->flat[i].count > 1) ok = gather(o, &o->flat[i], find, user);
+    }
+    return ok;
+}
+
+// ---- for an update -----------------------------------------------------------------------------
+
+bool tni_flats_begin(tn_optim *o)
+{
+    bool stand = true;
+    for (size_t i = 0; i < o->slots; i++) o->slot[i].due = tni_trained_grad(&o->slot[i]) != NULL;
+    for (size_t i = 0; i < o->flats; i++)
+        for (size_t j = 1; stand && j < o->flat[i].count; j++)
+            stand = agree(o->order[o->flat[i].first], o->order[o->flat[i].first + j]);
+    if (!stand) divide(o);
+    for (size_t i = 0; i < o->flats; i++) {
+        tni_flat *f   = &o->flat[i];
+        bool      due = o->order[f->first]->due;
+        f->g          = due ? joined(o, f, TNI_GRADIENT) : NULL;
+        if (due && !f->g) return false;
+    }
+    return true;
+}
+
+// A part of a tensor of one axis, which is all of its store, as one of p's shape.
+static tni_view part_of(const tni_trained *s)
+{
+    tni_view v = tni_view_whole(tni_rank(s->p), tni_sizes(s->p));
+    v.offset   = s->at;
+    return v;
+}
+
+// Computes t now, in the middle of what is being recorded: of that it needs nothing.
+static bool compute(tn_tensor *t)
+{
+    tn_ctx *cx = t->cx;
+    cx->busy   = false;
+    bool ok    = tni_value(t, "optim_step") != NULL;
+    cx->busy   = true;
+    return ok;
+}
+
+// The value that state k of a block begins with, from what its slots have of it; one they all lack is not
+// joined from many. NULL, reported, on failure.
+static tn_tensor *begun_state(const tn_optim *o, const tni_flat *f, int k)
+{
+    const tni_trained *s   = o->order[f->first];
+    tn_dtype           dt  = tni_state_dtype(s->p);
+    bool               any = false;
+    for (size_t i = 0; i < f->count; i++) any |= o->order[f->first + i]->state[k] != NULL;
+    if (f->count == 1) {
+        tn_tensor *y = tensor_or_new(s, k);
+        return y && tni_dtype(y) != dt ? tn_cast(y, dt) : y;
+    }
+    if (any) return concat(o, f, k, dt);
+    if (k == TNI_MASTER) return tn_cast(tni_flat_params(o, f), dt);
+    return tn_zeros(o->thing.cx, dt, 1, &f->size);
+}
+
+// Makes state k of a block, of which each slot gets its part, from what the slots have of it. It is
+// computed before the update is recorded, so that the first update reads it as all others do.
+static bool make_state(tn_optim *o, tni_flat *f, int k)
+{
+    tn_tensor *y = begun_state(o, f, k);
+    if (!y || !compute(y)) return false;
+    o->list[0] = y;
+    for (size_t i = 0; f->count > 1 && i < f->count; i++) {
+        tni_view v = part_of(o->order[f->first + i]);
+        if (!(o->list[i] = tni_wrap_view(y, &v, NULL, NULL))) return false;
+    }
+    for (size_t i = 0; i < f->count; i++) tni_state_set(o, o->order[f->first + i], k, o->list[i]);
+    tni_tensor_own(y);
+    f->state[k] = y;
+    return true;
+}
+
+bool tni_flat_make_states(tn_optim *o, tni_flat *f)
+{
+    const tn_tensor *p = o->order[f->first]->p;
+    for (int k = 0; k < TNI_STATES; k++) {
+        const tn_tensor *t = f->state[k];
+        if (!tni_has_state(o, p, k) || (t && tni_dtype(t) == tni_state_dtype(p))) continue;
+        if (!make_state(o, f, k)) return false;
+    }
+    return true;
+}
+
+bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *y)
+{
+    for (size_t i = 0; y && i < f->count; i++) {
+        const tni_trained *s = o->order[f->first + i];
+        tn_tensor         *t = tensor_of(s, what);
+        tni_view           v = part_of(s);
+        if (f->count == 1) return tn_assign(t, y) != NULL;
+        tni_node *n  = tni_resolve_cut(y, &v, "assign");
+        bool      ok = n && tni_assign_node(t, n);
+        tni_node_unref(y->cx, n);
+        if (!ok) return false;
+    }
+    return y != NULL;
+}
