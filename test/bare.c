@@ -17,7 +17,7 @@ tn_ctx *bare_open(tn_open_opts o)
     bare.device.name  = "bare";
     bare.device.calls = &bare.calls;
     bare.calls        = *tni_device_cpu.calls;
-    bare.calls.claims = NULL;
+    bare.calls.takes  = NULL;
     for (int op = 0; op < TNI_OPS; op++)
         if (tni_op_table[op].class == TNI_LIBRARY) bare.calls.of_op[op] = (tni_op_impl){ 0 };
     o.device   = "cpu";

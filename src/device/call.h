@@ -3,7 +3,7 @@
 #ifndef TNI_DEVICE_CALL_H
 #define TNI_DEVICE_CALL_H
 
-#include "kernel/kernel.h"
+#include "kernel/epilogue.h"
 
 typedef struct tni_device tni_device;
 
@@ -53,7 +53,8 @@ typedef struct {
     bool sole;   // of run_then: only the kernel reads the result, which need not be there
     bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
     bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
-    struct tni_then *then;  // the device's own: what follows each part of the result
+    const tni_epilogue *epilogue;  // of run_then: what the kernel does to the result
+    struct tni_then    *then;      // the device's own: what follows each part of the result
 } tni_call;
 
 // Output k of a call.

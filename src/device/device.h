@@ -43,9 +43,10 @@ typedef struct {
     tni_op_impl              of_op[TNI_OPS], of_class[TNI_CLASSES];
     const struct tni_groups *groups;  // of a device with work groups: what device/simt needs of it
     // A library op and a kernel that reads its result element after element, so that the first n
-    // rows of the kernel can run as soon as the elements they read are there. claims: whether the
-    // device runs an op of the table so; NULL: none. room_then: scratch for both.
-    bool (*claims)(int op);
+    // rows of the kernel can run as soon as the elements they read are there, or the library does what
+    // the kernel would. takes: whether the device runs the two so, asked when a plan is made; NULL: it
+    // never does. room_then: scratch for both.
+    bool (*takes)(const tni_offer *o);
     size_t (*room_then)(const tni_call *call, void *entry, const tni_launch *l);
     tn_status (*run_then)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
 } tni_device_calls;

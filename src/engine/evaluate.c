@@ -281,6 +281,7 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     if (k->claimed >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
         c.sole     = k->sole;
+        c.epilogue = &k->epilogue;
         s          = r->e->device->calls->run_then(&c, k->entry, &k->launch, &why);
     } else {
         s = r->e->kernels->launch(r->e->seat, k->entry, &k->launch, &why);
@@ -551,7 +552,7 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .at_once      = e->kernels->at_once,
                          .tells_late   = e->events->failed != NULL,
                          .buffers      = 24,
-                         .claims       = watched || by_op ? NULL : d->calls->claims };
+                         .takes        = watched || by_op ? NULL : d->calls->takes };
 }
 
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)

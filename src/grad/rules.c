@@ -131,6 +131,17 @@ static void grad_pow(tni_rule_args *r)
     }
 }
 
+// (1 + t) / 2 + x u' (1 - t^2) / 2 with t = tanh(u), u = c (x + k x^3), u' = c (1 + 3 k x^2).
+static void grad_gelu_tanh(tni_rule_args *r)
+{
+    const double c = 0.79788456080286535588, k = 0.044715;  // c: sqrt(2 / pi)
+    tn_tensor   *x = tni_widen(input(r, 0)), *g = tni_widen(r->g), *xx = tn_mul(x, x);
+    tn_tensor   *t     = tn_tanh(tn_mul(x, tn_add_s(tn_mul_s(xx, c * k), c)));
+    tn_tensor   *slope = tn_mul(x, tn_add_s(tn_mul_s(xx, 1.5 * c * k), 0.5 * c));
+    tn_tensor   *rest  = tn_mul(slope, tn_rsub_s(tn_mul(t, t), 1));
+    r->gx[0]           = tn_mul(g, tn_add(tn_add_s(tn_mul_s(t, 0.5), 0.5), rest));
+}
+
 // Axes in the order in which the elements of x lie in memory, so that windows are walked as the
 // tensor they look at.
 static void memory_order(const tni_node *x, int *order)

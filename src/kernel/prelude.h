@@ -37,6 +37,7 @@
 #define m_atan(a)        M_FLOAT(m_atan, a)(a)
 #define m_tanh(a)        M_FLOAT(m_tanh, a)(a)
 #define m_erf(a)         M_FLOAT(m_erf, a)(a)
+#define m_gelu_tanh(a)   M_FLOAT(m_gelu_tanh, a)(a)
 #define m_sqrt(a)        M_FLOAT(m_sqrt, a)(a)
 #define m_rsqrt(a)       M_FLOAT(m_rsqrt, a)(a)
 #define m_floor(a)       M_FLOAT(m_floor, a)(a)

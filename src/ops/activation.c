@@ -47,26 +47,11 @@ tn_tensor *tn_silu(tn_tensor *x)
     return tni_narrow(tn_mul(w, sigmoid(w)), tn_dtype_of(x));
 }
 
-// Half of x, times 1 plus what tells how far x is from 0.
-static tn_tensor *gelu_by(tn_tensor *x, tn_tensor *gate)
-{
-    return tn_mul(tn_mul_s(x, 0.5), tn_add_s(gate, 1));
-}
-
 tn_tensor *tn_gelu(tn_tensor *x)
 {
     if (!tni_arg1("gelu", x, "x") || !tni_want_float(x, "gelu")) return NULL;
-    tn_tensor *w = tni_widen(x);
-    return tni_narrow(gelu_by(w, tn_erf(tn_mul_s(w, 0.70710678118654752440))), tn_dtype_of(x));
-}
-
-tn_tensor *tn_gelu_tanh(tn_tensor *x)
-{
-    const double scale = 0.79788456080286535588, cubic = 0.044715;  // sqrt(2 / pi)
-    if (!tni_arg1("gelu_tanh", x, "x") || !tni_want_float(x, "gelu_tanh")) return NULL;
-    tn_tensor *w = tni_widen(x);
-    tn_tensor *u = tn_add(w, tn_mul_s(tn_mul(tn_mul(w, w), w), cubic));
-    return tni_narrow(gelu_by(w, tn_tanh(tn_mul_s(u, scale))), tn_dtype_of(x));
+    tn_tensor *w = tni_widen(x), *gate = tn_add_s(tn_erf(tn_mul_s(w, 0.70710678118654752440)), 1);
+    return tni_narrow(tn_mul(tn_mul_s(w, 0.5), gate), tn_dtype_of(x));
 }
 
 // log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)).

@@ -45,6 +45,11 @@ static double fdiv_f(double a, double b)
     return q - n > 0.5 ? n + 1 : n;
 }
 
+static double gelu_tanh(double a)
+{
+    return a / (1 + exp(-1.59576912160573071176 * (a + 0.044715 * a * a * a)));  // sqrt(8 / pi)
+}
+
 static int64_t same_i(int64_t a)
 {
     return a;
@@ -190,6 +195,7 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 #define m_atan(a)        atan(a)
 #define m_tanh(a)        tanh(a)
 #define m_erf(a)         erf(a)
+#define m_gelu_tanh(a)   gelu_tanh(a)
 
 // ---- the rows ----------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Claims: a kernel that reads the result of a library op element by element, as a bias, an
-// activation, a residual or an addition to a gradient does, becomes one step with the op. The device
-// has said which ops it runs so; it computes a part of the result and then the kernel's part of it.
+// activation, a residual or an addition to a gradient does, becomes one step with the op, if the device
+// takes the two: it computes a part of the result and then the kernel's part of it, or has a library do
+// both.
 #include "plan/fuse.h"
 
 static const uint32_t NOT_YET = UINT32_MAX;
@@ -102,29 +103,47 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
     return more <= c->f->fate[item].bytes;
 }
 
+// What the two are to a device. buffer: that of the kernel with the result of the op.
+static tni_offer offer_of(const claims *c, const tni_fused *k, int buffer, size_t step)
+{
+    int32_t         item = k->buffer[buffer];
+    const tni_node *n    = c->f->g->item[item].n;
+    int64_t         last = n->rank ? n->size[n->rank - 1] : 1;
+    return (tni_offer){ .op       = n->op,
+                        .dtype    = (tn_dtype)n->dtype,
+                        .sole     = c->last[item] == step && !c->f->fate[item].apart,
+                        .epilogue = tni_epilogue_of(&k->launch, buffer, last) };
+}
+
 // The op whose result the kernel of a step is the first to read, the latest of them; -1 if none.
-static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step)
+static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step, tni_offer *offer)
 {
     int32_t best = -1;
     if (!can_be_cut(k->kernel)) return -1;
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
         if (at < 0 || k->kernel->buffer[i].written || c->made[at] == NOT_YET) continue;
-        if (!c->f->limits->claims(c->f->g->item[at].n->op) || c->first[at] != step) continue;
+        if (tni_op_table[c->f->g->item[at].n->op].class != TNI_LIBRARY || c->first[at] != step)
+            continue;
         if (best >= 0 && c->made[best] > c->made[at]) continue;
         if (!reads_along(c->f, k, i)) continue;
-        if (can_come_early(c, k, at) || can_come_late(c, at, step)) best = at;
+        if (!can_come_early(c, k, at) && !can_come_late(c, at, step)) continue;
+        tni_offer o = offer_of(c, k, i, step);
+        if (!c->f->limits->takes(&o)) continue;
+        best   = at;
+        *offer = o;
     }
     return best;
 }
 
 // One step of the two: where the op was, or where the kernel was.
-static void join(claims *c, int32_t item, tni_fused *k, size_t step)
+static void join(claims *c, int32_t item, tni_fused *k, size_t step, const tni_offer *o)
 {
     tni_step *at    = c->p->step;
     uint32_t  early = c->made[item];
     k->claimed      = item;
-    k->sole         = c->last[item] == step && !c->f->fate[item].apart;
+    k->sole         = o->sole;
+    k->epilogue     = o->epilogue;
     if (!can_come_early(c, k, item)) {
         c->made[item] = (uint32_t)step;
         at[early]     = NO_STEP;
@@ -149,9 +168,10 @@ static void find_claims(claims *c)
     find_steps(c);
     for (size_t t = 0; t < c->p->steps; t++) {
         if (c->p->step[t] >= 0 || c->p->step[t] == NO_STEP) continue;
-        tni_fused *k    = &c->p->kernel[~c->p->step[t]];
-        int32_t    item = claimed_by(c, k, t);
-        if (item >= 0) join(c, item, k, t);
+        tni_fused *k = &c->p->kernel[~c->p->step[t]];
+        tni_offer  o;
+        int32_t    item = claimed_by(c, k, t, &o);
+        if (item >= 0) join(c, item, k, t, &o);
     }
     drop_steps(c->p);
 }
@@ -160,7 +180,7 @@ bool tni_claim(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h = &f->g->cx->heap;
     claims    c = { .f = f, .p = p };
-    if (!f->limits->claims || !p->kernels) return true;
+    if (!f->limits->takes || !p->kernels) return true;
     c.made    = tni_alloc(h, f->g->count * sizeof *c.made);
     c.first   = tni_alloc(h, f->g->count * sizeof *c.first);
     c.last    = tni_zalloc(h, f->g->count * sizeof *c.last);

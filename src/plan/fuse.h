@@ -155,7 +155,7 @@ bool tni_sequence(tni_fusion *f, tni_plan *p);
 // Makes a map of a sealed kernel that folds only a few elements for each row; it is to be sealed
 // again. False when memory is out.
 bool tni_unroll(tni_heap *h, tni_fused *f);
-// Joins library ops with the kernels that follow them, as far as the device claims them.
+// Joins library ops with the kernels that follow them, as far as the device takes them.
 bool tni_claim(tni_fusion *f, tni_plan *p);
 void tni_fusion_close(tni_fusion *f);
 

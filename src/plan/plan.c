@@ -501,7 +501,7 @@ static bool find_steps(builder *b)
     free_steps(&b->g->cx->heap, b->plan);
     b->plan->unfused = true;
     by_op.fuses      = false;
-    by_op.claims     = NULL;
+    by_op.takes      = NULL;
     return step_by_unit(b, &by_op, &failed);
 }
 

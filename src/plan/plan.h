@@ -2,7 +2,7 @@
 #ifndef TNI_PLAN_PLAN_H
 #define TNI_PLAN_PLAN_H
 
-#include "kernel/kernel.h"
+#include "kernel/epilogue.h"
 #include "ops/ops.h"
 
 // What the planner may know of a device.
@@ -15,8 +15,8 @@ typedef struct {
     bool at_once;     // a kernel of a map has all values of a point before it stores one of them
     bool tells_late;  // an index out of range is known only later
     int  buffers;     // most buffers of a kernel
-    // Whether it runs an op of the table along with a kernel that reads the result; NULL: none.
-    bool (*claims)(int op);
+    // Whether it runs a call along with a kernel that reads the result; NULL: none.
+    bool (*takes)(const tni_offer *o);
 } tni_limits;
 
 // How an evaluation came about, which decides what it stores.
@@ -162,8 +162,9 @@ typedef struct {
     size_t       seeds;
     int32_t      claimed;  // the item whose op runs along with it, before each part of it; -1: none
     bool         sole;     // nobody else needs that op's result
-    void        *entry;    // the device's
-    int64_t      bytes;    // that it moves
+    tni_epilogue epilogue;  // what the kernel does to it, if it is that
+    void        *entry;     // the device's
+    int64_t      bytes;     // that it moves
 } tni_fused;
 
 // What is to be said when an index of a plan turns out to be out of range after the graph is gone: of

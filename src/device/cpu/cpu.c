@@ -88,7 +88,7 @@ static const tni_device_calls calls = {
         [TNI_attention_grad] = { .sure = tni_cpu_attention, .scratch = tni_cpu_attention_scratch },
         [TNI_custom]         = { .run = tni_cpu_custom, .scratch = tni_cpu_custom_scratch },
     },
-    .claims    = tni_cpu_claims,
+    .takes     = tni_cpu_takes,
     .room_then = tni_cpu_room_then,
     .run_then  = tni_cpu_run_then,
 };

@@ -100,9 +100,13 @@ tn_status tni_cuda_matmul(const tni_call *call)
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-bool tni_cuda_claims(int op)
+// The library's gelu has the few digits of half precision.
+bool tni_cuda_takes(const tni_offer *o)
 {
-    return op == TNI_matmul;
+    const tni_epilogue *e = &o->epilogue;
+    if (o->op != TNI_matmul || !o->sole || !e->fits || o->dtype == TN_F64) return false;
+    if (e->z >= 0 || e->residual >= 0 || e->scale >= 0) return false;
+    return e->activation != TNI_gelu_tanh || tni_is_rounded(o->dtype);
 }
 
 size_t tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l)
@@ -112,16 +116,35 @@ size_t tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l
     return tni_call_scratch(call);
 }
 
-// By a product that ends as the kernel would; TN_EARG where there is none.
-static tn_status run_ending(const tni_call *call, const tni_launch *l, tni_text *why)
+static char *address_of(const tni_launch *l, int access)
 {
-    tni_cuda   *c  = call->seat;
-    tni_call    to = *call;
-    tni_ending  e;
+    if (access < 0) return NULL;
+    int b = l->kernel->access[access].buffer;
+    return l->buffer[b] +
+           l->offset[access] * (int64_t)tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
+}
+
+static int bits_of(const tni_epilogue *e)
+{
+    return (e->bias >= 0 ? TNI_LT_EPILOGUE_BIAS : 0) |
+           (e->activation == TNI_relu        ? TNI_LT_EPILOGUE_RELU
+            : e->activation == TNI_gelu_tanh ? TNI_LT_EPILOGUE_GELU
+                                             : 0);
+}
+
+// By a product with an epilogue; TN_EARG where there is none. A kernel that is guarded may have to do
+// nothing. Of one row the bias may lie where the result will: then it would be gone when algorithms are
+// tried.
+static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_text *why)
+{
+    tni_cuda   *c    = call->seat;
+    tni_call    to   = *call;
+    char       *bias = address_of(l, call->epilogue->bias);
     tni_product p;
-    if (!call->sole || !tni_product_end(call, l, &e) || !tni_blaslt_get(why)) return TN_EARG;
-    to.out.data = e.to;
-    if (!tni_product_of(&to, &p) || !tni_product_then(&p, e.epilogue, e.bias)) return TN_EARG;
+    to.out.data = address_of(l, call->epilogue->y);
+    if (l->kernel->guarded || (bias && bias == to.out.data) || !tni_blaslt_get(why)) return TN_EARG;
+    if (!tni_product_of(&to, &p) || !tni_product_then(&p, bits_of(call->epilogue), bias))
+        return TN_EARG;
     tni_cuda_enter(c);
     return multiply(c, &p, why);
 }
@@ -129,7 +152,7 @@ static tn_status run_ending(const tni_call *call, const tni_launch *l, tni_text 
 tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
     tni_text  reason = { "" };
-    tn_status s      = run_ending(call, l, &reason);
+    tn_status s      = run_epilogue(call, l, &reason);
     if (s != TN_EARG) {
         if (s != TN_OK) tni_text_add(why, "%s", reason.s);
         return s;

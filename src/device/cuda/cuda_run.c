@@ -52,7 +52,7 @@ const tni_device_calls tni_cuda_calls = {
                    [TNI_matmul] = { .run = tni_cuda_matmul },
                    [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups    = &groups,
-    .claims    = tni_cuda_claims,
+    .takes     = tni_cuda_takes,
     .room_then = tni_cuda_room_then,
     .run_then  = tni_cuda_run_then,
 };

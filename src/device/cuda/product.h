@@ -42,17 +42,6 @@ typedef struct {
 // that one kernel is better than all those launches.
 bool tni_product_of(const tni_call *c, tni_product *p);
 
-// What a kernel does to a product, if that is all and the library can do it with the product.
-typedef struct {
-    int         epilogue;  // TNI_LT_EPILOGUE_*
-    const char *bias;
-    char       *to;  // where the result goes
-} tni_ending;
-
-// Whether a kernel that follows a call of matmul is such: one way from the product, of which it reads
-// every element in order, to a store of the same dtype.
-bool tni_product_end(const tni_call *c, const tni_launch *l, tni_ending *e);
-
 // Lets bias and relu or gelu (tanh's) follow: bits of TNI_LT_EPILOGUE_*. The bias is as long as the
 // result's last axis, without gaps, of the result's type. False, with nothing changed, if the
 // library cannot do it.

@@ -1,0 +1,31 @@
+// Epilogues: what a library may do to the result of a call before it is stored.
+#ifndef TNI_KERNEL_EPILOGUE_H
+#define TNI_KERNEL_EPILOGUE_H
+
+#include "kernel/kernel.h"
+
+// y = activation(scale x + residual + bias), each part optional, x being the result of the call, and
+// z, what the activation was given, stored as well where the gradient will want it. All are accesses
+// of the kernel that does the same: x, y, z and residual go element after element, bias along the last
+// axis of x. -1: there is none.
+typedef struct {
+    bool fits;        // the kernel does this and nothing else
+    int  activation;  // an op of the table: relu, gelu_tanh; TNI_leaf: none
+    int  scale;       // the number of the launch
+    int  x, y, z, residual, bias;
+} tni_epilogue;
+
+// A call and the kernel that is the first to read its result, point after point, which the planner
+// offers to a device as one step. sole: nobody else reads the result, which need not be stored.
+typedef struct {
+    int          op;
+    tn_dtype     dtype;  // of the result
+    bool         sole;
+    tni_epilogue epilogue;
+} tni_offer;
+
+// The epilogue that a kernel is to what it reads from buffer `product`, whose last axis has `width`
+// elements; one that does not fit if it is none.
+tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width);
+
+#endif

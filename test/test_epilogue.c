@@ -1,0 +1,218 @@
+// test_epilogue.c: what a library may do after a product, found in the kernels that the planner makes, and
+// what of it cuBLASLt takes.
+#include "check.h"
+
+#include "device/cuda/gpu.h"
+#include "engine/engine.h"
+
+#include <tenon.h>
+
+// The parts of an epilogue; TAKEN: cuda has its library do it.
+enum {
+    ROWS     = 12,
+    COLS     = 20,
+    INNER    = 8,
+    BIAS     = 1,
+    RELU     = 2,
+    GELU     = 4,
+    RESIDUAL = 8,
+    SCALE    = 16,
+    INPUT    = 32,
+    TAKEN    = 64
+};
+
+// What follows a product y. b has an element for each column, c one for each row, r is as large as y.
+typedef struct {
+    tn_tensor *y, *b, *c, *r;
+} values;
+
+typedef struct {
+    const char *name;
+    tn_tensor *(*then)(const values *v);
+    tn_dtype dtype;
+    int      want;  // 0: the kernel is no epilogue
+} ending;
+
+static tn_tensor *bias(const values *v)
+{
+    return tn_add(v->y, v->b);
+}
+
+static tn_tensor *bias_first(const values *v)
+{
+    return tn_add(v->b, v->y);
+}
+
+static tn_tensor *relu(const values *v)
+{
+    return tn_relu(v->y);
+}
+
+static tn_tensor *bias_relu(const values *v)
+{
+    return tn_relu(tn_add(v->y, v->b));
+}
+
+static tn_tensor *gelu(const values *v)
+{
+    return tn_gelu_tanh(v->y);
+}
+
+static tn_tensor *bias_gelu(const values *v)
+{
+    return tn_gelu_tanh(tn_add(v->b, v->y));
+}
+
+static tn_tensor *exact_gelu(const values *v)
+{
+    return tn_gelu(tn_add(v->y, v->b));
+}
+
+static tn_tensor *gelu_of_relu(const values *v)
+{
+    return tn_gelu_tanh(tn_relu(v->y));
+}
+
+static tn_tensor *relu_of_gelu(const values *v)
+{
+    return tn_relu(tn_gelu_tanh(v->y));
+}
+
+static tn_tensor *bias_after(const values *v)
+{
+    return tn_add(tn_relu(v->y), v->b);
+}
+
+static tn_tensor *column(const values *v)
+{
+    return tn_add(v->y, v->c);
+}
+
+static tn_tensor *twice(const values *v)
+{
+    return tn_add(tn_add(v->y, v->b), v->b);
+}
+
+static tn_tensor *itself(const values *v)
+{
+    return tn_add(v->y, v->y);
+}
+
+static tn_tensor *wider(const values *v)
+{
+    return tn_cast(tn_relu(v->y), TN_F32);
+}
+
+static tn_tensor *rounded(const values *v)
+{
+    return tn_relu(tn_cast(tn_cast(v->y, TN_F16), TN_BF16));
+}
+
+static tn_tensor *residual(const values *v)
+{
+    return tn_add(tn_add(v->y, v->b), v->r);
+}
+
+static tn_tensor *residual_gelu(const values *v)
+{
+    return tn_gelu_tanh(tn_add(v->r, tn_add(v->y, v->b)));
+}
+
+static tn_tensor *two_residuals(const values *v)
+{
+    return tn_add(tn_add(v->y, v->r), tn_mul_s(v->r, 2));
+}
+
+static tn_tensor *scaled(const values *v)
+{
+    return tn_relu(tn_add(tn_mul_s(v->y, 0.125), v->b));
+}
+
+static tn_tensor *kept(const values *v)
+{
+    return tn_gelu_tanh(tn_keep(tn_add(v->y, v->b)));
+}
+
+static tn_tensor *kept_before_the_bias(const values *v)
+{
+    return tn_gelu_tanh(tn_add(tn_keep(tn_mul_s(v->y, 2)), v->b));
+}
+
+static const ending cases[] = {
+    { "bias", bias, TN_F32, BIAS | TAKEN },
+    { "bias first", bias_first, TN_BF16, BIAS | TAKEN },
+    { "relu", relu, TN_F32, RELU | TAKEN },
+    { "bias, relu", bias_relu, TN_F16, BIAS | RELU | TAKEN },
+    { "gelu", gelu, TN_F16, GELU | TAKEN },
+    { "bias, gelu", bias_gelu, TN_BF16, BIAS | GELU | TAKEN },
+    { "bias of f64", bias, TN_F64, BIAS },
+    { "gelu of f32, of which the library has fewer digits", bias_gelu, TN_F32, BIAS | GELU },
+    { "bias, residual", residual, TN_F32, BIAS | RESIDUAL },
+    { "bias, residual, gelu", residual_gelu, TN_BF16, BIAS | RESIDUAL | GELU },
+    { "scale, bias, relu", scaled, TN_F32, SCALE | BIAS | RELU },
+    { "bias, gelu, and what gelu was given", kept, TN_BF16, BIAS | GELU | INPUT },
+    { "what came before the bias", kept_before_the_bias, TN_BF16, 0 },
+    { "gelu by erf", exact_gelu, TN_BF16, 0 },
+    { "gelu of relu", gelu_of_relu, TN_BF16, 0 },
+    { "relu of gelu", relu_of_gelu, TN_BF16, 0 },
+    { "bias after relu", bias_after, TN_F32, 0 },
+    { "a bias along the other axis", column, TN_F32, 0 },
+    { "two biases", twice, TN_F32, 0 },
+    { "two residuals", two_residuals, TN_F32, 0 },
+    { "the product as its own bias", itself, TN_F32, 0 },
+    { "a result of another dtype", wider, TN_BF16, 0 },
+    { "rounded on the way", rounded, TN_BF16, 0 },
+};
+
+// The kernel that runs with the product, as it was launched.
+static const tni_fused *claiming(const tn_ctx *cx)
+{
+    const tni_plans *all = &((const tni_engine *)cx->engine)->plans;
+    for (int i = 0; i < all->count; i++)
+        for (size_t k = 0; k < all->plan[i]->kernels; k++)
+            if (all->plan[i]->kernel[k].claimed >= 0) return &all->plan[i]->kernel[k];
+    return NULL;
+}
+
+static int parts_of(const tni_fused *f, tn_dtype dt)
+{
+    const tni_epilogue *e = &f->epilogue;
+    tni_offer           o = { TNI_matmul, dt, f->sole, *e };
+    if (!e->fits) return 0;
+    return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
+           (e->scale >= 0 ? SCALE : 0) | (e->z >= 0 ? INPUT : 0) |
+           (e->activation == TNI_relu ? RELU : 0) | (e->activation == TNI_gelu_tanh ? GELU : 0) |
+           (tni_cuda_takes(&o) ? TAKEN : 0);
+}
+
+static void look_at(const ending *e)
+{
+    tn_ctx    *cx = tn_open("cpu");
+    tn_scope  *s  = tn_begin(cx);
+    tn_tensor *x  = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, INNER)), e->dtype);
+    tn_tensor *w  = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(INNER, COLS)), e->dtype);
+    values     v  = { .b = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(COLS)), e->dtype),
+                      .c = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, 1)), e->dtype),
+                      .r = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, COLS)), e->dtype) };
+    tn_keep(x), tn_keep(w), tn_keep(v.b), tn_keep(v.c), tn_keep(v.r);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    v.y = tn_matmul(x, w);
+    tn_keep(e->then(&v));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    const tni_fused *f = claiming(cx);
+    if (CHECK(f))
+        test_that(parts_of(f, e->dtype) == e->want, "%s: epilogue %d, and not %d", e->name,
+                  parts_of(f, e->dtype), e->want);
+    tn_end(s);
+    tn_close(cx);
+}
+
+static void epilogues_are_found_and_offered(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) look_at(&cases[i]);
+}
+
+const test_case tests_epilogue[] = {
+    TEST(epilogues_are_found_and_offered),
+    TEST_END,
+};
