@@ -281,7 +281,7 @@ static tn_attention_opts attention_opts(const attention_case *c, tn_ctx *cx, tn_
                                 .mask   = attention_mask(c, cx, dt) };
 }
 
-// As attention_grad joins them: heads inside.
+// As attention_grad gives them, heads inside, one after the other.
 static tn_tensor *joined(tn_tensor *const *x)
 {
     tn_tensor *flat[3];
@@ -297,8 +297,11 @@ static tn_tensor *attention_grad(const sample *s, tn_ctx *cx, tn_tensor *y, tn_t
     if (!y || s->lay == EMPTY) return y ? tn_zeros(cx, s->dt, TN_SHAPE(0)) : NULL;
     tni_node *n = y->store->node;
     while (n->op == TNI_view) n = n->src[0];
+    tn_tensor *gx[3];
     g = tn_reshape(g, TN_SHAPE(n->size[0], n->size[2], n->size[1], n->size[3]));
-    return tni_attention_grad(cx, n, tn_transpose(g, 1, 2));
+    if (!tni_attention_grad(cx, n, tn_transpose(g, 1, 2), gx)) return NULL;
+    for (int i = 0; i < 3; i++) gx[i] = tn_reshape(gx[i], TN_SHAPE(-1));
+    return tn_concat(3, gx, 0);
 }
 
 static tn_tensor *build_attention(const sample *s, tn_ctx *cx, tn_tensor *const *x)

@@ -6,6 +6,7 @@
 
 #include "ops/ops.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -476,6 +477,109 @@ static void the_gradient_of_sorted_values_goes_back_by_the_indices(void)
     tn_close(cx);
 }
 
+// ---- attention ---------------------------------------------------------------------------------
+
+enum { B = 2, H = 3, T = 5, S = 7, D = 4 };
+
+typedef struct {
+    tn_tensor *q, *k, *v, *mask;
+} operands;
+
+// From the last query all keys are hidden.
+static operands draw_operands(tn_ctx *cx, tn_dtype dt, bool needs_grad)
+{
+    operands   o;
+    tn_tensor *x[3];
+    tn_seed(cx, 5);
+    for (int i = 0; i < 3; i++) {
+        x[i] = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(B, H, i ? S : T, D)), dt);
+        CHECK_STATUS(tn_eval_of(x[i]), TN_OK);
+        if (needs_grad) tn_requires_grad(x[i], true);
+    }
+    tn_tensor *at = tn_unsqueeze(tn_arange(cx, TN_I64, 0, T, 1), 1);
+    o             = (operands){ x[0], x[1], x[2], tn_lt_s(at, T - 1) };
+    return o;
+}
+
+static tn_tensor *attend(operands o)
+{
+    return tn_attention(o.q, o.k, o.v, (tn_attention_opts){ .mask = o.mask });
+}
+
+// The node of the op that y is a view of.
+static tni_node *primary_of(tn_tensor *y)
+{
+    tni_node *n = y->store->node;
+    while (n->op == TNI_view) n = n->src[0];
+    return n;
+}
+
+// The logarithm of the sum of the weights of each query, as the op gives it and by other ops.
+static void find_log_sums(tn_ctx *cx)
+{
+    static const tn_dtype dtypes[] = { TN_F32, TN_F64, TN_BF16 };
+    if (tni_lacks(cx, TNI_attention)) return;
+    for (int k = 0; k < 3; k++) {
+        operands   o = draw_operands(cx, dtypes[k], false);
+        tn_tensor *y = attend(o), *q = tn_cast(o.q, TN_F64), *keys = tn_cast(o.k, TN_F64);
+        tn_array   out = { .dtype = k == 1 ? TN_F64 : TN_F32, .rank = 3, .size = { B, H, T } };
+        tni_node  *n   = tni_node_ref(primary_of(y));
+        tn_tensor *lse = tni_output(cx, &n, 1, &out);
+        double     have[B * H * T], want[B * H * T];
+        tn_tensor *score = tn_matmul(tn_mul_s(q, 0.5), tn_transpose(keys, -1, -2));
+        CHECK_STATUS(tn_read(tn_logsumexp(score, -1), TN_F64, want, B * H * T), TN_OK);
+        CHECK_STATUS(tn_read(lse, TN_F64, have, B * H * T), TN_OK);
+        for (int i = 0; i < B * H * T; i++)
+            if (i % T == T - 1) CHECK(have[i] == -INFINITY);
+            else CHECK_NEAR(have[i], want[i], k == 1 ? 1e-12 : 1e-5);
+        CHECK(primary_of(y)->state == TNI_DONE);  // by the same call
+        tni_node_unref(cx, n);
+    }
+}
+
+static void attention_gives_the_logarithms_of_its_sums(void)
+{
+    on_every_device(find_log_sums);
+}
+
+// The gradient of one operand, or of all, with what else is computed before it.
+static void gradients_of(tn_ctx *cx, tn_dtype dt, int which, bool read, float *g)
+{
+    tn_scope  *s   = tn_begin(cx);
+    operands   o   = draw_operands(cx, dt, true);
+    tn_tensor *x[] = { o.q, o.k, o.v }, *gx[3], *y = tn_sum_all(tn_square(attend(o)));
+    int        first = which < 3 ? which : 0, n = which < 3 ? 1 : 3;
+    if (read) CHECK(tn_item(y) > 0);
+    CHECK_STATUS(tn_grad(1, &y, n, x + first, NULL, gx), TN_OK);
+    for (int i = 0; i < n; i++) {
+        int64_t at = first + i > 0 ? B * H * (T + (first + i - 1) * S) * D : 0;
+        CHECK_STATUS(tn_read(gx[i], TN_F32, g + at, tn_count(gx[i])), TN_OK);
+    }
+    tn_end(s);
+}
+
+static void differentiate_operands(tn_ctx *cx)
+{
+    enum { ALL = B * H * (T + 2 * S) * D };
+    static const tn_dtype dtypes[] = { TN_F32, TN_BF16 };
+    if (tni_lacks(cx, TNI_attention_grad)) return;
+    for (int k = 0; k < 2; k++) {
+        float all[ALL], apart[ALL], later[ALL];
+        gradients_of(cx, dtypes[k], 3, false, all);
+        gradients_of(cx, dtypes[k], 3, true, later);
+        for (int i = 0; i < 3; i++) gradients_of(cx, dtypes[k], i, i == 1, apart);
+        for (int i = 0; i < ALL; i++) {
+            double near = 1e-6 + (k ? 1e-2 : 1e-5) * fabs(all[i]);
+            if (!CHECK_NEAR(apart[i], all[i], near) || !CHECK_NEAR(later[i], all[i], near)) break;
+        }
+    }
+}
+
+static void gradients_of_attention_can_be_asked_for_one_by_one_and_after_a_read(void)
+{
+    on_every_device(differentiate_operands);
+}
+
 const test_case tests_outputs[] = {
     TEST(outputs_are_read_in_any_order_after_one_call),
     TEST(an_output_needs_no_handle_of_the_others),
@@ -492,5 +596,7 @@ const test_case tests_outputs[] = {
     TEST(a_sort_gives_values_and_indices),
     TEST(a_sort_is_one_call),
     TEST(the_gradient_of_sorted_values_goes_back_by_the_indices),
+    TEST(attention_gives_the_logarithms_of_its_sums),
+    TEST(gradients_of_attention_can_be_asked_for_one_by_one_and_after_a_read),
     TEST_END,
 };

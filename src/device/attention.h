@@ -4,10 +4,11 @@
 
 #include "device/device.h"
 
-// The arguments by name; mask is NULL where there is none, g for attention. B batches of H heads, T
-// queries, S keys and values, D the size of a query and a key, E that of a value.
+// The arguments by name; mask is NULL where there is none, g for attention. lse, the logarithms of the sums,
+// is an output of attention, without data where nobody wants it, and an input of the gradient. B batches
+// of H heads, T queries, S keys and values, D the size of a query and a key, E that of a value.
 typedef struct {
-    const tni_arg *q, *k, *v, *mask, *g;
+    const tni_arg *q, *k, *v, *mask, *lse, *g;
     int64_t        B, H, T, S, D, E;
     double         scale;
     bool           causal;
@@ -17,7 +18,8 @@ static inline tni_attention tni_attention_of(const tni_call *c)
 {
     bool          grad = c->op == TNI_attention_grad;
     tni_attention a    = { .q = &c->in[0], .k = &c->in[1], .v = &c->in[2] };
-    if (c->nin - grad == 4) a.mask = &c->in[3];
+    if (c->nin - 3 * grad == 4) a.mask = &c->in[3];
+    a.lse = grad ? &c->in[c->nin - 2] : &c->more[0];
     if (grad) a.g = &c->in[c->nin - 1];
     a.B      = a.q->size[0];
     a.T      = a.q->size[1];
@@ -28,17 +30,6 @@ static inline tni_attention tni_attention_of(const tni_call *c)
     a.scale  = c->attr->attention.scale;
     a.causal = c->attr->attention.causal;
     return a;
-}
-
-// Where the gradients of k and of v begin in the result of attention_grad, in elements.
-static inline int64_t tni_attention_at_k(const tni_attention *a)
-{
-    return a->B * a->T * a->H * a->D;
-}
-
-static inline int64_t tni_attention_at_v(const tni_attention *a)
-{
-    return tni_attention_at_k(a) + a->B * a->S * a->H * a->D;
 }
 
 #endif

@@ -31,8 +31,10 @@ typedef struct {
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
 //             (gy, x) -> w; with attr->conv.channels_last x and y are (N, H, W, C)
 //   attention q (B, T, H, D), k (B, S, H, D), v (B, S, H, E) -> (B, T, H, E); a mask (B, H, T, S) of
-//             bools or of their dtype may follow v. attention_grad: the same and the gradient of
-//             the result -> those of q, k and v, row-major one after the other
+//             bools or of their dtype may follow v. more[0]: log(sum(e^score)) of each query,
+//             (B, H, T), in the dtype that is computed in, -inf where it sees no key.
+//             attention_grad: the same inputs, both outputs and the gradient of the result -> those
+//             of q, k and v
 //   argsort   out i64, along attr->axis.axis; more[0] the elements of in[0] in that order
 //   custom    in[] row-major. The user's function writes every output, so those without data get
 //             scratch; their dtypes and shapes are in tni_custom_outputs

@@ -9,21 +9,13 @@ static tn_tensor *input(tni_rule_args *r, uint32_t i)
     return tni_wrap_node(r->cx, r->n->src[i]);
 }
 
-// Part i of what attention_grad gives: the gradient of source i.
-static tn_tensor *part(tni_rule_args *r, tn_tensor *all, int i)
-{
-    int64_t         at = 0;
-    const tni_node *x  = r->n->src[i];
-    for (int k = 0; k < i; k++) at += tni_node_count(r->n->src[k]);
-    return tn_reshape(tn_slice(all, 0, at, at + tni_node_count(x), 1), x->rank, x->size);
-}
-
 // A mask gets none: one that wants a gradient is left to other ops when it is recorded.
 void tni_rule_attention(tni_rule_args *r)
 {
-    tn_tensor *all = tni_attention_grad(r->cx, r->n, r->g);
-    for (int i = 0; i < 3 && all; i++)
-        if (r->need[i]) r->gx[i] = part(r, all, i);
+    tn_tensor *gx[3];
+    if (!r->g || !tni_attention_grad(r->cx, r->n, r->g, gx)) return;
+    for (int i = 0; i < 3; i++)
+        if (r->need[i]) r->gx[i] = gx[i];
 }
 
 // ---- the gradient's gradient -------------------------------------------------------------------
@@ -49,8 +41,15 @@ static tn_tensor *row_sum(tn_tensor *a, tn_tensor *b)
     return tn_sum_keep(tn_mul(a, b), -1);
 }
 
+// What arrived at output i of attention_grad, which has the shape of source i.
+static tn_tensor *arrived(tni_rule_args *r, uint32_t i)
+{
+    return turn(r->out_g[i] ? r->out_g[i] : tn_zeros_like(input(r, i)));
+}
+
 // With the weights p, dp = g v' and the score's gradient ds = p (dp - sum(p dp)), the op gives
-// scale ds k, scale ds' q and p' g. Their gradients are a, b and c. x is what they say of ds, w of p
+// scale ds k, scale ds' q and p' g. Their gradients are a, b and c. All of it follows from queries, keys,
+// values and g; the result and the logarithms, which the op is given besides, get no gradient. x is what they say of ds, w of p
 // and z, through the softmax, of the scores.
 void tni_rule_attention_grad(tni_rule_args *r)
 {
@@ -58,9 +57,8 @@ void tni_rule_attention_grad(tni_rule_args *r)
     uint32_t        last = r->n->nsrc - 1;
     double          s    = attr->attention.scale;
     tn_tensor      *q = turn(input(r, 0)), *k = turn(input(r, 1)), *v = turn(input(r, 2));
-    tn_tensor      *g = turn(input(r, last)), *mask = last == 4 ? input(r, 3) : NULL;
-    tn_tensor      *a = turn(part(r, r->g, 0)), *b = turn(part(r, r->g, 1));
-    tn_tensor      *c = turn(part(r, r->g, 2));
+    tn_tensor      *g = turn(input(r, last)), *mask = last == 6 ? input(r, 3) : NULL;
+    tn_tensor      *a = arrived(r, 0), *b = arrived(r, 1), *c = arrived(r, 2);
     tn_tensor      *p = tni_attention_weights(q, k, mask, s, attr->attention.causal);
 
     tn_tensor *dp = across(g, v);

@@ -261,8 +261,8 @@ static void measure(const tni_arg *x, double *most, double *longest)
     }
 }
 
-// An error of a score is one of the weights, as a part of them; weights add up to 1. Of keys and
-// values all queries are added up.
+// An error of a score is one of the weights, as a part of them, and one of the logarithm of their sum;
+// weights add up to 1. Of keys and values all queries are added up.
 static void by_lengths(work *w)
 {
     tni_attention a = tni_attention_of(w->c);
@@ -275,13 +275,10 @@ static void by_lengths(work *w)
     if (a.g) measure(a.g, &g, &long_g);
     double parts = unit * (4 + m + (2 + sqrt((double)a.D)) * by * long_q * long_k);
     parts += unit * (2 + sqrt((double)a.S) + sqrt((double)a.E) + sqrt((double)a.T));
-    double  slope = 4 * parts * long_g * long_v * by, queries = (double)a.T;
-    int64_t at_k = tni_attention_at_k(&a), at_v = tni_attention_at_v(&a);
-    for (int64_t i = 0; i < w->count; i++)
-        w->bound[i] = !a.g       ? parts * v
-                      : i < at_k ? slope * k
-                      : i < at_v ? slope * q * queries
-                                 : parts * g * queries;
+    double slope = 4 * parts * long_g * long_v * by, queries = (double)a.T;
+    double bound[2][3] = { { parts * v, parts },
+                           { slope * k, slope * q * queries, parts * g * queries } };
+    for (int64_t i = 0; i < w->count; i++) w->bound[i] = bound[a.g != NULL][w->k];
 }
 
 // ---- movement ----------------------------------------------------------------------------------

@@ -143,19 +143,38 @@ static tn_tensor *as_one_op(tn_ctx *cx, tn_tensor *const *given, tn_attention_op
     return y ? tni_share(y, "attention") : NULL;
 }
 
-tn_tensor *tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g)
+// The node of a tensor that a gradient is recorded over; NULL in, NULL out.
+static tni_node *source(tn_tensor *x)
 {
-    tni_node *src[5];
-    uint32_t  nsrc  = n->nsrc;
-    int64_t   count = 0;
-    for (uint32_t i = 0; i < nsrc; i++) {
-        tn_tensor *x = tni_wrap_node(cx, n->src[i]);
-        if (!x || !(src[i] = tni_resolve(x, "attention"))) return NULL;
-        if (i < 3) count += tni_node_count(src[i]);
+    return x ? tni_resolve(x, "attention") : NULL;
+}
+
+// Output 1 of attention: of each query the logarithm of the sum of e to its scores, (B, H, T).
+static tn_tensor *log_sums(tn_ctx *cx, tni_node *n)
+{
+    tn_dtype   dt      = tni_compute_dtype((tn_dtype)n->dtype);
+    tn_array   out     = { .dtype = dt, .rank = 3, .size = { n->size[0], n->size[2], n->size[1] } };
+    tni_node  *primary = tni_node_ref(n);
+    tn_tensor *y       = tni_output(cx, &primary, 1, &out);
+    tni_node_unref(cx, primary);
+    return y;
+}
+
+bool tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g, tn_tensor *gx[3])
+{
+    tni_node *src[7];
+    int       nsrc   = (int)n->nsrc;
+    tn_array  out[3] = { { .rank = 4 }, { .rank = 4 }, { .rank = 4 } };
+    for (int i = 0; i < nsrc; i++)
+        if (!(src[i] = source(tni_wrap_node(cx, n->src[i])))) return false;
+    for (int i = 0; i < 3; i++) {
+        out[i].dtype = (tn_dtype)n->dtype;
+        memcpy(out[i].size, src[i]->size, 4 * sizeof *src[i]->size);
     }
-    if (!g || !(src[nsrc] = tni_resolve(g, "attention"))) return NULL;
-    return tni_record(cx, TNI_attention_grad, (tn_dtype)n->dtype, 1, &count, (int)nsrc + 1, src,
-                      &n->attr);
+    tn_tensor *more[] = { tni_wrap_node(cx, n), log_sums(cx, n), g };
+    for (int i = 0; i < 3; i++)
+        if (!(src[nsrc++] = source(more[i]))) return false;
+    return tni_record_several(cx, TNI_attention_grad, 3, out, nsrc, src, &n->attr, gx);
 }
 
 // ---- the call ----------------------------------------------------------------------------------

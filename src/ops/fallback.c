@@ -12,7 +12,7 @@
 // wanted; those after the first are put into more.
 typedef struct {
     tn_ctx         *cx;
-    tn_tensor      *x[5];
+    tn_tensor      *x[7];
     int             nin, nout, rank;
     const int64_t  *size;
     const tni_attr *attr;
@@ -169,13 +169,13 @@ static tn_tensor *attention_grad(const request *r)
 {
     double     s = r->attr->attention.scale;
     tn_tensor *q = turn(r->x[0]), *k = turn(r->x[1]), *v = turn(r->x[2]);
-    tn_tensor *g = turn(r->x[r->nin - 1]), *mask = r->nin == 5 ? r->x[3] : NULL;
-    tn_tensor *p      = tni_attention_weights(q, k, mask, s, r->attr->attention.causal);
-    tn_tensor *dp     = tn_matmul(g, tn_transpose(v, -1, -2));
-    tn_tensor *ds     = tn_mul_s(tn_mul(p, tn_sub(dp, tn_sum_keep(tn_mul(p, dp), -1))), s);
-    tn_tensor *part[] = { tn_matmul(ds, k), down_times(ds, q), down_times(p, g) };
-    for (int i = 0; i < 3; i++) part[i] = tn_reshape(turn(part[i]), TN_SHAPE(-1));
-    return tn_concat(3, part, 0);
+    tn_tensor *g = turn(r->x[r->nin - 1]), *mask = r->nin == 7 ? r->x[3] : NULL;
+    tn_tensor *p  = tni_attention_weights(q, k, mask, s, r->attr->attention.causal);
+    tn_tensor *dp = tn_matmul(g, tn_transpose(v, -1, -2));
+    tn_tensor *ds = tn_mul_s(tn_mul(p, tn_sub(dp, tn_sum_keep(tn_mul(p, dp), -1))), s);
+    r->more[0]    = turn(down_times(ds, q));
+    r->more[1]    = turn(down_times(p, g));
+    return turn(tn_matmul(ds, k));
 }
 
 // ---- which -------------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, co
 // Attention's fallback in parts: the weights of k (..., S, D) for q (..., T, D), (..., T, S).
 tn_tensor *tni_attention_weights(tn_tensor *q, tn_tensor *k, tn_tensor *mask, double scale,
                                  bool causal);
-// The gradients of a node of attention for the gradient g of its value, one after the other.
-tn_tensor *tni_attention_grad(tn_ctx *cx, tni_node *attention, tn_tensor *g);
+// The gradients of queries, keys and values of a node of attention for the gradient g of its result.
+// False, reported, on failure.
+bool tni_attention_grad(tn_ctx *cx, tni_node *attention, tn_tensor *g, tn_tensor *gx[3]);
 
 #endif

@@ -1,6 +1,7 @@
 // Attention and its gradient, a block of queries of one head at a time: their scores for all keys that
 // they see, by a product; the softmax of each row; what the weights make, by products again. Only one
-// block of scores is ever there for each thread. The gradient computes the weights again.
+// block of scores is ever there for each thread. The gradient computes the weights again, by the
+// logarithms of their sums.
 //
 // What a task computes follows from the sizes alone, and tasks write apart from each other. Keys and
 // values get their gradients from all queries: where there are few heads, the blocks of a head are
@@ -42,8 +43,8 @@ typedef struct {
     size_t room;
 } work;
 
-// What a thread works with: scores, which become weights; their gradients; a row of the mask; one over
-// the sum of each row; a result to be rounded; operands of a product, packed.
+// What a thread works with: scores, which become weights; their gradients; a row of the mask; what each
+// row of the result is still to be multiplied with; a result to be rounded; operands of a product, packed.
 typedef struct {
     char   *scores, *grads, *bias, *made;
     double *share;
@@ -76,13 +77,11 @@ static matrix turned(matrix x)
     return (matrix){ x.at, x.col, x.row };
 }
 
-// Rows of a result (B, n, H, size) that begins `from` elements after the call's.
-static matrix result_rows(const work *w, int64_t from, int64_t n, int64_t size, const block *k,
-                          int64_t first)
+// Rows of an output (B, n, H, size) from row `first` on.
+static matrix result_rows(const tni_arg *y, const block *k, int64_t first)
 {
-    int64_t at    = from + ((k->b * n + first) * w->a.H + k->h) * size;
-    int64_t bytes = (int64_t)tni_dtype_size(w->call->out.dtype);
-    return (matrix){ w->call->out.data + at * bytes, w->a.H * size, 1 };
+    int64_t H = y->size[2], size = y->size[3], at = ((k->b * y->size[1] + first) * H + k->h) * size;
+    return (matrix){ y->data + at * (int64_t)tni_dtype_size(y->dtype), H * size, 1 };
 }
 
 // ---- products ----------------------------------------------------------------------------------
@@ -117,15 +116,18 @@ static void multiply(const work *w, const room *r, int64_t m, int64_t n, int64_t
             }
 }
 
+// Whether the gradients of keys, or values, are wanted.
+static bool wants(const work *w, bool values)
+{
+    return w->call->more[values].data != NULL;
+}
+
 // Where the block's chunk sums up the gradients of keys (values: from D on).
 static matrix sums_of(const work *w, const block *k, bool values)
 {
     const tni_attention *a    = &w->a;
     int64_t              size = values ? a->E : a->D;
-    if (!w->sums) {
-        int64_t from = values ? tni_attention_at_v(a) : tni_attention_at_k(a);
-        return result_rows(w, from, a->S, size, k, 0);
-    }
+    if (!w->sums) return result_rows(&w->call->more[values], k, 0);
     int64_t at = ((k->b * a->H + k->h) * w->chunks + k->chunk) * a->S * (a->D + a->E);
     return (matrix){ w->sums + (at + (values ? a->S * a->D : 0)) * w->bytes, size, 1 };
 }
@@ -170,14 +172,39 @@ static const void *bias_of(const work *w, const block *k, int64_t i, const room 
     return r->bias;
 }
 
-// Scores become weights, but for the factor share[i]; those of keys that are not seen, 0.
+// The logarithm of the sum of query i; NULL where nobody wants it.
+static char *log_sum_at(const work *w, const block *k, int64_t i)
+{
+    const tni_arg *x = w->a.lse;
+    if (!x->data) return NULL;
+    return x->data +
+           (k->b * x->stride[0] + k->h * x->stride[1] + (k->first + i) * x->stride[2]) * w->bytes;
+}
+
+// Scores become weights, but for the factor share[i]; of the gradient, weights.
+static void weigh_row(const work *w, const block *k, const room *r, int64_t i, int64_t seen)
+{
+    char       *row = r->scores + i * w->ld * w->bytes, *at = log_sum_at(w, k, i);
+    const void *bias = bias_of(w, k, k->first + i, r);
+    bool        wide = w->dtype == TN_F64;
+    double      lse  = 0;
+    if (w->a.g) {
+        lse = wide ? *(double *)at : (double)*(float *)at;
+        w->type->reweigh(row, bias, w->a.scale, seen, lse);
+        return;
+    }
+    r->share[i] = w->type->weigh(row, bias, w->a.scale, seen, at ? &lse : NULL);
+    if (at && wide) *(double *)at = lse;
+    else if (at) *(float *)at = (float)lse;
+}
+
+// Those of keys that are not seen are 0.
 static void weigh(const work *w, const block *k, const room *r)
 {
     for (int64_t i = 0; i < k->rows; i++) {
-        char   *row  = r->scores + i * w->ld * w->bytes;
         int64_t seen = w->a.causal ? tni_lesser(k->keys, k->first + i + 1) : k->keys;
-        r->share[i]  = w->type->weigh(row, bias_of(w, k, k->first + i, r), w->a.scale, seen);
-        memset(row + seen * w->bytes, 0, (size_t)((k->keys - seen) * w->bytes));
+        weigh_row(w, k, r, i, seen);
+        memset(r->scores + (i * w->ld + seen) * w->bytes, 0, (size_t)((k->keys - seen) * w->bytes));
     }
 }
 
@@ -187,7 +214,7 @@ static void unweigh(const work *w, const block *k, const room *r)
     for (int64_t i = 0; i < k->rows; i++) {
         int64_t at   = i * w->ld * w->bytes;
         int64_t seen = w->a.causal ? tni_lesser(k->keys, k->first + i + 1) : k->keys;
-        w->type->share(r->scores + at, r->grads + at, r->share[i], w->a.scale, seen);
+        w->type->unweigh(r->scores + at, r->grads + at, w->a.scale, seen);
         memset(r->grads + at + seen * w->bytes, 0, (size_t)((k->keys - seen) * w->bytes));
     }
 }
@@ -205,7 +232,7 @@ static void scale_row(tn_dtype dt, void *row, double by, int64_t n)
 // The rows that the block made are weighed, and rounded to where they belong.
 static void finish_rows(const work *w, const block *k, const room *r, matrix made, int64_t size)
 {
-    matrix to = result_rows(w, 0, w->a.T, size, k, k->first);
+    matrix to = result_rows(&w->call->out, k, k->first);
     for (int64_t i = 0; i < k->rows; i++) {
         char *row = made.at + i * made.row * w->bytes;
         if (!w->a.g) scale_row(w->dtype, row, r->share[i], size);
@@ -222,7 +249,7 @@ static void run_block(const work *w, const block *k, const room *r)
     matrix               q = rows_of(w, &w->q, k, k->first), keys = rows_of(w, &w->k, k, 0);
     matrix               values = rows_of(w, &w->v, k, 0);
     matrix               scores = { r->scores, w->ld, 1 }, grads = { r->grads, w->ld, 1 };
-    matrix               y = result_rows(w, 0, a->T, size, k, k->first);
+    matrix               y = result_rows(&w->call->out, k, k->first);
     if (w->narrow) y = (matrix){ r->made, size, 1 };
     multiply(w, r, m, n, a->D, q, turned(keys), scores, false);
     weigh(w, k, r);
@@ -231,8 +258,10 @@ static void run_block(const work *w, const block *k, const room *r)
         multiply(w, r, m, n, a->E, g, turned(values), grads, false);
         unweigh(w, k, r);
         multiply(w, r, m, a->D, n, grads, keys, y, false);
-        multiply(w, r, n, a->D, m, turned(grads), q, sums_of(w, k, false), true);
-        multiply(w, r, n, a->E, m, turned(scores), g, sums_of(w, k, true), true);
+        if (wants(w, false))
+            multiply(w, r, n, a->D, m, turned(grads), q, sums_of(w, k, false), true);
+        if (wants(w, true))
+            multiply(w, r, n, a->E, m, turned(scores), g, sums_of(w, k, true), true);
     } else {
         multiply(w, r, m, a->E, n, scores, values, y, false);
     }
@@ -329,6 +358,7 @@ static void forward_task(void *arg, int64_t item, int worker)
 static void clear(const work *w, const block *k)
 {
     for (int values = 0; values < 2; values++) {
+        if (!wants(w, values)) continue;
         matrix  x    = sums_of(w, k, values);
         int64_t size = values ? w->a.E : w->a.D;
         for (int64_t j = 0; j < w->a.S; j++)
@@ -373,11 +403,10 @@ static void join_task(void *arg, int64_t item, int worker)
     for (int64_t i = 1; i < w->chunks; i++)
         add_rows(w->dtype, keys.at, keys.at + i * each * w->bytes, each);
     for (int values = 0; values < 2; values++) {
+        if (!wants(w, values)) continue;
         int64_t size  = values ? a->E : a->D;
         int64_t bytes = (int64_t)tni_dtype_size(w->call->out.dtype);
-        matrix  from  = sums_of(w, &k, values);
-        matrix  to    = result_rows(w, values ? tni_attention_at_v(a) : tni_attention_at_k(a), a->S,
-                                    size, &k, 0);
+        matrix  from = sums_of(w, &k, values), to = result_rows(&w->call->more[values], &k, 0);
         for (int64_t j = 0; j < a->S; j++)
             tni_converter(w->tiles, w->dtype, w->call->out.dtype)(
                 to.at + j * to.row * bytes, from.at + j * from.row * w->bytes, size);

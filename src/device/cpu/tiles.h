@@ -39,21 +39,25 @@ typedef void tni_tile_best(void *restrict best, int64_t *restrict at, const void
 
 // Rows of attention, of any length, in an order that n alone decides. weigh: x = e^(scale x + bias
 // - the largest of those), bias being NULL or n elements; gives one over the sum of them, 0 where all
-// are 0. share: w = share w, and dw = scale w (dw - the sum of w dw).
-typedef double tni_tile_weigh(void *restrict x, const void *restrict bias, double scale, int64_t n);
-typedef void   tni_tile_share(void *restrict w, void *restrict dw, double share, double scale,
-                              int64_t n);
+// are 0; *lse, if asked for, is the logarithm of the sum of e^(scale x + bias). reweigh:
+// x = e^(scale x + bias - lse). unweigh: dw = scale w (dw - the sum of w dw).
+typedef double tni_tile_weigh(void *restrict x, const void *restrict bias, double scale, int64_t n,
+                              double *lse);
+typedef void tni_tile_reweigh(void *restrict x, const void *restrict bias, double scale, int64_t n,
+                              double lse);
+typedef void tni_tile_unweigh(const void *restrict w, void *restrict dw, double scale, int64_t n);
 
 // What is offered for one compute type; NULL where an op does not take it.
 typedef struct {
-    tni_tile_map   *map[TNI_OPS];
-    tni_tile_block *block[TNI_OPS];  // reductions
-    tni_tile_fold  *fold[TNI_OPS];   // reductions and scans
-    tni_tile_scan  *scan[TNI_OPS];
-    tni_tile_find  *find;
-    tni_tile_best  *better[2];  // larger, smaller
-    tni_tile_weigh *weigh;      // floats
-    tni_tile_share *share;
+    tni_tile_map     *map[TNI_OPS];
+    tni_tile_block   *block[TNI_OPS];  // reductions
+    tni_tile_fold    *fold[TNI_OPS];   // reductions and scans
+    tni_tile_scan    *scan[TNI_OPS];
+    tni_tile_find    *find;
+    tni_tile_best    *better[2];  // larger, smaller
+    tni_tile_weigh   *weigh;      // floats
+    tni_tile_reweigh *reweigh;
+    tni_tile_unweigh *unweigh;
 } tni_type_tiles;
 
 // Conversions between every dtype and one that tiles have. from has only dtypes that no tile has.

@@ -34,8 +34,8 @@ static double score(const query *c, int64_t j)
     return s + m.f;
 }
 
-// The softmax of the scores; zeros where all of them are -inf.
-static void weigh(const query *c)
+// The softmax of the scores, zeros where all of them are -inf; the logarithm of their sum is returned.
+static double weigh(const query *c)
 {
     int64_t S    = c->a->S;
     double  most = -INFINITY, sum = 0;
@@ -46,6 +46,7 @@ static void weigh(const query *c)
     if (most == -INFINITY) most = 0;
     for (int64_t j = 0; j < S; j++) sum += c->w[j] = exp(c->w[j] - most);
     for (int64_t j = 0; j < S && sum != 0; j++) c->w[j] /= sum;
+    return most + log(sum);
 }
 
 static void forward(const query *c, tni_cell *y)
@@ -57,7 +58,8 @@ static void forward(const query *c, tni_cell *y)
     }
 }
 
-// Adds what this query has to do with each key and value.
+// Adds what this query has to do with each key and value, whose gradients begin at dk and dv; NULL: not
+// wanted.
 static void backward(const query *c, tni_cell *dq, tni_cell *dk, tni_cell *dv)
 {
     const tni_attention *a     = c->a;
@@ -71,9 +73,9 @@ static void backward(const query *c, tni_cell *dq, tni_cell *dk, tni_cell *dv)
         double ds = c->w[j] * (c->dw[j] - delta) * a->scale;
         for (int64_t d = 0; d < a->D; d++) {
             dq[d].f += ds * at(c, a->k, j, d);
-            dk[j * a->H * a->D + d].f += ds * at(c, a->q, c->i, d);
+            if (dk) dk[j * a->H * a->D + d].f += ds * at(c, a->q, c->i, d);
         }
-        for (int64_t e = 0; e < a->E; e++)
+        for (int64_t e = 0; dv && e < a->E; e++)
             dv[j * a->H * a->E + e].f += c->w[j] * at(c, a->g, c->i, e);
     }
 }
@@ -83,19 +85,39 @@ size_t tni_ref_attention_scratch(const tni_call *call)
     return 2 * (size_t)call->in[1].size[1] * sizeof(double);
 }
 
+// An output from an element on; NULL where nobody wants it.
+static tni_cell *output_at(const tni_call *call, int k, int64_t at)
+{
+    const tni_arg *x = tni_call_output(call, k);
+    return x->data ? tni_cells(x) + at : NULL;
+}
+
+static void clear(const tni_call *call)
+{
+    for (int k = 0; k <= call->nmore; k++) {
+        const tni_arg *x = tni_call_output(call, k);
+        if (x->data) memset(x->data, 0, (size_t)tni_shape_count(4, x->size) * sizeof(tni_cell));
+    }
+}
+
+// The gradient computes its weights from queries and keys again: it is what other ways are held to.
 void tni_ref_attention(const tni_call *call)
 {
-    tni_attention a = tni_attention_of(call);
-    tni_cell     *y = tni_cells(&call->out), *dk = y + tni_attention_at_k(&a);
-    tni_cell     *dv   = y + tni_attention_at_v(&a);
+    tni_attention a    = tni_attention_of(call);
     int64_t       n[3] = { a.B, a.H, a.T };
-    if (a.g) memset(y, 0, (size_t)call->out.size[0] * sizeof *y);
+    if (a.g) clear(call);
     for (tni_ref_walk p = tni_ref_walk_over(3, n); p.left; tni_ref_walk_next(&p)) {
         query   c   = { &a, p.at[0], p.at[1], p.at[2], call->scratch, NULL };
         int64_t row = (c.b * a.T + c.i) * a.H + c.h, first = c.b * a.S * a.H + c.h;
-        c.dw = c.w + a.S;
-        weigh(&c);
-        if (a.g) backward(&c, y + row * a.D, dk + first * a.D, dv + first * a.E);
-        else forward(&c, y + row * a.E);
+        c.dw       = c.w + a.S;
+        double sum = weigh(&c);
+        if (a.g) {
+            backward(&c, output_at(call, 0, row * a.D), output_at(call, 1, first * a.D),
+                     output_at(call, 2, first * a.E));
+        } else {
+            forward(&c, output_at(call, 0, row * a.E));
+            tni_cell *to = output_at(call, 1, (c.b * a.H + c.h) * a.T + c.i);
+            if (to) to->f = sum;
+        }
     }
 }
