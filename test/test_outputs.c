@@ -580,6 +580,62 @@ static void gradients_of_attention_can_be_asked_for_one_by_one_and_after_a_read(
     on_every_device(differentiate_operands);
 }
 
+// ---- the statistics of batch norm ---------------------------------------------------------------
+
+typedef struct {
+    const tni_node *node[512];
+    int             count;
+} nodes;
+
+// Adds what node n is made of, itself included, each once.
+static void gather(nodes *all, const tni_node *n)
+{
+    for (int i = 0; i < all->count; i++)
+        if (all->node[i] == n) return;
+    if (!CHECK(all->count < (int)(sizeof all->node / sizeof *all->node))) return;
+    all->node[all->count++] = n;
+    for (uint32_t i = 0; i < n->nsrc; i++) gather(all, n->src[i]);
+}
+
+// Reductions over as many elements as the batch has that a training step records, with the running
+// statistics or without.
+static int count_reductions(tn_ctx *cx, bool running, bool backward)
+{
+    tn_scope  *s     = tn_begin(cx);
+    nodes      all   = { .count = 0 };
+    int        found = 0;
+    tn_tensor *x     = tn_requires_grad(tn_randn(cx, TN_F32, TN_SHAPE(6, 3, 5)), true);
+    tn_tensor *w     = tn_requires_grad(tn_ones(cx, TN_F32, TN_SHAPE(3)), true), *of[6];
+    tn_tensor *b     = tn_requires_grad(tn_zeros(cx, TN_F32, TN_SHAPE(3)), true);
+    tn_tensor *mean = tn_zeros(cx, TN_F32, TN_SHAPE(3)), *var = tn_ones(cx, TN_F32, TN_SHAPE(3));
+    tn_tensor *y = tn_batch_norm(x, running ? mean : NULL, running ? var : NULL, w, b,
+                                 (tn_batch_norm_opts){ .training = true });
+    tn_tensor *g = tn_randn(cx, TN_F32, TN_SHAPE(6, 3, 5));
+    of[0] = y, of[1] = mean, of[2] = var;
+    if (backward)
+        CHECK_STATUS(tn_grad(1, &y, 3, (tn_tensor *const[]){ x, w, b }, &g, of + 3), TN_OK);
+    for (int i = 0; i < (backward ? 6 : 3); i++) gather(&all, of[i]->store->node);
+    for (int i = 0; i < all.count; i++) {
+        const tni_node *n = all.node[i];
+        found += tni_op_table[n->op].class == TNI_REDUCE && tni_node_count(n->src[0]) == 6 * 3 * 5;
+    }
+    tn_end(s);
+    return found;
+}
+
+// The mean, and of the distances from it the sum and the sum of squares, are values like others: what
+// normalizes, the running statistics and the gradient read the same ones.
+static void batch_norm_measures_a_batch_once(void)
+{
+    tn_ctx *cx = open_quiet("cpu", 1);
+    CHECK_INT(count_reductions(cx, false, false), 3);
+    CHECK_INT(count_reductions(cx, true, false), 3);
+    int alone = count_reductions(cx, false, true);
+    CHECK(alone > 3);
+    CHECK_INT(count_reductions(cx, true, true), alone);
+    tn_close(cx);
+}
+
 const test_case tests_outputs[] = {
     TEST(outputs_are_read_in_any_order_after_one_call),
     TEST(an_output_needs_no_handle_of_the_others),
@@ -598,5 +654,6 @@ const test_case tests_outputs[] = {
     TEST(the_gradient_of_sorted_values_goes_back_by_the_indices),
     TEST(attention_gives_the_logarithms_of_its_sums),
     TEST(gradients_of_attention_can_be_asked_for_one_by_one_and_after_a_read),
+    TEST(batch_norm_measures_a_batch_once),
     TEST_END,
 };
