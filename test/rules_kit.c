@@ -1,5 +1,5 @@
 // What the tests of the rules share: contexts, values, errors, a user's op.
-#include "bare.h"
+#include "skeleton.h"
 #include "rules_kit.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ static const char *const devices[] = { "cpu", "ref", NULL };
 
 tn_ctx *rules_open(const char *device)
 {
-    tn_ctx *cx = bare_open((tn_open_opts){ .device = device });
+    tn_ctx *cx = skeleton_open((tn_open_opts){ .device = device });
     test_that(cx != NULL, "no context: %s", tn_error_text(NULL));
     if (cx) tn_on_error(cx, NULL, NULL);
     return cx;

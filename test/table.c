@@ -1,5 +1,5 @@
 // table.c: random inputs in all layouts, and what it means that two devices agree.
-#include "bare.h"
+#include "skeleton.h"
 #include "table.h"
 
 #include "kernel/prelude.h"
@@ -299,7 +299,7 @@ bool agrees(tn_tensor *y, tn_tensor *ref, tolerance t, char text[256])
 
 tn_ctx *open_quiet(const char *device, int threads)
 {
-    tn_ctx *cx = bare_open((tn_open_opts){ .device = device, .threads = threads, .seed = 7 });
+    tn_ctx *cx = skeleton_open((tn_open_opts){ .device = device, .threads = threads, .seed = 7 });
     if (cx) tn_on_error(cx, NULL, NULL);
     return cx;
 }

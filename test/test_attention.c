@@ -191,7 +191,7 @@ static void opencl_agrees_with_ref(void)
 
 static void a_device_without_the_op_agrees_with_ref(void)
 {
-    attention_on("bare", 0, 1);
+    attention_on("skeleton", 0, 1);
 }
 
 // By the same context, without the op.

@@ -438,7 +438,7 @@ void gradients_on(const char *device, int part, int parts)
 
 static void gradients_without_library_ops_agree(void)
 {
-    gradients_on("bare", 0, 1);
+    gradients_on("skeleton", 0, 1);
 }
 
 void differences_on(const char *device, int part, int parts)

@@ -310,7 +310,7 @@ static void ten_steps_of_every_model_in_f64_equal_the_recorded_ones(void)
 static void ten_steps_without_library_ops_equal_the_recorded_ones(void)
 {
     for (int i = 0; i < MODELS; i++)
-        if (strcmp(models[i].name, "resnet20")) ten_steps(&models[i], optim_of[i], "bare");
+        if (strcmp(models[i].name, "resnet20")) ten_steps(&models[i], optim_of[i], "skeleton");
 }
 
 // Where few draws are asked for, as under a watch that makes kernels slow, only mlp takes ten steps.

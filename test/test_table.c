@@ -715,7 +715,7 @@ static void library_ops_are_what_their_fallbacks_are(void)
 {
     int ops[TNI_OPS], n = device_table_ops(TNI_LIBRARY, ops);
     CHECK_INT(n, 7);
-    device_table("bare", false, COMPLETE, n, ops);
+    device_table("skeleton", false, COMPLETE, n, ops);
 }
 
 static tn_status same_shape(const void *attr, const tn_array *in, tn_array *out)
@@ -738,7 +738,7 @@ static void a_device_without_users_functions_says_so(void)
         .name = "mine", .nin = 1, .shape = same_shape, .compute = no_compute
     };
     static const tn_op_def text = { .name = "twice", .nin = 1, .expr = "2 * a" };
-    tn_ctx                *cx   = open_quiet("bare", 1);
+    tn_ctx                *cx   = open_quiet("skeleton", 1);
     tn_tensor             *x    = tn_full(cx, TN_F32, TN_SHAPE(3), 4);
     CHECK_NEAR(tn_item(tn_sum_all(tn_custom(&text, &x, NULL, 0))), 24, 0);
     CHECK(tn_custom(&in_c, &x, NULL, 0) == NULL);
