@@ -65,7 +65,7 @@ typedef enum {
     TN_ESHAPE,   // shapes do not fit
     TN_EDTYPE,   // element types do not fit
     TN_EGRAD,    // no gradient to be had there
-    TN_EGONE,    // the value was not stored by the step that computed it
+    TN_EGONE,    // not stored, and what it was made from was overwritten or given back
     TN_EMEM,     // out of memory, on the host or the device
     TN_EDEVICE,  // the device is not there or refused
     TN_ELOST,    // the device is lost; only tn_close works
@@ -276,7 +276,7 @@ TN_API const void *tn_ptr(tn_tensor *t);
 TN_API void tn_print(tn_tensor *t, FILE *f);
 // A step boundary: launches everything pending and does not wait. Stores what was assigned, what
 // is wanted or kept, what was made outside the innermost scope, what nothing consumed, and
-// one-element values; other values are gone.
+// one-element values; other values are computed again if they are asked for.
 TN_API tn_status tn_eval(tn_ctx *cx);
 // A read without the wait. Never makes another value unreadable.
 TN_API tn_status tn_eval_of(tn_tensor *t);

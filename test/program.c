@@ -146,7 +146,7 @@ static void compare(run *r, const char *what, int which, int n, const double *go
 }
 
 // Reads a slot one way or another and compares. A value that a step boundary was free to lose may
-// be gone, but not wrong.
+// be gone, where what it was made from has been written since, but not wrong.
 static void check_slot(run *r, slot *s, uint32_t how)
 {
     double    got[ORC_CELLS], want[ORC_CELLS];
@@ -171,8 +171,9 @@ static void check_slot(run *r, slot *s, uint32_t how)
         prg_fail(r, "reading t%d: %s", prg_number(s, r), tn_error_text(r->cx));
         return;
     }
-    if (!prg_store(r, s)->lost) prg_store(r, s)->stored = true;
-    orc_value v = orc_read(&r->o, &s->h);
+    prg_store(r, s)->lost   = false;  // it was computed again
+    prg_store(r, s)->stored = true;
+    orc_value v             = orc_read(&r->o, &s->h);
     for (int i = 0; i < n; i++) want[i] = orc_get(&r->o, &v, i);
     if (how % 4 != 3) compare(r, "value of", prg_number(s, r), n, got, want, 1);
     if (orc_needs(&r->o, &v) && !tn_needs_grad(s->t))

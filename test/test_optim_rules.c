@@ -413,8 +413,7 @@ static void a_step_is_a_step_boundary(void)
         CHECK_VALUES(outer, -1, -2, -3);
         CHECK_VALUES(aside, 1, 1, 1);
         CHECK(tn_item(kl) == 18 && tn_item(loss) == 14 - 42);
-        CHECK(!tn_neg(big));
-        CHECK_FAILED(cx, TN_EGONE, "test_optim_rules.c");
+        CHECK_VALUES(big, 1, 4, 9);  // the history of aside still holds the old weights
         tn_end(s);
     }
 }

@@ -634,6 +634,34 @@ static void batch_norm_measures_a_batch_once(void)
     CHECK(alone > 3);
     CHECK_INT(count_reductions(cx, true, true), alone);
     tn_close(cx);
+// ---- computing again ---------------------------------------------------------------------------
+
+// Some outputs are stored by a step, the others are asked for afterwards, together or one by one.
+static void leave_some_out(tn_ctx *cx)
+{
+    for (int wanted = 0; wanted < 8; wanted++)
+        for (int first = 0; first < 3; first++) {
+            tn_scope  *s = tn_begin(cx);
+            tn_tensor *x = make_input(cx), *y[3];
+            CHECK_STATUS(tn_custom_n(&three, &x, NULL, 0, y), TN_OK);
+            for (int k = 0; k < 3; k++) {
+                tn_cast(y[k], TN_BOOL);
+                if (wanted >> k & 1) tn_want(y[k]);
+            }
+            CHECK_STATUS(tn_eval(cx), TN_OK);
+            calls = 0;
+            check_output(y[first], first);
+            tn_drop(y[first]);
+            for (int k = 0; k < 3; k++)
+                if (k != first) check_output(y[k], k);
+            CHECK(calls <= (wanted & 1 ? 0 : 1));  // with the first output all are stored
+            tn_end(s);
+        }
+}
+
+static void outputs_that_a_step_did_not_store_are_computed_again(void)
+{
+    on_every_device(leave_some_out);
 }
 
 const test_case tests_outputs[] = {
@@ -655,5 +683,6 @@ const test_case tests_outputs[] = {
     TEST(attention_gives_the_logarithms_of_its_sums),
     TEST(gradients_of_attention_can_be_asked_for_one_by_one_and_after_a_read),
     TEST(batch_norm_measures_a_batch_once),
+    TEST(outputs_that_a_step_did_not_store_are_computed_again),
     TEST_END,
 };

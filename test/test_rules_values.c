@@ -10,25 +10,57 @@ enum { N = 4 };
 
 // ---- 4: what a step boundary stores ------------------------------------------------------------
 
-static void rule_04_a_lost_value_fails_where_it_is_next_used(void)
+// Whether the value of t is there: reading it runs nothing.
+static bool is_stored(tn_tensor *t)
+{
+    tn_ctx *cx     = tn_ctx_of(t);
+    int64_t before = tn_stats_get(cx).launches;
+    CHECK_STATUS(tn_eval_of(t), TN_OK);
+    return tn_stats_get(cx).launches == before;
+}
+
+static void rule_04_what_a_boundary_did_not_store_is_computed_again(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_tensor *x    = rules_ramp(cx, N);
-        tn_tensor *lost = tn_exp(x);
+        tn_tensor *x = rules_ramp(cx, N), *h = tn_square(x), *lost = tn_mul_s(h, 2);
+        tn_tensor *y = tn_neg(lost);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(tn_add_s(lost, 1), 3, 9, 19, 33);
+        CHECK_VALUES(tn_sum(tn_transpose(tn_unsqueeze(h, 0), 0, 1), 1), 1, 4, 9, 16);
+        CHECK_VALUES(tn_clone(lost), 2, 8, 18, 32);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(y, -2, -8, -18, -32);
+        CHECK(tn_fill_(tn_slice(lost, 0, 0, 1, 1), 1) != NULL);
+        CHECK_VALUES(lost, 1, 8, 18, 32);
+        CHECK(tn_fill_(h, 3) == h);
+        CHECK_VALUES(h, 3, 3, 3, 3);
+        CHECK_STATUS(tn_error(cx), TN_OK);
+    }
+}
+
+static void rule_04_what_was_overwritten_is_gone_and_the_message_says_where(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x    = tn_set_name(rules_ramp(cx, N), "level");
+        tn_tensor *h    = tn_add_s(x, 1);
+        tn_tensor *lost = tn_exp(h);
         int        made = __LINE__ - 1;
         tn_tensor *y    = tn_neg(lost);
-        tn_eval(cx);
-        int ended = __LINE__ - 1;
-        CHECK_STATUS(tn_error(cx), TN_OK);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_add_(x, tn_ones_like(x));
+        int wrote = __LINE__ - 1;
+        CHECK_STATUS(tn_eval(cx), TN_OK);
         double v[N];
         CHECK_STATUS(tn_read(lost, TN_F64, v, N), TN_EGONE);
-        CHECK_FAILED2(cx, TN_EGONE, SITE(made), SITE(ended));
+        CHECK_FAILED2(cx, TN_EGONE, SITE(made), SITE(wrote));
+        CHECK_STATUS(tn_read(lost, TN_F64, v, N), TN_EGONE);
+        CHECK_FAILED2(cx, TN_EGONE, "(4,) \"level\"", "was overwritten at");
         CHECK(tn_add_s(lost, 1) == NULL);
         CHECK_FAILED2(cx, TN_EGONE, "add_s: ", SITE(made));
         CHECK(tn_relu(tn_transpose(tn_unsqueeze(lost, 0), 0, 1)) == NULL);
-        CHECK_FAILED2(cx, TN_EGONE, SITE(made), SITE(ended));
+        CHECK_FAILED2(cx, TN_EGONE, SITE(made), SITE(wrote));
         CHECK(tn_clone(lost) == NULL);
-        CHECK_FAILED2(cx, TN_EGONE, "clone: ", SITE(ended));
+        CHECK_FAILED2(cx, TN_EGONE, "clone: ", SITE(wrote));
         CHECK_STATUS(tn_eval_of(lost), TN_EGONE);
         CHECK_FAILED(cx, TN_EGONE, "eval_of: ");
         CHECK(tn_ptr(lost) == NULL);
@@ -39,6 +71,39 @@ static void rule_04_a_lost_value_fails_where_it_is_next_used(void)
         CHECK(tn_fill_(lost, 3) == lost);  // all of it is new
         CHECK_VALUES(lost, 3, 3, 3, 3);
         CHECK(tn_count(y) == N);
+    }
+}
+
+// The old value is there until the new one is.
+static void rule_04_what_was_not_stored_is_computed_again_before_a_pending_write(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = rules_ramp(cx, N), *h = tn_add_s(x, 1), *y = tn_neg(h);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_add_(x, tn_ones_like(x));
+        tn_tensor *later = tn_mul(h, x);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(later, 4, 9, 16, 25);
+        CHECK_VALUES(y, -2, -3, -4, -5);
+        CHECK(tn_neg(h) == NULL);
+        CHECK_FAILED(cx, TN_EGONE, "overwritten");
+    }
+}
+
+// A value that is not stored keeps none of the memory that it would be computed from.
+static void rule_04_what_was_given_back_is_gone_and_the_message_says_where(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        enum { LARGE = 1 << 16 };
+        tn_tensor *x = rules_there(cx, TN_SHAPE(LARGE)), *lost = tn_exp(x), *y = tn_neg(lost);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        int64_t before = tn_stats_get(cx).bytes;
+        tn_drop(x);
+        int dropped = __LINE__ - 1;
+        CHECK(before - tn_stats_get(cx).bytes >= LARGE * 4);
+        CHECK_STATUS(tn_eval_of(lost), TN_EGONE);
+        CHECK_FAILED2(cx, TN_EGONE, "was given back at", SITE(dropped));
+        CHECK_STATUS(tn_eval_of(y), TN_OK);
     }
 }
 
@@ -53,10 +118,9 @@ static void rule_04_a_boundary_stores_what_nothing_consumed(void)
         CHECK_VALUES(c, 10);
         CHECK_VALUES(read, 2, 4, 6, 8);
         CHECK_VALUES(user, -2, -4, -6, -8);
-        CHECK(tn_neg(a) == NULL);
-        CHECK_FAILED(cx, TN_EGONE, "neg");
-        CHECK(tn_neg(b) == NULL);
-        CHECK_FAILED(cx, TN_EGONE, "neg");
+        CHECK(is_stored(alone) && is_stored(c) && is_stored(read) && is_stored(user));
+        CHECK(!is_stored(a) && !is_stored(b));
+        CHECK_VALUES(b, 1, 2, 3, 4);
     }
 }
 
@@ -115,27 +179,44 @@ static void rule_04_a_value_consumed_through_its_view_is_consumed(void)
         tn_tensor *x = rules_ramp(cx, N), *h = tn_exp(x), *v = tn_unsqueeze(h, 0), *c = tn_clone(h);
         tn_tensor *z = tn_add(tn_sum(v, 0), c);
         CHECK_STATUS(tn_eval(cx), TN_OK);
-        tn_tensor *lost[] = { h, v, c };
-        for (int i = 0; i < 3; i++) {
-            CHECK(tn_neg(lost[i]) == NULL);
-            CHECK_FAILED(cx, TN_EGONE, "neg");
-        }
-        CHECK_STATUS(tn_eval_of(z), TN_OK);
+        CHECK(is_stored(z));
+        CHECK(!is_stored(v));
+        CHECK(is_stored(h));  // which v is a view of
+        CHECK(is_stored(c));  // and c
     }
 }
 
-static void rule_04_what_a_boundary_lost_stays_lost_and_harms_nothing(void)
+static void rule_04_what_a_boundary_did_not_store_is_not_computed_unless_asked_for(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_tensor *x = rules_ramp(cx, N), *lost = tn_exp(x), *y = tn_neg(lost);
+        tn_tensor *x = rules_ramp(cx, N), *twice = rules_double(x), *y = tn_neg(twice);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        rules_computed = 0;
         for (int i = 0; i < 3; i++) {
+            tn_add_(x, tn_ones_like(x));
             CHECK_STATUS(tn_eval(cx), TN_OK);
-            CHECK(tn_neg(lost) == NULL);
+            CHECK(tn_neg(twice) == NULL);
             CHECK_FAILED(cx, TN_EGONE, "neg");
         }
-        CHECK_STATUS(tn_eval_of(y), TN_OK);
-        tn_drop(lost);
+        CHECK_INT(rules_computed, 0);
+        CHECK_VALUES(y, -2, -4, -6, -8);
+        tn_drop(twice);
         CHECK_STATUS(tn_eval(cx), TN_OK);
+    }
+}
+
+// Asked for by tn_keep, it is computed while its sources are there, and then stays.
+static void rule_04_what_was_not_stored_can_still_be_kept(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_scope  *outer = tn_begin(cx), *s = tn_begin(cx);
+        tn_tensor *x = rules_ramp(cx, N), *h = tn_square(x), *y = tn_sum_all(h);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(y, 30);
+        CHECK(tn_keep(h) == h);
+        tn_end(s);
+        CHECK_VALUES(h, 1, 4, 9, 16);
+        tn_end(outer);
     }
 }
 
@@ -501,13 +582,17 @@ static void rule_08_recomputed_randomness_changes_nothing(void)
 }
 
 const test_case tests_rules_values[] = {
-    TEST(rule_04_a_lost_value_fails_where_it_is_next_used),
+    TEST(rule_04_what_a_boundary_did_not_store_is_computed_again),
+    TEST(rule_04_what_was_overwritten_is_gone_and_the_message_says_where),
+    TEST(rule_04_what_was_not_stored_is_computed_again_before_a_pending_write),
+    TEST(rule_04_what_was_given_back_is_gone_and_the_message_says_where),
     TEST(rule_04_a_boundary_stores_what_nothing_consumed),
     TEST(rule_04_a_boundary_stores_one_element_values_with_a_handle),
     TEST(rule_04_a_boundary_stores_what_is_wanted_kept_or_assigned),
     TEST(rule_04_a_handle_that_nothing_consumed_is_stored_though_its_node_was),
     TEST(rule_04_a_value_consumed_through_its_view_is_consumed),
-    TEST(rule_04_what_a_boundary_lost_stays_lost_and_harms_nothing),
+    TEST(rule_04_what_a_boundary_did_not_store_is_not_computed_unless_asked_for),
+    TEST(rule_04_what_was_not_stored_can_still_be_kept),
     TEST(rule_05_a_read_never_makes_another_value_unreadable),
     TEST(rule_05_pending_handles_need_the_old_state),
     TEST(rule_05_a_flush_by_itself_loses_nothing),

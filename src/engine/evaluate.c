@@ -427,8 +427,8 @@ static void finish_item(run *r, size_t i)
     tni_node_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
 }
 
-// Each live item gets its buffer first, before any source is let go. What only the graph holds is then
-// gone for good, the newest first, since it holds others.
+// Each item that is stored gets its buffer first, before any source is let go. What only the graph holds is
+// then gone for good, the newest first, since it holds others; what is not stored keeps its recipe.
 static void finish_items(run *r)
 {
     tni_graph *g = r->g;
@@ -443,18 +443,19 @@ static void finish_items(run *r)
             tni_node_unref(r->cx, n);
             continue;
         }
-        if (it->dies && it->why) n->spent = true;
-        if (!it->why && !n->constant) tni_node_gone(r->cx, n);
+        if (it->dies) n->spent = true;
+        if (!it->why && !n->constant) tni_node_unstore(r->cx, n);
         else if (!n->needs_grad || n->spent) tni_node_forget(r->cx, n);
     }
 }
 
-// Looks through the list of pending stores once enough of them may have been computed, so that many
-// small reads cost no more than they compute.
-static void settle_stores(tn_ctx *cx, size_t computed)
+// Looks through the list of pending stores, for reads once enough of them may have been computed, so that
+// many small reads cost no more than they compute. A step may have written over old values in their place:
+// their stores let them go before anyone can look.
+static void settle_stores(tn_ctx *cx, tni_mode mode, size_t computed)
 {
     cx->unsettled += computed;
-    if (cx->unsettled < cx->pending_stores / 2) return;
+    if (mode == TNI_READ && cx->unsettled < cx->pending_stores / 2) return;
     cx->unsettled = 0;
     for (tni_store *s = cx->pending; s;) {
         tni_store *next = s->next;
@@ -484,7 +485,8 @@ static void spend_walked(tn_ctx *cx)
         memmove(cx->walked, cx->walked + kept, cx->walked_count * sizeof *cx->walked);
 }
 
-// A failed step: every store returns to its last computed node; what has none is gone.
+// A failed step: every store returns to its last computed node; what has none is gone, or not stored
+// where it was not before.
 void tni_roll_back(tn_ctx *cx)
 {
     for (tni_store *s = cx->pending, *next; s; s = next) {
@@ -495,7 +497,10 @@ void tni_roll_back(tn_ctx *cx)
         } else if (s->done) {
             tni_store_bind(cx, s, tni_node_ref(s->done));
         } else {
-            if (s->node->state == TNI_PENDING) tni_node_gone(cx, s->node);
+            if (s->node->state == TNI_PENDING) {
+                if (s->node->again) tni_node_unstore(cx, s->node);
+                else tni_node_gone(cx, s->node);
+            }
             tni_store_settle(cx, s);
         }
     }
@@ -669,7 +674,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     tni_graph_close(&g);
     if (s == TN_OK && root && root->state == TNI_GONE) s = lost(cx, root);
     if (s == TN_OK) {
-        settle_stores(cx, computed);
+        settle_stores(cx, mode, computed);
         if (mode != TNI_READ) spend_walked(cx);
     } else if (mode == TNI_STEP) {
         tni_roll_back(cx);

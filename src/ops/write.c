@@ -93,7 +93,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     tni_node *value = v ? tni_resolve(v, op) : NULL;
     if (!value) return NULL;
     // Parts of a lost value cannot be replaced; all of it can.
-    if (base->state == TNI_GONE && !whole) return tni_resolve(x, op) ? x : NULL;
+    if (!whole && !tni_store_node(x, op)) return NULL;
     return tni_count(x) == 0 ? x : bind_next(x, value, whole, &to);
 }
 

@@ -140,12 +140,13 @@ static void find_dead_inputs(tni_graph *g)
         const tni_input *in = &g->input[i];
         // A read leaves other stores as they are, and what they would return to.
         uint32_t spare = g->mode == TNI_READ ? 0 : in->n->fallback;
-        in->n->buf->given += in->n->refs == in->edges + spare;
+        in->n->buf->given += in->n->refs - in->n->recipes == in->edges + spare;
     }
     // Nor does anybody need what a store only returns to if this fails: a parameter that lies beside those
     // that are read, as one of an optimizer's block may.
     for (const tni_store *s = g->mode == TNI_READ ? NULL : g->cx->pending; s; s = s->next)
-        if (s->done && !s->done->mark && s->done->refs == 1 && s->done->buf && s->node->mark)
+        if (s->done && !s->done->mark && s->done->refs - s->done->recipes == 1 && s->done->buf &&
+            s->node->mark)
             s->done->buf->given++;
     for (size_t i = 0; i < g->inputs; i++) {
         const tni_buffer *b = g->input[i].n->buf;
@@ -210,6 +211,18 @@ static uint32_t sources_kept(const tni_item *it)
     return it->n->op == TNI_view;
 }
 
+// An op whose own value is stored is not called again, so what can be asked for of its other outputs is
+// stored with it.
+static void store_outputs(tni_graph *g, const tni_node *n)
+{
+    for (const tni_node *o = tni_outputs(n); o; o = o->output) {
+        tni_item *it = &g->item[o->mark - 1];
+        if (it->why || !o->handles) continue;
+        it->why   = TNI_BY_CALL;
+        it->keeps = sources_kept(it) > 0;
+    }
+}
+
 // From the newest down, since a value that keeps its sources decides for them.
 static void find_stored(tni_graph *g, const tni_node *root)
 {
@@ -221,6 +234,7 @@ static void find_stored(tni_graph *g, const tni_node *root)
         uint32_t kept = it->why ? sources_kept(it) : 0;
         bool     view = n->op == TNI_view;
         it->keeps     = kept > 0;
+        if (it->why) store_outputs(g, n);
         for (uint32_t s = 0; s < kept; s++)
             if (n->src[s]->state == TNI_PENDING)
                 g->item[n->src[s]->mark - 1].why |= view && !s ? TNI_BY_VIEW : TNI_BY_HISTORY;
@@ -236,10 +250,10 @@ static bool is_due(const tni_store *s)
 
 tni_text tni_why_text(unsigned why)
 {
-    static const char *const names[] = { "read",           "assigned",     "wanted",
-                                         "outer scope",    "unconsumed",   "one element",
-                                         "consumed later", "has a tensor", "history",
-                                         "holds a view" };
+    static const char *const names[] = { "read",           "assigned",        "wanted",
+                                         "outer scope",    "unconsumed",      "one element",
+                                         "consumed later", "has a tensor",    "history",
+                                         "holds a view",   "output of a call" };
     tni_text                 t       = { "" };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (why >> i & 1) tni_text_add(&t, "%s%s", t.s[0] ? ", " : "", names[i]);

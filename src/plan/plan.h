@@ -27,7 +27,7 @@ typedef enum {
 } tni_mode;
 
 // Why the value of a node is stored, as bits. A boundary stores by the first seven, a read or a flush by
-// TNI_BY_READ, TNI_BY_HANDLE and TNI_BY_PENDING; any of them by the last two.
+// TNI_BY_READ, TNI_BY_HANDLE and TNI_BY_PENDING; any of them by the last three.
 typedef enum {
     TNI_BY_READ       = 1 << 0,  // it is the value that was asked for
     TNI_BY_ASSIGNMENT = 1 << 1,  // it was written into a tensor
@@ -38,7 +38,8 @@ typedef enum {
     TNI_BY_PENDING    = 1 << 6,  // a node that is not of this evaluation has it as a source
     TNI_BY_HANDLE     = 1 << 7,  // it has a tensor
     TNI_BY_HISTORY    = 1 << 8,  // the gradient of a stored value needs it
-    TNI_BY_VIEW       = 1 << 9   // a stored view lies in it
+    TNI_BY_VIEW       = 1 << 9,  // a stored view lies in it
+    TNI_BY_CALL       = 1 << 10  // it has a tensor, and the first output of its op is stored
 } tni_why;
 
 // One node of the graph under evaluation. Positions are in id order, so a node's sources stand

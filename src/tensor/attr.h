@@ -30,12 +30,26 @@ typedef enum {
     TNI_ATTR_KINDS
 } tni_attr_kind;
 
+// How a value was lost for good.
+typedef enum {
+    TNI_LOST_FAILED,       // its step failed, or what it was made from could not be computed
+    TNI_LOST_OVERWRITTEN,  // its tensor was written, and nothing else kept the old value
+    TNI_LOST_GIVEN_BACK    // its last tensor died
+} tni_lost_how;
+
+// Where that was, and for a tensor that was written the number of its store, by which its name is found.
+typedef struct {
+    tni_site site;
+    uint64_t store;
+    uint8_t  how;
+} tni_loss;
+
 // Which member counts is the kind of the op's row.
 typedef union {
 #define KIND(kind) struct tni_attr_##kind kind;
 #include "tensor/attr.def"
 #undef KIND
-    tni_site gone;  // once a value is gone: the end of the step that did not store it
+    tni_loss loss;  // once a value is gone
 } tni_attr;
 
 #undef FIELD

@@ -45,8 +45,10 @@ struct tn_ctx {
     tn_scope  *scope, root;  // innermost, outermost
     tn_scope   owned;        // no scope: the tensors that have owners
     tni_store *pending;      // stores whose node is pending, and some that a read has computed
+    tni_store *unstored;     // stores whose node was not stored, and some whose node is gone
     size_t     pending_stores, unsettled;  // their number; of those at most so many computed
     uint64_t   next_id;
+    uint64_t   stores_made;
     int64_t    pending_nodes, flush_nodes;
     int64_t    flush_at;       // pending nodes at which the next flush is tried
     uint64_t   seed, counter;  // of the random numbers; counter counts blocks of four

@@ -12,8 +12,8 @@ static bool hold_sources(tn_ctx *cx, tni_node *n, int nsrc, tni_node *const *src
     }
     n->nsrc = (uint32_t)nsrc;
     for (int i = 0; i < nsrc; i++) {
-        n->src[i] = tni_node_ref(src[i]);
-        src[i]->uses++;
+        n->src[i] = src[i];
+        src[i]->refs_and_uses += TNI_ONE_USE;
     }
     return true;
 }
@@ -110,6 +110,29 @@ tni_node *tni_node_base(tni_node *n, int64_t *offset)
     return n;
 }
 
+// ---- letting go --------------------------------------------------------------------------------
+
+// A node that only recipes hold, or nobody, joins the list of those to let go. Until its turn comes, one
+// that is still held has a reference more, so that it does not join twice.
+static inline tni_node *queue(tni_node *n, tni_node *list)
+{
+    if (n->refs) {
+        if (n->state > TNI_DONE) return list;  // has no value to let go
+        n->refs++;
+    }
+    n->next = list;
+    return n;
+}
+
+// The recipe of n becomes its sources.
+static void strengthen(tni_node *n)
+{
+    for (uint32_t i = 0; i < n->nsrc; i++) {
+        n->src[i]->recipes--;
+        n->src[i]->uses++;
+    }
+}
+
 // The primary of an output that lets it go no longer knows it.
 static void leave_primary(tni_node *n)
 {
@@ -119,16 +142,15 @@ static void leave_primary(tni_node *n)
     n->output = NULL;
 }
 
-// Lets all sources go but the first so many; those whose last reference goes join the list.
+// Lets all sources go but the first so many.
 static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *list)
 {
     if (n->op == TNI_OUTPUT_OP && n->nsrc) leave_primary(n);
+    if (n->state == TNI_UNSTORED) strengthen(n);
     for (uint32_t i = keep; i < n->nsrc; i++) {
-        n->src[i]->uses--;
-        if (--n->src[i]->refs == 0) {
-            n->src[i]->next = list;
-            list            = n->src[i];
-        }
+        tni_node *s = n->src[i];
+        s->refs_and_uses -= TNI_ONE_USE;
+        if (s->refs <= s->recipes) list = queue(s, list);
     }
     if (keep < n->nsrc) n->nsrc = keep;
     if (keep) return list;
@@ -137,37 +159,141 @@ static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *
     return list;
 }
 
-static void free_list(tn_ctx *cx, tni_node *list)
+static tni_node *free_node(tn_ctx *cx, tni_node *n, tni_node *list)
+{
+    list = drop_sources(cx, n, 0, list);
+    if (n->state == TNI_PENDING) cx->pending_nodes--;
+    if (n->leaf) tni_leaf_unref(cx, n->leaf);
+    if (n->origin) tni_origin_unref(cx, n->origin);
+    if (n->buf) tni_buffer_unref(&cx->buffers, n->buf);
+    if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
+    tni_slab_give(&cx->nodes, n);
+    return list;
+}
+
+// In the public call in progress. Its layer may be another context's, which would not last.
+static tni_loss loss_here(tni_lost_how how)
+{
+    tni_loss why   = { tni_self.site, 0, (uint8_t)how };
+    why.site.layer = NULL;
+    return why;
+}
+
+// Without a reason: its last tensor died, here.
+static tni_node *lose(tn_ctx *cx, tni_node *n, const tni_loss *why, tni_node *list)
+{
+    list     = drop_sources(cx, n, 0, list);
+    n->state = TNI_GONE;
+    if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
+    n->owns_bytes = false;
+    n->attr.loss  = why ? *why : loss_here(TNI_LOST_GIVEN_BACK);
+    return list;
+}
+
+// The sources of n become its recipe.
+static tni_node *weaken(tni_node *n, tni_node *list)
+{
+    n->state = TNI_UNSTORED;
+    n->again = true;
+    for (uint32_t i = 0; i < n->nsrc; i++) {
+        tni_node *s = n->src[i];
+        s->uses--;
+        if (s->refs <= ++s->recipes) list = queue(s, list);
+    }
+    return list;
+}
+
+// Nobody needs the value of n, but something is made from it that may be computed again: its memory goes.
+static tni_node *lapse(tn_ctx *cx, tni_node *n, const tni_loss *why, tni_node *list)
+{
+    if (n->state == TNI_PENDING) cx->pending_nodes--;
+    tni_buffer_unref(&cx->buffers, n->buf);
+    n->buf     = NULL;
+    bool again = n->op != TNI_LEAF_OP && n->op != TNI_OUTPUT_OP && !n->forgot;
+    return again ? weaken(n, list) : lose(cx, n, why, list);
+}
+
+static void let_go(tn_ctx *cx, tni_node *list, const tni_loss *why)
 {
     while (list) {
         tni_node *n = list;
         list        = n->next;
-        list        = drop_sources(cx, n, 0, list);
-        if (n->state == TNI_PENDING) cx->pending_nodes--;
-        if (n->leaf) tni_leaf_unref(cx, n->leaf);
-        tni_origin_unref(cx, n->origin);
-        tni_buffer_unref(&cx->buffers, n->buf);
-        if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
-        tni_slab_give(&cx->nodes, n);
+        if (!n->refs || !--n->refs) list = free_node(cx, n, list);
+        else if (n->refs == n->recipes) list = lapse(cx, n, why, list);
     }
 }
 
 void tni_node_unref(tn_ctx *cx, tni_node *n)
 {
-    if (!n || --n->refs) return;
-    n->next = NULL;
-    free_list(cx, n);
+    if (n && --n->refs <= n->recipes) let_go(cx, queue(n, NULL), NULL);
 }
 
-void tni_node_release(tn_ctx *cx, tni_node *n)
+void tni_node_overwrite(tn_ctx *cx, tni_node *n, const tni_node *by, uint64_t store)
 {
-    free_list(cx, drop_sources(cx, n, 0, NULL));
+    if (!n || --n->refs > n->recipes) return;
+    tni_loss why = { by->site, store, TNI_LOST_OVERWRITTEN };
+    let_go(cx, queue(n, NULL), &why);
 }
 
 void tni_node_forget(tn_ctx *cx, tni_node *n)
 {
-    free_list(cx, drop_sources(cx, n, n->op == TNI_VIEW_OP, NULL));
+    bool view = n->op == TNI_VIEW_OP;
+    n->forgot |= n->nsrc > 0 && !view;
+    let_go(cx, drop_sources(cx, n, view, NULL), NULL);
 }
+
+void tni_node_gone(tn_ctx *cx, tni_node *n)
+{
+    tni_loss why = loss_here(TNI_LOST_FAILED);
+    if (n->state == TNI_PENDING) cx->pending_nodes--;
+    let_go(cx, lose(cx, n, &why, NULL), &why);
+}
+
+// Another output of a call that stored its own value could not be computed from that.
+void tni_node_unstore(tn_ctx *cx, tni_node *n)
+{
+    bool lost = n->op == TNI_OUTPUT_OP && n->src[0]->state != TNI_PENDING;
+    cx->pending_nodes--;
+    let_go(cx, lost ? lose(cx, n, NULL, NULL) : weaken(n, NULL), NULL);
+}
+
+// ---- computing again ---------------------------------------------------------------------------
+
+static tni_node *find_unstored(tni_node *n, tni_node *list)
+{
+    if (n->state != TNI_UNSTORED || n->found) return list;
+    n->found = true;
+    n->next  = list;
+    return n;
+}
+
+// First all that is needed is found, so that nothing has changed where some of it is gone.
+const tni_node *tni_node_recall(tn_ctx *cx, tni_node *n)
+{
+    const tni_node *lost  = n->state == TNI_GONE ? n : NULL;
+    tni_node       *found = NULL, *work = find_unstored(n, NULL);
+    while (work) {
+        tni_node *x = work;
+        work        = x->next;
+        x->next     = found;
+        found       = x;
+        for (uint32_t i = 0; i < x->nsrc; i++) {
+            if (x->src[i]->state == TNI_GONE) lost = x->src[i];
+            work = find_unstored(x->src[i], work);
+        }
+        for (tni_node *o = tni_outputs(x); o; o = o->output) work = find_unstored(o, work);
+    }
+    for (; found; found = found->next) {
+        found->found = false;
+        if (lost) continue;
+        found->state = TNI_PENDING;
+        cx->pending_nodes++;
+        strengthen(found);
+    }
+    return lost;
+}
+
+// ---- computed ----------------------------------------------------------------------------------
 
 // For messages: the first value that a buffer was taken for.
 static void note(tni_buffer *buf, const tni_node *n)
@@ -195,18 +321,6 @@ tni_node *tni_node_in(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tn
     buf->refs++;
     tni_node_done(cx, n, buf, start);
     return n;
-}
-
-void tni_node_gone(tn_ctx *cx, tni_node *n)
-{
-    if (n->state == TNI_PENDING) cx->pending_nodes--;
-    n->state = TNI_GONE;
-    tni_buffer_unref(&cx->buffers, n->buf);
-    n->buf = NULL;
-    tni_node_release(cx, n);
-    if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
-    n->owns_bytes = false;
-    n->attr.gone  = tni_self.site;
 }
 
 // ---- in order ----------------------------------------------------------------------------------

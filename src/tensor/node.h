@@ -18,9 +18,13 @@ enum { TNI_LEAF_OP, TNI_VIEW_OP, TNI_OUTPUT_OP };
 
 typedef enum {
     TNI_PENDING,
-    TNI_DONE,  // has a buffer
-    TNI_GONE   // was computed and not stored, or its step failed
+    TNI_DONE,      // has a buffer
+    TNI_UNSTORED,  // was computed and not stored: is computed again if it is asked for
+    TNI_GONE       // cannot be computed: its step failed, or it was overwritten or given back
 } tni_state;
+
+// Recording and freeing change refs and uses of every source: one addition does both.
+#define TNI_ONE_USE ((uint64_t)1 << 32 | 1)
 
 // One value. While pending it holds its sources. Once done it holds a buffer, and it lets its
 // sources go unless a gradient can still reach it. A view has no buffer of its own: it keeps its
@@ -32,12 +36,24 @@ typedef enum {
 // as long as it lives and has not let go of the primary, but does not hold it. What the value is (op, dtype, shape, attributes) is fixed when
 // the node is recorded, except that a value that is gone keeps the reason in attr; state, buf,
 // sources, spent, walked, mark, next and refs change.
+//
+// A value that is not stored keeps its sources as its recipe. That keeps the nodes, but no memory of the
+// device: when only recipes hold a node, its buffer goes, and it is gone, or, if it has its sources
+// still, not stored either. Invariant: the sources of what is pending, and those that something done
+// keeps, are pending or done; each is counted in `uses`, each source of what is not stored in `recipes`. An
+// output that is not stored has a primary that is not; they become pending together.
 struct tni_node {
-    uint64_t    id;
-    uint32_t    refs;      // everyone who holds it; among them:
+    uint64_t id;
+    union {
+        struct {
+            uint32_t refs;  // everyone who holds it; among them:
+            uint32_t uses;  // nodes that have it as a source
+        };
+        uint64_t refs_and_uses;  // as one number, for who changes both: TNI_ONE_USE
+    };
     uint32_t    fallback;  // stores that would return to it if a step failed
     uint32_t    handles;   // those by whom the user can ask for it: stores, views, late values
-    uint32_t    uses;      // nodes that have it as a source
+    uint32_t    recipes;   // nodes that are not stored and are made from it
     uint32_t    mark;      // scratch of the walk in progress, 0 between walks
     uint16_t    op;
     uint8_t     dtype, rank, state;
@@ -50,6 +66,9 @@ struct tni_node {
     bool        owns_bytes : 1;  // attr.custom.bytes
     bool        constant   : 1;  // one number everywhere: can be had at any time, so never gone
     bool        update : 1;  // a store's state that belongs to a recorded update of an optimizer
+    bool        forgot : 1;  // it has let sources go that its value is made from
+    bool        again  : 1;  // it was computed before
+    bool        found  : 1;  // scratch of tni_node_recall
     tni_node  **src;         // -> few, or owned
     tni_node   *few[3];
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
@@ -120,13 +139,20 @@ static inline void tni_node_unhold(tn_ctx *cx, tni_node *n)
     n->handles--;
     tni_node_unref(cx, n);
 }
-// Lets the sources go: the node is computed, or never will be.
-void tni_node_release(tn_ctx *cx, tni_node *n);
 // Lets go what only a gradient wants of a computed node: its sources, but not what a view lies in.
 void tni_node_forget(tn_ctx *cx, tni_node *n);
 // Marks n done with a buffer (one reference is taken over), in which it begins at an element.
 void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start);
-// Marks n gone: neither computed nor to be computed. The current call site is kept as the reason.
+// Marks n gone because its step failed: neither computed nor to be computed. The current call site is kept
+// as the reason.
 void tni_node_gone(tn_ctx *cx, tni_node *n);
+// Marks n, which is pending, not stored: it keeps its sources as its recipe.
+void tni_node_unstore(tn_ctx *cx, tni_node *n);
+// Makes n pending again, with everything that it needs and that is not stored. Where something of that is
+// gone, that node is returned and nothing changes; else NULL.
+const tni_node *tni_node_recall(tn_ctx *cx, tni_node *n);
+// Lets n go as tni_node_unref does; where its value is lost with that, the reason is that the node `by` was
+// written over it into the store of that number.
+void tni_node_overwrite(tn_ctx *cx, tni_node *n, const tni_node *by, uint64_t store);
 
 #endif

@@ -5,25 +5,31 @@
 
 // ---- stores ------------------------------------------------------------------------------------
 
-static void list_store(tn_ctx *cx, tni_store *s)
-{
-    if (s->listed) return;
-    s->listed = true;
-    s->prev   = NULL;
-    s->next   = cx->pending;
-    if (s->next) s->next->prev = s;
-    cx->pending = s;
-    cx->pending_stores++;
-}
-
 static void unlist_store(tn_ctx *cx, tni_store *s)
 {
-    if (!s->listed) return;
-    s->listed = false;
+    if (!s->list) return;
     if (s->next) s->next->prev = s->prev;
     if (s->prev) s->prev->next = s->next;
-    else cx->pending = s->next;
-    cx->pending_stores--;
+    else *s->list = s->next;
+    cx->pending_stores -= s->list == &cx->pending;
+    s->list = NULL;
+}
+
+static inline void push_store(tn_ctx *cx, tni_store *s, tni_store **list)
+{
+    s->list = list;
+    s->prev = NULL;
+    s->next = *list;
+    if (s->next) s->next->prev = s;
+    *list = s;
+    cx->pending_stores += list == &cx->pending;
+}
+
+static void list_store(tn_ctx *cx, tni_store *s, tni_store **list)
+{
+    if (s->list == list) return;
+    unlist_store(cx, s);
+    push_store(cx, s, list);
 }
 
 // Takes over the reference to n.
@@ -33,20 +39,20 @@ static void set_fallback(tn_ctx *cx, tni_store *s, tni_node *n)
     s->done       = n;
     if (n) n->fallback++;
     if (old) old->fallback--;
-    tni_node_unref(cx, old);
+    tni_node_overwrite(cx, old, s->node, s->number);
 }
 
 void tni_store_settle(tn_ctx *cx, tni_store *s)
 {
     unlist_store(cx, s);
     s->wanted = s->assigned = false;
-    set_fallback(cx, s, NULL);
+    if (s->done) set_fallback(cx, s, NULL);
+    if (s->node->state == TNI_UNSTORED) list_store(cx, s, &cx->unstored);
 }
 
 // Forgets a handle's cached node.
 static void uncache(tn_tensor *t)
 {
-    if (!t->node) return;
     if (t->view_next) t->view_next->view_prev = t->view_prev;
     if (t->view_prev) t->view_prev->view_next = t->view_next;
     else t->store->views = t->view_next;
@@ -78,18 +84,29 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
             set_fallback(cx, s, old);
             old = NULL;
         }
-        list_store(cx, s);
+        list_store(cx, s, &cx->pending);
     } else {
         tni_store_settle(cx, s);
     }
-    tni_node_unref(cx, old);
+    tni_node_overwrite(cx, old, n, s->number);
+}
+
+// Other stores may have values that are pending again with this one.
+bool tni_store_recall(tn_ctx *cx, tni_store *s)
+{
+    if (tni_node_recall(cx, s->node)) return false;
+    for (tni_store *u = cx->unstored, *next; u; u = next) {
+        next = u->next;
+        if (u->node->state == TNI_PENDING) list_store(cx, u, &cx->pending);
+    }
+    return true;
 }
 
 static void store_unref(tn_ctx *cx, tni_store *s)
 {
     if (--s->refs) return;
     unlist_store(cx, s);
-    set_fallback(cx, s, NULL);
+    if (s->done) set_fallback(cx, s, NULL);
     tni_node_unhold(cx, s->node);
     tni_slab_give(&cx->stores, s);
 }
@@ -148,7 +165,7 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
     s->node  = n;
     n->handles++;
     tn_tensor *t = new_handle(cx, s);
-    if (n->state == TNI_PENDING && t) list_store(cx, s);
+    if (n->state == TNI_PENDING && t) push_store(cx, s, &cx->pending);
     store_unref(cx, s);
     return t ? t : tni_fail_memory(cx, "recording");
 }
@@ -255,13 +272,13 @@ tn_tensor *tni_lay(tn_tensor *y, const int *order)
 void tni_tensor_free(tn_tensor *t)
 {
     tn_ctx *cx = t->cx;
-    uncache(t);
+    if (t->node) uncache(t);
     tni_scope_remove(t);
     if (tni_is_leaf(t)) tni_leaf_end(cx, t->leaf);
     if (t->leaf) tni_leaf_unref(cx, t->leaf);
     if (t->view) tni_slab_give(&cx->views, t->view);
-    tni_origin_unref(cx, t->origin);
-    tni_free(&cx->heap, t->name);
+    if (t->origin) tni_origin_unref(cx, t->origin);
+    if (t->name) tni_free(&cx->heap, t->name);
     use(t);
     store_unref(cx, t->store);
     t->magic = TNI_DEAD;
@@ -326,13 +343,49 @@ static tni_node *mark_leaf(tn_ctx *cx, tni_leaf *l, tni_node *base)
 
 // ---- resolving ---------------------------------------------------------------------------------
 
-static tni_node *gone(tn_tensor *x, const char *op, const tni_node *n)
+static const char *name_among(const tn_scope *s, uint64_t store)
 {
+    for (const tn_tensor *t = s->newest; t; t = t->next)
+        if (t->name && t->store->number == store) return t->name;
+    return NULL;
+}
+
+// " \"weight\"" of a store that may be there no more; nothing where no tensor of it has a name.
+static tni_text name_of(const tn_ctx *cx, uint64_t store)
+{
+    tni_text    t    = { "" };
+    const char *name = name_among(&cx->owned, store);
+    for (const tn_scope *s = cx->scope; s && !name; s = s->outer) name = name_among(s, store);
+    if (name) tni_text_add(&t, " \"%s\"", name);
+    return t;
+}
+
+// The value of x cannot be had: its step failed, or `lost`, which it would be computed from, is gone.
+static tni_node *gone(tn_tensor *x, const char *op, const tni_node *lost)
+{
+    const tni_node *n   = x->store->node;
+    const tni_loss *why = &lost->attr.loss;
+    tni_text        at  = tni_site_text(&why->site);
+    const char     *by  = tni_self.site.op ? tni_self.site.op : op;
+    if (why->how == TNI_LOST_FAILED)
+        return tni_fail(x->cx, TN_EGONE,
+                        "%s: the value of %s made at %s belongs to a step that failed at %s", by,
+                        tni_shape_of(x).s, tni_site_text(&n->site).s, at.s);
+    bool written = why->how == TNI_LOST_OVERWRITTEN;
     return tni_fail(x->cx, TN_EGONE,
-                    "%s: the value of %s made at %s was not stored by the step that ended at "
-                    "%s:%d; tn_want or tn_keep it before",
-                    tni_self.site.op ? tni_self.site.op : op, tni_shape_of(x).s,
-                    tni_site_text(&n->site).s, n->attr.gone.file, n->attr.gone.line);
+                    "%s: the value of %s made at %s was not stored and cannot be computed again: "
+                    "%s%s, made at %s, was %s at %s; tn_want or tn_keep what is read later",
+                    by, tni_shape_of(x).s, tni_site_text(&n->site).s,
+                    tni_shape_text(lost->rank, lost->size).s,
+                    written ? name_of(x->cx, why->store).s : "", tni_site_text(&lost->site).s,
+                    written ? "overwritten" : "given back", at.s);
+}
+
+tni_node *tni_store_recalled(tn_tensor *x, const char *op)
+{
+    tni_node *n = x->store->node;
+    if (tni_store_recall(x->cx, x->store)) return n;
+    return gone(x, op, tni_node_recall(x->cx, n));
 }
 
 // The node of a view, a leaf or a cut value, which x keeps; NULL, reported, on failure.
@@ -377,21 +430,21 @@ static bool is_all(const tni_view *v, const tni_node *base)
 
 tni_node *tni_resolve(tn_tensor *x, const char *op)
 {
-    tni_node *base = x->store->node;
-    if (base->state == TNI_GONE) return gone(x, op, base);
+    tni_node *base = tni_store_node(x, op);
+    if (!base) return NULL;
     use(x);
     bool cut = x->detached && base->needs_grad;
     if (!x->leaf && !cut && (!x->view || (!base->needs_grad && is_all(x->view, base)))) return base;
     // A step need not have kept this view, but the base is there: then it is viewed again.
-    if (x->node && x->node->state == TNI_GONE) uncache(x);
+    if (x->node && x->node->state > TNI_DONE && tni_node_recall(x->cx, x->node)) uncache(x);
     if (x->node) return x->node;
     return make_node(x, base, cut);
 }
 
 tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op)
 {
-    tni_node *base = x->store->node;
-    if (base->state == TNI_GONE) return gone(x, op, base);
+    tni_node *base = tni_store_node(x, op);
+    if (!base) return NULL;
     use(x);
     if (!base->needs_grad && is_all(v, base)) return tni_node_ref(base);
     tni_node *n = tni_node_view(x->cx, base, v);
@@ -403,7 +456,7 @@ tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_step *step, c
                          const char *op)
 {
     tni_node *base  = x->store->node;
-    bool      plain = base->state != TNI_GONE && !x->leaf && (!base->needs_grad || tni_is_laid(x));
+    bool      plain = base->state <= TNI_DONE && !x->leaf && (!base->needs_grad || tni_is_laid(x));
     if (plain && is_all(v, base)) {
         use(x);
         return base;

@@ -14,16 +14,17 @@
 // and the store stands in the context's list of pending stores.
 typedef struct tni_store tni_store;
 struct tni_store {
-    tni_node  *node, *done;
-    uint32_t   refs;      // handles
-    uint32_t   unused;    // handles that nothing was made from
-    bool       wanted;    // the next step boundary stores it
-    bool       assigned;  // written in place since the last boundary
-    bool       written;   // written in place at some time; of a gradient: it counts
-    bool       listed;
-    int        depth;        // of the scope it was made in
-    tni_store *prev, *next;  // in the list of pending stores
-    tn_tensor *views;        // handles that cache a node made from the current one
+    tni_node   *node, *done;
+    uint32_t    refs;         // handles
+    uint32_t    unused;       // handles that nothing was made from
+    bool        wanted;       // the next step boundary stores it
+    bool        assigned;     // written in place since the last boundary
+    bool        written;      // written in place at some time; of a gradient: it counts
+    int         depth;        // of the scope it was made in
+    uint64_t    number;       // its own, for messages
+    tni_store **list;         // the context's of pending stores, or of those not stored; NULL: none
+    tni_store  *prev, *next;  // in that
+    tn_tensor  *views;        // handles that cache a node made from the current one
 };
 
 // The gradient cell of a leaf. The handle may die before the cell: then gradients for it are
@@ -96,6 +97,15 @@ typedef bool tni_view_step(tni_view *v, const void *how);
 // A handle on x's store with another view of it: what the step makes of x's. Without a step (NULL) there
 // is no gradient for x through it where x has a place twice.
 tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how);
+// What tni_store_node gives where the node is neither pending nor done.
+tni_node *tni_store_recalled(tn_tensor *x, const char *op);
+// The current node of x's store, pending again if it was not stored; NULL, reported, if it is gone, or what
+// it is made from.
+static inline tni_node *tni_store_node(tn_tensor *x, const char *op)
+{
+    tni_node *n = x->store->node;
+    return n->state <= TNI_DONE ? n : tni_store_recalled(x, op);
+}
 // The node that x stands for now (no reference is given), or NULL, reported, if its value is gone
 // or memory is out. A view that is all of its store is the store's own node, unless a gradient would
 // have to tell them apart.
@@ -110,6 +120,8 @@ tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op);
 // becomes axis order[i]. It stands for its store as a handle without a view does: it is no view of
 // another, and its gradient is the store's. NULL in, NULL out.
 tn_tensor *tni_lay(tn_tensor *y, const int *order);
+// Makes a value that was not stored pending again. False if it cannot be had; nothing is reported.
+bool tni_store_recall(tn_ctx *cx, tni_store *s);
 // Binds x's store to n, whose reference is taken over.
 void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 // The store's node was computed: nothing to return to any more.

@@ -1,0 +1,283 @@
+// test_recompute.c: values that a step did not store and that are asked for again: every op of the table, a
+// GAN's loop, dropout, gradients, and what all that costs a step that asks for nothing.
+#include "check.h"
+#include "rules_kit.h"
+#include "table.h"
+
+#include "ops/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- every op ----------------------------------------------------------------------------------
+
+// The bytes of t; NULL, cleared, if it cannot be had. Free them.
+static void *bytes_of(tn_tensor *t)
+{
+    void *p = malloc((size_t)tn_count(t) * tni_dtype_size(tn_dtype_of(t)) + 1);
+    if (p && tn_read(t, tn_dtype_of(t), p, tn_count(t)) == TN_OK) return p;
+    free(p);
+    return NULL;
+}
+
+// Records a sample once more, with the random numbers it had before.
+static tn_tensor *record(tn_ctx *cx, const row *r, const sample *s)
+{
+    tn_tensor *x[INPUTS];
+    tn_seed(cx, 7);
+    for (int i = 0; i < s->nin; i++) x[i] = input_put(&s->in[i], cx);
+    return r->build(s, cx, x);
+}
+
+static bool is_unstored(const tn_tensor *t)
+{
+    return t->store->node->state == TNI_UNSTORED;
+}
+
+// Evaluates y with a reader, so that nothing but a wish stores it.
+static tn_status step_with(tn_ctx *cx, tn_tensor *y)
+{
+    return tn_cast(y, TN_F64) ? tn_eval(cx) : tn_error(cx);
+}
+
+// One sample stored, and once not stored and asked for. Whether it was computed again.
+static bool try_sample(tn_ctx *cx, const char *device, const row *r, sample *s)
+{
+    if (r->inputs) r->inputs(s);
+    tn_scope  *scope = tn_begin(cx);
+    tn_tensor *kept  = tn_want(record(cx, r, s));
+    bool       again = false;
+    if (kept && step_with(cx, kept) == TN_OK) {
+        tn_tensor *y = record(cx, r, s);
+        CHECK_STATUS(step_with(cx, y), TN_OK);
+        again   = is_unstored(y);
+        void *a = bytes_of(kept), *b = bytes_of(y);
+        bool  same = a && b && !memcmp(a, b, (size_t)tn_count(y) * tni_dtype_size(tn_dtype_of(y)));
+        test_case_result(same, "%s: %s %s %s %d: not what it was %s", device,
+                         tni_op_table[s->op].name, tn_dtype_name(s->dt), layout_names[s->lay],
+                         s->variant, tn_error_text(cx));
+        free(a);
+        free(b);
+    }
+    tn_error_clear(cx);
+    tn_end(scope);
+    for (int i = 0; i < s->nin; i++) input_free(&s->in[i]);
+    return again;
+}
+
+// What a row of the table has no unstored value for, and why.
+static bool is_always_there(int op)
+{
+    return op == TNI_leaf || op == TNI_view ||    // no value of its own
+           op == TNI_full || op == TNI_scalar ||  // numbers
+           op == TNI_assign || op == TNI_update;  // states of tensors, which are stored
+}
+
+static void walk_table(const char *device)
+{
+    static const tn_dtype dtypes[]  = { TN_F32, TN_BF16, TN_I64, TN_BOOL };
+    static const layout   layouts[] = { PLAIN, TRANSPOSED };
+    tn_ctx               *cx        = open_quiet(device, 1);
+    table_seed(11);
+    for (int op = 0; cx && op < TNI_OPS; op++) {
+        row r     = row_of(op);
+        int again = 0;
+        for (size_t d = 0; r.build && d < sizeof dtypes / sizeof *dtypes; d++)
+            for (int v = 0; v < r.variants; v++) {
+                sample s = { .op = op, .dt = dtypes[d], .lay = layouts[d % 2], .variant = v };
+                if (r.source) s.lay = PLAIN;
+                again += try_sample(cx, device, &r, &s);
+            }
+        if (r.build && !is_always_there(op))
+            test_case_result(again > 0, "%s: no value of %s was left out", device,
+                             tni_op_table[op].name);
+    }
+    tn_close(cx);
+}
+
+static void every_op_gives_again_what_was_not_stored_on_ref(void)
+{
+    walk_table("ref");
+}
+
+static void every_op_gives_again_what_was_not_stored_on_cpu(void)
+{
+    walk_table("cpu");
+}
+
+// ---- a GAN -------------------------------------------------------------------------------------
+
+enum { BATCH = 8, Z = 4, WIDTH = 6, ROUNDS = 5 };
+
+typedef struct {
+    tn_ctx   *cx;
+    tn_layer *g, *d;
+    tn_optim *og, *od;
+    bool      wants;  // asks for what it will read
+} gan;
+
+static tn_layer *mlp(tn_ctx *cx, int64_t in, int64_t out)
+{
+    return tn_nn_seq(cx, tn_nn_linear(cx, in, 16), tn_nn_act(cx, tn_tanh),
+                     tn_nn_linear(cx, 16, out));
+}
+
+static gan gan_open(const char *device, bool wants)
+{
+    gan n = { .cx = rules_open(device), .wants = wants };
+    n.g   = mlp(n.cx, Z, WIDTH);
+    n.d   = mlp(n.cx, WIDTH, 1);
+    n.og  = tn_adamw(n.g, (tn_adamw_opts){ .lr = 0.01f });
+    n.od  = tn_adamw(n.d, (tn_adamw_opts){ .lr = 0.01f });
+    return n;
+}
+
+// The loop as one writes it: fake is used by the discriminator's step, then read, then used again, with
+// its history, by the generator's step.
+static void gan_round(gan *n, double *read)
+{
+    tn_scope  *s    = tn_begin(n->cx);
+    tn_tensor *real = tn_randn(n->cx, TN_F32, TN_SHAPE(BATCH, WIDTH));
+    tn_tensor *z    = tn_randn(n->cx, TN_F32, TN_SHAPE(BATCH, Z));
+    tn_tensor *fake = tn_forward(n->g, z);
+    if (n->wants) tn_want(fake);
+    tn_tensor *yes = tn_forward(n->d, real), *no = tn_forward(n->d, tn_detach(fake));
+    CHECK_STATUS(
+        tn_step(n->od, tn_add(tn_mean_all(tn_softplus(tn_neg(yes))), tn_mean_all(tn_softplus(no)))),
+        TN_OK);
+    CHECK_STATUS(tn_read(fake, TN_F64, read, BATCH * WIDTH), TN_OK);
+    CHECK_STATUS(tn_step(n->og, tn_mean_all(tn_softplus(tn_neg(tn_forward(n->d, fake))))), TN_OK);
+    CHECK_STATUS(tn_error(n->cx), TN_OK);
+    tn_end(s);
+}
+
+static void the_loop_of_a_gan_reads_what_its_step_did_not_store(void)
+{
+    static const char *const devices[] = { "ref", "cpu" };
+    for (int k = 0; k < 2; k++) {
+        gan a = gan_open(devices[k], false), b = gan_open(devices[k], true);
+        for (int round = 0; round < ROUNDS; round++) {
+            double x[BATCH * WIDTH], y[BATCH * WIDTH], most = 0;
+            gan_round(&a, x);
+            gan_round(&b, y);
+            for (int i = 0; i < BATCH * WIDTH; i++) most = fmax(most, fabs(x[i] - y[i]));
+            test_that(most <= 1e-5, "%s: round %d: fake differs by %g", devices[k], round, most);
+        }
+        tn_close(a.cx);
+        tn_close(b.cx);
+    }
+}
+
+// Used again in the next step without being read, it is computed as a part of that.
+static void what_was_not_stored_has_its_history_when_it_is_used_again(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = tn_requires_grad(rules_ramp(cx, 3), true), *h = tn_square(w);
+        tn_tensor *sum = tn_sum_all(tn_mul_s(tn_detach(h), 2));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK(is_unstored(h));
+        tn_tensor *gw;
+        tn_tensor *loss = tn_sum_all(h);
+        CHECK_STATUS(tn_grad(1, &loss, 1, &w, NULL, &gw), TN_OK);
+        CHECK_VALUES(gw, 2, 4, 6);
+        CHECK_STATUS(tn_backward(tn_sum_all(h), NULL), TN_OK);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(tn_grad_of(w), 2, 4, 6);
+        CHECK_VALUES(h, 1, 4, 9);
+        CHECK_STATUS(tn_backward(tn_sum_all(h), NULL), TN_EGRAD);  // spent, as a stored one is
+        CHECK_FAILED(cx, TN_EGRAD, "earlier backward pass");
+        CHECK_VALUES(sum, 28);
+    }
+}
+
+// What the step updated is the one thing that it cannot be computed from; the message names it.
+static void what_a_step_updated_is_gone_and_the_message_says_which(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer *net = mlp(cx, Z, WIDTH);
+        tn_optim *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.01f });
+        for (int i = 0; i < 3; i++) {
+            tn_scope  *s = tn_begin(cx);
+            tn_tensor *x = rules_there(cx, TN_SHAPE(BATCH, Z)), *scaled = tn_mul_s(x, 2);
+            tn_tensor *logits = tn_forward(net, scaled);
+            int        made   = __LINE__ - 1;
+            CHECK_STATUS(tn_step(opt, tn_mean_all(logits)), TN_OK);
+            int stepped = __LINE__ - 1;
+            CHECK(is_unstored(scaled) && tn_eval_of(scaled) == TN_OK);
+            CHECK_STATUS(tn_eval_of(logits), TN_EGONE);
+            CHECK_FAILED2(cx, TN_EGONE, SITE(made), SITE(stepped));
+            tn_end(s);
+        }
+    }
+}
+
+// Random numbers are a function of their counters: others that were drawn since change nothing.
+static void dropout_is_computed_again_with_the_same_mask(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_ones(cx, TN_F32, TN_SHAPE(64)), *h = tn_dropout(x, 0.5, TN_TRAINING);
+        tn_tensor *y = tn_mul_s(h, 3);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_eval_of(tn_rand(cx, TN_F32, TN_SHAPE(100)));
+        double a[64], b[64];
+        CHECK_STATUS(tn_read(h, TN_F64, a, 64), TN_OK);
+        CHECK_STATUS(tn_read(y, TN_F64, b, 64), TN_OK);
+        for (int i = 0; i < 64; i++) CHECK_NEAR(3 * a[i], b[i], 0);
+    }
+}
+
+// ---- what it costs -----------------------------------------------------------------------------
+
+// A loop whose step leaves unread tensors behind, or none; what the last step did.
+static tn_stats train(tn_ctx *cx, bool drops, const void **weight)
+{
+    tn_layer *net    = mlp(cx, 32, 32);
+    tn_optim *opt    = tn_adamw(net, (tn_adamw_opts){ .lr = 0.01f });
+    tn_stats  before = { 0 };
+    for (int i = 0; i < 6; i++) {
+        before       = tn_stats_get(cx);
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *x = rules_there(cx, TN_SHAPE(64, 32)), *y = tn_forward(net, x);
+        tn_tensor *h = tn_exp(y), *e = tn_square(h);
+        tn_tensor *loss = tn_mean_all(e);
+        if (drops) tn_drop(y);
+        if (drops) tn_drop(h);
+        if (drops) tn_drop(e);
+        CHECK_STATUS(tn_step(opt, loss), TN_OK);
+        tn_end(s);
+        weight[i % 2] = tn_ptr(tn_layer_find(net, "0.weight"));
+    }
+    tn_stats after = tn_stats_get(cx);
+    after.launches -= before.launches;
+    after.plans -= before.plans;
+    return after;
+}
+
+// Tensors that nobody reads cost a step no kernel, no plan and no memory, and parameters are still updated
+// where they lie.
+static void unread_tensors_cost_a_step_nothing(void)
+{
+    tn_ctx     *a = rules_open("cpu"), *b = rules_open("cpu");
+    const void *w[2], *v[2];
+    tn_stats    with = train(a, false, w), without = train(b, true, v);
+    CHECK(w[0] == w[1] && v[0] == v[1]);
+    CHECK_INT(with.launches, without.launches);
+    CHECK_INT(with.plans, 0);
+    CHECK_INT(with.bytes, without.bytes);
+    CHECK_INT(with.peak, without.peak);
+    CHECK_INT(with.nodes, without.nodes);
+    tn_close(a);
+    tn_close(b);
+}
+
+const test_case tests_recompute[] = {
+    TEST(every_op_gives_again_what_was_not_stored_on_ref),
+    TEST(every_op_gives_again_what_was_not_stored_on_cpu),
+    TEST(the_loop_of_a_gan_reads_what_its_step_did_not_store),
+    TEST(what_was_not_stored_has_its_history_when_it_is_used_again),
+    TEST(what_a_step_updated_is_gone_and_the_message_says_which),
+    TEST(dropout_is_computed_again_with_the_same_mask),
+    TEST(unread_tensors_cost_a_step_nothing),
+    TEST_END,
+};
