@@ -634,6 +634,8 @@ static void batch_norm_measures_a_batch_once(void)
     CHECK(alone > 3);
     CHECK_INT(count_reductions(cx, true, true), alone);
     tn_close(cx);
+}
+
 // ---- computing again ---------------------------------------------------------------------------
 
 // Some outputs are stored by a step, the others are asked for afterwards, together or one by one.
