@@ -334,9 +334,10 @@ static void what_lies_in_a_place_that_is_given_up_is_still_read(void)
 // ---- TN_VERIFY: what is wrong does not
 
 // The cpu, of which one launch, or one op, gives something else: `left` counts down to the launch
-// whose first result is spoilt, at element `at`; `op` is spoilt each time it runs alone.
+// whose first result is spoilt, at element `at`; `op` is spoilt each time it runs alone, in one of its
+// outputs.
 static struct {
-    int                left, op;
+    int                left, op, output;
     int64_t            at;
     tni_device         device;
     tni_device_calls   calls;
@@ -380,10 +381,11 @@ static tn_status broken_launch(void *seat, void *entry, tni_launch *l, tni_text 
 
 static tn_status broken_run(const tni_call *c)
 {
-    tni_call own = *c;
-    own.device   = &tni_device_cpu;
-    tn_status s  = tni_call_run(&own);
-    if (s == TN_OK && c->op == broken.op) spoil(c->out.data, c->out.dtype, broken.at);
+    tni_call own       = *c;
+    own.device         = &tni_device_cpu;
+    tn_status      s   = tni_call_run(&own);
+    const tni_arg *out = tni_call_output(c, broken.output);
+    if (s == TN_OK && c->op == broken.op && out->data) spoil(out->data, out->dtype, broken.at);
     return s;
 }
 
@@ -415,6 +417,27 @@ static tn_ctx *open_broken(int launch, int op, int64_t at)
     tn_ctx *cx = open_verified("cpu");
     break_device(cx, launch, op, at);
     return cx;
+}
+
+static void every_output_of_a_call_is_compared(void)
+{
+    for (int k = 0; k < 2; k++) {
+        tn_ctx *cx    = open_broken(-1, TNI_argsort, 2);
+        broken.output = k;
+        tn_pair p = tn_sort(tn_from(cx, TN_F32, TN_SHAPE(4), (float[]){ 4, 1, 3, 2 }), 0, false);
+        CHECK_STATUS(tn_eval_of(k ? p.indices : p.values), TN_EDEVICE);
+        CHECK(strstr(tn_error_text(cx), k ? "verify: output 1 of argsort of sort"
+                                          : "verify: argsort of sort") != NULL);
+        CHECK(strstr(tn_error_text(cx), k ? "gives 4 at element (2,) of (4,), ref 3"
+                                          : "gives 66 at element (2,) of (4,), ref 2") != NULL);
+        tn_error_clear(cx);
+        // What nobody has is neither computed nor compared.
+        tn_drop(k ? p.values : p.indices);
+        broken.output = 1;
+        if (k) CHECK_STATUS(tn_eval_of(p.indices), TN_OK);
+        tn_close(cx);
+    }
+    broken.output = 0;
 }
 
 static void a_wrong_kernel_is_named_by_what_it_stores(void)
@@ -552,6 +575,7 @@ const test_case tests_check[] = {
     TEST(random_graphs_pass),
     TEST(random_graphs_on_opencl_pass),
     TEST(what_lies_in_a_place_that_is_given_up_is_still_read),
+    TEST(every_output_of_a_call_is_compared),
     TEST(a_wrong_kernel_is_named_by_what_it_stores),
     TEST(an_op_that_is_wrong_by_itself_is_named),
     TEST(a_wrong_call_is_named),

@@ -314,11 +314,9 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
 tni_arg *tni_run_inputs(const tni_run *r)
 {
     size_t most = 2;
-    for (size_t i = 0; i < r->g->count; i++) {
-        const tni_node *n    = r->g->item[i].n;
-        size_t          need = n->nsrc + (size_t)tni_outputs_of(n->op, &n->attr) - 1;
-        if (need > most) most = need;
-    }
+    for (size_t i = 0; i < r->g->count; i++)
+        if (r->g->item[i].n->nsrc > most) most = r->g->item[i].n->nsrc;
+    most += TNI_MOST_OUTPUTS - 1;  // behind them
     return tni_alloc(&r->cx->heap, most * sizeof *r->in);
 }
 

@@ -24,7 +24,8 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why);
 // Runs a step of r's plan, whose kernels need not be prepared, with scratch of its own. On failure, which
 // is reported, *item is what failed.
 tn_status tni_run_apart(tni_run *r, tni_step step, size_t *item);
-// Room for the inputs of the widest op of the graph; NULL when memory is out.
+// Room for the inputs of the widest op of the graph, and behind them for its further outputs; NULL when
+// memory is out.
 tni_arg *tni_run_inputs(const tni_run *r);
 // Whether an item has its value without a call: a view, a share, nothing at all.
 bool tni_run_nothing(const tni_run *r, size_t i);

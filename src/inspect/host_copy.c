@@ -44,6 +44,9 @@ double tni_mirror_value(const tni_arg *y, const int64_t *at)
 
 tni_text tni_node_name(const tni_node *n)
 {
+    if (n->op == TNI_output)
+        return tni_text_of("output %d of %.200s", (int)n->attr.output.index,
+                           tni_node_name(n->src[0]).s);
     const char *op = n->op == TNI_custom ? n->attr.custom.def->name : tni_op_table[n->op].name;
     if (!n->site.op || !strcmp(n->site.op, op)) return tni_text_of("%s", op);
     return tni_text_of("%s of %s", op, n->site.op);

@@ -112,7 +112,6 @@ static bool find_bases(tni_graph *g)
             tni_node *src = it->n->src[s];
             if (src->state == TNI_PENDING) {
                 g->item[src->mark - 1].edges++;
-                g->item[src->mark - 1].outputs += it->n->op == TNI_output;
                 if (it->n->op == TNI_view && s == 0) it->base = g->item[src->mark - 1].base;
                 continue;
             }
@@ -168,6 +167,14 @@ static void ask_stores(tni_graph *g)
     }
 }
 
+// How many other outputs of its op have a node as their source: they consume nothing of it.
+static uint32_t count_outputs(const tni_node *n)
+{
+    uint32_t count = 0;
+    for (const tni_node *o = tni_outputs(n); o; o = o->output) count++;
+    return count;
+}
+
 // What the holders of a value say of it: the user's tensors, and nodes that are computed later. A constant
 // can be had at any time.
 static unsigned ask_holders(const tni_graph *g, const tni_item *it)
@@ -178,7 +185,7 @@ static unsigned ask_holders(const tni_graph *g, const tni_item *it)
     if (n->uses > it->edges && !(step && n->constant)) why |= TNI_BY_PENDING;
     if (!n->handles) return why;
     if (!step) return why | TNI_BY_HANDLE;
-    if (it->edges == it->outputs) why |= TNI_UNCONSUMED;
+    if (it->edges == count_outputs(n)) why |= TNI_UNCONSUMED;
     if (!n->constant && tni_node_count(n) == 1) why |= TNI_SCALAR;
     return why;
 }

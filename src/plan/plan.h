@@ -46,13 +46,12 @@ typedef enum {
 // before it.
 typedef struct {
     tni_node *n;
-    uint32_t  edges;    // consumers in the graph
-    uint32_t  outputs;  // of those, other outputs of its op
-    uint16_t  why;      // bits of tni_why; 0: its value is not stored
-    bool      dies;     // lets its sources go once computed, although it needs gradients
-    bool      keeps;    // it holds its sources afterwards: a view, or for its gradient
-    int32_t   base;     // position of the node that holds its elements; ~i: input i
-    int32_t   part;     // values of several parts are not of one kernel; not 0: it is none's inside
+    uint32_t  edges;  // consumers in the graph
+    uint16_t  why;    // bits of tni_why; 0: its value is not stored
+    bool      dies;   // lets its sources go once computed, although it needs gradients
+    bool      keeps;  // it holds its sources afterwards: a view, or for its gradient
+    int32_t   base;   // position of the node that holds its elements; ~i: input i
+    int32_t   part;   // values of several parts are not of one kernel; not 0: it is none's inside
 } tni_item;
 
 // A computed node that is read. It is free if nobody outside the graph needs it or its buffer, so
