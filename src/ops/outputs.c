@@ -47,7 +47,9 @@ static tni_node *again(tn_ctx *cx, const tni_node *n)
 
 tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_array *out)
 {
-    tni_node *n = *primary;
+    tni_node  *n = *primary;
+    tn_tensor *p = n->state == TNI_UNSTORED ? tni_wrap_node(cx, n) : NULL;
+    if (n->state == TNI_UNSTORED && (!p || !tni_resolve(p, tni_op_table[n->op].name))) return NULL;
     for (tni_node *o = tni_outputs(n); o; o = o->output)
         if (o->attr.output.index == index) return tni_wrap_node(cx, o);
     if (n->state != TNI_PENDING) {
