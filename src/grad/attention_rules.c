@@ -48,9 +48,9 @@ static tn_tensor *arrived(tni_rule_args *r, uint32_t i)
 }
 
 // With the weights p, dp = g v' and the score's gradient ds = p (dp - sum(p dp)), the op gives
-// scale ds k, scale ds' q and p' g. Their gradients are a, b and c. All of it follows from queries, keys,
-// values and g; the result and the logarithms, which the op is given besides, get no gradient. x is what they say of ds, w of p
-// and z, through the softmax, of the scores.
+// scale ds k, scale ds' q and p' g. Their gradients are a, b and c. x is what they say of ds, w of p
+// and z, through the softmax, of the scores. All of it follows from queries, keys, values and g; the
+// result and the logarithms, which the op is given besides, get no gradient.
 void tni_rule_attention_grad(tni_rule_args *r)
 {
     const tni_attr *attr = &r->n->attr;

@@ -29,13 +29,13 @@ typedef enum {
 // One value. While pending it holds its sources. Once done it holds a buffer, and it lets its
 // sources go unless a gradient can still reach it. A view has no buffer of its own: it keeps its
 // source and is done when that is. A view of several sources is the value of the first, and its
-// gradient goes to the others.
+// gradient goes to the others. What the value is (op, dtype, shape, attributes) is fixed when the node is
+// recorded, except that a value that is gone keeps the reason in attr; state, buf, sources, spent,
+// walked, mark, next, output and refs change.
 //
 // Of an op with several outputs the node itself is output 0, the primary. Each other output is a node
 // with the primary as its source, computed by the same call. It holds the primary; the primary knows it
-// as long as it lives and has not let go of the primary, but does not hold it. What the value is (op, dtype, shape, attributes) is fixed when
-// the node is recorded, except that a value that is gone keeps the reason in attr; state, buf,
-// sources, spent, walked, mark, next and refs change.
+// as long as it lives and has not let go of the primary, but does not hold it.
 //
 // A value that is not stored keeps its sources as its recipe. That keeps the nodes, but no memory of the
 // device: when only recipes hold a node, its buffer goes, and it is gone, or, if it has its sources
