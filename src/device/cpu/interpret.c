@@ -138,7 +138,7 @@ static void loop(tni_worker *w, int section)
     w->place  = w->unit_place + k->naccess;
     memcpy(w->place, w->unit_place, (size_t)k->naccess * sizeof *w->place);
     if (k->lane_in_r) loop_lines(w, section);
-    else loop_columns(w, section);
+    else if (!tni_fold_loop(w, section)) loop_columns(w, section);
     w->place = w->unit_place;
     w->n     = n;
 }
@@ -161,6 +161,7 @@ static void run_rows(tni_worker *w, int64_t first, int64_t end)
     int64_t            at[TNI_AXES] = { 0 };
     int                last         = g->l->kernel->np - 1;
     go_to(g, 0, last, first, at, w->unit_place);
+    if (tni_fold_rows(w, end - first)) return;
     w->n = tni_lesser(TNI_STRIP, g->l->size[g->lane]);
     for (int64_t i = first; i < end; i++) {
         w->row      = i - first;
@@ -176,6 +177,7 @@ static void run_strips(tni_worker *w, int64_t first, int64_t end)
     const tni_program *g            = w->g;
     int64_t            at[TNI_AXES] = { 0 }, strip = first % g->cut.strips;
     int                last = g->l->kernel->np - 2;
+    if (tni_fold_strips(w, first, end)) return;
     go_to(g, 0, last, first / g->cut.strips, at, w->unit_place);
     for (int64_t i = first; i < end; i++) {
         w->row      = i - first;

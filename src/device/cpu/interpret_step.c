@@ -158,6 +158,12 @@ static void join(const tni_step *s, tni_total *to, tni_total v, bool first)
     else s->wide(to, &v, 0, 1, 1);
 }
 
+void tni_end_group(const tni_step *s, char *acc, char *total, char *widened, bool first, int64_t n)
+{
+    s->widen(first ? total : widened, acc, n);
+    if (!first) s->wide(total, widened, 0, 1, n);
+}
+
 // The i-th of what an accumulator tile takes in: the first of a group begins it, and the last joins
 // the totals.
 static void accumulate(const tni_step *s, char *acc, const char *x, char *total, char *widened,
@@ -165,13 +171,8 @@ static void accumulate(const tni_step *s, char *acc, const char *x, char *total,
 {
     if (i % TNI_GROUP == 0) memcpy(acc, x, (size_t)n * s->bytes);
     else s->f.fold(acc, x, 0, 1, n);
-    if (!last && i % TNI_GROUP != TNI_GROUP - 1) return;
-    if (i < TNI_GROUP) {
-        s->widen(total, acc, n);
-    } else {
-        s->widen(widened, acc, n);
-        s->wide(total, widened, 0, 1, n);
-    }
+    if (last || i % TNI_GROUP == TNI_GROUP - 1)
+        tni_end_group(s, acc, total, widened, i < TNI_GROUP, n);
 }
 
 static void run_tail_rows(tni_worker *w, const tni_step *s, int64_t n)

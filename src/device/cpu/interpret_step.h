@@ -25,4 +25,13 @@ typedef struct {
 // Runs the steps of a section over the tile in hand.
 void tni_run_section(tni_worker *w, int section);
 
+// The accumulators of a group of rows join the totals of n lanes, which the first group begins.
+void tni_end_group(const tni_step *s, char *acc, char *total, char *widened, bool first, int64_t n);
+// Runs so many units from the one in hand on, each a row, at once; or units that are strips of a line; or
+// the loop over R of the unit in hand. False, and nothing is done, where the program does more than fold
+// what it loads.
+bool tni_fold_rows(tni_worker *w, int64_t rows);
+bool tni_fold_strips(tni_worker *w, int64_t first, int64_t end);
+bool tni_fold_loop(tni_worker *w, int section);
+
 #endif

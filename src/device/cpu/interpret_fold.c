@@ -1,0 +1,146 @@
+// Loops that do nothing but fold what they load where it lies: they take many rows at a time, in the order
+// in which steps would, so that no bit differs.
+#include "device/cpu/interpret_step.h"
+
+#include "base/pieces.h"
+
+#include <string.h>
+
+enum { TOTALS = 256 };  // results that are converted and stored at a time
+
+// A load and what folds it, or (fold NULL) something else.
+typedef struct {
+    const tni_step *load, *fold;
+} pair;
+
+// The steps of a section that is a load in place and a fold of that kind.
+static pair sole_fold(const tni_program *g, int section, int kind)
+{
+    int             head = g->section[section].head;
+    const tni_step *load = head >= 0 ? &g->step[head] : NULL;
+    const tni_step *fold = load && load->next >= 0 ? &g->step[load->next] : NULL;
+    bool sole = fold && fold->next < 0 && load->kind == TNI_S_HERE && fold->kind == kind &&
+                fold->a == load->dst;
+    return sole ? (pair){ load, fold } : (pair){ NULL, NULL };
+}
+
+static bool is_empty(const tni_program *g, int section)
+{
+    return g->section[section].head < 0;
+}
+
+// The first lane of what a step loads.
+static const char *lanes_of(const tni_worker *w, const tni_step *load)
+{
+    const tni_launch *l = w->g->l;
+    return l->buffer[l->kernel->access[load->access].buffer] +
+           (w->place[load->access] + w->shift) * load->bytes;
+}
+
+// Folds `count` lines of n lanes from x on, `step` elements apart.
+static void fold_lines(const tni_step *s, const char *x, int64_t step, int64_t count, char *acc,
+                       char *total, char *widened, int64_t n)
+{
+    for (int64_t i = 0; i < count; i += TNI_GROUP, x += TNI_GROUP * step * s->bytes) {
+        memcpy(acc, x, (size_t)n * s->bytes);
+        s->f.fold(acc, x + step * s->bytes, step, tni_lesser(TNI_GROUP, count - i) - 1, n);
+        tni_end_group(s, acc, total, widened, i == 0, n);
+    }
+}
+
+// A tail of each column: rows of the chunk from the one in hand on.
+static bool fold_columns(tni_worker *w, int64_t rows)
+{
+    const tni_program *g    = w->g;
+    int64_t            lane = g->l->size[w->lane];
+    pair               p    = sole_fold(g, tni_loop_section(0), TNI_S_TAIL_ROWS);
+    if (!p.fold || !is_empty(g, tni_row_section(1))) return false;
+    for (w->shift = 0; w->shift < lane; w->shift += TNI_STRIP) {
+        int64_t n = tni_lesser(TNI_STRIP, lane - w->shift);
+        fold_lines(p.fold, lanes_of(w, p.load), g->l->stride[p.load->access][0], rows,
+                   w->mem + p.fold->mem + w->shift * p.fold->bytes,
+                   (char *)(w->partial + p.fold->partial + w->shift), w->reg[p.fold->c], n);
+    }
+    w->shift = 0;
+    return true;
+}
+
+// The total of a row, block by block.
+static tni_total fold_row(const tni_step *s, const char *x, int64_t lane)
+{
+    tni_total total = s->f.block(x, tni_lesser(TNI_STRIP, lane));
+    for (int64_t at = TNI_STRIP; at < lane; at += TNI_STRIP) {
+        tni_total v = s->f.block(x + at * s->bytes, tni_lesser(TNI_STRIP, lane - at));
+        s->wide(&total, &v, 0, 1, 1);
+    }
+    return total;
+}
+
+// Converts n totals and stores them side by side.
+static void put_totals(char *y, const tni_step *convert, const tni_step *store,
+                       const tni_total *total, int64_t n)
+{
+    _Alignas(64) char made[TOTALS * 8];
+    convert->f.convert(made, total, n);
+    if (store->kind == TNI_S_STORE) store->f.convert(y, made, n);
+    else memcpy(y, made, (size_t)n * store->bytes);
+}
+
+// A result for each row, which lies beside that of the row before.
+static bool fold_each(tni_worker *w, int64_t rows)
+{
+    const tni_program *g    = w->g;
+    const tni_launch  *l    = g->l;
+    int                head = g->section[tni_row_section(1)].head;
+    pair               p    = sole_fold(g, tni_loop_section(0), TNI_S_BLOCK);
+    if (!p.fold || head < 0) return false;
+    const tni_step *convert = &g->step[head];
+    const tni_step *store   = convert->next >= 0 ? &g->step[convert->next] : NULL;
+    if (!store || store->next >= 0 || convert->kind != TNI_S_CONVERT || convert->a != p.fold->dst ||
+        (store->kind != TNI_S_STORE && store->kind != TNI_S_SCATTER) || store->a != convert->dst ||
+        l->stride[store->access][0] != 1)
+        return false;
+    tni_total   total[TOTALS];
+    const char *x = lanes_of(w, p.load);
+    char       *y = l->buffer[l->kernel->access[store->access].buffer] +
+              w->place[store->access] * store->bytes;
+    for (int64_t i = 0; i < rows; i++, x += l->stride[p.load->access][0] * p.fold->bytes) {
+        total[i % TOTALS] = fold_row(p.fold, x, l->size[w->lane]);
+        if (i % TOTALS != TOTALS - 1 && i + 1 < rows) continue;
+        put_totals(y + i / TOTALS * TOTALS * store->bytes, convert, store, total, i % TOTALS + 1);
+    }
+    return true;
+}
+
+bool tni_fold_rows(tni_worker *w, int64_t rows)
+{
+    const tni_kernel *k = w->g->l->kernel;
+    if (k->np != 1 || k->nr != 1 || w->g->phases != 1 || !is_empty(w->g, tni_row_section(0)))
+        return false;
+    return fold_columns(w, rows) || fold_each(w, rows);
+}
+
+bool tni_fold_loop(tni_worker *w, int section)
+{
+    const tni_program *g = w->g;
+    const tni_kernel  *k = g->l->kernel;
+    pair               p = sole_fold(g, section, TNI_S_FOLD);
+    if (!p.fold || k->nr != 1) return false;
+    fold_lines(p.fold, lanes_of(w, p.load), g->l->stride[p.load->access][k->np], g->cut.cols,
+               w->reg[p.fold->b], w->reg[p.fold->dst], w->reg[p.fold->c], w->n);
+    return true;
+}
+
+// The total of a line goes on over its strips.
+bool tni_fold_strips(tni_worker *w, int64_t first, int64_t end)
+{
+    const tni_program *g = w->g;
+    const tni_kernel  *k = g->l->kernel;
+    pair               p = sole_fold(g, tni_row_section(0), TNI_S_TAIL_BLOCK);
+    if (!p.fold || k->np != 1 || k->nr != 0) return false;
+    w->shift         = first * TNI_STRIP;
+    int64_t    lanes = tni_lesser(end * TNI_STRIP, g->l->size[w->lane]) - w->shift;
+    tni_total *to    = w->partial + p.fold->partial;
+    *to              = fold_row(p.fold, lanes_of(w, p.load), lanes);
+    return true;
+}
