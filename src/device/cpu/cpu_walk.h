@@ -81,8 +81,6 @@ size_t    tni_cpu_matmul_scratch(const tni_call *call);
 void      tni_cpu_matmul(const tni_call *call);
 size_t    tni_cpu_conv_scratch(const tni_call *call);
 void      tni_cpu_conv(const tni_call *call);
-size_t    tni_cpu_conv_last_scratch(const tni_call *call);  // of calls that say channels_last
-void      tni_cpu_conv_last(const tni_call *call);
 size_t    tni_cpu_attention_scratch(const tni_call *call);  // also of its gradient
 void      tni_cpu_attention(const tni_call *call);
 size_t    tni_cpu_argsort_scratch(const tni_call *call);
