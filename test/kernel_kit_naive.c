@@ -222,6 +222,9 @@ static value map_of(const run *r, const tni_ins *x, const value *in, int n)
     }
     if (!isfinite(err) || !tni_is_float(ct)) return unknown();
     if ((x->op == TNI_eq || x->op == TNI_ne) && may_meet(ct, &in[0], &in[1])) return unknown();
+    // Between the ends of what is allowed they may go anywhere.
+    bool circular = x->op == TNI_sin || x->op == TNI_cos || x->op == TNI_tan;
+    if (circular && err > 0.125) return unknown();
     y.err += spread(x, ct, n, in, y.w);
     if (tni_is_float(ct) && tni_op_table[x->op].rule != TNI_TO_BOOL)
         y.err += ulp(ct, result(x, y.w));
