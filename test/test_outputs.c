@@ -262,6 +262,19 @@ static void an_op_runs_if_any_output_has_an_element(void)
     on_every_device(some_are_empty);
 }
 
+// Indices take 800,000 bytes, values 400,000.
+static void an_output_that_finds_no_memory_is_named_by_its_op(void)
+{
+    tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "cpu", .mem_limit = 1300000 });
+    tn_on_error(cx, NULL, NULL);
+    tn_tensor *x = tn_rand(cx, TN_F32, TN_SHAPE(100000));
+    CHECK_STATUS(tn_eval_of(x), TN_OK);
+    CHECK_STATUS(tn_eval_of(tn_sort(x, 0, false).indices), TN_EMEM);
+    CHECK(strstr(tn_error_text(cx), "argsort: ") == tn_error_text(cx));
+    CHECK(strstr(tn_error_text(cx), "(100000,) of f32") != NULL);
+    tn_close(cx);
+}
+
 static void use_outputs(tn_ctx *cx)
 {
     double     v[2 * N];
@@ -674,6 +687,7 @@ const test_case tests_outputs[] = {
     TEST(a_flush_does_not_part_outputs),
     TEST(inputs_and_outputs_can_be_written_in_place),
     TEST(an_op_runs_if_any_output_has_an_element),
+    TEST(an_output_that_finds_no_memory_is_named_by_its_op),
     TEST(any_allocation_may_fail),
     TEST(a_call_that_failed_can_be_made_again),
     TEST(gradients_go_through_any_output),

@@ -307,7 +307,8 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
                      tn_dtype_name((tn_dtype)n->dtype));
         if (n->site.line) tni_text_add(&value, " recorded at %s", tni_site_text(&n->site).s);
     }
-    return r->e->observer->out_of_memory(r->cx, n ? tni_op_table[n->op].name : "evaluating",
+    int op = n && n->op == TNI_output ? n->src[0]->op : n ? n->op : -1;
+    return r->e->observer->out_of_memory(r->cx, n ? tni_op_table[op].name : "evaluating",
                                          n ? value.s : what, bytes);
 }
 
