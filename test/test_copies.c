@@ -228,6 +228,71 @@ static void a_host_that_is_ahead_does_not_wait(void)
     end();
 }
 
+// ---- pinned memory -----------------------------------------------------------------------------
+
+// Host memory of the device, which is filled again as soon as the copy from it is done, and no sooner.
+typedef struct {
+    char    *host;
+    uint64_t copy;
+} tray;
+
+static tni_buffer *send(tray *t, size_t bytes, uint8_t pattern)
+{
+    tni_text  why = { "" };
+    tni_cuda *c   = fake_gpu_seat();
+    if (t->copy > tni_cuda_pinned_done(c, 0))
+        CHECK(tni_cuda_pinned_done(c, draw(2) ? t->copy : UINT64_MAX) >= t->copy);
+    tni_buffer *b = tni_buffer_to_fill(&self.buffers, bytes);
+    memset(t->host, pattern, bytes);
+    tni_cuda_after(c, b->last);
+    CHECK_STATUS(tni_cuda_pinned_upload(c, b->data, TN_U8, t->host, (int64_t)bytes, &t->copy, &why),
+                 TN_OK);
+    return b;
+}
+
+static void pinned_memory_may_change_when_its_copy_is_done(void)
+{
+    enum { TRAYS = 3, BYTES = 40000 };
+    for (uint32_t seed = 1; seed <= 12; seed++) {
+        tray t[TRAYS] = { { 0 } };
+        begin(seed);
+        for (int i = 0; i < TRAYS; i++) t[i].host = tni_cuda_pinned_alloc(fake_gpu_seat(), BYTES);
+        for (int i = 0; i < 300; i++) {
+            size_t      bytes = 1 + draw(BYTES);
+            tni_buffer *b     = draw(4) ? send(&t[draw(TRAYS)], bytes, (uint8_t)i)
+                                        : upload(bytes, (uint8_t)i);
+            if (draw(8)) give(look, b, bytes, (uint8_t)i);
+            tni_buffer_unref(&self.buffers, b);
+            if (draw(2)) fake_gpu_run((int)draw(5), draw(3) == 0);
+        }
+        tni_buffer *b = send(&t[0], BYTES, 7);
+        give(look, b, BYTES, 7);
+        tni_buffer_unref(&self.buffers, b);
+        for (int i = 0; i < TRAYS; i++) tni_cuda_pinned_free(fake_gpu_seat(), t[i].host);
+        end();
+        test_case_result(self.wrong == 0 && self.ran > 200, "seed %u: %d of %d wrong", seed,
+                         self.wrong, self.ran);
+    }
+}
+
+// A copy from pinned memory waits for nobody on the host, and its memory is not done before it is.
+static void a_copy_from_pinned_memory_is_done_when_it_ran(void)
+{
+    begin(9);
+    tni_cuda   *c     = fake_gpu_seat();
+    tray        t     = { tni_cuda_pinned_alloc(c, 1000), 0 };
+    tni_buffer *b     = send(&t, 1000, 5);
+    int         waits = fake_gpu_waits();
+    CHECK(tni_cuda_pinned_done(c, 0) < t.copy);
+    fake_gpu_run(INT32_MAX, false);
+    CHECK(tni_cuda_pinned_done(c, 0) == t.copy);
+    CHECK_INT(fake_gpu_waits(), waits);
+    give(look, b, 1000, 5);
+    tni_buffer_unref(&self.buffers, b);
+    tni_cuda_pinned_free(c, t.host);
+    end();
+}
+
 // ---- a caller's memory -------------------------------------------------------------------------
 
 static void memory_of_this_gpu_is_told_from_other(void)
@@ -303,6 +368,8 @@ const test_case tests_copies[] = {
     TEST(an_upload_into_unknown_memory_comes_after_all_work),
     TEST(a_batch_is_copied_while_the_one_before_is_worked_on),
     TEST(a_host_that_is_ahead_does_not_wait),
+    TEST(pinned_memory_may_change_when_its_copy_is_done),
+    TEST(a_copy_from_pinned_memory_is_done_when_it_ran),
     TEST(memory_of_this_gpu_is_told_from_other),
     TEST(a_callers_memory_is_released_when_no_work_reads_it),
     TEST(an_element_arrives_when_its_work_is_done),

@@ -262,7 +262,7 @@ static bool store_rows(tni_csv_reading *r)
 {
     tni_csv       *t     = r->t;
     unsigned char *row   = t->rows;
-    tni_split      split = tni_split_of(t->source.count, r->o.held_out, r->o.split_seed);
+    tni_data_split split = tni_data_split_of(t->source.count, r->o.held_out, r->o.split_seed);
     tni_csv_cell   c;
     r->r = r->start;
     for (int64_t k = 0, number = 0; k < t->source.count; number++) {

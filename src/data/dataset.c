@@ -180,15 +180,15 @@ tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 
 // ---- splitting ---------------------------------------------------------------------------------
 
-tni_split tni_split_of(int64_t count, double fraction, uint64_t seed)
+tni_data_split tni_data_split_of(int64_t count, double fraction, uint64_t seed)
 {
     int64_t take = (int64_t)(fraction * (double)count + 0.5);
-    return (tni_split){ .order = tni_order_by(tni_draw_by(TNI_DRAW_SPLIT, seed, 0, 0), count),
-                        .take  = take < count ? take : 0 };
+    return (tni_data_split){ .order = tni_order_by(tni_draw_by(TNI_DRAW_SPLIT, seed, 0, 0), count),
+                             .take  = take < count ? take : 0 };
 }
 
 // What is taken goes to `out`, the rest to `rest`.
-static void deal(const tn_data *d, const tni_split *split, int64_t *out, int64_t *rest)
+static void deal(const tn_data *d, const tni_data_split *split, int64_t *out, int64_t *rest)
 {
     for (int64_t i = 0; i < d->count; i++) {
         int64_t item = d->items ? d->items[i] : i;
@@ -205,8 +205,8 @@ tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
         return tni_fail(cx, TN_EARG, "data_split: %g is not between 0 and 1", fraction);
     if ((uint64_t)d->count > PTRDIFF_MAX / sizeof *d->items)
         return tni_fail_memory(cx, "data_split");
-    tni_split split = tni_split_of(d->count, fraction, seed);
-    int64_t   take  = split.take;
+    tni_data_split split = tni_data_split_of(d->count, fraction, seed);
+    int64_t        take  = split.take;
     if (take == 0)
         return tni_fail(cx, TN_EARG, "data_split: %g of %lld items leaves one side empty", fraction,
                         (long long)d->count);

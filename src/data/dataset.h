@@ -47,10 +47,10 @@ tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_source *s);
 typedef struct {
     tni_order order;
     int64_t   take;
-} tni_split;
+} tni_data_split;
 
-tni_split          tni_split_of(int64_t count, double fraction, uint64_t seed);
-static inline bool tni_split_takes(const tni_split *s, int64_t i)
+tni_data_split     tni_data_split_of(int64_t count, double fraction, uint64_t seed);
+static inline bool tni_split_takes(const tni_data_split *s, int64_t i)
 {
     return s->take > 0 && tni_order_item(&s->order, i) < s->take;
 }

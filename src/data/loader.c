@@ -10,21 +10,43 @@
 
 // ---- trays -------------------------------------------------------------------------------------
 
-enum { IDLE_TRAYS = TNI_AHEAD + 1 };  // kept for later batches
+// COPIES: as many batches may be on their way to a device, which then has that many steps before it, and more
+// would be memory without use; of large ones, whose copies take their time, half. IDLE_TRAYS are kept for later
+// batches: pinned ones all, since taking and giving them is slow.
+enum { COPIES = 4, LARGE = 32 << 20, IDLE_TRAYS = TNI_AHEAD + 1 };
 
 static void tray_free(tni_tray *t)
 {
-    tni_heap *h = &t->cx->heap;
+    tni_heap   *h = &t->cx->heap;
+    tni_engine *e = t->cx->engine;
     if (t->next) t->next->prev = t->prev;
     if (t->prev) t->prev->next = t->next;
     else if (t->home) t->home->trays = t->next;
-    tni_free64(h, t->data);
+    if (t->pinned) e->pinned->free(e->seat, t->data);
+    else tni_free64(h, t->data);
     tni_free(h, t);
 }
 
 static bool is_idle(const tni_tray *t)
 {
-    return !t->lent && !t->queued;
+    return !t->lent && !t->queued && !t->copy;
+}
+
+// Notes which copies are done. Where as many are under way as there may be, the oldest is waited for.
+static void note_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
+{
+    const tni_engine *e      = cx->engine;
+    uint64_t          oldest = 0;
+    int               n      = 0;
+    for (const tni_tray *t = l->trays; t; t = t->next) {
+        if (!t->copy) continue;
+        if (!n++ || t->copy < oldest) oldest = t->copy;
+    }
+    if (!n) return;
+    bool     full = n >= (bytes > LARGE ? COPIES / 2 : COPIES);
+    uint64_t done = e->pinned->done(e->seat, full ? oldest : 0);
+    for (tni_tray *t = l->trays; t; t = t->next)
+        if (t->copy <= done) t->copy = 0;
 }
 
 // Frees the idle trays past a number, and those that are too small to be of use.
@@ -32,27 +54,37 @@ static void trim(tni_loader *l, int most, size_t bytes)
 {
     for (tni_tray *t = l->trays, *next; t; t = next) {
         next = t->next;
-        if (is_idle(t) && (t->bytes < bytes || --most < 0)) tray_free(t);
+        if (is_idle(t) && (t->bytes < bytes || (--most < 0 && !t->pinned))) tray_free(t);
     }
+}
+
+// Memory for a tray, where there is any: the device's, else any.
+static bool take_memory(tni_tray *t, size_t bytes)
+{
+    tni_engine *e = t->cx->engine;
+    t->data       = e->pinned->alloc ? e->pinned->alloc(e->seat, bytes) : NULL;
+    t->pinned     = t->data != NULL;
+    if (!t->data) t->data = tni_alloc64(&t->cx->heap, bytes);
+    t->bytes = bytes;
+    return t->data != NULL;
 }
 
 // An idle tray of so many bytes, NULL when memory is out.
 static tni_tray *tray_get(tn_ctx *cx, tni_loader *l, size_t bytes)
 {
+    note_copies(cx, l, bytes);
     trim(l, IDLE_TRAYS, bytes);
     for (tni_tray *t = l->trays; t; t = t->next)
         if (is_idle(t)) return t;
     tni_tray *t = tni_zalloc(&cx->heap, sizeof *t);
     if (!t) return NULL;
-    t->cx   = cx;
-    t->data = tni_alloc64(&cx->heap, bytes);
-    if (!t->data) {
+    t->cx = cx;
+    if (!take_memory(t, bytes)) {
         tni_free(&cx->heap, t);
         return NULL;
     }
-    t->bytes = bytes;
-    t->home  = l;
-    t->next  = l->trays;
+    t->home = l;
+    t->next = l->trays;
     if (t->next) t->next->prev = t;
     l->trays = t;
     return t;
@@ -176,7 +208,10 @@ void tni_loader_close(tni_loader *l)
         pthread_mutex_unlock(&l->lock);
         pthread_join(l->thread, NULL);
     }
-    trim(l, 0, 0);
+    for (tni_tray *t = l->trays, *next; t; t = next) {
+        next = t->next;
+        if (!t->lent) tray_free(t);
+    }
     for (tni_tray *t = l->trays, *next; t; t = next) {
         next    = t->next;
         t->home = NULL;
@@ -278,18 +313,23 @@ static tni_job take(tn_data *d, bool threaded)
 }
 
 // Tensors that look into the job's tray, which comes back when the last of them is gone. The fields
-// all go through tn_borrow, also after a failure, so that it gives back each.
+// all go through tn_borrow, also after a failure, so that it gives back each. From a pinned tray they are
+// copied instead, and it comes back when that is done.
 static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
 {
-    const tni_source *s  = d->source;
-    bool              ok = true;
-    j->tray->lent        = s->fields;
+    const tni_source *s    = d->source;
+    tni_tray         *tray = j->tray;
+    bool              ok   = true;
+    tray->lent             = tray->pinned ? 0 : s->fields;
     for (int f = 0; f < s->fields; f++) {
         int64_t size[TN_MAX_RANK] = { j->span.count };
         for (int i = 0; i < s->field[f].rank; i++) size[i + 1] = s->field[f].size[i];
-        t[f] = tn_borrow(d->thing.cx, s->field[f].dtype, s->field[f].rank + 1, size, j->field[f],
-                         give_back, j->tray);
-        ok   = ok && t[f];
+        tn_dtype dt   = s->field[f].dtype;
+        int      rank = s->field[f].rank + 1;
+        t[f]          = tray->pinned
+                            ? tni_from_pinned(d->thing.cx, "next", dt, rank, size, j->field[f], &tray->copy)
+                            : tn_borrow(d->thing.cx, dt, rank, size, j->field[f], give_back, tray);
+        ok            = ok && t[f];
     }
     for (int f = 0; !ok && f < s->fields; f++)
         if (t[f]) tni_tensor_free(t[f]);

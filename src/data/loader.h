@@ -8,7 +8,7 @@
 #ifndef TNI_DATA_LOADER_H
 #define TNI_DATA_LOADER_H
 
-#include "tensor/context.h"
+#include "engine/engine.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,8 @@
 
 typedef struct tni_loader tni_loader;
 
-// Memory for one batch. It is idle, or queued (in a job), or lent: so many tensors look into it.
+// Memory for one batch. It is idle, or queued (in a job), or lent: so many tensors look into it; or, where
+// the device copies from pinned memory of its own, it lies there, and is not idle before its copy is done.
 // A lent one may outlive its loader (home NULL) and is then freed by the last of these tensors.
 typedef struct tni_tray tni_tray;
 struct tni_tray {
@@ -26,6 +27,8 @@ struct tni_tray {
     size_t      bytes;
     int         lent;
     bool        queued;
+    bool        pinned;  // data is the device's
+    uint64_t    copy;    // under way from it, by number; 0: none
     char       *data;
 };
 

@@ -1,4 +1,4 @@
-// The contract between the engine and a device: six groups of functions, four of which a device can do
+// The contract between the engine and a device: seven groups of functions, five of which a device can do
 // without. docs/adding-a-device.md goes through them.
 #ifndef TNI_DEVICE_DEVICE_H
 #define TNI_DEVICE_DEVICE_H
@@ -135,6 +135,19 @@ typedef struct {
     void (*settle)(void *seat);
 } tni_device_borrowed;
 
+// Memory of the host that copies to the device read as it lies (pinned), and copies from it, which go on
+// after the function returned. Without this group, what is to be copied may lie anywhere, and goes by
+// upload of memory.
+typedef struct {
+    void *(*alloc)(void *seat, size_t bytes);  // aligned to 64; NULL when there is none
+    void (*free)(void *seat, void *p);         // once the copies from it are done
+    // Begins a copy: host must stay as it is until that is done. *copy: its number; they grow from 1 on.
+    tn_status (*upload)(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+                        uint64_t *copy, tni_text *why);
+    // Copies up to which number are done, as far as is known. That numbered `until` is waited for; 0: none.
+    uint64_t (*done)(void *seat, uint64_t until);
+} tni_device_pinned;
+
 // One per folder below, constant. The engine calls it from the owner thread of a context, with the
 // context's seat: what the device keeps for that context alone. What else it keeps is shared by all.
 struct tni_device {
@@ -150,6 +163,7 @@ struct tni_device {
     const tni_device_events   *events;
     const tni_device_replay   *replay;
     const tni_device_borrowed *borrowed;
+    const tni_device_pinned   *pinned;
 };
 
 // Whether a device runs an op of the table.

@@ -29,6 +29,7 @@ struct tni_engine {
     const tni_device_events   *events;
     const tni_device_replay   *replay;
     const tni_device_borrowed *borrowed;
+    const tni_device_pinned   *pinned;
     void                      *seat;  // at the device
     int                        threads;
     bool                       eager;    // TN_EAGER: op by op
@@ -59,6 +60,10 @@ tn_status tni_notes_check(tn_ctx *cx);
 
 // The node of t, computed; NULL, reported, on failure.
 tni_node *tni_value(tn_tensor *t, const char *op);
+// A tensor with elements that lie in pinned memory of the device, which must stay as they are until the copy
+// numbered *copy is done; NULL, reported, on failure.
+tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                           const void *data, uint64_t *copy);
 // Where the elements of a computed node lie.
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
 void    tni_late_close(tn_ctx *cx);

@@ -162,11 +162,13 @@ void tni_engine_set(tni_engine *e, const tni_device *d)
     static const tni_device_events   no_events;
     static const tni_device_replay   no_replay;
     static const tni_device_borrowed none_borrowed;
+    static const tni_device_pinned   none_pinned;
     e->device   = d;
     e->kernels  = d->kernels ? d->kernels : &no_kernels;
     e->events   = d->events ? d->events : &no_events;
     e->replay   = d->replay ? d->replay : &no_replay;
     e->borrowed = d->borrowed ? d->borrowed : &none_borrowed;
+    e->pinned   = d->pinned ? d->pinned : &none_pinned;
 }
 
 void tni_engine_use(tn_ctx *cx, const tni_device *d)

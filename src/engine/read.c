@@ -23,21 +23,23 @@ static tn_tensor *leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, t
     return tni_wrap(cx, n);
 }
 
+// copy: data lies in pinned memory, and this is the number of its copy; NULL: it lies anywhere.
 static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
-                          const void *data)
+                          const void *data, uint64_t *copy)
 {
-    const tni_device *dev   = cx->engine->device;
+    const tni_engine *e     = cx->engine;
     int64_t           count = tni_shape_count(rank, size);
-    size_t            bytes = (size_t)count * dev->memory->element_size(dt);
+    size_t            bytes = (size_t)count * e->device->memory->element_size(dt);
     tni_buffer       *b     = tni_buffer_to_fill(&cx->buffers, bytes);
     if (!b) {
         tni_text what = tni_text_of("%s of %s", tni_shape_text(rank, size).s, tn_dtype_name(dt));
-        return cx->engine->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);
+        return e->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);
     }
-    tni_text why = { "" };
-    if (count && cx->engine->events->after) cx->engine->events->after(cx->engine->seat, b->last);
-    tn_status s = count ? dev->memory->upload(cx->engine->seat, b->data, dt, data, count, &why)
-                        : TN_OK;
+    tni_text  why = { "" };
+    tn_status s   = TN_OK;
+    if (count && e->events->after) e->events->after(e->seat, b->last);
+    if (count && copy) s = e->pinned->upload(e->seat, b->data, dt, data, count, copy, &why);
+    else if (count) s = e->device->memory->upload(e->seat, b->data, dt, data, count, &why);
     if (s != TN_OK) {
         tni_buffer_unref(&cx->buffers, b);
         return tni_fail(cx, s, "%s: %s", op, why.s);
@@ -49,7 +51,14 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
 tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const void *data)
 {
     if (!can_take(cx, "from", dt, rank, size, data)) return NULL;
-    return copy_in(cx, "from", dt, rank, size, data);
+    return copy_in(cx, "from", dt, rank, size, data, NULL);
+}
+
+tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                           const void *data, uint64_t *copy)
+{
+    return can_take(cx, op, dt, rank, size, data) ? copy_in(cx, op, dt, rank, size, data, copy)
+                                                  : NULL;
 }
 
 // Whether a caller's memory can be used as it is. False, reported, if it cannot be used at all.
@@ -83,7 +92,7 @@ tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, voi
             b = tni_buffer_borrow(&cx->buffers, data, release, user);
             t = b ? leaf(cx, dt, rank, size, b) : tni_fail_memory(cx, "borrow");
         } else {
-            t = copy_in(cx, "borrow", dt, rank, size, data);
+            t = copy_in(cx, "borrow", dt, rank, size, data, NULL);
         }
     }
     if (ok) cx->nested++;
@@ -230,7 +239,7 @@ tn_tensor *tn_copy_to(tn_ctx *cx, tn_tensor *t)
     if (!host) return tni_fail_memory(cx, "copy_to");
     tn_tensor *y = NULL;
     if (tn_read(t, dt, host, tn_count(t)) == TN_OK)
-        y = copy_in(cx, "copy_to", dt, v.rank, v.size, host);
+        y = copy_in(cx, "copy_to", dt, v.rank, v.size, host, NULL);
     tni_free(&cx->heap, host);
     return y;
 }

@@ -147,6 +147,9 @@ static const tni_device_replay replay = { tni_replay_begin, tni_replay_end, tni_
 
 static const tni_device_borrowed borrowed = { tni_cuda_holds, tni_cuda_settle };
 
+static const tni_device_pinned pinned = { tni_cuda_pinned_alloc, tni_cuda_pinned_free,
+                                          tni_cuda_pinned_upload, tni_cuda_pinned_done };
+
 const tni_device tni_device_cuda = {
     .name     = "cuda",
     .probe    = tni_gpu_probe,
@@ -158,4 +161,5 @@ const tni_device tni_device_cuda = {
     .events   = &events,
     .replay   = &replay,
     .borrowed = &borrowed,
+    .pinned   = &pinned,
 };

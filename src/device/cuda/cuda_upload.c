@@ -124,17 +124,30 @@ static int take_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
     return TNI_CU_OK;
 }
 
-static int upload_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes)
+// Begins to copy so many bytes; staged: by way of the ring, since host may change.
+static int upload_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes, bool staged)
 {
     const tni_driver *cu = c->gpu->cu;
     tni_uploads      *u  = &c->uploads;
     tni_ring_piece   *p;
-    int               error = take_piece(c, bytes, &p);
+    int               error = take_piece(c, staged ? bytes : 0, &p);
     if (error) return error;
     char *at = u->ring + p->start % TNI_RING;
-    memcpy(at, host, bytes);
-    error = cu->copy_in(dst, at, bytes, u->stream);
+    if (staged) memcpy(at, host, bytes);
+    u->pending = true;
+    error      = cu->copy_in(dst, staged ? at : host, bytes, u->stream);
     return error ? error : cu->event_record(p->done, u->stream);
+}
+
+// The copies that follow come after the work that used the memory they write, or after all.
+static int begin_copies(tni_cuda *c)
+{
+    tni_uploads *u     = &c->uploads;
+    uint64_t     after = u->known ? u->after : UINT64_MAX;
+    u->known           = false;
+    tni_cuda_enter(c);
+    int error = open_uploads(c);
+    return error ? error : wait_for_work(c, after);
 }
 
 tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
@@ -144,18 +157,59 @@ tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, 
     size_t      left  = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
     tni_cuptr   to    = (tni_cuptr)(uintptr_t)dst;
     const char *from  = host;
-    uint64_t    after = c->uploads.known ? c->uploads.after : UINT64_MAX;
-    c->uploads.known  = false;
-    if (!left) return TN_OK;
-    tni_cuda_enter(c);
-    int error = open_uploads(c);
-    if (!error) error = wait_for_work(c, after);
+    int         error = left ? begin_copies(c) : TNI_CU_OK;
     for (size_t n; !error && left; left -= n, to += n, from += n) {
-        n                  = left < TNI_PIECE ? left : TNI_PIECE;
-        c->uploads.pending = true;
-        error              = upload_piece(c, to, from, n);
+        n     = left < TNI_PIECE ? left : TNI_PIECE;
+        error = upload_piece(c, to, from, n, true);
     }
     return tni_cuda_status(c, error, "copying to the GPU", why);
+}
+
+// ---- from pinned memory ------------------------------------------------------------------------
+
+void *tni_cuda_pinned_alloc(void *seat, size_t bytes)
+{
+    tni_cuda *c = seat;
+    void     *p = NULL;
+    tni_cuda_enter(c);
+    return c->gpu->cu->host_alloc(&p, bytes ? bytes : 1, TNI_CU_HOST_PORTABLE) == TNI_CU_OK ? p
+                                                                                            : NULL;
+}
+
+// The driver may or may not wait for copies that are under way.
+void tni_cuda_pinned_free(void *seat, void *p)
+{
+    tni_cuda *c = seat;
+    if (!p) return;
+    tni_cuda_pinned_done(c, c->uploads.pieces);
+    c->gpu->cu->host_free(p);
+}
+
+tn_status tni_cuda_pinned_upload(void *seat, void *dst, tn_dtype dt, const void *host,
+                                 int64_t count, uint64_t *copy, tni_text *why)
+{
+    tni_cuda *c     = seat;
+    size_t    bytes = (size_t)count * tni_dtype_size(dt);
+    int       error = begin_copies(c);
+    if (!error) error = upload_piece(c, (tni_cuptr)(uintptr_t)dst, host, bytes, false);
+    *copy = c->uploads.pieces;
+    return tni_cuda_status(c, error, "copying to the GPU", why);
+}
+
+// Copies are done in turn, so the first that is not ends the search. A GPU that is lost copies nothing more,
+// whatever is asked of it.
+uint64_t tni_cuda_pinned_done(void *seat, uint64_t until)
+{
+    tni_cuda         *c  = seat;
+    const tni_driver *cu = c->gpu->cu;
+    tni_uploads      *u  = &c->uploads;
+    tni_cuda_enter(c);
+    while (u->ended < u->pieces) {
+        tni_cuevent done = u->piece[u->ended % TNI_PIECES].done;
+        if ((u->ended < until ? cu->event_wait(done) : cu->event_query(done)) != TNI_CU_OK) break;
+        u->ended++;
+    }
+    return u->ended;
 }
 
 // ---- the end -----------------------------------------------------------------------------------

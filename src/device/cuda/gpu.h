@@ -102,6 +102,11 @@ void     *tni_cuda_arena(void *seat, size_t bytes, size_t most, size_t *held);
 void      tni_arena_close(tni_cuda *c);
 tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
                           tni_text *why);
+void     *tni_cuda_pinned_alloc(void *seat, size_t bytes);
+void      tni_cuda_pinned_free(void *seat, void *p);
+tn_status tni_cuda_pinned_upload(void *seat, void *dst, tn_dtype dt, const void *host,
+                                 int64_t count, uint64_t *copy, tni_text *why);
+uint64_t  tni_cuda_pinned_done(void *seat, uint64_t until);
 tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
                             tni_text *why);
 int64_t   tni_cuda_fetch(void *seat, tn_dtype dt, const void *src);
