@@ -27,10 +27,6 @@ static tni_arg source_arg(const run *r, tni_node *src)
         size_t i = base->mark - 1;
         a.data   = r->data[i];
         if (!a.data) return a;  // a number that kernels are given, and that lies nowhere
-        if (r->plan->place[i].splat) {
-            memset(a.stride, 0, sizeof a.stride);
-            offset = 0;
-        }
     } else if (r->input) {
         a.data = r->input[base->mark - 1];
     } else {
@@ -70,9 +66,6 @@ static tni_arg item_arg(const run *r, size_t i)
     tni_view        v = tni_view_whole(n->rank, n->size);
     tni_arg         a = { .dtype = (tn_dtype)n->dtype, .data = r->data[i] };
     set_shape(&a, &v);
-    if (r->plan->place[i].splat) {
-        for (int k = 0; k < a.rank; k++) a.size[k] = 1;
-    }
     return a;
 }
 

@@ -20,10 +20,6 @@ int64_t tni_read_bytes(const tni_graph *g, const tni_plan *p, size_t i, uint32_t
 {
     const tni_node *n = g->item[i].n, *src = n->src[s];
     if (n->op == TNI_update && s == 0 && p->place[i].in_place) return 0;
-    if (src->state == TNI_PENDING) {
-        int32_t base = g->item[src->mark - 1].base;
-        if (base >= 0 && p->place[base].splat) return (int64_t)tni_dtype_size(src->dtype);
-    }
     int64_t all = tni_source_bytes(src), picked = tni_node_bytes(n);
     return n->op == TNI_gather && s == 0 && picked < all ? picked : all;
 }
@@ -31,7 +27,6 @@ int64_t tni_read_bytes(const tni_graph *g, const tni_plan *p, size_t i, uint32_t
 int64_t tni_written_bytes(const tni_graph *g, const tni_plan *p, size_t i)
 {
     const tni_node *n = g->item[i].n;
-    if (p->place[i].splat) return (int64_t)tni_dtype_size((tn_dtype)n->dtype);
     return p->place[i].in_place ? tni_node_bytes(n->src[1]) : tni_node_bytes(n);
 }
 

@@ -130,11 +130,6 @@ static void find_group(verification *v)
 
 // ---- on ref ------------------------------------------------------------------------------------
 
-static int64_t stored_count(const verification *v, size_t i)
-{
-    return v->r->plan->place[i].splat ? 1 : tni_node_count(node_at(v, i));
-}
-
 // So many elements at data, one after the other, mirrored.
 static void *mirror_run(const verification *v, int dtype, char *data, int64_t count)
 {
@@ -145,7 +140,7 @@ static void *mirror_run(const verification *v, int dtype, char *data, int64_t co
 
 static bool mirror_item(verification *v, size_t i)
 {
-    v->room[i]     = mirror_run(v, node_at(v, i)->dtype, v->r->data[i], stored_count(v, i));
+    v->room[i] = mirror_run(v, node_at(v, i)->dtype, v->r->data[i], tni_node_count(node_at(v, i)));
     v->ref.data[i] = v->room[i];
     return v->room[i] || out_of_memory(v);
 }
@@ -230,8 +225,8 @@ static void share_item(verification *v, size_t i)
 // Room for an item of the group, and for the other outputs of its op.
 static bool take_room(verification *v, size_t i)
 {
-    v->role[i]     = MEMBER;
-    v->room[i]     = tni_alloc(heap_of(v), (size_t)stored_count(v, i) * sizeof(tni_cell));
+    v->role[i] = MEMBER;
+    v->room[i] = tni_alloc(heap_of(v), (size_t)tni_node_count(node_at(v, i)) * sizeof(tni_cell));
     v->ref.data[i] = v->room[i];
     bool ok        = v->room[i] != NULL;
     for (const tni_node *o = tni_outputs(node_at(v, i)); o && ok; o = o->output)
@@ -290,7 +285,7 @@ static bool agrees(const tni_node *n, double have, double want, double error)
 static bool compare(const verification *v, size_t i, char *data, difference *d)
 {
     const tni_node *n     = node_at(v, i);
-    int64_t         count = stored_count(v, i);
+    int64_t         count = tni_node_count(node_at(v, i));
     const tni_cell *want  = (tni_cell *)v->ref.data[i];
     tni_cell       *have  = mirror_run(v, n->dtype, data, count);
     for (int64_t k = 0; have && k < count && !d->found; k++) {
@@ -334,7 +329,7 @@ typedef struct {
 static bool take_buffer(const verification *v, alone *a, size_t i)
 {
     size_t size  = v->r->e->device->memory->element_size((tn_dtype)node_at(v, i)->dtype);
-    a->buffer[i] = tni_buffer_new(&v->r->cx->buffers, (size_t)stored_count(v, i) * size);
+    a->buffer[i] = tni_buffer_new(&v->r->cx->buffers, (size_t)tni_node_count(node_at(v, i)) * size);
     if (!a->buffer[i]) return false;
     a->run.data[i] = a->buffer[i]->data;
     return true;
@@ -344,7 +339,7 @@ static bool take_buffer(const verification *v, alone *a, size_t i)
 static bool put_back(const verification *v, alone *a, size_t i)
 {
     tn_dtype dt    = (tn_dtype)node_at(v, i)->dtype;
-    int64_t  count = stored_count(v, i);
+    int64_t  count = tni_node_count(node_at(v, i));
     char    *host  = tni_alloc(heap_of(v), (size_t)count * tni_dtype_size(dt));
     bool     ok    = host && take_buffer(v, a, i);
     if (ok) {

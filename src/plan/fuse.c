@@ -226,11 +226,12 @@ static bool is_laid_out(const tni_fusion *f, const tni_node *n, bool stored)
     return filled || stored;
 }
 
-// What an item is before its readers are known. Op by op only numbers float.
+// What an item is before its readers are known. Op by op only numbers float, and without kernels nothing.
 static tni_how how_of(const tni_fusion *f, const tni_item *it)
 {
     bool    fuses = f->limits->fuses;
     tni_how how   = first_how(it);
+    if (!f->limits->kernels) return how == TNI_AS_VIEW ? how : TNI_AS_ALONE;
     if (how == TNI_AS_FLOAT && is_laid_out(f, it->n, !fuses)) return TNI_AS_ALONE;
     return how == TNI_AS_FLOAT && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : how;
 }
@@ -359,7 +360,7 @@ static void run_alone(tni_fusion *f, int32_t i)
         if (at >= 0) at = tni_shared_item(f, at);
         if (at >= 0) tni_unit_reads(f, u, unit_of(f, at));
     }
-    if (is_written(n)) join(f, u, i);
+    if (f->limits->kernels && is_written(n)) join(f, u, i);
 }
 
 // Whether unit `late` comes after unit `early` on some way: searched backwards, among kernels of its

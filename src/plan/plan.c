@@ -15,7 +15,6 @@ typedef struct {
     uint32_t         *when;      // the step that computes it
     uint32_t         *last;      // the last step that reads it
     bool             *stored;    // something in it outlives the evaluation
-    bool             *whole;     // a reader wants all its elements in memory
     bool             *gone;      // a result has taken its place
     size_t            fallible;  // one past the last step that can fail
     tni_stretch      *span;      // of the arena
@@ -40,22 +39,15 @@ static uint32_t place_of(const builder *b, const tni_node *src)
 
 // ---- who reads what, last ----------------------------------------------------------------------
 
-static bool reads_splats(const tni_node *n)
-{
-    return tni_is_map(n->op) || tni_op_table[n->op].class == TNI_REDUCE || n->op == TNI_copy;
-}
-
-static void read_place(builder *b, uint32_t at, size_t step, bool splats)
+static void read_place(builder *b, uint32_t at, size_t step)
 {
     if (b->last[at] < step) b->last[at] = (uint32_t)step;
-    if (at < b->g->count && !splats) b->whole[at] = true;
 }
 
 static void read_sources(builder *b, size_t i, size_t step)
 {
     tni_node *n = b->g->item[i].n;
-    for (uint32_t s = 0; s < n->nsrc; s++)
-        read_place(b, place_of(b, n->src[s]), step, reads_splats(n));
+    for (uint32_t s = 0; s < n->nsrc; s++) read_place(b, place_of(b, n->src[s]), step);
 }
 
 static void read_buffers(builder *b, const tni_fused *k, size_t step)
@@ -64,7 +56,7 @@ static void read_buffers(builder *b, const tni_fused *k, size_t step)
     if (k->claimed >= 0) read_sources(b, (size_t)k->claimed, step);
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
-        read_place(b, at >= 0 ? (uint32_t)at : (uint32_t)(count + (size_t)~at), step, false);
+        read_place(b, at >= 0 ? (uint32_t)at : (uint32_t)(count + (size_t)~at), step);
     }
     for (int i = 0; i < k->kernel->nins; i++)
         if (k->kernel->ins[i].code == TNI_I_CHECK) b->fallible = step + 1;
@@ -115,7 +107,6 @@ static void share_place(builder *b, size_t i, uint32_t at)
     p->where     = at >= n ? TNI_INPUT : TNI_ARENA;
     p->root      = at >= n ? at - (uint32_t)n : at;
     if (b->last[at] < b->last[i]) b->last[at] = b->last[i];
-    b->whole[at] = true;
     b->stored[at] |= b->g->item[i].why != 0;
 }
 
@@ -170,7 +161,6 @@ static void fill_concat(builder *b, size_t i)
             b->plan->place[k].start = start;
             if (b->last[i] < b->last[k]) b->last[i] = b->last[k];
             b->stored[i] |= b->stored[k];
-            b->whole[i] = true;
         }
         all &= k >= 0;
         start += tni_node_count(n->src[s]);
@@ -219,7 +209,7 @@ static void share_places(builder *b)
 static int64_t bytes_of(const builder *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
-    int64_t         count = b->plan->place[i].splat ? 1 : tni_node_count(n);
+    int64_t         count = tni_node_count(n);
     int64_t         size  = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
     if (count < 0 || count > TNI_PLENTY / size - 64) return TNI_PLENTY;
     int64_t bytes = count * size;
@@ -230,7 +220,6 @@ static int64_t bytes_of(const builder *b, size_t i)
 static void place_root(builder *b, uint32_t root, size_t step)
 {
     tni_place *p = &b->plan->place[root];
-    p->splat     = b->g->item[root].n->op == TNI_full && !b->stored[root] && !b->whole[root];
     p->bytes     = bytes_of(b, root);
     if (b->stored[root]) {
         p->where = TNI_OWN;
@@ -333,7 +322,7 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
         int32_t at = k->buffer[i];
         if (at < 0 || at == seed || x->buffer[i].written) continue;
         const tni_place *p = &b->plan->place[at];
-        if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->stored[at] || p->splat) continue;
+        if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->stored[at]) continue;
         if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
         if (is_shared(b, k, i) || is_read_along(b, k, at)) continue;
@@ -452,19 +441,6 @@ static bool assign_arena(builder *b)
 
 // ---- building ----------------------------------------------------------------------------------
 
-// Every item that has a call, one after the other.
-static bool step_by_item(builder *b)
-{
-    tni_graph *g   = b->g;
-    b->plan->step  = tni_alloc(&g->cx->heap, g->count * sizeof *b->plan->step);
-    b->plan->steps = 0;
-    if (!b->plan->step) return false;
-    for (size_t i = 0; i < g->count; i++)
-        if (g->item[i].n->op != TNI_view && g->item[i].n->op != TNI_output)
-            b->plan->step[b->plan->steps++] = (tni_step)i;
-    return true;
-}
-
 static void free_steps(tni_heap *h, tni_plan *p)
 {
     for (size_t i = 0; i < p->kernels; i++) {
@@ -495,7 +471,6 @@ static bool find_steps(builder *b)
 {
     tni_limits by_op = *b->limits;
     bool       failed;
-    if (!b->limits->kernels) return step_by_item(b);
     if (step_by_unit(b, b->limits, &failed)) return true;
     if (failed || !b->limits->fuses) return false;
     free_steps(&b->g->cx->heap, b->plan);
@@ -513,15 +488,13 @@ static bool take_builder(builder *b)
     b->when          = tni_zalloc(h, places * sizeof *b->when);
     b->last          = tni_zalloc(h, places * sizeof *b->last);
     b->stored        = tni_zalloc(h, places * sizeof *b->stored);
-    b->whole         = tni_zalloc(h, places * sizeof *b->whole);
     b->gone          = tni_zalloc(h, places * sizeof *b->gone);
     b->span          = tni_alloc(h, b->g->count * sizeof *b->span);
     b->in            = tni_alloc(h, b->g->count * sizeof *b->in);
     if (!b->plan) return false;
     b->plan->place = tni_zalloc(h, b->g->count * sizeof *b->plan->place);
     b->plan->count = b->g->count;
-    return b->plan->place && b->when && b->last && b->stored && b->whole && b->gone && b->span &&
-           b->in;
+    return b->plan->place && b->when && b->last && b->stored && b->gone && b->span && b->in;
 }
 
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
@@ -539,7 +512,6 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
     tni_free(h, b.when);
     tni_free(h, b.last);
     tni_free(h, b.stored);
-    tni_free(h, b.whole);
     tni_free(h, b.gone);
     tni_free(h, b.span);
     tni_free(h, b.in);

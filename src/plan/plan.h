@@ -99,7 +99,6 @@ typedef struct {
     bool      alias;     // shares its first source's memory as it is: nothing to run
     bool      filled;    // a concat whose sources all write into it: nothing to run
     bool      in_place;  // update: writes into its base's place
-    bool      splat;     // one element stands for all
     int64_t   bytes;     // of the root's place
     int64_t   offset;    // of a root: in the arena
     int64_t   start;     // of what a concat takes in: in the concat, in elements
