@@ -440,11 +440,11 @@ static const char probe[] =
 static float built_in(int f, float x, float y)
 {
     switch (f) {
-    case 0: return m_exp(x);
-    case 1: return m_log(x);
-    case 2: return m_sin(x);
-    case 3: return m_tanh(x);
-    case 4: return m_erf(x);
+    case 0: return MATH(exp, x);
+    case 1: return MATH(log, x);
+    case 2: return MATH(sin, x);
+    case 3: return MATH(tanh, x);
+    case 4: return MATH(erf, x);
     case 5: return m_pow(x, y);
     case 6: return m_rem(x, y);
     case 7: return m_half_to_float(m_float_to_half(x));

@@ -12,8 +12,6 @@ const char *const tni_prelude_text[] = {
     NULL,
 };
 
-#define LIBM(name) "double " name "(double);\n"
-
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -26,8 +24,6 @@ const char *const tni_prelude_c[] = {
     "#else\n"
     "#define M_LANES _Pragma(\"GCC ivdep\")\n"
     "#endif\n",
-    LIBM("exp") LIBM("exp2") LIBM("expm1") LIBM("log") LIBM("log2") LIBM("log1p") LIBM("sin")
-    LIBM("cos") LIBM("tan") LIBM("atan") LIBM("tanh") LIBM("erf") "double pow(double, double);\n",
 #define C_ONLY(...) #__VA_ARGS__ "\n",
 #define FN(...)
 #include "kernel/math.def"

@@ -45,6 +45,11 @@ static double fdiv_f(double a, double b)
     return q - n > 0.5 ? n + 1 : n;
 }
 
+static double rsqrt(double a)
+{
+    return 1 / sqrt(a);
+}
+
 static double gelu_tanh(double a)
 {
     return a / (1 + exp(-1.59576912160573071176 * (a + 0.044715 * a * a * a)));  // sqrt(8 / pi)
@@ -166,6 +171,7 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 
 #define CHOOSE(a, f, i, u) _Generic((a), double : (f), int64_t : (i), uint64_t : (u))
 
+#define MATH(f, a)       f(a)
 #define m_abs(a)         CHOOSE(a, fabs, abs_i, same_u)(a)
 #define m_sign(a)        CHOOSE(a, sign_f, sign_i, sign_u)(a)
 #define m_floor(a)       CHOOSE(a, floor, same_i, same_u)(a)
@@ -181,21 +187,6 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 #define m_pow(a, b)      CHOOSE(a, pow, pow_i, pow_u)(a, b)
 #define m_shl(a, n)      CHOOSE(a, shl_i, shl_i, shl_u)(a, n, bits)
 #define m_shr(a, n)      CHOOSE(a, shr_i, shr_i, shr_u)(a, n, bits)
-#define m_sqrt(a)        sqrt(a)
-#define m_rsqrt(a)       (1 / sqrt(a))
-#define m_exp(a)         exp(a)
-#define m_exp2(a)        exp2(a)
-#define m_expm1(a)       expm1(a)
-#define m_log(a)         log(a)
-#define m_log2(a)        log2(a)
-#define m_log1p(a)       log1p(a)
-#define m_sin(a)         sin(a)
-#define m_cos(a)         cos(a)
-#define m_tan(a)         tan(a)
-#define m_atan(a)        atan(a)
-#define m_tanh(a)        tanh(a)
-#define m_erf(a)         erf(a)
-#define m_gelu_tanh(a)   gelu_tanh(a)
 
 // ---- the rows ----------------------------------------------------------------------------------
 

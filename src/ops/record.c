@@ -9,6 +9,7 @@
 #define GRAD1(...)      true
 #define GRAD2(...)      true
 #define GRAD3(...)      true
+#define MATH(f, a)      m_##f(a)
 #define TEXT_UNARY(e)   #e
 #define TEXT_BINARY(e)  #e
 #define TEXT_TERNARY(e) #e
