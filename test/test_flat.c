@@ -48,9 +48,12 @@ static void freeze_first(tn_layer *net)
     tn_requires_grad(w ? w : tn_layer_find(net, "0.weight"), false);
 }
 
+// Where the networks train.
+static const char *device = "cpu";
+
 static training begin(int kind, int rule, float clip, tn_dtype dt, int way)
 {
-    training t = { .cx = rules_open("cpu"), .kind = kind, .dtype = dt };
+    training t = { .cx = rules_open(device), .kind = kind, .dtype = dt };
     t.net      = new_net(t.cx, kind);
     if (dt != TN_F32) CHECK_STATUS(tn_layer_cast(t.net, dt), TN_OK);
     if (way == FROZEN) freeze_first(t.net);
@@ -152,6 +155,29 @@ static void so_it_has_in_a_transformer(void)
         check_plans(GPT2, rule, 1, TN_F32, GROUPED);
         check_plans(GPT2, rule, 1, TN_BF16, PLAIN);
     }
+}
+
+static void check_plans_on(const char *name)
+{
+    tn_ctx *cx = tn_open(name);
+    if (!cx) {
+        test_skip("%s", tn_error_text(NULL));
+        return;
+    }
+    tn_close(cx);
+    device = name;
+    check_plans(MLP, ADAMW, 1, TN_F32, GROUPED);
+    device = "cpu";
+}
+
+static void so_it_has_op_by_op(void)
+{
+    check_plans_on("ref");
+}
+
+static void so_it_has_on_opencl(void)
+{
+    check_plans_on("opencl");
 }
 
 // ---- what happens in between -------------------------------------------------------------------
@@ -298,6 +324,8 @@ const test_case tests_flat[] = {
     TEST(the_first_step_has_the_plan_of_the_second),
     TEST(so_it_has_in_a_convolutional_network),
     TEST(so_it_has_in_a_transformer),
+    TEST(so_it_has_op_by_op),
+    TEST(so_it_has_on_opencl),
     TEST(parameters_of_several_dtypes_have_blocks_of_their_own),
     TEST(what_is_written_between_steps_counts),
     TEST(a_value_taken_before_an_update_stays),

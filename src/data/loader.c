@@ -10,10 +10,10 @@
 
 // ---- trays -------------------------------------------------------------------------------------
 
-// COPIES: as many batches may be on their way to a device, which then has that many steps before it, and more
-// would be memory without use; of large ones, whose copies take their time, half. IDLE_TRAYS are kept for later
-// batches: pinned ones all, since taking and giving them is slow.
-enum { COPIES = 4, LARGE = 32 << 20, IDLE_TRAYS = TNI_AHEAD + 1 };
+// So many batches of so many bytes may be on their way to a device, and at least two, before the host waits for
+// the oldest: it is that many steps ahead then, and more would be memory without use. IDLE_TRAYS are kept for
+// later batches; pinned ones all, since taking and giving them holds the device up.
+enum { COPIES = 32, COPIED = 16 << 20, IDLE_TRAYS = TNI_AHEAD + 1 };
 
 static void tray_free(tni_tray *t)
 {
@@ -43,7 +43,7 @@ static void note_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
         if (!n++ || t->copy < oldest) oldest = t->copy;
     }
     if (!n) return;
-    bool     full = n >= (bytes > LARGE ? COPIES / 2 : COPIES);
+    bool     full = n >= COPIES || (n >= 2 && (size_t)n * bytes >= COPIED);
     uint64_t done = e->pinned->done(e->seat, full ? oldest : 0);
     for (tni_tray *t = l->trays; t; t = t->next)
         if (t->copy <= done) t->copy = 0;
