@@ -95,6 +95,7 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
 bool tni_store_recall(tn_ctx *cx, tni_store *s)
 {
     if (tni_node_recall(cx, s->node)) return false;
+    if (s->node->state == TNI_PENDING) list_store(cx, s, &cx->pending);
     for (tni_store *u = cx->unstored, *next; u; u = next) {
         next = u->next;
         if (u->node->state == TNI_PENDING) list_store(cx, u, &cx->pending);
