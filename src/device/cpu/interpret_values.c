@@ -201,6 +201,21 @@ static int narrowed(tni_builder *b, int section, int reg, tn_dtype dt)
     return tni_converted(b, section, reg, dt);
 }
 
+// Of two bools, which need not be widened for that: the bounds of pads are made of such.
+static void and_bools(void *y, const void *a, const void *b, const void *c, int64_t n)
+{
+    uint8_t       *to = y;
+    const uint8_t *p = a, *q = b;
+    (void)c;
+    for (int64_t i = 0; i < n; i++) to[i] = p[i] & q[i];
+}
+
+static bool is_bools(const tni_builder *b, int op, const int *reg)
+{
+    return op == TNI_logical_and && b->g->reg[reg[0]].rep == TN_BOOL &&
+           b->g->reg[reg[1]].rep == TN_BOOL;
+}
+
 static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)
 {
     int16_t v[3] = { x->a, x->b, x->c };
@@ -215,6 +230,7 @@ static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)
     tn_dtype      ct  = tni_compute_dtype((tn_dtype)b->k->ins[v[n - 1]].dtype);
     tni_tile_map *map = b->g->tiles->of[ct]->map[op];
     if (!map) return r[0];  // rounding of integers
+    if (is_bools(b, op, r)) ct = TN_BOOL, map = and_bools;
     for (int i = 0; i < n; i++) r[i] = tni_as(b, r[i], select && i == 0 ? TN_BOOL : ct, tile);
 
     int      dst = tni_new_reg(b, section, tells ? TN_BOOL : ct, tile);
