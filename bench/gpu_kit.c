@@ -3,6 +3,7 @@
 
 #include "base/pool.h"
 #include "device/cuda/cuda.h"
+#include "device/ref/ref.h"
 #include "engine/engine.h"
 #include "tensor/tensor.h"
 
@@ -115,18 +116,20 @@ static tni_arg row_of(tn_dtype dt, int64_t n, char *data)
 
 bool gpu_fill(const tn_ctx *cx, char *p, tn_dtype dt, int64_t n, double v)
 {
-    tni_text why  = { "" };
-    tni_attr attr = { .num = { .f = v } };
-    tni_call call = { .device  = gpu_device(cx),
-                      .seat    = gpu_seat(cx),
-                      .op      = TNI_full,
-                      .attr    = &attr,
-                      .out     = row_of(dt, n, p),
-                      .threads = tni_threads_default(),
-                      .why     = &why };
-    if (tni_call_run(&call) == TN_OK) return true;
-    fprintf(stderr, "tenon-bench: filling memory: %s\n", why.s);
-    return false;
+    enum { PIECE = 1 << 20 };
+    const tni_device_memory *m   = gpu_device(cx)->memory;
+    tni_text                 why = { "out of memory" };
+    tn_status                s   = TN_EMEM;
+    tni_cell *cell = malloc(PIECE * sizeof *cell), *host = malloc(PIECE * sizeof *host);
+    for (int64_t i = 0; cell && host && i < PIECE; i++) cell[i].f = v;
+    if (cell && host) s = tni_device_ref.memory->download(NULL, host, dt, cell, PIECE, &why);
+    for (int64_t at = 0; at < n && s == TN_OK; at += PIECE)
+        s = m->upload(gpu_seat(cx), p + at * (int64_t)m->element_size(dt), dt, host,
+                      n - at < PIECE ? n - at : PIECE, &why);
+    free(cell);
+    free(host);
+    if (s != TN_OK) fprintf(stderr, "tenon-bench: filling memory: %s\n", why.s);
+    return s == TN_OK;
 }
 
 bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes)

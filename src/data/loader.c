@@ -276,8 +276,10 @@ static bool ask(tn_data *d, const tni_span *span)
 {
     tni_loader *l = &d->loader;
     tni_job     j = { .span = *span };
-    if (!countable(d->source, span->count)) return false;
-    size_t bytes = lay_out(d->source, span->count, NULL, j.field);
+    // The last batch of an epoch is shorter, and gets a whole tray: a smaller one would be of no use later.
+    int64_t items = span->n > span->count && span->n <= d->count ? span->n : span->count;
+    if (!countable(d->source, items)) return false;
+    size_t bytes = lay_out(d->source, items, NULL, j.field);
     j.tray       = tray_get(d->thing.cx, l, bytes);
     if (!j.tray) return false;
     j.tray->queued = true;

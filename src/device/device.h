@@ -65,7 +65,9 @@ typedef struct {
                          tni_text *why);
     // May return before the work is done.
     tn_status (*launch)(void *seat, void *entry, tni_launch *l, tni_text *why);
-    // Bytes of scratch for launch. NULL: the device has its own.
+    // Bytes of scratch for launch. NULL: the device has its own. fixed_room: they follow from entry,
+    // sizes and strides, whatever the addresses are, so that a plan asks once.
+    bool fixed_room;
     size_t (*room)(void *seat, void *entry, const tni_launch *l);
     // Whether all that was prepared is compiled. NULL: it always is.
     bool (*ready)(void *seat, int n, const tni_launch *const *first, void *const *entry);

@@ -268,7 +268,7 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
 {
     tni_text why = { "" };
     r->cx->stats.launches++;
-    if (!r->e->kernels->room) bind_kernel(r, k);
+    if (!r->bound) bind_kernel(r, k);
     k->launch.scratch = r->scratch ? r->scratch->data : NULL;
     tn_status s;
     if (k->claimed >= 0) {
@@ -328,15 +328,20 @@ static size_t step_scratch(run *r, tni_step step)
     return k ? d->calls->room_then(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
 
-// The largest scratch that a step asks for, once addresses are known.
+// The largest scratch that a step asks for, once addresses are known. That of a call follows from its
+// shapes.
 static size_t scratch_bytes(run *r)
 {
-    size_t most = 0;
-    for (size_t t = 0; t < r->plan->steps; t++) {
-        size_t need = step_scratch(r, r->plan->step[t]);
-        if (need > most) most = need;
+    tni_plan *p = r->plan;
+    if (p->measured) return p->scratch;
+    p->scratch = 0;
+    for (size_t t = 0; t < p->steps; t++) {
+        size_t need = step_scratch(r, p->step[t]);
+        if (need > p->scratch) p->scratch = need;
     }
-    return most;
+    r->bound    = r->e->kernels->room != NULL;
+    p->measured = !r->bound || r->e->kernels->fixed_room;
+    return p->scratch;
 }
 
 // Before its first run the device begins to compile what the calls of a plan need, all at once.

@@ -7,7 +7,7 @@
 #include "engine/run.h"
 
 // What an observer wants to be told, and what that means for how a plan is made and run:
-//   CALLS   every op is a call of its own, and the observer sees each result
+//   CALLS   every op is a kernel or a call of its own, and the observer sees each result
 //   VALUES  the observer sees each step before and after it ran; results that the plan would never
 //           store (a library call's, before its epilogue) are stored
 //   TIMES   the observer is told when each step of a run was launched

@@ -28,6 +28,7 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
         for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
         e->kernels->recall(e->seat, (int)p->kernels, first, entry);
         for (size_t i = 0; i < p->kernels; i++) p->kernel[i].entry = entry[i];
+        p->measured = false;
     }
     tni_free(&cx->heap, first);
     tni_free(&cx->heap, entry);
@@ -44,6 +45,7 @@ static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
     if (first && entry) s = find_entries(cx, p, first, entry, wait, &why);
     for (size_t i = 0; s == TN_OK && i < p->kernels; i++) p->kernel[i].entry = entry[i];
     p->prepared = s == TN_OK;
+    p->measured = false;
     tni_free(&cx->heap, first);
     tni_free(&cx->heap, entry);
     if (s == TN_EMEM) tni_fail_memory(cx, "evaluating");

@@ -17,6 +17,7 @@ typedef struct {
     char       **data;   // by item: where it lies
     char       **input;  // by input: where it lies; NULL: all in their own buffers
     tni_arg     *in;     // of the step at hand
+    bool         bound;  // kernels have their addresses and numbers
 } tni_run;
 
 // Item i as a call of r's device; its inputs are in r->in.

@@ -67,6 +67,15 @@
     "    return m_ex2_f(x * 1.44269502f);\n" \
     "}\n"
 
+// gelu_tanh for what is rounded to 16 bits: x / (1 + 2^-t), by powers that keep what is subnormal. Off by
+// |t| 2^-23 + 2^-21 of the result, t being below 130 where that is not 0.
+#define TNI_CUDA_GELU_COARSE                                                  \
+    "M_FN float m_gelu_coarse_f(float x) {\n"                                 \
+    "    float t = x * m_fma_f(0.10294324f * x, x, 2.3022082f), e;\n"         \
+    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(e) : \"f\"(-m_abs_f(t)));\n" \
+    "    return x * ((t < 0.0f ? e : 1.0f) * m_rcp_f(1.0f + e));\n"           \
+    "}\n"
+
 // Odd polynomial below 0.8, 1 - 2 / (2^t + 1) above with t = 2|x| / ln 2, where an error of 2^t or
 // of the quotient counts for a third or less. The product with x keeps the sign of a zero; what is
 // large gives 1 - 1 / infinity. The polynomials here and below are minimax fits, as those of
@@ -216,13 +225,13 @@
     "#endif\n"                                                                  \
     "}\n"
 
-#define TNI_CUDA_SPELLINGS                                                                      \
-    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),           \
-        TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),             \
-        TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP, \
-        TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,   \
-        TNI_CUDA_EXP_COARSE, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16,    \
-        TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER,        \
-        TNI_CUDA_BEGIN
+#define TNI_CUDA_SPELLINGS                                                                       \
+    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),            \
+        TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),              \
+        TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP,  \
+        TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,    \
+        TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_DIV_BY, \
+        TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK,         \
+        TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN
 
 #endif

@@ -43,13 +43,6 @@ static void put_tail(tni_page *c, int i)
     put_fold(c, i, acc.s, test);
 }
 
-static bool is_exp(const tni_page *c, int i)
-{
-    const tni_ins *x = &c->k->ins[i];
-    return tni_gpu_has(c->m, TNI_GPU_MATH) && x->code == TNI_I_MAP && x->op == TNI_exp &&
-           tni_compute_dtype((tn_dtype)x->dtype) == TN_F32;
-}
-
 // Whether exp i is of a value less the largest of its row, as in softmax: never above 0.
 static bool is_below(const tni_page *c, int i)
 {
@@ -82,6 +75,16 @@ static const char *exp_name(const tni_page *c, int i)
 {
     if (!is_below(c, i)) return "m_fast_exp_f";
     return is_coarse(c, i, false) ? "m_exp_coarse_f" : "m_exp_below_f";
+}
+
+// The function that does a map of floats better than the table's; NULL if there is none.
+static const char *better_name(const tni_page *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    if (!tni_gpu_has(c->m, TNI_GPU_MATH) || x->code != TNI_I_MAP) return NULL;
+    if (tni_compute_dtype((tn_dtype)x->dtype) != TN_F32) return NULL;
+    if (x->op == TNI_exp) return exp_name(c, i);
+    return x->op == TNI_gelu_tanh && tni_is_rounded((tn_dtype)x->dtype) ? "m_gelu_coarse_f" : NULL;
 }
 
 // A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
@@ -162,7 +165,8 @@ void tni_simt_put_ins(tni_page *c, int i)
         tni_text n = tni_simt_value_name(c, i);
         if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
         tni_put(c->o, "%s = ", n.s);
-        if (is_exp(c, i)) tni_put(c->o, "%s(%s)", exp_name(c, i), tni_simt_value_name(c, x->a).s);
+        const char *better = better_name(c, i);
+        if (better) tni_put(c->o, "%s(%s)", better, tni_simt_value_name(c, x->a).s);
         else if (divides_by_row(c, i))
             tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                     tni_simt_value_name(c, x->b).s);

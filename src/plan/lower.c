@@ -670,6 +670,13 @@ static bool folds_one(const tni_fusion *f, const tni_node *n)
     return true;
 }
 
+// x to the power of a count, which a float may round: what is odd of it decides the sign, and comes apart.
+static int lower_power(lowering *l, int32_t i, tn_dtype dt, int x, int64_t count)
+{
+    int even = map_of(l, -1, i, NULL, TNI_pow, dt, x, literal_of(l, dt, count & ~INT64_C(1)), -1);
+    return count & 1 ? map_of(l, -1, i, NULL, TNI_mul, dt, even, x, -1) : even;
+}
+
 // What such a reduction is: a number, or the element, times or to the power of how often it is folded.
 static int lower_one(lowering *l, int32_t i, const tni_coords *c)
 {
@@ -680,10 +687,10 @@ static int lower_one(lowering *l, int32_t i, const tni_coords *c)
     if (count == 0) return literal_of(l, dt, n->op == TNI_prod);
     int at = cast_of(l, -1, i, NULL, dt, lower_source(l, i, 0, &first));
     if (n->op == TNI_max || n->op == TNI_min) return at;
-    int op = n->op == TNI_sum ? TNI_mul : TNI_pow;
-    at     = cast_of(l, -1, i, NULL, in, at);
-    return cast_of(l, i, i, c, dt,
-                   map_of(l, -1, i, NULL, op, in, at, literal_of(l, in, count), -1));
+    at = cast_of(l, -1, i, NULL, in, at);
+    at = n->op == TNI_prod ? lower_power(l, i, in, at, count)
+                           : map_of(l, -1, i, NULL, TNI_mul, in, at, literal_of(l, in, count), -1);
+    return cast_of(l, i, i, c, dt, at);
 }
 
 static bool same_coords(const tni_node *n, const tni_coords *a, const tni_coords *b)

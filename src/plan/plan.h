@@ -197,6 +197,8 @@ struct tni_plan {
     bool       prepared;  // the kernels have their entries
     bool       ready;     // and are compiled
     bool       weighed;   // what they take of the device was looked at
+    bool       measured;  // scratch is known for the entries as they are
+    size_t     scratch;   // the most that a step asks for, in bytes
     bool       recurs;    // another plan of the cache has the same deeds
     bool       unfused;   // it should have been fused and could not: ops run one by one
     uint64_t   used;      // when last, for the LRU

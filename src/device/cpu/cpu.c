@@ -104,13 +104,14 @@ static const tni_device_memory memory = {
 };
 
 static const tni_device_kernels kernels = {
-    .lazy    = true,
-    .prepare = tni_cpu_prepare,
-    .launch  = tni_cpu_launch,
-    .room    = tni_cpu_room,
-    .recall  = tni_cpu_recall,
-    .counts  = tni_cpu_counts_of,
-    .text    = tni_cpu_text,
+    .lazy       = true,
+    .fixed_room = true,
+    .prepare    = tni_cpu_prepare,
+    .launch     = tni_cpu_launch,
+    .room       = tni_cpu_room,
+    .recall     = tni_cpu_recall,
+    .counts     = tni_cpu_counts_of,
+    .text       = tni_cpu_text,
 };
 
 const tni_device tni_device_cpu = {
