@@ -280,9 +280,9 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
         s = r->e->kernels->launch(r->e->seat, k->entry, &k->launch, &why);
     }
     if (k->launch.fail[0]) return report_check(r, k, item);
-    *item = (size_t)(s == TN_OK ? k->seed[0] : k->origin[0]);
-    if (s == TN_OK) return r->e->watch & TNI_WATCH_CALLS ? show_result(r, *item) : TN_OK;
-    return report(r->cx, s, r->g->item[*item].n, why.s);
+    if (s == TN_OK && !(r->e->watch & TNI_WATCH_CALLS)) return TN_OK;
+    *item = (size_t)(s == TN_OK ? tni_seed_item(k->seed[0]) : k->origin[0]);
+    return s == TN_OK ? show_result(r, *item) : report(r->cx, s, r->g->item[*item].n, why.s);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -585,8 +585,8 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
     return need;
 }
 
-// Runs all steps, once more if the device asks for that. On failure *item is what failed at step *at.
-static bool run_steps(run *r, size_t *at, size_t *item)
+// Runs all steps, once more if the device asks for that. Where a step fails, *item is what failed in it.
+static bool run_steps(run *r, size_t *item)
 {
     const tni_device_replay *replay = r->e->replay;
     tni_plan                *p      = r->plan;
@@ -597,9 +597,11 @@ static bool run_steps(run *r, size_t *at, size_t *item)
         if (replays) replay->begin(r->e->seat, &p->replay);
         if (timed) r->e->observer->run_begins(r);
         p->forget = replays ? replay->forget : p->forget;
-        for (*at = 0; ok && *at < p->steps; ++*at) {
-            ok = run_step(r, p->step[*at], item) == TN_OK;
-            if (ok && timed) r->e->observer->step_launched(r, p->step[*at]);
+        for (size_t t = 0; ok && t < p->steps; t++) {
+            size_t last;
+            ok = run_step(r, p->step[t], &last) == TN_OK;
+            if (!ok) *item = last;
+            else if (timed) r->e->observer->step_launched(r, p->step[t]);
         }
         if (timed) r->e->observer->run_ends(r);
         tni_text  why = { "" };
@@ -632,16 +634,16 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     bool      kept = true;
     tni_plan *plan = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
-    bool   ok = tni_prepare(g, &plan, kept);
-    size_t at = 0, item = 0;
-    r.plan = plan;
-    ok     = ok && take_memory(&r);
+    bool   ok   = tni_prepare(g, &plan, kept);
+    size_t item = SIZE_MAX;
+    r.plan      = plan;
+    ok          = ok && take_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) look_ahead(&r);
-    if (ok) ok = run_steps(&r, &at, &item) && (plan->runs > 0 || is_sure(&r));
+    if (ok) ok = run_steps(&r, &item) && (plan->runs > 0 || is_sure(&r));
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // What fails on its values will fail again: later steps leave it out.
-    else if (at > 0 && s != TN_EMEM) g->item[item].n->failed = true;
+    else if (item != SIZE_MAX && s != TN_EMEM) g->item[item].n->failed = true;
     give_memory(&r);
     tni_buffers_turn(&cx->buffers);
     plan->runs++;

@@ -485,16 +485,18 @@ static void grad_custom(tni_rule_args *r)
     if (!x) tni_fail_memory(r->cx, op->name);
     if (x && op->grad) {
         tn_tensor **y = x + nx, **gy = y + ny;
-        for (size_t i = 0; i < nx; i++) x[i] = input(r, (int)i);
+        bool        ok = true;
+        for (size_t i = 0; i < nx; i++) ok &= (x[i] = input(r, (int)i)) != NULL;
         for (size_t i = 0; i < ny; i++) {
             y[i]  = i ? tni_output(r->cx, &n, (int64_t)i, &out[i]) : tni_wrap_node(r->cx, n);
             gy[i] = r->out_g[i] ? r->out_g[i] : tn_zeros_like(y[i]);
+            ok &= y[i] && gy[i];
         }
         tni_thread before;
         tni_lines_begin(&before);
-        tn_status s = op->grad(r->n->attr.custom.bytes, x, y, gy, r->gx);
+        tn_status s = ok ? op->grad(r->n->attr.custom.bytes, x, y, gy, r->gx) : TN_EMEM;
         tni_lines_end(&before);
-        if (s != TN_OK)
+        if (ok && s != TN_OK)
             tni_fail(r->cx, TN_EUSER, "%s: grad failed with status %d", op->name, (int)s);
         for (size_t i = 0; i < nx && s == TN_OK; i++) check_user_grad(r, i);
     }

@@ -123,7 +123,7 @@ static void find_group(verification *v)
     v->on              = true;
     if (!k) add_item(v, (size_t)v->step, MEMBER);
     for (size_t i = 0; k && i < k->seeds; i++)
-        add_item(v, (size_t)(k->seed[i] < 0 ? ~k->seed[i] : k->seed[i]), MEMBER);
+        add_item(v, (size_t)tni_seed_item(k->seed[i]), MEMBER);
     for (size_t i = 0; i < v->members && v->on; i++) add_sources(v, v->member[i]);
     qsort(v->member, v->members, sizeof *v->member, by_position);
 }
@@ -367,7 +367,7 @@ static bool find_step(const tni_plan *p, size_t i, tni_step *step)
 {
     for (size_t t = 0; t < p->steps; t++) {
         *step        = p->step[t];
-        int32_t item = *step < 0 ? p->kernel[~*step].seed[0] : *step;
+        int32_t item = *step < 0 ? tni_seed_item(p->kernel[~*step].seed[0]) : *step;
         if (item == (int32_t)i) return true;
     }
     return false;

@@ -123,8 +123,8 @@ static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step, tni_
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
         if (at < 0 || k->kernel->buffer[i].written || c->made[at] == NOT_YET) continue;
-        if (tni_op_table[c->f->g->item[at].n->op].class != TNI_LIBRARY || c->first[at] != step)
-            continue;
+        const tni_op_facts *op = &tni_op_table[c->f->g->item[at].n->op];
+        if (op->class != TNI_LIBRARY || op->outputs != 1 || c->first[at] != step) continue;
         if (best >= 0 && c->made[best] > c->made[at]) continue;
         if (!reads_along(c->f, k, i)) continue;
         if (!can_come_early(c, k, at) && !can_come_late(c, at, step)) continue;

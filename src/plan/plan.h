@@ -166,6 +166,12 @@ typedef struct {
     int64_t      bytes;     // that it moves
 } tni_fused;
 
+// The item of a seed, stored or not.
+static inline int32_t tni_seed_item(int32_t seed)
+{
+    return seed < 0 ? ~seed : seed;
+}
+
 // What is to be said when an index of a plan turns out to be out of range after the graph is gone: of
 // instruction ins (from 1) of a kernel, or, with ins 1, of a call. kernel: its number, or ~item.
 typedef struct {

@@ -29,7 +29,7 @@ typedef struct {
 static bool is_seed(const tni_fused *k, int32_t item)
 {
     for (size_t i = 0; i < k->seeds; i++)
-        if (k->seed[i] == item || ~k->seed[i] == item) return true;
+        if (tni_seed_item(k->seed[i]) == item) return true;
     return false;
 }
 
@@ -191,7 +191,7 @@ bool tni_split(tni_graph *g, const tni_plan *p, const int64_t *spilled)
         if (spilled[i] <= A_LAUNCH || !find_cut(g, k, &c)) continue;
         if (spilled[i] - A_LAUNCH <= c.bytes) continue;
         for (size_t s = 0; s < k->seeds; s++) {
-            int32_t item       = k->seed[s] < 0 ? ~k->seed[s] : k->seed[s];
+            int32_t item       = tni_seed_item(k->seed[s]);
             g->item[item].part = item <= c.at ? part : part + 1;
         }
         g->item[c.at].part = part;
