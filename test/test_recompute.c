@@ -30,6 +30,11 @@ static tn_tensor *record(tn_ctx *cx, const row *r, const sample *s)
     return r->build(s, cx, x);
 }
 
+static void quiet(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx, (void)f, (void)user;
+}
+
 static bool is_unstored(const tn_tensor *t)
 {
     return t->store->node->state == TNI_UNSTORED;
@@ -227,6 +232,148 @@ static void dropout_is_computed_again_with_the_same_mask(void)
     }
 }
 
+// ---- failures ----------------------------------------------------------------------------------
+
+// A step that cannot be done: it takes an element that x does not have.
+static void fail_a_step(tn_ctx *cx, tn_tensor *x)
+{
+    tn_tensor *at = tn_from(cx, TN_I64, TN_SHAPE(1), (int64_t[]){ 99 });
+    tn_tensor *y  = tn_gather(tn_reshape(x, TN_SHAPE(tn_count(x))), 0, at);
+    CHECK_STATUS(tn_eval(cx), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "99");
+    tn_drop(y);
+}
+
+// The view that the step made of a is pending still when a is not.
+static void a_view_of_what_a_failed_step_gave_up_is_computed_again(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_reshape(rules_ramp(cx, 6), TN_SHAPE(2, 3)), *a = tn_square(x);
+        tn_tensor *y = tn_mul_s(tn_slice(a, 1, 1, 3, 1), 2), *sum = tn_sum_all(y);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK(is_unstored(a) && is_unstored(y));
+        tn_tensor *z = tn_add(y, y);
+        fail_a_step(cx, x);
+        CHECK_VALUES(y, 8, 18, 50, 72);
+        CHECK_VALUES(a, 1, 4, 9, 16, 25, 36);
+        CHECK_VALUES(sum, 148);
+        CHECK_STATUS(tn_eval_of(z), TN_EGONE);
+        tn_error_clear(cx);
+    }
+}
+
+// q is held by the backward pass alone, between two values that are not stored.
+static void what_a_backward_pass_went_through_in_a_failed_step_is_computed_again(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_requires_grad(rules_ramp(cx, 3), true), *a = tn_square(x);
+        tn_tensor *q = tn_neg(a), *y = tn_mul_s(q, 2);
+        tn_drop(q);
+        tn_tensor *sum = tn_sum_all(tn_detach(y));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK(is_unstored(a) && is_unstored(y));
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_mul(y, y)), NULL), TN_OK);
+        fail_a_step(cx, x);
+        CHECK_VALUES(y, -2, -8, -18);
+        CHECK_VALUES(a, 1, 4, 9);
+        CHECK_VALUES(sum, -28);
+    }
+}
+
+// A read that finds no memory leaves the next step alone.
+static void a_read_that_fails_is_not_tried_again_by_a_step(void)
+{
+    enum { N = 1 << 18 };
+    static const char *const devices[] = { "ref", "cpu" };
+    for (int k = 0; k < 2; k++)
+        for (int view = 0; view < 2; view++) {
+            tn_ctx    *cx      = tn_open_with((tn_open_opts){
+                        .device = devices[k], .handler = quiet, .threads = 1, .mem_limit = 8 << 20 });
+            float      ten[10] = { 1, 2, 3 };
+            tn_tensor *ones    = tn_mul_s(tn_ones(cx, TN_F32, TN_SHAPE(1, N)), 1);
+            CHECK_STATUS(tn_eval_of(ones), TN_OK);
+            tn_tensor *column = tn_from(cx, TN_F32, TN_SHAPE(10, 1), ten);
+            tn_tensor *y      = tn_mul(ones, tn_expand(column, TN_SHAPE(10, N)));
+            tn_tensor *sum    = tn_sum_all(y);
+            bool       done = tn_eval(cx) == TN_OK;  // not where the step needs that memory itself
+            tn_error_clear(cx);
+            CHECK(done || k == 0);
+            if (done) {
+                CHECK_STATUS(tn_eval_of(view ? tn_transpose(y, 0, 1) : y), TN_EMEM);
+                CHECK_FAILED(cx, TN_EMEM, "out of memory");
+                CHECK(is_unstored(y));
+                tn_tensor *w = tn_from(cx, TN_F32, TN_SHAPE(1), ten);
+                tn_add_(w, w);
+                CHECK_STATUS(tn_eval(cx), TN_OK);
+                CHECK_NEAR(tn_item(w), 2, 0);
+                CHECK_NEAR(tn_item(sum), 6.0 * N, 0);
+            }
+            tn_close(cx);
+        }
+}
+
+// What a gradient was before it was cleared may be written over: no failure returns to it.
+static void a_gradient_that_was_cleared_does_not_come_back(void)
+{
+    enum { N = 64 };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = tn_requires_grad(rules_ramp(cx, N), true), *m = rules_ramp(cx, N);
+        tn_tensor *k = tn_reshape(rules_ramp(cx, N), TN_SHAPE(8, 8));
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_mul(w, w)), NULL), TN_OK);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_mul(w, w)), NULL), TN_OK);
+        tn_tensor *s = tn_reshape(tn_matmul(k, k), TN_SHAPE(N));  // runs before
+        tn_assign(m, tn_add(tn_mul_s(tn_grad_of(w), 100), tn_mul_s(s, 0)));
+        tn_zero_grad(w);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_STATUS(tn_backward(tn_sum_all(tn_mul(w, w)), NULL), TN_OK);
+        fail_a_step(cx, w);
+        double g[N] = { 0 };
+        bool   had  = tn_read(tn_grad_of(w), TN_F64, g, N) == TN_OK;
+        for (int i = 0; had && i < N; i++) CHECK_NEAR(g[i], 0, 0);
+        tn_error_clear(cx);
+    }
+}
+
+// ---- several outputs ---------------------------------------------------------------------------
+
+typedef struct {
+    tn_tensor *x, *y, *sum;
+    tn_pair    p;
+} sorted;
+
+// y is made from the values, and nothing of all that is stored.
+static sorted sort_and_step(tn_ctx *cx, bool drops)
+{
+    sorted s = { .x = tn_from(cx, TN_F32, TN_SHAPE(4), (float[]){ 3, 1, 2, 4 }) };
+    s.p      = tn_sort(s.x, 0, TN_ASCENDING);
+    s.y      = tn_mul_s(s.p.values, 10);
+    s.sum    = tn_add(tn_sum_all(s.y), tn_sum_all(tn_cast(s.p.indices, TN_F32)));
+    if (drops) tn_drop(s.p.values);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    CHECK(is_unstored(s.y) && is_unstored(s.p.indices));
+    return s;
+}
+
+static void an_output_that_was_not_computed_again_after_all_is_not_lost(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        sorted     s = sort_and_step(cx, false);
+        tn_tensor *u = tn_add(s.p.values, s.p.values);
+        fail_a_step(cx, s.x);
+        CHECK_VALUES(s.y, 10, 20, 30, 40);
+        CHECK_VALUES(s.p.indices, 1, 2, 0, 3);
+        CHECK_VALUES(s.p.values, 1, 2, 3, 4);
+        tn_drop(u);
+        s = sort_and_step(cx, false);
+        u = tn_add(s.p.values, s.p.values);
+        tn_drop(u);
+        tn_drop(s.p.values);
+        CHECK_VALUES(s.y, 10, 20, 30, 40);
+        CHECK_VALUES(s.p.indices, 1, 2, 0, 3);
+    }
+}
+
 // ---- what it costs -----------------------------------------------------------------------------
 
 // A loop whose step leaves unread tensors behind, or none; what the last step did.
@@ -271,6 +418,31 @@ static void unread_tensors_cost_a_step_nothing(void)
     tn_close(b);
 }
 
+// A value that each step makes from that of the step before it is stored in time, so that the recipe does
+// not reach back to the first.
+static void a_value_carried_from_step_to_step_does_not_grow(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *b = rules_ramp(cx, 64), *h = tn_mul_s(b, 1);
+        tn_stats   at[2];
+        for (int i = 0; i < 24; i++) {
+            if (i == 12) at[0] = tn_stats_get(cx);
+            tn_tensor *t = tn_add(h, b);
+            tn_drop(h);
+            h            = tn_mul_s(t, 0.5);
+            tn_tensor *y = tn_sum_all(h);
+            tn_drop(t);
+            CHECK_STATUS(tn_eval(cx), TN_OK);
+            CHECK_NEAR(tn_item(y), 64 * 65 / 2, 0);
+            tn_drop(y);
+        }
+        at[1] = tn_stats_get(cx);
+        CHECK_INT(at[1].plans, at[0].plans);
+        CHECK_INT(at[1].nodes, at[0].nodes);
+        CHECK_INT(at[1].bytes, at[0].bytes);
+    }
+}
+
 const test_case tests_recompute[] = {
     TEST(every_op_gives_again_what_was_not_stored_on_ref),
     TEST(every_op_gives_again_what_was_not_stored_on_cpu),
@@ -278,6 +450,12 @@ const test_case tests_recompute[] = {
     TEST(what_was_not_stored_has_its_history_when_it_is_used_again),
     TEST(what_a_step_updated_is_gone_and_the_message_says_which),
     TEST(dropout_is_computed_again_with_the_same_mask),
+    TEST(a_view_of_what_a_failed_step_gave_up_is_computed_again),
+    TEST(what_a_backward_pass_went_through_in_a_failed_step_is_computed_again),
+    TEST(a_read_that_fails_is_not_tried_again_by_a_step),
+    TEST(a_gradient_that_was_cleared_does_not_come_back),
+    TEST(an_output_that_was_not_computed_again_after_all_is_not_lost),
     TEST(unread_tensors_cost_a_step_nothing),
+    TEST(a_value_carried_from_step_to_step_does_not_grow),
     TEST_END,
 };

@@ -441,6 +441,7 @@ static void finish_items(run *r)
             continue;
         }
         if (it->dies) n->spent = true;
+        if (it->why & TNI_FLEETING) n->carried = true;
         if (!it->why && !n->constant) tni_node_unstore(r->cx, n);
         else if (!n->needs_grad || n->spent) tni_node_forget(r->cx, n);
     }
@@ -482,6 +483,37 @@ static void spend_walked(tn_ctx *cx)
         memmove(cx->walked, cx->walked + kept, cx->walked_count * sizeof *cx->walked);
 }
 
+// A read failed: what would have been computed again for it alone is not stored, as before, so that no step
+// tries to. So are views of that, newest first.
+static void return_recalled(tn_ctx *cx, tni_graph *g)
+{
+    int64_t skip;
+    tni_graph_unmark(g);
+    for (size_t i = g->count; i-- > 0;) {
+        tni_node *n = g->item[i].n;
+        if (n->state == TNI_PENDING && !n->uses && tni_node_base(n, &skip)->again)
+            tni_node_unstore(cx, n);
+    }
+    settle_stores(cx, TNI_FLUSH, 0);
+}
+
+// The node of a store, which is pending again, is not stored after all, nor are views of it.
+static void unstore(tn_ctx *cx, tni_store *s)
+{
+    for (tn_tensor *t = s->views; t; t = t->view_next)
+        if (t->node->state == TNI_PENDING) tni_node_unstore(cx, t->node);
+    tni_node_unstore(cx, s->node);
+}
+
+// What backward passes went through, and no store has.
+static void unstore_walked(tn_ctx *cx)
+{
+    for (size_t i = cx->walked_count; i-- > 0;) {
+        tni_node *n = cx->walked[i];
+        if (n->state == TNI_PENDING && n->again) tni_node_unstore(cx, n);
+    }
+}
+
 // A failed step: every store returns to its last computed node; what has none is gone, or not stored
 // where it was not before.
 void tni_roll_back(tn_ctx *cx)
@@ -495,12 +527,13 @@ void tni_roll_back(tn_ctx *cx)
             tni_store_bind(cx, s, tni_node_ref(s->done));
         } else {
             if (s->node->state == TNI_PENDING) {
-                if (s->node->again) tni_node_unstore(cx, s->node);
+                if (s->node->again) unstore(cx, s);
                 else tni_node_gone(cx, s->node);
             }
             tni_store_settle(cx, s);
         }
     }
+    unstore_walked(cx);
     spend_walked(cx);
     for (tni_thing *t = cx->things; t; t = t->next)
         if (t->rolled_back) t->rolled_back(t);
@@ -670,6 +703,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     else if (g.count && s == TN_OK) s = run_graph(cx, &g);
     cx->engine->steps += mode == TNI_STEP;
     size_t computed = g.count;
+    if (s != TN_OK && mode == TNI_READ) return_recalled(cx, &g);
     tni_graph_close(&g);
     if (s == TN_OK && root && root->state == TNI_GONE) s = lost(cx, root);
     if (s == TN_OK) {

@@ -19,7 +19,15 @@ static inline void find(finds *f, tni_node *n)
     f->work = n;
 }
 
-static void find_sources(finds *f)
+// After a failure something pending may have a source, or another output, that is not stored: that is
+// computed with it. One that cannot be stays as it is.
+static void find_again(tn_ctx *cx, finds *f, tni_node *n)
+{
+    if (n->state == TNI_UNSTORED) tni_node_recall(cx, n);
+    find(f, n);
+}
+
+static void find_sources(tn_ctx *cx, finds *f)
 {
     while (f->work) {
         tni_node *n = f->work;
@@ -28,8 +36,8 @@ static void find_sources(finds *f)
         f->found    = n;
         f->count++;
         f->update |= n->update;
-        for (uint32_t s = 0; s < n->nsrc; s++) find(f, n->src[s]);
-        for (tni_node *o = tni_outputs(n); o; o = o->output) find(f, o);
+        for (uint32_t s = 0; s < n->nsrc; s++) find_again(cx, f, n->src[s]);
+        for (tni_node *o = tni_outputs(n); o; o = o->output) find_again(cx, f, o);
     }
 }
 
@@ -54,20 +62,20 @@ static void find_updates(tni_graph *g, finds *f)
 {
     for (tni_store *s = g->cx->pending; s; s = s->next)
         if (s->node->update) find(f, s->node);
-    find_sources(f);
+    find_sources(g->cx, f);
 }
 
 // Gathers f's nodes and all pending ones that they are made of.
 static bool gather(tni_graph *g, finds *f)
 {
-    find_sources(f);
+    find_sources(g->cx, f);
     if (f->update && g->mode == TNI_READ) find_updates(g, f);
     if (!f->count || make_items(g, f)) return true;
     for (tni_node *x = f->found; x; x = x->next) x->mark = 0;
     return false;
 }
 
-// What was made from a value that is gone is gone too; for a step or a flush also what a read failed
+// What was made from a value that cannot be had is gone too; for a step or a flush also what a read failed
 // to compute, whose error has been told. Oldest first, so that it spreads.
 static void drop_lost(tni_graph *g)
 {
@@ -75,7 +83,7 @@ static void drop_lost(tni_graph *g)
     for (size_t i = 0; i < g->count; i++) {
         tni_node *n    = g->item[i].n;
         bool      lost = n->failed && g->mode != TNI_READ;
-        for (uint32_t s = 0; s < n->nsrc; s++) lost |= n->src[s]->state == TNI_GONE;
+        for (uint32_t s = 0; s < n->nsrc; s++) lost |= n->src[s]->state > TNI_DONE;
         if (lost) {
             n->mark = 0;
             tni_node_gone(g->cx, n);
@@ -175,6 +183,30 @@ static uint32_t count_outputs(const tni_node *n)
     return count;
 }
 
+// Whether a source that was stored for that is given back with this step, which alone needs it.
+static bool is_given_back(const tni_graph *g, tni_node *src)
+{
+    int64_t         skip;
+    const tni_node *base = tni_node_base(src, &skip);
+    if (!base->carried || src->handles || base->handles || base->fallback) return false;
+    return base != src || base->refs - base->recipes == g->input[base->mark - 1].edges;
+}
+
+// What is made from a value that is computed again could be had later from ever further back, as one that is
+// carried from step to step. It is stored, and so is what is made from that when that is given back.
+static void find_fleeting(tni_graph *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        tni_item *it = &g->item[i];
+        it->fleeting = it->n->again;
+        for (uint32_t s = 0; s < it->n->nsrc; s++) {
+            tni_node *src = it->n->src[s];
+            it->fleeting |= src->state == TNI_PENDING ? g->item[src->mark - 1].fleeting
+                                                      : is_given_back(g, src);
+        }
+    }
+}
+
 // What the holders of a value say of it: the user's tensors, and nodes that are computed later. A constant
 // can be had at any time.
 static unsigned ask_holders(const tni_graph *g, const tni_item *it)
@@ -187,6 +219,7 @@ static unsigned ask_holders(const tni_graph *g, const tni_item *it)
     if (!step) return why | TNI_BY_HANDLE;
     if (it->edges == count_outputs(n)) why |= TNI_UNCONSUMED;
     if (!n->constant && tni_node_count(n) == 1) why |= TNI_SCALAR;
+    if (it->fleeting && !n->again && !n->constant && n->op != TNI_view) why |= TNI_FLEETING;
     return why;
 }
 
@@ -257,11 +290,12 @@ static bool is_due(const tni_store *s)
 
 tni_text tni_why_text(unsigned why)
 {
-    static const char *const names[] = { "read",           "assigned",        "wanted",
-                                         "outer scope",    "unconsumed",      "one element",
-                                         "consumed later", "has a tensor",    "history",
-                                         "holds a view",   "output of a call" };
-    tni_text                 t       = { "" };
+    static const char *const names[] = {
+        "read",       "assigned",     "wanted",           "outer scope",
+        "unconsumed", "one element",  "consumed later",   "has a tensor",
+        "history",    "holds a view", "output of a call", "made from what goes"
+    };
+    tni_text t = { "" };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (why >> i & 1) tni_text_add(&t, "%s%s", t.s[0] ? ", " : "", names[i]);
     return t;
@@ -281,6 +315,7 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
     if (ok) {
         if (mode == TNI_STEP) ask_stores(g);
         find_dying(g);
+        find_fleeting(g);
         find_stored(g, root);
         find_dead_inputs(g);
     }

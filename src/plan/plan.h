@@ -26,32 +26,35 @@ typedef enum {
     TNI_STEP    // a step boundary: what is assigned, wanted, unconsumed or one element stays
 } tni_mode;
 
-// Why the value of a node is stored, as bits. A boundary stores by the first seven, a read or a flush by
-// TNI_BY_READ, TNI_BY_HANDLE and TNI_BY_PENDING; any of them by the last three.
+// Why the value of a node is stored, as bits. A boundary stores by the first seven and by TNI_FLEETING,
+// a read or a flush by TNI_BY_READ, TNI_BY_HANDLE and TNI_BY_PENDING; any of them by history, view and call.
 typedef enum {
-    TNI_BY_READ       = 1 << 0,  // it is the value that was asked for
-    TNI_BY_ASSIGNMENT = 1 << 1,  // it was written into a tensor
-    TNI_BY_WISH       = 1 << 2,  // tn_want, tn_keep
-    TNI_BY_SCOPE      = 1 << 3,  // its tensor was made outside the innermost scope
-    TNI_UNCONSUMED    = 1 << 4,  // nothing was made from a tensor of it
-    TNI_SCALAR        = 1 << 5,  // it is one element, and has a tensor
-    TNI_BY_PENDING    = 1 << 6,  // a node that is not of this evaluation has it as a source
-    TNI_BY_HANDLE     = 1 << 7,  // it has a tensor
-    TNI_BY_HISTORY    = 1 << 8,  // the gradient of a stored value needs it
-    TNI_BY_VIEW       = 1 << 9,  // a stored view lies in it
-    TNI_BY_CALL       = 1 << 10  // it has a tensor, and the first output of its op is stored
+    TNI_BY_READ       = 1 << 0,   // it is the value that was asked for
+    TNI_BY_ASSIGNMENT = 1 << 1,   // it was written into a tensor
+    TNI_BY_WISH       = 1 << 2,   // tn_want, tn_keep
+    TNI_BY_SCOPE      = 1 << 3,   // its tensor was made outside the innermost scope
+    TNI_UNCONSUMED    = 1 << 4,   // nothing was made from a tensor of it
+    TNI_SCALAR        = 1 << 5,   // it is one element, and has a tensor
+    TNI_BY_PENDING    = 1 << 6,   // a node that is not of this evaluation has it as a source
+    TNI_BY_HANDLE     = 1 << 7,   // it has a tensor
+    TNI_BY_HISTORY    = 1 << 8,   // the gradient of a stored value needs it
+    TNI_BY_VIEW       = 1 << 9,   // a stored view lies in it
+    TNI_BY_CALL       = 1 << 10,  // it has a tensor, and the first output of its op is stored
+    TNI_FLEETING =
+        1 << 11  // it has a tensor, and what it is made from is computed again or given back
 } tni_why;
 
 // One node of the graph under evaluation. Positions are in id order, so a node's sources stand
 // before it.
 typedef struct {
     tni_node *n;
-    uint32_t  edges;  // consumers in the graph
-    uint16_t  why;    // bits of tni_why; 0: its value is not stored
-    bool      dies;   // lets its sources go once computed, although it needs gradients
-    bool      keeps;  // it holds its sources afterwards: a view, or for its gradient
-    int32_t   base;   // position of the node that holds its elements; ~i: input i
-    int32_t   part;   // values of several parts are not of one kernel; not 0: it is none's inside
+    uint32_t  edges;     // consumers in the graph
+    uint16_t  why;       // bits of tni_why; 0: its value is not stored
+    bool      dies;      // lets its sources go once computed, although it needs gradients
+    bool      fleeting;  // it, or what it is made from, is computed again or given back
+    bool      keeps;     // it holds its sources afterwards: a view, or for its gradient
+    int32_t   base;      // position of the node that holds its elements; ~i: input i
+    int32_t   part;  // values of several parts are not of one kernel; not 0: it is none's inside
 } tni_item;
 
 // A computed node that is read. It is free if nobody outside the graph needs it or its buffer, so

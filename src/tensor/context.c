@@ -430,7 +430,7 @@ void tni_scope_close(tn_scope *s)
 tn_tensor *tn_want(tn_tensor *t)
 {
     if (!tni_arg1("want", t, "t")) return NULL;
-    if (t->store->node->state == TNI_UNSTORED) tni_store_recall(t->cx, t->store);
+    if (t->store->node->state == TNI_UNSTORED) tni_node_recall(t->cx, t->store->node);
     t->store->wanted = true;
     return t;
 }

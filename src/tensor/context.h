@@ -45,7 +45,6 @@ struct tn_ctx {
     tn_scope  *scope, root;  // innermost, outermost
     tn_scope   owned;        // no scope: the tensors that have owners
     tni_store *pending;      // stores whose node is pending, and some that a read has computed
-    tni_store *unstored;     // stores whose node was not stored, and some whose node is gone
     size_t     pending_stores, unsettled;  // their number; of those at most so many computed
     uint64_t   next_id;
     uint64_t   stores_made;

@@ -206,10 +206,11 @@ static tni_node *weaken(tni_node *n, tni_node *list)
 // Nobody needs the value of n, but something is made from it that may be computed again: its memory goes.
 static tni_node *lapse(tn_ctx *cx, tni_node *n, const tni_loss *why, tni_node *list)
 {
-    if (n->state == TNI_PENDING) cx->pending_nodes--;
+    bool there = n->state == TNI_DONE;
+    if (!there) cx->pending_nodes--;
     tni_buffer_unref(&cx->buffers, n->buf);
     n->buf     = NULL;
-    bool again = n->op != TNI_LEAF_OP && n->op != TNI_OUTPUT_OP && !n->forgot;
+    bool again = n->op != TNI_LEAF_OP && !n->forgot && (n->op != TNI_OUTPUT_OP || !there);
     return again ? weaken(n, list) : lose(cx, n, why, list);
 }
 
@@ -252,7 +253,8 @@ void tni_node_gone(tn_ctx *cx, tni_node *n)
 // Another output of a call that stored its own value could not be computed from that.
 void tni_node_unstore(tn_ctx *cx, tni_node *n)
 {
-    bool lost = n->op == TNI_OUTPUT_OP && n->src[0]->state != TNI_PENDING;
+    int  primary = n->op == TNI_OUTPUT_OP ? n->src[0]->state : TNI_PENDING;
+    bool lost    = primary == TNI_DONE || primary == TNI_GONE;
     cx->pending_nodes--;
     let_go(cx, lost ? lose(cx, n, NULL, NULL) : weaken(n, NULL), NULL);
 }
@@ -289,6 +291,7 @@ const tni_node *tni_node_recall(tn_ctx *cx, tni_node *n)
         found->state = TNI_PENDING;
         cx->pending_nodes++;
         strengthen(found);
+        while (found->waiting) tni_store_pend(cx, found->waiting);
     }
     return lost;
 }

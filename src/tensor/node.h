@@ -12,6 +12,7 @@
 typedef struct tni_node   tni_node;
 typedef struct tni_leaf   tni_leaf;
 typedef struct tni_origin tni_origin;
+typedef struct tni_store  tni_store;
 
 // The three ops that this folder makes by itself; ops.def begins with them, in this order.
 enum { TNI_LEAF_OP, TNI_VIEW_OP, TNI_OUTPUT_OP };
@@ -40,7 +41,8 @@ typedef enum {
 // A value that is not stored keeps its sources as its recipe. That keeps the nodes, but no memory of the
 // device: when only recipes hold a node, its buffer goes, and it is gone, or, if it has its sources
 // still, not stored either. Invariant: the sources of what is pending, and those that something done
-// keeps, are pending or done; each is counted in `uses`, each source of what is not stored in `recipes`. An
+// keeps, are pending or done, except that a failure may leave others below what is pending, which the next
+// evaluation of that looks for; each is counted in `uses`, each source of what is not stored in `recipes`. An
 // output that is not stored has a primary that is not; they become pending together.
 struct tni_node {
     uint64_t id;
@@ -65,21 +67,24 @@ struct tni_node {
     bool        failed     : 1;  // a read could not compute it: only another read tries again
     bool        owns_bytes : 1;  // attr.custom.bytes
     bool        constant   : 1;  // one number everywhere: can be had at any time, so never gone
-    bool        update : 1;  // a store's state that belongs to a recorded update of an optimizer
-    bool        forgot : 1;  // it has let sources go that its value is made from
-    bool        again  : 1;  // it was computed before
-    bool        found  : 1;  // scratch of tni_node_recall
-    tni_node  **src;         // -> few, or owned
+    bool        update  : 1;  // a store's state that belongs to a recorded update of an optimizer
+    bool        forgot  : 1;  // it has let sources go that its value is made from
+    bool        again   : 1;  // it was computed before
+    bool        carried : 1;  // it was stored because what it is made from is not there for long
+    bool        found   : 1;  // scratch of tni_node_recall
+    tni_node  **src;          // -> few, or owned
     tni_node   *few[3];
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
     tni_origin *origin;  // of a view that needs gradients: the handle it was made for
     tni_buffer *buf;
-    int64_t     start;   // where in buf it begins, in elements
-    tni_node   *next;    // scratch: work lists
-    tni_node   *output;  // of a primary: its newest output that lives; of an output: the next one
-    tni_site    site;    // this and what follows is written when the node is recorded
-    int64_t     size[TN_MAX_RANK];
-    tni_attr    attr;
+    int64_t     start;  // where in buf it begins, in elements
+    tni_node   *next;   // scratch: work lists
+    tni_store
+             *waiting;  // while it is not stored: the stores of it, which are pending again with it
+    tni_node *output;   // of a primary: its newest output that lives; of an output: the next one
+    tni_site  site;     // this and what follows is written when the node is recorded
+    int64_t   size[TN_MAX_RANK];
+    tni_attr  attr;
 };
 
 // Its elements: a shape that was recorded does not overflow.

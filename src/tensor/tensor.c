@@ -47,7 +47,7 @@ void tni_store_settle(tn_ctx *cx, tni_store *s)
     unlist_store(cx, s);
     s->wanted = s->assigned = false;
     if (s->done) set_fallback(cx, s, NULL);
-    if (s->node->state == TNI_UNSTORED) list_store(cx, s, &cx->unstored);
+    if (s->node->state == TNI_UNSTORED) list_store(cx, s, &s->node->waiting);
 }
 
 // Forgets a handle's cached node.
@@ -84,6 +84,8 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
             set_fallback(cx, s, old);
             old = NULL;
         }
+        // A constant is there at any time, so what was before it is not returned to.
+        if (n->constant && s->done) set_fallback(cx, s, NULL);
         list_store(cx, s, &cx->pending);
     } else {
         tni_store_settle(cx, s);
@@ -91,16 +93,9 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
     tni_node_overwrite(cx, old, n, s->number);
 }
 
-// Other stores may have values that are pending again with this one.
-bool tni_store_recall(tn_ctx *cx, tni_store *s)
+void tni_store_pend(tn_ctx *cx, tni_store *s)
 {
-    if (tni_node_recall(cx, s->node)) return false;
-    if (s->node->state == TNI_PENDING) list_store(cx, s, &cx->pending);
-    for (tni_store *u = cx->unstored, *next; u; u = next) {
-        next = u->next;
-        if (u->node->state == TNI_PENDING) list_store(cx, u, &cx->pending);
-    }
-    return true;
+    list_store(cx, s, &cx->pending);
 }
 
 static void store_unref(tn_ctx *cx, tni_store *s)
@@ -167,6 +162,7 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
     n->handles++;
     tn_tensor *t = new_handle(cx, s);
     if (n->state == TNI_PENDING && t) push_store(cx, s, &cx->pending);
+    if (n->state == TNI_UNSTORED && t) push_store(cx, s, &n->waiting);
     store_unref(cx, s);
     return t ? t : tni_fail_memory(cx, "recording");
 }
@@ -384,9 +380,9 @@ static tni_node *gone(tn_tensor *x, const char *op, const tni_node *lost)
 
 tni_node *tni_store_recalled(tn_tensor *x, const char *op)
 {
-    tni_node *n = x->store->node;
-    if (tni_store_recall(x->cx, x->store)) return n;
-    return gone(x, op, tni_node_recall(x->cx, n));
+    tni_node       *n    = x->store->node;
+    const tni_node *lost = tni_node_recall(x->cx, n);
+    return lost ? gone(x, op, lost) : n;
 }
 
 // The node of a view, a leaf or a cut value, which x keeps; NULL, reported, on failure.

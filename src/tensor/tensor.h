@@ -12,17 +12,16 @@
 
 // While node is pending, done is the last node that was computed, to return to if the step fails;
 // and the store stands in the context's list of pending stores.
-typedef struct tni_store tni_store;
 struct tni_store {
     tni_node   *node, *done;
-    uint32_t    refs;         // handles
-    uint32_t    unused;       // handles that nothing was made from
-    bool        wanted;       // the next step boundary stores it
-    bool        assigned;     // written in place since the last boundary
-    bool        written;      // written in place at some time; of a gradient: it counts
-    int         depth;        // of the scope it was made in
-    uint64_t    number;       // its own, for messages
-    tni_store **list;         // the context's of pending stores, or of those not stored; NULL: none
+    uint32_t    refs;      // handles
+    uint32_t    unused;    // handles that nothing was made from
+    bool        wanted;    // the next step boundary stores it
+    bool        assigned;  // written in place since the last boundary
+    bool        written;   // written in place at some time; of a gradient: it counts
+    int         depth;     // of the scope it was made in
+    uint64_t    number;    // its own, for messages
+    tni_store **list;  // the context's of pending stores, or its node's of waiting ones; NULL: none
     tni_store  *prev, *next;  // in that
     tn_tensor  *views;        // handles that cache a node made from the current one
 };
@@ -120,8 +119,8 @@ tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op);
 // becomes axis order[i]. It stands for its store as a handle without a view does: it is no view of
 // another, and its gradient is the store's. NULL in, NULL out.
 tn_tensor *tni_lay(tn_tensor *y, const int *order);
-// Makes a value that was not stored pending again. False if it cannot be had; nothing is reported.
-bool tni_store_recall(tn_ctx *cx, tni_store *s);
+// Puts the store, whose node is pending again, into the context's list of those.
+void tni_store_pend(tn_ctx *cx, tni_store *s);
 // Binds x's store to n, whose reference is taken over.
 void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 // The store's node was computed: nothing to return to any more.
