@@ -355,6 +355,24 @@ static sorted sort_and_step(tn_ctx *cx, bool drops)
     return s;
 }
 
+static void an_output_that_something_can_be_made_from_again_is_stored_with_its_call(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        sorted s = sort_and_step(cx, true);
+        CHECK_VALUES(s.p.indices, 1, 2, 0, 3);
+        CHECK_VALUES(s.y, 10, 20, 30, 40);
+        CHECK_VALUES(s.sum, 106);
+        // The same where the step that stores the one does not store what is made from the other.
+        tn_pair    p = tn_sort(s.x, 0, TN_DESCENDING);
+        tn_tensor *y = tn_mul_s(p.values, 10), *sum = tn_sum_all(y);
+        tn_drop(p.values);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(p.indices, 3, 0, 2, 1);
+        CHECK_VALUES(y, 40, 30, 20, 10);
+        CHECK_VALUES(sum, 100);
+    }
+}
+
 static void an_output_that_was_not_computed_again_after_all_is_not_lost(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -454,6 +472,7 @@ const test_case tests_recompute[] = {
     TEST(what_a_backward_pass_went_through_in_a_failed_step_is_computed_again),
     TEST(a_read_that_fails_is_not_tried_again_by_a_step),
     TEST(a_gradient_that_was_cleared_does_not_come_back),
+    TEST(an_output_that_something_can_be_made_from_again_is_stored_with_its_call),
     TEST(an_output_that_was_not_computed_again_after_all_is_not_lost),
     TEST(unread_tensors_cost_a_step_nothing),
     TEST(a_value_carried_from_step_to_step_does_not_grow),

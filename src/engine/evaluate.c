@@ -443,7 +443,9 @@ static void finish_items(run *r)
         if (it->dies) n->spent = true;
         if (it->why & TNI_FLEETING) n->carried = true;
         if (!it->why && !n->constant) tni_node_unstore(r->cx, n);
-        else if (!n->needs_grad || n->spent) tni_node_forget(r->cx, n);
+        else if (n->needs_grad && !n->spent) continue;
+        else if (it->why & TNI_BY_CALL && !n->handles) tni_node_hold_output(r->cx, n);
+        else tni_node_forget(r->cx, n);
     }
 }
 

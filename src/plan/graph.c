@@ -257,7 +257,7 @@ static void store_outputs(tni_graph *g, const tni_node *n)
 {
     for (const tni_node *o = tni_outputs(n); o; o = o->output) {
         tni_item *it = &g->item[o->mark - 1];
-        if (it->why || !o->handles) continue;
+        if (it->why || !it->asked) continue;
         it->why   = TNI_BY_CALL;
         it->keeps = sources_kept(it) > 0;
     }
@@ -274,10 +274,13 @@ static void find_stored(tni_graph *g, const tni_node *root)
         uint32_t kept = it->why ? sources_kept(it) : 0;
         bool     view = n->op == TNI_view;
         it->keeps     = kept > 0;
+        it->asked |= n->handles || n->recipes;
         if (it->why) store_outputs(g, n);
         for (uint32_t s = 0; s < kept; s++)
             if (n->src[s]->state == TNI_PENDING)
                 g->item[n->src[s]->mark - 1].why |= view && !s ? TNI_BY_VIEW : TNI_BY_HISTORY;
+        for (uint32_t s = 0; it->asked && !it->why && s < n->nsrc; s++)
+            if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].asked = true;
     }
 }
 

@@ -39,7 +39,7 @@ typedef enum {
     TNI_BY_HANDLE     = 1 << 7,   // it has a tensor
     TNI_BY_HISTORY    = 1 << 8,   // the gradient of a stored value needs it
     TNI_BY_VIEW       = 1 << 9,   // a stored view lies in it
-    TNI_BY_CALL       = 1 << 10,  // it has a tensor, and the first output of its op is stored
+    TNI_BY_CALL       = 1 << 10,  // it can be asked for, and the first output of its op is stored
     TNI_FLEETING =
         1 << 11  // it has a tensor, and what it is made from is computed again or given back
 } tni_why;
@@ -51,6 +51,7 @@ typedef struct {
     uint32_t  edges;     // consumers in the graph
     uint16_t  why;       // bits of tni_why; 0: its value is not stored
     bool      dies;      // lets its sources go once computed, although it needs gradients
+    bool      asked;     // it can be asked for, or is needed to compute again what can be
     bool      fleeting;  // it, or what it is made from, is computed again or given back
     bool      keeps;     // it holds its sources afterwards: a view, or for its gradient
     int32_t   base;      // position of the node that holds its elements; ~i: input i

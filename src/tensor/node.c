@@ -142,6 +142,17 @@ static void leave_primary(tni_node *n)
     n->output = NULL;
 }
 
+static tni_node *drop_held(tni_node *n, tni_node *list)
+{
+    for (tni_node *o = n->held, *next; o; o = next) {
+        next      = o->output;
+        o->output = NULL;
+        if (--o->refs <= o->recipes) list = queue(o, list);
+    }
+    n->held = NULL;
+    return list;
+}
+
 // Lets all sources go but the first so many.
 static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *list)
 {
@@ -161,7 +172,7 @@ static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *
 
 static tni_node *free_node(tn_ctx *cx, tni_node *n, tni_node *list)
 {
-    list = drop_sources(cx, n, 0, list);
+    list = drop_held(n, drop_sources(cx, n, 0, list));
     if (n->state == TNI_PENDING) cx->pending_nodes--;
     if (n->leaf) tni_leaf_unref(cx, n->leaf);
     if (n->origin) tni_origin_unref(cx, n->origin);
@@ -210,6 +221,7 @@ static tni_node *lapse(tn_ctx *cx, tni_node *n, const tni_loss *why, tni_node *l
     if (!there) cx->pending_nodes--;
     tni_buffer_unref(&cx->buffers, n->buf);
     n->buf     = NULL;
+    list       = drop_held(n, list);
     bool again = n->op != TNI_LEAF_OP && !n->forgot && (n->op != TNI_OUTPUT_OP || !there);
     return again ? weaken(n, list) : lose(cx, n, why, list);
 }
@@ -241,6 +253,15 @@ void tni_node_forget(tn_ctx *cx, tni_node *n)
     bool view = n->op == TNI_VIEW_OP;
     n->forgot |= n->nsrc > 0 && !view;
     let_go(cx, drop_sources(cx, n, view, NULL), NULL);
+}
+
+void tni_node_hold_output(tn_ctx *cx, tni_node *n)
+{
+    tni_node *primary = n->src[0];
+    n->refs++;
+    tni_node_forget(cx, n);
+    n->output     = primary->held;
+    primary->held = n;
 }
 
 void tni_node_gone(tn_ctx *cx, tni_node *n)

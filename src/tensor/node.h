@@ -82,6 +82,7 @@ struct tni_node {
     tni_store
              *waiting;  // while it is not stored: the stores of it, which are pending again with it
     tni_node *output;   // of a primary: its newest output that lives; of an output: the next one
+    tni_node *held;     // of a primary that is stored: outputs that recipes need, by output
     tni_site  site;     // this and what follows is written when the node is recorded
     int64_t   size[TN_MAX_RANK];
     tni_attr  attr;
@@ -148,6 +149,9 @@ static inline void tni_node_unhold(tn_ctx *cx, tni_node *n)
 void tni_node_forget(tn_ctx *cx, tni_node *n);
 // Marks n done with a buffer (one reference is taken over), in which it begins at an element.
 void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start);
+// The primary of n, which is stored and needs no gradient, holds it from here on: recipes need it, and its
+// call is not made again.
+void tni_node_hold_output(tn_ctx *cx, tni_node *n);
 // Marks n gone because its step failed: neither computed nor to be computed. The current call site is kept
 // as the reason.
 void tni_node_gone(tn_ctx *cx, tni_node *n);
