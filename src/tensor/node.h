@@ -43,7 +43,8 @@ typedef enum {
 // still, not stored either. Invariant: the sources of what is pending, and those that something done
 // keeps, are pending or done, except that a failure may leave others below what is pending, which the next
 // evaluation of that looks for; each is counted in `uses`, each source of what is not stored in `recipes`. An
-// output that is not stored has a primary that is not; they become pending together.
+// output that is not stored has a primary that is not, or that is pending: they are computed together. Where
+// the primary is stored and recipes need an output, the primary holds it.
 struct tni_node {
     uint64_t id;
     union {
