@@ -1,8 +1,9 @@
 // The kernels that all other tests of this run made, compiled for an H200 by NVRTC, which needs no
 // GPU: each compiles, fits into the registers and the shared memory of the chip, and spills nothing.
 //
-// There are tens of thousands. A plain run takes EACH of every file that makes many, evenly picked, and
-// every kernel of every other file; with TN_TEST_LONG set it takes all, which takes an hour.
+// There are tens of thousands. A plain run takes EACH of every file that goes through products or draws
+// its kernels, evenly picked, and at most MOST of every other file; with TN_TEST_LONG set it takes all,
+// which takes an hour.
 #include "check.h"
 
 #include "../cli/cli.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 8, EACH = 24 };
+enum { BATCH = 32, WORKERS = 8, EACH = 24, MOST = 100 };
 
 static const char *chip = "sm_90";
 
@@ -26,7 +27,7 @@ static const char *chip = "sm_90";
 static const char *const large[] = { "opencl",          "composed", "expression", "programs",
                                      "simplify",        "graphs",   "layout",     "slices",
                                      "graphs_compiled", "check",    "table",      "gradients",
-                                     "awkward" };
+                                     "awkward",         "cpu",      "recompute",  "outputs" };
 
 // What is to be compiled, taken by the workers a batch at a time.
 typedef struct {
@@ -171,7 +172,8 @@ static bool is_large(const char *file)
 
 static int wanted_of(const char *file, int n)
 {
-    return n <= EACH || !is_large(file) || getenv("TN_TEST_LONG") ? n : EACH;
+    int most = is_large(file) ? EACH : MOST;
+    return n <= most || getenv("TN_TEST_LONG") ? n : most;
 }
 
 // Keeps those of all n kernels that are to be compiled, of each file evenly: the same ones in every run.
