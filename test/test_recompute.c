@@ -461,6 +461,32 @@ static void a_value_carried_from_step_to_step_does_not_grow(void)
     }
 }
 
+// A leaf's view and the zeros that its gradient was cleared to were computed in the round before, but are there
+// at any time: nothing that is made from them is stored for their sake.
+static void each_round_of_gradients_is_the_same_kernel(void)
+{
+    tn_ctx               *cx = rules_open("cpu");
+    static const uint16_t zeros[4 * 64];
+    static const int64_t  classes[4] = { 1, 2, 3, 4 };
+    tn_tensor            *x          = tn_from(cx, TN_BF16, TN_SHAPE(4, 64), zeros);
+    tn_tensor *class                 = tn_from(cx, TN_I64, TN_SHAPE(4), classes);
+    int64_t launches[4];
+    for (int i = 0; i < 4; i++) {
+        int64_t   before = tn_stats_get(cx).launches;
+        tn_scope *scope  = tn_begin(cx);
+        tn_requires_grad(x, true);
+        tn_zero_grad(x);
+        tn_tensor *y = tn_cross_entropy_with(tn_cast(x, TN_F32), class,
+                                             (tn_class_opts){ .no_ignore = true });
+        CHECK_STATUS(tn_backward(y, NULL), TN_OK);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        launches[i] = tn_stats_get(cx).launches - before;
+        tn_end(scope);
+    }
+    for (int i = 1; i < 4; i++) CHECK_INT(launches[i], launches[0]);
+    tn_close(cx);
+}
+
 const test_case tests_recompute[] = {
     TEST(every_op_gives_again_what_was_not_stored_on_ref),
     TEST(every_op_gives_again_what_was_not_stored_on_cpu),
@@ -476,5 +502,6 @@ const test_case tests_recompute[] = {
     TEST(an_output_that_was_not_computed_again_after_all_is_not_lost),
     TEST(unread_tensors_cost_a_step_nothing),
     TEST(a_value_carried_from_step_to_step_does_not_grow),
+    TEST(each_round_of_gradients_is_the_same_kernel),
     TEST_END,
 };

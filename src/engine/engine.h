@@ -24,15 +24,16 @@ typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
 
 struct tni_engine {
     const tni_device *device;
-    // Its optional groups; without functions where it has none.
+    void             *seat;  // at the device
+    // The device's optional groups; without functions where it has none.
     const tni_device_kernels  *kernels;
     const tni_device_events   *events;
     const tni_device_replay   *replay;
     const tni_device_borrowed *borrowed;
     const tni_device_pinned   *pinned;
-    void                      *seat;  // at the device
-    int                        threads;
-    bool                       eager;    // TN_EAGER: op by op
+
+    int                 threads;
+    bool                eager;           // TN_EAGER: op by op
     bool                compiles_first;  // TN_COMPILE=wait: a plan is compiled before it runs
     unsigned            watch;           // what the observer wants to see: TNI_WATCH_*
     tni_plans           plans;

@@ -193,12 +193,13 @@ static bool is_given_back(const tni_graph *g, tni_node *src)
 }
 
 // What is made from a value that is computed again could be had later from ever further back, as one that is
-// carried from step to step. It is stored, and so is what is made from that when that is given back.
+// carried from step to step. It is stored, and so is what is made from that when that is given back. A
+// constant, as the zeros that a gradient is cleared to, can be had at any time, and a view with its base.
 static void find_fleeting(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
         tni_item *it = &g->item[i];
-        it->fleeting = it->n->again;
+        it->fleeting = it->n->again && !it->n->constant && it->n->op != TNI_view;
         for (uint32_t s = 0; s < it->n->nsrc; s++) {
             tni_node *src = it->n->src[s];
             it->fleeting |= src->state == TNI_PENDING ? g->item[src->mark - 1].fleeting

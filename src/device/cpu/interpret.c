@@ -34,9 +34,15 @@ static int64_t partial_bytes(const tni_program *g)
     return tni_align64(g->cut.partials * g->cut.chunks * (int64_t)sizeof(tni_total));
 }
 
-static int64_t fail_bytes(const tni_launch *l)
+// How many threads run it; each has a worker's memory.
+static int workers(const tni_program *g)
 {
-    return tni_align64(l->threads * (int64_t)sizeof(int64_t[3]));
+    return tni_threads_for(g->l->threads, g->cut.rows * g->cut.cols);
+}
+
+static int64_t fail_bytes(const tni_program *g)
+{
+    return tni_align64(workers(g) * (int64_t)sizeof(int64_t[3]));
 }
 
 enum { LITTLE = 1 << 17 };  // bytes of a worker that are not worth to find out how many are needed
@@ -54,8 +60,8 @@ size_t tni_interpret_room(const tni_launch *l)
     g->worker_bytes = tni_program_most(l, &g->cut);
     char *mem       = g->worker_bytes > LITTLE ? malloc(bytes) : NULL;
     if (mem) g = tni_program_build(&copy, mem);
-    size_t room = bytes + (size_t)(l->threads * worker_stride(g)) +
-                  (size_t)(partial_bytes(g) + fail_bytes(l));
+    size_t room = bytes + (size_t)(workers(g) * worker_stride(g)) +
+                  (size_t)(partial_bytes(g) + fail_bytes(g));
     free(mem);
     return room;
 }
@@ -256,7 +262,7 @@ static void finish(job *j, int threads)
 static void report(const job *j, tni_launch *l)
 {
     int64_t first = INT64_MAX;
-    for (int i = 0; i < l->threads; i++) {
+    for (int i = 0; i < workers(j->g); i++) {
         if (!j->fail[i][1] || (l->fail[0] && j->fail[i][0] >= first)) continue;
         first      = j->fail[i][0];
         l->fail[0] = j->fail[i][1];
@@ -269,11 +275,11 @@ void tni_interpret(tni_launch *l)
     tni_program *g   = tni_program_build(l, l->scratch);
     char        *mem = l->scratch + tni_program_bytes(l->kernel);
     job          j   = { .g = g, .fail = (int64_t(*)[3])mem, .stride = worker_stride(g) };
-    j.partial        = (tni_total *)(mem + fail_bytes(l));
+    j.partial        = (tni_total *)(mem + fail_bytes(g));
     j.workers        = (char *)j.partial + partial_bytes(g);
     l->fail[0] = l->fail[1] = 0;
-    memset(j.fail, 0, (size_t)l->threads * sizeof *j.fail);
-    int threads = tni_threads_for(l->threads, g->cut.rows * g->cut.cols);
+    int threads             = workers(g);
+    memset(j.fail, 0, (size_t)threads * sizeof *j.fail);
     tni_parallel(threads, g->cut.chunks, run_chunk, &j);
     if (l->kernel->tails) finish(&j, tni_threads_for(threads, g->cut.cols * g->cut.chunks));
     report(&j, l);

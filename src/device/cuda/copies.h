@@ -3,10 +3,12 @@
 // What is uploaded goes from the caller's memory into a ring of host memory that the GPU reads, and
 // from there in a stream of its own, beside the compute stream: a batch is copied while the step
 // before it runs. What lies in pinned memory of the device goes straight from there: it is a piece that
-// takes no room of the ring, and the number of pieces so far is the number of its copy. The two streams meet in two places. Before work is given to the compute stream, it
-// waits for the copies made since it last did so. And a copy waits for the work that may still use
-// the memory it writes: work is numbered, a number more at the first upload after some was given, with
-// a mark behind it in the compute stream; a block knows the number at which it was let go.
+// takes no room of the ring, and the number of pieces so far is the number of its copy.
+//
+// The two streams meet in two places. Before work is given to the compute stream, it waits for the
+// copies made since it last did so. And a copy waits for the work that may still use the memory it
+// writes: work is numbered, a number more at the first upload after some was given, with a mark behind
+// it in the compute stream; a block knows the number at which it was let go.
 #ifndef TNI_CUDA_COPIES_H
 #define TNI_CUDA_COPIES_H
 
