@@ -164,25 +164,31 @@ static const ending cases[] = {
     { "rounded on the way", rounded, TN_BF16, 0 },
 };
 
-// The kernel that runs with the product, as it was launched.
-static const tni_fused *claiming(const tn_ctx *cx)
+// The kernel that runs with the product, as it was launched, and the plan's call of the product.
+static const tni_fused *claiming(const tn_ctx *cx, const tni_call **call)
 {
     const tni_plans *all = &((const tni_engine *)cx->engine)->plans;
-    for (int i = 0; i < all->count; i++)
-        for (size_t k = 0; k < all->plan[i]->kernels; k++)
-            if (all->plan[i]->kernel[k].claimed >= 0) return &all->plan[i]->kernel[k];
+    for (int i = 0; i < all->count; i++) {
+        const tni_plan *p = all->plan[i];
+        for (size_t k = 0; k < p->kernels; k++) {
+            const tni_fused *f = &p->kernel[k];
+            if (f->claimed < 0) continue;
+            *call = &p->call[p->place[f->claimed].call - 1].call;
+            return f;
+        }
+    }
     return NULL;
 }
 
-static int parts_of(const tni_fused *f, tn_dtype dt)
+static int parts_of(const tni_fused *f, const tni_call *call)
 {
     const tni_epilogue *e = &f->epilogue;
-    tni_offer           o = { TNI_matmul, dt, f->sole, *e };
+    tni_offer           o = { call, f->sole, *e };
     if (!e->fits) return 0;
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
            (e->scale >= 0 ? SCALE : 0) | (e->z >= 0 ? INPUT : 0) |
            (e->activation == TNI_relu ? RELU : 0) | (e->activation == TNI_gelu_tanh ? GELU : 0) |
-           (tni_cuda_takes(&o) ? TAKEN : 0);
+           (tni_cuda_takes(NULL, &o) ? TAKEN : 0);
 }
 
 static void look_at(const ending *e)
@@ -199,10 +205,11 @@ static void look_at(const ending *e)
     v.y = tn_matmul(x, w);
     tn_keep(e->then(&v));
     CHECK_STATUS(tn_eval(cx), TN_OK);
-    const tni_fused *f = claiming(cx);
+    const tni_call  *call = NULL;
+    const tni_fused *f    = claiming(cx, &call);
     if (CHECK(f))
-        test_that(parts_of(f, e->dtype) == e->want, "%s: epilogue %d, and not %d", e->name,
-                  parts_of(f, e->dtype), e->want);
+        test_that(parts_of(f, call) == e->want, "%s: epilogue %d, and not %d", e->name,
+                  parts_of(f, call), e->want);
     tn_end(s);
     tn_close(cx);
 }

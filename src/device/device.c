@@ -1,7 +1,7 @@
 // Running a call by what its device registered.
 #include "device/device.h"
 
-static const tni_op_impl *impl_of(const tni_device *d, int op)
+const tni_op_impl *tni_device_impl(const tni_device *d, int op)
 {
     const tni_op_impl *r = &d->calls->of_op[op];
     return r->sure || r->run ? r : &d->calls->of_class[tni_op_table[op].class];
@@ -9,13 +9,13 @@ static const tni_op_impl *impl_of(const tni_device *d, int op)
 
 bool tni_device_runs(const tni_device *d, int op)
 {
-    const tni_op_impl *r = impl_of(d, op);
+    const tni_op_impl *r = tni_device_impl(d, op);
     return r->sure || r->run;
 }
 
 tn_status tni_call_run(const tni_call *call)
 {
-    const tni_op_impl *r = impl_of(call->device, call->op);
+    const tni_op_impl *r = tni_device_impl(call->device, call->op);
     if (r->run) return r->run(call);
     if (!r->sure) {
         *call->why = tni_text_of("%s: not an op that %s runs", tni_op_table[call->op].name,
@@ -28,6 +28,6 @@ tn_status tni_call_run(const tni_call *call)
 
 size_t tni_call_scratch(const tni_call *call)
 {
-    const tni_op_impl *r = impl_of(call->device, call->op);
+    const tni_op_impl *r = tni_device_impl(call->device, call->op);
     return r->scratch ? r->scratch(call) : 0;
 }

@@ -4,7 +4,7 @@
 #define TNI_DEVICE_DEVICE_H
 
 #include "base/heap.h"
-#include "device/call.h"
+#include "kernel/call.h"
 
 enum { TNI_TICKETS = 255, TNI_STAMPS = 1024 };
 
@@ -36,6 +36,20 @@ typedef struct {
     bool (*space)(void *seat, size_t *free, size_t *all);
 } tni_device_memory;
 
+// How a device runs an op: by sure, where it cannot fail, or by run. scratch: the bytes that it needs;
+// NULL: none. prepare: what can be known of a call before it has addresses, as which library does it and
+// how; it is asked once for each call of a plan, gives an entry, which every run of the call is given
+// again, and forget frees it; an entry of NULL, as when memory is out, leaves the call to be looked at in
+// each run. varies: why the bits of a result may differ from run to run; NULL, as without it: they do not.
+typedef struct {
+    void (*sure)(const tni_call *call);
+    tn_status (*run)(const tni_call *call);
+    size_t (*scratch)(const tni_call *call);
+    void *(*prepare)(const tni_call *call);
+    void (*forget)(void *entry);
+    const char *(*varies)(const tni_call *call);
+} tni_op_impl;
+
 // Calls, each by its op, else by the class of its row. A LIBRARY op that is in neither is recorded as
 // other ops in the device's contexts. A device with kernels needs no call for maps, sources, reductions, pad
 // and gather. Leaves, views, outputs, assignments and updates are never run.
@@ -46,7 +60,7 @@ typedef struct {
     // rows of the kernel can run as soon as the elements they read are there, or the library does what
     // the kernel would. takes: whether the device runs the two so, asked when a plan is made; NULL: it
     // never does. room_then: scratch for both.
-    bool (*takes)(const tni_offer *o);
+    bool (*takes)(void *seat, const tni_offer *o);
     size_t (*room_then)(const tni_call *call, void *entry, const tni_launch *l);
     tn_status (*run_then)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
 } tni_device_calls;
@@ -168,8 +182,13 @@ struct tni_device {
     const tni_device_pinned   *pinned;
 };
 
-// Whether a device runs an op of the table.
-bool tni_device_runs(const tni_device *d, int op);
+// How a device runs an op of the table, and whether it does.
+const tni_op_impl *tni_device_impl(const tni_device *d, int op);
+bool               tni_device_runs(const tni_device *d, int op);
+
+// Runs a call by its device, and the bytes of scratch that this takes.
+tn_status tni_call_run(const tni_call *call);
+size_t    tni_call_scratch(const tni_call *call);
 
 extern const tni_device tni_device_ref, tni_device_cpu, tni_device_cuda, tni_device_opencl;
 

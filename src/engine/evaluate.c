@@ -8,33 +8,22 @@ typedef tni_run run;
 
 // ---- addresses ---------------------------------------------------------------------------------
 
-static void set_shape(tni_arg *a, const tni_view *v)
-{
-    a->rank = v->rank;
-    memcpy(a->size, v->size, sizeof a->size);
-    memcpy(a->stride, v->stride, sizeof a->stride);
-}
-
-// A source as the device sees it.
-static tni_arg source_arg(const run *r, tni_node *src)
+// Where the elements of a source begin.
+static char *source_data(const run *r, tni_node *src)
 {
     int64_t   offset;
-    tni_view  v    = tni_node_layout(src);
     tni_node *base = tni_node_base(src, &offset);
-    tni_arg   a    = { .dtype = (tn_dtype)src->dtype };
-    set_shape(&a, &v);
+    char     *data;
     if (base->state == TNI_PENDING) {
-        size_t i = base->mark - 1;
-        a.data   = r->data[i];
-        if (!a.data) return a;  // a number that kernels are given, and that lies nowhere
+        data = r->data[base->mark - 1];
+        if (!data) return NULL;  // a number that kernels are given, and that lies nowhere
     } else if (r->input) {
-        a.data = r->input[base->mark - 1];
+        data = r->input[base->mark - 1];
     } else {
-        a.data = base->buf->data;
+        data = base->buf->data;
         offset += base->start;
     }
-    a.data += offset * (int64_t)r->e->device->memory->element_size(a.dtype);
-    return a;
+    return data + offset * (int64_t)r->e->device->memory->element_size((tn_dtype)src->dtype);
 }
 
 // Where a value with a buffer begins. One that takes an input's place begins there.
@@ -54,95 +43,53 @@ static char *find_data(const run *r, size_t i)
     const tni_place *p = &r->plan->place[i];
     const tni_node  *n = r->g->item[i].n;
     if (p->where == TNI_NOWHERE) return NULL;  // a view, or a value inside a kernel
-    if (p->alias || p->in_place) return source_arg(r, n->src[0]).data;
+    if (p->alias || p->in_place) return source_data(r, n->src[0]);
     char *root = p->where == TNI_OWN ? own_data(r, p->root)
                                      : r->arena->data + r->plan->place[p->root].offset;
     return root + p->start * (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
 }
 
-static tni_arg item_arg(const run *r, size_t i)
-{
-    const tni_node *n = r->g->item[i].n;
-    tni_view        v = tni_view_whole(n->rank, n->size);
-    tni_arg         a = { .dtype = (tn_dtype)n->dtype, .data = r->data[i] };
-    set_shape(&a, &v);
-    return a;
-}
-
 // ---- calls -------------------------------------------------------------------------------------
 
-// Ops whose result may be recorded in a shorter shape get it back as the device wants it.
-static void full_shape(const tni_node *n, tni_arg *out)
+// What a call of item i gets in each run: addresses, attributes, and what is the engine's.
+static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_text *why)
 {
-    bool    product = n->op == TNI_matmul;
-    int64_t size[TN_MAX_RANK];
-    if (!product && tni_op_table[n->op].class != TNI_REDUCE) return;
-    const tni_node *x = n->src[0], *y = n->src[n->nsrc - 1];
-    for (int i = 0; i < x->rank; i++)
-        size[i] = !product && n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
-    if (product) size[x->rank - 1] = y->size[y->rank - 1];
-    tni_view v = tni_view_whole(x->rank, size);
-    set_shape(out, &v);
-}
-
-// Single elements are repeated over a map's shape.
-static void stretch(tni_arg *a, const tni_arg *out)
-{
-    if (a->rank > 0 || out->rank == 0) return;
-    a->rank = out->rank;
-    memcpy(a->size, out->size, sizeof a->size);
-    memset(a->stride, 0, sizeof a->stride);
-}
-
-// Where the call of a node writes its outputs after the first. What nobody has a node for stays NULL.
-static void give_outputs(const run *r, const tni_node *n, tni_call *c)
-{
-    tni_arg *more = r->in + n->nsrc;
-    c->more       = more;
-    c->nmore      = tni_outputs_of(n->op, &n->attr) - 1;
-    memset(more, 0, (size_t)c->nmore * sizeof *more);
+    tni_node *n = r->g->item[i].n;
+    c->device   = r->e->device;
+    c->seat     = r->e->seat;
+    c->attr     = &n->attr;
+    c->threads  = r->e->threads;
+    c->scratch  = r->scratch ? r->scratch->data : NULL;
+    c->ticket   = r->plan->notes ? tni_notes_ticket(r->plan, i) : 0;
+    c->waits    = tni_waits(r->e);
+    c->why      = why;
+    c->out.data = r->data[i];
+    for (uint32_t s = 0; s < n->nsrc; s++) arg[s].data = source_data(r, n->src[s]);
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
-        more[o->attr.output.index - 1] = item_arg(r, o->mark - 1);
+        arg[n->nsrc + o->attr.output.index - 1].data = r->data[o->mark - 1];
 }
 
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
 {
-    tni_node *n = r->g->item[i].n;
-    tni_call  c = { .device  = r->e->device,
-                    .seat    = r->e->seat,
-                    .op      = n->op,
-                    .nin     = (int)n->nsrc,
-                    .in      = r->in,
-                    .out     = item_arg(r, i),
-                    .attr    = &n->attr,
-                    .threads = r->e->threads,
-                    .scratch = r->scratch ? r->scratch->data : NULL,
-                    .ticket  = r->plan->notes ? tni_notes_ticket(r->plan, i) : 0,
-                    .waits   = tni_waits(r->e),
-                    .why     = why };
-    full_shape(n, &c.out);
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-        r->in[s] = source_arg(r, n->src[s]);
-        if (tni_is_map(n->op)) stretch(&r->in[s], &c.out);
-    }
-    if (tni_op_table[n->op].outputs != 1) give_outputs(r, n, &c);
-    if (n->op == TNI_assign) c.op = TNI_copy;
+    const tni_planned *p   = r->in ? NULL : &r->plan->call[r->plan->place[i].call - 1];
+    tni_arg           *arg = p ? p->arg : r->in;
+    tni_call           c   = p ? p->call : tni_call_of(r->g->item[i].n, arg);
+    bind_call(r, i, &c, arg, why);
     return c;
 }
 
 // An update is a copy of its base, unless it is in place, and then of the value into the view.
 static tn_status run_update(const run *r, size_t i, tni_text *why)
 {
-    tni_node *n     = r->g->item[i].n;
-    tni_call  c     = tni_run_call(r, i, why);
-    tni_arg   to    = c.out;
-    c.op            = TNI_copy;
-    c.nin           = 1;
-    tn_status s     = TN_OK;
-    tni_arg   value = r->in[1];
+    const tni_node *n     = r->g->item[i].n;
+    tni_call        c     = tni_run_call(r, i, why);
+    tni_arg         value = c.in[1], to = c.out;
+    tn_status       s = TN_OK;
+    c.op              = TNI_copy;
+    c.nin             = 1;
     if (!r->plan->place[i].in_place) s = tni_call_run(&c);
     if (s != TN_OK || tni_node_count(n->src[1]) == 0) return s;
-    r->in[0]   = value;
+    c.in       = &value;
     c.out      = value;
     c.out.data = to.data +
                  n->attr.view.offset * (int64_t)r->e->device->memory->element_size(to.dtype);
@@ -274,7 +221,6 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     if (k->claimed >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
         c.sole     = k->sole;
-        c.epilogue = &k->epilogue;
         s          = r->e->device->calls->run_then(&c, k->entry, &k->launch, &why);
     } else {
         s = r->e->kernels->launch(r->e->seat, k->entry, &k->launch, &why);
@@ -307,11 +253,12 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
 
 tni_arg *tni_run_inputs(const tni_run *r)
 {
-    size_t most = 2;
-    for (size_t i = 0; i < r->g->count; i++)
-        if (r->g->item[i].n->nsrc > most) most = r->g->item[i].n->nsrc;
-    most += TNI_MOST_OUTPUTS - 1;  // behind them
-    return tni_alloc(&r->cx->heap, most * sizeof *r->in);
+    size_t most = 0;
+    for (size_t i = 0; i < r->g->count; i++) {
+        size_t args = tni_call_args(r->g->item[i].n);
+        if (args > most) most = args;
+    }
+    return tni_alloc(&r->cx->heap, most * sizeof *r->in + 1);
 }
 
 static size_t step_scratch(run *r, tni_step step)
@@ -369,8 +316,10 @@ static bool take_lists(run *r)
 {
     r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
     r->data = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->data);
-    r->in   = tni_run_inputs(r);
-    return (r->own && r->data && r->in) || tni_no_memory(r->cx, "evaluating");
+    // What is looked at op by op may be no call of the plan.
+    bool each = r->e->watch & TNI_WATCH_CALLS;
+    r->in     = each ? tni_run_inputs(r) : NULL;
+    return (r->own && r->data && (r->in || !each)) || tni_no_memory(r->cx, "evaluating");
 }
 
 // The buffer of the input whose place a value takes.
@@ -589,7 +538,8 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .at_once      = e->kernels->at_once,
                          .tells_late   = e->events->failed != NULL,
                          .buffers      = 24,
-                         .takes        = watched || by_op ? NULL : d->calls->takes };
+                         .takes        = watched || by_op ? NULL : d->calls->takes,
+                         .seat         = e->seat };
 }
 
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)

@@ -53,6 +53,24 @@ static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
     return p->prepared;
 }
 
+// The device meets the calls of a plan, by their shapes.
+static void prepare_calls(const tni_graph *g, tni_plan *p)
+{
+    const tni_engine *e = g->cx->engine;
+    for (size_t i = 0; i < p->calls && !p->called; i++) {
+        tni_planned       *c    = &p->call[i];
+        const tni_op_impl *impl = tni_device_impl(e->device, c->call.op);
+        if (!impl->prepare) continue;
+        c->call.device  = e->device;
+        c->call.seat    = e->seat;
+        c->call.threads = e->threads;
+        c->call.attr    = &g->item[c->item].n->attr;
+        c->call.entry   = impl->prepare(&c->call);
+        c->forget       = impl->forget;
+    }
+    p->called = true;
+}
+
 // Whether the kernels of a plan are compiled, which stays so. A plan of none is ready.
 static bool is_ready(const tni_engine *e, const tni_plan *p)
 {
@@ -158,9 +176,11 @@ bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
 {
     const tni_engine *e = g->cx->engine;
     if (!tni_notes_take(g, *p) || !prepare(g->cx, *p)) return false;
+    prepare_calls(g, *p);
     (*p)->ready = is_ready(e, *p);
     if ((*p)->weighed || !(*p)->prepared || !(*p)->ready || !kept) return true;
     if (e->kernels->registers) look_at_registers(g, p);
+    prepare_calls(g, *p);
     (*p)->ready = is_ready(e, *p);
     return true;
 }

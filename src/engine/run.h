@@ -16,11 +16,11 @@ typedef struct {
     tni_buffer **own;    // by item: the root's buffer
     char       **data;   // by item: where it lies
     char       **input;  // by input: where it lies; NULL: all in their own buffers
-    tni_arg     *in;     // of the step at hand
+    tni_arg     *in;     // room for calls that are no steps of the plan; NULL: all are
     bool         bound;  // kernels have their addresses and numbers
 } tni_run;
 
-// Item i as a call of r's device; its inputs are in r->in.
+// Item i as a call of r's device: the plan's call, or one in r->in where that is there.
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why);
 // Runs a step of r's plan, whose kernels need not be prepared, with scratch of its own. On failure, which
 // is reported, *item is what failed.

@@ -172,7 +172,7 @@ static bool mirror_sources(verification *v, size_t i)
 }
 
 // The errors of what a call of item i reads: beside its values.
-static void find_errors(const verification *v, size_t i, tni_arg *error)
+static void find_errors(const verification *v, size_t i, const tni_call *c, tni_arg *error)
 {
     const tni_node *n = node_at(v, i);
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -180,10 +180,10 @@ static void find_errors(const verification *v, size_t i, tni_arg *error)
         tni_node *base = tni_node_base(n->src[s], &skip);
         size_t    at   = base->mark - 1;
         bool      some = base->state == TNI_PENDING && v->error[at];
-        error[s]       = v->ref.in[s];
+        error[s]       = c->in[s];
         error[s].dtype = TN_F64;
         error[s].data  = NULL;
-        if (some) error[s].data = (char *)v->error[at] + (v->ref.in[s].data - v->ref.data[at]);
+        if (some) error[s].data = (char *)v->error[at] + (c->in[s].data - v->ref.data[at]);
     }
 }
 
@@ -257,7 +257,7 @@ static bool compute_item(verification *v, size_t i)
     tni_arg  *error = tni_alloc(heap_of(v), (size_t)(node_at(v, i)->nsrc + 1) * sizeof *error);
     tn_status s     = take_room(v, i) && error ? run_on(&v->ref, i, &c, &why) : TN_EMEM;
     if (s == TN_OK) {
-        find_errors(v, i, error);
+        find_errors(v, i, &c, error);
         if (!find_bounds(v, i, &c, error)) s = TN_EMEM;
     }
     tni_free(heap_of(v), error);

@@ -15,15 +15,6 @@ typedef struct {
     int  x, y, z, residual, bias;
 } tni_epilogue;
 
-// A call and the kernel that is the first to read its result, point after point, which the planner
-// offers to a device as one step. sole: nobody else reads the result, which need not be stored.
-typedef struct {
-    int          op;
-    tn_dtype     dtype;  // of the result
-    bool         sole;
-    tni_epilogue epilogue;
-} tni_offer;
-
 // The epilogue that a kernel is to what it reads from buffer `product`, whose last axis has `width`
 // elements; one that does not fit if it is none.
 tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width);

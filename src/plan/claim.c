@@ -103,16 +103,20 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
     return more <= c->f->fate[item].bytes;
 }
 
-// What the two are to a device. buffer: that of the kernel with the result of the op.
-static tni_offer offer_of(const claims *c, const tni_fused *k, int buffer, size_t step)
+// Offers the two to the device. buffer: that of the kernel with the result of the op.
+static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t step, tni_offer *o)
 {
+    enum { MOST_ARGS = 8 };
+    tni_arg         arg[MOST_ARGS];
     int32_t         item = k->buffer[buffer];
     const tni_node *n    = c->f->g->item[item].n;
     int64_t         last = n->rank ? n->size[n->rank - 1] : 1;
-    return (tni_offer){ .op       = n->op,
-                        .dtype    = (tn_dtype)n->dtype,
-                        .sole     = c->last[item] == step && !c->f->fate[item].apart,
-                        .epilogue = tni_epilogue_of(&k->launch, buffer, last) };
+    if (tni_call_args(n) > MOST_ARGS) return false;
+    tni_call call = tni_call_of(n, arg);
+    *o            = (tni_offer){ .call     = &call,
+                                 .sole     = c->last[item] == step && !c->f->fate[item].apart,
+                                 .epilogue = tni_epilogue_of(&k->launch, buffer, last) };
+    return c->f->limits->takes(c->f->limits->seat, o);
 }
 
 // The op whose result the kernel of a step is the first to read, the latest of them; -1 if none.
@@ -128,8 +132,8 @@ static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step, tni_
         if (best >= 0 && c->made[best] > c->made[at]) continue;
         if (!reads_along(c->f, k, i)) continue;
         if (!can_come_early(c, k, at) && !can_come_late(c, at, step)) continue;
-        tni_offer o = offer_of(c, k, i, step);
-        if (!c->f->limits->takes(&o)) continue;
+        tni_offer o;
+        if (!is_taken(c, k, i, step, &o)) continue;
         best   = at;
         *offer = o;
     }

@@ -506,7 +506,7 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
     if (ok) {
         find_reads(&b);
         share_places(&b);
-        ok = assign_arena(&b);
+        ok = assign_arena(&b) && tni_plan_calls(g, b.plan);
         g->cx->stats.plans += ok;
     }
     tni_free(h, b.when);
@@ -523,6 +523,7 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
 void tni_plan_free(tni_heap *h, tni_plan *p)
 {
     if (!p) return;
+    tni_plan_drop_calls(h, p);
     free_steps(h, p);
     if (p->forget) p->forget(p->replay);
     tni_free(h, p->key);

@@ -2,7 +2,7 @@
 #ifndef TNI_PLAN_PLAN_H
 #define TNI_PLAN_PLAN_H
 
-#include "kernel/epilogue.h"
+#include "kernel/call.h"
 #include "ops/ops.h"
 
 // What the planner may know of a device.
@@ -16,7 +16,8 @@ typedef struct {
     bool tells_late;  // an index out of range is known only later
     int  buffers;     // most buffers of a kernel
     // Whether it runs a call along with a kernel that reads the result; NULL: none.
-    bool (*takes)(const tni_offer *o);
+    bool (*takes)(void *seat, const tni_offer *o);
+    void *seat;
 } tni_limits;
 
 // How an evaluation came about, which decides what it stores.
@@ -108,6 +109,7 @@ typedef struct {
     int64_t   start;     // of what a concat takes in: in the concat, in elements
     bool      takes;     // TNI_OWN: the buffer of an input that dies, from where `taken` begins: an
     int32_t   taken;     // item that lies in an input, or ~input
+    uint32_t  call;      // 1 + its number among the plan's calls; 0: it is none
 } tni_place;
 
 // Where a view begins in the node that holds its elements; 0 for what is no view.
@@ -176,6 +178,20 @@ static inline int32_t tni_seed_item(int32_t seed)
     return seed < 0 ? ~seed : seed;
 }
 
+// A call of a plan as it is in every run: the shapes, strides and dtypes of its arguments, which the key
+// has, and the device's entry for them. Addresses, attributes that are no part of the key, and what
+// is the engine's are filled in for each run. arg: the inputs, behind them the outputs after the first.
+typedef struct {
+    int32_t  item;
+    tni_call call;
+    tni_arg *arg;
+    void (*forget)(void *entry);  // frees call.entry
+} tni_planned;
+
+// A node as a call, without addresses, its arguments in arg, where there is room for tni_call_args.
+tni_call tni_call_of(const tni_node *n, tni_arg *arg);
+size_t   tni_call_args(const tni_node *n);
+
 // What is to be said when an index of a plan turns out to be out of range after the graph is gone: of
 // instruction ins (from 1) of a kernel, or, with ins 1, of a call. kernel: its number, or ~item.
 typedef struct {
@@ -192,30 +208,32 @@ typedef int32_t tni_step;
 // it, or, for a graph too large for that, the run it was made for.
 typedef struct tni_plan tni_plan;
 struct tni_plan {
-    uint64_t   hash;
-    uint64_t   deeds;  // a hash of its ops, whatever their sizes are
-    size_t     key_bytes;
-    char      *key;
-    size_t     count;
-    tni_place *place;
-    int32_t   *part;  // by item, as the graph had them; NULL: nothing is cut
-    int64_t    arena;
-    size_t     steps, kernels;
-    tni_step  *step;
-    tni_fused *kernel;
-    uint64_t   runs;      // so far
-    bool       prepared;  // the kernels have their entries
-    bool       ready;     // and are compiled
-    bool       weighed;   // what they take of the device was looked at
-    bool       measured;  // scratch is known for the entries as they are
-    size_t     scratch;   // the most that a step asks for, in bytes
-    bool       recurs;    // another plan of the cache has the same deeds
-    bool       unfused;   // it should have been fused and could not: ops run one by one
-    uint64_t   used;      // when last, for the LRU
-    bool       noted;     // what is to be said, and guarded, is known
-    size_t     notes;
-    tni_note  *note;
-    void      *replay;  // the device's, and what frees it
+    uint64_t     hash;
+    uint64_t     deeds;  // a hash of its ops, whatever their sizes are
+    size_t       key_bytes;
+    char        *key;
+    size_t       count;
+    tni_place   *place;
+    int32_t     *part;  // by item, as the graph had them; NULL: nothing is cut
+    int64_t      arena;
+    size_t       steps, kernels, calls;
+    tni_step    *step;
+    tni_fused   *kernel;
+    tni_planned *call;
+    bool         called;    // the calls have their entries
+    uint64_t     runs;      // so far
+    bool         prepared;  // the kernels have their entries
+    bool         ready;     // and are compiled
+    bool         weighed;   // what they take of the device was looked at
+    bool         measured;  // scratch is known for the entries as they are
+    size_t       scratch;   // the most that a step asks for, in bytes
+    bool         recurs;    // another plan of the cache has the same deeds
+    bool         unfused;   // it should have been fused and could not: ops run one by one
+    uint64_t     used;      // when last, for the LRU
+    bool         noted;     // what is to be said, and guarded, is known
+    size_t       notes;
+    tni_note    *note;
+    void        *replay;  // the device's, and what frees it
     void (*forget)(void *replay);
 };
 
@@ -226,6 +244,9 @@ bool tni_concat_is_flat(const tni_node *n);
 char     *tni_key_write(const tni_graph *g, size_t *bytes);
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
+// Describes the calls among the steps of a plan; false when memory is out. And frees them.
+bool tni_plan_calls(const tni_graph *g, tni_plan *p);
+void tni_plan_drop_calls(tni_heap *h, tni_plan *p);
 
 // Cuts kernels of a plan in two, for the next plan of the same graph, by the parts of items. spilled: for
 // each kernel the bytes that it keeps in memory for want of registers, which have to be worth what a

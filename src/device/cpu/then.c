@@ -58,9 +58,11 @@ void tni_then_parallel(tni_then *then, int threads, int64_t items, tni_task *tas
     else tni_parallel(threads, items, task, arg);
 }
 
-bool tni_cpu_takes(const tni_offer *o)
+bool tni_cpu_takes(void *seat, const tni_offer *o)
 {
-    return o->op == TNI_matmul || o->op == TNI_conv || o->op == TNI_conv_dgrad;
+    int op = o->call->op;
+    (void)seat;
+    return op == TNI_matmul || op == TNI_conv || op == TNI_conv_dgrad;
 }
 
 static size_t room_of(const tni_cpu_code *code, const tni_launch *l)

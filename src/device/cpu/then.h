@@ -36,7 +36,7 @@ void tni_then_parallel(tni_then *then, int threads, int64_t items, tni_task *tas
                        int pieces, int64_t part, int64_t all);
 
 // What the device offers.
-bool      tni_cpu_takes(const tni_offer *o);
+bool      tni_cpu_takes(void *seat, const tni_offer *o);
 size_t    tni_cpu_room_then(const tni_call *call, void *entry, const tni_launch *l);
 tn_status tni_cpu_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
 

@@ -101,12 +101,14 @@ tn_status tni_cuda_matmul(const tni_call *call)
 // ---- with the kernel that follows --------------------------------------------------------------
 
 // The library's gelu has the few digits of half precision.
-bool tni_cuda_takes(const tni_offer *o)
+bool tni_cuda_takes(void *seat, const tni_offer *o)
 {
-    const tni_epilogue *e = &o->epilogue;
-    if (o->op != TNI_matmul || !o->sole || !e->fits || o->dtype == TN_F64) return false;
+    const tni_epilogue *e     = &o->epilogue;
+    tn_dtype            dtype = o->call->out.dtype;
+    (void)seat;
+    if (o->call->op != TNI_matmul || !o->sole || !e->fits || dtype == TN_F64) return false;
     if (e->z >= 0 || e->residual >= 0 || e->scale >= 0) return false;
-    return e->activation != TNI_gelu_tanh || tni_is_rounded(o->dtype);
+    return e->activation != TNI_gelu_tanh || tni_is_rounded(dtype);
 }
 
 size_t tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l)

@@ -1,7 +1,8 @@
 // A call: an op of the table over arguments that say where their elements lie; what the op means is in
-// ops.def and below. And what a device registers to run calls.
-#ifndef TNI_DEVICE_CALL_H
-#define TNI_DEVICE_CALL_H
+// ops.def and below. The planner describes the calls of a plan by shapes and strides alone, and a run adds
+// the addresses.
+#ifndef TNI_KERNEL_CALL_H
+#define TNI_KERNEL_CALL_H
 
 #include "kernel/epilogue.h"
 
@@ -56,7 +57,8 @@ typedef struct {
     bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
     bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
     const tni_epilogue *epilogue;  // of run_then: what the kernel does to the result
-    struct tni_then    *then;      // the device's own: what follows each part of the result
+    void               *entry;  // what the device prepared for calls of these shapes, if anything
+    struct tni_then    *then;   // the device's own: what follows each part of the result
 } tni_call;
 
 // Output k of a call.
@@ -88,17 +90,13 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
     return result;
 }
 
-// How a device runs an op: by sure, where it cannot fail, or by run. scratch: the bytes that it needs;
-// NULL: none.
+// A call and the kernel that is the first to read its result, point after point, which the planner
+// offers to a device as one step. sole: nobody else reads the result, which need not be stored.
 typedef struct {
-    void (*sure)(const tni_call *call);
-    tn_status (*run)(const tni_call *call);
-    size_t (*scratch)(const tni_call *call);
-} tni_op_impl;
-
-// Runs a call by its device, and the bytes of scratch that this takes.
-tn_status tni_call_run(const tni_call *call);
-size_t    tni_call_scratch(const tni_call *call);
+    const tni_call *call;  // without addresses
+    bool            sole;
+    tni_epilogue    epilogue;
+} tni_offer;
 
 // The next multiple of 64.
 static inline int64_t tni_align64(int64_t n)

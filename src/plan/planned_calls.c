@@ -1,0 +1,112 @@
+// The calls of a plan: what is known of their arguments before they have addresses.
+#include "plan/plan.h"
+
+#include <string.h>
+
+static void set_shape(tni_arg *a, const tni_view *v)
+{
+    a->rank = v->rank;
+    memcpy(a->size, v->size, sizeof a->size);
+    memcpy(a->stride, v->stride, sizeof a->stride);
+}
+
+static tni_arg source_arg(const tni_node *src)
+{
+    tni_view v = tni_node_layout(src);
+    tni_arg  a = { .dtype = (tn_dtype)src->dtype };
+    set_shape(&a, &v);
+    return a;
+}
+
+static tni_arg result_arg(const tni_node *n)
+{
+    tni_view v = tni_view_whole(n->rank, n->size);
+    tni_arg  a = { .dtype = (tn_dtype)n->dtype };
+    set_shape(&a, &v);
+    return a;
+}
+
+// Ops whose result may be recorded in a shorter shape get it back as the device wants it.
+static void full_shape(const tni_node *n, tni_arg *out)
+{
+    bool    product = n->op == TNI_matmul;
+    int64_t size[TN_MAX_RANK];
+    if (!product && tni_op_table[n->op].class != TNI_REDUCE) return;
+    const tni_node *x = n->src[0], *y = n->src[n->nsrc - 1];
+    for (int i = 0; i < x->rank; i++)
+        size[i] = !product && n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
+    if (product) size[x->rank - 1] = y->size[y->rank - 1];
+    tni_view v = tni_view_whole(x->rank, size);
+    set_shape(out, &v);
+}
+
+// Single elements are repeated over a map's shape.
+static void stretch(tni_arg *a, const tni_arg *out)
+{
+    if (a->rank > 0 || out->rank == 0) return;
+    a->rank = out->rank;
+    memcpy(a->size, out->size, sizeof a->size);
+    memset(a->stride, 0, sizeof a->stride);
+}
+
+size_t tni_call_args(const tni_node *n)
+{
+    return n->nsrc + (size_t)tni_outputs_of(n->op, &n->attr) - 1;
+}
+
+tni_call tni_call_of(const tni_node *n, tni_arg *arg)
+{
+    tni_arg *more = arg + n->nsrc;
+    tni_call c    = { .op    = n->op == TNI_assign ? TNI_copy : n->op,
+                      .nin   = (int)n->nsrc,
+                      .in    = arg,
+                      .out   = result_arg(n),
+                      .nmore = tni_outputs_of(n->op, &n->attr) - 1,
+                      .more  = more,
+                      .attr  = &n->attr };
+    full_shape(n, &c.out);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        arg[s] = source_arg(n->src[s]);
+        if (tni_is_map(n->op)) stretch(&arg[s], &c.out);
+    }
+    memset(more, 0, (size_t)c.nmore * sizeof *more);
+    for (const tni_node *o = tni_outputs(n); o; o = o->output)
+        more[o->attr.output.index - 1] = result_arg(o);
+    return c;
+}
+
+static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, const tni_epilogue *e)
+{
+    const tni_node *n = g->item[item].n;
+    tni_planned    *c = &p->call[p->calls];
+    c->item           = item;
+    c->arg            = tni_alloc(&g->cx->heap, tni_call_args(n) * sizeof *c->arg + 1);
+    if (!c->arg) return false;
+    c->call             = tni_call_of(n, c->arg);
+    c->call.epilogue    = e;
+    p->place[item].call = (uint32_t)++p->calls;
+    return true;
+}
+
+bool tni_plan_calls(const tni_graph *g, tni_plan *p)
+{
+    bool ok = true;
+    p->call = tni_zalloc(&g->cx->heap, p->steps * sizeof *p->call + 1);
+    if (!p->call) return false;
+    for (size_t t = 0; t < p->steps && ok; t++) {
+        tni_step   step = p->step[t];
+        tni_fused *k    = step < 0 ? &p->kernel[~step] : NULL;
+        if (!k) ok = add_call(g, p, step, NULL);
+        else if (k->claimed >= 0) ok = add_call(g, p, k->claimed, &k->epilogue);
+    }
+    return ok;
+}
+
+void tni_plan_drop_calls(tni_heap *h, tni_plan *p)
+{
+    for (size_t i = 0; i < p->calls; i++) {
+        if (p->call[i].call.entry) p->call[i].forget(p->call[i].call.entry);
+        tni_free(h, p->call[i].arg);
+    }
+    tni_free(h, p->call);
+}
