@@ -99,6 +99,31 @@ static void draw_sizes(uint64_t *s, product_case *c, int most)
     c->in[0].size[rank - 1] = c->in[1].size[rank - 2] = k;
 }
 
+tn_dtype product_dtype(const product_case *c, int mem)
+{
+    return mem < PRODUCT_D ? c->in[mem].dtype : c->call.out.dtype;
+}
+
+size_t product_bytes(const product_case *c, int mem)
+{
+    return (size_t)c->count[mem] * tni_dtype_size(product_dtype(c, mem));
+}
+
+// The memory of what follows: small whole numbers, and a poisoned place for the input.
+static bool add_after(product_case *c)
+{
+    c->count[PRODUCT_RESIDUAL] = c->count[PRODUCT_INPUT] = c->count[PRODUCT_D];
+    c->count[PRODUCT_BIAS]                               = c->call.out.size[c->call.out.rank - 1];
+    for (int i = PRODUCT_RESIDUAL; i < PRODUCT_MEMS; i++) {
+        c->mem[i] = aligned_alloc(64, (product_bytes(c, i) + 63) / 64 * 64);
+        if (!c->mem[i]) return false;
+        for (int64_t k = 0; k < c->count[i]; k++)
+            host_put(product_dtype(c, i), c->mem[i], k,
+                     i == PRODUCT_INPUT ? POISON : (double)((k * 5 + i) % 7 - 3), 0);
+    }
+    return true;
+}
+
 bool product_draw(product_case *c, uint64_t seed, tn_dtype in, tn_dtype out, int most)
 {
     uint64_t s    = seed * 2654435761u + 1;
@@ -115,7 +140,7 @@ bool product_draw(product_case *c, uint64_t seed, tn_dtype in, tn_dtype out, int
         for (int64_t k = 0; k < c->count[i]; k++)
             host_put(x[i]->dtype, c->mem[i], k, i < 2 ? below(&s, 7) - 3 : POISON, 0);
     }
-    return true;
+    return add_after(c);
 }
 
 bool product_make(product_case *c, const int64_t size[3], bool turn_a, bool turn_b, tn_dtype in,
@@ -133,7 +158,7 @@ bool product_make(product_case *c, const int64_t size[3], bool turn_a, bool turn
         x[i]->data = c->mem[i] = calloc((size_t)c->count[i], tni_dtype_size(x[i]->dtype));
         if (!c->mem[i]) return false;
     }
-    return true;
+    return add_after(c);
 }
 
 void product_fill(product_case *c, uint64_t seed)
@@ -146,17 +171,47 @@ void product_fill(product_case *c, uint64_t seed)
 
 void product_free(product_case *c)
 {
-    for (int i = 0; i < 3; i++) free(c->mem[i]);
+    for (int i = 0; i < PRODUCT_MEMS; i++) free(c->mem[i]);
+}
+
+// ---- what follows ------------------------------------------------------------------------------
+
+product_after product_after_of(int i)
+{
+    static const struct {
+        int  activation;
+        bool input;
+    } last[] = {
+        { TNI_leaf, false }, { TNI_relu, false }, { TNI_gelu_tanh, false }, { TNI_gelu_tanh, true }
+    };
+    return (product_after){ .end      = { .activation = last[i / 12 % 4].activation,
+                                          .input      = last[i / 12 % 4].input,
+                                          .residual   = i % 3 > 0,
+                                          .scaled     = i / 3 % 2,
+                                          .bias       = i / 6 % 2 },
+                            .in_place = i % 3 == 2,
+                            .scale    = 0.5 };
+}
+
+bool product_follow(const product_case *c, const product_after *after, char *const mem[],
+                    tni_product *p)
+{
+    ptrdiff_t at = c->call.out.data - c->mem[PRODUCT_D];
+    if (!tni_product_then(p, &after->end)) return false;
+    p->scale    = after->scale;
+    p->bias     = mem[PRODUCT_BIAS];
+    p->residual = mem[after->in_place ? PRODUCT_D : PRODUCT_RESIDUAL] + at;
+    p->input    = mem[PRODUCT_INPUT] + at;
+    return true;
 }
 
 // ---- its definition ----------------------------------------------------------------------------
 
-static double after(double y, int epilogue)
+static double activate(double y, int activation)
 {
     const double root = 0.79788456080286535588;  // of 2 / pi
-    if (epilogue & TNI_LT_EPILOGUE_RELU) return y > 0 ? y : 0;
-    if (epilogue & TNI_LT_EPILOGUE_GELU)
-        return 0.5 * y * (1 + tanh(root * (y + 0.044715 * y * y * y)));
+    if (activation == TNI_relu) return y > 0 ? y : 0;
+    if (activation == TNI_gelu_tanh) return 0.5 * y * (1 + tanh(root * (y + 0.044715 * y * y * y)));
     return y;
 }
 
@@ -183,28 +238,38 @@ static int64_t element(const product_case *c, int64_t i, double *y)
     return id;
 }
 
-double *product_want(const product_case *c, bool adds, int epilogue, const double *bias)
+double *product_want(const product_case *c, const product_after *after)
 {
-    const tni_arg *d    = &c->call.out;
-    double        *want = malloc((size_t)c->count[2] * sizeof *want);
-    int64_t        all = 1, width = d->size[d->rank - 1];
+    const tni_arg         *d     = &c->call.out;
+    const tni_product_end *e     = &after->end;
+    int64_t                count = c->count[PRODUCT_D], all = 1, width = d->size[d->rank - 1];
+    double                *want  = malloc((size_t)count * 2 * sizeof *want);
+    const char            *added = c->mem[after->in_place ? PRODUCT_D : PRODUCT_RESIDUAL];
     if (!want) return NULL;
-    for (int64_t i = 0; i < c->count[2]; i++) want[i] = host_get(d->dtype, c->mem[2], i);
+    for (int64_t i = 0; i < count; i++) {
+        want[i]         = host_get(d->dtype, c->mem[PRODUCT_D], i);
+        want[count + i] = host_get(d->dtype, c->mem[PRODUCT_INPUT], i);
+    }
     for (int i = 0; i < d->rank; i++) all *= d->size[i];
     for (int64_t i = 0; i < all; i++) {
         double  y;
         int64_t at = element(c, i, &y);
-        if (adds) y += want[at];
-        want[at] = after(bias ? y + bias[i % width] : y, epilogue);
+        if (e->scaled) y *= after->scale;
+        if (e->residual) y += host_get(d->dtype, added, at);
+        if (e->bias) y += host_get(d->dtype, c->mem[PRODUCT_BIAS], i % width);
+        if (e->input) want[count + at] = y;
+        want[at] = activate(y, e->activation);
     }
     return want;
 }
 
-int64_t product_misses(const product_case *c, const char *mem, const double *want, double tol)
+int64_t product_misses(const product_case *c, const double *want, double tol)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < c->count[2]; i++) {
-        double y = host_get(c->call.out.dtype, mem, i), size = fabs(want[i]);
+    int64_t n = 0, count = c->count[PRODUCT_D];
+    for (int64_t i = 0; i < 2 * count; i++) {
+        const char *mem  = c->mem[i < count ? PRODUCT_D : PRODUCT_INPUT];
+        double      y    = host_get(c->call.out.dtype, mem, i % count);
+        double      size = fabs(want[i]);
         n += !(fabs(y - want[i]) <= tol * (size > 1 ? size : 1));
     }
     return n;

@@ -63,7 +63,7 @@ static void the_library_takes_every_attribute(void)
     tni_ltwish        wish   = NULL;
     int32_t           one    = 1;
     int64_t           step   = 1;
-    const char       *bias   = why.s;
+    const char       *vector = why.s;
     if (!lt) SKIP("%s", why.s);
     if (!CHECK_INT(lt->desc_create(&desc, TNI_LT_COMPUTE_TF32, TNI_LT_F32), TNI_LT_OK) ||
         !CHECK_INT(lt->layout_create(&layout, TNI_LT_BF16, 3, 4, 5), TNI_LT_OK) ||
@@ -72,7 +72,10 @@ static void the_library_takes_every_attribute(void)
     CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_TRANSPOSE_A, &one, sizeof one), TNI_LT_OK);
     CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_TRANSPOSE_B, &one, sizeof one), TNI_LT_OK);
     CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_EPILOGUE, &one, sizeof one), TNI_LT_OK);
-    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_BIAS, &bias, sizeof bias), TNI_LT_OK);
+    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_BIAS, &vector, sizeof vector), TNI_LT_OK);
+    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_AUX, &vector, sizeof vector), TNI_LT_OK);
+    CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_AUX_LD, &step, sizeof step), TNI_LT_OK);
+    CHECK(lt->desc_set(desc, TNI_LT_DESC_AUX_LD, &one, sizeof one) != TNI_LT_OK);
     CHECK_INT(lt->layout_set(layout, TNI_LT_LAYOUT_BATCH, &one, sizeof one), TNI_LT_OK);
     CHECK_INT(lt->layout_set(layout, TNI_LT_LAYOUT_STEP, &step, sizeof step), TNI_LT_OK);
     CHECK(lt->layout_set(layout, TNI_LT_LAYOUT_STEP, &one, sizeof one) != TNI_LT_OK);
@@ -106,7 +109,7 @@ static void multiply(const tni_product *p, const int64_t *offset)
             for (int64_t k = 0; k < p->depth; k++)
                 sum += read_matrix(p, A, batch, offset, row, k) *
                        read_matrix(p, B, batch, offset, k, col);
-            if (p->adds) sum += host_get(p->out, p->at[D], at);
+            if (p->end.residual) sum += host_get(p->out, p->residual, at);
             host_put(p->out, p->at[D], at, sum, 0);
         }
     }
@@ -156,11 +159,12 @@ static bool describes(uint64_t seed, int *done)
     tni_product  p;
     bool         ok = product_draw(&c, seed, type_of((int)seed), result_type_of((int)seed), 9);
     if (ok && tni_product_of(&c.call, &p)) {
-        int64_t offset[3] = { 0 };
-        p.adds            = seed % 3 == 0;
-        double *want      = product_want(&c, p.adds, 0, NULL);
-        multiply_loops(&p, 0, offset);
-        ok = want && is_sound(&p) && product_misses(&c, c.mem[2], want, 0) == 0;
+        int64_t       offset[3] = { 0 };
+        product_after after     = product_after_of((int)seed % 3);
+        double       *want      = product_want(&c, &after);
+        ok                      = want && product_follow(&c, &after, c.mem, &p);
+        if (ok) multiply_loops(&p, 0, offset);
+        ok = ok && is_sound(&p) && product_misses(&c, want, 0) == 0;
         free(want);
         (*done)++;
     } else ok = ok && !c.easy;
@@ -314,40 +318,96 @@ static void what_cannot_be_done_is_refused(void)
     CHECK(!tni_product_of(&s.call, &p));
 }
 
+// Whether these may follow.
+static bool takes(tni_product *p, int activation, bool bias, bool input)
+{
+    return tni_product_then(p, &(tni_product_end){
+                                   .activation = activation, .bias = bias, .input = input });
+}
+
 static void a_bias_goes_along_the_last_axis_alone(void)
 {
     sample      s;
     tni_product p;
-    float       bias[8] = { 0 };
-    enum { BIAS = TNI_LT_EPILOGUE_BIAS, RELU = TNI_LT_EPILOGUE_RELU, GELU = TNI_LT_EPILOGUE_GELU };
     make(&s, 0, 4, 5, 6);
-    CHECK(tni_product_of(&s.call, &p) && tni_product_then(&p, BIAS | GELU, bias));
-    CHECK(p.bias == (const char *)bias && p.epilogue == (BIAS | GELU));
-    CHECK(!tni_product_then(&p, RELU | GELU, NULL) && !tni_product_then(&p, BIAS, NULL));
-    CHECK(tni_product_then(&p, 0, NULL) && p.epilogue == TNI_LT_EPILOGUE_NONE && !p.bias);
+    CHECK(tni_product_of(&s.call, &p) && takes(&p, TNI_gelu_tanh, true, false));
+    CHECK(p.end.bias && p.end.activation == TNI_gelu_tanh);
+    CHECK(!takes(&p, TNI_tanh, false, false) && p.end.bias);
+    CHECK(takes(&p, TNI_leaf, false, false) && !p.end.bias);
     s.call.out.stride[0] = 1;  // a result that lies column after column
     s.call.out.stride[1] = 4;
-    CHECK(tni_product_of(&s.call, &p) && tni_product_then(&p, RELU, NULL));
-    CHECK(!tni_product_then(&p, BIAS, bias));
-    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_F64;
-    CHECK(tni_product_of(&s.call, &p) && !tni_product_then(&p, RELU, NULL));
+    CHECK(tni_product_of(&s.call, &p) && takes(&p, TNI_relu, false, false));
+    CHECK(!takes(&p, TNI_leaf, true, false));
     // Many right sides side by side: the columns are more than the bias has elements.
     make(&s, 3, 1, 5, 6);
     s.in[0].stride[0] = 0;
     s.in[1].stride[0] = 6;
     s.in[1].stride[1] = 18;
-    CHECK(tni_product_of(&s.call, &p) && p.rows == 18 && !tni_product_then(&p, BIAS, bias));
+    CHECK(tni_product_of(&s.call, &p) && p.rows == 18 && !takes(&p, TNI_leaf, true, false));
+}
+
+static void doubles_take_scale_and_residual_alone(void)
+{
+    sample      s;
+    tni_product p;
+    make(&s, 0, 4, 5, 8);
+    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_F64;
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    CHECK(tni_product_then(&p, &(tni_product_end){ .scaled = true, .residual = true }));
+    CHECK(p.end.scaled && p.end.residual);
+    CHECK(!takes(&p, TNI_relu, false, false) && !takes(&p, TNI_leaf, true, false));
+    CHECK(!takes(&p, TNI_gelu_tanh, false, true));
+}
+
+static void the_input_of_gelu_is_stored_where_the_library_can(void)
+{
+    sample      s;
+    tni_product p;
+    make(&s, 0, 4, 5, 8);
+    CHECK(tni_product_of(&s.call, &p) && takes(&p, TNI_gelu_tanh, true, true));
+    CHECK(!takes(&p, TNI_relu, false, true) && !takes(&p, TNI_leaf, false, true));
+    make(&s, 0, 4, 5, 12);  // columns that begin between multiples of 8
+    CHECK(tni_product_of(&s.call, &p) && !takes(&p, TNI_gelu_tanh, false, true));
+    make(&s, 0, 1, 5, 12);  // a single column has no such steps
+    CHECK(tni_product_of(&s.call, &p) && takes(&p, TNI_gelu_tanh, false, true));
+    make(&s, 3, 4, 5, 8);  // batches
+    CHECK(tni_product_of(&s.call, &p) && p.batch == 3 && !takes(&p, TNI_gelu_tanh, false, true));
+    s.in[0].stride[0] *= -1;
+    CHECK(tni_product_of(&s.call, &p) && p.loops == 1 && !takes(&p, TNI_gelu_tanh, false, true));
+}
+
+static void only_the_residual_may_lie_where_the_result_will(void)
+{
+    static char mem[4];
+    tni_product p = { .at       = { mem, mem, &mem[0] },
+                      .end      = { .residual = true, .bias = true, .input = true },
+                      .residual = &mem[1],
+                      .bias     = &mem[2],
+                      .input    = &mem[3] };
+    CHECK(tni_product_is_apart(&p) && !tni_product_accumulates(&p));
+    p.residual = &mem[0];
+    CHECK(tni_product_is_apart(&p) && tni_product_accumulates(&p));
+    for (int i = 0; i < 3; i++) {  // the result, the residual, the bias
+        p.residual = &mem[1];
+        p.input    = &mem[i];
+        CHECK(!tni_product_is_apart(&p));
+    }
+    p.end.input = false;
+    CHECK(tni_product_is_apart(&p));
+    p.bias = &mem[0];
+    CHECK(!tni_product_is_apart(&p));
+    p.end.bias = false;
+    CHECK(tni_product_is_apart(&p));
 }
 
 // ---- on a GPU ----------------------------------------------------------------------------------
 
 enum { ROOM = 32 << 20, WORKSPACE = 32 << 20 };
 
-// A GPU with room for three operands, a bias and a workspace. One that could not be opened has said
-// why.
+// A GPU with room for all memories of a case and a workspace. One that could not be opened has said why.
 typedef struct {
     const tni_gpu    *gpu;
-    tni_cuptr         mem[3], bias;
+    tni_cuptr         mem[PRODUCT_MEMS];
     tni_product_place at;
 } bench;
 
@@ -360,16 +420,14 @@ static bool open_bench(bench *x, tni_text *why)
     int e                = cu->set_current(x->gpu->cx);
     if (!e) e = cu->stream_create(&x->at.stream, TNI_CU_STREAM_NONBLOCKING);
     if (!e) e = cu->mem_alloc(&x->at.workspace, WORKSPACE);
-    if (!e) e = cu->mem_alloc(&x->bias, ROOM);
-    for (int i = 0; i < 3 && !e; i++) e = cu->mem_alloc(&x->mem[i], ROOM);
+    for (int i = 0; i < PRODUCT_MEMS && !e; i++) e = cu->mem_alloc(&x->mem[i], ROOM);
     return tni_gpu_status(cu, e, "opening the GPU for a test", why) == TN_OK;
 }
 
 static void close_bench(bench *x)
 {
     if (!x->gpu) return;
-    for (int i = 0; i < 3; i++) x->gpu->cu->mem_free(x->mem[i]);
-    x->gpu->cu->mem_free(x->bias);
+    for (int i = 0; i < PRODUCT_MEMS; i++) x->gpu->cu->mem_free(x->mem[i]);
     x->gpu->cu->mem_free(x->at.workspace);
     x->gpu->cu->stream_destroy(x->at.stream);
 }
@@ -387,63 +445,51 @@ static tni_call on_gpu(const bench *x, const product_case *c, tni_arg in[2])
     return y;
 }
 
-static size_t bytes_of(const product_case *c, int i)
-{
-    return (size_t)c->count[i] * tni_dtype_size(i < 2 ? c->in[i].dtype : c->call.out.dtype);
-}
-
 static bool load(const bench *x, const product_case *c)
 {
     const tni_driver *cu = x->gpu->cu;
     bool              ok = true;
-    for (int i = 0; i < 3; i++)
-        ok = ok && bytes_of(c, i) <= ROOM &&
-             cu->copy_in(x->mem[i], c->mem[i], bytes_of(c, i), x->at.stream) == TNI_CU_OK;
+    for (int i = 0; i < PRODUCT_MEMS; i++)
+        ok = ok && product_bytes(c, i) <= ROOM &&
+             cu->copy_in(x->mem[i], c->mem[i], product_bytes(c, i), x->at.stream) == TNI_CU_OK;
+    return ok && cu->stream_wait(x->at.stream) == TNI_CU_OK;
+}
+
+static bool unload(const bench *x, const product_case *c)
+{
+    const tni_driver *cu = x->gpu->cu;
+    bool              ok = true;
+    for (int i = PRODUCT_D; i < PRODUCT_MEMS; i++)
+        ok = ok &&
+             cu->copy_out(c->mem[i], x->mem[i], product_bytes(c, i), x->at.stream) == TNI_CU_OK;
     return ok && cu->stream_wait(x->at.stream) == TNI_CU_OK;
 }
 
 // How a product is done on the GPU: what follows it, and how far off it may be.
 typedef struct {
-    bool          adds, tf32;
-    int           epilogue;
-    const double *bias;
+    bool          tf32;
+    product_after after;
     double        tol;
 } manner;
-
-static bool set_manner(const bench *x, const product_case *c, tni_product *p, const manner *h)
-{
-    const tni_arg    *d = &c->call.out;
-    _Alignas(64) char mem[4096];
-    p->adds = h->adds;
-    p->tf32 = h->tf32;
-    if (h->bias) {
-        int64_t n = d->size[d->rank - 1];
-        for (int64_t i = 0; i < n; i++) host_put(d->dtype, mem, i, h->bias[i], 0);
-        size_t bytes = (size_t)n * tni_dtype_size(d->dtype);
-        if (x->gpu->cu->copy_in(x->bias, mem, bytes, x->at.stream) != TNI_CU_OK) return false;
-        if (x->gpu->cu->stream_wait(x->at.stream) != TNI_CU_OK) return false;
-    }
-    return tni_product_then(p, h->epilogue, h->bias ? (void *)(uintptr_t)x->bias : NULL);
-}
 
 // Whether a case gives on the GPU what it should; also true of one that is refused.
 static bool agrees(bench *x, product_case *c, const manner *h, tni_text *why)
 {
+    char       *mem[PRODUCT_MEMS];
     tni_arg     in[2];
     tni_product p;
     tni_call    call = on_gpu(x, c, in);
+    for (int i = 0; i < PRODUCT_MEMS; i++) mem[i] = (char *)(uintptr_t)x->mem[i];
     if (!tni_product_of(&call, &p)) return !c->easy;
-    double *want = product_want(c, h->adds, h->epilogue, h->bias);
+    double *want = product_want(c, &h->after);
     bool    ok   = want && load(x, c);
-    if (ok && set_manner(x, c, &p, h)) {
+    if (ok && product_follow(c, &h->after, mem, &p)) {
+        p.tf32      = h->tf32;
         tn_status s = tni_product_prepare(&p, &x->at, why);
         if (s == TN_OK) s = tni_product_run(&p, &x->at, why);
-        ok = s == TN_OK &&
-             x->gpu->cu->copy_out(c->mem[2], x->mem[2], bytes_of(c, 2), x->at.stream) ==
-                 TNI_CU_OK &&
-             x->gpu->cu->stream_wait(x->at.stream) == TNI_CU_OK &&
-             product_misses(c, c->mem[2], want, h->tol) == 0;
-        ok = ok || (s == TN_EARG && h->epilogue);  // not every type has every epilogue
+        ok = s == TN_OK && unload(x, c) && product_misses(c, want, h->tol) == 0;
+        // Not every type has every activation, or its input.
+        ok = ok || (s == TN_EARG && h->after.end.activation != TNI_leaf);
     }
     free(want);
     return ok;
@@ -452,23 +498,19 @@ static bool agrees(bench *x, product_case *c, const manner *h, tni_text *why)
 static void products_on_the_gpu_are_exact_for_whole_numbers(void)
 {
     enum { MANY = 400 };
-    static const double bias[]  = { 1, -2, 3, 0, -1, 2, -3, 1, 2 };
-    static const int    after[] = { 0, TNI_LT_EPILOGUE_BIAS, TNI_LT_EPILOGUE_RELU,
-                                    TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_RELU };
-    bench               x;
-    tni_text            why = { "" };
+    enum { EXACT = 24 };  // those without gelu
+    bench    x;
+    tni_text why = { "" };
     if (!open_bench(&x, &why)) SKIP("%s", why.s);
     if (!CHECK(scratch_open())) return;
     setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
     tni_product_forget();
     for (int i = 0; i < MANY; i++) {
         product_case c;
-        int          e = after[i / 5 % 4];
-        manner       h = { .adds = i % 3 == 0, .tf32 = i % 2, .epilogue = e };
-        if (e & TNI_LT_EPILOGUE_BIAS) h.bias = bias;
-        why         = (tni_text){ "" };
-        x.at.timing = i % 8 == 0;
-        bool ok     = product_draw(&c, (uint64_t)i, type_of(i), result_type_of(i), 9);
+        manner       h = { .tf32 = i % 2, .after = product_after_of(i / 5 % EXACT) };
+        why            = (tni_text){ "" };
+        x.at.timing    = i % 8 == 0;
+        bool ok        = product_draw(&c, (uint64_t)i, type_of(i), result_type_of(i), 9);
         test_case_result(ok && agrees(&x, &c, &h, &why), "seed %d: %s", i, why.s);
         product_free(&c);
     }
@@ -479,19 +521,26 @@ static void products_on_the_gpu_are_exact_for_whole_numbers(void)
 // Values that no type holds exactly, in sizes for which the library has many algorithms.
 static void products_on_the_gpu_are_as_good_as_their_type(void)
 {
+    // Of product_after_of; all: with bias, scale and a residual of its own.
+    enum { PLAIN = 0, SCALE_AND_RESIDUAL = 4, GELU = 24, GELU_INPUT = 36, GELU_ALL = 46 };
     static const struct {
         tn_dtype in, out;
         bool     tf32;
-        int      epilogue;
+        int      after;
         double   tol;
-    } row[] = { { TN_F32, TN_F32, false, 0, 1e-4 },
-                { TN_F32, TN_F32, true, 0, 2e-2 },
-                { TN_F32, TN_F32, false, TNI_LT_EPILOGUE_GELU, 2e-3 },
-                { TN_F16, TN_F16, false, 0, 2e-3 },
-                { TN_BF16, TN_BF16, false, 0, 1.6e-2 },
-                { TN_BF16, TN_BF16, false, TNI_LT_EPILOGUE_GELU, 1.6e-2 },
-                { TN_BF16, TN_F32, false, 0, 2e-4 },
-                { TN_F64, TN_F64, false, 0, 1e-13 } };
+    } row[] = { { TN_F32, TN_F32, false, PLAIN, 1e-4 },
+                { TN_F32, TN_F32, true, PLAIN, 2e-2 },
+                { TN_F32, TN_F32, false, GELU, 2e-3 },
+                { TN_F32, TN_F32, false, GELU_ALL, 2e-3 },
+                { TN_F16, TN_F16, false, PLAIN, 2e-3 },
+                { TN_BF16, TN_BF16, false, PLAIN, 1.6e-2 },
+                { TN_BF16, TN_BF16, false, GELU, 1.6e-2 },
+                { TN_BF16, TN_BF16, false, GELU_INPUT, 1.6e-2 },
+                { TN_BF16, TN_BF16, false, GELU_ALL, 1.6e-2 },
+                { TN_F16, TN_F16, false, GELU_ALL, 4e-3 },
+                { TN_BF16, TN_F32, false, PLAIN, 2e-4 },
+                { TN_F64, TN_F64, false, PLAIN, 1e-13 },
+                { TN_F64, TN_F64, false, SCALE_AND_RESIDUAL, 1e-13 } };
     bench    x;
     tni_text why = { "" };
     if (!open_bench(&x, &why)) SKIP("%s", why.s);
@@ -502,7 +551,9 @@ static void products_on_the_gpu_are_as_good_as_their_type(void)
         const int64_t *n = size[i / 4 % 5];
         int            r = i / 20;
         product_case   c;
-        manner         h  = { .tf32 = row[r].tf32, .epilogue = row[r].epilogue, .tol = row[r].tol };
+        manner         h  = { .tf32  = row[r].tf32,
+                              .after = product_after_of(row[r].after),
+                              .tol   = row[r].tol };
         bool           ok = product_make(&c, n, i % 2, i / 2 % 2, row[r].in, row[r].out);
         why               = (tni_text){ "" };
         x.at.timing       = i / 4 % 2;
@@ -556,6 +607,9 @@ const test_case tests_product[] = {
     TEST(vectors_lie_along_their_elements),
     TEST(what_cannot_be_done_is_refused),
     TEST(a_bias_goes_along_the_last_axis_alone),
+    TEST(doubles_take_scale_and_residual_alone),
+    TEST(the_input_of_gelu_is_stored_where_the_library_can),
+    TEST(only_the_residual_may_lie_where_the_result_will),
     TEST(products_on_the_gpu_are_exact_for_whole_numbers),
     TEST(products_on_the_gpu_are_as_good_as_their_type),
     TEST(a_choice_on_the_gpu_is_made_once_for_all_processes),

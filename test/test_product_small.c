@@ -19,13 +19,9 @@ enum { UNITS = 132 };
 
 static tni_product product_of(int64_t rows, int64_t cols, int64_t depth)
 {
-    return (tni_product){ .in       = TN_F32,
-                          .out      = TN_F32,
-                          .epilogue = TNI_LT_EPILOGUE_NONE,
-                          .rows     = rows,
-                          .cols     = cols,
-                          .depth    = depth,
-                          .batch    = 1 };
+    return (tni_product){
+        .in = TN_F32, .out = TN_F32, .rows = rows, .cols = cols, .depth = depth, .batch = 1
+    };
 }
 
 static void small_products_of_f32_are_taken(void)
@@ -42,17 +38,17 @@ static void small_products_of_f32_are_taken(void)
     p       = product_of(64, 64, 64);
     p.loops = 1;
     CHECK(!tni_small_takes(&p));
-    p      = product_of(64, 64, 64);
-    p.adds = true;
-    CHECK(!tni_small_takes(&p));
     p     = product_of(64, 64, 64);
     p.out = p.in = TN_BF16;
     CHECK(!tni_small_takes(&p));
-    p          = product_of(64, 64, 64);
-    p.epilogue = TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_RELU;
-    CHECK(tni_small_takes(&p));
-    p.epilogue = TNI_LT_EPILOGUE_GELU;
-    CHECK(!tni_small_takes(&p));
+    for (int i = 0; i < PRODUCT_AFTERS; i++) {
+        product_after after = product_after_of(i);
+        bool          takes = !after.end.scaled && !after.end.residual &&
+                     after.end.activation != TNI_gelu_tanh;
+        p     = product_of(64, 64, 64);
+        p.end = after.end;
+        test_case_result(tni_small_takes(&p) == takes, "with what follows by number %d", i);
+    }
 }
 
 // Slices cover the inner axis, none is empty, and each begins at a multiple of four.
@@ -91,13 +87,12 @@ static void the_products_of_a_small_step_fill_a_gpu(void)
 
 enum { ROOM = 16 << 20, MOST_WIDTH = 784 };
 
-// A seat with room for operands, and a bias; and how many products were taken so far, by the blocks on
+// A seat with room for operands and a bias; and how many products were taken so far, by the blocks on
 // a tile.
 typedef struct {
     tni_heap  heap;
     tni_cuda *c;
     char     *mem[3], *bias;
-    float     added[MOST_WIDTH];
     int       taken[TNI_SMALL_RANKS + 1];
 } bench;
 
@@ -109,10 +104,8 @@ static bool open_bench(bench *b)
     b->c          = tni_device_cuda.open(&b->heap, &(tni_wish){ 0 }, &s, &why);
     if (!test_that(b->c != NULL, "%s", why.s)) return false;
     for (int i = 0; i < 3; i++) b->mem[i] = tni_cuda_alloc(b->c, ROOM);
-    b->bias = tni_cuda_alloc(b->c, sizeof b->added);
-    for (int i = 0; i < MOST_WIDTH; i++) b->added[i] = (float)(i % 7 - 3) / 4;
-    return CHECK(b->mem[0] && b->mem[1] && b->mem[2] && b->bias) &&
-           CHECK_STATUS(tni_cuda_upload(b->c, b->bias, TN_F32, b->added, MOST_WIDTH, &why), TN_OK);
+    b->bias = tni_cuda_alloc(b->c, MOST_WIDTH * sizeof(float));
+    return CHECK(b->mem[0] && b->mem[1] && b->mem[2] && b->bias);
 }
 
 static void close_bench(bench *b)
@@ -142,32 +135,34 @@ static bool copy_all(const bench *b, const product_case *c, int shift, tni_text 
         ok = ok && c->count[i] * 4 + shift * 4 <= ROOM &&
              tni_cuda_upload(b->c, b->mem[i] + shift * 4, TN_F32, c->mem[i], c->count[i], why) ==
                  TN_OK;
-    return ok;
+    return ok && c->count[PRODUCT_BIAS] <= MOST_WIDTH &&
+           tni_cuda_upload(b->c, b->bias, TN_F32, c->mem[PRODUCT_BIAS], c->count[PRODUCT_BIAS],
+                           why) == TN_OK;
 }
 
 // Whether a case gives what it should, and writes nothing else; also true of one that is not taken.
-static bool agrees(bench *b, product_case *c, int epilogue, int shift, double tol, tni_text *why)
+static bool agrees(bench *b, product_case *c, int after, int shift, double tol, tni_text *why)
 {
-    double      wide[MOST_WIDTH];
-    tni_arg     in[2];
-    tni_product p;
-    tni_call    call = on_gpu(b, c, in, shift);
-    for (int i = 0; i < MOST_WIDTH; i++) wide[i] = b->added[i];
-    if (!tni_product_of(&call, &p) || !tni_product_then(&p, epilogue, b->bias)) return true;
+    tni_arg       in[2];
+    tni_product   p;
+    tni_call      call    = on_gpu(b, c, in, shift);
+    product_after follows = product_after_of(after);
+    if (!tni_product_of(&call, &p) || !tni_product_then(&p, &follows.end)) return true;
+    p.bias = b->bias;
     if (!tni_small_takes(&p)) return true;
     b->taken[tni_small_cut_of(&p, b->c->gpu->limits.units).ranks]++;
-    double *want = product_want(c, false, epilogue, p.bias ? wide : NULL);
+    double *want = product_want(c, &follows);
     bool    ok   = want && copy_all(b, c, shift, why) &&
               tni_small_launch(b->c, &p, p.at[2], true) == TNI_CU_OK &&
               tni_cuda_download(b->c, c->mem[2], TN_F32, b->mem[2] + shift * 4, c->count[2], why) ==
                   TN_OK &&
-              product_misses(c, c->mem[2], want, tol) == 0;
+              product_misses(c, want, tol) == 0;
     free(want);
     return ok;
 }
 
-static const int after[] = { 0, TNI_LT_EPILOGUE_BIAS, TNI_LT_EPILOGUE_RELU,
-                             TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_RELU };
+// Of product_after_of: nothing, bias, relu, both.
+static const int after[] = { 0, 6, 12, 18 };
 
 // Of all cases some have each number of blocks on a tile; of a few that are drawn from them, none need.
 static void check_ranks(const bench *b, bool all)

@@ -15,6 +15,8 @@ enum { A, B, D };
 struct tni_blaslt_desc {
     int32_t     compute, scale, turned[2], epilogue;
     const void *bias;
+    void       *aux;
+    int64_t     aux_ld;
 };
 struct tni_blaslt_layout {
     int32_t type, batch;
@@ -81,6 +83,8 @@ int cublasLtMatmulDescSetAttribute(tni_ltdesc d, int attribute, const void *valu
     case TNI_LT_DESC_TRANSPOSE_B: return put(&d->turned[B], sizeof(int32_t), value, bytes);
     case TNI_LT_DESC_EPILOGUE: return put(&d->epilogue, sizeof(uint32_t), value, bytes);
     case TNI_LT_DESC_BIAS: return put(&d->bias, sizeof(void *), value, bytes);
+    case TNI_LT_DESC_AUX: return put(&d->aux, sizeof(void *), value, bytes);
+    case TNI_LT_DESC_AUX_LD: return put(&d->aux_ld, sizeof(int64_t), value, bytes);
     default: return TNI_LT_INVALID;
     }
 }
@@ -160,12 +164,23 @@ static bool sizes_fit(tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout
            b->batch == out->batch;
 }
 
+// f64 has none. The auxiliary matrix is gelu's input, and its columns begin at multiples of 8 elements.
+static bool epilogue_fits(tni_ltdesc d, tni_ltlayout out)
+{
+    int  f    = d->epilogue & (TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU);
+    bool both = f == (TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU);
+    if (both || (out->type == TNI_LT_F64 && d->epilogue != TNI_LT_EPILOGUE_NONE)) return false;
+    if (d->epilogue & TNI_LT_EPILOGUE_BIAS && !d->bias) return false;
+    if (!(d->epilogue & TNI_LT_EPILOGUE_AUX)) return true;
+    return f == TNI_LT_EPILOGUE_GELU && d->aux && (uintptr_t)d->aux % 16 == 0 && out->batch == 1 &&
+           d->aux_ld % 8 == 0 && d->aux_ld >= out->rows;
+}
+
 static bool fits(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout c,
                  tni_ltlayout out)
 {
-    bool bias = d->epilogue & TNI_LT_EPILOGUE_BIAS;
     return (void *)h == &fake && c == out && types_fit(d, a, b, out) && sizes_fit(d, a, b, out) &&
-           (!bias || d->bias);
+           epilogue_fits(d, out);
 }
 
 // ---- algorithms --------------------------------------------------------------------------------
@@ -240,11 +255,11 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
     tn_dtype type  = dtype_of(lout->type);
     int64_t  depth = d->turned[A] ? la->rows : la->cols;
     int      id    = (int)algo->data[ID];
-    if (!fits(h, d, la, lb, lc, lout) || algo->data[WORKSPACE] > bytes || !workspace || c != out ||
-        s != fake.stream || scale_of(d, alpha) != 1)
+    if (!fits(h, d, la, lb, lc, lout) || algo->data[WORKSPACE] > bytes || !workspace ||
+        s != fake.stream)
         return TNI_LT_INVALID;
     for (int i = 0; i < 4; i++)
-        if (!aligned(algo, i, i == 0 ? a : i == 1 ? b : out)) return TNI_LT_INVALID;
+        if (!aligned(algo, i, i == 0 ? a : i == 1 ? b : i == 2 ? c : out)) return TNI_LT_INVALID;
     if (fake.fails || id == fake.broken) return TNI_LT_NOT_SUPPORTED;
     fake.runs++;
     fake.last = id;
@@ -258,8 +273,11 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
             for (int64_t k = 0; k < depth; k++)
                 y += read(la, a, d->turned[A], batch, row, k) *
                      read(lb, b, d->turned[B], batch, k, col);
-            if (scale_of(d, beta) != 0) y += scale_of(d, beta) * host_get(type, out, at);
+            y *= scale_of(d, alpha);
+            if (scale_of(d, beta) != 0) y += scale_of(d, beta) * host_get(type, c, at);
             if (d->epilogue & TNI_LT_EPILOGUE_BIAS) y += host_get(type, d->bias, row);
+            if (d->epilogue & TNI_LT_EPILOGUE_AUX)
+                host_put(type, d->aux, row + col * d->aux_ld, y, 0);
             host_put(type, out, at, after(d, y), 0);
         }
     }

@@ -56,8 +56,12 @@ static tn_status by_small(tni_cuda *c, const tni_product *p, tni_text *why)
 static tn_status by_library(tni_cuda *c, const tni_product *p, const tni_product_place *at,
                             tni_text *why)
 {
-    const void *mark[] = { p->at[0], p->at[1], p->at[2], p->bias, (void *)(intptr_t)p->epilogue };
-    if (!tni_replay_does(c, mark, sizeof mark)) return TN_OK;
+    struct {
+        const void     *at[6];
+        double          scale;
+        tni_product_end end;
+    } mark = { { p->at[0], p->at[1], p->at[2], p->bias, p->residual, p->input }, p->scale, p->end };
+    if (!tni_replay_does(c, &mark, sizeof mark)) return TN_OK;
     return tni_product_run(p, at, why);
 }
 
@@ -126,27 +130,21 @@ static char *address_of(const tni_launch *l, int access)
            l->offset[access] * (int64_t)tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
 }
 
-static int bits_of(const tni_epilogue *e)
-{
-    return (e->bias >= 0 ? TNI_LT_EPILOGUE_BIAS : 0) |
-           (e->activation == TNI_relu        ? TNI_LT_EPILOGUE_RELU
-            : e->activation == TNI_gelu_tanh ? TNI_LT_EPILOGUE_GELU
-                                             : 0);
-}
-
 // By a product with an epilogue; TN_EARG where there is none. A kernel that is guarded may have to do
 // nothing. Of one row the bias may lie where the result will: then it would be gone when algorithms are
 // tried.
 static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_text *why)
 {
-    tni_cuda   *c    = call->seat;
-    tni_call    to   = *call;
-    char       *bias = address_of(l, call->epilogue->bias);
-    tni_product p;
-    to.out.data = address_of(l, call->epilogue->y);
-    if (l->kernel->guarded || (bias && bias == to.out.data) || !tni_blaslt_get(why)) return TN_EARG;
-    if (!tni_product_of(&to, &p) || !tni_product_then(&p, bits_of(call->epilogue), bias))
-        return TN_EARG;
+    tni_cuda           *c   = call->seat;
+    tni_call            to  = *call;
+    const tni_epilogue *e   = call->epilogue;
+    tni_product_end     end = { .activation = e->activation, .bias = e->bias >= 0 };
+    tni_product         p;
+    to.out.data = address_of(l, e->y);
+    if (l->kernel->guarded || !tni_blaslt_get(why)) return TN_EARG;
+    if (!tni_product_of(&to, &p) || !tni_product_then(&p, &end)) return TN_EARG;
+    p.bias = address_of(l, e->bias);
+    if (!tni_product_is_apart(&p)) return TN_EARG;
     tni_cuda_enter(c);
     return multiply(c, &p, why);
 }

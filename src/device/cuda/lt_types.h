@@ -35,6 +35,8 @@ enum {
     TNI_LT_DESC_TRANSPOSE_B = 4,
     TNI_LT_DESC_EPILOGUE    = 7,
     TNI_LT_DESC_BIAS        = 8,
+    TNI_LT_DESC_AUX         = 11,
+    TNI_LT_DESC_AUX_LD      = 12,
     // attributes of a layout
     TNI_LT_LAYOUT_BATCH = 5,
     TNI_LT_LAYOUT_STEP  = 6,
@@ -48,11 +50,13 @@ enum {
     // how parts of a long inner axis are added up, as bits
     TNI_LT_REDUCE_COMPUTE = 2,
     TNI_LT_REDUCE_OUTPUT  = 4,
-    // what follows the product; the last three may stand beside each other but for relu with gelu
+    // what follows the product, as bits: relu or gelu, bias, and with gelu a matrix beside D (aux) for
+    // its input. Beside relu that matrix would hold one bit an element.
     TNI_LT_EPILOGUE_NONE = 1,
     TNI_LT_EPILOGUE_RELU = 2,
     TNI_LT_EPILOGUE_BIAS = 4,
-    TNI_LT_EPILOGUE_GELU = 32
+    TNI_LT_EPILOGUE_GELU = 32,
+    TNI_LT_EPILOGUE_AUX  = 128
 };
 
 // An algorithm with its settings. The bytes may be stored and used again with the same version of

@@ -17,23 +17,36 @@ typedef struct {
     bool    turned;  // it is read transposed; never of a result
 } tni_matrix;
 
-// Products of one form, D = A B with A (rows, depth) and B (depth, cols) after turning, over a batch
-// of equal steps, and that once for every index of the loops. Plain data that owns nothing. x[] are
-// A, B and D, which is also what is added to.
+// What follows a product before it is rounded and stored, by its kind alone:
+// D = activation(scale * A B + residual + bias).
 typedef struct {
-    tn_dtype    in, out;   // elements of A and B; of D and the bias
-    bool        waits;     // for the compiler of our own kernel
-    bool        tf32;      // elements of f32 may be read with 10 bits of mantissa
-    bool        adds;      // the product is added to what D holds
-    bool        along;     // D's rows are the columns of the call's result: D is its transpose
-    int         epilogue;  // TNI_LT_EPILOGUE_*
-    int64_t     rows, cols, depth, batch;
-    int64_t     width;  // the last size of the call's result
-    tni_matrix  x[3];
-    char       *at[3];
-    const char *bias;  // one element for each of D's rows
-    int         loops;
-    int64_t     loop_size[TN_MAX_RANK], loop_step[3][TN_MAX_RANK];  // in elements
+    int  activation;  // an op of the table: TNI_relu, TNI_gelu_tanh; TNI_leaf: none
+    bool scaled;      // the product is multiplied by a number
+    bool residual;    // a matrix of D's type that lies as D does is added
+    bool bias;        // one element of D's type for each of D's rows is added
+    bool input;       // what the activation is given is stored too: a matrix like the residual
+} tni_product_end;
+
+// Products of one form, D = A B with A (rows, depth) and B (depth, cols) after turning, over a batch
+// of equal steps, and that once for every index of the loops; and what follows. Plain data that owns
+// nothing. x[] are A, B and D. A run may have other addresses and another scale; of those that stand
+// under `end`, only what it names is looked at.
+typedef struct {
+    tn_dtype        in, out;  // elements of A and B; of D and of what follows
+    bool            waits;    // for the compiler of our own kernel
+    bool            tf32;     // elements of f32 may be read with 10 bits of mantissa
+    bool            along;    // D's rows are the columns of the call's result: D is its transpose
+    int64_t         rows, cols, depth, batch;
+    int64_t         width;  // the last size of the call's result
+    tni_matrix      x[3];
+    int             loops;
+    int64_t         loop_size[TN_MAX_RANK], loop_step[3][TN_MAX_RANK];  // in elements
+    char           *at[3];
+    tni_product_end end;
+    double          scale;
+    const char     *bias;
+    const char     *residual;  // may be where D is
+    char           *input;
 } tni_product;
 
 // The products of a call of matmul. False if the library cannot do them as the operands lie, so that
@@ -42,10 +55,18 @@ typedef struct {
 // that one kernel is better than all those launches.
 bool tni_product_of(const tni_call *c, tni_product *p);
 
-// Lets bias and relu or gelu (tanh's) follow: bits of TNI_LT_EPILOGUE_*. The bias is as long as the
-// result's last axis, without gaps, of the result's type. False, with nothing changed, if the
-// library cannot do it.
-bool tni_product_then(tni_product *p, int epilogue, const void *bias);
+// Lets something follow; which addresses it will have is not asked. The bias is as long as the result's
+// last axis, without gaps. False, with nothing changed, if the library cannot do it: anything but scale
+// and residual in f64; a bias that does not go along D's rows; an input that is not gelu's, or that lies
+// in batches or in columns that do not begin at multiples of 8 elements.
+bool tni_product_then(tni_product *p, const tni_product_end *end);
+
+// Whether nothing that a product writes lies where it reads or writes something else, as its addresses
+// are; but D may lie on the residual. One that fails this must not be prepared or run.
+bool tni_product_is_apart(const tni_product *p);
+
+// Whether D lies on the residual: each run changes what the next one adds.
+bool tni_product_accumulates(const tni_product *p);
 
 // Where products run. gpu names the chip and all else that a choice depends on, for the disk.
 typedef struct {
@@ -66,9 +87,9 @@ typedef struct {
 } tni_product_place;
 
 // Chooses how a product is done, so that running it chooses nothing: candidates are timed on the
-// operands themselves, and D is written unless it is added to. What was chosen is kept on disk.
-// Kernels are loaded, so that what was prepared can be captured. TN_EARG: the library has no
-// algorithm for it, or none with this epilogue.
+// operands themselves, and D is written unless it lies on the residual. What was chosen is kept on
+// disk. Kernels are loaded, so that what was prepared can be captured. TN_EARG: the library has no
+// algorithm for it, or none with what follows.
 tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why);
 
 // Launches a product by the library. One that was not prepared takes what is remembered, else the

@@ -97,7 +97,7 @@ typedef struct {
     const tni_ltjob *job;
     tni_cuevent      from, to;
     char            *out;
-    tni_cuptr        scratch;  // out, where the real one is added to
+    tni_cuptr        scratch;  // out, where the real one lies on the residual
     bool             tried;    // our own kernel ran too
     bool             small;    // and is the fastest
     int              error;
@@ -114,7 +114,7 @@ static bool open_watch(stopwatch *w, const tni_ltjob *j)
 {
     const tni_driver *cu = j->at->cu;
     *w                   = (stopwatch){ .job = j, .out = j->p->at[D] };
-    if (j->p->adds) {
+    if (tni_product_accumulates(j->p)) {
         size_t bytes = result_bytes(j->p);
         if (cu->mem_alloc(&w->scratch, bytes) != TNI_CU_OK) return false;
         w->error = cu->set8(w->scratch, 0, bytes, j->at->stream);

@@ -195,7 +195,7 @@ static void round_ld(tni_product *p)
 bool tni_product_of(const tni_call *c, tni_product *p)
 {
     sketch s;
-    *p = (tni_product){ .epilogue = TNI_LT_EPILOGUE_NONE };
+    *p = (tni_product){ .scale = 1 };
     if (c->op != TNI_matmul || c->nin != 2 || c->in[0].dtype != c->in[1].dtype) return false;
     if (!takes_types(c->in[0].dtype, c->out.dtype) || !take(&s, c) || !find_form(&s, p))
         return false;
@@ -212,13 +212,36 @@ bool tni_product_of(const tni_call *c, tni_product *p)
     return true;
 }
 
-bool tni_product_then(tni_product *p, int epilogue, const void *bias)
+// ---- what follows ------------------------------------------------------------------------------
+
+// The library stores gelu's input as a matrix with an ld of its own, in multiples of LD_UNIT. Of relu's
+// it stores one bit an element, and of batches it is not promised.
+static bool takes_input(const tni_product *p, int activation)
 {
-    int bits = epilogue & ~TNI_LT_EPILOGUE_NONE, both = TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU;
-    bool with = bits & TNI_LT_EPILOGUE_BIAS;
-    if (p->out == TN_F64 || (bits & both) == both) return false;
-    if (with && (!bias || !p->along || p->rows != p->width)) return false;
-    p->epilogue = bits ? bits : TNI_LT_EPILOGUE_NONE;
-    p->bias     = with ? bias : NULL;
+    return activation == TNI_gelu_tanh && p->batch == 1 && !p->loops && p->x[D].ld % LD_UNIT == 0;
+}
+
+bool tni_product_then(tni_product *p, const tni_product_end *e)
+{
+    int  f     = e->activation;
+    bool plain = f == TNI_leaf && !e->bias && !e->input;
+    if (p->out == TN_F64 && !plain) return false;
+    if (f != TNI_leaf && f != TNI_relu && f != TNI_gelu_tanh) return false;
+    if (e->bias && (!p->along || p->rows != p->width)) return false;
+    if (e->input && !takes_input(p, f)) return false;
+    p->end = *e;
     return true;
+}
+
+bool tni_product_is_apart(const tni_product *p)
+{
+    const tni_product_end *e = &p->end;
+    const char            *d = p->at[D], *z = e->input ? p->input : NULL;
+    if (e->bias && (p->bias == d || p->bias == z)) return false;
+    return !z || (z != d && (!e->residual || z != p->residual));
+}
+
+bool tni_product_accumulates(const tni_product *p)
+{
+    return p->end.residual && p->residual == p->at[D];
 }

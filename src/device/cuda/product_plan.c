@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { A, B, D, BUCKETS = 1024, GPUS = 64, ALIGN_MOST = 16 };
+enum { A, B, D, C, BIAS, INPUT };
+enum { BUCKETS = 1024, GPUS = 64, ALIGN_MOST = 16 };
 
 // All plans of the process, and the library's handle for each GPU. The lock covers everything, also
 // while candidates are timed: others who asked for the same product would time it too.
@@ -27,12 +28,22 @@ static int64_t alignment(uintptr_t bits)
     return (int64_t)(bits & (0 - bits));
 }
 
-static int64_t matrix_alignment(const tni_product *p, int i)
+// That of a matrix at an address which lies as matrix i does.
+static int64_t matrix_alignment(const tni_product *p, int i, const char *at)
 {
     uintptr_t bytes = tni_dtype_size(i == D ? p->out : p->in);
-    uintptr_t bits  = (uintptr_t)p->at[i] | (uintptr_t)p->x[i].step * bytes;
+    uintptr_t bits  = (uintptr_t)at | (uintptr_t)p->x[i].step * bytes;
     for (int k = 0; k < p->loops; k++) bits |= (uintptr_t)p->loop_step[i][k] * bytes;
     return alignment(bits);
+}
+
+static int epilogue_of(const tni_product_end *e)
+{
+    int bits = (e->bias ? TNI_LT_EPILOGUE_BIAS : 0) | (e->input ? TNI_LT_EPILOGUE_AUX : 0) |
+               (e->activation == TNI_relu        ? TNI_LT_EPILOGUE_RELU
+                : e->activation == TNI_gelu_tanh ? TNI_LT_EPILOGUE_GELU
+                                                 : 0);
+    return bits ? bits : TNI_LT_EPILOGUE_NONE;
 }
 
 static tni_form form_of(const tni_product *p, const tni_product_place *at)
@@ -43,8 +54,8 @@ static tni_form form_of(const tni_product *p, const tni_product_place *at)
                    .in        = p->in,
                    .out       = p->out,
                    .tf32      = p->tf32 && p->in == TN_F32,
-                   .adds      = p->adds,
-                   .epilogue  = p->epilogue,
+                   .residual  = p->end.residual,
+                   .epilogue  = epilogue_of(&p->end),
                    .rows      = p->rows,
                    .cols      = p->cols,
                    .depth     = p->depth,
@@ -54,9 +65,11 @@ static tni_form form_of(const tni_product *p, const tni_product_place *at)
         const tni_matrix *x    = &p->x[i];
         int64_t           v[5] = { x->rows, x->cols, x->ld, x->step, x->turned };
         memcpy(f.matrix[i], v, sizeof v);
-        f.align[i] = matrix_alignment(p, i);
+        f.align[i] = matrix_alignment(p, i, p->at[i]);
     }
-    f.align[3] = alignment((uintptr_t)p->bias);
+    f.align[C]     = p->end.residual ? matrix_alignment(p, D, p->residual) : f.align[D];
+    f.align[BIAS]  = p->end.bias ? alignment((uintptr_t)p->bias) : ALIGN_MOST;
+    f.align[INPUT] = p->end.input ? alignment((uintptr_t)p->input) : ALIGN_MOST;
     return f;
 }
 
@@ -82,11 +95,21 @@ static int set_desc32(const tni_ltjob *j, int attribute, int32_t value)
     return j->lt->desc_set(j->plan->desc, attribute, &value, sizeof value);
 }
 
-static int set_bias(const tni_ltjob *j)
+static int set_pointer(const tni_ltjob *j, int attribute, const char *want, const char **has)
 {
-    if (!j->p->bias || j->plan->bias == j->p->bias) return TNI_LT_OK;
-    int e = j->lt->desc_set(j->plan->desc, TNI_LT_DESC_BIAS, &j->p->bias, sizeof j->p->bias);
-    if (!e) j->plan->bias = j->p->bias;
+    if (*has == want) return TNI_LT_OK;
+    int e = j->lt->desc_set(j->plan->desc, attribute, &want, sizeof want);
+    if (!e) *has = want;
+    return e;
+}
+
+// The addresses that stand in the description, which all products of the form share.
+static int set_pointers(const tni_ltjob *j)
+{
+    const tni_product *p = j->p;
+    int                e = TNI_LT_OK;
+    if (p->end.bias) e = set_pointer(j, TNI_LT_DESC_BIAS, p->bias, &j->plan->bias);
+    if (!e && p->end.input) e = set_pointer(j, TNI_LT_DESC_AUX, p->input, &j->plan->input);
     return e;
 }
 
@@ -105,8 +128,10 @@ static int make_desc(const tni_ltjob *j)
     int e = j->lt->desc_create(&j->plan->desc, compute, wide ? TNI_LT_F64 : TNI_LT_F32);
     if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_A, operation_on(&p->x[A]));
     if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_B, operation_on(&p->x[B]));
-    if (!e) e = set_desc32(j, TNI_LT_DESC_EPILOGUE, p->epilogue);
-    return e ? e : set_bias(j);
+    if (!e) e = set_desc32(j, TNI_LT_DESC_EPILOGUE, epilogue_of(&p->end));
+    if (!e && p->end.input)
+        e = j->lt->desc_set(j->plan->desc, TNI_LT_DESC_AUX_LD, &p->x[D].ld, sizeof p->x[D].ld);
+    return e ? e : set_pointers(j);
 }
 
 static int make_layout(const tni_ltjob *j, int i)
@@ -148,7 +173,7 @@ static int set_wish(const tni_ltjob *j, tni_ltwish w)
     int              e           = j->lt->wish_set(w, TNI_LT_WISH_WORKSPACE, &bytes, sizeof bytes);
     if (!e) e = j->lt->wish_set(w, TNI_LT_WISH_REDUCTIONS, &bits, sizeof bits);
     for (int i = 0; i < 4 && !e; i++) {
-        uint32_t align = (uint32_t)j->plan->form.align[i < D ? i : D];
+        uint32_t align = (uint32_t)j->plan->form.align[i];
         e              = j->lt->wish_set(w, attribute[i], &align, sizeof align);
     }
     return e;
@@ -177,19 +202,20 @@ int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *
 
 int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t offset[3], char *out)
 {
-    static const float  f32[] = { 0, 1 };
-    static const double f64[] = { 0, 1 };
-    const tni_product  *p     = j->p;
-    const tni_ltplan   *n     = j->plan;
-    bool                wide  = p->in == TN_F64;
-    const void         *one   = wide ? (const void *)&f64[1] : &f32[1];
-    const void         *beta  = wide ? (const void *)&f64[p->adds] : &f32[p->adds];
-    int64_t             bytes = (int64_t)tni_dtype_size(p->in);
-    out += offset[D] * (int64_t)tni_dtype_size(p->out);
-    return j->lt->matmul(j->handle, n->desc, one, p->at[A] + offset[A] * bytes, n->layout[A],
-                         p->at[B] + offset[B] * bytes, n->layout[B], beta, out, n->layout[D], out,
-                         n->layout[D], algo, (void *)(uintptr_t)j->at->workspace, j->at->bytes,
-                         j->at->stream);
+    const tni_product *p     = j->p;
+    const tni_ltplan  *n     = j->plan;
+    bool               wide  = p->in == TN_F64;
+    double             f64[] = { p->end.scaled ? p->scale : 1, p->end.residual };
+    float              f32[] = { (float)f64[0], (float)f64[1] };
+    const void        *alpha = wide ? (const void *)&f64[0] : &f32[0];
+    const void        *beta  = wide ? (const void *)&f64[1] : &f32[1];
+    const char        *c     = p->end.residual && p->residual != p->at[D] ? p->residual : out;
+    int64_t            bytes = (int64_t)tni_dtype_size(p->in);
+    int64_t            on    = offset[D] * (int64_t)tni_dtype_size(p->out);
+    return j->lt->matmul(j->handle, n->desc, alpha, p->at[A] + offset[A] * bytes, n->layout[A],
+                         p->at[B] + offset[B] * bytes, n->layout[B], beta, c + on, n->layout[D],
+                         out + on, n->layout[D], algo, (void *)(uintptr_t)j->at->workspace,
+                         j->at->bytes, j->at->stream);
 }
 
 // All launches of a product, the last loop innermost.
@@ -217,12 +243,12 @@ static tn_status refuse(const tni_ltjob *j)
     return TN_EARG;
 }
 
-// Launches a product that was chosen without being run. One that adds would change its result. A kernel
-// of our own that cannot be had here is left to the library.
+// Launches a product that was chosen without being run, but for one that would change what it adds. A
+// kernel of our own that cannot be had here is left to the library.
 static tn_status warm_up(const tni_ltjob *j)
 {
     static const int64_t start[3] = { 0 };
-    if (j->plan->warm || j->p->adds || j->plan->later) return TN_OK;
+    if (j->plan->warm || j->plan->later || tni_product_accumulates(j->p)) return TN_OK;
     j->plan->warm = true;
     if (j->plan->small && !j->at->small(j->at->seat, j->p, j->p->at[D])) return TN_OK;
     j->plan->small = false;
@@ -248,13 +274,15 @@ static tn_status get_handle(tni_ltjob *j)
     return TN_OK;
 }
 
-// Builds what the library needs and takes its first proposal, or what is known to be better.
+// Builds what the library needs and takes its first proposal, or what is known to be better. Whether
+// the library stores gelu's input anywhere is not said, so that it is asked only where all of its
+// kernels can.
 static tn_status build(const tni_ltjob *j)
 {
     tni_ltproposal list[TNI_PROPOSALS];
     int            count = 0, e = make_desc(j);
     for (int i = 0; i < 3 && !e; i++) e = make_layout(j, i);
-    if (!e) e = tni_lt_propose(j, list, &count);
+    if (!e && j->plan->form.align[INPUT] == ALIGN_MOST) e = tni_lt_propose(j, list, &count);
     if (e) return tni_lt_status(j, e, "describing a product");
     j->plan->served = count > 0;
     if (count) j->plan->algo = list[0].algo;
@@ -310,7 +338,7 @@ tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at,
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
-    if (s == TN_OK) s = tni_lt_status(&j, set_bias(&j), "describing a product");
+    if (s == TN_OK) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
     if (s == TN_OK && !at->capturing) j.plan->later = waits_for_small(&j);
     if (s == TN_OK && !j.plan->settled && !at->capturing && !j.plan->later) {
         s = tni_choice_make(&j);
@@ -327,7 +355,7 @@ tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
-    if (s == TN_OK) s = tni_lt_status(&j, set_bias(&j), "describing a product");
+    if (s == TN_OK) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
     if (s == TN_OK) s = tni_lt_status(&j, multiply_all(&j), "multiplying");
     if (s == TN_OK) j.plan->warm = true;
     pthread_mutex_unlock(&self.lock);

@@ -6,16 +6,16 @@
 
 #include "device/cuda/product.h"
 
-enum { TNI_PROPOSALS = 16 };
+enum { TNI_PROPOSALS = 16, TNI_ALIGNS = 6 };
 
 // All that a choice depends on besides the GPU's kind and the library's version: words, so that
 // they compare and print as they are. What stands before `in` does not concern other processes.
 typedef struct {
     int64_t device, timing, small;
-    int64_t in, out, tf32, adds, epilogue;
+    int64_t in, out, tf32, residual, epilogue;
     int64_t rows, cols, depth, batch, workspace;
     int64_t matrix[3][5];
-    int64_t align[4];
+    int64_t align[TNI_ALIGNS];
 } tni_form;
 
 // How products of one form are done. Owned by the table of plans until the process ends.
@@ -33,6 +33,7 @@ struct tni_ltplan {
     bool         small;    // the place's own kernel is faster than algo
     bool         later;    // or may be: it is still being compiled, and algo serves until then
     const char  *bias;     // the one that desc has
+    const char  *input;    // likewise
 };
 
 // What the functions work on: a product at a place, by its plan.
@@ -52,7 +53,8 @@ tn_status tni_lt_status(const tni_ltjob *j, int status, const char *what);
 // is 0, which is no error.
 int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *count);
 
-// One launch by an algorithm: the products of a batch, so many elements on, with D in out.
+// One launch by an algorithm: the products of a batch, so many elements on, with D in out, and the
+// residual too where D lies on it.
 int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t offset[3], char *out);
 
 // Takes the choice of another process, if the library agrees that it can be used, and if the place's own

@@ -18,8 +18,8 @@ enum { A_ALONG = 1, B_ALONG = 2, A_WIDE = 4, B_WIDE = 8, D_WIDE = 16, RELU = 32 
 bool tni_small_takes(const tni_product *p)
 {
     const int64_t most = INT64_C(64) * 256 * 1024;
-    if (p->in != TN_F32 || p->out != TN_F32 || p->batch != 1 || p->loops || p->adds) return false;
-    if (p->epilogue & TNI_LT_EPILOGUE_GELU) return false;
+    if (p->in != TN_F32 || p->out != TN_F32 || p->batch != 1 || p->loops) return false;
+    if (p->end.scaled || p->end.residual || p->end.activation == TNI_gelu_tanh) return false;
     return p->rows * p->cols <= most && p->rows * p->cols * p->depth <= most;
 }
 
@@ -50,7 +50,7 @@ static argument argument_of(const tni_product *p, const tni_small_cut *c, char *
     const tni_matrix *x = p->x;
     argument          a = { .a     = p->at[A],
                             .b     = p->at[B],
-                            .bias  = p->epilogue & TNI_LT_EPILOGUE_BIAS ? p->bias : NULL,
+                            .bias  = p->end.bias ? p->bias : NULL,
                             .d     = out,
                             .lda   = x[A].ld,
                             .ldb   = x[B].ld,
@@ -62,7 +62,7 @@ static argument argument_of(const tni_product *p, const tni_small_cut *c, char *
                             .tiles = (int32_t)tiles_of(p->rows) };
     a.how               = (x[A].turned ? A_ALONG : 0) | (x[B].turned ? 0 : B_ALONG) |
             (is_wide(a.a, &x[A]) ? A_WIDE : 0) | (is_wide(a.b, &x[B]) ? B_WIDE : 0) |
-            (is_wide(a.d, &x[D]) ? D_WIDE : 0) | (p->epilogue & TNI_LT_EPILOGUE_RELU ? RELU : 0);
+            (is_wide(a.d, &x[D]) ? D_WIDE : 0) | (p->end.activation == TNI_relu ? RELU : 0);
     return a;
 }
 
