@@ -336,6 +336,70 @@ static void other_gpus_alignments_and_workspaces_are_chosen_for_anew(void)
     end();
 }
 
+// A product that is kept and gets other addresses: it follows them to the plan of their alignment, and to
+// what the library is told of those that stand in a description, also behind another of the same form.
+static void a_kept_product_follows_its_addresses(void)
+{
+    static const tni_product_end with_bias = { .bias = true };
+    small                        s, other;
+    float                        first[8], second[8];
+    if (!begin()) return;
+    for (int i = 0; i < 8; i++) first[i] = 1, second[i] = 2;
+    make(&s);
+    make(&other);
+    CHECK(tni_product_then(&s.p, &with_bias) && tni_product_then(&other.p, &with_bias));
+    s.p.bias                = (char *)first;
+    other.p.bias            = (char *)second;
+    struct tni_ltplan *plan = NULL;
+    for (int i = 0; i < 3; i++) {
+        prepare_and_run(&s);
+        prepare_and_run(&other);
+        CHECK_NEAR(((float *)s.out)[14], 4 + 1 + i % 2, 0);
+        CHECK_NEAR(((float *)other.out)[14], 4 + 2, 0);
+        CHECK(s.p.plan == other.p.plan && (!plan || s.p.plan == plan));
+        plan     = s.p.plan;
+        s.p.bias = (char *)(i % 2 ? first : second);
+    }
+    int64_t timed = timed_now();
+    s.p.at[1] += 4;  // the fake refuses an algorithm of another alignment
+    prepare_and_run(&s);
+    CHECK(s.p.plan != plan);
+    CHECK_INT(timed_now() - timed, 1);
+    s.p.at[1] -= 4;
+    prepare_and_run(&s);
+    CHECK(s.p.plan == plan);
+    end();
+}
+
+// And to that of another end, place or generation of plans.
+static void a_kept_product_leaves_a_plan_that_is_not_its_own(void)
+{
+    small s;
+    if (!begin()) return;
+    make(&s);
+    prepare_and_run(&s);
+    struct tni_ltplan *plan = s.p.plan;
+    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK(s.p.plan == plan);
+    place.bytes /= 2;
+    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK(s.p.plan == NULL);
+    place.bytes *= 2;
+    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK(s.p.plan == plan);
+    s.p.tf32 = true;
+    prepare_and_run(&s);
+    CHECK(s.p.plan != plan);
+    s.p.tf32 = false;
+    CHECK(tni_product_then(&s.p, &(tni_product_end){ .activation = TNI_relu }));
+    prepare_and_run(&s);
+    CHECK(s.p.plan && s.p.plan != plan);
+    tni_product_forget();
+    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK(s.p.plan == NULL);
+    end();
+}
+
 static void nothing_is_timed_while_a_stream_is_captured(void)
 {
     small s;
@@ -700,6 +764,8 @@ const test_case tests_product_plan[] = {
     TEST(an_input_that_is_not_aligned_is_refused),
     TEST(the_fastest_is_timed_once_and_found_by_the_next_process),
     TEST(other_gpus_alignments_and_workspaces_are_chosen_for_anew),
+    TEST(a_kept_product_follows_its_addresses),
+    TEST(a_kept_product_leaves_a_plan_that_is_not_its_own),
     TEST(nothing_is_timed_while_a_stream_is_captured),
     TEST(without_timing_the_first_is_taken_whatever_is_on_disk),
     TEST(choosing_does_not_disturb_what_is_added_to),

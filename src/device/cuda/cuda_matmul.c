@@ -53,8 +53,7 @@ static tn_status by_small(tni_cuda *c, const tni_product *p, tni_text *why)
     return tni_cuda_status(c, error, "multiplying", why);
 }
 
-static tn_status by_library(tni_cuda *c, const tni_product *p, const tni_product_place *at,
-                            tni_text *why)
+static tn_status by_library(tni_cuda *c, tni_product *p, const tni_product_place *at, tni_text *why)
 {
     struct {
         const void     *at[6];

@@ -30,7 +30,8 @@ typedef struct {
 // Products of one form, D = A B with A (rows, depth) and B (depth, cols) after turning, over a batch
 // of equal steps, and that once for every index of the loops; and what follows. Plain data that owns
 // nothing. x[] are A, B and D. A run may have other addresses and another scale; of those that stand
-// under `end`, only what it names is looked at.
+// under `end`, only what it names is looked at. All else stays as it is from the first run on, so that
+// the plan which that found is taken again.
 typedef struct {
     tn_dtype        in, out;  // elements of A and B; of D and of what follows
     bool            waits;    // for the compiler of our own kernel
@@ -47,6 +48,9 @@ typedef struct {
     const char     *bias;
     const char     *residual;  // may be where D is
     char           *input;
+    // The plan found last, by how the addresses were aligned then, and of which generation of plans.
+    struct tni_ltplan *plan;
+    uint32_t           aligned, generation;
 } tni_product;
 
 // The products of a call of matmul. False if the library cannot do them as the operands lie, so that
@@ -90,11 +94,11 @@ typedef struct {
 // operands themselves, and D is written unless it lies on the residual. What was chosen is kept on
 // disk. Kernels are loaded, so that what was prepared can be captured. TN_EARG: the library has no
 // algorithm for it, or none with what follows.
-tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why);
+tn_status tni_product_prepare(tni_product *p, const tni_product_place *at, tni_text *why);
 
 // Launches a product by the library. One that was not prepared takes what is remembered, else the
 // first choice.
-tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why);
+tn_status tni_product_run(tni_product *p, const tni_product_place *at, tni_text *why);
 
 // How a product is done, as far as it is known: by the library, which may choose at the first run, or for
 // as long as the place's own kernel is being compiled; by
@@ -105,11 +109,12 @@ typedef enum {
     TNI_BY_SMALL,
     TNI_BY_NEITHER
 } tni_product_way;
-tni_product_way tni_product_known(const tni_product *p, const tni_product_place *at);
+tni_product_way tni_product_known(tni_product *p, const tni_product_place *at);
 
 // What this process did so far: products that it timed, and choices it found on disk.
 void tni_product_counts(int64_t *timed, int64_t *found);
-// Forgets what is in memory, as a new process would; nothing may be running.
+// Forgets what is in memory, as a new process would; nothing may be running. Products that are kept find
+// new plans.
 void tni_product_forget(void);
 
 #endif

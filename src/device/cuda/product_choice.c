@@ -70,7 +70,7 @@ bool tni_choice_find(const tni_ltjob *j)
     choice         c;
     tni_ltplan    *n = j->plan;
     if (!read_choice(j, &c)) return false;
-    int e = j->lt->check(j->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
+    int e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
                          &c.algo, &seen);
     if (e != TNI_LT_OK || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return false;
     n->algo  = c.algo;

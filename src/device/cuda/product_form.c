@@ -229,7 +229,8 @@ bool tni_product_then(tni_product *p, const tni_product_end *e)
     if (f != TNI_leaf && f != TNI_relu && f != TNI_gelu_tanh) return false;
     if (e->bias && (!p->along || p->rows != p->width)) return false;
     if (e->input && !takes_input(p, f)) return false;
-    p->end = *e;
+    p->end  = *e;
+    p->plan = NULL;
     return true;
 }
 

@@ -17,7 +17,8 @@ static struct {
     pthread_mutex_t lock;
     tni_ltplan     *bucket[BUCKETS];
     tni_lthandle    handle[GPUS];
-} self = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    uint32_t        generation;  // of the plans: which ones there are; 0 is no product's
+} self = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1 };
 
 // ---- the form ----------------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *
     if (e) return e;
     e = set_wish(j, w);
     if (!e)
-        e = j->lt->propose(j->handle, n->desc, n->layout[A], n->layout[B], n->layout[D],
+        e = j->lt->propose(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D],
                            n->layout[D], w, TNI_PROPOSALS, list, &got);
     j->lt->wish_destroy(w);
     if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return TNI_LT_OK;
@@ -212,19 +213,19 @@ int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t of
     const char        *c     = p->end.residual && p->residual != p->at[D] ? p->residual : out;
     int64_t            bytes = (int64_t)tni_dtype_size(p->in);
     int64_t            on    = offset[D] * (int64_t)tni_dtype_size(p->out);
-    return j->lt->matmul(j->handle, n->desc, alpha, p->at[A] + offset[A] * bytes, n->layout[A],
+    return j->lt->matmul(n->handle, n->desc, alpha, p->at[A] + offset[A] * bytes, n->layout[A],
                          p->at[B] + offset[B] * bytes, n->layout[B], beta, c + on, n->layout[D],
                          out + on, n->layout[D], algo, (void *)(uintptr_t)j->at->workspace,
                          j->at->bytes, j->at->stream);
 }
 
 // All launches of a product, the last loop innermost.
-static int multiply_all(const tni_ltjob *j)
+static int multiply_all(const tni_ltjob *j, const tni_ltalgo *algo)
 {
     const tni_product *p                  = j->p;
     int64_t            index[TN_MAX_RANK] = { 0 }, offset[3] = { 0 };
     for (;;) {
-        int e = tni_lt_multiply(j, &j->plan->algo, offset, p->at[D]);
+        int e = tni_lt_multiply(j, algo, offset, p->at[D]);
         int i = p->loops - 1;
         for (; i >= 0 && ++index[i] == p->loop_size[i]; i--) {
             for (int k = 0; k < 3; k++) offset[k] -= (index[i] - 1) * p->loop_step[k][i];
@@ -259,7 +260,7 @@ static tn_status warm_up(const tni_ltjob *j)
 
 // ---- the table ---------------------------------------------------------------------------------
 
-static tn_status get_handle(tni_ltjob *j)
+static tn_status get_handle(const tni_ltjob *j)
 {
     int device = j->at->device;
     if (device < 0 || device >= GPUS) {
@@ -270,7 +271,7 @@ static tn_status get_handle(tni_ltjob *j)
         tn_status s = tni_lt_status(j, j->lt->create(&self.handle[device]), "opening cuBLASLt");
         if (s != TN_OK) return s;
     }
-    j->handle = self.handle[device];
+    j->plan->handle = self.handle[device];
     return TN_OK;
 }
 
@@ -280,7 +281,10 @@ static tn_status get_handle(tni_ltjob *j)
 static tn_status build(const tni_ltjob *j)
 {
     tni_ltproposal list[TNI_PROPOSALS];
-    int            count = 0, e = make_desc(j);
+    int            count = 0;
+    tn_status      s     = get_handle(j);
+    if (s != TN_OK) return s;
+    int e = make_desc(j);
     for (int i = 0; i < 3 && !e; i++) e = make_layout(j, i);
     if (!e && j->plan->form.align[INPUT] == ALIGN_MOST) e = tni_lt_propose(j, list, &count);
     if (e) return tni_lt_status(j, e, "describing a product");
@@ -310,17 +314,57 @@ static tn_status add_plan(tni_ltjob *j, const tni_form *f, uint64_t hash)
     return TN_OK;
 }
 
-// The plan of a product. The lock is held.
+static uint32_t last_bits(const void *at, int place)
+{
+    return (uint32_t)((uintptr_t)at & (ALIGN_MOST - 1)) << (4 * place);
+}
+
+// What the alignments of a product are made of: the last four bits of every address. Also of those that
+// do not count, which is quicker than asking.
+static uint32_t ends_of_addresses(const tni_product *p)
+{
+    return last_bits(p->at[A], A) | last_bits(p->at[B], B) | last_bits(p->at[D], D) |
+           last_bits(p->residual, C) | last_bits(p->bias, BIAS) | last_bits(p->input, INPUT);
+}
+
+// Whether the plan that a product keeps is still the one of its form: all that may have changed since is
+// looked at.
+static bool keeps_plan(const tni_product *p, const tni_product_place *at)
+{
+    if (!p->plan || p->generation != self.generation) return false;
+    const tni_form *f = &p->plan->form;
+    return p->aligned == ends_of_addresses(p) && f->device == at->device &&
+           f->timing == at->timing && f->workspace == (int64_t)at->bytes &&
+           f->tf32 == (p->tf32 && p->in == TN_F32) && f->small == (at->small && tni_small_takes(p));
+}
+
+static void keep_plan(tni_product *p, tni_ltplan *n)
+{
+    p->plan       = n;
+    p->aligned    = ends_of_addresses(p);
+    p->generation = self.generation;
+}
+
+// The plan of a form in the table; NULL: there is none.
+static tni_ltplan *look_up(const tni_form *f, uint64_t hash)
+{
+    tni_ltplan *n = self.bucket[hash % BUCKETS];
+    while (n && (n->hash != hash || memcmp(&n->form, f, sizeof *f) != 0)) n = n->next;
+    return n;
+}
+
+// The plan of a product, which keeps it. The lock is held.
 static tn_status get_plan(tni_ltjob *j)
 {
-    tni_form  f    = form_of(j->p, j->at);
-    uint64_t  hash = tni_hash(&f, sizeof f);
-    tn_status s    = get_handle(j);
-    if (s != TN_OK) return s;
-    j->plan = self.bucket[hash % BUCKETS];
-    while (j->plan && (j->plan->hash != hash || memcmp(&j->plan->form, &f, sizeof f) != 0))
-        j->plan = j->plan->next;
-    if (!j->plan) s = add_plan(j, &f, hash);
+    tn_status s = TN_OK;
+    j->plan     = j->p->plan;
+    if (!keeps_plan(j->p, j->at)) {
+        tni_form f    = form_of(j->p, j->at);
+        uint64_t hash = tni_hash(&f, sizeof f);
+        j->plan       = look_up(&f, hash);
+        if (!j->plan) s = add_plan(j, &f, hash);
+        if (s == TN_OK) keep_plan(j->p, j->plan);
+    }
     return s != TN_OK || j->plan->served ? s : refuse(j);
 }
 
@@ -332,7 +376,7 @@ static bool waits_for_small(const tni_ltjob *j)
     return !j->at->there(j->at->seat);
 }
 
-tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at, tni_text *why)
+tn_status tni_product_prepare(tni_product *p, const tni_product_place *at, tni_text *why)
 {
     tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
     if (!j.lt) return TN_EDEVICE;
@@ -349,31 +393,42 @@ tn_status tni_product_prepare(const tni_product *p, const tni_product_place *at,
     return s;
 }
 
-tn_status tni_product_run(const tni_product *p, const tni_product_place *at, tni_text *why)
+// The addresses in the description are those of this run until the library has read them; without any,
+// others need not wait for the launch.
+tn_status tni_product_run(tni_product *p, const tni_product_place *at, tni_text *why)
 {
-    tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
+    tni_ltjob  j      = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
+    bool       shares = p->end.bias || p->end.input;
+    tni_ltalgo algo;
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
-    if (s == TN_OK) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
-    if (s == TN_OK) s = tni_lt_status(&j, multiply_all(&j), "multiplying");
-    if (s == TN_OK) j.plan->warm = true;
-    pthread_mutex_unlock(&self.lock);
+    if (s == TN_OK && shares) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
+    if (s == TN_OK) {
+        algo         = j.plan->algo;
+        j.plan->warm = true;
+    }
+    if (!shares) pthread_mutex_unlock(&self.lock);
+    if (s == TN_OK) s = tni_lt_status(&j, multiply_all(&j, &algo), "multiplying");
+    if (shares) pthread_mutex_unlock(&self.lock);
     return s;
 }
 
-tni_product_way tni_product_known(const tni_product *p, const tni_product_place *at)
+tni_product_way tni_product_known(tni_product *p, const tni_product_place *at)
 {
-    tni_form f    = form_of(p, at);
-    uint64_t hash = tni_hash(&f, sizeof f);
+    tni_product_way way = TNI_BY_LIBRARY;
     pthread_mutex_lock(&self.lock);
-    const tni_ltplan *n = self.bucket[hash % BUCKETS];
-    while (n && (n->hash != hash || memcmp(&n->form, &f, sizeof f) != 0)) n = n->next;
-    tni_product_way way = !n           ? TNI_BY_LIBRARY
-                          : !n->served ? TNI_BY_NEITHER
-                          : n->later   ? TNI_BY_LIBRARY_FOR_NOW
-                          : n->small   ? TNI_BY_SMALL
-                                       : TNI_BY_LIBRARY;
+    if (!keeps_plan(p, at)) {
+        tni_form    f = form_of(p, at);
+        tni_ltplan *n = look_up(&f, tni_hash(&f, sizeof f));
+        if (n) keep_plan(p, n);
+        else p->plan = NULL;
+    }
+    if (p->plan)
+        way = !p->plan->served ? TNI_BY_NEITHER
+              : p->plan->later ? TNI_BY_LIBRARY_FOR_NOW
+              : p->plan->small ? TNI_BY_SMALL
+                               : TNI_BY_LIBRARY;
     pthread_mutex_unlock(&self.lock);
     return way;
 }
@@ -392,6 +447,7 @@ void tni_product_forget(void)
     if (!lt) return;
     pthread_mutex_lock(&self.lock);
     tni_choice_forget();
+    self.generation++;
     for (int i = 0; i < BUCKETS; i++) {
         for (tni_ltplan *n; (n = self.bucket[i]);) {
             self.bucket[i] = n->next;

@@ -1,6 +1,6 @@
 // A product's plan, between the two files that work on it: product_plan.c, which describes products to
 // the library and runs them, and product_choice.c, which chooses algorithms. All of it is called
-// under the lock of the plans.
+// under the lock of the plans, but for a launch that reads no address of the description.
 #ifndef TNI_CUDA_PRODUCT_PLAN_H
 #define TNI_CUDA_PRODUCT_PLAN_H
 
@@ -24,6 +24,7 @@ struct tni_ltplan {
     tni_ltplan  *next;
     uint64_t     hash;
     tni_form     form;
+    tni_lthandle handle;
     tni_ltdesc   desc;
     tni_ltlayout layout[3];
     tni_ltalgo   algo;
@@ -39,9 +40,8 @@ struct tni_ltplan {
 // What the functions work on: a product at a place, by its plan.
 typedef struct {
     const tni_blaslt        *lt;
-    const tni_product       *p;
+    tni_product             *p;
     const tni_product_place *at;
-    tni_lthandle             handle;
     tni_ltplan              *plan;
     tni_text                *why;
 } tni_ltjob;
