@@ -1,7 +1,7 @@
 // test_product_plan.c: choosing and running products, with a cuBLASLt and a driver that work in host
 // memory: what is described to the library, what is timed and when, and what is kept.
 #include "check.h"
-#include "host.h"
+#include "fake_clock.h"
 #include "product_kit.h"
 #include "scratch.h"
 #include "tree.h"
@@ -16,83 +16,8 @@
 
 enum { WORKSPACE = 4096, FIRST = 1, FASTEST = 7 };
 
-// ---- a driver over host memory -----------------------------------------------------------------
-
-// The one that products_open loaded.
+// The library that `begin` loaded.
 static fake_state *fake;
-
-struct tni_cuda_event {
-    double at;
-};
-
-static int event_create(tni_cuevent *e, unsigned flags)
-{
-    *e = calloc(1, sizeof **e);
-    return flags || !*e;
-}
-
-static int event_destroy(tni_cuevent e)
-{
-    free(e);
-    return TNI_CU_OK;
-}
-
-static int event_record(tni_cuevent e, tni_custream s)
-{
-    e->at = fake->milliseconds;
-    return s != fake->stream;
-}
-
-static int event_wait(tni_cuevent e)
-{
-    return !e;
-}
-
-static int elapsed(float *ms, tni_cuevent from, tni_cuevent to)
-{
-    *ms = (float)(to->at - from->at);
-    return TNI_CU_OK;
-}
-
-static int mem_alloc(tni_cuptr *p, size_t bytes)
-{
-    *p = (tni_cuptr)(uintptr_t)aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return *p ? TNI_CU_OK : TNI_CU_OUT_OF_MEMORY;
-}
-
-static int mem_alloc_none(tni_cuptr *p, size_t bytes)
-{
-    (void)p;
-    (void)bytes;
-    return TNI_CU_OUT_OF_MEMORY;
-}
-
-static int mem_free(tni_cuptr p)
-{
-    free((void *)(uintptr_t)p);
-    return TNI_CU_OK;
-}
-
-static int set8(tni_cuptr p, unsigned char value, size_t n, tni_custream s)
-{
-    memset((void *)(uintptr_t)p, value, n);
-    return s != fake->stream;
-}
-
-static int stream_wait(tni_custream s)
-{
-    return s != fake->stream;
-}
-
-static tni_driver driver = { .event_create  = event_create,
-                             .event_destroy = event_destroy,
-                             .event_record  = event_record,
-                             .event_wait    = event_wait,
-                             .elapsed       = elapsed,
-                             .mem_alloc     = mem_alloc,
-                             .mem_free      = mem_free,
-                             .set8          = set8,
-                             .stream_wait   = stream_wait };
 
 // ---- a place -----------------------------------------------------------------------------------
 
@@ -129,8 +54,8 @@ static bool begin(void)
     fake->broken   = 0;
     fake->fails    = false;
     fake->cost     = 0;
-    fake->stream   = (tni_custream)workspace;
-    place          = (tni_product_place){ .cu        = &driver,
+    fake->stream   = fake_clock_open(&fake->milliseconds);
+    place          = (tni_product_place){ .cu        = &fake_clock_driver,
                                           .gpu       = "fake",
                                           .stream    = fake->stream,
                                           .workspace = (tni_cuptr)(uintptr_t)workspace,
@@ -144,7 +69,7 @@ static bool begin(void)
 static void end(void)
 {
     tni_product_forget();
-    if (fake) CHECK_INT(fake->alive, 0);
+    if (fake) CHECK_INT(fake->alive + fake_clock_left(), 0);
     unsetenv("TN_CACHE_DIR");
     scratch_close();
 }
@@ -447,12 +372,12 @@ static void choosing_does_not_disturb_what_is_added_to(void)
     CHECK_NEAR(((float *)s.out)[14], 8 + 4, 0);
     // Without memory for a result to time on, the first is taken and nothing is remembered.
     tni_product_forget();
-    place.gpu        = "without memory";
-    driver.mem_alloc = mem_alloc_none;
-    int64_t timed    = timed_now();
+    place.gpu                   = "without memory";
+    fake_clock_driver.mem_alloc = fake_clock_no_memory;
+    int64_t timed               = timed_now();
     CHECK_INT(prepare_and_run(&s), FIRST);
     CHECK_INT(timed_now(), timed);
-    driver.mem_alloc = mem_alloc;
+    fake_clock_open(&fake->milliseconds);
     CHECK_INT(prepare_and_run(&s), FASTEST);
     CHECK_NEAR(((float *)s.out)[14], 8 + 3 * 4, 0);
     end();
@@ -467,10 +392,10 @@ static void choosing_with_a_residual_elsewhere_takes_no_memory(void)
     make(&s);
     for (int i = 0; i < 15; i++) more[i] = 2;
     CHECK(tni_product_then(&s.p, &(tni_product_end){ .residual = true }));
-    s.p.residual     = (const char *)more;
-    driver.mem_alloc = mem_alloc_none;
+    s.p.residual                = (const char *)more;
+    fake_clock_driver.mem_alloc = fake_clock_no_memory;
     CHECK_INT(prepare_and_run(&s), FASTEST);
-    driver.mem_alloc = mem_alloc;
+    fake_clock_open(&fake->milliseconds);
     CHECK_NEAR(((float *)s.out)[14], 2 + 4, 0);
     CHECK_NEAR(more[14], 2, 0);
     end();

@@ -2,6 +2,7 @@
 #include "device/cuda/product_plan.h"
 
 #include "base/hash.h"
+#include "device/cuda/choice.h"
 #include "device/cuda/product_small.h"
 
 #include <pthread.h>
@@ -290,7 +291,7 @@ static tn_status build(const tni_ltjob *j)
     if (e) return tni_lt_status(j, e, "describing a product");
     j->plan->served = count > 0;
     if (count) j->plan->algo = list[0].algo;
-    j->plan->settled = !count || !j->at->timing || tni_choice_find(j);
+    j->plan->settled = !count || !j->at->timing || tni_lt_find(j);
     return TN_OK;
 }
 
@@ -385,7 +386,7 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_place *at, tni_t
     if (s == TN_OK) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
     if (s == TN_OK && !at->capturing) j.plan->later = waits_for_small(&j);
     if (s == TN_OK && !j.plan->settled && !at->capturing && !j.plan->later) {
-        s = tni_choice_make(&j);
+        s = tni_lt_choose(&j);
         if (s == TN_EARG) s = refuse(&j);
     }
     if (s == TN_OK && !at->capturing) s = warm_up(&j);
@@ -436,7 +437,7 @@ tni_product_way tni_product_known(tni_product *p, const tni_product_place *at)
 void tni_product_counts(int64_t *timed, int64_t *found)
 {
     pthread_mutex_lock(&self.lock);
-    tni_choice_counts(timed, found);
+    tni_lt_counts(timed, found);
     pthread_mutex_unlock(&self.lock);
 }
 

@@ -59,12 +59,11 @@ int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t of
 
 // Takes the choice of another process, if the library agrees that it can be used, and if the place's own
 // kernel was among what was timed or cannot do the product.
-bool tni_choice_find(const tni_ltjob *j);
+bool tni_lt_find(const tni_ltjob *j);
 // Times the proposals and keeps the best: then the plan is settled. Where there is no memory for it,
 // the algorithm stays. TN_EARG: none of them runs.
-tn_status tni_choice_make(const tni_ltjob *j);
-// See tni_product_counts and tni_product_forget.
-void tni_choice_counts(int64_t *timed, int64_t *found);
-void tni_choice_forget(void);
+tn_status tni_lt_choose(const tni_ltjob *j);
+// See tni_product_counts.
+void tni_lt_counts(int64_t *timed, int64_t *found);
 
 #endif
