@@ -154,6 +154,14 @@ static void note_reads(tni_fate *x, const tni_fate *y, bool moved)
     }
 }
 
+// Whether source s of n is one before it: the square of a value computes it once.
+static bool is_repeated(const tni_node *n, uint32_t s)
+{
+    for (uint32_t k = 0; k < s; k++)
+        if (n->src[k] == n->src[s]) return true;
+    return false;
+}
+
 // What item i's sources say of it: how far it is from the inputs, what its readers would compute and
 // load if it floats; and what it says of them: that they are read, and how.
 static void look_at_sources(tni_fusion *f, size_t i)
@@ -180,19 +188,41 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (number && joins) continue;
         if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
         if (floats && y->cost >= TNI_REPEAT_COST && repeats(n, g->item[at].n)) y->apart = true;
-        if (floats && (x->ops + y->ops > TNI_FLOAT_COST || x->reads + y->reads > TNI_FLOAT_READS))
+        int ops = floats && !is_repeated(n, s) ? y->ops : 0;
+        if (floats && (x->ops + ops > TNI_FLOAT_COST || x->reads + y->reads > TNI_FLOAT_READS))
             y->apart = true;
         if (floats && !y->apart) {
             x->whole |= y->whole;
             x->cut |= y->cut || joins_parts(n);
-            x->ops  = (uint16_t)(x->ops + y->ops);
-            x->cost = (uint16_t)(x->cost + y->cost);
+            x->ops  = (uint16_t)(x->ops + ops);
+            x->cost = (uint16_t)(x->cost + (ops ? y->cost : 0));
             note_reads(x, y, src != g->item[base].n || !tni_is_map(n->op));
         } else {
             note_read(x, src,
                       tni_node_count(src) * (int64_t)f->limits->element_size((tn_dtype)src->dtype));
         }
     }
+}
+
+// Whether a value is stored instead of the result of a library call that it alone reads, as the sum of a product
+// and a bias is: its readers load as much, the device can make it with the call, by an epilogue, and
+// nobody needs the result itself. What it reads besides is small.
+static bool replaces_result(const tni_fusion *f, size_t i)
+{
+    const tni_node *n    = f->g->item[i].n;
+    bool            call = false;
+    if (!f->limits->takes || !tni_is_map(n->op)) return false;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int64_t         skip;
+        const tni_node *y  = tni_node_base(n->src[s], &skip);
+        int32_t         at = tni_place_of(f->g, n->src[s]);
+        const tni_fate *x  = at >= 0 ? &f->fate[at] : NULL;
+        bool result = x && x->how == TNI_AS_ALONE && x->uses == 1 && !x->stored && y == n->src[s] &&
+                      tni_op_table[y->op].class == TNI_LIBRARY && y->dtype == n->dtype;
+        if (!result && tni_node_count(y) > tni_node_count(n) / 8) return false;
+        call |= result;
+    }
+    return call;
 }
 
 // A value of several readers is computed by each of them, unless that takes much, or reads more than
@@ -204,6 +234,7 @@ static bool is_dear(const tni_fusion *f, size_t i)
     if (x->cut || joins_parts(f->g->item[i].n)) return true;  // bounds are in the way of loops
     if (x->ops > TNI_INLINE_COST || x->reads > TNI_INLINE_READS) return true;
     if (x->uses > 2 && x->cost * (x->uses - 1) > TNI_REPEATS_COST) return true;
+    if (replaces_result(f, i)) return true;
     return x->read_bytes > TNI_INLINE_BYTES && x->read_bytes > 2 * x->bytes;
 }
 
