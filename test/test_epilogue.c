@@ -2,7 +2,7 @@
 // what of it cuBLASLt takes.
 #include "check.h"
 
-#include "device/cuda/gpu.h"
+#include "device/cuda/product.h"
 #include "engine/engine.h"
 
 #include <tenon.h>
@@ -10,7 +10,7 @@
 // The parts of an epilogue; TAKEN: cuda has its library do it.
 enum {
     ROWS     = 12,
-    COLS     = 20,
+    COLS     = 24,
     INNER    = 8,
     BIAS     = 1,
     RELU     = 2,
@@ -133,6 +133,15 @@ static tn_tensor *kept(const values *v)
     return tn_gelu_tanh(tn_keep(tn_add(v->y, v->b)));
 }
 
+static tn_tensor *trained(const values *v)
+{
+    tn_requires_grad(v->b, true);
+    tn_tensor *y = tn_gelu_tanh(tn_add(v->y, v->b));
+    CHECK_STATUS(tn_backward(tn_sum_all(tn_square(tn_matmul(y, tn_transpose(v->r, 0, 1)))), NULL),
+                 TN_OK);
+    return y;
+}
+
 static tn_tensor *kept_before_the_bias(const values *v)
 {
     return tn_gelu_tanh(tn_add(tn_keep(tn_mul_s(v->y, 2)), v->b));
@@ -147,10 +156,11 @@ static const ending cases[] = {
     { "bias, gelu", bias_gelu, TN_BF16, BIAS | GELU | TAKEN },
     { "bias of f64", bias, TN_F64, BIAS },
     { "gelu of f32, of which the library has fewer digits", bias_gelu, TN_F32, BIAS | GELU },
-    { "bias, residual", residual, TN_F32, BIAS | RESIDUAL },
-    { "bias, residual, gelu", residual_gelu, TN_BF16, BIAS | RESIDUAL | GELU },
-    { "scale, bias, relu", scaled, TN_F32, SCALE | BIAS | RELU },
-    { "bias, gelu, and what gelu was given", kept, TN_BF16, BIAS | GELU | INPUT },
+    { "bias, residual", residual, TN_F32, BIAS | RESIDUAL | TAKEN },
+    { "bias, residual, gelu", residual_gelu, TN_BF16, BIAS | RESIDUAL | GELU | TAKEN },
+    { "scale, bias, relu", scaled, TN_F32, SCALE | BIAS | RELU | TAKEN },
+    { "bias, gelu, and what gelu was given", kept, TN_BF16, BIAS | GELU | INPUT | TAKEN },
+    { "bias, gelu, and what its gradient needs", trained, TN_BF16, BIAS | GELU | INPUT | TAKEN },
     { "what came before the bias", kept_before_the_bias, TN_BF16, 0 },
     { "gelu by erf", exact_gelu, TN_BF16, 0 },
     { "gelu of relu", gelu_of_relu, TN_BF16, 0 },
@@ -184,11 +194,12 @@ static int parts_of(const tni_fused *f, const tni_call *call)
 {
     const tni_epilogue *e = &f->epilogue;
     tni_offer           o = { call, f->sole, *e };
+    tni_product         p;
     if (!e->fits) return 0;
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
            (e->scale >= 0 ? SCALE : 0) | (e->z >= 0 ? INPUT : 0) |
            (e->activation == TNI_relu ? RELU : 0) | (e->activation == TNI_gelu_tanh ? GELU : 0) |
-           (tni_cuda_takes(NULL, &o) ? TAKEN : 0);
+           (tni_product_joins(&o, &p) ? TAKEN : 0);
 }
 
 static void look_at(const ending *e)

@@ -131,6 +131,19 @@ static void print_all_stored(const account *a, tni_step step)
     for (size_t i = 0; k && i < k->seeds; i++) print_stored(a, k->seed[i]);
 }
 
+// Why the bits of a call's result may differ from run to run, if they may.
+static void print_varying(const account *a, int32_t item)
+{
+    if (item < 0 || !a->p->place[item].call) return;
+    tni_call           c    = a->p->call[a->p->place[item].call - 1].call;
+    const tni_op_impl *impl = tni_device_impl(a->e->device, c.op);
+    c.device                = a->e->device;
+    c.seat                  = a->e->seat;
+    c.attr                  = &a->g->item[item].n->attr;
+    const char *why         = impl->varies ? impl->varies(&c) : NULL;
+    if (why) fprintf(a->f, "         not deterministic: %s\n", why);
+}
+
 // A step with the calls that it comes from.
 static void print_step(const account *a, size_t number, tni_step step)
 {
@@ -139,6 +152,7 @@ static void print_step(const account *a, size_t number, tni_step step)
     fprintf(a->f, "  %4zu  %-10s %s  %lld bytes\n", number, tni_step_name(a->g, a->p, step).s,
             tni_step_sizes(a->g, a->p, step).s, (long long)tni_step_bytes(a->g, a->p, step));
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
+    print_varying(a, step < 0 ? a->p->kernel[~step].claimed : step);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
 }

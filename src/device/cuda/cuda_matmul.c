@@ -4,6 +4,8 @@
 #include "device/cuda/product_small.h"
 #include "device/simt/groups.h"
 
+#include <stdlib.h>
+
 enum { WORKSPACE = 32 << 20 };
 
 // Memory for the library's own sums, taken at the first product; 0 when there is none.
@@ -86,32 +88,76 @@ static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
     return by_library(c, p, &at, why);
 }
 
+// ---- planned calls -----------------------------------------------------------------------------
+
+// What a plan knows of one of its products.
+typedef struct {
+    bool        library;  // cuBLASLt is here and can do it as its operands lie
+    tni_product product;  // all but the addresses
+} planned;
+
+static planned describe(const tni_call *call)
+{
+    tni_text none = { "" };
+    planned  n    = { .library = false };
+    n.library     = tni_blaslt_get(&none) && tni_product_of(call, &n.product);
+    if (n.library && call->epilogue) {
+        tni_product_end end = tni_product_end_of(call->epilogue);
+        n.library           = tni_product_then(&n.product, &end);
+    }
+    return n;
+}
+
+void *tni_cuda_prepare_matmul(const tni_call *call)
+{
+    planned *n = malloc(sizeof *n);
+    if (n) *n = describe(call);
+    return n;
+}
+
+const char *tni_cuda_matmul_varies(const tni_call *call)
+{
+    const tni_cuda *c = call->seat;
+    if (c->deterministic || !describe(call).library) return NULL;
+    return "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1";
+}
+
+static tn_status told(const tni_call *call, tn_status s, const tni_text *why)
+{
+    if (s != TN_OK) tni_text_add(call->why, "%s", why->s);
+    return s;
+}
+
 tn_status tni_cuda_matmul(const tni_call *call)
 {
-    tni_cuda   *c    = call->seat;
-    tni_text    none = { "" };
-    tni_product p;
-    tni_cuda_enter(c);
-    if (!tni_blaslt_get(&none) || !tni_product_of(call, &p)) return tni_groups_matmul(call);
-    if (call->ahead) return TN_OK;
-    none        = (tni_text){ "" };
-    tn_status s = multiply(c, &p, &none);
-    if (s == TN_EARG) return tni_groups_matmul(call);
-    if (s != TN_OK) tni_text_add(call->why, "%s", none.s);
-    return s;
+    tni_text reason = { "" };
+    planned  own, *n = call->entry;
+    if (!n) own = describe(call), n = &own;
+    tni_cuda_enter(call->seat);
+    if (n->library && call->ahead) return TN_OK;
+    tni_product_bind(&n->product, call, call->out.data);
+    tn_status s = n->library ? multiply(call->seat, &n->product, &reason) : TN_EARG;
+    return s == TN_EARG ? tni_groups_matmul(call) : told(call, s, &reason);
 }
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-// The library's gelu has the few digits of half precision.
+// Addresses are not known yet: all are taken to be aligned, as what a plan allocates is. Nothing is timed.
 bool tni_cuda_takes(void *seat, const tni_offer *o)
 {
-    const tni_epilogue *e     = &o->epilogue;
-    tn_dtype            dtype = o->call->out.dtype;
-    (void)seat;
-    if (o->call->op != TNI_matmul || !o->sole || !e->fits || dtype == TN_F64) return false;
-    if (e->z >= 0 || e->residual >= 0 || e->scale >= 0) return false;
-    return e->activation != TNI_gelu_tanh || tni_is_rounded(dtype);
+    tni_cuda   *c    = seat;
+    tni_text    none = { "" };
+    tni_product p;
+    if (!tni_product_joins(o, &p) || !tni_blaslt_get(&none)) return false;
+    tni_cuda_enter(c);
+    tni_product_place at      = place_of(c);
+    char             *aligned = (char *)(uintptr_t)4096;
+    at.capturing              = true;
+    p.tf32                    = c->tf32;
+    p.scale                   = 1;
+    p.at[0] = p.at[1] = p.at[2] = p.input = aligned;
+    p.bias = p.residual = aligned;
+    return tni_product_prepare(&p, &at, &none) == TN_OK;
 }
 
 size_t tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l)
@@ -129,33 +175,42 @@ static char *address_of(const tni_launch *l, int access)
            l->offset[access] * (int64_t)tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
 }
 
+static double number_of(const tni_launch *l, int number)
+{
+    if (number < 0) return 1;
+    return l->kernel->number[number] == TN_F64 ? l->number[number].d : (double)l->number[number].f;
+}
+
 // By a product with an epilogue; TN_EARG where there is none. A kernel that is guarded may have to do
-// nothing. Of one row the bias may lie where the result will: then it would be gone when algorithms are
-// tried.
+// nothing.
 static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_text *why)
 {
-    tni_cuda           *c   = call->seat;
-    tni_call            to  = *call;
-    const tni_epilogue *e   = call->epilogue;
-    tni_product_end     end = { .activation = e->activation, .bias = e->bias >= 0 };
-    tni_product         p;
-    to.out.data = address_of(l, e->y);
-    if (l->kernel->guarded || !tni_blaslt_get(why)) return TN_EARG;
-    if (!tni_product_of(&to, &p) || !tni_product_then(&p, &end)) return TN_EARG;
-    p.bias = address_of(l, e->bias);
-    if (!tni_product_is_apart(&p)) return TN_EARG;
-    tni_cuda_enter(c);
-    return multiply(c, &p, why);
+    const tni_epilogue *e = call->epilogue;
+    planned             own, *n = call->entry;
+    if (!n) own = describe(call), n = &own;
+    if (l->kernel->guarded || !n->library) return TN_EARG;
+    tni_cuda_enter(call->seat);
+    tni_product_bind(&n->product, call, address_of(l, e->y));
+    n->product.bias     = address_of(l, e->bias);
+    n->product.residual = address_of(l, e->residual);
+    n->product.input    = address_of(l, e->z);
+    n->product.scale    = number_of(l, e->scale);
+    return tni_product_is_apart(&n->product) ? multiply(call->seat, &n->product, why) : TN_EARG;
+}
+
+// The two one after the other, where they cannot be one as they lie in memory.
+static tn_status run_both(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+{
+    tni_call plain = *call;
+    plain.entry    = NULL;
+    plain.epilogue = NULL;
+    tn_status s    = tni_call_run(&plain);
+    return s == TN_OK ? tni_cuda_launch(call->seat, entry, l, why) : s;
 }
 
 tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
     tni_text  reason = { "" };
     tn_status s      = run_epilogue(call, l, &reason);
-    if (s != TN_EARG) {
-        if (s != TN_OK) tni_text_add(why, "%s", reason.s);
-        return s;
-    }
-    s = tni_call_run(call);
-    return s == TN_OK ? tni_cuda_launch(call->seat, entry, l, why) : s;
+    return s == TN_EARG ? run_both(call, entry, l, why) : told(call, s, &reason);
 }

@@ -2,6 +2,8 @@
 // work groups.
 #include "device/cuda/gpu.h"
 
+#include <stdlib.h>
+
 static const tni_groups groups = {
     .compiled = tni_cuda_compiled,
     .find     = tni_cuda_spot,
@@ -49,7 +51,10 @@ static tn_status run_copy(const tni_call *call)
 const tni_device_calls tni_cuda_calls = {
     .of_class  = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
     .of_op     = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
-                   [TNI_matmul] = { .run = tni_cuda_matmul },
+                   [TNI_matmul] = { .run     = tni_cuda_matmul,
+                                    .prepare = tni_cuda_prepare_matmul,
+                                    .forget  = free,
+                                    .varies  = tni_cuda_matmul_varies },
                    [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups    = &groups,
     .takes     = tni_cuda_takes,

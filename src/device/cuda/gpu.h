@@ -154,6 +154,8 @@ tn_status tni_cuda_start_hand(const tni_hand *h, int64_t groups, int items, tni_
 // A call of one op.
 extern const tni_device_calls tni_cuda_calls;
 tn_status                     tni_cuda_matmul(const tni_call *call);
+void                         *tni_cuda_prepare_matmul(const tni_call *call);
+const char                   *tni_cuda_matmul_varies(const tni_call *call);
 bool                          tni_cuda_takes(void *seat, const tni_offer *o);
 size_t    tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l);
 tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why);

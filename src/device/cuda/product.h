@@ -58,12 +58,20 @@ typedef struct {
 // element, rows that overlap, an empty inner axis, sizes past 32 bits, or so many unequal batches
 // that one kernel is better than all those launches.
 bool tni_product_of(const tni_call *c, tni_product *p);
+// The same products at the addresses of another call of these shapes, but for the result.
+void tni_product_bind(tni_product *p, const tni_call *c, char *out);
 
 // Lets something follow; which addresses it will have is not asked. The bias is as long as the result's
 // last axis, without gaps. False, with nothing changed, if the library cannot do it: anything but scale
 // and residual in f64; a bias that does not go along D's rows; an input that is not gelu's, or that lies
 // in batches or in columns that do not begin at multiples of 8 elements.
 bool tni_product_then(tni_product *p, const tni_product_end *end);
+
+tni_product_end tni_product_end_of(const tni_epilogue *e);
+
+// The products of a call and of the kernel behind it, if the library can do the two as one: nobody else
+// reads the result of the call, and gelu is of a half precision, whose few digits the library's has.
+bool tni_product_joins(const tni_offer *o, tni_product *p);
 
 // Whether nothing that a product writes lies where it reads or writes something else, as its addresses
 // are; but D may lie on the residual. One that fails this must not be prepared or run.

@@ -199,17 +199,22 @@ bool tni_product_of(const tni_call *c, tni_product *p)
     if (c->op != TNI_matmul || c->nin != 2 || c->in[0].dtype != c->in[1].dtype) return false;
     if (!takes_types(c->in[0].dtype, c->out.dtype) || !take(&s, c) || !find_form(&s, p))
         return false;
-    p->waits = c->waits;
     p->in    = c->in[0].dtype;
     p->out   = c->out.dtype;
     p->width = s.n;
     fold_axes(&s, p);
     if (!place_axes(&s, p)) return false;
     round_ld(p);
+    tni_product_bind(p, c, c->out.data);
+    return true;
+}
+
+void tni_product_bind(tni_product *p, const tni_call *c, char *out)
+{
+    p->waits              = c->waits;
     p->at[place_of(p, A)] = c->in[0].data;
     p->at[place_of(p, B)] = c->in[1].data;
-    p->at[D]              = c->out.data;
-    return true;
+    p->at[D]              = out;
 }
 
 // ---- what follows ------------------------------------------------------------------------------
@@ -245,4 +250,22 @@ bool tni_product_is_apart(const tni_product *p)
 bool tni_product_accumulates(const tni_product *p)
 {
     return p->end.residual && p->residual == p->at[D];
+}
+
+tni_product_end tni_product_end_of(const tni_epilogue *e)
+{
+    return (tni_product_end){ .activation = e->activation,
+                              .scaled     = e->scale >= 0,
+                              .residual   = e->residual >= 0,
+                              .bias       = e->bias >= 0,
+                              .input      = e->z >= 0 };
+}
+
+bool tni_product_joins(const tni_offer *o, tni_product *p)
+{
+    const tni_epilogue *e   = &o->epilogue;
+    tni_product_end     end = tni_product_end_of(e);
+    if (o->call->op != TNI_matmul || !o->sole || !e->fits) return false;
+    if (e->activation == TNI_gelu_tanh && !tni_is_rounded(o->call->out.dtype)) return false;
+    return tni_product_of(o->call, p) && tni_product_then(p, &end);
 }
