@@ -139,9 +139,9 @@ void scans_on(const char *device)
     table_seed(7);
     if (!open_both(cx, device)) return;
     for (int k = 0; k < COUNT(scanned); k++)
-        for (int dt = 0; dt < DTYPES; dt++)
-            if (dt == TN_F32 || k < 3)
-                scans_agree(cx, &scanned[k], (tn_dtype)dt, k % 4 == 3 ? ODD : TAME);
+        for (int d = 0; d < DTYPES; d++)
+            if (all_dtypes[d] == TN_F32 || k < 3)
+                scans_agree(cx, &scanned[k], all_dtypes[d], k % 4 == 3 ? ODD : TAME);
     close_both(cx);
 }
 
@@ -200,8 +200,8 @@ void extrema_on(const char *device)
     table_seed(8);
     if (!open_both(cx, device)) return;
     for (int k = 0; k < COUNT(searched); k++)
-        for (int dt = 0; dt < DTYPES; dt++)
-            if (dt == TN_F32 || k < 3) places_agree(cx, &searched[k], (tn_dtype)dt);
+        for (int d = 0; d < DTYPES; d++)
+            if (all_dtypes[d] == TN_F32 || k < 3) places_agree(cx, &searched[k], all_dtypes[d]);
     close_both(cx);
 }
 
@@ -261,8 +261,8 @@ void sorts_on(const char *device)
     table_seed(9);
     if (!open_both(cx, device)) return;
     for (int k = 0; k < COUNT(sorted); k++)
-        for (int dt = 0; dt < DTYPES; dt++)
-            if (dt == TN_F32 || k < 3) orders_agree(cx, &sorted[k], (tn_dtype)dt);
+        for (int d = 0; d < DTYPES; d++)
+            if (all_dtypes[d] == TN_F32 || k < 3) orders_agree(cx, &sorted[k], all_dtypes[d]);
     close_both(cx);
 }
 

@@ -129,21 +129,21 @@ static void add_sample(batch *b, int op, tn_dtype dt, layout lay, int variant)
 static void add_complete(batch *b, int op)
 {
     row r = row_of(op);
-    for (int dt = 0; dt < DTYPES; dt++)
+    for (int d = 0; d < DTYPES; d++)
         for (int lay = 0; lay < LAYOUTS; lay++)
-            for (int v = 0; v < r.variants; v++) add_sample(b, op, (tn_dtype)dt, (layout)lay, v);
+            for (int v = 0; v < r.variants; v++) add_sample(b, op, all_dtypes[d], (layout)lay, v);
 }
 
 // Every class of dtypes once (bool, an integer, a 16-bit float, f32, f64), every class of layouts
 // once (row-major, strided, broadcast or overlapping, empty, 0-d), every variant once, in turn.
 static void add_sampled(batch *b, int op)
 {
-    static const tn_dtype ints[]       = { TN_I32, TN_U8, TN_I64, TN_I8 };
+    static const tn_dtype ints[] = { TN_I32, TN_U8, TN_I64, TN_I8, TN_U16, TN_U64, TN_I16, TN_U32 };
     static const layout   layouts[][3] = { { PLAIN, PLAIN, PLAIN },
                                            { TRANSPOSED, STEPPED, FLIPPED },
                                            { BROADCAST, WINDOWED, WINDOWED } };
     row                   r            = row_of(op);
-    tn_dtype classes[] = { TN_F32, ints[op % 4], op & 1 ? TN_F16 : TN_BF16, TN_F64, TN_BOOL };
+    tn_dtype classes[] = { TN_F32, ints[op % 8], op & 1 ? TN_F16 : TN_BF16, TN_F64, TN_BOOL };
     int      most      = r.variants > 5 ? r.variants : 5;
     for (int k = 0; k < most; k++)
         add_sample(b, op, classes[k % 5],

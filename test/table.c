@@ -12,6 +12,29 @@
 const char *const layout_names[LAYOUTS] = { "plain",     "transposed", "stepped", "flipped",
                                             "broadcast", "windowed",   "empty",   "0-d" };
 
+// ---- dtypes ------------------------------------------------------------------------------------
+
+#define PUT_MATH(id) TN_##id,
+#define PUT_STORE(id)
+#define FLOAT_BOOL(put)
+#define FLOAT_UNSIGNED(put)
+#define FLOAT_SIGNED(put)
+#define FLOAT_FLOAT(put) put
+const tn_dtype all_dtypes[DTYPES] = {
+// clang-format off
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
+              safetensors, npy, use) PUT_##use(id)
+#include "tensor/dtype.def"
+    // clang-format on
+};
+const tn_dtype all_floats[FLOATS] = {
+// clang-format off
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
+              safetensors, npy, use) FLOAT_##class(PUT_##use(id))
+#include "tensor/dtype.def"
+    // clang-format on
+};
+
 // ---- random elements ---------------------------------------------------------------------------
 
 static uint64_t sequence, drawn;

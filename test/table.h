@@ -7,7 +7,26 @@
 #include "tenon.h"
 #include "tensor/dtype.h"
 
-enum { DTYPES = TN_F64 + 1, INPUTS = 4 };
+enum { INPUTS = 4 };
+
+// The dtypes that are computed with, in the order of dtype.def: all, and the floats among them.
+enum {
+    DTYPES = 0
+#define IS_MATH  1
+#define IS_STORE 0
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
+              safetensors, npy, use)                                                        \
+    +IS_##use
+#include "tensor/dtype.def"
+    ,
+    FLOATS = 0
+#define DTYPE(id, name, class, held, in, host, kernel, stem, digits, low, past, high, user, \
+              safetensors, npy, use)                                                        \
+    +(IS_##use && TNI_CLASS_##class == TNI_CLASS_FLOAT)
+#include "tensor/dtype.def"
+};
+
+extern const tn_dtype all_dtypes[DTYPES], all_floats[FLOATS];
 
 // How the elements of an input lie in its store.
 typedef enum {

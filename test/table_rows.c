@@ -25,7 +25,7 @@ bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
     case TNI_TO_BOOL: *result = TN_BOOL; return true;
     case TNI_TO_I64: *result = TN_I64; return true;
     case TNI_ACCUM:
-        if (!real) *result = TN_I64;
+        if (!real) *result = promoted == TN_U64 ? TN_U64 : TN_I64;
         return true;
     case TNI_WIDE: return promoted == TN_I64;
     default: return true;
@@ -369,7 +369,7 @@ static tn_tensor *build_where(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 static tn_tensor *build_cast(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
     (void)cx;
-    return tn_cast(x[0], (tn_dtype)s->variant);
+    return tn_cast(x[0], all_dtypes[s->variant]);
 }
 
 // Variants 0 to 2: one axis; 3: all; 4: the first and the last.
@@ -678,8 +678,10 @@ static tn_status source_refuses(const sample *s)
 // A number that an integer dtype does not hold.
 static tn_status scalar_refuses(const sample *s)
 {
-    static const double most[] = { INFINITY, 255, 127, INT32_MAX };
-    return s->dt < TN_I64 && numbers[s->variant % 8] > most[s->dt] ? TN_EARG : TN_OK;
+    static const double most[] = { [TN_U8] = 255,    [TN_I8] = 127,        [TN_I16] = INT16_MAX,
+                                   [TN_U16] = 65535, [TN_I32] = INT32_MAX, [TN_U32] = UINT32_MAX };
+    bool                ends   = tni_is_int(s->dt) && tni_dtype_size(s->dt) < 8;
+    return ends && numbers[s->variant % 8] > most[s->dt] ? TN_EARG : TN_OK;
 }
 
 // full casts its number; randint casts its integers.

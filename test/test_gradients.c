@@ -390,8 +390,7 @@ static void gradients_have_the_dtype_of_their_leaf(void)
     open_cx("cpu");
     for (const form *const *table = form_tables; *table; table++)
         for (const form *f = *table; f->name; f++)
-            for (int dt = TN_F16; dt < DTYPES && !(f->flags & NO_GRAD); dt++)
-                run_dtype(f, (tn_dtype)dt);
+            for (int d = 0; d < FLOATS && !(f->flags & NO_GRAD); d++) run_dtype(f, all_floats[d]);
     tn_close(cx);
 }
 
@@ -430,7 +429,8 @@ void gradients_on(const char *device, int part, int parts)
     for (const form *const *table = form_tables; both[0] && *table; table++)
         for (const form *f = *table; f->name; f++) {
             if (f->flags & NO_GRAD || n++ % parts != part) continue;
-            for (int dt = TN_F32; dt < DTYPES; dt++) run_devices(f, (tn_dtype)dt, both);
+            run_devices(f, TN_F32, both);
+            run_devices(f, TN_F64, both);
         }
     tn_close(both[0]);
     tn_close(both[1]);
@@ -461,18 +461,19 @@ static void gradients_of_two_devices_agree(void)
 static void mixed_leaves_keep_their_dtypes(void)
 {
     open_cx("cpu");
-    for (int a = TN_F16; a < DTYPES; a++)
-        for (int b = TN_F16; b < DTYPES; b++) {
+    for (int i = 0; i < FLOATS; i++)
+        for (int j = 0; j < FLOATS; j++) {
+            tn_dtype   a = all_floats[i], b = all_floats[j];
             tn_scope  *s = tn_begin(cx);
             tn_tensor *x[2], *gx[2], *y;
-            x[0]    = tn_requires_grad(tn_full(cx, (tn_dtype)a, TN_SHAPE(2, 3), 1.5), true);
-            x[1]    = tn_requires_grad(tn_full(cx, (tn_dtype)b, TN_SHAPE(3), 0.5), true);
+            x[0]    = tn_requires_grad(tn_full(cx, a, TN_SHAPE(2, 3), 1.5), true);
+            x[1]    = tn_requires_grad(tn_full(cx, b, TN_SHAPE(3), 0.5), true);
             y       = tn_sum_all(tn_mul(x[0], tn_exp(x[1])));
-            bool ok = tn_grad(1, &y, 2, x, NULL, gx) == TN_OK &&
-                      tn_dtype_of(gx[0]) == (tn_dtype)a && tn_dtype_of(gx[1]) == (tn_dtype)b;
+            bool ok = tn_grad(1, &y, 2, x, NULL, gx) == TN_OK && tn_dtype_of(gx[0]) == a &&
+                      tn_dtype_of(gx[1]) == b;
             ok = ok && fabs(tn_item(tn_select(gx[1], 0, 1)) - 3 * exp(0.5)) < 0.05;
-            test_case_result(ok, "%s and %s: %s", tn_dtype_name((tn_dtype)a),
-                             tn_dtype_name((tn_dtype)b), tn_error_text(cx));
+            test_case_result(ok, "%s and %s: %s", tn_dtype_name(a), tn_dtype_name(b),
+                             tn_error_text(cx));
             tn_error_clear(cx);
             tn_end(s);
         }

@@ -54,7 +54,7 @@ static tn_status expected_error(const row *r, const sample *s)
 static tn_dtype result_dtype(const sample *s)
 {
     tn_dtype result;
-    if (s->op == TNI_cast) return (tn_dtype)s->variant;
+    if (s->op == TNI_cast) return all_dtypes[s->variant];
     if (s->op == TNI_output && s->variant == 1) return TN_I64;
     if (s->op == TNI_scalar && s->dt == TN_BOOL) return TN_I64;
     row_dtype(s->op, s->dt, &result);
@@ -114,10 +114,10 @@ static bool unreachable(const row *r, const sample *s)
 static void run_row(int op)
 {
     row r = row_of(op);
-    for (int dt = 0; r.build && dt < DTYPES; dt++)
+    for (int d = 0; r.build && d < DTYPES; d++)
         for (int lay = 0; lay < LAYOUTS; lay++)
             for (int variant = 0; variant < r.variants; variant++) {
-                sample s = { .op = op, .dt = (tn_dtype)dt, .lay = lay, .variant = variant };
+                sample s = { .op = op, .dt = all_dtypes[d], .lay = lay, .variant = variant };
                 if (!unreachable(&r, &s)) run_sample(&r, &s);
             }
 }
@@ -178,58 +178,72 @@ static void library_ops_agree(void)
 
 // ---- promotion ---------------------------------------------------------------------------------
 
-// PyTorch's torch.promote_types, by hand.
+// PyTorch's torch.promote_types, by hand; of u16, u32 and u64 with other integers, for which it has no
+// rule, numpy.promote_types. In the order of dtype.def.
 // clang-format off
 #define B_   TN_BOOL
 #define U8_  TN_U8
 #define I8_  TN_I8
 #define I16_ TN_I16
+#define U16_ TN_U16
 #define I32_ TN_I32
+#define U32_ TN_U32
 #define I64_ TN_I64
+#define U64_ TN_U64
 #define H_   TN_F16
 #define BF_  TN_BF16
 #define F_   TN_F32
 #define D_   TN_F64
 static const tn_dtype promoted[DTYPES][DTYPES] = {
-    /*          bool  u8    i8    i32   i64   f16  bf16 f32 f64 */
-    /* bool */ { B_,   U8_,  I8_,  I32_, I64_, H_,  BF_, F_, D_ },
-    /* u8   */ { U8_,  U8_,  I16_, I32_, I64_, H_,  BF_, F_, D_ },
-    /* i8   */ { I8_,  I16_, I8_,  I32_, I64_, H_,  BF_, F_, D_ },
-    /* i32  */ { I32_, I32_, I32_, I32_, I64_, H_,  BF_, F_, D_ },
-    /* i64  */ { I64_, I64_, I64_, I64_, I64_, H_,  BF_, F_, D_ },
-    /* f16  */ { H_,   H_,   H_,   H_,   H_,   H_,  F_,  F_, D_ },
-    /* bf16 */ { BF_,  BF_,  BF_,  BF_,  BF_,  F_,  BF_, F_, D_ },
-    /* f32  */ { F_,   F_,   F_,   F_,   F_,   F_,  F_,  F_, D_ },
-    /* f64  */ { D_,   D_,   D_,   D_,   D_,   D_,  D_,  D_, D_ },
+    /*          bool  u8    i8    i16   u16   i32   u32   i64   u64   f16   bf16  f32   f64 */
+    /* bool */ { B_,   U8_,  I8_,  I16_, U16_, I32_, U32_, I64_, U64_, H_,   BF_,  F_,   D_ },
+    /* u8   */ { U8_,  U8_,  I16_, I16_, U16_, I32_, U32_, I64_, U64_, H_,   BF_,  F_,   D_ },
+    /* i8   */ { I8_,  I16_, I8_,  I16_, I32_, I32_, I64_, I64_, D_,   H_,   BF_,  F_,   D_ },
+    /* i16  */ { I16_, I16_, I16_, I16_, I32_, I32_, I64_, I64_, D_,   H_,   BF_,  F_,   D_ },
+    /* u16  */ { U16_, U16_, I32_, I32_, U16_, I32_, U32_, I64_, U64_, H_,   BF_,  F_,   D_ },
+    /* i32  */ { I32_, I32_, I32_, I32_, I32_, I32_, I64_, I64_, D_,   H_,   BF_,  F_,   D_ },
+    /* u32  */ { U32_, U32_, I64_, I64_, U32_, I64_, U32_, I64_, U64_, H_,   BF_,  F_,   D_ },
+    /* i64  */ { I64_, I64_, I64_, I64_, I64_, I64_, I64_, I64_, D_,   H_,   BF_,  F_,   D_ },
+    /* u64  */ { U64_, U64_, D_,   D_,   U64_, D_,   U64_, D_,   U64_, H_,   BF_,  F_,   D_ },
+    /* f16  */ { H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   F_,   F_,   D_ },
+    /* bf16 */ { BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  F_,   BF_,  F_,   D_ },
+    /* f32  */ { F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   D_ },
+    /* f64  */ { D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_ },
 };
 // A tensor with axes (row) and a 0-d one (column): that has a say only where it is of a higher
 // kind: bool, integer, float.
 static const tn_dtype promoted_0d[DTYPES][DTYPES] = {
-    /*          bool  u8    i8    i32   i64   f16  bf16 f32 f64 */
-    /* bool */ { B_,   U8_,  I8_,  I32_, I64_, H_,  BF_, F_, D_ },
-    /* u8   */ { U8_,  U8_,  U8_,  U8_,  U8_,  H_,  BF_, F_, D_ },
-    /* i8   */ { I8_,  I8_,  I8_,  I8_,  I8_,  H_,  BF_, F_, D_ },
-    /* i32  */ { I32_, I32_, I32_, I32_, I32_, H_,  BF_, F_, D_ },
-    /* i64  */ { I64_, I64_, I64_, I64_, I64_, H_,  BF_, F_, D_ },
-    /* f16  */ { H_,   H_,   H_,   H_,   H_,   H_,  H_,  H_, H_ },
-    /* bf16 */ { BF_,  BF_,  BF_,  BF_,  BF_,  BF_, BF_, BF_, BF_ },
-    /* f32  */ { F_,   F_,   F_,   F_,   F_,   F_,  F_,  F_, F_ },
-    /* f64  */ { D_,   D_,   D_,   D_,   D_,   D_,  D_,  D_, D_ },
+    /*          bool  u8    i8    i16   u16   i32   u32   i64   u64   f16   bf16  f32   f64 */
+    /* bool */ { B_,   U8_,  I8_,  I16_, U16_, I32_, U32_, I64_, U64_, H_,   BF_,  F_,   D_ },
+    /* u8   */ { U8_,  U8_,  U8_,  U8_,  U8_,  U8_,  U8_,  U8_,  U8_,  H_,   BF_,  F_,   D_ },
+    /* i8   */ { I8_,  I8_,  I8_,  I8_,  I8_,  I8_,  I8_,  I8_,  I8_,  H_,   BF_,  F_,   D_ },
+    /* i16  */ { I16_, I16_, I16_, I16_, I16_, I16_, I16_, I16_, I16_, H_,   BF_,  F_,   D_ },
+    /* u16  */ { U16_, U16_, U16_, U16_, U16_, U16_, U16_, U16_, U16_, H_,   BF_,  F_,   D_ },
+    /* i32  */ { I32_, I32_, I32_, I32_, I32_, I32_, I32_, I32_, I32_, H_,   BF_,  F_,   D_ },
+    /* u32  */ { U32_, U32_, U32_, U32_, U32_, U32_, U32_, U32_, U32_, H_,   BF_,  F_,   D_ },
+    /* i64  */ { I64_, I64_, I64_, I64_, I64_, I64_, I64_, I64_, I64_, H_,   BF_,  F_,   D_ },
+    /* u64  */ { U64_, U64_, U64_, U64_, U64_, U64_, U64_, U64_, U64_, H_,   BF_,  F_,   D_ },
+    /* f16  */ { H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_,   H_ },
+    /* bf16 */ { BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_,  BF_ },
+    /* f32  */ { F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_,   F_ },
+    /* f64  */ { D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_,   D_ },
 };
 // clang-format on
 
 // A case of two dtypes: which operand is 0-d, if any.
 typedef enum { BOTH_AXES, RIGHT_0D, LEFT_0D, BOTH_0D, STRENGTHS } strengths;
 
-static tn_dtype promote_by_hand(tn_dtype a, tn_dtype b, strengths which)
+// Of two places in all_dtypes.
+static tn_dtype promote_by_hand(int a, int b, strengths which)
 {
     if (which == RIGHT_0D) return promoted_0d[a][b];
     if (which == LEFT_0D) return promoted_0d[b][a];
     return promoted[a][b];
 }
 
-static void run_pair(int op, tn_dtype a, tn_dtype b, strengths which)
+static void run_pair(int op, int i, int j, strengths which)
 {
+    tn_dtype                 a = all_dtypes[i], b = all_dtypes[j];
     static const char *const names[]  = { "", ", b 0-d", ", a 0-d", ", both 0-d" };
     tn_scope                *scopes[] = { tn_begin(cpu), tn_begin(ref) };
     int64_t                  size     = 33;
@@ -239,7 +253,7 @@ static void run_pair(int op, tn_dtype a, tn_dtype b, strengths which)
     tn_tensor *y    = tni_binary(op, input_put(&in[0], cpu), input_put(&in[1], cpu));
     tn_tensor *z    = tni_binary(op, input_put(&in[0], ref), input_put(&in[1], ref));
     tn_dtype   want;
-    bool       takes     = row_dtype(op, promote_by_hand(a, b, which), &want), ok;
+    bool       takes     = row_dtype(op, promote_by_hand(i, j, which), &want), ok;
     char       text[256] = "refused, or not";
     if (!takes) ok = refused(y, cpu, TN_EDTYPE) && refused(z, ref, TN_EDTYPE);
     else if (y && tn_dtype_of(y) != want)
@@ -263,7 +277,7 @@ static void pairs_of_dtypes_promote_as_in_pytorch(void)
         for (int a = 0; tni_op_table[op].class == TNI_BINARY && a < DTYPES; a++)
             for (int b = 0; b < DTYPES; b++)
                 for (int which = 0; which < STRENGTHS; which++)
-                    run_pair(op, (tn_dtype)a, (tn_dtype)b, (strengths)which);
+                    run_pair(op, a, b, (strengths)which);
     close_both();
 }
 
@@ -272,10 +286,11 @@ static void choices_and_parts_promote_as_in_pytorch(void)
 {
     int64_t size = 9;
     open_both();
-    for (int a = 0; a < DTYPES; a++)
-        for (int b = 0; b < DTYPES; b++) {
-            input in[] = { input_make((tn_dtype)a, PLAIN, 1, &size, WILD),
-                           input_make((tn_dtype)b, PLAIN, 1, &size, WILD) };
+    for (int i = 0; i < DTYPES; i++)
+        for (int j = 0; j < DTYPES; j++) {
+            tn_dtype a = all_dtypes[i], b = all_dtypes[j];
+            input    in[] = { input_make(a, PLAIN, 1, &size, WILD),
+                              input_make(b, PLAIN, 1, &size, WILD) };
             for (int op = 0; op < 2; op++) {
                 tn_tensor *y[2];
                 char       text[256];
@@ -288,9 +303,8 @@ static void choices_and_parts_promote_as_in_pytorch(void)
                     y[k]           = op ? tn_concat(2, x, 0) : tn_where(odd, x[0], x[1]);
                 }
                 bool ok = agrees(y[0], y[1], (tolerance){ .how = EXACT }, text);
-                test_case_result(ok && tn_dtype_of(y[0]) == promoted[a][b], "%s of %s and %s: %s",
-                                 op ? "concat" : "where", tn_dtype_name((tn_dtype)a),
-                                 tn_dtype_name((tn_dtype)b), text);
+                test_case_result(ok && tn_dtype_of(y[0]) == promoted[i][j], "%s of %s and %s: %s",
+                                 op ? "concat" : "where", tn_dtype_name(a), tn_dtype_name(b), text);
             }
             input_free(&in[0]);
             input_free(&in[1]);
@@ -359,9 +373,9 @@ static void numbers_take_the_other_dtype(void)
     static const double values[] = { 0, 2, -1, 0.5, 0.1, 7 };
     open_both();
     for (size_t f = 0; f < sizeof number_forms / sizeof *number_forms; f++)
-        for (int dt = 0; dt < DTYPES; dt++)
+        for (int d = 0; d < DTYPES; d++)
             for (size_t v = 0; v < sizeof values / sizeof *values; v++)
-                run_number(&number_forms[f], (tn_dtype)dt, v % 2 ? ZERO_D : TRANSPOSED, values[v]);
+                run_number(&number_forms[f], all_dtypes[d], v % 2 ? ZERO_D : TRANSPOSED, values[v]);
     close_both();
 }
 
@@ -435,10 +449,10 @@ static void run_forms(const form *table)
 {
     open_both();
     for (const form *f = table; f->name; f++)
-        for (int dt = TN_F16; dt < DTYPES; dt++) {
-            for (int lay = 0; lay <= WINDOWED; lay++) run_form(f, (tn_dtype)dt, (layout)lay, -1);
+        for (int d = 0; d < FLOATS; d++) {
+            for (int lay = 0; lay <= WINDOWED; lay++) run_form(f, all_floats[d], (layout)lay, -1);
             for (int wide = 0; f->flags & WIDE && wide < WIDES; wide++)
-                run_form(f, (tn_dtype)dt, wide ? PLAIN : FLIPPED, wide);
+                run_form(f, all_floats[d], wide ? PLAIN : FLIPPED, wide);
         }
     close_both();
 }
@@ -476,18 +490,18 @@ static void uniform_numbers_are_below_one(void)
 {
     double *v = malloc(DRAWS * sizeof *v);
     open_both();
-    for (int dt = TN_F16; dt < DTYPES; dt++) {
-        double mean = 0, low = 1, high = 0;
-        bool   ok = tn_read(tn_rand(cpu, (tn_dtype)dt, TN_SHAPE(DRAWS)), TN_F64, v, DRAWS) == TN_OK;
+    for (int d = 0; d < FLOATS; d++) {
+        tn_dtype dt   = all_floats[d];
+        double   mean = 0, low = 1, high = 0;
+        bool     ok = tn_read(tn_rand(cpu, dt, TN_SHAPE(DRAWS)), TN_F64, v, DRAWS) == TN_OK;
         for (int i = 0; i < DRAWS; i++) {
             mean += v[i] / DRAWS;
             low  = fmin(low, v[i]);
             high = fmax(high, v[i]);
         }
-        test_case_result(ok && low >= 0 && high < 1, "rand %s: from %g to %g",
-                         tn_dtype_name((tn_dtype)dt), low, high);
-        test_case_result(fabs(mean - 0.5) < 0.008, "rand %s: mean %g", tn_dtype_name((tn_dtype)dt),
-                         mean);
+        test_case_result(ok && low >= 0 && high < 1, "rand %s: from %g to %g", tn_dtype_name(dt),
+                         low, high);
+        test_case_result(fabs(mean - 0.5) < 0.008, "rand %s: mean %g", tn_dtype_name(dt), mean);
     }
     close_both();
     free(v);
@@ -570,14 +584,16 @@ static void random_numbers_do_not_depend_on_how_they_are_made(void)
     tn_ctx     *many[] = { open_quiet("ref", 1), open_quiet("cpu", 1), open_quiet("cpu", 2),
                            open_quiet("cpu", 4) };
     for (int which = 0; which < RANDOMS; which++)
-        for (int dt = randoms[which].floats ? TN_F16 : TN_U8; dt < DTYPES; dt++) {
-            bool   made  = draw_three(many[1], which, (tn_dtype)dt, N, false, want);
-            size_t bytes = 3 * (size_t)N * tni_dtype_size((tn_dtype)dt);
+        for (int d = 0; d < DTYPES; d++) {
+            tn_dtype dt = all_dtypes[d];
+            if (dt == TN_BOOL || (randoms[which].floats && !tni_is_float(dt))) continue;
+            bool   made  = draw_three(many[1], which, dt, N, false, want);
+            size_t bytes = 3 * (size_t)N * tni_dtype_size(dt);
             for (int k = 0; k < 4; k++)
                 for (int backwards = 0; backwards < 2; backwards++) {
-                    bool ok = made && draw_three(many[k], which, (tn_dtype)dt, N, backwards, have);
+                    bool ok = made && draw_three(many[k], which, dt, N, backwards, have);
                     test_case_result(ok && memcmp(have, want, bytes) == 0, "%s %s on %s%s",
-                                     randoms[which].name, tn_dtype_name((tn_dtype)dt),
+                                     randoms[which].name, tn_dtype_name(dt),
                                      (const char *[]){ "ref", "cpu 1", "cpu 2", "cpu 4" }[k],
                                      backwards ? ", read backwards" : "");
                 }
@@ -687,8 +703,9 @@ static void results_do_not_depend_on_threads(void)
     };
     enum { N = 300000 * 8 * 4 };
     char *want = malloc(N), *have = malloc(N);
-    for (int dt = TN_F16; dt < DTYPES; dt++) {
-        input in = input_make((tn_dtype)dt, PLAIN, 2, (int64_t[]){ 300, 1000 }, TAME);
+    for (int d = 0; d < FLOATS; d++) {
+        tn_dtype dt = all_floats[d];
+        input    in = input_make(dt, PLAIN, 2, (int64_t[]){ 300, 1000 }, TAME);
         for (size_t f = 0; f < sizeof bigs / sizeof *bigs; f++)
             for (int threads = 1; threads <= 4; threads *= 2) {
                 tn_ctx    *cx   = open_quiet("cpu", threads);
@@ -698,8 +715,8 @@ static void results_do_not_depend_on_threads(void)
                 bool       ok = y && bytes <= N &&
                           tn_read(y, made, threads == 1 ? want : have, (int64_t)n) == TN_OK;
                 test_case_result(ok && (threads == 1 || memcmp(want, have, bytes) == 0),
-                                 "%s %s with %d threads %s", bigs[f].name,
-                                 tn_dtype_name((tn_dtype)dt), threads, tn_error_text(cx));
+                                 "%s %s with %d threads %s", bigs[f].name, tn_dtype_name(dt),
+                                 threads, tn_error_text(cx));
                 tn_close(cx);
             }
         input_free(&in);
