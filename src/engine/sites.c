@@ -22,24 +22,27 @@
         return name##_at(NULL, 0, TN_UNPACK args);                                           \
     }
 
-// The functions of models/ are made of public calls: what these leave between them dies too.
-#define TN_OP(name, params, args)
-#define TN_CALL(result, name, params, args) FORMS(result, name, params, args, true, NULL)
-#define TN_DO(name, params, args)
-#include <tenon/models_sites.h>
-
-#define TN_OP(name, params, args)           FORMS(tn_tensor *, name, params, args, true, r)
-#define TN_CALL(result, name, params, args) FORMS(result, name, params, args, false, NULL)
-#define TN_DO(name, params, args)                                                          \
+// Of what returns nothing.
+#define FORMS_DO(name, params, args, reap)                                                 \
     __attribute__((visibility("hidden"))) void name##_behind params __asm__("tni_" #name); \
     void name##_at(const char *file, int line, TN_UNPACK params)                           \
     {                                                                                      \
         tni_enter(file, line, &#name[3]);                                                  \
         name##_behind args;                                                                \
-        tni_leave(false, NULL);                                                            \
+        tni_leave(reap, NULL);                                                             \
     }                                                                                      \
     void name params                                                                       \
     {                                                                                      \
         name##_at(NULL, 0, TN_UNPACK args);                                                \
     }
+
+// The functions of models/ are made of public calls: what these leave between them dies too.
+#define TN_OP(name, params, args)           FORMS(tn_tensor *, name, params, args, true, r)
+#define TN_CALL(result, name, params, args) FORMS(result, name, params, args, true, NULL)
+#define TN_DO(name, params, args)           FORMS_DO(name, params, args, true)
+#include <tenon/models_sites.h>
+
+#define TN_OP(name, params, args)           FORMS(tn_tensor *, name, params, args, true, r)
+#define TN_CALL(result, name, params, args) FORMS(result, name, params, args, false, NULL)
+#define TN_DO(name, params, args)           FORMS_DO(name, params, args, false)
 #include <tenon/sites.h>
