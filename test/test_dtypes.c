@@ -270,6 +270,134 @@ static void u64_has_all_its_bits(void)
     }
 }
 
+// ---- to 16-bit floats --------------------------------------------------------------------------
+
+// The nearest float of so many digits, of two the even one, by integers alone; past the largest infinite.
+static double nearest(uint64_t v, int digits, double high)
+{
+    int over = -digits;
+    for (uint64_t u = v; u; u >>= 1) over++;
+    if (over <= 0) return (double)v;
+    uint64_t kept = v >> over, rest = v & ((UINT64_C(1) << over) - 1),
+             half = UINT64_C(1) << (over - 1);
+    kept += rest > half || (rest == half && (kept & 1));
+    double y = ldexp((double)kept, over);
+    return y > high ? INFINITY : y;
+}
+
+enum { TIES = 64 * 4 };
+
+// Halfway between two bf16, one more, one less, and what a double makes a tie of, of every size.
+static void make_ties(uint64_t *v)
+{
+    for (int i = 0; i < TIES; i++) {
+        int      bits = i / 4, below = bits > 8 ? bits - 8 : 0;
+        uint64_t one = UINT64_C(1) << bits, tie = one | (below ? UINT64_C(1) << (below - 1) : 0);
+        v[i] = i % 4 == 0 ? tie : i % 4 == 1 ? tie + 1 : i % 4 == 2 ? tie - 1 : tie | one >> 7 | 1;
+    }
+}
+
+static void check_ties(tn_ctx *cx, tn_dtype from, tn_dtype to, const char *what)
+{
+    uint64_t     ties[TIES];
+    double       have[TIES];
+    tn_scope    *s    = tn_begin(cx);
+    int          bits = tni_dtype_table[from].digits, wrong = -1;
+    const double high = tni_dtype_table[to].high;
+    make_ties(ties);
+    tn_tensor *x = tn_cast(tn_from(cx, TN_U64, TN_SHAPE(TIES), ties), from);
+    if (tni_is_signed(from)) x = tn_neg(x);
+    x       = tn_cast(tn_cast(tn_add_s(tn_clone(x), 0), to), TN_F64);
+    bool ok = tn_read(x, TN_F64, have, TIES) == TN_OK;
+    for (int i = 0; ok && i < TIES; i++) {
+        uint64_t v    = bits < 64 ? ties[i] & ((UINT64_C(1) << bits) - 1) : ties[i];
+        double   want = nearest(v, tni_dtype_table[to].digits, high);
+        if (bits > i / 4 && fabs(have[i]) != want && wrong < 0) wrong = i;
+    }
+    test_case_result(ok && wrong < 0, "%s to %s on %s: %.17g of %llu %s", tn_dtype_name(from),
+                     tn_dtype_name(to), what, have[wrong < 0 ? 0 : wrong],
+                     (unsigned long long)ties[wrong < 0 ? 0 : wrong], tn_error_text(cx));
+    tn_error_clear(cx);
+    tn_end(s);
+}
+
+// By way of f32, as in PyTorch, or of f64 some would round twice.
+static void integers_are_rounded_once(void)
+{
+    static const tn_dtype from[] = { TN_I16, TN_I32, TN_U32, TN_I64, TN_U64 };
+    static const tn_dtype to[]   = { TN_BF16, TN_F16 };
+    for (int w = -1; w < (int)(sizeof ways / sizeof *ways); w++) {
+        tn_ctx *cx = w < 0 ? rules_open("ref") : open_way(&ways[w]);
+        for (int i = 0; cx && i < 5; i++)
+            for (int k = 0; k < 2; k++)
+                check_ties(cx, from[i], to[k], w < 0 ? "ref" : ways[w].device);
+        tn_close(cx);
+    }
+}
+
+// ---- numbers beside u64 ------------------------------------------------------------------------
+
+// A number without a fraction is an integer, also one that only u64 holds.
+static void check_large_numbers(tn_ctx *cx)
+{
+    static const uint64_t top = UINT64_C(1) << 63, large = UINT64_C(18000000000000000000);
+    static const uint64_t x[] = { 0, 1, UINT64_C(1) << 63, 18000000000000000000u, UINT64_MAX };
+    tn_tensor            *t = tn_from(cx, TN_U64, TN_SHAPE(5), x), *s = tn_scalar(cx, 1.8e19);
+    uint64_t              y[6][5];
+    tn_tensor            *r[] = { tn_add_s(t, 1.8e19),  tn_maximum_s(t, 0x1p63),
+                                  tn_rsub_s(t, 1.8e19), tn_clamp(t, 2, 1.8e19),
+                                  tn_mul(t, s),         tn_masked_fill(t, tn_lt_s(t, 0x1p63), 1.8e19) };
+    for (int i = 0; i < 6; i++) {
+        CHECK(r[i] && tn_dtype_of(r[i]) == TN_U64);
+        CHECK_STATUS(tn_read(r[i], TN_U64, y[i], 5), TN_OK);
+    }
+    for (int i = 0; i < 5; i++) {
+        CHECK(y[0][i] == x[i] + large && y[1][i] == (x[i] > top ? x[i] : top));
+        CHECK(y[2][i] == large - x[i] && y[4][i] == x[i] * large);
+        CHECK(y[3][i] == (x[i] < 2 ? 2 : x[i] > large ? large : x[i]));
+        CHECK(y[5][i] == (x[i] < top ? large : x[i]));
+    }
+    CHECK_VALUES(tn_eq_s(t, 1.8e19), 0, 0, 0, 1, 0);
+    CHECK_VALUES(tn_lt_s(t, 1.8e19), 1, 1, 1, 0, 0);
+    CHECK_VALUES(tn_ge_s(t, 0x1p63), 0, 0, 1, 1, 1);
+}
+
+static void numbers_past_the_largest_i64_are_integers(void)
+{
+    for (int w = -1; w < (int)(sizeof ways / sizeof *ways); w++) {
+        tn_ctx *cx = w < 0 ? rules_open("ref") : open_way(&ways[w]);
+        if (cx) check_large_numbers(cx);
+        tn_close(cx);
+    }
+}
+
+static void numbers_that_no_integer_dtype_holds_are_refused(void)
+{
+    static const struct {
+        tn_dtype dtype;
+        double   v;
+    } cases[]  = { { TN_U64, 0x1p64 }, { TN_U64, 1e30 }, { TN_I64, 0x1p63 },  { TN_I64, -1e19 },
+                   { TN_I32, 1e19 },   { TN_U8, 1e30 },  { TN_BOOL, 0x1p63 }, { TN_U32, -0x1p32 } };
+    tn_ctx *cx = rules_open("cpu");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tn_tensor *x = tn_ones(cx, cases[i].dtype, TN_SHAPE(2));
+        CHECK(tn_add_s(x, cases[i].v) == NULL);
+        CHECK_STATUS(tn_error(cx), TN_EARG);
+        test_that(strstr(tn_error_text(cx), "does not fit") != NULL, "%s", tn_error_text(cx));
+        tn_error_clear(cx);
+        CHECK(tn_lt(x, tn_scalar(cx, cases[i].v)) == NULL);
+        tn_error_clear(cx);
+    }
+    tn_tensor *x = tn_ones(cx, TN_I64, TN_SHAPE(1));
+    CHECK_INT(tn_item_i64(tn_maximum_i64(x, INT64_MAX)), INT64_MAX);
+    CHECK_INT(tn_item_i64(
+                  tn_clamp_i64(tn_full_i64(cx, TN_I64, TN_0D, INT64_MAX), 0, INT64_MAX - 5)),
+              INT64_MAX - 5);
+    CHECK_INT(tn_item_i64(tn_full(cx, TN_I64, TN_0D, 1e19)), INT64_MAX);
+    CHECK(tn_dtype_of(tn_add_s(x, INFINITY)) == TN_F32);
+    tn_close(cx);
+}
+
 static void printed_integers_have_no_sign_that_they_lack(void)
 {
     char    text[256] = "";
@@ -378,6 +506,9 @@ const test_case tests_dtypes[] = { TEST(every_row_says_what_its_dtype_is),
                                    TEST(integers_promote_as_in_numpy),
                                    TEST(integers_compute_as_on_the_reference),
                                    TEST(u64_has_all_its_bits),
+                                   TEST(integers_are_rounded_once),
+                                   TEST(numbers_past_the_largest_i64_are_integers),
+                                   TEST(numbers_that_no_integer_dtype_holds_are_refused),
                                    TEST(printed_integers_have_no_sign_that_they_lack),
                                    TEST(eight_bit_floats_are_those_of_pytorch),
                                    TEST(eight_bit_floats_move_and_refuse_arithmetic),

@@ -82,29 +82,31 @@ static tni_cast_text around(const char *before, const char *after)
     return t;
 }
 
-// A rounded float from what is computed. An integer that a float does not hold is past the largest of
-// a dtype that ends below 2^24; of others doubles hold every i32, and what they lose of an i64 is what
-// the cpu device loses too.
-static tni_cast_text to_rounded(char from, tn_dtype to, bool no_double)
+// A rounded float from what is computed. A float holds the integers of up to 24 bits, and what it does not
+// hold is past the largest of a dtype that ends below 2^24; others are made odd before they are rounded.
+static tni_cast_text to_rounded(tn_dtype from, tn_dtype to)
 {
-    const tni_dtype_facts *f     = &tni_dtype_table[to];
-    bool                   as_is = from == 'f' || from == 'd', single = f->high < 0x1p24;
-    const char            *source = from == 'f' || (!as_is && single) ? "float" : "double";
-    char                   text[40];
-    if (as_is) snprintf(text, sizeof text, "m_%s_to_%s(", source, f->stem);
-    else if (no_double && !single)
-        snprintf(text, sizeof text, "m_%s_to_%s(", from == 'u' ? "ulong" : "long", f->stem);
-    else snprintf(text, sizeof text, "m_%s_to_%s((%s)(", source, f->stem, source);
-    return around(text, as_is || (no_double && !single) ? ")" : "))");
+    const tni_dtype_facts *f = &tni_dtype_table[to], *x = &tni_dtype_table[from];
+    char                   s = tni_compute_suffix(from), text[40];
+    if (s == 'f' || s == 'd') {
+        snprintf(text, sizeof text, "m_%s_to_%s(", tni_compute_type(from), f->stem);
+        return around(text, ")");
+    }
+    bool exact = f->high < 0x1p24 || x->digits <= 24;
+    snprintf(text, sizeof text, "m_float_to_%s(%s(", f->stem,
+             exact      ? "(float)"
+             : s == 'u' ? "m_odd_u"
+                        : "m_odd_l");
+    return around(text, "))");
 }
 
-tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to, bool no_double)
+tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to)
 {
     char s    = tni_compute_suffix(from);
     bool real = s == 'f' || s == 'd';
     char name[40];
     if (to == TN_BOOL) return around("(unsigned char)((", ") != 0)");
-    if (tni_is_rounded(to)) return to_rounded(s, to, no_double);
+    if (tni_is_rounded(to)) return to_rounded(from, to);
     if (real && !tni_is_float(to)) {
         snprintf(name, sizeof name, "(%s)m_%s_%c(", tni_kept_type(to), tn_dtype_name(to), s);
         return around(name, ")");
@@ -130,10 +132,10 @@ tni_cast_text tni_text_from_kept(tn_dtype dt)
     return around("", "");
 }
 
-tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to, bool no_double)
+tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to)
 {
     if (from == to && !tni_is_rounded(from)) return around("", "");
-    tni_cast_text kept = tni_text_to_kept(from, to, no_double);
+    tni_cast_text kept = tni_text_to_kept(from, to);
     if (to == TN_BOOL) return around("(m_int)((", ") != 0)");
     if (tni_is_held_as_is(to)) return kept;
     tni_cast_text back = tni_text_from_kept(to), t;
@@ -258,8 +260,7 @@ void tni_emit_value(tni_scribe *s, int i)
     case TNI_I_MAP: emit_map(s, x); break;
     case TNI_I_CHECK: emit_check(s, i); break;
     default:
-        put_around(s, tni_text_cast(dtype_of(s->kernel, x->a), (tn_dtype)x->dtype, s->no_double),
-                   s->value, x->a);
+        put_around(s, tni_text_cast(dtype_of(s->kernel, x->a), (tn_dtype)x->dtype), s->value, x->a);
     }
 }
 
@@ -269,7 +270,7 @@ void tni_emit_store(tni_scribe *s, int i)
     tn_dtype       from = dtype_of(s->kernel, x->a), to = buffer_dtype(s->kernel, x);
     s->element(s, i);
     tni_put(s->out, " = ");
-    put_around(s, tni_text_to_kept(from, to, s->no_double), s->value, x->a);
+    put_around(s, tni_text_to_kept(from, to), s->value, x->a);
 }
 
 // ---- folds -------------------------------------------------------------------------------------

@@ -103,7 +103,6 @@ struct tni_scribe {
     const tni_dialect *dialect;
     const tni_kernel  *kernel;
     void              *user;  // the skeleton's own
-    bool               no_double;
     // The value of instruction i, in its compute type, where it is read.
     void (*value)(tni_scribe *s, int i);
     // The element in memory of LOAD or STORE i: an lvalue of the kept type. A LOAD's index
@@ -134,11 +133,11 @@ typedef struct {
 } tni_cast_text;
 
 // As it is kept in memory: of f16 and bf16 their bits.
-tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to, bool no_double);
+tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to);
 // From memory to the compute type of dt.
 tni_cast_text tni_text_from_kept(tn_dtype dt);
 // Rounded or cut to the dtype `to`, in its compute type.
-tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to, bool no_double);
+tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to);
 
 // ---- programs ----------------------------------------------------------------------------------
 
@@ -151,8 +150,7 @@ typedef struct {
 } tni_emit_item;
 
 // The skeleton of a dialect: writes one kernel (its functions; nothing they call).
-typedef void tni_skeleton(tni_out *o, const tni_dialect *d, const tni_emit_item *item,
-                          bool no_double);
+typedef void tni_skeleton(tni_out *o, const tni_dialect *d, const tni_emit_item *item);
 
 // A program of n kernels: the shim, the rows of the prelude and the op functions that the kernels
 // use, once each, and the kernels. no_double: the device has none; no row with the word is taken.

@@ -478,11 +478,10 @@ static void put_finish(tni_c_writer *w, const char *name)
 
 // ---- the interface -----------------------------------------------------------------------------
 
-void tni_emit_c(tni_out *o, const tni_dialect *d, const tni_emit_item *item, bool no_double)
+void tni_emit_c(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     tni_c_writer w;
     tni_c_open(&w, o, d, item->kernel);
-    w.s.no_double = no_double;
     put_main(&w, item->name);
     if (item->kernel->tails) put_finish(&w, item->name);
 }

@@ -835,12 +835,12 @@ static void put_finish_kernel(tni_page *c)
     close_kernel(c);
 }
 
-void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item, bool no_double)
+void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_simt_class *m = item->opts;
     const tni_kernel     *k = item->kernel;
     tni_page              c = { .o = o, .k = k, .d = d, .m = m, .name = item->name };
-    c.scribe                = tni_simt_scribe(k, d, o, no_double);
+    c.scribe                = tni_simt_scribe(k, d, o);
     c.index                 = m->wide ? "m_long" : "m_int";
     c.uindex                = m->wide ? "m_ulong" : "m_uint";
     c.local                 = d->local;

@@ -140,7 +140,7 @@ static void put_store(tni_page *c, int i)
         tni_emit_store(&c->scribe, i);
         return;
     }
-    tni_cast_text t = tni_text_to_kept((tn_dtype)c->k->ins[cast->a].dtype, to, c->scribe.no_double);
+    tni_cast_text t = tni_text_to_kept((tn_dtype)c->k->ins[cast->a].dtype, to);
     c->scribe.element(&c->scribe, i);
     tni_put(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
 }

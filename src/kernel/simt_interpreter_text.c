@@ -80,10 +80,6 @@ bool tni_interpreter_draws(tni_interpreter_level level, int draw)
 
 bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
 {
-    // A compiled kernel takes an i64 to bf16 by way of f64, and so do all.
-    bool by_double = (type == TNI_IN_l || type == TNI_IN_u) && tni_is_rounded(to) &&
-                     tni_dtype_table[to].high >= 0x1p24;
-    if (by_double) return level == TNI_INTERPRET_ALL;
     if (!level_has_type(level, type) || !tni_interpreter_holds(level, to)) return false;
     if (level > TNI_INTERPRET_LIGHT) return true;
     return tni_dtype_table[to].held != TNI_HELD_WRAP && (type == TNI_IN_f || !tni_is_rounded(to));
@@ -118,7 +114,7 @@ static void put_loads(const page *p)
 static void put_stores(const page *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
-        tni_cast_text t = tni_text_to_kept((tn_dtype)dt, (tn_dtype)dt, false);
+        tni_cast_text t = tni_text_to_kept((tn_dtype)dt, (tn_dtype)dt);
         if (!tni_interpreter_holds(p->level, (tn_dtype)dt)) continue;
         tni_line(p->o, "case %d:", TNI_SEL_STORE + dt);
         tni_line(
@@ -170,8 +166,7 @@ static void put_casts(const page *p)
     for (int type = 0; type < TNI_COMPUTES; type++)
         for (int dt = 0; dt < TNI_DTYPES; dt++) {
             if (!tni_interpreter_casts(p->level, type, (tn_dtype)dt)) continue;
-            tni_cast_text t = tni_text_cast((tn_dtype)tni_compute_table[type].dtype, (tn_dtype)dt,
-                                            p->level < TNI_INTERPRET_ALL);
+            tni_cast_text t = tni_text_cast((tn_dtype)tni_compute_table[type].dtype, (tn_dtype)dt);
             tni_line(p->o, "case %d: m->v[to] = P_%c(%sG_%c(a)%s); break;",
                      TNI_SEL_CAST + TNI_DTYPES * type + dt, letter_in(dt), t.before,
                      letter_of(type), t.after);
@@ -495,12 +490,10 @@ static void put_head(const page *p, const tni_dialect *d)
     tni_put(p->o, "    m->scratch = scratch;\n    m->fail = fail;\n");
 }
 
-void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item *item,
-                          bool no_double)
+void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_interpreter_level *level = item->opts;
     page p = { o, d->features & TNI_GPU_STRUCT, d->features & TNI_GPU_MATH, *level };
-    (void)no_double;  // there is no level above SINGLE where there is no f64
     put_spellings(&p, d);
     put_constants(&p);
     put_types(&p);

@@ -74,7 +74,7 @@ static inline void begin_indent(tni_page *c)
 // ---- names and places: simt_place.c ------------------------------------------------------------
 
 // What the text of an instruction asks the skeleton for.
-tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o, bool no_double);
+tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o);
 // Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, but stored only
 // where it goes through a tile.
 bool tni_simt_moves(const tni_page *c, int i);

@@ -206,14 +206,13 @@ static void on_number(tni_scribe *s, int n)
             c->at.number[n]);
 }
 
-tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o, bool no_double)
+tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o)
 {
-    return (tni_scribe){ .out       = o,
-                         .dialect   = d,
-                         .kernel    = k,
-                         .no_double = no_double,
-                         .value     = on_value,
-                         .element   = on_element,
-                         .place     = on_place,
-                         .number    = on_number };
+    return (tni_scribe){ .out     = o,
+                         .dialect = d,
+                         .kernel  = k,
+                         .value   = on_value,
+                         .element = on_element,
+                         .place   = on_place,
+                         .number  = on_number };
 }

@@ -181,7 +181,7 @@ char *tni_source(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int 
     if (!p) return NULL;
     tni_out_open(&out, h);
     tni_out_open(&kernels, h);
-    for (int i = 0; i < n; i++) skeleton(&kernels, d, &item[i], no_double);
+    for (int i = 0; i < n; i++) skeleton(&kernels, d, &item[i]);
     *p         = (program){ .out = &out, .dialect = d, .no_double = no_double };
     char *text = tni_out_take(&kernels);
     if (text) {

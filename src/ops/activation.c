@@ -99,7 +99,7 @@ tn_tensor *tn_square(tn_tensor *x)
 
 static bool is_above(tni_num a, tni_num b)
 {
-    return a.whole && b.whole ? a.i > b.i : a.f > b.f;
+    return tni_num_is_i64(a) && tni_num_is_i64(b) ? a.i > b.i : a.f > b.f;
 }
 
 // A bound past all that an integer dtype holds bounds nothing.

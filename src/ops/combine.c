@@ -162,24 +162,24 @@ static tn_tensor *diagonals(tn_ctx *cx, int64_t rows, int64_t cols)
 
 // x where its diagonal compares with `diagonal`, else 0.
 static tn_tensor *triangle(const char *op, tn_tensor *x, int64_t diagonal,
-                           tn_tensor *(*compare)(tn_tensor *, double))
+                           tn_tensor *(*compare)(tn_tensor *, int64_t))
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
     if (!cx) return NULL;
     if (tn_rank(x) < 2)
         return tni_fail(cx, TN_ESHAPE, "%s: x %s is not a matrix", op, tni_shape_of(x).s);
-    tn_tensor *in = compare(diagonals(cx, tn_size(x, -2), tn_size(x, -1)), (double)diagonal);
+    tn_tensor *in = compare(diagonals(cx, tn_size(x, -2), tn_size(x, -1)), diagonal);
     return tn_where(in, x, tni_number_like(x, 0));
 }
 
 tn_tensor *tn_tril(tn_tensor *x, int64_t diagonal)
 {
-    return triangle("tril", x, diagonal, tn_le_s);
+    return triangle("tril", x, diagonal, tn_le_i64);
 }
 
 tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal)
 {
-    return triangle("triu", x, diagonal, tn_ge_s);
+    return triangle("triu", x, diagonal, tn_ge_i64);
 }
 
 tn_tensor *tn_eye(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols)

@@ -12,7 +12,7 @@ static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const
     tn_dtype dt     = tni_dtype(x);
     tni_view s      = tni_layout(x);
     bool     fits64 = dt == TN_I64 || (dt == TN_U64 && v.i >= 0);
-    int64_t  i64    = v.whole && fits64 ? v.i : tni_clipped(dt, v.f);
+    int64_t  i64    = tni_num_is_i64(v) && fits64 ? v.i : tni_clipped(dt, v.f);
     tni_attr a      = { .pad = { .value = v.f, .ivalue = i64 } };
     int64_t  size[TN_MAX_RANK];
     if (s.rank && (!before || !after))

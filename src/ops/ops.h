@@ -65,11 +65,13 @@ bool tni_remake(tni_view *v, const void *how);
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
 // Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.
 bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
-// A number given as a double: whole if that is an integer which i64 holds, else i is it cut, or 0. And
-// one given as an integer.
+// A number given as a double: whole if that is an integer; i is it cut, of u64 the bits, 0 where neither
+// i64 nor u64 holds it. And one given as an integer.
 tni_num tni_num_of(double v);
 tni_num tni_num_i64(int64_t v);
-// A number whose integer is as dt would have it, where the double says more than an int64 holds.
+// Whether it is an integer that i64 holds.
+bool tni_num_is_i64(tni_num v);
+// A number whose integer is as dt would have it, where the double says more than i holds.
 tni_num tni_num_as(tn_dtype dt, tni_num v);
 // A plain number (weak) of dtype dt, 0-d: its value is a run-time argument.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);

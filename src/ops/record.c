@@ -99,9 +99,9 @@ static tni_operand operand(const tn_tensor *x)
 
 tni_num tni_num_of(double v)
 {
-    bool    held = v >= -0x1p63 && v < 0x1p63;
-    int64_t i    = held ? (int64_t)v : 0;
-    return (tni_num){ v, i, held && (double)i == v };
+    double   a = fabs(v);
+    uint64_t u = a < 0x1p64 ? (uint64_t)a : 0;
+    return (tni_num){ v, (int64_t)(v < 0 ? 0 - u : u), a < 0x1p64 ? (double)u == a : a < INFINITY };
 }
 
 tni_num tni_num_i64(int64_t v)
@@ -109,9 +109,17 @@ tni_num tni_num_i64(int64_t v)
     return (tni_num){ (double)v, v, true };
 }
 
+// 2^63 as a double may also stand for an i64 just below it.
+bool tni_num_is_i64(tni_num v)
+{
+    return v.whole && fabs(v.f) <= 0x1p63 && (v.i < 0) == (v.f < 0);
+}
+
 tni_num tni_num_as(tn_dtype dt, tni_num v)
 {
-    if (dt == TN_BOOL || (dt == TN_U64 && !v.whole)) v.i = tni_clipped(dt, v.f);
+    bool held = dt == TN_U64 ? v.whole && fabs(v.f) < 0x1p64
+                             : fabs(v.f) < 0x1p63 || tni_num_is_i64(v);
+    if (dt == TN_BOOL || (tni_is_int(dt) && !held)) v.i = tni_clipped(dt, v.f);
     return v;
 }
 
@@ -124,7 +132,7 @@ static bool is_whole_number(const tn_tensor *x)
 
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v)
 {
-    tni_attr   a = { .num = dt == TN_U64 ? tni_num_as(dt, v) : v };
+    tni_attr   a = { .num = tni_num_as(dt, v) };
     tn_tensor *t = tni_record(cx, TNI_scalar, dt, 0, NULL, 0, NULL, &a);
     if (t) t->store->node->weak = true;
     return t;
@@ -152,17 +160,18 @@ tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 }
 
 // Whether a dtype holds a number. As in PyTorch a negative one wraps in an unsigned dtype.
-static bool holds(tn_dtype dt, double v)
+static bool holds(tn_dtype dt, tni_num v)
 {
     const tni_dtype_facts *f = &tni_dtype_table[dt];
-    if (dt == TN_BOOL || f->bytes == 8 || tni_is_float(dt)) return true;
-    return v >= (tni_is_signed(dt) ? f->low : -f->high) && v <= f->high;
+    if (!tni_is_int(dt)) return true;
+    if (f->digits == 63) return tni_num_is_i64(v);
+    return (tni_is_signed(dt) ? v.f >= f->low : v.f > -f->past) && v.f < f->past;
 }
 
 // A number as dt, an error where that does not hold it.
 static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, tni_num v)
 {
-    if (!holds(dt, v.f))
+    if (!holds(dt, v))
         return tni_fail(cx, TN_EARG, "%s: the number %.17g does not fit %s", op, v.f,
                         tn_dtype_name(dt));
     return tni_number(cx, dt, v);
@@ -315,7 +324,7 @@ static tn_dtype number_dtype(int op, const tn_tensor *x, tni_num v)
 {
     const tni_node *n    = x->store->node;
     tn_dtype        dt   = (tn_dtype)n->dtype;
-    bool            fits = tni_is_float(dt) || (dt != TN_BOOL && v.whole && holds(dt, v.f));
+    bool            fits = tni_is_float(dt) || (dt != TN_BOOL && v.whole && holds(dt, v));
     return fits && !n->weak ? beside(op, dt) : TN_F32;
 }
 

@@ -15,6 +15,6 @@ char *tni_cpu_text(tni_heap *h, const tni_launch *l)
     const char   *why;
     if (!tni_can_emit(l->kernel, &why)) return NULL;
     tni_out_open(&o, h);
-    tni_emit_c(&o, &tni_dialect_c, &item, false);
+    tni_emit_c(&o, &tni_dialect_c, &item);
     return tni_out_take(&o);
 }

@@ -117,11 +117,10 @@ static void put_checks(tni_out *o, const tni_user_text *u)
 
 // Lines are counted from 1 in the user's text, and in ours after it; ours before it has other
 // numbers.
-static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item,
-                          bool no_double)
+static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_user_text *u = item->opts;
-    (void)d, (void)no_double;
+    (void)d;
     tni_put(o, "#line 1000 \"tenon\"\n%s", before);
     put_types(o, "in", "const", u->dtype, u->nin);
     put_types(o, "out", "", u->dtype + u->nin, u->nout);

@@ -35,6 +35,7 @@ static const char *const common[] = {
 typedef struct {
     const char *const *text;
     tn_dtype           x, y;
+    bool               no_double;
 } hand;
 
 // What texts call an operand's dtype, for operand x:
@@ -46,7 +47,7 @@ typedef struct {
 //   x_fma            a b + c of sums, of floats rounded once
 static void put_element(tni_out *o, char x, tn_dtype dt, bool no_double)
 {
-    tni_cast_text get = tni_text_from_kept(dt), put = tni_text_to_kept(dt, dt, no_double);
+    tni_cast_text            get = tni_text_from_kept(dt), put = tni_text_to_kept(dt, dt);
     const tni_compute_facts *f    = &tni_compute_table[tni_dtype_table[dt].number];
     const char              *wide = tni_compute_table[tni_dtype_table[f->total].number].wraps;
     if (tni_is_float(dt) && no_double) wide = "float";
@@ -71,13 +72,13 @@ static void put_spellings(tni_out *o, const tni_dialect *d)
     tni_put(o, "#define ITEM ((m_long)GROUP_ID * %s + LOCAL_ID)\n", d->local_size);
 }
 
-static void write_hand(tni_out *o, const tni_dialect *d, const tni_emit_item *item, bool no_double)
+static void write_hand(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const hand *h = item->opts;
     put_spellings(o, d);
-    tni_put(o, "%s", no_double ? "" : "#define FP64\n");
-    put_element(o, 'x', h->x, no_double);
-    put_element(o, 'y', h->y, no_double);
+    tni_put(o, "%s", h->no_double ? "" : "#define FP64\n");
+    put_element(o, 'x', h->x, h->no_double);
+    put_element(o, 'y', h->y, h->no_double);
     for (const char *const *p = common; *p; p++) tni_put(o, "%s", *p);
     for (const char *const *p = h->text; *p; p++) tni_put(o, "%s", *p);
 }
@@ -85,7 +86,7 @@ static void write_hand(tni_out *o, const tni_dialect *d, const tni_emit_item *it
 char *tni_hand_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,
                       tn_dtype y, bool no_double)
 {
-    hand          what = { text, x, y };
+    hand          what = { text, x, y, no_double };
     tni_emit_item item = { .opts = &what };
     return tni_source(h, d, write_hand, 1, &item, no_double);
 }
