@@ -413,6 +413,16 @@ static void a_device_without_doubles_does_all_but_f64(void)
     CHECK_STR(tn_error_text(cx[0]), "");
     CHECK_STATUS(tn_eval_of(tn_exp(tn_full(cx[0], TN_F64, TN_SHAPE(3, 7), 2))), TN_EDEVICE);
     CHECK(strstr(tn_error_text(cx[0]), "the opencl device has no f64") != NULL);
+    tn_error_clear(cx[0]);
+    for (int eager = 0; eager < 2; eager++) {
+        tn_close(cx[0]);
+        cx[0] = open_opencl(eager);
+        x     = tn_ones(cx[0], TN_F32, TN_SHAPE(3, 5 + eager));
+        CHECK_STATUS(tn_eval_of(tn_cast(x, TN_F64)), TN_EDEVICE);
+        CHECK_STR(tn_error_text(cx[0]),
+                  "evaluating: cast: the opencl device has no f64: values can be "
+                  "read as f64, not computed");
+    }
     tni_compiled_doubles(cl->compiled, true);
     tn_close(cx[0]);
     tn_close(cx[1]);

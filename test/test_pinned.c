@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <tenon.h>
+#include <unistd.h>
 
 enum { UNDER_WAY = 128, BATCH = 16, MOST = 32 };
 
@@ -20,7 +22,7 @@ typedef struct {
 static struct {
     tni_device        device;
     tni_device_memory memory;
-    copy              way[UNDER_WAY];
+    copy              way[UNDER_WAY], block[UNDER_WAY];  // copies; memory that was taken, in turn
     uint64_t          begun, done;
     int               open, taken, staged, waits, most, wrong;
     bool              late, none;
@@ -38,9 +40,11 @@ static void *fake_alloc(void *seat, size_t bytes)
 {
     (void)seat;
     if (fake.none) return NULL;
+    copy *b  = &fake.block[fake.taken++ % UNDER_WAY];
+    b->bytes = (bytes + 63) / 64 * 64;
+    b->host  = aligned_alloc(64, b->bytes);
     fake.open++;
-    fake.taken++;
-    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return (void *)b->host;
 }
 
 // Those up to a number end, with what they found when they began still in place.
@@ -56,6 +60,8 @@ static void fake_free(void *seat, void *p)
 {
     (void)seat;
     end_copies(fake.begun);
+    for (int i = 0; i < UNDER_WAY; i++)
+        if (fake.block[i].host == p) fake.block[i] = (copy){ 0 };
     fake.open--;
     free(p);
 }
@@ -181,10 +187,74 @@ static void a_loop_keeps_its_pinned_memory(void)
     CHECK_INT(fake.wrong, 0);
 }
 
+// Memory that only a burst of copies needed goes back once as many batches as are remembered did without it.
+static void pinned_memory_of_a_burst_goes_back(void)
+{
+    tn_ctx  *cx = open_fake(true, false);
+    tn_data *d  = digits(cx);
+    for (int i = 0; i < 300; i++) {
+        fake.late  = i < 30;
+        tn_batch b = tn_next(d, BATCH);
+        tn_drop(b.x);
+        tn_drop(b.y);
+        if (i == 30) CHECK(fake.open > 20);
+    }
+    CHECK(fake.open <= TNI_AHEAD + 2);
+    tn_close(cx);
+    CHECK_INT(fake.open, 0);
+    CHECK_INT(fake.wrong, 0);
+}
+
+// What the parent's device may be reading, the child neither writes nor gives back; its driver has no more
+// memory for it.
+static bool reads_on_alone(tn_data *d, const double *want)
+{
+    double sum[8];
+    int    open = fake.open;
+    fake.none   = true;
+    for (int i = 0; i < UNDER_WAY; i++) {
+        if (fake.block[i].host) memset((void *)fake.block[i].host, 7, fake.block[i].bytes);
+        fake.block[i].sum = sum_of(&fake.block[i]);
+    }
+    sums(d, 8, sum);
+    for (int i = 0; i < UNDER_WAY; i++)
+        if (sum_of(&fake.block[i]) != fake.block[i].sum) return false;
+    tn_data_free(d);
+    return fake.open == open && !memcmp(sum, want, sizeof sum);
+}
+
+static void a_forked_child_leaves_pinned_memory_alone(void)
+{
+    if (strstr(TN_SANITIZE, "thread")) SKIP("the sanitizer allows no threads after a fork");
+    tn_ctx  *cx = open_fake(true, false);
+    tn_data *d  = digits(cx);
+    double   sum[8], want[8];
+    int      status = -1;
+    sums(d, 8, sum);
+    tn_cursor c = tn_data_cursor(d);
+    sums(d, 8, want);
+    tn_data_seek(d, c);
+    sums(d, 1, sum);
+    tn_data_seek(d, c);
+    tn_drop(tn_next(d, BATCH).x);  // the next batches are asked for
+    pid_t child = fork();
+    if (child == 0) {
+        tn_data_seek(d, c);
+        _exit(reads_on_alone(d, want) ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    CHECK_INT(status, 0);
+    tn_close(cx);
+    CHECK_INT(fake.open, 0);
+    CHECK_INT(fake.wrong, 0);
+}
+
 const test_case tests_pinned[] = {
     TEST(batches_are_copied_from_where_they_are_filled),
     TEST(memory_is_filled_again_when_its_copy_is_done),
     TEST(without_pinned_memory_batches_are_borrowed),
     TEST(a_loop_keeps_its_pinned_memory),
+    TEST(pinned_memory_of_a_burst_goes_back),
+    TEST(a_forked_child_leaves_pinned_memory_alone),
     TEST_END,
 };

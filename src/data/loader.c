@@ -12,16 +12,22 @@
 
 // So many batches of so many bytes may be on their way to a device, and at least two, before the host waits for
 // the oldest: it is that many steps ahead then, and more would be memory without use. IDLE_TRAYS are kept for
-// later batches; pinned ones all, since taking and giving them holds the device up.
-enum { COPIES = 32, COPIED = 16 << 20, IDLE_TRAYS = TNI_AHEAD + 1 };
+// later batches; of pinned ones, since taking and giving them holds the device up, all that one of the last
+// KEPT_BATCHES was filled into.
+enum { COPIES = 32, COPIED = 16 << 20, IDLE_TRAYS = TNI_AHEAD + 1, KEPT_BATCHES = 256 };
+
+static void tray_unlink(tni_tray *t)
+{
+    if (t->next) t->next->prev = t->prev;
+    if (t->prev) t->prev->next = t->next;
+    else if (t->home) t->home->trays = t->next;
+}
 
 static void tray_free(tni_tray *t)
 {
     tni_heap   *h = &t->cx->heap;
     tni_engine *e = t->cx->engine;
-    if (t->next) t->next->prev = t->prev;
-    if (t->prev) t->prev->next = t->next;
-    else if (t->home) t->home->trays = t->next;
+    tray_unlink(t);
     if (t->pinned) e->pinned->free(e->seat, t->data);
     else tni_free64(h, t->data);
     tni_free(h, t);
@@ -49,12 +55,13 @@ static void note_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
         if (t->copy <= done) t->copy = 0;
 }
 
-// Frees the idle trays past a number, and those that are too small to be of use.
+// Frees the idle trays past a number, pinned ones once they are old, and those that are too small to be of use.
 static void trim(tni_loader *l, int most, size_t bytes)
 {
     for (tni_tray *t = l->trays, *next; t; t = next) {
-        next = t->next;
-        if (is_idle(t) && (t->bytes < bytes || (--most < 0 && !t->pinned))) tray_free(t);
+        next     = t->next;
+        bool old = l->asked - t->used > KEPT_BATCHES;
+        if (is_idle(t) && (t->bytes < bytes || (--most < 0 && (old || !t->pinned)))) tray_free(t);
     }
 }
 
@@ -160,6 +167,7 @@ void tni_loader_open(tni_loader *l)
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->wake, NULL);
     pthread_cond_init(&l->done, NULL);
+    l->process = getpid();
 }
 
 // Whether the thread is there, started if need be. It blocks all signals: they are the program's.
@@ -171,17 +179,31 @@ static bool running(tn_data *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     l->running = pthread_create(&l->thread, NULL, work, d) == 0;
-    l->process = getpid();
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return l->running;
 }
 
-// The child of a fork has the loader's memory but not its thread: it begins anew.
+// Throws away what was asked for and not taken; the thread is at none of it.
+static void empty_ring(tni_loader *l, int64_t asked)
+{
+    for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].tray->queued = false;
+    l->taken = l->filled = l->asked;
+}
+
+// The child of a fork has the loader's memory but not its thread: it begins anew. Pinned memory stays the
+// parent's, whose device may be reading it, and whose driver the child cannot call: trays there are left.
 static void notice_fork(tni_loader *l)
 {
-    if (!l->running || l->process == getpid()) return;
+    if (l->process == getpid()) return;
     tni_loader_open(l);
     l->running = l->busy = false;
+    empty_ring(l, l->asked);
+    for (tni_tray *t = l->trays, *next; t; t = next) {
+        next = t->next;
+        if (!t->pinned) continue;
+        tray_unlink(t);
+        tni_free(&t->cx->heap, t);
+    }
 }
 
 void tni_loader_cancel(tni_loader *l)
@@ -193,8 +215,7 @@ void tni_loader_cancel(tni_loader *l)
     atomic_store(&l->hurry, true);
     while (l->busy) pthread_cond_wait(&l->done, &l->lock);
     atomic_store(&l->hurry, false);
-    for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].tray->queued = false;
-    l->taken = l->filled = l->asked;
+    empty_ring(l, asked);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -283,6 +304,7 @@ static bool ask(tn_data *d, const tni_span *span)
     j.tray       = tray_get(d->thing.cx, l, bytes);
     if (!j.tray) return false;
     j.tray->queued = true;
+    j.tray->used   = l->asked;
     lay_out(d->source, span->count, j.tray->data, j.field);
     pthread_mutex_lock(&l->lock);
     l->job[l->asked++ % TNI_AHEAD] = j;

@@ -29,6 +29,7 @@ struct tni_tray {
     bool        queued;
     bool        pinned;  // data is the device's
     uint64_t    copy;    // under way from it, by number; 0: none
+    int64_t     used;    // for the job of this number last
     char       *data;
 };
 
@@ -56,7 +57,7 @@ enum { TNI_AHEAD = 2 };  // batches made ready
 // taken is the owner's alone.
 struct tni_loader {
     bool            running;  // the thread is there
-    pid_t           process;  // it was started in
+    pid_t           process;  // that it was opened in
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  wake, done;

@@ -431,18 +431,27 @@ static bool job_enlist(tni_compiled *t, job *j)
     return true;
 }
 
-static bool uses_double(const tni_kernel *k)
+// An op of a kernel in f64, one that computes before one that moves; NULL: there is none.
+static const char *op_in_double(const tni_kernel *k)
 {
-    for (int i = 0; i < k->nins; i++)
-        if (k->ins[i].dtype == TN_F64) return true;
-    return false;
+    const char *found = NULL;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->dtype != TN_F64) continue;
+        if (x->code == TNI_I_MAP || x->code == TNI_I_REDUCE || x->code == TNI_I_RANDOM)
+            return tni_op_table[x->op].name;
+        if (!found || x->code == TNI_I_CAST) found = x->code == TNI_I_CAST ? "cast" : "copy";
+    }
+    return found;
 }
 
 static tn_status can_run(const tni_compiled *t, const tni_kernel *k, tni_text *why)
 {
     const char *reason = "", *name = t->o.by->dialect->name;
-    if (t->no_double && uses_double(k)) {
-        tni_text_add(why, "the %s device has no f64", name);
+    const char *doubled = t->no_double ? op_in_double(k) : NULL;
+    if (doubled) {
+        tni_text_add(why, "%s: the %s device has no f64: values can be read as f64, not computed",
+                     doubled, name);
         return TN_EDEVICE;
     }
     if (tni_can_emit(k, &reason)) return TN_OK;
