@@ -90,6 +90,8 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
     return result;
 }
 
+enum { TNI_OFFER_ARGS = 8 };  // what is offered has no more
+
 // A call and the kernel that is the first to read its result, point after point, which the planner
 // offers to a device as one step. sole: nobody else reads the result, which need not be stored.
 typedef struct {

@@ -54,7 +54,7 @@ static int before_activation(const tni_kernel *k, int dtype, const int store[2],
     for (int i = 0; i < 2 && store[i] >= 0; i++) {
         const tni_ins *y = &k->ins[k->ins[store[i]].a];
         const tni_ins *z = store[1 - i] >= 0 ? &k->ins[store[1 - i]] : NULL;
-        if (!is_map(y, TNI_relu, dtype) && !is_map(y, TNI_gelu_tanh, dtype)) continue;
+        if (!tni_is_activation(y->op) || !is_map(y, y->op, dtype)) continue;
         if (z && z->a != y->a) continue;
         e->activation = y->op;
         e->y          = k->ins[store[i]].access;

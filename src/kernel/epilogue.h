@@ -15,6 +15,12 @@ typedef struct {
     int  x, y, z, residual, bias;
 } tni_epilogue;
 
+// Whether an op of the table can be the activation of an epilogue.
+static inline bool tni_is_activation(int op)
+{
+    return op == TNI_relu || op == TNI_gelu_tanh;
+}
+
 // The epilogue that a kernel is to what it reads from buffer `product`, whose last axis has `width`
 // elements; one that does not fit if it is none.
 tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width);

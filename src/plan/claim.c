@@ -106,12 +106,11 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
 // Offers the two to the device. buffer: that of the kernel with the result of the op.
 static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t step, tni_offer *o)
 {
-    enum { MOST_ARGS = 8 };
-    tni_arg         arg[MOST_ARGS];
+    tni_arg         arg[TNI_OFFER_ARGS];
     int32_t         item = k->buffer[buffer];
     const tni_node *n    = c->f->g->item[item].n;
     int64_t         last = n->rank ? n->size[n->rank - 1] : 1;
-    if (tni_call_args(n) > MOST_ARGS) return false;
+    if (tni_call_args(n) > TNI_OFFER_ARGS) return false;
     tni_call call = tni_call_of(n, arg);
     *o            = (tni_offer){ .call     = &call,
                                  .sole     = c->last[item] == step && !c->f->fate[item].apart,

@@ -185,6 +185,7 @@ static void look_at_sources(tni_fusion *f, size_t i)
         bool floats = y && y->how == TNI_AS_FLOAT && !y->apart;
         bool joins  = x->how == TNI_AS_FLOAT || x->how == TNI_AS_SEED;
         if (y) y->uses++;
+        if (y && tni_is_activation(n->op)) y->activation = (uint8_t)n->op;
         if (number && joins) continue;
         if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
         if (floats && y->cost >= TNI_REPEAT_COST && repeats(n, g->item[at].n)) y->apart = true;
@@ -204,14 +205,33 @@ static void look_at_sources(tni_fusion *f, size_t i)
     }
 }
 
-// Whether a value is stored instead of the result of a library call that it alone reads, as the sum of a product
-// and a bias is: its readers load as much, the device can make it with the call, by an epilogue, and
-// nobody needs the result itself. What it reads besides is small.
+// Whether a device makes a value along with a library call and the activation that reads it.
+static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activation)
+{
+    tni_arg   arg[TNI_OFFER_ARGS];
+    tni_call  c = { .op = TNI_leaf };
+    tni_offer o = { .call     = &c,
+                    .sole     = true,
+                    .epilogue = { .fits       = true,
+                                  .activation = activation,
+                                  .scale      = -1,
+                                  .residual   = -1,
+                                  .bias       = 0,
+                                  .z          = 0 } };
+    if (tni_call_args(call) > TNI_OFFER_ARGS) return false;
+    c = tni_call_of(call, arg);
+    return f->limits->takes(f->limits->seat, &o);
+}
+
+// Whether a value that an activation and its gradient read is stored instead of the result of a library
+// call that it alone reads, as the sum of a product and a bias is: its readers load as much, the device
+// makes it with the call, by an epilogue, and nobody needs the result itself. What it reads besides is
+// small.
 static bool replaces_result(const tni_fusion *f, size_t i)
 {
-    const tni_node *n    = f->g->item[i].n;
-    bool            call = false;
-    if (!f->limits->takes || !tni_is_map(n->op)) return false;
+    const tni_node *n = f->g->item[i].n, *call = NULL;
+    int             then = f->fate[i].activation;
+    if (!f->limits->takes || !tni_is_map(n->op) || then == TNI_leaf) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int64_t         skip;
         const tni_node *y  = tni_node_base(n->src[s], &skip);
@@ -219,10 +239,10 @@ static bool replaces_result(const tni_fusion *f, size_t i)
         const tni_fate *x  = at >= 0 ? &f->fate[at] : NULL;
         bool result = x && x->how == TNI_AS_ALONE && x->uses == 1 && !x->stored && y == n->src[s] &&
                       tni_op_table[y->op].class == TNI_LIBRARY && y->dtype == n->dtype;
-        if (!result && tni_node_count(y) > tni_node_count(n) / 8) return false;
-        call |= result;
+        if (result) call = y;
+        else if (tni_node_count(y) > tni_node_count(n) / 8) return false;
     }
-    return call;
+    return call && is_stored_input(f, call, then);
 }
 
 // A value of several readers is computed by each of them, unless that takes much, or reads more than
@@ -271,12 +291,13 @@ static void find_fates(tni_fusion *f)
 {
     tni_graph *g = f->g;
     for (size_t i = 0; i < g->count; i++) {
-        tni_fate *x = &f->fate[i];
-        x->unit     = -1;
-        x->how      = (uint8_t)how_of(f, &g->item[i]);
-        x->stored   = g->item[i].why != 0 || (x->how == TNI_AS_SEED && !f->limits->fuses);
-        x->apart    = x->stored || g->item[i].part;
-        x->bytes    = tni_node_count(g->item[i].n) *
+        tni_fate *x   = &f->fate[i];
+        x->unit       = -1;
+        x->activation = TNI_leaf;
+        x->how        = (uint8_t)how_of(f, &g->item[i]);
+        x->stored     = g->item[i].why != 0 || (x->how == TNI_AS_SEED && !f->limits->fuses);
+        x->apart      = x->stored || g->item[i].part;
+        x->bytes      = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         look_at_sources(f, i);
         if (x->how == TNI_AS_ALONE && g->item[i].n->op != TNI_output) x->level++;

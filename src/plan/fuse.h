@@ -78,13 +78,14 @@ typedef struct {
 // What is known of an item. Of what is loaded the first TNI_READS are listed, each once.
 typedef struct {
     uint8_t  how;
-    bool     stored;  // its value must be in memory
-    bool     apart;   // it does not float
-    bool     whole;   // its readers would check an index or draw a number: only for its elements
-    bool     cut;     // its readers would compute it in parts, each at its own points
-    uint16_t ops;     // that its readers compute if it floats
-    uint16_t cost;    // of these, in additions
-    uint16_t reads;   // values they load for it
+    uint8_t  activation;  // the op that reads it, if an epilogue may do that; else TNI_leaf
+    bool     stored;      // its value must be in memory
+    bool     apart;       // it does not float
+    bool     whole;  // its readers would check an index or draw a number: only for its elements
+    bool     cut;    // its readers would compute it in parts, each at its own points
+    uint16_t ops;    // that its readers compute if it floats
+    uint16_t cost;   // of these, in additions
+    uint16_t reads;  // values they load for it
     int32_t  level;
     int32_t  unit;   // -1 while it floats
     int32_t  known;  // of a sum: one more than the item that tells it without folding, or 0
