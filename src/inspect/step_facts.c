@@ -61,12 +61,24 @@ bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_step step)
 
 // ---- names -------------------------------------------------------------------------------------
 
+// A write to part of a tensor, which is two copies where the rest has to be copied first.
+static tni_text update_name(const tni_node *n, const tni_place *place)
+{
+    bool value = tni_node_count(n->src[1]) > 0;
+    return tni_text_of("%s%s",
+                       place->in_place ? ""
+                       : value         ? "copy + "
+                                       : "copy",
+                       value ? "update" : "");
+}
+
 tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_step step)
 {
     const tni_fused *k  = step < 0 ? &p->kernel[~step] : NULL;
     int32_t          op = k ? k->claimed : step;
     if (op < 0) return tni_text_of("%s", tni_kernel_kind(k->kernel));
     const char *name = tni_op_table[g->item[op].n->op].name;
+    if (g->item[op].n->op == TNI_update) return update_name(g->item[op].n, &p->place[op]);
     return k ? tni_text_of("%s + %s", name, tni_kernel_kind(k->kernel)) : tni_text_of("%s", name);
 }
 
