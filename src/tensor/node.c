@@ -103,13 +103,6 @@ tni_view tni_node_layout(const tni_node *n)
     return v;
 }
 
-tni_node *tni_node_base(tni_node *n, int64_t *offset)
-{
-    *offset = 0;
-    for (; n->op == TNI_VIEW_OP; n = n->src[0]) *offset += n->attr.view.offset;
-    return n;
-}
-
 // ---- letting go --------------------------------------------------------------------------------
 
 // A node that only recipes hold, or nobody, joins the list of those to let go. Until its turn comes, one

@@ -123,8 +123,15 @@ tni_node *tni_node_in(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tn
 tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v);
 // Where the elements of n lie in its source: the whole of it unless n is a view.
 tni_view tni_node_layout(const tni_node *n);
+
 // The node whose buffer holds n's elements, n itself unless it is a view; and where they begin.
-tni_node *tni_node_base(tni_node *n, int64_t *offset);
+static inline tni_node *tni_node_base(tni_node *n, int64_t *offset)
+{
+    *offset = 0;
+    for (; n->op == TNI_VIEW_OP; n = n->src[0]) *offset += n->attr.view.offset;
+    return n;
+}
+
 // Sorts nodes, oldest first. False when memory is out.
 bool tni_nodes_sort(tni_heap *h, size_t n, tni_node **node);
 
