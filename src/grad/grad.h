@@ -2,19 +2,7 @@
 #ifndef TNI_GRAD_GRAD_H
 #define TNI_GRAD_GRAD_H
 
-#include "ops/ops.h"
-
-// One node whose gradients are wanted: g is the gradient of its value. The rule sets gx[i] for
-// each source i that is needed, or leaves it NULL where nothing flows. Of an op with several
-// outputs out_g has the gradient of each, NULL where there is none; g is the first of them.
-typedef struct {
-    tn_ctx           *cx;
-    tni_node         *n;
-    tn_tensor        *g;
-    tn_tensor       **gx;
-    const bool       *need;
-    tn_tensor *const *out_g;
-} tni_rule_args;
+#include "ops/row_functions.h"
 
 // False, reported, when the op has no gradient or the rule failed.
 bool tni_grad_rule(tni_rule_args *r);

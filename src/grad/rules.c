@@ -1,5 +1,4 @@
 // The gradient rules: the gradient column of ops.def compiled, and the rules that want a function.
-#include "grad/attention_rules.h"
 #include "grad/grad.h"
 #include "ops/compose.h"
 #include "ops/expression.h"
@@ -70,7 +69,7 @@ static void grad_by_user(tni_rule_args *r)
         if (r->need[1 + i]) r->gx[1 + i] = tni_expression_grad(e, i, x, y, r->g);
 }
 
-static void grad_view(tni_rule_args *r)
+void tni_grad_view(tni_rule_args *r)
 {
     if (r->n->nsrc > 1) grad_by_user(r);
     else {
@@ -89,12 +88,12 @@ static tn_tensor *places(tni_rule_args *r, tn_tensor *x, const tni_node *shape)
     return x ? tni_wrap_view(x, &v, NULL, NULL) : NULL;
 }
 
-static void grad_fold(tni_rule_args *r)
+void tni_grad_fold(tni_rule_args *r)
 {
     r->gx[0] = places(r, r->g, r->n->src[0]);
 }
 
-static void grad_update(tni_rule_args *r)
+void tni_grad_update(tni_rule_args *r)
 {
     const tni_node *value = r->n->src[1];
     if (r->need[1]) r->gx[1] = places(r, r->g, value);
@@ -111,7 +110,7 @@ static void grad_update(tni_rule_args *r)
 // As in PyTorch nothing flows to the base where b is 0, nor to the exponent where a is 0 and b is
 // not negative. f16 and bf16 are rounded at the end alone: a power on the way can be past them where the
 // gradient is not.
-static void grad_pow(tni_rule_args *r)
+void tni_grad_pow(tni_rule_args *r)
 {
     tn_tensor *a = tni_widen(input(r, 0)), *b = tni_widen(input(r, 1)), *g = tni_widen(r->g);
     tn_tensor *zero = tn_zeros_like(g);
@@ -132,7 +131,7 @@ static void grad_pow(tni_rule_args *r)
 }
 
 // (1 + t) / 2 + x u' (1 - t^2) / 2 with t = tanh(u), u = c (x + k x^3), u' = c (1 + 3 k x^2).
-static void grad_gelu_tanh(tni_rule_args *r)
+void tni_grad_gelu_tanh(tni_rule_args *r)
 {
     const double c = 0.79788456080286535588, k = 0.044715;  // c: sqrt(2 / pi)
     tn_tensor   *x = tni_widen(input(r, 0)), *g = tni_widen(r->g), *xx = tn_mul(x, x);
@@ -267,7 +266,7 @@ static tn_tensor *first_gradient(tni_rule_args *r, const lined_up *l)
                        : NULL;
 }
 
-static void grad_extremum(tni_rule_args *r)
+void tni_grad_extremum(tni_rule_args *r)
 {
     lined_up   l = line_up(r);
     tn_tensor *g = r->n->attr.reduce.first ? first_gradient(r, &l) : shared_gradient(r, &l);
@@ -284,7 +283,7 @@ static tn_tensor *product_before(tn_tensor *x)
 
 // Each element's gradient is the product of all the others: those before times those after, so
 // that zeros need no special case.
-static void grad_prod(tni_rule_args *r)
+void tni_grad_prod(tni_rule_args *r)
 {
     tni_node *x = r->n->src[0];
     int       order[TN_MAX_RANK], back[TN_MAX_RANK], n = 0;
@@ -313,7 +312,7 @@ static tn_tensor *sum_from(tn_tensor *g, int axis)
     return tn_flip(tn_cumsum(tn_flip(g, axis), axis), axis);
 }
 
-static void grad_cumsum(tni_rule_args *r)
+void tni_grad_cumsum(tni_rule_args *r)
 {
     r->gx[0] = sum_from(r->g, r->n->attr.axis.axis);
 }
@@ -334,7 +333,7 @@ static tn_tensor *cumprod_twice(tni_rule_args *r, tn_tensor *x, int axis)
 
 // Before the first zero of a row: the sum of g y from there on, over x. At the first zero: the same
 // sum with that zero taken as 1, up to the second. After it nothing flows.
-static void grad_cumprod(tni_rule_args *r)
+void tni_grad_cumprod(tni_rule_args *r)
 {
     int        axis = r->n->attr.axis.axis;
     tn_tensor *x    = input(r, 0);
@@ -355,7 +354,7 @@ static void grad_cumprod(tni_rule_args *r)
 
 // ---- movement ----------------------------------------------------------------------------------
 
-static void grad_pad(tni_rule_args *r)
+void tni_grad_pad(tni_rule_args *r)
 {
     const tni_node *x = r->n->src[0];
     int64_t         before[TN_MAX_RANK], after[TN_MAX_RANK];
@@ -366,7 +365,7 @@ static void grad_pad(tni_rule_args *r)
     r->gx[0] = tn_pad(r->g, before, after, 0);
 }
 
-static void grad_concat(tni_rule_args *r)
+void tni_grad_concat(tni_rule_args *r)
 {
     int     axis = r->n->attr.axis.axis;
     int64_t at   = 0;
@@ -377,12 +376,12 @@ static void grad_concat(tni_rule_args *r)
     }
 }
 
-static void grad_gather(tni_rule_args *r)
+void tni_grad_gather(tni_rule_args *r)
 {
     r->gx[0] = tn_scatter_add(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis, input(r, 1), r->g);
 }
 
-static void grad_scatter(tni_rule_args *r)
+void tni_grad_scatter(tni_rule_args *r)
 {
     int        axis  = r->n->attr.axis.axis;
     tn_tensor *index = input(r, 1);
@@ -390,7 +389,7 @@ static void grad_scatter(tni_rule_args *r)
     if (r->need[2]) r->gx[2] = tn_gather(r->g, axis, index);
 }
 
-static void grad_scatter_add(tni_rule_args *r)
+void tni_grad_scatter_add(tni_rule_args *r)
 {
     if (r->need[0]) r->gx[0] = r->g;
     if (r->need[2]) r->gx[2] = tn_gather(r->g, r->n->attr.axis.axis, input(r, 1));
@@ -404,7 +403,7 @@ static bool columns_lead(const tni_node *n)
     return v.stride[v.rank - 2] == 1 && v.stride[v.rank - 1] > 1;
 }
 
-static void grad_matmul(tni_rule_args *r)
+void tni_grad_matmul(tni_rule_args *r)
 {
     tni_node *a = r->n->src[0], *b = r->n->src[1];
     int64_t   size[TN_MAX_RANK];
@@ -420,7 +419,7 @@ static void grad_matmul(tni_rule_args *r)
     else r->gx[1] = tn_matmul(tn_transpose(input(r, 0), -1, -2), g);
 }
 
-static void grad_conv(tni_rule_args *r)
+void tni_grad_conv(tni_rule_args *r)
 {
     tni_node *x = r->n->src[0], *w = r->n->src[1];
     if (r->need[0]) r->gx[0] = tni_conv_dgrad(r->g, input(r, 1), x->size, &r->n->attr);
@@ -428,35 +427,25 @@ static void grad_conv(tni_rule_args *r)
 }
 
 // dgrad(gy, w) is linear in both: g stands where x stood.
-static void grad_conv_dgrad(tni_rule_args *r)
+void tni_grad_conv_dgrad(tni_rule_args *r)
 {
     if (r->need[0]) r->gx[0] = tni_conv(r->g, input(r, 1), &r->n->attr);
     if (r->need[1]) r->gx[1] = tni_conv_wgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
 // And wgrad(gy, x): g stands where w stood.
-static void grad_conv_wgrad(tni_rule_args *r)
+void tni_grad_conv_wgrad(tni_rule_args *r)
 {
     if (r->need[0]) r->gx[0] = tni_conv(input(r, 1), r->g, &r->n->attr);
     if (r->need[1]) r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
 // The elements go back to where the indices, which are the op's own value, took them from.
-static void grad_argsort(tni_rule_args *r)
+void tni_grad_argsort(tni_rule_args *r)
 {
     if (r->need[0] && r->out_g[1])
         r->gx[0] = tn_scatter(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis,
                               tni_wrap_node(r->cx, r->n), r->out_g[1]);
-}
-
-static void grad_attention(tni_rule_args *r)
-{
-    tni_rule_attention(r);
-}
-
-static void grad_attention_grad(tni_rule_args *r)
-{
-    tni_rule_attention_grad(r);
 }
 
 // ---- users' ops --------------------------------------------------------------------------------
@@ -474,7 +463,7 @@ static void check_user_grad(tni_rule_args *r, size_t i)
              (int)i, tni_shape_of(gx).s, (int)i, tni_shape_text(x->rank, x->size).s);
 }
 
-static void grad_custom(tni_rule_args *r)
+void tni_grad_custom(tni_rule_args *r)
 {
     const tn_op_def *op = r->n->attr.custom.def;
     size_t           nx = (size_t)op->nin, ny = (size_t)tni_outputs_of(TNI_custom, &r->n->attr);
@@ -505,7 +494,7 @@ static void grad_custom(tni_rule_args *r)
 }
 
 // The walk hands the gradients of outputs to their primary, all at once.
-static void grad_output(tni_rule_args *r)
+void tni_grad_output(tni_rule_args *r)
 {
     (void)r;
 }
@@ -540,7 +529,7 @@ static void grad_output(tni_rule_args *r)
 #define WHERE_NEEDED(i, x)                                                                         \
     if (r->need[i]) r->gx[i] = (x);
 #define GRAD_NONE      (void)r; (void)g;
-#define GRAD_BY(f)     (void)g; grad_##f(r);
+#define GRAD_BY(f)     (void)g; tni_grad_##f(r);
 #define GRAD1(x)       (void)g; WHERE_NEEDED(0, x)
 #define GRAD2(x, y)    (void)g; WHERE_NEEDED(0, x) WHERE_NEEDED(1, y)
 #define GRAD3(x, y, z) (void)g; WHERE_NEEDED(0, x) WHERE_NEEDED(1, y) WHERE_NEEDED(2, z)

@@ -26,6 +26,18 @@ typedef enum {
     TNI_CLASSES
 } tni_class;
 
+// In a table made of the LIBRARY rows alone, by the class of each row.
+#define TNI_IF_LIBRARY(...) __VA_ARGS__
+#define TNI_IF_UNARY(...)
+#define TNI_IF_BINARY(...)
+#define TNI_IF_TERNARY(...)
+#define TNI_IF_CAST(...)
+#define TNI_IF_REDUCE(...)
+#define TNI_IF_SCAN(...)
+#define TNI_IF_SOURCE(...)
+#define TNI_IF_MOVE(...)
+#define TNI_IF_EFFECT(...)
+
 // Which dtypes an op takes, and what it gives. Inputs are first promoted to one dtype.
 typedef enum {
     TNI_ANY,      // all, the same

@@ -79,14 +79,11 @@ static const tni_device_calls calls = {
         [TNI_scatter]        = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_scatter_add]    = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_fold]           = { .sure = tni_cpu_fold, .scratch = tni_cpu_fold_scratch },
-        [TNI_matmul]         = { .sure = tni_cpu_matmul, .scratch = tni_cpu_matmul_scratch },
-        [TNI_conv]           = { .sure = tni_cpu_conv, .scratch = tni_cpu_conv_scratch },
-        [TNI_conv_dgrad]     = { .sure = tni_cpu_conv, .scratch = tni_cpu_conv_scratch },
-        [TNI_conv_wgrad]     = { .sure = tni_cpu_conv, .scratch = tni_cpu_conv_scratch },
-        [TNI_argsort]        = { .sure = tni_cpu_argsort, .scratch = tni_cpu_argsort_scratch },
-        [TNI_attention]      = { .sure = tni_cpu_attention, .scratch = tni_cpu_attention_scratch },
-        [TNI_attention_grad] = { .sure = tni_cpu_attention, .scratch = tni_cpu_attention_scratch },
-        [TNI_custom]         = { .run = tni_cpu_custom, .scratch = tni_cpu_custom_scratch },
+#define CALLS(f, g) { .run = tni_cpu_##f, .scratch = tni_cpu_##f##_scratch },
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_IF_##class([TNI_##name] = expr)
+#include "ops/ops.def"
+#undef OP
+#undef CALLS
     },
     .takes     = tni_cpu_takes,
     .room_then = tni_cpu_room_then,

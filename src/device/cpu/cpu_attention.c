@@ -420,7 +420,7 @@ size_t tni_cpu_attention_scratch(const tni_call *call)
     return used;
 }
 
-void tni_cpu_attention(const tni_call *call)
+tn_status tni_cpu_attention(const tni_call *call)
 {
     size_t  used;
     work    w     = plan(call, call->scratch, &used);
@@ -428,4 +428,5 @@ void tni_cpu_attention(const tni_call *call)
     if (w.a.g) tni_parallel(call->threads, heads * w.chunks, backward_task, &w);
     else tni_parallel(call->threads, heads * w.blocks, forward_task, &w);
     if (w.sums) tni_parallel(call->threads, heads, join_task, &w);
+    return TN_OK;
 }

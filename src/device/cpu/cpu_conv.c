@@ -449,7 +449,7 @@ static void run_input(tni_conv *c, int threads)
                           c->images * image, all);
 }
 
-void tni_cpu_conv(const tni_call *call)
+tn_status tni_cpu_conv(const tni_call *call)
 {
     size_t   used;
     tni_conv c       = plan(call, call->scratch, &used);
@@ -470,4 +470,5 @@ void tni_cpu_conv(const tni_call *call)
         tni_arg made = tni_arg_rows(c.dtype, 4, c.out.size, c.result);
         tni_copy_arg(call->threads, &made, &c.out);
     }
+    return TN_OK;
 }

@@ -161,7 +161,7 @@ static void sort_task(void *arg, int64_t item, int worker)
     }
 }
 
-void tni_cpu_argsort(const tni_call *call)
+tn_status tni_cpu_argsort(const tni_call *call)
 {
     int axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0, rank = call->out.rank;
     job j = { .tiles   = tni_tiles_get(),
@@ -185,4 +185,5 @@ void tni_cpu_argsort(const tni_call *call)
     j.per_task = tni_pieces(TASK, j.n);
     tni_parallel(tni_threads_for(call->threads, 16 * j.lines * j.n),
                  tni_pieces(j.lines, j.per_task), sort_task, &j);
+    return TN_OK;
 }

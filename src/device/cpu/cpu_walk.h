@@ -77,16 +77,17 @@ size_t    tni_cpu_scatter_scratch(const tni_call *call);
 tn_status tni_cpu_scatter(const tni_call *call);
 size_t    tni_cpu_fold_scratch(const tni_call *call);
 void      tni_cpu_fold(const tni_call *call);
-size_t    tni_cpu_matmul_scratch(const tni_call *call);
-void      tni_cpu_matmul(const tni_call *call);
-size_t    tni_cpu_conv_scratch(const tni_call *call);
-void      tni_cpu_conv(const tni_call *call);
-size_t    tni_cpu_attention_scratch(const tni_call *call);  // also of its gradient
-void      tni_cpu_attention(const tni_call *call);
-size_t    tni_cpu_argsort_scratch(const tni_call *call);
-void      tni_cpu_argsort(const tni_call *call);
-size_t    tni_cpu_custom_scratch(const tni_call *call);
-tn_status tni_cpu_custom(const tni_call *call);
+
+// Of every LIBRARY row.
+// clang-format off
+#define CALLS(f, g)                                 \
+    tn_status tni_cpu_##f(const tni_call *call);     \
+    size_t    tni_cpu_##f##_scratch(const tni_call *call);
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_IF_##class(expr)
+#include "ops/ops.def"
+#undef OP
+#undef CALLS
+// clang-format on
 
 // Copies in to out, of one shape, any strides and dtypes.
 void tni_copy_arg(int threads, const tni_arg *in, const tni_arg *out);

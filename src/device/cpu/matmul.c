@@ -51,7 +51,7 @@ size_t tni_cpu_matmul_scratch(const tni_call *call)
     return tni_gemm_batch_scratch(&j.g, call->threads);
 }
 
-void tni_cpu_matmul(const tni_call *call)
+tn_status tni_cpu_matmul(const tni_call *call)
 {
     job     j     = plan(call);
     int64_t bytes = (int64_t)tni_dtype_size(call->out.dtype);
@@ -64,4 +64,5 @@ void tni_cpu_matmul(const tni_call *call)
         if (g.then) g.then->base = tni_arg_place(&j.c, i);
         tni_gemm_batch_run(&g, call->threads, call->scratch);
     }
+    return TN_OK;
 }

@@ -63,14 +63,11 @@ static const tni_device_calls calls = {
         [TNI_scatter]        = { .run = tni_ref_scatter },
         [TNI_scatter_add]    = { .run = tni_ref_scatter },
         [TNI_fold]           = { .sure = tni_ref_fold },
-        [TNI_matmul]         = { .sure = tni_ref_matmul },
-        [TNI_conv]           = { .sure = tni_ref_conv },
-        [TNI_conv_dgrad]     = { .sure = tni_ref_conv },
-        [TNI_conv_wgrad]     = { .sure = tni_ref_conv },
-        [TNI_argsort]        = { .sure = tni_ref_argsort, .scratch = tni_ref_argsort_scratch },
-        [TNI_attention]      = { .sure = tni_ref_attention, .scratch = tni_ref_attention_scratch },
-        [TNI_attention_grad] = { .sure = tni_ref_attention, .scratch = tni_ref_attention_scratch },
-        [TNI_custom]         = { .run = tni_ref_custom, .scratch = tni_ref_custom_scratch },
+#define CALLS(f, g) { .run = tni_ref_##f, .scratch = tni_ref_##f##_scratch },
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_IF_##class([TNI_##name] = expr)
+#include "ops/ops.def"
+#undef OP
+#undef CALLS
     },
 };
 // clang-format on

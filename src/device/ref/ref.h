@@ -76,13 +76,16 @@ void      tni_ref_concat(const tni_call *c);
 tn_status tni_ref_gather(const tni_call *c);
 tn_status tni_ref_scatter(const tni_call *c);  // also scatter_add
 void      tni_ref_fold(const tni_call *c);
-void      tni_ref_matmul(const tni_call *c);
-void      tni_ref_conv(const tni_call *c);  // also its gradients
-size_t    tni_ref_attention_scratch(const tni_call *c);
-void      tni_ref_attention(const tni_call *c);  // also its gradient
-size_t    tni_ref_argsort_scratch(const tni_call *c);
-void      tni_ref_argsort(const tni_call *c);
-size_t    tni_ref_custom_scratch(const tni_call *c);
-tn_status tni_ref_custom(const tni_call *c);
+
+// Of every LIBRARY row, with the bytes of scratch that it wants.
+// clang-format off
+#define CALLS(f, g)                              \
+    tn_status tni_ref_##f(const tni_call *c);     \
+    size_t    tni_ref_##f##_scratch(const tni_call *c);
+#define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_IF_##class(expr)
+#include "ops/ops.def"
+#undef OP
+#undef CALLS
+// clang-format on
 
 #endif

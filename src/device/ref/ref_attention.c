@@ -101,7 +101,7 @@ static void clear(const tni_call *call)
 }
 
 // The gradient computes its weights from queries and keys again: it is what other ways are held to.
-void tni_ref_attention(const tni_call *call)
+tn_status tni_ref_attention(const tni_call *call)
 {
     tni_attention a    = tni_attention_of(call);
     int64_t       n[3] = { a.B, a.H, a.T };
@@ -120,4 +120,5 @@ void tni_ref_attention(const tni_call *call)
             if (to) to->f = sum;
         }
     }
+    return TN_OK;
 }

@@ -34,12 +34,19 @@ static void matmul(const tni_call *c, const tni_cell *a, const tni_cell *b, tni_
         }
 }
 
-void tni_ref_matmul(const tni_call *c)
+size_t tni_ref_matmul_scratch(const tni_call *c)
+{
+    (void)c;
+    return 0;
+}
+
+tn_status tni_ref_matmul(const tni_call *c)
 {
     const tni_arg *a = &c->in[0], *b = &c->in[1], *y = &c->out;
     for (tni_ref_walk w = tni_ref_walk_over(y->rank - 2, y->size); w.left; tni_ref_walk_next(&w))
         matmul(c, tni_cells(a) + tni_ref_place(a, w.at), tni_cells(b) + tni_ref_place(b, w.at),
                tni_cells(y) + tni_ref_place(y, w.at));
+    return TN_OK;
 }
 
 // ---- convolution -------------------------------------------------------------------------------
@@ -74,10 +81,17 @@ static void all_terms(const tni_call *c, const tni_arg *x, const tni_arg *w, con
     }
 }
 
-void tni_ref_conv(const tni_call *c)
+size_t tni_ref_conv_scratch(const tni_call *c)
+{
+    (void)c;
+    return 0;
+}
+
+tn_status tni_ref_conv(const tni_call *c)
 {
     tni_arg x[3];
     memset(c->out.data, 0, (size_t)tni_shape_count(4, c->out.size) * sizeof(tni_cell));
     tni_conv_operands(c, x);
     all_terms(c, &x[0], &x[1], &x[2]);
+    return TN_OK;
 }

@@ -49,7 +49,7 @@ static int64_t *sort(const line *l, int64_t n, int64_t *a, int64_t *b)
     return a;
 }
 
-void tni_ref_argsort(const tni_call *c)
+tn_status tni_ref_argsort(const tni_call *c)
 {
     const tni_arg *in   = &c->in[0];
     int            axis = c->attr->axis.axis;
@@ -68,4 +68,5 @@ void tni_ref_argsort(const tni_call *c)
         for (int64_t i = 0; i < n; i++) tni_cells(&c->out)[at + i * step].i = sorted[i];
         for (int64_t i = 0; values && i < n; i++) values[at + i * step] = l.x[sorted[i] * l.step];
     }
+    return TN_OK;
 }
