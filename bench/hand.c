@@ -12,7 +12,8 @@
 // ---- compiling
 
 // The loops use the functions that generated kernels use, so the rows of math.def come first.
-static const char source[] = "#define C_ONLY(...) __VA_ARGS__\n"
+static const char source[] = "#define M_SELDOM(c)\n"
+                             "#define C_ONLY(...) __VA_ARGS__\n"
                              "#define FN(...) static inline __VA_ARGS__\n"
                              "#include \"" TN_SOURCE_DIR "/src/kernel/math.def\"\n"
                              "#include \"" TN_SOURCE_DIR "/bench/hand/loops.h\"\n"

@@ -104,6 +104,8 @@ static void the_bench_measures(void)
     test_that(status == 0, "tenon-bench: status %d: %.500s", status, out);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         test_that(strstr(out, rows[i]) != NULL, "no row %s in: %.500s", rows[i], out);
+    const char *note = strstr(out, "no hand-written loops");
+    test_that(!note, "%.300s", note ? note : "");
 }
 
 static void without_a_compiler_the_bench_says_so(void)
