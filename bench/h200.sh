@@ -50,4 +50,5 @@ if [ -z "${PEERS:-}" ]; then
 fi
 python3 "$root/bench/gpu_table.py" "$build/ours.json" "$build/notes" "$files" "$peers/torch.json" "$peers/jax.json" \
     "$out/h200" "$commit"
+[ "$out" != "$root/bench/results" ] || python3 "$root/bench/readme_figures.py"
 rm -rf "$files"

@@ -164,26 +164,35 @@ static void every_page_of_docs_is_in_its_index(void)
     free(index);
 }
 
-// Every variable of ours that the code asks for is explained in the README.
-static void every_environment_variable_is_in_the_readme(void)
+// Every variable of ours that the code asks for is explained on the page of variables.
+static void every_environment_variable_is_explained(void)
 {
-    char      *readme = tree_read("README.md", NULL);
-    tree_list  l      = { 0 };
-    const char ask[]  = "getenv(\"TN_";
+    char      *page  = tree_read("docs/environment.md", NULL);
+    tree_list  l     = { 0 };
+    const char ask[] = "getenv(\"TN_";
     tree_add(&l, "src", ".c");
-    for (int i = 0; readme && i < l.count; i++) {
+    for (int i = 0; page && i < l.count; i++) {
         char *text = tree_read(l.path[i], NULL);
         for (char *s = text; s && (s = strstr(s, ask)) != NULL;) {
             char cell[128];
             s += sizeof ask - 1;
             snprintf(cell, sizeof cell, "| `TN_%.*s` |", (int)strcspn(s, "\""), s);
-            test_that(strstr(readme, cell) != NULL, "%s asks for %s, which README.md lacks",
+            test_that(strstr(page, cell) != NULL, "%s asks for %s, which docs/environment.md lacks",
                       l.path[i], cell);
         }
         free(text);
     }
     tree_free(&l);
-    free(readme);
+    free(page);
+}
+
+// The figures are those of the results, not typed in.
+static void the_figures_of_the_readme_are_those_of_the_results(void)
+{
+    char out[512];
+    if (tree_run("command -v python3", out, sizeof out) != 0) SKIP("there is no python3");
+    int status = tree_run("python3 bench/readme_figures.py --check 2>&1", out, sizeof out);
+    test_that(status == 0, "status %d: %s", status, out);
 }
 
 // ---- where builds land
@@ -219,6 +228,7 @@ const test_case tests_docs[] = {
     TEST(the_call_forms_are_made_from_the_declarations),
     TEST(every_link_of_a_page_leads_somewhere),
     TEST(every_page_of_docs_is_in_its_index),
-    TEST(every_environment_variable_is_in_the_readme),
+    TEST(every_environment_variable_is_explained),
+    TEST(the_figures_of_the_readme_are_those_of_the_results),
     TEST_END,
 };
