@@ -103,6 +103,11 @@ docs: configure
 	@$(build) --target tenon-tests
 	@$(B)/tenon-tests --ops > $(B)/ops.md && cp $(B)/ops.md docs/ops.md
 
+# The kernel texts that test_golden.c compares, written anew.
+golden: configure
+	@$(build) --target tenon-tests
+	@TN_GOLDEN=1 $(B)/tenon-tests golden/
+
 # The call forms of the public functions, from their declarations.
 sites:
 	@tools/sites.sh
@@ -134,6 +139,7 @@ help:
 	@echo 'make bench-gpu           measure on a GPU beside PyTorch into bench/results/h200.md; 9 minutes'
 	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
 	@echo 'make docs                write docs/ops.md from the op table'
+	@echo 'make golden              write the kernel texts of test/golden, after an emitter was changed'
 	@echo 'make sites               write the call forms of the public functions from their declarations'
 	@echo 'make format              clang-format every source; format-check only looks'
 	@echo 'make clean               remove build/'
@@ -141,4 +147,4 @@ help:
 	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
 	@echo 'TN_NO_INSTALL=1.'
 
-.PHONY: all configure test test-long test-oclgrind test-gpu sanitize-gpu test-peer fuzz fuzz-all demo bench bench-gpu setup-test setup-demo install docs sites format format-check clean help
+.PHONY: all configure test test-long test-oclgrind test-gpu sanitize-gpu test-peer fuzz fuzz-all demo bench bench-gpu setup-test setup-demo install docs golden sites format format-check clean help

@@ -10,6 +10,7 @@
 
 TESTS(project)
 TESTS(runner)
+TESTS(golden)
 TESTS(install)
 TESTS(fuzz)
 TESTS(graphs)

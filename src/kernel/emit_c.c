@@ -1,5 +1,5 @@
 // The C skeleton: the loops over units and over R around blocks of lanes, tails and the finish
-// stage.
+// stage. Samples of what it prints, each with its graph and its instructions: test/golden.
 #include "kernel/c_writer.h"
 
 #include <stdio.h>

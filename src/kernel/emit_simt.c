@@ -1,5 +1,6 @@
 // The skeletons of kernels for devices with work groups: CUDA and OpenCL text of a kernel of any
-// form. simt.h says how the work is cut; what one instruction is, emit.h.
+// form. simt.h says how the work is cut; what one instruction is, emit.h. Samples of what it prints, each
+// with its graph and its instructions: test/golden.
 //
 // A thread moves vectors of V elements as 32-bit words and computes their elements one by one, in
 // loops that the compiler unrolls:
