@@ -26,29 +26,14 @@ static char letter_in(int dt)
 
 const int tni_interpreter_folds[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
 
-// What an op may cost, in additions, to be in the smallest interpreter: exp and log are, functions
-// that take two steps of reduction or two polynomials are not.
-enum { LIGHT_COST = 8 };
+// What an op may cost, in additions, to be in the smallest interpreter: of floats exp and log may, functions
+// that take two steps of reduction or two polynomials may not; of integers, of which indices, masks and counts
+// are made, a division may not.
+enum { LIGHT_FLOAT = 8, LIGHT_INTEGER = 1 };
 
-// The smallest has of integers what indices, masks and counts are made of.
 static bool is_light(int op, int type)
 {
-    switch (op) {
-    case TNI_remainder:
-    case TNI_floor_divide: return false;
-    case TNI_bit_not:
-    case TNI_bit_and:
-    case TNI_bit_or:
-    case TNI_bit_xor:
-    case TNI_shl:
-    case TNI_shr:
-    case TNI_sign:
-    case TNI_relu:
-    case TNI_isnan:
-    case TNI_isinf:
-    case TNI_isfinite: return type == TNI_IN_f;
-    default: return tni_op_table[op].cost <= LIGHT_COST;
-    }
+    return tni_op_table[op].cost <= (type == TNI_IN_f ? LIGHT_FLOAT : LIGHT_INTEGER);
 }
 
 static bool level_has_type(tni_interpreter_level level, int type)
