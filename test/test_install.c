@@ -144,6 +144,44 @@ static void the_header_is_one_for_cpp_too(void)
              "rm -r $at\n");
 }
 
+// ---- C++
+
+// Compiles a program by several standards, with all warnings, and runs it; what it prints has these lines.
+static void runs_in_cpp(const char *path, const char *const *lines)
+{
+    static const char *const standards[] = { "c++11", "c++17", "c++20" };
+
+    char script[1024], out[4096];
+    if (is_sanitized()) SKIP("the program would need the sanitizer too");
+    if (!tree_has("g++")) SKIP("g++ is not installed");
+    for (size_t i = 0; i < sizeof standards / sizeof *standards; i++) {
+        snprintf(
+            script, sizeof script,
+            "at=$(mktemp -d); trap 'rm -r $at' EXIT\n"
+            "g++ -std=%s -Wall -Wextra -Wpedantic -Werror -Iinclude %s -o $at/program '" LIBRARY
+            "' -Wl,-rpath,'" TN_BUILD_DIR "' 2>&1 && TN_DEVICE=cpu $at/program",
+            standards[i], path);
+        int status = tree_run(script, out, sizeof out);
+        test_that(status == 0, "%s: status %d: %.500s", standards[i], status, out);
+        for (int k = 0; lines[k]; k++)
+            test_that(strstr(out, lines[k]) != NULL, "%s: no \"%s\" in %.500s", standards[i],
+                      lines[k], out);
+    }
+}
+
+static void the_cpp_example_runs(void)
+{
+    static const char *const lines[] = { "step 60  loss 0.0", "y = 3.0 x -2.0\n",
+                                         "add: shapes (2, 3) and (4,) do not broadcast", NULL };
+    runs_in_cpp("examples/09_cpp.cpp", lines);
+}
+
+static void the_cpp_layer_keeps_its_word(void)
+{
+    static const char *const lines[] = { "all of it\n", NULL };
+    runs_in_cpp("test/cpp_layer.cpp", lines);
+}
+
 // ---- call forms
 
 // A program in C or C++ that calls a composed op in both ways; what it leaves are its two tensors.
@@ -298,6 +336,8 @@ const test_case tests_install[] = {
     TEST(gcc_gives_no_warning),
     TEST(clang_gives_no_warning),
     TEST(the_header_is_one_for_cpp_too),
+    TEST(the_cpp_example_runs),
+    TEST(the_cpp_layer_keeps_its_word),
     TEST(macros_pointers_and_plain_calls_leave_no_temporaries),
     TEST(in_cpp_too),
     TEST(a_program_builds_with_pkg_config),
