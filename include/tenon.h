@@ -378,8 +378,9 @@ TN_API tn_tensor *tn_bit_xor(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_shl(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_shr(tn_tensor *a, tn_tensor *b);
 
-// With a number, which takes x's dtype (a fraction makes an integer tensor f32). Beside f16 and bf16 it
-// keeps the digits of f32, in which they are computed; only a comparison rounds it to x's dtype.
+// With a number, which takes x's dtype (a fraction makes an integer tensor f32; TN_EARG where an integer
+// dtype does not hold it, but a negative one wraps beside an unsigned dtype). Beside f16 and bf16 it keeps
+// the digits of f32, in which they are computed; only a comparison rounds it to x's dtype.
 TN_API tn_tensor *tn_add_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_sub_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_rsub_s(tn_tensor *x, double v);  // v - x
