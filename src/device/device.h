@@ -40,7 +40,8 @@ typedef struct {
 // NULL: none. prepare: what can be known of a call before it has addresses, as which library does it and
 // how; it is asked once for each call of a plan, gives an entry, which every run of the call is given
 // again, and forget frees it; an entry of NULL, as when memory is out, leaves the call to be looked at in
-// each run. varies: why the bits of a result may differ from run to run; NULL, as without it: they do not.
+// each run. Addresses and attributes that are no part of a plan's key (RUN in attr.def) are others in each
+// run. varies: why the bits of a result may differ from run to run; NULL, as without it: they do not.
 typedef struct {
     void (*sure)(const tni_call *call);
     tn_status (*run)(const tni_call *call);

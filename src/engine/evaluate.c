@@ -82,10 +82,9 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
 static tn_status run_update(const run *r, size_t i, tni_text *why)
 {
     const tni_node *n     = r->g->item[i].n;
-    tni_call        c     = tni_run_call(r, i, why);
+    tni_call        whole = tni_run_call(r, i, why), c = tni_call_within(&whole, TNI_copy);
     tni_arg         value = c.in[1], to = c.out;
     tn_status       s = TN_OK;
-    c.op              = TNI_copy;
     c.nin             = 1;
     if (!r->plan->place[i].in_place) s = tni_call_run(&c);
     if (s != TN_OK || tni_node_count(n->src[1]) == 0) return s;
@@ -220,7 +219,6 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     tn_status s;
     if (k->claimed >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
-        c.sole     = k->sole;
         s          = r->e->device->calls->run_then(&c, k->entry, &k->launch, &why);
     } else {
         s = r->e->kernels->launch(r->e->seat, k->entry, &k->launch, &why);

@@ -53,13 +53,22 @@ typedef struct {
     void             *scratch;  // as many bytes as the device asked for, aligned to 64
     tni_text         *why;      // what went wrong, where run returns an error
     int               ticket;   // as that of a kernel
-    bool sole;   // of run_then: only the kernel reads the result, which need not be there
     bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
     bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
     const tni_epilogue *epilogue;  // of run_then: what the kernel does to the result
     void               *entry;  // what the device prepared for calls of these shapes, if anything
     struct tni_then    *then;   // the device's own: what follows each part of the result
 } tni_call;
+
+// A call of another op that does part of a call's work. What was prepared for the call is not for it.
+static inline tni_call tni_call_within(const tni_call *c, int op)
+{
+    tni_call part = *c;
+    part.op       = op;
+    part.entry    = NULL;
+    part.epilogue = NULL;
+    return part;
+}
 
 // Output k of a call.
 static inline const tni_arg *tni_call_output(const tni_call *c, int k)

@@ -201,10 +201,8 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
 // The two one after the other, where they cannot be one as they lie in memory.
 static tn_status run_both(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
-    tni_call plain = *call;
-    plain.entry    = NULL;
-    plain.epilogue = NULL;
-    tn_status s    = tni_call_run(&plain);
+    tni_call  plain = tni_call_within(call, TNI_matmul);
+    tn_status s     = tni_call_run(&plain);
     return s == TN_OK ? tni_cuda_launch(call->seat, entry, l, why) : s;
 }
 

@@ -350,6 +350,14 @@ static tn_status add_chunks(const tni_call *c, const job *j)
     return tni_hand_start(&h, tni_parts(o.count, 256 / o.lanes), 256, c->why);
 }
 
+const char *tni_groups_conv_varies(const tni_call *c)
+{
+    tni_call           m;
+    tni_arg            in[2];
+    const tni_op_impl *product = tni_device_impl(c->device, TNI_matmul);
+    return product->varies && tni_conv_product(c, in, &m) ? product->varies(&m) : NULL;
+}
+
 tn_status tni_groups_conv(const tni_call *c)
 {
     tni_call m;

@@ -44,10 +44,9 @@ static void product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tni_ar
                     tni_call *m)
 {
     bool turn = out.stride[2] == 1 && out.stride[3] != 1;
-    *m        = *c;
+    *m        = tni_call_within(c, TNI_matmul);
     in[0]     = turn ? turned(b) : a;
     in[1]     = turn ? turned(a) : b;
-    m->op     = TNI_matmul;
     m->nin    = 2;
     m->in     = in;
     m->out    = turn ? turned(out) : out;

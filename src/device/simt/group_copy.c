@@ -87,9 +87,8 @@ tn_status tni_groups_copy(const tni_call *c)
 tn_status tni_groups_concat(const tni_call *c)
 {
     int       axis = c->attr->axis.axis;
-    tni_call  call = *c;
+    tni_call  call = tni_call_within(c, TNI_copy);
     tn_status s    = TN_OK;
-    call.op        = TNI_copy;
     call.nin       = 1;
     for (int k = 0; s == TN_OK && k < c->nin; k++) {
         call.in             = &c->in[k];

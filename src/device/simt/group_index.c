@@ -26,8 +26,7 @@ size_t tni_groups_scatter_scratch(const tni_call *c)
 // Through the device, which may have a better way to copy.
 static tn_status copy(const tni_call *c, const tni_arg *from, const tni_arg *to)
 {
-    tni_call call = *c;
-    call.op       = from->dtype == to->dtype ? TNI_copy : TNI_cast;
+    tni_call call = tni_call_within(c, from->dtype == to->dtype ? TNI_copy : TNI_cast);
     call.nin      = 1;
     call.in       = from;
     call.out      = *to;

@@ -96,9 +96,10 @@ void tni_hand_axes(tni_hand *h, const tni_axes *a, int i, int64_t at);
 
 // ---- ops ---------------------------------------------------------------------------------------
 
-tn_status tni_groups_matmul(const tni_call *c);
-size_t    tni_groups_conv_scratch(const tni_call *c);
-tn_status tni_groups_conv(const tni_call *c);  // also its gradients
+tn_status   tni_groups_matmul(const tni_call *c);
+size_t      tni_groups_conv_scratch(const tni_call *c);
+tn_status   tni_groups_conv(const tni_call *c);  // also its gradients
+const char *tni_groups_conv_varies(const tni_call *c);
 // Whether a convolution or a gradient of one is a matrix product as its operands lie: the call of
 // matmul that does the same, whose operands are in[].
 bool      tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
@@ -136,9 +137,12 @@ tn_status tni_groups_concat(const tni_call *c);
     [TNI_scatter]     = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_scatter_add] = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_fold]        = { .run = tni_groups_fold },                    \
-    [TNI_conv]        = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch }, \
-    [TNI_conv_dgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch }, \
-    [TNI_conv_wgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch }, \
+    [TNI_conv]        = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch, \
+                          .varies = tni_groups_conv_varies }, \
+    [TNI_conv_dgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch, \
+                          .varies = tni_groups_conv_varies }, \
+    [TNI_conv_wgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch, \
+                          .varies = tni_groups_conv_varies }, \
     [TNI_argsort]     = { .run = tni_groups_argsort, .scratch = tni_groups_argsort_scratch }
 // clang-format on
 
