@@ -3,6 +3,7 @@
 #include "check.h"
 #include "kernel/prelude.h"
 #include "kernel/prelude_text.h"
+#include "ops/op_table.h"
 
 #include <dlfcn.h>
 #include <float.h>
@@ -29,6 +30,11 @@ static double exact_gelu_tanh(double x)
     return x / (1 + exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x)));
 }
 
+static double exact_gelu_slope(double x)
+{
+    return tni_map_f(TNI_gelu_slope, x, 0, 0);
+}
+
 // clang-format off
 static const unary unaries[] = {
     { "exp",   m_exp_f,   exp,         1.04 },
@@ -45,6 +51,7 @@ static const unary unaries[] = {
     { "erf",   m_erf_f,   erf,         1.11 },
     { "rsqrt", m_rsqrt_f, exact_rsqrt, 1.50 },
     { "gelu_tanh", m_gelu_tanh_f, exact_gelu_tanh, 3.80 },
+    { "gelu_slope", m_gelu_slope_f, exact_gelu_slope, 3.77 },
 };
 // clang-format on
 enum { UNARIES = sizeof unaries / sizeof *unaries };
@@ -84,10 +91,11 @@ static double worst_in(const unary *u, uint32_t first, uint32_t last, uint32_t s
 // Where functions change their formula or lose bits: each is swept densely on both signs.
 static double worst_at_hard_spots(const unary *u)
 {
-    static const float spots[] = { 1e-45f,      0x1p-126f, 0x1p-24f, 0.34657359f, 0.6f,
-                                   0.70710678f, 0.9f,      1.0f,     1.570796f,   3.1415927f,
-                                   20.0f,       88.72284f, 103.97f,  126.0f,      128.0f,
-                                   149.5f,      950977.0f, 3.4e38f };
+    static const float spots[] = { 1e-45f,       0x1p-126f,   0x1p-24f,  0.34657359f, 0.6f,
+                                   0.752461433f, 1.00246143f, 9.67f,     16.0f,       0.70710678f,
+                                   0.9f,         1.0f,        1.570796f, 3.1415927f,  20.0f,
+                                   88.72284f,    103.97f,     126.0f,    128.0f,      149.5f,
+                                   950977.0f,    3.4e38f };
     double             worst   = 0;
     for (size_t i = 0; i < sizeof spots / sizeof *spots; i++) {
         uint32_t b = m_bits_f(spots[i]), lo = b > 4000 ? b - 4000 : 0;

@@ -130,15 +130,17 @@ void tni_grad_pow(tni_rule_args *r)
     }
 }
 
-// (1 + t) / 2 + x u' (1 - t^2) / 2 with t = tanh(u), u = c (x + k x^3), u' = c (1 + 3 k x^2).
-void tni_grad_gelu_tanh(tni_rule_args *r)
+// (1 - t^2) (u' + x (u'' / 2 - t u'^2)) with t = tanh(u), u = c (x + k x^3). Past 16 nothing is left of
+// 1 - t^2, and what it is multiplied with would overflow.
+void tni_grad_gelu_slope(tni_rule_args *r)
 {
     const double c = 0.79788456080286535588, k = 0.044715;  // c: sqrt(2 / pi)
-    tn_tensor   *x = tni_widen(input(r, 0)), *g = tni_widen(r->g), *xx = tn_mul(x, x);
+    tn_tensor   *x = tn_clamp(tni_widen(input(r, 0)), -16, 16), *xx = tn_mul(x, x);
     tn_tensor   *t     = tn_tanh(tn_mul(x, tn_add_s(tn_mul_s(xx, c * k), c)));
-    tn_tensor   *slope = tn_mul(x, tn_add_s(tn_mul_s(xx, 1.5 * c * k), 0.5 * c));
-    tn_tensor   *rest  = tn_mul(slope, tn_rsub_s(tn_mul(t, t), 1));
-    r->gx[0]           = tn_mul(g, tn_add(tn_add_s(tn_mul_s(t, 0.5), 0.5), rest));
+    tn_tensor   *slope = tn_add_s(tn_mul_s(xx, 3 * c * k), c);
+    tn_tensor   *bend  = tn_mul(tn_mul(x, t), tn_mul(slope, slope));
+    tn_tensor   *rest  = tn_sub(tn_add_s(tn_mul_s(xx, 6 * c * k), c), bend);
+    r->gx[0]           = tn_mul(tni_widen(r->g), tn_mul(tn_rsub_s(tn_mul(t, t), 1), rest));
 }
 
 // Axes in the order in which the elements of x lie in memory, so that windows are walked as the
@@ -518,6 +520,7 @@ void tni_grad_output(tni_rule_args *r)
 #define exp(x)            tn_exp(x)
 #define sin(x)            tn_sin(x)
 #define cos(x)            tn_cos(x)
+#define gelu_slope(x)     tni_unary(TNI_gelu_slope, x)
 #define eq(x, y)          tn_eq(x, y)
 #define lt(x, y)          tn_lt(x, y)
 #define gt(x, y)          tn_gt(x, y)

@@ -76,6 +76,21 @@
     "    return x * ((t < 0.0f ? e : 1.0f) * m_rcp_f(1.0f + e));\n"           \
     "}\n"
 
+// gelu_slope likewise, as gelu.def has it: off by |t| 2^-22 + 2^-20 of the result.
+#define TNI_CUDA_SLOPE_COARSE                                                                 \
+    "M_FN float m_slope_coarse_f(float x) {\n"                                                \
+    "    float z = m_min_f(m_max_f(x, -16.0f), 16.0f), p = z * z, e;\n"                       \
+    "    float t = z * m_fma_f(0.10294324f, p, 2.3022082f);\n"                                \
+    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(e) : \"f\"(-m_abs_f(t)));\n"                 \
+    "    float d = 1.0f + e, r = m_rcp_f(d);\n"                                               \
+    "    float a = z * m_fma_f(0.21406444f, p, 1.5957692f);\n"                                \
+    "    float n = m_fma_f(a, z < 0.0f ? 1.0f : e, d) * r;\n"                                 \
+    "    float y = (z < 0.0f ? e : 1.0f) * r * n;\n"                                          \
+    "    d = (z + 0.752461433f) - 1.13396279e-08f;\n"                                         \
+    "    p = m_fma_f(m_fma_f(-0.113747872f, d, -0.015948588f), d, 0.387518197f);\n"           \
+    "    return m_fma_f(x, 0.0f, m_abs_f(d) < 0.1f ? m_fma_f(p, d, 0.430400312f) * d : y);\n" \
+    "}\n"
+
 // Odd polynomial below 0.8, 1 - 2 / (2^t + 1) above with t = 2|x| / ln 2, where an error of 2^t or
 // of the quotient counts for a third or less. The product with x keeps the sign of a zero; what is
 // large gives 1 - 1 / infinity. The polynomials here and below are minimax fits, as those of
@@ -225,13 +240,13 @@
     "#endif\n"                                                                  \
     "}\n"
 
-#define TNI_CUDA_SPELLINGS                                                                       \
-    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),            \
-        TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),              \
-        TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP,  \
-        TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,    \
-        TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_DIV_BY, \
-        TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK,         \
-        TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN
+#define TNI_CUDA_SPELLINGS                                                                      \
+    TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),           \
+        TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),             \
+        TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP, \
+        TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,   \
+        TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_SLOPE_COARSE, TNI_CUDA_TANH,        \
+        TNI_CUDA_ERF, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN,      \
+        TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN
 
 #endif

@@ -12,6 +12,8 @@
 #define FN(...)     static inline __VA_ARGS__
 #include "kernel/math.def"
 #define FN(...) static inline __VA_ARGS__
+#include "kernel/gelu.def"
+#define FN(...) static inline __VA_ARGS__
 #include "kernel/strips.def"
 
 // The function for the type of a: float and double; these and the integers; the integers.

@@ -8,6 +8,8 @@ const char *const tni_prelude_text[] = {
 #define FN(...) "M_FN " #__VA_ARGS__ "\n",
 #include "kernel/math.def"
 #define FN(...) "M_FN " #__VA_ARGS__ "\n",
+#include "kernel/gelu.def"
+#define FN(...) "M_FN " #__VA_ARGS__ "\n",
 #include "kernel/casts.def"
     NULL,
 };

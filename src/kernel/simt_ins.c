@@ -84,7 +84,9 @@ static const char *better_name(const tni_page *c, int i)
     if (!tni_gpu_has(c->m, TNI_GPU_MATH) || x->code != TNI_I_MAP) return NULL;
     if (tni_compute_dtype((tn_dtype)x->dtype) != TN_F32) return NULL;
     if (x->op == TNI_exp) return exp_name(c, i);
-    return x->op == TNI_gelu_tanh && tni_is_rounded((tn_dtype)x->dtype) ? "m_gelu_coarse_f" : NULL;
+    if (!tni_is_rounded((tn_dtype)x->dtype)) return NULL;
+    if (x->op == TNI_gelu_slope) return "m_slope_coarse_f";
+    return x->op == TNI_gelu_tanh ? "m_gelu_coarse_f" : NULL;
 }
 
 // A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.

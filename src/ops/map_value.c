@@ -55,6 +55,19 @@ static double gelu_tanh(double a)
     return a / (1 + exp(-1.59576912160573071176 * (a + 0.044715 * a * a * a)));  // sqrt(8 / pi)
 }
 
+// The slope of gelu_tanh; below 0 as a difference from its zero, so that no digits are lost there.
+static double gelu_slope(double x)
+{
+    const double c = 1.59576912160573071176, k = 0.044715, zero = -0.7524614220710163;
+    double       a = fmin(fmax(x, -64), 64), e = exp(-fabs(c * (a + k * a * a * a)));
+    double       y = 1 / (1 + e), d = (a - zero) - 3.635560509207687e-17;
+    double       p    = a * a + a * zero + zero * zero;
+    double       rise = 0.29195521191476713 * expm1(c * d * (1 + k * p));  // of e^t
+    if (a < 0) y *= e * y * (rise + c * d * (1 + 3 * k * p));
+    else y += c * a * (1 + 3 * k * a * a) * e * y * y;
+    return y + 0 * x;
+}
+
 static int64_t same_i(int64_t a)
 {
     return a;
@@ -192,6 +205,7 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 
 // Which classes are maps by expression.
 #define ROW_UNARY(...)   __VA_ARGS__
+#define ROW_INNER(...)   __VA_ARGS__
 #define ROW_BINARY(...)  __VA_ARGS__
 #define ROW_TERNARY(...) __VA_ARGS__
 #define ROW_CAST(...)

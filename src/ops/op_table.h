@@ -23,11 +23,13 @@ typedef enum {
     TNI_MOVE,
     TNI_EFFECT,
     TNI_LIBRARY,
-    TNI_CLASSES
+    TNI_CLASSES,
+    TNI_INNER = TNI_UNARY
 } tni_class;
 
 // In a table made of the LIBRARY rows alone, by the class of each row.
 #define TNI_IF_LIBRARY(...) __VA_ARGS__
+#define TNI_IF_INNER(...)
 #define TNI_IF_UNARY(...)
 #define TNI_IF_BINARY(...)
 #define TNI_IF_TERNARY(...)

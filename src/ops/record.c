@@ -20,6 +20,7 @@
 #define TEXT_MOVE(e)    ""
 #define TEXT_EFFECT(e)  ""
 #define TEXT_LIBRARY(e) ""
+#define TEXT_INNER(e)   #e
 
 const tni_op_facts tni_op_table[TNI_OPS] = {
 #define FACTS(attr, fuse, fails, error, flops, autocast, outputs)                              \
@@ -358,6 +359,7 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool 
 #define FN_MOVE(name)
 #define FN_EFFECT(name)
 #define FN_LIBRARY(name)
+#define FN_INNER(name)
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) FN_##class(name)
 #include "ops/ops.def"
 #undef OP
