@@ -262,7 +262,7 @@ static void compile_hand(int hand, tn_dtype x, tn_dtype y)
     tni_text    why  = { "" };
     tni_cubin   c;
     const char *of[] = { hands[hand].name, tn_dtype_name(x), tn_dtype_name(y) };
-    char       *text = tni_hand_source(&heap, &tni_dialect_cuda, hands[hand].text, x, y, false);
+    char *text = tni_group_text_source(&heap, &tni_dialect_cuda, hands[hand].text, x, y, false);
     if (!CHECK(text != NULL)) return;
     tn_status s = tni_cubin_make(&c, text, chip, true, &why);
     test_case_result(s == TN_OK && !strstr(c.log, "warning"), "%s %s %s: %s", of[0], of[1], of[2],
@@ -293,7 +293,7 @@ static void check_shared(int hand, const tni_dialect *d, tn_dtype x, tn_dtype y)
 {
     tni_heap heap   = tni_heap_default();
     char     it[32] = "";
-    char    *text   = tni_hand_source(&heap, d, hands[hand].text, x, y, false);
+    char    *text   = tni_group_text_source(&heap, d, hands[hand].text, x, y, false);
     if (!CHECK(text != NULL)) return;
     test_case_result(shared_names_used(text, it, sizeof it), "%s %s %s never uses %s",
                      hands[hand].name, tn_dtype_name(x), tn_dtype_name(y), it);

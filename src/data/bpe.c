@@ -95,13 +95,13 @@ static void merge_pieces(tn_bpe *b, uint32_t length)
 // Each merge takes one pair off the heap and adds two at most, so twice the length is room enough.
 static bool make_room(tn_bpe *b, const char *op, size_t length)
 {
-    tni_heap *h     = &b->thing.cx->heap;
+    tni_heap *h     = &b->owned.cx->heap;
     void     *piece = b->piece, *heap = b->heap;
     bool      ok = tni_grow(h, &piece, &b->piece_cap, length, sizeof *b->piece) &&
               tni_grow(h, &heap, &b->heap_cap, 2 * length, sizeof *b->heap);
     b->piece = piece;
     b->heap  = heap;
-    if (!ok) tni_fail_memory(b->thing.cx, op);
+    if (!ok) tni_fail_memory(b->owned.cx, op);
     return ok;
 }
 
@@ -113,7 +113,7 @@ int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end
     uint32_t length  = (uint32_t)bytes;
     int64_t  count   = 0;
     if (bytes >= tni_no_token) {
-        tni_fail(b->thing.cx, TN_EARG, "%s: a word of %zu bytes: it must be less than %u", op,
+        tni_fail(b->owned.cx, TN_EARG, "%s: a word of %zu bytes: it must be less than %u", op,
                  bytes, (unsigned)tni_no_token);
         return -1;
     }
@@ -127,7 +127,7 @@ int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end
 
 // ---- the public calls --------------------------------------------------------------------------
 
-static void free_bpe(tni_thing *t)
+static void free_bpe(tni_owned *t)
 {
     tn_bpe   *b = (tn_bpe *)t;
     tni_heap *h = &t->cx->heap;
@@ -145,7 +145,7 @@ tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
     if (!tni_ctx_ok(cx, "bpe")) return NULL;
     tn_bpe *b = tni_zalloc(&cx->heap, sizeof *b);
     if (!b) return tni_fail_memory(cx, "bpe");
-    tni_thing_add(cx, &b->thing, TNI_BPE, free_bpe);
+    tni_owned_add(cx, &b->owned, TNI_BPE, free_bpe);
     if (tni_bpe_load(b, vocab, encoder)) return b;
     tn_bpe_free(b);
     return NULL;
@@ -153,23 +153,23 @@ tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
 
 void tn_bpe_free(tn_bpe *b)
 {
-    if (!b || !tni_thing_ok("bpe_free", b, TNI_BPE)) return;
-    tni_thing_remove(&b->thing);
-    free_bpe(&b->thing);
+    if (!b || !tni_owned_ok("bpe_free", b, TNI_BPE)) return;
+    tni_owned_remove(&b->owned);
+    free_bpe(&b->owned);
 }
 
 int64_t tn_bpe_count(const tn_bpe *b)
 {
-    return tni_thing_ok("bpe_count", b, TNI_BPE) ? (int64_t)b->count : -1;
+    return tni_owned_ok("bpe_count", b, TNI_BPE) ? (int64_t)b->count : -1;
 }
 
 // Whether what a call takes and gives are there; bytes and room are counts.
 static bool args_ok(const tn_bpe *b, const char *op, const void *in, int64_t n, const void *out,
                     int64_t room)
 {
-    if (!tni_thing_ok(op, b, TNI_BPE)) return false;
+    if (!tni_owned_ok(op, b, TNI_BPE)) return false;
     if (n >= 0 && room >= 0 && (in || !n) && (out || !room)) return true;
-    tni_fail(b->thing.cx, TN_EARG, "%s: %s", op,
+    tni_fail(b->owned.cx, TN_EARG, "%s: %s", op,
              n < 0 || room < 0 ? "a count is negative" : "an argument is NULL");
     return false;
 }
@@ -194,7 +194,7 @@ int64_t tn_bpe_decode(tn_bpe *b, const int64_t *ids, int64_t n, char *text, int6
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= b->count) {
-            tni_fail(b->thing.cx, TN_EARG, "bpe_decode: ids[%lld] is %lld, of %u tokens",
+            tni_fail(b->owned.cx, TN_EARG, "bpe_decode: ids[%lld] is %lld, of %u tokens",
                      (long long)i, (long long)ids[i], (unsigned)b->count);
             return -1;
         }

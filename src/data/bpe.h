@@ -28,7 +28,7 @@ typedef struct {
 // A tokenizer. Every byte has a token of its own, so every text can be encoded. Invariant: both parts
 // of a merge are single bytes or made by merges before it.
 struct tn_bpe {
-    tni_thing  thing;  // first
+    tni_owned  owned;  // first
     uint32_t   count;
     tni_token *token;  // by id
     char      *pool;

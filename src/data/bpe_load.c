@@ -261,7 +261,7 @@ static bool read_file(loading *l, const char *path, bool (*read)(loading *l))
 
 bool tni_bpe_load(tn_bpe *b, const char *vocab, const char *encoder)
 {
-    loading l = { .b = b, .cx = b->thing.cx };
+    loading l = { .b = b, .cx = b->owned.cx };
     map_characters(&l);
     bool ok = read_file(&l, encoder, read_encoder) && read_file(&l, vocab, read_vocab);
     tni_free(&l.cx->heap, l.slot);

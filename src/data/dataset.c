@@ -17,7 +17,7 @@ static void source_unref(tni_heap *h, tni_source *s)
     if (--s->refs <= 0) s->free(h, s);
 }
 
-static void free_data(tni_thing *t)
+static void free_data(tni_owned *t)
 {
     tn_data  *d = (tn_data *)t;
     tni_heap *h = &t->cx->heap;
@@ -30,9 +30,9 @@ static void free_data(tni_thing *t)
 
 void tn_data_free(tn_data *d)
 {
-    if (!d || !tni_thing_ok("data_free", d, TNI_DATA)) return;
-    tni_thing_remove(&d->thing);
-    free_data(&d->thing);
+    if (!d || !tni_owned_ok("data_free", d, TNI_DATA)) return;
+    tni_owned_remove(&d->owned);
+    free_data(&d->owned);
 }
 
 // A dataset of count items of a source, of which it takes a reference; items are taken over. Nothing
@@ -48,7 +48,7 @@ static tn_data *new_data(tn_ctx *cx, tni_source *s, int64_t *items, int64_t coun
     d->shuffled = true;
     d->at.seed  = cx->seed;
     tni_loader_open(&d->loader);
-    tni_thing_add(cx, &d->thing, TNI_DATA, free_data);
+    tni_owned_add(cx, &d->owned, TNI_DATA, free_data);
     return d;
 }
 
@@ -129,7 +129,7 @@ int64_t tn_data_row(const tn_data *d, int64_t i)
 
 tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed)
 {
-    if (!tni_thing_ok("data_shuffle", d, TNI_DATA)) return tni_failed();
+    if (!tni_owned_ok("data_shuffle", d, TNI_DATA)) return tni_failed();
     tni_loader_cancel(&d->loader);
     d->shuffled = on;
     if (on) d->at.seed = seed;
@@ -138,7 +138,7 @@ tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed)
 
 tn_status tn_data_drop_last(tn_data *d, bool on)
 {
-    if (!tni_thing_ok("data_drop_last", d, TNI_DATA)) return tni_failed();
+    if (!tni_owned_ok("data_drop_last", d, TNI_DATA)) return tni_failed();
     tni_loader_cancel(&d->loader);
     d->drop_last = on;
     return TN_OK;
@@ -146,7 +146,7 @@ tn_status tn_data_drop_last(tn_data *d, bool on)
 
 static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
 {
-    tn_ctx         *cx   = d->thing.cx;
+    tn_ctx         *cx   = d->owned.cx;
     const tn_array *x    = &d->source->field[0];
     int             most = o->shift > o->crop ? o->shift : o->crop;
     if (o->shift < 0 || o->crop < 0)
@@ -163,7 +163,7 @@ static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
 
 tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 {
-    tn_ctx *cx = tni_thing_ok("data_augment", d, TNI_DATA);
+    tn_ctx *cx = tni_owned_ok("data_augment", d, TNI_DATA);
     if (!cx || augment_ok(d, &o) != TN_OK) return tni_failed();
     float *scratch = NULL;
     if (o.shift || o.crop || o.flip) {
@@ -199,7 +199,7 @@ static void deal(const tn_data *d, const tni_data_split *split, int64_t *out, in
 
 tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
 {
-    tn_ctx *cx = tni_thing_ok("data_split", d, TNI_DATA);
+    tn_ctx *cx = tni_owned_ok("data_split", d, TNI_DATA);
     if (!cx) return NULL;
     if (!(fraction > 0 && fraction < 1))
         return tni_fail(cx, TN_EARG, "data_split: %g is not between 0 and 1", fraction);
@@ -238,7 +238,7 @@ static const int64_t LAST_EPOCH = INT64_MAX / 2;  // nobody counts from there to
 
 tn_status tn_data_seek(tn_data *d, tn_cursor c)
 {
-    tn_ctx *cx = tni_thing_ok("data_seek", d, TNI_DATA);
+    tn_ctx *cx = tni_owned_ok("data_seek", d, TNI_DATA);
     if (!cx) return tni_failed();
     if (c.epoch < 0 || c.epoch > LAST_EPOCH || c.index < 0 || c.index >= d->count)
         return tni_fail_status(cx, TN_EARG, "data_seek: epoch %lld, item %lld of %lld",
@@ -250,7 +250,7 @@ tn_status tn_data_seek(tn_data *d, tn_cursor c)
 
 tn_status tn_data_rewind(tn_data *d)
 {
-    if (!tni_thing_ok("data_rewind", d, TNI_DATA)) return tni_failed();
+    if (!tni_owned_ok("data_rewind", d, TNI_DATA)) return tni_failed();
     tni_loader_cancel(&d->loader);
     d->at.epoch = d->at.index = 0;
     return TN_OK;

@@ -27,7 +27,7 @@ struct tni_source {
 
 // Items of a source, and where the program stands in them.
 struct tn_data {
-    tni_thing       thing;  // first
+    tni_owned       owned;  // first
     tni_source     *source;
     int64_t        *items;  // its items, by number in the source; NULL: all
     int64_t         count;

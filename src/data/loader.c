@@ -301,7 +301,7 @@ static bool ask(tn_data *d, const tni_span *span)
     int64_t items = span->n > span->count && span->n <= d->count ? span->n : span->count;
     if (!countable(d->source, items)) return false;
     size_t bytes = lay_out(d->source, items, NULL, j.field);
-    j.tray       = tray_get(d->thing.cx, l, bytes);
+    j.tray       = tray_get(d->owned.cx, l, bytes);
     if (!j.tray) return false;
     j.tray->queued = true;
     j.tray->used   = l->asked;
@@ -351,8 +351,8 @@ static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
         tn_dtype dt   = s->field[f].dtype;
         int      rank = s->field[f].rank + 1;
         t[f]          = tray->pinned
-                            ? tni_from_pinned(d->thing.cx, "next", dt, rank, size, j->field[f], &tray->copy)
-                            : tn_borrow(d->thing.cx, dt, rank, size, j->field[f], give_back, tray);
+                            ? tni_from_pinned(d->owned.cx, "next", dt, rank, size, j->field[f], &tray->copy)
+                            : tn_borrow(d->owned.cx, dt, rank, size, j->field[f], give_back, tray);
         ok            = ok && t[f];
     }
     for (int f = 0; !ok && f < s->fields; f++)
@@ -362,7 +362,7 @@ static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
 
 static bool can_have(tn_data *d, int64_t n)
 {
-    tn_ctx *cx = d->thing.cx;
+    tn_ctx *cx = d->owned.cx;
     if (n <= 0) tni_fail(cx, TN_EARG, "next: a batch of %lld items", (long long)n);
     else if (d->drop_last && n > d->count)
         tni_fail(cx, TN_EARG,
@@ -377,7 +377,7 @@ static bool can_have(tn_data *d, int64_t n)
 tn_batch tn_next(tn_data *d, int64_t n)
 {
     tn_batch none = { 0 };
-    tn_ctx  *cx   = tni_thing_ok("next", d, TNI_DATA);
+    tn_ctx  *cx   = tni_owned_ok("next", d, TNI_DATA);
     if (!cx || !can_have(d, n)) return none;
     tni_loader *l    = &d->loader;
     tni_span    span = span_at(d, d->at, n);

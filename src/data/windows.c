@@ -86,8 +86,8 @@ static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
 tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
 {
     if (!tni_ctx_ok(cx, "text")) return NULL;
-    if (o.bpe && !tni_thing_ok("text", o.bpe, TNI_BPE)) return NULL;
-    if (o.length < 0 || (o.bpe && o.bpe->thing.cx != cx))
+    if (o.bpe && !tni_owned_ok("text", o.bpe, TNI_BPE)) return NULL;
+    if (o.length < 0 || (o.bpe && o.bpe->owned.cx != cx))
         return tni_fail(cx, TN_EARG, "text: %s",
                         o.length < 0 ? "the length of a window is negative"
                                      : "the tokenizer belongs to another context");

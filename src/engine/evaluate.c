@@ -484,7 +484,7 @@ void tni_roll_back(tn_ctx *cx)
     }
     unstore_walked(cx);
     spend_walked(cx);
-    for (tni_thing *t = cx->things; t; t = t->next)
+    for (tni_owned *t = cx->objects; t; t = t->next)
         if (t->rolled_back) t->rolled_back(t);
 }
 

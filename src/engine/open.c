@@ -278,9 +278,9 @@ void tn_close(tn_ctx *cx)
     }
     cx->engine->observer->close(cx);
     while (cx->scope != &cx->root) tni_scope_close(cx->scope);
-    while (cx->things) {
-        tni_thing *t = cx->things;
-        tni_thing_remove(t);
+    while (cx->objects) {
+        tni_owned *t = cx->objects;
+        tni_owned_remove(t);
         t->free(t);
     }
     tni_late_close(cx);

@@ -29,7 +29,7 @@ static void copy(unsigned char *to, size_t n, const tni_file_entry *it)
 // A tensor of these sizes on the entry's bytes as they lie, or on an aligned copy of them.
 static tn_tensor *borrow(tn_file *f, const char *op, const tni_file_entry *it, const int64_t *size)
 {
-    tn_ctx  *cx = f->thing.cx;
+    tn_ctx  *cx = f->owned.cx;
     tn_dtype dt = (tn_dtype)it->as;
     size_t   n  = tni_dtype_size(dt);
     if (!it->swapped && (uintptr_t)it->data % n == 0) {
@@ -52,7 +52,7 @@ static bool bools_ok(const tni_file_entry *it)
 
 tn_tensor *tni_file_entry_tensor(tn_file *f, const char *op, const tni_file_entry *it)
 {
-    tn_ctx  *cx   = f->thing.cx;
+    tn_ctx  *cx   = f->owned.cx;
     tni_text name = *it->name ? tni_shown(it->name) : (tni_text){ "the array" };
     if (it->as < 0)
         return tni_fail(cx, TN_EDTYPE, "%s: %s: %s is of dtype %s, which Tenon does not have", op,

@@ -9,7 +9,7 @@
 
 bool tni_file_part_add(tn_file *f, const char *path)
 {
-    tn_ctx *cx = f->thing.cx;
+    tn_ctx *cx = f->owned.cx;
     if (!tni_grow(&cx->heap, (void **)&f->part, &f->part_cap, f->parts + 1, sizeof *f->part)) {
         tni_fail_memory(cx, f->op);
         return false;
@@ -25,9 +25,9 @@ bool tni_file_part_add(tn_file *f, const char *path)
 tni_file_entry *tni_file_entries_add(tn_file *f, size_t n)
 {
     // Just as many as there are: a header of millions must not take twice its size.
-    tni_heap       *heap = &f->thing.cx->heap;
+    tni_heap       *heap = &f->owned.cx->heap;
     tni_file_entry *all  = tni_resize(heap, f->entry, (f->count + n) * sizeof *all);
-    if (!all) return tni_fail_memory(f->thing.cx, f->op);
+    if (!all) return tni_fail_memory(f->owned.cx, f->op);
     f->entry = all;
     return all + f->count;
 }
@@ -39,7 +39,7 @@ bool tni_file_wrong(tn_file *f, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
-    tni_fail(f->thing.cx, TN_EFORMAT, "%s: %s: %s", f->op, f->part[f->parts - 1].path, why);
+    tni_fail(f->owned.cx, TN_EFORMAT, "%s: %s: %s", f->op, f->part[f->parts - 1].path, why);
     return false;
 }
 
@@ -86,9 +86,9 @@ tni_file_entry *tni_file_entry_find(const tn_file *f, const char *name)
 
 static bool index_names(tn_file *f)
 {
-    f->by_name = tni_alloc(&f->thing.cx->heap, f->count * sizeof *f->by_name);
+    f->by_name = tni_alloc(&f->owned.cx->heap, f->count * sizeof *f->by_name);
     if (!f->by_name) {
-        tni_fail_memory(f->thing.cx, f->op);
+        tni_fail_memory(f->owned.cx, f->op);
         return false;
     }
     for (size_t i = 0; i < f->count; i++) f->by_name[i] = &f->entry[i];
@@ -103,7 +103,7 @@ static bool index_names(tn_file *f)
 
 void tni_file_close(tn_file *f)
 {
-    tni_heap *heap = &f->thing.cx->heap;
+    tni_heap *heap = &f->owned.cx->heap;
     for (size_t i = 0; i < f->parts; i++) {
         tni_mapping_unref(f->part[i].map);
         tni_free(heap, f->part[i].path);
@@ -127,14 +127,14 @@ tn_file *tni_file_read(tn_ctx *cx, const char *op, const char *path, bool npy_on
 {
     tn_file *f = tni_zalloc(&cx->heap, sizeof *f);
     if (!f) return tni_fail_memory(cx, op);
-    f->thing.cx = cx;
+    f->owned.cx = cx;
     f->op       = op;
     if (read_all(f, path, npy_only)) return f;
     tni_file_close(f);
     return NULL;
 }
 
-static void free_thing(tni_thing *t)
+static void free_thing(tni_owned *t)
 {
     tni_file_close((tn_file *)t);
 }
@@ -143,14 +143,14 @@ tn_file *tn_file_open(tn_ctx *cx, const char *path)
 {
     if (!tni_ctx_ok(cx, "file_open")) return NULL;
     tn_file *f = tni_file_read(cx, "file_open", path, false);
-    if (f) tni_thing_add(cx, &f->thing, TNI_FILE, free_thing);
+    if (f) tni_owned_add(cx, &f->owned, TNI_FILE, free_thing);
     return f;
 }
 
 void tn_file_free(tn_file *f)
 {
-    if (!f || !tni_thing_ok("file_free", f, TNI_FILE)) return;
-    tni_thing_remove(&f->thing);
+    if (!f || !tni_owned_ok("file_free", f, TNI_FILE)) return;
+    tni_owned_remove(&f->owned);
     tni_file_close(f);
 }
 
@@ -213,7 +213,7 @@ const char *tn_file_meta_key(const tn_file *f, int i)
 
 tn_tensor *tn_file_tensor(tn_file *f, const char *name)
 {
-    tn_ctx *cx = tni_thing_ok("file_tensor", f, TNI_FILE);
+    tn_ctx *cx = tni_owned_ok("file_tensor", f, TNI_FILE);
     if (!cx) return NULL;
     if (!name) return tni_fail(cx, TN_EARG, "file_tensor: the name is NULL");
     const tni_file_entry *it = tni_file_entry_find(f, name);

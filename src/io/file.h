@@ -39,7 +39,7 @@ typedef struct {
 
 // Entries stand in the order of their data, by_name in that of their names, which are unique.
 struct tn_file {
-    tni_thing        thing;  // first
+    tni_owned        owned;  // first
     const char      *op;     // the call that reads it, for messages
     tni_file_part   *part;
     size_t           parts, part_cap;
@@ -97,7 +97,7 @@ bool tni_elements_write(tni_outfile *out, const char *op, tn_tensor *t);
 // A safetensors file: the bytes before its header, and the longest header there may be.
 enum { TNI_SAFETENSORS_PREFIX = 8, TNI_SAFETENSORS_HEADER = 100000000 };
 
-// Makes an empty file that is no thing of the context yet, and opens it by its path's format.
+// Makes an empty file that is no object of the context yet, and opens it by its path's format.
 tn_file *tni_file_read(tn_ctx *cx, const char *op, const char *path, bool npy_only);
 void     tni_file_close(tn_file *f);
 

@@ -110,7 +110,7 @@ static bool read_descr(reader *r)
 {
     r->descr = accept_text(r, &r->descr_bytes);
     if (!r->descr)
-        tni_fail(r->f->thing.cx, TN_EDTYPE, "%s: %s: arrays of records are not read", r->f->op,
+        tni_fail(r->f->owned.cx, TN_EDTYPE, "%s: %s: arrays of records are not read", r->f->op,
                  r->f->part->path);
     return r->descr != NULL;
 }
@@ -178,7 +178,7 @@ static int find_dtype(const reader *r)
             (memchr("<>=", order, 3) || (order == '|' && dtypes[i].width == 1)))
             return i;
     bool object = r->descr_bytes >= 2 && r->descr[0] == '|' && r->descr[1] == 'O';
-    tni_fail(r->f->thing.cx, TN_EDTYPE, "%s: %s: dtype '%.*s' %s", r->f->op, r->f->part->path,
+    tni_fail(r->f->owned.cx, TN_EDTYPE, "%s: %s: dtype '%.*s' %s", r->f->op, r->f->part->path,
              r->descr_bytes < 40 ? (int)r->descr_bytes : 40, r->descr,
              object ? "is Python objects, which are never read" : "is not read");
     return -1;
@@ -197,9 +197,9 @@ static bool fill_entry(reader *r, int dtype)
                               (long long)bytes);
     tni_file_entry *it = tni_file_entries_add(r->f, 1);
     if (!it) return false;
-    r->f->part->text = tni_alloc(&r->f->thing.cx->heap, r->descr_bytes + 1);
+    r->f->part->text = tni_alloc(&r->f->owned.cx->heap, r->descr_bytes + 1);
     if (!r->f->part->text) {
-        tni_fail_memory(r->f->thing.cx, r->f->op);
+        tni_fail_memory(r->f->owned.cx, r->f->op);
         return false;
     }
     memcpy(r->f->part->text, r->descr, r->descr_bytes);

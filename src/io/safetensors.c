@@ -60,10 +60,10 @@ static const char *take_text(reader *r)
 
 static bool check_meta(reader *r)
 {
-    tni_heap    *heap = &r->f->thing.cx->heap;
+    tni_heap    *heap = &r->f->owned.cx->heap;
     const char **keys = tni_alloc(heap, r->part->nmeta * sizeof *keys);
     if (!keys) {
-        tni_fail_memory(r->f->thing.cx, r->f->op);
+        tni_fail_memory(r->f->owned.cx, r->f->op);
         return false;
     }
     const char *s = r->part->meta;
@@ -296,9 +296,9 @@ bool tni_safetensors_read(tn_file *f)
     if (n > INT32_MAX - (int64_t)f->count) return tni_file_wrong(f, "too many tensors");
     tni_file_entry *entry = tni_file_entries_add(f, (size_t)n);
     if (!entry) return false;
-    r.text = r.part->text = tni_alloc(&f->thing.cx->heap, r.bytes);
+    r.text = r.part->text = tni_alloc(&f->owned.cx->heap, r.bytes);
     if (!r.text) {
-        tni_fail_memory(f->thing.cx, f->op);
+        tni_fail_memory(f->owned.cx, f->op);
         return false;
     }
     r.end = r.text + r.bytes;

@@ -37,7 +37,7 @@ static bool take_pair(walk *w)
 
 static bool index_wrong(walk *w, const char *why)
 {
-    return tni_refuse(w->f->thing.cx, TN_EFORMAT, "%s: %s: %s", w->f->op, w->f->part->path, why);
+    return tni_refuse(w->f->owned.cx, TN_EFORMAT, "%s: %s: %s", w->f->op, w->f->part->path, why);
 }
 
 static bool visit_map(walk *w, visit *each)
@@ -76,10 +76,10 @@ static bool visit_index(walk *w, visit *each)
 
 static bool walk_index(tn_file *f, visit *each)
 {
-    tni_heap *heap = &f->thing.cx->heap;
+    tni_heap *heap = &f->owned.cx->heap;
     size_t    room = f->part->map->bytes + 2;
     walk      w    = { .f = f, .tensor = tni_alloc(heap, room) };
-    if (!w.tensor) return tni_no_memory(f->thing.cx, f->op);
+    if (!w.tensor) return tni_no_memory(f->owned.cx, f->op);
     w.end   = w.tensor + room;
     bool ok = visit_index(&w, each);
     tni_free(heap, w.tensor);
@@ -98,7 +98,7 @@ static const tni_file_part *part_of(const tn_file *f, const char *file)
 
 static bool add_file(walk *w)
 {
-    tn_ctx     *cx = w->f->thing.cx;
+    tn_ctx     *cx = w->f->owned.cx;
     const char *at = w->f->part->path, *slash = strrchr(at, '/');
     int         folder = slash ? (int)(slash + 1 - at) : 0;
     if (part_of(w->f, w->file)) return true;
@@ -117,7 +117,7 @@ static bool check_place(walk *w)
 {
     const tni_file_entry *it = tni_file_entry_find(w->f, w->tensor);
     if (it && &w->f->part[it->part] == part_of(w->f, w->file)) return true;
-    return tni_refuse(w->f->thing.cx, TN_EFORMAT, "%s: %s: tensor %s is not in %s", w->f->op,
+    return tni_refuse(w->f->owned.cx, TN_EFORMAT, "%s: %s: tensor %s is not in %s", w->f->op,
                       w->f->part->path, tni_shown(w->tensor).s, tni_shown(w->file).s);
 }
 

@@ -23,7 +23,7 @@ typedef struct {
     int      kept;                 // files written through it
 } tni_disk;
 
-// All that a compiled thing depends on, besides the version of this library. Every text that is not
+// All that a compiled kernel depends on, besides the version of this library. Every text that is not
 // there is "".
 typedef struct {
     const char *kind;  // what the payload is: "so", "cl", "cubin"; also the end of the file's name

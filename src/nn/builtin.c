@@ -50,7 +50,7 @@ tn_tensor *tni_start_normal(tn_tensor *t, double std)
 tn_tensor *tni_new_param(tn_layer *l, const char *name, tni_start *start, double v, int rank,
                          const int64_t *size)
 {
-    tn_ctx   *cx = l->thing.cx;
+    tn_ctx   *cx = l->owned.cx;
     tn_scope *s  = tn_begin(cx);
     if (!s) return NULL;
     tn_tensor *t = tn_zeros(cx, TN_F32, rank, size);
@@ -62,7 +62,7 @@ tn_tensor *tni_new_param(tn_layer *l, const char *name, tni_start *start, double
 tn_tensor *tni_new_buffer(tn_layer *l, const char *name, tn_dtype dt, double v, int rank,
                           const int64_t *size)
 {
-    tn_ctx   *cx = l->thing.cx;
+    tn_ctx   *cx = l->owned.cx;
     tn_scope *s  = tn_begin(cx);
     if (!s) return NULL;
     tn_tensor *t = tn_full(cx, dt, rank, size, v);

@@ -7,8 +7,8 @@ static tn_layer *give_back(tn_layer *l)
     while (l->children) {
         tni_child *c = &l->child[--l->children];
         c->l->parent = NULL;
-        tni_thing_add(c->l->thing.cx, &c->l->thing, c->l->thing.kind, c->l->thing.free);
-        tni_free(&l->thing.cx->heap, c->name);
+        tni_owned_add(c->l->owned.cx, &c->l->owned, c->l->owned.kind, c->l->owned.free);
+        tni_free(&l->owned.cx->heap, c->name);
     }
     return tni_layer_give_up(l);
 }

@@ -41,8 +41,8 @@ bool tni_layer_place(tn_layer *l)
 {
     if (l->path || !l->parent) return true;
     char *text = tni_layer_full_name(tni_layer_root(l), l->parent, tni_layer_name(l));
-    if (text) l->path = tni_path_of(l->thing.cx, text);
-    tni_free(&l->thing.cx->heap, text);
+    if (text) l->path = tni_path_of(l->owned.cx, text);
+    tni_free(&l->owned.cx->heap, text);
     return l->path != NULL;
 }
 
@@ -53,7 +53,7 @@ char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *n
 {
     size_t n = strlen(name) + 1;
     for (const tn_layer *k = l; k != root; k = k->parent) n += strlen(tni_layer_name(k)) + 1;
-    char *text = tni_alloc(&l->thing.cx->heap, n);
+    char *text = tni_alloc(&l->owned.cx->heap, n);
     if (!text) return NULL;
     char *at = text + n - strlen(name) - 1;
     memcpy(at, name, strlen(name) + 1);
@@ -102,11 +102,11 @@ void tni_entries_free(tni_entries *list)
 
 bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
 {
-    *list = (tni_entries){ .cx = l->thing.cx };
+    *list = (tni_entries){ .cx = l->owned.cx };
     for (tn_layer *k = l; k; k = tni_layer_next(l, k)) {
         if (list_names(list, l, k, true) && list_names(list, l, k, false)) continue;
         tni_entries_free(list);
-        return tni_no_memory(l->thing.cx, op);
+        return tni_no_memory(l->owned.cx, op);
     }
     return true;
 }
@@ -116,7 +116,7 @@ bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
 tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
                         void     *user)
 {
-    tn_ctx *cx = tni_thing_ok("layer_each", l, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok("layer_each", l, TNI_LAYER);
     if (!cx) return tni_failed();
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_each: the function is NULL");
     tni_entries list;
@@ -134,7 +134,7 @@ tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, v
 
 tn_tensor *tn_layer_find(tn_layer *l, const char *name)
 {
-    tn_ctx *cx = tni_thing_ok("layer_find", l, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok("layer_find", l, TNI_LAYER);
     if (!cx) return NULL;
     if (!name) return tni_fail(cx, TN_EARG, "layer_find: the name is NULL");
     tni_entries list;
@@ -149,7 +149,7 @@ tn_tensor *tn_layer_find(tn_layer *l, const char *name)
 
 tn_layer *tn_layer_find_child(tn_layer *l, const char *name)
 {
-    tn_ctx *cx = tni_thing_ok("layer_find_child", l, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok("layer_find_child", l, TNI_LAYER);
     if (!cx) return NULL;
     if (!name) return tni_fail(cx, TN_EARG, "layer_find_child: the name is NULL");
     for (const char *part = name; l; part += *part == '.') {
@@ -164,7 +164,7 @@ tn_layer *tn_layer_find_child(tn_layer *l, const char *name)
 
 int64_t tn_layer_count(const tn_layer *l)
 {
-    if (!l || !tni_thing_ok("layer_count", l, TNI_LAYER)) return 0;
+    if (!l || !tni_owned_ok("layer_count", l, TNI_LAYER)) return 0;
     tni_entries list;
     int64_t     sum = 0;
     if (!tni_layer_list((tn_layer *)l, "layer_count", &list)) return 0;

@@ -41,7 +41,7 @@ static tn_ctx *check_args(const pass *p)
         if (cx && !cx->fault.code) tni_fail(cx, TN_EARG, "%s: the layer is NULL", p->op);
         return NULL;
     }
-    tn_ctx *cx = tni_thing_ok(p->op, p->l, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok(p->op, p->l, TNI_LAYER);
     if (!cx) return NULL;
     if (!p->x) return tni_fail(cx, TN_EARG, "%s: x is NULL", p->op);
     for (int i = 0; i < p->nx; i++)
@@ -141,10 +141,10 @@ static bool ports_ok(const tn_layer *l, int nx, int ny, tn_tensor **y)
 {
     const char *op = "forward_n";
     bool        ok = nx >= 1 && ny >= 1 && nx <= TNI_MOST_PORTS && ny <= TNI_MOST_PORTS;
-    tn_ctx     *cx = l ? tni_thing_ok(op, l, TNI_LAYER) : NULL;
+    tn_ctx     *cx = l ? tni_owned_ok(op, l, TNI_LAYER) : NULL;
     if (ok && y) return true;
     if (l && !cx) return false;
-    if (!cx) tni_thing_ok(op, NULL, TNI_LAYER);
+    if (!cx) tni_owned_ok(op, NULL, TNI_LAYER);
     else if (!y) tni_fail(cx, TN_EARG, "%s: y is NULL", op);
     else
         tni_fail(cx, TN_EARG, "%s: %d inputs and %d outputs: each is in 1 .. %d", op, nx, ny,

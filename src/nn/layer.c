@@ -30,7 +30,7 @@ static void run_free(tn_layer *l)
 
 static void free_one(tn_layer *l)
 {
-    tni_heap *h = &l->thing.cx->heap;
+    tni_heap *h = &l->owned.cx->heap;
     free_names(h, l->param, l->params);
     free_names(h, l->buffer, l->buffers);
     tni_free(h, l->child);
@@ -39,7 +39,7 @@ static void free_one(tn_layer *l)
     tni_free(h, l);
 }
 
-static void free_tree(tni_thing *t)
+static void free_tree(tni_owned *t)
 {
     tn_layer *root = (tn_layer *)t;
     for (tn_layer *l = deepest(root); l != root;) {
@@ -53,18 +53,18 @@ static void free_tree(tni_thing *t)
 
 void tn_layer_free(tn_layer *l)
 {
-    if (!l || !tni_thing_ok("layer_free", l, TNI_LAYER)) return;
+    if (!l || !tni_owned_ok("layer_free", l, TNI_LAYER)) return;
     if (l->parent) {
-        tni_fail(l->thing.cx, TN_EARG, "layer_free: the layer belongs to its parent");
+        tni_fail(l->owned.cx, TN_EARG, "layer_free: the layer belongs to its parent");
         return;
     }
     for (tn_layer *k = l; k; k = tni_layer_next(l, k))
         if (k->running) {
-            tni_fail(l->thing.cx, TN_EARG, "layer_free: a call that uses the layer is in progress");
+            tni_fail(l->owned.cx, TN_EARG, "layer_free: a call that uses the layer is in progress");
             return;
         }
-    tni_thing_remove(&l->thing);
-    free_tree(&l->thing);
+    tni_owned_remove(&l->owned);
+    free_tree(&l->owned);
 }
 
 static tn_layer *new_layer(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f)
@@ -75,7 +75,7 @@ static tn_layer *new_layer(tn_ctx *cx, const char *op, const char *type, tn_forw
     l->forward = f;
     l->in = l->out = 1;
     l->training    = true;
-    tni_thing_add(cx, &l->thing, TNI_LAYER, free_tree);
+    tni_owned_add(cx, &l->owned, TNI_LAYER, free_tree);
     return l;
 }
 
@@ -146,8 +146,8 @@ tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forwar
 void *tni_layer_give_up(tn_layer *l)
 {
     if (!l) return NULL;
-    tni_thing_remove(&l->thing);
-    free_tree(&l->thing);
+    tni_owned_remove(&l->owned);
+    free_tree(&l->owned);
     return NULL;
 }
 
@@ -167,7 +167,7 @@ static bool name_taken(const tn_layer *l, const char *name)
 // A copy of the n characters of a name that is free in l; NULL, reported, if it cannot be used.
 static char *take_name(tn_layer *l, const char *op, const char *name, size_t n)
 {
-    tn_ctx *cx   = l->thing.cx;
+    tn_ctx *cx   = l->owned.cx;
     char   *copy = tni_alloc(&cx->heap, n + 1);
     if (!copy) return tni_fail_memory(cx, op);
     memcpy(copy, name, n);
@@ -181,12 +181,12 @@ static char *take_name(tn_layer *l, const char *op, const char *name, size_t n)
 // Puts a layer without a parent below l, under the n characters of a name.
 static bool put_child(tn_layer *l, const char *op, const char *name, size_t n, tn_layer *child)
 {
-    tni_heap *h = &l->thing.cx->heap;
+    tni_heap *h = &l->owned.cx->heap;
     if (!tni_grow(h, (void **)&l->child, &l->child_cap, l->children + 1, sizeof *l->child))
-        return tni_no_memory(l->thing.cx, op);
+        return tni_no_memory(l->owned.cx, op);
     char *copy = take_name(l, op, name, n);
     if (!copy) return false;
-    tni_thing_remove(&child->thing);
+    tni_owned_remove(&child->owned);
     child->parent           = l;
     l->child[l->children++] = (tni_child){ copy, child };
     for (tn_layer *k = child; k; k = tni_layer_next(child, k)) k->path = NULL;  // they moved
@@ -195,7 +195,7 @@ static bool put_child(tn_layer *l, const char *op, const char *name, size_t n, t
 
 static tn_layer *new_container(tn_layer *l, const char *op, const char *name, size_t n)
 {
-    tn_layer *c = new_layer(l->thing.cx, op, "Container", NULL);
+    tn_layer *c = new_layer(l->owned.cx, op, "Container", NULL);
     if (!c) return NULL;
     c->training = l->training;
     return put_child(l, op, name, n, c) ? c : tni_layer_give_up(c);
@@ -213,8 +213,8 @@ static void *give_up_way(place *p)
 {
     if (!p->made) return NULL;
     tn_layer *up = p->made->parent;
-    tni_free(&up->thing.cx->heap, up->child[--up->children].name);  // the newest there
-    free_tree(&p->made->thing);
+    tni_free(&up->owned.cx->heap, up->child[--up->children].name);  // the newest there
+    free_tree(&p->made->owned);
     return NULL;
 }
 
@@ -230,7 +230,7 @@ static bool path_ok(tn_ctx *cx, const char *op, const char *path)
 static bool find_place(tn_layer *l, const char *op, const char *path, place *p)
 {
     *p = (place){ l, NULL, path };
-    if (!path_ok(l->thing.cx, op, path)) return false;
+    if (!path_ok(l->owned.cx, op, path)) return false;
     for (const char *dot; (dot = strchr(p->name, '.')) != NULL; p->name = dot + 1) {
         size_t    n = (size_t)(dot - p->name);
         tn_layer *c = tni_layer_child_named(p->l, p->name, n);
@@ -260,8 +260,8 @@ static tn_tensor *own_value(tn_tensor *t)
 
 static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *init)
 {
-    if (!tni_thing_ok(op, l, TNI_LAYER)) return false;
-    tn_ctx *cx = l->thing.cx;
+    if (!tni_owned_ok(op, l, TNI_LAYER)) return false;
+    tn_ctx *cx = l->owned.cx;
     if (!init && !cx->fault.code)
         return tni_refuse(cx, TN_EARG, "%s: \"%.100s\" is NULL", op, name ? name : "");
     if (!init || !tni_arg1(op, init, "init")) return false;
@@ -274,7 +274,7 @@ static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *in
 static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
                              bool is_param)
 {
-    tn_ctx     *cx   = l->thing.cx;
+    tn_ctx     *cx   = l->owned.cx;
     tni_named **list = is_param ? &l->param : &l->buffer;
     size_t     *n    = is_param ? &l->params : &l->buffers;
     size_t     *cap  = is_param ? &l->param_cap : &l->buffer_cap;
@@ -314,13 +314,13 @@ tn_tensor *tn_layer_buffer(tn_layer *l, const char *name, tn_tensor *init)
 
 tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child)
 {
-    if (!tni_thing_ok("layer_child", l, TNI_LAYER)) return NULL;
-    tn_ctx *cx = l->thing.cx;
+    if (!tni_owned_ok("layer_child", l, TNI_LAYER)) return NULL;
+    tn_ctx *cx = l->owned.cx;
     if (!child && !cx->fault.code)
         return tni_fail(cx, TN_EARG, "layer_child: \"%s\" is NULL", name ? name : "");
-    if (!child || !tni_thing_ok("layer_child", child, TNI_LAYER)) return NULL;
+    if (!child || !tni_owned_ok("layer_child", child, TNI_LAYER)) return NULL;
     if (!name) name = "";
-    if (child->thing.cx != cx)
+    if (child->owned.cx != cx)
         return tni_fail(cx, TN_EARG, "layer_child: \"%s\" belongs to another context", name);
     if (child->parent)
         return tni_fail(cx, TN_EARG, "layer_child: \"%s\" has a parent already", name);
@@ -356,7 +356,7 @@ void *tn_layer_self(const tn_layer *l)
 
 tn_ctx *tn_layer_ctx(const tn_layer *l)
 {
-    return l ? l->thing.cx : NULL;
+    return l ? l->owned.cx : NULL;
 }
 
 bool tn_layer_training(const tn_layer *l)
@@ -366,13 +366,13 @@ bool tn_layer_training(const tn_layer *l)
 
 void tn_layer_train(tn_layer *l, bool on)
 {
-    if (!tni_thing_ok("layer_train", l, TNI_LAYER)) return;
+    if (!tni_owned_ok("layer_train", l, TNI_LAYER)) return;
     for (tn_layer *k = l; k; k = tni_layer_next(l, k)) k->training = on;
 }
 
 void tn_layer_freeze(tn_layer *l, bool on)
 {
-    if (!tni_thing_ok("layer_freeze", l, TNI_LAYER)) return;
+    if (!tni_owned_ok("layer_freeze", l, TNI_LAYER)) return;
     for (tn_layer *k = l; k; k = tni_layer_next(l, k))
         for (size_t i = 0; i < k->params; i++)
             if (!tn_requires_grad(k->param[i].t, !on)) return;
@@ -381,7 +381,7 @@ void tn_layer_freeze(tn_layer *l, bool on)
 // Rebinds the stores, so that every handle that the layers keep sees the new dtype.
 tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
 {
-    tn_ctx *cx = tni_thing_ok("layer_cast", l, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok("layer_cast", l, TNI_LAYER);
     if (!cx) return tni_failed();
     if (!tni_dtype_ok(dt) || !tni_is_float(dt))
         return tni_fail_status(cx, TN_EDTYPE, "layer_cast: %s is not a float type",

@@ -19,10 +19,10 @@ typedef struct {
 } tni_child;
 
 // Parameters and buffers are owned (tni_tensor_own); a child belongs to its parent. A layer without
-// a parent stands in the context's list of things. Invariant: every parameter is a leaf unless it is
+// a parent stands in the context's list of owned objects. Invariant: every parameter is a leaf unless it is
 // frozen; names in one layer are unique.
 struct tn_layer {
-    tni_thing        thing;  // first
+    tni_owned        owned;  // first
     const char      *type;   // "Linear", for the summary
     tn_layer        *parent;
     const tni_path  *path;  // from the root, for messages; NULL until it first runs, and in a root
@@ -55,12 +55,12 @@ void *tni_layer_give_up(tn_layer *l);
 static inline void tni_layer_hold(tn_layer *l)
 {
     l->running++;
-    l->thing.cx->nested++;
+    l->owned.cx->nested++;
 }
 static inline void tni_layer_let_go(tn_layer *l)
 {
     l->running--;
-    l->thing.cx->nested--;
+    l->owned.cx->nested--;
 }
 
 // The child whose name is the n characters at name; NULL if there is none.

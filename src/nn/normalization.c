@@ -35,7 +35,7 @@ static tn_tensor *batch_norm_forward(tn_layer *l, tn_tensor *x)
     tn_batch_norm_opts o = { .training = l->training, .momentum = s->momentum, .eps = s->eps };
     tn_tensor         *y = tn_batch_norm(x, s->mean, s->var, s->w, s->b, o);
     if (!y || !l->training) return y;
-    return tn_add_(s->batches, tn_scalar(l->thing.cx, 1)) ? y : NULL;
+    return tn_add_(s->batches, tn_scalar(l->owned.cx, 1)) ? y : NULL;
 }
 
 tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o)

@@ -187,7 +187,7 @@ static void print(const table *t, FILE *f)
 
 tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f)
 {
-    tn_ctx *cx = tni_thing_ok("layer_summary", l, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok("layer_summary", l, TNI_LAYER);
     if (!cx) return tni_failed();
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_summary: the file is NULL");
     table t  = { .cx = cx };

@@ -20,7 +20,7 @@ static tn_tensor *attention_forward(tn_layer *l, tn_tensor *x)
     attention *s = l->self;
     int64_t    E = tn_size(s->w, 1), H = s->heads, D = E / H;
     if (tn_rank(x) != 3 || tn_size(x, 2) != E)
-        return tni_fail(l->thing.cx, TN_ESHAPE, "nn_attention: x %s is not (B, T, %lld)",
+        return tni_fail(l->owned.cx, TN_ESHAPE, "nn_attention: x %s is not (B, T, %lld)",
                         tni_shape_of(x).s, (long long)E);
     int64_t    B = tn_size(x, 0), T = tn_size(x, 1);
     tn_tensor *parts = tn_reshape(tn_linear(x, s->w, s->b), TN_SHAPE(B, T, 3, H, D)), *qkv[3];
@@ -48,7 +48,7 @@ static bool fill_attention(tn_layer *l, int64_t E, bool bias)
     s->w = tni_new_param(l, "in_proj_weight", tn_init_xavier_uniform, 1, TN_SHAPE(3 * E, E));
     if (s->w && bias) s->b = tni_new_param(l, "in_proj_bias", tn_init_constant, 0, TN_SHAPE(3 * E));
     if (!s->w || (bias && !s->b)) return false;
-    s->out = add_child(l, "out_proj", tn_nn_linear_with(l->thing.cx, E, E, o));
+    s->out = add_child(l, "out_proj", tn_nn_linear_with(l->owned.cx, E, E, o));
     return s->out && (!bias || tn_init_constant(s->out->param[1].t, 0));
 }
 
@@ -127,7 +127,7 @@ static tn_tensor *block_forward(tn_layer *l, tn_tensor *x)
 static bool fill_block(tn_layer *l, int64_t width, int64_t heads, int64_t hidden,
                        tn_nn_attention_opts o)
 {
-    tn_ctx *cx = l->thing.cx;
+    tn_ctx *cx = l->owned.cx;
     block  *s  = l->self;
     s->attn    = add_child(l, "self_attn", tn_nn_attention_with(cx, width, heads, o));
     if (s->attn) s->linear1 = add_child(l, "linear1", tn_nn_linear(cx, width, hidden));

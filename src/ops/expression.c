@@ -7,7 +7,7 @@
 
 // ---- reading -----------------------------------------------------------------------------------
 
-static void free_expression(tni_thing *t)
+static void free_expression(tni_owned *t)
 {
     tni_expression *e = (tni_expression *)t;
     tni_heap       *h = &t->cx->heap;
@@ -91,13 +91,13 @@ static const tni_expression *read_expression(tn_ctx *cx, const tn_op_def *op)
     tni_expression *e = tni_zalloc(&cx->heap, sizeof *e);
     if (!e) return tni_fail_memory(cx, op->name);
     e->nin = op->nin;
-    tni_thing_add(cx, &e->thing, TNI_EXPRESSION, free_expression);
+    tni_owned_add(cx, &e->owned, TNI_EXPRESSION, free_expression);
     if (copy_text(cx, op->name, &e->name) && copy_text(cx, op->expr, &e->expr) &&
         copy_text(cx, op->grad_expr, &e->grad_expr) && read_value(cx, e) && read_gradients(cx, e) &&
         uses_all(cx, e))
         return e;
-    tni_thing_remove(&e->thing);
-    free_expression(&e->thing);
+    tni_owned_remove(&e->owned);
+    free_expression(&e->owned);
     return NULL;
 }
 
@@ -108,7 +108,7 @@ static bool same_text(const char *a, const char *b)
 
 static const tni_expression *find_expression(tn_ctx *cx, const tn_op_def *op)
 {
-    for (tni_thing *t = cx->things; t; t = t->next) {
+    for (tni_owned *t = cx->objects; t; t = t->next) {
         const tni_expression *e = (const tni_expression *)t;
         if (t->kind == TNI_EXPRESSION && e->nin == op->nin && same_text(e->expr, op->expr) &&
             same_text(e->grad_expr, op->grad_expr) && same_text(e->name, op->name) && op->nout <= 1)

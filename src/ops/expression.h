@@ -13,7 +13,7 @@
 // A user's op that was read, with copies of its texts: ops are told apart by what they say, so it
 // does not matter how long a table lives. Owned by the context, until it closes.
 struct tni_expression {
-    tni_thing   thing;
+    tni_owned   owned;
     char       *name, *expr, *grad_expr;  // grad_expr: NULL where there is none
     int         nin;
     tni_formula value, gx[TNI_FORMULA_INPUTS];

@@ -17,7 +17,7 @@ static tn_tensor *total_norm(const tn_optim *o)
         if (!one) return NULL;
         sum = sum ? tn_add(sum, one) : one;
     }
-    return sum ? tn_sqrt(sum) : tn_zeros(o->thing.cx, TN_F32, TN_0D);
+    return sum ? tn_sqrt(sum) : tn_zeros(o->owned.cx, TN_F32, TN_0D);
 }
 
 // What brings gradients of that norm down to max: min(1, max / norm), as PyTorch computes it.

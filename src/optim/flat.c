@@ -127,7 +127,7 @@ static tn_tensor *tensor_or_new(const tni_trained *s, int what)
 // The tensors of the list, one for each slot of a block, as one of one axis; NULL, reported, on failure.
 static tn_tensor *join(const tn_optim *o, const tni_flat *f, tn_dtype dt)
 {
-    tn_ctx    *cx = o->thing.cx;
+    tn_ctx    *cx = o->owned.cx;
     tn_tensor *y  = NULL;
     size_t     n  = 0;
     while (n < f->count && (o->node[n] = flat_node(o->list[n], dt)) != NULL) n++;
@@ -163,7 +163,7 @@ static bool lies_flat(const tn_optim *o, const tni_flat *f, int what)
 // The parameters or the gradients of a block as one tensor: where they lie, if they lie so.
 static tn_tensor *joined(const tn_optim *o, const tni_flat *f, int what)
 {
-    tn_ctx         *cx = o->thing.cx;
+    tn_ctx         *cx = o->owned.cx;
     tn_tensor      *t  = tensor_of(o->order[f->first], what);
     const tni_node *n  = t->store->node;
     tn_dtype        dt = tni_dtype(t);
@@ -189,7 +189,7 @@ static bool are_computed(const tn_optim *o, const tni_flat *f)
 // Computes y, the values of a block's parameters, and makes of each a node of its own.
 static bool cut(const tn_optim *o, const tni_flat *f, tn_tensor *y)
 {
-    tn_ctx         *cx   = o->thing.cx;
+    tn_ctx         *cx   = o->owned.cx;
     const tni_node *from = y ? tni_value(y, o->rule->name) : NULL;
     size_t          n    = 0;
     for (; from && n < f->count; n++) {
@@ -214,13 +214,13 @@ static bool move_in(const tn_optim *o, const tni_flat *f)
 {
     if (!cut(o, f, concat(o, f, TNI_PARAM, tni_dtype(o->order[f->first]->p)))) return false;
     for (size_t i = 0; i < f->count; i++)
-        tni_store_bind(o->thing.cx, o->order[f->first + i]->p->store, o->node[i]);
+        tni_store_bind(o->owned.cx, o->order[f->first + i]->p->store, o->node[i]);
     return true;
 }
 
 bool tni_flats_lay(tn_optim *o)
 {
-    tn_ctx *cx = o->thing.cx;
+    tn_ctx *cx = o->owned.cx;
     tni_flats_divide(o);
     if (cx->busy) return true;
     tn_scope *s = tn_begin(cx);
@@ -246,7 +246,7 @@ static bool gather(const tn_optim *o, const tni_flat *f, tni_value_of *find, voi
     if (!cut(o, f, join(o, f, tni_dtype(o->list[0])))) return false;
     bool ok = true;
     for (size_t i = 0; i < f->count; i++) {
-        tn_tensor *t = tni_wrap(o->thing.cx, o->node[i]);
+        tn_tensor *t = tni_wrap(o->owned.cx, o->node[i]);
         ok &= t != NULL;
         if (!t) continue;
         *find(user, o->order[f->first + i]->p) = t;
@@ -258,7 +258,7 @@ static bool gather(const tn_optim *o, const tni_flat *f, tni_value_of *find, voi
 bool tni_flats_gather(tn_ctx *cx, tni_value_of *find, void *user)
 {
     bool ok = true;
-    for (tni_thing *t = cx->things; ok && t; t = t->next) {
+    for (tni_owned *t = cx->objects; ok && t; t = t->next) {
         const tn_optim *o = (const tn_optim *)t;
         for (size_t i = 0; ok && t->kind == TNI_OPTIM && i < o->flats; i++)
             if (o->flat[i].count > 1) ok = gather(o, &o->flat[i], find, user);
@@ -317,7 +317,7 @@ static tn_tensor *begun_state(const tn_optim *o, const tni_flat *f, int k)
     }
     if (any) return concat(o, f, k, dt);
     if (k == TNI_MASTER) return tn_cast(tni_flat_params(o, f), dt);
-    return tn_zeros(o->thing.cx, dt, 1, &f->size);
+    return tn_zeros(o->owned.cx, dt, 1, &f->size);
 }
 
 // Makes state k of a block, of which each slot gets its part, from what the slots have of it. It is

@@ -99,7 +99,7 @@ static bool state_lost(const tni_trained *s)
 }
 
 // A step failed: updates whose node did not stay are counted back.
-static void rolled_back(tni_thing *t)
+static void rolled_back(tni_owned *t)
 {
     tn_optim *o    = (tn_optim *)t;
     int64_t   most = 0;
@@ -130,7 +130,7 @@ bool tni_optim_trains(const tn_optim *o, const tn_tensor *t)
 // Every parameter of the list that is trained, once. Their names move to the slots.
 static bool take_parameters(tn_optim *o, tni_entries *list)
 {
-    tni_heap *h = &o->thing.cx->heap;
+    tni_heap *h = &o->owned.cx->heap;
     size_t    n = list->count ? list->count : 1;
     o->slot     = tni_zalloc(h, n * sizeof *o->slot);
     o->order    = tni_alloc(h, n * sizeof *o->order);
@@ -140,7 +140,7 @@ static bool take_parameters(tn_optim *o, tni_entries *list)
     o->node     = tni_alloc(h, n * sizeof *o->node);
     o->sorted   = tni_alloc(h, n * sizeof *o->sorted);
     if (!o->slot || !o->order || !o->flat || !o->spare || !o->list || !o->node || !o->sorted)
-        return tni_no_memory(o->thing.cx, o->rule->name);
+        return tni_no_memory(o->owned.cx, o->rule->name);
     for (size_t i = 0; i < list->count; i++) {
         tni_entry *e = &list->entry[i];
         if (!e->is_param || e->first != (int)i || !tni_is_leaf(e->t)) continue;
@@ -168,7 +168,7 @@ static bool compute_values(const tn_optim *o, const tni_entries *list)
 
 // ---- making and freeing ------------------------------------------------------------------------
 
-static void free_optim(tni_thing *t)
+static void free_optim(tni_owned *t)
 {
     tn_optim *o = (tn_optim *)t;
     tni_heap *h = &t->cx->heap;
@@ -195,13 +195,13 @@ static bool fill(tn_optim *o, tn_layer *net)
     tni_entries_free(&list);
     if (!ok) return false;
     if (o->slots) return tni_flats_lay(o);
-    return tni_refuse(o->thing.cx, TN_EARG, "%s: the network has no parameters to train",
+    return tni_refuse(o->owned.cx, TN_EARG, "%s: the network has no parameters to train",
                       o->rule->name);
 }
 
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings)
 {
-    tn_ctx *cx = tni_thing_ok(op, net, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok(op, net, TNI_LAYER);
     if (!cx) return NULL;
     tni_text wrong = tni_optim_wrong(settings);
     if (*wrong.s) return tni_fail(cx, TN_EARG, "%s: %s", op, wrong.s);
@@ -209,26 +209,26 @@ tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings
     if (!o) return tni_fail_memory(cx, op);
     *o = *settings;
     if (!o->accumulate) o->accumulate = 1;
-    tni_thing_add(cx, &o->thing, TNI_OPTIM, free_optim);
-    o->thing.rolled_back = rolled_back;
+    tni_owned_add(cx, &o->owned, TNI_OPTIM, free_optim);
+    o->owned.rolled_back = rolled_back;
     if (fill(o, net)) return o;
-    tni_thing_remove(&o->thing);
-    free_optim(&o->thing);
+    tni_owned_remove(&o->owned);
+    free_optim(&o->owned);
     return NULL;
 }
 
 void tn_optim_free(tn_optim *o)
 {
-    if (!o || !tni_thing_ok("optim_free", o, TNI_OPTIM)) return;
-    tni_thing_remove(&o->thing);
-    free_optim(&o->thing);
+    if (!o || !tni_owned_ok("optim_free", o, TNI_OPTIM)) return;
+    tni_owned_remove(&o->owned);
+    free_optim(&o->owned);
 }
 
 // ---- settings that change ----------------------------------------------------------------------
 
 tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float weight_decay)
 {
-    tn_ctx *cx = tni_thing_ok("optim_group", o, TNI_OPTIM);
+    tn_ctx *cx = tni_owned_ok("optim_group", o, TNI_OPTIM);
     if (!cx) return tni_failed();
     if (!names) return tni_fail_status(cx, TN_EARG, "optim_group: the pattern is NULL");
     if (!tni_not_negative(lr_scale) || !tni_not_negative(weight_decay))
@@ -254,7 +254,7 @@ double tn_optim_lr(const tn_optim *o)
 
 void tn_optim_set_lr(tn_optim *o, double lr)
 {
-    tn_ctx *cx = tni_thing_ok("optim_set_lr", o, TNI_OPTIM);
+    tn_ctx *cx = tni_owned_ok("optim_set_lr", o, TNI_OPTIM);
     if (!cx) return;
     if (tni_not_negative(lr)) o->lr = lr;
     else tni_fail(cx, TN_EARG, "optim_set_lr: lr %g is not a number from 0 on", lr);
@@ -262,7 +262,7 @@ void tn_optim_set_lr(tn_optim *o, double lr)
 
 tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s)
 {
-    tn_ctx *cx = tni_thing_ok("optim_set_schedule", o, TNI_OPTIM);
+    tn_ctx *cx = tni_owned_ok("optim_set_schedule", o, TNI_OPTIM);
     if (!cx) return tni_failed();
     const char *wrong = tni_schedule_wrong(&s);
     if (wrong) return tni_fail_status(cx, TN_EARG, "optim_set_schedule: %s", wrong);

@@ -70,7 +70,7 @@ typedef struct {
 // PyTorch's. order, flat, spare, list and node have room for all slots; the last three mean something only
 // inside the functions of flat.c.
 struct tn_optim {
-    tni_thing              thing;  // first
+    tni_owned              owned;  // first
     const tni_update_rule *rule;
     tni_trained           *slot;
     size_t                 slots;

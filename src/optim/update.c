@@ -21,7 +21,7 @@ tn_tensor *tni_decayed(const tni_update *u)
 // the updates before it are computed, they stay if this one fails.
 static void count_update(tn_optim *o)
 {
-    tn_ctx *cx = o->thing.cx;
+    tn_ctx *cx = o->owned.cx;
     for (size_t i = 0; i < o->slots; i++) {
         tni_trained     *s     = &o->slot[i];
         const tni_store *store = s->p->store;
@@ -74,7 +74,7 @@ static bool record_update(tn_optim *o, int64_t steps)
     }
     if (!ok || !any || !tni_gradients_prepare(o, steps)) return ok && !any;
     double  lr = tn_optim_lr(o);
-    tn_ctx *cx = o->thing.cx;
+    tn_ctx *cx = o->owned.cx;
     count_update(o);
     cx->updating = true;
     for (size_t i = 0; ok && i < o->flats; i++)
@@ -102,23 +102,23 @@ void tni_record_end(tn_scope *s)
 
 tn_ctx *tni_record_ready(const char *op, const tn_optim *o)
 {
-    tn_ctx *cx = tni_thing_ok(op, o, TNI_OPTIM);
+    tn_ctx *cx = tni_owned_ok(op, o, TNI_OPTIM);
     if (!cx || !cx->busy) return cx;
     return tni_fail(cx, TN_EARG, "%s: a tn_ call is in progress", op);
 }
 
 static bool clear_gradients(tn_optim *o)
 {
-    uint64_t failures = o->thing.cx->failures;
+    uint64_t failures = o->owned.cx->failures;
     for (size_t i = 0; i < o->slots; i++)
         if (tn_has_grad(o->slot[i].p)) tn_zero_grad(o->slot[i].p);
-    return o->thing.cx->failures == failures;
+    return o->owned.cx->failures == failures;
 }
 
 tn_status tni_record_give_up(tn_optim *o)
 {
     tn_status status = tni_failed();
-    tni_roll_back(o->thing.cx);
+    tni_roll_back(o->owned.cx);
     clear_gradients(o);
     o->micro = 0;
     return status;
@@ -141,7 +141,7 @@ static bool accepts(const tni_leaf *l, void *user)
 
 static tn_status check_loss(const tn_optim *o, tn_tensor *loss)
 {
-    tn_ctx *cx = o->thing.cx;
+    tn_ctx *cx = o->owned.cx;
     if (!loss && cx->fault.code) return (tn_status)cx->fault.code;
     if (!loss) return tni_fail_status(cx, TN_EARG, "step: the loss is NULL");
     if (!tni_arg1("step", loss, "loss")) return tni_failed();
@@ -193,5 +193,5 @@ tn_status tn_optim_step(tn_optim *o)
 
 void tn_optim_zero_grad(tn_optim *o)
 {
-    if (tni_thing_ok("optim_zero_grad", o, TNI_OPTIM)) clear_gradients(o);
+    if (tni_owned_ok("optim_zero_grad", o, TNI_OPTIM)) clear_gradients(o);
 }

@@ -810,7 +810,7 @@ static void store_now(tni_fusion *f, int32_t i)
 }
 
 // A seed that cannot be a kernel runs alone. What would have floated into it is stored; that may
-// come here again, but no further than things float.
+// come here again, but no further than values float.
 static void give_up(tni_fusion *f, int32_t i)
 {
     tni_node *n    = f->g->item[i].n;

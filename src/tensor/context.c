@@ -243,25 +243,25 @@ void tni_leave(bool reap, const tn_tensor *keep)
 
 // ---- what else belongs to the context ----------------------------------------------------------
 
-void tni_thing_add(tn_ctx *cx, tni_thing *t, tni_kind kind, void (*free)(tni_thing *t))
+void tni_owned_add(tn_ctx *cx, tni_owned *t, tni_kind kind, void (*free)(tni_owned *t))
 {
-    *t = (tni_thing){ .kind = kind, .cx = cx, .free = free, .next = cx->things };
+    *t = (tni_owned){ .kind = kind, .cx = cx, .free = free, .next = cx->objects };
     if (t->next) t->next->prev = t;
-    cx->things = t;
+    cx->objects = t;
 }
 
-void tni_thing_remove(tni_thing *t)
+void tni_owned_remove(tni_owned *t)
 {
     if (t->next) t->next->prev = t->prev;
     if (t->prev) t->prev->next = t->next;
-    else if (t->cx->things == t) t->cx->things = t->next;
+    else if (t->cx->objects == t) t->cx->objects = t->next;
     t->prev = t->next = NULL;
 }
 
-tn_ctx *tni_thing_ok(const char *op, const void *thing, tni_kind kind)
+tn_ctx *tni_owned_ok(const char *op, const void *owned, tni_kind kind)
 {
     static const char *const names[] = { "layer", "optimizer", "dataset", "tokenizer", "file" };
-    const tni_thing         *t       = thing;
+    const tni_owned         *t       = owned;
     if (!t) {
         tni_self.latest = tni_thread_fault()->code;
         if (!tni_self.latest) tni_thread_fail(TN_EARG, "%s: the %s is NULL", op, names[kind]);

@@ -9,17 +9,17 @@ typedef struct tni_engine tni_engine;  // src/engine/: device, plans, late value
 
 typedef enum { TNI_LAYER, TNI_OPTIM, TNI_DATA, TNI_BPE, TNI_FILE, TNI_EXPRESSION } tni_kind;
 
-// What belongs to a context besides tensors. It begins the struct of the thing; tn_close frees those
+// What belongs to a context besides tensors. It is the first member of the struct of such an object; tn_close frees those
 // that are left, newest first, before the tensors. A child layer belongs to its parent and stands
 // in no list.
-typedef struct tni_thing tni_thing;
-struct tni_thing {
+typedef struct tni_owned tni_owned;
+struct tni_owned {
     tni_kind   kind;
     tn_ctx    *cx;
-    tni_thing *prev, *next;  // in the context's list
-    void (*free)(tni_thing *t);
+    tni_owned *prev, *next;  // in the context's list
+    void (*free)(tni_owned *t);
     // A step failed and every store is back at its last computed value; NULL where nothing follows.
-    void (*rolled_back)(tni_thing *t);
+    void (*rolled_back)(tni_owned *t);
 };
 
 // Owned by the program and used by its owner thread alone; everything in it dies with it.
@@ -55,8 +55,8 @@ struct tn_ctx {
     tni_node **walked;  // nodes that the next evaluation makes spent
     size_t     walked_count, walked_cap;
 
-    tni_thing *things;  // newest first
-    tni_path **path;    // of layers, by the hash of their texts; NULL where none is
+    tni_owned *objects;  // that belong to the context, newest first
+    tni_path **path;     // of layers, by the hash of their texts; NULL where none is
     size_t     paths, path_slots;
 
     tn_stats    stats;
@@ -98,12 +98,12 @@ bool tni_ctx_ok(const tn_ctx *cx, const char *op);
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names);
 tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);
 
-// Puts a new thing into the context's list, and takes one out of it.
-void tni_thing_add(tn_ctx *cx, tni_thing *t, tni_kind kind, void (*free)(tni_thing *t));
-void tni_thing_remove(tni_thing *t);
-// The context of a thing that begins with a tni_thing; NULL, reported, if the thing is NULL or cannot
+// Puts a new object into the context's list, and takes one out of it.
+void tni_owned_add(tn_ctx *cx, tni_owned *t, tni_kind kind, void (*free)(tni_owned *t));
+void tni_owned_remove(tni_owned *t);
+// The context of an object that begins with a tni_owned; NULL, reported, if the object is NULL or cannot
 // be used here and now. As with tensors, NULL after an error is not reported again.
-tn_ctx *tni_thing_ok(const char *op, const void *thing, tni_kind kind);
+tn_ctx *tni_owned_ok(const char *op, const void *owned, tni_kind kind);
 
 // Whether t can be asked something: quiet for NULL, an error for a dead one where that can be told.
 bool tni_known(const tn_tensor *t, const char *op);

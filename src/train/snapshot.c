@@ -114,9 +114,9 @@ static bool add_user(tni_snapshot *s)
     return add_numbers(s, "user", "", TN_U8, (int64_t)n, s->user);
 }
 
-static bool is_ours(const tni_snapshot *s, const void *thing, tni_kind kind)
+static bool is_ours(const tni_snapshot *s, const void *owned, tni_kind kind)
 {
-    tn_ctx *cx = tni_thing_ok(s->op, thing, kind);
+    tn_ctx *cx = tni_owned_ok(s->op, owned, kind);
     if (cx && cx != s->cx)
         tni_fail(s->cx, TN_EARG, "%s: a network, optimizer or dataset belongs to another context",
                  s->op);

@@ -36,7 +36,7 @@ static bool fill_contents(tn_ctx *cx, contents *c, const tni_entries *list, cons
 
 tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o)
 {
-    tn_ctx *cx = tni_thing_ok("save", l, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok("save", l, TNI_LAYER);
     if (!cx) return tni_failed();
     tni_entries list;
     if (!tni_layer_list(l, "save", &list)) return tni_failed();
@@ -191,7 +191,7 @@ static bool load_list(loading *l)
 
 tn_status tn_load_with(tn_layer *net, const char *path, tn_load_opts o)
 {
-    tn_ctx *cx = tni_thing_ok("load", net, TNI_LAYER);
+    tn_ctx *cx = tni_owned_ok("load", net, TNI_LAYER);
     if (!cx || !tni_renames_ok(cx, "load", o.nmap, o.map)) return tni_failed();
     loading l = { .cx = cx, .path = path, .o = o };
     if (!o.prefix) l.o.prefix = "";

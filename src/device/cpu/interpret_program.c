@@ -40,7 +40,7 @@ static int share_slots(tni_program *g, int section, int32_t *free_list, int64_t 
     return slots;
 }
 
-// Worker memory: pointers of registers, single elements, fixed things, kept rows, shared slots.
+// Worker memory: pointers of registers, single elements, fixed values, kept rows, shared slots.
 static void assign_slots(tni_program *g, int32_t *free_list)
 {
     bool wide = false;

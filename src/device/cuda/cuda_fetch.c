@@ -48,8 +48,8 @@ static bool open_fetches(tni_cuda *c)
     tni_text     why = { "" };
     tn_status    s;
     if (!f->send)
-        f->send = tni_compiled_hand(c->gpu->compiled, tni_text_send, "send", TN_U8, TN_U8, &s,
-                                    &why);
+        f->send = tni_compiled_group_kernel(c->gpu->compiled, tni_text_send, "send", TN_U8, TN_U8,
+                                            &s, &why);
     return f->send && open_ring(c) == TNI_CU_OK;
 }
 

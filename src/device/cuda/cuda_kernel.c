@@ -226,21 +226,21 @@ tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
-tni_spot tni_cuda_spot(void *seat, const void *address)
+tni_buffer_at tni_cuda_buffer_at(void *seat, const void *address)
 {
     (void)seat;
-    return (tni_spot){ (void *)(uintptr_t)address, 0 };
+    return (tni_buffer_at){ (void *)(uintptr_t)address, 0 };
 }
 
-tni_spot tni_cuda_state_spot(void *seat, int ticket)
+tni_buffer_at tni_cuda_state_at(void *seat, int ticket)
 {
-    return (tni_spot){ (void *)(uintptr_t)tni_cuda_state(seat, ticket), 0 };
+    return (tni_buffer_at){ (void *)(uintptr_t)tni_cuda_state(seat, ticket), 0 };
 }
 
-tn_status tni_cuda_start_hand(const tni_hand *h, int64_t groups, int items, tni_text *why)
+tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
     tni_cuda *c = h->seat;
-    uint32_t  offset[TNI_HAND_ARGS + 1];
+    uint32_t  offset[TNI_KERNEL_ARGS + 1];
     tni_deed  d = { .f     = h->kernel,
                     .grid  = { (unsigned)groups, 1, 1 },
                     .block = { (unsigned)items, 1, 1 },

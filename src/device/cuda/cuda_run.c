@@ -6,9 +6,9 @@
 
 static const tni_groups groups = {
     .compiled = tni_cuda_compiled,
-    .find     = tni_cuda_spot,
-    .state    = tni_cuda_state_spot,
-    .start    = tni_cuda_start_hand,
+    .find     = tni_cuda_buffer_at,
+    .state    = tni_cuda_state_at,
+    .start    = tni_cuda_launch_args,
 };
 
 static bool in_a_row(const tni_arg *x)

@@ -147,9 +147,9 @@ void          tni_cuda_counts(int64_t *compiled, int64_t *found);
 void          tni_cuda_count(bool found);  // one more
 
 // What tni_groups asks of this device.
-tni_spot  tni_cuda_spot(void *seat, const void *address);
-tni_spot  tni_cuda_state_spot(void *seat, int ticket);
-tn_status tni_cuda_start_hand(const tni_hand *h, int64_t groups, int items, tni_text *why);
+tni_buffer_at tni_cuda_buffer_at(void *seat, const void *address);
+tni_buffer_at tni_cuda_state_at(void *seat, int ticket);
+tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 
 // A call of one op.
 extern const tni_device_calls tni_cuda_calls;

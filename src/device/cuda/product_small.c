@@ -70,7 +70,8 @@ bool tni_small_is_there(tni_cuda *c)
 {
     if (!c->small_there)
         c->small_there = c->compiles_first ||
-                         tni_compiled_hand_soon(c->gpu->compiled, tni_text_small, TN_F32, TN_F32);
+                         tni_compiled_group_kernel_soon(c->gpu->compiled, tni_text_small, TN_F32,
+                                                        TN_F32);
     return c->small_there;
 }
 
@@ -84,8 +85,8 @@ static tni_cufunction kernel_of(tni_cuda *c, int ranks, bool waits)
     int                      i = ranks == 1 ? 0 : ranks == 2 ? 1 : ranks == 4 ? 2 : 3;
     if (c->small_kernel[i]) return c->small_kernel[i];
     if (waits || tni_small_is_there(c))
-        c->small_kernel[i] = tni_compiled_hand(c->gpu->compiled, tni_text_small, name[i], TN_F32,
-                                               TN_F32, &s, &why);
+        c->small_kernel[i] = tni_compiled_group_kernel(c->gpu->compiled, tni_text_small, name[i],
+                                                       TN_F32, TN_F32, &s, &why);
     return c->small_kernel[i];
 }
 

@@ -52,11 +52,11 @@ tn_status tni_cl_to_double(const tni_call *c)
     memcpy(a.stride[1], y->stride, sizeof a.stride[1]);
     tni_axes_merge(&a, 2);
 
-    tni_hand  h;
-    tn_status s = tni_hand_begin(&h, c, text, "to_double", x->dtype, TN_I64);
+    tni_kernel_args h;
+    tn_status       s = tni_kernel_args_begin(&h, c, text, "to_double", x->dtype, TN_I64);
     if (s != TN_OK) return s;
-    tni_hand_arg(&h, &a, 0, x->data, x->dtype);
-    tni_hand_arg(&h, &a, 1, y->data, TN_I64);
-    tni_hand_long(&h, tni_axes_count(&a));
-    return tni_hand_items(&h, tni_axes_count(&a), c->why);
+    tni_kernel_args_add_operand(&h, &a, 0, x->data, x->dtype);
+    tni_kernel_args_add_operand(&h, &a, 1, y->data, TN_I64);
+    tni_kernel_args_add_long(&h, tni_axes_count(&a));
+    return tni_kernel_args_launch_items(&h, tni_axes_count(&a), c->why);
 }

@@ -90,11 +90,11 @@ static tni_cl_mem state_of(tni_cl *cl)
     return state;
 }
 
-tni_spot tni_cl_state(void *seat, int ticket)
+tni_buffer_at tni_cl_state(void *seat, int ticket)
 {
     (void)seat, (void)ticket;
     tni_cl_lock();
-    tni_spot s = { state_of(tni_cl_get()), 0 };
+    tni_buffer_at s = { state_of(tni_cl_get()), 0 };
     tni_cl_unlock();
     return s;
 }
@@ -112,16 +112,16 @@ static tn_status read_failure(tni_cl *cl, int64_t fail[2], tni_text *why)
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
-tni_spot tni_cl_spot(void *seat, const void *address)
+tni_buffer_at tni_cl_buffer_at(void *seat, const void *address)
 {
     (void)seat;
     tni_cl_lock();
     tni_cl_place p = tni_cl_find(address);
     tni_cl_unlock();
-    return (tni_spot){ p.mem, p.offset };
+    return (tni_buffer_at){ p.mem, p.offset };
 }
 
-tn_status tni_cl_start_hand(const tni_hand *h, int64_t groups, int items, tni_text *why)
+tn_status tni_cl_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
     tni_cl_launch l = { .cl = tni_cl_get(), .kernel = h->kernel };
     tni_cl_lock();

@@ -12,9 +12,9 @@ static bool probe(tni_text *detail)
 
 static const tni_groups groups = {
     .compiled = tni_cl_compiled,
-    .find     = tni_cl_spot,
+    .find     = tni_cl_buffer_at,
     .state    = tni_cl_state,
-    .start    = tni_cl_start_hand,
+    .start    = tni_cl_launch_args,
 };
 
 static bool has_doubles(void *seat)

@@ -107,9 +107,9 @@ size_t    tni_cl_room(void *seat, void *entry, const tni_launch *l);
 tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text *why);
 
 // What tni_groups asks of this device.
-tni_spot  tni_cl_spot(void *seat, const void *address);
-tni_spot  tni_cl_state(void *seat, int ticket);
-tn_status tni_cl_start_hand(const tni_hand *h, int64_t groups, int items, tni_text *why);
+tni_buffer_at tni_cl_buffer_at(void *seat, const void *address);
+tni_buffer_at tni_cl_state(void *seat, int ticket);
+tn_status tni_cl_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 
 // A cast to f64 on a device that has none.
 tn_status tni_cl_to_double(const tni_call *c);

@@ -63,19 +63,19 @@ struct unit {
 };
 
 // The program of a text for one pair of dtypes, and a kernel of one.
-typedef struct hand_program hand_program;
-struct hand_program {
+typedef struct group_program group_program;
+struct group_program {
     unit               u;
     const char *const *text;
     tn_dtype           x, y;
-    hand_program      *next;
+    group_program     *next;
 };
 typedef struct hand hand;
 struct hand {
-    hand_program *of;
-    const char   *name;
-    void         *function;
-    hand         *next;
+    group_program *of;
+    const char    *name;
+    void          *function;
+    hand          *next;
 };
 
 typedef struct job job;
@@ -87,7 +87,7 @@ struct tni_compiled {
     pthread_cond_t    done;  // a unit is
     entry            *slot[SLOTS];
     job              *jobs;  // generated kernels that are on their way, or could not be built
-    hand_program     *programs;
+    group_program    *programs;
     hand             *hands;
     unit             *interpreter[TNI_INTERPRETERS];
     void             *interpret[TNI_INTERPRETERS];  // their functions
@@ -667,15 +667,15 @@ const tni_variant *tni_compiled_take(tni_compiled *t, void *at, const tni_launch
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
-static hand_program *new_program(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
+static group_program *new_program(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
-    tni_heap      heap = tni_heap_default();
-    hand_program *p    = calloc(1, sizeof *p);
+    tni_heap       heap = tni_heap_default();
+    group_program *p    = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->u.t       = t;
     p->u.what    = "kernel";
     p->u.kernels = 1;
-    p->u.text    = tni_hand_source(&heap, t->o.by->dialect, text, x, y, t->no_double);
+    p->u.text    = tni_group_text_source(&heap, t->o.by->dialect, text, x, y, t->no_double);
     p->text      = text;
     p->x         = x;
     p->y         = y;
@@ -686,15 +686,15 @@ static hand_program *new_program(tni_compiled *t, const char *const *text, tn_dt
 }
 
 // The program of a text, found or new; NULL when memory is out. The lock is held.
-static hand_program *program_of(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
+static group_program *program_of(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
-    hand_program *p = t->programs;
+    group_program *p = t->programs;
     while (p && (p->text != text || p->x != x || p->y != y)) p = p->next;
     return p ? p : new_program(t, text, x, y);
 }
 
-static void *make_hand(tni_compiled *t, hand_program *p, const char *name, tn_status *s,
-                       tni_text *why)
+static void *make_group_kernel(tni_compiled *t, group_program *p, const char *name, tn_status *s,
+                               tni_text *why)
 {
     void *f = NULL;
     *s      = wait_unit(&p->u, why);
@@ -711,21 +711,21 @@ static void *make_hand(tni_compiled *t, hand_program *p, const char *name, tn_st
 }
 
 // The lock is held.
-static void *find_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
-                       tn_dtype y, tn_status *s, tni_text *why)
+static void *find_group_kernel(tni_compiled *t, const char *const *text, const char *name,
+                               tn_dtype x, tn_dtype y, tn_status *s, tni_text *why)
 {
     for (hand *k = t->hands; k; k = k->next)
         if (k->of->text == text && k->of->x == x && k->of->y == y && !strcmp(k->name, name))
             return k->function;
-    hand_program *p = program_of(t, text, x, y);
+    group_program *p = program_of(t, text, x, y);
     if (p && p->u.state == BUILD_WAITS) p->u.what = name;
-    if (p) return make_hand(t, p, name, s, why);
+    if (p) return make_group_kernel(t, p, name, s, why);
     *s = out_of_memory(t, why);
     return NULL;
 }
 
-void *tni_compiled_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
-                        tn_dtype y, tn_status *s, tni_text *why)
+void *tni_compiled_group_kernel(tni_compiled *t, const char *const *text, const char *name,
+                                tn_dtype x, tn_dtype y, tn_status *s, tni_text *why)
 {
     *s = TN_EDEVICE;
     if (t->no_double && (x == TN_F64 || y == TN_F64)) {
@@ -734,16 +734,17 @@ void *tni_compiled_hand(tni_compiled *t, const char *const *text, const char *na
     }
     pthread_mutex_lock(&t->lock);
     *s      = TN_OK;
-    void *f = find_hand(t, text, name, x, y, s, why);
+    void *f = find_group_kernel(t, text, name, x, y, s, why);
     pthread_mutex_unlock(&t->lock);
     return f;
 }
 
-bool tni_compiled_hand_soon(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
+bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn_dtype x,
+                                    tn_dtype y)
 {
     if (t->no_double && (x == TN_F64 || y == TN_F64)) return false;
     pthread_mutex_lock(&t->lock);
-    hand_program *p = program_of(t, text, x, y);
+    group_program *p = program_of(t, text, x, y);
     if (p) start_unit(&p->u, true);
     bool there = p && p->u.state == BUILD_DONE;
     pthread_mutex_unlock(&t->lock);

@@ -81,10 +81,11 @@ bool tni_compiled_checks(const void *entry);
 
 // A kernel of a text (group_text.h) for elements of dtype x and results of dtype y; NULL with
 // status and reason if there is none.
-void *tni_compiled_hand(tni_compiled *t, const char *const *text, const char *name, tn_dtype x,
-                        tn_dtype y, tn_status *s, tni_text *why);
+void *tni_compiled_group_kernel(tni_compiled *t, const char *const *text, const char *name,
+                                tn_dtype x, tn_dtype y, tn_status *s, tni_text *why);
 // The same soon: begins to compile its text in the background. Whether it is there already.
-bool tni_compiled_hand_soon(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y);
+bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn_dtype x,
+                                    tn_dtype y);
 
 // ---- the interpreter ---------------------------------------------------------------------------
 

@@ -74,22 +74,23 @@ void tni_axes_sort(tni_axes *a, int argument)
         for (int j = i; j > 0 && reach(s[j - 1]) < reach(s[j]); j--) swap_axes(a, j - 1, j);
 }
 
-static tni_hand_shape shape_of(const tni_axes *a, int i, int64_t at)
+static tni_operand_shape shape_of(const tni_axes *a, int i, int64_t at)
 {
-    tni_hand_shape s = { .at = at, .rank = a->rank };
+    tni_operand_shape s = { .at = at, .rank = a->rank };
     memcpy(s.size, a->size, sizeof s.size);
     memcpy(s.stride, a->stride[i], sizeof s.stride);
     return s;
 }
 
-void tni_hand_axes(tni_hand *h, const tni_axes *a, int i, int64_t at)
+void tni_kernel_args_add_axes(tni_kernel_args *h, const tni_axes *a, int i, int64_t at)
 {
-    tni_hand_shape s = shape_of(a, i, at);
-    tni_hand_pass(h, &s, sizeof s);
+    tni_operand_shape s = shape_of(a, i, at);
+    tni_kernel_args_add(h, &s, sizeof s);
 }
 
-void tni_hand_arg(tni_hand *h, const tni_axes *a, int i, const void *data, tn_dtype dt)
+void tni_kernel_args_add_operand(tni_kernel_args *h, const tni_axes *a, int i, const void *data,
+                                 tn_dtype dt)
 {
-    int64_t offset = tni_hand_buffer(h, data);
-    tni_hand_axes(h, a, i, offset / (int64_t)tni_dtype_size(dt));
+    int64_t offset = tni_kernel_args_add_buffer(h, data);
+    tni_kernel_args_add_axes(h, a, i, offset / (int64_t)tni_dtype_size(dt));
 }

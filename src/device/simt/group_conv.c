@@ -325,29 +325,30 @@ size_t tni_groups_conv_scratch(const tni_call *c)
 
 static tn_status start(const tni_call *c, const job *j)
 {
-    tni_hand  h;
-    how       o    = j->o;
-    int64_t   size = (int64_t)tni_dtype_size(c->out.dtype);
-    tn_status s    = tni_hand_begin(&h, c, j->text, j->name, c->out.dtype, c->out.dtype);
+    tni_kernel_args h;
+    how             o    = j->o;
+    int64_t         size = (int64_t)tni_dtype_size(c->out.dtype);
+    tn_status       s = tni_kernel_args_begin(&h, c, j->text, j->name, c->out.dtype, c->out.dtype);
     if (s != TN_OK) return s;
-    o.x_at    = tni_hand_buffer(&h, j->arg[X].data) / size;
-    o.w_at    = tni_hand_buffer(&h, j->arg[W].data) / size;
-    o.y_at    = tni_hand_buffer(&h, j->arg[Y].data) / size;
-    o.part_at = tni_hand_buffer(&h, o.chunks > 1 ? c->scratch : c->out.data) / sum_size(c);
-    tni_hand_pass(&h, &o, sizeof o);
-    return tni_hand_start(&h, j->blocks, j->items, c->why);
+    o.x_at    = tni_kernel_args_add_buffer(&h, j->arg[X].data) / size;
+    o.w_at    = tni_kernel_args_add_buffer(&h, j->arg[W].data) / size;
+    o.y_at    = tni_kernel_args_add_buffer(&h, j->arg[Y].data) / size;
+    o.part_at = tni_kernel_args_add_buffer(&h, o.chunks > 1 ? c->scratch : c->out.data) /
+                sum_size(c);
+    tni_kernel_args_add(&h, &o, sizeof o);
+    return tni_kernel_args_launch(&h, j->blocks, j->items, c->why);
 }
 
 static tn_status add_chunks(const tni_call *c, const job *j)
 {
-    tni_hand  h;
-    how       o = j->o;
-    tn_status s = tni_hand_begin(&h, c, j->add, "conv_add", c->out.dtype, c->out.dtype);
+    tni_kernel_args h;
+    how             o = j->o;
+    tn_status s = tni_kernel_args_begin(&h, c, j->add, "conv_add", c->out.dtype, c->out.dtype);
     if (s != TN_OK) return s;
-    o.y_at    = tni_hand_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype);
-    o.part_at = tni_hand_buffer(&h, c->scratch) / sum_size(c);
-    tni_hand_pass(&h, &o, sizeof o);
-    return tni_hand_start(&h, tni_parts(o.count, 256 / o.lanes), 256, c->why);
+    o.y_at    = tni_kernel_args_add_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype);
+    o.part_at = tni_kernel_args_add_buffer(&h, c->scratch) / sum_size(c);
+    tni_kernel_args_add(&h, &o, sizeof o);
+    return tni_kernel_args_launch(&h, tni_parts(o.count, 256 / o.lanes), 256, c->why);
 }
 
 const char *tni_groups_conv_varies(const tni_call *c)

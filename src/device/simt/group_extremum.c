@@ -91,31 +91,32 @@ size_t tni_groups_arg_reduce_scratch(const tni_call *c)
     return j.o.chunks > 1 ? (size_t)(j.o.lines * j.o.chunks) * sizeof(int64_t) : 0;
 }
 
-static tn_status begin(tni_hand *h, const tni_call *c, const char *name, const job *j)
+static tn_status begin(tni_kernel_args *h, const tni_call *c, const char *name, const job *j)
 {
     const tni_arg *in = &c->in[0];
-    tn_status      s  = tni_hand_begin(h, c, tni_text_extremum, name, in->dtype, TN_I64);
+    tn_status      s  = tni_kernel_args_begin(h, c, tni_text_extremum, name, in->dtype, TN_I64);
     if (s != TN_OK) return s;
-    tni_hand_arg(h, &j->stay, 0, in->data, in->dtype);
-    tni_hand_axes(h, &j->gone, 0, 0);
+    tni_kernel_args_add_operand(h, &j->stay, 0, in->data, in->dtype);
+    tni_kernel_args_add_axes(h, &j->gone, 0, 0);
     return TN_OK;
 }
 
-static void pass_places(tni_hand *h, const void *places)
+static void pass_places(tni_kernel_args *h, const void *places)
 {
-    tni_hand_long(h, tni_hand_buffer(h, places) / (int64_t)sizeof(int64_t));
+    tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, places) / (int64_t)sizeof(int64_t));
 }
 
-static tn_status start_rows(tni_hand *h, const tni_call *c, const picking *o, int64_t chunks)
+static tn_status start_rows(tni_kernel_args *h, const tni_call *c, const picking *o, int64_t chunks)
 {
-    tni_hand_pass(h, o, sizeof *o);
-    return tni_hand_start(h, tni_parts(o->lines, ITEMS >> o->shift) * chunks, ITEMS, c->why);
+    tni_kernel_args_add(h, o, sizeof *o);
+    return tni_kernel_args_launch(h, tni_parts(o->lines, ITEMS >> o->shift) * chunks, ITEMS,
+                                  c->why);
 }
 
 static tn_status last_of(const tni_call *c, job *j)
 {
-    tni_hand  h;
-    tn_status s = begin(&h, c, "arg_last", j);
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, "arg_last", j);
     if (s != TN_OK) return s;
     pass_places(&h, c->scratch);
     pass_places(&h, c->out.data);
@@ -125,15 +126,15 @@ static tn_status last_of(const tni_call *c, job *j)
 
 tn_status tni_groups_arg_reduce(const tni_call *c)
 {
-    job       j   = job_of(c);
-    bool      cut = j.o.chunks > 1;
-    tni_hand  h;
-    tn_status s = begin(&h, c, j.columns ? "arg_columns" : "arg_rows", &j);
+    job             j   = job_of(c);
+    bool            cut = j.o.chunks > 1;
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, j.columns ? "arg_columns" : "arg_rows", &j);
     if (s != TN_OK) return s;
     pass_places(&h, cut ? c->scratch : c->out.data);
     if (j.columns) {
-        tni_hand_pass(&h, &j.o, sizeof j.o);
-        s = tni_hand_items(&h, j.o.lines * j.o.chunks, c->why);
+        tni_kernel_args_add(&h, &j.o, sizeof j.o);
+        s = tni_kernel_args_launch_items(&h, j.o.lines * j.o.chunks, c->why);
     } else {
         s = start_rows(&h, c, &j.o, j.o.chunks);
     }

@@ -74,16 +74,16 @@ tn_status tni_groups_fold(const tni_call *c)
     tni_axes       view  = view_axes(c, &at, &from), in, tap;
     divide(&view, &in, &tap);
 
-    tni_hand  h;
-    tn_status s = tni_hand_begin(&h, c, tni_text_fold, "fold", x->dtype, x->dtype);
+    tni_kernel_args h;
+    tn_status       s = tni_kernel_args_begin(&h, c, tni_text_fold, "fold", x->dtype, x->dtype);
     if (s != TN_OK) return s;
-    from += tni_hand_buffer(&h, x->data) / bytes;
-    tni_hand_long(&h, tni_hand_buffer(&h, c->out.data) / bytes);
-    tni_hand_long(&h, count);
-    tni_hand_axes(&h, &in, 0, 0);
-    tni_hand_axes(&h, &in, 1, 0);
-    tni_hand_axes(&h, &tap, 0, at);
-    tni_hand_axes(&h, &tap, 1, from);
-    tni_hand_long(&h, empty ? 0 : tni_axes_count(&tap));
-    return tni_hand_items(&h, count, c->why);
+    from += tni_kernel_args_add_buffer(&h, x->data) / bytes;
+    tni_kernel_args_add_long(&h, tni_kernel_args_add_buffer(&h, c->out.data) / bytes);
+    tni_kernel_args_add_long(&h, count);
+    tni_kernel_args_add_axes(&h, &in, 0, 0);
+    tni_kernel_args_add_axes(&h, &in, 1, 0);
+    tni_kernel_args_add_axes(&h, &tap, 0, at);
+    tni_kernel_args_add_axes(&h, &tap, 1, from);
+    tni_kernel_args_add_long(&h, empty ? 0 : tni_axes_count(&tap));
+    return tni_kernel_args_launch_items(&h, count, c->why);
 }

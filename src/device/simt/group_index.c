@@ -68,13 +68,13 @@ static tn_status write(const tni_call *c, const tni_arg *y, int64_t fail[2])
     tni_axes       lines = lines_of(c, y);
     scattering     o     = job_of(c, y, tni_axes_count(&lines));
     if (tni_segments_can(c)) return tni_segments_add(c, &lines, fail);
-    tni_hand  h;
-    tn_status s = tni_hand_begin(&h, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
+    tni_kernel_args h;
+    tn_status s = tni_kernel_args_begin(&h, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
     if (s != TN_OK) return s;
-    for (int k = 0; k < 3; k++) tni_hand_arg(&h, &lines, k, x[k]->data, x[k]->dtype);
-    tni_hand_state(&h, fail);
-    tni_hand_pass(&h, &o, sizeof o);
-    return tni_hand_items(&h, o.count, c->why);
+    for (int k = 0; k < 3; k++) tni_kernel_args_add_operand(&h, &lines, k, x[k]->data, x[k]->dtype);
+    tni_kernel_args_add_state(&h, fail);
+    tni_kernel_args_add(&h, &o, sizeof o);
+    return tni_kernel_args_launch_items(&h, o.count, c->why);
 }
 
 static tn_status out_of_range(const tni_call *c, int64_t index)

@@ -5,8 +5,8 @@
 
 enum { GROUP = 64 };
 
-tn_status tni_hand_begin(tni_hand *h, const tni_call *c, const char *const *text, const char *name,
-                         tn_dtype x, tn_dtype y)
+tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const char *const *text,
+                                const char *name, tn_dtype x, tn_dtype y)
 {
     tn_status s = TN_OK;
     h->via      = c->device->calls->groups;
@@ -18,12 +18,14 @@ tn_status tni_hand_begin(tni_hand *h, const tni_call *c, const char *const *text
     h->count    = 0;
     h->used     = 0;
     h->kernel   = NULL;
-    if (c->ahead) tni_compiled_hand_soon(h->via->compiled(c->seat), text, x, y);
-    else h->kernel = tni_compiled_hand(h->via->compiled(c->seat), text, name, x, y, &s, c->why);
+    if (c->ahead) tni_compiled_group_kernel_soon(h->via->compiled(c->seat), text, x, y);
+    else
+        h->kernel = tni_compiled_group_kernel(h->via->compiled(c->seat), text, name, x, y, &s,
+                                              c->why);
     return s;
 }
 
-void tni_hand_pass(tni_hand *h, const void *value, size_t bytes)
+void tni_kernel_args_add(tni_kernel_args *h, const void *value, size_t bytes)
 {
     int i        = h->count++;
     h->at[i]     = h->used;
@@ -34,37 +36,37 @@ void tni_hand_pass(tni_hand *h, const void *value, size_t bytes)
     h->used += whole;
 }
 
-void tni_hand_long(tni_hand *h, int64_t value)
+void tni_kernel_args_add_long(tni_kernel_args *h, int64_t value)
 {
-    tni_hand_pass(h, &value, sizeof value);
+    tni_kernel_args_add(h, &value, sizeof value);
 }
 
-int64_t tni_hand_buffer(tni_hand *h, const void *address)
+int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address)
 {
-    tni_spot s = h->via->find(h->seat, address);
-    tni_hand_pass(h, &s.handle, sizeof s.handle);
+    tni_buffer_at s = h->via->find(h->seat, address);
+    tni_kernel_args_add(h, &s.handle, sizeof s.handle);
     return s.offset;
 }
 
-void tni_hand_state(tni_hand *h, int64_t fail[2])
+void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2])
 {
-    tni_spot s = h->via->state(h->seat, h->ticket);
-    tni_hand_pass(h, &s.handle, sizeof s.handle);
+    tni_buffer_at s = h->via->state(h->seat, h->ticket);
+    tni_kernel_args_add(h, &s.handle, sizeof s.handle);
     h->fail = fail;
     fail[0] = fail[1] = 0;
 }
 
-tn_status tni_hand_start(tni_hand *h, int64_t groups, int items, tni_text *why)
+tn_status tni_kernel_args_launch(tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
     return groups && !h->ahead ? h->via->start(h, groups, items, why) : TN_OK;
 }
 
-tn_status tni_hand_groups(tni_hand *h, int64_t groups, tni_text *why)
+tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_text *why)
 {
-    return tni_hand_start(h, groups, GROUP, why);
+    return tni_kernel_args_launch(h, groups, GROUP, why);
 }
 
-tn_status tni_hand_items(tni_hand *h, int64_t count, tni_text *why)
+tn_status tni_kernel_args_launch_items(tni_kernel_args *h, int64_t count, tni_text *why)
 {
-    return tni_hand_groups(h, tni_parts(count, GROUP), why);
+    return tni_kernel_args_launch_groups(h, tni_parts(count, GROUP), why);
 }

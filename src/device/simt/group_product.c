@@ -2,12 +2,12 @@
 #include "device/simt/groups.h"
 
 // The shape of an operand's batch, with its row and column strides where the kernel wants them.
-static void pass_matrix(tni_hand *h, const tni_arg *x, const tni_axes *batch, int i)
+static void pass_matrix(tni_kernel_args *h, const tni_arg *x, const tni_axes *batch, int i)
 {
     tni_axes a     = *batch;
     a.stride[i][6] = x->stride[x->rank - 2];
     a.stride[i][7] = x->stride[x->rank - 1];
-    tni_hand_arg(h, &a, i, x->data, x->dtype);
+    tni_kernel_args_add_operand(h, &a, i, x->data, x->dtype);
 }
 
 tn_status tni_groups_matmul(const tni_call *c)
@@ -23,13 +23,14 @@ tn_status tni_groups_matmul(const tni_call *c)
     }
     tni_axes_merge(&batch, 3);
 
-    tni_hand  h;
-    tn_status s = tni_hand_begin(&h, c, tni_text_matmul, "matmul", c->out.dtype, c->out.dtype);
+    tni_kernel_args h;
+    tn_status       s = tni_kernel_args_begin(&h, c, tni_text_matmul, "matmul", c->out.dtype,
+                                              c->out.dtype);
     if (s != TN_OK) return s;
     for (int k = 0; k < 3; k++) pass_matrix(&h, x[k], &batch, k);
-    tni_hand_long(&h, M);
-    tni_hand_long(&h, N);
-    tni_hand_long(&h, K);
+    tni_kernel_args_add_long(&h, M);
+    tni_kernel_args_add_long(&h, N);
+    tni_kernel_args_add_long(&h, K);
     int64_t tiles = tni_parts(N, TILE) * tni_parts(M, TILE);
-    return tni_hand_start(&h, tiles * tni_axes_count(&batch), ITEMS, c->why);
+    return tni_kernel_args_launch(&h, tiles * tni_axes_count(&batch), ITEMS, c->why);
 }

@@ -67,10 +67,10 @@ size_t tni_groups_scan_scratch(const tni_call *c)
     return o.chunks > 1 ? (size_t)(o.lines * o.chunks) * sizeof(double) : 0;
 }
 
-static tn_status begin(tni_hand *h, const tni_call *c, const char *name)
+static tn_status begin(tni_kernel_args *h, const tni_call *c, const char *name)
 {
     const char *const *text = c->op == TNI_cumsum ? tni_text_cumsum : tni_text_cumprod;
-    return tni_hand_begin(h, c, text, name, c->in[0].dtype, c->out.dtype);
+    return tni_kernel_args_begin(h, c, text, name, c->in[0].dtype, c->out.dtype);
 }
 
 // Whether the lines of x lie one after the other.
@@ -81,41 +81,41 @@ static bool is_flat(const tni_axes *lines, const scanning *o)
 }
 
 // Totals are of the type that sums are taken in, which is float where a device has no doubles.
-static void pass_totals(tni_hand *h, const tni_call *c, const void *totals)
+static void pass_totals(tni_kernel_args *h, const tni_call *c, const void *totals)
 {
     bool narrow = tni_is_float(c->out.dtype) &&
                   !tni_compiled_has_doubles(h->via->compiled(c->seat));
-    tni_hand_long(h, tni_hand_buffer(h, totals) / (narrow ? 4 : 8));
+    tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, totals) / (narrow ? 4 : 8));
 }
 
-static tn_status start(tni_hand *h, const tni_call *c, const scanning *o)
+static tn_status start(tni_kernel_args *h, const tni_call *c, const scanning *o)
 {
     int64_t lines = o->width ? tni_parts(o->lines, ITEMS / o->width) : o->lines;
-    tni_hand_pass(h, o, sizeof *o);
-    if (!o->width) return tni_hand_items(h, lines * o->chunks, c->why);
-    return tni_hand_start(h, lines * o->chunks, ITEMS, c->why);
+    tni_kernel_args_add(h, o, sizeof *o);
+    if (!o->width) return tni_kernel_args_launch_items(h, lines * o->chunks, c->why);
+    return tni_kernel_args_launch(h, lines * o->chunks, ITEMS, c->why);
 }
 
 static tn_status find_totals(const tni_call *c, const tni_axes *lines, const scanning *o)
 {
-    tni_hand  h;
-    tn_status s = begin(&h, c, o->width ? "row_totals" : "column_totals");
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, o->width ? "row_totals" : "column_totals");
     if (s != TN_OK) return s;
-    tni_hand_arg(&h, lines, 0, c->in[0].data, c->in[0].dtype);
+    tni_kernel_args_add_operand(&h, lines, 0, c->in[0].data, c->in[0].dtype);
     pass_totals(&h, c, c->scratch);
     return start(&h, c, o);
 }
 
 static tn_status find_starts(const tni_call *c, const scanning *o)
 {
-    tni_hand  h;
-    tn_status s = begin(&h, c, "scan_starts");
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, "scan_starts");
     if (s != TN_OK) return s;
     pass_totals(&h, c, c->scratch);
-    tni_hand_long(&h, o->width ? o->chunks : 1);
-    tni_hand_long(&h, o->width ? 1 : o->lines);
-    tni_hand_long(&h, o->chunks);
-    return tni_hand_start(&h, o->lines, ITEMS, c->why);
+    tni_kernel_args_add_long(&h, o->width ? o->chunks : 1);
+    tni_kernel_args_add_long(&h, o->width ? 1 : o->lines);
+    tni_kernel_args_add_long(&h, o->chunks);
+    return tni_kernel_args_launch(&h, o->lines, ITEMS, c->why);
 }
 
 tn_status tni_groups_scan(const tni_call *c)
@@ -127,13 +127,14 @@ tn_status tni_groups_scan(const tni_call *c)
     tn_status s    = cut ? find_totals(c, &lines, &o) : TN_OK;
     if (s == TN_OK && cut) s = find_starts(c, &o);
 
-    tni_hand h;
+    tni_kernel_args h;
     if (s == TN_OK) s = begin(&h, c, o.width ? "scan_rows" : "scan_columns");
     if (s != TN_OK) return s;
-    tni_hand_arg(&h, &lines, 0, c->in[0].data, c->in[0].dtype);
-    if (!o.width) tni_hand_arg(&h, &lines, 1, c->out.data, c->out.dtype);
+    tni_kernel_args_add_operand(&h, &lines, 0, c->in[0].data, c->in[0].dtype);
+    if (!o.width) tni_kernel_args_add_operand(&h, &lines, 1, c->out.data, c->out.dtype);
     else
-        tni_hand_long(&h, tni_hand_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype));
+        tni_kernel_args_add_long(&h, tni_kernel_args_add_buffer(&h, c->out.data) /
+                                         (int64_t)tni_dtype_size(c->out.dtype));
     pass_totals(&h, c, cut ? c->scratch : c->out.data);  // not read where nothing is cut
     return start(&h, c, &o);
 }

@@ -47,54 +47,55 @@ size_t tni_segments_scratch(const tni_call *c)
     return (size_t)(2 * list_bytes(c));
 }
 
-static tn_status begin(tni_hand *h, const tni_call *c, const char *name)
+static tn_status begin(tni_kernel_args *h, const tni_call *c, const char *name)
 {
-    return tni_hand_begin(h, c, tni_text_segments, name, c->in[2].dtype, c->out.dtype);
+    return tni_kernel_args_begin(h, c, tni_text_segments, name, c->in[2].dtype, c->out.dtype);
 }
 
-static void pass_list(tni_hand *h, const char *list)
+static void pass_list(tni_kernel_args *h, const char *list)
 {
-    tni_hand_long(h, tni_hand_buffer(h, list) / (int64_t)sizeof(uint64_t));
+    tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, list) / (int64_t)sizeof(uint64_t));
 }
 
 static tn_status sort_blocks(const tni_call *c, const segments *o, const char *to, int64_t fail[2])
 {
-    const tni_arg *index = &c->in[1];
-    tni_hand       h;
-    tn_status      s = begin(&h, c, "pair_blocks");
+    const tni_arg  *index = &c->in[1];
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, "pair_blocks");
     if (s != TN_OK) return s;
-    tni_hand_long(&h, tni_hand_buffer(&h, index->data) / (int64_t)tni_dtype_size(index->dtype));
+    tni_kernel_args_add_long(&h, tni_kernel_args_add_buffer(&h, index->data) /
+                                     (int64_t)tni_dtype_size(index->dtype));
     pass_list(&h, to);
-    tni_hand_state(&h, fail);
-    tni_hand_pass(&h, o, sizeof *o);
-    return tni_hand_start(&h, tni_parts(o->n, BLOCK), BLOCK_ITEMS, c->why);
+    tni_kernel_args_add_state(&h, fail);
+    tni_kernel_args_add(&h, o, sizeof *o);
+    return tni_kernel_args_launch(&h, tni_parts(o->n, BLOCK), BLOCK_ITEMS, c->why);
 }
 
 static tn_status merge_runs(const tni_call *c, int64_t n, int64_t run, const char *from,
                             const char *to)
 {
-    tni_hand  h;
-    tn_status s = begin(&h, c, "pair_merge");
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, "pair_merge");
     if (s != TN_OK) return s;
     pass_list(&h, from);
     pass_list(&h, to);
-    tni_hand_long(&h, n);
-    tni_hand_long(&h, run);
-    return tni_hand_items(&h, n, c->why);
+    tni_kernel_args_add_long(&h, n);
+    tni_kernel_args_add_long(&h, run);
+    return tni_kernel_args_launch_items(&h, n, c->why);
 }
 
 static tn_status add_rows(const tni_call *c, const tni_axes *lines, const segments *o,
                           const char *list)
 {
-    tni_hand  h;
-    tn_status s = begin(&h, c, "add_segments");
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, "add_segments");
     if (s != TN_OK) return s;
     pass_list(&h, list);
-    tni_hand_arg(&h, lines, 1, c->in[2].data, c->in[2].dtype);
-    tni_hand_arg(&h, lines, 2, c->out.data, c->out.dtype);
-    tni_hand_pass(&h, o, sizeof *o);
+    tni_kernel_args_add_operand(&h, lines, 1, c->in[2].data, c->in[2].dtype);
+    tni_kernel_args_add_operand(&h, lines, 2, c->out.data, c->out.dtype);
+    tni_kernel_args_add(&h, o, sizeof *o);
     int64_t tiles = tni_parts(o->count, COLUMNS);
-    return tni_hand_start(&h, tni_parts(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
+    return tni_kernel_args_launch(&h, tni_parts(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
 }
 
 tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2])

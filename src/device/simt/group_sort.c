@@ -74,34 +74,35 @@ static lists lists_of(const tni_call *c, int merges)
                     .pair = is_wide(c) ? 2 * PAIR : PAIR };
 }
 
-static void pass_list(tni_hand *h, const lists *l, const char *list)
+static void pass_list(tni_kernel_args *h, const lists *l, const char *list)
 {
-    tni_hand_long(h, tni_hand_buffer(h, list) / l->pair);
+    tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, list) / l->pair);
 }
 
-static tn_status begin(tni_hand *h, const tni_call *c, const char *name)
+static tn_status begin(tni_kernel_args *h, const tni_call *c, const char *name)
 {
-    return tni_hand_begin(h, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
+    return tni_kernel_args_begin(h, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
 }
 
 // Passes where pairs go, or places and elements if it is the last time, and what is to be done.
-static tn_status start(tni_hand *h, const tni_call *c, const tni_axes *lines, const sorting *o,
-                       const lists *l)
+static tn_status start(tni_kernel_args *h, const tni_call *c, const tni_axes *lines,
+                       const sorting *o, const lists *l)
 {
     int64_t per = (INT64_C(1) << SHIFT) >> o->shift;
-    tni_hand_arg(h, lines, 0, c->in[0].data, c->in[0].dtype);
+    tni_kernel_args_add_operand(h, lines, 0, c->in[0].data, c->in[0].dtype);
     pass_list(h, l, o->ends ? (const char *)c->out.data : l->to);
-    tni_hand_arg(h, lines, 1, c->out.data, TN_I64);
-    tni_hand_arg(h, lines, 1, o->values ? c->more[0].data : c->out.data, c->in[0].dtype);
-    tni_hand_pass(h, o, sizeof *o);
-    return tni_hand_start(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
+    tni_kernel_args_add_operand(h, lines, 1, c->out.data, TN_I64);
+    tni_kernel_args_add_operand(h, lines, 1, o->values ? c->more[0].data : c->out.data,
+                                c->in[0].dtype);
+    tni_kernel_args_add(h, o, sizeof *o);
+    return tni_kernel_args_launch(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
 }
 
 static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sorting *o,
                              const lists *l)
 {
-    tni_hand  h;
-    tn_status s = begin(&h, c, "sort_blocks");
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, "sort_blocks");
     if (s != TN_OK) return s;
     return start(&h, c, lines, o, l);
 }
@@ -109,8 +110,8 @@ static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sor
 static tn_status merge_runs(const tni_call *c, const tni_axes *lines, const sorting *o,
                             const lists *l)
 {
-    tni_hand  h;
-    tn_status s = begin(&h, c, "sort_merge");
+    tni_kernel_args h;
+    tn_status       s = begin(&h, c, "sort_merge");
     if (s != TN_OK) return s;
     pass_list(&h, l, l->from);
     return start(&h, c, lines, o, l);

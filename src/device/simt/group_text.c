@@ -72,7 +72,7 @@ static void put_spellings(tni_out *o, const tni_dialect *d)
     tni_put(o, "#define ITEM ((m_long)GROUP_ID * %s + LOCAL_ID)\n", d->local_size);
 }
 
-static void write_hand(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
+static void write_group_text(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const hand *h = item->opts;
     put_spellings(o, d);
@@ -83,10 +83,10 @@ static void write_hand(tni_out *o, const tni_dialect *d, const tni_emit_item *it
     for (const char *const *p = h->text; *p; p++) tni_put(o, "%s", *p);
 }
 
-char *tni_hand_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,
-                      tn_dtype y, bool no_double)
+char *tni_group_text_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,
+                            tn_dtype y, bool no_double)
 {
     hand          what = { text, x, y, no_double };
     tni_emit_item item = { .opts = &what };
-    return tni_source(h, d, write_hand, 1, &item, no_double);
+    return tni_source(h, d, write_group_text, 1, &item, no_double);
 }

@@ -32,7 +32,7 @@ extern const char *const tni_text_conv_few[], *const tni_text_conv_few_wide[];
 
 // The program of a text; no_double: the device has none. The caller frees it by tni_free; NULL when
 // memory is out.
-char *tni_hand_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,
-                      tn_dtype y, bool no_double);
+char *tni_group_text_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,
+                            tn_dtype y, bool no_double);
 
 #endif

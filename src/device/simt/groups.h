@@ -11,27 +11,27 @@
 typedef struct {
     void   *handle;
     int64_t offset;
-} tni_spot;
+} tni_buffer_at;
 
-typedef struct tni_hand tni_hand;
+typedef struct tni_kernel_args tni_kernel_args;
 
 // The functions in which devices differ; constant, one for each. seat is that of the call.
 typedef struct tni_groups {
     tni_compiled *(*compiled)(void *seat);
-    tni_spot (*find)(void *seat, const void *address);
-    tni_spot (*state)(void *seat, int ticket);  // see kernel/simt.h
+    tni_buffer_at (*find)(void *seat, const void *address);
+    tni_buffer_at (*state)(void *seat, int ticket);  // see kernel/simt.h
     // Launches groups of so many items each. Where h->fail is given and there is no ticket, waits
     // for the failure that they left in the state, and clears it.
-    tn_status (*start)(const tni_hand *h, int64_t groups, int items, tni_text *why);
+    tn_status (*start)(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 } tni_groups;
 
 // ---- launches of kernels written by hand -------------------------------------------------------
 
-enum { TNI_HAND_ARGS = 12, TNI_HAND_BYTES = 1024 };
+enum { TNI_KERNEL_ARGS = 12, TNI_KERNEL_ARGS_BYTES = 1024 };
 
 // A launch being put together: a kernel and its arguments so far, each at a multiple of 8 bytes. No
 // kernel here takes more than there is room for.
-struct tni_hand {
+struct tni_kernel_args {
     const tni_groups *via;
     void             *seat;
     void             *kernel;
@@ -40,25 +40,25 @@ struct tni_hand {
     int               ticket;
     bool              ahead;  // nothing is launched: its text only begins to be compiled
     int               count;
-    size_t            at[TNI_HAND_ARGS], bytes[TNI_HAND_ARGS], used;
-    _Alignas(8) char value[TNI_HAND_BYTES];
+    size_t            at[TNI_KERNEL_ARGS], bytes[TNI_KERNEL_ARGS], used;
+    _Alignas(8) char value[TNI_KERNEL_ARGS_BYTES];
 };
 
 // Begins a launch of a kernel of a text for a call.
-tn_status tni_hand_begin(tni_hand *h, const tni_call *c, const char *const *text, const char *name,
-                         tn_dtype x, tn_dtype y);
-void      tni_hand_pass(tni_hand *h, const void *value, size_t bytes);
-void      tni_hand_long(tni_hand *h, int64_t value);
+tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const char *const *text,
+                                const char *name, tn_dtype x, tn_dtype y);
+void      tni_kernel_args_add(tni_kernel_args *h, const void *value, size_t bytes);
+void      tni_kernel_args_add_long(tni_kernel_args *h, int64_t value);
 // The buffer in which an address lies; gives the bytes from its start.
-int64_t tni_hand_buffer(tni_hand *h, const void *address);
+int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address);
 // So many groups of so many items, unless the launch is only made ahead.
-tn_status tni_hand_start(tni_hand *h, int64_t groups, int items, tni_text *why);
+tn_status tni_kernel_args_launch(tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 // One item for each of count.
-tn_status tni_hand_items(tni_hand *h, int64_t count, tni_text *why);
+tn_status tni_kernel_args_launch_items(tni_kernel_args *h, int64_t count, tni_text *why);
 // So many groups of 64 items.
-tn_status tni_hand_groups(tni_hand *h, int64_t groups, tni_text *why);
+tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_text *why);
 // Passes the state, where a kernel notes a bad index, and says where that goes.
-void tni_hand_state(tni_hand *h, int64_t fail[2]);
+void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2]);
 
 // How many parts of a size n makes, the last of them perhaps smaller.
 static inline int64_t tni_parts(int64_t n, int64_t part)
@@ -73,7 +73,7 @@ typedef struct {
     int64_t at;  // of the first element, in elements from the start of the buffer
     int32_t rank, unused;
     int64_t size[TN_MAX_RANK], stride[TN_MAX_RANK];
-} tni_hand_shape;
+} tni_operand_shape;
 
 // Axes of one shape over several arguments, outermost first.
 typedef struct {
@@ -90,9 +90,10 @@ void tni_axes_merge(tni_axes *a, int n);
 // Sorts axes by falling stride, either way, of one argument. Stable.
 void tni_axes_sort(tni_axes *a, int argument);
 // Passes the buffer of an argument and the axes of argument i, begun at its first element.
-void tni_hand_arg(tni_hand *h, const tni_axes *a, int i, const void *data, tn_dtype dt);
+void tni_kernel_args_add_operand(tni_kernel_args *h, const tni_axes *a, int i, const void *data,
+                                 tn_dtype dt);
 // Passes the axes of argument i alone, begun at element `at`.
-void tni_hand_axes(tni_hand *h, const tni_axes *a, int i, int64_t at);
+void tni_kernel_args_add_axes(tni_kernel_args *h, const tni_axes *a, int i, int64_t at);
 
 // ---- ops ---------------------------------------------------------------------------------------
 
