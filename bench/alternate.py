@@ -6,7 +6,8 @@
 runs the cases by the two programs in turn, N times each (5), and prints the median of each figure, the
 ratio, and the spread: the largest over the smallest of the rounds of one program. Figures whose medians
 differ by more than PERCENT (3) are marked by a star, and by two where they also differ by more than the
-spread of either program, so that noise does not explain it. No round begins after S seconds.
+spread of either program, so that noise does not explain it; so are those that only one program has. No
+round begins after S seconds.
 """
 import argparse
 import json
@@ -32,15 +33,19 @@ def spread(values):
 
 def table(old, new, limit):
     print(f"{'figure':<64} {'unit':<8} {'old':>11} {'new':>11} {'new/old':>8} {'spread':>11}")
-    for key in old[0]:
+    for key in dict.fromkeys(k for r in old + new for k in r):
         a, b = ([r[key] for r in rounds if key in r] for rounds in (old, new))
-        if not a or not b or not statistics.median(a):
+        name = f"{key[0] + ': ' + key[1]:<64} {key[2]:<8}"
+        if not a or not b:
+            print(f"{name} of the {'old' if a else 'new'} program alone **")
+            continue
+        if not statistics.median(a):
             continue
         ratio = statistics.median(b) / statistics.median(a)
         apart = max(ratio, 1 / ratio) if ratio > 0 else 1.0
         noise = max(spread(a), spread(b))
         mark = "" if apart <= 1 + limit / 100 else " *" if apart <= noise else " **"
-        print(f"{key[0] + ': ' + key[1]:<64} {key[2]:<8} {statistics.median(a):11.4g} {statistics.median(b):11.4g} "
+        print(f"{name} {statistics.median(a):11.4g} {statistics.median(b):11.4g} "
               f"{ratio:8.3f} {spread(a):5.2f} {spread(b):5.2f}{mark}")
 
 
