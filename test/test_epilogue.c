@@ -5,6 +5,7 @@
 #include "device/cuda/product.h"
 #include "engine/engine.h"
 
+#include <string.h>
 #include <tenon.h>
 
 // The parts of an epilogue; TAKEN: cuda has its library do it.
@@ -18,7 +19,9 @@ enum {
     RESIDUAL = 8,
     SCALE    = 16,
     INPUT    = 32,
-    TAKEN    = 64
+    TAKEN    = 64,
+    SLOPE    = 128,
+    SUM      = 256
 };
 
 // What follows a product y. b has an element for each column, c one for each row, r is as large as y.
@@ -197,9 +200,9 @@ static int parts_of(const tni_fused *f, const tni_call *call)
     tni_product         p;
     if (!e->fits) return 0;
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
-           (e->scale >= 0 ? SCALE : 0) | (e->z >= 0 ? INPUT : 0) |
-           (e->activation == TNI_relu ? RELU : 0) | (e->activation == TNI_gelu_tanh ? GELU : 0) |
-           (tni_product_joins(&o, &p) ? TAKEN : 0);
+           (e->scale >= 0 ? SCALE : 0) | (e->z >= 0 ? INPUT : 0) | (e->sum >= 0 ? SUM : 0) |
+           (e->activation == TNI_gelu_slope ? SLOPE : 0) | (e->activation == TNI_relu ? RELU : 0) |
+           (e->activation == TNI_gelu_tanh ? GELU : 0) | (tni_product_joins(&o, &p) ? TAKEN : 0);
 }
 
 static void look_at(const ending *e)
@@ -230,7 +233,143 @@ static void epilogues_are_found_and_offered(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) look_at(&cases[i]);
 }
 
+// ---- backward ----------------------------------------------------------------------------------
+
+// The cpu device, except that it takes what cuda would too, and runs that one after the other.
+static struct {
+    const tni_device *real;
+    tni_device        device;
+    tni_device_calls  calls;
+    int               taken;  // runs of what only cuda takes
+} library;
+
+static bool takes(void *seat, const tni_offer *o)
+{
+    tni_product p;
+    return library.real->calls->takes(seat, o) || tni_product_joins(o, &p);
+}
+
+static tn_status run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+{
+    tni_call c = *call;
+    c.device   = library.real;
+    c.epilogue = NULL;
+    if (!l->kernel->tails) return library.real->calls->run_then(&c, entry, l, why);
+    library.taken++;
+    tn_status s = tni_call_run(&c);
+    return s == TN_OK ? library.real->kernels->launch(call->seat, entry, l, why) : s;
+}
+
+static tn_ctx *open_library(void)
+{
+    tn_ctx *cx             = tn_open("cpu");
+    library.real           = cx->engine->device;
+    library.device         = *library.real;
+    library.calls          = *library.real->calls;
+    library.calls.takes    = takes;
+    library.calls.run_then = run_then;
+    library.device.calls   = &library.calls;
+    library.taken          = 0;
+    tni_engine_use(cx, &library.device);
+    return cx;
+}
+
+// A network of two linear layers with gelu between them, and how it is trained.
+typedef struct {
+    const char *name;
+    tn_dtype    dtype;
+    bool        bias;    // the first layer has one
+    bool        twice;   // and once more, which adds to the gradients and is not taken
+    bool        erf;     // gelu by erf
+    bool        summed;  // the hidden values are also added up
+    int         want;    // of what follows the product of the backward pass; 0: nothing was taken
+} training;
+
+static const training trainings[] = {
+    { "slope and sum", TN_BF16, .bias = true, .want = SLOPE | INPUT | SUM | TAKEN },
+    { "of f16", TN_F16, .bias = true, .want = SLOPE | INPUT | SUM | TAKEN },
+    { "no bias", TN_BF16, .want = SLOPE | INPUT | TAKEN },
+    { "f32, of which the library has fewer digits", TN_F32, .bias = true },
+    { "a sum that is added to", TN_BF16, true, .twice = true, .want = SLOPE | INPUT | SUM | TAKEN },
+    { "gelu by erf", TN_BF16, .bias = true, .erf = true },
+    { "a gradient that comes two ways", TN_BF16, .bias = true, .summed = true },
+};
+
+static void record(tn_ctx *cx, const training *t, tn_tensor *const w[4])
+{
+    tn_tensor *h = tn_matmul(w[0], w[1]);
+    if (t->bias) h = tn_add(h, w[2]);
+    h            = t->erf ? tn_gelu(h) : tn_gelu_tanh(h);
+    tn_tensor *l = tn_sum_all(tn_square(tn_matmul(h, w[3])));
+    if (t->summed) l = tn_add(l, tn_sum_all(h));
+    CHECK_STATUS(tn_backward(l, NULL), TN_OK);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+}
+
+// Trains, and reads the gradients of w1, b and w2 one after the other.
+static void train(tn_ctx *cx, const training *t, double *grad)
+{
+    static const int64_t size[4][2] = {
+        { ROWS, INNER }, { INNER, COLS }, { COLS }, { COLS, INNER }
+    };
+    tn_tensor *w[4];
+    tn_seed(cx, 3);
+    for (int i = 0; i < 4; i++) {
+        w[i] = tn_cast(tn_randn(cx, TN_F32, i == 2 ? 1 : 2, size[i]), t->dtype);
+        tn_keep(tn_requires_grad(w[i], i > 0));
+    }
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    for (int i = 0; i <= t->twice; i++) record(cx, t, w);
+    for (int i = 1; i < 4; grad += tn_count(w[i++]))
+        if (i != 2 || t->bias)
+            CHECK_STATUS(tn_read(tn_grad_of(w[i]), TN_F64, grad, tn_count(w[i])), TN_OK);
+}
+
+// What cuda would take of the claims with a slope.
+static int slope_in(const tn_ctx *cx)
+{
+    const tni_plans *all  = &((const tni_engine *)cx->engine)->plans;
+    int              what = 0;
+    for (int i = 0; i < all->count; i++)
+        for (size_t k = 0; k < all->plan[i]->kernels; k++) {
+            const tni_plan  *p = all->plan[i];
+            const tni_fused *f = &p->kernel[k];
+            if (f->claimed < 0 || f->epilogue.activation != TNI_gelu_slope) continue;
+            int parts = parts_of(f, &p->call[p->place[f->claimed].call - 1].call);
+            if (parts & TAKEN) what = parts;
+        }
+    return what;
+}
+
+static void look_at_training(const training *t)
+{
+    enum { ALL = INNER * COLS * 2 + COLS };
+    double    want[ALL] = { 0 }, have[ALL] = { 0 };
+    tn_ctx   *cx = tn_open("cpu");
+    tn_scope *s  = tn_begin(cx);
+    train(cx, t, want);
+    test_that(!(slope_in(cx) & SUM), "%s: the cpu takes a sum", t->name);
+    tn_end(s);
+    tn_close(cx);
+    cx = open_library();
+    s  = tn_begin(cx);
+    train(cx, t, have);
+    int what = slope_in(cx), runs = t->want & SUM ? 1 : 0;
+    test_that(what == t->want, "%s: epilogue %d, and not %d", t->name, what, t->want);
+    test_that(library.taken == runs, "%s: %d taken, and not %d", t->name, library.taken, runs);
+    test_that(!memcmp(want, have, sizeof want), "%s: other gradients", t->name);
+    tn_end(s);
+    tn_close(cx);
+}
+
+static void the_backward_product_takes_gelus_slope_and_the_biass_sum(void)
+{
+    for (size_t i = 0; i < sizeof trainings / sizeof *trainings; i++)
+        look_at_training(&trainings[i]);
+}
+
 const test_case tests_epilogue[] = {
     TEST(epilogues_are_found_and_offered),
+    TEST(the_backward_product_takes_gelus_slope_and_the_biass_sum),
     TEST_END,
 };

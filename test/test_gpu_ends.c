@@ -127,7 +127,71 @@ static void what_is_no_number_stays_so_behind_a_product(void)
     in_parts(run_products, 4);
 }
 
+// ---- what follows a product of the backward pass -----------------------------------------------
+
+// Two linear layers with gelu between them: rows, inputs, hidden, outputs. And the elements of all
+// gradients: of the input, the first layer's weights and bias, the second's weights.
+enum { R = 256, I = 96, H = 128, O = 64, GRADS = 4, ALL = R * I + I * H + H + H * O };
+
+static const int64_t sizes[GRADS][2] = { { R, I }, { I, H }, { H }, { H, O } };
+
+static void train(const char *device, tn_dtype dt, float *grad)
+{
+    static float v[R * I];
+    tn_ctx      *cx = open_quiet(device, 1);
+    tn_tensor   *x[GRADS];
+    for (int i = 0; i < GRADS; i++) {
+        int rank = i == 2 ? 1 : 2;
+        for (int k = 0; k < R * I; k++)
+            v[k] = spread((uint32_t)(k + i * 1000003)) * (i == 0 ? 2 : i == 2 ? 1 : 0.25f);
+        x[i] = tn_want(tn_cast(tn_from(cx, TN_F32, rank, sizes[i], v), dt));
+        tn_requires_grad(x[i], true);
+    }
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_tensor *y = tn_matmul(tn_gelu_tanh(tn_add(tn_matmul(x[0], x[1]), x[2])), x[3]);
+    CHECK_STATUS(tn_backward(tn_mean_all(tn_square(tn_add_s(y, 1))), NULL), TN_OK);
+    for (int i = 0; i < GRADS; i++) tn_want(tn_grad_of(x[i]));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    for (int i = 0; i < GRADS; grad += tn_count(x[i++]))
+        CHECK_STATUS(tn_read(tn_grad_of(x[i]), TN_F32, grad, tn_count(x[i])), TN_OK);
+    tn_close(cx);
+}
+
+// Gradients of halves are rounded several times on their way, by half a unit each, at random: of all
+// elements of one the distance from ref's is some units of its length.
+static void check_training(tn_dtype dt)
+{
+    static const char *const name[GRADS] = { "the input", "the weights", "the bias",
+                                             "the next weights" };
+    static float             have[ALL], want[ALL];
+    double                   unit = dt == TN_F16 ? 0x1p-10 : 0x1p-7;
+    train(tested_device(), dt, have);
+    train("ref", dt, want);
+    for (int i = 0, at = 0; i < GRADS; i++) {
+        double length = 0, off = 0;
+        for (int end = at + (int)(sizes[i][0] * (sizes[i][1] ? sizes[i][1] : 1)); at < end; at++) {
+            length += (double)want[at] * want[at];
+            off += ((double)have[at] - want[at]) * ((double)have[at] - want[at]);
+        }
+        test_case_result(length > 0 && sqrt(off) <= 2 * unit * sqrt(length),
+                         "the gradient of %s in %s: %g of %g", name[i], tn_dtype_name(dt),
+                         sqrt(off), sqrt(length));
+    }
+}
+
+static void run_trainings(int part, int parts)
+{
+    static const tn_dtype dtypes[] = { TN_F16, TN_BF16 };
+    for (int i = part; i < 2; i += parts) check_training(dtypes[i]);
+}
+
+static void gradients_behind_gelu_are_those_of_ref(void)
+{
+    in_parts(run_trainings, 2);
+}
+
 const test_case tests_gpu_ends[] = {
     TEST(what_is_no_number_stays_so_behind_a_product),
+    TEST(gradients_behind_gelu_are_those_of_ref),
     TEST_END,
 };

@@ -60,7 +60,8 @@ typedef struct {
     // A library op and a kernel that reads its result element after element, so that the first n
     // rows of the kernel can run as soon as the elements they read are there, or the library does what
     // the kernel would. takes: whether the device runs the two so, asked when a plan is made; NULL: it
-    // never does. room_then: scratch for both.
+    // never does. One whose epilogue has a sum has no such rows: it is done by the library or afterwards.
+    // room_then: scratch for both.
     bool (*takes)(void *seat, const tni_offer *o);
     size_t (*room_then)(const tni_call *call, void *entry, const tni_launch *l);
     tn_status (*run_then)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);

@@ -11,11 +11,16 @@ static bool is_plain_load(const tni_ins *x)
     return x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE;
 }
 
+static int axes_of(const tni_launch *l)
+{
+    return l->kernel->np + l->kernel->nr;
+}
+
 // Whether an access goes element after element through all of the domain.
 static bool goes_along(const tni_launch *l, int access)
 {
     int64_t next = 1;
-    for (int i = l->kernel->np - 1; i >= 0; next *= l->size[i--])
+    for (int i = axes_of(l) - 1; i >= 0; next *= l->size[i--])
         if (l->size[i] > 1 && l->stride[access][i] != next) return false;
     return true;
 }
@@ -23,28 +28,48 @@ static bool goes_along(const tni_launch *l, int access)
 // Whether it goes along the last axis and stands still on all others.
 static bool goes_across(const tni_launch *l, int access, int64_t width)
 {
-    int last = l->kernel->np - 1;
+    int last = axes_of(l) - 1;
     for (int i = 0; i < last; i++)
         if (l->size[i] > 1 && l->stride[access][i]) return false;
     return l->size[last] == width && l->stride[access][last] == 1;
 }
 
-// Finds the stores, one or two, all of the product's dtype. False if the kernel does anything else to
-// memory.
-static bool find_stores(const tni_launch *l, int dtype, int store[2])
+// What a kernel stores, by the instructions that do: one or two values of every point, and the column
+// sum of one. -1: there is none.
+typedef struct {
+    int of[2], sum;
+} stores;
+
+static bool note_store(const tni_launch *l, int i, int64_t width, stores *s)
 {
-    const tni_kernel *k = l->kernel;
-    int               n = 0;
-    store[0] = store[1] = -1;
+    const tni_kernel *k   = l->kernel;
+    const tni_ins    *x   = &k->ins[i];
+    bool              sum = k->ins[x->a].code == TNI_I_REDUCE;
+    int              *to  = sum ? &s->sum : s->of[0] < 0 ? &s->of[0] : &s->of[1];
+    if (*to >= 0 || !(sum ? goes_across(l, x->access, width) : goes_along(l, x->access)))
+        return false;
+    *to = i;
+    return true;
+}
+
+// Finds the stores, all of the product's dtype. False if the kernel does anything else to memory, or adds
+// up anything that it does not store.
+static bool find_stores(const tni_launch *l, int dtype, int64_t width, stores *s)
+{
+    const tni_kernel *k    = l->kernel;
+    int               sums = 0;
+    *s                     = (stores){ { -1, -1 }, -1 };
     for (int i = 0; i < k->nins; i++) {
-        if (k->ins[i].code == TNI_I_CHECK) return false;
-        if (k->ins[i].code != TNI_I_STORE) continue;
-        int to = k->ins[i].access;
-        if (n == 2 || k->buffer[k->access[to].buffer].dtype != dtype || !goes_along(l, to))
+        const tni_ins *x = &k->ins[i];
+        if (x->code == TNI_I_CHECK) return false;
+        if (x->code == TNI_I_REDUCE && (!x->over_p || x->op != TNI_sum || x->dtype != dtype))
             return false;
-        store[n++] = i;
+        sums += x->code == TNI_I_REDUCE;
+        if (x->code != TNI_I_STORE) continue;
+        if (k->buffer[k->access[x->access].buffer].dtype != dtype) return false;
+        if (!note_store(l, i, width, s)) return false;
     }
-    return n > 0;
+    return s->of[0] >= 0 && sums == (s->sum >= 0);
 }
 
 // Goes back over relu or gelu from what one store keeps; what the other keeps, if there is one, must be
@@ -63,6 +88,35 @@ static int before_activation(const tni_kernel *k, int dtype, const int store[2],
     }
     e->y = k->ins[store[0]].access;
     return store[1] < 0 ? k->ins[store[0]].a : TNI_NO_VALUE;
+}
+
+// Goes back over the product with the slope of gelu at what is read element after element.
+static int before_slope(const tni_launch *l, int i, int product, tni_epilogue *e)
+{
+    const tni_kernel *k     = l->kernel;
+    const tni_ins    *y     = &k->ins[i];
+    int               dtype = k->buffer[product].dtype;
+    if (e->activation != TNI_leaf || !is_map(y, TNI_mul, dtype)) return i;
+    for (int side = 0; side < 2; side++) {
+        int at = side ? y->a : y->b;
+        if (!is_map(&k->ins[at], TNI_gelu_slope, dtype)) continue;
+        const tni_ins *z = &k->ins[k->ins[at].a];
+        if (!is_plain_load(z) || z->dtype != dtype || !goes_along(l, z->access)) continue;
+        if (k->access[z->access].buffer == product) continue;
+        e->activation = TNI_gelu_slope;
+        e->z          = z->access;
+        return y->a + y->b - at;
+    }
+    return i;
+}
+
+// Notes the column sum; false if it is not that of y.
+static bool take_sum(const tni_kernel *k, const stores *s, tni_epilogue *e)
+{
+    const tni_ins *y = &k->ins[s->of[k->ins[s->of[0]].access != e->y]];
+    if (s->sum < 0) return true;
+    e->sum = k->ins[s->sum].access;
+    return k->ins[k->ins[s->sum].a].a == y->a;
 }
 
 // Goes back over one addition, of a bias or of a residual, unless it was found before.
@@ -103,19 +157,26 @@ static int before_scale(const tni_kernel *k, int i, int dtype, tni_epilogue *e)
 tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
 {
     const tni_kernel *k     = l->kernel;
-    int               dtype = k->buffer[product].dtype, store[2];
-    tni_epilogue      e     = {
-                 .activation = TNI_leaf, .scale = -1, .x = -1, .y = -1, .z = -1, .residual = -1, .bias = -1
-    };
-    if (k->nr || k->tails || k->guarded || !find_stores(l, dtype, store)) return e;
-    int v = before_activation(k, dtype, store, &e);
-    if (v == TNI_NO_VALUE) return e;
+    int               dtype = k->buffer[product].dtype;
+    stores            s;
+    tni_epilogue      e = { .activation = TNI_leaf,
+                            .scale      = -1,
+                            .x          = -1,
+                            .y          = -1,
+                            .z          = -1,
+                            .residual   = -1,
+                            .bias       = -1,
+                            .sum        = -1 };
+    if (k->guarded || !find_stores(l, dtype, width, &s)) return e;
+    int v = before_activation(k, dtype, s.of, &e);
+    if (v == TNI_NO_VALUE || !take_sum(k, &s, &e)) return e;
+    v = before_slope(l, v, product, &e);
     v = before_addition(l, before_addition(l, v, product, width, &e), product, width, &e);
     v = before_scale(k, v, dtype, &e);
     const tni_ins *x = &k->ins[v];
     if (!is_plain_load(x) || x->dtype != dtype || k->access[x->access].buffer != product) return e;
     e.x    = x->access;
-    e.fits = goes_along(l, e.x) &&
-             (e.activation != TNI_leaf || e.scale >= 0 || e.residual >= 0 || e.bias >= 0);
+    e.fits = goes_along(l, e.x) && (e.activation != TNI_leaf || e.scale >= 0 || e.residual >= 0 ||
+                                    e.bias >= 0 || e.sum >= 0);
     return e;
 }

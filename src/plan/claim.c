@@ -68,12 +68,11 @@ static bool reads_along(const tni_fusion *f, const tni_fused *k, int buffer)
     return true;
 }
 
-// A kernel whose rows can be run in parts, in any order.
-static bool can_be_cut(const tni_kernel *k)
+static bool checks_an_index(const tni_kernel *k)
 {
     for (int i = 0; i < k->nins; i++)
-        if (k->ins[i].code == TNI_I_CHECK) return false;
-    return !k->tails;
+        if (k->ins[i].code == TNI_I_CHECK) return true;
+    return false;
 }
 
 // Whether what the kernel reads besides an op's result is there when the op runs.
@@ -103,7 +102,8 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
     return more <= c->f->fate[item].bytes;
 }
 
-// Offers the two to the device. buffer: that of the kernel with the result of the op.
+// Offers the two to the device. buffer: that of the kernel with the result of the op. A kernel with tails
+// cannot be run in parts: only a library can do it with the call, and so it has to be an epilogue.
 static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t step, tni_offer *o)
 {
     tni_arg         arg[TNI_OFFER_ARGS];
@@ -115,6 +115,7 @@ static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t ste
     *o            = (tni_offer){ .call     = &call,
                                  .sole     = c->last[item] == step && !c->f->fate[item].apart,
                                  .epilogue = tni_epilogue_of(&k->launch, buffer, last) };
+    if (k->kernel->tails && !o->epilogue.fits) return false;
     return c->f->limits->takes(c->f->limits->seat, o);
 }
 
@@ -122,7 +123,7 @@ static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t ste
 static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step, tni_offer *offer)
 {
     int32_t best = -1;
-    if (!can_be_cut(k->kernel)) return -1;
+    if (checks_an_index(k->kernel)) return -1;
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
         if (at < 0 || k->kernel->buffer[i].written || c->made[at] == NOT_YET) continue;

@@ -217,6 +217,7 @@ static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activ
                                   .scale      = -1,
                                   .residual   = -1,
                                   .bias       = 0,
+                                  .sum        = -1,
                                   .z          = 0 } };
     if (tni_call_args(call) > TNI_OFFER_ARGS) return false;
     c = tni_call_of(call, arg);

@@ -58,10 +58,12 @@ void tni_then_parallel(tni_then *then, int threads, int64_t items, tni_task *tas
     else tni_parallel(threads, items, task, arg);
 }
 
+// A kernel with a column sum has one over rows.
 bool tni_cpu_takes(void *seat, const tni_offer *o)
 {
     int op = o->call->op;
     (void)seat;
+    if (o->epilogue.sum >= 0) return false;
     return op == TNI_matmul || op == TNI_conv || op == TNI_conv_dgrad;
 }
 
