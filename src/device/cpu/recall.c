@@ -54,10 +54,11 @@ static char *text_of(const char *key, size_t bytes)
     return text;
 }
 
+// TN_KERNEL_SOURCES is a hash of the sources that give instructions their meaning (CMakeLists.txt).
 static tni_disk_key key_of(const tni_cc *c, const char *text)
 {
     return (tni_disk_key){
-        .kind = "at", .source = text, .options = "", .compiler = c->who, .chip = ""
+        .kind = "at", .source = text, .options = TN_KERNEL_SOURCES, .compiler = c->who, .chip = ""
     };
 }
 
