@@ -115,8 +115,10 @@ static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t ste
     *o            = (tni_offer){ .call     = &call,
                                  .sole     = c->last[item] == step && !c->f->fate[item].apart,
                                  .epilogue = tni_epilogue_of(&k->launch, buffer, last) };
-    if (k->kernel->tails && !o->epilogue.fits) return false;
-    return c->f->limits->takes(c->f->limits->seat, o);
+    bool taken    = (!k->kernel->tails || o->epilogue.fits) &&
+                 c->f->limits->takes(c->f->limits->seat, o);
+    o->call = NULL;  // gone with this function
+    return taken;
 }
 
 // The op whose result the kernel of a step is the first to read, the latest of them; -1 if none.

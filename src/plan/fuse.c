@@ -320,10 +320,10 @@ static void find_fates(tni_fusion *f)
     }
     // What does not float is part of one kernel, and stored if another reads it.
     for (size_t i = 0; i < g->count; i++) {
-        tni_fate *x      = &f->fate[i];
-        bool      stored = x->apart || is_dear(f, i);
+        tni_fate *x = &f->fate[i];
         if (x->how != TNI_AS_FLOAT) continue;
-        bool alone = tni_op_table[g->item[i].n->op].class == TNI_SOURCE;
+        bool stored = x->apart || is_dear(f, i);
+        bool alone  = tni_op_table[g->item[i].n->op].class == TNI_SOURCE;
         if (is_laid_out(f, g->item[i].n, stored)) stored = alone = true;
         if (stored) x->how = alone ? TNI_AS_ALONE : TNI_AS_SEED;
     }

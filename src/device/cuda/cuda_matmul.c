@@ -34,12 +34,13 @@ static bool has_small(const tni_cuda *c)
 
 static tni_product_place place_of(tni_cuda *c)
 {
+    tni_cuptr work = workspace(c);
     return (tni_product_place){ .cu        = c->gpu->cu,
                                 .device    = c->gpu->number,
                                 .gpu       = c->gpu->name,
                                 .stream    = c->stream,
-                                .workspace = workspace(c),
-                                .bytes     = c->workspace ? WORKSPACE : 0,
+                                .workspace = work,
+                                .bytes     = work ? WORKSPACE : 0,
                                 .capturing = c->recorder.manner == TNI_CAPTURING,
                                 .timing    = !c->deterministic,
                                 .small     = has_small(c) ? small_as_library : NULL,
@@ -188,7 +189,7 @@ static double number_of(const tni_launch *l, int number)
 }
 
 // By a product with an epilogue; TN_EARG where there is none. A kernel that is guarded may have to do
-// nothing.
+// nothing. Scaled by 0, a product of the library need not be computed, and 0 times infinity would be lost.
 static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_text *why)
 {
     const tni_epilogue *e = call->epilogue;
@@ -202,7 +203,8 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     n->product.input    = address_of(l, e->z);
     n->product.sum      = address_of(l, e->sum);
     n->product.scale    = number_of(l, e->scale);
-    return tni_product_is_apart(&n->product) ? multiply(call->seat, &n->product, why) : TN_EARG;
+    if (n->product.scale == 0 || !tni_product_is_apart(&n->product)) return TN_EARG;
+    return multiply(call->seat, &n->product, why);
 }
 
 // The two one after the other, where they cannot be one as they lie in memory.
