@@ -109,19 +109,17 @@ size_t product_bytes(const product_case *c, int mem)
     return (size_t)c->count[mem] * tni_dtype_size(product_dtype(c, mem));
 }
 
-// The memory of what follows: small whole numbers, for the input halves of them, and a poisoned place for
-// the sum.
+// The memory of what follows: small whole numbers, and a poisoned place for the input.
 static bool add_after(product_case *c)
 {
     c->count[PRODUCT_RESIDUAL] = c->count[PRODUCT_INPUT] = c->count[PRODUCT_D];
-    c->count[PRODUCT_BIAS] = c->count[PRODUCT_SUM] = c->call.out.size[c->call.out.rank - 1];
+    c->count[PRODUCT_BIAS]                               = c->call.out.size[c->call.out.rank - 1];
     for (int i = PRODUCT_RESIDUAL; i < PRODUCT_MEMS; i++) {
-        double unit = i == PRODUCT_INPUT ? 0.5 : 1;
-        c->mem[i]   = aligned_alloc(64, (product_bytes(c, i) + 63) / 64 * 64);
+        c->mem[i] = aligned_alloc(64, (product_bytes(c, i) + 63) / 64 * 64);
         if (!c->mem[i]) return false;
         for (int64_t k = 0; k < c->count[i]; k++)
             host_put(product_dtype(c, i), c->mem[i], k,
-                     i == PRODUCT_SUM ? POISON : unit * (double)((k * 5 + i) % 7 - 3), 0);
+                     i == PRODUCT_INPUT ? POISON : (double)((k * 5 + i) % 7 - 3), 0);
     }
     return true;
 }
@@ -186,11 +184,6 @@ product_after product_after_of(int i)
     } last[] = {
         { TNI_leaf, false }, { TNI_relu, false }, { TNI_gelu_tanh, false }, { TNI_gelu_tanh, true }
     };
-    if (i >= PRODUCT_SLOPE)
-        return (product_after){
-            .end   = { .activation = TNI_gelu_slope, .input = true, .sum = i > PRODUCT_SLOPE },
-            .scale = 1
-        };
     return (product_after){ .end      = { .activation = last[i / 12 % 4].activation,
                                           .input      = last[i / 12 % 4].input,
                                           .residual   = i % 3 > 0,
@@ -209,7 +202,6 @@ bool product_follow(const product_case *c, const product_after *after, char *con
     p->bias     = mem[PRODUCT_BIAS];
     p->residual = mem[after->in_place ? PRODUCT_D : PRODUCT_RESIDUAL] + at;
     p->input    = mem[PRODUCT_INPUT] + at;
-    p->sum      = mem[PRODUCT_SUM];
     return true;
 }
 
@@ -221,13 +213,6 @@ static double activate(double y, int activation)
     if (activation == TNI_relu) return y > 0 ? y : 0;
     if (activation == TNI_gelu_tanh) return 0.5 * y * (1 + tanh(root * (y + 0.044715 * y * y * y)));
     return y;
-}
-
-static double slope(double x)
-{
-    const double root = 0.79788456080286535588;  // of 2 / pi
-    double       t    = tanh(root * (x + 0.044715 * x * x * x));
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
 }
 
 // Element number i of the result in row-major order: where it lies, and what it is.
@@ -258,16 +243,13 @@ double *product_want(const product_case *c, const product_after *after)
     const tni_arg         *d     = &c->call.out;
     const tni_product_end *e     = &after->end;
     int64_t                count = c->count[PRODUCT_D], all = 1, width = d->size[d->rank - 1];
-    double                *want  = malloc((size_t)(count * 2 + width) * sizeof *want);
-    double                *sum   = want + count * 2;
+    double                *want  = malloc((size_t)count * 2 * sizeof *want);
     const char            *added = c->mem[after->in_place ? PRODUCT_D : PRODUCT_RESIDUAL];
     if (!want) return NULL;
     for (int64_t i = 0; i < count; i++) {
         want[i]         = host_get(d->dtype, c->mem[PRODUCT_D], i);
         want[count + i] = host_get(d->dtype, c->mem[PRODUCT_INPUT], i);
     }
-    for (int64_t i = 0; i < width; i++)
-        sum[i] = e->sum ? 0 : host_get(d->dtype, c->mem[PRODUCT_SUM], i);
     for (int i = 0; i < d->rank; i++) all *= d->size[i];
     for (int64_t i = 0; i < all; i++) {
         double  y;
@@ -275,9 +257,7 @@ double *product_want(const product_case *c, const product_after *after)
         if (e->scaled) y *= after->scale;
         if (e->residual) y += host_get(d->dtype, added, at);
         if (e->bias) y += host_get(d->dtype, c->mem[PRODUCT_BIAS], i % width);
-        if (e->activation == TNI_gelu_slope) y *= slope(want[count + at]);
-        else if (e->input) want[count + at] = y;
-        if (e->sum) sum[i % width] += y;
+        if (e->input) want[count + at] = y;
         want[at] = activate(y, e->activation);
     }
     return want;
@@ -286,13 +266,9 @@ double *product_want(const product_case *c, const product_after *after)
 int64_t product_misses(const product_case *c, const double *want, double tol)
 {
     int64_t n = 0, count = c->count[PRODUCT_D];
-    for (int64_t i = 0; i < 2 * count + c->count[PRODUCT_SUM]; i++) {
-        int         at   = i < count ? PRODUCT_D : i < 2 * count ? PRODUCT_INPUT : PRODUCT_SUM;
-        const char *mem  = c->mem[at];
-        double      y    = host_get(c->call.out.dtype, mem,
-                                    i - (at == PRODUCT_D       ? 0
-                                         : at == PRODUCT_INPUT ? count
-                                                               : 2 * count));
+    for (int64_t i = 0; i < 2 * count; i++) {
+        const char *mem  = c->mem[i < count ? PRODUCT_D : PRODUCT_INPUT];
+        double      y    = host_get(c->call.out.dtype, mem, i % count);
         double      size = fabs(want[i]);
         n += !(fabs(y - want[i]) <= tol * (size > 1 ? size : 1));
     }

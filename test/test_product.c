@@ -376,52 +376,6 @@ static void the_input_of_gelu_is_stored_where_the_library_can(void)
     CHECK(tni_product_of(&s.call, &p) && p.loops == 1 && !takes(&p, TNI_gelu_tanh, false, true));
 }
 
-static void gelus_slope_is_taken_alone_or_with_the_sum_of_rows(void)
-{
-    sample          s;
-    tni_product     p;
-    tni_product_end e = { .activation = TNI_gelu_slope, .input = true, .sum = true };
-    make(&s, 0, 4, 5, 8);
-    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_BF16;
-    CHECK(tni_product_of(&s.call, &p) && tni_product_then(&p, &e) && p.end.sum);
-    CHECK(takes(&p, TNI_gelu_slope, false, true) && !p.end.sum);
-    CHECK(!takes(&p, TNI_gelu_slope, false, false) && !takes(&p, TNI_gelu_slope, true, true));
-    CHECK(!tni_product_then(&p, &(tni_product_end){ .sum = true }));
-    for (int i = 0; i < 3; i++) {
-        tni_product_end more = e;
-        more.bias            = i == 0;
-        more.residual        = i == 1;
-        more.scaled          = i == 2;
-        CHECK(!tni_product_then(&p, &more));
-    }
-    s.call.out.stride[0] = 1;  // a result that lies column after column: its rows are D's
-    s.call.out.stride[1] = 8;
-    CHECK(tni_product_of(&s.call, &p) && !p.along && takes(&p, TNI_gelu_slope, false, true));
-    CHECK(!tni_product_then(&p, &e));
-    make(&s, 0, 4, 5, 8);  // f32, of which the library has fewer digits
-    CHECK(tni_product_of(&s.call, &p) && !tni_product_then(&p, &e));
-    make(&s, 3, 4, 5, 8);
-    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_BF16;
-    CHECK(tni_product_of(&s.call, &p) && p.batch == 3 && !tni_product_then(&p, &e));
-}
-
-static void a_sum_lies_apart_from_the_result_and_the_input(void)
-{
-    static char mem[3];
-    tni_product p = { .at    = { mem, mem, &mem[0] },
-                      .end   = { .activation = TNI_gelu_slope, .input = true, .sum = true },
-                      .input = &mem[1],
-                      .sum   = &mem[2] };
-    CHECK(tni_product_is_apart(&p));
-    p.input = &mem[0];
-    CHECK(!tni_product_is_apart(&p));
-    p.input = &mem[2];
-    CHECK(!tni_product_is_apart(&p));
-    p.input = &mem[1];
-    p.sum   = &mem[0];
-    CHECK(!tni_product_is_apart(&p));
-}
-
 static void only_the_residual_may_lie_where_the_result_will(void)
 {
     static char mem[4];
@@ -569,7 +523,6 @@ static void products_on_the_gpu_are_as_good_as_their_type(void)
 {
     // Of product_after_of; all: with bias, scale and a residual of its own.
     enum { PLAIN = 0, SCALE_AND_RESIDUAL = 4, GELU = 24, GELU_INPUT = 36, GELU_ALL = 46 };
-    enum { SLOPE = PRODUCT_SLOPE, SLOPE_SUM };
     static const struct {
         tn_dtype in, out;
         bool     tf32;
@@ -585,9 +538,6 @@ static void products_on_the_gpu_are_as_good_as_their_type(void)
                 { TN_BF16, TN_BF16, false, GELU_INPUT, 1.6e-2 },
                 { TN_BF16, TN_BF16, false, GELU_ALL, 1.6e-2 },
                 { TN_F16, TN_F16, false, GELU_ALL, 4e-3 },
-                { TN_BF16, TN_BF16, false, SLOPE, 1.6e-2 },
-                { TN_BF16, TN_BF16, false, SLOPE_SUM, 1.6e-2 },
-                { TN_F16, TN_F16, false, SLOPE_SUM, 4e-3 },
                 { TN_BF16, TN_F32, false, PLAIN, 2e-4 },
                 { TN_F64, TN_F64, false, PLAIN, 1e-13 },
                 { TN_F64, TN_F64, false, SCALE_AND_RESIDUAL, 1e-13 } };
@@ -612,27 +562,6 @@ static void products_on_the_gpu_are_as_good_as_their_type(void)
                          i / 4 % 5, i % 4, why.s);
         product_free(&c);
     }
-    close_bench(&x);
-}
-
-// In bf16 itself the sum of so many rows would stop growing at 256 times an element.
-static void the_sum_of_many_rows_on_the_gpu_is_added_up_in_floats(void)
-{
-    bench        x;
-    product_case c;
-    tni_text     why = { "" };
-    manner       h   = { .after = product_after_of(PRODUCT_SLOPE + 1), .tol = 1.6e-2 };
-    if (!open_bench(&x, &why)) SKIP("%s", why.s);
-    if (CHECK(product_make(&c, (int64_t[]){ 16384, 16, 64 }, false, true, TN_BF16, TN_BF16))) {
-        for (int i = 0; i < 2; i++)  // no part of a sum takes another away
-            for (int64_t k = 0; k < c.count[i]; k++)
-                host_put(TN_BF16, c.mem[i], k, 0.25 * (double)(1 + k % 3), 0);
-        for (int i = 0; i < 2; i++) {
-            x.at.timing = i;
-            test_case_result(agrees(&x, &c, &h, &why), "timing %d: %s", i, why.s);
-        }
-    }
-    product_free(&c);
     close_bench(&x);
 }
 
@@ -680,12 +609,9 @@ const test_case tests_product[] = {
     TEST(a_bias_goes_along_the_last_axis_alone),
     TEST(doubles_take_scale_and_residual_alone),
     TEST(the_input_of_gelu_is_stored_where_the_library_can),
-    TEST(gelus_slope_is_taken_alone_or_with_the_sum_of_rows),
-    TEST(a_sum_lies_apart_from_the_result_and_the_input),
     TEST(only_the_residual_may_lie_where_the_result_will),
     TEST(products_on_the_gpu_are_exact_for_whole_numbers),
     TEST(products_on_the_gpu_are_as_good_as_their_type),
-    TEST(the_sum_of_many_rows_on_the_gpu_is_added_up_in_floats),
     TEST(a_choice_on_the_gpu_is_made_once_for_all_processes),
     TEST_END,
 };

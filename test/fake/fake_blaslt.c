@@ -13,10 +13,10 @@
 enum { A, B, D };
 
 struct tni_blaslt_desc {
-    int32_t compute, scale, turned[2], epilogue;
-    void   *bias;
-    void   *aux;
-    int64_t aux_ld;
+    int32_t     compute, scale, turned[2], epilogue;
+    const void *bias;
+    void       *aux;
+    int64_t     aux_ld;
 };
 struct tni_blaslt_layout {
     int32_t type, batch;
@@ -165,21 +165,15 @@ static bool sizes_fit(tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout
 }
 
 // f64 has none. The auxiliary matrix is gelu's input, and its columns begin at multiples of 8 elements.
-// Of gelu's slope there are two: alone, and with the sums of rows.
 static bool epilogue_fits(tni_ltdesc d, tni_ltlayout out)
 {
-    int slope = TNI_LT_EPILOGUE_DGELU | TNI_LT_EPILOGUE_AUX;
-    int f     = d->epilogue & (TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU | TNI_LT_EPILOGUE_DGELU);
-    if (out->type == TNI_LT_F64 && d->epilogue != TNI_LT_EPILOGUE_NONE) return false;
-    if ((f & (f - 1)) != 0) return false;  // two of them
-    if (d->epilogue & (TNI_LT_EPILOGUE_BIAS | TNI_LT_EPILOGUE_BGRAD) && !d->bias) return false;
-    if ((f == TNI_LT_EPILOGUE_DGELU || d->epilogue & TNI_LT_EPILOGUE_BGRAD) &&
-        (d->epilogue & ~TNI_LT_EPILOGUE_BGRAD) != slope)
-        return false;
+    int  f    = d->epilogue & (TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU);
+    bool both = f == (TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU);
+    if (both || (out->type == TNI_LT_F64 && d->epilogue != TNI_LT_EPILOGUE_NONE)) return false;
+    if (d->epilogue & TNI_LT_EPILOGUE_BIAS && !d->bias) return false;
     if (!(d->epilogue & TNI_LT_EPILOGUE_AUX)) return true;
-    return (f & (TNI_LT_EPILOGUE_GELU | TNI_LT_EPILOGUE_DGELU)) != 0 && d->aux &&
-           (uintptr_t)d->aux % 16 == 0 && out->batch == 1 && d->aux_ld % 8 == 0 &&
-           d->aux_ld >= out->rows;
+    return f == TNI_LT_EPILOGUE_GELU && d->aux && (uintptr_t)d->aux % 16 == 0 && out->batch == 1 &&
+           d->aux_ld % 8 == 0 && d->aux_ld >= out->rows;
 }
 
 static bool fits(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout c,
@@ -242,21 +236,6 @@ static double after(tni_ltdesc d, double y)
     return y;
 }
 
-// The derivative of after's gelu.
-static double slope(double x)
-{
-    double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x), t = tanh(u);
-    return 0.5 * (1 + t) +
-           0.5 * x * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
-}
-
-// The sums of D's rows, of what was not rounded yet.
-static void store_sums(tni_ltdesc d, tn_dtype type, const double *sum, int64_t rows)
-{
-    for (int64_t i = 0; i < rows && d->epilogue & TNI_LT_EPILOGUE_BGRAD; i++)
-        host_put(type, d->bias, i, sum[i], 0);
-}
-
 static bool aligned(const tni_ltalgo *algo, int i, const void *p)
 {
     uint64_t n = algo->data[ALIGN + i];
@@ -286,8 +265,6 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
     fake.last = id;
     fake.milliseconds += (id == fake.fastest ? 0.5 : 1 + 0.01 * id) *
                          (fake.cost > 0 ? fake.cost : 1);
-    double *sum = calloc((size_t)lout->rows, sizeof *sum);
-    if (!sum) return TNI_LT_NO_MEMORY;
     for (int64_t batch = 0; batch < lout->batch; batch++) {
         for (int64_t i = 0; i < lout->rows * lout->cols; i++) {
             int64_t row = i % lout->rows, col = i / lout->rows;
@@ -299,15 +276,10 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
             y *= scale_of(d, alpha);
             if (scale_of(d, beta) != 0) y += scale_of(d, beta) * host_get(type, c, at);
             if (d->epilogue & TNI_LT_EPILOGUE_BIAS) y += host_get(type, d->bias, row);
-            if (d->epilogue & TNI_LT_EPILOGUE_DGELU)
-                y *= slope(host_get(type, d->aux, row + col * d->aux_ld));
-            else if (d->epilogue & TNI_LT_EPILOGUE_AUX)
+            if (d->epilogue & TNI_LT_EPILOGUE_AUX)
                 host_put(type, d->aux, row + col * d->aux_ld, y, 0);
             host_put(type, out, at, after(d, y), 0);
-            sum[row] += y;
         }
     }
-    store_sums(d, type, sum, lout->rows);
-    free(sum);
     return TNI_LT_OK;
 }

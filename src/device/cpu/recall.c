@@ -55,6 +55,9 @@ static char *text_of(const char *key, size_t bytes)
 }
 
 // TN_KERNEL_SOURCES is a hash of the sources that give instructions their meaning (CMakeLists.txt).
+#ifndef TN_KERNEL_SOURCES
+#define TN_KERNEL_SOURCES __DATE__ __TIME__
+#endif
 static tni_disk_key key_of(const tni_cc *c, const char *text)
 {
     return (tni_disk_key){

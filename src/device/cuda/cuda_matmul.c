@@ -58,15 +58,11 @@ static tn_status by_small(tni_cuda *c, const tni_product *p, tni_text *why)
 
 static tn_status by_library(tni_cuda *c, tni_product *p, const tni_product_place *at, tni_text *why)
 {
-    const tni_product_end *e = &p->end;
     struct {
-        const void *at[7];
-        double      scale;
-        int64_t     end;
-    } mark = { { p->at[0], p->at[1], p->at[2], p->bias, p->residual, p->input, p->sum },
-               p->scale,
-               e->activation * 32 + e->scaled * 16 + e->residual * 8 + e->bias * 4 + e->input * 2 +
-                   e->sum };
+        const void     *at[6];
+        double          scale;
+        tni_product_end end;
+    } mark = { { p->at[0], p->at[1], p->at[2], p->bias, p->residual, p->input }, p->scale, p->end };
     if (!tni_replay_does(c, &mark, sizeof mark)) return TN_OK;
     return tni_product_run(p, at, why);
 }
@@ -148,13 +144,11 @@ tn_status tni_cuda_matmul(const tni_call *call)
 // ---- with the kernel that follows --------------------------------------------------------------
 
 // Addresses are not known yet: all are taken to be aligned, as what a plan allocates is. Nothing is timed.
-// In which order the library adds up columns is not said, so that bits might differ from run to run.
 bool tni_cuda_takes(void *seat, const tni_offer *o)
 {
     tni_cuda   *c    = seat;
     tni_text    none = { "" };
     tni_product p;
-    if (c->deterministic && o->epilogue.sum >= 0) return false;
     if (!tni_product_joins(o, &p) || !tni_blaslt_get(&none)) return false;
     tni_cuda_enter(c);
     tni_product_place at      = place_of(c);
@@ -162,7 +156,7 @@ bool tni_cuda_takes(void *seat, const tni_offer *o)
     at.capturing              = true;
     p.tf32                    = c->tf32;
     p.scale                   = 1;
-    p.at[0] = p.at[1] = p.at[2] = p.input = p.sum = aligned;
+    p.at[0] = p.at[1] = p.at[2] = p.input = aligned;
     p.bias = p.residual = aligned;
     return tni_product_prepare(&p, &at, &none) == TN_OK;
 }
@@ -201,7 +195,6 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     n->product.bias     = address_of(l, e->bias);
     n->product.residual = address_of(l, e->residual);
     n->product.input    = address_of(l, e->z);
-    n->product.sum      = address_of(l, e->sum);
     n->product.scale    = number_of(l, e->scale);
     if (n->product.scale == 0 || !tni_product_is_apart(&n->product)) return TN_EARG;
     return multiply(call->seat, &n->product, why);

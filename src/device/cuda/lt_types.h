@@ -51,15 +51,12 @@ enum {
     TNI_LT_REDUCE_COMPUTE = 2,
     TNI_LT_REDUCE_OUTPUT  = 4,
     // what follows the product, as bits: relu or gelu, bias, and with gelu a matrix beside D (aux) for
-    // its input. Beside relu that matrix would hold one bit an element. dgelu multiplies by gelu's slope at
-    // the elements of aux, and bgrad beside it stores the sums of D's rows where a bias would be.
-    TNI_LT_EPILOGUE_NONE  = 1,
-    TNI_LT_EPILOGUE_RELU  = 2,
-    TNI_LT_EPILOGUE_BIAS  = 4,
-    TNI_LT_EPILOGUE_BGRAD = 16,
-    TNI_LT_EPILOGUE_GELU  = 32,
-    TNI_LT_EPILOGUE_DGELU = 64,
-    TNI_LT_EPILOGUE_AUX   = 128
+    // its input. Beside relu that matrix would hold one bit an element.
+    TNI_LT_EPILOGUE_NONE = 1,
+    TNI_LT_EPILOGUE_RELU = 2,
+    TNI_LT_EPILOGUE_BIAS = 4,
+    TNI_LT_EPILOGUE_GELU = 32,
+    TNI_LT_EPILOGUE_AUX  = 128
 };
 
 // An algorithm with its settings. The bytes may be stored and used again with the same version of

@@ -219,34 +219,21 @@ void tni_product_bind(tni_product *p, const tni_call *c, char *out)
 
 // ---- what follows ------------------------------------------------------------------------------
 
-static bool is_gelu(int activation)
-{
-    return activation == TNI_gelu_tanh || activation == TNI_gelu_slope;
-}
-
-// The library stores and reads gelu's input as a matrix with an ld of its own, in multiples of LD_UNIT. Of
-// relu's it stores one bit an element, and of batches it is not promised.
+// The library stores gelu's input as a matrix with an ld of its own, in multiples of LD_UNIT. Of relu's
+// it stores one bit an element, and of batches it is not promised.
 static bool takes_input(const tni_product *p, int activation)
 {
-    return is_gelu(activation) && p->batch == 1 && !p->loops && p->x[D].ld % LD_UNIT == 0;
-}
-
-// Beside a slope, and of other types, the rest is not promised either.
-static bool takes_slope(const tni_product *p, const tni_product_end *e)
-{
-    return e->input && !e->bias && !e->residual && !e->scaled && p->in == p->out &&
-           tni_is_rounded(p->out);
+    return activation == TNI_gelu_tanh && p->batch == 1 && !p->loops && p->x[D].ld % LD_UNIT == 0;
 }
 
 bool tni_product_then(tni_product *p, const tni_product_end *e)
 {
     int  f     = e->activation;
-    bool plain = f == TNI_leaf && !e->bias && !e->input && !e->sum;
+    bool plain = f == TNI_leaf && !e->bias && !e->input;
     if (p->out == TN_F64 && !plain) return false;
-    if (f != TNI_leaf && f != TNI_relu && !is_gelu(f)) return false;
-    if ((e->bias || e->sum) && (!p->along || p->rows != p->width)) return false;
+    if (f != TNI_leaf && f != TNI_relu && f != TNI_gelu_tanh) return false;
+    if (e->bias && (!p->along || p->rows != p->width)) return false;
     if (e->input && !takes_input(p, f)) return false;
-    if (f == TNI_gelu_slope ? !takes_slope(p, e) : e->sum) return false;
     p->end  = *e;
     p->plan = NULL;
     return true;
@@ -257,7 +244,6 @@ bool tni_product_is_apart(const tni_product *p)
     const tni_product_end *e = &p->end;
     const char            *d = p->at[D], *z = e->input ? p->input : NULL;
     if (e->bias && (p->bias == d || p->bias == z)) return false;
-    if (e->sum && (p->sum == d || p->sum == z)) return false;
     return !z || (z != d && (!e->residual || z != p->residual));
 }
 
@@ -272,8 +258,7 @@ tni_product_end tni_product_end_of(const tni_epilogue *e)
                               .scaled     = e->scale >= 0,
                               .residual   = e->residual >= 0,
                               .bias       = e->bias >= 0,
-                              .input      = e->z >= 0,
-                              .sum        = e->sum >= 0 };
+                              .input      = e->z >= 0 };
 }
 
 bool tni_product_joins(const tni_offer *o, tni_product *p)
@@ -281,6 +266,7 @@ bool tni_product_joins(const tni_offer *o, tni_product *p)
     const tni_epilogue *e   = &o->epilogue;
     tni_product_end     end = tni_product_end_of(e);
     if (o->call->op != TNI_matmul || !o->sole || !e->fits) return false;
-    if (is_gelu(e->activation) && !tni_is_rounded(o->call->out.dtype)) return false;
+    if (e->activation == TNI_gelu_tanh && !tni_is_rounded(o->call->out.dtype)) return false;
+    if (e->activation == TNI_gelu_slope || e->sum >= 0) return false;
     return tni_product_of(o->call, p) && tni_product_then(p, &end);
 }

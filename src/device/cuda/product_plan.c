@@ -42,18 +42,10 @@ static int64_t matrix_alignment(const tni_product *p, int i, const char *at)
 static int epilogue_of(const tni_product_end *e)
 {
     int bits = (e->bias ? TNI_LT_EPILOGUE_BIAS : 0) | (e->input ? TNI_LT_EPILOGUE_AUX : 0) |
-               (e->sum ? TNI_LT_EPILOGUE_BGRAD : 0) |
-               (e->activation == TNI_relu         ? TNI_LT_EPILOGUE_RELU
-                : e->activation == TNI_gelu_tanh  ? TNI_LT_EPILOGUE_GELU
-                : e->activation == TNI_gelu_slope ? TNI_LT_EPILOGUE_DGELU
-                                                  : 0);
+               (e->activation == TNI_relu        ? TNI_LT_EPILOGUE_RELU
+                : e->activation == TNI_gelu_tanh ? TNI_LT_EPILOGUE_GELU
+                                                 : 0);
     return bits ? bits : TNI_LT_EPILOGUE_NONE;
-}
-
-// What stands where the library has its bias, or the sums in its place. There are never both.
-static const char *vector_of(const tni_product *p)
-{
-    return p->end.sum ? p->sum : p->end.bias ? p->bias : NULL;
 }
 
 static tni_form form_of(const tni_product *p, const tni_product_place *at)
@@ -78,7 +70,7 @@ static tni_form form_of(const tni_product *p, const tni_product_place *at)
         f.align[i] = matrix_alignment(p, i, p->at[i]);
     }
     f.align[C]     = p->end.residual ? matrix_alignment(p, D, p->residual) : f.align[D];
-    f.align[BIAS]  = alignment((uintptr_t)vector_of(p));
+    f.align[BIAS]  = p->end.bias ? alignment((uintptr_t)p->bias) : ALIGN_MOST;
     f.align[INPUT] = p->end.input ? alignment((uintptr_t)p->input) : ALIGN_MOST;
     return f;
 }
@@ -118,7 +110,7 @@ static int set_pointers(const tni_ltjob *j)
 {
     const tni_product *p = j->p;
     int                e = TNI_LT_OK;
-    if (vector_of(p)) e = set_pointer(j, TNI_LT_DESC_BIAS, vector_of(p), &j->plan->bias);
+    if (p->end.bias) e = set_pointer(j, TNI_LT_DESC_BIAS, p->bias, &j->plan->bias);
     if (!e && p->end.input) e = set_pointer(j, TNI_LT_DESC_AUX, p->input, &j->plan->input);
     return e;
 }
@@ -285,7 +277,7 @@ static tn_status get_handle(const tni_ltjob *j)
 }
 
 // Builds what the library needs and takes its first proposal, or what is known to be better. Whether
-// the library stores or reads gelu's input anywhere is not said, so that it is asked only where all of its
+// the library stores gelu's input anywhere is not said, so that it is asked only where all of its
 // kernels can.
 static tn_status build(const tni_ltjob *j)
 {
@@ -333,7 +325,7 @@ static uint32_t last_bits(const void *at, int place)
 static uint32_t ends_of_addresses(const tni_product *p)
 {
     return last_bits(p->at[A], A) | last_bits(p->at[B], B) | last_bits(p->at[D], D) |
-           last_bits(p->residual, C) | last_bits(vector_of(p), BIAS) | last_bits(p->input, INPUT);
+           last_bits(p->residual, C) | last_bits(p->bias, BIAS) | last_bits(p->input, INPUT);
 }
 
 // Whether the plan that a product keeps is still the one of its form: all that may have changed since is
@@ -407,7 +399,7 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_place *at, tni_t
 tn_status tni_product_run(tni_product *p, const tni_product_place *at, tni_text *why)
 {
     tni_ltjob  j      = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
-    bool       shares = p->end.bias || p->end.input || p->end.sum;
+    bool       shares = p->end.bias || p->end.input;
     tni_ltalgo algo;
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
