@@ -12,11 +12,26 @@
 
 // ---- every op ----------------------------------------------------------------------------------
 
-// The bytes of t; NULL, cleared, if it cannot be had. Free them.
+// What a NaN looks like is open: it depends on the order in which a compiler adds.
+static bool level_nans(tn_tensor *t, char *p)
+{
+    int64_t n    = tn_count(t);
+    size_t  size = tni_dtype_size(tn_dtype_of(t));
+    double *v    = malloc((size_t)n * sizeof *v + 1);
+    bool    ok   = v && tn_read(t, TN_F64, v, n) == TN_OK;
+    for (int64_t i = 0; ok && i < n; i++)
+        if (isnan(v[i])) memset(p + (size_t)i * size, 0xff, size);
+    free(v);
+    return ok;
+}
+
+// The bytes of t, all NaNs alike; NULL, cleared, if it cannot be had. Free them.
 static void *bytes_of(tn_tensor *t)
 {
-    void *p = malloc((size_t)tn_count(t) * tni_dtype_size(tn_dtype_of(t)) + 1);
-    if (p && tn_read(t, tn_dtype_of(t), p, tn_count(t)) == TN_OK) return p;
+    void *p  = malloc((size_t)tn_count(t) * tni_dtype_size(tn_dtype_of(t)) + 1);
+    bool  ok = p && tn_read(t, tn_dtype_of(t), p, tn_count(t)) == TN_OK;
+    if (ok && tni_is_float(tn_dtype_of(t))) ok = level_nans(t, p);
+    if (ok) return p;
     free(p);
     return NULL;
 }
