@@ -32,7 +32,7 @@ def row(*cells):
 
 
 def table(results):
-    text = (f"One {results['gpu']}, {results['date'][:10]}, beside PyTorch {results['torch'].split('+')[0]} and JAX {results['jax']} in the "
+    text = (f"One {results['gpu']}, {results['date'][:10]}, commit {results['commit']}, beside PyTorch {results['torch'].split('+')[0]} and JAX {results['jax']} in the "
             "same run ([all results](bench/results/h200.md)); less time is better, more tokens are.\n\n")
     text += row("case", "Tenon", "PyTorch eager", "torch.compile", "JAX") + row("---", *["---:"] * 4)
     for step in results["steps"]:

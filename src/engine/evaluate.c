@@ -96,13 +96,6 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
     return tni_call_run(&c);
 }
 
-bool tni_run_nothing(const tni_run *r, size_t i)
-{
-    const tni_node  *n = r->g->item[i].n;
-    const tni_place *p = &r->plan->place[i];
-    return n->op == TNI_view || p->alias || p->filled || tni_writes_nothing(n);
-}
-
 // What went wrong, after the user's op if that is made of this one, with the line that recorded it.
 static tn_status report(tn_ctx *cx, tn_status s, const tni_node *n, const char *why)
 {
@@ -115,7 +108,7 @@ static tn_status report(tn_ctx *cx, tn_status s, const tni_node *n, const char *
 static tn_status run_item(const run *r, size_t i)
 {
     tni_text why = { "" };
-    if (tni_run_nothing(r, i)) return TN_OK;
+    if (tni_runs_nothing(r->g, r->plan->place, i)) return TN_OK;
     tni_node *n = r->g->item[i].n;
     r->cx->stats.launches++;
     tn_status s;
@@ -268,7 +261,7 @@ static size_t step_scratch(run *r, tni_step step)
     if (k && r->e->kernels->room) bind_kernel(r, k);
     if (item < 0)
         return r->e->kernels->room ? r->e->kernels->room(r->e->seat, k->entry, &k->launch) : 0;
-    if (tni_run_nothing(r, (size_t)item)) return 0;
+    if (tni_runs_nothing(r->g, r->plan->place, (size_t)item)) return 0;
     tni_call c = tni_run_call(r, (size_t)item, &why);
     return k ? d->calls->room_then(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
@@ -296,7 +289,7 @@ static void look_ahead(run *r)
     for (size_t t = 0; t < r->plan->steps; t++) {
         tni_step step = r->plan->step[t];
         int32_t  item = step < 0 ? r->plan->kernel[~step].claimed : step;
-        if (item < 0 || tni_run_nothing(r, (size_t)item)) continue;
+        if (item < 0 || tni_runs_nothing(r->g, r->plan->place, (size_t)item)) continue;
         if (r->g->item[item].n->op == TNI_update) continue;
         tni_call c = tni_run_call(r, (size_t)item, &why);
         c.ahead    = true;

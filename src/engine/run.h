@@ -28,7 +28,5 @@ tn_status tni_run_apart(tni_run *r, tni_step step, size_t *item);
 // Room for the inputs of the widest op of the graph, and behind them for its further outputs; NULL when
 // memory is out.
 tni_arg *tni_run_inputs(const tni_run *r);
-// Whether an item has its value without a call: a view, a share, nothing at all.
-bool tni_run_nothing(const tni_run *r, size_t i);
 
 #endif

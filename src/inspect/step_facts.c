@@ -53,10 +53,7 @@ int64_t tni_step_bytes(const tni_graph *g, const tni_plan *p, tni_step step)
 
 bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_step step)
 {
-    if (step < 0) return true;
-    const tni_node  *n     = g->item[step].n;
-    const tni_place *place = &p->place[step];
-    return n->op != TNI_view && !place->alias && !place->filled && !tni_writes_nothing(n);
+    return step < 0 || !tni_runs_nothing(g, p->place, (size_t)step);
 }
 
 // ---- names -------------------------------------------------------------------------------------

@@ -515,7 +515,7 @@ void *tni_verify_before(const tni_run *r, tni_step step)
     v->engine.seat = heap_of(v);
     v->ref         = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
     bool ok        = true;
-    if (step < 0 || !tni_run_nothing(r, (size_t)step)) {
+    if (step < 0 || !tni_runs_nothing(r->g, r->plan->place, (size_t)step)) {
         ok = open_lists(v) || out_of_memory(v);
         if (ok) find_group(v);
     }

@@ -128,6 +128,14 @@ static inline bool tni_writes_nothing(const tni_node *n)
     return tni_node_count(n) == 0;
 }
 
+// Whether an item of a plan has its value without a call: a view, a share, a concat that its sources fill,
+// nothing at all.
+static inline bool tni_runs_nothing(const tni_graph *g, const tni_place *place, size_t i)
+{
+    const tni_node *n = g->item[i].n;
+    return n->op == TNI_view || place[i].alias || place[i].filled || tni_writes_nothing(n);
+}
+
 // Where an access of a kernel finds its elements: in the place of an item or (~) of an input, from
 // offset on. The view by which item `reader` reads its source number `edge` adds its own offset,
 // which is known only when the plan runs; edge is -1 where there is none.

@@ -93,18 +93,18 @@ static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
 
 // What a plan knows of one of its products.
 typedef struct {
-    bool        library;  // cuBLASLt is here and can do it as its operands lie
+    bool        suits;    // cuBLASLt is here and can do it as its operands lie
     tni_product product;  // all but the addresses
 } planned;
 
 static planned describe(const tni_call *call)
 {
     tni_text none = { "" };
-    planned  n    = { .library = false };
-    n.library     = tni_blaslt_get(&none) && tni_product_of(call, &n.product);
-    if (n.library && call->epilogue) {
+    planned  n    = { .suits = false };
+    n.suits       = tni_blaslt_get(&none) && tni_product_of(call, &n.product);
+    if (n.suits && call->epilogue) {
         tni_product_end end = tni_product_end_of(call->epilogue);
-        n.library           = tni_product_then(&n.product, &end);
+        n.suits             = tni_product_then(&n.product, &end);
     }
     return n;
 }
@@ -119,7 +119,7 @@ void *tni_cuda_prepare_matmul(const tni_call *call)
 const char *tni_cuda_matmul_varies(const tni_call *call)
 {
     const tni_cuda *c = call->seat;
-    if (c->deterministic || !describe(call).library) return NULL;
+    if (c->deterministic || !describe(call).suits) return NULL;
     return "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1";
 }
 
@@ -135,9 +135,9 @@ tn_status tni_cuda_matmul(const tni_call *call)
     planned  own, *n = call->entry;
     if (!n) own = describe(call), n = &own;
     tni_cuda_enter(call->seat);
-    if (n->library && call->ahead) return TN_OK;
+    if (n->suits && call->ahead) return TN_OK;
     tni_product_bind(&n->product, call, call->out.data);
-    tn_status s = n->library ? multiply(call->seat, &n->product, &reason) : TN_EARG;
+    tn_status s = n->suits ? multiply(call->seat, &n->product, &reason) : TN_EARG;
     return s == TN_EARG ? tni_groups_matmul(call) : told(call, s, &reason);
 }
 
@@ -189,7 +189,7 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     const tni_epilogue *e = call->epilogue;
     planned             own, *n = call->entry;
     if (!n) own = describe(call), n = &own;
-    if (l->kernel->guarded || !n->library) return TN_EARG;
+    if (l->kernel->guarded || !n->suits) return TN_EARG;
     tni_cuda_enter(call->seat);
     tni_product_bind(&n->product, call, address_of(l, e->y));
     n->product.bias     = address_of(l, e->bias);
