@@ -1,4 +1,4 @@
-// tests.h: every table of tests, one line each. TESTS(name) stands for tests_name in test_name.c. The
+// tests.h: every table of tests, one line each. TESTS(name) stands for tests_name in */test_name.c. The
 // runner includes it with TESTS() defined; the order is the order of running.
 //
 // TESTS_ALONE is for what wants no other file beside it, where several run at once: it measures time or

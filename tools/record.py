@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records how PyTorch trains small networks, for test/test_recordings.c to compare with.
+"""Records how PyTorch trains small networks, for test/training/test_recordings.c to compare with.
 
     pip install torch torchvision && python3 tools/record.py
 

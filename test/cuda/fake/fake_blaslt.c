@@ -4,7 +4,7 @@
 // only products move.
 #include "fake_blaslt.h"
 
-#include "../host.h"
+#include "host.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -23,7 +23,7 @@ static int compile(const char *change, char *out, size_t size)
 {
     char command[1024];
     snprintf(command, sizeof command,
-             "sed '%s' test/headers/real_blaslt.c | " TN_CC
+             "sed '%s' test/cuda/headers/real_blaslt.c | " TN_CC
              " -std=c11 -Werror -fsyntax-only -Iinclude -Isrc " SYSTEM " -xc -",
              change);
     return tree_run(command, out, size);

@@ -6,7 +6,7 @@
 // which takes an hour.
 #include "check.h"
 
-#include "../cli/cli.h"
+#include "../../cli/cli.h"
 #include "base/pool.h"
 #include "device/cuda/cubin.h"
 #include "device/cuda/driver.h"

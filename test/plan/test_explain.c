@@ -539,9 +539,9 @@ static const struct {
     const char *says;
 } others[] = {
     { exp_of_other_dtype, ", was exp" },
-    { log_instead, "log at test/test_explain.c:" },
-    { exp_twice, "exp at test/test_explain.c:" },
-    { exp_of_a_part, "at test/test_explain.c:" },
+    { log_instead, "log at test/plan/test_explain.c:" },
+    { exp_twice, "exp at test/plan/test_explain.c:" },
+    { exp_of_a_part, "at test/plan/test_explain.c:" },
 };
 
 // stderr of what f does, into `page`.

@@ -86,19 +86,19 @@ static void the_library_is_under_3_megabytes(void)
 // ---- warnings
 
 // The flags of CMakeLists.txt, and for every source the include folders it is built with. The files of
-// test/headers are put aside: they need those of NVIDIA.
-#define SYNTAX_CHECK                                                                                \
-    "set -e\n"                                                                                      \
-    "flags='-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Werror -fwrapv -Iinclude "    \
-    "-Isrc -DTN_SOURCE_DIR=\"\" -DTN_BUILD_DIR=\"\" -DTN_CC=\"\" -DTN_SANITIZE=\"\"'\n"             \
-    "all=$(find src models cli test bench examples -name '*.c' 2>/dev/null | sort)\n"               \
-    "core=$(echo \"$all\" | grep '^src/' | grep -v '_avx[0-9]*\\.c$')\n"                            \
-    "plain=$(echo \"$all\" | grep -v '^src/' | grep -v '^test/headers/')\n"                         \
-    "real=$(echo \"$all\" | grep '^test/headers/')\n"                                               \
-    "avx=$(echo \"$all\" | grep '_avx[0-9]*\\.c$') || avx=\n"                                       \
-    "echo $core | xargs -P 4 -n 8 $cc $flags -DTN_INSIDE -fsyntax-only\n"                           \
-    "echo $plain | xargs -P 4 -n 8 $cc $flags -fsyntax-only\n"                                      \
-    "[ -z \"$avx\" ] || [ $(uname -m) != x86_64 ] || echo $avx | xargs -n 8 $cc $flags -DTN_INSIDE" \
+// test/cuda/headers are put aside: they need those of NVIDIA.
+#define SYNTAX_CHECK                                                                                       \
+    "set -e\n"                                                                                             \
+    "flags='-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Werror -fwrapv -Iinclude "           \
+    "-Isrc -Itest -Itest/kits -DTN_SOURCE_DIR=\"\" -DTN_BUILD_DIR=\"\" -DTN_CC=\"\" -DTN_SANITIZE=\"\"'\n" \
+    "all=$(find src models cli test bench examples -name '*.c' 2>/dev/null | sort)\n"                      \
+    "core=$(echo \"$all\" | grep '^src/' | grep -v '_avx[0-9]*\\.c$')\n"                                   \
+    "plain=$(echo \"$all\" | grep -v '^src/' | grep -v '^test/cuda/headers/')\n"                           \
+    "real=$(echo \"$all\" | grep '^test/cuda/headers/')\n"                                                 \
+    "avx=$(echo \"$all\" | grep '_avx[0-9]*\\.c$') || avx=\n"                                              \
+    "echo $core | xargs -P 4 -n 8 $cc $flags -DTN_INSIDE -fsyntax-only\n"                                  \
+    "echo $plain | xargs -P 4 -n 8 $cc $flags -fsyntax-only\n"                                             \
+    "[ -z \"$avx\" ] || [ $(uname -m) != x86_64 ] || echo $avx | xargs -n 8 $cc $flags -DTN_INSIDE"        \
     " -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -fsyntax-only\n"
 
 // Where no headers of NVIDIA are installed, the files that need them are the only ones not looked at.
@@ -110,7 +110,7 @@ static void gives_no_warning(const char *cc)
     if (!tree_has(cc)) SKIP("%s is not installed", cc);
     int n = snprintf(command, ROOM, "cc=%s\n%s", cc, SYNTAX_CHECK);
     if (found) nvidia_headers_flags(folder, nvidia);
-    else printf("test/headers is not looked at: %s\n", NVIDIA_NO_HEADERS);
+    else printf("test/cuda/headers is not looked at: %s\n", NVIDIA_NO_HEADERS);
     if (found)
         snprintf(command + n, ROOM - (size_t)n, "echo $real | xargs $cc $flags %s -fsyntax-only\n",
                  nvidia);
@@ -179,7 +179,7 @@ static void the_cpp_example_runs(void)
 static void the_cpp_layer_keeps_its_word(void)
 {
     static const char *const lines[] = { "all of it\n", NULL };
-    runs_in_cpp("test/cpp_layer.cpp", lines);
+    runs_in_cpp("test/laws/cpp_layer.cpp", lines);
 }
 
 // ---- call forms

@@ -19,15 +19,15 @@ enum { TEXT_ROOM = 8192 };
 
 // ---- the headers -------------------------------------------------------------------------------
 
-// Compiles a file of test/headers, declarations in `first` before those of src; what the compiler
+// Compiles a file of test/cuda/headers, declarations in `first` before those of src; what the compiler
 // says is in out.
 static bool compiles(const char *file, const char *folder, const char *first, char *out)
 {
     char command[NVIDIA_FLAGS + 2 * NVIDIA_PATH], flags[NVIDIA_FLAGS];
     nvidia_headers_flags(folder, flags);
     snprintf(command, sizeof command,
-             "'%s' -std=c11 -fsyntax-only -I'%s' -Isrc -Iinclude %s test/headers/%s", TN_CC, first,
-             flags, file);
+             "'%s' -std=c11 -fsyntax-only -I'%s' -Isrc -Iinclude %s test/cuda/headers/%s", TN_CC,
+             first, flags, file);
     return tree_run(command, out, TEXT_ROOM) == 0;
 }
 
@@ -41,7 +41,7 @@ static void our_declarations_are_those_of_nvidia(void)
 {
     tree_list l = { 0 };
     NEED_HEADERS(folder);
-    tree_add(&l, "test/headers", ".c");
+    tree_add(&l, "test/cuda/headers", ".c");
     CHECK(l.count > 0);
     for (int i = 0; i < l.count; i++) {
         char out[TEXT_ROOM];
@@ -73,7 +73,7 @@ static bool has_word(const char *text, const char *word)
 static void every_number_of_ours_is_compared(void)
 {
     char *types   = tree_read("src/device/cuda/cu_types.h", NULL);
-    char *compare = tree_read("test/headers/real_cuda.c", NULL);
+    char *compare = tree_read("test/cuda/headers/real_cuda.c", NULL);
     char  word[100];
     int   n = 0;
     if (!CHECK(types && compare)) return;

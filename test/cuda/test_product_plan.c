@@ -30,7 +30,7 @@ static void *compile_fake(char *out, size_t size)
     snprintf(command, sizeof command,
              TN_CC
              " -std=c11 -O1 -shared -fPIC -D_GNU_SOURCE -Wl,-soname,libcublasLt.so.13 -Iinclude "
-             "-Isrc -Itest -Itest/fake -o '%s' test/fake/fake_blaslt.c test/host.c "
+             "-Isrc -Itest/kits -o '%s' test/cuda/fake/fake_blaslt.c test/kits/host.c "
              "-lm",
              scratch_path("libcublasLt.so.13"));
     if (tree_run(command, out, size) != 0) return NULL;
