@@ -72,9 +72,9 @@ const tni_device *gpu_device(const tn_ctx *cx)
     return cx->engine->device;
 }
 
-void *gpu_seat(const tn_ctx *cx)
+void *gpu_session(const tn_ctx *cx)
 {
-    return cx->engine->seat;
+    return cx->engine->session;
 }
 
 // ---- time --------------------------------------------------------------------------------------
@@ -82,13 +82,13 @@ void *gpu_seat(const tn_ctx *cx)
 void gpu_wait(const tn_ctx *cx)
 {
     tni_text why = { "" };
-    if (gpu_device(cx)->events) gpu_device(cx)->events->wait(gpu_seat(cx), &why);
+    if (gpu_device(cx)->events) gpu_device(cx)->events->wait(gpu_session(cx), &why);
 }
 
 double gpu_seconds(const tn_ctx *cx, void (*f)(void *arg), void *arg, int times)
 {
     if (gpu_device(cx) == &tni_device_cuda)
-        return tni_cuda_seconds(gpu_seat(cx), f, arg, times) / times;
+        return tni_cuda_seconds(gpu_session(cx), f, arg, times) / times;
     double start = bench_seconds();
     for (int i = 0; i < times; i++) f(arg);
     gpu_wait(cx);
@@ -124,7 +124,7 @@ bool gpu_fill(const tn_ctx *cx, char *p, tn_dtype dt, int64_t n, double v)
     for (int64_t i = 0; cell && host && i < PIECE; i++) cell[i].f = v;
     if (cell && host) s = tni_device_ref.memory->download(NULL, host, dt, cell, PIECE, &why);
     for (int64_t at = 0; at < n && s == TN_OK; at += PIECE)
-        s = m->upload(gpu_seat(cx), p + at * (int64_t)m->element_size(dt), dt, host,
+        s = m->upload(gpu_session(cx), p + at * (int64_t)m->element_size(dt), dt, host,
                       n - at < PIECE ? n - at : PIECE, &why);
     free(cell);
     free(host);
@@ -136,16 +136,16 @@ bool gpu_copy_open(gpu_copy *c, const tn_ctx *cx, int64_t bytes)
 {
     const tni_device *d = gpu_device(cx);
     *c                  = (gpu_copy){ .cx = cx };
-    c->in               = row_of(TN_F32, bytes / 4, d->memory->alloc(gpu_seat(cx), (size_t)bytes));
-    c->call             = (tni_call){ .device  = d,
-                                      .seat    = gpu_seat(cx),
-                                      .op      = TNI_copy,
-                                      .nin     = 1,
-                                      .in      = &c->in,
-                                      .out     = row_of(TN_F32, bytes / 4, NULL),
-                                      .threads = tni_threads_default(),
-                                      .why     = &c->why };
-    c->call.out.data    = d->memory->alloc(gpu_seat(cx), (size_t)bytes);
+    c->in            = row_of(TN_F32, bytes / 4, d->memory->alloc(gpu_session(cx), (size_t)bytes));
+    c->call          = (tni_call){ .device  = d,
+                                   .session = gpu_session(cx),
+                                   .op      = TNI_copy,
+                                   .nin     = 1,
+                                   .in      = &c->in,
+                                   .out     = row_of(TN_F32, bytes / 4, NULL),
+                                   .threads = tni_threads_default(),
+                                   .why     = &c->why };
+    c->call.out.data = d->memory->alloc(gpu_session(cx), (size_t)bytes);
     return c->in.data && c->call.out.data && gpu_fill(cx, c->in.data, TN_F32, bytes / 4, 1);
 }
 
@@ -158,8 +158,8 @@ void gpu_copy_run(void *copy)
 void gpu_copy_close(gpu_copy *c)
 {
     gpu_wait(c->cx);
-    gpu_device(c->cx)->memory->free(gpu_seat(c->cx), c->in.data);
-    gpu_device(c->cx)->memory->free(gpu_seat(c->cx), c->call.out.data);
+    gpu_device(c->cx)->memory->free(gpu_session(c->cx), c->in.data);
+    gpu_device(c->cx)->memory->free(gpu_session(c->cx), c->call.out.data);
 }
 
 double gpu_copy_rate(const tn_ctx *cx)

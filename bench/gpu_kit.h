@@ -20,7 +20,7 @@ tn_ctx *gpu_open(const char *group, bool tf32);
 bool gpu_is_well(tn_ctx *cx, const char *group, const char *what);
 
 const tni_device *gpu_device(const tn_ctx *cx);
-void             *gpu_seat(const tn_ctx *cx);
+void             *gpu_session(const tn_ctx *cx);
 // Waits for everything launched.
 void gpu_wait(const tn_ctx *cx);
 // The time of a call between two events of the device, of so many one after the other.

@@ -131,7 +131,7 @@ static void time_device(training *t, double host)
 static int64_t graphs_launched(const training *t)
 {
     if (gpu_device(t->cx) != &tni_device_cuda) return 0;
-    const tni_cuda *c = gpu_seat(t->cx);
+    const tni_cuda *c = gpu_session(t->cx);
     return c->recorder.graphs;
 }
 

@@ -8,12 +8,12 @@
 
 // Each field's items lie one after the other in data[f].
 typedef struct {
-    tni_source source;                // first
-    size_t     bytes[TN_MAX_FIELDS];  // of one item's
-    char      *data[TN_MAX_FIELDS];
+    tni_item_source source;                // first
+    size_t          bytes[TN_MAX_FIELDS];  // of one item's
+    char           *data[TN_MAX_FIELDS];
 } arrays;
 
-static int get_arrays(const tni_source *s, int64_t item, void *const *dst)
+static int get_arrays(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const arrays *a = (const arrays *)s;
     for (int f = 0; f < s->fields; f++)
@@ -21,7 +21,7 @@ static int get_arrays(const tni_source *s, int64_t item, void *const *dst)
     return 0;
 }
 
-static void free_arrays(tni_heap *h, tni_source *s)
+static void free_arrays(tni_heap *h, tni_item_source *s)
 {
     arrays *a = (arrays *)s;
     for (int f = 0; f < TN_MAX_FIELDS; f++) tni_free64(h, a->data[f]);
@@ -79,7 +79,7 @@ tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
     if (!tni_ctx_ok(cx, "arrays") || !arrays_ok(cx, n, fields)) return NULL;
     arrays *a = tni_zalloc(&cx->heap, sizeof *a);
     if (!a) return tni_fail_memory(cx, "arrays");
-    a->source = (tni_source){
+    a->source = (tni_item_source){
         .count = tn_size(fields[0], 0), .fields = n, .get = get_arrays, .free = free_arrays
     };
     for (int f = 0; f < n; f++)
@@ -93,13 +93,13 @@ tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 // Datasets split from one another have a thread each; the lock lets one of them in at a time, so
 // that the user's function need not be reentrant.
 typedef struct {
-    tni_source      source;  // first
+    tni_item_source source;  // first
     tn_dataset_def  def;
     char          **class_names;  // def.classes of them, or NULL
     pthread_mutex_t lock;
 } callback;
 
-static int get_callback(const tni_source *s, int64_t item, void *const *dst)
+static int get_callback(const tni_item_source *s, int64_t item, void *const *dst)
 {
     callback *c = (callback *)s;  // const but for the lock
     pthread_mutex_lock(&c->lock);
@@ -108,7 +108,7 @@ static int get_callback(const tni_source *s, int64_t item, void *const *dst)
     return code;
 }
 
-static void free_callback(tni_heap *h, tni_source *s)
+static void free_callback(tni_heap *h, tni_item_source *s)
 {
     callback *c = (callback *)s;
     pthread_mutex_destroy(&c->lock);
@@ -157,13 +157,13 @@ tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
         free_callback(&cx->heap, &c->source);
         return tni_fail_memory(cx, "dataset");
     }
-    c->source = (tni_source){ .count       = def.count,
-                              .fields      = def.fields,
-                              .classes     = def.classes,
-                              .class_names = (const char *const *)c->class_names,
-                              .threaded    = true,
-                              .get         = get_callback,
-                              .free        = free_callback };
+    c->source = (tni_item_source){ .count       = def.count,
+                                   .fields      = def.fields,
+                                   .classes     = def.classes,
+                                   .class_names = (const char *const *)c->class_names,
+                                   .threaded    = true,
+                                   .get         = get_callback,
+                                   .free        = free_callback };
     memcpy(c->source.field, def.field, sizeof def.field);
     return tni_data_make(cx, "dataset", &c->source);
 }

@@ -11,13 +11,13 @@ enum { CLASSES = sizeof names / sizeof *names };
 
 // The files one after another; file i has records[i] of the items.
 typedef struct {
-    tni_source   source;  // first
-    int          files;
-    tni_mapping *file[MOST_FILES];
-    int64_t      records[MOST_FILES];
+    tni_item_source source;  // first
+    int             files;
+    tni_mapping    *file[MOST_FILES];
+    int64_t         records[MOST_FILES];
 } cifar;
 
-static int get_record(const tni_source *s, int64_t item, void *const *dst)
+static int get_record(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const cifar *c = (const cifar *)s;
     int          f = 0;
@@ -28,7 +28,7 @@ static int get_record(const tni_source *s, int64_t item, void *const *dst)
     return 0;
 }
 
-static void free_cifar(tni_heap *h, tni_source *s)
+static void free_cifar(tni_heap *h, tni_item_source *s)
 {
     cifar *c = (cifar *)s;
     for (int i = 0; i < c->files; i++) tni_mapping_unref(c->file[i]);
@@ -82,13 +82,13 @@ tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test)
     if (!tni_ctx_ok(cx, "cifar10") || !tni_folder_ok(cx, "cifar10", dir)) return NULL;
     cifar *c = tni_zalloc(&cx->heap, sizeof *c);
     if (!c) return tni_fail_memory(cx, "cifar10");
-    c->source = (tni_source){ .fields      = 2,
-                              .field       = { tni_field(TN_F32, TN_SHAPE(3, 32, 32)),
-                                               tni_field(TN_I64, TN_0D) },
-                              .classes     = CLASSES,
-                              .class_names = names,
-                              .get         = get_record,
-                              .free        = free_cifar };
+    c->source = (tni_item_source){ .fields      = 2,
+                                   .field       = { tni_field(TN_F32, TN_SHAPE(3, 32, 32)),
+                                                    tni_field(TN_I64, TN_0D) },
+                                   .classes     = CLASSES,
+                                   .class_names = names,
+                                   .get         = get_record,
+                                   .free        = free_cifar };
     if (add_files(cx, c, dir, test)) return tni_data_make(cx, "cifar10", &c->source);
     free_cifar(&cx->heap, &c->source);
     return NULL;

@@ -266,7 +266,7 @@ static void get_target(const tni_csv_column *c, const unsigned char *from, void 
     *(int64_t *)to = category;
 }
 
-static int get_row(const tni_source *s, int64_t item, void *const *dst)
+static int get_row(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const tni_csv       *t   = (const tni_csv *)s;
     const unsigned char *row = t->rows + (size_t)item * t->row_bytes;
@@ -289,7 +289,7 @@ static int get_row(const tni_source *s, int64_t item, void *const *dst)
     return 0;
 }
 
-static void free_csv(tni_heap *h, tni_source *s)
+static void free_csv(tni_heap *h, tni_item_source *s)
 {
     tni_csv *t = (tni_csv *)s;
     tni_csv_names_free(h, &t->names);

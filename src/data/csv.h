@@ -116,7 +116,7 @@ static inline int64_t tni_csv_inputs(const tni_csv_column *c)
 // The dataset. Columns are in the order of the schema, which need not be that of the file. Rows are
 // stored as bytes one after another, unaligned.
 typedef struct {
-    tni_source      source;  // first
+    tni_item_source source;  // first
     tni_csv_column *column;
     uint32_t        columns, target;  // TNI_CSV_NO_TARGET: it has none
     bool            no_target;        // it is not stored, whether there is one or not

@@ -103,8 +103,8 @@ static bool survey_row(tni_csv_reading *r)
 
 static bool survey_rows(tni_csv_reading *r)
 {
-    const tni_source *s = &r->t->source;
-    r->r                = r->start;
+    const tni_item_source *s = &r->t->source;
+    r->r                     = r->start;
     while (tni_csv_row(&r->r))
         if (!survey_row(r)) return false;
     if (s->count > 0) return true;

@@ -12,7 +12,7 @@ tn_array tni_field(tn_dtype dt, int rank, const int64_t *size)
     return a;
 }
 
-static void source_unref(tni_heap *h, tni_source *s)
+static void source_unref(tni_heap *h, tni_item_source *s)
 {
     if (--s->refs <= 0) s->free(h, s);
 }
@@ -37,7 +37,7 @@ void tn_data_free(tn_data *d)
 
 // A dataset of count items of a source, of which it takes a reference; items are taken over. Nothing
 // is, on failure.
-static tn_data *new_data(tn_ctx *cx, tni_source *s, int64_t *items, int64_t count)
+static tn_data *new_data(tn_ctx *cx, tni_item_source *s, int64_t *items, int64_t count)
 {
     tn_data *d = tni_zalloc(&cx->heap, sizeof *d);
     if (!d) return NULL;
@@ -52,7 +52,7 @@ static tn_data *new_data(tn_ctx *cx, tni_source *s, int64_t *items, int64_t coun
     return d;
 }
 
-static bool source_ok(tn_ctx *cx, const char *op, const tni_source *s)
+static bool source_ok(tn_ctx *cx, const char *op, const tni_item_source *s)
 {
     if (s->count <= 0)
         return tni_refuse(cx, TN_EARG, "%s: a dataset of %lld items", op, (long long)s->count);
@@ -71,7 +71,7 @@ static bool source_ok(tn_ctx *cx, const char *op, const tni_source *s)
     return true;
 }
 
-tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_source *s)
+tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_item_source *s)
 {
     tn_data *d = NULL;
     s->refs    = 0;

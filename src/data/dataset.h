@@ -9,8 +9,8 @@
 // split from one another; the last of them frees it. get fills one item: dst[f] has room for field
 // f, row-major. It runs on the loader threads of all these datasets, perhaps at once, so it must be
 // pure: no tn_ calls, no context heap. Nonzero is a failure, which tn_next reports by the item.
-typedef struct tni_source tni_source;
-struct tni_source {
+typedef struct tni_item_source tni_item_source;
+struct tni_item_source {
     int64_t  refs;  // set by tni_data_make
     int64_t  count;
     int      fields;
@@ -21,26 +21,26 @@ struct tni_source {
     int64_t            skipped;      // rows of a table that are no item
     const int64_t     *row_of;       // of items; NULL: item i is row i
     bool               threaded;     // get must run on a loader's thread: it is the user's
-    int (*get)(const tni_source *s, int64_t item, void *const *dst);
-    void (*free)(tni_heap *h, tni_source *s);  // the struct too
+    int (*get)(const tni_item_source *s, int64_t item, void *const *dst);
+    void (*free)(tni_heap *h, tni_item_source *s);  // the struct too
 };
 
 // Items of a source, and where the program stands in them.
 struct tn_data {
-    tni_owned       owned;  // first
-    tni_source     *source;
-    int64_t        *items;  // its items, by number in the source; NULL: all
-    int64_t         count;
-    bool            shuffled, drop_last;
-    tn_cursor       at;  // the next batch to hand out
-    tn_augment_opts augment;
-    float          *scratch;  // an image, for augmentation; NULL: there is none
-    tni_loader      loader;
+    tni_owned        owned;  // first
+    tni_item_source *source;
+    int64_t         *items;  // its items, by number in the source; NULL: all
+    int64_t          count;
+    bool             shuffled, drop_last;
+    tn_cursor        at;  // the next batch to hand out
+    tn_augment_opts  augment;
+    float           *scratch;  // an image, for augmentation; NULL: there is none
+    tni_loader       loader;
 };
 
 // A dataset of all items, shuffled by the context's seed. Takes the source over, also on failure:
 // then it is freed, NULL is returned, and the error (its text begins with op, "idx") is reported.
-tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_source *s);
+tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_item_source *s);
 
 // Which of so many items tn_data_split takes: those at the first places of a random order, and all of
 // them keep the order they had. take is 0 where one side would be empty.

@@ -17,9 +17,9 @@ enum { SPAN_STEPS = 4 };  // straight pieces between two points of a curve
 
 // The source: all it needs to know is where its random numbers begin.
 typedef struct {
-    tni_source source;
-    uint64_t   seed;
-    bool       test;
+    tni_item_source source;
+    uint64_t        seed;
+    bool            test;
 } digits;
 
 typedef struct {
@@ -174,7 +174,7 @@ static void develop(const sheet *s, tni_draw *r, float pen, float *image)
     }
 }
 
-static int get(const tni_source *source, int64_t item, void *const *dst)
+static int get(const tni_item_source *source, int64_t item, void *const *dst)
 {
     const digits *d     = (const digits *)source;
     int           label = label_of(d, item);
@@ -188,7 +188,7 @@ static int get(const tni_source *source, int64_t item, void *const *dst)
     return 0;
 }
 
-static void free_digits(tni_heap *h, tni_source *s)
+static void free_digits(tni_heap *h, tni_item_source *s)
 {
     tni_free(h, s);
 }
@@ -201,13 +201,13 @@ tn_data *tn_digits(tn_ctx *cx, tn_digits_opts o)
     if (!d) return tni_fail_memory(cx, "digits");
     d->seed   = o.seed;
     d->test   = o.test;
-    d->source = (tni_source){ .count       = o.count ? o.count : 60000,
-                              .fields      = 2,
-                              .field       = { tni_field(TN_F32, TN_SHAPE(1, SIDE, SIDE)),
-                                               tni_field(TN_I64, TN_0D) },
-                              .classes     = CLASSES,
-                              .class_names = names,
-                              .get         = get,
-                              .free        = free_digits };
+    d->source = (tni_item_source){ .count       = o.count ? o.count : 60000,
+                                   .fields      = 2,
+                                   .field       = { tni_field(TN_F32, TN_SHAPE(1, SIDE, SIDE)),
+                                                    tni_field(TN_I64, TN_0D) },
+                                   .classes     = CLASSES,
+                                   .class_names = names,
+                                   .get         = get,
+                                   .free        = free_digits };
     return tni_data_make(cx, "digits", &d->source);
 }

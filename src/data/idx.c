@@ -10,15 +10,15 @@ enum { IDX_U8 = 8, IMAGE_RANK = 4, MOST_HEADER = 4 + 4 * IMAGE_RANK, LEAST_CLASS
 
 // A pair of files: images (N, C, H, W) and labels (N).
 typedef struct {
-    tni_source     source;  // first
-    tni_content    images, labels;
-    const uint8_t *pixels, *label;
-    int64_t        area;  // pixels of an image, all channels
+    tni_item_source source;  // first
+    tni_content     images, labels;
+    const uint8_t  *pixels, *label;
+    int64_t         area;  // pixels of an image, all channels
 } idx;
 
 // ---- the dataset -------------------------------------------------------------------------------
 
-static int get_image(const tni_source *s, int64_t item, void *const *dst)
+static int get_image(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const idx *d = (const idx *)s;
     tni_unit_floats(dst[0], d->pixels + item * d->area, d->area);
@@ -26,7 +26,7 @@ static int get_image(const tni_source *s, int64_t item, void *const *dst)
     return 0;
 }
 
-static void free_idx(tni_heap *h, tni_source *s)
+static void free_idx(tni_heap *h, tni_item_source *s)
 {
     idx *d = (idx *)s;
     tni_content_close(h, &d->images);

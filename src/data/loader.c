@@ -1,4 +1,4 @@
-// The loader: trays, jobs, the thread, and tn_next.
+// The loader: buffers, jobs, the thread, and tn_next.
 #include "data/loader.h"
 #include "data/dataset.h"
 #include "data/order.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- trays -------------------------------------------------------------------------------------
+// ---- buffers -------------------------------------------------------------------------------------
 
 // So many batches of so many bytes may be on their way to a device, and at least two, before the host waits for
 // the oldest: it is that many steps ahead then, and more would be memory without use. IDLE_TRAYS are kept for
@@ -16,26 +16,26 @@
 // KEPT_BATCHES was filled into.
 enum { COPIES = 32, COPIED = 16 << 20, IDLE_TRAYS = TNI_AHEAD + 1, KEPT_BATCHES = 256 };
 
-static void tray_unlink(tni_tray *t)
+static void tray_unlink(tni_batch_buffer *t)
 {
     if (t->next) t->next->prev = t->prev;
     if (t->prev) t->prev->next = t->next;
-    else if (t->home) t->home->trays = t->next;
+    else if (t->home) t->home->buffers = t->next;
 }
 
-static void tray_free(tni_tray *t)
+static void tray_free(tni_batch_buffer *t)
 {
     tni_heap   *h = &t->cx->heap;
     tni_engine *e = t->cx->engine;
     tray_unlink(t);
-    if (t->pinned) e->pinned->free(e->seat, t->data);
+    if (t->pinned) e->pinned->free(e->session, t->data);
     else tni_free64(h, t->data);
     tni_free(h, t);
 }
 
-static bool is_idle(const tni_tray *t)
+static bool is_idle(const tni_batch_buffer *t)
 {
-    return !t->lent && !t->queued && !t->copy;
+    return !t->borrowers && !t->queued && !t->copy;
 }
 
 // Notes which copies are done. Where as many are under way as there may be, the oldest is waited for.
@@ -44,46 +44,46 @@ static void note_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
     const tni_engine *e      = cx->engine;
     uint64_t          oldest = 0;
     int               n      = 0;
-    for (const tni_tray *t = l->trays; t; t = t->next) {
+    for (const tni_batch_buffer *t = l->buffers; t; t = t->next) {
         if (!t->copy) continue;
         if (!n++ || t->copy < oldest) oldest = t->copy;
     }
     if (!n) return;
     bool     full = n >= COPIES || (n >= 2 && (size_t)n * bytes >= COPIED);
-    uint64_t done = e->pinned->done(e->seat, full ? oldest : 0);
-    for (tni_tray *t = l->trays; t; t = t->next)
+    uint64_t done = e->pinned->done(e->session, full ? oldest : 0);
+    for (tni_batch_buffer *t = l->buffers; t; t = t->next)
         if (t->copy <= done) t->copy = 0;
 }
 
-// Frees the idle trays past a number, pinned ones once they are old, and those that are too small to be of use.
+// Frees the idle buffers past a number, pinned ones once they are old, and those that are too small to be of use.
 static void trim(tni_loader *l, int most, size_t bytes)
 {
-    for (tni_tray *t = l->trays, *next; t; t = next) {
+    for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next     = t->next;
         bool old = l->asked - t->used > KEPT_BATCHES;
         if (is_idle(t) && (t->bytes < bytes || (--most < 0 && (old || !t->pinned)))) tray_free(t);
     }
 }
 
-// Memory for a tray, where there is any: the device's, else any.
-static bool take_memory(tni_tray *t, size_t bytes)
+// Memory for a buffer, where there is any: the device's, else any.
+static bool take_memory(tni_batch_buffer *t, size_t bytes)
 {
     tni_engine *e = t->cx->engine;
-    t->data       = e->pinned->alloc ? e->pinned->alloc(e->seat, bytes) : NULL;
+    t->data       = e->pinned->alloc ? e->pinned->alloc(e->session, bytes) : NULL;
     t->pinned     = t->data != NULL;
     if (!t->data) t->data = tni_alloc64(&t->cx->heap, bytes);
     t->bytes = bytes;
     return t->data != NULL;
 }
 
-// An idle tray of so many bytes, NULL when memory is out.
-static tni_tray *tray_get(tn_ctx *cx, tni_loader *l, size_t bytes)
+// An idle buffer of so many bytes, NULL when memory is out.
+static tni_batch_buffer *tray_get(tn_ctx *cx, tni_loader *l, size_t bytes)
 {
     note_copies(cx, l, bytes);
     trim(l, IDLE_TRAYS, bytes);
-    for (tni_tray *t = l->trays; t; t = t->next)
+    for (tni_batch_buffer *t = l->buffers; t; t = t->next)
         if (is_idle(t)) return t;
-    tni_tray *t = tni_zalloc(&cx->heap, sizeof *t);
+    tni_batch_buffer *t = tni_zalloc(&cx->heap, sizeof *t);
     if (!t) return NULL;
     t->cx = cx;
     if (!take_memory(t, bytes)) {
@@ -91,25 +91,25 @@ static tni_tray *tray_get(tn_ctx *cx, tni_loader *l, size_t bytes)
         return NULL;
     }
     t->home = l;
-    t->next = l->trays;
+    t->next = l->buffers;
     if (t->next) t->next->prev = t;
-    l->trays = t;
+    l->buffers = t;
     return t;
 }
 
-// One of the tensors that look into a tray is gone. Runs inside a tn_ call of the owner thread.
+// One of the tensors that look into a buffer is gone. Runs inside a tn_ call of the owner thread.
 static void give_back(void *data, void *user)
 {
     (void)data;
-    tni_tray *t = user;
-    if (--t->lent) return;
+    tni_batch_buffer *t = user;
+    if (--t->borrowers) return;
     if (t->home) trim(t->home, IDLE_TRAYS, 0);
     else tray_free(t);
 }
 
 // ---- filling, on any thread ---------------------------------------------------------------------
 
-static int64_t field_bytes(const tni_source *s, int f)
+static int64_t field_bytes(const tni_item_source *s, int f)
 {
     const tn_array *a = &s->field[f];
     return tni_shape_count(a->rank, a->size) * (int64_t)tni_dtype_size(a->dtype);
@@ -123,11 +123,11 @@ static int64_t item_at(const tn_data *d, const tni_order *order, int64_t place)
 
 static void fill(const tn_data *d, tni_job *j)
 {
-    const tni_source *s     = d->source;
-    uint64_t          epoch = (uint64_t)j->span.epoch;
+    const tni_item_source *s     = d->source;
+    uint64_t               epoch = (uint64_t)j->span.epoch;
     tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_ORDER, j->span.seed, epoch, 0), d->count);
     for (int64_t i = 0; i < j->span.count; i++) {
-        if (atomic_load_explicit(&d->loader.hurry, memory_order_relaxed)) return;
+        if (atomic_load_explicit(&d->loader.cancelled, memory_order_relaxed)) return;
         void *dst[TN_MAX_FIELDS] = { 0 };
         for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(s, f);
         j->item   = item_at(d, &order, j->span.index + i);
@@ -186,19 +186,19 @@ static bool running(tn_data *d)
 // Throws away what was asked for and not taken; the thread is at none of it.
 static void empty_ring(tni_loader *l, int64_t asked)
 {
-    for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].tray->queued = false;
+    for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].buffer->queued = false;
     l->taken = l->filled = l->asked;
 }
 
 // The child of a fork has the loader's memory but not its thread: it begins anew. Pinned memory stays the
-// parent's, whose device may be reading it, and whose driver the child cannot call: trays there are left.
+// parent's, whose device may be reading it, and whose driver the child cannot call: buffers there are left.
 static void notice_fork(tni_loader *l)
 {
     if (l->process == getpid()) return;
     tni_loader_open(l);
     l->running = l->busy = false;
     empty_ring(l, l->asked);
-    for (tni_tray *t = l->trays, *next; t; t = next) {
+    for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next = t->next;
         if (!t->pinned) continue;
         tray_unlink(t);
@@ -212,9 +212,9 @@ void tni_loader_cancel(tni_loader *l)
     pthread_mutex_lock(&l->lock);
     int64_t asked = l->asked;
     l->asked      = l->filled + l->busy;
-    atomic_store(&l->hurry, true);
+    atomic_store(&l->cancelled, true);
     while (l->busy) pthread_cond_wait(&l->done, &l->lock);
-    atomic_store(&l->hurry, false);
+    atomic_store(&l->cancelled, false);
     empty_ring(l, asked);
     pthread_mutex_unlock(&l->lock);
 }
@@ -229,11 +229,11 @@ void tni_loader_close(tni_loader *l)
         pthread_mutex_unlock(&l->lock);
         pthread_join(l->thread, NULL);
     }
-    for (tni_tray *t = l->trays, *next; t; t = next) {
+    for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next = t->next;
-        if (!t->lent) tray_free(t);
+        if (!t->borrowers) tray_free(t);
     }
-    for (tni_tray *t = l->trays, *next; t; t = next) {
+    for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next    = t->next;
         t->home = NULL;
         t->prev = t->next = NULL;
@@ -273,7 +273,7 @@ static bool same_span(const tni_span *a, const tni_span *b)
 }
 
 // Whether the bytes of a batch can be counted at all.
-static bool countable(const tni_source *s, int64_t items)
+static bool countable(const tni_item_source *s, int64_t items)
 {
     int64_t most = INT64_MAX / (2 * TN_MAX_FIELDS);  // of a field
     for (int f = 0; f < s->fields; f++)
@@ -281,8 +281,8 @@ static bool countable(const tni_source *s, int64_t items)
     return true;
 }
 
-// Lays the fields of a batch out in a tray; the bytes of all.
-static size_t lay_out(const tni_source *s, int64_t items, char *base, char **field)
+// Lays the fields of a batch out in a buffer; the bytes of all.
+static size_t lay_out(const tni_item_source *s, int64_t items, char *base, char **field)
 {
     int64_t at = 0;
     for (int f = 0; f < s->fields; f++) {
@@ -297,15 +297,15 @@ static bool ask(tn_data *d, const tni_span *span)
 {
     tni_loader *l = &d->loader;
     tni_job     j = { .span = *span };
-    // The last batch of an epoch is shorter, and gets a whole tray: a smaller one would be of no use later.
+    // The last batch of an epoch is shorter, and gets a whole buffer: a smaller one would be of no use later.
     int64_t items = span->n > span->count && span->n <= d->count ? span->n : span->count;
     if (!countable(d->source, items)) return false;
     size_t bytes = lay_out(d->source, items, NULL, j.field);
-    j.tray       = tray_get(d->owned.cx, l, bytes);
-    if (!j.tray) return false;
-    j.tray->queued = true;
-    j.tray->used   = l->asked;
-    lay_out(d->source, span->count, j.tray->data, j.field);
+    j.buffer     = tray_get(d->owned.cx, l, bytes);
+    if (!j.buffer) return false;
+    j.buffer->queued = true;
+    j.buffer->used   = l->asked;
+    lay_out(d->source, span->count, j.buffer->data, j.field);
     pthread_mutex_lock(&l->lock);
     l->job[l->asked++ % TNI_AHEAD] = j;
     pthread_cond_signal(&l->wake);
@@ -332,27 +332,28 @@ static tni_job take(tn_data *d, bool threaded)
     while (l->filled == l->taken) pthread_cond_wait(&l->done, &l->lock);
     tni_job j = l->job[l->taken++ % TNI_AHEAD];
     pthread_mutex_unlock(&l->lock);
-    j.tray->queued = false;
+    j.buffer->queued = false;
     return j;
 }
 
-// Tensors that look into the job's tray, which comes back when the last of them is gone. The fields
-// all go through tn_borrow, also after a failure, so that it gives back each. From a pinned tray they are
+// Tensors that look into the job's buffer, which comes back when the last of them is gone. The fields
+// all go through tn_borrow, also after a failure, so that it gives back each. From a pinned buffer they are
 // copied instead, and it comes back when that is done.
 static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
 {
-    const tni_source *s    = d->source;
-    tni_tray         *tray = j->tray;
-    bool              ok   = true;
-    tray->lent             = tray->pinned ? 0 : s->fields;
+    const tni_item_source *s      = d->source;
+    tni_batch_buffer      *buffer = j->buffer;
+    bool                   ok     = true;
+    buffer->borrowers             = buffer->pinned ? 0 : s->fields;
     for (int f = 0; f < s->fields; f++) {
         int64_t size[TN_MAX_RANK] = { j->span.count };
         for (int i = 0; i < s->field[f].rank; i++) size[i + 1] = s->field[f].size[i];
         tn_dtype dt   = s->field[f].dtype;
         int      rank = s->field[f].rank + 1;
-        t[f]          = tray->pinned
-                            ? tni_from_pinned(d->owned.cx, "next", dt, rank, size, j->field[f], &tray->copy)
-                            : tn_borrow(d->owned.cx, dt, rank, size, j->field[f], give_back, tray);
+        t[f]          = buffer->pinned
+                            ? tni_from_pinned(d->owned.cx, "next", dt, rank, size, j->field[f],
+                                              &buffer->copy)
+                            : tn_borrow(d->owned.cx, dt, rank, size, j->field[f], give_back, buffer);
         ok            = ok && t[f];
     }
     for (int f = 0; !ok && f < s->fields; f++)

@@ -16,21 +16,21 @@
 
 typedef struct tni_loader tni_loader;
 
-// Memory for one batch. It is idle, or queued (in a job), or lent: so many tensors look into it; or, where
-// the device copies from pinned memory of its own, it lies there, and is not idle before its copy is done.
-// A lent one may outlive its loader (home NULL) and is then freed by the last of these tensors.
-typedef struct tni_tray tni_tray;
-struct tni_tray {
-    tn_ctx     *cx;
-    tni_loader *home;
-    tni_tray   *prev, *next;  // of its home
-    size_t      bytes;
-    int         lent;
-    bool        queued;
-    bool        pinned;  // data is the device's
-    uint64_t    copy;    // under way from it, by number; 0: none
-    int64_t     used;    // for the job of this number last
-    char       *data;
+// Memory for one batch. It is idle, or queued (in a job), or borrowed by tensors that view it. If the
+// device copies from pinned memory, the buffer is pinned and becomes idle when its copy is done. A borrowed
+// buffer may outlive its loader (home is NULL then); the last of its borrowers frees it.
+typedef struct tni_batch_buffer tni_batch_buffer;
+struct tni_batch_buffer {
+    tn_ctx           *cx;
+    tni_loader       *home;
+    tni_batch_buffer *prev, *next;  // of its home
+    size_t            bytes;
+    int               borrowers;
+    bool              queued;
+    bool              pinned;  // data is the device's
+    uint64_t          copy;    // under way from it, by number; 0: none
+    int64_t           used;    // for the job of this number last
+    char             *data;
 };
 
 // Which items a batch of n has: count of them from a place in an epoch's order on.
@@ -42,11 +42,11 @@ typedef struct {
 
 // A batch to fill, then filled: or failed at an item, with what its source returned.
 typedef struct {
-    tni_span  span;
-    tni_tray *tray;
-    char     *field[TN_MAX_FIELDS];  // where each begins in the tray
-    int       failed;                // 0: it did not
-    int64_t   item;
+    tni_span          span;
+    tni_batch_buffer *buffer;
+    char             *field[TN_MAX_FIELDS];  // where each begins in the buffer
+    int               failed;                // 0: it did not
+    int64_t           item;
 } tni_job;
 
 enum { TNI_AHEAD = 2 };  // batches made ready
@@ -56,16 +56,16 @@ enum { TNI_AHEAD = 2 };  // batches made ready
 // while the thread is busy only the thread writes filled, so each reads its own without the lock.
 // taken is the owner's alone.
 struct tni_loader {
-    bool            running;  // the thread is there
-    pid_t           process;  // that it was opened in
-    pthread_t       thread;
-    pthread_mutex_t lock;
-    pthread_cond_t  wake, done;
-    int64_t         asked, filled, taken;
-    bool            busy, stop;
-    atomic_bool     hurry;  // what is being filled will be thrown away
-    tni_job         job[TNI_AHEAD];
-    tni_tray       *trays;
+    bool              running;  // the thread is there
+    pid_t             process;  // that it was opened in
+    pthread_t         thread;
+    pthread_mutex_t   lock;
+    pthread_cond_t    wake, done;
+    int64_t           asked, filled, taken;
+    bool              busy, stop;
+    atomic_bool       cancelled;  // what is being filled will be thrown away
+    tni_job           job[TNI_AHEAD];
+    tni_batch_buffer *buffers;
 };
 
 void tni_loader_open(tni_loader *l);

@@ -10,12 +10,12 @@ enum { DEFAULT_LENGTH = 128, BYTES = 256, MOST_NARROW = 1 << 16 };
 
 // tokens points to `count` numbers of `width` bytes: 1, 2 or 4. They lie in map or in own.
 typedef struct {
-    tni_source   source;  // first
-    tni_mapping *map;
-    void        *own;
-    const void  *tokens;
-    int          width;
-    int64_t      count, length;
+    tni_item_source source;  // first
+    tni_mapping    *map;
+    void           *own;
+    const void     *tokens;
+    int             width;
+    int64_t         count, length;
 } windows;
 
 static int64_t token_at(const windows *w, int64_t i)
@@ -24,7 +24,7 @@ static int64_t token_at(const windows *w, int64_t i)
     return w->width == 2 ? ((const uint16_t *)w->tokens)[i] : ((const uint32_t *)w->tokens)[i];
 }
 
-static int get_window(const tni_source *s, int64_t item, void *const *dst)
+static int get_window(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const windows *w     = (const windows *)s;
     int64_t        first = item * w->length, *x = dst[0], *y = dst[1];
@@ -35,7 +35,7 @@ static int get_window(const tni_source *s, int64_t item, void *const *dst)
     return 0;
 }
 
-static void free_windows(tni_heap *h, tni_source *s)
+static void free_windows(tni_heap *h, tni_item_source *s)
 {
     windows *w = (windows *)s;
     tni_mapping_unref(w->map);
@@ -95,11 +95,11 @@ tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
     if (!w) return tni_fail_memory(cx, "text");
     w->length         = o.length ? o.length : DEFAULT_LENGTH;
     tn_array one_item = tni_field(TN_I64, TN_SHAPE(w->length));
-    w->source         = (tni_source){ .fields  = 2,
-                                      .field   = { one_item, one_item },
-                                      .classes = o.bpe ? o.bpe->count : BYTES,
-                                      .get     = get_window,
-                                      .free    = free_windows };
+    w->source         = (tni_item_source){ .fields  = 2,
+                                           .field   = { one_item, one_item },
+                                           .classes = o.bpe ? o.bpe->count : BYTES,
+                                           .get     = get_window,
+                                           .free    = free_windows };
     if (read_text(cx, w, path, o.bpe)) return tni_data_make(cx, "text", &w->source);
     free_windows(&cx->heap, &w->source);
     return NULL;

@@ -24,7 +24,7 @@ typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
 
 struct tni_engine {
     const tni_device *device;
-    void             *seat;  // at the device
+    void             *session;  // at the device
     // The device's optional groups; without functions where it has none.
     const tni_device_kernels  *kernels;
     const tni_device_events   *events;

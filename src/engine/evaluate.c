@@ -56,7 +56,7 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
 {
     tni_node *n = r->g->item[i].n;
     c->device   = r->e->device;
-    c->seat     = r->e->seat;
+    c->session  = r->e->session;
     c->attr     = &n->attr;
     c->threads  = r->e->threads;
     c->scratch  = r->scratch ? r->scratch->data : NULL;
@@ -127,21 +127,21 @@ static tn_status run_item(const run *r, size_t i)
 // ---- kernels -----------------------------------------------------------------------------------
 
 // A number of a node as its compute type has it.
-static tni_word number_word(const run *r, const tni_bound *b)
+static tni_word number_word(const run *r, const tni_number_binding *b)
 {
     tni_word w = { .l = b->literal };
-    if (b->which == TNI_A_LITERAL) return w;
+    if (b->which == TNI_NUMBER_LITERAL) return w;
     const tni_attr *a = &r->g->item[b->item].n->attr;
     double          f = a->num.f;
     int64_t         l = a->num.i;
-    switch ((tni_which)b->which) {
-    case TNI_THE_KEY: w.u = a->random.key; return w;
-    case TNI_THE_COUNTER: w.u = a->random.counter; return w;
-    case TNI_THE_START: f = a->iota.start, l = a->iota.istart; break;
-    case TNI_THE_STEP: f = a->iota.step, l = a->iota.istep; break;
-    case TNI_THE_FILL: f = a->pad.value, l = a->pad.ivalue; break;
-    case TNI_THE_VALUE:
-    case TNI_A_LITERAL: break;
+    switch ((tni_number_kind)b->which) {
+    case TNI_NUMBER_KEY: w.u = a->random.key; return w;
+    case TNI_NUMBER_COUNTER: w.u = a->random.counter; return w;
+    case TNI_NUMBER_START: f = a->iota.start, l = a->iota.istart; break;
+    case TNI_NUMBER_STEP: f = a->iota.step, l = a->iota.istep; break;
+    case TNI_NUMBER_FILL: f = a->pad.value, l = a->pad.ivalue; break;
+    case TNI_NUMBER_VALUE:
+    case TNI_NUMBER_LITERAL: break;
     }
     return tni_word_of((tn_dtype)b->dtype, f, l);
 }
@@ -164,9 +164,9 @@ static void bind_kernel(const run *r, tni_fused *k)
     int64_t rest[TNI_MOST_BUFFERS];
     bind_buffers(r, k, rest);
     for (int i = 0; i < k->kernel->naccess; i++) {
-        const tni_reading *s  = &k->source[i];
-        int64_t            at = s->offset;
-        int                b  = k->kernel->access[i].buffer;
+        const tni_access_binding *s  = &k->source[i];
+        int64_t                   at = s->offset;
+        int                       b  = k->kernel->access[i].buffer;
         if (b >= 0) at += rest[b];
         if (b >= 0 && s->edge >= 0) {
             const tni_node *src = r->g->item[s->reader].n->src[s->edge];
@@ -212,9 +212,9 @@ static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
     tn_status s;
     if (k->claimed >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
-        s          = r->e->device->calls->run_then(&c, k->entry, &k->launch, &why);
+        s          = r->e->device->calls->run_with_epilogue(&c, k->entry, &k->launch, &why);
     } else {
-        s = r->e->kernels->launch(r->e->seat, k->entry, &k->launch, &why);
+        s = r->e->kernels->launch(r->e->session, k->entry, &k->launch, &why);
     }
     if (k->launch.fail[0]) return report_check(r, k, item);
     if (s == TN_OK && !(r->e->watch & TNI_WATCH_CALLS)) return TN_OK;
@@ -252,18 +252,19 @@ tni_arg *tni_run_inputs(const tni_run *r)
     return tni_alloc(&r->cx->heap, most * sizeof *r->in + 1);
 }
 
-static size_t step_scratch(run *r, tni_step step)
+static size_t step_scratch(run *r, tni_plan_step step)
 {
     const tni_device *d    = r->e->device;
     tni_fused        *k    = step < 0 ? &r->plan->kernel[~step] : NULL;
     int32_t           item = k ? k->claimed : step;
     tni_text          why  = { "" };
-    if (k && r->e->kernels->room) bind_kernel(r, k);
+    if (k && r->e->kernels->scratch) bind_kernel(r, k);
     if (item < 0)
-        return r->e->kernels->room ? r->e->kernels->room(r->e->seat, k->entry, &k->launch) : 0;
+        return r->e->kernels->scratch ? r->e->kernels->scratch(r->e->session, k->entry, &k->launch)
+                                      : 0;
     if (tni_runs_nothing(r->g, r->plan->place, (size_t)item)) return 0;
     tni_call c = tni_run_call(r, (size_t)item, &why);
-    return k ? d->calls->room_then(&c, k->entry, &k->launch) : tni_call_scratch(&c);
+    return k ? d->calls->scratch_with_epilogue(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
 
 // The largest scratch that a step asks for, once addresses are known. That of a call follows from its
@@ -277,8 +278,8 @@ static size_t scratch_bytes(run *r)
         size_t need = step_scratch(r, p->step[t]);
         if (need > p->scratch) p->scratch = need;
     }
-    r->bound    = r->e->kernels->room != NULL;
-    p->measured = !r->bound || r->e->kernels->fixed_room;
+    r->bound    = r->e->kernels->scratch != NULL;
+    p->measured = !r->bound || r->e->kernels->fixed_scratch;
     return p->scratch;
 }
 
@@ -287,8 +288,8 @@ static void look_ahead(run *r)
 {
     tni_text why = { "" };
     for (size_t t = 0; t < r->plan->steps; t++) {
-        tni_step step = r->plan->step[t];
-        int32_t  item = step < 0 ? r->plan->kernel[~step].claimed : step;
+        tni_plan_step step = r->plan->step[t];
+        int32_t       item = step < 0 ? r->plan->kernel[~step].claimed : step;
         if (item < 0 || tni_runs_nothing(r->g, r->plan->place, (size_t)item)) continue;
         if (r->g->item[item].n->op == TNI_update) continue;
         tni_call c = tni_run_call(r, (size_t)item, &why);
@@ -484,20 +485,20 @@ void tni_roll_back(tn_ctx *cx)
 // ---- the whole ---------------------------------------------------------------------------------
 
 // Runs one step; on failure *item is what failed.
-static tn_status run_plainly(const run *r, tni_step step, size_t *item)
+static tn_status run_plainly(const run *r, tni_plan_step step, size_t *item)
 {
     if (step < 0) return run_kernel(r, &r->plan->kernel[~step], item);
     *item = (size_t)step;
     return run_item(r, *item);
 }
 
-tn_status tni_run_apart(tni_run *r, tni_step step, size_t *item)
+tn_status tni_run_apart(tni_run *r, tni_plan_step step, size_t *item)
 {
     tni_fused        *k     = step < 0 ? &r->plan->kernel[~step] : NULL;
     const tni_launch *first = k ? &k->launch : NULL;
     tni_text          why   = { "" };
     tn_status         s     = TN_OK;
-    if (k) s = r->e->kernels->prepare(r->e->seat, 1, &first, &k->entry, true, &why);
+    if (k) s = r->e->kernels->prepare(r->e->session, 1, &first, &k->entry, true, &why);
     if (s != TN_OK) return tni_fail_status(r->cx, s, "evaluating: %s", why.s);
     size_t need = step_scratch(r, step);
     if (need && !(r->scratch = take(r, (int64_t)need, NULL, "scratch"))) return tni_failed();
@@ -507,7 +508,7 @@ tn_status tni_run_apart(tni_run *r, tni_step step, size_t *item)
     return s;
 }
 
-static tn_status run_step(const run *r, tni_step step, size_t *item)
+static tn_status run_step(const run *r, tni_plan_step step, size_t *item)
 {
     if (!(r->e->watch & TNI_WATCH_VALUES)) return run_plainly(r, step, item);
     void *begun = r->e->observer->step_begins(r, step);
@@ -524,13 +525,13 @@ tni_limits tni_limits_of(const tni_engine *e)
     return (tni_limits){ .element_size = d->memory->element_size,
                          .kernels      = e->kernels->launch != NULL,
                          .fuses        = !by_op,
-                         .doubles      = !e->kernels->doubles || e->kernels->doubles(e->seat),
+                         .doubles      = !e->kernels->doubles || e->kernels->doubles(e->session),
                          .checked      = watched,
-                         .at_once      = e->kernels->at_once,
-                         .tells_late   = e->events->failed != NULL,
-                         .buffers      = 24,
-                         .takes        = watched || by_op ? NULL : d->calls->takes,
-                         .seat         = e->seat };
+                         .loads_before_stores = e->kernels->loads_before_stores,
+                         .async_errors        = e->events->failed != NULL,
+                         .buffers             = 24,
+                         .takes               = watched || by_op ? NULL : d->calls->takes,
+                         .session             = e->session };
 }
 
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)
@@ -570,7 +571,7 @@ static bool run_steps(run *r, size_t *item)
     bool                     replays = replay->begin && !r->e->watch && p->ready;
     do {
         bool ok = true;
-        if (replays) replay->begin(r->e->seat, &p->replay);
+        if (replays) replay->begin(r->e->session, &p->replay);
         if (timed) r->e->observer->run_begins(r);
         p->forget = replays ? replay->forget : p->forget;
         for (size_t t = 0; ok && t < p->steps; t++) {
@@ -581,7 +582,7 @@ static bool run_steps(run *r, size_t *item)
         }
         if (timed) r->e->observer->run_ends(r);
         tni_text  why = { "" };
-        tn_status s   = replays ? replay->end(r->e->seat, ok, &again, &why) : TN_OK;
+        tn_status s   = replays ? replay->end(r->e->session, ok, &again, &why) : TN_OK;
         if (ok && s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);
         if (!ok || s != TN_OK) return false;
     } while (again);
@@ -601,7 +602,7 @@ static bool is_sure(const run *r)
         new |= p->where == TNI_OWN && !r->plan->place[p->root].takes;
     }
     if (!new || !e->events->failed) return true;
-    return e->events->wait(e->seat, &why) == TN_OK && tni_notes_check(r->cx) == TN_OK;
+    return e->events->wait(e->session, &why) == TN_OK && tni_notes_check(r->cx) == TN_OK;
 }
 
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)

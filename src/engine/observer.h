@@ -31,11 +31,11 @@ struct tni_observer {
     tn_status (*call_ran)(tn_ctx *cx, const tni_node *n, const tni_call *c);
     // VALUES: before a step runs; NULL, reported, on failure. Then step_ran gets what that returned,
     // always, with the step's status, and returns the status of both; *item is the item at fault.
-    void *(*step_begins)(const tni_run *r, tni_step step);
+    void *(*step_begins)(const tni_run *r, tni_plan_step step);
     tn_status (*step_ran)(void *begun, tn_status s, size_t *item);
     // TIMES: a run begins, a step of it was launched, it ends.
     void (*run_begins)(const tni_run *r);
-    void (*step_launched)(const tni_run *r, tni_step step);
+    void (*step_launched)(const tni_run *r, tni_plan_step step);
     void (*run_ends)(const tni_run *r);
     // Reports that there is no device memory for `what`: how much was asked for, how much there is, and
     // which tensors have most of it. Returns NULL.

@@ -140,14 +140,14 @@ static bool find_limit(int64_t asked, int64_t *limit)
     return false;
 }
 
-// A context that gets no seat is gone.
-static bool take_seat(tn_ctx *cx, const tni_wish *wish)
+// A context that gets no session is gone.
+static bool open_session(tn_ctx *cx, const tni_device_open_args *args)
 {
     tni_text    why = { "" };
     tn_status   s   = TN_EDEVICE;
     tni_engine *e   = cx->engine;
-    e->seat         = e->device->open ? e->device->open(&cx->heap, wish, &s, &why) : &cx->heap;
-    if (e->seat) return true;
+    e->session      = e->device->open ? e->device->open(&cx->heap, args, &s, &why) : &cx->heap;
+    if (e->session) return true;
     tni_heap heap = cx->heap;
     heap.keeps    = false;
     tni_free(&heap, e);
@@ -181,9 +181,9 @@ void tni_engine_use(tn_ctx *cx, const tni_device *d)
 
 static tn_ctx *open_on(tn_open_opts o)
 {
-    tni_wish          wish = { .stream = o.stream };
-    int64_t           limit;
-    const tni_device *dev = find_device(o.device, &wish.number);
+    tni_device_open_args args = { .stream = o.stream };
+    int64_t              limit;
+    const tni_device    *dev = find_device(o.device, &args.number);
     if (!dev || !find_limit(o.mem_limit, &limit)) return NULL;
     tni_heap heap = o.alloc ? (tni_heap){ .alloc = o.alloc, .user = o.user } : tni_heap_default();
     tn_ctx  *cx   = tni_zalloc(&heap, sizeof *cx);
@@ -215,14 +215,14 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->scope         = &cx->root;
     tni_engine_use(cx, dev);
     open_slabs(cx);
-    if (!take_seat(cx, &wish)) return NULL;
-    tni_memory memory = { .alloc  = dev->memory->alloc,
-                          .free   = dev->memory->free,
-                          .arena  = dev->memory->arena,
-                          .state  = e->seat,
-                          .now    = e->events->now,
-                          .done   = e->events->done,
-                          .settle = e->borrowed->settle };
+    if (!open_session(cx, &args)) return NULL;
+    tni_memory memory = { .alloc       = dev->memory->alloc,
+                          .free        = dev->memory->free,
+                          .arena       = dev->memory->arena,
+                          .state       = e->session,
+                          .submitted   = e->events->submitted,
+                          .completed   = e->events->completed,
+                          .wait_unused = e->borrowed->wait_unused };
     tni_buffers_open(&cx->buffers, &cx->heap, memory, limit);
     if (e->observer->open(cx)) return cx;
     tn_close(cx);
@@ -289,7 +289,7 @@ void tn_close(tn_ctx *cx)
     tni_free(&cx->heap, cx->walked);
     tni_plans_close(&cx->engine->plans, &cx->heap);
     tni_buffers_close(&cx->buffers);
-    if (cx->engine->device->close) cx->engine->device->close(cx->engine->seat);
+    if (cx->engine->device->close) cx->engine->device->close(cx->engine->session);
     tni_slab_close(&cx->nodes);
     tni_slab_close(&cx->stores);
     tni_slab_close(&cx->views);
@@ -369,7 +369,7 @@ tn_status tn_sync(tn_ctx *cx)
     const tni_engine *e   = cx->engine;
     tni_text          why = { "" };
     cx->stats.syncs++;
-    tn_status s = e->events->wait ? e->events->wait(e->seat, &why) : TN_OK;
+    tn_status s = e->events->wait ? e->events->wait(e->session, &why) : TN_OK;
     return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 

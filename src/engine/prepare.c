@@ -13,7 +13,7 @@ static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first,
     const tni_engine *e = cx->engine;
     tn_status         s;
     for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-    do s = e->kernels->prepare(e->seat, (int)p->kernels, first, entry, wait, why);
+    do s = e->kernels->prepare(e->session, (int)p->kernels, first, entry, wait, why);
     while (s == TN_EMEM && tni_buffers_trim(&cx->buffers));
     return s;
 }
@@ -26,7 +26,7 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
     void             **entry = tni_alloc(&cx->heap, p->kernels * sizeof *entry + 1);
     if (first && entry) {
         for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
-        e->kernels->recall(e->seat, (int)p->kernels, first, entry);
+        e->kernels->recall(e->session, (int)p->kernels, first, entry);
         for (size_t i = 0; i < p->kernels; i++) p->kernel[i].entry = entry[i];
         p->measured = false;
     }
@@ -62,7 +62,7 @@ static void prepare_calls(const tni_graph *g, tni_plan *p)
         const tni_op_impl *impl = tni_device_impl(e->device, c->call.op);
         if (!impl->prepare) continue;
         c->call.device  = e->device;
-        c->call.seat    = e->seat;
+        c->call.session = e->session;
         c->call.threads = e->threads;
         c->call.attr    = &g->item[c->item].n->attr;
         c->call.entry   = impl->prepare(&c->call);
@@ -78,7 +78,7 @@ static bool is_ready(const tni_engine *e, const tni_plan *p)
     if (p->kernels && !p->prepared) return false;
     for (size_t i = 0; i < p->kernels; i++) {
         const tni_launch *first = &p->kernel[i].launch;
-        if (!e->kernels->ready(e->seat, 1, &first, &p->kernel[i].entry)) return false;
+        if (!e->kernels->ready(e->session, 1, &first, &p->kernel[i].entry)) return false;
     }
     return true;
 }
@@ -87,7 +87,7 @@ static bool is_ready(const tni_engine *e, const tni_plan *p)
 static bool prepare(tn_ctx *cx, tni_plan *p)
 {
     const tni_engine *e     = cx->engine;
-    bool              waits = e->kernels->lazy && !e->compiles_first;
+    bool              waits = e->kernels->compile_on_second_run && !e->compiles_first;
     if (waits && p->runs == 0 && !p->recurs) {
         if (p->kernels && e->kernels->recall) recall_kernels(cx, p);
         return true;
@@ -95,7 +95,7 @@ static bool prepare(tn_ctx *cx, tni_plan *p)
     if (waits && p->runs == 0) {
         const tni_plans *all = &e->plans;
         for (int i = 0; i < all->count; i++)
-            if (all->plan[i]->deeds == p->deeds && !prepare_kernels(cx, all->plan[i], false))
+            if (all->plan[i]->ops_hash == p->ops_hash && !prepare_kernels(cx, all->plan[i], false))
                 return false;
     }
     return prepare_kernels(cx, p, tni_waits(e) && !p->ready);
@@ -109,7 +109,7 @@ static int64_t weigh(const tni_engine *e, const tni_plan *p, int64_t *spilled)
     int64_t all = 0;
     for (size_t i = 0; i < p->kernels; i++) {
         const tni_fused *k = &p->kernel[i];
-        tni_registers    r = e->kernels->registers(e->seat, k->entry, &k->launch);
+        tni_registers    r = e->kernels->registers(e->session, k->entry, &k->launch);
         int64_t          n = tni_spilled_bytes(k, r.spilled);
         if (spilled) spilled[i] = n;
         all = n > INT64_MAX - all ? INT64_MAX : all + n;

@@ -37,9 +37,9 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     }
     tni_text  why = { "" };
     tn_status s   = TN_OK;
-    if (count && e->events->after) e->events->after(e->seat, b->last);
-    if (count && copy) s = e->pinned->upload(e->seat, b->data, dt, data, count, copy, &why);
-    else if (count) s = e->device->memory->upload(e->seat, b->data, dt, data, count, &why);
+    if (count && e->events->upload_after) e->events->upload_after(e->session, b->last);
+    if (count && copy) s = e->pinned->upload(e->session, b->data, dt, data, count, copy, &why);
+    else if (count) s = e->device->memory->upload(e->session, b->data, dt, data, count, &why);
     if (s != TN_OK) {
         tni_buffer_unref(&cx->buffers, b);
         return tni_fail(cx, s, "%s: %s", op, why.s);
@@ -68,9 +68,9 @@ static bool find_memory(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data
     size_t            size = dev->memory->element_size(dt);
     tni_text          why  = { "" };
     *here                  = dev->memory->host;
-    if (*here || !cx->engine->borrowed->holds || !count) return true;
-    tn_status s = cx->engine->borrowed->holds(cx->engine->seat, data, (size_t)count * size, here,
-                                              &why);
+    if (*here || !cx->engine->borrowed->owns || !count) return true;
+    tn_status s = cx->engine->borrowed->owns(cx->engine->session, data, (size_t)count * size, here,
+                                             &why);
     if (s == TN_OK && *here && (uintptr_t)data % size) {
         s = TN_EARG;
         tni_text_add(&why, "data is not aligned to its elements, of %zu bytes", size);
@@ -138,7 +138,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     if (!count) return TN_OK;
     tni_text why = { "" };
     if (dt == from.dtype && tni_view_contiguous(&v)) {
-        tn_status s = e->device->memory->download(e->seat, dst, dt, from.data, count, &why);
+        tn_status s = e->device->memory->download(e->session, dst, dt, from.data, count, &why);
         return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers,
@@ -150,7 +150,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     }
     tni_view to    = tni_view_whole(v.rank, v.size);
     tni_call call  = { .device  = e->device,
-                       .seat    = e->seat,
+                       .session = e->session,
                        .op      = dt == from.dtype ? TNI_copy : TNI_cast,
                        .nin     = 1,
                        .in      = &from,
@@ -162,7 +162,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     call.out.data  = b->data;
     memcpy(call.out.stride, to.stride, sizeof to.stride);
     tn_status s = tni_call_run(&call);
-    if (s == TN_OK) s = e->device->memory->download(e->seat, dst, dt, b->data, count, &why);
+    if (s == TN_OK) s = e->device->memory->download(e->session, dst, dt, b->data, count, &why);
     tni_buffer_unref(&cx->buffers, b);
     return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }
@@ -213,7 +213,7 @@ const void *tn_ptr(tn_tensor *t)
     tn_ctx *cx = tni_arg1("ptr", t, "t");
     if (!cx) return NULL;
     const tni_device *d = cx->engine->device;
-    if (!d->memory->host && !cx->engine->borrowed->holds)
+    if (!d->memory->host && !cx->engine->borrowed->owns)
         return tni_fail(cx, TN_EDEVICE, "ptr: values of device %s have no address; see tn_read",
                         d->name);
     tni_node *n = tni_value(t, "ptr");

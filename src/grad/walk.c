@@ -71,7 +71,7 @@ static bool made_from(const tni_node *n, const tn_tensor *x, const tni_node *res
 static tni_node *node_of(const walk *k, tn_tensor *x)
 {
     tni_node *n = tni_resolve(x, k->w->op);
-    return n && tni_is_laid(x) ? x->store->node : n;
+    return n && tni_is_permuted(x) ? x->store->node : n;
 }
 
 // Whether node n is one whose gradient goes to x: of a leaf all its states, of a view all views
@@ -79,7 +79,7 @@ static tni_node *node_of(const walk *k, tn_tensor *x)
 static bool stands_for(const tni_node *n, const tn_tensor *x, const tni_node *resolved)
 {
     if (tni_is_leaf(x)) return n->leaf == x->leaf;
-    return n == resolved || (!tni_is_laid(x) && made_from(n, x, resolved));
+    return n == resolved || (!tni_is_permuted(x) && made_from(n, x, resolved));
 }
 
 // The gradient g of a view made from x, back through the views in between, one by one. Only a product that
@@ -102,9 +102,9 @@ static tn_tensor *back_through(walk *k, const tn_tensor *x, const tni_origin *o,
 // views of it; but where x has a place of the store twice, that does not tell which was used.
 static tn_tensor *as_gradient_of(walk *k, const tn_tensor *x, const tni_node *n, tn_tensor *g)
 {
-    tni_view v    = tni_node_layout(n);
-    bool     laid = tni_is_laid(x);  // n is its store's node
-    bool     view = n->op == TNI_view && !n->leaf && !laid;
+    tni_view v        = tni_node_layout(n);
+    bool     permuted = tni_is_permuted(x);  // n is its store's node
+    bool     view     = n->op == TNI_view && !n->leaf && !permuted;
     if (!x->view) return g;
     if (view && !tni_view_injective(x->view)) return back_through(k, x, n->origin, g);
     if (view && tni_view_equal(&v, x->view)) return g;
@@ -281,7 +281,7 @@ static bool give_results(walk *k)
         for (size_t j = 0; j < k->count; j++) {
             tn_tensor *g = k->g[j];
             if (!g || !stands_for(k->node[j], x, node)) continue;
-            if (k->node[j] != node || tni_is_laid(x)) g = as_gradient_of(k, x, k->node[j], g);
+            if (k->node[j] != node || tni_is_permuted(x)) g = as_gradient_of(k, x, k->node[j], g);
             if (!g) return false;
             sum = sum ? tn_add(sum, g) : g;
             if (!sum) return false;

@@ -124,7 +124,7 @@ static void print_stored(const account *a, int32_t i)
     }
 }
 
-static void print_all_stored(const account *a, tni_step step)
+static void print_all_stored(const account *a, tni_plan_step step)
 {
     const tni_fused *k = step < 0 ? &a->p->kernel[~step] : NULL;
     print_stored(a, k ? k->claimed : step);
@@ -138,14 +138,14 @@ static void print_varying(const account *a, int32_t item)
     tni_call           c    = a->p->call[a->p->place[item].call - 1].call;
     const tni_op_impl *impl = tni_device_impl(a->e->device, c.op);
     c.device                = a->e->device;
-    c.seat                  = a->e->seat;
+    c.session               = a->e->session;
     c.attr                  = &a->g->item[item].n->attr;
     const char *why         = impl->varies ? impl->varies(&c) : NULL;
     if (why) fprintf(a->f, "         not deterministic: %s\n", why);
 }
 
 // A step with the calls that it comes from.
-static void print_step(const account *a, size_t number, tni_step step)
+static void print_step(const account *a, size_t number, tni_plan_step step)
 {
     const tni_node *n;
     int             at = 0;

@@ -27,7 +27,7 @@ void *tni_mirror(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y)
     tni_cell *cell = host ? tni_alloc(h, (size_t)count * sizeof *cell) : NULL;
     tni_text  why  = { "" };  // a device that cannot be read says so at the next read too
     if (cell && count) {
-        e->device->memory->download(e->seat, host, x->dtype, x->data + low * size, count, &why);
+        e->device->memory->download(e->session, host, x->dtype, x->data + low * size, count, &why);
         tni_device_ref.memory->upload(NULL, cell, x->dtype, host, count, &why);
     }
     tni_free(h, host);

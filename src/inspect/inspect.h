@@ -33,10 +33,10 @@ void tni_profile_close(tn_ctx *cx);
 // See tni_observer: TN_CHECK=nan looks at the results of calls, TN_VERIFY=1 compares steps with ref, a
 // profile times them.
 tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c);
-void     *tni_verify_before(const tni_run *r, tni_step step);
+void     *tni_verify_before(const tni_run *r, tni_plan_step step);
 tn_status tni_verify_after(void *begun, tn_status s, size_t *item);
 void      tni_profile_start(const tni_run *r);
-void      tni_profile_step(const tni_run *r, tni_step step);
+void      tni_profile_step(const tni_run *r, tni_plan_step step);
 void      tni_profile_stop(const tni_run *r);
 void     *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 

@@ -65,7 +65,7 @@ static tni_text room_text(const tn_ctx *cx)
     int64_t           limit = cx->buffers.limit;
     size_t            free = 0, all = 0;
     if (limit > 0) return tni_text_of(", of a limit of %s", tni_size_text(limit).s);
-    if (!e->device->memory->space || !e->device->memory->space(e->seat, &free, &all))
+    if (!e->device->memory->space || !e->device->memory->space(e->session, &free, &all))
         return tni_text_of("%s", "");
     return tni_text_of("; %s of %s are free on the device", tni_size_text((int64_t)free).s,
                        tni_size_text((int64_t)all).s);

@@ -72,7 +72,7 @@ static void use_item(const tni_graph *g, const tni_plan *p, lifetime *life, size
 static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life)
 {
     for (size_t t = 0; t < p->steps; t++) {
-        tni_step         step = p->step[t];
+        tni_plan_step    step = p->step[t];
         const tni_fused *k    = step < 0 ? &p->kernel[~step] : NULL;
         if (!k) use_item(g, p, life, (size_t)step, t);
         else if (k->claimed >= 0) use_item(g, p, life, (size_t)k->claimed, t);

@@ -24,15 +24,17 @@ static double clock_now(void)
 tni_moment tni_moment_now(const tni_engine *e)
 {
     tni_text why = { "" };
-    if (e->events->stamp) return (tni_moment){ .stamp = e->events->stamp(e->seat) };
-    if (e->events->wait) e->events->wait(e->seat, &why);
+    if (e->events->event_record)
+        return (tni_moment){ .stamp = e->events->event_record(e->session) };
+    if (e->events->wait) e->events->wait(e->session, &why);
     return (tni_moment){ .clock = clock_now() };
 }
 
 double tni_moments_apart(const tni_engine *e, tni_moment from, tni_moment to)
 {
-    if (!e->events->stamp) return to.clock - from.clock;
-    return from.stamp && to.stamp ? e->events->stamped(e->seat, from.stamp, to.stamp) : NAN;
+    if (!e->events->event_record) return to.clock - from.clock;
+    return from.stamp && to.stamp ? e->events->event_elapsed(e->session, from.stamp, to.stamp)
+                                  : NAN;
 }
 
 // ---- rows --------------------------------------------------------------------------------------
@@ -47,7 +49,7 @@ static uint64_t mix_site(uint64_t h, const tni_node *n, bool layers)
 
 // Equal steps of equal lines and layers are one row, whichever plan they are in. Two that differ and have one
 // hash would be shown as one: nothing depends on it.
-static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_step step, bool layers)
+static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_plan_step step, bool layers)
 {
     const tni_fused *k    = step < 0 ? &p->kernel[~step] : NULL;
     int32_t          item = k ? k->claimed : step;
@@ -85,7 +87,7 @@ static bool make_room(tni_heap *h, tni_profile *p)
     return true;
 }
 
-static bool note_sites(const tni_run *r, tni_step step, tni_profile_row *row)
+static bool note_sites(const tni_run *r, tni_plan_step step, tni_profile_row *row)
 {
     const tni_node *n;
     int             at = 0, count = 0;
@@ -100,15 +102,15 @@ static bool note_sites(const tni_run *r, tni_step step, tni_profile_row *row)
     return true;
 }
 
-static tni_registers registers_of(const tni_run *r, tni_step step)
+static tni_registers registers_of(const tni_run *r, tni_plan_step step)
 {
     const tni_fused *k = step < 0 ? &r->plan->kernel[~step] : NULL;
     if (!k || !r->e->kernels->registers) return (tni_registers){ 0 };
-    return r->e->kernels->registers(r->e->seat, k->entry, &k->launch);
+    return r->e->kernels->registers(r->e->session, k->entry, &k->launch);
 }
 
 // The row of a step, found or added; NULL when memory is out.
-static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_step step)
+static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_plan_step step)
 {
     uint64_t hash = step_hash(r->g, r->plan, step, true);
     for (size_t at = hash & (p->slots - 1); p->slots && p->slot[at]; at = (at + 1) & (p->slots - 1))
@@ -149,7 +151,7 @@ static int64_t advance(const tni_engine *e, tni_profile *p, tni_moment to)
     return d;
 }
 
-static void settle_step(const tni_run *r, tni_profile *p, tni_step step, tni_moment end)
+static void settle_step(const tni_run *r, tni_profile *p, tni_plan_step step, tni_moment end)
 {
     int64_t          from = p->now, ns = advance(r->e, p, end);
     tni_profile_row *row = ns < 0 ? NULL : row_of(r, p, step);
@@ -167,7 +169,7 @@ static void settle_step(const tni_run *r, tni_profile *p, tni_step step, tni_mom
 // What was stamped so far gets its times.
 static void settle(const tni_run *r, tni_profile *p)
 {
-    if (r->e->events->hold) r->e->events->hold(r->e->seat, false);
+    if (r->e->events->hold_queue) r->e->events->hold_queue(r->e->session, false);
     advance(r->e, p, p->first);
     for (int i = 0; i < p->pending; i++) settle_step(r, p, p->step[i].step, p->step[i].end);
     p->pending = 0;
@@ -177,7 +179,7 @@ static void settle(const tni_run *r, tni_profile *p)
 // device is held until all is given to it, so that its times have no waiting for the host in them.
 static void begin_batch(const tni_run *r, tni_profile *p)
 {
-    if (r->e->events->hold && r->plan->runs) r->e->events->hold(r->e->seat, true);
+    if (r->e->events->hold_queue && r->plan->runs) r->e->events->hold_queue(r->e->session, true);
     p->first = tni_moment_now(r->e);
 }
 
@@ -189,7 +191,7 @@ void tni_profile_start(const tni_run *r)
     begin_batch(r, p);
 }
 
-void tni_profile_step(const tni_run *r, tni_step step)
+void tni_profile_step(const tni_run *r, tni_plan_step step)
 {
     tni_profile *p = r->e->inspect->profile;
     if (!tni_step_runs(r->g, r->plan, step)) return;

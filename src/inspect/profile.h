@@ -32,7 +32,7 @@ typedef struct {
     double  clock;
 } tni_moment;
 
-enum { TNI_PROFILE_BATCH = TNI_STAMPS / 4, TNI_PROFILE_EVENTS = 1 << 20 };
+enum { TNI_PROFILE_BATCH = TNI_TIMING_EVENTS / 4, TNI_PROFILE_EVENTS = 1 << 20 };
 
 // What a context measured. Its engine owns it. Steps of a running plan are kept as stamps until the
 // plan is done, or there are many, so that nobody waits in between. slot finds rows by their hashes:
@@ -55,8 +55,8 @@ struct tni_profile {
     int                pending;
     tni_moment         first;
     struct {
-        tni_step   step;
-        tni_moment end;
+        tni_plan_step step;
+        tni_moment    end;
     } step[TNI_PROFILE_BATCH];
     // Ceilings of the device, measured when they are first asked for: bytes a second of a copy, flops
     // a second of a product. 0: not yet; negative: they could not be.

@@ -43,7 +43,7 @@ static bool fill(const tni_engine *e, tni_arg out)
     for (int i = 0; i < PIECE; i++) cell[i].f = m_rand_uniform_d(1, 0, (uint64_t)i);
     tni_device_ref.memory->download(NULL, host, out.dtype, cell, PIECE, &why);
     for (int64_t at = 0; at < count && ok; at += PIECE)
-        ok = m->upload(e->seat, out.data + at * size, out.dtype, host,
+        ok = m->upload(e->session, out.data + at * size, out.dtype, host,
                        count - at < PIECE ? count - at : PIECE, &why) == TN_OK;
     return ok;
 }
@@ -61,19 +61,19 @@ static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
     tni_text          why  = { "" };
     bool              ok   = true;
     tni_call          c    = {
-                    .device = e->device, .seat = e->seat, .op = op, .nin = nin, .in = in, .attr = &attr
+                    .device = e->device, .session = e->session, .op = op, .nin = nin, .in = in, .attr = &attr
     };
-    for (int i = 0; i <= nin; i++) ok &= (block[i] = d->memory->alloc(e->seat, bytes)) != NULL;
+    for (int i = 0; i <= nin; i++) ok &= (block[i] = d->memory->alloc(e->session, bytes)) != NULL;
     for (int i = 0; i < nin; i++) in[i] = square(dt, n, block[i]);
     c.out     = square(dt, n, block[nin]);
     c.threads = e->threads;
     c.why     = &why;
     ok        = ok && fill(e, in[0]) && (nin == 1 || fill(e, in[1]));
     bytes     = ok ? tni_call_scratch(&c) : 0;
-    c.scratch = block[nin + 1] = bytes ? d->memory->alloc(e->seat, bytes) : NULL;
+    c.scratch = block[nin + 1] = bytes ? d->memory->alloc(e->session, bytes) : NULL;
     double s                   = ok && (!bytes || c.scratch) ? best_time(e, &c) : NAN;
     for (int i = 0; i <= nin + 1; i++)
-        if (block[i]) d->memory->free(e->seat, block[i]);
+        if (block[i]) d->memory->free(e->session, block[i]);
     return s;
 }
 

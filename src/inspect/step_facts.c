@@ -46,12 +46,12 @@ static int64_t kernel_bytes(const tni_graph *g, const tni_plan *p, const tni_fus
     return k->bytes + call_bytes(g, p, (size_t)k->claimed) - tni_node_bytes(g->item[k->claimed].n);
 }
 
-int64_t tni_step_bytes(const tni_graph *g, const tni_plan *p, tni_step step)
+int64_t tni_step_bytes(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     return step < 0 ? kernel_bytes(g, p, &p->kernel[~step]) : call_bytes(g, p, (size_t)step);
 }
 
-bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_step step)
+bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     return step < 0 || !tni_runs_nothing(g, p->place, (size_t)step);
 }
@@ -69,7 +69,7 @@ static tni_text update_name(const tni_node *n, const tni_place *place)
                        value ? "update" : "");
 }
 
-tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_step step)
+tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     const tni_fused *k  = step < 0 ? &p->kernel[~step] : NULL;
     int32_t          op = k ? k->claimed : step;
@@ -79,7 +79,7 @@ tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_step step)
     return k ? tni_text_of("%s + %s", name, tni_kernel_kind(k->kernel)) : tni_text_of("%s", name);
 }
 
-tni_text tni_step_sizes(const tni_graph *g, const tni_plan *p, tni_step step)
+tni_text tni_step_sizes(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     if (step >= 0) return tni_shape_text(g->item[step].n->rank, g->item[step].n->size);
     const tni_fused *k  = &p->kernel[~step];
@@ -118,7 +118,7 @@ static bool is_new(const tni_graph *g, const tni_fused *k, int at)
     return true;
 }
 
-const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_step step, int *at)
+const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_plan_step step, int *at)
 {
     if (step >= 0) return (*at)++ ? NULL : g->item[step].n;
     const tni_fused *k = &p->kernel[~step];
@@ -161,7 +161,7 @@ static double kernel_flops(const tni_launch *l)
     return flops;
 }
 
-tni_effort tni_step_effort(const tni_graph *g, const tni_plan *p, tni_step step)
+tni_effort tni_step_effort(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     if (step >= 0) return call_effort(g->item[step].n);
     const tni_fused *k = &p->kernel[~step];

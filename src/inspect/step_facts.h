@@ -13,12 +13,12 @@ int64_t tni_read_bytes(const tni_graph *g, const tni_plan *p, size_t i, uint32_t
 int64_t tni_written_bytes(const tni_graph *g, const tni_plan *p, size_t i);
 
 // Whether a step does anything: it is a kernel, or a call of something.
-bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_step step);
+bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_plan_step step);
 // Bytes that it reads and writes, each element once.
-int64_t tni_step_bytes(const tni_graph *g, const tni_plan *p, tni_step step);
+int64_t tni_step_bytes(const tni_graph *g, const tni_plan *p, tni_plan_step step);
 // "matmul", "ROW" or "matmul + POINT"; "(64, 128)" or "(64 | 128)", reduced axes behind the bar.
-tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_step step);
-tni_text tni_step_sizes(const tni_graph *g, const tni_plan *p, tni_step step);
+tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_plan_step step);
+tni_text tni_step_sizes(const tni_graph *g, const tni_plan *p, tni_plan_step step);
 
 // What a step computes, an addition being 1 and every other op what the table says. products: in
 // products of matrices alone (matmul, convolution, attention); dtype: theirs.
@@ -27,10 +27,10 @@ typedef struct {
     tn_dtype dtype;
 } tni_effort;
 
-tni_effort tni_step_effort(const tni_graph *g, const tni_plan *p, tni_step step);
+tni_effort tni_step_effort(const tni_graph *g, const tni_plan *p, tni_plan_step step);
 
 // The calls that a step comes from, each line once; first that of a library op before its kernel.
 // *at begins as 0; NULL behind the last.
-const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_step step, int *at);
+const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_plan_step step, int *at);
 
 #endif

@@ -26,7 +26,7 @@ enum {
 // cells. Owned by the run of the step, everything in it.
 typedef struct {
     const tni_run *r;
-    tni_step       step;
+    tni_plan_step  step;
     bool           on;  // there is something to compare
     tni_engine     engine;
     tni_run        ref;
@@ -191,7 +191,7 @@ static void find_errors(const verification *v, size_t i, const tni_call *c, tni_
 static bool run_scratch(const tni_device *d, tni_call *c, void **scratch)
 {
     size_t need = tni_call_scratch(c);
-    *scratch    = need ? d->memory->alloc(c->seat, need) : NULL;
+    *scratch    = need ? d->memory->alloc(c->session, need) : NULL;
     c->scratch  = *scratch;
     return !need || *scratch;
 }
@@ -204,7 +204,7 @@ static tn_status run_on(const tni_run *r, size_t i, tni_call *c, tni_text *why)
     tn_status         s = TN_EMEM;
     *c                  = tni_run_call(r, i, why);
     if (run_scratch(d, c, &scratch)) s = tni_call_run(c);
-    if (scratch) d->memory->free(c->seat, scratch);
+    if (scratch) d->memory->free(c->session, scratch);
     return s;
 }
 
@@ -346,7 +346,7 @@ static bool put_back(const verification *v, alone *a, size_t i)
         const tni_engine *e   = v->r->e;
         tni_text          why = { "" };
         tni_device_ref.memory->download(NULL, host, dt, v->ref.data[i], count, &why);
-        ok = e->device->memory->upload(e->seat, a->run.data[i], dt, host, count, &why) == TN_OK;
+        ok = e->device->memory->upload(e->session, a->run.data[i], dt, host, count, &why) == TN_OK;
     }
     tni_free(heap_of(v), host);
     return ok;
@@ -363,7 +363,7 @@ static void share_alone(const verification *v, alone *a, size_t i)
 }
 
 // The step that computes item i; false if there is none, as of a number.
-static bool find_step(const tni_plan *p, size_t i, tni_step *step)
+static bool find_step(const tni_plan *p, size_t i, tni_plan_step *step)
 {
     for (size_t t = 0; t < p->steps; t++) {
         *step        = p->step[t];
@@ -376,8 +376,8 @@ static bool find_step(const tni_plan *p, size_t i, tni_step *step)
 // Runs member i; d is set where it differs. False where it cannot be run.
 static bool run_member(const verification *v, alone *a, size_t i, difference *d)
 {
-    tni_step step;
-    size_t   item;
+    tni_plan_step step;
+    size_t        item;
     if (v->role[i] == SHARE) {
         share_alone(v, a, i);
         return true;
@@ -505,16 +505,16 @@ static void close_verify(verification *v)
     tni_free(h, v);
 }
 
-void *tni_verify_before(const tni_run *r, tni_step step)
+void *tni_verify_before(const tni_run *r, tni_plan_step step)
 {
     verification *v = tni_zalloc(&r->cx->heap, sizeof *v);
     if (!v) return tni_fail_memory(r->cx, "verify");
     v->r    = r;
     v->step = step;
     tni_engine_set(&v->engine, &tni_device_ref);
-    v->engine.seat = heap_of(v);
-    v->ref         = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
-    bool ok        = true;
+    v->engine.session = heap_of(v);
+    v->ref            = (tni_run){ .cx = r->cx, .e = &v->engine, .g = r->g, .plan = r->plan };
+    bool ok           = true;
     if (step < 0 || !tni_runs_nothing(r->g, r->plan->place, (size_t)step)) {
         ok = open_lists(v) || out_of_memory(v);
         if (ok) find_group(v);

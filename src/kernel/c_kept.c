@@ -120,7 +120,7 @@ static void choose_strips(tni_c_writer *w)
 void tni_c_open(tni_c_writer *w, tni_out *o, const tni_dialect *d, const tni_kernel *k)
 {
     *w   = (tni_c_writer){ .o = o, .k = k };
-    w->s = (tni_scribe){ .out = o, .dialect = d, .kernel = k, .user = w };
+    w->s = (tni_emitter){ .out = o, .dialect = d, .kernel = k, .user = w };
     tni_c_callbacks(w);
     w->lane = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
     tni_varies(k, w->axes);

@@ -49,12 +49,12 @@ static void put_lane_offset(tni_c_writer *w, const tni_ins *x)
     put_stride(w, x->access, w->lane);
 }
 
-static void value(tni_scribe *s, int i)
+static void value(tni_emitter *s, int i)
 {
     tni_put(s->out, "v%d", i);
 }
 
-static void element(tni_scribe *s, int i)
+static void element(tni_emitter *s, int i)
 {
     tni_c_writer  *w = s->user;
     const tni_ins *x = ins(w, i);
@@ -71,7 +71,7 @@ static void element(tni_scribe *s, int i)
     tni_put(w->o, "]");
 }
 
-static void place(tni_scribe *s, int i)
+static void place(tni_emitter *s, int i)
 {
     tni_c_writer *w = s->user;
     tni_put(w->o, "(");
@@ -84,7 +84,7 @@ static void place(tni_scribe *s, int i)
     tni_put(w->o, ")");
 }
 
-static void number(tni_scribe *s, int n)
+static void number(tni_emitter *s, int n)
 {
     tni_put(s->out, "number[%d]", n);
 }

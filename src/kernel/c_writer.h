@@ -13,7 +13,7 @@
 
 // A kernel while it is written.
 typedef struct {
-    tni_scribe        s;
+    tni_emitter       s;
     tni_out          *o;
     const tni_kernel *k;
     uint8_t           axes[TNI_MOST_INS];

@@ -41,7 +41,7 @@ typedef struct {
 //             scratch; their dtypes and shapes are in tni_custom_outputs
 typedef struct {
     const tni_device *device;
-    void             *seat;
+    void             *session;
     int               op;
     int               nin;
     const tni_arg    *in;
@@ -55,9 +55,10 @@ typedef struct {
     int               ticket;   // as that of a kernel
     bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
     bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
-    const tni_epilogue *epilogue;  // of run_then: what the kernel does to the result
+    const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     void               *entry;  // what the device prepared for calls of these shapes, if anything
-    struct tni_then    *then;   // the device's own: what follows each part of the result
+    struct tni_tiled_epilogue
+        *tiled_epilogue;  // the device's own: what follows each part of the result
 } tni_call;
 
 // A call of another op that does part of a call's work. What was prepared for the call is not for it.
@@ -102,10 +103,10 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
 enum { TNI_OFFER_ARGS = 8 };  // what is offered has no more
 
 // A call and the kernel that is the first to read its result, point after point, which the planner
-// offers to a device as one step. sole: nobody else reads the result, which need not be stored.
+// offers to a device as one step. only_reader: nobody else reads the result, which need not be stored.
 typedef struct {
     const tni_call *call;  // without addresses
-    bool            sole;
+    bool            only_reader;
     tni_epilogue    epilogue;
 } tni_offer;
 

@@ -146,7 +146,7 @@ tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to)
 
 // ---- values ------------------------------------------------------------------------------------
 
-static void put_around(tni_scribe *s, tni_cast_text t, void (*inner)(tni_scribe *s, int i), int i)
+static void put_around(tni_emitter *s, tni_cast_text t, void (*inner)(tni_emitter *s, int i), int i)
 {
     tni_put(s->out, "%s", t.before);
     inner(s, i);
@@ -163,7 +163,7 @@ static tn_dtype buffer_dtype(const tni_kernel *k, const tni_ins *x)
     return (tn_dtype)k->buffer[k->access[x->access].buffer].dtype;
 }
 
-static void emit_load(tni_scribe *s, int i)
+static void emit_load(tni_emitter *s, int i)
 {
     const tni_ins *x  = &s->kernel->ins[i];
     tn_dtype       dt = buffer_dtype(s->kernel, x);
@@ -176,7 +176,7 @@ static void emit_load(tni_scribe *s, int i)
     if (x->b >= 0) tni_put(s->out, " : 0)");
 }
 
-static void emit_number(tni_scribe *s, int n, tn_dtype dt)
+static void emit_number(tni_emitter *s, int n, tn_dtype dt)
 {
     static const char *const before[] = { ['f'] = "m_float_bits((m_uint)",
                                           ['d'] = "m_double_bits(",
@@ -188,7 +188,7 @@ static void emit_number(tni_scribe *s, int n, tn_dtype dt)
     tni_put(s->out, ")");
 }
 
-static void emit_random(tni_scribe *s, const tni_ins *x)
+static void emit_random(tni_emitter *s, const tni_ins *x)
 {
     const char *before = "m_rand_normal_f(", *after = ")";
     char        rounded[40];
@@ -222,7 +222,7 @@ static tni_cast_text wrap(const tni_ins *x)
     return around(name, "");
 }
 
-static void emit_map(tni_scribe *s, const tni_ins *x)
+static void emit_map(tni_emitter *s, const tni_ins *x)
 {
     tni_cast_text t  = wrap(x);
     int           op = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
@@ -239,7 +239,7 @@ static void emit_map(tni_scribe *s, const tni_ins *x)
     tni_put(s->out, ")%s", t.after);
 }
 
-static void emit_check(tni_scribe *s, int i)
+static void emit_check(tni_emitter *s, int i)
 {
     const tni_ins *x = &s->kernel->ins[i];
     tni_put(s->out, "m_check(");
@@ -249,7 +249,7 @@ static void emit_check(tni_scribe *s, int i)
     tni_put(s->out, ", %d, fail)", i);
 }
 
-void tni_emit_value(tni_scribe *s, int i)
+void tni_emit_value(tni_emitter *s, int i)
 {
     const tni_ins *x = &s->kernel->ins[i];
     switch (x->code) {
@@ -264,7 +264,7 @@ void tni_emit_value(tni_scribe *s, int i)
     }
 }
 
-void tni_emit_store(tni_scribe *s, int i)
+void tni_emit_store(tni_emitter *s, int i)
 {
     const tni_ins *x    = &s->kernel->ins[i];
     tn_dtype       from = dtype_of(s->kernel, x->a), to = buffer_dtype(s->kernel, x);

@@ -2,14 +2,14 @@
 // computed where, and the program around kernels. The skeletons (emit_c.c, emit_simt.c) add loops,
 // indices and reductions.
 //
-// A skeleton decides where values live. It fills a tni_scribe with four callbacks and asks for the
+// A skeleton decides where values live. It fills a tni_emitter with four callbacks and asks for the
 // text of one instruction at a time:
 //
 //     tni_put(out, "    %s v%d = ", tni_compute_type(x->dtype), i);
 //     tni_emit_value(s, i);                 // v3 = o_add_f(v1, v2)
 //     tni_put(out, ";\n");
 //
-// Functions that the text calls (o_add_f, m_exp_f, m_float_to_half, ...) need no care: tni_source
+// Functions that the text calls (o_add_f, m_exp_f, m_float_to_half, ...) need no care: tni_emit_program
 // finds their names in the finished kernels and puts what they need before them.
 #ifndef TNI_KERNEL_EMIT_H
 #define TNI_KERNEL_EMIT_H
@@ -97,30 +97,30 @@ bool tni_can_emit(const tni_kernel *k, const char **why);
 // Who writes a kernel's body: what the text of an instruction needs from the skeleton. Each
 // callback adds an expression to `out`; precedence is that of a name or a call, so callbacks put
 // brackets around anything else.
-typedef struct tni_scribe tni_scribe;
-struct tni_scribe {
+typedef struct tni_emitter tni_emitter;
+struct tni_emitter {
     tni_out           *out;
     const tni_dialect *dialect;
     const tni_kernel  *kernel;
     void              *user;  // the skeleton's own
     // The value of instruction i, in its compute type, where it is read.
-    void (*value)(tni_scribe *s, int i);
+    void (*value)(tni_emitter *s, int i);
     // The element in memory of LOAD or STORE i: an lvalue of the kept type. A LOAD's index
     // (operand a times the launch's index stride) is in it.
-    void (*element)(tni_scribe *s, int i);
+    void (*element)(tni_emitter *s, int i);
     // The place of PLACE i, as an m_long.
-    void (*place)(tni_scribe *s, int i);
+    void (*place)(tni_emitter *s, int i);
     // Launch number n: its 64 bits, as an m_ulong.
-    void (*number)(tni_scribe *s, int n);
+    void (*number)(tni_emitter *s, int n);
 };
 
 // The value of instruction i as one expression of its compute type: LOAD (converted; with its guard
 // as ?:), NUMBER, PLACE, RANDOM, MAP (wrapped), CAST, CHECK. CHECK calls
 // m_check(m_long index, m_long size, m_int ins, FAIL), which gives the index to use; FAIL is the
 // name `fail`, which the skeleton has in scope as the dialect's pointer to two m_long.
-void tni_emit_value(tni_scribe *s, int i);
+void tni_emit_value(tni_emitter *s, int i);
 // A statement without its end: element = value, rounded to the buffer's dtype.
-void tni_emit_store(tni_scribe *s, int i);
+void tni_emit_store(tni_emitter *s, int i);
 // acc folded with a, in the compute type of dt, by op (sum, prod, max, min): "o_sum_f(acc, a)".
 void tni_emit_fold(tni_out *o, int op, tn_dtype dt, const char *acc, const char *a);
 // What a fold of nothing is, exactly: fold(start, x) is x for every x, -0 and NaN included. Of sum
@@ -155,7 +155,7 @@ typedef void tni_skeleton(tni_out *o, const tni_dialect *d, const tni_emit_item 
 // A program of n kernels: the shim, the rows of the prelude and the op functions that the kernels
 // use, once each, and the kernels. no_double: the device has none; no row with the word is taken.
 // The caller frees the text; NULL where memory was out.
-char *tni_source(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int n,
-                 const tni_emit_item *item, bool no_double);
+char *tni_emit_program(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int n,
+                       const tni_emit_item *item, bool no_double);
 
 #endif

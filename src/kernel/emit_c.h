@@ -30,7 +30,7 @@ void tni_emit_c_rows(const tni_kernel *k, int rows[2]);
 size_t tni_emit_c_room(const tni_launch *l);
 size_t tni_c_room(const int rows[2], int64_t cols);
 
-// The skeleton, for tni_source.
+// The skeleton, for tni_emit_program.
 tni_skeleton tni_emit_c;
 
 #endif

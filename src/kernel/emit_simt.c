@@ -19,7 +19,7 @@
 
 enum { NEAR_UNROLL = 4 };  // vectors in hand of a loop over what is near
 
-static void open_lanes(tni_page *c)
+static void open_lanes(tni_simt_emitter *c)
 {
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
@@ -36,7 +36,7 @@ static void open_lanes(tni_page *c)
 }
 
 // Arrays for what a pass makes: values kept, stores.
-static void declare_arrays(tni_page *c, const tni_set *set, bool stores)
+static void declare_arrays(tni_simt_emitter *c, const tni_set *set, bool stores)
 {
     int v = c->m->vector;
     for (int i = 0; i < c->k->nins; i++) {
@@ -53,12 +53,12 @@ static void declare_arrays(tni_page *c, const tni_set *set, bool stores)
 }
 
 // Whether a fold takes the vector at hand by pairs.
-static bool in_pairs(const tni_page *c, int i)
+static bool in_pairs(const tni_simt_emitter *c, int i)
 {
     return c->stage == TNI_AT_LOOP && (c->whole || !c->m->window) && tni_simt_pair_of(c, i) >= 0;
 }
 
-static void put_elements(tni_page *c, const tni_set *set)
+static void put_elements(tni_simt_emitter *c, const tni_set *set)
 {
     open_lanes(c);
     for (int i = 0; i < c->k->nins; i++)
@@ -70,7 +70,7 @@ static void put_elements(tni_page *c, const tni_set *set)
 
 // The work of a vector whose loads are there. Only the vectors at the ends of a line have elements
 // that are not in it, so that the others are spared the question.
-static void put_work(tni_page *c, const tni_set *set, const char *guard)
+static void put_work(tni_simt_emitter *c, const tni_set *set, const char *guard)
 {
     bool both = c->m->window && !c->whole && !c->single;
     declare_arrays(c, set, true);
@@ -93,7 +93,7 @@ static void put_work(tni_page *c, const tni_set *set, const char *guard)
 }
 
 // What a POINT thread needs to know of unit u.
-static void open_unit(tni_page *c)
+static void open_unit(tni_simt_emitter *c)
 {
     tni_text vectors = tni_simt_word_name(c, TNI_WORD_VECTORS);
     if (c->k->np > 1)
@@ -109,7 +109,7 @@ static void open_unit(tni_page *c)
 }
 
 // What there is to know of the row of vector q.
-static void open_row_ahead(tni_page *c)
+static void open_row_ahead(tni_simt_emitter *c)
 {
     const tni_kernel *k   = c->k;
     tni_set           set = tni_needs_row(k, 0);
@@ -131,7 +131,7 @@ static void open_row_ahead(tni_page *c)
     tni_line(c->o, "const %s c = i%d;", c->index, c->lane);
 }
 
-void tni_simt_open_vector(tni_page *c)
+void tni_simt_open_vector(tni_simt_emitter *c)
 {
     const tni_kernel *k = c->k;
     if (c->together) {
@@ -171,7 +171,7 @@ void tni_simt_open_vector(tni_page *c)
     tni_line(c->o, "const %s c = i%d;", c->index, c->lane);
 }
 
-void tni_simt_close_vector(tni_page *c)
+void tni_simt_close_vector(tni_simt_emitter *c)
 {
     tni_line(c->o, "}");
     tni_line(c->o, "}");
@@ -179,7 +179,7 @@ void tni_simt_close_vector(tni_page *c)
 
 // The loads of a pass, except those that registers hold. What shared memory holds was written by
 // the thread that reads it, or, in windows, before a fold of the group, so no barrier is needed.
-static void put_fetches(tni_page *c, const tni_set *set)
+static void put_fetches(tni_simt_emitter *c, const tni_set *set)
 {
     tni_set loads = { 0 }, stash = { 0 };
     int     n = 0, stashes = 0;
@@ -210,7 +210,7 @@ static void put_fetches(tni_page *c, const tni_set *set)
     tni_simt_close_vector(c);
 }
 
-static tni_set folds_of(const tni_page *c, const tni_set *set)
+static tni_set folds_of(const tni_simt_emitter *c, const tni_set *set)
 {
     tni_set folds = { 0 };
     for (int i = 0; i < c->k->nins; i++)
@@ -218,7 +218,7 @@ static tni_set folds_of(const tni_page *c, const tni_set *set)
     return folds;
 }
 
-static void declare_folds(tni_page *c, const tni_set *folds)
+static void declare_folds(tni_simt_emitter *c, const tni_set *folds)
 {
     for (int i = 0; i < c->k->nins; i++) {
         const tni_ins *x = &c->k->ins[i];
@@ -236,7 +236,7 @@ static void declare_folds(tni_page *c, const tni_set *folds)
 }
 
 // LANE: tails for each r. All threads of the group are at the same r; the first adds up.
-static void put_lane_tails(tni_page *c, const tni_set *set, bool after)
+static void put_lane_tails(tni_simt_emitter *c, const tni_set *set, bool after)
 {
     for (int i = 0; i < c->k->nins; i++) {
         const tni_ins *x   = &c->k->ins[i];
@@ -254,7 +254,7 @@ static void put_lane_tails(tni_page *c, const tni_set *set, bool after)
 }
 
 // Whether a loop reads nothing but what is near: it needs no loads ahead of its work.
-static bool all_stashed(const tni_page *c, const tni_set *set)
+static bool all_stashed(const tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(set, i) && c->k->ins[i].code == TNI_I_LOAD &&
@@ -264,7 +264,7 @@ static bool all_stashed(const tni_page *c, const tni_set *set)
 }
 
 // Loads and work of the vectors a thread has in hand.
-static void put_pass(tni_page *c, const tni_set *set)
+static void put_pass(tni_simt_emitter *c, const tni_set *set)
 {
     bool lane = c->m->form == TNI_SIMT_LANE;
     put_fetches(c, set);
@@ -277,7 +277,7 @@ static void put_pass(tni_page *c, const tni_set *set)
 
 // A turn of a loop over a row that no registers hold: where all vectors in hand are there and lie in
 // the row, nothing more is asked; else they are taken one by one.
-static void put_turn(tni_page *c, const tni_set *set)
+static void put_turn(tni_simt_emitter *c, const tni_set *set)
 {
     bool     row = c->m->form == TNI_SIMT_ROW, window = row && c->m->window;
     int      last = (c->unroll - 1) * c->m->team, v = c->m->vector;
@@ -311,7 +311,7 @@ static void put_turn(tni_page *c, const tni_set *set)
 
 // The test that no vector in hand has a column that the row names, which nearly always holds. Whether
 // there is such a test.
-static bool put_missed(tni_page *c, const tni_set *set)
+static bool put_missed(tni_simt_emitter *c, const tni_set *set)
 {
     bool asked = false;
     for (int i = 0; i < c->k->nins; i++) {
@@ -327,7 +327,7 @@ static bool put_missed(tni_page *c, const tni_set *set)
 
 // A loop over a row that is near: all vectors but those at the ends of a window lie in the row, so
 // that nothing is asked of them. The first two threads have the ends.
-static void put_near(tni_page *c, const tni_set *set)
+static void put_near(tni_simt_emitter *c, const tni_set *set)
 {
     bool        window  = c->m->window;
     int         last    = (NEAR_UNROLL - 1) * c->m->team;
@@ -363,7 +363,7 @@ static void put_near(tni_page *c, const tni_set *set)
     c->sure = false;
 }
 
-static void put_loop(tni_page *c, int q)
+static void put_loop(tni_simt_emitter *c, int q)
 {
     tni_set set = tni_needs_loop(c->k, q, &c->kept), none = { 0 };
     tni_set folds = folds_of(c, &set);
@@ -398,7 +398,7 @@ static void put_loop(tni_page *c, int q)
 }
 
 // Tails: where the partials of this part go, and accumulators.
-static void declare_tails(tni_page *c, const char *part)
+static void declare_tails(tni_simt_emitter *c, const char *part)
 {
     bool row = c->m->form == TNI_SIMT_ROW;
     for (int i = 0; i < c->k->nins; i++) {
@@ -417,7 +417,7 @@ static void declare_tails(tni_page *c, const char *part)
 }
 
 // Row tails that threads of a group added up apart.
-static void put_group_partials(tni_page *c)
+static void put_group_partials(tni_simt_emitter *c)
 {
     tni_set rows = { 0 };
     for (int i = 0; i < c->k->nins; i++)
@@ -428,7 +428,7 @@ static void put_group_partials(tni_page *c)
 }
 
 // Partials of columns by four, where they are aligned as the vectors of the row are.
-static bool put_partial_vectors(tni_page *c, int i)
+static bool put_partial_vectors(tni_simt_emitter *c, int i)
 {
     int         v    = c->m->vector;
     const char *type = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype) == 'f' ? "float" : "int";
@@ -448,7 +448,7 @@ static bool put_partial_vectors(tni_page *c, int i)
 }
 
 // Partials of ROW: a thread has its columns, every thread of a team the row's.
-static void put_row_partials(tni_page *c)
+static void put_row_partials(tni_simt_emitter *c)
 {
     int      v = c->m->vector;
     tni_text acc;
@@ -478,7 +478,7 @@ static void put_row_partials(tni_page *c)
 }
 
 // Where the loads that shared memory holds begin.
-static void declare_stash(tni_page *c)
+static void declare_stash(tni_simt_emitter *c)
 {
     int before = -1, words = 0;
     if (c->m->hold != TNI_HOLD_SHARED || c->m->bulk) return;
@@ -496,7 +496,7 @@ static void declare_stash(tni_page *c)
 }
 
 // Which vectors of the row, or of this group's piece of it, lie in it with all their elements.
-static void put_ends(tni_page *c)
+static void put_ends(tni_simt_emitter *c)
 {
     bool piece = c->m->cluster > 1;
     tni_line(c->o, "const %s begin = shift > 0%s && n > 0;", c->index, piece ? " && lo == 0" : "");
@@ -504,7 +504,7 @@ static void put_ends(tni_page *c)
              piece ? " + lo" : "", c->m->vector, tni_simt_word_name(c, TNI_WORD_COLS).s);
 }
 
-void tni_simt_put_row_line(tni_page *c, bool apart)
+void tni_simt_put_row_line(tni_simt_emitter *c, bool apart)
 {
     tni_line(c->o, "const m_int live = row < %s;", tni_simt_word_name(c, TNI_WORD_LINES).s);
     tni_line(c->o, "const %s line = live ? row : %s - 1;", c->index,
@@ -517,26 +517,26 @@ void tni_simt_put_row_line(tni_page *c, bool apart)
     if (c->m->hold == TNI_HOLD_SHARED && c->m->window) put_ends(c);
 }
 
-tni_text tni_simt_row_name(const tni_page *c, const char *it)
+tni_text tni_simt_row_name(const tni_simt_emitter *c, const char *it)
 {
     return tni_text_of("(%s * %s + %s) * %d + tid / %d", c->d->group_id,
                        tni_simt_word_name(c, TNI_WORD_CHUNK).s, it, c->m->rows, c->m->team);
 }
 
 // Whether a team has several rows, one after the other.
-static bool many_rows(const tni_page *c)
+static bool many_rows(const tni_simt_emitter *c)
 {
     return c->k->tails || c->m->bulk;
 }
 
 // Whether threads read what others put into shared memory, which the next row's words replace.
-static bool shares_stash(const tni_page *c)
+static bool shares_stash(const tni_simt_emitter *c)
 {
     return c->k->tails && !c->m->bulk && c->m->hold == TNI_HOLD_SHARED && c->m->window;
 }
 
 // Rows of which only columns are added up wait for nothing, so that several are in hand.
-static void put_rows_ahead(tni_page *c)
+static void put_rows_ahead(tni_simt_emitter *c)
 {
     tni_set  set     = tni_needs_loop(c->k, 0, NULL);
     tni_text chunk   = tni_simt_word_name(c, TNI_WORD_CHUNK),
@@ -560,7 +560,7 @@ static void put_rows_ahead(tni_page *c)
     c->unroll = 1;
 }
 
-static void put_row(tni_page *c)
+static void put_row(tni_simt_emitter *c)
 {
     tni_line(c->o, "const m_int t = tid %% %d;", c->m->team);
     declare_stash(c);
@@ -603,7 +603,7 @@ static void put_row(tni_page *c)
 }
 
 // Values that are the same in all lanes, once for a thread.
-static void put_scalars(tni_page *c)
+static void put_scalars(tni_simt_emitter *c)
 {
     tni_set set = tni_needs_row(c->k, 0);
     c->stage    = TNI_AT_ROW;
@@ -612,7 +612,7 @@ static void put_scalars(tni_page *c)
 }
 
 // The turns of a group over its units.
-static void open_turns(tni_page *c, const char *unit, int per, const char *thread)
+static void open_turns(tni_simt_emitter *c, const char *unit, int per, const char *thread)
 {
     tni_text chunk = tni_simt_word_name(c, TNI_WORD_CHUNK);
     put_scalars(c);
@@ -627,7 +627,7 @@ static void open_turns(tni_page *c, const char *unit, int per, const char *threa
     }
 }
 
-static void close_turns(tni_page *c)
+static void close_turns(tni_simt_emitter *c)
 {
     if (!c->k->tails) return;
     tni_line(c->o, "}");
@@ -635,7 +635,7 @@ static void close_turns(tni_page *c)
 }
 
 // All loads are on their way before the first is waited for.
-static void put_point_in_tiles(tni_page *c)
+static void put_point_in_tiles(tni_simt_emitter *c)
 {
     tni_set set = tni_needs_row(c->k, 0);
     put_scalars(c);
@@ -650,7 +650,7 @@ static void put_point_in_tiles(tni_page *c)
     tni_simt_drain_tile(c, &set);
 }
 
-static void put_point(tni_page *c)
+static void put_point(tni_simt_emitter *c)
 {
     tni_set set = tni_needs_row(c->k, 0);
     open_turns(c, "u0", c->m->rows * c->unroll, "tid");
@@ -663,7 +663,7 @@ static void put_point(tni_page *c)
 }
 
 // A row point of LANE: fetch and work for the one vector of lanes.
-static void put_lane_point(tni_page *c, const tni_set *set)
+static void put_lane_point(tni_simt_emitter *c, const tni_set *set)
 {
     tni_set none = { 0 }, work = *set;
     for (size_t w = 0; w < sizeof work.bit / sizeof *work.bit; w++)
@@ -682,7 +682,7 @@ static void put_lane_point(tni_page *c, const tni_set *set)
     tni_line(c->o, "}");
 }
 
-static void put_lane(tni_page *c)
+static void put_lane(tni_simt_emitter *c)
 {
     tni_text lines   = tni_simt_word_name(c, TNI_WORD_LINES),
              vectors = tni_simt_word_name(c, TNI_WORD_VECTORS);
@@ -701,7 +701,7 @@ static void put_lane(tni_page *c)
     close_turns(c);
 }
 
-static void put_args(tni_page *c)
+static void put_args(tni_simt_emitter *c)
 {
     const tni_kernel *k = c->k;
     tni_line(c->o, "struct %s_args {", c->name);
@@ -710,7 +710,7 @@ static void put_args(tni_page *c)
     tni_line(c->o, "};");
 }
 
-static void open_with_struct(tni_page *c, const char *suffix, int threads)
+static void open_with_struct(tni_simt_emitter *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
     int               most     = 1024 >> c->m->roomy;  // threads of a multiprocessor
@@ -732,7 +732,7 @@ static void open_with_struct(tni_page *c, const char *suffix, int threads)
     if (k->guarded) tni_line(c->o, "if (*(const volatile m_long *)fail[4]) return;");
 }
 
-static void open_with_words(tni_page *c, const char *suffix, int threads)
+static void open_with_words(tni_simt_emitter *c, const char *suffix, int threads)
 {
     const tni_kernel *k = c->k;
     tni_put(c->o, "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void\n%s%s(", threads,
@@ -748,7 +748,7 @@ static void open_with_words(tni_page *c, const char *suffix, int threads)
 }
 
 // Opens a kernel; `red` is memory in which threads leave words for each other.
-static void open_kernel(tni_page *c, const char *suffix, int threads, int red)
+static void open_kernel(tni_simt_emitter *c, const char *suffix, int threads, int red)
 {
     if (tni_gpu_has(c->m, TNI_GPU_STRUCT)) open_with_struct(c, suffix, threads);
     else open_with_words(c, suffix, threads);
@@ -762,7 +762,7 @@ static void open_kernel(tni_page *c, const char *suffix, int threads, int red)
 
 // Whether threads share words is known when the kernel is written. What is declared and never used
 // would take shared memory, and some drivers of OpenCL cannot bear it.
-static void close_kernel(tni_page *c)
+static void close_kernel(tni_simt_emitter *c)
 {
     tni_line(c->o, "}");
     if (!c->shares) tni_out_cut(c->o, c->red[0], c->red[1]);
@@ -770,14 +770,14 @@ static void close_kernel(tni_page *c)
 
 // Words of `red` that folds over a group need: by shuffles, two halves of one for each warp; by a tree one
 // for each thread.
-static int folded_words(const tni_page *c, int group)
+static int folded_words(const tni_simt_emitter *c, int group)
 {
     return tni_gpu_has(c->m, TNI_GPU_SHUFFLES) ? 2 * TNI_WARP * c->folds : group;
 }
 
 // Words of `red` that the main kernel needs: for folds over threads, and where threads share the
 // elements of R of a lane, one for each accumulator.
-static int red_words(const tni_page *c)
+static int red_words(const tni_simt_emitter *c)
 {
     const tni_simt_class *m     = c->m;
     int                   group = m->team * m->rows, fold = folded_words(c, group);
@@ -807,7 +807,7 @@ static int count_folds(const tni_kernel *k)
 }
 
 // Values that vary along no axis and are made of such: the same in all lanes.
-static void find_scalars(tni_page *c)
+static void find_scalars(tni_simt_emitter *c)
 {
     uint8_t varies[TNI_MOST_INS];
     tni_varies(c->k, varies);
@@ -821,7 +821,7 @@ static void find_scalars(tni_page *c)
     }
 }
 
-static void put_finish_kernel(tni_page *c)
+static void put_finish_kernel(tni_simt_emitter *c)
 {
     int threads = c->m->finish_threads;
     tni_put(c->o, "\n");
@@ -840,8 +840,8 @@ void tni_emit_simt(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_simt_class *m = item->opts;
     const tni_kernel     *k = item->kernel;
-    tni_page              c = { .o = o, .k = k, .d = d, .m = m, .name = item->name };
-    c.scribe                = tni_simt_scribe(k, d, o);
+    tni_simt_emitter      c = { .o = o, .k = k, .d = d, .m = m, .name = item->name };
+    c.emitter               = tni_simt_scribe(k, d, o);
     c.index                 = m->wide ? "m_long" : "m_int";
     c.uindex                = m->wide ? "m_ulong" : "m_uint";
     c.local                 = d->local;

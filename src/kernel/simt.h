@@ -135,7 +135,7 @@ size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layo
 
 // ---- text --------------------------------------------------------------------------------------
 
-// The skeleton, for tni_source: opts of an item is its tni_simt_class.
+// The skeleton, for tni_emit_program: opts of an item is its tni_simt_class.
 tni_skeleton tni_emit_simt;
 
 // Values that vary over R, cost TNI_KEEP_COST_GPU or more to compute again, and that several loops read.

@@ -8,32 +8,32 @@
 #include <stdio.h>
 #include <string.h>
 
-tni_text tni_simt_group_name(const tni_page *c)
+tni_text tni_simt_group_name(const tni_simt_emitter *c)
 {
     if (c->m->cluster > 1) return tni_text_of("((m_int)blockIdx.x / %d)", c->m->cluster);
     return tni_text_of("%s", c->d->group_id);
 }
 
-static bool is_brought(const tni_page *c, int i)
+static bool is_brought(const tni_simt_emitter *c, int i)
 {
     return c->k->ins[i].code == TNI_I_LOAD && tni_simt_stashed(c, i);
 }
 
-static int count_brought(const tni_page *c)
+static int count_brought(const tni_simt_emitter *c)
 {
     int n = 0;
     for (int i = 0; i < c->k->nins; i++) n += is_brought(c, i);
     return n;
 }
 
-tni_text tni_simt_row_vectors(const tni_page *c)
+tni_text tni_simt_row_vectors(const tni_simt_emitter *c)
 {
     if (!c->m->window) return tni_simt_word_name(c, TNI_WORD_VECTORS);
     return tni_text_of("(%s + shift + %d) / %d", tni_simt_word_name(c, TNI_WORD_COLS).s,
                        c->m->vector - 1, c->m->vector);
 }
 
-void tni_simt_put_piece(tni_page *c)
+void tni_simt_put_piece(tni_simt_emitter *c)
 {
     int g = c->m->cluster;
     if (g < 2) {
@@ -48,7 +48,7 @@ void tni_simt_put_piece(tni_page *c)
 }
 
 // A function that asks for a row: the aligned window around it, of which the ends are not its own.
-static void put_bring(tni_page *c)
+static void put_bring(tni_simt_emitter *c)
 {
     int      at = 0;
     tni_text lo = { "" };
@@ -68,7 +68,7 @@ static void put_bring(tni_page *c)
     tni_line(c->o, "};");
 }
 
-static void declare_shared(tni_page *c)
+static void declare_shared(tni_simt_emitter *c)
 {
     int g = c->m->cluster > 1 ? c->m->cluster : 1;
     tni_line(c->o, "extern __shared__ uint4 stash[];");
@@ -87,7 +87,7 @@ static void declare_shared(tni_page *c)
     }
 }
 
-void tni_simt_open_bulk(tni_page *c)
+void tni_simt_open_bulk(tni_simt_emitter *c)
 {
     tni_text chunk = tni_simt_word_name(c, TNI_WORD_CHUNK),
              lines = tni_simt_word_name(c, TNI_WORD_LINES);
@@ -107,7 +107,7 @@ void tni_simt_open_bulk(tni_page *c)
     tni_line(c->o, "m_int turn = 0;");
 }
 
-void tni_simt_release_row(tni_page *c)
+void tni_simt_release_row(tni_simt_emitter *c)
 {
     tni_line(c->o, "__syncthreads();");
     tni_line(c->o, "if (tid == 0 && row + 1 < past) bring(row + 1);");
@@ -117,13 +117,13 @@ void tni_simt_release_row(tni_page *c)
 // ---- clusters ----------------------------------------------------------------------------------
 
 // A value as the 64 bits that are told, and back.
-static tni_text told(const tni_page *c, int i)
+static tni_text told(const tni_simt_emitter *c, int i)
 {
     char kind = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype);
     return tni_text_of(kind == 'f' ? "m_bits_f(v%d)" : kind == 'd' ? "m_bits_d(v%d)" : "v%d", i);
 }
 
-static tni_text heard(const tni_page *c, int i, int slot)
+static tni_text heard(const tni_simt_emitter *c, int i, int slot)
 {
     char        kind = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype);
     const char *bits = kind == 'f' ? "m_float_bits((m_uint)" : kind == 'd' ? "m_double_bits(" : "(";
@@ -134,7 +134,7 @@ static tni_text heard(const tni_page *c, int i, int slot)
 // Each group tells its result to all of its cluster, and folds what it was told, in order. `peer` has
 // two halves, and a barrier for each: nobody tells anew into a half before all have read it, since
 // they had to hear of the half between.
-void tni_simt_fold_cluster(tni_page *c, const tni_set *set)
+void tni_simt_fold_cluster(tni_simt_emitter *c, const tni_set *set)
 {
     int slot = 0, g = c->m->cluster, n = 0;
     for (int i = 0; i < c->k->nins; i++) n += tni_has(set, i);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 // A line that folds `other` into an accumulator, by the op of REDUCE i.
-void tni_simt_fold_line(tni_page *c, int i, const char *before, const char *acc, const char *other)
+void tni_simt_fold_line(tni_simt_emitter *c, int i, const char *before, const char *acc,
+                        const char *other)
 {
     const tni_ins *x = &c->k->ins[i];
     begin_indent(c);
@@ -14,7 +15,7 @@ void tni_simt_fold_line(tni_page *c, int i, const char *before, const char *acc,
     tni_put(c->o, ";\n");
 }
 
-static void put_shuffles(tni_page *c, int i, const char *acc, int n)
+static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
 {
     tni_text other;
     if (n == 1) return;
@@ -26,7 +27,7 @@ static void put_shuffles(tni_page *c, int i, const char *acc, int n)
 
 // By shuffles in warps; then each warp leaves its result and reads those of all. Two such steps one
 // after the other use two halves of `red`, so that one barrier is enough.
-static void fold_by_shuffles(tni_page *c, const tni_set *set, char letter, int team)
+static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char letter, int team)
 {
     int warps = team / TNI_WARP, slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
@@ -55,7 +56,7 @@ static void fold_by_shuffles(tni_page *c, const tni_set *set, char letter, int t
 }
 
 // By a tree in local memory.
-static void fold_by_tree(tni_page *c, int i, char letter, int team)
+static void fold_by_tree(tni_simt_emitter *c, int i, char letter, int team)
 {
     const char *type = type_of(c, i);
     tni_text    a, b, test;
@@ -74,7 +75,7 @@ static void fold_by_tree(tni_page *c, int i, char letter, int team)
 }
 
 // Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
-void tni_simt_fold_team(tni_page *c, const tni_set *set, char letter, int team)
+void tni_simt_fold_team(tni_simt_emitter *c, const tni_set *set, char letter, int team)
 {
     tni_set none = { 0 };
     if (team == 1 || !memcmp(set, &none, sizeof none)) return;
@@ -85,7 +86,7 @@ void tni_simt_fold_team(tni_page *c, const tni_set *set, char letter, int team)
 }
 
 // Folds the accumulators of lanes over the threads that share their R.
-void tni_simt_fold_lanes(tni_page *c, int i)
+void tni_simt_fold_lanes(tni_simt_emitter *c, int i)
 {
     tni_text acc, other;
     c->shares = true;
@@ -106,7 +107,7 @@ void tni_simt_fold_lanes(tni_page *c, int i)
 }
 
 // Folds an accumulator of a column or row over the teams of a group, into that of the first.
-void tni_simt_fold_rows(tni_page *c, int i, const char *acc)
+void tni_simt_fold_rows(tni_simt_emitter *c, int i, const char *acc)
 {
     tni_text a, b, test;
     if (c->m->rows == 1) return;
@@ -126,13 +127,13 @@ void tni_simt_fold_rows(tni_page *c, int i, const char *acc)
 
 // ---- finish ------------------------------------------------------------------------------------
 
-static void put_raw_word(tni_page *c, int w)
+static void put_raw_word(tni_simt_emitter *c, int w)
 {
     tni_put(c->o, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "a.w[%d]" : "w%d", w);
 }
 
 // Where the partials of tail i are, of a part.
-void tni_simt_declare_part(tni_page *c, int i, const char *part)
+void tni_simt_declare_part(tni_simt_emitter *c, int i, const char *part)
 {
     begin_indent(c);
     tni_put(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, type_of(c, i), i,
@@ -146,14 +147,14 @@ void tni_simt_declare_part(tni_page *c, int i, const char *part)
     tni_put(c->o, ";\n");
 }
 
-void tni_simt_declare_parts(tni_page *c)
+void tni_simt_declare_parts(tni_simt_emitter *c)
 {
     for (int i = 0; i < c->k->nins; i++)
         if (is_tail(&c->k->ins[i])) tni_simt_declare_part(c, i, "0");
 }
 
 // Joins the parts of a tail from `first` on, every step-th.
-static void put_join(tni_page *c, int i, const char *first, int step)
+static void put_join(tni_simt_emitter *c, int i, const char *first, int step)
 {
     const tni_ins *x = &c->k->ins[i];
     tni_text       acc, part;
@@ -167,14 +168,14 @@ static void put_join(tni_page *c, int i, const char *first, int step)
     tni_simt_fold_line(c, i, "    ", acc.s, part.s);
 }
 
-static void put_finish_values(tni_page *c, const tni_set *set)
+static void put_finish_values(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++)
         if (tni_has(set, i) && !is_tail(&c->k->ins[i])) tni_simt_put_ins(c, i);
 }
 
 // Everything that is one value, by all threads of a group.
-void tni_simt_finish_once(tni_page *c, int threads, const char *mine)
+void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine)
 {
     tni_set set = tni_needs_finish(c->k, false), tails = { 0 };
     c->stage = TNI_AT_FINISH;
@@ -189,7 +190,7 @@ void tni_simt_finish_once(tni_page *c, int threads, const char *mine)
 }
 
 // The last group to get here finishes.
-void tni_simt_finish_last(tni_page *c)
+void tni_simt_finish_last(tni_simt_emitter *c)
 {
     tni_line(c->o, "__shared__ m_int last;");
     tni_line(c->o, "__threadfence();");
@@ -212,14 +213,14 @@ void tni_simt_finish_last(tni_page *c)
     tni_line(c->o, "}");
 }
 
-bool tni_simt_finishes_columns(const tni_page *c)
+bool tni_simt_finishes_columns(const tni_simt_emitter *c)
 {
     tni_set set = tni_needs_finish(c->k, true), none = { 0 };
     return memcmp(&set, &none, sizeof set) != 0;
 }
 
 // Threads that have parts of one column leave what they joined and add it up in order.
-static void share_columns(tni_page *c, int i, int cols, int ys)
+static void share_columns(tni_simt_emitter *c, int i, int cols, int ys)
 {
     tni_text acc, other;
     c->shares = true;
@@ -234,7 +235,7 @@ static void share_columns(tni_page *c, int i, int cols, int ys)
     tni_simt_fold_line(c, i, "    ", acc.s, other.s);
 }
 
-void tni_simt_finish_columns(tni_page *c, int threads, const char *first)
+void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first)
 {
     tni_set  set  = tni_needs_finish(c->k, true);
     int      cols = c->m->finish_cols, ys = threads / cols;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 // Whether something is done by this thread, for this element: "" if always.
-static const char *store_test(const tni_page *c)
+static const char *store_test(const tni_simt_emitter *c)
 {
     if (c->stage == TNI_AT_FINISH) return "if (mine) ";
     if (c->m->form == TNI_SIMT_ROW && c->stage == TNI_AT_ROW)
@@ -16,13 +16,13 @@ static const char *store_test(const tni_page *c)
     return c->m->window ? "if (ok) " : "";
 }
 
-static void put_fold(tni_page *c, int i, const char *acc, const char *test)
+static void put_fold(tni_simt_emitter *c, int i, const char *acc, const char *test)
 {
     const tni_ins *x = &c->k->ins[i];
     tni_simt_fold_line(c, i, test, acc, tni_simt_value_name(c, x->a).s);
 }
 
-static void put_tail(tni_page *c, int i)
+static void put_tail(tni_simt_emitter *c, int i)
 {
     const tni_ins *x    = &c->k->ins[i];
     bool           elem = c->k->ins[i].per & TNI_PER_COL;
@@ -44,7 +44,7 @@ static void put_tail(tni_page *c, int i)
 }
 
 // Whether exp i is of a value less the largest of its row, as in softmax: never above 0.
-static bool is_below(const tni_page *c, int i)
+static bool is_below(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[c->k->ins[i].a];
     if (x->code != TNI_I_MAP || x->op != TNI_sub) return false;
@@ -54,7 +54,7 @@ static bool is_below(const tni_page *c, int i)
 
 // Whether all that becomes of value i, here or anywhere if it is kept, is added up or rounded to 16
 // bits: an error of some ULP of what is far below the largest term is then lost.
-static bool is_coarse(const tni_page *c, int i, bool all)
+static bool is_coarse(const tni_simt_emitter *c, int i, bool all)
 {
     all = all || tni_has(&c->kept, i);
     for (int u = i + 1; u < c->k->nins; u++) {
@@ -71,14 +71,14 @@ static bool is_coarse(const tni_page *c, int i, bool all)
 }
 
 // The function for exp i.
-static const char *exp_name(const tni_page *c, int i)
+static const char *exp_name(const tni_simt_emitter *c, int i)
 {
     if (!is_below(c, i)) return "m_fast_exp_f";
     return is_coarse(c, i, false) ? "m_exp_coarse_f" : "m_exp_below_f";
 }
 
 // The function that does a map of floats better than the table's; NULL if there is none.
-static const char *better_name(const tni_page *c, int i)
+static const char *better_name(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (!tni_gpu_has(c->m, TNI_GPU_MATH) || x->code != TNI_I_MAP) return NULL;
@@ -90,7 +90,7 @@ static const char *better_name(const tni_page *c, int i)
 }
 
 // A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
-static bool divides_by_row(const tni_page *c, int i)
+static bool divides_by_row(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     return tni_gpu_has(c->m, TNI_GPU_MATH) && c->stage == TNI_AT_LOOP && x->code == TNI_I_MAP &&
@@ -99,7 +99,7 @@ static bool divides_by_row(const tni_page *c, int i)
 }
 
 // Whether value i is the column itself, along the lane axis.
-static bool is_column(const tni_page *c, int i)
+static bool is_column(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (x->code != TNI_I_PLACE) return false;
@@ -109,7 +109,7 @@ static bool is_column(const tni_page *c, int i)
     return true;
 }
 
-bool tni_simt_finds_column(const tni_page *c, int i)
+bool tni_simt_finds_column(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (c->m->ahead || x->code != TNI_I_MAP || x->op != TNI_eq ||
@@ -120,7 +120,7 @@ bool tni_simt_finds_column(const tni_page *c, int i)
            (is_column(c, x->b) && !(c->k->ins[x->a].per & TNI_PER_COL));
 }
 
-void tni_simt_put_hoisted(tni_page *c, int i)
+void tni_simt_put_hoisted(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (tni_simt_finds_column(c, i) && !tni_has(&c->hoisted, i)) {
@@ -133,21 +133,21 @@ void tni_simt_put_hoisted(tni_page *c, int i)
 }
 
 // A store of a value that was cast to the buffer's dtype rounds once, not twice.
-static void put_store(tni_page *c, int i)
+static void put_store(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i], *cast = &c->k->ins[x->a];
     tn_dtype       to = buffer_dtype(c, i);
     if (cast->code != TNI_I_CAST || cast->dtype != to || tni_has(&c->kept, x->a) ||
         !tni_is_rounded(to)) {
-        tni_emit_store(&c->scribe, i);
+        tni_emit_store(&c->emitter, i);
         return;
     }
     tni_cast_text t = tni_text_to_kept((tn_dtype)c->k->ins[cast->a].dtype, to);
-    c->scribe.element(&c->scribe, i);
+    c->emitter.element(&c->emitter, i);
     tni_put(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
 }
 
-void tni_simt_put_ins(tni_page *c, int i)
+void tni_simt_put_ins(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (is_tail(x)) {
@@ -173,7 +173,7 @@ void tni_simt_put_ins(tni_page *c, int i)
             tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                     tni_simt_value_name(c, x->b).s);
         else if (tni_simt_finds_column(c, i)) tni_put(c->o, c->missed ? "0" : "l == w%d", i);
-        else tni_emit_value(&c->scribe, i);
+        else tni_emit_value(&c->emitter, i);
     }
     tni_put(c->o, ";\n");
 }

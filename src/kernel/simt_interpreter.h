@@ -44,7 +44,7 @@ bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units)
 // Makes it that of its finish, which is launched after it with the same buffers.
 void tni_simt_program_finish(tni_simt_program *p);
 
-// The text of the interpreter of a level: a skeleton for tni_source, whose opts is a
+// The text of the interpreter of a level: a skeleton for tni_emit_program, whose opts is a
 // tni_interpreter_level.
 tni_skeleton tni_emit_interpreter;
 // Its name.

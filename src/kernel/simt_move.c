@@ -5,7 +5,7 @@
 #include <string.h>
 
 // Whether a vector may have elements that are not in the line.
-static bool at_edge(const tni_page *c)
+static bool at_edge(const tni_simt_emitter *c)
 {
     return c->m->window && !c->whole;
 }
@@ -26,7 +26,7 @@ static const char *part_of(int words, int n)
     return words > 1 ? part[n] : "";
 }
 
-static void put_words(tni_page *c, int i, const char *from)
+static void put_words(tni_simt_emitter *c, int i, const char *from)
 {
     int w = words_of(c, i);
     for (int n = 0; n < w; n++)
@@ -35,7 +35,7 @@ static void put_words(tni_page *c, int i, const char *from)
 }
 
 // Elements of a vector that are in the line, one by one.
-static void fetch_edge(tni_page *c, int i)
+static void fetch_edge(tni_simt_emitter *c, int i)
 {
     const tni_ins *x    = &c->k->ins[i];
     int            size = (int)tni_dtype_size(buffer_dtype(c, i)), w = words_of(c, i);
@@ -60,13 +60,13 @@ static void fetch_edge(tni_page *c, int i)
     tni_line(c->o, "}");
 }
 
-void tni_simt_put_edge_test(tni_page *c)
+void tni_simt_put_edge_test(tni_simt_emitter *c)
 {
     tni_line(c->o, "if (c >= 0 && c + %d <= %s) {", c->m->vector, tni_simt_lanes_name(c).s);
 }
 
 // The words of LOAD i at lane coordinate c.
-void tni_simt_fetch(tni_page *c, int i)
+void tni_simt_fetch(tni_simt_emitter *c, int i)
 {
     const tni_ins *x     = &c->k->ins[i];
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
@@ -90,7 +90,7 @@ void tni_simt_fetch(tni_page *c, int i)
 }
 
 // Word w of the elements of a store.
-static void put_packed(tni_page *c, int i, int w)
+static void put_packed(tni_simt_emitter *c, int i, int w)
 {
     tn_dtype dt   = buffer_dtype(c, i);
     int      size = (int)tni_dtype_size(dt);
@@ -109,7 +109,7 @@ static void put_packed(tni_page *c, int i, int w)
 }
 
 // The vector of STORE i at lane coordinate c.
-void tni_simt_put_vector(tni_page *c, int i)
+void tni_simt_put_vector(tni_simt_emitter *c, int i)
 {
     const tni_ins *x     = &c->k->ins[i];
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
@@ -144,7 +144,7 @@ void tni_simt_put_vector(tni_page *c, int i)
 }
 
 // The vector i of LOAD i in shared memory, to or from its words.
-void tni_simt_put_stash(tni_page *c, int i, bool out)
+void tni_simt_put_stash(tni_simt_emitter *c, int i, bool out)
 {
     int         w    = words_of(c, i);
     const char *type = w == 1 ? "m_uint" : w == 2 ? "uint2" : "uint4";
@@ -161,7 +161,7 @@ void tni_simt_put_stash(tni_page *c, int i, bool out)
     tni_line(c->o, "}");
 }
 
-bool tni_simt_stashed(const tni_page *c, int i)
+bool tni_simt_stashed(const tni_simt_emitter *c, int i)
 {
     return c->m->hold == TNI_HOLD_SHARED && tni_has(&c->again, i) && tni_simt_moves(c, i);
 }

@@ -3,7 +3,7 @@
 // row at hand, z those of the next.
 #include "kernel/simt_page.h"
 
-static bool is_ahead(const tni_page *c, int i)
+static bool is_ahead(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x    = &c->k->ins[i];
     tni_set        need = tni_needs_main(c->k);
@@ -11,7 +11,7 @@ static bool is_ahead(const tni_page *c, int i)
            x->per == TNI_PER_ELEM && tni_has(&need, i) && tni_simt_moves(c, i);
 }
 
-static void declare(tni_page *c, char letter)
+static void declare(tni_simt_emitter *c, char letter)
 {
     for (int i = 0; i < c->k->nins; i++)
         if (is_ahead(c, i))
@@ -19,7 +19,7 @@ static void declare(tni_page *c, char letter)
 }
 
 // The fetches of a row, in a block of their own; `row` is its number.
-static void put_fetches(tni_page *c, const char *row)
+static void put_fetches(tni_simt_emitter *c, const char *row)
 {
     tni_line(c->o, "{");
     tni_line(c->o, "const %s row = %s;", c->index, row);
@@ -31,7 +31,7 @@ static void put_fetches(tni_page *c, const char *row)
     tni_line(c->o, "}");
 }
 
-void tni_simt_open_next(tni_page *c)
+void tni_simt_open_next(tni_simt_emitter *c)
 {
     c->stage = TNI_AT_LOOP;
     declare(c, 'x');
@@ -40,7 +40,7 @@ void tni_simt_open_next(tni_page *c)
         if (is_ahead(c, i)) tni_join(&c->fetched, i);
 }
 
-void tni_simt_fetch_next(tni_page *c)
+void tni_simt_fetch_next(tni_simt_emitter *c)
 {
     c->stage     = TNI_AT_LOOP;
     tni_text row = tni_text_of("it + 1 < %s ? %s : %s", tni_simt_word_name(c, TNI_WORD_CHUNK).s,
@@ -52,7 +52,7 @@ void tni_simt_fetch_next(tni_page *c)
     c->letter = 'x';
 }
 
-void tni_simt_take_next(tni_page *c)
+void tni_simt_take_next(tni_simt_emitter *c)
 {
     c->stage = TNI_AT_LOOP;
     for (int i = 0; i < c->k->nins; i++) {

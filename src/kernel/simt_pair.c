@@ -3,7 +3,7 @@
 // is the same as one by one.
 #include "kernel/simt_page.h"
 
-int tni_simt_pair_of(const tni_page *c, int i)
+int tni_simt_pair_of(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (!tni_gpu_has(c->m, TNI_GPU_PAIRS) || c->m->form != TNI_SIMT_ROW || !is_fold(x) ||
@@ -18,12 +18,12 @@ int tni_simt_pair_of(const tni_page *c, int i)
     return a;
 }
 
-static const char *kind_of(const tni_page *c, int load)
+static const char *kind_of(const tni_simt_emitter *c, int load)
 {
     return tni_dtype_table[buffer_dtype(c, load)].stem;
 }
 
-void tni_simt_declare_pair(tni_page *c, int i)
+void tni_simt_declare_pair(tni_simt_emitter *c, int i)
 {
     int load = tni_simt_pair_of(c, i);
     if (load < 0) return;
@@ -33,7 +33,7 @@ void tni_simt_declare_pair(tni_page *c, int i)
     tni_line(c->o, "m_uint p%d = 0x%04x%04xu;", i, low, low);
 }
 
-void tni_simt_fold_pairs(tni_page *c, int i)
+void tni_simt_fold_pairs(tni_simt_emitter *c, int i)
 {
     int load = tni_simt_pair_of(c, i);
     tni_put(c->o, "%s", c->d->unroll);
@@ -42,7 +42,7 @@ void tni_simt_fold_pairs(tni_page *c, int i)
              load, tni_simt_word_base(c, load).s);
 }
 
-void tni_simt_join_pair(tni_page *c, int i)
+void tni_simt_join_pair(tni_simt_emitter *c, int i)
 {
     int load = tni_simt_pair_of(c, i);
     if (load < 0) return;

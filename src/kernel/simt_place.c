@@ -6,7 +6,7 @@
 
 // Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, but stored only
 // where it goes through a tile.
-bool tni_simt_moves(const tni_page *c, int i)
+bool tni_simt_moves(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x     = &c->k->ins[i];
     bool           store = x->code == TNI_I_STORE && (c->m->vector > 1 || tni_simt_tiled(c, i));
@@ -15,14 +15,14 @@ bool tni_simt_moves(const tni_page *c, int i)
 }
 
 // Rows of LANE have their values in arrays, one for each lane.
-bool tni_simt_in_lanes(const tni_page *c, int i)
+bool tni_simt_in_lanes(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     return c->m->form == TNI_SIMT_LANE && !(x->per & TNI_PER_COL) && !is_tail(x) &&
            !tni_has(&c->scalar, i) && c->stage != TNI_AT_FINISH;
 }
 
-tni_text tni_simt_value_name(const tni_page *c, int i)
+tni_text tni_simt_value_name(const tni_simt_emitter *c, int i)
 {
     tni_text n;
     if (tni_simt_in_lanes(c, i)) snprintf(n.s, sizeof n.s, "k%d[j]", i);
@@ -32,7 +32,7 @@ tni_text tni_simt_value_name(const tni_page *c, int i)
     return n;
 }
 
-tni_text tni_simt_word_name(const tni_page *c, int w)
+tni_text tni_simt_word_name(const tni_simt_emitter *c, int w)
 {
     tni_text n;
     snprintf(n.s, sizeof n.s, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "(%s)a.w[%d]" : "(%s)w%d",
@@ -40,19 +40,19 @@ tni_text tni_simt_word_name(const tni_page *c, int w)
     return n;
 }
 
-static tni_text size_name(const tni_page *c, int axis)
+static tni_text size_name(const tni_simt_emitter *c, int axis)
 {
     return tni_simt_word_name(c, TNI_WORD_SIZES + axis);
 }
 
 // The number of elements along the lane axis.
-tni_text tni_simt_lanes_name(const tni_page *c)
+tni_text tni_simt_lanes_name(const tni_simt_emitter *c)
 {
     return size_name(c, c->lane);
 }
 
 // Adds a coordinate's part of a place.
-static void put_term(tni_page *c, int access, int axis, const char *coordinate)
+static void put_term(tni_simt_emitter *c, int access, int axis, const char *coordinate)
 {
     int class = c->k->access[access].stride[axis];
     if (class == TNI_STRIDE_1) tni_put(c->o, " + %s", coordinate);
@@ -61,7 +61,7 @@ static void put_term(tni_page *c, int access, int axis, const char *coordinate)
                 tni_simt_word_name(c, c->at.stride[access][axis]).s);
 }
 
-static void put_axis(tni_page *c, int access, int axis)
+static void put_axis(tni_simt_emitter *c, int access, int axis)
 {
     tni_text n;
     snprintf(n.s, sizeof n.s, "i%d", axis);
@@ -69,7 +69,7 @@ static void put_axis(tni_page *c, int access, int axis)
 }
 
 // The place of an access; `lane` names the lane coordinate.
-void tni_simt_put_place(tni_page *c, int access, const char *lane)
+void tni_simt_put_place(tni_simt_emitter *c, int access, const char *lane)
 {
     const tni_kernel *k    = c->k;
     bool              bare = c->stage == TNI_AT_ROW && c->m->form != TNI_SIMT_ROW;  // no line yet
@@ -83,7 +83,7 @@ void tni_simt_put_place(tni_page *c, int access, const char *lane)
         put_term(c, access, c->lane, lane);
 }
 
-void tni_simt_put_index(tni_page *c, int i)
+void tni_simt_put_index(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (x->code != TNI_I_LOAD || x->a == TNI_NO_VALUE) return;
@@ -92,7 +92,7 @@ void tni_simt_put_index(tni_page *c, int i)
 }
 
 // Coordinates of axes from .. to-1 out of a number that counts them in row-major order.
-void tni_simt_put_coordinates(tni_page *c, int from, int to, const char *number)
+void tni_simt_put_coordinates(tni_simt_emitter *c, int from, int to, const char *number)
 {
     tni_text n;
     snprintf(n.s, sizeof n.s, "%s", number);
@@ -106,7 +106,7 @@ void tni_simt_put_coordinates(tni_page *c, int from, int to, const char *number)
 }
 
 // The base of an access.
-void tni_simt_put_base(tni_page *c, int access)
+void tni_simt_put_base(tni_simt_emitter *c, int access)
 {
     begin_indent(c);
     tni_put(c->o, "const %s a%d = %s", c->index, access,
@@ -118,7 +118,7 @@ void tni_simt_put_base(tni_page *c, int access)
 
 // Bases of the accesses that the main stage uses: offset and the parts of P, without the lane.
 // Tiles have their own.
-void tni_simt_put_bases(tni_page *c)
+void tni_simt_put_bases(tni_simt_emitter *c)
 {
     tni_set  need = tni_needs_main(c->k);
     uint64_t used = 0;
@@ -132,7 +132,7 @@ void tni_simt_put_bases(tni_page *c)
 }
 
 // How far the first vector of a line begins before the line.
-void tni_simt_put_shift(tni_page *c, bool declared)
+void tni_simt_put_shift(tni_simt_emitter *c, bool declared)
 {
     if (!c->m->window) return;
     int    a    = c->m->leader;
@@ -147,7 +147,7 @@ void tni_simt_put_shift(tni_page *c, bool declared)
 }
 
 // Where the words of the vector in hand begin in the array of a load.
-tni_text tni_simt_word_base(const tni_page *c, int i)
+tni_text tni_simt_word_base(const tni_simt_emitter *c, int i)
 {
     tni_text n = { "" };
     if (c->stage != TNI_AT_LANES) snprintf(n.s, sizeof n.s, "q * %d + ", words_of(c, i));
@@ -155,7 +155,7 @@ tni_text tni_simt_word_base(const tni_page *c, int i)
 }
 
 // Element j of a load's words, in the type kept in memory.
-static void put_raw(tni_page *c, int i)
+static void put_raw(tni_simt_emitter *c, int i)
 {
     tn_dtype dt   = buffer_dtype(c, i);
     int      size = (int)tni_dtype_size(dt);
@@ -170,15 +170,15 @@ static void put_raw(tni_page *c, int i)
                 8 * size);
 }
 
-static void on_value(tni_scribe *s, int i)
+static void on_value(tni_emitter *s, int i)
 {
-    tni_put(s->out, "%s", tni_simt_value_name((tni_page *)s, i).s);
+    tni_put(s->out, "%s", tni_simt_value_name((tni_simt_emitter *)s, i).s);
 }
 
-static void on_element(tni_scribe *s, int i)
+static void on_element(tni_emitter *s, int i)
 {
-    tni_page      *c = (tni_page *)s;
-    const tni_ins *x = &c->k->ins[i];
+    tni_simt_emitter *c = (tni_simt_emitter *)s;
+    const tni_ins    *x = &c->k->ins[i];
     if (tni_simt_moves(c, i) && x->code == TNI_I_LOAD) {
         put_raw(c, i);
     } else if (tni_simt_moves(c, i)) {
@@ -191,28 +191,28 @@ static void on_element(tni_scribe *s, int i)
     }
 }
 
-static void on_place(tni_scribe *s, int i)
+static void on_place(tni_emitter *s, int i)
 {
-    tni_page *c = (tni_page *)s;
+    tni_simt_emitter *c = (tni_simt_emitter *)s;
     tni_put(s->out, "(m_long)(");
     tni_simt_put_place(c, c->k->ins[i].access, "(c + j)");
     tni_put(s->out, ")");
 }
 
-static void on_number(tni_scribe *s, int n)
+static void on_number(tni_emitter *s, int n)
 {
-    tni_page *c = (tni_page *)s;
+    tni_simt_emitter *c = (tni_simt_emitter *)s;
     tni_put(s->out, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "(m_ulong)a.w[%d]" : "(m_ulong)w%d",
             c->at.number[n]);
 }
 
-tni_scribe tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o)
+tni_emitter tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o)
 {
-    return (tni_scribe){ .out     = o,
-                         .dialect = d,
-                         .kernel  = k,
-                         .value   = on_value,
-                         .element = on_element,
-                         .place   = on_place,
-                         .number  = on_number };
+    return (tni_emitter){ .out     = o,
+                          .dialect = d,
+                          .kernel  = k,
+                          .value   = on_value,
+                          .element = on_element,
+                          .place   = on_place,
+                          .number  = on_number };
 }

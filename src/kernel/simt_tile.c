@@ -229,30 +229,30 @@ bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tn
 
 // ---- the text ----------------------------------------------------------------------------------
 
-bool tni_simt_tiled(const tni_page *c, int i)
+bool tni_simt_tiled(const tni_simt_emitter *c, int i)
 {
     return is_memory(&c->k->ins[i]) && c->m->tiled >> c->k->ins[i].access & 1;
 }
 
 // Whether instruction i of a set is a LOAD, or a STORE, that goes through a tile.
-static bool goes(const tni_page *c, const tni_set *set, int i, int code)
+static bool goes(const tni_simt_emitter *c, const tni_set *set, int i, int code)
 {
     return tni_has(set, i) && c->k->ins[i].code == code && tni_simt_tiled(c, i);
 }
 
-static bool any_goes(const tni_page *c, const tni_set *set, int code)
+static bool any_goes(const tni_simt_emitter *c, const tni_set *set, int code)
 {
     for (int i = 0; i < c->k->nins; i++)
         if (goes(c, set, i, code)) return true;
     return false;
 }
 
-static int element_bytes(const tni_page *c, int i)
+static int element_bytes(const tni_simt_emitter *c, int i)
 {
     return (int)tni_dtype_size(buffer_dtype(c, i));
 }
 
-static void declare_tiles(tni_page *c, const tni_set *set)
+static void declare_tiles(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++) {
         if (goes(c, set, i, TNI_I_LOAD))
@@ -269,7 +269,7 @@ static void declare_tiles(tni_page *c, const tni_set *set)
 // Pairs of squares (row, column), column <= row, are counted by two rows at a time, the k-th and the
 // k-th from the end, which have together as many pairs as any other two. A square on the diagonal has
 // no second one: the groups for that find no points.
-static void put_mirrored(tni_page *c)
+static void put_mirrored(tni_simt_emitter *c)
 {
     int side = c->m->tile, line = side * c->m->abreast, square = side * SQUARE;
     int across = square / line, tiles = across * SQUARE;
@@ -284,7 +284,7 @@ static void put_mirrored(tni_page *c)
 }
 
 // Coordinates of the axes that tiles do not lie along, from the number `page`.
-static void put_outer(tni_page *c)
+static void put_outer(tni_simt_emitter *c)
 {
     tni_text n     = { "page" };
     int      first = c->m->tile_axis == 0 ? 1 : 0;
@@ -300,7 +300,7 @@ static void put_outer(tni_page *c)
 }
 
 // Where the group's tile is.
-static void put_corner(tni_page *c)
+static void put_corner(tni_simt_emitter *c)
 {
     int side = c->m->tile, line = side * c->m->abreast;
     if (c->k->np > 2) {
@@ -324,7 +324,7 @@ static void put_corner(tni_page *c)
              side);
 }
 
-void tni_simt_open_slot(tni_page *c, bool crossed)
+void tni_simt_open_slot(tni_simt_emitter *c, bool crossed)
 {
     const tni_simt_class *m = c->m;
     int                   t = m->tile_axis, per = m->tile / m->vector;
@@ -348,7 +348,7 @@ void tni_simt_open_slot(tni_page *c, bool crossed)
 }
 
 // The bases of what goes through tiles.
-static void put_tile_bases(tni_page *c, const tni_set *set, int code)
+static void put_tile_bases(tni_simt_emitter *c, const tni_set *set, int code)
 {
     uint64_t used = 0;
     for (int i = 0; i < c->k->nins; i++)
@@ -357,7 +357,7 @@ static void put_tile_bases(tni_page *c, const tni_set *set, int code)
         if (used >> a & 1) tni_simt_put_base(c, a);
 }
 
-void tni_simt_open_tile(tni_page *c, const tni_set *set)
+void tni_simt_open_tile(tni_simt_emitter *c, const tni_set *set)
 {
     declare_tiles(c, set);
     put_corner(c);
@@ -374,7 +374,7 @@ void tni_simt_open_tile(tni_page *c, const tni_set *set)
     tni_simt_close_vector(c);
 }
 
-void tni_simt_fill_tile(tni_page *c, const tni_set *set)
+void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set)
 {
     if (!any_goes(c, set, TNI_I_LOAD)) return;
     tni_simt_open_slot(c, true);
@@ -393,7 +393,7 @@ void tni_simt_fill_tile(tni_page *c, const tni_set *set)
 }
 
 // The words of LOAD i at this thread's points.
-static void take(tni_page *c, int i)
+static void take(tni_simt_emitter *c, int i)
 {
     int size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
     int pitch = load_pitch(c->m, size), bits = 8 * size;
@@ -417,20 +417,20 @@ static void take(tni_page *c, int i)
     tni_line(c->o, "}");
 }
 
-void tni_simt_take_tile(tni_page *c, const tni_set *set)
+void tni_simt_take_tile(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++)
         if (goes(c, set, i, TNI_I_LOAD)) take(c, i);
 }
 
-void tni_simt_put_tile(tni_page *c, int i)
+void tni_simt_put_tile(tni_simt_emitter *c, int i)
 {
     tni_put(c->o, "%s", c->d->unroll);
     tni_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[(e + j) * %d + r] = y%d[j];", c->m->vector,
              i, store_pitch(c->m, element_bytes(c, i)), i);
 }
 
-void tni_simt_drain_tile(tni_page *c, const tni_set *set)
+void tni_simt_drain_tile(tni_simt_emitter *c, const tni_set *set)
 {
     if (!any_goes(c, set, TNI_I_STORE)) return;
     tni_line(c->o, "%s;", c->d->barrier);

@@ -173,8 +173,8 @@ static void put_head(program *p)
             tni_put(p->out, "%s", *piece);
 }
 
-char *tni_source(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int n,
-                 const tni_emit_item *item, bool no_double)
+char *tni_emit_program(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int n,
+                       const tni_emit_item *item, bool no_double)
 {
     tni_out  out, kernels;
     program *p = tni_zalloc(h, sizeof *p);

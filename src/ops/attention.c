@@ -135,7 +135,7 @@ static tn_tensor *as_one_op(tn_ctx *cx, tn_tensor *const *given, tn_attention_op
     int64_t    T = tn_size(x[0], -2), E = tn_size(x[2], -1);
     int64_t    size[] = { o.B, T, o.H, E };
     tn_tensor *y      = tni_record(cx, TNI_attention, dt, 4, size, o.nsrc, o.src, attr);
-    y                 = tni_lay(y, heads_inside);
+    y                 = tni_show_permuted(y, heads_inside);
     if (!y || o.rank == 2) return y;
     o.lead[o.rank]     = T;
     o.lead[o.rank + 1] = E;

@@ -233,7 +233,7 @@ tn_tensor *tni_expression_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *con
     tni_scope_close(s);
     if (!ok) return NULL;
     tn_tensor *t = tni_wrap(cx, y.n);
-    return y.order ? tni_lay(t, y.order) : t;
+    return y.order ? tni_show_permuted(t, y.order) : t;
 }
 
 tn_tensor *tni_expression_grad(const tni_expression *e, int i, tn_tensor *const *x, tn_tensor *y,

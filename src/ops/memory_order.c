@@ -34,7 +34,7 @@ tn_tensor *tni_share(tn_tensor *x, const char *op)
 tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order)
 {
     x = tni_ordered(x, order);
-    return x ? tni_lay(share_rows(x, op), order) : NULL;
+    return x ? tni_show_permuted(share_rows(x, op), order) : NULL;
 }
 
 tn_tensor *tni_ordered(tn_tensor *x, const int *order)

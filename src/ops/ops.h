@@ -42,7 +42,7 @@ tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order);
 // Whether x lies in the order of tni_channels_last_order. Where one channel or one place leaves both
 // orders the same, the strides of the single axes tell.
 bool tni_is_channels_last(const tn_tensor *x);
-// The view of x with axis order[i] in place i; what is made from it is brought back by tni_lay.
+// The view of x with axis order[i] in place i; what is made from it is brought back by tni_show_permuted.
 tn_tensor *tni_ordered(tn_tensor *x, const int *order);
 // The node of that view.
 tni_node *tni_resolve_ordered(tn_tensor *x, const int *order, const char *op);

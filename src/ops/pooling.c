@@ -86,7 +86,7 @@ static int place_of(const lying *l, int axis)
 // What was made from it, with the axes back in their places.
 static tn_tensor *shown(const lying *l, tn_tensor *y)
 {
-    return l->moved ? tni_lay(y, l->order) : y;
+    return l->moved ? tni_show_permuted(y, l->order) : y;
 }
 
 // One axis of the windows: the kernel without the ends that meet padding in every window, and what

@@ -200,7 +200,7 @@ static tn_tensor *conv_as_it_lies(const char *op, tn_tensor *x, tn_tensor *w, tn
     a->conv.channels_last = x && tni_is_channels_last(x);
     if (!a->conv.channels_last) return conv_named(op, x, w, a);
     tn_tensor *y = conv_named(op, tni_ordered(x, tni_channels_last_order), w, a);
-    return tni_lay(y, tni_channels_last_order);
+    return tni_show_permuted(y, tni_channels_last_order);
 }
 
 static tn_tensor *conv_back(int op, tn_tensor *gy, tn_tensor *other, const int64_t *size,

@@ -242,7 +242,7 @@ static tn_tensor *record_map(tn_ctx *cx, int op, tn_dtype dt, int rank, const in
     int64_t lies[TN_MAX_RANK];
     if (!order) return tni_record(cx, op, dt, rank, size, n, src, NULL);
     for (int i = 0; i < rank; i++) lies[i] = size[order[i]];
-    return tni_lay(tni_record(cx, op, dt, rank, lies, n, src, NULL), order);
+    return tni_show_permuted(tni_record(cx, op, dt, rank, lies, n, src, NULL), order);
 }
 
 static tn_tensor *refuse_dtype(tn_ctx *cx, const char *op, tn_dtype dt)

@@ -56,7 +56,7 @@ static tn_tensor *show_reduced(tn_tensor *y, int rank, const int *order, uint32_
         moved |= n > 0 && place[n] < place[n - 1];
         n++;
     }
-    return moved ? tni_lay(y, place) : y;
+    return moved ? tni_show_permuted(y, place) : y;
 }
 
 // Whether the axes of a mask are those of v by falling stride.

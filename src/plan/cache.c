@@ -18,7 +18,7 @@ static tni_plan *find(const tni_plans *c, uint64_t hash, const char *key, size_t
 }
 
 // What a graph does, whatever its sizes are.
-static uint64_t deeds(const tni_graph *g)
+static uint64_t ops_hash(const tni_graph *g)
 {
     uint64_t hash = g->count;
     for (size_t i = 0; i < g->count; i++)
@@ -30,7 +30,7 @@ static uint64_t deeds(const tni_graph *g)
 static void mark_recurring(tni_plans *c, tni_plan *p)
 {
     for (int i = 0; i < c->count; i++)
-        if (c->plan[i]->deeds == p->deeds) p->recurs = c->plan[i]->recurs = true;
+        if (c->plan[i]->ops_hash == p->ops_hash) p->recurs = c->plan[i]->recurs = true;
 }
 
 static void keep(tni_plans *c, tni_heap *h, tni_plan *p)
@@ -68,7 +68,7 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
             p->hash      = hash;
             p->key       = key;
             p->key_bytes = bytes;
-            p->deeds     = deeds(g);
+            p->ops_hash  = ops_hash(g);
             mark_recurring(c, p);
             keep(c, h, p);
         } else {
@@ -95,7 +95,7 @@ bool tni_plans_recall(const tni_plans *c, tni_graph *g)
 void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *better)
 {
     better->hash      = old->hash;
-    better->deeds     = old->deeds;
+    better->ops_hash  = old->ops_hash;
     better->key       = old->key;
     better->key_bytes = old->key_bytes;
     better->recurs    = old->recurs;

@@ -4,8 +4,8 @@
 // both.
 #include "plan/fuse.h"
 
-static const uint32_t NOT_YET = UINT32_MAX;
-static const tni_step NO_STEP = INT32_MIN;
+static const uint32_t      NOT_YET = UINT32_MAX;
+static const tni_plan_step NO_STEP = INT32_MIN;
 
 // By item: the step that makes it, kept up as steps move; and those that read it first and last, as
 // before any moved.
@@ -29,7 +29,7 @@ static void find_steps(claims *c)
     const tni_graph *g = c->f->g;
     for (size_t i = 0; i < g->count; i++) c->made[i] = c->first[i] = NOT_YET;
     for (size_t t = 0; t < c->p->steps; t++) {
-        tni_step step = c->p->step[t];
+        tni_plan_step step = c->p->step[t];
         if (step >= 0) {
             const tni_node *n = g->item[step].n;
             c->made[step]     = (uint32_t)t;
@@ -49,9 +49,9 @@ static void find_steps(claims *c)
 // Whether point after point of the domain, the access goes element after element.
 static bool goes_along(const tni_fusion *f, const tni_fused *k, int access)
 {
-    const tni_reading *s    = &k->source[access];
-    const tni_launch  *l    = &k->launch;
-    int64_t            step = 1;
+    const tni_access_binding *s    = &k->source[access];
+    const tni_launch         *l    = &k->launch;
+    int64_t                   step = 1;
     if (s->offset || s->edge < 0) return false;
     if (tni_offset_of(f->g->item[s->reader].n->src[s->edge])) return false;
     for (int i = k->kernel->np + k->kernel->nr - 1; i >= 0; i--) {
@@ -97,9 +97,9 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_place_of(g, n->src[s]);
         if (at >= 0) at = tni_shared_item(c->f, at);
-        if (at >= 0 && !g->item[at].why && c->last[at] < step) more += c->f->fate[at].bytes;
+        if (at >= 0 && !g->item[at].why && c->last[at] < step) more += c->f->decision[at].bytes;
     }
-    return more <= c->f->fate[item].bytes;
+    return more <= c->f->decision[item].bytes;
 }
 
 // Offers the two to the device. buffer: that of the kernel with the result of the op. A kernel with tails
@@ -112,11 +112,11 @@ static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t ste
     int64_t         last = n->rank ? n->size[n->rank - 1] : 1;
     if (tni_call_args(n) > TNI_OFFER_ARGS) return false;
     tni_call call = tni_call_of(n, arg);
-    *o            = (tni_offer){ .call     = &call,
-                                 .sole     = c->last[item] == step && !c->f->fate[item].apart,
-                                 .epilogue = tni_epilogue_of(&k->launch, buffer, last) };
+    *o            = (tni_offer){ .call        = &call,
+                                 .only_reader = c->last[item] == step && !c->f->decision[item].never_inline,
+                                 .epilogue    = tni_epilogue_of(&k->launch, buffer, last) };
     bool taken    = (!k->kernel->tails || o->epilogue.fits) &&
-                 c->f->limits->takes(c->f->limits->seat, o);
+                 c->f->limits->takes(c->f->limits->session, o);
     o->call = NULL;  // gone with this function
     return taken;
 }
@@ -145,11 +145,11 @@ static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step, tni_
 // One step of the two: where the op was, or where the kernel was.
 static void join(claims *c, int32_t item, tni_fused *k, size_t step, const tni_offer *o)
 {
-    tni_step *at    = c->p->step;
-    uint32_t  early = c->made[item];
-    k->claimed      = item;
-    k->sole         = o->sole;
-    k->epilogue     = o->epilogue;
+    tni_plan_step *at    = c->p->step;
+    uint32_t       early = c->made[item];
+    k->claimed           = item;
+    k->only_reader       = o->only_reader;
+    k->epilogue          = o->epilogue;
     if (!can_come_early(c, k, item)) {
         c->made[item] = (uint32_t)step;
         at[early]     = NO_STEP;

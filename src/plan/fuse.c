@@ -1,4 +1,4 @@
-// Which items are computed together. First each item's fate: view, float, seed or alone. Then, in id
+// Which items are computed together. First each item's decision: view, float, seed or alone. Then, in id
 // order, every seed joins the units whose values or inputs it shares, if all of it can be one
 // kernel, or begins a unit of its own.
 #include "plan/fuse.h"
@@ -103,7 +103,7 @@ static bool joins_parts(const tni_node *n)
 // Whether n can compute what it reads of y, whose elements src has from item base. Beside its parts
 // there is no index to check and no number to draw, and a NaN would not be told from others.
 static bool can_enter(const tni_fusion *f, const tni_node *n, const tni_node *src,
-                      const tni_node *base, const tni_fate *y)
+                      const tni_node *base, const tni_decision *y)
 {
     tni_coords c;
     if (joins_parts(n) && (y->whole || f->limits->checked)) return false;
@@ -111,7 +111,7 @@ static bool can_enter(const tni_fusion *f, const tni_node *n, const tni_node *sr
     return reads_as_coords(src, base, &c) && (!y->cut || is_straight(base, src->rank, &c));
 }
 
-static tni_how first_how(const tni_item *it)
+static tni_item_kind kind_alone(const tni_item *it)
 {
     const tni_node *n = it->n;
     if (n->op == TNI_view || shares(it)) return TNI_AS_VIEW;
@@ -122,7 +122,7 @@ static tni_how first_how(const tni_item *it)
     if (!can_float(n)) return TNI_AS_ALONE;
     for (uint32_t s = 0; s < n->nsrc; s++)
         if (tni_node_count(n->src[s]) <= 0) return TNI_AS_ALONE;
-    return TNI_AS_FLOAT;
+    return TNI_AS_INLINED;
 }
 
 // Whether n would compute elements of a value y several times, or where they are nothing.
@@ -133,7 +133,7 @@ static bool repeats(const tni_node *n, const tni_node *y)
 }
 
 // x loads a value, unless it does already.
-static void note_read(tni_fate *x, const tni_node *n, int64_t bytes)
+static void note_read(tni_decision *x, const tni_node *n, int64_t bytes)
 {
     for (int k = 0; n && k < x->reads && k < TNI_READS; k++)
         if (x->read[k].n == n) return;
@@ -143,7 +143,7 @@ static void note_read(tni_fate *x, const tni_node *n, int64_t bytes)
 }
 
 // x loads what y does; moved: not at the same places.
-static void note_reads(tni_fate *x, const tni_fate *y, bool moved)
+static void note_reads(tni_decision *x, const tni_decision *y, bool moved)
 {
     int64_t rest = y->read_bytes;
     for (int k = 0; k < y->reads; k++) {
@@ -166,33 +166,34 @@ static bool is_repeated(const tni_node *n, uint32_t s)
 // load if it floats; and what it says of them: that they are read, and how.
 static void look_at_sources(tni_fusion *f, size_t i)
 {
-    tni_graph *g = f->g;
-    tni_fate  *x = &f->fate[i];
-    tni_node  *n = g->item[i].n;
-    x->ops       = x->how == TNI_AS_FLOAT && !is_free(n);
-    x->cost      = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
-    x->whole     = x->how == TNI_AS_FLOAT && (tni_op_table[n->op].fails || is_random(n));
+    tni_graph    *g = f->g;
+    tni_decision *x = &f->decision[i];
+    tni_node     *n = g->item[i].n;
+    x->ops          = x->kind == TNI_AS_INLINED && !is_free(n);
+    x->cost         = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
+    x->whole        = x->kind == TNI_AS_INLINED && (tni_op_table[n->op].fails || is_random(n));
     if (x->ops && joins_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
     for (uint32_t s = 0; s < n->nsrc; s++) {
-        tni_node *src  = n->src[s];
-        int32_t   base = tni_place_of(g, src);
-        int32_t   at   = base >= 0 ? tni_shared_item(f, base) : base;
-        tni_fate *y    = at >= 0 ? &f->fate[at] : NULL;
+        tni_node     *src  = n->src[s];
+        int32_t       base = tni_place_of(g, src);
+        int32_t       at   = base >= 0 ? tni_shared_item(f, base) : base;
+        tni_decision *y    = at >= 0 ? &f->decision[at] : NULL;
         if (y && y->level > x->level) x->level = y->level;
-        if (base >= 0 && f->fate[base].level > x->level) x->level = f->fate[base].level;
+        if (base >= 0 && f->decision[base].level > x->level) x->level = f->decision[base].level;
         if (n->op == TNI_view) continue;
         bool number = y && tni_is_number(g->item[at].n->op);
-        bool floats = y && y->how == TNI_AS_FLOAT && !y->apart;
-        bool joins  = x->how == TNI_AS_FLOAT || x->how == TNI_AS_SEED;
+        bool floats = y && y->kind == TNI_AS_INLINED && !y->never_inline;
+        bool joins  = x->kind == TNI_AS_INLINED || x->kind == TNI_AS_SEED;
         if (y) y->uses++;
         if (y && tni_is_activation(n->op)) y->activation = (uint8_t)n->op;
         if (number && joins) continue;
-        if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->apart = true;
-        if (floats && y->cost >= TNI_REPEAT_COST && repeats(n, g->item[at].n)) y->apart = true;
+        if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->never_inline = true;
+        if (floats && y->cost >= TNI_REPEAT_COST && repeats(n, g->item[at].n))
+            y->never_inline = true;
         int ops = floats && !is_repeated(n, s) ? y->ops : 0;
         if (floats && (x->ops + ops > TNI_FLOAT_COST || x->reads + y->reads > TNI_FLOAT_READS))
-            y->apart = true;
-        if (floats && !y->apart) {
+            y->never_inline = true;
+        if (floats && !y->never_inline) {
             x->whole |= y->whole;
             x->cut |= y->cut || joins_parts(n);
             x->ops  = (uint16_t)(x->ops + ops);
@@ -210,18 +211,18 @@ static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activ
 {
     tni_arg   arg[TNI_OFFER_ARGS];
     tni_call  c = { .op = TNI_leaf };
-    tni_offer o = { .call     = &c,
-                    .sole     = true,
-                    .epilogue = { .fits       = true,
-                                  .activation = activation,
-                                  .scale      = -1,
-                                  .residual   = -1,
-                                  .bias       = 0,
-                                  .sum        = -1,
-                                  .z          = 0 } };
+    tni_offer o = { .call        = &c,
+                    .only_reader = true,
+                    .epilogue    = { .fits       = true,
+                                     .activation = activation,
+                                     .scale      = -1,
+                                     .residual   = -1,
+                                     .bias       = 0,
+                                     .sum        = -1,
+                                     .z          = 0 } };
     if (tni_call_args(call) > TNI_OFFER_ARGS) return false;
     c = tni_call_of(call, arg);
-    return f->limits->takes(f->limits->seat, &o);
+    return f->limits->takes(f->limits->session, &o);
 }
 
 // Whether a value that an activation and its gradient read is stored instead of the result of a library
@@ -231,15 +232,16 @@ static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activ
 static bool replaces_result(const tni_fusion *f, size_t i)
 {
     const tni_node *n = f->g->item[i].n, *call = NULL;
-    int             then = f->fate[i].activation;
+    int             then = f->decision[i].activation;
     if (!f->limits->takes || !tni_is_map(n->op) || then == TNI_leaf) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) {
-        int64_t         skip;
-        const tni_node *y  = tni_node_base(n->src[s], &skip);
-        int32_t         at = tni_place_of(f->g, n->src[s]);
-        const tni_fate *x  = at >= 0 ? &f->fate[at] : NULL;
-        bool result = x && x->how == TNI_AS_ALONE && x->uses == 1 && !x->stored && y == n->src[s] &&
-                      tni_op_table[y->op].class == TNI_LIBRARY && y->dtype == n->dtype;
+        int64_t             skip;
+        const tni_node     *y      = tni_node_base(n->src[s], &skip);
+        int32_t             at     = tni_place_of(f->g, n->src[s]);
+        const tni_decision *x      = at >= 0 ? &f->decision[at] : NULL;
+        bool                result = x && x->kind == TNI_AS_ALONE && x->uses == 1 && !x->stored &&
+                      y == n->src[s] && tni_op_table[y->op].class == TNI_LIBRARY &&
+                      y->dtype == n->dtype;
         if (result) call = y;
         else if (tni_node_count(y) > tni_node_count(n) / 8) return false;
     }
@@ -250,7 +252,7 @@ static bool replaces_result(const tni_fusion *f, size_t i)
 // storing it and reading it again would.
 static bool is_dear(const tni_fusion *f, size_t i)
 {
-    const tni_fate *x = &f->fate[i];
+    const tni_decision *x = &f->decision[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
     if (x->cut || joins_parts(f->g->item[i].n)) return true;  // bounds are in the way of loops
     if (x->ops > TNI_INLINE_COST || x->reads > TNI_INLINE_READS) return true;
@@ -261,7 +263,7 @@ static bool is_dear(const tni_fusion *f, size_t i)
 
 static bool is_floating(const tni_fusion *f, int32_t at)
 {
-    return at >= 0 && f->fate[tni_shared_item(f, at)].how == TNI_AS_FLOAT;
+    return at >= 0 && f->decision[tni_shared_item(f, at)].kind == TNI_AS_INLINED;
 }
 
 // Whether a concat is no work for a kernel: its sources are in memory, and either they are computed
@@ -279,53 +281,54 @@ static bool is_laid_out(const tni_fusion *f, const tni_node *n, bool stored)
 }
 
 // What an item is before its readers are known. Op by op only numbers float, and without kernels nothing.
-static tni_how how_of(const tni_fusion *f, const tni_item *it)
+static tni_item_kind kind_of(const tni_fusion *f, const tni_item *it)
 {
-    bool    fuses = f->limits->fuses;
-    tni_how how   = first_how(it);
-    if (!f->limits->kernels) return how == TNI_AS_VIEW ? how : TNI_AS_ALONE;
-    if (how == TNI_AS_FLOAT && is_laid_out(f, it->n, !fuses)) return TNI_AS_ALONE;
-    return how == TNI_AS_FLOAT && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : how;
+    bool          fuses = f->limits->fuses;
+    tni_item_kind kind  = kind_alone(it);
+    if (!f->limits->kernels) return kind == TNI_AS_VIEW ? kind : TNI_AS_ALONE;
+    if (kind == TNI_AS_INLINED && is_laid_out(f, it->n, !fuses)) return TNI_AS_ALONE;
+    return kind == TNI_AS_INLINED && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : kind;
 }
 
-static void find_fates(tni_fusion *f)
+static void decide_items(tni_fusion *f)
 {
     tni_graph *g = f->g;
     for (size_t i = 0; i < g->count; i++) {
-        tni_fate *x   = &f->fate[i];
-        x->unit       = -1;
-        x->activation = TNI_leaf;
-        x->how        = (uint8_t)how_of(f, &g->item[i]);
-        x->stored     = g->item[i].why != 0 || (x->how == TNI_AS_SEED && !f->limits->fuses);
-        x->apart      = x->stored || g->item[i].part;
-        x->bytes      = tni_node_count(g->item[i].n) *
+        tni_decision *x = &f->decision[i];
+        x->unit         = -1;
+        x->activation   = TNI_leaf;
+        x->kind         = (uint8_t)kind_of(f, &g->item[i]);
+        x->stored       = g->item[i].why != 0 || (x->kind == TNI_AS_SEED && !f->limits->fuses);
+        x->never_inline = x->stored || g->item[i].part;
+        x->bytes        = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         look_at_sources(f, i);
-        if (x->how == TNI_AS_ALONE && g->item[i].n->op != TNI_output) x->level++;
+        if (x->kind == TNI_AS_ALONE && g->item[i].n->op != TNI_output) x->level++;
     }
     // A value's readers come after it, so what they need is known only now; and what is stored after
     // all changes what its readers compute.
     for (size_t i = 0; i < g->count; i++) {
-        tni_fate *x = &f->fate[i];
-        if (x->how == TNI_AS_VIEW && x->stored) {
+        tni_decision *x = &f->decision[i];
+        if (x->kind == TNI_AS_VIEW && x->stored) {
             int32_t at = tni_shared_item(f, (int32_t)i);
-            if (at >= 0 && at != (int32_t)i) f->fate[at].stored = f->fate[at].apart = true;
+            if (at >= 0 && at != (int32_t)i)
+                f->decision[at].stored = f->decision[at].never_inline = true;
         }
     }
     for (size_t i = 0; i < g->count; i++) {
-        tni_fate *x = &f->fate[i];
-        if (x->how != TNI_AS_SEED) continue;
+        tni_decision *x = &f->decision[i];
+        if (x->kind != TNI_AS_SEED) continue;
         x->known = 1 + tni_sum_teller(f, (int32_t)i);
-        if (x->known && !x->apart) x->how = TNI_AS_FLOAT;
+        if (x->known && !x->never_inline) x->kind = TNI_AS_INLINED;
     }
     // What does not float is part of one kernel, and stored if another reads it.
     for (size_t i = 0; i < g->count; i++) {
-        tni_fate *x = &f->fate[i];
-        if (x->how != TNI_AS_FLOAT) continue;
-        bool stored = x->apart || is_dear(f, i);
+        tni_decision *x = &f->decision[i];
+        if (x->kind != TNI_AS_INLINED) continue;
+        bool stored = x->never_inline || is_dear(f, i);
         bool alone  = tni_op_table[g->item[i].n->op].class == TNI_SOURCE;
         if (is_laid_out(f, g->item[i].n, stored)) stored = alone = true;
-        if (stored) x->how = alone ? TNI_AS_ALONE : TNI_AS_SEED;
+        if (stored) x->kind = alone ? TNI_AS_ALONE : TNI_AS_SEED;
     }
 }
 
@@ -348,7 +351,7 @@ static tni_unit *add_unit(tni_fusion *f, int32_t item, int32_t level)
 
 static int32_t unit_of(const tni_fusion *f, int32_t item)
 {
-    return tni_final_unit(f, f->fate[item].unit);
+    return tni_final_unit(f, f->decision[item].unit);
 }
 
 bool tni_unit_reads(tni_fusion *f, tni_unit *u, int32_t unit)
@@ -378,7 +381,7 @@ void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores)
 static int32_t level_of(const tni_fusion *f, int32_t item)
 {
     int32_t unit = unit_of(f, item);
-    return unit >= 0 ? f->unit[unit].level : f->fate[item].level;
+    return unit >= 0 ? f->unit[unit].level : f->decision[item].level;
 }
 
 static bool join(tni_fusion *f, tni_unit *u, int32_t i);
@@ -395,9 +398,9 @@ static bool is_written(const tni_node *n)
 static void run_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n     = f->g->item[i].n;
-    int32_t   level = f->fate[i].level;
+    int32_t   level = f->decision[i].level;
     if (n->op == TNI_output) {
-        f->fate[i].unit = f->fate[n->src[0]->mark - 1].unit;
+        f->decision[i].unit = f->decision[n->src[0]->mark - 1].unit;
         return;
     }
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -407,7 +410,7 @@ static void run_alone(tni_fusion *f, int32_t i)
     }
     tni_unit *u = add_unit(f, i, level);
     if (!u) return;
-    f->fate[i].unit = u->into;
+    f->decision[i].unit = u->into;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_place_of(f->g, n->src[s]);
         if (at >= 0) at = tni_shared_item(f, at);
@@ -591,20 +594,20 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
 
 static bool join(tni_fusion *f, tni_unit *u, int32_t i)
 {
-    uint32_t all    = u->naxes ? (1u << u->naxes) - 1 : 0;
-    int32_t  old    = f->fate[i].unit;
-    f->fate[i].unit = u->into;
-    bool ok         = join_on(f, u, i, all & ~u->reduced, false, false) ||
+    uint32_t all        = u->naxes ? (1u << u->naxes) - 1 : 0;
+    int32_t  old        = f->decision[i].unit;
+    f->decision[i].unit = u->into;
+    bool ok             = join_on(f, u, i, all & ~u->reduced, false, false) ||
               join_on(f, u, i, all, false, false) ||
               (u->reduced && join_on(f, u, i, u->reduced, false, false)) ||
               join_on(f, u, i, all, false, true) || join_on(f, u, i, all, true, false) ||
               join_on(f, u, i, all, true, true);
-    if (!ok) f->fate[i].unit = old;
+    if (!ok) f->decision[i].unit = old;
     return ok;
 }
 
 // Whether u reads nothing that comes after unit `other`, except from that itself.
-static bool apart(tni_fusion *f, const tni_unit *u, int32_t other)
+static bool are_independent(tni_fusion *f, const tni_unit *u, int32_t other)
 {
     for (size_t k = 0; k < u->befores; k++) {
         int32_t before = tni_final_unit(f, (int32_t)u->before[k]);
@@ -639,7 +642,7 @@ static int32_t next_seed(const tni_unit *u, size_t *i, const tni_unit *v, size_t
 
 static void give_seeds(tni_fusion *f, const tni_unit *u)
 {
-    for (size_t k = 0; k < u->seeds; k++) f->fate[u->seed[k]].unit = u->into;
+    for (size_t k = 0; k < u->seeds; k++) f->decision[u->seed[k]].unit = u->into;
 }
 
 // Whether two units may become one. Of one level: if neither comes after the other by way of a third.
@@ -652,8 +655,8 @@ static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
         for (size_t k = 0; k < u->befores; k++) reads += u->before[k] == (uint32_t)v->into;
         return v->level < u->level && v->readers == reads;
     }
-    return no_cycle(f, u, 0, v->into) && no_cycle(f, v, 0, u->into) && apart(f, u, v->into) &&
-           apart(f, v, u->into);
+    return no_cycle(f, u, 0, v->into) && no_cycle(f, v, 0, u->into) &&
+           are_independent(f, u, v->into) && are_independent(f, v, u->into);
 }
 
 // One unit out of two, written anew, since each may have read from memory what the other computes.
@@ -727,7 +730,7 @@ static void raise_level(tni_fusion *f, int32_t i, const walk *w, int32_t level)
     if (w->count == (int)(sizeof w->item / sizeof *w->item))  // there may be more
         for (size_t k = 0; k < f->units; k++)
             if (level < f->unit[k].level) level = f->unit[k].level;
-    if (f->fate[i].level < level) f->fate[i].level = level;
+    if (f->decision[i].level < level) f->decision[i].level = level;
 }
 
 static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
@@ -739,13 +742,13 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
         for (uint32_t s = 0; s < n->nsrc; s++) {
             int32_t at = tni_place_of(f->g, n->src[s]);
             if (at >= 0) at = tni_shared_item(f, at);
-            if (at >= 0 && f->fate[at].how == TNI_AS_FLOAT) {
+            if (at >= 0 && f->decision[at].kind == TNI_AS_INLINED) {
                 note_once(&w, at);
                 continue;
             }
             if (at >= 0 && level < level_of(f, at)) level = level_of(f, at);
-            if (at >= 0 && f->fate[at].how == TNI_AS_SEED)
-                consider(f, c, f->fate[at].unit, INT32_MAX);
+            if (at >= 0 && f->decision[at].kind == TNI_AS_SEED)
+                consider(f, c, f->decision[at].unit, INT32_MAX);
             if (tni_node_count(n->src[s]) > 1) note_once(reads, at);
         }
     }
@@ -758,10 +761,10 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
         unit              = tni_final_unit(f, unit);
         const tni_unit *u = &f->unit[unit];
         if (u->seeds && i - u->seed[u->seeds - 1] <= TNI_JOIN_NEAR)
-            consider(f, c, unit, f->fate[i].level);
+            consider(f, c, unit, f->decision[i].level);
     }
     // What has one element, as counters have, is not worth a kernel of its own.
-    if (tni_node_count(tni_seed_domain(f, i)) == 1) consider(f, c, f->single, f->fate[i].level);
+    if (tni_node_count(tni_seed_domain(f, i)) == 1) consider(f, c, f->single, f->decision[i].level);
 }
 
 // Whether n sizes are those of a unit's axes, in any order.
@@ -802,10 +805,10 @@ static void place_seed(tni_fusion *f, int32_t i);
 // A floating item is stored after all.
 static void store_now(tni_fusion *f, int32_t i)
 {
-    f->fate[i].stored = true;
-    if (f->fate[i].how != TNI_AS_FLOAT) return;
-    bool source    = tni_op_table[f->g->item[i].n->op].class == TNI_SOURCE;
-    f->fate[i].how = source ? TNI_AS_ALONE : TNI_AS_SEED;
+    f->decision[i].stored = true;
+    if (f->decision[i].kind != TNI_AS_INLINED) return;
+    bool source         = tni_op_table[f->g->item[i].n->op].class == TNI_SOURCE;
+    f->decision[i].kind = source ? TNI_AS_ALONE : TNI_AS_SEED;
     if (source) run_alone(f, i);
     else place_seed(f, i);
 }
@@ -814,8 +817,8 @@ static void store_now(tni_fusion *f, int32_t i)
 // come here again, but no further than values float.
 static void give_up(tni_fusion *f, int32_t i)
 {
-    tni_node *n    = f->g->item[i].n;
-    f->fate[i].how = TNI_AS_ALONE;
+    tni_node *n         = f->g->item[i].n;
+    f->decision[i].kind = TNI_AS_ALONE;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_place_of(f->g, n->src[s]);
         if (at >= 0) at = tni_shared_item(f, at);
@@ -833,11 +836,11 @@ static void place_seed(tni_fusion *f, int32_t i)
     if (f->limits->fuses) find_near(f, i, &c, &reads);
     for (int k = 0; k < c.count && home < 0; k++) {
         tni_unit *u = &f->unit[c.unit[k]];
-        if (u->level != f->fate[i].level || !same_part(f, u, i)) continue;
+        if (u->level != f->decision[i].level || !same_part(f, u, i)) continue;
         if ((k < c.read || same_domain(f, u, i)) && join(f, u, i)) home = c.unit[k];
     }
     if (home < 0) {
-        tni_unit *u = add_unit(f, -1, f->fate[i].level);
+        tni_unit *u = add_unit(f, -1, f->decision[i].level);
         if (!u) return;
         home = u->into;
         if (!join(f, u, i)) {
@@ -863,16 +866,16 @@ bool tni_fuse(tni_fusion *f)
 {
     tni_graph *g = f->g;
     tni_heap  *h = &g->cx->heap;
-    f->fate      = tni_zalloc(h, g->count * sizeof *f->fate);
+    f->decision  = tni_zalloc(h, g->count * sizeof *f->decision);
     f->reader    = tni_alloc(h, (g->count + g->inputs) * sizeof *f->reader);
-    f->failed    = !f->fate || !f->reader;
+    f->failed    = !f->decision || !f->reader;
     if (f->failed) return false;
     memset(f->reader, -1, (g->count + g->inputs) * sizeof *f->reader);
     f->single = -1;
-    find_fates(f);
+    decide_items(f);
     for (size_t i = 0; i < g->count && !f->failed; i++) {
-        if (f->fate[i].how == TNI_AS_ALONE) run_alone(f, (int32_t)i);
-        else if (f->fate[i].how == TNI_AS_SEED) place_seed(f, (int32_t)i);
+        if (f->decision[i].kind == TNI_AS_ALONE) run_alone(f, (int32_t)i);
+        else if (f->decision[i].kind == TNI_AS_SEED) place_seed(f, (int32_t)i);
     }
     return !f->failed;
 }
@@ -882,6 +885,6 @@ void tni_fusion_close(tni_fusion *f)
     tni_heap *h = &f->g->cx->heap;
     for (size_t i = 0; i < f->units; i++) free_unit(h, &f->unit[i]);
     tni_free(h, f->unit);
-    tni_free(h, f->fate);
+    tni_free(h, f->decision);
     tni_free(h, f->reader);
 }

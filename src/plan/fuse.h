@@ -38,34 +38,34 @@ typedef struct {
 // by a call. Seeds are in id order.
 // Invariant of a kernel: every seed is the value of an instruction, and roles were found for it.
 typedef struct {
-    int32_t      item;
-    int32_t      into;        // the unit it was merged into, or itself
-    int32_t      level;       // products, copies and the like on the longest way to it
-    uint32_t     readers;     // units that read its results
-    uint32_t     seen;        // scratch of searches
-    int32_t      refused[4];  // units it could not be merged with, the last ones
-    int          refusals;
-    int          naxes;
-    int64_t      size[TNI_AXES];
-    uint32_t     reduced;  // R, as bits
-    tni_lowered *value;
-    size_t       values, values_cap;
-    tni_reading *source;  // accesses
-    size_t       sources, sources_cap;
-    tni_bound   *number;
-    size_t       numbers, numbers_cap;
-    int32_t     *seed;
-    size_t       seeds, seeds_cap;
-    uint32_t    *before;  // units whose results it reads
-    size_t       befores, befores_cap;
+    int32_t             item;
+    int32_t             into;        // the unit it was merged into, or itself
+    int32_t             level;       // products, copies and the like on the longest way to it
+    uint32_t            readers;     // units that read its results
+    uint32_t            seen;        // scratch of searches
+    int32_t             refused[4];  // units it could not be merged with, the last ones
+    int                 refusals;
+    int                 naxes;
+    int64_t             size[TNI_AXES];
+    uint32_t            reduced;  // R, as bits
+    tni_lowered        *value;
+    size_t              values, values_cap;
+    tni_access_binding *source;  // accesses
+    size_t              sources, sources_cap;
+    tni_number_binding *number;
+    size_t              numbers, numbers_cap;
+    int32_t            *seed;
+    size_t              seeds, seeds_cap;
+    uint32_t           *before;  // units whose results it reads
+    size_t              befores, befores_cap;
 } tni_unit;
 
 typedef enum {
-    TNI_AS_VIEW,   // nothing to compute: a view, or an assignment that shares
-    TNI_AS_FLOAT,  // computed by its readers
-    TNI_AS_SEED,   // an output or a reduction of a kernel
-    TNI_AS_ALONE   // by a kernel or a call of its own
-} tni_how;
+    TNI_AS_VIEW,     // nothing to compute: a view, or an assignment that shares
+    TNI_AS_INLINED,  // computed by its readers
+    TNI_AS_SEED,     // an output or a reduction of a kernel
+    TNI_AS_ALONE     // by a kernel or a call of its own
+} tni_item_kind;
 
 enum { TNI_READS = 6 };
 
@@ -77,10 +77,10 @@ typedef struct {
 
 // What is known of an item. Of what is loaded the first TNI_READS are listed, each once.
 typedef struct {
-    uint8_t  how;
-    uint8_t  activation;  // the op that reads it, if an epilogue may do that; else TNI_leaf
-    bool     stored;      // its value must be in memory
-    bool     apart;       // it does not float
+    uint8_t  kind;
+    uint8_t  activation;    // the op that reads it, if an epilogue may do that; else TNI_leaf
+    bool     stored;        // its value must be in memory
+    bool     never_inline;  // it does not float
     bool     whole;  // its readers would check an index or draw a number: only for its elements
     bool     cut;    // its readers would compute it in parts, each at its own points
     uint16_t ops;    // that its readers compute if it floats
@@ -92,14 +92,14 @@ typedef struct {
     uint32_t uses;   // readers, views looked through
     int64_t  bytes, read_bytes;
     tni_read read[TNI_READS];
-} tni_fate;
+} tni_decision;
 
 // All of it, while a plan is built. reader: for each item and then each input, the kernel unit that
 // read it last; single: the kernel unit over one element that was placed last.
 typedef struct {
     tni_graph        *g;
     const tni_limits *limits;
-    tni_fate         *fate;
+    tni_decision     *decision;
     tni_unit         *unit;
     size_t            units, units_cap;
     int32_t          *reader, single;

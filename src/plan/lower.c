@@ -94,7 +94,7 @@ static int put(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_
     int known = tni_simplify(l->u, &x, &l->less);
     if (known >= 0) return known;
     if (known == TNI_IS_NO || known == TNI_IS_YES)
-        return number_of(l, -1, TNI_A_LITERAL, TN_BOOL, known == TNI_IS_YES);
+        return number_of(l, -1, TNI_NUMBER_LITERAL, TN_BOOL, known == TNI_IS_YES);
     int same = find_same(l->u, &x);
     return same == FAILED ? add(l, i, origin, c, x) : same;
 }
@@ -121,13 +121,13 @@ static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     return a == FAILED ? FAILED : put(l, i, origin, c, x);
 }
 
-static int bind_number(lowering *l, tni_bound b)
+static int bind_number(lowering *l, tni_number_binding b)
 {
     tni_unit *u = l->u;
     for (size_t k = 0; k < u->numbers; k++) {
-        const tni_bound *x = &u->number[k];
+        const tni_number_binding *x = &u->number[k];
         if (x->which == b.which && x->item == b.item && x->literal == b.literal &&
-            x->dtype == b.dtype && b.which != TNI_THE_KEY && b.which != TNI_THE_COUNTER)
+            x->dtype == b.dtype && b.which != TNI_NUMBER_KEY && b.which != TNI_NUMBER_COUNTER)
             return (int)k;
     }
     if (u->numbers == TNI_MOST_NUMBERS ||
@@ -140,7 +140,7 @@ static int bind_number(lowering *l, tni_bound b)
 static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal)
 {
     tni_ins x = blank;
-    int     n = bind_number(l, (tni_bound){ (uint8_t)which, (uint8_t)dt, i, literal });
+    int     n = bind_number(l, (tni_number_binding){ (uint8_t)which, (uint8_t)dt, i, literal });
     if (n == FAILED) return FAILED;
     for (size_t k = 0; k < l->u->values; k++)
         if (l->u->value[k].ins.code == TNI_I_NUMBER && l->u->value[k].ins.number == n)
@@ -154,17 +154,17 @@ static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t lit
 // A number of the plan's own.
 static int literal_of(lowering *l, tn_dtype dt, int64_t v)
 {
-    return number_of(l, -1, TNI_A_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
+    return number_of(l, -1, TNI_NUMBER_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
 }
 
-static uint32_t source_axes(const lowering *l, const tni_reading *s)
+static uint32_t source_axes(const lowering *l, const tni_access_binding *s)
 {
     uint32_t axes = 0;
     for (int k = 0; k < l->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
     return axes;
 }
 
-static int add_source(lowering *l, const tni_reading *s)
+static int add_source(lowering *l, const tni_access_binding *s)
 {
     tni_unit *u = l->u;
     if (u->sources == TNI_MOST_ACCESS - TNI_MOST_BUFFERS ||
@@ -178,16 +178,16 @@ static int add_source(lowering *l, const tni_reading *s)
 static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *stride,
                     int32_t origin)
 {
-    tni_reading s = { .place = -1, .reader = -1, .edge = -1 };
-    tni_ins     x = blank;
+    tni_access_binding s = { .place = -1, .reader = -1, .edge = -1 };
+    tni_ins            x = blank;
     if (c->via >= 0) return FAILED;
     for (int j = 0; j < rank; j++) {
         s.offset += stride[j] * c->start[j];
         for (int k = 0; k < l->u->naxes; k++) s.stride[k] += stride[j] * c->step[j][k];
     }
     for (size_t k = 0; k < l->u->values; k++) {
-        const tni_ins     *y = &l->u->value[k].ins;
-        const tni_reading *r = y->code == TNI_I_PLACE ? &l->u->source[y->access] : NULL;
+        const tni_ins            *y = &l->u->value[k].ins;
+        const tni_access_binding *r = y->code == TNI_I_PLACE ? &l->u->source[y->access] : NULL;
         if (r && r->offset == s.offset && !memcmp(r->stride, s.stride, sizeof s.stride))
             return (int)k;
     }
@@ -208,7 +208,7 @@ static bool come_after(lowering *l, int32_t place)
 {
     tni_unit *u = l->u;
     if (place < 0) return true;
-    int32_t unit = l->f->fate[tni_shared_item(l->f, place)].unit;
+    int32_t unit = l->f->decision[tni_shared_item(l->f, place)].unit;
     if (unit < 0) return true;
     unit = tni_final_unit(l->f, unit);
     if (&l->f->unit[unit] == u) return false;  // what it writes itself it cannot read from memory
@@ -224,7 +224,7 @@ static bool begins_as_planned(const tni_node *n)
     return true;
 }
 
-static bool same_source(const lowering *l, const tni_reading *a, const tni_reading *b)
+static bool same_source(const lowering *l, const tni_access_binding *a, const tni_access_binding *b)
 {
     if (a->place != b->place || a->offset != b->offset) return false;
     if (memcmp(a->stride, b->stride, sizeof a->stride)) return false;
@@ -235,7 +235,7 @@ static bool same_source(const lowering *l, const tni_reading *a, const tni_readi
     return begins_as_planned(x) && begins_as_planned(y) && tni_offset_of(x) == tni_offset_of(y);
 }
 
-static int load(lowering *l, const tni_reading *s, tn_dtype dt, int index, int32_t origin)
+static int load(lowering *l, const tni_access_binding *s, tn_dtype dt, int index, int32_t origin)
 {
     tni_unit *u = l->u;
     tni_ins   x = blank;
@@ -261,22 +261,22 @@ static int load(lowering *l, const tni_reading *s, tn_dtype dt, int index, int32
 // Whether the value of an item is to be had without memory: it floats, or this unit computes it.
 static bool is_inside(const lowering *l, int32_t i)
 {
-    const tni_fate *x = &l->f->fate[i];
-    if (x->how == TNI_AS_FLOAT) return true;
+    const tni_decision *x = &l->f->decision[i];
+    if (x->kind == TNI_AS_INLINED) return true;
     if (x->unit < 0) return false;
     int32_t unit = x->unit;
     unit         = tni_final_unit(l->f, unit);
-    return x->how == TNI_AS_SEED && &l->f->unit[unit] == l->u;
+    return x->kind == TNI_AS_SEED && &l->f->unit[unit] == l->u;
 }
 
 // Source number s of item i, at coordinates of the source's own axes.
 static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
 {
-    tni_graph  *g    = l->f->g;
-    tni_node   *src  = node_of(l, i)->src[s];
-    tni_view    v    = tni_node_layout(src);
-    int32_t     base = tni_place_of(g, src);
-    tni_reading a    = { .place = base, .reader = i, .edge = s };
+    tni_graph         *g    = l->f->g;
+    tni_node          *src  = node_of(l, i)->src[s];
+    tni_view           v    = tni_node_layout(src);
+    int32_t            base = tni_place_of(g, src);
+    tni_access_binding a    = { .place = base, .reader = i, .edge = s };
     for (int j = 0; j < v.rank; j++) {
         a.offset += v.stride[j] * c->start[j];
         for (int k = 0; k < l->u->naxes; k++) a.stride[k] += v.stride[j] * c->step[j][k];
@@ -285,7 +285,7 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
     int     via    = a.stride[TNI_AXES] ? c->via : TNI_NO_VALUE;
     int32_t shared = base >= 0 ? tni_shared_item(l->f, base) : base;
     if (shared >= 0 && tni_is_number(node_of(l, shared)->op))
-        return number_of(l, shared, TNI_THE_VALUE, (tn_dtype)src->dtype, 0);
+        return number_of(l, shared, TNI_NUMBER_VALUE, (tn_dtype)src->dtype, 0);
     if (shared >= 0 && is_inside(l, shared)) {
         // Along an assignment that shares, its source's offset is added.
         int64_t    offset = a.offset + tni_offset_of(src);
@@ -357,9 +357,9 @@ static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
     int at = place_by(l, c, n->rank, row, i);
     if (at == FAILED) return FAILED;
     at = cast_of(l, -1, i, NULL, as, at);
-    at = map_of(l, -1, i, NULL, TNI_mul, as, at, number_of(l, i, TNI_THE_STEP, as, 0), -1);
+    at = map_of(l, -1, i, NULL, TNI_mul, as, at, number_of(l, i, TNI_NUMBER_STEP, as, 0), -1);
     if (at == FAILED) return FAILED;
-    at = map_of(l, -1, i, NULL, TNI_add, as, at, number_of(l, i, TNI_THE_START, as, 0), -1);
+    at = map_of(l, -1, i, NULL, TNI_add, as, at, number_of(l, i, TNI_NUMBER_START, as, 0), -1);
     return cast_of(l, i, i, c, (tn_dtype)n->dtype, at);
 }
 
@@ -370,8 +370,8 @@ static int lower_random(lowering *l, int32_t i, const tni_coords *c)
     tni_ins         x = blank;
     tni_shape_strides(n->rank, n->size, row);
     int at    = place_by(l, c, n->rank, row, i);
-    int first = bind_number(l, (tni_bound){ TNI_THE_KEY, TN_I64, i, 0 });
-    int next  = bind_number(l, (tni_bound){ TNI_THE_COUNTER, TN_I64, i, 0 });
+    int first = bind_number(l, (tni_number_binding){ TNI_NUMBER_KEY, TN_I64, i, 0 });
+    int next  = bind_number(l, (tni_number_binding){ TNI_NUMBER_COUNTER, TN_I64, i, 0 });
     if (at == FAILED || first == FAILED || next == FAILED || l->guard >= 0) return FAILED;
     x.code   = TNI_I_RANDOM;
     x.op     = (uint8_t)n->op;
@@ -390,7 +390,7 @@ static int lower_index(lowering *l, int32_t i, const tni_coords *c)
     tni_ins         x    = blank;
     if (at == FAILED || l->guard >= 0) return FAILED;  // it would be checked where it is nothing
     at    = cast_of(l, -1, i, NULL, TN_I64, at);
-    int m = bind_number(l, (tni_bound){ TNI_A_LITERAL, TN_I64, -1, size });
+    int m = bind_number(l, (tni_number_binding){ TNI_NUMBER_LITERAL, TN_I64, -1, size });
     if (at == FAILED || m == FAILED) return FAILED;
     x.code   = TNI_I_CHECK;
     x.dtype  = TN_I64;
@@ -543,7 +543,8 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
     const tni_node *n  = node_of(l, i);
     tni_coords      x  = *c;
     int             in = TNI_NO_VALUE;
-    if (tni_node_count(n->src[0]) == 0) return number_of(l, i, TNI_THE_FILL, (tn_dtype)n->dtype, 0);
+    if (tni_node_count(n->src[0]) == 0)
+        return number_of(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0);
     for (int j = 0; j < n->rank; j++) {
         int64_t before = n->attr.pad.before[j], end = before + n->src[0]->size[j];
         in = both(l, i, in, is_within(l, i, c, j, before, end));
@@ -553,7 +554,7 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
     int at = lower_part(l, i, 0, &x, in);
     if (in < 0 || at == FAILED) return at;
     return map_of(l, i, i, c, TNI_where, (tn_dtype)n->dtype, in, at,
-                  number_of(l, i, TNI_THE_FILL, (tn_dtype)n->dtype, 0));
+                  number_of(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0));
 }
 
 // The source that the coordinate along the axis falls into; those that no point falls into are left
@@ -607,7 +608,7 @@ int32_t tni_sum_teller(const tni_fusion *f, int32_t i)
     const tni_node *src = summed(n, &negative);
     if (src->state != TNI_PENDING || src->op != TNI_scatter_add) return -1;
     int32_t at = (int32_t)src->mark - 1, base = tni_place_of(g, src->src[0]);
-    if (f->fate[at].how != TNI_AS_FLOAT) return -1;
+    if (f->decision[at].kind != TNI_AS_INLINED) return -1;
     if (n->attr.reduce.axes != 1u << src->attr.axis.axis) return -1;
     return base >= 0 && tni_is_number(g->item[base].n->op) ? at : -1;
 }
@@ -631,7 +632,7 @@ static tni_coords first_folded(const tni_node *n, const tni_coords *c)
 static int lower_known_sum(lowering *l, int32_t i, const tni_coords *c)
 {
     bool            negative;
-    int32_t         from = l->f->fate[i].known - 1;
+    int32_t         from = l->f->decision[i].known - 1;
     const tni_node *n = node_of(l, i), *x = summed(n, &negative);
     tn_dtype        dt   = (tn_dtype)n->dtype;
     int             axis = x->attr.axis.axis;
@@ -670,7 +671,7 @@ static bool folds_one(const tni_fusion *f, const tni_node *n)
     return true;
 }
 
-// x to the power of a count, which a float may round: what is odd of it decides the sign, and comes apart.
+// x to the power of a count, which a float may round: what is odd of it decides the sign, and is computed separately.
 static int lower_power(lowering *l, int32_t i, tn_dtype dt, int x, int64_t count)
 {
     int even = map_of(l, -1, i, NULL, TNI_pow, dt, x, literal_of(l, dt, count & ~INT64_C(1)), -1);
@@ -704,7 +705,7 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n = node_of(l, i);
     switch (tni_op_table[n->op].fuse) {
-    case TNI_FUSE_NUMBER: return number_of(l, i, TNI_THE_VALUE, (tn_dtype)n->dtype, 0);
+    case TNI_FUSE_NUMBER: return number_of(l, i, TNI_NUMBER_VALUE, (tn_dtype)n->dtype, 0);
     case TNI_FUSE_IOTA: return lower_iota(l, i, c);
     case TNI_FUSE_RANDOM: return lower_random(l, i, c);
     case TNI_FUSE_MAP: return lower_map(l, i, c);
@@ -714,7 +715,8 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
     case TNI_FUSE_SCATTER: return lower_scatter(l, i, c);
     case TNI_FUSE_PAD: return lower_pad(l, i, c);
     case TNI_FUSE_CONCAT: return lower_concat(l, i, c);
-    case TNI_FUSE_FOLD: return l->f->fate[i].known ? lower_known_sum(l, i, c) : lower_one(l, i, c);
+    case TNI_FUSE_FOLD:
+        return l->f->decision[i].known ? lower_known_sum(l, i, c) : lower_one(l, i, c);
     case TNI_FUSE_VIEW:
     case TNI_FUSE_OUTPUT:
     case TNI_FUSE_ALONE: break;
@@ -727,7 +729,7 @@ static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 {
     tni_unit       *u    = l->u;
     const tni_node *n    = node_of(l, i);
-    bool            seed = l->f->fate[i].how == TNI_AS_SEED;
+    bool            seed = l->f->decision[i].kind == TNI_AS_SEED;
     for (size_t k = 0; k < u->values; k++) {
         const tni_lowered *v = &u->value[k];
         if (v->item == i && (v->guard < 0 || v->guard == l->guard) && same_coords(n, &v->coords, c))
@@ -742,7 +744,7 @@ static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 static bool folds(const tni_fusion *f, int32_t i)
 {
     const tni_node *n = f->g->item[i].n;
-    return tni_op_table[n->op].class == TNI_REDUCE && !f->fate[i].known && !folds_one(f, n);
+    return tni_op_table[n->op].class == TNI_REDUCE && !f->decision[i].known && !folds_one(f, n);
 }
 
 const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)

@@ -78,7 +78,7 @@ static void find_reads(builder *b)
     tni_graph *g = b->g;
     for (size_t i = 0; i < g->count; i++) b->plan->place[i].root = (uint32_t)i;
     for (size_t t = 0; t < b->plan->steps; t++) {
-        tni_step step = b->plan->step[t];
+        tni_plan_step step = b->plan->step[t];
         if (step >= 0) {
             make_item(b, step, t);
             if (tni_op_table[g->item[step].n->op].fails) b->fallible = t + 1;
@@ -90,7 +90,7 @@ static void find_reads(builder *b)
             if (k->seed[i] >= 0) make_item(b, k->seed[i], t);
     }
     for (size_t t = 0; t < b->plan->steps; t++) {
-        tni_step step = b->plan->step[t];
+        tni_plan_step step = b->plan->step[t];
         if (step >= 0) read_sources(b, (size_t)step, t);
         else read_buffers(b, &b->plan->kernel[~step], t);
     }
@@ -119,7 +119,7 @@ static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value
     if (b->last[base] != b->when[i] || base == value || b->stored[base]) return false;
     if (n->src[0]->op == TNI_view) return false;
     if (base < g->count) return true;
-    if (b->limits->tells_late && b->fallible) return false;
+    if (b->limits->async_errors && b->fallible) return false;
     return b->fallible <= b->when[i] && tni_input_free(&g->input[base - g->count]);
 }
 
@@ -187,7 +187,7 @@ static void share_places(builder *b)
     }
     // Before anything shares the places of their sources.
     for (size_t t = 0; t < b->plan->steps; t++) {
-        tni_step i = b->plan->step[t];
+        tni_plan_step i = b->plan->step[t];
         if (i >= 0 && g->item[i].n->op == TNI_concat) fill_concat(b, (size_t)i);
     }
     for (size_t i = 0; i < g->count; i++) {
@@ -251,7 +251,7 @@ static bool same_access(const tni_fused *k, int a, int b)
 static bool reads_alike(const builder *b, const tni_fused *k, int from, int access)
 {
     for (int i = 0; i < k->kernel->naccess; i++) {
-        const tni_reading *s = &k->source[i];
+        const tni_access_binding *s = &k->source[i];
         if (k->kernel->access[i].buffer != from) continue;
         if (s->edge < 0 || !same_access(k, i, access)) return false;
         if (b->g->item[s->reader].n->src[s->edge]->op == TNI_view) return false;
@@ -326,7 +326,8 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
         if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
         if (is_shared(b, k, i) || is_read_along(b, k, at)) continue;
-        if (reads_alike(b, k, i, access) && (b->limits->at_once || is_read_before(x, i, access)))
+        if (reads_alike(b, k, i, access) &&
+            (b->limits->loads_before_stores || is_read_before(x, i, access)))
             return at;
     }
     return -1;
@@ -378,7 +379,7 @@ static int given_input(const builder *b, const tni_fused *k, int32_t seed, size_
         if (elements_at(b, k->buffer[i]) != elements_at(b, seed)) continue;
         if (is_read_along(b, k, (int32_t)(b->g->count + (size_t)input))) continue;
         if (is_last_reader(b, k, i, input, step) && reads_alike(b, k, i, access) &&
-            (b->limits->at_once || is_read_before(x, i, access)))
+            (b->limits->loads_before_stores || is_read_before(x, i, access)))
             return i;
     }
     return -1;
@@ -422,7 +423,7 @@ static bool assign_arena(builder *b)
 {
     tni_graph *g = b->g;
     for (size_t t = 0; t < b->plan->steps; t++) {
-        tni_step         step = b->plan->step[t];
+        tni_plan_step    step = b->plan->step[t];
         const tni_fused *k    = step < 0 ? &b->plan->kernel[~step] : NULL;
         if (!k) place_item(b, (size_t)step, t);
         else if (k->claimed >= 0) place_item(b, (size_t)k->claimed, t);

@@ -8,16 +8,17 @@
 // What the planner may know of a device.
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
-    bool kernels;     // it runs kernels; else every op is a call
-    bool fuses;       // several ops may be one kernel; else each has one of its own
-    bool doubles;     // kernels compute in f64
-    bool checked;     // every step may fail: its values are looked at
-    bool at_once;     // a kernel of a map has all values of a point before it stores one of them
-    bool tells_late;  // an index out of range is known only later
-    int  buffers;     // most buffers of a kernel
+    bool kernels;  // it runs kernels; else every op is a call
+    bool fuses;    // several ops may be one kernel; else each has one of its own
+    bool doubles;  // kernels compute in f64
+    bool checked;  // every step may fail: its values are looked at
+    bool
+        loads_before_stores;  // a kernel of a map has all values of a point before it stores one of them
+    bool async_errors;        // an index out of range is known only later
+    int  buffers;             // most buffers of a kernel
     // Whether it runs a call along with a kernel that reads the result; NULL: none.
-    bool (*takes)(void *seat, const tni_offer *o);
-    void *seat;
+    bool (*takes)(void *session, const tni_offer *o);
+    void *session;
 } tni_limits;
 
 // How an evaluation came about, which decides what it stores.
@@ -142,42 +143,42 @@ static inline bool tni_runs_nothing(const tni_graph *g, const tni_place *place, 
 typedef struct {
     int32_t place, reader, edge;
     int64_t offset, stride[TNI_AXES + 1];
-} tni_reading;
+} tni_access_binding;
 
 // Which number of an item a kernel is given.
 typedef enum {
-    TNI_THE_VALUE,    // of full, scalar
-    TNI_THE_START,    // of iota
-    TNI_THE_STEP,     // of iota
-    TNI_THE_KEY,      // of a random op
-    TNI_THE_COUNTER,  // of a random op
-    TNI_THE_FILL,     // of pad
-    TNI_A_LITERAL     // of the plan itself: a size, a bound, a known bool
-} tni_which;
+    TNI_NUMBER_VALUE,    // of full, scalar
+    TNI_NUMBER_START,    // of iota
+    TNI_NUMBER_STEP,     // of iota
+    TNI_NUMBER_KEY,      // of a random op
+    TNI_NUMBER_COUNTER,  // of a random op
+    TNI_NUMBER_FILL,     // of pad
+    TNI_NUMBER_LITERAL   // of the plan itself: a size, a bound, a known bool
+} tni_number_kind;
 
 typedef struct {
     uint8_t which, dtype;
     int32_t item;
     int64_t literal;
-} tni_bound;
+} tni_number_binding;
 
 // A kernel of a plan and how to launch it. launch has the sizes and strides; addresses, offsets and
 // numbers are filled in for each run. buffer: the place (item, or ~input) of each buffer; origin: the
 // item each instruction stands for.
 typedef struct {
-    tni_kernel  *kernel;
-    tni_launch   launch;
-    int32_t      buffer[TNI_MOST_BUFFERS];
-    tni_reading *source;
-    tni_bound   *number;
-    int32_t     *origin;
-    int32_t     *seed;  // items it computes, ~item for those it does not store
-    size_t       seeds;
+    tni_kernel         *kernel;
+    tni_launch          launch;
+    int32_t             buffer[TNI_MOST_BUFFERS];
+    tni_access_binding *source;
+    tni_number_binding *number;
+    int32_t            *origin;
+    int32_t            *seed;  // items it computes, ~item for those it does not store
+    size_t              seeds;
     int32_t      claimed;  // the item whose op runs along with it, before each part of it; -1: none
-    bool         sole;     // nobody else needs that op's result
-    tni_epilogue epilogue;  // what the kernel does to it, if it is that
-    void        *entry;     // the device's
-    int64_t      bytes;     // that it moves
+    bool         only_reader;  // nobody else needs that op's result
+    tni_epilogue epilogue;     // what the kernel does to it, if it is that
+    void        *entry;        // the device's
+    int64_t      bytes;        // that it moves
 } tni_fused;
 
 // The item of a seed, stored or not.
@@ -210,38 +211,38 @@ typedef struct {
 } tni_note;
 
 // A step of a plan: item `item` by a device call, or, where that is negative, kernel ~item.
-typedef int32_t tni_step;
+typedef int32_t tni_plan_step;
 
 // A plan fits every graph of its key. It holds no node and no memory of a device; the cache owns
 // it, or, for a graph too large for that, the run it was made for.
 typedef struct tni_plan tni_plan;
 struct tni_plan {
-    uint64_t     hash;
-    uint64_t     deeds;  // a hash of its ops, whatever their sizes are
-    size_t       key_bytes;
-    char        *key;
-    size_t       count;
-    tni_place   *place;
-    int32_t     *part;  // by item, as the graph had them; NULL: nothing is cut
-    int64_t      arena;
-    size_t       steps, kernels, calls;
-    tni_step    *step;
-    tni_fused   *kernel;
-    tni_planned *call;
-    bool         called;    // the calls have their entries
-    uint64_t     runs;      // so far
-    bool         prepared;  // the kernels have their entries
-    bool         ready;     // and are compiled
-    bool         weighed;   // what they take of the device was looked at
-    bool         measured;  // scratch is known for the entries as they are
-    size_t       scratch;   // the most that a step asks for, in bytes
-    bool         recurs;    // another plan of the cache has the same deeds
-    bool         unfused;   // it should have been fused and could not: ops run one by one
-    uint64_t     used;      // when last, for the LRU
-    bool         noted;     // what is to be said, and guarded, is known
-    size_t       notes;
-    tni_note    *note;
-    void        *replay;  // the device's, and what frees it
+    uint64_t       hash;
+    uint64_t       ops_hash;  // a hash of its ops, whatever their sizes are
+    size_t         key_bytes;
+    char          *key;
+    size_t         count;
+    tni_place     *place;
+    int32_t       *part;  // by item, as the graph had them; NULL: nothing is cut
+    int64_t        arena;
+    size_t         steps, kernels, calls;
+    tni_plan_step *step;
+    tni_fused     *kernel;
+    tni_planned   *call;
+    bool           called;    // the calls have their entries
+    uint64_t       runs;      // so far
+    bool           prepared;  // the kernels have their entries
+    bool           ready;     // and are compiled
+    bool           weighed;   // what they take of the device was looked at
+    bool           measured;  // scratch is known for the entries as they are
+    size_t         scratch;   // the most that a step asks for, in bytes
+    bool           recurs;    // another plan of the cache has the same ops_hash
+    bool           unfused;   // it should have been fused and could not: ops run one by one
+    uint64_t       used;      // when last, for the LRU
+    bool           noted;     // what is to be said, and guarded, is known
+    size_t         notes;
+    tni_note      *note;
+    void          *replay;  // the device's, and what frees it
     void (*forget)(void *replay);
 };
 

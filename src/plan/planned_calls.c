@@ -94,8 +94,8 @@ bool tni_plan_calls(const tni_graph *g, tni_plan *p)
     p->call = tni_zalloc(&g->cx->heap, p->steps * sizeof *p->call + 1);
     if (!p->call) return false;
     for (size_t t = 0; t < p->steps && ok; t++) {
-        tni_step   step = p->step[t];
-        tni_fused *k    = step < 0 ? &p->kernel[~step] : NULL;
+        tni_plan_step step = p->step[t];
+        tni_fused    *k    = step < 0 ? &p->kernel[~step] : NULL;
         if (!k) ok = add_call(g, p, step, NULL);
         else if (k->claimed >= 0) ok = add_call(g, p, k->claimed, &k->epilogue);
     }

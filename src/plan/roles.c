@@ -91,9 +91,9 @@ static uint32_t fast_axis(const tni_unit *u)
     int64_t most = -1;
     int     fast = 0;
     for (size_t i = 0; i < u->sources; i++) {
-        const tni_reading *s    = &u->source[i];
-        uint32_t           axes = 0;
-        int                unit = -1;
+        const tni_access_binding *s    = &u->source[i];
+        uint32_t                  axes = 0;
+        int                       unit = -1;
         for (int k = 0; k < u->naxes; k++) {
             if (s->stride[k]) axes |= 1u << k;
             if (s->stride[k] == 1 || s->stride[k] == -1) unit = k;
@@ -134,13 +134,13 @@ bool tni_find_roles(tni_unit *u)
 
 // A kernel being made: its axes as axes of the unit, outermost first, P before R.
 typedef struct {
-    tni_fusion *f;
-    tni_unit   *u;
-    tni_fused  *out;
-    tni_reading source[TNI_MOST_ACCESS];
-    int         sources;
-    int64_t     before[TNI_MOST_ACCESS][TNI_AXES];  // strides by the unit's axes
-    int         axis[TNI_AXES], naxes, np;
+    tni_fusion        *f;
+    tni_unit          *u;
+    tni_fused         *out;
+    tni_access_binding source[TNI_MOST_ACCESS];
+    int                sources;
+    int64_t            before[TNI_MOST_ACCESS][TNI_AXES];  // strides by the unit's axes
+    int                axis[TNI_AXES], naxes, np;
 } making;
 
 static int64_t reach(int64_t stride)
@@ -148,7 +148,7 @@ static int64_t reach(int64_t stride)
     return stride < 0 ? -stride : stride;
 }
 
-static int64_t volume(const making *m, const tni_reading *s)
+static int64_t volume(const making *m, const tni_access_binding *s)
 {
     uint32_t axes = 0;
     for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
@@ -156,9 +156,9 @@ static int64_t volume(const making *m, const tni_reading *s)
 }
 
 // The access that decides the order: the largest, of equals the last, since stores come last.
-static const tni_reading *leader(const making *m)
+static const tni_access_binding *leader(const making *m)
 {
-    const tni_reading *best = NULL;
+    const tni_access_binding *best = NULL;
     for (int i = 0; i < m->sources; i++)
         if (m->source[i].place != -1 || m->source[i].reader >= 0)
             if (!best || volume(m, &m->source[i]) >= volume(m, best)) best = &m->source[i];
@@ -168,8 +168,8 @@ static const tni_reading *leader(const making *m)
 // P axes, then R axes, each by falling stride of the leader; those it does not move along first.
 static void sort_axes(making *m)
 {
-    const tni_reading *lead = leader(m);
-    int                n    = 0;
+    const tni_access_binding *lead = leader(m);
+    int                       n    = 0;
     for (int role = 0; role < 2; role++) {
         int first = n;
         for (int k = 0; k < m->u->naxes; k++) {
@@ -240,11 +240,11 @@ static bool lane_in_r(const making *m)
     int64_t        along_r = 0, along_p = 0;
     if (m->naxes == m->np) return false;
     if (m->np == 0) return true;
-    bool side = m->f->limits->at_once && has_tails(m->out->kernel);
+    bool side = m->f->limits->loads_before_stores && has_tails(m->out->kernel);
     if (size[r] < SHORT && size[p] > size[r] && !side) return false;
     for (int i = 0; i < m->sources; i++) {
-        const tni_reading *s = &m->source[i];
-        int64_t            v = 1;
+        const tni_access_binding *s = &m->source[i];
+        int64_t                   v = 1;
         for (int k = 0; k < m->naxes; k++) v *= s->stride[k] ? size[k] : 1;
         if (reach(s->stride[r]) == 1) along_r += v;
         if (reach(s->stride[p]) == 1) along_p += v;
@@ -256,7 +256,7 @@ static bool lane_in_r(const making *m)
 
 static bool is_stored(const making *m, const tni_lowered *x)
 {
-    return x->seed && m->f->fate[x->item].stored;
+    return x->seed && m->f->decision[x->item].stored;
 }
 
 // Accesses of loads and places as they are, then one store for each stored seed.
@@ -268,9 +268,9 @@ static void gather_sources(making *m)
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
         if (!is_stored(m, x)) continue;
-        const tni_node *n = m->f->g->item[x->item].n;
-        int64_t         row[TN_MAX_RANK];
-        tni_reading     s = { .place = x->item, .reader = x->item, .edge = -1 };
+        const tni_node    *n = m->f->g->item[x->item].n;
+        int64_t            row[TN_MAX_RANK];
+        tni_access_binding s = { .place = x->item, .reader = x->item, .edge = -1 };
         tni_shape_strides(n->rank, n->size, row);
         for (int j = 0; j < n->rank; j++)
             for (int k = 0; k < u->naxes; k++) s.stride[k] += row[j] * x->coords.step[j][k];
@@ -357,8 +357,8 @@ static void classify(making *m)
     tni_launch *l = &m->out->launch;
     k->naccess    = (int16_t)m->sources;
     for (int i = 0; i < m->sources; i++) {
-        const tni_reading *s   = &m->source[i];
-        int64_t            far = reach(s->offset);
+        const tni_access_binding *s   = &m->source[i];
+        int64_t                   far = reach(s->offset);
         for (int a = 0; a < m->naxes; a++) {
             int64_t d              = s->stride[a];
             k->access[i].stride[a] = d == 0 ? TNI_STRIDE_0 : d == 1 ? TNI_STRIDE_1 : TNI_STRIDE_N;
@@ -445,7 +445,7 @@ bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out)
     if (m.sources) memcpy(out->source, m.source, (size_t)m.sources * sizeof *m.source);
     out->seeds = u->seeds;
     for (size_t i = 0; i < u->seeds; i++)
-        out->seed[i] = f->fate[u->seed[i]].stored ? u->seed[i] : ~u->seed[i];
+        out->seed[i] = f->decision[u->seed[i]].stored ? u->seed[i] : ~u->seed[i];
     out->launch.kernel = k;
     out->bytes         = bytes_moved(&m);
     return true;

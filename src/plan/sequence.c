@@ -91,17 +91,17 @@ static void mark_stored(tni_fusion *f)
     for (size_t i = 0; i < f->units; i++) {
         const tni_unit *u = &f->unit[i];
         if (!is_unit(f, i)) continue;
-        if (u->item >= 0) f->fate[u->item].stored = true;
+        if (u->item >= 0) f->decision[u->item].stored = true;
         if (tni_unit_is_call(u)) {
             tni_node *n = f->g->item[u->item].n;
             for (uint32_t k = 0; k < n->nsrc; k++) {
                 int32_t at = tni_place_of(f->g, n->src[k]);
-                if (at >= 0) f->fate[tni_shared_item(f, at)].stored = true;
+                if (at >= 0) f->decision[tni_shared_item(f, at)].stored = true;
             }
         }
         for (size_t k = 0; k < u->sources; k++)
             if (u->source[k].reader >= 0 && u->source[k].place >= 0)
-                f->fate[tni_shared_item(f, u->source[k].place)].stored = true;
+                f->decision[tni_shared_item(f, u->source[k].place)].stored = true;
     }
 }
 
@@ -113,7 +113,7 @@ static bool take(tni_fusion *f, tni_plan *p, uint32_t unit)
         return true;
     }
     tni_fused *k        = &p->kernel[p->kernels];
-    p->step[p->steps++] = ~(tni_step)p->kernels++;
+    p->step[p->steps++] = ~(tni_plan_step)p->kernels++;
     f->failed           = !tni_make_kernel(f, u, k);
     if (f->failed || !tni_kernel_seal(k->kernel)) return false;
     f->failed = !tni_unroll(&f->g->cx->heap, k);

@@ -96,8 +96,8 @@ static bool is_known(const tni_unit *u, int v, bool truth)
 {
     const tni_ins *i = &u->value[v].ins;
     if (i->code != TNI_I_NUMBER || i->dtype != TN_BOOL) return false;
-    const tni_bound *b = &u->number[i->number];
-    return b->which == TNI_A_LITERAL && (b->literal != 0) == truth;
+    const tni_number_binding *b = &u->number[i->number];
+    return b->which == TNI_NUMBER_LITERAL && (b->literal != 0) == truth;
 }
 
 // Whether a letter can stand for value v: it has none yet, or this one.

@@ -103,12 +103,12 @@ void tni_drop_unstored(const tni_fusion *f, tni_unit *u)
 {
     census c;
     size_t stored = 0;
-    while (stored < u->seeds && f->fate[u->seed[stored]].stored) stored++;
+    while (stored < u->seeds && f->decision[u->seed[stored]].stored) stored++;
     if (stored == u->seeds) return;
     begin(&c);
     for (size_t k = 0; k < u->values; k++) {
         const tni_lowered *v = &u->value[k];
-        c.value[k]           = v->ins.code == TNI_I_REDUCE || (v->seed && f->fate[v->item].stored);
+        c.value[k] = v->ins.code == TNI_I_REDUCE || (v->seed && f->decision[v->item].stored);
     }
     drop(u, 0, 0, 0, &c);
 }

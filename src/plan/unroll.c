@@ -9,15 +9,15 @@
 
 // A kernel being rewritten. to: the instruction that stands for instruction i at element r.
 typedef struct {
-    tni_fused        *out;
-    const tni_kernel *old;
-    tni_kernel       *k;
-    tni_launch        l;
-    tni_reading       source[TNI_MOST_ACCESS];
-    int32_t           origin[TNI_MOST_INS];
-    int16_t           to[TNI_MOST_INS][TNI_UNROLL_ELEMENTS];
-    int               cols;
-    bool              full;
+    tni_fused         *out;
+    const tni_kernel  *old;
+    tni_kernel        *k;
+    tni_launch         l;
+    tni_access_binding source[TNI_MOST_ACCESS];
+    int32_t            origin[TNI_MOST_INS];
+    int16_t            to[TNI_MOST_INS][TNI_UNROLL_ELEMENTS];
+    int                cols;
+    bool               full;
 } unrolling;
 
 static bool is_per_col(const unrolling *u, int i)
@@ -126,8 +126,8 @@ static bool is_few(const tni_fused *f)
 
 static bool put_back(tni_heap *h, unrolling *u)
 {
-    tni_fused   *f      = u->out;
-    tni_reading *source = tni_alloc(h, (size_t)u->k->naccess * sizeof *source + 1);
+    tni_fused          *f      = u->out;
+    tni_access_binding *source = tni_alloc(h, (size_t)u->k->naccess * sizeof *source + 1);
     if (!source) return false;
     memcpy(source, u->source, (size_t)u->k->naccess * sizeof *source);
     memcpy(f->origin, u->origin, (size_t)u->k->nins * sizeof *f->origin);

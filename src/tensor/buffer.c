@@ -298,10 +298,10 @@ enum { MOST_TO_DOUBLE = 256 << 20 };
 tni_buffer *tni_buffer_to_fill(tni_buffers *b, size_t bytes)
 {
     bool   alone = false;
-    size_t n     = b->memory.done ? rounded(b, bytes) : 0;
+    size_t n     = b->memory.completed ? rounded(b, bytes) : 0;
     if (!n || n > MOST_TO_DOUBLE) return tni_buffer_new(b, bytes);
     tni_buffer *old = find(b, n, true, &alone), *buf = NULL;
-    if (!old || (alone && !b->memory.done(b->memory.state, old->last))) buf = fresh(b, n);
+    if (!old || (alone && !b->memory.completed(b->memory.state, old->last))) buf = fresh(b, n);
     if (!buf && !old) return tni_buffer_new(b, bytes);
     if (buf) return hand_out(b, buf, n);
     take_free(b, old);
@@ -325,7 +325,7 @@ tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *
 
 static void release(tni_buffers *b, tni_buffer *buf)
 {
-    if (buf->release && b->memory.settle) b->memory.settle(b->memory.state);
+    if (buf->release && b->memory.wait_unused) b->memory.wait_unused(b->memory.state);
     b->releasing++;
     if (buf->release) buf->release(buf->data, buf->user);
     b->releasing--;
@@ -340,7 +340,7 @@ void tni_buffer_unref(tni_buffers *b, tni_buffer *buf)
         return;
     }
     b->bytes -= (int64_t)buf->bytes;
-    buf->last = b->memory.now ? b->memory.now(b->memory.state) : 0;
+    buf->last = b->memory.submitted ? b->memory.submitted(b->memory.state) : 0;
     take_out(&b->used, buf);
     if (buf != &b->arena) put_free(b, buf);
 }

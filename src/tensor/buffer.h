@@ -13,22 +13,23 @@
 #include "base/heap.h"
 #include "tenon.h"
 
-// A device's memory, as this folder sees it. The last three are NULL where nothing runs beside the
-// stream. now: a number for all work given so far, growing; 0 stands for none. done: whether all up
-// to a number is done. settle: waits until a caller's memory is used no more.
+// The functions of a device's memory that this folder needs. submitted, completed and wait_unused are NULL
+// if nothing runs asynchronously. submitted: a growing number for the work submitted so far, 0 for none.
+// completed: whether all work up to a number is done. wait_unused: blocks until no work uses a caller's
+// memory.
 //
-// arena: memory at an address that never changes, for what is needed while an evaluation runs and not
-// after it. It has at least so many bytes from now on, and *held in all, at most `most` if it had to
-// grow; what was in it is lost. 0 bytes: all memory behind the address is given back. NULL if it does
-// not have that many; the function is NULL where a device has no such memory.
+// arena: memory at an address that never changes, for temporaries of an evaluation. From now on it has at
+// least `bytes` bytes; *held is its size, at most `most` if it had to grow; its contents are lost. 0 bytes
+// gives all memory behind the address back. Returns NULL if the device has not that many; the function is
+// NULL if a device has no arena.
 typedef struct {
     void *(*alloc)(void *state, size_t bytes);  // aligned to 64; NULL when there is none
     void (*free)(void *state, void *p);
     void *(*arena)(void *state, size_t bytes, size_t most, size_t *held);
     void *state;
-    uint64_t (*now)(void *state);
-    bool (*done)(void *state, uint64_t work);
-    void (*settle)(void *state);
+    uint64_t (*submitted)(void *state);
+    bool (*completed)(void *state, uint64_t work);
+    void (*wait_unused)(void *state);
 } tni_memory;
 
 // A block of device memory, or a caller's. Nodes and runs hold references; when the last goes a

@@ -250,7 +250,7 @@ tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
     return t;
 }
 
-tn_tensor *tni_lay(tn_tensor *y, const int *order)
+tn_tensor *tni_show_permuted(tn_tensor *y, const int *order)
 {
     if (!y) return NULL;
     tn_ctx   *cx  = y->cx;
@@ -261,8 +261,8 @@ tn_tensor *tni_lay(tn_tensor *y, const int *order)
     }
     *own = tni_layout(y);
     tni_view_unpermute(own, order);
-    y->view = own;
-    y->laid = true;
+    y->view     = own;
+    y->permuted = true;
     return y;
 }
 
@@ -452,8 +452,8 @@ tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op)
 tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how,
                          const char *op)
 {
-    tni_node *base  = x->store->node;
-    bool      plain = base->state <= TNI_DONE && !x->leaf && (!base->needs_grad || tni_is_laid(x));
+    tni_node *base = x->store->node;
+    bool plain = base->state <= TNI_DONE && !x->leaf && (!base->needs_grad || tni_is_permuted(x));
     if (plain && is_all(v, base)) {
         use(x);
         return base;

@@ -54,9 +54,9 @@ enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 struct tn_tensor {
     uint16_t magic;    // TNI_LIVE or TNI_DEAD
     bool     is_view;  // shares the store of another handle
-    bool     laid;     // the whole of its store with the axes in other places: see tni_lay
-    bool     detached;
-    bool     temp;  // made inside the public call numbered by frame
+    bool permuted;  // the whole of its store with the axes in other places: see tni_show_permuted
+    bool detached;
+    bool temp;  // made inside the public call numbered by frame
     uint16_t
          owners;  // leaves (of their gradient), layers and optimizers that hold it; 0: its scope
     bool used;    // an op or a view was made from it
@@ -118,7 +118,7 @@ tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op);
 // Shows y, which is new and the whole of its store, with the axes in other places: axis i of the store
 // becomes axis order[i]. It stands for its store as a handle without a view does: it is no view of
 // another, and its gradient is the store's. NULL in, NULL out.
-tn_tensor *tni_lay(tn_tensor *y, const int *order);
+tn_tensor *tni_show_permuted(tn_tensor *y, const int *order);
 // Puts the store, whose node is pending again, into the context's list of those.
 void tni_store_pend(tn_ctx *cx, tni_store *s);
 // Binds x's store to n, whose reference is taken over.
@@ -148,9 +148,9 @@ static inline int64_t tni_count(const tn_tensor *x)
 }
 // Whether x stands for its store as it is, with its axes in other places. A leaf is marked, and what is
 // cut is without history; they do not.
-static inline bool tni_is_laid(const tn_tensor *x)
+static inline bool tni_is_permuted(const tn_tensor *x)
 {
-    return x->laid && !x->leaf && !x->detached;
+    return x->permuted && !x->leaf && !x->detached;
 }
 // Whether x is the handle of a leaf, and no view of one.
 static inline bool tni_is_leaf(const tn_tensor *x)

@@ -22,9 +22,9 @@ typedef struct {
     int         timed;
 } library;
 
-static int launch(void *seat, int i)
+static int launch(void *session, int i)
 {
-    library *l = seat;
+    library *l = session;
     if (l->cost[i] < 0) return REFUSED;
     l->clock += l->cost[i];
     l->runs[i]++;
@@ -56,7 +56,7 @@ static int time_all(library *l, float ms[CANDIDATES])
                          .count     = l->count,
                          .own       = l->own,
                          .launch    = launch,
-                         .seat      = l };
+                         .session   = l };
     return tni_choice_time(&c, ms);
 }
 
@@ -157,11 +157,11 @@ static void an_error_of_the_driver_ends_it_and_nothing_is_left(void)
 {
     library        l = { .count = 2, .cost = { 1, 1 } };
     float          ms[2];
-    tni_candidates c               = { .cu     = &fake_clock_driver,
-                                       .stream = fake_clock_open(&l.clock),
-                                       .count  = 2,
-                                       .launch = launch,
-                                       .seat   = &l };
+    tni_candidates c               = { .cu      = &fake_clock_driver,
+                                       .stream  = fake_clock_open(&l.clock),
+                                       .count   = 2,
+                                       .launch  = launch,
+                                       .session = &l };
     fake_clock_driver.event_record = refuse_event;
     CHECK_INT(tni_choice_time(&c, ms), TNI_CU_NOT_FOUND);
     CHECK_INT(fake_clock_left(), 0);

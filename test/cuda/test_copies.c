@@ -31,12 +31,12 @@ static void begin(uint32_t seed)
     self.heap   = tni_heap_default();
     self.random = seed;
     self.wrong = self.ran = 0;
-    tni_memory memory     = { .alloc  = tni_cuda_alloc,
-                              .free   = tni_cuda_free,
-                              .state  = c,
-                              .now    = tni_cuda_now,
-                              .done   = tni_cuda_done,
-                              .settle = tni_cuda_settle };
+    tni_memory memory     = { .alloc       = tni_cuda_alloc,
+                              .free        = tni_cuda_free,
+                              .state       = c,
+                              .submitted   = tni_cuda_submitted,
+                              .completed   = tni_cuda_completed,
+                              .wait_unused = tni_cuda_wait_unused };
     tni_buffers_open(&self.buffers, &self.heap, memory, 0);
 }
 
@@ -93,7 +93,7 @@ static tni_buffer *upload(size_t bytes, uint8_t pattern)
     char       *host = malloc(bytes);
     tni_buffer *b    = tni_buffer_to_fill(&self.buffers, bytes);
     memset(host, pattern, bytes);
-    tni_cuda_after(c, b->last);
+    tni_cuda_upload_after(c, b->last);
     CHECK_STATUS(tni_cuda_upload(c, b->data, TN_U8, host, (int64_t)bytes, &why), TN_OK);
     memset(host, 0, bytes);
     free(host);
@@ -244,7 +244,7 @@ static tni_buffer *send(tray *t, size_t bytes, uint8_t pattern)
         CHECK(tni_cuda_pinned_done(c, draw(2) ? t->copy : UINT64_MAX) >= t->copy);
     tni_buffer *b = tni_buffer_to_fill(&self.buffers, bytes);
     memset(t->host, pattern, bytes);
-    tni_cuda_after(c, b->last);
+    tni_cuda_upload_after(c, b->last);
     CHECK_STATUS(tni_cuda_pinned_upload(c, b->data, TN_U8, t->host, (int64_t)bytes, &t->copy, &why),
                  TN_OK);
     return b;
@@ -303,15 +303,15 @@ static void memory_of_this_gpu_is_told_from_other(void)
     begin(6);
     tni_cuda *c = fake_gpu_seat();
     char     *p = tni_cuda_alloc(c, 1000);
-    CHECK_STATUS(tni_cuda_holds(c, host, 64, &here, &why), TN_OK);
+    CHECK_STATUS(tni_cuda_owns(c, host, 64, &here, &why), TN_OK);
     CHECK(!here);
-    CHECK_STATUS(tni_cuda_holds(c, p + 100, 900, &here, &why), TN_OK);
+    CHECK_STATUS(tni_cuda_owns(c, p + 100, 900, &here, &why), TN_OK);
     CHECK(here);
-    CHECK_STATUS(tni_cuda_holds(c, p + 100, 901, &here, &why), TN_EARG);
+    CHECK_STATUS(tni_cuda_owns(c, p + 100, 901, &here, &why), TN_EARG);
     CHECK(!here);
     CHECK_STR(why.s, "data has 900 bytes on the GPU, and 901 are asked for");
     why = (tni_text){ "" };
-    CHECK_STATUS(tni_cuda_holds(c, fake_gpu_stranger(), 8, &here, &why), TN_EARG);
+    CHECK_STATUS(tni_cuda_owns(c, fake_gpu_stranger(), 8, &here, &why), TN_EARG);
     CHECK_STR(why.s, "data is memory of cuda:1, and the context is at cuda:0");
     tni_cuda_free(c, p);
     end();

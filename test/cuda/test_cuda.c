@@ -338,8 +338,8 @@ static void machine_code_is_kept_on_disk(void)
 
 // ---- kernels on a GPU ----------------------------------------------------------------------------
 
-// The seat of the tests here, taken by the first of them; NULL if there is no GPU.
-static void *seat(void)
+// The session of the tests here, taken by the first of them; NULL if there is no GPU.
+static void *session(void)
 {
     static void    *taken;
     static tni_heap heap;
@@ -347,7 +347,7 @@ static void *seat(void)
     tn_status       s;
     if (taken) return taken;
     heap         = tni_heap_default();
-    return taken = tni_device_cuda.open(&heap, &(tni_wish){ 0 }, &s, &why);
+    return taken = tni_device_cuda.open(&heap, &(tni_device_open_args){ 0 }, &s, &why);
 }
 
 // The buffers of a case on the device, with what stands before and after them.
@@ -363,10 +363,10 @@ static bool copy_in(kit_case *c, copies *d)
     for (int i = 0; i < c->k.nbuffer; i++) {
         size_t size = tni_dtype_size((tn_dtype)c->k.buffer[i].dtype);
         d->bytes[i] = (size_t)c->count[i] * size + 2 * KIT_GUARD;
-        d->at[i]    = tni_device_cuda.memory->alloc(seat(), d->bytes[i]);
+        d->at[i]    = tni_device_cuda.memory->alloc(session(), d->bytes[i]);
         ok          = ok && d->at[i];
         if (ok)
-            tni_device_cuda.memory->upload(seat(), d->at[i], TN_U8, c->mem[i] - KIT_GUARD,
+            tni_device_cuda.memory->upload(session(), d->at[i], TN_U8, c->mem[i] - KIT_GUARD,
                                            (int64_t)d->bytes[i], &(tni_text){ 0 });
     }
     return ok;
@@ -375,17 +375,17 @@ static bool copy_in(kit_case *c, copies *d)
 static void copy_back(kit_case *c, copies *d)
 {
     for (int i = 0; i < c->k.nbuffer; i++) {
-        tni_device_cuda.memory->download(seat(), c->mem[i] - KIT_GUARD, TN_U8, d->at[i],
+        tni_device_cuda.memory->download(session(), c->mem[i] - KIT_GUARD, TN_U8, d->at[i],
                                          (int64_t)d->bytes[i], &(tni_text){ 0 });
-        tni_device_cuda.memory->free(seat(), d->at[i]);
+        tni_device_cuda.memory->free(session(), d->at[i]);
     }
-    tni_device_cuda.memory->free(seat(), d->scratch);
+    tni_device_cuda.memory->free(session(), d->scratch);
 }
 
 // A kernel that touches what it must not is found out when it is waited for.
 static tn_status wait_for_it(tni_text *why)
 {
-    return tni_device_cuda.events->wait(seat(), why);
+    return tni_device_cuda.events->wait(session(), why);
 }
 
 // Runs a case on the GPU; what it made is in mem.
@@ -397,12 +397,12 @@ static tn_status run_case(kit_case *c, tni_text *why)
     const tni_launch *first = &l;
     if (!copy_in(c, &d)) return TN_EMEM;
     for (int i = 0; i < c->k.nbuffer; i++) l.buffer[i] = d.at[i] + KIT_GUARD;
-    tn_status s = tni_device_cuda.kernels->prepare(seat(), 1, &first, &entry, true, why);
-    size_t    n = s == TN_OK && tni_device_cuda.kernels->room
-                      ? tni_device_cuda.kernels->room(seat(), entry, &l)
+    tn_status s = tni_device_cuda.kernels->prepare(session(), 1, &first, &entry, true, why);
+    size_t    n = s == TN_OK && tni_device_cuda.kernels->scratch
+                      ? tni_device_cuda.kernels->scratch(session(), entry, &l)
                       : 0;
-    if (n) l.scratch = d.scratch = tni_device_cuda.memory->alloc(seat(), n);
-    if (s == TN_OK) s = tni_device_cuda.kernels->launch(seat(), entry, &l, why);
+    if (n) l.scratch = d.scratch = tni_device_cuda.memory->alloc(session(), n);
+    if (s == TN_OK) s = tni_device_cuda.kernels->launch(session(), entry, &l, why);
     if (s == TN_OK) s = wait_for_it(why);
     copy_back(c, &d);
     memcpy(c->l.fail, l.fail, sizeof l.fail);

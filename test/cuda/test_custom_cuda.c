@@ -408,15 +408,15 @@ typedef struct {
 static tn_status call(const tn_op_def *op, remembered *r, size_t attr, tni_arg *in, char *out,
                       char *more, tni_text *why)
 {
-    tni_arg  other = { .data = more };
-    tni_heap heap  = tni_heap_default();
-    tni_cuda seat  = { .heap = &heap, .gpu = &fake_gpu };
-    tni_attr given = { .custom = {
-                           .def = op, .bytes = attr ? (void *)r : (void *)r->out, .count = attr } };
-    faked.arrays   = op->nin + (op->nout > 0 ? op->nout : 1);
-    faked.attrs    = attr > 0;
-    *why           = (tni_text){ "" };
-    return tni_cuda_custom(&(tni_call){ .seat    = &seat,
+    tni_arg  other   = { .data = more };
+    tni_heap heap    = tni_heap_default();
+    tni_cuda session = { .heap = &heap, .gpu = &fake_gpu };
+    tni_attr given   = { .custom = {
+                             .def = op, .bytes = attr ? (void *)r : (void *)r->out, .count = attr } };
+    faked.arrays     = op->nin + (op->nout > 0 ? op->nout : 1);
+    faked.attrs      = attr > 0;
+    *why             = (tni_text){ "" };
+    return tni_cuda_custom(&(tni_call){ .session = &session,
                                         .op      = TNI_custom,
                                         .nin     = op->nin,
                                         .in      = in,
@@ -642,7 +642,7 @@ static int64_t train(tn_ctx *cx, tn_tensor *(*gate)(tn_tensor *, tn_tensor *), d
         loss[i] = tn_item(l);
         tn_end(s);
     }
-    const tni_cuda *c = cx->engine->seat;
+    const tni_cuda *c = cx->engine->session;
     return c->recorder.graphs;
 }
 

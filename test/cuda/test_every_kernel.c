@@ -116,9 +116,9 @@ static void check_kernel(work *w, const recorded_kernel *k, const tni_cubin *c, 
 // The text of a program as the cuda device makes it, compiled. False, with the reason, if that fails.
 static bool compile(const program *p, tni_cubin *c, tni_text *why)
 {
-    tni_heap heap   = tni_heap_default();
-    char    *text   = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, p->n, p->item, false);
-    bool     ok     = text && !strstr(text, "#include");
+    tni_heap heap = tni_heap_default();
+    char    *text = tni_emit_program(&heap, &tni_dialect_cuda, tni_emit_simt, p->n, p->item, false);
+    bool     ok   = text && !strstr(text, "#include");
     char     it[32] = "";
     *c              = (tni_cubin){ 0 };
     if (!ok) tni_text_add(why, text ? "a header is included" : "out of memory");

@@ -177,8 +177,8 @@ static void the_watch_sees_what_is_asked_for(void)
     fake_gpu_open(1);
     tni_cuda *c = fake_gpu_seat();
     tni_engine_set(&engine, &tni_device_cpu);
-    engine.seat = c;
-    cx.engine   = &engine;
+    engine.session = c;
+    cx.engine      = &engine;
     CHECK(!driver_watch(&cx));
     tni_engine_set(&engine, &tni_device_cuda);
     CHECK(driver_watch(&cx));
@@ -202,8 +202,8 @@ static int64_t device_free(tn_ctx *cx)
 {
     size_t            bytes = 0, all = 0;
     const tni_device *d = cx->engine->device;
-    return d->memory->space && d->memory->space(cx->engine->seat, &bytes, &all) ? (int64_t)bytes
-                                                                                : 0;
+    return d->memory->space && d->memory->space(cx->engine->session, &bytes, &all) ? (int64_t)bytes
+                                                                                   : 0;
 }
 
 // Each trains a network, with uploads, a late read and a graph.

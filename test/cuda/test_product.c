@@ -321,8 +321,8 @@ static void what_cannot_be_done_is_refused(void)
 // Whether these may follow.
 static bool takes(tni_product *p, int activation, bool bias, bool input)
 {
-    return tni_product_then(p, &(tni_product_end){
-                                   .activation = activation, .bias = bias, .input = input });
+    return tni_product_add_epilogue(
+        p, &(tni_product_end){ .activation = activation, .bias = bias, .input = input });
 }
 
 static void a_bias_goes_along_the_last_axis_alone(void)
@@ -353,7 +353,7 @@ static void doubles_take_scale_and_residual_alone(void)
     make(&s, 0, 4, 5, 8);
     s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_F64;
     if (!CHECK(tni_product_of(&s.call, &p))) return;
-    CHECK(tni_product_then(&p, &(tni_product_end){ .scaled = true, .residual = true }));
+    CHECK(tni_product_add_epilogue(&p, &(tni_product_end){ .scaled = true, .residual = true }));
     CHECK(p.end.scaled && p.end.residual);
     CHECK(!takes(&p, TNI_relu, false, false) && !takes(&p, TNI_leaf, true, false));
     CHECK(!takes(&p, TNI_gelu_tanh, false, true));

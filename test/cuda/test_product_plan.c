@@ -201,7 +201,8 @@ static void an_input_that_is_not_aligned_is_refused(void)
     make(&s);
     s.in[0].size[0] = s.call.out.size[0] = 1;  // of one row, whose length is no multiple of 8
     CHECK(tni_product_of(&s.call, &s.p));
-    CHECK(tni_product_then(&s.p, &(tni_product_end){ .activation = TNI_gelu_tanh, .input = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .activation = TNI_gelu_tanh,
+                                                             .input      = true }));
     s.p.input = z + 8;
     CHECK_STATUS(tni_product_prepare(&s.p, &place, &why), TN_EARG);
     s.p.input = z + 16;
@@ -272,7 +273,8 @@ static void a_kept_product_follows_its_addresses(void)
     for (int i = 0; i < 8; i++) first[i] = 1, second[i] = 2;
     make(&s);
     make(&other);
-    CHECK(tni_product_then(&s.p, &with_bias) && tni_product_then(&other.p, &with_bias));
+    CHECK(tni_product_add_epilogue(&s.p, &with_bias) &&
+          tni_product_add_epilogue(&other.p, &with_bias));
     s.p.bias                = (char *)first;
     other.p.bias            = (char *)second;
     struct tni_ltplan *plan = NULL;
@@ -316,7 +318,7 @@ static void a_kept_product_leaves_a_plan_that_is_not_its_own(void)
     prepare_and_run(&s);
     CHECK(s.p.plan != plan);
     s.p.tf32 = false;
-    CHECK(tni_product_then(&s.p, &(tni_product_end){ .activation = TNI_relu }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .activation = TNI_relu }));
     prepare_and_run(&s);
     CHECK(s.p.plan && s.p.plan != plan);
     tni_product_forget();
@@ -366,7 +368,7 @@ static void choosing_does_not_disturb_what_is_added_to(void)
     small s;
     if (!begin()) return;
     make(&s);
-    CHECK(tni_product_then(&s.p, &(tni_product_end){ .residual = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .residual = true }));
     s.p.residual = s.out;
     CHECK_INT(prepare_and_run(&s), FASTEST);
     CHECK_NEAR(((float *)s.out)[14], 8 + 4, 0);
@@ -391,7 +393,7 @@ static void choosing_with_a_residual_elsewhere_takes_no_memory(void)
     if (!begin()) return;
     make(&s);
     for (int i = 0; i < 15; i++) more[i] = 2;
-    CHECK(tni_product_then(&s.p, &(tni_product_end){ .residual = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .residual = true }));
     s.p.residual                = (const char *)more;
     fake_clock_driver.mem_alloc = fake_clock_no_memory;
     CHECK_INT(prepare_and_run(&s), FASTEST);
@@ -408,7 +410,7 @@ static void a_kept_choice_does_not_disturb_what_is_added_to(void)
     tni_text why = { "" };
     if (!begin()) return;
     make(&s);
-    CHECK(tni_product_then(&s.p, &(tni_product_end){ .residual = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .residual = true }));
     s.p.residual = s.out;
     CHECK_STATUS(tni_product_prepare(&s.p, &place, &why), TN_OK);
     tni_product_forget();
@@ -446,14 +448,14 @@ static struct {
     int    runs;
 } own;
 
-static bool own_is_there(void *seat)
+static bool own_is_there(void *session)
 {
-    return seat == &own && !own.coming;
+    return session == &own && !own.coming;
 }
 
-static int run_own(void *seat, const tni_product *p, char *out)
+static int run_own(void *session, const tni_product *p, char *out)
 {
-    if (seat != &own || !tni_small_takes(p) || own.broken) return TNI_CU_NOT_FOUND;
+    if (session != &own || !tni_small_takes(p) || own.broken) return TNI_CU_NOT_FOUND;
     fake->milliseconds += own.cost;
     own.runs++;
     for (int64_t i = 0; i < p->rows * p->cols; i++) ((float *)out)[i] = 4;
@@ -464,13 +466,13 @@ static int run_own(void *seat, const tni_product *p, char *out)
 static bool begin_own(small *s, double cost)
 {
     if (!begin()) return false;
-    own.cost    = cost;
-    own.broken  = false;
-    own.coming  = false;
-    own.runs    = 0;
-    place.small = run_own;
-    place.there = own_is_there;
-    place.seat  = &own;
+    own.cost      = cost;
+    own.broken    = false;
+    own.coming    = false;
+    own.runs      = 0;
+    place.small   = run_own;
+    place.there   = own_is_there;
+    place.session = &own;
     make(s);
     return true;
 }
@@ -604,9 +606,9 @@ static void our_own_kernel_is_not_timed_for_what_it_cannot_do(void)
 {
     small s;
     if (!begin_own(&s, 0.3)) return;
-    CHECK(tni_product_then(&s.p, &(tni_product_end){ .scaled = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .scaled = true }));
     CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
-    CHECK(tni_product_then(&s.p, &(tni_product_end){ .activation = TNI_gelu_tanh }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .activation = TNI_gelu_tanh }));
     CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
     s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_BF16;
     CHECK(tni_product_of(&s.call, &s.p));

@@ -87,7 +87,7 @@ static void the_products_of_a_small_step_fill_a_gpu(void)
 
 enum { ROOM = 16 << 20, MOST_WIDTH = 784 };
 
-// A seat with room for operands and a bias; and how many products were taken so far, by the blocks on
+// A session with room for operands and a bias; and how many products were taken so far, by the blocks on
 // a tile.
 typedef struct {
     tni_heap  heap;
@@ -101,7 +101,7 @@ static bool open_bench(bench *b)
     tni_text  why = { "" };
     tn_status s   = TN_OK;
     *b            = (bench){ .heap = tni_heap_default() };
-    b->c          = tni_device_cuda.open(&b->heap, &(tni_wish){ 0 }, &s, &why);
+    b->c          = tni_device_cuda.open(&b->heap, &(tni_device_open_args){ 0 }, &s, &why);
     if (!test_that(b->c != NULL, "%s", why.s)) return false;
     for (int i = 0; i < 3; i++) b->mem[i] = tni_cuda_alloc(b->c, ROOM);
     b->bias = tni_cuda_alloc(b->c, MOST_WIDTH * sizeof(float));
@@ -147,7 +147,7 @@ static bool agrees(bench *b, product_case *c, int after, int shift, double tol, 
     tni_product   p;
     tni_call      call    = on_gpu(b, c, in, shift);
     product_after follows = product_after_of(after);
-    if (!tni_product_of(&call, &p) || !tni_product_then(&p, &follows.end)) return true;
+    if (!tni_product_of(&call, &p) || !tni_product_add_epilogue(&p, &follows.end)) return true;
     p.bias = b->bias;
     if (!tni_small_takes(&p)) return true;
     b->taken[tni_small_cut_of(&p, b->c->gpu->limits.units).ranks]++;
@@ -268,7 +268,7 @@ static void run_net(const char *device, float y[][BATCH * CLASSES], int times)
         tn_tensor *z = tn_add(tn_matmul(h, w2), tn_reshape(b2, TN_SHAPE(CLASSES)));
         CHECK_STATUS(tn_read(z, TN_F32, y[i], BATCH * CLASSES), TN_OK);
     }
-    if (cx->engine->device == &tni_device_cuda) check_graphs(cx->engine->seat);
+    if (cx->engine->device == &tni_device_cuda) check_graphs(cx->engine->session);
     tn_close(cx);
 }
 

@@ -149,7 +149,7 @@ static void drop(kit_case *c)
 static tn_status run(kit_case *c, void *entry)
 {
     tni_text  why    = { "" };
-    size_t    room   = entry ? tni_cpu_room(NULL, entry, &c->l) : tni_interpret_room(&c->l);
+    size_t    room   = entry ? tni_cpu_scratch(NULL, entry, &c->l) : tni_interpret_room(&c->l);
     tn_status status = TN_OK;
     kit_reset(c);
     c->l.scratch = aligned_alloc(64, (room + 127) / 64 * 64);

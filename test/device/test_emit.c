@@ -30,7 +30,7 @@ static char *program(int n, const tni_kernel *const *k)
         snprintf(name[i], sizeof name[i], "k%d", i);
         item[i] = (tni_emit_item){ .kernel = k[i], .name = name[i] };
     }
-    return tni_source(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
+    return tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
 }
 
 // Gives a text back.
@@ -417,7 +417,7 @@ static char *text_of(void (*make)(kit_case *c, int64_t n), bool no_double)
     make(&c, 100);
     if (!CHECK(kit_end(&c))) return NULL;
     tni_emit_item item = { .kernel = &c.k, .name = "k" };
-    char         *text = tni_source(&heap, &tni_dialect_c, tni_emit_c, 1, &item, no_double);
+    char         *text = tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, 1, &item, no_double);
     kit_free(&c);
     return text;
 }
@@ -491,7 +491,7 @@ static void memory_that_is_out_gives_no_text(void)
     for (; !text && n < 100; n++) {
         int      left = n;
         tni_heap heap = { .alloc = refuse, .user = &left };
-        text          = tni_source(&heap, &tni_dialect_c, tni_emit_c, 1, &item, false);
+        text          = tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, 1, &item, false);
     }
     CHECK(text != NULL && n > 3);
     drop(text);

@@ -51,7 +51,7 @@ static bool make_batch(batch *b, uint64_t seed)
 static void *compile(tni_cc *cc, const batch *b, tni_text *why)
 {
     tni_heap heap   = tni_heap_default();
-    char    *source = tni_source(&heap, &tni_dialect_c, tni_emit_c, b->count, b->item, false);
+    char    *source = tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, b->count, b->item, false);
     size_t   bytes  = 0;
     void    *code   = source ? tni_cc_compile(cc, source, &bytes, why) : NULL;
     void    *object = code ? tni_object_load(&cc->runner, code, bytes, why) : NULL;

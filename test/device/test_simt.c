@@ -318,7 +318,7 @@ static void compiles(const char *what, const kit_case *c, const tni_simt_limits 
     tni_text      why   = { "" };
     tni_usage     u     = { 0 };
     tni_cubin     bin   = { 0 };
-    char         *text  = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, 1, &item, false);
+    char         *text = tni_emit_program(&heap, &tni_dialect_cuda, tni_emit_simt, 1, &item, false);
     if (!CHECK(text != NULL)) return;
     bool ok = tni_cubin_make(&bin, text, "sm_90", true, &why) == TN_OK;
     test_case_result(ok, "%s: %s", what, why.s);
@@ -439,7 +439,7 @@ static tn_status run(placed *p, const char *name, tni_text *why)
 {
     tni_heap      heap = tni_heap_default();
     tni_emit_item item = { p->l.kernel, name, &p->m.class };
-    char         *text = tni_source(&heap, &tni_dialect_opencl, tni_emit_simt, 1, &item, false);
+    char *text = tni_emit_program(&heap, &tni_dialect_opencl, tni_emit_simt, 1, &item, false);
     if (!text) return TN_EMEM;
     tn_status s = TN_OK;
     tni_cl_lock();
@@ -566,7 +566,7 @@ static int uses_its_memory(const char *what, const kit_case *c, const tni_simt_l
     tni_emit_item      item   = { &c->k, "k", &shape.class };
     const tni_dialect *d      = limits->features & TNI_GPU_SHUFFLES ? &tni_dialect_cuda
                                                                     : &tni_dialect_opencl;
-    char              *text   = tni_source(&heap, d, tni_emit_simt, 1, &item, false);
+    char              *text   = tni_emit_program(&heap, d, tni_emit_simt, 1, &item, false);
     char               it[32] = "";
     if (!CHECK(text != NULL)) return 0;
     test_case_result(shared_names_used(text, it, sizeof it), "%s (%d threads%s) never uses %s",

@@ -89,7 +89,7 @@ static void stand_between(tni_driver *b)
 bool driver_watch(tn_ctx *cx)
 {
     if (cx->engine->device != &tni_device_cuda) return false;
-    tni_gpu *g = (tni_gpu *)(uintptr_t)((tni_cuda *)cx->engine->seat)->gpu;
+    tni_gpu *g = (tni_gpu *)(uintptr_t)((tni_cuda *)cx->engine->session)->gpu;
     if (g->cu == &self.between) return true;
     self.real    = g->cu;
     self.between = *g->cu;

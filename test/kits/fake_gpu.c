@@ -43,7 +43,7 @@ typedef struct {
 static struct {
     tni_driver             cu;
     tni_gpu                gpu;
-    tni_cuda               seat;
+    tni_cuda               session;
     tni_heap               heap;
     struct tni_cuda_stream stream[STREAMS];
     block                  block[MOST_BLOCKS];
@@ -97,7 +97,7 @@ static void give(tni_custream s, thing t)
 
 void fake_gpu_work(void (*f)(void *arg), void *arg)
 {
-    give(self.seat.stream, (thing){ .kind = WORK, .f = f, .arg = arg });
+    give(self.session.stream, (thing){ .kind = WORK, .f = f, .arg = arg });
 }
 
 // ---- the driver --------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ static int launch(tni_cufunction f, unsigned gx, unsigned gy, unsigned gz, unsig
                   unsigned bz, unsigned shared, tni_custream s, void **args, void **extra)
 {
     (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
-    CHECK(f == self.seat.fetches.send);
+    CHECK(f == self.session.fetches.send);
     give(s, (thing){ .kind   = SEND,
                      .src    = *(const void **)args[0],
                      .dst    = *(void **)args[1],
@@ -294,21 +294,21 @@ void fake_gpu_open(uint32_t seed)
     self.gpu.cu         = &self.cu;
     self.heap           = tni_heap_default();
     self.random         = seed;
-    self.seat           = (tni_cuda){ .heap = &self.heap, .gpu = &self.gpu, .stream = self.stream };
+    self.session        = (tni_cuda){ .heap = &self.heap, .gpu = &self.gpu, .stream = self.stream };
     self.stream[0].open = true;
-    self.seat.fetches.send = (tni_cufunction)(void *)&self;
+    self.session.fetches.send = (tni_cufunction)(void *)&self;
 }
 
 tni_cuda *fake_gpu_seat(void)
 {
-    return &self.seat;
+    return &self.session;
 }
 
 int fake_gpu_close(void)
 {
     int left = 0;
-    stream_wait(self.seat.stream);
-    tni_copies_close(&self.seat);
+    stream_wait(self.session.stream);
+    tni_copies_close(&self.session);
     for (int i = 0; i < MOST_BLOCKS; i++) left += self.block[i].data != NULL;
     return left + self.events + self.hosts + self.stream[1].open;
 }

@@ -6,7 +6,7 @@
 
 #include "device/cuda/gpu.h"
 
-// A seat at the fake GPU, with all that is needed to open one. One at a time.
+// A session at the fake GPU, with all that is needed to open one. One at a time.
 void      fake_gpu_open(uint32_t seed);
 tni_cuda *fake_gpu_seat(void);
 // Ends it: everything given is run. What is left of streams, events and memory.

@@ -197,7 +197,7 @@ bool product_follow(const product_case *c, const product_after *after, char *con
                     tni_product *p)
 {
     ptrdiff_t at = c->call.out.data - c->mem[PRODUCT_D];
-    if (!tni_product_then(p, &after->end)) return false;
+    if (!tni_product_add_epilogue(p, &after->end)) return false;
     p->scale    = after->scale;
     p->bias     = mem[PRODUCT_BIAS];
     p->residual = mem[after->in_place ? PRODUCT_D : PRODUCT_RESIDUAL] + at;

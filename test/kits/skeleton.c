@@ -20,32 +20,32 @@ static bool probe(tni_text *detail)
 
 // ---- memory (always)
 
-// The seat is what the device keeps for a context: a stream, a handle of a library. Without `open` it is
+// The session is what the device keeps for a context: a stream, a handle of a library. Without `open` it is
 // the context's heap, which is enough for this one. Memory is aligned to 64 bytes; NULL where it is out.
-static void *alloc(void *seat, size_t bytes)
+static void *alloc(void *session, size_t bytes)
 {
-    return tni_alloc_block(seat, bytes);
+    return tni_alloc_block(session, bytes);
 }
 
-static void release(void *seat, void *p)
+static void release(void *session, void *p)
 {
-    tni_free_block(seat, p);
+    tni_free_block(session, p);
 }
 
 // The host's elements may change when it returns.
-static tn_status upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+static tn_status upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                         tni_text *why)
 {
-    (void)seat, (void)why;
+    (void)session, (void)why;
     if (count) memcpy(dst, host, (size_t)count * tni_dtype_size(dt));
     return TN_OK;
 }
 
 // The host has the elements when it returns, after all work that was launched before.
-static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+static tn_status download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                           tni_text *why)
 {
-    return upload(seat, host, dt, src, count, why);
+    return upload(session, host, dt, src, count, why);
 }
 
 static const tni_device_memory memory = {
@@ -61,10 +61,10 @@ static const tni_device_memory memory = {
 // Gets each kernel of a new plan once, to compile it; the entry is what launch will need. A kernel is
 // instructions over buffers (kernel/kernel.h); a GPU prints it by kernel/emit_simt.h and compiles the
 // text. This one interprets it, and has nothing to keep.
-static tn_status prepare(void *seat, int n, const tni_launch *const *first, void **entry, bool wait,
-                         tni_text *why)
+static tn_status prepare(void *session, int n, const tni_launch *const *first, void **entry,
+                         bool wait, tni_text *why)
 {
-    (void)seat, (void)first, (void)wait, (void)why;
+    (void)session, (void)first, (void)wait, (void)why;
     for (int i = 0; i < n; i++) entry[i] = NULL;
     return TN_OK;
 }
@@ -72,7 +72,7 @@ static tn_status prepare(void *seat, int n, const tni_launch *const *first, void
 static const tni_device_kernels kernels = {
     .prepare = prepare,
     .launch  = tni_cpu_launch,
-    .room    = tni_cpu_room,
+    .scratch = tni_cpu_scratch,
 };
 
 // ---- calls (always)
@@ -108,7 +108,7 @@ static const tni_device skeleton = {
 };
 
 // A device of the library stands in the table of engine/open.c, which opens it by its name. This one
-// takes the place of the cpu, whose seat is a heap as well.
+// takes the place of the cpu, whose session is a heap as well.
 tn_ctx *skeleton_open(tn_open_opts o)
 {
     if (!o.device || strcmp(o.device, "skeleton")) return tn_open_with(o);

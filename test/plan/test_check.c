@@ -365,10 +365,10 @@ static bool is_broken(const tni_kernel *k)
     return maps == 1 && spoilt == 1;
 }
 
-static tn_status broken_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
+static tn_status broken_launch(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     const tni_kernel *k = l->kernel;
-    tn_status         s = tni_device_cpu.kernels->launch(seat, entry, l, why);
+    tn_status         s = tni_device_cpu.kernels->launch(session, entry, l, why);
     if (s != TN_OK || (broken.left-- != 0 && !is_broken(k))) return s;
     for (int i = 0; i < k->naccess; i++) {
         int b = k->access[i].buffer;

@@ -196,7 +196,7 @@ static const tni_fused *claiming(const tn_ctx *cx, const tni_call **call)
 static int parts_of(const tni_fused *f, const tni_call *call)
 {
     const tni_epilogue *e = &f->epilogue;
-    tni_offer           o = { call, f->sole, *e };
+    tni_offer           o = { call, f->only_reader, *e };
     tni_product         p;
     if (!e->fits) return 0;
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
@@ -244,37 +244,38 @@ static struct {
     int               taken;  // runs of what the cpu alone would not take
 } library;
 
-static bool is_for_a_library(const tni_call *c, bool sole, const tni_epilogue *e)
+static bool is_for_a_library(const tni_call *c, bool only_reader, const tni_epilogue *e)
 {
-    return c->op == TNI_matmul && sole && e->fits && tni_is_rounded(c->out.dtype);
+    return c->op == TNI_matmul && only_reader && e->fits && tni_is_rounded(c->out.dtype);
 }
 
-static bool takes(void *seat, const tni_offer *o)
+static bool takes(void *session, const tni_offer *o)
 {
-    return library.real->calls->takes(seat, o) || is_for_a_library(o->call, o->sole, &o->epilogue);
+    return library.real->calls->takes(session, o) ||
+           is_for_a_library(o->call, o->only_reader, &o->epilogue);
 }
 
-static tn_status run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+static tn_status run_with_epilogue(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
     tni_call c = *call;
     c.device   = library.real;
     c.epilogue = NULL;
-    if (!l->kernel->tails) return library.real->calls->run_then(&c, entry, l, why);
+    if (!l->kernel->tails) return library.real->calls->run_with_epilogue(&c, entry, l, why);
     library.taken++;
     tn_status s = tni_call_run(&c);
-    return s == TN_OK ? library.real->kernels->launch(call->seat, entry, l, why) : s;
+    return s == TN_OK ? library.real->kernels->launch(call->session, entry, l, why) : s;
 }
 
 static tn_ctx *open_library(void)
 {
-    tn_ctx *cx             = tn_open("cpu");
-    library.real           = cx->engine->device;
-    library.device         = *library.real;
-    library.calls          = *library.real->calls;
-    library.calls.takes    = takes;
-    library.calls.run_then = run_then;
-    library.device.calls   = &library.calls;
-    library.taken          = 0;
+    tn_ctx *cx                      = tn_open("cpu");
+    library.real                    = cx->engine->device;
+    library.device                  = *library.real;
+    library.calls                   = *library.real->calls;
+    library.calls.takes             = takes;
+    library.calls.run_with_epilogue = run_with_epilogue;
+    library.device.calls            = &library.calls;
+    library.taken                   = 0;
     tni_engine_use(cx, &library.device);
     return cx;
 }
@@ -341,7 +342,7 @@ static int slope_in(const tn_ctx *cx)
             const tni_fused *f = &p->kernel[k];
             if (f->claimed < 0 || f->epilogue.activation != TNI_gelu_slope) continue;
             const tni_call *c = &p->call[p->place[f->claimed].call - 1].call;
-            if (is_for_a_library(c, f->sole, &f->epilogue)) what = parts_of(f, c);
+            if (is_for_a_library(c, f->only_reader, &f->epilogue)) what = parts_of(f, c);
         }
     return what;
 }

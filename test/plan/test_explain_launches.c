@@ -44,24 +44,24 @@ static tn_status watch_call(const tni_call *call)
     return watched.mute ? TN_OK : tni_call_run(&c);
 }
 
-static tn_status watch_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+static tn_status watch_epilogue(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
     tni_call c = *call;
     c.device   = watched.real;
     note(tni_op_table[c.op].name, l);
-    return watched.real->calls->run_then(&c, entry, l, why);
+    return watched.real->calls->run_with_epilogue(&c, entry, l, why);
 }
 
-static tn_status watch_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
+static tn_status watch_launch(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     note(NULL, l);
-    return watched.mute ? TN_OK : watched.real->kernels->launch(seat, entry, l, why);
+    return watched.mute ? TN_OK : watched.real->kernels->launch(session, entry, l, why);
 }
 
-static tn_status mute_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+static tn_status mute_prepare(void *session, int n, const tni_launch *const *first, void **entry,
                               bool wait, tni_text *why)
 {
-    (void)seat, (void)first, (void)wait, (void)why;
+    (void)session, (void)first, (void)wait, (void)why;
     for (int i = 0; i < n; i++) entry[i] = NULL;
     return TN_OK;
 }
@@ -87,12 +87,12 @@ static tn_ctx *open_watched(const char *name, bool eager)
     watched.calls  = *watched.real->calls;
     watch_impls(watched.calls.of_op, TNI_OPS);
     watch_impls(watched.calls.of_class, TNI_CLASSES);
-    if (watched.calls.run_then) watched.calls.run_then = watch_then;
+    if (watched.calls.run_with_epilogue) watched.calls.run_with_epilogue = watch_epilogue;
     if (watched.real->kernels) {
         watched.kernels        = *watched.real->kernels;
         watched.kernels.launch = watch_launch;
         watched.device.kernels = &watched.kernels;
-        if (watched.mute) watched.kernels.prepare = mute_prepare, watched.kernels.room = NULL;
+        if (watched.mute) watched.kernels.prepare = mute_prepare, watched.kernels.scratch = NULL;
     }
     watched.device.calls = &watched.calls;
     tni_engine_use(cx, &watched.device);

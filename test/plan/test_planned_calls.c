@@ -248,17 +248,17 @@ static void plans_that_are_only_explained_free_their_entries(void)
     check_all_gone("explained");
 }
 
-static tni_registers spill(void *seat, void *e, const tni_launch *l)
+static tni_registers spill(void *session, void *e, const tni_launch *l)
 {
-    (void)seat, (void)e;
+    (void)session, (void)e;
     int over = l->kernel->nins - 12;
     return (tni_registers){ .used = l->kernel->nins, .spilled = over > 0 ? over << 23 : 0 };
 }
 
-static tn_status no_entries(void *seat, int n, const tni_launch *const *first, void **at, bool wait,
-                            tni_text *why)
+static tn_status no_entries(void *session, int n, const tni_launch *const *first, void **at,
+                            bool wait, tni_text *why)
 {
-    (void)seat, (void)first, (void)wait, (void)why;
+    (void)session, (void)first, (void)wait, (void)why;
     for (int i = 0; i < n; i++) at[i] = NULL;
     return TN_OK;
 }
@@ -266,11 +266,11 @@ static tn_status no_entries(void *seat, int n, const tni_launch *const *first, v
 // A plan whose kernels spill gives way to one that cuts them, which prepares its own calls.
 static void plans_that_are_cut_free_their_entries(void)
 {
-    tn_ctx *cx                = open_planned("cpu", 0);
-    planned.kernels.lazy      = false;
-    planned.kernels.recall    = NULL;
-    planned.kernels.prepare   = no_entries;
-    planned.kernels.registers = spill;
+    tn_ctx *cx                            = open_planned("cpu", 0);
+    planned.kernels.compile_on_second_run = false;
+    planned.kernels.recall                = NULL;
+    planned.kernels.prepare               = no_entries;
+    planned.kernels.registers             = spill;
     tni_engine_set(cx->engine, &planned.device);
     tn_tensor *x = values(cx), *y = x;
     for (int i = 0; i < 40; i++) y = i % 2 ? tn_sin(y) : tn_add(tn_mul_s(y, 0.75), x);

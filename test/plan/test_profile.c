@@ -537,7 +537,7 @@ static void the_environment_asks_for_a_profile(void)
 // ---- the stamps of the cuda device, by a driver of our own
 
 static struct {
-    double    now[TNI_STAMPS + 2];  // when an event was recorded, by its number
+    double    now[TNI_TIMING_EVENTS + 2];  // when an event was recorded, by its number
     int       events, destroyed, broken;
     double    clock;
     pthread_t thread;
@@ -614,49 +614,50 @@ static const tni_driver fake_driver = {
 
 static void stamps_are_a_ring_of_events(void)
 {
-    tni_heap heap = tni_heap_default();
-    tni_gpu  gpu  = { .cu = &fake_driver };
-    tni_cuda seat = { .heap = &heap, .gpu = &gpu };
+    tni_heap heap    = tni_heap_default();
+    tni_gpu  gpu     = { .cu = &fake_driver };
+    tni_cuda session = { .heap = &heap, .gpu = &gpu };
     memset(&fake, 0, sizeof fake);
     fake.broken = true;
-    CHECK_INT(tni_cuda_stamp(&seat), 0);
-    CHECK(isnan(tni_cuda_stamped(&seat, 1, 1)));
+    CHECK_INT(tni_cuda_event_record(&session), 0);
+    CHECK(isnan(tni_cuda_event_elapsed(&session, 1, 1)));
     fake.broken = false;
-    for (int64_t i = 1; i <= TNI_STAMPS + 5; i++) {
-        CHECK_INT(tni_cuda_stamp(&seat), i);
-        if (i > 1) CHECK_NEAR(tni_cuda_stamped(&seat, i - 1, i), 0.25, 1e-6);
+    for (int64_t i = 1; i <= TNI_TIMING_EVENTS + 5; i++) {
+        CHECK_INT(tni_cuda_event_record(&session), i);
+        if (i > 1) CHECK_NEAR(tni_cuda_event_elapsed(&session, i - 1, i), 0.25, 1e-6);
         fake.clock += 0.25;
     }
-    CHECK_INT(fake.events, TNI_STAMPS);
-    CHECK_NEAR(tni_cuda_stamped(&seat, 6, TNI_STAMPS + 5), 0.25 * (TNI_STAMPS - 1), 1e-3);
-    CHECK(isnan(tni_cuda_stamped(&seat, 5, 7)));  // it was used again
-    CHECK(isnan(tni_cuda_stamped(&seat, 0, 7)));
-    CHECK(isnan(tni_cuda_stamped(&seat, 8, 7)));
-    CHECK(isnan(tni_cuda_stamped(&seat, 8, TNI_STAMPS + 6)));
-    tni_stamps_close(&seat);
-    CHECK_INT(fake.destroyed, TNI_STAMPS);
-    CHECK(seat.stamps == NULL);
-    tni_stamps_close(&seat);
+    CHECK_INT(fake.events, TNI_TIMING_EVENTS);
+    CHECK_NEAR(tni_cuda_event_elapsed(&session, 6, TNI_TIMING_EVENTS + 5),
+               0.25 * (TNI_TIMING_EVENTS - 1), 1e-3);
+    CHECK(isnan(tni_cuda_event_elapsed(&session, 5, 7)));  // it was used again
+    CHECK(isnan(tni_cuda_event_elapsed(&session, 0, 7)));
+    CHECK(isnan(tni_cuda_event_elapsed(&session, 8, 7)));
+    CHECK(isnan(tni_cuda_event_elapsed(&session, 8, TNI_TIMING_EVENTS + 6)));
+    tni_stamps_close(&session);
+    CHECK_INT(fake.destroyed, TNI_TIMING_EVENTS);
+    CHECK(session.stamps == NULL);
+    tni_stamps_close(&session);
 }
 
 static void a_hold_ends_when_it_is_let_go_or_by_itself(void)
 {
-    tni_heap heap = tni_heap_default();
-    tni_gpu  gpu  = { .cu = &fake_driver };
-    tni_cuda seat = { .heap = &heap, .gpu = &gpu };
+    tni_heap heap    = tni_heap_default();
+    tni_gpu  gpu     = { .cu = &fake_driver };
+    tni_cuda session = { .heap = &heap, .gpu = &gpu };
     memset(&fake, 0, sizeof fake);
-    tni_cuda_hold(&seat, false);  // of none
-    tni_cuda_hold(&seat, true);
+    tni_cuda_hold_queue(&session, false);  // of none
+    tni_cuda_hold_queue(&session, true);
     if (!CHECK(fake.held)) return;
-    tni_cuda_hold(&seat, false);
+    tni_cuda_hold_queue(&session, false);
     pthread_join(fake.thread, NULL);
     double from = seconds();
-    tni_cuda_hold(&seat, true);
+    tni_cuda_hold_queue(&session, true);
     pthread_join(fake.thread, NULL);
     double took = seconds() - from;
     test_that(took >= 0.015, "it ended after %g s", took);
-    tni_cuda_hold(&seat, false);
-    tni_stamps_close(&seat);
+    tni_cuda_hold_queue(&session, false);
+    tni_stamps_close(&session);
 }
 
 const test_case tests_profile[] = {

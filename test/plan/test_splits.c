@@ -28,43 +28,43 @@ static struct {
     tni_device_kernels kernels;
 } tight;
 
-static tni_registers count_registers(void *seat, void *entry, const tni_launch *l)
+static tni_registers count_registers(void *session, void *entry, const tni_launch *l)
 {
-    (void)seat, (void)entry;
+    (void)session, (void)entry;
     int over = l->kernel->nins - tight.most;
     tight.asked++;
     return (tni_registers){ .used = l->kernel->nins, .spilled = over > 0 ? over << 23 : 0 };
 }
 
-static tn_status no_entries(void *seat, int n, const tni_launch *const *first, void **entry,
+static tn_status no_entries(void *session, int n, const tni_launch *const *first, void **entry,
                             bool wait, tni_text *why)
 {
-    (void)seat, (void)first, (void)wait, (void)why;
+    (void)session, (void)first, (void)wait, (void)why;
     for (int i = 0; i < n; i++) entry[i] = NULL;
     return TN_OK;
 }
 
-static tn_status count_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
+static tn_status count_launch(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     if (tight.longest < l->kernel->nins) tight.longest = l->kernel->nins;
     tight.launched++;
-    return tni_device_cpu.kernels->launch(seat, entry, l, why);
+    return tni_device_cpu.kernels->launch(session, entry, l, why);
 }
 
 // most: 0: nothing spills.
 static void tighten(tn_ctx *cx, int most)
 {
-    tight.most              = most ? most : TNI_MOST_INS;
-    tight.asked             = 0;
-    tight.longest           = 0;
-    tight.launched          = 0;
-    tight.device            = tni_device_cpu;
-    tight.kernels           = *tni_device_cpu.kernels;
-    tight.device.kernels    = &tight.kernels;
-    tight.kernels.lazy      = false;
-    tight.kernels.prepare   = no_entries;
-    tight.kernels.launch    = count_launch;
-    tight.kernels.registers = count_registers;
+    tight.most                          = most ? most : TNI_MOST_INS;
+    tight.asked                         = 0;
+    tight.longest                       = 0;
+    tight.launched                      = 0;
+    tight.device                        = tni_device_cpu;
+    tight.kernels                       = *tni_device_cpu.kernels;
+    tight.device.kernels                = &tight.kernels;
+    tight.kernels.compile_on_second_run = false;
+    tight.kernels.prepare               = no_entries;
+    tight.kernels.launch                = count_launch;
+    tight.kernels.registers             = count_registers;
     tni_engine_set(cx->engine, &tight.device);
 }
 
@@ -406,29 +406,29 @@ static tni_registers chip_registers(void *device, void *f)
 static const tni_compiler fake = { &tni_dialect_cuda, fake_build, fake_function, fake_registers };
 static const tni_compiler chip = { &tni_dialect_cuda, chip_build, chip_function, chip_registers };
 
-static tn_status make_entries(void *seat, int n, const tni_launch *const *first, void **entry,
+static tn_status make_entries(void *session, int n, const tni_launch *const *first, void **entry,
                               bool wait, tni_text *why)
 {
-    (void)seat, (void)wait;
+    (void)session, (void)wait;
     return tni_compiled_prepare(maker.compiled, n, first, entry, true, why);
 }
 
-static tni_registers made_registers(void *seat, void *entry, const tni_launch *l)
+static tni_registers made_registers(void *session, void *entry, const tni_launch *l)
 {
-    (void)seat;
+    (void)session;
     return tni_compiled_registers(maker.compiled, entry, l);
 }
 
-static tn_status launch_anyway(void *seat, void *entry, tni_launch *l, tni_text *why)
+static tn_status launch_anyway(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     (void)entry;
-    return count_launch(seat, NULL, l, why);
+    return count_launch(session, NULL, l, why);
 }
 
-static size_t room_for(void *seat, void *entry, const tni_launch *l)
+static size_t room_for(void *session, void *entry, const tni_launch *l)
 {
     (void)entry;
-    return tni_device_cpu.kernels->room(seat, NULL, l);
+    return tni_device_cpu.kernels->scratch(session, NULL, l);
 }
 
 // The most that a kernel of the plans that are kept takes.
@@ -439,7 +439,7 @@ static tni_registers most_registers(tn_ctx *cx)
     for (int i = 0; i < e->plans.count; i++) {
         const tni_plan *p = e->plans.plan[i];
         for (size_t j = 0; j < p->kernels; j++) {
-            tni_registers r = e->device->kernels->registers(e->seat, p->kernel[j].entry,
+            tni_registers r = e->device->kernels->registers(e->session, p->kernel[j].entry,
                                                             &p->kernel[j].launch);
             if (most.used < r.used) most.used = r.used;
             if (most.spilled < r.spilled) most.spilled = r.spilled;
@@ -459,7 +459,7 @@ static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
     if (maker.makes < 8) maker.before[maker.makes++] = maker.compiled;
     tight.kernels.prepare   = make_entries;
     tight.kernels.launch    = launch_anyway;
-    tight.kernels.room      = room_for;
+    tight.kernels.scratch   = room_for;
     tight.kernels.registers = made_registers;
     static const uint16_t zeros[SUMS_ROWS * SUMS_COLS];  // from outside: no kernel makes them
     tn_tensor            *x = tn_from(cx, TN_BF16, TN_SHAPE(SUMS_ROWS, SUMS_COLS), zeros), *y[SUMS];

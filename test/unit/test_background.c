@@ -89,7 +89,8 @@ static void compile_interpreter(void *arg)
     tni_text              why   = { "" };
     bool                  found;
     tni_cubin             c;
-    char *text = tni_source(&heap, &tni_dialect_cuda, tni_emit_interpreter, 1, &item, level < 2);
+    char *text = tni_emit_program(&heap, &tni_dialect_cuda, tni_emit_interpreter, 1, &item,
+                                  level < 2);
     tni_cubin_get(&c, text, "sm_90", true, &found, &why);
     tni_cubin_free(&c);
     tni_free(&heap, text);

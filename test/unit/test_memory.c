@@ -338,19 +338,19 @@ static struct {
     bool  elsewhere;
 } lender;
 
-static tn_status holds(void *seat, const void *p, size_t bytes, bool *here, tni_text *why)
+static tn_status holds(void *session, const void *p, size_t bytes, bool *here, tni_text *why)
 {
     const char *at = p, *from = (char *)lender.memory;
-    (void)seat;
+    (void)session;
     *here = at >= from && at + bytes <= from + sizeof lender.memory;
     if (!lender.elsewhere) return TN_OK;
     tni_text_add(why, "it is elsewhere");
     return TN_EARG;
 }
 
-static void settle(void *seat)
+static void settle(void *session)
 {
-    (void)seat;
+    (void)session;
     lender.settled++;
 }
 
@@ -372,7 +372,7 @@ static void memory_of_the_device_is_used_as_it_is(void)
     d.memory                     = &memory;
     d.borrowed                   = &borrowed;
     tni_engine_set(cx->engine, &d);
-    cx->buffers.memory.settle = settle;
+    cx->buffers.memory.wait_unused = settle;
     memset(&lender, 0, sizeof lender);
     float      other[4] = { 1, 2, 3, 4 };
     tn_tensor *x        = tn_borrow(cx, TN_F32, TN_SHAPE(4), lender.memory + 4, release, NULL);
@@ -403,7 +403,7 @@ static void memory_of_a_gpu_is_used_as_it_is(void)
     if (!is_here(cx)) return;
     memset(&lender, 0, sizeof lender);
     lender.settled = 1;
-    tni_cuda *c    = cx->engine->seat;
+    tni_cuda *c    = cx->engine->session;
     float    *p    = tni_cuda_alloc(c, sizeof v);
     for (int i = 0; i < 64; i++) v[i] = (float)i;
     CHECK_STATUS(tni_cuda_upload(c, p, TN_F32, v, 64, &why), TN_OK);
@@ -498,25 +498,25 @@ static void broken_free(void *state, void *p)
 static uint64_t broken_now(void *state)
 {
     broken *b = state;
-    return b->memory.now ? b->memory.now(b->memory.state) : 0;
+    return b->memory.submitted ? b->memory.submitted(b->memory.state) : 0;
 }
 
 static bool broken_done(void *state, uint64_t work)
 {
     broken *b = state;
-    return b->memory.done ? b->memory.done(b->memory.state, work) : true;
+    return b->memory.completed ? b->memory.completed(b->memory.state, work) : true;
 }
 
 static void break_memory(tn_ctx *cx, broken *b)
 {
     *b                 = (broken){ .memory = cx->buffers.memory };
-    cx->buffers.memory = (tni_memory){ .alloc  = broken_alloc,
-                                       .free   = broken_free,
-                                       .arena  = b->memory.arena ? broken_arena : NULL,
-                                       .state  = b,
-                                       .now    = broken_now,
-                                       .done   = broken_done,
-                                       .settle = b->memory.settle };
+    cx->buffers.memory = (tni_memory){ .alloc       = broken_alloc,
+                                       .free        = broken_free,
+                                       .arena       = b->memory.arena ? broken_arena : NULL,
+                                       .state       = b,
+                                       .submitted   = broken_now,
+                                       .completed   = broken_done,
+                                       .wait_unused = b->memory.wait_unused };
 }
 
 // Gives back what the cache keeps, so that all is asked for again.

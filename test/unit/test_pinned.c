@@ -36,9 +36,9 @@ static uint64_t sum_of(const copy *c)
     return sum;
 }
 
-static void *fake_alloc(void *seat, size_t bytes)
+static void *fake_alloc(void *session, size_t bytes)
 {
-    (void)seat;
+    (void)session;
     if (fake.none) return NULL;
     copy *b  = &fake.block[fake.taken++ % UNDER_WAY];
     b->bytes = (bytes + 63) / 64 * 64;
@@ -56,9 +56,9 @@ static void end_copies(uint64_t until)
     }
 }
 
-static void fake_free(void *seat, void *p)
+static void fake_free(void *session, void *p)
 {
-    (void)seat;
+    (void)session;
     end_copies(fake.begun);
     for (int i = 0; i < UNDER_WAY; i++)
         if (fake.block[i].host == p) fake.block[i] = (copy){ 0 };
@@ -66,10 +66,10 @@ static void fake_free(void *seat, void *p)
     free(p);
 }
 
-static tn_status fake_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+static tn_status fake_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                              uint64_t *number, tni_text *why)
 {
-    (void)seat, (void)why;
+    (void)session, (void)why;
     copy c = { host, (size_t)count * tni_dtype_size(dt), 0 };
     c.sum  = sum_of(&c);
     memcpy(dst, host, c.bytes);
@@ -79,20 +79,20 @@ static tn_status fake_upload(void *seat, void *dst, tn_dtype dt, const void *hos
     return TN_OK;
 }
 
-static uint64_t fake_done(void *seat, uint64_t until)
+static uint64_t fake_done(void *session, uint64_t until)
 {
-    (void)seat;
+    (void)session;
     fake.waits += until > fake.done;
     end_copies(fake.late ? until : fake.begun);
     return fake.done;
 }
 
 // Copies that go through the owner's thread.
-static tn_status staged(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+static tn_status staged(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                         tni_text *why)
 {
     fake.staged++;
-    return tni_device_cpu.memory->upload(seat, dst, dt, host, count, why);
+    return tni_device_cpu.memory->upload(session, dst, dt, host, count, why);
 }
 
 static tn_ctx *open_fake(bool late, bool none)

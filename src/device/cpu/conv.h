@@ -12,33 +12,33 @@
 
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/gemm.h"
-#include "device/cpu/then.h"
+#include "device/cpu/tiled_epilogue.h"
 
 // x, w and y (gy) are row-major in their order and of the compute type: in place, or, where the given ones
 // are not so, copies in scratch. Of the three, one is the result, which is copied at the end where it was
 // made in scratch. Positions are counted through all images.
 typedef struct {
-    const tni_call *call;
-    tni_then       *then;
-    tn_dtype        dtype;
-    int64_t         bytes;  // of an element
-    int64_t         N, C, H, W, O, OH, OW, KH, KW, G, CG, OG, P, K;
-    int64_t         stride[2], padding[2], dilation[2];
-    char           *x, *w, *y, *result;
-    tni_arg         out;        // the result in its order, where it is wanted
-    bool            last;       // channels last
-    bool            direct;     // 1 x 1, stride 1, no padding: x is its own windows
-    bool            joined;     // a block of positions goes on from one image to the next
-    bool            packs;      // what the product has of y is then kept apart, images side by side
-    bool            empty;      // nothing to add up: the result is zeros
-    int64_t         positions;  // of a block
-    int64_t         blocks;     // of positions, in all images
-    int64_t         images;     // dgrad, channels first: of a block
-    int64_t         rows, row_blocks;  // of K (wgrad) or channels of a group (dgrad), in blocks
-    int64_t         splits;            // wgrad: partial sums over positions
-    char           *partial;
-    char           *rooms;  // one per worker: windows, packed, then what gemm wants
-    size_t          columns, packed, room;
+    const tni_call     *call;
+    tni_tiled_epilogue *epilogue;
+    tn_dtype            dtype;
+    int64_t             bytes;  // of an element
+    int64_t             N, C, H, W, O, OH, OW, KH, KW, G, CG, OG, P, K;
+    int64_t             stride[2], padding[2], dilation[2];
+    char               *x, *w, *y, *result;
+    tni_arg             out;     // the result in its order, where it is wanted
+    bool                last;    // channels last
+    bool                direct;  // 1 x 1, stride 1, no padding: x is its own windows
+    bool                joined;  // a block of positions goes on from one image to the next
+    bool                packs;  // what the product has of y is then kept apart, images side by side
+    bool                empty;  // nothing to add up: the result is zeros
+    int64_t             positions;         // of a block
+    int64_t             blocks;            // of positions, in all images
+    int64_t             images;            // dgrad, channels first: of a block
+    int64_t             rows, row_blocks;  // of K (wgrad) or channels of a group (dgrad), in blocks
+    int64_t             splits;            // wgrad: partial sums over positions
+    char               *partial;
+    char               *rooms;  // one per worker: windows, packed, then what gemm wants
+    size_t              columns, packed, room;
 } tni_conv;
 
 // x of group g and image n; y of group g and position q; w of group g.

@@ -5,7 +5,7 @@
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/gemm.h"
-#include "device/cpu/then.h"
+#include "device/cpu/tiled_epilogue.h"
 
 #include <string.h>
 
@@ -38,29 +38,29 @@ static bool probe(tni_text *detail)
 
 // ---- memory ----
 
-static void *cpu_alloc(void *seat, size_t bytes)
+static void *cpu_alloc(void *session, size_t bytes)
 {
-    return tni_alloc_block(seat, bytes);
+    return tni_alloc_block(session, bytes);
 }
 
-static void cpu_free(void *seat, void *p)
+static void cpu_free(void *session, void *p)
 {
-    tni_free_block(seat, p);
+    tni_free_block(session, p);
 }
 
-static tn_status upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+static tn_status upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                         tni_text *why)
 {
-    (void)seat;
+    (void)session;
     (void)why;
     if (count > 0) memcpy(dst, host, (size_t)count * tni_dtype_size(dt));
     return TN_OK;
 }
 
-static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+static tn_status download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                           tni_text *why)
 {
-    return upload(seat, host, dt, src, count, why);
+    return upload(session, host, dt, src, count, why);
 }
 
 // ---- running ----
@@ -86,8 +86,8 @@ static const tni_device_calls calls = {
 #undef CALLS
     },
     .takes     = tni_cpu_takes,
-    .room_then = tni_cpu_room_then,
-    .run_then  = tni_cpu_run_then,
+    .scratch_with_epilogue = tni_cpu_scratch_with_epilogue,
+    .run_with_epilogue  = tni_cpu_run_with_epilogue,
 };
 // clang-format on
 
@@ -101,14 +101,14 @@ static const tni_device_memory memory = {
 };
 
 static const tni_device_kernels kernels = {
-    .lazy       = true,
-    .fixed_room = true,
-    .prepare    = tni_cpu_prepare,
-    .launch     = tni_cpu_launch,
-    .room       = tni_cpu_room,
-    .recall     = tni_cpu_recall,
-    .counts     = tni_cpu_counts_of,
-    .text       = tni_cpu_text,
+    .compile_on_second_run = true,
+    .fixed_scratch         = true,
+    .prepare               = tni_cpu_prepare,
+    .launch                = tni_cpu_launch,
+    .scratch               = tni_cpu_scratch,
+    .recall                = tni_cpu_recall,
+    .counts                = tni_cpu_counts_of,
+    .text                  = tni_cpu_text,
 };
 
 const tni_device tni_device_cpu = {

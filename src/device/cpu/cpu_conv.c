@@ -271,9 +271,9 @@ static tni_conv plan(const tni_call *call, char *scratch, size_t *used)
         data[i] = operand(&c, &x[i], result == i, scratch, used);
     }
     c.x = data[0], c.w = data[1], c.y = data[2];
-    c.result  = data[result];
-    c.out     = x[result];
-    c.then    = c.result == c.out.data ? call->then : NULL;
+    c.result   = data[result];
+    c.out      = x[result];
+    c.epilogue = c.result == c.out.data ? call->tiled_epilogue : NULL;
     c.partial = c.splits > 1 ? take(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes)) : NULL;
     c.room    = c.empty || is_batch(&c) ? 0 : c.columns + c.packed + product_scratch(&c);
     c.rooms   = take(scratch, used, c.room * (size_t)call->threads);
@@ -305,7 +305,7 @@ static void run_direct(const tni_conv *c, void *scratch)
 {
     for (int64_t g = 0; g < c->G; g++) {
         tni_gemm_batch b = direct_product(c, g);
-        b.then           = c->G == 1 ? c->then : NULL;
+        b.epilogue       = c->G == 1 ? c->epilogue : NULL;
         tni_gemm_batch_run(&b, c->call->threads, scratch);
     }
 }
@@ -428,25 +428,25 @@ static void join_splits(const tni_conv *c)
 // What follows a forward product follows blocks with channels last, else whole images.
 static void run_forward(tni_conv *c, int threads)
 {
-    int64_t   tasks = c->G * c->blocks, all = c->N * c->O * c->P;
-    int64_t   part = c->last ? c->positions * c->O : c->O * c->P;
-    tni_then *then = c->packs ? NULL : c->then;
-    tni_then_parallel(then, threads, tasks, forward_task, c,
-                      (int)(c->last ? c->G : tni_pieces(tasks, c->N)), part, all);
+    int64_t             tasks = c->G * c->blocks, all = c->N * c->O * c->P;
+    int64_t             part     = c->last ? c->positions * c->O : c->O * c->P;
+    tni_tiled_epilogue *epilogue = c->packs ? NULL : c->epilogue;
+    tni_tiled_epilogue_parallel(epilogue, threads, tasks, forward_task, c,
+                                (int)(c->last ? c->G : tni_pieces(tasks, c->N)), part, all);
 }
 
 static void run_input(tni_conv *c, int threads)
 {
     int64_t image = c->C * c->H * c->W, all = c->N * image, pieces = c->G * c->row_blocks;
     if (c->direct)
-        tni_then_parallel(c->then, threads, c->G * c->blocks, direct_input_task, c, (int)c->G,
-                          c->positions * c->C, all);
+        tni_tiled_epilogue_parallel(c->epilogue, threads, c->G * c->blocks, direct_input_task, c,
+                                    (int)c->G, c->positions * c->C, all);
     else if (c->last)
-        tni_then_parallel(c->then, threads, c->G * c->N, input_image_task, c, (int)c->G, image,
-                          all);
+        tni_tiled_epilogue_parallel(c->epilogue, threads, c->G * c->N, input_image_task, c,
+                                    (int)c->G, image, all);
     else
-        tni_then_parallel(c->then, threads, c->blocks * pieces, input_task, c, (int)pieces,
-                          c->images * image, all);
+        tni_tiled_epilogue_parallel(c->epilogue, threads, c->blocks * pieces, input_task, c,
+                                    (int)pieces, c->images * image, all);
 }
 
 tn_status tni_cpu_conv(const tni_call *call)

@@ -135,7 +135,7 @@ static char *write_source(entry *const *e, int n)
         tni_made_name(name[i], i);
         item[i] = (tni_emit_item){ .kernel = e[i]->kernel, .name = name[i] };
     }
-    return tni_source(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
+    return tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
 }
 
 static bool find_functions(void *object, entry *const *e, made *m, int n)
@@ -468,10 +468,10 @@ static entry *add_found(const tni_kernel *k, const made *m)
 }
 
 // What is found is loaded without the lock, so that nobody waits for the disk who needs nothing of it.
-void tni_cpu_recall(void *seat, int n, const tni_launch *const *first, void **entries)
+void tni_cpu_recall(void *session, int n, const tni_launch *const *first, void **entries)
 {
     made *m = calloc((size_t)n, sizeof *m);
-    (void)seat;
+    (void)session;
     for (int i = 0; i < n; i++) entries[i] = NULL;
     if (!m) return;
     pthread_mutex_lock(&table.lock);
@@ -492,12 +492,12 @@ void tni_cpu_recall(void *seat, int n, const tni_launch *const *first, void **en
 }
 
 // Never fails: a kernel that cannot be compiled, or kept, is interpreted.
-tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, void **entries,
+tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, void **entries,
                           bool wait, tni_text *why)
 {
     (void)wait, (void)why;
     job *j = NULL;
-    tni_cpu_recall(seat, n, first, entries);
+    tni_cpu_recall(session, n, first, entries);
     pthread_mutex_lock(&table.lock);
     open_table();
     for (int i = 0; i < n; i++) {

@@ -17,11 +17,11 @@ typedef struct {
 } tni_cpu_code;
 
 // What the device offers as recall, prepare, room and launch. A launch takes no lock, no memory and no file.
-void      tni_cpu_recall(void *seat, int n, const tni_launch *const *first, void **entry);
-tn_status tni_cpu_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+void      tni_cpu_recall(void *session, int n, const tni_launch *const *first, void **entry);
+tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, void **entry,
                           bool wait, tni_text *why);
-size_t    tni_cpu_room(void *seat, void *entry, const tni_launch *l);
-tn_status tni_cpu_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
+size_t    tni_cpu_scratch(void *session, void *entry, const tni_launch *l);
+tn_status tni_cpu_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 // The threads that run it.
 int tni_cpu_threads(const tni_launch *l);
 

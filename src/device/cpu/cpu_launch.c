@@ -47,9 +47,9 @@ static size_t partials_bytes(const tni_cut *cut)
 }
 
 // The code may be ready between this call and the launch, so that there is room for either way.
-size_t tni_cpu_room(void *seat, void *entry, const tni_launch *l)
+size_t tni_cpu_scratch(void *session, void *entry, const tni_launch *l)
 {
-    (void)seat;
+    (void)session;
     const tni_cpu_code *code = entry;
     if (!code) return tni_interpret_room(l);
     tni_cut cut     = tni_kernel_cut(l);
@@ -112,9 +112,9 @@ static void run_compiled(const tni_cpu_code *code, tni_c_main *run, tni_launch *
         code->finish(l->buffer, f.arg, &l->number[0].u, f.cut.chunks, f.partials, f.room);
 }
 
-tn_status tni_cpu_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
+tn_status tni_cpu_launch(void *session, void *entry, tni_launch *l, tni_text *why)
 {
-    (void)seat;
+    (void)session;
     tni_cpu_code *code = entry;
     tni_c_main   *run  = code ? atomic_load_explicit(&code->run, memory_order_acquire) : NULL;
     if (run) run_compiled(code, run, l);

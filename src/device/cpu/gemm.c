@@ -8,7 +8,7 @@
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm_kernel.h"
 #include "base/pieces.h"
-#include "device/cpu/then.h"
+#include "device/cpu/tiled_epilogue.h"
 
 #include <limits.h>
 #include <unistd.h>
@@ -30,12 +30,12 @@ typedef struct {
 
 // A batch of products cut into panels. Everything follows from the sizes.
 typedef struct {
-    const tni_blas *blas;
-    tni_gemm_batch  g;
-    layout          a, b;
-    int64_t         rows, cols;    // of a panel
-    int64_t         down, across;  // panels per product
-    tni_then       *then;
+    const tni_blas     *blas;
+    tni_gemm_batch      g;
+    layout              a, b;
+    int64_t             rows, cols;    // of a panel
+    int64_t             down, across;  // panels per product
+    tni_tiled_epilogue *epilogue;
 } job;
 
 // Whether a BLAS can read the operand where it lies. A line alone may have any distance.
@@ -139,9 +139,9 @@ static void run_panel(void *arg, int64_t item, int worker)
     int64_t c = which * j->g.c_step + i0 * g->ldc + j0;
     if (g->dtype == TN_F32) blas_f32(j, m, n, a, b, c);
     else blas_f64(j, m, n, a, b, c);
-    if (j->then)
-        tni_then_piece(j->then, item / j->across, which * j->g.c_step + i0 * g->n, m * g->n,
-                       worker);
+    if (j->epilogue)
+        tni_tiled_epilogue_piece(j->epilogue, item / j->across, which * j->g.c_step + i0 * g->n,
+                                 m * g->n, worker);
 }
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *given, int threads)
@@ -160,8 +160,9 @@ void tni_gemm_batch_run(const tni_gemm_batch *given, int threads, void *scratch)
         return;
     }
     int64_t all = g.one.m * g.one.n, band = j.down > 1 ? j.rows * g.one.n : all;
-    j.then = NULL;
-    if (tni_then_begin(g.then, band, all, j.down * g.batch, (int)j.across)) j.then = g.then;
+    j.epilogue = NULL;
+    if (tni_tiled_epilogue_begin(g.epilogue, band, all, j.down * g.batch, (int)j.across))
+        j.epilogue = g.epilogue;
     tni_blas_enter(threads);
     tni_parallel(threads, j.down * j.across * g.batch, run_panel, &j);
     tni_blas_leave(threads);

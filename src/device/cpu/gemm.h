@@ -36,9 +36,9 @@ void tni_gemm_run(const tni_gemm *g, int threads, void *scratch);
 // Parallel over the batch and inside of each product, whichever suits.
 // then: what follows the rows of the product, in bands of whole rows of c, where ldc is n.
 typedef struct {
-    tni_gemm         one;
-    int64_t          batch, a_step, b_step, c_step;
-    struct tni_then *then;  // NULL: nothing
+    tni_gemm                   one;
+    int64_t                    batch, a_step, b_step, c_step;
+    struct tni_tiled_epilogue *epilogue;  // NULL: nothing
 } tni_gemm_batch;
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *g, int threads);

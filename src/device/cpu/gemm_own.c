@@ -10,7 +10,7 @@
 #include "base/pool.h"
 #include "device/cpu/gemm_kernel.h"
 #include "base/pieces.h"
-#include "device/cpu/then.h"
+#include "device/cpu/tiled_epilogue.h"
 #include "kernel/prelude.h"
 
 #include <string.h>
@@ -313,17 +313,17 @@ static size_t worker_scratch(const plan *p)
 }
 
 typedef struct {
-    plan      p;
-    char     *scratch;
-    tni_then *then;
+    plan                p;
+    char               *scratch;
+    tni_tiled_epilogue *epilogue;
 } job;
 
 static void tell(const job *j, int64_t unit, int worker)
 {
     const plan *p    = &j->p;
     int64_t     band = unit / p->across, i0 = band % p->down * p->rows, n = p->g.one.n;
-    tni_then_piece(j->then, band, band / p->down * p->g.c_step + i0 * n,
-                   tni_lesser(p->rows, p->g.one.m - i0) * n, worker);
+    tni_tiled_epilogue_piece(j->epilogue, band, band / p->down * p->g.c_step + i0 * n,
+                             tni_lesser(p->rows, p->g.one.m - i0) * n, worker);
 }
 
 static void run_item(void *arg, int64_t item, int worker)
@@ -333,7 +333,7 @@ static void run_item(void *arg, int64_t item, int worker)
     int64_t first = item * j->p.per_item, end = tni_lesser(first + j->p.per_item, j->p.units);
     for (int64_t unit = first; unit < end; unit++) {
         run_panel(&j->p, unit, scratch);
-        if (j->then) tell(j, unit, worker);
+        if (j->epilogue) tell(j, unit, worker);
     }
 }
 
@@ -369,6 +369,7 @@ void tni_gemm_own_run(const tni_gemm_batch *g, int threads, void *scratch)
         return;
     }
     int64_t all = j.p.g.one.m * j.p.g.one.n, band = j.p.down > 1 ? j.p.rows * j.p.g.one.n : all;
-    if (tni_then_begin(g->then, band, all, j.p.down * g->batch, (int)j.p.across)) j.then = g->then;
+    if (tni_tiled_epilogue_begin(g->epilogue, band, all, j.p.down * g->batch, (int)j.p.across))
+        j.epilogue = g->epilogue;
     tni_parallel(threads, tni_pieces(j.p.units, j.p.per_item), run_item, &j);
 }

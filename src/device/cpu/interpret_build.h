@@ -21,8 +21,8 @@ static inline tn_dtype tni_rep_of(tn_dtype dt)
 
 int tni_new_reg(tni_builder *b, int section, tn_dtype rep, bool tile);
 // A step that has nothing yet but its kind and result. Adding it to a section notes what it reads.
-tni_step  tni_plain_step(int kind, int dst, bool tile);
-tni_step *tni_new_step(tni_builder *b, int section, tni_step x);
+tni_tile_step  tni_plain_step(int kind, int dst, bool tile);
+tni_tile_step *tni_new_step(tni_builder *b, int section, tni_tile_step x);
 // A register in another dtype, in a new register of a section.
 int tni_converted(tni_builder *b, int section, int reg, tn_dtype to);
 // A register as elements of rep, in all lanes if asked for. Both are made once, beside it.

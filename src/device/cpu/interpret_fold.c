@@ -10,15 +10,15 @@ enum { TOTALS = 256 };  // results that are converted and stored at a time
 
 // A load and what folds it, or (fold NULL) something else.
 typedef struct {
-    const tni_step *load, *fold;
+    const tni_tile_step *load, *fold;
 } pair;
 
 // The steps of a section that is a load in place and a fold of that kind.
 static pair sole_fold(const tni_program *g, int section, int kind)
 {
-    int             head = g->section[section].head;
-    const tni_step *load = head >= 0 ? &g->step[head] : NULL;
-    const tni_step *fold = load && load->next >= 0 ? &g->step[load->next] : NULL;
+    int                  head = g->section[section].head;
+    const tni_tile_step *load = head >= 0 ? &g->step[head] : NULL;
+    const tni_tile_step *fold = load && load->next >= 0 ? &g->step[load->next] : NULL;
     bool sole = fold && fold->next < 0 && load->kind == TNI_S_HERE && fold->kind == kind &&
                 fold->a == load->dst;
     return sole ? (pair){ load, fold } : (pair){ NULL, NULL };
@@ -30,7 +30,7 @@ static bool is_empty(const tni_program *g, int section)
 }
 
 // The first lane of what a step loads.
-static const char *lanes_of(const tni_worker *w, const tni_step *load)
+static const char *lanes_of(const tni_worker *w, const tni_tile_step *load)
 {
     const tni_launch *l = w->g->l;
     return l->buffer[l->kernel->access[load->access].buffer] +
@@ -38,8 +38,8 @@ static const char *lanes_of(const tni_worker *w, const tni_step *load)
 }
 
 // Folds `count` lines of n lanes from x on, `step` elements apart.
-static void fold_lines(const tni_step *s, const char *x, int64_t step, int64_t count, char *acc,
-                       char *total, char *widened, int64_t n)
+static void fold_lines(const tni_tile_step *s, const char *x, int64_t step, int64_t count,
+                       char *acc, char *total, char *widened, int64_t n)
 {
     for (int64_t i = 0; i < count; i += TNI_GROUP, x += TNI_GROUP * step * s->bytes) {
         memcpy(acc, x, (size_t)n * s->bytes);
@@ -66,7 +66,7 @@ static bool fold_columns(tni_worker *w, int64_t rows)
 }
 
 // The total of a row, block by block.
-static tni_total fold_row(const tni_step *s, const char *x, int64_t lane)
+static tni_total fold_row(const tni_tile_step *s, const char *x, int64_t lane)
 {
     tni_total total = s->f.block(x, tni_lesser(TNI_STRIP, lane));
     for (int64_t at = TNI_STRIP; at < lane; at += TNI_STRIP) {
@@ -77,7 +77,7 @@ static tni_total fold_row(const tni_step *s, const char *x, int64_t lane)
 }
 
 // Converts n totals and stores them side by side.
-static void put_totals(char *y, const tni_step *convert, const tni_step *store,
+static void put_totals(char *y, const tni_tile_step *convert, const tni_tile_step *store,
                        const tni_total *total, int64_t n)
 {
     _Alignas(64) char made[TOTALS * 8];
@@ -94,8 +94,8 @@ static bool fold_each(tni_worker *w, int64_t rows)
     int                head = g->section[tni_row_section(1)].head;
     pair               p    = sole_fold(g, tni_loop_section(0), TNI_S_BLOCK);
     if (!p.fold || head < 0) return false;
-    const tni_step *convert = &g->step[head];
-    const tni_step *store   = convert->next >= 0 ? &g->step[convert->next] : NULL;
+    const tni_tile_step *convert = &g->step[head];
+    const tni_tile_step *store   = convert->next >= 0 ? &g->step[convert->next] : NULL;
     if (!store || store->next >= 0 || convert->kind != TNI_S_CONVERT || convert->a != p.fold->dst ||
         (store->kind != TNI_S_STORE && store->kind != TNI_S_SCATTER) || store->a != convert->dst ||
         l->stride[store->access][0] != 1)

@@ -12,7 +12,7 @@ enum { PER_INS = 10 };  // most steps, and registers, that an instruction become
 // Whether a register's elements lie in a slot. What is used in place, or goes out, has a pointer.
 static bool has_slot(const tni_program *g, const tni_reg *r)
 {
-    const tni_step *s = r->maker >= 0 ? &g->step[r->maker] : NULL;
+    const tni_tile_step *s = r->maker >= 0 ? &g->step[r->maker] : NULL;
     return r->tile && r->keep < 0 && !(s && (s->kind == TNI_S_HERE || s->lead == TNI_LEAD_OUT));
 }
 
@@ -22,8 +22,8 @@ static int share_slots(tni_program *g, int section, int32_t *free_list, int64_t 
 {
     int slots = 0, nfree = 0;
     for (int i = g->section[section].head; i >= 0; i = g->step[i].next) {
-        const tni_step *s       = &g->step[i];
-        int32_t         read[3] = { s->a, s->b, s->c };
+        const tni_tile_step *s       = &g->step[i];
+        int32_t              read[3] = { s->a, s->b, s->c };
         if (s->dst >= 0 && g->reg[s->dst].maker == i && !g->reg[s->dst].fixed &&
             has_slot(g, &g->reg[s->dst])) {
             int slot              = nfree > 0 ? free_list[--nfree] : slots++;

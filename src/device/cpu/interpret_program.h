@@ -61,7 +61,7 @@ typedef struct {
     } f;
     tni_tile_fold    *wide;
     tni_tile_convert *widen;
-} tni_step;
+} tni_tile_step;
 
 // One register. It has a slot of its own where it is fixed: read outside the section that makes it.
 // Else slots are shared by registers that do not live at one time.
@@ -91,7 +91,7 @@ typedef struct {
     int64_t          lanes;              // of the largest tile
     int64_t          slot_bytes, keep_bytes, worker_bytes;
     int64_t          state_bytes;  // of what is fixed in a worker's memory
-    tni_step        *step;
+    tni_tile_step   *step;
     tni_reg         *reg;
     tni_section     *section;
     int32_t         *loop_reg;  // [loop][ins]: the register there, -1

@@ -11,15 +11,15 @@ static tn_dtype fold_type(const tni_ins *x)
     return tni_compute_dtype((tn_dtype)x->dtype);
 }
 
-static tni_step fold_step(const tni_builder *b, const tni_ins *x, int kind, int dst, bool tile)
+static tni_tile_step fold_step(const tni_builder *b, const tni_ins *x, int kind, int dst, bool tile)
 {
-    tn_dtype ct = fold_type(x), wide = tni_total_dtype(ct);
-    tni_step s = tni_plain_step(kind, dst, tile);
-    s.op       = x->op;
-    s.dtype    = (uint8_t)ct;
-    s.bytes    = (uint8_t)tni_dtype_size(ct);
-    s.wide     = b->g->tiles->of[wide]->fold[x->op];
-    s.widen    = tni_converter(b->g->tiles, ct, wide);
+    tn_dtype      ct = fold_type(x), wide = tni_total_dtype(ct);
+    tni_tile_step s = tni_plain_step(kind, dst, tile);
+    s.op            = x->op;
+    s.dtype         = (uint8_t)ct;
+    s.bytes         = (uint8_t)tni_dtype_size(ct);
+    s.wide          = b->g->tiles->of[wide]->fold[x->op];
+    s.widen         = tni_converter(b->g->tiles, ct, wide);
     return s;
 }
 
@@ -35,9 +35,9 @@ static int widened(tni_builder *b, int section, tn_dtype ct)
 // A reduction over R: folded in the loop of its phase, there from the next row section on.
 int tni_make_main(tni_builder *b, int section, const tni_ins *x)
 {
-    tn_dtype ct   = fold_type(x);
-    int      loop = tni_loop_section(x->phase), r = tni_value_reg(b, x->phase, x->a), total;
-    tni_step s;
+    tn_dtype      ct   = fold_type(x);
+    int           loop = tni_loop_section(x->phase), r = tni_value_reg(b, x->phase, x->a), total;
+    tni_tile_step s;
     if (b->k->lane_in_r) {
         r         = tni_as(b, r, ct, true);
         total     = tni_new_reg(b, loop, tni_total_dtype(ct), false);
@@ -69,7 +69,7 @@ static void make_tail(tni_builder *b, int v)
     int            kind    = !in_r ? TNI_S_TAIL_BLOCK : elems ? TNI_S_TAIL_ROWS : TNI_S_TAIL_ONE;
     bool           tile    = kind != TNI_S_TAIL_ONE;
     int            r       = tni_as(b, tni_value_reg(b, elems ? x->phase : -1, x->a), ct, tile);
-    tni_step       s       = fold_step(b, x, kind, -1, tile);
+    tni_tile_step  s       = fold_step(b, x, kind, -1, tile);
     s.a                    = r;
     s.one                  = !tile;
     s.ins                  = elems;
@@ -91,7 +91,7 @@ int tni_make_join(tni_builder *b, int section, int v)
     const tni_ins *x    = &b->k->ins[v];
     bool           tile = x->per & TNI_PER_COL;
     int            dst  = tni_new_reg(b, section, tni_total_dtype(fold_type(x)), tile);
-    tni_step       s    = fold_step(b, x, TNI_S_JOIN, dst, tile);
+    tni_tile_step  s    = fold_step(b, x, TNI_S_JOIN, dst, tile);
     s.partial           = tni_kernel_tail(b->k, &b->g->cut, v);
     tni_new_step(b, section, s);
     return tni_converted(b, section, dst, tni_rep_of((tn_dtype)x->dtype));
@@ -102,12 +102,12 @@ int tni_make_join(tni_builder *b, int section, int v)
 // Stores lanes that lie side by side, or the one element.
 void tni_store_beside(tni_builder *b, int section, int reg, int access, bool tile)
 {
-    tn_dtype dt  = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
-    tn_dtype rep = (tn_dtype)b->g->reg[reg].rep;
-    tni_step s   = tni_plain_step(rep == dt ? TNI_S_SCATTER : TNI_S_STORE, -1, tile);
-    s.a          = reg;
-    s.access     = (int16_t)access;
-    s.bytes      = (uint8_t)tni_dtype_size(dt);
+    tn_dtype      dt  = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
+    tn_dtype      rep = (tn_dtype)b->g->reg[reg].rep;
+    tni_tile_step s   = tni_plain_step(rep == dt ? TNI_S_SCATTER : TNI_S_STORE, -1, tile);
+    s.a               = reg;
+    s.access          = (int16_t)access;
+    s.bytes           = (uint8_t)tni_dtype_size(dt);
     if (rep != dt) s.f.convert = tni_converter(b->g->tiles, rep, dt);
     tni_new_step(b, section, s);
 }
@@ -116,10 +116,10 @@ static void store_apart(tni_builder *b, int section, int reg, int access)
 {
     tn_dtype dt = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
     if (b->g->reg[reg].rep != dt) reg = tni_converted(b, section, reg, dt);
-    tni_step s = tni_plain_step(TNI_S_SCATTER, -1, true);
-    s.a        = reg;
-    s.access   = (int16_t)access;
-    s.bytes    = (uint8_t)tni_dtype_size(dt);
+    tni_tile_step s = tni_plain_step(TNI_S_SCATTER, -1, true);
+    s.a             = reg;
+    s.access        = (int16_t)access;
+    s.bytes         = (uint8_t)tni_dtype_size(dt);
     tni_new_step(b, section, s);
 }
 
@@ -129,7 +129,7 @@ static bool goes_out(const tni_builder *b, int section, int reg, int buffer)
     const tni_reg *r = &b->g->reg[reg];
     if (r->section != section || r->keep >= 0 || b->g->shared[buffer]) return false;
     if (r->rep != b->k->buffer[buffer].dtype) return false;
-    const tni_step *s = &b->g->step[r->maker];
+    const tni_tile_step *s = &b->g->step[r->maker];
     return s->lead == TNI_LEAD_NONE && s->dst == reg &&
            (s->kind == TNI_S_MAP || s->kind == TNI_S_CONVERT || s->kind == TNI_S_LOAD ||
             s->kind == TNI_S_GATHER || s->kind == TNI_S_AT || s->kind == TNI_S_RANDOM);
@@ -138,13 +138,13 @@ static bool goes_out(const tni_builder *b, int section, int reg, int buffer)
 // One element stored in all lanes, which lie side by side.
 static void store_spread(tni_builder *b, int section, int reg, int access)
 {
-    tn_dtype dt  = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
-    int      one = tni_as(b, reg, dt, false);
-    tni_step s   = tni_plain_step(TNI_S_SPREAD, tni_new_reg(b, section, dt, true), true);
-    s.a          = one;
-    s.bytes      = (uint8_t)tni_dtype_size(dt);
-    s.lead       = TNI_LEAD_OUT;
-    s.out        = (int16_t)access;
+    tn_dtype      dt  = (tn_dtype)b->k->buffer[b->k->access[access].buffer].dtype;
+    int           one = tni_as(b, reg, dt, false);
+    tni_tile_step s   = tni_plain_step(TNI_S_SPREAD, tni_new_reg(b, section, dt, true), true);
+    s.a               = one;
+    s.bytes           = (uint8_t)tni_dtype_size(dt);
+    s.lead            = TNI_LEAD_OUT;
+    s.out             = (int16_t)access;
     tni_new_step(b, section, s);
 }
 
@@ -168,9 +168,9 @@ static void make_store(tni_builder *b, int v)
     if (!beside) {
         store_apart(b, section, r, x->access);
     } else if (tile && goes_out(b, section, r, buffer)) {
-        tni_step *maker = &b->g->step[b->g->reg[r].maker];
-        maker->lead     = TNI_LEAD_OUT;
-        maker->out      = x->access;
+        tni_tile_step *maker = &b->g->step[b->g->reg[r].maker];
+        maker->lead          = TNI_LEAD_OUT;
+        maker->out           = x->access;
     } else {
         tni_store_beside(b, section, r, x->access, tile);
     }

@@ -29,7 +29,7 @@ static char *kept_at(const tni_worker *w, int reg)
 }
 
 // Turns dst to where its elements shall be made.
-static void lead(tni_worker *w, const tni_step *s)
+static void lead(tni_worker *w, const tni_tile_step *s)
 {
     if (s->lead == TNI_LEAD_KEEP) w->reg[s->dst] = kept_at(w, s->dst);
     else
@@ -39,14 +39,14 @@ static void lead(tni_worker *w, const tni_step *s)
 
 // ---- sources -----------------------------------------------------------------------------------
 
-static void run_number(tni_worker *w, const tni_step *s)
+static void run_number(tni_worker *w, const tni_tile_step *s)
 {
     tni_word v = w->g->l->number[s->ins];
     if (s->dtype == TN_BOOL) *(uint8_t *)w->reg[s->dst] = v.i != 0;
     else memcpy(w->reg[s->dst], &v, sizeof v);
 }
 
-static void run_place(tni_worker *w, const tni_step *s, int64_t n)
+static void run_place(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     int64_t *y = (int64_t *)w->reg[s->dst], first = place_of(w, s->access);
     int64_t  stride = stride_of(w, s->access);
@@ -78,7 +78,7 @@ static int64_t guard_run(const uint8_t *guard, int64_t n)
 }
 
 // Run by run of what the guard says: the index is one for each lane (ins of the step), one for all, or none.
-static void run_at(tni_worker *w, const tni_step *s, int64_t n)
+static void run_at(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     const int64_t *index = s->a >= 0 ? (const int64_t *)w->reg[s->a] : NULL;
     const uint8_t *guard = s->b >= 0 ? (const uint8_t *)w->reg[s->b] : NULL;
@@ -97,7 +97,8 @@ static void run_at(tni_worker *w, const tni_step *s, int64_t n)
 }
 
 // One element of a random tensor, at y[i].
-static void random_one(const tni_step *s, void *y, int64_t i, uint64_t key, uint64_t c, uint64_t at)
+static void random_one(const tni_tile_step *s, void *y, int64_t i, uint64_t key, uint64_t c,
+                       uint64_t at)
 {
     bool d = s->dtype == TN_F64, u = s->op == TNI_uniform;
     if (s->op == TNI_random_bits) ((int64_t *)y)[i] = m_rand_bits(key, c, at);
@@ -113,7 +114,7 @@ static void cut_bits(float *u, int64_t n, tn_dtype dt)
 }
 
 // Elements side by side are made together from a multiple of 4 on.
-static void run_random(tni_worker *w, const tni_step *s, int64_t n)
+static void run_random(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     const int64_t *index = s->access < 0 ? (const int64_t *)w->reg[s->a] : NULL;
     uint64_t       key = w->g->l->number[s->ins].u, c = w->g->l->number[s->ins + 1].u;
@@ -133,7 +134,7 @@ static void run_random(tni_worker *w, const tni_step *s, int64_t n)
         cut_bits((float *)y, n, (tn_dtype)s->dtype);
 }
 
-static void run_check(tni_worker *w, const tni_step *s, int64_t n)
+static void run_check(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     const int64_t *x    = (const int64_t *)w->reg[s->a];
     int64_t       *y    = (int64_t *)w->reg[s->dst];
@@ -152,13 +153,14 @@ static void run_check(tni_worker *w, const tni_step *s, int64_t n)
 // ---- folds -------------------------------------------------------------------------------------
 
 // Joins a block's total to another in order; the first begins it.
-static void join(const tni_step *s, tni_total *to, tni_total v, bool first)
+static void join(const tni_tile_step *s, tni_total *to, tni_total v, bool first)
 {
     if (first) *to = v;
     else s->wide(to, &v, 0, 1, 1);
 }
 
-void tni_end_group(const tni_step *s, char *acc, char *total, char *widened, bool first, int64_t n)
+void tni_end_group(const tni_tile_step *s, char *acc, char *total, char *widened, bool first,
+                   int64_t n)
 {
     s->widen(first ? total : widened, acc, n);
     if (!first) s->wide(total, widened, 0, 1, n);
@@ -166,7 +168,7 @@ void tni_end_group(const tni_step *s, char *acc, char *total, char *widened, boo
 
 // The i-th of what an accumulator tile takes in: the first of a group begins it, and the last joins
 // the totals.
-static void accumulate(const tni_step *s, char *acc, const char *x, char *total, char *widened,
+static void accumulate(const tni_tile_step *s, char *acc, const char *x, char *total, char *widened,
                        int64_t i, bool last, int64_t n)
 {
     if (i % TNI_GROUP == 0) memcpy(acc, x, (size_t)n * s->bytes);
@@ -175,14 +177,14 @@ static void accumulate(const tni_step *s, char *acc, const char *x, char *total,
         tni_end_group(s, acc, total, widened, i < TNI_GROUP, n);
 }
 
-static void run_tail_rows(tni_worker *w, const tni_step *s, int64_t n)
+static void run_tail_rows(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     char *acc = w->mem + s->mem + w->at * s->bytes;
     accumulate(s, acc, w->reg[s->a], (char *)(w->partial + s->partial + w->at), w->reg[s->c],
                w->row, w->last_row, n);
 }
 
-static void run_join(tni_worker *w, const tni_step *s, int64_t n)
+static void run_join(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     int64_t    step = w->g->cut.partials, chunks = w->g->cut.chunks;
     tni_total *from = w->partial + s->partial + (s->one ? 0 : w->at);
@@ -192,7 +194,7 @@ static void run_join(tni_worker *w, const tni_step *s, int64_t n)
 
 // ---- all ---------------------------------------------------------------------------------------
 
-static void run_fold(tni_worker *w, const tni_step *s, int64_t n)
+static void run_fold(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     char *x = w->reg[s->a];
     switch (s->kind) {
@@ -210,7 +212,7 @@ static void run_fold(tni_worker *w, const tni_step *s, int64_t n)
 }
 
 // What is not one call.
-static void run_other(tni_worker *w, const tni_step *s, int64_t n)
+static void run_other(tni_worker *w, const tni_tile_step *s, int64_t n)
 {
     switch (s->kind) {
     case TNI_S_GATHER:
@@ -234,11 +236,11 @@ static void run_other(tni_worker *w, const tni_step *s, int64_t n)
 
 void tni_run_section(tni_worker *w, int section)
 {
-    const tni_step *step = w->g->step;
-    char          **reg  = w->reg;
+    const tni_tile_step *step = w->g->step;
+    char               **reg  = w->reg;
     for (int i = w->g->section[section].head; i >= 0; i = step[i].next) {
-        const tni_step *s = &step[i];
-        int64_t         n = s->one ? 1 : w->n;
+        const tni_tile_step *s = &step[i];
+        int64_t              n = s->one ? 1 : w->n;
         if (s->lead) lead(w, s);
         switch (s->kind) {
         case TNI_S_MAP:

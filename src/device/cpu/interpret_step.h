@@ -26,7 +26,8 @@ typedef struct {
 void tni_run_section(tni_worker *w, int section);
 
 // The accumulators of a group of rows join the totals of n lanes, which the first group begins.
-void tni_end_group(const tni_step *s, char *acc, char *total, char *widened, bool first, int64_t n);
+void tni_end_group(const tni_tile_step *s, char *acc, char *total, char *widened, bool first,
+                   int64_t n);
 // Runs so many units from the one in hand on, each a row, at once; or units that are strips of a line; or
 // the loop over R of the unit in hand. False, and nothing is done, where the program does more than fold
 // what it loads.

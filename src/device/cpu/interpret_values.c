@@ -32,7 +32,7 @@ static void reads(tni_builder *b, int section, int step, int reg)
     r->last = step;
 }
 
-tni_step *tni_new_step(tni_builder *b, int section, tni_step x)
+tni_tile_step *tni_new_step(tni_builder *b, int section, tni_tile_step x)
 {
     tni_program *g   = b->g;
     int          at  = g->nstep++;
@@ -50,9 +50,9 @@ tni_step *tni_new_step(tni_builder *b, int section, tni_step x)
 }
 
 // A step that has nothing yet but its kind and result.
-tni_step tni_plain_step(int kind, int dst, bool tile)
+tni_tile_step tni_plain_step(int kind, int dst, bool tile)
 {
-    return (tni_step){
+    return (tni_tile_step){
         .kind = (uint8_t)kind, .one = !tile, .dst = dst, .a = -1, .b = -1, .c = -1, .access = -1
     };
 }
@@ -63,7 +63,7 @@ int tni_converted(tni_builder *b, int section, int reg, tn_dtype to)
     const tni_reg *r   = &b->g->reg[reg];
     tn_dtype       rep = (tn_dtype)r->rep;
     int            dst = tni_new_reg(b, section, to, r->tile);
-    tni_step       x   = tni_plain_step(TNI_S_CONVERT, dst, r->tile);
+    tni_tile_step  x   = tni_plain_step(TNI_S_CONVERT, dst, r->tile);
     x.a                = reg;
     x.f.convert        = tni_converter(b->g->tiles, rep, to);
     tni_new_step(b, section, x);
@@ -84,10 +84,10 @@ int tni_as(tni_builder *b, int reg, tn_dtype rep, bool tile)
     }
     if (!tile || g->reg[reg].tile) return reg;
     if (g->reg[reg].spread < 0) {
-        int      dst = tni_new_reg(b, g->reg[reg].section, rep, true);
-        tni_step x   = tni_plain_step(TNI_S_SPREAD, dst, true);
-        x.a          = reg;
-        x.bytes      = (uint8_t)tni_dtype_size(rep);
+        int           dst = tni_new_reg(b, g->reg[reg].section, rep, true);
+        tni_tile_step x   = tni_plain_step(TNI_S_SPREAD, dst, true);
+        x.a               = reg;
+        x.bytes           = (uint8_t)tni_dtype_size(rep);
         tni_new_step(b, g->reg[reg].section, x);
         g->reg[reg].spread = dst;
     }
@@ -113,10 +113,10 @@ int64_t tni_lane_stride(const tni_builder *b, int access)
 
 static int make_number(tni_builder *b, int section, const tni_ins *x)
 {
-    int      dst = tni_new_reg(b, section, tni_rep_of((tn_dtype)x->dtype), false);
-    tni_step s   = tni_plain_step(TNI_S_NUMBER, dst, false);
-    s.ins        = x->number;
-    s.dtype      = x->dtype;
+    int           dst = tni_new_reg(b, section, tni_rep_of((tn_dtype)x->dtype), false);
+    tni_tile_step s   = tni_plain_step(TNI_S_NUMBER, dst, false);
+    s.ins             = x->number;
+    s.dtype           = x->dtype;
     tni_new_step(b, section, s);
     return dst;
 }
@@ -130,13 +130,13 @@ static int make_load_at(tni_builder *b, int section, int loop, const tni_ins *x,
     bool tile  = each || tni_is_tile(b, guard) || tni_lane_varies(b, x->access);
     if (index >= 0) index = tni_as(b, index, TN_I64, false);
     if (guard >= 0) guard = tni_as(b, guard, TN_BOOL, tile);
-    int      dst = tni_new_reg(b, section, dt, tile);
-    tni_step s   = tni_plain_step(TNI_S_AT, dst, tile);
-    s.a          = index;
-    s.b          = guard;
-    s.ins        = each;
-    s.access     = x->access;
-    s.bytes      = (uint8_t)tni_dtype_size(dt);
+    int           dst = tni_new_reg(b, section, dt, tile);
+    tni_tile_step s   = tni_plain_step(TNI_S_AT, dst, tile);
+    s.a               = index;
+    s.b               = guard;
+    s.ins             = each;
+    s.access          = x->access;
+    s.bytes           = (uint8_t)tni_dtype_size(dt);
     tni_new_step(b, section, s);
     return dst;
 }
@@ -147,10 +147,13 @@ static int make_load(tni_builder *b, int section, int loop, const tni_ins *x)
     tn_dtype dt = (tn_dtype)b->k->buffer[buffer].dtype, rep = tni_rep_of(dt);
     bool     tile = tni_lane_varies(b, x->access);
     if (x->a >= 0 || x->b >= 0) return make_load_at(b, section, loop, x, dt);
-    bool     beside = !tile || tni_lane_stride(b, x->access) == 1;
-    bool     here   = tile && beside && rep == dt && !b->g->shared[buffer];
-    int      dst    = tni_new_reg(b, section, beside ? rep : dt, tile);
-    tni_step s  = tni_plain_step(here ? TNI_S_HERE : beside ? TNI_S_LOAD : TNI_S_GATHER, dst, tile);
+    bool          beside = !tile || tni_lane_stride(b, x->access) == 1;
+    bool          here   = tile && beside && rep == dt && !b->g->shared[buffer];
+    int           dst    = tni_new_reg(b, section, beside ? rep : dt, tile);
+    tni_tile_step s      = tni_plain_step(here     ? TNI_S_HERE
+                                          : beside ? TNI_S_LOAD
+                                                   : TNI_S_GATHER,
+                                     dst, tile);
     s.access    = x->access;
     s.bytes     = (uint8_t)tni_dtype_size(dt);
     s.f.convert = tni_converter(b->g->tiles, dt, rep);
@@ -160,10 +163,10 @@ static int make_load(tni_builder *b, int section, int loop, const tni_ins *x)
 
 static int make_place(tni_builder *b, int section, const tni_ins *x)
 {
-    bool     tile = tni_lane_varies(b, x->access);
-    int      dst  = tni_new_reg(b, section, TN_I64, tile);
-    tni_step s    = tni_plain_step(TNI_S_PLACE, dst, tile);
-    s.access      = x->access;
+    bool          tile = tni_lane_varies(b, x->access);
+    int           dst  = tni_new_reg(b, section, TN_I64, tile);
+    tni_tile_step s    = tni_plain_step(TNI_S_PLACE, dst, tile);
+    s.access           = x->access;
     tni_new_step(b, section, s);
     return dst;
 }
@@ -183,7 +186,7 @@ static int make_random(tni_builder *b, int section, int loop, const tni_ins *x)
     int            at     = affine ? -1 : tni_value_reg(b, loop, x->a);
     bool           tile   = affine ? tni_lane_varies(b, y->access) : tni_is_tile(b, at);
     int            dst    = tni_new_reg(b, section, tni_rep_of((tn_dtype)x->dtype), tile);
-    tni_step       s      = tni_plain_step(TNI_S_RANDOM, dst, tile);
+    tni_tile_step  s      = tni_plain_step(TNI_S_RANDOM, dst, tile);
     s.a                   = at;
     s.access              = affine ? y->access : -1;
     s.op                  = x->op;
@@ -233,12 +236,12 @@ static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)
     if (is_bools(b, op, r)) ct = TN_BOOL, map = and_bools;
     for (int i = 0; i < n; i++) r[i] = tni_as(b, r[i], select && i == 0 ? TN_BOOL : ct, tile);
 
-    int      dst = tni_new_reg(b, section, tells ? TN_BOOL : ct, tile);
-    tni_step s   = tni_plain_step(TNI_S_MAP, dst, tile);
-    s.a          = r[0];
-    s.b          = r[1];
-    s.c          = r[2];
-    s.f.map      = map;
+    int           dst = tni_new_reg(b, section, tells ? TN_BOOL : ct, tile);
+    tni_tile_step s   = tni_plain_step(TNI_S_MAP, dst, tile);
+    s.a               = r[0];
+    s.b               = r[1];
+    s.c               = r[2];
+    s.f.map           = map;
     tni_new_step(b, section, s);
     return tells ? dst : narrowed(b, section, dst, (tn_dtype)x->dtype);
 }
@@ -258,7 +261,7 @@ static int make_check(tni_builder *b, int section, int loop, int v)
     int            r    = tni_as(b, tni_value_reg(b, loop, x->a), TN_I64, false);
     bool           tile = tni_is_tile(b, r);
     int            dst  = tni_new_reg(b, section, TN_I64, tile);
-    tni_step       s    = tni_plain_step(TNI_S_CHECK, dst, tile);
+    tni_tile_step  s    = tni_plain_step(TNI_S_CHECK, dst, tile);
     s.a                 = r;
     s.ins               = v;
     tni_new_step(b, section, s);
@@ -301,12 +304,12 @@ static int64_t unit_elements(const tni_program *g)
 // stored, they have to be stored now.
 static void keep(tni_builder *b, int reg)
 {
-    tni_program *g     = b->g;
-    tni_reg     *r     = &g->reg[reg];
-    tni_step    *maker = &g->step[r->maker];
-    bool         out   = maker->lead == TNI_LEAD_OUT;
-    r->keep            = g->keep_bytes;
-    maker->lead        = TNI_LEAD_KEEP;
+    tni_program   *g     = b->g;
+    tni_reg       *r     = &g->reg[reg];
+    tni_tile_step *maker = &g->step[r->maker];
+    bool           out   = maker->lead == TNI_LEAD_OUT;
+    r->keep              = g->keep_bytes;
+    maker->lead          = TNI_LEAD_KEEP;
     if (out) tni_store_beside(b, r->section, reg, maker->out, true);
 }
 

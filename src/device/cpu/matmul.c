@@ -2,7 +2,7 @@
 // of them is a loop of batches.
 #include "device/cpu/cpu_walk.h"
 #include "device/cpu/gemm.h"
-#include "device/cpu/then.h"
+#include "device/cpu/tiled_epilogue.h"
 
 typedef struct {
     tni_gemm_batch g;
@@ -60,8 +60,8 @@ tn_status tni_cpu_matmul(const tni_call *call)
         g.one.a          = j.a.data + tni_arg_place(&j.a, i) * bytes;
         g.one.b          = j.b.data + tni_arg_place(&j.b, i) * bytes;
         g.one.c          = j.c.data + tni_arg_place(&j.c, i) * bytes;
-        g.then           = call->then;
-        if (g.then) g.then->base = tni_arg_place(&j.c, i);
+        g.epilogue       = call->tiled_epilogue;
+        if (g.epilogue) g.epilogue->base = tni_arg_place(&j.c, i);
         tni_gemm_batch_run(&g, call->threads, call->scratch);
     }
     return TN_OK;

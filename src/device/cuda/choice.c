@@ -100,12 +100,12 @@ static float milliseconds(stopwatch *w, int candidate, int rounds, int runs)
 {
     const tni_candidates *c    = w->c;
     float                 best = -1;
-    if (c->launch(c->seat, candidate)) return best;
+    if (c->launch(c->session, candidate)) return best;
     for (int r = 0; r < rounds && !w->error; r++) {
         float ms = 0;
         int   e = cover(c), bad = 0;
         if (!e) e = c->cu->event_record(w->from, c->stream);
-        for (int i = 0; i < runs && !bad; i++) bad = c->launch(c->seat, candidate);
+        for (int i = 0; i < runs && !bad; i++) bad = c->launch(c->session, candidate);
         if (!e) e = c->cu->event_record(w->to, c->stream);
         if (!e) e = c->cu->event_wait(w->to);
         if (!e) e = c->cu->elapsed(&ms, w->from, w->to);

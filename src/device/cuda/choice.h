@@ -33,8 +33,8 @@ typedef struct {
     tni_cuptr         workspace;  // of bytes; it is overwritten
     size_t            bytes;
     int               count, own;
-    int (*launch)(void *seat, int i);  // candidate i, once; else than 0: it cannot be run
-    void *seat;
+    int (*launch)(void *session, int i);  // candidate i, once; else than 0: it cannot be run
+    void *session;
 } tni_candidates;
 
 // Times candidates, each into its ms: milliseconds of one launch, below 0 where it cannot be run or was

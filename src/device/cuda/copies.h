@@ -1,4 +1,4 @@
-// Copies between the host and a seat's GPU.
+// Copies between the host and a session's GPU.
 //
 // What is uploaded goes from the caller's memory into a ring of host memory that the GPU reads, and
 // from there in a stream of its own, beside the compute stream: a batch is copied while the step
@@ -31,7 +31,7 @@ typedef struct {
     tni_cuevent done;
 } tni_ring_piece;
 
-// Part of a seat. Invariant: pieces - ended <= TNI_PIECES, and the pieces from ended on do not overlap;
+// Part of a session. Invariant: pieces - ended <= TNI_PIECES, and the pieces from ended on do not overlap;
 // mark[n % TNI_MARKS] stands behind the work numbered n, for the last TNI_MARKS of marks.
 typedef struct {
     tni_custream   stream;  // NULL before the first upload

@@ -1,4 +1,4 @@
-// The cuda device: seats at GPUs.
+// The cuda device: sessions at GPUs.
 #include "device/cuda/cuda.h"
 
 #include "base/background.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// ---- seats -------------------------------------------------------------------------------------
+// ---- sessions -------------------------------------------------------------------------------------
 
 // A run that is written down has entered at its beginning; who calls users there enters by himself.
 void tni_cuda_enter(const tni_cuda *c)
@@ -22,11 +22,11 @@ tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *wh
     return s;
 }
 
-// What a lost GPU does not answer is left to it. After the last seat no thread is in the compiler, whose
+// What a lost GPU does not answer is left to it. After the last session no thread is in the compiler, whose
 // library would not survive that at the end of the process.
-static void close_seat(void *seat)
+static void close_seat(void *session)
 {
-    tni_cuda         *c  = seat;
+    tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
     tni_background_need(false);
     tni_cuda_enter(c);
@@ -48,7 +48,7 @@ static bool is(const char *name, char value)
     return v && v[0] == value && !v[1];
 }
 
-static int fill_seat(tni_cuda *c, void *stream)
+static int fill_session(tni_cuda *c, void *stream)
 {
     const tni_driver *cu = c->gpu->cu;
     c->plainly           = is("TN_REPLAY", '0');
@@ -63,9 +63,10 @@ static int fill_seat(tni_cuda *c, void *stream)
     return error ? error : tni_state_open(c);
 }
 
-static void *open_seat(tni_heap *heap, const tni_wish *wish, tn_status *s, tni_text *why)
+static void *open_session(tni_heap *heap, const tni_device_open_args *args, tn_status *s,
+                          tni_text *why)
 {
-    const tni_gpu *g = tni_gpu_get(wish->number, why);
+    const tni_gpu *g = tni_gpu_get(args->number, why);
     *s               = TN_EDEVICE;
     if (!g) return NULL;
     tni_cuda *c = tni_zalloc(heap, sizeof *c);
@@ -77,15 +78,15 @@ static void *open_seat(tni_heap *heap, const tni_wish *wish, tn_status *s, tni_t
     c->heap = heap;
     c->gpu  = g;
     tni_background_need(true);
-    *s = tni_gpu_status(g->cu, fill_seat(c, wish->stream), "opening the GPU", why);
+    *s = tni_gpu_status(g->cu, fill_session(c, args->stream), "opening the GPU", why);
     if (*s == TN_OK) return c;
     close_seat(c);
     return NULL;
 }
 
-static tn_status wait_all(void *seat, tni_text *why)
+static tn_status wait_all(void *session, tni_text *why)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     tni_cuda_enter(c);
     tni_cuda_join(c);
     return tni_cuda_status(c, c->gpu->cu->stream_wait(c->stream), "waiting for the GPU", why);
@@ -93,9 +94,9 @@ static tn_status wait_all(void *seat, tni_text *why)
 
 // ---- time --------------------------------------------------------------------------------------
 
-double tni_cuda_seconds(void *seat, void (*f)(void *arg), void *arg, int times)
+double tni_cuda_seconds(void *session, void (*f)(void *arg), void *arg, int times)
 {
-    tni_cuda         *c    = seat;
+    tni_cuda         *c    = session;
     const tni_driver *cu   = c->gpu->cu;
     tni_cuevent       from = NULL, to = NULL;
     float             ms = NAN;
@@ -122,30 +123,30 @@ static const tni_device_memory memory = {
 };
 
 static const tni_device_kernels kernels = {
-    .at_once   = true,
-    .prepare   = tni_cuda_prepare,
-    .launch    = tni_cuda_launch,
-    .ready     = tni_cuda_ready,
-    .registers = tni_cuda_registers,
-    .counts    = tni_cuda_counts,
+    .loads_before_stores = true,
+    .prepare             = tni_cuda_prepare,
+    .launch              = tni_cuda_launch,
+    .ready               = tni_cuda_ready,
+    .registers           = tni_cuda_registers,
+    .counts              = tni_cuda_counts,
 };
 
 static const tni_device_events events = {
-    .wait    = wait_all,
-    .failed  = tni_cuda_failed,
-    .fetch   = tni_cuda_fetch,
-    .fetched = tni_cuda_fetched,
-    .now     = tni_cuda_now,
-    .done    = tni_cuda_done,
-    .after   = tni_cuda_after,
-    .stamp   = tni_cuda_stamp,
-    .stamped = tni_cuda_stamped,
-    .hold    = tni_cuda_hold,
+    .wait          = wait_all,
+    .failed        = tni_cuda_failed,
+    .fetch         = tni_cuda_fetch,
+    .fetched       = tni_cuda_fetched,
+    .submitted     = tni_cuda_submitted,
+    .completed     = tni_cuda_completed,
+    .upload_after  = tni_cuda_upload_after,
+    .event_record  = tni_cuda_event_record,
+    .event_elapsed = tni_cuda_event_elapsed,
+    .hold_queue    = tni_cuda_hold_queue,
 };
 
 static const tni_device_replay replay = { tni_replay_begin, tni_replay_end, tni_replay_forget };
 
-static const tni_device_borrowed borrowed = { tni_cuda_holds, tni_cuda_settle };
+static const tni_device_borrowed borrowed = { tni_cuda_owns, tni_cuda_wait_unused };
 
 static const tni_device_pinned pinned = { tni_cuda_pinned_alloc, tni_cuda_pinned_free,
                                           tni_cuda_pinned_upload, tni_cuda_pinned_done };
@@ -153,7 +154,7 @@ static const tni_device_pinned pinned = { tni_cuda_pinned_alloc, tni_cuda_pinned
 const tni_device tni_device_cuda = {
     .name     = "cuda",
     .probe    = tni_gpu_probe,
-    .open     = open_seat,
+    .open     = open_session,
     .close    = close_seat,
     .memory   = &memory,
     .calls    = &tni_cuda_calls,

@@ -1,4 +1,4 @@
-// The arena of a seat: a range of addresses as large as the GPU's memory, reserved once, with memory
+// The arena of a session: a range of addresses as large as the GPU's memory, reserved once, with memory
 // behind its beginning. It grows by memory at its end, so that what lies in it never moves: the
 // pointers of a step are the same whenever it runs.
 #include "device/cuda/gpu.h"
@@ -83,9 +83,9 @@ static bool grow(tni_cuda *c, size_t bytes, size_t most)
     return add_piece(c, grains(a, bytes));
 }
 
-void *tni_cuda_arena(void *seat, size_t bytes, size_t most, size_t *held)
+void *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     tni_cuda_enter(c);
     bool ok = bytes == 0 || (reserve(c) && (bytes <= c->arena.held || grow(c, bytes, most)));
     if (bytes == 0) give_back(c);

@@ -141,7 +141,7 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
     tn_status        s   = TN_OK;
     *d                   = tni_user_dims(out, x->n - x->nin);
     if (def->launch) {
-        const tni_cuda *c = call->seat;
+        const tni_cuda *c = call->session;
         s                 = def->launch(call->attr->custom.bytes, x->a, out, d);
         c->gpu->cu->set_current(c->gpu->cx);  // whatever the user's function made of it
     }
@@ -153,10 +153,10 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
 static int launch(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch_dims *dims,
                   const tni_attr *attr)
 {
-    char     bytes[TNI_USER_BYTES];
-    uint32_t offset[TNI_USER_ARRAYS + 2];
-    size_t   used = (size_t)x->n * sizeof *x->bytes, more = attr->custom.count;
-    tni_deed d = { .f = k->f, .shared = (unsigned)dims->shared };
+    char              bytes[TNI_USER_BYTES];
+    uint32_t          offset[TNI_USER_ARRAYS + 2];
+    size_t            used = (size_t)x->n * sizeof *x->bytes, more = attr->custom.count;
+    tni_launch_record d = { .f = k->f, .shared = (unsigned)dims->shared };
     for (int i = 0; i < 3; i++) {
         d.grid[i]  = (unsigned)dims->grid[i];
         d.block[i] = (unsigned)dims->block[i];
@@ -172,7 +172,7 @@ static int launch(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch
 // Copies to the host and back are no part of a graph.
 static tn_status on_the_host(const tni_call *call)
 {
-    tni_replay_never(call->seat);
+    tni_replay_never(call->session);
     return tni_groups_custom(call);
 }
 
@@ -183,7 +183,7 @@ size_t tni_cuda_custom_scratch(const tni_call *call)
 
 tn_status tni_cuda_custom(const tni_call *call)
 {
-    tni_cuda        *c    = call->seat;
+    tni_cuda        *c    = call->session;
     const tni_attr  *attr = call->attr;
     const tn_op_def *def  = attr->custom.def;
     arrays           x;

@@ -53,9 +53,9 @@ static bool open_fetches(tni_cuda *c)
     return f->send && open_ring(c) == TNI_CU_OK;
 }
 
-int64_t tni_cuda_fetch(void *seat, tn_dtype dt, const void *src)
+int64_t tni_cuda_fetch(void *session, tn_dtype dt, const void *src)
 {
-    tni_cuda    *c = seat;
+    tni_cuda    *c = session;
     tni_fetches *f = &c->fetches;
     tni_cuda_enter(c);
     if (!open_fetches(c)) return 0;
@@ -66,14 +66,14 @@ int64_t tni_cuda_fetch(void *seat, tn_dtype dt, const void *src)
         int         bytes;
     } a = { src, f->at + (size_t)(f->tickets % TNI_FETCHES) * sizeof *f->slot, f->tickets + 1,
             (int)tni_dtype_size(dt) };
-    uint32_t offset[] = { 0, 8, 16, 24, 28 };
-    tni_deed d        = { .f = f->send, .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .args = 4 };
+    uint32_t          offset[] = { 0, 8, 16, 24, 28 };
+    tni_launch_record d = { .f = f->send, .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .args = 4 };
     return tni_replay_launch(c, &d, offset, (const char *)&a) ? 0 : ++f->tickets;
 }
 
-bool tni_cuda_fetched(void *seat, int64_t ticket, void *host)
+bool tni_cuda_fetched(void *session, int64_t ticket, void *host)
 {
-    const tni_cuda *c = seat;
+    const tni_cuda *c = session;
     tni_fetch_slot *s = &c->fetches.slot[(ticket - 1) % TNI_FETCHES];
     if (ticket <= c->fetches.tickets - TNI_FETCHES) return false;  // its place is another's
     if (atomic_load_explicit(&s->ticket, memory_order_acquire) != ticket) return false;

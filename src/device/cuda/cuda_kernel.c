@@ -10,7 +10,7 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
                          tni_cubin *c, tni_text *why)
 {
     tni_heap heap = tni_heap_default();
-    char    *text = tni_source(&heap, &tni_dialect_cuda, tni_emit_simt, n, item, false);
+    char    *text = tni_emit_program(&heap, &tni_dialect_cuda, tni_emit_simt, n, item, false);
     *c            = (tni_cubin){ 0 };
     if (!text) {
         tni_text_add(why, "out of memory for kernels");
@@ -81,9 +81,9 @@ tni_compiled *tni_cuda_compiled_new(tni_gpu *g)
     return tni_compiled_new(&o);
 }
 
-tni_compiled *tni_cuda_compiled(void *seat)
+tni_compiled *tni_cuda_compiled(void *session)
 {
-    const tni_cuda *c = seat;
+    const tni_cuda *c = session;
     return c->gpu->compiled;
 }
 
@@ -106,10 +106,10 @@ static size_t interpreter_room(tni_cuda *c, void *entry, const tni_launch *l)
     return tni_simt_program_write(&p, l, c->gpu->limits.units) ? (size_t)p.scratch_bytes : 0;
 }
 
-tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
+tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first, void **entry,
                            bool wait, tni_text *why)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     tni_cuda_enter(c);
     wait |= c->compiles_first;
     tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, wait, why);
@@ -125,17 +125,17 @@ tn_status tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, vo
     return s;
 }
 
-bool tni_cuda_ready(void *seat, int n, const tni_launch *const *first, void *const *entry)
+bool tni_cuda_ready(void *session, int n, const tni_launch *const *first, void *const *entry)
 {
-    const tni_cuda *c = seat;
+    const tni_cuda *c = session;
     for (int i = 0; i < n; i++)
         if (!tni_compiled_ready(c->gpu->compiled, entry[i], first[i])) return false;
     return true;
 }
 
-tni_registers tni_cuda_registers(void *seat, void *entry, const tni_launch *l)
+tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l)
 {
-    const tni_cuda *c = seat;
+    const tni_cuda *c = session;
     return tni_compiled_registers(c->gpu->compiled, entry, l);
 }
 
@@ -144,24 +144,24 @@ tni_registers tni_cuda_registers(void *seat, void *entry, const tni_launch *l)
 // Both kernels of a launch.
 static int start(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni_launch *l)
 {
-    char      args[TNI_SIMT_BYTES];
-    tni_cuptr state    = tni_cuda_state(c, l->ticket);
-    size_t    bytes    = tni_simt_pack(l, m, v->layout, (const void *)(uintptr_t)state, args);
-    uint32_t  offset[] = { 0, (uint32_t)bytes };
-    tni_deed  d        = { .f        = v->main,
-                           .grid     = { (unsigned)m->grid[0], (unsigned)m->grid[1], 1 },
-                           .block    = { (unsigned)m->block, 1, 1 },
-                           .shared   = (unsigned)m->shared_bytes,
-                           .overlaps = c->gpu->overlaps,
-                           .joins    = m->class.finish == TNI_FINISH_LAST,
-                           .args     = 1 };
-    int       error    = tni_replay_launch(c, &d, offset, args);
+    char              args[TNI_SIMT_BYTES];
+    tni_cuptr         state = tni_cuda_state(c, l->ticket);
+    size_t            bytes = tni_simt_pack(l, m, v->layout, (const void *)(uintptr_t)state, args);
+    uint32_t          offset[] = { 0, (uint32_t)bytes };
+    tni_launch_record d        = { .f        = v->main,
+                                   .grid     = { (unsigned)m->grid[0], (unsigned)m->grid[1], 1 },
+                                   .block    = { (unsigned)m->block, 1, 1 },
+                                   .shared   = (unsigned)m->shared_bytes,
+                                   .overlaps = c->gpu->overlaps,
+                                   .joins    = m->class.finish == TNI_FINISH_LAST,
+                                   .args     = 1 };
+    int               error    = tni_replay_launch(c, &d, offset, args);
     if (error || !v->finish) return error;
-    d = (tni_deed){ .f        = v->finish,
-                    .grid     = { (unsigned)m->finish_grid, 1, 1 },
-                    .block    = { m->class.finish_threads, 1, 1 },
-                    .overlaps = c->gpu->overlaps,
-                    .args     = 1 };
+    d = (tni_launch_record){ .f        = v->finish,
+                             .grid     = { (unsigned)m->finish_grid, 1, 1 },
+                             .block    = { m->class.finish_threads, 1, 1 },
+                             .overlaps = c->gpu->overlaps,
+                             .args     = 1 };
     return tni_replay_launch(c, &d, offset, args);
 }
 
@@ -172,11 +172,11 @@ static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
     _Alignas(8) char args[TNI_INTERPRETER_BYTES];
     uint32_t         offset[] = { 0, sizeof args };
     if (!tni_simt_program_write(&p, l, c->gpu->limits.units)) return TN_EARG;
-    tni_deed d = { .f     = tni_compiled_interpreter(c->gpu->compiled, p.level),
-                   .grid  = { (unsigned)p.groups, 1, 1 },
-                   .block = { TNI_INTERPRETER_THREADS, 1, 1 },
-                   .args  = 1 };
-    l->scratch = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)p.scratch_bytes);
+    tni_launch_record d = { .f     = tni_compiled_interpreter(c->gpu->compiled, p.level),
+                            .grid  = { (unsigned)p.groups, 1, 1 },
+                            .block = { TNI_INTERPRETER_THREADS, 1, 1 },
+                            .args  = 1 };
+    l->scratch          = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)p.scratch_bytes);
     if (!d.f || (p.scratch_bytes && !l->scratch)) return TN_EARG;
     memset(args, 0, sizeof args);
     tni_replay_for_now(c);
@@ -205,9 +205,9 @@ static tn_status run_compiled(tni_cuda *c, const tni_variant *v, const tni_simt 
 
 // By the interpreter until it is compiled. A failure on an index is waited for only if no ticket tells
 // it later.
-tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
+tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why)
 {
-    tni_cuda     *c = seat;
+    tni_cuda     *c = session;
     tni_compiled *t = c->gpu->compiled;
     tni_simt      m;
     tn_status     s;
@@ -226,25 +226,25 @@ tn_status tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why)
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
-tni_buffer_at tni_cuda_buffer_at(void *seat, const void *address)
+tni_buffer_at tni_cuda_buffer_at(void *session, const void *address)
 {
-    (void)seat;
+    (void)session;
     return (tni_buffer_at){ (void *)(uintptr_t)address, 0 };
 }
 
-tni_buffer_at tni_cuda_state_at(void *seat, int ticket)
+tni_buffer_at tni_cuda_state_at(void *session, int ticket)
 {
-    return (tni_buffer_at){ (void *)(uintptr_t)tni_cuda_state(seat, ticket), 0 };
+    return (tni_buffer_at){ (void *)(uintptr_t)tni_cuda_state(session, ticket), 0 };
 }
 
 tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
-    tni_cuda *c = h->seat;
-    uint32_t  offset[TNI_KERNEL_ARGS + 1];
-    tni_deed  d = { .f     = h->kernel,
-                    .grid  = { (unsigned)groups, 1, 1 },
-                    .block = { (unsigned)items, 1, 1 },
-                    .args  = (unsigned)h->count };
+    tni_cuda         *c = h->session;
+    uint32_t          offset[TNI_KERNEL_ARGS + 1];
+    tni_launch_record d = { .f     = h->kernel,
+                            .grid  = { (unsigned)groups, 1, 1 },
+                            .block = { (unsigned)items, 1, 1 },
+                            .args  = (unsigned)h->count };
     if (groups > INT32_MAX) {
         tni_text_add(why, "cuda: %s: too many elements", h->what);
         return TN_EDEVICE;

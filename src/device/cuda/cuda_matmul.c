@@ -17,14 +17,14 @@ static tni_cuptr workspace(tni_cuda *c)
 }
 
 // As the library's work, which never begins early: what did would be timed to be faster than it is.
-static int small_as_library(void *seat, const tni_product *p, char *out)
+static int small_as_library(void *session, const tni_product *p, char *out)
 {
-    return tni_small_launch(seat, p, out, false);
+    return tni_small_launch(session, p, out, false);
 }
 
-static bool small_is_there(void *seat)
+static bool small_is_there(void *session)
 {
-    return tni_small_is_there(seat);
+    return tni_small_is_there(session);
 }
 
 static bool has_small(const tni_cuda *c)
@@ -45,7 +45,7 @@ static tni_product_place place_of(tni_cuda *c)
                                 .timing    = !c->deterministic,
                                 .small     = has_small(c) ? small_as_library : NULL,
                                 .there     = small_is_there,
-                                .seat      = c };
+                                .session   = c };
 }
 
 // TN_EARG: the kernel cannot be had.
@@ -104,7 +104,7 @@ static planned describe(const tni_call *call)
     n.suits       = tni_blaslt_get(&none) && tni_product_of(call, &n.product);
     if (n.suits && call->epilogue) {
         tni_product_end end = tni_product_end_of(call->epilogue);
-        n.suits             = tni_product_then(&n.product, &end);
+        n.suits             = tni_product_add_epilogue(&n.product, &end);
     }
     return n;
 }
@@ -118,7 +118,7 @@ void *tni_cuda_prepare_matmul(const tni_call *call)
 
 const char *tni_cuda_matmul_varies(const tni_call *call)
 {
-    const tni_cuda *c = call->seat;
+    const tni_cuda *c = call->session;
     if (c->deterministic || !describe(call).suits) return NULL;
     return "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1";
 }
@@ -134,19 +134,19 @@ tn_status tni_cuda_matmul(const tni_call *call)
     tni_text reason = { "" };
     planned  own, *n = call->entry;
     if (!n) own = describe(call), n = &own;
-    tni_cuda_enter(call->seat);
+    tni_cuda_enter(call->session);
     if (n->suits && call->ahead) return TN_OK;
     tni_product_bind(&n->product, call, call->out.data);
-    tn_status s = n->suits ? multiply(call->seat, &n->product, &reason) : TN_EARG;
+    tn_status s = n->suits ? multiply(call->session, &n->product, &reason) : TN_EARG;
     return s == TN_EARG ? tni_groups_matmul(call) : told(call, s, &reason);
 }
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
 // Addresses are not known yet: all are taken to be aligned, as what a plan allocates is. Nothing is timed.
-bool tni_cuda_takes(void *seat, const tni_offer *o)
+bool tni_cuda_takes(void *session, const tni_offer *o)
 {
-    tni_cuda   *c    = seat;
+    tni_cuda   *c    = session;
     tni_text    none = { "" };
     tni_product p;
     if (!tni_product_joins(o, &p) || !tni_blaslt_get(&none)) return false;
@@ -161,7 +161,7 @@ bool tni_cuda_takes(void *seat, const tni_offer *o)
     return tni_product_prepare(&p, &at, &none) == TN_OK;
 }
 
-size_t tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l)
+size_t tni_cuda_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l)
 {
     (void)entry;
     (void)l;
@@ -190,14 +190,14 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     planned             own, *n = call->entry;
     if (!n) own = describe(call), n = &own;
     if (l->kernel->guarded || !n->suits) return TN_EARG;
-    tni_cuda_enter(call->seat);
+    tni_cuda_enter(call->session);
     tni_product_bind(&n->product, call, address_of(l, e->y));
     n->product.bias     = address_of(l, e->bias);
     n->product.residual = address_of(l, e->residual);
     n->product.input    = address_of(l, e->z);
     n->product.scale    = number_of(l, e->scale);
     if (n->product.scale == 0 || !tni_product_is_apart(&n->product)) return TN_EARG;
-    return multiply(call->seat, &n->product, why);
+    return multiply(call->session, &n->product, why);
 }
 
 // The two one after the other, where they cannot be one as they lie in memory.
@@ -205,10 +205,11 @@ static tn_status run_both(const tni_call *call, void *entry, tni_launch *l, tni_
 {
     tni_call  plain = tni_call_within(call, TNI_matmul);
     tn_status s     = tni_call_run(&plain);
-    return s == TN_OK ? tni_cuda_launch(call->seat, entry, l, why) : s;
+    return s == TN_OK ? tni_cuda_launch(call->session, entry, l, why) : s;
 }
 
-tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+tn_status tni_cuda_run_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
+                                     tni_text *why)
 {
     tni_text  reason = { "" };
     tn_status s      = run_epilogue(call, l, &reason);

@@ -11,9 +11,9 @@ static tni_cuptr address(const void *p)
     return (tni_cuptr)(uintptr_t)p;
 }
 
-void *tni_cuda_alloc(void *seat, size_t bytes)
+void *tni_cuda_alloc(void *session, size_t bytes)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     tni_cuptr p = 0;
     tni_cuda_enter(c);
     if (c->gpu->cu->mem_alloc(&p, bytes ? bytes : 1) != TNI_CU_OK) return NULL;
@@ -21,16 +21,16 @@ void *tni_cuda_alloc(void *seat, size_t bytes)
 }
 
 // The driver waits for work that may still use the memory.
-void tni_cuda_free(void *seat, void *p)
+void tni_cuda_free(void *session, void *p)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     tni_cuda_enter(c);
     if (p) c->gpu->cu->mem_free(address(p));
 }
 
-bool tni_cuda_memory(void *seat, size_t *free, size_t *all)
+bool tni_cuda_memory(void *session, size_t *free, size_t *all)
 {
-    const tni_cuda *c = seat;
+    const tni_cuda *c = session;
     tni_cuda_enter(c);
     return c->gpu->cu->mem_info(free, all) == TNI_CU_OK;
 }
@@ -50,9 +50,9 @@ static size_t bytes_from(const tni_driver *cu, tni_cuptr p)
 }
 
 // What the driver does not know is the host's, and so is what is pinned there.
-tn_status tni_cuda_holds(void *seat, const void *p, size_t bytes, bool *here, tni_text *why)
+tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, tni_text *why)
 {
-    const tni_cuda   *c    = seat;
+    const tni_cuda   *c    = session;
     const tni_driver *cu   = c->gpu->cu;
     unsigned          type = 0;
     int               gpu  = -1;
@@ -76,19 +76,19 @@ tn_status tni_cuda_holds(void *seat, const void *p, size_t bytes, bool *here, tn
     return TN_OK;
 }
 
-void tni_cuda_settle(void *seat)
+void tni_cuda_wait_unused(void *session)
 {
-    const tni_cuda *c = seat;
+    const tni_cuda *c = session;
     tni_cuda_enter(c);
     if (!c->borrowed) c->gpu->cu->stream_wait(c->stream);
 }
 
 // ---- to the host -------------------------------------------------------------------------------
 
-tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+tn_status tni_cuda_download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                             tni_text *why)
 {
-    tni_cuda         *c     = seat;
+    tni_cuda         *c     = session;
     const tni_driver *cu    = c->gpu->cu;
     size_t            bytes = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
     if (!bytes) return TN_OK;

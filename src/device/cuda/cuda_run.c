@@ -30,7 +30,7 @@ static bool is_plain_copy(const tni_call *call)
 // Outside of the run of a plan: in a graph a kernel can be given other addresses, and this cannot.
 static tn_status copy_bytes(const tni_call *call)
 {
-    tni_cuda *c     = call->seat;
+    tni_cuda *c     = call->session;
     size_t    bytes = tni_dtype_size(call->out.dtype);
     tni_cuda_enter(c);
     tni_cuda_join(c);
@@ -42,22 +42,22 @@ static tn_status copy_bytes(const tni_call *call)
 
 static tn_status run_copy(const tni_call *call)
 {
-    const tni_cuda *c     = call->seat;
+    const tni_cuda *c     = call->session;
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
     if (!plain) return tni_groups_copy(call);
     return call->ahead ? TN_OK : copy_bytes(call);
 }
 
 const tni_device_calls tni_cuda_calls = {
-    .of_class  = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
-    .of_op     = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
-                   [TNI_matmul] = { .run     = tni_cuda_matmul,
-                                    .prepare = tni_cuda_prepare_matmul,
-                                    .forget  = free,
-                                    .varies  = tni_cuda_matmul_varies },
-                   [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
-    .groups    = &groups,
-    .takes     = tni_cuda_takes,
-    .room_then = tni_cuda_room_then,
-    .run_then  = tni_cuda_run_then,
+    .of_class              = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
+    .of_op                 = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
+                               [TNI_matmul] = { .run     = tni_cuda_matmul,
+                                                .prepare = tni_cuda_prepare_matmul,
+                                                .forget  = free,
+                                                .varies  = tni_cuda_matmul_varies },
+                               [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
+    .groups                = &groups,
+    .takes                 = tni_cuda_takes,
+    .scratch_with_epilogue = tni_cuda_scratch_with_epilogue,
+    .run_with_epilogue     = tni_cuda_run_with_epilogue,
 };

@@ -5,9 +5,9 @@
 
 // ---- the order of work and copies --------------------------------------------------------------
 
-uint64_t tni_cuda_now(void *seat)
+uint64_t tni_cuda_submitted(void *session)
 {
-    const tni_uploads *u = &((tni_cuda *)seat)->uploads;
+    const tni_uploads *u = &((tni_cuda *)session)->uploads;
     return u->marks + u->given;
 }
 
@@ -18,9 +18,9 @@ static uint64_t mark_of(const tni_uploads *u, uint64_t work)
     return work + TNI_MARKS <= u->marks ? u->marks - TNI_MARKS + 1 : work;
 }
 
-bool tni_cuda_done(void *seat, uint64_t work)
+bool tni_cuda_completed(void *session, uint64_t work)
 {
-    tni_cuda          *c = seat;
+    tni_cuda          *c = session;
     const tni_uploads *u = &c->uploads;
     if (!work) return true;
     if (work > u->marks) return false;  // no mark is behind it yet
@@ -28,9 +28,9 @@ bool tni_cuda_done(void *seat, uint64_t work)
     return c->gpu->cu->event_query(u->mark[mark_of(u, work) % TNI_MARKS]) == TNI_CU_OK;
 }
 
-void tni_cuda_after(void *seat, uint64_t work)
+void tni_cuda_upload_after(void *session, uint64_t work)
 {
-    tni_uploads *u = &((tni_cuda *)seat)->uploads;
+    tni_uploads *u = &((tni_cuda *)session)->uploads;
     u->after       = work;
     u->known       = true;
 }
@@ -150,10 +150,10 @@ static int begin_copies(tni_cuda *c)
     return error ? error : wait_for_work(c, after);
 }
 
-tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                           tni_text *why)
 {
-    tni_cuda   *c     = seat;
+    tni_cuda   *c     = session;
     size_t      left  = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
     tni_cuptr   to    = (tni_cuptr)(uintptr_t)dst;
     const char *from  = host;
@@ -167,9 +167,9 @@ tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, 
 
 // ---- from pinned memory ------------------------------------------------------------------------
 
-void *tni_cuda_pinned_alloc(void *seat, size_t bytes)
+void *tni_cuda_pinned_alloc(void *session, size_t bytes)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     void     *p = NULL;
     tni_cuda_enter(c);
     return c->gpu->cu->host_alloc(&p, bytes ? bytes : 1, TNI_CU_HOST_PORTABLE) == TNI_CU_OK ? p
@@ -177,18 +177,18 @@ void *tni_cuda_pinned_alloc(void *seat, size_t bytes)
 }
 
 // The driver may or may not wait for copies that are under way.
-void tni_cuda_pinned_free(void *seat, void *p)
+void tni_cuda_pinned_free(void *session, void *p)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     if (!p) return;
     tni_cuda_pinned_done(c, c->uploads.pieces);
     c->gpu->cu->host_free(p);
 }
 
-tn_status tni_cuda_pinned_upload(void *seat, void *dst, tn_dtype dt, const void *host,
+tn_status tni_cuda_pinned_upload(void *session, void *dst, tn_dtype dt, const void *host,
                                  int64_t count, uint64_t *copy, tni_text *why)
 {
-    tni_cuda *c     = seat;
+    tni_cuda *c     = session;
     size_t    bytes = (size_t)count * tni_dtype_size(dt);
     int       error = begin_copies(c);
     if (!error) error = upload_piece(c, (tni_cuptr)(uintptr_t)dst, host, bytes, false);
@@ -198,9 +198,9 @@ tn_status tni_cuda_pinned_upload(void *seat, void *dst, tn_dtype dt, const void 
 
 // Copies are done in turn, so the first that is not ends the search. A GPU that is lost copies nothing more,
 // whatever is asked of it.
-uint64_t tni_cuda_pinned_done(void *seat, uint64_t until)
+uint64_t tni_cuda_pinned_done(void *session, uint64_t until)
 {
-    tni_cuda         *c  = seat;
+    tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
     tni_uploads      *u  = &c->uploads;
     tni_cuda_enter(c);

@@ -39,7 +39,7 @@ typedef struct {
 
     // Ranges of addresses without memory, and memory without addresses. Sizes and offsets are
     // multiples of the granularity; flags are 0.
-    int (*range_reserve)(tni_cuptr *p, size_t bytes, size_t align, tni_cuptr wish,
+    int (*range_reserve)(tni_cuptr *p, size_t bytes, size_t align, tni_cuptr args,
                          unsigned long long flags);
     int (*range_free)(tni_cuptr p, size_t bytes);
     int (*range_map)(tni_cuptr p, size_t bytes, size_t offset, tni_cumemory m,

@@ -1,4 +1,4 @@
-// What the files of the cuda device share: GPUs, seats, and their errors.
+// What the files of the cuda device share: GPUs, sessions, and their errors.
 #ifndef TNI_CUDA_GPU_H
 #define TNI_CUDA_GPU_H
 
@@ -47,12 +47,12 @@ typedef struct {
     size_t    piece[TNI_ARENA_PIECES];
 } tni_arena_range;
 
-typedef struct tni_stamps tni_stamps;  // stamps.c
+typedef struct tni_stamps tni_stamps;  // timing_events.c
 
 // When something that can be done is done: if it is timed to be faster, or by what a switch says.
 typedef enum { TNI_IF_FASTER, TNI_NEVER, TNI_ALWAYS } tni_when;
 
-// A context's seat: a GPU and the stream in which all of its work goes in order. The context owns it.
+// A context's session: a GPU and the stream in which all of its work goes in order. The context owns it.
 typedef struct tni_cuda {
     tni_heap         *heap;
     const tni_gpu    *gpu;
@@ -83,56 +83,56 @@ typedef struct tni_cuda {
 tni_cuptr tni_cuda_state(const tni_cuda *c, int ticket);
 // Waits for a CHECK of ticket 0, whose failure is known by nothing else.
 tn_status tni_cuda_take_failure(tni_cuda *c, int64_t fail[2], tni_text *why);
-bool      tni_cuda_failed(void *seat, int *ticket, int64_t fail[2]);
+bool      tni_cuda_failed(void *session, int *ticket, int64_t fail[2]);
 int       tni_state_open(tni_cuda *c);
 void      tni_state_close(tni_cuda *c);
 // Scratch for a kernel, good until the next is launched; 0 when memory is out.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes);
 
-// Makes the GPU of a seat current in the calling thread.
+// Makes the GPU of a session current in the calling thread.
 void tni_cuda_enter(const tni_cuda *c);
-// As tni_gpu_status, for work of a seat, which is lost if the error says so.
+// As tni_gpu_status, for work of a session, which is lost if the error says so.
 tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why);
 
 // ---- memory and transfer -----------------------------------------------------------------------
 
-void     *tni_cuda_alloc(void *seat, size_t bytes);
-void      tni_cuda_free(void *seat, void *p);
-void     *tni_cuda_arena(void *seat, size_t bytes, size_t most, size_t *held);
+void     *tni_cuda_alloc(void *session, size_t bytes);
+void      tni_cuda_free(void *session, void *p);
+void     *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held);
 void      tni_arena_close(tni_cuda *c);
-tn_status tni_cuda_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                           tni_text *why);
-void     *tni_cuda_pinned_alloc(void *seat, size_t bytes);
-void      tni_cuda_pinned_free(void *seat, void *p);
-tn_status tni_cuda_pinned_upload(void *seat, void *dst, tn_dtype dt, const void *host,
+void     *tni_cuda_pinned_alloc(void *session, size_t bytes);
+void      tni_cuda_pinned_free(void *session, void *p);
+tn_status tni_cuda_pinned_upload(void *session, void *dst, tn_dtype dt, const void *host,
                                  int64_t count, uint64_t *copy, tni_text *why);
-uint64_t  tni_cuda_pinned_done(void *seat, uint64_t until);
-tn_status tni_cuda_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+uint64_t  tni_cuda_pinned_done(void *session, uint64_t until);
+tn_status tni_cuda_download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                             tni_text *why);
-int64_t   tni_cuda_fetch(void *seat, tn_dtype dt, const void *src);
-bool      tni_cuda_fetched(void *seat, int64_t ticket, void *host);
-uint64_t  tni_cuda_now(void *seat);
-bool      tni_cuda_done(void *seat, uint64_t work);
-void      tni_cuda_after(void *seat, uint64_t work);
-tn_status tni_cuda_holds(void *seat, const void *p, size_t bytes, bool *here, tni_text *why);
-void      tni_cuda_settle(void *seat);
-bool      tni_cuda_memory(void *seat, size_t *free, size_t *all);
+int64_t   tni_cuda_fetch(void *session, tn_dtype dt, const void *src);
+bool      tni_cuda_fetched(void *session, int64_t ticket, void *host);
+uint64_t  tni_cuda_submitted(void *session);
+bool      tni_cuda_completed(void *session, uint64_t work);
+void      tni_cuda_upload_after(void *session, uint64_t work);
+tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, tni_text *why);
+void      tni_cuda_wait_unused(void *session);
+bool      tni_cuda_memory(void *session, size_t *free, size_t *all);
 void      tni_uploads_close(tni_cuda *c);
 
 // ---- time --------------------------------------------------------------------------------------
 
-int64_t tni_cuda_stamp(void *seat);
-double  tni_cuda_stamped(void *seat, int64_t from, int64_t to);
-void    tni_cuda_hold(void *seat, bool on);
+int64_t tni_cuda_event_record(void *session);
+double  tni_cuda_event_elapsed(void *session, int64_t from, int64_t to);
+void    tni_cuda_hold_queue(void *session, bool on);
 void    tni_stamps_close(tni_cuda *c);
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-tn_status     tni_cuda_prepare(void *seat, int n, const tni_launch *const *first, void **entry,
-                               bool wait, tni_text *why);
-bool          tni_cuda_ready(void *seat, int n, const tni_launch *const *first, void *const *entry);
-tni_registers tni_cuda_registers(void *seat, void *entry, const tni_launch *l);
-tn_status     tni_cuda_launch(void *seat, void *entry, tni_launch *l, tni_text *why);
+tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first, void **entry,
+                           bool wait, tni_text *why);
+bool      tni_cuda_ready(void *session, int n, const tni_launch *const *first, void *const *entry);
+tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l);
+tn_status     tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 
 // What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; look
 // as in cubin.h. It needs no GPU.
@@ -142,13 +142,13 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
 // What a GPU compiled, and how many kernels all of them did so, or found on disk. NULL when memory is
 // out.
 tni_compiled *tni_cuda_compiled_new(tni_gpu *g);
-tni_compiled *tni_cuda_compiled(void *seat);
+tni_compiled *tni_cuda_compiled(void *session);
 void          tni_cuda_counts(int64_t *compiled, int64_t *found);
 void          tni_cuda_count(bool found);  // one more
 
 // What tni_groups asks of this device.
-tni_buffer_at tni_cuda_buffer_at(void *seat, const void *address);
-tni_buffer_at tni_cuda_state_at(void *seat, int ticket);
+tni_buffer_at tni_cuda_buffer_at(void *session, const void *address);
+tni_buffer_at tni_cuda_state_at(void *session, int ticket);
 tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 
 // A call of one op.
@@ -156,9 +156,10 @@ extern const tni_device_calls tni_cuda_calls;
 tn_status                     tni_cuda_matmul(const tni_call *call);
 void                         *tni_cuda_prepare_matmul(const tni_call *call);
 const char                   *tni_cuda_matmul_varies(const tni_call *call);
-bool                          tni_cuda_takes(void *seat, const tni_offer *o);
-size_t    tni_cuda_room_then(const tni_call *call, void *entry, const tni_launch *l);
-tn_status tni_cuda_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
+bool                          tni_cuda_takes(void *session, const tni_offer *o);
+size_t    tni_cuda_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l);
+tn_status tni_cuda_run_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
+                                     tni_text *why);
 tn_status tni_cuda_custom(const tni_call *call);
 size_t    tni_cuda_custom_scratch(const tni_call *call);
 

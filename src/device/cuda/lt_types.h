@@ -40,7 +40,7 @@ enum {
     // attributes of a layout
     TNI_LT_LAYOUT_BATCH = 5,
     TNI_LT_LAYOUT_STEP  = 6,
-    // attributes of a wish
+    // attributes of a preference
     TNI_LT_WISH_WORKSPACE  = 1,
     TNI_LT_WISH_REDUCTIONS = 3,
     TNI_LT_WISH_ALIGN_A    = 5,

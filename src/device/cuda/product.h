@@ -65,7 +65,7 @@ void tni_product_bind(tni_product *p, const tni_call *c, char *out);
 // last axis, without gaps. False, with nothing changed, if the library cannot do it: anything but scale
 // and residual in f64; a bias that does not go along D's rows; an input that is not gelu's, or that lies
 // in batches or in columns that do not begin at multiples of 8 elements.
-bool tni_product_then(tni_product *p, const tni_product_end *end);
+bool tni_product_add_epilogue(tni_product *p, const tni_product_end *end);
 
 tni_product_end tni_product_end_of(const tni_epilogue *e);
 
@@ -94,10 +94,10 @@ typedef struct {
     bool timing;  // choose by timing, or by what was timed before; else the library's first choice
     // Where a kernel of our own may be chosen for products that it takes (product_small.h): launches
     // one with D in out, as the library would. NULL: never.
-    int (*small)(void *seat, const tni_product *p, char *out);
+    int (*small)(void *session, const tni_product *p, char *out);
     // Whether that kernel need not be waited for. NULL: it need not.
-    bool (*there)(void *seat);
-    void *seat;
+    bool (*there)(void *session);
+    void *session;
 } tni_product_place;
 
 // Chooses how a product is done, so that running it chooses nothing: candidates are timed on the

@@ -111,13 +111,13 @@ static void close_scratch(const trial *t)
     at->cu->mem_free(t->scratch);
 }
 
-static int launch(void *seat, int i)
+static int launch(void *session, int i)
 {
     static const int64_t start[3] = { 0 };
-    const trial         *t        = seat;
+    const trial         *t        = session;
     const tni_ltjob     *j        = t->job;
     if (i < t->count) return tni_lt_multiply(j, &t->list[i].algo, start, t->out);
-    return j->at->small(j->at->seat, j->p, t->out);
+    return j->at->small(j->at->session, j->p, t->out);
 }
 
 static int time_all(trial *t, float *ms)
@@ -131,7 +131,7 @@ static int time_all(trial *t, float *ms)
                                      .count     = t->count + own,
                                      .own       = own,
                                      .launch    = launch,
-                                     .seat      = t };
+                                     .session   = t };
     int                      e   = open_scratch(t);
     if (!e) e = tni_choice_time(&c, ms);
     close_scratch(t);

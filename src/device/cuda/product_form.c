@@ -226,7 +226,7 @@ static bool takes_input(const tni_product *p, int activation)
     return activation == TNI_gelu_tanh && p->batch == 1 && !p->loops && p->x[D].ld % LD_UNIT == 0;
 }
 
-bool tni_product_then(tni_product *p, const tni_product_end *e)
+bool tni_product_add_epilogue(tni_product *p, const tni_product_end *e)
 {
     int  f     = e->activation;
     bool plain = f == TNI_leaf && !e->bias && !e->input;
@@ -265,8 +265,8 @@ bool tni_product_joins(const tni_offer *o, tni_product *p)
 {
     const tni_epilogue *e   = &o->epilogue;
     tni_product_end     end = tni_product_end_of(e);
-    if (o->call->op != TNI_matmul || !o->sole || !e->fits) return false;
+    if (o->call->op != TNI_matmul || !o->only_reader || !e->fits) return false;
     if (e->activation == TNI_gelu_tanh && !tni_is_rounded(o->call->out.dtype)) return false;
     if (e->activation == TNI_gelu_slope || e->sum >= 0) return false;
-    return tni_product_of(o->call, p) && tni_product_then(p, &end);
+    return tni_product_of(o->call, p) && tni_product_add_epilogue(p, &end);
 }

@@ -252,7 +252,7 @@ static tn_status warm_up(const tni_ltjob *j)
     static const int64_t start[3] = { 0 };
     if (j->plan->warm || j->plan->later || tni_product_accumulates(j->p)) return TN_OK;
     j->plan->warm = true;
-    if (j->plan->small && !j->at->small(j->at->seat, j->p, j->p->at[D])) return TN_OK;
+    if (j->plan->small && !j->at->small(j->at->session, j->p, j->p->at[D])) return TN_OK;
     j->plan->small = false;
     int e          = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
     if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return refuse(j);
@@ -374,7 +374,7 @@ static bool waits_for_small(const tni_ltjob *j)
 {
     const tni_ltplan *n = j->plan;
     if (!n->form.small || (n->settled && !n->small) || j->p->waits || !j->at->there) return false;
-    return !j->at->there(j->at->seat);
+    return !j->at->there(j->at->session);
 }
 
 tn_status tni_product_prepare(tni_product *p, const tni_product_place *at, tni_text *why)

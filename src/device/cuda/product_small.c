@@ -75,7 +75,7 @@ bool tni_small_is_there(tni_cuda *c)
     return c->small_there;
 }
 
-// The kernel for so many blocks on a tile, from a table of the seat. Its text takes more than a second
+// The kernel for so many blocks on a tile, from a table of the session. Its text takes more than a second
 // to compile, which the library's product does not wait for; then there is none yet.
 static tni_cufunction kernel_of(tni_cuda *c, int ranks, bool waits)
 {
@@ -95,12 +95,12 @@ int tni_small_launch(tni_cuda *c, const tni_product *p, char *out, bool overlaps
     tni_small_cut  cut = tni_small_cut_of(p, c->gpu->limits.units);
     tni_cufunction f   = kernel_of(c, cut.ranks, p->waits);
     if (!f) return TNI_CU_NOT_FOUND;
-    argument a        = argument_of(p, &cut, out);
-    uint32_t offset[] = { 0, sizeof a };
-    tni_deed d        = { .f        = f,
-                          .grid     = { (unsigned)(cut.tiles * cut.ranks), 1, 1 },
-                          .block    = { ITEMS, 1, 1 },
-                          .overlaps = overlaps && c->gpu->overlaps,
-                          .args     = 1 };
+    argument          a        = argument_of(p, &cut, out);
+    uint32_t          offset[] = { 0, sizeof a };
+    tni_launch_record d        = { .f        = f,
+                                   .grid     = { (unsigned)(cut.tiles * cut.ranks), 1, 1 },
+                                   .block    = { ITEMS, 1, 1 },
+                                   .overlaps = overlaps && c->gpu->overlaps,
+                                   .args     = 1 };
     return tni_replay_launch(c, &d, offset, (const char *)&a);
 }

@@ -42,7 +42,7 @@ static void log_free(tni_heap *h, tni_log *l)
 
 static void log_clear(tni_log *l)
 {
-    l->deeds = l->offsets = l->byte_count = l->marks = 0;
+    l->ops_hash = l->offsets = l->byte_count = l->marks = 0;
 }
 
 // Appends n items of a size to a list; false when memory is out.
@@ -56,32 +56,33 @@ static bool append(tni_heap *h, void *list, size_t *count, size_t *cap, const vo
     return true;
 }
 
-static bool log_deed(tni_heap *h, tni_log *l, const tni_deed *d, const uint32_t *offset,
+static bool log_deed(tni_heap *h, tni_log *l, const tni_launch_record *d, const uint32_t *offset,
                      const char *bytes)
 {
-    tni_deed copy = *d;
-    uint32_t base = (uint32_t)l->byte_count;
-    copy.offset   = l->offsets;
+    tni_launch_record copy = *d;
+    uint32_t          base = (uint32_t)l->byte_count;
+    copy.offset            = l->offsets;
     if (!append(h, &l->bytes, &l->byte_count, &l->byte_cap, bytes, offset[d->args], 1))
         return false;
     for (unsigned i = 0; i <= d->args; i++) {
         uint32_t at = base + offset[i];
         if (!append(h, &l->offset, &l->offsets, &l->offset_cap, &at, 1, sizeof at)) return false;
     }
-    return append(h, &l->deed, &l->deeds, &l->deed_cap, &copy, 1, sizeof copy);
+    return append(h, &l->deed, &l->ops_hash, &l->deed_cap, &copy, 1, sizeof copy);
 }
 
 // The same kernels in the same order, and the same work of libraries.
 static bool is_alike(const tni_log *a, const tni_log *b)
 {
-    if (a->deeds != b->deeds || a->offsets != b->offsets || a->marks != b->marks) return false;
+    if (a->ops_hash != b->ops_hash || a->offsets != b->offsets || a->marks != b->marks)
+        return false;
     if (a->marks && memcmp(a->mark, b->mark, a->marks)) return false;
-    for (size_t i = 0; i < a->deeds; i++)
+    for (size_t i = 0; i < a->ops_hash; i++)
         if (a->deed[i].f != b->deed[i].f || a->deed[i].args != b->deed[i].args) return false;
     return true;
 }
 
-static const char *args_of(const tni_log *l, const tni_deed *d, size_t *bytes)
+static const char *args_of(const tni_log *l, const tni_launch_record *d, size_t *bytes)
 {
     uint32_t first = l->offset[d->offset];
     *bytes         = l->offset[d->offset + d->args] - first;
@@ -90,9 +91,9 @@ static const char *args_of(const tni_log *l, const tni_deed *d, size_t *bytes)
 
 static bool is_equal(const tni_log *a, const tni_log *b, size_t i)
 {
-    const tni_deed *x = &a->deed[i], *y = &b->deed[i];
-    size_t          m, n;
-    const char     *p = args_of(a, x, &m), *q = args_of(b, y, &n);
+    const tni_launch_record *x = &a->deed[i], *y = &b->deed[i];
+    size_t                   m, n;
+    const char              *p = args_of(a, x, &m), *q = args_of(b, y, &n);
     return m == n && !memcmp(p, q, n) && !memcmp(x->grid, y->grid, sizeof x->grid) &&
            !memcmp(x->block, y->block, sizeof x->block) && x->shared == y->shared;
 }
@@ -101,12 +102,14 @@ static bool is_equal(const tni_log *a, const tni_log *b, size_t i)
 
 enum { MOST_ARGS = 64 };
 
-static void point_at(const tni_deed *d, const uint32_t *offset, const char *bytes, void **list)
+static void point_at(const tni_launch_record *d, const uint32_t *offset, const char *bytes,
+                     void **list)
 {
     for (unsigned i = 0; i < d->args; i++) list[i] = (void *)(uintptr_t)(bytes + offset[i]);
 }
 
-static int launch(const tni_cuda *c, const tni_deed *d, const uint32_t *offset, const char *bytes)
+static int launch(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
+                  const char *bytes)
 {
     void                  *list[MOST_ARGS];
     tni_culaunch_attribute overlap = { .id = TNI_CU_LAUNCH_OVERLAP, .value.overlap = 1 };
@@ -126,10 +129,11 @@ static int launch(const tni_cuda *c, const tni_deed *d, const uint32_t *offset, 
                               d->block[2], d->shared, c->stream, list, NULL);
 }
 
-int tni_replay_launch(tni_cuda *c, const tni_deed *what, const uint32_t *offset, const char *bytes)
+int tni_replay_launch(tni_cuda *c, const tni_launch_record *what, const uint32_t *offset,
+                      const char *bytes)
 {
-    tni_recorder *r = &c->recorder;
-    tni_deed      d = *what;
+    tni_recorder     *r = &c->recorder;
+    tni_launch_record d = *what;
     if (r->manner == TNI_PLAINLY) tni_cuda_join(c);
     r->given++;
     r->joins |= d.joins;
@@ -151,7 +155,7 @@ bool tni_replay_does(tni_cuda *c, const void *mark, size_t bytes)
         tni_cuda_join(c);
         return true;
     }
-    uint64_t place = r->now.deeds;  // between which kernels
+    uint64_t place = r->now.ops_hash;  // between which kernels
     if (!append(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, &place, sizeof place, 1) ||
         !append(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, mark, bytes, 1))
         r->failed = true;
@@ -189,19 +193,19 @@ static graph *find_graph(replay *p)
 // Gives kernel i of a graph what the run at hand has for it. What is running keeps what it has.
 static int change_node(tni_cuda *c, graph *g, size_t i)
 {
-    const tni_log    *now = &c->recorder.now;
-    const tni_deed   *d   = &now->deed[i];
-    tni_deed         *old = &g->log.deed[i];
-    void             *list[MOST_ARGS];
-    tni_cunode_params p = { .f      = d->f,
-                            .gx     = d->grid[0],
-                            .gy     = d->grid[1],
-                            .gz     = d->grid[2],
-                            .bx     = d->block[0],
-                            .by     = d->block[1],
-                            .bz     = d->block[2],
-                            .shared = d->shared,
-                            .args   = list };
+    const tni_log           *now = &c->recorder.now;
+    const tni_launch_record *d   = &now->deed[i];
+    tni_launch_record       *old = &g->log.deed[i];
+    void                    *list[MOST_ARGS];
+    tni_cunode_params        p = { .f      = d->f,
+                                   .gx     = d->grid[0],
+                                   .gy     = d->grid[1],
+                                   .gz     = d->grid[2],
+                                   .bx     = d->block[0],
+                                   .by     = d->block[1],
+                                   .bz     = d->block[2],
+                                   .shared = d->shared,
+                                   .args   = list };
     point_at(d, now->offset + d->offset, now->bytes, list);
     int error = old->node ? c->gpu->cu->exec_set(g->exec, old->node, &p) : TNI_CU_NOT_FOUND;
     if (error) return error;
@@ -233,7 +237,7 @@ static int repeat(tni_cuda *c, bool *again)
         p->once = *again = true;
         return error;
     }
-    for (size_t i = 0; g && !error && i < g->log.deeds; i++)
+    for (size_t i = 0; g && !error && i < g->log.ops_hash; i++)
         if (!is_equal(&g->log, &c->recorder.now, i)) error = change_node(c, g, i);
     if (g && !error) return launch_graph(c, g);
     if (error || ++p->captures > MOST_CAPTURES || c->recorder.failed) p->never = true;
@@ -282,9 +286,9 @@ static tni_manner manner_of(const replay *p)
     return p->capture ? TNI_CAPTURING : TNI_WRITING_DOWN;
 }
 
-void tni_replay_begin(void *seat, void **memory)
+void tni_replay_begin(void *session, void **memory)
 {
-    tni_cuda     *c = seat;
+    tni_cuda     *c = session;
     tni_recorder *r = &c->recorder;
     if (!*memory) {
         replay *p = tni_zalloc(c->heap, sizeof *p);
@@ -308,9 +312,9 @@ void tni_replay_begin(void *seat, void **memory)
     r->manner      = TNI_PLAINLY;
 }
 
-tn_status tni_replay_end(void *seat, bool ok, bool *again, tni_text *why)
+tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
 {
-    tni_cuda     *c     = seat;
+    tni_cuda     *c     = session;
     tni_recorder *r     = &c->recorder;
     int           error = TNI_CU_OK;
     *again              = false;

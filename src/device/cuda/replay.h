@@ -1,6 +1,6 @@
 // Replay: a plan that runs again and again becomes one launch of a graph.
 //
-// Between begin and end of a run everything that goes into a seat's stream comes through here. The
+// Between begin and end of a run everything that goes into a session's stream comes through here. The
 // first runs of a plan launch at once. Then nothing is launched at first: what would have been is
 // written down, and at the end compared with the graphs that were captured of the plan. Kernels
 // whose arguments differ get new ones in the graph; work of libraries, which cannot be changed, has
@@ -26,18 +26,18 @@ typedef struct {
     unsigned       args;      // how many
     size_t         offset;    // of the first offset in log.offset
     tni_cunode     node;      // of a capture
-} tni_deed;
+} tni_launch_record;
 
 // What a run did: kernels, and marks that tell libraries' work apart.
 typedef struct {
-    tni_deed *deed;
-    uint32_t *offset;
-    char     *bytes, *mark;
-    size_t    deeds, offsets, byte_count, marks;
-    size_t    deed_cap, offset_cap, byte_cap, mark_cap;
+    tni_launch_record *deed;
+    uint32_t          *offset;
+    char              *bytes, *mark;
+    size_t             ops_hash, offsets, byte_count, marks;
+    size_t             deed_cap, offset_cap, byte_cap, mark_cap;
 } tni_log;
 
-// The run at hand, part of a seat.
+// The run at hand, part of a session.
 typedef struct {
     tni_manner         manner;
     struct tni_replay *plan;     // NULL outside of a run
@@ -52,7 +52,7 @@ typedef struct {
 struct tni_cuda;
 
 // Launches a kernel with n arguments: argument i is bytes[offset[i]] up to bytes[offset[i + 1]].
-int tni_replay_launch(struct tni_cuda *c, const tni_deed *what, const uint32_t *offset,
+int tni_replay_launch(struct tni_cuda *c, const tni_launch_record *what, const uint32_t *offset,
                       const char *bytes);
 // Whether work of another kind, which its mark tells apart from all other, is to be launched now.
 bool tni_replay_does(struct tni_cuda *c, const void *mark, size_t bytes);
@@ -63,8 +63,8 @@ void tni_replay_for_now(struct tni_cuda *c);
 void tni_replay_never(struct tni_cuda *c);
 
 // The contract: see device.h.
-void      tni_replay_begin(void *seat, void **memory);
-tn_status tni_replay_end(void *seat, bool ok, bool *again, tni_text *why);
+void      tni_replay_begin(void *session, void **memory);
+tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why);
 void      tni_replay_forget(void *memory);
 void      tni_replay_close(struct tni_cuda *c);
 

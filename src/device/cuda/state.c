@@ -1,4 +1,4 @@
-// What kernels of a seat share: state, by which failures are told, and scratch memory.
+// What kernels of a session share: state, by which failures are told, and scratch memory.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
@@ -45,9 +45,9 @@ void tni_state_close(tni_cuda *c)
 }
 
 // Before anything else may fail again the state of the failure is made as new.
-bool tni_cuda_failed(void *seat, int *ticket, int64_t fail[2])
+bool tni_cuda_failed(void *session, int *ticket, int64_t fail[2])
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     if (!c->told[TOLD_STATE]) return false;
     tni_cuptr state = (tni_cuptr)c->told[TOLD_STATE];
     *ticket         = (int)((state - c->state) / STATE);

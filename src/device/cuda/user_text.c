@@ -240,7 +240,7 @@ tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c,
     tni_emit_item item = { .opts = u };
     tni_text      said = { "" };
     *c                 = (tni_cubin){ 0 };
-    char *source       = tni_source(&heap, &tni_dialect_cuda, write_program, 1, &item, false);
+    char *source       = tni_emit_program(&heap, &tni_dialect_cuda, write_program, 1, &item, false);
     if (!source) {
         tni_text_add(why, "%s: cuda: out of memory", u->op);
         return TN_EMEM;

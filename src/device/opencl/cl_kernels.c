@@ -48,9 +48,9 @@ tni_compiled *tni_cl_compiled_new(tni_cl *cl)
     return t;
 }
 
-tni_compiled *tni_cl_compiled(void *seat)
+tni_compiled *tni_cl_compiled(void *session)
 {
-    (void)seat;
+    (void)session;
     return tni_cl_get()->compiled;
 }
 
@@ -60,16 +60,16 @@ void tni_cl_counts(int64_t *compiled, int64_t *found)
     *found    = atomic_load(&counts.found);
 }
 
-tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry, bool wait,
-                         tni_text *why)
+tn_status tni_cl_prepare(void *session, int n, const tni_launch *const *first, void **entry,
+                         bool wait, tni_text *why)
 {
     (void)wait;
-    return tni_compiled_prepare(tni_cl_compiled(seat), n, first, entry, true, why);
+    return tni_compiled_prepare(tni_cl_compiled(session), n, first, entry, true, why);
 }
 
-size_t tni_cl_room(void *seat, void *entry, const tni_launch *l)
+size_t tni_cl_scratch(void *session, void *entry, const tni_launch *l)
 {
-    return tni_compiled_room(tni_cl_compiled(seat), entry, l);
+    return tni_compiled_room(tni_cl_compiled(session), entry, l);
 }
 
 // ---- the state ---------------------------------------------------------------------------------
@@ -90,9 +90,9 @@ static tni_cl_mem state_of(tni_cl *cl)
     return state;
 }
 
-tni_buffer_at tni_cl_state(void *seat, int ticket)
+tni_buffer_at tni_cl_state(void *session, int ticket)
 {
-    (void)seat, (void)ticket;
+    (void)session, (void)ticket;
     tni_cl_lock();
     tni_buffer_at s = { state_of(tni_cl_get()), 0 };
     tni_cl_unlock();
@@ -112,9 +112,9 @@ static tn_status read_failure(tni_cl *cl, int64_t fail[2], tni_text *why)
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
-tni_buffer_at tni_cl_buffer_at(void *seat, const void *address)
+tni_buffer_at tni_cl_buffer_at(void *session, const void *address)
 {
-    (void)seat;
+    (void)session;
     tni_cl_lock();
     tni_cl_place p = tni_cl_find(address);
     tni_cl_unlock();
@@ -254,7 +254,7 @@ static tn_status interpret(tni_cl *cl, tni_cl_kernel kernel, const tni_launch *l
 }
 
 // TN_EARG: the interpreter does not take it.
-static tn_status launch_interpreted(void *seat, const tni_launch *l, tni_text *why)
+static tn_status launch_interpreted(void *session, const tni_launch *l, tni_text *why)
 {
     tni_cl          *cl   = tni_cl_get();
     tni_launch       here = *l;
@@ -264,7 +264,7 @@ static tn_status launch_interpreted(void *seat, const tni_launch *l, tni_text *w
     set_buffers(&here, mem);
     tni_cl_unlock();
     if (!tni_simt_program_write(&p, &here, (int)cl->units)) return TN_EARG;
-    tni_cl_kernel kernel = tni_compiled_interpreter(tni_cl_compiled(seat), p.level);
+    tni_cl_kernel kernel = tni_compiled_interpreter(tni_cl_compiled(session), p.level);
     if (!kernel) return TN_EARG;
     tni_cl_lock();
     tn_status s = interpret(cl, kernel, l, &p, why);
@@ -272,7 +272,7 @@ static tn_status launch_interpreted(void *seat, const tni_launch *l, tni_text *w
     return s;
 }
 
-tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text *why)
+tn_status tni_cl_launch_kernel(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     tni_cl   *cl = tni_cl_get();
     tni_simt  m;
@@ -281,9 +281,9 @@ tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text 
     tni_cl_lock();
     bool far = is_far(l);
     tni_cl_unlock();
-    tni_compiled      *t = tni_cl_compiled(seat);
+    tni_compiled      *t = tni_cl_compiled(session);
     const tni_variant *v = tni_compiled_take(t, entry, l, far, false, &m, &s, why);
-    if (!v && s == TN_OK) s = launch_interpreted(seat, l, why);
+    if (!v && s == TN_OK) s = launch_interpreted(session, l, why);
     if (!v && s == TN_EARG) v = tni_compiled_take(t, entry, l, far, true, &m, &s, why);
     tni_cl_lock();
     if (v) s = start_both(cl, v, l, &m, why);

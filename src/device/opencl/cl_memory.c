@@ -125,21 +125,21 @@ static bool fill_block(const tni_cl *cl, block *b, size_t bytes)
     return false;
 }
 
-void *tni_cl_alloc(void *seat, size_t bytes)
+void *tni_cl_alloc(void *session, size_t bytes)
 {
     tni_cl *cl = tni_cl_get();
-    block  *b  = cl && bytes <= SIZE_MAX / 2 ? tni_zalloc(seat, sizeof *b) : NULL;
+    block  *b  = cl && bytes <= SIZE_MAX / 2 ? tni_zalloc(session, sizeof *b) : NULL;
     if (!b) return NULL;
     tni_cl_lock();
     bool ok = fill_block(cl, b, bytes ? bytes : 64);
     tni_cl_unlock();
     if (ok) return b->base;
-    tni_free(seat, b);
+    tni_free(session, b);
     return NULL;
 }
 
 // Work in the queue that uses the buffer keeps it alive until it is done.
-void tni_cl_free(void *seat, void *p)
+void tni_cl_free(void *session, void *p)
 {
     if (!p) return;
     tni_cl *cl = tni_cl_get();
@@ -150,7 +150,7 @@ void tni_cl_free(void *seat, void *p)
     cl->api.clReleaseMemObject(b->mem);
     if (!table.count) cl->api.clFinish(cl->queue);  // nobody is left who would wait for it
     tni_cl_unlock();
-    tni_free(seat, b);
+    tni_free(session, b);
 }
 
 // ---- transfers ---------------------------------------------------------------------------------
@@ -211,11 +211,11 @@ static int32_t write_all(const tni_cl *cl, tni_cl_place to, const char *host, si
     return code;
 }
 
-tn_status tni_cl_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+tn_status tni_cl_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                         tni_text *why)
 {
     tni_cl *cl = tni_cl_get();
-    (void)seat;
+    (void)session;
     if (count <= 0) return TN_OK;
     tni_cl_lock();
     int32_t code = write_all(cl, tni_cl_find(dst), host, (size_t)count * tni_dtype_size(dt));
@@ -224,11 +224,11 @@ tn_status tni_cl_upload(void *seat, void *dst, tn_dtype dt, const void *host, in
 }
 
 // Waits for all that was launched before, without the lock: another thread may go on launching.
-tn_status tni_cl_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+tn_status tni_cl_download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                           tni_text *why)
 {
     tni_cl *cl = tni_cl_get();
-    (void)seat;
+    (void)session;
     if (count <= 0) return TN_OK;
     tni_cl_lock();
     tni_cl_place from = tni_cl_find(src);

@@ -17,15 +17,15 @@ static const tni_groups groups = {
     .start    = tni_cl_launch_args,
 };
 
-static bool has_doubles(void *seat)
+static bool has_doubles(void *session)
 {
-    return tni_compiled_has_doubles(tni_cl_compiled(seat));
+    return tni_compiled_has_doubles(tni_cl_compiled(session));
 }
 
 static tn_status run_cast(const tni_call *c)
 {
     bool widens = c->out.dtype == TN_F64 && c->in[0].dtype != TN_F64;
-    if (widens && !has_doubles(c->seat)) return tni_cl_to_double(c);
+    if (widens && !has_doubles(c->session)) return tni_cl_to_double(c);
     return tni_groups_copy(c);
 }
 
@@ -37,11 +37,11 @@ static const tni_device_calls calls = {
     .groups   = &groups,
 };
 
-static tn_status wait(void *seat, tni_text *why)
+static tn_status wait(void *session, tni_text *why)
 {
     tni_cl *cl   = tni_cl_get();
     int32_t code = cl->api.clFinish(cl->queue);
-    (void)seat;
+    (void)session;
     return code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, "waiting", code);
 }
 
@@ -54,12 +54,12 @@ static const tni_device_memory memory = {
 };
 
 static const tni_device_kernels kernels = {
-    .at_once = true,
-    .prepare = tni_cl_prepare,
-    .launch  = tni_cl_launch_kernel,
-    .room    = tni_cl_room,
-    .doubles = has_doubles,
-    .counts  = tni_cl_counts,
+    .loads_before_stores = true,
+    .prepare             = tni_cl_prepare,
+    .launch              = tni_cl_launch_kernel,
+    .scratch             = tni_cl_scratch,
+    .doubles             = has_doubles,
+    .counts              = tni_cl_counts,
 };
 
 static const tni_device_events events = { .wait = wait };

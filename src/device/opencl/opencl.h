@@ -56,11 +56,11 @@ bool      tni_cl_no_memory(int32_t code);
 // for a buffer. So the engine's arithmetic with addresses holds, and a read of one by mistake is a
 // fault at once.
 
-void     *tni_cl_alloc(void *seat, size_t bytes);
-void      tni_cl_free(void *seat, void *p);
-tn_status tni_cl_upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+void     *tni_cl_alloc(void *session, size_t bytes);
+void      tni_cl_free(void *session, void *p);
+tn_status tni_cl_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                         tni_text *why);
-tn_status tni_cl_download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+tn_status tni_cl_download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                           tni_text *why);
 
 // Where an address lies: a buffer, and bytes from its start. mem is NULL if it lies nowhere.
@@ -98,17 +98,17 @@ tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_
 
 // What this device compiled, and how many kernels so, or found on disk. NULL when memory is out.
 tni_compiled *tni_cl_compiled_new(tni_cl *cl);
-tni_compiled *tni_cl_compiled(void *seat);
+tni_compiled *tni_cl_compiled(void *session);
 void          tni_cl_counts(int64_t *compiled, int64_t *found);
 
-tn_status tni_cl_prepare(void *seat, int n, const tni_launch *const *first, void **entry, bool wait,
-                         tni_text *why);
-size_t    tni_cl_room(void *seat, void *entry, const tni_launch *l);
-tn_status tni_cl_launch_kernel(void *seat, void *entry, tni_launch *l, tni_text *why);
+tn_status tni_cl_prepare(void *session, int n, const tni_launch *const *first, void **entry,
+                         bool wait, tni_text *why);
+size_t    tni_cl_scratch(void *session, void *entry, const tni_launch *l);
+tn_status tni_cl_launch_kernel(void *session, void *entry, tni_launch *l, tni_text *why);
 
 // What tni_groups asks of this device.
-tni_buffer_at tni_cl_buffer_at(void *seat, const void *address);
-tni_buffer_at tni_cl_state(void *seat, int ticket);
+tni_buffer_at tni_cl_buffer_at(void *session, const void *address);
+tni_buffer_at tni_cl_state(void *session, int ticket);
 tn_status tni_cl_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 
 // A cast to f64 on a device that has none.

@@ -10,29 +10,29 @@ static bool probe(tni_text *detail)
     return true;
 }
 
-static void *alloc(void *seat, size_t bytes)
+static void *alloc(void *session, size_t bytes)
 {
-    return tni_alloc_block(seat, bytes);
+    return tni_alloc_block(session, bytes);
 }
 
-static void release(void *seat, void *p)
+static void release(void *session, void *p)
 {
-    tni_free_block(seat, p);
+    tni_free_block(session, p);
 }
 
-static tn_status upload(void *seat, void *dst, tn_dtype dt, const void *host, int64_t count,
+static tn_status upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                         tni_text *why)
 {
-    (void)seat;
+    (void)session;
     (void)why;
     tni_ref_put(dst, dt, host, count);
     return TN_OK;
 }
 
-static tn_status download(void *seat, void *host, tn_dtype dt, const void *src, int64_t count,
+static tn_status download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                           tni_text *why)
 {
-    (void)seat;
+    (void)session;
     (void)why;
     tni_ref_get(host, dt, src, count);
     return TN_OK;

@@ -420,7 +420,8 @@ static void link_variants(unit *u)
 static bool job_enlist(tni_compiled *t, job *j)
 {
     tni_heap heap = tni_heap_default();
-    j->u.text     = tni_source(&heap, t->o.by->dialect, tni_emit_simt, j->n, j->item, t->no_double);
+    j->u.text     = tni_emit_program(&heap, t->o.by->dialect, tni_emit_simt, j->n, j->item,
+                                     t->no_double);
     if (!j->u.text) return false;
     j->u.what    = "kernel";
     j->u.kernels = j->n;
@@ -757,8 +758,8 @@ static char *interpreter_text(const tni_compiled *t, tni_interpreter_level level
 {
     tni_heap      heap = tni_heap_default();
     tni_emit_item item = { .opts = &level };
-    return tni_source(&heap, t->o.by->dialect, tni_emit_interpreter, 1, &item,
-                      level < TNI_INTERPRET_ALL);
+    return tni_emit_program(&heap, t->o.by->dialect, tni_emit_interpreter, 1, &item,
+                            level < TNI_INTERPRET_ALL);
 }
 
 // The unit of a level, found or new; NULL when memory is out. The lock is held.

@@ -79,8 +79,8 @@ tn_status tni_groups_copy(const tni_call *c)
                      c->device->name);
         return TN_EDEVICE;
     }
-    tn_status s = d->prepare(c->seat, 1, &first, &entry, c->waits, c->why);
-    return s == TN_OK && !c->ahead ? d->launch(c->seat, entry, &l, c->why) : s;
+    tn_status s = d->prepare(c->session, 1, &first, &entry, c->waits, c->why);
+    return s == TN_OK && !c->ahead ? d->launch(c->session, entry, &l, c->why) : s;
 }
 
 // Each input is copied to where it belongs, unless it lies there.

@@ -41,12 +41,13 @@ static tn_status compute(const tni_call *c, copied *x, tn_array *list, int n)
     const tni_device *d = c->device;
     tn_status         s = TN_OK;
     for (int i = 0; i < c->nin && s == TN_OK; i++)
-        s = d->memory->download(c->seat, x[i].a.data, x[i].a.dtype, x[i].at, x[i].count, c->why);
+        s = d->memory->download(c->session, x[i].a.data, x[i].a.dtype, x[i].at, x[i].count, c->why);
     for (int i = 0; i < n; i++) list[i] = x[i].a;
     if (s == TN_OK) s = tni_custom_compute(c->attr, list, list + c->nin, d->name, c->why);
     for (int i = c->nin; i < n && s == TN_OK; i++)
         if (x[i].at)
-            s = d->memory->upload(c->seat, x[i].at, x[i].a.dtype, list[i].data, x[i].count, c->why);
+            s = d->memory->upload(c->session, x[i].at, x[i].a.dtype, list[i].data, x[i].count,
+                                  c->why);
     return s;
 }
 

@@ -10,7 +10,7 @@ tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const cha
 {
     tn_status s = TN_OK;
     h->via      = c->device->calls->groups;
-    h->seat     = c->seat;
+    h->session  = c->session;
     h->what     = tni_op_table[c->op].name;
     h->fail     = NULL;
     h->ticket   = c->ticket;
@@ -18,9 +18,9 @@ tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const cha
     h->count    = 0;
     h->used     = 0;
     h->kernel   = NULL;
-    if (c->ahead) tni_compiled_group_kernel_soon(h->via->compiled(c->seat), text, x, y);
+    if (c->ahead) tni_compiled_group_kernel_soon(h->via->compiled(c->session), text, x, y);
     else
-        h->kernel = tni_compiled_group_kernel(h->via->compiled(c->seat), text, name, x, y, &s,
+        h->kernel = tni_compiled_group_kernel(h->via->compiled(c->session), text, name, x, y, &s,
                                               c->why);
     return s;
 }
@@ -43,14 +43,14 @@ void tni_kernel_args_add_long(tni_kernel_args *h, int64_t value)
 
 int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address)
 {
-    tni_buffer_at s = h->via->find(h->seat, address);
+    tni_buffer_at s = h->via->find(h->session, address);
     tni_kernel_args_add(h, &s.handle, sizeof s.handle);
     return s.offset;
 }
 
 void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2])
 {
-    tni_buffer_at s = h->via->state(h->seat, h->ticket);
+    tni_buffer_at s = h->via->state(h->session, h->ticket);
     tni_kernel_args_add(h, &s.handle, sizeof s.handle);
     h->fail = fail;
     fail[0] = fail[1] = 0;

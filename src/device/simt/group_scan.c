@@ -84,7 +84,7 @@ static bool is_flat(const tni_axes *lines, const scanning *o)
 static void pass_totals(tni_kernel_args *h, const tni_call *c, const void *totals)
 {
     bool narrow = tni_is_float(c->out.dtype) &&
-                  !tni_compiled_has_doubles(h->via->compiled(c->seat));
+                  !tni_compiled_has_doubles(h->via->compiled(c->session));
     tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, totals) / (narrow ? 4 : 8));
 }
 

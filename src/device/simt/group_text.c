@@ -88,5 +88,5 @@ char *tni_group_text_source(tni_heap *h, const tni_dialect *d, const char *const
 {
     hand          what = { text, x, y, no_double };
     tni_emit_item item = { .opts = &what };
-    return tni_source(h, d, write_group_text, 1, &item, no_double);
+    return tni_emit_program(h, d, write_group_text, 1, &item, no_double);
 }

@@ -15,11 +15,11 @@ typedef struct {
 
 typedef struct tni_kernel_args tni_kernel_args;
 
-// The functions in which devices differ; constant, one for each. seat is that of the call.
+// The functions in which devices differ; constant, one for each. session is that of the call.
 typedef struct tni_groups {
-    tni_compiled *(*compiled)(void *seat);
-    tni_buffer_at (*find)(void *seat, const void *address);
-    tni_buffer_at (*state)(void *seat, int ticket);  // see kernel/simt.h
+    tni_compiled *(*compiled)(void *session);
+    tni_buffer_at (*find)(void *session, const void *address);
+    tni_buffer_at (*state)(void *session, int ticket);  // see kernel/simt.h
     // Launches groups of so many items each. Where h->fail is given and there is no ticket, waits
     // for the failure that they left in the state, and clears it.
     tn_status (*start)(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
@@ -33,7 +33,7 @@ enum { TNI_KERNEL_ARGS = 12, TNI_KERNEL_ARGS_BYTES = 1024 };
 // kernel here takes more than there is room for.
 struct tni_kernel_args {
     const tni_groups *via;
-    void             *seat;
+    void             *session;
     void             *kernel;
     const char       *what;  // names the op in a reason
     int64_t          *fail;  // two, as tni_launch has them; NULL where nothing can fail on an index

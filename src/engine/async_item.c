@@ -47,7 +47,7 @@ static void collect(tni_engine *e, tni_late *l)
 {
     _Alignas(8) char element[8];
     for (int i = l->tickets - 1; i >= 0; i--) {
-        if (!e->events->fetched(e->seat, l->ticket[i], element)) continue;
+        if (!e->events->fetched(e->session, l->ticket[i], element)) continue;
         l->value = number_of((tn_dtype)l->dtype[i], element);
         drop_tickets(l, i + 1);
         return;
@@ -56,7 +56,7 @@ static void collect(tni_engine *e, tni_late *l)
 
 static void fetch(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
 {
-    int64_t ticket = e->events->fetch(e->seat, dt, src);
+    int64_t ticket = e->events->fetch(e->session, dt, src);
     if (!ticket) return;
     if (l->tickets == TNI_ON_THE_WAY) drop_tickets(l, 1);
     l->ticket[l->tickets]  = ticket;
@@ -67,7 +67,7 @@ static void read_now(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
 {
     _Alignas(8) char element[8];
     tni_text         why = { "" };
-    if (e->device->memory->download(e->seat, element, dt, src, 1, &why) == TN_OK)
+    if (e->device->memory->download(e->session, element, dt, src, 1, &why) == TN_OK)
         l->value = number_of(dt, element);
 }
 

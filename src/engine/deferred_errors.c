@@ -115,7 +115,7 @@ tn_status tni_notes_check(tn_ctx *cx)
     tni_engine *e = cx->engine;
     int         ticket;
     int64_t     fail[2];
-    if (!e->events->failed || !e->events->failed(e->seat, &ticket, fail)) return TN_OK;
+    if (!e->events->failed || !e->events->failed(e->session, &ticket, fail)) return TN_OK;
     const tni_note *n = find_note(e, ticket, fail[0]);
     if (!n)
         return tni_fail_status(cx, TN_EARG, "an earlier step: index %lld was out of range",

@@ -2,15 +2,15 @@
 //
 // The op cuts its result into parts, runs of elements, and parts into pieces, which threads compute
 // in any order; whoever computes the last piece of a part runs the kernel over it. What an op does
-// not announce by tni_then_begin follows when all of it is done.
-#ifndef TNI_DEVICE_CPU_THEN_H
-#define TNI_DEVICE_CPU_THEN_H
+// not announce by tni_tiled_epilogue_begin follows when all of it is done.
+#ifndef TNI_DEVICE_CPU_TILED_EPILOGUE_H
+#define TNI_DEVICE_CPU_TILED_EPILOGUE_H
 
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
 
-typedef struct tni_then tni_then;
-struct tni_then {
+typedef struct tni_tiled_epilogue tni_tiled_epilogue;
+struct tni_tiled_epilogue {
     tni_c_main       *run;
     const tni_launch *l;
     int64_t           along;    // elements of the result for each index of the kernel's first axis
@@ -25,19 +25,22 @@ struct tni_then {
 
 // Whether the kernel can follow parts: `parts` of them, each of `pieces` pieces, beginning at
 // multiples of `part` in each `whole` elements. then may be NULL. If so, every piece is to be told.
-bool tni_then_begin(tni_then *then, int64_t part, int64_t whole, int64_t parts, int pieces);
+bool tni_tiled_epilogue_begin(tni_tiled_epilogue *epilogue, int64_t part, int64_t whole,
+                              int64_t parts, int pieces);
 
 // A piece of part number `which` is there, which has `count` elements from `first` on.
-void tni_then_piece(tni_then *then, int64_t which, int64_t first, int64_t count, int worker);
+void tni_tiled_epilogue_piece(tni_tiled_epilogue *epilogue, int64_t which, int64_t first,
+                              int64_t count, int worker);
 
 // tni_parallel of items that compute a result of `all` elements part by part: `pieces` items, one
 // after the other, compute the next `part` elements.
-void tni_then_parallel(tni_then *then, int threads, int64_t items, tni_task *task, void *arg,
-                       int pieces, int64_t part, int64_t all);
+void tni_tiled_epilogue_parallel(tni_tiled_epilogue *epilogue, int threads, int64_t items,
+                                 tni_task *task, void *arg, int pieces, int64_t part, int64_t all);
 
 // What the device offers.
-bool      tni_cpu_takes(void *seat, const tni_offer *o);
-size_t    tni_cpu_room_then(const tni_call *call, void *entry, const tni_launch *l);
-tn_status tni_cpu_run_then(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
+bool      tni_cpu_takes(void *session, const tni_offer *o);
+size_t    tni_cpu_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l);
+tn_status tni_cpu_run_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
+                                    tni_text *why);
 
 #endif

@@ -1,4 +1,4 @@
-// Points in time of a seat's stream, for a profile: events in a ring, and a way to hold the stream
+// Points in time of a session's stream, for a profile: events in a ring, and a way to hold the stream
 // back until the host has given it all that is to be timed.
 #include "device/cuda/gpu.h"
 
@@ -8,11 +8,11 @@
 
 enum { HOLD_MS = 20 };
 
-// Stamp number n is the event n % TNI_STAMPS, until it is used again. A hold is a function in the
+// Stamp number n is the event n % TNI_TIMING_EVENTS, until it is used again. A hold is a function in the
 // stream that a thread of the driver runs, and that returns once let_go has reached its number; the
-// lock guards the three counters. The seat owns it from the first stamp on.
+// lock guards the three counters. The session owns it from the first stamp on.
 typedef struct tni_stamps {
-    tni_cuevent     event[TNI_STAMPS];
+    tni_cuevent     event[TNI_TIMING_EVENTS];
     int64_t         count;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
@@ -48,7 +48,7 @@ void tni_stamps_close(tni_cuda *c)
 {
     stamps *s = c->stamps;
     if (!s) return;
-    for (int i = 0; i < TNI_STAMPS; i++)
+    for (int i = 0; i < TNI_TIMING_EVENTS; i++)
         if (s->event[i]) c->gpu->cu->event_destroy(s->event[i]);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
@@ -58,14 +58,14 @@ void tni_stamps_close(tni_cuda *c)
 
 // ---- stamps ------------------------------------------------------------------------------------
 
-int64_t tni_cuda_stamp(void *seat)
+int64_t tni_cuda_event_record(void *session)
 {
-    tni_cuda         *c  = seat;
+    tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
     stamps           *s  = stamps_of(c);
     if (!s) return 0;
     tni_cuda_enter(c);
-    tni_cuevent *e = &s->event[(s->count + 1) % TNI_STAMPS];
+    tni_cuevent *e = &s->event[(s->count + 1) % TNI_TIMING_EVENTS];
     if (!*e && cu->event_create(e, 0) != TNI_CU_OK) {
         *e = NULL;
         return 0;
@@ -73,14 +73,15 @@ int64_t tni_cuda_stamp(void *seat)
     return cu->event_record(*e, c->stream) == TNI_CU_OK ? ++s->count : 0;
 }
 
-double tni_cuda_stamped(void *seat, int64_t from, int64_t to)
+double tni_cuda_event_elapsed(void *session, int64_t from, int64_t to)
 {
-    tni_cuda         *c  = seat;
+    tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
     const stamps     *s  = c->stamps;
     float             ms = NAN;
-    if (!s || from < 1 || to < from || to > s->count || s->count - from >= TNI_STAMPS) return NAN;
-    tni_cuevent a = s->event[from % TNI_STAMPS], b = s->event[to % TNI_STAMPS];
+    if (!s || from < 1 || to < from || to > s->count || s->count - from >= TNI_TIMING_EVENTS)
+        return NAN;
+    tni_cuevent a = s->event[from % TNI_TIMING_EVENTS], b = s->event[to % TNI_TIMING_EVENTS];
     tni_cuda_enter(c);
     if (cu->event_wait(b) != TNI_CU_OK || cu->elapsed(&ms, a, b) != TNI_CU_OK) return NAN;
     return (double)ms * 1e-3;
@@ -105,9 +106,9 @@ static void wait_for_host(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
-void tni_cuda_hold(void *seat, bool on)
+void tni_cuda_hold_queue(void *session, bool on)
 {
-    tni_cuda *c = seat;
+    tni_cuda *c = session;
     stamps   *s = stamps_of(c);
     if (!s) return;
     if (on) {
