@@ -103,10 +103,10 @@ docs: configure
 	@$(build) --target tenon-tests
 	@$(B)/tenon-tests --ops > $(B)/ops.md && cp $(B)/ops.md docs/ops.md
 
-# The kernel texts that test_golden.c compares, written anew.
+# The kernel texts that test_golden.c compares and the worked example of docs/design.md, written anew.
 golden: configure
 	@$(build) --target tenon-tests
-	@TN_GOLDEN=1 $(B)/tenon-tests golden/
+	@TN_GOLDEN=1 $(B)/tenon-tests golden/ worked/
 
 # The call forms of the public functions, from their declarations.
 sites:
@@ -139,7 +139,7 @@ help:
 	@echo 'make bench-gpu           measure on a GPU beside PyTorch into bench/results/h200.md; 9 minutes'
 	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
 	@echo 'make docs                write docs/ops.md from the op table'
-	@echo 'make golden              write the kernel texts of test/golden, after an emitter was changed'
+	@echo 'make golden              write the kernel texts of test/golden and docs/design.md, after an emitter was changed'
 	@echo 'make sites               write the call forms of the public functions from their declarations'
 	@echo 'make format              clang-format every source; format-check only looks'
 	@echo 'make clean               remove build/'

@@ -1,6 +1,6 @@
 // runner.c: the runner of the tests.
 //
-//     tenon-tests [--list] [--no-fork] [--ops] [-j N | --jobs N] [filter...]
+//     tenon-tests [--list] [--no-fork] [--ops] [--worked] [-j N | --jobs N] [filter...]
 //
 // A filter is a part of "file/test"; without one every test runs. The tests of a file run in a
 // child process, so that a crash costs one test: the runner names it and forks again for those
@@ -57,18 +57,24 @@ static const test_file files[] = {
 
 enum { FILES = sizeof files / sizeof *files };
 
-static report     *reports;      // one for each file: all that children tell
-static report     *now;          // that of the running file
-static const char *now_file;     // name of the running file
-static const char *now_test;     // name of the running test
-static char      **filters;      // NULL-terminated
-static int         limit = 600;  // seconds a test may take
+static report     *reports;         // one for each file: all that children tell
+static report      outside;         // of checks that no test makes
+static report     *now = &outside;  // that of the running file
+static const char *now_file;        // name of the running file
+static const char *now_test;        // name of the running test
+static char      **filters;         // NULL-terminated
+static int         limit = 600;     // seconds a test may take
 
 // Writes the reference of all ops in Markdown, where a file of tests defines it.
 #if defined(__GNUC__)
 __attribute__((weak))
 #endif
 int test_ops_write(FILE *f);
+// Writes the texts of the worked example of docs/design.md.
+#if defined(__GNUC__)
+__attribute__((weak))
+#endif
+int test_worked_write(FILE *f);
 
 // An allocation that is too large is no error of a program here: the library tells of it.
 #if defined(__SANITIZE_ADDRESS__)
@@ -369,7 +375,8 @@ static int list(void)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: tenon-tests [--list] [--no-fork] [--ops] [-j N] [filter...]\n");
+    fprintf(stderr,
+            "usage: tenon-tests [--list] [--no-fork] [--ops] [--worked] [-j N] [filter...]\n");
     return 2;
 }
 
@@ -406,6 +413,8 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--list")) only_list = true;
         else if (!strcmp(argv[i], "--no-fork")) forked = false;
         else if (!strcmp(argv[i], "--ops") && test_ops_write) return test_ops_write(stdout);
+        else if (!strcmp(argv[i], "--worked") && test_worked_write)
+            return test_worked_write(stdout);
         else if ((jobs = read_jobs(argc, argv, &i)) < 1) return usage();
     }
     filters = argv + i;

@@ -11,6 +11,7 @@
 TESTS(project)
 TESTS(runner)
 TESTS(golden)
+TESTS(worked)
 TESTS(install)
 TESTS(fuzz)
 TESTS(graphs)
