@@ -148,6 +148,151 @@ static void every_link_of_a_page_leads_somewhere(void)
     tree_free(&l);
 }
 
+// ---- names
+
+// All code of the tree as one text, in which a name that a page mentions is looked for; and the paths of all
+// its files, each followed by a line end.
+typedef struct {
+    char *text, *paths;
+} whole_tree;
+
+static whole_tree read_tree(void)
+{
+    static const char *const folders[] = { "src",      "include", "models", "cli",  "test",
+                                           "examples", "bench",   "tools",  "docs", "" };
+
+    whole_tree w = { 0 };
+    tree_list  l = { 0 };
+    size_t     size;
+    FILE      *paths = open_memstream(&w.paths, &size), *text = open_memstream(&w.text, &size);
+    for (int i = 0; *folders[i]; i++) tree_add(&l, folders[i], NULL);
+    for (int i = 0; i < l.count; i++) {
+        bool  page = strstr(l.path[i], ".md") || strstr(l.path[i], "/golden/");
+        char *file = page ? NULL : tree_read(l.path[i], NULL);
+        fprintf(paths, "/%s\n", l.path[i]);
+        fprintf(text, "%s\n", file ? file : "");
+        free(file);
+    }
+    fprintf(paths, "/CMakeLists.txt\n/Makefile\n/CHANGELOG.md\n/CONTRIBUTING.md\n/README.md\n");
+    fclose(paths);
+    fclose(text);
+    tree_free(&l);
+    return w;
+}
+
+static bool is_name(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+// Whether a text has a name as a whole word; one that ends in * stands for all that begin so.
+static bool has_word(const char *text, const char *name)
+{
+    size_t n    = strlen(name);
+    bool   open = n && name[n - 1] == '*';
+    char   word[128];
+    snprintf(word, sizeof word, "%.*s", (int)(n - open), name);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++)
+        if ((at == text || !is_name(at[-1])) && (open || !is_name(at[n]))) return true;
+    return false;
+}
+
+// The text of the file that a page means by `name`: a path from the root, below src/, or the end of one; the
+// path is put into `path`. False if there is none.
+static bool find_file(const whole_tree *w, const char *name, char *path, size_t size)
+{
+    char        end[300];
+    const char *tail = name;
+    while (!strncmp(tail, "../", 3)) tail += 3;
+    snprintf(end, sizeof end, "/%s\n", tail);
+    const char *at = strstr(w->paths, end);
+    if (!at) return false;
+    const char *from = at;
+    while (from > w->paths && from[-1] != '\n') from--;
+    snprintf(path, size, "%.*s", (int)(at + strlen(end) - 1 - (from + 1)), from + 1);
+    return true;
+}
+
+// Whether a span of code names a file: a name with one of our endings. NAME stands for any.
+static bool is_file(const char *name)
+{
+    static const char *const endings[] = {
+        ".c", ".h", ".def", ".inc", ".sh", ".py", ".md", ".hpp"
+    };
+
+    size_t n = strlen(name);
+    if (strpbrk(name, " *<>()[]{}\"'$,:=") || strstr(name, "NAME")) return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t e = strlen(endings[i]);
+        if (n > e && !strcmp(name + n - e, endings[i])) return true;
+    }
+    return false;
+}
+
+// Whether a span of code is a name of ours without anything in capitals, which would stand for others.
+static bool is_our_name(const char *name)
+{
+    if (strncmp(name, "tn_", 3) && strncmp(name, "tni_", 4)) return false;
+    for (; is_name(*name) && !isupper((unsigned char)*name); name++) continue;
+    return !*name || !strcmp(name, "*") || !strcmp(name, "()");
+}
+
+// A span of code in a page: a file of ours is there, a name of ours is somewhere in the code, and
+// "file.c: name" is a name in that file.
+static void check_span(const whole_tree *w, const char *page, const char *span)
+{
+    char file[256], name[128], path[512];
+    int  end = 0;
+    if (sscanf(span, "%255[^ :]: %127[a-z0-9_]%n", file, name, &end) == 2 && is_file(file) &&
+        !span[end]) {
+        bool  found = find_file(w, file, path, sizeof path);
+        char *text  = found ? tree_read(path, NULL) : NULL;
+        test_that(text && has_word(text, name), "%s: `%s`: no such name there", page, span);
+        free(text);
+    } else if (is_file(span)) {
+        test_that(find_file(w, span, path, sizeof path), "%s: there is no file `%s`", page, span);
+    } else if (is_our_name(span)) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(span, "("), span);
+        test_that(has_word(w->text, name), "%s: there is no `%s`", page, span);
+    }
+}
+
+// Spans of code in running text; blocks between fences and indented ones are no prose.
+static void check_spans(const whole_tree *w, const char *page, char *text)
+{
+    bool fenced = false;
+    for (char *line = text, *next; *line; line = next) {
+        char *end = line + strcspn(line, "\n");
+        next      = *end ? end + 1 : end;
+        *end      = 0;
+        if (!strncmp(line, "```", 3)) fenced = !fenced;
+        if (fenced) continue;
+        for (char *at = line; (at = strchr(at, '`')) != NULL;) {
+            char *stop = strchr(at + 1, '`');
+            if (!stop) break;
+            *stop = 0;
+            check_span(w, page, at + 1);
+            at = stop + 1;
+        }
+    }
+}
+
+static void files_and_functions_that_pages_name_are_there(void)
+{
+    whole_tree w = read_tree();
+    tree_list  l = { 0 };
+    tree_add(&l, "", ".md");
+    for (int i = 0; i < l.count; i++) {
+        char *text = strstr(l.path[i], "CHANGELOG") ? NULL : tree_read(l.path[i], NULL);
+        if (text) check_spans(&w, l.path[i], text);
+        free(text);
+    }
+    CHECK(l.count > 0);
+    tree_free(&l);
+    free(w.text);
+    free(w.paths);
+}
+
 static void every_page_of_docs_is_in_its_index(void)
 {
     char     *index = tree_read("docs/README.md", NULL);
@@ -227,6 +372,7 @@ const test_case tests_docs[] = {
     TEST(the_page_of_ops_is_up_to_date),
     TEST(the_call_forms_are_made_from_the_declarations),
     TEST(every_link_of_a_page_leads_somewhere),
+    TEST(files_and_functions_that_pages_name_are_there),
     TEST(every_page_of_docs_is_in_its_index),
     TEST(every_environment_variable_is_explained),
     TEST(the_figures_of_the_readme_are_those_of_the_results),

@@ -76,32 +76,32 @@ static void write_nodes(FILE *f, const example *e)
 
 // ---- decisions and units -----------------------------------------------------------------------
 
-static const char *reason_of(const tni_fate *x, const tni_node *n)
+static const char *reason_of(const tni_decision *x, const tni_node *n)
 {
-    if (x->how == TNI_AS_VIEW) return "only strides: nothing is computed";
-    if (x->how == TNI_AS_ALONE) return "no kernel is written for it: a call of the device";
-    if (x->how == TNI_AS_FLOAT) return "cheap: its readers compute it";
+    if (x->kind == TNI_AS_VIEW) return "only strides: nothing is computed";
+    if (x->kind == TNI_AS_ALONE) return "no kernel is written for it: a call of the device";
+    if (x->kind == TNI_AS_INLINED) return "cheap: its readers compute it";
     if (tni_op_table[n->op].class == TNI_REDUCE) return "a reduction";
     return x->stored ? "its value is stored" : "costly, and has several readers";
 }
 
 static void write_decisions(FILE *f, const example *e)
 {
-    static const char *const kinds[] = { [TNI_AS_VIEW]  = "view",
-                                         [TNI_AS_FLOAT] = "float",
-                                         [TNI_AS_SEED]  = "seed",
-                                         [TNI_AS_ALONE] = "alone" };
+    static const char *const kinds[] = { [TNI_AS_VIEW]    = "view",
+                                         [TNI_AS_INLINED] = "inlined",
+                                         [TNI_AS_SEED]    = "seed",
+                                         [TNI_AS_ALONE]   = "alone" };
 
     tni_limits limits = tni_limits_of(e->cx->engine);
     tni_fusion fusion = { .g = (tni_graph *)&e->g, .limits = &limits };
     if (!CHECK(tni_fuse(&fusion))) return;
     for (size_t i = 0; i < e->g.count; i++) {
-        const tni_fate *x    = &fusion.fate[i];
-        const tni_node *n    = e->g.item[i].n;
-        int32_t         unit = tni_final_unit(&fusion, x->unit);
-        tni_text        in   = unit < 0 ? tni_text_of("-") : tni_text_of("unit %d", unit);
-        fprintf(f, "%3s  %-10s  %-6s %-7s %s\n", name_of(&e->g, n).s, tni_op_table[n->op].name,
-                kinds[x->how], in.s, reason_of(x, n));
+        const tni_decision *x    = &fusion.decision[i];
+        const tni_node     *n    = e->g.item[i].n;
+        int32_t             unit = tni_final_unit(&fusion, x->unit);
+        tni_text            in   = unit < 0 ? tni_text_of("-") : tni_text_of("unit %d", unit);
+        fprintf(f, "%3s  %-10s  %-7s %-7s %s\n", name_of(&e->g, n).s, tni_op_table[n->op].name,
+                kinds[x->kind], in.s, reason_of(x, n));
     }
     tni_fusion_close(&fusion);
 }
