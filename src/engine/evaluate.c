@@ -161,7 +161,7 @@ static void bind_buffers(const run *r, tni_fused *k, int64_t *rest)
 
 static void bind_kernel(const run *r, tni_fused *k)
 {
-    int64_t rest[TNI_MOST_BUFFERS];
+    int64_t rest[TNI_MAX_BUFFERS];
     bind_buffers(r, k, rest);
     for (int i = 0; i < k->kernel->naccess; i++) {
         const tni_access_binding *s  = &k->source[i];
@@ -292,8 +292,8 @@ static void look_ahead(run *r)
         int32_t       item = step < 0 ? r->plan->kernel[~step].claimed : step;
         if (item < 0 || tni_runs_nothing(r->g, r->plan->place, (size_t)item)) continue;
         if (r->g->item[item].n->op == TNI_update) continue;
-        tni_call c = tni_run_call(r, (size_t)item, &why);
-        c.ahead    = true;
+        tni_call c     = tni_run_call(r, (size_t)item, &why);
+        c.compile_only = true;
         tni_call_run(&c);
     }
 }

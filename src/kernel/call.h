@@ -53,7 +53,8 @@ typedef struct {
     void             *scratch;  // as many bytes as the device asked for, aligned to 64
     tni_text         *why;      // what went wrong, where run returns an error
     int               ticket;   // as that of a kernel
-    bool ahead;  // of run: it only begins to compile what the call will need; where ready is there
+    bool
+        compile_only;  // of run: it only begins to compile what the call will need; where ready is there
     bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     void               *entry;  // what the device prepared for calls of these shapes, if anything

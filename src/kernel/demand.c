@@ -20,9 +20,9 @@ static bool in_loop(const tni_kernel *k, int i)
 
 static void join_operands(const tni_ins *x, tni_set *s)
 {
-    if (x->a >= 0) tni_join(s, x->a);
-    if (x->b >= 0) tni_join(s, x->b);
-    if (x->c >= 0) tni_join(s, x->c);
+    if (x->a >= 0) tni_set_add(s, x->a);
+    if (x->b >= 0) tni_set_add(s, x->b);
+    if (x->c >= 0) tni_set_add(s, x->c);
 }
 
 static tni_set only(tni_set s, const tni_kernel *k, bool (*test)(const tni_kernel *k, int i, int q),
@@ -30,7 +30,7 @@ static tni_set only(tni_set s, const tni_kernel *k, bool (*test)(const tni_kerne
 {
     tni_set y = { { 0 } };
     for (int i = 0; i < k->nins; i++)
-        if (tni_has(&s, i) && test(k, i, q)) tni_join(&y, i);
+        if (tni_set_has(&s, i) && test(k, i, q)) tni_set_add(&y, i);
     return y;
 }
 
@@ -41,8 +41,8 @@ tni_set tni_needs_main(const tni_kernel *k)
     tni_set s = { { 0 } };
     for (int i = k->nins - 1; i >= 0; i--) {
         const tni_ins *x = &k->ins[i];
-        if (is_tail(x) || (x->code == TNI_I_STORE && !x->finish)) tni_join(&s, i);
-        if (tni_has(&s, i)) join_operands(x, &s);
+        if (is_tail(x) || (x->code == TNI_I_STORE && !x->finish)) tni_set_add(&s, i);
+        if (tni_set_has(&s, i)) join_operands(x, &s);
     }
     return s;
 }
@@ -73,8 +73,9 @@ tni_set tni_needs_loop(const tni_kernel *k, int q, const tni_set *kept)
     tni_set s = only(tni_needs_main(k), k, roots_loop, q), y = { { 0 } };
     for (int i = k->nins - 1; i >= 0; i--) {
         bool root = roots_loop(k, i, q);
-        if (!tni_has(&s, i) || (!root && (!in_loop(k, i) || (kept && tni_has(kept, i))))) continue;
-        tni_join(&y, i);
+        if (!tni_set_has(&s, i) || (!root && (!in_loop(k, i) || (kept && tni_set_has(kept, i)))))
+            continue;
+        tni_set_add(&y, i);
         join_operands(&k->ins[i], &s);
     }
     return y;
@@ -92,8 +93,8 @@ static tni_set finish_all(const tni_kernel *k)
     tni_set s = { { 0 } };
     for (int i = k->nins - 1; i >= 0; i--) {
         const tni_ins *x = &k->ins[i];
-        if (x->code == TNI_I_STORE && x->finish) tni_join(&s, i);
-        if (tni_has(&s, i) && !is_tail(x)) join_operands(x, &s);
+        if (x->code == TNI_I_STORE && x->finish) tni_set_add(&s, i);
+        if (tni_set_has(&s, i) && !is_tail(x)) join_operands(x, &s);
     }
     return s;
 }
@@ -105,7 +106,7 @@ tni_set tni_needs_finish(const tni_kernel *k, bool col)
 
 // ---- what follows from both --------------------------------------------------------------------
 
-void tni_varies(const tni_kernel *k, uint8_t axes[TNI_MOST_INS])
+void tni_varying_axes(const tni_kernel *k, uint8_t axes[TNI_MAX_INS])
 {
     uint8_t p = (uint8_t)((1u << k->np) - 1), r = (uint8_t)(((1u << k->nr) - 1) << k->np);
     for (int i = 0; i < k->nins; i++) {
@@ -123,7 +124,7 @@ void tni_varies(const tni_kernel *k, uint8_t axes[TNI_MOST_INS])
     }
 }
 
-int tni_own_cost(const tni_ins *x)
+int tni_ins_cost(const tni_ins *x)
 {
     switch (x->code) {
     case TNI_I_MAP:
@@ -134,16 +135,16 @@ int tni_own_cost(const tni_ins *x)
     }
 }
 
-int tni_cost_again(const tni_kernel *k, int i, const tni_set *kept)
+int tni_recompute_cost(const tni_kernel *k, int i, const tni_set *kept)
 {
     tni_set s    = { { 0 } };
     int     cost = 0;
-    tni_join(&s, i);
+    tni_set_add(&s, i);
     for (int j = i; j >= 0; j--) {
         const tni_ins *x = &k->ins[j];
-        if (!tni_has(&s, j) || x->code == TNI_I_REDUCE || !in_loop(k, j)) continue;
-        if (j != i && kept && tni_has(kept, j)) continue;
-        cost += tni_own_cost(x);
+        if (!tni_set_has(&s, j) || x->code == TNI_I_REDUCE || !in_loop(k, j)) continue;
+        if (j != i && kept && tni_set_has(kept, j)) continue;
+        cost += tni_ins_cost(x);
         join_operands(x, &s);
     }
     return cost;
@@ -158,7 +159,7 @@ static bool loads_overwritten(const tni_kernel *k)
         for (int q = store->phase + 1; q < k->phases; q++) {
             tni_set s = tni_needs_loop(k, q, NULL);
             for (int j = 0; j < k->nins; j++)
-                if (tni_has(&s, j) && k->ins[j].code == TNI_I_LOAD &&
+                if (tni_set_has(&s, j) && k->ins[j].code == TNI_I_LOAD &&
                     k->access[k->ins[j].access].buffer == k->access[store->access].buffer)
                     return true;
         }
@@ -171,7 +172,7 @@ bool tni_can_emit(const tni_kernel *k, const char **why)
     tni_set s = finish_all(k);
     *why      = NULL;
     for (int i = 0; i < k->nins; i++)
-        if (tni_has(&s, i) && over_r(&k->ins[i]))
+        if (tni_set_has(&s, i) && over_r(&k->ins[i]))
             *why = "the finish stage reads a reduction over R";
     if (loads_overwritten(k)) *why = "a loop loads what an earlier one stores";
     return !*why;

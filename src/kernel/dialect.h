@@ -40,7 +40,7 @@ typedef struct {
     const char *unroll;    // before a `for` that ends by a constant
     const char *unroll_8;  // before one that does not
     const char *local;     // before the type of what a pointer into a work group's memory points to
-    const char *apart;     // before a function that is not to be inlined
+    const char *no_inline;     // before a function that is not to be inlined
     const char *sized_kernel;  // KERNEL(n): before the name of a kernel for groups of n
     const char *given;         // before a struct that a kernel takes and does not change
     const char *second_axis;   // threads before a group's along the grid's second axis
@@ -51,7 +51,7 @@ typedef struct {
 extern const tni_dialect tni_dialect_c, tni_dialect_opencl, tni_dialect_cuda;
 
 // The compute type of a dtype as text: float, double, m_int or m_long; and the suffix of the names
-// of functions over it: f, d, i or l. tni_wide_type is that of totals: double or m_long.
+// of functions over it: f, d, i or l. tni_total_type is that of totals: double or m_long.
 static inline const char *tni_compute_type(tn_dtype dt)
 {
     return tni_compute_table[tni_dtype_table[dt].number].type;
@@ -60,12 +60,12 @@ static inline char tni_compute_suffix(tn_dtype dt)
 {
     return tni_compute_table[tni_dtype_table[dt].number].letter;
 }
-static inline const char *tni_wide_type(tn_dtype dt)
+static inline const char *tni_total_type(tn_dtype dt)
 {
     return tni_compute_type(tni_total_dtype(dt));
 }
 // The type of an element in memory: float, m_ushort (f16, bf16), unsigned char (bool, u8), ...
-static inline const char *tni_kept_type(tn_dtype dt)
+static inline const char *tni_storage_type(tn_dtype dt)
 {
     return tni_dtype_table[dt].kernel;
 }

@@ -93,20 +93,20 @@ typedef struct {
     hash     sum;  // of the payload
 } header;
 
-tni_disk_ticket tni_disk_ticket_of(const tni_disk_key *key)
+tni_disk_hash tni_disk_hash_of(const tni_disk_key *key)
 {
     hash name = hash_key(1, key), other = hash_key(2, key);
-    return (tni_disk_ticket){ { name.a, name.b }, { other.a, other.b } };
+    return (tni_disk_hash){ { name.a, name.b }, { other.a, other.b } };
 }
 
-static header header_of(tni_disk_ticket t, const void *payload, size_t bytes)
+static header header_of(tni_disk_hash t, const void *payload, size_t bytes)
 {
     header h = { .magic = MAGIC, .key = { t.key[0], t.key[1] }, .bytes = bytes };
     h.sum    = finish(add_bytes((hash){ 3, 5 }, payload, bytes));
     return h;
 }
 
-static void name_of(tni_disk_ticket t, const char *kind, char name[NAME])
+static void name_of(tni_disk_hash t, const char *kind, char name[NAME])
 {
     snprintf(name, NAME, "%016" PRIx64 "%016" PRIx64 ".%.16s", t.name[0], t.name[1], kind);
 }
@@ -210,7 +210,7 @@ static bool equal(hash a, hash b)
 
 // The bytes are verified after they are read, so that what happens to the file meanwhile is the
 // same to us as damage.
-static void *read_payload(int fd, tni_disk_ticket t, size_t *bytes)
+static void *read_payload(int fd, tni_disk_hash t, size_t *bytes)
 {
     struct stat st;
     header      h;
@@ -237,10 +237,10 @@ static void mark_used(int fd)
 
 void *tni_disk_find(const tni_disk *d, const tni_disk_key *key, size_t *bytes)
 {
-    return *d->path ? tni_disk_find_by(d, tni_disk_ticket_of(key), key->kind, bytes) : NULL;
+    return *d->path ? tni_disk_find_hash(d, tni_disk_hash_of(key), key->kind, bytes) : NULL;
 }
 
-void *tni_disk_find_by(const tni_disk *d, tni_disk_ticket t, const char *kind, size_t *bytes)
+void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, size_t *bytes)
 {
     char     name[NAME];
     tni_text why;
@@ -341,9 +341,9 @@ static int open_temporary(int folder, const char *base, char name[NAME])
 // Not synced: a file that a power cut left half-written does not pass its checksum.
 static void write_file(int folder, const tni_disk_key *key, const void *payload, size_t bytes)
 {
-    char            name[NAME], temp[NAME];
-    tni_disk_ticket t = tni_disk_ticket_of(key);
-    header          h = header_of(t, payload, bytes);
+    char          name[NAME], temp[NAME];
+    tni_disk_hash t = tni_disk_hash_of(key);
+    header        h = header_of(t, payload, bytes);
     name_of(t, key->kind, name);
     int fd = open_temporary(folder, name, temp);
     if (fd < 0) return;

@@ -36,7 +36,7 @@ typedef struct {
 // What is left of a key when its texts are gone: enough to find the payload, and to know it again.
 typedef struct {
     uint64_t name[2], key[2];
-} tni_disk_ticket;
+} tni_disk_hash;
 
 // Reads the environment, nothing else.
 void tni_disk_open(tni_disk *d);
@@ -44,8 +44,8 @@ void tni_disk_open(tni_disk *d);
 // The payload of a key, to be freed by free(); NULL where there is none that can be trusted.
 void *tni_disk_find(const tni_disk *d, const tni_disk_key *key, size_t *bytes);
 // The same by the ticket of a key, and its kind.
-tni_disk_ticket tni_disk_ticket_of(const tni_disk_key *key);
-void *tni_disk_find_by(const tni_disk *d, tni_disk_ticket t, const char *kind, size_t *bytes);
+tni_disk_hash tni_disk_hash_of(const tni_disk_key *key);
+void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, size_t *bytes);
 // Keeps a payload under a key, replacing what was there.
 void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes);
 

@@ -45,7 +45,7 @@ static void put_args(tni_out *o, const char *format, va_list ap)
     o->len += (size_t)n;
 }
 
-void tni_put(tni_out *o, const char *format, ...)
+void tni_out_print(tni_out *o, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -53,19 +53,19 @@ void tni_put(tni_out *o, const char *format, ...)
     va_end(ap);
 }
 
-void tni_line(tni_out *o, const char *format, ...)
+void tni_out_line(tni_out *o, const char *format, ...)
 {
     va_list ap;
     if (*format == '}' && o->depth > 0) o->depth--;
-    tni_put(o, "%*s", 4 * o->depth, "");
+    tni_out_print(o, "%*s", 4 * o->depth, "");
     va_start(ap, format);
     put_args(o, format, ap);
     va_end(ap);
     if (!o->failed && o->len && o->s[o->len - 1] == '{') o->depth++;
-    tni_put(o, "\n");
+    tni_out_print(o, "\n");
 }
 
-void tni_out_cut(tni_out *o, size_t from, size_t to)
+void tni_out_remove(tni_out *o, size_t from, size_t to)
 {
     if (o->failed || from >= to) return;
     memmove(o->s + from, o->s + to, o->len + 1 - to);
@@ -100,7 +100,7 @@ static tni_cast_text to_rounded(tn_dtype from, tn_dtype to)
     return around(text, "))");
 }
 
-tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to)
+tni_cast_text tni_text_to_storage(tn_dtype from, tn_dtype to)
 {
     char s    = tni_compute_suffix(from);
     bool real = s == 'f' || s == 'd';
@@ -108,15 +108,15 @@ tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to)
     if (to == TN_BOOL) return around("(unsigned char)((", ") != 0)");
     if (tni_is_rounded(to)) return to_rounded(from, to);
     if (real && !tni_is_float(to)) {
-        snprintf(name, sizeof name, "(%s)m_%s_%c(", tni_kept_type(to), tn_dtype_name(to), s);
+        snprintf(name, sizeof name, "(%s)m_%s_%c(", tni_storage_type(to), tn_dtype_name(to), s);
         return around(name, ")");
     }
     if (s == tni_compute_suffix(to) && tni_is_held_as_is(to)) return around("", "");
-    snprintf(name, sizeof name, "(%s)(", tni_kept_type(to));
+    snprintf(name, sizeof name, "(%s)(", tni_storage_type(to));
     return around(name, ")");
 }
 
-tni_cast_text tni_text_from_kept(tn_dtype dt)
+tni_cast_text tni_text_from_storage(tn_dtype dt)
 {
     char name[40];
     switch ((tni_held)tni_dtype_table[dt].held) {
@@ -135,10 +135,10 @@ tni_cast_text tni_text_from_kept(tn_dtype dt)
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to)
 {
     if (from == to && !tni_is_rounded(from)) return around("", "");
-    tni_cast_text kept = tni_text_to_kept(from, to);
+    tni_cast_text kept = tni_text_to_storage(from, to);
     if (to == TN_BOOL) return around("(m_int)((", ") != 0)");
     if (tni_is_held_as_is(to)) return kept;
-    tni_cast_text back = tni_text_from_kept(to), t;
+    tni_cast_text back = tni_text_from_storage(to), t;
     snprintf(t.before, sizeof t.before, "%.38s%.38s", back.before, kept.before);
     snprintf(t.after, sizeof t.after, "%.3s%.3s", kept.after, back.after);
     return t;
@@ -148,9 +148,9 @@ tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to)
 
 static void put_around(tni_emitter *s, tni_cast_text t, void (*inner)(tni_emitter *s, int i), int i)
 {
-    tni_put(s->out, "%s", t.before);
+    tni_out_print(s->out, "%s", t.before);
     inner(s, i);
-    tni_put(s->out, "%s", t.after);
+    tni_out_print(s->out, "%s", t.after);
 }
 
 static tn_dtype dtype_of(const tni_kernel *k, int i)
@@ -168,12 +168,12 @@ static void emit_load(tni_emitter *s, int i)
     const tni_ins *x  = &s->kernel->ins[i];
     tn_dtype       dt = buffer_dtype(s->kernel, x);
     if (x->b >= 0) {
-        tni_put(s->out, "(");
+        tni_out_print(s->out, "(");
         s->value(s, x->b);
-        tni_put(s->out, " ? ");
+        tni_out_print(s->out, " ? ");
     }
-    put_around(s, tni_text_from_kept(dt), s->element, i);
-    if (x->b >= 0) tni_put(s->out, " : 0)");
+    put_around(s, tni_text_from_storage(dt), s->element, i);
+    if (x->b >= 0) tni_out_print(s->out, " : 0)");
 }
 
 static void emit_number(tni_emitter *s, int n, tn_dtype dt)
@@ -183,9 +183,9 @@ static void emit_number(tni_emitter *s, int n, tn_dtype dt)
                                           ['i'] = "((m_int)(m_uint)",
                                           ['l'] = "((m_long)",
                                           ['u'] = "((m_ulong)" };
-    tni_put(s->out, "%s", before[(int)tni_compute_suffix(dt)]);
+    tni_out_print(s->out, "%s", before[(int)tni_compute_suffix(dt)]);
     s->number(s, n);
-    tni_put(s->out, ")");
+    tni_out_print(s->out, ")");
 }
 
 static void emit_random(tni_emitter *s, const tni_ins *x)
@@ -201,13 +201,13 @@ static void emit_random(tni_emitter *s, const tni_ins *x)
                  tn_dtype_name((tn_dtype)x->dtype));
         before = rounded, after = "))";
     }
-    tni_put(s->out, "%s", before);
+    tni_out_print(s->out, "%s", before);
     s->number(s, x->number);
-    tni_put(s->out, ", ");
+    tni_out_print(s->out, ", ");
     s->number(s, x->number + 1);
-    tni_put(s->out, ", (m_ulong)");
+    tni_out_print(s->out, ", (m_ulong)");
     s->value(s, x->a);
-    tni_put(s->out, "%s", after);
+    tni_out_print(s->out, "%s", after);
 }
 
 // Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
@@ -218,7 +218,7 @@ static tni_cast_text wrap(const tni_ins *x)
     if (tni_op_table[x->op].rule == TNI_TO_BOOL) return around("", "");
     if (dt == TN_BOOL) return around("(m_int)(", " != 0)");
     if (tni_dtype_table[dt].held != TNI_HELD_WRAP) return around("", "");
-    snprintf(name, sizeof name, "(%s)(%s)", tni_compute_type(dt), tni_kept_type(dt));
+    snprintf(name, sizeof name, "(%s)(%s)", tni_compute_type(dt), tni_storage_type(dt));
     return around(name, "");
 }
 
@@ -229,24 +229,24 @@ static void emit_map(tni_emitter *s, const tni_ins *x)
     // The type computed in is that of the last operand: the first of `where` is a bool, and what a
     // comparison gives is.
     int last = x->c >= 0 ? x->c : x->b >= 0 ? x->b : x->a;
-    tni_put(s->out, "%so_%s_%c(", t.before, tni_op_table[op].name,
-            tni_compute_suffix(dtype_of(s->kernel, last)));
+    tni_out_print(s->out, "%so_%s_%c(", t.before, tni_op_table[op].name,
+                  tni_compute_suffix(dtype_of(s->kernel, last)));
     s->value(s, x->a);
-    if (x->b >= 0) tni_put(s->out, ", ");
+    if (x->b >= 0) tni_out_print(s->out, ", ");
     if (x->b >= 0) s->value(s, x->b);
-    if (x->c >= 0) tni_put(s->out, ", ");
+    if (x->c >= 0) tni_out_print(s->out, ", ");
     if (x->c >= 0) s->value(s, x->c);
-    tni_put(s->out, ")%s", t.after);
+    tni_out_print(s->out, ")%s", t.after);
 }
 
 static void emit_check(tni_emitter *s, int i)
 {
     const tni_ins *x = &s->kernel->ins[i];
-    tni_put(s->out, "m_check(");
+    tni_out_print(s->out, "m_check(");
     s->value(s, x->a);
-    tni_put(s->out, ", ");
+    tni_out_print(s->out, ", ");
     emit_number(s, x->number, (tn_dtype)s->kernel->number[x->number]);
-    tni_put(s->out, ", %d, fail)", i);
+    tni_out_print(s->out, ", %d, fail)", i);
 }
 
 void tni_emit_value(tni_emitter *s, int i)
@@ -269,15 +269,15 @@ void tni_emit_store(tni_emitter *s, int i)
     const tni_ins *x    = &s->kernel->ins[i];
     tn_dtype       from = dtype_of(s->kernel, x->a), to = buffer_dtype(s->kernel, x);
     s->element(s, i);
-    tni_put(s->out, " = ");
-    put_around(s, tni_text_to_kept(from, to), s->value, x->a);
+    tni_out_print(s->out, " = ");
+    put_around(s, tni_text_to_storage(from, to), s->value, x->a);
 }
 
 // ---- folds -------------------------------------------------------------------------------------
 
 void tni_emit_fold(tni_out *o, int op, tn_dtype dt, const char *acc, const char *a)
 {
-    tni_put(o, "o_%s_%c(%s, %s)", tni_op_table[op].name, tni_compute_suffix(dt), acc, a);
+    tni_out_print(o, "o_%s_%c(%s, %s)", tni_op_table[op].name, tni_compute_suffix(dt), acc, a);
 }
 
 const char *tni_fold_start(int op, tn_dtype dt)

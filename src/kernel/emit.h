@@ -5,9 +5,9 @@
 // A skeleton decides where values live. It fills a tni_emitter with four callbacks and asks for the
 // text of one instruction at a time:
 //
-//     tni_put(out, "    %s v%d = ", tni_compute_type(x->dtype), i);
+//     tni_out_print(out, "    %s v%d = ", tni_compute_type(x->dtype), i);
 //     tni_emit_value(s, i);                 // v3 = o_add_f(v1, v2)
-//     tni_put(out, ";\n");
+//     tni_out_print(out, ";\n");
 //
 // Functions that the text calls (o_add_f, m_exp_f, m_float_to_half, ...) need no care: tni_emit_program
 // finds their names in the finished kernels and puts what they need before them.
@@ -25,7 +25,7 @@ typedef struct {
     tni_heap *heap;
     char     *s;  // ends with 0 once there is anything
     size_t    len, cap;
-    int       depth;  // tni_line indents by it, four spaces each
+    int       depth;  // tni_out_line indents by it, four spaces each
     bool      failed;
 } tni_out;
 
@@ -34,24 +34,24 @@ void tni_out_close(tni_out *o);  // frees the text unless it was taken
 // The text, which the caller frees by tni_free; NULL where memory was out.
 char *tni_out_take(tni_out *o);
 // Adds what printf would print.
-void tni_put(tni_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tni_out_print(tni_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // The same as a line of its own: indented, with its end. A line that ends with `{` indents those
 // after it, one that begins with `}` goes back first.
-void tni_line(tni_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tni_out_line(tni_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Takes characters from .. to-1 out again.
-void tni_out_cut(tni_out *o, size_t from, size_t to);
+void tni_out_remove(tni_out *o, size_t from, size_t to);
 
 // ---- sets of instructions ----------------------------------------------------------------------
 
 typedef struct {
-    uint64_t bit[(TNI_MOST_INS + 63) / 64];
+    uint64_t bit[(TNI_MAX_INS + 63) / 64];
 } tni_set;
 
-static inline bool tni_has(const tni_set *s, int i)
+static inline bool tni_set_has(const tni_set *s, int i)
 {
     return s->bit[i / 64] >> i % 64 & 1;
 }
-static inline void tni_join(tni_set *s, int i)
+static inline void tni_set_add(tni_set *s, int i)
 {
     s->bit[i / 64] |= (uint64_t)1 << i % 64;
 }
@@ -80,13 +80,13 @@ tni_set tni_needs_loop(const tni_kernel *k, int q, const tni_set *kept);
 tni_set tni_needs_finish(const tni_kernel *k, bool col);
 
 // Along which axes each instruction's value varies: bit i is axis i. A STORE: its place.
-void tni_varies(const tni_kernel *k, uint8_t axes[TNI_MOST_INS]);
+void tni_varying_axes(const tni_kernel *k, uint8_t axes[TNI_MAX_INS]);
 
 // The cost (in additions) of an instruction itself.
-int tni_own_cost(const tni_ins *x);
+int tni_ins_cost(const tni_ins *x);
 // The cost (in additions) of computing value i again from the values that are there: loads,
 // reductions, numbers and what is in `kept`.
-int tni_cost_again(const tni_kernel *k, int i, const tni_set *kept);
+int tni_recompute_cost(const tni_kernel *k, int i, const tni_set *kept);
 
 // False, with a reason for people, if the skeletons do not take the kernel: its finish stage needs
 // a reduction over R, or a loop loads what an earlier one stores.
@@ -133,9 +133,9 @@ typedef struct {
 } tni_cast_text;
 
 // As it is kept in memory: of f16 and bf16 their bits.
-tni_cast_text tni_text_to_kept(tn_dtype from, tn_dtype to);
+tni_cast_text tni_text_to_storage(tn_dtype from, tn_dtype to);
 // From memory to the compute type of dt.
-tni_cast_text tni_text_from_kept(tn_dtype dt);
+tni_cast_text tni_text_from_storage(tn_dtype dt);
 // Rounded or cut to the dtype `to`, in its compute type.
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to);
 

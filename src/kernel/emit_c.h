@@ -9,7 +9,7 @@
 #include "kernel/emit.h"
 
 // buffer, number: of the launch. arg: see tni_emit_c_args. partials: of all chunks, eight bytes
-// times tni_cut.partials each. room: tni_emit_c_room bytes of this thread's own, aligned to 64.
+// times tni_work_split.partials each. room: tni_emit_c_scratch bytes of this thread's own, aligned to 64.
 // fail: as in the launch; a failing CHECK writes it, without care for other threads, unless fail[0]
 // is set.
 typedef void tni_c_main(char *const *buffer, const int64_t *arg, const uint64_t *number,
@@ -18,7 +18,7 @@ typedef void tni_c_main(char *const *buffer, const int64_t *arg, const uint64_t 
 typedef void tni_c_finish(char *const *buffer, const int64_t *arg, const uint64_t *number,
                           int64_t chunks, char *partials, char *room);
 
-enum { TNI_C_MOST_ARGS = TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2) };
+enum { TNI_C_MAX_ARGS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2) };
 
 // Writes the sizes of all axes and then, for each access, its offset, its stride along each axis
 // and that of its index: the number of them.
@@ -27,8 +27,8 @@ int tni_emit_c_args(const tni_launch *l, int64_t *arg);
 // How many values the kernel keeps for each element of a row: of 4 bytes and of 8.
 void tni_emit_c_rows(const tni_kernel *k, int rows[2]);
 // Bytes of room a thread needs. The second, for a device that remembers the rows.
-size_t tni_emit_c_room(const tni_launch *l);
-size_t tni_c_room(const int rows[2], int64_t cols);
+size_t tni_emit_c_scratch(const tni_launch *l);
+size_t tni_c_scratch_bytes(const int rows[2], int64_t cols);
 
 // The skeleton, for tni_emit_program.
 tni_skeleton tni_emit_c;

@@ -241,10 +241,10 @@ static bool is_tail(const tni_ins *x)
     return x->code == TNI_I_REDUCE && x->over_p;
 }
 
-tni_cut tni_kernel_cut(const tni_launch *l)
+tni_work_split tni_kernel_split(const tni_launch *l)
 {
     const tni_kernel *k = l->kernel;
-    tni_cut           c = { .rows = 1, .cols = 1, .strips = 1 };
+    tni_work_split    c = { .rows = 1, .cols = 1, .strips = 1 };
     for (int i = 0; i < k->np; i++) c.rows *= l->size[i];
     for (int i = 0; i < k->nr; i++) c.cols *= l->size[k->np + i];
     int64_t lane = k->np ? l->size[k->np - 1] : 1, work = c.cols;
@@ -263,7 +263,7 @@ tni_cut tni_kernel_cut(const tni_launch *l)
     return c;
 }
 
-int64_t tni_kernel_tail(const tni_kernel *k, const tni_cut *cut, int ins)
+int64_t tni_kernel_tail_partials(const tni_kernel *k, const tni_work_split *cut, int ins)
 {
     int64_t at = 0;
     for (int i = 0; i < ins; i++)

@@ -31,10 +31,10 @@
 
 enum {
     TNI_AXES         = 8,    // of a domain, P and R together
-    TNI_MOST_INS     = 192,  // instructions
-    TNI_MOST_BUFFERS = 32,
-    TNI_MOST_ACCESS  = 64,
-    TNI_MOST_NUMBERS = 48,
+    TNI_MAX_INS      = 192,  // instructions
+    TNI_MAX_BUFFERS  = 32,
+    TNI_MAX_ACCESSES = 64,
+    TNI_MAX_NUMBERS  = 48,
     TNI_NO_VALUE     = -1
 };
 
@@ -107,10 +107,10 @@ typedef struct {
     uint8_t           tails;      // whether there is a finish stage
     uint8_t           guarded;    // it does nothing once a CHECK failed whose failure is told later
     int16_t           nins, nbuffer, naccess, nnumber;
-    tni_kernel_buffer buffer[TNI_MOST_BUFFERS];
-    tni_access        access[TNI_MOST_ACCESS];
-    uint8_t           number[TNI_MOST_NUMBERS];  // dtypes
-    tni_ins           ins[TNI_MOST_INS];
+    tni_kernel_buffer buffer[TNI_MAX_BUFFERS];
+    tni_access        access[TNI_MAX_ACCESSES];
+    uint8_t           number[TNI_MAX_NUMBERS];  // dtypes
+    tni_ins           ins[TNI_MAX_INS];
 } tni_kernel;
 
 // A number as its compute type has it.
@@ -131,10 +131,10 @@ tni_word tni_word_of(tn_dtype dt, double f, int64_t l);
 typedef struct {
     const tni_kernel *kernel;
     int64_t           size[TNI_AXES];
-    char             *buffer[TNI_MOST_BUFFERS];
-    int64_t           offset[TNI_MOST_ACCESS];                // in elements
-    int64_t           stride[TNI_MOST_ACCESS][TNI_AXES + 1];  // in elements; the last: of an index
-    tni_word          number[TNI_MOST_NUMBERS];
+    char             *buffer[TNI_MAX_BUFFERS];
+    int64_t           offset[TNI_MAX_ACCESSES];                // in elements
+    int64_t           stride[TNI_MAX_ACCESSES][TNI_AXES + 1];  // in elements; the last: of an index
+    tni_word          number[TNI_MAX_NUMBERS];
     int               threads;
     char             *scratch;  // as many bytes as the device asked for, aligned to 64
     int64_t           fail[2];  // after a CHECK failed: 1 + its instruction, and the index
@@ -179,10 +179,10 @@ typedef struct {
     int64_t chunk;   // units of a chunk
     int64_t chunks;
     int64_t partials;  // totals (8 bytes) of a chunk: cols for an elem tail, 1 for a row tail
-} tni_cut;
+} tni_work_split;
 
-tni_cut tni_kernel_cut(const tni_launch *l);
+tni_work_split tni_kernel_split(const tni_launch *l);
 // Where in a chunk's partials those of the tail `ins` begin.
-int64_t tni_kernel_tail(const tni_kernel *k, const tni_cut *cut, int ins);
+int64_t tni_kernel_tail_partials(const tni_kernel *k, const tni_work_split *cut, int ins);
 
 #endif

@@ -1,5 +1,5 @@
 // Which shape a kernel gets on a device with work groups, and the words it is launched with.
-#include "kernel/simt_page.h"
+#include "kernel/simt_emitter.h"
 
 #include "base/pieces.h"
 #include "kernel/thresholds.h"
@@ -24,7 +24,7 @@ typedef struct {
     const tni_launch      *l;
     const tni_kernel      *k;
     const tni_simt_limits *limits;
-    uint8_t                varies[TNI_MOST_INS];
+    uint8_t                varies[TNI_MAX_INS];
     int                    lane;  // axis
     int64_t                rows, cols, lanes;
     uint64_t               movers;      // accesses that may move vectors
@@ -67,38 +67,38 @@ int tni_simt_vector_words(const tni_simt_class *c, tn_dtype dt)
 
 // ---- what loops share --------------------------------------------------------------------------
 
-tni_set tni_simt_again(const tni_kernel *k)
+tni_set tni_simt_reread(const tni_kernel *k)
 {
-    tni_set seen = { 0 }, again = { 0 };
+    tni_set seen = { 0 }, reread = { 0 };
     for (int q = 0; q < k->phases; q++) {
         tni_set need = tni_needs_loop(k, q, NULL);
         for (int i = 0; i < k->nins; i++) {
-            if (!tni_has(&need, i) || k->ins[i].code != TNI_I_LOAD) continue;
-            if (tni_has(&seen, i)) tni_join(&again, i);
-            tni_join(&seen, i);
+            if (!tni_set_has(&need, i) || k->ins[i].code != TNI_I_LOAD) continue;
+            if (tni_set_has(&seen, i)) tni_set_add(&reread, i);
+            tni_set_add(&seen, i);
         }
     }
-    return again;
+    return reread;
 }
 
-tni_set tni_simt_dear(const tni_kernel *k)
+tni_set tni_simt_costly(const tni_kernel *k)
 {
-    tni_set dear = { 0 };
+    tni_set costly = { 0 };
     for (int q = 0; q + 1 < k->phases; q++) {
-        tni_set now = tni_needs_loop(k, q, &dear), later = { 0 };
+        tni_set now = tni_needs_loop(k, q, &costly), later = { 0 };
         for (int p = q + 1; p < k->phases; p++) {
-            tni_set need = tni_needs_loop(k, p, &dear);
+            tni_set need = tni_needs_loop(k, p, &costly);
             for (size_t w = 0; w < sizeof need.bit / sizeof *need.bit; w++)
                 later.bit[w] |= need.bit[w];
         }
         for (int i = 0; i < k->nins; i++) {
             int code = k->ins[i].code;
-            if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_has(&now, i)) continue;
-            if (tni_has(&later, i) && tni_cost_again(k, i, &dear) >= TNI_KEEP_COST_GPU)
-                tni_join(&dear, i);
+            if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_set_has(&now, i)) continue;
+            if (tni_set_has(&later, i) && tni_recompute_cost(k, i, &costly) >= TNI_KEEP_COST_GPU)
+                tni_set_add(&costly, i);
         }
     }
-    return dear;
+    return costly;
 }
 
 // ---- vectors -----------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ static void find_movers(facts *f)
     uint64_t yes = 0, no = 0;
     for (int i = 0; i < f->k->nins; i++) {
         const tni_ins *x = &f->k->ins[i];
-        if (!is_memory(x) || x->finish || !tni_has(&need, i)) continue;
+        if (!is_memory(x) || x->finish || !tni_set_has(&need, i)) continue;
         if (may_move(f, x)) yes |= (uint64_t)1 << x->access;
         else no |= (uint64_t)1 << x->access;
     }
@@ -271,18 +271,18 @@ static void choose_vector(const facts *f, tni_simt_class *c)
 
 // ---- rows --------------------------------------------------------------------------------------
 
-// Registers that one vector a thread takes: all that is fetched, dear values, tails.
+// Registers that one vector a thread takes: all that is fetched, costly values, tails.
 static int vector_registers(const facts *f, const tni_simt_class *c)
 {
-    const tni_kernel *k    = f->k;
-    int               n    = 0;
-    tni_set           dear = tni_simt_dear(k), need = tni_needs_main(k);
+    const tni_kernel *k      = f->k;
+    int               n      = 0;
+    tni_set           costly = tni_simt_costly(k), need = tni_needs_main(k);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x     = &k->ins[i];
         int            words = compute_bytes((tn_dtype)x->dtype) / 4 * c->vector;
-        if (x->code == TNI_I_LOAD && tni_has(&need, i) && c->vectors >> x->access & 1)
+        if (x->code == TNI_I_LOAD && tni_set_has(&need, i) && c->vectors >> x->access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, x->access));
-        if (c->keep_dear && tni_has(&dear, i)) n += words;
+        if (c->keep_costly && tni_set_has(&costly, i)) n += words;
         if (is_tail(x) && x->per && !c->tail_memory) n += words;
     }
     return n;
@@ -291,11 +291,11 @@ static int vector_registers(const facts *f, const tni_simt_class *c)
 // Bytes of shared memory that hold what several loops read.
 static int64_t stash_bytes(const facts *f, const tni_simt *m)
 {
-    int64_t n     = 0;
-    tni_set again = tni_simt_again(f->k);
+    int64_t n      = 0;
+    tni_set reread = tni_simt_reread(f->k);
     for (int i = 0; i < f->k->nins; i++) {
         const tni_ins *x = &f->k->ins[i];
-        if (!tni_has(&again, i) || !(m->class.vectors >> x->access & 1)) continue;
+        if (!tni_set_has(&reread, i) || !(m->class.vectors >> x->access & 1)) continue;
         int words = tni_simt_vector_words(&m->class, access_dtype(f->k, x->access));
         n += tni_pieces(m->vectors * words, 4) * 16;
     }
@@ -304,8 +304,9 @@ static int64_t stash_bytes(const facts *f, const tni_simt *m)
 
 static bool fits(const facts *f, const tni_simt_class *c)
 {
-    return c->unroll * c->vector <= ELEMENTS &&
-           vector_registers(f, c) * c->unroll <= (c->roomy ? ROOMY : REGISTERS) >> f->doubles;
+    return c->unroll * c->vector <= ELEMENTS && vector_registers(f, c) * c->unroll <=
+                                                    (c->low_occupancy ? ROOMY : REGISTERS) >>
+                                                    f->doubles;
 }
 
 static void set_team(const facts *f, tni_simt *m, int64_t team)
@@ -345,7 +346,7 @@ static void row_in_registers(const facts *f, tni_simt *m, int each)
     } else if (f->col_tails && f->limits->features & TNI_GPU_SHUFFLES && n > TEAM / 2 &&
                n <= TEAM) {
         // Two vectors a thread share what folding a row costs.
-        c->roomy = 1;
+        c->low_occupancy = 1;
         set_team(f, m, TEAM / 2);
     } else {
         set_team(f, m, tni_lesser(power_up(f->col_tails ? n : tni_pieces(n, each)), TEAM));
@@ -356,14 +357,14 @@ static void row_in_registers(const facts *f, tni_simt *m, int each)
 // of one run of memory, in every row.
 static bool can_bring(const facts *f, const tni_simt_class *c)
 {
-    int     n     = 0;
-    tni_set again = tni_simt_again(f->k);
+    int     n      = 0;
+    tni_set reread = tni_simt_reread(f->k);
     if (!f->limits->cluster || f->limits->threads < 512 || f->k->nr != 1 || !f->reduces ||
         f->col_tails)
         return false;
     for (int i = 0; i < f->k->nins; i++) {
         const tni_ins *x = &f->k->ins[i];
-        if (!tni_has(&again, i)) continue;
+        if (!tni_set_has(&reread, i)) continue;
         if (x->a != TNI_NO_VALUE || x->b != TNI_NO_VALUE || !(c->vectors >> x->access & 1) ||
             tni_simt_vector_words(c, access_dtype(f->k, x->access)) != 4)
             return false;
@@ -390,14 +391,14 @@ static bool row_in_bulk(const facts *f, tni_simt *m)
         for (int g = 1; g <= tni_lesser(sharing[i].cluster, f->limits->cluster); g *= 2) {
             int64_t bytes = all / m->vectors * tni_pieces(m->vectors, g);
             if (bytes > room) continue;
-            c->hold         = TNI_HOLD_SHARED;
-            c->roomy        = 0;
-            c->bulk         = (uint8_t)sharing[i].groups;
-            c->cluster      = (uint8_t)(g > 1 ? g : 0);
-            c->team         = (uint16_t)sharing[i].threads;
-            c->unroll       = 1;
-            c->keep_dear    = 0;
-            m->shared_bytes = (int)bytes;
+            c->hold          = TNI_HOLD_SHARED;
+            c->low_occupancy = 0;
+            c->bulk          = (uint8_t)sharing[i].groups;
+            c->cluster       = (uint8_t)(g > 1 ? g : 0);
+            c->team          = (uint16_t)sharing[i].threads;
+            c->unroll        = 1;
+            c->keep_costly   = 0;
+            m->shared_bytes  = (int)bytes;
             return true;
         }
     }
@@ -409,9 +410,9 @@ static void row_in_loops(const facts *f, tni_simt *m)
 {
     tni_simt_class *c    = &m->class;
     int64_t         room = f->limits->shared_bytes - SHARED_KEPT, bytes = stash_bytes(f, m);
-    c->keep_dear   = 0;
-    c->roomy       = 0;
-    c->tail_memory = f->col_tails > 0;
+    c->keep_costly   = 0;
+    c->low_occupancy = 0;
+    c->tail_memory   = f->col_tails > 0;
     c->unroll = (uint8_t)tni_greater(1, tni_lesser(4, 16 / tni_greater(1, vector_registers(f, c))));
     c->unroll = c->unroll == 3 ? 2 : c->unroll;
     c->team   = (uint16_t)tni_lesser(power_up(m->vectors), TEAM);
@@ -432,18 +433,19 @@ static bool has_next(const facts *f, const tni_simt_class *c)
     enum { ROOM = 40 };  // beside what a row needs for a while
     const tni_kernel *k = f->k;
     int               n = vector_registers(f, c);
-    if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->ahead || !f->reduces) return false;
+    if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->rows_in_flight || !f->reduces)
+        return false;
     for (int i = 0; i < k->nins; i++)
         if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
             c->vectors >> k->ins[i].access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, k->ins[i].access));
-    return n * c->unroll <= (c->roomy ? ROOMY : ROOM);
+    return n * c->unroll <= (c->low_occupancy ? ROOMY : ROOM);
 }
 
 // Whether a thread may have twice as many vectors in hand, of so many registers each.
 static bool can_double(const facts *f, const tni_simt_class *c, int registers)
 {
-    return !f->limits->lean && c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2;
+    return !f->limits->few_registers && c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2;
 }
 
 // Only tails of columns: no thread has to know of another, so columns are cut too.
@@ -453,7 +455,7 @@ static void row_in_tiles(const facts *f, tni_simt *m)
     c->tail_memory    = 1;
     int registers     = (int)tni_greater(1, vector_registers(f, c));
     c->tail_memory    = 0;
-    c->ahead          = 1;
+    c->rows_in_flight = 1;
     c->unroll         = 1;
     while (can_double(f, c, registers)) c->unroll *= 2;
     c->team  = (uint16_t)tni_lesser(power_up(m->vectors), tni_lesser(GROUP, f->limits->threads));
@@ -466,7 +468,7 @@ static void choose_row(const facts *f, tni_simt *m)
     c->form           = TNI_SIMT_ROW;
     m->lines          = f->rows;
     m->vectors        = tni_pieces(f->cols + (c->window ? c->vector - 1 : 0), c->vector);
-    c->keep_dear      = 1;
+    c->keep_costly    = 1;
     c->rows           = 1;
     if (!f->row_work && f->col_tails) {
         row_in_tiles(f, m);
@@ -474,11 +476,11 @@ static void choose_row(const facts *f, tni_simt *m)
         row_in_registers(f, m, c->vector == MOST_VECTOR ? 4 : 2);
         if (!fits(f, c)) row_in_registers(f, m, 2);
         if (!fits(f, c)) {
-            c->keep_dear = 0;
+            c->keep_costly = 0;
             row_in_registers(f, m, 2);
         }
         if (!fits(f, c) && !row_in_bulk(f, m)) row_in_loops(f, m);
-        c->next = has_next(f, c);
+        c->prefetch_row = has_next(f, c);
     }
     int group = (int)tni_lesser(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
     if (c->team <= TNI_WARP || (!f->reduces && c->team < group))
@@ -527,7 +529,7 @@ static void choose_lane(const facts *f, tni_simt *m)
 static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles)
 {
     const tni_simt_class *c    = &m->class;
-    int64_t               here = RESIDENT >> c->roomy;
+    int64_t               here = RESIDENT >> c->low_occupancy;
     int64_t               full = tni_greater(1, f->limits->units * here / m->block / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
@@ -589,9 +591,9 @@ static bool is_tight(const facts *f, const tni_simt_class *c)
             n += c->vector;
     bool many = c->form == TNI_SIMT_LANE && c->vector == MOST_VECTOR;
     if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
-    if (f->limits->lean && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
+    if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
     return k->tails && !c->bulk &&
-           (f->limits->lean || f->doubles || f->draws || many ||
+           (f->limits->few_registers || f->doubles || f->draws || many ||
             2 * k->nbuffer + n * c->unroll > TIGHT);
 }
 
@@ -603,7 +605,7 @@ static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *lim
     for (int i = 0; i < k->nr; i++) f->cols *= l->size[k->np + i];
     f->lane  = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
     f->lanes = f->lane >= 0 ? l->size[f->lane] : 1;
-    tni_varies(k, f->varies);
+    tni_varying_axes(k, f->varies);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i];
         if (is_tail(x) && x->per) f->col_tails++;
@@ -636,7 +638,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
         if (f.k->nr) choose_lane(&f, &m);
         else choose_point(&f, &m);
     }
-    if (is_tight(&f, c)) c->roomy = 1;
+    if (is_tight(&f, c)) c->low_occupancy = 1;
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
     if (c->tiles) m.grid[1] = tni_pieces(m.vectors, c->team);
@@ -675,7 +677,7 @@ void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at)
 }
 
 int tni_simt_words(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
-                   int64_t dst[TNI_MOST_WORDS])
+                   int64_t dst[TNI_MAX_WORDS])
 {
     const tni_kernel *k = l->kernel;
     facts             f = { .k = k, .cols = 1 };
@@ -706,7 +708,7 @@ size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layo
                      const void *state, char *dst)
 {
     const tni_kernel *k = l->kernel;
-    int64_t           word[TNI_MOST_WORDS];
+    int64_t           word[TNI_MAX_WORDS];
     int               n = tni_simt_words(l, m, at, word), used = 0;
     for (int i = 0; i < k->nbuffer; i++, used += 8) memcpy(dst + used, &l->buffer[i], 8);
     memcpy(dst + used, &l->scratch, 8);

@@ -43,36 +43,37 @@ typedef struct {
     unsigned features;      // TNI_GPU_ bits of dialect.h
     int      cluster;  // most groups that can read each other's memory; more than 0: the chip also
                        // has bulk copies into shared memory
-    bool lean;         // a thread is to take few registers, since it spilled otherwise
+    bool few_registers;  // a thread is to take few registers, since it spilled otherwise
 } tni_simt_limits;
 
 // The part of a shape that its text depends on. Zeroed before it is filled: it is compared as bytes.
 typedef struct {
-    uint8_t  form, hold, finish;
-    uint8_t  vector;     // elements: 1, 2, 4 or 8
-    uint8_t  unroll;     // vectors a thread has in hand: 1, 2, 4, 8 or 16
-    uint8_t  window;     // vectors begin at aligned places, the first before the row's start
-    uint8_t  wide;       // 64-bit places
-    uint8_t  keep_dear;  // costly values are kept from loop to loop
-    uint8_t  ahead;      // ROW with tails of columns alone: the vectors in hand are of as many rows
-    uint8_t  next;       // ROW with tails: the next row is loaded while one is worked on
-    uint8_t  roomy;      // half as many threads on a multiprocessor, each with more registers
-    uint8_t  tiles;      // columns are cut over the second axis of the grid
-    uint8_t  features;   // TNI_GPU_ bits
-    uint8_t  bulk;       // groups of a multiprocessor whose rows bulk copies bring; 0: none do
-    uint8_t  cluster;    // groups that share a row; 0: each has its own
-    uint8_t  tail_memory;     // tails of elements are added up in scratch, not in registers
-    uint8_t  tile_axis;       // POINT in squares: of P, not the lane
-    uint8_t  mirror;          // squares come in pairs that are each other's transposes
-    uint16_t tile;            // lanes, and points along tile_axis, of a square; 0: no squares
-    uint16_t abreast;         // squares of a group, side by side along the lane
-    uint16_t team, rows;      // threads of a group: team * rows
-    uint16_t finish_threads;  // of a group of the finish kernel; 0: there is none
-    uint16_t finish_cols;     // columns that a group finishes at once
-    uint16_t leader;          // access that all vectors are aligned with
-    uint64_t vectors;         // accesses that move a vector at a time; with vector 1, those fetched
-                              // before their loop's work
-    uint64_t tiled;           // those of them that go through shared memory
+    uint8_t form, hold, finish;
+    uint8_t vector;       // elements: 1, 2, 4 or 8
+    uint8_t unroll;       // vectors a thread has in hand: 1, 2, 4, 8 or 16
+    uint8_t window;       // vectors begin at aligned places, the first before the row's start
+    uint8_t wide;         // 64-bit places
+    uint8_t keep_costly;  // costly values are kept from loop to loop
+    uint8_t
+        rows_in_flight;  // ROW with tails of columns alone: the vectors in hand are of as many rows
+    uint8_t  prefetch_row;   // ROW with tails: the next row is loaded while one is worked on
+    uint8_t  low_occupancy;  // half as many threads on a multiprocessor, each with more registers
+    uint8_t  tiles;          // columns are cut over the second axis of the grid
+    uint8_t  features;       // TNI_GPU_ bits
+    uint8_t  bulk;           // groups of a multiprocessor whose rows bulk copies bring; 0: none do
+    uint8_t  cluster;        // groups that share a row; 0: each has its own
+    uint8_t  tail_memory;    // tails of elements are added up in scratch, not in registers
+    uint8_t  tile_axis;      // POINT in squares: of P, not the lane
+    uint8_t  transpose_pairs;  // squares come in pairs that are each other's transposes
+    uint16_t tile;             // lanes, and points along tile_axis, of a square; 0: no squares
+    uint16_t tiles_per_group;  // squares of a group, side by side along the lane
+    uint16_t team, rows;       // threads of a group: team * rows
+    uint16_t finish_threads;   // of a group of the finish kernel; 0: there is none
+    uint16_t finish_cols;      // columns that a group finishes at once
+    uint16_t leader;           // access that all vectors are aligned with
+    uint64_t vectors;  // accesses that move a vector at a time; with vector 1, those fetched
+                       // before their loop's work
+    uint64_t tiled;    // those of them that go through shared memory
 } tni_simt_class;
 
 typedef struct {
@@ -111,25 +112,25 @@ enum {
     TNI_WORD_PARTS,
     TNI_WORD_SCRATCH,  // bytes from the address of scratch to where it begins
     TNI_WORD_SIZES,    // first of the sizes of axes
-    TNI_MOST_WORDS = TNI_WORD_SIZES + TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2) +
-                     TNI_MOST_NUMBERS + TNI_MOST_INS
+    TNI_MAX_WORDS = TNI_WORD_SIZES + TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2) +
+                    TNI_MAX_NUMBERS + TNI_MAX_INS
 };
 
 // Where the words of a kernel are: of an offset, a stride (of class n alone; the last is an index's),
 // a number, the bytes in scratch before the partials of a tail. -1 where there is none.
 typedef struct {
-    int16_t offset[TNI_MOST_ACCESS], stride[TNI_MOST_ACCESS][TNI_AXES + 1];
-    int16_t number[TNI_MOST_NUMBERS], tail[TNI_MOST_INS];
+    int16_t offset[TNI_MAX_ACCESSES], stride[TNI_MAX_ACCESSES][TNI_AXES + 1];
+    int16_t number[TNI_MAX_NUMBERS], tail[TNI_MAX_INS];
     int16_t count;
 } tni_simt_layout;
 
 void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at);
 // Writes the words of a launch, as they lie in its kernel; their number.
 int tni_simt_words(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
-                   int64_t dst[TNI_MOST_WORDS]);
+                   int64_t dst[TNI_MAX_WORDS]);
 // The struct that a CUDA kernel takes: nbuffer + 2 addresses, and the words. dst has room for
 // TNI_SIMT_BYTES; the bytes used.
-enum { TNI_SIMT_BYTES = 8 * (TNI_MOST_BUFFERS + 2 + TNI_MOST_WORDS) };
+enum { TNI_SIMT_BYTES = 8 * (TNI_MAX_BUFFERS + 2 + TNI_MAX_WORDS) };
 size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
                      const void *state, char *dst);
 
@@ -139,9 +140,9 @@ size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layo
 tni_skeleton tni_emit_simt;
 
 // Values that vary over R, cost TNI_KEEP_COST_GPU or more to compute again, and that several loops read.
-tni_set tni_simt_dear(const tni_kernel *k);
+tni_set tni_simt_costly(const tni_kernel *k);
 // Loads whose elements several loops read.
-tni_set tni_simt_again(const tni_kernel *k);
+tni_set tni_simt_reread(const tni_kernel *k);
 // 32-bit words of a vector of dtype dt.
 int tni_simt_vector_words(const tni_simt_class *c, tn_dtype dt);
 

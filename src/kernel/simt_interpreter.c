@@ -13,8 +13,8 @@ typedef struct {
     const tni_kernel *k;
     bool              full;    // there is no room for more words
     int               starts;  // numbers after those of the launch: starts of folds
-    int64_t           start[TNI_MOST_INS];
-    int               tail[TNI_MOST_INS];  // a tail's number in its table
+    int64_t           start[TNI_MAX_INS];
+    int               tail[TNI_MAX_INS];  // a tail's number in its table
     int               tails;
     int64_t           rows, cols;
     bool              reduces, columns;  // over R; tails for each column
@@ -176,7 +176,7 @@ static void put_starts(writer *w, int q)
     tni_set loop = tni_needs_loop(w->k, q, NULL);
     for (int i = 0; i < w->k->nins; i++) {
         const tni_ins *x = &w->k->ins[i];
-        if (!tni_has(&loop, i) || x->code != TNI_I_REDUCE || x->over_p) continue;
+        if (!tni_set_has(&loop, i) || x->code != TNI_I_REDUCE || x->over_p) continue;
         w->start[w->starts] = fold_start(x);
         put_code(w, TNI_SEL_NUMBER, i, 0, 0, 0, w->k->nnumber + w->starts++);
     }
@@ -185,7 +185,7 @@ static void put_starts(writer *w, int q)
 static void put_set(writer *w, tni_set s)
 {
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_has(&s, i)) put_ins(w, i);
+        if (tni_set_has(&s, i)) put_ins(w, i);
 }
 
 static void put_finish(writer *w, bool column)
@@ -193,7 +193,7 @@ static void put_finish(writer *w, bool column)
     tni_set s = tni_needs_finish(w->k, column);
     for (int i = 0; i < w->k->nins; i++) {
         const tni_ins *x = &w->k->ins[i];
-        if (!tni_has(&s, i)) continue;
+        if (!tni_set_has(&s, i)) continue;
         if (!is_tail(x)) put_ins(w, i);
         else put_code(w, TNI_SEL_JOIN, i, 0, 0, fold_number(x), w->tail[i]);
     }
@@ -222,7 +222,7 @@ static void put_segments(writer *w)
         tni_set loop = tni_needs_loop(w->k, s / 2, NULL);
         for (int i = 0; i < w->k->nins; i++) {
             const tni_ins *x = &w->k->ins[i];
-            if (tni_has(&loop, i) && x->code == TNI_I_REDUCE && !x->over_p)
+            if (tni_set_has(&loop, i) && x->code == TNI_I_REDUCE && !x->over_p)
                 put(w, i | (int64_t)fold_number(x) << 8);
         }
     }
@@ -351,7 +351,7 @@ void tni_simt_program_finish(tni_simt_program *p)
 size_t tni_simt_program_pack(const tni_simt_program *p, const tni_launch *l, const void *state,
                              char *dst)
 {
-    size_t n = 8 * TNI_MOST_BUFFERS;
+    size_t n = 8 * TNI_MAX_BUFFERS;
     memset(dst, 0, n);
     for (int i = 0; i < l->kernel->nbuffer; i++) memcpy(dst + 8 * i, &l->buffer[i], 8);
     memcpy(dst + n, &l->scratch, 8);

@@ -50,9 +50,9 @@ tni_skeleton tni_emit_interpreter;
 // Its name.
 #define TNI_INTERPRETER_NAME "interpret"
 
-// On CUDA its one argument is a struct: TNI_MOST_BUFFERS addresses, scratch, state, the words. On
+// On CUDA its one argument is a struct: TNI_MAX_BUFFERS addresses, scratch, state, the words. On
 // OpenCL: as many buffers, scratch, state, a constant buffer of the words.
-enum { TNI_INTERPRETER_BYTES = 8 * (TNI_MOST_BUFFERS + 2 + TNI_INTERPRETER_WORDS) };
+enum { TNI_INTERPRETER_BYTES = 8 * (TNI_MAX_BUFFERS + 2 + TNI_INTERPRETER_WORDS) };
 size_t tni_simt_program_pack(const tni_simt_program *p, const tni_launch *l, const void *state,
                              char *dst);
 

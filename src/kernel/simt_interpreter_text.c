@@ -82,16 +82,18 @@ typedef struct {
 static void put_loads(const page *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
-        tni_cast_text t = tni_text_from_kept((tn_dtype)dt);
+        tni_cast_text t = tni_text_from_storage((tn_dtype)dt);
         if (!tni_interpreter_holds(p->level, (tn_dtype)dt)) continue;
-        tni_line(p->o, "case %d: {", TNI_SEL_LOAD + dt);
-        tni_line(p->o,
-                 "const m_long at = place(m, PROGRAM_REF, x) + index_of(m, PROGRAM_REF, x, a);");
-        tni_line(p->o, "if (b == %d || G_i(b)) m->v[to] = P_%c(%s((GLOBAL %s *)BUFFER(c))[at]%s);",
-                 TNI_NO_REGISTER, letter_in(dt), t.before, tni_kept_type((tn_dtype)dt), t.after);
-        tni_line(p->o, "else m->v[to] = 0;");
-        tni_line(p->o, "break;");
-        tni_line(p->o, "}");
+        tni_out_line(p->o, "case %d: {", TNI_SEL_LOAD + dt);
+        tni_out_line(
+            p->o, "const m_long at = place(m, PROGRAM_REF, x) + index_of(m, PROGRAM_REF, x, a);");
+        tni_out_line(p->o,
+                     "if (b == %d || G_i(b)) m->v[to] = P_%c(%s((GLOBAL %s *)BUFFER(c))[at]%s);",
+                     TNI_NO_REGISTER, letter_in(dt), t.before, tni_storage_type((tn_dtype)dt),
+                     t.after);
+        tni_out_line(p->o, "else m->v[to] = 0;");
+        tni_out_line(p->o, "break;");
+        tni_out_line(p->o, "}");
     }
 }
 
@@ -99,14 +101,14 @@ static void put_loads(const page *p)
 static void put_stores(const page *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
-        tni_cast_text t = tni_text_to_kept((tn_dtype)dt, (tn_dtype)dt);
+        tni_cast_text t = tni_text_to_storage((tn_dtype)dt, (tn_dtype)dt);
         if (!tni_interpreter_holds(p->level, (tn_dtype)dt)) continue;
-        tni_line(p->o, "case %d:", TNI_SEL_STORE + dt);
-        tni_line(
+        tni_out_line(p->o, "case %d:", TNI_SEL_STORE + dt);
+        tni_out_line(
             p->o,
             "    if (m->mine) ((GLOBAL %s *)BUFFER(c))[place(m, PROGRAM_REF, x)] = %sG_%c(a)%s;",
-            tni_kept_type((tn_dtype)dt), t.before, letter_in(dt), t.after);
-        tni_line(p->o, "    break;");
+            tni_storage_type((tn_dtype)dt), t.before, letter_in(dt), t.after);
+        tni_out_line(p->o, "    break;");
     }
 }
 
@@ -124,10 +126,11 @@ static void put_draws(const page *p)
                  [TNI_DRAW_NORMAL_D]  = { "m_rand_normal_d(", ")", TNI_IN_d } };
     for (size_t i = 0; i < sizeof draw / sizeof *draw; i++) {
         if (!tni_interpreter_draws(p->level, (int)i)) continue;
-        tni_line(p->o,
-                 "case %d: m->v[to] = P_%c(%s(m_ulong)NUMBER(x), (m_ulong)NUMBER(x + 1), "
-                 "(m_ulong)G_l(a)%s); break;",
-                 TNI_SEL_RANDOM + (int)i, letter_of(draw[i].type), draw[i].before, draw[i].after);
+        tni_out_line(p->o,
+                     "case %d: m->v[to] = P_%c(%s(m_ulong)NUMBER(x), (m_ulong)NUMBER(x + 1), "
+                     "(m_ulong)G_l(a)%s); break;",
+                     TNI_SEL_RANDOM + (int)i, letter_of(draw[i].type), draw[i].before,
+                     draw[i].after);
     }
 }
 
@@ -136,13 +139,14 @@ static void put_wraps(const page *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
         tni_held      held = (tni_held)tni_dtype_table[dt].held;
-        tni_cast_text t    = tni_text_from_kept((tn_dtype)dt);
+        tni_cast_text t    = tni_text_from_storage((tn_dtype)dt);
         if (!tni_interpreter_holds(p->level, (tn_dtype)dt)) continue;
         if (held == TNI_HELD_TRUTH)
-            tni_line(p->o, "case %d: m->v[to] = P_i(G_i(to) != 0); break;", TNI_SEL_WRAP + dt);
+            tni_out_line(p->o, "case %d: m->v[to] = P_i(G_i(to) != 0); break;", TNI_SEL_WRAP + dt);
         if (held == TNI_HELD_WRAP)
-            tni_line(p->o, "case %d: m->v[to] = P_%c(%s(%s)G_%c(to)%s); break;", TNI_SEL_WRAP + dt,
-                     letter_in(dt), t.before, tni_kept_type((tn_dtype)dt), letter_in(dt), t.after);
+            tni_out_line(p->o, "case %d: m->v[to] = P_%c(%s(%s)G_%c(to)%s); break;",
+                         TNI_SEL_WRAP + dt, letter_in(dt), t.before, tni_storage_type((tn_dtype)dt),
+                         letter_in(dt), t.after);
     }
 }
 
@@ -152,27 +156,27 @@ static void put_casts(const page *p)
         for (int dt = 0; dt < TNI_DTYPES; dt++) {
             if (!tni_interpreter_casts(p->level, type, (tn_dtype)dt)) continue;
             tni_cast_text t = tni_text_cast((tn_dtype)tni_compute_table[type].dtype, (tn_dtype)dt);
-            tni_line(p->o, "case %d: m->v[to] = P_%c(%sG_%c(a)%s); break;",
-                     TNI_SEL_CAST + TNI_DTYPES * type + dt, letter_in(dt), t.before,
-                     letter_of(type), t.after);
+            tni_out_line(p->o, "case %d: m->v[to] = P_%c(%sG_%c(a)%s); break;",
+                         TNI_SEL_CAST + TNI_DTYPES * type + dt, letter_in(dt), t.before,
+                         letter_of(type), t.after);
         }
 }
 
 // c says which fold: TNI_COMPUTES times its number, and the type.
 static void put_folds(const page *p)
 {
-    tni_line(p->o, "case %d: if (m->mine) m->v[to] = fold(c, m->v[to], m->v[a]); break;",
-             TNI_SEL_REDUCE);
-    tni_line(
+    tni_out_line(p->o, "case %d: if (m->mine) m->v[to] = fold(c, m->v[to], m->v[a]); break;",
+                 TNI_SEL_REDUCE);
+    tni_out_line(
         p->o,
         "case %d: if (m->mine) *SLOT(x, m->part) = fold(c, *SLOT(x, m->part), m->v[a]); break;",
         TNI_SEL_TAIL);
-    tni_line(p->o, "case %d:", TNI_SEL_JOIN);
-    tni_line(p->o, "    m->v[to] = (m_ulong)TAIL(x, %d);", TNI_TAIL_START);
-    tni_line(p->o,
-             "    for (m_long z = 0; z < W(%d); z++) m->v[to] = fold(c, m->v[to], *SLOT(x, z));",
-             TNI_W_PARTS);
-    tni_line(p->o, "    break;");
+    tni_out_line(p->o, "case %d:", TNI_SEL_JOIN);
+    tni_out_line(p->o, "    m->v[to] = (m_ulong)TAIL(x, %d);", TNI_TAIL_START);
+    tni_out_line(
+        p->o, "    for (m_long z = 0; z < W(%d); z++) m->v[to] = fold(c, m->v[to], *SLOT(x, z));",
+        TNI_W_PARTS);
+    tni_out_line(p->o, "    break;");
 }
 
 static int arity(int op)
@@ -190,14 +194,14 @@ static void put_map(const page *p, int op, int type)
     int                 n      = arity(op);
     if (!n || !tni_interpreter_has(p->level, op, type)) return;
     if (!tni_op_text(text, sizeof text, "f", op, (tn_dtype)tni_compute_table[type].dtype)) return;
-    tni_put(p->o, "        case %d: m->v[to] = P_%c(", TNI_SEL_MAP + TNI_COMPUTES * op + type,
-            result);
-    if (p->fast && op == TNI_exp && type == TNI_IN_f) tni_put(p->o, "m_fast_exp_f(");
-    else tni_put(p->o, "o_%s_%c(", f->name, s);
-    tni_put(p->o, "G_%c(a)", f->rule == TNI_SELECT ? 'i' : s);
-    if (n > 1) tni_put(p->o, ", G_%c(b)", s);
-    if (n > 2) tni_put(p->o, ", G_%c(c)", s);
-    tni_put(p->o, ")); break;\n");
+    tni_out_print(p->o, "        case %d: m->v[to] = P_%c(", TNI_SEL_MAP + TNI_COMPUTES * op + type,
+                  result);
+    if (p->fast && op == TNI_exp && type == TNI_IN_f) tni_out_print(p->o, "m_fast_exp_f(");
+    else tni_out_print(p->o, "o_%s_%c(", f->name, s);
+    tni_out_print(p->o, "G_%c(a)", f->rule == TNI_SELECT ? 'i' : s);
+    if (n > 1) tni_out_print(p->o, ", G_%c(b)", s);
+    if (n > 2) tni_out_print(p->o, ", G_%c(c)", s);
+    tni_out_print(p->o, ")); break;\n");
 }
 
 // ---- the kernel --------------------------------------------------------------------------------
@@ -333,17 +337,18 @@ static const char *const fold_threads_text[] = {
 
 static void put_spellings(const page *p, const tni_dialect *d)
 {
-    tni_put(p->o, "#define GLOBAL %s\n#define LOCAL %s\n#define LOCAL_PTR %s\n#define APART %s\n",
-            d->global, d->shared, d->local, d->apart);
-    tni_put(p->o, "#define BARRIER() %s\n#define LOCAL_ID (%s)\n#define GROUP_ID (%s)\n",
-            d->barrier, d->local_id, d->group_id);
-    tni_put(p->o, "#define GROUPS (%s)\n%s", d->groups,
-            p->by_struct ? struct_spellings : plain_spellings);
+    tni_out_print(p->o,
+                  "#define GLOBAL %s\n#define LOCAL %s\n#define LOCAL_PTR %s\n#define APART %s\n",
+                  d->global, d->shared, d->local, d->no_inline);
+    tni_out_print(p->o, "#define BARRIER() %s\n#define LOCAL_ID (%s)\n#define GROUP_ID (%s)\n",
+                  d->barrier, d->local_id, d->group_id);
+    tni_out_print(p->o, "#define GROUPS (%s)\n%s", d->groups,
+                  p->by_struct ? struct_spellings : plain_spellings);
 }
 
 static void put_pieces(const page *p, const char *const *piece)
 {
-    for (; *piece; piece++) tni_put(p->o, "%s", *piece);
+    for (; *piece; piece++) tni_out_print(p->o, "%s", *piece);
 }
 
 static void put_constants(const page *p)
@@ -379,52 +384,53 @@ static void put_constants(const page *p)
         { "THREADS", TNI_INTERPRETER_THREADS },
     };
     for (size_t i = 0; i < sizeof constant / sizeof *constant; i++)
-        tni_put(p->o, "#define %s %d\n", constant[i].name, constant[i].value);
-    tni_put(p->o, "#define SEGMENT(s) (W(W_SEGMENT_AT) + 2 * (s))\n"
-                  "#define SEGMENT_FOLDS(s) (W(W_SEGMENT_AT) + 2 * (s) + 1)\n");
+        tni_out_print(p->o, "#define %s %d\n", constant[i].name, constant[i].value);
+    tni_out_print(p->o, "#define SEGMENT(s) (W(W_SEGMENT_AT) + 2 * (s))\n"
+                        "#define SEGMENT_FOLDS(s) (W(W_SEGMENT_AT) + 2 * (s) + 1)\n");
 }
 
 static void put_types(const page *p)
 {
     if (p->by_struct)
-        tni_put(
+        tni_out_print(
             p->o,
             "typedef struct { char *b[%d]; char *scratch; m_long *fail; m_long w[%d]; } program;\n",
-            TNI_MOST_BUFFERS, TNI_INTERPRETER_WORDS);
-    tni_put(
+            TNI_MAX_BUFFERS, TNI_INTERPRETER_WORDS);
+    tni_out_print(
         p->o,
         "typedef struct {\n    m_ulong v[%d];\n    m_long at[%d], e, part;\n    m_int mine, counts;\n",
         TNI_REGISTERS, TNI_AXES);
     if (!p->by_struct)
-        tni_put(p->o, "    __global char *b[%d], *scratch;\n    __global m_long *fail;\n",
-                TNI_MOST_BUFFERS);
-    tni_put(p->o, "} machine;\n");
+        tni_out_print(p->o, "    __global char *b[%d], *scratch;\n    __global m_long *fail;\n",
+                      TNI_MAX_BUFFERS);
+    tni_out_print(p->o, "} machine;\n");
 }
 
 // fold(TNI_COMPUTES number of the fold + type, a, b), of registers.
 static void put_fold_function(const page *p)
 {
-    tni_line(p->o, "APART m_ulong fold(m_int how, m_ulong a, m_ulong b) {");
-    tni_line(p->o, "switch (how) {");
+    tni_out_line(p->o, "APART m_ulong fold(m_int how, m_ulong a, m_ulong b) {");
+    tni_out_line(p->o, "switch (how) {");
     for (int f = 0; f < 4; f++)
         for (int type = 0; type < TNI_COMPUTES; type++)
             if (level_has_type(p->level, type))
-                tni_line(p->o, "case %d: return P_%c(o_%s_%c(V_%c(a), V_%c(b)));",
-                         TNI_COMPUTES * f + type, letter_of(type),
-                         tni_op_table[tni_interpreter_folds[f]].name, letter_of(type),
-                         letter_of(type), letter_of(type));
-    tni_line(p->o, "}");
-    tni_line(p->o, "return a;");
-    tni_line(p->o, "}");
+                tni_out_line(p->o, "case %d: return P_%c(o_%s_%c(V_%c(a), V_%c(b)));",
+                             TNI_COMPUTES * f + type, letter_of(type),
+                             tni_op_table[tni_interpreter_folds[f]].name, letter_of(type),
+                             letter_of(type), letter_of(type));
+    tni_out_line(p->o, "}");
+    tni_out_line(p->o, "return a;");
+    tni_out_line(p->o, "}");
 }
 
 static void put_cases(const page *p)
 {
     put_loads(p);
     put_stores(p);
-    tni_line(p->o, "case %d: m->v[to] = (m_ulong)NUMBER(x); break;", TNI_SEL_NUMBER);
-    tni_line(p->o, "case %d: m->v[to] = (m_ulong)place(m, PROGRAM_REF, x); break;", TNI_SEL_PLACE);
-    tni_line(
+    tni_out_line(p->o, "case %d: m->v[to] = (m_ulong)NUMBER(x); break;", TNI_SEL_NUMBER);
+    tni_out_line(p->o, "case %d: m->v[to] = (m_ulong)place(m, PROGRAM_REF, x); break;",
+                 TNI_SEL_PLACE);
+    tni_out_line(
         p->o,
         "case %d: m->v[to] = m->counts ? (m_ulong)m_check(G_l(a), NUMBER(x), c, FAIL) : 0; break;",
         TNI_SEL_CHECK);
@@ -439,40 +445,40 @@ static void put_cases(const page *p)
 // The code from one word to another.
 static void put_run(const page *p)
 {
-    tni_line(p->o, "APART void run(machine *m, PROGRAM, m_int from, m_int end) {");
-    tni_line(p->o, "for (m_int pc = from; pc < end; pc++) {");
-    tni_line(p->o, "const m_ulong w = (m_ulong)W(pc);");
-    tni_line(p->o, "const m_int to = (m_int)(w >> 16) & 255, a = (m_int)(w >> 24) & 255;");
-    tni_line(p->o, "const m_int b = (m_int)(w >> 32) & 255, c = (m_int)(w >> 40) & 255;");
-    tni_line(p->o, "const m_int x = (m_int)(w >> 48) & 255;");
-    tni_line(p->o, "switch ((m_int)(w & 0xffffu)) {");
+    tni_out_line(p->o, "APART void run(machine *m, PROGRAM, m_int from, m_int end) {");
+    tni_out_line(p->o, "for (m_int pc = from; pc < end; pc++) {");
+    tni_out_line(p->o, "const m_ulong w = (m_ulong)W(pc);");
+    tni_out_line(p->o, "const m_int to = (m_int)(w >> 16) & 255, a = (m_int)(w >> 24) & 255;");
+    tni_out_line(p->o, "const m_int b = (m_int)(w >> 32) & 255, c = (m_int)(w >> 40) & 255;");
+    tni_out_line(p->o, "const m_int x = (m_int)(w >> 48) & 255;");
+    tni_out_line(p->o, "switch ((m_int)(w & 0xffffu)) {");
     put_cases(p);
-    tni_line(p->o, "}");
-    tni_line(p->o, "}");
-    tni_line(p->o, "}");
+    tni_out_line(p->o, "}");
+    tni_out_line(p->o, "}");
+    tni_out_line(p->o, "}");
 }
 
 static void put_head(const page *p, const tni_dialect *d)
 {
     if (p->by_struct) {
-        tni_put(p->o,
-                "%s__launch_bounds__(%d) " TNI_INTERPRETER_NAME
-                "(%s program a)\n{\n    LOCAL m_ulong red[THREADS];\n"
-                "    const program *const p = &a;\n    machine here, *const m = &here;\n"
-                "    if (W(W_GUARDED) && *(const volatile m_long *)p->fail[4]) return;\n",
-                d->kernel, TNI_INTERPRETER_THREADS, d->given);
+        tni_out_print(p->o,
+                      "%s__launch_bounds__(%d) " TNI_INTERPRETER_NAME
+                      "(%s program a)\n{\n    LOCAL m_ulong red[THREADS];\n"
+                      "    const program *const p = &a;\n    machine here, *const m = &here;\n"
+                      "    if (W(W_GUARDED) && *(const volatile m_long *)p->fail[4]) return;\n",
+                      d->kernel, TNI_INTERPRETER_THREADS, d->given);
         return;
     }
-    tni_put(p->o,
-            "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void " TNI_INTERPRETER_NAME
-            "(",
-            TNI_INTERPRETER_THREADS);
-    for (int i = 0; i < TNI_MOST_BUFFERS; i++) tni_put(p->o, "__global char *b%d, ", i);
-    tni_put(p->o, "__global char *scratch, __global m_long *fail, __constant m_long *p,"
-                  " __local m_ulong *red)\n{\n"
-                  "    machine here, *const m = &here;\n");
-    for (int i = 0; i < TNI_MOST_BUFFERS; i++) tni_put(p->o, "    m->b[%d] = b%d;\n", i, i);
-    tni_put(p->o, "    m->scratch = scratch;\n    m->fail = fail;\n");
+    tni_out_print(
+        p->o,
+        "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void " TNI_INTERPRETER_NAME "(",
+        TNI_INTERPRETER_THREADS);
+    for (int i = 0; i < TNI_MAX_BUFFERS; i++) tni_out_print(p->o, "__global char *b%d, ", i);
+    tni_out_print(p->o, "__global char *scratch, __global m_long *fail, __constant m_long *p,"
+                        " __local m_ulong *red)\n{\n"
+                        "    machine here, *const m = &here;\n");
+    for (int i = 0; i < TNI_MAX_BUFFERS; i++) tni_out_print(p->o, "    m->b[%d] = b%d;\n", i, i);
+    tni_out_print(p->o, "    m->scratch = scratch;\n    m->fail = fail;\n");
 }
 
 void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
@@ -489,9 +495,9 @@ void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item 
     put_pieces(&p, fold_threads_text);
     put_pieces(&p, main_text);
     put_head(&p, d);
-    tni_put(
+    tni_out_print(
         o,
         "    if (W(W_FINISH)) {\n        finish(m, PROGRAM_REF, (m_long)GROUP_ID * THREADS + LOCAL_ID, (m_long)GROUPS * THREADS);\n        return;\n    }\n");
     put_pieces(&p, body_text);
-    tni_put(o, "}\n");
+    tni_out_print(o, "}\n");
 }

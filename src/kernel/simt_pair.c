@@ -1,7 +1,7 @@
 // The largest or smallest of 16-bit floats where a device has instructions for it: words of a vector hold two
 // of them each, which one instruction compares with two others. No rounding is involved, so that it
 // is the same as one by one.
-#include "kernel/simt_page.h"
+#include "kernel/simt_emitter.h"
 
 int tni_simt_pair_of(const tni_simt_emitter *c, int i)
 {
@@ -30,16 +30,16 @@ void tni_simt_declare_pair(tni_simt_emitter *c, int i)
     bool     most = c->k->ins[i].op == TNI_max;
     unsigned low  = buffer_dtype(c, load) == TN_BF16 ? 0x7f80 : 0x7c00;
     low |= most ? 0x8000 : 0;
-    tni_line(c->o, "m_uint p%d = 0x%04x%04xu;", i, low, low);
+    tni_out_line(c->o, "m_uint p%d = 0x%04x%04xu;", i, low, low);
 }
 
 void tni_simt_fold_pairs(tni_simt_emitter *c, int i)
 {
     int load = tni_simt_pair_of(c, i);
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) p%d = m_%s_pair_%s(p%d, x%d[%sj]);",
-             words_of(c, load), i, c->k->ins[i].op == TNI_max ? "max" : "min", kind_of(c, load), i,
-             load, tni_simt_word_base(c, load).s);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) p%d = m_%s_pair_%s(p%d, x%d[%sj]);",
+                 words_of(c, load), i, c->k->ins[i].op == TNI_max ? "max" : "min", kind_of(c, load),
+                 i, load, tni_simt_word_base(c, load).s);
 }
 
 void tni_simt_join_pair(tni_simt_emitter *c, int i)

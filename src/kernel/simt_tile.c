@@ -7,7 +7,7 @@
 //
 // Names in the text: h tile of a load or store, z words on their way to a tile, c0 and r0 the first
 // point of the group along the lane and along the other axis, e and r a thread's place from there.
-#include "kernel/simt_page.h"
+#include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static uint64_t plain_accesses(const tni_kernel *k)
     uint64_t yes = 0, no = 0;
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i];
-        if (!is_memory(x) || !tni_has(&need, i)) continue;
+        if (!is_memory(x) || !tni_set_has(&need, i)) continue;
         bool plain = x->code == TNI_I_STORE || (x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE);
         if (plain) yes |= (uint64_t)1 << x->access;
         else no |= (uint64_t)1 << x->access;
@@ -145,11 +145,11 @@ static int tile_bytes(const tni_kernel *k, const tni_simt_class *c, int access)
     tni_set need = tni_needs_main(k);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i];
-        if (!tni_has(&need, i) || !is_memory(x) || x->access != access) continue;
+        if (!tni_set_has(&need, i) || !is_memory(x) || x->access != access) continue;
         n += c->tile *
              (x->code == TNI_I_LOAD ? 4 * load_pitch(c, size) : size * store_pitch(c, size));
     }
-    return n * c->abreast;
+    return n * c->tiles_per_group;
 }
 
 // The tile and vectors for what was found: false if there are none.
@@ -170,8 +170,8 @@ static bool set_tile(const tni_launch *l, const found *f, int threads, tni_simt_
         c->vector = (uint8_t)v;
         c->rows   = (uint16_t)group;
         // Two vectors a thread share what it costs to find out where they are.
-        c->abreast = unroll == 1 && lanes >= 2 * side ? 2 : 1;
-        c->unroll  = (uint8_t)(unroll * c->abreast);
+        c->tiles_per_group = unroll == 1 && lanes >= 2 * side ? 2 : 1;
+        c->unroll          = (uint8_t)(unroll * c->tiles_per_group);
         return true;
     }
     return false;
@@ -191,9 +191,9 @@ static bool is_mirrored(const tni_kernel *k, uint64_t crossed)
 // Groups for one page, the points that differ along the lane and the other axis alone.
 static int64_t page_groups(const tni_simt_class *c, int64_t lanes, int64_t other)
 {
-    int64_t side = c->tile, line = side * c->abreast, square = side * SQUARE;
+    int64_t side = c->tile, line = side * c->tiles_per_group, square = side * SQUARE;
     int64_t n = (lanes + square - 1) / square;
-    if (c->mirror) return n * (n + 1) * (SQUARE / c->abreast) * SQUARE;
+    if (c->transpose_pairs) return n * (n + 1) * (SQUARE / c->tiles_per_group) * SQUARE;
     return (lanes + line - 1) / line * ((other + side - 1) / side);
 }
 
@@ -218,7 +218,7 @@ bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tn
     c.window      = 0;
     c.leader      = 0;
     int64_t lanes = l->size[k->np - 1], other = l->size[f.axis];
-    c.mirror = lanes == other && lanes >= MANY * c.tile && is_mirrored(k, c.tiled);
+    c.transpose_pairs = lanes == other && lanes >= MANY * c.tile && is_mirrored(k, c.tiled);
     for (int i = 0; i < k->np - 1; i++)
         if (i != f.axis) lines *= l->size[i];
     m->class   = c;
@@ -237,7 +237,7 @@ bool tni_simt_tiled(const tni_simt_emitter *c, int i)
 // Whether instruction i of a set is a LOAD, or a STORE, that goes through a tile.
 static bool goes(const tni_simt_emitter *c, const tni_set *set, int i, int code)
 {
-    return tni_has(set, i) && c->k->ins[i].code == code && tni_simt_tiled(c, i);
+    return tni_set_has(set, i) && c->k->ins[i].code == code && tni_simt_tiled(c, i);
 }
 
 static bool any_goes(const tni_simt_emitter *c, const tni_set *set, int code)
@@ -256,11 +256,13 @@ static void declare_tiles(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++) {
         if (goes(c, set, i, TNI_I_LOAD))
-            tni_line(c->o, "%sm_uint h%d[%d];", c->d->shared, i,
-                     c->m->tile * c->m->abreast * load_pitch(c->m, element_bytes(c, i)));
+            tni_out_line(c->o, "%sm_uint h%d[%d];", c->d->shared, i,
+                         c->m->tile * c->m->tiles_per_group *
+                             load_pitch(c->m, element_bytes(c, i)));
         if (goes(c, set, i, TNI_I_STORE))
-            tni_line(c->o, "%s%s h%d[%d];", c->d->shared, tni_kept_type(buffer_dtype(c, i)), i,
-                     c->m->tile * c->m->abreast * store_pitch(c->m, element_bytes(c, i)));
+            tni_out_line(
+                c->o, "%s%s h%d[%d];", c->d->shared, tni_storage_type(buffer_dtype(c, i)), i,
+                c->m->tile * c->m->tiles_per_group * store_pitch(c->m, element_bytes(c, i)));
     }
 }
 
@@ -271,16 +273,16 @@ static void declare_tiles(tni_simt_emitter *c, const tni_set *set)
 // no second one: the groups for that find no points.
 static void put_mirrored(tni_simt_emitter *c)
 {
-    int side = c->m->tile, line = side * c->m->abreast, square = side * SQUARE;
+    int side = c->m->tile, line = side * c->m->tiles_per_group, square = side * SQUARE;
     int across = square / line, tiles = across * SQUARE;
-    tni_line(c->o, "const m_uint side = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
-             square - 1, square);
-    tni_line(c->o, "const m_uint n = place / %d, w = place %% %d;", tiles, tiles);
-    tni_line(c->o, "const m_uint k = n / 2 / (side + 1), m = n / 2 - k * (side + 1);");
-    tni_line(c->o, "const m_uint y = m <= k ? k : side - 1 - k, x = m <= k ? m : m - k - 1;");
-    tni_line(c->o, "const m_uint p = n %% 2 ? y : x, o = n %% 2 ? x == y ? side : x : y;");
-    tni_line(c->o, "const %s c0 = (%s)p * %d + w %% %d * %d, r0 = (%s)o * %d + w / %d * %d;",
-             c->index, c->index, square, across, line, c->index, square, across, side);
+    tni_out_line(c->o, "const m_uint side = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
+                 square - 1, square);
+    tni_out_line(c->o, "const m_uint n = place / %d, w = place %% %d;", tiles, tiles);
+    tni_out_line(c->o, "const m_uint k = n / 2 / (side + 1), m = n / 2 - k * (side + 1);");
+    tni_out_line(c->o, "const m_uint y = m <= k ? k : side - 1 - k, x = m <= k ? m : m - k - 1;");
+    tni_out_line(c->o, "const m_uint p = n %% 2 ? y : x, o = n %% 2 ? x == y ? side : x : y;");
+    tni_out_line(c->o, "const %s c0 = (%s)p * %d + w %% %d * %d, r0 = (%s)o * %d + w / %d * %d;",
+                 c->index, c->index, square, across, line, c->index, square, across, side);
 }
 
 // Coordinates of the axes that tiles do not lie along, from the number `page`.
@@ -291,37 +293,37 @@ static void put_outer(tni_simt_emitter *c)
     for (int i = c->k->np - 2; i > first; i--) {
         if (i == c->m->tile_axis) continue;
         tni_text size = tni_simt_word_name(c, TNI_WORD_SIZES + i);
-        tni_line(c->o, "const %s d%d = (%s)((%s)%s / (%s)%s);", c->index, i, c->index, c->uindex,
-                 n.s, c->uindex, size.s);
-        tni_line(c->o, "const %s i%d = %s - d%d * %s;", c->index, i, n.s, i, size.s);
+        tni_out_line(c->o, "const %s d%d = (%s)((%s)%s / (%s)%s);", c->index, i, c->index,
+                     c->uindex, n.s, c->uindex, size.s);
+        tni_out_line(c->o, "const %s i%d = %s - d%d * %s;", c->index, i, n.s, i, size.s);
         snprintf(n.s, sizeof n.s, "d%d", i);
     }
-    tni_line(c->o, "const %s i%d = %s;", c->index, first, n.s);
+    tni_out_line(c->o, "const %s i%d = %s;", c->index, first, n.s);
 }
 
 // Where the group's tile is.
 static void put_corner(tni_simt_emitter *c)
 {
-    int side = c->m->tile, line = side * c->m->abreast;
+    int side = c->m->tile, line = side * c->m->tiles_per_group;
     if (c->k->np > 2) {
         tni_text all = tni_simt_word_name(c, TNI_WORD_VECTORS);
-        tni_line(c->o, "const %s page = (%s)((m_uint)%s / (m_uint)%s);", c->index, c->index,
-                 c->d->group_id, all.s);
-        tni_line(c->o, "const m_uint place = (m_uint)%s - (m_uint)page * (m_uint)%s;",
-                 c->d->group_id, all.s);
+        tni_out_line(c->o, "const %s page = (%s)((m_uint)%s / (m_uint)%s);", c->index, c->index,
+                     c->d->group_id, all.s);
+        tni_out_line(c->o, "const m_uint place = (m_uint)%s - (m_uint)page * (m_uint)%s;",
+                     c->d->group_id, all.s);
         put_outer(c);
     } else {
-        tni_line(c->o, "const m_uint place = (m_uint)%s;", c->d->group_id);
+        tni_out_line(c->o, "const m_uint place = (m_uint)%s;", c->d->group_id);
     }
-    if (c->m->mirror) {
+    if (c->m->transpose_pairs) {
         put_mirrored(c);
         return;
     }
-    tni_line(c->o, "const m_uint across = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
-             line - 1, line);
-    tni_line(c->o, "const m_uint y = place / across, x = place - y * across;");
-    tni_line(c->o, "const %s c0 = (%s)x * %d, r0 = (%s)y * %d;", c->index, c->index, line, c->index,
-             side);
+    tni_out_line(c->o, "const m_uint across = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
+                 line - 1, line);
+    tni_out_line(c->o, "const m_uint y = place / across, x = place - y * across;");
+    tni_out_line(c->o, "const %s c0 = (%s)x * %d, r0 = (%s)y * %d;", c->index, c->index, line,
+                 c->index, side);
 }
 
 void tni_simt_open_slot(tni_simt_emitter *c, bool crossed)
@@ -329,21 +331,21 @@ void tni_simt_open_slot(tni_simt_emitter *c, bool crossed)
     const tni_simt_class *m = c->m;
     int                   t = m->tile_axis, per = m->tile / m->vector;
     tni_text              next = tni_text_of(" + q * %d", m->tile);
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
-    if (m->abreast > 1) {
-        // A vector of each of the squares abreast.
-        tni_line(c->o, "const m_int %c = tid / %d%s, %c = tid %% %d * %d%s;", crossed ? 'e' : 'r',
-                 per, crossed ? next.s : "", crossed ? 'r' : 'e', per, m->vector,
-                 crossed ? "" : next.s);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
+    if (m->tiles_per_group > 1) {
+        // A vector of each of the squares side by side.
+        tni_out_line(c->o, "const m_int %c = tid / %d%s, %c = tid %% %d * %d%s;",
+                     crossed ? 'e' : 'r', per, crossed ? next.s : "", crossed ? 'r' : 'e', per,
+                     m->vector, crossed ? "" : next.s);
     } else {
-        tni_line(c->o, "const m_int s = tid + q * %d;", m->rows);
-        tni_line(c->o, "const m_int %c = s / %d, %c = s %% %d * %d;", crossed ? 'e' : 'r', per,
-                 crossed ? 'r' : 'e', per, m->vector);
+        tni_out_line(c->o, "const m_int s = tid + q * %d;", m->rows);
+        tni_out_line(c->o, "const m_int %c = s / %d, %c = s %% %d * %d;", crossed ? 'e' : 'r', per,
+                     crossed ? 'r' : 'e', per, m->vector);
     }
-    tni_line(c->o, "const %s i%d = r0 + r, c = c0 + e;", c->index, t);
-    tni_line(c->o, "if (i%d < %s && c < %s) {", t, tni_simt_word_name(c, TNI_WORD_SIZES + t).s,
-             tni_simt_lanes_name(c).s);
+    tni_out_line(c->o, "const %s i%d = r0 + r, c = c0 + e;", c->index, t);
+    tni_out_line(c->o, "if (i%d < %s && c < %s) {", t, tni_simt_word_name(c, TNI_WORD_SIZES + t).s,
+                 tni_simt_lanes_name(c).s);
     if (!crossed) tni_simt_put_bases(c);
 }
 
@@ -364,7 +366,7 @@ void tni_simt_open_tile(tni_simt_emitter *c, const tni_set *set)
     if (!any_goes(c, set, TNI_I_LOAD)) return;
     for (int i = 0; i < c->k->nins; i++)
         if (goes(c, set, i, TNI_I_LOAD))
-            tni_line(c->o, "m_uint z%d[%d];", i, words_of(c, i) * c->unroll);
+            tni_out_line(c->o, "m_uint z%d[%d];", i, words_of(c, i) * c->unroll);
     tni_simt_open_slot(c, true);
     put_tile_bases(c, set, TNI_I_LOAD);
     c->letter = 'z';
@@ -384,12 +386,12 @@ void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set)
         tni_text word = { "r" };
         if (size == 8) word = tni_text_of("2 * r");
         if (per_word(c->m, size) > 1) word = tni_text_of("r / %d", per_word(c->m, size));
-        tni_put(c->o, "%s", c->d->unroll);
-        tni_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[e * %d + %s + j] = z%d[q * %d + j];", w,
-                 i, load_pitch(c->m, size), word.s, i, w);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[e * %d + %s + j] = z%d[q * %d + j];",
+                     w, i, load_pitch(c->m, size), word.s, i, w);
     }
     tni_simt_close_vector(c);
-    tni_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "%s;", c->d->barrier);
 }
 
 // The words of LOAD i at this thread's points.
@@ -398,23 +400,24 @@ static void take(tni_simt_emitter *c, int i)
     int size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
     int pitch = load_pitch(c->m, size), bits = 8 * size;
     if (per > 1) {
-        tni_put(c->o, "%s", c->d->unroll);
-        tni_line(c->o, "for (m_int j = 0; j < %d; j++) x%d[q * %d + j] = 0;", w, i, w);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) x%d[q * %d + j] = 0;", w, i, w);
     }
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
     if (size == 8) {
-        tni_line(c->o, "x%d[q * %d + 2 * j] = h%d[(e + j) * %d + 2 * r];", i, w, i, pitch);
-        tni_line(c->o, "x%d[q * %d + 2 * j + 1] = h%d[(e + j) * %d + 2 * r + 1];", i, w, i, pitch);
+        tni_out_line(c->o, "x%d[q * %d + 2 * j] = h%d[(e + j) * %d + 2 * r];", i, w, i, pitch);
+        tni_out_line(c->o, "x%d[q * %d + 2 * j + 1] = h%d[(e + j) * %d + 2 * r + 1];", i, w, i,
+                     pitch);
     } else if (per > 1) {
-        tni_line(c->o, "const m_uint g = h%d[(e + j) * %d + r / %d] >> r %% %d * %d;", i, pitch,
-                 per, per, bits);
-        tni_line(c->o, "x%d[q * %d + j / %d] |= (g & %uu) << j %% %d * %d;", i, w, per,
-                 (1u << bits) - 1, per, bits);
+        tni_out_line(c->o, "const m_uint g = h%d[(e + j) * %d + r / %d] >> r %% %d * %d;", i, pitch,
+                     per, per, bits);
+        tni_out_line(c->o, "x%d[q * %d + j / %d] |= (g & %uu) << j %% %d * %d;", i, w, per,
+                     (1u << bits) - 1, per, bits);
     } else {
-        tni_line(c->o, "x%d[q * %d + j] = h%d[(e + j) * %d + r];", i, w, i, pitch);
+        tni_out_line(c->o, "x%d[q * %d + j] = h%d[(e + j) * %d + r];", i, w, i, pitch);
     }
-    tni_line(c->o, "}");
+    tni_out_line(c->o, "}");
 }
 
 void tni_simt_take_tile(tni_simt_emitter *c, const tni_set *set)
@@ -425,23 +428,23 @@ void tni_simt_take_tile(tni_simt_emitter *c, const tni_set *set)
 
 void tni_simt_put_tile(tni_simt_emitter *c, int i)
 {
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[(e + j) * %d + r] = y%d[j];", c->m->vector,
-             i, store_pitch(c->m, element_bytes(c, i)), i);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[(e + j) * %d + r] = y%d[j];",
+                 c->m->vector, i, store_pitch(c->m, element_bytes(c, i)), i);
 }
 
 void tni_simt_drain_tile(tni_simt_emitter *c, const tni_set *set)
 {
     if (!any_goes(c, set, TNI_I_STORE)) return;
-    tni_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "%s;", c->d->barrier);
     tni_simt_open_slot(c, true);
     put_tile_bases(c, set, TNI_I_STORE);
     for (int i = 0; i < c->k->nins; i++) {
         if (!goes(c, set, i, TNI_I_STORE)) continue;
-        tni_line(c->o, "%s y%d[%d];", tni_kept_type(buffer_dtype(c, i)), i, c->m->vector);
-        tni_put(c->o, "%s", c->d->unroll);
-        tni_line(c->o, "for (m_int j = 0; j < %d; j++) y%d[j] = h%d[e * %d + r + j];", c->m->vector,
-                 i, i, store_pitch(c->m, element_bytes(c, i)));
+        tni_out_line(c->o, "%s y%d[%d];", tni_storage_type(buffer_dtype(c, i)), i, c->m->vector);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) y%d[j] = h%d[e * %d + r + j];",
+                     c->m->vector, i, i, store_pitch(c->m, element_bytes(c, i)));
         tni_simt_put_vector(c, i);
     }
     tni_simt_close_vector(c);

@@ -5,7 +5,7 @@
 #define TNI_THRESHOLDS_H
 
 enum {
-    // ---- computed again, or kept for the next loop of a kernel. Keeping is dearest on a GPU, where it
+    // ---- computed again, or kept for the next loop of a kernel. Keeping costs most on a GPU, where it
     // takes registers that the rows need, cheaper in a tile of the interpreter, which is stored and loaded
     // by calls of their own, and cheapest in a tile of compiled C.
     TNI_KEEP_COST_GPU         = 8,

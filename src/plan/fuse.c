@@ -250,7 +250,7 @@ static bool replaces_result(const tni_fusion *f, size_t i)
 
 // A value of several readers is computed by each of them, unless that takes much, or reads more than
 // storing it and reading it again would.
-static bool is_dear(const tni_fusion *f, size_t i)
+static bool is_costly(const tni_fusion *f, size_t i)
 {
     const tni_decision *x = &f->decision[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
@@ -325,7 +325,7 @@ static void decide_items(tni_fusion *f)
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         if (x->kind != TNI_AS_INLINED) continue;
-        bool stored = x->never_inline || is_dear(f, i);
+        bool stored = x->never_inline || is_costly(f, i);
         bool alone  = tni_op_table[g->item[i].n->op].class == TNI_SOURCE;
         if (is_laid_out(f, g->item[i].n, stored)) stored = alone = true;
         if (stored) x->kind = alone ? TNI_AS_ALONE : TNI_AS_SEED;
@@ -559,7 +559,7 @@ static size_t own_loads(const tni_fusion *f, const tni_unit *u, const tni_unit *
 static bool is_small(const tni_fusion *f, const tni_unit *u)
 {
     return u->seeds + own_loads(f, u, NULL) <= (size_t)f->limits->buffers &&
-           u->values + 2 * u->seeds <= TNI_MOST_INS;
+           u->values + 2 * u->seeds <= TNI_MAX_INS;
 }
 
 // The same for two units as one; what both load is counted for neither.

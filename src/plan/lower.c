@@ -57,7 +57,7 @@ static int find_same(const tni_unit *u, const tni_ins *x)
 static int add(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins ins)
 {
     tni_unit *u = l->u;
-    if (u->values == TNI_MOST_INS - TNI_MOST_BUFFERS ||
+    if (u->values == TNI_MAX_INS - TNI_MAX_BUFFERS ||
         !grow(l, (void **)&u->value, &u->values_cap, u->values + 1, sizeof *u->value))
         return FAILED;
     tni_lowered *v = &u->value[u->values];
@@ -130,7 +130,7 @@ static int bind_number(lowering *l, tni_number_binding b)
             x->dtype == b.dtype && b.which != TNI_NUMBER_KEY && b.which != TNI_NUMBER_COUNTER)
             return (int)k;
     }
-    if (u->numbers == TNI_MOST_NUMBERS ||
+    if (u->numbers == TNI_MAX_NUMBERS ||
         !grow(l, (void **)&u->number, &u->numbers_cap, u->numbers + 1, sizeof *u->number))
         return FAILED;
     u->number[u->numbers] = b;
@@ -167,7 +167,7 @@ static uint32_t source_axes(const lowering *l, const tni_access_binding *s)
 static int add_source(lowering *l, const tni_access_binding *s)
 {
     tni_unit *u = l->u;
-    if (u->sources == TNI_MOST_ACCESS - TNI_MOST_BUFFERS ||
+    if (u->sources == TNI_MAX_ACCESSES - TNI_MAX_BUFFERS ||
         !grow(l, (void **)&u->source, &u->sources_cap, u->sources + 1, sizeof *u->source))
         return FAILED;
     u->source[u->sources] = *s;
@@ -407,8 +407,8 @@ static int lower_index(lowering *l, int32_t i, const tni_coords *c)
 // Whether value `at` is made from value x.
 static bool is_made_from(const tni_unit *u, int at, int x)
 {
-    bool made[TNI_MOST_INS] = { false };
-    made[x]                 = true;
+    bool made[TNI_MAX_INS] = { false };
+    made[x]                = true;
     for (int k = x + 1; k <= at; k++) {
         const tni_ins *y = &u->value[k].ins;
         made[k]          = (y->a >= 0 && made[y->a]) || (y->b >= 0 && made[y->b]) ||

@@ -264,7 +264,7 @@ static bool reads_alike(const builder *b, const tni_fused *k, int from, int acce
 // leave what it loads in place until it is read.
 static bool is_read_before(const tni_kernel *k, int from, int access)
 {
-    bool loaded[TNI_MOST_INS] = { false }, made[TNI_MOST_INS] = { false };
+    bool loaded[TNI_MAX_INS] = { false }, made[TNI_MAX_INS] = { false };
     int  last = 0, value = 0;
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x          = &k->ins[i];

@@ -168,7 +168,7 @@ typedef struct {
 typedef struct {
     tni_kernel         *kernel;
     tni_launch          launch;
-    int32_t             buffer[TNI_MOST_BUFFERS];
+    int32_t             buffer[TNI_MAX_BUFFERS];
     tni_access_binding *source;
     tni_number_binding *number;
     int32_t            *origin;

@@ -73,7 +73,7 @@ static bool is_chopped(const tni_unit *u, uint32_t r)
 
 static bool roles_fit(const tni_unit *u, uint32_t r)
 {
-    standing of[TNI_MOST_INS];
+    standing of[TNI_MAX_INS];
     if (r && r == all_axes(u) && elements(u, r) > ALONE_ROW) return false;
     if (r & (r - 1) && is_chopped(u, r)) return false;
     for (size_t i = 0; i < u->values; i++) {
@@ -137,9 +137,9 @@ typedef struct {
     tni_fusion        *f;
     tni_unit          *u;
     tni_fused         *out;
-    tni_access_binding source[TNI_MOST_ACCESS];
+    tni_access_binding source[TNI_MAX_ACCESSES];
     int                sources;
-    int64_t            before[TNI_MOST_ACCESS][TNI_AXES];  // strides by the unit's axes
+    int64_t            before[TNI_MAX_ACCESSES][TNI_AXES];  // strides by the unit's axes
     int                axis[TNI_AXES], naxes, np;
 } making;
 
@@ -318,7 +318,7 @@ static int16_t push_reduce(making *m, const tni_lowered *v, tni_ins x)
 static void push_all(making *m)
 {
     tni_unit *u = m->u;
-    int16_t   to[TNI_MOST_INS];
+    int16_t   to[TNI_MAX_INS];
     int       store = (int)u->sources;
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *v = &u->value[i];
@@ -407,7 +407,7 @@ static bool take_room(making *m)
     o->kernel    = tni_zalloc(h, sizeof *o->kernel);
     o->source    = tni_alloc(h, (size_t)m->sources * sizeof *o->source + 1);
     o->number    = tni_alloc(h, u->numbers * sizeof *o->number + 1);
-    o->origin    = tni_alloc(h, TNI_MOST_INS * sizeof *o->origin);
+    o->origin    = tni_alloc(h, TNI_MAX_INS * sizeof *o->origin);
     o->seed      = tni_alloc(h, u->seeds * sizeof *o->seed);
     return o->kernel && o->source && o->number && o->origin && o->seed;
 }

@@ -23,7 +23,7 @@ typedef struct {
 
 // The halves while a cut is looked at, by instruction: what each has to compute or read.
 typedef struct {
-    bool first[TNI_MOST_INS], second[TNI_MOST_INS];
+    bool first[TNI_MAX_INS], second[TNI_MAX_INS];
 } halves;
 
 static bool is_seed(const tni_fused *k, int32_t item)
@@ -143,9 +143,9 @@ static bool is_better(const cut *a, const cut *b)
 // Of the cuts near the middle the one that moves least.
 static bool find_cut(const tni_graph *g, const tni_fused *k, cut *best)
 {
-    cut  all[TNI_MOST_INS];
-    bool needed[TNI_MOST_INS];
-    int  n = 0, least = TNI_MOST_INS;
+    cut  all[TNI_MAX_INS];
+    bool needed[TNI_MAX_INS];
+    int  n = 0, least = TNI_MAX_INS;
     for (int i = 0; i < k->kernel->nins; i++) needed[i] = true;
     int whole = work_of(k, needed);
     for (int i = 0; i < k->kernel->nins; i++) {

@@ -7,8 +7,8 @@
 // Which of a unit's values, accesses and numbers are read, and the numbers they get. The latter are
 // set as far as the unit goes.
 typedef struct {
-    bool    value[TNI_MOST_INS], source[TNI_MOST_ACCESS], number[TNI_MOST_NUMBERS];
-    int16_t to_value[TNI_MOST_INS], to_source[TNI_MOST_ACCESS], to_number[TNI_MOST_NUMBERS];
+    bool    value[TNI_MAX_INS], source[TNI_MAX_ACCESSES], number[TNI_MAX_NUMBERS];
+    int16_t to_value[TNI_MAX_INS], to_source[TNI_MAX_ACCESSES], to_number[TNI_MAX_NUMBERS];
 } census;
 
 static void begin(census *c)

@@ -13,9 +13,9 @@ typedef struct {
     const tni_kernel  *old;
     tni_kernel        *k;
     tni_launch         l;
-    tni_access_binding source[TNI_MOST_ACCESS];
-    int32_t            origin[TNI_MOST_INS];
-    int16_t            to[TNI_MOST_INS][TNI_UNROLL_ELEMENTS];
+    tni_access_binding source[TNI_MAX_ACCESSES];
+    int32_t            origin[TNI_MAX_INS];
+    int16_t            to[TNI_MAX_INS][TNI_UNROLL_ELEMENTS];
     int                cols;
     bool               full;
 } unrolling;
@@ -35,7 +35,7 @@ static int16_t push_access(unrolling *u, int16_t old, int r)
 {
     tni_kernel *k = u->k;
     int         n = k->naccess;
-    if (n == TNI_MOST_ACCESS) {
+    if (n == TNI_MAX_ACCESSES) {
         u->full = true;
         return 0;
     }

@@ -352,8 +352,8 @@ static void *session(void)
 
 // The buffers of a case on the device, with what stands before and after them.
 typedef struct {
-    char  *at[TNI_MOST_BUFFERS];
-    size_t bytes[TNI_MOST_BUFFERS];
+    char  *at[TNI_MAX_BUFFERS];
+    size_t bytes[TNI_MAX_BUFFERS];
     char  *scratch;
 } copies;
 

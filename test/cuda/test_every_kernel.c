@@ -85,15 +85,15 @@ static bool is_right(const tni_simt *shape, const tni_cubin *c, const char *name
 
 static bool compile(const program *p, tni_cubin *c, tni_text *why);
 
-// The same of the lean shape, which the device compiles where the other spills.
-static bool is_right_lean(const recorded_kernel *k, taken *t)
+// The same of the shape with few registers, which the device compiles where the other spills.
+static bool is_right_with_few_registers(const recorded_kernel *k, taken *t)
 {
     program   p   = { .n = 1, .kernel = &k };
     tni_text  why = { "" };
     tni_cubin c;
     snprintf(p.name[0], sizeof p.name[0], "k0");
-    p.item[0] = (tni_emit_item){ &k->kernel, p.name[0], &k->lean.class };
-    bool ok   = compile(&p, &c, &why) && is_right(&k->lean, &c, p.name[0], t);
+    p.item[0] = (tni_emit_item){ &k->kernel, p.name[0], &k->few_registers.class };
+    bool ok   = compile(&p, &c, &why) && is_right(&k->few_registers, &c, p.name[0], t);
     tni_cubin_free(&c);
     return ok;
 }
@@ -104,7 +104,7 @@ static void check_kernel(work *w, const recorded_kernel *k, const tni_cubin *c, 
     char  text[512];
     taken t;
     bool  ok = is_right(&k->shape, c, name, &t);
-    if (!ok && t.spills) ok = is_right_lean(k, &t);
+    if (!ok && t.spills) ok = is_right_with_few_registers(k, &t);
     if (!ok) tni_kernel_print(&k->kernel, text, sizeof text);
     test_case_result(ok,
                      "of %s: %d + %d registers for %d threads, %d bytes shared, %d spilled:\n%s",

@@ -29,13 +29,13 @@ static sizes wanted(void)
 }
 
 // A context with room for such tensors; NULL if there is none.
-static tn_ctx *open_roomy(const sizes *z)
+static tn_ctx *open_has_memory(const sizes *z)
 {
     tn_ctx *cx = rules_open(tested_device());
     tn_keep(tn_zeros(cx, TN_U8, TN_SHAPE(24 * z->n)));
-    bool roomy = tn_eval(cx) == TN_OK;
+    bool has_memory = tn_eval(cx) == TN_OK;
     tn_close(cx);
-    return roomy ? rules_open(tested_device()) : NULL;
+    return has_memory ? rules_open(tested_device()) : NULL;
 }
 
 // Element i is i % CYCLE.
@@ -66,7 +66,7 @@ static void maps_and_folds(int part, int parts)
 {
     (void)part, (void)parts;
     sizes   z  = wanted();
-    tn_ctx *cx = open_roomy(&z);
+    tn_ctx *cx = open_has_memory(&z);
     if (!cx) SKIP("there is no room for 24 times 2^31 bytes");
     tn_tensor *x = cycle(cx, &z, TN_U8);
     CHECK_STATUS(tn_eval(cx), TN_OK);
@@ -95,7 +95,7 @@ static void rows_and_columns(int part, int parts)
 {
     (void)part, (void)parts;
     sizes   z  = wanted();
-    tn_ctx *cx = open_roomy(&z);
+    tn_ctx *cx = open_has_memory(&z);
     if (!cx) SKIP("there is no room for 24 times 2^31 bytes");
     int64_t    rows = z.rows, cols = z.cols, last = rows * cols - 1;
     tn_tensor *flat = tn_slice(cycle(cx, &z, TN_U8), 0, 0, rows * cols, 1);
@@ -122,7 +122,7 @@ static void places_by_index(int part, int parts)
 {
     (void)part, (void)parts;
     sizes   z  = wanted();
-    tn_ctx *cx = open_roomy(&z);
+    tn_ctx *cx = open_has_memory(&z);
     if (!cx) SKIP("there is no room for 24 times 2^31 bytes");
     int64_t    rows = z.n / 64, index[] = { rows - 1, 0, rows / 2, rows - 2, rows - 1 };
     tn_tensor *flat  = tn_slice(cycle(cx, &z, TN_F32), 0, 0, rows * 64, 1);
@@ -146,7 +146,7 @@ static void products(int part, int parts)
 {
     (void)part, (void)parts;
     sizes   z  = wanted();
-    tn_ctx *cx = open_roomy(&z);
+    tn_ctx *cx = open_has_memory(&z);
     if (!cx) SKIP("there is no room for 24 times 2^31 bytes");
     int64_t    m = z.m, places[] = { 0, 1, m / 2, m - 2, m - 1 };
     tn_tensor *i = tn_reshape(tn_arange(cx, TN_I64, 0, (double)m, 1), TN_SHAPE(m, 1));

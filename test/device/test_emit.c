@@ -70,9 +70,9 @@ static void *symbol(void *lib, int i, const char *end)
 // Runs kernel i of a library on a launch; chunks in reverse, since their order must not matter.
 static bool run(void *lib, int i, tni_launch *l)
 {
-    static int64_t arg[TNI_C_MOST_ARGS];
-    tni_cut        cut   = tni_kernel_cut(l);
-    size_t         bytes = tni_emit_c_room(l);
+    static int64_t arg[TNI_C_MAX_ARGS];
+    tni_work_split cut   = tni_kernel_split(l);
+    size_t         bytes = tni_emit_c_scratch(l);
     char          *room  = aligned_alloc(64, bytes + 64), *partials;
     void          *sym = symbol(lib, i, ""), *end = symbol(lib, i, "_finish");
     size_t         partial = (size_t)(cut.chunks * cut.partials) * 8;
@@ -306,7 +306,7 @@ static void softmax_down(kit_case *c, int64_t n)
     store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_sum, m, true));
 }
 
-// Maps of a strip at once: of what lies in memory, of each other, of one value, and of dear ones that
+// Maps of a strip at once: of what lies in memory, of each other, of one value, and of costly ones that
 // are read again. Some elements are large angles.
 static void turns(kit_case *c, int64_t n)
 {
@@ -469,7 +469,7 @@ static void softmax_keeps_its_exponentials(void)
     tni_emit_c_rows(&c.k, rows);
     CHECK_INT(rows[0], 1);
     CHECK_INT(rows[1], 0);
-    CHECK_INT(tni_emit_c_room(&c.l), 4032);
+    CHECK_INT(tni_emit_c_scratch(&c.l), 4032);
     kit_free(&c);
 }
 

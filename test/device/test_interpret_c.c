@@ -62,15 +62,15 @@ static void *compile(tni_cc *cc, const batch *b, tni_text *why)
 
 static bool run_compiled(void *object, const char *name, tni_launch *l)
 {
-    static int64_t arg[TNI_C_MOST_ARGS];
+    static int64_t arg[TNI_C_MAX_ARGS];
     char           finish[TNI_KERNEL_NAME + 8];
     tni_c_main    *run;
     tni_c_finish  *end = NULL;
-    tni_cut        cut = tni_kernel_cut(l);
+    tni_work_split cut = tni_kernel_split(l);
     snprintf(finish, sizeof finish, "%s_finish", name);
     if (!tni_object_symbol(object, name, &run)) return false;
     if (l->kernel->tails && !tni_object_symbol(object, finish, &end)) return false;
-    char *room     = aligned_room(tni_emit_c_room(l));
+    char *room     = aligned_room(tni_emit_c_scratch(l));
     char *partials = aligned_room((size_t)(cut.partials * cut.chunks) * 8);
     if (room && partials) {
         tni_emit_c_args(l, arg);

@@ -355,7 +355,7 @@ typedef struct {
     tni_heap   heap;
     tni_launch l;
     tni_simt   m;
-    char      *at[TNI_MOST_BUFFERS];
+    char      *at[TNI_MAX_BUFFERS];
     char      *state;
 } placed;
 
@@ -400,7 +400,7 @@ static void take_back(kit_case *c, placed *p)
 static void pass(tni_cl_launch *to, const placed *p, bool finish)
 {
     const tni_kernel *k = p->l.kernel;
-    int64_t           word[TNI_MOST_WORDS];
+    int64_t           word[TNI_MAX_WORDS];
     tni_simt_layout   at;
     tni_simt_layout_of(k, &at);
     int n = tni_simt_words(&p->l, &p->m, &at, word);
@@ -638,7 +638,7 @@ static void an_h200_gets_the_measured_shapes(void)
     CHECK(m.class.form == TNI_SIMT_POINT && m.class.vector == 4 && m.class.unroll == 1);
     CHECK_INT(m.grid[0] * m.block * 4, 16384 * 16384);
     m = shape_of(c, "softmax 4096");
-    CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.keep_dear && m.class.team >= 128);
+    CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.keep_costly && m.class.team >= 128);
     CHECK_INT(m.class.team * m.class.unroll * 4, 4096);
     m = shape_of(c, "softmax 128");
     CHECK(m.class.team == 8 && m.class.rows == 16 && m.class.unroll == 4);
@@ -646,7 +646,7 @@ static void an_h200_gets_the_measured_shapes(void)
     CHECK(m.class.hold == TNI_HOLD_SHARED && m.class.vector == 8);
     CHECK(m.class.finish == TNI_FINISH_LAST && m.shared_bytes < h200.shared_bytes);
     m = shape_of(c, "norm backward");
-    CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.roomy && m.class.next);
+    CHECK(m.class.hold == TNI_HOLD_REGISTERS && m.class.low_occupancy && m.class.prefetch_row);
     CHECK_INT(m.class.team * m.class.unroll * 8, 4096);
     m = shape_of(c, "column sum");
     CHECK(m.class.finish == TNI_FINISH_KERNEL && m.parts <= 4 * h200.units);
@@ -659,11 +659,12 @@ static void transposed_operands_get_tiles(void)
     kit_case *c = calloc(1, sizeof *c);
     if (!CHECK(c != NULL)) return;
     tni_simt m = shape_of(c, "tanh of a transposed sum");
-    CHECK(m.class.tile == 32 && m.class.tile_axis == 0 && m.class.vector == 4 && !m.class.mirror);
+    CHECK(m.class.tile == 32 && m.class.tile_axis == 0 && m.class.vector == 4 &&
+          !m.class.transpose_pairs);
     CHECK(m.class.tiled == 1 << 1 && m.class.unroll == 2 && m.block == 256);
     CHECK_INT(m.grid[0], 64 * 128);
     m = shape_of(c, "tanh of a sum of transposes");
-    CHECK(m.class.tile == 32 && m.class.mirror);
+    CHECK(m.class.tile == 32 && m.class.transpose_pairs);
     CHECK_INT(m.grid[0], 32 * 33 * 8);
     m = shape_of(c, "tanh of a transposed sum of odd size");
     CHECK(m.class.tile == 32 && m.class.vector == 1 && m.class.unroll == 4);

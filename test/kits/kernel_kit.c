@@ -281,7 +281,7 @@ void kit_reset(kit_case *c)
 
 void kit_free(kit_case *c)
 {
-    for (int i = 0; i < TNI_MOST_BUFFERS; i++) {
+    for (int i = 0; i < TNI_MAX_BUFFERS; i++) {
         free(c->block[i]);
         free(c->before[i]);
         free(c->want[i]);

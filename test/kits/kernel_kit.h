@@ -35,12 +35,12 @@ typedef struct {
 typedef struct {
     tni_kernel k;
     tni_launch l;
-    int64_t    count[TNI_MOST_BUFFERS];
-    char      *block[TNI_MOST_BUFFERS];  // the allocation: guard, mem, guard
-    char      *mem[TNI_MOST_BUFFERS], *before[TNI_MOST_BUFFERS];
-    kit_want  *want[TNI_MOST_BUFFERS];  // of written ones, by kit_naive
-    int64_t    fail[2];                 // by kit_naive: the first CHECK that fails, as in a launch
-    uint64_t   seed;                    // of what fills the buffers and of random kernels
+    int64_t    count[TNI_MAX_BUFFERS];
+    char      *block[TNI_MAX_BUFFERS];  // the allocation: guard, mem, guard
+    char      *mem[TNI_MAX_BUFFERS], *before[TNI_MAX_BUFFERS];
+    kit_want  *want[TNI_MAX_BUFFERS];  // of written ones, by kit_naive
+    int64_t    fail[2];                // by kit_naive: the first CHECK that fails, as in a launch
+    uint64_t   seed;                   // of what fills the buffers and of random kernels
     double     library_ulps;      // how far functions of doubles may be off; 0: the same library
     double     spelled_ulps;      // how far those of floats may be that CUDA spells its own way
     int64_t    checked, unknown;  // by kit_compare: elements compared, elements nobody can know

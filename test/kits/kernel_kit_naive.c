@@ -30,8 +30,8 @@ typedef struct {
 typedef struct {
     kit_case *c;
     int64_t   cols;
-    value    *val[TNI_MOST_INS];
-    fold     *tail[TNI_MOST_INS];
+    value    *val[TNI_MAX_INS];
+    fold     *tail[TNI_MAX_INS];
     int64_t   at[TNI_AXES];
 } run;
 

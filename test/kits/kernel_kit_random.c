@@ -10,7 +10,7 @@ typedef struct {
     uint64_t  s;
     int       flags, axes;
     int       reductions, tails;
-    bool      read[TNI_MOST_INS];
+    bool      read[TNI_MAX_INS];
 } gen;
 
 static bool chance(gen *g, int percent)

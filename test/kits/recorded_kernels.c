@@ -110,12 +110,12 @@ static bool is_new(uint64_t hash)
 
 static void append(const tni_launch *l, const tni_simt *shape, uint64_t text)
 {
-    const tni_kernel *k    = l->kernel;
-    tni_simt_limits   lean = recorded_chip;
-    lean.lean              = true;
-    size_t kernel          = offsetof(tni_kernel, ins) + (size_t)k->nins * sizeof *k->ins;
-    size_t bytes           = (offsetof(recorded_kernel, kernel) + kernel + 7) / 8 * 8;
-    bool   full            = all->used > ROOM || all->count >= MOST;
+    const tni_kernel *k     = l->kernel;
+    tni_simt_limits   fewer = recorded_chip;
+    fewer.few_registers     = true;
+    size_t kernel           = offsetof(tni_kernel, ins) + (size_t)k->nins * sizeof *k->ins;
+    size_t bytes            = (offsetof(recorded_kernel, kernel) + kernel + 7) / 8 * 8;
+    bool   full             = all->used > ROOM || all->count >= MOST;
     // Others take room too, between a look at what there is and this.
     uint32_t at = full ? ROOM : atomic_fetch_add(&all->used, (unsigned)bytes);
     if (at + bytes > ROOM) {
@@ -128,7 +128,7 @@ static void append(const tni_launch *l, const tni_simt *shape, uint64_t text)
     r->place           = place;
     r->text            = text;
     r->shape           = *shape;
-    r->lean            = tni_simt_choose(l, &lean);
+    r->few_registers   = tni_simt_choose(l, &fewer);
     memcpy(&r->kernel, k, kernel);
     if (i < MOST) all->at[i] = at + 1;
 }

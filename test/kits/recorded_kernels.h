@@ -12,11 +12,12 @@ extern const tni_simt_limits recorded_chip;
 // A kernel as an H200 would have it compiled: one for each text of a file. Of `kernel` only the
 // instructions it has are there; so it is read where it lies, and not copied.
 typedef struct {
-    const char *file;         // of tests, by the name it is listed under
-    int         place;        // of the file among all
-    uint64_t    text;         // a hash: it is the same for the same text
-    tni_simt    shape, lean;  // lean: what a device compiles besides, where the other spills
-    tni_kernel  kernel;
+    const char *file;   // of tests, by the name it is listed under
+    int         place;  // of the file among all
+    uint64_t    text;   // a hash: it is the same for the same text
+    tni_simt    shape,
+        few_registers;  // few_registers: what a device compiles besides, where the other spills
+    tni_kernel kernel;
 } recorded_kernel;
 
 // Begins a record that this process and all it forks from now on add to, in memory they share.

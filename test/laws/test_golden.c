@@ -94,8 +94,8 @@ static const golden graphs[] = {
 
 static void add_text(tni_out *o, const char *title, char *text)
 {
-    tni_line(o, "---- %s\n", title);
-    tni_line(o, "%s", text ? text : "out of memory");
+    tni_out_line(o, "---- %s\n", title);
+    tni_out_line(o, "%s", text ? text : "out of memory");
     tni_free(o->heap, text);
 }
 
@@ -116,8 +116,8 @@ static void add_kernel(tni_out *o, const tni_launch *l)
              l, &(tni_simt_limits){ .threads = 256, .shared_bytes = 32 << 10, .units = 16 });
     tni_simt cuda = tni_simt_choose(l, &recorded_chip);
     tni_kernel_print(l->kernel, ins, sizeof ins);
-    tni_line(o, "==== %s\n", tni_kernel_kind(l->kernel));
-    tni_line(o, "%s", ins);
+    tni_out_line(o, "==== %s\n", tni_kernel_kind(l->kernel));
+    tni_out_line(o, "%s", ins);
     add_text(o, "C", emit(o->heap, tni_emit_c, &tni_dialect_c, &item));
     item.opts = &opencl.class;
     add_text(o, "OpenCL C", emit(o->heap, tni_emit_simt, &tni_dialect_opencl, &item));
@@ -145,7 +145,7 @@ static char *text_of(tni_heap *h, const golden *g)
     tn_want(g->record(x, y));
     CHECK_STATUS(tn_eval(cx), TN_OK);
     tni_out_open(&o, h);
-    tni_line(&o, "%s\n", g->graph);
+    tni_out_line(&o, "%s\n", g->graph);
     for (size_t k = 0; k < all->last->kernels; k++) add_kernel(&o, &all->last->kernel[k].launch);
     tn_close(cx);
     return tni_out_take(&o);

@@ -152,7 +152,7 @@ static void write_words(FILE *f, const example *e, const tni_simt *shape)
 
     const tni_kernel *k = e->kernel.kernel;
     tni_simt_layout   at;
-    int64_t           word[TNI_MOST_WORDS];
+    int64_t           word[TNI_MAX_WORDS];
     tni_simt_layout_of(k, &at);
     int n = tni_simt_words(&e->kernel.launch, shape, &at, word);
     for (int i = 0; i < n; i++) {

@@ -40,7 +40,7 @@ static tn_status watch_call(const tni_call *call)
 {
     tni_call c = *call;
     c.device   = watched.real;
-    if (!c.ahead) note(tni_op_table[c.op].name, NULL);
+    if (!c.compile_only) note(tni_op_table[c.op].name, NULL);
     return watched.mute ? TN_OK : tni_call_run(&c);
 }
 

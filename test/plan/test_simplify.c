@@ -490,16 +490,16 @@ static void nothing_is_read_for_what_was_simplified(void)
     tn_close(cx);
 }
 
-// Too dear to be computed by each of its readers, the negative would be a value of its own, if only
+// Too costly to be computed by each of its readers, the negative would be a value of its own, if only
 // they read it.
 static void a_value_that_rules_made_useless_is_not_computed(void)
 {
     static char kernel[ROOM];
     tn_ctx     *cx = open_way(false);
     tn_scope   *s  = tn_begin(cx);
-    tn_tensor  *x = input(cx, 0, TN_F32), *y = input(cx, 1, TN_F32), *dear = x;
-    for (int i = 0; i < 32; i++) dear = tn_exp(dear);
-    tn_tensor *minus = tn_neg(dear);
+    tn_tensor  *x = input(cx, 0, TN_F32), *y = input(cx, 1, TN_F32), *costly = x;
+    for (int i = 0; i < 32; i++) costly = tn_exp(costly);
+    tn_tensor *minus = tn_neg(costly);
     tn_add(y, minus);
     tn_add(x, minus);
     instructions(cx, kernel);

@@ -54,7 +54,7 @@ static tn_status count_launch(void *session, void *entry, tni_launch *l, tni_tex
 // most: 0: nothing spills.
 static void tighten(tn_ctx *cx, int most)
 {
-    tight.most                          = most ? most : TNI_MOST_INS;
+    tight.most                          = most ? most : TNI_MAX_INS;
     tight.asked                         = 0;
     tight.longest                       = 0;
     tight.launched                      = 0;

@@ -187,7 +187,7 @@ static tni_compiled *new_table(void)
     return keep(tni_compiled_new(&o));
 }
 
-// A sum over rows, or over columns, whose lean shape is another.
+// A sum over rows, or over columns, whose shape with few registers is another.
 static void make_sum(kit_case *c, bool over_p)
 {
     kit_begin(c, 1, (int64_t[]){ 8 }, 1, (int64_t[]){ 64 }, true);

@@ -24,8 +24,8 @@ enum {
     MOST      = 8192,  // kernels; those that come later are interpreted
     PER_JOB   = 64,    // kernels compiled by one call
     MISSED    = 4096,  // slots for kernels that are not on disk
-    KEY_BYTES = 8 + 2 * TNI_MOST_BUFFERS + (2 + TNI_AXES) * TNI_MOST_ACCESS + TNI_MOST_NUMBERS +
-                14 * TNI_MOST_INS
+    KEY_BYTES = 8 + 2 * TNI_MAX_BUFFERS + (2 + TNI_AXES) * TNI_MAX_ACCESSES + TNI_MAX_NUMBERS +
+                14 * TNI_MAX_INS
 };
 
 typedef enum { COLD, QUEUED, COMPILED, FAILED } state;
@@ -180,7 +180,7 @@ static bool compile_text(const char *source, entry *const *e, made *m, int n, tn
         ok   = data && load(data, bytes, e, m, n, why);
         if (ok) tni_disk_keep(&table.disk, &key, data, bytes);
     }
-    tni_disk_ticket text = tni_disk_ticket_of(&key);
+    tni_disk_hash text = tni_disk_hash_of(&key);
     for (int i = 0; i < n && ok; i++) {
         m[i].found = found;
         tni_recall_keep(&table.disk, &table.cc, e[i]->key, e[i]->bytes, text, i);

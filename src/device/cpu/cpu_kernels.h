@@ -13,7 +13,7 @@
 typedef struct {
     _Atomic(tni_c_main *) run;      // NULL: to be interpreted
     tni_c_finish         *finish;   // NULL where the kernel has no tails
-    int                   rows[2];  // what a thread's room is made of: see tni_c_room
+    int                   rows[2];  // what a thread's room is made of: see tni_c_scratch_bytes
 } tni_cpu_code;
 
 // What the device offers as recall, prepare, room and launch. A launch takes no lock, no memory and no file.

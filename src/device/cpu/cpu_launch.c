@@ -19,16 +19,16 @@ typedef struct {
 typedef struct {
     tni_c_main       *run;
     const tni_launch *l;
-    tni_cut           cut;
+    tni_work_split    cut;
     int               threads;
-    int64_t           arg[TNI_C_MOST_ARGS];
+    int64_t           arg[TNI_C_MAX_ARGS];
     note             *notes;
     char             *partials, *room;
     size_t            room_step;
 } flight;
 
 // Small work is done by the caller alone.
-static int threads_of(const tni_launch *l, const tni_cut *cut)
+static int threads_of(const tni_launch *l, const tni_work_split *cut)
 {
     int threads = l->threads < TNI_MAX_THREADS ? l->threads : TNI_MAX_THREADS;
     threads     = tni_threads_for(threads, cut->rows * cut->cols);
@@ -37,11 +37,11 @@ static int threads_of(const tni_launch *l, const tni_cut *cut)
 
 int tni_cpu_threads(const tni_launch *l)
 {
-    tni_cut cut = tni_kernel_cut(l);
+    tni_work_split cut = tni_kernel_split(l);
     return threads_of(l, &cut);
 }
 
-static size_t partials_bytes(const tni_cut *cut)
+static size_t partials_bytes(const tni_work_split *cut)
 {
     return (size_t)tni_align64(8 * cut->partials * cut->chunks);
 }
@@ -52,11 +52,11 @@ size_t tni_cpu_scratch(void *session, void *entry, const tni_launch *l)
     (void)session;
     const tni_cpu_code *code = entry;
     if (!code) return tni_interpret_room(l);
-    tni_cut cut     = tni_kernel_cut(l);
-    size_t  threads = (size_t)threads_of(l, &cut);
-    size_t  thread  = (size_t)tni_align64((int64_t)tni_c_room(code->rows, cut.cols));
-    size_t  bytes   = threads * (sizeof(note) + thread) + partials_bytes(&cut);
-    size_t  other   = tni_interpret_room(l);
+    tni_work_split cut     = tni_kernel_split(l);
+    size_t         threads = (size_t)threads_of(l, &cut);
+    size_t         thread = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, cut.cols));
+    size_t         bytes  = threads * (sizeof(note) + thread) + partials_bytes(&cut);
+    size_t         other  = tni_interpret_room(l);
     return bytes > other ? bytes : other;
 }
 
@@ -86,7 +86,7 @@ static void gather_failure(const flight *f, tni_launch *l)
 
 // Without tails chunks may be of any size: long ones go on where the last ended, which the memory
 // likes, yet there are enough of them to share.
-static void lengthen(tni_cut *cut, int threads)
+static void lengthen(tni_work_split *cut, int threads)
 {
     int64_t chunk = cut->units / (SHARES * (int64_t)threads);
     if (chunk <= cut->chunk) return;
@@ -97,13 +97,13 @@ static void lengthen(tni_cut *cut, int threads)
 static void run_compiled(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
 {
     flight f  = { .run = run, .l = l };
-    f.cut     = tni_kernel_cut(l);
+    f.cut     = tni_kernel_split(l);
     f.threads = threads_of(l, &f.cut);
     if (!l->kernel->tails) lengthen(&f.cut, f.threads);
     f.notes     = (note *)l->scratch;
     f.partials  = l->scratch + (size_t)f.threads * sizeof(note);
     f.room      = f.partials + partials_bytes(&f.cut);
-    f.room_step = (size_t)tni_align64((int64_t)tni_c_room(code->rows, f.cut.cols));
+    f.room_step = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
     for (int i = 0; i < f.threads; i++) f.notes[i] = (note){ .chunk = 0 };
     tni_emit_c_args(l, f.arg);
     tni_parallel(f.threads, f.cut.chunks, run_chunk, &f);

@@ -54,7 +54,7 @@ size_t tni_interpret_room(const tni_launch *l)
 {
     size_t       bytes = tni_program_bytes(l->kernel);
     tni_launch   copy  = *l;
-    tni_program  none  = { .l = &copy, .cut = tni_kernel_cut(l) };
+    tni_program  none  = { .l = &copy, .cut = tni_kernel_split(l) };
     tni_program *g     = &none;
     memset(copy.buffer, 0, sizeof copy.buffer);
     g->worker_bytes = tni_program_most(l, &g->cut);

@@ -161,7 +161,7 @@ static void find_lanes(tni_program *g, const tni_launch *l)
     if (g->lanes > TNI_STRIP) g->lanes = TNI_STRIP;
 }
 
-int64_t tni_program_most(const tni_launch *l, const tni_cut *cut)
+int64_t tni_program_most(const tni_launch *l, const tni_work_split *cut)
 {
     const tni_kernel *k = l->kernel;
     tni_program       g;
@@ -181,7 +181,7 @@ tni_program *tni_program_build(tni_launch *l, char *mem)
     lay_out(k, mem, g, &free_list);
     g->tiles    = tni_tiles_get();
     g->l        = l;
-    g->cut      = tni_kernel_cut(l);
+    g->cut      = tni_kernel_split(l);
     g->phases   = k->phases;
     g->nsection = sections(k);
     g->nstep = g->nreg = 0;

@@ -85,7 +85,7 @@ typedef struct {
 typedef struct {
     const tni_tiles *tiles;
     tni_launch      *l;
-    tni_cut          cut;
+    tni_work_split   cut;
     int              phases, nstep, nreg, nsection;
     int              lane, finish_lane;  // axes; -1: none
     int64_t          lanes;              // of the largest tile
@@ -100,7 +100,7 @@ typedef struct {
     int16_t         *cost;      // [ins]: in additions, of all that varies over R
     bool            *needed;    // [ins]
     int64_t         *delta;     // [axis][access]: the step of a place when an axis goes on
-    bool             shared[TNI_MOST_BUFFERS];  // memory that is written
+    bool             shared[TNI_MAX_BUFFERS];  // memory that is written
 } tni_program;
 
 static inline int tni_row_section(int p)
@@ -124,7 +124,7 @@ enum { TNI_KEEP_MOST = 1 << 19 };  // bytes of a worker for what is kept
 // The bytes of a program itself, at most, for a kernel.
 size_t tni_program_bytes(const tni_kernel *k);
 // The bytes of a worker's memory, at most.
-int64_t tni_program_most(const tni_launch *l, const tni_cut *cut);
+int64_t tni_program_most(const tni_launch *l, const tni_work_split *cut);
 // Builds the program of a launch in so many bytes at mem, and finds worker_bytes.
 tni_program *tni_program_build(tni_launch *l, char *mem);
 // Its part: the steps, in empty arrays.

@@ -73,7 +73,7 @@ static void make_tail(tni_builder *b, int v)
     s.a                    = r;
     s.one                  = !tile;
     s.ins                  = elems;
-    s.partial              = tni_kernel_tail(b->k, &b->g->cut, v);
+    s.partial              = tni_kernel_tail_partials(b->k, &b->g->cut, v);
     if (kind == TNI_S_TAIL_ROWS) {
         s.c      = widened(b, section, ct);
         s.f.fold = b->g->tiles->of[ct]->fold[x->op];
@@ -92,7 +92,7 @@ int tni_make_join(tni_builder *b, int section, int v)
     bool           tile = x->per & TNI_PER_COL;
     int            dst  = tni_new_reg(b, section, tni_total_dtype(fold_type(x)), tile);
     tni_tile_step  s    = fold_step(b, x, TNI_S_JOIN, dst, tile);
-    s.partial           = tni_kernel_tail(b->k, &b->g->cut, v);
+    s.partial           = tni_kernel_tail_partials(b->k, &b->g->cut, v);
     tni_new_step(b, section, s);
     return tni_converted(b, section, dst, tni_rep_of((tn_dtype)x->dtype));
 }

@@ -313,7 +313,7 @@ static void keep(tni_builder *b, int reg)
     if (out) tni_store_beside(b, r->section, reg, maker->out, true);
 }
 
-// The register of an earlier loop's dear value in this one; -1 if it has to be computed again.
+// The register of an earlier loop's costly value in this one; -1 if it has to be computed again.
 static int kept(tni_builder *b, int loop, int v)
 {
     tni_program *g    = b->g;

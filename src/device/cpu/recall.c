@@ -11,16 +11,16 @@
 
 // What the small file of a kernel says.
 typedef struct {
-    tni_disk_ticket text;
-    uint64_t        number;
+    tni_disk_hash text;
+    uint64_t      number;
 } place;
 
 // A text that was loaded: kernels of one plan are mostly in one.
 typedef struct loaded loaded;
 struct loaded {
-    loaded         *next;
-    tni_disk_ticket text;
-    void           *object;  // NULL: it cannot be loaded
+    loaded       *next;
+    tni_disk_hash text;
+    void         *object;  // NULL: it cannot be loaded
 };
 
 static loaded *all;
@@ -65,7 +65,7 @@ static tni_disk_key key_of(const tni_cc *c, const char *text)
     };
 }
 
-static void *load(const tni_disk *d, const tni_cc *c, tni_disk_ticket text)
+static void *load(const tni_disk *d, const tni_cc *c, tni_disk_hash text)
 {
     for (loaded *l = all; l; l = l->next)
         if (!memcmp(&l->text, &text, sizeof text)) return l->object;
@@ -73,7 +73,7 @@ static void *load(const tni_disk *d, const tni_cc *c, tni_disk_ticket text)
     tni_text why;
     loaded  *l = malloc(sizeof *l);
     if (!l) return NULL;
-    void *data = tni_disk_find_by(d, text, OBJECT, &bytes);
+    void *data = tni_disk_find_hash(d, text, OBJECT, &bytes);
     *l         = (loaded){ .next = all, .text = text };
     if (data) l->object = tni_object_load(&c->runner, data, bytes, &why);
     free(data);
@@ -101,7 +101,7 @@ bool tni_recall(const tni_disk *d, const tni_cc *c, const char *key, size_t byte
 }
 
 void tni_recall_keep(tni_disk *d, const tni_cc *c, const char *key, size_t bytes,
-                     tni_disk_ticket text, int i)
+                     tni_disk_hash text, int i)
 {
     char *own = c->who[0] ? text_of(key, bytes) : NULL;
     if (!own) return;

@@ -27,6 +27,6 @@ bool tni_recall(const tni_disk *d, const tni_cc *c, const char *key, size_t byte
                 tni_made *m);
 // Says on disk that a kernel is number i of a text that is kept there.
 void tni_recall_keep(tni_disk *d, const tni_cc *c, const char *key, size_t bytes,
-                     tni_disk_ticket text, int i);
+                     tni_disk_hash text, int i);
 
 #endif

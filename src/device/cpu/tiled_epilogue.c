@@ -21,11 +21,11 @@ static void run_part(const tni_tiled_epilogue *epilogue, int64_t first, int64_t 
 {
     tni_launch l       = *epilogue->l;
     int64_t    fail[2] = { 0 };
-    int64_t    arg[TNI_C_MOST_ARGS];
+    int64_t    arg[TNI_C_MAX_ARGS];
     for (int i = 0; i < l.kernel->naccess; i++) l.offset[i] += first * l.stride[i][0];
     l.size[0] = count;
     tni_emit_c_args(&l, arg);
-    epilogue->run(l.buffer, arg, &l.number[0].u, 0, tni_kernel_cut(&l).units, 0, NULL,
+    epilogue->run(l.buffer, arg, &l.number[0].u, 0, tni_kernel_split(&l).units, 0, NULL,
                   epilogue->rooms + (size_t)worker * epilogue->room, fail);
 }
 
@@ -72,7 +72,7 @@ bool tni_cpu_takes(void *session, const tni_offer *o)
 
 static size_t room_of(const tni_cpu_code *code, const tni_launch *l)
 {
-    return (size_t)tni_align64((int64_t)tni_c_room(code->rows, tni_kernel_cut(l).cols));
+    return (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, tni_kernel_split(l).cols));
 }
 
 static size_t counters_bytes(void)

@@ -189,7 +189,7 @@ tn_status tni_cuda_custom(const tni_call *call)
     arrays           x;
     tn_launch_dims   dims;
     tn_status        s;
-    if (call->ahead) return TN_OK;
+    if (call->compile_only) return TN_OK;
     if (!def->cuda) return on_the_host(call);
     if (!tni_user_fits(def, attr->custom.count, call->why)) return TN_EUSER;
     tni_cuda_enter(c);

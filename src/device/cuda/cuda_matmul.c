@@ -135,7 +135,7 @@ tn_status tni_cuda_matmul(const tni_call *call)
     planned  own, *n = call->entry;
     if (!n) own = describe(call), n = &own;
     tni_cuda_enter(call->session);
-    if (n->suits && call->ahead) return TN_OK;
+    if (n->suits && call->compile_only) return TN_OK;
     tni_product_bind(&n->product, call, call->out.data);
     tn_status s = n->suits ? multiply(call->session, &n->product, &reason) : TN_EARG;
     return s == TN_EARG ? tni_groups_matmul(call) : told(call, s, &reason);

@@ -45,7 +45,7 @@ static tn_status run_copy(const tni_call *call)
     const tni_cuda *c     = call->session;
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
     if (!plain) return tni_groups_copy(call);
-    return call->ahead ? TN_OK : copy_bytes(call);
+    return call->compile_only ? TN_OK : copy_bytes(call);
 }
 
 const tni_device_calls tni_cuda_calls = {

@@ -76,43 +76,45 @@ static const char checks[] =
 // large is refused with a sentence.
 static void put_types(tni_out *o, const char *way, const char *is, const tn_dtype *dtype, int n)
 {
-    tni_put(
+    tni_out_print(
         o,
         "namespace tn {\ntemplate <int I> struct %s_type { typedef int type; static_assert(I < 0, "
         "\"tn::%s: the op has only %d\"); };\n",
         way, way, n);
     for (int i = 0; i < n; i++)
-        tni_put(o, "template <> struct %s_type<%d> { typedef %s type; };\n", way, i,
-                tni_dtype_table[dtype[i]].user);
-    tni_put(o, "template <int I> using %s = array<%s typename %s_type<I>::type>;\n}\n", way, is,
-            way);
+        tni_out_print(o, "template <> struct %s_type<%d> { typedef %s type; };\n", way, i,
+                      tni_dtype_table[dtype[i]].user);
+    tni_out_print(o, "template <int I> using %s = array<%s typename %s_type<I>::type>;\n}\n", way,
+                  is, way);
 }
 
 // What an assertion says is what the user reads.
 static void put_checks(tni_out *o, const tni_user_text *u)
 {
     int n = u->nin + u->nout;
-    tni_put(o, "using tn_kernel = decltype(&%s);\n%s", u->kernel, checks);
-    tni_put(o,
-            "static_assert(tn::parameters<tn_kernel> == %d, \"kernel %s has to take %d parameters: "
-            "%d inputs, %d outputs%s\");\n",
-            n + (u->attr > 0), u->kernel, n + (u->attr > 0), u->nin, u->nout,
-            u->attr ? " and the attributes" : "");
+    tni_out_print(o, "using tn_kernel = decltype(&%s);\n%s", u->kernel, checks);
+    tni_out_print(
+        o,
+        "static_assert(tn::parameters<tn_kernel> == %d, \"kernel %s has to take %d parameters: "
+        "%d inputs, %d outputs%s\");\n",
+        n + (u->attr > 0), u->kernel, n + (u->attr > 0), u->nin, u->nout,
+        u->attr ? " and the attributes" : "");
     for (int i = 0; i < n; i++) {
         bool        in = i < u->nin;
         const char *a = in ? "in" : "out", *type = tni_dtype_table[u->dtype[i]].user;
         int         k = in ? i : i - u->nin;
-        tni_put(o,
-                "static_assert(tn::same<tn::parameter<%d, tn_kernel>::type, tn::%s<%d>>, "
-                "\"parameter %d has to be tn::%s<%d>, here tn::array<%s%s>\");\n",
-                i, a, k, i, a, k, in ? "const " : "", type);
+        tni_out_print(o,
+                      "static_assert(tn::same<tn::parameter<%d, tn_kernel>::type, tn::%s<%d>>, "
+                      "\"parameter %d has to be tn::%s<%d>, here tn::array<%s%s>\");\n",
+                      i, a, k, i, a, k, in ? "const " : "", type);
     }
     if (!u->attr) return;
-    tni_put(o,
-            "static_assert(sizeof(tn::parameter<%d, tn_kernel>::type) == %zu && "
-            "!tn::points<tn::parameter<%d, tn_kernel>::type>, \"parameter %d, the attributes, has "
-            "to be a value of %zu bytes\");\n",
-            n, u->attr, n, n, u->attr);
+    tni_out_print(
+        o,
+        "static_assert(sizeof(tn::parameter<%d, tn_kernel>::type) == %zu && "
+        "!tn::points<tn::parameter<%d, tn_kernel>::type>, \"parameter %d, the attributes, has "
+        "to be a value of %zu bytes\");\n",
+        n, u->attr, n, n, u->attr);
 }
 
 // Lines are counted from 1 in the user's text, and in ours after it; ours before it has other
@@ -121,10 +123,10 @@ static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item 
 {
     const tni_user_text *u = item->opts;
     (void)d;
-    tni_put(o, "#line 1000 \"tenon\"\n%s", before);
+    tni_out_print(o, "#line 1000 \"tenon\"\n%s", before);
     put_types(o, "in", "const", u->dtype, u->nin);
     put_types(o, "out", "", u->dtype + u->nin, u->nout);
-    tni_put(o, "#line 1 \"%s.cu\"\n%s\n#line 1 \"tenon\"\n", u->kernel, u->text);
+    tni_out_print(o, "#line 1 \"%s.cu\"\n%s\n#line 1 \"tenon\"\n", u->kernel, u->text);
     put_checks(o, u);
 }
 

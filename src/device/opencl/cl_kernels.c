@@ -139,7 +139,7 @@ tn_status tni_cl_launch_args(const tni_kernel_args *h, int64_t groups, int items
 static void set_buffers(tni_launch *l, tni_cl_mem *mem)
 {
     const tni_kernel *k = l->kernel;
-    int64_t           start[TNI_MOST_BUFFERS];
+    int64_t           start[TNI_MAX_BUFFERS];
     for (int i = 0; i < k->nbuffer; i++) {
         tni_cl_place p = tni_cl_find(l->buffer[i]);
         mem[i]         = p.mem;
@@ -153,7 +153,7 @@ static void set_buffers(tni_launch *l, tni_cl_mem *mem)
 static void pass_all(tni_cl_launch *c, const tni_variant *v, const tni_launch *l, const tni_simt *m,
                      const tni_cl_mem *mem)
 {
-    int64_t words[TNI_MOST_WORDS];
+    int64_t words[TNI_MAX_WORDS];
     int     n               = tni_simt_words(l, m, v->layout, words);
     words[TNI_WORD_SCRATCH] = tni_cl_find(l->scratch).offset;
     for (int i = 0; i < l->kernel->nbuffer + 2; i++) tni_cl_pass(c, &mem[i], sizeof mem[i]);
@@ -164,7 +164,7 @@ static void pass_all(tni_cl_launch *c, const tni_variant *v, const tni_launch *l
 static tn_status start_both(tni_cl *cl, const tni_variant *v, const tni_launch *l,
                             const tni_simt *m, tni_text *why)
 {
-    tni_cl_mem    mem[TNI_MOST_BUFFERS + 2];
+    tni_cl_mem    mem[TNI_MAX_BUFFERS + 2];
     tni_launch    here = *l;
     tni_cl_launch c    = { .cl = cl, .kernel = v->main };
     int           n    = l->kernel->nbuffer;
@@ -215,13 +215,13 @@ static tni_cl_mem word_buffer(tni_cl *cl, const tni_simt_program *p)
 }
 
 static tn_status start_program(tni_cl *cl, tni_cl_kernel kernel, const tni_simt_program *p,
-                               const tni_cl_mem mem[TNI_MOST_BUFFERS + 2], int64_t groups,
+                               const tni_cl_mem mem[TNI_MAX_BUFFERS + 2], int64_t groups,
                                tni_text *why)
 {
     tni_cl_launch c     = { .cl = cl, .kernel = kernel };
     tni_cl_mem    words = word_buffer(cl, p);
     if (!words) return tni_cl_error(why, "interpreter", TNI_CL_OUT_OF_RESOURCES);
-    for (int i = 0; i < TNI_MOST_BUFFERS + 2; i++) tni_cl_pass(&c, &mem[i], sizeof mem[i]);
+    for (int i = 0; i < TNI_MAX_BUFFERS + 2; i++) tni_cl_pass(&c, &mem[i], sizeof mem[i]);
     tni_cl_pass(&c, &words, sizeof words);
     tni_cl_pass(&c, NULL, 8 * TNI_INTERPRETER_THREADS);
     tn_status s = tni_cl_start(&c, "interpreter", 1, (size_t[]){ (size_t)groups },
@@ -234,17 +234,17 @@ static tn_status start_program(tni_cl *cl, tni_cl_kernel kernel, const tni_simt_
 static tn_status interpret(tni_cl *cl, tni_cl_kernel kernel, const tni_launch *l,
                            tni_simt_program *p, tni_text *why)
 {
-    tni_cl_mem mem[TNI_MOST_BUFFERS + 2] = { 0 };
-    int32_t    code                      = 0;
-    size_t     bytes                     = p->scratch_bytes ? (size_t)p->scratch_bytes : 8;
+    tni_cl_mem mem[TNI_MAX_BUFFERS + 2] = { 0 };
+    int32_t    code                     = 0;
+    size_t     bytes                    = p->scratch_bytes ? (size_t)p->scratch_bytes : 8;
     for (int i = 0; i < l->kernel->nbuffer; i++) mem[i] = tni_cl_find(l->buffer[i]).mem;
-    for (int i = l->kernel->nbuffer; i < TNI_MOST_BUFFERS; i++) mem[i] = state_of(cl);
+    for (int i = l->kernel->nbuffer; i < TNI_MAX_BUFFERS; i++) mem[i] = state_of(cl);
     tni_cl_mem scratch = cl->api.clCreateBuffer(cl->context, (uint64_t)TNI_CL_MEM_READ_WRITE, bytes,
                                                 NULL, &code);
     if (!scratch) return tni_cl_error(why, "interpreter", code);
-    mem[TNI_MOST_BUFFERS]     = scratch;
-    mem[TNI_MOST_BUFFERS + 1] = state_of(cl);
-    tn_status s               = start_program(cl, kernel, p, mem, p->groups, why);
+    mem[TNI_MAX_BUFFERS]     = scratch;
+    mem[TNI_MAX_BUFFERS + 1] = state_of(cl);
+    tn_status s              = start_program(cl, kernel, p, mem, p->groups, why);
     if (s == TN_OK && p->finish_groups) {
         tni_simt_program_finish(p);
         s = start_program(cl, kernel, p, mem, p->finish_groups, why);
@@ -258,7 +258,7 @@ static tn_status launch_interpreted(void *session, const tni_launch *l, tni_text
 {
     tni_cl          *cl   = tni_cl_get();
     tni_launch       here = *l;
-    tni_cl_mem       mem[TNI_MOST_BUFFERS];
+    tni_cl_mem       mem[TNI_MAX_BUFFERS];
     tni_simt_program p;
     tni_cl_lock();
     set_buffers(&here, mem);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARKS = TNI_AXES + TNI_MOST_ACCESS * (TNI_AXES + 2), SLOTS = 1024, KEPT = 4 };
+enum { MARKS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2), SLOTS = 1024, KEPT = 4 };
 
 // All that a shape depends on besides the kernel, as numbers: sizes, strides, and how places are
 // aligned. Equal marks, equal shape.
@@ -260,30 +260,30 @@ static tni_variant *variant_of(const entry *e, const tni_simt_class *c)
 
 // ---- shapes ------------------------------------------------------------------------------------
 
-static tni_simt lean_shape(const tni_compiled *t, const tni_launch *l)
+static tni_simt few_registers_shape(const tni_compiled *t, const tni_launch *l)
 {
     tni_simt_limits limits = t->o.limits;
-    limits.lean            = true;
+    limits.few_registers   = true;
     return tni_simt_choose(l, &limits);
 }
 
-// The shape that is to be compiled for a launch: the lean one if the first is there and spills.
+// The shape that is to be compiled for a launch: the one with few registers if the first is there and spills.
 static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
     tni_simt           m = tni_simt_choose(l, &t->o.limits);
     const tni_variant *v = variant_of(e, &m.class);
-    return v && v->registers.spilled ? lean_shape(t, l) : m;
+    return v && v->registers.spilled ? few_registers_shape(t, l) : m;
 }
 
 // The shape of a launch: of those that were compiled the one that spills less.
 static tni_simt choose_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
-    tni_simt           m = tni_simt_choose(l, &t->o.limits), lean;
+    tni_simt           m = tni_simt_choose(l, &t->o.limits), fewer;
     const tni_variant *v = variant_of(e, &m.class), *other;
     if (!v || !v->registers.spilled) return m;
-    lean  = lean_shape(t, l);
-    other = variant_of(e, &lean.class);
-    return other && other->registers.spilled < v->registers.spilled ? lean : m;
+    fewer = few_registers_shape(t, l);
+    other = variant_of(e, &fewer.class);
+    return other && other->registers.spilled < v->registers.spilled ? fewer : m;
 }
 
 bool tni_compiled_checks(const void *at)
@@ -514,7 +514,7 @@ static tn_status wait_all(tni_compiled *t, int n, const tni_launch *const *first
     return s;
 }
 
-// What spills is compiled once more, lean; without that it runs too.
+// What spills is compiled once more with few registers; without that it runs too.
 static tn_status prepare(tni_compiled *t, int n, const tni_launch *const *first, void **out,
                          bool wait, tni_text *why)
 {
@@ -624,7 +624,7 @@ static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *
     return out_of_memory(t, why);
 }
 
-// What spills is ready once its lean shape was compiled too, so that the planner weighs the better one.
+// What spills is ready once its shape with few registers was compiled too, so that the planner weighs the better one.
 bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
 {
     tni_text why = { "" };
@@ -638,7 +638,7 @@ bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
     return ready;
 }
 
-// A launch of a class that none before was of. If it spills, the lean one is tried.
+// A launch of a class that none before was of. If it spills, the one with few registers is tried.
 static tni_variant *make_launch(tni_compiled *t, entry *e, const tni_launch *l, bool wait,
                                 tni_simt *m, tn_status *s, tni_text *why)
 {
@@ -646,8 +646,8 @@ static tni_variant *make_launch(tni_compiled *t, entry *e, const tni_launch *l, 
     *s              = start_variant(t, e, &m->class, wait, why);
     tni_variant *v  = variant_of(e, &m->class);
     if (!v || !v->registers.spilled || m->class.wide) return v;
-    tni_simt lean = wanted_shape(t, e, l);
-    start_variant(t, e, &lean.class, wait, &reason);
+    tni_simt fewer = wanted_shape(t, e, l);
+    start_variant(t, e, &fewer.class, wait, &reason);
     *m = shape_of(t, e, l);
     return variant_of(e, &m->class);
 }

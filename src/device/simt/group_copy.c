@@ -80,7 +80,7 @@ tn_status tni_groups_copy(const tni_call *c)
         return TN_EDEVICE;
     }
     tn_status s = d->prepare(c->session, 1, &first, &entry, c->waits, c->why);
-    return s == TN_OK && !c->ahead ? d->launch(c->session, entry, &l, c->why) : s;
+    return s == TN_OK && !c->compile_only ? d->launch(c->session, entry, &l, c->why) : s;
 }
 
 // Each input is copied to where it belongs, unless it lies there.

@@ -8,17 +8,17 @@ enum { GROUP = 64 };
 tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const char *const *text,
                                 const char *name, tn_dtype x, tn_dtype y)
 {
-    tn_status s = TN_OK;
-    h->via      = c->device->calls->groups;
-    h->session  = c->session;
-    h->what     = tni_op_table[c->op].name;
-    h->fail     = NULL;
-    h->ticket   = c->ticket;
-    h->ahead    = c->ahead;
-    h->count    = 0;
-    h->used     = 0;
-    h->kernel   = NULL;
-    if (c->ahead) tni_compiled_group_kernel_soon(h->via->compiled(c->session), text, x, y);
+    tn_status s     = TN_OK;
+    h->via          = c->device->calls->groups;
+    h->session      = c->session;
+    h->what         = tni_op_table[c->op].name;
+    h->fail         = NULL;
+    h->ticket       = c->ticket;
+    h->compile_only = c->compile_only;
+    h->count        = 0;
+    h->used         = 0;
+    h->kernel       = NULL;
+    if (c->compile_only) tni_compiled_group_kernel_soon(h->via->compiled(c->session), text, x, y);
     else
         h->kernel = tni_compiled_group_kernel(h->via->compiled(c->session), text, name, x, y, &s,
                                               c->why);
@@ -58,7 +58,7 @@ void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2])
 
 tn_status tni_kernel_args_launch(tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
-    return groups && !h->ahead ? h->via->start(h, groups, items, why) : TN_OK;
+    return groups && !h->compile_only ? h->via->start(h, groups, items, why) : TN_OK;
 }
 
 tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_text *why)

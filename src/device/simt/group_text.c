@@ -47,40 +47,43 @@ typedef struct {
 //   x_fma            a b + c of sums, of floats rounded once
 static void put_element(tni_out *o, char x, tn_dtype dt, bool no_double)
 {
-    tni_cast_text            get = tni_text_from_kept(dt), put = tni_text_to_kept(dt, dt);
+    tni_cast_text            get = tni_text_from_storage(dt), put = tni_text_to_storage(dt, dt);
     const tni_compute_facts *f    = &tni_compute_table[tni_dtype_table[dt].number];
     const char              *wide = tni_compute_table[tni_dtype_table[f->total].number].wraps;
     if (tni_is_float(dt) && no_double) wide = "float";
-    tni_put(o, "#define %c_IN %c\n", x - 'a' + 'A', f->letter);
-    tni_put(o, "typedef %s %c_kept; typedef %s %c_type; typedef %s %c_sum; typedef %s %c_wide;\n",
-            tni_kept_type(dt), x, f->type, x, f->wraps, x, wide, x);
-    tni_put(o, "#define %c_get(v) (%sv%s)\n", x, get.before, get.after);
-    tni_put(o, "#define %c_put(v) ((%c_kept)%s(%c_sum)(v)%s)\n", x, x, put.before, x, put.after);
-    if (tni_is_float(dt)) tni_put(o, "#define %c_fma(a, b, c) m_fma_%c(a, b, c)\n", x, f->letter);
+    tni_out_print(o, "#define %c_IN %c\n", x - 'a' + 'A', f->letter);
+    tni_out_print(
+        o, "typedef %s %c_kept; typedef %s %c_type; typedef %s %c_sum; typedef %s %c_wide;\n",
+        tni_storage_type(dt), x, f->type, x, f->wraps, x, wide, x);
+    tni_out_print(o, "#define %c_get(v) (%sv%s)\n", x, get.before, get.after);
+    tni_out_print(o, "#define %c_put(v) ((%c_kept)%s(%c_sum)(v)%s)\n", x, x, put.before, x,
+                  put.after);
+    if (tni_is_float(dt))
+        tni_out_print(o, "#define %c_fma(a, b, c) m_fma_%c(a, b, c)\n", x, f->letter);
     else
-        tni_put(o, "#define %c_fma(a, b, c) ((%c_sum)(a) * (%c_sum)(b) + (%c_sum)(c))\n", x, x, x,
-                x);
+        tni_out_print(o, "#define %c_fma(a, b, c) ((%c_sum)(a) * (%c_sum)(b) + (%c_sum)(c))\n", x,
+                      x, x, x);
 }
 
 static void put_spellings(tni_out *o, const tni_dialect *d)
 {
-    tni_put(o, "#define KERNEL(n) %s\n#define GIVEN %s\n", d->sized_kernel, d->given);
-    tni_put(o, "#define GLOBAL %s\n#define LOCAL %s\n", d->global, d->shared);
-    tni_put(o, "#define LOCAL_PTR %s\n", d->local);
-    tni_put(o, "#define BARRIER() %s\n", d->barrier);
-    tni_put(o, "#define LOCAL_ID (%s)\n#define GROUP_ID (%s)\n", d->local_id, d->group_id);
-    tni_put(o, "#define ITEM ((m_long)GROUP_ID * %s + LOCAL_ID)\n", d->local_size);
+    tni_out_print(o, "#define KERNEL(n) %s\n#define GIVEN %s\n", d->sized_kernel, d->given);
+    tni_out_print(o, "#define GLOBAL %s\n#define LOCAL %s\n", d->global, d->shared);
+    tni_out_print(o, "#define LOCAL_PTR %s\n", d->local);
+    tni_out_print(o, "#define BARRIER() %s\n", d->barrier);
+    tni_out_print(o, "#define LOCAL_ID (%s)\n#define GROUP_ID (%s)\n", d->local_id, d->group_id);
+    tni_out_print(o, "#define ITEM ((m_long)GROUP_ID * %s + LOCAL_ID)\n", d->local_size);
 }
 
 static void write_group_text(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const hand *h = item->opts;
     put_spellings(o, d);
-    tni_put(o, "%s", h->no_double ? "" : "#define FP64\n");
+    tni_out_print(o, "%s", h->no_double ? "" : "#define FP64\n");
     put_element(o, 'x', h->x, h->no_double);
     put_element(o, 'y', h->y, h->no_double);
-    for (const char *const *p = common; *p; p++) tni_put(o, "%s", *p);
-    for (const char *const *p = h->text; *p; p++) tni_put(o, "%s", *p);
+    for (const char *const *p = common; *p; p++) tni_out_print(o, "%s", *p);
+    for (const char *const *p = h->text; *p; p++) tni_out_print(o, "%s", *p);
 }
 
 char *tni_group_text_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,

@@ -38,7 +38,7 @@ struct tni_kernel_args {
     const char       *what;  // names the op in a reason
     int64_t          *fail;  // two, as tni_launch has them; NULL where nothing can fail on an index
     int               ticket;
-    bool              ahead;  // nothing is launched: its text only begins to be compiled
+    bool              compile_only;  // nothing is launched: its text only begins to be compiled
     int               count;
     size_t            at[TNI_KERNEL_ARGS], bytes[TNI_KERNEL_ARGS], used;
     _Alignas(8) char value[TNI_KERNEL_ARGS_BYTES];

@@ -1,24 +1,24 @@
-// What each block of a kernel computes, and what is kept from one to the next: rows of dear values
+// What each block of a kernel computes, and what is kept from one to the next: rows of costly values
 // where the lane is in R, strips of row values where it is in P.
-#include "kernel/c_writer.h"
+#include "kernel/c_emitter.h"
 #include "kernel/thresholds.h"
 
 // Whether the lane loop or a scalar of the block reads value i.
-static bool is_read(const tni_c_writer *w, int i)
+static bool is_read(const tni_c_emitter *w, int i)
 {
     for (int j = i + 1; j < w->k->nins; j++)
-        if (tni_has(&w->eval, j) && reads(ins(w, j), i) && !folds_in_place(w, j) &&
+        if (tni_set_has(&w->eval, j) && reads(ins(w, j), i) && !folds_in_place(w, j) &&
             !is_filled(w, j))
             return true;
-    return tni_has(&w->kept, i) || tni_has(&w->strip, i);
+    return tni_set_has(&w->kept, i) || tni_set_has(&w->strip, i);
 }
 
 // Takes out of the block what nothing reads in it: loads that are folded where they lie, places of
 // random numbers.
-static void drop_unread(tni_c_writer *w)
+static void drop_unread(tni_c_emitter *w)
 {
     for (int i = w->k->nins - 1; i >= 0; i--)
-        if (tni_has(&w->eval, i) && ins(w, i)->code != TNI_I_STORE &&
+        if (tni_set_has(&w->eval, i) && ins(w, i)->code != TNI_I_STORE &&
             ins(w, i)->code != TNI_I_REDUCE && on_lane(w, i) && !is_read(w, i))
             w->eval.bit[i / 64] &= ~((uint64_t)1 << i % 64);
 }
@@ -30,7 +30,7 @@ static tni_set both(tni_set a, const tni_set *b)
 }
 
 // What a loop computes, given what earlier ones left; adds to that what this one leaves.
-tni_set tni_c_loop_set(const tni_c_writer *w, int q, tni_set *have)
+tni_set tni_c_loop_set(const tni_c_emitter *w, int q, tni_set *have)
 {
     tni_set s = tni_needs_loop(w->k, q, have), left = both(s, &w->kept);
     join_set(have, &left);
@@ -38,20 +38,21 @@ tni_set tni_c_loop_set(const tni_c_writer *w, int q, tni_set *have)
 }
 
 // Drops the rows that no later loop reads, since another one that is kept stands between.
-static void prune_kept(tni_c_writer *w)
+static void prune_kept(tni_c_emitter *w)
 {
     tni_set have = { { 0 } }, read = { { 0 } };
     for (int q = 0; q < w->k->phases; q++) {
         tni_set s = tni_c_loop_set(w, q, &have);
         for (int i = 0; i < w->k->nins; i++)
             for (int j = i + 1; j < w->k->nins; j++)
-                if (!tni_has(&s, i) && tni_has(&s, j) && reads(ins(w, j), i)) tni_join(&read, i);
+                if (!tni_set_has(&s, i) && tni_set_has(&s, j) && reads(ins(w, j), i))
+                    tni_set_add(&read, i);
     }
     w->kept = both(w->kept, &read);
 }
 
-// Where the lane is in R a row fits in cache, so what is dear and needed again is kept.
-static void choose_kept(tni_c_writer *w)
+// Where the lane is in R a row fits in cache, so what is costly and needed again is kept.
+static void choose_kept(tni_c_emitter *w)
 {
     tni_set have = { { 0 } };
     for (int q = 0; q < w->k->phases && w->k->lane_in_r; q++) {
@@ -61,52 +62,52 @@ static void choose_kept(tni_c_writer *w)
             join_set(&later, &s);
         }
         for (int i = 0; i < w->k->nins; i++)
-            if (tni_has(&now, i) && tni_has(&later, i) && on_lane(w, i) &&
-                tni_cost_again(w->k, i, &have) >= TNI_KEEP_COST_C) {
-                tni_join(&w->kept, i);
-                tni_join(&have, i);
+            if (tni_set_has(&now, i) && tni_set_has(&later, i) && on_lane(w, i) &&
+                tni_recompute_cost(w->k, i, &have) >= TNI_KEEP_COST_C) {
+                tni_set_add(&w->kept, i);
+                tni_set_add(&have, i);
             }
     }
     prune_kept(w);
 }
 
 // A value that costs no more to have again than to keep in a strip.
-static bool is_reloaded(const tni_c_writer *w, int i)
+static bool is_reloaded(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     return on_lane(w, i) && (is_plain_load(w, x) || x->code == TNI_I_PLACE);
 }
 
 // What the block at row point q computes, without what is computed once for all rows.
-tni_set tni_c_row_set(const tni_c_writer *w, int q)
+tni_set tni_c_row_set(const tni_c_emitter *w, int q)
 {
     tni_set s = tni_needs_row(w->k, q), y = { { 0 } };
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_has(&s, i) && !is_one(w, i)) tni_join(&y, i);
+        if (tni_set_has(&s, i) && !is_one(w, i)) tni_set_add(&y, i);
     return y;
 }
 
 // Adds what is loaded again in a block because it reads it.
-static tni_set with_reloads(const tni_c_writer *w, tni_set s)
+static tni_set with_reloads(const tni_c_emitter *w, tni_set s)
 {
     for (int j = 0; j < w->k->nins && !w->k->lane_in_r; j++)
-        for (int i = 0; i < j && tni_has(&s, j); i++)
+        for (int i = 0; i < j && tni_set_has(&s, j); i++)
             if (reads(ins(w, j), i) && is_reloaded(w, i) && !(ins(w, i)->per & TNI_PER_COL))
-                tni_join(&s, i);
+                tni_set_add(&s, i);
     return s;
 }
 
 // Marks the row values that a block reads and another one computes.
-static void mark_strips(tni_c_writer *w, const tni_set *s)
+static void mark_strips(tni_c_emitter *w, const tni_set *s)
 {
     for (int j = 0; j < w->k->nins; j++)
-        for (int i = 0; i < j && tni_has(s, j); i++)
-            if (reads(ins(w, j), i) && !tni_has(s, i) && on_lane(w, i) &&
+        for (int i = 0; i < j && tni_set_has(s, j); i++)
+            if (reads(ins(w, j), i) && !tni_set_has(s, i) && on_lane(w, i) &&
                 ins(w, i)->code != TNI_I_REDUCE)
-                tni_join(&w->strip, i);
+                tni_set_add(&w->strip, i);
 }
 
-static void choose_strips(tni_c_writer *w)
+static void choose_strips(tni_c_emitter *w)
 {
     for (int q = 0; q <= w->k->phases && !w->k->lane_in_r; q++) {
         tni_set row = with_reloads(w, tni_c_row_set(w, q));
@@ -117,19 +118,19 @@ static void choose_strips(tni_c_writer *w)
     }
 }
 
-void tni_c_open(tni_c_writer *w, tni_out *o, const tni_dialect *d, const tni_kernel *k)
+void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_kernel *k)
 {
-    *w   = (tni_c_writer){ .o = o, .k = k };
+    *w   = (tni_c_emitter){ .o = o, .k = k };
     w->s = (tni_emitter){ .out = o, .dialect = d, .kernel = k, .user = w };
     tni_c_callbacks(w);
     w->lane = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
-    tni_varies(k, w->axes);
+    tni_varying_axes(k, w->axes);
     choose_kept(w);
     choose_strips(w);
     tni_c_choose_at_once(w);
 }
 
-void tni_c_begin_block(tni_c_writer *w, tni_set s)
+void tni_c_begin_block(tni_c_emitter *w, tni_set s)
 {
     w->eval = with_reloads(w, s);
     drop_unread(w);

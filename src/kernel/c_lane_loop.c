@@ -1,95 +1,97 @@
 // Blocks: pointers to the first element of each access, values that do not vary along the lanes,
 // the lane loop, and the folds of what the loop left in tiles. A lane loop is a plain `for` over at
 // most TNI_STRIP neighbours of one axis, which the compiler vectorizes.
-#include "kernel/c_writer.h"
+#include "kernel/c_emitter.h"
 
 #include <stdio.h>
 #include <string.h>
 
 // ---- places and callbacks ----------------------------------------------------------------------
 
-void tni_c_cols(tni_c_writer *w)
+void tni_c_cols(tni_c_emitter *w)
 {
-    if (w->k->nr != 1) tni_put(w->o, "(1");
+    if (w->k->nr != 1) tni_out_print(w->o, "(1");
     for (int i = 0; i < w->k->nr; i++)
-        tni_put(w->o, "%sarg[%d]", w->k->nr == 1 ? "" : " * ", w->k->np + i);
-    if (w->k->nr != 1) tni_put(w->o, ")");
+        tni_out_print(w->o, "%sarg[%d]", w->k->nr == 1 ? "" : " * ", w->k->np + i);
+    if (w->k->nr != 1) tni_out_print(w->o, ")");
 }
 
-int tni_c_arg(const tni_c_writer *w, int access)
+int tni_c_arg(const tni_c_emitter *w, int access)
 {
     int n = w->k->np + w->k->nr;
     return n + access * (n + 2);
 }
 
-static void put_stride(tni_c_writer *w, int access, int axis)
+static void put_stride(tni_c_emitter *w, int access, int axis)
 {
-    if (w->k->access[access].stride[axis] == TNI_STRIDE_N) tni_put(w->o, " * s%d_%d", access, axis);
+    if (w->k->access[access].stride[axis] == TNI_STRIDE_N)
+        tni_out_print(w->o, " * s%d_%d", access, axis);
 }
 
 // The place of an access at the block's first element.
-static void put_place(tni_c_writer *w, int access)
+static void put_place(tni_c_emitter *w, int access)
 {
-    tni_put(w->o, "arg[%d]", tni_c_arg(w, access));
+    tni_out_print(w->o, "arg[%d]", tni_c_arg(w, access));
     for (int i = 0; i < w->k->np + w->k->nr; i++) {
         if (w->k->access[access].stride[i] == TNI_STRIDE_0) continue;
-        if (i == w->lane) tni_put(w->o, " + base");
-        else tni_put(w->o, " + c%d", i);
+        if (i == w->lane) tni_out_print(w->o, " + base");
+        else tni_out_print(w->o, " + c%d", i);
         put_stride(w, access, i);
     }
 }
 
-static void put_lane_offset(tni_c_writer *w, const tni_ins *x)
+static void put_lane_offset(tni_c_emitter *w, const tni_ins *x)
 {
     if (lane_class(w, x) == TNI_STRIDE_0) {
-        tni_put(w->o, "0");
+        tni_out_print(w->o, "0");
         return;
     }
-    tni_put(w->o, "j");
+    tni_out_print(w->o, "j");
     put_stride(w, x->access, w->lane);
 }
 
 static void value(tni_emitter *s, int i)
 {
-    tni_put(s->out, "v%d", i);
+    tni_out_print(s->out, "v%d", i);
 }
 
 static void element(tni_emitter *s, int i)
 {
-    tni_c_writer  *w = s->user;
+    tni_c_emitter *w = s->user;
     const tni_ins *x = ins(w, i);
     int            b = w->k->access[x->access].buffer;
     if (w->inside) {
-        tni_put(w->o, "p%d[", i);
+        tni_out_print(w->o, "p%d[", i);
         put_lane_offset(w, x);
     } else {
-        tni_put(w->o, "((%s *)buffer[%d])[", tni_kept_type((tn_dtype)w->k->buffer[b].dtype), b);
+        tni_out_print(w->o, "((%s *)buffer[%d])[",
+                      tni_storage_type((tn_dtype)w->k->buffer[b].dtype), b);
         put_place(w, x->access);
     }
     if (x->code == TNI_I_LOAD && x->a >= 0)
-        tni_put(w->o, " + v%d * arg[%d]", x->a, tni_c_arg(w, x->access + 1) - 1);
-    tni_put(w->o, "]");
+        tni_out_print(w->o, " + v%d * arg[%d]", x->a, tni_c_arg(w, x->access + 1) - 1);
+    tni_out_print(w->o, "]");
 }
 
 static void place(tni_emitter *s, int i)
 {
-    tni_c_writer *w = s->user;
-    tni_put(w->o, "(");
+    tni_c_emitter *w = s->user;
+    tni_out_print(w->o, "(");
     if (w->inside) {
-        tni_put(w->o, "o%d + ", i);
+        tni_out_print(w->o, "o%d + ", i);
         put_lane_offset(w, ins(w, i));
     } else {
         put_place(w, ins(w, i)->access);
     }
-    tni_put(w->o, ")");
+    tni_out_print(w->o, ")");
 }
 
 static void number(tni_emitter *s, int n)
 {
-    tni_put(s->out, "number[%d]", n);
+    tni_out_print(s->out, "number[%d]", n);
 }
 
-void tni_c_callbacks(tni_c_writer *w)
+void tni_c_callbacks(tni_c_emitter *w)
 {
     w->s.value   = value;
     w->s.element = element;
@@ -100,7 +102,7 @@ void tni_c_callbacks(tni_c_writer *w)
 // ---- folds -------------------------------------------------------------------------------------
 
 // The operand of a fold, in the fold's type.
-static const char *operand(const tni_c_writer *w, int i, char text[40])
+static const char *operand(const tni_c_emitter *w, int i, char text[40])
 {
     int         a = ins(w, i)->a;
     const char *t = type_of(w, i);
@@ -109,17 +111,17 @@ static const char *operand(const tni_c_writer *w, int i, char text[40])
     return text;
 }
 
-void tni_c_fold(tni_c_writer *w, int i, const char *into, const char *what, bool wide)
+void tni_c_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide)
 {
     const tni_ins *x  = ins(w, i);
     tn_dtype       dt = wide ? wide_dtype(x) : (tn_dtype)x->dtype;
-    tni_put(w->o, "%*s%s = ", 4 * w->o->depth, "", into);
+    tni_out_print(w->o, "%*s%s = ", 4 * w->o->depth, "", into);
     tni_emit_fold(w->o, x->op, dt, into, what);
-    tni_put(w->o, ";\n");
+    tni_out_print(w->o, ";\n");
 }
 
 // What a REDUCE does in the lane loop: a lane of the tile, or of the accumulator.
-static void put_lane_fold(tni_c_writer *w, int i)
+static void put_lane_fold(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     char           into[40], what[40];
@@ -129,12 +131,12 @@ static void put_lane_fold(tni_c_writer *w, int i)
         snprintf(into, sizeof into, w->k->lane_in_r ? "a%d[at + j]" : "a%d[j]", i);
         tni_c_fold(w, i, into, what, false);
     } else {
-        tni_line(w->o, "t%d[j] = %s;", i, what);
+        tni_out_line(w->o, "t%d[j] = %s;", i, what);
     }
 }
 
 // After the lane loop: a block joins the total.
-static void put_block_fold(tni_c_writer *w, int i)
+static void put_block_fold(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     char           into[40], from[40], what[100];
@@ -150,7 +152,7 @@ static void put_block_fold(tni_c_writer *w, int i)
 }
 
 // Without lanes: a row value joins the total of its tail, an element the accumulator.
-static void put_single_fold(tni_c_writer *w, int i)
+static void put_single_fold(tni_c_emitter *w, int i)
 {
     char into[40], what[40], wide[60];
     operand(w, i, what);
@@ -162,46 +164,46 @@ static void put_single_fold(tni_c_writer *w, int i)
 
 // ---- blocks ------------------------------------------------------------------------------------
 
-static void put_pointer(tni_c_writer *w, int i)
+static void put_pointer(tni_c_emitter *w, int i)
 {
     const tni_ins *x     = ins(w, i);
     int            b     = w->k->access[x->access].buffer;
-    const char    *type  = tni_kept_type((tn_dtype)w->k->buffer[b].dtype);
+    const char    *type  = tni_storage_type((tn_dtype)w->k->buffer[b].dtype);
     const char    *fixed = x->code == TNI_I_LOAD ? "const " : "";
-    tni_put(w->o, "%*s%s%s *p%d = (%s%s *)buffer[%d] + (", 4 * w->o->depth, "", fixed, type, i,
-            fixed, type, b);
+    tni_out_print(w->o, "%*s%s%s *p%d = (%s%s *)buffer[%d] + (", 4 * w->o->depth, "", fixed, type,
+                  i, fixed, type, b);
     put_place(w, x->access);
-    tni_put(w->o, ");\n");
+    tni_out_print(w->o, ");\n");
 }
 
-static void put_fill(tni_c_writer *w, int i)
+static void put_fill(tni_c_emitter *w, int i)
 {
     const tni_ins *x      = ins(w, i);
     bool           normal = x->op == TNI_normal;
     const char    *type   = normal ? "float" : "m_uint";
-    tni_put(w->o, "%*sconst m_ulong i%d = (m_ulong)(", 4 * w->o->depth, "", i);
+    tni_out_print(w->o, "%*sconst m_ulong i%d = (m_ulong)(", 4 * w->o->depth, "", i);
     put_place(w, ins(w, x->a)->access);
-    tni_put(w->o, ");\n");
-    tni_line(w->o, "%s r%d[%d];", type, i, TNI_STRIP + 8);
-    tni_line(w->o, "m_fill_%s(r%d, number[%d], number[%d], i%d, n);", normal ? "normal" : "words",
-             i, x->number, x->number + 1, i);
-    tni_line(w->o, "const %s *f%d = r%d + (i%d & 3u);", type, i, i, i);
+    tni_out_print(w->o, ");\n");
+    tni_out_line(w->o, "%s r%d[%d];", type, i, TNI_STRIP + 8);
+    tni_out_line(w->o, "m_fill_%s(r%d, number[%d], number[%d], i%d, n);",
+                 normal ? "normal" : "words", i, x->number, x->number + 1, i);
+    tni_out_line(w->o, "const %s *f%d = r%d + (i%d & 3u);", type, i, i, i);
 }
 
 // The lane of a random number that was made before the loop.
-static void put_filled(tni_c_writer *w, int i)
+static void put_filled(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
-    if (x->op == TNI_normal) tni_put(w->o, "f%d[j]", i);
-    else if (x->op == TNI_random_bits) tni_put(w->o, "(m_long)f%d[j]", i);
+    if (x->op == TNI_normal) tni_out_print(w->o, "f%d[j]", i);
+    else if (x->op == TNI_random_bits) tni_out_print(w->o, "(m_long)f%d[j]", i);
     else
-        tni_put(w->o, "m_uniform_%s(f%d[j])",
-                x->dtype == TN_F32 ? "f" : tn_dtype_name((tn_dtype)x->dtype), i);
+        tni_out_print(w->o, "m_uniform_%s(f%d[j])",
+                      x->dtype == TN_F32 ? "f" : tn_dtype_name((tn_dtype)x->dtype), i);
 }
 
 // A comparison of the lane's own place with a number that the lanes share is made in 32 bits, as one
 // of the lane with a distance: d. The operator, and whether the place comes first; NULL if i is none.
-static const char *lane_test(const tni_c_writer *w, int i, bool *place_first)
+static const char *lane_test(const tni_c_emitter *w, int i, bool *place_first)
 {
     static const struct {
         uint8_t     op;
@@ -220,23 +222,23 @@ static const char *lane_test(const tni_c_writer *w, int i, bool *place_first)
 }
 
 // Whether REDUCE i is the first of the block to fold that load where it lies.
-static bool is_first_fold(const tni_c_writer *w, int i)
+static bool is_first_fold(const tni_c_emitter *w, int i)
 {
     for (int j = 0; j < i; j++)
-        if (tni_has(&w->eval, j) && folds_in_place(w, j) && ins(w, j)->a == ins(w, i)->a)
+        if (tni_set_has(&w->eval, j) && folds_in_place(w, j) && ins(w, j)->a == ins(w, i)->a)
             return false;
     return folds_in_place(w, i);
 }
 
 // What stands before the lane loop for instruction i.
-static void put_before(tni_c_writer *w, int i)
+static void put_before(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     bool           place_first;
     if (x->code == TNI_I_REDUCE) {
-        if (is_first_fold(w, i) && !tni_has(&w->eval, x->a)) put_pointer(w, x->a);
+        if (is_first_fold(w, i) && !tni_set_has(&w->eval, x->a)) put_pointer(w, x->a);
         if (in_lanes(w, i) && !by_lane(w, x) && !folds_row(w, i) && !w->finish)
-            tni_line(w->o, "%s t%d[%d];", type_of(w, i), i, TNI_STRIP);
+            tni_out_line(w->o, "%s t%d[%d];", type_of(w, i), i, TNI_STRIP);
     } else if (!on_lane(w, i)) {
         return;
     } else if (x->code == TNI_I_LOAD || x->code == TNI_I_STORE) {
@@ -244,41 +246,41 @@ static void put_before(tni_c_writer *w, int i)
     } else if (is_filled(w, i)) {
         put_fill(w, i);
     } else if (lane_test(w, i, &place_first)) {
-        tni_line(w->o, "const m_int d%d = m_lanes_to(v%d - o%d);", i, place_first ? x->b : x->a,
-                 place_first ? x->a : x->b);
+        tni_out_line(w->o, "const m_int d%d = m_lanes_to(v%d - o%d);", i, place_first ? x->b : x->a,
+                     place_first ? x->a : x->b);
     } else if (x->code == TNI_I_PLACE) {
-        tni_put(w->o, "%*sconst m_long o%d = ", 4 * w->o->depth, "", i);
+        tni_out_print(w->o, "%*sconst m_long o%d = ", 4 * w->o->depth, "", i);
         put_place(w, x->access);
-        tni_put(w->o, ";\n");
+        tni_out_print(w->o, ";\n");
     }
 }
 
-static void put_value(tni_c_writer *w, int i)
+static void put_value(tni_c_emitter *w, int i)
 {
     bool        place_first;
     const char *test = w->inside && is_from_operands(w, i) ? lane_test(w, i, &place_first) : NULL;
-    tni_put(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
-    if (test && place_first) tni_put(w->o, "(m_int)j %s d%d", test, i);
-    else if (test) tni_put(w->o, "d%d %s (m_int)j", i, test);
-    else if (w->inside && tni_has(&w->tiled, i)) tni_put(w->o, "x%d[j]", i);
-    else if (w->inside && tni_has(&w->at_once, i)) tni_put(w->o, "y%d[j]", i);
+    tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
+    if (test && place_first) tni_out_print(w->o, "(m_int)j %s d%d", test, i);
+    else if (test) tni_out_print(w->o, "d%d %s (m_int)j", i, test);
+    else if (w->inside && tni_set_has(&w->tiled, i)) tni_out_print(w->o, "x%d[j]", i);
+    else if (w->inside && tni_set_has(&w->at_once, i)) tni_out_print(w->o, "y%d[j]", i);
     else if (w->inside && is_filled(w, i)) put_filled(w, i);
     else tni_emit_value(&w->s, i);
-    tni_put(w->o, ";\n");
+    tni_out_print(w->o, ";\n");
 }
 
-static void put_store(tni_c_writer *w, int i)
+static void put_store(tni_c_emitter *w, int i)
 {
-    tni_put(w->o, "%*s", 4 * w->o->depth, "");
+    tni_out_print(w->o, "%*s", 4 * w->o->depth, "");
     tni_emit_store(&w->s, i);
-    tni_put(w->o, ";\n");
+    tni_out_print(w->o, ";\n");
 }
 
 // Values of the block that do not vary along the lanes.
-void tni_c_singles(tni_c_writer *w)
+void tni_c_singles(tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++) {
-        if (!tni_has(&w->eval, i) || in_lanes(w, i) || folds_in_place(w, i)) continue;
+        if (!tni_set_has(&w->eval, i) || in_lanes(w, i) || folds_in_place(w, i)) continue;
         if (ins(w, i)->code == TNI_I_STORE) put_store(w, i);
         else if (ins(w, i)->code == TNI_I_REDUCE) put_single_fold(w, i);
         else put_value(w, i);
@@ -286,37 +288,38 @@ void tni_c_singles(tni_c_writer *w)
 }
 
 // Values that the lane loop reads, or leaves in tiles, and does not compute.
-static void put_brought(tni_c_writer *w, const tni_set *tiles)
+static void put_brought(tni_c_emitter *w, const tni_set *tiles)
 {
     for (int i = 0; i < w->k->nins; i++) {
-        bool wanted = tni_has(tiles, i);
+        bool wanted = tni_set_has(tiles, i);
         if (!on_lane(w, i) || in_lanes(w, i)) continue;
         for (int j = i + 1; j < w->k->nins; j++)
             wanted |= in_lanes(w, j) && reads(ins(w, j), i) && is_from_operands(w, j) &&
                       !(ins(w, j)->code == TNI_I_REDUCE && folds_row(w, j));
         if (!wanted) continue;
-        tni_put(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
-        if (ins(w, i)->code == TNI_I_REDUCE) tni_put(w->o, "(%s)q%d[j];\n", type_of(w, i), i);
-        else tni_put(w->o, w->k->lane_in_r ? "h%d[at + j];\n" : "w%d[j];\n", i);
+        tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
+        if (ins(w, i)->code == TNI_I_REDUCE) tni_out_print(w->o, "(%s)q%d[j];\n", type_of(w, i), i);
+        else tni_out_print(w->o, w->k->lane_in_r ? "h%d[at + j];\n" : "w%d[j];\n", i);
     }
 }
 
 // Whether all that reads a place in the lane loop compares it.
-static bool is_only_compared(const tni_c_writer *w, int i)
+static bool is_only_compared(const tni_c_emitter *w, int i)
 {
     bool place_first;
     for (int j = i + 1; j < w->k->nins; j++)
         if (in_lanes(w, j) && reads(ins(w, j), i) && !lane_test(w, j, &place_first)) return false;
-    return ins(w, i)->code == TNI_I_PLACE && !tni_has(&w->kept, i) && !tni_has(&w->strip, i);
+    return ins(w, i)->code == TNI_I_PLACE && !tni_set_has(&w->kept, i) &&
+           !tni_set_has(&w->strip, i);
 }
 
-static void put_lane(tni_c_writer *w, int i)
+static void put_lane(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     if (is_only_compared(w, i)) return;
     if (x->code == TNI_I_REDUCE) {
         if (!w->finish) put_lane_fold(w, i);
-        else tni_line(w->o, "const %s v%d = (%s)q%d[j];", type_of(w, i), i, type_of(w, i), i);
+        else tni_out_line(w->o, "const %s v%d = (%s)q%d[j];", type_of(w, i), i, type_of(w, i), i);
         return;
     }
     if (x->code == TNI_I_STORE) {
@@ -324,36 +327,36 @@ static void put_lane(tni_c_writer *w, int i)
         return;
     }
     put_value(w, i);
-    if (tni_has(&w->kept, i)) tni_line(w->o, "h%d[at + j] = v%d;", i, i);
-    if (tni_has(&w->strip, i)) tni_line(w->o, "w%d[j] = v%d;", i, i);
+    if (tni_set_has(&w->kept, i)) tni_out_line(w->o, "h%d[at + j] = v%d;", i, i);
+    if (tni_set_has(&w->strip, i)) tni_out_line(w->o, "w%d[j] = v%d;", i, i);
 }
 
-static bool has_loop(const tni_c_writer *w)
+static bool has_loop(const tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++)
         if (in_lanes(w, i)) return true;
     return false;
 }
 
-void tni_c_lane_loop(tni_c_writer *w, const tni_set *tiles)
+void tni_c_lane_loop(tni_c_emitter *w, const tni_set *tiles)
 {
-    tni_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) {");
+    tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) {");
     w->inside = true;
     if (!w->finish) put_brought(w, tiles);
     for (int i = 0; i < w->k->nins; i++)
         if (in_lanes(w, i)) put_lane(w, i);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_has(tiles, i)) tni_line(w->o, "x%d[j] = v%d;", i, i);
+        if (tni_set_has(tiles, i)) tni_out_line(w->o, "x%d[j] = v%d;", i, i);
     w->inside = false;
-    tni_line(w->o, "}");
+    tni_out_line(w->o, "}");
 }
 
 // The lane loops and what goes around them; values that do not vary along them stand already.
-void tni_c_lanes(tni_c_writer *w)
+void tni_c_lanes(tni_c_emitter *w)
 {
     tni_set all = w->eval, none = { { 0 } };
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_has(&w->eval, i)) put_before(w, i);
+        if (tni_set_has(&w->eval, i)) put_before(w, i);
     if (has_loop(w)) {
         w->eval = tni_c_strips(w);
         tni_c_lane_loop(w, &none);
@@ -361,14 +364,14 @@ void tni_c_lanes(tni_c_writer *w)
         w->tiled = none;
     }
     for (int i = 0; i < w->k->nins && !w->finish; i++)
-        if (tni_has(&w->eval, i) && ins(w, i)->code == TNI_I_REDUCE &&
+        if (tni_set_has(&w->eval, i) && ins(w, i)->code == TNI_I_REDUCE &&
             (folds_in_place(w, i) || in_lanes(w, i)))
             put_block_fold(w, i);
 }
 
-bool tni_c_has_lanes(const tni_c_writer *w)
+bool tni_c_has_lanes(const tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_has(&w->eval, i) && folds_in_place(w, i)) return true;
+        if (tni_set_has(&w->eval, i) && folds_in_place(w, i)) return true;
     return has_loop(w);
 }

@@ -1,6 +1,6 @@
 // A page of the simt skeletons: a kernel being written, and what its writers share.
-#ifndef TNI_KERNEL_SIMT_PAGE_H
-#define TNI_KERNEL_SIMT_PAGE_H
+#ifndef TNI_KERNEL_SIMT_EMITTER_H
+#define TNI_KERNEL_SIMT_EMITTER_H
 
 #include "kernel/simt.h"
 
@@ -23,9 +23,9 @@ typedef struct {
     tni_set               scalar;   // forms of lanes: values that are the same in all of them
     tni_set               kept;     // values in arrays from loop to loop
     tni_set               fetched;  // loads whose words are held
-    tni_set               again;    // loads that several loops read
+    tni_set               reread;   // loads that several loops read
     tni_set               hoisted;  // what was found once for a row
-    tni_set               dear;     // values worth keeping
+    tni_set               costly;   // values worth keeping
     tni_set               work;     // what the loop at hand computes
     tni_stage             stage;
     char                  letter;    // of the words that are fetched: x, or z of the next row
@@ -68,13 +68,13 @@ static inline int words_of(const tni_simt_emitter *c, int i)
 
 static inline void begin_indent(tni_simt_emitter *c)
 {
-    tni_put(c->o, "%*s", 4 * c->o->depth, "");
+    tni_out_print(c->o, "%*s", 4 * c->o->depth, "");
 }
 
-// ---- names and places: simt_place.c ------------------------------------------------------------
+// ---- names and places: simt_address.c ----------------------------------------------------------
 
 // What the text of an instruction asks the skeleton for.
-tni_emitter tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o);
+tni_emitter tni_simt_callbacks(const tni_kernel *k, const tni_dialect *d, tni_out *o);
 // Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, but stored only
 // where it goes through a tile.
 bool tni_simt_moves(const tni_simt_emitter *c, int i);
@@ -98,7 +98,7 @@ void tni_simt_put_shift(tni_simt_emitter *c, bool declared);
 // Where the words of the vector in hand begin in the array of a load.
 tni_text tni_simt_word_base(const tni_simt_emitter *c, int i);
 
-// ---- moving vectors: simt_move.c ---------------------------------------------------------------
+// ---- moving vectors: simt_vector.c -------------------------------------------------------------
 
 void tni_simt_put_edge_test(tni_simt_emitter *c);
 // The words of LOAD i at lane coordinate c.
@@ -109,7 +109,7 @@ void tni_simt_put_vector(tni_simt_emitter *c, int i);
 void tni_simt_put_stash(tni_simt_emitter *c, int i, bool out);
 bool tni_simt_stashed(const tni_simt_emitter *c, int i);
 
-// ---- folding over threads, and the finish: simt_fold.c -----------------------------------------
+// ---- folding over threads, and the finish: simt_reduce.c ---------------------------------------
 
 // A line that folds `other` into an accumulator, by the op of REDUCE i.
 void tni_simt_fold_line(tni_simt_emitter *c, int i, const char *before, const char *acc,
@@ -171,14 +171,14 @@ void tni_simt_declare_pair(tni_simt_emitter *c, int i);
 void tni_simt_fold_pairs(tni_simt_emitter *c, int i);
 void tni_simt_join_pair(tni_simt_emitter *c, int i);
 
-// ---- loads of the next row: simt_next.c --------------------------------------------------------
+// ---- loads of the next row: simt_prefetch.c ----------------------------------------------------
 
 // Before the first row; at the beginning of each; at its end.
 void tni_simt_open_next(tni_simt_emitter *c);
 void tni_simt_fetch_next(tni_simt_emitter *c);
 void tni_simt_take_next(tni_simt_emitter *c);
 
-// ---- instructions: simt_ins.c ------------------------------------------------------------------
+// ---- instructions: simt_instruction.c ------------------------------------------------------------
 
 void tni_simt_put_ins(tni_simt_emitter *c, int i);
 // What instruction i of a loop needs of the row, once, before the loop.

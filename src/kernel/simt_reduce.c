@@ -1,5 +1,5 @@
 // Folds over threads in the text of a simt kernel: teams, lanes, groups, and the finish.
-#include "kernel/simt_page.h"
+#include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,9 +10,9 @@ void tni_simt_fold_line(tni_simt_emitter *c, int i, const char *before, const ch
 {
     const tni_ins *x = &c->k->ins[i];
     begin_indent(c);
-    tni_put(c->o, "%s%s = ", before, acc);
+    tni_out_print(c->o, "%s%s = ", before, acc);
     tni_emit_fold(c->o, x->op, (tn_dtype)x->dtype, acc, other);
-    tni_put(c->o, ";\n");
+    tni_out_print(c->o, ";\n");
 }
 
 static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
@@ -20,8 +20,8 @@ static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
     tni_text other;
     if (n == 1) return;
     snprintf(other.s, sizeof other.s, c->d->shuffle, acc);
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2)", n / 2);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int d = %d; d > 0; d /= 2)", n / 2);
     tni_simt_fold_line(c, i, "    ", acc, other.s);
 }
 
@@ -33,26 +33,26 @@ static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char lette
     for (int i = 0; i < c->k->nins; i++) {
         tni_text acc;
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
-        if (tni_has(set, i)) put_shuffles(c, i, acc.s, team < TNI_WARP ? team : TNI_WARP);
+        if (tni_set_has(set, i)) put_shuffles(c, i, acc.s, team < TNI_WARP ? team : TNI_WARP);
     }
     if (warps <= 1) return;
     c->shares = true;
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_has(set, i))
-            tni_line(c->o,
-                     "if (tid %% %d == 0) *(%s *)&red[(par * %d + %d) * %d + tid / %d] = %c%d;",
-                     TNI_WARP, type_of(c, i), c->folds, slot++, TNI_WARP, TNI_WARP, letter, i);
-    tni_line(c->o, "%s;", c->d->barrier);
+        if (tni_set_has(set, i))
+            tni_out_line(c->o,
+                         "if (tid %% %d == 0) *(%s *)&red[(par * %d + %d) * %d + tid / %d] = %c%d;",
+                         TNI_WARP, type_of(c, i), c->folds, slot++, TNI_WARP, TNI_WARP, letter, i);
+    tni_out_line(c->o, "%s;", c->d->barrier);
     slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
         tni_text acc;
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
-        if (!tni_has(set, i)) continue;
-        tni_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * %d + tid %% %d];", acc.s, type_of(c, i),
-                 c->folds, slot++, TNI_WARP, warps);
+        if (!tni_set_has(set, i)) continue;
+        tni_out_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * %d + tid %% %d];", acc.s,
+                     type_of(c, i), c->folds, slot++, TNI_WARP, warps);
         put_shuffles(c, i, acc.s, warps);
     }
-    tni_line(c->o, "par ^= 1;");
+    tni_out_line(c->o, "par ^= 1;");
 }
 
 // By a tree in local memory.
@@ -63,15 +63,15 @@ static void fold_by_tree(tni_simt_emitter *c, int i, char letter, int team)
     c->shares = true;
     snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type);
     snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d]", c->local, type);
-    tni_line(c->o, "%s = %c%d;", a.s, letter, i);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", team / 2);
+    tni_out_line(c->o, "%s = %c%d;", a.s, letter, i);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", team / 2);
     snprintf(test.s, sizeof test.s, "if (tid %% %d < d) ", team);
     tni_simt_fold_line(c, i, test.s, a.s, b.s);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_line(c->o, "}");
-    tni_line(c->o, "%c%d = *(%s%s *)&red[tid - tid %% %d];", letter, i, c->local, type, team);
-    tni_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "}");
+    tni_out_line(c->o, "%c%d = *(%s%s *)&red[tid - tid %% %d];", letter, i, c->local, type, team);
+    tni_out_line(c->o, "%s;", c->d->barrier);
 }
 
 // Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
@@ -82,7 +82,7 @@ void tni_simt_fold_team(tni_simt_emitter *c, const tni_set *set, char letter, in
     bool shuffles = tni_gpu_has(c->m, TNI_GPU_SHUFFLES);
     if (shuffles) fold_by_shuffles(c, set, letter, team);
     for (int i = 0; i < c->k->nins && !shuffles; i++)
-        if (tni_has(set, i)) fold_by_tree(c, i, letter, team);
+        if (tni_set_has(set, i)) fold_by_tree(c, i, letter, team);
 }
 
 // Folds the accumulators of lanes over the threads that share their R.
@@ -93,17 +93,18 @@ void tni_simt_fold_lanes(tni_simt_emitter *c, int i)
     snprintf(acc.s, sizeof acc.s, "k%d[j]", i);
     snprintf(other.s, sizeof other.s, "((%s%s *)red)[(y * %d + t) * %d + j]", c->local,
              type_of(c, i), c->m->rows, c->m->vector);
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) ((%s%s *)red)[tid * %d + j] = %s;", c->m->vector,
-             c->local, type_of(c, i), c->m->vector, acc.s);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
-    tni_line(c->o, "%s = ((%s%s *)red)[t * %d + j];", acc.s, c->local, type_of(c, i), c->m->vector);
-    tni_line(c->o, "for (m_int y = 1; y < %d; y++)", c->m->team);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) ((%s%s *)red)[tid * %d + j] = %s;",
+                 c->m->vector, c->local, type_of(c, i), c->m->vector, acc.s);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
+    tni_out_line(c->o, "%s = ((%s%s *)red)[t * %d + j];", acc.s, c->local, type_of(c, i),
+                 c->m->vector);
+    tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", c->m->team);
     tni_simt_fold_line(c, i, "    ", acc.s, other.s);
-    tni_line(c->o, "}");
-    tni_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "}");
+    tni_out_line(c->o, "%s;", c->d->barrier);
 }
 
 // Folds an accumulator of a column or row over the teams of a group, into that of the first.
@@ -114,37 +115,37 @@ void tni_simt_fold_rows(tni_simt_emitter *c, int i, const char *acc)
     c->shares = true;
     snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type_of(c, i));
     snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, type_of(c, i), c->m->team);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_line(c->o, "%s = %s;", a.s, acc);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", c->m->rows / 2);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "%s = %s;", a.s, acc);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "for (m_int d = %d; d > 0; d /= 2) {", c->m->rows / 2);
     snprintf(test.s, sizeof test.s, "if (tid / %d < d) ", c->m->team);
     tni_simt_fold_line(c, i, test.s, a.s, b.s);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_line(c->o, "}");
-    tni_line(c->o, "%s = %s;", acc, a.s);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "}");
+    tni_out_line(c->o, "%s = %s;", acc, a.s);
 }
 
 // ---- finish ------------------------------------------------------------------------------------
 
 static void put_raw_word(tni_simt_emitter *c, int w)
 {
-    tni_put(c->o, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "a.w[%d]" : "w%d", w);
+    tni_out_print(c->o, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "a.w[%d]" : "w%d", w);
 }
 
 // Where the partials of tail i are, of a part.
 void tni_simt_declare_part(tni_simt_emitter *c, int i, const char *part)
 {
     begin_indent(c);
-    tni_put(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, type_of(c, i), i,
-            c->d->global, type_of(c, i));
+    tni_out_print(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, type_of(c, i), i,
+                  c->d->global, type_of(c, i));
     put_raw_word(c, TNI_WORD_SCRATCH);
-    tni_put(c->o, " + ");
+    tni_out_print(c->o, " + ");
     put_raw_word(c, c->at.tail[i]);
-    tni_put(c->o, ") + (m_long)(%s)", part);
-    if (c->k->ins[i].per) tni_put(c->o, " * ");
+    tni_out_print(c->o, ") + (m_long)(%s)", part);
+    if (c->k->ins[i].per) tni_out_print(c->o, " * ");
     if (c->k->ins[i].per) put_raw_word(c, TNI_WORD_COLS);
-    tni_put(c->o, ";\n");
+    tni_out_print(c->o, ";\n");
 }
 
 void tni_simt_declare_parts(tni_simt_emitter *c)
@@ -161,17 +162,18 @@ static void put_join(tni_simt_emitter *c, int i, const char *first, int step)
     snprintf(acc.s, sizeof acc.s, "v%d", i);
     snprintf(part.s, sizeof part.s, x->per ? "s%d[z * %s + e]" : "s%d[z]", i,
              x->per ? tni_simt_word_name(c, TNI_WORD_COLS).s : "");
-    tni_line(c->o, "%s %s = %s;", type_of(c, i), acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
-    tni_put(c->o, "%s", c->d->unroll_8);
-    tni_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first,
-             tni_simt_word_name(c, TNI_WORD_PARTS).s, step);
+    tni_out_line(c->o, "%s %s = %s;", type_of(c, i), acc.s,
+                 tni_fold_start(x->op, (tn_dtype)x->dtype));
+    tni_out_print(c->o, "%s", c->d->unroll_8);
+    tni_out_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first,
+                 tni_simt_word_name(c, TNI_WORD_PARTS).s, step);
     tni_simt_fold_line(c, i, "    ", acc.s, part.s);
 }
 
 static void put_finish_values(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_has(set, i) && !is_tail(&c->k->ins[i])) tni_simt_put_ins(c, i);
+        if (tni_set_has(set, i) && !is_tail(&c->k->ins[i])) tni_simt_put_ins(c, i);
 }
 
 // Everything that is one value, by all threads of a group.
@@ -181,36 +183,37 @@ void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine)
     c->stage = TNI_AT_FINISH;
     for (int i = 0; i < c->k->nins; i++) {
         if (!is_tail(&c->k->ins[i]) || c->k->ins[i].per) continue;
-        tni_join(&tails, i);
+        tni_set_add(&tails, i);
         put_join(c, i, "tid", threads);
     }
     tni_simt_fold_team(c, &tails, 'v', threads);
-    tni_line(c->o, "m_int mine = %s;", mine);
+    tni_out_line(c->o, "m_int mine = %s;", mine);
     put_finish_values(c, &set);
 }
 
 // The last group to get here finishes.
 void tni_simt_finish_last(tni_simt_emitter *c)
 {
-    tni_line(c->o, "__shared__ m_int last;");
-    tni_line(c->o, "__threadfence();");
-    tni_line(c->o, "__syncthreads();");
-    tni_line(c->o, "if (tid == 0)");
-    tni_line(c->o, "    last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x * gridDim.y;");
-    tni_line(c->o, "__syncthreads();");
-    tni_line(c->o, "if (!last) return;");
-    tni_line(c->o, "if (tid == 0) fail[2] = 0;");
-    tni_line(c->o, "__threadfence();");
-    tni_line(c->o, "{");
+    tni_out_line(c->o, "__shared__ m_int last;");
+    tni_out_line(c->o, "__threadfence();");
+    tni_out_line(c->o, "__syncthreads();");
+    tni_out_line(c->o, "if (tid == 0)");
+    tni_out_line(c->o,
+                 "    last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x * gridDim.y;");
+    tni_out_line(c->o, "__syncthreads();");
+    tni_out_line(c->o, "if (!last) return;");
+    tni_out_line(c->o, "if (tid == 0) fail[2] = 0;");
+    tni_out_line(c->o, "__threadfence();");
+    tni_out_line(c->o, "{");
     tni_simt_declare_parts(c);
     tni_simt_finish_once(c, c->m->team * c->m->rows, "tid == 0");
     if (tni_simt_finishes_columns(c)) {
-        tni_line(c->o, "for (m_long first = 0; first < %s; first += %d) {",
-                 tni_simt_word_name(c, TNI_WORD_COLS).s, c->m->finish_cols);
+        tni_out_line(c->o, "for (m_long first = 0; first < %s; first += %d) {",
+                     tni_simt_word_name(c, TNI_WORD_COLS).s, c->m->finish_cols);
         tni_simt_finish_columns(c, c->m->team * c->m->rows, "first");
-        tni_line(c->o, "}");
+        tni_out_line(c->o, "}");
     }
-    tni_line(c->o, "}");
+    tni_out_line(c->o, "}");
 }
 
 bool tni_simt_finishes_columns(const tni_simt_emitter *c)
@@ -227,11 +230,11 @@ static void share_columns(tni_simt_emitter *c, int i, int cols, int ys)
     snprintf(acc.s, sizeof acc.s, "v%d", i);
     snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * %d + tid %% %d]", c->local, type_of(c, i),
              cols, cols);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, type_of(c, i), i);
-    tni_line(c->o, "%s;", c->d->barrier);
-    tni_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, type_of(c, i), cols);
-    tni_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, type_of(c, i), i);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    tni_out_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, type_of(c, i), cols);
+    tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
     tni_simt_fold_line(c, i, "    ", acc.s, other.s);
 }
 
@@ -240,10 +243,11 @@ void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first
     tni_set  set  = tni_needs_finish(c->k, true);
     int      cols = c->m->finish_cols, ys = threads / cols;
     tni_text row = tni_text_of("tid / %d", cols);
-    tni_line(c->o, "const %s column = (%s)%s + tid %% %d;", c->index, c->index, first, cols);
-    tni_line(c->o, "mine = tid < %d && column < %s;", cols, tni_simt_word_name(c, TNI_WORD_COLS).s);
-    tni_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
-             tni_simt_word_name(c, TNI_WORD_COLS).s);
+    tni_out_line(c->o, "const %s column = (%s)%s + tid %% %d;", c->index, c->index, first, cols);
+    tni_out_line(c->o, "mine = tid < %d && column < %s;", cols,
+                 tni_simt_word_name(c, TNI_WORD_COLS).s);
+    tni_out_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
+                 tni_simt_word_name(c, TNI_WORD_COLS).s);
     tni_simt_put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
     for (int i = 0; i < c->k->nins; i++) {
         if (!is_tail(&c->k->ins[i]) || !c->k->ins[i].per) continue;

@@ -64,7 +64,7 @@ static void take_text(program *p, const char *text)
 {
     if (p->no_double && strstr(text, "double")) return;
     take_names(p, text);
-    tni_put(p->out, "%s", text);
+    tni_out_print(p->out, "%s", text);
 }
 
 static bool take_row(program *p, word w, const char *const *rows, bool *done)
@@ -122,7 +122,7 @@ static void fill_marks(char *dst, const char *text, int op, int kind)
         if (begins(s, "@op")) put = tni_op_table[op].name, cut = 2;
         else if (begins(s, "@s")) put = suffix;
         else if (begins(s, "@t")) put = tni_compute_type(dtype_of(kind));
-        else if (begins(s, "@w")) put = tni_wide_type(dtype_of(kind));
+        else if (begins(s, "@w")) put = tni_total_type(dtype_of(kind));
         if (!put) {
             dst[n++] = *s;
             continue;
@@ -170,7 +170,7 @@ static void put_head(program *p)
 {
     for (const char *const *piece = p->dialect->shim; *piece; piece++)
         if (!defined(*piece).n && !(p->no_double && strstr(*piece, "double")))
-            tni_put(p->out, "%s", *piece);
+            tni_out_print(p->out, "%s", *piece);
 }
 
 char *tni_emit_program(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int n,
@@ -187,7 +187,7 @@ char *tni_emit_program(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton
     if (text) {
         put_head(p);
         take_names(p, text);
-        tni_put(&out, "%s", text);
+        tni_out_print(&out, "%s", text);
     } else {
         out.failed = true;
     }

@@ -1,6 +1,6 @@
 // Instructions in the text of a simt kernel: the line of a value, a fold, a tail or a store, and what
 // CUDA has better instructions for than the op table's expression.
-#include "kernel/simt_page.h"
+#include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,15 +29,16 @@ static void put_tail(tni_simt_emitter *c, int i)
     tni_text       acc;
     snprintf(acc.s, sizeof acc.s, "t%d", i);
     if (c->m->form == TNI_SIMT_ROW && elem && c->m->tail_memory) {
-        tni_line(c->o, "%s{", c->m->window ? "if (ok) " : "");
-        tni_line(c->o, "if (!it) s%d[e + j] = %s;", i, tni_simt_value_name(c, x->a).s);
+        tni_out_line(c->o, "%s{", c->m->window ? "if (ok) " : "");
+        tni_out_line(c->o, "if (!it) s%d[e + j] = %s;", i, tni_simt_value_name(c, x->a).s);
         snprintf(acc.s, sizeof acc.s, "s%d[e + j]", i);
         put_fold(c, i, acc.s, "else ");
-        tni_line(c->o, "}");
+        tni_out_line(c->o, "}");
         return;
     }
     if (c->m->form == TNI_SIMT_ROW && elem)
-        snprintf(acc.s, sizeof acc.s, c->m->ahead ? "t%d[j]" : "t%d[q * %d + j]", i, c->m->vector);
+        snprintf(acc.s, sizeof acc.s, c->m->rows_in_flight ? "t%d[j]" : "t%d[q * %d + j]", i,
+                 c->m->vector);
     const char *test = store_test(c);
     if (c->m->form == TNI_SIMT_ROW && !elem) test = "if (live) ";
     put_fold(c, i, acc.s, test);
@@ -56,10 +57,10 @@ static bool is_below(const tni_simt_emitter *c, int i)
 // bits: an error of some ULP of what is far below the largest term is then lost.
 static bool is_coarse(const tni_simt_emitter *c, int i, bool all)
 {
-    all = all || tni_has(&c->kept, i);
+    all = all || tni_set_has(&c->kept, i);
     for (int u = i + 1; u < c->k->nins; u++) {
         const tni_ins *x = &c->k->ins[u];
-        if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_has(&c->work, u))) continue;
+        if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_set_has(&c->work, u))) continue;
         if (is_fold(x) && x->op == TNI_sum) continue;
         tn_dtype dt = x->code == TNI_I_STORE ? buffer_dtype(c, u) : (tn_dtype)x->dtype;
         if ((x->code == TNI_I_STORE || x->code == TNI_I_CAST) && tni_is_rounded(dt)) continue;
@@ -112,7 +113,7 @@ static bool is_column(const tni_simt_emitter *c, int i)
 bool tni_simt_finds_column(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (c->m->ahead || x->code != TNI_I_MAP || x->op != TNI_eq ||
+    if (c->m->rows_in_flight || x->code != TNI_I_MAP || x->op != TNI_eq ||
         !tni_gpu_has(c->m, TNI_GPU_MATH) || c->m->wide || c->m->form != TNI_SIMT_ROW ||
         c->stage != TNI_AT_LOOP)
         return false;
@@ -123,12 +124,12 @@ bool tni_simt_finds_column(const tni_simt_emitter *c, int i)
 void tni_simt_put_hoisted(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (tni_simt_finds_column(c, i) && !tni_has(&c->hoisted, i)) {
+    if (tni_simt_finds_column(c, i) && !tni_set_has(&c->hoisted, i)) {
         bool first = is_column(c, x->a);
-        tni_join(&c->hoisted, i);
-        tni_line(c->o, "const m_int w%d = m_column(%s - (m_long)a%d);", i,
-                 tni_simt_value_name(c, first ? x->b : x->a).s,
-                 c->k->ins[first ? x->a : x->b].access);
+        tni_set_add(&c->hoisted, i);
+        tni_out_line(c->o, "const m_int w%d = m_column(%s - (m_long)a%d);", i,
+                     tni_simt_value_name(c, first ? x->b : x->a).s,
+                     c->k->ins[first ? x->a : x->b].access);
     }
 }
 
@@ -137,14 +138,14 @@ static void put_store(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i], *cast = &c->k->ins[x->a];
     tn_dtype       to = buffer_dtype(c, i);
-    if (cast->code != TNI_I_CAST || cast->dtype != to || tni_has(&c->kept, x->a) ||
+    if (cast->code != TNI_I_CAST || cast->dtype != to || tni_set_has(&c->kept, x->a) ||
         !tni_is_rounded(to)) {
         tni_emit_store(&c->emitter, i);
         return;
     }
-    tni_cast_text t = tni_text_to_kept((tn_dtype)c->k->ins[cast->a].dtype, to);
+    tni_cast_text t = tni_text_to_storage((tn_dtype)c->k->ins[cast->a].dtype, to);
     c->emitter.element(&c->emitter, i);
-    tni_put(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
+    tni_out_print(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
 }
 
 void tni_simt_put_ins(tni_simt_emitter *c, int i)
@@ -161,19 +162,19 @@ void tni_simt_put_ins(tni_simt_emitter *c, int i)
     }
     begin_indent(c);
     if (x->code == TNI_I_STORE) {
-        tni_put(c->o, "%s", tni_simt_moves(c, i) ? "" : store_test(c));
+        tni_out_print(c->o, "%s", tni_simt_moves(c, i) ? "" : store_test(c));
         put_store(c, i);
     } else {
         tni_text n = tni_simt_value_name(c, i);
-        if (*n.s == 'v') tni_put(c->o, "const %s ", type_of(c, i));
-        tni_put(c->o, "%s = ", n.s);
+        if (*n.s == 'v') tni_out_print(c->o, "const %s ", type_of(c, i));
+        tni_out_print(c->o, "%s = ", n.s);
         const char *better = better_name(c, i);
-        if (better) tni_put(c->o, "%s(%s)", better, tni_simt_value_name(c, x->a).s);
+        if (better) tni_out_print(c->o, "%s(%s)", better, tni_simt_value_name(c, x->a).s);
         else if (divides_by_row(c, i))
-            tni_put(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
-                    tni_simt_value_name(c, x->b).s);
-        else if (tni_simt_finds_column(c, i)) tni_put(c->o, c->missed ? "0" : "l == w%d", i);
+            tni_out_print(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
+                          tni_simt_value_name(c, x->b).s);
+        else if (tni_simt_finds_column(c, i)) tni_out_print(c->o, c->missed ? "0" : "l == w%d", i);
         else tni_emit_value(&c->emitter, i);
     }
-    tni_put(c->o, ";\n");
+    tni_out_print(c->o, ";\n");
 }

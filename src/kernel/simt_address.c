@@ -1,5 +1,5 @@
 // Names and places in the text of a simt kernel: what a value is called, where an element lies.
-#include "kernel/simt_page.h"
+#include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,14 +19,14 @@ bool tni_simt_in_lanes(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     return c->m->form == TNI_SIMT_LANE && !(x->per & TNI_PER_COL) && !is_tail(x) &&
-           !tni_has(&c->scalar, i) && c->stage != TNI_AT_FINISH;
+           !tni_set_has(&c->scalar, i) && c->stage != TNI_AT_FINISH;
 }
 
 tni_text tni_simt_value_name(const tni_simt_emitter *c, int i)
 {
     tni_text n;
     if (tni_simt_in_lanes(c, i)) snprintf(n.s, sizeof n.s, "k%d[j]", i);
-    else if (tni_has(&c->kept, i) && c->stage == TNI_AT_LOOP)
+    else if (tni_set_has(&c->kept, i) && c->stage == TNI_AT_LOOP)
         snprintf(n.s, sizeof n.s, "k%d[q * %d + j]", i, c->m->vector);
     else snprintf(n.s, sizeof n.s, "v%d", i);
     return n;
@@ -55,10 +55,10 @@ tni_text tni_simt_lanes_name(const tni_simt_emitter *c)
 static void put_term(tni_simt_emitter *c, int access, int axis, const char *coordinate)
 {
     int class = c->k->access[access].stride[axis];
-    if (class == TNI_STRIDE_1) tni_put(c->o, " + %s", coordinate);
+    if (class == TNI_STRIDE_1) tni_out_print(c->o, " + %s", coordinate);
     if (class == TNI_STRIDE_N)
-        tni_put(c->o, " + %s * %s", coordinate,
-                tni_simt_word_name(c, c->at.stride[access][axis]).s);
+        tni_out_print(c->o, " + %s * %s", coordinate,
+                      tni_simt_word_name(c, c->at.stride[access][axis]).s);
 }
 
 static void put_axis(tni_simt_emitter *c, int access, int axis)
@@ -74,8 +74,8 @@ void tni_simt_put_place(tni_simt_emitter *c, int access, const char *lane)
     const tni_kernel *k    = c->k;
     bool              bare = c->stage == TNI_AT_ROW && c->m->form != TNI_SIMT_ROW;  // no line yet
     if (bare || c->stage == TNI_AT_FINISH)
-        tni_put(c->o, "%s", tni_simt_word_name(c, c->at.offset[access]).s);
-    else tni_put(c->o, "a%d", access);
+        tni_out_print(c->o, "%s", tni_simt_word_name(c, c->at.offset[access]).s);
+    else tni_out_print(c->o, "a%d", access);
     if (bare) return;
     for (int i = k->np; i < k->np + k->nr; i++)
         if (i != c->lane || c->stage == TNI_AT_FINISH) put_axis(c, access, i);
@@ -87,8 +87,8 @@ void tni_simt_put_index(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
     if (x->code != TNI_I_LOAD || x->a == TNI_NO_VALUE) return;
-    tni_put(c->o, " + (%s)%s * %s", c->index, tni_simt_value_name(c, x->a).s,
-            tni_simt_word_name(c, c->at.stride[x->access][TNI_AXES]).s);
+    tni_out_print(c->o, " + (%s)%s * %s", c->index, tni_simt_value_name(c, x->a).s,
+                  tni_simt_word_name(c, c->at.stride[x->access][TNI_AXES]).s);
 }
 
 // Coordinates of axes from .. to-1 out of a number that counts them in row-major order.
@@ -97,23 +97,23 @@ void tni_simt_put_coordinates(tni_simt_emitter *c, int from, int to, const char 
     tni_text n;
     snprintf(n.s, sizeof n.s, "%s", number);
     for (int i = to - 1; i > from; i--) {
-        tni_line(c->o, "const %s d%d = (%s)((%s)%s / (%s)%s);", c->index, i, c->index, c->uindex,
-                 n.s, c->uindex, size_name(c, i).s);
-        tni_line(c->o, "const %s i%d = %s - d%d * %s;", c->index, i, n.s, i, size_name(c, i).s);
+        tni_out_line(c->o, "const %s d%d = (%s)((%s)%s / (%s)%s);", c->index, i, c->index,
+                     c->uindex, n.s, c->uindex, size_name(c, i).s);
+        tni_out_line(c->o, "const %s i%d = %s - d%d * %s;", c->index, i, n.s, i, size_name(c, i).s);
         snprintf(n.s, sizeof n.s, "d%d", i);
     }
-    if (from < to) tni_line(c->o, "const %s i%d = %s;", c->index, from, n.s);
+    if (from < to) tni_out_line(c->o, "const %s i%d = %s;", c->index, from, n.s);
 }
 
 // The base of an access.
 void tni_simt_put_base(tni_simt_emitter *c, int access)
 {
     begin_indent(c);
-    tni_put(c->o, "const %s a%d = %s", c->index, access,
-            tni_simt_word_name(c, c->at.offset[access]).s);
+    tni_out_print(c->o, "const %s a%d = %s", c->index, access,
+                  tni_simt_word_name(c, c->at.offset[access]).s);
     for (int i = 0; i < c->k->np; i++)
         if (i != c->lane) put_axis(c, access, i);
-    tni_put(c->o, ";\n");
+    tni_out_print(c->o, ";\n");
 }
 
 // Bases of the accesses that the main stage uses: offset and the parts of P, without the lane.
@@ -123,7 +123,7 @@ void tni_simt_put_bases(tni_simt_emitter *c)
     tni_set  need = tni_needs_main(c->k);
     uint64_t used = 0;
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_has(&need, i) && c->k->ins[i].access >= 0 && !c->k->ins[i].finish &&
+        if (tni_set_has(&need, i) && c->k->ins[i].access >= 0 && !c->k->ins[i].finish &&
             (c->k->ins[i].code == TNI_I_LOAD || c->k->ins[i].code == TNI_I_STORE ||
              c->k->ins[i].code == TNI_I_PLACE))
             used |= (uint64_t)1 << c->k->ins[i].access;
@@ -138,12 +138,12 @@ void tni_simt_put_shift(tni_simt_emitter *c, bool declared)
     int    a    = c->m->leader;
     size_t size = tni_dtype_size((tn_dtype)c->k->buffer[c->k->access[a].buffer].dtype);
     begin_indent(c);
-    if (!declared) tni_put(c->o, "const %s ", c->index);
-    tni_put(c->o, "shift = (%s)(", c->index);
+    if (!declared) tni_out_print(c->o, "const %s ", c->index);
+    tni_out_print(c->o, "shift = (%s)(", c->index);
     if (tni_gpu_has(c->m, TNI_GPU_STRUCT))
-        tni_put(c->o, "(m_ulong)(b%d + a%d) / %d", c->k->access[a].buffer, a, (int)size);
-    else tni_put(c->o, "a%d", a);
-    tni_put(c->o, " & %d);\n", c->m->vector - 1);
+        tni_out_print(c->o, "(m_ulong)(b%d + a%d) / %d", c->k->access[a].buffer, a, (int)size);
+    else tni_out_print(c->o, "a%d", a);
+    tni_out_print(c->o, " & %d);\n", c->m->vector - 1);
 }
 
 // Where the words of the vector in hand begin in the array of a load.
@@ -160,19 +160,20 @@ static void put_raw(tni_simt_emitter *c, int i)
     tn_dtype dt   = buffer_dtype(c, i);
     int      size = (int)tni_dtype_size(dt);
     tni_text x, base = tni_simt_word_base(c, i);
-    tni_text before = tni_text_of("(%s)", tni_kept_type(dt));
+    tni_text before = tni_text_of("(%s)", tni_storage_type(dt));
     if (tni_is_float(dt)) before = tni_text_of(size == 8 ? "m_double_bits" : "m_float_bits");
     snprintf(x.s, sizeof x.s, "x%d[%.40s", i, base.s);
-    if (size == 8) tni_put(c->o, "%s((m_ulong)%s2 * j + 1] << 32 | %s2 * j])", before.s, x.s, x.s);
-    else if (size == 4) tni_put(c->o, "%s(%sj])", before.s, x.s);
+    if (size == 8)
+        tni_out_print(c->o, "%s((m_ulong)%s2 * j + 1] << 32 | %s2 * j])", before.s, x.s, x.s);
+    else if (size == 4) tni_out_print(c->o, "%s(%sj])", before.s, x.s);
     else
-        tni_put(c->o, "(%s)(%sj / %d] >> j %% %d * %d)", tni_kept_type(dt), x.s, 4 / size, 4 / size,
-                8 * size);
+        tni_out_print(c->o, "(%s)(%sj / %d] >> j %% %d * %d)", tni_storage_type(dt), x.s, 4 / size,
+                      4 / size, 8 * size);
 }
 
 static void on_value(tni_emitter *s, int i)
 {
-    tni_put(s->out, "%s", tni_simt_value_name((tni_simt_emitter *)s, i).s);
+    tni_out_print(s->out, "%s", tni_simt_value_name((tni_simt_emitter *)s, i).s);
 }
 
 static void on_element(tni_emitter *s, int i)
@@ -182,31 +183,31 @@ static void on_element(tni_emitter *s, int i)
     if (tni_simt_moves(c, i) && x->code == TNI_I_LOAD) {
         put_raw(c, i);
     } else if (tni_simt_moves(c, i)) {
-        tni_put(s->out, "y%d[j]", i);
+        tni_out_print(s->out, "y%d[j]", i);
     } else {
-        tni_put(s->out, "b%d[", c->k->access[x->access].buffer);
+        tni_out_print(s->out, "b%d[", c->k->access[x->access].buffer);
         tni_simt_put_place(c, x->access, "l");
         tni_simt_put_index(c, i);
-        tni_put(s->out, "]");
+        tni_out_print(s->out, "]");
     }
 }
 
 static void on_place(tni_emitter *s, int i)
 {
     tni_simt_emitter *c = (tni_simt_emitter *)s;
-    tni_put(s->out, "(m_long)(");
+    tni_out_print(s->out, "(m_long)(");
     tni_simt_put_place(c, c->k->ins[i].access, "(c + j)");
-    tni_put(s->out, ")");
+    tni_out_print(s->out, ")");
 }
 
 static void on_number(tni_emitter *s, int n)
 {
     tni_simt_emitter *c = (tni_simt_emitter *)s;
-    tni_put(s->out, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "(m_ulong)a.w[%d]" : "(m_ulong)w%d",
-            c->at.number[n]);
+    tni_out_print(s->out, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "(m_ulong)a.w[%d]" : "(m_ulong)w%d",
+                  c->at.number[n]);
 }
 
-tni_emitter tni_simt_scribe(const tni_kernel *k, const tni_dialect *d, tni_out *o)
+tni_emitter tni_simt_callbacks(const tni_kernel *k, const tni_dialect *d, tni_out *o)
 {
     return (tni_emitter){ .out     = o,
                           .dialect = d,

@@ -1,5 +1,5 @@
 // Vectors in the text of a simt kernel: between memory, words and elements.
-#include "kernel/simt_page.h"
+#include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,8 +30,8 @@ static void put_words(tni_simt_emitter *c, int i, const char *from)
 {
     int w = words_of(c, i);
     for (int n = 0; n < w; n++)
-        tni_line(c->o, "%c%d[%s%d] = %s%s;", c->letter, i, tni_simt_word_base(c, i).s, n, from,
-                 part_of(w, n));
+        tni_out_line(c->o, "%c%d[%s%d] = %s%s;", c->letter, i, tni_simt_word_base(c, i).s, n, from,
+                     part_of(w, n));
 }
 
 // Elements of a vector that are in the line, one by one.
@@ -40,29 +40,29 @@ static void fetch_edge(tni_simt_emitter *c, int i)
     const tni_ins *x    = &c->k->ins[i];
     int            size = (int)tni_dtype_size(buffer_dtype(c, i)), w = words_of(c, i);
     tni_text       base = tni_simt_word_base(c, i);
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) %c%d[%sj] = 0;", w, c->letter, i, base.s);
-    tni_put(c->o, "%s", c->d->unroll);
-    tni_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
-    tni_line(c->o, "if (c + j < 0 || c + j >= %s) continue;", tni_simt_lanes_name(c).s);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) %c%d[%sj] = 0;", w, c->letter, i, base.s);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
+    tni_out_line(c->o, "if (c + j < 0 || c + j >= %s) continue;", tni_simt_lanes_name(c).s);
     begin_indent(c);
-    tni_put(c->o, "const %s g = ((%sconst %s *)b%d)[", size == 8 ? "uint2" : "m_uint", c->d->global,
-            bits_type(size), c->k->access[x->access].buffer);
+    tni_out_print(c->o, "const %s g = ((%sconst %s *)b%d)[", size == 8 ? "uint2" : "m_uint",
+                  c->d->global, bits_type(size), c->k->access[x->access].buffer);
     tni_simt_put_place(c, x->access, "(c + j)");
     tni_simt_put_index(c, i);
-    tni_put(c->o, "];\n");
+    tni_out_print(c->o, "];\n");
     if (size == 8)
-        tni_line(c->o, "%c%d[%s2 * j] = g.x, %c%d[%s2 * j + 1] = g.y;", c->letter, i, base.s,
-                 c->letter, i, base.s);
+        tni_out_line(c->o, "%c%d[%s2 * j] = g.x, %c%d[%s2 * j + 1] = g.y;", c->letter, i, base.s,
+                     c->letter, i, base.s);
     else
-        tni_line(c->o, "%c%d[%sj / %d] |= g << j %% %d * %d;", c->letter, i, base.s, 4 / size,
-                 4 / size, 8 * size % 32);
-    tni_line(c->o, "}");
+        tni_out_line(c->o, "%c%d[%sj / %d] |= g << j %% %d * %d;", c->letter, i, base.s, 4 / size,
+                     4 / size, 8 * size % 32);
+    tni_out_line(c->o, "}");
 }
 
 void tni_simt_put_edge_test(tni_simt_emitter *c)
 {
-    tni_line(c->o, "if (c >= 0 && c + %d <= %s) {", c->m->vector, tni_simt_lanes_name(c).s);
+    tni_out_line(c->o, "if (c >= 0 && c + %d <= %s) {", c->m->vector, tni_simt_lanes_name(c).s);
 }
 
 // The words of LOAD i at lane coordinate c.
@@ -71,22 +71,22 @@ void tni_simt_fetch(tni_simt_emitter *c, int i)
     const tni_ins *x     = &c->k->ins[i];
     int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
     const char    *type  = bits_type(bytes);
-    if (x->b != TNI_NO_VALUE) tni_line(c->o, "if (%s) {", tni_simt_value_name(c, x->b).s);
+    if (x->b != TNI_NO_VALUE) tni_out_line(c->o, "if (%s) {", tni_simt_value_name(c, x->b).s);
     if (at_edge(c)) tni_simt_put_edge_test(c);
-    else tni_line(c->o, "{");
+    else tni_out_line(c->o, "{");
     begin_indent(c);
-    tni_put(c->o, "const %s g = *(%sconst %s *)(b%d + ", type, c->d->global, type,
-            c->k->access[x->access].buffer);
+    tni_out_print(c->o, "const %s g = *(%sconst %s *)(b%d + ", type, c->d->global, type,
+                  c->k->access[x->access].buffer);
     tni_simt_put_place(c, x->access, "c");
     tni_simt_put_index(c, i);
-    tni_put(c->o, ");\n");
+    tni_out_print(c->o, ");\n");
     put_words(c, i, "g");
     if (at_edge(c)) {
-        tni_line(c->o, "} else {");
+        tni_out_line(c->o, "} else {");
         fetch_edge(c, i);
     }
-    tni_line(c->o, "}");
-    if (x->b != TNI_NO_VALUE) tni_line(c->o, "}");
+    tni_out_line(c->o, "}");
+    if (x->b != TNI_NO_VALUE) tni_out_line(c->o, "}");
 }
 
 // Word w of the elements of a store.
@@ -95,16 +95,16 @@ static void put_packed(tni_simt_emitter *c, int i, int w)
     tn_dtype dt   = buffer_dtype(c, i);
     int      size = (int)tni_dtype_size(dt);
     if (size == 8) {
-        tni_put(c->o, "(m_uint)(%s(y%d[%d]) >> %d)", dt == TN_F64 ? "m_bits_d" : "(m_ulong)", i,
-                w / 2, w % 2 * 32);
+        tni_out_print(c->o, "(m_uint)(%s(y%d[%d]) >> %d)", dt == TN_F64 ? "m_bits_d" : "(m_ulong)",
+                      i, w / 2, w % 2 * 32);
     } else if (size == 4) {
-        tni_put(c->o, "%s(y%d[%d])", dt == TN_F32 ? "m_bits_f" : "(m_uint)", i, w);
+        tni_out_print(c->o, "%s(y%d[%d])", dt == TN_F32 ? "m_bits_f" : "(m_uint)", i, w);
     } else {
         int n = 4 / size < c->m->vector ? 4 / size : c->m->vector;
         for (int j = 0; j < n; j++)
-            tni_put(c->o, "%s(m_uint)(%s)y%d[%d] << %d", j ? " | " : "(", bits_type(size), i,
-                    w * 4 / size + j, 8 * size * j);
-        tni_put(c->o, ")");
+            tni_out_print(c->o, "%s(m_uint)(%s)y%d[%d] << %d", j ? " | " : "(", bits_type(size), i,
+                          w * 4 / size + j, 8 * size * j);
+        tni_out_print(c->o, ")");
     }
 }
 
@@ -116,31 +116,31 @@ void tni_simt_put_vector(tni_simt_emitter *c, int i)
     const char    *type  = bits_type(bytes);
     int            b     = c->k->access[x->access].buffer;
     if (at_edge(c)) tni_simt_put_edge_test(c);
-    else tni_line(c->o, "{");
-    tni_line(c->o, "%s g;", type);
+    else tni_out_line(c->o, "{");
+    tni_out_line(c->o, "%s g;", type);
     for (int w = 0; w < words_of(c, i); w++) {
         begin_indent(c);
-        tni_put(c->o, "g%s = ", part_of(words_of(c, i), w));
+        tni_out_print(c->o, "g%s = ", part_of(words_of(c, i), w));
         put_packed(c, i, w);
-        tni_put(c->o, ";\n");
+        tni_out_print(c->o, ";\n");
     }
     begin_indent(c);
     // Their compiler takes plain stores of vectors apart beside stores of their elements.
     bool put = tni_gpu_has(c->m, TNI_GPU_VECTORS) && c->m->window && bytes >= 8;
-    if (put) tni_put(c->o, "m_put_%s(b%d + ", type, b);
-    else tni_put(c->o, "*(%s%s *)(b%d + ", c->d->global, type, b);
+    if (put) tni_out_print(c->o, "m_put_%s(b%d + ", type, b);
+    else tni_out_print(c->o, "*(%s%s *)(b%d + ", c->d->global, type, b);
     tni_simt_put_place(c, x->access, "c");
-    tni_put(c->o, put ? ", g);\n" : ") = g;\n");
+    tni_out_print(c->o, put ? ", g);\n" : ") = g;\n");
     if (at_edge(c)) {
-        tni_line(c->o, "} else {");
-        tni_put(c->o, "%s", c->d->unroll);
-        tni_line(c->o, "for (m_int j = 0; j < %d; j++)", c->m->vector);
+        tni_out_line(c->o, "} else {");
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int j = 0; j < %d; j++)", c->m->vector);
         begin_indent(c);
-        tni_put(c->o, "    if (c + j >= 0 && c + j < %s) b%d[", tni_simt_lanes_name(c).s, b);
+        tni_out_print(c->o, "    if (c + j >= 0 && c + j < %s) b%d[", tni_simt_lanes_name(c).s, b);
         tni_simt_put_place(c, x->access, "(c + j)");
-        tni_put(c->o, "] = y%d[j];\n", i);
+        tni_out_print(c->o, "] = y%d[j];\n", i);
     }
-    tni_line(c->o, "}");
+    tni_out_line(c->o, "}");
 }
 
 // The vector i of LOAD i in shared memory, to or from its words.
@@ -148,20 +148,20 @@ void tni_simt_put_stash(tni_simt_emitter *c, int i, bool out)
 {
     int         w    = words_of(c, i);
     const char *type = w == 1 ? "m_uint" : w == 2 ? "uint2" : "uint4";
-    tni_line(c->o, "{");
+    tni_out_line(c->o, "{");
     if (out) {
-        tni_line(c->o, "%s g;", type);
+        tni_out_line(c->o, "%s g;", type);
         for (int n = 0; n < w; n++)
-            tni_line(c->o, "g%s = x%d[q * %d + %d];", part_of(w, n), i, w, n);
-        tni_line(c->o, "((%s%s *)h%d)[i] = g;", c->local, type, i);
+            tni_out_line(c->o, "g%s = x%d[q * %d + %d];", part_of(w, n), i, w, n);
+        tni_out_line(c->o, "((%s%s *)h%d)[i] = g;", c->local, type, i);
     } else {
-        tni_line(c->o, "const %s g = ((%sconst %s *)h%d)[i];", type, c->local, type, i);
+        tni_out_line(c->o, "const %s g = ((%sconst %s *)h%d)[i];", type, c->local, type, i);
         put_words(c, i, "g");
     }
-    tni_line(c->o, "}");
+    tni_out_line(c->o, "}");
 }
 
 bool tni_simt_stashed(const tni_simt_emitter *c, int i)
 {
-    return c->m->hold == TNI_HOLD_SHARED && tni_has(&c->again, i) && tni_simt_moves(c, i);
+    return c->m->hold == TNI_HOLD_SHARED && tni_set_has(&c->reread, i) && tni_simt_moves(c, i);
 }

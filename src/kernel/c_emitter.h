@@ -1,4 +1,4 @@
-// Private to the C skeleton (emit_c.c, c_lanes.c, c_strips.c, c_kept.c): a kernel while it is written, and
+// Private to the C skeleton (emit_c.c, c_lane_loop.c, c_strip_maps.c, c_blocks.c): a kernel while it is written, and
 // facts about its instructions. Names in the text, for instruction or access i:
 //
 //   v  a value          p  pointer of an access at the block's first element
@@ -6,8 +6,8 @@
 //   h  a row kept for later loops   w  a strip kept for later blocks   r, f  random words
 //   c  coordinates      s  strides  o  places   d  distances in lanes
 //   x  a value of all lanes, y  a map of it that a function computes for all of them at once
-#ifndef TNI_KERNEL_C_WRITER_H
-#define TNI_KERNEL_C_WRITER_H
+#ifndef TNI_KERNEL_C_EMITTER_H
+#define TNI_KERNEL_C_EMITTER_H
 
 #include "kernel/emit_c.h"
 
@@ -16,7 +16,7 @@ typedef struct {
     tni_emitter       s;
     tni_out          *o;
     const tni_kernel *k;
-    uint8_t           axes[TNI_MOST_INS];
+    uint8_t           axes[TNI_MAX_INS];
     int               lane;     // the axis of the lanes; -1: there is none, all is one by one
     bool              finish;   // the stage being written
     bool              inside;   // within a lane loop
@@ -25,55 +25,55 @@ typedef struct {
     tni_set           eval;     // what the block computes
     tni_set           at_once;  // maps of a strip by one call, where they are on the lane
     tni_set           tiled;    // values of the block that an earlier lane loop left in tiles
-} tni_c_writer;
+} tni_c_emitter;
 
-// ---- c_kept.c: what is computed in which block, and what is kept between them -------------------
+// ---- c_blocks.c: what is computed in which block, and what is kept between them -------------------
 
 // Begins a kernel: its facts, and what it keeps.
-void tni_c_open(tni_c_writer *w, tni_out *o, const tni_dialect *d, const tni_kernel *k);
+void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_kernel *k);
 // What the block at row point q computes, without what is computed once for all rows.
-tni_set tni_c_row_set(const tni_c_writer *w, int q);
+tni_set tni_c_row_set(const tni_c_emitter *w, int q);
 // What loop q computes, given what earlier ones left; adds to that what this one leaves.
-tni_set tni_c_loop_set(const tni_c_writer *w, int q, tni_set *have);
+tni_set tni_c_loop_set(const tni_c_emitter *w, int q, tni_set *have);
 // Makes a set the block to be written: with what it loads again, without what nothing in it reads.
-void tni_c_begin_block(tni_c_writer *w, tni_set s);
+void tni_c_begin_block(tni_c_emitter *w, tni_set s);
 
-// ---- c_lanes.c: the text of a block ------------------------------------------------------------
+// ---- c_lane_loop.c: the text of a block ------------------------------------------------------------
 
 // The callbacks of w->s.
-void tni_c_callbacks(tni_c_writer *w);
+void tni_c_callbacks(tni_c_emitter *w);
 // Values of the block that do not vary along the lanes.
-void tni_c_singles(tni_c_writer *w);
+void tni_c_singles(tni_c_emitter *w);
 // The lane loop and what goes around it; values that do not vary along it stand already.
-void tni_c_lanes(tni_c_writer *w);
-bool tni_c_has_lanes(const tni_c_writer *w);
+void tni_c_lanes(tni_c_emitter *w);
+bool tni_c_has_lanes(const tni_c_emitter *w);
 // `into = fold(into, what)` for REDUCE i, in the type of totals or its own.
-void tni_c_fold(tni_c_writer *w, int i, const char *into, const char *what, bool wide);
+void tni_c_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide);
 // The number of elements of R.
-void tni_c_cols(tni_c_writer *w);
+void tni_c_cols(tni_c_emitter *w);
 // Where the arguments of an access begin.
-int tni_c_arg(const tni_c_writer *w, int access);
+int tni_c_arg(const tni_c_emitter *w, int access);
 
 // One lane loop over what the block has for it. Values of `tiles` go into tiles x, those in w->tiled
 // come from there.
-void tni_c_lane_loop(tni_c_writer *w, const tni_set *tiles);
+void tni_c_lane_loop(tni_c_emitter *w, const tni_set *tiles);
 
-// ---- c_strips.c: maps that a function computes for all lanes at once ----------------------------
+// ---- c_strip_maps.c: maps that a function computes for all lanes at once ----------------------------
 
 // Chooses those of a kernel.
-void tni_c_choose_at_once(tni_c_writer *w);
+void tni_c_choose_at_once(tni_c_emitter *w);
 // Writes those of the block, each after a lane loop for what it is a map of. Gives what is left of the
 // block for the last lane loop, which is all of it where there are none.
-tni_set tni_c_strips(tni_c_writer *w);
+tni_set tni_c_strips(tni_c_emitter *w);
 
 // ---- facts -------------------------------------------------------------------------------------
 
-static inline const tni_ins *ins(const tni_c_writer *w, int i)
+static inline const tni_ins *ins(const tni_c_emitter *w, int i)
 {
     return &w->k->ins[i];
 }
 
-static inline bool on_lane(const tni_c_writer *w, int i)
+static inline bool on_lane(const tni_c_emitter *w, int i)
 {
     return w->lane >= 0 && w->axes[i] >> w->lane & 1;
 }
@@ -90,19 +90,19 @@ static inline bool is_wide_tail(const tni_ins *x)
 }
 
 // A REDUCE that folds lane by lane, over rows or elements; the others fold blocks of lanes.
-static inline bool by_lane(const tni_c_writer *w, const tni_ins *x)
+static inline bool by_lane(const tni_c_emitter *w, const tni_ins *x)
 {
     return w->k->lane_in_r ? is_wide_tail(x) : !is_tail(x);
 }
 
-static inline const char *type_of(const tni_c_writer *w, int i)
+static inline const char *type_of(const tni_c_emitter *w, int i)
 {
     return tni_compute_type((tn_dtype)ins(w, i)->dtype);
 }
 
-static inline const char *wide_of(const tni_c_writer *w, int i)
+static inline const char *wide_of(const tni_c_emitter *w, int i)
 {
-    return tni_wide_type((tn_dtype)ins(w, i)->dtype);
+    return tni_total_type((tn_dtype)ins(w, i)->dtype);
 }
 
 static inline tn_dtype wide_dtype(const tni_ins *x)
@@ -110,20 +110,20 @@ static inline tn_dtype wide_dtype(const tni_ins *x)
     return tni_total_dtype((tn_dtype)x->dtype);
 }
 
-static inline int lane_class(const tni_c_writer *w, const tni_ins *x)
+static inline int lane_class(const tni_c_emitter *w, const tni_ins *x)
 {
     return w->lane < 0 ? TNI_STRIDE_0 : w->k->access[x->access].stride[w->lane];
 }
 
 // A load without index and guard, from memory that the kernel does not write.
-static inline bool is_plain_load(const tni_c_writer *w, const tni_ins *x)
+static inline bool is_plain_load(const tni_c_emitter *w, const tni_ins *x)
 {
     return x->code == TNI_I_LOAD && x->a < 0 && x->b < 0 &&
            !w->k->buffer[w->k->access[x->access].buffer].written;
 }
 
 // Whether the block folds the operand of REDUCE i where it lies in memory.
-static inline bool folds_in_place(const tni_c_writer *w, int i)
+static inline bool folds_in_place(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i), *a;
     if (x->code != TNI_I_REDUCE || w->finish) return false;
@@ -135,16 +135,16 @@ static inline bool folds_in_place(const tni_c_writer *w, int i)
 }
 
 // Whether the operand of REDUCE i is in a row that is kept, so that no tile is needed.
-static inline bool folds_row(const tni_c_writer *w, int i)
+static inline bool folds_row(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
-    return !by_lane(w, x) && tni_has(&w->kept, x->a) &&
+    return !by_lane(w, x) && tni_set_has(&w->kept, x->a) &&
            tni_compute_dtype((tn_dtype)x->dtype) ==
                tni_compute_dtype((tn_dtype)ins(w, x->a)->dtype);
 }
 
 // Whether random numbers are made for all lanes at once: neighbours share a block of the generator.
-static inline bool is_filled(const tni_c_writer *w, int i)
+static inline bool is_filled(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     if (x->code != TNI_I_RANDOM || x->dtype == TN_F64 || !on_lane(w, i)) return false;
@@ -152,9 +152,9 @@ static inline bool is_filled(const tni_c_writer *w, int i)
 }
 
 // Whether a lane loop computes value i from its operands, and does not have it from a tile.
-static inline bool is_from_operands(const tni_c_writer *w, int i)
+static inline bool is_from_operands(const tni_c_emitter *w, int i)
 {
-    return !tni_has(&w->tiled, i) && !tni_has(&w->at_once, i) && !is_filled(w, i);
+    return !tni_set_has(&w->tiled, i) && !tni_set_has(&w->at_once, i) && !is_filled(w, i);
 }
 
 static inline bool reads(const tni_ins *x, int i)
@@ -163,10 +163,10 @@ static inline bool reads(const tni_ins *x, int i)
 }
 
 // What the lane loop computes or does, of the block's instructions.
-static inline bool in_lanes(const tni_c_writer *w, int i)
+static inline bool in_lanes(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
-    if (!tni_has(&w->eval, i) || folds_in_place(w, i)) return false;
+    if (!tni_set_has(&w->eval, i) || folds_in_place(w, i)) return false;
     if (x->code == TNI_I_REDUCE && !w->finish) {
         if (w->lane < 0) return false;
         if (w->k->lane_in_r) return !is_tail(x) || is_wide_tail(x);
@@ -175,7 +175,7 @@ static inline bool in_lanes(const tni_c_writer *w, int i)
     return on_lane(w, i);
 }
 
-static inline bool is_one(const tni_c_writer *w, int i)
+static inline bool is_one(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     return !w->axes[i] && !x->phase && x->code != TNI_I_STORE && x->code != TNI_I_REDUCE;
