@@ -6,6 +6,7 @@
 
 // ---- in ----------------------------------------------------------------------------------------
 
+// Called when a borrowing tensor's memory is no longer used.
 static void release_mapping(void *data, void *user)
 {
     (void)data;
@@ -17,8 +18,8 @@ static void release_block(void *data, void *user)
     tni_free64(user, data);
 }
 
-// Copies elements of n bytes, those of big-endian files turned around.
-static void copy(unsigned char *to, size_t n, const tni_file_entry *it)
+// Copies elements of n bytes; reverses the bytes of each if the file is big-endian.
+static void copy_elements(unsigned char *to, size_t n, const tni_file_entry *it)
 {
     if (!it->swapped) memcpy(to, it->data, (size_t)it->bytes);
     for (const unsigned char *p = it->data; it->swapped && p < it->data + it->bytes;
@@ -26,8 +27,10 @@ static void copy(unsigned char *to, size_t n, const tni_file_entry *it)
         for (size_t i = 0; i < n; i++) to[i] = p[n - 1 - i];
 }
 
-// A tensor of these sizes on the entry's bytes as they lie, or on an aligned copy of them.
-static tn_tensor *borrow(tn_file *f, const char *op, const tni_file_entry *it, const int64_t *size)
+// Returns a tensor of these sizes on the entry's bytes in the mapping, or, if they are big-endian or
+// not aligned for their dtype, on a copy. The mapping is unmapped when the last tensor on it is gone.
+static tn_tensor *borrow_entry(tn_file *f, const char *op, const tni_file_entry *it,
+                               const int64_t *size)
 {
     tn_ctx  *cx = f->owned.cx;
     tn_dtype dt = (tn_dtype)it->as;
@@ -39,10 +42,11 @@ static tn_tensor *borrow(tn_file *f, const char *op, const tni_file_entry *it, c
     }
     void *block = tni_alloc64(&cx->heap, (size_t)it->bytes);
     if (!block) return tni_fail_memory(cx, op);
-    copy(block, n, it);
+    copy_elements(block, n, it);
     return tn_borrow(cx, dt, it->rank, size, block, release_block, &cx->heap);
 }
 
+// Returns whether all bytes are 0 or 1: kernels rely on it.
 static bool bools_ok(const tni_file_entry *it)
 {
     unsigned char all = 0;
@@ -50,6 +54,8 @@ static bool bools_ok(const tni_file_entry *it)
     return all <= 1;
 }
 
+// An array in Fortran order is read as its transpose, whose axes are then permuted back: a view, not a
+// copy.
 tn_tensor *tni_file_entry_tensor(tn_file *f, const char *op, const tni_file_entry *it)
 {
     tn_ctx  *cx   = f->owned.cx;
@@ -63,18 +69,19 @@ tn_tensor *tni_file_entry_tensor(tn_file *f, const char *op, const tni_file_entr
     int64_t size[TN_MAX_RANK], turned[TN_MAX_RANK];
     int     axes[TN_MAX_RANK], rank = it->rank;
     tni_file_entry_sizes(it, size);
-    if (!it->fortran || rank < 2) return borrow(f, op, it, size);
+    if (!it->fortran || rank < 2) return borrow_entry(f, op, it, size);
 
     for (int i = 0; i < rank; i++) {
         turned[i] = size[rank - 1 - i];
         axes[i]   = rank - 1 - i;
     }
-    tn_tensor *t = borrow(f, op, it, turned);
+    tn_tensor *t = borrow_entry(f, op, it, turned);
     return t ? tn_permute(t, rank, axes) : NULL;
 }
 
 // ---- out ---------------------------------------------------------------------------------------
 
+// Avoids a copy if the device's memory is the host's and the elements are contiguous.
 bool tni_bytes_borrow(const char *op, tn_tensor *t, tni_bytes *b)
 {
     tn_ctx  *cx    = t->cx;

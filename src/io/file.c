@@ -1,4 +1,8 @@
 // tn_file_*: one list of tensors over a safetensors file, the files of an index, or an npy file.
+//
+// Opening a file maps it and parses its header; no element is read. A tensor borrows its bytes from the
+// mapping where dtype and alignment allow, so that loading a large model touches each page once, when it is
+// copied to the device.
 #include "io/file.h"
 
 #include <stdio.h>
@@ -7,6 +11,7 @@
 
 // ---- parts and entries --------------------------------------------------------------------------
 
+// The part counts as soon as it is mapped, so that tni_file_close unmaps it if anything fails later.
 bool tni_file_part_add(tn_file *f, const char *path)
 {
     tn_ctx *cx = f->owned.cx;
@@ -25,13 +30,15 @@ bool tni_file_part_add(tn_file *f, const char *path)
 tni_file_entry *tni_file_entries_add(tn_file *f, size_t n)
 {
     // Just as many as there are: a header of millions must not take twice its size.
-    tni_heap       *heap = &f->owned.cx->heap;
-    tni_file_entry *all  = tni_resize(heap, f->entry, (f->count + n) * sizeof *all);
+    tni_heap *heap = &f->owned.cx->heap;
+    // Grown to the exact size: a header of millions of tensors must not take twice its memory.
+    tni_file_entry *all = tni_resize(heap, f->entry, (f->count + n) * sizeof *all);
     if (!all) return tni_fail_memory(f->owned.cx, f->op);
     f->entry = all;
     return all + f->count;
 }
 
+// The message names the newest part, which is the one being read.
 bool tni_file_wrong(tn_file *f, const char *fmt, ...)
 {
     char    why[400];
@@ -43,6 +50,8 @@ bool tni_file_wrong(tn_file *f, const char *fmt, ...)
     return false;
 }
 
+// Reads the sizes again from the file's own text, which was checked when the file was opened: an entry
+// need not store them.
 void tni_file_entry_sizes(const tni_file_entry *it, int64_t size[TN_MAX_RANK])
 {
     const char *s = it->shape;
@@ -84,6 +93,7 @@ tni_file_entry *tni_file_entry_find(const tn_file *f, const char *name)
     return at ? *at : NULL;
 }
 
+// Sorts the names, for finding them and to reject one that appears twice.
 static bool index_names(tn_file *f)
 {
     f->by_name = tni_alloc(&f->owned.cx->heap, f->count * sizeof *f->by_name);
@@ -115,6 +125,8 @@ void tni_file_close(tn_file *f)
     tni_free(heap, f);
 }
 
+// The format is known by the first bytes (npy) or by the name (an index); everything else must be
+// safetensors.
 static bool read_all(tn_file *f, const char *path, bool npy_only)
 {
     if (!tni_file_part_add(f, path)) return false;
@@ -123,6 +135,7 @@ static bool read_all(tn_file *f, const char *path, bool npy_only)
     return tni_shards_read(f) && index_names(f) && tni_shards_check(f);
 }
 
+// Shared by tn_file_open and tn_npy_read, which never shows the file to the caller.
 tn_file *tni_file_read(tn_ctx *cx, const char *op, const char *path, bool npy_only)
 {
     tn_file *f = tni_zalloc(&cx->heap, sizeof *f);
@@ -134,7 +147,7 @@ tn_file *tni_file_read(tn_ctx *cx, const char *op, const char *path, bool npy_on
     return NULL;
 }
 
-static void free_thing(tni_owned *t)
+static void free_file(tni_owned *t)
 {
     tni_file_close((tn_file *)t);
 }
@@ -143,7 +156,7 @@ tn_file *tn_file_open(tn_ctx *cx, const char *path)
 {
     if (!tni_ctx_ok(cx, "file_open")) return NULL;
     tn_file *f = tni_file_read(cx, "file_open", path, false);
-    if (f) tni_owned_add(cx, &f->owned, TNI_FILE, free_thing);
+    if (f) tni_owned_add(cx, &f->owned, TNI_FILE, free_file);
     return f;
 }
 
@@ -161,11 +174,13 @@ int tn_file_count(const tn_file *f)
     return f ? (int)f->count : 0;
 }
 
+// Returns entry i; NULL if f is NULL or i is out of range.
 static const tni_file_entry *entry_at(const tn_file *f, int i)
 {
     return f && i >= 0 && (size_t)i < f->count ? &f->entry[i] : NULL;
 }
 
+// An index out of range gives an empty description, whose name is NULL.
 tn_file_desc tn_file_info(const tn_file *f, int i)
 {
     const tni_file_entry *it = entry_at(f, i);
@@ -185,6 +200,7 @@ const char *tn_file_name(const tn_file *f, int i)
     return it ? it->name : NULL;
 }
 
+// If several files of an index have the key, the first one counts.
 const char *tn_file_meta(const tn_file *f, const char *key)
 {
     if (!f || !key) return NULL;
@@ -199,6 +215,7 @@ const char *tn_file_meta(const tn_file *f, const char *key)
     return NULL;
 }
 
+// Counts the keys of all parts, one after the other.
 const char *tn_file_meta_key(const tn_file *f, int i)
 {
     for (size_t p = 0; f && i >= 0 && p < f->parts; p++) {

@@ -28,14 +28,14 @@
 #define ASAN_UNPOISON_MEMORY_REGION(at, n) ((void)(at), (void)(n))
 #endif
 
-// The bytes that are mapped for a file: whole pages, and one more.
-static size_t room_of(size_t bytes)
+// Returns the bytes that are mapped for a file: whole pages, and one more.
+static size_t mapped_bytes(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     return (bytes + page - 1) / page * page + page;
 }
 
-// Without waiting for the other end of a fifo.
+// O_NONBLOCK: opening a fifo must not wait for its other end.
 static int open_file(const char *path)
 {
     int fd;
@@ -44,8 +44,8 @@ static int open_file(const char *path)
     return fd;
 }
 
-// Maps what fd is into m; a phrase that says why not, or NULL.
-static const char *map(tni_mapping *m, int fd)
+// Maps the file behind fd into m. Returns NULL, or a phrase that says why it cannot be mapped.
+static const char *map_file(tni_mapping *m, int fd)
 {
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) return strerror(errno);
@@ -55,14 +55,15 @@ static const char *map(tni_mapping *m, int fd)
     m->bytes = (size_t)st.st_size;
     m->data  = (const unsigned char *)"";
     if (!m->bytes) return NULL;
-    size_t room = room_of(m->bytes);
-    void  *data = mmap(NULL, room, PROT_READ, MAP_PRIVATE, fd, 0);
+    size_t capacity = mapped_bytes(m->bytes);
+    void  *data     = mmap(NULL, capacity, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) return strerror(errno);
     m->data = data;
-    ASAN_POISON_MEMORY_REGION(m->data + m->bytes, room - m->bytes);
+    ASAN_POISON_MEMORY_REGION(m->data + m->bytes, capacity - m->bytes);
     return NULL;
 }
 
+// The descriptor is closed at once: a mapping does not need it, and a program may open many files.
 tni_mapping *tni_mapping_open(tn_ctx *cx, const char *op, const char *path)
 {
     if (!path) return tni_fail(cx, TN_EARG, "%s: the path is NULL", op);
@@ -71,7 +72,7 @@ tni_mapping *tni_mapping_open(tn_ctx *cx, const char *op, const char *path)
     *m = (tni_mapping){ .refs = 1, .heap = &cx->heap };
 
     int         fd  = open_file(path);
-    const char *why = map(m, fd);
+    const char *why = map_file(m, fd);
     if (why) {
         tni_fail(cx, TN_EIO, "%s: %s: %s", op, path, why);
         tni_free(&cx->heap, m);
@@ -84,10 +85,10 @@ tni_mapping *tni_mapping_open(tn_ctx *cx, const char *op, const char *path)
 void tni_mapping_unref(tni_mapping *m)
 {
     if (!m || --m->refs > 0) return;
-    size_t room = room_of(m->bytes);
+    size_t capacity = mapped_bytes(m->bytes);
     if (m->bytes) {
-        ASAN_UNPOISON_MEMORY_REGION(m->data, room);
-        munmap((void *)(uintptr_t)m->data, room);
+        ASAN_UNPOISON_MEMORY_REGION(m->data, capacity);
+        munmap((void *)(uintptr_t)m->data, capacity);
     }
     tni_free(m->heap, m);
 }

@@ -1,4 +1,14 @@
 // NumPy's npy files: a magic word, a version, a Python dictionary of three keys, then the elements.
+//
+// A file of zeros((2, 3), float32), with its header padded to 128 bytes:
+//
+//   \x93NUMPY \x01 \x00            magic, version 1.0
+//   \x76 \x00                      length of the header that follows: 118, little-endian
+//   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }      ... blanks, newline
+//   24 bytes of data
+//
+// The dictionary is parsed as the one literal that NumPy writes; no Python is evaluated, and pickled
+// objects are refused.
 #include "io/file.h"
 
 #include <stdio.h>
@@ -26,7 +36,8 @@ bool tni_is_npy(const tni_mapping *m)
 
 // ---- the dictionary ----------------------------------------------------------------------------
 
-// Where reading is, and what was read. seen counts each key.
+// The state of parsing: what is left of the header's text, and what was found so far. seen counts each
+// of the three keys.
 typedef struct {
     tn_file    *f;
     const char *at, *end;
@@ -39,7 +50,7 @@ typedef struct {
     int         seen[3];
 } reader;
 
-// Steps over white space, then over c if that is next.
+// Skips white space, then c if that is next; returns whether it was.
 static bool accept(reader *r, char c)
 {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t')) r->at++;
@@ -48,6 +59,7 @@ static bool accept(reader *r, char c)
     return true;
 }
 
+// Skips blanks and a word, if it is next.
 static bool accept_word(reader *r, const char *word)
 {
     size_t n = strlen(word);
@@ -57,7 +69,7 @@ static bool accept_word(reader *r, const char *word)
     return true;
 }
 
-// A text in quotes of either kind, without escapes; NULL if there is none.
+// Returns a quoted text without escapes, in quotes of either kind; NULL if there is none.
 static const char *accept_text(reader *r, size_t *bytes)
 {
     char quote = accept(r, '\'') ? '\'' : accept(r, '"') ? '"' : 0;
@@ -69,7 +81,7 @@ static const char *accept_text(reader *r, size_t *bytes)
     return text;
 }
 
-// One size of a shape, stepped over; -1 if there is none or it is too large.
+// Reads one size of a shape; -1 if there is none or it is too large.
 static int64_t accept_size(reader *r)
 {
     const char *first = r->at;
@@ -81,7 +93,7 @@ static int64_t accept_size(reader *r)
     return r->at > first ? v : -1;
 }
 
-// A tuple of sizes. One size alone wants a comma, as Python does.
+// Reads a tuple of sizes. A tuple of one has a comma, as in Python.
 static bool read_shape(reader *r)
 {
     bool comma = true;
@@ -99,6 +111,7 @@ static bool read_shape(reader *r)
                           TN_MAX_RANK);
 }
 
+// fortran_order says whether the first axis is the innermost.
 static bool read_order(reader *r)
 {
     r->fortran = accept_word(r, "True");
@@ -106,6 +119,7 @@ static bool read_order(reader *r)
            tni_file_wrong(r->f, "fortran_order is neither True nor False");
 }
 
+// Reads the dtype's text. A list here would describe records with fields, which are refused.
 static bool read_descr(reader *r)
 {
     r->descr = accept_text(r, &r->descr_bytes);
@@ -115,6 +129,7 @@ static bool read_descr(reader *r)
     return r->descr != NULL;
 }
 
+// Reads one key and its value. Unknown keys are refused, as NumPy does.
 static bool read_entry(reader *r)
 {
     static const struct {
@@ -134,6 +149,7 @@ static bool read_entry(reader *r)
     return tni_file_wrong(r->f, "the header has a key besides descr, fortran_order and shape");
 }
 
+// Parses the one literal that NumPy writes, rather than Python: nothing is evaluated.
 static bool read_dictionary(reader *r)
 {
     bool comma = true;
@@ -151,7 +167,7 @@ static bool read_dictionary(reader *r)
 
 // ---- the file ----------------------------------------------------------------------------------
 
-// Sets where the header's text is; what follows is data.
+// Finds the header's text; the data follow it. Version 1 has a length of two bytes, later ones of four.
 static bool read_prefix(reader *r)
 {
     const tni_mapping *m = r->f->part->map;
@@ -169,7 +185,8 @@ static bool read_prefix(reader *r)
     return true;
 }
 
-// The row of dtypes that descr is; -1, reported.
+// Returns the row of dtypes that descr names; -1, reported. Arrays of Python objects are pickles, which
+// could run code, and are never read.
 static int find_dtype(const reader *r)
 {
     char order = r->descr_bytes == 3 ? r->descr[0] : 0;
@@ -184,6 +201,7 @@ static int find_dtype(const reader *r)
     return -1;
 }
 
+// Makes the file's one entry, whose name is empty. The bytes must be exactly those of the shape.
 static bool fill_entry(reader *r, int dtype)
 {
     static const char    none[] = ")";
@@ -217,6 +235,7 @@ static bool fill_entry(reader *r, int dtype)
     return true;
 }
 
+// Nothing is added to the file unless all of the header is valid.
 bool tni_npy_load(tn_file *f)
 {
     reader r = { .f = f };
@@ -236,15 +255,16 @@ tn_tensor *tn_npy_read(tn_ctx *cx, const char *path)
 
 // ---- writing -----------------------------------------------------------------------------------
 
-// Magic, version 1.0, and the dictionary padded so that the data begin at a multiple of 64. The
-// number of bytes.
-static size_t make_header(char *h, size_t room, const tn_tensor *t, int dtype)
+// Writes magic, version 1.0, and the dictionary, padded so that the data begin at a multiple of 64.
+// Returns the number of bytes.
+static size_t make_header(char *h, size_t capacity, const tn_tensor *t, int dtype)
 {
     size_t start = MAGIC + 4;
     memcpy(h, magic, MAGIC);
     h[MAGIC]     = 1;
     h[MAGIC + 1] = 0;
-    snprintf(h + start, room - start, "{'descr': '%c%s', 'fortran_order': False, 'shape': %s, }",
+    snprintf(h + start, capacity - start,
+             "{'descr': '%c%s', 'fortran_order': False, 'shape': %s, }",
              dtypes[dtype].width > 1 ? '<' : '|', dtypes[dtype].name, tni_shape_of(t).s);
     size_t end   = start + strlen(h + start);
     size_t bytes = (end + 1 + ALIGN - 1) / ALIGN * ALIGN;
@@ -255,6 +275,7 @@ static size_t make_header(char *h, size_t room, const tn_tensor *t, int dtype)
     return bytes;
 }
 
+// Data are computed before they are written; the file appears only when it is complete.
 static tn_status write_npy(tn_tensor *t, const char *path, int dtype)
 {
     char         h[512];
@@ -267,6 +288,7 @@ static tn_status write_npy(tn_tensor *t, const char *path, int dtype)
     return tni_failed();
 }
 
+// bf16 and the 8-bit floats have no npy dtype.
 tn_status tn_npy_write(tn_tensor *t, const char *path)
 {
     tn_ctx *cx = tni_arg1("npy_write", t, "t");

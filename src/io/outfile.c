@@ -13,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// Large enough that headers and small tensors take few system calls.
 enum { BUFFER = 64 << 10 };
 
+// A file being written. Invariant: fd has the lock of temp, so that no other writer uses that name.
 struct tni_outfile {
     tn_ctx       *cx;
     const char   *op;
@@ -25,12 +27,12 @@ struct tni_outfile {
     unsigned char buffer[BUFFER];
 };
 
-static void *fail(tni_outfile *f, const char *why)
+static void *fail_outfile(tni_outfile *f, const char *why)
 {
     return tni_fail(f->cx, TN_EIO, "%s: %s: %s", f->op, f->path, why);
 }
 
-static void free_all(tni_outfile *f)
+static void free_outfile(tni_outfile *f)
 {
     tni_heap *heap = &f->cx->heap;
     if (f->fd >= 0) close(f->fd);
@@ -39,14 +41,14 @@ static void free_all(tni_outfile *f)
     tni_free(heap, f);
 }
 
-// Where a file system has no locks, every writer is taken to be alone.
-static bool lock(int fd)
+// If a file system has no locks, every writer is assumed to be alone.
+static bool lock_file(int fd)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
     return errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL;
 }
 
-// Whether fd is still what stands under this name.
+// Returns whether fd is still the file under this name.
 static bool is_at(int fd, const char *path)
 {
     struct stat mine, there;
@@ -54,9 +56,9 @@ static bool is_at(int fd, const char *path)
            mine.st_dev == there.st_dev;
 }
 
-// Makes a temporary file for this writer alone: its fd, or -1 with errno. Whoever has the lock owns the
-// file. A process that is killed loses the lock, and the next writer removes what it left, so that
-// they do not pile up.
+// Creates a temporary file for this writer alone: returns its descriptor, or -1 with errno. Whoever has
+// the lock owns the file. A process that is killed loses the lock, and the next writer removes what it
+// left, so that such files do not pile up.
 static int open_locked(const char *temp)
 {
     for (;;) {
@@ -65,9 +67,9 @@ static int open_locked(const char *temp)
         if (there) fd = open(temp, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0 && (errno == EINTR || (there && errno == ENOENT))) continue;
         if (fd < 0) return -1;
-        bool ok  = lock(fd);
+        bool ok  = lock_file(fd);
         int  why = errno;
-        // The owner before may have renamed or removed it between the calls.
+        // The previous owner may have renamed or removed it between the two calls.
         bool mine = ok && is_at(fd, temp);
         if (mine && fresh) return fd;
         if (mine) unlink(temp);
@@ -77,21 +79,21 @@ static int open_locked(const char *temp)
     }
 }
 
-// "<path>.tenon-tmp", or if another writer has that, "<path>.tenon-tmp1", ...
+// Tries "<path>.tenon-tmp"; if another writer has that, "<path>.tenon-tmp1", and so on.
 static bool open_temp(tni_outfile *f)
 {
-    size_t room = strlen(f->path) + 32;
-    f->temp     = tni_alloc(&f->cx->heap, room);
+    size_t capacity = strlen(f->path) + 32;
+    f->temp         = tni_alloc(&f->cx->heap, capacity);
     if (!f->temp) return tni_no_memory(f->cx, f->op);
-    snprintf(f->temp, room, "%s.tenon-tmp", f->path);
+    snprintf(f->temp, capacity, "%s.tenon-tmp", f->path);
     for (int n = 1; (f->fd = open_locked(f->temp)) < 0; n++) {
-        if (errno != EWOULDBLOCK) return fail(f, strerror(errno)) != NULL;
-        snprintf(f->temp, room, "%s.tenon-tmp%d", f->path, n);
+        if (errno != EWOULDBLOCK) return fail_outfile(f, strerror(errno)) != NULL;
+        snprintf(f->temp, capacity, "%s.tenon-tmp%d", f->path, n);
     }
     return true;
 }
 
-// The name under a link, where there is such a file, else the path itself.
+// Follows a link, if there is such a file, so that the file is replaced and not the link.
 static bool set_path(tni_outfile *f, const char *path)
 {
     char real[PATH_MAX];
@@ -100,7 +102,7 @@ static bool set_path(tni_outfile *f, const char *path)
     return f->path != NULL;
 }
 
-// The new file gets the permissions of the one it replaces.
+// Gives the new file the permissions of the one it replaces.
 static bool take_mode(tni_outfile *f)
 {
     struct stat st;
@@ -109,10 +111,12 @@ static bool take_mode(tni_outfile *f)
                       : S_ISREG(st.st_mode) ? NULL
                                             : "it is not a regular file";
     if (!why && fchmod(f->fd, st.st_mode & 0777) != 0) why = strerror(errno);
-    if (why) fail(f, why);
+    if (why) fail_outfile(f, why);
     return !why;
 }
 
+// Everything that can be known to fail (no such folder, no permission, a folder in the way) fails here,
+// before the caller has computed anything.
 tni_outfile *tni_outfile_open(tn_ctx *cx, const char *op, const char *path)
 {
     if (!path || !*path) return tni_fail(cx, TN_EARG, "%s: the path is empty", op);
@@ -127,17 +131,18 @@ tni_outfile *tni_outfile_open(tn_ctx *cx, const char *op, const char *path)
         if (take_mode(f)) return f;
         unlink(f->temp);
     }
-    free_all(f);
+    free_outfile(f);
     return NULL;
 }
 
-static bool put(tni_outfile *f, const unsigned char *data, size_t bytes)
+// Repeats short writes, as a signal or a full disk may cause.
+static bool write_bytes(tni_outfile *f, const unsigned char *data, size_t bytes)
 {
     while (bytes > 0) {
         ssize_t n = write(f->fd, data, bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) {
-            fail(f, n < 0 ? strerror(errno) : "nothing more can be written");
+            fail_outfile(f, n < 0 ? strerror(errno) : "nothing more can be written");
             return false;
         }
         data += n;
@@ -146,17 +151,18 @@ static bool put(tni_outfile *f, const unsigned char *data, size_t bytes)
     return true;
 }
 
-static bool flush(tni_outfile *f)
+static bool flush_buffer(tni_outfile *f)
 {
     size_t used = f->used;
     f->used     = 0;
-    return put(f, f->buffer, used);
+    return write_bytes(f, f->buffer, used);
 }
 
+// Large blocks go past the buffer.
 bool tni_outfile_write(tni_outfile *f, const void *data, size_t bytes)
 {
-    if (bytes > BUFFER - f->used && !flush(f)) return false;
-    if (bytes > BUFFER) return put(f, data, bytes);
+    if (bytes > BUFFER - f->used && !flush_buffer(f)) return false;
+    if (bytes > BUFFER) return write_bytes(f, data, bytes);
     if (bytes) memcpy(f->buffer + f->used, data, bytes);
     f->used += bytes;
     return true;
@@ -170,8 +176,8 @@ static int sync_fd(int fd)
     return r;
 }
 
-// Makes the rename last. The new file is whole with or without it, and not every file system can do
-// it, so that a failure is no error.
+// Makes the rename durable. The new file is whole with or without it, and not every file system
+// supports it, so a failure is not an error.
 static void sync_folder(tni_outfile *f)
 {
     char *slash = strrchr(f->path, '/');
@@ -182,16 +188,16 @@ static void sync_folder(tni_outfile *f)
     close(fd);
 }
 
-// The rename comes before the close, which gives up the lock. A failed write is known by then: that
-// is what syncing waits for.
+// The rename comes before the close, which gives up the lock. A failed write is known by then, because
+// fsync waits for it.
 tn_status tni_outfile_commit(tni_outfile *f)
 {
-    bool ok = flush(f);
-    if (ok && sync_fd(f->fd) != 0) ok = fail(f, strerror(errno)) != NULL;
-    if (ok && rename(f->temp, f->path) != 0) ok = fail(f, strerror(errno)) != NULL;
+    bool ok = flush_buffer(f);
+    if (ok && sync_fd(f->fd) != 0) ok = fail_outfile(f, strerror(errno)) != NULL;
+    if (ok && rename(f->temp, f->path) != 0) ok = fail_outfile(f, strerror(errno)) != NULL;
     if (ok) sync_folder(f);
     else unlink(f->temp);
-    free_all(f);
+    free_outfile(f);
     return ok ? TN_OK : tni_failed();
 }
 
@@ -199,5 +205,5 @@ void tni_outfile_abandon(tni_outfile *f)
 {
     if (!f) return;
     unlink(f->temp);
-    free_all(f);
+    free_outfile(f);
 }

@@ -1,7 +1,14 @@
 // Reading safetensors: a length of 8 bytes, a JSON header, then the data of all tensors without a gap.
 //
+//   \x40\0\0\0\0\0\0\0                       length of the header
+//   {"__metadata__": {"format": "pt"},
+//    "weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+//    "bias":   {"dtype": "F32", "shape": [2],    "data_offsets": [24, 32]}}
+//   32 bytes of data
+//
 // The header is walked twice, first to know that it is JSON and how many tensors it lists, so that
-// memory is taken once and in proportion to it.
+// memory is allocated once and in proportion to it. Files come from strangers: every number is checked
+// before it is used, and an error names the tensor and what is wrong.
 #include "base/json.h"
 #include "io/file.h"
 
@@ -34,6 +41,7 @@ typedef struct {
     char                *text, *end;
 } reader;
 
+// Reports where the header stops being JSON.
 static bool json_wrong(reader *r)
 {
     return tni_file_wrong(r->f, "the header is not JSON at byte %zu: %s",
@@ -45,7 +53,7 @@ static void rewind_header(reader *r)
     tni_json_open(&r->j, (const char *)r->part->map->data + TNI_SAFETENSORS_PREFIX, r->bytes);
 }
 
-// The current key or string, unescaped; NULL, reported.
+// Returns the current key or string, unescaped into the part's text; NULL, reported, on failure.
 static const char *take_text(reader *r)
 {
     char   *s = r->text;
@@ -58,6 +66,7 @@ static const char *take_text(reader *r)
 
 // ---- __metadata__ ------------------------------------------------------------------------------
 
+// Returns whether all keys differ; reports one that does not.
 static bool check_meta(reader *r)
 {
     tni_heap    *heap = &r->f->owned.cx->heap;
@@ -77,6 +86,8 @@ static bool check_meta(reader *r)
     return !twice;
 }
 
+// Reads the pairs of __metadata__, which must be strings. They are stored one after the other in the
+// part's text.
 static bool read_meta(reader *r)
 {
     if (r->part->meta) return tni_file_wrong(r->f, "__metadata__ is there twice");
@@ -105,20 +116,22 @@ typedef struct {
     int64_t begin, end;
 } fields;
 
-// The value of the current key as an array of integers from 0 on: their count, of which the first
-// `room` are kept; -1, if it is none.
-static int read_integers(reader *r, int64_t *v, int room)
+// Reads an array of integers that are not negative, and returns how many there are, of which the first
+// `capacity` are kept; -1 if it is no such array.
+static int read_integers(reader *r, int64_t *v, int capacity)
 {
     int64_t number;
     int     n = 0;
     if (tni_json_next(&r->j) != TNI_JSON_ARRAY) return -1;
     for (; tni_json_next(&r->j) == TNI_JSON_NUMBER; n++) {
         if (!tni_json_int(&r->j, &number) || number < 0) return -1;
-        if (n < room) v[n] = number;
+        if (n < capacity) v[n] = number;
     }
     return r->j.kind == TNI_JSON_ARRAY_END ? n : -1;
 }
 
+// Finds the dtype by the format's name for it. A dtype that Tenon does not have is accepted here, and
+// refused when its tensor is asked for: the rest of the file can still be used.
 static bool read_dtype(reader *r, const char *name, fields *e)
 {
     if (tni_json_next(&r->j) != TNI_JSON_STRING)
@@ -130,6 +143,7 @@ static bool read_dtype(reader *r, const char *name, fields *e)
                           r->j.length < 40 ? (int)r->j.length : 40, r->j.text);
 }
 
+// Reads one field of a tensor. Unknown fields are skipped: the format may grow.
 static bool read_field(reader *r, const char *name, fields *e, tni_file_entry *it)
 {
     int64_t offsets[2] = { 0 };
@@ -158,8 +172,9 @@ static bool read_field(reader *r, const char *name, fields *e, tni_file_entry *i
     return tni_json_skip(&r->j);
 }
 
-// Whether the tensor's bytes are there and as many as its shape wants; fills the entry.
-static bool place(reader *r, const char *name, const fields *e, tni_file_entry *it)
+// Checks that the tensor's bytes are within the data and exactly as many as its shape needs; fills the
+// entry. All arithmetic is checked against overflow, since a file may claim anything.
+static bool place_tensor(reader *r, const char *name, const fields *e, tni_file_entry *it)
 {
     int     bits  = dtypes[e->dtype].bits;
     int64_t count = tni_shape_count(e->rank, e->size);
@@ -188,6 +203,7 @@ static bool place(reader *r, const char *name, const fields *e, tni_file_entry *
     return true;
 }
 
+// Reads one tensor of the header; all three fields must be present.
 static bool read_tensor(reader *r, tni_file_entry *it)
 {
     fields e = { .dtype = -1, .rank = -1 };
@@ -203,12 +219,12 @@ static bool read_tensor(reader *r, tni_file_entry *it)
                               e.dtype < 0  ? "dtype"
                               : e.rank < 0 ? "shape"
                                            : "data_offsets");
-    return place(r, name.s, &e, it);
+    return place_tensor(r, name.s, &e, it);
 }
 
 // ---- the file ----------------------------------------------------------------------------------
 
-// By data; empty tensors before what lies at the same place, and in the order of the header.
+// Orders by data; empty tensors come before those at the same place, and in the order of the header.
 static int compare_places(const void *a, const void *b)
 {
     const tni_file_entry *x = a, *y = b;
@@ -217,28 +233,29 @@ static int compare_places(const void *a, const void *b)
     return x->shape < y->shape ? -1 : x->shape > y->shape;
 }
 
-static bool gap(reader *r, const unsigned char *from, const unsigned char *to)
+static bool report_gap(reader *r, const unsigned char *from, const unsigned char *to)
 {
     return tni_file_wrong(r->f, "bytes %lld to %lld of the data belong to no tensor",
                           (long long)(from - r->data), (long long)(to - r->data));
 }
 
-// Whether the tensors cover the data, each byte once.
+// Returns whether the tensors cover the data, each byte once: gaps or overlaps could hide data, and the
+// format forbids them.
 static bool check_cover(reader *r, tni_file_entry *entry, size_t n)
 {
     const unsigned char *at = r->data, *end = r->data + r->data_bytes;
     if (n) qsort(entry, n, sizeof *entry, compare_places);
     for (size_t i = 0; i < n; i++) {
-        if (entry[i].data > at) return gap(r, at, entry[i].data);
+        if (entry[i].data > at) return report_gap(r, at, entry[i].data);
         if (entry[i].data < at)
             return tni_file_wrong(r->f, "tensors %s and %s overlap", tni_shown(entry[i - 1].name).s,
                                   tni_shown(entry[i].name).s);
         at += entry[i].bytes;
     }
-    return at == end || gap(r, at, end);
+    return at == end || report_gap(r, at, end);
 }
 
-// Steps through the whole header: how many tensors it has, or -1, reported.
+// Walks the whole header and returns the number of tensors; -1, reported, if it is not JSON.
 static int64_t count_tensors(reader *r)
 {
     int64_t n = 0;
@@ -253,6 +270,7 @@ static int64_t count_tensors(reader *r)
     return n;
 }
 
+// The second walk: the header is known to be JSON, so only meanings are checked.
 static bool read_entries(reader *r, tni_file_entry *entry)
 {
     rewind_header(r);
@@ -263,7 +281,8 @@ static bool read_entries(reader *r, tni_file_entry *entry)
     return true;
 }
 
-// Whether the beginning is that of a safetensors file; sets where header and data are.
+// Checks that the file begins like a safetensors file, and finds header and data. The limit on the
+// header is the format's own.
 static bool read_prefix(reader *r)
 {
     const tni_mapping *m = r->part->map;
@@ -287,6 +306,7 @@ static bool read_prefix(reader *r)
     return true;
 }
 
+// Entries are counted in f only when all are valid.
 bool tni_safetensors_read(tn_file *f)
 {
     reader r = { .f = f, .part = &f->part[f->parts - 1] };

@@ -1,4 +1,8 @@
-// Writing safetensors: tensors in the order they are given, their data from a multiple of 64 on.
+// Writing safetensors: tensors in the order they are given, their data from a multiple of 64 on. The header
+// of two tensors, in one line and padded with blanks:
+//
+//   {"__metadata__":{"step":"7"},"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
+//    "bias":{"dtype":"F32","shape":[2],"data_offsets":[24,32]}}
 #include "base/json.h"
 #include "io/file.h"
 
@@ -14,6 +18,7 @@ static void put_numbers(tni_json_writer *h, int n, const int64_t *v)
     }
 }
 
+// Writes one entry of the header, and advances *at by the tensor's bytes.
 static void put_tensor(tni_json_writer *h, const char *name, const tn_tensor *t, int64_t *at)
 {
     tn_dtype dt      = tn_dtype_of(t);
@@ -42,6 +47,8 @@ static void put_meta(tni_json_writer *h, int n, const char *const *meta)
     tni_json_put(h, "}");
 }
 
+// Pads with blanks, which the format allows, so that data begin at a multiple of 64 and can be used in
+// place when the file is mapped.
 static void put_header(tni_json_writer *h, int n, const char *const *names,
                        tn_tensor *const *tensors, int nmeta, const char *const *meta)
 {
@@ -58,7 +65,7 @@ static void put_header(tni_json_writer *h, int n, const char *const *names,
 
 // ---- what may be written -----------------------------------------------------------------------
 
-// Whether all the n names (every step-th text of names) are there, are UTF-8 and differ.
+// Returns whether the n names (every step-th text of names) are UTF-8 and all differ.
 static bool names_ok(tn_ctx *cx, const char *what, int n, const char *const *names, int step)
 {
     const char **sorted = tni_alloc(&cx->heap, (size_t)n * sizeof *sorted);
@@ -79,6 +86,7 @@ static bool names_ok(tn_ctx *cx, const char *what, int n, const char *const *nam
     return !wrong && !twice;
 }
 
+// Checks names and metadata before a file is opened.
 static bool texts_ok(tn_ctx *cx, int n, const char *const *names, int nmeta,
                      const char *const *meta)
 {
@@ -100,6 +108,8 @@ static bool texts_ok(tn_ctx *cx, int n, const char *const *names, int nmeta,
     return names_ok(cx, "name", n, names, 1) && names_ok(cx, "meta key", nmeta, meta, 2);
 }
 
+// Checks all arguments; the tensors must be of this context, since their values are computed for the
+// file.
 static bool arguments_ok(tn_ctx *cx, int n, const char *const *names, tn_tensor *const *tensors,
                          int nmeta, const char *const *meta)
 {
@@ -117,8 +127,9 @@ static bool arguments_ok(tn_ctx *cx, int n, const char *const *names, tn_tensor 
 
 // ---- writing -----------------------------------------------------------------------------------
 
-static tn_status write_all(tn_ctx *cx, const char *path, const tni_json_writer *h, int n,
-                           tn_tensor *const *tensors)
+// Tensors are computed and written one by one, so that memory for one host copy suffices.
+static tn_status write_tensors(tn_ctx *cx, const char *path, const tni_json_writer *h, int n,
+                               tn_tensor *const *tensors)
 {
     uint64_t     length = h->bytes;
     tni_outfile *out    = tni_outfile_open(cx, "file_write", path);
@@ -131,6 +142,7 @@ static tn_status write_all(tn_ctx *cx, const char *path, const tni_json_writer *
     return tni_failed();
 }
 
+// The header is built in memory first: its length comes before it in the file.
 tn_status tn_file_write(tn_ctx *cx, const char *path, int n, const char *const *names,
                         tn_tensor *const *tensors, int nmeta, const char *const *meta)
 {
@@ -142,7 +154,7 @@ tn_status tn_file_write(tn_ctx *cx, const char *path, int n, const char *const *
     if (h.full) s = tni_fail_status(cx, TN_EMEM, "file_write: out of memory");
     else if (h.bytes > TNI_SAFETENSORS_HEADER)
         s = tni_fail_status(cx, TN_EARG, "file_write: the header would have %zu bytes", h.bytes);
-    else s = write_all(cx, path, &h, n, tensors);
+    else s = write_tensors(cx, path, &h, n, tensors);
     tni_free(&cx->heap, h.text);
     return s;
 }

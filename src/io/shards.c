@@ -1,5 +1,11 @@
-// The index of a model that lies in several safetensors files: {"weight_map": {tensor: file, ...}}.
-// The files lie beside it; names that lead elsewhere are refused. Metadata is that of the files.
+// The index of a model that is stored in several safetensors files:
+//
+//   {"metadata": {"total_size": 13476839424},
+//    "weight_map": {"model.embed_tokens.weight": "model-00001-of-00002.safetensors",
+//                   "lm_head.weight":            "model-00002-of-00002.safetensors"}}
+//
+// The files are in the index's folder; names that lead elsewhere are refused. Metadata is that of the files,
+// not that of the index.
 #include "base/json.h"
 #include "io/file.h"
 
@@ -12,7 +18,8 @@ bool tni_is_index(const char *path)
     return n >= 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
-// One walk through the map. Both texts lie in one block, which has room for any two of the index.
+// A walk through the map. tensor and file are the current pair; they share one block that is large
+// enough for any two texts of the index.
 typedef struct {
     tn_file *f;
     tni_json j;
@@ -21,18 +28,19 @@ typedef struct {
 
 typedef bool visit(walk *w);
 
-// The current text into `to`; false if it is empty or no C string.
-static bool take(walk *w, char *to)
+// Unescapes the current text into `to`; false if it is empty or contains a 0.
+static bool take_string(walk *w, char *to)
 {
     int64_t n = tni_json_string(&w->j, to, (size_t)(w->end - to));
     return n > 0 && strlen(to) == (size_t)n;
 }
 
+// Reads a tensor's name and its file.
 static bool take_pair(walk *w)
 {
-    if (!take(w, w->tensor)) return false;
+    if (!take_string(w, w->tensor)) return false;
     w->file = w->tensor + strlen(w->tensor) + 1;
-    return tni_json_next(&w->j) == TNI_JSON_STRING && take(w, w->file);
+    return tni_json_next(&w->j) == TNI_JSON_STRING && take_string(w, w->file);
 }
 
 static bool index_wrong(walk *w, const char *why)
@@ -40,6 +48,7 @@ static bool index_wrong(walk *w, const char *why)
     return tni_refuse(w->f->owned.cx, TN_EFORMAT, "%s: %s: %s", w->f->op, w->f->part->path, why);
 }
 
+// Calls `each` for every pair of the map.
 static bool visit_map(walk *w, visit *each)
 {
     if (tni_json_next(&w->j) != TNI_JSON_OBJECT)
@@ -57,6 +66,7 @@ static bool skip_value(walk *w)
     return tni_json_skip(&w->j);
 }
 
+// Walks the index, which must have one weight_map; other keys are skipped.
 static bool visit_index(walk *w, visit *each)
 {
     int                maps = 0;
@@ -70,23 +80,25 @@ static bool visit_index(walk *w, visit *each)
     }
     if (w->j.kind == TNI_JSON_OBJECT_END) tni_json_next(&w->j);
     if (w->j.kind == TNI_JSON_ERROR) return index_wrong(w, w->j.why);
+    // Something failed on the way and was reported there.
     if (w->j.kind != TNI_JSON_END) return false;
     return maps == 1 || index_wrong(w, "there is not just one weight_map");
 }
 
+// The index is walked twice, once to open its files and once to compare, rather than stored.
 static bool walk_index(tn_file *f, visit *each)
 {
-    tni_heap *heap = &f->owned.cx->heap;
-    size_t    room = f->part->map->bytes + 2;
-    walk      w    = { .f = f, .tensor = tni_alloc(heap, room) };
+    tni_heap *heap     = &f->owned.cx->heap;
+    size_t    capacity = f->part->map->bytes + 2;
+    walk      w        = { .f = f, .tensor = tni_alloc(heap, capacity) };
     if (!w.tensor) return tni_no_memory(f->owned.cx, f->op);
-    w.end   = w.tensor + room;
+    w.end   = w.tensor + capacity;
     bool ok = visit_index(&w, each);
     tni_free(heap, w.tensor);
     return ok;
 }
 
-// The part that a file of the index is; NULL: none yet.
+// Returns the part for a file of the index; NULL if it is not open yet.
 static const tni_file_part *part_of(const tn_file *f, const char *file)
 {
     const char *slash  = strrchr(f->part->path, '/');
@@ -96,6 +108,8 @@ static const tni_file_part *part_of(const tn_file *f, const char *file)
     return NULL;
 }
 
+// Opens a file of the index when it is first named. It must be in the index's own folder: an index from
+// the internet must not read elsewhere.
 static bool add_file(walk *w)
 {
     tn_ctx     *cx = w->f->owned.cx;
@@ -104,15 +118,16 @@ static bool add_file(walk *w)
     if (part_of(w->f, w->file)) return true;
     if (strchr(w->file, '/') || strcmp(w->file, ".") == 0 || strcmp(w->file, "..") == 0)
         return index_wrong(w, "it names a file in another folder");
-    size_t room = (size_t)folder + strlen(w->file) + 1;
-    char  *path = tni_alloc(&cx->heap, room);
+    size_t capacity = (size_t)folder + strlen(w->file) + 1;
+    char  *path     = tni_alloc(&cx->heap, capacity);
     if (!path) return tni_no_memory(cx, w->f->op);
-    snprintf(path, room, "%.*s%s", folder, at, w->file);
+    snprintf(path, capacity, "%.*s%s", folder, at, w->file);
     bool ok = tni_file_part_add(w->f, path) && tni_safetensors_read(w->f);
     tni_free(&cx->heap, path);
     return ok;
 }
 
+// Returns whether a tensor is in the file that the index names.
 static bool check_place(walk *w)
 {
     const tni_file_entry *it = tni_file_entry_find(w->f, w->tensor);

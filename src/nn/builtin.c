@@ -1,6 +1,11 @@
 // Checks of arguments, and tensors made in place, for the constructors of our own layers.
+//
+// A built-in layer is a struct of its state, a forward function, and a constructor in four steps: check the
+// arguments, tni_layer_make, tni_new_param or tni_new_buffer for each tensor, and tni_layer_give_up if one
+// of them failed. linear.c is the shortest example.
 #include "nn/builtin.h"
 
+// Sizes fit 32 bits, so that products of two of them fit 64.
 bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v)
 {
     if (v >= 1 && v <= INT32_MAX) return true;
@@ -8,6 +13,7 @@ bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v)
                       INT32_MAX);
 }
 
+// NaN fails both comparisons and is refused.
 bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v)
 {
     if (v >= 0 && v <= 1) return true;
@@ -21,6 +27,7 @@ bool tni_pair_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v
                       (long long)(v[0] < 0 ? v[0] : v[1]));
 }
 
+// A NULL after an earlier error comes from that error, which is enough to report.
 bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer *l)
 {
     if (l) return true;
@@ -28,6 +35,7 @@ bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer 
     return false;
 }
 
+// Call sites inside a user's function are the user's lines again, for errors and profiles.
 tn_tensor *tni_function_run(tn_tensor *(*f)(tn_tensor *x), tn_tensor *x)
 {
     tni_thread before;
@@ -47,6 +55,7 @@ tn_tensor *tni_start_normal(tn_tensor *t, double std)
     return tn_init_normal(t, 0, std);
 }
 
+// Made in a scope of its own: the layer keeps the parameter, everything else dies with the scope.
 tn_tensor *tni_new_param(tn_layer *l, const char *name, tni_start *start, double v, int rank,
                          const int64_t *size)
 {
@@ -59,6 +68,7 @@ tn_tensor *tni_new_param(tn_layer *l, const char *name, tni_start *start, double
     return t;
 }
 
+// As tni_new_param; a buffer is saved with the weights and never trained.
 tn_tensor *tni_new_buffer(tn_layer *l, const char *name, tn_dtype dt, double v, int rank,
                           const int64_t *size)
 {

@@ -1,8 +1,8 @@
 // Layers of other layers: one after the other, and around each other.
 #include "nn/builtin.h"
 
-// Gives up a layer whose children are the user's: they go back to the context as they were.
-static tn_layer *give_back(tn_layer *l)
+// Gives up a layer whose children are the user's: they return to the context, as they were before.
+static tn_layer *give_back_children(tn_layer *l)
 {
     while (l->children) {
         tni_child *c = &l->child[--l->children];
@@ -15,12 +15,15 @@ static tn_layer *give_back(tn_layer *l)
 
 // ---- sequential --------------------------------------------------------------------------------
 
+// Stops at the first layer that fails; its error is already reported.
 static tn_tensor *seq_forward(tn_layer *l, tn_tensor *x)
 {
     for (size_t i = 0; x && i < l->children; i++) x = tn_forward(l->child[i].l, x);
     return x;
 }
 
+// Children are named by their index, as in PyTorch's Sequential. On failure the caller keeps all
+// layers.
 tn_layer *tn_nn_seq_n(tn_ctx *cx, int n, tn_layer *const *layers)
 {
     const char *op = "nn_seq";
@@ -32,7 +35,7 @@ tn_layer *tn_nn_seq_n(tn_ctx *cx, int n, tn_layer *const *layers)
         tni_text_add(&name, "%d", i);
         tni_text_add(&what, "layer %d", i);
         if (!tni_layer_arg(cx, op, what.s, layers[i]) || !tn_layer_child(l, name.s, layers[i]))
-            return give_back(l);
+            return give_back_children(l);
     }
     return l;
 }
@@ -44,6 +47,7 @@ typedef struct {
     tn_tensor *(*f)(tn_tensor *x);
 } residual;
 
+// y = f(body(x) + shortcut(x)), where a missing shortcut is the identity and a missing f too.
 static tn_tensor *residual_forward(tn_layer *l, tn_tensor *x)
 {
     residual  *s = l->self;
@@ -63,7 +67,7 @@ tn_layer *tn_nn_residual_with(tn_ctx *cx, tn_layer *body, tn_nn_residual_opts o)
     *(residual *)l->self = (residual){ body, o.shortcut, o.f };
     bool ok              = tn_layer_child(l, "body", body) &&
               (!o.shortcut || tn_layer_child(l, "shortcut", o.shortcut));
-    return ok ? l : give_back(l);
+    return ok ? l : give_back_children(l);
 }
 
 tn_layer *tn_nn_residual(tn_ctx *cx, tn_layer *body)

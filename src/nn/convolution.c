@@ -1,9 +1,12 @@
-// Convolutions. One function makes both: a kernel of one axis or of two.
+// Convolutions over one axis and over two, made by one function.
+//
+// x is (N, C, L) or (N, C, H, W), the weight (out, in / groups, kernel ...). Channels-last inputs are kept in
+// that order by the op itself.
 #include "nn/builtin.h"
 
 #include <math.h>
 
-// w and b belong to the layer; b is NULL where there is no bias.
+// w and b belong to the layer; b is NULL if there is no bias.
 typedef struct {
     tn_tensor   *w, *b;
     tn_conv_opts o;
@@ -21,7 +24,10 @@ static tn_tensor *conv2d_forward(tn_layer *l, tn_tensor *x)
     return tn_conv2d(x, s->w, s->b, s->o);
 }
 
-static bool opts_ok(tn_ctx *cx, const char *op, int64_t in, int64_t out, const tn_nn_conv_opts *o)
+// Checks the options when the layer is made, so that the error names the constructor, not the first
+// forward pass.
+static bool conv_opts_ok(tn_ctx *cx, const char *op, int64_t in, int64_t out,
+                         const tn_nn_conv_opts *o)
 {
     if (!tni_size_arg(cx, op, "in", in) || !tni_size_arg(cx, op, "out", out) ||
         !tni_pair_arg(cx, op, "stride", o->stride) ||
@@ -34,10 +40,12 @@ static bool opts_ok(tn_ctx *cx, const char *op, int64_t in, int64_t out, const t
                       (long long)groups, (long long)in, (long long)out);
 }
 
-static tn_layer *make(tn_ctx *cx, const char *op, int64_t in, int64_t out, int axes,
-                      const int64_t *kernel, tn_nn_conv_opts o)
+// Makes a convolution over `axes` axes. Weight and bias start uniformly within 1 / sqrt(fan_in), as
+// PyTorch's.
+static tn_layer *make_conv(tn_ctx *cx, const char *op, int64_t in, int64_t out, int axes,
+                           const int64_t *kernel, tn_nn_conv_opts o)
 {
-    if (!tni_ctx_ok(cx, op) || !opts_ok(cx, op, in, out, &o)) return NULL;
+    if (!tni_ctx_ok(cx, op) || !conv_opts_ok(cx, op, in, out, &o)) return NULL;
     int64_t size[4] = { out, in / (o.groups ? o.groups : 1) };
     double  fan     = (double)size[1];
     for (int i = 0; i < axes; i++) {
@@ -61,7 +69,7 @@ static tn_layer *make(tn_ctx *cx, const char *op, int64_t in, int64_t out, int a
 
 tn_layer *tn_nn_conv1d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel, tn_nn_conv_opts o)
 {
-    return make(cx, "nn_conv1d", in, out, 1, &kernel, o);
+    return make_conv(cx, "nn_conv1d", in, out, 1, &kernel, o);
 }
 
 tn_layer *tn_nn_conv1d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel)
@@ -72,7 +80,7 @@ tn_layer *tn_nn_conv1d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel)
 tn_layer *tn_nn_conv2d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t kh, int64_t kw,
                             tn_nn_conv_opts o)
 {
-    return make(cx, "nn_conv2d", in, out, 2, (int64_t[]){ kh, kw }, o);
+    return make_conv(cx, "nn_conv2d", in, out, 2, (int64_t[]){ kh, kw }, o);
 }
 
 tn_layer *tn_nn_conv2d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel)

@@ -1,4 +1,5 @@
-// Walking the tree of layers, and all tensors in it by their full names.
+// Walking the tree of layers, and listing all tensors in it by their full names: for files, optimizers,
+// summaries and tn_layer_find.
 #include "nn/layer.h"
 
 #include <string.h>
@@ -11,6 +12,8 @@ tn_layer *tni_layer_root(tn_layer *l)
     return l;
 }
 
+// Walks without recursion or a stack: parents are linked, and the position among the siblings is
+// searched, which is short.
 tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l)
 {
     if (l->children) return l->child[0].l;
@@ -37,6 +40,7 @@ const char *tni_layer_name(const tn_layer *l)
     return "";
 }
 
+// Computed when the layer first runs, and forgotten when it moves to another parent.
 bool tni_layer_place(tn_layer *l)
 {
     if (l->path || !l->parent) return true;
@@ -48,7 +52,7 @@ bool tni_layer_place(tn_layer *l)
 
 // ---- listing -----------------------------------------------------------------------------------
 
-// The names on the way from root are written from the end.
+// Measures first, then writes the names from the end, since the way leads from the leaf to the root.
 char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *name)
 {
     size_t n = strlen(name) + 1;
@@ -66,13 +70,16 @@ char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *n
     return text;
 }
 
-static int first_of(const tni_entries *list, const tn_tensor *t)
+// Returns the entry that lists t first, or the index that t is about to get. Linear in the number of
+// tensors, so listing is quadratic: a few milliseconds for the thousand tensors of a large network.
+static int first_entry_of(const tni_entries *list, const tn_tensor *t)
 {
     for (size_t i = 0; i < list->count; i++)
         if (list->entry[i].t == t) return (int)i;
     return (int)list->count;
 }
 
+// Appends the parameters, or the buffers, of one layer.
 static bool list_names(tni_entries *list, const tn_layer *root, const tn_layer *l, bool is_param)
 {
     const tni_named *named = is_param ? l->param : l->buffer;
@@ -87,7 +94,7 @@ static bool list_names(tni_entries *list, const tn_layer *root, const tn_layer *
                                                 .t        = named[i].t,
                                                 .is_param = is_param,
                                                 .spare    = named[i].spare,
-                                                .first    = first_of(list, named[i].t) };
+                                                .first    = first_entry_of(list, named[i].t) };
         list->count++;
     }
     return true;
@@ -100,6 +107,8 @@ void tni_entries_free(tni_entries *list)
     *list = (tni_entries){ .cx = list->cx };
 }
 
+// Parents come before children, and the order of registration is kept: it is the order of PyTorch's
+// state_dict.
 bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
 {
     *list = (tni_entries){ .cx = l->owned.cx };
@@ -113,6 +122,8 @@ bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
 
 // ---- asking ------------------------------------------------------------------------------------
 
+// The list is made before the first call, so that the function may change the network's values, though
+// not its tree: the layer is held.
 tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
                         void     *user)
 {
@@ -132,6 +143,7 @@ tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, v
     return TN_OK;
 }
 
+// Reports a name that does not exist: a typing error must not become a silent NULL.
 tn_tensor *tn_layer_find(tn_layer *l, const char *name)
 {
     tn_ctx *cx = tni_owned_ok("layer_find", l, TNI_LAYER);
@@ -147,6 +159,7 @@ tn_tensor *tn_layer_find(tn_layer *l, const char *name)
     return t;
 }
 
+// Follows the parts of a dotted name from child to child.
 tn_layer *tn_layer_find_child(tn_layer *l, const char *name)
 {
     tn_ctx *cx = tni_owned_ok("layer_find_child", l, TNI_LAYER);

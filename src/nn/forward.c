@@ -1,10 +1,12 @@
-// Running a layer: from x to y, or from several inputs to several outputs.
+// Running a layer: from x to y, or from several inputs to several outputs. Nothing is computed here: the
+// layer's function records ops, whose call sites carry the layer's path for errors, profiles and explain.
 #include "nn/layer.h"
 
+// A layer that runs itself would overflow the stack; real networks nest a few dozen calls.
 enum { MOST_NESTED = 1000 };  // before the stack ends
 
-// One run: the call's name, what goes in and what comes out. y is not the caller's, who may give the
-// array of inputs for the outputs too.
+// One call of tn_forward or tn_forward_n: its name for messages, its inputs and outputs. y is never the
+// caller's array, since the caller may pass one array for inputs and outputs.
 typedef struct {
     const char       *op;
     tn_layer         *l;
@@ -15,16 +17,18 @@ typedef struct {
 
 // ---- arguments ---------------------------------------------------------------------------------
 
-// "x" of tn_forward, "x[2]" where there are several.
+// Names an input in messages: "x" of tn_forward, "x[2]" if there are several.
 static tni_text input_name(const pass *p, int i)
 {
     return p->nx == 1 ? tni_text_of("x") : tni_text_of("x[%d]", i);
 }
 
+// Returns whether input i is a live tensor of the layer's context.
 static bool input_ok(tn_ctx *cx, const pass *p, int i)
 {
     if (!p->x[i]) {
         if (!cx->fault.code) tni_fail(cx, TN_EARG, "%s: %s is NULL", p->op, input_name(p, i).s);
+        // A NULL that follows an error returns that error's status.
         tni_self.latest = cx->fault.code;
         return false;
     }
@@ -33,7 +37,8 @@ static bool input_ok(tn_ctx *cx, const pass *p, int i)
     return tni_refuse(cx, TN_EARG, "%s: %s belongs to another context", p->op, input_name(p, i).s);
 }
 
-// The context, if all are there and of it; NULL is reported to the other's, by the rules of NULL.
+// Returns the layer's context if layer and inputs are valid; NULL, reported, if not. A NULL layer is
+// reported to the context of the input, since it has none itself.
 static tn_ctx *check_args(const pass *p)
 {
     if (!p->l && p->x && p->x[0]) {
@@ -49,6 +54,7 @@ static tn_ctx *check_args(const pass *p)
     return cx;
 }
 
+// "1 to 2 inputs and gives 1 output", for messages.
 static tni_text count_text(const tn_layer *l)
 {
     tni_text t = { "" };
@@ -58,7 +64,7 @@ static tni_text count_text(const tn_layer *l)
     return t;
 }
 
-// Whether the layer can run at all, and has as many inputs and outputs as the call.
+// Returns whether the layer has a function, and as many inputs and outputs as the call.
 static bool can_run(tn_ctx *cx, const pass *p)
 {
     const tn_layer *l = p->l;
@@ -76,6 +82,7 @@ static bool can_run(tn_ctx *cx, const pass *p)
 
 // ---- running -----------------------------------------------------------------------------------
 
+// Calls whichever of the two functions the layer has.
 static void run_function(pass *p)
 {
     tn_layer *l = p->l;
@@ -83,7 +90,9 @@ static void run_function(pass *p)
     else l->forward_n(l, p->nx, p->x, p->ny, p->y);
 }
 
-static void run(pass *p)
+// Holds the layer while its function runs. A user's function sees the context as user code does: its
+// lines are recorded, and its temporaries are its own.
+static void run_pass(pass *p)
 {
     tni_thread before;
     tni_layer_hold(p->l);
@@ -93,8 +102,8 @@ static void run(pass *p)
     tni_layer_let_go(p->l);
 }
 
-// Whether the function gave every output; if not, and it said no reason, that is one.
-static bool complete(tn_ctx *cx, const pass *p)
+// Returns whether the function gave every output; if not, and nothing was reported, reports that.
+static bool outputs_complete(tn_ctx *cx, const pass *p)
 {
     int i = 0;
     while (i < p->ny && p->y[i]) i++;
@@ -106,20 +115,21 @@ static bool complete(tn_ctx *cx, const pass *p)
     return false;
 }
 
-// Runs the layer with its path in the site, for the errors and for what is recorded. A root has none,
-// so that one which runs inside a layer counts to that.
+// Runs the layer with its path in the call site, for errors and for what is recorded. A root has no
+// path, so that a network run inside another layer counts as part of that layer.
 static bool run_in_place(tn_ctx *cx, pass *p)
 {
     const tni_path *outside = tni_self.site.layer;
     if (p->l->path) tni_self.site.layer = p->l->path;
     bool ok = can_run(cx, p);
-    if (ok) run(p);
-    ok                  = ok && complete(cx, p);
+    if (ok) run_pass(p);
+    ok                  = ok && outputs_complete(cx, p);
     tni_self.site.layer = outside;
     return ok;
 }
 
-static bool forward(pass *p)
+// Checks, runs, and then shows the outputs to whoever watches the tree (a summary).
+static bool forward_pass(pass *p)
 {
     tn_ctx *cx = check_args(p);
     if (!cx) return false;
@@ -134,9 +144,10 @@ tn_tensor *tn_forward(tn_layer *l, tn_tensor *x)
 {
     tn_tensor *y = NULL;
     pass       p = { .op = "forward", .l = l, .nx = 1, .ny = 1, .x = &x, .y = &y };
-    return forward(&p) ? y : NULL;
+    return forward_pass(&p) ? y : NULL;
 }
 
+// Checks the counts before the arrays are touched.
 static bool ports_ok(const tn_layer *l, int nx, int ny, tn_tensor **y)
 {
     const char *op = "forward_n";
@@ -152,11 +163,12 @@ static bool ports_ok(const tn_layer *l, int nx, int ny, tn_tensor **y)
     return false;
 }
 
+// Outputs are written only after the whole call, all of them or NULL.
 tn_status tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y)
 {
     tn_tensor *made[TNI_MOST_PORTS] = { 0 };
     pass       p     = { .op = "forward_n", .l = l, .nx = nx, .ny = ny, .x = x, .y = made };
-    bool       ports = ports_ok(l, nx, ny, y), ok = ports && forward(&p);
+    bool       ports = ports_ok(l, nx, ny, y), ok = ports && forward_pass(&p);
     for (int i = 0; ports && i < ny; i++) y[i] = ok ? made[i] : NULL;
     return ok ? TN_OK : tni_failed();
 }

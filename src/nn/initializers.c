@@ -7,8 +7,8 @@
 
 // ---- drawing and writing -----------------------------------------------------------------------
 
-// Whether t can be filled with random numbers: its context, else NULL, reported.
-static tn_ctx *target(const char *op, tn_tensor *t)
+// Returns the context of a tensor that can be filled with random numbers; NULL, reported, if t cannot.
+static tn_ctx *check_target(const char *op, tn_tensor *t)
 {
     tn_ctx *cx = tni_arg1(op, t, "t");
     return cx && tni_want_float(t, op) ? cx : NULL;
@@ -20,16 +20,16 @@ static bool finite_args(tn_ctx *cx, const char *op, double a, double b)
     return tni_refuse(cx, TN_EARG, "%s: %g is not a finite number", op, isfinite(a) ? b : a);
 }
 
-// Random numbers of t's shape: uniform in 0 .. 1, or normal.
-static tn_tensor *draw(tn_tensor *t, bool normal)
+// Draws random numbers of t's shape: uniform in 0 .. 1, or normal.
+static tn_tensor *draw_values(tn_tensor *t, bool normal)
 {
     tni_view v  = tni_layout(t);
     tn_dtype dt = tn_dtype_of(t) == TN_F64 ? TN_F64 : TN_F32;
     return normal ? tn_randn(t->cx, dt, v.rank, v.size) : tn_rand(t->cx, dt, v.rank, v.size);
 }
 
-// t = a x + b, outside autograd. x may be NULL, already reported.
-static tn_tensor *write(tn_tensor *t, tn_tensor *x, double a, double b)
+// Writes t = a x + b without recording a gradient. x may be NULL, already reported.
+static tn_tensor *write_values(tn_tensor *t, tn_tensor *x, double a, double b)
 {
     if (!x) return NULL;
     tn_ctx *cx   = x->cx;
@@ -51,10 +51,10 @@ tn_tensor *tn_init_constant(tn_tensor *t, double v)
 
 tn_tensor *tn_init_uniform(tn_tensor *t, double lo, double hi)
 {
-    tn_ctx *cx = target("init_uniform", t);
+    tn_ctx *cx = check_target("init_uniform", t);
     if (!cx || !finite_args(cx, "init_uniform", lo, hi)) return NULL;
     if (lo > hi) return tni_fail(cx, TN_EARG, "init_uniform: lo %g is above hi %g", lo, hi);
-    return write(t, draw(t, false), hi - lo, lo);
+    return write_values(t, draw_values(t, false), hi - lo, lo);
 }
 
 static bool std_ok(tn_ctx *cx, const char *op, double mean, double std)
@@ -65,15 +65,15 @@ static bool std_ok(tn_ctx *cx, const char *op, double mean, double std)
 
 tn_tensor *tn_init_normal(tn_tensor *t, double mean, double std)
 {
-    tn_ctx *cx = target("init_normal", t);
+    tn_ctx *cx = check_target("init_normal", t);
     if (!cx || !std_ok(cx, "init_normal", mean, std)) return NULL;
-    return write(t, draw(t, true), std, mean);
+    return write_values(t, draw_values(t, true), std, mean);
 }
 
 // ---- truncated ---------------------------------------------------------------------------------
 
-// y with erf(y) = x, for |x| up to erf(sqrt 2), by Newton's method. It begins between 0 and y, and
-// as erf bends towards 0 no tangent leads past y; seven steps reach the precision of f64.
+// Returns y with erf(y) = x, for |x| up to erf(sqrt 2), by Newton's method. The start is between 0 and
+// y, and since erf is concave there no step overshoots; seven of them reach the precision of f64.
 static tn_tensor *inverse_erf(tn_tensor *x)
 {
     const double half_root_pi = 0.88622692545275801365;
@@ -85,8 +85,9 @@ static tn_tensor *inverse_erf(tn_tensor *x)
     return y;
 }
 
-// The same in f32, by a polynomial in w = -log(1 - x^2) that is off by 2e-8 at most. Devices spell erf
-// and exp their own way, but not what is used here, so that weights are the same bits on all.
+// The same in f32, by a polynomial in w = -log(1 - x^2) with an error of at most 2e-8. Devices have
+// their own erf and exp, but share the ops used here, so that weights have the same bits on every
+// device.
 static tn_tensor *inverse_erf_f32(tn_tensor *x)
 {
     static const double c[] = { -4.49552728e-06, 6.4102176e-05, -0.000152387964, -0.00231729145,
@@ -97,15 +98,16 @@ static tn_tensor *inverse_erf_f32(tn_tensor *x)
     return tn_mul(p, x);
 }
 
-// The inverse of the distribution function at uniform places between those of -2 and 2.
+// Inverts the distribution function at uniform points between its values at -2 and 2, which needs no
+// rejection and so one draw per element, whatever the values are.
 tn_tensor *tn_init_trunc_normal(tn_tensor *t, double mean, double std)
 {
     const double root2 = 1.41421356237309504880, erf_root2 = 0.95449973610364158560;
-    tn_ctx      *cx = target("init_trunc_normal", t);
+    tn_ctx      *cx = check_target("init_trunc_normal", t);
     if (!cx || !std_ok(cx, "init_trunc_normal", mean, std)) return NULL;
-    tn_tensor *u = tn_add_s(tn_mul_s(draw(t, false), 2 * erf_root2), -erf_root2);
+    tn_tensor *u = tn_add_s(tn_mul_s(draw_values(t, false), 2 * erf_root2), -erf_root2);
     tn_tensor *y = u && tn_dtype_of(u) == TN_F64 ? inverse_erf(u) : inverse_erf_f32(u);
-    return write(t, tn_clamp(tn_mul_s(y, root2), -2, 2), std, mean);
+    return write_values(t, tn_clamp(tn_mul_s(y, root2), -2, 2), std, mean);
 }
 
 // ---- by fans -----------------------------------------------------------------------------------
@@ -115,9 +117,10 @@ typedef struct {
     double in, out;
 } fans;
 
+// Of a weight (out, in, ...), a convolution's window counts for both fans.
 static bool find_fans(const char *op, tn_tensor *t, fans *f)
 {
-    if (!target(op, t)) return false;
+    if (!check_target(op, t)) return false;
     if (tn_rank(t) < 2)
         return tni_refuse(t->cx, TN_ESHAPE, "%s: t %s is not a weight (out, in, ...)", op,
                           tni_shape_of(t).s);
@@ -129,8 +132,9 @@ static bool find_fans(const char *op, tn_tensor *t, fans *f)
     return true;
 }
 
-// Fills t with deviation std, uniformly or normally.
-static tn_tensor *spread(const char *op, tn_tensor *t, double std, bool normal)
+// Fills t with standard deviation std, uniformly or normally: a uniform distribution in -b .. b has the
+// deviation b / sqrt 3.
+static tn_tensor *fill_with_std(const char *op, tn_tensor *t, double std, bool normal)
 {
     if (!std_ok(t->cx, op, 0, std)) return NULL;
     double bound = sqrt(3.0) * std;
@@ -141,15 +145,16 @@ static tn_tensor *xavier(const char *op, tn_tensor *t, double gain, bool normal)
 {
     fans f;
     if (!find_fans(op, t, &f)) return NULL;
-    return spread(op, t, gain * sqrt(2 / (f.in + f.out)), normal);
+    return fill_with_std(op, t, gain * sqrt(2 / (f.in + f.out)), normal);
 }
 
+// std = gain / sqrt(fan); the default gain, sqrt 2, is that of relu.
 static tn_tensor *kaiming(const char *op, tn_tensor *t, tn_init_opts o, bool normal)
 {
     fans f;
     if (!find_fans(op, t, &f)) return NULL;
-    return spread(op, t, tni_or_default(o.gain, sqrt(2.0)) / sqrt(o.fan_out ? f.out : f.in),
-                  normal);
+    return fill_with_std(op, t, tni_or_default(o.gain, sqrt(2.0)) / sqrt(o.fan_out ? f.out : f.in),
+                         normal);
 }
 
 tn_tensor *tn_init_xavier_uniform(tn_tensor *t, double gain)

@@ -1,17 +1,27 @@
-// The tree of layers: making, naming, running, modes.
+// The tree of layers: making, naming, modes.
+//
+//   Sequential                 tn_nn_seq
+//     0  Linear                  parameters "0.weight", "0.bias"
+//     1  ReLU
+//     2  Residual                child "body": "2.body.weight", ...
+//
+// Names are joined by dots, as in PyTorch's state_dict, and a name with dots given to tn_layer_param,
+// tn_layer_buffer or tn_layer_child makes the containers on its way. A layer owns its tensors and children;
+// the context owns the roots. On any failure the tree is as it was before the call.
 #include "nn/layer.h"
 
 #include <string.h>
 
 // ---- making and freeing ------------------------------------------------------------------------
 
-// Children first, deepest first, without recursion: a tree may be deep.
-static tn_layer *deepest(tn_layer *l)
+// Children are freed first, deepest first, without recursion: a tree may be deeper than the stack.
+static tn_layer *deepest_child(tn_layer *l)
 {
     while (l->children) l = l->child[l->children - 1].l;
     return l;
 }
 
+// Frees a list of named tensors and the layer's hold on them.
 static void free_names(tni_heap *h, tni_named *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -21,36 +31,41 @@ static void free_names(tni_heap *h, tni_named *list, size_t n)
     tni_free(h, list);
 }
 
-static void run_free(tn_layer *l)
+// The user's function may ask about the layer, but not free it.
+static void free_user_self(tn_layer *l)
 {
     tni_layer_hold(l);
     l->free_self(l->self);
     tni_layer_let_go(l);
 }
 
-static void free_one(tn_layer *l)
+// Frees one layer whose children are gone. Our own layers have their state on the context's heap; a
+// user's state is freed by the user's function.
+static void free_layer(tn_layer *l)
 {
     tni_heap *h = &l->owned.cx->heap;
     free_names(h, l->param, l->params);
     free_names(h, l->buffer, l->buffers);
     tni_free(h, l->child);
     if (l->builtin) tni_free(h, l->self);
-    else if (l->free_self) run_free(l);
+    else if (l->free_self) free_user_self(l);
     tni_free(h, l);
 }
 
+// Removes leaf after leaf until the root is left.
 static void free_tree(tni_owned *t)
 {
     tn_layer *root = (tn_layer *)t;
-    for (tn_layer *l = deepest(root); l != root;) {
+    for (tn_layer *l = deepest_child(root); l != root;) {
         tn_layer *parent = l->parent;
         tni_free(&t->cx->heap, parent->child[--parent->children].name);
-        free_one(l);
-        l = deepest(parent);
+        free_layer(l);
+        l = deepest_child(parent);
     }
-    free_one(root);
+    free_layer(root);
 }
 
+// Refuses to free a layer that its parent owns, or that is running.
 void tn_layer_free(tn_layer *l)
 {
     if (!l || !tni_owned_ok("layer_free", l, TNI_LAYER)) return;
@@ -67,6 +82,7 @@ void tn_layer_free(tn_layer *l)
     free_tree(&l->owned);
 }
 
+// Makes a layer with one input and one output, in training mode, owned by the context.
 static tn_layer *new_layer(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f)
 {
     tn_layer *l = tni_zalloc(&cx->heap, sizeof *l);
@@ -79,7 +95,8 @@ static tn_layer *new_layer(tn_ctx *cx, const char *op, const char *type, tn_forw
     return l;
 }
 
-// Hands the user's struct to a new layer, or frees it where there is none.
+// Hands the user's struct to a new layer, or frees it if there is no layer: the user's struct is ours
+// from the call on, also on failure.
 static tn_layer *give_self(tn_layer *l, void *self, void (*free)(void *self))
 {
     if (!l && free) free(self);
@@ -95,6 +112,7 @@ tn_layer *tn_layer_new(tn_ctx *cx, tn_forward_fn *f, void *self, void (*free)(vo
     return give_self(tni_ctx_ok(cx, op) ? new_layer(cx, op, type, f) : NULL, self, free);
 }
 
+// Checks one of the counts; reports it by name.
 static bool count_ok(tn_ctx *cx, const char *op, const char *name, int v, int least)
 {
     if (v >= least && v <= TNI_MOST_PORTS) return true;
@@ -102,6 +120,7 @@ static bool count_ok(tn_ctx *cx, const char *op, const char *name, int v, int le
                       TNI_MOST_PORTS);
 }
 
+// Checks the counts, which later fix how tn_forward_n may be called.
 static tn_layer *new_layer_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n)
 {
     const char *op = "layer_new_n";
@@ -143,6 +162,7 @@ tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forwar
     return tni_layer_give_up(l);
 }
 
+// Returns NULL, so that constructors can return its result.
 void *tni_layer_give_up(tn_layer *l)
 {
     if (!l) return NULL;
@@ -153,6 +173,7 @@ void *tni_layer_give_up(tn_layer *l)
 
 // ---- naming ------------------------------------------------------------------------------------
 
+// Parameters, buffers and children share one set of names: they become parts of one dotted name.
 static bool name_taken(const tn_layer *l, const char *name)
 {
     for (size_t i = 0; i < l->params; i++)
@@ -164,8 +185,8 @@ static bool name_taken(const tn_layer *l, const char *name)
     return false;
 }
 
-// A copy of the n characters of a name that is free in l; NULL, reported, if it cannot be used.
-static char *take_name(tn_layer *l, const char *op, const char *name, size_t n)
+// Returns a copy of the n characters of a name that is free in l; NULL, reported, if it cannot be used.
+static char *copy_name(tn_layer *l, const char *op, const char *name, size_t n)
 {
     tn_ctx *cx   = l->owned.cx;
     char   *copy = tni_alloc(&cx->heap, n + 1);
@@ -184,15 +205,17 @@ static bool put_child(tn_layer *l, const char *op, const char *name, size_t n, t
     tni_heap *h = &l->owned.cx->heap;
     if (!tni_grow(h, (void **)&l->child, &l->child_cap, l->children + 1, sizeof *l->child))
         return tni_no_memory(l->owned.cx, op);
-    char *copy = take_name(l, op, name, n);
+    char *copy = copy_name(l, op, name, n);
     if (!copy) return false;
     tni_owned_remove(&child->owned);
     child->parent           = l;
     l->child[l->children++] = (tni_child){ copy, child };
+    // They moved, so their paths changed.
     for (tn_layer *k = child; k; k = tni_layer_next(child, k)) k->path = NULL;  // they moved
     return true;
 }
 
+// Makes the container for one part of a dotted name.
 static tn_layer *new_container(tn_layer *l, const char *op, const char *name, size_t n)
 {
     tn_layer *c = new_layer(l->owned.cx, op, "Container", NULL);
@@ -201,15 +224,15 @@ static tn_layer *new_container(tn_layer *l, const char *op, const char *name, si
     return put_child(l, op, name, n, c) ? c : tni_layer_give_up(c);
 }
 
-// The end of a path: the layer that is to take something, and the name there. made: the first of the
-// containers that were not there yet.
+// The end of a path: the layer that takes something, and the name there. made is the first of the
+// containers that had to be made on the way; NULL if none.
 typedef struct {
     tn_layer   *l, *made;
     const char *name;
 } place;
 
-// Takes the containers away again that a path made.
-static void *give_up_way(place *p)
+// Removes the containers that following a path has made, all of which are below the first.
+static void *undo_path(place *p)
 {
     if (!p->made) return NULL;
     tn_layer *up = p->made->parent;
@@ -218,6 +241,7 @@ static void *give_up_way(place *p)
     return NULL;
 }
 
+// Returns whether no part of a dotted name is empty.
 static bool path_ok(tn_ctx *cx, const char *op, const char *path)
 {
     bool ok = path && *path && *path != '.' && !strstr(path, "..") && path[strlen(path) - 1] != '.';
@@ -225,8 +249,8 @@ static bool path_ok(tn_ctx *cx, const char *op, const char *path)
                             path ? path : "");
 }
 
-// Follows a path, "encoder.0.weight", to its last name; containers that are not there are made. False,
-// reported, if there is no such way; then nothing was made.
+// Follows a path, "encoder.0.weight", to its last name; makes containers that do not exist yet. False,
+// reported, if that fails; then nothing was made.
 static bool find_place(tn_layer *l, const char *op, const char *path, place *p)
 {
     *p = (place){ l, NULL, path };
@@ -236,7 +260,7 @@ static bool find_place(tn_layer *l, const char *op, const char *path, place *p)
         tn_layer *c = tni_layer_child_named(p->l, p->name, n);
         if (!c) {
             c = new_container(p->l, op, p->name, n);
-            if (!c) give_up_way(p);
+            if (!c) undo_path(p);
             if (!c) return false;
             if (!p->made) p->made = c;
         }
@@ -245,8 +269,8 @@ static bool find_place(tn_layer *l, const char *op, const char *path, place *p)
     return true;
 }
 
-// The handle that a layer can own: a tensor that is computed by others' history, is a view of
-// another store or is not row-major is copied.
+// Returns the handle that a layer can own. A tensor with a history, a view of another store or one that
+// is not row-major is copied: a parameter must be a leaf with memory of its own.
 static tn_tensor *own_value(tn_tensor *t)
 {
     if (tni_is_leaf(t) || (!t->is_view && !t->view && !tn_needs_grad(t))) return t;
@@ -258,6 +282,8 @@ static tn_tensor *own_value(tn_tensor *t)
     return y;
 }
 
+// Checks layer and tensor of tn_layer_param and its kin. A NULL tensor after an earlier error is not
+// reported again.
 static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *init)
 {
     if (!tni_owned_ok(op, l, TNI_LAYER)) return false;
@@ -270,7 +296,8 @@ static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *in
                       name ? name : "");
 }
 
-// Gives l a tensor under a plain name.
+// Gives l a tensor under a plain name. Its store is marked as wanted, so that no plan leaves the value
+// out.
 static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
                              bool is_param)
 {
@@ -280,7 +307,7 @@ static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_t
     size_t     *cap  = is_param ? &l->param_cap : &l->buffer_cap;
     if (!tni_grow(&cx->heap, (void **)list, cap, *n + 1, sizeof **list))
         return tni_fail_memory(cx, op);
-    char *copy = take_name(l, op, name, strlen(name));
+    char *copy = copy_name(l, op, name, strlen(name));
     if (!copy) return NULL;
     tn_tensor *t = own_value(init);
     if (!t || (is_param && !tn_requires_grad(t, true))) {
@@ -293,25 +320,27 @@ static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_t
     return t;
 }
 
-static tn_tensor *take_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
-                              bool is_param)
+// Gives l, or a layer below it, a tensor under a dotted name.
+static tn_tensor *add_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
+                             bool is_param)
 {
     place p;
     if (!init_ok(l, op, name, init) || !find_place(l, op, name, &p)) return NULL;
     tn_tensor *t = put_tensor(p.l, op, p.name, init, is_param);
-    return t ? t : give_up_way(&p);
+    return t ? t : undo_path(&p);
 }
 
 tn_tensor *tn_layer_param(tn_layer *l, const char *name, tn_tensor *init)
 {
-    return take_tensor(l, "layer_param", name, init, true);
+    return add_tensor(l, "layer_param", name, init, true);
 }
 
 tn_tensor *tn_layer_buffer(tn_layer *l, const char *name, tn_tensor *init)
 {
-    return take_tensor(l, "layer_buffer", name, init, false);
+    return add_tensor(l, "layer_buffer", name, init, false);
 }
 
+// Refuses a layer that has a parent or that contains l: the layers must stay a tree.
 tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child)
 {
     if (!tni_owned_ok("layer_child", l, TNI_LAYER)) return NULL;
@@ -330,9 +359,10 @@ tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child)
     place p;
     if (!find_place(l, "layer_child", name, &p)) return NULL;
     if (put_child(p.l, "layer_child", p.name, strlen(p.name), child)) return child;
-    return give_up_way(&p);
+    return undo_path(&p);
 }
 
+// Names are the tensors' indices, as in PyTorch's ParameterList.
 tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params)
 {
     const char *op = "layer_of";
@@ -342,7 +372,7 @@ tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params)
     for (int i = 0; l && i < n; i++) {
         tni_text name = { "" };
         tni_text_add(&name, "%d", i);
-        if (!take_tensor(l, op, name.s, params[i], true)) return tni_layer_give_up(l);
+        if (!add_tensor(l, op, name.s, params[i], true)) return tni_layer_give_up(l);
     }
     return l;
 }
@@ -370,6 +400,7 @@ void tn_layer_train(tn_layer *l, bool on)
     for (tn_layer *k = l; k; k = tni_layer_next(l, k)) k->training = on;
 }
 
+// A frozen parameter is no leaf, and so gets no gradient and is skipped by optimizers made afterwards.
 void tn_layer_freeze(tn_layer *l, bool on)
 {
     if (!tni_owned_ok("layer_freeze", l, TNI_LAYER)) return;
@@ -378,7 +409,8 @@ void tn_layer_freeze(tn_layer *l, bool on)
             if (!tn_requires_grad(k->param[i].t, !on)) return;
 }
 
-// Rebinds the stores, so that every handle that the layers keep sees the new dtype.
+// Rebinds the stores to the cast values, so that every handle that the layers keep has the new dtype.
+// Gradients of the old dtype are cleared.
 tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
 {
     tn_ctx *cx = tni_owned_ok("layer_cast", l, TNI_LAYER);

@@ -1,4 +1,4 @@
-// Layers of one weight: linear and embedding.
+// Layers of one weight: linear, y = x w^T + b over the last axis, and embedding, rows of w by index.
 #include "nn/builtin.h"
 
 #include <math.h>
@@ -16,6 +16,7 @@ static tn_tensor *linear_forward(tn_layer *l, tn_tensor *x)
     return tn_linear(x, s->w, s->b);
 }
 
+// Weight (out, in) and bias start uniformly within 1 / sqrt(in), as PyTorch's.
 tn_layer *tn_nn_linear_with(tn_ctx *cx, int64_t in, int64_t out, tn_nn_linear_opts o)
 {
     const char *op = "nn_linear";
@@ -42,6 +43,7 @@ static tn_tensor *embedding_forward(tn_layer *l, tn_tensor *x)
     return tn_embedding(l->param[0].t, x);
 }
 
+// The weight (count, width) starts normally distributed, as PyTorch's.
 tn_layer *tn_nn_embedding(tn_ctx *cx, int64_t count, int64_t width)
 {
     const char *op = "nn_embedding";

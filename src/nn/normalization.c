@@ -1,8 +1,8 @@
 // Norms: over the channels of a batch (with running statistics), over the last axes, over groups.
 #include "nn/builtin.h"
 
-// What a norm works with; every kind uses a part of it. The tensors belong to the layer, and those
-// that a kind does not have are NULL.
+// The state of a norm; every kind uses a part of it. The tensors belong to the layer; those that a kind
+// does not have are NULL.
 typedef struct {
     tn_tensor *w, *b;
     tn_tensor *mean, *var, *batches;  // running statistics, and how many batches made them
@@ -11,9 +11,9 @@ typedef struct {
     int64_t    groups;
 } norm;
 
-// A layer with a weight of ones and, where asked for, a bias of zeros; NULL, reported.
-static tn_layer *make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f, bool bias,
-                      int rank, const int64_t *size, tn_nn_norm_opts o)
+// Makes a layer with a weight of ones and, if asked for, a bias of zeros; NULL, reported, on failure.
+static tn_layer *make_norm(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
+                           bool bias, int rank, const int64_t *size, tn_nn_norm_opts o)
 {
     if (!(o.eps >= 0)) return tni_fail(cx, TN_EARG, "%s: eps %g is negative", op, o.eps);
     tn_layer *l = tni_layer_make(cx, op, type, f, sizeof(norm));
@@ -29,6 +29,8 @@ static tn_layer *make(tn_ctx *cx, const char *op, const char *type, tn_forward_f
 
 // ---- batch norm --------------------------------------------------------------------------------
 
+// In training, tn_batch_norm updates the running statistics as well; the count of batches is kept
+// because PyTorch's files have it.
 static tn_tensor *batch_norm_forward(tn_layer *l, tn_tensor *x)
 {
     norm              *s = l->self;
@@ -44,7 +46,7 @@ tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o)
     if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "channels", channels) ||
         !tni_unit_arg(cx, op, "momentum", o.momentum))
         return NULL;
-    tn_layer *l = make(cx, op, "BatchNorm", batch_norm_forward, true, 1, &channels, o);
+    tn_layer *l = make_norm(cx, op, "BatchNorm", batch_norm_forward, true, 1, &channels, o);
     if (!l) return NULL;
     norm *s     = l->self;
     s->momentum = o.momentum;
@@ -52,7 +54,7 @@ tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o)
     if (s->mean) s->var = tni_new_buffer(l, "running_var", TN_F32, 1, 1, &channels);
     if (s->var) s->batches = tni_new_buffer(l, "num_batches_tracked", TN_I64, 0, TN_0D);
     if (!s->batches) return tni_layer_give_up(l);
-    // Files of old PyTorch and of converters lack the count, which nothing is computed from.
+    // Files of old PyTorch versions and of converters lack the count, from which nothing is computed.
     l->buffer[l->buffers - 1].spare = true;
     return l;
 }
@@ -64,6 +66,7 @@ tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels)
 
 // ---- over the last axes ------------------------------------------------------------------------
 
+// A norm over the last axes needs at least one.
 static bool axes_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
 {
     if (!tni_ctx_ok(cx, op) || !tni_rank_ok(cx, op, rank, size)) return false;
@@ -83,7 +86,7 @@ tn_layer *tn_nn_layer_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn
 {
     const char *op = "nn_layer_norm";
     if (!axes_ok(cx, op, rank, size)) return NULL;
-    return make(cx, op, "LayerNorm", layer_norm_forward, true, rank, size, o);
+    return make_norm(cx, op, "LayerNorm", layer_norm_forward, true, rank, size, o);
 }
 
 tn_layer *tn_nn_layer_norm(tn_ctx *cx, int64_t size)
@@ -101,7 +104,7 @@ tn_layer *tn_nn_rms_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn_n
 {
     const char *op = "nn_rms_norm";
     if (!axes_ok(cx, op, rank, size)) return NULL;
-    return make(cx, op, "RMSNorm", rms_norm_forward, false, rank, size, o);
+    return make_norm(cx, op, "RMSNorm", rms_norm_forward, false, rank, size, o);
 }
 
 tn_layer *tn_nn_rms_norm(tn_ctx *cx, int64_t size)
@@ -117,6 +120,7 @@ static tn_tensor *group_norm_forward(tn_layer *l, tn_tensor *x)
     return tn_group_norm(x, s->groups, s->w, s->b, s->eps);
 }
 
+// Each group has as many channels, and its own mean and deviation; weight and bias are per channel.
 tn_layer *tn_nn_group_norm_with(tn_ctx *cx, int64_t groups, int64_t channels, tn_nn_norm_opts o)
 {
     const char *op = "nn_group_norm";
@@ -126,7 +130,7 @@ tn_layer *tn_nn_group_norm_with(tn_ctx *cx, int64_t groups, int64_t channels, tn
     if (channels % groups)
         return tni_fail(cx, TN_EARG, "%s: groups %lld does not divide channels %lld", op,
                         (long long)groups, (long long)channels);
-    tn_layer *l = make(cx, op, "GroupNorm", group_norm_forward, true, 1, &channels, o);
+    tn_layer *l = make_norm(cx, op, "GroupNorm", group_norm_forward, true, 1, &channels, o);
     if (l) ((norm *)l->self)->groups = groups;
     return l;
 }

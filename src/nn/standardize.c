@@ -9,13 +9,15 @@ typedef struct {
     tn_tensor *target_mean, *target_std;  // (outputs), NULL without outputs
 } standardize;
 
-static tn_tensor *forward(tn_layer *l, tn_tensor *x)
+// Standardizes the input, and undoes the same for the output, so that a loss is in the target's units.
+static tn_tensor *standardize_forward(tn_layer *l, tn_tensor *x)
 {
     standardize *s = l->self;
     tn_tensor   *y = tn_forward(s->body, tn_div(tn_sub(x, s->mean), s->std));
     return s->target_mean ? tn_add(tn_mul(y, s->target_std), s->target_mean) : y;
 }
 
+// Buffers, not parameters: they are data about the data, saved with the weights and never trained.
 static bool make_buffers(tn_layer *l, int rank, const int64_t *size, int64_t outputs)
 {
     standardize *s = l->self;
@@ -36,7 +38,7 @@ tn_layer *tn_nn_standardize_with(tn_ctx *cx, int rank, const int64_t *size, tn_l
         if (!tni_size_arg(cx, op, "size", size[i])) return NULL;
     if (o.outputs && !tni_size_arg(cx, op, "outputs", o.outputs)) return NULL;
     if (!tni_layer_arg(cx, op, "body", body)) return NULL;
-    tn_layer *l = tni_layer_make(cx, op, "Standardize", forward, sizeof(standardize));
+    tn_layer *l = tni_layer_make(cx, op, "Standardize", standardize_forward, sizeof(standardize));
     if (!l) return NULL;
     standardize *s = l->self;
     s->body        = make_buffers(l, rank, size, o.outputs) ? tn_layer_child(l, "net", body) : NULL;

@@ -1,4 +1,5 @@
-// Layers without parameters: activations, flatten, dropout, pooling.
+// Layers without parameters: activations, flatten, dropout, pooling. Each only keeps the options of the op
+// that its forward function calls; layers of this kind exist so that they can stand in tn_nn_seq.
 #include "nn/builtin.h"
 
 // ---- a function of one tensor ------------------------------------------------------------------
@@ -13,6 +14,7 @@ static tn_tensor *act_forward(tn_layer *l, tn_tensor *x)
     return tni_function_run(s->f, x);
 }
 
+// The function may be a public op or the user's own.
 tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x))
 {
     const char *op = "nn_act";
@@ -23,6 +25,7 @@ tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x))
     return l;
 }
 
+// Keeps the batch axis and joins all others.
 static tn_tensor *flatten_forward(tn_layer *l, tn_tensor *x)
 {
     (void)l;
@@ -41,6 +44,7 @@ typedef struct {
     double p;
 } dropout;
 
+// In evaluation tn_dropout returns x itself.
 static tn_tensor *dropout_forward(tn_layer *l, tn_tensor *x)
 {
     dropout *s = l->self;
@@ -82,6 +86,7 @@ static tn_tensor *adaptive_forward(tn_layer *l, tn_tensor *x)
     return tn_adaptive_avg_pool2d(x, s->size[0], s->size[1]);
 }
 
+// Makes any of the pools; an adaptive one has the number of windows for its size, and no options.
 static tn_layer *make_pool(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
                            int64_t h, int64_t w, tn_pool_opts o)
 {

@@ -1,5 +1,14 @@
 // The summary of a network: every layer with its output shape and its parameters, as a table.
 //
+//   Layer         Output shape  Parameters
+//   --------------------------------------
+//   Sequential    (64, 10)               -
+//     0 (Linear)  (64, 128)        100,480
+//     1 (ReLU)    (64, 128)              0
+//     2 (Linear)  (64, 10)           1,290
+//   --------------------------------------
+//   Total parameters      101,770
+//
 // The layers run as in evaluation, but what they record is never computed: shapes are known as soon
 // as an op is recorded. Modes, the random counter and the gradients are as before afterwards.
 #include "nn/layer.h"
@@ -23,8 +32,8 @@ typedef struct {
     int64_t params, trainable, bytes;
 } table;
 
-// 1234567 as "1,234,567".
-static tni_text grouped(int64_t n)
+// Writes 1234567 as "1,234,567".
+static tni_text with_commas(int64_t n)
 {
     tni_text digits = { "" }, t = { "" };
     tni_text_add(&digits, "%lld", (long long)n);
@@ -36,7 +45,7 @@ static tni_text grouped(int64_t n)
 
 // ---- gathering ---------------------------------------------------------------------------------
 
-// "  conv1 (Conv2d)", as deep as the layer stands.
+// Returns "  conv1 (Conv2d)", indented by the layer's depth.
 static tni_text label_of(const tn_layer *root, const tn_layer *l)
 {
     tni_text t = { "" };
@@ -46,12 +55,13 @@ static tni_text label_of(const tn_layer *root, const tn_layer *l)
     return t;
 }
 
-// Counts the tensors of a row; entries has them, parameters first, from i on.
+// Counts the tensors of a row; entries lists them from i on, parameters first. A tied tensor counts
+// where it is listed first.
 static void count_tensors(table *t, row *r, const tni_entries *entries, size_t i)
 {
-    bool   counted = false;
-    size_t end     = i + r->l->params + r->l->buffers;
-    for (; i < end; i++) {
+    bool   counted     = false;
+    size_t end_dry_run = i + r->l->params + r->l->buffers;
+    for (; i < end_dry_run; i++) {
         const tni_entry *e = &entries->entry[i];
         if (e->first != (int)i) continue;
         int64_t n = tn_count(e->t);
@@ -65,7 +75,9 @@ static void count_tensors(table *t, row *r, const tni_entries *entries, size_t i
     r->tied = r->l->params && !counted;
 }
 
-static bool gather(table *t, tn_layer *root)
+// Makes a row for each layer. Both walks, of layers and of entries, go in the same order, so one index
+// follows.
+static bool gather_rows(table *t, tn_layer *root)
 {
     tni_entries entries;
     size_t      at = 0;
@@ -87,7 +99,9 @@ static bool gather(table *t, tn_layer *root)
 
 // ---- running -----------------------------------------------------------------------------------
 
-static void note_shape(tn_layer *l, int ny, tn_tensor *const *y, void *user)
+// Called at the end of each forward call. A layer that runs several times shows the shapes of its last
+// run.
+static void record_shape(tn_layer *l, int ny, tn_tensor *const *y, void *user)
 {
     table *t = user;
     for (size_t i = 0; i < t->count; i++) {
@@ -108,7 +122,9 @@ typedef struct {
     int64_t  flush_at;
 } dry_run;
 
-static bool begin(dry_run *d, table *t, tn_layer *l)
+// Switches to evaluation without gradients, and turns off flushing, so that even a huge network records
+// everything and computes nothing.
+static bool begin_dry_run(dry_run *d, table *t, tn_layer *l)
 {
     tn_ctx   *cx   = t->cx;
     tn_layer *root = tni_layer_root(l);
@@ -117,12 +133,14 @@ static bool begin(dry_run *d, table *t, tn_layer *l)
     for (size_t i = 0; i < t->count; i++) t->row[i].l->training = false;
     cx->grad_mode    = false;
     cx->flush_at     = INT64_MAX;  // a network however large is not computed
-    root->watch      = note_shape;
+    root->watch      = record_shape;
     root->watch_user = t;
     return true;
 }
 
-static void end(const dry_run *d, table *t)
+// Restores everything that begin_dry_run changed, also the counter of random numbers: a summary must
+// not change what is trained afterwards.
+static void end_dry_run(const dry_run *d, table *t)
 {
     d->root->watch      = d->watch;
     d->root->watch_user = d->watch_user;
@@ -132,25 +150,26 @@ static void end(const dry_run *d, table *t)
     t->cx->counter  = d->counter;
 }
 
-// Runs x through and drops what that recorded.
-static bool run(table *t, tn_layer *l, tn_tensor *x)
+// Runs x through the network and drops everything that this recorded.
+static bool run_dry(table *t, tn_layer *l, tn_tensor *x)
 {
     dry_run d;
-    if (!begin(&d, t, l)) return false;
+    if (!begin_dry_run(&d, t, l)) return false;
     bool ok = tn_forward(l, x) != NULL;
-    end(&d, t);
+    end_dry_run(&d, t);
     return ok;
 }
 
 // ---- printing ----------------------------------------------------------------------------------
 
+// A container that only has children shows a dash, not 0.
 static tni_text params_of(const row *r)
 {
     tni_text dash = { "-" }, tied = { "tied" };
-    return r->tied ? tied : r->l->children && !r->params ? dash : grouped(r->params);
+    return r->tied ? tied : r->l->children && !r->params ? dash : with_commas(r->params);
 }
 
-static void widen(int *width, const char *s)
+static void widen_column(int *width, const char *s)
 {
     if ((int)strlen(s) > *width) *width = (int)strlen(s);
 }
@@ -161,15 +180,16 @@ static void print_rule(FILE *f, int width)
     fputc('\n', f);
 }
 
-static void print(const table *t, FILE *f)
+// Prints the table with columns as wide as their longest text.
+static void print_table(const table *t, FILE *f)
 {
     static const char *const head[] = { "Layer", "Output shape", "Parameters" };
     int                      w[3]   = { 0 };
-    for (int i = 0; i < 3; i++) widen(&w[i], head[i]);
+    for (int i = 0; i < 3; i++) widen_column(&w[i], head[i]);
     for (size_t i = 0; i < t->count; i++) {
-        widen(&w[0], t->row[i].label.s);
-        widen(&w[1], t->row[i].shape.s);
-        widen(&w[2], params_of(&t->row[i]).s);
+        widen_column(&w[0], t->row[i].label.s);
+        widen_column(&w[1], t->row[i].shape.s);
+        widen_column(&w[2], params_of(&t->row[i]).s);
     }
     int all = w[0] + w[1] + w[2] + 4;
     fprintf(f, "%-*s  %-*s  %*s\n", w[0], head[0], w[1], head[1], w[2], head[2]);
@@ -180,8 +200,8 @@ static void print(const table *t, FILE *f)
                 w[2], params_of(r).s);
     }
     print_rule(f, all);
-    fprintf(f, "%-21s %s\n", "Total parameters", grouped(t->params).s);
-    fprintf(f, "%-21s %s\n", "Trainable parameters", grouped(t->trainable).s);
+    fprintf(f, "%-21s %s\n", "Total parameters", with_commas(t->params).s);
+    fprintf(f, "%-21s %s\n", "Trainable parameters", with_commas(t->trainable).s);
     fprintf(f, "%-21s %.2f MB\n", "Size", (double)t->bytes / 1e6);
 }
 
@@ -191,8 +211,8 @@ tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f)
     if (!cx) return tni_failed();
     if (!f) return tni_fail_status(cx, TN_EARG, "layer_summary: the file is NULL");
     table t  = { .cx = cx };
-    bool  ok = gather(&t, l) && run(&t, l, x);
-    if (ok) print(&t, f);
+    bool  ok = gather_rows(&t, l) && run_dry(&t, l, x);
+    if (ok) print_table(&t, f);
     tni_free(&cx->heap, t.row);
     if (ok && ferror(f))
         return tni_fail_status(cx, TN_EIO, "layer_summary: the file cannot be written");

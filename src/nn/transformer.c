@@ -1,4 +1,5 @@
-// Multi-head self-attention, and the transformer block around it.
+// Multi-head self-attention, and the transformer block around it. Names of parameters and initial values are
+// those of PyTorch's MultiheadAttention and TransformerEncoderLayer, so that weights load under their names.
 //
 // B batch, T time, E width, H heads, D = E / H
 #include "nn/builtin.h"
@@ -15,6 +16,8 @@ typedef struct {
     double     dropout;
 } attention;
 
+// One product makes queries, keys and values; heads are moved before time, attention runs for each of
+// them, and the heads are joined again for the output projection.
 static tn_tensor *attention_forward(tn_layer *l, tn_tensor *x)
 {
     attention *s = l->self;
@@ -40,7 +43,8 @@ static tn_layer *add_child(tn_layer *l, const char *name, tn_layer *child)
     return tni_layer_give_up(child);
 }
 
-// As PyTorch starts it: the weights by the fans of all three together, no bias at first.
+// Starts the weights as PyTorch does: by the fans of all three projections together, and biases of
+// zero.
 static bool fill_attention(tn_layer *l, int64_t E, bool bias)
 {
     attention        *s = l->self;
@@ -52,6 +56,7 @@ static bool fill_attention(tn_layer *l, int64_t E, bool bias)
     return s->out && (!bias || tn_init_constant(s->out->param[1].t, 0));
 }
 
+// Checks the arguments that attention and block have in common.
 static bool heads_ok(tn_ctx *cx, const char *op, int64_t width, int64_t heads, double dropout)
 {
     if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "width", width) ||
@@ -62,6 +67,7 @@ static bool heads_ok(tn_ctx *cx, const char *op, int64_t width, int64_t heads, d
                       (long long)heads, (long long)width);
 }
 
+// The scope collects temporaries of the initial values.
 tn_layer *tn_nn_attention_with(tn_ctx *cx, int64_t width, int64_t heads, tn_nn_attention_opts o)
 {
     const char *op = "nn_attention";
@@ -107,7 +113,7 @@ static tn_tensor *feed_forward(tn_layer *l, tn_tensor *x)
     return x ? tn_dropout(x, s->dropout, l->training) : NULL;
 }
 
-// One part with its norm, before it or after the sum.
+// One half of a block with its norm: before the half (norm_first, as GPT-2 has it), or after the sum.
 static tn_tensor *with_norm(tn_layer *l, tn_tensor *x, tn_layer *norm, tn_forward_fn *part)
 {
     bool       first = ((block *)l->self)->norm_first;
@@ -124,6 +130,7 @@ static tn_tensor *block_forward(tn_layer *l, tn_tensor *x)
     return x ? with_norm(l, x, s->norm2, feed_forward) : NULL;
 }
 
+// Makes the children under PyTorch's names; each one is made only if the one before it was.
 static bool fill_block(tn_layer *l, int64_t width, int64_t heads, int64_t hidden,
                        tn_nn_attention_opts o)
 {

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-// p - lr / c1 * m / (sqrt(v) / c2 + eps), with the corrections for the zeros that m and v began
-// with; c2 is multiplied out, which saves a pass over the parameters.
+// Returns p - lr / c1 * m / (sqrt(v) / c2 + eps), where c1 and c2 correct for m and v starting from
+// zeros. c2 is multiplied out of the quotient, which saves a division for each element.
 static tn_tensor *descend(const tn_optim *o, tni_update *u, tn_tensor *p, tn_tensor *g)
 {
     double     c1 = 1 - pow(o->beta1, (double)u->t), c2 = sqrt(1 - pow(o->beta2, (double)u->t));
@@ -14,11 +14,13 @@ static tn_tensor *descend(const tn_optim *o, tni_update *u, tn_tensor *p, tn_ten
     return tn_sub(p, tn_mul_s(d, u->lr * c2 / c1));
 }
 
+// Adam's weight decay is part of the gradient, as in PyTorch's Adam.
 static tn_tensor *update_adam(const tn_optim *o, tni_update *u)
 {
     return descend(o, u, u->p, tni_decayed(u));
 }
 
+// AdamW shrinks the parameter itself, before the step.
 static tn_tensor *update_adamw(const tn_optim *o, tni_update *u)
 {
     tn_tensor *p = u->p;
@@ -29,8 +31,9 @@ static tn_tensor *update_adamw(const tn_optim *o, tni_update *u)
 static const tni_update_rule adam  = { "adam", { "exp_avg", "exp_avg_sq" }, update_adam, NULL };
 static const tni_update_rule adamw = { "adamw", { "exp_avg", "exp_avg_sq" }, update_adamw, NULL };
 
-static tn_optim *make(const tni_update_rule *rule, tn_layer *net, tn_adamw_opts o,
-                      double weight_decay)
+// Both rules have the same options and defaults, except for the weight decay.
+static tn_optim *make_adam(const tni_update_rule *rule, tn_layer *net, tn_adamw_opts o,
+                           double weight_decay)
 {
     return tni_optim_make(rule->name, net,
                           &(tn_optim){ .rule         = rule,
@@ -48,10 +51,10 @@ static tn_optim *make(const tni_update_rule *rule, tn_layer *net, tn_adamw_opts 
 
 tn_optim *tn_adam(tn_layer *net, tn_adam_opts o)
 {
-    return make(&adam, net, o, 0);
+    return make_adam(&adam, net, o, 0);
 }
 
 tn_optim *tn_adamw(tn_layer *net, tn_adamw_opts o)
 {
-    return make(&adamw, net, o, 1e-2);
+    return make_adam(&adamw, net, o, 1e-2);
 }

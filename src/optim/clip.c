@@ -2,8 +2,8 @@
 #include "optim/update.h"
 #include "ops/compose.h"
 
-// The common norm of all gradients in the blocks, not yet computed: f64 where one of them is, else
-// f32.
+// Records the norm of all gradients together: f64 if one of them is, else f32, since squares of f16
+// overflow. Each block is one sum, so a model has a handful of them whatever its number of parameters.
 static tn_tensor *total_norm(const tn_optim *o)
 {
     tn_dtype   dt  = TN_F32;
@@ -20,14 +20,15 @@ static tn_tensor *total_norm(const tn_optim *o)
     return sum ? tn_sqrt(sum) : tn_zeros(o->owned.cx, TN_F32, TN_0D);
 }
 
-// What brings gradients of that norm down to max: min(1, max / norm), as PyTorch computes it.
+// Returns min(1, max / (norm + 1e-6)): the factor, and the small number that keeps a norm of 0 from
+// dividing, are PyTorch's.
 static tn_tensor *clip_factor(tn_tensor *norm, double max)
 {
     return tn_minimum_s(tn_rdiv_s(tn_add_s(norm, 1e-6), max), 1);
 }
 
-// y = x * factor, where the factor's dtype gives way.
-static tn_tensor *scale(tn_tensor *x, tn_tensor *factor)
+// Multiplies in the gradient's dtype.
+static tn_tensor *scale_gradient(tn_tensor *x, tn_tensor *factor)
 {
     if (x && factor && tn_dtype_of(factor) != tn_dtype_of(x))
         factor = tn_cast(factor, tn_dtype_of(x));
@@ -36,7 +37,8 @@ static tn_tensor *scale(tn_tensor *x, tn_tensor *factor)
 
 // ---- in an update ------------------------------------------------------------------------------
 
-// Average and norm are one factor, so that they are one pass over the gradients.
+// The mean over accumulated steps and the clipping factor are one number, so that together they cost
+// one pass over the gradients, which the planner fuses into the update.
 bool tni_gradients_prepare(const tn_optim *o, int64_t steps)
 {
     double     share  = 1.0 / (double)steps;
@@ -49,7 +51,7 @@ bool tni_gradients_prepare(const tn_optim *o, int64_t steps)
     for (size_t i = 0; i < o->flats; i++) {
         if (!o->flat[i].g) continue;
         tn_tensor *g = tni_widen(o->flat[i].g);
-        if (factor) g = scale(g, factor);
+        if (factor) g = scale_gradient(g, factor);
         else if (steps > 1) g = tn_mul_s(g, share);
         if (o->clip_value > 0) g = tn_clamp(g, -o->clip_value, o->clip_value);
         if (!(o->flat[i].g = g)) return false;
@@ -59,22 +61,23 @@ bool tni_gradients_prepare(const tn_optim *o, int64_t steps)
 
 // ---- alone -------------------------------------------------------------------------------------
 
-// The context of an optimizer whose gradients can be clipped to max now; NULL, reported, else.
-static tn_ctx *ready(const char *op, const tn_optim *o, double max)
+// Returns the context of an optimizer whose gradients can be clipped to max now; NULL, reported, if
+// they cannot.
+static tn_ctx *ready_to_clip(const char *op, const tn_optim *o, double max)
 {
     tn_ctx *cx = tni_record_ready(op, o);
     if (!cx || max >= 0) return cx;
     return tni_fail(cx, TN_EARG, "%s: max %g is not from 0 on", op, max);
 }
 
-// Assigns the gradients of a block what was made of them, in f32 at least.
+// Assigns a block's gradients their new values, which were computed in f32 or wider.
 static bool assign_gradients(const tn_optim *o, const tni_flat *f, tn_tensor *g)
 {
     g = tni_narrow(g, tn_dtype_of(f->g));
     return g && tni_flat_spread(o, f, TNI_GRADIENT, g);
 }
 
-// The norm before, still in the scope of the recording; NULL, reported, on failure.
+// Returns the norm before clipping, still in the scope of the recording; NULL, reported, on failure.
 static tn_tensor *record_clip_norm(tn_optim *o, double max)
 {
     if (!tni_flats_begin(o)) return NULL;
@@ -82,14 +85,15 @@ static tn_tensor *record_clip_norm(tn_optim *o, double max)
     if (!factor) return NULL;
     for (size_t i = 0; i < o->flats; i++) {
         const tni_flat *f = &o->flat[i];
-        if (f->g && !assign_gradients(o, f, scale(tni_widen(f->g), factor))) return NULL;
+        if (f->g && !assign_gradients(o, f, scale_gradient(tni_widen(f->g), factor))) return NULL;
     }
     return norm;
 }
 
+// The norm leaves the recording's scope for the caller's; nothing waits for its value.
 tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
 {
-    tn_ctx *cx = ready("optim_clip_norm", o, max);
+    tn_ctx *cx = ready_to_clip("optim_clip_norm", o, max);
     if (!cx) return NULL;
     tn_scope  *s    = tni_record_begin(cx);
     tn_tensor *norm = s ? record_clip_norm(o, max) : NULL;
@@ -114,7 +118,7 @@ static bool record_clip_value(tn_optim *o, double max)
 
 tn_status tn_optim_clip_value(tn_optim *o, double max)
 {
-    tn_ctx *cx = ready("optim_clip_value", o, max);
+    tn_ctx *cx = ready_to_clip("optim_clip_value", o, max);
     if (!cx) return tni_failed();
     tn_scope *s  = tni_record_begin(cx);
     bool      ok = s && record_clip_value(o, max);

@@ -10,13 +10,16 @@
 
 // ---- which slots -------------------------------------------------------------------------------
 
-static bool agree(const tni_trained *a, const tni_trained *b)
+// Returns whether two slots can share a block: one kernel updates it with one set of numbers. A view
+// cannot be in a block, because its elements belong to another tensor's buffer.
+static bool slots_agree(const tni_trained *a, const tni_trained *b)
 {
     return a->flat == b->flat && a->due == b->due && tni_dtype(a->p) == tni_dtype(b->p) &&
            a->lr_scale == b->lr_scale && a->weight_decay == b->weight_decay &&
            a->updates == b->updates && !a->p->view && !b->p->view;
 }
 
+// Lets go of a block's states. The slots keep theirs, which are views of the same memory.
 static void drop_states(tni_flat *f)
 {
     for (int k = 0; k < TNI_STATES; k++) {
@@ -25,9 +28,9 @@ static void drop_states(tni_flat *f)
     }
 }
 
-// Appends to a block the slots from number i on that agree with it, and have a number of elements that
-// leaves what follows aligned to 64 bytes in every dtype, or have not: products of what is not aligned
-// are slower on a GPU.
+// Appends to a block the slots from number i on that agree with it: either those whose number of
+// elements keeps what follows aligned to 64 bytes in every dtype (even), or the others. Aligned ones
+// come first, since products with an unaligned operand are slower on a GPU.
 static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, size_t i, bool even)
 {
     enum { LINE = 32 };  // elements of 16 bits in 64 bytes
@@ -35,7 +38,7 @@ static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, size_t i, bool eve
     for (size_t j = i; j < o->slots; j++) {
         tni_trained *s     = &o->slot[j];
         int64_t      count = tni_count(s->p);
-        if (s->taken || (count % LINE == 0) != even || (i != j && !agree(&like, s))) continue;
+        if (s->taken || (count % LINE == 0) != even || (i != j && !slots_agree(&like, s))) continue;
         s->taken = true;
         s->at    = f->size;
         f->size += count;
@@ -45,9 +48,10 @@ static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, size_t i, bool eve
     return at;
 }
 
-// The slots of one block after the other, in the order they came in, by what they agree in. A block that
-// stays as it was keeps its states; those of the others are joined again when they are next needed.
-static void divide(tn_optim *o)
+// Sorts the slots into blocks, in the order of the network, by what they agree in. The blocks are built
+// in spare, so that the old ones can be compared: a block that did not change keeps its states; the
+// states of the others are joined when they are next needed.
+static void divide_slots(tn_optim *o)
 {
     size_t    n = 0, at = 0;
     tni_flat *old = o->flat;
@@ -79,9 +83,10 @@ void tni_flats_divide(tn_optim *o)
         o->slot[i].flat = 0;
         o->slot[i].due  = true;
     }
-    divide(o);
+    divide_slots(o);
 }
 
+// The block's state no longer holds the slot's, so it is forgotten and joined again later.
 void tni_state_set(tn_optim *o, tni_trained *s, int k, tn_tensor *t)
 {
     tn_tensor **whole = s->flat < o->flats ? &o->flat[s->flat].state[k] : NULL;
@@ -94,13 +99,15 @@ void tni_state_set(tn_optim *o, tni_trained *s, int k, tn_tensor *t)
 
 // ---- joining -----------------------------------------------------------------------------------
 
+// Returns the state, parameter or gradient of a slot.
 static tn_tensor *tensor_of(const tni_trained *s, int what)
 {
     if (what < TNI_STATES) return s->state[what];
     return what == TNI_PARAM ? s->p : s->p->leaf->grad;
 }
 
-// The elements of t as one axis, with a reference for the caller; NULL, reported, on failure.
+// Returns the elements of t as a node of one axis, with a reference for the caller; NULL, reported, on
+// failure. A contiguous tensor is viewed, any other one copied by a reshape.
 static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
 {
     tni_view  v, flat;
@@ -114,7 +121,8 @@ static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
     return n ? tni_node_ref(n) : NULL;
 }
 
-// What a slot has, or, of a state that it lacks, what that begins as: a master as p, others as zeros.
+// Returns what a slot has, or the initial value of a state that it lacks: a copy of p for the master,
+// zeros for the others.
 static tn_tensor *tensor_or_new(const tni_trained *s, int what)
 {
     tn_tensor *t = tensor_of(s, what);
@@ -124,8 +132,9 @@ static tn_tensor *tensor_or_new(const tni_trained *s, int what)
                               : tn_zeros(s->p->cx, dt, tni_rank(s->p), tni_sizes(s->p));
 }
 
-// The tensors of the list, one for each slot of a block, as one of one axis; NULL, reported, on failure.
-static tn_tensor *join(const tn_optim *o, const tni_flat *f, tn_dtype dt)
+// Joins the tensors of the list, one for each slot of a block, into one of one axis; NULL, reported, on
+// failure. The planner computes producers of a concatenation directly into their places.
+static tn_tensor *join_list(const tn_optim *o, const tni_flat *f, tn_dtype dt)
 {
     tn_ctx    *cx = o->owned.cx;
     tn_tensor *y  = NULL;
@@ -138,16 +147,18 @@ static tn_tensor *join(const tn_optim *o, const tni_flat *f, tn_dtype dt)
     return y;
 }
 
-static tn_tensor *concat(const tn_optim *o, const tni_flat *f, int what, tn_dtype dt)
+// Joins what the slots of a block have, copying it.
+static tn_tensor *concat_block(const tn_optim *o, const tni_flat *f, int what, tn_dtype dt)
 {
     for (size_t i = 0; i < f->count; i++)
         if (!(o->list[i] = tensor_or_new(o->order[f->first + i], what))) return NULL;
-    return join(o, f, dt);
+    return join_list(o, f, dt);
 }
 
-// Whether the parameters or the gradients of a block lie one after the other, as parameters do but for those
-// that somebody wrote, and gradients that were clipped.
-static bool lies_flat(const tn_optim *o, const tni_flat *f, int what)
+// Returns whether the parameters or gradients of a block are computed and stored one after the other,
+// each at its place. Parameters are, except those that the user wrote since the last update; gradients
+// are if one backward pass computed them and nothing clipped them since.
+static bool is_contiguous(const tn_optim *o, const tni_flat *f, int what)
 {
     const tni_node *first = tensor_of(o->order[f->first], what)->store->node;
     for (size_t i = 0; i < f->count; i++) {
@@ -160,25 +171,27 @@ static bool lies_flat(const tn_optim *o, const tni_flat *f, int what)
     return true;
 }
 
-// The parameters or the gradients of a block as one tensor: where they lie, if they lie so.
-static tn_tensor *joined(const tn_optim *o, const tni_flat *f, int what)
+// Returns the parameters or the gradients of a block as one tensor: a view of their buffer if they are
+// contiguous, else a concatenation.
+static tn_tensor *join_block(const tn_optim *o, const tni_flat *f, int what)
 {
     tn_ctx         *cx = o->owned.cx;
     tn_tensor      *t  = tensor_of(o->order[f->first], what);
     const tni_node *n  = t->store->node;
     tn_dtype        dt = tni_dtype(t);
     if (f->count == 1) return t;
-    if (!lies_flat(o, f, what)) return concat(o, f, what, dt);
+    if (!is_contiguous(o, f, what)) return concat_block(o, f, what, dt);
     return tni_wrap(cx, tni_node_in(cx, dt, 1, &f->size, n->buf, n->start));
 }
 
 tn_tensor *tni_flat_params(const tn_optim *o, const tni_flat *f)
 {
-    return joined(o, f, TNI_PARAM);
+    return join_block(o, f, TNI_PARAM);
 }
 
 // ---- moving parameters into their blocks -------------------------------------------------------
 
+// Returns whether all parameters of a block have a value, so that they can be moved.
 static bool are_computed(const tn_optim *o, const tni_flat *f)
 {
     for (size_t i = 0; i < f->count; i++)
@@ -186,8 +199,9 @@ static bool are_computed(const tn_optim *o, const tni_flat *f)
     return true;
 }
 
-// Computes y, the values of a block's parameters, and makes of each a node of its own.
-static bool cut(const tn_optim *o, const tni_flat *f, tn_tensor *y)
+// Computes y, the values of a block's parameters, and makes one node in y's buffer for each parameter
+// (in o->node). False, reported, with no node left over, on failure.
+static bool cut_nodes(const tn_optim *o, const tni_flat *f, tn_tensor *y)
 {
     tn_ctx         *cx   = o->owned.cx;
     const tni_node *from = y ? tni_value(y, o->rule->name) : NULL;
@@ -203,22 +217,27 @@ static bool cut(const tn_optim *o, const tni_flat *f, tn_tensor *y)
     return false;
 }
 
-// Whether the parameters of a block have a buffer of their own. Parts of one that was divided could not be
-// updated in place.
+// Returns whether the parameters of a block have a buffer to themselves. Parts of a larger block could
+// not be updated in place, because the rest of the buffer is still in use.
 static bool has_buffer(const tn_optim *o, const tni_flat *f)
 {
-    return lies_flat(o, f, TNI_PARAM) && o->order[f->first]->p->store->node->buf->refs == f->count;
+    return is_contiguous(o, f, TNI_PARAM) &&
+           o->order[f->first]->p->store->node->buf->refs == f->count;
 }
 
+// Copies the parameters of a block into one new buffer and binds their stores to it.
 static bool move_in(const tn_optim *o, const tni_flat *f)
 {
-    if (!cut(o, f, concat(o, f, TNI_PARAM, tni_dtype(o->order[f->first]->p)))) return false;
+    if (!cut_nodes(o, f, concat_block(o, f, TNI_PARAM, tni_dtype(o->order[f->first]->p))))
+        return false;
     for (size_t i = 0; i < f->count; i++)
         tni_store_bind(o->owned.cx, o->order[f->first + i]->p->store, o->node[i]);
     return true;
 }
 
-bool tni_flats_lay(tn_optim *o)
+// Does not move anything while a call is being recorded: nodes of that recording already point at the
+// parameters' present places.
+bool tni_flats_place(tn_optim *o)
 {
     tn_ctx *cx = o->owned.cx;
     tni_flats_divide(o);
@@ -235,15 +254,16 @@ bool tni_flats_lay(tn_optim *o)
     return ok;
 }
 
-// Moves the values that the parameters of a block will get into one buffer, if all of them get one.
-static bool gather(const tn_optim *o, const tni_flat *f, tni_value_of *find, void *user)
+// Moves the values that the parameters of a block will get into one buffer, if all of them get one of
+// the right dtype. A block of which only some are loaded stays as it is; the next update joins it.
+static bool gather_block(const tn_optim *o, const tni_flat *f, tni_value_of *find, void *user)
 {
     for (size_t i = 0; i < f->count; i++) {
         tn_tensor **v = find(user, o->order[f->first + i]->p);
         if (!v || !*v || tni_dtype(*v) != tni_dtype(o->order[f->first]->p)) return true;
         o->list[i] = *v;
     }
-    if (!cut(o, f, join(o, f, tni_dtype(o->list[0])))) return false;
+    if (!cut_nodes(o, f, join_list(o, f, tni_dtype(o->list[0])))) return false;
     bool ok = true;
     for (size_t i = 0; i < f->count; i++) {
         tn_tensor *t = tni_wrap(o->owned.cx, o->node[i]);
@@ -255,37 +275,41 @@ static bool gather(const tn_optim *o, const tni_flat *f, tni_value_of *find, voi
     return ok;
 }
 
+// Visits every optimizer of the context: values that are loaded into a network concern whichever
+// optimizers train it.
 bool tni_flats_gather(tn_ctx *cx, tni_value_of *find, void *user)
 {
     bool ok = true;
     for (tni_owned *t = cx->objects; ok && t; t = t->next) {
         const tn_optim *o = (const tn_optim *)t;
         for (size_t i = 0; ok && t->kind == TNI_OPTIM && i < o->flats; i++)
-            if (o->flat[i].count > 1) ok = gather(o, &o->flat[i], find, user);
+            if (o->flat[i].count > 1) ok = gather_block(o, &o->flat[i], find, user);
     }
     return ok;
 }
 
 // ---- for an update -----------------------------------------------------------------------------
 
+// Checks in one pass whether the blocks still hold: between two updates a parameter may have lost its
+// gradient or got other settings. Only then are slots sorted again.
 bool tni_flats_begin(tn_optim *o)
 {
     bool stand = true;
     for (size_t i = 0; i < o->slots; i++) o->slot[i].due = tni_trained_grad(&o->slot[i]) != NULL;
     for (size_t i = 0; i < o->flats; i++)
         for (size_t j = 1; stand && j < o->flat[i].count; j++)
-            stand = agree(o->order[o->flat[i].first], o->order[o->flat[i].first + j]);
-    if (!stand) divide(o);
+            stand = slots_agree(o->order[o->flat[i].first], o->order[o->flat[i].first + j]);
+    if (!stand) divide_slots(o);
     for (size_t i = 0; i < o->flats; i++) {
         tni_flat *f   = &o->flat[i];
         bool      due = o->order[f->first]->due;
-        f->g          = due ? joined(o, f, TNI_GRADIENT) : NULL;
+        f->g          = due ? join_block(o, f, TNI_GRADIENT) : NULL;
         if (due && !f->g) return false;
     }
     return true;
 }
 
-// A part of a tensor of one axis, which is all of its store, as one of p's shape.
+// Returns a slot's part of a tensor with one axis that is a whole store, in the shape of p.
 static tni_view part_of(const tni_trained *s)
 {
     tni_view v = tni_view_whole(tni_rank(s->p), tni_sizes(s->p));
@@ -293,8 +317,8 @@ static tni_view part_of(const tni_trained *s)
     return v;
 }
 
-// Computes t now, in the middle of what is being recorded: of that it needs nothing.
-static bool compute(tn_tensor *t)
+// Computes t in the middle of a recording, of which it needs nothing.
+static bool compute_now(tn_tensor *t)
 {
     tn_ctx *cx = t->cx;
     cx->busy   = false;
@@ -303,9 +327,9 @@ static bool compute(tn_tensor *t)
     return ok;
 }
 
-// The value that state k of a block begins with, from what its slots have of it; one they all lack is not
-// joined from many. NULL, reported, on failure.
-static tn_tensor *begun_state(const tn_optim *o, const tni_flat *f, int k)
+// Returns the value that state k of a block begins with, made from what its slots have of it. If they
+// all lack it, one tensor of zeros is made, not one for each slot. NULL, reported, on failure.
+static tn_tensor *initial_state(const tn_optim *o, const tni_flat *f, int k)
 {
     const tni_trained *s   = o->order[f->first];
     tn_dtype           dt  = tni_state_dtype(s->p);
@@ -315,17 +339,17 @@ static tn_tensor *begun_state(const tn_optim *o, const tni_flat *f, int k)
         tn_tensor *y = tensor_or_new(s, k);
         return y && tni_dtype(y) != dt ? tn_cast(y, dt) : y;
     }
-    if (any) return concat(o, f, k, dt);
+    if (any) return concat_block(o, f, k, dt);
     if (k == TNI_MASTER) return tn_cast(tni_flat_params(o, f), dt);
     return tn_zeros(o->owned.cx, dt, 1, &f->size);
 }
 
-// Makes state k of a block, of which each slot gets its part, from what the slots have of it. It is
-// computed before the update is recorded, so that the first update reads it as all others do.
+// Makes state k of a block, and gives each slot its part. It is computed before the update is recorded,
+// so that the first update reads stored states as all later ones do, and has their plan.
 static bool make_state(tn_optim *o, tni_flat *f, int k)
 {
-    tn_tensor *y = begun_state(o, f, k);
-    if (!y || !compute(y)) return false;
+    tn_tensor *y = initial_state(o, f, k);
+    if (!y || !compute_now(y)) return false;
     o->list[0] = y;
     for (size_t i = 0; f->count > 1 && i < f->count; i++) {
         tni_view v = part_of(o->order[f->first + i]);
@@ -337,6 +361,8 @@ static bool make_state(tn_optim *o, tni_flat *f, int k)
     return true;
 }
 
+// A state of another dtype, as a checkpoint of an earlier version may have left it, is made again as
+// well.
 bool tni_flat_make_states(tn_optim *o, tni_flat *f)
 {
     const tn_tensor *p = o->order[f->first]->p;
@@ -348,6 +374,7 @@ bool tni_flat_make_states(tn_optim *o, tni_flat *f)
     return true;
 }
 
+// Each part is assigned as a slice of y, so that the planner can store y straight into the block.
 bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *y)
 {
     for (size_t i = 0; y && i < f->count; i++) {

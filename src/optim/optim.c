@@ -1,4 +1,8 @@
 // Making optimizers: the parameters of a network, settings, groups, counts.
+//
+// All optimizers share one struct and one way through a step; a rule (adam.c, rmsprop.c, sgd.c) only says how
+// a new value and new states are computed from a parameter, its gradient and its states, in tensor math. To add
+// one, write such a file and declare its constructor in training.h.
 #include "optim/optim.h"
 #include "ops/compose.h"
 
@@ -8,6 +12,7 @@
 
 // ---- numbers -----------------------------------------------------------------------------------
 
+// Finds the fewest digits that give the float back: 0.9f means 0.9 to its user, not 0.89999998.
 double tni_decimal(float v)
 {
     char text[32];
@@ -25,6 +30,8 @@ double tni_option(float v, double fallback)
 
 // ---- settings ----------------------------------------------------------------------------------
 
+// One table for all optimizers: a rule leaves the numbers that it does not use at 0, which is in every
+// range.
 tni_text tni_optim_wrong(const tn_optim *o)
 {
     const struct {
@@ -61,7 +68,7 @@ tni_text tni_optim_wrong(const tn_optim *o)
 
 tn_tensor *tni_trained_grad(const tni_trained *s)
 {
-    // Asked first: it forgets a gradient whose step failed.
+    // tn_grad_of is asked first: it forgets a gradient whose step failed, which tn_has_grad then sees.
     tn_tensor *g = tni_is_leaf(s->p) && s->p->leaf->grad ? tn_grad_of(s->p) : NULL;
     return g && tn_has_grad(s->p) ? g : NULL;
 }
@@ -83,14 +90,15 @@ bool tni_has_state(const tn_optim *o, const tn_tensor *p, int k)
     return o->rule->state[k] && (!o->rule->has || o->rule->has(o, k));
 }
 
-// Lets the state and the count go, as before the first update.
-static void reset(tn_optim *o, tni_trained *s)
+// Puts a slot back to what it was before its first update.
+static void reset_slot(tn_optim *o, tni_trained *s)
 {
     for (int k = 0; k < TNI_STATES; k++) tni_state_set(o, s, k, NULL);
     s->updates = 0;
     s->since   = 0;
 }
 
+// Returns whether a state's value went with a step that failed.
 static bool state_lost(const tni_trained *s)
 {
     for (int k = 0; k < TNI_STATES; k++)
@@ -98,7 +106,8 @@ static bool state_lost(const tni_trained *s)
     return false;
 }
 
-// A step failed: updates whose node did not stay are counted back.
+// Called after a failed step was rolled back: subtracts the updates whose node was lost. A slot whose
+// state went with them starts afresh, since half of a state is worse than none.
 static void rolled_back(tni_owned *t)
 {
     tn_optim *o    = (tn_optim *)t;
@@ -111,23 +120,26 @@ static void rolled_back(tni_owned *t)
             s->updates = s->before;
         }
         s->since = 0;
-        if (!s->updates || state_lost(s)) reset(o, s);
+        if (!s->updates || state_lost(s)) reset_slot(o, s);
     }
     o->updates -= most;
 }
 
+// Orders handles by address, for bsearch.
 static int by_address(const void *a, const void *b)
 {
     tn_tensor *const *p = a, *const *q = b;
     return ((uintptr_t)*p > (uintptr_t)*q) - ((uintptr_t)*p < (uintptr_t)*q);
 }
 
+// Asked for each leaf of a backward walk, hence by binary search.
 bool tni_optim_trains(const tn_optim *o, const tn_tensor *t)
 {
     return bsearch(&t, o->sorted, o->slots, sizeof *o->sorted, by_address) != NULL;
 }
 
-// Every parameter of the list that is trained, once. Their names move to the slots.
+// Makes a slot for each trained parameter of the list, once even if it is tied. The names move from the
+// list to the slots.
 static bool take_parameters(tn_optim *o, tni_entries *list)
 {
     tni_heap *h = &o->owned.cx->heap;
@@ -155,8 +167,8 @@ static bool take_parameters(tn_optim *o, tni_entries *list)
     return true;
 }
 
-// Parameters and buffers of the network that are still to be computed are computed now: a first step that
-// fails must have values to return to, and it reads them as every other does.
+// Computes parameters and buffers that are still pending: a first step that fails needs values to
+// return to, and the first step then reads its parameters as every later one does.
 static bool compute_values(const tn_optim *o, const tni_entries *list)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -168,12 +180,13 @@ static bool compute_values(const tn_optim *o, const tni_entries *list)
 
 // ---- making and freeing ------------------------------------------------------------------------
 
+// Frees the optimizer and its hold on the parameters, which may live on in their network.
 static void free_optim(tni_owned *t)
 {
     tn_optim *o = (tn_optim *)t;
     tni_heap *h = &t->cx->heap;
     for (size_t i = 0; i < o->slots; i++) {
-        reset(o, &o->slot[i]);
+        reset_slot(o, &o->slot[i]);
         tni_tensor_disown(o->slot[i].p);
         tni_free(h, o->slot[i].name);
     }
@@ -187,18 +200,21 @@ static void free_optim(tni_owned *t)
     tni_free(h, o);
 }
 
-static bool fill(tn_optim *o, tn_layer *net)
+// Takes the network's parameters and places them in flat blocks. False, reported, on failure.
+static bool fill_optim(tn_optim *o, tn_layer *net)
 {
     tni_entries list;
     if (!tni_layer_list(net, o->rule->name, &list)) return false;
     bool ok = take_parameters(o, &list) && (!o->slots || compute_values(o, &list));
     tni_entries_free(&list);
     if (!ok) return false;
-    if (o->slots) return tni_flats_lay(o);
+    if (o->slots) return tni_flats_place(o);
     return tni_refuse(o->owned.cx, TN_EARG, "%s: the network has no parameters to train",
                       o->rule->name);
 }
 
+// The optimizer is registered before it is filled, so that a failure while filling is rolled back like
+// any other.
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings)
 {
     tn_ctx *cx = tni_owned_ok(op, net, TNI_LAYER);
@@ -211,7 +227,7 @@ tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings
     if (!o->accumulate) o->accumulate = 1;
     tni_owned_add(cx, &o->owned, TNI_OPTIM, free_optim);
     o->owned.rolled_back = rolled_back;
-    if (fill(o, net)) return o;
+    if (fill_optim(o, net)) return o;
     tni_owned_remove(&o->owned);
     free_optim(&o->owned);
     return NULL;
@@ -226,6 +242,7 @@ void tn_optim_free(tn_optim *o)
 
 // ---- settings that change ----------------------------------------------------------------------
 
+// Parameters of a group have settings of their own, so blocks are divided anew.
 tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float weight_decay)
 {
     tn_ctx *cx = tni_owned_ok("optim_group", o, TNI_OPTIM);
@@ -243,10 +260,11 @@ tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float w
         o->slot[i].lr_scale     = tni_decimal(lr_scale);
         o->slot[i].weight_decay = tni_option(weight_decay, 0);
     }
-    if (any) return tni_flats_lay(o) ? TN_OK : tni_failed();
+    if (any) return tni_flats_place(o) ? TN_OK : tni_failed();
     return tni_fail_status(cx, TN_EARG, "optim_group: no parameter fits \"%.100s\"", names);
 }
 
+// The learning rate of the next update, without the scale of a group.
 double tn_optim_lr(const tn_optim *o)
 {
     return o ? o->lr * tni_schedule_factor(&o->schedule, o->updates) : 0;
@@ -260,6 +278,7 @@ void tn_optim_set_lr(tn_optim *o, double lr)
     else tni_fail(cx, TN_EARG, "optim_set_lr: lr %g is not a number from 0 on", lr);
 }
 
+// Takes effect at the next update; counts of updates go on.
 tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s)
 {
     tn_ctx *cx = tni_owned_ok("optim_set_schedule", o, TNI_OPTIM);

@@ -7,27 +7,26 @@
 
 #include <math.h>
 
-// The tensors of state that a parameter may have: those of its rule, of which rmsprop has most, and
-// the master.
+// The tensors of state that a parameter may have: those of its rule (RMSprop has the most, three), and the
+// master.
 enum { TNI_RULE_STATES = 3, TNI_MASTER = TNI_RULE_STATES, TNI_STATES };
 
-// One slot of an optimizer: a parameter and what is remembered of it. The optimizer owns p and
-// the state, beside whoever else owns p. State is made at the parameter's first update. since and
-// before tell a step that failed from one that did not: p's store returns to a node older than
-// since, and the count to before.
+// One slot of an optimizer: a parameter and the state kept for it. The optimizer shares ownership of p and
+// owns the state, which is made at the parameter's first update. since and before undo a failed step: p's
+// store returns to a node older than since, and the count of updates to before.
 //
-// State is f32 where p is f16 or bf16: a second moment of f16 underflows, and 0.999 of one in bf16 is
-// rounded back to it. Such a p is, unless the user wants none, the rounding of an f32 master, which
-// updates go by: steps smaller than p's precision add up. Where p is not the rounding of its master,
-// someone else wrote p, and the master is p; this is told by value, element by element, so nothing has
-// to be told to the optimizer.
+// State is f32 if p is f16 or bf16: a second moment underflows in f16, and in bf16 0.999 times one rounds
+// back to it. Such a p is, unless the user declines, the rounding of an f32 master, which updates change, so
+// that steps smaller than p's precision add up. Where an element of p is not the rounding of its master, the
+// user has written p, and the master takes p's value. This is seen by comparing values, so the optimizer
+// need not be notified.
 typedef struct {
     char      *name;  // full, in the network
     tn_tensor *p;
     tn_tensor *state[TNI_STATES];  // by tni_state_name; NULL before the first update, or unused
-    size_t     flat;               // its block, and where it begins there; of one without elements
-    int64_t    at;                 // neither means anything
-    int64_t    updates;            // of this parameter: those without gradient are skipped
+    size_t     flat;               // its block, and its offset there, in elements; undefined if p
+    int64_t    at;                 // has no elements
+    int64_t    updates;            // of this parameter: updates without a gradient are skipped
     double     lr_scale, weight_decay;
     uint64_t   since;   // id of the first update's node that may not be computed yet; 0: none
     int64_t    before;  // updates before that
@@ -35,20 +34,21 @@ typedef struct {
     bool       taken;   // stands in a block already
 } tni_trained;
 
-// A flat block: slots that are updated as one tensor, one after the other, each from `at` on for as many
-// elements as it has. They agree in dtype, settings and number of updates. The parameters of a block lie
-// in one buffer but for those that somebody wrote since the last update; each has its own store all the
-// same. The slots' states are views of the block's. A block is divided when only some of its slots get a
-// gradient, and never joined with another but by tni_flats_lay.
+// A flat block: slots that are updated as one tensor, stored one after the other, each from offset `at` on.
+// Invariant: they agree in dtype, settings and number of updates. The parameters of a block are in one buffer,
+// except those that the user has written since the last update; each still has a store of its own. The slots'
+// states are views of the block's. A block is divided when only some of its slots get a gradient; blocks are
+// joined by tni_flats_place alone.
 typedef struct {
-    size_t     first, count;       // in tn_optim.order
-    int64_t    size;               // elements
-    tn_tensor *state[TNI_STATES];  // owned; NULL before the first update, or to be joined again
-    tn_tensor *g;                  // while an update is recorded: the gradients, joined; NULL: none
+    size_t  first, count;  // in tn_optim.order
+    int64_t size;          // elements
+    tn_tensor
+        *state[TNI_STATES];  // owned; NULL before the first update, or if it must be joined again
+    tn_tensor *g;            // while an update is recorded: the joined gradients; NULL: none
 } tni_flat;
 
-// One update of a block as a rule sees it: p, g and state joined, of one dtype, f32 at least. The rule
-// sets next where it has a state, and returns the new p.
+// One update of a block, as a rule sees it: p, g and the states are whole blocks of one dtype, f32 or f64. The
+// rule sets next for each state that it has, and returns the new p.
 typedef struct {
     tn_tensor *p, *g;
     tn_tensor *state[TNI_RULE_STATES];  // zeros at the first update; NULL where the rule has none
@@ -57,7 +57,7 @@ typedef struct {
     int64_t    t;  // this update, counted from 1
 } tni_update;
 
-// An update rule, constant. The names of its state are PyTorch's; checkpoints have them.
+// An update rule, constant. The names of its states are PyTorch's; checkpoints use them.
 typedef struct {
     const char *name;                    // "adamw"
     const char *state[TNI_RULE_STATES];  // NULL where there is none
@@ -66,9 +66,9 @@ typedef struct {
                 int             k);  // whether the settings need state k; NULL: all named ones
 } tni_update_rule;
 
-// Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
-// PyTorch's. order, flat, spare, list and node have room for all slots; the last three mean something only
-// inside the functions of flat.c.
+// An optimizer. Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
+// PyTorch's. order, flat, spare, list and node are arrays of one element for each slot; the last three are
+// work space of the functions in flat.c.
 struct tn_optim {
     tni_owned              owned;  // first
     const tni_update_rule *rule;
@@ -90,54 +90,53 @@ struct tn_optim {
     tni_node             **node;  // the values being joined
 };
 
-// An optimizer of net's parameters with these settings, which are checked. NULL, reported, on
-// failure.
+// Makes an optimizer of net's parameters with these settings, after checking them. NULL, reported, on failure.
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings);
-// What is wrong with an optimizer's settings, as a phrase; empty if nothing.
+// Returns what is wrong with an optimizer's settings, as a phrase; empty if nothing is.
 tni_text tni_optim_wrong(const tn_optim *o);
-// Whether v is a number from 0 on, and not infinite.
+// Returns whether v is finite and not negative.
 static inline bool tni_not_negative(double v)
 {
     return v >= 0 && v < INFINITY;
 }
-// A number of an options struct: the shortest decimal that is this float; 0: the fallback.
+// Returns a number of an options struct as tni_decimal does; the fallback if it is 0.
 double tni_option(float v, double fallback);
-// The shortest decimal that is this float.
+// Returns the shortest decimal that rounds to this float.
 double tni_decimal(float v);
-// Whether t is one of the parameters.
+// Returns whether t is one of the parameters.
 bool tni_optim_trains(const tn_optim *o, const tn_tensor *t);
 
-// The name of state k, NULL where the rule has none.
+// Returns the name of state k; NULL if the rule has no such state.
 const char *tni_state_name(const tn_optim *o, int k);
-// The dtype of the state of a parameter: f32 at least.
+// Returns the dtype of a parameter's state: f32 or wider.
 tn_dtype tni_state_dtype(const tn_tensor *p);
-// Whether a parameter has state k, of the rule or the master.
+// Returns whether a parameter has state k, of the rule or the master.
 bool tni_has_state(const tn_optim *o, const tn_tensor *p, int k);
 
 // Sorts all slots into blocks anew. Their states stay, and are joined when they are next needed.
 void tni_flats_divide(tn_optim *o);
-// The same, and parameters that are computed move into their blocks. False, reported, when that fails;
-// the others then lie where they did.
-bool tni_flats_lay(tn_optim *o);
-// The place of the value that a tensor is about to get from a file; NULL where it gets none.
+// The same, and moves computed parameters into their blocks. False, reported, if that fails; parameters not
+// moved yet then stay where they were.
+bool tni_flats_place(tn_optim *o);
+// Returns the place of the value that a tensor is about to get from a file; NULL if it gets none.
 typedef tn_tensor **tni_value_of(void *user, const tn_tensor *t);
-// Moves such values of parameters into blocks, as far as whole blocks get one, before they are put. False,
-// reported, on failure; the values are then still good.
+// Moves such values into flat blocks before they are put, for blocks all of whose parameters get one. False,
+// reported, on failure; the values are then still valid.
 bool tni_flats_gather(tn_ctx *cx, tni_value_of *find, void *user);
-// Gives a slot another state, or none (NULL). That of its block is joined again when it is next needed.
+// Gives a slot another state, or none (NULL). The block's state is joined again when it is next needed.
 void tni_state_set(tn_optim *o, tni_trained *s, int k, tn_tensor *t);
 
-// The stored gradient of a slot's parameter; NULL where there is none.
+// Returns the stored gradient of a slot's parameter; NULL if it has none.
 tn_tensor *tni_trained_grad(const tni_trained *s);
 
-// keep * old + (1 - keep) * x.
+// Returns keep * old + (1 - keep) * x.
 tn_tensor *tni_average(tn_tensor *old, tn_tensor *x, double keep);
-// The gradient with the weight decay that is part of it: g + decay * p.
+// Returns the gradient including weight decay: g + decay * p.
 tn_tensor *tni_decayed(const tni_update *u);
 
-// The factor of the learning rate after so many updates.
+// Returns the factor of the learning rate after this number of updates.
 double tni_schedule_factor(const tn_schedule *s, int64_t updates);
-// What is wrong with a schedule; NULL if nothing.
+// Returns what is wrong with a schedule; NULL if nothing is.
 const char *tni_schedule_wrong(const tn_schedule *s);
 
 #endif

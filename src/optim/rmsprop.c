@@ -1,7 +1,9 @@
-// RMSprop, plain, centered, and with momentum.
+// RMSprop: p -= lr * g / (sqrt(v) + eps), where v is the running mean of g * g; centered, the running variance
+// of g; with a momentum, the steps are accumulated as SGD's are.
 #include "optim/optim.h"
 
-static tn_tensor *update(const tn_optim *o, tni_update *u)
+// As PyTorch computes it: eps is added after the square root, and weight decay is part of the gradient.
+static tn_tensor *update_rmsprop(const tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u);
     tn_tensor *v = u->next[0] = tni_average(u->state[0], tn_square(g), o->alpha);
@@ -14,13 +16,14 @@ static tn_tensor *update(const tn_optim *o, tni_update *u)
     return tn_sub(u->p, tn_mul_s(d, u->lr));
 }
 
-static bool has(const tn_optim *o, int k)
+// The mean of gradients is kept if centered, the momentum buffer if there is a momentum.
+static bool has_moment(const tn_optim *o, int k)
 {
     return k == 0 || (k == 1 ? o->centered : o->momentum > 0);
 }
 
 static const tni_update_rule rule = {
-    "rmsprop", { "square_avg", "grad_avg", "momentum_buffer" }, update, has
+    "rmsprop", { "square_avg", "grad_avg", "momentum_buffer" }, update_rmsprop, has_moment
 };
 
 tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)

@@ -1,11 +1,12 @@
-// Stochastic gradient descent, with momentum.
+// Stochastic gradient descent: p -= lr * g; with a momentum m, b = m * b + g and p -= lr * b, and in
+// Nesterov's form p -= lr * (g + m * b).
 #include "optim/optim.h"
 
-static tn_tensor *update(const tn_optim *o, tni_update *u)
+static tn_tensor *update_sgd(const tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u), *b = u->state[0];
     if (o->momentum > 0) {
-        // As in PyTorch the first gradient is taken as it is.
+        // As in PyTorch, the first gradient enters the buffer undamped.
         double     damped = u->t > 1 ? o->dampening : 0;
         tn_tensor *fresh  = o->dampening > 0 ? tn_mul_s(g, 1 - damped) : g;
         b = u->next[0] = tn_add(tn_mul_s(b, o->momentum), fresh);
@@ -14,13 +15,14 @@ static tn_tensor *update(const tn_optim *o, tni_update *u)
     return tn_sub(u->p, tn_mul_s(g, u->lr));
 }
 
-static bool has(const tn_optim *o, int k)
+// The buffer exists only with a momentum: plain SGD keeps no state.
+static bool has_momentum(const tn_optim *o, int k)
 {
     (void)k;
     return o->momentum > 0;
 }
 
-static const tni_update_rule rule = { "sgd", { "momentum_buffer" }, update, has };
+static const tni_update_rule rule = { "sgd", { "momentum_buffer" }, update_sgd, has_momentum };
 
 tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
 {

@@ -1,5 +1,9 @@
 // Recording updates: the rule runs once for each block of parameters; and tn_step, which is a
 // backward walk and an update in one.
+//
+// An update is recorded as a whole or not at all. Between tni_record_begin and tni_record_end nothing is
+// evaluated (cx->busy) and no gradient is recorded (grad_mode); if anything fails, tni_record_give_up takes
+// every store back to its last computed value, and optimizers correct their counts by rolled_back.
 #include "optim/update.h"
 #include "ops/compose.h"
 
@@ -17,8 +21,9 @@ tn_tensor *tni_decayed(const tni_update *u)
     return u->weight_decay > 0 ? tn_add(u->g, tn_mul_s(u->p, u->weight_decay)) : u->g;
 }
 
-// Counts the update that is about to be recorded. Nodes from here on are younger than since; where
-// the updates before it are computed, they stay if this one fails.
+// Counts the update that is about to be recorded, and remembers what to return to if it fails. Its
+// nodes get ids from `since` on. If the value before it is not computed yet, since and before stay
+// those of the earlier update: a failure takes both back.
 static void count_update(tn_optim *o)
 {
     tn_ctx *cx = o->owned.cx;
@@ -36,19 +41,22 @@ static void count_update(tn_optim *o)
     o->updates++;
 }
 
-// The parameters of a block as the rule takes them: their master, as far as they are its rounding.
-// Reading them for this costs two bytes an element, and lets their new values lie where the old did.
-static tn_tensor *widened(const tn_optim *o, const tni_flat *f)
+// Returns the parameters of a block as the rule takes them, in f32 or wider: the master, where the
+// parameter is its rounding, else the parameter, which somebody wrote. Reading the parameter for this
+// costs two bytes for each element, and lets the new value take the old one's place.
+static tn_tensor *master_params(const tn_optim *o, const tni_flat *f)
 {
     tn_tensor *p = tni_flat_params(o, f), *wide = tni_widen(p), *master = f->state[TNI_MASTER];
     if (!wide || !tni_has_state(o, p, TNI_MASTER)) return wide;
     return tn_where(tn_eq(tn_cast(master, tni_dtype(p)), p), master, wide);
 }
 
+// Records the update of one block: the rule's new value, the next states, and the master, which is that
+// value before rounding.
 static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
 {
     const tni_trained *s = o->order[f->first];
-    tni_update         u = { .p            = widened(o, f),
+    tni_update         u = { .p            = master_params(o, f),
                              .g            = f->g,
                              .lr           = lr * s->lr_scale,
                              .weight_decay = s->weight_decay,
@@ -63,7 +71,9 @@ static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
     return tni_flat_spread(o, f, TNI_PARAM, p);
 }
 
-// The gradients are the sums of so many steps.
+// Records the update of all blocks, whose gradients are sums over `steps` steps. States are made before
+// anything else is recorded, since that can fail. While cx->updating is set, what is assigned
+// is marked as an update, which is computed as a whole or not at all.
 static bool record_update(tn_optim *o, int64_t steps)
 {
     bool ok = tni_flats_begin(o), any = false;
@@ -107,6 +117,7 @@ tn_ctx *tni_record_ready(const char *op, const tn_optim *o)
     return tni_fail(cx, TN_EARG, "%s: a tn_ call is in progress", op);
 }
 
+// Sets every gradient to zero; the next backward pass then writes instead of adding.
 static bool clear_gradients(tn_optim *o)
 {
     uint64_t failures = o->owned.cx->failures;
@@ -130,15 +141,18 @@ tn_status tni_record_give_up(tn_optim *o)
 typedef struct {
     const tn_optim *o;
     bool            found;
-} aim;
+} step_target;
 
-static bool accepts(const tni_leaf *l, void *user)
+// Lets gradients flow to the optimizer's own parameters only.
+static bool accept_leaf(const tni_leaf *l, void *user)
 {
-    aim *a = user;
+    step_target *a = user;
     if (!tni_optim_trains(a->o, l->handle)) return false;
     return a->found = true;
 }
 
+// Refuses a loss before anything is recorded, so that a wrong call changes nothing. A NULL loss after
+// an earlier error returns that error again.
 static tn_status check_loss(const tn_optim *o, tn_tensor *loss)
 {
     tn_ctx *cx = o->owned.cx;
@@ -155,6 +169,8 @@ static tn_status check_loss(const tn_optim *o, tn_tensor *loss)
     return tni_resolve(loss, "step") ? TN_OK : tni_failed();
 }
 
+// One evaluation computes the whole step: the forward pass that made the loss, the backward pass and
+// the update, which is what lets the planner fuse them and reuse memory between them.
 tn_status tn_step(tn_optim *o, tn_tensor *loss)
 {
     if (!o && loss && tni_arg1("step", loss, "loss") && !loss->cx->fault.code)
@@ -165,10 +181,10 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     if (status != TN_OK) return status;
     tn_scope *s = tni_record_begin(cx);
     if (!s) return tni_record_give_up(o);
-    aim      a    = { .o = o };
-    tni_walk w    = { .op = "step", .ny = 1, .y = &loss, .accepts = accepts, .user = &a };
-    bool     last = o->micro + 1 >= o->accumulate;
-    bool     ok   = tni_grad_walk(cx, &w, true) == TN_OK;
+    step_target a    = { .o = o };
+    tni_walk    w    = { .op = "step", .ny = 1, .y = &loss, .accepts = accept_leaf, .user = &a };
+    bool        last = o->micro + 1 >= o->accumulate;
+    bool        ok   = tni_grad_walk(cx, &w, true) == TN_OK;
     if (ok && a.found && last) ok = record_update(o, o->accumulate) && clear_gradients(o);
     tni_record_end(s);
     if (!ok) return tni_record_give_up(o);
@@ -179,6 +195,8 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     return tni_evaluate(cx, TNI_STEP, NULL) == TN_OK ? TN_OK : tni_record_give_up(o);
 }
 
+// Gradients may have come from anywhere; only the update is recorded, and evaluated when something is
+// read or the next step is taken.
 tn_status tn_optim_step(tn_optim *o)
 {
     tn_ctx *cx = tni_record_ready("optim_step", o);

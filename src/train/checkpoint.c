@@ -1,7 +1,21 @@
-// Checkpoints: the training state in one safetensors file, so that every tool can look into it. The
-// metadata says what it is and carries a checksum of everything else: of each tensor its name,
-// dtype, shape and bytes, and of each other entry of the metadata. A file is verified and read
-// whole before the first value changes.
+// Checkpoints: the training state in one safetensors file, so that every tool can look into it. A file is
+// verified and read whole before the first value changes.
+//
+// The tensors of a file, where k counts networks, optimizers and datasets:
+//
+//   net.k.NAME            a parameter or buffer
+//   opt.k.STATE.NAME      what the update rule remembers of a parameter: exp_avg, momentum_buffer, master ...
+//   opt.k.grad.NAME       a gradient, if the parameter has one
+//   opt.k.settings        f64: learning rate, betas and so on, in the order of numbers.c
+//   opt.k.counts          i64: updates, accumulated steps, schedule, and a fingerprint of the parameters
+//   opt.k.groups          f64: learning-rate scale and weight decay of each parameter
+//   opt.k.updates         i64: updates of each parameter
+//   data.k                i64: seed, epoch and index of the cursor, and the number of items
+//   user                  u8: the caller's bytes
+//
+// The metadata has the format's name and version, the step, the state of the random numbers, the kind of each
+// optimizer, and a checksum of everything else: of each tensor its name, dtype, shape and bytes, and of each
+// other entry of the metadata.
 #include "train/checksum.h"
 #include "train/restore.h"
 #include "train/snapshot.h"
@@ -18,19 +32,21 @@
 
 enum { ENTRIES = 6 + TN_MAX_CHECKPOINT, KEY = 16 };  // six of their own, and a kind per optimizer
 
-// Pairs of key and value, as tn_file_write takes them. Keys and texts are the list's own.
+// Pairs of key and value, as tn_file_write takes them. pair points into key and text, which the struct
+// owns, so it must not be copied.
 typedef struct {
     int         n;
     char        key[ENTRIES][KEY], text[ENTRIES][32];
     const char *pair[2 * ENTRIES];
 } metadata;
 
-// The key of optimizer k's kind.
+// Writes the metadata key under which the kind of optimizer k is stored.
 static void kind_key(char key[KEY], int k)
 {
     snprintf(key, KEY, "opt.%d", k);
 }
 
+// Appends an entry. Invariant: callers add at most ENTRIES of them, each shorter than its array.
 static void add_text(metadata *m, const char *key, const char *text)
 {
     snprintf(m->key[m->n], sizeof *m->key, "%s", key);
@@ -47,7 +63,9 @@ static void add_u64(metadata *m, const char *key, uint64_t v)
     add_text(m, key, text);
 }
 
-static void describe(const tni_snapshot *s, metadata *m)
+// Lists what a file says about itself: what it is, its scalars, and the kind of each optimizer, so that
+// a state of Adam is never loaded into SGD.
+static void describe_snapshot(const tni_snapshot *s, metadata *m)
 {
     char key[KEY];
     add_text(m, "format", FORMAT);
@@ -64,13 +82,15 @@ static void describe(const tni_snapshot *s, metadata *m)
 
 // ---- saving ------------------------------------------------------------------------------------
 
+// Writes all pieces that have a value. The checksum is summed on the way and added last, because it
+// covers every other entry.
 static bool write_pieces(tni_snapshot *s, const char **name, tn_tensor **t)
 {
     metadata m = { 0 };
     char     text[TNI_SUM_TEXT];
     uint64_t sum = 0;
     int      n   = 0;
-    describe(s, &m);
+    describe_snapshot(s, &m);
     for (int i = 0; i < m.n; i++) tni_sum_entry(m.key[i], m.text[i], &sum);
     for (size_t i = 0; i < s->pieces; i++) {
         const tni_piece *p = &s->piece[i];
@@ -84,7 +104,9 @@ static bool write_pieces(tni_snapshot *s, const char **name, tn_tensor **t)
     return tn_file_write(s->cx, s->path, n, name, t, m.n, m.pair) == TN_OK;
 }
 
-static bool save(tni_snapshot *s)
+// Saves a snapshot. The two lists are allocated for all pieces, though those without a value are left
+// out of the file.
+static bool save_snapshot(tni_snapshot *s)
 {
     tni_heap    *h    = &s->cx->heap;
     const char **name = tni_alloc(h, s->pieces * sizeof *name);
@@ -99,30 +121,34 @@ static bool save(tni_snapshot *s)
 
 // ---- loading -----------------------------------------------------------------------------------
 
-static bool damaged(const tni_snapshot *s, const char *why)
+// Reports that the file cannot be used, and why.
+static bool fail_damaged(const tni_snapshot *s, const char *why)
 {
     tni_fail(s->cx, TN_EFORMAT, "%s: %.200s: %s", s->op, s->path, why);
     return false;
 }
 
-// A number of the file's metadata.
+// Reads an unsigned number of the file's metadata. Signs and blanks, which strtoull would accept, are
+// refused.
 static bool read_u64(const tni_snapshot *s, tn_file *f, const char *key, uint64_t *v)
 {
     const char *text = tn_file_meta(f, key);
     char       *end;
-    if (!text || *text < '0' || *text > '9') return damaged(s, "a number of the metadata is none");
+    if (!text || *text < '0' || *text > '9')
+        return fail_damaged(s, "a number of the metadata is none");
     errno = 0;
     *v    = strtoull(text, &end, 10);
-    return (!*end && !errno) || damaged(s, "a number of the metadata is none");
+    return (!*end && !errno) || fail_damaged(s, "a number of the metadata is none");
 }
 
-// Reads the scalars, and checks that the file is a checkpoint at all.
+// Reads the scalars, after checking that the file is a checkpoint of this version at all.
 static bool read_metadata(tni_snapshot *s, tn_file *f)
 {
     uint64_t    step   = 0;
     const char *format = tn_file_meta(f, "format"), *version = tn_file_meta(f, "version");
-    if (!format || strcmp(format, FORMAT) || !version) return damaged(s, "it is not a checkpoint");
-    if (strcmp(version, VERSION)) return damaged(s, "it is a checkpoint of another version");
+    if (!format || strcmp(format, FORMAT) || !version)
+        return fail_damaged(s, "it is not a checkpoint");
+    if (strcmp(version, VERSION)) return fail_damaged(s, "it is a checkpoint of another version");
     if (!read_u64(s, f, "step", &step) || !read_u64(s, f, "seed", &s->seed) ||
         !read_u64(s, f, "counter", &s->counter))
         return false;
@@ -130,7 +156,7 @@ static bool read_metadata(tni_snapshot *s, tn_file *f)
     return true;
 }
 
-// Whether the optimizers are of the kinds that were saved.
+// Returns whether the optimizers are of the kinds that were saved; reports the first that is not.
 static bool kinds_fit(const tni_snapshot *s, tn_file *f)
 {
     char key[KEY];
@@ -146,7 +172,9 @@ static bool kinds_fit(const tni_snapshot *s, tn_file *f)
     return true;
 }
 
-static bool verify(const tni_snapshot *s, tn_file *f)
+// Compares the checksum in the metadata with that of the file's contents. It guards against damage, not
+// against forgery.
+static bool verify_checksum(const tni_snapshot *s, tn_file *f)
 {
     char        text[TNI_SUM_TEXT];
     const char *checksum = tn_file_meta(f, TNI_SUM_KEY);
@@ -154,12 +182,14 @@ static bool verify(const tni_snapshot *s, tn_file *f)
     if (!tni_sum_file(s->op, f, &sum)) return false;
     tni_sum_text(sum, text);
     if (checksum && !strcmp(text, checksum)) return true;
-    return damaged(s, "it is damaged: its checksum does not agree");
+    return fail_damaged(s, "it is damaged: its checksum does not agree");
 }
 
-// Which tensor of the file each piece is. A state or a gradient may be missing, and bytes that
-// nobody asks for.
-static bool match(tni_snapshot *s, tn_file *f)
+// Finds for each piece its tensor in the file. Parameters, buffers and the optimizer's numbers must be
+// there. A state or a gradient may be missing: the parameter had none when the file was written. The
+// caller's bytes may be in the file without being asked for. A tensor that no piece has a name for is
+// an error.
+static bool match_pieces(tni_snapshot *s, tn_file *f)
 {
     tni_misfits missing = { 0 }, unknown = { 0 };
     for (int k = 0; k < tn_file_count(f); k++) {
@@ -177,9 +207,10 @@ static bool match(tni_snapshot *s, tn_file *f)
     return tni_names_fit(s->cx, s->op, s->path, &missing, &unknown, "") == TN_OK;
 }
 
-// A tensor of the file that has the dtype and shape of its piece; NULL, reported, if it has not. State
-// of f16 and bf16 parameters was once of their dtype: it is cast.
-static tn_tensor *fitting(const tni_snapshot *s, tn_file *f, const tni_piece *p)
+// Returns the tensor of the file for a piece, if it has the piece's dtype and shape; NULL, reported, if
+// not. Files of earlier versions keep the state of f16 and bf16 parameters in the parameter's dtype:
+// such a state is accepted, and cast by the caller.
+static tn_tensor *open_fitting(const tni_snapshot *s, tn_file *f, const tni_piece *p)
 {
     bool         numbers = p->kind == TNI_PIECE_NUMBERS;
     tni_view     v       = numbers ? tni_view_whole(1, &p->count) : tni_layout(p->t);
@@ -192,14 +223,16 @@ static tn_tensor *fitting(const tni_snapshot *s, tn_file *f, const tni_piece *p)
                     s->path, p->name, tn_dtype_name(tn_dtype_of(t)), tn_dtype_name(p->dtype));
 }
 
-// What a gradient becomes that is there, but not in the file.
-static tn_tensor *no_gradient(const tni_piece *p)
+// Returns zeros for a gradient that the training state has and the file has not.
+static tn_tensor *zero_gradient(const tni_piece *p)
 {
     tn_tensor *zeros = tn_zeros_like(p->t);
     return zeros && tn_eval_of(zeros) == TN_OK ? zeros : NULL;
 }
 
-// Makes the value of a piece ready, or reads its numbers into the snapshot.
+// Makes the value of a piece ready, or reads its numbers into the snapshot. Nothing of the training
+// state changes yet, except that a parameter whose gradient is in the file gets a handle for it, of
+// zeros: creating it can fail, and putting the value must not.
 static bool read_piece(tni_snapshot *s, tn_file *f, tni_piece *p)
 {
     bool gradient = p->kind == TNI_PIECE_GRADIENT, numbers = p->kind == TNI_PIECE_NUMBERS;
@@ -207,12 +240,13 @@ static bool read_piece(tni_snapshot *s, tn_file *f, tni_piece *p)
     if (p->from < 0 && !(gradient && tn_has_grad(p->t))) return true;
     if (p->kind == TNI_PIECE_VALUE && !tni_can_put(s->op, p->name, p->t)) return false;
     if (gradient && !tn_grad_of(p->t)) return false;  // makes its handle, of zeros
-    tn_tensor *t = p->from >= 0 ? fitting(s, f, p) : no_gradient(p);
+    tn_tensor *t = p->from >= 0 ? open_fitting(s, f, p) : zero_gradient(p);
     if (t && numbers) return tn_read(t, p->dtype, p->data, p->count) == TN_OK;
     p->value = p->from >= 0 ? tni_take_copy(s->op, t, p->dtype) : t;
     return p->value != NULL;
 }
 
+// Reads everything before anything is put; the file can be closed afterwards.
 static bool read_pieces(tni_snapshot *s, tn_file *f)
 {
     for (size_t i = 0; i < s->pieces; i++)
@@ -220,6 +254,7 @@ static bool read_pieces(tni_snapshot *s, tn_file *f)
     return true;
 }
 
+// Finds the place of a parameter's new value, for tni_flats_gather.
 static tn_tensor **value_of(void *user, const tn_tensor *t)
 {
     tni_snapshot *s = user;
@@ -228,13 +263,16 @@ static tn_tensor **value_of(void *user, const tn_tensor *t)
     return NULL;
 }
 
-static bool load(tni_snapshot *s)
+// Loads a file in an order that keeps the training state whole: everything that can fail (reading,
+// checking, gathering values into flat blocks) comes first, and tni_snapshot_put, the last step,
+// changes all or nothing.
+static bool load_snapshot(tni_snapshot *s)
 {
     tn_file *f = tn_file_open(s->cx, s->path);
     if (!f) return false;
-    bool ok = read_metadata(s, f) && verify(s, f) && kinds_fit(s, f) && match(s, f) &&
-              read_pieces(s, f) && tni_snapshot_fits(s) && tni_flats_gather(s->cx, value_of, s) &&
-              tni_snapshot_put(s);
+    bool ok = read_metadata(s, f) && verify_checksum(s, f) && kinds_fit(s, f) &&
+              match_pieces(s, f) && read_pieces(s, f) && tni_snapshot_fits(s) &&
+              tni_flats_gather(s->cx, value_of, s) && tni_snapshot_put(s);
     tn_file_free(f);
     return ok;
 }
@@ -259,13 +297,14 @@ static tn_status with_snapshot(tni_snapshot *s, bool (*f)(tni_snapshot *s))
 tn_status tn_checkpoint_save(tn_ctx *cx, const char *path, const tn_checkpoint *c)
 {
     tni_snapshot s = { .cx = cx, .op = "checkpoint_save", .path = path, .c = c };
-    return with_snapshot(&s, save);
+    return with_snapshot(&s, save_snapshot);
 }
 
+// The caller's struct only changes if all of it was loaded.
 tn_status tn_checkpoint_load(tn_ctx *cx, const char *path, tn_checkpoint *c)
 {
     tni_snapshot s      = { .cx = cx, .op = "checkpoint_load", .path = path, .c = c };
-    tn_status    status = with_snapshot(&s, load);
+    tn_status    status = with_snapshot(&s, load_snapshot);
     if (status == TN_OK) c->step = s.step;
     return status;
 }

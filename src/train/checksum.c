@@ -6,14 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
+// Multiplying by the golden ratio's bits spreads every bit upwards, and the shift brings high bits down
+// again, so that the order of a and b counts. The constants are part of the file format.
 uint64_t tni_sum_join(uint64_t a, uint64_t b)
 {
     a = (a ^ b) * 0x9e3779b97f4a7c15u;
     return a ^ (a >> 29);
 }
 
-// Eight bytes at a time, little-endian; the rest is filled up with zeros, which the length tells
-// from zeros that are there.
+// Sums eight bytes at a time, little-endian. The last ones are padded with zeros; since the sum starts
+// from the length, padding does not equal zeros in the data.
 uint64_t tni_sum_bytes(const void *data, size_t n)
 {
     const unsigned char *p = data;
@@ -33,6 +35,7 @@ static uint64_t sum_text(const char *s)
     return tni_sum_bytes(s, strlen(s));
 }
 
+// Adds, rather than joins, the tensor's own sum: the order of tensors in a file does not count.
 bool tni_sum_tensor(const char *op, const char *name, tn_tensor *t, uint64_t *sum)
 {
     tni_view  v = tni_layout(t);
@@ -50,6 +53,7 @@ void tni_sum_entry(const char *key, const char *text, uint64_t *sum)
     *sum += tni_sum_join(sum_text(key), sum_text(text));
 }
 
+// Adds every entry of one file's metadata except the checksum itself.
 static void sum_metadata(const tni_file_part *part, uint64_t *sum)
 {
     const char *key = part->meta;
@@ -60,6 +64,7 @@ static void sum_metadata(const tni_file_part *part, uint64_t *sum)
     }
 }
 
+// Tensors are dropped one by one, so that a file larger than the memory limit can be checked.
 bool tni_sum_file(const char *op, tn_file *f, uint64_t *sum)
 {
     for (size_t i = 0; i < f->parts; i++) sum_metadata(&f->part[i], sum);

@@ -1,4 +1,7 @@
 // An optimizer's numbers, taken and put back by one table.
+//
+// The table's order is the file's order. A new number goes to the end of its kind, and the format's version
+// changes with it: the arrays of a file have a fixed length.
 #include "train/numbers.h"
 
 #include "train/checksum.h"
@@ -41,7 +44,7 @@ static const struct {
 enum { NUMBERS = sizeof numbers / sizeof *numbers, FINGERPRINT = TNI_COUNTS - 1 };
 _Static_assert(NUMBERS == TNI_SETTINGS + FINGERPRINT, "the file has a place for each");
 
-// Equal for equal names and shapes of parameters in the same order.
+// Identifies the optimizer's parameters: equal for equal names and shapes in the same order.
 static int64_t fingerprint(const tn_optim *o)
 {
     uint64_t h = o->slots;
@@ -53,6 +56,7 @@ static int64_t fingerprint(const tn_optim *o)
     return (int64_t)h;
 }
 
+// Copies an optimizer's numbers into the two arrays of the file, each in the order of the table.
 static void take_table(const tn_optim *o, double *setting, int64_t *count)
 {
     for (int i = 0; i < NUMBERS; i++) {
@@ -67,6 +71,8 @@ static void take_table(const tn_optim *o, double *setting, int64_t *count)
     }
 }
 
+// The reverse of take_table. A number that its member's type cannot hold is converted and so changed;
+// tni_numbers_wrong finds such numbers first.
 static void put_table(tn_optim *o, const double *setting, const int64_t *count)
 {
     for (int i = 0; i < NUMBERS; i++) {
@@ -92,6 +98,7 @@ void tni_numbers_take(const tn_optim *o, tni_optim_numbers *n)
     }
 }
 
+// Sets the numbers. There is no earlier update to roll back to: since is 0.
 void tni_numbers_put(tn_optim *o, const tni_optim_numbers *n)
 {
     put_table(o, n->setting, n->count);
@@ -108,11 +115,14 @@ bool tni_numbers_same(const tn_optim *o, const tni_optim_numbers *n)
     return n->count[FINGERPRINT] == fingerprint(o);
 }
 
+// Returns whether counts from a file could be those of an optimizer.
 static bool counts_ok(const tn_optim *o)
 {
     return o->updates >= 0 && o->accumulate >= 1 && o->micro >= 0 && o->micro < o->accumulate;
 }
 
+// Tries the numbers on a copy of the optimizer and applies the same checks as when an optimizer is
+// made, so that a file cannot set what a program could not.
 tni_text tni_numbers_wrong(const tn_optim *o, const tni_optim_numbers *n)
 {
     double   setting[TNI_SETTINGS];
@@ -120,7 +130,7 @@ tni_text tni_numbers_wrong(const tn_optim *o, const tni_optim_numbers *n)
     tn_optim copy = *o;
     put_table(&copy, n->setting, n->count);
     take_table(&copy, setting, count);
-    // What a narrower type cannot hold came back as another number.
+    // A number that a narrower type cannot hold came back as another one.
     bool held = !memcmp(setting, n->setting, sizeof setting) &&
                 !memcmp(count, n->count, sizeof count);
     tni_text wrong = tni_optim_wrong(&copy);

@@ -6,19 +6,19 @@
 
 enum { TNI_SETTINGS = 12, TNI_COUNTS = 10 };
 
-// A copy of them, in the order of the file. Whoever has it owns both arrays, which have room for the
-// optimizer's parameters.
+// A copy of an optimizer's numbers, in the order of the file. group and updates belong to the struct's owner and
+// are as long as the optimizer's list of parameters.
 typedef struct {
     double   setting[TNI_SETTINGS];
-    int64_t  count[TNI_COUNTS];  // the last tells which parameters the optimizer has
+    int64_t  count[TNI_COUNTS];  // the last is a fingerprint of the parameters
     double  *group;              // of each parameter: learning-rate scale, weight decay
     int64_t *updates;            // of each parameter
 } tni_optim_numbers;
 
 void tni_numbers_take(const tn_optim *o, tni_optim_numbers *n);
-// Whether they are those of an optimizer with o's parameters.
+// Returns whether they belong to an optimizer with o's parameters.
 bool tni_numbers_same(const tn_optim *o, const tni_optim_numbers *n);
-// Why they cannot become o's, as a phrase; empty if they can.
+// Returns why they cannot become o's, as a phrase; empty if they can.
 tni_text tni_numbers_wrong(const tn_optim *o, const tni_optim_numbers *n);
 void     tni_numbers_put(tn_optim *o, const tni_optim_numbers *n);
 

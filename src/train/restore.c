@@ -1,10 +1,12 @@
-// Values from a file, made ready and then put into tensors that are in use.
+// Values from a file, made ready and then put into tensors that are in use. Names are compared here too,
+// because weights and checkpoints report misfits in the same words.
 #include "train/restore.h"
 
 #include <string.h>
 
 // ---- names -------------------------------------------------------------------------------------
 
+// Three names are shown: enough to see the pattern, short enough for a message.
 void tni_misfit(tni_misfits *m, const char *name)
 {
     enum { SHOWN = 3 };
@@ -13,6 +15,7 @@ void tni_misfit(tni_misfits *m, const char *name)
     else if (m->count == SHOWN + 1) tni_text_add(&m->first, ", ...");
 }
 
+// One message names both lists, since a wrong prefix causes both at once.
 tn_status tni_names_fit(tn_ctx *cx, const char *op, const char *path, const tni_misfits *missing,
                         const tni_misfits *unknown, const char *remedy)
 {
@@ -28,7 +31,7 @@ tn_status tni_names_fit(tn_ctx *cx, const char *op, const char *path, const tni_
                            remedy);
 }
 
-char *tni_join(tn_ctx *cx, const char *op, const char *prefix, const char *name)
+char *tni_join_names(tn_ctx *cx, const char *op, const char *prefix, const char *name)
 {
     size_t a = strlen(prefix), b = strlen(name) + 1;
     char  *text = tni_alloc(&cx->heap, a + b);
@@ -40,6 +43,7 @@ char *tni_join(tn_ctx *cx, const char *op, const char *prefix, const char *name)
 
 // ---- renaming ----------------------------------------------------------------------------------
 
+// Returns the number of stars in a pattern or in the name that it gives.
 static int count_stars(const char *text)
 {
     int n = 0;
@@ -47,6 +51,7 @@ static int count_stars(const char *text)
     return n;
 }
 
+// Checks the map once, before the file is read, so that tni_rename cannot meet a wrong pair.
 bool tni_renames_ok(tn_ctx *cx, const char *op, int n, const char *const *pair)
 {
     if (n < 0 || (n > 0 && !pair))
@@ -66,7 +71,8 @@ bool tni_renames_ok(tn_ctx *cx, const char *op, int n, const char *const *pair)
     return true;
 }
 
-// `to` with each star replaced; written to text unless that is NULL. The length, without the 0.
+// Writes `to` with each star replaced by the text that its pattern's star matched, to text unless that
+// is NULL. Returns the length without the final 0, so that a first call measures.
 static size_t replace_stars(const char *to, const tni_star *star, char *text)
 {
     size_t n = 0;
@@ -81,12 +87,13 @@ static size_t replace_stars(const char *to, const tni_star *star, char *text)
     return n;
 }
 
+// The first pair that matches wins, as in a list of rules; a name without a match stays as it is.
 char *tni_rename(tn_ctx *cx, const char *op, int n, const char *const *pair, const char *name)
 {
     tni_star star[TNI_STARS];
     int      i = 0;
     while (i < n && !tni_glob_stars(pair[2 * i], name, star)) i++;
-    if (i == n) return tni_join(cx, op, "", name);
+    if (i == n) return tni_join_names(cx, op, "", name);
     const char *to   = pair[2 * i + 1];
     char       *text = tni_alloc(&cx->heap, replace_stars(to, star, NULL) + 1);
     if (!text) return tni_fail_memory(cx, op);
@@ -113,6 +120,8 @@ bool tni_can_put(const char *op, const char *name, const tn_tensor *t)
     return false;
 }
 
+// The copy is recorded and evaluated at once, since a tensor of a file points into a mapping that is
+// closed after loading.
 tn_tensor *tni_take_copy(const char *op, tn_tensor *t, tn_dtype dt)
 {
     if (!t) return NULL;
@@ -124,6 +133,7 @@ tn_tensor *tni_take_copy(const char *op, tn_tensor *t, tn_dtype dt)
     return ok ? y : NULL;
 }
 
+// The store gets the value's node; the handle, its leaf and its gradient do not change.
 void tni_put_value(tn_tensor *t, const tn_tensor *value)
 {
     tni_store_bind(t->cx, t->store, tni_node_ref(value->store->node));

@@ -1,4 +1,8 @@
 // Listing the training state, taking it, and putting it back.
+//
+// Saving lists the pieces, takes their values and writes them. Loading lists the pieces of the same objects,
+// finds each in the file by its name, reads it beside the training state, and puts all of them at the end.
+// So the list is the one place that says what a checkpoint contains.
 #include "train/snapshot.h"
 
 #include "train/restore.h"
@@ -7,23 +11,25 @@
 
 // ---- the list ----------------------------------------------------------------------------------
 
-// Adds a piece; its name is prefix and name. NULL, reported, on failure.
-static tni_piece *add(tni_snapshot *s, tni_piece_kind kind, const char *prefix, const char *name)
+// Adds a piece, named by prefix and name together. NULL, reported, on failure.
+static tni_piece *add_piece(tni_snapshot *s, tni_piece_kind kind, const char *prefix,
+                            const char *name)
 {
     tni_heap *h = &s->cx->heap;
     if (!tni_grow(h, (void **)&s->piece, &s->cap, s->pieces + 1, sizeof *s->piece))
         return tni_fail_memory(s->cx, s->op);
-    char *full = tni_join(s->cx, s->op, prefix, name);
+    char *full = tni_join_names(s->cx, s->op, prefix, name);
     if (!full) return NULL;
     tni_piece *p = &s->piece[s->pieces++];
     *p           = (tni_piece){ .kind = kind, .name = full, .from = -1 };
     return p;
 }
 
+// Adds a piece of host numbers. data NULL: the file may have them, and they are not asked for.
 static bool add_numbers(tni_snapshot *s, const char *prefix, const char *name, tn_dtype dt,
                         int64_t count, void *data)
 {
-    tni_piece *p = add(s, TNI_PIECE_NUMBERS, prefix, name);
+    tni_piece *p = add_piece(s, TNI_PIECE_NUMBERS, prefix, name);
     if (!p) return false;
     p->dtype = dt;
     p->count = count;
@@ -31,6 +37,7 @@ static bool add_numbers(tni_snapshot *s, const char *prefix, const char *name, t
     return true;
 }
 
+// Adds the parameters and buffers of network k. A tied tensor is one piece, under its first name.
 static bool add_net(tni_snapshot *s, int k)
 {
     tni_entries list;
@@ -40,7 +47,7 @@ static bool add_net(tni_snapshot *s, int k)
     bool ok = true;
     for (size_t i = 0; ok && i < list.count; i++) {
         if (list.entry[i].first != (int)i) continue;
-        tni_piece *p = add(s, TNI_PIECE_VALUE, prefix.s, list.entry[i].name);
+        tni_piece *p = add_piece(s, TNI_PIECE_VALUE, prefix.s, list.entry[i].name);
         ok           = p != NULL;
         if (!ok) break;
         p->t     = list.entry[i].t;
@@ -50,7 +57,8 @@ static bool add_net(tni_snapshot *s, int k)
     return ok;
 }
 
-// A master is listed also where none is kept, so that a file may have it.
+// Adds the states and the gradient of one parameter. A master is listed even if none is kept here, so
+// that a file written with masters can be loaded by an optimizer without them.
 static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
 {
     tn_optim *o = s->c->opt[k];
@@ -59,8 +67,8 @@ static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
         if (!what) continue;
         tni_text prefix = { "" };
         tni_text_add(&prefix, "opt.%d.%s.", k, what);
-        tni_piece *p = add(s, i < TNI_STATES ? TNI_PIECE_STATE : TNI_PIECE_GRADIENT, prefix.s,
-                           slot->name);
+        tni_piece *p = add_piece(s, i < TNI_STATES ? TNI_PIECE_STATE : TNI_PIECE_GRADIENT, prefix.s,
+                                 slot->name);
         if (!p) return false;
         p->t      = slot->p;
         p->opt    = o;
@@ -72,6 +80,7 @@ static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
     return true;
 }
 
+// Adds an optimizer: its numbers first, then the pieces of each parameter.
 static bool add_optim(tni_snapshot *s, int k)
 {
     tn_optim          *o      = s->c->opt[k];
@@ -91,6 +100,7 @@ static bool add_optim(tni_snapshot *s, int k)
     return ok;
 }
 
+// Adds the cursor of dataset k, and its number of items, by which a file recognizes the dataset.
 static bool add_data(tni_snapshot *s, int k)
 {
     const tn_data *d    = s->c->data[k];
@@ -102,7 +112,7 @@ static bool add_data(tni_snapshot *s, int k)
     return add_numbers(s, name.s, "", TN_I64, 4, s->data[k]);
 }
 
-// The caller's bytes; also listed where none are asked for, so that a file may have them.
+// Adds the caller's bytes. They are listed also if none are asked for, so that a file may have them.
 static bool add_user(tni_snapshot *s)
 {
     size_t n = s->c->user ? s->c->user_bytes : 0;
@@ -114,6 +124,7 @@ static bool add_user(tni_snapshot *s)
     return add_numbers(s, "user", "", TN_U8, (int64_t)n, s->user);
 }
 
+// Returns whether an object of the checkpoint is a live one of this context; reports it if not.
 static bool is_ours(const tni_snapshot *s, const void *owned, tni_kind kind)
 {
     tn_ctx *cx = tni_owned_ok(s->op, owned, kind);
@@ -123,6 +134,7 @@ static bool is_ours(const tni_snapshot *s, const void *owned, tni_kind kind)
     return cx == s->cx;
 }
 
+// Lists all pieces. Networks come first, so that in a file values precede the optimizer's state.
 bool tni_snapshot_open(tni_snapshot *s)
 {
     const tn_checkpoint *c = s->c;
@@ -152,6 +164,7 @@ void tni_snapshot_close(tni_snapshot *s)
 
 // ---- taking and putting ------------------------------------------------------------------------
 
+// Values of tensors are taken by reference; only numbers become new tensors.
 bool tni_snapshot_take(tni_snapshot *s)
 {
     for (size_t i = 0; i < s->pieces; i++) {
@@ -165,7 +178,8 @@ bool tni_snapshot_take(tni_snapshot *s)
     return true;
 }
 
-// What no optimizer has is not believed, whatever the checksum says.
+// Checks the numbers of an optimizer. The checksum only shows that the file is what was written;
+// whether an optimizer can have these numbers is checked apart.
 static bool optim_fits(const tni_snapshot *s, int k)
 {
     const tn_optim *o = s->c->opt[k];
@@ -178,6 +192,7 @@ static bool optim_fits(const tni_snapshot *s, int k)
                     s->op, s->path, k, wrong.s) != NULL;
 }
 
+// Checks everything about the numbers that can be wrong before the first change.
 bool tni_snapshot_fits(const tni_snapshot *s)
 {
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++) {
@@ -192,7 +207,7 @@ bool tni_snapshot_fits(const tni_snapshot *s)
     return true;
 }
 
-// The loaders stand where they stood. All or none: one that cannot sends the others back.
+// Moves the loaders to where they were. All or none: if one cannot be moved, the others go back.
 static bool seek_all(const tni_snapshot *s)
 {
     tn_cursor before[TN_MAX_CHECKPOINT];
@@ -209,7 +224,8 @@ static bool seek_all(const tni_snapshot *s)
     return true;
 }
 
-// The value is the gradient, or zeros where there is none any more; its handle is there.
+// Puts a gradient, whose handle read_piece has made. Without one in the file the value is zeros, and
+// the parameter counts as having no gradient.
 static void put_gradient(const tni_piece *p)
 {
     if (!p->value) return;
@@ -219,6 +235,8 @@ static void put_gradient(const tni_piece *p)
     leaf->has_grad             = p->from >= 0;
 }
 
+// Seeking is the only step that can fail, so it comes first; the rest binds stores and copies numbers.
+// Blocks are divided anew, because parameters may have other settings and counts now.
 bool tni_snapshot_put(tni_snapshot *s)
 {
     if (!seek_all(s)) return false;

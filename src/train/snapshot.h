@@ -11,7 +11,7 @@ typedef enum {
     TNI_PIECE_NUMBERS    // host memory
 } tni_piece_kind;
 
-// One tensor of the file. Numbers lie in the snapshot, so that reading them changes nothing.
+// One tensor of the file. Numbers are read into the snapshot, so that reading them changes nothing else.
 typedef struct {
     tni_piece_kind kind;
     char          *name;

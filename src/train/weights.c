@@ -1,4 +1,8 @@
 // Weights: the parameters and buffers of a network as a safetensors file, and back.
+//
+// Loading goes in stages, each of which can fail and changes nothing: names are matched, shapes compared,
+// values read in the tensors' dtypes. Then all values are put at once. A network is thus either loaded or
+// as it was.
 #include "optim/optim.h"
 #include "train/restore.h"
 
@@ -20,6 +24,7 @@ static void free_contents(tn_ctx *cx, contents *c)
     tni_free(&cx->heap, c->t);
 }
 
+// Lists what is saved. A tied tensor is written once.
 static bool fill_contents(tn_ctx *cx, contents *c, const tni_entries *list, const char *prefix)
 {
     c->name = tni_alloc(&cx->heap, list->count * sizeof *c->name);
@@ -28,12 +33,13 @@ static bool fill_contents(tn_ctx *cx, contents *c, const tni_entries *list, cons
     for (size_t i = 0; i < list->count; i++) {
         const tni_entry *e = &list->entry[i];
         if (e->first != (int)i) continue;
-        if (!(c->name[c->n] = tni_join(cx, "save", prefix, e->name))) return false;
+        if (!(c->name[c->n] = tni_join_names(cx, "save", prefix, e->name))) return false;
         c->t[c->n++] = e->t;
     }
     return true;
 }
 
+// Everything that is saved is a leaf or a buffer, so nothing is evaluated but pending updates.
 tn_status tn_save_with(tn_layer *l, const char *path, tn_save_opts o)
 {
     tn_ctx *cx = tni_owned_ok("save", l, TNI_LAYER);
@@ -68,13 +74,14 @@ typedef struct {
     tn_tensor  **value;  // by entry, made ready
 } loading;
 
-static bool fits(const char *pattern, const char *name)
+// Returns whether a name fits a pattern of the options; NULL fits none.
+static bool fits_pattern(const char *pattern, const char *name)
 {
     return pattern && tni_glob(pattern, name);
 }
 
-// The entry that a name of the file, its prefix taken off, stands for; -1 where there is none, -2,
-// reported, on failure.
+// Returns the entry of the network for a name in the file, whose prefix is already taken off: -1 if
+// there is none, and -2, reported, on failure.
 static int find_entry(const loading *l, const char *name)
 {
     const tni_entries *list = &l->list;
@@ -89,17 +96,19 @@ static int find_entry(const loading *l, const char *name)
     return i < list->count ? (int)i : -1;
 }
 
-// Decides who gets what. Names in the file count if they have the prefix and are not ignored.
+// Decides which tensor of the file each entry gets. Names in the file count if they have the prefix and
+// are not ignored. Two names for one entry are an error, because the order in a file must not decide.
+// The last loop gives a tied tensor's value to its first entry, whichever of its names the file uses.
 static bool give_names(loading *l, tni_misfits *unknown)
 {
     size_t skip = strlen(l->o.prefix);
     for (size_t i = 0; i < l->list.count; i++) l->from[i] = -1;
     for (int k = 0; k < tn_file_count(l->file); k++) {
         const char *name = tn_file_name(l->file, k);
-        if (strncmp(name, l->o.prefix, skip) || fits(l->o.ignore, name)) continue;
+        if (strncmp(name, l->o.prefix, skip) || fits_pattern(l->o.ignore, name)) continue;
         int i = find_entry(l, name + skip);
         if (i == -2) return false;
-        if (i < 0 && !fits(l->o.allow_unknown, name)) tni_misfit(unknown, name);
+        if (i < 0 && !fits_pattern(l->o.allow_unknown, name)) tni_misfit(unknown, name);
         if (i < 0) continue;
         if (l->from[i] >= 0)
             return tni_refuse(l->cx, TN_EFORMAT,
@@ -115,14 +124,16 @@ static bool give_names(loading *l, tni_misfits *unknown)
     return true;
 }
 
-static bool match(loading *l)
+// Reports names that are missing or unknown, all in one message, with the option that would accept
+// them.
+static bool match_names(loading *l)
 {
     tni_misfits missing = { 0 }, unknown = { 0 };
     if (!give_names(l, &unknown)) return false;
     for (size_t i = 0; i < l->list.count && !l->o.partial; i++) {
         const tni_entry *e = &l->list.entry[i];
         if (e->first != (int)i || l->from[i] >= 0 || e->spare) continue;
-        if (!fits(l->o.allow_missing, e->name)) tni_misfit(&missing, e->name);
+        if (!fits_pattern(l->o.allow_missing, e->name)) tni_misfit(&missing, e->name);
     }
     const char *remedy = missing.count
                              ? "; with .partial or .allow_missing of tn_load_with what is missing "
@@ -131,7 +142,8 @@ static bool match(loading *l)
     return tni_names_fit(l->cx, "load", l->path, &missing, &unknown, remedy) == TN_OK;
 }
 
-// What may have another shape in the file gets nothing then.
+// Compares shapes before anything is read. A tensor that the options allow to have another shape keeps
+// its value.
 static bool shapes_fit(loading *l)
 {
     for (size_t i = 0; i < l->list.count; i++) {
@@ -139,7 +151,7 @@ static bool shapes_fit(loading *l)
         tn_file_desc     d = tn_file_info(l->file, l->from[i]);
         const tni_entry *e = &l->list.entry[i];
         tni_view         v = tni_layout(e->t);
-        if (fits(l->o.allow_mismatch, e->name) &&
+        if (fits_pattern(l->o.allow_mismatch, e->name) &&
             !tni_shape_equal(d.rank, d.size, v.rank, v.size)) {
             l->from[i] = -1;
             continue;
@@ -150,6 +162,7 @@ static bool shapes_fit(loading *l)
     return true;
 }
 
+// Reads each value as the dtype of the tensor that gets it.
 static bool read_values(loading *l)
 {
     for (size_t i = 0; i < l->list.count; i++) {
@@ -163,6 +176,7 @@ static bool read_values(loading *l)
     return true;
 }
 
+// Finds the place of a parameter's new value, for tni_flats_gather.
 static tn_tensor **value_of(void *user, const tn_tensor *t)
 {
     loading *l = user;
@@ -171,14 +185,15 @@ static tn_tensor **value_of(void *user, const tn_tensor *t)
     return NULL;
 }
 
-// With the file and the list there. Values live in a scope of their own until they are put.
+// Loads with the file open and the entries listed. Values stay in a scope of their own until all are
+// read; then they are put, which cannot fail.
 static bool load_list(loading *l)
 {
     tn_ctx *cx = l->cx;
     l->from    = tni_alloc(&cx->heap, l->list.count * sizeof *l->from);
     l->value   = tni_zalloc(&cx->heap, l->list.count * sizeof *l->value);
     if (!l->from || !l->value) return tni_fail_memory(cx, "load") != NULL;
-    if (!match(l) || !shapes_fit(l)) return false;
+    if (!match_names(l) || !shapes_fit(l)) return false;
     tn_scope *s = tn_begin(cx);
     if (!s) return false;
     cx->grad_mode = false;
