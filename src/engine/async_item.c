@@ -6,10 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-static tni_late *find(tni_engine *e, const char *name, tni_site site)
+static tni_async_item *find(tni_engine *e, const char *name, tni_site site)
 {
     for (size_t i = 0; i < e->late_count; i++) {
-        tni_late *l = &e->late[i];
+        tni_async_item *l = &e->late[i];
         if (name ? l->name && !strcmp(l->name, name)
                  : !l->name && l->site.line == site.line && !strcmp(l->site.file, site.file))
             return l;
@@ -17,14 +17,14 @@ static tni_late *find(tni_engine *e, const char *name, tni_site site)
     return NULL;
 }
 
-static tni_late *add(tn_ctx *cx, const char *name, tni_site site)
+static tni_async_item *add(tn_ctx *cx, const char *name, tni_site site)
 {
     tni_engine *e = cx->engine;
     if (!tni_grow(&cx->heap, (void **)&e->late, &e->late_cap, e->late_count + 1, sizeof *e->late))
         return tni_fail_memory(cx, "item_late");
     char *copy = name ? tni_strdup(&cx->heap, name) : NULL;
     if (name && !copy) return tni_fail_memory(cx, "item_late");
-    e->late[e->late_count] = (tni_late){ .name = copy, .site = site, .value = NAN };
+    e->late[e->late_count] = (tni_async_item){ .name = copy, .site = site, .value = NAN };
     return &e->late[e->late_count++];
 }
 
@@ -35,7 +35,7 @@ static double number_of(tn_dtype dt, const void *element)
     return tni_is_float(dt) ? c.f : (double)c.i;
 }
 
-static void drop_tickets(tni_late *l, int n)
+static void drop_tickets(tni_async_item *l, int n)
 {
     l->tickets -= n;
     memmove(l->ticket, l->ticket + n, (size_t)l->tickets * sizeof *l->ticket);
@@ -43,7 +43,7 @@ static void drop_tickets(tni_late *l, int n)
 }
 
 // Takes the newest of the values that have arrived.
-static void collect(tni_engine *e, tni_late *l)
+static void collect(tni_engine *e, tni_async_item *l)
 {
     _Alignas(8) char element[8];
     for (int i = l->tickets - 1; i >= 0; i--) {
@@ -54,7 +54,7 @@ static void collect(tni_engine *e, tni_late *l)
     }
 }
 
-static void fetch(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
+static void fetch(tni_engine *e, tni_async_item *l, tn_dtype dt, const void *src)
 {
     int64_t ticket = e->events->fetch(e->session, dt, src);
     if (!ticket) return;
@@ -63,7 +63,7 @@ static void fetch(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
     l->dtype[l->tickets++] = (uint8_t)dt;
 }
 
-static void read_now(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
+static void read_now(tni_engine *e, tni_async_item *l, tn_dtype dt, const void *src)
 {
     _Alignas(8) char element[8];
     tni_text         why = { "" };
@@ -72,7 +72,7 @@ static void read_now(tni_engine *e, tni_late *l, tn_dtype dt, const void *src)
 }
 
 // Asks for the value of the node that was waited for, once that is computed.
-static void arrive(tn_ctx *cx, tni_late *l)
+static void arrive(tn_ctx *cx, tni_async_item *l)
 {
     tni_engine *e = cx->engine;
     if (!l->node || l->node->state == TNI_PENDING) return;
@@ -93,7 +93,7 @@ double tn_item_late(tn_tensor *t)
         tni_fail(cx, TN_ESHAPE, "item_late: t %s is not one element", tni_shape_of(t).s);
         return NAN;
     }
-    tni_late *l = find(cx->engine, t->name, tni_self.site);
+    tni_async_item *l = find(cx->engine, t->name, tni_self.site);
     if (!l && !(l = add(cx, t->name, tni_self.site))) return NAN;
     arrive(cx, l);
     tni_node *n = tni_resolve(t, "item_late");
@@ -105,7 +105,7 @@ double tn_item_late(tn_tensor *t)
     return l->value;
 }
 
-void tni_late_close(tn_ctx *cx)
+void tni_async_items_close(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
     for (size_t i = 0; i < e->late_count; i++) {

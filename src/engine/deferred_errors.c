@@ -5,16 +5,16 @@
 
 // ---- taking ------------------------------------------------------------------------------------
 
-static tni_note note_of(tni_graph *g, int32_t item, int ins, int ticket)
+static tni_deferred_error note_of(tni_graph *g, int32_t item, int ins, int ticket)
 {
     const tni_node *n    = g->item[item].n;
     int             axis = n->attr.axis.axis;
-    return (tni_note){ .ticket = ticket,
-                       .ins    = ins,
-                       .op     = n->op,
-                       .axis   = axis,
-                       .size   = n->src[0]->size[axis],
-                       .site   = n->site };
+    return (tni_deferred_error){ .ticket = ticket,
+                                 .ins    = ins,
+                                 .op     = n->op,
+                                 .axis   = axis,
+                                 .size   = n->src[0]->size[axis],
+                                 .site   = n->site };
 }
 
 // Tickets come round again: by then whoever had one before has long been heard.
@@ -24,10 +24,10 @@ static int next_ticket(tni_engine *e)
 }
 
 // The notes of a kernel, into `to` unless that is NULL; how many.
-static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_note *to)
+static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_deferred_error *to)
 {
-    tni_fused *f = &p->kernel[k];
-    size_t     n = 0;
+    tni_planned_kernel *f = &p->kernel[k];
+    size_t              n = 0;
     for (int i = 0; i < f->kernel->nins; i++) {
         if (f->kernel->ins[i].code != TNI_I_CHECK) continue;
         if (to) {
@@ -40,7 +40,7 @@ static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_note *to)
     return n;
 }
 
-static size_t notes_of_item(tni_graph *g, int32_t item, tni_note *to)
+static size_t notes_of_item(tni_graph *g, int32_t item, tni_deferred_error *to)
 {
     if (item < 0 || tni_op_table[g->item[item].n->op].fails != TNI_FAILS_INDEX) return 0;
     if (to) {
@@ -50,7 +50,7 @@ static size_t notes_of_item(tni_graph *g, int32_t item, tni_note *to)
     return 1;
 }
 
-static size_t notes_of_plan(tni_graph *g, tni_plan *p, tni_note *to)
+static size_t notes_of_plan(tni_graph *g, tni_plan *p, tni_deferred_error *to)
 {
     size_t n = 0;
     for (size_t k = 0; k < p->kernels; k++) n += notes_of_kernel(g, p, k, to ? to + n : NULL);
@@ -59,7 +59,7 @@ static size_t notes_of_plan(tni_graph *g, tni_plan *p, tni_note *to)
 }
 
 // Whether a kernel writes what a failed step has to leave as it was.
-static bool lasts(const tni_plan *p, const tni_fused *k)
+static bool lasts(const tni_plan *p, const tni_planned_kernel *k)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t          at = k->buffer[i];
@@ -71,7 +71,7 @@ static bool lasts(const tni_plan *p, const tni_fused *k)
     return false;
 }
 
-bool tni_notes_take(tni_graph *g, tni_plan *p)
+bool tni_deferred_errors_register(tni_graph *g, tni_plan *p)
 {
     tni_engine *e = g->cx->engine;
     if (!e->events->failed || p->noted) return true;
@@ -84,7 +84,7 @@ bool tni_notes_take(tni_graph *g, tni_plan *p)
     return true;
 }
 
-int tni_notes_ticket(const tni_plan *p, size_t item)
+int tni_deferred_error_ticket(const tni_plan *p, size_t item)
 {
     for (size_t i = 0; i < p->notes; i++)
         if (p->note[i].kernel == ~(int32_t)item) return p->note[i].ticket;
@@ -94,14 +94,14 @@ int tni_notes_ticket(const tni_plan *p, size_t item)
 // ---- telling -----------------------------------------------------------------------------------
 
 // The note of a ticket in the plan that was used last; NULL if the plan is gone.
-static const tni_note *find_note(const tni_engine *e, int ticket, int64_t ins)
+static const tni_deferred_error *find_note(const tni_engine *e, int ticket, int64_t ins)
 {
-    const tni_note *found = NULL;
-    uint64_t        used  = 0;
+    const tni_deferred_error *found = NULL;
+    uint64_t                  used  = 0;
     for (int i = 0; i < e->plans.count; i++) {
         const tni_plan *p = e->plans.plan[i];
         for (size_t k = 0; k < p->notes; k++) {
-            const tni_note *n = &p->note[k];
+            const tni_deferred_error *n = &p->note[k];
             if (n->ticket != ticket || n->ins != ins || p->used < used) continue;
             found = n;
             used  = p->used;
@@ -110,13 +110,13 @@ static const tni_note *find_note(const tni_engine *e, int ticket, int64_t ins)
     return found;
 }
 
-tn_status tni_notes_check(tn_ctx *cx)
+tn_status tni_deferred_errors_check(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
     int         ticket;
     int64_t     fail[2];
     if (!e->events->failed || !e->events->failed(e->session, &ticket, fail)) return TN_OK;
-    const tni_note *n = find_note(e, ticket, fail[0]);
+    const tni_deferred_error *n = find_note(e, ticket, fail[0]);
     if (!n)
         return tni_fail_status(cx, TN_EARG, "an earlier step: index %lld was out of range",
                                (long long)fail[1]);

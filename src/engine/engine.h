@@ -17,7 +17,7 @@ typedef struct {
     int       tickets;
     int64_t   ticket[TNI_ON_THE_WAY];
     uint8_t   dtype[TNI_ON_THE_WAY];
-} tni_late;
+} tni_async_item;
 
 typedef struct tni_observer tni_observer;  // observer.h
 typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
@@ -39,7 +39,7 @@ struct tni_engine {
     tni_plans           plans;
     uint64_t            tickets;  // given so far
     int64_t             steps;    // boundaries so far
-    tni_late           *late;
+    tni_async_item     *late;
     size_t              late_count, late_cap;
     const tni_observer *observer;
     tni_inspect        *inspect;  // the observer's own
@@ -53,11 +53,11 @@ void tni_roll_back(tn_ctx *cx);
 
 // Gives tickets to what can fail in a new plan, and writes down what is to be said then. False,
 // reported, when memory is out.
-bool tni_notes_take(tni_graph *g, tni_plan *p);
+bool tni_deferred_errors_register(tni_graph *g, tni_plan *p);
 // The ticket of an item that is run by a call; 0 if it needs none.
-int tni_notes_ticket(const tni_plan *p, size_t item);
+int tni_deferred_error_ticket(const tni_plan *p, size_t item);
 // What failed on the device since this was asked last, reported; else TN_OK.
-tn_status tni_notes_check(tn_ctx *cx);
+tn_status tni_deferred_errors_check(tn_ctx *cx);
 
 // The node of t, computed; NULL, reported, on failure.
 tni_node *tni_value(tn_tensor *t, const char *op);
@@ -67,7 +67,7 @@ tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, co
                            const void *data, uint64_t *copy);
 // Where the elements of a computed node lie.
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
-void    tni_late_close(tn_ctx *cx);
+void    tni_async_items_close(tn_ctx *cx);
 
 // What the planner may know of the device.
 tni_limits tni_limits_of(const tni_engine *e);

@@ -60,8 +60,8 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
     c->attr     = &n->attr;
     c->threads  = r->e->threads;
     c->scratch  = r->scratch ? r->scratch->data : NULL;
-    c->ticket   = r->plan->notes ? tni_notes_ticket(r->plan, i) : 0;
-    c->waits    = tni_waits(r->e);
+    c->ticket   = r->plan->notes ? tni_deferred_error_ticket(r->plan, i) : 0;
+    c->waits    = tni_waits_for_compiler(r->e);
     c->why      = why;
     c->out.data = r->data[i];
     for (uint32_t s = 0; s < n->nsrc; s++) arg[s].data = source_data(r, n->src[s]);
@@ -71,9 +71,9 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
 
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
 {
-    const tni_planned *p   = r->in ? NULL : &r->plan->call[r->plan->place[i].call - 1];
-    tni_arg           *arg = p ? p->arg : r->in;
-    tni_call           c   = p ? p->call : tni_call_of(r->g->item[i].n, arg);
+    const tni_planned_call *p   = r->in ? NULL : &r->plan->call[r->plan->place[i].call - 1];
+    tni_arg                *arg = p ? p->arg : r->in;
+    tni_call                c   = p ? p->call : tni_call_of(r->g->item[i].n, arg);
     bind_call(r, i, &c, arg, why);
     return c;
 }
@@ -147,7 +147,7 @@ static tni_word number_word(const run *r, const tni_number_binding *b)
 }
 
 // Addresses are those of 64-byte lines, so that a device may load lines; the rest is offset.
-static void bind_buffers(const run *r, tni_fused *k, int64_t *rest)
+static void bind_buffers(const run *r, tni_planned_kernel *k, int64_t *rest)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at   = k->buffer[i];
@@ -159,7 +159,7 @@ static void bind_buffers(const run *r, tni_fused *k, int64_t *rest)
     }
 }
 
-static void bind_kernel(const run *r, tni_fused *k)
+static void bind_kernel(const run *r, tni_planned_kernel *k)
 {
     int64_t rest[TNI_MAX_BUFFERS];
     bind_buffers(r, k, rest);
@@ -178,12 +178,12 @@ static void bind_kernel(const run *r, tni_fused *k)
     for (int i = 0; i < k->kernel->nnumber; i++)
         k->launch.number[i] = number_word(r, &k->number[i]);
     k->launch.threads = r->e->threads;
-    k->launch.waits   = tni_waits(r->e);
+    k->launch.waits   = tni_waits_for_compiler(r->e);
     k->launch.fail[0] = 0;
 }
 
 // An index was out of range: says so as the op by itself does.
-static tn_status report_check(const run *r, const tni_fused *k, size_t *item)
+static tn_status report_check(const run *r, const tni_planned_kernel *k, size_t *item)
 {
     tni_text why   = { "" };
     *item          = (size_t)k->origin[k->launch.fail[0] - 1];
@@ -203,15 +203,15 @@ static tn_status show_result(const run *r, size_t i)
     return r->e->observer->call_ran(r->cx, r->g->item[i].n, &c);
 }
 
-static tn_status run_kernel(const run *r, tni_fused *k, size_t *item)
+static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
 {
     tni_text why = { "" };
     r->cx->stats.launches++;
     if (!r->bound) bind_kernel(r, k);
     k->launch.scratch = r->scratch ? r->scratch->data : NULL;
     tn_status s;
-    if (k->claimed >= 0) {
-        tni_call c = tni_run_call(r, (size_t)k->claimed, &why);
+    if (k->call_item >= 0) {
+        tni_call c = tni_run_call(r, (size_t)k->call_item, &why);
         s          = r->e->device->calls->run_with_epilogue(&c, k->entry, &k->launch, &why);
     } else {
         s = r->e->kernels->launch(r->e->session, k->entry, &k->launch, &why);
@@ -254,10 +254,10 @@ tni_arg *tni_run_inputs(const tni_run *r)
 
 static size_t step_scratch(run *r, tni_plan_step step)
 {
-    const tni_device *d    = r->e->device;
-    tni_fused        *k    = step < 0 ? &r->plan->kernel[~step] : NULL;
-    int32_t           item = k ? k->claimed : step;
-    tni_text          why  = { "" };
+    const tni_device   *d    = r->e->device;
+    tni_planned_kernel *k    = step < 0 ? &r->plan->kernel[~step] : NULL;
+    int32_t             item = k ? k->call_item : step;
+    tni_text            why  = { "" };
     if (k && r->e->kernels->scratch) bind_kernel(r, k);
     if (item < 0)
         return r->e->kernels->scratch ? r->e->kernels->scratch(r->e->session, k->entry, &k->launch)
@@ -289,7 +289,7 @@ static void look_ahead(run *r)
     tni_text why = { "" };
     for (size_t t = 0; t < r->plan->steps; t++) {
         tni_plan_step step = r->plan->step[t];
-        int32_t       item = step < 0 ? r->plan->kernel[~step].claimed : step;
+        int32_t       item = step < 0 ? r->plan->kernel[~step].call_item : step;
         if (item < 0 || tni_runs_nothing(r->g, r->plan->place, (size_t)item)) continue;
         if (r->g->item[item].n->op == TNI_update) continue;
         tni_call c     = tni_run_call(r, (size_t)item, &why);
@@ -492,12 +492,12 @@ static tn_status run_plainly(const run *r, tni_plan_step step, size_t *item)
     return run_item(r, *item);
 }
 
-tn_status tni_run_apart(tni_run *r, tni_plan_step step, size_t *item)
+tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item)
 {
-    tni_fused        *k     = step < 0 ? &r->plan->kernel[~step] : NULL;
-    const tni_launch *first = k ? &k->launch : NULL;
-    tni_text          why   = { "" };
-    tn_status         s     = TN_OK;
+    tni_planned_kernel *k     = step < 0 ? &r->plan->kernel[~step] : NULL;
+    const tni_launch   *first = k ? &k->launch : NULL;
+    tni_text            why   = { "" };
+    tn_status           s     = TN_OK;
     if (k) s = r->e->kernels->prepare(r->e->session, 1, &first, &k->entry, true, &why);
     if (s != TN_OK) return tni_fail_status(r->cx, s, "evaluating: %s", why.s);
     size_t need = step_scratch(r, step);
@@ -602,7 +602,7 @@ static bool is_sure(const run *r)
         new |= p->where == TNI_OWN && !r->plan->place[p->root].takes;
     }
     if (!new || !e->events->failed) return true;
-    return e->events->wait(e->session, &why) == TN_OK && tni_notes_check(r->cx) == TN_OK;
+    return e->events->wait(e->session, &why) == TN_OK && tni_deferred_errors_check(r->cx) == TN_OK;
 }
 
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
@@ -642,7 +642,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     if (root && root->state == TNI_DONE) return TN_OK;
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
     tni_graph g;
-    tn_status s = tni_notes_check(cx);
+    tn_status s = tni_deferred_errors_check(cx);
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
     else if (g.count && s == TN_OK) s = run_graph(cx, &g);
     cx->engine->steps += mode == TNI_STEP;

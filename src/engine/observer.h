@@ -15,7 +15,7 @@
 enum { TNI_WATCH_CALLS = 1, TNI_WATCH_VALUES = 2, TNI_WATCH_TIMES = 4 };
 
 // Whether nothing runs that is not compiled: what is measured or compared is what was.
-static inline bool tni_waits(const tni_engine *e)
+static inline bool tni_waits_for_compiler(const tni_engine *e)
 {
     return e->compiles_first || e->watch & (TNI_WATCH_VALUES | TNI_WATCH_TIMES);
 }

@@ -283,7 +283,7 @@ void tn_close(tn_ctx *cx)
         tni_owned_remove(t);
         t->free(t);
     }
-    tni_late_close(cx);
+    tni_async_items_close(cx);
     while (cx->root.newest) tni_tensor_free(cx->root.newest);
     for (size_t i = 0; i < cx->walked_count; i++) tni_node_unref(cx, cx->walked[i]);
     tni_free(&cx->heap, cx->walked);
@@ -370,7 +370,7 @@ tn_status tn_sync(tn_ctx *cx)
     tni_text          why = { "" };
     cx->stats.syncs++;
     tn_status s = e->events->wait ? e->events->wait(e->session, &why) : TN_OK;
-    return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
+    return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 
 tn_stats tn_stats_get(const tn_ctx *cx)

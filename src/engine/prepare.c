@@ -58,7 +58,7 @@ static void prepare_calls(const tni_graph *g, tni_plan *p)
 {
     const tni_engine *e = g->cx->engine;
     for (size_t i = 0; i < p->calls && !p->called; i++) {
-        tni_planned       *c    = &p->call[i];
+        tni_planned_call  *c    = &p->call[i];
         const tni_op_impl *impl = tni_device_impl(e->device, c->call.op);
         if (!impl->prepare) continue;
         c->call.device  = e->device;
@@ -98,7 +98,7 @@ static bool prepare(tn_ctx *cx, tni_plan *p)
             if (all->plan[i]->ops_hash == p->ops_hash && !prepare_kernels(cx, all->plan[i], false))
                 return false;
     }
-    return prepare_kernels(cx, p, tni_waits(e) && !p->ready);
+    return prepare_kernels(cx, p, tni_waits_for_compiler(e) && !p->ready);
 }
 
 // ---- registers ---------------------------------------------------------------------------------
@@ -108,9 +108,9 @@ static int64_t weigh(const tni_engine *e, const tni_plan *p, int64_t *spilled)
 {
     int64_t all = 0;
     for (size_t i = 0; i < p->kernels; i++) {
-        const tni_fused *k = &p->kernel[i];
-        tni_registers    r = e->kernels->registers(e->session, k->entry, &k->launch);
-        int64_t          n = tni_spilled_bytes(k, r.spilled);
+        const tni_planned_kernel *k = &p->kernel[i];
+        tni_registers             r = e->kernels->registers(e->session, k->entry, &k->launch);
+        int64_t                   n = tni_spilled_bytes(k, r.spilled);
         if (spilled) spilled[i] = n;
         all = n > INT64_MAX - all ? INT64_MAX : all + n;
     }
@@ -131,7 +131,8 @@ static tni_plan *plan_again(tni_graph *g)
     tn_ctx    *cx     = g->cx;
     tni_limits limits = tni_limits_of(cx->engine);
     tni_plan  *p      = tni_plan_build(g, &limits);
-    if (p && keep_parts(g, p) && tni_notes_take(g, p) && prepare_kernels(cx, p, true)) return p;
+    if (p && keep_parts(g, p) && tni_deferred_errors_register(g, p) && prepare_kernels(cx, p, true))
+        return p;
     tni_plan_free(&cx->heap, p);
     return NULL;
 }
@@ -143,7 +144,7 @@ static tni_plan *cut_kernels(tni_graph *g, const tni_plan *p)
     int64_t *spilled = tni_alloc(&cx->heap, p->kernels * sizeof *spilled + 1);
     if (!spilled) return tni_fail_memory(cx, "planning");
     int64_t all  = weigh(cx->engine, p, spilled);
-    bool    cuts = all && tni_split(g, p, spilled);
+    bool    cuts = all && tni_split_kernels(g, p, spilled);
     tni_free(&cx->heap, spilled);
     tni_plan *q = cuts ? plan_again(g) : NULL;
     if (!q || weigh(cx->engine, q, NULL) < all) return q;
@@ -175,7 +176,7 @@ static void look_at_registers(tni_graph *g, tni_plan **p)
 bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
 {
     const tni_engine *e = g->cx->engine;
-    if (!tni_notes_take(g, *p) || !prepare(g->cx, *p)) return false;
+    if (!tni_deferred_errors_register(g, *p) || !prepare(g->cx, *p)) return false;
     prepare_calls(g, *p);
     (*p)->ready = is_ready(e, *p);
     if ((*p)->weighed || !(*p)->prepared || !(*p)->ready || !kept) return true;

@@ -139,7 +139,8 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     tni_text why = { "" };
     if (dt == from.dtype && tni_view_contiguous(&v)) {
         tn_status s = e->device->memory->download(e->session, dst, dt, from.data, count, &why);
-        return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
+        return s == TN_OK ? tni_deferred_errors_check(cx)
+                          : tni_fail_status(cx, s, "%s: %s", op, why.s);
     }
     tni_buffer *b = tni_buffer_new(&cx->buffers,
                                    (size_t)count * e->device->memory->element_size(dt));
@@ -164,7 +165,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     tn_status s = tni_call_run(&call);
     if (s == TN_OK) s = e->device->memory->download(e->session, dst, dt, b->data, count, &why);
     tni_buffer_unref(&cx->buffers, b);
-    return s == TN_OK ? tni_notes_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
+    return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }
 
 tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)

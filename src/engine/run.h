@@ -24,7 +24,7 @@ typedef struct {
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why);
 // Runs a step of r's plan, whose kernels need not be prepared, with scratch of its own. On failure, which
 // is reported, *item is what failed.
-tn_status tni_run_apart(tni_run *r, tni_plan_step step, size_t *item);
+tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item);
 // Room for the inputs of the widest op of the graph, and behind them for its further outputs; NULL when
 // memory is out.
 tni_arg *tni_run_inputs(const tni_run *r);

@@ -94,7 +94,7 @@ static void print_site(FILE *f, const tni_node *n)
 }
 
 // The instructions, and the text that the device makes of them where it shows it.
-static void print_source(const account *a, const tni_fused *k)
+static void print_source(const account *a, const tni_planned_kernel *k)
 {
     tni_heap *h    = &a->g->cx->heap;
     size_t    room = 1 << 16;
@@ -126,8 +126,8 @@ static void print_stored(const account *a, int32_t i)
 
 static void print_all_stored(const account *a, tni_plan_step step)
 {
-    const tni_fused *k = step < 0 ? &a->p->kernel[~step] : NULL;
-    print_stored(a, k ? k->claimed : step);
+    const tni_planned_kernel *k = step < 0 ? &a->p->kernel[~step] : NULL;
+    print_stored(a, k ? k->call_item : step);
     for (size_t i = 0; k && i < k->seeds; i++) print_stored(a, k->seed[i]);
 }
 
@@ -152,7 +152,7 @@ static void print_step(const account *a, size_t number, tni_plan_step step)
     fprintf(a->f, "  %4zu  %-10s %s  %lld bytes\n", number, tni_step_name(a->g, a->p, step).s,
             tni_step_sizes(a->g, a->p, step).s, (long long)tni_step_bytes(a->g, a->p, step));
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
-    print_varying(a, step < 0 ? a->p->kernel[~step].claimed : step);
+    print_varying(a, step < 0 ? a->p->kernel[~step].call_item : step);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
 }

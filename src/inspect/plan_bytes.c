@@ -35,7 +35,7 @@ static bool takes_place_of(const tni_plan *p, size_t item, size_t from)
            p->place[a->root].offset == p->place[b->root].offset;
 }
 
-static void use_buffers(const tni_plan *p, lifetime *life, const tni_fused *k, size_t step)
+static void use_buffers(const tni_plan *p, lifetime *life, const tni_planned_kernel *k, size_t step)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++)
         if (k->buffer[i] >= 0 && !k->kernel->buffer[i].written)
@@ -72,10 +72,10 @@ static void use_item(const tni_graph *g, const tni_plan *p, lifetime *life, size
 static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life)
 {
     for (size_t t = 0; t < p->steps; t++) {
-        tni_plan_step    step = p->step[t];
-        const tni_fused *k    = step < 0 ? &p->kernel[~step] : NULL;
+        tni_plan_step             step = p->step[t];
+        const tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
         if (!k) use_item(g, p, life, (size_t)step, t);
-        else if (k->claimed >= 0) use_item(g, p, life, (size_t)k->claimed, t);
+        else if (k->call_item >= 0) use_item(g, p, life, (size_t)k->call_item, t);
         if (k) use_buffers(p, life, k, t);
     }
 }

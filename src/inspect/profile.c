@@ -51,9 +51,9 @@ static uint64_t mix_site(uint64_t h, const tni_node *n, bool layers)
 // hash would be shown as one: nothing depends on it.
 static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_plan_step step, bool layers)
 {
-    const tni_fused *k    = step < 0 ? &p->kernel[~step] : NULL;
-    int32_t          item = k ? k->claimed : step;
-    uint64_t         h    = tni_hash_mix(k != NULL, (uint64_t)tni_step_bytes(g, p, step));
+    const tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
+    int32_t                   item = k ? k->call_item : step;
+    uint64_t                  h    = tni_hash_mix(k != NULL, (uint64_t)tni_step_bytes(g, p, step));
     if (item >= 0) h = mix_site(h, g->item[item].n, layers);
     if (!k) return tni_hash_mix(h, tni_hash(g->item[item].n->size, 8u * g->item[item].n->rank));
     for (int i = 0; i < k->kernel->np + k->kernel->nr; i++)
@@ -104,7 +104,7 @@ static bool note_sites(const tni_run *r, tni_plan_step step, tni_profile_row *ro
 
 static tni_registers registers_of(const tni_run *r, tni_plan_step step)
 {
-    const tni_fused *k = step < 0 ? &r->plan->kernel[~step] : NULL;
+    const tni_planned_kernel *k = step < 0 ? &r->plan->kernel[~step] : NULL;
     if (!k || !r->e->kernels->registers) return (tni_registers){ 0 };
     return r->e->kernels->registers(r->e->session, k->entry, &k->launch);
 }

@@ -40,10 +40,11 @@ static int64_t call_bytes(const tni_graph *g, const tni_plan *p, size_t i)
 }
 
 // What follows an op finds its result at hand.
-static int64_t kernel_bytes(const tni_graph *g, const tni_plan *p, const tni_fused *k)
+static int64_t kernel_bytes(const tni_graph *g, const tni_plan *p, const tni_planned_kernel *k)
 {
-    if (k->claimed < 0) return k->bytes;
-    return k->bytes + call_bytes(g, p, (size_t)k->claimed) - tni_node_bytes(g->item[k->claimed].n);
+    if (k->call_item < 0) return k->bytes;
+    return k->bytes + call_bytes(g, p, (size_t)k->call_item) -
+           tni_node_bytes(g->item[k->call_item].n);
 }
 
 int64_t tni_step_bytes(const tni_graph *g, const tni_plan *p, tni_plan_step step)
@@ -71,8 +72,8 @@ static tni_text update_name(const tni_node *n, const tni_place *place)
 
 tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
-    const tni_fused *k  = step < 0 ? &p->kernel[~step] : NULL;
-    int32_t          op = k ? k->claimed : step;
+    const tni_planned_kernel *k  = step < 0 ? &p->kernel[~step] : NULL;
+    int32_t                   op = k ? k->call_item : step;
     if (op < 0) return tni_text_of("%s", tni_kernel_kind(k->kernel));
     const char *name = tni_op_table[g->item[op].n->op].name;
     if (g->item[op].n->op == TNI_update) return update_name(g->item[op].n, &p->place[op]);
@@ -82,9 +83,9 @@ tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_plan_step step
 tni_text tni_step_sizes(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     if (step >= 0) return tni_shape_text(g->item[step].n->rank, g->item[step].n->size);
-    const tni_fused *k  = &p->kernel[~step];
-    int              np = k->kernel->np;
-    tni_text         t  = tni_text_of("(");
+    const tni_planned_kernel *k  = &p->kernel[~step];
+    int                       np = k->kernel->np;
+    tni_text                  t  = tni_text_of("(");
     for (int i = 0; i < np + k->kernel->nr; i++)
         tni_text_add(&t, "%s%lld",
                      i == 0    ? ""
@@ -103,13 +104,13 @@ static bool same_site(const tni_node *a, const tni_node *b)
 
 // The node that number `at` stands for: 0 the op before a kernel, then its instructions; NULL if
 // there is none.
-static const tni_node *origin_at(const tni_graph *g, const tni_fused *k, int at)
+static const tni_node *origin_at(const tni_graph *g, const tni_planned_kernel *k, int at)
 {
-    int32_t item = at == 0 ? k->claimed : k->origin[at - 1];
+    int32_t item = at == 0 ? k->call_item : k->origin[at - 1];
     return item < 0 ? NULL : g->item[item].n;
 }
 
-static bool is_new(const tni_graph *g, const tni_fused *k, int at)
+static bool is_new(const tni_graph *g, const tni_planned_kernel *k, int at)
 {
     const tni_node *n = origin_at(g, k, at), *other;
     if (!n) return false;
@@ -121,7 +122,7 @@ static bool is_new(const tni_graph *g, const tni_fused *k, int at)
 const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_plan_step step, int *at)
 {
     if (step >= 0) return (*at)++ ? NULL : g->item[step].n;
-    const tni_fused *k = &p->kernel[~step];
+    const tni_planned_kernel *k = &p->kernel[~step];
     while (*at <= k->kernel->nins) {
         int here = (*at)++;
         if (is_new(g, k, here)) return origin_at(g, k, here);
@@ -164,9 +165,9 @@ static double kernel_flops(const tni_launch *l)
 tni_effort tni_step_effort(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     if (step >= 0) return call_effort(g->item[step].n);
-    const tni_fused *k = &p->kernel[~step];
-    tni_effort       e = { 0 };
-    if (k->claimed >= 0) e = call_effort(g->item[k->claimed].n);
+    const tni_planned_kernel *k = &p->kernel[~step];
+    tni_effort                e = { 0 };
+    if (k->call_item >= 0) e = call_effort(g->item[k->call_item].n);
     e.flops += kernel_flops(&k->launch);
     return e;
 }

@@ -62,7 +62,7 @@ static bool out_of_memory(const verification *v)
 
 // ---- the group ---------------------------------------------------------------------------------
 
-static const tni_fused *kernel_of(const verification *v)
+static const tni_planned_kernel *kernel_of(const verification *v)
 {
     return v->step < 0 ? &v->r->plan->kernel[~v->step] : NULL;
 }
@@ -70,7 +70,7 @@ static const tni_fused *kernel_of(const verification *v)
 // Whether the step reads item i from memory.
 static bool is_loaded(const verification *v, int32_t i)
 {
-    const tni_fused *k = kernel_of(v);
+    const tni_planned_kernel *k = kernel_of(v);
     if (!k) return true;
     for (int b = 0; b < k->kernel->nbuffer; b++)
         if (k->buffer[b] == i) return true;
@@ -119,8 +119,8 @@ static int by_position(const void *a, const void *b)
 
 static void find_group(verification *v)
 {
-    const tni_fused *k = kernel_of(v);
-    v->on              = true;
+    const tni_planned_kernel *k = kernel_of(v);
+    v->on                       = true;
     if (!k) add_item(v, (size_t)v->step, MEMBER);
     for (size_t i = 0; k && i < k->seeds; i++)
         add_item(v, (size_t)tni_seed_item(k->seed[i]), MEMBER);
@@ -309,7 +309,7 @@ static bool compare_outputs(const verification *v, size_t i, difference *d)
 // What the step stored, in id order, up to the first that differs.
 static bool compare_results(const verification *v, difference *d)
 {
-    const tni_fused *k = kernel_of(v);
+    const tni_planned_kernel *k = kernel_of(v);
     if (!k) return compare_outputs(v, (size_t)v->step, d);
     for (size_t i = 0; i < k->seeds && !d->found; i++)
         if (k->seed[i] >= 0 && !compare(v, (size_t)k->seed[i], v->r->data[k->seed[i]], d))
@@ -383,7 +383,7 @@ static bool run_member(const verification *v, alone *a, size_t i, difference *d)
         return true;
     }
     if (!find_step(a->run.plan, i, &step)) return true;
-    return take_buffer(v, a, i) && tni_run_apart(&a->run, step, &item) == TN_OK &&
+    return take_buffer(v, a, i) && tni_run_one_step(&a->run, step, &item) == TN_OK &&
            compare(v, i, a->run.data[i], d);
 }
 

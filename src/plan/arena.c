@@ -10,32 +10,32 @@ enum { MANY = 1024 };
 
 static int64_t sum(int64_t a, int64_t b)
 {
-    return b > TNI_PLENTY - a ? TNI_PLENTY : a + b;
+    return b > TNI_BYTES_LIMIT - a ? TNI_BYTES_LIMIT : a + b;
 }
 
 // ---- all at once -------------------------------------------------------------------------------
 
 static int by_size(const void *a, const void *b)
 {
-    const tni_stretch *x = *(tni_stretch *const *)a, *y = *(tni_stretch *const *)b;
+    const tni_arena_span *x = *(tni_arena_span *const *)a, *y = *(tni_arena_span *const *)b;
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
     return x < y ? -1 : x > y;
 }
 
 static int by_length(const void *a, const void *b)
 {
-    const tni_stretch *x = *(tni_stretch *const *)a, *y = *(tni_stretch *const *)b;
-    uint32_t           m = x->last - x->first, n = y->last - y->first;
+    const tni_arena_span *x = *(tni_arena_span *const *)a, *y = *(tni_arena_span *const *)b;
+    uint32_t              m = x->last - x->first, n = y->last - y->first;
     return m != n ? (m > n ? -1 : 1) : by_size(a, b);
 }
 
 // The lowest gap that a span fits into, among those of `placed`, which are by offset, that are there
 // when it is.
-static int64_t lowest_gap(const tni_stretch *s, size_t n, tni_stretch *const *placed)
+static int64_t lowest_gap(const tni_arena_span *s, size_t n, tni_arena_span *const *placed)
 {
     int64_t end = 0;
     for (size_t i = 0; i < n; i++) {
-        const tni_stretch *k = placed[i];
+        const tni_arena_span *k = placed[i];
         if (k->last < s->first || s->last < k->first) continue;
         if (k->offset - end >= s->bytes) break;
         if (sum(k->offset, k->bytes) > end) end = sum(k->offset, k->bytes);
@@ -43,30 +43,30 @@ static int64_t lowest_gap(const tni_stretch *s, size_t n, tni_stretch *const *pl
     return end;
 }
 
-static void insert(tni_stretch *s, size_t n, tni_stretch **placed)
+static void insert(tni_arena_span *s, size_t n, tni_arena_span **placed)
 {
     for (; n > 0 && placed[n - 1]->offset > s->offset; n--) placed[n] = placed[n - 1];
     placed[n] = s;
 }
 
 // Places the spans in this order; where the highest of them ends.
-static int64_t place_sorted(size_t n, tni_stretch **list, tni_stretch **placed,
+static int64_t place_sorted(size_t n, tni_arena_span **list, tni_arena_span **placed,
                             int (*order)(const void *a, const void *b))
 {
     int64_t end = 0;
     qsort(list, n, sizeof *list, order);
     for (size_t i = 0; i < n; i++) {
-        tni_stretch *s = list[i];
-        s->offset      = lowest_gap(s, i, placed);
+        tni_arena_span *s = list[i];
+        s->offset         = lowest_gap(s, i, placed);
         insert(s, i, placed);
         if (sum(s->offset, s->bytes) > end) end = sum(s->offset, s->bytes);
     }
     return end;
 }
 
-static int64_t place_all(tni_heap *h, size_t n, tni_stretch *span)
+static int64_t place_all(tni_heap *h, size_t n, tni_arena_span *span)
 {
-    tni_stretch **list = tni_alloc(h, 2 * n * sizeof *list);
+    tni_arena_span **list = tni_alloc(h, 2 * n * sizeof *list);
     if (!list) return -1;
     for (size_t i = 0; i < n; i++) list[i] = &span[i];
     int64_t a = place_sorted(n, list, list + n, by_size);
@@ -131,17 +131,17 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
 
 static int by_end(const void *a, const void *b)
 {
-    const tni_stretch *x = *(tni_stretch *const *)a, *y = *(tni_stretch *const *)b;
+    const tni_arena_span *x = *(tni_arena_span *const *)a, *y = *(tni_arena_span *const *)b;
     if (x->last != y->last) return x->last < y->last ? -1 : 1;
     return x < y ? -1 : x > y;
 }
 
-static int64_t place_in_time(tni_heap *h, size_t n, tni_stretch *span)
+static int64_t place_in_time(tni_heap *h, size_t n, tni_arena_span *span)
 {
-    arena         a    = { .heap = h };
-    tni_stretch **list = tni_alloc(h, n * sizeof *list);
-    bool          ok   = list != NULL;
-    size_t        over = 0;
+    arena            a    = { .heap = h };
+    tni_arena_span **list = tni_alloc(h, n * sizeof *list);
+    bool             ok   = list != NULL;
+    size_t           over = 0;
     for (size_t i = 0; ok && i < n; i++) list[i] = &span[i];
     if (ok) qsort(list, n, sizeof *list, by_end);
     for (size_t i = 0; ok && i < n; i++) {
@@ -154,7 +154,7 @@ static int64_t place_in_time(tni_heap *h, size_t n, tni_stretch *span)
     return ok ? a.end : -1;
 }
 
-int64_t tni_arena_place(tni_heap *h, size_t n, tni_stretch *span)
+int64_t tni_arena_place(tni_heap *h, size_t n, tni_arena_span *span)
 {
     if (!n) return 0;
     return n <= MANY ? place_all(h, n, span) : place_in_time(h, n, span);

@@ -4,7 +4,7 @@
 // itself), or it is a *seed* (its value is stored, or it is a reduction) of a kernel unit, or it runs
 // alone as a unit of its own: a kernel of one op, or a call of the device where no kernel can be written
 // for the op. fuse.c decides which; lower.c writes a seed and what floats into it as instructions of a
-// unit; roles.c finds the parallel and the reduced axes of a unit and makes the kernel. Op by op is the
+// unit; axes.c finds the parallel and the reduced axes of a unit, and make_kernel.c makes the kernel. Op by op is the
 // same with nothing joined: every item but numbers is a seed, and every seed a unit.
 #ifndef TNI_PLAN_FUSE_H
 #define TNI_PLAN_FUSE_H
@@ -114,21 +114,36 @@ static inline int32_t tni_final_unit(const tni_fusion *f, int32_t unit)
     return unit;
 }
 
+// All axes of a unit, as bits; and the number of points over some of them.
+static inline uint32_t tni_all_axes(const tni_unit *u)
+{
+    return (1u << u->naxes) - 1;
+}
+
+static inline int64_t tni_points(const tni_unit *u, uint32_t axes)
+{
+    int64_t n = 1;
+    for (int k = 0; k < u->naxes; k++)
+        if (axes >> k & 1) n *= u->size[k];
+    return n;
+}
+
+// A row, or an axis of lanes, of fewer elements than this is short.
+enum { TNI_SHORT_ROW = 16 };
+
 // Whether a unit is a call of the device.
 static inline bool tni_unit_is_call(const tni_unit *u)
 {
     return u->item >= 0 && !u->values;
 }
 
-// Where the elements of a source lie: an item, or ~input.
-int32_t tni_place_of(const tni_graph *g, const tni_node *src);
 // The item (or ~input) whose elements an assignment that shares has: itself if it is none.
 int32_t tni_shared_item(const tni_fusion *f, int32_t item);
 
 // The coordinates of a value's element at `offset` + strides over axes of its row-major elements, at
 // the points from `from` to `to` of the axes. False if they are no sums of axes.
-bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
-                   const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c);
+bool tni_delinearize(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
+                     const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c);
 
 // Adds seed i to a unit, each axis of its domain on the axes of the unit that `align` has as bits,
 // the outermost first (none: it has one place); the unit is as before where that fails.
@@ -142,22 +157,26 @@ void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores);
 // The shape a seed is computed over: its own, or its source's if it folds that.
 const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i);
 // The item that tells the sum i without folding anything; -1 if there is none.
-int32_t tni_sum_teller(const tni_fusion *f, int32_t i);
+int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i);
 
 // Finds the reduced axes of a unit; false if it cannot be one kernel.
-bool tni_find_roles(tni_unit *u);
+bool tni_find_reduced_axes(tni_unit *u);
 // The finished kernel of a unit whose stored values are known. False when memory is out.
-bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out);
+bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out);
 
+// Decides how each item is computed: see decide.c.
+void tni_decide_items(tni_fusion *f);
+// Whether readers can compute an item of this op themselves, whatever its sources are.
+bool tni_can_inline(const tni_node *n);
 bool tni_fuse(tni_fusion *f);
 // The units in an order in which they can run, as steps and kernels of the plan: by their first
 // item, as far as that goes.
-bool tni_sequence(tni_fusion *f, tni_plan *p);
+bool tni_order_units(tni_fusion *f, tni_plan *p);
 // Makes a map of a sealed kernel that folds only a few elements for each row; it is to be sealed
 // again. False when memory is out.
-bool tni_unroll(tni_heap *h, tni_fused *f);
+bool tni_unroll(tni_heap *h, tni_planned_kernel *f);
 // Joins library ops with the kernels that follow them, as far as the device takes them.
-bool tni_claim(tni_fusion *f, tni_plan *p);
+bool tni_offer_epilogues(tni_fusion *f, tni_plan *p);
 void tni_fusion_close(tni_fusion *f);
 
 #endif

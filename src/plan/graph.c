@@ -132,9 +132,17 @@ static bool find_bases(tni_graph *g)
     return true;
 }
 
+int32_t tni_base_of(const tni_graph *g, const tni_node *src)
+{
+    if (src->state == TNI_PENDING) return g->item[src->mark - 1].base;
+    int64_t   skip;
+    tni_node *base = tni_node_base((tni_node *)src, &skip);
+    return ~(int32_t)(base->mark - 1);
+}
+
 // ---- what is stored ----------------------------------------------------------------------------
 
-bool tni_input_free(const tni_input *in)
+bool tni_input_is_free(const tni_input *in)
 {
     return in->dies && in->n->buf->refs == 1;
 }
@@ -167,7 +175,7 @@ static void ask_stores(tni_graph *g)
     for (const tni_store *s = g->cx->pending; s; s = s->next) {
         if (!s->node->mark || s->node->state != TNI_PENDING) continue;
         unsigned why = s->assigned ? TNI_BY_ASSIGNMENT : 0;
-        if (s->wanted) why |= TNI_BY_WISH;
+        if (s->wanted) why |= TNI_BY_WANT;
         // A value that outlives the innermost scope is wanted after the step.
         if (s->depth < g->cx->scope->depth) why |= TNI_BY_SCOPE;
         if (s->unused > 0) why |= TNI_UNCONSUMED;

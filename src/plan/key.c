@@ -120,7 +120,7 @@ static void put_input(writer *w, const tni_graph *g, size_t i)
     size_t          first = i;
     for (size_t k = 0; k < i && first == i && n->buf->refs > 1; k++)
         if (g->input[k].n->buf == n->buf) first = k;
-    put(w, (int64_t)first * 4 + g->input[i].dies * 2 + tni_input_free(&g->input[i]));
+    put(w, (int64_t)first * 4 + g->input[i].dies * 2 + tni_input_is_free(&g->input[i]));
     put(w, n->dtype);
 }
 

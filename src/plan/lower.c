@@ -275,7 +275,7 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
     tni_graph         *g    = l->f->g;
     tni_node          *src  = node_of(l, i)->src[s];
     tni_view           v    = tni_node_layout(src);
-    int32_t            base = tni_place_of(g, src);
+    int32_t            base = tni_base_of(g, src);
     tni_access_binding a    = { .place = base, .reader = i, .edge = s };
     for (int j = 0; j < v.rank; j++) {
         a.offset += v.stride[j] * c->start[j];
@@ -293,10 +293,10 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
         for (int32_t at = base; at != shared;) {
             const tni_node *from = node_of(l, at)->src[0];
             offset += tni_offset_of(from);
-            at = tni_place_of(g, from);
+            at = tni_base_of(g, from);
         }
-        if (!tni_coords_of(node_of(l, shared), offset, a.stride, l->u->naxes, l->low, l->high,
-                           l->via_size, &inner))
+        if (!tni_delinearize(node_of(l, shared), offset, a.stride, l->u->naxes, l->low, l->high,
+                             l->via_size, &inner))
             return FAILED;
         return lower_item(l, shared, &inner);
     }
@@ -599,7 +599,7 @@ static const tni_node *summed(const tni_node *n, bool *negative)
 
 // A scatter_add of one value a line into one number everywhere, added up along the lines, is that
 // value and so many times the number; its indices are checked all the same.
-int32_t tni_sum_teller(const tni_fusion *f, int32_t i)
+int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i)
 {
     const tni_graph *g = f->g;
     const tni_node  *n = g->item[i].n;
@@ -607,7 +607,7 @@ int32_t tni_sum_teller(const tni_fusion *f, int32_t i)
     if (n->op != TNI_sum || !tni_is_float((tn_dtype)n->dtype)) return -1;
     const tni_node *src = summed(n, &negative);
     if (src->state != TNI_PENDING || src->op != TNI_scatter_add) return -1;
-    int32_t at = (int32_t)src->mark - 1, base = tni_place_of(g, src->src[0]);
+    int32_t at = (int32_t)src->mark - 1, base = tni_base_of(g, src->src[0]);
     if (f->decision[at].kind != TNI_AS_INLINED) return -1;
     if (n->attr.reduce.axes != 1u << src->attr.axis.axis) return -1;
     return base >= 0 && tni_is_number(g->item[base].n->op) ? at : -1;
@@ -661,7 +661,7 @@ static int64_t folded_count(const tni_node *n)
 // still along the axes.
 static bool folds_one(const tni_fusion *f, const tni_node *n)
 {
-    int32_t  base  = tni_place_of(f->g, n->src[0]);
+    int32_t  base  = tni_base_of(f->g, n->src[0]);
     tni_view v     = tni_node_layout(n->src[0]);
     int64_t  count = folded_count(n);
     if (count <= 1) return count == 0;
@@ -857,7 +857,7 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align
         tni_coords c = coords_on(u, n, align);
         at           = name_value(&l, lower_op(&l, i, &c), values, i, &c);
     }
-    if (at >= 0 && l.less) at = tni_drop_unread(u, values, sources, numbers, at);
+    if (at >= 0 && l.less) at = tni_drop_dead_values(u, values, sources, numbers, at);
     if (at >= 0 && grow(&l, (void **)&u->seed, &u->seeds_cap, u->seeds + 1, sizeof *u->seed)) {
         u->seed[u->seeds++] = i;
         u->value[at].seed   = true;

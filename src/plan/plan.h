@@ -33,7 +33,7 @@ typedef enum {
 typedef enum {
     TNI_BY_READ       = 1 << 0,   // it is the value that was asked for
     TNI_BY_ASSIGNMENT = 1 << 1,   // it was written into a tensor
-    TNI_BY_WISH       = 1 << 2,   // tn_want, tn_keep
+    TNI_BY_WANT       = 1 << 2,   // tn_want, tn_keep
     TNI_BY_SCOPE      = 1 << 3,   // its tensor was made outside the innermost scope
     TNI_UNCONSUMED    = 1 << 4,   // nothing was made from a tensor of it
     TNI_SCALAR        = 1 << 5,   // it is one element, and has a tensor
@@ -79,7 +79,7 @@ typedef struct {
     bool       unmarked;
 } tni_graph;
 
-bool tni_input_free(const tni_input *in);
+bool tni_input_is_free(const tni_input *in);
 // The reasons in words: "assigned, history".
 tni_text tni_why_text(unsigned why);
 
@@ -89,6 +89,9 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root);
 // Takes the marks off again, before the first node may go. An item whose node has gone is NULL.
 void tni_graph_unmark(tni_graph *g);
 void tni_graph_close(tni_graph *g);
+
+// Where the elements of a source are stored: the position of an item, or ~i for input i.
+int32_t tni_base_of(const tni_graph *g, const tni_node *src);
 
 // Where the value of an item lies. Items that share a place name the same root.
 typedef enum {
@@ -174,12 +177,12 @@ typedef struct {
     int32_t            *origin;
     int32_t            *seed;  // items it computes, ~item for those it does not store
     size_t              seeds;
-    int32_t      claimed;  // the item whose op runs along with it, before each part of it; -1: none
-    bool         only_reader;  // nobody else needs that op's result
-    tni_epilogue epilogue;     // what the kernel does to it, if it is that
-    void        *entry;        // the device's
-    int64_t      bytes;        // that it moves
-} tni_fused;
+    int32_t call_item;    // the item whose op runs along with it, before each part of it; -1: none
+    bool    only_reader;  // nobody else needs that op's result
+    tni_epilogue epilogue;  // what the kernel does to it, if it is that
+    void        *entry;     // the device's
+    int64_t      bytes;     // that it moves
+} tni_planned_kernel;
 
 // The item of a seed, stored or not.
 static inline int32_t tni_seed_item(int32_t seed)
@@ -195,7 +198,7 @@ typedef struct {
     tni_call call;
     tni_arg *arg;
     void (*forget)(void *entry);  // frees call.entry
-} tni_planned;
+} tni_planned_call;
 
 // A node as a call, without addresses, its arguments in arg, where there is room for tni_call_args.
 tni_call tni_call_of(const tni_node *n, tni_arg *arg);
@@ -208,7 +211,7 @@ typedef struct {
     int32_t  kernel;
     int64_t  size;
     tni_site site;
-} tni_note;
+} tni_deferred_error;
 
 // A step of a plan: item `item` by a device call, or, where that is negative, kernel ~item.
 typedef int32_t tni_plan_step;
@@ -217,32 +220,32 @@ typedef int32_t tni_plan_step;
 // it, or, for a graph too large for that, the run it was made for.
 typedef struct tni_plan tni_plan;
 struct tni_plan {
-    uint64_t       hash;
-    uint64_t       ops_hash;  // a hash of its ops, whatever their sizes are
-    size_t         key_bytes;
-    char          *key;
-    size_t         count;
-    tni_place     *place;
-    int32_t       *part;  // by item, as the graph had them; NULL: nothing is cut
-    int64_t        arena;
-    size_t         steps, kernels, calls;
-    tni_plan_step *step;
-    tni_fused     *kernel;
-    tni_planned   *call;
-    bool           called;    // the calls have their entries
-    uint64_t       runs;      // so far
-    bool           prepared;  // the kernels have their entries
-    bool           ready;     // and are compiled
-    bool           weighed;   // what they take of the device was looked at
-    bool           measured;  // scratch is known for the entries as they are
-    size_t         scratch;   // the most that a step asks for, in bytes
-    bool           recurs;    // another plan of the cache has the same ops_hash
-    bool           unfused;   // it should have been fused and could not: ops run one by one
-    uint64_t       used;      // when last, for the LRU
-    bool           noted;     // what is to be said, and guarded, is known
-    size_t         notes;
-    tni_note      *note;
-    void          *replay;  // the device's, and what frees it
+    uint64_t            hash;
+    uint64_t            ops_hash;  // a hash of its ops, whatever their sizes are
+    size_t              key_bytes;
+    char               *key;
+    size_t              count;
+    tni_place          *place;
+    int32_t            *part;  // by item, as the graph had them; NULL: nothing is cut
+    int64_t             arena;
+    size_t              steps, kernels, calls;
+    tni_plan_step      *step;
+    tni_planned_kernel *kernel;
+    tni_planned_call   *call;
+    bool                called;    // the calls have their entries
+    uint64_t            runs;      // so far
+    bool                prepared;  // the kernels have their entries
+    bool                ready;     // and are compiled
+    bool                weighed;   // what they take of the device was looked at
+    bool                measured;  // scratch is known for the entries as they are
+    size_t              scratch;   // the most that a step asks for, in bytes
+    bool                recurs;    // another plan of the cache has the same ops_hash
+    bool                unfused;   // it should have been fused and could not: ops run one by one
+    uint64_t            used;      // when last, for the LRU
+    bool                noted;     // what is to be said, and guarded, is known
+    size_t              notes;
+    tni_deferred_error *note;
+    void               *replay;  // the device's, and what frees it
     void (*forget)(void *replay);
 };
 
@@ -253,6 +256,8 @@ bool tni_concat_is_flat(const tni_node *n);
 char     *tni_key_write(const tni_graph *g, size_t *bytes);
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
+// Decides where every value of a plan with steps is stored (memory.c); false when memory is out.
+bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p);
 // Describes the calls among the steps of a plan; false when memory is out. And frees them.
 bool tni_plan_calls(const tni_graph *g, tni_plan *p);
 void tni_plan_drop_calls(tni_heap *h, tni_plan *p);
@@ -260,9 +265,9 @@ void tni_plan_drop_calls(tni_heap *h, tni_plan *p);
 // Cuts kernels of a plan in two, for the next plan of the same graph, by the parts of items. spilled: for
 // each kernel the bytes that it keeps in memory for want of registers, which have to be worth what a
 // cut moves more. False if none is cut: each is too small, or better as it is.
-bool tni_split(tni_graph *g, const tni_plan *p, const int64_t *spilled);
+bool tni_split_kernels(tni_graph *g, const tni_plan *p, const int64_t *spilled);
 // The bytes that a kernel spills in all, if each of its threads spills so many.
-int64_t tni_spilled_bytes(const tni_fused *k, int64_t spilled);
+int64_t tni_spilled_bytes(const tni_planned_kernel *k, int64_t spilled);
 
 enum { TNI_PLANS = 512, TNI_PLAN_NODES = 50000 };
 

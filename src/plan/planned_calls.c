@@ -77,10 +77,10 @@ tni_call tni_call_of(const tni_node *n, tni_arg *arg)
 
 static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, const tni_epilogue *e)
 {
-    const tni_node *n = g->item[item].n;
-    tni_planned    *c = &p->call[p->calls];
-    c->item           = item;
-    c->arg            = tni_alloc(&g->cx->heap, tni_call_args(n) * sizeof *c->arg + 1);
+    const tni_node   *n = g->item[item].n;
+    tni_planned_call *c = &p->call[p->calls];
+    c->item             = item;
+    c->arg              = tni_alloc(&g->cx->heap, tni_call_args(n) * sizeof *c->arg + 1);
     if (!c->arg) return false;
     c->call             = tni_call_of(n, c->arg);
     c->call.epilogue    = e;
@@ -94,10 +94,10 @@ bool tni_plan_calls(const tni_graph *g, tni_plan *p)
     p->call = tni_zalloc(&g->cx->heap, p->steps * sizeof *p->call + 1);
     if (!p->call) return false;
     for (size_t t = 0; t < p->steps && ok; t++) {
-        tni_plan_step step = p->step[t];
-        tni_fused    *k    = step < 0 ? &p->kernel[~step] : NULL;
+        tni_plan_step       step = p->step[t];
+        tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
         if (!k) ok = add_call(g, p, step, NULL);
-        else if (k->claimed >= 0) ok = add_call(g, p, k->claimed, &k->epilogue);
+        else if (k->call_item >= 0) ok = add_call(g, p, k->call_item, &k->epilogue);
     }
     return ok;
 }

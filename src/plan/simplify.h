@@ -19,9 +19,9 @@ const char *tni_simplify_text(int rule);
 // Takes values that nobody reads out of a unit, from number `values` on, and with them accesses from
 // `sources` and numbers from `numbers` on. Value `root` is read, and indices are checked in any case.
 // The number that `root` has now.
-int tni_drop_unread(tni_unit *u, size_t values, size_t sources, size_t numbers, int root);
+int tni_drop_dead_values(tni_unit *u, size_t values, size_t sources, size_t numbers, int root);
 // The same in a whole unit whose stored values are known: a seed that is not stored goes if nobody in
 // the unit reads it.
-void tni_drop_unstored(const tni_fusion *f, tni_unit *u);
+void tni_drop_unstored_seeds(const tni_fusion *f, tni_unit *u);
 
 #endif

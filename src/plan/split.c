@@ -26,27 +26,27 @@ typedef struct {
     bool first[TNI_MAX_INS], second[TNI_MAX_INS];
 } halves;
 
-static bool is_seed(const tni_fused *k, int32_t item)
+static bool is_seed(const tni_planned_kernel *k, int32_t item)
 {
     for (size_t i = 0; i < k->seeds; i++)
         if (tni_seed_item(k->seed[i]) == item) return true;
     return false;
 }
 
-static bool is_stored(const tni_fused *k, int32_t item)
+static bool is_stored(const tni_planned_kernel *k, int32_t item)
 {
     for (size_t i = 0; i < k->seeds; i++)
         if (k->seed[i] == item) return true;
     return false;
 }
 
-static bool is_in_first(const tni_fused *k, int32_t item, int32_t at)
+static bool is_in_first(const tni_planned_kernel *k, int32_t item, int32_t at)
 {
     return item == at || (item >= 0 && item < at && is_seed(k, item));
 }
 
 // Whether an instruction is the value of an item that the first half has.
-static bool is_made_before(const tni_fused *k, int i, int32_t at)
+static bool is_made_before(const tni_planned_kernel *k, int i, int32_t at)
 {
     int  code = k->kernel->ins[i].code;
     bool made = code == TNI_I_MAP || code == TNI_I_CAST || code == TNI_I_REDUCE;
@@ -60,7 +60,7 @@ static void need_operands(const tni_ins *x, bool *needed)
     if (x->c >= 0) needed[x->c] = true;
 }
 
-static void find_halves(const tni_fused *k, int32_t at, halves *h)
+static void find_halves(const tni_planned_kernel *k, int32_t at, halves *h)
 {
     *h = (halves){ .first = { false } };
     for (int i = k->kernel->nins - 1; i >= 0; i--) {
@@ -74,7 +74,7 @@ static void find_halves(const tni_fused *k, int32_t at, halves *h)
     }
 }
 
-static int work_of(const tni_fused *k, const bool *needed)
+static int work_of(const tni_planned_kernel *k, const bool *needed)
 {
     int work = 0;
     for (int i = 0; i < k->kernel->nins; i++) {
@@ -85,7 +85,7 @@ static int work_of(const tni_fused *k, const bool *needed)
 }
 
 // Bytes that a load brings, each once.
-static int64_t load_bytes(const tni_fused *k, const tni_ins *x)
+static int64_t load_bytes(const tni_planned_kernel *k, const tni_ins *x)
 {
     const tni_kernel *y     = k->kernel;
     int64_t           count = 1;
@@ -96,7 +96,8 @@ static int64_t load_bytes(const tni_fused *k, const tni_ins *x)
 
 // What both halves load is loaded once more; what the second reads of the first is read, and written
 // if it was not stored so far. An item of several instructions counts once.
-static int64_t bytes_more(const tni_graph *g, const tni_fused *k, int32_t at, const halves *h)
+static int64_t bytes_more(const tni_graph *g, const tni_planned_kernel *k, int32_t at,
+                          const halves *h)
 {
     int64_t bytes = 0;
     int32_t last  = -1;
@@ -114,7 +115,7 @@ static int64_t bytes_more(const tni_graph *g, const tni_fused *k, int32_t at, co
 }
 
 // Whether the second half reads item `at`; a seed need not be read.
-static bool is_read(const tni_fused *k, int32_t at, const halves *h)
+static bool is_read(const tni_planned_kernel *k, int32_t at, const halves *h)
 {
     for (int i = 0; i < k->kernel->nins; i++)
         if (h->second[i] && k->origin[i] == at && is_made_before(k, i, at)) return true;
@@ -122,7 +123,7 @@ static bool is_read(const tni_fused *k, int32_t at, const halves *h)
 }
 
 // Cuts a kernel behind item `at`; false if that makes no halves.
-static bool try_cut(const tni_graph *g, const tni_fused *k, int32_t at, int whole, cut *c)
+static bool try_cut(const tni_graph *g, const tni_planned_kernel *k, int32_t at, int whole, cut *c)
 {
     halves h;
     if (at < 0 || tni_op_table[g->item[at].n->op].class == TNI_SOURCE) return false;
@@ -141,7 +142,7 @@ static bool is_better(const cut *a, const cut *b)
 }
 
 // Of the cuts near the middle the one that moves least.
-static bool find_cut(const tni_graph *g, const tni_fused *k, cut *best)
+static bool find_cut(const tni_graph *g, const tni_planned_kernel *k, cut *best)
 {
     cut  all[TNI_MAX_INS];
     bool needed[TNI_MAX_INS];
@@ -161,14 +162,14 @@ static bool find_cut(const tni_graph *g, const tni_fused *k, cut *best)
     return best->at >= 0;
 }
 
-static int64_t points_of(const tni_fused *k)
+static int64_t points_of(const tni_planned_kernel *k)
 {
     int64_t points = 1;
     for (int i = 0; i < k->kernel->np + k->kernel->nr; i++) points *= k->launch.size[i];
     return points;
 }
 
-int64_t tni_spilled_bytes(const tni_fused *k, int64_t spilled)
+int64_t tni_spilled_bytes(const tni_planned_kernel *k, int64_t spilled)
 {
     int64_t turns = (points_of(k) + POINTS - 1) / POINTS;
     return spilled > INT64_MAX / turns ? INT64_MAX : spilled * turns;
@@ -182,12 +183,12 @@ static int32_t next_part(const tni_graph *g)
     return most + 1;
 }
 
-bool tni_split(tni_graph *g, const tni_plan *p, const int64_t *spilled)
+bool tni_split_kernels(tni_graph *g, const tni_plan *p, const int64_t *spilled)
 {
     int32_t part = next_part(g), first = part;
     for (size_t i = 0; i < p->kernels; i++) {
-        const tni_fused *k = &p->kernel[i];
-        cut              c;
+        const tni_planned_kernel *k = &p->kernel[i];
+        cut                       c;
         if (spilled[i] <= A_LAUNCH || !find_cut(g, k, &c)) continue;
         if (spilled[i] - A_LAUNCH <= c.bytes) continue;
         for (size_t s = 0; s < k->seeds; s++) {

@@ -9,15 +9,15 @@
 
 // A kernel being rewritten. to: the instruction that stands for instruction i at element r.
 typedef struct {
-    tni_fused         *out;
-    const tni_kernel  *old;
-    tni_kernel        *k;
-    tni_launch         l;
-    tni_access_binding source[TNI_MAX_ACCESSES];
-    int32_t            origin[TNI_MAX_INS];
-    int16_t            to[TNI_MAX_INS][TNI_UNROLL_ELEMENTS];
-    int                cols;
-    bool               full;
+    tni_planned_kernel *out;
+    const tni_kernel   *old;
+    tni_kernel         *k;
+    tni_launch          l;
+    tni_access_binding  source[TNI_MAX_ACCESSES];
+    int32_t             origin[TNI_MAX_INS];
+    int16_t             to[TNI_MAX_INS][TNI_UNROLL_ELEMENTS];
+    int                 cols;
+    bool                full;
 } unrolling;
 
 static bool is_per_col(const unrolling *u, int i)
@@ -115,7 +115,7 @@ static void unroll_all(unrolling *u)
     }
 }
 
-static bool is_few(const tni_fused *f)
+static bool is_few(const tni_planned_kernel *f)
 {
     const tni_kernel *k    = f->kernel;
     int64_t           cols = 1;
@@ -126,7 +126,7 @@ static bool is_few(const tni_fused *f)
 
 static bool put_back(tni_heap *h, unrolling *u)
 {
-    tni_fused          *f      = u->out;
+    tni_planned_kernel *f      = u->out;
     tni_access_binding *source = tni_alloc(h, (size_t)u->k->naccess * sizeof *source + 1);
     if (!source) return false;
     memcpy(source, u->source, (size_t)u->k->naccess * sizeof *source);
@@ -141,7 +141,7 @@ static bool put_back(tni_heap *h, unrolling *u)
     return true;
 }
 
-bool tni_unroll(tni_heap *h, tni_fused *f)
+bool tni_unroll(tni_heap *h, tni_planned_kernel *f)
 {
     if (!is_few(f)) return true;
     unrolling *u  = tni_zalloc(h, sizeof *u);

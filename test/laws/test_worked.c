@@ -27,10 +27,10 @@ static tn_tensor *classify(tn_tensor *x, tn_tensor *w, tn_tensor *b)
 
 // What the sections print: the example as recorded, opened as a step would open it, and its plan.
 typedef struct {
-    tn_ctx   *cx;
-    tni_graph g;
-    tni_plan *plan;
-    tni_fused kernel;  // the one kernel of the plan
+    tn_ctx            *cx;
+    tni_graph          g;
+    tni_plan          *plan;
+    tni_planned_kernel kernel;  // the one kernel of the plan
 } example;
 
 // ---- calls and nodes ---------------------------------------------------------------------------

@@ -178,22 +178,22 @@ static const ending cases[] = {
 };
 
 // The kernel that runs with the product, as it was launched, and the plan's call of the product.
-static const tni_fused *claiming(const tn_ctx *cx, const tni_call **call)
+static const tni_planned_kernel *claiming(const tn_ctx *cx, const tni_call **call)
 {
     const tni_plans *all = &((const tni_engine *)cx->engine)->plans;
     for (int i = 0; i < all->count; i++) {
         const tni_plan *p = all->plan[i];
         for (size_t k = 0; k < p->kernels; k++) {
-            const tni_fused *f = &p->kernel[k];
-            if (f->claimed < 0) continue;
-            *call = &p->call[p->place[f->claimed].call - 1].call;
+            const tni_planned_kernel *f = &p->kernel[k];
+            if (f->call_item < 0) continue;
+            *call = &p->call[p->place[f->call_item].call - 1].call;
             return f;
         }
     }
     return NULL;
 }
 
-static int parts_of(const tni_fused *f, const tni_call *call)
+static int parts_of(const tni_planned_kernel *f, const tni_call *call)
 {
     const tni_epilogue *e = &f->epilogue;
     tni_offer           o = { call, f->only_reader, *e };
@@ -219,8 +219,8 @@ static void look_at(const ending *e)
     v.y = tn_matmul(x, w);
     tn_keep(e->then(&v));
     CHECK_STATUS(tn_eval(cx), TN_OK);
-    const tni_call  *call = NULL;
-    const tni_fused *f    = claiming(cx, &call);
+    const tni_call           *call = NULL;
+    const tni_planned_kernel *f    = claiming(cx, &call);
     if (CHECK(f))
         test_that(parts_of(f, call) == e->want, "%s: epilogue %d, and not %d", e->name,
                   parts_of(f, call), e->want);
@@ -338,10 +338,10 @@ static int slope_in(const tn_ctx *cx)
     int              what = 0;
     for (int i = 0; i < all->count; i++)
         for (size_t k = 0; k < all->plan[i]->kernels; k++) {
-            const tni_plan  *p = all->plan[i];
-            const tni_fused *f = &p->kernel[k];
-            if (f->claimed < 0 || f->epilogue.activation != TNI_gelu_slope) continue;
-            const tni_call *c = &p->call[p->place[f->claimed].call - 1].call;
+            const tni_plan           *p = all->plan[i];
+            const tni_planned_kernel *f = &p->kernel[k];
+            if (f->call_item < 0 || f->epilogue.activation != TNI_gelu_slope) continue;
+            const tni_call *c = &p->call[p->place[f->call_item].call - 1].call;
             if (is_for_a_library(c, f->only_reader, &f->epilogue)) what = parts_of(f, c);
         }
     return what;

@@ -15,20 +15,20 @@ static uint32_t next_random(uint32_t n)
 }
 
 // n spans as the values of a network come: most go soon, some stay until the way back.
-static tni_stretch *make_spans(size_t n, uint32_t seed)
+static tni_arena_span *make_spans(size_t n, uint32_t seed)
 {
-    tni_stretch *s = calloc(n, sizeof *s);
-    state          = seed;
+    tni_arena_span *s = calloc(n, sizeof *s);
+    state             = seed;
     for (size_t i = 0; s && i < n; i++) {
         uint32_t stay = next_random(3) ? next_random(4) : (uint32_t)(2 * (n - i));
-        s[i]          = (tni_stretch){ .first = (uint32_t)i, .last = (uint32_t)i + stay };
+        s[i]          = (tni_arena_span){ .first = (uint32_t)i, .last = (uint32_t)i + stay };
         s[i].bytes    = 64 * (1 + (int64_t)next_random(1u << next_random(12)));
     }
     return s;
 }
 
 // The most bytes that are there at one step.
-static int64_t bound(size_t n, const tni_stretch *s)
+static int64_t bound(size_t n, const tni_arena_span *s)
 {
     int64_t most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ static int64_t bound(size_t n, const tni_stretch *s)
     return most;
 }
 
-static bool apart(size_t n, const tni_stretch *s, int64_t end)
+static bool apart(size_t n, const tni_arena_span *s, int64_t end)
 {
     for (size_t i = 0; i < n; i++) {
         if (s[i].offset < 0 || s[i].offset + s[i].bytes > end) return false;
@@ -56,8 +56,8 @@ static bool apart(size_t n, const tni_stretch *s, int64_t end)
 
 static void places(size_t n, uint32_t seed, double most)
 {
-    tni_heap     h = tni_heap_default();
-    tni_stretch *s = make_spans(n, seed);
+    tni_heap        h = tni_heap_default();
+    tni_arena_span *s = make_spans(n, seed);
     if (!CHECK(s != NULL)) return;
     int64_t end = tni_arena_place(&h, n, s), least = bound(n, s);
     test_case_result(apart(n, s, end), "%zu spans, seed %u: two overlap", n, seed);
@@ -79,11 +79,12 @@ static void very_many_values_lie_apart_too(void)
 
 static void sizes_that_nobody_has_stay_numbers(void)
 {
-    tni_heap    h    = tni_heap_default();
-    tni_stretch s[4] = {
-        { 0, 3, TNI_PLENTY, 0 }, { 1, 3, TNI_PLENTY, 0 }, { 2, 3, 64, 0 }, { 3, 3, TNI_PLENTY, 0 }
-    };
-    CHECK(tni_arena_place(&h, 4, s) == TNI_PLENTY);
+    tni_heap       h    = tni_heap_default();
+    tni_arena_span s[4] = { { 0, 3, TNI_BYTES_LIMIT, 0 },
+                            { 1, 3, TNI_BYTES_LIMIT, 0 },
+                            { 2, 3, 64, 0 },
+                            { 3, 3, TNI_BYTES_LIMIT, 0 } };
+    CHECK(tni_arena_place(&h, 4, s) == TNI_BYTES_LIMIT);
     CHECK_INT(tni_arena_place(&h, 0, NULL), 0);
 }
 
@@ -99,7 +100,7 @@ static void memory_that_is_out_is_said(void)
 {
     tni_heap h = { .alloc = no_memory };
     for (size_t n = 10; n <= 3000; n += 2990) {
-        tni_stretch *s = make_spans(n, 1);
+        tni_arena_span *s = make_spans(n, 1);
         if (!CHECK(s != NULL)) return;
         CHECK_INT(tni_arena_place(&h, n, s), -1);
         free(s);

@@ -17,7 +17,7 @@ typedef struct {
     bool             *stored;    // something in it outlives the evaluation
     bool             *gone;      // a result has taken its place
     size_t            fallible;  // one past the last step that can fail
-    tni_stretch      *span;      // of the arena
+    tni_arena_span   *span;      // of the arena
     size_t            spans;
     uint32_t         *in;  // by item: the span that a root of the arena lies in
 } builder;
@@ -50,10 +50,10 @@ static void read_sources(builder *b, size_t i, size_t step)
     for (uint32_t s = 0; s < n->nsrc; s++) read_place(b, place_of(b, n->src[s]), step);
 }
 
-static void read_buffers(builder *b, const tni_fused *k, size_t step)
+static void read_buffers(builder *b, const tni_planned_kernel *k, size_t step)
 {
     size_t count = b->g->count;
-    if (k->claimed >= 0) read_sources(b, (size_t)k->claimed, step);
+    if (k->call_item >= 0) read_sources(b, (size_t)k->call_item, step);
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
         read_place(b, at >= 0 ? (uint32_t)at : (uint32_t)(count + (size_t)~at), step);
@@ -84,8 +84,8 @@ static void find_reads(builder *b)
             if (tni_op_table[g->item[step].n->op].fails) b->fallible = t + 1;
             continue;
         }
-        const tni_fused *k = &b->plan->kernel[~step];
-        if (k->claimed >= 0) make_item(b, k->claimed, t);
+        const tni_planned_kernel *k = &b->plan->kernel[~step];
+        if (k->call_item >= 0) make_item(b, k->call_item, t);
         for (size_t i = 0; i < k->seeds; i++)
             if (k->seed[i] >= 0) make_item(b, k->seed[i], t);
     }
@@ -120,7 +120,7 @@ static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value
     if (n->src[0]->op == TNI_view) return false;
     if (base < g->count) return true;
     if (b->limits->async_errors && b->fallible) return false;
-    return b->fallible <= b->when[i] && tni_input_free(&g->input[base - g->count]);
+    return b->fallible <= b->when[i] && tni_input_is_free(&g->input[base - g->count]);
 }
 
 bool tni_concat_is_flat(const tni_node *n)
@@ -211,7 +211,7 @@ static int64_t bytes_of(const builder *b, size_t i)
     const tni_node *n     = b->g->item[i].n;
     int64_t         count = tni_node_count(n);
     int64_t         size  = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
-    if (count < 0 || count > TNI_PLENTY / size - 64) return TNI_PLENTY;
+    if (count < 0 || count > TNI_BYTES_LIMIT / size - 64) return TNI_BYTES_LIMIT;
     int64_t bytes = count * size;
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
@@ -226,7 +226,7 @@ static void place_root(builder *b, uint32_t root, size_t step)
         return;
     }
     b->in[root]         = (uint32_t)b->spans;
-    b->span[b->spans++] = (tni_stretch){ (uint32_t)step, b->last[root], p->bytes, 0 };
+    b->span[b->spans++] = (tni_arena_span){ (uint32_t)step, b->last[root], p->bytes, 0 };
 }
 
 // What a step computes gets its place when the first of those that share it comes.
@@ -240,7 +240,7 @@ static void place_item(builder *b, size_t i, size_t step)
 
 // ---- results in the place of what they are made from -------------------------------------------
 
-static bool same_access(const tni_fused *k, int a, int b)
+static bool same_access(const tni_planned_kernel *k, int a, int b)
 {
     const tni_launch *l = &k->launch;
     return k->source[a].offset == k->source[b].offset &&
@@ -248,7 +248,7 @@ static bool same_access(const tni_fused *k, int a, int b)
 }
 
 // Whether every load from buffer `from` reads the element that store `access` writes then.
-static bool reads_alike(const builder *b, const tni_fused *k, int from, int access)
+static bool reads_alike(const builder *b, const tni_planned_kernel *k, int from, int access)
 {
     for (int i = 0; i < k->kernel->naccess; i++) {
         const tni_access_binding *s = &k->source[i];
@@ -282,7 +282,7 @@ static bool is_read_before(const tni_kernel *k, int from, int access)
     return last <= value;
 }
 
-static int store_of(const tni_fused *k, int32_t seed)
+static int store_of(const tni_planned_kernel *k, int32_t seed)
 {
     for (int i = 0; i < k->kernel->naccess; i++)
         if (k->source[i].place == seed && k->source[i].edge < 0 && k->source[i].reader == seed)
@@ -291,7 +291,7 @@ static int store_of(const tni_fused *k, int32_t seed)
 }
 
 // Whether another buffer of the kernel lies in the place of buffer i, as the parts of a concat do.
-static bool is_shared(const builder *b, const tni_fused *k, int i)
+static bool is_shared(const builder *b, const tni_planned_kernel *k, int i)
 {
     for (int j = 0; j < k->kernel->nbuffer; j++) {
         const tni_place *p = k->buffer[j] >= 0 ? &b->plan->place[k->buffer[j]] : NULL;
@@ -301,9 +301,9 @@ static bool is_shared(const builder *b, const tni_fused *k, int i)
 }
 
 // Whether the op that runs along with a kernel reads the place `at`.
-static bool is_read_along(const builder *b, const tni_fused *k, int32_t at)
+static bool is_read_along(const builder *b, const tni_planned_kernel *k, int32_t at)
 {
-    const tni_node *n = k->claimed >= 0 ? b->g->item[k->claimed].n : NULL;
+    const tni_node *n = k->call_item >= 0 ? b->g->item[k->call_item].n : NULL;
     for (uint32_t s = 0; n && s < n->nsrc; s++)
         if (place_of(b, n->src[s]) == (uint32_t)at) return true;
     return false;
@@ -312,7 +312,7 @@ static bool is_read_along(const builder *b, const tni_fused *k, int32_t at)
 // The value that a map reads for the last time, in the arena and as large as the result, so that the
 // result may take its place; -1 if there is none. A kernel with phases may read it again after the
 // result is written.
-static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size_t step)
+static int64_t given_up(const builder *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
     const tni_kernel *x      = k->kernel;
     int               access = store_of(k, seed);
@@ -334,7 +334,7 @@ static int64_t given_up(const builder *b, const tni_fused *k, int32_t seed, size
 }
 
 // The input that buffer i of a kernel lies in; -1 if it lies in none.
-static int64_t input_of(const builder *b, const tni_fused *k, int i)
+static int64_t input_of(const builder *b, const tni_planned_kernel *k, int i)
 {
     int32_t at = k->buffer[i];
     if (at < 0) return ~at;
@@ -342,7 +342,8 @@ static int64_t input_of(const builder *b, const tni_fused *k, int i)
 }
 
 // Whether an input's buffer is read by the kernel of a step last, and there by its buffer i alone.
-static bool is_last_reader(const builder *b, const tni_fused *k, int i, int64_t input, size_t step)
+static bool is_last_reader(const builder *b, const tni_planned_kernel *k, int i, int64_t input,
+                           size_t step)
 {
     const tni_graph  *g    = b->g;
     const tni_buffer *buf  = g->input[input].n->buf;
@@ -367,7 +368,7 @@ static int64_t elements_at(const builder *b, int32_t at)
 // The buffer of a map's kernel that holds an input which dies with this step, so that a result that is
 // kept may take its place: a parameter's new value that of the old one. -1 if there is none. No step
 // may fail from here on and want it back.
-static int given_input(const builder *b, const tni_fused *k, int32_t seed, size_t step)
+static int given_input(const builder *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
     const tni_kernel *x      = k->kernel;
     int               access = store_of(k, seed);
@@ -385,7 +386,7 @@ static int given_input(const builder *b, const tni_fused *k, int32_t seed, size_
     return -1;
 }
 
-static void take_input(builder *b, const tni_fused *k, int32_t seed, int i)
+static void take_input(builder *b, const tni_planned_kernel *k, int32_t seed, int i)
 {
     tni_place        *p   = &b->plan->place[seed];
     const tni_buffer *buf = b->g->input[input_of(b, k, i)].n->buf;
@@ -397,7 +398,7 @@ static void take_input(builder *b, const tni_fused *k, int32_t seed, int i)
         if (b->g->input[j].n->buf == buf) b->gone[b->g->count + j] = true;
 }
 
-static void place_result(builder *b, const tni_fused *k, int32_t seed, size_t step)
+static void place_result(builder *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
     tni_place *p = &b->plan->place[seed];
     bool kept = p->where == TNI_ARENA && p->root == (uint32_t)seed && !p->bytes && b->stored[seed];
@@ -423,10 +424,10 @@ static bool assign_arena(builder *b)
 {
     tni_graph *g = b->g;
     for (size_t t = 0; t < b->plan->steps; t++) {
-        tni_plan_step    step = b->plan->step[t];
-        const tni_fused *k    = step < 0 ? &b->plan->kernel[~step] : NULL;
+        tni_plan_step             step = b->plan->step[t];
+        const tni_planned_kernel *k    = step < 0 ? &b->plan->kernel[~step] : NULL;
         if (!k) place_item(b, (size_t)step, t);
-        else if (k->claimed >= 0) place_item(b, (size_t)k->claimed, t);
+        else if (k->call_item >= 0) place_item(b, (size_t)k->call_item, t);
         for (size_t i = 0; k && i < k->seeds; i++)
             if (k->seed[i] >= 0) place_result(b, k, k->seed[i], t);
     }
@@ -440,75 +441,28 @@ static bool assign_arena(builder *b)
     return b->plan->arena >= 0;
 }
 
-// ---- building ----------------------------------------------------------------------------------
-
-static void free_steps(tni_heap *h, tni_plan *p)
-{
-    for (size_t i = 0; i < p->kernels; i++) {
-        tni_free(h, p->kernel[i].kernel);
-        tni_free(h, p->kernel[i].source);
-        tni_free(h, p->kernel[i].number);
-        tni_free(h, p->kernel[i].origin);
-        tni_free(h, p->kernel[i].seed);
-    }
-    tni_free(h, p->kernel);
-    tni_free(h, p->step);
-    p->kernel  = NULL;
-    p->step    = NULL;
-    p->kernels = p->steps = 0;
-}
-
-static bool step_by_unit(builder *b, const tni_limits *limits, bool *failed)
-{
-    tni_fusion f  = { .g = b->g, .limits = limits };
-    bool       ok = tni_fuse(&f) && tni_sequence(&f, b->plan) && tni_claim(&f, b->plan);
-    tni_fusion_close(&f);
-    *failed = f.failed;
-    return ok;
-}
-
-// Op by op is always right: what fusion cannot order or write runs so.
-static bool find_steps(builder *b)
-{
-    tni_limits by_op = *b->limits;
-    bool       failed;
-    if (step_by_unit(b, b->limits, &failed)) return true;
-    if (failed || !b->limits->fuses) return false;
-    free_steps(&b->g->cx->heap, b->plan);
-    b->plan->unfused = true;
-    by_op.fuses      = false;
-    by_op.takes      = NULL;
-    return step_by_unit(b, &by_op, &failed);
-}
-
-static bool take_builder(builder *b)
+static bool take_lists(builder *b)
 {
     tni_heap *h      = &b->g->cx->heap;
     size_t    places = b->g->count + b->g->inputs;
-    b->plan          = tni_zalloc(h, sizeof *b->plan);
     b->when          = tni_zalloc(h, places * sizeof *b->when);
     b->last          = tni_zalloc(h, places * sizeof *b->last);
     b->stored        = tni_zalloc(h, places * sizeof *b->stored);
     b->gone          = tni_zalloc(h, places * sizeof *b->gone);
     b->span          = tni_alloc(h, b->g->count * sizeof *b->span);
     b->in            = tni_alloc(h, b->g->count * sizeof *b->in);
-    if (!b->plan) return false;
-    b->plan->place = tni_zalloc(h, b->g->count * sizeof *b->plan->place);
-    b->plan->count = b->g->count;
-    return b->plan->place && b->when && b->last && b->stored && b->gone && b->span && b->in;
+    return b->when && b->last && b->stored && b->gone && b->span && b->in;
 }
 
-tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
+bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p)
 {
     tni_heap *h  = &g->cx->heap;
-    builder   b  = { .g = g, .limits = limits };
-    bool      ok = take_builder(&b);
-    ok           = ok && find_steps(&b);
+    builder   b  = { .g = g, .limits = limits, .plan = p };
+    bool      ok = take_lists(&b);
     if (ok) {
         find_reads(&b);
         share_places(&b);
-        ok = assign_arena(&b) && tni_plan_calls(g, b.plan);
-        g->cx->stats.plans += ok;
+        ok = assign_arena(&b);
     }
     tni_free(h, b.when);
     tni_free(h, b.last);
@@ -516,20 +470,5 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
     tni_free(h, b.gone);
     tni_free(h, b.span);
     tni_free(h, b.in);
-    if (ok) return b.plan;
-    tni_plan_free(h, b.plan);
-    return tni_fail_memory(g->cx, "planning");
-}
-
-void tni_plan_free(tni_heap *h, tni_plan *p)
-{
-    if (!p) return;
-    tni_plan_drop_calls(h, p);
-    free_steps(h, p);
-    if (p->forget) p->forget(p->replay);
-    tni_free(h, p->key);
-    tni_free(h, p->note);
-    tni_free(h, p->place);
-    tni_free(h, p->part);
-    tni_free(h, p);
+    return ok;
 }

@@ -86,7 +86,7 @@ static void find_readers(sorting *s)
 }
 
 // A reduction that only its own kernel reads is not stored.
-static void mark_stored(tni_fusion *f)
+static void mark_in_memory(tni_fusion *f)
 {
     for (size_t i = 0; i < f->units; i++) {
         const tni_unit *u = &f->unit[i];
@@ -95,7 +95,7 @@ static void mark_stored(tni_fusion *f)
         if (tni_unit_is_call(u)) {
             tni_node *n = f->g->item[u->item].n;
             for (uint32_t k = 0; k < n->nsrc; k++) {
-                int32_t at = tni_place_of(f->g, n->src[k]);
+                int32_t at = tni_base_of(f->g, n->src[k]);
                 if (at >= 0) f->decision[tni_shared_item(f, at)].stored = true;
             }
         }
@@ -112,9 +112,9 @@ static bool take(tni_fusion *f, tni_plan *p, uint32_t unit)
         p->step[p->steps++] = u->item;
         return true;
     }
-    tni_fused *k        = &p->kernel[p->kernels];
-    p->step[p->steps++] = ~(tni_plan_step)p->kernels++;
-    f->failed           = !tni_make_kernel(f, u, k);
+    tni_planned_kernel *k = &p->kernel[p->kernels];
+    p->step[p->steps++]   = ~(tni_plan_step)p->kernels++;
+    f->failed             = !tni_make_kernel(f, u, k);
     if (f->failed || !tni_kernel_seal(k->kernel)) return false;
     f->failed = !tni_unroll(&f->g->cx->heap, k);
     return !f->failed && tni_kernel_seal(k->kernel);
@@ -135,7 +135,7 @@ static bool sort(sorting *s, tni_plan *p)
     return ok && s->taken == s->units;
 }
 
-bool tni_sequence(tni_fusion *f, tni_plan *p)
+bool tni_order_units(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h     = &f->g->cx->heap;
     size_t    edges = 0, kernels = 0;
@@ -152,7 +152,7 @@ bool tni_sequence(tni_fusion *f, tni_plan *p)
     p->kernel = tni_zalloc(h, kernels * sizeof *p->kernel + 1);
     bool ok   = s.waits && s.ready && s.first && s.list && p->step && p->kernel;
     f->failed = !ok;
-    if (ok) mark_stored(f);
+    if (ok) mark_in_memory(f);
     ok = ok && sort(&s, p);
     tni_free(h, s.waits);
     tni_free(h, s.ready);

@@ -89,7 +89,7 @@ static void drop(tni_unit *u, size_t values, size_t sources, size_t numbers, cen
     u->numbers = bound;
 }
 
-int tni_drop_unread(tni_unit *u, size_t values, size_t sources, size_t numbers, int root)
+int tni_drop_dead_values(tni_unit *u, size_t values, size_t sources, size_t numbers, int root)
 {
     census c;
     begin(&c);
@@ -99,7 +99,7 @@ int tni_drop_unread(tni_unit *u, size_t values, size_t sources, size_t numbers, 
 }
 
 // Roles were found with the reductions there, so those stay. Values that are no seeds have readers.
-void tni_drop_unstored(const tni_fusion *f, tni_unit *u)
+void tni_drop_unstored_seeds(const tni_fusion *f, tni_unit *u)
 {
     census c;
     size_t stored = 0;

@@ -1,146 +1,19 @@
-// The parallel and reduced axes of a unit, and the kernel that follows from them.
+// The kernel of a unit whose reduced axes and stored values are known.
 #include "plan/simplify.h"
 
 #include <string.h>
-
-enum {
-    ALONE_ROW = 1 << 16,  // most elements of a kernel that is a single row
-    SHORT     = 16        // lanes fewer than this are not worth it
-};
-
-// ---- which axes are reduced --------------------------------------------------------------------
-
-static uint32_t all_axes(const tni_unit *u)
-{
-    return (1u << u->naxes) - 1;
-}
-
-static int64_t elements(const tni_unit *u, uint32_t axes)
-{
-    int64_t n = 1;
-    for (int k = 0; k < u->naxes; k++)
-        if (axes >> k & 1) n *= u->size[k];
-    return n;
-}
-
-// What is known of a value with some axes reduced: whether it belongs to the finish stage, and whether
-// it is made from a reduction of the main stage.
-typedef struct {
-    bool late, after;
-} standing;
-
-// Whether value x can be computed with R = r. The finish stage reads what varies over R or not at all,
-// and no reduction of the main stage.
-static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, const standing *of,
-                       standing *me)
-{
-    uint32_t p          = all_axes(u) & ~r;
-    int16_t  operand[3] = { x->ins.a, x->ins.b, x->ins.c };
-    *me                 = (standing){ false, false };
-    for (int k = 0; k < 3; k++)
-        if (operand[k] >= 0) {
-            me->late |= of[operand[k]].late;
-            me->after |= of[operand[k]].after;
-        }
-    if (x->ins.code != TNI_I_REDUCE) return !(me->late && (me->after || x->axes & p));
-    uint32_t from = u->value[x->ins.a].axes;
-    if (me->late) return false;
-    me->late  = x->mask != r;
-    me->after = !me->late;
-    if (x->mask == r) return (from & r) != 0;
-    if (x->mask == p) return (from & p) != 0;
-    return x->mask == (p | r) && from & p && (!r || from & r);
-}
-
-// A seed's element is written once: for each point, for each row, or in the end.
-static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool late)
-{
-    uint32_t all = all_axes(u);
-    if (late) return x->moves == 0 || x->moves == r;
-    return x->moves == all || x->moves == (all & ~r);
-}
-
-// Whether the bounds of a pad or a concat keep short axes of R apart that would else be one long row.
-static bool is_chopped(const tni_unit *u, uint32_t r)
-{
-    uint32_t bounds = 0, brief = 0;
-    for (size_t i = 0; i < u->values; i++)
-        if (u->value[i].ins.code == TNI_I_LOAD && u->value[i].ins.b >= 0)
-            bounds |= u->value[u->value[i].ins.b].axes & r;
-    for (int k = 0; k < u->naxes; k++) brief |= (uint32_t)(u->size[k] < SHORT) << k;
-    return bounds & brief && elements(u, r) >= SHORT * SHORT;
-}
-
-static bool roles_fit(const tni_unit *u, uint32_t r)
-{
-    standing of[TNI_MAX_INS];
-    if (r && r == all_axes(u) && elements(u, r) > ALONE_ROW) return false;
-    if (r & (r - 1) && is_chopped(u, r)) return false;
-    for (size_t i = 0; i < u->values; i++) {
-        const tni_lowered *x = &u->value[i];
-        if (!value_fits(u, x, r, of, &of[i])) return false;
-        if (!x->seed) continue;
-        if (!seed_fits(u, x, r, of[i].late)) return false;
-    }
-    return true;
-}
-
-// The axis along which most of what is read lies side by side.
-static uint32_t fast_axis(const tni_unit *u)
-{
-    int64_t most = -1;
-    int     fast = 0;
-    for (size_t i = 0; i < u->sources; i++) {
-        const tni_access_binding *s    = &u->source[i];
-        uint32_t                  axes = 0;
-        int                       unit = -1;
-        for (int k = 0; k < u->naxes; k++) {
-            if (s->stride[k]) axes |= 1u << k;
-            if (s->stride[k] == 1 || s->stride[k] == -1) unit = k;
-        }
-        if (unit < 0 || elements(u, axes) <= most) continue;
-        most = elements(u, axes);
-        fast = unit;
-    }
-    return 1u << fast;
-}
-
-bool tni_find_roles(tni_unit *u)
-{
-    if (roles_fit(u, u->reduced)) return true;  // as before
-    uint32_t all = all_axes(u), fast = fast_axis(u), tried[8];
-    int      count = 0;
-    // Reductions down columns rather as tails.
-    for (size_t i = 0; i < u->values && count <= 3; i++) {
-        const tni_lowered *x = &u->value[i];
-        if (x->ins.code != TNI_I_REDUCE || !(x->mask)) continue;
-        bool along     = x->mask & fast || x->mask == all;
-        tried[count++] = x->mask == all ? 0 : along ? x->mask : all & ~x->mask;
-        tried[count++] = x->mask == all ? all : along ? all & ~x->mask : x->mask;
-    }
-    for (size_t i = 0; i < u->values && count < 8; i++) {
-        const tni_lowered *x = &u->value[i];
-        if (x->seed && x->moves != all) tried[count++] = all & ~x->moves;
-    }
-    for (int k = 0; k < count; k++)
-        if (roles_fit(u, tried[k])) {
-            u->reduced = tried[k];
-            return true;
-        }
-    return false;
-}
 
 // ---- axes of the kernel ------------------------------------------------------------------------
 
 // A kernel being made: its axes as axes of the unit, outermost first, P before R.
 typedef struct {
-    tni_fusion        *f;
-    tni_unit          *u;
-    tni_fused         *out;
-    tni_access_binding source[TNI_MAX_ACCESSES];
-    int                sources;
-    int64_t            before[TNI_MAX_ACCESSES][TNI_AXES];  // strides by the unit's axes
-    int                axis[TNI_AXES], naxes, np;
+    tni_fusion         *f;
+    tni_unit           *u;
+    tni_planned_kernel *out;
+    tni_access_binding  source[TNI_MAX_ACCESSES];
+    int                 sources;
+    int64_t             before[TNI_MAX_ACCESSES][TNI_AXES];  // strides by the unit's axes
+    int                 axis[TNI_AXES], naxes, np;
 } making;
 
 static int64_t reach(int64_t stride)
@@ -152,7 +25,7 @@ static int64_t volume(const making *m, const tni_access_binding *s)
 {
     uint32_t axes = 0;
     for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
-    return elements(m->u, axes);
+    return tni_points(m->u, axes);
 }
 
 // The access that decides the order: the largest, of equals the last, since stores come last.
@@ -241,7 +114,7 @@ static bool lane_in_r(const making *m)
     if (m->naxes == m->np) return false;
     if (m->np == 0) return true;
     bool side = m->f->limits->loads_before_stores && has_tails(m->out->kernel);
-    if (size[r] < SHORT && size[p] > size[r] && !side) return false;
+    if (size[r] < TNI_SHORT_ROW && size[p] > size[r] && !side) return false;
     for (int i = 0; i < m->sources; i++) {
         const tni_access_binding *s = &m->source[i];
         int64_t                   v = 1;
@@ -308,7 +181,7 @@ static int16_t moved(const int16_t *to, int16_t old)
 // A reduction over R, over P, or over R and then P.
 static int16_t push_reduce(making *m, const tni_lowered *v, tni_ins x)
 {
-    uint32_t all = all_axes(m->u), r = m->u->reduced;
+    uint32_t all = tni_all_axes(m->u), r = m->u->reduced;
     if (v->mask == all && r && r != all) x.a = push(m, x, v->origin);
     x.over_p = v->mask != r;
     return push(m, x, v->origin);
@@ -394,29 +267,29 @@ static int64_t bytes_moved(const making *m)
         uint32_t axes = i < (int)m->u->sources ? index_axes(m, i) : 0;
         for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(m->before[i][k] != 0) << k;
         tn_dtype dt = (tn_dtype)m->out->kernel->buffer[a->buffer].dtype;
-        bytes += elements(m->u, axes) * (int64_t)tni_dtype_size(dt);
+        bytes += tni_points(m->u, axes) * (int64_t)tni_dtype_size(dt);
     }
     return bytes;
 }
 
 static bool take_room(making *m)
 {
-    tni_heap  *h = &m->f->g->cx->heap;
-    tni_unit  *u = m->u;
-    tni_fused *o = m->out;
-    o->kernel    = tni_zalloc(h, sizeof *o->kernel);
-    o->source    = tni_alloc(h, (size_t)m->sources * sizeof *o->source + 1);
-    o->number    = tni_alloc(h, u->numbers * sizeof *o->number + 1);
-    o->origin    = tni_alloc(h, TNI_MAX_INS * sizeof *o->origin);
-    o->seed      = tni_alloc(h, u->seeds * sizeof *o->seed);
+    tni_heap           *h = &m->f->g->cx->heap;
+    tni_unit           *u = m->u;
+    tni_planned_kernel *o = m->out;
+    o->kernel             = tni_zalloc(h, sizeof *o->kernel);
+    o->source             = tni_alloc(h, (size_t)m->sources * sizeof *o->source + 1);
+    o->number             = tni_alloc(h, u->numbers * sizeof *o->number + 1);
+    o->origin             = tni_alloc(h, TNI_MAX_INS * sizeof *o->origin);
+    o->seed               = tni_alloc(h, u->seeds * sizeof *o->seed);
     return o->kernel && o->source && o->number && o->origin && o->seed;
 }
 
-bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_fused *out)
+bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out)
 {
     making m = { .f = f, .u = u, .out = out };
-    *out     = (tni_fused){ .claimed = -1 };
-    tni_drop_unstored(f, u);
+    *out     = (tni_planned_kernel){ .call_item = -1 };
+    tni_drop_unstored_seeds(f, u);
     gather_sources(&m);
     if (!take_room(&m)) return false;
     tni_kernel *k = out->kernel;

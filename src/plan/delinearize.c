@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-int32_t tni_place_of(const tni_graph *g, const tni_node *src)
-{
-    if (src->state == TNI_PENDING) return g->item[src->mark - 1].base;
-    int64_t   skip;
-    tni_node *base = tni_node_base((tni_node *)src, &skip);
-    return ~(int32_t)(base->mark - 1);
-}
-
 // Writes a distance in row-major elements as steps along the axes, outermost first; axes of size 1
 // take none.
 static bool digits(const tni_node *n, const int64_t *row, int64_t distance, int64_t *step)
@@ -25,8 +17,8 @@ static bool digits(const tni_node *n, const int64_t *row, int64_t distance, int6
     return distance == 0;
 }
 
-bool tni_coords_of(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
-                   const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c)
+bool tni_delinearize(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
+                     const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c)
 {
     int64_t row[TN_MAX_RANK], step[TN_MAX_RANK], low[TN_MAX_RANK], high[TN_MAX_RANK];
     tni_shape_strides(n->rank, n->size, row);

@@ -35,10 +35,10 @@ static void find_steps(claims *c)
             c->made[step]     = (uint32_t)t;
             for (const tni_node *o = tni_outputs(n); o; o = o->output)
                 c->made[o->mark - 1] = (uint32_t)t;
-            for (uint32_t s = 0; s < n->nsrc; s++) read_item(c, tni_place_of(g, n->src[s]), t);
+            for (uint32_t s = 0; s < n->nsrc; s++) read_item(c, tni_base_of(g, n->src[s]), t);
             continue;
         }
-        const tni_fused *k = &c->p->kernel[~step];
+        const tni_planned_kernel *k = &c->p->kernel[~step];
         for (int i = 0; i < k->kernel->nbuffer; i++)
             if (!k->kernel->buffer[i].written) read_item(c, k->buffer[i], t);
         for (size_t i = 0; i < k->seeds; i++)
@@ -47,7 +47,7 @@ static void find_steps(claims *c)
 }
 
 // Whether point after point of the domain, the access goes element after element.
-static bool goes_along(const tni_fusion *f, const tni_fused *k, int access)
+static bool goes_along(const tni_fusion *f, const tni_planned_kernel *k, int access)
 {
     const tni_access_binding *s    = &k->source[access];
     const tni_launch         *l    = &k->launch;
@@ -61,7 +61,7 @@ static bool goes_along(const tni_fusion *f, const tni_fused *k, int access)
     return step == tni_node_count(f->g->item[s->place].n) && !l->stride[access][TNI_AXES];
 }
 
-static bool reads_along(const tni_fusion *f, const tni_fused *k, int buffer)
+static bool reads_along(const tni_fusion *f, const tni_planned_kernel *k, int buffer)
 {
     for (int i = 0; i < k->kernel->naccess; i++)
         if (k->kernel->access[i].buffer == buffer && !goes_along(f, k, i)) return false;
@@ -76,7 +76,7 @@ static bool checks_an_index(const tni_kernel *k)
 }
 
 // Whether what the kernel reads besides an op's result is there when the op runs.
-static bool can_come_early(const claims *c, const tni_fused *k, int32_t item)
+static bool can_come_early(const claims *c, const tni_planned_kernel *k, int32_t item)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
@@ -95,7 +95,7 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
     const tni_node  *n    = g->item[item].n;
     int64_t          more = 0;
     for (uint32_t s = 0; s < n->nsrc; s++) {
-        int32_t at = tni_place_of(g, n->src[s]);
+        int32_t at = tni_base_of(g, n->src[s]);
         if (at >= 0) at = tni_shared_item(c->f, at);
         if (at >= 0 && !g->item[at].why && c->last[at] < step) more += c->f->decision[at].bytes;
     }
@@ -104,7 +104,8 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
 
 // Offers the two to the device. buffer: that of the kernel with the result of the op. A kernel with tails
 // cannot be run in parts: only a library can do it with the call, and so it has to be an epilogue.
-static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t step, tni_offer *o)
+static bool is_taken(const claims *c, const tni_planned_kernel *k, int buffer, size_t step,
+                     tni_offer *o)
 {
     tni_arg         arg[TNI_OFFER_ARGS];
     int32_t         item = k->buffer[buffer];
@@ -122,7 +123,8 @@ static bool is_taken(const claims *c, const tni_fused *k, int buffer, size_t ste
 }
 
 // The op whose result the kernel of a step is the first to read, the latest of them; -1 if none.
-static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step, tni_offer *offer)
+static int32_t claimed_by(const claims *c, const tni_planned_kernel *k, size_t step,
+                          tni_offer *offer)
 {
     int32_t best = -1;
     if (checks_an_index(k->kernel)) return -1;
@@ -143,11 +145,11 @@ static int32_t claimed_by(const claims *c, const tni_fused *k, size_t step, tni_
 }
 
 // One step of the two: where the op was, or where the kernel was.
-static void join(claims *c, int32_t item, tni_fused *k, size_t step, const tni_offer *o)
+static void join(claims *c, int32_t item, tni_planned_kernel *k, size_t step, const tni_offer *o)
 {
     tni_plan_step *at    = c->p->step;
     uint32_t       early = c->made[item];
-    k->claimed           = item;
+    k->call_item         = item;
     k->only_reader       = o->only_reader;
     k->epilogue          = o->epilogue;
     if (!can_come_early(c, k, item)) {
@@ -174,15 +176,15 @@ static void find_claims(claims *c)
     find_steps(c);
     for (size_t t = 0; t < c->p->steps; t++) {
         if (c->p->step[t] >= 0 || c->p->step[t] == NO_STEP) continue;
-        tni_fused *k = &c->p->kernel[~c->p->step[t]];
-        tni_offer  o;
-        int32_t    item = claimed_by(c, k, t, &o);
+        tni_planned_kernel *k = &c->p->kernel[~c->p->step[t]];
+        tni_offer           o;
+        int32_t             item = claimed_by(c, k, t, &o);
         if (item >= 0) join(c, item, k, t, &o);
     }
     drop_steps(c->p);
 }
 
-bool tni_claim(tni_fusion *f, tni_plan *p)
+bool tni_offer_epilogues(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h = &f->g->cx->heap;
     claims    c = { .f = f, .p = p };
