@@ -5,7 +5,7 @@
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/gemm.h"
-#include "device/cuda/parts.h"
+#include "device/cuda/library_report.h"
 #include "kernel/disk.h"
 
 #include <stdarg.h>
@@ -73,12 +73,12 @@ static void say_blas(FILE *f)
 
 static void say_cuda(FILE *f)
 {
-    tni_cuda_part part[TNI_CUDA_PARTS];
-    int           n = tni_cuda_parts(part);
+    tni_nvidia_library library[TNI_NVIDIA_LIBRARIES];
+    int                n = tni_nvidia_report(library);
     line(f, "cuda");
     for (int i = 0; i < n; i++)
-        line(f, "  %-8s %-8s %s", part[i].name, part[i].there ? part[i].version.s : "none",
-             part[i].detail.s);
+        line(f, "  %-8s %-8s %s", library[i].name, library[i].found ? library[i].version.s : "none",
+             library[i].detail.s);
 }
 
 static void say_compiler(FILE *f)

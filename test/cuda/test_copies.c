@@ -81,7 +81,7 @@ static void give(void (*f)(void *), const tni_buffer *b, size_t bytes, uint8_t p
 {
     deed *d = malloc(sizeof *d);
     *d      = (deed){ b->data, bytes, pattern };
-    tni_cuda_join(fake_gpu_seat());
+    tni_cuda_await_uploads(fake_gpu_seat());
     fake_gpu_work(f, d);
 }
 

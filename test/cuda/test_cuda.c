@@ -61,7 +61,7 @@ static void an_error_in_a_text_is_told(void)
     tni_text  why = { "" };
     tni_cubin c;
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
-    CHECK_STATUS(tni_cubin_make(&c, "__global__ void f() { no_such(); }", chip, false, &why),
+    CHECK_STATUS(tni_cubin_compile(&c, "__global__ void f() { no_such(); }", chip, false, &why),
                  TN_EDEVICE);
     CHECK(strstr(why.s, "no_such"));
     CHECK(c.log && strstr(c.log, "no_such"));
@@ -79,7 +79,7 @@ static void what_a_function_takes_is_read(void)
     tni_cubin c;
     tni_usage first, second;
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
-    if (CHECK_STATUS(tni_cubin_make(&c, text, chip, true, &why), TN_OK)) {
+    if (CHECK_STATUS(tni_cubin_compile(&c, text, chip, true, &why), TN_OK)) {
         CHECK(c.bytes > 100 && !memcmp(c.image, "\177ELF", 4));
         CHECK(tni_cubin_usage(&c, "first", &first) && tni_cubin_usage(&c, "second", &second));
         CHECK(!tni_cubin_usage(&c, "third", &first));
@@ -264,7 +264,7 @@ static void compile_hand(int hand, tn_dtype x, tn_dtype y)
     const char *of[] = { hands[hand].name, tn_dtype_name(x), tn_dtype_name(y) };
     char *text = tni_group_text_source(&heap, &tni_dialect_cuda, hands[hand].text, x, y, false);
     if (!CHECK(text != NULL)) return;
-    tn_status s = tni_cubin_make(&c, text, chip, true, &why);
+    tn_status s = tni_cubin_compile(&c, text, chip, true, &why);
     test_case_result(s == TN_OK && !strstr(c.log, "warning"), "%s %s %s: %s", of[0], of[1], of[2],
                      s == TN_OK ? c.log : why.s);
     for (int i = 0; s == TN_OK && i < 5 && hands[hand].kernel[i]; i++) {

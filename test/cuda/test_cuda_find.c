@@ -6,7 +6,7 @@
 #include "tree.h"
 
 #include "device/cuda/driver.h"
-#include "device/cuda/find.h"
+#include "device/cuda/find_libraries.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -65,19 +65,19 @@ static int in_child(int (*f)(const char *), const char *arg)
 
 static const char *const fake[] = { "libtnfake.so.14", "libtnfake.so.13", NULL };
 
-static tni_places places_here(void)
+static tni_search_paths places_here(void)
 {
     static char              path[6][PATH_ROOM], python[2 * PATH_ROOM];
     static const char *const folder[] = { "own", "venv", "conda", "home", "toolkit [1]*", "older" };
     for (int i = 0; i < 6; i++) snprintf(path[i], sizeof path[i], "%s", scratch_path(folder[i]));
     snprintf(python, sizeof python, "/nowhere::%s", scratch_path("python"));
-    return (tni_places){ .own        = path[0],
-                         .venv       = path[1],
-                         .conda      = path[2],
-                         .pythonpath = python,
-                         .home       = path[3],
-                         .cuda_path  = path[4],
-                         .cuda_home  = path[5] };
+    return (tni_search_paths){ .own        = path[0],
+                               .venv       = path[1],
+                               .conda      = path[2],
+                               .pythonpath = python,
+                               .home       = path[3],
+                               .cuda_path  = path[4],
+                               .cuda_home  = path[5] };
 }
 
 // In the order they are looked at.
@@ -94,10 +94,10 @@ static tni_places places_here(void)
 // Whether the library is found in this folder of the scratch folder.
 static int found_in(const char *folder)
 {
-    tni_text    where = { "" };
-    tni_places  p     = places_here();
-    const char *name  = strcmp(folder, "older/lib64") ? fake[1] : fake[0];
-    char        want[PATH_ROOM];
+    tni_text         where = { "" };
+    tni_search_paths p     = places_here();
+    const char      *name  = strcmp(folder, "older/lib64") ? fake[1] : fake[0];
+    char             want[PATH_ROOM];
     snprintf(want, sizeof want, "%s/%s", scratch_path(folder), name);
     void *lib = tni_nvidia_open_in(&p, fake, &where);
     if (lib && strcmp(where.s, want) == 0) return 0;
@@ -108,8 +108,8 @@ static int found_in(const char *folder)
 
 static int found_nowhere(const char *unused)
 {
-    tni_text   where = { "" };
-    tni_places p = places_here(), none = { 0 };
+    tni_text         where = { "" };
+    tni_search_paths p = places_here(), none = { 0 };
     (void)unused;
     return !tni_nvidia_open_in(&p, fake, &where) && !tni_nvidia_open_in(&none, fake, &where) &&
                    !*where.s
@@ -137,9 +137,9 @@ static void places_are_looked_at_in_their_order(void)
 
 static int found_loaded(const char *path)
 {
-    tni_text   where = { "" };
-    tni_places p     = places_here();
-    void      *lib   = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    tni_text         where = { "" };
+    tni_search_paths p     = places_here();
+    void            *lib   = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return lib && tni_nvidia_open_in(&p, fake, &where) == lib && strcmp(where.s, path) == 0 ? 0 : 1;
 }
 
@@ -159,8 +159,8 @@ static int builtins_are_there(const char *unused)
 {
     static const char *const names[] = { "libnvrtc.so.99", NULL };
 
-    tni_text   where = { "" };
-    tni_places p     = places_here();
+    tni_text         where = { "" };
+    tni_search_paths p     = places_here();
     (void)unused;
     return tni_nvidia_open_in(&p, names, &where) &&
                    dlopen("libnvrtc-builtins.so.99.1", RTLD_NOW | RTLD_LOCAL)

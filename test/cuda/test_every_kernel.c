@@ -126,7 +126,7 @@ static bool compile(const program *p, tni_cubin *c, tni_text *why)
         tni_text_add(why, "shared memory %s is never used", it);
         ok = false;
     }
-    ok = ok && tni_cubin_make(c, text, chip, true, why) == TN_OK;
+    ok = ok && tni_cubin_compile(c, text, chip, true, why) == TN_OK;
     if (ok && c->log && strstr(c->log, "warning")) {
         tni_text_add(why, "%.200s", strstr(c->log, "warning"));
         ok = false;

@@ -56,18 +56,18 @@ static void the_library_has_every_name(void)
 // Descriptions need no GPU, and the library checks the size of every attribute.
 static void the_library_takes_every_attribute(void)
 {
-    tni_text          why    = { "" };
-    const tni_blaslt *lt     = tni_blaslt_get(&why);
-    tni_ltdesc        desc   = NULL;
-    tni_ltlayout      layout = NULL;
-    tni_ltwish        wish   = NULL;
-    int32_t           one    = 1;
-    int64_t           step   = 1;
-    const char       *vector = why.s;
+    tni_text          why        = { "" };
+    const tni_blaslt *lt         = tni_blaslt_get(&why);
+    tni_ltdesc        desc       = NULL;
+    tni_ltlayout      layout     = NULL;
+    tni_ltpreference  preference = NULL;
+    int32_t           one        = 1;
+    int64_t           step       = 1;
+    const char       *vector     = why.s;
     if (!lt) SKIP("%s", why.s);
     if (!CHECK_INT(lt->desc_create(&desc, TNI_LT_COMPUTE_TF32, TNI_LT_F32), TNI_LT_OK) ||
         !CHECK_INT(lt->layout_create(&layout, TNI_LT_BF16, 3, 4, 5), TNI_LT_OK) ||
-        !CHECK_INT(lt->wish_create(&wish), TNI_LT_OK))
+        !CHECK_INT(lt->preference_create(&preference), TNI_LT_OK))
         return;
     CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_TRANSPOSE_A, &one, sizeof one), TNI_LT_OK);
     CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_TRANSPOSE_B, &one, sizeof one), TNI_LT_OK);
@@ -77,15 +77,17 @@ static void the_library_takes_every_attribute(void)
     CHECK_INT(lt->desc_set(desc, TNI_LT_DESC_AUX_LD, &step, sizeof step), TNI_LT_OK);
     CHECK(lt->desc_set(desc, TNI_LT_DESC_AUX_LD, &one, sizeof one) != TNI_LT_OK);
     CHECK_INT(lt->layout_set(layout, TNI_LT_LAYOUT_BATCH, &one, sizeof one), TNI_LT_OK);
-    CHECK_INT(lt->layout_set(layout, TNI_LT_LAYOUT_STEP, &step, sizeof step), TNI_LT_OK);
-    CHECK(lt->layout_set(layout, TNI_LT_LAYOUT_STEP, &one, sizeof one) != TNI_LT_OK);
-    CHECK_INT(lt->wish_set(wish, TNI_LT_WISH_WORKSPACE, &step, sizeof step), TNI_LT_OK);
-    CHECK_INT(lt->wish_set(wish, TNI_LT_WISH_REDUCTIONS, &one, sizeof one), TNI_LT_OK);
-    for (int i = TNI_LT_WISH_ALIGN_A; i <= TNI_LT_WISH_ALIGN_D; i++)
-        CHECK_INT(lt->wish_set(wish, i, &one, sizeof one), TNI_LT_OK);
+    CHECK_INT(lt->layout_set(layout, TNI_LT_LAYOUT_STRIDE, &step, sizeof step), TNI_LT_OK);
+    CHECK(lt->layout_set(layout, TNI_LT_LAYOUT_STRIDE, &one, sizeof one) != TNI_LT_OK);
+    CHECK_INT(lt->preference_set(preference, TNI_LT_PREFERENCE_WORKSPACE, &step, sizeof step),
+              TNI_LT_OK);
+    CHECK_INT(lt->preference_set(preference, TNI_LT_PREFERENCE_REDUCTIONS, &one, sizeof one),
+              TNI_LT_OK);
+    for (int i = TNI_LT_PREFERENCE_ALIGN_A; i <= TNI_LT_PREFERENCE_ALIGN_D; i++)
+        CHECK_INT(lt->preference_set(preference, i, &one, sizeof one), TNI_LT_OK);
     CHECK_INT(lt->desc_destroy(desc), TNI_LT_OK);
     CHECK_INT(lt->layout_destroy(layout), TNI_LT_OK);
-    CHECK_INT(lt->wish_destroy(wish), TNI_LT_OK);
+    CHECK_INT(lt->preference_destroy(preference), TNI_LT_OK);
 }
 
 // ---- layouts -----------------------------------------------------------------------------------
@@ -94,8 +96,8 @@ static double read_matrix(const tni_product *p, int i, int64_t batch, const int6
                           int64_t row, int64_t col)
 {
     const tni_matrix *x = &p->x[i];
-    int64_t           r = x->turned ? col : row, q = x->turned ? row : col;
-    return host_get(p->in, p->at[i], offset[i] + batch * x->step + r + q * x->ld);
+    int64_t           r = x->transposed ? col : row, q = x->transposed ? row : col;
+    return host_get(p->in, p->at[i], offset[i] + batch * x->batch_stride + r + q * x->ld);
 }
 
 // The products of a batch, by the definition of column-major matrices.
@@ -105,11 +107,11 @@ static void multiply(const tni_product *p, const int64_t *offset)
         for (int64_t i = 0; i < p->rows * p->cols; i++) {
             double  sum = 0;
             int64_t row = i % p->rows, col = i / p->rows;
-            int64_t at = offset[D] + batch * p->x[D].step + row + col * p->x[D].ld;
+            int64_t at = offset[D] + batch * p->x[D].batch_stride + row + col * p->x[D].ld;
             for (int64_t k = 0; k < p->depth; k++)
                 sum += read_matrix(p, A, batch, offset, row, k) *
                        read_matrix(p, B, batch, offset, k, col);
-            if (p->end.residual) sum += host_get(p->out, p->residual, at);
+            if (p->epilogue.residual) sum += host_get(p->out, p->residual, at);
             host_put(p->out, p->at[D], at, sum, 0);
         }
     }
@@ -123,20 +125,21 @@ static void multiply_loops(const tni_product *p, int loop, int64_t *offset)
     }
     for (int64_t i = 0; i < p->loop_size[loop]; i++) {
         multiply_loops(p, loop + 1, offset);
-        for (int k = 0; k < 3; k++) offset[k] += p->loop_step[k][loop];
+        for (int k = 0; k < 3; k++) offset[k] += p->loop_stride[k][loop];
     }
-    for (int k = 0; k < 3; k++) offset[k] -= p->loop_size[loop] * p->loop_step[k][loop];
+    for (int k = 0; k < 3; k++) offset[k] -= p->loop_size[loop] * p->loop_stride[k][loop];
 }
 
 // What the library demands of any description.
 static bool is_sound(const tni_product *p)
 {
-    bool ok = p->batch >= 1 && p->rows >= 1 && p->cols >= 1 && p->depth >= 1 && !p->x[D].turned;
+    bool ok = p->batch >= 1 && p->rows >= 1 && p->cols >= 1 && p->depth >= 1 && !p->x[D].transposed;
     for (int i = 0; i < 3; i++) {
         const tni_matrix *x    = &p->x[i];
         int64_t           rows = i == B ? p->depth : p->rows, cols = i == A ? p->depth : p->cols;
-        ok = ok && x->ld >= x->rows && x->step >= 0;
-        ok = ok && x->rows == (x->turned ? cols : rows) && x->cols == (x->turned ? rows : cols);
+        ok = ok && x->ld >= x->rows && x->batch_stride >= 0;
+        ok = ok && x->rows == (x->transposed ? cols : rows) &&
+             x->cols == (x->transposed ? rows : cols);
     }
     return ok;
 }
@@ -221,7 +224,7 @@ static void batches_with_one_right_side_are_one_product(void)
     CHECK_INT(p.cols, 32 * 1024);
     CHECK_INT(p.x[A].ld, 3072);
     CHECK_INT(p.x[B].ld, 768);
-    CHECK(p.along && !p.x[A].turned && !p.x[B].turned);
+    CHECK(p.result_transposed && !p.x[A].transposed && !p.x[B].transposed);
 }
 
 // (B, T, H, D) read as (B, H, T, D): no one step goes over both axes of the batch.
@@ -242,7 +245,7 @@ static void heads_are_a_loop_of_batches(void)
     CHECK_INT(p.loops, 1);
     CHECK_INT(p.loop_size[0], 4);
     CHECK_INT(p.x[A].ld, 64 * 12);
-    CHECK_INT(p.x[D].step, 64 * 64);
+    CHECK_INT(p.x[D].batch_stride, 64 * 64);
 }
 
 static void axes_in_equal_steps_are_one_batch(void)
@@ -273,8 +276,8 @@ static void a_batch_that_goes_backwards_is_a_loop(void)
     if (!CHECK(tni_product_of(&s.call, &p))) return;
     CHECK_INT(p.batch, 1);
     CHECK_INT(p.loop_size[0], 7);
-    CHECK_INT(p.loop_step[B][0], -6);
-    CHECK_INT(p.loop_step[D][0], 8);
+    CHECK_INT(p.loop_stride[B][0], -6);
+    CHECK_INT(p.loop_stride[D][0], 8);
 }
 
 static void vectors_lie_along_their_elements(void)
@@ -282,11 +285,11 @@ static void vectors_lie_along_their_elements(void)
     sample      s;
     tni_product p;
     make(&s, 0, 100, 30, 1);
-    CHECK(tni_product_of(&s.call, &p) && p.rows == 100 && p.cols == 1 && !p.along);
-    CHECK(p.x[A].turned && p.x[A].ld == 30 && p.x[B].rows == 30 && p.x[B].ld == 32);
+    CHECK(tni_product_of(&s.call, &p) && p.rows == 100 && p.cols == 1 && !p.result_transposed);
+    CHECK(p.x[A].transposed && p.x[A].ld == 30 && p.x[B].rows == 30 && p.x[B].ld == 32);
     make(&s, 0, 1, 30, 100);
-    CHECK(tni_product_of(&s.call, &p) && p.rows == 100 && p.cols == 1 && p.along);
-    CHECK(!p.x[A].turned && p.x[A].ld == 100 && p.x[B].rows == 30 && p.x[D].ld == 104);
+    CHECK(tni_product_of(&s.call, &p) && p.rows == 100 && p.cols == 1 && p.result_transposed);
+    CHECK(!p.x[A].transposed && p.x[A].ld == 100 && p.x[B].rows == 30 && p.x[D].ld == 104);
 }
 
 static void what_cannot_be_done_is_refused(void)
@@ -322,7 +325,7 @@ static void what_cannot_be_done_is_refused(void)
 static bool takes(tni_product *p, int activation, bool bias, bool input)
 {
     return tni_product_add_epilogue(
-        p, &(tni_product_end){ .activation = activation, .bias = bias, .input = input });
+        p, &(tni_product_epilogue){ .activation = activation, .bias = bias, .input = input });
 }
 
 static void a_bias_goes_along_the_last_axis_alone(void)
@@ -331,9 +334,9 @@ static void a_bias_goes_along_the_last_axis_alone(void)
     tni_product p;
     make(&s, 0, 4, 5, 6);
     CHECK(tni_product_of(&s.call, &p) && takes(&p, TNI_gelu_tanh, true, false));
-    CHECK(p.end.bias && p.end.activation == TNI_gelu_tanh);
-    CHECK(!takes(&p, TNI_tanh, false, false) && p.end.bias);
-    CHECK(takes(&p, TNI_leaf, false, false) && !p.end.bias);
+    CHECK(p.epilogue.bias && p.epilogue.activation == TNI_gelu_tanh);
+    CHECK(!takes(&p, TNI_tanh, false, false) && p.epilogue.bias);
+    CHECK(takes(&p, TNI_leaf, false, false) && !p.epilogue.bias);
     s.call.out.stride[0] = 1;  // a result that lies column after column
     s.call.out.stride[1] = 4;
     CHECK(tni_product_of(&s.call, &p) && takes(&p, TNI_relu, false, false));
@@ -353,8 +356,9 @@ static void doubles_take_scale_and_residual_alone(void)
     make(&s, 0, 4, 5, 8);
     s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_F64;
     if (!CHECK(tni_product_of(&s.call, &p))) return;
-    CHECK(tni_product_add_epilogue(&p, &(tni_product_end){ .scaled = true, .residual = true }));
-    CHECK(p.end.scaled && p.end.residual);
+    CHECK(
+        tni_product_add_epilogue(&p, &(tni_product_epilogue){ .scaled = true, .residual = true }));
+    CHECK(p.epilogue.scaled && p.epilogue.residual);
     CHECK(!takes(&p, TNI_relu, false, false) && !takes(&p, TNI_leaf, true, false));
     CHECK(!takes(&p, TNI_gelu_tanh, false, true));
 }
@@ -380,24 +384,24 @@ static void only_the_residual_may_lie_where_the_result_will(void)
 {
     static char mem[4];
     tni_product p = { .at       = { mem, mem, &mem[0] },
-                      .end      = { .residual = true, .bias = true, .input = true },
+                      .epilogue = { .residual = true, .bias = true, .input = true },
                       .residual = &mem[1],
                       .bias     = &mem[2],
                       .input    = &mem[3] };
-    CHECK(tni_product_is_apart(&p) && !tni_product_accumulates(&p));
+    CHECK(tni_product_is_unaliased(&p) && !tni_product_accumulates(&p));
     p.residual = &mem[0];
-    CHECK(tni_product_is_apart(&p) && tni_product_accumulates(&p));
+    CHECK(tni_product_is_unaliased(&p) && tni_product_accumulates(&p));
     for (int i = 0; i < 3; i++) {  // the result, the residual, the bias
         p.residual = &mem[1];
         p.input    = &mem[i];
-        CHECK(!tni_product_is_apart(&p));
+        CHECK(!tni_product_is_unaliased(&p));
     }
-    p.end.input = false;
-    CHECK(tni_product_is_apart(&p));
+    p.epilogue.input = false;
+    CHECK(tni_product_is_unaliased(&p));
     p.bias = &mem[0];
-    CHECK(!tni_product_is_apart(&p));
-    p.end.bias = false;
-    CHECK(tni_product_is_apart(&p));
+    CHECK(!tni_product_is_unaliased(&p));
+    p.epilogue.bias = false;
+    CHECK(tni_product_is_unaliased(&p));
 }
 
 // ---- on a GPU ----------------------------------------------------------------------------------
@@ -406,9 +410,9 @@ enum { ROOM = 32 << 20, WORKSPACE = 32 << 20 };
 
 // A GPU with room for all memories of a case and a workspace. One that could not be opened has said why.
 typedef struct {
-    const tni_gpu    *gpu;
-    tni_cuptr         mem[PRODUCT_MEMS];
-    tni_product_place at;
+    const tni_gpu  *gpu;
+    tni_cuptr       mem[PRODUCT_MEMS];
+    tni_product_env at;
 } bench;
 
 static bool open_bench(bench *x, tni_text *why)
@@ -416,7 +420,7 @@ static bool open_bench(bench *x, tni_text *why)
     *x = (bench){ .gpu = tni_gpu_get(0, why) };
     if (!x->gpu || !tni_blaslt_get(why)) return false;
     const tni_driver *cu = x->gpu->cu;
-    x->at                = (tni_product_place){ .cu = cu, .gpu = x->gpu->name, .bytes = WORKSPACE };
+    x->at                = (tni_product_env){ .cu = cu, .gpu = x->gpu->name, .bytes = WORKSPACE };
     int e                = cu->set_current(x->gpu->cx);
     if (!e) e = cu->stream_create(&x->at.stream, TNI_CU_STREAM_NONBLOCKING);
     if (!e) e = cu->mem_alloc(&x->at.workspace, WORKSPACE);
@@ -558,7 +562,7 @@ static void products_on_the_gpu_are_as_good_as_their_type(void)
         why               = (tni_text){ "" };
         x.at.timing       = i / 4 % 2;
         if (ok) product_fill(&c, (uint64_t)i);
-        test_case_result(ok && agrees(&x, &c, &h, &why), "row %d, size %d, turned %d: %s", r,
+        test_case_result(ok && agrees(&x, &c, &h, &why), "row %d, size %d, transposed %d: %s", r,
                          i / 4 % 5, i % 4, why.s);
         product_free(&c);
     }

@@ -22,7 +22,7 @@ static fake_state *fake;
 // ---- a place -----------------------------------------------------------------------------------
 
 static _Alignas(64) char workspace[WORKSPACE];
-static tni_product_place place;
+static tni_product_env place;
 
 static void *compile_fake(char *out, size_t size)
 {
@@ -55,12 +55,12 @@ static bool begin(void)
     fake->fails    = false;
     fake->cost     = 0;
     fake->stream   = fake_clock_open(&fake->milliseconds);
-    place          = (tni_product_place){ .cu        = &fake_clock_driver,
-                                          .gpu       = "fake",
-                                          .stream    = fake->stream,
-                                          .workspace = (tni_cuptr)(uintptr_t)workspace,
-                                          .bytes     = WORKSPACE,
-                                          .timing    = true };
+    place          = (tni_product_env){ .cu        = &fake_clock_driver,
+                                        .gpu       = "fake",
+                                        .stream    = fake->stream,
+                                        .workspace = (tni_cuptr)(uintptr_t)workspace,
+                                        .bytes     = WORKSPACE,
+                                        .timing    = true };
     setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
     tni_product_forget();
     return true;
@@ -201,8 +201,8 @@ static void an_input_that_is_not_aligned_is_refused(void)
     make(&s);
     s.in[0].size[0] = s.call.out.size[0] = 1;  // of one row, whose length is no multiple of 8
     CHECK(tni_product_of(&s.call, &s.p));
-    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .activation = TNI_gelu_tanh,
-                                                             .input      = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_epilogue){ .activation = TNI_gelu_tanh,
+                                                                  .input      = true }));
     s.p.input = z + 8;
     CHECK_STATUS(tni_product_prepare(&s.p, &place, &why), TN_EARG);
     s.p.input = z + 16;
@@ -266,9 +266,9 @@ static void other_gpus_alignments_and_workspaces_are_chosen_for_anew(void)
 // what the library is told of those that stand in a description, also behind another of the same form.
 static void a_kept_product_follows_its_addresses(void)
 {
-    static const tni_product_end with_bias = { .bias = true };
-    small                        s, other;
-    float                        first[8], second[8];
+    static const tni_product_epilogue with_bias = { .bias = true };
+    small                             s, other;
+    float                             first[8], second[8];
     if (!begin()) return;
     for (int i = 0; i < 8; i++) first[i] = 1, second[i] = 2;
     make(&s);
@@ -306,23 +306,23 @@ static void a_kept_product_leaves_a_plan_that_is_not_its_own(void)
     make(&s);
     prepare_and_run(&s);
     struct tni_ltplan *plan = s.p.plan;
-    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK_INT(tni_product_method_of(&s.p, &place), TNI_BY_LIBRARY);
     CHECK(s.p.plan == plan);
     place.bytes /= 2;
-    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK_INT(tni_product_method_of(&s.p, &place), TNI_BY_LIBRARY);
     CHECK(s.p.plan == NULL);
     place.bytes *= 2;
-    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK_INT(tni_product_method_of(&s.p, &place), TNI_BY_LIBRARY);
     CHECK(s.p.plan == plan);
     s.p.tf32 = true;
     prepare_and_run(&s);
     CHECK(s.p.plan != plan);
     s.p.tf32 = false;
-    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .activation = TNI_relu }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_epilogue){ .activation = TNI_relu }));
     prepare_and_run(&s);
     CHECK(s.p.plan && s.p.plan != plan);
     tni_product_forget();
-    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK_INT(tni_product_method_of(&s.p, &place), TNI_BY_LIBRARY);
     CHECK(s.p.plan == NULL);
     end();
 }
@@ -368,7 +368,7 @@ static void choosing_does_not_disturb_what_is_added_to(void)
     small s;
     if (!begin()) return;
     make(&s);
-    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .residual = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_epilogue){ .residual = true }));
     s.p.residual = s.out;
     CHECK_INT(prepare_and_run(&s), FASTEST);
     CHECK_NEAR(((float *)s.out)[14], 8 + 4, 0);
@@ -393,7 +393,7 @@ static void choosing_with_a_residual_elsewhere_takes_no_memory(void)
     if (!begin()) return;
     make(&s);
     for (int i = 0; i < 15; i++) more[i] = 2;
-    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .residual = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_epilogue){ .residual = true }));
     s.p.residual                = (const char *)more;
     fake_clock_driver.mem_alloc = fake_clock_no_memory;
     CHECK_INT(prepare_and_run(&s), FASTEST);
@@ -410,7 +410,7 @@ static void a_kept_choice_does_not_disturb_what_is_added_to(void)
     tni_text why = { "" };
     if (!begin()) return;
     make(&s);
-    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .residual = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_epilogue){ .residual = true }));
     s.p.residual = s.out;
     CHECK_STATUS(tni_product_prepare(&s.p, &place, &why), TN_OK);
     tni_product_forget();
@@ -466,13 +466,13 @@ static int run_own(void *session, const tni_product *p, char *out)
 static bool begin_own(small *s, double cost)
 {
     if (!begin()) return false;
-    own.cost      = cost;
-    own.broken    = false;
-    own.coming    = false;
-    own.runs      = 0;
-    place.small   = run_own;
-    place.there   = own_is_there;
-    place.session = &own;
+    own.cost           = cost;
+    own.broken         = false;
+    own.coming         = false;
+    own.runs           = 0;
+    place.launch_small = run_own;
+    place.small_ready  = own_is_there;
+    place.session      = &own;
     make(s);
     return true;
 }
@@ -483,7 +483,7 @@ static int way_of(small *s)
     tni_text why = { "" };
     CHECK_STATUS(tni_product_prepare(&s->p, &place, &why), TN_OK);
     CHECK_STR(why.s, "");
-    return tni_product_known(&s->p, &place);
+    return tni_product_method_of(&s->p, &place);
 }
 
 static void our_own_kernel_is_taken_where_it_is_faster_and_so_by_the_next_process(void)
@@ -491,7 +491,7 @@ static void our_own_kernel_is_taken_where_it_is_faster_and_so_by_the_next_proces
     small s;
     if (!begin_own(&s, 0.3)) return;
     int64_t timed = timed_now(), found = found_now();
-    CHECK_INT(tni_product_known(&s.p, &place), TNI_BY_LIBRARY);
+    CHECK_INT(tni_product_method_of(&s.p, &place), TNI_BY_LIBRARY);
     CHECK_INT(way_of(&s), TNI_BY_SMALL);
     CHECK_NEAR(((float *)s.out)[14], 4, 0);
     tni_product_forget();
@@ -527,15 +527,15 @@ static void a_choice_that_was_made_without_our_own_kernel_is_made_anew(void)
     small s;
     if (!begin_own(&s, 0.3)) return;
     int64_t timed = timed_now(), found = found_now();
-    place.small = NULL;
+    place.launch_small = NULL;
     CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
-    place.small = run_own;
+    place.launch_small = run_own;
     CHECK_INT(way_of(&s), TNI_BY_SMALL);
     CHECK_INT(timed_now() - timed, 2);
     tni_product_forget();
-    place.small   = NULL;
-    fake->fastest = 9;
-    own.runs      = 0;
+    place.launch_small = NULL;
+    fake->fastest      = 9;
+    own.runs           = 0;
     CHECK_INT(way_of(&s), TNI_BY_LIBRARY);  // of the same record
     CHECK_INT(prepare_and_run(&s), FASTEST);
     CHECK_INT(own.runs, 0);
@@ -606,9 +606,9 @@ static void our_own_kernel_is_not_timed_for_what_it_cannot_do(void)
 {
     small s;
     if (!begin_own(&s, 0.3)) return;
-    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .scaled = true }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_epilogue){ .scaled = true }));
     CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
-    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_end){ .activation = TNI_gelu_tanh }));
+    CHECK(tni_product_add_epilogue(&s.p, &(tni_product_epilogue){ .activation = TNI_gelu_tanh }));
     CHECK_INT(way_of(&s), TNI_BY_LIBRARY);
     s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_BF16;
     CHECK(tni_product_of(&s.call, &s.p));

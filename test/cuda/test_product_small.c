@@ -45,8 +45,8 @@ static void small_products_of_f32_are_taken(void)
         product_after after = product_after_of(i);
         bool          takes = !after.end.scaled && !after.end.residual &&
                      after.end.activation != TNI_gelu_tanh;
-        p     = product_of(64, 64, 64);
-        p.end = after.end;
+        p          = product_of(64, 64, 64);
+        p.epilogue = after.end;
         test_case_result(tni_small_takes(&p) == takes, "with what follows by number %d", i);
     }
 }
@@ -55,9 +55,9 @@ static void small_products_of_f32_are_taken(void)
 static void every_step_of_the_inner_axis_is_in_one_slice(void)
 {
     for (int64_t depth = 1; depth < 3000; depth++) {
-        tni_product   p  = product_of(1 + depth % 90, 1 + depth % 70, depth);
-        tni_small_cut c  = tni_small_cut_of(&p, UNITS);
-        bool          ok = c.slice % 4 == 0 && (int64_t)c.slice * c.ranks >= depth &&
+        tni_product     p  = product_of(1 + depth % 90, 1 + depth % 70, depth);
+        tni_small_split c  = tni_small_split_of(&p, UNITS);
+        bool            ok = c.slice % 4 == 0 && (int64_t)c.slice * c.ranks >= depth &&
                   (int64_t)c.slice * (c.ranks - 1) < depth &&
                   (c.ranks == 1 || c.tiles * c.ranks <= UNITS);
         test_case_result(ok, "depth %d: %d slices of %d", (int)depth, c.ranks, c.slice);
@@ -76,8 +76,8 @@ static void the_products_of_a_small_step_fill_a_gpu(void)
                 { 128, 256, 64, 2, 64 },
                 { 784, 256, 64, 1, 200 } };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        tni_product   p = product_of(row[i].rows, row[i].cols, row[i].depth);
-        tni_small_cut c = tni_small_cut_of(&p, UNITS);
+        tni_product     p = product_of(row[i].rows, row[i].cols, row[i].depth);
+        tni_small_split c = tni_small_split_of(&p, UNITS);
         CHECK_INT(c.ranks, row[i].ranks);
         CHECK_INT(c.tiles * c.ranks, row[i].blocks);
     }
@@ -150,7 +150,7 @@ static bool agrees(bench *b, product_case *c, int after, int shift, double tol, 
     if (!tni_product_of(&call, &p) || !tni_product_add_epilogue(&p, &follows.end)) return true;
     p.bias = b->bias;
     if (!tni_small_takes(&p)) return true;
-    b->taken[tni_small_cut_of(&p, b->c->gpu->limits.units).ranks]++;
+    b->taken[tni_small_split_of(&p, b->c->gpu->limits.units).ranks]++;
     double *want = product_want(c, &follows);
     bool    ok   = want && copy_all(b, c, shift, why) &&
               tni_small_launch(b->c, &p, p.at[2], true) == TNI_CU_OK &&

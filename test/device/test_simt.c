@@ -320,7 +320,7 @@ static void compiles(const char *what, const kit_case *c, const tni_simt_limits 
     tni_cubin     bin   = { 0 };
     char         *text = tni_emit_program(&heap, &tni_dialect_cuda, tni_emit_simt, 1, &item, false);
     if (!CHECK(text != NULL)) return;
-    bool ok = tni_cubin_make(&bin, text, "sm_90", true, &why) == TN_OK;
+    bool ok = tni_cubin_compile(&bin, text, "sm_90", true, &why) == TN_OK;
     test_case_result(ok, "%s: %s", what, why.s);
     if (ok && CHECK(tni_cubin_usage(&bin, "k", &u))) {
         test_case_result(u.spills == 0 && u.stack == 0, "%s: %d bytes of stack", what, u.stack);

@@ -63,7 +63,7 @@ static void interpreters_compile_for_an_h200(void)
         tni_cubin             c;
         char *text = tni_emit_program(&heap, &tni_dialect_cuda, tni_emit_interpreter, 1, &item,
                                       level < TNI_INTERPRET_ALL);
-        CHECK_STATUS(tni_cubin_make(&c, text, "sm_90", true, &why), TN_OK);
+        CHECK_STATUS(tni_cubin_compile(&c, text, "sm_90", true, &why), TN_OK);
         CHECK(tni_cubin_usage(&c, TNI_INTERPRETER_NAME, &u) && u.registers > 0);
         tni_cubin_free(&c);
         tni_free(&heap, text);

@@ -240,11 +240,11 @@ static int64_t element(const product_case *c, int64_t i, double *y)
 
 double *product_want(const product_case *c, const product_after *after)
 {
-    const tni_arg         *d     = &c->call.out;
-    const tni_product_end *e     = &after->end;
-    int64_t                count = c->count[PRODUCT_D], all = 1, width = d->size[d->rank - 1];
-    double                *want  = malloc((size_t)count * 2 * sizeof *want);
-    const char            *added = c->mem[after->in_place ? PRODUCT_D : PRODUCT_RESIDUAL];
+    const tni_arg              *d     = &c->call.out;
+    const tni_product_epilogue *e     = &after->end;
+    int64_t                     count = c->count[PRODUCT_D], all = 1, width = d->size[d->rank - 1];
+    double                     *want  = malloc((size_t)count * 2 * sizeof *want);
+    const char                 *added = c->mem[after->in_place ? PRODUCT_D : PRODUCT_RESIDUAL];
     if (!want) return NULL;
     for (int64_t i = 0; i < count; i++) {
         want[i]         = host_get(d->dtype, c->mem[PRODUCT_D], i);

@@ -42,9 +42,9 @@ size_t   product_bytes(const product_case *c, int mem);
 
 // What follows the product of a case. in_place: the residual is what the result's memory holds.
 typedef struct {
-    tni_product_end end;
-    bool            in_place;
-    double          scale;
+    tni_product_epilogue end;
+    bool                 in_place;
+    double               scale;
 } product_after;
 
 // Number i of all that can follow, PRODUCT_AFTERS of them, relu with its input and the like left out.

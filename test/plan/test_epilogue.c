@@ -202,7 +202,7 @@ static int parts_of(const tni_planned_kernel *f, const tni_call *call)
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
            (e->scale >= 0 ? SCALE : 0) | (e->z >= 0 ? INPUT : 0) | (e->sum >= 0 ? SUM : 0) |
            (e->activation == TNI_gelu_slope ? SLOPE : 0) | (e->activation == TNI_relu ? RELU : 0) |
-           (e->activation == TNI_gelu_tanh ? GELU : 0) | (tni_product_joins(&o, &p) ? TAKEN : 0);
+           (e->activation == TNI_gelu_tanh ? GELU : 0) | (tni_product_of_offer(&o, &p) ? TAKEN : 0);
 }
 
 static void look_at(const ending *e)

@@ -634,10 +634,10 @@ static void stamps_are_a_ring_of_events(void)
     CHECK(isnan(tni_cuda_event_elapsed(&session, 0, 7)));
     CHECK(isnan(tni_cuda_event_elapsed(&session, 8, 7)));
     CHECK(isnan(tni_cuda_event_elapsed(&session, 8, TNI_TIMING_EVENTS + 6)));
-    tni_stamps_close(&session);
+    tni_timing_close(&session);
     CHECK_INT(fake.destroyed, TNI_TIMING_EVENTS);
-    CHECK(session.stamps == NULL);
-    tni_stamps_close(&session);
+    CHECK(session.timing == NULL);
+    tni_timing_close(&session);
 }
 
 static void a_hold_ends_when_it_is_let_go_or_by_itself(void)
@@ -657,7 +657,7 @@ static void a_hold_ends_when_it_is_let_go_or_by_itself(void)
     double took = seconds() - from;
     test_that(took >= 0.015, "it ended after %g s", took);
     tni_cuda_hold_queue(&session, false);
-    tni_stamps_close(&session);
+    tni_timing_close(&session);
 }
 
 const test_case tests_profile[] = {

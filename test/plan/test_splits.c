@@ -343,7 +343,7 @@ static struct {
     int                 built, spill[4];
 } maker;
 
-static void *fake_build(void *device, const char *source, const char *what, tni_build_how how,
+static void *fake_build(void *device, const char *source, const char *what, tni_build_kind how,
                         bool *found, tn_status *s, tni_text *why)
 {
     (void)how, (void)device, (void)source, (void)what, (void)why;
@@ -367,13 +367,13 @@ static tni_registers fake_registers(void *device, void *f)
 }
 
 // For an H200, whose compiler says what is taken.
-static void *chip_build(void *device, const char *source, const char *what, tni_build_how how,
+static void *chip_build(void *device, const char *source, const char *what, tni_build_kind how,
                         bool *found, tn_status *s, tni_text *why)
 {
     (void)how, (void)device, (void)what;
     tni_cubin *c = calloc(1, sizeof *c);
     *found       = false;
-    *s           = c ? tni_cubin_make(c, source, "sm_90", true, why) : TN_EMEM;
+    *s           = c ? tni_cubin_compile(c, source, "sm_90", true, why) : TN_EMEM;
     maker.built++;
     return *s == TN_OK ? c : NULL;
 }

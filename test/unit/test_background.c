@@ -128,13 +128,13 @@ static struct {
     atomic_bool goes, fails, spills;
 } maker;
 
-static void *slow_build(void *device, const char *source, const char *what, tni_build_how how,
+static void *slow_build(void *device, const char *source, const char *what, tni_build_kind how,
                         bool *found, tn_status *s, tni_text *why)
 {
     (void)device, (void)source, (void)what;
     *found = false;
     *s     = TN_OK;
-    if (how == TNI_BUILD_FIND) {
+    if (how == TNI_BUILD_FROM_DISK) {
         atomic_fetch_add(&maker.looked, 1);
         return NULL;
     }
@@ -224,7 +224,7 @@ static void prepare_sum(prepared *p, bool goes, bool fails)
 
 static const tni_variant *take(prepared *p, bool wait)
 {
-    return tni_compiled_take(p->t, p->entry, &p->c->l, false, wait, &p->shape, &p->s, &p->why);
+    return tni_compiled_variant(p->t, p->entry, &p->c->l, false, wait, &p->shape, &p->s, &p->why);
 }
 
 static bool is_ready(const prepared *p)

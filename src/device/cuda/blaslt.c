@@ -1,24 +1,24 @@
 // Finds libcublasLt, once, and keeps it: it does not survive being unloaded.
 #include "device/cuda/blaslt.h"
 
-#include "device/cuda/find.h"
+#include "device/cuda/find_libraries.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
-// A function of the library: where its pointer goes, and what the library calls it.
+// A function of the library: where its pointer goes, and what the library symbols it.
 typedef struct {
     size_t      at;
     const char *name;
-} call;
+} symbol;
 
-static const call calls[] = {
+static const symbol symbols[] = {
 #define CALL(field, name) { offsetof(tni_blaslt, field), #name },
 #include "device/cuda/blaslt.def"
 };
 
-_Static_assert(sizeof(tni_blaslt) == sizeof calls / sizeof *calls * sizeof(void (*)(void)),
+_Static_assert(sizeof(tni_blaslt) == sizeof symbols / sizeof *symbols * sizeof(void (*)(void)),
                "a row a field");
 
 static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
@@ -33,15 +33,15 @@ static struct {
 } found = { .once = PTHREAD_ONCE_INIT };
 
 // POSIX promises that the bits of a dlsym result are those of a function pointer.
-static bool fill(void *lib)
+static bool fill_table(void *lib)
 {
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        void *function = dlsym(lib, calls[i].name);
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *function = dlsym(lib, symbols[i].name);
         if (!function) {
-            tni_text_add(&found.missing, "libcublasLt has no %s", calls[i].name);
+            tni_text_add(&found.missing, "libcublasLt has no %s", symbols[i].name);
             return false;
         }
-        memcpy((char *)&found.table + calls[i].at, &function, sizeof function);
+        memcpy((char *)&found.table + symbols[i].at, &function, sizeof function);
     }
     return true;
 }
@@ -50,7 +50,7 @@ static void find_once(void)
 {
     void *lib = tni_nvidia_open(names, &found.where);
     if (!lib) tni_text_add(&found.missing, "there is no cuBLASLt (libcublasLt.so)");
-    found.there = lib && fill(lib);
+    found.there = lib && fill_table(lib);
     if (!found.there) found.where = (tni_text){ "" };
 }
 

@@ -19,11 +19,12 @@ typedef struct {
     int (*layout_create)(tni_ltlayout *l, int type, uint64_t rows, uint64_t cols, int64_t ld);
     int (*layout_destroy)(tni_ltlayout l);
     int (*layout_set)(tni_ltlayout l, int attribute, const void *value, size_t bytes);
-    int (*wish_create)(tni_ltwish *w);
-    int (*wish_destroy)(tni_ltwish w);
-    int (*wish_set)(tni_ltwish w, int attribute, const void *value, size_t bytes);
+    int (*preference_create)(tni_ltpreference *w);
+    int (*preference_destroy)(tni_ltpreference w);
+    int (*preference_set)(tni_ltpreference w, int attribute, const void *value, size_t bytes);
     int (*propose)(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout c,
-                   tni_ltlayout out, tni_ltwish w, int most, tni_ltproposal *found, int *count);
+                   tni_ltlayout out, tni_ltpreference w, int most, tni_ltproposal *found,
+                   int *count);
     int (*check)(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout c,
                  tni_ltlayout out, const tni_ltalgo *algo, tni_ltproposal *result);
     int (*matmul)(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *a, tni_ltlayout la,

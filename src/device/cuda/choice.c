@@ -25,7 +25,7 @@ typedef struct {
     tni_disk_key key;
 } disk_key;
 
-static bool make_key(const tni_choice_key *k, disk_key *d)
+static bool write_disk_key(const tni_choice_key *k, disk_key *d)
 {
     int n = 0;
     if (k->words > TNI_CHOICE_WORDS) return false;
@@ -49,7 +49,7 @@ size_t tni_choice_find(const tni_choice_key *k, void *what, size_t room)
 {
     disk_key d;
     size_t   bytes = 0;
-    if (!make_key(k, &d)) return 0;
+    if (!write_disk_key(k, &d)) return 0;
     pthread_mutex_lock(&self.lock);
     void *data = tni_disk_find(open_disk(), &d.key, &bytes);
     pthread_mutex_unlock(&self.lock);
@@ -62,7 +62,7 @@ size_t tni_choice_find(const tni_choice_key *k, void *what, size_t room)
 void tni_choice_keep(const tni_choice_key *k, const void *what, size_t bytes)
 {
     disk_key d;
-    if (!make_key(k, &d)) return;
+    if (!write_disk_key(k, &d)) return;
     pthread_mutex_lock(&self.lock);
     tni_disk_keep(open_disk(), &d.key, what, bytes);
     pthread_mutex_unlock(&self.lock);
@@ -86,7 +86,7 @@ typedef struct {
 
 // Fills the workspace, twice: while the GPU is at it, the host gets ahead, so that what is timed is
 // not the launching.
-static int cover(const tni_candidates *c)
+static int fill_workspace(const tni_candidates *c)
 {
     int e = TNI_CU_OK;
     for (int i = 0; i < 2 && !e && c->bytes; i++)
@@ -96,14 +96,14 @@ static int cover(const tni_candidates *c)
 
 // Milliseconds of one launch, the best of some rounds of runs; below 0 if it cannot be run. A launch
 // before them loads what is needed.
-static float milliseconds(stopwatch *w, int candidate, int rounds, int runs)
+static float time_candidate(stopwatch *w, int candidate, int rounds, int runs)
 {
     const tni_candidates *c    = w->c;
     float                 best = -1;
     if (c->launch(c->session, candidate)) return best;
     for (int r = 0; r < rounds && !w->error; r++) {
         float ms = 0;
-        int   e = cover(c), bad = 0;
+        int   e = fill_workspace(c), bad = 0;
         if (!e) e = c->cu->event_record(w->from, c->stream);
         for (int i = 0; i < runs && !bad; i++) bad = c->launch(c->session, candidate);
         if (!e) e = c->cu->event_record(w->to, c->stream);
@@ -120,15 +120,15 @@ static float milliseconds(stopwatch *w, int candidate, int rounds, int runs)
 // disturbed; what takes long costs long, and the first few proposals are good.
 typedef struct {
     int rounds, runs, count;
-} pace;
+} effort;
 
-static pace pace_of(float ms, int count)
+static effort effort_of(float ms, int count)
 {
     enum { FEW = 8 };
     const float small = 0.02f, big = 0.5f;
-    if (ms < small) return (pace){ 2, 3, count };
-    if (ms < big) return (pace){ 1, 3, count };
-    return (pace){ 1, 1, count < FEW ? count : FEW };
+    if (ms < small) return (effort){ 2, 3, count };
+    if (ms < big) return (effort){ 1, 3, count };
+    return (effort){ 1, 1, count < FEW ? count : FEW };
 }
 
 int tni_choice_time(const tni_candidates *c, float *ms)
@@ -139,11 +139,11 @@ int tni_choice_time(const tni_candidates *c, float *ms)
     for (int i = 0; i < c->count; i++) ms[i] = -1;
     w.error = c->cu->event_create(&w.from, 0);
     if (!w.error) w.error = c->cu->event_create(&w.to, 0);
-    while (first < c->count && !w.error && (once = milliseconds(&w, first, 1, 1)) < 0) first++;
-    pace p = pace_of(once, c->count - c->own);
+    while (first < c->count && !w.error && (once = time_candidate(&w, first, 1, 1)) < 0) first++;
+    effort p = effort_of(once, c->count - c->own);
     for (int i = first; i < c->count && !w.error; i++)
         if (i - first < p.count || i >= c->count - c->own)
-            ms[i] = milliseconds(&w, i, p.rounds, p.runs);
+            ms[i] = time_candidate(&w, i, p.rounds, p.runs);
     if (w.from) c->cu->event_destroy(w.from);
     if (w.to) c->cu->event_destroy(w.to);
     return w.error;

@@ -48,37 +48,38 @@ static void tell_error(const tni_cubin *c, tni_text *why)
     tni_text_add(why, "NVRTC: %.*s", (int)strcspn(at, "\n"), at);
 }
 
-// Contraction is off and division and roots are exact, as on every path. To look, -v makes the
+// Contraction is off and division and roots are exact, as on every path. To with_usage, -v makes the
 // assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such
 // word. Functions that a text does not call, and values that it does not read, are no cause for a
-// warning. The last option is one that older versions do not know: to compile soon, or, without a look,
+// warning. The last option is one that older versions do not know: to compile quick, or, without a with_usage,
 // a thread for each kernel of a text.
-static int compile(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool look, bool soon)
+static int run_nvrtc(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool with_usage,
+                     bool quick)
 {
     enum { OPTIONS = 6 };
     char arch[64];
     int  n = 3;
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", chip);
     const char *option[OPTIONS] = { arch, "--fmad=false", "--std=c++17" };
-    option[n++]                 = look ? "--diag-suppress=177,550" : "--disable-warnings";
-    if (look) option[n++] = "--ptxas-options=-v";
-    option[n++] = look ? "--no-cache" : soon ? "--Ofast-compile=mid" : "--split-compile=0";
+    option[n++]                 = with_usage ? "--diag-suppress=177,550" : "--disable-warnings";
+    if (with_usage) option[n++] = "--ptxas-options=-v";
+    option[n++] = with_usage ? "--no-cache" : quick ? "--Ofast-compile=mid" : "--split-compile=0";
     int error   = rtc->compile(p, n, option);
     return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, n - 1, option) : error;
 }
 
 // NVRTC asks this while it compiles, whether to give up: never, since what it then frees is at times not
-// its own (13.0, in the assembler). But it is a time to have the end of the process wait for it, before
+// its own (13.0, in the assembler). But it is a time to have the end of the process wait for it, number_before
 // what it has set up so far is taken down.
-static int gives_up(void *payload, void *unused)
+static int on_progress(void *payload, void *unused)
 {
     (void)payload, (void)unused;
     tni_background_guard();
     return 0;
 }
 
-static tn_status make(tni_cubin *c, const char *text, const char *chip, bool look, bool soon,
-                      tni_text *why)
+static tn_status compile_text(tni_cubin *c, const char *text, const char *chip, bool with_usage,
+                              bool quick, tni_text *why)
 {
     *c                   = (tni_cubin){ 0 };
     const tni_nvrtc *rtc = tni_nvrtc_get(why);
@@ -89,8 +90,8 @@ static tn_status make(tni_cubin *c, const char *text, const char *chip, bool loo
         tni_text_add(why, "NVRTC could not begin a program");
         return s;
     }
-    if (rtc->ask) rtc->ask(p, gives_up, NULL);
-    int error = compile(rtc, p, chip, look, soon);
+    if (rtc->flow_callback) rtc->flow_callback(p, on_progress, NULL);
+    int error = run_nvrtc(rtc, p, chip, with_usage, quick);
     take_log(c, rtc, p);
     if (error == TNI_CU_OK) s = take_image(c, rtc, p, why);
     else tell_error(c, why);
@@ -98,9 +99,10 @@ static tn_status make(tni_cubin *c, const char *text, const char *chip, bool loo
     return s;
 }
 
-tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look, tni_text *why)
+tn_status tni_cubin_compile(tni_cubin *c, const char *text, const char *chip, bool with_usage,
+                            tni_text *why)
 {
-    return make(c, text, chip, look, false, why);
+    return compile_text(c, text, chip, with_usage, false, why);
 }
 
 void tni_cubin_free(tni_cubin *c)
@@ -120,7 +122,8 @@ static struct {
 } cache = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 // Looks for a program, or keeps it if it is there already. The compiler is named by its version.
-static bool ask_cache(tni_cubin *c, const char *text, const char *chip, bool keep, tni_text *why)
+static bool use_disk_cache(tni_cubin *c, const char *text, const char *chip, bool keep,
+                           tni_text *why)
 {
     char             compiler[32];
     int              major = 0, minor = 0;
@@ -141,23 +144,23 @@ static bool ask_cache(tni_cubin *c, const char *text, const char *chip, bool kee
 bool tni_cubin_find(tni_cubin *c, const char *text, const char *chip)
 {
     *c = (tni_cubin){ 0 };
-    return ask_cache(c, text, chip, false, &(tni_text){ 0 });
+    return use_disk_cache(c, text, chip, false, &(tni_text){ 0 });
 }
 
-tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool soon, bool *found,
+tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool quick, bool *found,
                         tni_text *why)
 {
     *found = tni_cubin_find(c, text, chip);
     if (*found) return TN_OK;
-    tn_status s = make(c, text, chip, false, soon, why);
-    if (s == TN_OK) ask_cache(c, text, chip, true, why);
+    tn_status s = compile_text(c, text, chip, false, quick, why);
+    if (s == TN_OK) use_disk_cache(c, text, chip, true, why);
     return s;
 }
 
 // ---- what the assembler says -------------------------------------------------------------------
 
-// The number that stands before a word in a line; 0 if the word is not there.
-static int before(const char *line, const char *end, const char *word)
+// The number that stands number_before a word in a line; 0 if the word is not there.
+static int number_before(const char *line, const char *end, const char *word)
 {
     const char *at = strstr(line, word);
     if (!at || at >= end) return 0;
@@ -178,9 +181,10 @@ bool tni_cubin_usage(const tni_cubin *c, const char *function, tni_usage *u)
     const char *used = at ? strstr(at, "Used ") : NULL;
     if (!used) return false;
     const char *end = used + strcspn(used, "\n");
-    u->registers    = before(used, end, " registers");
-    u->shared       = before(used, end, " bytes smem");
-    u->stack        = before(at, used, " bytes stack frame");
-    u->spills = before(at, used, " bytes spill stores") + before(at, used, " bytes spill loads");
+    u->registers    = number_before(used, end, " registers");
+    u->shared       = number_before(used, end, " bytes smem");
+    u->stack        = number_before(at, used, " bytes stack frame");
+    u->spills       = number_before(at, used, " bytes spill stores") +
+                number_before(at, used, " bytes spill loads");
     return true;
 }

@@ -20,14 +20,14 @@ typedef struct {
     int registers, shared, stack, spills;
 } tni_usage;
 
-// Compiles for a chip ("sm_90"); look: the log is to tell what each function takes, so that nothing
+// Compiles for a chip ("sm_90"); with_usage: the log is to tell what each function takes, so that nothing
 // is taken from a cache. On failure *why has the first error of the text, and c->log, which is still
 // to be freed, all of them.
-tn_status tni_cubin_make(tni_cubin *c, const char *text, const char *chip, bool look,
-                         tni_text *why);
-// The same without a look, from the disk cache if it is there; found says so. soon: compiled in less
+tn_status tni_cubin_compile(tni_cubin *c, const char *text, const char *chip, bool with_usage,
+                            tni_text *why);
+// The same without a with_usage, from the disk cache if it is there; found says so. quick: compiled in less
 // time, to code that is slower.
-tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool soon, bool *found,
+tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool quick, bool *found,
                         tni_text *why);
 // The same from the disk cache alone. False if it is not there.
 bool tni_cubin_find(tni_cubin *c, const char *text, const char *chip);

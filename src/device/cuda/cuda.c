@@ -12,7 +12,7 @@
 // A run that is written down has entered at its beginning; who calls users there enters by himself.
 void tni_cuda_enter(const tni_cuda *c)
 {
-    if (c->recorder.manner != TNI_WRITING_DOWN) c->gpu->cu->set_current(c->gpu->cx);
+    if (c->recorder.mode != TNI_REPLAY_RECORD) c->gpu->cu->set_current(c->gpu->cx);
 }
 
 tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why)
@@ -24,7 +24,7 @@ tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *wh
 
 // What a lost GPU does not answer is left to it. After the last session no thread is in the compiler, whose
 // library would not survive that at the end of the process.
-static void close_seat(void *session)
+static void close_session(void *session)
 {
     tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
@@ -32,17 +32,18 @@ static void close_seat(void *session)
     tni_cuda_enter(c);
     if (c->stream) cu->stream_wait(c->stream);
     tni_copies_close(c);
-    tni_state_close(c);
+    tni_index_check_close(c);
+    tni_cuda_scratch_close(c);
     tni_arena_close(c);
     if (c->workspace) cu->mem_free(c->workspace);
     tni_replay_close(c);
-    tni_stamps_close(c);
+    tni_timing_close(c);
     if (c->stream && !c->borrowed) cu->stream_destroy(c->stream);
     tni_free(c->heap, c);
 }
 
 // Whether a switch of the environment is set to 0 or to 1.
-static bool is(const char *name, char value)
+static bool env_is(const char *name, char value)
 {
     const char *v = getenv(name);
     return v && v[0] == value && !v[1];
@@ -51,16 +52,18 @@ static bool is(const char *name, char value)
 static int fill_session(tni_cuda *c, void *stream)
 {
     const tni_driver *cu = c->gpu->cu;
-    c->plainly           = is("TN_REPLAY", '0');
-    c->tf32              = is("TN_TF32", '1') && !is("NVIDIA_TF32_OVERRIDE", '0');
-    c->deterministic     = is("TN_DETERMINISTIC", '1');
+    c->no_graphs         = env_is("TN_REPLAY", '0');
+    c->tf32              = env_is("TN_TF32", '1') && !env_is("NVIDIA_TF32_OVERRIDE", '0');
+    c->deterministic     = env_is("TN_DETERMINISTIC", '1');
     c->compiles_first    = !c->gpu->interprets || !tni_gpu_interprets_first();
-    c->small = is("TN_SMALL", '0') ? TNI_NEVER : is("TN_SMALL", '1') ? TNI_ALWAYS : TNI_IF_FASTER;
-    c->borrowed = stream != NULL;
-    c->stream   = stream;
-    int error   = cu->set_current(c->gpu->cx);
+    c->small_policy      = env_is("TN_SMALL", '0')   ? TNI_SMALL_NEVER
+                           : env_is("TN_SMALL", '1') ? TNI_SMALL_ALWAYS
+                                                     : TNI_SMALL_IF_FASTER;
+    c->borrowed          = stream != NULL;
+    c->stream            = stream;
+    int error            = cu->set_current(c->gpu->cx);
     if (!error && !stream) error = cu->stream_create(&c->stream, TNI_CU_STREAM_NONBLOCKING);
-    return error ? error : tni_state_open(c);
+    return error ? error : tni_index_check_open(c);
 }
 
 static void *open_session(tni_heap *heap, const tni_device_open_args *args, tn_status *s,
@@ -80,15 +83,15 @@ static void *open_session(tni_heap *heap, const tni_device_open_args *args, tn_s
     tni_background_need(true);
     *s = tni_gpu_status(g->cu, fill_session(c, args->stream), "opening the GPU", why);
     if (*s == TN_OK) return c;
-    close_seat(c);
+    close_session(c);
     return NULL;
 }
 
-static tn_status wait_all(void *session, tni_text *why)
+static tn_status wait_stream(void *session, tni_text *why)
 {
     tni_cuda *c = session;
     tni_cuda_enter(c);
-    tni_cuda_join(c);
+    tni_cuda_await_uploads(c);
     return tni_cuda_status(c, c->gpu->cu->stream_wait(c->stream), "waiting for the GPU", why);
 }
 
@@ -119,7 +122,7 @@ static const tni_device_memory memory = {
     .upload       = tni_cuda_upload,
     .download     = tni_cuda_download,
     .arena        = tni_cuda_arena,
-    .space        = tni_cuda_memory,
+    .space        = tni_cuda_space,
 };
 
 static const tni_device_kernels kernels = {
@@ -132,7 +135,7 @@ static const tni_device_kernels kernels = {
 };
 
 static const tni_device_events events = {
-    .wait          = wait_all,
+    .wait          = wait_stream,
     .failed        = tni_cuda_failed,
     .fetch         = tni_cuda_fetch,
     .fetched       = tni_cuda_fetched,
@@ -155,7 +158,7 @@ const tni_device tni_device_cuda = {
     .name     = "cuda",
     .probe    = tni_gpu_probe,
     .open     = open_session,
-    .close    = close_seat,
+    .close    = close_session,
     .memory   = &memory,
     .calls    = &tni_cuda_calls,
     .kernels  = &kernels,

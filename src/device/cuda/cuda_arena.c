@@ -3,40 +3,40 @@
 // pointers of a step are the same whenever it runs.
 #include "device/cuda/gpu.h"
 
-static size_t grains(const tni_arena_range *a, size_t bytes)
+static size_t round_to_grain(const tni_arena_range *a, size_t bytes)
 {
     return (bytes + a->grain - 1) / a->grain * a->grain;
 }
 
-static tni_cuallocation memory_of(const tni_cuda *c)
+static tni_cuallocation allocation_of(const tni_cuda *c)
 {
     return (tni_cuallocation){ .type = TNI_CU_PINNED, .at = { TNI_CU_AT_DEVICE, c->gpu->device } };
 }
 
 // The addresses, at the first use. A GPU without such ranges is not asked twice.
-static bool reserve(tni_cuda *c)
+static bool reserve_range(tni_cuda *c)
 {
     const tni_driver *cu   = c->gpu->cu;
     tni_arena_range  *a    = &c->arena;
-    tni_cuallocation  what = memory_of(c);
+    tni_cuallocation  what = allocation_of(c);
     int               has  = 0;
     size_t            all  = 0;
     if (a->at || a->refused) return a->at;
     a->refused = cu->device_attribute(&has, TNI_CU_HAS_RESERVED_RANGES, c->gpu->device) || !has ||
                  cu->memory_granularity(&a->grain, &what, TNI_CU_RECOMMENDED) || !a->grain ||
                  cu->device_memory(&all, c->gpu->device) ||
-                 cu->range_reserve(&a->at, grains(a, all), 0, 0, 0);
+                 cu->range_reserve(&a->at, round_to_grain(a, all), 0, 0, 0);
     if (a->refused) a->at = 0;
-    else a->reserved = grains(a, all);
+    else a->reserved = round_to_grain(a, all);
     return a->at;
 }
 
 // Memory for the next bytes of the range, a multiple of the grain.
-static bool add_piece(tni_cuda *c, size_t bytes)
+static bool map_piece(tni_cuda *c, size_t bytes)
 {
     const tni_driver *cu     = c->gpu->cu;
     tni_arena_range  *a      = &c->arena;
-    tni_cuallocation  what   = memory_of(c);
+    tni_cuallocation  what   = allocation_of(c);
     tni_cuaccess      access = { what.at, TNI_CU_READ_WRITE };
     tni_cuptr         at     = a->at + a->held;
     tni_cumemory      memory = 0;
@@ -53,12 +53,12 @@ static bool add_piece(tni_cuda *c, size_t bytes)
 }
 
 // Everything given may still use it.
-static void give_back(tni_cuda *c)
+static void unmap_pieces(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;
     tni_arena_range  *a  = &c->arena;
     if (a->held) {
-        tni_cuda_join(c);
+        tni_cuda_await_uploads(c);
         cu->stream_wait(c->stream);
     }
     while (a->pieces) {
@@ -69,26 +69,27 @@ static void give_back(tni_cuda *c)
 
 // An eighth more than was asked for where there is plenty, so that plans which grow a little do not add
 // a piece each; then no more than that, and then all in one piece, if there is as much.
-static bool grow(tni_cuda *c, size_t bytes, size_t most)
+static bool grow_range(tni_cuda *c, size_t bytes, size_t most)
 {
-    tni_arena_range *a    = &c->arena;
-    size_t           need = grains(a, bytes - a->held), more = grains(a, need + a->held / 8);
-    size_t           free = 0, all = 0;
+    tni_arena_range *a = &c->arena;
+    size_t need = round_to_grain(a, bytes - a->held), more = round_to_grain(a, need + a->held / 8);
+    size_t free = 0, all = 0;
     if (a->held + need > most || c->gpu->cu->mem_info(&free, &all)) return false;
     bool plenty = more - need < free / 4;
-    if (plenty && more > need && a->held + more <= most && add_piece(c, more)) return true;
-    if (add_piece(c, need)) return true;
-    if (!a->held || free + a->held < grains(a, bytes)) return false;
-    give_back(c);
-    return add_piece(c, grains(a, bytes));
+    if (plenty && more > need && a->held + more <= most && map_piece(c, more)) return true;
+    if (map_piece(c, need)) return true;
+    if (!a->held || free + a->held < round_to_grain(a, bytes)) return false;
+    unmap_pieces(c);
+    return map_piece(c, round_to_grain(a, bytes));
 }
 
 void *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held)
 {
     tni_cuda *c = session;
     tni_cuda_enter(c);
-    bool ok = bytes == 0 || (reserve(c) && (bytes <= c->arena.held || grow(c, bytes, most)));
-    if (bytes == 0) give_back(c);
+    bool ok = bytes == 0 ||
+              (reserve_range(c) && (bytes <= c->arena.held || grow_range(c, bytes, most)));
+    if (bytes == 0) unmap_pieces(c);
     *held = c->arena.held;
     return ok ? (void *)(uintptr_t)c->arena.at : NULL;
 }
@@ -96,6 +97,6 @@ void *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held)
 void tni_arena_close(tni_cuda *c)
 {
     if (!c->arena.at) return;
-    give_back(c);
+    unmap_pieces(c);
     c->gpu->cu->range_free(c->arena.at, c->arena.reserved);
 }

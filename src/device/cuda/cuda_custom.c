@@ -24,9 +24,9 @@ struct kernel {
 static struct {
     pthread_mutex_t lock;
     kernel         *first;
-} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} kernels = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static bool is_of(const kernel *k, const tni_gpu *g, const tni_user_text *u)
+static bool matches(const kernel *k, const tni_gpu *g, const tni_user_text *u)
 {
     return k->gpu == g && k->text.nin == u->nin && k->text.nout == u->nout &&
            k->text.attr == u->attr && !memcmp(k->text.dtype, u->dtype, sizeof u->dtype) &&
@@ -35,7 +35,7 @@ static bool is_of(const kernel *k, const tni_gpu *g, const tni_user_text *u)
 
 // What the chip has for a function, which may take all of it; more than 48 KB of shared memory has
 // to be asked for.
-static int load(kernel *k, const char *image)
+static int load_kernel(kernel *k, const char *image)
 {
     const tni_driver *cu       = k->gpu->cu;
     tni_cumodule      m        = NULL;
@@ -51,7 +51,7 @@ static int load(kernel *k, const char *image)
     return error;
 }
 
-static void forget(kernel *k)
+static void free_kernel(kernel *k)
 {
     free((char *)(uintptr_t)k->text.kernel);
     free((char *)(uintptr_t)k->text.text);
@@ -59,7 +59,7 @@ static void forget(kernel *k)
 }
 
 // A copy of what is asked for; NULL when memory is out.
-static kernel *remember(const tni_gpu *g, const tni_user_text *u)
+static kernel *new_kernel(const tni_gpu *g, const tni_user_text *u)
 {
     kernel *k = calloc(1, sizeof *k);
     if (!k) return NULL;
@@ -69,41 +69,41 @@ static kernel *remember(const tni_gpu *g, const tni_user_text *u)
     k->text.kernel = strdup(u->kernel);
     k->text.text   = strdup(u->text);
     if (k->text.kernel && k->text.text) return k;
-    forget(k);
+    free_kernel(k);
     return NULL;
 }
 
-static kernel *make(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
+static kernel *build_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
 {
     tni_cubin code;
     bool      found = false;
-    kernel   *k     = remember(c->gpu, u);
+    kernel   *k     = new_kernel(c->gpu, u);
     if (!k) {
         tni_text_add(why, "%s: cuda: out of memory", u->op);
         *s = TN_EMEM;
         return NULL;
     }
     *s = tni_user_cubin(u, c->gpu->chip, &code, &found, why);
-    if (*s == TN_OK) *s = tni_cuda_status(c, load(k, code.image), u->op, why);
+    if (*s == TN_OK) *s = tni_cuda_status(c, load_kernel(k, code.image), u->op, why);
     tni_cubin_free(&code);
     if (*s == TN_OK) {
-        tni_cuda_count(found);
-        k->next   = all.first;
-        all.first = k;
+        tni_cuda_count_kernel(found);
+        k->next       = kernels.first;
+        kernels.first = k;
         return k;
     }
-    forget(k);
+    free_kernel(k);
     return NULL;
 }
 
-static const kernel *find(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
+static const kernel *find_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
 {
-    pthread_mutex_lock(&all.lock);
-    kernel *k = all.first;
+    pthread_mutex_lock(&kernels.lock);
+    kernel *k = kernels.first;
     *s        = TN_OK;
-    while (k && !is_of(k, c->gpu, u)) k = k->next;
-    if (!k) k = make(c, u, s, why);
-    pthread_mutex_unlock(&all.lock);
+    while (k && !matches(k, c->gpu, u)) k = k->next;
+    if (!k) k = build_kernel(c, u, s, why);
+    pthread_mutex_unlock(&kernels.lock);
     return k;
 }
 
@@ -116,7 +116,7 @@ typedef struct {
     tni_user_array bytes[TNI_USER_ARRAYS];
 } arrays;
 
-static tni_user_array pack(const tn_array *a)
+static tni_user_array pack_array(const tn_array *a)
 {
     tni_user_array p = { .data  = a->data,
                          .count = tni_shape_count(a->rank, a->size),
@@ -125,13 +125,13 @@ static tni_user_array pack(const tn_array *a)
     return p;
 }
 
-static void gather(const tni_call *call, arrays *x)
+static void gather_arrays(const tni_call *call, arrays *x)
 {
     x->nin = call->nin;
     x->n   = call->nin + 1 + call->nmore;
     for (int i = 0; i < x->nin; i++) x->a[i] = tni_custom_array(&call->in[i]);
     tni_custom_lay(call, call->scratch, x->a + x->nin);
-    for (int i = 0; i < x->n; i++) x->bytes[i] = pack(&x->a[i]);
+    for (int i = 0; i < x->n; i++) x->bytes[i] = pack_array(&x->a[i]);
 }
 
 static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k, tn_launch_dims *d)
@@ -150,8 +150,8 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
     return TN_EUSER;
 }
 
-static int launch(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch_dims *dims,
-                  const tni_attr *attr)
+static int launch_kernel(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch_dims *dims,
+                         const tni_attr *attr)
 {
     char              bytes[TNI_USER_BYTES];
     uint32_t          offset[TNI_USER_ARRAYS + 2];
@@ -170,9 +170,9 @@ static int launch(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch
 }
 
 // Copies to the host and back are no part of a graph.
-static tn_status on_the_host(const tni_call *call)
+static tn_status run_on_host(const tni_call *call)
 {
-    tni_replay_never(call->session);
+    tni_replay_never_graph(call->session);
     return tni_groups_custom(call);
 }
 
@@ -190,13 +190,13 @@ tn_status tni_cuda_custom(const tni_call *call)
     tn_launch_dims   dims;
     tn_status        s;
     if (call->compile_only) return TN_OK;
-    if (!def->cuda) return on_the_host(call);
+    if (!def->cuda) return run_on_host(call);
     if (!tni_user_fits(def, attr->custom.count, call->why)) return TN_EUSER;
     tni_cuda_enter(c);
-    gather(call, &x);
+    gather_arrays(call, &x);
     tni_user_text text = tni_user_text_of(def, x.a, x.a + x.nin, attr->custom.count);
-    const kernel *k    = find(c, &text, &s, call->why);
+    const kernel *k    = find_kernel(c, &text, &s, call->why);
     if (k) s = ask_dims(call, &x, k, &dims);
     if (s != TN_OK) return s;
-    return tni_cuda_status(c, launch(c, k, &x, &dims, attr), def->name, call->why);
+    return tni_cuda_status(c, launch_kernel(c, k, &x, &dims, attr), def->name, call->why);
 }

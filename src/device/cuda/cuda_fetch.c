@@ -24,7 +24,7 @@ const char *const tni_text_send[] = {
 
 // clang-format on
 
-static int open_ring(tni_cuda *c)
+static int open_fetch_ring(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
     tni_fetches      *f     = &c->fetches;
@@ -50,7 +50,7 @@ static bool open_fetches(tni_cuda *c)
     if (!f->send)
         f->send = tni_compiled_group_kernel(c->gpu->compiled, tni_text_send, "send", TN_U8, TN_U8,
                                             &s, &why);
-    return f->send && open_ring(c) == TNI_CU_OK;
+    return f->send && open_fetch_ring(c) == TNI_CU_OK;
 }
 
 int64_t tni_cuda_fetch(void *session, tn_dtype dt, const void *src)

@@ -16,22 +16,22 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
         tni_text_add(why, "out of memory for kernels");
         return TN_EMEM;
     }
-    tn_status s = tni_cubin_make(c, text, chip, look, why);
+    tn_status s = tni_cubin_compile(c, text, chip, look, why);
     tni_free(&heap, text);
     return s;
 }
 
 // In whatever thread; a GPU that is being opened is waited for.
-static void *build(void *device, const char *source, const char *what, tni_build_how how,
-                   bool *found, tn_status *s, tni_text *why)
+static void *build_program(void *device, const char *source, const char *what, tni_build_kind kind,
+                           bool *found, tn_status *s, tni_text *why)
 {
     const tni_gpu *g = device;
     tni_cumodule   m = NULL;
     tni_cubin      c;
     (void)what;
     *s = TN_OK;
-    if (how != TNI_BUILD_FIND)
-        *s = tni_cubin_get(&c, source, g->chip, how == TNI_BUILD_SOON, found, why);
+    if (kind != TNI_BUILD_FROM_DISK)
+        *s = tni_cubin_get(&c, source, g->chip, kind == TNI_BUILD_QUICK, found, why);
     else if (!(*found = tni_cubin_find(&c, source, g->chip))) return NULL;
     if (*s == TN_OK) {
         tni_cucontext cx    = tni_gpu_context(g);
@@ -45,7 +45,8 @@ static void *build(void *device, const char *source, const char *what, tni_build
 
 // A function may take all the shared memory there is besides what its text declares; more than 48
 // KB has to be asked for.
-static tn_status function(void *device, void *program, const char *name, void **f, tni_text *why)
+static tn_status find_function(void *device, void *program, const char *name, void **f,
+                               tni_text *why)
 {
     const tni_gpu *g        = device;
     tni_cufunction found    = NULL;
@@ -60,7 +61,7 @@ static tn_status function(void *device, void *program, const char *name, void **
 }
 
 // Kernels have no arrays of their own, so that what lies in a thread's memory was spilled.
-static tni_registers registers(void *device, void *f)
+static tni_registers kernel_registers(void *device, void *f)
 {
     const tni_gpu *g = device;
     tni_registers  r = { 0 };
@@ -69,7 +70,8 @@ static tni_registers registers(void *device, void *f)
     return r;
 }
 
-static const tni_compiler compiler = { &tni_dialect_cuda, build, function, registers };
+static const tni_compiler compiler = { &tni_dialect_cuda, build_program, find_function,
+                                       kernel_registers };
 
 static tni_compiled_counts counts;
 
@@ -93,13 +95,13 @@ void tni_cuda_counts(int64_t *compiled, int64_t *found)
     *found    = atomic_load(&counts.found);
 }
 
-void tni_cuda_count(bool found)
+void tni_cuda_count_kernel(bool found)
 {
     atomic_fetch_add(found ? &counts.found : &counts.compiled, 1);
 }
 
 // Scratch for a launch by the interpreter, as long as nothing better is there.
-static size_t interpreter_room(tni_cuda *c, void *entry, const tni_launch *l)
+static size_t interpreter_scratch(tni_cuda *c, void *entry, const tni_launch *l)
 {
     tni_simt_program p;
     if (tni_compiled_ready(c->gpu->compiled, entry, l)) return 0;
@@ -115,8 +117,8 @@ tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first,
     tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, wait, why);
     // Taken now, so that a run does not end in the middle for want of it.
     for (int i = 0; s == TN_OK && i < n; i++) {
-        size_t need = tni_compiled_room(c->gpu->compiled, entry[i], first[i]);
-        size_t also = wait ? 0 : interpreter_room(c, entry[i], first[i]);
+        size_t need = tni_compiled_scratch(c->gpu->compiled, entry[i], first[i]);
+        size_t also = wait ? 0 : interpreter_scratch(c, entry[i], first[i]);
         if (also > need) need = also;
         if (!need || tni_cuda_scratch(c, need)) continue;
         tni_text_add(why, "cuda: out of memory for scratch");
@@ -142,19 +144,19 @@ tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l
 // ---- launching ---------------------------------------------------------------------------------
 
 // Both kernels of a launch.
-static int start(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni_launch *l)
+static int launch_variant(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni_launch *l)
 {
     char              args[TNI_SIMT_BYTES];
     tni_cuptr         state = tni_cuda_state(c, l->ticket);
     size_t            bytes = tni_simt_pack(l, m, v->layout, (const void *)(uintptr_t)state, args);
     uint32_t          offset[] = { 0, (uint32_t)bytes };
-    tni_launch_record d        = { .f        = v->main,
-                                   .grid     = { (unsigned)m->grid[0], (unsigned)m->grid[1], 1 },
-                                   .block    = { (unsigned)m->block, 1, 1 },
-                                   .shared   = (unsigned)m->shared_bytes,
-                                   .overlaps = c->gpu->overlaps,
-                                   .joins    = m->class.finish == TNI_FINISH_LAST,
-                                   .args     = 1 };
+    tni_launch_record d        = { .f          = v->main,
+                                   .grid       = { (unsigned)m->grid[0], (unsigned)m->grid[1], 1 },
+                                   .block      = { (unsigned)m->block, 1, 1 },
+                                   .shared     = (unsigned)m->shared_bytes,
+                                   .overlaps   = c->gpu->overlaps,
+                                   .last_block = m->class.finish == TNI_FINISH_LAST,
+                                   .args       = 1 };
     int               error    = tni_replay_launch(c, &d, offset, args);
     if (error || !v->finish) return error;
     d = (tni_launch_record){ .f        = v->finish,
@@ -179,7 +181,7 @@ static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
     l->scratch          = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)p.scratch_bytes);
     if (!d.f || (p.scratch_bytes && !l->scratch)) return TN_EARG;
     memset(args, 0, sizeof args);
-    tni_replay_for_now(c);
+    tni_replay_provisional(c);
     const void *state = (const void *)(uintptr_t)tni_cuda_state(c, l->ticket);
     tni_simt_program_pack(&p, l, state, args);
     int error = tni_replay_launch(c, &d, offset, args);
@@ -200,7 +202,7 @@ static tn_status run_compiled(tni_cuda *c, const tni_variant *v, const tni_simt 
         tni_text_add(why, "cuda: out of memory for scratch");
         return TN_EMEM;
     }
-    return tni_cuda_status(c, start(c, v, m, l), "running a kernel", why);
+    return tni_cuda_status(c, launch_variant(c, v, m, l), "running a kernel", why);
 }
 
 // By the interpreter until it is compiled. A failure on an index is waited for only if no ticket tells
@@ -213,10 +215,10 @@ tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *w
     tn_status     s;
     bool          waits = l->waits || c->compiles_first;
     tni_cuda_enter(c);
-    const tni_variant *v = tni_compiled_take(t, entry, l, false, waits, &m, &s, why);
+    const tni_variant *v = tni_compiled_variant(t, entry, l, false, waits, &m, &s, why);
     if (!v && !waits) {
         s = interpret(c, l, why);
-        if (s == TN_EARG) v = tni_compiled_take(t, entry, l, false, true, &m, &s, why);
+        if (s == TN_EARG) v = tni_compiled_variant(t, entry, l, false, true, &m, &s, why);
     }
     if (v) s = run_compiled(c, v, &m, l, why);
     if (s == TN_OK && !l->ticket && tni_compiled_checks(entry))

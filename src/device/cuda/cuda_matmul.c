@@ -9,7 +9,7 @@
 enum { WORKSPACE = 32 << 20 };
 
 // Memory for the library's own sums, taken at the first product; 0 when there is none.
-static tni_cuptr workspace(tni_cuda *c)
+static tni_cuptr get_workspace(tni_cuda *c)
 {
     if (!c->workspace && c->gpu->cu->mem_alloc(&c->workspace, WORKSPACE) != TNI_CU_OK)
         c->workspace = 0;
@@ -17,53 +17,56 @@ static tni_cuptr workspace(tni_cuda *c)
 }
 
 // As the library's work, which never begins early: what did would be timed to be faster than it is.
-static int small_as_library(void *session, const tni_product *p, char *out)
+static int launch_small_serialized(void *session, const tni_product *p, char *out)
 {
     return tni_small_launch(session, p, out, false);
 }
 
-static bool small_is_there(void *session)
+static bool small_is_ready(void *session)
 {
-    return tni_small_is_there(session);
+    return tni_small_is_ready(session);
 }
 
 static bool has_small(const tni_cuda *c)
 {
-    return c->gpu->limits.cluster >= TNI_SMALL_RANKS && c->small != TNI_NEVER;
+    return c->gpu->limits.cluster >= TNI_SMALL_RANKS && c->small_policy != TNI_SMALL_NEVER;
 }
 
-static tni_product_place place_of(tni_cuda *c)
+static tni_product_env env_of(tni_cuda *c)
 {
-    tni_cuptr work = workspace(c);
-    return (tni_product_place){ .cu        = c->gpu->cu,
-                                .device    = c->gpu->number,
-                                .gpu       = c->gpu->name,
-                                .stream    = c->stream,
-                                .workspace = work,
-                                .bytes     = work ? WORKSPACE : 0,
-                                .capturing = c->recorder.manner == TNI_CAPTURING,
-                                .timing    = !c->deterministic,
-                                .small     = has_small(c) ? small_as_library : NULL,
-                                .there     = small_is_there,
-                                .session   = c };
+    tni_cuptr work = get_workspace(c);
+    return (tni_product_env){ .cu           = c->gpu->cu,
+                              .device       = c->gpu->number,
+                              .gpu          = c->gpu->name,
+                              .stream       = c->stream,
+                              .workspace    = work,
+                              .bytes        = work ? WORKSPACE : 0,
+                              .capturing    = c->recorder.mode == TNI_REPLAY_CAPTURE,
+                              .timing       = !c->deterministic,
+                              .launch_small = has_small(c) ? launch_small_serialized : NULL,
+                              .small_ready  = small_is_ready,
+                              .session      = c };
 }
 
 // TN_EARG: the kernel cannot be had.
-static tn_status by_small(tni_cuda *c, const tni_product *p, tni_text *why)
+static tn_status multiply_small(tni_cuda *c, const tni_product *p, tni_text *why)
 {
     int error = tni_small_launch(c, p, p->at[2], true);
     if (error == TNI_CU_NOT_FOUND) return TN_EARG;
     return tni_cuda_status(c, error, "multiplying", why);
 }
 
-static tn_status by_library(tni_cuda *c, tni_product *p, const tni_product_place *at, tni_text *why)
+static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product_env *at,
+                                  tni_text *why)
 {
     struct {
-        const void     *at[6];
-        double          scale;
-        tni_product_end end;
-    } mark = { { p->at[0], p->at[1], p->at[2], p->bias, p->residual, p->input }, p->scale, p->end };
-    if (!tni_replay_does(c, &mark, sizeof mark)) return TN_OK;
+        const void          *at[6];
+        double               scale;
+        tni_product_epilogue epilogue;
+    } mark = { { p->at[0], p->at[1], p->at[2], p->bias, p->residual, p->input },
+               p->scale,
+               p->epilogue };
+    if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
     return tni_product_run(p, at, why);
 }
 
@@ -71,59 +74,60 @@ static tn_status by_library(tni_cuda *c, tni_product *p, const tni_product_place
 // other operands; the library's work is not. TN_EARG: the library has no algorithm for it.
 static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
 {
-    tni_product_place at = place_of(c);
-    tn_status         s  = TN_EARG;
-    p->tf32              = c->tf32;
-    if (c->small == TNI_ALWAYS && has_small(c) && tni_small_takes(p)) s = by_small(c, p, why);
+    tni_product_env at = env_of(c);
+    tn_status       s  = TN_EARG;
+    p->tf32            = c->tf32;
+    if (c->small_policy == TNI_SMALL_ALWAYS && has_small(c) && tni_small_takes(p))
+        s = multiply_small(c, p, why);
     if (s != TN_EARG) return s;
-    tni_product_way way = tni_product_known(p, &at);
-    if (way == TNI_BY_NEITHER) return TN_EARG;
-    if (c->recorder.manner == TNI_PLAINLY) {
-        tni_cuda_join(c);
+    tni_product_method method = tni_product_method_of(p, &at);
+    if (method == TNI_BY_NEITHER) return TN_EARG;
+    if (c->recorder.mode == TNI_REPLAY_LAUNCH) {
+        tni_cuda_await_uploads(c);
         s = tni_product_prepare(p, &at, why);
         if (s != TN_OK) return s;
-        way = tni_product_known(p, &at);
+        method = tni_product_method_of(p, &at);
     }
-    if (way == TNI_BY_LIBRARY_FOR_NOW) tni_replay_for_now(c);
-    if (way == TNI_BY_SMALL && (s = by_small(c, p, why)) != TN_EARG) return s;
-    return by_library(c, p, &at, why);
+    if (method == TNI_BY_LIBRARY_FOR_NOW) tni_replay_provisional(c);
+    if (method == TNI_BY_SMALL && (s = multiply_small(c, p, why)) != TN_EARG) return s;
+    return multiply_library(c, p, &at, why);
 }
 
-// ---- planned calls -----------------------------------------------------------------------------
+// ---- planned_product calls -----------------------------------------------------------------------------
 
 // What a plan knows of one of its products.
 typedef struct {
     bool        suits;    // cuBLASLt is here and can do it as its operands lie
     tni_product product;  // all but the addresses
-} planned;
+} planned_product;
 
-static planned describe(const tni_call *call)
+static planned_product describe_product(const tni_call *call)
 {
-    tni_text none = { "" };
-    planned  n    = { .suits = false };
-    n.suits       = tni_blaslt_get(&none) && tni_product_of(call, &n.product);
+    tni_text        none = { "" };
+    planned_product n    = { .suits = false };
+    n.suits              = tni_blaslt_get(&none) && tni_product_of(call, &n.product);
     if (n.suits && call->epilogue) {
-        tni_product_end end = tni_product_end_of(call->epilogue);
-        n.suits             = tni_product_add_epilogue(&n.product, &end);
+        tni_product_epilogue epilogue = tni_product_epilogue_of(call->epilogue);
+        n.suits                       = tni_product_add_epilogue(&n.product, &epilogue);
     }
     return n;
 }
 
 void *tni_cuda_prepare_matmul(const tni_call *call)
 {
-    planned *n = malloc(sizeof *n);
-    if (n) *n = describe(call);
+    planned_product *n = malloc(sizeof *n);
+    if (n) *n = describe_product(call);
     return n;
 }
 
 const char *tni_cuda_matmul_varies(const tni_call *call)
 {
     const tni_cuda *c = call->session;
-    if (c->deterministic || !describe(call).suits) return NULL;
+    if (c->deterministic || !describe_product(call).suits) return NULL;
     return "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1";
 }
 
-static tn_status told(const tni_call *call, tn_status s, const tni_text *why)
+static tn_status with_reason(const tni_call *call, tn_status s, const tni_text *why)
 {
     if (s != TN_OK) tni_text_add(call->why, "%s", why->s);
     return s;
@@ -131,31 +135,31 @@ static tn_status told(const tni_call *call, tn_status s, const tni_text *why)
 
 tn_status tni_cuda_matmul(const tni_call *call)
 {
-    tni_text reason = { "" };
-    planned  own, *n = call->entry;
-    if (!n) own = describe(call), n = &own;
+    tni_text        reason = { "" };
+    planned_product own, *n = call->entry;
+    if (!n) own = describe_product(call), n = &own;
     tni_cuda_enter(call->session);
     if (n->suits && call->compile_only) return TN_OK;
     tni_product_bind(&n->product, call, call->out.data);
     tn_status s = n->suits ? multiply(call->session, &n->product, &reason) : TN_EARG;
-    return s == TN_EARG ? tni_groups_matmul(call) : told(call, s, &reason);
+    return s == TN_EARG ? tni_groups_matmul(call) : with_reason(call, s, &reason);
 }
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
 // Addresses are not known yet: all are taken to be aligned, as what a plan allocates is. Nothing is timed.
-bool tni_cuda_takes(void *session, const tni_offer *o)
+bool tni_cuda_takes_epilogue(void *session, const tni_offer *o)
 {
     tni_cuda   *c    = session;
     tni_text    none = { "" };
     tni_product p;
-    if (!tni_product_joins(o, &p) || !tni_blaslt_get(&none)) return false;
+    if (!tni_product_of_offer(o, &p) || !tni_blaslt_get(&none)) return false;
     tni_cuda_enter(c);
-    tni_product_place at      = place_of(c);
-    char             *aligned = (char *)(uintptr_t)4096;
-    at.capturing              = true;
-    p.tf32                    = c->tf32;
-    p.scale                   = 1;
+    tni_product_env at      = env_of(c);
+    char           *aligned = (char *)(uintptr_t)4096;
+    at.capturing            = true;
+    p.tf32                  = c->tf32;
+    p.scale                 = 1;
     p.at[0] = p.at[1] = p.at[2] = p.input = aligned;
     p.bias = p.residual = aligned;
     return tni_product_prepare(&p, &at, &none) == TN_OK;
@@ -168,7 +172,7 @@ size_t tni_cuda_scratch_with_epilogue(const tni_call *call, void *entry, const t
     return tni_call_scratch(call);
 }
 
-static char *address_of(const tni_launch *l, int access)
+static char *access_address(const tni_launch *l, int access)
 {
     if (access < 0) return NULL;
     int b = l->kernel->access[access].buffer;
@@ -176,7 +180,7 @@ static char *address_of(const tni_launch *l, int access)
            l->offset[access] * (int64_t)tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
 }
 
-static double number_of(const tni_launch *l, int number)
+static double number_value(const tni_launch *l, int number)
 {
     if (number < 0) return 1;
     return l->kernel->number[number] == TN_F64 ? l->number[number].d : (double)l->number[number].f;
@@ -187,21 +191,21 @@ static double number_of(const tni_launch *l, int number)
 static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_text *why)
 {
     const tni_epilogue *e = call->epilogue;
-    planned             own, *n = call->entry;
-    if (!n) own = describe(call), n = &own;
+    planned_product     own, *n = call->entry;
+    if (!n) own = describe_product(call), n = &own;
     if (l->kernel->guarded || !n->suits) return TN_EARG;
     tni_cuda_enter(call->session);
-    tni_product_bind(&n->product, call, address_of(l, e->y));
-    n->product.bias     = address_of(l, e->bias);
-    n->product.residual = address_of(l, e->residual);
-    n->product.input    = address_of(l, e->z);
-    n->product.scale    = number_of(l, e->scale);
-    if (n->product.scale == 0 || !tni_product_is_apart(&n->product)) return TN_EARG;
+    tni_product_bind(&n->product, call, access_address(l, e->y));
+    n->product.bias     = access_address(l, e->bias);
+    n->product.residual = access_address(l, e->residual);
+    n->product.input    = access_address(l, e->z);
+    n->product.scale    = number_value(l, e->scale);
+    if (n->product.scale == 0 || !tni_product_is_unaliased(&n->product)) return TN_EARG;
     return multiply(call->session, &n->product, why);
 }
 
 // The two one after the other, where they cannot be one as they lie in memory.
-static tn_status run_both(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+static tn_status run_unfused(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
     tni_call  plain = tni_call_within(call, TNI_matmul);
     tn_status s     = tni_call_run(&plain);
@@ -213,5 +217,5 @@ tn_status tni_cuda_run_with_epilogue(const tni_call *call, void *entry, tni_laun
 {
     tni_text  reason = { "" };
     tn_status s      = run_epilogue(call, l, &reason);
-    return s == TN_EARG ? run_both(call, entry, l, why) : told(call, s, &reason);
+    return s == TN_EARG ? run_unfused(call, entry, l, why) : with_reason(call, s, &reason);
 }

@@ -6,7 +6,7 @@
 
 // ---- memory ------------------------------------------------------------------------------------
 
-static tni_cuptr address(const void *p)
+static tni_cuptr gpu_address(const void *p)
 {
     return (tni_cuptr)(uintptr_t)p;
 }
@@ -25,14 +25,35 @@ void tni_cuda_free(void *session, void *p)
 {
     tni_cuda *c = session;
     tni_cuda_enter(c);
-    if (p) c->gpu->cu->mem_free(address(p));
+    if (p) c->gpu->cu->mem_free(gpu_address(p));
 }
 
-bool tni_cuda_memory(void *session, size_t *free, size_t *all)
+bool tni_cuda_space(void *session, size_t *free, size_t *all)
 {
     const tni_cuda *c = session;
     tni_cuda_enter(c);
     return c->gpu->cu->mem_info(free, all) == TNI_CU_OK;
+}
+
+// ---- scratch -----------------------------------------------------------------------------------
+
+// What was given before stays: kernels that are under way, and graphs, have it.
+tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes)
+{
+    size_t more = 2 * c->scratch_bytes;
+    if (!bytes) return 0;
+    if (bytes <= c->scratch_bytes) return c->scratch[c->scratches - 1];
+    if (c->scratches == TNI_SCRATCHES) return 0;
+    if (more < bytes) more = bytes;
+    if (more < 1 << 20) more = 1 << 20;
+    if (c->gpu->cu->mem_alloc(&c->scratch[c->scratches], more) != TNI_CU_OK) return 0;
+    c->scratch_bytes = more;
+    return c->scratch[c->scratches++];
+}
+
+void tni_cuda_scratch_close(tni_cuda *c)
+{
+    for (int i = 0; i < c->scratches; i++) c->gpu->cu->mem_free(c->scratch[i]);
 }
 
 // ---- a caller's memory -------------------------------------------------------------------------
@@ -58,18 +79,19 @@ tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, 
     int               gpu  = -1;
     *here                  = false;
     tni_cuda_enter(c);
-    if (cu->pointer_attribute(&type, TNI_CU_POINTER_TYPE, address(p)) != TNI_CU_OK) return TN_OK;
+    if (cu->pointer_attribute(&type, TNI_CU_POINTER_TYPE, gpu_address(p)) != TNI_CU_OK)
+        return TN_OK;
     if (type == TNI_CU_MEMORY_HOST) return TN_OK;
-    int error = cu->pointer_attribute(&gpu, TNI_CU_POINTER_DEVICE, address(p));
+    int error = cu->pointer_attribute(&gpu, TNI_CU_POINTER_DEVICE, gpu_address(p));
     if (error) return tni_gpu_status(cu, error, "asking for an address", why);
     if (gpu != c->gpu->number) {
         tni_text_add(why, "data is memory of cuda:%d, and the context is at cuda:%d", gpu,
                      c->gpu->number);
         return TN_EARG;
     }
-    size_t room = bytes_from(cu, address(p));
-    if (room < bytes) {
-        tni_text_add(why, "data has %zu bytes on the GPU, and %zu are asked for", room, bytes);
+    size_t available = bytes_from(cu, gpu_address(p));
+    if (available < bytes) {
+        tni_text_add(why, "data has %zu bytes on the GPU, and %zu are asked for", available, bytes);
         return TN_EARG;
     }
     *here = true;
@@ -93,8 +115,8 @@ tn_status tni_cuda_download(void *session, void *host, tn_dtype dt, const void *
     size_t            bytes = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
     if (!bytes) return TN_OK;
     tni_cuda_enter(c);
-    tni_cuda_join(c);
-    int error = cu->copy_out(host, address(src), bytes, c->stream);
+    tni_cuda_await_uploads(c);
+    int error = cu->copy_out(host, gpu_address(src), bytes, c->stream);
     if (!error) error = cu->stream_wait(c->stream);
     return tni_cuda_status(c, error, "copying from the GPU", why);
 }

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 
 static const tni_groups groups = {
-    .compiled = tni_cuda_compiled,
-    .find     = tni_cuda_buffer_at,
-    .state    = tni_cuda_state_at,
-    .start    = tni_cuda_launch_args,
+    .compiled  = tni_cuda_compiled,
+    .buffer_at = tni_cuda_buffer_at,
+    .state_at  = tni_cuda_state_at,
+    .launch    = tni_cuda_launch_args,
 };
 
-static bool in_a_row(const tni_arg *x)
+static bool is_contiguous(const tni_arg *x)
 {
     int64_t next = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
@@ -24,7 +24,7 @@ static bool in_a_row(const tni_arg *x)
 static bool is_plain_copy(const tni_call *call)
 {
     const tni_arg *x = call->in, *y = &call->out;
-    return x->dtype == y->dtype && in_a_row(x) && in_a_row(y);
+    return x->dtype == y->dtype && is_contiguous(x) && is_contiguous(y);
 }
 
 // Outside of the run of a plan: in a graph a kernel can be given other addresses, and this cannot.
@@ -33,7 +33,7 @@ static tn_status copy_bytes(const tni_call *call)
     tni_cuda *c     = call->session;
     size_t    bytes = tni_dtype_size(call->out.dtype);
     tni_cuda_enter(c);
-    tni_cuda_join(c);
+    tni_cuda_await_uploads(c);
     for (int i = 0; i < call->out.rank; i++) bytes *= (size_t)call->out.size[i];
     int error = c->gpu->cu->copy((tni_cuptr)(uintptr_t)call->out.data,
                                  (tni_cuptr)(uintptr_t)call->in[0].data, bytes, c->stream);
@@ -57,7 +57,7 @@ const tni_device_calls tni_cuda_calls = {
                                                 .varies  = tni_cuda_matmul_varies },
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
-    .takes                 = tni_cuda_takes,
+    .takes                 = tni_cuda_takes_epilogue,
     .scratch_with_epilogue = tni_cuda_scratch_with_epilogue,
     .run_with_epilogue     = tni_cuda_run_with_epilogue,
 };

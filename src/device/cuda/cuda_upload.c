@@ -8,14 +8,14 @@
 uint64_t tni_cuda_submitted(void *session)
 {
     const tni_uploads *u = &((tni_cuda *)session)->uploads;
-    return u->marks + u->given;
+    return u->work_events + u->unmarked;
 }
 
 // The event that says that all work up to a number is done: its own, or the oldest that is kept, which
 // comes later.
-static uint64_t mark_of(const tni_uploads *u, uint64_t work)
+static uint64_t work_event_of(const tni_uploads *u, uint64_t work)
 {
-    return work + TNI_MARKS <= u->marks ? u->marks - TNI_MARKS + 1 : work;
+    return work + TNI_WORK_EVENTS <= u->work_events ? u->work_events - TNI_WORK_EVENTS + 1 : work;
 }
 
 bool tni_cuda_completed(void *session, uint64_t work)
@@ -23,50 +23,52 @@ bool tni_cuda_completed(void *session, uint64_t work)
     tni_cuda          *c = session;
     const tni_uploads *u = &c->uploads;
     if (!work) return true;
-    if (work > u->marks) return false;  // no mark is behind it yet
+    if (work > u->work_events) return false;  // no work_event is behind it yet
     tni_cuda_enter(c);
-    return c->gpu->cu->event_query(u->mark[mark_of(u, work) % TNI_MARKS]) == TNI_CU_OK;
+    return c->gpu->cu->event_query(u->work_event[work_event_of(u, work) % TNI_WORK_EVENTS]) ==
+           TNI_CU_OK;
 }
 
 void tni_cuda_upload_after(void *session, uint64_t work)
 {
-    tni_uploads *u = &((tni_cuda *)session)->uploads;
-    u->after       = work;
-    u->known       = true;
+    tni_uploads *u      = &((tni_cuda *)session)->uploads;
+    u->next_after       = work;
+    u->next_after_known = true;
 }
 
-// Puts a mark behind the work given so far.
-static int put_mark(tni_cuda *c)
+// Puts a work_event behind the work unmarked so far.
+static int record_work_event(tni_cuda *c)
 {
     tni_uploads *u = &c->uploads;
-    if (!u->given) return TNI_CU_OK;
-    int error = c->gpu->cu->event_record(u->mark[(u->marks + 1) % TNI_MARKS], c->stream);
+    if (!u->unmarked) return TNI_CU_OK;
+    int error = c->gpu->cu->event_record(u->work_event[(u->work_events + 1) % TNI_WORK_EVENTS],
+                                         c->stream);
     if (error) return error;
-    u->given = false;
-    u->marks++;
+    u->unmarked = false;
+    u->work_events++;
     return TNI_CU_OK;
 }
 
 // The copies that follow come after the work up to a number.
-static int wait_for_work(tni_cuda *c, uint64_t work)
+static int order_after_work(tni_cuda *c, uint64_t work)
 {
     tni_uploads *u     = &c->uploads;
-    int          error = put_mark(c);
-    if (work > u->marks) work = u->marks;
-    if (error || work <= u->waited) return error;
-    work  = mark_of(u, work);
-    error = c->gpu->cu->stream_after(u->stream, u->mark[work % TNI_MARKS], 0);
-    if (!error) u->waited = work;
+    int          error = record_work_event(c);
+    if (work > u->work_events) work = u->work_events;
+    if (error || work <= u->copies_wait_for) return error;
+    work  = work_event_of(u, work);
+    error = c->gpu->cu->stream_after(u->stream, u->work_event[work % TNI_WORK_EVENTS], 0);
+    if (!error) u->copies_wait_for = work;
     return error;
 }
 
 // If the stream cannot be made to wait, the host waits in its place; if it cannot either, the GPU is
 // lost, and whatever comes next says so.
-void tni_cuda_join(tni_cuda *c)
+void tni_cuda_await_uploads(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;
     tni_uploads      *u  = &c->uploads;
-    u->given             = true;
+    u->unmarked          = true;
     if (!u->pending) return;
     u->pending = false;
     int error  = cu->event_record(u->copied, u->stream);
@@ -76,7 +78,7 @@ void tni_cuda_join(tni_cuda *c)
 
 // ---- the ring ----------------------------------------------------------------------------------
 
-static int open_events(tni_cuda *c)
+static int open_upload_events(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
     tni_uploads      *u     = &c->uploads;
@@ -84,8 +86,8 @@ static int open_events(tni_cuda *c)
     int               error = TNI_CU_OK;
     for (int i = 0; !error && i < TNI_PIECES; i++)
         if (!u->piece[i].done) error = cu->event_create(&u->piece[i].done, plain);
-    for (int i = 0; !error && i < TNI_MARKS; i++)
-        if (!u->mark[i]) error = cu->event_create(&u->mark[i], plain);
+    for (int i = 0; !error && i < TNI_WORK_EVENTS; i++)
+        if (!u->work_event[i]) error = cu->event_create(&u->work_event[i], plain);
     if (!error && !u->copied) error = cu->event_create(&u->copied, plain);
     return error;
 }
@@ -97,7 +99,7 @@ static int open_uploads(tni_cuda *c)
     void             *host  = NULL;
     int               error = TNI_CU_OK;
     if (u->ring) return error;
-    error = open_events(c);
+    error = open_upload_events(c);
     if (!error && !u->stream) error = cu->stream_create(&u->stream, TNI_CU_STREAM_NONBLOCKING);
     if (!error) error = cu->host_alloc(&host, TNI_RING, TNI_CU_HOST_PORTABLE);
     if (!error) u->ring = host;
@@ -105,17 +107,17 @@ static int open_uploads(tni_cuda *c)
 }
 
 // Room for a piece, which does not wrap. Waits for the copies that it comes to lie over.
-static int take_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
+static int take_ring_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
 {
     tni_uploads *u     = &c->uploads;
     int          error = TNI_CU_OK;
     uint64_t     left  = TNI_RING - u->head % TNI_RING;
     uint64_t     start = bytes > left ? u->head + left : u->head, end = start + bytes;
-    while (!error && u->ended < u->pieces) {
-        const tni_ring_piece *old = &u->piece[u->ended % TNI_PIECES];
-        if (old->start + TNI_RING >= end && u->pieces - u->ended < TNI_PIECES) break;
+    while (!error && u->pieces_done < u->pieces) {
+        const tni_ring_piece *old = &u->piece[u->pieces_done % TNI_PIECES];
+        if (old->start + TNI_RING >= end && u->pieces - u->pieces_done < TNI_PIECES) break;
         error = c->gpu->cu->event_wait(old->done);
-        if (!error) u->ended++;
+        if (!error) u->pieces_done++;
     }
     if (error) return error;
     *p          = &u->piece[u->pieces++ % TNI_PIECES];
@@ -125,12 +127,12 @@ static int take_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
 }
 
 // Begins to copy so many bytes; staged: by way of the ring, since host may change.
-static int upload_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes, bool staged)
+static int copy_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes, bool staged)
 {
     const tni_driver *cu = c->gpu->cu;
     tni_uploads      *u  = &c->uploads;
     tni_ring_piece   *p;
-    int               error = take_piece(c, staged ? bytes : 0, &p);
+    int               error = take_ring_piece(c, staged ? bytes : 0, &p);
     if (error) return error;
     char *at = u->ring + p->start % TNI_RING;
     if (staged) memcpy(at, host, bytes);
@@ -140,14 +142,14 @@ static int upload_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t byt
 }
 
 // The copies that follow come after the work that used the memory they write, or after all.
-static int begin_copies(tni_cuda *c)
+static int order_copies(tni_cuda *c)
 {
-    tni_uploads *u     = &c->uploads;
-    uint64_t     after = u->known ? u->after : UINT64_MAX;
-    u->known           = false;
+    tni_uploads *u      = &c->uploads;
+    uint64_t     after  = u->next_after_known ? u->next_after : UINT64_MAX;
+    u->next_after_known = false;
     tni_cuda_enter(c);
     int error = open_uploads(c);
-    return error ? error : wait_for_work(c, after);
+    return error ? error : order_after_work(c, after);
 }
 
 tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
@@ -157,10 +159,10 @@ tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *hos
     size_t      left  = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
     tni_cuptr   to    = (tni_cuptr)(uintptr_t)dst;
     const char *from  = host;
-    int         error = left ? begin_copies(c) : TNI_CU_OK;
+    int         error = left ? order_copies(c) : TNI_CU_OK;
     for (size_t n; !error && left; left -= n, to += n, from += n) {
         n     = left < TNI_PIECE ? left : TNI_PIECE;
-        error = upload_piece(c, to, from, n, true);
+        error = copy_piece(c, to, from, n, true);
     }
     return tni_cuda_status(c, error, "copying to the GPU", why);
 }
@@ -190,8 +192,8 @@ tn_status tni_cuda_pinned_upload(void *session, void *dst, tn_dtype dt, const vo
 {
     tni_cuda *c     = session;
     size_t    bytes = (size_t)count * tni_dtype_size(dt);
-    int       error = begin_copies(c);
-    if (!error) error = upload_piece(c, (tni_cuptr)(uintptr_t)dst, host, bytes, false);
+    int       error = order_copies(c);
+    if (!error) error = copy_piece(c, (tni_cuptr)(uintptr_t)dst, host, bytes, false);
     *copy = c->uploads.pieces;
     return tni_cuda_status(c, error, "copying to the GPU", why);
 }
@@ -204,12 +206,13 @@ uint64_t tni_cuda_pinned_done(void *session, uint64_t until)
     const tni_driver *cu = c->gpu->cu;
     tni_uploads      *u  = &c->uploads;
     tni_cuda_enter(c);
-    while (u->ended < u->pieces) {
-        tni_cuevent done = u->piece[u->ended % TNI_PIECES].done;
-        if ((u->ended < until ? cu->event_wait(done) : cu->event_query(done)) != TNI_CU_OK) break;
-        u->ended++;
+    while (u->pieces_done < u->pieces) {
+        tni_cuevent done = u->piece[u->pieces_done % TNI_PIECES].done;
+        if ((u->pieces_done < until ? cu->event_wait(done) : cu->event_query(done)) != TNI_CU_OK)
+            break;
+        u->pieces_done++;
     }
-    return u->ended;
+    return u->pieces_done;
 }
 
 // ---- the end -----------------------------------------------------------------------------------
@@ -221,8 +224,8 @@ void tni_uploads_close(tni_cuda *c)
     if (u->stream) cu->stream_wait(u->stream);
     for (int i = 0; i < TNI_PIECES; i++)
         if (u->piece[i].done) cu->event_destroy(u->piece[i].done);
-    for (int i = 0; i < TNI_MARKS; i++)
-        if (u->mark[i]) cu->event_destroy(u->mark[i]);
+    for (int i = 0; i < TNI_WORK_EVENTS; i++)
+        if (u->work_event[i]) cu->event_destroy(u->work_event[i]);
     if (u->copied) cu->event_destroy(u->copied);
     if (u->ring) cu->host_free(u->ring);
     if (u->stream) cu->stream_destroy(u->stream);

@@ -1,7 +1,7 @@
 // Opens libcuda and libnvrtc, once, and keeps them: neither survives being unloaded.
 #include "device/cuda/driver.h"
 
-#include "device/cuda/find.h"
+#include "device/cuda/find_libraries.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,37 +13,37 @@ enum { NEEDED = 12000 };  // the CUDA that a driver must serve
 
 // ---- tables ------------------------------------------------------------------------------------
 
-// A function of a library: where its pointer goes, and what the library calls it.
+// A function of a library: where its pointer goes, and what the library symbols it.
 typedef struct {
     size_t      at;
     const char *name;
-} call;
+} symbol;
 
-static const call driver_calls[] = {
+static const symbol driver_symbols[] = {
 #define CALL(field, name) { offsetof(tni_driver, field), #name },
 #include "device/cuda/driver.def"
 };
 
-static const call driver_extras[] = {
+static const symbol driver_optional[] = {
 #define MAYBE(field, name) { offsetof(tni_driver, field), #name },
 #include "device/cuda/driver.def"
 };
 
-static const call nvrtc_calls[] = {
+static const symbol nvrtc_symbols[] = {
 #define NVRTC(field, name) { offsetof(tni_nvrtc, field), #name },
 #include "device/cuda/driver.def"
 };
 
-static const call nvrtc_extras[] = {
+static const symbol nvrtc_optional[] = {
 #define NVRTC_MAYBE(field, name) { offsetof(tni_nvrtc, field), #name },
 #include "device/cuda/driver.def"
 };
 
 enum {
-    CALLS        = sizeof driver_calls / sizeof *driver_calls,
-    EXTRAS       = sizeof driver_extras / sizeof *driver_extras,
-    NVRTC_CALLS  = sizeof nvrtc_calls / sizeof *nvrtc_calls,
-    NVRTC_EXTRAS = sizeof nvrtc_extras / sizeof *nvrtc_extras
+    CALLS        = sizeof driver_symbols / sizeof *driver_symbols,
+    EXTRAS       = sizeof driver_optional / sizeof *driver_optional,
+    NVRTC_CALLS  = sizeof nvrtc_symbols / sizeof *nvrtc_symbols,
+    NVRTC_EXTRAS = sizeof nvrtc_optional / sizeof *nvrtc_optional
 };
 
 _Static_assert(sizeof(tni_driver) == (CALLS + EXTRAS) * sizeof(void (*)(void)), "a row a field");
@@ -52,13 +52,13 @@ _Static_assert(sizeof(tni_nvrtc) == (NVRTC_CALLS + NVRTC_EXTRAS) * sizeof(void (
 
 // The name of the first function that the library does not have, NULL if it has all. POSIX promises
 // that the bits of a dlsym result are those of a function pointer.
-static const char *fill(void *lib, void *table, const call *calls, int n)
+static const char *fill_table(void *lib, void *table, const symbol *symbols, int n)
 {
     const char *missing = NULL;
     for (int i = 0; i < n; i++) {
-        void *function = dlsym(lib, calls[i].name);
-        memcpy((char *)table + calls[i].at, &function, sizeof function);
-        if (!function && !missing) missing = calls[i].name;
+        void *function = dlsym(lib, symbols[i].name);
+        memcpy((char *)table + symbols[i].at, &function, sizeof function);
+        if (!function && !missing) missing = symbols[i].name;
     }
     return missing;
 }
@@ -66,8 +66,8 @@ static const char *fill(void *lib, void *table, const call *calls, int n)
 bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why)
 {
     int         version = 0;
-    const char *missing = fill(library, cu, driver_calls, CALLS);
-    fill(library, cu, driver_extras, EXTRAS);
+    const char *missing = fill_table(library, cu, driver_symbols, CALLS);
+    fill_table(library, cu, driver_optional, EXTRAS);
     if (cu->driver_version) cu->driver_version(&version);
     if (!missing && version >= NEEDED) return true;
     tni_text_add(why, "the NVIDIA driver is too old: it serves CUDA %d.%d", version / 1000,
@@ -128,8 +128,8 @@ static void find_nvrtc(void)
                      "the wheel nvidia-cuda-nvrtc, or set CUDA_PATH to a toolkit");
         return;
     }
-    const char *missing = fill(lib, &found.nvrtc, nvrtc_calls, NVRTC_CALLS);
-    fill(lib, &found.nvrtc, nvrtc_extras, NVRTC_EXTRAS);
+    const char *missing = fill_table(lib, &found.nvrtc, nvrtc_symbols, NVRTC_CALLS);
+    fill_table(lib, &found.nvrtc, nvrtc_optional, NVRTC_EXTRAS);
     found.has_nvrtc = !missing;
     if (missing)
         tni_text_add(&found.no_nvrtc, "NVRTC is too old: %s has no %s", found.nvrtc_path.s,
@@ -164,7 +164,7 @@ tni_text tni_nvrtc_path(void)
 
 // ---- what the driver says ----------------------------------------------------------------------
 
-static void tell_no_gpu(tni_text *why)
+static void report_no_gpu(tni_text *why)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible)
@@ -181,7 +181,7 @@ bool tni_driver_start(const tni_driver *cu, int *count, tni_text *why)
     if (error == TNI_CU_OK) error = cu->device_count(count);
     if (error == TNI_CU_OK && *count > 0) return true;
     if (error == TNI_CU_OK || error == TNI_CU_NO_DEVICE) {
-        tell_no_gpu(why);
+        report_no_gpu(why);
         return false;
     }
     cu->error_string(error, &text);

@@ -123,7 +123,8 @@ typedef struct {
     int (*cubin_size)(tni_nvprogram p, size_t *bytes);
     int (*cubin)(tni_nvprogram p, char *cubin);
     // Maybe: has a function asked now and then whether to give up (1) or to go on.
-    int (*ask)(tni_nvprogram p, int (*function)(void *payload, void *unused), void *payload);
+    int (*flow_callback)(tni_nvprogram p, int (*function)(void *payload, void *unused),
+                         void         *payload);
 } tni_nvrtc;
 
 // The library, loaded once and kept until the process ends; NULL, with the reason, if it is not

@@ -10,13 +10,13 @@ enum { MOST_GPUS = 16 };
 
 // What was found, once, and what came of opening each GPU. Guarded by the lock.
 static struct {
-    pthread_once_t    looked;
+    pthread_once_t    probed;
     pthread_mutex_t   lock;
     const tni_driver *cu;
     int               count;   // of GPUs; 0: there is none, for the reason in detail
     tni_text          detail;  // in a line
     tni_gpu           gpu[MOST_GPUS];
-} self = { .looked = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+} self = { .probed = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why)
 {
@@ -28,7 +28,7 @@ tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_
     return tni_driver_lost(error) ? TN_ELOST : TN_EDEVICE;
 }
 
-static int attribute(int device, int which)
+static int attribute_of(int device, int which)
 {
     int v = 0;
     self.cu->device_attribute(&v, which, device);
@@ -36,7 +36,7 @@ static int attribute(int device, int which)
 }
 
 // The first GPU in words.
-static void describe(const tni_nvrtc *rtc, int device)
+static void describe_gpu(const tni_nvrtc *rtc, int device)
 {
     int    version = 0, major = 0, minor = 0;
     size_t bytes    = 0;
@@ -47,14 +47,14 @@ static void describe(const tni_nvrtc *rtc, int device)
     rtc->version(&major, &minor);
     tni_text_add(&self.detail,
                  "%s, sm_%d%d, %d multiprocessors, %.0f GiB, driver %d.%d, NVRTC %d.%d", name,
-                 attribute(device, TNI_CU_MAJOR), attribute(device, TNI_CU_MINOR),
-                 attribute(device, TNI_CU_MULTIPROCESSORS), (double)bytes / (1 << 30),
+                 attribute_of(device, TNI_CU_MAJOR), attribute_of(device, TNI_CU_MINOR),
+                 attribute_of(device, TNI_CU_MULTIPROCESSORS), (double)bytes / (1 << 30),
                  version / 1000, version % 1000 / 10, major, minor);
     if (self.count > 1) tni_text_add(&self.detail, "; %d GPUs, cuda:0 the first", self.count);
 }
 
 // Whether a driver, a GPU and a compiler are here; nothing of the GPU is used for that.
-static void look_once(void)
+static void probe_once(void)
 {
     tni_text *t     = &self.detail;
     int       count = 0, device = 0;
@@ -65,12 +65,12 @@ static void look_once(void)
     const tni_nvrtc *rtc = tni_nvrtc_get(t);
     if (!rtc) return;
     self.count = count < MOST_GPUS ? count : MOST_GPUS;
-    describe(rtc, device);
+    describe_gpu(rtc, device);
 }
 
 bool tni_gpu_probe(tni_text *detail)
 {
-    pthread_once(&self.looked, look_once);
+    pthread_once(&self.probed, probe_once);
     tni_text_add(detail, "%s", self.detail.s);
     return self.count > 0;
 }
@@ -105,14 +105,15 @@ static int open_gpu(tni_gpu *g, int number)
 {
     int error = self.cu->device_get(&g->device, number);
     if (error) return error;
-    int major = attribute(g->device, TNI_CU_MAJOR), minor = attribute(g->device, TNI_CU_MINOR);
+    int major = attribute_of(g->device, TNI_CU_MAJOR),
+        minor = attribute_of(g->device, TNI_CU_MINOR);
     self.cu->device_name(g->name, (int)sizeof g->name, g->device);
     snprintf(g->chip, sizeof g->chip, "sm_%d%d", major, minor);
     g->number   = number;
     g->overlaps = major >= 9 && self.cu->capture_info_v3;  // older drivers cannot capture it
     g->limits   = (tni_simt_limits){ .threads      = 1024,
-                                     .shared_bytes = attribute(g->device, TNI_CU_SHARED_PER_BLOCK),
-                                     .units        = attribute(g->device, TNI_CU_MULTIPROCESSORS),
+                                     .shared_bytes = attribute_of(g->device, TNI_CU_SHARED_PER_BLOCK),
+                                     .units        = attribute_of(g->device, TNI_CU_MULTIPROCESSORS),
                                      .features     = tni_dialect_cuda.features,
                                      .cluster      = major >= 9 ? 8 : 0 };
     if (!g->compiled) g->compiled = tni_cuda_compiled_new(g);
@@ -126,7 +127,7 @@ static int open_gpu(tni_gpu *g, int number)
 
 const tni_gpu *tni_gpu_get(int number, tni_text *why)
 {
-    pthread_once(&self.looked, look_once);
+    pthread_once(&self.probed, probe_once);
     if (number < 0 || number >= self.count) {
         if (!self.count) tni_text_add(why, "cuda: %s", self.detail.s);
         else tni_text_add(why, "cuda:%d: there are %d GPUs, from cuda:0", number, self.count);

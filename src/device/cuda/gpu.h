@@ -47,10 +47,10 @@ typedef struct {
     size_t    piece[TNI_ARENA_PIECES];
 } tni_arena_range;
 
-typedef struct tni_stamps tni_stamps;  // timing_events.c
+typedef struct tni_timing tni_timing;  // timing_events.c
 
 // When something that can be done is done: if it is timed to be faster, or by what a switch says.
-typedef enum { TNI_IF_FASTER, TNI_NEVER, TNI_ALWAYS } tni_when;
+typedef enum { TNI_SMALL_IF_FASTER, TNI_SMALL_NEVER, TNI_SMALL_ALWAYS } tni_small_policy;
 
 // A context's session: a GPU and the stream in which all of its work goes in order. The context owns it.
 typedef struct tni_cuda {
@@ -59,16 +59,16 @@ typedef struct tni_cuda {
     tni_custream      stream;
     bool              borrowed;         // the stream is the caller's
     bool              lost;             // the driver said that nothing works any more
-    bool              plainly;          // no graphs
+    bool              no_graphs;        // no graphs
     bool              tf32;             // products of f32 may round to 10 bits of mantissa
     bool              deterministic;    // nothing is chosen by time
     bool              compiles_first;   // nothing is interpreted: TN_COMPILE=wait, or deterministic
-    tni_when          small;            // products by product_small.h
+    tni_small_policy  small_policy;     // products by product_small.h
     tni_cufunction    small_kernel[4];  // by how many blocks share a tile; NULL before the first
-    bool              small_there;      // see tni_small_is_there
+    bool              small_ready;      // see tni_small_is_ready
     tni_cuptr         workspace;        // of cuBLASLt
     tni_cuptr         state;            // one for each ticket: see simt.h
-    volatile int64_t *told;             // on the host: what the first CHECK that failed wrote
+    volatile int64_t *host_failure;     // on the host: what the first CHECK that failed wrote
     int               scratches;
     tni_cuptr         scratch[TNI_SCRATCHES];  // the last is in use: by kernels one after the other
     size_t            scratch_bytes;
@@ -76,7 +76,7 @@ typedef struct tni_cuda {
     tni_uploads       uploads;
     tni_fetches       fetches;
     tni_recorder      recorder;
-    tni_stamps       *stamps;  // of a profile; NULL before the first
+    tni_timing       *timing;  // of a profile; NULL before the first
 } tni_cuda;
 
 // The state that a kernel of a ticket gets.
@@ -84,10 +84,11 @@ tni_cuptr tni_cuda_state(const tni_cuda *c, int ticket);
 // Waits for a CHECK of ticket 0, whose failure is known by nothing else.
 tn_status tni_cuda_take_failure(tni_cuda *c, int64_t fail[2], tni_text *why);
 bool      tni_cuda_failed(void *session, int *ticket, int64_t fail[2]);
-int       tni_state_open(tni_cuda *c);
-void      tni_state_close(tni_cuda *c);
+int       tni_index_check_open(tni_cuda *c);
+void      tni_index_check_close(tni_cuda *c);
 // Scratch for a kernel, good until the next is launched; 0 when memory is out.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes);
+void      tni_cuda_scratch_close(tni_cuda *c);
 
 // Makes the GPU of a session current in the calling thread.
 void tni_cuda_enter(const tni_cuda *c);
@@ -116,7 +117,7 @@ bool      tni_cuda_completed(void *session, uint64_t work);
 void      tni_cuda_upload_after(void *session, uint64_t work);
 tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, tni_text *why);
 void      tni_cuda_wait_unused(void *session);
-bool      tni_cuda_memory(void *session, size_t *free, size_t *all);
+bool      tni_cuda_space(void *session, size_t *free, size_t *all);
 void      tni_uploads_close(tni_cuda *c);
 
 // ---- time --------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ void      tni_uploads_close(tni_cuda *c);
 int64_t tni_cuda_event_record(void *session);
 double  tni_cuda_event_elapsed(void *session, int64_t from, int64_t to);
 void    tni_cuda_hold_queue(void *session, bool on);
-void    tni_stamps_close(tni_cuda *c);
+void    tni_timing_close(tni_cuda *c);
 
 // ---- kernels -----------------------------------------------------------------------------------
 
@@ -134,9 +135,9 @@ bool      tni_cuda_ready(void *session, int n, const tni_launch *const *first, v
 tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l);
 tn_status     tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 
-// What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; look
+// What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; with_usage
 // as in cubin.h. It needs no GPU.
-tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool look,
+tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool with_usage,
                          tni_cubin *c, tni_text *why);
 
 // What a GPU compiled, and how many kernels all of them did so, or found on disk. NULL when memory is
@@ -144,7 +145,7 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
 tni_compiled *tni_cuda_compiled_new(tni_gpu *g);
 tni_compiled *tni_cuda_compiled(void *session);
 void          tni_cuda_counts(int64_t *compiled, int64_t *found);
-void          tni_cuda_count(bool found);  // one more
+void          tni_cuda_count_kernel(bool found);  // one more
 
 // What tni_groups asks of this device.
 tni_buffer_at tni_cuda_buffer_at(void *session, const void *address);
@@ -156,7 +157,7 @@ extern const tni_device_calls tni_cuda_calls;
 tn_status                     tni_cuda_matmul(const tni_call *call);
 void                         *tni_cuda_prepare_matmul(const tni_call *call);
 const char                   *tni_cuda_matmul_varies(const tni_call *call);
-bool                          tni_cuda_takes(void *session, const tni_offer *o);
+bool                          tni_cuda_takes_epilogue(void *session, const tni_offer *o);
 size_t    tni_cuda_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l);
 tn_status tni_cuda_run_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                      tni_text *why);

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct tni_blaslt_handle *tni_lthandle;
-typedef struct tni_blaslt_desc   *tni_ltdesc;    // what to compute
-typedef struct tni_blaslt_layout *tni_ltlayout;  // how a matrix lies
-typedef struct tni_blaslt_wish   *tni_ltwish;    // which algorithms may be proposed
+typedef struct tni_blaslt_handle     *tni_lthandle;
+typedef struct tni_blaslt_desc       *tni_ltdesc;        // what to compute
+typedef struct tni_blaslt_layout     *tni_ltlayout;      // how a matrix lies
+typedef struct tni_blaslt_preference *tni_ltpreference;  // which algorithms may be proposed
 
 // The numbers of cuBLASLt's interface that we use.
 enum {
@@ -28,8 +28,8 @@ enum {
     TNI_LT_COMPUTE_F64  = 70,
     TNI_LT_COMPUTE_TF32 = 77,
     // operations on a matrix
-    TNI_LT_AS_IT_LIES = 0,
-    TNI_LT_TRANSPOSED = 1,
+    TNI_LT_NOT_TRANSPOSED = 0,
+    TNI_LT_TRANSPOSED     = 1,
     // attributes of a description
     TNI_LT_DESC_TRANSPOSE_A = 3,
     TNI_LT_DESC_TRANSPOSE_B = 4,
@@ -38,15 +38,15 @@ enum {
     TNI_LT_DESC_AUX         = 11,
     TNI_LT_DESC_AUX_LD      = 12,
     // attributes of a layout
-    TNI_LT_LAYOUT_BATCH = 5,
-    TNI_LT_LAYOUT_STEP  = 6,
+    TNI_LT_LAYOUT_BATCH  = 5,
+    TNI_LT_LAYOUT_STRIDE = 6,
     // attributes of a preference
-    TNI_LT_WISH_WORKSPACE  = 1,
-    TNI_LT_WISH_REDUCTIONS = 3,
-    TNI_LT_WISH_ALIGN_A    = 5,
-    TNI_LT_WISH_ALIGN_B    = 6,
-    TNI_LT_WISH_ALIGN_C    = 7,
-    TNI_LT_WISH_ALIGN_D    = 8,
+    TNI_LT_PREFERENCE_WORKSPACE  = 1,
+    TNI_LT_PREFERENCE_REDUCTIONS = 3,
+    TNI_LT_PREFERENCE_ALIGN_A    = 5,
+    TNI_LT_PREFERENCE_ALIGN_B    = 6,
+    TNI_LT_PREFERENCE_ALIGN_C    = 7,
+    TNI_LT_PREFERENCE_ALIGN_D    = 8,
     // how parts of a long inner axis are added up, as bits
     TNI_LT_REDUCE_COMPUTE = 2,
     TNI_LT_REDUCE_OUTPUT  = 4,

@@ -8,7 +8,7 @@
 enum { A, B, D };
 
 // Words of a form that do not concern other processes come first.
-enum { WORDS = sizeof(tni_form) / sizeof(int64_t), OWN_WORDS = 3 };
+enum { WORDS = sizeof(tni_product_key) / sizeof(int64_t), OWN_WORDS = 3 };
 _Static_assert(WORDS - OWN_WORDS <= TNI_CHOICE_WORDS, "a form is a key");
 
 // Under the lock of the plans.
@@ -27,9 +27,9 @@ typedef struct {
 
 enum { WITHOUT_SMALL = sizeof(tni_ltalgo) };
 
-static tni_choice_key key_of(const tni_ltjob *j)
+static tni_choice_key choice_key_of(const tni_ltjob *j)
 {
-    const int64_t *word = (const int64_t *)&j->plan->form;
+    const int64_t *word = (const int64_t *)&j->plan->key;
     return (tni_choice_key){ .library = "cuBLASLt",
                              .version = j->lt->version(),
                              .gpu     = j->at->gpu,
@@ -40,14 +40,14 @@ static tni_choice_key key_of(const tni_ltjob *j)
 // Reads what is kept. False if there is nothing, or our own kernel can do the product and was not timed.
 static bool read_choice(const tni_ltjob *j, choice *c)
 {
-    tni_choice_key k = key_of(j);
+    tni_choice_key k = choice_key_of(j);
     *c               = (choice){ .version = 0 };
     size_t bytes     = tni_choice_find(&k, c, sizeof *c);
     if (bytes != sizeof *c && bytes != WITHOUT_SMALL) return false;
-    return c->version == TNI_SMALL_VERSION || !j->plan->form.small;
+    return c->version == TNI_SMALL_VERSION || !j->plan->key.small;
 }
 
-bool tni_lt_find(const tni_ltjob *j)
+bool tni_lt_find_choice(const tni_ltjob *j)
 {
     tni_ltproposal seen;
     choice         c;
@@ -56,8 +56,8 @@ bool tni_lt_find(const tni_ltjob *j)
     int e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
                          &c.algo, &seen);
     if (e != TNI_LT_OK || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return false;
-    n->algo  = c.algo;
-    n->small = n->form.small && c.small;
+    n->algo         = c.algo;
+    n->small_faster = n->key.small && c.small;
     self.found++;
     return true;
 }
@@ -66,8 +66,8 @@ bool tni_lt_find(const tni_ltjob *j)
 static void keep_choice(const tni_ltjob *j, bool tried)
 {
     const tni_ltplan *n = j->plan;
-    tni_choice_key    k = key_of(j);
-    choice            c = { .algo = n->algo, .version = TNI_SMALL_VERSION, .small = n->small };
+    tni_choice_key    k = choice_key_of(j);
+    choice c = { .algo = n->algo, .version = TNI_SMALL_VERSION, .small = n->small_faster };
     tni_choice_keep(&k, &c, tried ? sizeof c : WITHOUT_SMALL);
 }
 
@@ -86,7 +86,7 @@ typedef struct {
 static size_t result_bytes(const tni_product *p)
 {
     const tni_matrix *d     = &p->x[D];
-    int64_t           count = (p->batch - 1) * d->step + (d->cols - 1) * d->ld + d->rows;
+    int64_t           count = (p->batch - 1) * d->batch_stride + (d->cols - 1) * d->ld + d->rows;
     return (size_t)count * tni_dtype_size(p->out);
 }
 
@@ -105,34 +105,34 @@ static int open_scratch(trial *t)
 
 static void close_scratch(const trial *t)
 {
-    const tni_product_place *at = t->job->at;
+    const tni_product_env *at = t->job->at;
     if (!t->scratch) return;
     at->cu->stream_wait(at->stream);
     at->cu->mem_free(t->scratch);
 }
 
-static int launch(void *session, int i)
+static int launch_candidate(void *session, int i)
 {
     static const int64_t start[3] = { 0 };
     const trial         *t        = session;
     const tni_ltjob     *j        = t->job;
     if (i < t->count) return tni_lt_multiply(j, &t->list[i].algo, start, t->out);
-    return j->at->small(j->at->session, j->p, t->out);
+    return j->at->launch_small(j->at->session, j->p, t->out);
 }
 
-static int time_all(trial *t, float *ms)
+static int time_candidates(trial *t, float *ms)
 {
-    const tni_product_place *at  = t->job->at;
-    int                      own = t->job->plan->form.small != 0;
-    tni_candidates           c   = { .cu        = at->cu,
-                                     .stream    = at->stream,
-                                     .workspace = at->workspace,
-                                     .bytes     = at->bytes,
-                                     .count     = t->count + own,
-                                     .own       = own,
-                                     .launch    = launch,
-                                     .session   = t };
-    int                      e   = open_scratch(t);
+    const tni_product_env *at  = t->job->at;
+    int                    own = t->job->plan->key.small != 0;
+    tni_candidates         c   = { .cu        = at->cu,
+                                   .stream    = at->stream,
+                                   .workspace = at->workspace,
+                                   .bytes     = at->bytes,
+                                   .count     = t->count + own,
+                                   .own       = own,
+                                   .launch    = launch_candidate,
+                                   .session   = t };
+    int                    e   = open_scratch(t);
     if (!e) e = tni_choice_time(&c, ms);
     close_scratch(t);
     return e;
@@ -145,16 +145,16 @@ tn_status tni_lt_choose(const tni_ltjob *j)
     tni_ltplan *n                     = j->plan;
     tn_status   s = tni_lt_status(j, tni_lt_propose(j, t.list, &t.count), "choosing a product");
     if (s != TN_OK) return s;
-    int e = time_all(&t, ms);
+    int e = time_candidates(&t, ms);
     if (e == TNI_CU_OUT_OF_MEMORY) return TN_OK;
     if (e) return tni_gpu_status(j->at->cu, e, "timing a product", j->why);
     int at = tni_choice_best(ms, t.count);
     if (at < 0) return TN_EARG;
-    n->algo    = t.list[at].algo;
-    n->small   = n->form.small && tni_choice_best(ms, t.count + 1) == t.count;
+    n->algo         = t.list[at].algo;
+    n->small_faster = n->key.small && tni_choice_best(ms, t.count + 1) == t.count;
     n->settled = n->warm = true;
     self.timed++;
-    keep_choice(j, n->form.small && ms[t.count] >= 0);
+    keep_choice(j, n->key.small && ms[t.count] >= 0);
     return TN_OK;
 }
 

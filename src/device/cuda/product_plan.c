@@ -34,12 +34,12 @@ static int64_t alignment(uintptr_t bits)
 static int64_t matrix_alignment(const tni_product *p, int i, const char *at)
 {
     uintptr_t bytes = tni_dtype_size(i == D ? p->out : p->in);
-    uintptr_t bits  = (uintptr_t)at | (uintptr_t)p->x[i].step * bytes;
-    for (int k = 0; k < p->loops; k++) bits |= (uintptr_t)p->loop_step[i][k] * bytes;
+    uintptr_t bits  = (uintptr_t)at | (uintptr_t)p->x[i].batch_stride * bytes;
+    for (int k = 0; k < p->loops; k++) bits |= (uintptr_t)p->loop_stride[i][k] * bytes;
     return alignment(bits);
 }
 
-static int epilogue_of(const tni_product_end *e)
+static int epilogue_of(const tni_product_epilogue *e)
 {
     int bits = (e->bias ? TNI_LT_EPILOGUE_BIAS : 0) | (e->input ? TNI_LT_EPILOGUE_AUX : 0) |
                (e->activation == TNI_relu        ? TNI_LT_EPILOGUE_RELU
@@ -48,30 +48,30 @@ static int epilogue_of(const tni_product_end *e)
     return bits ? bits : TNI_LT_EPILOGUE_NONE;
 }
 
-static tni_form form_of(const tni_product *p, const tni_product_place *at)
+static tni_product_key key_of(const tni_product *p, const tni_product_env *at)
 {
-    tni_form f = { .device    = at->device,
-                   .timing    = at->timing,
-                   .small     = at->small && tni_small_takes(p),
-                   .in        = p->in,
-                   .out       = p->out,
-                   .tf32      = p->tf32 && p->in == TN_F32,
-                   .residual  = p->end.residual,
-                   .epilogue  = epilogue_of(&p->end),
-                   .rows      = p->rows,
-                   .cols      = p->cols,
-                   .depth     = p->depth,
-                   .batch     = p->batch,
-                   .workspace = (int64_t)at->bytes };
+    tni_product_key f = { .device    = at->device,
+                          .timing    = at->timing,
+                          .small     = at->launch_small && tni_small_takes(p),
+                          .in        = p->in,
+                          .out       = p->out,
+                          .tf32      = p->tf32 && p->in == TN_F32,
+                          .residual  = p->epilogue.residual,
+                          .epilogue  = epilogue_of(&p->epilogue),
+                          .rows      = p->rows,
+                          .cols      = p->cols,
+                          .depth     = p->depth,
+                          .batch     = p->batch,
+                          .workspace = (int64_t)at->bytes };
     for (int i = 0; i < 3; i++) {
         const tni_matrix *x    = &p->x[i];
-        int64_t           v[5] = { x->rows, x->cols, x->ld, x->step, x->turned };
+        int64_t           v[5] = { x->rows, x->cols, x->ld, x->batch_stride, x->transposed };
         memcpy(f.matrix[i], v, sizeof v);
         f.align[i] = matrix_alignment(p, i, p->at[i]);
     }
-    f.align[C]     = p->end.residual ? matrix_alignment(p, D, p->residual) : f.align[D];
-    f.align[BIAS]  = p->end.bias ? alignment((uintptr_t)p->bias) : ALIGN_MOST;
-    f.align[INPUT] = p->end.input ? alignment((uintptr_t)p->input) : ALIGN_MOST;
+    f.align[C]     = p->epilogue.residual ? matrix_alignment(p, D, p->residual) : f.align[D];
+    f.align[BIAS]  = p->epilogue.bias ? alignment((uintptr_t)p->bias) : ALIGN_MOST;
+    f.align[INPUT] = p->epilogue.input ? alignment((uintptr_t)p->input) : ALIGN_MOST;
     return f;
 }
 
@@ -110,14 +110,14 @@ static int set_pointers(const tni_ltjob *j)
 {
     const tni_product *p = j->p;
     int                e = TNI_LT_OK;
-    if (p->end.bias) e = set_pointer(j, TNI_LT_DESC_BIAS, p->bias, &j->plan->bias);
-    if (!e && p->end.input) e = set_pointer(j, TNI_LT_DESC_AUX, p->input, &j->plan->input);
+    if (p->epilogue.bias) e = set_pointer(j, TNI_LT_DESC_BIAS, p->bias, &j->plan->bias);
+    if (!e && p->epilogue.input) e = set_pointer(j, TNI_LT_DESC_AUX, p->input, &j->plan->input);
     return e;
 }
 
-static int operation_on(const tni_matrix *x)
+static int transpose_of(const tni_matrix *x)
 {
-    return x->turned ? TNI_LT_TRANSPOSED : TNI_LT_AS_IT_LIES;
+    return x->transposed ? TNI_LT_TRANSPOSED : TNI_LT_NOT_TRANSPOSED;
 }
 
 static int make_desc(const tni_ltjob *j)
@@ -128,10 +128,10 @@ static int make_desc(const tni_ltjob *j)
                                  : p->tf32 && p->in == TN_F32 ? TNI_LT_COMPUTE_TF32
                                                               : TNI_LT_COMPUTE_F32;
     int e = j->lt->desc_create(&j->plan->desc, compute, wide ? TNI_LT_F64 : TNI_LT_F32);
-    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_A, operation_on(&p->x[A]));
-    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_B, operation_on(&p->x[B]));
-    if (!e) e = set_desc32(j, TNI_LT_DESC_EPILOGUE, epilogue_of(&p->end));
-    if (!e && p->end.input)
+    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_A, transpose_of(&p->x[A]));
+    if (!e) e = set_desc32(j, TNI_LT_DESC_TRANSPOSE_B, transpose_of(&p->x[B]));
+    if (!e) e = set_desc32(j, TNI_LT_DESC_EPILOGUE, epilogue_of(&p->epilogue));
+    if (!e && p->epilogue.input)
         e = j->lt->desc_set(j->plan->desc, TNI_LT_DESC_AUX_LD, &p->x[D].ld, sizeof p->x[D].ld);
     return e ? e : set_pointers(j);
 }
@@ -145,7 +145,9 @@ static int make_layout(const tni_ltjob *j, int i)
                                  (uint64_t)x->cols, x->ld);
     if (e || batch == 1) return e;
     e = j->lt->layout_set(*l, TNI_LT_LAYOUT_BATCH, &batch, sizeof batch);
-    return e ? e : j->lt->layout_set(*l, TNI_LT_LAYOUT_STEP, &x->step, sizeof x->step);
+    return e ? e
+             : j->lt->layout_set(*l, TNI_LT_LAYOUT_STRIDE, &x->batch_stride,
+                                 sizeof x->batch_stride);
 }
 
 static void free_plan(const tni_blaslt *lt, tni_ltplan *n)
@@ -160,23 +162,23 @@ static void free_plan(const tni_blaslt *lt, tni_ltplan *n)
 
 // Which sums over parts of the inner axis are allowed: in a step of their own, so that their order is
 // fixed, and of parts that were not rounded to 16 bits before.
-static uint32_t reductions(const tni_product *p)
+static uint32_t allowed_reductions(const tni_product *p)
 {
     bool narrow = tni_is_rounded(p->out);
     return narrow ? TNI_LT_REDUCE_COMPUTE : TNI_LT_REDUCE_COMPUTE | TNI_LT_REDUCE_OUTPUT;
 }
 
-static int set_wish(const tni_ltjob *j, tni_ltwish w)
+static int set_preference(const tni_ltjob *j, tni_ltpreference w)
 {
-    static const int attribute[] = { TNI_LT_WISH_ALIGN_A, TNI_LT_WISH_ALIGN_B, TNI_LT_WISH_ALIGN_D,
-                                     TNI_LT_WISH_ALIGN_C };
+    static const int attribute[] = { TNI_LT_PREFERENCE_ALIGN_A, TNI_LT_PREFERENCE_ALIGN_B,
+                                     TNI_LT_PREFERENCE_ALIGN_D, TNI_LT_PREFERENCE_ALIGN_C };
     uint64_t         bytes       = j->at->bytes;
-    uint32_t         bits        = reductions(j->p);
-    int              e           = j->lt->wish_set(w, TNI_LT_WISH_WORKSPACE, &bytes, sizeof bytes);
-    if (!e) e = j->lt->wish_set(w, TNI_LT_WISH_REDUCTIONS, &bits, sizeof bits);
+    uint32_t         bits        = allowed_reductions(j->p);
+    int e = j->lt->preference_set(w, TNI_LT_PREFERENCE_WORKSPACE, &bytes, sizeof bytes);
+    if (!e) e = j->lt->preference_set(w, TNI_LT_PREFERENCE_REDUCTIONS, &bits, sizeof bits);
     for (int i = 0; i < 4 && !e; i++) {
-        uint32_t align = (uint32_t)j->plan->form.align[i];
-        e              = j->lt->wish_set(w, attribute[i], &align, sizeof align);
+        uint32_t align = (uint32_t)j->plan->key.align[i];
+        e              = j->lt->preference_set(w, attribute[i], &align, sizeof align);
     }
     return e;
 }
@@ -184,15 +186,15 @@ static int set_wish(const tni_ltjob *j, tni_ltwish w)
 int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *count)
 {
     const tni_ltplan *n = j->plan;
-    tni_ltwish        w = NULL;
-    int               e = j->lt->wish_create(&w), got = 0;
+    tni_ltpreference  w = NULL;
+    int               e = j->lt->preference_create(&w), got = 0;
     *count = 0;
     if (e) return e;
-    e = set_wish(j, w);
+    e = set_preference(j, w);
     if (!e)
         e = j->lt->propose(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D],
                            n->layout[D], w, TNI_PROPOSALS, list, &got);
-    j->lt->wish_destroy(w);
+    j->lt->preference_destroy(w);
     if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return TNI_LT_OK;
     for (int i = 0; i < got && !e; i++)
         if (list[i].status == TNI_LT_OK && list[i].workspace <= j->at->bytes)
@@ -207,11 +209,11 @@ int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t of
     const tni_product *p     = j->p;
     const tni_ltplan  *n     = j->plan;
     bool               wide  = p->in == TN_F64;
-    double             f64[] = { p->end.scaled ? p->scale : 1, p->end.residual };
+    double             f64[] = { p->epilogue.scaled ? p->scale : 1, p->epilogue.residual };
     float              f32[] = { (float)f64[0], (float)f64[1] };
     const void        *alpha = wide ? (const void *)&f64[0] : &f32[0];
     const void        *beta  = wide ? (const void *)&f64[1] : &f32[1];
-    const char        *c     = p->end.residual && p->residual != p->at[D] ? p->residual : out;
+    const char        *c     = p->epilogue.residual && p->residual != p->at[D] ? p->residual : out;
     int64_t            bytes = (int64_t)tni_dtype_size(p->in);
     int64_t            on    = offset[D] * (int64_t)tni_dtype_size(p->out);
     return j->lt->matmul(n->handle, n->desc, alpha, p->at[A] + offset[A] * bytes, n->layout[A],
@@ -229,15 +231,15 @@ static int multiply_all(const tni_ltjob *j, const tni_ltalgo *algo)
         int e = tni_lt_multiply(j, algo, offset, p->at[D]);
         int i = p->loops - 1;
         for (; i >= 0 && ++index[i] == p->loop_size[i]; i--) {
-            for (int k = 0; k < 3; k++) offset[k] -= (index[i] - 1) * p->loop_step[k][i];
+            for (int k = 0; k < 3; k++) offset[k] -= (index[i] - 1) * p->loop_stride[k][i];
             index[i] = 0;
         }
         if (e || i < 0) return e;
-        for (int k = 0; k < 3; k++) offset[k] += p->loop_step[k][i];
+        for (int k = 0; k < 3; k++) offset[k] += p->loop_stride[k][i];
     }
 }
 
-static tn_status refuse(const tni_ltjob *j)
+static tn_status decline(const tni_ltjob *j)
 {
     j->plan->served  = false;
     j->plan->settled = true;
@@ -250,12 +252,13 @@ static tn_status refuse(const tni_ltjob *j)
 static tn_status warm_up(const tni_ltjob *j)
 {
     static const int64_t start[3] = { 0 };
-    if (j->plan->warm || j->plan->later || tni_product_accumulates(j->p)) return TN_OK;
+    if (j->plan->warm || j->plan->small_pending || tni_product_accumulates(j->p)) return TN_OK;
     j->plan->warm = true;
-    if (j->plan->small && !j->at->small(j->at->session, j->p, j->p->at[D])) return TN_OK;
-    j->plan->small = false;
-    int e          = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
-    if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return refuse(j);
+    if (j->plan->small_faster && !j->at->launch_small(j->at->session, j->p, j->p->at[D]))
+        return TN_OK;
+    j->plan->small_faster = false;
+    int e                 = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
+    if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return decline(j);
     return tni_lt_status(j, e, "multiplying");
 }
 
@@ -279,7 +282,7 @@ static tn_status get_handle(const tni_ltjob *j)
 // Builds what the library needs and takes its first proposal, or what is known to be better. Whether
 // the library stores gelu's input anywhere is not said, so that it is asked only where all of its
 // kernels can.
-static tn_status build(const tni_ltjob *j)
+static tn_status build_plan(const tni_ltjob *j)
 {
     tni_ltproposal list[TNI_PROPOSALS];
     int            count = 0;
@@ -287,15 +290,15 @@ static tn_status build(const tni_ltjob *j)
     if (s != TN_OK) return s;
     int e = make_desc(j);
     for (int i = 0; i < 3 && !e; i++) e = make_layout(j, i);
-    if (!e && j->plan->form.align[INPUT] == ALIGN_MOST) e = tni_lt_propose(j, list, &count);
+    if (!e && j->plan->key.align[INPUT] == ALIGN_MOST) e = tni_lt_propose(j, list, &count);
     if (e) return tni_lt_status(j, e, "describing a product");
     j->plan->served = count > 0;
     if (count) j->plan->algo = list[0].algo;
-    j->plan->settled = !count || !j->at->timing || tni_lt_find(j);
+    j->plan->settled = !count || !j->at->timing || tni_lt_find_choice(j);
     return TN_OK;
 }
 
-static tn_status add_plan(tni_ltjob *j, const tni_form *f, uint64_t hash)
+static tn_status add_plan(tni_ltjob *j, const tni_product_key *f, uint64_t hash)
 {
     tni_ltplan *n = calloc(1, sizeof *n);
     if (!n) {
@@ -303,9 +306,9 @@ static tn_status add_plan(tni_ltjob *j, const tni_form *f, uint64_t hash)
         return TN_EMEM;
     }
     n->hash     = hash;
-    n->form     = *f;
+    n->key      = *f;
     j->plan     = n;
-    tn_status s = build(j);
+    tn_status s = build_plan(j);
     if (s != TN_OK) {
         free_plan(j->lt, n);
         return s;
@@ -315,42 +318,43 @@ static tn_status add_plan(tni_ltjob *j, const tni_form *f, uint64_t hash)
     return TN_OK;
 }
 
-static uint32_t last_bits(const void *at, int place)
+static uint32_t low_bits(const void *at, int place)
 {
     return (uint32_t)((uintptr_t)at & (ALIGN_MOST - 1)) << (4 * place);
 }
 
 // What the alignments of a product are made of: the last four bits of every address. Also of those that
 // do not count, which is quicker than asking.
-static uint32_t ends_of_addresses(const tni_product *p)
+static uint32_t low_address_bits(const tni_product *p)
 {
-    return last_bits(p->at[A], A) | last_bits(p->at[B], B) | last_bits(p->at[D], D) |
-           last_bits(p->residual, C) | last_bits(p->bias, BIAS) | last_bits(p->input, INPUT);
+    return low_bits(p->at[A], A) | low_bits(p->at[B], B) | low_bits(p->at[D], D) |
+           low_bits(p->residual, C) | low_bits(p->bias, BIAS) | low_bits(p->input, INPUT);
 }
 
 // Whether the plan that a product keeps is still the one of its form: all that may have changed since is
 // looked at.
-static bool keeps_plan(const tni_product *p, const tni_product_place *at)
+static bool plan_is_current(const tni_product *p, const tni_product_env *at)
 {
     if (!p->plan || p->generation != self.generation) return false;
-    const tni_form *f = &p->plan->form;
-    return p->aligned == ends_of_addresses(p) && f->device == at->device &&
+    const tni_product_key *f = &p->plan->key;
+    return p->aligned == low_address_bits(p) && f->device == at->device &&
            f->timing == at->timing && f->workspace == (int64_t)at->bytes &&
-           f->tf32 == (p->tf32 && p->in == TN_F32) && f->small == (at->small && tni_small_takes(p));
+           f->tf32 == (p->tf32 && p->in == TN_F32) &&
+           f->small == (at->launch_small && tni_small_takes(p));
 }
 
-static void keep_plan(tni_product *p, tni_ltplan *n)
+static void remember_plan(tni_product *p, tni_ltplan *n)
 {
     p->plan       = n;
-    p->aligned    = ends_of_addresses(p);
+    p->aligned    = low_address_bits(p);
     p->generation = self.generation;
 }
 
 // The plan of a form in the table; NULL: there is none.
-static tni_ltplan *look_up(const tni_form *f, uint64_t hash)
+static tni_ltplan *find_plan(const tni_product_key *f, uint64_t hash)
 {
     tni_ltplan *n = self.bucket[hash % BUCKETS];
-    while (n && (n->hash != hash || memcmp(&n->form, f, sizeof *f) != 0)) n = n->next;
+    while (n && (n->hash != hash || memcmp(&n->key, f, sizeof *f) != 0)) n = n->next;
     return n;
 }
 
@@ -359,35 +363,36 @@ static tn_status get_plan(tni_ltjob *j)
 {
     tn_status s = TN_OK;
     j->plan     = j->p->plan;
-    if (!keeps_plan(j->p, j->at)) {
-        tni_form f    = form_of(j->p, j->at);
-        uint64_t hash = tni_hash(&f, sizeof f);
-        j->plan       = look_up(&f, hash);
+    if (!plan_is_current(j->p, j->at)) {
+        tni_product_key f    = key_of(j->p, j->at);
+        uint64_t        hash = tni_hash(&f, sizeof f);
+        j->plan              = find_plan(&f, hash);
         if (!j->plan) s = add_plan(j, &f, hash);
-        if (s == TN_OK) keep_plan(j->p, j->plan);
+        if (s == TN_OK) remember_plan(j->p, j->plan);
     }
-    return s != TN_OK || j->plan->served ? s : refuse(j);
+    return s != TN_OK || j->plan->served ? s : decline(j);
 }
 
 // Whether what our own kernel may be faster at has to be left to the library until that is compiled.
 static bool waits_for_small(const tni_ltjob *j)
 {
     const tni_ltplan *n = j->plan;
-    if (!n->form.small || (n->settled && !n->small) || j->p->waits || !j->at->there) return false;
-    return !j->at->there(j->at->session);
+    if (!n->key.small || (n->settled && !n->small_faster) || j->p->waits || !j->at->small_ready)
+        return false;
+    return !j->at->small_ready(j->at->session);
 }
 
-tn_status tni_product_prepare(tni_product *p, const tni_product_place *at, tni_text *why)
+tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_text *why)
 {
     tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
     if (s == TN_OK) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
-    if (s == TN_OK && !at->capturing) j.plan->later = waits_for_small(&j);
-    if (s == TN_OK && !j.plan->settled && !at->capturing && !j.plan->later) {
+    if (s == TN_OK && !at->capturing) j.plan->small_pending = waits_for_small(&j);
+    if (s == TN_OK && !j.plan->settled && !at->capturing && !j.plan->small_pending) {
         s = tni_lt_choose(&j);
-        if (s == TN_EARG) s = refuse(&j);
+        if (s == TN_EARG) s = decline(&j);
     }
     if (s == TN_OK && !at->capturing) s = warm_up(&j);
     pthread_mutex_unlock(&self.lock);
@@ -396,10 +401,10 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_place *at, tni_t
 
 // The addresses in the description are those of this run until the library has read them; without any,
 // others need not wait for the launch.
-tn_status tni_product_run(tni_product *p, const tni_product_place *at, tni_text *why)
+tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *why)
 {
     tni_ltjob  j      = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
-    bool       shares = p->end.bias || p->end.input;
+    bool       shares = p->epilogue.bias || p->epilogue.input;
     tni_ltalgo algo;
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
@@ -415,23 +420,23 @@ tn_status tni_product_run(tni_product *p, const tni_product_place *at, tni_text 
     return s;
 }
 
-tni_product_way tni_product_known(tni_product *p, const tni_product_place *at)
+tni_product_method tni_product_method_of(tni_product *p, const tni_product_env *at)
 {
-    tni_product_way way = TNI_BY_LIBRARY;
+    tni_product_method method = TNI_BY_LIBRARY;
     pthread_mutex_lock(&self.lock);
-    if (!keeps_plan(p, at)) {
-        tni_form    f = form_of(p, at);
-        tni_ltplan *n = look_up(&f, tni_hash(&f, sizeof f));
-        if (n) keep_plan(p, n);
+    if (!plan_is_current(p, at)) {
+        tni_product_key f = key_of(p, at);
+        tni_ltplan     *n = find_plan(&f, tni_hash(&f, sizeof f));
+        if (n) remember_plan(p, n);
         else p->plan = NULL;
     }
     if (p->plan)
-        way = !p->plan->served ? TNI_BY_NEITHER
-              : p->plan->later ? TNI_BY_LIBRARY_FOR_NOW
-              : p->plan->small ? TNI_BY_SMALL
-                               : TNI_BY_LIBRARY;
+        method = !p->plan->served         ? TNI_BY_NEITHER
+                 : p->plan->small_pending ? TNI_BY_LIBRARY_FOR_NOW
+                 : p->plan->small_faster  ? TNI_BY_SMALL
+                                          : TNI_BY_LIBRARY;
     pthread_mutex_unlock(&self.lock);
-    return way;
+    return method;
 }
 
 void tni_product_counts(int64_t *timed, int64_t *found)

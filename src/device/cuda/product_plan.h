@@ -16,34 +16,34 @@ typedef struct {
     int64_t rows, cols, depth, batch, workspace;
     int64_t matrix[3][5];
     int64_t align[TNI_ALIGNS];
-} tni_form;
+} tni_product_key;
 
-// How products of one form are done. Owned by the table of plans until the process ends.
+// How products of one key are done. Owned by the table of plans until the process ends.
 typedef struct tni_ltplan tni_ltplan;
 struct tni_ltplan {
-    tni_ltplan  *next;
-    uint64_t     hash;
-    tni_form     form;
-    tni_lthandle handle;
-    tni_ltdesc   desc;
-    tni_ltlayout layout[3];
-    tni_ltalgo   algo;
-    bool         served;   // the library has an algorithm
-    bool         settled;  // nothing better is to be looked for
-    bool         warm;     // it was launched before, so that its code is loaded
-    bool         small;    // the place's own kernel is faster than algo
-    bool         later;    // or may be: it is still being compiled, and algo serves until then
-    const char  *bias;     // the one that desc has
-    const char  *input;    // likewise
+    tni_ltplan     *next;
+    uint64_t        hash;
+    tni_product_key key;
+    tni_lthandle    handle;
+    tni_ltdesc      desc;
+    tni_ltlayout    layout[3];
+    tni_ltalgo      algo;
+    bool            served;        // the library has an algorithm
+    bool            settled;       // nothing better is to be looked for
+    bool            warm;          // it was launched before, so that its code is loaded
+    bool            small_faster;  // the place's own kernel is faster than algo
+    bool        small_pending;  // or may be: it is still being compiled, and algo serves until then
+    const char *bias;           // the one that desc has
+    const char *input;          // likewise
 };
 
 // What the functions work on: a product at a place, by its plan.
 typedef struct {
-    const tni_blaslt        *lt;
-    tni_product             *p;
-    const tni_product_place *at;
-    tni_ltplan              *plan;
-    tni_text                *why;
+    const tni_blaslt      *lt;
+    tni_product           *p;
+    const tni_product_env *at;
+    tni_ltplan            *plan;
+    tni_text              *why;
 } tni_ltjob;
 
 // TN_OK, or what a status of the library means, with a sentence: what could not be done, and why.
@@ -59,7 +59,7 @@ int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t of
 
 // Takes the choice of another process, if the library agrees that it can be used, and if the place's own
 // kernel was among what was timed or cannot do the product.
-bool tni_lt_find(const tni_ltjob *j);
+bool tni_lt_find_choice(const tni_ltjob *j);
 // Times the proposals and keeps the best: then the plan is settled. Where there is no memory for it,
 // the algorithm stays. TN_EARG: none of them runs.
 tn_status tni_lt_choose(const tni_ltjob *j);

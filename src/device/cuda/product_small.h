@@ -21,13 +21,13 @@ bool tni_small_takes(const tni_product *p);
 typedef struct {
     int     ranks, slice;
     int64_t tiles;
-} tni_small_cut;
+} tni_small_split;
 
 // The cut for a GPU of so many multiprocessors.
-tni_small_cut tni_small_cut_of(const tni_product *p, int units);
+tni_small_split tni_small_split_of(const tni_product *p, int units);
 
 // Whether the kernel need not be waited for: it is compiled, or never will be. Begins to compile it.
-bool tni_small_is_there(struct tni_cuda *c);
+bool tni_small_is_ready(struct tni_cuda *c);
 // Launches a product that it takes, with D in out. overlaps: it may begin before what is ahead of it
 // ends. An error of the driver, also where the kernel cannot be had.
 int tni_small_launch(struct tni_cuda *c, const tni_product *p, char *out, bool overlaps);

@@ -1,9 +1,9 @@
 // The kernel for small products of f32. Such a product is bound by latency, so that everything a block
 // needs is asked for before the first sum, and the inner axis is split: over the blocks of a cluster,
-// and within a block over four groups of threads.
+// and clamp0 a block over four groups of threads.
 //
 // A block has 32 x 32 results, of which it sums a slice of the inner axis: a thread 4 x 4 of them, four
-// steps of the inner axis at a time. An operand lies in shared memory as it does outside, along the
+// steps of the inner axis at a time. An operand lies in shared memory as it does outside, along_k the
 // inner axis or across it; which rows a thread has depends on that, so that neither way do its reads
 // collide. Sums of threads, then of blocks, are added in a fixed order.
 #include "device/cuda/product_small.h"
@@ -13,26 +13,26 @@
 // clang-format off
 const char *const tni_text_small[] = {
     // What CUDA C has no words for.
-    T(M_FN void bring_four(float *to, const float *from, int bytes) {
+    T(M_FN void copy_async_16(float *to, const float *from, int bytes) {
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
                        "r"(m_near(to)), "l"(from), "r"(bytes) : "memory");
       }
-      M_FN void bring_one(float *to, const float *from, int bytes) {
+      M_FN void copy_async_4(float *to, const float *from, int bytes) {
           asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::
                        "r"(m_near(to)), "l"(from), "r"(bytes) : "memory");
       }
-      M_FN void bring_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-      M_FN void bring_wait() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
-      M_FN float4 far_four(const float *p, int rank) {
+      M_FN void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+      M_FN void copy_async_wait() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+      M_FN float4 load_remote4(const float *p, int rank) {
           float4 v;
           asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                        : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                        : "r"(m_far(p, rank)) : "memory");
           return v;
       }
-      M_FN void has_read() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
-      M_FN void all_have() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }),
-    // A is rows x depth, B depth x cols, D rows x cols, column after column. An operand is `along` if
+      M_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+      M_FN void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }),
+    // A is rows x depth, B depth x cols, D rows x cols, column after column. An operand is `along_k` if
     // it goes on in single elements down the inner axis; `wide` if every fourth of its elements, from
     // the first of each line, is at a multiple of 16 bytes.
     T(struct small {
@@ -41,48 +41,49 @@ const char *const tni_text_small[] = {
           int rows; int cols; int depth;
           int slice;
           int tiles;
-          int how;
+          int flags;
       };
-      enum { A_ALONG = 1, B_ALONG = 2, A_WIDE = 4, B_WIDE = 8, D_WIDE = 16, RELU = 32 };
+      enum { A_ALONG_K = 1, B_ALONG_K = 2, A_VEC4 = 4, B_VEC4 = 8, D_VEC4 = 16, RELU = 32 };
       enum { TILE = 32, STEPS = 64, LINE = STEPS + 4, STAGE = TILE * LINE, ITEMS = 256 };
       enum { ROW = 40, PART = TILE * ROW, GROUPS = 4 };),
     // Four elements, of which n are there and the rest is 0.
-    T(M_FN void bring_some(float *to, const float *from, int n, int wide) {
+    T(M_FN void copy_async_some(float *to, const float *from, int n, int wide) {
           if (wide) {
-              bring_four(to, from, n * 4);
+              copy_async_16(to, from, n * 4);
               return;
           }
-          for (int i = 0; i < 4; i++) bring_one(to + i, i < n ? from + i : from, i < n ? 4 : 0);
+          for (int i = 0; i < 4; i++) copy_async_4(to + i, i < n ? from + i : from, i < n ? 4 : 0);
       }
-      M_FN int within(int n, int most) { return n < 0 ? 0 : n < most ? n : most; }),
+      M_FN int clamp0(int n, int most) { return n < 0 ? 0 : n < most ? n : most; }),
     // Steps k to `end` of the inner axis, at most STEPS, of a tile of an operand that has `count` rows,
     // or columns; what is left of the last four steps is 0.
-    T(template <bool ALONG>
-      M_FN void bring(float *to, const float *x, m_long ld, int wide, int first, int count, int k,
-                      int end) {
+    T(template <bool ALONG_K>
+      M_FN void load_stage(float *to, const float *x, m_long ld, int wide, int first, int count,
+                           int k, int end) {
           for (int u = LOCAL_ID; u < TILE * STEPS / 4; u += ITEMS) {
-              int row = ALONG ? u / 16 : u % 8 * 4;
-              int step = ALONG ? u % 16 * 4 : u / 8;
+              int row = ALONG_K ? u / 16 : u % 8 * 4;
+              int step = ALONG_K ? u % 16 * 4 : u / 8;
               int left = count - first - row;
-              int n = ALONG ? (left > 0 ? within(end - k - step, 4) : 0)
-                            : (k + step < end ? within(left, 4) : 0);
+              int n = ALONG_K ? (left > 0 ? clamp0(end - k - step, 4) : 0)
+                              : (k + step < end ? clamp0(left, 4) : 0);
               if (k + step >= (end + 3) / 4 * 4) continue;
-              const float *from = x + (ALONG ? (first + row) * ld + k + step
-                                             : (k + step) * ld + first + row);
-              bring_some(to + (ALONG ? row * LINE + step : step * TILE + row), n ? from : x, n,
-                         wide);
+              const float *from = x + (ALONG_K ? (first + row) * ld + k + step
+                                               : (k + step) * ld + first + row);
+              copy_async_some(to + (ALONG_K ? row * LINE + step : step * TILE + row), n ? from : x,
+                              n, wide);
           }
       }),
     // What a thread has of four steps: v[step][row].
-    T(template <bool ALONG>
+    T(template <bool ALONG_K>
       M_FN void read(const float *x, int step, int i, float (&v)[4][4]) {
           for (int e = 0; e < 4; e++) {
-              const float *at = x + (ALONG ? (i + e * 8) * LINE + step : (step + e) * TILE + i * 4);
+              const float *at = x + (ALONG_K ? (i + e * 8) * LINE + step
+                                             : (step + e) * TILE + i * 4);
               float4 g = *(const float4 *)at;
-              v[ALONG ? 0 : e][ALONG ? e : 0] = g.x;
-              v[ALONG ? 1 : e][ALONG ? e : 1] = g.y;
-              v[ALONG ? 2 : e][ALONG ? e : 2] = g.z;
-              v[ALONG ? 3 : e][ALONG ? e : 3] = g.w;
+              v[ALONG_K ? 0 : e][ALONG_K ? e : 0] = g.x;
+              v[ALONG_K ? 1 : e][ALONG_K ? e : 1] = g.y;
+              v[ALONG_K ? 2 : e][ALONG_K ? e : 2] = g.z;
+              v[ALONG_K ? 3 : e][ALONG_K ? e : 3] = g.w;
           }
       }
       template <bool A, bool B>
@@ -102,31 +103,31 @@ const char *const tni_text_small[] = {
       }),
     // The sums of a block's slice. Two stages are on their way at a time.
     T(template <bool A, bool B>
-      M_FN void add_slice(const small &o, float *room, int row, int col, int k, int end,
+      M_FN void sum_slice(const small &o, float *smem, int row, int col, int k, int end,
                           float (&sum)[4][4]) {
-          float *a = room;
-          float *b = room + 2 * STAGE;
+          float *a = smem;
+          float *b = smem + 2 * STAGE;
           int stages = end > k ? (end - k + STEPS - 1) / STEPS : 0;
           for (int s = -2; s < stages; s++) {
               int now = (s & 1) * STAGE;
               if (s >= 0) {
-                  bring_wait();
+                  copy_async_wait();
                   BARRIER();
                   int at = k + s * STEPS;
-                  multiply<A, B>(a + now, b + now, within(end - at, STEPS), sum);
+                  multiply<A, B>(a + now, b + now, clamp0(end - at, STEPS), sum);
                   if (s + 2 < stages) BARRIER();
               }
               if (s + 2 < stages) {
                   int at = k + (s + 2) * STEPS;
-                  bring<A>(a + now, o.a, o.lda, o.how & A_WIDE, row, o.rows, at, end);
-                  bring<B>(b + now, o.b, o.ldb, o.how & B_WIDE, col, o.cols, at, end);
+                  load_stage<A>(a + now, o.a, o.lda, o.flags & A_VEC4, row, o.rows, at, end);
+                  load_stage<B>(b + now, o.b, o.ldb, o.flags & B_VEC4, col, o.cols, at, end);
               }
-              bring_end();
+              copy_async_commit();
           }
           BARRIER();
       }
       template <bool A, bool B>
-      M_FN void keep(float *part, const float (&sum)[4][4]) {
+      M_FN void store_partial(float *part, const float (&sum)[4][4]) {
           int i = LOCAL_ID % 8;
           int j = LOCAL_ID / 8 % 8;
           float *to = part + LOCAL_ID / 64 * PART;
@@ -135,22 +136,22 @@ const char *const tni_text_small[] = {
                   to[(B ? j + c * 8 : j * 4 + c) * ROW + (A ? i + r * 8 : i * 4 + r)] = sum[c][r];
       }
       template <bool A, bool B>
-      M_FN void add_up(const small &o, float *room, int row, int col, int k, int end) {
+      M_FN void sum_tile(const small &o, float *smem, int row, int col, int k, int end) {
           float sum[4][4] = {};
-          add_slice<A, B>(o, room, row, col, k, end, sum);
-          keep<A, B>(room, sum);
+          sum_slice<A, B>(o, smem, row, col, k, end, sum);
+          store_partial<A, B>(smem, sum);
       }),
-    T(M_FN void plus(float (&v)[4], float4 g) {
+    T(M_FN void add4(float (&v)[4], float4 g) {
           v[0] += g.x; v[1] += g.y; v[2] += g.z; v[3] += g.w;
       }
-      M_FN void put_four(const small &o, int row, int col, const float (&bias)[4], float (&v)[4]) {
+      M_FN void store4(const small &o, int row, int col, const float (&bias)[4], float (&v)[4]) {
           float *to = o.d + col * o.ldd + row;
           if (col >= o.cols) return;
           for (int i = 0; i < 4; i++) {
               v[i] += bias[i];
-              if (o.how & RELU) v[i] = m_relu_f(v[i]);
+              if (o.flags & RELU) v[i] = m_relu_f(v[i]);
           }
-          if ((o.how & D_WIDE) && row + 4 <= o.rows) {
+          if ((o.flags & D_VEC4) && row + 4 <= o.rows) {
               *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
               return;
           }
@@ -161,7 +162,7 @@ const char *const tni_text_small[] = {
     // up its share of the tile, and goes when all have read what it has. It says that it has read before
     // it writes its results, since saying so waits for all that was written.
     T(template <int RANKS>
-      M_FN void multiply_small(const small &o, float *room) {
+      M_FN void multiply_small(const small &o, float *smem) {
           int t = LOCAL_ID;
           int rank = GROUP_ID % RANKS;
           int tile = GROUP_ID / RANKS;
@@ -169,53 +170,53 @@ const char *const tni_text_small[] = {
           int col = tile / o.tiles * TILE;
           int k = rank * o.slice;
           int end = k + o.slice < o.depth ? k + o.slice : o.depth;
-          int mine = row + t % 8 * 4;
+          int first_row = row + t % 8 * 4;
           float bias[4] = {};
           float v[4] = {};
           m_begin();
           for (int i = 0; i < 4; i++)
-              if (o.bias && mine + i < o.rows) bias[i] = o.bias[mine + i];
-          int along = o.how & (A_ALONG | B_ALONG);
-          if (along == 0) add_up<false, false>(o, room, row, col, k, end);
-          else if (along == A_ALONG) add_up<true, false>(o, room, row, col, k, end);
-          else if (along == B_ALONG) add_up<false, true>(o, room, row, col, k, end);
-          else add_up<true, true>(o, room, row, col, k, end);
+              if (o.bias && first_row + i < o.rows) bias[i] = o.bias[first_row + i];
+          int along_k = o.flags & (A_ALONG_K | B_ALONG_K);
+          if (along_k == 0) sum_tile<false, false>(o, smem, row, col, k, end);
+          else if (along_k == A_ALONG_K) sum_tile<true, false>(o, smem, row, col, k, end);
+          else if (along_k == B_ALONG_K) sum_tile<false, true>(o, smem, row, col, k, end);
+          else sum_tile<true, true>(o, smem, row, col, k, end);
           BARRIER();
           for (int g = 0; g < GROUPS; g++)
-              plus(v, *(const float4 *)(room + g * PART + t / 8 * ROW + t % 8 * 4));
+              add4(v, *(const float4 *)(smem + g * PART + t / 8 * ROW + t % 8 * 4));
           if (RANKS == 1) {
-              put_four(o, mine, col + t / 8, bias, v);
+              store4(o, first_row, col + t / 8, bias, v);
               return;
           }
-          float *whole = room + GROUPS * PART;
+          float *whole = smem + GROUPS * PART;
           *(float4 *)(whole + t * 4) = make_float4(v[0], v[1], v[2], v[3]);
           m_cluster_barrier();
           int u = rank * (ITEMS / RANKS) + t;
           float sum[4] = {};
           if (t < ITEMS / RANKS) {
               float4 g[RANKS];
-              for (int i = 0; i < RANKS; i++) g[i] = far_four(whole + u * 4, i);
-              for (int i = 0; i < RANKS; i++) plus(sum, g[i]);
+              for (int i = 0; i < RANKS; i++) g[i] = load_remote4(whole + u * 4, i);
+              for (int i = 0; i < RANKS; i++) add4(sum, g[i]);
           }
-          has_read();
-          if (t < ITEMS / RANKS) put_four(o, mine, col + u / 8, bias, sum);
-          all_have();
+          cluster_arrive();
+          if (t < ITEMS / RANKS) store4(o, first_row, col + u / 8, bias, sum);
+          cluster_wait();
       }),
     T(KERNEL(256) small_1(GIVEN small o) {
-          LOCAL float4 room[STAGE];
-          multiply_small<1>(o, (float *)room);
+          LOCAL float4 smem[STAGE];
+          multiply_small<1>(o, (float *)smem);
       }
       KERNEL(256) __cluster_dims__(2, 1, 1) small_2(GIVEN small o) {
-          LOCAL float4 room[STAGE];
-          multiply_small<2>(o, (float *)room);
+          LOCAL float4 smem[STAGE];
+          multiply_small<2>(o, (float *)smem);
       }
       KERNEL(256) __cluster_dims__(4, 1, 1) small_4(GIVEN small o) {
-          LOCAL float4 room[STAGE];
-          multiply_small<4>(o, (float *)room);
+          LOCAL float4 smem[STAGE];
+          multiply_small<4>(o, (float *)smem);
       }
       KERNEL(256) __cluster_dims__(8, 1, 1) small_8(GIVEN small o) {
-          LOCAL float4 room[STAGE];
-          multiply_small<8>(o, (float *)room);
+          LOCAL float4 smem[STAGE];
+          multiply_small<8>(o, (float *)smem);
       }),
     NULL,
 };

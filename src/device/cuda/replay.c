@@ -8,13 +8,13 @@
 
 enum { PLAIN_RUNS = 2, GRAPHS = 4, MOST_CAPTURES = 12 };
 
-// A run as a graph: what it did, with the node of each kernel, and the graph that can be launched.
+// A run as a graph: record it did, with the node of each kernel, and the graph that can be launched.
 // The nodes belong to the first of the two graphs, which is kept for that.
 typedef struct {
-    tni_log     log;
-    tni_cugraph nodes;
-    tni_cuexec  exec;
-    uint64_t    used;
+    tni_launch_log log;
+    tni_cugraph    nodes;
+    tni_cuexec     exec;
+    uint64_t       used;
 } graph;
 
 // What is kept of a plan, which owns it.
@@ -22,76 +22,78 @@ typedef struct tni_replay {
     tni_cuda *c;
     uint64_t  runs;
     int       captures;
-    bool      capture;  // the run that begins next is to be captured
-    bool      never;    // launches are plain
-    bool      once;     // those of the next run are
+    bool      capture_next;  // the run that begins next is to be captured
+    bool      no_graph;      // launches are plain
+    bool      launch_once;   // those of the next run are
     int       graphs;
     graph     graph[GRAPHS];
 } replay;
 
 // ---- logs --------------------------------------------------------------------------------------
 
-static void log_free(tni_heap *h, tni_log *l)
+static void log_free(tni_heap *h, tni_launch_log *l)
 {
-    tni_free(h, l->deed);
+    tni_free(h, l->launch);
     tni_free(h, l->offset);
     tni_free(h, l->bytes);
     tni_free(h, l->mark);
-    *l = (tni_log){ 0 };
+    *l = (tni_launch_log){ 0 };
 }
 
-static void log_clear(tni_log *l)
+static void log_clear(tni_launch_log *l)
 {
-    l->ops_hash = l->offsets = l->byte_count = l->marks = 0;
+    l->launches = l->offsets = l->byte_count = l->marks = 0;
 }
 
 // Appends n items of a size to a list; false when memory is out.
-static bool append(tni_heap *h, void *list, size_t *count, size_t *cap, const void *what, size_t n,
-                   size_t size)
+static bool append_items(tni_heap *h, void *list, size_t *count, size_t *cap, const void *record,
+                         size_t n, size_t size)
 {
     void **at = list;
     if (!tni_grow(h, at, cap, *count + n, size)) return false;
-    memcpy((char *)*at + *count * size, what, n * size);
+    memcpy((char *)*at + *count * size, record, n * size);
     *count += n;
     return true;
 }
 
-static bool log_deed(tni_heap *h, tni_log *l, const tni_launch_record *d, const uint32_t *offset,
-                     const char *bytes)
+static bool log_launch(tni_heap *h, tni_launch_log *l, const tni_launch_record *d,
+                       const uint32_t *offset, const char *bytes)
 {
     tni_launch_record copy = *d;
     uint32_t          base = (uint32_t)l->byte_count;
     copy.offset            = l->offsets;
-    if (!append(h, &l->bytes, &l->byte_count, &l->byte_cap, bytes, offset[d->args], 1))
+    if (!append_items(h, &l->bytes, &l->byte_count, &l->byte_cap, bytes, offset[d->args], 1))
         return false;
     for (unsigned i = 0; i <= d->args; i++) {
         uint32_t at = base + offset[i];
-        if (!append(h, &l->offset, &l->offsets, &l->offset_cap, &at, 1, sizeof at)) return false;
+        if (!append_items(h, &l->offset, &l->offsets, &l->offset_cap, &at, 1, sizeof at))
+            return false;
     }
-    return append(h, &l->deed, &l->ops_hash, &l->deed_cap, &copy, 1, sizeof copy);
+    return append_items(h, &l->launch, &l->launches, &l->launch_cap, &copy, 1, sizeof copy);
 }
 
 // The same kernels in the same order, and the same work of libraries.
-static bool is_alike(const tni_log *a, const tni_log *b)
+static bool same_sequence(const tni_launch_log *a, const tni_launch_log *b)
 {
-    if (a->ops_hash != b->ops_hash || a->offsets != b->offsets || a->marks != b->marks)
+    if (a->launches != b->launches || a->offsets != b->offsets || a->marks != b->marks)
         return false;
     if (a->marks && memcmp(a->mark, b->mark, a->marks)) return false;
-    for (size_t i = 0; i < a->ops_hash; i++)
-        if (a->deed[i].f != b->deed[i].f || a->deed[i].args != b->deed[i].args) return false;
+    for (size_t i = 0; i < a->launches; i++)
+        if (a->launch[i].f != b->launch[i].f || a->launch[i].args != b->launch[i].args)
+            return false;
     return true;
 }
 
-static const char *args_of(const tni_log *l, const tni_launch_record *d, size_t *bytes)
+static const char *args_of(const tni_launch_log *l, const tni_launch_record *d, size_t *bytes)
 {
     uint32_t first = l->offset[d->offset];
     *bytes         = l->offset[d->offset + d->args] - first;
     return l->bytes + first;
 }
 
-static bool is_equal(const tni_log *a, const tni_log *b, size_t i)
+static bool same_launch(const tni_launch_log *a, const tni_launch_log *b, size_t i)
 {
-    const tni_launch_record *x = &a->deed[i], *y = &b->deed[i];
+    const tni_launch_record *x = &a->launch[i], *y = &b->launch[i];
     size_t                   m, n;
     const char              *p = args_of(a, x, &m), *q = args_of(b, y, &n);
     return m == n && !memcmp(p, q, n) && !memcmp(x->grid, y->grid, sizeof x->grid) &&
@@ -102,14 +104,14 @@ static bool is_equal(const tni_log *a, const tni_log *b, size_t i)
 
 enum { MOST_ARGS = 64 };
 
-static void point_at(const tni_launch_record *d, const uint32_t *offset, const char *bytes,
-                     void **list)
+static void point_at_args(const tni_launch_record *d, const uint32_t *offset, const char *bytes,
+                          void **list)
 {
     for (unsigned i = 0; i < d->args; i++) list[i] = (void *)(uintptr_t)(bytes + offset[i]);
 }
 
-static int launch(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
-                  const char *bytes)
+static int launch_kernel(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
+                         const char *bytes)
 {
     void                  *list[MOST_ARGS];
     tni_culaunch_attribute overlap = { .id = TNI_CU_LAUNCH_OVERLAP, .value.overlap = 1 };
@@ -123,53 +125,54 @@ static int launch(const tni_cuda *c, const tni_launch_record *d, const uint32_t 
                                        .stream     = c->stream,
                                        .attribute  = &overlap,
                                        .attributes = 1 };
-    point_at(d, offset, bytes, list);
+    point_at_args(d, offset, bytes, list);
     if (d->overlaps) return c->gpu->cu->launch_with(&l, d->f, list, NULL);
     return c->gpu->cu->launch(d->f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
                               d->block[2], d->shared, c->stream, list, NULL);
 }
 
-int tni_replay_launch(tni_cuda *c, const tni_launch_record *what, const uint32_t *offset,
+int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32_t *offset,
                       const char *bytes)
 {
     tni_recorder     *r = &c->recorder;
-    tni_launch_record d = *what;
-    if (r->manner == TNI_PLAINLY) tni_cuda_join(c);
-    r->given++;
-    r->joins |= d.joins;
-    if (r->manner != TNI_WRITING_DOWN) {
-        int error = launch(c, &d, offset, bytes);
-        if (!error && r->manner == TNI_CAPTURING)
+    tni_launch_record d = *record;
+    if (r->mode == TNI_REPLAY_LAUNCH) tni_cuda_await_uploads(c);
+    r->submitted++;
+    r->last_block |= d.last_block;
+    if (r->mode != TNI_REPLAY_RECORD) {
+        int error = launch_kernel(c, &d, offset, bytes);
+        if (!error && r->mode == TNI_REPLAY_CAPTURE)
             tni_capture_last(c->gpu->cu, c->stream, &d.node);  // without it, it cannot be changed
-        if (error || r->manner == TNI_PLAINLY) return error;
+        if (error || r->mode == TNI_REPLAY_LAUNCH) return error;
     }
-    if (!log_deed(c->heap, &r->now, &d, offset, bytes)) r->failed = true;
+    if (!log_launch(c->heap, &r->now, &d, offset, bytes)) r->failed = true;
     return TNI_CU_OK;
 }
 
-bool tni_replay_does(tni_cuda *c, const void *mark, size_t bytes)
+bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
 {
     tni_recorder *r = &c->recorder;
-    r->given++;
-    if (r->manner == TNI_PLAINLY) {
-        tni_cuda_join(c);
+    r->submitted++;
+    if (r->mode == TNI_REPLAY_LAUNCH) {
+        tni_cuda_await_uploads(c);
         return true;
     }
-    uint64_t place = r->now.ops_hash;  // between which kernels
-    if (!append(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, &place, sizeof place, 1) ||
-        !append(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, mark, bytes, 1))
+    uint64_t place = r->now.launches;  // between which kernels
+    if (!append_items(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, &place, sizeof place,
+                      1) ||
+        !append_items(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, mark, bytes, 1))
         r->failed = true;
-    return r->manner == TNI_CAPTURING;
+    return r->mode == TNI_REPLAY_CAPTURE;
 }
 
-void tni_replay_for_now(tni_cuda *c)
+void tni_replay_provisional(tni_cuda *c)
 {
-    c->recorder.for_now = true;
+    c->recorder.provisional = true;
 }
 
-void tni_replay_never(tni_cuda *c)
+void tni_replay_never_graph(tni_cuda *c)
 {
-    if (c->recorder.plan) c->recorder.plan->never = true;
+    if (c->recorder.plan) c->recorder.plan->no_graph = true;
 }
 
 // ---- graphs ------------------------------------------------------------------------------------
@@ -186,16 +189,16 @@ static void graph_free(replay *p, graph *g)
 static graph *find_graph(replay *p)
 {
     for (int i = 0; i < p->graphs; i++)
-        if (is_alike(&p->graph[i].log, &p->c->recorder.now)) return &p->graph[i];
+        if (same_sequence(&p->graph[i].log, &p->c->recorder.now)) return &p->graph[i];
     return NULL;
 }
 
-// Gives kernel i of a graph what the run at hand has for it. What is running keeps what it has.
+// Gives kernel i of a graph record the run at hand has for it. What is running keeps record it has.
 static int change_node(tni_cuda *c, graph *g, size_t i)
 {
-    const tni_log           *now = &c->recorder.now;
-    const tni_launch_record *d   = &now->deed[i];
-    tni_launch_record       *old = &g->log.deed[i];
+    const tni_launch_log    *now = &c->recorder.now;
+    const tni_launch_record *d   = &now->launch[i];
+    tni_launch_record       *old = &g->log.launch[i];
     void                    *list[MOST_ARGS];
     tni_cunode_params        p = { .f      = d->f,
                                    .gx     = d->grid[0],
@@ -206,7 +209,7 @@ static int change_node(tni_cuda *c, graph *g, size_t i)
                                    .bz     = d->block[2],
                                    .shared = d->shared,
                                    .args   = list };
-    point_at(d, now->offset + d->offset, now->bytes, list);
+    point_at_args(d, now->offset + d->offset, now->bytes, list);
     int error = old->node ? c->gpu->cu->exec_set(g->exec, old->node, &p) : TNI_CU_NOT_FOUND;
     if (error) return error;
     size_t      bytes;
@@ -227,21 +230,21 @@ static int launch_graph(tni_cuda *c, graph *g)
     return error;
 }
 
-// Runs what was written down by a graph that fits; *again if there is none.
-static int repeat(tni_cuda *c, bool *again)
+// Runs record was written down by a graph that fits; *again if there is none.
+static int run_recorded(tni_cuda *c, bool *again)
 {
     replay *p     = c->recorder.plan;
     graph  *g     = c->recorder.failed ? NULL : find_graph(p);
     int     error = TNI_CU_OK;
-    if (c->recorder.for_now) {
-        p->once = *again = true;
+    if (c->recorder.provisional) {
+        p->launch_once = *again = true;
         return error;
     }
-    for (size_t i = 0; g && !error && i < g->log.ops_hash; i++)
-        if (!is_equal(&g->log, &c->recorder.now, i)) error = change_node(c, g, i);
+    for (size_t i = 0; g && !error && i < g->log.launches; i++)
+        if (!same_launch(&g->log, &c->recorder.now, i)) error = change_node(c, g, i);
     if (g && !error) return launch_graph(c, g);
-    if (error || ++p->captures > MOST_CAPTURES || c->recorder.failed) p->never = true;
-    else p->capture = true;
+    if (error || ++p->captures > MOST_CAPTURES || c->recorder.failed) p->no_graph = true;
+    else p->capture_next = true;
     *again = true;
     return TNI_CU_OK;
 }
@@ -269,21 +272,22 @@ static int finish_capture(tni_cuda *c, bool *again)
     if (!error && !c->recorder.failed) error = cu->exec_create(&exec, nodes, 0);
     if (error || c->recorder.failed || !exec) {
         if (nodes) cu->graph_destroy(nodes);
-        p->never = *again = true;
+        p->no_graph = *again = true;
         return TNI_CU_OK;
     }
     graph *g        = new_graph(p);
     *g              = (graph){ .log = c->recorder.now, .nodes = nodes, .exec = exec };
-    c->recorder.now = (tni_log){ 0 };
+    c->recorder.now = (tni_launch_log){ 0 };
     return launch_graph(c, g);
 }
 
 // ---- the contract ------------------------------------------------------------------------------
 
-static tni_manner manner_of(const replay *p)
+static tni_replay_mode mode_of(const replay *p)
 {
-    if (!p || p->never || p->once || p->runs < PLAIN_RUNS || p->c->plainly) return TNI_PLAINLY;
-    return p->capture ? TNI_CAPTURING : TNI_WRITING_DOWN;
+    if (!p || p->no_graph || p->launch_once || p->runs < PLAIN_RUNS || p->c->no_graphs)
+        return TNI_REPLAY_LAUNCH;
+    return p->capture_next ? TNI_REPLAY_CAPTURE : TNI_REPLAY_RECORD;
 }
 
 void tni_replay_begin(void *session, void **memory)
@@ -296,20 +300,21 @@ void tni_replay_begin(void *session, void **memory)
         *memory = p;
     }
     tni_cuda_enter(c);
-    r->plan    = *memory;
-    r->failed  = false;
-    r->given   = 0;
-    r->joins   = false;
-    r->for_now = false;
-    r->manner  = manner_of(r->plan);
-    if (r->plan) r->plan->once = false;
+    r->plan        = *memory;
+    r->failed      = false;
+    r->submitted   = 0;
+    r->last_block  = false;
+    r->provisional = false;
+    r->mode        = mode_of(r->plan);
+    if (r->plan) r->plan->launch_once = false;
     log_clear(&r->now);
-    tni_cuda_join(c);  // before a capture begins: what waits for uploads is no part of the graph
-    if (r->manner != TNI_CAPTURING) return;
-    r->plan->capture = false;
+    tni_cuda_await_uploads(
+        c);  // before a capture begins: record waits for uploads is no part of the graph
+    if (r->mode != TNI_REPLAY_CAPTURE) return;
+    r->plan->capture_next = false;
     if (c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED) == TNI_CU_OK) return;
-    r->plan->never = true;
-    r->manner      = TNI_PLAINLY;
+    r->plan->no_graph = true;
+    r->mode           = TNI_REPLAY_LAUNCH;
 }
 
 tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
@@ -318,21 +323,21 @@ tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
     tni_recorder *r     = &c->recorder;
     int           error = TNI_CU_OK;
     *again              = false;
-    if (!ok && r->manner == TNI_CAPTURING) {
+    if (!ok && r->mode == TNI_REPLAY_CAPTURE) {
         tni_cugraph nodes = NULL;
         c->gpu->cu->capture_end(c->stream, &nodes);
         if (nodes) c->gpu->cu->graph_destroy(nodes);
-        r->plan->never = true;  // launched plainly it may work
-    } else if (ok && r->manner == TNI_CAPTURING) {
+        r->plan->no_graph = true;  // launched plainly it may work
+    } else if (ok && r->mode == TNI_REPLAY_CAPTURE) {
         error = finish_capture(c, again);
-    } else if (ok && r->manner == TNI_WRITING_DOWN) {
-        error = repeat(c, again);
-    } else if (r->plan && !r->for_now) {
+    } else if (ok && r->mode == TNI_REPLAY_RECORD) {
+        error = run_recorded(c, again);
+    } else if (r->plan && !r->provisional) {
         r->plan->runs++;
-        r->plan->never |= ok && r->given <= 1 && !r->joins;
+        r->plan->no_graph |= ok && r->submitted <= 1 && !r->last_block;
     }
-    r->plan   = NULL;
-    r->manner = TNI_PLAINLY;
+    r->plan = NULL;
+    r->mode = TNI_REPLAY_LAUNCH;
     return tni_cuda_status(c, error, "launching a graph", why);
 }
 

@@ -9,19 +9,19 @@
 enum { HOLD_MS = 20 };
 
 // Stamp number n is the event n % TNI_TIMING_EVENTS, until it is used again. A hold is a function in the
-// stream that a thread of the driver runs, and that returns once let_go has reached its number; the
+// stream that a thread of the driver runs, and that returns once holds_released has reached its number; the
 // lock guards the three counters. The session owns it from the first stamp on.
-typedef struct tni_stamps {
+typedef struct tni_timing {
     tni_cuevent     event[TNI_TIMING_EVENTS];
     int64_t         count;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    uint64_t        held, begun, let_go;
-} stamps;
+    uint64_t        holds, holds_begun, holds_released;
+} timing;
 
 // ---- opening and closing -----------------------------------------------------------------------
 
-static bool open_lock(stamps *s)
+static bool init_lock(timing *s)
 {
     pthread_condattr_t attr;
     if (pthread_condattr_init(&attr)) return false;
@@ -35,34 +35,34 @@ static bool open_lock(stamps *s)
 }
 
 // NULL when memory is out.
-static stamps *stamps_of(tni_cuda *c)
+static timing *timing_of(tni_cuda *c)
 {
-    if (c->stamps) return c->stamps;
-    stamps *s = tni_zalloc(c->heap, sizeof *s);
-    if (s && open_lock(s)) return c->stamps = s;
+    if (c->timing) return c->timing;
+    timing *s = tni_zalloc(c->heap, sizeof *s);
+    if (s && init_lock(s)) return c->timing = s;
     tni_free(c->heap, s);
     return NULL;
 }
 
-void tni_stamps_close(tni_cuda *c)
+void tni_timing_close(tni_cuda *c)
 {
-    stamps *s = c->stamps;
+    timing *s = c->timing;
     if (!s) return;
     for (int i = 0; i < TNI_TIMING_EVENTS; i++)
         if (s->event[i]) c->gpu->cu->event_destroy(s->event[i]);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
     tni_free(c->heap, s);
-    c->stamps = NULL;
+    c->timing = NULL;
 }
 
-// ---- stamps ------------------------------------------------------------------------------------
+// ---- timing ------------------------------------------------------------------------------------
 
 int64_t tni_cuda_event_record(void *session)
 {
     tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
-    stamps           *s  = stamps_of(c);
+    timing           *s  = timing_of(c);
     if (!s) return 0;
     tni_cuda_enter(c);
     tni_cuevent *e = &s->event[(s->count + 1) % TNI_TIMING_EVENTS];
@@ -77,7 +77,7 @@ double tni_cuda_event_elapsed(void *session, int64_t from, int64_t to)
 {
     tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
-    const stamps     *s  = c->stamps;
+    const timing     *s  = c->timing;
     float             ms = NAN;
     if (!s || from < 1 || to < from || to > s->count || s->count - from >= TNI_TIMING_EVENTS)
         return NAN;
@@ -92,16 +92,16 @@ double tni_cuda_event_elapsed(void *session, int64_t from, int64_t to)
 // A hold ends by itself after a while: the host may have to wait for the stream to go on.
 static void wait_for_host(void *arg)
 {
-    stamps         *s = arg;
+    timing         *s = arg;
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_nsec += HOLD_MS * 1000000L;
     end.tv_sec += end.tv_nsec / 1000000000;
     end.tv_nsec %= 1000000000;
     pthread_mutex_lock(&s->lock);
-    uint64_t number = ++s->begun;
+    uint64_t number = ++s->holds_begun;
     int      error  = 0;
-    while (s->let_go < number && !error)
+    while (s->holds_released < number && !error)
         error = pthread_cond_timedwait(&s->changed, &s->lock, &end);
     pthread_mutex_unlock(&s->lock);
 }
@@ -109,15 +109,15 @@ static void wait_for_host(void *arg)
 void tni_cuda_hold_queue(void *session, bool on)
 {
     tni_cuda *c = session;
-    stamps   *s = stamps_of(c);
+    timing   *s = timing_of(c);
     if (!s) return;
     if (on) {
         tni_cuda_enter(c);
-        if (c->gpu->cu->stream_host(c->stream, wait_for_host, s) == TNI_CU_OK) s->held++;
+        if (c->gpu->cu->stream_host(c->stream, wait_for_host, s) == TNI_CU_OK) s->holds++;
         return;
     }
     pthread_mutex_lock(&s->lock);
-    s->let_go = s->held;
+    s->holds_released = s->holds;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }

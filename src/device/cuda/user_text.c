@@ -24,7 +24,7 @@ _Static_assert(TNI_USER_ARRAYS * sizeof(tni_user_array) <= TNI_USER_BYTES, "they
 
 // A conversion from float is explicit but for assignment, so that `c ? x[i] : 0.0f` has one
 // meaning.
-static const char before[] =
+static const char prologue[] =
     T(namespace tn {
           template <class T> struct array {
               typedef T type;
@@ -74,18 +74,19 @@ static const char checks[] =
 
 // Elements of n inputs or outputs by number, and arrays of them: tn::in<0>. A number that is too
 // large is refused with a sentence.
-static void put_types(tni_out *o, const char *way, const char *is, const tn_dtype *dtype, int n)
+static void put_types(tni_out *o, const char *direction, const char *is, const tn_dtype *dtype,
+                      int n)
 {
     tni_out_print(
         o,
         "namespace tn {\ntemplate <int I> struct %s_type { typedef int type; static_assert(I < 0, "
         "\"tn::%s: the op has only %d\"); };\n",
-        way, way, n);
+        direction, direction, n);
     for (int i = 0; i < n; i++)
-        tni_out_print(o, "template <> struct %s_type<%d> { typedef %s type; };\n", way, i,
+        tni_out_print(o, "template <> struct %s_type<%d> { typedef %s type; };\n", direction, i,
                       tni_dtype_table[dtype[i]].user);
-    tni_out_print(o, "template <int I> using %s = array<%s typename %s_type<I>::type>;\n}\n", way,
-                  is, way);
+    tni_out_print(o, "template <int I> using %s = array<%s typename %s_type<I>::type>;\n}\n",
+                  direction, is, direction);
 }
 
 // What an assertion says is what the user reads.
@@ -117,13 +118,13 @@ static void put_checks(tni_out *o, const tni_user_text *u)
         n, u->attr, n, n, u->attr);
 }
 
-// Lines are counted from 1 in the user's text, and in ours after it; ours before it has other
+// Lines are counted from 1 in the user's text, and in ours after it; ours prologue it has other
 // numbers.
 static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_user_text *u = item->opts;
     (void)d;
-    tni_out_print(o, "#line 1000 \"tenon\"\n%s", before);
+    tni_out_print(o, "#line 1000 \"tenon\"\n%s", prologue);
     put_types(o, "in", "const", u->dtype, u->nin);
     put_types(o, "out", "", u->dtype + u->nin, u->nout);
     tni_out_print(o, "#line 1 \"%s.cu\"\n%s\n#line 1 \"tenon\"\n", u->kernel, u->text);
@@ -140,24 +141,24 @@ static bool is_identifier(const char *s)
     return *s != 0;
 }
 
-static const char *name_of(const tn_op_def *op)
+static const char *kernel_name(const tn_op_def *op)
 {
     return op->kernel ? op->kernel : op->name;
 }
 
-static int outputs_of(const tn_op_def *op)
+static int output_count(const tn_op_def *op)
 {
     return op->nout > 0 ? op->nout : 1;
 }
 
 bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why)
 {
-    int  nout = outputs_of(op);
+    int  nout = output_count(op);
     bool fits = op->nin <= TNI_USER_ARRAYS - nout &&
                 attr <= TNI_USER_BYTES - (size_t)(op->nin + nout) * sizeof(tni_user_array);
-    if (!is_identifier(name_of(op)))
+    if (!is_identifier(kernel_name(op)))
         tni_text_add(why, "%s: cuda: \"%s\" cannot be the name of a kernel; give .kernel", op->name,
-                     name_of(op));
+                     kernel_name(op));
     else if (!fits)
         tni_text_add(why,
                      "%s: cuda: a kernel takes %d arrays and %d bytes at most, %d of them an array",
@@ -170,10 +171,10 @@ tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn
                                size_t attr)
 {
     tni_user_text u = { .op     = op->name,
-                        .kernel = name_of(op),
+                        .kernel = kernel_name(op),
                         .text   = op->cuda,
                         .nin    = op->nin,
-                        .nout   = outputs_of(op),
+                        .nout   = output_count(op),
                         .attr   = attr };
     for (int i = 0; i < u.nin; i++) u.dtype[i] = in[i].dtype;
     for (int i = 0; i < u.nout; i++) u.dtype[u.nin + i] = out[i].dtype;
@@ -192,7 +193,7 @@ static const char *line_with(const char *log, const char *word, const char **end
     return at;
 }
 
-static void tell_no_kernel(const tni_user_text *u, tni_text *why)
+static void report_no_kernel(const tni_user_text *u, tni_text *why)
 {
     tni_text_add(why, "%s: cuda: the text has no kernel extern \"C\" __global__ void %s(...)",
                  u->op, u->kernel);
@@ -200,7 +201,7 @@ static void tell_no_kernel(const tni_user_text *u, tni_text *why)
 
 // The first error of a log, "swish.cu(3): error: ..." or "tenon(1): error: static assertion failed
 // with "..."", as a sentence: with its line if it is the user's, and what we say if it is ours.
-static void tell_error(const tni_user_text *u, const char *log, tni_text *why)
+static void report_error(const tni_user_text *u, const char *log, tni_text *why)
 {
     static const char said[] = "static assertion failed with \"";
     const char       *end, *at = line_with(log, "error", &end);
@@ -213,7 +214,7 @@ static void tell_error(const tni_user_text *u, const char *log, tni_text *why)
     const char *place = ours ? at + 5 : strstr(at, ".cu(");
     int         line  = place && place < text ? atoi(place + (ours ? 1 : 4)) : 0;
     if (ours && line == 1) {
-        tell_no_kernel(u, why);
+        report_no_kernel(u, why);
         return;
     }
     tni_text_add(why, "%s: cuda: ", u->op);
@@ -250,8 +251,8 @@ tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c,
     tn_status s = tni_cubin_get(c, source, chip, false, found, &said);
     tni_free(&heap, source);
     if (s == TN_OK && has_kernel(c, u->kernel)) return TN_OK;
-    if (s == TN_OK) tell_no_kernel(u, why);
-    else if (c->log && *c->log) tell_error(u, c->log, why);
+    if (s == TN_OK) report_no_kernel(u, why);
+    else if (c->log && *c->log) report_error(u, c->log, why);
     else tni_text_add(why, "%s: cuda: %s", u->op, said.s);
     return s == TN_OK || (c->log && *c->log) ? TN_EUSER : s;
 }
@@ -260,7 +261,7 @@ tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c,
 
 enum { THREADS = 256 };
 
-static int64_t count_of(const tn_array *a)
+static int64_t element_count(const tn_array *a)
 {
     int64_t n = 1;
     for (int i = 0; i < a->rank; i++) n *= a->size[i];
@@ -270,7 +271,8 @@ static int64_t count_of(const tn_array *a)
 tn_launch_dims tni_user_dims(const tn_array *out, int nout)
 {
     int64_t most = 0;
-    for (int i = 0; i < nout; i++) most = count_of(&out[i]) > most ? count_of(&out[i]) : most;
+    for (int i = 0; i < nout; i++)
+        most = element_count(&out[i]) > most ? element_count(&out[i]) : most;
     return (tn_launch_dims){ { (most + THREADS - 1) / THREADS, 1, 1 }, { THREADS, 1, 1 }, 0 };
 }
 

@@ -6,7 +6,7 @@
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-static void *build(void *device, const char *source, const char *what, tni_build_how how,
+static void *build(void *device, const char *source, const char *what, tni_build_kind how,
                    bool *found, tn_status *s, tni_text *why)
 {
     tni_cl *cl = device;
@@ -69,7 +69,7 @@ tn_status tni_cl_prepare(void *session, int n, const tni_launch *const *first, v
 
 size_t tni_cl_scratch(void *session, void *entry, const tni_launch *l)
 {
-    return tni_compiled_room(tni_cl_compiled(session), entry, l);
+    return tni_compiled_scratch(tni_cl_compiled(session), entry, l);
 }
 
 // ---- the state ---------------------------------------------------------------------------------
@@ -282,9 +282,9 @@ tn_status tni_cl_launch_kernel(void *session, void *entry, tni_launch *l, tni_te
     bool far = is_far(l);
     tni_cl_unlock();
     tni_compiled      *t = tni_cl_compiled(session);
-    const tni_variant *v = tni_compiled_take(t, entry, l, far, false, &m, &s, why);
+    const tni_variant *v = tni_compiled_variant(t, entry, l, far, false, &m, &s, why);
     if (!v && s == TN_OK) s = launch_interpreted(session, l, why);
-    if (!v && s == TN_EARG) v = tni_compiled_take(t, entry, l, far, true, &m, &s, why);
+    if (!v && s == TN_EARG) v = tni_compiled_variant(t, entry, l, far, true, &m, &s, why);
     tni_cl_lock();
     if (v) s = start_both(cl, v, l, &m, why);
     if (s == TN_OK && tni_compiled_checks(entry)) s = read_failure(cl, l->fail, why);

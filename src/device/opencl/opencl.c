@@ -11,10 +11,10 @@ static bool probe(tni_text *detail)
 }
 
 static const tni_groups groups = {
-    .compiled = tni_cl_compiled,
-    .find     = tni_cl_buffer_at,
-    .state    = tni_cl_state,
-    .start    = tni_cl_launch_args,
+    .compiled  = tni_cl_compiled,
+    .buffer_at = tni_cl_buffer_at,
+    .state_at  = tni_cl_state,
+    .launch    = tni_cl_launch_args,
 };
 
 static bool has_doubles(void *session)

@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARKS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2), SLOTS = 1024, KEPT = 4 };
+enum { KEY_WORDS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2), SLOTS = 1024, KEPT = 4 };
 
-// All that a shape depends on besides the kernel, as numbers: sizes, strides, and how places are
-// aligned. Equal marks, equal shape.
+// All that a shape depends on besides the kernel, as numbers: sizes, strides, and kind places are
+// aligned. Equal shape_key, equal shape.
 typedef struct {
     int     count;
-    int64_t mark[MARKS];
-} marks;
+    int64_t word[KEY_WORDS];
+} shape_key;
 
-// The shape of a launch, with its marks.
+// The shape of a launch, with its shape_key.
 typedef struct {
     tni_simt shape;
     int      count;
-    int64_t  mark[];
+    int64_t  word[];
 } kept_shape;
 
 // A generated kernel, found by its key as bytes, and what was compiled of it. Since most launches
@@ -44,52 +44,52 @@ struct entry {
 
 // A program that is being built, or was: by a thread in the background, or by whoever needs it before
 // one has begun. text is freed once it is built. built is called then, with the lock.
-typedef enum { BUILD_WAITS, BUILD_RUNS, BUILD_DONE } build_state;
-typedef struct unit unit;
-struct unit {
-    tni_compiled *t;
-    char         *text;
-    const char   *what;
-    int           kernels;  // in it
-    tni_build_how how;
-    build_state   state;
-    bool          queued;   // for the background, which still has it
-    int           waiters;  // who look at it once it is done
-    void         *program;  // NULL before, and if it could not be built
-    tn_status     status;
-    tni_text      why;
-    void (*built)(unit *u);
-    void (*free)(unit *u);  // once nobody has it any more; NULL: it stays
+typedef enum { BUILD_PENDING, BUILD_RUNNING, BUILD_DONE } build_state;
+typedef struct build_task build_task;
+struct build_task {
+    tni_compiled  *t;
+    char          *text;
+    const char    *what;
+    int            kernels;  // in it
+    tni_build_kind kind;
+    build_state    state;
+    bool           queued;   // for the background, which still has it
+    int            waiters;  // who look at it once it is done
+    void          *program;  // NULL before, and if it could not be built
+    tn_status      status;
+    tni_text       why;
+    void (*built)(build_task *u);
+    void (*free)(build_task *u);  // once nobody has it any more; NULL: it stays
 };
 
 // The program of a text for one pair of dtypes, and a kernel of one.
 typedef struct group_program group_program;
 struct group_program {
-    unit               u;
+    build_task         u;
     const char *const *text;
     tn_dtype           x, y;
     group_program     *next;
 };
-typedef struct hand hand;
-struct hand {
+typedef struct group_kernel group_kernel;
+struct group_kernel {
     group_program *of;
     const char    *name;
     void          *function;
-    hand          *next;
+    group_kernel  *next;
 };
 
 typedef struct job job;
 struct tni_compiled {
     tni_compiled_opts o;
     bool              no_double;
-    bool              never;  // TN_COMPILE=never: generated kernels are interpreted
+    bool              never_compile;  // TN_COMPILE=never_compile: generated kernels are interpreted
     pthread_mutex_t   lock;
-    pthread_cond_t    done;  // a unit is
+    pthread_cond_t    done;  // a build_task is
     entry            *slot[SLOTS];
     job              *jobs;  // generated kernels that are on their way, or could not be built
     group_program    *programs;
-    hand             *hands;
-    unit             *interpreter[TNI_INTERPRETERS];
+    group_kernel     *group_kernels;
+    build_task       *interpreter[TNI_INTERPRETERS];
     void             *interpret[TNI_INTERPRETERS];  // their functions
 };
 
@@ -99,7 +99,7 @@ tni_compiled *tni_compiled_new(const tni_compiled_opts *o)
     if (!t) return NULL;
     const char *when = getenv("TN_COMPILE");
     t->o             = *o;
-    t->never         = when && !strcmp(when, "never");
+    t->never_compile = when && !strcmp(when, "never_compile");
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->done, NULL);
     return t;
@@ -125,13 +125,13 @@ static tn_status out_of_memory(const tni_compiled *t, tni_text *why)
 // ---- building ----------------------------------------------------------------------------------
 
 // Builds what is marked as running, without the lock, which is held before and after.
-static void build_unit(unit *u)
+static void run_task(build_task *u)
 {
     tni_compiled *t     = u->t;
     bool          found = false;
-    u->state            = BUILD_RUNS;
+    u->state            = BUILD_RUNNING;
     pthread_mutex_unlock(&t->lock);
-    void *program = t->o.by->build(t->o.device, u->text, u->what, u->how, &found, &u->status,
+    void *program = t->o.by->build(t->o.device, u->text, u->what, u->kind, &found, &u->status,
                                    &u->why);
     pthread_mutex_lock(&t->lock);
     u->program = program;
@@ -145,7 +145,7 @@ static void build_unit(unit *u)
 }
 
 // What came to nothing stays, so that it is not tried again and again.
-static void leave_unit(unit *u)
+static void release_task(build_task *u)
 {
     if (u->state == BUILD_DONE && u->status == TN_OK && !u->queued && !u->waiters && u->free)
         u->free(u);
@@ -153,43 +153,43 @@ static void leave_unit(unit *u)
 
 static void build_in_background(void *arg)
 {
-    unit         *u = arg;
+    build_task   *u = arg;
     tni_compiled *t = u->t;
     pthread_mutex_lock(&t->lock);
-    if (u->state == BUILD_WAITS) build_unit(u);
+    if (u->state == BUILD_PENDING) run_task(u);
     u->queued = false;
-    leave_unit(u);
+    release_task(u);
     pthread_mutex_unlock(&t->lock);
 }
 
-// Until a unit is built: by another thread, or here if none has begun. Its status, and the reason if it
+// Until a build_task is built: by another thread, or here if none has begun. Its status, and the reason if it
 // failed. The lock is held.
-static tn_status wait_unit(unit *u, tni_text *why)
+static tn_status wait_task(build_task *u, tni_text *why)
 {
     u->waiters++;
-    if (u->state == BUILD_WAITS) build_unit(u);
+    if (u->state == BUILD_PENDING) run_task(u);
     while (u->state != BUILD_DONE) pthread_cond_wait(&u->t->done, &u->t->lock);
     tn_status s = u->status;
     if (s != TN_OK) tni_text_add(why, "%s", u->why.s);
     u->waiters--;
-    leave_unit(u);
+    release_task(u);
     return s;
 }
 
-// Has a unit built by and by. first: before others. The lock is held.
-static void queue_unit(unit *u, bool first)
+// Has a build_task built by and by. first: before others. The lock is held.
+static void queue_task(build_task *u, bool first)
 {
-    if (u->t->o.background && u->state == BUILD_WAITS && !u->queued)
+    if (u->t->o.background && u->state == BUILD_PENDING && !u->queued)
         u->queued = tni_background(build_in_background, u, first);
 }
 
 // The same, at once if it is on disk.
-static void start_unit(unit *u, bool first)
+static void start_task(build_task *u, bool first)
 {
     tni_compiled *t     = u->t;
     bool          found = false;
-    if (!t->o.background || u->state != BUILD_WAITS || u->queued) return;
-    void *program = t->o.by->build(t->o.device, u->text, u->what, TNI_BUILD_FIND, &found,
+    if (!t->o.background || u->state != BUILD_PENDING || u->queued) return;
+    void *program = t->o.by->build(t->o.device, u->text, u->what, TNI_BUILD_FROM_DISK, &found,
                                    &u->status, &u->why);
     if (program) {
         tni_heap heap = tni_heap_default();
@@ -200,12 +200,12 @@ static void start_unit(unit *u, bool first)
         u->status  = TN_OK;
         atomic_fetch_add(&t->o.counts->found, u->kernels);
         if (u->built) u->built(u);
-        leave_unit(u);
+        release_task(u);
         return;
     }
     u->status = TN_OK;
     u->why    = (tni_text){ "" };
-    queue_unit(u, first);
+    queue_task(u, first);
 }
 
 // ---- entries -----------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ bool tni_compiled_checks(const void *at)
 
 // Kernels that are compiled as the items of one program.
 struct job {
-    unit           u;
+    build_task     u;
     int            n, room;
     entry        **of;
     tni_variant  **made;
@@ -306,7 +306,7 @@ struct job {
 };
 
 // What was not linked into an entry is freed with it.
-static void job_free(unit *u)
+static void job_free(build_task *u)
 {
     job     *j    = (job *)u;
     tni_heap heap = tni_heap_default();
@@ -378,8 +378,8 @@ static tn_status find_function(const tni_compiled *t, void *program, const char 
 
 static tn_status find_functions(job *j)
 {
-    unit     *u = &j->u;
-    tn_status s = TN_OK;
+    build_task *u = &j->u;
+    tn_status   s = TN_OK;
     for (int i = 0; s == TN_OK && i < j->n; i++) {
         char         finish[TNI_KERNEL_NAME + 8];
         tni_variant *v = j->made[i];
@@ -400,7 +400,7 @@ static void forget_shapes(entry *e)
 }
 
 // The kernels of a job are there: the shape that was chosen before may be another now.
-static void link_variants(unit *u)
+static void link_variants(build_task *u)
 {
     job *j = (job *)u, **at = &u->t->jobs;
     if (u->program) u->status = find_functions(j);
@@ -461,7 +461,7 @@ static tn_status can_run(const tni_compiled *t, const tni_kernel *k, tni_text *w
 }
 
 // Starts what a job has, and, with wait, waits for it. The job is gone then.
-static tn_status send_job(tni_compiled *t, job *j, bool wait, tni_text *why)
+static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_text *why)
 {
     if (!j->n) {
         job_free(&j->u);
@@ -472,10 +472,10 @@ static tn_status send_job(tni_compiled *t, job *j, bool wait, tni_text *why)
         return out_of_memory(t, why);
     }
     j->u.waiters++;
-    start_unit(&j->u, false);
+    start_task(&j->u, false);
     j->u.waiters--;
-    if (wait || !t->o.background) return wait_unit(&j->u, why);
-    leave_unit(&j->u);
+    if (wait || !t->o.background) return wait_task(&j->u, why);
+    release_task(&j->u);
     return TN_OK;
 }
 
@@ -493,30 +493,30 @@ static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *fi
             return out_of_memory(t, why);
         if (!job_add(j, entries[i], &shape.class)) s = out_of_memory(t, why);
         if (s != TN_OK || j->n < j->room) continue;
-        s = send_job(t, j, wait && !t->o.background, why);
+        s = submit_job(t, j, wait && !t->o.background, why);
         j = NULL;
     }
-    if (j && s == TN_OK) return send_job(t, j, wait && !t->o.background, why);
+    if (j && s == TN_OK) return submit_job(t, j, wait && !t->o.background, why);
     if (j) job_free(&j->u);
     return s;
 }
 
 // Until all kernels of a plan are there. One that failed before is an error again.
-static tn_status wait_all(tni_compiled *t, int n, const tni_launch *const *first, void **entries,
-                          tni_text *why)
+static tn_status wait_for_kernels(tni_compiled *t, int n, const tni_launch *const *first,
+                                  void **entries, tni_text *why)
 {
     tn_status s = TN_OK;
     for (int i = 0; s == TN_OK && i < n; i++) {
         tni_simt shape = wanted_shape(t, entries[i], first[i]);
         job     *j     = job_of(t, entries[i], &shape.class);
-        if (j) s = wait_unit(&j->u, why);
+        if (j) s = wait_task(&j->u, why);
     }
     return s;
 }
 
 // What spills is compiled once more with few registers; without that it runs too.
-static tn_status prepare(tni_compiled *t, int n, const tni_launch *const *first, void **out,
-                         bool wait, tni_text *why)
+static tn_status prepare_kernels(tni_compiled *t, int n, const tni_launch *const *first, void **out,
+                                 bool wait, tni_text *why)
 {
     for (int i = 0; i < n; i++) {
         tn_status s = can_run(t, first[i]->kernel, why);
@@ -524,14 +524,14 @@ static tn_status prepare(tni_compiled *t, int n, const tni_launch *const *first,
         out[i] = entry_of(t, first[i]->kernel);
         if (!out[i]) return out_of_memory(t, why);
     }
-    if (t->never) return TN_OK;
+    if (t->never_compile) return TN_OK;
     tni_text  ignored = { "" };
     tn_status s       = compile_all(t, n, first, out, wait, why);
     if (s != TN_OK || (t->o.background && !wait)) return s;
-    s = wait_all(t, n, first, out, why);
+    s = wait_for_kernels(t, n, first, out, why);
     if (s != TN_OK) return s;
     if (compile_all(t, n, first, out, wait, &ignored) == TN_OK)
-        wait_all(t, n, first, out, &ignored);
+        wait_for_kernels(t, n, first, out, &ignored);
     return TN_OK;
 }
 
@@ -539,38 +539,38 @@ tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *
                                bool wait, tni_text *why)
 {
     pthread_mutex_lock(&t->lock);
-    tn_status s = prepare(t, n, first, out, wait, why);
+    tn_status s = prepare_kernels(t, n, first, out, wait, why);
     pthread_mutex_unlock(&t->lock);
     return s;
 }
 
 // ---- launching ---------------------------------------------------------------------------------
 
-static void take_marks(const tni_launch *l, marks *m)
+static void write_shape_key(const tni_launch *l, shape_key *m)
 {
     const tni_kernel *k = l->kernel;
     int               n = k->np + k->nr, at = 0;
-    for (int i = 0; i < n; i++) m->mark[at++] = l->size[i];
+    for (int i = 0; i < n; i++) m->word[at++] = l->size[i];
     for (int a = 0; a < k->naccess; a++) {
         int     b    = k->access[a].buffer;
         int64_t size = b < 0 ? 1 : (int64_t)tni_dtype_size((tn_dtype)k->buffer[b].dtype);
         int64_t base = b < 0 ? 0 : (int64_t)((uintptr_t)l->buffer[b] % 64);
-        for (int i = 0; i < n; i++) m->mark[at++] = l->stride[a][i];
-        m->mark[at++] = l->stride[a][TNI_AXES];
-        m->mark[at++] = (base + l->offset[a] % 64 * size) % 64;
+        for (int i = 0; i < n; i++) m->word[at++] = l->stride[a][i];
+        m->word[at++] = l->stride[a][TNI_AXES];
+        m->word[at++] = (base + l->offset[a] % 64 * size) % 64;
     }
     m->count = at;
 }
 
 // Keeps a shape in place of the oldest; where memory is out it is chosen again the next time.
-static void keep_shape(entry *e, const tni_simt *shape, const marks *m)
+static void keep_shape(entry *e, const tni_simt *shape, const shape_key *m)
 {
-    size_t      bytes = (size_t)m->count * sizeof *m->mark;
+    size_t      bytes = (size_t)m->count * sizeof *m->word;
     kept_shape *k     = malloc(sizeof *k + bytes);
     if (!k) return;
     k->shape = *shape;
     k->count = m->count;
-    memcpy(k->mark, m->mark, bytes);
+    memcpy(k->word, m->word, bytes);
     free(e->kept[e->oldest]);
     e->kept[e->oldest] = k;
     e->oldest          = (e->oldest + 1) % KEPT;
@@ -579,12 +579,12 @@ static void keep_shape(entry *e, const tni_simt *shape, const marks *m)
 // The shape of a launch. The lock is held.
 static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
 {
-    marks now;
-    take_marks(l, &now);
+    shape_key now;
+    write_shape_key(l, &now);
     for (int i = 0; i < KEPT; i++) {
         const kept_shape *k = e->kept[i];
         if (k && k->count == now.count &&
-            !memcmp(now.mark, k->mark, (size_t)now.count * sizeof *now.mark))
+            !memcmp(now.word, k->word, (size_t)now.count * sizeof *now.word))
             return k->shape;
     }
     tni_simt shape = choose_shape(t, e, l);
@@ -592,7 +592,7 @@ static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
     return shape;
 }
 
-size_t tni_compiled_room(tni_compiled *t, void *at, const tni_launch *l)
+size_t tni_compiled_scratch(tni_compiled *t, void *at, const tni_launch *l)
 {
     if (!at) return (size_t)tni_simt_choose(l, &t->o.limits).scratch_bytes;
     pthread_mutex_lock(&t->lock);
@@ -616,10 +616,10 @@ static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *
                                tni_text *why)
 {
     job *j = job_of(t, e, c);
-    if (j && !wait) queue_unit(&j->u, false);  // if there was no thread for it before
-    if (j) return wait ? wait_unit(&j->u, why) : TN_OK;
+    if (j && !wait) queue_task(&j->u, false);  // if there was no thread for it before
+    if (j) return wait ? wait_task(&j->u, why) : TN_OK;
     if (!(j = job_new(t, 1))) return out_of_memory(t, why);
-    if (job_add(j, e, c)) return send_job(t, j, wait, why);
+    if (job_add(j, e, c)) return submit_job(t, j, wait, why);
     job_free(&j->u);
     return out_of_memory(t, why);
 }
@@ -630,7 +630,7 @@ bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
     tni_text why = { "" };
     pthread_mutex_lock(&t->lock);
     tni_simt m     = wanted_shape(t, at, l);
-    bool     ready = t->never || variant_of(at, &m.class);
+    bool     ready = t->never_compile || variant_of(at, &m.class);
     if (!ready && start_variant(t, at, &m.class, false, &why) != TN_OK) ready = true;
     const job *j = ready ? NULL : job_of(t, at, &m.class);
     ready |= !j || j->u.state == BUILD_DONE;
@@ -639,8 +639,8 @@ bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
 }
 
 // A launch of a class that none before was of. If it spills, the one with few registers is tried.
-static tni_variant *make_launch(tni_compiled *t, entry *e, const tni_launch *l, bool wait,
-                                tni_simt *m, tn_status *s, tni_text *why)
+static tni_variant *build_variant(tni_compiled *t, entry *e, const tni_launch *l, bool wait,
+                                  tni_simt *m, tn_status *s, tni_text *why)
 {
     tni_text reason = { "" };
     *s              = start_variant(t, e, &m->class, wait, why);
@@ -652,21 +652,21 @@ static tni_variant *make_launch(tni_compiled *t, entry *e, const tni_launch *l, 
     return variant_of(e, &m->class);
 }
 
-const tni_variant *tni_compiled_take(tni_compiled *t, void *at, const tni_launch *l, bool wide,
-                                     bool wait, tni_simt *m, tn_status *s, tni_text *why)
+const tni_variant *tni_compiled_variant(tni_compiled *t, void *at, const tni_launch *l, bool wide,
+                                        bool wait, tni_simt *m, tn_status *s, tni_text *why)
 {
     *s = TN_OK;
-    if (t->never && !wait) return NULL;
+    if (t->never_compile && !wait) return NULL;
     pthread_mutex_lock(&t->lock);
     *m = shape_of(t, at, l);
     if (wide) m->class.wide = 1;
     tni_variant *v = variant_of(at, &m->class);
-    if (!v) v = make_launch(t, at, l, wait || !t->o.background, m, s, why);
+    if (!v) v = build_variant(t, at, l, wait || !t->o.background, m, s, why);
     pthread_mutex_unlock(&t->lock);
     return v;
 }
 
-// ---- kernels written by hand -------------------------------------------------------------------
+// ---- kernels written by group_kernel -------------------------------------------------------------------
 
 static group_program *new_program(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
@@ -698,16 +698,16 @@ static void *make_group_kernel(tni_compiled *t, group_program *p, const char *na
                                tni_text *why)
 {
     void *f = NULL;
-    *s      = wait_unit(&p->u, why);
+    *s      = wait_task(&p->u, why);
     if (*s != TN_OK) return NULL;
-    hand *k = malloc(sizeof *k);
+    group_kernel *k = malloc(sizeof *k);
     *s = k ? t->o.by->function(t->o.device, p->u.program, name, &f, why) : out_of_memory(t, why);
     if (*s != TN_OK) {
         free(k);
         return NULL;
     }
-    *k       = (hand){ p, name, f, t->hands };
-    t->hands = k;
+    *k               = (group_kernel){ p, name, f, t->group_kernels };
+    t->group_kernels = k;
     return f;
 }
 
@@ -715,11 +715,11 @@ static void *make_group_kernel(tni_compiled *t, group_program *p, const char *na
 static void *find_group_kernel(tni_compiled *t, const char *const *text, const char *name,
                                tn_dtype x, tn_dtype y, tn_status *s, tni_text *why)
 {
-    for (hand *k = t->hands; k; k = k->next)
+    for (group_kernel *k = t->group_kernels; k; k = k->next)
         if (k->of->text == text && k->of->x == x && k->of->y == y && !strcmp(k->name, name))
             return k->function;
     group_program *p = program_of(t, text, x, y);
-    if (p && p->u.state == BUILD_WAITS) p->u.what = name;
+    if (p && p->u.state == BUILD_PENDING) p->u.what = name;
     if (p) return make_group_kernel(t, p, name, s, why);
     *s = out_of_memory(t, why);
     return NULL;
@@ -746,7 +746,7 @@ bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn
     if (t->no_double && (x == TN_F64 || y == TN_F64)) return false;
     pthread_mutex_lock(&t->lock);
     group_program *p = program_of(t, text, x, y);
-    if (p) start_unit(&p->u, true);
+    if (p) start_task(&p->u, true);
     bool there = p && p->u.state == BUILD_DONE;
     pthread_mutex_unlock(&t->lock);
     return there;
@@ -762,13 +762,13 @@ static char *interpreter_text(const tni_compiled *t, tni_interpreter_level level
                             level < TNI_INTERPRET_ALL);
 }
 
-// The unit of a level, found or new; NULL when memory is out. The lock is held.
-static unit *interpreter_of(tni_compiled *t, tni_interpreter_level level)
+// The build_task of a level, found or new; NULL when memory is out. The lock is held.
+static build_task *interpreter_of(tni_compiled *t, tni_interpreter_level level)
 {
     if (t->interpreter[level]) return t->interpreter[level];
-    unit *u = calloc(1, sizeof *u);
+    build_task *u = calloc(1, sizeof *u);
     if (!u) return NULL;
-    *u      = (unit){ .t = t, .what = "interpreter", .kernels = 1, .how = TNI_BUILD_SOON };
+    *u      = (build_task){ .t = t, .what = "interpreter", .kernels = 1, .kind = TNI_BUILD_QUICK };
     u->text = interpreter_text(t, level);
     if (u->text) return t->interpreter[level] = u;
     free(u);
@@ -777,18 +777,18 @@ static unit *interpreter_of(tni_compiled *t, tni_interpreter_level level)
 
 // An interpreter that could not be built is built again: a GPU that could not be opened had no place for
 // it. The lock is held.
-static void retry_interpreter(unit *u, tni_interpreter_level level)
+static void retry_interpreter(build_task *u, tni_interpreter_level level)
 {
     if (u->state != BUILD_DONE || u->program || !(u->text = interpreter_text(u->t, level))) return;
-    u->state  = BUILD_WAITS;
+    u->state  = BUILD_PENDING;
     u->status = TN_OK;
     u->why    = (tni_text){ "" };
 }
 
 static void *interpreter_function(tni_compiled *t, tni_interpreter_level level)
 {
-    unit    *u   = t->interpreter[level];
-    tni_text why = { "" };
+    build_task *u   = t->interpreter[level];
+    tni_text    why = { "" };
     if (!u || u->state != BUILD_DONE || !u->program) return NULL;
     if (!t->interpret[level])
         t->o.by->function(t->o.device, u->program, TNI_INTERPRETER_NAME, &t->interpret[level],
@@ -803,8 +803,8 @@ void *tni_compiled_interpreter(tni_compiled *t, tni_interpreter_level level)
     pthread_mutex_lock(&t->lock);
     for (int i = level; i < TNI_INTERPRETERS && !f; i++) f = interpreter_function(t, i);
     if (!f && (level < TNI_INTERPRET_ALL || !t->no_double)) {
-        unit *u = interpreter_of(t, level);
-        if (u) wait_unit(u, &why);
+        build_task *u = interpreter_of(t, level);
+        if (u) wait_task(u, &why);
         f = interpreter_function(t, level);
     }
     pthread_mutex_unlock(&t->lock);
@@ -815,9 +815,9 @@ void tni_compiled_interpreters_soon(tni_compiled *t)
 {
     pthread_mutex_lock(&t->lock);
     for (int i = 0; i < (t->no_double ? TNI_INTERPRET_ALL : TNI_INTERPRETERS); i++) {
-        unit *u = interpreter_of(t, i);
+        build_task *u = interpreter_of(t, i);
         if (u) retry_interpreter(u, i);
-        if (u) queue_unit(u, false);
+        if (u) queue_task(u, false);
     }
     pthread_mutex_unlock(&t->lock);
 }

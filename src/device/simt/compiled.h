@@ -11,13 +11,13 @@
 #include <stdatomic.h>
 
 // How a device compiles. build makes a program of a text: from the disk, where it may be, or, unless
-// how says otherwise, by the compiler; found says whether it was on disk. NULL with TN_OK: it is not
+// kind says otherwise, by the compiler; found says whether it was on disk. NULL with TN_OK: it is not
 // on disk, and was only to be looked for. function finds a kernel of a program. registers tells what a
 // thread of it takes; NULL where nobody knows. Several threads may be in them at once.
-typedef enum { TNI_BUILD_WELL, TNI_BUILD_SOON, TNI_BUILD_FIND } tni_build_how;
+typedef enum { TNI_BUILD_OPTIMIZED, TNI_BUILD_QUICK, TNI_BUILD_FROM_DISK } tni_build_kind;
 typedef struct {
     const tni_dialect *dialect;
-    void *(*build)(void *device, const char *source, const char *what, tni_build_how how,
+    void *(*build)(void *device, const char *source, const char *what, tni_build_kind kind,
                    bool *found, tn_status *s, tni_text *why);
     tn_status (*function)(void *device, void *program, const char *name, void **f, tni_text *why);
     tni_registers (*registers)(void *device, void *f);
@@ -64,7 +64,7 @@ struct tni_variant {
 // on disk come later, where the device has a background.
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **entry,
                                bool wait, tni_text *why);
-size_t    tni_compiled_room(tni_compiled *t, void *entry, const tni_launch *l);
+size_t    tni_compiled_scratch(tni_compiled *t, void *entry, const tni_launch *l);
 // Whether a launch has been compiled for, or cannot be.
 bool tni_compiled_ready(tni_compiled *t, void *entry, const tni_launch *l);
 // What a thread takes; nothing where nobody knows, or if no such launch was compiled for.
@@ -72,8 +72,9 @@ tni_registers tni_compiled_registers(tni_compiled *t, void *entry, const tni_lau
 // The functions and the shape for a launch; wide: with 64-bit places whatever the shape says. If no
 // launch before asked for such they are compiled, and, with wait, waited for. NULL with TN_OK: they are
 // not there yet; NULL with another status and the reason: they cannot be had.
-const tni_variant *tni_compiled_take(tni_compiled *t, void *entry, const tni_launch *l, bool wide,
-                                     bool wait, tni_simt *m, tn_status *s, tni_text *why);
+const tni_variant *tni_compiled_variant(tni_compiled *t, void *entry, const tni_launch *l,
+                                        bool wide, bool wait, tni_simt *m, tn_status *s,
+                                        tni_text *why);
 // Whether a kernel can fail on an index.
 bool tni_compiled_checks(const void *entry);
 

@@ -10,13 +10,13 @@ int64_t tni_axes_count(const tni_axes *a)
     return tni_shape_count(a->rank, a->size);
 }
 
-static void put_axis(tni_axes *a, int to, int from, int n)
+static void move_axis(tni_axes *a, int to, int from, int n)
 {
     a->size[to] = a->size[from];
     for (int k = 0; k < n; k++) a->stride[k][to] = a->stride[k][from];
 }
 
-static bool one_run(const tni_axes *a, int outer, int inner, int n)
+static bool is_contiguous_pair(const tni_axes *a, int outer, int inner, int n)
 {
     for (int k = 0; k < n; k++)
         if (a->stride[k][outer] != a->stride[k][inner] * a->size[inner]) return false;
@@ -28,18 +28,18 @@ void tni_axes_merge(tni_axes *a, int n)
     int rank = 0;
     for (int i = 0; i < a->rank; i++) {
         if (a->size[i] == 1) continue;
-        if (rank && one_run(a, rank - 1, i, n)) {
+        if (rank && is_contiguous_pair(a, rank - 1, i, n)) {
             int64_t outer = a->size[rank - 1];
-            put_axis(a, rank - 1, i, n);
+            move_axis(a, rank - 1, i, n);
             a->size[rank - 1] *= outer;
         } else {
-            put_axis(a, rank++, i, n);
+            move_axis(a, rank++, i, n);
         }
     }
     a->rank = rank;
 }
 
-static int64_t reach(int64_t stride)
+static int64_t magnitude(int64_t stride)
 {
     return stride < 0 ? -stride : stride;
 }
@@ -71,10 +71,10 @@ void tni_axes_sort(tni_axes *a, int argument)
 {
     const int64_t *s = a->stride[argument];
     for (int i = 1; i < a->rank; i++)
-        for (int j = i; j > 0 && reach(s[j - 1]) < reach(s[j]); j--) swap_axes(a, j - 1, j);
+        for (int j = i; j > 0 && magnitude(s[j - 1]) < magnitude(s[j]); j--) swap_axes(a, j - 1, j);
 }
 
-static tni_operand_shape shape_of(const tni_axes *a, int i, int64_t at)
+static tni_operand_shape operand_shape(const tni_axes *a, int i, int64_t at)
 {
     tni_operand_shape s = { .at = at, .rank = a->rank };
     memcpy(s.size, a->size, sizeof s.size);
@@ -84,7 +84,7 @@ static tni_operand_shape shape_of(const tni_axes *a, int i, int64_t at)
 
 void tni_kernel_args_add_axes(tni_kernel_args *h, const tni_axes *a, int i, int64_t at)
 {
-    tni_operand_shape s = shape_of(a, i, at);
+    tni_operand_shape s = operand_shape(a, i, at);
     tni_kernel_args_add(h, &s, sizeof s);
 }
 

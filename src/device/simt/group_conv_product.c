@@ -1,4 +1,4 @@
-// Convolutions that are matrix products as their operands lie: windows of one tap, and windows as
+// Convolutions that are matrix_view products as their operands lie: windows of one tap, and windows as
 // large as the image. The device's own matmul runs them.
 #include "device/simt/groups.h"
 
@@ -6,7 +6,7 @@ enum { X, W, Y };
 
 // Neighbouring axes from first to last as one: its size and step. False if they do not go on in
 // equal steps.
-static bool join(const tni_arg *x, int first, int last, int64_t *size, int64_t *step)
+static bool join_axes(const tni_arg *x, int first, int last, int64_t *size, int64_t *step)
 {
     *size = 1;
     *step = 1;
@@ -19,7 +19,7 @@ static bool join(const tni_arg *x, int first, int last, int64_t *size, int64_t *
     return true;
 }
 
-static tni_arg matrix(const tni_arg *x, const int64_t size[4], const int64_t stride[4])
+static tni_arg matrix_view(const tni_arg *x, const int64_t size[4], const int64_t stride[4])
 {
     tni_arg m = { .dtype = x->dtype, .rank = 4, .data = x->data };
     for (int i = 0; i < 4; i++) {
@@ -29,7 +29,7 @@ static tni_arg matrix(const tni_arg *x, const int64_t size[4], const int64_t str
     return m;
 }
 
-static tni_arg turned(tni_arg x)
+static tni_arg transposed(tni_arg x)
 {
     int64_t size = x.size[2], stride = x.stride[2];
     x.size[2]   = x.size[3];
@@ -40,16 +40,16 @@ static tni_arg turned(tni_arg x)
 }
 
 // out = a @ b, or its transpose where that lies as rows.
-static void product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tni_arg in[2],
-                    tni_call *m)
+static void set_product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tni_arg in[2],
+                        tni_call *m)
 {
-    bool turn = out.stride[2] == 1 && out.stride[3] != 1;
-    *m        = tni_call_within(c, TNI_matmul);
-    in[0]     = turn ? turned(b) : a;
-    in[1]     = turn ? turned(a) : b;
-    m->nin    = 2;
-    m->in     = in;
-    m->out    = turn ? turned(out) : out;
+    bool transpose = out.stride[2] == 1 && out.stride[3] != 1;
+    *m             = tni_call_within(c, TNI_matmul);
+    in[0]          = transpose ? transposed(b) : a;
+    in[1]          = transpose ? transposed(a) : b;
+    m->nin         = 2;
+    m->in          = in;
+    m->out         = transpose ? transposed(out) : out;
 }
 
 // ---- one tap -----------------------------------------------------------------------------------
@@ -62,24 +62,24 @@ static bool has_one_tap(const tni_call *c, const tni_arg *w)
     return true;
 }
 
-// An image of a group as a matrix of channels by places. Images join with places where they can, if
+// An image of a group as a matrix_view of channels by places. Images join_axes with places where they can, if
 // asked for.
-static bool image(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
+static bool image_matrix(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
 {
     int64_t places, step, chans = x->size[1] / groups, images = x->size[0];
-    if (!join(x, 2, 3, &places, &step)) return false;
+    if (!join_axes(x, 2, 3, &places, &step)) return false;
     if (all && images > 1 && places > 1 && x->stride[0] != places * step) return false;
     if (all && places == 1) step = x->stride[0];
     if (all) {
         places *= images;
         images = 1;
     }
-    *m = matrix(x, (int64_t[]){ images, groups, chans, places },
-                (int64_t[]){ x->stride[0], chans * x->stride[1], x->stride[1], step });
+    *m = matrix_view(x, (int64_t[]){ images, groups, chans, places },
+                     (int64_t[]){ x->stride[0], chans * x->stride[1], x->stride[1], step });
     return true;
 }
 
-// With few channels a group a matrix is too narrow for matmul.
+// With few channels a group a matrix_view is too narrow for matmul.
 static bool as_one_tap(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
 {
     enum { LEAST = 8 };
@@ -88,18 +88,18 @@ static bool as_one_tap(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_c
     const int64_t *s       = x[W].stride;
     tni_arg        a, b, w;
     if (out < LEAST || chans < LEAST || !has_one_tap(c, &x[W])) return false;
-    if (!image(&x[X], G, weights, &a) || !image(&x[Y], G, weights, &b)) return false;
-    w = matrix(&x[W], (int64_t[]){ a.size[0], G, out, chans },
-               (int64_t[]){ 0, out * s[0], s[0], s[1] });
-    if (weights) product(c, b, turned(a), w, in, m);
-    else if (c->op == TNI_conv) product(c, w, a, b, in, m);
-    else product(c, turned(w), b, a, in, m);
+    if (!image_matrix(&x[X], G, weights, &a) || !image_matrix(&x[Y], G, weights, &b)) return false;
+    w = matrix_view(&x[W], (int64_t[]){ a.size[0], G, out, chans },
+                    (int64_t[]){ 0, out * s[0], s[0], s[1] });
+    if (weights) set_product(c, b, transposed(a), w, in, m);
+    else if (c->op == TNI_conv) set_product(c, w, a, b, in, m);
+    else set_product(c, transposed(w), b, a, in, m);
     return true;
 }
 
 // ---- one place ---------------------------------------------------------------------------------
 
-static bool has_one_place(const tni_call *c, const tni_arg *x)
+static bool has_one_position(const tni_call *c, const tni_arg *x)
 {
     if (c->attr->conv.groups != 1) return false;
     for (int i = 2; i < 4; i++) {
@@ -111,22 +111,24 @@ static bool has_one_place(const tni_call *c, const tni_arg *x)
 }
 
 // An image, or the taps of an output channel, as a row.
-static bool rows(const tni_arg *x, tni_arg *m)
+static bool row_matrix(const tni_arg *x, tni_arg *m)
 {
     int64_t size, step;
-    if (!join(x, 1, 3, &size, &step)) return false;
-    *m = matrix(x, (int64_t[]){ 1, 1, x->size[0], size }, (int64_t[]){ 0, 0, x->stride[0], step });
+    if (!join_axes(x, 1, 3, &size, &step)) return false;
+    *m = matrix_view(x, (int64_t[]){ 1, 1, x->size[0], size },
+                     (int64_t[]){ 0, 0, x->stride[0], step });
     return true;
 }
 
-static bool as_one_place(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
+static bool as_full_window(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
 {
     tni_arg a, w, y;
-    if (!has_one_place(c, x) || !rows(&x[X], &a) || !rows(&x[W], &w) || !rows(&x[Y], &y))
+    if (!has_one_position(c, x) || !row_matrix(&x[X], &a) || !row_matrix(&x[W], &w) ||
+        !row_matrix(&x[Y], &y))
         return false;
-    if (c->op == TNI_conv) product(c, a, turned(w), y, in, m);
-    else if (c->op == TNI_conv_dgrad) product(c, y, w, a, in, m);
-    else product(c, turned(y), a, w, in, m);
+    if (c->op == TNI_conv) set_product(c, a, transposed(w), y, in, m);
+    else if (c->op == TNI_conv_dgrad) set_product(c, y, w, a, in, m);
+    else set_product(c, transposed(y), a, w, in, m);
     return true;
 }
 
@@ -134,5 +136,5 @@ bool tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m)
 {
     tni_arg x[3];
     tni_conv_operands(c, x);
-    return as_one_place(c, x, in, m) || as_one_tap(c, x, in, m);
+    return as_full_window(c, x, in, m) || as_one_tap(c, x, in, m);
 }

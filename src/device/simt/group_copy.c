@@ -38,7 +38,7 @@ static void add_access(tni_kernel *k, tni_launch *l, int i, const tni_arg *x, co
     }
 }
 
-static int16_t add(tni_kernel *k, tni_code code, tn_dtype dt, int a, int access)
+static int16_t add_instruction(tni_kernel *k, tni_code code, tn_dtype dt, int a, int access)
 {
     k->ins[k->nins] = (tni_ins){ .code   = (uint8_t)code,
                                  .dtype  = (uint8_t)dt,
@@ -60,9 +60,9 @@ static bool write_copy(tni_kernel *k, tni_launch *l, const tni_call *c)
     memcpy(l->size, a.size, (size_t)a.rank * sizeof *a.size);
     add_access(k, l, 0, c->in, &a, 1);
     add_access(k, l, 1, &c->out, &a, 0);
-    int16_t v = add(k, TNI_I_LOAD, from, -1, 0);
-    if (from != to) v = add(k, TNI_I_CAST, to, v, -1);
-    add(k, TNI_I_STORE, to, v, 1);
+    int16_t v = add_instruction(k, TNI_I_LOAD, from, -1, 0);
+    if (from != to) v = add_instruction(k, TNI_I_CAST, to, v, -1);
+    add_instruction(k, TNI_I_STORE, to, v, 1);
     l->kernel = k;
     return tni_kernel_seal(k);
 }

@@ -1,4 +1,4 @@
-// A user's op that is computed by a function of the host: its inputs are copied there, and its outputs
+// A user's op that is computed by a function of the host: its inputs are host_array there, and its outputs
 // back, which waits for the device.
 #include "device/simt/groups.h"
 
@@ -9,21 +9,21 @@ typedef struct {
     tn_array a;
     char    *at;  // on the device; NULL for an output that nobody wants
     int64_t  count;
-} copied;
+} host_array;
 
-static copied array_of(const tn_array *a, char *at)
+static host_array array_of(const tn_array *a, char *at)
 {
-    return (copied){ .a = *a, .at = at, .count = tni_shape_count(a->rank, a->size) };
+    return (host_array){ .a = *a, .at = at, .count = tni_shape_count(a->rank, a->size) };
 }
 
-static copied input_of(const tni_arg *x)
+static host_array input_of(const tni_arg *x)
 {
     tn_array a = { .dtype = x->dtype, .rank = x->rank };
     memcpy(a.size, x->size, (size_t)x->rank * sizeof *a.size);
     return array_of(&a, x->data);
 }
 
-static bool take(tni_heap *h, copied *x)
+static bool alloc_host_array(tni_heap *h, host_array *x)
 {
     size_t bytes = (size_t)x->count * tni_dtype_size(x->a.dtype);
     return (x->a.data = tni_alloc64(h, bytes ? bytes : 1)) != NULL;
@@ -36,7 +36,7 @@ static tn_status out_of_memory(const tni_call *c)
 }
 
 // x has the inputs and then the outputs, list the same as their function takes them.
-static tn_status compute(const tni_call *c, copied *x, tn_array *list, int n)
+static tn_status run_host_function(const tni_call *c, host_array *x, tn_array *list, int n)
 {
     const tni_device *d = c->device;
     tn_status         s = TN_OK;
@@ -56,15 +56,15 @@ tn_status tni_groups_custom(const tni_call *c)
     const tn_array *outs = tni_custom_outputs(c->attr);
     int             n    = c->nin + 1 + c->nmore;
     tni_heap        heap = tni_heap_default();
-    copied         *x    = tni_zalloc(&heap, (size_t)n * sizeof *x);
+    host_array     *x    = tni_zalloc(&heap, (size_t)n * sizeof *x);
     tn_array       *list = tni_zalloc(&heap, (size_t)n * sizeof *list);
     bool            ok   = x && list;
     for (int i = 0; i < n && ok; i++) {
         int k = i - c->nin;
         x[i]  = k < 0 ? input_of(&c->in[i]) : array_of(&outs[k], tni_call_output(c, k)->data);
-        ok    = take(&heap, &x[i]);
+        ok    = alloc_host_array(&heap, &x[i]);
     }
-    tn_status s = ok ? compute(c, x, list, n) : out_of_memory(c);
+    tn_status s = ok ? run_host_function(c, x, list, n) : out_of_memory(c);
     for (int i = 0; x && i < n; i++) tni_free64(&heap, x[i].a.data);
     tni_free(&heap, x);
     tni_free(&heap, list);

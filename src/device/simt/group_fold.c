@@ -4,7 +4,7 @@
 #include "tensor/dtype.h"
 
 // Whether axes, by falling stride of argument 0, each step past all that lies behind them.
-static bool apart(const tni_axes *a)
+static bool is_injective(const tni_axes *a)
 {
     int64_t span = 0;
     for (int i = a->rank - 1; i >= 0; i--) {
@@ -24,7 +24,7 @@ static void add_axis(tni_axes *to, const tni_axes *from, int i)
 
 // Divides the axes of a view: `in` visit no place twice, the largest axes first; the rest are
 // tried.
-static void divide(const tni_axes *view, tni_axes *in, tni_axes *tap)
+static void split_axes(const tni_axes *view, tni_axes *in, tni_axes *tap)
 {
     uint32_t taken = 0;
     *in = *tap = (tni_axes){ 0 };
@@ -36,7 +36,7 @@ static void divide(const tni_axes *view, tni_axes *in, tni_axes *tap)
         tni_axes more = *in;
         add_axis(&more, view, most);
         tni_axes_sort(&more, 0);
-        if (apart(&more)) *in = more;
+        if (is_injective(&more)) *in = more;
         else add_axis(tap, view, most);
     }
 }
@@ -72,7 +72,7 @@ tn_status tni_groups_fold(const tni_call *c)
     int64_t        count = tni_shape_count(c->out.rank, c->out.size);
     bool           empty = tni_shape_count(x->rank, x->size) == 0;
     tni_axes       view  = view_axes(c, &at, &from), in, tap;
-    divide(&view, &in, &tap);
+    split_axes(&view, &in, &tap);
 
     tni_kernel_args h;
     tn_status       s = tni_kernel_args_begin(&h, c, tni_text_fold, "fold", x->dtype, x->dtype);

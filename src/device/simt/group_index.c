@@ -5,13 +5,16 @@
 
 #include "tensor/dtype.h"
 
-// `scattering` of the text.
+// `scatter_params` of the text.
 typedef struct {
     int64_t count, length, size, index_step, v_step, y_step;
     int32_t wide, add;
-} scattering;
+} scatter_params;
 
-static bool in_float(const tni_call *c)
+_Static_assert(sizeof(scatter_params) == 6 * 8 + 2 * 4,
+               "no padding: the text declares the same fields");
+
+static bool sums_in_float(const tni_call *c)
 {
     return c->op == TNI_scatter_add && tni_is_rounded(c->out.dtype) && !tni_segments_can(c);
 }
@@ -19,12 +22,12 @@ static bool in_float(const tni_call *c)
 size_t tni_groups_scatter_scratch(const tni_call *c)
 {
     if (tni_segments_can(c)) return tni_segments_scratch(c);
-    if (!in_float(c)) return 0;
+    if (!sums_in_float(c)) return 0;
     return (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(float);
 }
 
 // Through the device, which may have a better way to copy.
-static tn_status copy(const tni_call *c, const tni_arg *from, const tni_arg *to)
+static tn_status copy_through_device(const tni_call *c, const tni_arg *from, const tni_arg *to)
 {
     tni_call call = tni_call_within(c, from->dtype == to->dtype ? TNI_copy : TNI_cast);
     call.nin      = 1;
@@ -34,7 +37,7 @@ static tn_status copy(const tni_call *c, const tni_arg *from, const tni_arg *to)
 }
 
 // The lines along the axis: argument 0 is the index, 1 the values, 2 what is written.
-static tni_axes lines_of(const tni_call *c, const tni_arg *y)
+static tni_axes scatter_lines(const tni_call *c, const tni_arg *y)
 {
     const tni_arg *index = &c->in[1], *v = &c->in[2];
     tni_axes       lines = { .rank = index->rank };
@@ -48,25 +51,25 @@ static tni_axes lines_of(const tni_call *c, const tni_arg *y)
     return lines;
 }
 
-static scattering job_of(const tni_call *c, const tni_arg *y, int64_t lines)
+static scatter_params scatter_params_of(const tni_call *c, const tni_arg *y, int64_t lines)
 {
     int            axis  = c->attr->axis.axis;
     const tni_arg *index = &c->in[1];
-    return (scattering){ .count      = lines,
-                         .length     = index->size[axis],
-                         .size       = y->size[axis],
-                         .index_step = index->stride[axis],
-                         .v_step     = c->in[2].stride[axis],
-                         .y_step     = y->stride[axis],
-                         .wide       = index->dtype == TN_I64,
-                         .add        = c->op == TNI_scatter_add };
+    return (scatter_params){ .count      = lines,
+                             .length     = index->size[axis],
+                             .size       = y->size[axis],
+                             .index_step = index->stride[axis],
+                             .v_step     = c->in[2].stride[axis],
+                             .y_step     = y->stride[axis],
+                             .wide       = index->dtype == TN_I64,
+                             .add        = c->op == TNI_scatter_add };
 }
 
-static tn_status write(const tni_call *c, const tni_arg *y, int64_t fail[2])
+static tn_status scatter_values(const tni_call *c, const tni_arg *y, int64_t fail[2])
 {
     const tni_arg *x[]   = { &c->in[1], &c->in[2], y };
-    tni_axes       lines = lines_of(c, y);
-    scattering     o     = job_of(c, y, tni_axes_count(&lines));
+    tni_axes       lines = scatter_lines(c, y);
+    scatter_params o     = scatter_params_of(c, y, tni_axes_count(&lines));
     if (tni_segments_can(c)) return tni_segments_add(c, &lines, fail);
     tni_kernel_args h;
     tn_status s = tni_kernel_args_begin(&h, c, tni_text_index, "scatter", x[1]->dtype, y->dtype);
@@ -90,13 +93,14 @@ tn_status tni_groups_scatter(const tni_call *c)
 {
     tni_arg y       = c->out;
     int64_t fail[2] = { 0 };
-    if (in_float(c)) {
+    if (sums_in_float(c)) {
         y.dtype = TN_F32;
         y.data  = c->scratch;
     }
-    tn_status s = copy(c, &c->in[0], &y);
-    if (s == TN_OK && tni_shape_count(c->in[1].rank, c->in[1].size) > 0) s = write(c, &y, fail);
+    tn_status s = copy_through_device(c, &c->in[0], &y);
+    if (s == TN_OK && tni_shape_count(c->in[1].rank, c->in[1].size) > 0)
+        s = scatter_values(c, &y, fail);
     if (s == TN_OK && fail[0]) s = out_of_range(c, fail[1]);
-    if (s == TN_OK && in_float(c)) s = copy(c, &y, &c->out);
+    if (s == TN_OK && sums_in_float(c)) s = copy_through_device(c, &y, &c->out);
     return s;
 }

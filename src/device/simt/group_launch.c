@@ -9,7 +9,7 @@ tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const cha
                                 const char *name, tn_dtype x, tn_dtype y)
 {
     tn_status s     = TN_OK;
-    h->via          = c->device->calls->groups;
+    h->fns          = c->device->calls->groups;
     h->session      = c->session;
     h->what         = tni_op_table[c->op].name;
     h->fail         = NULL;
@@ -18,9 +18,9 @@ tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const cha
     h->count        = 0;
     h->used         = 0;
     h->kernel       = NULL;
-    if (c->compile_only) tni_compiled_group_kernel_soon(h->via->compiled(c->session), text, x, y);
+    if (c->compile_only) tni_compiled_group_kernel_soon(h->fns->compiled(c->session), text, x, y);
     else
-        h->kernel = tni_compiled_group_kernel(h->via->compiled(c->session), text, name, x, y, &s,
+        h->kernel = tni_compiled_group_kernel(h->fns->compiled(c->session), text, name, x, y, &s,
                                               c->why);
     return s;
 }
@@ -43,14 +43,14 @@ void tni_kernel_args_add_long(tni_kernel_args *h, int64_t value)
 
 int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address)
 {
-    tni_buffer_at s = h->via->find(h->session, address);
+    tni_buffer_at s = h->fns->buffer_at(h->session, address);
     tni_kernel_args_add(h, &s.handle, sizeof s.handle);
     return s.offset;
 }
 
 void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2])
 {
-    tni_buffer_at s = h->via->state(h->session, h->ticket);
+    tni_buffer_at s = h->fns->state_at(h->session, h->ticket);
     tni_kernel_args_add(h, &s.handle, sizeof s.handle);
     h->fail = fail;
     fail[0] = fail[1] = 0;
@@ -58,7 +58,7 @@ void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2])
 
 tn_status tni_kernel_args_launch(tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
-    return groups && !h->compile_only ? h->via->start(h, groups, items, why) : TN_OK;
+    return groups && !h->compile_only ? h->fns->launch(h, groups, items, why) : TN_OK;
 }
 
 tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_text *why)
@@ -68,5 +68,5 @@ tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_
 
 tn_status tni_kernel_args_launch_items(tni_kernel_args *h, int64_t count, tni_text *why)
 {
-    return tni_kernel_args_launch_groups(h, tni_parts(count, GROUP), why);
+    return tni_kernel_args_launch_groups(h, tni_pieces(count, GROUP), why);
 }

@@ -2,7 +2,7 @@
 #include "device/simt/groups.h"
 
 // The shape of an operand's batch, with its row and column strides where the kernel wants them.
-static void pass_matrix(tni_kernel_args *h, const tni_arg *x, const tni_axes *batch, int i)
+static void add_matrix(tni_kernel_args *h, const tni_arg *x, const tni_axes *batch, int i)
 {
     tni_axes a     = *batch;
     a.stride[i][6] = x->stride[x->rank - 2];
@@ -27,10 +27,10 @@ tn_status tni_groups_matmul(const tni_call *c)
     tn_status       s = tni_kernel_args_begin(&h, c, tni_text_matmul, "matmul", c->out.dtype,
                                               c->out.dtype);
     if (s != TN_OK) return s;
-    for (int k = 0; k < 3; k++) pass_matrix(&h, x[k], &batch, k);
+    for (int k = 0; k < 3; k++) add_matrix(&h, x[k], &batch, k);
     tni_kernel_args_add_long(&h, M);
     tni_kernel_args_add_long(&h, N);
     tni_kernel_args_add_long(&h, K);
-    int64_t tiles = tni_parts(N, TILE) * tni_parts(M, TILE);
+    int64_t tiles = tni_pieces(N, TILE) * tni_pieces(M, TILE);
     return tni_kernel_args_launch(&h, tiles * tni_axes_count(&batch), ITEMS, c->why);
 }

@@ -1,50 +1,53 @@
-// Running sums and products by the kernels of group_text_scan.c. How a line is cut, and so the order
+// Running sums and products by the kernels of group_text_scan.c. How a line is split, and so the order
 // in which its elements are joined, depends on sizes alone.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
 enum {
-    EACH   = 8,             // elements of an item
-    ITEMS  = 256,           // of a group
-    TILE   = EACH * ITEMS,  // elements of a group at a time
-    FEW    = 256,           // lines that leave a device idle
-    GROUPS = 2048,          // that keep it busy
-    LINES  = 1 << 17,       // that keep it busy, one an item
-    LEAST  = 32             // elements of an item's chunk
+    EACH      = 8,             // elements of an item
+    ITEMS     = 256,           // of a group
+    TILE      = EACH * ITEMS,  // elements of a group at a time
+    FEW       = 256,           // lines that leave a device idle
+    GROUPS    = 2048,          // that keep it busy
+    LINES     = 1 << 17,       // that keep it busy, one an item
+    MIN_CHUNK = 32             // elements of an item's chunk
 };
 
-// `scanning` of the text.
+// `scan_params` of the text.
 typedef struct {
     int64_t n, lines, x_step, y_step, chunk, chunks;
     int32_t width, shift, flat, unused;
-} scanning;
+} scan_params;
+
+_Static_assert(sizeof(scan_params) == 6 * 8 + 4 * 4,
+               "no padding: the text declares the same fields");
 
 // Lines that lie in order: as many items as a line has work for.
-static void cut_rows(scanning *o)
+static void split_rows(scan_params *o)
 {
     o->width = 1;
     o->shift = 3;
     while (o->width < ITEMS && o->width * EACH < o->n) o->width *= 2, o->shift++;
     if (o->lines >= FEW || o->n <= 4 * TILE) return;
-    int64_t chunk = tni_parts(o->n, tni_parts(GROUPS, o->lines));
-    o->chunk      = tni_parts(chunk, TILE) * TILE;
+    int64_t chunk = tni_pieces(o->n, tni_pieces(GROUPS, o->lines));
+    o->chunk      = tni_pieces(chunk, TILE) * TILE;
 }
 
-static void cut_columns(scanning *o)
+static void split_columns(scan_params *o)
 {
     o->width = 0;
-    if (o->lines >= LINES / 2 || o->n < 2 * LEAST) return;
-    int64_t chunk = tni_parts(o->n, tni_parts(LINES, o->lines));
-    o->chunk      = chunk < LEAST ? LEAST : chunk;
+    if (o->lines >= LINES / 2 || o->n < 2 * MIN_CHUNK) return;
+    int64_t chunk = tni_pieces(o->n, tni_pieces(LINES, o->lines));
+    o->chunk      = chunk < MIN_CHUNK ? MIN_CHUNK : chunk;
 }
 
 // width is 0 where each line, or a chunk of it, is one item's.
-static scanning job_of(const tni_call *c)
+static scan_params plan_scan(const tni_call *c)
 {
     const tni_arg *in = &c->in[0], *out = &c->out;
     int            axis   = c->attr->axis.axis;
-    scanning       o      = { .n = 1, .lines = 1 };
+    scan_params    o      = { .n = 1, .lines = 1 };
     int64_t        behind = 1;  // elements from one of a line to the next
     for (int i = 0; i < out->rank; i++) {
         if (i == axis) o.n = out->size[i];
@@ -55,63 +58,63 @@ static scanning job_of(const tni_call *c)
     o.y_step   = behind;
     o.chunk    = o.n;
     bool small = o.x_step <= INT32_MAX && o.x_step >= INT32_MIN;
-    if (behind == 1 && o.n > EACH && small) cut_rows(&o);
-    else cut_columns(&o);
-    o.chunks = tni_parts(o.n, o.chunk);
+    if (behind == 1 && o.n > EACH && small) split_rows(&o);
+    else split_columns(&o);
+    o.chunks = tni_pieces(o.n, o.chunk);
     return o;
 }
 
 size_t tni_groups_scan_scratch(const tni_call *c)
 {
-    scanning o = job_of(c);
+    scan_params o = plan_scan(c);
     return o.chunks > 1 ? (size_t)(o.lines * o.chunks) * sizeof(double) : 0;
 }
 
-static tn_status begin(tni_kernel_args *h, const tni_call *c, const char *name)
+static tn_status begin_scan_kernel(tni_kernel_args *h, const tni_call *c, const char *name)
 {
     const char *const *text = c->op == TNI_cumsum ? tni_text_cumsum : tni_text_cumprod;
     return tni_kernel_args_begin(h, c, text, name, c->in[0].dtype, c->out.dtype);
 }
 
 // Whether the lines of x lie one after the other.
-static bool is_flat(const tni_axes *lines, const scanning *o)
+static bool is_flat(const tni_axes *lines, const scan_params *o)
 {
     return o->x_step == 1 &&
            (lines->rank == 0 || (lines->rank == 1 && lines->stride[0][0] == o->n));
 }
 
 // Totals are of the type that sums are taken in, which is float where a device has no doubles.
-static void pass_totals(tni_kernel_args *h, const tni_call *c, const void *totals)
+static void add_totals(tni_kernel_args *h, const tni_call *c, const void *totals)
 {
     bool narrow = tni_is_float(c->out.dtype) &&
-                  !tni_compiled_has_doubles(h->via->compiled(c->session));
+                  !tni_compiled_has_doubles(h->fns->compiled(c->session));
     tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, totals) / (narrow ? 4 : 8));
 }
 
-static tn_status start(tni_kernel_args *h, const tni_call *c, const scanning *o)
+static tn_status launch_scan(tni_kernel_args *h, const tni_call *c, const scan_params *o)
 {
-    int64_t lines = o->width ? tni_parts(o->lines, ITEMS / o->width) : o->lines;
+    int64_t lines = o->width ? tni_pieces(o->lines, ITEMS / o->width) : o->lines;
     tni_kernel_args_add(h, o, sizeof *o);
     if (!o->width) return tni_kernel_args_launch_items(h, lines * o->chunks, c->why);
     return tni_kernel_args_launch(h, lines * o->chunks, ITEMS, c->why);
 }
 
-static tn_status find_totals(const tni_call *c, const tni_axes *lines, const scanning *o)
+static tn_status launch_totals(const tni_call *c, const tni_axes *lines, const scan_params *o)
 {
     tni_kernel_args h;
-    tn_status       s = begin(&h, c, o->width ? "row_totals" : "column_totals");
+    tn_status       s = begin_scan_kernel(&h, c, o->width ? "row_totals" : "column_totals");
     if (s != TN_OK) return s;
     tni_kernel_args_add_operand(&h, lines, 0, c->in[0].data, c->in[0].dtype);
-    pass_totals(&h, c, c->scratch);
-    return start(&h, c, o);
+    add_totals(&h, c, c->scratch);
+    return launch_scan(&h, c, o);
 }
 
-static tn_status find_starts(const tni_call *c, const scanning *o)
+static tn_status launch_starts(const tni_call *c, const scan_params *o)
 {
     tni_kernel_args h;
-    tn_status       s = begin(&h, c, "scan_starts");
+    tn_status       s = begin_scan_kernel(&h, c, "scan_starts");
     if (s != TN_OK) return s;
-    pass_totals(&h, c, c->scratch);
+    add_totals(&h, c, c->scratch);
     tni_kernel_args_add_long(&h, o->width ? o->chunks : 1);
     tni_kernel_args_add_long(&h, o->width ? 1 : o->lines);
     tni_kernel_args_add_long(&h, o->chunks);
@@ -120,21 +123,21 @@ static tn_status find_starts(const tni_call *c, const scanning *o)
 
 tn_status tni_groups_scan(const tni_call *c)
 {
-    scanning o     = job_of(c);
-    tni_axes lines = tni_axes_lines(c);
-    bool     cut   = o.chunks > 1;
-    o.flat         = is_flat(&lines, &o);
-    tn_status s    = cut ? find_totals(c, &lines, &o) : TN_OK;
-    if (s == TN_OK && cut) s = find_starts(c, &o);
+    scan_params o     = plan_scan(c);
+    tni_axes    lines = tni_axes_lines(c);
+    bool        split = o.chunks > 1;
+    o.flat            = is_flat(&lines, &o);
+    tn_status s       = split ? launch_totals(c, &lines, &o) : TN_OK;
+    if (s == TN_OK && split) s = launch_starts(c, &o);
 
     tni_kernel_args h;
-    if (s == TN_OK) s = begin(&h, c, o.width ? "scan_rows" : "scan_columns");
+    if (s == TN_OK) s = begin_scan_kernel(&h, c, o.width ? "scan_rows" : "scan_columns");
     if (s != TN_OK) return s;
     tni_kernel_args_add_operand(&h, &lines, 0, c->in[0].data, c->in[0].dtype);
     if (!o.width) tni_kernel_args_add_operand(&h, &lines, 1, c->out.data, c->out.dtype);
     else
         tni_kernel_args_add_long(&h, tni_kernel_args_add_buffer(&h, c->out.data) /
                                          (int64_t)tni_dtype_size(c->out.dtype));
-    pass_totals(&h, c, cut ? c->scratch : c->out.data);  // not read where nothing is cut
-    return start(&h, c, &o);
+    add_totals(&h, c, split ? c->scratch : c->out.data);  // not read where nothing is split
+    return launch_scan(&h, c, &o);
 }

@@ -7,23 +7,26 @@
 
 enum { BLOCK = 1024, BLOCK_ITEMS = 256, PLACES = 16, COLUMNS = 1024, SHORT = 32 };
 
-// `segments` of the text.
+// `segment_params` of the text.
 typedef struct {
     int64_t n, index_step, size, count, v_step, y_step;
     int32_t wide, unused;
-} segments;
+} segment_params;
 
-static segments job_of(const tni_call *c, int64_t lines)
+_Static_assert(sizeof(segment_params) == 6 * 8 + 2 * 4,
+               "no padding: the text declares the same fields");
+
+static segment_params segment_params_of(const tni_call *c, int64_t lines)
 {
     int            axis  = c->attr->axis.axis;
     const tni_arg *index = &c->in[1];
-    return (segments){ .n          = index->size[axis],
-                       .index_step = index->stride[axis],
-                       .size       = c->out.size[axis],
-                       .count      = lines,
-                       .v_step     = c->in[2].stride[axis],
-                       .y_step     = c->out.stride[axis],
-                       .wide       = index->dtype == TN_I64 };
+    return (segment_params){ .n          = index->size[axis],
+                             .index_step = index->stride[axis],
+                             .size       = c->out.size[axis],
+                             .count      = lines,
+                             .v_step     = c->in[2].stride[axis],
+                             .y_step     = c->out.stride[axis],
+                             .wide       = index->dtype == TN_I64 };
 }
 
 bool tni_segments_can(const tni_call *c)
@@ -47,62 +50,63 @@ size_t tni_segments_scratch(const tni_call *c)
     return (size_t)(2 * list_bytes(c));
 }
 
-static tn_status begin(tni_kernel_args *h, const tni_call *c, const char *name)
+static tn_status begin_segment_kernel(tni_kernel_args *h, const tni_call *c, const char *name)
 {
     return tni_kernel_args_begin(h, c, tni_text_segments, name, c->in[2].dtype, c->out.dtype);
 }
 
-static void pass_list(tni_kernel_args *h, const char *list)
+static void add_list(tni_kernel_args *h, const char *list)
 {
     tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, list) / (int64_t)sizeof(uint64_t));
 }
 
-static tn_status sort_blocks(const tni_call *c, const segments *o, const char *to, int64_t fail[2])
+static tn_status sort_blocks(const tni_call *c, const segment_params *o, const char *to,
+                             int64_t fail[2])
 {
     const tni_arg  *index = &c->in[1];
     tni_kernel_args h;
-    tn_status       s = begin(&h, c, "pair_blocks");
+    tn_status       s = begin_segment_kernel(&h, c, "pair_blocks");
     if (s != TN_OK) return s;
     tni_kernel_args_add_long(&h, tni_kernel_args_add_buffer(&h, index->data) /
                                      (int64_t)tni_dtype_size(index->dtype));
-    pass_list(&h, to);
+    add_list(&h, to);
     tni_kernel_args_add_state(&h, fail);
     tni_kernel_args_add(&h, o, sizeof *o);
-    return tni_kernel_args_launch(&h, tni_parts(o->n, BLOCK), BLOCK_ITEMS, c->why);
+    return tni_kernel_args_launch(&h, tni_pieces(o->n, BLOCK), BLOCK_ITEMS, c->why);
 }
 
 static tn_status merge_runs(const tni_call *c, int64_t n, int64_t run, const char *from,
                             const char *to)
 {
     tni_kernel_args h;
-    tn_status       s = begin(&h, c, "pair_merge");
+    tn_status       s = begin_segment_kernel(&h, c, "pair_merge");
     if (s != TN_OK) return s;
-    pass_list(&h, from);
-    pass_list(&h, to);
+    add_list(&h, from);
+    add_list(&h, to);
     tni_kernel_args_add_long(&h, n);
     tni_kernel_args_add_long(&h, run);
     return tni_kernel_args_launch_items(&h, n, c->why);
 }
 
-static tn_status add_rows(const tni_call *c, const tni_axes *lines, const segments *o,
+static tn_status add_rows(const tni_call *c, const tni_axes *lines, const segment_params *o,
                           const char *list)
 {
     tni_kernel_args h;
-    tn_status       s = begin(&h, c, "add_segments");
+    tn_status       s = begin_segment_kernel(&h, c, "add_segments");
     if (s != TN_OK) return s;
-    pass_list(&h, list);
+    add_list(&h, list);
     tni_kernel_args_add_operand(&h, lines, 1, c->in[2].data, c->in[2].dtype);
     tni_kernel_args_add_operand(&h, lines, 2, c->out.data, c->out.dtype);
     tni_kernel_args_add(&h, o, sizeof *o);
-    int64_t tiles = tni_parts(o->count, COLUMNS);
-    return tni_kernel_args_launch(&h, tni_parts(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
+    int64_t tiles = tni_pieces(o->count, COLUMNS);
+    return tni_kernel_args_launch(&h, tni_pieces(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
 }
 
 tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2])
 {
-    segments    o    = job_of(c, tni_axes_count(lines));
-    const char *list = c->scratch, *other = list + list_bytes(c);
-    tn_status   s = sort_blocks(c, &o, list, fail);
+    segment_params o    = segment_params_of(c, tni_axes_count(lines));
+    const char    *list = c->scratch, *other = list + list_bytes(c);
+    tn_status      s = sort_blocks(c, &o, list, fail);
     for (int64_t run = BLOCK; s == TN_OK && !fail[0] && run < o.n; run *= 2) {
         s                  = merge_runs(c, o.n, run, list, other);
         const char *merged = other;

@@ -6,11 +6,14 @@
 
 enum { BLOCK = 1024, SHIFT = 10, ITEMS = 128, PAIR = 8 };
 
-// `sorting` of the text.
+// `sort_params` of the text.
 typedef struct {
-    int64_t n, lines, x_step, y_step, pieces, run;
-    int32_t shift, descending, ends, values;
-} sorting;
+    int64_t n, lines, x_step, y_step, blocks, run;
+    int32_t shift, descending, is_last, values;
+} sort_params;
+
+_Static_assert(sizeof(sort_params) == 6 * 8 + 4 * 4,
+               "no padding: the text declares the same fields");
 
 // Lists of pairs of key and place. One of them may be the memory of the result, which is not written
 // before the last.
@@ -25,7 +28,7 @@ static bool is_wide(const tni_call *c)
     return tni_dtype_size(tni_compute_dtype(c->in[0].dtype)) == 8;
 }
 
-static int merges(int64_t n)
+static int merge_passes(int64_t n)
 {
     int k = 0;
     for (int64_t run = BLOCK; run < n; run *= 2) k++;
@@ -44,23 +47,23 @@ static int64_t list_bytes(const tni_call *c)
 
 size_t tni_groups_argsort_scratch(const tni_call *c)
 {
-    int own = merges(length_of(c));
+    int own = merge_passes(length_of(c));
     if (own > 1) own = is_wide(c) ? 2 : 1;
     return (size_t)(own * list_bytes(c));
 }
 
-static sorting job_of(const tni_call *c, const tni_axes *lines)
+static sort_params plan_sort(const tni_call *c, const tni_axes *lines)
 {
-    int     axis = c->attr->axis.axis;
-    sorting o    = { .n          = length_of(c),
-                     .lines      = tni_axes_count(lines),
-                     .x_step     = c->out.rank ? c->in[0].stride[axis] : 0,
-                     .y_step     = c->out.rank ? c->out.stride[axis] : 0,
-                     .run        = BLOCK,
-                     .shift      = 3,
-                     .descending = c->attr->axis.descending,
-                     .values     = c->nmore && c->more[0].data };
-    o.pieces     = tni_parts(o.n, BLOCK);
+    int         axis = c->attr->axis.axis;
+    sort_params o    = { .n          = length_of(c),
+                         .lines      = tni_axes_count(lines),
+                         .x_step     = c->out.rank ? c->in[0].stride[axis] : 0,
+                         .y_step     = c->out.rank ? c->out.stride[axis] : 0,
+                         .run        = BLOCK,
+                         .shift      = 3,
+                         .descending = c->attr->axis.descending,
+                         .values     = c->nmore && c->more[0].data };
+    o.blocks         = tni_pieces(o.n, BLOCK);
     while (o.shift < SHIFT && INT64_C(1) << o.shift < o.n) o.shift++;
     return o;
 }
@@ -74,67 +77,67 @@ static lists lists_of(const tni_call *c, int merges)
                     .pair = is_wide(c) ? 2 * PAIR : PAIR };
 }
 
-static void pass_list(tni_kernel_args *h, const lists *l, const char *list)
+static void add_list(tni_kernel_args *h, const lists *l, const char *list)
 {
     tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, list) / l->pair);
 }
 
-static tn_status begin(tni_kernel_args *h, const tni_call *c, const char *name)
+static tn_status begin_sort_kernel(tni_kernel_args *h, const tni_call *c, const char *name)
 {
     return tni_kernel_args_begin(h, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
 }
 
 // Passes where pairs go, or places and elements if it is the last time, and what is to be done.
-static tn_status start(tni_kernel_args *h, const tni_call *c, const tni_axes *lines,
-                       const sorting *o, const lists *l)
+static tn_status launch_sort(tni_kernel_args *h, const tni_call *c, const tni_axes *lines,
+                             const sort_params *o, const lists *l)
 {
     int64_t per = (INT64_C(1) << SHIFT) >> o->shift;
     tni_kernel_args_add_operand(h, lines, 0, c->in[0].data, c->in[0].dtype);
-    pass_list(h, l, o->ends ? (const char *)c->out.data : l->to);
+    add_list(h, l, o->is_last ? (const char *)c->out.data : l->to);
     tni_kernel_args_add_operand(h, lines, 1, c->out.data, TN_I64);
     tni_kernel_args_add_operand(h, lines, 1, o->values ? c->more[0].data : c->out.data,
                                 c->in[0].dtype);
     tni_kernel_args_add(h, o, sizeof *o);
-    return tni_kernel_args_launch(h, tni_parts(o->lines, per) * o->pieces, ITEMS, c->why);
+    return tni_kernel_args_launch(h, tni_pieces(o->lines, per) * o->blocks, ITEMS, c->why);
 }
 
-static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sorting *o,
+static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sort_params *o,
                              const lists *l)
 {
     tni_kernel_args h;
-    tn_status       s = begin(&h, c, "sort_blocks");
+    tn_status       s = begin_sort_kernel(&h, c, "sort_blocks");
     if (s != TN_OK) return s;
-    return start(&h, c, lines, o, l);
+    return launch_sort(&h, c, lines, o, l);
 }
 
-static tn_status merge_runs(const tni_call *c, const tni_axes *lines, const sorting *o,
+static tn_status merge_runs(const tni_call *c, const tni_axes *lines, const sort_params *o,
                             const lists *l)
 {
     tni_kernel_args h;
-    tn_status       s = begin(&h, c, "sort_merge");
+    tn_status       s = begin_sort_kernel(&h, c, "sort_merge");
     if (s != TN_OK) return s;
-    pass_list(&h, l, l->from);
-    return start(&h, c, lines, o, l);
+    add_list(&h, l, l->from);
+    return launch_sort(&h, c, lines, o, l);
 }
 
 tn_status tni_groups_argsort(const tni_call *c)
 {
-    tni_axes lines = tni_axes_lines(c);
-    sorting  o     = job_of(c, &lines);
-    int      left  = merges(o.n);
-    lists    l     = lists_of(c, left);
+    tni_axes    lines = tni_axes_lines(c);
+    sort_params o     = plan_sort(c, &lines);
+    int         left  = merge_passes(o.n);
+    lists       l     = lists_of(c, left);
     if (!is_wide(c) && o.n >= UINT32_MAX) {
         *c->why = (tni_text){ 0 };
         tni_text_add(c->why, "argsort: %lld elements in a line are too many", (long long)o.n);
         return TN_EDEVICE;
     }
-    o.ends      = left == 0;
+    o.is_last   = left == 0;
     tn_status s = sort_blocks(c, &lines, &o, &l);
     for (; s == TN_OK && left > 0; o.run *= 2) {
         const char *written = l.to;
         l.to                = l.from;
         l.from              = written;
-        o.ends              = --left == 0;
+        o.is_last           = --left == 0;
         s                   = merge_runs(c, &lines, &o, &l);
     }
     return s;

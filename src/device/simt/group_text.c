@@ -16,8 +16,8 @@ static const char *const common[] = {
     "#define CAT_(a, b) a##b\n"
     "#define CAT(a, b) CAT_(a, b)\n",
     T(typedef struct { m_long at; int rank; int unused; m_long size[8]; m_long stride[8]; } shape;
-      M_FN m_long least(m_long a, m_long b) { return a < b ? a : b; }
-      M_FN m_long place(const shape *s, m_long i) {
+      M_FN m_long min_long(m_long a, m_long b) { return a < b ? a : b; }
+      M_FN m_long element_offset(const shape *s, m_long i) {
           m_long p = s->at;
           for (int k = s->rank - 1; k > 0; k--) {
               p += i % s->size[k] * s->stride[k];
@@ -36,7 +36,7 @@ typedef struct {
     const char *const *text;
     tn_dtype           x, y;
     bool               no_double;
-} hand;
+} group_source;
 
 // What texts call an operand's dtype, for operand x:
 //   X_IN             the letter of the type it is computed in, to choose functions by
@@ -77,7 +77,7 @@ static void put_spellings(tni_out *o, const tni_dialect *d)
 
 static void write_group_text(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
-    const hand *h = item->opts;
+    const group_source *h = item->opts;
     put_spellings(o, d);
     tni_out_print(o, "%s", h->no_double ? "" : "#define FP64\n");
     put_element(o, 'x', h->x, h->no_double);
@@ -89,7 +89,7 @@ static void write_group_text(tni_out *o, const tni_dialect *d, const tni_emit_it
 char *tni_group_text_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,
                             tn_dtype y, bool no_double)
 {
-    hand          what = { text, x, y, no_double };
+    group_source  what = { text, x, y, no_double };
     tni_emit_item item = { .opts = &what };
     return tni_emit_program(h, d, write_group_text, 1, &item, no_double);
 }

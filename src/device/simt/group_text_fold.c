@@ -18,11 +18,11 @@ const char *const tni_text_fold[] = {
           if (j >= count) return;
           y_sum sum = 0;
           for (m_long t = 0; t < taps; t++) {
-              m_long left = j - place(&tap, t);
-              m_long from = place(&tap_x, t);
+              m_long left = j - element_offset(&tap, t);
+              m_long from = element_offset(&tap_x, t);
               if (left < 0) continue;
               for (int k = 0; k < in.rank; k++) {
-                  m_long i = least(left / in.stride[k], in.size[k] - 1);
+                  m_long i = min_long(left / in.stride[k], in.size[k] - 1);
                   left -= i * in.stride[k];
                   from += i * in_x.stride[k];
               }
@@ -39,15 +39,15 @@ const char *const tni_text_fold[] = {
 // order. An index out of range ends it and is noted, as a CHECK of a generated kernel notes one.
 const char *const tni_text_index[] = {
     T(typedef struct { m_long count; m_long length; m_long size; m_long index_step; m_long v_step;
-                       m_long y_step; int wide; int add; } scattering;
+                       m_long y_step; int wide; int add; } scatter_params;
       KERNEL(64) scatter(GLOBAL const int *index, GIVEN shape si, GLOBAL const x_kept *v,
                          GIVEN shape sv, GLOBAL y_kept *y, GIVEN shape sy, GLOBAL m_long *fail,
-                         GIVEN scattering s) {
+                         GIVEN scatter_params s) {
           m_long g = ITEM;
           if (g >= s.count) return;
-          m_long at_i = place(&si, g);
-          m_long at_v = place(&sv, g);
-          m_long at_y = place(&sy, g);
+          m_long at_i = element_offset(&si, g);
+          m_long at_v = element_offset(&sv, g);
+          m_long at_y = element_offset(&sy, g);
           for (m_long k = 0; k < s.length; k++) {
               m_long p = at_i + k * s.index_step;
               m_long i = s.wide ? ((GLOBAL const m_long *)index)[p] : index[p];

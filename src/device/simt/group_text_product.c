@@ -9,12 +9,13 @@
 // column strides are their stride[6] and stride[7]. A group makes a tile of 64 by 64 and an item 4
 // by 4 of it, 16 of K at a time through local memory. Tiles are read along the axis that is dense.
 const char *const tni_text_matmul[] = {
-    T(M_FN void bring(LOCAL_PTR x_sum (*tile)[68], GLOBAL const x_kept *x, m_long at, m_long across,
-                      m_long along, m_long first, m_long end, m_long k, m_long K, int lid) {
+    T(M_FN void load_tile(LOCAL_PTR x_sum (*tile)[68], GLOBAL const x_kept *x, m_long at,
+                          m_long outer_stride, m_long depth_stride, m_long first, m_long end,
+                          m_long k, m_long K, int lid) {
           for (int i = lid; i < 64 * 16; i += 256) {
-              int r = across == 1 ? i % 64 : i / 16;
-              int c = across == 1 ? i / 64 : i % 16;
-              m_long p = at + (first + r) * across + (k + c) * along;
+              int r = outer_stride == 1 ? i % 64 : i / 16;
+              int c = outer_stride == 1 ? i / 64 : i % 16;
+              m_long p = at + (first + r) * outer_stride + (k + c) * depth_stride;
               tile[c][r] = first + r < end && k + c < K ? (x_sum)x_get(x[p]) : (x_sum)0;
           }
       }),
@@ -31,15 +32,15 @@ const char *const tni_text_matmul[] = {
           m_long col = GROUP_ID % across * 64;
           m_long row = GROUP_ID / across % down * 64;
           m_long matrix = GROUP_ID / across / down;
-          m_long at_a = place(&sa, matrix);
-          m_long at_b = place(&sb, matrix);
-          m_long at_y = place(&sy, matrix);
+          m_long at_a = element_offset(&sa, matrix);
+          m_long at_b = element_offset(&sb, matrix);
+          m_long at_y = element_offset(&sy, matrix);
           x_sum acc[4][4];
           for (int i = 0; i < 4; i++)
               for (int j = 0; j < 4; j++) acc[i][j] = 0;
           for (m_long k = 0; k < K; k += 16) {
-              bring(ta, a, at_a, sa.stride[6], sa.stride[7], row, M, k, K, lid);
-              bring(tb, b, at_b, sb.stride[7], sb.stride[6], col, N, k, K, lid);
+              load_tile(ta, a, at_a, sa.stride[6], sa.stride[7], row, M, k, K, lid);
+              load_tile(tb, b, at_b, sb.stride[7], sb.stride[6], col, N, k, K, lid);
               BARRIER();
               for (int c = 0; c < 16; c++) {
                   x_sum va[4];

@@ -20,51 +20,51 @@ static const char spellings[] =
 
 // Items of a group are a line's in runs of width, a power of two; eight elements each make
 // 1 << shift of a tile. flat: the lines of x lie one after the other, as those of the result do.
-static const char job[] =
+static const char params[] =
     T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long chunk;
-                       m_long chunks; int width; int shift; int flat; int unused; } scanning;
-      M_FN y_wide join(y_wide a, y_wide b) { return PRODUCT ? a * b : a + b; }
-      M_FN y_wide nothing(void) { return PRODUCT ? (y_wide)1 : (y_wide)-0.0f; });
+                       m_long chunks; int width; int shift; int flat; int unused; } scan_params;
+      M_FN y_wide combine(y_wide a, y_wide b) { return PRODUCT ? a * b : a + b; }
+      M_FN y_wide identity(void) { return PRODUCT ? (y_wide)1 : (y_wide)-0.0f; });
 
 // What stands before an item in its line, and in *all the whole line where that has all items, from
 // what each item has. One of 16 items joins what these have, eight loads ahead; lines of more items
 // than that also need what stands before each 16.
 static const char items_before[] =
-    T(M_FN void join_sixteen(LOCAL_PTR y_wide *total, LOCAL_PTR y_wide *block, int width) {
-          y_wide acc = nothing();
+    T(M_FN void combine_sixteen(LOCAL_PTR y_wide *total, LOCAL_PTR y_wide *block, int width) {
+          y_wide acc = identity();
           total += LOCAL_ID * 17;
           for (int h = 0; h < 16; h += 8) {
               y_wide one[8];
               for (int k = 0; k < 8; k++) one[k] = total[h + k];
               for (int k = 0; k < 8; k++) {
-                  if (((h + k) & (width - 1)) == 0) acc = nothing();
+                  if (((h + k) & (width - 1)) == 0) acc = identity();
                   total[h + k] = acc;
-                  acc = join(acc, one[k]);
+                  acc = combine(acc, one[k]);
               }
           }
           block[LOCAL_ID] = acc;
       }
-      M_FN void join_blocks(LOCAL_PTR const y_wide *block, LOCAL_PTR y_wide *ahead, int width) {
+      M_FN void combine_blocks(LOCAL_PTR const y_wide *block, LOCAL_PTR y_wide *ahead, int width) {
           int first = LOCAL_ID & ~(width / 16 - 1);
-          y_wide acc = nothing();
+          y_wide acc = identity();
           for (int k = 0; k < 16; k++)
-              if (k >= first && k < LOCAL_ID) acc = join(acc, block[k]);
+              if (k >= first && k < LOCAL_ID) acc = combine(acc, block[k]);
           ahead[LOCAL_ID] = acc;
-          if (LOCAL_ID == 15) ahead[16] = join(acc, block[15]);
+          if (LOCAL_ID == 15) ahead[16] = combine(acc, block[15]);
       }
       M_FN y_wide items_before(LOCAL_PTR y_wide *total, LOCAL_PTR y_wide *block, y_wide own,
                                int width, y_wide *all) {
           int at = LOCAL_ID + LOCAL_ID / 16;
           total[at] = own;
           BARRIER();
-          if (LOCAL_ID < 16) join_sixteen(total, block, width);
+          if (LOCAL_ID < 16) combine_sixteen(total, block, width);
           BARRIER();
-          *all = nothing();
+          *all = identity();
           if (width <= 16) return total[at];
-          if (LOCAL_ID < 16) join_blocks(block, block + 16, width);
+          if (LOCAL_ID < 16) combine_blocks(block, block + 16, width);
           BARRIER();
           *all = block[32];
-          return join(block[16 + LOCAL_ID / 16], total[at]);
+          return combine(block[16 + LOCAL_ID / 16], total[at]);
       });
 
 // A tile is kept with a gap after every eight, so that items find theirs in banks of their own. The
@@ -72,9 +72,9 @@ static const char items_before[] =
 // chunks the last goes first: it was read last for its total, and may still be in a cache.
 static const char rows[] =
     T(M_FN y_wide get_run(LOCAL_PTR const y_kept *tile, y_kept *v) {
-          y_wide acc = nothing();
+          y_wide acc = identity();
           for (int j = 0; j < 8; j++) v[j] = tile[LOCAL_ID * 9 + j];
-          for (int j = 0; j < 8; j++) acc = join(acc, (y_wide)y_get(v[j]));
+          for (int j = 0; j < 8; j++) acc = combine(acc, (y_wide)y_get(v[j]));
           return acc;
       }
       M_FN void load_flat(x_kept *v, GLOBAL const x_kept *x, int count, int lines, int shift,
@@ -107,7 +107,7 @@ static const char rows[] =
 
 static const char scan_rows[] =
     T(BUSY(256, 4) scan_rows(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_kept *y, m_long at_y,
-                             GLOBAL const y_wide *starts, m_long at_starts, GIVEN scanning s) {
+                             GLOBAL const y_wide *starts, m_long at_starts, GIVEN scan_params s) {
           LOCAL y_kept tile[2304];
           LOCAL y_wide total[272];
           LOCAL y_wide block[33];
@@ -117,18 +117,18 @@ static const char scan_rows[] =
           int group = chunks > 1 ? (int)s.lines * chunks - 1 - GROUP_ID : GROUP_ID;
           int part = chunks > 1 ? group % chunks : 0;
           m_long line = chunks > 1 ? group / chunks : (m_long)group * per;
-          int lines = (int)least(per, s.lines - line);
+          int lines = (int)min_long(per, s.lines - line);
           int step_ = (int)s.x_step;
           m_long first = part * s.chunk;
-          m_long left = least(s.chunk, s.n - first);
-          if (!s.flat && LOCAL_ID < lines) at[LOCAL_ID] = place(&sx, line + LOCAL_ID);
-          y_wide carry = nothing();
+          m_long left = min_long(s.chunk, s.n - first);
+          if (!s.flat && LOCAL_ID < lines) at[LOCAL_ID] = element_offset(&sx, line + LOCAL_ID);
+          y_wide carry = identity();
           if (chunks > 1) carry = starts[at_starts + group];
           x += s.flat ? sx.at + line * s.n + first : first * s.x_step;
           y += at_y + line * s.n + first;
           BARRIER();
           x_kept v[8];
-          int count = (int)least(left, 2048);
+          int count = (int)min_long(left, 2048);
           if (s.flat) load_flat(v, x, count, lines, s.shift, (int)s.n);
           else load_apart(v, x, at, count, lines, s.shift, step_);
           for (; left > 0; left -= 2048) {
@@ -136,16 +136,16 @@ static const char scan_rows[] =
                   tile[LOCAL_ID + 256 * j + (LOCAL_ID + 256 * j) / 8] = (y_kept)v[j];
               BARRIER();
               x += 2048 * s.x_step;
-              int next = (int)least(left - 2048, 2048);
+              int next = (int)min_long(left - 2048, 2048);
               if (next > 0 && s.flat) load_flat(v, x, next, 1, 11, 0);
               if (next > 0 && !s.flat) load_apart(v, x, at, next, 1, 11, step_);
               y_kept run[8];
               y_wide all;
               y_wide acc = get_run(tile, run);
-              acc = join(carry, items_before(total, block, acc, s.width, &all));
-              carry = join(carry, all);
+              acc = combine(carry, items_before(total, block, acc, s.width, &all));
+              carry = combine(carry, all);
               for (int j = 0; j < 8; j++) {
-                  acc = join(acc, (y_wide)y_get(run[j]));
+                  acc = combine(acc, (y_wide)y_get(run[j]));
                   tile[LOCAL_ID * 9 + j] = y_put(acc);
               }
               BARRIER();
@@ -158,15 +158,15 @@ static const char scan_rows[] =
 // Totals of chunks. Sums may be taken in any fixed order, here without a tile.
 static const char row_sums[] =
     T(BUSY(256, 5) row_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
-                              m_long at_totals, GIVEN scanning s) {
+                              m_long at_totals, GIVEN scan_params s) {
           LOCAL y_wide total[272];
           LOCAL y_wide block[33];
           int chunks = (int)s.chunks;
           m_long first = GROUP_ID % chunks * s.chunk;
           m_long t = LOCAL_ID;
-          m_long n = least(s.chunk, s.n - first);
-          y_wide acc = nothing();
-          x += place(&sx, GROUP_ID / chunks) + first * s.x_step;
+          m_long n = min_long(s.chunk, s.n - first);
+          y_wide acc = identity();
+          x += element_offset(&sx, GROUP_ID / chunks) + first * s.x_step;
           for (; t + 1792 < n; t += 2048) {
               x_kept v[8];
               for (int j = 0; j < 8; j++) v[j] = x[(t + 256 * j) * s.x_step];
@@ -178,15 +178,15 @@ static const char row_sums[] =
       });
 static const char row_products[] =
     T(KERNEL(256) row_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
-                             m_long at_totals, GIVEN scanning s) {
+                             m_long at_totals, GIVEN scan_params s) {
           LOCAL y_kept tile[2304];
           LOCAL y_wide total[272];
           LOCAL y_wide block[33];
           m_long first = GROUP_ID % s.chunks * s.chunk;
-          m_long end = least(first + s.chunk, s.n);
-          m_long at = place(&sx, GROUP_ID / s.chunks);
+          m_long end = min_long(first + s.chunk, s.n);
+          m_long at = element_offset(&sx, GROUP_ID / s.chunks);
           y_wide all;
-          y_wide acc = nothing();
+          y_wide acc = identity();
           for (m_long t = first; t < end; t += 2048) {
               for (int j = 0; j < 8; j++) {
                   int k = LOCAL_ID + 256 * j;
@@ -195,7 +195,7 @@ static const char row_products[] =
               BARRIER();
               y_kept run[8];
               items_before(total, block, get_run(tile, run), 256, &all);
-              acc = join(acc, all);
+              acc = combine(acc, all);
           }
           if (LOCAL_ID == 0) totals[at_totals + GROUP_ID] = acc;
       });
@@ -207,17 +207,17 @@ static const char starts[] =
           LOCAL y_wide total[272];
           LOCAL y_wide block[33];
           m_long stretch = (chunks + 255) / 256;
-          m_long first = least(LOCAL_ID * stretch, chunks);
-          m_long end = least(first + stretch, chunks);
+          m_long first = min_long(LOCAL_ID * stretch, chunks);
+          m_long end = min_long(first + stretch, chunks);
           totals += at_totals + GROUP_ID * line_step;
           y_wide all;
-          y_wide acc = nothing();
-          for (m_long i = first; i < end; i++) acc = join(acc, totals[i * chunk_step]);
+          y_wide acc = identity();
+          for (m_long i = first; i < end; i++) acc = combine(acc, totals[i * chunk_step]);
           acc = items_before(total, block, acc, 256, &all);
           for (m_long i = first; i < end; i++) {
               y_wide one = totals[i * chunk_step];
               totals[i * chunk_step] = acc;
-              acc = join(acc, one);
+              acc = combine(acc, one);
           }
       });
 
@@ -225,51 +225,51 @@ static const char starts[] =
 // ahead of the stores that follow them.
 static const char columns[] =
     T(KERNEL(64) column_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
-                               m_long at_totals, GIVEN scanning s) {
+                               m_long at_totals, GIVEN scan_params s) {
           m_long g = ITEM;
           if (g >= s.lines * s.chunks) return;
           m_long part = g / s.lines;
-          m_long left = least(s.chunk, s.n - part * s.chunk);
-          x += place(&sx, g - part * s.lines) + part * s.chunk * s.x_step;
-          y_wide acc = nothing();
+          m_long left = min_long(s.chunk, s.n - part * s.chunk);
+          x += element_offset(&sx, g - part * s.lines) + part * s.chunk * s.x_step;
+          y_wide acc = identity();
           for (; left >= 8; left -= 8) {
               x_kept v[8];
               for (int j = 0; j < 8; j++, x += s.x_step) v[j] = *x;
-              for (int j = 0; j < 8; j++) acc = join(acc, (y_wide)x_get(v[j]));
+              for (int j = 0; j < 8; j++) acc = combine(acc, (y_wide)x_get(v[j]));
           }
-          for (; left > 0; left--, x += s.x_step) acc = join(acc, (y_wide)x_get(*x));
+          for (; left > 0; left--, x += s.x_step) acc = combine(acc, (y_wide)x_get(*x));
           totals[at_totals + g] = acc;
       }
       KERNEL(64) scan_columns(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_kept *y,
                               GIVEN shape sy, GLOBAL const y_wide *starts, m_long at_starts,
-                              GIVEN scanning s) {
+                              GIVEN scan_params s) {
           m_long g = ITEM;
           if (g >= s.lines * s.chunks) return;
           m_long part = g / s.lines;
           m_long line = g - part * s.lines;
-          m_long left = least(s.chunk, s.n - part * s.chunk);
-          x += place(&sx, line) + part * s.chunk * s.x_step;
-          y += place(&sy, line) + part * s.chunk * s.y_step;
-          y_wide acc = s.chunks > 1 ? starts[at_starts + g] : nothing();
+          m_long left = min_long(s.chunk, s.n - part * s.chunk);
+          x += element_offset(&sx, line) + part * s.chunk * s.x_step;
+          y += element_offset(&sy, line) + part * s.chunk * s.y_step;
+          y_wide acc = s.chunks > 1 ? starts[at_starts + g] : identity();
           for (; left >= 8; left -= 8) {
               x_kept v[8];
               for (int j = 0; j < 8; j++, x += s.x_step) v[j] = *x;
               for (int j = 0; j < 8; j++, y += s.y_step) {
-                  acc = join(acc, (y_wide)x_get(v[j]));
+                  acc = combine(acc, (y_wide)x_get(v[j]));
                   *y = y_put(acc);
               }
           }
           for (; left > 0; left--, x += s.x_step, y += s.y_step) {
-              acc = join(acc, (y_wide)x_get(*x));
+              acc = combine(acc, (y_wide)x_get(*x));
               *y = y_put(acc);
           }
       });
 
 const char *const tni_text_cumsum[] = {
-    "#define PRODUCT 0\n", spellings, job, items_before, rows, scan_rows, row_sums,
+    "#define PRODUCT 0\n", spellings, params, items_before, rows, scan_rows, row_sums,
     starts, columns, NULL,
 };
 const char *const tni_text_cumprod[] = {
-    "#define PRODUCT 1\n", spellings, job, items_before, rows, scan_rows, row_products,
+    "#define PRODUCT 1\n", spellings, params, items_before, rows, scan_rows, row_products,
     starts, columns, NULL,
 };

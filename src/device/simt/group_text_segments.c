@@ -8,11 +8,11 @@
 
 const char *const tni_text_segments[] = {
     T(typedef struct { m_long n; m_long index_step; m_long size; m_long count; m_long v_step;
-                       m_long y_step; int wide; int unused; } segments;),
+                       m_long y_step; int wide; int unused; } segment_params;),
     // An index above 32 bits of its place: no two are equal, so that any sort keeps the order.
     // Blocks of 1024 are sorted by a bitonic network; what is past the end goes last.
     T(KERNEL(256) pair_blocks(GLOBAL const int *index, m_long at_index, GLOBAL m_ulong *to,
-                              m_long at_to, GLOBAL m_long *fail, GIVEN segments s) {
+                              m_long at_to, GLOBAL m_long *fail, GIVEN segment_params s) {
           LOCAL m_ulong p[1024];
           m_long first = (m_long)GROUP_ID * 1024;
           for (int k = LOCAL_ID; k < 1024; k += 256) {
@@ -23,15 +23,15 @@ const char *const tni_text_segments[] = {
               p[k] = (m_ulong)m_check(i, s.size, 0, fail) << 32 | (m_ulong)(first + k);
           }
           for (int run = 2; run <= 1024; run *= 2)
-              for (int apart = run / 2; apart > 0; apart /= 2) {
+              for (int gap = run / 2; gap > 0; gap /= 2) {
                   BARRIER();
                   for (int k = LOCAL_ID; k < 512; k += 256) {
-                      int a = k / apart * 2 * apart + k % apart;
+                      int a = k / gap * 2 * gap + k % gap;
                       m_ulong u = p[a];
-                      m_ulong v = p[a + apart];
+                      m_ulong v = p[a + gap];
                       if ((u > v) == ((a & run) == 0)) {
                           p[a] = v;
-                          p[a + apart] = u;
+                          p[a + gap] = u;
                       }
                   }
               }
@@ -45,11 +45,11 @@ const char *const tni_text_segments[] = {
           m_long i = ITEM;
           if (i >= n) return;
           m_long lo = i / (2 * run) * 2 * run;
-          m_long mid = least(lo + run, n);
+          m_long mid = min_long(lo + run, n);
           int left = i < mid;
           m_ulong v = from[at_from + i];
           m_long a = left ? mid : lo;
-          m_long b = left ? least(mid + run, n) : mid;
+          m_long b = left ? min_long(mid + run, n) : mid;
           m_long first = a;
           while (a < b) {
               m_long m = (a + b) / 2;
@@ -64,7 +64,7 @@ const char *const tni_text_segments[] = {
           m_long step = 1;
           while (h + step < n && p[h + step] >> 32 == key) step *= 2;
           m_long a = h + step / 2 + 1;
-          m_long b = least(h + step, n);
+          m_long b = min_long(h + step, n);
           while (a < b) {
               m_long m = (a + b) / 2;
               if (p[m] >> 32 == key) a = m + 1;
@@ -75,19 +75,19 @@ const char *const tni_text_segments[] = {
     // A group has the runs that begin in 16 places, and 1024 columns of them.
     T(KERNEL(256) add_segments(GLOBAL const m_ulong *p, m_long at_p, GLOBAL const x_kept *v,
                                GIVEN shape sv, GLOBAL y_kept *y, GIVEN shape sy,
-                               GIVEN segments s) {
+                               GIVEN segment_params s) {
           m_long tiles = (s.count + 1023) / 1024;
           m_long column = GROUP_ID % tiles * 1024;
           m_long h = GROUP_ID / tiles * 16;
-          m_long last = least(h + 16, s.n);
+          m_long last = min_long(h + 16, s.n);
           p += at_p;
           while (h < last) {
               m_ulong key = p[h] >> 32;
               m_long end = end_of(p, h, s.n, key);
               int begins = h == 0 || p[h - 1] >> 32 != key;
               for (int k = LOCAL_ID; begins && k < 1024 && column + k < s.count; k += 256) {
-                  m_long at = place(&sv, column + k);
-                  GLOBAL y_kept *to = y + place(&sy, column + k) + (m_long)key * s.y_step;
+                  m_long at = element_offset(&sv, column + k);
+                  GLOBAL y_kept *to = y + element_offset(&sy, column + k) + (m_long)key * s.y_step;
                   y_sum sum = (y_sum)y_get(*to);
                   for (m_long q = h; q < end; q++)
                       sum += (y_sum)x_get(v[at + (m_long)(p[q] & 0xffffffffu) * s.v_step]);

@@ -41,42 +41,43 @@ const char *const tni_text_sort[] = {
           p.key = p.at = ~(m_ulong)0;
           return p;
       }
-      M_FN int goes_first(pair a, pair b) {
+      M_FN int precedes(pair a, pair b) {
           return a.key < b.key || (a.key == b.key && a.at < b.at);
       }
-      M_FN m_long place_in(pair p) { return (m_long)p.at; }),
+      M_FN m_long index_in(pair p) { return (m_long)p.at; }),
     "#else\n",
     T(typedef m_ulong pair;
       M_FN pair pair_of(m_uint key, m_long at, int descending) {
           return (m_ulong)(descending ? ~key : key) << 32 | (m_ulong)at;
       }
       M_FN pair last_pair(void) { return ~(m_ulong)0; }
-      M_FN int goes_first(pair a, pair b) { return a < b; }
-      M_FN m_long place_in(pair p) { return (m_long)(p & 0xffffffffu); }),
+      M_FN int precedes(pair a, pair b) { return a < b; }
+      M_FN m_long index_in(pair p) { return (m_long)(p & 0xffffffffu); }),
     "#endif\n",
     // Pairs in a group's memory have a gap after every eight, so that items find theirs in banks of
     // their own.
-    T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long pieces;
-                       m_long run; int shift; int descending; int ends; int values; } sorting;
+    T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long blocks;
+                       m_long run; int shift; int descending; int is_last; int values;
+                     } sort_params;
       M_FN int padded(int k) { return k + k / 8; }
       M_FN void put_eight(LOCAL_PTR pair *p, const pair *v) {
           for (int j = 0; j < 8; j++) p[LOCAL_ID * 9 + j] = v[j];
       }),
     // Of two runs that begin at a and b and have so many: how many of the first are among the first
     // n of both.
-    T(M_FN int first_of(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n) {
+    T(M_FN int merge_path(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n) {
           int lo = n > of_b ? n - of_b : 0;
           int hi = n < of_a ? n : of_a;
           while (lo < hi) {
               int m = (lo + hi) / 2;
-              if (goes_first(p[padded(a + m)], p[padded(b + n - 1 - m)])) lo = m + 1;
+              if (precedes(p[padded(a + m)], p[padded(b + n - 1 - m)])) lo = m + 1;
               else hi = m;
           }
           return lo;
       }
       M_FN void merge_eight(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n,
                             pair *v) {
-          int i = first_of(p, a, of_a, b, of_b, n);
+          int i = merge_path(p, a, of_a, b, of_b, n);
           int end_a = a + of_a;
           int end_b = b + of_b;
           b += n - i;
@@ -84,7 +85,7 @@ const char *const tni_text_sort[] = {
           pair next_a = p[padded(a < 1023 ? a : 1023)];
           pair next_b = p[padded(b < 1023 ? b : 1023)];
           for (int j = 0; j < 8; j++)
-              if (b >= end_b || (a < end_a && goes_first(next_a, next_b))) {
+              if (b >= end_b || (a < end_a && precedes(next_a, next_b))) {
                   v[j] = next_a;
                   a++;
                   next_a = p[padded(a < 1023 ? a : 1023)];
@@ -96,18 +97,18 @@ const char *const tni_text_sort[] = {
       }),
     // Items swap neighbours among eight of their own until those are in order; then runs of the
     // group are merged until each is a line, or all is one run.
-    T(M_FN void sort_tile(LOCAL_PTR pair *p, int room) {
+    T(M_FN void sort_tile(LOCAL_PTR pair *p, int width) {
           pair v[8];
           for (int j = 0; j < 8; j++) v[j] = p[LOCAL_ID * 9 + j];
           for (int turn = 0; turn < 8; turn++)
               for (int j = turn & 1; j < 7; j += 2)
-                  if (goes_first(v[j + 1], v[j])) {
+                  if (precedes(v[j + 1], v[j])) {
                       pair u = v[j];
                       v[j] = v[j + 1];
                       v[j + 1] = u;
                   }
           put_eight(p, v);
-          for (int run = 8; run < room; run *= 2) {
+          for (int run = 8; run < width; run *= 2) {
               BARRIER();
               int n = LOCAL_ID * 8 & (2 * run - 1);
               int a = LOCAL_ID * 8 - n;
@@ -117,65 +118,67 @@ const char *const tni_text_sort[] = {
           }
           BARRIER();
       }),
-    // A group has a piece of a line, or several lines that have room of 1 << shift each.
+    // A group has a piece of a line, or several lines that have width of 1 << shift each.
     T(KERNEL(128) sort_blocks(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL pair *to,
                               m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GLOBAL x_kept *v,
-                              GIVEN shape sv, GIVEN sorting s) {
+                              GIVEN shape sv, GIVEN sort_params s) {
           LOCAL pair p[1152];
-          int room = 1 << s.shift;
-          m_long first = GROUP_ID % s.pieces * 1024;
-          m_long line = (GROUP_ID / s.pieces) << (10 - s.shift);
+          int width = 1 << s.shift;
+          m_long first = GROUP_ID % s.blocks * 1024;
+          m_long line = (GROUP_ID / s.blocks) << (10 - s.shift);
           for (int k = LOCAL_ID; k < 1024; k += 128) {
               m_long own = line + (k >> s.shift);
-              m_long i = first + (k & (room - 1));
+              m_long i = first + (k & (width - 1));
               p[padded(k)] = last_pair();
               if (own < s.lines && i < s.n)
-                  p[padded(k)] = pair_of(x_key(x_get(x[place(&sx, own) + i * s.x_step])), i,
-                                         s.descending);
+                  p[padded(k)] = pair_of(x_key(x_get(x[element_offset(&sx, own) + i * s.x_step])),
+                                         i, s.descending);
           }
           BARRIER();
-          sort_tile(p, room);
+          sort_tile(p, width);
           for (int k = LOCAL_ID; k < 1024; k += 128) {
               m_long own = line + (k >> s.shift);
-              m_long i = first + (k & (room - 1));
+              m_long i = first + (k & (width - 1));
               if (own >= s.lines || i >= s.n) continue;
-              if (!s.ends) to[at_to + own * s.n + i] = p[padded(k)];
+              if (!s.is_last) to[at_to + own * s.n + i] = p[padded(k)];
               else {
-                  m_long at = place_in(p[padded(k)]);
-                  y[place(&sy, own) + i * s.y_step] = at;
+                  m_long at = index_in(p[padded(k)]);
+                  y[element_offset(&sy, own) + i * s.y_step] = at;
                   if (s.values)
-                      v[place(&sv, own) + i * s.y_step] = x[place(&sx, own) + at * s.x_step];
+                      v[element_offset(&sv, own) + i * s.y_step] = x[element_offset(&sx, own) +
+                                                                     at * s.x_step];
               }
           }
       }),
-    // As first_of, of runs in a buffer.
-    T(M_FN m_long first_of_runs(GLOBAL const pair *a, m_long of_a, GLOBAL const pair *b,
+    // As merge_path, of runs in a buffer.
+    T(M_FN m_long merge_path_runs(GLOBAL const pair *a, m_long of_a, GLOBAL const pair *b,
                                 m_long of_b, m_long n) {
           m_long lo = n > of_b ? n - of_b : 0;
-          m_long hi = least(n, of_a);
+          m_long hi = min_long(n, of_a);
           while (lo < hi) {
               m_long m = (lo + hi) / 2;
-              if (goes_first(a[m], b[n - 1 - m])) lo = m + 1;
+              if (precedes(a[m], b[n - 1 - m])) lo = m + 1;
               else hi = m;
           }
           return lo;
       }
       KERNEL(128) sort_merge(GLOBAL const pair *from, m_long at_from, GLOBAL const x_kept *x,
                              GIVEN shape sx, GLOBAL pair *to, m_long at_to, GLOBAL m_long *y,
-                             GIVEN shape sy, GLOBAL x_kept *w, GIVEN shape sw, GIVEN sorting s) {
+                             GIVEN shape sy, GLOBAL x_kept *w, GIVEN shape sw,
+                             GIVEN sort_params s) {
           LOCAL pair p[1152];
           LOCAL m_long cut[2];
           int lid = LOCAL_ID;
-          m_long line = GROUP_ID / s.pieces;
-          m_long first = GROUP_ID % s.pieces * 1024;
+          m_long line = GROUP_ID / s.blocks;
+          m_long first = GROUP_ID % s.blocks * 1024;
           m_long lo = first / (2 * s.run) * 2 * s.run;
-          m_long mid = least(lo + s.run, s.n);
-          m_long end = least(mid + s.run, s.n);
-          m_long n = least(1024, end - first);
+          m_long mid = min_long(lo + s.run, s.n);
+          m_long end = min_long(mid + s.run, s.n);
+          m_long n = min_long(1024, end - first);
           GLOBAL const pair *a = from + at_from + line * s.n + lo;
           GLOBAL const pair *b = from + at_from + line * s.n + mid;
           if (lid % 64 == 0)
-              cut[lid / 64] = first_of_runs(a, mid - lo, b, end - mid,
+              cut[lid / 64] = merge_path_runs(a, mid - lo, b, end - mid,
                                             first - lo + (lid ? n : 0));
           BARRIER();
           int of_a = (int)(cut[1] - cut[0]);
@@ -193,12 +196,13 @@ const char *const tni_text_sort[] = {
           BARRIER();
           for (int k = lid; k < n; k += 128) {
               m_long i = first + k;
-              if (!s.ends) to[at_to + line * s.n + i] = p[padded(k)];
+              if (!s.is_last) to[at_to + line * s.n + i] = p[padded(k)];
               else {
-                  m_long at = place_in(p[padded(k)]);
-                  y[place(&sy, line) + i * s.y_step] = at;
+                  m_long at = index_in(p[padded(k)]);
+                  y[element_offset(&sy, line) + i * s.y_step] = at;
                   if (s.values)
-                      w[place(&sw, line) + i * s.y_step] = x[place(&sx, line) + at * s.x_step];
+                      w[element_offset(&sw, line) + i * s.y_step] = x[element_offset(&sx, line) +
+                                                                      at * s.x_step];
               }
           }
       }),

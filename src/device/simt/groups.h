@@ -3,6 +3,7 @@
 #ifndef TNI_SIMT_GROUPS_H
 #define TNI_SIMT_GROUPS_H
 
+#include "base/pieces.h"
 #include "device/device.h"
 #include "device/simt/compiled.h"
 #include "device/simt/group_text.h"
@@ -18,11 +19,11 @@ typedef struct tni_kernel_args tni_kernel_args;
 // The functions in which devices differ; constant, one for each. session is that of the call.
 typedef struct tni_groups {
     tni_compiled *(*compiled)(void *session);
-    tni_buffer_at (*find)(void *session, const void *address);
-    tni_buffer_at (*state)(void *session, int ticket);  // see kernel/simt.h
+    tni_buffer_at (*buffer_at)(void *session, const void *address);
+    tni_buffer_at (*state_at)(void *session, int ticket);  // see kernel/simt.h
     // Launches groups of so many items each. Where h->fail is given and there is no ticket, waits
     // for the failure that they left in the state, and clears it.
-    tn_status (*start)(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
+    tn_status (*launch)(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 } tni_groups;
 
 // ---- launches of kernels written by hand -------------------------------------------------------
@@ -32,7 +33,7 @@ enum { TNI_KERNEL_ARGS = 12, TNI_KERNEL_ARGS_BYTES = 1024 };
 // A launch being put together: a kernel and its arguments so far, each at a multiple of 8 bytes. No
 // kernel here takes more than there is room for.
 struct tni_kernel_args {
-    const tni_groups *via;
+    const tni_groups *fns;
     void             *session;
     void             *kernel;
     const char       *what;  // names the op in a reason
@@ -59,12 +60,6 @@ tn_status tni_kernel_args_launch_items(tni_kernel_args *h, int64_t count, tni_te
 tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_text *why);
 // Passes the state, where a kernel notes a bad index, and says where that goes.
 void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2]);
-
-// How many parts of a size n makes, the last of them perhaps smaller.
-static inline int64_t tni_parts(int64_t n, int64_t part)
-{
-    return (n + part - 1) / part;
-}
 
 // ---- axes --------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ struct tni_blaslt_layout {
     int32_t type, batch;
     int64_t rows, cols, ld, step;
 };
-struct tni_blaslt_wish {
+struct tni_blaslt_preference {
     uint64_t workspace;
     uint32_t reductions, align[4];
 };
@@ -107,33 +107,34 @@ int cublasLtMatrixLayoutDestroy(tni_ltlayout l)
 int cublasLtMatrixLayoutSetAttribute(tni_ltlayout l, int attribute, const void *value, size_t bytes)
 {
     if (attribute == TNI_LT_LAYOUT_BATCH) return put(&l->batch, sizeof l->batch, value, bytes);
-    if (attribute == TNI_LT_LAYOUT_STEP) return put(&l->step, sizeof l->step, value, bytes);
+    if (attribute == TNI_LT_LAYOUT_STRIDE) return put(&l->step, sizeof l->step, value, bytes);
     return TNI_LT_INVALID;
 }
 
-int cublasLtMatmulPreferenceCreate(tni_ltwish *w)
+int cublasLtMatmulPreferenceCreate(tni_ltpreference *w)
 {
     *w = calloc(1, sizeof **w);
     fake.alive++;
     return *w ? TNI_LT_OK : TNI_LT_NO_MEMORY;
 }
 
-int cublasLtMatmulPreferenceDestroy(tni_ltwish w)
+int cublasLtMatmulPreferenceDestroy(tni_ltpreference w)
 {
     free(w);
     fake.alive--;
     return TNI_LT_OK;
 }
 
-int cublasLtMatmulPreferenceSetAttribute(tni_ltwish w, int attribute, const void *value,
+int cublasLtMatmulPreferenceSetAttribute(tni_ltpreference w, int attribute, const void *value,
                                          size_t bytes)
 {
-    if (attribute == TNI_LT_WISH_WORKSPACE)
+    if (attribute == TNI_LT_PREFERENCE_WORKSPACE)
         return put(&w->workspace, sizeof w->workspace, value, bytes);
-    if (attribute == TNI_LT_WISH_REDUCTIONS)
+    if (attribute == TNI_LT_PREFERENCE_REDUCTIONS)
         return put(&w->reductions, sizeof w->reductions, value, bytes);
-    if (attribute < TNI_LT_WISH_ALIGN_A || attribute > TNI_LT_WISH_ALIGN_D) return TNI_LT_INVALID;
-    return put(&w->align[attribute - TNI_LT_WISH_ALIGN_A], sizeof(uint32_t), value, bytes);
+    if (attribute < TNI_LT_PREFERENCE_ALIGN_A || attribute > TNI_LT_PREFERENCE_ALIGN_D)
+        return TNI_LT_INVALID;
+    return put(&w->align[attribute - TNI_LT_PREFERENCE_ALIGN_A], sizeof(uint32_t), value, bytes);
 }
 
 // ---- what the real one would refuse ------------------------------------------------------------
@@ -190,7 +191,7 @@ enum { ID, ALIGN, WORKSPACE = ALIGN + 4 };
 
 // The third cannot be run at all, and the fifth takes more than any caller has.
 int cublasLtMatmulAlgoGetHeuristic(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b,
-                                   tni_ltlayout c, tni_ltlayout out, tni_ltwish w, int most,
+                                   tni_ltlayout c, tni_ltlayout out, tni_ltpreference w, int most,
                                    tni_ltproposal *found, int *count)
 {
     *count = 0;

@@ -1,18 +1,18 @@
 // Asks each library of NVIDIA for its version.
-#include "device/cuda/parts.h"
+#include "device/cuda/library_report.h"
 
 #include "device/cuda/blaslt.h"
 #include "device/cuda/driver.h"
-#include "device/cuda/find.h"
+#include "device/cuda/find_libraries.h"
 
 #include <dlfcn.h>
 #include <string.h>
 
-static tni_cuda_part driver_part(int *cuda)
+static tni_nvidia_library report_driver(int *cuda)
 {
-    tni_cuda_part     p  = { .name = "driver" };
-    const tni_driver *cu = tni_driver_get(&p.detail);
-    p.there              = cu != NULL;
+    tni_nvidia_library p  = { .name = "driver" };
+    const tni_driver  *cu = tni_driver_get(&p.detail);
+    p.found               = cu != NULL;
     if (!cu) return p;
     cu->driver_version(cuda);
     p.version = tni_text_of("%d.%d", *cuda / 1000, *cuda % 1000 / 10);
@@ -20,12 +20,12 @@ static tni_cuda_part driver_part(int *cuda)
     return p;
 }
 
-static tni_cuda_part nvrtc_part(int cuda)
+static tni_nvidia_library report_nvrtc(int cuda)
 {
-    int              major = 0, minor = 0;
-    tni_cuda_part    p   = { .name = "NVRTC" };
-    const tni_nvrtc *rtc = tni_nvrtc_get(&p.detail);
-    p.there              = rtc != NULL;
+    int                major = 0, minor = 0;
+    tni_nvidia_library p   = { .name = "NVRTC" };
+    const tni_nvrtc   *rtc = tni_nvrtc_get(&p.detail);
+    p.found                = rtc != NULL;
     if (!rtc) return p;
     rtc->version(&major, &minor);
     p.version = tni_text_of("%d.%d", major, minor);
@@ -41,11 +41,11 @@ static tni_text three_numbers(size_t version)
     return tni_text_of("%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
 }
 
-static tni_cuda_part blaslt_part(void)
+static tni_nvidia_library report_blaslt(void)
 {
-    tni_cuda_part     p  = { .name = "cuBLASLt" };
-    const tni_blaslt *lt = tni_blaslt_get(&p.detail);
-    p.there              = lt != NULL;
+    tni_nvidia_library p  = { .name = "cuBLASLt" };
+    const tni_blaslt  *lt = tni_blaslt_get(&p.detail);
+    p.found               = lt != NULL;
     if (!lt) {
         tni_text_add(&p.detail, ": matrix products are Tenon's own, which are slower");
         return p;
@@ -56,16 +56,16 @@ static tni_cuda_part blaslt_part(void)
 }
 
 // POSIX promises that the bits of a dlsym result are those of a function pointer.
-static tni_cuda_part cudnn_part(void)
+static tni_nvidia_library report_cudnn(void)
 {
     static const char *const names[] = { "libcudnn.so.9", NULL };
 
-    tni_cuda_part p    = { .name = "cuDNN" };
-    void         *lib  = tni_nvidia_open(names, &p.detail);
-    void         *call = lib ? dlsym(lib, "cudnnGetVersion") : NULL;
+    tni_nvidia_library p    = { .name = "cuDNN" };
+    void              *lib  = tni_nvidia_open(names, &p.detail);
+    void              *call = lib ? dlsym(lib, "cudnnGetVersion") : NULL;
     size_t (*version)(void);
-    p.there = call != NULL;
-    if (!p.there) {
+    p.found = call != NULL;
+    if (!p.found) {
         p.detail = tni_text_of("there is no cuDNN (libcudnn.so.9)");
         return p;
     }
@@ -74,13 +74,13 @@ static tni_cuda_part cudnn_part(void)
     return p;
 }
 
-int tni_cuda_parts(tni_cuda_part part[TNI_CUDA_PARTS])
+int tni_nvidia_report(tni_nvidia_library library[TNI_NVIDIA_LIBRARIES])
 {
     int n = 0, cuda = 0;
-    part[n++] = driver_part(&cuda);
-    part[n++] = nvrtc_part(cuda);
-    if (!part[0].there) return n;
-    part[n++] = blaslt_part();
-    part[n++] = cudnn_part();
+    library[n++] = report_driver(&cuda);
+    library[n++] = report_nvrtc(cuda);
+    if (!library[0].found) return n;
+    library[n++] = report_blaslt();
+    library[n++] = report_cudnn();
     return n;
 }

@@ -1,7 +1,7 @@
 // Finds the libraries of NVIDIA that a process may use, wherever they were installed from: loaded
 // already, wheels of Python, conda, the loader's own folders, a toolkit. Nothing is run for that.
-#ifndef TNI_CUDA_FIND_H
-#define TNI_CUDA_FIND_H
+#ifndef TNI_CUDA_FIND_LIBRARIES_H
+#define TNI_CUDA_FIND_LIBRARIES_H
 
 #include "base/text.h"
 
@@ -14,7 +14,7 @@ typedef struct {
     const char *home;        // HOME
     const char *cuda_path;   // CUDA_PATH
     const char *cuda_home;   // CUDA_HOME
-} tni_places;
+} tni_search_paths;
 
 // Opens the first of some names (NULL ends them) in the first place that has any: the process
 // itself, wheels, conda, the loader's folders, CUDA_PATH, CUDA_HOME, /usr/local/cuda. Then *where is
@@ -22,7 +22,7 @@ typedef struct {
 void *tni_nvidia_open(const char *const *names, tni_text *where);
 
 // The same with places given.
-void *tni_nvidia_open_in(const tni_places *p, const char *const *names, tni_text *where);
+void *tni_nvidia_open_in(const tni_search_paths *p, const char *const *names, tni_text *where);
 
 // Opens libcuda, which comes with the driver alone: no wheel, no toolkit has one that works.
 void *tni_nvidia_open_driver(tni_text *where);

@@ -1,6 +1,6 @@
 // Where the libraries of NVIDIA lie. The order is that of NVIDIA's own tools, so that Tenon takes the
 // same files as another library in the process does.
-#include "device/cuda/find.h"
+#include "device/cuda/find_libraries.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -16,13 +16,13 @@ enum { PATH_ROOM = 4096 };
 // ---- opening -----------------------------------------------------------------------------------
 
 // Local, so that no symbol of theirs replaces one of the program's.
-static void *load(const char *path)
+static void *load_library(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
 // The path of the file, which the loader knows however it was found.
-static void *tell(void *library, tni_text *where)
+static void *report_path(void *library, tni_text *where)
 {
     struct link_map *map = NULL;
     if (library && where && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name)
@@ -38,11 +38,11 @@ static void load_builtins(const char *folder)
     glob_t g = { 0 };
     snprintf(pattern, sizeof pattern, "%s/libnvrtc-builtins.so*", folder);
     if (glob(pattern, 0, NULL, &g) == 0)
-        for (size_t i = 0; i < g.gl_pathc; i++) load(g.gl_pathv[i]);
+        for (size_t i = 0; i < g.gl_pathc; i++) load_library(g.gl_pathv[i]);
     globfree(&g);
 }
 
-static void *open_at(const char *folder, const char *const *names)
+static void *open_in_folder(const char *folder, const char *const *names)
 {
     char  path[PATH_ROOM];
     void *lib = NULL;
@@ -50,7 +50,7 @@ static void *open_at(const char *folder, const char *const *names)
         int n = snprintf(path, sizeof path, "%s/%s", folder, *names);
         if (n >= (int)sizeof path || access(path, R_OK) != 0) continue;
         if (!strncmp(*names, "libnvrtc.", 9)) load_builtins(folder);
-        lib = load(path);
+        lib = load_library(path);
     }
     return lib;
 }
@@ -61,7 +61,7 @@ static void *open_glob(const char *pattern, const char *const *names)
     void  *lib = NULL;
     glob_t g   = { 0 };
     if (glob(pattern, 0, NULL, &g) == 0)
-        for (size_t i = 0; i < g.gl_pathc && !lib; i++) lib = open_at(g.gl_pathv[i], names);
+        for (size_t i = 0; i < g.gl_pathc && !lib; i++) lib = open_in_folder(g.gl_pathv[i], names);
     globfree(&g);
     return lib;
 }
@@ -95,10 +95,10 @@ static void *open_loaded(const char *const *names)
     return lib;
 }
 
-static void *open_plain(const char *const *names)
+static void *open_by_name(const char *const *names)
 {
     void *lib = NULL;
-    for (; *names && !lib; names++) lib = load(*names);
+    for (; *names && !lib; names++) lib = load_library(*names);
     return lib;
 }
 
@@ -117,7 +117,7 @@ static void *open_pythonpath(const char *list, const char *const *names)
     return lib;
 }
 
-static void *open_wheel(const tni_places *p, const char *const *names)
+static void *open_wheel(const tni_search_paths *p, const char *const *names)
 {
     static const char *const shared[] = { "/usr/local/lib/python3*/dist-packages" WHEELS,
                                           "/usr/local/lib/python3*/site-packages" WHEELS,
@@ -143,28 +143,28 @@ static void *open_toolkit(const char *prefix, const char *const *names)
     return lib;
 }
 
-void *tni_nvidia_open_in(const tni_places *p, const char *const *names, tni_text *where)
+void *tni_nvidia_open_in(const tni_search_paths *p, const char *const *names, tni_text *where)
 {
     void *lib = open_loaded(names);
     if (!lib) lib = open_wheel(p, names);
     if (!lib) lib = open_toolkit(p->conda, names);
-    if (!lib) lib = open_plain(names);
+    if (!lib) lib = open_by_name(names);
     if (!lib) lib = open_toolkit(p->cuda_path, names);
     if (!lib) lib = open_toolkit(p->cuda_home, names);
     if (!lib) lib = open_toolkit("/usr/local/cuda", names);
-    return tell(lib, where);
+    return report_path(lib, where);
 }
 
 // ---- the environment ---------------------------------------------------------------------------
 
 // Read once, kept until the process ends.
 static struct {
-    pthread_once_t once;
-    tni_places     places;
-} here = { .once = PTHREAD_ONCE_INIT };
+    pthread_once_t   once;
+    tni_search_paths places;
+} environment = { .once = PTHREAD_ONCE_INIT };
 
 // A copy: the program may change its environment. Out of memory is nowhere.
-static const char *variable(const char *name)
+static const char *env_copy(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? strdup(value) : NULL;
@@ -174,28 +174,28 @@ static const char *variable(const char *name)
 static const char *own_site(void)
 {
     Dl_info info;
-    if (!dladdr(&here, &info) || !info.dli_fname) return NULL;
+    if (!dladdr(&environment, &info) || !info.dli_fname) return NULL;
     const char *site = strstr(info.dli_fname, "/site-packages/");
     if (!site) site = strstr(info.dli_fname, "/dist-packages/");
     if (!site) return NULL;
     return strndup(info.dli_fname, (size_t)(site - info.dli_fname) + strlen("/site-packages"));
 }
 
-static void read_once(void)
+static void read_environment(void)
 {
-    here.places = (tni_places){ .own        = own_site(),
-                                .venv       = variable("VIRTUAL_ENV"),
-                                .conda      = variable("CONDA_PREFIX"),
-                                .pythonpath = variable("PYTHONPATH"),
-                                .home       = variable("HOME"),
-                                .cuda_path  = variable("CUDA_PATH"),
-                                .cuda_home  = variable("CUDA_HOME") };
+    environment.places = (tni_search_paths){ .own        = own_site(),
+                                             .venv       = env_copy("VIRTUAL_ENV"),
+                                             .conda      = env_copy("CONDA_PREFIX"),
+                                             .pythonpath = env_copy("PYTHONPATH"),
+                                             .home       = env_copy("HOME"),
+                                             .cuda_path  = env_copy("CUDA_PATH"),
+                                             .cuda_home  = env_copy("CUDA_HOME") };
 }
 
 void *tni_nvidia_open(const char *const *names, tni_text *where)
 {
-    pthread_once(&here.once, read_once);
-    return tni_nvidia_open_in(&here.places, names, where);
+    pthread_once(&environment.once, read_environment);
+    return tni_nvidia_open_in(&environment.places, names, where);
 }
 
 // The paths are for systems whose loader is not told of the driver: WSL and NixOS.
@@ -205,5 +205,5 @@ void *tni_nvidia_open_driver(tni_text *where)
                                          "/run/opengl-driver/lib/libcuda.so.1", NULL };
 
     void *lib = open_loaded(names);
-    return tell(lib ? lib : open_plain(names), where);
+    return report_path(lib ? lib : open_by_name(names), where);
 }

@@ -1,0 +1,276 @@
+// How cuBLASLt sees a product: layouts, batches and loops from sizes and strides.
+#include "device/cuda/product.h"
+
+#include <string.h>
+
+enum { A, B, D, LOOP_MOST = 64, LD_UNIT = 8 };
+
+// An axis before the matrices: its size, and the stride of each operand result_transposed it.
+typedef struct {
+    int64_t size, stride[3];
+} axis;
+
+// A call without its form: a (m, k), b (k, n) and the result (m, n) by strides, and the axes before
+// them that remain.
+typedef struct {
+    int64_t m, n, k;
+    int64_t am, ak, bk, bn, dm, dn;
+    int     axes;
+    axis    axis[TN_MAX_RANK];
+} problem;
+
+// ---- the call ----------------------------------------------------------------------------------
+
+static bool takes_types(tn_dtype in, tn_dtype out)
+{
+    bool half = tni_is_rounded(in);
+    return in == out ? half || in == TN_F32 || in == TN_F64 : half && out == TN_F32;
+}
+
+static bool takes_size(int64_t n)
+{
+    return n > 0 && n <= INT32_MAX;
+}
+
+static bool is_outer_of(const axis *outer, const axis *inner)
+{
+    for (int i = 0; i < 3; i++)
+        if (outer->stride[i] != inner->stride[i] * inner->size) return false;
+    return true;
+}
+
+// The axes before the matrices, joined where all three operands go on in equal steps.
+static void read_axes(problem *s, const tni_arg *const x[3])
+{
+    for (int i = 0; i < x[D]->rank - 2; i++) {
+        axis next = { x[D]->size[i], { x[A]->stride[i], x[B]->stride[i], x[D]->stride[i] } };
+        if (next.size == 1) continue;
+        axis *last = s->axes ? &s->axis[s->axes - 1] : NULL;
+        if (last && is_outer_of(last, &next)) {
+            next.size *= last->size;
+            *last = next;
+        } else s->axis[s->axes++] = next;
+    }
+}
+
+static bool read_problem(problem *s, const tni_call *c)
+{
+    const tni_arg *const x[3] = { &c->in[0], &c->in[1], &c->out };
+    int                  r    = c->out.rank;
+    if (r < 2 || x[A]->rank != r || x[B]->rank != r) return false;
+    *s = (problem){ .m  = x[D]->size[r - 2],
+                    .n  = x[D]->size[r - 1],
+                    .k  = x[A]->size[r - 1],
+                    .am = x[A]->stride[r - 2],
+                    .ak = x[A]->stride[r - 1],
+                    .bk = x[B]->stride[r - 2],
+                    .bn = x[B]->stride[r - 1],
+                    .dm = x[D]->stride[r - 2],
+                    .dn = x[D]->stride[r - 1] };
+    read_axes(s, x);
+    return true;
+}
+
+// ---- matrices ----------------------------------------------------------------------------------
+
+// A matrix of these strides, as it is_column_major: down a column in steps of one element. Axes of size 1 have
+// no stride.
+static bool is_column_major(tni_matrix *x, int64_t rows, int64_t cols, int64_t down, int64_t right)
+{
+    int64_t ld = cols > 1 ? right : rows;
+    if ((rows > 1 && down != 1) || ld < rows) return false;
+    *x = (tni_matrix){ .rows = rows, .cols = cols, .ld = ld };
+    return true;
+}
+
+// The same as an operand, which may be transposed. A vector can lie both ways: then result_transposed its elements.
+static bool choose_layout(tni_matrix *x, int64_t rows, int64_t cols, int64_t down, int64_t right)
+{
+    tni_matrix transposed;
+    bool       plain = is_column_major(x, rows, cols, down, right);
+    if (!is_column_major(&transposed, cols, rows, right, down) ||
+        (plain && x->rows >= transposed.rows))
+        return plain;
+    *x            = transposed;
+    x->transposed = true;
+    return true;
+}
+
+// D as the transpose of the result, which is how row-major results lie, or as the result itself,
+// whichever has longer columns if both can be.
+static bool layout_product(const problem *s, tni_product *p)
+{
+    tni_matrix plain;
+    if (!takes_size(s->m) || !takes_size(s->n) || !takes_size(s->k)) return false;
+    bool is_plain        = is_column_major(&plain, s->m, s->n, s->dm, s->dn);
+    p->result_transposed = is_column_major(&p->x[D], s->n, s->m, s->dn, s->dm);
+    if (is_plain && p->result_transposed && plain.rows > p->x[D].rows) p->result_transposed = false;
+    p->depth = s->k;
+    p->rows  = p->result_transposed ? s->n : s->m;
+    p->cols  = p->result_transposed ? s->m : s->n;
+    if (p->result_transposed)
+        return choose_layout(&p->x[A], s->n, s->k, s->bn, s->bk) &&
+               choose_layout(&p->x[B], s->k, s->m, s->ak, s->am);
+    p->x[D] = plain;
+    return is_plain && choose_layout(&p->x[A], s->m, s->k, s->am, s->ak) &&
+           choose_layout(&p->x[B], s->k, s->n, s->bk, s->bn);
+}
+
+// ---- batches -----------------------------------------------------------------------------------
+
+static void drop_axis(problem *s, int i)
+{
+    s->axes--;
+    memmove(&s->axis[i], &s->axis[i + 1], (size_t)(s->axes - i) * sizeof *s->axis);
+}
+
+// Makes an axis result_transposed which one operand stays part of the size of the other: many products with the
+// same right side are one with more rows. count, in and out are that size and its strides.
+static bool fold_axis(const axis *x, int moving, int64_t *count, int64_t *in, int64_t *out)
+{
+    if (x->stride[A + B - moving] != 0) return false;
+    if (*count == 1) {
+        *in  = x->stride[moving];
+        *out = x->stride[D];
+    } else if (x->stride[moving] != *count * *in || x->stride[D] != *count * *out) return false;
+    *count *= x->size;
+    return true;
+}
+
+// Folds all axes that can be; one that would leave no form stays a batch.
+static void fold_axes(problem *s, tni_product *p)
+{
+    for (int i = s->axes - 1; i >= 0; i--) {
+        tni_product q    = *p;
+        problem     t    = *s;
+        bool        done = fold_axis(&s->axis[i], A, &t.m, &t.am, &t.dm) ||
+                    fold_axis(&s->axis[i], B, &t.n, &t.bn, &t.dn);
+        if (!done || !layout_product(&t, &q)) continue;
+        drop_axis(&t, i);
+        *s = t;
+        *p = q;
+    }
+}
+
+// The longest_axis axis that the library can go result_transposed; -1 if there is none.
+static int longest_axis(const problem *s)
+{
+    int at = -1;
+    for (int i = 0; i < s->axes; i++) {
+        const axis *x = &s->axis[i];
+        if (x->stride[A] < 0 || x->stride[B] < 0 || x->stride[D] <= 0 || !takes_size(x->size))
+            continue;
+        if (at < 0 || x->size > s->axis[at].size) at = i;
+    }
+    return at;
+}
+
+// Which operand of the call is which of the library's.
+static int role_of(const tni_product *p, int i)
+{
+    return i == D || !p->result_transposed ? i : A + B - i;
+}
+
+static bool place_batches(problem *s, tni_product *p)
+{
+    int     at    = longest_axis(s);
+    int64_t times = 1;
+    p->batch      = at < 0 ? 1 : s->axis[at].size;
+    for (int i = 0; i < 3 && at >= 0; i++) p->x[role_of(p, i)].batch_stride = s->axis[at].stride[i];
+    if (at >= 0) drop_axis(s, at);
+    for (int i = 0; i < s->axes; i++) {
+        int64_t size = s->axis[i].size;
+        if (size < 1 || size > LOOP_MOST || (times *= size) > LOOP_MOST) return false;
+        p->loop_size[i] = size;
+        for (int k = 0; k < 3; k++) p->loop_stride[role_of(p, k)][i] = s->axis[i].stride[k];
+    }
+    p->loops = s->axes;
+    return true;
+}
+
+// The ld of a single column is never followed. Then it is one that fast algorithms accept.
+static void round_ld(tni_product *p)
+{
+    for (int i = 0; i < 3 && p->batch == 1; i++)
+        if (p->x[i].cols == 1) p->x[i].ld = (p->x[i].rows + LD_UNIT - 1) / LD_UNIT * LD_UNIT;
+}
+
+bool tni_product_of(const tni_call *c, tni_product *p)
+{
+    problem s;
+    *p = (tni_product){ .scale = 1 };
+    if (c->op != TNI_matmul || c->nin != 2 || c->in[0].dtype != c->in[1].dtype) return false;
+    if (!takes_types(c->in[0].dtype, c->out.dtype) || !read_problem(&s, c) ||
+        !layout_product(&s, p))
+        return false;
+    p->in    = c->in[0].dtype;
+    p->out   = c->out.dtype;
+    p->width = s.n;
+    fold_axes(&s, p);
+    if (!place_batches(&s, p)) return false;
+    round_ld(p);
+    tni_product_bind(p, c, c->out.data);
+    return true;
+}
+
+void tni_product_bind(tni_product *p, const tni_call *c, char *out)
+{
+    p->waits             = c->waits;
+    p->at[role_of(p, A)] = c->in[0].data;
+    p->at[role_of(p, B)] = c->in[1].data;
+    p->at[D]             = out;
+}
+
+// ---- what is_outer_of ------------------------------------------------------------------------------
+
+// The library stores gelu's input as a matrix with an ld of its own, in multiples of LD_UNIT. Of relu's
+// it stores one bit an element, and of batches it is not promised.
+static bool takes_aux(const tni_product *p, int activation)
+{
+    return activation == TNI_gelu_tanh && p->batch == 1 && !p->loops && p->x[D].ld % LD_UNIT == 0;
+}
+
+bool tni_product_add_epilogue(tni_product *p, const tni_product_epilogue *e)
+{
+    int  f     = e->activation;
+    bool plain = f == TNI_leaf && !e->bias && !e->input;
+    if (p->out == TN_F64 && !plain) return false;
+    if (f != TNI_leaf && f != TNI_relu && f != TNI_gelu_tanh) return false;
+    if (e->bias && (!p->result_transposed || p->rows != p->width)) return false;
+    if (e->input && !takes_aux(p, f)) return false;
+    p->epilogue = *e;
+    p->plan     = NULL;
+    return true;
+}
+
+bool tni_product_is_unaliased(const tni_product *p)
+{
+    const tni_product_epilogue *e = &p->epilogue;
+    const char                 *d = p->at[D], *z = e->input ? p->input : NULL;
+    if (e->bias && (p->bias == d || p->bias == z)) return false;
+    return !z || (z != d && (!e->residual || z != p->residual));
+}
+
+bool tni_product_accumulates(const tni_product *p)
+{
+    return p->epilogue.residual && p->residual == p->at[D];
+}
+
+tni_product_epilogue tni_product_epilogue_of(const tni_epilogue *e)
+{
+    return (tni_product_epilogue){ .activation = e->activation,
+                                   .scaled     = e->scale >= 0,
+                                   .residual   = e->residual >= 0,
+                                   .bias       = e->bias >= 0,
+                                   .input      = e->z >= 0 };
+}
+
+bool tni_product_of_offer(const tni_offer *o, tni_product *p)
+{
+    const tni_epilogue  *e        = &o->epilogue;
+    tni_product_epilogue epilogue = tni_product_epilogue_of(e);
+    if (o->call->op != TNI_matmul || !o->only_reader || !e->fits) return false;
+    if (e->activation == TNI_gelu_tanh && !tni_is_rounded(o->call->out.dtype)) return false;
+    if (e->activation == TNI_gelu_slope || e->sum >= 0) return false;
+    return tni_product_of(o->call, p) && tni_product_add_epilogue(p, &epilogue);
+}
