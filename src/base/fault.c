@@ -63,9 +63,9 @@ static void add_layer(tni_fault *f)
 bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
 {
     if (f->code) return false;
-    f->code = code;
-    f->told = false;
-    f->site = tni_self.site;
+    f->code     = code;
+    f->reported = false;
+    f->site     = tni_self.site;
     // Names, paths and reasons of others are in it: this is where all of them pass.
     char text[sizeof f->text];
     vsnprintf(text, sizeof text, fmt, args);
@@ -76,10 +76,10 @@ bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
 
 void tni_fault_clear(tni_fault *f)
 {
-    f->code    = 0;
-    f->told    = false;
-    f->site    = (tni_site){ .file = "" };
-    f->text[0] = 0;
+    f->code     = 0;
+    f->reported = false;
+    f->site     = (tni_site){ .file = "" };
+    f->text[0]  = 0;
 }
 
 void tni_thread_fail(int code, const char *fmt, ...)

@@ -26,8 +26,8 @@ typedef struct {
 } tni_site;
 
 typedef struct {
-    int      code;  // a tn_status; 0 when there is no error
-    bool     told;  // the handler has been called for it
+    int      code;      // a tn_status; 0 when there is no error
+    bool     reported;  // the handler has been called for it
     tni_site site;
     char     text[600];
 } tni_fault;
@@ -37,12 +37,12 @@ typedef struct {
 // waits to be told at the end of the frame. While a function of the user's runs inside a public call,
 // lines is the depth at which it began, and around the site of the call that runs it.
 typedef struct {
-    tni_site        site;
-    int             latest;  // code of the newest error of any kind: what a failing call returns
-    int             depth;
-    int             floor;  // the depth at which a user's code with frames of its own began, else 0
-    int             lines;  // the depth at which a user's code began, else 0
-    const tni_site *around;
+    tni_site site;
+    int      latest;  // code of the newest error of any kind: what a failing call returns
+    int      depth;
+    int      frame_floor;  // the depth at which a user's code with frames of its own began, else 0
+    int      site_floor;   // the depth at which a user's code began, else 0
+    const tni_site *outer_site;
     uint64_t        frame, frames;  // the current one; so many were begun
     void           *cx, *failed;
     tni_fault      *fault;  // see tni_thread_fault; NULL until there is one

@@ -210,7 +210,7 @@ static size_t character(const char **s, const char *end, char utf8[4])
     return tni_utf8_put(utf8, c);
 }
 
-int64_t tni_json_string(const tni_json *j, char *dst, size_t room)
+int64_t tni_json_string(const tni_json *j, char *dst, size_t capacity)
 {
     size_t      length = 0;
     char        utf8[4];
@@ -219,9 +219,9 @@ int64_t tni_json_string(const tni_json *j, char *dst, size_t room)
         size_t n = character(&s, end, utf8);
         if (!n) return -1;
         for (size_t i = 0; i < n; i++, length++)
-            if (length + 1 < room) dst[length] = utf8[i];
+            if (length + 1 < capacity) dst[length] = utf8[i];
     }
-    if (room) dst[length < room ? length : room - 1] = 0;
+    if (capacity) dst[length < capacity ? length : capacity - 1] = 0;
     return (int64_t)length;
 }
 
@@ -262,7 +262,7 @@ bool tni_json_double(const tni_json *j, double *v)
 
 static void put(tni_json_writer *w, const char *s, size_t n)
 {
-    w->full |= !tni_grow(w->heap, (void **)&w->text, &w->room, w->bytes + n + 1, 1);
+    w->full |= !tni_grow(w->heap, (void **)&w->text, &w->capacity, w->bytes + n + 1, 1);
     if (w->full) return;
     memcpy(w->text + w->bytes, s, n);
     w->bytes += n;

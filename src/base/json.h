@@ -46,7 +46,7 @@ tni_json_kind tni_json_next(tni_json *j);
 bool tni_json_skip(tni_json *j);
 // The current key or string with its escapes resolved, as UTF-8: its length, and as much of it as fits
 // in dst with a 0 after it. -1 where it holds an escaped lone surrogate.
-int64_t tni_json_string(const tni_json *j, char *dst, size_t room);
+int64_t tni_json_string(const tni_json *j, char *dst, size_t capacity);
 // Whether the current key or string is this one.
 bool tni_json_is(const tni_json *j, const char *text);
 // The current number: false if it is not an integer, or does not fit.
@@ -58,7 +58,7 @@ bool tni_json_double(const tni_json *j, double *v);
 typedef struct {
     tni_heap *heap;
     char     *text;
-    size_t    bytes, room;
+    size_t    bytes, capacity;
     bool      full;
 } tni_json_writer;
 

@@ -73,18 +73,18 @@ static size_t escape_one(char piece[16], const char *s, size_t n)
     return length;
 }
 
-size_t tni_escape(char *to, size_t room, const char *s, size_t n)
+size_t tni_escape(char *to, size_t capacity, const char *s, size_t n)
 {
     size_t taken = 0, at = 0;
     char   piece[16];
     while (taken < n) {
         size_t step = escape_one(piece, s + taken, n - taken), length = strlen(piece);
-        if (at + length >= room) break;
+        if (at + length >= capacity) break;
         memcpy(to + at, piece, length);
         at += length;
         taken += step;
     }
-    if (room) to[at] = 0;
+    if (capacity) to[at] = 0;
     return taken;
 }
 
@@ -95,7 +95,7 @@ tni_text tni_escaped(const char *s)
     return t;
 }
 
-tni_text tni_shown(const char *name)
+tni_text tni_quoted(const char *name)
 {
     enum { MOST = 80 };
     char   text[MOST + 1];

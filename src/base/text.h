@@ -26,10 +26,10 @@ void tni_text_add(tni_text *t, const char *fmt, ...) __attribute__((format(print
 // printed: control characters and what is not UTF-8 as \xNN, characters that are not seen or change
 // the order of others as \u{NNNN}, all others as they are. What does not fit into room, with a 0 at the
 // end, is left out, never half a character. Returns how many of the n bytes it took.
-size_t tni_escape(char *to, size_t room, const char *s, size_t n);
+size_t tni_escape(char *to, size_t capacity, const char *s, size_t n);
 // The same, cut to fit; and for a message: in quotes, cut.
 tni_text tni_escaped(const char *s);
-tni_text tni_shown(const char *name);
+tni_text tni_quoted(const char *name);
 
 // Bytes of the UTF-8 character that begins at s, of which n > 0 bytes are there; 0 if it is none.
 size_t tni_utf8(const char *s, size_t n);

@@ -36,13 +36,13 @@ static bool set_room(job *j, size_t bytes)
 {
     tni_content *c    = j->c;
     size_t       more = bytes > c->counted ? bytes - c->counted : 0;
-    if (!tni_buffers_count(c->counts, more)) return over_limit(j, 0);
+    if (!tni_buffers_reserve_host(c->counts, more)) return over_limit(j, 0);
     unsigned char *room = tni_resize(&j->cx->heap, c->expanded, bytes);
     if (!room) {
-        tni_buffers_uncount(c->counts, more);
+        tni_buffers_release_host(c->counts, more);
         return tni_no_memory(j->cx, j->op);
     }
-    if (bytes < c->counted) tni_buffers_uncount(c->counts, c->counted - bytes);
+    if (bytes < c->counted) tni_buffers_release_host(c->counts, c->counted - bytes);
     c->data = c->expanded = room;
     c->counted            = bytes;
     return true;
@@ -141,7 +141,7 @@ void tni_content_close(tni_heap *h, tni_content *c)
 {
     tni_mapping_unref(c->map);
     tni_free(h, c->expanded);
-    if (c->counts) tni_buffers_uncount(c->counts, c->counted);
+    if (c->counts) tni_buffers_release_host(c->counts, c->counted);
     *c = (tni_content){ 0 };
 }
 

@@ -229,7 +229,7 @@ static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *wh
 {
     tni_buffers *all = &r->cx->buffers;
     tni_buffer  *b   = n ? tni_buffer_new(all, (size_t)bytes)
-                         : tni_buffer_on_the_way(all, (size_t)bytes);
+                         : tni_buffer_new_temp(all, (size_t)bytes);
     if (b) return b;
     tni_text value = { "" };
     if (n) {
@@ -356,13 +356,13 @@ static void finish_item(run *r, size_t i)
     tni_node        *n = r->g->item[i].n;
     const tni_place *p = &r->plan->place[i];
     if (n->op == TNI_view) {
-        tni_node_done(r->cx, n, NULL, 0);
+        tni_node_mark_done(r->cx, n, NULL, 0);
         return;
     }
     tni_buffer *b = p->where == TNI_INPUT ? r->g->input[p->root].n->buf : r->own[p->root];
     b->refs++;
     size_t size = r->e->device->memory->element_size((tn_dtype)n->dtype);
-    tni_node_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
+    tni_node_mark_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
 }
 
 // Each item that is stored gets its buffer first, before any source is let go. What only the graph holds is
@@ -383,7 +383,7 @@ static void finish_items(run *r)
         }
         if (it->dies) n->spent = true;
         if (it->why & TNI_FLEETING) n->carried = true;
-        if (!it->why && !n->constant) tni_node_unstore(r->cx, n);
+        if (!it->why && !n->constant) tni_node_mark_unstored(r->cx, n);
         else if (n->needs_grad && !n->spent) continue;
         else if (it->why & TNI_BY_CALL && !n->handles) tni_node_hold_output(r->cx, n);
         else tni_node_forget(r->cx, n);
@@ -395,12 +395,12 @@ static void finish_items(run *r)
 // their stores let them go before anyone can look.
 static void settle_stores(tn_ctx *cx, tni_mode mode, size_t computed)
 {
-    cx->unsettled += computed;
-    if (mode == TNI_READ && cx->unsettled < cx->pending_stores / 2) return;
-    cx->unsettled = 0;
+    cx->computed_pending += computed;
+    if (mode == TNI_READ && cx->computed_pending < cx->pending_stores / 2) return;
+    cx->computed_pending = 0;
     for (tni_store *s = cx->pending; s;) {
         tni_store *next = s->next;
-        if (s->node->state != TNI_PENDING) tni_store_settle(cx, s);
+        if (s->node->state != TNI_PENDING) tni_store_mark_computed(cx, s);
         s = next;
     }
 }
@@ -434,8 +434,8 @@ static void return_recalled(tn_ctx *cx, tni_graph *g)
     tni_graph_unmark(g);
     for (size_t i = g->count; i-- > 0;) {
         tni_node *n = g->item[i].n;
-        if (n->state == TNI_PENDING && !n->uses && tni_node_base(n, &skip)->again)
-            tni_node_unstore(cx, n);
+        if (n->state == TNI_PENDING && !n->uses && tni_node_base(n, &skip)->recomputed)
+            tni_node_mark_unstored(cx, n);
     }
     settle_stores(cx, TNI_FLUSH, 0);
 }
@@ -444,8 +444,8 @@ static void return_recalled(tn_ctx *cx, tni_graph *g)
 static void unstore(tn_ctx *cx, tni_store *s)
 {
     for (tn_tensor *t = s->views; t; t = t->view_next)
-        if (t->node->state == TNI_PENDING) tni_node_unstore(cx, t->node);
-    tni_node_unstore(cx, s->node);
+        if (t->node->state == TNI_PENDING) tni_node_mark_unstored(cx, t->node);
+    tni_node_mark_unstored(cx, s->node);
 }
 
 // What backward passes went through, and no store has.
@@ -453,7 +453,7 @@ static void unstore_walked(tn_ctx *cx)
 {
     for (size_t i = cx->walked_count; i-- > 0;) {
         tni_node *n = cx->walked[i];
-        if (n->state == TNI_PENDING && n->again) tni_node_unstore(cx, n);
+        if (n->state == TNI_PENDING && n->recomputed) tni_node_mark_unstored(cx, n);
     }
 }
 
@@ -465,15 +465,15 @@ void tni_roll_back(tn_ctx *cx)
         next = s->next;
         if (s->node->state == TNI_PENDING && s->node->constant) continue;
         if (s->node->state == TNI_DONE) {
-            tni_store_settle(cx, s);
-        } else if (s->done) {
-            tni_store_bind(cx, s, tni_node_ref(s->done));
+            tni_store_mark_computed(cx, s);
+        } else if (s->rollback) {
+            tni_store_bind(cx, s, tni_node_ref(s->rollback));
         } else {
             if (s->node->state == TNI_PENDING) {
-                if (s->node->again) unstore(cx, s);
-                else tni_node_gone(cx, s->node);
+                if (s->node->recomputed) unstore(cx, s);
+                else tni_node_mark_gone(cx, s->node);
             }
-            tni_store_settle(cx, s);
+            tni_store_mark_computed(cx, s);
         }
     }
     unstore_walked(cx);
@@ -597,7 +597,7 @@ static bool is_sure(const run *r)
     tni_text          why = { "" };
     bool new              = false;
     for (const tni_store *s = r->cx->pending; s && r->plan->notes; s = s->next) {
-        if (!s->done || s->node->state != TNI_PENDING || !s->node->mark) continue;
+        if (!s->rollback || s->node->state != TNI_PENDING || !s->node->mark) continue;
         const tni_place *p = &r->plan->place[s->node->mark - 1];
         new |= p->where == TNI_OWN && !r->plan->place[p->root].takes;
     }
@@ -622,7 +622,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     // What fails on its values will fail again: later steps leave it out.
     else if (item != SIZE_MAX && s != TN_EMEM) g->item[item].n->failed = true;
     give_memory(&r);
-    tni_buffers_turn(&cx->buffers);
+    tni_buffers_end_evaluation(&cx->buffers);
     plan->runs++;
     if (!kept) tni_plan_free(&cx->heap, plan);
     return s;

@@ -136,7 +136,7 @@ static bool find_limit(int64_t asked, int64_t *limit)
     *limit        = asked;
     if (asked || !v || !*v || tni_parse_bytes(v, limit)) return true;
     tni_thread_fail(TN_EARG, "open: TN_MEM_LIMIT is %s, not a number of bytes such as 512M",
-                    tni_shown(v).s);
+                    tni_quoted(v).s);
     return false;
 }
 
@@ -176,7 +176,8 @@ void tni_engine_use(tn_ctx *cx, const tni_device *d)
     tni_engine_set(cx->engine, d);
     memset(cx->lacks, 0, sizeof cx->lacks);
     for (int op = 0; op < TNI_OPS; op++)
-        if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(d, op)) tni_lack(cx, op);
+        if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(d, op))
+            tni_mark_lacking(cx, op);
 }
 
 static tn_ctx *open_on(tn_open_opts o)
@@ -193,26 +194,26 @@ static tn_ctx *open_on(tn_open_opts o)
         tni_thread_fail(TN_EMEM, "open: out of memory");
         return NULL;
     }
-    e->threads        = thread_count(o.threads);
-    e->observer       = &tni_observer_inspect;
-    e->eager          = is_set("TN_EAGER");
-    e->compiles_first = is_word("TN_COMPILE", "wait");
-    cx->magic         = TNI_CTX_LIVE;
-    cx->owner         = tni_thread_id();
-    cx->grad_mode     = true;
-    cx->heap          = heap;
-    cx->heap.keeps    = KEEPS_BLOCKS;
-    cx->handler       = o.handler ? o.handler : print_fault;
-    cx->user          = o.user;
-    cx->warner        = o.handler ? NULL : print_fault;
-    cx->engine        = e;
-    cx->seed          = o.seed;
-    cx->flush         = flush;
-    cx->flush_nodes   = o.flush_nodes > 0 ? o.flush_nodes : 100000;
-    cx->flush_at      = cx->flush_nodes;
-    cx->fault.site    = (tni_site){ .file = "" };
-    cx->root          = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
-    cx->scope         = &cx->root;
+    e->threads          = thread_count(o.threads);
+    e->observer         = &tni_observer_inspect;
+    e->eager            = is_set("TN_EAGER");
+    e->compiles_first   = is_word("TN_COMPILE", "wait");
+    cx->magic           = TNI_CTX_LIVE;
+    cx->owner           = tni_thread_id();
+    cx->grad_mode       = true;
+    cx->heap            = heap;
+    cx->heap.keeps      = KEEPS_BLOCKS;
+    cx->handler         = o.handler ? o.handler : print_fault;
+    cx->user            = o.user;
+    cx->warning_handler = o.handler ? NULL : print_fault;
+    cx->engine          = e;
+    cx->seed            = o.seed;
+    cx->flush           = flush;
+    cx->flush_nodes     = o.flush_nodes > 0 ? o.flush_nodes : 100000;
+    cx->flush_at        = cx->flush_nodes;
+    cx->fault.site      = (tni_site){ .file = "" };
+    cx->root            = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
+    cx->scope           = &cx->root;
     tni_engine_use(cx, dev);
     open_slabs(cx);
     if (!open_session(cx, &args)) return NULL;

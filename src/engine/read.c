@@ -18,7 +18,7 @@ static bool can_take(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const in
 // A leaf with a buffer, whose reference is taken over.
 static tn_tensor *leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *b)
 {
-    tni_node *n = tni_node_in(cx, dt, rank, size, b, 0);
+    tni_node *n = tni_node_in_buffer(cx, dt, rank, size, b, 0);
     tni_buffer_unref(&cx->buffers, b);
     return tni_wrap(cx, n);
 }
@@ -30,7 +30,7 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     const tni_engine *e     = cx->engine;
     int64_t           count = tni_shape_count(rank, size);
     size_t            bytes = (size_t)count * e->device->memory->element_size(dt);
-    tni_buffer       *b     = tni_buffer_to_fill(&cx->buffers, bytes);
+    tni_buffer       *b     = tni_buffer_new_upload(&cx->buffers, bytes);
     if (!b) {
         tni_text what = tni_text_of("%s of %s", tni_shape_text(rank, size).s, tn_dtype_name(dt));
         return e->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);

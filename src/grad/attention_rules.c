@@ -2,15 +2,15 @@
 // with products and sums over the matrix of weights, so it can be differentiated any further.
 //
 // B batch, H heads, T queries, S keys and values, D their size, E that of a value
-#include "ops/row_functions.h"
+#include "ops/op_functions.h"
 
-static tn_tensor *input(tni_rule_args *r, uint32_t i)
+static tn_tensor *input(tni_grad_args *r, uint32_t i)
 {
     return tni_wrap_node(r->cx, r->n->src[i]);
 }
 
 // A mask gets none: one that wants a gradient is left to other ops when it is recorded.
-void tni_grad_attention(tni_rule_args *r)
+void tni_grad_attention(tni_grad_args *r)
 {
     tn_tensor *gx[3];
     if (!r->g || !tni_attention_grad(r->cx, r->n, r->g, gx)) return;
@@ -42,7 +42,7 @@ static tn_tensor *row_sum(tn_tensor *a, tn_tensor *b)
 }
 
 // What arrived at output i of attention_grad, which has the shape of source i.
-static tn_tensor *arrived(tni_rule_args *r, uint32_t i)
+static tn_tensor *arrived(tni_grad_args *r, uint32_t i)
 {
     return turn(r->out_g[i] ? r->out_g[i] : tn_zeros_like(input(r, i)));
 }
@@ -51,7 +51,7 @@ static tn_tensor *arrived(tni_rule_args *r, uint32_t i)
 // scale ds k, scale ds' q and p' g. Their gradients are a, b and c. x is what they say of ds, w of p
 // and z, through the softmax, of the scores. All of it follows from queries, keys, values and g; the
 // result and the logarithms, which the op is given besides, get no gradient.
-void tni_grad_attention_grad(tni_rule_args *r)
+void tni_grad_attention_grad(tni_grad_args *r)
 {
     const tni_attr *attr = &r->n->attr;
     uint32_t        last = r->n->nsrc - 1;

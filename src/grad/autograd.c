@@ -13,7 +13,7 @@ bool tn_grad_mode(tn_ctx *cx, bool on)
 
 bool tn_needs_grad(const tn_tensor *t)
 {
-    if (!tni_known(t, "needs_grad")) return false;
+    if (!tni_tensor_alive(t, "needs_grad")) return false;
     const tni_node *n = t->store->node;
     return t->leaf || (!t->detached && n->needs_grad && tni_is_float((tn_dtype)n->dtype));
 }
@@ -41,7 +41,7 @@ tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
     tn_ctx *cx = tni_arg1("requires_grad", t, "t");
     if (!cx) return NULL;
     if (!on) return stop_being_leaf(t);
-    if (!tni_computes(cx, "requires_grad", tn_dtype_of(t))) return NULL;
+    if (!tni_want_math_dtype(cx, "requires_grad", tn_dtype_of(t))) return NULL;
     if (!tni_is_float(tn_dtype_of(t)))
         return tni_fail(cx, TN_EDTYPE, "requires_grad: t is %s, not a float type",
                         tn_dtype_name(tn_dtype_of(t)));
@@ -85,7 +85,7 @@ tn_tensor *tn_grad_of(tn_tensor *x)
 
 bool tn_has_grad(const tn_tensor *x)
 {
-    if (!tni_known(x, "has_grad") || !tni_is_leaf(x)) return false;
+    if (!tni_tensor_alive(x, "has_grad") || !tni_is_leaf(x)) return false;
     return x->leaf->has_grad || (x->leaf->grad && x->leaf->grad->store->written);
 }
 
@@ -136,9 +136,9 @@ tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
     // What the walk makes dies with this scope; gradients live on in the leaves.
     tn_scope *s = tn_begin(cx);
     if (!s) return TN_EMEM;
-    cx->grad_mode    = false;
-    tni_walk  w      = { .op = "backward", .ny = 1, .y = &y, .gy = gy ? &gy : NULL };
-    tn_status status = tni_grad_walk(cx, &w, true);
+    cx->grad_mode        = false;
+    tni_walk_args w      = { .op = "backward", .ny = 1, .y = &y, .gy = gy ? &gy : NULL };
+    tn_status     status = tni_grad_walk(cx, &w, true);
     tni_scope_close(s);
     return status;
 }
@@ -165,8 +165,8 @@ tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_t
                                    tn_dtype_name(tn_dtype_of(x[i])));
     tn_scope *s = tn_begin(cx);
     if (!s) return TN_EMEM;
-    tni_walk  w      = { .op = "grad", .ny = ny, .y = y, .gy = gy, .nx = nx, .x = x, .gx = gx };
-    tn_status status = tni_grad_walk(cx, &w, false);
+    tni_walk_args w      = { .op = "grad", .ny = ny, .y = y, .gy = gy, .nx = nx, .x = x, .gx = gx };
+    tn_status     status = tni_grad_walk(cx, &w, false);
     for (int i = 0; i < nx && status == TN_OK; i++) {
         tni_scope_remove(gx[i]);
         tni_scope_add(s->outer, gx[i]);

@@ -1,14 +1,14 @@
 // The gradient rules: the gradient column of ops.def compiled, and the rules that want a function.
 #include "grad/grad.h"
-#include "ops/compose.h"
-#include "ops/expression.h"
+#include "ops/composite.h"
+#include "ops/expr_op.h"
 
 #include <math.h>
 #include <string.h>
 
 // ---- the vocabulary of the table ---------------------------------------------------------------
 
-static tn_tensor *input(tni_rule_args *r, int i)
+static tn_tensor *input(tni_grad_args *r, int i)
 {
     return tni_wrap_node(r->cx, r->n->src[i]);
 }
@@ -40,7 +40,7 @@ static tn_tensor *shaped(tn_tensor *g, int rank, const int64_t *size)
 }
 
 // A reduction's value or gradient with its axes back, size 1 each.
-static tn_tensor *kept(tni_rule_args *r, tn_tensor *g)
+static tn_tensor *kept(tni_grad_args *r, tn_tensor *g)
 {
     const tni_node *x = r->n->src[0];
     int64_t         size[TN_MAX_RANK];
@@ -48,7 +48,7 @@ static tn_tensor *kept(tni_rule_args *r, tn_tensor *g)
     return shaped(g, x->rank, size);
 }
 
-static tn_tensor *spread(tni_rule_args *r, tn_tensor *g)
+static tn_tensor *spread(tni_grad_args *r, tn_tensor *g)
 {
     const tni_node *x = r->n->src[0];
     g                 = kept(r, g);
@@ -58,18 +58,18 @@ static tn_tensor *spread(tni_rule_args *r, tn_tensor *g)
 // ---- views and writes --------------------------------------------------------------------------
 
 // The first source is the value, and gets nothing; the others are the inputs of the user's op.
-static void grad_by_user(tni_rule_args *r)
+static void grad_by_user(tni_grad_args *r)
 {
-    const tni_expression *e = r->n->attr.view.rule;
-    tn_tensor            *x[TNI_FORMULA_INPUTS];
-    tn_tensor            *y = tni_wrap_node(r->cx, r->n);
+    const tni_expr_op *e = r->n->attr.view.rule;
+    tn_tensor         *x[TNI_EXPR_INPUTS];
+    tn_tensor         *y = tni_wrap_node(r->cx, r->n);
     for (int i = 0; i < e->nin; i++)
         if (!(x[i] = input(r, 1 + i))) return;
     for (int i = 0; i < e->nin && y; i++)
-        if (r->need[1 + i]) r->gx[1 + i] = tni_expression_grad(e, i, x, y, r->g);
+        if (r->need[1 + i]) r->gx[1 + i] = tni_expr_op_grad(e, i, x, y, r->g);
 }
 
-void tni_grad_view(tni_rule_args *r)
+void tni_grad_view(tni_grad_args *r)
 {
     if (r->n->nsrc > 1) grad_by_user(r);
     else {
@@ -79,7 +79,7 @@ void tni_grad_view(tni_rule_args *r)
 }
 
 // The places of the node's view in a tensor of its shape.
-static tn_tensor *places(tni_rule_args *r, tn_tensor *x, const tni_node *shape)
+static tn_tensor *places(tni_grad_args *r, tn_tensor *x, const tni_node *shape)
 {
     tni_view v = { .rank = shape->rank, .offset = r->n->attr.view.offset };
     memcpy(v.size, shape->size, sizeof v.size);
@@ -88,12 +88,12 @@ static tn_tensor *places(tni_rule_args *r, tn_tensor *x, const tni_node *shape)
     return x ? tni_wrap_view(x, &v, NULL, NULL) : NULL;
 }
 
-void tni_grad_fold(tni_rule_args *r)
+void tni_grad_fold(tni_grad_args *r)
 {
     r->gx[0] = places(r, r->g, r->n->src[0]);
 }
 
-void tni_grad_update(tni_rule_args *r)
+void tni_grad_update(tni_grad_args *r)
 {
     const tni_node *value = r->n->src[1];
     if (r->need[1]) r->gx[1] = places(r, r->g, value);
@@ -101,8 +101,8 @@ void tni_grad_update(tni_rule_args *r)
     tni_view v = { .rank = value->rank, .offset = r->n->attr.view.offset };
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
     tn_tensor *zeros = tn_zeros(r->cx, (tn_dtype)value->dtype, value->rank, value->size);
-    r->gx[0]         = tni_record_at(r->cx, TNI_update, r->n->rank, r->n->size, 2,
-                                     (tn_tensor *const[]){ r->g, zeros }, &v);
+    r->gx[0]         = tni_record_at_view(r->cx, TNI_update, r->n->rank, r->n->size, 2,
+                                          (tn_tensor *const[]){ r->g, zeros }, &v);
 }
 
 // ---- maps and folds ----------------------------------------------------------------------------
@@ -110,7 +110,7 @@ void tni_grad_update(tni_rule_args *r)
 // As in PyTorch nothing flows to the base where b is 0, nor to the exponent where a is 0 and b is
 // not negative. f16 and bf16 are rounded at the end alone: a power on the way can be past them where the
 // gradient is not.
-void tni_grad_pow(tni_rule_args *r)
+void tni_grad_pow(tni_grad_args *r)
 {
     tn_tensor *a = tni_widen(input(r, 0)), *b = tni_widen(input(r, 1)), *g = tni_widen(r->g);
     tn_tensor *zero = tn_zeros_like(g);
@@ -132,7 +132,7 @@ void tni_grad_pow(tni_rule_args *r)
 
 // (1 - t^2) (u' + x (u'' / 2 - t u'^2)) with t = tanh(u), u = c (x + k x^3). Past 16 nothing is left of
 // 1 - t^2, and what it is multiplied with would overflow.
-void tni_grad_gelu_slope(tni_rule_args *r)
+void tni_grad_gelu_slope(tni_grad_args *r)
 {
     const double c = 0.79788456080286535588, k = 0.044715;  // c: sqrt(2 / pi)
     tn_tensor   *x = tn_clamp(tni_widen(input(r, 0)), -16, 16), *xx = tn_mul(x, x);
@@ -164,7 +164,7 @@ typedef struct {
     tn_tensor *x, *y, *g;
 } lined_up;
 
-static lined_up line_up(tni_rule_args *r)
+static lined_up line_up(tni_grad_args *r)
 {
     lined_up l    = { 0 };
     int      rank = r->n->src[0]->rank;
@@ -179,7 +179,7 @@ static lined_up line_up(tni_rule_args *r)
 
 // Those that equal the result share its gradient; of a NaN, those that are NaN, as in PyTorch's max of
 // all.
-static tn_tensor *shared_gradient(tni_rule_args *r, const lined_up *l)
+static tn_tensor *shared_gradient(tni_grad_args *r, const lined_up *l)
 {
     tn_tensor *hit = tn_logical_or(tn_eq(l->x, l->y), tn_isnan(l->x));
     tn_tensor *n   = hit ? tni_reduce(TNI_sum, "sum", hit, l->axes, true) : NULL;
@@ -190,7 +190,7 @@ static tn_tensor *shared_gradient(tni_rule_args *r, const lined_up *l)
 // The place of each element among those that are reduced to one, row-major, as a tensor with the other
 // axes at size 1; and how many they are. In bytes where those do, since the place of the first is
 // kept from the forward pass on.
-static tn_tensor *places_in(tni_rule_args *r, int64_t *count)
+static tn_tensor *places_in(tni_grad_args *r, int64_t *count)
 {
     const tni_node *x = r->n->src[0];
     int64_t         size[TN_MAX_RANK];
@@ -216,7 +216,7 @@ static int axis_along(const tni_node *base, int64_t stride)
 // Of each window of a padded tensor the first element along one axis that is no padding: window axis j
 // begins `before` - i step places inside for window i. As many elements as there are windows, on their
 // axis.
-static tn_tensor *first_along(tni_rule_args *r, int j)
+static tn_tensor *first_along(tni_grad_args *r, int j)
 {
     const tni_node *w = r->n->src[0], *pad = w->src[0];
     tni_view        v = tni_node_layout(w), base = tni_node_layout(pad);
@@ -233,7 +233,7 @@ static tn_tensor *first_along(tni_rule_args *r, int j)
 
 // The place of each window's first element that is no padding; NULL where there is none. Padding
 // holds what nothing is below, so it equals the result only if all of the window does.
-static tn_tensor *first_inside(tni_rule_args *r)
+static tn_tensor *first_inside(tni_grad_args *r)
 {
     const tni_node *w     = r->n->src[0];
     tn_tensor      *place = NULL;
@@ -252,7 +252,7 @@ static tn_tensor *first_inside(tni_rule_args *r)
 // The first that equals the result gets all of its gradient, of NaN the last, as PyTorch's pools do.
 // Each element gets a key, its place if it equals the result, and the least key wins: one
 // reduction, as for sharing, over the elements as the maximum read them, so that both can be one kernel.
-static tn_tensor *first_gradient(tni_rule_args *r, const lined_up *l)
+static tn_tensor *first_gradient(tni_grad_args *r, const lined_up *l)
 {
     int64_t    count;
     int        rank = r->n->src[0]->rank;
@@ -268,7 +268,7 @@ static tn_tensor *first_gradient(tni_rule_args *r, const lined_up *l)
                        : NULL;
 }
 
-void tni_grad_extremum(tni_rule_args *r)
+void tni_grad_extremum(tni_grad_args *r)
 {
     lined_up   l = line_up(r);
     tn_tensor *g = r->n->attr.reduce.first ? first_gradient(r, &l) : shared_gradient(r, &l);
@@ -285,7 +285,7 @@ static tn_tensor *product_before(tn_tensor *x)
 
 // Each element's gradient is the product of all the others: those before times those after, so
 // that zeros need no special case.
-void tni_grad_prod(tni_rule_args *r)
+void tni_grad_prod(tni_grad_args *r)
 {
     tni_node *x = r->n->src[0];
     int       order[TN_MAX_RANK], back[TN_MAX_RANK], n = 0;
@@ -314,7 +314,7 @@ static tn_tensor *sum_from(tn_tensor *g, int axis)
     return tn_flip(tn_cumsum(tn_flip(g, axis), axis), axis);
 }
 
-void tni_grad_cumsum(tni_rule_args *r)
+void tni_grad_cumsum(tni_grad_args *r)
 {
     r->gx[0] = sum_from(r->g, r->n->attr.axis.axis);
 }
@@ -322,7 +322,7 @@ void tni_grad_cumsum(tni_rule_args *r)
 // The same without a division, which holds at zeros for the gradient of the gradient too: element
 // k's is the sum over j >= k of g_j times the product of all up to j but k. It takes a square of
 // the axis, so only a gradient that may be differentiated is computed so.
-static tn_tensor *cumprod_twice(tni_rule_args *r, tn_tensor *x, int axis)
+static tn_tensor *cumprod_twice(tni_grad_args *r, tn_tensor *x, int axis)
 {
     int64_t    n = tn_size(x, axis);
     tn_tensor *j = tn_arange(r->cx, TN_I64, 0, (double)n, 1), *k = tn_unsqueeze(j, 1);
@@ -335,7 +335,7 @@ static tn_tensor *cumprod_twice(tni_rule_args *r, tn_tensor *x, int axis)
 
 // Before the first zero of a row: the sum of g y from there on, over x. At the first zero: the same
 // sum with that zero taken as 1, up to the second. After it nothing flows.
-void tni_grad_cumprod(tni_rule_args *r)
+void tni_grad_cumprod(tni_grad_args *r)
 {
     int        axis = r->n->attr.axis.axis;
     tn_tensor *x    = input(r, 0);
@@ -356,7 +356,7 @@ void tni_grad_cumprod(tni_rule_args *r)
 
 // ---- movement ----------------------------------------------------------------------------------
 
-void tni_grad_pad(tni_rule_args *r)
+void tni_grad_pad(tni_grad_args *r)
 {
     const tni_node *x = r->n->src[0];
     int64_t         before[TN_MAX_RANK], after[TN_MAX_RANK];
@@ -367,7 +367,7 @@ void tni_grad_pad(tni_rule_args *r)
     r->gx[0] = tn_pad(r->g, before, after, 0);
 }
 
-void tni_grad_concat(tni_rule_args *r)
+void tni_grad_concat(tni_grad_args *r)
 {
     int     axis = r->n->attr.axis.axis;
     int64_t at   = 0;
@@ -378,12 +378,12 @@ void tni_grad_concat(tni_rule_args *r)
     }
 }
 
-void tni_grad_gather(tni_rule_args *r)
+void tni_grad_gather(tni_grad_args *r)
 {
     r->gx[0] = tn_scatter_add(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis, input(r, 1), r->g);
 }
 
-void tni_grad_scatter(tni_rule_args *r)
+void tni_grad_scatter(tni_grad_args *r)
 {
     int        axis  = r->n->attr.axis.axis;
     tn_tensor *index = input(r, 1);
@@ -391,7 +391,7 @@ void tni_grad_scatter(tni_rule_args *r)
     if (r->need[2]) r->gx[2] = tn_gather(r->g, axis, index);
 }
 
-void tni_grad_scatter_add(tni_rule_args *r)
+void tni_grad_scatter_add(tni_grad_args *r)
 {
     if (r->need[0]) r->gx[0] = r->g;
     if (r->need[2]) r->gx[2] = tn_gather(r->g, r->n->attr.axis.axis, input(r, 1));
@@ -405,7 +405,7 @@ static bool columns_lead(const tni_node *n)
     return v.stride[v.rank - 2] == 1 && v.stride[v.rank - 1] > 1;
 }
 
-void tni_grad_matmul(tni_rule_args *r)
+void tni_grad_matmul(tni_grad_args *r)
 {
     tni_node *a = r->n->src[0], *b = r->n->src[1];
     int64_t   size[TN_MAX_RANK];
@@ -421,7 +421,7 @@ void tni_grad_matmul(tni_rule_args *r)
     else r->gx[1] = tn_matmul(tn_transpose(input(r, 0), -1, -2), g);
 }
 
-void tni_grad_conv(tni_rule_args *r)
+void tni_grad_conv(tni_grad_args *r)
 {
     tni_node *x = r->n->src[0], *w = r->n->src[1];
     if (r->need[0]) r->gx[0] = tni_conv_dgrad(r->g, input(r, 1), x->size, &r->n->attr);
@@ -429,21 +429,21 @@ void tni_grad_conv(tni_rule_args *r)
 }
 
 // dgrad(gy, w) is linear in both: g stands where x stood.
-void tni_grad_conv_dgrad(tni_rule_args *r)
+void tni_grad_conv_dgrad(tni_grad_args *r)
 {
     if (r->need[0]) r->gx[0] = tni_conv(r->g, input(r, 1), &r->n->attr);
     if (r->need[1]) r->gx[1] = tni_conv_wgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
 // And wgrad(gy, x): g stands where w stood.
-void tni_grad_conv_wgrad(tni_rule_args *r)
+void tni_grad_conv_wgrad(tni_grad_args *r)
 {
     if (r->need[0]) r->gx[0] = tni_conv(input(r, 1), r->g, &r->n->attr);
     if (r->need[1]) r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
 // The elements go back to where the indices, which are the op's own value, took them from.
-void tni_grad_argsort(tni_rule_args *r)
+void tni_grad_argsort(tni_grad_args *r)
 {
     if (r->need[0] && r->out_g[1])
         r->gx[0] = tn_scatter(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis,
@@ -453,7 +453,7 @@ void tni_grad_argsort(tni_rule_args *r)
 // ---- users' ops --------------------------------------------------------------------------------
 
 // A user's gradient belongs to the context and has its input's shape.
-static void check_user_grad(tni_rule_args *r, size_t i)
+static void check_user_grad(tni_grad_args *r, size_t i)
 {
     tn_tensor      *gx = r->gx[i];
     const tni_node *x  = r->n->src[i];
@@ -465,7 +465,7 @@ static void check_user_grad(tni_rule_args *r, size_t i)
              (int)i, tni_shape_of(gx).s, (int)i, tni_shape_text(x->rank, x->size).s);
 }
 
-void tni_grad_custom(tni_rule_args *r)
+void tni_grad_custom(tni_grad_args *r)
 {
     const tn_op_def *op = r->n->attr.custom.def;
     size_t           nx = (size_t)op->nin, ny = (size_t)tni_outputs_of(TNI_custom, &r->n->attr);
@@ -484,9 +484,9 @@ void tni_grad_custom(tni_rule_args *r)
             ok &= y[i] && gy[i];
         }
         tni_thread before;
-        tni_lines_begin(&before);
+        tni_user_sites_begin(&before);
         tn_status s = ok ? op->grad(r->n->attr.custom.bytes, x, y, gy, r->gx) : TN_EMEM;
-        tni_lines_end(&before);
+        tni_user_sites_end(&before);
         if (ok && s != TN_OK)
             tni_fail(r->cx, TN_EUSER, "%s: grad failed with status %d", op->name, (int)s);
         for (size_t i = 0; i < nx && s == TN_OK; i++) check_user_grad(r, i);
@@ -496,7 +496,7 @@ void tni_grad_custom(tni_rule_args *r)
 }
 
 // The walk hands the gradients of outputs to their primary, all at once.
-void tni_grad_output(tni_rule_args *r)
+void tni_grad_output(tni_grad_args *r)
 {
     (void)r;
 }
@@ -540,7 +540,7 @@ void tni_grad_output(tni_rule_args *r)
 // clang-format on
 
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) \
-    static void rule_##name(tni_rule_args *r)                 \
+    static void rule_##name(tni_grad_args *r)                 \
     {                                                         \
         tn_tensor *g = r->g;                                  \
         grad                                                  \
@@ -548,7 +548,7 @@ void tni_grad_output(tni_rule_args *r)
 #include "ops/ops.def"
 #undef OP
 
-static void (*const rules[TNI_OPS])(tni_rule_args *) = {
+static void (*const rules[TNI_OPS])(tni_grad_args *) = {
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) rule_##name,
 #include "ops/ops.def"
 #undef OP
@@ -563,7 +563,7 @@ static tn_tensor *settle(tn_tensor *gx, const tni_node *x)
     return gx;
 }
 
-bool tni_grad_rule(tni_rule_args *r)
+bool tni_grad_rule(tni_grad_args *r)
 {
     if (!tni_op_table[r->n->op].has_grad)
         return tni_refuse(r->cx, TN_EGRAD, "%s: it has no gradient", tni_op_table[r->n->op].name);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-tn_tensor *tni_record_at(tn_ctx *cx, int op, int rank, const int64_t *size, int n,
-                         tn_tensor *const *x, const tni_view *v)
+tn_tensor *tni_record_at_view(tn_ctx *cx, int op, int rank, const int64_t *size, int n,
+                              tn_tensor *const *x, const tni_view *v)
 {
     tni_node *src[2];
     tni_attr  a = { .view = { .offset = v->offset } };
@@ -154,11 +154,11 @@ tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base
     if (!g) return NULL;
     if (permutation_of(&v, base, order)) return reordered(g, order, base);
     if (!tni_view_injective(&v))
-        return tni_record_at(cx, TNI_fold, base->rank, base->size, 1, &g, &v);
+        return tni_record_at_view(cx, TNI_fold, base->rank, base->size, 1, &g, &v);
     if (box_of(v, base, order, &b)) return pad_to(g, &v, base, order, &b);
     tn_tensor *zeros = tn_zeros(cx, tni_dtype(g), base->rank, base->size);
-    return tni_record_at(cx, TNI_update, base->rank, base->size, 2,
-                         (tn_tensor *const[]){ zeros, g }, &v);
+    return tni_record_at_view(cx, TNI_update, base->rank, base->size, 2,
+                              (tn_tensor *const[]){ zeros, g }, &v);
 }
 
 // ---- sums of gradients -------------------------------------------------------------------------

@@ -5,12 +5,12 @@
 // The nodes a gradient can reach, oldest first, and beside each its gradient so far. While the walk
 // is on, a node's mark is its place in the list plus one.
 typedef struct {
-    tn_ctx         *cx;
-    const tni_walk *w;
-    size_t          count, cap;
-    tni_node      **node;
-    tn_tensor     **g;
-    bool           *leads;  // to a leaf or node whose gradient is wanted
+    tn_ctx              *cx;
+    const tni_walk_args *w;
+    size_t               count, cap;
+    tni_node           **node;
+    tn_tensor          **g;
+    bool                *leads;  // to a leaf or node whose gradient is wanted
 } walk;
 
 static bool push(walk *k, tni_node *n)
@@ -39,7 +39,7 @@ static bool collect(walk *k)
     for (size_t i = 0; i < k->count; i++) {
         tni_node *n = k->node[i];
         for (uint32_t s = 0; !n->leaf && s < n->nsrc; s++)
-            if (tni_leads_to(n, n->src[s]) && !push(k, n->src[s])) return false;
+            if (tni_passes_grad_to(n, n->src[s]) && !push(k, n->src[s])) return false;
     }
     if (!tni_nodes_sort(&k->cx->heap, k->count, k->node)) return tni_no_memory(k->cx, k->w->op);
     for (size_t i = 0; i < k->count; i++) k->node[i]->mark = (uint32_t)i + 1;
@@ -88,7 +88,7 @@ static tn_tensor *back_through(walk *k, const tn_tensor *x, const tni_origin *o,
 {
     for (; g && o != x->origin; o = o->parent) {
         const tni_view *parent = o->parent == x->origin ? x->view : &o->parent->within;
-        if (!o->told)
+        if (!o->has_within)
             return tni_fail(k->cx, TN_EGRAD,
                             "%s: x %s is an expanded view of which a product took one matrix; take "
                             "the gradient of a tn_clone of it",
@@ -132,7 +132,7 @@ static bool mark_leads(walk *k)
         tni_node *node = k->node[i];
         if (node->leaf && !k->w->nx && accepts(k, node->leaf)) k->leads[i] = true;
         for (uint32_t s = 0; !node->leaf && s < node->nsrc; s++)
-            if (tni_leads_to(node, node->src[s]) && k->leads[node->src[s]->mark - 1])
+            if (tni_passes_grad_to(node, node->src[s]) && k->leads[node->src[s]->mark - 1])
                 k->leads[i] = true;
     }
     return true;
@@ -147,7 +147,7 @@ static bool add_to(walk *k, size_t i, tn_tensor *g)
 // The outputs' own gradients: what the caller gives, or 1.
 static bool seed(walk *k)
 {
-    const tni_walk *w = k->w;
+    const tni_walk_args *w = k->w;
     for (int i = 0; i < w->ny; i++) {
         tn_tensor *y = w->y[i], *gy = w->gy ? w->gy[i] : NULL;
         tni_view   v = tni_layout(y);
@@ -223,12 +223,12 @@ static bool visit(walk *k, size_t i, tn_tensor **gx, bool *need)
 {
     tni_node     *n                       = k->node[i];
     tn_tensor    *out_g[TNI_MOST_OUTPUTS] = { k->g[i] };
-    tni_rule_args r = { .cx = k->cx, .n = n, .g = k->g[i], .gx = gx, .need = need, .out_g = out_g };
+    tni_grad_args r = { .cx = k->cx, .n = n, .g = k->g[i], .gx = gx, .need = need, .out_g = out_g };
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         out_g[o->attr.output.index] = gradient_of(k, o);
     for (uint32_t s = 0; s < n->nsrc; s++) {
         gx[s]   = NULL;
-        need[s] = tni_leads_to(n, n->src[s]) && k->leads[n->src[s]->mark - 1];
+        need[s] = tni_passes_grad_to(n, n->src[s]) && k->leads[n->src[s]->mark - 1];
     }
     if (!tni_grad_rule(&r)) return false;
     for (uint32_t s = 0; s < n->nsrc; s++)
@@ -273,7 +273,7 @@ static bool descend(walk *k)
 
 static bool give_results(walk *k)
 {
-    const tni_walk *w = k->w;
+    const tni_walk_args *w = k->w;
     for (int i = 0; i < w->nx; i++) {
         tn_tensor *x = w->x[i], *sum = NULL;
         tni_node  *node = node_of(k, x);
@@ -315,7 +315,7 @@ static bool remember(walk *k)
     return true;
 }
 
-tn_status tni_grad_walk(tn_ctx *cx, const tni_walk *w, bool mark_spent)
+tn_status tni_grad_walk(tn_ctx *cx, const tni_walk_args *w, bool mark_spent)
 {
     walk     k        = { .cx = cx, .w = w };
     uint64_t failures = cx->failures;

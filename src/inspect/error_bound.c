@@ -86,7 +86,7 @@ static void give(work *w, int k, tni_cell *cell, tn_dtype dt)
     tni_shape_strides(w->in[k].rank, w->in[k].size, w->in[k].stride);
 }
 
-static tni_error_way way_of(const work *w)
+static tni_error_kind way_of(const work *w)
 {
     return tni_op_table[w->c->op].error;
 }
@@ -313,16 +313,16 @@ static bool by_movement(work *w)
 // Whether a bound is wanted at all: something has an error, or the op makes one.
 static bool has_bound(const work *w)
 {
-    tni_error_way way = way_of(w);
+    tni_error_kind way = way_of(w);
     bool makes = way == TNI_ERROR_ROUNDS || way == TNI_ERROR_ADDS || way == TNI_ERROR_ATTENDS;
     return any_error(w) || (makes && tni_is_float(w->out->dtype));
 }
 
 static bool spread(work *w)
 {
-    tni_error_way way    = way_of(w);
-    bool          moving = way == TNI_ERROR_EXACT || way == TNI_ERROR_ROUNDS;
-    bool          lost   = w->c->nin > MOST_IN || way == TNI_ERROR_UNKNOWN || w->k > 0 ||
+    tni_error_kind way    = way_of(w);
+    bool           moving = way == TNI_ERROR_EXACT || way == TNI_ERROR_ROUNDS;
+    bool           lost   = w->c->nin > MOST_IN || way == TNI_ERROR_UNKNOWN || w->k > 0 ||
                 (w->c->nin > 1 && !is_value(w->c->op, 1) && w->error[1].data);
     if (lost && any_error(w)) know_nothing(w);
     else if (way == TNI_ERROR_COMPARES) by_nearness(w);

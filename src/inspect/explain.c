@@ -1,6 +1,6 @@
 // Saying what a plan does: kernels and calls, the bytes they move, the lines they come from, and the
 // memory it was given.
-#include "base/pieces.h"
+#include "base/integers.h"
 #include "inspect/inspect.h"
 #include "inspect/step_facts.h"
 
@@ -76,7 +76,7 @@ static bool count_least(account *a)
     for (size_t i = 0; i < g->count; i++) add_reads(a, i, reads);
     for (size_t i = 0; i < g->inputs; i++)
         if (!is_within(g, reads, i))
-            a->least += tni_lesser(reads[i], tni_node_bytes(g->input[i].n));
+            a->least += tni_min_i64(reads[i], tni_node_bytes(g->input[i].n));
     for (size_t i = 0; i < g->count; i++)
         if (is_result(a, i)) a->least += tni_written_bytes(g, a->p, i);
     tni_free(&g->cx->heap, reads);

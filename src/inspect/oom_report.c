@@ -22,7 +22,7 @@ static bool lies_in(const tn_tensor *t, const tni_buffer *b)
 {
     int64_t   offset;
     tni_node *n = t->store->node;
-    if (n->state != TNI_DONE) n = t->store->done;
+    if (n->state != TNI_DONE) n = t->store->rollback;
     return n && tni_node_base(n, &offset)->buf == b;
 }
 
@@ -80,7 +80,8 @@ void *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes
     for (int i = 0; i < n; i++) holder[i] = holder_text(cx, top[i]);
     return tni_fail(cx, TN_EMEM,
                     "%s: out of memory for %s: no %s besides the %s in use%s%s%s%s%s%s%s", op, what,
-                    tni_size_text(bytes).s, tni_size_text(cx->buffers.bytes + cx->buffers.beside).s,
-                    room_text(cx).s, n ? "; the largest: " : "", holder[0].s, n > 1 ? "; " : "",
-                    holder[1].s, n > 2 ? "; " : "", holder[2].s);
+                    tni_size_text(bytes).s,
+                    tni_size_text(cx->buffers.bytes + cx->buffers.host_bytes).s, room_text(cx).s,
+                    n ? "; the largest: " : "", holder[0].s, n > 1 ? "; " : "", holder[1].s,
+                    n > 2 ? "; " : "", holder[2].s);
 }

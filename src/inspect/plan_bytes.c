@@ -168,7 +168,7 @@ static bool takes_part(const tni_node *n)
 // Notes a store that takes part in the graph; its bytes, or 0 where it does not.
 static int64_t note_store(ledger *l, const tni_store *s)
 {
-    if ((!takes_part(s->node) && !takes_part(s->done)) || l->failed) return 0;
+    if ((!takes_part(s->node) && !takes_part(s->rollback)) || l->failed) return 0;
     l->failed = !tni_grow(&l->g->cx->heap, (void **)&l->store, &l->cap, l->count + 1,
                           sizeof *l->store);
     if (l->failed) return 0;

@@ -307,7 +307,7 @@ static tn_status write_file(tn_ctx *cx, const char *path, const char *mode)
     if (!kept) return tni_failed();
     if (ok) return complete(cx, p, "profile_write");
     return tni_fail_status(cx, TN_EIO, "profile_write: %s could not be written: %s",
-                           path ? tni_shown(path).s : "it", strerror(no));
+                           path ? tni_quoted(path).s : "it", strerror(no));
 }
 
 tn_status tn_profile_write(tn_ctx *cx, const char *path)

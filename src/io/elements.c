@@ -59,7 +59,7 @@ static bool bools_ok(const tni_file_entry *it)
 tn_tensor *tni_file_entry_tensor(tn_file *f, const char *op, const tni_file_entry *it)
 {
     tn_ctx  *cx   = f->owned.cx;
-    tni_text name = *it->name ? tni_shown(it->name) : (tni_text){ "the array" };
+    tni_text name = *it->name ? tni_quoted(it->name) : (tni_text){ "the array" };
     if (it->as < 0)
         return tni_fail(cx, TN_EDTYPE, "%s: %s: %s is of dtype %s, which Tenon does not have", op,
                         f->part[it->part].path, name.s, it->dtype);

@@ -81,7 +81,7 @@ static bool check_meta(reader *r)
         s       = tni_next_text(tni_next_text(s));
     }
     const char *twice = tni_sort_and_find_twice(keys, r->part->nmeta);
-    if (twice) tni_file_wrong(r->f, "__metadata__ has %s twice", tni_shown(twice).s);
+    if (twice) tni_file_wrong(r->f, "__metadata__ has %s twice", tni_quoted(twice).s);
     tni_free(heap, keys);
     return !twice;
 }
@@ -98,7 +98,7 @@ static bool read_meta(reader *r)
         const char *key = take_text(r);
         if (!key) return false;
         if (tni_json_next(&r->j) != TNI_JSON_STRING)
-            return tni_file_wrong(r->f, "__metadata__ %s is not a text", tni_shown(key).s);
+            return tni_file_wrong(r->f, "__metadata__ %s is not a text", tni_quoted(key).s);
         if (!take_text(r)) return false;
         r->part->nmeta++;
     }
@@ -209,7 +209,7 @@ static bool read_tensor(reader *r, tni_file_entry *it)
     fields e = { .dtype = -1, .rank = -1 };
     *it      = (tni_file_entry){ .part = (uint32_t)(r->f->parts - 1), .name = take_text(r) };
     if (!it->name) return false;
-    tni_text name = tni_shown(it->name);
+    tni_text name = tni_quoted(it->name);
     if (tni_json_next(&r->j) != TNI_JSON_OBJECT)
         return tni_file_wrong(r->f, "tensor %s: its entry is not an object", name.s);
     while (tni_json_next(&r->j) == TNI_JSON_KEY)
@@ -248,8 +248,8 @@ static bool check_cover(reader *r, tni_file_entry *entry, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (entry[i].data > at) return report_gap(r, at, entry[i].data);
         if (entry[i].data < at)
-            return tni_file_wrong(r->f, "tensors %s and %s overlap", tni_shown(entry[i - 1].name).s,
-                                  tni_shown(entry[i].name).s);
+            return tni_file_wrong(r->f, "tensors %s and %s overlap",
+                                  tni_quoted(entry[i - 1].name).s, tni_quoted(entry[i].name).s);
         at += entry[i].bytes;
     }
     return at == end || report_gap(r, at, end);

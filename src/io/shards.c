@@ -133,7 +133,7 @@ static bool check_place(walk *w)
     const tni_file_entry *it = tni_file_entry_find(w->f, w->tensor);
     if (it && &w->f->part[it->part] == part_of(w->f, w->file)) return true;
     return tni_refuse(w->f->owned.cx, TN_EFORMAT, "%s: %s: tensor %s is not in %s", w->f->op,
-                      w->f->part->path, tni_shown(w->tensor).s, tni_shown(w->file).s);
+                      w->f->part->path, tni_quoted(w->tensor).s, tni_quoted(w->file).s);
 }
 
 bool tni_shards_read(tn_file *f)

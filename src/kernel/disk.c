@@ -186,7 +186,7 @@ static int open_folder(const tni_disk *d, bool make, tni_text *why)
     }
     const char *fault = fd < 0 ? strerror(errno) : folder_fault(fd);
     if (!fault) return fd;
-    *why = tni_text_of("%s: %s", tni_shown(d->path).s, fault);
+    *why = tni_text_of("%s: %s", tni_quoted(d->path).s, fault);
     if (fd >= 0) close(fd);
     return -1;
 }
@@ -196,7 +196,7 @@ bool tni_disk_usable(const tni_disk *d, tni_text *why)
     int fd = open_folder(d, true, why);
     if (fd < 0) return false;
     bool ok = faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) == 0;
-    if (!ok) *why = tni_text_of("%s: %s", tni_shown(d->path).s, strerror(errno));
+    if (!ok) *why = tni_text_of("%s: %s", tni_quoted(d->path).s, strerror(errno));
     close(fd);
     return ok;
 }

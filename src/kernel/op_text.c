@@ -44,7 +44,7 @@ int tni_op_text(char *dst, size_t room, const char *name, int op, tn_dtype dt)
     tn_dtype            in, out;
     int                 n = arity(f);
     char                expr[EXPR];
-    if (!n || !tni_rule_apply(f->rule, dt, &in, &out) || in != dt) return 0;
+    if (!n || !tni_dtype_rule_apply(f->rule, dt, &in, &out) || in != dt) return 0;
     if (f->rule == TNI_REAL && !tni_is_float(dt)) return 0;  // integers are given back as they are
     const char *type = tni_compute_type(dt), *first = f->rule == TNI_SELECT ? "m_int" : type;
     const char *result = f->rule == TNI_TO_BOOL ? "m_int" : type;

@@ -1,7 +1,7 @@
 // Which shape a kernel gets on a device with work groups, and the words it is launched with.
 #include "kernel/simt_emitter.h"
 
-#include "base/pieces.h"
+#include "base/integers.h"
 #include "kernel/thresholds.h"
 
 #include <string.h>
@@ -250,8 +250,8 @@ static void choose_vector(const facts *f, tni_simt_class *c)
     int widest = 1;
     for (int a = 0; a < f->k->naccess; a++)
         if (f->movers >> a & 1)
-            widest = (int)tni_greater(widest, (int64_t)tni_dtype_size(access_dtype(f->k, a)));
-    int full   = (int)tni_lesser(VECTOR_BYTES / widest, MOST_VECTOR);
+            widest = (int)tni_max_i64(widest, (int64_t)tni_dtype_size(access_dtype(f->k, a)));
+    int full   = (int)tni_min_i64(VECTOR_BYTES / widest, MOST_VECTOR);
     int leader = f->movers ? find_leader(f, full) : -1;
     if (leader >= 0 && f->lanes < 2 * full) leader = -1;
     for (int v = full; v > 1 && f->movers; v /= 2) {
@@ -297,7 +297,7 @@ static int64_t stash_bytes(const facts *f, const tni_simt *m)
         const tni_ins *x = &f->k->ins[i];
         if (!tni_set_has(&reread, i) || !(m->class.vectors >> x->access & 1)) continue;
         int words = tni_simt_vector_words(&m->class, access_dtype(f->k, x->access));
-        n += tni_pieces(m->vectors * words, 4) * 16;
+        n += tni_ceil_div(m->vectors * words, 4) * 16;
     }
     return n;
 }
@@ -313,7 +313,7 @@ static void set_team(const facts *f, tni_simt *m, int64_t team)
 {
     m->class.team = (uint16_t)team;
     while (m->class.team > f->limits->threads) m->class.team /= 2;
-    m->class.unroll = (uint8_t)tni_lesser(power_up(tni_pieces(m->vectors, m->class.team)), 128);
+    m->class.unroll = (uint8_t)tni_min_i64(power_up(tni_ceil_div(m->vectors, m->class.team)), 128);
 }
 
 // A thread of a short row takes up to four vectors, which are under way at once and folded by fewer
@@ -341,7 +341,7 @@ static void row_in_registers(const facts *f, tni_simt *m, int each)
     if (n <= TNI_WARP) {
         short_row(f, m);
     } else if (n <= 4 * TNI_WARP &&
-               vector_registers(f, c) * power_up(tni_pieces(n, TNI_WARP)) <= REGISTERS) {
+               vector_registers(f, c) * power_up(tni_ceil_div(n, TNI_WARP)) <= REGISTERS) {
         set_team(f, m, TNI_WARP);
     } else if (f->col_tails && f->limits->features & TNI_GPU_SHUFFLES && n > TEAM / 2 &&
                n <= TEAM) {
@@ -349,7 +349,7 @@ static void row_in_registers(const facts *f, tni_simt *m, int each)
         c->low_occupancy = 1;
         set_team(f, m, TEAM / 2);
     } else {
-        set_team(f, m, tni_lesser(power_up(f->col_tails ? n : tni_pieces(n, each)), TEAM));
+        set_team(f, m, tni_min_i64(power_up(f->col_tails ? n : tni_ceil_div(n, each)), TEAM));
     }
 }
 
@@ -388,8 +388,8 @@ static bool row_in_bulk(const facts *f, tni_simt *m)
     if (!can_bring(f, c)) return false;
     for (size_t i = 0; i < sizeof sharing / sizeof *sharing; i++) {
         int64_t room = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
-        for (int g = 1; g <= tni_lesser(sharing[i].cluster, f->limits->cluster); g *= 2) {
-            int64_t bytes = all / m->vectors * tni_pieces(m->vectors, g);
+        for (int g = 1; g <= tni_min_i64(sharing[i].cluster, f->limits->cluster); g *= 2) {
+            int64_t bytes = all / m->vectors * tni_ceil_div(m->vectors, g);
             if (bytes > room) continue;
             c->hold          = TNI_HOLD_SHARED;
             c->low_occupancy = 0;
@@ -413,10 +413,11 @@ static void row_in_loops(const facts *f, tni_simt *m)
     c->keep_costly   = 0;
     c->low_occupancy = 0;
     c->tail_memory   = f->col_tails > 0;
-    c->unroll = (uint8_t)tni_greater(1, tni_lesser(4, 16 / tni_greater(1, vector_registers(f, c))));
-    c->unroll = c->unroll == 3 ? 2 : c->unroll;
-    c->team   = (uint16_t)tni_lesser(power_up(m->vectors), TEAM);
-    c->hold   = TNI_HOLD_NOTHING;
+    c->unroll        = (uint8_t)tni_max_i64(1,
+                                            tni_min_i64(4, 16 / tni_max_i64(1, vector_registers(f, c))));
+    c->unroll        = c->unroll == 3 ? 2 : c->unroll;
+    c->team          = (uint16_t)tni_min_i64(power_up(m->vectors), TEAM);
+    c->hold          = TNI_HOLD_NOTHING;
     if (bytes > 0 && bytes <= room) {
         c->hold         = TNI_HOLD_SHARED;
         m->shared_bytes = (int)bytes;
@@ -453,12 +454,12 @@ static void row_in_tiles(const facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->tail_memory    = 1;
-    int registers     = (int)tni_greater(1, vector_registers(f, c));
+    int registers     = (int)tni_max_i64(1, vector_registers(f, c));
     c->tail_memory    = 0;
     c->rows_in_flight = 1;
     c->unroll         = 1;
     while (can_double(f, c, registers)) c->unroll *= 2;
-    c->team  = (uint16_t)tni_lesser(power_up(m->vectors), tni_lesser(GROUP, f->limits->threads));
+    c->team  = (uint16_t)tni_min_i64(power_up(m->vectors), tni_min_i64(GROUP, f->limits->threads));
     c->tiles = m->vectors > c->team;
 }
 
@@ -467,7 +468,7 @@ static void choose_row(const facts *f, tni_simt *m)
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_ROW;
     m->lines          = f->rows;
-    m->vectors        = tni_pieces(f->cols + (c->window ? c->vector - 1 : 0), c->vector);
+    m->vectors        = tni_ceil_div(f->cols + (c->window ? c->vector - 1 : 0), c->vector);
     c->keep_costly    = 1;
     c->rows           = 1;
     if (!f->row_work && f->col_tails) {
@@ -482,7 +483,7 @@ static void choose_row(const facts *f, tni_simt *m)
         if (!fits(f, c) && !row_in_bulk(f, m)) row_in_loops(f, m);
         c->prefetch_row = has_next(f, c);
     }
-    int group = (int)tni_lesser(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
+    int group = (int)tni_min_i64(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
     if (c->team <= TNI_WARP || (!f->reduces && c->team < group))
         c->rows = (uint16_t)(group / c->team);
     if (c->rows < 1) c->rows = 1;
@@ -495,13 +496,13 @@ static void choose_point(const facts *f, tni_simt *m)
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_POINT;
     c->team           = 1;
-    c->rows           = (uint16_t)tni_lesser(f->k->tails ? 2 * GROUP : GROUP, f->limits->threads);
+    c->rows           = (uint16_t)tni_min_i64(f->k->tails ? 2 * GROUP : GROUP, f->limits->threads);
     c->unroll         = 1;
     if (!f->k->tails) {
         tni_simt_choose_tile(f->l, f->limits, m);
         return;
     }
-    int registers = (int)tni_greater(1, vector_registers(f, c));
+    int registers = (int)tni_max_i64(1, vector_registers(f, c));
     while (can_double(f, c, registers)) c->unroll *= 2;
 }
 
@@ -510,7 +511,7 @@ static void choose_lane(const facts *f, tni_simt *m)
 {
     tni_simt_class *c     = &m->class;
     int64_t         units = m->lines * m->vectors, full = (int64_t)f->limits->units * RESIDENT;
-    int             group = (int)tni_lesser(GROUP, f->limits->threads), team = 1;
+    int             group = (int)tni_min_i64(GROUP, f->limits->threads), team = 1;
     bool            single = f->col_tails > 0;
     while (!single && team < 32 && 2 * team <= group && units * team < full && f->cols >= 8 * team)
         team *= 2;
@@ -519,7 +520,7 @@ static void choose_lane(const facts *f, tni_simt *m)
     c->team       = (uint16_t)team;
     c->rows       = (uint16_t)(group / team);
     c->unroll     = 1;
-    int registers = (int)tni_greater(1, vector_registers(f, c));
+    int registers = (int)tni_max_i64(1, vector_registers(f, c));
     while (!single && can_double(f, c, registers)) c->unroll *= 2;
 }
 
@@ -530,23 +531,24 @@ static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles
 {
     const tni_simt_class *c    = &m->class;
     int64_t               here = RESIDENT >> c->low_occupancy;
-    int64_t               full = tni_greater(1, f->limits->units * here / m->block / tiles);
+    int64_t               full = tni_max_i64(1, f->limits->units * here / m->block / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     if (c->tile) per = 1;
     // Several turns make fewer partial results, unless there is so little to do that time is better.
     enum { LITTLE = 1 << 17 };
     int64_t turns = f->k->tails && f->rows * f->cols > LITTLE
-                        ? tni_lesser(4, tni_pieces(units, per))
+                        ? tni_min_i64(4, tni_ceil_div(units, per))
                         : 1;
-    m->chunk      = tni_greater(tni_pieces(units, full * per), turns);
+    m->chunk      = tni_max_i64(tni_ceil_div(units, full * per), turns);
     // Tails for each r of lanes are written once, not added up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
-    int64_t groups = tni_greater(1, c->cluster);
-    if (c->bulk) m->chunk = tni_pieces(units, tni_greater(1, f->limits->units * c->bulk / groups));
+    int64_t groups = tni_max_i64(1, c->cluster);
+    if (c->bulk)
+        m->chunk = tni_ceil_div(units, tni_max_i64(1, f->limits->units * c->bulk / groups));
     // The row of another cluster is on its way while this one's is stored.
     if (c->cluster > 1 && !f->k->tails) m->chunk = 1;
-    m->parts   = tni_pieces(units, m->chunk * per);
+    m->parts   = tni_ceil_div(units, m->chunk * per);
     m->grid[0] = m->parts * groups;
 }
 
@@ -572,9 +574,9 @@ static void choose_finish(const facts *f, tni_simt *m)
            m->block % (2 * c->finish_cols) == 0)
         c->finish_cols *= 2;
     if (c->finish == TNI_FINISH_LAST) return;
-    m->finish_block   = (int)tni_lesser(GROUP, f->limits->threads);
+    m->finish_block   = (int)tni_min_i64(GROUP, f->limits->threads);
     c->finish_threads = (uint16_t)m->finish_block;
-    m->finish_grid    = f->col_finish ? tni_pieces(f->cols, FINISH_COLS) : 1;
+    m->finish_grid    = f->col_finish ? tni_ceil_div(f->cols, FINISH_COLS) : 1;
 }
 
 // Whether a thread needs more registers than it has where a multiprocessor has RESIDENT of them: for
@@ -633,15 +635,15 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     if (f.k->lane_in_r) {
         choose_row(&f, &m);
     } else {
-        m.lines   = f.rows / tni_greater(1, f.lanes);
-        m.vectors = tni_pieces(f.lanes + (c->window ? c->vector - 1 : 0), c->vector);
+        m.lines   = f.rows / tni_max_i64(1, f.lanes);
+        m.vectors = tni_ceil_div(f.lanes + (c->window ? c->vector - 1 : 0), c->vector);
         if (f.k->nr) choose_lane(&f, &m);
         else choose_point(&f, &m);
     }
     if (is_tight(&f, c)) c->low_occupancy = 1;
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
-    if (c->tiles) m.grid[1] = tni_pieces(m.vectors, c->team);
+    if (c->tiles) m.grid[1] = tni_ceil_div(m.vectors, c->team);
     cut_chunks(&f, &m, units, m.grid[1]);
     c->wide = f.k->wide || units * c->vector > INT32_MAX / 2 || f.rows > INT32_MAX / 2;
     choose_finish(&f, &m);

@@ -1,7 +1,7 @@
 // Programs for the interpreter: a kernel and its launch as words.
 #include "kernel/simt_interpreter.h"
 
-#include "base/pieces.h"
+#include "base/integers.h"
 #include "tensor/dtype.h"
 
 #include <string.h>
@@ -289,23 +289,23 @@ static void choose_shape(writer *w, int units)
 {
     enum { EACH = 8, MOST_PARTS = 512, MOST_SCRATCH = 32 << 20 };
     int64_t *head = w->p->word, full = (int64_t)units * EACH, team = team_of(w);
-    int64_t  parts = tni_greater(1, tni_lesser(full,
-                                               tni_pieces(w->rows * team, TNI_INTERPRETER_THREADS)));
-    int64_t  tiles = 1;
-    if (w->tails) parts = tni_lesser(parts, MOST_PARTS);
+    int64_t  parts = tni_max_i64(
+         1, tni_min_i64(full, tni_ceil_div(w->rows * team, TNI_INTERPRETER_THREADS)));
+    int64_t tiles = 1;
+    if (w->tails) parts = tni_min_i64(parts, MOST_PARTS);
     if (w->columns)
-        parts = tni_lesser(parts, tni_greater(1, MOST_SCRATCH / (8 * w->cols * w->tails)));
+        parts = tni_min_i64(parts, tni_max_i64(1, MOST_SCRATCH / (8 * w->cols * w->tails)));
     if (w->columns && !w->reduces)
-        tiles = tni_greater(1,
-                            tni_lesser(full / parts, tni_pieces(w->cols, TNI_INTERPRETER_THREADS)));
+        tiles = tni_max_i64(1, tni_min_i64(full / parts,
+                                           tni_ceil_div(w->cols, TNI_INTERPRETER_THREADS)));
     head[TNI_W_TEAM]  = team;
     head[TNI_W_PARTS] = parts;
-    head[TNI_W_TILE]  = tni_pieces(w->cols, tiles);
-    head[TNI_W_TILES] = tiles = tni_pieces(w->cols, head[TNI_W_TILE]);
+    head[TNI_W_TILE]  = tni_ceil_div(w->cols, tiles);
+    head[TNI_W_TILES] = tiles = tni_ceil_div(w->cols, head[TNI_W_TILE]);
     w->p->groups              = parts * tiles;
     w->p->finish_groups       = 0;
     if (w->tails)
-        w->p->finish_groups = tni_lesser(full, tni_pieces(w->cols, TNI_INTERPRETER_THREADS));
+        w->p->finish_groups = tni_min_i64(full, tni_ceil_div(w->cols, TNI_INTERPRETER_THREADS));
 }
 
 static void find_facts(writer *w)

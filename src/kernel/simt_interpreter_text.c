@@ -46,7 +46,7 @@ static bool level_has_type(tni_interpreter_level level, int type)
 bool tni_interpreter_holds(tni_interpreter_level level, tn_dtype dt)
 {
     const tni_dtype_facts *f    = &tni_dtype_table[dt];
-    bool                   rare = f->held == TNI_HELD_WRAP ? f->bytes > 1 : tni_is_stored(dt);
+    bool                   rare = f->held == TNI_HELD_WRAP ? f->bytes > 1 : tni_is_storage_only(dt);
     if (level == TNI_INTERPRET_LIGHT && rare) return false;
     return level_has_type(level, f->number);
 }

@@ -39,9 +39,9 @@ bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer 
 tn_tensor *tni_function_run(tn_tensor *(*f)(tn_tensor *x), tn_tensor *x)
 {
     tni_thread before;
-    tni_lines_begin(&before);
+    tni_user_sites_begin(&before);
     tn_tensor *y = f(x);
-    tni_lines_end(&before);
+    tni_user_sites_end(&before);
     return y;
 }
 

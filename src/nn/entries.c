@@ -134,10 +134,10 @@ tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, v
     if (!tni_layer_list(l, "layer_each", &list)) return tni_failed();
     tni_layer_hold(l);
     tni_thread before;
-    tni_user_begin(&before);
+    tni_user_frames_begin(&before);
     for (size_t i = 0; i < list.count; i++)
         if (list.entry[i].first == (int)i) f(list.entry[i].name, list.entry[i].t, user);
-    tni_user_end(&before);
+    tni_user_frames_end(&before);
     tni_layer_let_go(l);
     tni_entries_free(&list);
     return TN_OK;

@@ -96,9 +96,9 @@ static void run_pass(pass *p)
 {
     tni_thread before;
     tni_layer_hold(p->l);
-    if (!p->l->builtin) tni_user_begin(&before);
+    if (!p->l->builtin) tni_user_frames_begin(&before);
     run_function(p);
-    if (!p->l->builtin) tni_user_end(&before);
+    if (!p->l->builtin) tni_user_frames_end(&before);
     tni_layer_let_go(p->l);
 }
 

@@ -1,7 +1,7 @@
 // Initializers: each draws a value of t's shape and writes it to t with no history. Half precision
 // is drawn in f32 and rounded once.
 #include "nn/layer.h"
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 // Where a function has a kink, the choice is written so that the gradient there is PyTorch's; and
 // the branch that is not taken gets an argument at which it is finite, since its gradient is
 // multiplied by zero, which infinity survives.
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 tn_tensor *tn_leaky_relu(tn_tensor *x, double slope)
 {
@@ -107,7 +107,7 @@ static void drop_bounds(tn_dtype dt, tni_num *lo, tni_num *hi)
 {
     const tni_dtype_facts *f     = &tni_dtype_table[dt];
     tni_num                least = tni_num_of(f->low),
-            most                 = { f->high, tni_clipped(dt, INFINITY), f->digits < 64 };
+            most                 = { f->high, tni_clamp_to_dtype(dt, INFINITY), f->digits < 64 };
     if (!is_above(*lo, least)) *lo = tni_num_of(-INFINITY);
     if (!is_above(most, *hi)) *hi = tni_num_of(INFINITY);
 }

@@ -2,7 +2,7 @@
 // else products and a softmax. A query that may look at no key has a result of 0.
 //
 // T queries, S keys and values, D their size, E that of a value; B, H the axes before them
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 #include <string.h>
 
@@ -74,14 +74,14 @@ static void split_lead(operands *o)
 // x stretched to all the leading sizes, as a view of four axes. False where strides cannot say it.
 static bool add_operand(operands *o, tn_tensor *x, int64_t rows, int64_t cols, const int *order)
 {
-    tni_view   v = tni_layout(x);
-    int64_t    size[TN_MAX_RANK], want[] = { o->B, o->H, rows, cols };
-    tni_remade how = { o->rank + 2, size, 4, want, order };
+    tni_view        v = tni_layout(x);
+    int64_t         size[TN_MAX_RANK], want[] = { o->B, o->H, rows, cols };
+    tni_view_change how = { o->rank + 2, size, 4, want, order };
     memcpy(size, o->lead, sizeof size);
     size[o->rank]     = rows;
     size[o->rank + 1] = cols;
-    if (tni_shape_count(o->rank + 2, size) <= 0 || !tni_remake(&v, &how)) return false;
-    o->src[o->nsrc] = tni_resolve_as(x, &v, tni_remake, &how, "attention");
+    if (tni_shape_count(o->rank + 2, size) <= 0 || !tni_change_view(&v, &how)) return false;
+    o->src[o->nsrc] = tni_resolve_as(x, &v, tni_change_view, &how, "attention");
     return o->src[o->nsrc++] != NULL;
 }
 
@@ -174,7 +174,7 @@ bool tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g, tn_tensor *gx[3])
     tn_tensor *more[] = { tni_wrap_node(cx, n), log_sums(cx, n), g };
     for (int i = 0; i < 3; i++)
         if (!(src[nsrc++] = source(more[i]))) return false;
-    return tni_record_several(cx, TNI_attention_grad, 3, out, nsrc, src, &n->attr, gx);
+    return tni_record_outputs(cx, TNI_attention_grad, 3, out, nsrc, src, &n->attr, gx);
 }
 
 // ---- the call ----------------------------------------------------------------------------------

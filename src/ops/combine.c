@@ -1,5 +1,5 @@
 // Joining, cutting, repeating and choosing elements, out of the primitives of movement.
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 // 0 .. n-1, i64.
 static tn_tensor *count_up(tn_ctx *cx, int64_t n)

@@ -79,7 +79,7 @@ tn_tensor *tn_scalar_i64(tn_ctx *cx, int64_t v)
 
 static bool can_count(tn_ctx *cx, const char *op, tn_dtype dt)
 {
-    if (!tni_can_make(cx, op, dt, 0, NULL) || !tni_computes(cx, op, dt)) return false;
+    if (!tni_can_make(cx, op, dt, 0, NULL) || !tni_want_math_dtype(cx, op, dt)) return false;
     if (dt == TN_BOOL) tni_fail(cx, TN_EDTYPE, "%s: bool is not a dtype it takes", op);
     return dt != TN_BOOL;
 }
@@ -118,7 +118,7 @@ tn_tensor *tn_arange_i64(tn_ctx *cx, tn_dtype dt, int64_t start, int64_t stop, i
 
 // ---- random ------------------------------------------------------------------------------------
 
-uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count)
+uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count)
 {
     uint64_t at = cx->counter, each = dt == TN_F64 ? 2 : 4;
     cx->counter += ((uint64_t)count + each - 1) / each;
@@ -128,10 +128,11 @@ uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count)
 static tn_tensor *random(tn_ctx *cx, const char *name, int op, tn_dtype dt, int rank,
                          const int64_t *size)
 {
-    if (!tni_can_make(cx, name, dt, rank, size) || !tni_computes(cx, name, dt)) return NULL;
+    if (!tni_can_make(cx, name, dt, rank, size) || !tni_want_math_dtype(cx, name, dt)) return NULL;
     if (op != TNI_random_bits && !tni_is_float(dt))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", name, tn_dtype_name(dt));
-    tni_attr a = { .random = { cx->seed, tni_take_random(cx, dt, tni_shape_count(rank, size)) } };
+    tni_attr a = { .random = { cx->seed,
+                               tni_random_reserve(cx, dt, tni_shape_count(rank, size)) } };
     return tni_record(cx, op, dt, rank, size, 0, NULL, &a);
 }
 

@@ -1,6 +1,6 @@
 // Users' own ops: an expression, which is recorded as ops of the table, or C callbacks behind a row
 // of it.
-#include "ops/expression.h"
+#include "ops/expr_op.h"
 
 #include <string.h>
 
@@ -118,7 +118,7 @@ static bool record(tn_ctx *cx, const tn_op_def *op, tni_node *const *src, const 
 {
     tni_attr a;
     if (!remember(cx, &a, op, attr, bytes, out, nout)) return false;
-    bool ok = tni_record_several(cx, TNI_custom, nout, out, op->nin, src, &a, y);
+    bool ok = tni_record_outputs(cx, TNI_custom, nout, out, op->nin, src, &a, y);
     if (y[0]) y[0]->store->node->owns_bytes = true;
     else tni_free(&cx->heap, a.custom.bytes);
     return ok;
@@ -141,7 +141,7 @@ static tn_status expression(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x
         return tni_fail_status(cx, TN_EARG,
                                "%s: an expr sees no attr; give numbers as inputs of one element",
                                op->name);
-    y[0] = tni_expression_record(cx, op, x);
+    y[0] = tni_expr_op_record(cx, op, x);
     return y[0] ? TN_OK : tni_failed();
 }
 

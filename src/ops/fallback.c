@@ -4,15 +4,15 @@
 //
 // N images, G groups, C input channels, O output channels (both of one group), H x W places of the
 // input, OH x OW of the result, KH x KW of a weight, K = C KH KW
-#include "ops/compose.h"
-#include "ops/row_functions.h"
+#include "ops/composite.h"
+#include "ops/op_functions.h"
 
 #include <string.h>
 
 // ---- products ----------------------------------------------------------------------------------
 
 // The sum of products, over (..., m, k, n). One axis of batches where there is no axis left for k.
-tn_tensor *tni_fallback_matmul(const tni_request *r)
+tn_tensor *tni_fallback_matmul(const tni_fallback_args *r)
 {
     tn_tensor *a = r->x[0], *b = r->x[1];
     if (tn_rank(a) == TN_MAX_RANK) {
@@ -25,18 +25,18 @@ tn_tensor *tni_fallback_matmul(const tni_request *r)
 
 // ---- convolutions ------------------------------------------------------------------------------
 
-static tn_tensor *first(const tni_request *r, tn_tensor *x)
+static tn_tensor *first(const tni_fallback_args *r, tn_tensor *x)
 {
     return r->attr->conv.channels_last ? tn_permute(x, TN_AXES(0, 3, 1, 2)) : x;
 }
 
-static tn_tensor *last(const tni_request *r, tn_tensor *y)
+static tn_tensor *last(const tni_fallback_args *r, tn_tensor *y)
 {
     return r->attr->conv.channels_last ? tn_permute(y, TN_AXES(0, 2, 3, 1)) : y;
 }
 
 // x (N, G C, H, W) as the windows that a convolution looks at: (N, G, OH OW, K).
-static tn_tensor *windows(const tni_request *r, tn_tensor *x, int64_t KH, int64_t KW)
+static tn_tensor *windows(const tni_fallback_args *r, tn_tensor *x, int64_t KH, int64_t KW)
 {
     int64_t        G = r->attr->conv.groups;
     const int64_t *P = r->attr->conv.padding, *S = r->attr->conv.stride;
@@ -50,7 +50,7 @@ static tn_tensor *windows(const tni_request *r, tn_tensor *x, int64_t KH, int64_
 }
 
 // y (N, G O, OH, OW) as (N, G, O, OH OW), w (G O, C, KH, KW) as (G, O, K).
-static tn_tensor *places(const tni_request *r, tn_tensor *y)
+static tn_tensor *places(const tni_fallback_args *r, tn_tensor *y)
 {
     int64_t G = r->attr->conv.groups;
     if (!y) return NULL;
@@ -58,14 +58,14 @@ static tn_tensor *places(const tni_request *r, tn_tensor *y)
                       TN_SHAPE(tn_size(y, 0), G, tn_size(y, 1) / G, tn_size(y, 2) * tn_size(y, 3)));
 }
 
-static tn_tensor *weights(const tni_request *r, tn_tensor *w)
+static tn_tensor *weights(const tni_fallback_args *r, tn_tensor *w)
 {
     int64_t G = r->attr->conv.groups, K = tn_size(w, 1) * tn_size(w, 2) * tn_size(w, 3);
     return tn_reshape(w, TN_SHAPE(G, tn_size(w, 0) / G, K));
 }
 
 // Windows times weights.
-tn_tensor *tni_fallback_conv(const tni_request *r)
+tn_tensor *tni_fallback_conv(const tni_fallback_args *r)
 {
     tn_tensor     *x = first(r, r->x[0]), *w = r->x[1];
     const int64_t *y      = r->size;
@@ -77,7 +77,7 @@ tn_tensor *tni_fallback_conv(const tni_request *r)
 }
 
 // Weights times the gradient: what each window gets, added up where the windows lie.
-tn_tensor *tni_fallback_conv_dgrad(const tni_request *r)
+tn_tensor *tni_fallback_conv_dgrad(const tni_fallback_args *r)
 {
     const struct tni_attr_conv *a  = &r->attr->conv;
     tn_tensor                  *gy = first(r, r->x[0]), *w = r->x[1];
@@ -97,7 +97,7 @@ tn_tensor *tni_fallback_conv_dgrad(const tni_request *r)
 }
 
 // The gradient times windows, of each image.
-tn_tensor *tni_fallback_conv_wgrad(const tni_request *r)
+tn_tensor *tni_fallback_conv_wgrad(const tni_fallback_args *r)
 {
     tn_tensor *gy = places(r, first(r, r->x[0])), *x = first(r, r->x[1]);
     return tn_sum(tn_matmul(gy, windows(r, x, r->size[2], r->size[3])), 0);
@@ -115,7 +115,7 @@ static tn_tensor *above(tn_tensor *a, tn_tensor *b)
 
 // The place of an element is the number of those that go before it, (lines, n, n) comparisons; then every
 // place is told whose it is.
-tn_tensor *tni_fallback_argsort(const tni_request *r)
+tn_tensor *tni_fallback_argsort(const tni_fallback_args *r)
 {
     int     axis = r->attr->axis.axis;
     int64_t n    = r->size[axis];
@@ -155,7 +155,7 @@ static tn_tensor *down_times(tn_tensor *a, tn_tensor *b)
 }
 
 // With the weights p and what g says of them, dp = g v', the scores get p (dp - sum(p dp)).
-tn_tensor *tni_fallback_attention_grad(const tni_request *r)
+tn_tensor *tni_fallback_attention_grad(const tni_fallback_args *r)
 {
     double     s = r->attr->attention.scale;
     tn_tensor *q = turn(r->x[0]), *k = turn(r->x[1]), *v = turn(r->x[2]);
@@ -173,7 +173,7 @@ tn_tensor *tni_fallback_attention_grad(const tni_request *r)
 // Attention has none: tn_attention looks before it records it, since the ops in its place also take what it
 // does not. Nor has a user's function: see tn_custom_n.
 #define tni_fallback_none NULL
-static tn_tensor *(*const fallbacks[TNI_OPS])(const tni_request *) = {
+static tn_tensor *(*const fallbacks[TNI_OPS])(const tni_fallback_args *) = {
 // clang-format off
 #define CALLS(f, g) tni_fallback_##g,
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_IF_##class([TNI_##name] = expr)
@@ -195,14 +195,14 @@ static tn_tensor *fit(tn_tensor *y, const tn_array *out)
 bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, tni_node *const *src,
                   const tni_attr *attr, tn_tensor **y)
 {
-    tni_request r  = { .cx   = cx,
-                       .nin  = nsrc,
-                       .nout = nout,
-                       .rank = out->rank,
-                       .size = out->size,
-                       .attr = attr,
-                       .more = y + 1 };
-    bool        ok = true;
+    tni_fallback_args r  = { .cx   = cx,
+                             .nin  = nsrc,
+                             .nout = nout,
+                             .rank = out->rank,
+                             .size = out->size,
+                             .attr = attr,
+                             .more = y + 1 };
+    bool              ok = true;
     for (int i = 0; i < nsrc; i++)
         if (!(r.x[i] = tni_widen(tni_wrap_node(cx, src[i])))) return false;
     y[0] = fallbacks[op](&r);

@@ -2,7 +2,7 @@
 // then reduces; f16 and bf16 are computed in f32.
 //
 // N batch, C classes
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 // ---- of classes --------------------------------------------------------------------------------
 

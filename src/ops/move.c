@@ -12,7 +12,7 @@ static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const
     tn_dtype dt     = tni_dtype(x);
     tni_view s      = tni_layout(x);
     bool     fits64 = dt == TN_I64 || (dt == TN_U64 && v.i >= 0);
-    int64_t  i64    = tni_num_is_i64(v) && fits64 ? v.i : tni_clipped(dt, v.f);
+    int64_t  i64    = tni_num_is_i64(v) && fits64 ? v.i : tni_clamp_to_dtype(dt, v.f);
     tni_attr a      = { .pad = { .value = v.f, .ivalue = i64 } };
     int64_t  size[TN_MAX_RANK];
     if (s.rank && (!before || !after))
@@ -57,8 +57,8 @@ static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int first, int a
     *dt    = tn_dtype_of(x[0]);
     for (int k = 0; k < n; k++) {
         tni_view v = tni_layout(x[k]);
-        if (*dt != tn_dtype_of(x[k]) &&
-            (!tni_computes(cx, "concat", *dt) || !tni_computes(cx, "concat", tn_dtype_of(x[k]))))
+        if (*dt != tn_dtype_of(x[k]) && (!tni_want_math_dtype(cx, "concat", *dt) ||
+                                         !tni_want_math_dtype(cx, "concat", tn_dtype_of(x[k]))))
             return false;
         *dt = tni_promote(*dt, tn_dtype_of(x[k]));
         if (k == first || is_nothing(x[k])) continue;
@@ -175,9 +175,9 @@ static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_t
     int                      i  = cx ? index_axis(cx, name, x, axis, index) : -1;
     if (i < 0) return NULL;
     tni_view shape = tni_layout(index);
-    if (op == TNI_scatter_add && !tni_computes(cx, name, tn_dtype_of(x))) return NULL;
+    if (op == TNI_scatter_add && !tni_want_math_dtype(cx, name, tn_dtype_of(x))) return NULL;
     if (!(v = reached(v, &shape))) return NULL;
-    if (!(v = tni_fit(v, name, tn_dtype_of(x), shape.rank, shape.size))) return NULL;
+    if (!(v = tni_cast_and_expand(v, name, tn_dtype_of(x), shape.rank, shape.size))) return NULL;
     tni_node *src[] = { tni_resolve(x, name), tni_resolve(index, name), tni_resolve(v, name) };
     if (!src[0] || !src[1] || !src[2]) return NULL;
     return tni_record(cx, op, (tn_dtype)src[0]->dtype, src[0]->rank, src[0]->size, 3, src,
@@ -200,7 +200,7 @@ tn_tensor *tn_scatter_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v
 static tni_node *sort_args(const char *op, tn_tensor *x, int axis, int *i)
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
-    if (!cx || !tni_computes(cx, op, tn_dtype_of(x))) return NULL;
+    if (!cx || !tni_want_math_dtype(cx, op, tn_dtype_of(x))) return NULL;
     int rank = tn_rank(x);
     *i       = tni_axis(cx, op, rank ? rank : 1, axis);
     return *i < 0 ? NULL : tni_resolve(x, op);
@@ -228,7 +228,7 @@ tn_pair tn_sort(tn_tensor *x, int axis, bool descending)
                         { .dtype = (tn_dtype)n->dtype, .rank = n->rank } };
     for (int k = 0; k < 2; k++) memcpy(out[k].size, n->size, sizeof n->size);
     if (n->rank > 0) {
-        tni_record_several(x->cx, TNI_argsort, 2, out, 1, &n, &attr, y);
+        tni_record_outputs(x->cx, TNI_argsort, 2, out, 1, &n, &attr, y);
     } else {
         y[0] = tn_zeros(x->cx, TN_I64, TN_0D);
         y[1] = y[0] ? tn_clone(x) : NULL;

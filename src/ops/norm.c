@@ -1,7 +1,7 @@
 // Normalization over axes, in f32 at least.
 //
 // N batch, C channels, G groups
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 // The mean over the axes in the mask, which stay with size 1.
 static tn_tensor *mean_over(tn_tensor *x, const char *op, uint32_t mask)

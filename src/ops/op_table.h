@@ -55,7 +55,7 @@ typedef enum {
     TNI_SELECT,   // bool, then all: the promoted one of those
     TNI_INDEX,    // all, and an index
     TNI_WIDE      // i64
-} tni_rule;
+} tni_dtype_rule;
 
 // How the planner computes an op: as part of which kernels, written by what in plan/lower.c.
 typedef enum {
@@ -73,7 +73,7 @@ typedef enum {
     TNI_FUSE_CONCAT,   // of another source in each part, where they are few
     TNI_FUSE_FOLD,     // many elements become one
     TNI_FUSE_ASSIGN    // the value of its source, which it shares where that is row-major
-} tni_fuse_way;
+} tni_fuse_kind;
 
 // How running an op can fail on its values.
 typedef enum {
@@ -91,7 +91,7 @@ typedef enum {
     TNI_ERROR_ADDS,      // sums of many, in any order
     TNI_ERROR_ATTENDS,
     TNI_ERROR_UNKNOWN  // nothing is known as soon as an input has an error
-} tni_error_way;
+} tni_error_kind;
 
 // What an op's arithmetic is counted by: see tni_node_flops.
 typedef enum {
@@ -115,18 +115,18 @@ typedef enum {
 typedef struct {
     const char *name;
     tni_class class;
-    tni_rule      rule;
-    const char   *expr;  // "" where the op is not an expression
-    int           cost;
-    tni_attr_kind attr;
-    tni_fuse_way  fuse;
-    tni_failure   fails;
-    tni_error_way error;
-    tni_flops     flops;
-    tni_autocast  autocast;
-    int           outputs;  // 0: see tni_outputs_of
-    bool          has_grad;
-    const char   *doc;
+    tni_dtype_rule rule;
+    const char    *expr;  // "" where the op is not an expression
+    int            cost;
+    tni_attr_kind  attr;
+    tni_fuse_kind  fuse;
+    tni_failure    fails;
+    tni_error_kind error;
+    tni_flops      flops;
+    tni_autocast   autocast;
+    int            outputs;  // 0: see tni_outputs_of
+    bool           has_grad;
+    const char    *doc;
 } tni_op_facts;
 
 extern const tni_op_facts tni_op_table[TNI_OPS];
@@ -144,7 +144,7 @@ static inline bool tni_is_number(int op)
 
 // The dtype inputs are computed in and the dtype of the result, by an op's rule for operands of a
 // promoted dtype. False if the op does not take it.
-bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);
+bool tni_dtype_rule_apply(tni_dtype_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);
 
 // A map of numbers, in double, in int64 or in uint64, by the host's functions; bits: the width that
 // integers are shifted in.

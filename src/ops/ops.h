@@ -11,7 +11,7 @@ double tni_node_flops(const tni_node *n);
 // ---- recording by nodes: sources are checked and of fitting shape and dtype ---------------------
 
 // Whether ops compute with a dtype; reported where it only stores numbers.
-bool tni_computes(tn_ctx *cx, const char *op, tn_dtype dt);
+bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt);
 
 // Records an op over nodes and wraps it in a handle. attr may be NULL.
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
@@ -38,20 +38,21 @@ int64_t tni_reduced_count(tn_tensor *x, uint32_t axes);
 // x's value in a new store, lying in the order of axes that x's does: the same node where there are
 // no gaps, else a copy. And lying in an order that is given.
 tn_tensor *tni_share(tn_tensor *x, const char *op);
-tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order);
+tn_tensor *tni_share_permuted(tn_tensor *x, const char *op, const int *order);
 // Whether x lies in the order of tni_channels_last_order. Where one channel or one place leaves both
 // orders the same, the strides of the single axes tell.
 bool tni_is_channels_last(const tn_tensor *x);
 // The view of x with axis order[i] in place i; what is made from it is brought back by tni_show_permuted.
-tn_tensor *tni_ordered(tn_tensor *x, const int *order);
+tn_tensor *tni_permuted_view(tn_tensor *x, const int *order);
 // The node of that view.
-tni_node *tni_resolve_ordered(tn_tensor *x, const int *order, const char *op);
+tni_node *tni_resolve_permuted(tn_tensor *x, const int *order, const char *op);
 // x cast and expanded to a shape; for values that are written or selected.
-tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size);
+tn_tensor *tni_cast_and_expand(tn_tensor *x, const char *op, tn_dtype dt, int rank,
+                               const int64_t *size);
 // Writes a node of x's shape and dtype to all of x, which is no view, without the checks of a user's
 // write. False, reported, on failure.
 bool tni_assign_node(tn_tensor *x, tni_node *value);
-// A step of views (tni_view_step) that stretches axes to size, gives the result the shape to, and puts axis
+// A step of views (tni_view_fn) that stretches axes to size, gives the result the shape to, and puts axis
 // order[i] in place i; NULL leaves a part out.
 typedef struct {
     int            rank;
@@ -59,8 +60,8 @@ typedef struct {
     int            to_rank;
     const int64_t *to;
     const int     *order;
-} tni_remade;
-bool tni_remake(tni_view *v, const void *how);
+} tni_view_change;
+bool tni_change_view(tni_view *v, const void *how);
 // A view of x with stretched axes, or x itself; no message of its own on failure.
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
 // Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.
@@ -76,13 +77,13 @@ tni_num tni_num_as(tn_dtype dt, tni_num v);
 // A plain number (weak) of dtype dt, 0-d: its value is a run-time argument.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 // Takes the counters for so many random numbers of dt; returns the first.
-uint64_t tni_take_random(tn_ctx *cx, tn_dtype dt, int64_t count);
+uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count);
 
 // ---- ops with several outputs ------------------------------------------------------------------
 
 // Records an op over nodes and wraps each of its outputs in a handle: y[0] is the primary's own value.
 // False, reported, on failure; the handles made by then are in y.
-bool tni_record_several(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
+bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y);
 // Output index (from 1) of a primary, for a rule of its gradient. What was computed without that output
 // is recorded once more: *primary, a reference of the caller's, is then the new one.
@@ -95,7 +96,7 @@ bool tni_custom_copy(tn_ctx *cx, tni_attr *attr);
 _Static_assert(TNI_OPS <= 8 * sizeof(((tn_ctx *)0)->lacks), "a bit for every op");
 
 // The device of the context does not run a LIBRARY op; and whether that is so.
-static inline void tni_lack(tn_ctx *cx, int op)
+static inline void tni_mark_lacking(tn_ctx *cx, int op)
 {
     cx->lacks[op / 64] |= UINT64_C(1) << op % 64;
 }

@@ -1,7 +1,7 @@
 // Pooling: windows are views, and a pool reduces their last axes. The result lies in x's order of
 // memory. The gradient of a maximum goes to the first of equal elements of a window, row by row, as in
 // PyTorch.
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 // The windows along the last `axes` axes of x.
 typedef struct {
@@ -72,7 +72,7 @@ static lying as_it_lies(tn_tensor *x)
 {
     lying l = { .x = x };
     l.moved = x->view && tni_view_order(x->view, l.order);
-    if (l.moved) l.x = tni_ordered(x, l.order);
+    if (l.moved) l.x = tni_permuted_view(x, l.order);
     return l;
 }
 

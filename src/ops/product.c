@@ -60,10 +60,10 @@ static void fold_batch(tn_tensor **a, tn_tensor **b, tn_tensor *right)
     int64_t m = va.size[va.rank - 2], k = va.size[va.rank - 1];
     if (va.rank == 2 || batch == 0) return;
     if (!tni_view_reshape(&va, 2, (int64_t[]){ batch * m, k }, &rows)) return;
-    tni_remade how   = { .to_rank = 2, .to = rows.size };
-    bool       alone = tni_count(right) == k * vb.size[vb.rank - 1];
+    tni_view_change how   = { .to_rank = 2, .to = rows.size };
+    bool            alone = tni_count(right) == k * vb.size[vb.rank - 1];
     take_matrix(&vb, NULL);
-    tn_tensor *fa = tni_wrap_view(*a, &rows, tni_remake, &how);
+    tn_tensor *fa = tni_wrap_view(*a, &rows, tni_change_view, &how);
     tn_tensor *fb = fa ? tni_wrap_view(right, &vb, alone ? take_matrix : NULL, NULL) : NULL;
     if (fa && fb) {
         *a = fa;
@@ -84,7 +84,8 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
         return tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: a 0-d tensor has no product",
                         tni_shape_of(a).s, tni_shape_of(b).s);
     tn_dtype dt = tni_promote(tni_dtype(a), tni_dtype(b));
-    if (!tni_computes(cx, "matmul", tni_dtype(a)) || !tni_computes(cx, "matmul", tni_dtype(b)))
+    if (!tni_want_math_dtype(cx, "matmul", tni_dtype(a)) ||
+        !tni_want_math_dtype(cx, "matmul", tni_dtype(b)))
         return NULL;
     if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a dtype it takes");
     if (tni_dtype(a) != dt) a = tn_cast(a, dt);
@@ -178,7 +179,8 @@ static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const t
                         (long long)a->conv.dilation[0], (long long)a->conv.groups);
     if (a->conv.channels_last) tni_view_permute(&vy, tni_channels_last_order);
     tn_dtype dt = tni_promote(tni_dtype(x), tni_dtype(w));
-    if (!tni_computes(cx, op, tni_dtype(x)) || !tni_computes(cx, op, tni_dtype(w))) return NULL;
+    if (!tni_want_math_dtype(cx, op, tni_dtype(x)) || !tni_want_math_dtype(cx, op, tni_dtype(w)))
+        return NULL;
     if (!tni_is_float(dt))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
     if (!tni_shape_ok(cx, op, 4, size)) return NULL;
@@ -199,7 +201,7 @@ static tn_tensor *conv_as_it_lies(const char *op, tn_tensor *x, tn_tensor *w, tn
 {
     a->conv.channels_last = x && tni_is_channels_last(x);
     if (!a->conv.channels_last) return conv_named(op, x, w, a);
-    tn_tensor *y = conv_named(op, tni_ordered(x, tni_channels_last_order), w, a);
+    tn_tensor *y = conv_named(op, tni_permuted_view(x, tni_channels_last_order), w, a);
     return tni_show_permuted(y, tni_channels_last_order);
 }
 

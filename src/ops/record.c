@@ -37,7 +37,7 @@ _Static_assert((int)TNI_leaf == (int)TNI_LEAF_OP, "ops.def begins with leaf");
 _Static_assert((int)TNI_view == (int)TNI_VIEW_OP, "and then view");
 _Static_assert((int)TNI_output == (int)TNI_OUTPUT_OP, "and then output");
 
-bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out)
+bool tni_dtype_rule_apply(tni_dtype_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out)
 {
     bool real = tni_is_float(promoted), boolean = promoted == TN_BOOL;
     *in = *out = promoted;
@@ -59,12 +59,12 @@ bool tni_rule_apply(tni_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *ou
     }
 }
 
-bool tni_computes(tn_ctx *cx, const char *op, tn_dtype dt)
+bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
 {
-    if (tni_is_stored(dt))
+    if (tni_is_storage_only(dt))
         tni_fail(cx, TN_EDTYPE, "%s: %s only stores numbers: cast it to another dtype first", op,
                  tn_dtype_name(dt));
-    return !tni_is_stored(dt);
+    return !tni_is_storage_only(dt);
 }
 
 static tn_tensor *record_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size,
@@ -120,7 +120,7 @@ tni_num tni_num_as(tn_dtype dt, tni_num v)
 {
     bool held = dt == TN_U64 ? v.whole && fabs(v.f) < 0x1p64
                              : fabs(v.f) < 0x1p63 || tni_num_is_i64(v);
-    if (dt == TN_BOOL || (tni_is_int(dt) && !held)) v.i = tni_clipped(dt, v.f);
+    if (dt == TN_BOOL || (tni_is_int(dt) && !held)) v.i = tni_clamp_to_dtype(dt, v.f);
     return v;
 }
 
@@ -139,10 +139,10 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v)
     return t;
 }
 
-bool tni_remake(tni_view *v, const void *how)
+bool tni_change_view(tni_view *v, const void *how)
 {
-    const tni_remade *m = how;
-    tni_view          y;
+    const tni_view_change *m = how;
+    tni_view               y;
     if (m->size && !tni_view_expand(v, m->rank, m->size)) return false;
     if (m->to) {
         if (!tni_view_reshape(v, m->to_rank, m->to, &y)) return false;
@@ -155,9 +155,9 @@ bool tni_remake(tni_view *v, const void *how)
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 {
     if (tni_shape_equal(rank, size, tni_rank(x), tni_sizes(x))) return x;
-    tni_view   v   = tni_layout(x);
-    tni_remade how = { .rank = rank, .size = size };
-    return tni_remake(&v, &how) ? tni_wrap_view(x, &v, tni_remake, &how) : NULL;
+    tni_view        v   = tni_layout(x);
+    tni_view_change how = { .rank = rank, .size = size };
+    return tni_change_view(&v, &how) ? tni_wrap_view(x, &v, tni_change_view, &how) : NULL;
 }
 
 // Whether a dtype holds a number. As in PyTorch a negative one wraps in an unsigned dtype.
@@ -210,9 +210,9 @@ static bool find_order(int n, tn_tensor *const *x, int skip, int rank, const int
 static tni_node *resolve_ordered(tn_tensor *x, const char *op, int rank, const int64_t *size,
                                  const int *order)
 {
-    tni_view   v   = tni_layout(x);
-    tni_remade how = { .rank = rank, .size = size, .order = order };
-    return tni_remake(&v, &how) ? tni_resolve_as(x, &v, tni_remake, &how, op) : NULL;
+    tni_view        v   = tni_layout(x);
+    tni_view_change how = { .rank = rank, .size = size, .order = order };
+    return tni_change_view(&v, &how) ? tni_resolve_as(x, &v, tni_change_view, &how, op) : NULL;
 }
 
 // Source i of a map: cast to dt and stretched to the result's shape, its axes in the order given
@@ -283,13 +283,13 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     if (!common_shape(cx, name, n, x, &rank, size)) return NULL;
     for (int i = 0; i < n; i++) {
         kinds[i] = operand(x[i]);
-        if (!tni_computes(cx, name, kinds[i].dtype)) return NULL;
+        if (!tni_want_math_dtype(cx, name, kinds[i].dtype)) return NULL;
         weak &= kinds[i].strength == 0;
     }
     for (int i = 0; i < n && !weak; i++)
         if (is_whole_number(x[i])) kinds[i].dtype = TN_I64;
     tn_dtype promoted = tni_promote_all(n - skip, kinds + skip);
-    if (!tni_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
+    if (!tni_dtype_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
         return refuse_dtype(cx, name, promoted);
     if (tni_op_table[op].class == TNI_UNARY && tni_op_table[op].rule == TNI_REAL &&
         !tni_is_float(in))
@@ -409,11 +409,12 @@ tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
     if (tni_dtype(x) == dt) return tni_share(x, "cast");
     int        rank  = tni_rank(x), axes[TN_MAX_RANK];
     const int *order = x->view && tni_view_order(x->view, axes) ? axes : NULL;
-    tni_node  *n     = order ? tni_resolve_ordered(x, order, "cast") : tni_resolve(x, "cast");
+    tni_node  *n     = order ? tni_resolve_permuted(x, order, "cast") : tni_resolve(x, "cast");
     return n ? record_map(cx, TNI_cast, dt, rank, tni_sizes(x), 1, &n, order) : NULL;
 }
 
-tn_tensor *tni_fit(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size)
+tn_tensor *tni_cast_and_expand(tn_tensor *x, const char *op, tn_dtype dt, int rank,
+                               const int64_t *size)
 {
     tn_ctx *cx = x->cx;
     if (tni_dtype(x) != dt && !(x = tn_cast(x, dt))) return NULL;

@@ -1,5 +1,5 @@
 // Reductions and scans.
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask)
 {
@@ -91,8 +91,8 @@ static tn_tensor *reduce(int op, const char *name, tn_tensor *x, uint32_t axes, 
     int      order[TN_MAX_RANK];
     uint32_t given = axes;
     bool     moved = reads_as_it_lies(op, x, axes, first, order);
-    if (!tni_computes(cx, name, dt)) return NULL;
-    if (!tni_rule_apply(tni_op_table[op].rule, dt, &in, &out))
+    if (!tni_want_math_dtype(cx, name, dt)) return NULL;
+    if (!tni_dtype_rule_apply(tni_op_table[op].rule, dt, &in, &out))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", name, tn_dtype_name(dt));
     bool needs_one = op != TNI_sum && op != TNI_prod;
     if (needs_one && tni_reduced_count(x, axes) == 0)
@@ -102,7 +102,7 @@ static tn_tensor *reduce(int op, const char *name, tn_tensor *x, uint32_t axes, 
         axes = 0;
         for (int i = 0; i < tn_rank(x); i++) axes |= (given >> order[i] & 1) << i;
     }
-    tni_node *n = moved ? tni_resolve_ordered(x, order, name) : tni_resolve(x, name);
+    tni_node *n = moved ? tni_resolve_permuted(x, order, name) : tni_resolve(x, name);
     if (!n) return NULL;
     int64_t size[TN_MAX_RANK];
     int     rank = 0;
@@ -137,20 +137,20 @@ PRIMITIVE(max)
 PRIMITIVE(min)
 PRIMITIVE(argmax)
 PRIMITIVE(argmin)
-TNI_FOLD_FORMS(sum, fold_sum)
-TNI_FOLD_FORMS(prod, fold_prod)
-TNI_FOLD_FORMS(max, fold_max)
-TNI_FOLD_FORMS(min, fold_min)
-TNI_FOLD_SINGLE(argmax, fold_argmax)
-TNI_FOLD_SINGLE(argmin, fold_argmin)
+TNI_REDUCTION_FORMS(sum, fold_sum)
+TNI_REDUCTION_FORMS(prod, fold_prod)
+TNI_REDUCTION_FORMS(max, fold_max)
+TNI_REDUCTION_FORMS(min, fold_min)
+TNI_REDUCTION_SINGLE(argmax, fold_argmax)
+TNI_REDUCTION_SINGLE(argmin, fold_argmin)
 
 static tn_tensor *scan(int op, tn_tensor *x, int axis)
 {
     const char *name = tni_op_table[op].name;
     tn_ctx     *cx   = tni_arg1(name, x, "x");
     tn_dtype    in, out;
-    if (!cx || !tni_computes(cx, name, tn_dtype_of(x))) return NULL;
-    tni_rule_apply(tni_op_table[op].rule, tn_dtype_of(x), &in, &out);
+    if (!cx || !tni_want_math_dtype(cx, name, tn_dtype_of(x))) return NULL;
+    tni_dtype_rule_apply(tni_op_table[op].rule, tn_dtype_of(x), &in, &out);
     int rank = tn_rank(x), i = tni_axis(cx, name, rank ? rank : 1, axis);
     if (i < 0) return NULL;
     if (rank == 0) return tn_cast(x, out);

@@ -1,6 +1,6 @@
 // Softmax and its kin. Subtracting the maximum keeps exp() finite and cancels out, so no gradient
 // flows through it. A row of -inf alone has a logsumexp of -inf and a softmax of NaN.
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 // x minus its maximum along the axis, in f32 at least.
 static tn_tensor *shifted(tn_tensor *x, int axis)
@@ -66,4 +66,4 @@ static tn_tensor *logsumexp(const char *op, tn_tensor *x, uint32_t mask, bool ke
     tn_tensor *sum = tni_sum_over(tn_exp(tn_sub(w, top)), op, mask, keep);
     return tni_narrow(tn_add(tn_log(sum), keep ? top : without(top, mask)), dt);
 }
-TNI_FOLD_FORMS(logsumexp, logsumexp)
+TNI_REDUCTION_FORMS(logsumexp, logsumexp)

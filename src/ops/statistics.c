@@ -1,5 +1,5 @@
 // Reductions made of others: mean, var, std, norm, any, all.
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 // The mean of nothing is NaN.
 static tn_tensor *mean(const char *op, tn_tensor *x, uint32_t mask, bool keep)
@@ -8,7 +8,7 @@ static tn_tensor *mean(const char *op, tn_tensor *x, uint32_t mask, bool keep)
     tn_tensor *sum = tni_sum_over(tni_widen(x), op, mask, keep);
     return tni_narrow(tn_div_s(sum, (double)tni_reduced_count(x, mask)), tn_dtype_of(x));
 }
-TNI_FOLD_FORMS(mean, mean)
+TNI_REDUCTION_FORMS(mean, mean)
 
 // Of one element or none NaN.
 static tn_tensor *wide_var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
@@ -23,7 +23,7 @@ static tn_tensor *var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     return tni_narrow(wide_var(op, x, mask, keep), tn_dtype_of(x));
 }
-TNI_FOLD_FORMS(var, var)
+TNI_REDUCTION_FORMS(var, var)
 
 // A square root whose gradient at 0 is 0. The inner choice keeps sqrt away from 0, where its own
 // gradient is infinite.
@@ -39,7 +39,7 @@ static tn_tensor *deviation(const char *op, tn_tensor *x, uint32_t mask, bool ke
 {
     return tni_narrow(root(wide_var(op, x, mask, keep)), tn_dtype_of(x));
 }
-TNI_FOLD_FORMS(std, deviation)
+TNI_REDUCTION_FORMS(std, deviation)
 
 static tn_tensor *norm(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
@@ -47,7 +47,7 @@ static tn_tensor *norm(const char *op, tn_tensor *x, uint32_t mask, bool keep)
     tn_tensor *sum = tni_sum_over(tn_square(tni_widen(x)), op, mask, keep);
     return tni_narrow(root(sum), tn_dtype_of(x));
 }
-TNI_FOLD_FORMS(norm, norm)
+TNI_REDUCTION_FORMS(norm, norm)
 
 // Whether something holds of x, as a bool; of u8 as a u8, as in PyTorch.
 static tn_tensor *told_of(tn_tensor *x, tn_tensor *holds)
@@ -60,10 +60,10 @@ static tn_tensor *any(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     return told_of(x, tn_gt_s(tni_sum_over(tn_ne_s(x, 0), op, mask, keep), 0));
 }
-TNI_FOLD_FORMS(any, any)
+TNI_REDUCTION_FORMS(any, any)
 
 static tn_tensor *all(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     return told_of(x, tn_eq_s(tni_sum_over(tn_eq_s(x, 0), op, mask, keep), 0));
 }
-TNI_FOLD_FORMS(all, all)
+TNI_REDUCTION_FORMS(all, all)

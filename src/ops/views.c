@@ -4,7 +4,7 @@
 #include <string.h>
 
 // The view of x that a step makes; strides can say it.
-static tn_tensor *view_by(tn_tensor *x, tni_view_step *step, const void *how)
+static tn_tensor *view_by(tn_tensor *x, tni_view_fn *step, const void *how)
 {
     tni_view v = tni_layout(x);
     step(&v, how);
@@ -170,7 +170,7 @@ tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
         seen |= 1u << a;
         order[i] = a;
     }
-    return view_by(x, tni_remake, &(tni_remade){ .order = order });
+    return view_by(x, tni_change_view, &(tni_view_change){ .order = order });
 }
 
 tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
@@ -188,7 +188,7 @@ tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
     if (!tni_view_expand(&v, rank, want))
         return tni_fail(cx, TN_ESHAPE, "expand: x %s does not broadcast to %s", tni_shape_of(x).s,
                         tni_shape_text(rank, want).s);
-    return tni_wrap_view(x, &v, tni_remake, &(tni_remade){ .rank = rank, .size = want });
+    return tni_wrap_view(x, &v, tni_change_view, &(tni_view_change){ .rank = rank, .size = want });
 }
 
 static bool turn_axis(tni_view *v, const void *how)
@@ -339,7 +339,7 @@ tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size)
         return tni_fail(cx, TN_ESHAPE,
                         "view: the strides of x %s cannot express shape %s; see tn_reshape",
                         tni_shape_of(x).s, tni_shape_text(rank, want).s);
-    return tni_wrap_view(x, &y, tni_remake, &(tni_remade){ .to_rank = rank, .to = want });
+    return tni_wrap_view(x, &y, tni_change_view, &(tni_view_change){ .to_rank = rank, .to = want });
 }
 
 tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
@@ -350,7 +350,8 @@ tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
     tni_view v = tni_layout(x), y;
     if (!new_shape(x, "reshape", rank, size, want)) return NULL;
     if (tni_view_reshape(&v, rank, want, &y))
-        return tni_wrap_view(x, &y, tni_remake, &(tni_remade){ .to_rank = rank, .to = want });
+        return tni_wrap_view(x, &y, tni_change_view,
+                             &(tni_view_change){ .to_rank = rank, .to = want });
     tni_node *n = tni_resolve(x, "reshape");
     // A copy has its elements in the order of x: the new shape is only another reading of it, so
     // the copy is recorded in x's shape and the store shows it in the other.

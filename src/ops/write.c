@@ -76,7 +76,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
 {
     tni_view to = tni_layout(x);
     if (!v || !writable(x, op)) return NULL;
-    v = tni_fit(v, op, tni_dtype(x), to.rank, to.size);
+    v = tni_cast_and_expand(v, op, tni_dtype(x), to.rank, to.size);
     if (!v) return NULL;
     tni_node *base = x->store->node;
     bool      all  = to.offset == 0 && tni_count(x) == tni_node_count(base);
@@ -84,7 +84,7 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     // All of a store that x shows with its axes in other places: the value is put in the store's order.
     if (x->view && all && tni_view_order(&to, order)) {
         tni_view_permute(&to, order);
-        if (!(v = tni_ordered(v, order))) return NULL;
+        if (!(v = tni_permuted_view(v, order))) return NULL;
     }
     bool whole = !x->view || (all && tni_view_contiguous(&to));
     // All of the store through a view of another shape.

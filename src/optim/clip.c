@@ -1,6 +1,6 @@
 // Averaging and clipping gradients: as part of an update, and alone.
 #include "optim/update.h"
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 // Records the norm of all gradients together: f64 if one of them is, else f32, since squares of f16
 // overflow. Each block is one sum, so a model has a handful of them whatever its number of parameters.

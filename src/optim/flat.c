@@ -4,7 +4,7 @@
 // are: so the first step finds them where the second does, and has its plan. What somebody writes to a
 // parameter lies elsewhere until the next update, which joins it again.
 #include "optim/update.h"
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 #include <string.h>
 
@@ -115,7 +115,7 @@ static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
     if (tni_dtype(t) != dt && !(t = tn_cast(t, dt))) return NULL;
     int64_t count = tni_count(t);
     v             = tni_layout(t);
-    if (tni_view_reshape(&v, 1, &count, &flat)) return tni_resolve_cut(t, &flat, "concat");
+    if (tni_view_reshape(&v, 1, &count, &flat)) return tni_resolve_detached(t, &flat, "concat");
     t = tn_reshape(t, 1, &count);
     n = t ? tni_resolve(t, "concat") : NULL;
     return n ? tni_node_ref(n) : NULL;
@@ -181,7 +181,7 @@ static tn_tensor *join_block(const tn_optim *o, const tni_flat *f, int what)
     tn_dtype        dt = tni_dtype(t);
     if (f->count == 1) return t;
     if (!is_contiguous(o, f, what)) return concat_block(o, f, what, dt);
-    return tni_wrap(cx, tni_node_in(cx, dt, 1, &f->size, n->buf, n->start));
+    return tni_wrap(cx, tni_node_in_buffer(cx, dt, 1, &f->size, n->buf, n->start));
 }
 
 tn_tensor *tni_flat_params(const tn_optim *o, const tni_flat *f)
@@ -208,8 +208,8 @@ static bool cut_nodes(const tn_optim *o, const tni_flat *f, tn_tensor *y)
     size_t          n    = 0;
     for (; from && n < f->count; n++) {
         const tni_trained *s = o->order[f->first + n];
-        o->node[n] = tni_node_in(cx, tni_dtype(s->p), tni_rank(s->p), tni_sizes(s->p), from->buf,
-                                 from->start + s->at);
+        o->node[n] = tni_node_in_buffer(cx, tni_dtype(s->p), tni_rank(s->p), tni_sizes(s->p),
+                                        from->buf, from->start + s->at);
         if (!o->node[n]) break;
     }
     if (from && n == f->count) return true;
@@ -382,7 +382,7 @@ bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *
         tn_tensor         *t = tensor_of(s, what);
         tni_view           v = part_of(s);
         if (f->count == 1) return tn_assign(t, y) != NULL;
-        tni_node *n  = tni_resolve_cut(y, &v, "assign");
+        tni_node *n  = tni_resolve_detached(y, &v, "assign");
         bool      ok = n && tni_assign_node(t, n);
         tni_node_unref(y->cx, n);
         if (!ok) return false;

@@ -4,7 +4,7 @@
 // a new value and new states are computed from a parameter, its gradient and its states, in tensor math. To add
 // one, write such a file and declare its constructor in training.h.
 #include "optim/optim.h"
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 #include <math.h>
 #include <stdlib.h>

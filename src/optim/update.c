@@ -5,7 +5,7 @@
 // evaluated (cx->busy) and no gradient is recorded (grad_mode); if anything fails, tni_record_give_up takes
 // every store back to its last computed value, and optimizers correct their counts by rolled_back.
 #include "optim/update.h"
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 #include <string.h>
 
@@ -30,7 +30,7 @@ static void count_update(tn_optim *o)
     for (size_t i = 0; i < o->slots; i++) {
         tni_trained     *s     = &o->slot[i];
         const tni_store *store = s->p->store;
-        const tni_node  *done  = store->node->state == TNI_DONE ? store->node : store->done;
+        const tni_node  *done  = store->node->state == TNI_DONE ? store->node : store->rollback;
         if (!s->due || !tni_count(s->p)) continue;
         if (!done || done->id >= s->since) {
             s->since  = cx->next_id;
@@ -181,10 +181,10 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     if (status != TN_OK) return status;
     tn_scope *s = tni_record_begin(cx);
     if (!s) return tni_record_give_up(o);
-    step_target a    = { .o = o };
-    tni_walk    w    = { .op = "step", .ny = 1, .y = &loss, .accepts = accept_leaf, .user = &a };
-    bool        last = o->micro + 1 >= o->accumulate;
-    bool        ok   = tni_grad_walk(cx, &w, true) == TN_OK;
+    step_target   a    = { .o = o };
+    tni_walk_args w    = { .op = "step", .ny = 1, .y = &loss, .accepts = accept_leaf, .user = &a };
+    bool          last = o->micro + 1 >= o->accumulate;
+    bool          ok   = tni_grad_walk(cx, &w, true) == TN_OK;
     if (ok && a.found && last) ok = record_update(o, o->accumulate) && clear_gradients(o);
     tni_record_end(s);
     if (!ok) return tni_record_give_up(o);

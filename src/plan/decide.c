@@ -12,7 +12,7 @@ static bool scatters_lines(const tni_node *n)
     return true;
 }
 
-static tni_fuse_way way_of(const tni_node *n)
+static tni_fuse_kind way_of(const tni_node *n)
 {
     return tni_op_table[n->op].fuse;
 }

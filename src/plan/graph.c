@@ -23,7 +23,7 @@ static inline void find(finds *f, tni_node *n)
 // computed with it. One that cannot be stays as it is.
 static void find_again(tn_ctx *cx, finds *f, tni_node *n)
 {
-    if (n->state == TNI_UNSTORED) tni_node_recall(cx, n);
+    if (n->state == TNI_UNSTORED) tni_node_reschedule(cx, n);
     find(f, n);
 }
 
@@ -86,7 +86,7 @@ static void drop_lost(tni_graph *g)
         for (uint32_t s = 0; s < n->nsrc; s++) lost |= n->src[s]->state > TNI_DONE;
         if (lost) {
             n->mark = 0;
-            tni_node_gone(g->cx, n);
+            tni_node_mark_gone(g->cx, n);
             tni_node_unref(g->cx, n);
         } else {
             g->item[kept++] = g->item[i];
@@ -154,15 +154,15 @@ static void find_dead_inputs(tni_graph *g)
     for (size_t i = 0; i < g->inputs; i++) {
         const tni_input *in = &g->input[i];
         // A read leaves other stores as they are, and what they would return to.
-        uint32_t spare = g->mode == TNI_READ ? 0 : in->n->fallback;
+        uint32_t spare = g->mode == TNI_READ ? 0 : in->n->rollbacks;
         in->n->buf->given += in->n->refs - in->n->recipes == in->edges + spare;
     }
     // Nor does anybody need what a store only returns to if this fails: a parameter that lies beside those
     // that are read, as one of an optimizer's block may.
     for (const tni_store *s = g->mode == TNI_READ ? NULL : g->cx->pending; s; s = s->next)
-        if (s->done && !s->done->mark && s->done->refs - s->done->recipes == 1 && s->done->buf &&
-            s->node->mark)
-            s->done->buf->given++;
+        if (s->rollback && !s->rollback->mark && s->rollback->refs - s->rollback->recipes == 1 &&
+            s->rollback->buf && s->node->mark)
+            s->rollback->buf->given++;
     for (size_t i = 0; i < g->inputs; i++) {
         const tni_buffer *b = g->input[i].n->buf;
         g->input[i].dies    = b->given == b->refs && !b->borrowed;
@@ -196,7 +196,7 @@ static bool is_given_back(const tni_graph *g, tni_node *src)
 {
     int64_t         skip;
     const tni_node *base = tni_node_base(src, &skip);
-    if (!base->carried || src->handles || base->handles || base->fallback) return false;
+    if (!base->carried || src->handles || base->handles || base->rollbacks) return false;
     return base != src || base->refs - base->recipes == g->input[base->mark - 1].edges;
 }
 
@@ -207,7 +207,7 @@ static void find_fleeting(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
         tni_item *it = &g->item[i];
-        it->fleeting = it->n->again && !it->n->constant && it->n->op != TNI_view;
+        it->fleeting = it->n->recomputed && !it->n->constant && it->n->op != TNI_view;
         for (uint32_t s = 0; s < it->n->nsrc; s++) {
             tni_node *src = it->n->src[s];
             it->fleeting |= src->state == TNI_PENDING ? g->item[src->mark - 1].fleeting
@@ -228,7 +228,7 @@ static unsigned ask_holders(const tni_graph *g, const tni_item *it)
     if (!step) return why | TNI_BY_HANDLE;
     if (it->edges == count_outputs(n)) why |= TNI_UNCONSUMED;
     if (!n->constant && tni_node_count(n) == 1) why |= TNI_SCALAR;
-    if (it->fleeting && !n->again && !n->constant && n->op != TNI_view) why |= TNI_FLEETING;
+    if (it->fleeting && !n->recomputed && !n->constant && n->op != TNI_view) why |= TNI_FLEETING;
     return why;
 }
 
@@ -244,7 +244,7 @@ static void find_dying(tni_graph *g)
         bool way = false, blocked = false;
         for (uint32_t s = 0; s < n->nsrc; s++) {
             tni_node *src = n->src[s];
-            if (!tni_leads_to(n, src)) continue;
+            if (!tni_passes_grad_to(n, src)) continue;
             bool over = src->spent || (src->state == TNI_PENDING && g->item[src->mark - 1].dies);
             way |= !over;
             blocked |= over;

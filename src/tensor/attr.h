@@ -7,7 +7,7 @@
 
 #include <tenon.h>
 
-typedef struct tni_expression tni_expression;  // src/ops/
+typedef struct tni_expr_op tni_expr_op;  // src/ops/
 
 #define KIND(kind)                      struct tni_attr_##kind {
 #define FIELD(whose, type, name, array) type name array;
@@ -35,21 +35,21 @@ typedef enum {
     TNI_LOST_FAILED,       // its step failed, or what it was made from could not be computed
     TNI_LOST_OVERWRITTEN,  // its tensor was written, and nothing else kept the old value
     TNI_LOST_GIVEN_BACK    // its last tensor died
-} tni_lost_how;
+} tni_lost_reason;
 
 // Where that was, and for a tensor that was written the number of its store, by which its name is found.
 typedef struct {
     tni_site site;
     uint64_t store;
     uint8_t  how;
-} tni_loss;
+} tni_lost;
 
 // Which member counts is the kind of the op's row.
 typedef union {
 #define KIND(kind) struct tni_attr_##kind kind;
 #include "tensor/attr.def"
 #undef KIND
-    tni_loss loss;  // once a value is gone
+    tni_lost lost;  // once a value is gone
 } tni_attr;
 
 #undef FIELD

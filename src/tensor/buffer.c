@@ -75,10 +75,10 @@ static void take_out(tni_buffer **list, tni_buffer *buf)
 static bool stretch(tni_buffers *b, size_t bytes)
 {
     tni_buffer *a    = &b->arena;
-    int64_t     rest = b->held - (int64_t)a->room;
-    size_t      most = b->limit > 0 ? (size_t)(b->limit - b->beside - rest) : SIZE_MAX;
-    char       *data = b->memory.arena(b->memory.state, bytes, most, &a->room);
-    b->held          = rest + (int64_t)a->room;
+    int64_t     rest = b->held - (int64_t)a->capacity;
+    size_t      most = b->limit > 0 ? (size_t)(b->limit - b->host_bytes - rest) : SIZE_MAX;
+    char       *data = b->memory.arena(b->memory.state, bytes, most, &a->capacity);
+    b->held          = rest + (int64_t)a->capacity;
     if (data) a->data = data;
     return data;
 }
@@ -91,7 +91,7 @@ enum { LITTLE = 64 << 20, STRETCH = 256 };
 
 static void put_free(tni_buffers *b, tni_buffer *buf)
 {
-    put(&b->bin[bin_of(buf->room)], buf);
+    put(&b->bin[bin_of(buf->capacity)], buf);
     buf->newer = NULL;
     buf->older = b->newest;
     if (b->newest) b->newest->newer = buf;
@@ -101,7 +101,7 @@ static void put_free(tni_buffers *b, tni_buffer *buf)
 
 static void take_free(tni_buffers *b, tni_buffer *buf)
 {
-    take_out(&b->bin[bin_of(buf->room)], buf);
+    take_out(&b->bin[bin_of(buf->capacity)], buf);
     if (buf->newer) buf->newer->older = buf->older;
     else b->newest = buf->older;
     if (buf->older) buf->older->newer = buf->newer;
@@ -113,16 +113,16 @@ static void return_oldest(tni_buffers *b)
 {
     tni_buffer *buf = b->oldest;
     take_free(b, buf);
-    b->held -= (int64_t)buf->room;
-    b->returned += (int64_t)buf->room;
+    b->held -= (int64_t)buf->capacity;
+    b->returned += (int64_t)buf->capacity;
     b->memory.free(b->memory.state, buf->data);
     tni_free(b->heap, buf);
 }
 
 static void return_arena(tni_buffers *b)
 {
-    if (!b->arena.room || b->arena.refs) return;
-    b->returned += (int64_t)b->arena.room;
+    if (!b->arena.capacity || b->arena.refs) return;
+    b->returned += (int64_t)b->arena.capacity;
     stretch(b, 0);
 }
 
@@ -134,7 +134,7 @@ bool tni_buffers_trim(tni_buffers *b)
     return b->held < held;
 }
 
-static int64_t highest(tni_high h, int64_t now)
+static int64_t highest(tni_high_water h, int64_t now)
 {
     int64_t most = h.now > h.before ? h.now : h.before;
     return now > most ? now : most;
@@ -149,13 +149,13 @@ static void bound(tni_buffers *b, size_t more)
     while (b->oldest && b->held + (int64_t)more > most - most / 8) return_oldest(b);
 }
 
-void tni_buffers_turn(tni_buffers *b)
+void tni_buffers_end_evaluation(tni_buffers *b)
 {
     if (++b->turns < STRETCH) return;
     b->turns      = 0;
-    b->high       = (tni_high){ b->bytes, b->high.now };
-    b->high_arena = (tni_high){ 0, b->high_arena.now };
-    if ((int64_t)b->arena.room > 2 * b->high_arena.before + LITTLE) return_arena(b);
+    b->high       = (tni_high_water){ b->bytes, b->high.now };
+    b->high_arena = (tni_high_water){ 0, b->high_arena.now };
+    if ((int64_t)b->arena.capacity > 2 * b->high_arena.before + LITTLE) return_arena(b);
     bound(b, 0);
 }
 
@@ -166,40 +166,40 @@ void tni_buffers_close(tni_buffers *b)
 
 static bool is_over(const tni_buffers *b, int64_t have, size_t more)
 {
-    return b->limit > 0 && have + b->beside + (int64_t)more > b->limit;
+    return b->limit > 0 && have + b->host_bytes + (int64_t)more > b->limit;
 }
 
-bool tni_buffers_count(tni_buffers *b, size_t bytes)
+bool tni_buffers_reserve_host(tni_buffers *b, size_t bytes)
 {
     if (bytes > tni_buffers_left(b)) return false;
     if (is_over(b, b->held, bytes)) tni_buffers_trim(b);
     if (is_over(b, b->held, bytes)) return false;  // a device that keeps its arena
-    b->beside += (int64_t)bytes;
+    b->host_bytes += (int64_t)bytes;
     return true;
 }
 
-void tni_buffers_uncount(tni_buffers *b, size_t bytes)
+void tni_buffers_release_host(tni_buffers *b, size_t bytes)
 {
-    b->beside -= (int64_t)bytes;
+    b->host_bytes -= (int64_t)bytes;
 }
 
 size_t tni_buffers_left(const tni_buffers *b)
 {
-    int64_t used = b->bytes + b->beside;
+    int64_t used = b->bytes + b->host_bytes;
     if (b->limit <= 0) return SIZE_MAX;
     return used < b->limit ? (size_t)(b->limit - used) : 0;
 }
 
-static tni_buffer *fresh(tni_buffers *b, size_t room)
+static tni_buffer *fresh(tni_buffers *b, size_t capacity)
 {
-    bound(b, room);
-    if (is_over(b, b->held, room)) return NULL;
+    bound(b, capacity);
+    if (is_over(b, b->held, capacity)) return NULL;
     tni_buffer *buf = tni_zalloc(b->heap, sizeof *buf);
     if (!buf) return NULL;
-    buf->room = room;
-    buf->data = b->memory.alloc(b->memory.state, room);
+    buf->capacity = capacity;
+    buf->data     = b->memory.alloc(b->memory.state, capacity);
     if (buf->data) {
-        b->held += (int64_t)room;
+        b->held += (int64_t)capacity;
         return buf;
     }
     tni_free(b->heap, buf);
@@ -207,10 +207,10 @@ static tni_buffer *fresh(tni_buffers *b, size_t room)
 }
 
 // Fresh memory, if need be after all that is free was given back.
-static tni_buffer *fresh_after_all(tni_buffers *b, size_t room)
+static tni_buffer *fresh_after_all(tni_buffers *b, size_t capacity)
 {
-    tni_buffer *buf = fresh(b, room);
-    return buf || !tni_buffers_trim(b) ? buf : fresh(b, room);
+    tni_buffer *buf = fresh(b, capacity);
+    return buf || !tni_buffers_trim(b) ? buf : fresh(b, capacity);
 }
 
 // ---- the best fit ------------------------------------------------------------------------------
@@ -226,11 +226,12 @@ static tni_buffer *find(const tni_buffers *b, size_t n, bool oldest, bool *alone
     int         last = bin_of(most), looks = 0;
     for (int i = bin_of(n); i <= last && i < TNI_BINS && !best; i++)
         for (tni_buffer *f = b->bin[i]; f && (n > SMALL || looks++ < LOOKED_AT); f = f->next) {
-            bool same = best && f->room == best->room;
-            if (f->room < n || f->room > most || (best && f->room > best->room)) continue;
+            bool same = best && f->capacity == best->capacity;
+            if (f->capacity < n || f->capacity > most || (best && f->capacity > best->capacity))
+                continue;
             *alone = !same;
             if (!same || oldest) best = f;
-            if (!oldest && best->room == n) return best;
+            if (!oldest && best->capacity == n) return best;
         }
     return best;
 }
@@ -241,7 +242,7 @@ static tni_buffer *find_larger(const tni_buffers *b, size_t n)
     tni_buffer *best = NULL;
     for (int i = bin_of(n); i < TNI_BINS && !best; i++)
         for (tni_buffer *f = b->bin[i]; f; f = f->next)
-            if (f->room >= n && (!best || f->room < best->room)) best = f;
+            if (f->capacity >= n && (!best || f->capacity < best->capacity)) best = f;
     return best;
 }
 
@@ -283,11 +284,11 @@ tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
     return new_buffer(b, bytes, false);
 }
 
-tni_buffer *tni_buffer_on_the_way(tni_buffers *b, size_t bytes)
+tni_buffer *tni_buffer_new_temp(tni_buffers *b, size_t bytes)
 {
     tni_buffer *a = &b->arena;
     size_t      n = b->memory.arena && !a->refs ? rounded(b, bytes) : 0;
-    if (!n || (n > a->room && !stretch(b, n))) return new_buffer(b, bytes, true);
+    if (!n || (n > a->capacity && !stretch(b, n))) return new_buffer(b, bytes, true);
     if ((int64_t)n > b->high_arena.now) b->high_arena.now = (int64_t)n;
     return hand_out(b, a, n);
 }
@@ -295,7 +296,7 @@ tni_buffer *tni_buffer_on_the_way(tni_buffers *b, size_t bytes)
 // Twice this much is not held for one batch.
 enum { MOST_TO_DOUBLE = 256 << 20 };
 
-tni_buffer *tni_buffer_to_fill(tni_buffers *b, size_t bytes)
+tni_buffer *tni_buffer_new_upload(tni_buffers *b, size_t bytes)
 {
     bool   alone = false;
     size_t n     = b->memory.completed ? rounded(b, bytes) : 0;

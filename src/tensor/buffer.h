@@ -40,10 +40,10 @@ typedef struct tni_buffer tni_buffer;
 struct tni_buffer {
     uint32_t refs;
     bool     borrowed;
-    size_t   bytes;  // what was asked for, rounded up
-    size_t   room;   // of the block, at least that
-    uint64_t last;   // while free: the work that may still use it
-    uint32_t given;  // scratch: references that an evaluation will let go
+    size_t   bytes;     // what was asked for, rounded up
+    size_t   capacity;  // of the block, at least that
+    uint64_t last;      // while free: the work that may still use it
+    uint32_t given;     // scratch: references that an evaluation will let go
     char    *data;
     void (*release)(void *data, void *user);  // borrowed memory only
     void       *user;
@@ -61,7 +61,7 @@ enum { TNI_SMALL_BINS = 14 * 4 + 1, TNI_BINS = TNI_SMALL_BINS + 27 * 8 };
 // The most that something was in this stretch of evaluations and in the one before.
 typedef struct {
     int64_t now, before;
-} tni_high;
+} tni_high_water;
 
 // The cache of a context. bytes counts what buffers in use asked for, peak its maximum, held what is
 // taken from the device, beside what data files expanded to on the host. Invariant: bytes <= held, and
@@ -71,18 +71,18 @@ typedef struct {
 // blocks that were free for longest go back to the device first. So steps that ask for the same again and
 // again find it, and a program whose sizes differ every time keeps no more than a step's worth.
 typedef struct {
-    tni_heap   *heap;
-    tni_memory  memory;
-    int64_t     bytes, peak, held, beside, limit;
-    int64_t     returned;    // bytes given back to the device
-    tni_high    high;        // of bytes
-    tni_high    high_arena;  // of what was asked of the arena
-    int         turns;       // evaluations of this stretch
-    int         releasing;   // release functions that run
-    tni_buffer  arena;       // no reference: not in use
-    tni_buffer *used;
-    tni_buffer *oldest, *newest;  // free blocks
-    tni_buffer *bin[TNI_BINS];    // free blocks, those freed last first
+    tni_heap      *heap;
+    tni_memory     memory;
+    int64_t        bytes, peak, held, host_bytes, limit;
+    int64_t        returned;    // bytes given back to the device
+    tni_high_water high;        // of bytes
+    tni_high_water high_arena;  // of what was asked of the arena
+    int            turns;       // evaluations of this stretch
+    int            releasing;   // release functions that run
+    tni_buffer     arena;       // no reference: not in use
+    tni_buffer    *used;
+    tni_buffer    *oldest, *newest;  // free blocks
+    tni_buffer    *bin[TNI_BINS];    // free blocks, those freed last first
 } tni_buffers;
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit);
@@ -91,12 +91,12 @@ void tni_buffers_close(tni_buffers *b);
 bool tni_buffers_trim(tni_buffers *b);
 // Counts bytes on the host to the limit, after all that lies free was given back if need be. False, with
 // nothing counted, where they go over it.
-bool tni_buffers_count(tni_buffers *b, size_t bytes);
-void tni_buffers_uncount(tni_buffers *b, size_t bytes);
+bool tni_buffers_reserve_host(tni_buffers *b, size_t bytes);
+void tni_buffers_release_host(tni_buffers *b, size_t bytes);
 // What the limit leaves once all that lies free is given back; SIZE_MAX without one.
 size_t tni_buffers_left(const tni_buffers *b);
 // An evaluation has ended. Every so often what was not needed for long goes back to the device.
-void tni_buffers_turn(tni_buffers *b);
+void tni_buffers_end_evaluation(tni_buffers *b);
 // A number of bytes as people write it: digits, then K, M or G if need be. False if it is none, or 0.
 bool tni_parse_bytes(const char *text, int64_t *bytes);
 
@@ -108,10 +108,10 @@ tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes);
 // The same for what the host will write: the block that was free for longest, and fresh memory rather
 // than a single block that is still used, so that a batch is copied while the one before it is
 // worked on.
-tni_buffer *tni_buffer_to_fill(tni_buffers *b, size_t bytes);
+tni_buffer *tni_buffer_new_upload(tni_buffers *b, size_t bytes);
 // The same for what an evaluation needs on its way: the device's arena, unless that is in use or
 // cannot be had. One after the other gets the same address.
-tni_buffer *tni_buffer_on_the_way(tni_buffers *b, size_t bytes);
+tni_buffer *tni_buffer_new_temp(tni_buffers *b, size_t bytes);
 tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *, void *),
                               void *user);
 void        tni_buffer_unref(tni_buffers *b, tni_buffer *buf);

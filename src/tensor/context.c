@@ -14,7 +14,7 @@ static void fail_list(tn_ctx *cx, tn_status code, const char *fmt, va_list args)
     tni_fault_set(&cx->fault, code, fmt, args);
     const tni_path *layer = cx->fault.site.layer;
     if (layer && layer->owner != cx) cx->fault.site.layer = NULL;  // it may outlive that context
-    if (cx->fault.told) return;
+    if (cx->fault.reported) return;
     tni_self.failed = cx;
     if (tni_self.depth == 0) tni_leave(false, NULL);
 }
@@ -80,9 +80,9 @@ const char *tn_error_text(const tn_ctx *cx)
     return (cx ? &cx->fault : tni_thread_fault())->text;
 }
 
-size_t tn_escape(char *to, size_t room, const char *text)
+size_t tn_escape(char *to, size_t capacity, const char *text)
 {
-    return tni_escape(to, room, text ? text : "", text ? strlen(text) : 0);
+    return tni_escape(to, capacity, text ? text : "", text ? strlen(text) : 0);
 }
 
 void tn_error_clear(tn_ctx *cx)
@@ -103,15 +103,15 @@ void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
     if (!tni_ctx_ok(cx, "on_error")) return;
     cx->handler = h;
     cx->user    = user;
-    if (!cx->warner_set) cx->warner = NULL;
+    if (!cx->warning_handler_set) cx->warning_handler = NULL;
 }
 
 void tn_on_warning(tn_ctx *cx, tn_handler *h, void *user)
 {
     if (!tni_ctx_ok(cx, "on_warning")) return;
-    cx->warner      = h;
-    cx->warner_user = user;
-    cx->warner_set  = true;
+    cx->warning_handler     = h;
+    cx->warning_user        = user;
+    cx->warning_handler_set = true;
 }
 
 const char *tn_status_name(tn_status s)
@@ -129,7 +129,7 @@ const char *tn_status_name(tn_status s)
 // and without a line of its own it is that one.
 static void note_site(const char *file, int line, const char *op)
 {
-    const tni_site *up = tni_self.around;
+    const tni_site *up = tni_self.outer_site;
     if (up && !line) return;
     tni_self.site.file = file ? file : "";
     tni_self.site.line = line;
@@ -142,9 +142,9 @@ static void note_site(const char *file, int line, const char *op)
 
 void tni_enter(const char *file, int line, const char *op)
 {
-    if (tni_self.depth == tni_self.lines) note_site(file, line, op);
-    if (tni_self.depth++ > tni_self.floor) return;
-    if (!tni_self.floor) {
+    if (tni_self.depth == tni_self.site_floor) note_site(file, line, op);
+    if (tni_self.depth++ > tni_self.frame_floor) return;
+    if (!tni_self.frame_floor) {
         tni_self.failed = NULL;
         tni_self.latest = TN_OK;
     }
@@ -152,35 +152,35 @@ void tni_enter(const char *file, int line, const char *op)
     tni_self.cx    = NULL;
 }
 
-void tni_lines_begin(tni_thread *before)
+void tni_user_sites_begin(tni_thread *before)
 {
     *before = tni_self;
     if (!tni_self.depth) return;  // its calls are the outermost themselves
-    tni_self.lines  = tni_self.depth;
-    tni_self.around = &before->site;
+    tni_self.site_floor = tni_self.depth;
+    tni_self.outer_site = &before->site;
 }
 
-void tni_lines_end(const tni_thread *before)
+void tni_user_sites_end(const tni_thread *before)
 {
-    tni_self.depth  = before->depth;
-    tni_self.lines  = before->lines;
-    tni_self.around = before->around;
-    tni_self.site   = before->site;
+    tni_self.depth      = before->depth;
+    tni_self.site_floor = before->site_floor;
+    tni_self.outer_site = before->outer_site;
+    tni_self.site       = before->site;
 }
 
-void tni_user_begin(tni_thread *before)
+void tni_user_frames_begin(tni_thread *before)
 {
-    tni_lines_begin(before);
-    tni_self.floor = tni_self.depth;
+    tni_user_sites_begin(before);
+    tni_self.frame_floor = tni_self.depth;
     tni_self.frame = ++tni_self.frames;  // nobody's: what is made without a frame of its own stays
 }
 
-void tni_user_end(const tni_thread *before)
+void tni_user_frames_end(const tni_thread *before)
 {
-    tni_lines_end(before);
-    tni_self.floor = before->floor;
-    tni_self.frame = before->frame;
-    tni_self.cx    = before->cx;
+    tni_user_sites_end(before);
+    tni_self.frame_floor = before->frame_floor;
+    tni_self.frame       = before->frame;
+    tni_self.cx          = before->cx;
 }
 
 // Tensors made in this frame, and in frames inside it, stand first in the innermost scope's list.
@@ -197,8 +197,8 @@ static void end_frame(tn_ctx *cx, bool reap, const tn_tensor *keep)
 
 static void tell_one(tn_ctx *cx, tni_fault *f, tn_status code, tn_handler *handler, void *user)
 {
-    if (!f->code || f->told) return;
-    f->told           = true;
+    if (!f->code || f->reported) return;
+    f->reported       = true;
     const tni_site *s = &f->site;
     if (handler)
         handler(cx,
@@ -215,7 +215,7 @@ static void tell_one(tn_ctx *cx, tni_fault *f, tn_status code, tn_handler *handl
 // The error last: its handler may not come back.
 static void tell(tn_ctx *cx)
 {
-    tell_one(cx, &cx->warning, TN_OK, cx->warner, cx->warner_user);
+    tell_one(cx, &cx->warning, TN_OK, cx->warning_handler, cx->warning_user);
     tell_one(cx, &cx->fault, (tn_status)cx->fault.code, cx->handler, cx->user);
 }
 
@@ -223,19 +223,19 @@ static void tell(tn_ctx *cx)
 // is that of the call around it, and without one it is empty.
 static void restore_site(void)
 {
-    tni_self.site = tni_self.around ? *tni_self.around : (tni_site){ .file = "" };
+    tni_self.site = tni_self.outer_site ? *tni_self.outer_site : (tni_site){ .file = "" };
 }
 
 void tni_leave(bool reap, const tn_tensor *keep)
 {
-    if (tni_self.depth > tni_self.floor && --tni_self.depth > tni_self.floor) {
-        if (tni_self.depth == tni_self.lines) restore_site();
+    if (tni_self.depth > tni_self.frame_floor && --tni_self.depth > tni_self.frame_floor) {
+        if (tni_self.depth == tni_self.site_floor) restore_site();
         return;
     }
     if (tni_self.cx) end_frame(tni_self.cx, reap, keep);
     tni_self.cx = NULL;
-    if (tni_self.depth == tni_self.lines) restore_site();
-    if (tni_self.floor) return;
+    if (tni_self.depth == tni_self.site_floor) restore_site();
+    if (tni_self.frame_floor) return;
     tn_ctx *failed  = tni_self.failed;
     tni_self.failed = NULL;
     if (failed) tell(failed);
@@ -430,7 +430,7 @@ void tni_scope_close(tn_scope *s)
 tn_tensor *tn_want(tn_tensor *t)
 {
     if (!tni_arg1("want", t, "t")) return NULL;
-    if (t->store->node->state == TNI_UNSTORED) tni_node_recall(t->cx, t->store->node);
+    if (t->store->node->state == TNI_UNSTORED) tni_node_reschedule(t->cx, t->store->node);
     t->store->wanted = true;
     return t;
 }
@@ -462,58 +462,58 @@ tn_ctx *tn_ctx_of(const tn_tensor *t)
     return t ? t->cx : NULL;
 }
 
-bool tni_known(const tn_tensor *t, const char *op)
+bool tni_tensor_alive(const tn_tensor *t, const char *op)
 {
     return t && alive(t, op, "t");
 }
 
 tn_dtype tn_dtype_of(const tn_tensor *t)
 {
-    return tni_known(t, "dtype_of") ? (tn_dtype)t->store->node->dtype : TN_F32;
+    return tni_tensor_alive(t, "dtype_of") ? (tn_dtype)t->store->node->dtype : TN_F32;
 }
 
 int tn_rank(const tn_tensor *t)
 {
-    if (!tni_known(t, "rank")) return -1;
+    if (!tni_tensor_alive(t, "rank")) return -1;
     return t->view ? t->view->rank : t->store->node->rank;
 }
 
 int64_t tn_size(const tn_tensor *t, int axis)
 {
-    int i = tni_known(t, "size") ? tni_axis(t->cx, "size", tn_rank(t), axis) : -1;
+    int i = tni_tensor_alive(t, "size") ? tni_axis(t->cx, "size", tn_rank(t), axis) : -1;
     return i < 0 ? -1 : tni_sizes(t)[i];
 }
 
 int64_t tn_stride(const tn_tensor *t, int axis)
 {
-    int i = tni_known(t, "stride") ? tni_axis(t->cx, "stride", tn_rank(t), axis) : -1;
+    int i = tni_tensor_alive(t, "stride") ? tni_axis(t->cx, "stride", tn_rank(t), axis) : -1;
     return i < 0 ? -1 : tni_layout(t).stride[i];
 }
 
 int64_t tn_offset(const tn_tensor *t)
 {
-    if (!tni_known(t, "offset")) return -1;
+    if (!tni_tensor_alive(t, "offset")) return -1;
     return t->view ? t->view->offset : 0;
 }
 
 int64_t tn_count(const tn_tensor *t)
 {
-    return tni_known(t, "count") ? tni_shape_count(tn_rank(t), tni_sizes(t)) : -1;
+    return tni_tensor_alive(t, "count") ? tni_shape_count(tn_rank(t), tni_sizes(t)) : -1;
 }
 
 bool tn_is_view(const tn_tensor *t)
 {
-    return tni_known(t, "is_view") && t->is_view;
+    return tni_tensor_alive(t, "is_view") && t->is_view;
 }
 
 bool tn_is_contiguous(const tn_tensor *t)
 {
-    return tni_known(t, "is_contiguous") && (!t->view || tni_view_contiguous(t->view));
+    return tni_tensor_alive(t, "is_contiguous") && (!t->view || tni_view_contiguous(t->view));
 }
 
 const char *tn_name(const tn_tensor *t)
 {
-    return tni_known(t, "name") && t->name ? t->name : "";
+    return tni_tensor_alive(t, "name") && t->name ? t->name : "";
 }
 
 tn_tensor *tn_set_name(tn_tensor *t, const char *name)

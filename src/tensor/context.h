@@ -7,7 +7,7 @@
 
 typedef struct tni_engine tni_engine;  // src/engine/: device, plans, late values
 
-typedef enum { TNI_LAYER, TNI_OPTIM, TNI_DATA, TNI_BPE, TNI_FILE, TNI_EXPRESSION } tni_kind;
+typedef enum { TNI_LAYER, TNI_OPTIM, TNI_DATA, TNI_BPE, TNI_FILE, TNI_EXPR_OP } tni_kind;
 
 // What belongs to a context besides tensors. It is the first member of the struct of such an object; tn_close frees those
 // that are left, newest first, before the tensors. A child layer belongs to its parent and stands
@@ -34,9 +34,9 @@ struct tn_ctx {
     tn_handler *handler;
     void       *user;
     tni_fault   warning;  // the first, once told or waiting to be
-    tn_handler *warner;
-    void       *warner_user;
-    bool        warner_set;  // by the program
+    tn_handler *warning_handler;
+    void       *warning_user;
+    bool        warning_handler_set;  // by the program
 
     tni_heap    heap;
     tni_buffers buffers;
@@ -45,7 +45,7 @@ struct tn_ctx {
     tn_scope  *scope, root;  // innermost, outermost
     tn_scope   owned;        // no scope: the tensors that have owners
     tni_store *pending;      // stores whose node is pending, and some that a read has computed
-    size_t     pending_stores, unsettled;  // their number; of those at most so many computed
+    size_t     pending_stores, computed_pending;  // their number; of those at most so many computed
     uint64_t   next_id;
     uint64_t   stores_made;
     int64_t    pending_nodes, flush_nodes;
@@ -106,7 +106,7 @@ void tni_owned_remove(tni_owned *t);
 tn_ctx *tni_owned_ok(const char *op, const void *owned, tni_kind kind);
 
 // Whether t can be asked something: quiet for NULL, an error for a dead one where that can be told.
-bool tni_known(const tn_tensor *t, const char *op);
+bool tni_tensor_alive(const tn_tensor *t, const char *op);
 
 // "(2, 3)" of a tensor.
 tni_text tni_shape_of(const tn_tensor *x);
@@ -125,13 +125,13 @@ void tni_enter(const char *file, int line, const char *op);
 void tni_leave(bool reap, const tn_tensor *keep);
 // Around a call of the user's code inside a public call. The public calls it makes have sites of their
 // own, which keep the outermost one beside them; a call without a line has the site around it.
-// tni_lines_begin leaves it at that: what the code makes dies with our frame. After tni_user_begin they
+// tni_user_sites_begin leaves it at that: what the code makes dies with our frame. After tni_user_frames_begin they
 // also have frames of their own, so that their temporaries die with them and the user's tensors do
 // not die with ours. The handler waits for the outermost call. before lasts until the end.
-void tni_lines_begin(tni_thread *before);
-void tni_lines_end(const tni_thread *before);
-void tni_user_begin(tni_thread *before);
-void tni_user_end(const tni_thread *before);
+void tni_user_sites_begin(tni_thread *before);
+void tni_user_sites_end(const tni_thread *before);
+void tni_user_frames_begin(tni_thread *before);
+void tni_user_frames_end(const tni_thread *before);
 
 // The path of that text, made when it is first asked for; NULL when memory is out.
 const tni_path *tni_path_of(tn_ctx *cx, const char *text);

@@ -42,7 +42,7 @@ bool tni_dtype_holds(tn_dtype wide, tn_dtype dt)
            (x->class != TNI_CLASS_SIGNED || w->class >= TNI_CLASS_SIGNED);
 }
 
-int64_t tni_clipped(tn_dtype dt, double f)
+int64_t tni_clamp_to_dtype(tn_dtype dt, double f)
 {
     const tni_dtype_facts *x = &tni_dtype_table[dt];
     if (x->class == TNI_CLASS_BOOL) return f != 0;

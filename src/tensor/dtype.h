@@ -87,7 +87,7 @@ static inline bool tni_is_rounded(tn_dtype dt)
     return TNI_ROUNDED >> dt & 1;
 }
 // Whether nothing is computed with values of a dtype.
-static inline bool tni_is_stored(tn_dtype dt)
+static inline bool tni_is_storage_only(tn_dtype dt)
 {
     return TNI_STORED >> dt & 1;
 }
@@ -121,7 +121,7 @@ bool tni_dtype_holds(tn_dtype wide, tn_dtype dt);
 
 // A number as an integer dtype has it, as the op table's cast: cut; what is outside goes to the
 // nearest, NaN to 0. Of u64 the bits.
-int64_t tni_clipped(tn_dtype dt, double f);
+int64_t tni_clamp_to_dtype(tn_dtype dt, double f);
 
 // Element i of integers or bools in memory; of u64 the bits.
 int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i);

@@ -25,8 +25,8 @@ static bool carries_gradient(tn_ctx *cx, tni_node *n)
     if (n->spent || n->state != TNI_DONE || n->leaf || !n->nsrc) return true;
     bool had = false;  // else it was overwritten, and never had a way
     for (uint32_t i = 0; i < n->nsrc; i++) {
-        had |= tni_leads_to(n, n->src[i]);
-        if (tni_leads_to(n, n->src[i]) && !n->src[i]->spent) return true;
+        had |= tni_passes_grad_to(n, n->src[i]);
+        if (tni_passes_grad_to(n, n->src[i]) && !n->src[i]->spent) return true;
     }
     if (!had) return true;
     n->spent = true;
@@ -54,7 +54,7 @@ static tni_node *make(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
     n->id = ++cx->next_id;
     if (cx->grad_mode && tni_is_float(dt))
         for (int i = 0; i < nsrc; i++)
-            if (tni_leads_to(n, src[i]) && carries_gradient(cx, src[i])) n->needs_grad = true;
+            if (tni_passes_grad_to(n, src[i]) && carries_gradient(cx, src[i])) n->needs_grad = true;
     cx->pending_nodes++;
     return n;
 }
@@ -176,29 +176,29 @@ static tni_node *free_node(tn_ctx *cx, tni_node *n, tni_node *list)
 }
 
 // In the public call in progress. Its layer may be another context's, which would not last.
-static tni_loss loss_here(tni_lost_how how)
+static tni_lost loss_here(tni_lost_reason how)
 {
-    tni_loss why   = { tni_self.site, 0, (uint8_t)how };
+    tni_lost why   = { tni_self.site, 0, (uint8_t)how };
     why.site.layer = NULL;
     return why;
 }
 
 // Without a reason: its last tensor died, here.
-static tni_node *lose(tn_ctx *cx, tni_node *n, const tni_loss *why, tni_node *list)
+static tni_node *lose(tn_ctx *cx, tni_node *n, const tni_lost *why, tni_node *list)
 {
     list     = drop_sources(cx, n, 0, list);
     n->state = TNI_GONE;
     if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
     n->owns_bytes = false;
-    n->attr.loss  = why ? *why : loss_here(TNI_LOST_GIVEN_BACK);
+    n->attr.lost  = why ? *why : loss_here(TNI_LOST_GIVEN_BACK);
     return list;
 }
 
 // The sources of n become its recipe.
 static tni_node *weaken(tni_node *n, tni_node *list)
 {
-    n->state = TNI_UNSTORED;
-    n->again = true;
+    n->state      = TNI_UNSTORED;
+    n->recomputed = true;
     for (uint32_t i = 0; i < n->nsrc; i++) {
         tni_node *s = n->src[i];
         s->uses--;
@@ -208,18 +208,18 @@ static tni_node *weaken(tni_node *n, tni_node *list)
 }
 
 // Nobody needs the value of n, but something is made from it that may be computed again: its memory goes.
-static tni_node *lapse(tn_ctx *cx, tni_node *n, const tni_loss *why, tni_node *list)
+static tni_node *lapse(tn_ctx *cx, tni_node *n, const tni_lost *why, tni_node *list)
 {
     bool there = n->state == TNI_DONE;
     if (!there) cx->pending_nodes--;
     tni_buffer_unref(&cx->buffers, n->buf);
     n->buf     = NULL;
     list       = drop_held(n, list);
-    bool again = n->op != TNI_LEAF_OP && !n->forgot && (n->op != TNI_OUTPUT_OP || !there);
+    bool again = n->op != TNI_LEAF_OP && !n->dropped_sources && (n->op != TNI_OUTPUT_OP || !there);
     return again ? weaken(n, list) : lose(cx, n, why, list);
 }
 
-static void let_go(tn_ctx *cx, tni_node *list, const tni_loss *why)
+static void let_go(tn_ctx *cx, tni_node *list, const tni_lost *why)
 {
     while (list) {
         tni_node *n = list;
@@ -237,14 +237,14 @@ void tni_node_unref(tn_ctx *cx, tni_node *n)
 void tni_node_overwrite(tn_ctx *cx, tni_node *n, const tni_node *by, uint64_t store)
 {
     if (!n || --n->refs > n->recipes) return;
-    tni_loss why = { by->site, store, TNI_LOST_OVERWRITTEN };
+    tni_lost why = { by->site, store, TNI_LOST_OVERWRITTEN };
     let_go(cx, queue(n, NULL), &why);
 }
 
 void tni_node_forget(tn_ctx *cx, tni_node *n)
 {
     bool view = n->op == TNI_VIEW_OP;
-    n->forgot |= n->nsrc > 0 && !view;
+    n->dropped_sources |= n->nsrc > 0 && !view;
     let_go(cx, drop_sources(cx, n, view, NULL), NULL);
 }
 
@@ -257,15 +257,15 @@ void tni_node_hold_output(tn_ctx *cx, tni_node *n)
     primary->held = n;
 }
 
-void tni_node_gone(tn_ctx *cx, tni_node *n)
+void tni_node_mark_gone(tn_ctx *cx, tni_node *n)
 {
-    tni_loss why = loss_here(TNI_LOST_FAILED);
+    tni_lost why = loss_here(TNI_LOST_FAILED);
     if (n->state == TNI_PENDING) cx->pending_nodes--;
     let_go(cx, lose(cx, n, &why, NULL), &why);
 }
 
 // Another output of a call that stored its own value could not be computed from that.
-void tni_node_unstore(tn_ctx *cx, tni_node *n)
+void tni_node_mark_unstored(tn_ctx *cx, tni_node *n)
 {
     int  primary = n->op == TNI_OUTPUT_OP ? n->src[0]->state : TNI_PENDING;
     bool lost    = primary == TNI_DONE || primary == TNI_GONE;
@@ -277,14 +277,14 @@ void tni_node_unstore(tn_ctx *cx, tni_node *n)
 
 static tni_node *find_unstored(tni_node *n, tni_node *list)
 {
-    if (n->state != TNI_UNSTORED || n->found) return list;
-    n->found = true;
-    n->next  = list;
+    if (n->state != TNI_UNSTORED || n->visited) return list;
+    n->visited = true;
+    n->next    = list;
     return n;
 }
 
 // First all that is needed is found, so that nothing has changed where some of it is gone.
-const tni_node *tni_node_recall(tn_ctx *cx, tni_node *n)
+const tni_node *tni_node_reschedule(tn_ctx *cx, tni_node *n)
 {
     const tni_node *lost  = n->state == TNI_GONE ? n : NULL;
     tni_node       *found = NULL, *work = find_unstored(n, NULL);
@@ -300,12 +300,12 @@ const tni_node *tni_node_recall(tn_ctx *cx, tni_node *n)
         for (tni_node *o = tni_outputs(x); o; o = o->output) work = find_unstored(o, work);
     }
     for (; found; found = found->next) {
-        found->found = false;
+        found->visited = false;
         if (lost) continue;
         found->state = TNI_PENDING;
         cx->pending_nodes++;
         strengthen(found);
-        while (found->waiting) tni_store_pend(cx, found->waiting);
+        while (found->waiting) tni_store_mark_pending(cx, found->waiting);
     }
     return lost;
 }
@@ -321,7 +321,7 @@ static void note(tni_buffer *buf, const tni_node *n)
     memcpy(buf->size, n->size, sizeof buf->size);
 }
 
-void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)
+void tni_node_mark_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)
 {
     if (buf && !buf->site.file) note(buf, n);
     if (n->state == TNI_PENDING) cx->pending_nodes--;
@@ -330,13 +330,13 @@ void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)
     n->start = start;
 }
 
-tni_node *tni_node_in(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *buf,
-                      int64_t start)
+tni_node *tni_node_in_buffer(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size,
+                             tni_buffer *buf, int64_t start)
 {
     tni_node *n = tni_node_new(cx, TNI_LEAF_OP, dt, rank, size, 0, NULL);
     if (!n) return NULL;
     buf->refs++;
-    tni_node_done(cx, n, buf, start);
+    tni_node_mark_done(cx, n, buf, start);
     return n;
 }
 

@@ -54,10 +54,10 @@ struct tni_node {
         };
         uint64_t refs_and_uses;  // as one number, for who changes both: TNI_ONE_USE
     };
-    uint32_t    fallback;  // stores that would return to it if a step failed
-    uint32_t    handles;   // those by whom the user can ask for it: stores, views, late values
-    uint32_t    recipes;   // nodes that are not stored and are made from it
-    uint32_t    mark;      // scratch of the walk in progress, 0 between walks
+    uint32_t    rollbacks;  // stores that would return to it if a step failed
+    uint32_t    handles;    // those by whom the user can ask for it: stores, views, late values
+    uint32_t    recipes;    // nodes that are not stored and are made from it
+    uint32_t    mark;       // scratch of the walk in progress, 0 between walks
     uint16_t    op;
     uint8_t     dtype, rank, state;
     uint32_t    nsrc;
@@ -68,11 +68,11 @@ struct tni_node {
     bool        failed     : 1;  // a read could not compute it: only another read tries again
     bool        owns_bytes : 1;  // attr.custom.bytes
     bool        constant   : 1;  // one number everywhere: can be had at any time, so never gone
-    bool        update  : 1;  // a store's state that belongs to a recorded update of an optimizer
-    bool        forgot  : 1;  // it has let sources go that its value is made from
-    bool        again   : 1;  // it was computed before
+    bool        update : 1;  // a store's state that belongs to a recorded update of an optimizer
+    bool        dropped_sources : 1;  // it has let sources go that its value is made from
+    bool        recomputed      : 1;  // it was computed before
     bool        carried : 1;  // it was stored because what it is made from is not there for long
-    bool        found   : 1;  // scratch of tni_node_recall
+    bool        visited : 1;  // scratch of tni_node_reschedule
     tni_node  **src;          // -> few, or owned
     tni_node   *few[3];
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop here and are deposited
@@ -112,13 +112,13 @@ static inline tni_node *tni_outputs(const tni_node *n)
 }
 // Whether a gradient of n can go to src, one of its sources. A primary that is no float passes on those
 // of its other outputs alone.
-static inline bool tni_leads_to(const tni_node *n, const tni_node *src)
+static inline bool tni_passes_grad_to(const tni_node *n, const tni_node *src)
 {
     return src->needs_grad && (n->op == TNI_OUTPUT_OP || tni_is_float((tn_dtype)src->dtype));
 }
 // A computed value that begins at an element of a buffer, which gets a reference more.
-tni_node *tni_node_in(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *buf,
-                      int64_t start);
+tni_node *tni_node_in_buffer(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size,
+                             tni_buffer *buf, int64_t start);
 // A view of src (whose own layout must be row-major): one node, with src's marks.
 tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v);
 // Where the elements of n lie in its source: the whole of it unless n is a view.
@@ -156,18 +156,18 @@ static inline void tni_node_unhold(tn_ctx *cx, tni_node *n)
 // Lets go what only a gradient wants of a computed node: its sources, but not what a view lies in.
 void tni_node_forget(tn_ctx *cx, tni_node *n);
 // Marks n done with a buffer (one reference is taken over), in which it begins at an element.
-void tni_node_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start);
+void tni_node_mark_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start);
 // The primary of n, which is stored and needs no gradient, holds it from here on: recipes need it, and its
 // call is not made again.
 void tni_node_hold_output(tn_ctx *cx, tni_node *n);
 // Marks n gone because its step failed: neither computed nor to be computed. The current call site is kept
 // as the reason.
-void tni_node_gone(tn_ctx *cx, tni_node *n);
+void tni_node_mark_gone(tn_ctx *cx, tni_node *n);
 // Marks n, which is pending, not stored: it keeps its sources as its recipe.
-void tni_node_unstore(tn_ctx *cx, tni_node *n);
+void tni_node_mark_unstored(tn_ctx *cx, tni_node *n);
 // Makes n pending again, with everything that it needs and that is not stored. Where something of that is
 // gone, that node is returned and nothing changes; else NULL.
-const tni_node *tni_node_recall(tn_ctx *cx, tni_node *n);
+const tni_node *tni_node_reschedule(tn_ctx *cx, tni_node *n);
 // Lets n go as tni_node_unref does; where its value is lost with that, the reason is that the node `by` was
 // written over it into the store of that number.
 void tni_node_overwrite(tn_ctx *cx, tni_node *n, const tni_node *by, uint64_t store);

@@ -33,20 +33,20 @@ static void list_store(tn_ctx *cx, tni_store *s, tni_store **list)
 }
 
 // Takes over the reference to n.
-static void set_fallback(tn_ctx *cx, tni_store *s, tni_node *n)
+static void set_rollback(tn_ctx *cx, tni_store *s, tni_node *n)
 {
-    tni_node *old = s->done;
-    s->done       = n;
-    if (n) n->fallback++;
-    if (old) old->fallback--;
+    tni_node *old = s->rollback;
+    s->rollback   = n;
+    if (n) n->rollbacks++;
+    if (old) old->rollbacks--;
     tni_node_overwrite(cx, old, s->node, s->number);
 }
 
-void tni_store_settle(tn_ctx *cx, tni_store *s)
+void tni_store_mark_computed(tn_ctx *cx, tni_store *s)
 {
     unlist_store(cx, s);
     s->wanted = s->assigned = false;
-    if (s->done) set_fallback(cx, s, NULL);
+    if (s->rollback) set_rollback(cx, s, NULL);
     if (s->node->state == TNI_UNSTORED) list_store(cx, s, &s->node->waiting);
 }
 
@@ -81,19 +81,19 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
     old->handles--;
     if (n->state == TNI_PENDING) {
         if (old->state == TNI_DONE && !n->constant) {
-            set_fallback(cx, s, old);
+            set_rollback(cx, s, old);
             old = NULL;
         }
         // A constant is there at any time, so what was before it is not returned to.
-        if (n->constant && s->done) set_fallback(cx, s, NULL);
+        if (n->constant && s->rollback) set_rollback(cx, s, NULL);
         list_store(cx, s, &cx->pending);
     } else {
-        tni_store_settle(cx, s);
+        tni_store_mark_computed(cx, s);
     }
     tni_node_overwrite(cx, old, n, s->number);
 }
 
-void tni_store_pend(tn_ctx *cx, tni_store *s)
+void tni_store_mark_pending(tn_ctx *cx, tni_store *s)
 {
     list_store(cx, s, &cx->pending);
 }
@@ -102,7 +102,7 @@ static void store_unref(tn_ctx *cx, tni_store *s)
 {
     if (--s->refs) return;
     unlist_store(cx, s);
-    if (s->done) set_fallback(cx, s, NULL);
+    if (s->rollback) set_rollback(cx, s, NULL);
     tni_node_unhold(cx, s->node);
     tni_slab_give(&cx->stores, s);
 }
@@ -179,9 +179,9 @@ static tni_origin *new_origin(tn_ctx *cx, tni_origin *parent)
 {
     tni_origin *o = tni_slab_take(&cx->origins);
     if (!o) return tni_fail_memory(cx, "recording");
-    o->refs   = 1;
-    o->told   = false;
-    o->parent = parent;
+    o->refs       = 1;
+    o->has_within = false;
+    o->parent     = parent;
     if (parent) parent->refs++;
     return o;
 }
@@ -196,18 +196,18 @@ void tni_origin_unref(tn_ctx *cx, tni_origin *o)
 }
 
 // t is a view of x, which is one itself: from here on both are told apart.
-static bool link_origins(tn_tensor *t, tn_tensor *x, tni_view_step *step, const void *how)
+static bool link_origins(tn_tensor *t, tn_tensor *x, tni_view_fn *step, const void *how)
 {
     tn_ctx *cx = x->cx;
     if (!x->view || x->detached || !(x->leaf || x->store->node->needs_grad)) return true;
     if (!x->origin && !(x->origin = new_origin(cx, NULL))) return false;
     if (!(t->origin = new_origin(cx, x->origin))) return false;
-    t->origin->within = tni_view_whole(x->view->rank, x->view->size);
-    t->origin->told   = step && step(&t->origin->within, how);
+    t->origin->within     = tni_view_whole(x->view->rank, x->view->size);
+    t->origin->has_within = step && step(&t->origin->within, how);
     return true;
 }
 
-tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how)
+tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, const void *how)
 {
     tn_ctx   *cx  = x->cx;
     tni_view *own = tni_slab_take(&cx->views);
@@ -361,7 +361,7 @@ static tni_text name_of(const tn_ctx *cx, uint64_t store)
 static tni_node *gone(tn_tensor *x, const char *op, const tni_node *lost)
 {
     const tni_node *n   = x->store->node;
-    const tni_loss *why = &lost->attr.loss;
+    const tni_lost *why = &lost->attr.lost;
     tni_text        at  = tni_site_text(&why->site);
     const char     *by  = tni_self.site.op ? tni_self.site.op : op;
     if (why->how == TNI_LOST_FAILED)
@@ -378,10 +378,10 @@ static tni_node *gone(tn_tensor *x, const char *op, const tni_node *lost)
                     written ? "overwritten" : "given back", at.s);
 }
 
-tni_node *tni_store_recalled(tn_tensor *x, const char *op)
+tni_node *tni_store_reschedule(tn_tensor *x, const char *op)
 {
     tni_node       *n    = x->store->node;
-    const tni_node *lost = tni_node_recall(x->cx, n);
+    const tni_node *lost = tni_node_reschedule(x->cx, n);
     return lost ? gone(x, op, lost) : n;
 }
 
@@ -433,12 +433,12 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
     bool cut = x->detached && base->needs_grad;
     if (!x->leaf && !cut && (!x->view || (!base->needs_grad && is_all(x->view, base)))) return base;
     // A step need not have kept this view, but the base is there: then it is viewed again.
-    if (x->node && x->node->state > TNI_DONE && tni_node_recall(x->cx, x->node)) uncache(x);
+    if (x->node && x->node->state > TNI_DONE && tni_node_reschedule(x->cx, x->node)) uncache(x);
     if (x->node) return x->node;
     return make_node(x, base, cut);
 }
 
-tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op)
+tni_node *tni_resolve_detached(tn_tensor *x, const tni_view *v, const char *op)
 {
     tni_node *base = tni_store_node(x, op);
     if (!base) return NULL;
@@ -449,7 +449,7 @@ tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op)
     return n;
 }
 
-tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how,
+tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_fn *step, const void *how,
                          const char *op)
 {
     tni_node *base = x->store->node;

@@ -13,7 +13,7 @@
 // While node is pending, done is the last node that was computed, to return to if the step fails;
 // and the store stands in the context's list of pending stores.
 struct tni_store {
-    tni_node   *node, *done;
+    tni_node   *node, *rollback;
     uint32_t    refs;      // handles
     uint32_t    unused;    // handles that nothing was made from
     bool        wanted;    // the next step boundary stores it
@@ -42,7 +42,7 @@ struct tni_leaf {
 // twice (expanded, or windows that overlap): `within` is the view of a row-major tensor of the parent's shape.
 struct tni_origin {
     uint32_t    refs;
-    bool        told;  // within is there
+    bool        has_within;  // within is valid
     tni_origin *parent;
     tni_view    within;
 };
@@ -92,18 +92,18 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n);
 tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n);
 // How a view is made: changes a layout. False where strides cannot say it; they always can for one that
 // is row-major.
-typedef bool tni_view_step(tni_view *v, const void *how);
+typedef bool tni_view_fn(tni_view *v, const void *how);
 // A handle on x's store with another view of it: what the step makes of x's. Without a step (NULL) there
 // is no gradient for x through it where x has a place twice.
-tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how);
+tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, const void *how);
 // What tni_store_node gives where the node is neither pending nor done.
-tni_node *tni_store_recalled(tn_tensor *x, const char *op);
+tni_node *tni_store_reschedule(tn_tensor *x, const char *op);
 // The current node of x's store, pending again if it was not stored; NULL, reported, if it is gone, or what
 // it is made from.
 static inline tni_node *tni_store_node(tn_tensor *x, const char *op)
 {
     tni_node *n = x->store->node;
-    return n->state <= TNI_DONE ? n : tni_store_recalled(x, op);
+    return n->state <= TNI_DONE ? n : tni_store_reschedule(x, op);
 }
 // The node that x stands for now (no reference is given), or NULL, reported, if its value is gone
 // or memory is out. A view that is all of its store is the store's own node, unless a gradient would
@@ -111,20 +111,20 @@ static inline tni_node *tni_store_node(tn_tensor *x, const char *op)
 tni_node *tni_resolve(tn_tensor *x, const char *op);
 // The same for another view of x's store, made as in tni_wrap_view. Where that is all of the store, and x
 // too stands for all of it, it is the store's own node.
-tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_step *step, const void *how,
+tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_fn *step, const void *how,
                          const char *op);
 // A view of x's store without history, and with a reference for the caller: no handle need keep it.
-tni_node *tni_resolve_cut(tn_tensor *x, const tni_view *v, const char *op);
+tni_node *tni_resolve_detached(tn_tensor *x, const tni_view *v, const char *op);
 // Shows y, which is new and the whole of its store, with the axes in other places: axis i of the store
 // becomes axis order[i]. It stands for its store as a handle without a view does: it is no view of
 // another, and its gradient is the store's. NULL in, NULL out.
 tn_tensor *tni_show_permuted(tn_tensor *y, const int *order);
 // Puts the store, whose node is pending again, into the context's list of those.
-void tni_store_pend(tn_ctx *cx, tni_store *s);
+void tni_store_mark_pending(tn_ctx *cx, tni_store *s);
 // Binds x's store to n, whose reference is taken over.
 void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 // The store's node was computed: nothing to return to any more.
-void tni_store_settle(tn_ctx *cx, tni_store *s);
+void tni_store_mark_computed(tn_ctx *cx, tni_store *s);
 // The view of a handle: its own or the whole.
 tni_view tni_layout(const tn_tensor *x);
 // What tn_rank, tn_dtype_of and tn_count say of a tensor that is there, and its sizes.

@@ -91,7 +91,7 @@ static tni_buffer *upload(size_t bytes, uint8_t pattern)
     tni_text    why  = { "" };
     tni_cuda   *c    = fake_gpu_seat();
     char       *host = malloc(bytes);
-    tni_buffer *b    = tni_buffer_to_fill(&self.buffers, bytes);
+    tni_buffer *b    = tni_buffer_new_upload(&self.buffers, bytes);
     memset(host, pattern, bytes);
     tni_cuda_upload_after(c, b->last);
     CHECK_STATUS(tni_cuda_upload(c, b->data, TN_U8, host, (int64_t)bytes, &why), TN_OK);
@@ -242,7 +242,7 @@ static tni_buffer *send(tray *t, size_t bytes, uint8_t pattern)
     tni_cuda *c   = fake_gpu_seat();
     if (t->copy > tni_cuda_pinned_done(c, 0))
         CHECK(tni_cuda_pinned_done(c, draw(2) ? t->copy : UINT64_MAX) >= t->copy);
-    tni_buffer *b = tni_buffer_to_fill(&self.buffers, bytes);
+    tni_buffer *b = tni_buffer_new_upload(&self.buffers, bytes);
     memset(t->host, pattern, bytes);
     tni_cuda_upload_after(c, b->last);
     CHECK_STATUS(tni_cuda_pinned_upload(c, b->data, TN_U8, t->host, (int64_t)bytes, &t->copy, &why),

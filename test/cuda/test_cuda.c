@@ -244,7 +244,7 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
 {
     const char *const *text   = hands[hand].text;
     bool               narrow = x == TN_F16 || x == TN_BF16, floats = tni_is_float(x);
-    if (tni_is_stored(x)) return text == tni_text_index && y == x;  // it moves elements too
+    if (tni_is_storage_only(x)) return text == tni_text_index && y == x;  // it moves elements too
     if (text == tni_text_send) return x == TN_U8 && y == TN_U8;
     if (text == tni_text_small) return x == TN_F32 && y == TN_F32;
     if (text == tni_text_sort || text == tni_text_extremum) return y == TN_I64;

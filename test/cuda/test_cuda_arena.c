@@ -263,15 +263,15 @@ static void evaluations_share_it_one_after_the_other(void)
         (tni_memory){
             .alloc = block_alloc, .free = block_free, .arena = tni_cuda_arena, .state = &c },
         30 * GRAIN);
-    tni_buffer *x  = tni_buffer_on_the_way(&b, 3 * GRAIN);
+    tni_buffer *x  = tni_buffer_new_temp(&b, 3 * GRAIN);
     char       *at = x->data;
     CHECK_INT(b.bytes, 3 * GRAIN);
-    tni_buffer *inner = tni_buffer_on_the_way(&b, GRAIN);  // it is in use: a block of its own
+    tni_buffer *inner = tni_buffer_new_temp(&b, GRAIN);  // it is in use: a block of its own
     CHECK(inner && inner != x && inner->data != at);
     CHECK_INT(b.held, 4 * GRAIN);
     tni_buffer_unref(&b, inner);
     tni_buffer_unref(&b, x);
-    x = tni_buffer_on_the_way(&b, 20 * GRAIN);
+    x = tni_buffer_new_temp(&b, 20 * GRAIN);
     CHECK(x && x->data == at && self.waits == 0);
     CHECK(!tni_buffer_new(&b, 10 * GRAIN + 1));  // over the limit
     tni_buffer_unref(&b, x);
@@ -281,8 +281,8 @@ static void evaluations_share_it_one_after_the_other(void)
     CHECK(big && b.held == 16 * GRAIN);
     CHECK_INT(self.mapped, 0);
     // Then the arena cannot have as much, and a block neither; less it can.
-    CHECK(!tni_buffer_on_the_way(&b, 15 * GRAIN));
-    x = tni_buffer_on_the_way(&b, 10 * GRAIN);
+    CHECK(!tni_buffer_new_temp(&b, 15 * GRAIN));
+    x = tni_buffer_new_temp(&b, 10 * GRAIN);
     CHECK(x && x->data == at);
     CHECK_INT(b.peak, 26 * GRAIN);
     tni_buffer_unref(&b, x);

@@ -200,7 +200,7 @@ static void it_is_what_other_ops_make(void)
     static const char *const devices[] = { "ref", "cpu" };
     for (int d = 0; d < 2; d++) {
         tn_ctx *cx[] = { open_quiet(devices[d], 2), open_quiet(devices[d], 2) };
-        tni_lack(cx[1], TNI_attention);
+        tni_mark_lacking(cx[1], TNI_attention);
         for (int i = 0; i < PROBLEMS; i++) {
             problem p = problems[i];
             p.dtype   = TN_F64;
@@ -326,7 +326,7 @@ static void what_it_does_not_do_is_left_to_other_ops(void)
     CHECK_INT(steps_of(cx, "attention"), 0);
     CHECK_STATUS(tn_eval(cx), TN_OK);
     CHECK_STATUS(tn_gradcheck(by_other_ops, 4, x, NULL), TN_OK);
-    tni_lack(cx, TNI_attention);
+    tni_mark_lacking(cx, TNI_attention);
     tn_want(tn_attention(x[0], x[1], x[2], (tn_attention_opts){ 0 }));
     CHECK_INT(steps_of(cx, "attention"), 0);
     CHECK_STR(tn_error_text(cx), "");
@@ -358,7 +358,7 @@ static void leading_axes_are_batches_and_heads(void)
         tn_tensor *y = tn_attention(cases[i].q, cases[i].k, cases[i].k, o);
         tn_want(y);
         CHECK_INT(steps_of(cx, "attention"), cases[i].steps);
-        tni_lack(cx, TNI_attention);
+        tni_mark_lacking(cx, TNI_attention);
         tn_tensor *z = tn_attention(cases[i].q, cases[i].k, cases[i].k, o);
         test_that(same_numbers(y, z, 1e-13, text), "case %d: %s", (int)i, text);
         CHECK(y && z && tn_rank(y) == tn_rank(z) && !tn_is_view(y));

@@ -157,7 +157,7 @@ int kit_map(kit_case *c, int op, int a, int b, int d)
 {
     int      last = d != TNI_NO_VALUE ? d : b != TNI_NO_VALUE ? b : a;
     tn_dtype in, out;
-    tni_rule_apply(tni_op_table[op].rule, (tn_dtype)c->k.ins[last].dtype, &in, &out);
+    tni_dtype_rule_apply(tni_op_table[op].rule, (tn_dtype)c->k.ins[last].dtype, &in, &out);
     tni_ins x = plain(TNI_I_MAP, out);
     x.op      = (uint8_t)op;
     x.a       = (int16_t)a;

@@ -238,7 +238,7 @@ static void draw_map(gen *g)
     int a = draw_value(g, -1), b = TNI_NO_VALUE, c = TNI_NO_VALUE;
     if (a < 0 || op == TNI_cast) return;
     tn_dtype dt = (tn_dtype)ins(g, a)->dtype;
-    if (!tni_rule_apply(tni_op_table[op].rule, dt, &in, &out) || in != dt) return;
+    if (!tni_dtype_rule_apply(tni_op_table[op].rule, dt, &in, &out) || in != dt) return;
     if (tni_op_table[op].rule == TNI_REAL && !tni_is_float(dt)) return;
     if (tni_op_table[op].class != TNI_UNARY && (b = value_as(g, dt)) < 0) return;
     if (tni_op_table[op].class == TNI_TERNARY) {

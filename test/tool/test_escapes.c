@@ -32,7 +32,7 @@ static void is_clean(const char *what, const char *text)
 {
     const char *bad = find_bad(text, strlen(text));
     test_that(!bad, "%s prints byte 0x%02x at %d of \"%s\"", what, bad ? (unsigned char)*bad : 0u,
-              bad ? (int)(bad - text) : 0, tni_shown(text).s);
+              bad ? (int)(bad - text) : 0, tni_quoted(text).s);
 }
 
 static void escapes_to(const char *text, const char *expected)

@@ -152,12 +152,12 @@ static void blocks_of_ever_other_sizes_are_given_back(void)
     for (int i = 0; i < 300; i++) {
         int64_t     mib = 20 + (i * 37) % 83;
         tni_buffer *x   = tni_buffer_new(b, (size_t)mib * MIB);
-        tni_buffer *y   = tni_buffer_on_the_way(b, (size_t)mib * MIB);
+        tni_buffer *y   = tni_buffer_new_temp(b, (size_t)mib * MIB);
         if (b->bytes > high) high = b->bytes;
         if (b->held > most) most = b->held;
         tni_buffer_unref(b, y);
         tni_buffer_unref(b, x);
-        tni_buffers_turn(b);
+        tni_buffers_end_evaluation(b);
         test_that(b->held <= 2 * high + 64 * MIB, "round %d: %lld", i, (long long)b->held);
     }
     CHECK(most > high && b->returned > 0);
@@ -175,7 +175,7 @@ static void what_is_used_again_is_not_given_back(void)
     for (int i = 0; i < 3000; i++) {
         tni_buffer *x = tni_buffer_new(b, mib[i % SIZES] * MIB);
         tni_buffer_unref(b, x);
-        tni_buffers_turn(b);
+        tni_buffers_end_evaluation(b);
         if (i == SIZES) made = c.p.made;
     }
     CHECK_INT(made, SIZES);
@@ -193,7 +193,7 @@ static void a_high_tide_leaves_its_memory_to_others_in_the_end(void)
     CHECK_INT(b->held, 2300 * (int64_t)MIB);
     for (int i = 0; i < 1000; i++) {
         tni_buffer_unref(b, tni_buffer_new(b, 20 * MIB));
-        tni_buffers_turn(b);
+        tni_buffers_end_evaluation(b);
     }
     CHECK_INT(b->held, 20 * MIB);  // the others were free for longer
     CHECK_INT(b->returned, 2300 * (int64_t)MIB);
@@ -216,13 +216,13 @@ static void an_arena_that_is_much_too_large_is_given_back(void)
     cache        c;
     tni_buffers *b  = cache_open(&c, INT64_MAX, 0);
     b->memory.arena = purse_arena;
-    tni_buffer_unref(b, tni_buffer_on_the_way(b, 2000 * (size_t)MIB));
+    tni_buffer_unref(b, tni_buffer_new_temp(b, 2000 * (size_t)MIB));
     for (int i = 0; i < 1000; i++) {
-        tni_buffer *x = tni_buffer_on_the_way(b, 30 * MIB);
+        tni_buffer *x = tni_buffer_new_temp(b, 30 * MIB);
         CHECK(x && x->data == &the_arena);
         tni_buffer_unref(b, x);
         if (i == 100) CHECK_INT(b->held, 2000 * (int64_t)MIB);
-        tni_buffers_turn(b);
+        tni_buffers_end_evaluation(b);
     }
     CHECK_INT(b->held, 30 * MIB);
     CHECK_INT(b->returned, 2000 * (int64_t)MIB);
@@ -237,12 +237,12 @@ static void what_is_needed_on_the_way_may_lie_in_a_larger_block(void)
     tni_buffers *b   = cache_open(&c, INT64_MAX, 0);
     tni_buffer  *big = tni_buffer_new(b, 100 * MIB);
     tni_buffer_unref(b, big);
-    tni_buffer *x = tni_buffer_on_the_way(b, 10 * MIB), *y = tni_buffer_new(b, 10 * MIB);
+    tni_buffer *x = tni_buffer_new_temp(b, 10 * MIB), *y = tni_buffer_new(b, 10 * MIB);
     CHECK(x == big && y != big);
     CHECK_INT(b->bytes, 20 * MIB);
     CHECK_INT(c.p.made, 2);
     tni_buffer_unref(b, x);
-    x = tni_buffer_on_the_way(b, 1000);  // not worth it
+    x = tni_buffer_new_temp(b, 1000);  // not worth it
     CHECK(x != big);
     tni_buffer_unref(b, x);
     tni_buffer_unref(b, y);

@@ -374,7 +374,7 @@ static void gzip_without_a_declared_size_is_expanded_to_the_limit(void)
     CHECK(taken.peak - before < 10 << 20);  // the heap keeps the room that was outgrown
     CHECK_FAILED(cx, TN_EMEM,
                  "x: it expands to more than 4.0 MiB, and the memory limit of 4.0 MiB");
-    CHECK_INT(cx->buffers.beside, 0);
+    CHECK_INT(cx->buffers.host_bytes, 0);
     finish(cx);
 }
 

@@ -79,8 +79,8 @@ static job plan(const tni_call *call)
 {
     tn_dtype acc = tni_compute_dtype(call->in[0].dtype);
     job      j   = { .r = take_apart(call, acc), .least = call->op == TNI_argmin };
-    j.chunks     = j.r.by_column || j.r.folded == 0 ? 1 : tni_pieces(j.r.folded, CHUNK);
-    j.per_task   = tni_pieces(TASK, tni_lesser(CHUNK, j.r.folded > 0 ? j.r.folded : 1));
+    j.chunks     = j.r.by_column || j.r.folded == 0 ? 1 : tni_ceil_div(j.r.folded, CHUNK);
+    j.per_task   = tni_ceil_div(TASK, tni_min_i64(CHUNK, j.r.folded > 0 ? j.r.folded : 1));
     j.partial    = call->scratch;
     return j;
 }
@@ -113,7 +113,7 @@ static best search(const job *j, int64_t result, int64_t first, int64_t n, tni_r
     best                  b     = { 0 };
     red.data += tni_arg_place(&r->kept, result) * (int64_t)tni_dtype_size(red.dtype);
     for (int64_t at = 0; at < n; at += TNI_TILE) {
-        int64_t     m = tni_lesser(TNI_TILE, n - at);
+        int64_t     m = tni_min_i64(TNI_TILE, n - at);
         const void *x = tni_tile_of(r->tiles, &red, r->acc, first + at, m, room);
         tni_total   v = block(x, m);
         if (at > 0 && !beats(j, v, b.value)) continue;
@@ -133,10 +133,10 @@ static void row_task(void *arg, int64_t item, int worker)
     (void)worker;
     const job *j = arg;
     tni_room   room;
-    int64_t    end = tni_lesser(j->r.results * j->chunks, (item + 1) * j->per_task);
+    int64_t    end = tni_min_i64(j->r.results * j->chunks, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
         int64_t first = i % j->chunks * CHUNK;
-        best    b = search(j, i / j->chunks, first, tni_lesser(CHUNK, j->r.folded - first), &room);
+        best    b = search(j, i / j->chunks, first, tni_min_i64(CHUNK, j->r.folded - first), &room);
         if (j->chunks > 1) j->partial[i] = b;
         else put(j, i, b.at);
     }
@@ -162,8 +162,8 @@ static void column_task(void *arg, int64_t item, int worker)
     tni_room          room;
     _Alignas(64) char value[STRIP * 8];
     int64_t           at[STRIP] = { 0 };
-    int64_t           cols = r->kept.size[r->kept.rank - 1], across = tni_pieces(cols, STRIP);
-    int64_t           col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
+    int64_t           cols = r->kept.size[r->kept.rank - 1], across = tni_ceil_div(cols, STRIP);
+    int64_t           col = item % across * STRIP, n = tni_min_i64(STRIP, cols - col);
     int64_t     result = item / across * cols + col, bytes = (int64_t)tni_dtype_size(r->red.dtype);
     int64_t     step = r->kept.stride[r->kept.rank - 1];
     const char *x    = r->kept.data + tni_arg_place(&r->kept, result) * bytes;
@@ -185,9 +185,9 @@ void tni_cpu_arg(const tni_call *call)
         memset(call->out.data, 0, (size_t)j.r.results * 8);
     } else if (j.r.by_column) {
         int64_t cols = j.r.kept.size[j.r.kept.rank - 1];
-        tni_parallel(threads, j.r.results / cols * tni_pieces(cols, STRIP), column_task, &j);
+        tni_parallel(threads, j.r.results / cols * tni_ceil_div(cols, STRIP), column_task, &j);
     } else {
-        tni_parallel(threads, tni_pieces(j.r.results * j.chunks, j.per_task), row_task, &j);
+        tni_parallel(threads, tni_ceil_div(j.r.results * j.chunks, j.per_task), row_task, &j);
         if (j.chunks > 1) join_rows(&j);
     }
 }

@@ -158,7 +158,7 @@ static char *ask(tni_cc *c, line *l, tni_text *why)
     if (!tni_folder_make(&c->runner, folder, why)) return NULL;
     if (tni_command_run(&c->runner, l->argv, folder, why)) {
         out = tni_folder_read(folder, "out", &n);
-        if (!out) *why = tni_text_of("what %s says cannot be read", tni_shown(c->path).s);
+        if (!out) *why = tni_text_of("what %s says cannot be read", tni_quoted(c->path).s);
     }
     tni_folder_remove(folder);
     return out;
@@ -209,7 +209,7 @@ static bool find_program(tni_cc *c, tni_text *why)
     c->words[0] = 0;
     if (given ? find_wanted(c) : search(c, "cc") || search(c, "gcc") || search(c, "clang"))
         return true;
-    *why = given ? tni_text_of("TN_CC names no program: %s", tni_shown(c->wanted).s)
+    *why = given ? tni_text_of("TN_CC names no program: %s", tni_quoted(c->wanted).s)
                  : tni_text_of("no cc, gcc or clang is on PATH");
     return false;
 }
@@ -311,7 +311,7 @@ static bool find_target(tni_cc *c, const char *native, tni_text *why)
     char *says = ask(c, &l, why);
     if (!says) return false;
     bool ok = strstr(says, "__STDC_VERSION__ 201112L") != NULL;
-    if (!ok) *why = tni_text_of("%s is no C11 compiler", tni_shown(c->path).s);
+    if (!ok) *why = tni_text_of("%s is no C11 compiler", tni_quoted(c->path).s);
     if (*native && !fits_chip(says)) ok = false;
     snprintf(c->chip, sizeof c->chip, "%016" PRIx64 "%016" PRIx64,
              hash_text(says, 0xcbf29ce484222325u), hash_text(says, 0x6c62272e07bb0142u));
@@ -349,7 +349,7 @@ static void *compile_in(tni_cc *c, const char *folder, const char *source, size_
     snprintf(from, sizeof from, "%s/kernels.c", folder);
     snprintf(to, sizeof to, "%s/kernels.so", folder);
     if (!tni_folder_write(folder, "kernels.c", source, strlen(source))) {
-        *why = tni_text_of("%s cannot be written", tni_shown(from).s);
+        *why = tni_text_of("%s cannot be written", tni_quoted(from).s);
         return NULL;
     }
     make_line(c, c->options, &l);
@@ -360,7 +360,7 @@ static void *compile_in(tni_cc *c, const char *folder, const char *source, size_
         return NULL;
     }
     void *object = tni_folder_read(folder, "kernels.so", bytes);
-    if (!object) *why = tni_text_of("%s wrote no file", tni_shown(c->path).s);
+    if (!object) *why = tni_text_of("%s wrote no file", tni_quoted(c->path).s);
     return object;
 }
 

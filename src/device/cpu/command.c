@@ -321,7 +321,7 @@ bool tni_command_run(tni_runner *r, char *const argv[], const char *folder, tni_
     pid_t pid;
     int   status, e = start(r, argv, folder, &pid);
     if (e) {
-        *why = tni_text_of("%s does not start: %s", tni_shown(argv[0]).s, strerror(e));
+        *why = tni_text_of("%s does not start: %s", tni_quoted(argv[0]).s, strerror(e));
         return false;
     }
     watcher w = start_watcher(r, pid, folder);
@@ -333,11 +333,11 @@ bool tni_command_run(tni_runner *r, char *const argv[], const char *folder, tni_
         if (!atomic_load(&r->stop)) atomic_store(&r->late, true);
         *why = atomic_load(&r->stop)
                    ? tni_text_of("the program ends")
-                   : tni_text_of("%s took more than %d ms", tni_shown(argv[0]).s, r->limit_ms);
+                   : tni_text_of("%s took more than %d ms", tni_quoted(argv[0]).s, r->limit_ms);
     } else if (WIFSIGNALED(status)) {
-        *why = tni_text_of("%s was ended by signal %d", tni_shown(argv[0]).s, WTERMSIG(status));
+        *why = tni_text_of("%s was ended by signal %d", tni_quoted(argv[0]).s, WTERMSIG(status));
     } else {
-        *why = tni_text_of("%s failed with status %d", tni_shown(argv[0]).s, WEXITSTATUS(status));
+        *why = tni_text_of("%s failed with status %d", tni_quoted(argv[0]).s, WEXITSTATUS(status));
     }
     return false;
 }

@@ -6,8 +6,8 @@
 // The i of 0 .. n-1 for which shift + i * step is in 0 .. size-1: from *lo to *hi.
 static void valid(int64_t shift, int64_t step, int64_t size, int64_t n, int64_t *lo, int64_t *hi)
 {
-    *lo = shift >= 0 ? 0 : tni_lesser(tni_pieces(-shift, step), n);
-    *hi = shift >= size ? 0 : tni_lesser(tni_pieces(size - shift, step), n);
+    *lo = shift >= 0 ? 0 : tni_min_i64(tni_ceil_div(-shift, step), n);
+    *hi = shift >= size ? 0 : tni_min_i64(tni_ceil_div(size - shift, step), n);
     if (*hi < *lo) *hi = *lo;
 }
 
@@ -44,7 +44,7 @@ static void make_columns(const tni_conv *c, const char *x, int64_t k0, int64_t k
         const char *plane = x + channel * c->H * c->W * c->bytes;
         char       *to    = y + (k - k0) * ld * c->bytes;
         for (int64_t p = p0, oh = p0 / c->OW, from = p0 % c->OW; p < p1; oh++, from = 0) {
-            int64_t end = tni_lesser(c->OW, from + p1 - p);
+            int64_t end = tni_min_i64(c->OW, from + p1 - p);
             int64_t h   = oh * c->stride[0] + kh * c->dilation[0] - c->padding[0];
             bool    in  = h >= 0 && h < c->H;
             fill_run(c, to, in ? plane + h * c->W * c->bytes : NULL, kw, from, end);
@@ -130,7 +130,7 @@ void tni_conv_windows(const tni_conv *c, int64_t g, int64_t k0, int64_t k1, int6
     for (int64_t q = q0, n; q < q1; q += n) {
         int64_t     p = q % c->P;
         const char *x = tni_conv_x(c, q / c->P, g);
-        n             = tni_lesser(q1 - q, c->P - p);
+        n             = tni_min_i64(q1 - q, c->P - p);
         if (!c->last) make_columns(c, x, k0, k1, p, p + n, y + (q - q0) * c->bytes, q1 - q0);
         for (int64_t i = 0; i < n && c->last; i++)
             make_row(c, x, p + i, y + (q - q0 + i) * c->K * c->bytes);

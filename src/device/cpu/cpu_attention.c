@@ -96,9 +96,9 @@ static void multiply(const work *w, const room *r, int64_t m, int64_t n, int64_t
         for (int64_t i = 0; i < m; i += rows)
             for (int64_t j = 0; j < n; j += cols) {
                 tni_gemm_block x = {
-                    .rows   = tni_lesser(rows, m - i),
-                    .cols   = tni_lesser(cols, n - j),
-                    .depth  = tni_lesser(TNI_GEMM_DEPTH, k - p),
+                    .rows   = tni_min_i64(rows, m - i),
+                    .cols   = tni_min_i64(cols, n - j),
+                    .depth  = tni_min_i64(TNI_GEMM_DEPTH, k - p),
                     .a      = a.at + (i * a.row + p * a.col) * w->bytes,
                     .a_row  = a.row,
                     .a_col  = a.col,
@@ -137,8 +137,8 @@ static matrix sums_of(const work *w, const block *k, bool values)
 static block block_at(const work *w, int64_t head, int64_t number)
 {
     block k = { .b = head / w->a.H, .h = head % w->a.H, .first = number * w->rows };
-    k.rows  = tni_lesser(w->rows, w->a.T - k.first);
-    k.keys  = w->a.causal ? tni_lesser(w->a.S, k.first + k.rows) : w->a.S;
+    k.rows  = tni_min_i64(w->rows, w->a.T - k.first);
+    k.keys  = w->a.causal ? tni_min_i64(w->a.S, k.first + k.rows) : w->a.S;
     return k;
 }
 
@@ -202,7 +202,7 @@ static void weigh_row(const work *w, const block *k, const room *r, int64_t i, i
 static void weigh(const work *w, const block *k, const room *r)
 {
     for (int64_t i = 0; i < k->rows; i++) {
-        int64_t seen = w->a.causal ? tni_lesser(k->keys, k->first + i + 1) : k->keys;
+        int64_t seen = w->a.causal ? tni_min_i64(k->keys, k->first + i + 1) : k->keys;
         weigh_row(w, k, r, i, seen);
         memset(r->scores + (i * w->ld + seen) * w->bytes, 0, (size_t)((k->keys - seen) * w->bytes));
     }
@@ -213,7 +213,7 @@ static void unweigh(const work *w, const block *k, const room *r)
 {
     for (int64_t i = 0; i < k->rows; i++) {
         int64_t at   = i * w->ld * w->bytes;
-        int64_t seen = w->a.causal ? tni_lesser(k->keys, k->first + i + 1) : k->keys;
+        int64_t seen = w->a.causal ? tni_min_i64(k->keys, k->first + i + 1) : k->keys;
         w->type->unweigh(r->scores + at, r->grads + at, w->a.scale, seen);
         memset(r->grads + at + seen * w->bytes, 0, (size_t)((k->keys - seen) * w->bytes));
     }
@@ -277,11 +277,11 @@ static void cut(work *w)
     int64_t              heads = a->B * a->H;
     // Of the last keys of a causal block half are computed in vain: the fewer the better.
     int64_t most = a->causal ? ROWS / 2 : ROWS;
-    w->rows      = SCORES / a->S < FEWEST ? FEWEST : tni_lesser(SCORES / a->S, most);
-    while (w->rows > FEWEST && heads * tni_pieces(a->T, w->rows) < SPREAD) w->rows /= 2;
-    w->rows   = tni_lesser(w->rows, a->T);
-    w->blocks = tni_pieces(a->T, w->rows);
-    w->chunks = heads < SPREAD ? tni_lesser(w->blocks, tni_pieces(SPREAD, heads)) : 1;
+    w->rows      = SCORES / a->S < FEWEST ? FEWEST : tni_min_i64(SCORES / a->S, most);
+    while (w->rows > FEWEST && heads * tni_ceil_div(a->T, w->rows) < SPREAD) w->rows /= 2;
+    w->rows   = tni_min_i64(w->rows, a->T);
+    w->blocks = tni_ceil_div(a->T, w->rows);
+    w->chunks = heads < SPREAD ? tni_min_i64(w->blocks, tni_ceil_div(SPREAD, heads)) : 1;
     // Rows a power of two apart would all lie in the same few lines of a cache.
     w->ld = tni_round_up(a->S, 16) + 16;
 }

@@ -145,12 +145,12 @@ static void cut_input(tni_conv *c)
     block_size b    = block_of(c);
     int64_t    room = b.bytes / c->bytes, channel = c->KH * c->KW;
     c->images    = c->joined ? clamp(b.least / c->P, 1, c->N) : 1;
-    c->blocks    = tni_pieces(c->N, c->images);
+    c->blocks    = tni_ceil_div(c->N, c->images);
     c->positions = c->images * c->P;
     c->rows      = clamp(room / clamp(channel * c->positions, 1, room), 1, c->CG);
-    int64_t good = tni_lesser(tni_pieces(b.least, channel), c->CG);
-    if (c->rows < good && c->blocks * c->G * tni_pieces(c->CG, good) >= SPREAD) c->rows = good;
-    c->row_blocks = tni_pieces(c->CG, c->rows);
+    int64_t good = tni_min_i64(tni_ceil_div(b.least, channel), c->CG);
+    if (c->rows < good && c->blocks * c->G * tni_ceil_div(c->CG, good) >= SPREAD) c->rows = good;
+    c->row_blocks = tni_ceil_div(c->CG, c->rows);
     c->columns    = (size_t)(c->rows * channel * c->positions * c->bytes);
 }
 
@@ -161,21 +161,22 @@ static void cut_positions(tni_conv *c)
     int64_t    room = b.bytes / c->bytes, span = c->joined ? c->N * c->P : c->P;
     bool       grad = c->call->op == TNI_conv_wgrad;
     c->rows         = c->K;
-    while (grad && !c->last && c->rows >= 2 * b.least && c->G * tni_pieces(c->K, c->rows) < SPREAD)
+    while (grad && !c->last && c->rows >= 2 * b.least &&
+           c->G * tni_ceil_div(c->K, c->rows) < SPREAD)
         c->rows /= 2;
-    c->row_blocks = tni_pieces(c->K, c->rows);
+    c->row_blocks = tni_ceil_div(c->K, c->rows);
     int64_t width = c->last && c->O > c->K ? c->O : c->rows;
     int64_t most  = clamp(room / clamp(width, 1, room), b.least, b.least * 64);
     bool    few   = c->last ? c->joined : !grad;  // halved where that gives all threads work
     while (few && most > b.fewest && c->N * c->P * c->G < SPREAD * most) most /= 2;
-    c->positions  = tni_pieces(span, tni_pieces(span, tni_lesser(span, most)));
-    c->blocks     = tni_pieces(span, c->positions) * (c->joined ? 1 : c->N);
+    c->positions  = tni_ceil_div(span, tni_ceil_div(span, tni_min_i64(span, most)));
+    c->blocks     = tni_ceil_div(span, c->positions) * (c->joined ? 1 : c->N);
     c->columns    = c->direct ? 0 : (size_t)(c->rows * c->positions * c->bytes);
     c->splits     = 1;
     int64_t limit = SPLIT_BYTES / clamp(c->O * c->K * c->bytes, 1, SPLIT_BYTES);
     if (grad && c->G * c->row_blocks < SPREAD)
-        c->splits = clamp(tni_pieces(SPREAD, c->G * c->row_blocks), 1,
-                          clamp(tni_lesser(limit, c->blocks), 1, SPREAD));
+        c->splits = clamp(tni_ceil_div(SPREAD, c->G * c->row_blocks), 1,
+                          clamp(tni_min_i64(limit, c->blocks), 1, SPREAD));
 }
 
 // How the work is cut: by sizes alone. With channels last positions of all images lie in one row; where
@@ -315,10 +316,10 @@ static void run_direct(const tni_conv *c, void *scratch)
 // Positions of block number b: from *q0 to *q1.
 static void block_at(const tni_conv *c, int64_t b, int64_t *q0, int64_t *q1)
 {
-    int64_t across = tni_pieces(c->P, c->positions), in_image = b % across * c->positions;
+    int64_t across = tni_ceil_div(c->P, c->positions), in_image = b % across * c->positions;
     *q0 = c->joined ? b * c->positions : b / across * c->P + in_image;
-    *q1 = c->joined ? tni_lesser(c->N * c->P, *q0 + c->positions)
-                    : *q0 + tni_lesser(c->positions, c->P - in_image);
+    *q1 = c->joined ? tni_min_i64(c->N * c->P, *q0 + c->positions)
+                    : *q0 + tni_min_i64(c->positions, c->P - in_image);
 }
 
 // Copies positions q0 .. q1-1 of y's rows to packed, or back, image by image.
@@ -326,7 +327,7 @@ static void pack(const tni_conv *c, int64_t g, int64_t q0, int64_t q1, char *pac
 {
     for (int64_t q = q0, n; q < q1; q += n) {
         char *y = tni_conv_y(c, q, g), *to = packed + (q - q0) * c->bytes;
-        n = tni_lesser(q1 - q, c->P - q % c->P);
+        n = tni_min_i64(q1 - q, c->P - q % c->P);
         for (int64_t o = 0; o < c->OG; o++, y += c->P * c->bytes, to += (q1 - q0) * c->bytes)
             memcpy(back ? y : to, back ? to : y, (size_t)(n * c->bytes));
     }
@@ -362,8 +363,8 @@ static void input_task(void *arg, int64_t item, int worker)
 {
     const tni_conv *c = arg;
     int64_t         g = item % c->G, block = item / c->G % c->row_blocks, channel = c->KH * c->KW;
-    int64_t n0 = item / c->G / c->row_blocks * c->images, n1 = tni_lesser(c->N, n0 + c->images);
-    int64_t c0 = block * c->rows, c1 = tni_lesser(c->CG, c0 + c->rows), n = (n1 - n0) * c->P;
+    int64_t n0 = item / c->G / c->row_blocks * c->images, n1 = tni_min_i64(c->N, n0 + c->images);
+    int64_t c0 = block * c->rows, c1 = tni_min_i64(c->CG, c0 + c->rows), n = (n1 - n0) * c->P;
     char   *room = c->rooms + (size_t)worker * c->room, *packed = room + c->columns;
     if (c->packs) pack(c, g, n0 * c->P, n1 * c->P, packed, false);
     matrix   x = windows_of(c, g, n0 * c->P, n, room), y = outputs_of(c, g, n0 * c->P, n, packed);
@@ -385,7 +386,7 @@ static void input_image_task(void *arg, int64_t item, int worker)
     for (int64_t i = 0; i < c->H * c->W; i++)
         memset(image + i * c->C * c->bytes, 0, (size_t)(c->CG * c->bytes));
     for (int64_t p0 = 0; p0 < c->P; p0 += c->positions) {
-        int64_t  p1 = tni_lesser(c->P, p0 + c->positions), q = n * c->P + p0;
+        int64_t  p1 = tni_min_i64(c->P, p0 + c->positions), q = n * c->P + p0;
         matrix   x = windows_of(c, g, q, p1 - p0, room), y = outputs_of(c, g, q, p1 - p0, NULL);
         tni_gemm m = input_product(c, tni_conv_w(c, g), x, y, c->K, p1 - p0);
         tni_gemm_run(&m, 1, room + c->columns);
@@ -399,7 +400,7 @@ static void weight_task(void *arg, int64_t item, int worker)
     const tni_conv *c = arg;
     int64_t         g = item % c->G, block = item / c->G % c->row_blocks, q0, q1;
     int64_t         split = item / c->G / c->row_blocks;
-    int64_t         k0 = block * c->rows, k1 = tni_lesser(c->K, k0 + c->rows);
+    int64_t         k0 = block * c->rows, k1 = tni_min_i64(c->K, k0 + c->rows);
     char           *room = c->rooms + (size_t)worker * c->room, *packed = room + c->columns;
     char           *base = c->splits > 1 ? c->partial + split * c->O * c->K * c->bytes : c->w;
     char           *to   = base + (g * c->OG * c->K + k0) * c->bytes;
@@ -432,7 +433,7 @@ static void run_forward(tni_conv *c, int threads)
     int64_t             part     = c->last ? c->positions * c->O : c->O * c->P;
     tni_tiled_epilogue *epilogue = c->packs ? NULL : c->epilogue;
     tni_tiled_epilogue_parallel(epilogue, threads, tasks, forward_task, c,
-                                (int)(c->last ? c->G : tni_pieces(tasks, c->N)), part, all);
+                                (int)(c->last ? c->G : tni_ceil_div(tasks, c->N)), part, all);
 }
 
 static void run_input(tni_conv *c, int threads)

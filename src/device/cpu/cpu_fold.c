@@ -91,7 +91,7 @@ static void add_tile(const job *j, int64_t first, int64_t n, cursor *w, tni_room
     int         last  = j->to.rank - 1;
     if (last < 0) tni_add_run(j->dtype, j->to.data, x, 1, 1);
     while (last >= 0 && n > 0) {
-        int64_t run = tni_lesser(n, j->to.size[last] - w->at[last]);
+        int64_t run = tni_min_i64(n, j->to.size[last] - w->at[last]);
         tni_add_run(j->dtype, j->to.data + w->place * bytes, x, j->to.stride[last], run);
         x += run * bytes;
         n -= run;
@@ -107,10 +107,10 @@ static void fold_task(void *arg, int64_t item, int worker)
     const job *j = arg;
     tni_room   room;
     int64_t    first = item * j->per_task * j->part;
-    int64_t    end   = tni_lesser(j->parts, (item + 1) * j->per_task) * j->part;
+    int64_t    end   = tni_min_i64(j->parts, (item + 1) * j->per_task) * j->part;
     cursor     w     = cursor_at(&j->to, first);
     for (; first < end; first += TNI_TILE)
-        add_tile(j, first, tni_lesser(TNI_TILE, end - first), &w, &room);
+        add_tile(j, first, tni_min_i64(TNI_TILE, end - first), &w, &room);
 }
 
 void tni_cpu_fold(const tni_call *call)
@@ -134,9 +134,9 @@ void tni_cpu_fold(const tni_call *call)
         j.parts   = 1;
         for (int i = 0; i < j.leading; i++) j.parts *= j.to.size[i];
         j.part     = count / j.parts;
-        j.per_task = tni_pieces(TASK, j.part);
+        j.per_task = tni_ceil_div(TASK, j.part);
         tni_merge(1, one);
-        tni_parallel(tni_threads_for(call->threads, count), tni_pieces(j.parts, j.per_task),
+        tni_parallel(tni_threads_for(call->threads, count), tni_ceil_div(j.parts, j.per_task),
                      fold_task, &j);
     }
     tni_arg made = tni_arg_rows(TN_F32, call->out.rank, call->out.size, sums);

@@ -139,13 +139,13 @@ static void scatter_task(void *arg, int64_t item, int worker)
     (void)worker;
     scattering *s = arg;
     tni_room    room;
-    int64_t     outer = item / s->strips, strip = tni_pieces(s->inner, s->strips);
-    int64_t     first = item % s->strips * strip, n = tni_lesser(strip, s->inner - first), wrong;
+    int64_t     outer = item / s->strips, strip = tni_ceil_div(s->inner, s->strips);
+    int64_t     first = item % s->strips * strip, n = tni_min_i64(strip, s->inner - first), wrong;
     int64_t index_at_ = tni_arg_place(&s->index[0], outer), v_at = tni_arg_place(&s->v[0], outer);
     int64_t y_at = tni_arg_place(&s->to[0], outer);
     for (int64_t k = 0; k < s->length; k++, index_at_ += s->index_step, v_at += s->v_step)
         for (int64_t at = first; at < first + n; at += TNI_TILE) {
-            int64_t m = tni_lesser(TNI_TILE, first + n - at);
+            int64_t m = tni_min_i64(TNI_TILE, first + n - at);
             if (scatter_inner(s, index_at_, v_at, y_at, at, m, &room, &wrong)) continue;
             note(&s->bad, (outer * s->length + k) * s->inner + wrong);
             return;
@@ -194,8 +194,8 @@ tn_status tni_cpu_scatter(const tni_call *call)
     int64_t count = tni_arg_count(index);
     if (count > 0) {
         split(&s, index, &call->in[2], call->attr->axis.axis);
-        s.strips      = tni_lesser(TASK / 1024, tni_pieces(s.inner, STRIP));
-        s.strips      = tni_pieces(s.inner, tni_pieces(s.inner, s.strips));
+        s.strips      = tni_min_i64(TASK / 1024, tni_ceil_div(s.inner, STRIP));
+        s.strips      = tni_ceil_div(s.inner, tni_ceil_div(s.inner, s.strips));
         int64_t outer = tni_arg_count(&s.index[0]);
         if (outer >= TASK / 1024) s.strips = 1;
         tni_parallel(tni_threads_for(call->threads, count), outer * s.strips, scatter_task, &s);

@@ -91,7 +91,7 @@ static void lengthen(tni_work_split *cut, int threads)
     int64_t chunk = cut->units / (SHARES * (int64_t)threads);
     if (chunk <= cut->chunk) return;
     cut->chunk  = chunk;
-    cut->chunks = tni_pieces(cut->units, chunk);
+    cut->chunks = tni_ceil_div(cut->units, chunk);
 }
 
 static void run_compiled(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)

@@ -48,13 +48,13 @@ static copy plan_copy(const tni_arg *in, const tni_arg *out)
     bool turned = rank >= 2 && turn(&c);
     c.cols      = rank >= 1 ? c.out.size[rank - 1] : 1;
     c.rows      = rank >= 2 ? c.out.size[rank - 2] : 1;
-    c.col_step  = tni_lesser(c.cols, turned ? BLOCK : LINE);
-    c.row_step  = tni_lesser(c.rows, turned ? BLOCK : LINE / c.col_step);
-    c.down      = tni_pieces(c.rows, c.row_step);
-    c.across    = tni_pieces(c.cols, c.col_step);
+    c.col_step  = tni_min_i64(c.cols, turned ? BLOCK : LINE);
+    c.row_step  = tni_min_i64(c.rows, turned ? BLOCK : LINE / c.col_step);
+    c.down      = tni_ceil_div(c.rows, c.row_step);
+    c.across    = tni_ceil_div(c.cols, c.col_step);
     c.blocks    = c.down * c.across;
     for (int i = 0; i < rank - 2; i++) c.blocks *= c.out.size[i];
-    c.per_task = tni_pieces(TASK, c.row_step * c.col_step);
+    c.per_task = tni_ceil_div(TASK, c.row_step * c.col_step);
     return c;
 }
 
@@ -75,7 +75,7 @@ static inline void turn_block(size_t bytes, char *y, int64_t y_row, const char *
 {
     char square[LINE_ROWS * BLOCK * 8];
     for (int64_t i0 = 0; i0 < rows; i0 += LINE_ROWS) {
-        int64_t     n    = tni_lesser(LINE_ROWS, rows - i0);
+        int64_t     n    = tni_min_i64(LINE_ROWS, rows - i0);
         const char *from = x + i0 * (int64_t)bytes;
         if (n == LINE_ROWS) turn_lines(bytes, square, from, x_col, LINE_ROWS, cols);
         else turn_lines(bytes, square, from, x_col, n, cols);
@@ -120,7 +120,7 @@ static void copy_block(const copy *c, char *y, const char *x, int64_t rows, int6
             continue;
         }
         for (int64_t j = 0; j < cols; j += TNI_TILE) {
-            int64_t     n    = tni_lesser(TNI_TILE, cols - j);
+            int64_t     n    = tni_min_i64(TNI_TILE, cols - j);
             const char *from = x + j * xc * in_bytes;
             char       *to   = y + j * yc * bytes;
             if (!same && xc == 1 && yc == 1 && by == c->out.dtype) {
@@ -141,7 +141,7 @@ static void copy_task(void *arg, int64_t item, int worker)
 {
     (void)worker;
     const copy *c     = arg;
-    int64_t     end   = tni_lesser(c->blocks, (item + 1) * c->per_task);
+    int64_t     end   = tni_min_i64(c->blocks, (item + 1) * c->per_task);
     tni_arg     outer = c->in, outer_out = c->out;
     outer.rank = outer_out.rank = c->out.rank > 2 ? c->out.rank - 2 : 0;
     for (int64_t b = item * c->per_task; b < end; b++) {
@@ -153,7 +153,7 @@ static void copy_task(void *arg, int64_t item, int worker)
         if (last >= 1) at += i0 * c->in.stride[last - 1], to += i0 * c->out.stride[last - 1];
         copy_block(c, c->out.data + to * (int64_t)tni_dtype_size(c->out.dtype),
                    c->in.data + at * (int64_t)tni_dtype_size(c->in.dtype),
-                   tni_lesser(c->row_step, c->rows - i0), tni_lesser(c->col_step, c->cols - j0));
+                   tni_min_i64(c->row_step, c->rows - i0), tni_min_i64(c->col_step, c->cols - j0));
     }
 }
 
@@ -162,7 +162,8 @@ void tni_copy_arg(int threads, const tni_arg *in, const tni_arg *out)
     int64_t count = tni_arg_count(out);
     if (count == 0) return;
     copy c = plan_copy(in, out);
-    tni_parallel(tni_threads_for(threads, count), tni_pieces(c.blocks, c.per_task), copy_task, &c);
+    tni_parallel(tni_threads_for(threads, count), tni_ceil_div(c.blocks, c.per_task), copy_task,
+                 &c);
 }
 
 void tni_cpu_copy(const tni_call *call)

@@ -31,7 +31,7 @@ static job plan(const tni_call *call)
     tni_arg *both[2] = { &j.out, &j.in };
     tni_merge(2, both);
     j.lines    = tni_arg_count(&j.out);
-    j.per_task = tni_pieces(TASK, j.n);
+    j.per_task = tni_ceil_div(TASK, j.n);
     return j;
 }
 
@@ -46,7 +46,7 @@ static void scan_line(const job *j, const char *x, char *y, tni_room *room)
     // A zero added to -0 would be 0, so sums begin at -0.
     else if (tni_is_float(j->acc)) acc.d = -0.0;
     for (int64_t at = 0; at < j->n; at += TNI_TILE) {
-        int64_t n = tni_lesser(TNI_TILE, j->n - at);
+        int64_t n = tni_min_i64(TNI_TILE, j->n - at);
         v = tni_tile_run(j->tiles, x + at * j->step * in_bytes, j->in.dtype, j->step, j->acc, n,
                          room);
         if (v != room->ready) memcpy(room->ready, v, (size_t)n * 8);
@@ -61,7 +61,7 @@ static void line_task(void *arg, int64_t item, int worker)
     (void)worker;
     const job *j = arg;
     tni_room   room;
-    int64_t    end = tni_lesser(j->lines, (item + 1) * j->per_task);
+    int64_t    end = tni_min_i64(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++)
         scan_line(j, j->in.data + tni_arg_place(&j->in, i) * (int64_t)tni_dtype_size(j->in.dtype),
                   j->out.data + tni_arg_place(&j->out, i) * (int64_t)tni_dtype_size(j->out.dtype),
@@ -76,8 +76,8 @@ static void strip_task(void *arg, int64_t item, int worker)
     tni_room          room;
     _Alignas(64) char acc[STRIP * 8];
     int               last = j->out.rank - 1;
-    int64_t           cols = j->out.size[last], across = tni_pieces(cols, STRIP);
-    int64_t           col = item % across * STRIP, n = tni_lesser(STRIP, cols - col);
+    int64_t           cols = j->out.size[last], across = tni_ceil_div(cols, STRIP);
+    int64_t           col = item % across * STRIP, n = tni_min_i64(STRIP, cols - col);
     int64_t           first    = item / across * cols + col;
     int64_t           in_bytes = (int64_t)tni_dtype_size(j->in.dtype);
     int64_t           bytes    = (int64_t)tni_dtype_size(j->out.dtype);
@@ -98,8 +98,8 @@ void tni_cpu_scan(const tni_call *call)
     int threads = tni_threads_for(call->threads, j.lines * j.n), last = j.out.rank - 1;
     if (last >= 0 && j.out.stride[last] == 1 && j.out.size[last] >= 8) {
         int64_t cols = j.out.size[last];
-        tni_parallel(threads, j.lines / cols * tni_pieces(cols, STRIP), strip_task, &j);
+        tni_parallel(threads, j.lines / cols * tni_ceil_div(cols, STRIP), strip_task, &j);
     } else {
-        tni_parallel(threads, tni_pieces(j.lines, j.per_task), line_task, &j);
+        tni_parallel(threads, tni_ceil_div(j.lines, j.per_task), line_task, &j);
     }
 }

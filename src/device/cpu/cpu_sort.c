@@ -72,7 +72,7 @@ static void make_keys(const job *j, const char *x, entry *e)
     uint64_t turned = !j->down ? 0 : tni_dtype_size(dt) == 4 ? UINT32_MAX : UINT64_MAX;
     tni_room room;
     for (int64_t at = 0; at < j->n; at += TNI_TILE) {
-        int64_t     n = tni_lesser(TNI_TILE, j->n - at);
+        int64_t     n = tni_min_i64(TNI_TILE, j->n - at);
         const char *p = x + at * j->step * (int64_t)tni_dtype_size(j->in.dtype);
         const void *v = tni_tile_run(j->tiles, p, j->in.dtype, j->step, dt, n, &room);
         for (int64_t i = 0; i < n; i++) e[at + i] = (entry){ key_of(dt, v, i) ^ turned, at + i };
@@ -149,7 +149,7 @@ static void sort_task(void *arg, int64_t item, int worker)
     const job *j = arg;
     entry     *e = (entry *)(j->scratch + (size_t)worker * j->room), *spare = e + j->n;
     int64_t(*count)[VALUES] = (int64_t(*)[VALUES])(spare + j->n);
-    int64_t end             = tni_lesser(j->lines, (item + 1) * j->per_task);
+    int64_t end             = tni_min_i64(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
         int64_t     bytes = (int64_t)tni_dtype_size(j->in.dtype), at = tni_arg_place(&j->out, i);
         const char *x = j->in.data + tni_arg_place(&j->in, i) * bytes;
@@ -182,8 +182,8 @@ tn_status tni_cpu_argsort(const tni_call *call)
     tni_permute(&j.out, n, perm);
     j.lines    = tni_arg_count(&j.out);
     j.room     = room_for(j.n);
-    j.per_task = tni_pieces(TASK, j.n);
+    j.per_task = tni_ceil_div(TASK, j.n);
     tni_parallel(tni_threads_for(call->threads, 16 * j.lines * j.n),
-                 tni_pieces(j.lines, j.per_task), sort_task, &j);
+                 tni_ceil_div(j.lines, j.per_task), sort_task, &j);
     return TN_OK;
 }

@@ -227,7 +227,7 @@ static void gather_runs(const tni_arg *x, size_t bytes, int64_t first, int64_t n
     }
     while (n > 0) {
         const char *from = x->data + place * (int64_t)bytes;
-        int64_t     run  = tni_lesser(n, x->size[last] - at[last]);
+        int64_t     run  = tni_min_i64(n, x->size[last] - at[last]);
         tni_gather_run(bytes, y, from, x->stride[last], run);
         y += run * (int64_t)bytes;
         n -= run;

@@ -2,7 +2,7 @@
 #ifndef TNI_DEVICE_CPU_CPU_WALK_H
 #define TNI_DEVICE_CPU_CPU_WALK_H
 
-#include "base/pieces.h"
+#include "base/integers.h"
 #include "device/cpu/tiles.h"
 #include "device/device.h"
 

@@ -7,7 +7,7 @@
 #include "base/pool.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm_kernel.h"
-#include "base/pieces.h"
+#include "base/integers.h"
 #include "device/cpu/tiled_epilogue.h"
 
 #include <limits.h>
@@ -68,11 +68,11 @@ static void choose_panels(job *j)
 {
     const tni_gemm *g      = &j->g.one;
     double          wanted = panels_wanted();
-    j->rows                = tni_lesser(g->m, PANEL);
-    j->cols                = tni_lesser(g->n, PANEL);
+    j->rows                = tni_min_i64(g->m, PANEL);
+    j->cols                = tni_min_i64(g->n, PANEL);
     for (;;) {
-        j->down       = tni_pieces(g->m, j->rows);
-        j->across     = tni_pieces(g->n, j->cols);
+        j->down       = tni_ceil_div(g->m, j->rows);
+        j->across     = tni_ceil_div(g->n, j->cols);
         double panels = (double)j->down * (double)j->across * (double)j->g.batch;
         double work   = (double)j->rows * (double)j->cols * (double)g->k;
         if (panels >= wanted || work < 2.0 * PANEL_WORK) return;
@@ -133,7 +133,7 @@ static void run_panel(void *arg, int64_t item, int worker)
     const tni_gemm *g    = &j->g.one;
     int64_t         grid = j->down * j->across, which = item / grid, place = item % grid;
     int64_t         i0 = place / j->across * j->rows, j0 = place % j->across * j->cols;
-    int     m = (int)tni_lesser(j->rows, g->m - i0), n = (int)tni_lesser(j->cols, g->n - j0);
+    int     m = (int)tni_min_i64(j->rows, g->m - i0), n = (int)tni_min_i64(j->cols, g->n - j0);
     int64_t a = which * j->g.a_step + i0 * g->a_row;
     int64_t b = which * j->g.b_step + j0 * g->b_col;
     int64_t c = which * j->g.c_step + i0 * g->ldc + j0;

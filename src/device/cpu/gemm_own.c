@@ -9,7 +9,7 @@
 // M rows of c, N columns, K depth.
 #include "base/pool.h"
 #include "device/cpu/gemm_kernel.h"
-#include "base/pieces.h"
+#include "base/integers.h"
 #include "device/cpu/tiled_epilogue.h"
 #include "kernel/prelude.h"
 
@@ -96,8 +96,8 @@ static void cut_panels(plan *p)
     const tni_gemm *g  = &p->g.one;
     int64_t         mr = p->kernel->mr, nr = p->kernel->nr;
     for (;;) {
-        p->down       = tni_pieces(g->m, p->rows);
-        p->across     = tni_pieces(g->n, p->cols);
+        p->down       = tni_ceil_div(g->m, p->rows);
+        p->across     = tni_ceil_div(g->n, p->cols);
         double panels = (double)p->down * (double)p->across * (double)p->g.batch;
         if (panels >= PANELS || panel_work(p) < 2.0 * PANEL_WORK) return;
 
@@ -115,15 +115,15 @@ static void plan_panels(plan *p)
     const tni_gemm *g   = &p->g.one;
     bool            row = g->m == 1;
 
-    p->depth = tni_lesser(g->k, TNI_GEMM_DEPTH);
-    p->rows  = row ? 1 : tni_round_up(tni_lesser(g->m, PANEL_ROWS), p->kernel->mr);
-    p->cols  = tni_round_up(tni_lesser(g->n, row ? TNI_GEMM_ROW_COLS : PANEL_COLS), p->kernel->nr);
-    if (row) p->cols = tni_lesser(p->cols, TNI_GEMM_ROW_COLS);
+    p->depth = tni_min_i64(g->k, TNI_GEMM_DEPTH);
+    p->rows  = row ? 1 : tni_round_up(tni_min_i64(g->m, PANEL_ROWS), p->kernel->mr);
+    p->cols  = tni_round_up(tni_min_i64(g->n, row ? TNI_GEMM_ROW_COLS : PANEL_COLS), p->kernel->nr);
+    if (row) p->cols = tni_min_i64(p->cols, TNI_GEMM_ROW_COLS);
     cut_panels(p);
     double work = panel_work(p);
     p->units    = p->down * p->across * p->g.batch;
     p->per_item = work >= ITEM_WORK ? 1
-                                    : tni_lesser(p->units, 1 + (int64_t)(ITEM_WORK / (work + 1)));
+                                    : tni_min_i64(p->units, 1 + (int64_t)(ITEM_WORK / (work + 1)));
 }
 
 static size_t room(int64_t elements, size_t bytes)
@@ -269,7 +269,7 @@ static void run_panel(const plan *p, int64_t unit, char *scratch)
     int64_t         grid = p->down * p->across, size = (int64_t)p->bytes;
     int64_t         which = unit / grid, place = unit % grid;
     int64_t         i0 = place / p->across * p->rows, j0 = place % p->across * p->cols;
-    int64_t         rows = tni_lesser(p->rows, g->m - i0), cols = tni_lesser(p->cols, g->n - j0);
+    int64_t         rows = tni_min_i64(p->rows, g->m - i0), cols = tni_min_i64(p->cols, g->n - j0);
 
     char *a_room = scratch, *b_room = a_room + p->a_room, *a_pack = b_room + p->b_room;
     char *b_pack = a_pack + p->a_pack, *stage = b_pack + p->b_pack;
@@ -279,7 +279,7 @@ static void run_panel(const plan *p, int64_t unit, char *scratch)
     char       *c = (char *)g->c + (which * p->g.c_step + i0 * g->ldc + j0 * p->c_col) * size;
 
     for (int64_t k0 = 0; k0 < g->k; k0 += p->depth) {
-        int64_t depth = tni_lesser(p->depth, g->k - k0);
+        int64_t depth = tni_min_i64(p->depth, g->k - k0);
         view    va    = { a + k0 * g->a_col * size, g->a_row, g->a_col };
         view    vb    = { b + k0 * g->b_row * size, g->b_row, g->b_col };
         if (p->widens) {
@@ -323,14 +323,14 @@ static void tell(const job *j, int64_t unit, int worker)
     const plan *p    = &j->p;
     int64_t     band = unit / p->across, i0 = band % p->down * p->rows, n = p->g.one.n;
     tni_tiled_epilogue_piece(j->epilogue, band, band / p->down * p->g.c_step + i0 * n,
-                             tni_lesser(p->rows, p->g.one.m - i0) * n, worker);
+                             tni_min_i64(p->rows, p->g.one.m - i0) * n, worker);
 }
 
 static void run_item(void *arg, int64_t item, int worker)
 {
     job    *j       = arg;
     char   *scratch = j->scratch + (size_t)worker * worker_scratch(&j->p);
-    int64_t first = item * j->p.per_item, end = tni_lesser(first + j->p.per_item, j->p.units);
+    int64_t first = item * j->p.per_item, end = tni_min_i64(first + j->p.per_item, j->p.units);
     for (int64_t unit = first; unit < end; unit++) {
         run_panel(&j->p, unit, scratch);
         if (j->epilogue) tell(j, unit, worker);
@@ -355,8 +355,8 @@ size_t tni_gemm_own_scratch(const tni_gemm_batch *g, int threads)
 {
     if (is_empty(g) || g->one.k <= 0) return 0;
     plan    p     = plan_of(g);
-    int64_t items = tni_pieces(p.units, p.per_item);
-    return (size_t)tni_lesser(threads < 1 ? 1 : threads, tni_lesser(items, TNI_MAX_THREADS)) *
+    int64_t items = tni_ceil_div(p.units, p.per_item);
+    return (size_t)tni_min_i64(threads < 1 ? 1 : threads, tni_min_i64(items, TNI_MAX_THREADS)) *
            worker_scratch(&p);
 }
 
@@ -371,5 +371,5 @@ void tni_gemm_own_run(const tni_gemm_batch *g, int threads, void *scratch)
     int64_t all = j.p.g.one.m * j.p.g.one.n, band = j.p.down > 1 ? j.p.rows * j.p.g.one.n : all;
     if (tni_tiled_epilogue_begin(g->epilogue, band, all, j.p.down * g->batch, (int)j.p.across))
         j.epilogue = g->epilogue;
-    tni_parallel(threads, tni_pieces(j.p.units, j.p.per_item), run_item, &j);
+    tni_parallel(threads, tni_ceil_div(j.p.units, j.p.per_item), run_item, &j);
 }

@@ -112,7 +112,7 @@ static void loop_lines(tni_worker *w, int section)
     int64_t           at[TNI_AXES] = { 0 }, lane = w->g->l->size[w->lane];
     for (int64_t done = 0;;) {
         for (w->shift = 0; w->shift < lane; w->shift += TNI_STRIP) {
-            w->n  = tni_lesser(TNI_STRIP, lane - w->shift);
+            w->n  = tni_min_i64(TNI_STRIP, lane - w->shift);
             w->at = done + w->shift;
             tni_run_section(w, section);
         }
@@ -168,7 +168,7 @@ static void run_rows(tni_worker *w, int64_t first, int64_t end)
     int                last         = g->l->kernel->np - 1;
     go_to(g, 0, last, first, at, w->unit_place);
     if (tni_fold_rows(w, end - first)) return;
-    w->n = tni_lesser(TNI_STRIP, g->l->size[g->lane]);
+    w->n = tni_min_i64(TNI_STRIP, g->l->size[g->lane]);
     for (int64_t i = first; i < end; i++) {
         w->row      = i - first;
         w->last_row = i + 1 == end;
@@ -189,7 +189,7 @@ static void run_strips(tni_worker *w, int64_t first, int64_t end)
         w->row      = i - first;
         w->last_row = i + 1 == end;
         w->shift    = strip * TNI_STRIP;
-        w->n        = tni_lesser(TNI_STRIP, g->l->size[g->lane] - w->shift);
+        w->n        = tni_min_i64(TNI_STRIP, g->l->size[g->lane] - w->shift);
         run_unit(w);
         if (++strip < g->cut.strips || w->last_row) continue;
         strip = 0;
@@ -203,7 +203,7 @@ static void run_chunk(void *arg, int64_t item, int worker)
     const tni_launch *l     = j->g->l;
     tni_worker        w     = worker_of(j, worker);
     int64_t           first = item * j->g->cut.chunk;
-    int64_t           end   = tni_lesser(j->g->cut.units, first + j->g->cut.chunk);
+    int64_t           end   = tni_min_i64(j->g->cut.units, first + j->g->cut.chunk);
     memcpy(w.unit_place, l->offset, (size_t)l->kernel->naccess * sizeof *w.unit_place);
     w.chunk   = item;
     w.partial = j->partial + item * j->g->cut.partials;
@@ -236,10 +236,10 @@ static void finish_tile(void *arg, int64_t item, int worker)
     const tni_kernel  *k            = g->l->kernel;
     tni_worker         w            = finish_worker(j, worker);
     int64_t            at[TNI_AXES] = { 0 }, lane = g->l->size[g->finish_lane];
-    int64_t            strips = tni_pieces(lane, TNI_STRIP), line = item / strips;
+    int64_t            strips = tni_ceil_div(lane, TNI_STRIP), line = item / strips;
     go_to(g, k->np, k->np + k->nr - 2, line, at, w.unit_place);
     w.shift = item % strips * TNI_STRIP;
-    w.n     = tni_lesser(TNI_STRIP, lane - w.shift);
+    w.n     = tni_min_i64(TNI_STRIP, lane - w.shift);
     w.at    = line * lane + w.shift;
     tni_run_section(&w, tni_finish_section(g, TNI_FINISH_LOOP));
     if (w.fail[1] && !j->fail[worker][1]) memcpy(j->fail[worker], w.fail, sizeof w.fail);
@@ -253,7 +253,7 @@ static void finish(job *j, int threads)
     if (w.fail[1] && !j->fail[0][1]) memcpy(j->fail[0], w.fail, sizeof w.fail);
     if (g->section[tni_finish_section(g, TNI_FINISH_LOOP)].head < 0) return;
     int64_t lane = g->l->size[g->finish_lane];
-    tni_parallel(threads, g->cut.cols / lane * tni_pieces(lane, TNI_STRIP), finish_tile, j);
+    tni_parallel(threads, g->cut.cols / lane * tni_ceil_div(lane, TNI_STRIP), finish_tile, j);
 }
 
 // ---- all ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 // in which steps would, so that no bit differs.
 #include "device/cpu/interpret_step.h"
 
-#include "base/pieces.h"
+#include "base/integers.h"
 
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void fold_lines(const tni_tile_step *s, const char *x, int64_t step, int6
 {
     for (int64_t i = 0; i < count; i += TNI_GROUP, x += TNI_GROUP * step * s->bytes) {
         memcpy(acc, x, (size_t)n * s->bytes);
-        s->f.fold(acc, x + step * s->bytes, step, tni_lesser(TNI_GROUP, count - i) - 1, n);
+        s->f.fold(acc, x + step * s->bytes, step, tni_min_i64(TNI_GROUP, count - i) - 1, n);
         tni_end_group(s, acc, total, widened, i == 0, n);
     }
 }
@@ -56,7 +56,7 @@ static bool fold_columns(tni_worker *w, int64_t rows)
     pair               p    = sole_fold(g, tni_loop_section(0), TNI_S_TAIL_ROWS);
     if (!p.fold || !is_empty(g, tni_row_section(1))) return false;
     for (w->shift = 0; w->shift < lane; w->shift += TNI_STRIP) {
-        int64_t n = tni_lesser(TNI_STRIP, lane - w->shift);
+        int64_t n = tni_min_i64(TNI_STRIP, lane - w->shift);
         fold_lines(p.fold, lanes_of(w, p.load), g->l->stride[p.load->access][0], rows,
                    w->mem + p.fold->mem + w->shift * p.fold->bytes,
                    (char *)(w->partial + p.fold->partial + w->shift), w->reg[p.fold->c], n);
@@ -68,9 +68,9 @@ static bool fold_columns(tni_worker *w, int64_t rows)
 // The total of a row, block by block.
 static tni_total fold_row(const tni_tile_step *s, const char *x, int64_t lane)
 {
-    tni_total total = s->f.block(x, tni_lesser(TNI_STRIP, lane));
+    tni_total total = s->f.block(x, tni_min_i64(TNI_STRIP, lane));
     for (int64_t at = TNI_STRIP; at < lane; at += TNI_STRIP) {
-        tni_total v = s->f.block(x + at * s->bytes, tni_lesser(TNI_STRIP, lane - at));
+        tni_total v = s->f.block(x + at * s->bytes, tni_min_i64(TNI_STRIP, lane - at));
         s->wide(&total, &v, 0, 1, 1);
     }
     return total;
@@ -139,7 +139,7 @@ bool tni_fold_strips(tni_worker *w, int64_t first, int64_t end)
     pair               p = sole_fold(g, tni_row_section(0), TNI_S_TAIL_BLOCK);
     if (!p.fold || k->np != 1 || k->nr != 0) return false;
     w->shift         = first * TNI_STRIP;
-    int64_t    lanes = tni_lesser(end * TNI_STRIP, g->l->size[w->lane]) - w->shift;
+    int64_t    lanes = tni_min_i64(end * TNI_STRIP, g->l->size[w->lane]) - w->shift;
     tni_total *to    = w->partial + p.fold->partial;
     *to              = fold_row(p.fold, lanes_of(w, p.load), lanes);
     return true;

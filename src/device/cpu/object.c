@@ -56,7 +56,7 @@ static void *load_named(const tni_runner *r, const void *data, size_t bytes, tni
     void *object = NULL;
     snprintf(path, sizeof path, "%s/kernels.so", folder);
     if (!tni_folder_write(folder, "kernels.so", data, bytes)) {
-        *why = tni_text_of("%s cannot be written: %s", tni_shown(path).s, strerror(errno));
+        *why = tni_text_of("%s cannot be written: %s", tni_quoted(path).s, strerror(errno));
     } else {
         object           = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         const char *says = object ? NULL : dlerror();

@@ -48,7 +48,7 @@ static void run_item(void *arg, int64_t item, int worker)
     const parted *p     = arg;
     int64_t       which = item / p->epilogue->pieces, first = which * p->part;
     p->task(p->arg, item, worker);
-    tni_tiled_epilogue_piece(p->epilogue, which, first, tni_lesser(p->part, p->all - first),
+    tni_tiled_epilogue_piece(p->epilogue, which, first, tni_min_i64(p->part, p->all - first),
                              worker);
 }
 

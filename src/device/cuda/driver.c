@@ -169,7 +169,7 @@ static void report_no_gpu(tni_text *why)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible)
         tni_text_add(why, "there is no GPU to be seen: CUDA_VISIBLE_DEVICES is %s",
-                     tni_shown(visible).s);
+                     tni_quoted(visible).s);
     else tni_text_add(why, "there is no GPU: the NVIDIA driver finds none");
 }
 

@@ -89,7 +89,7 @@ tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v)
     if (!tni_is_float(from))
         return tni_is_float(to) ? (tni_cell){ .f = float_of_int(to, v.i) }
                                 : (tni_cell){ .i = tni_ref_wrap(to, v.i) };
-    if (!tni_is_float(to)) return (tni_cell){ .i = tni_clipped(to, v.f) };
+    if (!tni_is_float(to)) return (tni_cell){ .i = tni_clamp_to_dtype(to, v.f) };
     return tni_dtype_holds(to, from) ? v : (tni_cell){ .f = tni_ref_round(to, v.f) };
 }
 

@@ -1,7 +1,7 @@
 // argsort: a stable merge sort of the indices along an axis, in two arrays of scratch memory.
 #include "ref.h"
 
-#include "base/pieces.h"
+#include "base/integers.h"
 
 size_t tni_ref_argsort_scratch(const tni_call *c)
 {
@@ -41,7 +41,7 @@ static int64_t *sort(const line *l, int64_t n, int64_t *a, int64_t *b)
     for (int64_t i = 0; i < n; i++) a[i] = i;
     for (int64_t run = 1; run < n; run *= 2) {
         for (int64_t lo = 0; lo < n; lo += 2 * run)
-            merge(l, a, b, lo, tni_lesser(lo + run, n), tni_lesser(lo + 2 * run, n));
+            merge(l, a, b, lo, tni_min_i64(lo + run, n), tni_min_i64(lo + 2 * run, n));
         int64_t *sorted = b;
         b               = a;
         a               = sorted;

@@ -5,26 +5,26 @@
 // with gradients off, and what the user gets is a view of their value that has the op's inputs as
 // further sources: evaluating it costs nothing, and the walk goes from it straight to the inputs,
 // by the user's gradient.
-#ifndef TNI_OPS_EXPRESSION_H
-#define TNI_OPS_EXPRESSION_H
+#ifndef TNI_OPS_EXPR_OP_H
+#define TNI_OPS_EXPR_OP_H
 
-#include "ops/formula.h"
+#include "ops/expr.h"
 
 // A user's op that was read, with copies of its texts: ops are told apart by what they say, so it
 // does not matter how long a table lives. Owned by the context, until it closes.
-struct tni_expression {
-    tni_owned   owned;
-    char       *name, *expr, *grad_expr;  // grad_expr: NULL where there is none
-    int         nin;
-    tni_formula value, gx[TNI_FORMULA_INPUTS];
+struct tni_expr_op {
+    tni_owned owned;
+    char     *name, *expr, *grad_expr;  // grad_expr: NULL where there is none
+    int       nin;
+    tni_expr  value, gx[TNI_EXPR_INPUTS];
 };
 
 // Records the op, which has an expr, over its nin inputs. NULL, reported, on failure.
-tn_tensor *tni_expression_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x);
+tn_tensor *tni_expr_op_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x);
 
 // The gradient of input i by the user's expression, of y's shape: x are the inputs, y the result, g
 // its gradient. NULL, unreported, where nothing flows.
-tn_tensor *tni_expression_grad(const tni_expression *e, int i, tn_tensor *const *x, tn_tensor *y,
-                               tn_tensor *g);
+tn_tensor *tni_expr_op_grad(const tni_expr_op *e, int i, tn_tensor *const *x, tn_tensor *y,
+                            tn_tensor *g);
 
 #endif

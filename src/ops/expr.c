@@ -1,12 +1,12 @@
 // Reading formulas: precedence climbing into a list of steps.
-#include "ops/formula.h"
+#include "ops/expr.h"
 
 #include <string.h>
 
 typedef struct {
-    tni_formula_text *t;
-    tni_formula      *f;
-    int               depth;
+    tni_expr_source *t;
+    tni_expr        *f;
+    int              depth;
 } reader;
 
 enum { FAILED = -1 };  // no step: reported
@@ -17,7 +17,7 @@ static int32_t read_choice(reader *r);
 
 static int32_t refuse(const reader *r, size_t at, const char *what)
 {
-    const tni_formula_text *t = r->t;
+    const tni_expr_source *t = r->t;
     tni_fail(t->cx, TN_EARG, "%s: %s: column %zu: %s", t->op, t->field, at + 1, what);
     return FAILED;
 }
@@ -26,7 +26,7 @@ static int32_t refuse_word(const reader *r, size_t at, size_t length, const char
 {
     char word[24] = { 0 };
     memcpy(word, r->t->text + at, length < sizeof word ? length : sizeof word - 1);
-    return refuse(r, at, tni_text_of("%s %s", tni_shown(word).s, why).s);
+    return refuse(r, at, tni_text_of("%s %s", tni_quoted(word).s, why).s);
 }
 
 // ---- steps -------------------------------------------------------------------------------------
@@ -37,9 +37,9 @@ static bool folds(int op)
     return tni_op_table[op].rule != TNI_BITS && tni_op_table[op].rule != TNI_INTEGER;
 }
 
-static int32_t push(reader *r, tni_formula_step s)
+static int32_t push(reader *r, tni_expr_step s)
 {
-    tni_formula *f = r->f;
+    tni_expr *f = r->f;
     if (f->count == INT32_MAX ||
         !tni_grow(&r->t->cx->heap, (void **)&f->step, &f->cap, f->count + 1, sizeof *f->step)) {
         tni_fail_memory(r->t->cx, r->t->op);
@@ -51,20 +51,20 @@ static int32_t push(reader *r, tni_formula_step s)
 
 static int32_t push_number(reader *r, double v)
 {
-    return push(r, (tni_formula_step){ .op = TNI_FORMULA_NUMBER, .number = v });
+    return push(r, (tni_expr_step){ .op = TNI_EXPR_NUMBER, .number = v });
 }
 
 // An op of n steps. Numbers alone are the newest steps, and their result takes their place.
 static int32_t push_op(reader *r, int op, int n, const int32_t *x)
 {
-    tni_formula_step s       = { .op = op, .x = { -1, -1, -1 } };
-    double           v[3]    = { 0 };
-    bool             numbers = true;
+    tni_expr_step s       = { .op = op, .x = { -1, -1, -1 } };
+    double        v[3]    = { 0 };
+    bool          numbers = true;
     for (int i = 0; i < n; i++) {
         if (x[i] == FAILED) return FAILED;
-        s.x[i]                    = x[i];
-        const tni_formula_step *a = &r->f->step[x[i]];
-        numbers &= a->op == TNI_FORMULA_NUMBER;
+        s.x[i]                 = x[i];
+        const tni_expr_step *a = &r->f->step[x[i]];
+        numbers &= a->op == TNI_EXPR_NUMBER;
         v[i] = a->number;
     }
     if (!numbers || !folds(op)) return push(r, s);
@@ -141,25 +141,25 @@ static int function_of(const char *s, size_t n)
 static int name_of(const char *s, size_t n)
 {
     if (n == 1 && s[0] >= 'a' && s[0] <= 'c') return s[0] - 'a';
-    if (n == 1 && s[0] == 'g') return TNI_FORMULA_G;
-    if (n == 1 && s[0] == 'y') return TNI_FORMULA_Y;
-    if (n == 2 && s[0] == 'x' && s[1] >= '0' && s[1] < '0' + TNI_FORMULA_INPUTS) return s[1] - '0';
+    if (n == 1 && s[0] == 'g') return TNI_EXPR_G;
+    if (n == 1 && s[0] == 'y') return TNI_EXPR_Y;
+    if (n == 2 && s[0] == 'x' && s[1] >= '0' && s[1] < '0' + TNI_EXPR_INPUTS) return s[1] - '0';
     return -1;
 }
 
 static int32_t read_name(reader *r, size_t at, size_t length)
 {
-    const tni_formula_text *t    = r->t;
-    int                     name = name_of(t->text + at, length);
+    const tni_expr_source *t    = r->t;
+    int                    name = name_of(t->text + at, length);
     if (name < 0 && function_of(t->text + at, length) >= 0)
         return refuse(r, t->at, "\"(\" expected");
     if (name < 0) return refuse_word(r, at, length, "is no input and no function");
-    if (name >= TNI_FORMULA_INPUTS && !t->grad)
+    if (name >= TNI_EXPR_INPUTS && !t->grad)
         return refuse_word(r, at, length, "is a name of grad_expr alone");
-    if (name < TNI_FORMULA_INPUTS && name >= t->nin)
+    if (name < TNI_EXPR_INPUTS && name >= t->nin)
         return refuse_word(r, at, length, tni_text_of("is not an input: nin is %d", t->nin).s);
     r->f->names |= 1u << name;
-    return push(r, (tni_formula_step){ .op = TNI_FORMULA_NAME, .x = { name } });
+    return push(r, (tni_expr_step){ .op = TNI_EXPR_NAME, .x = { name } });
 }
 
 static int32_t read_call(reader *r, size_t at, size_t length)
@@ -196,8 +196,8 @@ static int32_t read_value(reader *r)
 
 static bool go_deeper(reader *r)
 {
-    if (r->depth++ < TNI_FORMULA_DEPTH) return true;
-    refuse(r, r->t->at, tni_text_of("nested deeper than %d", TNI_FORMULA_DEPTH).s);
+    if (r->depth++ < TNI_EXPR_DEPTH) return true;
+    refuse(r, r->t->at, tni_text_of("nested deeper than %d", TNI_EXPR_DEPTH).s);
     return false;
 }
 
@@ -267,7 +267,7 @@ static int32_t read_choice(reader *r)
     return x;
 }
 
-bool tni_formula_read(tni_formula_text *t, tni_formula *f)
+bool tni_expr_parse(tni_expr_source *t, tni_expr *f)
 {
     reader r = { .t = t, .f = f };
     skip_space(&r);
@@ -282,11 +282,11 @@ bool tni_formula_read(tni_formula_text *t, tni_formula *f)
 // ---- recording ---------------------------------------------------------------------------------
 
 // The dtype of what is computed from the names a formula uses.
-static tn_dtype promoted(const tni_formula *f, tn_tensor *const *name)
+static tn_dtype promoted(const tni_expr *f, tn_tensor *const *name)
 {
-    tni_operand x[TNI_FORMULA_NAMES];
+    tni_operand x[TNI_EXPR_NAMES];
     int         n = 0;
-    for (int i = 0; i < TNI_FORMULA_NAMES; i++) {
+    for (int i = 0; i < TNI_EXPR_NAMES; i++) {
         if (!(f->names >> i & 1)) continue;
         bool weak = name[i]->store->node->weak;
         x[n++]    = (tni_operand){ tn_dtype_of(name[i]), weak ? 0 : tn_rank(name[i]) > 0 ? 2 : 1 };
@@ -315,19 +315,18 @@ static tn_tensor *record_choice(tn_dtype dt, tn_tensor *cond, tn_tensor *yes, tn
     return tn_where(cond, yes, no);
 }
 
-static tn_tensor *record_step(const tni_formula *f, const tni_formula_step *s, tn_ctx *cx,
+static tn_tensor *record_step(const tni_expr *f, const tni_expr_step *s, tn_ctx *cx,
                               tn_tensor *const *name, tn_tensor **value)
 {
-    if (s->op == TNI_FORMULA_NAME) return name[s->x[0]];
-    if (s->op == TNI_FORMULA_NUMBER) return tni_number(cx, TN_F32, tni_num_of(s->number));
+    if (s->op == TNI_EXPR_NAME) return name[s->x[0]];
+    if (s->op == TNI_EXPR_NUMBER) return tni_number(cx, TN_F32, tni_num_of(s->number));
     if (s->op == TNI_where)
         return record_choice(promoted(f, name), value[s->x[0]], value[s->x[1]], value[s->x[2]]);
     if (s->x[1] < 0) return tni_unary(s->op, value[s->x[0]]);
     return tni_binary(s->op, value[s->x[0]], value[s->x[1]]);
 }
 
-tn_tensor *tni_formula_record(const tni_formula *f, tn_ctx *cx, const char *op,
-                              tn_tensor *const *name)
+tn_tensor *tni_expr_record(const tni_expr *f, tn_ctx *cx, const char *op, tn_tensor *const *name)
 {
     tn_tensor **value = tni_alloc(&cx->heap, f->count * sizeof *value), *y = NULL;
     if (!value) return tni_fail_memory(cx, op);

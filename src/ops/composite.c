@@ -1,15 +1,15 @@
 // What the composed ops share: shapes that must broadcast, and reductions given as a body.
-#include "ops/compose.h"
+#include "ops/composite.h"
 
-tn_tensor *tni_fold_axis(tni_fold *f, const char *op, tn_tensor *x, int axis, bool keep)
+tn_tensor *tni_reduce_axis(tni_reduction_body *f, const char *op, tn_tensor *x, int axis, bool keep)
 {
     uint32_t mask;
     if (!tni_arg1(op, x, "x") || !tni_axis_mask(x, op, axis, &mask)) return NULL;
     return f(op, x, mask, keep);
 }
 
-tn_tensor *tni_fold_axes(tni_fold *f, const char *op, tn_tensor *x, int n, const int *axes,
-                         bool keep)
+tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, int n,
+                           const int *axes, bool keep)
 {
     uint32_t mask;
     if (!tni_arg1(op, x, "x") || !tni_axes_mask(x, op, n, axes, &mask)) return NULL;

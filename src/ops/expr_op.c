@@ -1,7 +1,7 @@
 // Users' ops given as an expression: reading them once, recording them, their gradients.
-#include "ops/expression.h"
+#include "ops/expr_op.h"
 
-#include "ops/compose.h"
+#include "ops/composite.h"
 
 #include <string.h>
 
@@ -9,9 +9,9 @@
 
 static void free_expression(tni_owned *t)
 {
-    tni_expression *e = (tni_expression *)t;
-    tni_heap       *h = &t->cx->heap;
-    for (int i = 0; i < TNI_FORMULA_INPUTS; i++) tni_free(h, e->gx[i].step);
+    tni_expr_op *e = (tni_expr_op *)t;
+    tni_heap    *h = &t->cx->heap;
+    for (int i = 0; i < TNI_EXPR_INPUTS; i++) tni_free(h, e->gx[i].step);
     tni_free(h, e->value.step);
     tni_free(h, e->grad_expr);
     tni_free(h, e->expr);
@@ -25,12 +25,12 @@ static bool copy_text(tn_ctx *cx, const char *from, char **to)
     return true;
 }
 
-static bool read_value(tn_ctx *cx, tni_expression *e)
+static bool read_value(tn_ctx *cx, tni_expr_op *e)
 {
-    tni_formula_text t = {
+    tni_expr_source t = {
         .cx = cx, .op = e->name, .field = "expr", .text = e->expr, .nin = e->nin
     };
-    if (!tni_formula_read(&t, &e->value)) return false;
+    if (!tni_expr_parse(&t, &e->value)) return false;
     if (e->expr[t.at])
         return tni_refuse(cx, TN_EARG, "%s: expr: column %zu: an operator expected", e->name,
                           t.at + 1);
@@ -39,21 +39,21 @@ static bool read_value(tn_ctx *cx, tni_expression *e)
 }
 
 // One gradient for each input; where the text is empty nothing flows.
-static bool read_gradients(tn_ctx *cx, tni_expression *e)
+static bool read_gradients(tn_ctx *cx, tni_expr_op *e)
 {
-    tni_formula_text t     = { .cx    = cx,
-                               .op    = e->name,
-                               .field = "grad_expr",
-                               .text  = e->grad_expr,
-                               .nin   = e->nin,
-                               .grad  = true };
-    int              count = 0;
+    tni_expr_source t     = { .cx    = cx,
+                              .op    = e->name,
+                              .field = "grad_expr",
+                              .text  = e->grad_expr,
+                              .nin   = e->nin,
+                              .grad  = true };
+    int             count = 0;
     for (bool more = e->grad_expr != NULL; more; count++) {
         if (count == e->nin)
             return tni_refuse(cx, TN_EARG,
                               "%s: grad_expr: column %zu: more than nin, %d, gradients", e->name,
                               t.at, e->nin);
-        if (!tni_formula_read(&t, &e->gx[count])) return false;
+        if (!tni_expr_parse(&t, &e->gx[count])) return false;
         if ((more = t.text[t.at] == ';')) t.at++;
     }
     if (e->grad_expr && count < e->nin)
@@ -62,7 +62,7 @@ static bool read_gradients(tn_ctx *cx, tni_expression *e)
     return true;
 }
 
-static bool uses_all(tn_ctx *cx, const tni_expression *e)
+static bool uses_all(tn_ctx *cx, const tni_expr_op *e)
 {
     uint32_t names = e->value.names;
     for (int i = 0; i < e->nin; i++) names |= e->gx[i].names;
@@ -76,22 +76,22 @@ static bool uses_all(tn_ctx *cx, const tni_expression *e)
 
 static bool def_ok(tn_ctx *cx, const tn_op_def *op)
 {
-    if (op->nin > TNI_FORMULA_INPUTS)
+    if (op->nin > TNI_EXPR_INPUTS)
         return tni_refuse(cx, TN_EARG, "%s: expr: nin is %d, and %d inputs have names", op->name,
-                          op->nin, TNI_FORMULA_INPUTS);
+                          op->nin, TNI_EXPR_INPUTS);
     if (op->nout > 1)
         return tni_refuse(cx, TN_EARG, "%s: expr: it gives one result, and nout is %d", op->name,
                           op->nout);
     return true;
 }
 
-static const tni_expression *read_expression(tn_ctx *cx, const tn_op_def *op)
+static const tni_expr_op *read_expression(tn_ctx *cx, const tn_op_def *op)
 {
     if (!def_ok(cx, op)) return NULL;
-    tni_expression *e = tni_zalloc(&cx->heap, sizeof *e);
+    tni_expr_op *e = tni_zalloc(&cx->heap, sizeof *e);
     if (!e) return tni_fail_memory(cx, op->name);
     e->nin = op->nin;
-    tni_owned_add(cx, &e->owned, TNI_EXPRESSION, free_expression);
+    tni_owned_add(cx, &e->owned, TNI_EXPR_OP, free_expression);
     if (copy_text(cx, op->name, &e->name) && copy_text(cx, op->expr, &e->expr) &&
         copy_text(cx, op->grad_expr, &e->grad_expr) && read_value(cx, e) && read_gradients(cx, e) &&
         uses_all(cx, e))
@@ -106,11 +106,11 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static const tni_expression *find_expression(tn_ctx *cx, const tn_op_def *op)
+static const tni_expr_op *find_expression(tn_ctx *cx, const tn_op_def *op)
 {
     for (tni_owned *t = cx->objects; t; t = t->next) {
-        const tni_expression *e = (const tni_expression *)t;
-        if (t->kind == TNI_EXPRESSION && e->nin == op->nin && same_text(e->expr, op->expr) &&
+        const tni_expr_op *e = (const tni_expr_op *)t;
+        if (t->kind == TNI_EXPR_OP && e->nin == op->nin && same_text(e->expr, op->expr) &&
             same_text(e->grad_expr, op->grad_expr) && same_text(e->name, op->name) && op->nout <= 1)
             return e;
     }
@@ -122,7 +122,7 @@ static const tni_expression *find_expression(tn_ctx *cx, const tn_op_def *op)
 // The dtype that all inputs promote to.
 static tn_dtype promoted(int n, tn_tensor *const *x)
 {
-    tni_operand kinds[TNI_FORMULA_INPUTS];
+    tni_operand kinds[TNI_EXPR_INPUTS];
     for (int i = 0; i < n; i++) {
         bool weak = x[i]->store->node->weak;
         kinds[i]  = (tni_operand){ tn_dtype_of(x[i]), weak ? 0 : tn_rank(x[i]) > 0 ? 2 : 1 };
@@ -130,7 +130,7 @@ static tn_dtype promoted(int n, tn_tensor *const *x)
     return tni_promote_all(n, kinds);
 }
 
-static bool common_shape(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x, int *rank,
+static bool common_shape(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, int *rank,
                          int64_t *size)
 {
     *rank = 0;
@@ -157,13 +157,13 @@ static tn_tensor *own_value(tn_tensor *y, tn_tensor *const *x, int n, int rank, 
     return tni_record(y->cx, TNI_copy, (tn_dtype)node->dtype, rank, size, 1, &node, NULL);
 }
 
-static tn_tensor *record_value(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x, int rank,
+static tn_tensor *record_value(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, int rank,
                                const int64_t *size)
 {
-    tn_tensor *name[TNI_FORMULA_NAMES] = { 0 };
+    tn_tensor *name[TNI_EXPR_NAMES] = { 0 };
     for (int i = 0; i < e->nin; i++)
         if (!(name[i] = tni_widen(x[i]))) return NULL;
-    tn_tensor *y = tni_formula_record(&e->value, cx, e->name, name);
+    tn_tensor *y = tni_expr_record(&e->value, cx, e->name, name);
     if (y && tn_dtype_of(y) == TN_F32) y = tni_narrow(y, promoted(e->nin, x));
     return y ? own_value(y, x, e->nin, rank, size) : NULL;
 }
@@ -175,21 +175,21 @@ typedef struct {
     int       axes[TN_MAX_RANK], *order;
 } recorded;
 
-static tni_node *resolve_as(const tni_expression *e, tn_tensor *x, int rank, const int64_t *size,
+static tni_node *resolve_as(const tni_expr_op *e, tn_tensor *x, int rank, const int64_t *size,
                             const int *order)
 {
     if (tn_rank(x)) x = tni_expand_to(x, rank, size);
-    if (x && tn_rank(x) && order) x = tni_ordered(x, order);
+    if (x && tn_rank(x) && order) x = tni_permuted_view(x, order);
     return x ? tni_resolve(x, e->name) : NULL;
 }
 
 // A view of all of y, a value of that shape, whose gradient goes to the inputs, by the user's
 // expression.
-static tni_node *with_gradient(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x,
+static tni_node *with_gradient(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x,
                                const recorded *y, int rank, const int64_t *size)
 {
-    tni_node *src[1 + TNI_FORMULA_INPUTS] = { y->n };
-    tni_view  whole                       = tni_view_whole(rank, y->n->size);
+    tni_node *src[1 + TNI_EXPR_INPUTS] = { y->n };
+    tni_view  whole                    = tni_view_whole(rank, y->n->size);
     for (int i = 0; i < e->nin; i++)
         if (!(src[1 + i] = resolve_as(e, x[i], rank, size, y->order))) return NULL;
     tni_node *n = tni_node_new(cx, TNI_view, (tn_dtype)y->n->dtype, rank, whole.size, 1 + e->nin,
@@ -202,7 +202,7 @@ static tni_node *with_gradient(tn_ctx *cx, const tni_expression *e, tn_tensor *c
     return n;
 }
 
-static bool record_op(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x, recorded *out)
+static bool record_op(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, recorded *out)
 {
     int     rank;
     int64_t size[TN_MAX_RANK];
@@ -223,11 +223,11 @@ static bool record_op(tn_ctx *cx, const tni_expression *e, tn_tensor *const *x, 
 }
 
 // What recording makes on the way dies with a scope of its own.
-tn_tensor *tni_expression_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x)
+tn_tensor *tni_expr_op_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x)
 {
-    const tni_expression *e = find_expression(cx, op);
-    tn_scope             *s = e ? tn_begin(cx) : NULL;
-    recorded              y;
+    const tni_expr_op *e = find_expression(cx, op);
+    tn_scope          *s = e ? tn_begin(cx) : NULL;
+    recorded           y;
     if (!s) return NULL;
     bool ok = record_op(cx, e, x, &y);
     tni_scope_close(s);
@@ -236,17 +236,17 @@ tn_tensor *tni_expression_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *con
     return y.order ? tni_show_permuted(t, y.order) : t;
 }
 
-tn_tensor *tni_expression_grad(const tni_expression *e, int i, tn_tensor *const *x, tn_tensor *y,
-                               tn_tensor *g)
+tn_tensor *tni_expr_op_grad(const tni_expr_op *e, int i, tn_tensor *const *x, tn_tensor *y,
+                            tn_tensor *g)
 {
-    tn_tensor         *name[TNI_FORMULA_NAMES] = { 0 };
-    const tni_formula *f                       = &e->gx[i];
+    tn_tensor      *name[TNI_EXPR_NAMES] = { 0 };
+    const tni_expr *f                    = &e->gx[i];
     if (!f->count) return NULL;
     for (int k = 0; k < e->nin; k++)
         if (!(name[k] = tni_widen(x[k]))) return NULL;
-    name[TNI_FORMULA_Y] = tni_widen(y);
-    name[TNI_FORMULA_G] = tni_widen(g);
-    if (!name[TNI_FORMULA_Y] || !name[TNI_FORMULA_G]) return NULL;
-    tn_tensor *gx = tni_formula_record(f, y->cx, e->name, name);
+    name[TNI_EXPR_Y] = tni_widen(y);
+    name[TNI_EXPR_G] = tni_widen(g);
+    if (!name[TNI_EXPR_Y] || !name[TNI_EXPR_G]) return NULL;
+    tn_tensor *gx = tni_expr_record(f, y->cx, e->name, name);
     return gx ? tni_expand_to(gx, tn_rank(y), tni_sizes(y)) : NULL;
 }

@@ -1,28 +1,28 @@
 // Counting in pieces: how work and memory are cut.
-#ifndef TNI_BASE_PIECES_H
-#define TNI_BASE_PIECES_H
+#ifndef TNI_BASE_INTEGERS_H
+#define TNI_BASE_INTEGERS_H
 
 #include <stdint.h>
 
-static inline int64_t tni_lesser(int64_t a, int64_t b)
+static inline int64_t tni_min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static inline int64_t tni_greater(int64_t a, int64_t b)
+static inline int64_t tni_max_i64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 // How many pieces make up the total, the last of which may be smaller.
-static inline int64_t tni_pieces(int64_t total, int64_t piece)
+static inline int64_t tni_ceil_div(int64_t total, int64_t piece)
 {
     return (total + piece - 1) / piece;
 }
 
 static inline int64_t tni_round_up(int64_t n, int64_t to)
 {
-    return tni_pieces(n, to) * to;
+    return tni_ceil_div(n, to) * to;
 }
 
 #endif

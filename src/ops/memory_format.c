@@ -28,29 +28,29 @@ tn_tensor *tni_share(tn_tensor *x, const char *op)
 {
     int order[TN_MAX_RANK];
     if (!x->view || !tni_view_order(x->view, order)) return share_rows(x, op);
-    return tni_share_ordered(x, op, order);
+    return tni_share_permuted(x, op, order);
 }
 
-tn_tensor *tni_share_ordered(tn_tensor *x, const char *op, const int *order)
+tn_tensor *tni_share_permuted(tn_tensor *x, const char *op, const int *order)
 {
-    x = tni_ordered(x, order);
+    x = tni_permuted_view(x, order);
     return x ? tni_show_permuted(share_rows(x, op), order) : NULL;
 }
 
-tn_tensor *tni_ordered(tn_tensor *x, const int *order)
+tn_tensor *tni_permuted_view(tn_tensor *x, const int *order)
 {
-    tni_view   v   = tni_layout(x);
-    tni_remade how = { .order = order };
-    tni_remake(&v, &how);
-    return tni_wrap_view(x, &v, tni_remake, &how);
+    tni_view        v   = tni_layout(x);
+    tni_view_change how = { .order = order };
+    tni_change_view(&v, &how);
+    return tni_wrap_view(x, &v, tni_change_view, &how);
 }
 
-tni_node *tni_resolve_ordered(tn_tensor *x, const int *order, const char *op)
+tni_node *tni_resolve_permuted(tn_tensor *x, const int *order, const char *op)
 {
-    tni_view   v   = tni_layout(x);
-    tni_remade how = { .order = order };
-    tni_remake(&v, &how);
-    return tni_resolve_as(x, &v, tni_remake, &how, op);
+    tni_view        v   = tni_layout(x);
+    tni_view_change how = { .order = order };
+    tni_change_view(&v, &how);
+    return tni_resolve_as(x, &v, tni_change_view, &how, op);
 }
 
 tn_tensor *tn_contiguous(tn_tensor *x)
@@ -85,5 +85,5 @@ tn_tensor *tn_channels_last(tn_tensor *x)
     if (tn_rank(x) != 4)
         return tni_fail(cx, TN_ESHAPE, "channels_last: x %s is not (N, C, H, W)",
                         tni_shape_of(x).s);
-    return tni_share_ordered(x, "channels_last", tni_channels_last_order);
+    return tni_share_permuted(x, "channels_last", tni_channels_last_order);
 }

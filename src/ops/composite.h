@@ -1,7 +1,7 @@
 // Small help for the composed ops: functions of a few lines over the public ones, which have no
 // row in ops.def.
-#ifndef TNI_OPS_COMPOSE_H
-#define TNI_OPS_COMPOSE_H
+#ifndef TNI_OPS_COMPOSITE_H
+#define TNI_OPS_COMPOSITE_H
 
 #include "ops/ops.h"
 
@@ -11,7 +11,7 @@
 static inline bool tni_want_float(tn_tensor *x, const char *op)
 {
     tn_dtype dt = tn_dtype_of(x);
-    if (!tni_computes(x->cx, op, dt)) return false;
+    if (!tni_want_math_dtype(x->cx, op, dt)) return false;
     if (!tni_is_float(dt))
         tni_fail(x->cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
     return tni_is_float(dt);
@@ -22,7 +22,7 @@ static inline bool tni_want_float(tn_tensor *x, const char *op)
 static inline tn_tensor *tni_widen(tn_tensor *x)
 {
     tn_dtype dt = tn_dtype_of(x);
-    return tni_is_rounded(dt) && !tni_is_stored(dt) ? tn_cast(x, TN_F32) : x;
+    return tni_is_rounded(dt) && !tni_is_storage_only(dt) ? tn_cast(x, TN_F32) : x;
 }
 
 static inline tn_tensor *tni_narrow(tn_tensor *y, tn_dtype dt)
@@ -66,32 +66,33 @@ bool tni_broadcast_pair(const char *op, tn_tensor *x, const char *x_name, tn_ten
                         const char *y_name);
 
 // A reduction's body: x is checked, the mask is that of its axes.
-typedef tn_tensor *tni_fold(const char *op, tn_tensor *x, uint32_t mask, bool keep);
+typedef tn_tensor *tni_reduction_body(const char *op, tn_tensor *x, uint32_t mask, bool keep);
 
 // The body over one axis, and over n (none: all).
-tn_tensor *tni_fold_axis(tni_fold *f, const char *op, tn_tensor *x, int axis, bool keep);
-tn_tensor *tni_fold_axes(tni_fold *f, const char *op, tn_tensor *x, int n, const int *axes,
-                         bool keep);
+tn_tensor *tni_reduce_axis(tni_reduction_body *f, const char *op, tn_tensor *x, int axis,
+                           bool keep);
+tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, int n,
+                           const int *axes, bool keep);
 
 // The public forms of a reduction with a body: over one axis, over all, and over several.
-#define TNI_FOLD_SINGLE(name, body)                                  \
-    tn_tensor *tn_##name(tn_tensor *x, int axis)                     \
-    {                                                                \
-        return tni_fold_axis(body, #name, x, axis, false);           \
-    }                                                                \
-    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)              \
-    {                                                                \
-        return tni_fold_axis(body, #name "_keep", x, axis, true);    \
-    }                                                                \
-    tn_tensor *tn_##name##_all(tn_tensor *x)                         \
-    {                                                                \
-        return tni_fold_axes(body, #name "_all", x, 0, NULL, false); \
+#define TNI_REDUCTION_SINGLE(name, body)                               \
+    tn_tensor *tn_##name(tn_tensor *x, int axis)                       \
+    {                                                                  \
+        return tni_reduce_axis(body, #name, x, axis, false);           \
+    }                                                                  \
+    tn_tensor *tn_##name##_keep(tn_tensor *x, int axis)                \
+    {                                                                  \
+        return tni_reduce_axis(body, #name "_keep", x, axis, true);    \
+    }                                                                  \
+    tn_tensor *tn_##name##_all(tn_tensor *x)                           \
+    {                                                                  \
+        return tni_reduce_axes(body, #name "_all", x, 0, NULL, false); \
     }
-#define TNI_FOLD_FORMS(name, body)                                               \
-    TNI_FOLD_SINGLE(name, body)                                                  \
+#define TNI_REDUCTION_FORMS(name, body)                                          \
+    TNI_REDUCTION_SINGLE(name, body)                                             \
     tn_tensor *tn_##name##_axes(tn_tensor *x, int n, const int *axes, bool keep) \
     {                                                                            \
-        return tni_fold_axes(body, #name "_axes", x, n, axes, keep);             \
+        return tni_reduce_axes(body, #name "_axes", x, n, axes, keep);           \
     }
 
 #endif

@@ -1,8 +1,8 @@
 // The functions that rows of ops.def name, wherever in src/ops or src/grad they are written: the gradient
 // of a row with GRAD_BY(f), tni_grad_f, and what a LIBRARY row CALLS(f, g) is recorded as on a device that
 // does not run it, tni_fallback_g. So an op can be one file: how it is recorded, of what else, its gradient.
-#ifndef TNI_OPS_ROW_FUNCTIONS_H
-#define TNI_OPS_ROW_FUNCTIONS_H
+#ifndef TNI_OPS_OP_FUNCTIONS_H
+#define TNI_OPS_OP_FUNCTIONS_H
 
 #include "ops/ops.h"
 
@@ -16,7 +16,7 @@ typedef struct {
     tn_tensor       **gx;
     const bool       *need;
     tn_tensor *const *out_g;
-} tni_rule_args;
+} tni_grad_args;
 
 // A LIBRARY op to be recorded as other ops: the sources, f16 and bf16 as f32; the attributes; the shape of
 // the result, which is returned, of any dtype; and how many outputs are wanted: those after the first are
@@ -28,15 +28,15 @@ typedef struct {
     const int64_t  *size;
     const tni_attr *attr;
     tn_tensor     **more;
-} tni_request;
+} tni_fallback_args;
 
 // clang-format off
 #define GRAD_NONE
-#define GRAD_BY(f)  void tni_grad_##f(tni_rule_args *r);
+#define GRAD_BY(f)  void tni_grad_##f(tni_grad_args *r);
 #define GRAD1(...)
 #define GRAD2(...)
 #define GRAD3(...)
-#define CALLS(f, g) tn_tensor *tni_fallback_##g(const tni_request *r);
+#define CALLS(f, g) tn_tensor *tni_fallback_##g(const tni_fallback_args *r);
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) grad TNI_IF_##class(expr)
 #include "ops/ops.def"
 #undef OP

@@ -9,11 +9,11 @@ static tni_node *primary_node(tn_ctx *cx, int op, const tn_array *out, int nsrc,
 {
     tni_node *n = tni_node_new(cx, op, out->dtype, out->rank, out->size, nsrc, src);
     for (int i = 0; n && cx->grad_mode && i < nsrc; i++)
-        if (tni_leads_to(n, src[i])) n->needs_grad = true;
+        if (tni_passes_grad_to(n, src[i])) n->needs_grad = true;
     return n;
 }
 
-bool tni_record_several(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
+bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y)
 {
     for (int i = 0; i < nout; i++) y[i] = NULL;
