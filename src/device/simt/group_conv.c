@@ -163,8 +163,8 @@ enum { MULTIPROCESSORS = 132, MOST_SCRATCH = 32 << 20 };
 
 static void set_chunks(conv_params *o, int64_t depth, int64_t n)
 {
-    o->chunk     = depth > 0 ? tni_pieces(tni_pieces(depth, n), 16) * 16 : 16;
-    o->chunks    = depth > o->chunk ? tni_pieces(depth, o->chunk) : 1;
+    o->chunk     = depth > 0 ? tni_ceil_div(tni_ceil_div(depth, n), 16) * 16 : 16;
+    o->chunks    = depth > o->chunk ? tni_ceil_div(depth, o->chunk) : 1;
     o->add_lanes = o->chunks > 8 ? 16 : 1;
 }
 
@@ -173,8 +173,8 @@ static void set_chunks(conv_params *o, int64_t depth, int64_t n)
 static double tiling_cost(const tiling *t, int64_t depth, int64_t n, double bytes)
 {
     enum { BEGIN = 3, LAUNCH = 3, BYTES_A_US = 3000000 };
-    int64_t groups = tni_pieces(t->tiles * n, MULTIPROCESSORS);
-    double  us     = t->us * (double)(tni_pieces(tni_pieces(depth, 16), n) + BEGIN);
+    int64_t groups = tni_ceil_div(t->tiles * n, MULTIPROCESSORS);
+    double  us     = t->us * (double)(tni_ceil_div(tni_ceil_div(depth, 16), n) + BEGIN);
     us *= groups == 1 ? 1.5 : (double)groups;
     return n > 1 ? us + LAUNCH + 2 * bytes * (double)n / BYTES_A_US : us;
 }
@@ -224,8 +224,8 @@ static void plan_tiles(conv_launch *j)
     conv_params *o      = &j->o;
     int64_t      places = o->images, taps = 1;
     for (int i = 0; i < 2; i++) {
-        places *= o->is_dgrad ? tni_pieces(o->y_size[i], o->stride[i]) : o->y_size[i];
-        taps *= o->is_dgrad ? tni_pieces(o->taps[i], o->tap_stride[i]) : o->taps[i];
+        places *= o->is_dgrad ? tni_ceil_div(o->y_size[i], o->stride[i]) : o->y_size[i];
+        taps *= o->is_dgrad ? tni_ceil_div(o->taps[i], o->tap_stride[i]) : o->taps[i];
     }
     // Channels that lie last are taken as deep as a tile is, one tap a tile.
     int64_t deep       = j->arg[X].dtype == TN_F64 ? 8 : 16;
@@ -234,13 +234,13 @@ static void plan_tiles(conv_launch *j)
     o->a_along_rows    = !last;
     o->b_along_columns = o->w_column_stride == 1;
     o->y_along_rows    = !o->channels_last;
-    o->row_tiles       = tni_pieces(places, ROWS);
+    o->row_tiles       = tni_ceil_div(places, ROWS);
 
     int64_t      rows = o->row_tiles * o->residues[0] * o->residues[1] * o->groups;
-    const tiling t[]  = { { tni_text_conv_64, 64, rows * tni_pieces(o->columns, 64), 0.95 },
-                          { tni_text_conv_32, 32, rows * tni_pieces(o->columns, 32), 0.68 },
-                          { tni_text_conv_16, 16, rows * tni_pieces(o->columns, 16), 0.48 } };
-    best_tiling(j, 3, t, tni_pieces(o->channels, o->channel_run) * o->channel_run * taps);
+    const tiling t[]  = { { tni_text_conv_64, 64, rows * tni_ceil_div(o->columns, 64), 0.95 },
+                          { tni_text_conv_32, 32, rows * tni_ceil_div(o->columns, 32), 0.68 },
+                          { tni_text_conv_16, 16, rows * tni_ceil_div(o->columns, 16), 0.48 } };
+    best_tiling(j, 3, t, tni_ceil_div(o->channels, o->channel_run) * o->channel_run * taps);
     j->name = "conv";
     if (needs_64_bits(j)) {
         j->blocks = t[0].tiles * o->chunks;
@@ -255,11 +255,11 @@ static void plan_weight_tiles(conv_launch *j)
     o->a_along_rows    = is_channels_last(&j->arg[Y]);
     o->b_along_columns = is_channels_last(&j->arg[X]);
 
-    int64_t      columns = tni_pieces(o->columns, 64) * o->groups;
+    int64_t      columns = tni_ceil_div(o->columns, 64) * o->groups;
     const tiling t[]     = {
-            { tni_text_weights_64, 64, columns * tni_pieces(o->out_channels, 64), 0.57 },
-            { tni_text_weights_128, 128, columns * tni_pieces(o->out_channels, 128), 0.95 },
-            { tni_text_weights_16, 16, columns * tni_pieces(o->out_channels, 16), 0.27 }
+            { tni_text_weights_64, 64, columns * tni_ceil_div(o->out_channels, 64), 0.57 },
+            { tni_text_weights_128, 128, columns * tni_ceil_div(o->out_channels, 128), 0.95 },
+            { tni_text_weights_16, 16, columns * tni_ceil_div(o->out_channels, 16), 0.27 }
     };
     int64_t rows = best_tiling(j, 3, t, o->images * o->y_size[0] * o->y_size[1])->width;
     j->name      = "conv_weights";
@@ -268,7 +268,7 @@ static void plan_weight_tiles(conv_launch *j)
         j->text   = tni_text_weights_wide;
         rows      = t[0].width;
     }
-    o->row_tiles = tni_pieces(o->out_channels, rows);
+    o->row_tiles = tni_ceil_div(o->out_channels, rows);
 }
 
 static void plan_direct(conv_launch *j)
@@ -276,7 +276,7 @@ static void plan_direct(conv_launch *j)
     conv_params *o = &j->o;
     o->chunks      = 1;
     j->name        = "conv_direct";
-    j->blocks      = tni_pieces(o->count, 64);
+    j->blocks      = tni_ceil_div(o->count, 64);
     j->items       = 64;
     j->text        = needs_64_bits(j) ? tni_text_conv_few_wide : tni_text_conv_few;
 }
@@ -288,8 +288,8 @@ static void plan_direct_weights(conv_launch *j)
     conv_params *o     = &j->o;
     bool         last  = is_channels_last(&j->arg[X]) && is_channels_last(&j->arg[Y]);
     int64_t      depth = o->images * o->y_size[0] * o->y_size[1];
-    int64_t      tiles = last ? tni_pieces(o->count, 64) : o->count;
-    int64_t      n = tni_pieces(SMALL_GROUPS, tiles), most = depth / (last ? 64 : 1024);
+    int64_t      tiles = last ? tni_ceil_div(o->count, 64) : o->count;
+    int64_t      n = tni_ceil_div(SMALL_GROUPS, tiles), most = depth / (last ? 64 : 1024);
     set_chunks(o, depth, n < most ? n : most > 1 ? most : 1);
     j->name   = last ? "weights_direct_last" : "weights_direct";
     j->blocks = tiles * o->chunks;
@@ -352,7 +352,7 @@ static tn_status add_chunks(const tni_call *c, const conv_launch *j)
                  (int64_t)tni_dtype_size(c->out.dtype);
     o.partial_offset = tni_kernel_args_add_buffer(&h, c->scratch) / sum_bytes(c);
     tni_kernel_args_add(&h, &o, sizeof o);
-    return tni_kernel_args_launch(&h, tni_pieces(o.count, 256 / o.add_lanes), 256, c->why);
+    return tni_kernel_args_launch(&h, tni_ceil_div(o.count, 256 / o.add_lanes), 256, c->why);
 }
 
 const char *tni_groups_conv_varies(const tni_call *c)

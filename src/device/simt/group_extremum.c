@@ -68,7 +68,7 @@ static int64_t chunk_of(const extremum_params *o, bool columns)
     bool    whole = columns ? o->lines >= LINES / 2 || o->n < 2 * MIN_CHUNK
                             : o->lines >= FEW || o->n <= LONG;
     if (whole) return o->n;
-    int64_t chunk = tni_pieces(o->n, tni_pieces(busy, o->lines));
+    int64_t chunk = tni_ceil_div(o->n, tni_ceil_div(busy, o->lines));
     return chunk < low ? low : chunk;
 }
 
@@ -81,8 +81,8 @@ static arg_reduce plan_arg_reduce(const tni_call *c)
     o->lines           = tni_axes_count(&j.kept);
     o->lowest          = c->op == TNI_argmin;
     o->chunk           = chunk_of(o, j.columns);
-    o->chunks          = tni_pieces(o->n, o->chunk);
-    o->shift           = shift_for(tni_pieces(o->n, EACH));
+    o->chunks          = tni_ceil_div(o->n, o->chunk);
+    o->shift           = shift_for(tni_ceil_div(o->n, EACH));
     o->line_step       = j.columns ? 1 : o->chunks;
     o->chunk_step      = j.columns ? o->lines : 1;
     return j;
@@ -114,7 +114,7 @@ static tn_status launch_rows(tni_kernel_args *h, const tni_call *c, const extrem
                              int64_t chunks)
 {
     tni_kernel_args_add(h, o, sizeof *o);
-    return tni_kernel_args_launch(h, tni_pieces(o->lines, ITEMS >> o->shift) * chunks, ITEMS,
+    return tni_kernel_args_launch(h, tni_ceil_div(o->lines, ITEMS >> o->shift) * chunks, ITEMS,
                                   c->why);
 }
 

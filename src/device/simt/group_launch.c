@@ -68,5 +68,5 @@ tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_
 
 tn_status tni_kernel_args_launch_items(tni_kernel_args *h, int64_t count, tni_text *why)
 {
-    return tni_kernel_args_launch_groups(h, tni_pieces(count, GROUP), why);
+    return tni_kernel_args_launch_groups(h, tni_ceil_div(count, GROUP), why);
 }

@@ -31,6 +31,6 @@ tn_status tni_groups_matmul(const tni_call *c)
     tni_kernel_args_add_long(&h, M);
     tni_kernel_args_add_long(&h, N);
     tni_kernel_args_add_long(&h, K);
-    int64_t tiles = tni_pieces(N, TILE) * tni_pieces(M, TILE);
+    int64_t tiles = tni_ceil_div(N, TILE) * tni_ceil_div(M, TILE);
     return tni_kernel_args_launch(&h, tiles * tni_axes_count(&batch), ITEMS, c->why);
 }

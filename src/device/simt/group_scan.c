@@ -30,15 +30,15 @@ static void split_rows(scan_params *o)
     o->shift = 3;
     while (o->width < ITEMS && o->width * EACH < o->n) o->width *= 2, o->shift++;
     if (o->lines >= FEW || o->n <= 4 * TILE) return;
-    int64_t chunk = tni_pieces(o->n, tni_pieces(GROUPS, o->lines));
-    o->chunk      = tni_pieces(chunk, TILE) * TILE;
+    int64_t chunk = tni_ceil_div(o->n, tni_ceil_div(GROUPS, o->lines));
+    o->chunk      = tni_ceil_div(chunk, TILE) * TILE;
 }
 
 static void split_columns(scan_params *o)
 {
     o->width = 0;
     if (o->lines >= LINES / 2 || o->n < 2 * MIN_CHUNK) return;
-    int64_t chunk = tni_pieces(o->n, tni_pieces(LINES, o->lines));
+    int64_t chunk = tni_ceil_div(o->n, tni_ceil_div(LINES, o->lines));
     o->chunk      = chunk < MIN_CHUNK ? MIN_CHUNK : chunk;
 }
 
@@ -60,7 +60,7 @@ static scan_params plan_scan(const tni_call *c)
     bool small = o.x_step <= INT32_MAX && o.x_step >= INT32_MIN;
     if (behind == 1 && o.n > EACH && small) split_rows(&o);
     else split_columns(&o);
-    o.chunks = tni_pieces(o.n, o.chunk);
+    o.chunks = tni_ceil_div(o.n, o.chunk);
     return o;
 }
 
@@ -93,7 +93,7 @@ static void add_totals(tni_kernel_args *h, const tni_call *c, const void *totals
 
 static tn_status launch_scan(tni_kernel_args *h, const tni_call *c, const scan_params *o)
 {
-    int64_t lines = o->width ? tni_pieces(o->lines, ITEMS / o->width) : o->lines;
+    int64_t lines = o->width ? tni_ceil_div(o->lines, ITEMS / o->width) : o->lines;
     tni_kernel_args_add(h, o, sizeof *o);
     if (!o->width) return tni_kernel_args_launch_items(h, lines * o->chunks, c->why);
     return tni_kernel_args_launch(h, lines * o->chunks, ITEMS, c->why);

@@ -72,7 +72,7 @@ static tn_status sort_blocks(const tni_call *c, const segment_params *o, const c
     add_list(&h, to);
     tni_kernel_args_add_state(&h, fail);
     tni_kernel_args_add(&h, o, sizeof *o);
-    return tni_kernel_args_launch(&h, tni_pieces(o->n, BLOCK), BLOCK_ITEMS, c->why);
+    return tni_kernel_args_launch(&h, tni_ceil_div(o->n, BLOCK), BLOCK_ITEMS, c->why);
 }
 
 static tn_status merge_runs(const tni_call *c, int64_t n, int64_t run, const char *from,
@@ -98,8 +98,8 @@ static tn_status add_rows(const tni_call *c, const tni_axes *lines, const segmen
     tni_kernel_args_add_operand(&h, lines, 1, c->in[2].data, c->in[2].dtype);
     tni_kernel_args_add_operand(&h, lines, 2, c->out.data, c->out.dtype);
     tni_kernel_args_add(&h, o, sizeof *o);
-    int64_t tiles = tni_pieces(o->count, COLUMNS);
-    return tni_kernel_args_launch(&h, tni_pieces(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
+    int64_t tiles = tni_ceil_div(o->count, COLUMNS);
+    return tni_kernel_args_launch(&h, tni_ceil_div(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
 }
 
 tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2])

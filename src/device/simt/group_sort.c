@@ -63,7 +63,7 @@ static sort_params plan_sort(const tni_call *c, const tni_axes *lines)
                          .shift      = 3,
                          .descending = c->attr->axis.descending,
                          .values     = c->nmore && c->more[0].data };
-    o.blocks         = tni_pieces(o.n, BLOCK);
+    o.blocks         = tni_ceil_div(o.n, BLOCK);
     while (o.shift < SHIFT && INT64_C(1) << o.shift < o.n) o.shift++;
     return o;
 }
@@ -98,7 +98,7 @@ static tn_status launch_sort(tni_kernel_args *h, const tni_call *c, const tni_ax
     tni_kernel_args_add_operand(h, lines, 1, o->values ? c->more[0].data : c->out.data,
                                 c->in[0].dtype);
     tni_kernel_args_add(h, o, sizeof *o);
-    return tni_kernel_args_launch(h, tni_pieces(o->lines, per) * o->blocks, ITEMS, c->why);
+    return tni_kernel_args_launch(h, tni_ceil_div(o->lines, per) * o->blocks, ITEMS, c->why);
 }
 
 static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sort_params *o,

@@ -3,7 +3,7 @@
 #ifndef TNI_SIMT_GROUPS_H
 #define TNI_SIMT_GROUPS_H
 
-#include "base/pieces.h"
+#include "base/integers.h"
 #include "device/device.h"
 #include "device/simt/compiled.h"
 #include "device/simt/group_text.h"
