@@ -1,9 +1,12 @@
-// What each block of a kernel computes, and what is kept from one to the next: rows of costly values
-// where the lane is in R, strips of row values where it is in P.
+// Decides what each block of a C kernel computes, and what is kept from one block to the next: rows
+// of costly values where the lane is in R, strips of row values where it is in P. A block is the
+// text of one row point or of the inside of one loop over R.
 #include "kernel/c_emitter.h"
 #include "kernel/thresholds.h"
 
-// Whether the lane loop or a scalar of the block reads value i.
+// Whether anything in the block reads value i, or a later block needs it kept. A fold of a load in
+// memory reads the memory itself, and a random number made for all lanes reads the place of the
+// first one only.
 static bool is_read(const tni_c_emitter *w, int i)
 {
     for (int j = i + 1; j < w->k->nins; j++)
@@ -13,7 +16,7 @@ static bool is_read(const tni_c_emitter *w, int i)
     return tni_set_has(&w->kept, i) || tni_set_has(&w->strip, i);
 }
 
-// Takes out of the block what nothing reads in it: loads that are folded where they lie, places of
+// Removes from the block what nothing in it reads: loads that are folded in memory, places of
 // random numbers.
 static void drop_unread(tni_c_emitter *w)
 {
@@ -23,21 +26,22 @@ static void drop_unread(tni_c_emitter *w)
             w->eval.bit[i / 64] &= ~((uint64_t)1 << i % 64);
 }
 
-static tni_set both(tni_set a, const tni_set *b)
+static tni_set intersect_sets(tni_set a, const tni_set *b)
 {
     for (size_t i = 0; i < sizeof a.bit / sizeof *a.bit; i++) a.bit[i] &= b->bit[i];
     return a;
 }
 
-// What a loop computes, given what earlier ones left; adds to that what this one leaves.
+// What is kept once is not computed again: `have` holds the rows that loops before this one left.
 tni_set tni_c_loop_set(const tni_c_emitter *w, int q, tni_set *have)
 {
-    tni_set s = tni_needs_loop(w->k, q, have), left = both(s, &w->kept);
+    tni_set s = tni_needs_loop(w->k, q, have), left = intersect_sets(s, &w->kept);
     join_set(have, &left);
     return s;
 }
 
-// Drops the rows that no later loop reads, since another one that is kept stands between.
+// Drops the rows that no later loop reads because another kept value is between: after exp(x - max)
+// is kept, x - max is not needed again.
 static void prune_kept(tni_c_emitter *w)
 {
     tni_set have = { { 0 } }, read = { { 0 } };
@@ -48,10 +52,12 @@ static void prune_kept(tni_c_emitter *w)
                 if (!tni_set_has(&s, i) && tni_set_has(&s, j) && reads(ins(w, j), i))
                     tni_set_add(&read, i);
     }
-    w->kept = both(w->kept, &read);
+    w->kept = intersect_sets(w->kept, &read);
 }
 
-// Where the lane is in R a row fits in cache, so what is costly and needed again is kept.
+// Chooses the rows that are kept where the lane is in R: values needed by a later loop whose
+// recomputation costs more than TNI_KEEP_COST_C. A row usually fits in cache, so keeping costs a
+// store and a load.
 static void choose_kept(tni_c_emitter *w)
 {
     tni_set have = { { 0 } };
@@ -71,23 +77,23 @@ static void choose_kept(tni_c_emitter *w)
     prune_kept(w);
 }
 
-// A value that costs no more to have again than to keep in a strip.
+// Whether a value costs no more to have again than to keep in a strip: a load, or a place.
 static bool is_reloaded(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     return on_lane(w, i) && (is_plain_load(w, x) || x->code == TNI_I_PLACE);
 }
 
-// What the block at row point q computes, without what is computed once for all rows.
+// What varies along no axis is left out: put_launch_values computes it once for the function.
 tni_set tni_c_row_set(const tni_c_emitter *w, int q)
 {
     tni_set s = tni_needs_row(w->k, q), y = { { 0 } };
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&s, i) && !is_one(w, i)) tni_set_add(&y, i);
+        if (tni_set_has(&s, i) && !is_launch_value(w, i)) tni_set_add(&y, i);
     return y;
 }
 
-// Adds what is loaded again in a block because it reads it.
+// Adds to a block the values that it reads and that are loaded again rather than kept (lane in P).
 static tni_set with_reloads(const tni_c_emitter *w, tni_set s)
 {
     for (int j = 0; j < w->k->nins && !w->k->lane_in_r; j++)
@@ -97,7 +103,8 @@ static tni_set with_reloads(const tni_c_emitter *w, tni_set s)
     return s;
 }
 
-// Marks the row values that a block reads and another one computes.
+// Marks the row values that this block reads and another one computes: they have to be kept in a
+// strip w.
 static void mark_strips(tni_c_emitter *w, const tni_set *s)
 {
     for (int j = 0; j < w->k->nins; j++)
@@ -107,6 +114,8 @@ static void mark_strips(tni_c_emitter *w, const tni_set *s)
                 tni_set_add(&w->strip, i);
 }
 
+// Chooses the strips that are kept where the lane is in P: a row value of the strip is computed at
+// one row point and read in later blocks.
 static void choose_strips(tni_c_emitter *w)
 {
     for (int q = 0; q <= w->k->phases && !w->k->lane_in_r; q++) {
@@ -118,6 +127,7 @@ static void choose_strips(tni_c_emitter *w)
     }
 }
 
+// With o and d NULL it only finds what the kernel keeps, for tni_emit_c_rows.
 void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_kernel *k)
 {
     *w   = (tni_c_emitter){ .o = o, .k = k };
@@ -127,9 +137,10 @@ void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_ke
     tni_varying_axes(k, w->axes);
     choose_kept(w);
     choose_strips(w);
-    tni_c_choose_at_once(w);
+    tni_c_choose_strip_maps(w);
 }
 
+// eval is the block from here on: every question about "the block" in c_emitter.h reads it.
 void tni_c_begin_block(tni_c_emitter *w, tni_set s)
 {
     w->eval = with_reloads(w, s);

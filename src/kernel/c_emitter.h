@@ -1,5 +1,5 @@
-// Private to the C skeleton (emit_c.c, c_lane_loop.c, c_strip_maps.c, c_blocks.c): a kernel while it is written, and
-// facts about its instructions. Names in the text, for instruction or access i:
+// Private to the C skeleton (emit_c.c, c_lane_loop.c, c_strip_maps.c, c_blocks.c): a kernel while
+// it is written, and facts about its instructions. Names in the text, for instruction or access i:
 //
 //   v  a value          p  pointer of an access at the block's first element
 //   t  tile for a fold  a  accumulator in the value's own type   q  total   e  partial results
@@ -17,14 +17,14 @@ typedef struct {
     tni_out          *o;
     const tni_kernel *k;
     uint8_t           axes[TNI_MAX_INS];
-    int               lane;     // the axis of the lanes; -1: there is none, all is one by one
-    bool              finish;   // the stage being written
-    bool              inside;   // within a lane loop
-    tni_set           kept;     // elem values in rows of the room
-    tni_set           strip;    // row values kept in a strip, where the lane is in P
-    tni_set           eval;     // what the block computes
-    tni_set           at_once;  // maps of a strip by one call, where they are on the lane
-    tni_set           tiled;    // values of the block that an earlier lane loop left in tiles
+    int               lane;        // the axis of the lanes; -1: there is none, all is one by one
+    bool              finish;      // the stage being written
+    bool              inside;      // within a lane loop
+    tni_set           kept;        // elem values in rows of the room
+    tni_set           strip;       // row values kept in a strip, where the lane is in P
+    tni_set           eval;        // what the block computes
+    tni_set           strip_maps;  // maps of a strip by one call, where they are on the lane
+    tni_set           tiled;       // values of the block that an earlier lane loop left in tiles
 } tni_c_emitter;
 
 // ---- c_blocks.c: what is computed in which block, and what is kept between them -------------------
@@ -43,28 +43,28 @@ void tni_c_begin_block(tni_c_emitter *w, tni_set s);
 // The callbacks of w->s.
 void tni_c_callbacks(tni_c_emitter *w);
 // Values of the block that do not vary along the lanes.
-void tni_c_singles(tni_c_emitter *w);
+void tni_c_put_singles(tni_c_emitter *w);
 // The lane loop and what goes around it; values that do not vary along it stand already.
-void tni_c_lanes(tni_c_emitter *w);
+void tni_c_put_block(tni_c_emitter *w);
 bool tni_c_has_lanes(const tni_c_emitter *w);
 // `into = fold(into, what)` for REDUCE i, in the type of totals or its own.
-void tni_c_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide);
+void tni_c_put_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide);
 // The number of elements of R.
-void tni_c_cols(tni_c_emitter *w);
+void tni_c_put_cols(tni_c_emitter *w);
 // Where the arguments of an access begin.
-int tni_c_arg(const tni_c_emitter *w, int access);
+int tni_c_arg_index(const tni_c_emitter *w, int access);
 
 // One lane loop over what the block has for it. Values of `tiles` go into tiles x, those in w->tiled
 // come from there.
-void tni_c_lane_loop(tni_c_emitter *w, const tni_set *tiles);
+void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles);
 
 // ---- c_strip_maps.c: maps that a function computes for all lanes at once ----------------------------
 
 // Chooses those of a kernel.
-void tni_c_choose_at_once(tni_c_emitter *w);
+void tni_c_choose_strip_maps(tni_c_emitter *w);
 // Writes those of the block, each after a lane loop for what it is a map of. Gives what is left of the
 // block for the last lane loop, which is all of it where there are none.
-tni_set tni_c_strips(tni_c_emitter *w);
+tni_set tni_c_put_strip_maps(tni_c_emitter *w);
 
 // ---- facts -------------------------------------------------------------------------------------
 
@@ -78,21 +78,16 @@ static inline bool on_lane(const tni_c_emitter *w, int i)
     return w->lane >= 0 && w->axes[i] >> w->lane & 1;
 }
 
-static inline bool is_tail(const tni_ins *x)
-{
-    return x->code == TNI_I_REDUCE && x->over_p;
-}
-
 // A tail with a partial result for each r.
 static inline bool is_wide_tail(const tni_ins *x)
 {
-    return is_tail(x) && x->per & TNI_PER_COL;
+    return tni_is_tail(x) && x->per & TNI_PER_COL;
 }
 
 // A REDUCE that folds lane by lane, over rows or elements; the others fold blocks of lanes.
 static inline bool by_lane(const tni_c_emitter *w, const tni_ins *x)
 {
-    return w->k->lane_in_r ? is_wide_tail(x) : !is_tail(x);
+    return w->k->lane_in_r ? is_wide_tail(x) : !tni_is_tail(x);
 }
 
 static inline const char *type_of(const tni_c_emitter *w, int i)
@@ -154,7 +149,7 @@ static inline bool is_filled(const tni_c_emitter *w, int i)
 // Whether a lane loop computes value i from its operands, and does not have it from a tile.
 static inline bool is_from_operands(const tni_c_emitter *w, int i)
 {
-    return !tni_set_has(&w->tiled, i) && !tni_set_has(&w->at_once, i) && !is_filled(w, i);
+    return !tni_set_has(&w->tiled, i) && !tni_set_has(&w->strip_maps, i) && !is_filled(w, i);
 }
 
 static inline bool reads(const tni_ins *x, int i)
@@ -169,13 +164,13 @@ static inline bool in_lanes(const tni_c_emitter *w, int i)
     if (!tni_set_has(&w->eval, i) || folds_in_place(w, i)) return false;
     if (x->code == TNI_I_REDUCE && !w->finish) {
         if (w->lane < 0) return false;
-        if (w->k->lane_in_r) return !is_tail(x) || is_wide_tail(x);
-        return is_tail(x) || on_lane(w, i);
+        if (w->k->lane_in_r) return !tni_is_tail(x) || is_wide_tail(x);
+        return tni_is_tail(x) || on_lane(w, i);
     }
     return on_lane(w, i);
 }
 
-static inline bool is_one(const tni_c_emitter *w, int i)
+static inline bool is_launch_value(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     return !w->axes[i] && !x->phase && x->code != TNI_I_STORE && x->code != TNI_I_REDUCE;

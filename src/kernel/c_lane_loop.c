@@ -1,6 +1,23 @@
-// Blocks: pointers to the first element of each access, values that do not vary along the lanes,
-// the lane loop, and the folds of what the loop left in tiles. A lane loop is a plain `for` over at
-// most TNI_STRIP neighbours of one axis, which the compiler vectorizes.
+// Prints a block of a C kernel: pointers to the first element of each access, values that do not
+// vary along the lanes, the lane loop, and the folds of what the loop left in tiles. A lane loop is
+// a plain `for` over at most TNI_STRIP neighbours of one axis, which the compiler vectorizes
+// (M_LANES promises that lanes do not depend on each other). What it prints, of
+// test/golden/tails.txt and random.txt:
+//
+//     const float *p0 = (const float *)buffer[0] + (arg[2] + c0 * s0_0 + base);
+//     float t7[1024];                                                 tile for a fold
+//     M_LANES for (m_long j = 0; j < n; j++) {
+//         const float v0 = p0[j];
+//         const float v5 = o_sub_f(v0, v4);
+//         const float v6 = o_exp_f(v5);
+//         t7[j] = v6;
+//     }
+//     q7 = o_sum_d(q7, f_block_sum_f(t7, n));
+//
+//     const m_ulong i2 = (m_ulong)(arg[4] + base);                    random words for all lanes
+//     m_uint r2[1032];
+//     m_fill_words(r2, number[0], number[1], i2, n);
+//     const m_uint *f2 = r2 + (i2 & 3u);
 #include "kernel/c_emitter.h"
 
 #include <stdio.h>
@@ -8,7 +25,8 @@
 
 // ---- places and callbacks ----------------------------------------------------------------------
 
-void tni_c_cols(tni_c_emitter *w)
+// Prints the number of columns: one size, or the product of several in brackets.
+void tni_c_put_cols(tni_c_emitter *w)
 {
     if (w->k->nr != 1) tni_out_print(w->o, "(1");
     for (int i = 0; i < w->k->nr; i++)
@@ -16,7 +34,8 @@ void tni_c_cols(tni_c_emitter *w)
     if (w->k->nr != 1) tni_out_print(w->o, ")");
 }
 
-int tni_c_arg(const tni_c_emitter *w, int access)
+// Each access has an offset, a stride for each axis, and the stride of an index.
+int tni_c_arg_index(const tni_c_emitter *w, int access)
 {
     int n = w->k->np + w->k->nr;
     return n + access * (n + 2);
@@ -28,10 +47,10 @@ static void put_stride(tni_c_emitter *w, int access, int axis)
         tni_out_print(w->o, " * s%d_%d", access, axis);
 }
 
-// The place of an access at the block's first element.
-static void put_place(tni_c_emitter *w, int access)
+// Prints the index of an access at the block's first element.
+static void put_block_place(tni_c_emitter *w, int access)
 {
-    tni_out_print(w->o, "arg[%d]", tni_c_arg(w, access));
+    tni_out_print(w->o, "arg[%d]", tni_c_arg_index(w, access));
     for (int i = 0; i < w->k->np + w->k->nr; i++) {
         if (w->k->access[access].stride[i] == TNI_STRIDE_0) continue;
         if (i == w->lane) tni_out_print(w->o, " + base");
@@ -40,6 +59,7 @@ static void put_place(tni_c_emitter *w, int access)
     }
 }
 
+// Prints what lane j adds: 0, j, or j times the stride.
 static void put_lane_offset(tni_c_emitter *w, const tni_ins *x)
 {
     if (lane_class(w, x) == TNI_STRIDE_0) {
@@ -50,12 +70,14 @@ static void put_lane_offset(tni_c_emitter *w, const tni_ins *x)
     put_stride(w, x->access, w->lane);
 }
 
-static void value(tni_emitter *s, int i)
+static void put_c_value(tni_emitter *s, int i)
 {
     tni_out_print(s->out, "v%d", i);
 }
 
-static void element(tni_emitter *s, int i)
+// Inside a lane loop the element is relative to the pointer p of its access; outside there is none,
+// and the whole address is printed. The index of a LOAD comes on top of both.
+static void put_c_element(tni_emitter *s, int i)
 {
     tni_c_emitter *w = s->user;
     const tni_ins *x = ins(w, i);
@@ -66,14 +88,15 @@ static void element(tni_emitter *s, int i)
     } else {
         tni_out_print(w->o, "((%s *)buffer[%d])[",
                       tni_storage_type((tn_dtype)w->k->buffer[b].dtype), b);
-        put_place(w, x->access);
+        put_block_place(w, x->access);
     }
     if (x->code == TNI_I_LOAD && x->a >= 0)
-        tni_out_print(w->o, " + v%d * arg[%d]", x->a, tni_c_arg(w, x->access + 1) - 1);
+        tni_out_print(w->o, " + v%d * arg[%d]", x->a, tni_c_arg_index(w, x->access + 1) - 1);
     tni_out_print(w->o, "]");
 }
 
-static void place(tni_emitter *s, int i)
+// As an element, with o, the place of the block's first lane, in the role of the pointer.
+static void put_c_place(tni_emitter *s, int i)
 {
     tni_c_emitter *w = s->user;
     tni_out_print(w->o, "(");
@@ -81,28 +104,28 @@ static void place(tni_emitter *s, int i)
         tni_out_print(w->o, "o%d + ", i);
         put_lane_offset(w, ins(w, i));
     } else {
-        put_place(w, ins(w, i)->access);
+        put_block_place(w, ins(w, i)->access);
     }
     tni_out_print(w->o, ")");
 }
 
-static void number(tni_emitter *s, int n)
+static void put_c_number(tni_emitter *s, int n)
 {
     tni_out_print(s->out, "number[%d]", n);
 }
 
 void tni_c_callbacks(tni_c_emitter *w)
 {
-    w->s.value   = value;
-    w->s.element = element;
-    w->s.place   = place;
-    w->s.number  = number;
+    w->s.value   = put_c_value;
+    w->s.element = put_c_element;
+    w->s.place   = put_c_place;
+    w->s.number  = put_c_number;
 }
 
 // ---- folds -------------------------------------------------------------------------------------
 
-// The operand of a fold, in the fold's type.
-static const char *operand(const tni_c_emitter *w, int i, char text[40])
+// The operand of a fold, converted to the fold's type if that differs.
+static const char *fold_operand(const tni_c_emitter *w, int i, char text[40])
 {
     int         a = ins(w, i)->a;
     const char *t = type_of(w, i);
@@ -111,7 +134,7 @@ static const char *operand(const tni_c_emitter *w, int i, char text[40])
     return text;
 }
 
-void tni_c_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide)
+void tni_c_put_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide)
 {
     const tni_ins *x  = ins(w, i);
     tn_dtype       dt = wide ? wide_dtype(x) : (tn_dtype)x->dtype;
@@ -125,11 +148,11 @@ static void put_lane_fold(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     char           into[40], what[40];
-    operand(w, i, what);
+    fold_operand(w, i, what);
     if (folds_row(w, i)) return;
     if (by_lane(w, x)) {
         snprintf(into, sizeof into, w->k->lane_in_r ? "a%d[at + j]" : "a%d[j]", i);
-        tni_c_fold(w, i, into, what, false);
+        tni_c_put_fold(w, i, into, what, false);
     } else {
         tni_out_line(w->o, "t%d[j] = %s;", i, what);
     }
@@ -148,23 +171,24 @@ static void put_block_fold(tni_c_emitter *w, int i)
     else snprintf(from, sizeof from, "t%d", i);
     snprintf(what, sizeof what, "f_block_%s_%c(%s, n)", tni_op_table[x->op].name,
              tni_compute_suffix((tn_dtype)x->dtype), from);
-    tni_c_fold(w, i, into, what, true);
+    tni_c_put_fold(w, i, into, what, true);
 }
 
 // Without lanes: a row value joins the total of its tail, an element the accumulator.
 static void put_single_fold(tni_c_emitter *w, int i)
 {
     char into[40], what[40], wide[60];
-    operand(w, i, what);
-    snprintf(into, sizeof into, is_tail(ins(w, i)) ? "q%d" : "a%d", i);
+    fold_operand(w, i, what);
+    snprintf(into, sizeof into, tni_is_tail(ins(w, i)) ? "q%d" : "a%d", i);
     snprintf(wide, sizeof wide, "(%s)%s", wide_of(w, i), what);
-    if (is_tail(ins(w, i))) tni_c_fold(w, i, into, wide, true);
-    else tni_c_fold(w, i, into, what, false);
+    if (tni_is_tail(ins(w, i))) tni_c_put_fold(w, i, into, wide, true);
+    else tni_c_put_fold(w, i, into, what, false);
 }
 
 // ---- blocks ------------------------------------------------------------------------------------
 
-static void put_pointer(tni_c_emitter *w, int i)
+//     const float *p0 = (const float *)buffer[0] + (arg[2] + c0 * s0_0 + base);
+static void put_access_pointer(tni_c_emitter *w, int i)
 {
     const tni_ins *x     = ins(w, i);
     int            b     = w->k->access[x->access].buffer;
@@ -172,17 +196,20 @@ static void put_pointer(tni_c_emitter *w, int i)
     const char    *fixed = x->code == TNI_I_LOAD ? "const " : "";
     tni_out_print(w->o, "%*s%s%s *p%d = (%s%s *)buffer[%d] + (", 4 * w->o->depth, "", fixed, type,
                   i, fixed, type, b);
-    put_place(w, x->access);
+    put_block_place(w, x->access);
     tni_out_print(w->o, ");\n");
 }
 
-static void put_fill(tni_c_emitter *w, int i)
+// Prints the random words (or normal numbers) of all lanes before the loop. A Philox block makes
+// four words, so the array begins with the first word of the first lane's block, and f points to
+// the first lane's: 8 words more than lanes are enough for both ends.
+static void put_random_fill(tni_c_emitter *w, int i)
 {
     const tni_ins *x      = ins(w, i);
     bool           normal = x->op == TNI_normal;
     const char    *type   = normal ? "float" : "m_uint";
     tni_out_print(w->o, "%*sconst m_ulong i%d = (m_ulong)(", 4 * w->o->depth, "", i);
-    put_place(w, ins(w, x->a)->access);
+    put_block_place(w, ins(w, x->a)->access);
     tni_out_print(w->o, ");\n");
     tni_out_line(w->o, "%s r%d[%d];", type, i, TNI_STRIP + 8);
     tni_out_line(w->o, "m_fill_%s(r%d, number[%d], number[%d], i%d, n);",
@@ -190,8 +217,8 @@ static void put_fill(tni_c_emitter *w, int i)
     tni_out_line(w->o, "const %s *f%d = r%d + (i%d & 3u);", type, i, i, i);
 }
 
-// The lane of a random number that was made before the loop.
-static void put_filled(tni_c_emitter *w, int i)
+// Prints the random number of lane j, out of the words that were made before the loop.
+static void put_random_lane(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     if (x->op == TNI_normal) tni_out_print(w->o, "f%d[j]", i);
@@ -201,8 +228,10 @@ static void put_filled(tni_c_emitter *w, int i)
                       x->dtype == TN_F32 ? "f" : tn_dtype_name((tn_dtype)x->dtype), i);
 }
 
-// A comparison of the lane's own place with a number that the lanes share is made in 32 bits, as one
-// of the lane with a distance: d. The operator, and whether the place comes first; NULL if i is none.
+// Recognizes a comparison of the lane's own place with a number that all lanes share (masks,
+// one-hot): it is made in 32 bits, of j with a distance d that is computed before the loop, so that
+// the loop needs no 64-bit lanes. Returns the operator, and in place_first whether the place is its
+// left side; NULL if i is none.
 static const char *lane_test(const tni_c_emitter *w, int i, bool *place_first)
 {
     static const struct {
@@ -221,7 +250,8 @@ static const char *lane_test(const tni_c_emitter *w, int i, bool *place_first)
     return NULL;
 }
 
-// Whether REDUCE i is the first of the block to fold that load where it lies.
+// Whether REDUCE i is the first of the block that folds its load in memory: that one prints the
+// pointer.
 static bool is_first_fold(const tni_c_emitter *w, int i)
 {
     for (int j = 0; j < i; j++)
@@ -230,32 +260,35 @@ static bool is_first_fold(const tni_c_emitter *w, int i)
     return folds_in_place(w, i);
 }
 
-// What stands before the lane loop for instruction i.
-static void put_before(tni_c_emitter *w, int i)
+// Prints what instruction i needs before the lane loop: the pointer of an access, a tile for a
+// fold, random words, the distance of a comparison, the first lane's place.
+static void put_lane_prologue(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     bool           place_first;
     if (x->code == TNI_I_REDUCE) {
-        if (is_first_fold(w, i) && !tni_set_has(&w->eval, x->a)) put_pointer(w, x->a);
+        if (is_first_fold(w, i) && !tni_set_has(&w->eval, x->a)) put_access_pointer(w, x->a);
         if (in_lanes(w, i) && !by_lane(w, x) && !folds_row(w, i) && !w->finish)
             tni_out_line(w->o, "%s t%d[%d];", type_of(w, i), i, TNI_STRIP);
     } else if (!on_lane(w, i)) {
         return;
     } else if (x->code == TNI_I_LOAD || x->code == TNI_I_STORE) {
-        put_pointer(w, i);
+        put_access_pointer(w, i);
     } else if (is_filled(w, i)) {
-        put_fill(w, i);
+        put_random_fill(w, i);
     } else if (lane_test(w, i, &place_first)) {
         tni_out_line(w->o, "const m_int d%d = m_lanes_to(v%d - o%d);", i, place_first ? x->b : x->a,
                      place_first ? x->a : x->b);
     } else if (x->code == TNI_I_PLACE) {
         tni_out_print(w->o, "%*sconst m_long o%d = ", 4 * w->o->depth, "", i);
-        put_place(w, x->access);
+        put_block_place(w, x->access);
         tni_out_print(w->o, ";\n");
     }
 }
 
-static void put_value(tni_c_emitter *w, int i)
+// Prints value i, in the loop or before it. In the loop it may come from a comparison of lanes, a
+// tile, a strip function or random words; else it is the text of its instruction.
+static void put_lane_value(tni_c_emitter *w, int i)
 {
     bool        place_first;
     const char *test = w->inside && is_from_operands(w, i) ? lane_test(w, i, &place_first) : NULL;
@@ -263,32 +296,33 @@ static void put_value(tni_c_emitter *w, int i)
     if (test && place_first) tni_out_print(w->o, "(m_int)j %s d%d", test, i);
     else if (test) tni_out_print(w->o, "d%d %s (m_int)j", i, test);
     else if (w->inside && tni_set_has(&w->tiled, i)) tni_out_print(w->o, "x%d[j]", i);
-    else if (w->inside && tni_set_has(&w->at_once, i)) tni_out_print(w->o, "y%d[j]", i);
-    else if (w->inside && is_filled(w, i)) put_filled(w, i);
+    else if (w->inside && tni_set_has(&w->strip_maps, i)) tni_out_print(w->o, "y%d[j]", i);
+    else if (w->inside && is_filled(w, i)) put_random_lane(w, i);
     else tni_emit_value(&w->s, i);
     tni_out_print(w->o, ";\n");
 }
 
-static void put_store(tni_c_emitter *w, int i)
+static void put_c_store(tni_c_emitter *w, int i)
 {
     tni_out_print(w->o, "%*s", 4 * w->o->depth, "");
     tni_emit_store(&w->s, i);
     tni_out_print(w->o, ";\n");
 }
 
-// Values of the block that do not vary along the lanes.
-void tni_c_singles(tni_c_emitter *w)
+// Values, folds and stores that do not vary along the lanes, in order, outside the lane loop.
+void tni_c_put_singles(tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++) {
         if (!tni_set_has(&w->eval, i) || in_lanes(w, i) || folds_in_place(w, i)) continue;
-        if (ins(w, i)->code == TNI_I_STORE) put_store(w, i);
+        if (ins(w, i)->code == TNI_I_STORE) put_c_store(w, i);
         else if (ins(w, i)->code == TNI_I_REDUCE) put_single_fold(w, i);
-        else put_value(w, i);
+        else put_lane_value(w, i);
     }
 }
 
-// Values that the lane loop reads, or leaves in tiles, and does not compute.
-static void put_brought(tni_c_emitter *w, const tni_set *tiles)
+// Declares in the loop the values that it reads, or leaves in tiles, and does not compute: rows and
+// strips kept by earlier blocks, and finished reductions of each lane.
+static void put_kept_values(tni_c_emitter *w, const tni_set *tiles)
 {
     for (int i = 0; i < w->k->nins; i++) {
         bool wanted = tni_set_has(tiles, i);
@@ -303,7 +337,7 @@ static void put_brought(tni_c_emitter *w, const tni_set *tiles)
     }
 }
 
-// Whether all that reads a place in the lane loop compares it.
+// Whether all that reads a place in the lane loop compares it: the place itself is then not needed.
 static bool is_only_compared(const tni_c_emitter *w, int i)
 {
     bool place_first;
@@ -313,7 +347,8 @@ static bool is_only_compared(const tni_c_emitter *w, int i)
            !tni_set_has(&w->strip, i);
 }
 
-static void put_lane(tni_c_emitter *w, int i)
+// Prints instruction i in the lane loop, and the copy of a value that later blocks need.
+static void put_lane_ins(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i);
     if (is_only_compared(w, i)) return;
@@ -323,43 +358,45 @@ static void put_lane(tni_c_emitter *w, int i)
         return;
     }
     if (x->code == TNI_I_STORE) {
-        put_store(w, i);
+        put_c_store(w, i);
         return;
     }
-    put_value(w, i);
+    put_lane_value(w, i);
     if (tni_set_has(&w->kept, i)) tni_out_line(w->o, "h%d[at + j] = v%d;", i, i);
     if (tni_set_has(&w->strip, i)) tni_out_line(w->o, "w%d[j] = v%d;", i, i);
 }
 
-static bool has_loop(const tni_c_emitter *w)
+static bool has_lane_loop(const tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++)
         if (in_lanes(w, i)) return true;
     return false;
 }
 
-void tni_c_lane_loop(tni_c_emitter *w, const tni_set *tiles)
+// Kept values come first, then the instructions in order, then the copies into tiles x.
+void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
 {
     tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) {");
     w->inside = true;
-    if (!w->finish) put_brought(w, tiles);
+    if (!w->finish) put_kept_values(w, tiles);
     for (int i = 0; i < w->k->nins; i++)
-        if (in_lanes(w, i)) put_lane(w, i);
+        if (in_lanes(w, i)) put_lane_ins(w, i);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(tiles, i)) tni_out_line(w->o, "x%d[j] = v%d;", i, i);
     w->inside = false;
     tni_out_line(w->o, "}");
 }
 
-// The lane loops and what goes around them; values that do not vary along them stand already.
-void tni_c_lanes(tni_c_emitter *w)
+// Prints the block: what stands before the loop, the lane loops (several if a strip function needs
+// its operand in memory), and the folds of tiles and of loads in memory.
+void tni_c_put_block(tni_c_emitter *w)
 {
     tni_set all = w->eval, none = { { 0 } };
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&w->eval, i)) put_before(w, i);
-    if (has_loop(w)) {
-        w->eval = tni_c_strips(w);
-        tni_c_lane_loop(w, &none);
+        if (tni_set_has(&w->eval, i)) put_lane_prologue(w, i);
+    if (has_lane_loop(w)) {
+        w->eval = tni_c_put_strip_maps(w);
+        tni_c_put_lane_loop(w, &none);
         w->eval  = all;
         w->tiled = none;
     }
@@ -373,5 +410,5 @@ bool tni_c_has_lanes(const tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(&w->eval, i) && folds_in_place(w, i)) return true;
-    return has_loop(w);
+    return has_lane_loop(w);
 }

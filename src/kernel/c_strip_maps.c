@@ -1,26 +1,44 @@
-// Maps that a function of the prelude computes for all lanes of a block at once (strips.h). What such a
-// map is a map of has to lie in memory, so the lane loop is cut before it: a loop leaves the operand in
-// a tile x, the function makes a tile y of it, and the loops after that read both.
+// Strip maps: maps that a function of the prelude computes for all lanes of a block at once
+// (strips.h). The operand of such a map has to be in memory, so the lane loop is split before it:
+// one loop leaves the operand in a tile x, the function makes a tile y of it, and the loops after
+// that read both. What it prints, of test/golden/strip.txt, sin(mul_s(x, 2)):
+//
+//     float x2[1024];
+//     M_LANES for (m_long j = 0; j < n; j++) {
+//         const float v0 = p0[j];
+//         const float v2 = o_mul_f(v0, v1);
+//         x2[j] = v2;
+//     }
+//     float y3[1024];
+//     m_strip_sin_f(y3, x2, n);
+//     M_LANES for (m_long j = 0; j < n; j++) {
+//         const float v3 = y3[j];
+//         p4[j] = v3;
+//     }
 #include "kernel/c_emitter.h"
 #include "kernel/strips.h"
 #include "kernel/thresholds.h"
 
 #include <stdio.h>
 
-enum { MOST = 16 };  // such maps of a kernel: each takes two tiles, 8 KiB, of a thread's stack
+// Strip maps of a kernel, at most: each takes two tiles, 8 KiB, of a thread's stack. Further maps
+// are computed element by element, with the same bits.
+enum { MAX_STRIP_MAPS = 16 };
 
-void tni_c_choose_at_once(tni_c_emitter *w)
+// Maps of floats that vary along some axis; a value of the whole launch is computed once and needs
+// no strip.
+void tni_c_choose_strip_maps(tni_c_emitter *w)
 {
-    for (int i = 0, n = 0; i < w->k->nins && n < MOST; i++) {
+    for (int i = 0, n = 0; i < w->k->nins && n < MAX_STRIP_MAPS; i++) {
         const tni_ins *x = ins(w, i);
         if (x->code != TNI_I_MAP || !w->axes[i] || !tni_is_strip_map(x->op)) continue;
         if (tni_compute_suffix((tn_dtype)x->dtype) != 'f') continue;
-        tni_set_add(&w->at_once, i);
+        tni_set_add(&w->strip_maps, i);
         n++;
     }
 }
 
-// What a lane loop computes to have the values of s, of the block's instructions.
+// What a lane loop has to compute for the values of s: their operands, down to tiles and loads.
 static tni_set with_operands(const tni_c_emitter *w, tni_set s)
 {
     for (int j = w->k->nins - 1; j >= 0; j--)
@@ -29,7 +47,7 @@ static tni_set with_operands(const tni_c_emitter *w, tni_set s)
     return s;
 }
 
-// Whether a loop after that over `now` reads value i.
+// Whether a loop after the one over `now` reads value i.
 static bool is_read_later(const tni_c_emitter *w, const tni_set *now, int i)
 {
     for (int j = i + 1; j < w->k->nins; j++)
@@ -37,7 +55,8 @@ static bool is_read_later(const tni_c_emitter *w, const tni_set *now, int i)
     return false;
 }
 
-// A lane loop that leaves value a in its tile, and costly ones on the way that are read again.
+// Prints a lane loop that leaves value a in its tile, and beside it the costly values on the way
+// that later loops read too, so that they are not computed twice.
 static void put_tile_of(tni_c_emitter *w, int a)
 {
     tni_set all = w->eval, now = { { 0 } }, tiles = { { 0 } };
@@ -50,12 +69,13 @@ static void put_tile_of(tni_c_emitter *w, int a)
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(&tiles, i)) tni_out_line(w->o, "%s x%d[%d];", type_of(w, i), i, TNI_STRIP);
     w->eval = now;
-    tni_c_lane_loop(w, &tiles);
+    tni_c_put_lane_loop(w, &tiles);
     w->eval = all;
     join_set(&w->tiled, &tiles);
 }
 
-// Whether value a lies in memory as a tile would.
+// Whether value a is in memory just as a tile would be: an f32 load of neighbours. The function
+// then reads it there.
 static bool is_tile_in_memory(const tni_c_emitter *w, int a)
 {
     const tni_ins *x = ins(w, a);
@@ -63,26 +83,26 @@ static bool is_tile_in_memory(const tni_c_emitter *w, int a)
            w->k->buffer[w->k->access[x->access].buffer].dtype == TN_F32;
 }
 
-// The cosine of what i is the sine of, or the other way round, in this block; -1: there is none. They
-// share all but the end.
-static int partner(const tni_c_emitter *w, int i)
+// The cosine of what i is the sine of, or the other way round, in this block; -1 if there is none.
+// One function computes both, since they share the reduction of the argument.
+static int sin_cos_partner(const tni_c_emitter *w, int i)
 {
     int other = ins(w, i)->op == TNI_sin ? TNI_cos : TNI_sin;
     if (ins(w, i)->op != TNI_sin && ins(w, i)->op != TNI_cos) return -1;
     for (int j = 0; j < w->k->nins; j++)
-        if (in_lanes(w, j) && tni_set_has(&w->at_once, j) && ins(w, j)->op == other &&
+        if (in_lanes(w, j) && tni_set_has(&w->strip_maps, j) && ins(w, j)->op == other &&
             ins(w, j)->a == ins(w, i)->a)
             return j;
     return -1;
 }
 
-// Tile y of map i, and that of its partner with the first of the two.
-static void put_at_once(tni_c_emitter *w, int i)
+// Prints tile y of map i, and that of its partner with the first of the two.
+static void put_strip_map(tni_c_emitter *w, int i)
 {
-    int  a = ins(w, i)->a, pair = partner(w, i);
+    int  a = ins(w, i)->a, pair = sin_cos_partner(w, i);
     char from = 'x';
     if (pair >= 0 && pair < i) return;
-    if (in_lanes(w, a) && tni_set_has(&w->at_once, a)) from = 'y';
+    if (in_lanes(w, a) && tni_set_has(&w->strip_maps, a)) from = 'y';
     else if (is_tile_in_memory(w, a)) from = 'p';
     else if (!tni_set_has(&w->tiled, a)) put_tile_of(w, a);
     tni_out_line(w->o, "float y%d[%d];", i, TNI_STRIP);
@@ -96,23 +116,24 @@ static void put_at_once(tni_c_emitter *w, int i)
     tni_out_line(w->o, "m_strip_%s_f(y%d, %c%d, n);", tni_op_table[ins(w, i)->op].name, i, from, a);
 }
 
-// What a lane loop is there for: what it stores, folds, or keeps for later blocks.
-static bool is_end(const tni_c_emitter *w, int i)
+// Whether i is what a lane loop exists for: what it stores, folds, or keeps for later blocks.
+static bool is_loop_output(const tni_c_emitter *w, int i)
 {
     int code = ins(w, i)->code;
     return code == TNI_I_STORE || (code == TNI_I_REDUCE && !w->finish) ||
            tni_set_has(&w->kept, i) || tni_set_has(&w->strip, i);
 }
 
-tni_set tni_c_strips(tni_c_emitter *w)
+// Goes through the block in order, so that a map of a map finds the tile of its operand.
+tni_set tni_c_put_strip_maps(tni_c_emitter *w)
 {
     tni_set ends = { { 0 } };
     bool    any  = false;
     for (int i = 0; i < w->k->nins; i++) {
         if (!in_lanes(w, i)) continue;
-        if (tni_set_has(&w->at_once, i)) put_at_once(w, i);
-        any |= tni_set_has(&w->at_once, i);
-        if (is_end(w, i)) tni_set_add(&ends, i);
+        if (tni_set_has(&w->strip_maps, i)) put_strip_map(w, i);
+        any |= tni_set_has(&w->strip_maps, i);
+        if (is_loop_output(w, i)) tni_set_add(&ends, i);
     }
     return any ? with_operands(w, ends) : w->eval;
 }

@@ -1,6 +1,6 @@
-// A call: an op of the table over arguments that say where their elements lie; what the op means is in
-// ops.def and below. The planner describes the calls of a plan by shapes and strides alone, and a run adds
-// the addresses.
+// A call: an op of the table over arguments that say where their elements lie; what the op means is
+// in ops.def and below. The planner describes the calls of a plan by shapes and strides alone, and
+// a run adds the addresses.
 #ifndef TNI_KERNEL_CALL_H
 #define TNI_KERNEL_CALL_H
 

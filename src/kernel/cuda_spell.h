@@ -67,8 +67,8 @@
     "    return m_ex2_f(x * 1.44269502f);\n" \
     "}\n"
 
-// gelu_tanh for what is rounded to 16 bits: x / (1 + 2^-t), by powers that keep what is subnormal. Off by
-// |t| 2^-23 + 2^-21 of the result, t being below 130 where that is not 0.
+// gelu_tanh for what is rounded to 16 bits: x / (1 + 2^-t), by powers that keep what is subnormal.
+// Off by |t| 2^-23 + 2^-21 of the result, t being below 130 where that is not 0.
 #define TNI_CUDA_GELU_COARSE                                                  \
     "M_FN float m_gelu_coarse_f(float x) {\n"                                 \
     "    float t = x * m_fma_f(0.10294324f * x, x, 2.3022082f), e;\n"         \
@@ -229,9 +229,9 @@
         "[%2];\" :: \"r\"(m_far(p, rank)), \"l\"(v), \"r\"(m_far(b, rank)) : \"memory\");\n"         \
         "}\n"
 
-// Begins every kernel. What comes after it in the stream may take its place on the chip while this still
-// runs, and this waits, before it touches memory, until all that is ahead of it is done and seen; so
-// that the next kernel is there when the last group of this one ends.
+// Begins every kernel. What comes after it in the stream may take its place on the chip while this
+// still runs, and this waits, before it touches memory, until all that is ahead of it is done and
+// seen; so that the next kernel is there when the last group of this one ends.
 #define TNI_CUDA_BEGIN                                                          \
     "M_FN void m_begin() {\n"                                                   \
     "#if __CUDA_ARCH__ >= 900\n"                                                \

@@ -1,18 +1,11 @@
-// What a kernel has to compute, and where: the demand of each point and loop of its stages.
+// What a kernel has to compute, and where: the demand of each row point, each loop and the finish
+// stage. Demand goes backwards from what is stored or added up; a value that nothing needs at a
+// point is not computed there, even if another point computes it.
 #include "kernel/emit.h"
 
 #include <string.h>
 
-static bool is_tail(const tni_ins *x)
-{
-    return x->code == TNI_I_REDUCE && x->over_p;
-}
-
-static bool over_r(const tni_ins *x)
-{
-    return x->code == TNI_I_REDUCE && !x->over_p;
-}
-
+// Whether value i varies over R, so that only a loop can compute it.
 static bool in_loop(const tni_kernel *k, int i)
 {
     return k->ins[i].per & TNI_PER_COL;
@@ -25,8 +18,9 @@ static void join_operands(const tni_ins *x, tni_set *s)
     if (x->c >= 0) tni_set_add(s, x->c);
 }
 
-static tni_set only(tni_set s, const tni_kernel *k, bool (*test)(const tni_kernel *k, int i, int q),
-                    int q)
+// The instructions of a set that pass a test.
+static tni_set select_ins(tni_set s, const tni_kernel                         *k,
+                          bool (*test)(const tni_kernel *k, int i, int q), int q)
 {
     tni_set y = { { 0 } };
     for (int i = 0; i < k->nins; i++)
@@ -36,30 +30,33 @@ static tni_set only(tni_set s, const tni_kernel *k, bool (*test)(const tni_kerne
 
 // ---- the main stage ----------------------------------------------------------------------------
 
+// One pass from the last instruction to the first suffices: operands come before their readers.
 tni_set tni_needs_main(const tni_kernel *k)
 {
     tni_set s = { { 0 } };
     for (int i = k->nins - 1; i >= 0; i--) {
         const tni_ins *x = &k->ins[i];
-        if (is_tail(x) || (x->code == TNI_I_STORE && !x->finish)) tni_set_add(&s, i);
+        if (tni_is_tail(x) || (x->code == TNI_I_STORE && !x->finish)) tni_set_add(&s, i);
         if (tni_set_has(&s, i)) join_operands(x, &s);
     }
     return s;
 }
 
-static bool at_row(const tni_kernel *k, int i, int q)
+// A tail belongs where its operand is computed: at the row point if that does not vary over R.
+static bool is_at_row_point(const tni_kernel *k, int i, int q)
 {
     const tni_ins *x = &k->ins[i];
-    if (x->phase != q || over_r(x)) return false;
-    return is_tail(x) ? !in_loop(k, x->a) : !in_loop(k, i);
+    if (x->phase != q || tni_is_row_reduce(x)) return false;
+    return tni_is_tail(x) ? !in_loop(k, x->a) : !in_loop(k, i);
 }
 
 tni_set tni_needs_row(const tni_kernel *k, int q)
 {
-    return only(tni_needs_main(k), k, at_row, q);
+    return select_ins(tni_needs_main(k), k, is_at_row_point, q);
 }
 
-// What a loop is there for.
+// Whether instruction i is one of those that loop q exists for: reductions of what varies over R,
+// and stores of it.
 static bool roots_loop(const tni_kernel *k, int i, int q)
 {
     const tni_ins *x = &k->ins[i];
@@ -68,9 +65,10 @@ static bool roots_loop(const tni_kernel *k, int i, int q)
     return x->code == TNI_I_STORE && in_loop(k, i);
 }
 
+// From the roots of the loop backwards, down to kept values and to values of the row.
 tni_set tni_needs_loop(const tni_kernel *k, int q, const tni_set *kept)
 {
-    tni_set s = only(tni_needs_main(k), k, roots_loop, q), y = { { 0 } };
+    tni_set s = select_ins(tni_needs_main(k), k, roots_loop, q), y = { { 0 } };
     for (int i = k->nins - 1; i >= 0; i--) {
         bool root = roots_loop(k, i, q);
         if (!tni_set_has(&s, i) || (!root && (!in_loop(k, i) || (kept && tni_set_has(kept, i)))))
@@ -83,29 +81,33 @@ tni_set tni_needs_loop(const tni_kernel *k, int q, const tni_set *kept)
 
 // ---- the finish stage --------------------------------------------------------------------------
 
-static bool by_col(const tni_kernel *k, int i, int col)
+static bool is_per_column(const tni_kernel *k, int i, int col)
 {
     return in_loop(k, i) == (col != 0);
 }
 
+// The demand of the finish stage, down to tails: their partial results are in memory.
 static tni_set finish_all(const tni_kernel *k)
 {
     tni_set s = { { 0 } };
     for (int i = k->nins - 1; i >= 0; i--) {
         const tni_ins *x = &k->ins[i];
         if (x->code == TNI_I_STORE && x->finish) tni_set_add(&s, i);
-        if (tni_set_has(&s, i) && !is_tail(x)) join_operands(x, &s);
+        if (tni_set_has(&s, i) && !tni_is_tail(x)) join_operands(x, &s);
     }
     return s;
 }
 
 tni_set tni_needs_finish(const tni_kernel *k, bool col)
 {
-    return only(finish_all(k), k, by_col, col);
+    return select_ins(finish_all(k), k, is_per_column, col);
 }
 
 // ---- what follows from both --------------------------------------------------------------------
 
+// A value varies along the axes of its operands and of its own access; a reduction removes the axes
+// it goes over. A column tail has a partial result for each r, so it counts as varying along all of
+// R.
 void tni_varying_axes(const tni_kernel *k, uint8_t axes[TNI_MAX_INS])
 {
     uint8_t p = (uint8_t)((1u << k->np) - 1), r = (uint8_t)(((1u << k->nr) - 1) << k->np);
@@ -119,11 +121,13 @@ void tni_varying_axes(const tni_kernel *k, uint8_t axes[TNI_MAX_INS])
             for (int j = 0; j < k->np + k->nr; j++)
                 if (k->access[x->access].stride[j] != TNI_STRIDE_0) m |= (uint8_t)(1u << j);
         if (x->code == TNI_I_REDUCE) m &= (uint8_t) ~(x->over_p ? p : r);
-        if (is_tail(x) && x->per) m = r;  // a partial result for each r
+        if (tni_is_tail(x) && x->per) m = r;  // a partial result for each r
         axes[i] = m;
     }
 }
 
+// Casts and checks are not in the op table with a cost of their own; loads cost nothing here, since
+// what is weighed is computing again, and their elements are held or in cache then.
 int tni_ins_cost(const tni_ins *x)
 {
     switch (x->code) {
@@ -135,6 +139,7 @@ int tni_ins_cost(const tni_ins *x)
     }
 }
 
+// The sum over the instructions between value i and what exists already, each counted once.
 int tni_recompute_cost(const tni_kernel *k, int i, const tni_set *kept)
 {
     tni_set s    = { { 0 } };
@@ -150,7 +155,8 @@ int tni_recompute_cost(const tni_kernel *k, int i, const tni_set *kept)
     return cost;
 }
 
-// A loop that loads again what an earlier one may have overwritten.
+// Whether a loop loads from a buffer that an earlier loop of the row stores to. Then the load would
+// see new values, where the planner meant the old ones.
 static bool loads_overwritten(const tni_kernel *k)
 {
     for (int i = 0; i < k->nins; i++) {
@@ -172,7 +178,7 @@ bool tni_can_emit(const tni_kernel *k, const char **why)
     tni_set s = finish_all(k);
     *why      = NULL;
     for (int i = 0; i < k->nins; i++)
-        if (tni_set_has(&s, i) && over_r(&k->ins[i]))
+        if (tni_set_has(&s, i) && tni_is_row_reduce(&k->ins[i]))
             *why = "the finish stage reads a reduction over R";
     if (loads_overwritten(k)) *why = "a loop loads what an earlier one stores";
     return !*why;

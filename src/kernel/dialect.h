@@ -5,9 +5,9 @@
 
 #include "kernel/kernel.h"
 
-// What kernels for GPUs may use, as bits: what a dialect can say, and what a device's limits allow of it.
-// OpenCL C 1.2 has none of them. A text that goes by a bit is spelled as CUDA and HIP both have it, or
-// by an entry of the dialect.
+// What kernels for GPUs may use, as bits: what a dialect can say, and what a device's limits allow
+// of it. OpenCL C 1.2 has none of them. A text that goes by a bit is spelled as CUDA and HIP both
+// have it, or by an entry of the dialect.
 enum {
     TNI_GPU_STRUCT = 1 << 0,  // a kernel takes one struct by value, in which buffers are addresses
     TNI_GPU_SHUFFLES  = 1 << 1,  // the TNI_WARP threads of a warp read each other's registers
@@ -25,8 +25,9 @@ enum { TNI_WARP = 32 };
 typedef struct {
     const char        *name;  // "c", "opencl", "cuda"
     const char *const *shim;  // begins every program: types, M_FN, bit casts (prelude_text.h)
-    const char *const *more;  // functions of its own, each begun with M_FN, taken when used; one
-                              // named as a row of the prelude stands in its place
+    const char *const
+        *functions;  // functions of its own, each begun with M_FN, taken when used; one
+                     // named as a row of the prelude stands in its place
     const char *const
         *folds;          // functions for each fold and type: f_NAME_@op_@s; in the text @op is the
                          // fold (sum, prod, max, min), @s the suffix, @t the compute type, @w
@@ -40,12 +41,12 @@ typedef struct {
     const char *unroll;    // before a `for` that ends by a constant
     const char *unroll_8;  // before one that does not
     const char *local;     // before the type of what a pointer into a work group's memory points to
-    const char *no_inline;     // before a function that is not to be inlined
-    const char *sized_kernel;  // KERNEL(n): before the name of a kernel for groups of n
-    const char *given;         // before a struct that a kernel takes and does not change
-    const char *second_axis;   // threads before a group's along the grid's second axis
-    const char *shuffle;       // %s of the thread whose number differs by the bits of d
-    unsigned    features;      // TNI_GPU_ bits
+    const char *no_inline;         // before a function that is not to be inlined
+    const char *sized_kernel;      // KERNEL(n): before the name of a kernel for groups of n
+    const char *struct_qualifier;  // before a struct that a kernel takes and does not change
+    const char *second_axis;       // threads before a group's along the grid's second axis
+    const char *shuffle;           // %s of the thread whose number differs by the bits of d
+    unsigned    features;          // TNI_GPU_ bits
 } tni_dialect;
 
 extern const tni_dialect tni_dialect_c, tni_dialect_opencl, tni_dialect_cuda;

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT ((int64_t)512 << 20)  // bytes of all files; a sweep goes down to three quarters
+#define MAX_BYTES ((int64_t)512 << 20)  // bytes of all files; a sweep goes down to three quarters
 
 enum {
     NAME        = 64,         // a file's name, with its end
@@ -34,15 +34,15 @@ typedef struct {
     uint64_t a, b;
 } hash;
 
-static uint64_t turn(uint64_t v, int n)
+static uint64_t rotate(uint64_t v, int n)
 {
     return v << n | v >> (64 - n);
 }
 
-static hash stir(hash h, uint64_t v)
+static hash mix(hash h, uint64_t v)
 {
-    h.a = turn((h.a ^ v) * 0x9e3779b97f4a7c15u, 29) + h.b;
-    h.b = turn((h.b + v) * 0xc2b2ae3d27d4eb4fu, 31) ^ h.a;
+    h.a = rotate((h.a ^ v) * 0x9e3779b97f4a7c15u, 29) + h.b;
+    h.b = rotate((h.b + v) * 0xc2b2ae3d27d4eb4fu, 31) ^ h.a;
     return h;
 }
 
@@ -51,14 +51,14 @@ static hash add_bytes(hash h, const void *data, size_t n)
 {
     const unsigned char *p = data;
     uint64_t             v = 0;
-    h                      = stir(h, n);
+    h                      = mix(h, n);
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&v, p, 8);
-        h = stir(h, v);
+        h = mix(h, v);
     }
     v = 0;
     if (n) memcpy(&v, p, n);
-    return stir(h, v);
+    return mix(h, v);
 }
 
 static hash add_text(hash h, const char *s)
@@ -66,19 +66,19 @@ static hash add_text(hash h, const char *s)
     return add_bytes(h, s, strlen(s));
 }
 
-static hash finish(hash h)
+static hash finish_hash(hash h)
 {
-    for (int i = 0; i < 4; i++) h = stir(h, 0x165667b19e3779f9u);
+    for (int i = 0; i < 4; i++) h = mix(h, 0x165667b19e3779f9u);
     return h;
 }
 
 static hash hash_key(uint64_t seed, const tni_disk_key *key)
 {
     hash h = { seed, ~seed };
-    h      = stir(h, TN_VERSION_MAJOR << 20 | TN_VERSION_MINOR << 10 | TN_VERSION_PATCH);
+    h      = mix(h, TN_VERSION_MAJOR << 20 | TN_VERSION_MINOR << 10 | TN_VERSION_PATCH);
     h      = add_text(add_text(h, key->kind), key->source);
     h      = add_text(add_text(h, key->options), key->compiler);
-    return finish(add_text(h, key->chip));
+    return finish_hash(add_text(h, key->chip));
 }
 
 // ---- files -------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ tni_disk_hash tni_disk_hash_of(const tni_disk_key *key)
 static header header_of(tni_disk_hash t, const void *payload, size_t bytes)
 {
     header h = { .magic = MAGIC, .key = { t.key[0], t.key[1] }, .bytes = bytes };
-    h.sum    = finish(add_bytes((hash){ 3, 5 }, payload, bytes));
+    h.sum    = finish_hash(add_bytes((hash){ 3, 5 }, payload, bytes));
     return h;
 }
 
@@ -203,7 +203,7 @@ bool tni_disk_usable(const tni_disk *d, tni_text *why)
 
 // ---- finding -----------------------------------------------------------------------------------
 
-static bool equal(hash a, hash b)
+static bool equal_hashes(hash a, hash b)
 {
     return a.a == b.a && a.b == b.b;
 }
@@ -216,11 +216,13 @@ static void *read_payload(int fd, tni_disk_hash t, size_t *bytes)
     header      h;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) return NULL;
     if (st.st_mode & MODE_OTHERS || !tni_fd_read(fd, &h, sizeof h)) return NULL;
-    if (memcmp(h.magic, MAGIC, sizeof h.magic) != 0 || !equal(h.key, (hash){ t.key[0], t.key[1] }))
+    if (memcmp(h.magic, MAGIC, sizeof h.magic) != 0 ||
+        !equal_hashes(h.key, (hash){ t.key[0], t.key[1] }))
         return NULL;
-    if (h.bytes != (uint64_t)st.st_size - sizeof h || h.bytes > LIMIT) return NULL;
+    if (h.bytes != (uint64_t)st.st_size - sizeof h || h.bytes > MAX_BYTES) return NULL;
     void *data = malloc(h.bytes ? h.bytes : 1);
-    if (data && tni_fd_read(fd, data, h.bytes) && equal(h.sum, header_of(t, data, h.bytes).sum)) {
+    if (data && tni_fd_read(fd, data, h.bytes) &&
+        equal_hashes(h.sum, header_of(t, data, h.bytes).sum)) {
         *bytes = h.bytes;
         return data;
     }
@@ -260,14 +262,14 @@ void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, s
 typedef struct {
     char    name[NAME];
     int64_t bytes, time;
-} item;
+} cache_file;
 
 // The files of the cache, to be freed. Temporary ones whose writer is gone are removed.
-static item *list_files(int folder, DIR *dir, size_t *count)
+static cache_file *list_files(int folder, DIR *dir, size_t *count)
 {
-    item  *all = NULL;
-    size_t cap = 0;
-    *count     = 0;
+    cache_file *all = NULL;
+    size_t      cap = 0;
+    *count          = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
         if (!is_ours(e->d_name) || strlen(e->d_name) >= NAME) continue;
@@ -277,12 +279,12 @@ static item *list_files(int folder, DIR *dir, size_t *count)
             continue;
         }
         if (*count == cap) {
-            cap        = cap ? 2 * cap : 256;
-            item *more = realloc(all, cap * sizeof *all);
+            cap              = cap ? 2 * cap : 256;
+            cache_file *more = realloc(all, cap * sizeof *all);
             if (!more) break;
             all = more;
         }
-        item *it = &all[(*count)++];
+        cache_file *it = &all[(*count)++];
         memcpy(it->name, e->d_name, strlen(e->d_name) + 1);
         it->bytes = st.st_size;
         it->time  = st.st_mtime;
@@ -292,13 +294,13 @@ static item *list_files(int folder, DIR *dir, size_t *count)
 
 static int by_time(const void *a, const void *b)
 {
-    int64_t x = ((const item *)a)->time, y = ((const item *)b)->time;
+    int64_t x = ((const cache_file *)a)->time, y = ((const cache_file *)b)->time;
     return (x > y) - (x < y);
 }
 
 // Removes the oldest files where the sum is past the limit. Two processes that sweep at once remove
 // the same ones.
-static void sweep(int folder)
+static void sweep_folder(int folder)
 {
     int     fd    = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR    *dir   = fd < 0 ? NULL : fdopendir(fd);
@@ -308,12 +310,12 @@ static void sweep(int folder)
         if (fd >= 0) close(fd);
         return;
     }
-    item *all = list_files(folder, dir, &count);
+    cache_file *all = list_files(folder, dir, &count);
     closedir(dir);
     for (size_t i = 0; i < count; i++) sum += all[i].bytes;
-    if (sum > LIMIT) {
+    if (sum > MAX_BYTES) {
         qsort(all, count, sizeof *all, by_time);
-        for (size_t i = 0; i < count && sum > LIMIT / 4 * 3; i++) {
+        for (size_t i = 0; i < count && sum > MAX_BYTES / 4 * 3; i++) {
             unlinkat(folder, all[i].name, 0);
             sum -= all[i].bytes;
         }
@@ -328,9 +330,9 @@ static int open_temporary(int folder, const char *base, char name[NAME])
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     hash h = { (uint64_t)now.tv_nsec, (uint64_t)now.tv_sec };
-    h      = stir(stir(h, (uint64_t)getpid()), (uint64_t)(uintptr_t)name);
+    h      = mix(mix(h, (uint64_t)getpid()), (uint64_t)(uintptr_t)name);
     for (int i = 0; i < 16; i++) {
-        h = stir(h, (uint64_t)i);
+        h = mix(h, (uint64_t)i);
         snprintf(name, NAME, "%.*s.%08x.tmp", HEX, base, (unsigned)h.a);
         int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0 || errno != EEXIST) return fd;
@@ -355,9 +357,9 @@ static void write_file(int folder, const tni_disk_key *key, const void *payload,
 void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes)
 {
     tni_text why;
-    int      folder = bytes > LIMIT / 4 ? -1 : open_folder(d, true, &why);
+    int      folder = bytes > MAX_BYTES / 4 ? -1 : open_folder(d, true, &why);
     if (folder < 0) return;
     write_file(folder, key, payload, bytes);
-    if (d->kept++ % SWEEP_EVERY == 0) sweep(folder);
+    if (d->kept++ % SWEEP_EVERY == 0) sweep_folder(folder);
     close(folder);
 }

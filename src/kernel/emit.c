@@ -1,4 +1,17 @@
-// The text of instructions, in any dialect, and the writer it goes to.
+// The common part of the emitters: a text that grows, conversions between storage and compute
+// types, and the text of one instruction, in any dialect. What tni_emit_value prints, of the golden
+// texts:
+//
+//     m_float_bits((m_uint)(m_ulong)a.w[13])                         number
+//     m_bf16_to_float((m_ushort)(x0[q * 4 + j / 2] >> j % 2 * 16))   load of a bf16
+//     o_add_f(v3, v4)                                                map
+//     m_bf16_to_float(m_float_to_bf16(v28))                          cast of a float to bf16
+//     (m_long)m_i64_f(v0)                                            cast of a float to i64
+//     m_check(v1, ((m_long)number[0]), 2, fail)                      check
+//     m_rand_uniform_f((m_ulong)w10, (m_ulong)w11, (m_ulong)v1)      random
+//
+// The functions are rows of the op table (o_) and of math.def and casts.def (m_); emit_program.c
+// adds them.
 #include "kernel/emit.h"
 
 #include <stdarg.h>
@@ -26,7 +39,9 @@ char *tni_out_take(tni_out *o)
     return s;
 }
 
-static bool make_room(tni_out *o, size_t n)
+// Grows the text by n characters and the final 0. After a failure it does nothing more, so that
+// writers need not check: tni_out_take reports it once.
+static bool reserve_text(tni_out *o, size_t n)
 {
     void *s = o->s;
     if (!o->failed && !tni_grow(o->heap, &s, &o->cap, o->len + n + 1, 1)) o->failed = true;
@@ -34,13 +49,14 @@ static bool make_room(tni_out *o, size_t n)
     return !o->failed;
 }
 
-static void put_args(tni_out *o, const char *format, va_list ap)
+// Measures first, then prints in place: lines have any length.
+static void print_args(tni_out *o, const char *format, va_list ap)
 {
     va_list again;
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, format, again);
     va_end(again);
-    if (n < 0 || !make_room(o, (size_t)n)) return;
+    if (n < 0 || !reserve_text(o, (size_t)n)) return;
     vsnprintf(o->s + o->len, (size_t)n + 1, format, ap);
     o->len += (size_t)n;
 }
@@ -49,7 +65,7 @@ void tni_out_print(tni_out *o, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    put_args(o, format, ap);
+    print_args(o, format, ap);
     va_end(ap);
 }
 
@@ -59,7 +75,7 @@ void tni_out_line(tni_out *o, const char *format, ...)
     if (*format == '}' && o->depth > 0) o->depth--;
     tni_out_print(o, "%*s", 4 * o->depth, "");
     va_start(ap, format);
-    put_args(o, format, ap);
+    print_args(o, format, ap);
     va_end(ap);
     if (!o->failed && o->len && o->s[o->len - 1] == '{') o->depth++;
     tni_out_print(o, "\n");
@@ -74,7 +90,8 @@ void tni_out_remove(tni_out *o, size_t from, size_t to)
 
 // ---- conversions -------------------------------------------------------------------------------
 
-static tni_cast_text around(const char *before, const char *after)
+// What goes before and after an expression.
+static tni_cast_text cast_around(const char *before, const char *after)
 {
     tni_cast_text t;
     snprintf(t.before, sizeof t.before, "%s", before);
@@ -82,38 +99,42 @@ static tni_cast_text around(const char *before, const char *after)
     return t;
 }
 
-// A rounded float from what is computed. A float holds the integers of up to 24 bits, and what it does not
-// hold is past the largest of a dtype that ends below 2^24; others are made odd before they are rounded.
+// To f16, bf16 or another rounded float. From floats by one conversion. From integers by way of
+// f32: exact if the integer has at most 24 bits, or if what f32 cannot hold exactly is past the
+// dtype's largest; other integers are first rounded to odd (m_odd_), so that only the last step
+// rounds.
 static tni_cast_text to_rounded(tn_dtype from, tn_dtype to)
 {
     const tni_dtype_facts *f = &tni_dtype_table[to], *x = &tni_dtype_table[from];
     char                   s = tni_compute_suffix(from), text[40];
     if (s == 'f' || s == 'd') {
         snprintf(text, sizeof text, "m_%s_to_%s(", tni_compute_type(from), f->stem);
-        return around(text, ")");
+        return cast_around(text, ")");
     }
     bool exact = f->high < 0x1p24 || x->digits <= 24;
     snprintf(text, sizeof text, "m_float_to_%s(%s(", f->stem,
              exact      ? "(float)"
              : s == 'u' ? "m_odd_u"
                         : "m_odd_l");
-    return around(text, "))");
+    return cast_around(text, "))");
 }
 
+// Floats become integers by functions that clip (m_u8_f), since C leaves conversions out of range
+// undefined.
 tni_cast_text tni_text_to_storage(tn_dtype from, tn_dtype to)
 {
     char s    = tni_compute_suffix(from);
     bool real = s == 'f' || s == 'd';
     char name[40];
-    if (to == TN_BOOL) return around("(unsigned char)((", ") != 0)");
+    if (to == TN_BOOL) return cast_around("(unsigned char)((", ") != 0)");
     if (tni_is_rounded(to)) return to_rounded(from, to);
     if (real && !tni_is_float(to)) {
         snprintf(name, sizeof name, "(%s)m_%s_%c(", tni_storage_type(to), tn_dtype_name(to), s);
-        return around(name, ")");
+        return cast_around(name, ")");
     }
-    if (s == tni_compute_suffix(to) && tni_is_held_as_is(to)) return around("", "");
+    if (s == tni_compute_suffix(to) && tni_is_held_as_is(to)) return cast_around("", "");
     snprintf(name, sizeof name, "(%s)(", tni_storage_type(to));
-    return around(name, ")");
+    return cast_around(name, ")");
 }
 
 tni_cast_text tni_text_from_storage(tn_dtype dt)
@@ -121,22 +142,25 @@ tni_cast_text tni_text_from_storage(tn_dtype dt)
     char name[40];
     switch ((tni_held)tni_dtype_table[dt].held) {
     case TNI_HELD_SELF: break;
-    case TNI_HELD_TRUTH: return around("(m_int)((", ") != 0)");
+    case TNI_HELD_TRUTH: return cast_around("(m_int)((", ") != 0)");
     case TNI_HELD_WRAP:
         snprintf(name, sizeof name, "(%s)(", tni_compute_type(dt));
-        return around(name, ")");
+        return cast_around(name, ")");
     case TNI_HELD_ROUND:
         snprintf(name, sizeof name, "m_%s_to_float(", tni_dtype_table[dt].stem);
-        return around(name, ")");
+        return cast_around(name, ")");
     }
-    return around("", "");
+    return cast_around("", "");
 }
 
+// A cast to a dtype that is stored narrower than it is computed goes to storage and back: that is
+// its rounding, or its wrap-around. f16 to f16 rounds as well, since the value in f32 may have more
+// digits.
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to)
 {
-    if (from == to && !tni_is_rounded(from)) return around("", "");
+    if (from == to && !tni_is_rounded(from)) return cast_around("", "");
     tni_cast_text kept = tni_text_to_storage(from, to);
-    if (to == TN_BOOL) return around("(m_int)((", ") != 0)");
+    if (to == TN_BOOL) return cast_around("(m_int)((", ") != 0)");
     if (tni_is_held_as_is(to)) return kept;
     tni_cast_text back = tni_text_from_storage(to), t;
     snprintf(t.before, sizeof t.before, "%.38s%.38s", back.before, kept.before);
@@ -146,6 +170,7 @@ tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to)
 
 // ---- values ------------------------------------------------------------------------------------
 
+// Prints an inner expression between the two halves of a conversion.
 static void put_around(tni_emitter *s, tni_cast_text t, void (*inner)(tni_emitter *s, int i), int i)
 {
     tni_out_print(s->out, "%s", t.before);
@@ -153,7 +178,7 @@ static void put_around(tni_emitter *s, tni_cast_text t, void (*inner)(tni_emitte
     tni_out_print(s->out, "%s", t.after);
 }
 
-static tn_dtype dtype_of(const tni_kernel *k, int i)
+static tn_dtype value_dtype(const tni_kernel *k, int i)
 {
     return (tn_dtype)k->ins[i].dtype;
 }
@@ -163,6 +188,7 @@ static tn_dtype buffer_dtype(const tni_kernel *k, const tni_ins *x)
     return (tn_dtype)k->buffer[k->access[x->access].buffer].dtype;
 }
 
+// A guarded load is a conditional expression: memory is not touched where the guard is false.
 static void emit_load(tni_emitter *s, int i)
 {
     const tni_ins *x  = &s->kernel->ins[i];
@@ -176,6 +202,7 @@ static void emit_load(tni_emitter *s, int i)
     if (x->b >= 0) tni_out_print(s->out, " : 0)");
 }
 
+// A number of the launch is 64 bits: its low ones hold an f32 or an int32.
 static void emit_number(tni_emitter *s, int n, tn_dtype dt)
 {
     static const char *const before[] = { ['f'] = "m_float_bits((m_uint)",
@@ -188,6 +215,8 @@ static void emit_number(tni_emitter *s, int n, tn_dtype dt)
     tni_out_print(s->out, ")");
 }
 
+// Uniform f16 and bf16 are made from the bits directly: rounding an f32 could give 1, which is not
+// below 1.
 static void emit_random(tni_emitter *s, const tni_ins *x)
 {
     const char *before = "m_rand_normal_f(", *after = ")";
@@ -210,27 +239,28 @@ static void emit_random(tni_emitter *s, const tni_ins *x)
     tni_out_print(s->out, "%s", after);
 }
 
-// Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
-static tni_cast_text wrap(const tni_ins *x)
+// Small integers wrap and bools are 0 or 1 after every map, unless the op itself gives a bool.
+static tni_cast_text wrap_of(const tni_ins *x)
 {
     tn_dtype dt = (tn_dtype)x->dtype;
     char     name[40];
-    if (tni_op_table[x->op].rule == TNI_TO_BOOL) return around("", "");
-    if (dt == TN_BOOL) return around("(m_int)(", " != 0)");
-    if (tni_dtype_table[dt].held != TNI_HELD_WRAP) return around("", "");
+    if (tni_op_table[x->op].rule == TNI_TO_BOOL) return cast_around("", "");
+    if (dt == TN_BOOL) return cast_around("(m_int)(", " != 0)");
+    if (tni_dtype_table[dt].held != TNI_HELD_WRAP) return cast_around("", "");
     snprintf(name, sizeof name, "(%s)(%s)", tni_compute_type(dt), tni_storage_type(dt));
-    return around(name, "");
+    return cast_around(name, "");
 }
 
+// A bitwise not of a bool would be -1 or -2, so it is printed as the logical one.
 static void emit_map(tni_emitter *s, const tni_ins *x)
 {
-    tni_cast_text t  = wrap(x);
+    tni_cast_text t  = wrap_of(x);
     int           op = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
     // The type computed in is that of the last operand: the first of `where` is a bool, and what a
     // comparison gives is.
     int last = x->c >= 0 ? x->c : x->b >= 0 ? x->b : x->a;
     tni_out_print(s->out, "%so_%s_%c(", t.before, tni_op_table[op].name,
-                  tni_compute_suffix(dtype_of(s->kernel, last)));
+                  tni_compute_suffix(value_dtype(s->kernel, last)));
     s->value(s, x->a);
     if (x->b >= 0) tni_out_print(s->out, ", ");
     if (x->b >= 0) s->value(s, x->b);
@@ -239,6 +269,8 @@ static void emit_map(tni_emitter *s, const tni_ins *x)
     tni_out_print(s->out, ")%s", t.after);
 }
 
+// m_check returns the index counted from the start, or 0 after it has noted the failure of
+// instruction i.
 static void emit_check(tni_emitter *s, int i)
 {
     const tni_ins *x = &s->kernel->ins[i];
@@ -249,6 +281,7 @@ static void emit_check(tni_emitter *s, int i)
     tni_out_print(s->out, ", %d, fail)", i);
 }
 
+// REDUCE and STORE are the skeleton's: the default case is a CAST.
 void tni_emit_value(tni_emitter *s, int i)
 {
     const tni_ins *x = &s->kernel->ins[i];
@@ -260,14 +293,15 @@ void tni_emit_value(tni_emitter *s, int i)
     case TNI_I_MAP: emit_map(s, x); break;
     case TNI_I_CHECK: emit_check(s, i); break;
     default:
-        put_around(s, tni_text_cast(dtype_of(s->kernel, x->a), (tn_dtype)x->dtype), s->value, x->a);
+        put_around(s, tni_text_cast(value_dtype(s->kernel, x->a), (tn_dtype)x->dtype), s->value,
+                   x->a);
     }
 }
 
 void tni_emit_store(tni_emitter *s, int i)
 {
     const tni_ins *x    = &s->kernel->ins[i];
-    tn_dtype       from = dtype_of(s->kernel, x->a), to = buffer_dtype(s->kernel, x);
+    tn_dtype       from = value_dtype(s->kernel, x->a), to = buffer_dtype(s->kernel, x);
     s->element(s, i);
     tni_out_print(s->out, " = ");
     put_around(s, tni_text_to_storage(from, to), s->value, x->a);
@@ -275,11 +309,14 @@ void tni_emit_store(tni_emitter *s, int i)
 
 // ---- folds -------------------------------------------------------------------------------------
 
+// Folds are functions of the op table (o_sum_f), so that every path adds alike.
 void tni_emit_fold(tni_out *o, int op, tn_dtype dt, const char *acc, const char *a)
 {
     tni_out_print(o, "o_%s_%c(%s, %s)", tni_op_table[op].name, tni_compute_suffix(dt), acc, a);
 }
 
+// -0.0 for sums: -0.0 + x is x for every x, whereas 0.0 + -0.0 is 0.0. The bits of infinities are
+// written out, since no header with INFINITY is included.
 const char *tni_fold_start(int op, tn_dtype dt)
 {
     static const char *const least[] = { ['f'] = "m_float_bits(0xff800000u)",

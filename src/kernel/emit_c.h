@@ -9,9 +9,9 @@
 #include "kernel/emit.h"
 
 // buffer, number: of the launch. arg: see tni_emit_c_args. partials: of all chunks, eight bytes
-// times tni_work_split.partials each. room: tni_emit_c_scratch bytes of this thread's own, aligned to 64.
-// fail: as in the launch; a failing CHECK writes it, without care for other threads, unless fail[0]
-// is set.
+// times tni_work_split.partials each. room: tni_emit_c_scratch bytes of this thread's own, aligned
+// to 64. fail: as in the launch; a failing CHECK writes it, without care for other threads, unless
+// fail[0] is set.
 typedef void tni_c_main(char *const *buffer, const int64_t *arg, const uint64_t *number,
                         int64_t first, int64_t last, int64_t chunk, char *partials, char *room,
                         int64_t *fail);

@@ -1,6 +1,7 @@
-// Programs: kernels, and before them what they call. Nothing is listed: every name in a text that
-// names a function of the shim, the prelude, the op table or the dialect's folds brings that
-// function in, with what it calls before it.
+// Programs: kernels, and before them the functions that they call. Nothing is listed by hand: every
+// name in a text that is a function of the shim, the prelude, the op table or the dialect's folds
+// brings that function in, after what it calls itself. So the text has only what it needs, which
+// keeps compile times short.
 #include "kernel/emit.h"
 #include "kernel/op_text.h"
 #include "kernel/prelude_text.h"
@@ -10,56 +11,61 @@
 #include <string.h>
 
 enum {
-    MOST_ROWS  = 400,  // of a shim, or of the prelude
-    MOST_FOLDS = 8,    // functions for each fold
-    FUNCTION   = 4096  // characters of one made here
+    MAX_ROWS  = 400,  // functions of a shim, or of the prelude
+    MAX_FOLDS = 8,    // functions that a dialect has for each fold
+    FUNCTION  = 4096  // characters of an op's function, or of a fold's with its marks filled in
 };
 
 static const int fold_ops[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
 
-// A program while it is put together. `done` flags say which functions are in it.
+// A program while it is put together. The flags say which functions are in it already: each is
+// taken once, and marked before its text is searched, so that the search ends.
 typedef struct {
     tni_out           *out;
     const tni_dialect *dialect;
     bool               no_double;
-    bool               shim[MOST_ROWS], more[MOST_ROWS], prelude[MOST_ROWS];
-    bool               op[TNI_OPS][TNI_COMPUTES], fold[MOST_FOLDS][4][TNI_COMPUTES];
+    bool               shim[MAX_ROWS], functions[MAX_ROWS], prelude[MAX_ROWS];
+    bool               op[TNI_OPS][TNI_COMPUTES], fold[MAX_FOLDS][4][TNI_COMPUTES];
 } program;
 
-// A name in a text.
+// A name in a text: not terminated.
 typedef struct {
     const char *s;
     size_t      n;
-} word;
+} name_span;
 
 static bool is_name(char c)
 {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-static bool word_is(word w, const char *s)
+static bool word_is(name_span w, const char *s)
 {
     return strlen(s) == w.n && !memcmp(w.s, s, w.n);
 }
 
-static bool begins(const char *s, const char *with)
+static bool begins_with(const char *s, const char *with)
 {
     return !strncmp(s, with, strlen(with));
 }
 
-// The name of the function that a piece of text defines; empty if it is none.
-static word defined(const char *piece)
+// The name of the function that a piece of text defines, which is what stands before the first
+// bracket; empty if the piece is no function.
+static name_span defined_name(const char *piece)
 {
     const char *end = strchr(piece, '(');
-    if (!end || (!begins(piece, "M_FN") && !begins(piece, "M_APART") && !begins(piece, "static")))
-        return (word){ piece, 0 };
+    if (!end || (!begins_with(piece, "M_FN") && !begins_with(piece, "M_APART") &&
+                 !begins_with(piece, "static")))
+        return (name_span){ piece, 0 };
     const char *s = end;
     while (s > piece && is_name(s[-1])) s--;
-    return (word){ s, (size_t)(end - s) };
+    return (name_span){ s, (size_t)(end - s) };
 }
 
 static void take_names(program *p, const char *text);
 
+// Adds a function after what it calls. Without doubles in the device, functions that use them are
+// left out: kernels that need them are rejected before.
 static void take_text(program *p, const char *text)
 {
     if (p->no_double && strstr(text, "double")) return;
@@ -67,10 +73,11 @@ static void take_text(program *p, const char *text)
     tni_out_print(p->out, "%s", text);
 }
 
-static bool take_row(program *p, word w, const char *const *rows, bool *done)
+// Takes the function of that name from a table of texts; false if the table has none.
+static bool take_row(program *p, name_span w, const char *const *rows, bool *done)
 {
     for (int i = 0; rows[i]; i++) {
-        word name = defined(rows[i]);
+        name_span name = defined_name(rows[i]);
         if (name.n != w.n || memcmp(name.s, w.s, w.n) != 0) continue;
         if (!done[i]) {
             done[i] = true;
@@ -81,37 +88,37 @@ static bool take_row(program *p, word w, const char *const *rows, bool *done)
     return false;
 }
 
-// The type that the last letter of a name says; -1 if it says none.
-static int kind_of(word w)
+// The compute type that the last letter of a name stands for (o_add_f: f); -1 if it is none.
+static int suffix_type(name_span w)
 {
     int kind = w.n > 2 && w.s[w.n - 2] == '_' ? TNI_COMPUTES - 1 : -1;
     while (kind >= 0 && tni_compute_table[kind].letter != w.s[w.n - 1]) kind--;
     return kind;
 }
 
-static tn_dtype dtype_of(int kind)
+static tn_dtype compute_dtype_of(int kind)
 {
     return (tn_dtype)tni_compute_table[kind].dtype;
 }
 
-// o_add_f
-static void take_op(program *p, word w)
+// Takes the function of an op, for example o_add_f: made from its row of the op table.
+static void take_op(program *p, name_span w)
 {
-    int  kind           = kind_of(w);
+    int  kind           = suffix_type(w);
     char text[FUNCTION] = "M_FN ", name[64];
     if (kind < 0 || w.n >= sizeof name) return;
     for (int op = 0; op < TNI_OPS; op++) {
-        if (!word_is((word){ w.s + 2, w.n - 4 }, tni_op_table[op].name) || p->op[op][kind])
+        if (!word_is((name_span){ w.s + 2, w.n - 4 }, tni_op_table[op].name) || p->op[op][kind])
             continue;
         p->op[op][kind] = true;
         snprintf(name, sizeof name, "%.*s", (int)w.n, w.s);
-        if (tni_op_text(text + 5, FUNCTION - 5, name, op, dtype_of(kind)) ||
-            tni_fold_text(text + 5, FUNCTION - 5, name, op, dtype_of(kind)))
+        if (tni_op_text(text + 5, FUNCTION - 5, name, op, compute_dtype_of(kind)) ||
+            tni_fold_text(text + 5, FUNCTION - 5, name, op, compute_dtype_of(kind)))
             take_text(p, text);
     }
 }
 
-// The text of a fold's function, with the marks replaced.
+// Writes a fold's function with the marks @op, @s, @t and @w replaced (dialect.h says by what).
 static void fill_marks(char *dst, const char *text, int op, int kind)
 {
     char   suffix[2] = { tni_compute_table[kind].letter, 0 };
@@ -119,10 +126,10 @@ static void fill_marks(char *dst, const char *text, int op, int kind)
     for (const char *s = text; *s && n + 16 < FUNCTION; s++) {
         const char *put = NULL;
         size_t      cut = 1;
-        if (begins(s, "@op")) put = tni_op_table[op].name, cut = 2;
-        else if (begins(s, "@s")) put = suffix;
-        else if (begins(s, "@t")) put = tni_compute_type(dtype_of(kind));
-        else if (begins(s, "@w")) put = tni_total_type(dtype_of(kind));
+        if (begins_with(s, "@op")) put = tni_op_table[op].name, cut = 2;
+        else if (begins_with(s, "@s")) put = suffix;
+        else if (begins_with(s, "@t")) put = tni_compute_type(compute_dtype_of(kind));
+        else if (begins_with(s, "@w")) put = tni_total_type(compute_dtype_of(kind));
         if (!put) {
             dst[n++] = *s;
             continue;
@@ -133,16 +140,16 @@ static void fill_marks(char *dst, const char *text, int op, int kind)
     dst[n] = 0;
 }
 
-// f_block_sum_f
-static void take_fold(program *p, word w)
+// Takes a function of a fold, for example f_block_sum_f, by trying the texts of all four folds.
+static void take_fold(program *p, name_span w)
 {
     char text[FUNCTION];
-    int  kind = kind_of(w);
+    int  kind = suffix_type(w);
     if (kind < 0) return;
     for (int f = 0; p->dialect->folds[f]; f++)
         for (int o = 0; o < 4; o++) {
             fill_marks(text, p->dialect->folds[f], fold_ops[o], kind);
-            word name = defined(text);
+            name_span name = defined_name(text);
             if (name.n != w.n || memcmp(name.s, w.s, w.n) != 0 || p->fold[f][o][kind]) continue;
             p->fold[f][o][kind] = true;
             take_text(p, text);
@@ -150,29 +157,34 @@ static void take_fold(program *p, word w)
         }
 }
 
+// Looks at every name of the form x_...; the first letter says which table has it. A dialect's own
+// function comes before the shim's and the prelude's of the same name: that is how CUDA replaces
+// some.
 static void take_names(program *p, const char *text)
 {
     for (const char *s = text; *s;) {
-        word w = { s, 0 };
+        name_span w = { s, 0 };
         while (is_name(s[w.n])) w.n++;
         s += w.n ? w.n : 1;
         if (w.n < 4 || w.s[1] != '_') continue;
         if (w.s[0] == 'o') take_op(p, w);
         else if (w.s[0] == 'f') take_fold(p, w);
-        else if (w.s[0] == 'm' && !take_row(p, w, p->dialect->more, p->more) &&
+        else if (w.s[0] == 'm' && !take_row(p, w, p->dialect->functions, p->functions) &&
                  !take_row(p, w, p->dialect->shim, p->shim))
             take_row(p, w, tni_prelude_text, p->prelude);
     }
 }
 
-// What is no function begins the program.
-static void put_head(program *p)
+// Prints the pieces of the shim that are no functions (types, macros): they begin the program.
+static void put_preamble(program *p)
 {
     for (const char *const *piece = p->dialect->shim; *piece; piece++)
-        if (!defined(*piece).n && !(p->no_double && strstr(*piece, "double")))
+        if (!defined_name(*piece).n && !(p->no_double && strstr(*piece, "double")))
             tni_out_print(p->out, "%s", *piece);
 }
 
+// The kernels are written first, into a text of their own, since their names decide what has to
+// come before them.
 char *tni_emit_program(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int n,
                        const tni_emit_item *item, bool no_double)
 {
@@ -185,7 +197,7 @@ char *tni_emit_program(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton
     *p         = (program){ .out = &out, .dialect = d, .no_double = no_double };
     char *text = tni_out_take(&kernels);
     if (text) {
-        put_head(p);
+        put_preamble(p);
         take_names(p, text);
         tni_out_print(&out, "%s", text);
     } else {

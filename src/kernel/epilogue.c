@@ -1,6 +1,11 @@
-// Recognizing epilogues: from the stores of a kernel back to what it reads.
+// Recognizes epilogues: goes back from the stores of a kernel to what it reads, and takes off one
+// operation after the other, in the only order that libraries can compute: column sum, activation
+// or its slope, bias and residual, scale. If the call's result is what remains, the kernel is an
+// epilogue.
 #include "kernel/epilogue.h"
 
+// Whether an instruction is a map by that op, computed in the product's dtype: a library rounds
+// nowhere else.
 static bool is_map(const tni_ins *x, int op, int dtype)
 {
     return x->code == TNI_I_MAP && x->op == op && x->dtype == dtype;
@@ -16,8 +21,8 @@ static int axes_of(const tni_launch *l)
     return l->kernel->np + l->kernel->nr;
 }
 
-// Whether an access goes element after element through all of the domain.
-static bool goes_along(const tni_launch *l, int access)
+// Whether an access visits the elements of the domain in memory order, without gaps.
+static bool is_contiguous(const tni_launch *l, int access)
 {
     int64_t next = 1;
     for (int i = axes_of(l) - 1; i >= 0; next *= l->size[i--])
@@ -25,8 +30,8 @@ static bool goes_along(const tni_launch *l, int access)
     return true;
 }
 
-// Whether it goes along the last axis and stands still on all others.
-static bool goes_across(const tni_launch *l, int access, int64_t width)
+// Whether an access has stride 1 along the last axis and 0 along all others, as a bias has.
+static bool is_row_broadcast(const tni_launch *l, int access, int64_t width)
 {
     int last = axes_of(l) - 1;
     for (int i = 0; i < last; i++)
@@ -34,31 +39,33 @@ static bool goes_across(const tni_launch *l, int access, int64_t width)
     return l->size[last] == width && l->stride[access][last] == 1;
 }
 
-// What a kernel stores, by the instructions that do: one or two values of every point, and the column
-// sum of one. -1: there is none.
+// What a kernel stores, by the instructions that do: one or two values of every point, and the
+// column sum of one of them. -1: none.
 typedef struct {
     int of[2], sum;
-} stores;
+} store_set;
 
-static bool note_store(const tni_launch *l, int i, int64_t width, stores *s)
+// Enters STORE i; false if it is a second sum, a third value, or not laid out as the library would
+// write it.
+static bool note_store(const tni_launch *l, int i, int64_t width, store_set *s)
 {
     const tni_kernel *k   = l->kernel;
     const tni_ins    *x   = &k->ins[i];
     bool              sum = k->ins[x->a].code == TNI_I_REDUCE;
     int              *to  = sum ? &s->sum : s->of[0] < 0 ? &s->of[0] : &s->of[1];
-    if (*to >= 0 || !(sum ? goes_across(l, x->access, width) : goes_along(l, x->access)))
+    if (*to >= 0 || !(sum ? is_row_broadcast(l, x->access, width) : is_contiguous(l, x->access)))
         return false;
     *to = i;
     return true;
 }
 
-// Finds the stores, all of the product's dtype. False if the kernel does anything else to memory, or adds
-// up anything that it does not store.
-static bool find_stores(const tni_launch *l, int dtype, int64_t width, stores *s)
+// Finds the stores, all of the product's dtype. False if the kernel does anything else to memory,
+// or adds up something that it does not store.
+static bool find_stores(const tni_launch *l, int dtype, int64_t width, store_set *s)
 {
     const tni_kernel *k    = l->kernel;
     int               sums = 0;
-    *s                     = (stores){ { -1, -1 }, -1 };
+    *s                     = (store_set){ { -1, -1 }, -1 };
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i];
         if (x->code == TNI_I_CHECK) return false;
@@ -72,8 +79,9 @@ static bool find_stores(const tni_launch *l, int dtype, int64_t width, stores *s
     return s->of[0] >= 0 && sums == (s->sum >= 0);
 }
 
-// Goes back over relu or gelu from what one store keeps; what the other keeps, if there is one, must be
-// what the activation was given.
+// Goes back over relu or gelu from what one store keeps to the operand of the activation. A second
+// store must keep that operand (z, which the gradient will read). Returns the value to go on from,
+// TNI_NO_VALUE if two stores are there and neither is an activation of the other.
 static int before_activation(const tni_kernel *k, int dtype, const int store[2], tni_epilogue *e)
 {
     for (int i = 0; i < 2 && store[i] >= 0; i++) {
@@ -90,7 +98,8 @@ static int before_activation(const tni_kernel *k, int dtype, const int store[2],
     return store[1] < 0 ? k->ins[store[0]].a : TNI_NO_VALUE;
 }
 
-// Goes back over the product with the slope of gelu at what is read element after element.
+// Goes back over the product with the slope of gelu at z, which is read element by element: the
+// gradient of the activation.
 static int before_slope(const tni_launch *l, int i, int product, tni_epilogue *e)
 {
     const tni_kernel *k     = l->kernel;
@@ -101,7 +110,7 @@ static int before_slope(const tni_launch *l, int i, int product, tni_epilogue *e
         int at = side ? y->a : y->b;
         if (!is_map(&k->ins[at], TNI_gelu_slope, dtype)) continue;
         const tni_ins *z = &k->ins[k->ins[at].a];
-        if (!is_plain_load(z) || z->dtype != dtype || !goes_along(l, z->access)) continue;
+        if (!is_plain_load(z) || z->dtype != dtype || !is_contiguous(l, z->access)) continue;
         if (k->access[z->access].buffer == product) continue;
         e->activation = TNI_gelu_slope;
         e->z          = z->access;
@@ -110,8 +119,8 @@ static int before_slope(const tni_launch *l, int i, int product, tni_epilogue *e
     return i;
 }
 
-// Notes the column sum; false if it is not that of y.
-static bool take_sum(const tni_kernel *k, const stores *s, tni_epilogue *e)
+// Enters the column sum; false if it is not the sum of y.
+static bool match_column_sum(const tni_kernel *k, const store_set *s, tni_epilogue *e)
 {
     const tni_ins *y = &k->ins[s->of[k->ins[s->of[0]].access != e->y]];
     if (s->sum < 0) return true;
@@ -119,7 +128,8 @@ static bool take_sum(const tni_kernel *k, const stores *s, tni_epilogue *e)
     return k->ins[k->ins[s->sum].a].a == y->a;
 }
 
-// Goes back over one addition, of a bias or of a residual, unless it was found before.
+// Goes back over one addition of a bias or of a residual. Each is taken once; called twice, it
+// takes both in either order. With one row both layouts fit, and the bias comes first.
 static int before_addition(const tni_launch *l, int i, int product, int64_t width, tni_epilogue *e)
 {
     const tni_kernel *k = l->kernel;
@@ -130,8 +140,8 @@ static int before_addition(const tni_launch *l, int i, int product, int64_t widt
         const tni_ins *v  = &k->ins[at];
         if (!is_plain_load(v) || v->dtype != x->dtype || k->access[v->access].buffer == product)
             continue;
-        bool along  = goes_along(l, v->access) && e->residual < 0;
-        bool across = goes_across(l, v->access, width) && e->bias < 0;
+        bool along  = is_contiguous(l, v->access) && e->residual < 0;
+        bool across = is_row_broadcast(l, v->access, width) && e->bias < 0;
         if (across) e->bias = v->access;
         else if (along) e->residual = v->access;
         else continue;
@@ -140,7 +150,7 @@ static int before_addition(const tni_launch *l, int i, int product, int64_t widt
     return i;
 }
 
-// Goes back over the product with a number.
+// Goes back over the product with a number of the launch.
 static int before_scale(const tni_kernel *k, int i, int dtype, tni_epilogue *e)
 {
     const tni_ins *x = &k->ins[i];
@@ -154,11 +164,13 @@ static int before_scale(const tni_kernel *k, int i, int dtype, tni_epilogue *e)
     return i;
 }
 
+// A guarded kernel does nothing after a failure, which a library cannot know, so it is no epilogue.
+// Nor is a kernel that only copies: there would be nothing to fuse.
 tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
 {
     const tni_kernel *k     = l->kernel;
     int               dtype = k->buffer[product].dtype;
-    stores            s;
+    store_set         s;
     tni_epilogue      e = { .activation = TNI_leaf,
                             .scale      = -1,
                             .x          = -1,
@@ -169,14 +181,14 @@ tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
                             .sum        = -1 };
     if (k->guarded || !find_stores(l, dtype, width, &s)) return e;
     int v = before_activation(k, dtype, s.of, &e);
-    if (v == TNI_NO_VALUE || !take_sum(k, &s, &e)) return e;
+    if (v == TNI_NO_VALUE || !match_column_sum(k, &s, &e)) return e;
     v = before_slope(l, v, product, &e);
     v = before_addition(l, before_addition(l, v, product, width, &e), product, width, &e);
     v = before_scale(k, v, dtype, &e);
     const tni_ins *x = &k->ins[v];
     if (!is_plain_load(x) || x->dtype != dtype || k->access[x->access].buffer != product) return e;
     e.x    = x->access;
-    e.fits = goes_along(l, e.x) && (e.activation != TNI_leaf || e.scale >= 0 || e.residual >= 0 ||
-                                    e.bias >= 0 || e.sum >= 0);
+    e.fits = is_contiguous(l, e.x) && (e.activation != TNI_leaf || e.scale >= 0 ||
+                                       e.residual >= 0 || e.bias >= 0 || e.sum >= 0);
     return e;
 }

@@ -4,11 +4,11 @@
 
 #include "kernel/kernel.h"
 
-// y = activation(scale x + residual + bias), each part optional, x being the result of the call, and
-// z, what the activation was given, stored as well where the gradient will want it; or, of an activation's
-// gradient, y = (scale x + residual + bias) slope(z) with z read; and the column sum of y, over all axes but
-// the last. All are accesses of the kernel that does the same: x, y, z and residual go element after
-// element, bias and sum along the last axis of x. -1: there is none.
+// y = activation(scale x + residual + bias), each part optional, x being the result of the call,
+// and z, what the activation was given, stored as well where the gradient will want it; or, of an
+// activation's gradient, y = (scale x + residual + bias) slope(z) with z read; and the column sum
+// of y, over all axes but the last. All are accesses of the kernel that does the same: x, y, z and
+// residual go element after element, bias and sum along the last axis of x. -1: there is none.
 typedef struct {
     bool fits;        // the kernel does this and nothing else
     int  activation;  // an op of the table: relu, gelu_tanh; gelu_slope: z is read; TNI_leaf: none

@@ -145,6 +145,18 @@ typedef struct {
 // Finds per, phase, finish, phases and tails. False if the list breaks the rules.
 bool tni_kernel_seal(tni_kernel *k);
 
+// Whether an instruction is a tail: a reduction over P, finished in the finish stage.
+static inline bool tni_is_tail(const tni_ins *x)
+{
+    return x->code == TNI_I_REDUCE && x->over_p;
+}
+
+// Whether it is a reduction over R, finished for each row before the row's next phase.
+static inline bool tni_is_row_reduce(const tni_ins *x)
+{
+    return x->code == TNI_I_REDUCE && !x->over_p;
+}
+
 // POINT, ROW, COL or FULL: for people. ROW: it has a reduction over R; COL, FULL: only tails.
 const char *tni_kernel_kind(const tni_kernel *k);
 

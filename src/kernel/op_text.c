@@ -1,4 +1,10 @@
-// Rows of the op table written as C functions.
+// Prints rows of the op table as C functions. The row OP( add, BINARY, ..., a + b, ...) becomes
+//
+//     float o_add_f(float a, float b) { return a + b; }
+//
+// and exp, whose expression is m_exp(a):
+//
+//     float o_exp_f(float a) { return m_exp_f(a); }
 #include "kernel/op_text.h"
 
 #include "kernel/dialect.h"
@@ -9,8 +15,8 @@
 
 enum { EXPR = 200 };  // characters of an expression, suffixes and all
 
-// The number of inputs the expression speaks of: a, b, c.
-static int arity(const tni_op_facts *f)
+// The number of operands that the expression names: a, b, c. 0: the row is no map.
+static int expression_arity(const tni_op_facts *f)
 {
     switch (f->class) {
     case TNI_UNARY:
@@ -21,8 +27,9 @@ static int arity(const tni_op_facts *f)
     }
 }
 
-// The expression with the functions of one type: m_exp(a) is m_exp_f(a).
-static void typed(char dst[EXPR], const char *expr, tn_dtype dt)
+// Copies an expression, with the suffix of the type added to each function of the prelude: m_exp(a)
+// becomes m_exp_f(a).
+static void put_typed_expression(char dst[EXPR], const char *expr, tn_dtype dt)
 {
     size_t      n    = 0;
     const char *name = NULL;  // of a function, while in it
@@ -38,33 +45,33 @@ static void typed(char dst[EXPR], const char *expr, tn_dtype dt)
     dst[n] = 0;
 }
 
-int tni_op_text(char *dst, size_t room, const char *name, int op, tn_dtype dt)
+int tni_op_text(char *dst, size_t size, const char *name, int op, tn_dtype dt)
 {
     const tni_op_facts *f = &tni_op_table[op];
     tn_dtype            in, out;
-    int                 n = arity(f);
+    int                 n = expression_arity(f);
     char                expr[EXPR];
     if (!n || !tni_dtype_rule_apply(f->rule, dt, &in, &out) || in != dt) return 0;
     if (f->rule == TNI_REAL && !tni_is_float(dt)) return 0;  // integers are given back as they are
     const char *type = tni_compute_type(dt), *first = f->rule == TNI_SELECT ? "m_int" : type;
     const char *result = f->rule == TNI_TO_BOOL ? "m_int" : type;
-    typed(expr, f->expr, dt);
+    put_typed_expression(expr, f->expr, dt);
     if (n == 1)
-        return snprintf(dst, room, "%s %s(%s a) { return %s; }\n", result, name, type, expr);
+        return snprintf(dst, size, "%s %s(%s a) { return %s; }\n", result, name, type, expr);
     if (n == 2)
-        return snprintf(dst, room, "%s %s(%s a, %s b) { return %s; }\n", result, name, type, type,
+        return snprintf(dst, size, "%s %s(%s a, %s b) { return %s; }\n", result, name, type, type,
                         expr);
-    return snprintf(dst, room, "%s %s(%s a, %s b, %s c) { return %s; }\n", result, name, first,
+    return snprintf(dst, size, "%s %s(%s a, %s b, %s c) { return %s; }\n", result, name, first,
                     type, type, expr);
 }
 
-int tni_fold_text(char *dst, size_t room, const char *name, int op, tn_dtype dt)
+int tni_fold_text(char *dst, size_t size, const char *name, int op, tn_dtype dt)
 {
     const tni_op_facts *f    = &tni_op_table[op];
     const char         *type = tni_compute_type(dt);
     char                expr[EXPR];
     if (f->class != TNI_REDUCE || !strcmp(f->expr, "0")) return 0;
-    typed(expr, f->expr, dt);
-    return snprintf(dst, room, "%s %s(%s acc, %s a) { return %s; }\n", type, name, type, type,
+    put_typed_expression(expr, f->expr, dt);
+    return snprintf(dst, size, "%s %s(%s acc, %s a) { return %s; }\n", type, name, type, type,
                     expr);
 }

@@ -6,8 +6,8 @@
 #ifndef TNI_PRELUDE_TEXT_H
 #define TNI_PRELUDE_TEXT_H
 
-// The rows of math.def, gelu.def and casts.def, one function a piece, each begun with M_FN, which the shim
-// defines.
+// The rows of math.def, gelu.def and casts.def, one function a piece, each begun with M_FN, which
+// the shim defines.
 extern const char *const tni_prelude_text[];
 
 // C, for gcc and clang; includes nothing. Compile with -ffp-contract=off -fno-math-errno

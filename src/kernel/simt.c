@@ -1,4 +1,11 @@
-// Which shape a kernel gets on a device with work groups, and the words it is launched with.
+// Chooses the shape of a kernel on a device with work groups (simt.h), and packs the words it is
+// launched with. The choice goes: which accesses move vectors and how wide (choose_vector), then by
+// form how many threads share a row and where the row is held (choose_row, choose_lane,
+// choose_point), then the grid (split_chunks) and how tails are finished (choose_finish).
+//
+// Every decision depends on sizes, strides, alignment and the limits of the device alone. The shape
+// fixes the order of every sum, so a choice by load or by timing would give other bits from run to
+// run.
 #include "kernel/simt_emitter.h"
 
 #include "base/integers.h"
@@ -7,34 +14,47 @@
 #include <string.h>
 
 enum {
-    VECTOR_BYTES = 16,
-    MOST_VECTOR  = 8,
-    REGISTERS    = 64,    // of a thread, for what is held from loop to loop
-    ROOMY        = 96,    // the same, with half as many threads
-    ELEMENTS     = 32,    // of a row in the registers of a thread: more make a long text
-    GROUP        = 256,   // threads of a group where nothing else decides
-    TEAM         = 512,   // most threads of a row held in registers
-    SHARED_KEPT  = 4096,  // bytes of shared memory for what threads tell each other
-    RESIDENT     = 1024,  // threads of a multiprocessor, where there are tails
-    FINISH_COLS  = 32     // columns that a group finishes at once, at least
+    // Registers of a thread for what is held from loop to loop. RESIDENT threads on a multiprocessor of
+    // 65,536 registers have 64 each; the compiler finds the rest for addresses by reloading.
+    REGISTERS = 64,
+    // The same with half as many threads, which then have 128 each: 32 are left for addresses.
+    REGISTERS_LOW_OCCUPANCY = 96,
+    // Elements of a row in the registers of a thread. The loops over them are unrolled, so more
+    // elements make a text that takes long to compile, and no row needs more with TEAM threads.
+    ELEMENTS = 32,
+    // Threads of a group where nothing else decides: eight warps hide each other's latency, and a
+    // barrier over them is still cheap.
+    GROUP = 256,
+    // Most threads of a row held in registers. More would hold longer rows, but a fold waits for every
+    // warp of the team at a barrier.
+    TEAM = 512,
+    // Bytes of shared memory left for `red` and the driver, where rows take the rest.
+    SHARED_KEPT = 4096,
+    // Threads of a multiprocessor that a grid with tails is made for: each group leaves partial
+    // results, so there are no more groups than run at once.
+    RESIDENT = 1024,
+    // Columns that a group finishes at once, at least: a warp then reads partial results that are
+    // neighbours in memory.
+    FINISH_COLS = 32
 };
 
-// A launch with what choosing needs to know of it.
+// A launch and what the choice needs to know about it. Found once, by find_launch_facts, and
+// constant after.
 typedef struct {
     const tni_launch      *l;
     const tni_kernel      *k;
     const tni_simt_limits *limits;
     uint8_t                varies[TNI_MAX_INS];
-    int                    lane;  // axis
+    int                    lane;  // axis whose neighbours are side by side in memory
     int64_t                rows, cols, lanes;
     uint64_t               movers;      // accesses that may move vectors
     int                    col_tails;   // tails of elements
     bool                   col_finish;  // the finish goes over columns
-    bool                   row_work;  // a value of a row is stored or added up, or a row is reduced
-    bool                   reduces;   // over R
-    bool                   doubles;   // something is computed in f64
-    bool                   draws;     // random numbers
-} facts;
+    bool                   row_work;    // a row value is stored or added up, or a row is reduced
+    bool                   reduces;     // over R
+    bool                   doubles;     // something is computed in f64
+    bool                   draws;       // random numbers
+} launch_facts;
 
 // ---- small helpers ----------------------------------------------------------------------------
 
@@ -43,11 +63,6 @@ static int64_t power_up(int64_t n)
     int64_t p = 1;
     while (p < n) p *= 2;
     return p;
-}
-
-static bool is_memory(const tni_ins *x)
-{
-    return x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
 }
 
 static tn_dtype access_dtype(const tni_kernel *k, int access)
@@ -67,6 +82,8 @@ int tni_simt_vector_words(const tni_simt_class *c, tn_dtype dt)
 
 // ---- what loops share --------------------------------------------------------------------------
 
+// A load that only one loop reads is fetched there and forgotten; what is counted here decides how much
+// a row takes in registers or in shared memory.
 tni_set tni_simt_reread(const tni_kernel *k)
 {
     tni_set seen = { 0 }, reread = { 0 };
@@ -81,6 +98,9 @@ tni_set tni_simt_reread(const tni_kernel *k)
     return reread;
 }
 
+// Goes through the loops in order, since what an earlier loop keeps makes later values cheap to compute
+// again: their cost counts only down to what is kept. Loads are not in the set: they are held as words,
+// which take half the registers for 16-bit dtypes.
 tni_set tni_simt_costly(const tni_kernel *k)
 {
     tni_set costly = { 0 };
@@ -103,9 +123,10 @@ tni_set tni_simt_costly(const tni_kernel *k)
 
 // ---- vectors -----------------------------------------------------------------------------------
 
-// Whether a LOAD or STORE may move a vector: neighbours along the lane axis, and an index or guard
-// that does not change along it, which only rows have.
-static bool may_move(const facts *f, const tni_ins *x)
+// Whether a LOAD or STORE may move a vector at a time: its elements are neighbours along the lane
+// axis, and no index or guard of it changes along that axis. Only rows (lane in R) can have such an
+// index: where the lane is in P, each lane is a row with an index of its own.
+static bool may_move(const launch_facts *f, const tni_ins *x)
 {
     const tni_kernel *k    = f->k;
     int               mask = (1 << (k->np + k->nr)) - (1 << k->np);
@@ -117,7 +138,9 @@ static bool may_move(const facts *f, const tni_ins *x)
            (x->b == TNI_NO_VALUE || !(f->varies[x->b] & mask));
 }
 
-static void find_movers(facts *f)
+// Finds the accesses that can move vectors. One access may serve several instructions; it moves vectors
+// only if all of them can, since the address is computed once for the access.
+static void find_movers(launch_facts *f)
 {
     tni_set  need = tni_needs_main(f->k);
     uint64_t yes = 0, no = 0;
@@ -130,8 +153,9 @@ static void find_movers(facts *f)
     f->movers = yes & ~no;
 }
 
-// Where an access begins, in elements, modulo v.
-static int64_t start_of(const facts *f, int access, int v)
+// The element at which an access begins, modulo v, counted from an address that is aligned to v
+// elements; -1 if the buffer is not even aligned to its elements, as a user's memory may be.
+static int64_t start_of(const launch_facts *f, int access, int v)
 {
     const tni_launch *l    = f->l;
     uintptr_t         base = (uintptr_t)l->buffer[f->k->access[access].buffer];
@@ -145,7 +169,8 @@ static int64_t modulo(int64_t a, int v)
     return (a % v + v) % v;
 }
 
-static bool steps_whole(const facts *f, int access, int from, int to, int v)
+// Whether an access steps by whole vectors of v elements along axes from .. to-1, the lane axis apart.
+static bool steps_whole(const launch_facts *f, int access, int from, int to, int v)
 {
     for (int i = from; i < to; i++)
         if (i != f->lane && f->k->access[access].stride[i] != TNI_STRIDE_0 &&
@@ -154,15 +179,16 @@ static bool steps_whole(const facts *f, int access, int from, int to, int v)
     return true;
 }
 
-// Whether every vector of an access is aligned.
-static bool aligned(const facts *f, int access, int v)
+// Whether every vector of an access is aligned, in every row and at every index.
+static bool is_aligned(const launch_facts *f, int access, int v)
 {
     return start_of(f, access, v) == 0 && steps_whole(f, access, 0, f->k->np + f->k->nr, v) &&
            !modulo(f->l->stride[access][TNI_AXES], v);
 }
 
-// Whether the vectors of two accesses are aligned at the same elements of every row.
-static bool agree(const facts *f, int a, int b, int v)
+// Whether the vectors of two accesses are aligned at the same elements of every row. They need not be
+// aligned at the start of the row: all are then shifted by the same number of elements (a window).
+static bool share_alignment(const launch_facts *f, int a, int b, int v)
 {
     const tni_kernel *k = f->k;
     if (start_of(f, a, v) < 0 || start_of(f, a, v) != start_of(f, b, v)) return false;
@@ -176,38 +202,34 @@ static bool agree(const facts *f, int a, int b, int v)
     return !modulo(f->l->stride[a][TNI_AXES], v) && !modulo(f->l->stride[b][TNI_AXES], v);
 }
 
-// The movers that are aligned (leader -1), or that agree with a leader.
-static uint64_t together(const facts *f, int leader, int v)
+// The movers that are aligned (leader -1), or that share the alignment of a leader.
+static uint64_t find_vector_set(const launch_facts *f, int leader, int v)
 {
     uint64_t set = 0;
     for (int a = 0; a < f->k->naccess; a++)
-        if (f->movers >> a & 1 && (leader < 0 ? aligned(f, a, v) : agree(f, leader, a, v)))
+        if (f->movers >> a & 1 &&
+            (leader < 0 ? is_aligned(f, a, v) : share_alignment(f, leader, a, v)))
             set |= (uint64_t)1 << a;
     return set;
 }
 
-static int count_bits(uint64_t x)
-{
-    int n = 0;
-    for (; x; x &= x - 1) n++;
-    return n;
-}
-
-// Windows need rows of one run; columns that a thread adds up have to stay its own.
-static bool may_window(const facts *f, int leader, int v)
+// Whether vectors may begin before the row's start, at an aligned address. The row has to be one run of
+// memory; and where a thread adds up columns, each row must shift by the same amount, so that a thread
+// keeps the same columns from row to row.
+static bool may_window(const launch_facts *f, int leader, int v)
 {
     const tni_kernel *k = f->k;
     if (k->lane_in_r && k->nr > 1) return false;
     return !k->lane_in_r || !f->col_tails || steps_whole(f, leader, 0, k->np, v);
 }
 
-// The largest set of movers that agree, by its leader; -1 if no window may be.
-static int find_leader(const facts *f, int v)
+// The access with which most movers share their alignment, by index; -1 if no window is possible.
+static int find_leader(const launch_facts *f, int v)
 {
     int best = -1, best_count = 0;
     for (int a = 0; a < f->k->naccess; a++) {
         if (!(f->movers >> a & 1) || !may_window(f, a, v)) continue;
-        int n = count_bits(together(f, a, v));
+        int n = count_bits(find_vector_set(f, a, v));
         if (n > best_count) {
             best       = a;
             best_count = n;
@@ -224,8 +246,9 @@ static void set_vector(tni_simt_class *c, int v, uint64_t set, int leader)
     c->leader  = (uint16_t)(leader >= 0 ? leader : 0);
 }
 
-// The loads that are fetched one by one: those of a row's elements.
-static uint64_t single_fetches(const facts *f)
+// The loads that are fetched by words before their loop's work although vectors have one element:
+// those of a row's elements whose address does not depend on a value of the loop.
+static uint64_t single_fetches(const launch_facts *f)
 {
     uint64_t       yes = 0, no = 0;
     const uint64_t one  = 1;
@@ -243,36 +266,39 @@ static uint64_t single_fetches(const facts *f)
     return yes & ~no;
 }
 
-// Full vectors that are all aligned; else a window they agree on; else shorter ones; else a window
-// of most of them.
-static void choose_vector(const facts *f, tni_simt_class *c)
+// Chooses the vectors, by what moves fewest bytes in vain, best first: full vectors that are all
+// aligned; a window whose alignment all movers share; shorter vectors that are all aligned; a
+// window for at least half of the movers, the others going element by element; single elements. A
+// row of less than two full vectors has no window: it would consist of edges.
+static void choose_vector(const launch_facts *f, tni_simt_class *c)
 {
     int widest = 1;
     for (int a = 0; a < f->k->naccess; a++)
         if (f->movers >> a & 1)
             widest = (int)tni_max_i64(widest, (int64_t)tni_dtype_size(access_dtype(f->k, a)));
-    int full   = (int)tni_min_i64(VECTOR_BYTES / widest, MOST_VECTOR);
+    int full   = (int)tni_min_i64(TNI_VECTOR_BYTES / widest, TNI_MAX_VECTOR);
     int leader = f->movers ? find_leader(f, full) : -1;
     if (leader >= 0 && f->lanes < 2 * full) leader = -1;
     for (int v = full; v > 1 && f->movers; v /= 2) {
-        if (f->lanes % v == 0 && together(f, -1, v) == f->movers) {
+        if (f->lanes % v == 0 && find_vector_set(f, -1, v) == f->movers) {
             set_vector(c, v, f->movers, -1);
             return;
         }
-        if (v == full && leader >= 0 && together(f, leader, v) == f->movers) {
+        if (v == full && leader >= 0 && find_vector_set(f, leader, v) == f->movers) {
             set_vector(c, v, f->movers, leader);
             return;
         }
     }
-    if (leader >= 0 && 2 * count_bits(together(f, leader, full)) >= count_bits(f->movers))
-        set_vector(c, full, together(f, leader, full), leader);
+    if (leader >= 0 && 2 * count_bits(find_vector_set(f, leader, full)) >= count_bits(f->movers))
+        set_vector(c, full, find_vector_set(f, leader, full), leader);
     else set_vector(c, 1, single_fetches(f), -1);
 }
 
 // ---- rows --------------------------------------------------------------------------------------
 
-// Registers that one vector a thread takes: all that is fetched, costly values, tails.
-static int vector_registers(const facts *f, const tni_simt_class *c)
+// Registers that one vector of a thread takes: the words of all loads, costly values that are kept, and
+// accumulators of tails.
+static int vector_registers(const launch_facts *f, const tni_simt_class *c)
 {
     const tni_kernel *k      = f->k;
     int               n      = 0;
@@ -283,13 +309,14 @@ static int vector_registers(const facts *f, const tni_simt_class *c)
         if (x->code == TNI_I_LOAD && tni_set_has(&need, i) && c->vectors >> x->access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, x->access));
         if (c->keep_costly && tni_set_has(&costly, i)) n += words;
-        if (is_tail(x) && x->per && !c->tail_memory) n += words;
+        if (tni_is_tail(x) && x->per && !c->tail_memory) n += words;
     }
     return n;
 }
 
-// Bytes of shared memory that hold what several loops read.
-static int64_t stash_bytes(const facts *f, const tni_simt *m)
+// Bytes of shared memory for the loads of a row that several loops read; each load is padded to 16
+// bytes.
+static int64_t stash_bytes(const launch_facts *f, const tni_simt *m)
 {
     int64_t n      = 0;
     tni_set reread = tni_simt_reread(f->k);
@@ -302,23 +329,28 @@ static int64_t stash_bytes(const facts *f, const tni_simt *m)
     return n;
 }
 
-static bool fits(const facts *f, const tni_simt_class *c)
+// Whether a thread's registers hold its part of the row. A double takes two registers, so kernels that
+// compute in f64 have half as many.
+static bool fits_registers(const launch_facts *f, const tni_simt_class *c)
 {
-    return c->unroll * c->vector <= ELEMENTS && vector_registers(f, c) * c->unroll <=
-                                                    (c->low_occupancy ? ROOMY : REGISTERS) >>
-                                                    f->doubles;
+    return c->unroll * c->vector <= ELEMENTS &&
+           vector_registers(f, c) * c->unroll <=
+               (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : REGISTERS) >> f->doubles;
 }
 
-static void set_team(const facts *f, tni_simt *m, int64_t team)
+// Sets the threads of a row, no more than a group can have, and the vectors that each then has.
+static void set_team(const launch_facts *f, tni_simt *m, int64_t team)
 {
     m->class.team = (uint16_t)team;
     while (m->class.team > f->limits->threads) m->class.team /= 2;
     m->class.unroll = (uint8_t)tni_min_i64(power_up(tni_ceil_div(m->vectors, m->class.team)), 128);
 }
 
-// A thread of a short row takes up to four vectors, which are under way at once and folded by fewer
-// threads, as long as there are rows enough for the whole device.
-static void short_row(const facts *f, tni_simt *m)
+// A row of at most a warp's vectors. A thread takes up to EACH vectors, whose loads are then in
+// flight together and which fewer threads have to fold, as long as there are rows enough to fill
+// the device. EACH = 4 trades loads in flight against registers. With tails the vectors of a row
+// are added up in registers, so that they stay as few as they are.
+static void choose_short_row(const launch_facts *f, tni_simt *m)
 {
     enum { EACH = 4 };
     int64_t team = power_up(m->vectors), full = (int64_t)f->limits->units * RESIDENT;
@@ -326,26 +358,28 @@ static void short_row(const facts *f, tni_simt *m)
     while (!f->k->tails && m->class.unroll < EACH && team > 1 && f->rows * team / 2 >= full) {
         tni_simt_class before = m->class;
         set_team(f, m, team /= 2);
-        if (fits(f, &m->class)) continue;
+        if (fits_registers(f, &m->class)) continue;
         m->class = before;
         break;
     }
 }
 
-// Threads for a row of so many vectors, and vectors for each, as measured to be best: `each` of them
-// unless the row is short or long.
-static void row_in_registers(const facts *f, tni_simt *m, int each)
+// Threads for a row that registers hold, and vectors for each, as measured to be best: `each` of
+// them unless the row is short or long. Up to four warps' vectors stay in one warp, which folds by
+// shuffles alone, without a barrier.
+static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
 {
     tni_simt_class *c = &m->class;
     int64_t         n = m->vectors;
     if (n <= TNI_WARP) {
-        short_row(f, m);
+        choose_short_row(f, m);
     } else if (n <= 4 * TNI_WARP &&
                vector_registers(f, c) * power_up(tni_ceil_div(n, TNI_WARP)) <= REGISTERS) {
         set_team(f, m, TNI_WARP);
     } else if (f->col_tails && f->limits->features & TNI_GPU_SHUFFLES && n > TEAM / 2 &&
                n <= TEAM) {
-        // Two vectors a thread share what folding a row costs.
+        // Half as many threads with two vectors each: the fold of a row, over half as many warps, is
+        // paid for by two vectors. Occupancy is traded for it.
         c->low_occupancy = 1;
         set_team(f, m, TEAM / 2);
     } else {
@@ -353,9 +387,10 @@ static void row_in_registers(const facts *f, tni_simt *m, int each)
     }
 }
 
-// Whether the loads that several loops read can be brought by bulk copies: whole vectors of 16 bytes
-// of one run of memory, in every row.
-static bool can_bring(const facts *f, const tni_simt_class *c)
+// Whether bulk copies (cp.async.bulk, Hopper and later) can bring the loads that several loops
+// read: whole vectors of 16 bytes of one run of memory in every row, without index and guard. Tails
+// of columns are excluded because their accumulators would not fit beside the rows.
+static bool can_bulk_copy(const launch_facts *f, const tni_simt_class *c)
 {
     int     n      = 0;
     tni_set reread = tni_simt_reread(f->k);
@@ -373,24 +408,29 @@ static bool can_bring(const facts *f, const tni_simt_class *c)
     return n > 0;
 }
 
-// How groups share a multiprocessor, and at most how many of them a row, in order of preference.
+// How many threads a group has, how many groups share a multiprocessor, and at most how many groups
+// share a row, in order of preference. Few large pieces come first: several groups on a
+// multiprocessor work in turn (one computes while another waits for its copy), and a cluster costs
+// an exchange for each fold, so a row is spread over more groups only when its piece would not fit
+// otherwise.
 static const struct {
     int16_t threads, groups, cluster;
 } sharing[] = { { 256, 4, 2 }, { 512, 2, 4 }, { 256, 3, 8 }, { 512, 2, 8 } };
 
-// A long row: shared memory, into which a bulk copy brings the next once this one is done with, in a
-// few groups on a multiprocessor, so that some work while others wait. A row that is too long for that
-// is cut into pieces for the groups of a cluster.
-static bool row_in_bulk(const facts *f, tni_simt *m)
+// A long row: held in shared memory, into which a bulk copy brings the next row as soon as this one
+// is done with. A few groups on each multiprocessor work while others wait. A row too long for that
+// is divided into pieces for the groups of a cluster. Takes the first sharing whose pieces fit;
+// false if none does.
+static bool bring_row_in_bulk(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c   = &m->class;
     int64_t         all = stash_bytes(f, m);
-    if (!can_bring(f, c)) return false;
+    if (!can_bulk_copy(f, c)) return false;
     for (size_t i = 0; i < sizeof sharing / sizeof *sharing; i++) {
-        int64_t room = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
+        int64_t limit = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
         for (int g = 1; g <= tni_min_i64(sharing[i].cluster, f->limits->cluster); g *= 2) {
             int64_t bytes = all / m->vectors * tni_ceil_div(m->vectors, g);
-            if (bytes > room) continue;
+            if (bytes > limit) continue;
             c->hold          = TNI_HOLD_SHARED;
             c->low_occupancy = 0;
             c->bulk          = (uint8_t)sharing[i].groups;
@@ -405,11 +445,14 @@ static bool row_in_bulk(const facts *f, tni_simt *m)
     return false;
 }
 
-// A row that registers do not hold: shared memory, or read again.
-static void row_in_loops(const facts *f, tni_simt *m)
+// A row that neither registers nor bulk copies hold: shared memory if it fits, else it is read
+// again by each loop. `unroll` is 1, 2 or 4 vectors in flight, as many as 16 registers hold. Tails
+// of columns are added up in scratch memory, one read and write a row, since their accumulators do
+// not fit in registers either.
+static void loop_over_row(const launch_facts *f, tni_simt *m)
 {
-    tni_simt_class *c    = &m->class;
-    int64_t         room = f->limits->shared_bytes - SHARED_KEPT, bytes = stash_bytes(f, m);
+    tni_simt_class *c     = &m->class;
+    int64_t         limit = f->limits->shared_bytes - SHARED_KEPT, bytes = stash_bytes(f, m);
     c->keep_costly   = 0;
     c->low_occupancy = 0;
     c->tail_memory   = f->col_tails > 0;
@@ -418,20 +461,23 @@ static void row_in_loops(const facts *f, tni_simt *m)
     c->unroll        = c->unroll == 3 ? 2 : c->unroll;
     c->team          = (uint16_t)tni_min_i64(power_up(m->vectors), TEAM);
     c->hold          = TNI_HOLD_NOTHING;
-    if (bytes > 0 && bytes <= room) {
+    if (bytes > 0 && bytes <= limit) {
         c->hold         = TNI_HOLD_SHARED;
         m->shared_bytes = (int)bytes;
     }
-    // One group to a multiprocessor, so that it is as large as can be; of rows that are read again
-    // few are then on their way at once, and the cache holds them.
-    if (2 * bytes > room && f->limits->threads >= 1024 && m->vectors >= 4096) c->team = 1024;
+    // A row that takes more than half of the shared memory leaves one group on a multiprocessor, so
+    // that group is made as large as it can be. Rows that are read again are then few at a time,
+    // and the L2 cache holds them. Rows of less than 4096 vectors would leave threads of such a
+    // group idle.
+    if (2 * bytes > limit && f->limits->threads >= 1024 && m->vectors >= 4096) c->team = 1024;
     while (c->team > f->limits->threads) c->team /= 2;
 }
 
-// Whether there are registers for the loads of the next row, where a team has several.
-static bool has_next(const facts *f, const tni_simt_class *c)
+// Whether registers are left for the loads of the next row, where a team has several rows one after the
+// other. LIMIT: registers for both rows, so that 24 of the 64 remain for values and addresses.
+static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
 {
-    enum { ROOM = 40 };  // beside what a row needs for a while
+    enum { LIMIT = 40 };
     const tni_kernel *k = f->k;
     int               n = vector_registers(f, c);
     if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->rows_in_flight || !f->reduces)
@@ -440,17 +486,20 @@ static bool has_next(const facts *f, const tni_simt_class *c)
         if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
             c->vectors >> k->ins[i].access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, k->ins[i].access));
-    return n * c->unroll <= (c->low_occupancy ? ROOMY : ROOM);
+    return n * c->unroll <= (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : LIMIT);
 }
 
-// Whether a thread may have twice as many vectors in hand, of so many registers each.
-static bool can_double(const facts *f, const tni_simt_class *c, int registers)
+// Whether a thread may have twice as many vectors in flight, of so many registers each. Half of the
+// registers is the limit: the other half is for what is computed.
+static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, int registers)
 {
     return !f->limits->few_registers && c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2;
 }
 
-// Only tails of columns: no thread has to know of another, so columns are cut too.
-static void row_in_tiles(const facts *f, tni_simt *m)
+// Only tails of columns: no thread has to know of another, so a group takes a slice of the columns,
+// and the grid's second axis goes over the slices. A thread has the same columns of several rows in
+// flight.
+static void split_row_columns(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->tail_memory    = 1;
@@ -458,12 +507,17 @@ static void row_in_tiles(const facts *f, tni_simt *m)
     c->tail_memory    = 0;
     c->rows_in_flight = 1;
     c->unroll         = 1;
-    while (can_double(f, c, registers)) c->unroll *= 2;
-    c->team  = (uint16_t)tni_min_i64(power_up(m->vectors), tni_min_i64(GROUP, f->limits->threads));
-    c->tiles = m->vectors > c->team;
+    while (can_double_unroll(f, c, registers)) c->unroll *= 2;
+    c->team = (uint16_t)tni_min_i64(power_up(m->vectors), tni_min_i64(GROUP, f->limits->threads));
+    c->split_columns = m->vectors > c->team;
 }
 
-static void choose_row(const facts *f, tni_simt *m)
+// Chooses the shape of ROW. A row is held where it is cheapest, tried in order: registers with
+// costly values kept, registers without them, shared memory by bulk copies, shared memory or
+// nothing. Full vectors of 16-bit elements start with four vectors a thread, wider elements with
+// two: the same number of registers. Rows of at most a warp share a group, since a group of one
+// warp would leave most of its slots unused.
+static void choose_row(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_ROW;
@@ -472,16 +526,16 @@ static void choose_row(const facts *f, tni_simt *m)
     c->keep_costly    = 1;
     c->rows           = 1;
     if (!f->row_work && f->col_tails) {
-        row_in_tiles(f, m);
+        split_row_columns(f, m);
     } else {
-        row_in_registers(f, m, c->vector == MOST_VECTOR ? 4 : 2);
-        if (!fits(f, c)) row_in_registers(f, m, 2);
-        if (!fits(f, c)) {
+        hold_row_in_registers(f, m, c->vector == TNI_MAX_VECTOR ? 4 : 2);
+        if (!fits_registers(f, c)) hold_row_in_registers(f, m, 2);
+        if (!fits_registers(f, c)) {
             c->keep_costly = 0;
-            row_in_registers(f, m, 2);
+            hold_row_in_registers(f, m, 2);
         }
-        if (!fits(f, c) && !row_in_bulk(f, m)) row_in_loops(f, m);
-        c->prefetch_row = has_next(f, c);
+        if (!fits_registers(f, c) && !bring_row_in_bulk(f, m)) loop_over_row(f, m);
+        c->prefetch_row = can_prefetch_row(f, c);
     }
     int group = (int)tni_min_i64(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
     if (c->team <= TNI_WARP || (!f->reduces && c->team < group))
@@ -491,7 +545,10 @@ static void choose_row(const facts *f, tni_simt *m)
 
 // ---- points and lanes --------------------------------------------------------------------------
 
-static void choose_point(const facts *f, tni_simt *m)
+// Chooses the shape of POINT. Without tails a thread has one vector, and enough threads in flight
+// hide the latency; with tails a group is larger and a thread has several vectors, since each group
+// leaves partial results that have to be joined.
+static void choose_point(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_POINT;
@@ -503,11 +560,14 @@ static void choose_point(const facts *f, tni_simt *m)
         return;
     }
     int registers = (int)tni_max_i64(1, vector_registers(f, c));
-    while (can_double(f, c, registers)) c->unroll *= 2;
+    while (can_double_unroll(f, c, registers)) c->unroll *= 2;
 }
 
-// More threads to a row until the device is full, or a thread's share of R is short.
-static void choose_lane(const facts *f, tni_simt *m)
+// Chooses the shape of LANE. More threads share the elements of R of a vector of rows until the
+// device is full, or a thread's share is less than 8 elements, for which joining them would not
+// pay. With tails for each column a single thread has them all: they are written once, in the order
+// of R.
+static void choose_lane(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c     = &m->class;
     int64_t         units = m->lines * m->vectors, full = (int64_t)f->limits->units * RESIDENT;
@@ -521,54 +581,61 @@ static void choose_lane(const facts *f, tni_simt *m)
     c->rows       = (uint16_t)(group / team);
     c->unroll     = 1;
     int registers = (int)tni_max_i64(1, vector_registers(f, c));
-    while (!single && can_double(f, c, registers)) c->unroll *= 2;
+    while (!single && can_double_unroll(f, c, registers)) c->unroll *= 2;
 }
 
 // ---- the grid ----------------------------------------------------------------------------------
 
-// How many lines (ROW), or turns of its threads (else), a team or group takes.
-static void cut_chunks(const facts *f, tni_simt *m, int64_t units, int64_t tiles)
+// Divides the units over groups: how many lines (ROW), or turns of its threads (POINT, LANE), a
+// team or group takes one after the other, and with that the number of parts, each of which leaves
+// partial results.
+static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int64_t tiles)
 {
-    const tni_simt_class *c    = &m->class;
-    int64_t               here = RESIDENT >> c->low_occupancy;
-    int64_t               full = tni_max_i64(1, f->limits->units * here / m->block / tiles);
+    const tni_simt_class *c        = &m->class;
+    int64_t               resident = RESIDENT >> c->low_occupancy;
+    int64_t               full     = tni_max_i64(1, f->limits->units * resident / m->block / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     if (c->tile) per = 1;
-    // Several turns make fewer partial results, unless there is so little to do that time is better.
+    // Several turns make fewer partial results to join. With less than LITTLE elements the
+    // joining is short anyway, and turns would only run one after the other: every group takes one.
     enum { LITTLE = 1 << 17 };
     int64_t turns = f->k->tails && f->rows * f->cols > LITTLE
                         ? tni_min_i64(4, tni_ceil_div(units, per))
                         : 1;
     m->chunk      = tni_max_i64(tni_ceil_div(units, full * per), turns);
-    // Tails for each r of lanes are written once, not added up from turn to turn.
+    // LANE writes the tails of a column once and does not add them up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
     int64_t groups = tni_max_i64(1, c->cluster);
     if (c->bulk)
         m->chunk = tni_ceil_div(units, tni_max_i64(1, f->limits->units * c->bulk / groups));
-    // The row of another cluster is on its way while this one's is stored.
+    // With one row a cluster, the copy of another cluster's row overlaps with the stores of this one.
     if (c->cluster > 1 && !f->k->tails) m->chunk = 1;
     m->parts   = tni_ceil_div(units, m->chunk * per);
     m->grid[0] = m->parts * groups;
 }
 
-static int64_t tail_bytes(const facts *f, const tni_simt *m, const tni_ins *x)
+// Bytes of scratch for the partial results of a tail, of all parts; each tail begins at a cache line.
+static int64_t tail_bytes(const launch_facts *f, const tni_simt *m, const tni_ins *x)
 {
     int64_t n = m->parts * (x->per ? f->cols : 1) * compute_bytes((tn_dtype)x->dtype);
     return (n + 63) / 64 * 64;
 }
 
-static void choose_finish(const facts *f, tni_simt *m)
+// Chooses who joins the partial results: the last group of the main kernel to end, which saves a
+// launch, or a kernel of its own, which has the whole device.
+static void choose_finish(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     if (!f->k->tails) return;
     for (int i = 0; i < f->k->nins; i++)
-        if (is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
-    // One group has soon joined few columns; many are worth a kernel of their own.
+        if (tni_is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
+    // One group joins up to FEW partial results: that saves a launch, but uses one multiprocessor only,
+    // so that more results are worth a kernel.
     enum { FEW = 1 << 14 };
     bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % TNI_WARP == 0);
     c->finish = tni_gpu_has(c, TNI_GPU_LAST) && few ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
-    // As many at once as there are threads: each turn waits for memory.
+    // As many columns at once as there are threads for: each turn of the loop waits for memory.
     c->finish_cols = FINISH_COLS;
     while (c->finish == TNI_FINISH_LAST && f->col_finish && c->finish_cols < f->cols &&
            m->block % (2 * c->finish_cols) == 0)
@@ -579,10 +646,12 @@ static void choose_finish(const facts *f, tni_simt *m)
     m->finish_grid    = f->col_finish ? tni_ceil_div(f->cols, FINISH_COLS) : 1;
 }
 
-// Whether a thread needs more registers than it has where a multiprocessor has RESIDENT of them: for
-// addresses, for what it holds, for what it computes in double or draws, and for eight rows at once; or,
-// where its rows lie in shared memory, because it spilled.
-static bool is_tight(const facts *f, const tni_simt_class *c)
+// Whether a thread needs more registers than it has where a multiprocessor runs RESIDENT threads:
+// two for each buffer's address, and those that hold loads (scattered ones count by element).
+// Doubles, random numbers (a block of Philox is ten rounds of four words) and vectors of eight rows
+// always do. The device asks for it too, by few_registers, after a kernel spilled. TIGHT leaves 8
+// of 64 for what is computed.
+static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
 {
     enum { TIGHT = 56 };
     const tni_kernel *k = f->k;
@@ -591,7 +660,7 @@ static bool is_tight(const facts *f, const tni_simt_class *c)
         if (k->ins[i].code == TNI_I_LOAD && f->lane >= 0 && f->varies[i] >> f->lane & 1 &&
             !(c->vectors >> k->ins[i].access & 1))
             n += c->vector;
-    bool many = c->form == TNI_SIMT_LANE && c->vector == MOST_VECTOR;
+    bool many = c->form == TNI_SIMT_LANE && c->vector == TNI_MAX_VECTOR;
     if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
     if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
     return k->tails && !c->bulk &&
@@ -599,10 +668,12 @@ static bool is_tight(const facts *f, const tni_simt_class *c)
             2 * k->nbuffer + n * c->unroll > TIGHT);
 }
 
-static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *limits)
+// Finds what the choice depends on. row_work: threads of a team have to come together for a row, be
+// it to fold it or because one of them stores or adds up a value of the row.
+static void find_launch_facts(launch_facts *f, const tni_launch *l, const tni_simt_limits *limits)
 {
     const tni_kernel *k = l->kernel;
-    *f                  = (facts){ .l = l, .k = k, .limits = limits, .rows = 1, .cols = 1 };
+    *f                  = (launch_facts){ .l = l, .k = k, .limits = limits, .rows = 1, .cols = 1 };
     for (int i = 0; i < k->np; i++) f->rows *= l->size[i];
     for (int i = 0; i < k->nr; i++) f->cols *= l->size[k->np + i];
     f->lane  = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
@@ -610,24 +681,27 @@ static void find_facts(facts *f, const tni_launch *l, const tni_simt_limits *lim
     tni_varying_axes(k, f->varies);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i];
-        if (is_tail(x) && x->per) f->col_tails++;
+        if (tni_is_tail(x) && x->per) f->col_tails++;
         if (x->finish && x->per & TNI_PER_COL) f->col_finish = true;
         if (x->code == TNI_I_REDUCE && !x->over_p) f->reduces = true;
         if (x->code == TNI_I_MAP && x->dtype == TN_F64) f->doubles = true;
         if (x->code == TNI_I_RANDOM) f->draws = true;
-        if ((is_tail(x) && !x->per) || (x->code == TNI_I_STORE && x->per == TNI_PER_ROW))
+        if ((tni_is_tail(x) && !x->per) || (x->code == TNI_I_STORE && x->per == TNI_PER_ROW))
             f->row_work = true;
     }
     f->row_work |= f->reduces;
     find_movers(f);
 }
 
+// The class is zeroed as bytes, padding included: it is compared by memcmp and is part of the cache
+// key of the compiled kernel. 64-bit indices are chosen when a count of elements or rows passes
+// half of INT32_MAX, so that sums of two such numbers in the text cannot overflow.
 tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
 {
-    facts    f;
-    tni_simt m;
+    launch_facts f;
+    tni_simt     m;
     memset(&m, 0, sizeof m);
-    find_facts(&f, l, limits);
+    find_launch_facts(&f, l, limits);
     tni_simt_class *c = &m.class;
     c->features       = (uint8_t)limits->features;
     choose_vector(&f, c);
@@ -640,25 +714,29 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
         if (f.k->nr) choose_lane(&f, &m);
         else choose_point(&f, &m);
     }
-    if (is_tight(&f, c)) c->low_occupancy = 1;
+    if (needs_low_occupancy(&f, c)) c->low_occupancy = 1;
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
-    if (c->tiles) m.grid[1] = tni_ceil_div(m.vectors, c->team);
-    cut_chunks(&f, &m, units, m.grid[1]);
+    if (c->split_columns) m.grid[1] = tni_ceil_div(m.vectors, c->team);
+    split_chunks(&f, &m, units, m.grid[1]);
     c->wide = f.k->wide || units * c->vector > INT32_MAX / 2 || f.rows > INT32_MAX / 2;
     choose_finish(&f, &m);
     return m;
 }
 
-size_t tni_simt_key(const tni_kernel *k, const tni_simt_class *c, char *dst, size_t room)
+size_t tni_simt_key(const tni_kernel *k, const tni_simt_class *c, char *dst, size_t limit)
 {
-    size_t n = tni_kernel_key(k, dst, room);
-    if (n + sizeof *c <= room) memcpy(dst + n, c, sizeof *c);
+    size_t n = tni_kernel_key(k, dst, limit);
+    if (n + sizeof *c <= limit) memcpy(dst + n, c, sizeof *c);
     return n + sizeof *c;
 }
 
 // ---- arguments ---------------------------------------------------------------------------------
 
+// Numbers the launch words: the fixed ones, sizes, then for each access its offset and its strides
+// of class n (classes 0 and 1 are constants in the text), indices' strides and tails in the order
+// of instructions, and the numbers. The emitter and the launcher both call this, so the order is
+// defined here alone.
 void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at)
 {
     memset(at, -1, sizeof *at);
@@ -672,17 +750,18 @@ void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at)
         const tni_ins *x = &k->ins[i];
         if (x->code == TNI_I_LOAD && x->a != TNI_NO_VALUE && at->stride[x->access][TNI_AXES] < 0)
             at->stride[x->access][TNI_AXES] = (int16_t)n++;
-        if (is_tail(x)) at->tail[i] = (int16_t)n++;
+        if (tni_is_tail(x)) at->tail[i] = (int16_t)n++;
     }
     for (int i = 0; i < k->nnumber; i++) at->number[i] = (int16_t)n++;
     at->count = (int16_t)n;
 }
 
+// TNI_WORD_SCRATCH is 0 here: a device whose scratch begins inside a buffer object adds the bytes.
 int tni_simt_words(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
                    int64_t dst[TNI_MAX_WORDS])
 {
     const tni_kernel *k = l->kernel;
-    facts             f = { .k = k, .cols = 1 };
+    launch_facts      f = { .k = k, .cols = 1 };
     for (int i = 0; i < k->nr; i++) f.cols *= l->size[k->np + i];
     dst[TNI_WORD_LINES]   = m->lines;
     dst[TNI_WORD_VECTORS] = m->vectors;
@@ -706,6 +785,8 @@ int tni_simt_words(const tni_launch *l, const tni_simt *m, const tni_simt_layout
     return at->count;
 }
 
+// Packs addresses and words as the struct `NAME_args` of the text declares them; all members have 8
+// bytes.
 size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
                      const void *state, char *dst)
 {

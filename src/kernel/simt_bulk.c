@@ -1,8 +1,35 @@
-// Rows that bulk copies bring, in the text of a CUDA kernel for chips that have them: one thread asks
-// the copy engine for a row, whose bytes a barrier in shared memory counts, and all work on it from
-// there. Once all are done with it the next is asked for; meanwhile other groups of the multiprocessor
-// work on theirs. Where a row is too long, the groups of a cluster have a piece each, and tell each
-// other what they folded.
+// Rows that bulk copies bring, in the text of a CUDA kernel for chips that have them (Hopper and
+// later): one thread asks the copy engine for a row, a barrier in shared memory counts its bytes,
+// and all threads compute on it from there. Once all are done with it, the next row is asked for;
+// meanwhile other groups of the multiprocessor compute on theirs. If a row is too long, the groups
+// of a cluster have a piece each, and send each other what they folded. What it prints, of
+// test/golden/long_row.txt, a softmax by clusters of two:
+//
+//     auto bring = [&](const m_int line) {
+//         ...
+//         m_expect(&full, (m_uint)n * 16);
+//         if (n) m_bring(stash + 0 * piece, b0 + a0 + lo * 8, n * 16u, &full);
+//     };
+//     const m_int first = ((m_int)blockIdx.x / 2) * (m_int)a.w[3];
+//     if (tid == 0) {
+//         m_barrier_open(&full);
+//         m_barrier_open(&heard[0]), m_barrier_open(&heard[1]);
+//         m_barriers_opened();
+//         if (first < past) bring(first);
+//     }
+//     m_cluster_barrier();
+//     m_int turn = 0;
+//     for (m_int row = first; row < past; row++) {
+//         ...
+//         m_await(&full, turn);
+//         ... loop 0 over the row in h0 ...
+//         if (tid == 0) m_expect(&heard[told & 1], 16);
+//         if (tid < 2) m_tell(&peer[((told & 1) * 1 + 0) * 2 + rank], tid, (m_ulong)m_bits_f(v2), &heard[told & 1]);
+//         m_await(&heard[told & 1], told >> 1 & 1);
+//         v2 = m_float_bits(0xff800000u);
+//         for (m_int z = 0; z < 2; z++)
+//             v2 = o_max_f(v2, (float)m_float_bits((m_uint)peer[((told & 1) * 1 + 0) * 2 + z]));
+//         told++;
 #include "kernel/simt_emitter.h"
 
 #include <stdio.h>
@@ -14,18 +41,20 @@ tni_text tni_simt_group_name(const tni_simt_emitter *c)
     return tni_text_of("%s", c->d->group_id);
 }
 
-static bool is_brought(const tni_simt_emitter *c, int i)
+// The loads that several loops read are copied in bulk; others are fetched as in any row.
+static bool is_bulk_load(const tni_simt_emitter *c, int i)
 {
     return c->k->ins[i].code == TNI_I_LOAD && tni_simt_stashed(c, i);
 }
 
-static int count_brought(const tni_simt_emitter *c)
+static int count_bulk_loads(const tni_simt_emitter *c)
 {
     int n = 0;
-    for (int i = 0; i < c->k->nins; i++) n += is_brought(c, i);
+    for (int i = 0; i < c->k->nins; i++) n += is_bulk_load(c, i);
     return n;
 }
 
+// In a window the number depends on the row's shift: the first vector begins before the row.
 tni_text tni_simt_row_vectors(const tni_simt_emitter *c)
 {
     if (!c->m->window) return tni_simt_word_name(c, TNI_WORD_VECTORS);
@@ -33,6 +62,8 @@ tni_text tni_simt_row_vectors(const tni_simt_emitter *c)
                        c->m->vector - 1, c->m->vector);
 }
 
+// The vectors of a row are divided evenly over the groups of a cluster; the last ones may get
+// fewer, or none.
 void tni_simt_put_piece(tni_simt_emitter *c)
 {
     int g = c->m->cluster;
@@ -47,8 +78,10 @@ void tni_simt_put_piece(tni_simt_emitter *c)
                  c->index);
 }
 
-// A function that asks for a row: the aligned window around it, of which the ends are not its own.
-static void put_bring(tni_simt_emitter *c)
+// Prints the function that asks for a row: the aligned window around it, whose ends are not the
+// row's own and are not used. The barrier is told how many bytes to expect before any copy can
+// arrive.
+static void put_bring_function(tni_simt_emitter *c)
 {
     int      at = 0;
     tni_text lo = { "" };
@@ -58,16 +91,19 @@ static void put_bring(tni_simt_emitter *c)
     tni_simt_put_bases(c);
     tni_simt_put_shift(c, false);
     tni_simt_put_piece(c);
-    tni_out_line(c->o, "m_expect(&full, (m_uint)n * %d);", 16 * count_brought(c));
+    tni_out_line(c->o, "m_expect(&full, (m_uint)n * %d);", 16 * count_bulk_loads(c));
     for (int i = 0; i < c->k->nins; i++) {
         int a = c->k->ins[i].access;
-        if (!is_brought(c, i)) continue;
+        if (!is_bulk_load(c, i)) continue;
         tni_out_line(c->o, "if (n) m_bring(stash + %d * piece, b%d + a%d%s%s, n * 16u, &full);",
                      at++, c->k->access[a].buffer, a, c->m->window ? " - shift" : "", lo.s);
     }
     tni_out_line(c->o, "};");
 }
 
+// Declares the shared memory: the stash of rows, the barrier `full` that their bytes arrive at, and
+// for a cluster `peer`, into which the others send their results, with a barrier for each of its
+// halves. The loads count as fetched from here on.
 static void declare_shared(tni_simt_emitter *c)
 {
     int g = c->m->cluster > 1 ? c->m->cluster : 1;
@@ -76,24 +112,27 @@ static void declare_shared(tni_simt_emitter *c)
     tni_out_line(c->o, "const %s piece = (%s + %d) / %d;", c->index,
                  tni_simt_word_name(c, TNI_WORD_VECTORS).s, g - 1, g);
     if (g > 1) {
-        tni_out_line(c->o, "__shared__ m_ulong peer[%d], heard[2];", 2 * c->folds * g);
+        tni_out_line(c->o, "__shared__ m_ulong peer[%d], heard[2];", 2 * c->max_folds * g);
         tni_out_line(c->o, "const m_int rank = (m_int)blockIdx.x %% %d;", g);
         tni_out_line(c->o, "m_int told = 0;");
     }
     for (int i = 0, at = 0; i < c->k->nins; i++) {
-        if (!is_brought(c, i)) continue;
+        if (!is_bulk_load(c, i)) continue;
         tni_out_line(c->o, "uint4 *const h%d = stash + %d * piece;", i, at++);
         tni_set_add(&c->fetched, i);
     }
 }
 
+// Thread 0 initializes the barriers, makes that visible to the copy engine, and asks for the first
+// row. No group of a cluster may send to another before that one's barriers exist, so the cluster
+// waits.
 void tni_simt_open_bulk(tni_simt_emitter *c)
 {
     tni_text chunk = tni_simt_word_name(c, TNI_WORD_CHUNK),
              lines = tni_simt_word_name(c, TNI_WORD_LINES);
     c->stage       = TNI_AT_LOOP;
     declare_shared(c);
-    put_bring(c);
+    put_bring_function(c);
     tni_out_line(c->o, "const %s first = %s * %s;", c->index, tni_simt_group_name(c).s, chunk.s);
     tni_out_line(c->o, "const %s past = first + %s < %s ? first + %s : %s;", c->index, chunk.s,
                  lines.s, chunk.s, lines.s);
@@ -108,6 +147,7 @@ void tni_simt_open_bulk(tni_simt_emitter *c)
     tni_out_line(c->o, "m_int turn = 0;");
 }
 
+// `turn` is the parity that the barrier's phase has next.
 void tni_simt_release_row(tni_simt_emitter *c)
 {
     tni_out_line(c->o, "__syncthreads();");
@@ -117,24 +157,25 @@ void tni_simt_release_row(tni_simt_emitter *c)
 
 // ---- clusters ----------------------------------------------------------------------------------
 
-// A value as the 64 bits that are told, and back.
-static tni_text told(const tni_simt_emitter *c, int i)
+// A value as the 64 bits that are sent, and a received word as a value.
+static tni_text sent_bits(const tni_simt_emitter *c, int i)
 {
     char kind = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype);
     return tni_text_of(kind == 'f' ? "m_bits_f(v%d)" : kind == 'd' ? "m_bits_d(v%d)" : "v%d", i);
 }
 
-static tni_text heard(const tni_simt_emitter *c, int i, int slot)
+static tni_text received_bits(const tni_simt_emitter *c, int i, int slot)
 {
     char        kind = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype);
     const char *bits = kind == 'f' ? "m_float_bits((m_uint)" : kind == 'd' ? "m_double_bits(" : "(";
     return tni_text_of("(%s)%speer[((told & 1) * %d + %d) * %d + z])", type_of(c, i), bits,
-                       c->folds, slot, c->m->cluster);
+                       c->max_folds, slot, c->m->cluster);
 }
 
-// Each group tells its result to all of its cluster, and folds what it was told, in order. `peer` has
-// two halves, and a barrier for each: nobody tells anew into a half before all have read it, since
-// they had to hear of the half between.
+// Each group sends its result to all groups of its cluster (thread i to group i), and folds what it
+// received, in order of rank, so that all have the same bits. `peer` has two halves, each with a
+// barrier: a group sends into a half again only after it has received everything of the other half,
+// by which time all have read this one.
 void tni_simt_fold_cluster(tni_simt_emitter *c, const tni_set *set)
 {
     int slot = 0, g = c->m->cluster, n = 0;
@@ -145,13 +186,13 @@ void tni_simt_fold_cluster(tni_simt_emitter *c, const tni_set *set)
             tni_out_line(c->o,
                          "if (tid < %d) m_tell(&peer[((told & 1) * %d + %d) * %d + rank], tid, "
                          "(m_ulong)%s, &heard[told & 1]);",
-                         g, c->folds, slot++, g, told(c, i).s);
+                         g, c->max_folds, slot++, g, sent_bits(c, i).s);
     tni_out_line(c->o, "m_await(&heard[told & 1], told >> 1 & 1);");
     slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
         const tni_ins *x = &c->k->ins[i];
         if (!tni_set_has(set, i)) continue;
-        tni_text acc = tni_text_of("v%d", i), other = heard(c, i, slot++);
+        tni_text acc = tni_text_of("v%d", i), other = received_bits(c, i, slot++);
         tni_out_line(c->o, "%s = %s;", acc.s, tni_fold_start(x->op, (tn_dtype)x->dtype));
         tni_out_print(c->o, "%s", c->d->unroll);
         tni_out_line(c->o, "for (m_int z = 0; z < %d; z++)", g);

@@ -1,14 +1,25 @@
-// A page of the simt skeletons: a kernel being written, and what its writers share.
+// The simt emitter: the state of one kernel while its CUDA or OpenCL text is written, and the
+// functions that emit_simt.c and the simt_*.c files share. Nothing outside src/kernel includes this.
 #ifndef TNI_KERNEL_SIMT_EMITTER_H
 #define TNI_KERNEL_SIMT_EMITTER_H
 
 #include "kernel/simt.h"
 
-// Which part of the text is being written: a point of a row, the same for each lane, a loop over R (or
-// all of POINT), the finish.
-typedef enum { TNI_AT_ROW, TNI_AT_LANES, TNI_AT_LOOP, TNI_AT_FINISH } tni_stage;
+// The widest load or store of a thread is 16 bytes (uint4); 8 elements is that of a 16-bit dtype, and
+// narrower elements are not packed further, since a thread's values would take too many registers.
+enum { TNI_VECTOR_BYTES = 16, TNI_MAX_VECTOR = 8 };
 
-// A kernel being written. `emitter` comes first: its callbacks get the whole by a cast.
+// Which part of the text is being written; it decides what a value is called and what guards a store.
+typedef enum {
+    TNI_AT_ROW,    // once for a row (ROW), or once for a thread (scalars of POINT and LANE)
+    TNI_AT_LANES,  // LANE: once for each lane of the thread's vector, outside the loops over R
+    TNI_AT_LOOP,   // in a loop over R, or in the body of POINT
+    TNI_AT_FINISH  // where tails are finished
+} tni_stage;
+
+// One kernel while it is written. `emitter` is the first member: its callbacks cast back to this.
+// Invariant: kept and fetched hold only what the text written so far has declared in the scope that is
+// open, so that a branch of the text that is written twice restores `fetched` in between.
 typedef struct {
     tni_emitter           emitter;
     tni_out              *o;
@@ -16,51 +27,58 @@ typedef struct {
     const tni_dialect    *d;
     const tni_simt_class *m;
     const char           *name;
-    const char           *index;   // type of places
-    const char           *uindex;  // its unsigned form, for divisions
-    const char           *local;   // before the type of what a pointer to shared memory points to
-    tni_simt_layout       at;
-    tni_set               scalar;   // forms of lanes: values that are the same in all of them
-    tni_set               kept;     // values in arrays from loop to loop
-    tni_set               fetched;  // loads whose words are held
-    tni_set               reread;   // loads that several loops read
-    tni_set               hoisted;  // what was found once for a row
-    tni_set               costly;   // values worth keeping
-    tni_set               work;     // what the loop at hand computes
+    const char           *index;   // type of element indices: m_int or m_long
+    const char           *uindex;  // its unsigned form, in which divisions are cheaper
+    const char           *local;   // qualifier of what a pointer to shared memory points to
+    tni_simt_layout       at;      // where each launch word is
+    tni_set               scalar;  // POINT, LANE: values equal in all lanes, computed once a thread
+    tni_set               kept;    // values in arrays k, from an earlier loop of the row
+    tni_set               fetched;   // loads whose words x are in registers or shared memory
+    tni_set               reread;    // loads that several loops read
+    tni_set               hoisted;   // instructions whose row part was printed before the loop
+    tni_set               costly;    // values worth keeping from loop to loop
+    tni_set               loop_set;  // what the loop being written computes
     tni_stage             stage;
-    char                  letter;    // of the words that are fetched: x, or z of the next row
-    int                   lane;      // axis
-    int                   folds;     // most reductions of one loop
-    bool                  together;  // LANE: all threads are at the same r, for barriers
-    int                   unroll;    // vectors in hand of the loop being written
-    bool                  sure;      // all vectors of the pass at hand are there
-    bool                  whole;     // the vectors of the pass at hand lie in their line
-    bool                  single;    // the pass at hand has one vector, which may not
-    bool                  missed;    // no column that finds_column asks for is in the pass at hand
-    size_t red[2];  // from where to where the text of the kernel at hand declares red
-    bool   shares;  // threads of the kernel at hand leave words in red
+    char   word_letter;      // of the array a fetch fills: x, or z for a prefetch or a tile
+    int    lane;             // axis of the lanes
+    int    max_folds;        // most reductions that are folded over threads together
+    bool   lockstep;         // LANE: all threads are at the same r, since barriers follow
+    int    unroll;           // vectors a thread has in flight in the loop being written
+    bool   all_present;      // every vector of the pass exists: no bounds test
+    bool   interior;         // no vector of the pass crosses an end of its line
+    bool   edge_vector;      // the pass has one vector, which crosses an end or may
+    bool   no_column_match;  // the pass was tested not to hold a column that is looked for
+    size_t red_text[2];      // where the declaration of `red` begins and ends in the text
+    bool   uses_red;         // threads exchange words in `red`; else it is removed again
 } tni_simt_emitter;
 
-static inline bool is_tail(const tni_ins *x)
+// ---- facts about instructions ------------------------------------------------------------------
+
+static inline bool is_memory(const tni_ins *x)
 {
-    return x->code == TNI_I_REDUCE && x->over_p;
+    return x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
 }
 
-static inline bool is_fold(const tni_ins *x)
+static inline int count_bits(uint64_t x)
 {
-    return x->code == TNI_I_REDUCE && !x->over_p;
+    int n = 0;
+    for (; x; x &= x - 1) n++;
+    return n;
 }
 
+// The dtype in memory of LOAD or STORE i.
 static inline tn_dtype buffer_dtype(const tni_simt_emitter *c, int i)
 {
     return (tn_dtype)c->k->buffer[c->k->access[c->k->ins[i].access].buffer].dtype;
 }
 
+// The compute type of value i, as text.
 static inline const char *type_of(const tni_simt_emitter *c, int i)
 {
     return tni_compute_type((tn_dtype)c->k->ins[i].dtype);
 }
 
+// The 32-bit words of one vector of LOAD or STORE i.
 static inline int words_of(const tni_simt_emitter *c, int i)
 {
     return tni_simt_vector_words(c->m, buffer_dtype(c, i));
@@ -71,128 +89,160 @@ static inline void begin_indent(tni_simt_emitter *c)
     tni_out_print(c->o, "%*s", 4 * c->o->depth, "");
 }
 
-// ---- names and places: simt_address.c ----------------------------------------------------------
+// ---- names and addresses: simt_address.c -------------------------------------------------------
 
-// What the text of an instruction asks the skeleton for.
+// The callbacks by which tni_emit_value and tni_emit_store ask for names and addresses.
 tni_emitter tni_simt_callbacks(const tni_kernel *k, const tni_dialect *d, tni_out *o);
-// Whether LOAD or STORE i moves vectors here. A vector of one element is loaded so, but stored only
-// where it goes through a tile.
-bool tni_simt_moves(const tni_simt_emitter *c, int i);
-// Rows of LANE have their values in arrays, one for each lane.
-bool     tni_simt_in_lanes(const tni_simt_emitter *c, int i);
+// Whether LOAD or STORE i moves whole vectors at this stage. A vector of one element is loaded as a
+// vector, but stored as one only if it goes through a tile.
+bool tni_simt_moves_vector(const tni_simt_emitter *c, int i);
+// Whether value i is an array with one element for each lane of the thread: row values of LANE.
+bool tni_simt_is_lane_array(const tni_simt_emitter *c, int i);
+// The name of value i where it is read: v3, k3[j] or k3[q * 4 + j].
 tni_text tni_simt_value_name(const tni_simt_emitter *c, int i);
+// Launch word w in the type of indices: (m_int)a.w[3], or (m_int)w3.
 tni_text tni_simt_word_name(const tni_simt_emitter *c, int w);
 // The number of elements along the lane axis.
 tni_text tni_simt_lanes_name(const tni_simt_emitter *c);
-// The place of an access; `lane` names the lane coordinate.
+// Prints the address of an access in elements; `lane` names the lane coordinate.
 void tni_simt_put_place(tni_simt_emitter *c, int access, const char *lane);
+// Prints what the index of LOAD i adds to its address; nothing if it has none.
 void tni_simt_put_index(tni_simt_emitter *c, int i);
-// Coordinates of axes from .. to-1 out of a number that counts them in row-major order.
+// Prints the coordinates of axes from .. to-1, out of a number that counts them in row-major order.
 void tni_simt_put_coordinates(tni_simt_emitter *c, int from, int to, const char *number);
-// The base of an access in a line: offset and the parts of P, without the lane; and those of all
-// accesses that the main stage uses, except through tiles.
+// Prints the base of an access in a line: its offset and the terms of P, without the lane's; and the
+// bases of all accesses that the main stage uses, except those that go through tiles.
 void tni_simt_put_base(tni_simt_emitter *c, int access);
 void tni_simt_put_bases(tni_simt_emitter *c);
-// How far the first vector of a line begins before the line.
+// Prints how many elements the first (aligned) vector of a line begins before the line.
 void tni_simt_put_shift(tni_simt_emitter *c, bool declared);
-// Where the words of the vector in hand begin in the array of a load.
+// Where the words of vector q begin in the array of a load: "q * 4 + ".
 tni_text tni_simt_word_base(const tni_simt_emitter *c, int i);
 
 // ---- moving vectors: simt_vector.c -------------------------------------------------------------
 
+// Opens the branch for a vector that has all its elements in the line.
 void tni_simt_put_edge_test(tni_simt_emitter *c);
-// The words of LOAD i at lane coordinate c.
+// Prints the fetch of the words of LOAD i at lane coordinate c.
 void tni_simt_fetch(tni_simt_emitter *c, int i);
-// The vector of STORE i at lane coordinate c.
+// Prints the store of the vector y of STORE i at lane coordinate c.
 void tni_simt_put_vector(tni_simt_emitter *c, int i);
-// The vector i of LOAD i in shared memory, to or from its words.
+// Prints the copy of vector i of LOAD i between its words and shared memory; out: to shared memory.
 void tni_simt_put_stash(tni_simt_emitter *c, int i, bool out);
+// Whether shared memory holds the elements of LOAD i from loop to loop.
 bool tni_simt_stashed(const tni_simt_emitter *c, int i);
 
-// ---- folding over threads, and the finish: simt_reduce.c ---------------------------------------
+// ---- reductions over threads, and the finish stage: simt_reduce.c ------------------------------
 
-// A line that folds `other` into an accumulator, by the op of REDUCE i.
+// Prints a line that folds `other` into the accumulator `acc`, by the op of REDUCE i.
 void tni_simt_fold_line(tni_simt_emitter *c, int i, const char *before, const char *acc,
                         const char *other);
-// Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
+// Folds the variables named `letter` and an instruction's number, for the instructions of a set, over
+// `team` neighbouring threads. All of them have the result afterwards.
 void tni_simt_fold_team(tni_simt_emitter *c, const tni_set *set, char letter, int team);
-// Folds the accumulators of lanes over the threads that share their R.
+// LANE: folds the accumulators of the lanes over the threads that share their elements of R.
 void tni_simt_fold_lanes(tni_simt_emitter *c, int i);
-// Folds an accumulator of a column or row over the teams of a group, into that of the first.
+// ROW: folds the accumulator of a column or of a row tail over the teams of a group, into the first's.
 void tni_simt_fold_rows(tni_simt_emitter *c, int i, const char *acc);
-// Where the partials of tail i are, of a part.
+// Declares s, the partial results of tail i that belong to part `part`; and those of all tails, of
+// part 0.
 void tni_simt_declare_part(tni_simt_emitter *c, int i, const char *part);
 void tni_simt_declare_parts(tni_simt_emitter *c);
-// Everything that is one value, by all threads of a group.
+// Finishes what is one value for the kernel, by all threads of a group; `mine` says who stores.
 void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine);
-// The last group to get here finishes.
+// Prints the finish stage at the end of the main kernel, run by the last group to get there.
 void tni_simt_finish_last(tni_simt_emitter *c);
-// As many columns as are finished at once, from `first` on, each by as many threads as there are.
+// Finishes finish_cols columns from `first` on, each by threads / finish_cols threads.
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first);
-// Whether there is something to finish for each column.
+// Whether anything is finished for each column.
 bool tni_simt_finishes_columns(const tni_simt_emitter *c);
+
+// ---- accumulators and partial results of tails: simt_tails.c -----------------------------------
+
+// Declares for each tail where the partial results of part `part` go, and its accumulators.
+void tni_simt_declare_tails(tni_simt_emitter *c, const char *part);
+// Prints the partial results of a group after its last row: of POINT and LANE, and of ROW.
+void tni_simt_put_group_partials(tni_simt_emitter *c);
+void tni_simt_put_row_partials(tni_simt_emitter *c);
+
+// ---- the frame of a kernel: simt_frame.c -------------------------------------------------------
+
+// Prints the struct NAME_args that a CUDA kernel takes.
+void tni_simt_put_args(tni_simt_emitter *c);
+// Opens kernel NAME plus suffix, for groups of so many threads, with `red` words to exchange; closes it.
+void tni_simt_open_kernel(tni_simt_emitter *c, const char *suffix, int threads, int red);
+void tni_simt_close_kernel(tni_simt_emitter *c);
+// The words of `red` for folds over a group of threads; and those that the main kernel needs in all.
+int tni_simt_fold_words(const tni_simt_emitter *c, int group);
+int tni_simt_red_words(const tni_simt_emitter *c);
+// The most reductions that are folded over threads together.
+int tni_simt_count_folds(const tni_kernel *k);
 
 // ---- rows that bulk copies bring: simt_bulk.c --------------------------------------------------
 
-// The number of a group, or of a cluster where groups share rows.
+// The number of the group, or of its cluster where groups share rows.
 tni_text tni_simt_group_name(const tni_simt_emitter *c);
-// How many vectors a row has; and a line for n, those of them that are this group's, from `lo` on.
+// How many vectors a row has; and the lines that declare n, the number of this group's, from `lo` on.
 tni_text tni_simt_row_vectors(const tni_simt_emitter *c);
 void     tni_simt_put_piece(tni_simt_emitter *c);
-// Before the first row; and when nobody needs a row any more.
+// Prints what comes before the first row, and what follows once no thread needs a row any more.
 void tni_simt_open_bulk(tni_simt_emitter *c);
 void tni_simt_release_row(tni_simt_emitter *c);
-// What a group folded, over the groups of its cluster.
+// Folds the results of the groups of a cluster into each other.
 void tni_simt_fold_cluster(tni_simt_emitter *c, const tni_set *set);
 
 // ---- transposed operands: simt_tile.c ----------------------------------------------------------
 
-// Takes tiles for a POINT kernel where its accesses ask for them; else false, and m is as it was.
+// Chooses tiles for a POINT kernel that has transposed accesses; else returns false and leaves m alone.
 bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tni_simt *m);
 // Whether LOAD or STORE i goes through a tile.
 bool tni_simt_tiled(const tni_simt_emitter *c, int i);
-// Where the group's tile is, and the loads that go through it; they are put there, and all wait.
+// Declares the tiles, finds the group's corner and fetches the loads that go through tiles; then puts
+// what was fetched into them and waits for all threads.
 void tni_simt_open_tile(tni_simt_emitter *c, const tni_set *set);
 void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set);
-// Begins the loop over the vectors a thread has in hand, and the block for one of them: along the
-// lane, or crossed, along the other axis.
+// Opens the loop over the vectors of a thread and the block of one vector: along the lane axis, or
+// crossed, along the other axis of the tile.
 void tni_simt_open_slot(tni_simt_emitter *c, bool crossed);
-// The words of loads from the tile; the elements of STORE i to it; and those on to memory.
+// Reads the words of the loads from their tiles; writes the elements of STORE i to its tile; and moves
+// those of all stores on to memory.
 void tni_simt_take_tile(tni_simt_emitter *c, const tni_set *set);
 void tni_simt_put_tile(tni_simt_emitter *c, int i);
 void tni_simt_drain_tile(tni_simt_emitter *c, const tni_set *set);
 
-// ---- folds of pairs: simt_pair.c ---------------------------------------------------------------
+// ---- reductions two elements at a time: simt_pair.c --------------------------------------------
 
-// The load whose words REDUCE i folds two elements at a time, -1 if there is none. Only vectors that
-// lie in their line are folded so.
+// The load whose words REDUCE i folds two elements at a time; -1 if it does not. Only vectors that have
+// all elements in their line are folded in pairs.
 int  tni_simt_pair_of(const tni_simt_emitter *c, int i);
 void tni_simt_declare_pair(tni_simt_emitter *c, int i);
 void tni_simt_fold_pairs(tni_simt_emitter *c, int i);
 void tni_simt_join_pair(tni_simt_emitter *c, int i);
 
-// ---- loads of the next row: simt_prefetch.c ----------------------------------------------------
+// ---- prefetch of the next row: simt_prefetch.c -------------------------------------------------
 
-// Before the first row; at the beginning of each; at its end.
-void tni_simt_open_next(tni_simt_emitter *c);
-void tni_simt_fetch_next(tni_simt_emitter *c);
-void tni_simt_take_next(tni_simt_emitter *c);
+// Printed before the first row, at the beginning of each row, and at its end.
+void tni_simt_open_prefetch(tni_simt_emitter *c);
+void tni_simt_prefetch_row(tni_simt_emitter *c);
+void tni_simt_take_prefetched(tni_simt_emitter *c);
 
-// ---- instructions: simt_instruction.c ------------------------------------------------------------
+// ---- instructions: simt_instruction.c ----------------------------------------------------------
 
+// Prints the line or lines of instruction i at the current stage.
 void tni_simt_put_ins(tni_simt_emitter *c, int i);
-// What instruction i of a loop needs of the row, once, before the loop.
+// Prints what instruction i of a loop needs of the row, once, before the loop.
 void tni_simt_put_hoisted(tni_simt_emitter *c, int i);
-// Whether MAP i asks if a column of the lane axis is the one that a value of the row names.
+// Whether MAP i compares the column with a value of the row, as a one-hot target does.
 bool tni_simt_finds_column(const tni_simt_emitter *c, int i);
 
-// ---- rows and vectors: emit_simt.c --------------------------------------------------------------
+// ---- rows and vectors: emit_simt.c -------------------------------------------------------------
 
-// The number of row `it` of those that a team has, and lines that say what there is to know of `row`,
-// apart: in a block of its own, not for the row at hand.
+// The number of row `it` of a team's rows.
 tni_text tni_simt_row_name(const tni_simt_emitter *c, const char *it);
-void     tni_simt_put_row_line(tni_simt_emitter *c, bool apart);
-// Begins the loop over the vectors q a thread has in hand, and the block for one of them.
+// Prints the facts about `row`: whether it exists, its coordinates, bases and number of vectors.
+// own_block: in a block of its own, for a row that is fetched ahead, not for the current row.
+void tni_simt_put_row_line(tni_simt_emitter *c, bool own_block);
+// Opens the loop over the vectors q of a thread, and the block of one vector.
 void tni_simt_open_vector(tni_simt_emitter *c);
 void tni_simt_close_vector(tni_simt_emitter *c);
 

@@ -1,11 +1,21 @@
-// Instructions in the text of a simt kernel: the line of a value, a fold, a tail or a store, and what
-// CUDA has better instructions for than the op table's expression.
+// Instructions in the text of a simt kernel: the line of a value, a fold, a tail or a store, and
+// the functions that CUDA has better instructions for than the expression of the op table. What it
+// prints, of test/golden/row.txt and col.txt:
+//
+//     const float v0 = m_float_bits(x0[q * 4 + j]);                  load
+//     const float v2 = o_sub_f(v0, v1);                              map
+//     k3[q * 4 + j] = m_exp_below_f(v2);                             map that is kept
+//     v4 = o_sum_f(v4, k3[q * 4 + j]);                               reduce over R
+//     t1[j] = o_sum_f(t1[j], v0);                                    tail
+//     if (mine) b2[(m_int)a.w[11] + i1] = v3;                        store of the finish stage
 #include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// Whether something is done by this thread, for this element: "" if always.
+// What guards a store or a tail: whether this thread does it for this element. A row value is
+// stored by one thread of the team, a finished value by the thread that has it; "" if every thread
+// stores.
 static const char *store_test(const tni_simt_emitter *c)
 {
     if (c->stage == TNI_AT_FINISH) return "if (mine) ";
@@ -16,13 +26,17 @@ static const char *store_test(const tni_simt_emitter *c)
     return c->m->window ? "if (ok) " : "";
 }
 
-static void put_fold(tni_simt_emitter *c, int i, const char *acc, const char *test)
+// Prints REDUCE i: its operand folded into the accumulator, under a test.
+static void put_ins_fold(tni_simt_emitter *c, int i, const char *acc, const char *test)
 {
     const tni_ins *x = &c->k->ins[i];
     tni_simt_fold_line(c, i, test, acc, tni_simt_value_name(c, x->a).s);
 }
 
-static void put_tail(tni_simt_emitter *c, int i)
+// Prints what a tail adds up: into a variable (row tails), an element of an array for each column
+// of the thread, or, if registers do not hold the columns, into the partial results in scratch
+// themselves, which the first row writes and later rows add to.
+static void put_ins_tail(tni_simt_emitter *c, int i)
 {
     const tni_ins *x    = &c->k->ins[i];
     bool           elem = c->k->ins[i].per & TNI_PER_COL;
@@ -32,7 +46,7 @@ static void put_tail(tni_simt_emitter *c, int i)
         tni_out_line(c->o, "%s{", c->m->window ? "if (ok) " : "");
         tni_out_line(c->o, "if (!it) s%d[e + j] = %s;", i, tni_simt_value_name(c, x->a).s);
         snprintf(acc.s, sizeof acc.s, "s%d[e + j]", i);
-        put_fold(c, i, acc.s, "else ");
+        put_ins_fold(c, i, acc.s, "else ");
         tni_out_line(c->o, "}");
         return;
     }
@@ -41,27 +55,30 @@ static void put_tail(tni_simt_emitter *c, int i)
                  c->m->vector);
     const char *test = store_test(c);
     if (c->m->form == TNI_SIMT_ROW && !elem) test = "if (live) ";
-    put_fold(c, i, acc.s, test);
+    put_ins_fold(c, i, acc.s, test);
 }
 
-// Whether exp i is of a value less the largest of its row, as in softmax: never above 0.
+// Whether exp i is of a value less the largest of its row, as in softmax: never above 0, so that
+// overflow needs no care.
 static bool is_below(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[c->k->ins[i].a];
     if (x->code != TNI_I_MAP || x->op != TNI_sub) return false;
     const tni_ins *top = &c->k->ins[x->b];
-    return is_fold(top) && top->op == TNI_max && top->a == x->a;
+    return tni_is_row_reduce(top) && top->op == TNI_max && top->a == x->a;
 }
 
-// Whether all that becomes of value i, here or anywhere if it is kept, is added up or rounded to 16
-// bits: an error of some ULP of what is far below the largest term is then lost.
+// Whether all that becomes of value i is added up or rounded to 16 bits, here or, if it is kept,
+// anywhere: an error of a few ULP in terms far below the largest is lost then. Follows linear maps
+// to their readers.
 static bool is_coarse(const tni_simt_emitter *c, int i, bool all)
 {
     all = all || tni_set_has(&c->kept, i);
     for (int u = i + 1; u < c->k->nins; u++) {
         const tni_ins *x = &c->k->ins[u];
-        if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_set_has(&c->work, u))) continue;
-        if (is_fold(x) && x->op == TNI_sum) continue;
+        if ((x->a != i && x->b != i && x->c != i) || (!all && !tni_set_has(&c->loop_set, u)))
+            continue;
+        if (tni_is_row_reduce(x) && x->op == TNI_sum) continue;
         tn_dtype dt = x->code == TNI_I_STORE ? buffer_dtype(c, u) : (tn_dtype)x->dtype;
         if ((x->code == TNI_I_STORE || x->code == TNI_I_CAST) && tni_is_rounded(dt)) continue;
         bool linear = x->code == TNI_I_MAP && (x->op == TNI_mul || x->op == TNI_div ||
@@ -71,14 +88,16 @@ static bool is_coarse(const tni_simt_emitter *c, int i, bool all)
     return true;
 }
 
-// The function for exp i.
+// The function for exp i, the fastest whose error bound suffices.
 static const char *exp_name(const tni_simt_emitter *c, int i)
 {
     if (!is_below(c, i)) return "m_fast_exp_f";
     return is_coarse(c, i, false) ? "m_exp_coarse_f" : "m_exp_below_f";
 }
 
-// The function that does a map of floats better than the table's; NULL if there is none.
+// The function that computes a map of floats with fewer instructions than the op table's
+// expression; NULL if there is none. Of gelu and its slope only results that are rounded to 16 bits
+// may be coarse.
 static const char *better_name(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -90,7 +109,8 @@ static const char *better_name(const tni_simt_emitter *c, int i)
     return x->op == TNI_gelu_tanh ? "m_gelu_coarse_f" : NULL;
 }
 
-// A quotient of floats whose divisor is that of a whole row: its reciprocal is found once.
+// Whether MAP i is a quotient of floats whose divisor is one value for the row: the compiler hoists its
+// reciprocal out of the loop, and m_div_by_f corrects the product to the right rounding.
 static bool divides_by_row(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -99,7 +119,7 @@ static bool divides_by_row(const tni_simt_emitter *c, int i)
            x->per & TNI_PER_COL && !(c->k->ins[x->b].per & TNI_PER_COL);
 }
 
-// Whether value i is the column itself, along the lane axis.
+// Whether value i is the coordinate along the lane axis, plus what the row adds.
 static bool is_column(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -110,6 +130,9 @@ static bool is_column(const tni_simt_emitter *c, int i)
     return true;
 }
 
+// Such comparisons make one-hot rows (cross entropy and its gradient). With 32-bit indices the
+// wanted column is computed once for the row, and whole passes can be skipped by one test
+// (put_no_match_test).
 bool tni_simt_finds_column(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -121,6 +144,7 @@ bool tni_simt_finds_column(const tni_simt_emitter *c, int i)
            (is_column(c, x->b) && !(c->k->ins[x->a].per & TNI_PER_COL));
 }
 
+//     const m_int w4 = m_column(v2 - (m_long)a1);
 void tni_simt_put_hoisted(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
@@ -133,8 +157,9 @@ void tni_simt_put_hoisted(tni_simt_emitter *c, int i)
     }
 }
 
-// A store of a value that was cast to the buffer's dtype rounds once, not twice.
-static void put_store(tni_simt_emitter *c, int i)
+// A store of a value that was cast to the buffer's dtype takes the operand of the cast: rounding
+// twice to the same dtype is rounding once.
+static void put_ins_store(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i], *cast = &c->k->ins[x->a];
     tn_dtype       to = buffer_dtype(c, i);
@@ -148,22 +173,24 @@ static void put_store(tni_simt_emitter *c, int i)
     tni_out_print(c->o, " = %s%s%s", t.before, tni_simt_value_name(c, cast->a).s, t.after);
 }
 
+// A value is declared where it is computed if it is a variable (v); arrays (k) are declared before
+// the loop.
 void tni_simt_put_ins(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];
-    if (is_tail(x)) {
-        put_tail(c, i);
+    if (tni_is_tail(x)) {
+        put_ins_tail(c, i);
         return;
     }
-    if (is_fold(x)) {
-        put_fold(c, i, tni_simt_value_name(c, i).s,
-                 c->m->form == TNI_SIMT_ROW && c->m->window ? "if (ok) " : "");
+    if (tni_is_row_reduce(x)) {
+        put_ins_fold(c, i, tni_simt_value_name(c, i).s,
+                     c->m->form == TNI_SIMT_ROW && c->m->window ? "if (ok) " : "");
         return;
     }
     begin_indent(c);
     if (x->code == TNI_I_STORE) {
-        tni_out_print(c->o, "%s", tni_simt_moves(c, i) ? "" : store_test(c));
-        put_store(c, i);
+        tni_out_print(c->o, "%s", tni_simt_moves_vector(c, i) ? "" : store_test(c));
+        put_ins_store(c, i);
     } else {
         tni_text n = tni_simt_value_name(c, i);
         if (*n.s == 'v') tni_out_print(c->o, "const %s ", type_of(c, i));
@@ -173,7 +200,8 @@ void tni_simt_put_ins(tni_simt_emitter *c, int i)
         else if (divides_by_row(c, i))
             tni_out_print(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                           tni_simt_value_name(c, x->b).s);
-        else if (tni_simt_finds_column(c, i)) tni_out_print(c->o, c->missed ? "0" : "l == w%d", i);
+        else if (tni_simt_finds_column(c, i))
+            tni_out_print(c->o, c->no_column_match ? "0" : "l == w%d", i);
         else tni_emit_value(&c->emitter, i);
     }
     tni_out_print(c->o, ";\n");

@@ -18,11 +18,11 @@ typedef struct {
     int               tails;
     int64_t           rows, cols;
     bool              reduces, columns;  // over R; tails for each column
-} writer;
+} program_writer;
 
 // ---- words -------------------------------------------------------------------------------------
 
-static void put(writer *w, int64_t word)
+static void put_word(program_writer *w, int64_t word)
 {
     if (w->p->count == TNI_INTERPRETER_WORDS) w->full = true;
     else w->p->word[w->p->count++] = word;
@@ -33,10 +33,10 @@ static int register_of(int16_t v)
     return v < 0 ? TNI_NO_REGISTER : v;
 }
 
-static void put_code(writer *w, int sel, int to, int a, int b, int c, int x)
+static void put_code(program_writer *w, int sel, int to, int a, int b, int c, int x)
 {
-    put(w, (int64_t)((uint64_t)sel | (uint64_t)to << 16 | (uint64_t)a << 24 | (uint64_t)b << 32 |
-                     (uint64_t)c << 40 | (uint64_t)x << 48));
+    put_word(w, (int64_t)((uint64_t)sel | (uint64_t)to << 16 | (uint64_t)a << 24 |
+                          (uint64_t)b << 32 | (uint64_t)c << 40 | (uint64_t)x << 48));
 }
 
 static int fold_number(const tni_ins *x)
@@ -69,38 +69,38 @@ static int64_t fold_start(const tni_ins *x)
 
 // ---- instructions ------------------------------------------------------------------------------
 
-static tn_dtype buffer_dtype(const writer *w, const tni_ins *x)
+static tn_dtype buffer_dtype(const program_writer *w, const tni_ins *x)
 {
     return (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
 }
 
-static void put_cast(writer *w, int to, int a, tn_dtype from, tn_dtype dt)
+static void code_cast(program_writer *w, int to, int a, tn_dtype from, tn_dtype dt)
 {
     int type = tni_type_number(from);
     while (!tni_interpreter_casts(w->p->level, type, dt)) w->p->level++;
     put_code(w, TNI_SEL_CAST + TNI_DTYPES * type + (int)dt, to, a, 0, 0, 0);
 }
 
-static void need_dtype(writer *w, tn_dtype dt)
+static void need_dtype(program_writer *w, tn_dtype dt)
 {
     while (!tni_interpreter_holds(w->p->level, dt)) w->p->level++;
 }
 
-static void put_load(writer *w, const tni_ins *x, int i)
+static void code_load(program_writer *w, const tni_ins *x, int i)
 {
     need_dtype(w, buffer_dtype(w, x));
     put_code(w, TNI_SEL_LOAD + (int)buffer_dtype(w, x), i, register_of(x->a), register_of(x->b),
              w->k->access[x->access].buffer, x->access);
 }
 
-static void put_store(writer *w, const tni_ins *x)
+static void code_store(program_writer *w, const tni_ins *x)
 {
     tn_dtype from = (tn_dtype)w->k->ins[x->a].dtype, dt = buffer_dtype(w, x);
     int      value = x->a;
     need_dtype(w, dt);
     if (from != dt || tni_is_rounded(dt)) {
         value = TNI_SPARE_REGISTER;
-        put_cast(w, value, x->a, from, dt);
+        code_cast(w, value, x->a, from, dt);
     }
     put_code(w, TNI_SEL_STORE + (int)dt, 0, value, TNI_NO_REGISTER, w->k->access[x->access].buffer,
              x->access);
@@ -116,7 +116,7 @@ static int draw_of(const tni_ins *x)
                                 : TNI_DRAW_BF16;
 }
 
-static void put_random(writer *w, const tni_ins *x, int i)
+static void code_random(program_writer *w, const tni_ins *x, int i)
 {
     int draw = draw_of(x);
     while (!tni_interpreter_draws(w->p->level, draw)) w->p->level++;
@@ -124,7 +124,7 @@ static void put_random(writer *w, const tni_ins *x, int i)
 }
 
 // Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
-static void put_map(writer *w, const tni_ins *x, int i)
+static void code_map(program_writer *w, const tni_ins *x, int i)
 {
     int      op   = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
     int      last = x->c >= 0 ? x->c : x->b >= 0 ? x->b : x->a;
@@ -137,41 +137,36 @@ static void put_map(writer *w, const tni_ins *x, int i)
     put_code(w, TNI_SEL_WRAP + x->dtype, i, 0, 0, 0, 0);
 }
 
-static void put_reduce(writer *w, const tni_ins *x, int i)
+static void code_reduce(program_writer *w, const tni_ins *x, int i)
 {
     bool column = x->over_p && x->per & TNI_PER_COL;
     put_code(w, column ? TNI_SEL_TAIL : TNI_SEL_REDUCE, i, x->a, 0, fold_number(x),
              column ? w->tail[i] : 0);
 }
 
-static void put_ins(writer *w, int i)
+static void code_ins(program_writer *w, int i)
 {
     const tni_ins *x = &w->k->ins[i];
     need_dtype(w, (tn_dtype)x->dtype);
     switch ((tni_code)x->code) {
-    case TNI_I_LOAD: put_load(w, x, i); break;
+    case TNI_I_LOAD: code_load(w, x, i); break;
     case TNI_I_NUMBER: put_code(w, TNI_SEL_NUMBER, i, 0, 0, 0, x->number); break;
     case TNI_I_PLACE: put_code(w, TNI_SEL_PLACE, i, 0, 0, 0, x->access); break;
-    case TNI_I_RANDOM: put_random(w, x, i); break;
-    case TNI_I_MAP: put_map(w, x, i); break;
+    case TNI_I_RANDOM: code_random(w, x, i); break;
+    case TNI_I_MAP: code_map(w, x, i); break;
     case TNI_I_CAST:
-        put_cast(w, i, x->a, (tn_dtype)w->k->ins[x->a].dtype, (tn_dtype)x->dtype);
+        code_cast(w, i, x->a, (tn_dtype)w->k->ins[x->a].dtype, (tn_dtype)x->dtype);
         break;
     case TNI_I_CHECK: put_code(w, TNI_SEL_CHECK, i, x->a, 0, i, x->number); break;
-    case TNI_I_REDUCE: put_reduce(w, x, i); break;
-    case TNI_I_STORE: put_store(w, x); break;
+    case TNI_I_REDUCE: code_reduce(w, x, i); break;
+    case TNI_I_STORE: code_store(w, x); break;
     }
 }
 
 // ---- segments ----------------------------------------------------------------------------------
 
-static bool is_tail(const tni_ins *x)
-{
-    return x->code == TNI_I_REDUCE && x->over_p;
-}
-
 // The folds of a loop begin at its row point.
-static void put_starts(writer *w, int q)
+static void code_fold_starts(program_writer *w, int q)
 {
     tni_set loop = tni_needs_loop(w->k, q, NULL);
     for (int i = 0; i < w->k->nins; i++) {
@@ -182,38 +177,38 @@ static void put_starts(writer *w, int q)
     }
 }
 
-static void put_set(writer *w, tni_set s)
+static void code_set(program_writer *w, tni_set s)
 {
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&s, i)) put_ins(w, i);
+        if (tni_set_has(&s, i)) code_ins(w, i);
 }
 
-static void put_finish(writer *w, bool column)
+static void code_finish(program_writer *w, bool column)
 {
     tni_set s = tni_needs_finish(w->k, column);
     for (int i = 0; i < w->k->nins; i++) {
         const tni_ins *x = &w->k->ins[i];
         if (!tni_set_has(&s, i)) continue;
-        if (!is_tail(x)) put_ins(w, i);
+        if (!tni_is_tail(x)) code_ins(w, i);
         else put_code(w, TNI_SEL_JOIN, i, 0, 0, fold_number(x), w->tail[i]);
     }
 }
 
 // The main stage: row points and loops by turns; then the finish, once and by columns.
-static void put_segments(writer *w)
+static void put_segments(program_writer *w)
 {
     int      loops = w->k->phases, count = 2 * loops + 1 + 2;
     int64_t *head          = w->p->word;
     int      at            = w->p->count;
     head[TNI_W_SEGMENTS]   = 2 * loops + 1;
     head[TNI_W_SEGMENT_AT] = at;
-    for (int i = 0; i < 2 * (count + 1); i++) put(w, 0);
+    for (int i = 0; i < 2 * (count + 1); i++) put_word(w, 0);
     for (int s = 0; s < count && !w->full; s++) {
         head[at + 2 * s] = w->p->count;
-        if (s > 2 * loops) put_finish(w, s == 2 * loops + 2);
-        else if (s % 2) put_set(w, tni_needs_loop(w->k, s / 2, NULL));
-        else put_set(w, tni_needs_row(w->k, s / 2));
-        if (s < 2 * loops && s % 2 == 0) put_starts(w, s / 2);
+        if (s > 2 * loops) code_finish(w, s == 2 * loops + 2);
+        else if (s % 2) code_set(w, tni_needs_loop(w->k, s / 2, NULL));
+        else code_set(w, tni_needs_row(w->k, s / 2));
+        if (s < 2 * loops && s % 2 == 0) code_fold_starts(w, s / 2);
     }
     head[at + 2 * count] = w->p->count;
     for (int s = 0; s < count && !w->full; s++) {
@@ -223,7 +218,7 @@ static void put_segments(writer *w)
         for (int i = 0; i < w->k->nins; i++) {
             const tni_ins *x = &w->k->ins[i];
             if (tni_set_has(&loop, i) && x->code == TNI_I_REDUCE && !x->over_p)
-                put(w, i | (int64_t)fold_number(x) << 8);
+                put_word(w, i | (int64_t)fold_number(x) << 8);
         }
     }
     if (!w->full) head[at + 2 * count + 1] = w->p->count;
@@ -231,36 +226,36 @@ static void put_segments(writer *w)
 
 // ---- tables ------------------------------------------------------------------------------------
 
-static void put_tables(writer *w)
+static void put_tables(program_writer *w)
 {
     const tni_kernel *k    = w->k;
     int64_t          *head = w->p->word;
     int               axes = k->np + k->nr;
     head[TNI_W_ACCESS_AT]  = w->p->count;
     for (int a = 0; a < k->naccess; a++) {
-        put(w, w->l->offset[a]);
+        put_word(w, w->l->offset[a]);
         for (int i = 0; i < axes; i++)
-            put(w, k->access[a].stride[i] == TNI_STRIDE_0 ? 0 : w->l->stride[a][i]);
-        put(w, w->l->stride[a][TNI_AXES]);
+            put_word(w, k->access[a].stride[i] == TNI_STRIDE_0 ? 0 : w->l->stride[a][i]);
+        put_word(w, w->l->stride[a][TNI_AXES]);
     }
     head[TNI_W_NUMBER_AT] = w->p->count;
-    for (int i = 0; i < k->nnumber; i++) put(w, (int64_t)w->l->number[i].u);
-    for (int i = 0; i < w->starts; i++) put(w, w->start[i]);
+    for (int i = 0; i < k->nnumber; i++) put_word(w, (int64_t)w->l->number[i].u);
+    for (int i = 0; i < w->starts; i++) put_word(w, w->start[i]);
 }
 
-static void put_tails(writer *w)
+static void put_tails(program_writer *w)
 {
     w->p->word[TNI_W_TAILS]   = w->tails;
     w->p->word[TNI_W_TAIL_AT] = w->p->count;
     for (int i = 0; i < w->k->nins; i++) {
         const tni_ins *x = &w->k->ins[i];
-        if (!is_tail(x)) continue;
+        if (!tni_is_tail(x)) continue;
         bool column = x->per & TNI_PER_COL;
-        put(w, w->p->scratch_bytes);
-        put(w, column);
-        put(w, i);
-        put(w, fold_number(x));
-        put(w, fold_start(x));
+        put_word(w, w->p->scratch_bytes);
+        put_word(w, column);
+        put_word(w, i);
+        put_word(w, fold_number(x));
+        put_word(w, fold_start(x));
         w->p->scratch_bytes += 8 * w->p->word[TNI_W_PARTS] * (column ? w->cols : 1);
     }
 }
@@ -270,7 +265,7 @@ static void put_tails(writer *w)
 // Threads of a row. Where neighbours lie along R they take them; where they lie along P they take rows,
 // unless there are too few rows to keep the device busy. Who adds up columns has them to himself, so
 // that the team is the group.
-static int team_of(const writer *w)
+static int team_of(const program_writer *w)
 {
     enum { BUSY = 1 << 14 };  // threads that are enough for any chip to be at work
     int team = 1;
@@ -285,7 +280,7 @@ static int team_of(const writer *w)
 // Groups: enough for every multiprocessor to have several. With tails each has partial results in
 // scratch, which are joined one after the other, so there are few; where rows are not reduced, several
 // groups then share the columns.
-static void choose_shape(writer *w, int units)
+static void choose_shape(program_writer *w, int units)
 {
     enum { EACH = 8, MOST_PARTS = 512, MOST_SCRATCH = 32 << 20 };
     int64_t *head = w->p->word, full = (int64_t)units * EACH, team = team_of(w);
@@ -308,7 +303,7 @@ static void choose_shape(writer *w, int units)
         w->p->finish_groups = tni_min_i64(full, tni_ceil_div(w->cols, TNI_INTERPRETER_THREADS));
 }
 
-static void find_facts(writer *w)
+static void find_program_facts(program_writer *w)
 {
     const tni_kernel *k = w->k;
     w->rows = w->cols = 1;
@@ -318,17 +313,17 @@ static void find_facts(writer *w)
         const tni_ins *x = &k->ins[i];
         if (x->code != TNI_I_REDUCE) continue;
         if (!x->over_p) w->reduces = true;
-        if (is_tail(x)) w->tail[i] = w->tails++;
-        if (is_tail(x) && x->per & TNI_PER_COL) w->columns = true;
+        if (tni_is_tail(x)) w->tail[i] = w->tails++;
+        if (tni_is_tail(x) && x->per & TNI_PER_COL) w->columns = true;
     }
 }
 
 bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units)
 {
-    writer w = { .p = p, .l = l, .k = l->kernel };
+    program_writer w = { .p = p, .l = l, .k = l->kernel };
     memset(p, 0, offsetof(tni_simt_program, word) + TNI_W_HEAD * sizeof *p->word);
     p->count = TNI_W_HEAD;
-    find_facts(&w);
+    find_program_facts(&w);
     int64_t *head       = p->word;
     head[TNI_W_ROWS]    = w.rows;
     head[TNI_W_COLS]    = w.cols;

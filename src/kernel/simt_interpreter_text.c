@@ -26,9 +26,9 @@ static char letter_in(int dt)
 
 const int tni_interpreter_folds[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
 
-// What an op may cost, in additions, to be in the smallest interpreter: of floats exp and log may, functions
-// that take two steps of reduction or two polynomials may not; of integers, of which indices, masks and counts
-// are made, a division may not.
+// What an op may cost, in additions, to be in the smallest interpreter: of floats exp and log may,
+// functions that take two steps of reduction or two polynomials may not; of integers, of which
+// indices, masks and counts are made, a division may not.
 enum { LIGHT_FLOAT = 8, LIGHT_INTEGER = 1 };
 
 static bool is_light(int op, int type)
@@ -75,11 +75,11 @@ typedef struct {
     tni_out              *o;
     bool                  by_struct, fast;  // TNI_GPU_STRUCT, TNI_GPU_MATH
     tni_interpreter_level level;
-} page;
+} interpreter_text;
 
 // ---- cases -------------------------------------------------------------------------------------
 
-static void put_loads(const page *p)
+static void put_loads(const interpreter_text *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
         tni_cast_text t = tni_text_from_storage((tn_dtype)dt);
@@ -98,7 +98,7 @@ static void put_loads(const page *p)
 }
 
 // What is stored was cast to the buffer's dtype before.
-static void put_stores(const page *p)
+static void put_stores(const interpreter_text *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
         tni_cast_text t = tni_text_to_storage((tn_dtype)dt, (tn_dtype)dt);
@@ -112,7 +112,7 @@ static void put_stores(const page *p)
     }
 }
 
-static void put_draws(const page *p)
+static void put_draws(const interpreter_text *p)
 {
     static const struct {
         const char *before, *after;
@@ -135,7 +135,7 @@ static void put_draws(const page *p)
 }
 
 // Bools become 0 or 1 and small integers wrap, as memory would hold them.
-static void put_wraps(const page *p)
+static void put_wraps(const interpreter_text *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
         tni_held      held = (tni_held)tni_dtype_table[dt].held;
@@ -150,7 +150,7 @@ static void put_wraps(const page *p)
     }
 }
 
-static void put_casts(const page *p)
+static void put_casts(const interpreter_text *p)
 {
     for (int type = 0; type < TNI_COMPUTES; type++)
         for (int dt = 0; dt < TNI_DTYPES; dt++) {
@@ -163,7 +163,7 @@ static void put_casts(const page *p)
 }
 
 // c says which fold: TNI_COMPUTES times its number, and the type.
-static void put_folds(const page *p)
+static void put_folds(const interpreter_text *p)
 {
     tni_out_line(p->o, "case %d: if (m->mine) m->v[to] = fold(c, m->v[to], m->v[a]); break;",
                  TNI_SEL_REDUCE);
@@ -179,19 +179,19 @@ static void put_folds(const page *p)
     tni_out_line(p->o, "    break;");
 }
 
-static int arity(int op)
+static int op_arity(int op)
 {
     tni_class class = tni_op_table[op].class;
     return class == TNI_UNARY ? 1 : class == TNI_BINARY ? 2 : class == TNI_TERNARY ? 3 : 0;
 }
 
 // exp of floats is what generated kernels have for it.
-static void put_map(const page *p, int op, int type)
+static void put_map_case(const interpreter_text *p, int op, int type)
 {
     const tni_op_facts *f = &tni_op_table[op];
     char                text[1024], s = letter_of(type);
     char                result = f->rule == TNI_TO_BOOL ? 'i' : s;
-    int                 n      = arity(op);
+    int                 n      = op_arity(op);
     if (!n || !tni_interpreter_has(p->level, op, type)) return;
     if (!tni_op_text(text, sizeof text, "f", op, (tn_dtype)tni_compute_table[type].dtype)) return;
     tni_out_print(p->o, "        case %d: m->v[to] = P_%c(", TNI_SEL_MAP + TNI_COMPUTES * op + type,
@@ -209,8 +209,8 @@ static void put_map(const page *p, int op, int type)
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
-// Where a program and what it reads are: in the struct that the kernel takes, or, without one, in memory
-// for constants and in what each thread has.
+// Where a program and what it reads are: in the struct that the kernel takes, or, without one, in
+// memory for constants and in what each thread has.
 static const char struct_spellings[] =
     "#define PROGRAM const program *p\n#define PROGRAM_REF p\n"
     "#define W(i) (p->w[i])\n"
@@ -335,7 +335,7 @@ static const char *const fold_threads_text[] = {
 };
 // clang-format on
 
-static void put_spellings(const page *p, const tni_dialect *d)
+static void put_spellings(const interpreter_text *p, const tni_dialect *d)
 {
     tni_out_print(p->o,
                   "#define GLOBAL %s\n#define LOCAL %s\n#define LOCAL_PTR %s\n#define APART %s\n",
@@ -346,12 +346,12 @@ static void put_spellings(const page *p, const tni_dialect *d)
                   p->by_struct ? struct_spellings : plain_spellings);
 }
 
-static void put_pieces(const page *p, const char *const *piece)
+static void put_pieces(const interpreter_text *p, const char *const *piece)
 {
     for (; *piece; piece++) tni_out_print(p->o, "%s", *piece);
 }
 
-static void put_constants(const page *p)
+static void put_constants(const interpreter_text *p)
 {
     static const struct {
         const char *name;
@@ -389,7 +389,7 @@ static void put_constants(const page *p)
                         "#define SEGMENT_FOLDS(s) (W(W_SEGMENT_AT) + 2 * (s) + 1)\n");
 }
 
-static void put_types(const page *p)
+static void put_types(const interpreter_text *p)
 {
     if (p->by_struct)
         tni_out_print(
@@ -407,7 +407,7 @@ static void put_types(const page *p)
 }
 
 // fold(TNI_COMPUTES number of the fold + type, a, b), of registers.
-static void put_fold_function(const page *p)
+static void put_fold_function(const interpreter_text *p)
 {
     tni_out_line(p->o, "APART m_ulong fold(m_int how, m_ulong a, m_ulong b) {");
     tni_out_line(p->o, "switch (how) {");
@@ -423,7 +423,7 @@ static void put_fold_function(const page *p)
     tni_out_line(p->o, "}");
 }
 
-static void put_cases(const page *p)
+static void put_cases(const interpreter_text *p)
 {
     put_loads(p);
     put_stores(p);
@@ -439,11 +439,11 @@ static void put_cases(const page *p)
     put_casts(p);
     put_folds(p);
     for (int op = 0; op < TNI_OPS; op++)
-        for (int type = 0; type < TNI_COMPUTES; type++) put_map(p, op, type);
+        for (int type = 0; type < TNI_COMPUTES; type++) put_map_case(p, op, type);
 }
 
 // The code from one word to another.
-static void put_run(const page *p)
+static void put_run(const interpreter_text *p)
 {
     tni_out_line(p->o, "APART void run(machine *m, PROGRAM, m_int from, m_int end) {");
     tni_out_line(p->o, "for (m_int pc = from; pc < end; pc++) {");
@@ -458,7 +458,7 @@ static void put_run(const page *p)
     tni_out_line(p->o, "}");
 }
 
-static void put_head(const page *p, const tni_dialect *d)
+static void put_signature(const interpreter_text *p, const tni_dialect *d)
 {
     if (p->by_struct) {
         tni_out_print(p->o,
@@ -466,7 +466,7 @@ static void put_head(const page *p, const tni_dialect *d)
                       "(%s program a)\n{\n    LOCAL m_ulong red[THREADS];\n"
                       "    const program *const p = &a;\n    machine here, *const m = &here;\n"
                       "    if (W(W_GUARDED) && *(const volatile m_long *)p->fail[4]) return;\n",
-                      d->kernel, TNI_INTERPRETER_THREADS, d->given);
+                      d->kernel, TNI_INTERPRETER_THREADS, d->struct_qualifier);
         return;
     }
     tni_out_print(
@@ -484,7 +484,7 @@ static void put_head(const page *p, const tni_dialect *d)
 void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_interpreter_level *level = item->opts;
-    page p = { o, d->features & TNI_GPU_STRUCT, d->features & TNI_GPU_MATH, *level };
+    interpreter_text p = { o, d->features & TNI_GPU_STRUCT, d->features & TNI_GPU_MATH, *level };
     put_spellings(&p, d);
     put_constants(&p);
     put_types(&p);
@@ -494,7 +494,7 @@ void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item 
     put_run(&p);
     put_pieces(&p, fold_threads_text);
     put_pieces(&p, main_text);
-    put_head(&p, d);
+    put_signature(&p, d);
     tni_out_print(
         o,
         "    if (W(W_FINISH)) {\n        finish(m, PROGRAM_REF, (m_long)GROUP_ID * THREADS + LOCAL_ID, (m_long)GROUPS * THREADS);\n        return;\n    }\n");

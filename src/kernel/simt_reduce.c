@@ -1,10 +1,33 @@
-// Folds over threads in the text of a simt kernel: teams, lanes, groups, and the finish.
+// Reductions over threads in the text of a simt kernel: over teams, lanes and groups, and the
+// finish stage of tails. What it prints, of test/golden/row.txt, for a team of four warps (CUDA):
+//
+//     for (m_int d = 16; d > 0; d /= 2)
+//         v1 = o_max_f(v1, __shfl_xor_sync(0xffffffffu, v1, d));
+//     if (tid % 32 == 0) *(float *)&red[(par * 1 + 0) * 32 + tid / 32] = v1;
+//     __syncthreads();
+//     v1 = *(float *)&red[(par * 1 + 0) * 32 + tid % 4];
+//     for (m_int d = 2; d > 0; d /= 2)
+//         v1 = o_max_f(v1, __shfl_xor_sync(0xffffffffu, v1, d));
+//     par ^= 1;
+//
+// and without shuffles (OpenCL):
+//
+//     *(__local float *)&red[tid] = v1;
+//     barrier(CLK_LOCAL_MEM_FENCE);
+//     for (m_int d = 64; d > 0; d /= 2) {
+//         if (tid % 128 < d) *(__local float *)&red[tid] = o_max_f(...);
+//         barrier(CLK_LOCAL_MEM_FENCE);
+//     }
+//     v1 = *(__local float *)&red[tid - tid % 128];
+//     barrier(CLK_LOCAL_MEM_FENCE);
+//
+// Every order of folding depends on thread numbers alone, so that a sum has the same bits in every run.
 #include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// A line that folds `other` into an accumulator, by the op of REDUCE i.
+// `before` is what precedes the assignment on its line: an indentation or a test.
 void tni_simt_fold_line(tni_simt_emitter *c, int i, const char *before, const char *acc,
                         const char *other)
 {
@@ -15,6 +38,9 @@ void tni_simt_fold_line(tni_simt_emitter *c, int i, const char *before, const ch
     tni_out_print(c->o, ";\n");
 }
 
+// Prints a butterfly over n neighbouring threads of a warp. By xor every thread ends with the same
+// bits: in each step both partners add the same two numbers, and the addition of floats is
+// commutative.
 static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
 {
     tni_text other;
@@ -25,8 +51,10 @@ static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
     tni_simt_fold_line(c, i, "    ", acc, other.s);
 }
 
-// By shuffles in warps; then each warp leaves its result and reads those of all. Two such steps one
-// after the other use two halves of `red`, so that one barrier is enough.
+// Folds within each warp by shuffles; then each warp leaves its result in `red`, and all threads
+// read those of all warps of the team and fold them by shuffles again. Two folds one after the
+// other use two halves of `red` (par), so that one barrier is enough: nobody writes a half again
+// before the barrier of the other.
 static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char letter, int team)
 {
     int warps = team / TNI_WARP, slot = 0;
@@ -36,12 +64,13 @@ static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char lette
         if (tni_set_has(set, i)) put_shuffles(c, i, acc.s, team < TNI_WARP ? team : TNI_WARP);
     }
     if (warps <= 1) return;
-    c->shares = true;
+    c->uses_red = true;
     for (int i = 0; i < c->k->nins; i++)
         if (tni_set_has(set, i))
             tni_out_line(c->o,
                          "if (tid %% %d == 0) *(%s *)&red[(par * %d + %d) * %d + tid / %d] = %c%d;",
-                         TNI_WARP, type_of(c, i), c->folds, slot++, TNI_WARP, TNI_WARP, letter, i);
+                         TNI_WARP, type_of(c, i), c->max_folds, slot++, TNI_WARP, TNI_WARP, letter,
+                         i);
     tni_out_line(c->o, "%s;", c->d->barrier);
     slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
@@ -49,18 +78,19 @@ static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char lette
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
         if (!tni_set_has(set, i)) continue;
         tni_out_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * %d + tid %% %d];", acc.s,
-                     type_of(c, i), c->folds, slot++, TNI_WARP, warps);
+                     type_of(c, i), c->max_folds, slot++, TNI_WARP, warps);
         put_shuffles(c, i, acc.s, warps);
     }
     tni_out_line(c->o, "par ^= 1;");
 }
 
-// By a tree in local memory.
+// Folds by a tree in shared memory, halving the number of threads at each step, for devices without
+// shuffles. The last barrier lets `red` be used again at once.
 static void fold_by_tree(tni_simt_emitter *c, int i, char letter, int team)
 {
     const char *type = type_of(c, i);
     tni_text    a, b, test;
-    c->shares = true;
+    c->uses_red = true;
     snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type);
     snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d]", c->local, type);
     tni_out_line(c->o, "%s = %c%d;", a.s, letter, i);
@@ -74,7 +104,7 @@ static void fold_by_tree(tni_simt_emitter *c, int i, char letter, int team)
     tni_out_line(c->o, "%s;", c->d->barrier);
 }
 
-// Folds the variables letter and number of the instructions in set over `team` neighbouring threads.
+// With shuffles all reductions of the set share one barrier; a tree has its own barriers for each.
 void tni_simt_fold_team(tni_simt_emitter *c, const tni_set *set, char letter, int team)
 {
     tni_set none = { 0 };
@@ -85,11 +115,13 @@ void tni_simt_fold_team(tni_simt_emitter *c, const tni_set *set, char letter, in
         if (tni_set_has(set, i)) fold_by_tree(c, i, letter, team);
 }
 
-// Folds the accumulators of lanes over the threads that share their R.
+// Each thread writes the accumulators of its lanes; then each reads those of the threads y = 0 ..
+// team-1 that share its rows and folds them in order. All of them have the result, which later
+// loops read.
 void tni_simt_fold_lanes(tni_simt_emitter *c, int i)
 {
     tni_text acc, other;
-    c->shares = true;
+    c->uses_red = true;
     snprintf(acc.s, sizeof acc.s, "k%d[j]", i);
     snprintf(other.s, sizeof other.s, "((%s%s *)red)[(y * %d + t) * %d + j]", c->local,
              type_of(c, i), c->m->rows, c->m->vector);
@@ -107,12 +139,13 @@ void tni_simt_fold_lanes(tni_simt_emitter *c, int i)
     tni_out_line(c->o, "%s;", c->d->barrier);
 }
 
-// Folds an accumulator of a column or row over the teams of a group, into that of the first.
+// A tree over the teams of a group, thread by thread: thread t of each team has the same columns.
+// Only the accumulators of the first team are valid afterwards.
 void tni_simt_fold_rows(tni_simt_emitter *c, int i, const char *acc)
 {
     tni_text a, b, test;
     if (c->m->rows == 1) return;
-    c->shares = true;
+    c->uses_red = true;
     snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type_of(c, i));
     snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, type_of(c, i), c->m->team);
     tni_out_line(c->o, "%s;", c->d->barrier);
@@ -128,34 +161,37 @@ void tni_simt_fold_rows(tni_simt_emitter *c, int i, const char *acc)
 
 // ---- finish ------------------------------------------------------------------------------------
 
-static void put_raw_word(tni_simt_emitter *c, int w)
+// Prints launch word w in its own type, m_long, for byte counts that need 64 bits whatever the
+// indices have.
+static void put_bare_word(tni_simt_emitter *c, int w)
 {
     tni_out_print(c->o, tni_gpu_has(c->m, TNI_GPU_STRUCT) ? "a.w[%d]" : "w%d", w);
 }
 
-// Where the partials of tail i are, of a part.
+//     float *const s1 = (float *)(scratch + a.w[5] + a.w[12]) + (m_long)((m_int)blockIdx.x) * a.w[2];
 void tni_simt_declare_part(tni_simt_emitter *c, int i, const char *part)
 {
     begin_indent(c);
     tni_out_print(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, type_of(c, i), i,
                   c->d->global, type_of(c, i));
-    put_raw_word(c, TNI_WORD_SCRATCH);
+    put_bare_word(c, TNI_WORD_SCRATCH);
     tni_out_print(c->o, " + ");
-    put_raw_word(c, c->at.tail[i]);
+    put_bare_word(c, c->at.tail[i]);
     tni_out_print(c->o, ") + (m_long)(%s)", part);
     if (c->k->ins[i].per) tni_out_print(c->o, " * ");
-    if (c->k->ins[i].per) put_raw_word(c, TNI_WORD_COLS);
+    if (c->k->ins[i].per) put_bare_word(c, TNI_WORD_COLS);
     tni_out_print(c->o, ";\n");
 }
 
 void tni_simt_declare_parts(tni_simt_emitter *c)
 {
     for (int i = 0; i < c->k->nins; i++)
-        if (is_tail(&c->k->ins[i])) tni_simt_declare_part(c, i, "0");
+        if (tni_is_tail(&c->k->ins[i])) tni_simt_declare_part(c, i, "0");
 }
 
-// Joins the parts of a tail from `first` on, every step-th.
-static void put_join(tni_simt_emitter *c, int i, const char *first, int step)
+// Prints the loop that joins the parts of tail i from `first` on, every step-th, into v. The order
+// is that of the parts: it does not depend on which group ended first.
+static void put_parts_join(tni_simt_emitter *c, int i, const char *first, int step)
 {
     const tni_ins *x = &c->k->ins[i];
     tni_text       acc, part;
@@ -170,28 +206,33 @@ static void put_join(tni_simt_emitter *c, int i, const char *first, int step)
     tni_simt_fold_line(c, i, "    ", acc.s, part.s);
 }
 
+// Prints the instructions of the finish stage that are no tails.
 static void put_finish_values(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_set_has(set, i) && !is_tail(&c->k->ins[i])) tni_simt_put_ins(c, i);
+        if (tni_set_has(set, i) && !tni_is_tail(&c->k->ins[i])) tni_simt_put_ins(c, i);
 }
 
-// Everything that is one value, by all threads of a group.
+// All threads join parts of the tails, and fold what they have; `mine` chooses the one thread that
+// stores.
 void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine)
 {
     tni_set set = tni_needs_finish(c->k, false), tails = { 0 };
     c->stage = TNI_AT_FINISH;
     for (int i = 0; i < c->k->nins; i++) {
-        if (!is_tail(&c->k->ins[i]) || c->k->ins[i].per) continue;
+        if (!tni_is_tail(&c->k->ins[i]) || c->k->ins[i].per) continue;
         tni_set_add(&tails, i);
-        put_join(c, i, "tid", threads);
+        put_parts_join(c, i, "tid", threads);
     }
     tni_simt_fold_team(c, &tails, 'v', threads);
     tni_out_line(c->o, "m_int mine = %s;", mine);
     put_finish_values(c, &set);
 }
 
-// The last group to get here finishes.
+// Each group counts itself in the state once its partial results are visible to the device (the
+// first fence); the one that counts to the number of groups is the last, puts the count back to
+// zero for the next launch, and reads all partial results (after the second fence). This saves the
+// launch of a finish kernel.
 void tni_simt_finish_last(tni_simt_emitter *c)
 {
     tni_out_line(c->o, "__shared__ m_int last;");
@@ -216,17 +257,18 @@ void tni_simt_finish_last(tni_simt_emitter *c)
     tni_out_line(c->o, "}");
 }
 
+// Whether any column tail is read at all.
 bool tni_simt_finishes_columns(const tni_simt_emitter *c)
 {
     tni_set set = tni_needs_finish(c->k, true), none = { 0 };
     return memcmp(&set, &none, sizeof set) != 0;
 }
 
-// Threads that have parts of one column leave what they joined and add it up in order.
+// The threads that joined parts of one column leave their results in `red` and add them up in order.
 static void share_columns(tni_simt_emitter *c, int i, int cols, int ys)
 {
     tni_text acc, other;
-    c->shares = true;
+    c->uses_red = true;
     snprintf(acc.s, sizeof acc.s, "v%d", i);
     snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * %d + tid %% %d]", c->local, type_of(c, i),
              cols, cols);
@@ -238,6 +280,9 @@ static void share_columns(tni_simt_emitter *c, int i, int cols, int ys)
     tni_simt_fold_line(c, i, "    ", acc.s, other.s);
 }
 
+// Threads tid % cols of a group have a column each, so that a warp reads neighbours in memory; tid
+// / cols numbers the threads that share a column's parts. Threads past the last column read column
+// 0 and store nothing: they have to reach the barriers.
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first)
 {
     tni_set  set  = tni_needs_finish(c->k, true);
@@ -250,8 +295,8 @@ void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first
                  tni_simt_word_name(c, TNI_WORD_COLS).s);
     tni_simt_put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
     for (int i = 0; i < c->k->nins; i++) {
-        if (!is_tail(&c->k->ins[i]) || !c->k->ins[i].per) continue;
-        put_join(c, i, row.s, ys);
+        if (!tni_is_tail(&c->k->ins[i]) || !c->k->ins[i].per) continue;
+        put_parts_join(c, i, row.s, ys);
         if (ys > 1) share_columns(c, i, cols, ys);
     }
     put_finish_values(c, &set);

@@ -1,49 +1,76 @@
-// Transposed operands of POINT kernels. An access whose neighbours in memory lie along another axis
-// than the lane would touch a line of memory for each element. Here a group takes a square of points,
-// so many along the lane axis and as many along that axis. What is loaded crosswise is fetched by
-// vectors along it, put into shared memory, and taken from there after a barrier by the threads that
-// have the points; what is stored crosswise goes the other way. A group reads and writes the elements
-// of its own points alone, all reads of a tile before all writes, so that maps in place stay right.
+// Transposed operands of POINT kernels. An access whose neighbours in memory are along another axis
+// than the lane would touch a cache line for each element. Instead a group takes a square of
+// points, `tile` along the lane axis and as many along that other axis. What is loaded crosswise is
+// fetched by vectors along the other axis, put into shared memory, and read from there after a
+// barrier by the threads that have the points; what is stored crosswise goes the other way. A group
+// reads and writes the elements of its own points only, all reads of a tile before all writes, so
+// that maps in place stay right.
 //
 // Names in the text: h tile of a load or store, z words on their way to a tile, c0 and r0 the first
-// point of the group along the lane and along the other axis, e and r a thread's place from there.
+// point of the group along the lane and along the other axis, e and r a thread's distance from
+// there. What it prints, of test/golden/tile.txt, mul(tanh(transpose(x, 0, 1)), y):
+//
+//     __shared__ m_uint h2[2112];
+//     const m_uint y = place / across, x = place - y * across;
+//     const m_int c0 = (m_int)x * 64, r0 = (m_int)y * 32;
+//     for (m_int q = 0; q < 2; q++) {                                fetch along the other axis
+//         const m_int e = tid / 8 + q * 32, r = tid % 8 * 4;
+//         const m_int i0 = r0 + r, c = c0 + e;
+//         if (i0 < (m_int)a.w[6] && c < (m_int)a.w[7]) {
+//             const uint4 g = *(const uint4 *)(b1 + a1 + c * (m_int)a.w[11]);
+//             z2[q * 4 + 0] = g.x; ...
+//     ...
+//             for (m_int j = 0; j < 4; j++) h2[e * 33 + r + j] = z2[q * 4 + j];
+//     __syncthreads();
+//     for (m_int q = 0; q < 2; q++) {                                work along the lane
+//         const m_int r = tid / 8, e = tid % 8 * 4 + q * 32;
+//         ...
+//             for (m_int j = 0; j < 4; j++) {
+//                 x2[q * 4 + j] = h2[(e + j) * 33 + r];
+//             }
 #include "kernel/simt_emitter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 enum {
-    VECTOR_BYTES = 16,
-    MOST_VECTOR  = 8,
-    GROUP        = 256,
-    SIDE         = 32,        // of a tile; of narrow elements twice as many
-    FAR          = 32,        // bytes between neighbours from which on a tile is better
-    MOST_SHARED  = 24 << 10,  // bytes of all tiles of a group, so that many groups have room
-    MOST_UNROLL  = 16,
-    SQUARE       = 4,  // tiles along a side of what is taken together where tiles are mirrored
-    MANY         = 8   // tiles along both axes from which on it matters in which order they come
+    GROUP = 256,  // threads of a group, as elsewhere (simt.c)
+    // Points along a side of a tile: a warp's. With elements of at most 2 bytes twice as many, so that a
+    // line of the tile is still at least 64 bytes of memory.
+    SIDE = 32,
+    // Bytes between neighbours along the lane from which on a tile is used: a sector, the least
+    // that memory moves. Nearer neighbours share sectors, which the cache serves.
+    FAR = 32,
+    // Bytes of all tiles of a group. It bounds the groups of a multiprocessor to no fewer than 9 of
+    // 227 KiB, so that shared memory does not limit occupancy; accesses beyond it go element by
+    // element.
+    MAX_SHARED = 24 << 10,
+    // Vectors a thread has at most: their words are in registers between the two directions.
+    MAX_UNROLL = 16,
+    // Tiles along a side of the squares that are visited together with their transposes. The cache
+    // has to hold two squares between the two reads of an element.
+    SQUARE = 4,
+    // Tiles along both axes from which on the order of visiting matters: what is smaller stays in cache
+    // in any order.
+    MANY = 8
 };
 
 // ---- choosing ----------------------------------------------------------------------------------
 
-// The accesses of a kernel that this is about.
+// The accesses of a kernel by direction, as sets of access numbers.
 typedef struct {
     uint64_t direct;   // neighbours along the lane
     uint64_t crossed;  // neighbours along `axis`
     int      axis;
-} found;
+} crossed_set;
 
 static int size_of(const tni_kernel *k, int access)
 {
     return (int)tni_dtype_size((tn_dtype)k->buffer[k->access[access].buffer].dtype);
 }
 
-static bool is_memory(const tni_ins *x)
-{
-    return x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
-}
-
-// Accesses whose places no index or guard decides.
+// The accesses whose addresses depend on no index and whose loads have no guard. Only they can be
+// fetched by another thread than the one that uses the element.
 static uint64_t plain_accesses(const tni_kernel *k)
 {
     tni_set  need = tni_needs_main(k);
@@ -58,6 +85,7 @@ static uint64_t plain_accesses(const tni_kernel *k)
     return yes & ~no;
 }
 
+// Whether neighbours along the lane are so far apart in memory that each is in a sector of its own.
 static bool is_far(const tni_launch *l, int access)
 {
     const tni_kernel *k    = l->kernel;
@@ -66,19 +94,13 @@ static bool is_far(const tni_launch *l, int access)
            llabs(l->stride[access][lane]) * size_of(k, access) >= FAR;
 }
 
-static int count_bits(uint64_t x)
-{
-    int n = 0;
-    for (; x; x &= x - 1) n++;
-    return n;
-}
-
-// The axis along which most accesses have their neighbours that have them not along the lane.
-static found find_crossed(const tni_launch *l)
+// Finds the axis, other than the lane, along which most far accesses have their neighbours. A tile
+// has one such axis; accesses along others go element by element.
+static crossed_set find_crossed(const tni_launch *l)
 {
     const tni_kernel *k     = l->kernel;
     uint64_t          plain = plain_accesses(k), set[TNI_AXES] = { 0 };
-    found             f = { 0 };
+    crossed_set       f = { 0 };
     for (int a = 0; a < k->naccess; a++) {
         if (!(plain >> a & 1)) continue;
         if (k->access[a].stride[k->np - 1] == TNI_STRIDE_1) f.direct |= (uint64_t)1 << a;
@@ -107,8 +129,9 @@ static bool in_vectors(const tni_launch *l, int access, int axis, int v)
     return l->size[axis] % v == 0;
 }
 
-// Whether all accesses do, and no thread has a lane too many.
-static bool all_in_vectors(const tni_launch *l, const found *f, int v)
+// Whether all direct and crossed accesses do, and the lane axis is a whole number of vectors, so
+// that no thread has lanes past its end.
+static bool all_in_vectors(const tni_launch *l, const crossed_set *f, int v)
 {
     if (l->size[l->kernel->np - 1] % v) return false;
     for (int a = 0; a < l->kernel->naccess && v > 1; a++) {
@@ -118,27 +141,28 @@ static bool all_in_vectors(const tni_launch *l, const found *f, int v)
     return true;
 }
 
-// Elements that a word of a load's tile has: no more than a thread fetches at once.
+// Elements in a word of a load's tile: no more than a thread fetches at once, since it writes whole
+// words.
 static int per_word(const tni_simt_class *c, int size)
 {
     int n = size < 4 ? 4 / size : 1;
     return n < c->vector ? n : c->vector;
 }
 
-// Words of a line of a load's tile. It is odd, so that neither way of going over the tile has many
-// threads of a warp at one bank.
+// Words of a line of a load's tile. It is odd: in both directions of going over the tile the
+// threads of a warp then access different banks of shared memory.
 static int load_pitch(const tni_simt_class *c, int size)
 {
     return (size == 8 ? 2 * c->tile : c->tile / per_word(c, size)) + 1;
 }
 
-// Elements of a line of a store's tile, by the same rule.
+// Elements of a line of a store's tile; a word more than the tile, by the same rule.
 static int store_pitch(const tni_simt_class *c, int size)
 {
     return c->tile + (size < 4 ? 4 / size : 1);
 }
 
-// Bytes of the tiles of an access: one for each load and store.
+// Bytes of the tiles of an access: one for each load and store by it.
 static int tile_bytes(const tni_kernel *k, const tni_simt_class *c, int access)
 {
     int     n = 0, size = size_of(k, access);
@@ -152,8 +176,11 @@ static int tile_bytes(const tni_kernel *k, const tni_simt_class *c, int access)
     return n * c->tiles_per_group;
 }
 
-// The tile and vectors for what was found: false if there are none.
-static bool set_tile(const tni_launch *l, const found *f, int threads, tni_simt_class *c)
+// Chooses vector, tile and unroll for the accesses that were found: the widest vectors to which
+// everything is aligned, with tiles that the threads of a group divide evenly. False if there are
+// none.
+static bool choose_tile_size(const tni_launch *l, const crossed_set *f, int threads,
+                             tni_simt_class *c)
 {
     const tni_kernel *k      = l->kernel;
     int               widest = 1, group = 1;
@@ -161,15 +188,16 @@ static bool set_tile(const tni_launch *l, const found *f, int threads, tni_simt_
     for (int a = 0; a < k->naccess; a++)
         if ((f->direct | f->crossed) >> a & 1 && size_of(k, a) > widest) widest = size_of(k, a);
     while (2 * group <= threads && group < GROUP) group *= 2;
-    int v = VECTOR_BYTES / widest < MOST_VECTOR ? VECTOR_BYTES / widest : MOST_VECTOR;
+    int v = TNI_VECTOR_BYTES / widest < TNI_MAX_VECTOR ? TNI_VECTOR_BYTES / widest : TNI_MAX_VECTOR;
     for (; v > 0; v /= 2) {
         bool large = widest <= 2 && v > 1 && lanes >= 2 * SIDE && across >= 2 * SIDE;
         int  side = large ? 2 * SIDE : SIDE, unroll = side * side / (v * group);
-        if (unroll < 1 || unroll > MOST_UNROLL || !all_in_vectors(l, f, v)) continue;
+        if (unroll < 1 || unroll > MAX_UNROLL || !all_in_vectors(l, f, v)) continue;
         c->tile   = (uint16_t)side;
         c->vector = (uint8_t)v;
         c->rows   = (uint16_t)group;
-        // Two vectors a thread share what it costs to find out where they are.
+        // A thread with one vector gets a second tile's: the computation of addresses, which is most of
+        // the work of a copy, is shared by two vectors.
         c->tiles_per_group = unroll == 1 && lanes >= 2 * side ? 2 : 1;
         c->unroll          = (uint8_t)(unroll * c->tiles_per_group);
         return true;
@@ -177,7 +205,8 @@ static bool set_tile(const tni_launch *l, const found *f, int threads, tni_simt_
     return false;
 }
 
-// Whether a buffer is read both ways: its elements are then soon read again.
+// Whether a buffer is read in both directions, as in x + transpose(x): each element is then read
+// twice, by groups that are far apart unless pairs of tiles are visited together.
 static bool is_mirrored(const tni_kernel *k, uint64_t crossed)
 {
     uint64_t plain = plain_accesses(k) & ~crossed;
@@ -188,7 +217,7 @@ static bool is_mirrored(const tni_kernel *k, uint64_t crossed)
     return false;
 }
 
-// Groups for one page, the points that differ along the lane and the other axis alone.
+// Groups for one page: the points that differ along the lane and the tile axis only.
 static int64_t page_groups(const tni_simt_class *c, int64_t lanes, int64_t other)
 {
     int64_t side = c->tile, line = side * c->tiles_per_group, square = side * SQUARE;
@@ -197,18 +226,21 @@ static int64_t page_groups(const tni_simt_class *c, int64_t lanes, int64_t other
     return (lanes + line - 1) / line * ((other + side - 1) / side);
 }
 
+// Accesses get tiles in order of their number until shared memory is full; the others go element by
+// element. Tiles that are transposes of each other are visited in pairs if the two axes are equal
+// and long.
 bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tni_simt *m)
 {
     const tni_kernel *k     = l->kernel;
     tni_simt_class    c     = m->class;
     int64_t           lines = 1, bytes = 0;
     if (k->np < 2 || k->nr || k->tails || l->size[k->np - 1] < SIDE) return false;
-    found f = find_crossed(l);
-    if (!f.crossed || !set_tile(l, &f, limits->threads, &c)) return false;
+    crossed_set f = find_crossed(l);
+    if (!f.crossed || !choose_tile_size(l, &f, limits->threads, &c)) return false;
     for (int a = 0; a < k->naccess; a++) {
         if (!(f.crossed >> a & 1)) continue;
         int n = tile_bytes(k, &c, a);
-        if (bytes + n > MOST_SHARED || bytes + n > limits->shared_bytes) continue;
+        if (bytes + n > MAX_SHARED || bytes + n > limits->shared_bytes) continue;
         bytes += n;
         c.tiled |= (uint64_t)1 << a;
     }
@@ -234,16 +266,16 @@ bool tni_simt_tiled(const tni_simt_emitter *c, int i)
     return is_memory(&c->k->ins[i]) && c->m->tiled >> c->k->ins[i].access & 1;
 }
 
-// Whether instruction i of a set is a LOAD, or a STORE, that goes through a tile.
-static bool goes(const tni_simt_emitter *c, const tni_set *set, int i, int code)
+// Whether instruction i of a set is a LOAD, or a STORE (code), that goes through a tile.
+static bool goes_through(const tni_simt_emitter *c, const tni_set *set, int i, int code)
 {
     return tni_set_has(set, i) && c->k->ins[i].code == code && tni_simt_tiled(c, i);
 }
 
-static bool any_goes(const tni_simt_emitter *c, const tni_set *set, int code)
+static bool any_goes_through(const tni_simt_emitter *c, const tni_set *set, int code)
 {
     for (int i = 0; i < c->k->nins; i++)
-        if (goes(c, set, i, code)) return true;
+        if (goes_through(c, set, i, code)) return true;
     return false;
 }
 
@@ -252,25 +284,27 @@ static int element_bytes(const tni_simt_emitter *c, int i)
     return (int)tni_dtype_size(buffer_dtype(c, i));
 }
 
+// Declares h for each tile: words for a load, elements for a store.
 static void declare_tiles(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++) {
-        if (goes(c, set, i, TNI_I_LOAD))
+        if (goes_through(c, set, i, TNI_I_LOAD))
             tni_out_line(c->o, "%sm_uint h%d[%d];", c->d->shared, i,
                          c->m->tile * c->m->tiles_per_group *
                              load_pitch(c->m, element_bytes(c, i)));
-        if (goes(c, set, i, TNI_I_STORE))
+        if (goes_through(c, set, i, TNI_I_STORE))
             tni_out_line(
                 c->o, "%s%s h%d[%d];", c->d->shared, tni_storage_type(buffer_dtype(c, i)), i,
                 c->m->tile * c->m->tiles_per_group * store_pitch(c->m, element_bytes(c, i)));
     }
 }
 
-// Which tile of a page the group has, where a buffer is read along both axes: the tiles of a square,
-// then those of the square that is its transpose, so that what both read comes from memory once.
-// Pairs of squares (row, column), column <= row, are counted by two rows at a time, the k-th and the
-// k-th from the end, which have together as many pairs as any other two. A square on the diagonal has
-// no second one: the groups for that find no points.
+// Prints which tile of a page the group has, where a buffer is read along both axes: the tiles of a
+// square, then those of the square that is its transpose, so that what both read comes from memory
+// once. Pairs of squares (row, column), column <= row, are numbered by two rows at a time, the k-th
+// and the k-th from the end, which together have as many pairs as any other two: that makes the
+// number of a pair a division, not a root. A square on the diagonal has no second one: the groups
+// for that find no points.
 static void put_mirrored(tni_simt_emitter *c)
 {
     int side = c->m->tile, line = side * c->m->tiles_per_group, square = side * SQUARE;
@@ -285,7 +319,7 @@ static void put_mirrored(tni_simt_emitter *c)
                  c->index, c->index, square, across, line, c->index, square, across, side);
 }
 
-// Coordinates of the axes that tiles do not lie along, from the number `page`.
+// Prints the coordinates of the axes that tiles do not extend along, out of the number `page`.
 static void put_outer(tni_simt_emitter *c)
 {
     tni_text n     = { "page" };
@@ -301,7 +335,7 @@ static void put_outer(tni_simt_emitter *c)
     tni_out_line(c->o, "const %s i%d = %s;", c->index, first, n.s);
 }
 
-// Where the group's tile is.
+// Prints where the group's tile begins: its page, then c0 and r0.
 static void put_corner(tni_simt_emitter *c)
 {
     int side = c->m->tile, line = side * c->m->tiles_per_group;
@@ -326,6 +360,9 @@ static void put_corner(tni_simt_emitter *c)
                  c->index, side);
 }
 
+// crossed, neighbouring threads have neighbours along the tile axis (r), else along the lane (e).
+// The slot of thread and turn q is the same number in both directions, so that fetch and work have
+// as many vectors each.
 void tni_simt_open_slot(tni_simt_emitter *c, bool crossed)
 {
     const tni_simt_class *m = c->m;
@@ -349,39 +386,42 @@ void tni_simt_open_slot(tni_simt_emitter *c, bool crossed)
     if (!crossed) tni_simt_put_bases(c);
 }
 
-// The bases of what goes through tiles.
+// Prints the bases of the loads, or stores, that go through tiles.
 static void put_tile_bases(tni_simt_emitter *c, const tni_set *set, int code)
 {
     uint64_t used = 0;
     for (int i = 0; i < c->k->nins; i++)
-        if (goes(c, set, i, code)) used |= (uint64_t)1 << c->k->ins[i].access;
+        if (goes_through(c, set, i, code)) used |= (uint64_t)1 << c->k->ins[i].access;
     for (int a = 0; a < c->k->naccess; a++)
         if (used >> a & 1) tni_simt_put_base(c, a);
 }
 
+// The words stay in registers (z) until the direct loads were issued as well: tni_simt_fill_tile is
+// printed after those.
 void tni_simt_open_tile(tni_simt_emitter *c, const tni_set *set)
 {
     declare_tiles(c, set);
     put_corner(c);
-    if (!any_goes(c, set, TNI_I_LOAD)) return;
+    if (!any_goes_through(c, set, TNI_I_LOAD)) return;
     for (int i = 0; i < c->k->nins; i++)
-        if (goes(c, set, i, TNI_I_LOAD))
+        if (goes_through(c, set, i, TNI_I_LOAD))
             tni_out_line(c->o, "m_uint z%d[%d];", i, words_of(c, i) * c->unroll);
     tni_simt_open_slot(c, true);
     put_tile_bases(c, set, TNI_I_LOAD);
-    c->letter = 'z';
+    c->word_letter = 'z';
     for (int i = 0; i < c->k->nins; i++)
-        if (goes(c, set, i, TNI_I_LOAD)) tni_simt_fetch(c, i);
-    c->letter = 'x';
+        if (goes_through(c, set, i, TNI_I_LOAD)) tni_simt_fetch(c, i);
+    c->word_letter = 'x';
     tni_simt_close_vector(c);
 }
 
+// Writes the words into the tile, line e along the tile axis, and waits for all threads of the group.
 void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set)
 {
-    if (!any_goes(c, set, TNI_I_LOAD)) return;
+    if (!any_goes_through(c, set, TNI_I_LOAD)) return;
     tni_simt_open_slot(c, true);
     for (int i = 0; i < c->k->nins; i++) {
-        if (!goes(c, set, i, TNI_I_LOAD)) continue;
+        if (!goes_through(c, set, i, TNI_I_LOAD)) continue;
         int      size = element_bytes(c, i), w = words_of(c, i);
         tni_text word = { "r" };
         if (size == 8) word = tni_text_of("2 * r");
@@ -394,8 +434,9 @@ void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set)
     tni_out_line(c->o, "%s;", c->d->barrier);
 }
 
-// The words of LOAD i at this thread's points.
-static void take(tni_simt_emitter *c, int i)
+// Prints how a thread gathers the words of LOAD i at its points: one element from each of V lines
+// of the tile, packed as a vector of memory would be.
+static void take_tile_words(tni_simt_emitter *c, int i)
 {
     int size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
     int pitch = load_pitch(c->m, size), bits = 8 * size;
@@ -423,7 +464,7 @@ static void take(tni_simt_emitter *c, int i)
 void tni_simt_take_tile(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++)
-        if (goes(c, set, i, TNI_I_LOAD)) take(c, i);
+        if (goes_through(c, set, i, TNI_I_LOAD)) take_tile_words(c, i);
 }
 
 void tni_simt_put_tile(tni_simt_emitter *c, int i)
@@ -433,14 +474,15 @@ void tni_simt_put_tile(tni_simt_emitter *c, int i)
                  c->m->vector, i, store_pitch(c->m, element_bytes(c, i)), i);
 }
 
+// After a barrier the elements of stores are read along the tile axis, and stored as vectors.
 void tni_simt_drain_tile(tni_simt_emitter *c, const tni_set *set)
 {
-    if (!any_goes(c, set, TNI_I_STORE)) return;
+    if (!any_goes_through(c, set, TNI_I_STORE)) return;
     tni_out_line(c->o, "%s;", c->d->barrier);
     tni_simt_open_slot(c, true);
     put_tile_bases(c, set, TNI_I_STORE);
     for (int i = 0; i < c->k->nins; i++) {
-        if (!goes(c, set, i, TNI_I_STORE)) continue;
+        if (!goes_through(c, set, i, TNI_I_STORE)) continue;
         tni_out_line(c->o, "%s y%d[%d];", tni_storage_type(buffer_dtype(c, i)), i, c->m->vector);
         tni_out_print(c->o, "%s", c->d->unroll);
         tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) y%d[j] = h%d[e * %d + r + j];",

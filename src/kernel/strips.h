@@ -1,5 +1,6 @@
-// Maps that the prelude has as functions of a strip too (m_strip_sin_f of strips.def), since most strips
-// do with much less than any element may need. The cpu device calls them, interpreted and compiled.
+// Maps that the prelude has as functions of a strip too (m_strip_sin_f of strips.def), since most
+// strips do with much less than any element may need. The cpu device calls them, interpreted and
+// compiled.
 #ifndef TNI_KERNEL_STRIPS_H
 #define TNI_KERNEL_STRIPS_H
 

@@ -1,44 +1,54 @@
-// The numbers by which the planner and the emitters decide what is computed together, what is kept and
-// what is computed again: one place to look at for another chip, and what measuring may replace. Costs are
-// those of ops.def, in additions an element.
+// The numbers by which the planner and the emitters decide what is computed together, what is kept
+// and what is computed again: one place to look at for another chip, and what measuring may
+// replace. Costs are those of ops.def, in additions for each element.
 #ifndef TNI_THRESHOLDS_H
 #define TNI_THRESHOLDS_H
 
 enum {
-    // ---- computed again, or kept for the next loop of a kernel. Keeping costs most on a GPU, where it
-    // takes registers that the rows need, cheaper in a tile of the interpreter, which is stored and loaded
-    // by calls of their own, and cheapest in a tile of compiled C.
+    // ---- computed again, or kept for the next loop of a kernel: the cost from which on a value is kept.
+    // Keeping costs most on a GPU, where it takes registers that the row's elements need too; less
+    // in a tile of the interpreter, which is stored and loaded by calls of their own; least in a
+    // tile of compiled C, which stays in the L1 cache and is read by the same loop that uses it. 8
+    // is the cost of an exp, so on a GPU only transcendental functions and long chains are kept.
     TNI_KEEP_COST_GPU         = 8,
     TNI_KEEP_COST_INTERPRETED = 6,
     TNI_KEEP_COST_C           = 4,
 
-    // ---- computed by each of its readers, or stored by a kernel of its own, once. Storing an f32 and
+    // ---- computed by each of its readers, or stored once by a kernel of its own. Storing an f32 and
     // loading it moves 8 bytes, for which an H200 (4.2 TB/s, 60 TFLOP/s) could do 57 additions; half of
-    // that leaves room for what the readers compute besides. Reading more than so many values to compute
-    // one moves more than storing it would.
-    TNI_INLINE_COST  = 30,
+    // that leaves time for what the readers compute besides.
+    TNI_INLINE_COST = 30,
+    // Reading more values than this to compute one moves more than storing the result would: four loads
+    // against a store and a load for each of two readers.
     TNI_INLINE_READS = 4,
-    TNI_INLINE_BYTES = 1 << 20,  // what a cache holds: moving less is not counted
-    // What one reader takes in of values that nobody else reads. More makes kernels whose values a
+    // Inputs that a cache holds are not counted as reads: moving less than this is free beside a
+    // launch.
+    TNI_INLINE_BYTES = 1 << 20,
+    // What one reader takes in of values that no other item reads, by cost and by values read. Such
+    // a value costs nothing twice, so both are larger than above; more makes kernels whose values a
     // thread's registers do not hold.
     TNI_FLOAT_COST  = 40,
     TNI_FLOAT_READS = 10,
-    // Not computed several times an element (under a window, or a repeated index) from the cost of an exp
-    // on; nor by all of its readers, if they together spend more than eight of those on it.
+    // A value that would be computed several times for each element (under a window, or a repeated
+    // index) is stored from the cost of an exp on; and one whose readers together would spend more
+    // than eight times that on it.
     TNI_REPEAT_COST  = 8,
     TNI_REPEATS_COST = 64,
 
     // ---- joined into one kernel. Units that only share an input are joined if they were recorded within
-    // so many ids: those of one layer or of its gradient. Farther ones would keep values alive in between.
+    // this many ids of each other: about one layer, or its gradient. Joining what is farther apart
+    // would keep the values in between alive for longer.
     TNI_JOIN_NEAR = 200,
-    // Units that a seed may join, and units looked at before the search for a cycle gives up (and does
-    // not join). Both bound the time of planning: it is their product, for every seed.
+    // Units that a seed may try to join, and units visited before the search for a cycle gives up
+    // (and does not join). Both bound the time of planning, which is their product for every seed;
+    // a miss costs a launch, not correctness.
     TNI_JOIN_UNITS  = 12,
     TNI_JOIN_VISITS = 400,
-    TNI_JOIN_PARTS  = 4,  // values that a kernel picks from by place: each is a branch an element
+    // Values that a kernel picks from by position (a concat): each is a branch for every element.
+    TNI_JOIN_PARTS = 4,
 
-    // ---- unrolled. Elements that a window folds for each row (4 x 4), and instructions of the kernel in
-    // the end, two thirds of what a kernel may have.
+    // ---- unrolled. Elements that a window folds for each row (4 x 4, a usual pooling), and instructions
+    // of the kernel afterwards: two thirds of TNI_MAX_INS, so that what is joined later still fits.
     TNI_UNROLL_ELEMENTS = 16,
     TNI_UNROLL_INS      = 128
 };

@@ -71,6 +71,12 @@ static tn_tensor *record_gather(tn_tensor *x, tn_tensor *y)
     return tn_embedding(x, tn_cast(y, TN_I64));
 }
 
+static tn_tensor *record_strip(tn_tensor *x, tn_tensor *y)
+{
+    (void)y;
+    return tn_sin(tn_mul_s(x, 2));
+}
+
 static const golden graphs[] = {
     { "point", "add(mul_s(relu(x), 0.5), y)", TN_F32, { { 64, 48 }, { 0, 48 } }, record_point },
     { "row", "softmax(x, 1)", TN_F32, { { 512, 1000 } }, record_row },
@@ -88,6 +94,8 @@ static const golden graphs[] = {
       record_tile },
     { "random", "mul(x, rand_like(x))", TN_F32, { { 64, 48 } }, record_random },
     { "gather", "embedding(x, cast(y, i64))", TN_F32, { { 100, 64 }, { 0, 32 } }, record_gather },
+    { "long_row", "softmax(x, 1)", TN_BF16, { { 16, 65536 } }, record_row },
+    { "strip", "sin(mul_s(x, 2))", TN_F32, { { 64, 48 } }, record_strip },
 };
 
 // ---- the texts ---------------------------------------------------------------------------------

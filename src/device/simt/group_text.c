@@ -67,7 +67,8 @@ static void put_element(tni_out *o, char x, tn_dtype dt, bool no_double)
 
 static void put_spellings(tni_out *o, const tni_dialect *d)
 {
-    tni_out_print(o, "#define KERNEL(n) %s\n#define GIVEN %s\n", d->sized_kernel, d->given);
+    tni_out_print(o, "#define KERNEL(n) %s\n#define GIVEN %s\n", d->sized_kernel,
+                  d->struct_qualifier);
     tni_out_print(o, "#define GLOBAL %s\n#define LOCAL %s\n", d->global, d->shared);
     tni_out_print(o, "#define LOCAL_PTR %s\n", d->local);
     tni_out_print(o, "#define BARRIER() %s\n", d->barrier);
