@@ -28,6 +28,7 @@ static void free_arrays(tni_heap *h, tni_item_source *s)
     tni_free(h, a);
 }
 
+// All fields must have as many items.
 static bool arrays_ok(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
     if (n < 1 || n > TN_MAX_FIELDS || !fields)
@@ -48,7 +49,7 @@ static bool arrays_ok(tn_ctx *cx, int n, tn_tensor *const *fields)
     return true;
 }
 
-// Copies one field to the host. False, reported, on failure.
+// Copies one field to the host, where the loader's thread can read it. False, reported, on failure.
 static bool take_field(tn_ctx *cx, arrays *a, int f, tn_tensor *t)
 {
     tn_dtype dt        = tn_dtype_of(t);
@@ -60,7 +61,8 @@ static bool take_field(tn_ctx *cx, arrays *a, int f, tn_tensor *t)
     return tn_read(t, dt, a->data[f], count) == TN_OK;
 }
 
-// How many classes field 1 has: one more than the largest of its integers, 0 if it is no class.
+// Returns the number of classes of field 1: one more than its largest integer, or 0 if it is not a
+// class.
 static int64_t count_classes(const arrays *a)
 {
     const tn_array *y       = &a->source.field[1];
@@ -74,6 +76,7 @@ static int64_t count_classes(const arrays *a)
     return largest + 1;
 }
 
+// The tensors may change afterwards: the dataset has copies.
 tn_data *tn_arrays(tn_ctx *cx, int n, tn_tensor *const *fields)
 {
     if (!tni_ctx_ok(cx, "arrays") || !arrays_ok(cx, n, fields)) return NULL;
@@ -117,7 +120,7 @@ static void free_callback(tni_heap *h, tni_item_source *s)
     tni_free(h, c);
 }
 
-// Whether the classes of y can be what is said of them.
+// Returns whether the number and names of classes agree with each other.
 static bool classes_ok(tn_ctx *cx, const tn_dataset_def *def)
 {
     if (def->classes < 0 || def->classes > INT32_MAX)
@@ -134,7 +137,7 @@ static bool classes_ok(tn_ctx *cx, const tn_dataset_def *def)
     return true;
 }
 
-// Copies the names of the classes; what is there when memory is out is freed with c.
+// Copies the names of the classes; on failure, those already copied are freed with c.
 static bool copy_names(tni_heap *h, callback *c)
 {
     if (!c->def.class_names) return true;
@@ -144,6 +147,7 @@ static bool copy_names(tni_heap *h, callback *c)
     return c->class_names != NULL;
 }
 
+// The user's function and pointer are kept as they are; everything else is copied.
 tn_data *tn_dataset(tn_ctx *cx, tn_dataset_def def)
 {
     if (!tni_ctx_ok(cx, "dataset")) return NULL;

@@ -10,7 +10,7 @@
 
 // ---- the table of merges -----------------------------------------------------------------------
 
-// The slot of a pair, or the free one where it would go.
+// Returns the slot of a pair, or the free one where it would go (linear probing, at most half full).
 static uint32_t *find_pair(const tn_bpe *b, uint32_t left, uint32_t right)
 {
     uint32_t i = (uint32_t)tni_hash_mix(left * (uint64_t)0x9e3779b1u, right) & b->mask;
@@ -33,8 +33,9 @@ void tni_bpe_enter(tn_bpe *b, uint32_t rank)
 
 // ---- one word ----------------------------------------------------------------------------------
 
-// Adds the pair that begins at a place, if it has a merge, to the heap of n.
-static size_t push(tn_bpe *b, size_t n, uint32_t at, uint32_t length)
+// Adds the pair that begins at a place to the heap of n, if it has a merge. The key orders by rank,
+// then by place, so that equal ranks are merged from left to right.
+static size_t push_pair(tn_bpe *b, size_t n, uint32_t at, uint32_t length)
 {
     uint32_t next = b->piece[at].next;
     int64_t  rank = next < length ? tni_bpe_rank(b, b->piece[at].id, b->piece[next].id)
@@ -47,8 +48,8 @@ static size_t push(tn_bpe *b, size_t n, uint32_t at, uint32_t length)
     return n + 1;
 }
 
-// Takes the lowest off a heap of n > 0.
-static uint64_t pop(tn_bpe *b, size_t n)
+// Removes the lowest key from a heap of n > 0.
+static uint64_t pop_pair(tn_bpe *b, size_t n)
 {
     uint64_t top = b->heap[0], key = b->heap[n - 1];
     size_t   i = 0, child;
@@ -61,7 +62,8 @@ static uint64_t pop(tn_bpe *b, size_t n)
     return top;
 }
 
-// A pair in the heap is stale once one of its two was merged with something else.
+// A pair in the heap is stale once one of its two tokens was merged with something else: it is skipped
+// when it is popped, which is cheaper than removing it.
 static bool is_current(const tn_bpe *b, uint32_t at, uint32_t rank, uint32_t length)
 {
     uint32_t         next = b->piece[at].next;
@@ -69,7 +71,8 @@ static bool is_current(const tn_bpe *b, uint32_t at, uint32_t rank, uint32_t len
     return b->piece[at].id == m->left && next < length && b->piece[next].id == m->right;
 }
 
-static void join(tn_bpe *b, uint32_t at, uint32_t id, uint32_t length)
+// Merges two neighbours: the left one takes the new token, the right one leaves the list.
+static void join_pair(tn_bpe *b, uint32_t at, uint32_t id, uint32_t length)
 {
     uint32_t gone = b->piece[at].next, next = b->piece[gone].next;
     b->piece[at].id   = id;
@@ -78,22 +81,23 @@ static void join(tn_bpe *b, uint32_t at, uint32_t id, uint32_t length)
     if (next < length) b->piece[next].prev = at;
 }
 
+// Merges until no pair of neighbours has a merge. Each merge makes at most two new pairs.
 static void merge_pieces(tn_bpe *b, uint32_t length)
 {
     size_t n = 0;
-    for (uint32_t i = 0; i + 1 < length; i++) n = push(b, n, i, length);
+    for (uint32_t i = 0; i + 1 < length; i++) n = push_pair(b, n, i, length);
     while (n) {
-        uint64_t top = pop(b, n--);
+        uint64_t top = pop_pair(b, n--);
         uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
         if (!is_current(b, at, rank, length)) continue;
-        join(b, at, b->merge[rank].result, length);
-        if (at) n = push(b, n, b->piece[at].prev, length);
-        n = push(b, n, at, length);
+        join_pair(b, at, b->merge[rank].result, length);
+        if (at) n = push_pair(b, n, b->piece[at].prev, length);
+        n = push_pair(b, n, at, length);
     }
 }
 
-// Each merge takes one pair off the heap and adds two at most, so twice the length is room enough.
-static bool make_room(tn_bpe *b, const char *op, size_t length)
+// Makes room for a word. Each merge pops one pair and pushes at most two, so twice the length suffices.
+static bool grow_word(tn_bpe *b, const char *op, size_t length)
 {
     tni_heap *h     = &b->owned.cx->heap;
     void     *piece = b->piece, *heap = b->heap;
@@ -105,6 +109,7 @@ static bool make_room(tn_bpe *b, const char *op, size_t length)
     return ok;
 }
 
+// Begins with one token for each byte, merges, and moves what is left to the front of the list.
 int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end)
 {
     const char *word = *at;
@@ -117,7 +122,7 @@ int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end
                  bytes, (unsigned)tni_no_token);
         return -1;
     }
-    if (!make_room(b, op, bytes)) return -1;
+    if (!grow_word(b, op, bytes)) return -1;
     for (uint32_t i = 0; i < length; i++)
         b->piece[i] = (tni_bpe_piece){ b->byte_id[(unsigned char)word[i]], i - 1, i + 1 };
     merge_pieces(b, length);
@@ -127,6 +132,7 @@ int64_t tni_bpe_word(tn_bpe *b, const char *op, const char **at, const char *end
 
 // ---- the public calls --------------------------------------------------------------------------
 
+// Frees the tables and the memory of the current word.
 static void free_bpe(tni_owned *t)
 {
     tn_bpe   *b = (tn_bpe *)t;
@@ -140,6 +146,7 @@ static void free_bpe(tni_owned *t)
     tni_free(h, b);
 }
 
+// Owned by the context, like every object, so that tn_close frees a forgotten one.
 tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder)
 {
     if (!tni_ctx_ok(cx, "bpe")) return NULL;
@@ -163,34 +170,36 @@ int64_t tn_bpe_count(const tn_bpe *b)
     return tni_owned_ok("bpe_count", b, TNI_BPE) ? (int64_t)b->count : -1;
 }
 
-// Whether what a call takes and gives are there; bytes and room are counts.
-static bool args_ok(const tn_bpe *b, const char *op, const void *in, int64_t n, const void *out,
-                    int64_t room)
+// Checks the arrays of a call and their counts, n and capacity.
+static bool bpe_args_ok(const tn_bpe *b, const char *op, const void *in, int64_t n, const void *out,
+                        int64_t capacity)
 {
     if (!tni_owned_ok(op, b, TNI_BPE)) return false;
-    if (n >= 0 && room >= 0 && (in || !n) && (out || !room)) return true;
+    if (n >= 0 && capacity >= 0 && (in || !n) && (out || !capacity)) return true;
     tni_fail(b->owned.cx, TN_EARG, "%s: %s", op,
-             n < 0 || room < 0 ? "a count is negative" : "an argument is NULL");
+             n < 0 || capacity < 0 ? "a count is negative" : "an argument is NULL");
     return false;
 }
 
-int64_t tn_bpe_encode(tn_bpe *b, const char *text, int64_t bytes, int64_t *ids, int64_t room)
+// Returns the number of tokens even if they do not all fit, so that a caller can measure first.
+int64_t tn_bpe_encode(tn_bpe *b, const char *text, int64_t bytes, int64_t *ids, int64_t capacity)
 {
-    if (!args_ok(b, "bpe_encode", text, bytes, ids, room)) return -1;
+    if (!bpe_args_ok(b, "bpe_encode", text, bytes, ids, capacity)) return -1;
     int64_t     count = 0;
     const char *end   = text ? text + bytes : text;
     for (const char *at = text; at < end;) {
         int64_t n = tni_bpe_word(b, "bpe_encode", &at, end);
         if (n < 0) return -1;
         for (int64_t i = 0; i < n; i++, count++)
-            if (count < room) ids[count] = b->piece[i].id;
+            if (count < capacity) ids[count] = b->piece[i].id;
     }
     return count;
 }
 
-int64_t tn_bpe_decode(tn_bpe *b, const int64_t *ids, int64_t n, char *text, int64_t room)
+// As tn_bpe_encode, for bytes.
+int64_t tn_bpe_decode(tn_bpe *b, const int64_t *ids, int64_t n, char *text, int64_t capacity)
 {
-    if (!args_ok(b, "bpe_decode", ids, n, text, room)) return -1;
+    if (!bpe_args_ok(b, "bpe_decode", ids, n, text, capacity)) return -1;
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= b->count) {
@@ -199,7 +208,7 @@ int64_t tn_bpe_decode(tn_bpe *b, const int64_t *ids, int64_t n, char *text, int6
             return -1;
         }
         tni_token t    = b->token[ids[i]];
-        int64_t   copy = room - count < t.length ? room - count : t.length;
+        int64_t   copy = capacity - count < t.length ? capacity - count : t.length;
         if (copy > 0) memcpy(text + count, b->pool + t.start, (size_t)copy);
         count += t.length;
     }

@@ -27,20 +27,22 @@ static bool no_memory(loading *l)
     return tni_no_memory(l->cx, "bpe");
 }
 
-static bool prints(int byte)
+// Returns whether GPT-2's files show a byte as itself: printable Latin-1 without the soft hyphen.
+static bool is_printed(int byte)
 {
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
 
+// The other 68 bytes are shown as the characters from 256 on, in order.
 static void map_characters(loading *l)
 {
     int spare = 256;
     for (int c = 0; c < CHARACTERS; c++) l->byte[c] = -1;
-    for (int v = 0; v < 256; v++) l->byte[prints(v) ? v : spare++] = (int16_t)v;
+    for (int v = 0; v < 256; v++) l->byte[is_printed(v) ? v : spare++] = (int16_t)v;
 }
 
-// Turns n bytes of UTF-8 into the bytes they stand for: how many, or -1. dst may be s: there are never
-// more of them.
+// Turns n bytes of UTF-8 into the bytes they stand for; returns how many, or -1. dst may be s, since
+// there are never more of them.
 static int64_t to_bytes(const loading *l, char *dst, const char *s, size_t n)
 {
     int64_t count = 0;
@@ -53,7 +55,7 @@ static int64_t to_bytes(const loading *l, char *dst, const char *s, size_t n)
     return count;
 }
 
-// Room for n entries in a hash table at most half full; its mask.
+// Returns the mask of a hash table that is at most half full with n entries.
 static uint32_t mask_for(uint32_t n)
 {
     uint32_t size = 16;
@@ -69,7 +71,7 @@ static bool bad_json(loading *l, const tni_json *j, const char *why)
                       (size_t)(j->at - j->start), j->kind == TNI_JSON_ERROR ? j->why : why);
 }
 
-// The slot of a token with these bytes, or the free one where it would go.
+// Returns the slot of a token with these bytes, or the free one where it would go.
 static uint32_t *find_slot(const loading *l, const char *s, size_t n)
 {
     const tn_bpe *b = l->b;
@@ -88,6 +90,8 @@ static uint32_t find_token(const loading *l, const char *s, size_t n)
     return slot ? slot - 1 : tni_no_token;
 }
 
+// The first walk: the file is JSON of the right form, and its size is known before anything is
+// allocated.
 static bool count_tokens(loading *l, tni_json *j)
 {
     uint32_t n = 0;
@@ -103,8 +107,8 @@ static bool count_tokens(loading *l, tni_json *j)
     return true;
 }
 
-// Reads the token and its number; its bytes go to the pool at `used`, which always has room for the
-// rest of the file. Returns the bytes used after it, or -1, reported.
+// Reads a token and its number. Its bytes go to the pool at `used`, which always has space for the rest
+// of the file. Returns the bytes used after it, or -1, reported.
 static int64_t read_token(loading *l, tni_json *j, size_t used)
 {
     tn_bpe *b = l->b;
@@ -134,6 +138,7 @@ static int64_t read_token(loading *l, tni_json *j, size_t used)
     return (int64_t)used + n;
 }
 
+// Every single byte must have a token: then every text can be encoded.
 static bool find_bytes(loading *l)
 {
     tn_bpe *b = l->b;
@@ -148,6 +153,7 @@ static bool find_bytes(loading *l)
     return true;
 }
 
+// Reads encoder.json: counts, allocates, reads.
 static bool read_encoder(loading *l)
 {
     tn_bpe     *b    = l->b;
@@ -178,7 +184,8 @@ static bool bad_line(loading *l, int64_t line, const char *why)
     return tni_refuse(l->cx, TN_EFORMAT, "bpe: %s:%lld: %s", l->path, (long long)line, why);
 }
 
-// One line, "left right", as the next merge.
+// Reads one line, "left right", as the next merge. A merge may only use bytes and results of earlier
+// merges: the encoder relies on it.
 static bool read_merge(loading *l, int64_t line, const char *s, size_t n)
 {
     char        bytes[MOST_LINE];
@@ -208,8 +215,8 @@ static bool read_merge(loading *l, int64_t line, const char *s, size_t n)
     return true;
 }
 
-// The lines of a file: *s and *n are the one that begins at `at`, without its end. Returns where the
-// next one begins.
+// Sets *s and *n to the line that begins at `at`, without its end, and returns where the next one
+// begins.
 static const char *next_line(const char *at, const char *end, const char **s, size_t *n)
 {
     const char *stop = memchr(at, '\n', (size_t)(end - at));
@@ -220,6 +227,8 @@ static const char *next_line(const char *at, const char *end, const char **s, si
     return stop ? stop + 1 : end;
 }
 
+// Reads vocab.bpe: counts lines, allocates, reads. Empty lines and the version in the first are
+// skipped.
 static bool read_vocab(loading *l)
 {
     tn_bpe     *b    = l->b;
@@ -247,6 +256,7 @@ static bool read_vocab(loading *l)
 
 // ---- both --------------------------------------------------------------------------------------
 
+// The limit keeps a file that is no tokenizer from taking all memory.
 static bool read_file(loading *l, const char *path, bool (*read)(loading *l))
 {
     l->path = path;

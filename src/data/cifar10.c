@@ -1,4 +1,5 @@
-// CIFAR-10 in its binary form: records of a label and 3 planes of 32 x 32 bytes, in mapped files.
+// CIFAR-10 in its binary form: records of a label and 3 planes of 32 x 32 bytes, in mapped files:
+// data_batch_1.bin to data_batch_5.bin with 10,000 records each, and test_batch.bin.
 #include "data/content.h"
 #include "data/dataset.h"
 #include "data/pixels.h"
@@ -17,6 +18,7 @@ typedef struct {
     int64_t         records[MOST_FILES];
 } cifar;
 
+// Few files, so their sizes are subtracted in turn.
 static int get_record(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const cifar *c = (const cifar *)s;
@@ -35,7 +37,7 @@ static void free_cifar(tni_heap *h, tni_item_source *s)
     tni_free(h, c);
 }
 
-// Maps one more file and checks its labels.
+// Maps one more file and checks its labels now, so that getting an item cannot fail.
 static bool add_file(tn_ctx *cx, cifar *c, const char *path)
 {
     tni_mapping *m = tni_mapping_open(cx, "cifar10", path);
@@ -61,6 +63,7 @@ static bool add_file(tn_ctx *cx, cifar *c, const char *path)
 // The files lie in the folder itself, or in the one inside it that the archive unpacks to.
 static const char *const inside[] = { "", "/cifar-10-batches-bin" };
 
+// Adds the five training files or the one for testing.
 static bool add_files(tn_ctx *cx, cifar *c, const char *dir, bool test)
 {
     char        path[TNI_PATH];
@@ -77,6 +80,7 @@ static bool add_files(tn_ctx *cx, cifar *c, const char *dir, bool test)
     return true;
 }
 
+// Nothing is copied: items are read from the mapped files.
 tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test)
 {
     if (!tni_ctx_ok(cx, "cifar10") || !tni_folder_ok(cx, "cifar10", dir)) return NULL;

@@ -7,9 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Gzip that declares no size is believed its last bytes, which tell how much it expands to, as far as
-// data commonly expands; beyond, room doubles. Nothing larger than that is read.
-enum { COMMON_RATIO = 8, FIRST_ROOM = 1 << 20, LEAST_ROOM = 1 << 16, MOST_GIB = 4 };
+// The last four bytes of gzip say how much it expands to, modulo 4 GiB, and are not to be trusted: they
+// are believed up to COMMON_RATIO times the file; beyond that, the capacity doubles as data really
+// come. Nothing above MOST_GIB is read.
+enum { COMMON_RATIO = 8, FIRST_CAPACITY = 1 << 20, LEAST_CAPACITY = 1 << 16, MOST_GIB = 4 };
 enum { MOST_HEAD = 64 };  // bytes of a header that declares a size
 
 // A file being expanded into c, whose room is c->counted bytes.
@@ -21,6 +22,8 @@ typedef struct {
     tni_content *c;
 } job;
 
+// Reports that the expanded file would exceed the context's memory limit; need 0: it is not known how
+// much it needs.
 static bool over_limit(const job *j, uint64_t need)
 {
     tni_buffers *b = &j->cx->buffers;
@@ -31,63 +34,66 @@ static bool over_limit(const job *j, uint64_t need)
                       tni_size_text(b->limit).s, tni_size_text((int64_t)tni_buffers_left(b)).s);
 }
 
-// Room for all of `bytes`; false, reported, with as much as before.
-static bool set_room(job *j, size_t bytes)
+// Allocates `bytes` in all and counts them to the limit; false, reported, with as much as before.
+static bool set_capacity(job *j, size_t bytes)
 {
     tni_content *c    = j->c;
     size_t       more = bytes > c->counted ? bytes - c->counted : 0;
     if (!tni_buffers_reserve_host(c->counts, more)) return over_limit(j, 0);
-    unsigned char *room = tni_resize(&j->cx->heap, c->expanded, bytes);
-    if (!room) {
+    unsigned char *data = tni_resize(&j->cx->heap, c->expanded, bytes);
+    if (!data) {
         tni_buffers_release_host(c->counts, more);
         return tni_no_memory(j->cx, j->op);
     }
     if (bytes < c->counted) tni_buffers_release_host(c->counts, c->counted - bytes);
-    c->data = c->expanded = room;
+    c->data = c->expanded = data;
     c->counted            = bytes;
     return true;
 }
 
-static size_t first_room(const tni_mapping *m)
+static size_t first_capacity(const tni_mapping *m)
 {
     const unsigned char *end  = m->data + m->bytes;
     size_t               size = (size_t)end[-4] | (size_t)end[-3] << 8 | (size_t)end[-2] << 16 |
                   (size_t)end[-1] << 24;
-    size_t common = m->bytes * COMMON_RATIO + FIRST_ROOM;
-    if (size < LEAST_ROOM) size = LEAST_ROOM;    // of several members the last one tells
-    return (size < common ? size : common) + 1;  // one byte more lets the end be seen at once
+    size_t common = m->bytes * COMMON_RATIO + FIRST_CAPACITY;
+    // Of several members, only the last one's size is known here.
+    if (size < LEAST_CAPACITY) size = LEAST_CAPACITY;  // of several members the last one tells
+    return (size < common ? size : common) + 1;        // one byte more lets the end be seen at once
 }
 
-// Twice the room, or all that the limits leave.
-static bool more_room(job *j)
+// Doubles the capacity, or takes all that the limits leave.
+static bool grow_capacity(job *j)
 {
     tni_content *c    = j->c;
     uint64_t     most = (uint64_t)MOST_GIB << 30;
-    size_t       want = c->counted ? c->counted : first_room(j->from);
+    size_t       want = c->counted ? c->counted : first_capacity(j->from);
     size_t       left = tni_buffers_left(c->counts);
     if (c->counted >= most)
         return tni_refuse(j->cx, TN_EFORMAT, "%s: %s: it expands to more than %d GiB", j->op,
                           j->path, MOST_GIB);
     if (want > left) want = left;
     if (want > most - c->counted) want = most - c->counted;
-    return want ? set_room(j, c->counted + want) : over_limit(j, 0);
+    return want ? set_capacity(j, c->counted + want) : over_limit(j, 0);
 }
 
-// To its end.
+// Expands to the end, then gives back what is not needed.
 static bool expand_all(job *j)
 {
     tni_content *c = j->c;
     size_t       got;
     do {
-        if (!more_room(j)) return false;
+        if (!grow_capacity(j)) return false;
         if (!tni_gunzip_read(j->stream, c->expanded + c->bytes, c->counted - c->bytes, &got))
             return false;
         c->bytes += got;
     } while (c->bytes == c->counted);
-    return set_room(j, c->bytes);
+    return set_capacity(j, c->bytes);
 }
 
-// As far as its header declares, which is looked at first, and one byte more, to see that it ends there.
+// Expands as far as the header declares, which is read first, and one byte more, to see that the file
+// ends there. A header can declare anything, so its size is compared with what this much gzip can hold
+// and with the memory limit before anything is allocated.
 static bool expand_declared(job *j, const tni_declares *d)
 {
     tni_content  *c = j->c;
@@ -104,7 +110,7 @@ static bool expand_declared(job *j, const tni_declares *d)
     if (all > tni_buffers_left(c->counts)) return over_limit(j, all);
     c->cut = n > all;
     if (c->cut) n = (size_t)all;
-    if (!set_room(j, (size_t)all)) return false;
+    if (!set_capacity(j, (size_t)all)) return false;
     memcpy(c->expanded, head, n);
     if (!tni_gunzip_read(j->stream, c->expanded + n, c->counted - n, &got)) return false;
     c->bytes = n + got;
@@ -113,7 +119,8 @@ static bool expand_declared(job *j, const tni_declares *d)
     return true;
 }
 
-static bool expand(job *j, const tni_declares *d)
+// On failure nothing is left in the content.
+static bool expand_file(job *j, const tni_declares *d)
 {
     j->stream = tni_gunzip_open(j->cx, j->op, j->path, NULL, j->from);
     bool ok   = j->stream && (d ? expand_declared(j, d) : expand_all(j));
@@ -122,6 +129,7 @@ static bool expand(job *j, const tni_declares *d)
     return ok;
 }
 
+// Gzip is recognized by its first two bytes, not by the name.
 bool tni_content_open(tn_ctx *cx, const char *op, const char *path, const tni_declares *d,
                       tni_content *c)
 {
@@ -132,7 +140,7 @@ bool tni_content_open(tn_ctx *cx, const char *op, const char *path, const tni_de
         return true;
     }
     *c      = (tni_content){ .counts = &cx->buffers };
-    bool ok = expand(&(job){ .cx = cx, .op = op, .path = path, .from = m, .c = c }, d);
+    bool ok = expand_file(&(job){ .cx = cx, .op = op, .path = path, .from = m, .c = c }, d);
     tni_mapping_unref(m);
     return ok;
 }

@@ -1,4 +1,14 @@
 // CSV as a dataset: errors in the file, its header, and the items.
+//
+// With the target "price", the file
+//
+//   rooms,town,price
+//   3,Bern,410000
+//   2,Ulm,260000
+//
+// gives items x = (3, 1, 0), y = (410000) and x = (2, 0, 1), y = (260000): a number is one input, a column of
+// texts one input for each of its categories. What each column is, is found by a first walk over the file
+// (csv_table.c) and written down as the schema, by which another file is read in the same way.
 #include "data/content.h"
 #include "data/csv.h"
 
@@ -20,6 +30,7 @@ bool tni_csv_bad_file(const tni_csv_reading *r, const char *fmt, ...)
     return false;
 }
 
+// Reports that memory is out, as every reader of this folder does.
 static bool no_memory(const tni_csv_reading *r)
 {
     tni_fail_memory(r->cx, "csv");
@@ -32,8 +43,8 @@ bool tni_csv_bad_line(const tni_csv_reading *r)
     return false;
 }
 
-// Adds n bytes in quotes, cut where there are many; what would break the line or the quotes is shown
-// as something else.
+// Adds n bytes in quotes, cut if there are many. Characters that would break the line or the quotes are
+// replaced.
 static void add_quoted(tni_text *t, const char *s, size_t n)
 {
     enum { SHOWN = 60 };
@@ -43,8 +54,8 @@ static void add_quoted(tni_text *t, const char *s, size_t n)
     tni_text_add(t, n > SHOWN ? "...\"" : "\"");
 }
 
-// `"12a"` of a cell.
-static tni_text quote(const tni_csv_cell *c)
+// Returns a cell's text for messages: "12a".
+static tni_text quote_cell(const tni_csv_cell *c)
 {
     tni_text t = { 0 };
     char     text[64];
@@ -52,7 +63,7 @@ static tni_text quote(const tni_csv_cell *c)
     return t;
 }
 
-// `column 3 ("age")`, counted from 1 as lines are.
+// Returns column 3 ("age"), counted from 1 as lines are.
 static tni_text column_text(const tni_csv_reading *r, uint32_t i)
 {
     tni_text t = { 0 };
@@ -65,16 +76,19 @@ static tni_text column_text(const tni_csv_reading *r, uint32_t i)
     return t;
 }
 
+// The line is that where the cell begins, which for a quoted cell of several lines is not where it
+// ends.
 bool tni_csv_bad_cell(const tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, bool show,
                       const char *is)
 {
     tni_fail(r->cx, TN_EFORMAT, "csv: %s:%lld: %s: %s%s%s", r->path, (long long)c->line,
-             column_text(r, i).s, show ? quote(c).s : "", show ? " " : "", is);
+             column_text(r, i).s, show ? quote_cell(c).s : "", show ? " " : "", is);
     return false;
 }
 
 // ---- the header --------------------------------------------------------------------------------
 
+// A name must be UTF-8 because it goes into the schema, which is JSON.
 bool tni_csv_name_of(const tni_csv_reading *r, const tni_csv_cell *c, char name[TNI_CSV_NAME],
                      size_t *length)
 {
@@ -84,11 +98,11 @@ bool tni_csv_name_of(const tni_csv_reading *r, const tni_csv_cell *c, char name[
     tni_text why = longer ? tni_text_of("longer than %d bytes", TNI_CSV_NAME)
                           : (tni_text){ "not UTF-8" };
     tni_fail(r->cx, TN_EFORMAT, "csv: %s:%lld: the name %s is %s", r->path, (long long)c->line,
-             quote(c).s, why.s);
+             quote_cell(c).s, why.s);
     return false;
 }
 
-// The number of cells in the first row; 0, reported, if it is none that a table can have.
+// Returns the number of cells in the first row; 0, reported, if a table cannot have that many.
 static uint32_t count_cells(tni_csv_reading *r)
 {
     tni_csv_cell c = { 0 };
@@ -106,7 +120,7 @@ static uint32_t count_cells(tni_csv_reading *r)
     return n;
 }
 
-// Gives the next column its name.
+// Gives the next column its name and its place, which without a schema is its number.
 static bool add_column(tni_csv_reading *r, const char *name, size_t length)
 {
     tni_csv *t     = r->t;
@@ -120,7 +134,7 @@ static bool add_column(tni_csv_reading *r, const char *name, size_t length)
     return true;
 }
 
-// Without a header columns are called by their number.
+// Without a header, columns are named by their numbers.
 static bool number_columns(tni_csv_reading *r, uint32_t count)
 {
     char name[16];
@@ -131,7 +145,7 @@ static bool number_columns(tni_csv_reading *r, uint32_t count)
     return true;
 }
 
-// Reads the names of the columns: new ones, or with a schema those that are known, in any order.
+// Reads the names of the columns: new ones, or, with a schema, the known ones in any order.
 static bool read_header(tni_csv_reading *r, uint32_t count)
 {
     tni_csv     *t = r->t;
@@ -147,7 +161,7 @@ static bool read_header(tni_csv_reading *r, uint32_t count)
         if ((entry < 0) == (r->o.schema != NULL)) {
             tni_fail(r->cx, TN_EFORMAT, "csv: %s:%lld: %s %s", r->path, (long long)c.line,
                      r->o.schema ? "the schema has no column" : "two columns have the name",
-                     quote(&c).s);
+                     quote_cell(&c).s);
             return false;
         }
         if (!r->o.schema && !add_column(r, name, n)) return false;
@@ -157,7 +171,8 @@ static bool read_header(tni_csv_reading *r, uint32_t count)
     return true;
 }
 
-// Whether the first line has only numbers, as one of a file without a header.
+// Returns whether the first line has only numbers, like a file without a header: taking that for names
+// would silently lose a row.
 static bool begins_with_numbers(tni_csv_reading *r)
 {
     tni_csv_cell c = { 0 };
@@ -171,15 +186,15 @@ static bool begins_with_numbers(tni_csv_reading *r)
     return true;
 }
 
-// Whether a row of the file is all of the schema's columns but the target, as far as numbers tell.
+// Returns whether the file has all of the schema's columns except the target, judged by their number.
 static bool lacks_target(const tni_csv_reading *r)
 {
     return r->o.schema && r->t->no_target && r->t->target != TNI_CSV_NO_TARGET &&
            r->cells == r->t->columns - 1;
 }
 
-// With a schema, as many columns as it has and each once: so none is missing, but the target where it
-// is not asked for.
+// With a schema, the file must have each of its columns once; only a target that is not asked for may
+// be missing.
 static bool fits_schema(const tni_csv_reading *r)
 {
     tni_csv *t = r->t;
@@ -200,6 +215,7 @@ static bool fits_schema(const tni_csv_reading *r)
     return true;
 }
 
+// Finds the file's columns and where each belongs in the table.
 static bool make_columns(tni_csv_reading *r)
 {
     tni_csv  *t     = r->t;
@@ -219,7 +235,7 @@ static bool make_columns(tni_csv_reading *r)
     return !r->o.no_header || number_columns(r, count);
 }
 
-// The target by its name, else by its number.
+// Finds the target by its name, else by its number; the last column if none is named.
 static bool choose_target(tni_csv_reading *r)
 {
     tni_csv    *t    = r->t;
@@ -246,7 +262,8 @@ static bool choose_target(tni_csv_reading *r)
 
 // ---- the dataset -------------------------------------------------------------------------------
 
-// A stored number, and behind it whether it was missing, where the column has that.
+// Returns a stored number, filled if it was missing, and behind it whether it was, if the column has
+// that input.
 static void get_number(const tni_csv_column *c, const unsigned char *from, float *to)
 {
     memcpy(to, from, sizeof *to);
@@ -255,6 +272,7 @@ static void get_number(const tni_csv_column *c, const unsigned char *from, float
     if (c->flagged) to[1] = missing;
 }
 
+// A number as f32, or the index of a class as i64.
 static void get_target(const tni_csv_column *c, const unsigned char *from, void *to)
 {
     uint16_t category;
@@ -266,6 +284,7 @@ static void get_target(const tni_csv_column *c, const unsigned char *from, void 
     *(int64_t *)to = category;
 }
 
+// Expands a stored row to the inputs of a network: numbers as they are, categories one-hot.
 static int get_row(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const tni_csv       *t   = (const tni_csv *)s;
@@ -289,6 +308,7 @@ static int get_row(const tni_item_source *s, int64_t item, void *const *dst)
     return 0;
 }
 
+// The source is the table itself.
 static void free_csv(tni_heap *h, tni_item_source *s)
 {
     tni_csv *t = (tni_csv *)s;
@@ -301,9 +321,9 @@ static void free_csv(tni_heap *h, tni_item_source *s)
     tni_free(h, t);
 }
 
-// Says what the items are: x of all columns but the target, y of that. Without y the classes that a
-// schema has for it are there all the same: a prediction wants their names.
-static bool describe(tni_csv_reading *r)
+// Describes the items: x of all columns but the target, y of the target. Without y, the classes that a
+// schema has for it are still given, since a prediction needs their names.
+static bool describe_items(tni_csv_reading *r)
 {
     static const tni_csv_column none;
 
@@ -346,7 +366,7 @@ static bool read_file(tni_csv_reading *r, const tni_content *m)
 {
     return (!r->o.schema || tni_csv_read_schema(r->cx, r->t, r->o.schema)) && begin(r, m) &&
            make_columns(r) && choose_target(r) && tni_csv_survey(r) && tni_csv_store(r) &&
-           describe(r);
+           describe_items(r);
 }
 
 tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o)

@@ -18,13 +18,14 @@ static bool ends_line(char c)
     return c == '\n' || c == '\r';
 }
 
-// Steps over one line's end: LF, CR or both.
+// Skips one end of a line: LF, CR or both.
 static const char *skip_end(tni_csv_reader *r, const char *s)
 {
     r->line++;
     return s + (*s == '\r' && s + 1 < r->end && s[1] == '\n' ? 2 : 1);
 }
 
+// Lines with only blanks are no rows.
 bool tni_csv_row(tni_csv_reader *r)
 {
     while (r->at < r->end) {
@@ -35,20 +36,21 @@ bool tni_csv_row(tni_csv_reader *r)
     return false;
 }
 
-static bool fail(tni_csv_reader *r, int64_t line, const char *why)
+static bool fail_cell(tni_csv_reader *r, int64_t line, const char *why)
 {
     r->line = line;
     r->why  = why;
     return false;
 }
 
-// At a quote. Blanks may follow the closing one.
-static bool quoted(tni_csv_reader *r, tni_csv_cell *c)
+// Reads a cell at its opening quote. Line ends inside are part of the cell; blanks may follow the
+// closing quote.
+static bool read_quoted(tni_csv_reader *r, tni_csv_cell *c)
 {
     const char *s = r->at + 1;
     c->text       = s;
     for (;;) {
-        if (s == r->end) return fail(r, c->line, "a quote has no end");
+        if (s == r->end) return fail_cell(r, c->line, "a quote has no end");
         if (ends_line(*s)) {
             s = skip_end(r, s);
         } else if (*s != '"') {
@@ -63,10 +65,11 @@ static bool quoted(tni_csv_reader *r, tni_csv_cell *c)
     c->length = (size_t)(s - c->text);
     r->at     = skip_blanks(r, s + 1);
     if (r->at == r->end || *r->at == r->separator || ends_line(*r->at)) return true;
-    return fail(r, r->line, "something follows a closing quote");
+    return fail_cell(r, r->line, "something follows a closing quote");
 }
 
-static void plain(tni_csv_reader *r, tni_csv_cell *c)
+// Reads a cell without quotes; blanks at its end are not part of it.
+static void read_plain(tni_csv_reader *r, tni_csv_cell *c)
 {
     const char *s = r->at;
     c->text       = s;
@@ -76,18 +79,21 @@ static void plain(tni_csv_reader *r, tni_csv_cell *c)
     c->length = (size_t)(s - c->text);
 }
 
+// The cell is a piece of the text: nothing is copied.
 bool tni_csv_next(tni_csv_reader *r, tni_csv_cell *c)
 {
     *c    = (tni_csv_cell){ .line = r->line };
     r->at = skip_blanks(r, r->at);
-    if (r->at == r->end || *r->at != '"') plain(r, c);
-    else if (!quoted(r, c)) return false;
+    if (r->at == r->end || *r->at != '"') read_plain(r, c);
+    else if (!read_quoted(r, c)) return false;
     c->last = r->at == r->end || *r->at != r->separator;
     if (!c->last) r->at++;
     else if (r->at < r->end) r->at = skip_end(r, r->at);
     return true;
 }
 
+// Counts the candidates outside of quotes in the first line. A comma between two digits may be a
+// decimal comma, and does not count if the line has semicolons or tabs.
 char tni_csv_separator(const char *text, const char *end)
 {
     static const char candidates[] = ",;\t";
@@ -108,6 +114,7 @@ char tni_csv_separator(const char *text, const char *end)
     return count[best] ? candidates[best] : 0;
 }
 
+// Returns the full length, so that a caller sees that the text was cut.
 size_t tni_csv_text(const tni_csv_cell *c, char *dst, size_t room)
 {
     size_t n = 0;
@@ -128,6 +135,7 @@ typedef struct {
     bool        any, exact;
 } number;
 
+// Up to 2^53 the digits are exact as a double; beyond, tni_parse_double reads the number again.
 static void read_digits(number *n, bool after_point)
 {
     for (; n->at < n->end && tni_is_digit(*n->at); n->at++) {
@@ -139,7 +147,8 @@ static void read_digits(number *n, bool after_point)
     }
 }
 
-// Past the e; false if it has no digits.
+// Reads what follows the e; false if it has no digits. Exponents are cut off where the result is 0 or
+// infinite anyway.
 static bool read_exponent(number *n)
 {
     int  e     = 0;
@@ -152,8 +161,9 @@ static bool read_exponent(number *n)
     return tni_is_digit(n->at[-1]);
 }
 
-// What s[0 .. length-1], without blanks, is as a number; false if it is none. Few digits and a small
-// power of ten, both exact as doubles, give the rounded quotient or product at once.
+// Reads s[0 .. length-1], without blanks, as a number; false if it is none. With few digits and a small
+// power of ten, both exact as doubles, one multiplication or division rounds correctly, and most
+// numbers in files are of that kind.
 static bool read_number(const char *s, size_t length, double *v)
 {
     static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -183,6 +193,7 @@ static bool read_number(const char *s, size_t length, double *v)
     return true;
 }
 
+// Recognizes nan and inf in any case and with a sign; a dataset refuses them, and says so.
 static bool is_unbounded(const char *s, size_t n)
 {
     static const char *const words[] = { "nan", "inf", "infinity" };
@@ -192,7 +203,8 @@ static bool is_unbounded(const char *s, size_t n)
     return false;
 }
 
-// Points before the comma are taken for those between thousands.
+// Returns whether the text would be a number with a point for its comma. Points before the comma are
+// taken for separators of thousands.
 static bool has_decimal_comma(const char *s, const char *end)
 {
     if (*s == '-' || *s == '+') s++;
@@ -202,6 +214,7 @@ static bool has_decimal_comma(const char *s, const char *end)
     return s == end;
 }
 
+// Blanks inside quotes are kept in the cell and ignored here.
 tni_csv_kind tni_csv_look(const tni_csv_cell *c, double *v)
 {
     const char *s = c->text, *end = s + c->length;

@@ -1,10 +1,12 @@
-// The names of columns and categories: one pool of characters, one hash table.
+// The names of columns and categories: one pool of characters, one hash table. A name is found by its list and
+// its text, and gives its index in the list, so that storing a category takes one lookup for each cell.
 #include "base/hash.h"
 #include "data/csv.h"
 
 #include <string.h>
 
-// Where a name is, or would be.
+// Returns the slot of a name, or the free one where it would go. One table serves all lists: the list's
+// number is part of the hash.
 static uint32_t *find_slot(const tni_csv_names *n, uint32_t list, const char *s, size_t length)
 {
     size_t mask = n->slots - 1, i = (size_t)tni_hash_mix(tni_hash(s, length), list) & mask;
@@ -16,6 +18,7 @@ static uint32_t *find_slot(const tni_csv_names *n, uint32_t list, const char *s,
     return &n->slot[i];
 }
 
+// An empty table has no slots yet.
 int64_t tni_csv_find(const tni_csv_names *n, uint32_t list, const char *s, size_t length)
 {
     return n->slots ? (int64_t)*find_slot(n, list, s, length) - 1 : TNI_CSV_NO_NAME;
@@ -39,6 +42,7 @@ static bool grow_slots(tni_heap *h, tni_csv_names *n)
     return true;
 }
 
+// The limits keep a file of nothing but names from taking all memory.
 int64_t tni_csv_add(tni_heap *h, tni_csv_names *n, uint32_t list, uint32_t index, const char *s,
                     size_t length)
 {
@@ -60,6 +64,7 @@ int64_t tni_csv_add(tni_heap *h, tni_csv_names *n, uint32_t list, uint32_t index
     return (int64_t)n->count++;
 }
 
+// Categories are numbered as they first appear, and linked in that order.
 int64_t tni_csv_category(tni_heap *h, tni_csv *t, uint32_t column, const char *s, size_t length)
 {
     tni_csv_column *c = &t->column[column];

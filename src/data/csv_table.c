@@ -25,7 +25,7 @@ static bool no_memory(const tni_csv_reading *r)
 
 // ---- missing cells -----------------------------------------------------------------------------
 
-// Whether the cell is empty or one of the words for that.
+// Returns whether the cell is empty or one of the words for a missing value, in any case.
 static bool is_missing(const tni_csv_reading *r, const tni_csv_cell *c)
 {
     const char *words = r->o.missing_words ? r->o.missing_words : "NA,NaN,null,?";
@@ -42,8 +42,8 @@ static bool is_missing(const tni_csv_reading *r, const tni_csv_cell *c)
     return false;
 }
 
-// Whether the row that the reader is at is no item: it has no target, or misses something where such
-// rows are skipped.
+// Returns whether the row at the reader is no item: its target is missing, or any cell, if such rows
+// are skipped. Looks ahead without moving the reader.
 static bool is_left_out(const tni_csv_reading *r)
 {
     tni_csv_reader look = r->r;
@@ -58,7 +58,7 @@ static bool is_left_out(const tni_csv_reading *r)
 
 // ---- the first walk ----------------------------------------------------------------------------
 
-// Keeps the different values of the target, as long as they are few and whole.
+// Collects the different values of the target, as long as they are few and whole.
 static void note_integer(tni_csv_reading *r, double v)
 {
     if (r->integers < 0) return;
@@ -69,6 +69,7 @@ static void note_integer(tni_csv_reading *r, double v)
     else r->integers = -1;
 }
 
+// Counts what a cell is, for choosing the kind of its column.
 static void note_cell(tni_csv_reading *r, const tni_csv_cell *c, uint32_t column)
 {
     double          v;
@@ -83,6 +84,7 @@ static void note_cell(tni_csv_reading *r, const tni_csv_cell *c, uint32_t column
     if (kind == TNI_CSV_NUMBER && column == r->t->target) note_integer(r, v);
 }
 
+// Counts a row and checks its number of cells.
 static bool survey_row(tni_csv_reading *r)
 {
     tni_csv_cell c    = { 0 };
@@ -101,6 +103,7 @@ static bool survey_row(tni_csv_reading *r)
     return false;
 }
 
+// The first walk over all rows.
 static bool survey_rows(tni_csv_reading *r)
 {
     const tni_item_source *s = &r->t->source;
@@ -113,26 +116,28 @@ static bool survey_rows(tni_csv_reading *r)
                             (long long)s->skipped);
 }
 
-static int compare(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-// The name of a class that is a number: another one for every number, whole or not. No -0.
+// Writes the name of a class that is a number: 17 digits tell any two numbers apart. Adding 0 turns -0
+// into 0.
 static size_t integer_name(double v, char name[INTEGER_NAME])
 {
     return (size_t)snprintf(name, INTEGER_NAME, "%.17g", v + 0.0);
 }
 
-// Makes a target of whole numbers one of classes, in ascending order.
+// Turns a target of whole numbers into classes, in ascending order, if there are few of them with
+// enough rows each; else it stays a number to predict.
 static bool make_integers(tni_csv_reading *r)
 {
     char     name[INTEGER_NAME];
     tni_csv *t = r->t;
     if (r->integers <= 0 || t->source.count < (int64_t)r->integers * ROWS_PER_INTEGER) return true;
     t->column[t->target].kind = TNI_CSV_INTEGERS;
-    qsort(r->integer, (size_t)r->integers, sizeof *r->integer, compare);
+    qsort(r->integer, (size_t)r->integers, sizeof *r->integer, compare_numbers);
     for (int i = 0; i < r->integers; i++) {
         size_t n = integer_name(r->integer[i], name);
         if (tni_csv_category(&r->cx->heap, t, t->target, name, n) < 0) return no_memory(r);
@@ -140,14 +145,15 @@ static bool make_integers(tni_csv_reading *r)
     return true;
 }
 
-// What becomes of the missing cells of a column of numbers. One that has none here is filled too, in the
-// files that are read by its schema.
+// Decides how missing cells of a column of numbers are filled. A column without missing cells here is
+// filled as well, for files that are read later by its schema.
 static void choose_filling(const tni_csv_reading *r, tni_csv_column *c)
 {
     c->filled  = r->o.missing == TN_MISSING_MEAN || r->o.missing == TN_MISSING_CATEGORY;
     c->flagged = r->o.missing == TN_MISSING_CATEGORY && c->missing > 0;
 }
 
+// Chooses the kind of each column from what the first walk counted.
 bool tni_csv_survey(tni_csv_reading *r)
 {
     tni_csv *t = r->t;
@@ -165,8 +171,8 @@ bool tni_csv_survey(tni_csv_reading *r)
 
 // ---- the second walk ---------------------------------------------------------------------------
 
-// A missing cell that nothing fills.
-static bool missing_cell(const tni_csv_reading *r, const tni_csv_cell *c, uint32_t i)
+// Reports a missing cell that nothing fills, and the option that would.
+static bool fail_missing(const tni_csv_reading *r, const tni_csv_cell *c, uint32_t i)
 {
     bool        empty = c->length == 0, fills = r->o.missing && r->o.schema;
     const char *is = fills   ? (empty ? "the cell is empty, and the schema has no mean for it"
@@ -178,11 +184,11 @@ static bool missing_cell(const tni_csv_reading *r, const tni_csv_cell *c, uint32
     return tni_csv_bad_cell(r, c, i, !empty, is);
 }
 
-// The cell as a finite number; false, reported, if it is none.
+// Returns the cell as a finite number; false, reported, if it is none.
 static bool number_of(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, double *v)
 {
     tni_csv_kind kind = tni_csv_look(c, v);
-    if (is_missing(r, c)) return missing_cell(r, c, i);
+    if (is_missing(r, c)) return fail_missing(r, c, i);
     if (kind == TNI_CSV_UNBOUNDED) return tni_csv_bad_cell(r, c, i, true, "is not a finite number");
     if (kind == TNI_CSV_TEXT) return tni_csv_bad_cell(r, c, i, true, "is not a number");
     if (kind == TNI_CSV_COMMA)
@@ -190,6 +196,8 @@ static bool number_of(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, dou
     return fabs(*v) <= FLT_MAX || tni_csv_bad_cell(r, c, i, true, "is too large for f32");
 }
 
+// Stores a number as f32; one that is missing as NaN. Rows that are held out do not count to the mean:
+// the test set must not leak into the inputs.
 static bool store_number(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, unsigned char *dst)
 {
     double          v      = NAN;
@@ -205,7 +213,7 @@ static bool store_number(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, 
     return true;
 }
 
-// The means that fill missing cells, once all numbers are there. Those of a schema stay.
+// Computes the means that fill missing cells, once all numbers are stored. Means of a schema stay.
 static void take_means(const tni_csv_reading *r)
 {
     for (uint32_t i = 0; i < r->t->columns && !r->o.schema; i++) {
@@ -214,7 +222,7 @@ static void take_means(const tni_csv_reading *r)
     }
 }
 
-// Adds a category, or says why it cannot be.
+// Adds a category, or reports why it cannot be added.
 static int64_t new_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, const char *name,
                             size_t n)
 {
@@ -234,6 +242,7 @@ static int64_t new_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t 
     return index;
 }
 
+// Stores a category by its index. All missing cells are one category, unless a schema does not have it.
 static bool store_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i,
                            unsigned char *dst)
 {
@@ -258,6 +267,7 @@ static bool store_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i
     return true;
 }
 
+// The second walk: stores the values of each row that is an item.
 static bool store_rows(tni_csv_reading *r)
 {
     tni_csv       *t     = r->t;
@@ -286,6 +296,7 @@ static bool store_rows(tni_csv_reading *r)
     return true;
 }
 
+// Places the columns in a stored row, without padding: rows are copied, not cast.
 bool tni_csv_store(tni_csv_reading *r)
 {
     tni_csv *t = r->t;

@@ -1,4 +1,9 @@
 // Datasets: making, asking, settings, splitting, the cursor.
+//
+// A dataset is a source of items, a selection of them, an order and a position. What a batch contains follows
+// from the cursor (seed, epoch, index), the batch size and the settings alone: not from threads, from what was
+// prepared ahead or from other datasets. So a program resumes exactly by saving the cursor. Every change of
+// settings first discards the batches that were prepared under the old ones.
 #include "data/dataset.h"
 
 #include <string.h>
@@ -12,11 +17,13 @@ tn_array tni_field(tn_dtype dt, int rank, const int64_t *size)
     return a;
 }
 
+// The last dataset of a source frees it.
 static void source_unref(tni_heap *h, tni_item_source *s)
 {
     if (--s->refs <= 0) s->free(h, s);
 }
 
+// The loader is closed first: its thread reads the source.
 static void free_data(tni_owned *t)
 {
     tn_data  *d = (tn_data *)t;
@@ -35,8 +42,8 @@ void tn_data_free(tn_data *d)
     free_data(&d->owned);
 }
 
-// A dataset of count items of a source, of which it takes a reference; items are taken over. Nothing
-// is, on failure.
+// Makes a dataset of count items of a source, of which it takes a reference. It takes items over, and
+// nothing at all on failure.
 static tn_data *new_data(tn_ctx *cx, tni_item_source *s, int64_t *items, int64_t count)
 {
     tn_data *d = tni_zalloc(&cx->heap, sizeof *d);
@@ -52,6 +59,7 @@ static tn_data *new_data(tn_ctx *cx, tni_item_source *s, int64_t *items, int64_t
     return d;
 }
 
+// Checks what a reader or a user says about the items, before anything is allocated for them.
 static bool source_ok(tn_ctx *cx, const char *op, const tni_item_source *s)
 {
     if (s->count <= 0)
@@ -71,6 +79,7 @@ static bool source_ok(tn_ctx *cx, const char *op, const tni_item_source *s)
     return true;
 }
 
+// Every reader ends here, so a source is checked, owned and freed in one place.
 tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_item_source *s)
 {
     tn_data *d = NULL;
@@ -85,6 +94,7 @@ tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_item_source *s)
 
 // ---- asking ------------------------------------------------------------------------------------
 
+// A dataset of NULL has no items and no fields.
 tn_data_desc tn_data_info(const tn_data *d)
 {
     if (!d) return (tn_data_desc){ 0 };
@@ -101,6 +111,7 @@ int64_t tn_data_count(const tn_data *d)
     return d ? d->count : 0;
 }
 
+// With drop_last, a short last batch does not count.
 int64_t tn_data_batches(const tn_data *d, int64_t n)
 {
     if (!d || n <= 0) return 0;
@@ -118,6 +129,8 @@ const char *tn_data_class(const tn_data *d, int64_t i)
     return d->source->class_names[i];
 }
 
+// A split dataset has an own list of items, and a source may have left rows out: both are looked
+// through.
 int64_t tn_data_row(const tn_data *d, int64_t i)
 {
     if (!d || i < 0 || i >= d->count) return -1;
@@ -127,6 +140,7 @@ int64_t tn_data_row(const tn_data *d, int64_t i)
 
 // ---- settings: what was made ready by the old ones is thrown away ------------------------------
 
+// Batches that were prepared in the old order are discarded.
 tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed)
 {
     if (!tni_owned_ok("data_shuffle", d, TNI_DATA)) return tni_failed();
@@ -144,6 +158,7 @@ tn_status tn_data_drop_last(tn_data *d, bool on)
     return TN_OK;
 }
 
+// Only images of f32 can be augmented, and by no more than their size.
 static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
 {
     tn_ctx         *cx   = d->owned.cx;
@@ -161,6 +176,7 @@ static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
     return TN_OK;
 }
 
+// The image for moving pixels is allocated here, once: the loader's thread must not allocate.
 tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 {
     tn_ctx *cx = tni_owned_ok("data_augment", d, TNI_DATA);
@@ -180,6 +196,8 @@ tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 
 // ---- splitting ---------------------------------------------------------------------------------
 
+// The order is drawn by the split's own seed, so that the same fraction and seed give the same items
+// whatever else was drawn.
 tni_data_split tni_data_split_of(int64_t count, double fraction, uint64_t seed)
 {
     int64_t take = (int64_t)(fraction * (double)count + 0.5);
@@ -187,8 +205,8 @@ tni_data_split tni_data_split_of(int64_t count, double fraction, uint64_t seed)
                              .take  = take < count ? take : 0 };
 }
 
-// What is taken goes to `out`, the rest to `rest`.
-static void deal(const tn_data *d, const tni_data_split *split, int64_t *out, int64_t *rest)
+// Items that the split takes go to `out`, the others to `rest`; both keep their order.
+static void deal_items(const tn_data *d, const tni_data_split *split, int64_t *out, int64_t *rest)
 {
     for (int64_t i = 0; i < d->count; i++) {
         int64_t item = d->items ? d->items[i] : i;
@@ -197,6 +215,8 @@ static void deal(const tn_data *d, const tni_data_split *split, int64_t *out, in
     }
 }
 
+// Both lists are allocated before either dataset changes. The old dataset starts its epoch again, since
+// its order is another one now.
 tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
 {
     tn_ctx *cx = tni_owned_ok("data_split", d, TNI_DATA);
@@ -219,7 +239,7 @@ tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
         return tni_fail_memory(cx, "data_split");
     }
     tni_loader_cancel(&d->loader);
-    deal(d, &split, out, rest);
+    deal_items(d, &split, out, rest);
     tni_free(&cx->heap, d->items);
     d->items = rest;
     d->count -= take;
@@ -234,8 +254,10 @@ tn_cursor tn_data_cursor(const tn_data *d)
     return d ? d->at : (tn_cursor){ 0 };
 }
 
+// No program trains that long, and epochs can be counted on from there without overflow.
 static const int64_t LAST_EPOCH = INT64_MAX / 2;  // nobody counts from there to the end
 
+// A cursor outside the dataset comes from another dataset; it is refused rather than wrapped.
 tn_status tn_data_seek(tn_data *d, tn_cursor c)
 {
     tn_ctx *cx = tni_owned_ok("data_seek", d, TNI_DATA);

@@ -5,27 +5,27 @@
 #include "data/loader.h"
 #include "data/order.h"
 
-// Where items come from. A reader's struct begins with it and is shared, unchanged, by the datasets
-// split from one another; the last of them frees it. get fills one item: dst[f] has room for field
-// f, row-major. It runs on the loader threads of all these datasets, perhaps at once, so it must be
-// pure: no tn_ calls, no context heap. Nonzero is a failure, which tn_next reports by the item.
+// A source of items. A reader's struct begins with it. Datasets that were split from one another share it,
+// unchanged; the last of them frees it. get writes one item: field f, row-major, to dst[f]. It runs on the
+// loader threads of all these datasets, perhaps at the same time, so it must be pure: no tn_ calls, no memory
+// of the context. A nonzero result is a failure, which tn_next reports with the item's number.
 typedef struct tni_item_source tni_item_source;
 struct tni_item_source {
-    int64_t  refs;  // set by tni_data_make
-    int64_t  count;
-    int      fields;
-    tn_array field[TN_MAX_FIELDS];   // dtype and shape of one item's; data is not looked at
-    int64_t  classes;                // of field 1, 0 where it is not a class
-    const char *const *class_names;  // so many, NULL where they have none
-    const char        *schema;       // JSON, NULL where there is none
-    int64_t            skipped;      // rows of a table that are no item
-    const int64_t     *row_of;       // of items; NULL: item i is row i
-    bool               threaded;     // get must run on a loader's thread: it is the user's
+    int64_t            refs;  // set by tni_data_make
+    int64_t            count;
+    int                fields;
+    tn_array           field[TN_MAX_FIELDS];  // dtype and shape of one item; data is ignored
+    int64_t            classes;               // of field 1; 0: it is not a class
+    const char *const *class_names;           // one for each class; NULL: they have none
+    const char        *schema;                // JSON; NULL: there is none
+    int64_t            skipped;               // rows of a table that are not items
+    const int64_t     *row_of;                // of items; NULL: item i is row i
+    bool               threaded;              // get must run on a loader's thread: it is the user's
     int (*get)(const tni_item_source *s, int64_t item, void *const *dst);
     void (*free)(tni_heap *h, tni_item_source *s);  // the struct too
 };
 
-// Items of a source, and where the program stands in them.
+// A dataset: a selection of a source's items, their order, and the program's position.
 struct tn_data {
     tni_owned        owned;  // first
     tni_item_source *source;
@@ -42,8 +42,8 @@ struct tn_data {
 // then it is freed, NULL is returned, and the error (its text begins with op, "idx") is reported.
 tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_item_source *s);
 
-// Which of so many items tn_data_split takes: those at the first places of a random order, and all of
-// them keep the order they had. take is 0 where one side would be empty.
+// Which of `count` items tn_data_split takes: those at the first places of a random order. Both sides keep the
+// order of their items. take is 0 if one side would be empty.
 typedef struct {
     tni_order order;
     int64_t   take;

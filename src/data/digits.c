@@ -38,7 +38,7 @@ typedef struct {
     float near2[PIXELS];
 } sheet;
 
-// Each block of ten items has each label once, in an order of its own.
+// Each block of ten items has each label once, in an order of its own (a shuffle from the inside out).
 static int label_of(const digits *d, int64_t item)
 {
     int      label[CLASSES] = { 0 };
@@ -51,6 +51,7 @@ static int label_of(const digits *d, int64_t item)
     return label[item % CLASSES];
 }
 
+// Chooses one of the ways to write a digit.
 static const tni_digit_style *choose_style(tni_draw *r, int label)
 {
     const tni_digit_style *styles = tni_digit_styles[label];
@@ -59,7 +60,8 @@ static const tni_digit_style *choose_style(tni_draw *r, int label)
     return &styles[tni_draw_below(r, n)];
 }
 
-// Sine and cosine come from the half angle's tangent, without a table or a library.
+// Sine and cosine come from the tangent of the half angle, without a table or a library, whose last
+// bits differ between machines.
 static affine choose_affine(tni_draw *r)
 {
     float t   = tni_draw_between(r, -0.16f, 0.16f);
@@ -67,7 +69,7 @@ static affine choose_affine(tni_draw *r)
     float slant = tni_draw_between(r, -0.35f, 0.35f);
     float w     = tni_draw_between(r, 12.5f, 22.0f);
     float h     = tni_draw_between(r, 14.0f, 22.0f);
-    // scale by (w, h), slant, turn; the middle of the square goes near the middle of the image
+    // Scale by (w, h), slant, turn; then move the middle of the square near the middle of the image.
     affine a = { .xx = cos * w, .xy = (-slant * cos - sin) * h, .yx = sin * w };
     a.yy     = (cos - slant * sin) * h;
     a.x0     = SIDE * 0.5f - (a.xx + a.xy) * 0.5f + tni_draw_between(r, -3.3f, 3.3f);
@@ -80,7 +82,8 @@ static int to_pixel(float v)
     return v < 0 ? 0 : v > SIDE ? SIDE : (int)v;
 }
 
-// Lowers near2 around the line from a to b. The distance is to the point at t along it, t in [0, 1].
+// Lowers near2 around the line from a to b. The distance of a pixel is that to the point t of the way
+// along, with t in [0, 1].
 static void draw_line(sheet *s, point a, point b)
 {
     float dx = b.x - a.x, dy = b.y - a.y;
@@ -103,7 +106,7 @@ static void draw_line(sheet *s, point a, point b)
     }
 }
 
-// The Catmull-Rom curve from p[1] to p[2], straight piece by straight piece.
+// Draws the Catmull-Rom curve from p1 to p2 in straight pieces.
 static void draw_span(sheet *s, const point *p0, const point *p1, const point *p2, const point *p3)
 {
     point from = *p1;
@@ -118,6 +121,7 @@ static void draw_span(sheet *s, const point *p0, const point *p1, const point *p
     }
 }
 
+// Ends of an open curve are doubled, so that it starts and stops at its end points.
 static void draw_stroke(sheet *s, tni_stroke_kind kind, const point *p, int n)
 {
     int spans = kind == TNI_LOOP ? n : n - 1;
@@ -130,8 +134,8 @@ static void draw_stroke(sheet *s, tni_stroke_kind kind, const point *p, int n)
     }
 }
 
-// Moves a stroke's points as this writer and this moment would. Strokes that begin where the one
-// before ended still do.
+// Moves each point a little, as a hand would, and draws. A stroke that begins where the one before
+// ended still does.
 static void draw_style(sheet *s, tni_draw *r, const tni_digit_style *style)
 {
     const float JITTER = 0.05f;
@@ -153,9 +157,9 @@ static void draw_style(sheet *s, tni_draw *r, const tni_digit_style *style)
     }
 }
 
-// Ink by distance: full inside the pen, none a pixel further out. Noise is the sum of two uniform
-// bytes, so that a word is enough for four pixels.
-static void develop(const sheet *s, tni_draw *r, float pen, float *image)
+// Turns distances into ink: full inside the pen, none a pixel further out. Noise is the sum of two
+// uniform bytes, so that one random word serves four pixels.
+static void ink_image(const sheet *s, tni_draw *r, float pen, float *image)
 {
     float sharp   = 1 / tni_draw_between(r, 0.7f, 1.3f);
     float ink     = tni_draw_between(r, 0.6f, 1.0f);
@@ -174,7 +178,8 @@ static void develop(const sheet *s, tni_draw *r, float pen, float *image)
     }
 }
 
-static int get(const tni_item_source *source, int64_t item, void *const *dst)
+// Draws item number `item`. No state: any thread can draw any item.
+static int get_digit(const tni_item_source *source, int64_t item, void *const *dst)
 {
     const digits *d     = (const digits *)source;
     int           label = label_of(d, item);
@@ -183,7 +188,7 @@ static int get(const tni_item_source *source, int64_t item, void *const *dst)
     sheet         s     = { .reach = pen + 0.65f };
     for (int i = 0; i < PIXELS; i++) s.near2[i] = 1e6f;
     draw_style(&s, &r, choose_style(&r, label));
-    develop(&s, &r, pen, dst[0]);
+    ink_image(&s, &r, pen, dst[0]);
     *(int64_t *)dst[1] = label;
     return 0;
 }
@@ -207,7 +212,7 @@ tn_data *tn_digits(tn_ctx *cx, tn_digits_opts o)
                                                     tni_field(TN_I64, TN_0D) },
                                    .classes     = CLASSES,
                                    .class_names = names,
-                                   .get         = get,
+                                   .get         = get_digit,
                                    .free        = free_digits };
     return tni_data_make(cx, "digits", &d->source);
 }

@@ -36,7 +36,7 @@ static void free_idx(tni_heap *h, tni_item_source *s)
 
 // ---- headers -----------------------------------------------------------------------------------
 
-static bool refuse(tn_ctx *cx, const char *path, const char *why)
+static bool refuse_idx(tn_ctx *cx, const char *path, const char *why)
 {
     return tni_refuse(cx, TN_EFORMAT, "idx: %s: %s", path, why);
 }
@@ -55,6 +55,7 @@ typedef struct {
     uint64_t bytes;
 } idx_header;
 
+// Labels have one axis; images three, or four with channels.
 static bool has_rank(tn_ctx *cx, const char *path, int rank, bool labels)
 {
     if (labels ? rank == 1 : rank == 3 || rank == IMAGE_RANK) return true;
@@ -62,21 +63,22 @@ static bool has_rank(tn_ctx *cx, const char *path, int rank, bool labels)
                       labels ? 1 : 3, labels ? "labels" : "images");
 }
 
-// Reads a header from the first bytes of a file. False, reported, if it is none or not of its kind.
+// Reads a header from the first bytes of a file; false, reported, if it is none or of the wrong kind.
+// The product of the sizes saturates instead of overflowing, and then fits no file.
 static bool read_header(tn_ctx *cx, const char *path, const unsigned char *data, size_t bytes,
                         bool labels, idx_header *h)
 {
-    if (bytes < 4 || data[0] || data[1]) return refuse(cx, path, "it is not an IDX file");
+    if (bytes < 4 || data[0] || data[1]) return refuse_idx(cx, path, "it is not an IDX file");
     if (data[2] != IDX_U8)
         return tni_refuse(cx, TN_EFORMAT,
                           "idx: %s: its elements are of type 0x%02x, not bytes (0x08)", path,
                           (unsigned)data[2]);
     if (!has_rank(cx, path, data[3], labels)) return false;
     *h = (idx_header){ .rank = data[3], .header = 4 + 4 * (size_t)data[3], .bytes = 1 };
-    if (bytes < h->header) return refuse(cx, path, "its header is cut short");
+    if (bytes < h->header) return refuse_idx(cx, path, "its header is cut short");
     for (int i = 0; i < h->rank; i++) {
         uint64_t size = (uint64_t)(h->size[i] = big_endian(data + 4 + 4 * i));
-        if (size == 0) return refuse(cx, path, "it is empty: a size is 0");
+        if (size == 0) return refuse_idx(cx, path, "it is empty: a size is 0");
         h->bytes = h->bytes > (UINT64_MAX - MOST_HEADER) / size ? UINT64_MAX - MOST_HEADER
                                                                 : h->bytes * size;
     }
@@ -84,6 +86,7 @@ static bool read_header(tn_ctx *cx, const char *path, const unsigned char *data,
     return true;
 }
 
+// For tni_content_open: the bytes that a gzip file of images will expand to.
 static bool images_declare(tn_ctx *cx, const char *path, const unsigned char *data, size_t bytes,
                            uint64_t *all)
 {
@@ -102,7 +105,7 @@ static bool labels_declare(tn_ctx *cx, const char *path, const unsigned char *da
     return ok;
 }
 
-// Opens a file, which must have just as many bytes as its header declares.
+// Opens a file, which must have exactly the bytes that its header declares.
 static bool open_file(tn_ctx *cx, const char *path, bool labels, tni_content *c, idx_header *h)
 {
     tni_declares d = { MOST_HEADER, labels ? labels_declare : images_declare };
@@ -114,7 +117,7 @@ static bool open_file(tn_ctx *cx, const char *path, bool labels, tni_content *c,
                       c->bytes - h->header);
 }
 
-// (N, H, W) counts as (N, 1, H, W).
+// An (N, H, W) file counts as (N, 1, H, W).
 static bool read_images(tn_ctx *cx, const char *path, idx *d)
 {
     idx_header h;
@@ -127,6 +130,7 @@ static bool read_images(tn_ctx *cx, const char *path, idx *d)
     return true;
 }
 
+// There are at least ten classes, since a part of MNIST may lack some digits.
 static bool read_labels(tn_ctx *cx, const char *path, idx *d)
 {
     idx_header h;
@@ -143,6 +147,7 @@ static bool read_labels(tn_ctx *cx, const char *path, idx *d)
     return true;
 }
 
+// Pixels stay bytes in the file's memory and become floats when a batch is made.
 tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels)
 {
     if (!tni_ctx_ok(cx, "idx")) return NULL;
@@ -173,8 +178,8 @@ tn_tensor *tn_idx_read(tn_ctx *cx, const char *path)
 
 // ---- folders -----------------------------------------------------------------------------------
 
-// Finds "train-images-idx3-ubyte" or with a dot before idx3, else one of them with .gz. False, reported,
-// if there is none.
+// Finds "train-images-idx3-ubyte", or with a dot before idx3, else either with .gz. False, reported, if
+// there is none.
 static bool find_file(tn_ctx *cx, const char *dir, const char *stem, const char *kind,
                       char path[TNI_PATH])
 {

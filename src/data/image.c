@@ -18,7 +18,7 @@ typedef struct {
     int64_t              C, H, W, most;
 } reading;
 
-static bool refuse(const reading *r, const char *why)
+static bool refuse_image(const reading *r, const char *why)
 {
     return tni_refuse(r->cx, TN_EFORMAT, "image_read: %s: %s", r->path, why);
 }
@@ -28,23 +28,23 @@ static bool is_space(unsigned char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// A number after white space and comments, which go from # to the end of the line.
+// Reads a number after white space and comments, which go from # to the end of the line.
 static bool read_number(reading *r, int64_t most, int64_t *v)
 {
     while (r->at < r->end && (is_space(*r->at) || *r->at == '#')) {
         bool comment = *r->at++ == '#';
         while (comment && r->at < r->end && *r->at != '\n' && *r->at != '\r') r->at++;
     }
-    if (r->at == r->end) return refuse(r, "it is cut short");
-    if (!tni_is_digit((char)*r->at)) return refuse(r, "a number is expected, and not there");
+    if (r->at == r->end) return refuse_image(r, "it is cut short");
+    if (!tni_is_digit((char)*r->at)) return refuse_image(r, "a number is expected, and not there");
     for (*v = 0; r->at < r->end && tni_is_digit((char)*r->at); r->at++) {
         *v = *v * 10 + (*r->at - '0');
-        if (*v > most) return refuse(r, "a number is too large");
+        if (*v > most) return refuse_image(r, "a number is too large");
     }
     return true;
 }
 
-// The kind of file that these bytes begin, if it is none that is read.
+// Returns the name of the format that these bytes begin, if it is known and not read here.
 static const char *other_kind(const unsigned char *s, size_t n)
 {
     static const struct {
@@ -62,37 +62,41 @@ static const char *other_kind(const unsigned char *s, size_t n)
     return NULL;
 }
 
+// Reads the header up to the single white space before the values.
 static bool read_header(reading *r)
 {
     size_t      n    = (size_t)(r->end - r->at);
     const char *kind = other_kind(r->at, n);
-    if (n == 0) return refuse(r, "it is empty");
+    if (n == 0) return refuse_image(r, "it is empty");
     if (kind)
-        return refuse(r, tni_text_of("%s is not read yet, only PGM and PPM: convert it", kind).s);
+        return refuse_image(
+            r, tni_text_of("%s is not read yet, only PGM and PPM: convert it", kind).s);
     if (n < 2 || r->at[0] != 'P' || !strchr("2356", r->at[1]))
-        return refuse(r, "it is no PGM or PPM image");
+        return refuse_image(r, "it is no PGM or PPM image");
     r->text = r->at[1] < '5';
     r->C    = r->at[1] == '3' || r->at[1] == '6' ? 3 : 1;
     r->at += 2;
     if (!read_number(r, INT32_MAX, &r->W) || !read_number(r, INT32_MAX, &r->H) ||
         !read_number(r, MOST_VALUE, &r->most))
         return false;
-    if (r->W == 0 || r->H == 0 || r->most == 0) return refuse(r, "a number of its header is 0");
+    if (r->W == 0 || r->H == 0 || r->most == 0)
+        return refuse_image(r, "a number of its header is 0");
     if (r->at < r->end && is_space(*r->at)) r->at++;  // one, and then the values
     return true;
 }
 
-// Whether the values can be there: text has a digit and a space for each, but for the last.
+// Returns whether the file is long enough before memory is allocated: as text, a value takes a digit
+// and a space, except for the last.
 static bool has_values(const reading *r)
 {
     int64_t left = r->end - r->at, width = r->text || r->most > 255 ? 2 : 1;
     if (r->W <= (left + r->text) / width / r->C / r->H) return true;
-    return refuse(r, tni_text_of("it is cut short: its header says %lld x %lld", (long long)r->W,
-                                 (long long)r->H)
-                         .s);
+    return refuse_image(r, tni_text_of("it is cut short: its header says %lld x %lld",
+                                       (long long)r->W, (long long)r->H)
+                               .s);
 }
 
-// The value of the next channel of the next pixel, the order that files have.
+// Reads one channel of one pixel, in the order of the file.
 static bool read_value(reading *r, float *to)
 {
     int64_t v;
@@ -102,11 +106,12 @@ static bool read_value(reading *r, float *to)
         v = *r->at++;
         if (r->most > 255) v = v << 8 | *r->at++;
     }
-    if (v > r->most) return refuse(r, "a value is above the most that its header says");
+    if (v > r->most) return refuse_image(r, "a value is above the most that its header says");
     *to = (float)v / (float)r->most;
     return true;
 }
 
+// Files have the channels of a pixel together; the tensor has planes.
 static bool read_values(reading *r, float *image)
 {
     int64_t area = r->H * r->W;
@@ -116,6 +121,7 @@ static bool read_values(reading *r, float *image)
     return true;
 }
 
+// Values are scaled to 0 .. 1, as tn_idx and tn_cifar10 do.
 static tn_tensor *read_image(tn_ctx *cx, const char *path, const tni_content *c)
 {
     reading r = { .cx = cx, .path = path, .at = c->data, .end = c->data + c->bytes };

@@ -1,4 +1,9 @@
 // The loader: buffers, jobs, the thread, and tn_next.
+//
+// A batch goes through four hands: tn_next asks for it (ask_batch: a buffer and a job in the ring), the thread
+// fills it, a later tn_next takes it and makes tensors on its buffer (or copies from it, if it is pinned), and
+// the buffer is idle again when these tensors are gone or the copy is done. Two batches are always prepared
+// ahead, so that filling overlaps with training.
 #include "data/loader.h"
 #include "data/dataset.h"
 #include "data/order.h"
@@ -10,24 +15,26 @@
 
 // ---- buffers -------------------------------------------------------------------------------------
 
-// So many batches of so many bytes may be on their way to a device, and at least two, before the host waits for
-// the oldest: it is that many steps ahead then, and more would be memory without use. IDLE_TRAYS are kept for
-// later batches; of pinned ones, since taking and giving them holds the device up, all that one of the last
-// KEPT_BATCHES was filled into.
-enum { COPIES = 32, COPIED = 16 << 20, IDLE_TRAYS = TNI_AHEAD + 1, KEPT_BATCHES = 256 };
+// Limits on copies under way to a device. The host waits for the oldest copy if COPIES batches, or at
+// least two that are COPIED bytes together, have not arrived: it is that many steps ahead then, and
+// more would only take memory. IDLE_BUFFERS are kept for later batches. Pinned ones are kept as long as
+// one of the last KEPT_BATCHES used them, because allocating and freeing pinned memory stalls the
+// device.
+enum { COPIES = 32, COPIED = 16 << 20, IDLE_BUFFERS = TNI_AHEAD + 1, KEPT_BATCHES = 256 };
 
-static void tray_unlink(tni_batch_buffer *t)
+static void unlink_buffer(tni_batch_buffer *t)
 {
     if (t->next) t->next->prev = t->prev;
     if (t->prev) t->prev->next = t->next;
     else if (t->home) t->home->buffers = t->next;
 }
 
-static void tray_free(tni_batch_buffer *t)
+// Frees a buffer, which may have outlived its loader.
+static void free_buffer(tni_batch_buffer *t)
 {
     tni_heap   *h = &t->cx->heap;
     tni_engine *e = t->cx->engine;
-    tray_unlink(t);
+    unlink_buffer(t);
     if (t->pinned) e->pinned->free(e->session, t->data);
     else tni_free64(h, t->data);
     tni_free(h, t);
@@ -38,8 +45,9 @@ static bool is_idle(const tni_batch_buffer *t)
     return !t->borrowers && !t->queued && !t->copy;
 }
 
-// Notes which copies are done. Where as many are under way as there may be, the oldest is waited for.
-static void note_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
+// Marks buffers whose copies are done. If as many copies as allowed are under way, waits for the
+// oldest.
+static void update_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
 {
     const tni_engine *e      = cx->engine;
     uint64_t          oldest = 0;
@@ -55,17 +63,18 @@ static void note_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
         if (t->copy <= done) t->copy = 0;
 }
 
-// Frees the idle buffers past a number, pinned ones once they are old, and those that are too small to be of use.
-static void trim(tni_loader *l, int most, size_t bytes)
+// Frees idle buffers beyond `most`, pinned ones only when they are old, and any that are too small to
+// be used again.
+static void trim_buffers(tni_loader *l, int most, size_t bytes)
 {
     for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next     = t->next;
         bool old = l->asked - t->used > KEPT_BATCHES;
-        if (is_idle(t) && (t->bytes < bytes || (--most < 0 && (old || !t->pinned)))) tray_free(t);
+        if (is_idle(t) && (t->bytes < bytes || (--most < 0 && (old || !t->pinned)))) free_buffer(t);
     }
 }
 
-// Memory for a buffer, where there is any: the device's, else any.
+// Allocates a buffer's memory: pinned, if the device has such memory, else on the heap.
 static bool take_memory(tni_batch_buffer *t, size_t bytes)
 {
     tni_engine *e = t->cx->engine;
@@ -76,11 +85,11 @@ static bool take_memory(tni_batch_buffer *t, size_t bytes)
     return t->data != NULL;
 }
 
-// An idle buffer of so many bytes, NULL when memory is out.
-static tni_batch_buffer *tray_get(tn_ctx *cx, tni_loader *l, size_t bytes)
+// Returns an idle buffer of at least this many bytes, or a new one; NULL if memory is out.
+static tni_batch_buffer *get_buffer(tn_ctx *cx, tni_loader *l, size_t bytes)
 {
-    note_copies(cx, l, bytes);
-    trim(l, IDLE_TRAYS, bytes);
+    update_copies(cx, l, bytes);
+    trim_buffers(l, IDLE_BUFFERS, bytes);
     for (tni_batch_buffer *t = l->buffers; t; t = t->next)
         if (is_idle(t)) return t;
     tni_batch_buffer *t = tni_zalloc(&cx->heap, sizeof *t);
@@ -97,36 +106,41 @@ static tni_batch_buffer *tray_get(tn_ctx *cx, tni_loader *l, size_t bytes)
     return t;
 }
 
-// One of the tensors that look into a buffer is gone. Runs inside a tn_ call of the owner thread.
-static void give_back(void *data, void *user)
+// Called when one of the tensors on a buffer is gone, inside a tn_ call of the owner thread.
+static void return_buffer(void *data, void *user)
 {
     (void)data;
     tni_batch_buffer *t = user;
     if (--t->borrowers) return;
-    if (t->home) trim(t->home, IDLE_TRAYS, 0);
-    else tray_free(t);
+    if (t->home) trim_buffers(t->home, IDLE_BUFFERS, 0);
+    else free_buffer(t);
 }
 
 // ---- filling, on any thread ---------------------------------------------------------------------
 
+// Returns the bytes of one item's field.
 static int64_t field_bytes(const tni_item_source *s, int f)
 {
     const tn_array *a = &s->field[f];
     return tni_shape_count(a->rank, a->size) * (int64_t)tni_dtype_size(a->dtype);
 }
 
+// Returns the source's number for the item at a place of the epoch.
 static int64_t item_at(const tn_data *d, const tni_order *order, int64_t place)
 {
     int64_t i = d->shuffled ? tni_order_item(order, place) : place;
     return d->items ? d->items[i] : i;
 }
 
-static void fill(const tn_data *d, tni_job *j)
+// Fills a batch, item by item, on the loader's thread or, without one, on the owner's. Everything
+// random is keyed by seed, epoch and item, so that the thread that runs it does not matter.
+static void fill_batch(const tn_data *d, tni_job *j)
 {
     const tni_item_source *s     = d->source;
     uint64_t               epoch = (uint64_t)j->span.epoch;
     tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_ORDER, j->span.seed, epoch, 0), d->count);
     for (int64_t i = 0; i < j->span.count; i++) {
+        // The owner waits for the thread when settings change; it need not wait for a whole batch.
         if (atomic_load_explicit(&d->loader.cancelled, memory_order_relaxed)) return;
         void *dst[TN_MAX_FIELDS] = { 0 };
         for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(s, f);
@@ -142,7 +156,8 @@ static void fill(const tn_data *d, tni_job *j)
 
 // ---- the thread --------------------------------------------------------------------------------
 
-static void *work(void *data)
+// The thread: waits for jobs and fills them in order. The lock is released while a batch is filled.
+static void *run_loader(void *data)
 {
     tn_data    *d = data;
     tni_loader *l = &d->loader;
@@ -152,7 +167,7 @@ static void *work(void *data)
         if (l->stop) break;
         l->busy = true;
         pthread_mutex_unlock(&l->lock);
-        fill(d, &l->job[l->filled % TNI_AHEAD]);
+        fill_batch(d, &l->job[l->filled % TNI_AHEAD]);
         pthread_mutex_lock(&l->lock);
         l->busy = false;
         l->filled++;
@@ -170,28 +185,30 @@ void tni_loader_open(tni_loader *l)
     l->process = getpid();
 }
 
-// Whether the thread is there, started if need be. It blocks all signals: they are the program's.
-static bool running(tn_data *d)
+// Returns whether the thread is running, after starting it if need be. The thread blocks all signals:
+// they are the program's.
+static bool start_thread(tn_data *d)
 {
     tni_loader *l = &d->loader;
     if (l->running) return true;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    l->running = pthread_create(&l->thread, NULL, work, d) == 0;
+    l->running = pthread_create(&l->thread, NULL, run_loader, d) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return l->running;
 }
 
-// Throws away what was asked for and not taken; the thread is at none of it.
+// Discards the jobs that were asked for and not taken; the thread must not be working on any.
 static void empty_ring(tni_loader *l, int64_t asked)
 {
     for (int64_t i = l->taken; i < asked; i++) l->job[i % TNI_AHEAD].buffer->queued = false;
     l->taken = l->filled = l->asked;
 }
 
-// The child of a fork has the loader's memory but not its thread: it begins anew. Pinned memory stays the
-// parent's, whose device may be reading it, and whose driver the child cannot call: buffers there are left.
+// The child of a fork has the loader's memory but not its thread, so it starts anew. Pinned memory
+// still belongs to the parent, whose device may be reading it and whose driver the child cannot call:
+// the child forgets such buffers.
 static void notice_fork(tni_loader *l)
 {
     if (l->process == getpid()) return;
@@ -201,11 +218,13 @@ static void notice_fork(tni_loader *l)
     for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next = t->next;
         if (!t->pinned) continue;
-        tray_unlink(t);
+        unlink_buffer(t);
         tni_free(&t->cx->heap, t);
     }
 }
 
+// Lowers `asked` first, so that the thread does not begin another job, then waits for the one in
+// progress.
 void tni_loader_cancel(tni_loader *l)
 {
     notice_fork(l);
@@ -219,6 +238,7 @@ void tni_loader_cancel(tni_loader *l)
     pthread_mutex_unlock(&l->lock);
 }
 
+// Buffers that tensors still use are cut loose, and freed with the last of these tensors.
 void tni_loader_close(tni_loader *l)
 {
     tni_loader_cancel(l);
@@ -231,7 +251,7 @@ void tni_loader_close(tni_loader *l)
     }
     for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next = t->next;
-        if (!t->borrowers) tray_free(t);
+        if (!t->borrowers) free_buffer(t);
     }
     for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next    = t->next;
@@ -245,7 +265,8 @@ void tni_loader_close(tni_loader *l)
 
 // ---- asking and taking -------------------------------------------------------------------------
 
-// The batch of n that stands at c.
+// Returns the batch of n at cursor c. With drop_last, a rest that is too short is skipped and the next
+// epoch begins.
 static tni_span span_at(const tn_data *d, tn_cursor c, int64_t n)
 {
     tni_span s = { .seed = c.seed, .epoch = c.epoch, .index = c.index, .n = n };
@@ -260,7 +281,8 @@ static tni_span span_at(const tn_data *d, tn_cursor c, int64_t n)
     return s;
 }
 
-static tn_cursor after(tn_cursor c, const tni_span *s)
+// Returns the cursor behind a batch.
+static tn_cursor cursor_after(tn_cursor c, const tni_span *s)
 {
     c.epoch = s->last ? s->epoch + 1 : s->epoch;
     c.index = s->last ? 0 : s->index + s->count;
@@ -272,7 +294,7 @@ static bool same_span(const tni_span *a, const tni_span *b)
     return a->seed == b->seed && a->epoch == b->epoch && a->index == b->index && a->n == b->n;
 }
 
-// Whether the bytes of a batch can be counted at all.
+// Returns whether the bytes of a batch can be counted without overflow.
 static bool countable(const tni_item_source *s, int64_t items)
 {
     int64_t most = INT64_MAX / (2 * TN_MAX_FIELDS);  // of a field
@@ -281,8 +303,8 @@ static bool countable(const tni_item_source *s, int64_t items)
     return true;
 }
 
-// Lays the fields of a batch out in a buffer; the bytes of all.
-static size_t lay_out(const tni_item_source *s, int64_t items, char *base, char **field)
+// Places the fields of a batch in a buffer, each at a multiple of 64, and returns the bytes of all.
+static size_t place_fields(const tni_item_source *s, int64_t items, char *base, char **field)
 {
     int64_t at = 0;
     for (int f = 0; f < s->fields; f++) {
@@ -292,20 +314,20 @@ static size_t lay_out(const tni_item_source *s, int64_t items, char *base, char 
     return (size_t)at;
 }
 
-// Puts a job into the ring. False when memory is out.
-static bool ask(tn_data *d, const tni_span *span)
+// Puts a job into the ring. False if memory is out.
+static bool ask_batch(tn_data *d, const tni_span *span)
 {
     tni_loader *l = &d->loader;
     tni_job     j = { .span = *span };
-    // The last batch of an epoch is shorter, and gets a whole buffer: a smaller one would be of no use later.
+    // The last batch of an epoch is shorter, but gets a buffer of full size, which can be used again.
     int64_t items = span->n > span->count && span->n <= d->count ? span->n : span->count;
     if (!countable(d->source, items)) return false;
-    size_t bytes = lay_out(d->source, items, NULL, j.field);
-    j.buffer     = tray_get(d->owned.cx, l, bytes);
+    size_t bytes = place_fields(d->source, items, NULL, j.field);
+    j.buffer     = get_buffer(d->owned.cx, l, bytes);
     if (!j.buffer) return false;
     j.buffer->queued = true;
     j.buffer->used   = l->asked;
-    lay_out(d->source, span->count, j.buffer->data, j.field);
+    place_fields(d->source, span->count, j.buffer->data, j.field);
     pthread_mutex_lock(&l->lock);
     l->job[l->asked++ % TNI_AHEAD] = j;
     pthread_cond_signal(&l->wake);
@@ -313,22 +335,22 @@ static bool ask(tn_data *d, const tni_span *span)
     return true;
 }
 
-// Keeps the ring full with the batches that follow one. When memory is out they are asked for later.
+// Keeps the ring full with the batches after this one. If memory is out they are asked for later.
 static void ask_ahead(tn_data *d, tni_span span)
 {
     tni_loader *l = &d->loader;
     for (int64_t i = l->taken; i < l->taken + TNI_AHEAD; i++) {
-        span = span_at(d, after(d->at, &span), span.n);
-        if (i >= l->asked && !ask(d, &span)) return;
+        span = span_at(d, cursor_after(d->at, &span), span.n);
+        if (i >= l->asked && !ask_batch(d, &span)) return;
     }
 }
 
-// The oldest job, waited for; without a thread it is done here.
-static tni_job take(tn_data *d, bool threaded)
+// Returns the oldest job, waiting for it; without a thread it is filled here.
+static tni_job take_batch(tn_data *d, bool threaded)
 {
     tni_loader *l = &d->loader;
     pthread_mutex_lock(&l->lock);
-    if (!threaded) fill(d, &l->job[l->filled++ % TNI_AHEAD]);
+    if (!threaded) fill_batch(d, &l->job[l->filled++ % TNI_AHEAD]);
     while (l->filled == l->taken) pthread_cond_wait(&l->done, &l->lock);
     tni_job j = l->job[l->taken++ % TNI_AHEAD];
     pthread_mutex_unlock(&l->lock);
@@ -336,10 +358,10 @@ static tni_job take(tn_data *d, bool threaded)
     return j;
 }
 
-// Tensors that look into the job's buffer, which comes back when the last of them is gone. The fields
-// all go through tn_borrow, also after a failure, so that it gives back each. From a pinned buffer they are
-// copied instead, and it comes back when that is done.
-static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
+// Makes the tensors of a batch. They view the job's buffer, which is returned when the last of them is
+// gone; all fields go through tn_borrow, even after a failure, so that each is released once. From a
+// pinned buffer they are copied, and it is idle again when the copy is done.
+static bool make_tensors(tn_data *d, const tni_job *j, tn_tensor **t)
 {
     const tni_item_source *s      = d->source;
     tni_batch_buffer      *buffer = j->buffer;
@@ -353,7 +375,7 @@ static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
         t[f]          = buffer->pinned
                             ? tni_from_pinned(d->owned.cx, "next", dt, rank, size, j->field[f],
                                               &buffer->copy)
-                            : tn_borrow(d->owned.cx, dt, rank, size, j->field[f], give_back, buffer);
+                            : tn_borrow(d->owned.cx, dt, rank, size, j->field[f], return_buffer, buffer);
         ok            = ok && t[f];
     }
     for (int f = 0; !ok && f < s->fields; f++)
@@ -361,7 +383,8 @@ static bool lend(tn_data *d, const tni_job *j, tn_tensor **t)
     return ok;
 }
 
-static bool can_have(tn_data *d, int64_t n)
+// Refuses a batch size that no call could ever satisfy.
+static bool batch_ok(tn_data *d, int64_t n)
 {
     tn_ctx *cx = d->owned.cx;
     if (n <= 0) tni_fail(cx, TN_EARG, "next: a batch of %lld items", (long long)n);
@@ -373,27 +396,28 @@ static bool can_have(tn_data *d, int64_t n)
     return false;
 }
 
-// A batch that failed is passed over: the next call goes on behind it. After any other failure the
-// next call is for the same batch.
+// The usual case finds the wanted batch at the head of the ring, filled. Otherwise, after a seek or
+// with another batch size, the ring is emptied first. A batch whose item failed is skipped: the next
+// call returns the one behind it. After any other failure the next call is for the same batch.
 tn_batch tn_next(tn_data *d, int64_t n)
 {
     tn_batch none = { 0 };
     tn_ctx  *cx   = tni_owned_ok("next", d, TNI_DATA);
-    if (!cx || !can_have(d, n)) return none;
+    if (!cx || !batch_ok(d, n)) return none;
     tni_loader *l    = &d->loader;
     tni_span    span = span_at(d, d->at, n);
     notice_fork(l);
     if (l->taken == l->asked || !same_span(&l->job[l->taken % TNI_AHEAD].span, &span)) {
         tni_loader_cancel(l);
-        if (!ask(d, &span)) return tni_fail_memory(cx, "next"), none;
+        if (!ask_batch(d, &span)) return tni_fail_memory(cx, "next"), none;
     }
-    bool threaded = running(d);
+    bool threaded = start_thread(d);
     if (!threaded && d->source->threaded)
         return tni_fail(cx, TN_ETHREAD, "next: no thread to run the dataset's function on"), none;
-    tni_job    j                = take(d, threaded);
+    tni_job    j                = take_batch(d, threaded);
     tn_tensor *t[TN_MAX_FIELDS] = { 0 };
-    if (!j.failed && !lend(d, &j, t)) return none;
-    d->at = after(d->at, &span);
+    if (!j.failed && !make_tensors(d, &j, t)) return none;
+    d->at = cursor_after(d->at, &span);
     if (threaded) ask_ahead(d, span);
     if (j.failed)
         return tni_fail(cx, TN_EUSER, "next: item %lld: the dataset's function returned %d",

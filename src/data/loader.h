@@ -1,5 +1,4 @@
-// The loader of a dataset: a thread that makes the next batches ready while the program works on the
-// current one.
+// The loader of a dataset: a thread that prepares the next batches while the program works on the current one.
 //
 // Memory is taken and given back by the owner thread alone. The owner asks for batches by jobs in a
 // ring; the thread fills them in order; the owner takes them in order. Between ask and take a job
@@ -44,7 +43,7 @@ typedef struct {
 typedef struct {
     tni_span          span;
     tni_batch_buffer *buffer;
-    char             *field[TN_MAX_FIELDS];  // where each begins in the buffer
+    char             *field[TN_MAX_FIELDS];  // where each field begins in the buffer
     int               failed;                // 0: it did not
     int64_t           item;
 } tni_job;
@@ -56,20 +55,20 @@ enum { TNI_AHEAD = 2 };  // batches made ready
 // while the thread is busy only the thread writes filled, so each reads its own without the lock.
 // taken is the owner's alone.
 struct tni_loader {
-    bool              running;  // the thread is there
+    bool              running;  // the thread was started
     pid_t             process;  // that it was opened in
     pthread_t         thread;
     pthread_mutex_t   lock;
     pthread_cond_t    wake, done;
     int64_t           asked, filled, taken;
     bool              busy, stop;
-    atomic_bool       cancelled;  // what is being filled will be thrown away
+    atomic_bool       cancelled;  // the batch being filled will be discarded
     tni_job           job[TNI_AHEAD];
     tni_batch_buffer *buffers;
 };
 
 void tni_loader_open(tni_loader *l);
-// Throws away what was made ready; afterwards the thread rests.
+// Discards the prepared batches; afterwards the thread is idle.
 void tni_loader_cancel(tni_loader *l);
 void tni_loader_close(tni_loader *l);
 

@@ -31,8 +31,8 @@ static void flip_row(float *row, int64_t W)
     }
 }
 
-// Padding by p and cropping to the old size at a random place is a move by up to p: both moves add
-// up and are made once, so that nothing is cut off twice.
+// Padding by p and cropping to the old size at a random place is a move by at most p pixels. Both moves
+// are added and made once, so that nothing is cut off twice.
 void tni_augment(const tn_augment_opts *o, tni_draw r, const int64_t *size, float *image,
                  float *scratch)
 {

@@ -1,5 +1,5 @@
-// A text as a dataset: windows of its bytes or tokens, each with the same window one further as what
-// is to be predicted. Bytes stay in the mapped file; tokens take two bytes where their numbers fit.
+// A text as a dataset: windows of its bytes or tokens, each with the window one token further as its target.
+// Bytes stay in the mapped file; tokens are stored in two bytes each if their numbers fit, else in four.
 //
 // T length of a window
 #include "data/bpe.h"
@@ -18,12 +18,15 @@ typedef struct {
     int64_t         count, length;
 } windows;
 
+// Returns token i of the text, in whichever width it is stored.
 static int64_t token_at(const windows *w, int64_t i)
 {
     if (w->width == 1) return ((const uint8_t *)w->tokens)[i];
     return w->width == 2 ? ((const uint16_t *)w->tokens)[i] : ((const uint32_t *)w->tokens)[i];
 }
 
+// x is a window, y the same window one token further. Windows do not overlap, except for y's last
+// token.
 static int get_window(const tni_item_source *s, int64_t item, void *const *dst)
 {
     const windows *w     = (const windows *)s;
@@ -43,7 +46,8 @@ static void free_windows(tni_heap *h, tni_item_source *s)
     tni_free(h, w);
 }
 
-static bool encode(tn_ctx *cx, windows *w, tn_bpe *b)
+// Encodes the whole text word by word; the mapping is not needed afterwards.
+static bool encode_text(tn_ctx *cx, windows *w, tn_bpe *b)
 {
     size_t      cap = 0;
     const char *at = (const char *)w->map->data, *end = at + w->map->bytes;
@@ -64,6 +68,7 @@ static bool encode(tn_ctx *cx, windows *w, tn_bpe *b)
     return true;
 }
 
+// The last window needs one token more, for its y.
 static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
 {
     w->map = tni_mapping_open(cx, "text", path);
@@ -73,7 +78,7 @@ static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
     w->count  = (int64_t)w->map->bytes;
     if (b) {
         w->count = 0;
-        if (!encode(cx, w, b)) return false;
+        if (!encode_text(cx, w, b)) return false;
     }
     if (w->count == 0) return tni_refuse(cx, TN_EFORMAT, "text: %s: it is empty", path);
     w->source.count = (w->count - 1) / w->length;
@@ -83,6 +88,7 @@ static bool read_text(tn_ctx *cx, windows *w, const char *path, tn_bpe *b)
                       path, (long long)w->count, b ? "tokens" : "bytes", (long long)w->length);
 }
 
+// One window is an item; shuffling mixes windows, not tokens.
 tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o)
 {
     if (!tni_ctx_ok(cx, "text")) return NULL;

@@ -31,6 +31,7 @@ static char_class class_of_ascii(unsigned char c)
     return c == ' ' || (c >= '\t' && c <= '\r') ? SPACE : OTHER;
 }
 
+// Binary search in the ranges; a character in none of them is OTHER.
 static char_class class_of(uint32_t c)
 {
     size_t low = 0, high = sizeof ranges / sizeof *ranges;
@@ -43,8 +44,9 @@ static char_class class_of(uint32_t c)
     return inside ? ranges[low].class : OTHER;
 }
 
-// The class of the character at s; *next is where the one after it begins.
-static char_class look(const char *s, const char *end, const char **next)
+// Returns the class of the character at s; *next is where the one after it begins. A byte that is not
+// UTF-8 is one character.
+static char_class class_at(const char *s, const char *end, const char **next)
 {
     size_t n = (unsigned char)*s < 0x80 ? 1 : tni_utf8(s, (size_t)(end - s));
     *next    = s + (n ? n : 1);
@@ -52,6 +54,7 @@ static char_class look(const char *s, const char *end, const char **next)
     return n ? class_of(tni_code_point(s, n)) : OTHER;
 }
 
+// Returns the end of 's, 't, 're and so on at a quote; NULL if there is none.
 static const char *contraction(const char *at, const char *end)
 {
     static const char *const endings[] = { "s", "t", "re", "ve", "m", "ll", "d" };
@@ -62,23 +65,26 @@ static const char *contraction(const char *at, const char *end)
     return NULL;
 }
 
-// Where the run of this class that goes on at `at` ends; *last is where its last character begins.
-static const char *run(const char *at, const char *end, char_class class, const char **last)
+// Returns where the run of this class that goes on at `at` ends; *last is where its last character
+// begins.
+static const char *run_end(const char *at, const char *end, char_class class, const char **last)
 {
     const char *next;
-    for (; at < end && look(at, end, &next) == class; at = next) *last = at;
+    for (; at < end && class_at(at, end, &next) == class; at = next) *last = at;
     return at;
 }
 
+// Follows GPT-2's pattern by hand: a space belongs to the word after it, and of a run of white space
+// only the last space does.
 const char *tni_word_end(const char *at, const char *end)
 {
     const char *next, *last = at, *ending = *at == '\'' ? contraction(at, end) : NULL;
     if (ending) return ending;
 
     const char *body = *at == ' ' && at + 1 < end ? at + 1 : at;
-    char_class class = look(body, end, &next);
-    if (class != SPACE) return run(next, end, class, &last);
+    char_class class = class_at(body, end, &next);
+    if (class != SPACE) return run_end(next, end, class, &last);
 
-    const char *stop = run(at, end, SPACE, &last);
+    const char *stop = run_end(at, end, SPACE, &last);
     return stop == end || last == at ? stop : last;
 }
