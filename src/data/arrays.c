@@ -6,7 +6,7 @@
 
 // ---- arrays ------------------------------------------------------------------------------------
 
-// Each field's items lie one after the other in data[f].
+// Each field's items are stored one after the other in data[f].
 typedef struct {
     tni_item_source source;                // first
     size_t          bytes[TN_MAX_FIELDS];  // of one item's

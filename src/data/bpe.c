@@ -96,7 +96,7 @@ static void merge_pieces(tn_bpe *b, uint32_t length)
     }
 }
 
-// Makes room for a word. Each merge pops one pair and pushes at most two, so twice the length suffices.
+// Grows the arrays for a word. Each merge pops one pair and pushes at most two, so twice the length suffices.
 static bool grow_word(tn_bpe *b, const char *op, size_t length)
 {
     tni_heap *h     = &b->owned.cx->heap;

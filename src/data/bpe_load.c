@@ -1,4 +1,4 @@
-// GPT-2's files. encoder.json tells every token's number, vocab.bpe the merges in their order. Both
+// GPT-2's files. encoder.json has every token's number, vocab.bpe the merges in their order. Both
 // spell bytes as characters: those that print as themselves, the others, in order, as the characters
 // from 256 on.
 #include "base/hash.h"
@@ -130,7 +130,7 @@ static int64_t read_token(loading *l, tni_json *j, size_t used)
     }
     uint32_t *slot = find_slot(l, s, (size_t)n);
     if (*slot) {
-        bad_json(l, j, "a token is there twice");
+        bad_json(l, j, "a token appears twice");
         return -1;
     }
     *slot        = (uint32_t)id + 1;

@@ -60,7 +60,7 @@ static bool add_file(tn_ctx *cx, cifar *c, const char *path)
     return true;
 }
 
-// The files lie in the folder itself, or in the one inside it that the archive unpacks to.
+// The files are in the folder itself, or in the one inside it that the archive unpacks to.
 static const char *const inside[] = { "", "/cifar-10-batches-bin" };
 
 // Adds the five training files or the one for testing.

@@ -13,7 +13,7 @@
 enum { COMMON_RATIO = 8, FIRST_CAPACITY = 1 << 20, LEAST_CAPACITY = 1 << 16, MOST_GIB = 4 };
 enum { MOST_HEAD = 64 };  // bytes of a header that declares a size
 
-// A file being expanded into c, whose room is c->counted bytes.
+// A file being expanded into c, whose capacity is c->counted bytes.
 typedef struct {
     tn_ctx      *cx;
     const char  *op, *path;
@@ -58,8 +58,8 @@ static size_t first_capacity(const tni_mapping *m)
                   (size_t)end[-1] << 24;
     size_t common = m->bytes * COMMON_RATIO + FIRST_CAPACITY;
     // Of several members, only the last one's size is known here.
-    if (size < LEAST_CAPACITY) size = LEAST_CAPACITY;  // of several members the last one tells
-    return (size < common ? size : common) + 1;        // one byte more lets the end be seen at once
+    if (size < LEAST_CAPACITY) size = LEAST_CAPACITY;
+    return (size < common ? size : common) + 1;  // one byte more lets the end be seen at once
 }
 
 // Doubles the capacity, or takes all that the limits leave.

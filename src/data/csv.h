@@ -16,7 +16,7 @@ enum {
 
 // ---- cells (csv_cells.c)
 
-// A cell, in place: what lies between its quotes, or between the blanks around it.
+// A cell, in place: the text between its quotes, or between the blanks around it.
 typedef struct {
     const char *text;
     size_t      length;
@@ -40,8 +40,8 @@ bool tni_csv_row(tni_csv_reader *r);
 bool tni_csv_next(tni_csv_reader *r, tni_csv_cell *c);
 // The separator that a text's first line has most of: a comma, semicolon or tab; 0: none of them.
 char tni_csv_separator(const char *text, const char *end);
-// The cell's text with single quotes for doubled ones: its length, at most room of it in dst.
-size_t tni_csv_text(const tni_csv_cell *c, char *dst, size_t room);
+// The cell's text with single quotes for doubled ones: its length, at most capacity of it in dst.
+size_t tni_csv_text(const tni_csv_cell *c, char *dst, size_t capacity);
 
 typedef enum {
     TNI_CSV_EMPTY,

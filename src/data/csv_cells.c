@@ -115,11 +115,11 @@ char tni_csv_separator(const char *text, const char *end)
 }
 
 // Returns the full length, so that a caller sees that the text was cut.
-size_t tni_csv_text(const tni_csv_cell *c, char *dst, size_t room)
+size_t tni_csv_text(const tni_csv_cell *c, char *dst, size_t capacity)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->length; i++, n++) {
-        if (n < room) dst[n] = c->text[i];
+        if (n < capacity) dst[n] = c->text[i];
         if (c->doubled && c->text[i] == '"') i++;
     }
     return n;

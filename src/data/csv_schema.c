@@ -113,7 +113,7 @@ static bool read_name(reading *r, uint32_t list, char name[TNI_CSV_NAME + 1], si
         return bad_schema(r, "a name cannot be one: it is too long, or not a text");
     *length = (size_t)n;
     return tni_csv_find(&r->t->names, list, name, *length) == TNI_CSV_NO_NAME ||
-           bad_schema(r, "a name is there twice");
+           bad_schema(r, "a name appears twice");
 }
 
 static bool read_column_name(reading *r, tni_csv_column *c)

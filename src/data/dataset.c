@@ -255,7 +255,7 @@ tn_cursor tn_data_cursor(const tn_data *d)
 }
 
 // No program trains that long, and epochs can be counted on from there without overflow.
-static const int64_t LAST_EPOCH = INT64_MAX / 2;  // nobody counts from there to the end
+static const int64_t LAST_EPOCH = INT64_MAX / 2;
 
 // A cursor outside the dataset comes from another dataset; it is refused rather than wrapped.
 tn_status tn_data_seek(tn_data *d, tn_cursor c)

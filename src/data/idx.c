@@ -1,4 +1,4 @@
-// IDX files, as MNIST and its kin have them: a header that tells type and sizes, then bytes. Images
+// IDX files, as MNIST and its kin have them: a header with type and sizes, then bytes. Images
 // and labels stay where they are, in the mapped or expanded file.
 //
 // N images, C channels, H rows, W columns

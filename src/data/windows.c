@@ -8,7 +8,7 @@
 
 enum { DEFAULT_LENGTH = 128, BYTES = 256, MOST_NARROW = 1 << 16 };
 
-// tokens points to `count` numbers of `width` bytes: 1, 2 or 4. They lie in map or in own.
+// tokens points to `count` numbers of `width` bytes: 1, 2 or 4. They are in map or in own.
 typedef struct {
     tni_item_source source;  // first
     tni_mapping    *map;

@@ -27,29 +27,32 @@ typedef struct {
 
 // ---- what went in ------------------------------------------------------------------------------
 
-// Looks at a box of input k, from at[] on.
-static void see(const look *l, int k, const int64_t *at, const int64_t *size, bool *nan, bool *inf)
+// Sets *nan and *inf if a box of input k, from at[] on, has such values.
+static void look_at_box(const look *l, int k, const int64_t *at, const int64_t *size, bool *nan,
+                        bool *inf)
 {
     tni_arg x = l->in[k];
     if (!tni_is_float(x.dtype)) return;
     x.data += tni_ref_place(&x, at) * (int64_t)sizeof(tni_cell);
     for (tni_ref_walk w = tni_ref_walk_over(x.rank, size); w.left; tni_ref_walk_next(&w)) {
-        double v = tni_mirror_value(&x, w.at);
+        double v = tni_host_value(&x, w.at);
         *nan |= isnan(v);
         *inf |= isinf(v);
     }
 }
 
-static void see_all(look *l)
+// Looks at all inputs, once for the whole call: it is the same for every element.
+static void look_at_inputs(look *l)
 {
     int64_t start[TN_MAX_RANK] = { 0 };
     for (int k = 0; k < l->c->nin && !l->looked; k++)
-        see(l, k, start, l->in[k].size, &l->seen_nan, &l->seen_inf);
+        look_at_box(l, k, start, l->in[k].size, &l->seen_nan, &l->seen_inf);
     l->looked = true;
 }
 
-// What went into the element at[] of the result.
-static void see_sources(look *l, const int64_t *at, bool *nan, bool *inf)
+// Looks at what went into the element at[] of the result: for a map one element of each input, for a
+// reduction or scan a line, else everything.
+static void look_at_sources(look *l, const int64_t *at, bool *nan, bool *inf)
 {
     const tni_call *c = l->c;
     tni_class class   = tni_op_table[c->op].class;
@@ -63,17 +66,18 @@ static void see_sources(look *l, const int64_t *at, bool *nan, bool *inf)
         from[c->attr->axis.axis] = 0;
         size[c->attr->axis.axis] = at[c->attr->axis.axis] + 1;
     } else if (!tni_is_map(c->op)) {
-        see_all(l);
+        look_at_inputs(l);
         *nan = l->seen_nan;
         *inf = l->seen_inf;
         return;
     }
-    for (int k = 0; k < c->nin; k++) see(l, k, from, size, nan, inf);
+    for (int k = 0; k < c->nin; k++) look_at_box(l, k, from, size, nan, inf);
 }
 
 // ---- blame -------------------------------------------------------------------------------------
 
-// "x = 91.2", "a = 1, b = 0", or, where it was more, what there was not among it.
+// Returns "x = 91.2", "a = 1, b = 0", or, for an op with more sources than can be listed, what they did
+// not contain.
 static tni_text sources_text(const look *l, const int64_t *at, bool nan)
 {
     tni_text t = { "" };
@@ -81,11 +85,12 @@ static tni_text sources_text(const look *l, const int64_t *at, bool nan)
         return tni_text_of("%s", nan ? "values without nan" : "finite values");
     for (int k = 0; k < l->c->nin; k++)
         tni_text_add(&t, "%s%c = %s", k ? ", " : "", l->c->nin == 1 ? 'x' : 'a' + k,
-                     tni_value_text(tni_mirror_value(&l->in[k], at)).s);
+                     tni_value_text(tni_host_value(&l->in[k], at)).s);
     return t;
 }
 
-static tn_status blame(const look *l, int64_t i, const int64_t *at, double v)
+// Reports the op as the origin, with the line that recorded it.
+static tn_status blame_op(const look *l, int64_t i, const int64_t *at, double v)
 {
     return tni_fail_status(l->cx, TN_EARG, "check: %s made %s at %s from %s%s",
                            tni_node_name(l->n).s, tni_value_text(v).s,
@@ -93,8 +98,8 @@ static tn_status blame(const look *l, int64_t i, const int64_t *at, double v)
                            tni_node_line(l->n).s);
 }
 
-// A number that the kernel of its op was given.
-static void *mirror_number(look *l, int k)
+// A number has no buffer: the kernel of its op was given it as an argument.
+static void *copy_number(look *l, int k)
 {
     int64_t   skip;
     tni_node *n    = tni_node_base(l->n->src[k], &skip);
@@ -107,43 +112,45 @@ static void *mirror_number(look *l, int k)
     return cell;
 }
 
-static bool mirror_inputs(look *l)
+// Copies the inputs to the host, only after a NaN or infinity was found in the result.
+static bool copy_inputs(look *l)
 {
     tni_heap *h = &l->cx->heap;
     l->in       = tni_zalloc(h, (size_t)l->c->nin * sizeof *l->in);
     l->in_room  = tni_zalloc(h, (size_t)l->c->nin * sizeof *l->in_room);
     bool ok     = l->in && l->in_room;
     for (int k = 0; ok && k < l->c->nin; k++) {
-        l->in_room[k] = l->c->in[k].data ? tni_mirror(h, l->cx->engine, &l->c->in[k], &l->in[k])
-                                         : mirror_number(l, k);
+        l->in_room[k] = l->c->in[k].data ? tni_host_copy(h, l->cx->engine, &l->c->in[k], &l->in[k])
+                                         : copy_number(l, k);
         ok            = l->in_room[k] != NULL;
     }
     return ok || tni_no_memory(l->cx, "check");
 }
 
-// The first element that the op made NaN or infinite, if there is one.
-static tn_status look_through(look *l)
+// Reports the first element that the op made NaN or infinite, if there is one.
+static tn_status find_first(look *l)
 {
     int64_t i = 0;
     for (tni_ref_walk w = tni_ref_walk_over(l->out.rank, l->out.size); w.left;
          tni_ref_walk_next(&w), i++) {
-        double v   = tni_mirror_value(&l->out, w.at);
+        double v   = tni_host_value(&l->out, w.at);
         bool   nan = false, inf = false;
         if (isfinite(v)) continue;
-        if (!l->in && !mirror_inputs(l)) return tni_failed();
-        see_sources(l, w.at, &nan, &inf);
-        if (!nan && (isnan(v) || !inf)) return blame(l, i, w.at, v);
+        if (!l->in && !copy_inputs(l)) return tni_failed();
+        look_at_sources(l, w.at, &nan, &inf);
+        if (!nan && (isnan(v) || !inf)) return blame_op(l, i, w.at, v);
     }
     return TN_OK;
 }
 
-static tn_status look_at(look *l, const tni_arg *out)
+// Copies one output to the host and looks through it.
+static tn_status check_output(look *l, const tni_arg *out)
 {
     tni_heap *h = &l->cx->heap;
     tn_status s = TN_EMEM;
     if (!tni_is_float(out->dtype)) return TN_OK;
-    l->out_room = tni_mirror(h, l->cx->engine, out, &l->out);
-    if (l->out_room) s = look_through(l);
+    l->out_room = tni_host_copy(h, l->cx->engine, out, &l->out);
+    if (l->out_room) s = find_first(l);
     else tni_fail_memory(l->cx, "check");
     for (int k = 0; l->in_room && k < l->c->nin; k++) tni_free(h, l->in_room[k]);
     tni_free(h, l->in_room);
@@ -152,13 +159,15 @@ static tn_status look_at(look *l, const tni_arg *out)
     return s;
 }
 
+// Ops that only move values are skipped: they cannot make a NaN.
 tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c)
 {
     if (tni_op_table[c->op].error == TNI_ERROR_MOVES) return TN_OK;
-    tn_status s = look_at(&(look){ cx, n, c, .rank = n->rank, .size = n->size }, &c->out);
+    tn_status s = check_output(&(look){ cx, n, c, .rank = n->rank, .size = n->size }, &c->out);
     for (int k = 0; k < c->nmore && s == TN_OK; k++) {
         const tni_arg *out = &c->more[k];
-        if (out->data) s = look_at(&(look){ cx, n, c, .rank = out->rank, .size = out->size }, out);
+        if (out->data)
+            s = check_output(&(look){ cx, n, c, .rank = out->rank, .size = out->size }, out);
     }
     return s;
 }

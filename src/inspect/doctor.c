@@ -1,5 +1,11 @@
-// tn_doctor: what this build has, what this machine adds to it, and what is missing. Says only what
-// it looked at.
+// tn_doctor: what this build has, what this machine adds to it, and what is missing. It reports only what it
+// has looked at:
+//
+//   devices
+//     cpu      ready    aarch64 NEON, 2 threads, BLAS: OpenBLAS 0.3.21 ...
+//     cuda     missing  there is no NVIDIA driver (libcuda.so.1)
+//   compiled kernels
+//     kept in ~/.cache/tenon
 #include "engine/engine.h"
 
 #include "base/pool.h"
@@ -14,8 +20,8 @@
 
 extern char **environ;
 
-// A line. What is in it, variables, paths and what drivers say of themselves, is not ours.
-__attribute__((format(printf, 2, 3))) static void line(FILE *f, const char *fmt, ...)
+// Prints a line with control characters escaped: variables, paths and what drivers say are not ours.
+__attribute__((format(printf, 2, 3))) static void print_line(FILE *f, const char *fmt, ...)
 {
     enum { ROOM = 2048 };  // of a path, or a variable
     char    text[ROOM], shown[ROOM];
@@ -27,97 +33,105 @@ __attribute__((format(printf, 2, 3))) static void line(FILE *f, const char *fmt,
     fprintf(f, "%s\n", shown);
 }
 
-static void say_devices(FILE *f)
+// Each device describes itself by its probe.
+static void print_devices(FILE *f)
 {
-    line(f, "devices");
+    print_line(f, "devices");
     for (int i = 0; i < tn_devices(); i++) {
         tn_device_desc d = tn_device_info(i);
-        line(f, "  %-8s %-8s %s", d.name, d.available ? "ready" : "missing", d.detail);
+        print_line(f, "  %-8s %-8s %s", d.name, d.available ? "ready" : "missing", d.detail);
     }
 }
 
-// Which device tn_open(NULL) takes.
-static void say_default(FILE *f)
+// Opens a context to find out, rather than repeating the rules of tn_open.
+static void print_default(FILE *f)
 {
     tn_ctx *cx = tn_open(NULL);
-    if (cx) line(f, "  tn_open(NULL) takes %s", cx->engine->device->name);
-    else line(f, "  tn_open(NULL) fails: %s", tn_error_text(NULL));
+    if (cx) print_line(f, "  tn_open(NULL) takes %s", cx->engine->device->name);
+    else print_line(f, "  tn_open(NULL) fails: %s", tn_error_text(NULL));
     tn_close(cx);
 }
 
-static void say_threads(FILE *f)
+// Says why the number is what it is.
+static void print_threads(FILE *f)
 {
     const char *set = getenv("TN_NUM_THREADS");
     int         n   = tni_threads_default();
-    line(f, "threads");
+    print_line(f, "threads");
     if (!set || !*set)
-        line(f, "  %d, the cores this process may use (TN_NUM_THREADS changes it)", n);
-    else if (atoi(set) == n) line(f, "  %d, from TN_NUM_THREADS", n);
-    else line(f, "  %d, TN_NUM_THREADS=%s is not a number in 1 .. %d", n, set, TNI_MAX_THREADS);
+        print_line(f, "  %d, the cores this process may use (TN_NUM_THREADS changes it)", n);
+    else if (atoi(set) == n) print_line(f, "  %d, from TN_NUM_THREADS", n);
+    else
+        print_line(f, "  %d, TN_NUM_THREADS=%s is not a number in 1 .. %d", n, set,
+                   TNI_MAX_THREADS);
 }
 
-static void say_blas(FILE *f)
+// Names the package to install if no BLAS was found.
+static void print_blas(FILE *f)
 {
     tni_blas_info b = tni_blas_find();
-    line(f, "matrix products");
+    print_line(f, "matrix products");
     if (b.found) {
-        line(f, "  %s", b.name);
-        line(f, "  %s", b.path);
+        print_line(f, "  %s", b.name);
+        print_line(f, "  %s", b.path);
         return;
     }
     const char *set = getenv("TN_BLAS");
-    line(f, "  Tenon's own: %s", b.detail);
-    if (set && *set) line(f, "  unset TN_BLAS to look for one");
-    else line(f, "  a BLAS is faster; on Debian or Ubuntu: apt install libopenblas0-pthread");
+    print_line(f, "  Tenon's own: %s", b.detail);
+    if (set && *set) print_line(f, "  unset TN_BLAS to look for one");
+    else print_line(f, "  a BLAS is faster; on Debian or Ubuntu: apt install libopenblas0-pthread");
 }
 
-static void say_cuda(FILE *f)
+// Lists the libraries that the CUDA device would use, found or not.
+static void print_cuda(FILE *f)
 {
     tni_nvidia_library library[TNI_NVIDIA_LIBRARIES];
     int                n = tni_nvidia_report(library);
-    line(f, "cuda");
+    print_line(f, "cuda");
     for (int i = 0; i < n; i++)
-        line(f, "  %-8s %-8s %s", library[i].name, library[i].found ? library[i].version.s : "none",
-             library[i].detail.s);
+        print_line(f, "  %-8s %-8s %s", library[i].name,
+                   library[i].found ? library[i].version.s : "none", library[i].detail.s);
 }
 
-static void say_compiler(FILE *f)
+// Says where compiled kernels are kept, or why they are not.
+static void print_compiler(FILE *f)
 {
     tni_text t = { "" };
     tni_disk d;
     bool     ok = tni_cpu_compiler(&t);
-    line(f, "compiler");
-    line(f, "  %s%s", ok ? "" : "none, kernels are interpreted: ", t.s);
+    print_line(f, "compiler");
+    print_line(f, "  %s%s", ok ? "" : "none, kernels are interpreted: ", t.s);
     tni_cpu_counts n = tni_cpu_kernels_counts();
-    if (ok && n.off) line(f, "  this process compiles no more: %s", n.why.s);
+    if (ok && n.off) print_line(f, "  this process compiles no more: %s", n.why.s);
     tni_disk_open(&d);
     t  = (tni_text){ "" };
     ok = tni_disk_usable(&d, &t);
-    line(f, "compiled kernels");
-    line(f, "  %s%s", ok ? "kept in " : "not kept: ", ok ? d.path : t.s);
+    print_line(f, "compiled kernels");
+    print_line(f, "  %s%s", ok ? "kept in " : "not kept: ", ok ? d.path : t.s);
 }
 
-static void say_environment(FILE *f)
+// Lists every variable of Tenon that is set, known or not: a misspelled one shows up here.
+static void print_environment(FILE *f)
 {
     int n = 0;
-    line(f, "environment");
+    print_line(f, "environment");
     for (char **e = environ; e && *e; e++)
         if (!strncmp(*e, "TN_", 3)) {
-            line(f, "  %s", *e);
+            print_line(f, "  %s", *e);
             n++;
         }
-    if (!n) line(f, "  no TN_ variable is set");
+    if (!n) print_line(f, "  no TN_ variable is set");
 }
 
 void tn_doctor(FILE *f)
 {
     if (!f) return;
-    line(f, "tenon %s", tn_version());
-    say_devices(f);
-    say_default(f);
-    say_threads(f);
-    say_blas(f);
-    say_compiler(f);
-    say_cuda(f);
-    say_environment(f);
+    print_line(f, "tenon %s", tn_version());
+    print_devices(f);
+    print_default(f);
+    print_threads(f);
+    print_blas(f);
+    print_compiler(f);
+    print_cuda(f);
+    print_environment(f);
 }

@@ -17,20 +17,22 @@
 
 #include <math.h>
 
+// Ops with a bound have at most three inputs. ULPS is how many units in the last place an op's own
+// rounding may take: math functions of GPUs are within 4, and a result is rounded again to its dtype.
 enum { MOST_IN = 3, ULPS = 8 };
 
-// The call and what is worked with. twin is the call again, with other inputs and results.
+// The call, and the work on its bound. twin is the same call with changed inputs and another result.
 typedef struct {
     tni_heap       *heap;
     const tni_call *c;
     const tni_arg  *error;
-    int             k;  // the output, and where it lies
+    int             k;  // the output, and its place
     const tni_arg  *out;
     int64_t         count;  // its elements
     tni_call        twin;
     tni_arg         in[MOST_IN];
     double         *bound;
-} work;
+} bounding;
 
 // ---- the dtypes --------------------------------------------------------------------------------
 
@@ -56,7 +58,7 @@ static double number(tn_dtype dt, tni_cell v)
     return tni_is_float(dt) ? v.f : (double)v.i;
 }
 
-// Between two values; infinite where one is NaN and the other is not.
+// Returns the distance of two values; infinite if one is NaN and the other is not.
 static double distance(tn_dtype dt, tni_cell a, tni_cell b)
 {
     double x = number(dt, a), y = number(dt, b);
@@ -65,7 +67,9 @@ static double distance(tn_dtype dt, tni_cell a, tni_cell b)
     return isnan(d) ? INFINITY : d;
 }
 
-static tni_cell moved(tn_dtype dt, tni_cell v, double by)
+// Moves a value by an error; integers by whole steps, rounded away from zero and clipped so that they
+// do not overflow.
+static tni_cell move_value(tn_dtype dt, tni_cell v, double by)
 {
     static const double far = 0x1p61;
     if (tni_is_float(dt)) return (tni_cell){ .f = v.f + by };
@@ -73,59 +77,60 @@ static tni_cell moved(tn_dtype dt, tni_cell v, double by)
     return (tni_cell){ .i = v.i + (int64_t)fmax(-far, fmin(far, by)) };
 }
 
-static tni_cell *room_for(tni_heap *h, const tni_arg *x)
+static tni_cell *alloc_cells(tni_heap *h, const tni_arg *x)
 {
     return tni_alloc(h, (size_t)tni_shape_count(x->rank, x->size) * sizeof(tni_cell));
 }
 
-// Input k of the twin is row-major at `cell`, as dt.
-static void give(work *w, int k, tni_cell *cell, tn_dtype dt)
+// Makes the cells, row-major, input k of the twin, as dtype dt.
+static void set_input(bounding *w, int k, tni_cell *cell, tn_dtype dt)
 {
     w->in[k].dtype = dt;
     w->in[k].data  = (char *)cell;
     tni_shape_strides(w->in[k].rank, w->in[k].size, w->in[k].stride);
 }
 
-static tni_error_kind way_of(const work *w)
+static tni_error_kind way_of(const bounding *w)
 {
     return tni_op_table[w->c->op].error;
 }
 
-static bool any_error(const work *w)
+static bool any_error(const bounding *w)
 {
     for (int k = 0; k < w->c->nin; k++)
         if (w->error[k].data) return true;
     return false;
 }
 
-static bool take_bound(work *w)
+static bool alloc_bound(bounding *w)
 {
     w->bound = tni_zalloc(w->heap, (size_t)w->count * sizeof *w->bound);
     return w->bound != NULL;
 }
 
-static void know_nothing(work *w)
+// An infinite bound: every value is accepted.
+static void set_unknown(bounding *w)
 {
     for (int64_t i = 0; i < w->count; i++) w->bound[i] = INFINITY;
 }
 
 // ---- maps, max, min ----------------------------------------------------------------------------
 
-// Moves input k of the twin by its errors; by 0 it is as it was.
-static void move_input(work *w, int k, int sign, tni_cell *room)
+// Moves input k of the twin by its errors, up or down; sign 0 leaves it as it was.
+static void move_input(bounding *w, int k, int sign, tni_cell *cells)
 {
     const tni_arg *x = &w->c->in[k], *e = &w->error[k];
-    tni_cell      *to = room;
+    tni_cell      *to = cells;
     w->in[k]          = *x;
     if (!sign) return;
     for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); a.left; tni_ref_walk_next(&a))
-        *to++ = moved(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)],
-                      sign * tni_cells(e)[tni_ref_place(e, a.at)].f);
-    give(w, k, room, x->dtype);
+        *to++ = move_value(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)],
+                           sign * tni_cells(e)[tni_ref_place(e, a.at)].f);
+    set_input(w, k, cells, x->dtype);
 }
 
-// Runs the twin; the bound is at least as far as its results are.
-static void run_moved(work *w, tni_cell *result)
+// Runs the twin, and raises the bound to the distance of its results.
+static void run_moved(bounding *w, tni_cell *result)
 {
     w->twin.out.data = (char *)result;
     tni_call_run(&w->twin);
@@ -134,38 +139,39 @@ static void run_moved(work *w, tni_cell *result)
                            distance(w->c->out.dtype, result[i], tni_cells(&w->c->out)[i]));
 }
 
-// Every input down, as it is, and up, with every other: a case is a number of that many digits.
-static bool by_moving(work *w)
+// Tries every combination of inputs moved down, left and moved up: case i is a number with one ternary
+// digit for each input that has an error.
+static bool by_moving(bounding *w)
 {
-    tni_cell *room[MOST_IN] = { 0 }, *result = room_for(w->heap, &w->c->out);
+    tni_cell *cells[MOST_IN] = { 0 }, *result = alloc_cells(w->heap, &w->c->out);
     bool      ok    = result != NULL;
     int       cases = 1;
     for (int k = 0; k < w->c->nin && ok; k++) {
         if (!w->error[k].data) continue;
         cases *= 3;
-        ok = (room[k] = room_for(w->heap, &w->c->in[k])) != NULL;
+        ok = (cells[k] = alloc_cells(w->heap, &w->c->in[k])) != NULL;
     }
     for (int i = 1; i < cases && ok; i++) {
         for (int k = 0, digits = i; k < w->c->nin; k++) {
-            if (!room[k]) continue;
-            move_input(w, k, digits % 3 == 2 ? -1 : digits % 3, room[k]);
+            if (!cells[k]) continue;
+            move_input(w, k, digits % 3 == 2 ? -1 : digits % 3, cells[k]);
             digits /= 3;
         }
         run_moved(w, result);
     }
-    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
+    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, cells[k]);
     tni_free(w->heap, result);
     return ok;
 }
 
-static double error_at(const work *w, int k, const int64_t *at)
+static double error_at(const bounding *w, int k, const int64_t *at)
 {
     const tni_arg *e = &w->error[k];
     return e->data ? tni_cells(e)[tni_ref_place(e, at)].f : 0;
 }
 
-// A comparison may go either way where the two are as near as their errors.
-static void by_nearness(work *w)
+// A comparison may go either way if its two operands are as near as their errors.
+static void by_nearness(bounding *w)
 {
     const tni_arg *a = &w->c->in[0], *b = &w->c->in[1];
     double        *to = w->bound;
@@ -179,7 +185,7 @@ static void by_nearness(work *w)
 
 // ---- sums, products and the like ---------------------------------------------------------------
 
-// How many numbers become one.
+// Returns how many numbers are added up for one element of the result.
 static double length(const tni_call *c)
 {
     double in = (double)tni_shape_count(c->in[0].rank, c->in[0].size);
@@ -194,8 +200,9 @@ static double length(const tni_call *c)
     }
 }
 
-// What adding up may take from each number, as a part of it: sums are in float at least, except those
-// that are added to in memory.
+// Returns the relative error that adding up may cause. Sums are computed in f32 or wider, except those
+// that are added to in memory. Errors of n roundings grow like the square root of n if they are
+// independent; 4 is a generous margin.
 static double loss(const tni_call *c)
 {
     bool     kept = tni_op_table[c->op].class == TNI_MOVE;
@@ -203,48 +210,51 @@ static double loss(const tni_call *c)
     return tni_is_float(dt) ? ulp(dt) * 4 * (1 + sqrt(length(c))) : 0;
 }
 
+// Returns whether input k is a value, not an index.
 static bool is_value(int op, int k)
 {
     return k != 1 || tni_op_table[op].fails != TNI_FAILS_INDEX;
 }
 
-// The magnitudes of input k, larger: by their errors too.
-static void give_magnitudes(work *w, int k, tni_cell *room, bool larger)
+// Sets input k of the twin to its magnitudes; `larger` adds what errors and rounding may add.
+static void give_magnitudes(bounding *w, int k, tni_cell *cells, bool larger)
 {
     const tni_arg *x     = &w->c->in[k];
-    tni_cell      *to    = room;
+    tni_cell      *to    = cells;
     double         share = larger ? loss(w->c) : 0;
     for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); a.left; tni_ref_walk_next(&a)) {
         double v  = fabs(number(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)]));
         (to++)->f = v + share * v + (larger ? error_at(w, k, a.at) : 0);
     }
-    give(w, k, room, TN_F64);
+    set_input(w, k, cells, TN_F64);
 }
 
-static bool by_magnitude(work *w)
+// Runs the op over magnitudes twice, with and without errors added: the difference bounds the error,
+// since cancellation cannot hide anything among magnitudes.
+static bool by_magnitude(bounding *w)
 {
-    const tni_call *c             = w->c;
-    tni_cell       *room[MOST_IN] = { 0 }, *small = room_for(w->heap, &c->out);
+    const tni_call *c              = w->c;
+    tni_cell       *cells[MOST_IN] = { 0 }, *small = alloc_cells(w->heap, &c->out);
     bool            ok = small != NULL;
     w->twin.out.dtype  = TN_F64;
     for (int k = 0; k < c->nin && ok; k++)
-        ok = !is_value(c->op, k) || (room[k] = room_for(w->heap, &c->in[k]));
+        ok = !is_value(c->op, k) || (cells[k] = alloc_cells(w->heap, &c->in[k]));
     for (int larger = 0; ok && larger < 2; larger++) {
         for (int k = 0; k < c->nin; k++)
-            if (room[k]) give_magnitudes(w, k, room[k], larger);
+            if (cells[k]) give_magnitudes(w, k, cells[k], larger);
         w->twin.out.data = larger ? (char *)w->bound : (char *)small;
         tni_call_run(&w->twin);
     }
     for (int64_t i = 0; ok && i < w->count; i++) w->bound[i] = fabs(w->bound[i] - small[i].f);
-    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
+    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, cells[k]);
     tni_free(w->heap, small);
     return ok;
 }
 
 // ---- attention ---------------------------------------------------------------------------------
 
-// The largest finite element of x without its sign, and the longest of its rows.
-static void measure(const tni_arg *x, double *most, double *longest)
+// Returns the largest finite magnitude in x and the length of its longest row.
+static void measure_rows(const tni_arg *x, double *most, double *longest)
 {
     int64_t n = x->size[x->rank - 1], step = x->stride[x->rank - 1];
     *most = *longest = 0;
@@ -261,18 +271,19 @@ static void measure(const tni_arg *x, double *most, double *longest)
     }
 }
 
-// An error of a score is one of the weights, as a part of them, and one of the logarithm of their sum;
-// weights add up to 1. Of keys and values all queries are added up.
-static void by_lengths(work *w)
+// An error in a score is a relative error of the weights and an absolute one of the logarithm of their
+// sum; weights add up to 1. Gradients of keys and values add up over all queries. By the Cauchy-Schwarz
+// inequality a score is at most the product of two rows' lengths.
+static void by_lengths(bounding *w)
 {
     tni_attention a = tni_attention_of(w->c);
     double        q, k, v, g = 0, m = 0, long_q, long_k, long_v, long_g = 0, skip;
     double        unit = 4 * ulp(tni_compute_dtype(w->c->out.dtype)), by = fabs(a.scale);
-    measure(a.q, &q, &long_q);
-    measure(a.k, &k, &long_k);
-    measure(a.v, &v, &long_v);
-    if (a.mask) measure(a.mask, &m, &skip);
-    if (a.g) measure(a.g, &g, &long_g);
+    measure_rows(a.q, &q, &long_q);
+    measure_rows(a.k, &k, &long_k);
+    measure_rows(a.v, &v, &long_v);
+    if (a.mask) measure_rows(a.mask, &m, &skip);
+    if (a.g) measure_rows(a.g, &g, &long_g);
     double parts = unit * (4 + m + (2 + sqrt((double)a.D)) * by * long_q * long_k);
     parts += unit * (2 + sqrt((double)a.S) + sqrt((double)a.E) + sqrt((double)a.T));
     double slope = 4 * parts * long_g * long_v * by, queries = (double)a.T;
@@ -283,50 +294,53 @@ static void by_lengths(work *w)
 
 // ---- movement ----------------------------------------------------------------------------------
 
-static bool by_movement(work *w)
+// Moves the errors in the same way as the values; padding has none.
+static bool by_movement(bounding *w)
 {
-    const tni_call *c             = w->c;
-    tni_cell       *room[MOST_IN] = { 0 };
-    tni_attr        attr          = *c->attr;
-    bool            ok            = true;
+    const tni_call *c              = w->c;
+    tni_cell       *cells[MOST_IN] = { 0 };
+    tni_attr        attr           = *c->attr;
+    bool            ok             = true;
     if (c->op == TNI_pad) attr.pad.value = 0, attr.pad.ivalue = 0;
     w->twin.attr = &attr;
     for (int k = 0; k < c->nin && ok; k++) {
         const tni_arg *x = &c->in[k];
         if (!is_value(c->op, k)) continue;
-        tni_cell *to = room[k] = room_for(w->heap, x);
-        ok                     = to != NULL;
+        tni_cell *to = cells[k] = alloc_cells(w->heap, x);
+        ok                      = to != NULL;
         for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); ok && a.left;
              tni_ref_walk_next(&a))
             (to++)->f = error_at(w, k, a.at);
-        give(w, k, room[k], TN_F64);
+        set_input(w, k, cells[k], TN_F64);
     }
     w->twin.out.dtype = TN_F64;
     w->twin.out.data  = (char *)w->bound;
     if (ok) tni_call_run(&w->twin);
-    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, room[k]);
+    for (int k = 0; k < MOST_IN; k++) tni_free(w->heap, cells[k]);
     return ok;
 }
 
 // ---- the whole ---------------------------------------------------------------------------------
 
-// Whether a bound is wanted at all: something has an error, or the op makes one.
-static bool has_bound(const work *w)
+// Returns whether there is anything to bound: an input has an error, or the op makes one.
+static bool has_bound(const bounding *w)
 {
     tni_error_kind way = way_of(w);
     bool makes = way == TNI_ERROR_ROUNDS || way == TNI_ERROR_ADDS || way == TNI_ERROR_ATTENDS;
     return any_error(w) || (makes && tni_is_float(w->out->dtype));
 }
 
-static bool spread(work *w)
+// Chooses the way from the op's row in the table. An index with an error, or more inputs than are
+// handled, leaves the result unknown.
+static bool propagate_errors(bounding *w)
 {
     tni_error_kind way    = way_of(w);
     bool           moving = way == TNI_ERROR_EXACT || way == TNI_ERROR_ROUNDS;
     bool           lost   = w->c->nin > MOST_IN || way == TNI_ERROR_UNKNOWN || w->k > 0 ||
                 (w->c->nin > 1 && !is_value(w->c->op, 1) && w->error[1].data);
-    if (lost && any_error(w)) know_nothing(w);
+    if (lost && any_error(w)) set_unknown(w);
     else if (way == TNI_ERROR_COMPARES) by_nearness(w);
-    else if (way == TNI_ERROR_ATTENDS && any_error(w)) know_nothing(w);
+    else if (way == TNI_ERROR_ATTENDS && any_error(w)) set_unknown(w);
     else if (way == TNI_ERROR_ATTENDS) by_lengths(w);
     else if (moving) return by_moving(w);
     else if (way == TNI_ERROR_ADDS) return by_magnitude(w);
@@ -334,8 +348,9 @@ static bool spread(work *w)
     return true;
 }
 
-// Adds the op's own rounding. Of a number that its dtype may not hold nothing is known.
-static void add_rounding(work *w)
+// Adds the op's own rounding. A number that its dtype may not hold is unknown: ref computes it in a
+// wider type.
+static void add_rounding(bounding *w)
 {
     tn_dtype dt     = w->out->dtype;
     bool     rounds = way_of(w) != TNI_ERROR_EXACT && way_of(w) != TNI_ERROR_MOVES;
@@ -347,16 +362,17 @@ static void add_rounding(work *w)
     }
 }
 
+// All memory of the way is freed here or by the caller through *bound.
 bool tni_error_bound(tni_heap *h, const tni_call *c, int k, const tni_arg *error, double **bound)
 {
-    work w = { .heap = h, .c = c, .error = error, .k = k, .twin = *c };
-    w.out  = k ? &c->more[k - 1] : &c->out;
-    *bound = NULL;
+    bounding w = { .heap = h, .c = c, .error = error, .k = k, .twin = *c };
+    w.out      = k ? &c->more[k - 1] : &c->out;
+    *bound     = NULL;
     if (!has_bound(&w)) return true;
     w.count   = tni_shape_count(w.out->rank, w.out->size);
     w.twin.in = w.in;
     for (int i = 0; i < c->nin && i < MOST_IN; i++) w.in[i] = c->in[i];
-    bool ok = take_bound(&w) && spread(&w);
+    bool ok = alloc_bound(&w) && propagate_errors(&w);
     if (ok) add_rounding(&w);
     else tni_free(h, w.bound);
     if (ok) *bound = w.bound;

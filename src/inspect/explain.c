@@ -1,5 +1,16 @@
-// Saying what a plan does: kernels and calls, the bytes they move, the lines they come from, and the
-// memory it was given.
+// Explaining a plan: its kernels and calls, the bytes they move, the lines they come from, and the memory it
+// was given. Of a two-layer network:
+//
+//   3 kernels, 713768 bytes moved, 610344 at least
+//        1  matmul + POINT (64, 128)  668160 bytes
+//            train.c:4 forward in layer 0
+//            train.c:4 forward in layer 1
+//        2  matmul     (64, 10)  40448 bytes
+//            train.c:4 forward in layer 2
+//        3  POINT      (64)  5160 bytes
+//            train.c:4 forward in layer 2
+//            train.c:4 softmax
+//     memory: 34.5 KiB planned, 34.5 KiB lower bound
 #include "base/integers.h"
 #include "inspect/inspect.h"
 #include "inspect/step_facts.h"
@@ -15,14 +26,15 @@ typedef struct {
     const tni_plan *p;
     FILE           *f;
     tn_explain_opts o;
-    bool           *told;  // by item: that it is stored
+    bool           *listed;  // by item: its line "stored" is printed
     int64_t         moved, least;
     size_t          launches;
 } account;
 
 // ---- counting ----------------------------------------------------------------------------------
 
-// Adds what an item reads of inputs. A view that many ops read is added by itself, once.
+// Adds what an item reads of the graph's inputs. A view that several ops read is counted once, by
+// itself.
 static void add_reads(const account *a, size_t i, int64_t *reads)
 {
     const tni_item *it = &a->g->item[i];
@@ -38,13 +50,14 @@ static void add_reads(const account *a, size_t i, int64_t *reads)
     }
 }
 
-// Whether an item is what fills a buffer that outlives the plan, or writes into an input.
+// Returns whether an item fills a buffer that outlives the plan, or writes into an input.
 static bool is_result(const account *a, size_t i)
 {
     const tni_place *p = &a->p->place[i];
     return p->where == TNI_OWN ? p->root == i : p->where == TNI_INPUT && p->in_place;
 }
 
+// Counts launches, and the bytes that they move.
 static void count_steps(account *a)
 {
     for (size_t t = 0; t < a->p->steps; t++) {
@@ -54,7 +67,8 @@ static void count_steps(account *a)
     }
 }
 
-// Whether an input is part of another that is read too, as a parameter is of its optimizer's block.
+// Returns whether an input is part of another that is read too, as a parameter is part of its
+// optimizer's block.
 static bool is_within(const tni_graph *g, const int64_t *reads, size_t i)
 {
     const tni_node *n = g->input[i].n;
@@ -67,7 +81,7 @@ static bool is_within(const tni_graph *g, const int64_t *reads, size_t i)
     return false;
 }
 
-// Every input read once, every result written once.
+// Counts the bytes that any plan must move: every input read once, every result written once.
 static bool count_least(account *a)
 {
     tni_graph *g     = a->g;
@@ -85,6 +99,7 @@ static bool count_least(account *a)
 
 // ---- printing ----------------------------------------------------------------------------------
 
+// Prints the line of user code that recorded a node, with the layer that ran.
 static void print_site(FILE *f, const tni_node *n)
 {
     const char *op = n->site.op ? n->site.op : tni_op_table[n->op].name;
@@ -93,14 +108,14 @@ static void print_site(FILE *f, const tni_node *n)
     fprintf(f, "%s%s\n", op, tni_layer_text(&n->site).s);
 }
 
-// The instructions, and the text that the device makes of them where it shows it.
+// Prints the kernel's instructions, and its source text if the device can show it.
 static void print_source(const account *a, const tni_planned_kernel *k)
 {
-    tni_heap *h    = &a->g->cx->heap;
-    size_t    room = 1 << 16;
-    char     *text = tni_alloc(h, room);
+    tni_heap *h        = &a->g->cx->heap;
+    size_t    capacity = 1 << 16;
+    char     *text     = tni_alloc(h, capacity);
     if (text) {
-        tni_kernel_print(k->kernel, text, room);
+        tni_kernel_print(k->kernel, text, capacity);
         fprintf(a->f, "\n%s", text);
         tni_free(h, text);
     }
@@ -109,21 +124,22 @@ static void print_source(const account *a, const tni_planned_kernel *k)
     tni_free(h, text);
 }
 
-// The values that outlive the plan in the place of item i, and what for. What only shares a place, as an
-// assignment does, is told with the first that is computed into it.
+// Prints the values that outlive the plan in the place of item i, and why. A value that only shares a
+// place, as an assignment does, is listed with the first that is computed into it.
 static void print_stored(const account *a, int32_t i)
 {
     const tni_place *at = i >= 0 ? &a->p->place[i] : NULL;
     for (size_t j = 0; at && at->where != TNI_NOWHERE && j < a->g->count; j++) {
         const tni_item  *it = &a->g->item[j];
         const tni_place *p  = &a->p->place[j];
-        if (!it->why || a->told[j] || p->where != at->where || p->root != at->root) continue;
-        a->told[j] = true;
+        if (!it->why || a->listed[j] || p->where != at->where || p->root != at->root) continue;
+        a->listed[j] = true;
         fprintf(a->f, "         stored %s: %s\n", tni_shape_text(it->n->rank, it->n->size).s,
                 tni_why_text(it->why).s);
     }
 }
 
+// Prints what a step stores.
 static void print_all_stored(const account *a, tni_plan_step step)
 {
     const tni_planned_kernel *k = step < 0 ? &a->p->kernel[~step] : NULL;
@@ -131,7 +147,7 @@ static void print_all_stored(const account *a, tni_plan_step step)
     for (size_t i = 0; k && i < k->seeds; i++) print_stored(a, k->seed[i]);
 }
 
-// Why the bits of a call's result may differ from run to run, if they may.
+// Prints why the bits of a call's result may differ from run to run, if they may.
 static void print_varying(const account *a, int32_t item)
 {
     if (item < 0 || !a->p->place[item].call) return;
@@ -144,7 +160,7 @@ static void print_varying(const account *a, int32_t item)
     if (why) fprintf(a->f, "         not deterministic: %s\n", why);
 }
 
-// A step with the calls that it comes from.
+// Prints a step and the calls that it comes from.
 static void print_step(const account *a, size_t number, tni_plan_step step)
 {
     const tni_node *n;
@@ -164,7 +180,7 @@ static void print_steps(const account *a)
         if (tni_step_runs(a->g, a->p, a->p->step[t])) print_step(a, ++number, a->p->step[t]);
 }
 
-// "512 B", "1.2 MiB"
+// Returns "512 B" or "1.2 MiB".
 static tni_text size_text(int64_t bytes)
 {
     static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
@@ -182,20 +198,20 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o)
     int64_t bound = tni_arena_bound(g, p);
     count_steps(&a);
     if (bound < 0 || !count_least(&a)) return false;
-    if (!(a.told = tni_zalloc(&g->cx->heap, g->count * sizeof *a.told + 1))) return false;
+    if (!(a.listed = tni_zalloc(&g->cx->heap, g->count * sizeof *a.listed + 1))) return false;
     fprintf(f, "%zu kernel%s, %lld bytes moved, %lld at least\n", a.launches,
             a.launches == 1 ? "" : "s", (long long)a.moved, (long long)a.least);
     if (p->unfused) fprintf(f, "  not fused: no order of kernels was found\n");
     print_steps(&a);
     fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s, size_text(bound).s);
-    tni_free(&g->cx->heap, a.told);
+    tni_free(&g->cx->heap, a.listed);
     return true;
 }
 
 // ---- the call ----------------------------------------------------------------------------------
 
-// By a plan of its own, so that the plans that are kept and counted stay as they are. What is cut in
-// the one that runs is cut in it.
+// Builds a plan of its own, so that the kept plans and their counts do not change. A plan that was cut
+// because its kernels spilled is cut here too.
 static tn_status explain_graph(tn_ctx *cx, tni_graph *g, FILE *f, tn_explain_opts o)
 {
     tni_plan   nothing = { 0 };

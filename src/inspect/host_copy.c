@@ -1,11 +1,12 @@
-// Mirrors: values brought to the host, and the words for them.
+// Copies of device values on the host, as cells of the reference device, and the words that messages use for
+// nodes, elements and values. For checks that look at single elements; nothing here is fast.
 #include "inspect/host_copy.h"
 
 #include "device/ref/ref.h"
 
 #include <math.h>
 
-// The first and the last element that an argument reaches, counted from its data.
+// Returns the first and the last element that an argument reaches, counted from its data.
 static void find_span(const tni_arg *x, int64_t *low, int64_t *high)
 {
     *low = *high = 0;
@@ -16,7 +17,9 @@ static void find_span(const tni_arg *x, int64_t *low, int64_t *high)
     }
 }
 
-void *tni_mirror(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y)
+// Downloads the span that the argument reaches as one block, so that strides stay as they are, and
+// converts it to cells.
+void *tni_host_copy(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y)
 {
     int64_t low, high;
     find_span(x, &low, &high);
@@ -36,12 +39,13 @@ void *tni_mirror(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y)
     return cell;
 }
 
-double tni_mirror_value(const tni_arg *y, const int64_t *at)
+double tni_host_value(const tni_arg *y, const int64_t *at)
 {
     tni_cell v = tni_cells(y)[tni_ref_place(y, at)];
     return tni_is_float(y->dtype) ? v.f : (double)v.i;
 }
 
+// An output beyond the first is named by its op.
 tni_text tni_node_name(const tni_node *n)
 {
     if (n->op == TNI_output)

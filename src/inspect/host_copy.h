@@ -5,11 +5,11 @@
 
 #include "engine/engine.h"
 
-// A copy of the elements of x, which lie on e's device, as cells of the reference device: *y has x's
+// Copies the elements of x, in memory of e's device, to cells of the reference device: *y has x's
 // shape and strides. Returns what tni_free is to free; NULL when memory is out.
-void *tni_mirror(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y);
-// Element at[] of a mirror, whatever its dtype.
-double tni_mirror_value(const tni_arg *y, const int64_t *at);
+void *tni_host_copy(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg *y);
+// Returns element at[] of such a copy, whatever its dtype.
+double tni_host_value(const tni_arg *y, const int64_t *at);
 
 // "exp", or "exp of softmax" where that is the call the user made.
 tni_text tni_node_name(const tni_node *n);

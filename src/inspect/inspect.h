@@ -1,5 +1,5 @@
 // Looking at what the engine does: explaining plans, timing and checking steps, reporting memory. Above
-// the engine, which tells of its work through an observer (engine/observer.h).
+// the engine, which reports its work to an observer (engine/observer.h).
 #ifndef TNI_INSPECT_H
 #define TNI_INSPECT_H
 

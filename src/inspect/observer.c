@@ -1,4 +1,5 @@
-// The observer of every context: what of it is awake, the environment says as the context opens.
+// The observer of every context. Which parts of it are active is read from the environment when a context
+// opens; the engine calls it through engine/observer.h and does not depend on this folder.
 #include "inspect/inspect.h"
 
 #include "device/ref/ref.h"
@@ -6,12 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+// A variable counts as set unless it is empty or 0.
 static bool is_on(const char *name)
 {
     const char *v = getenv(name);
     return v && *v && strcmp(v, "0");
 }
 
+// Turns on what the environment asks for. Nothing is watched otherwise, so that a run pays one test of
+// e->watch.
 static bool open_inspect(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
@@ -25,6 +29,7 @@ static bool open_inspect(tn_ctx *cx)
     return true;
 }
 
+// A context that failed to open may have no inspect.
 static void close_inspect(tn_ctx *cx)
 {
     if (cx->engine->inspect) tni_profile_close(cx);

@@ -1,11 +1,12 @@
 // What is said when device memory is out: what was asked for, what there is, and who has it.
 #include "inspect/inspect.h"
 
+// Three holders fit a message and usually name the culprit.
 enum { NAMED = 3 };  // holders that are named
 
 // ---- who has it --------------------------------------------------------------------------------
 
-// The buffers in use that are largest, the largest first.
+// Finds the largest buffers in use, the largest first, by insertion into a short list.
 static int find_largest(const tn_ctx *cx, const tni_buffer *top[NAMED])
 {
     int n = 0;
@@ -18,7 +19,9 @@ static int find_largest(const tn_ctx *cx, const tni_buffer *top[NAMED])
     return n;
 }
 
-static bool lies_in(const tn_tensor *t, const tni_buffer *b)
+// Returns whether a tensor's value is in buffer b. A tensor whose newest value is pending still holds
+// the one before.
+static bool is_stored_in(const tn_tensor *t, const tni_buffer *b)
 {
     int64_t   offset;
     tni_node *n = t->store->node;
@@ -29,11 +32,11 @@ static bool lies_in(const tn_tensor *t, const tni_buffer *b)
 static const char *name_among(const tn_scope *s, const tni_buffer *b)
 {
     for (const tn_tensor *t = s->newest; t; t = t->next)
-        if (t->name && lies_in(t, b)) return t->name;
+        if (t->name && is_stored_in(t, b)) return t->name;
     return NULL;
 }
 
-// The name of a tensor that lies in b; NULL if none has one.
+// Returns the name of a tensor in b; NULL if none has a name.
 static const char *name_of(const tn_ctx *cx, const tni_buffer *b)
 {
     const char *name = name_among(&cx->owned, b);
@@ -41,8 +44,8 @@ static const char *name_of(const tn_ctx *cx, const tni_buffer *b)
     return name;
 }
 
-// "w (784, 256) of f32, 784.0 KiB"; a value without a name by the line that made it. What no value was
-// made in is the step's that is about to run.
+// Returns "w (784, 256) of f32, 784.0 KiB"; a value without a name is described by the line that made
+// it. A buffer in which no value was made yet belongs to the step that is about to run.
 static tni_text holder_text(const tn_ctx *cx, const tni_buffer *b)
 {
     tni_text    t    = { "" };
@@ -59,7 +62,8 @@ static tni_text holder_text(const tn_ctx *cx, const tni_buffer *b)
 
 // ---- how much there is -------------------------------------------------------------------------
 
-static tni_text room_text(const tn_ctx *cx)
+// Says what the limit is, or what the device has.
+static tni_text space_text(const tn_ctx *cx)
 {
     const tni_engine *e     = cx->engine;
     int64_t           limit = cx->buffers.limit;
@@ -75,13 +79,14 @@ void *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes
 {
     const tni_buffer *top[NAMED];
     tni_text          holder[NAMED] = { { "" } };
+    // An earlier error is kept, so this text would be lost anyway.
     if (cx->fault.code) return tni_fail(cx, TN_EMEM, "%s: out of memory", op);  // and is not kept
     int n = find_largest(cx, top);
     for (int i = 0; i < n; i++) holder[i] = holder_text(cx, top[i]);
     return tni_fail(cx, TN_EMEM,
                     "%s: out of memory for %s: no %s besides the %s in use%s%s%s%s%s%s%s", op, what,
                     tni_size_text(bytes).s,
-                    tni_size_text(cx->buffers.bytes + cx->buffers.host_bytes).s, room_text(cx).s,
+                    tni_size_text(cx->buffers.bytes + cx->buffers.host_bytes).s, space_text(cx).s,
                     n ? "; the largest: " : "", holder[0].s, n > 1 ? "; " : "", holder[1].s,
                     n > 2 ? "; " : "", holder[2].s);
 }

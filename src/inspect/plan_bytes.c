@@ -13,12 +13,14 @@ typedef struct {
     bool     used;
 } lifetime;
 
+// Returns the lifetime of the place that an item is stored in.
 static lifetime *life_of(const tni_plan *p, lifetime *life, size_t item)
 {
     lifetime *l = &life[p->place[item].root];
     return l->other ? &life[l->other - 1] : l;
 }
 
+// Extends the lifetime of an item's place to a step, if the place is in the arena.
 static void use_place(const tni_plan *p, lifetime *life, size_t item, size_t step)
 {
     if (p->place[item].where != TNI_ARENA) return;
@@ -28,6 +30,7 @@ static void use_place(const tni_plan *p, lifetime *life, size_t item, size_t ste
     l->last = (uint32_t)step;
 }
 
+// Returns whether an item is stored where another one was, in place.
 static bool takes_place_of(const tni_plan *p, size_t item, size_t from)
 {
     const tni_place *a = &p->place[item], *b = &p->place[from];
@@ -35,6 +38,7 @@ static bool takes_place_of(const tni_plan *p, size_t item, size_t from)
            p->place[a->root].offset == p->place[b->root].offset;
 }
 
+// Reads come first: a result may take over the place of a value that the same kernel reads.
 static void use_buffers(const tni_plan *p, lifetime *life, const tni_planned_kernel *k, size_t step)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++)
@@ -69,6 +73,7 @@ static void use_item(const tni_graph *g, const tni_plan *p, lifetime *life, size
         use_place(p, life, o->mark - 1, step);
 }
 
+// Walks the steps in order, as they run.
 static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life)
 {
     for (size_t t = 0; t < p->steps; t++) {
@@ -80,8 +85,8 @@ static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life
     }
 }
 
-// The most bytes that are in use at one step.
-static int64_t highest(const tni_plan *p, const lifetime *life, int64_t *change)
+// Returns the most bytes in use at one step: no arena for this order of steps can be smaller.
+static int64_t peak_bytes(const tni_plan *p, const lifetime *life, int64_t *change)
 {
     int64_t now = 0, most = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -96,6 +101,7 @@ static int64_t highest(const tni_plan *p, const lifetime *life, int64_t *change)
     return most;
 }
 
+// Shown by explain beside the planned size, to judge the planner's packing.
 int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p)
 {
     tni_heap *h      = &g->cx->heap;
@@ -104,7 +110,7 @@ int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p)
     int64_t   most   = -1;
     if (life && change) {
         find_lifetimes(g, p, life);
-        most = highest(p, life, change);
+        most = peak_bytes(p, life, change);
     }
     tni_free(h, life);
     tni_free(h, change);
@@ -130,7 +136,8 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void note_leaf(ledger *l, const tni_node *n)
+// Adds the leaf that a node stands for, if it has a handle.
+static void add_leaf(ledger *l, const tni_node *n)
 {
     if (!n->leaf || !n->leaf->handle || l->failed) return;
     l->failed = !tni_grow(&l->g->cx->heap, (void **)&l->leaf, &l->leaves_cap, l->leaves + 1,
@@ -138,14 +145,15 @@ static void note_leaf(ledger *l, const tni_node *n)
     if (!l->failed) l->leaf[l->leaves++] = n->leaf;
 }
 
+// Finds the leaves of the graph, each once: sorts them by address and drops repeats.
 static void find_leaves(ledger *l)
 {
     size_t kept = 0;
     for (size_t i = 0; i < l->g->count; i++) {
         const tni_node *n = l->g->item[i].n;
-        note_leaf(l, n);
+        add_leaf(l, n);
         for (uint32_t s = 0; s < n->nsrc; s++)
-            if (n->src[s]->state != TNI_PENDING) note_leaf(l, n->src[s]);
+            if (n->src[s]->state != TNI_PENDING) add_leaf(l, n->src[s]);
     }
     if (l->leaves) qsort(l->leaf, l->leaves, sizeof *l->leaf, by_address);
     for (size_t i = 0; i < l->leaves; i++)
@@ -153,6 +161,7 @@ static void find_leaves(ledger *l)
     l->leaves = kept;
 }
 
+// Returns the bytes of a store's value in the device's own representation.
 static int64_t store_bytes(const ledger *l, const tni_store *s)
 {
     const tni_node *n = s->node;
@@ -160,13 +169,14 @@ static int64_t store_bytes(const ledger *l, const tni_store *s)
            (int64_t)l->g->cx->engine->device->memory->element_size((tn_dtype)n->dtype);
 }
 
+// Returns whether a node is in the graph.
 static bool takes_part(const tni_node *n)
 {
     return n && n->mark != 0;
 }
 
-// Notes a store that takes part in the graph; its bytes, or 0 where it does not.
-static int64_t note_store(ledger *l, const tni_store *s)
+// Adds a store that takes part in the graph; returns its bytes, or 0 if it does not.
+static int64_t add_store(ledger *l, const tni_store *s)
 {
     if ((!takes_part(s->node) && !takes_part(s->rollback)) || l->failed) return 0;
     l->failed = !tni_grow(&l->g->cx->heap, (void **)&l->store, &l->cap, l->count + 1,
@@ -176,18 +186,19 @@ static int64_t note_store(ledger *l, const tni_store *s)
     return store_bytes(l, s);
 }
 
-static void note_stores(ledger *l)
+// Parameters and gradients are counted apart, and sorted so that add_assigned can skip them.
+static void add_stores(ledger *l)
 {
     for (size_t i = 0; i < l->leaves; i++) {
         const tni_leaf *leaf = l->leaf[i];
-        l->m.parameters += note_store(l, leaf->handle->store);
-        if (leaf->grad) l->m.gradients += note_store(l, leaf->grad->store);
+        l->m.parameters += add_store(l, leaf->handle->store);
+        if (leaf->grad) l->m.gradients += add_store(l, leaf->grad->store);
     }
     if (l->count) qsort(l->store, l->count, sizeof *l->store, by_address);
 }
 
-// What else is assigned in place: an optimizer's state, running statistics.
-static void note_assigned(ledger *l)
+// Counts the other stores that are assigned in place: an optimizer's state, running statistics.
+static void add_assigned(ledger *l)
 {
     for (const tni_store *s = l->g->cx->pending; s; s = s->next) {
         if (!s->assigned || !takes_part(s->node)) continue;
@@ -196,7 +207,8 @@ static void note_assigned(ledger *l)
     }
 }
 
-// Whether the plan takes memory for an item that outlives it, and not that of an input.
+// Returns whether the plan allocates memory for an item that outlives it, rather than taking over an
+// input's.
 static bool is_new(const tni_plan *p, size_t i)
 {
     return p->place[i].where == TNI_OWN && !p->place[p->place[i].root].takes;
@@ -207,8 +219,8 @@ static bool is_result(const tni_plan *p, const tni_node *n)
     return n->state == TNI_PENDING && n->mark && is_new(p, n->mark - 1);
 }
 
-// What the plan takes of the context's memory while it runs, the scratch aside; and of that, what is
-// for other values than parameters, gradients and the like.
+// Returns the bytes that the plan allocates while it runs, without scratch. Sets activations: the part
+// of it that is not for parameters, gradients and the like.
 static int64_t count_places(ledger *l, const tni_plan *p)
 {
     int64_t taken = p->arena ? (int64_t)tni_buffer_size((size_t)p->arena) : 0, results = 0;
@@ -223,7 +235,8 @@ static int64_t count_places(ledger *l, const tni_plan *p)
     return taken;
 }
 
-static bool fill(ledger *l)
+// Uses the plan that the next evaluation will use, built now if it is new.
+static bool fill_ledger(ledger *l)
 {
     tn_ctx *cx   = l->g->cx;
     bool    kept = true;
@@ -233,8 +246,8 @@ static bool fill(ledger *l)
     int64_t   work = p ? tni_plan_workspace(l->g, &p, kept) : -1;
     if (work >= 0) {
         find_leaves(l);
-        note_stores(l);
-        note_assigned(l);
+        add_stores(l);
+        add_assigned(l);
         l->m.workspace = work;
         l->m.peak += count_places(l, p);
         if (work) l->m.peak += (int64_t)tni_buffer_size((size_t)work);
@@ -253,7 +266,7 @@ tn_plan_memory tn_plan_bytes(tn_ctx *cx)
         tni_fail(cx, TN_EARG, "plan_bytes: a tn_ call is in progress");
         return l.m;
     }
-    bool ok = tni_graph_open(&g, cx, TNI_STEP, NULL) && fill(&l);
+    bool ok = tni_graph_open(&g, cx, TNI_STEP, NULL) && fill_ledger(&l);
     tni_graph_close(&g);
     tni_free(&cx->heap, l.leaf);
     tni_free(&cx->heap, l.store);

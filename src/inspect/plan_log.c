@@ -1,14 +1,19 @@
-// What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and TN_LOG
-// says in a line why one was built once a program should have all it needs.
+// What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and TN_LOG=plan
+// says in a line why a plan was built after the first steps, when a program should have all plans it needs:
+//
+//   plan 5: new: size of axis 1 of randn at train.c:5 is 11, was 10
+//
+// The reason is found by comparing the new plan's key with the most similar one in the cache.
 #include "inspect/inspect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+// The first steps of a program build plans by nature; after three of them a new plan is worth a line.
 enum { SETTLED = 3 };  // steps after which a new plan is worth a line
 
-// Whether a list with commas has the word.
+// Returns whether a list with commas contains the word.
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -17,6 +22,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
+// A path that is too long is ignored rather than cut.
 void tni_plan_log_open(tni_inspect *x)
 {
     const char *to = getenv("TN_EXPLAIN");
@@ -26,7 +32,7 @@ void tni_plan_log_open(tni_inspect *x)
 
 // ---- TN_EXPLAIN --------------------------------------------------------------------------------
 
-// "1" and "source" are stderr, anything else is a file to add to.
+// "1" and "source" print to stderr; anything else is a file to append to.
 static void explain_plan(tni_graph *g, const tni_plan *p)
 {
     const char *to     = g->cx->engine->inspect->explain;
@@ -41,27 +47,28 @@ static void explain_plan(tni_graph *g, const tni_plan *p)
 
 // ---- TN_LOG ------------------------------------------------------------------------------------
 
-// The key of a plan beside that of the nearest other one, which is equal up to byte `at`.
+// A plan beside the kept plan whose key is most like its own: they are equal up to byte `at`.
 typedef struct {
     tni_graph      *g;
     const tni_plan *p, *other;
     size_t          at;
 } difference;
 
-static size_t common(const tni_plan *a, const tni_plan *b)
+static size_t common_bytes(const tni_plan *a, const tni_plan *b)
 {
     size_t n = 0, most = a->key_bytes < b->key_bytes ? a->key_bytes : b->key_bytes;
     while (n < most && a->key[n] == b->key[n]) n++;
     return n;
 }
 
-static difference nearest(tni_graph *g, const tni_plan *p)
+// The plan with the longest common prefix: what differs first is the reason that the new one was built.
+static difference nearest_plan(tni_graph *g, const tni_plan *p)
 {
     const tni_plans *all = &g->cx->engine->plans;
     difference       d   = { .g = g, .p = p };
     for (int i = 0; i < all->count && p->key; i++) {
         if (all->plan[i] == p) continue;
-        size_t n = common(p, all->plan[i]);
+        size_t n = common_bytes(p, all->plan[i]);
         if (d.other && n <= d.at) continue;
         d.other = all->plan[i];
         d.at    = n;
@@ -69,7 +76,7 @@ static difference nearest(tni_graph *g, const tni_plan *p)
     return d;
 }
 
-// Where in the key item i begins: the key of a graph that ends before it has that length.
+// Returns where in the key item i begins, by writing the key of a graph that ends before it.
 static size_t key_start(const tni_graph *g, size_t i)
 {
     tni_graph first = *g;
@@ -81,7 +88,8 @@ static size_t key_start(const tni_graph *g, size_t i)
     return key ? bytes : SIZE_MAX;
 }
 
-// The item that byte `at` of the key belongs to; count if it is behind the last.
+// Returns the item that byte `at` of the key belongs to, by binary search; count if it is behind the
+// last.
 static size_t item_at(const tni_graph *g, size_t at)
 {
     size_t low = 0, high = g->count;
@@ -100,7 +108,7 @@ static int64_t word_at(const tni_plan *p, size_t at)
     return v;
 }
 
-// "relu at train.c:12"
+// Returns "relu at train.c:12".
 static tni_text item_text(const tni_graph *g, size_t i)
 {
     const tni_node *n  = g->item[i].n;
@@ -110,7 +118,8 @@ static tni_text item_text(const tni_graph *g, size_t i)
     return t;
 }
 
-// The first word of an item has its op, dtype, rank and what becomes of it: see tni_key_write.
+// Compares the first word of an item, which has its op, dtype, rank and whether it is stored: see
+// tni_key_write.
 static tni_text head_text(const tni_graph *g, size_t i, uint64_t old)
 {
     const tni_node *n   = g->item[i].n;
@@ -130,7 +139,8 @@ static tni_text head_text(const tni_graph *g, size_t i, uint64_t old)
     return tni_text_of("what stays of %s has changed", who.s);
 }
 
-// What differs in item i, at a byte of its part of the key.
+// Says what differs in item i. The words of an item follow one another as tni_key_write writes them:
+// head, sizes, sources with their layouts, attributes.
 static tni_text item_difference(const difference *d, size_t i)
 {
     const tni_node *n     = d->g->item[i].n;
@@ -154,7 +164,8 @@ static tni_text item_difference(const difference *d, size_t i)
     return tni_text_of("strides, axes or options of %s are others", who.s);
 }
 
-static tni_text reason(const difference *d)
+// Returns the reason for a new plan, as a phrase.
+static tni_text reason_text(const difference *d)
 {
     if (!d->p->key) return tni_text_of("it is too large to be kept");
     if (!d->other) return tni_text_of("no plan is kept");
@@ -166,13 +177,13 @@ static tni_text reason(const difference *d)
     if (i < d->g->count && d->at < d->other->key_bytes) return item_difference(d, i);
     if (i < d->g->count) return tni_text_of("%s and what follows it are new", item_text(d->g, i).s);
     return tni_text_of(
-        "its values lie otherwise: shared, or free to be written, or of another dtype");
+        "its values are stored differently: shared, or free to be overwritten, or of another dtype");
 }
 
 static void log_plan(tni_graph *g, const tni_plan *p)
 {
-    difference d = nearest(g, p);
-    fprintf(stderr, "plan %lld: new: %s\n", (long long)g->cx->stats.plans, reason(&d).s);
+    difference d = nearest_plan(g, p);
+    fprintf(stderr, "plan %lld: new: %s\n", (long long)g->cx->stats.plans, reason_text(&d).s);
 }
 
 void tni_plan_log(tni_graph *g, const tni_plan *p)

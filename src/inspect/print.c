@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// As NumPy's defaults: linewidth 75, edgeitems 3, threshold 1000, precision 8.
 enum { LINE = 75, EDGE = 3, MOST = 1000, PLACES = 8, WORD = 64 };
 
 // ---- digits ------------------------------------------------------------------------------------
@@ -42,7 +43,7 @@ static double rounded(tn_dtype dt, double v)
     return v;
 }
 
-// v to n digits, correctly rounded.
+// Returns v to n digits, correctly rounded.
 static decimal digits_of(double v, int n)
 {
     char    text[48];
@@ -56,6 +57,7 @@ static decimal digits_of(double v, int n)
     return d;
 }
 
+// Returns whether the digits, read as the dtype, give v again.
 static bool reads_back(const decimal *d, tn_dtype dt, double v)
 {
     char text[48];
@@ -64,7 +66,7 @@ static bool reads_back(const decimal *d, tn_dtype dt, double v)
     return dt == TN_F32 ? strtof(text, NULL) == (float)v : rounded(dt, strtod(text, NULL)) == v;
 }
 
-// The next larger number of n digits.
+// Goes to the next larger number of n digits, carrying over nines.
 static void step_up(decimal *d, int n)
 {
     while (d->count < n) d->digit[d->count++] = '0';
@@ -77,8 +79,8 @@ static void step_up(decimal *d, int n)
     }
 }
 
-// The fewest digits that read back. Below a power of two numbers lie closer together than above,
-// so there a number that is not the nearest of its length may be the one that reads back.
+// Returns the fewest digits that read back. Numbers just below a power of two are closer together than
+// above it, so there a number that is not the nearest of its length may be the one that reads back.
 static decimal shortest(tn_dtype dt, double v)
 {
     decimal d = { 0 };
@@ -102,19 +104,21 @@ typedef struct {
     int      left, right, exp_digits, whole;
 } form;
 
-// The digits shown of v.
-static decimal shown(const form *f, double v)
+// Returns the digits of v that are shown, at most PLACES behind the point unless it is a single number.
+static decimal shown_digits(const form *f, double v)
 {
     decimal d    = shortest(f->dtype, v);
     int     most = f->exponent ? PLACES + 1 : PLACES + 1 + d.exp;
     return f->single || d.count <= most ? d : digits_of(v, most);
 }
 
+// Returns the width before the point, with the sign.
 static int left_of(const form *f, const decimal *d)
 {
     return d->negative + (f->exponent || d->exp < 0 ? 1 : d->exp + 1);
 }
 
+// Returns the number of digits behind the point.
 static int right_of(const form *f, const decimal *d)
 {
     int n = f->exponent ? d->count - 1 : d->count - 1 - d->exp;
@@ -126,15 +130,15 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-// From here on a dtype's digits do not reach down to the units, or past 8 places. All decimals of so
-// many digits are numbers of the dtype; two are shown of any.
+// Returns the magnitude from which numbers of a dtype are shown with an exponent: where its digits no
+// longer reach the units, or after 8 places. At least two digits are shown of any dtype.
 static double exponent_from(tn_dtype dt)
 {
     int digits = (int)((tni_dtype_table[dt].digits - 1) * 0.30102999566398120);
     return pow(10, digits < 2 ? 2 : digits < PLACES ? digits : PLACES);
 }
 
-// Comparisons are those of the dtype: f32's 1e-4 is not below 1e-4.
+// Decides for all numbers together. Comparisons are made in the dtype: 1e-4 as f32 is not below 1e-4.
 static bool wants_exponent(tn_dtype dt, int64_t n, const double *x)
 {
     double most = 0, least = INFINITY;
@@ -149,6 +153,7 @@ static bool wants_exponent(tn_dtype dt, int64_t n, const double *x)
            (most >= limit || least < rounded(dt, 1e-4) || rounded(dt, most / least) > 1000);
 }
 
+// Finds the widths that let all numbers line up at the point. nan and inf share the column.
 static form float_form(tn_dtype dt, int64_t n, const double *x)
 {
     form f         = { .dtype = dt, .exponent = wants_exponent(dt, n, x) };
@@ -159,7 +164,7 @@ static form float_form(tn_dtype dt, int64_t n, const double *x)
             minus_inf |= x[i] < 0;
             continue;
         }
-        decimal d    = shown(&f, x[i]);
+        decimal d    = shown_digits(&f, x[i]);
         f.left       = larger(f.left, left_of(&f, &d));
         f.right      = larger(f.right, right_of(&f, &d));
         f.exp_digits = larger(f.exp_digits, !f.exponent ? 0 : abs(d.exp) > 99 ? 3 : 2);
@@ -187,7 +192,7 @@ typedef struct {
     int  n;
 } word;
 
-static void put(word *w, int count, char c)
+static void put_chars(word *w, int count, char c)
 {
     for (; count > 0 && w->n < WORD - 1; count--) w->s[w->n++] = c;
     w->s[w->n] = 0;
@@ -196,34 +201,36 @@ static void put(word *w, int count, char c)
 // The digits of d from place `from` (its first is place 0) to before `to`; zeros around them.
 static void put_digits(word *w, const decimal *d, int from, int to)
 {
-    for (int i = from; i < to; i++) put(w, 1, i >= 0 && i < d->count ? d->digit[i] : '0');
+    for (int i = from; i < to; i++) put_chars(w, 1, i >= 0 && i < d->count ? d->digit[i] : '0');
 }
 
+// Writes a number without exponent, padded on both sides so that points line up.
 static word plain_word(const form *f, const decimal *d)
 {
     word w     = { .n = 0 };
     int  right = right_of(f, d);
-    put(&w, f->left - left_of(f, d), ' ');
-    put(&w, d->negative, '-');
-    if (d->exp < 0) put(&w, 1, '0');
+    put_chars(&w, f->left - left_of(f, d), ' ');
+    put_chars(&w, d->negative, '-');
+    if (d->exp < 0) put_chars(&w, 1, '0');
     put_digits(&w, d, 0, d->exp + 1);
-    put(&w, 1, '.');
+    put_chars(&w, 1, '.');
     put_digits(&w, d, d->exp + 1, d->exp + 1 + right);
-    put(&w, f->single ? right == 0 : 0, '0');
-    put(&w, f->right - right, ' ');
+    put_chars(&w, f->single ? right == 0 : 0, '0');
+    put_chars(&w, f->right - right, ' ');
     return w;
 }
 
-// All numbers have as many digits as the longest, true ones also where fewer would read back.
+// Writes a number with an exponent. All have as many digits as the longest, real ones also where fewer
+// would read back.
 static word exponent_word(const form *f, double v)
 {
-    decimal  short_form = shown(f, v), long_form = digits_of(v, f->right + 1);
+    decimal  short_form = shown_digits(f, v), long_form = digits_of(v, f->right + 1);
     decimal *d = short_form.count > f->right ? &short_form : &long_form;
     word     w = { .n = 0 };
-    put(&w, f->left - left_of(f, d), ' ');
-    put(&w, d->negative, '-');
+    put_chars(&w, f->left - left_of(f, d), ' ');
+    put_chars(&w, d->negative, '-');
     put_digits(&w, d, 0, 1);
-    put(&w, !f->single || f->right > 0, '.');
+    put_chars(&w, !f->single || f->right > 0, '.');
     put_digits(&w, d, 1, 1 + f->right);
     w.n += snprintf(w.s + w.n, (size_t)(WORD - w.n), "e%c%0*d", d->exp < 0 ? '-' : '+',
                     f->exp_digits, abs(d->exp));
@@ -234,7 +241,7 @@ static word float_word(const form *f, double v)
 {
     if (isfinite(v)) {
         if (f->exponent) return exponent_word(f, v);
-        decimal d = shown(f, v);
+        decimal d = shown_digits(f, v);
         return plain_word(f, &d);
     }
     word        w    = { .n = 0 };
@@ -251,15 +258,15 @@ static word int_word(const form *f, int64_t v)
     return w;
 }
 
-// A number alone keeps all its digits, and has an exponent below 1e-4 and from where its dtype's
-// digits end.
+// A single number keeps all its digits; it has an exponent below 1e-4 and from where its dtype's digits
+// end.
 static word single_float(tn_dtype dt, double v)
 {
     double a = fabs(v), most = dt == TN_F64 ? 1e16 : exponent_from(dt);
     form   f   = { .dtype = dt, .single = true };
     f.exponent = a != 0 && !(a >= 1e-4 && a < most);
     if (f.exponent && isfinite(v)) {
-        decimal d    = shown(&f, v);
+        decimal d    = shown_digits(&f, v);
         f.right      = right_of(&f, &d);
         f.exp_digits = 2;
     }
@@ -281,6 +288,7 @@ typedef struct {
     int      column, held;
 } page;
 
+// Holds back spaces at the end, so that no line ends in one.
 static void write_text(page *p, const char *text, int n)
 {
     for (; n > 0 && *text == ' '; text++, n--) p->held++, p->column++;
@@ -298,18 +306,19 @@ static void break_line(page *p, int indent)
     p->column = p->held = indent;
 }
 
-// A word of a row, on a new line if it does not fit and a new line would help.
+// Writes a word of a row, on a new line if it does not fit and a new line would help.
 static void write_word(page *p, const char *text, int n, int indent, int width)
 {
     if (p->column + n > width && p->column > indent) break_line(p, indent);
     write_text(p, text, n);
 }
 
-static word element(const page *p, int64_t at)
+static word element_word(const page *p, int64_t at)
 {
     return p->f ? float_word(&p->form, p->f[at]) : int_word(&p->form, p->i[at]);
 }
 
+// Writes one row; of a long one only the edges.
 static void write_row(page *p, int64_t first, int64_t n, int indent, int width, bool cut)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -318,12 +327,13 @@ static void write_row(page *p, int64_t first, int64_t n, int indent, int width, 
             write_word(p, "...", 3, indent, width);
             write_text(p, " ", 1);
         }
-        word w = element(p, first + i);
+        word w = element_word(p, first + i);
         write_word(p, w.s, w.n, indent, width);
     }
 }
 
-// The part of the tensor with the axes before `axis` fixed; its elements begin at `first`.
+// Writes the part of the tensor with the axes before `axis` fixed, whose elements begin at `first`.
+// Blank lines separate the parts of higher axes, as in NumPy.
 static void write_axis(page *p, int axis, int64_t first)
 {
     int     left = p->rank - axis;
@@ -344,9 +354,10 @@ static void write_axis(page *p, int axis, int64_t first)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Reads the piece of t that has the low edge (or all) along axes whose bit is clear and the high
-// edge along those whose bit is set, and puts its elements where they belong on the page.
-static bool read_piece(tn_tensor *t, page *p, uint32_t high, void *room)
+// Reads the piece of t with the low edge (or everything) along axes whose bit is clear, and the high
+// edge along those whose bit is set, and puts its elements where they belong on the page. So printing a
+// huge tensor on a GPU copies a few elements.
+static bool read_piece(tn_tensor *t, page *p, uint32_t high, void *buffer)
 {
     tni_view v = tni_layout(t);
     int64_t  begin[TN_MAX_RANK], at[TN_MAX_RANK] = { 0 }, n = 1;
@@ -359,29 +370,31 @@ static bool read_piece(tn_tensor *t, page *p, uint32_t high, void *room)
     }
     tn_tensor *piece = tni_wrap_view(t, &v, NULL, NULL);
     if (!piece) return false;
-    tn_status s = tn_read(piece, p->f ? TN_F64 : TN_I64, room, n);
+    tn_status s = tn_read(piece, p->f ? TN_F64 : TN_I64, buffer, n);
     tni_tensor_free(piece);
     for (int64_t i = 0; s == TN_OK && i < n; i++) {
         int64_t to = 0;
         for (int k = 0; k < v.rank; k++) to = to * p->count[k] + begin[k] + at[k];
-        if (p->f) p->f[to] = rounded(tn_dtype_of(t), ((double *)room)[i]);
-        else p->i[to] = ((int64_t *)room)[i];
+        if (p->f) p->f[to] = rounded(tn_dtype_of(t), ((double *)buffer)[i]);
+        else p->i[to] = ((int64_t *)buffer)[i];
         for (int k = v.rank - 1; k >= 0 && ++at[k] == v.size[k]; k--) at[k] = 0;
     }
     return s == TN_OK;
 }
 
-static bool read_pieces(tn_tensor *t, page *p, void *room)
+// Goes through all subsets of the axes that are cut.
+static bool read_pieces(tn_tensor *t, page *p, void *buffer)
 {
     uint32_t all = 0;
     for (int k = 0; k < p->rank; k++) all |= (uint32_t)p->cut[k] << k;
     for (uint32_t high = 0;; high = (high - all) & all) {
-        if (!read_piece(t, p, high, room)) return false;
+        if (!read_piece(t, p, high, buffer)) return false;
         if (high == all) return true;
     }
 }
 
-static int64_t lay_out(tn_tensor *t, page *p)
+// Decides what is shown; returns how many elements that are.
+static int64_t choose_shown(tn_tensor *t, page *p)
 {
     bool    much = tn_count(t) > MOST;
     int64_t n    = 1;
@@ -395,6 +408,7 @@ static int64_t lay_out(tn_tensor *t, page *p)
     return n;
 }
 
+// A tensor without axes is a number without brackets.
 static void write_page(page *p, tn_dtype dt, int64_t n)
 {
     if (p->rank == 0) {
@@ -416,7 +430,7 @@ void tn_print(tn_tensor *t, FILE *f)
         tni_fail(cx, TN_EARG, "print: the file is NULL");
         return;
     }
-    int64_t n = lay_out(t, &p);
+    int64_t n = choose_shown(t, &p);
     if (n == 0) {
         fputs("[]\n", f);
         return;

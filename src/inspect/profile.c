@@ -1,5 +1,9 @@
-// Profiling: every step of every plan is timed while a profile is on, and added to what is known of
-// its kernel or call.
+// Profiling: while a profile is on, every step of every plan is timed and added to the row of its kernel or
+// call.
+//
+// On a device with timing events nothing waits while a plan runs: an event is recorded behind each step, and
+// the times are read when the plan is done or the events are used up. On other devices each step is waited
+// for. Either way kernels are timed one by one, without overlap.
 #include "inspect/profile.h"
 
 #include "base/hash.h"
@@ -10,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-// ---- moments -----------------------------------------------------------------------------------
+// ---- time --------------------------------------------------------------------------------------
 
 static double clock_now(void)
 {
@@ -19,26 +23,27 @@ static double clock_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Without stamps the device is waited for: then nothing of it runs beside the next step. What went
-// wrong there is told by whoever waits for the values.
-tni_moment tni_moment_now(const tni_engine *e)
+// Without timing events, waits for the device, so that nothing of it overlaps with the next step. An
+// error of that work is reported to whoever waits for its values.
+tni_time_point tni_time_now(const tni_engine *e)
 {
     tni_text why = { "" };
     if (e->events->event_record)
-        return (tni_moment){ .stamp = e->events->event_record(e->session) };
+        return (tni_time_point){ .event = e->events->event_record(e->session) };
     if (e->events->wait) e->events->wait(e->session, &why);
-    return (tni_moment){ .clock = clock_now() };
+    return (tni_time_point){ .clock = clock_now() };
 }
 
-double tni_moments_apart(const tni_engine *e, tni_moment from, tni_moment to)
+double tni_seconds_between(const tni_engine *e, tni_time_point from, tni_time_point to)
 {
     if (!e->events->event_record) return to.clock - from.clock;
-    return from.stamp && to.stamp ? e->events->event_elapsed(e->session, from.stamp, to.stamp)
+    return from.event && to.event ? e->events->event_elapsed(e->session, from.event, to.event)
                                   : NAN;
 }
 
 // ---- rows --------------------------------------------------------------------------------------
 
+// Call sites are compared by address: their texts are constants of the program.
 static uint64_t mix_site(uint64_t h, const tni_node *n, bool layers)
 {
     if (layers) h = tni_hash_mix(h, (uint64_t)(uintptr_t)n->site.layer);
@@ -47,8 +52,8 @@ static uint64_t mix_site(uint64_t h, const tni_node *n, bool layers)
     return tni_hash_mix(h, (uint64_t)n->site.line << 16 | n->op);
 }
 
-// Equal steps of equal lines and layers are one row, whichever plan they are in. Two that differ and have one
-// hash would be shown as one: nothing depends on it.
+// Hashes what a step is. Equal steps of equal lines and layers are one row, whichever plan they are in.
+// Two different ones with the same hash would be shown as one, which does no harm.
 static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_plan_step step, bool layers)
 {
     const tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
@@ -65,6 +70,7 @@ static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_plan_step s
     return h;
 }
 
+// Enters a row in the hash table (linear probing).
 static void put_slot(tni_profile *p, size_t row)
 {
     size_t at = p->row[row].hash & (p->slots - 1);
@@ -72,8 +78,8 @@ static void put_slot(tni_profile *p, size_t row)
     p->slot[at] = (uint32_t)row + 1;
 }
 
-// Room for one more row: the slots are at most half full.
-static bool make_room(tni_heap *h, tni_profile *p)
+// Makes space for one more row; the hash table stays at most half full.
+static bool grow_rows(tni_heap *h, tni_profile *p)
 {
     if (!tni_grow(h, (void **)&p->row, &p->rows_cap, p->rows + 1, sizeof *p->row)) return false;
     if (2 * (p->rows + 1) <= p->slots) return true;
@@ -87,7 +93,8 @@ static bool make_room(tni_heap *h, tni_profile *p)
     return true;
 }
 
-static bool note_sites(const tni_run *r, tni_plan_step step, tni_profile_row *row)
+// Copies the call sites of a step: the plan may be gone when the profile is written.
+static bool list_sites(const tni_run *r, tni_plan_step step, tni_profile_row *row)
 {
     const tni_node *n;
     int             at = 0, count = 0;
@@ -102,6 +109,7 @@ static bool note_sites(const tni_run *r, tni_plan_step step, tni_profile_row *ro
     return true;
 }
 
+// Asked once for each row, when it is added.
 static tni_registers registers_of(const tni_run *r, tni_plan_step step)
 {
     const tni_planned_kernel *k = step < 0 ? &r->plan->kernel[~step] : NULL;
@@ -109,13 +117,13 @@ static tni_registers registers_of(const tni_run *r, tni_plan_step step)
     return r->e->kernels->registers(r->e->session, k->entry, &k->launch);
 }
 
-// The row of a step, found or added; NULL when memory is out.
+// Returns the row of a step, found or added; NULL if memory is out.
 static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_plan_step step)
 {
     uint64_t hash = step_hash(r->g, r->plan, step, true);
     for (size_t at = hash & (p->slots - 1); p->slots && p->slot[at]; at = (at + 1) & (p->slots - 1))
         if (p->row[p->slot[at] - 1].hash == hash) return &p->row[p->slot[at] - 1];
-    if (!make_room(&r->cx->heap, p)) return NULL;
+    if (!grow_rows(&r->cx->heap, p)) return NULL;
     tni_profile_row *row = &p->row[p->rows];
     *row                 = (tni_profile_row){ .hash      = hash,
                                               .kind      = step_hash(r->g, r->plan, step, false),
@@ -124,14 +132,15 @@ static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_plan_step s
                                               .registers = registers_of(r, step) };
     row->name            = tni_step_name(r->g, r->plan, step);
     tni_text_add(&row->name, " %s", tni_step_sizes(r->g, r->plan, step).s);
-    if (!note_sites(r, step, row)) return NULL;
+    if (!list_sites(r, step, row)) return NULL;
     put_slot(p, p->rows++);
     return row;
 }
 
 // ---- steps -------------------------------------------------------------------------------------
 
-static void note_event(tni_heap *h, tni_profile *p, uint32_t row, int64_t from, int64_t ns)
+// Remembers one run for the trace. A long program keeps its first million, in bounded memory.
+static void add_event(tni_heap *h, tni_profile *p, uint32_t row, int64_t from, int64_t ns)
 {
     if (p->events == TNI_PROFILE_EVENTS) return;
     if (!tni_grow(h, (void **)&p->event, &p->events_cap, p->events + 1, sizeof *p->event)) {
@@ -141,19 +150,20 @@ static void note_event(tni_heap *h, tni_profile *p, uint32_t row, int64_t from, 
     p->event[p->events++] = (tni_profile_event){ .ns = ns, .from = from, .row = row };
 }
 
-// Time goes on to a moment: by how much, at least 0; -1 if that is not known.
-static int64_t advance(const tni_engine *e, tni_profile *p, tni_moment to)
+// Moves the profile's time to a point; returns by how much, at least 0, or -1 if that is not known.
+static int64_t advance_to(const tni_engine *e, tni_profile *p, tni_time_point to)
 {
-    double s  = tni_moments_apart(e, p->last, to);
+    double s  = tni_seconds_between(e, p->last, to);
     p->last   = to;
     int64_t d = isnan(s) ? -1 : s < 0 ? 0 : (int64_t)(s * 1e9 + 0.5);
     if (d > 0) p->now += d;
     return d;
 }
 
-static void settle_step(const tni_run *r, tni_profile *p, tni_plan_step step, tni_moment end)
+// Adds the time of one run of a step to its row.
+static void time_step(const tni_run *r, tni_profile *p, tni_plan_step step, tni_time_point end)
 {
-    int64_t          from = p->now, ns = advance(r->e, p, end);
+    int64_t          from = p->now, ns = advance_to(r->e, p, end);
     tni_profile_row *row = ns < 0 ? NULL : row_of(r, p, step);
     p->launches++;
     if (!row) {
@@ -163,24 +173,24 @@ static void settle_step(const tni_run *r, tni_profile *p, tni_plan_step step, tn
     if (!row->count++ || ns < row->best) row->best = ns;
     row->ns += ns;
     p->ns += ns;
-    note_event(&r->cx->heap, p, (uint32_t)(row - p->row), from, ns);
+    add_event(&r->cx->heap, p, (uint32_t)(row - p->row), from, ns);
 }
 
-// What was stamped so far gets its times.
-static void settle(const tni_run *r, tni_profile *p)
+// Releases the device's queue and reads the times of all steps recorded so far.
+static void time_pending(const tni_run *r, tni_profile *p)
 {
     if (r->e->events->hold_queue) r->e->events->hold_queue(r->e->session, false);
-    advance(r->e, p, p->first);
-    for (int i = 0; i < p->pending; i++) settle_step(r, p, p->step[i].step, p->step[i].end);
+    advance_to(r->e, p, p->first);
+    for (int i = 0; i < p->pending; i++) time_step(r, p, p->step[i].step, p->step[i].end);
     p->pending = 0;
 }
 
-// What a plan does for the first time may wait for the device: products are tried out. Later the
-// device is held until all is given to it, so that its times have no waiting for the host in them.
+// A plan's first run may wait for the device, because products are timed then. Later runs hold the
+// device's queue until everything is submitted, so that times do not include waiting for the host.
 static void begin_batch(const tni_run *r, tni_profile *p)
 {
     if (r->e->events->hold_queue && r->plan->runs) r->e->events->hold_queue(r->e->session, true);
-    p->first = tni_moment_now(r->e);
+    p->first = tni_time_now(r->e);
 }
 
 void tni_profile_start(const tni_run *r)
@@ -191,27 +201,28 @@ void tni_profile_start(const tni_run *r)
     begin_batch(r, p);
 }
 
+// A plan with more steps than timing events is read in batches.
 void tni_profile_step(const tni_run *r, tni_plan_step step)
 {
     tni_profile *p = r->e->inspect->profile;
     if (!tni_step_runs(r->g, r->plan, step)) return;
     if (p->pending == TNI_PROFILE_BATCH) {
-        settle(r, p);
+        time_pending(r, p);
         begin_batch(r, p);
     }
     p->step[p->pending].step  = step;
-    p->step[p->pending++].end = tni_moment_now(r->e);
+    p->step[p->pending++].end = tni_time_now(r->e);
 }
 
 void tni_profile_stop(const tni_run *r)
 {
-    settle(r, r->e->inspect->profile);
+    time_pending(r, r->e->inspect->profile);
 }
 
 // ---- the calls ---------------------------------------------------------------------------------
 
-// As new, but for the ceilings, which stay what they are.
-static void clear(tni_heap *h, tni_profile *p)
+// Clears everything except the rooflines, which do not change.
+static void clear_profile(tni_heap *h, tni_profile *p)
 {
     for (size_t i = 0; i < p->rows; i++) tni_free(h, p->row[i].site);
     tni_free(h, p->row);
@@ -223,18 +234,18 @@ static void clear(tni_heap *h, tni_profile *p)
     *p = fresh;
 }
 
-// The profile of a context that is ready to begin; NULL when memory is out.
+// Returns the context's profile, empty; NULL if memory is out.
 static tni_profile *fresh_profile(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
     if (!e->inspect->profile)
         e->inspect->profile = tni_zalloc(&cx->heap, sizeof *e->inspect->profile);
     if (!e->inspect->profile) return NULL;
-    clear(&cx->heap, e->inspect->profile);
+    clear_profile(&cx->heap, e->inspect->profile);
     return e->inspect->profile;
 }
 
-static tn_status begin(tn_ctx *cx, const char *call)
+static tn_status begin_profile(tn_ctx *cx, const char *call)
 {
     tni_engine  *e = cx->engine;
     tni_profile *p = fresh_profile(cx);
@@ -242,29 +253,31 @@ static tn_status begin(tn_ctx *cx, const char *call)
         tni_fail_memory(cx, call);
         return tni_failed();
     }
-    p->last  = tni_moment_now(e);
+    p->last  = tni_time_now(e);
     p->begun = clock_now();
     e->watch |= TNI_WATCH_TIMES;
     return TN_OK;
 }
 
 // Whether a call can be; the reason is reported.
-static bool usable(tn_ctx *cx, const char *call)
+static bool profile_ok(tn_ctx *cx, const char *call)
 {
     if (!tni_ctx_ok(cx, call)) return false;
     if (cx->busy) tni_fail(cx, TN_EARG, "%s: a tn_ call is in progress", call);
     return !cx->busy;
 }
 
+// While TN_PROFILE is on, calls of a program are accepted and change nothing.
 tn_status tn_profile_begin(tn_ctx *cx)
 {
-    if (!usable(cx, "profile_begin")) return tni_failed();
-    if (!(cx->engine->watch & TNI_WATCH_TIMES)) return begin(cx, "profile_begin");
+    if (!profile_ok(cx, "profile_begin")) return tni_failed();
+    if (!(cx->engine->watch & TNI_WATCH_TIMES)) return begin_profile(cx, "profile_begin");
     if (cx->engine->inspect->profile->to) return TN_OK;
     return tni_fail_status(cx, TN_EARG, "profile_begin: a profile is on already");
 }
 
-static tn_status complete(tn_ctx *cx, const tni_profile *p, const char *call)
+// Reports kernels that are missing from the profile, if any.
+static tn_status report_lost(tn_ctx *cx, const tni_profile *p, const char *call)
 {
     if (!p->lost) return TN_OK;
     return tni_fail_status(
@@ -274,16 +287,17 @@ static tn_status complete(tn_ctx *cx, const tni_profile *p, const char *call)
         call, (long long)p->lost, (long long)p->launches);
 }
 
+// Times of running work are read at the end of each evaluation, so nothing is pending here.
 tn_status tn_profile_end(tn_ctx *cx)
 {
-    if (!usable(cx, "profile_end")) return tni_failed();
+    if (!profile_ok(cx, "profile_end")) return tni_failed();
     tni_engine *e = cx->engine;
     if (!(e->watch & TNI_WATCH_TIMES))
         return tni_fail_status(cx, TN_EARG, "profile_end: no profile is on");
     if (e->inspect->profile->to) return TN_OK;
     e->watch &= ~(unsigned)TNI_WATCH_TIMES;
     e->inspect->profile->ended = clock_now();
-    return complete(cx, e->inspect->profile, "profile_end");
+    return report_lost(cx, e->inspect->profile, "profile_end");
 }
 
 static bool is_json(const char *path)
@@ -292,7 +306,8 @@ static bool is_json(const char *path)
     return n >= 5 && !strcmp(path + n - 5, ".json");
 }
 
-// mode: of fopen, for a table; a trace begins its file.
+// Writes a trace, if the path ends in .json, else a table. mode is fopen's, for a table; a trace always
+// begins its file.
 static tn_status write_file(tn_ctx *cx, const char *path, const char *mode)
 {
     tni_profile *p     = cx->engine->inspect->profile;
@@ -305,14 +320,14 @@ static tn_status write_file(tn_ctx *cx, const char *path, const char *mode)
     if (f && f != stdout && fclose(f)) ok = false;
     if (!kept) tni_fail_memory(cx, "profile_write");
     if (!kept) return tni_failed();
-    if (ok) return complete(cx, p, "profile_write");
+    if (ok) return report_lost(cx, p, "profile_write");
     return tni_fail_status(cx, TN_EIO, "profile_write: %s could not be written: %s",
                            path ? tni_quoted(path).s : "it", strerror(no));
 }
 
 tn_status tn_profile_write(tn_ctx *cx, const char *path)
 {
-    if (!usable(cx, "profile_write")) return tni_failed();
+    if (!profile_ok(cx, "profile_write")) return tni_failed();
     tni_engine *e = cx->engine;
     if (!e->inspect->profile)
         return tni_fail_status(cx, TN_EARG, "profile_write: there is no profile: begin one");
@@ -322,18 +337,19 @@ tn_status tn_profile_write(tn_ctx *cx, const char *path)
 
 // ---- TN_PROFILE --------------------------------------------------------------------------------
 
+// TN_PROFILE: a profile from open to close, written to a file or, for "1", to stderr.
 void tni_profile_open(tn_ctx *cx)
 {
     const char *to = getenv("TN_PROFILE");
-    if (!to || !*to || !strcmp(to, "0") || begin(cx, "open") != TN_OK) return;
+    if (!to || !*to || !strcmp(to, "0") || begin_profile(cx, "open") != TN_OK) return;
     cx->engine->inspect->profile->to = tni_strdup(&cx->heap, to);
     if (cx->engine->inspect->profile->to) return;
     tni_fail_memory(cx, "open");
     cx->engine->watch &= ~(unsigned)TNI_WATCH_TIMES;
 }
 
-// "1" is stderr. A context that ran nothing leaves no page.
-static void write_whole(tn_ctx *cx)
+// A context that ran nothing writes nothing.
+static void write_at_close(tn_ctx *cx)
 {
     tni_profile *p = cx->engine->inspect->profile;
     if (!p->launches) return;
@@ -346,9 +362,9 @@ void tni_profile_close(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
     if (!e->inspect->profile) return;
-    if (e->inspect->profile->to) write_whole(cx);
+    if (e->inspect->profile->to) write_at_close(cx);
     e->watch &= ~(unsigned)TNI_WATCH_TIMES;
-    clear(&cx->heap, e->inspect->profile);
+    clear_profile(&cx->heap, e->inspect->profile);
     tni_free(&cx->heap, e->inspect->profile);
     e->inspect->profile = NULL;
 }

@@ -26,18 +26,18 @@ typedef struct {
     uint32_t row;
 } tni_profile_event;
 
-// A point in time: a stamp of the device, or, where it has none, the host's clock.
+// A point in time: a timing event of the device, or, if it has none, the host's clock.
 typedef struct {
-    int64_t stamp;
+    int64_t event;
     double  clock;
-} tni_moment;
+} tni_time_point;
 
 enum { TNI_PROFILE_BATCH = TNI_TIMING_EVENTS / 4, TNI_PROFILE_EVENTS = 1 << 20 };
 
-// What a context measured. Its engine owns it. Steps of a running plan are kept as stamps until the
-// plan is done, or there are many, so that nobody waits in between. slot finds rows by their hashes:
-// one more than a row's number, 0 where there is none, and never full. Only the first so many events
-// are remembered; rows count all.
+// What a context measured; its engine owns it. Steps of a running plan are kept as timing events until the plan
+// is done or there are TNI_PROFILE_BATCH of them, so that nothing waits in between. slot is a hash table of
+// rows: a row's number plus 1, or 0 if free; it is never full. Only the first TNI_PROFILE_EVENTS runs are
+// remembered as events; rows count all of them.
 struct tni_profile {
     char *to;  // TN_PROFILE: from the opening of the context to its close, and where to; else NULL
     tni_profile_row   *row;
@@ -50,13 +50,13 @@ struct tni_profile {
     int64_t            ns;              // of all rows
     int64_t            lost;            // that could not be timed or remembered
     double             begun, ended;    // by the host's clock
-    tni_moment         last;            // the newest moment whose time is known
+    tni_time_point     last;            // the newest point whose time is known
     int64_t            now;             // that time, since the profile began
     int                pending;
-    tni_moment         first;
+    tni_time_point     first;
     struct {
-        tni_plan_step step;
-        tni_moment    end;
+        tni_plan_step  step;
+        tni_time_point end;
     } step[TNI_PROFILE_BATCH];
     // Ceilings of the device, measured when they are first asked for: bytes a second of a copy, flops
     // a second of a product. 0: not yet; negative: they could not be.
@@ -67,13 +67,13 @@ struct tni_profile {
 void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f);
 bool tni_profile_trace(tn_ctx *cx, tni_profile *p, FILE *f);
 
-// Now, and the seconds between two moments once they are reached; NAN if that is not known.
-tni_moment tni_moment_now(const tni_engine *e);
-double     tni_moments_apart(const tni_engine *e, tni_moment from, tni_moment to);
+// Returns the present; and the seconds between two points, waiting for both; NAN if that is not known.
+tni_time_point tni_time_now(const tni_engine *e);
+double         tni_seconds_between(const tni_engine *e, tni_time_point from, tni_time_point to);
 
 // The most a device can do: a copy's bytes a second, a product's flops a second; 0 where it could not
 // be measured.
-double tni_ceiling_copy(tn_ctx *cx, tni_profile *p);
-double tni_ceiling_product(tn_ctx *cx, tni_profile *p, tn_dtype dt);
+double tni_roofline_copy(tn_ctx *cx, tni_profile *p);
+double tni_roofline_product(tn_ctx *cx, tni_profile *p, tn_dtype dt);
 
 #endif

@@ -1,4 +1,12 @@
 // A profile as people read it: a table of kernels, or a trace that Perfetto and Chrome show.
+//
+//           ms   share   count    mean us    best us     GB/s   GFLOP/s  %ceil  kernel           lines
+//        0.085   0.4 %       7      12.18      10.11      3.3      13.5   41.9  matmul (64, 10)  train.c:4 ...
+//
+// An event of the trace:
+//
+//   {"name":"POINT (128)","cat":"kernel","ph":"X","ts":1361.821,"dur":2.765,"pid":0,"tid":1,
+//    "args":{"bytes":512,"flops":2816,"percent":1.0,"lines":["train.c:3 nn_linear"]}}
 #include "inspect/profile.h"
 
 #include "base/json.h"
@@ -9,14 +17,14 @@
 
 enum { NAMED_LINES = 3, NAME_WIDTH = 44 };
 
-// A row's part of what the device could do at most, in tenths of a percent: of the copy or of the
-// product rate, whichever it needs more of. More than all where values stay in a cache. -1 if there
-// is no ceiling to compare with.
+// Returns how much of the device's best a row reaches, in tenths of a percent: of the copy rate or of
+// the product rate, whichever bounds it more (its roofline). More than 1000 is possible when values
+// stay in a cache. -1 if there is nothing to compare with.
 static int64_t per_mille(tn_ctx *cx, tni_profile *p, const tni_profile_row *r)
 {
     double seconds = 1e-9 * (double)r->ns / (double)r->count;
-    double copy    = tni_ceiling_copy(cx, p);
-    double rate    = r->effort.products > 0 ? tni_ceiling_product(cx, p, r->effort.dtype) : 0,
+    double copy    = tni_roofline_copy(cx, p);
+    double rate    = r->effort.products > 0 ? tni_roofline_product(cx, p, r->effort.dtype) : 0,
            least   = 0;
     if (copy > 0) least = (double)r->bytes / copy;
     if (rate > 0 && r->effort.products / rate > least) least = r->effort.products / rate;
@@ -26,8 +34,8 @@ static int64_t per_mille(tn_ctx *cx, tni_profile *p, const tni_profile_row *r)
 
 // ---- the table ---------------------------------------------------------------------------------
 
-// A line of the table: rows that differ in their layers alone, added up in sum, which is else as the
-// first of them.
+// A line of the table: rows that differ only in their layers. sum adds them up, and is otherwise like
+// the first.
 typedef struct {
     tni_profile_row         sum;
     const tni_profile_row **row;
@@ -56,7 +64,7 @@ static void add_row(group *g, const tni_profile_row *r)
     if (r->best < g->sum.best) g->sum.best = r->best;
 }
 
-// Brings the rows, in an order of alike ones, into groups, longest first: so many.
+// Groups rows of the same kind and sorts the groups, longest first; returns their number.
 static size_t make_groups(const tni_profile *p, const tni_profile_row **row, group *g)
 {
     size_t n = 0;
@@ -70,24 +78,25 @@ static size_t make_groups(const tni_profile *p, const tni_profile_row **row, gro
     return n;
 }
 
+// Prints the measured rooflines, of the dtypes that were used.
 static void print_ceilings(tn_ctx *cx, tni_profile *p, FILE *f)
 {
     bool   used[TNI_DTYPES] = { false };
-    double copy             = tni_ceiling_copy(cx, p);
+    double copy             = tni_roofline_copy(cx, p);
     for (size_t i = 0; i < p->rows; i++)
         if (p->row[i].effort.products > 0) used[p->row[i].effort.dtype] = true;
     fprintf(f, "ceiling, measured here: ");
     if (copy > 0) fprintf(f, "copies %.1f GB/s", copy * 1e-9);
     else fprintf(f, "copies unknown");
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
-        double rate = used[dt] ? tni_ceiling_product(cx, p, (tn_dtype)dt) : 0;
+        double rate = used[dt] ? tni_roofline_product(cx, p, (tn_dtype)dt) : 0;
         if (rate > 0)
             fprintf(f, ", products of %s %.1f GFLOP/s", tn_dtype_name((tn_dtype)dt), rate * 1e-9);
     }
     fputc('\n', f);
 }
 
-// "model.c:12 linear in layer1.fc", the first lines and how many there are besides.
+// Prints "model.c:12 linear in layer1.fc": the first lines, and how many more there are.
 static void print_lines(const tni_profile_row *r, FILE *f)
 {
     for (int i = 0; i < r->sites && i < NAMED_LINES; i++) {
@@ -99,7 +108,7 @@ static void print_lines(const tni_profile_row *r, FILE *f)
     if (r->sites > NAMED_LINES) fprintf(f, ", and %d more", r->sites - NAMED_LINES);
 }
 
-// The first layer that a row names; "" if it names none.
+// Returns the first layer that a row names; "" if it names none.
 static const char *layer_of(const tni_profile_row *r)
 {
     for (int i = 0; i < r->sites; i++)
@@ -107,7 +116,7 @@ static const char *layer_of(const tni_profile_row *r)
     return "";
 }
 
-// "; alike in h.1.attn, h.2.attn, and 9 more"
+// Prints "; alike in h.1.attn, h.2.attn, and 9 more".
 static void print_alike(const group *g, FILE *f)
 {
     for (size_t i = 1; i < g->rows && i <= NAMED_LINES; i++)
@@ -115,6 +124,7 @@ static void print_alike(const group *g, FILE *f)
     if (g->rows > NAMED_LINES + 1) fprintf(f, ", and %zu more", g->rows - NAMED_LINES - 1);
 }
 
+// Prints one line of the table.
 static void print_group(tn_ctx *cx, tni_profile *p, const group *g, int width, FILE *f)
 {
     const tni_profile_row *r = &g->sum;
@@ -135,6 +145,8 @@ static void print_group(tn_ctx *cx, tni_profile *p, const group *g, int width, F
     fputc('\n', f);
 }
 
+// The time of single kernels may add up to less than the wall time: the rest is recording, planning and
+// waiting.
 static void print_head(tn_ctx *cx, tni_profile *p, FILE *f)
 {
     double wall = p->ended - p->begun;
@@ -164,7 +176,7 @@ void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f)
     fprintf(f, "\n%10s %7s %7s %10s %10s %8s %9s %6s  %-*s  %s\n", "ms", "share", "count",
             "mean us", "best us", "GB/s", "GFLOP/s", "%ceil", width, "kernel", "lines");
     for (size_t i = 0; i < n; i++) {
-        // Without memory for an order of their own they come as they ran.
+        // Without memory for sorting, rows are printed in the order they first ran.
         group alone = { .sum = p->row[i], .rows = 1 };
         print_group(cx, p, all ? &all[i] : &alone, width, f);
     }
@@ -174,7 +186,7 @@ void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f)
 
 // ---- the trace ---------------------------------------------------------------------------------
 
-// Numbers are written digit by digit, so that the locale has no say.
+// Numbers are written digit by digit: JSON has a point, whatever the locale uses.
 static void put_micros(tni_json_writer *w, int64_t ns)
 {
     char digits[] = { '.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
@@ -183,6 +195,7 @@ static void put_micros(tni_json_writer *w, int64_t ns)
     tni_json_put(w, digits);
 }
 
+// As put_micros, for percentages.
 static void put_tenths(tni_json_writer *w, int64_t v)
 {
     char digits[] = { '.', (char)('0' + v % 10), '\0' };
@@ -190,7 +203,8 @@ static void put_tenths(tni_json_writer *w, int64_t v)
     tni_json_put(w, digits);
 }
 
-// "model.c:12 linear in layer1.fc". What is no UTF-8, or was cut in a character, is shown as far as it is ASCII.
+// Returns "model.c:12 linear in layer1.fc". Bytes that are not UTF-8, or cut in the middle of a
+// character, become question marks.
 static tni_text line_text(const tni_site *s)
 {
     tni_text t = { "" };
@@ -212,7 +226,7 @@ static void put_lines(tni_json_writer *w, const tni_profile_row *r)
     tni_json_put(w, "]");
 }
 
-// What all events of a row share, as the end of each.
+// Writes what all events of a row share, as the end of each.
 static void put_args(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_profile_row *r)
 {
     int64_t part = per_mille(cx, p, r);
@@ -235,13 +249,14 @@ static void put_args(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_p
     tni_json_put(w, "}}");
 }
 
-// Writes what w has, and empties it.
-static void flush(tni_json_writer *w, FILE *f)
+// Writes to the file and empties the writer, so that memory stays small.
+static void flush_writer(tni_json_writer *w, FILE *f)
 {
     if (w->text && !w->full) fwrite(w->text, 1, w->bytes, f);
     w->bytes = 0;
 }
 
+// Writes a metadata event, which names the process or the thread in the viewer.
 static void put_name(tni_json_writer *w, const char *what, int tid, const char *name)
 {
     tni_json_put(w, "{\"name\":");
@@ -253,6 +268,7 @@ static void put_name(tni_json_writer *w, const char *what, int tid, const char *
     tni_json_put(w, "}}");
 }
 
+// Writes a complete event ("ph": "X") of the Chrome trace format, whose times are in microseconds.
 static void put_event(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_profile_event *e)
 {
     const tni_profile_row *r = &p->row[e->row];
@@ -266,6 +282,7 @@ static void put_event(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_
     put_args(cx, p, w, r);
 }
 
+// Events are written one by one; the whole trace is never in memory.
 bool tni_profile_trace(tn_ctx *cx, tni_profile *p, FILE *f)
 {
     tni_json_writer w = { .heap = &cx->heap };
@@ -274,11 +291,11 @@ bool tni_profile_trace(tn_ctx *cx, tni_profile *p, FILE *f)
     tni_json_put(&w, ",\n");
     put_name(&w, "thread_name", 1, "kernels");
     for (size_t i = 0; i < p->events && !w.full; i++) {
-        flush(&w, f);
+        flush_writer(&w, f);
         put_event(cx, p, &w, &p->event[i]);
     }
     tni_json_put(&w, "\n]}\n");
-    flush(&w, f);
+    flush_writer(&w, f);
     tni_free(w.heap, w.text);
     return !w.full;
 }

@@ -1,5 +1,6 @@
-// What the device can do at most, measured: a large copy, and a large product of each dtype. Blocks
-// are the device's own, beside what the context counts. Without memory for them there is no ceiling.
+// The device's roofline, measured: the rate of a large copy, and of a large product of each dtype. Memory for
+// it is allocated from the device directly and not counted by the context; without enough of it there is no
+// roofline.
 #include "inspect/profile.h"
 
 #include "device/ref/ref.h"
@@ -7,6 +8,7 @@
 
 #include <math.h>
 
+// Three runs after a warm-up; the best counts, since a ceiling is wanted.
 enum { TRIES = 3, PIECE = 1 << 13 };
 
 static tni_arg square(tn_dtype dt, int64_t n, void *data)
@@ -14,24 +16,24 @@ static tni_arg square(tn_dtype dt, int64_t n, void *data)
     return (tni_arg){ .dtype = dt, .rank = 2, .size = { n, n }, .stride = { n, 1 }, .data = data };
 }
 
-// The least seconds that a call takes, after a first time for what is only done then. NAN if it
+// Returns the least seconds that a call takes, after a first run for what happens only once. NAN if it
 // fails.
 static double best_time(const tni_engine *e, const tni_call *c)
 {
     double best = INFINITY;
     for (int i = 0; i <= TRIES; i++) {
-        tni_moment from = tni_moment_now(e);
+        tni_time_point from = tni_time_now(e);
         if (tni_call_run(c) != TN_OK) return NAN;
-        double s = tni_moments_apart(e, from, tni_moment_now(e));
+        double s = tni_seconds_between(e, from, tni_time_now(e));
         if (isnan(s)) return NAN;
         if (i > 0 && s < best) best = s;
     }
     return best;
 }
 
-// Random numbers: what is all zeros takes less power on some chips, and so less time. The same ones for
-// each PIECE elements.
-static bool fill(const tni_engine *e, tni_arg out)
+// Fills with random numbers: on some chips zeros take less power, and so less time. Every PIECE
+// elements are the same ones.
+static bool fill_random(const tni_engine *e, tni_arg out)
 {
     const tni_device_memory *m = e->device->memory;
 
@@ -48,8 +50,8 @@ static bool fill(const tni_engine *e, tni_arg out)
     return ok;
 }
 
-// Seconds of `op` over squares of n x n elements: a copy of one, a product of two. NAN if it cannot
-// be run. block: the inputs, the result, the scratch.
+// Returns the seconds of `op` over squares of n x n elements: a copy of one, or a product of two. NAN
+// if it cannot be run. block: inputs, result, scratch.
 static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
 {
     const tni_device *d     = e->device;
@@ -68,7 +70,7 @@ static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
     c.out     = square(dt, n, block[nin]);
     c.threads = e->threads;
     c.why     = &why;
-    ok        = ok && fill(e, in[0]) && (nin == 1 || fill(e, in[1]));
+    ok        = ok && fill_random(e, in[0]) && (nin == 1 || fill_random(e, in[1]));
     bytes     = ok ? tni_call_scratch(&c) : 0;
     c.scratch = block[nin + 1] = bytes ? d->memory->alloc(e->session, bytes) : NULL;
     double s                   = ok && (!bytes || c.scratch) ? best_time(e, &c) : NAN;
@@ -77,8 +79,7 @@ static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
     return s;
 }
 
-// Larger and larger, until a copy takes milliseconds or has 256 MiB: the last is larger than caches
-// are.
+// Doubles the size until a copy takes milliseconds or has 256 MiB; the last is larger than caches are.
 static double measure_copy(const tni_engine *e)
 {
     double rate = -1;
@@ -91,7 +92,8 @@ static double measure_copy(const tni_engine *e)
     return rate;
 }
 
-// Larger and larger while the next does not take too long; the best of them.
+// Grows the size while the next one would not take longer than a tenth of a second; returns the best
+// rate.
 static double measure_product(const tni_engine *e, tn_dtype dt)
 {
     double rate = -1;
@@ -105,13 +107,13 @@ static double measure_product(const tni_engine *e, tn_dtype dt)
     return rate;
 }
 
-double tni_ceiling_copy(tn_ctx *cx, tni_profile *p)
+double tni_roofline_copy(tn_ctx *cx, tni_profile *p)
 {
     if (p->copy == 0) p->copy = measure_copy(cx->engine);
     return p->copy > 0 ? p->copy : 0;
 }
 
-double tni_ceiling_product(tn_ctx *cx, tni_profile *p, tn_dtype dt)
+double tni_roofline_product(tn_ctx *cx, tni_profile *p, tn_dtype dt)
 {
     if (!tni_is_float(dt)) return 0;
     if (p->product[dt] == 0) p->product[dt] = measure_product(cx->engine, dt);

@@ -1,4 +1,5 @@
-// What a step of a plan is: bytes, flops, names, lines.
+// What a step of a plan is: bytes, flops, names, lines. Shared by explain and profile, so that both describe a
+// step in the same words and count it in the same way.
 #include "inspect/step_facts.h"
 
 // ---- bytes -------------------------------------------------------------------------------------
@@ -8,6 +9,7 @@ int64_t tni_node_bytes(const tni_node *n)
     return tni_node_count(n) * (int64_t)tni_dtype_size((tn_dtype)n->dtype);
 }
 
+// Counts elements that are read: an axis of stride 0 (broadcast) is one element.
 int64_t tni_source_bytes(const tni_node *src)
 {
     tni_view v = tni_node_layout(src);
@@ -16,6 +18,7 @@ int64_t tni_source_bytes(const tni_node *src)
     return n * (int64_t)tni_dtype_size((tn_dtype)src->dtype);
 }
 
+// A gather reads only what it picks, and an update in place does not read the old value.
 int64_t tni_read_bytes(const tni_graph *g, const tni_plan *p, size_t i, uint32_t s)
 {
     const tni_node *n = g->item[i].n, *src = n->src[s];
@@ -30,6 +33,7 @@ int64_t tni_written_bytes(const tni_graph *g, const tni_plan *p, size_t i)
     return p->place[i].in_place ? tni_node_bytes(n->src[1]) : tni_node_bytes(n);
 }
 
+// Bytes of all inputs and outputs, each once.
 static int64_t call_bytes(const tni_graph *g, const tni_plan *p, size_t i)
 {
     int64_t bytes = tni_written_bytes(g, p, i);
@@ -39,7 +43,7 @@ static int64_t call_bytes(const tni_graph *g, const tni_plan *p, size_t i)
     return bytes;
 }
 
-// What follows an op finds its result at hand.
+// A fused epilogue reads the op's result from registers or cache: those bytes are not counted.
 static int64_t kernel_bytes(const tni_graph *g, const tni_plan *p, const tni_planned_kernel *k)
 {
     if (k->call_item < 0) return k->bytes;
@@ -59,7 +63,7 @@ bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 
 // ---- names -------------------------------------------------------------------------------------
 
-// A write to part of a tensor, which is two copies where the rest has to be copied first.
+// Names a write to a part of a tensor: two copies, if the rest has to be copied first.
 static tni_text update_name(const tni_node *n, const tni_place *place)
 {
     bool value = tni_node_count(n->src[1]) > 0;
@@ -80,6 +84,7 @@ tni_text tni_step_name(const tni_graph *g, const tni_plan *p, tni_plan_step step
     return k ? tni_text_of("%s + %s", name, tni_kernel_kind(k->kernel)) : tni_text_of("%s", name);
 }
 
+// Reduced axes come after a bar: (64 | 128).
 tni_text tni_step_sizes(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 {
     if (step >= 0) return tni_shape_text(g->item[step].n->rank, g->item[step].n->size);
@@ -102,14 +107,15 @@ static bool same_site(const tni_node *a, const tni_node *b)
            a->site.op == b->site.op && a->site.layer == b->site.layer;
 }
 
-// The node that number `at` stands for: 0 the op before a kernel, then its instructions; NULL if
-// there is none.
+// Returns the node that number `at` stands for: 0 is the library op before a kernel, then come the
+// kernel's instructions; NULL if there is none.
 static const tni_node *origin_at(const tni_graph *g, const tni_planned_kernel *k, int at)
 {
     int32_t item = at == 0 ? k->call_item : k->origin[at - 1];
     return item < 0 ? NULL : g->item[item].n;
 }
 
+// Returns whether no earlier number has the same call site.
 static bool is_new(const tni_graph *g, const tni_planned_kernel *k, int at)
 {
     const tni_node *n = origin_at(g, k, at), *other;
@@ -119,6 +125,7 @@ static bool is_new(const tni_graph *g, const tni_planned_kernel *k, int at)
     return true;
 }
 
+// Quadratic in the instructions of a kernel, which are few; called only to show a plan.
 const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_plan_step step, int *at)
 {
     if (step >= 0) return (*at)++ ? NULL : g->item[step].n;
@@ -140,8 +147,8 @@ static tni_effort call_effort(const tni_node *n)
         tni_effort){ .dtype = (tn_dtype)n->dtype, .flops = flops, .products = library ? flops : 0 };
 }
 
-// Points of a kernel's domain at which a value is computed.
-static double points(const tni_launch *l, int per)
+// Returns the points of a kernel's domain at which a value is computed.
+static double count_points(const tni_launch *l, int per)
 {
     double n = 1;
     for (int i = 0; i < l->kernel->np + l->kernel->nr; i++)
@@ -149,15 +156,16 @@ static double points(const tni_launch *l, int per)
     return n;
 }
 
+// Adds up the cost of each instruction, from the op table, at the points where it is computed.
 static double kernel_flops(const tni_launch *l)
 {
     const tni_kernel *k     = l->kernel;
     double            flops = 0;
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *in = &k->ins[i];
-        if (in->code == TNI_I_REDUCE) flops += points(l, k->ins[in->a].per);
+        if (in->code == TNI_I_REDUCE) flops += count_points(l, k->ins[in->a].per);
         else if (in->code == TNI_I_MAP || in->code == TNI_I_RANDOM)
-            flops += points(l, in->per) * tni_op_table[in->op].cost;
+            flops += count_points(l, in->per) * tni_op_table[in->op].cost;
     }
     return flops;
 }

@@ -32,7 +32,7 @@ typedef struct {
     tni_run        ref;
     uint8_t       *role;    // by item
     double       **error;   // by item: bounds; NULL where it is exact
-    void         **room;    // by item and then by input: what is owned
+    void         **owned;   // by item, then by input: memory of this struct
     uint32_t      *member;  // the group, in id order
     size_t         members;
 } verification;
@@ -67,7 +67,7 @@ static const tni_planned_kernel *kernel_of(const verification *v)
     return v->step < 0 ? &v->r->plan->kernel[~v->step] : NULL;
 }
 
-// Whether the step reads item i from memory.
+// Returns whether the step reads item i from memory.
 static bool is_loaded(const verification *v, int32_t i)
 {
     const tni_planned_kernel *k = kernel_of(v);
@@ -77,7 +77,7 @@ static bool is_loaded(const verification *v, int32_t i)
     return false;
 }
 
-// What item i, read by the group, is to it. OUTSIDE: the group cannot be computed.
+// Returns what item i is to the group that reads it. OUTSIDE: the group cannot be computed.
 static uint8_t role_of(const verification *v, size_t i)
 {
     const tni_place *p      = &v->r->plan->place[i];
@@ -88,11 +88,13 @@ static uint8_t role_of(const verification *v, size_t i)
     return op == TNI_assign && p->alias ? SHARE : OUTSIDE;
 }
 
+// Updates write in place, and custom ops are only defined by the user's code: neither has a reference.
 static bool can_compare(int op)
 {
     return op != TNI_update && op != TNI_custom && op != TNI_view;
 }
 
+// An item that cannot be computed or compared turns the comparison of this step off.
 static void add_item(verification *v, size_t i, uint8_t role)
 {
     v->role[i] = role;
@@ -100,7 +102,7 @@ static void add_item(verification *v, size_t i, uint8_t role)
     v->on &= role != OUTSIDE && (role == LOADED || can_compare(node_at(v, i)->op));
 }
 
-// Adds the items that item i reads. Inputs are found when they are read.
+// Adds the items that item i reads. Inputs of the graph are found when they are read.
 static void add_sources(verification *v, size_t i)
 {
     const tni_node *n = node_at(v, i);
@@ -117,6 +119,8 @@ static int by_position(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+// Starts from what the step stores, follows sources until they are in memory, and sorts by id, which is
+// an order of computation.
 static void find_group(verification *v)
 {
     const tni_planned_kernel *k = kernel_of(v);
@@ -130,34 +134,35 @@ static void find_group(verification *v)
 
 // ---- on ref ------------------------------------------------------------------------------------
 
-// So many elements at data, one after the other, mirrored.
-static void *mirror_run(const verification *v, int dtype, char *data, int64_t count)
+// Copies `count` consecutive elements at data to the host.
+static void *copy_run(const verification *v, int dtype, char *data, int64_t count)
 {
     tni_arg x = { .dtype = (tn_dtype)dtype, .rank = 1, .size = { count }, .stride = { 1 } }, y;
     x.data    = data;
-    return tni_mirror(heap_of(v), v->r->e, &x, &y);
+    return tni_host_copy(heap_of(v), v->r->e, &x, &y);
 }
 
-static bool mirror_item(verification *v, size_t i)
+// Copies item i of the run to the host, before the step can overwrite it.
+static bool copy_item(verification *v, size_t i)
 {
-    v->room[i] = mirror_run(v, node_at(v, i)->dtype, v->r->data[i], tni_node_count(node_at(v, i)));
-    v->ref.data[i] = v->room[i];
-    return v->room[i] || out_of_memory(v);
+    v->owned[i] = copy_run(v, node_at(v, i)->dtype, v->r->data[i], tni_node_count(node_at(v, i)));
+    v->ref.data[i] = v->owned[i];
+    return v->owned[i] || out_of_memory(v);
 }
 
-static bool mirror_input(verification *v, size_t i)
+static bool copy_input(verification *v, size_t i)
 {
     size_t          at   = v->r->g->count + i;
     const tni_node *n    = v->r->g->input[i].n;
     size_t          size = v->r->e->device->memory->element_size((tn_dtype)n->dtype);
-    if (v->room[at]) return true;
+    if (v->owned[at]) return true;
     char *data      = n->buf->data + n->start * (int64_t)size;
-    v->room[at]     = mirror_run(v, n->dtype, data, tni_node_count(n));
-    v->ref.input[i] = v->room[at];
-    return v->room[at] || out_of_memory(v);
+    v->owned[at]    = copy_run(v, n->dtype, data, tni_node_count(n));
+    v->ref.input[i] = v->owned[at];
+    return v->owned[at] || out_of_memory(v);
 }
 
-static bool mirror_sources(verification *v, size_t i)
+static bool copy_sources(verification *v, size_t i)
 {
     const tni_node *n  = node_at(v, i);
     bool            ok = true;
@@ -165,13 +170,13 @@ static bool mirror_sources(verification *v, size_t i)
         int64_t   skip;
         tni_node *base = tni_node_base(n->src[s], &skip);
         size_t    at   = base->mark - 1;
-        if (base->state != TNI_PENDING) ok = mirror_input(v, at);
-        else if (v->role[at] == LOADED && !v->room[at]) ok = mirror_item(v, at);
+        if (base->state != TNI_PENDING) ok = copy_input(v, at);
+        else if (v->role[at] == LOADED && !v->owned[at]) ok = copy_item(v, at);
     }
     return ok;
 }
 
-// The errors of what a call of item i reads: beside its values.
+// Finds the error bounds of what a call of item i reads: they have the layout of its values.
 static void find_errors(const verification *v, size_t i, const tni_call *c, tni_arg *error)
 {
     const tni_node *n = node_at(v, i);
@@ -187,7 +192,7 @@ static void find_errors(const verification *v, size_t i, const tni_call *c, tni_
     }
 }
 
-// Scratch for the call, as the run's device asks for it; false when memory is out.
+// Allocates scratch for the call, as the run's device asks for it; false if memory is out.
 static bool run_scratch(const tni_device *d, tni_call *c, void **scratch)
 {
     size_t need = tni_call_scratch(c);
@@ -196,7 +201,7 @@ static bool run_scratch(const tni_device *d, tni_call *c, void **scratch)
     return !need || *scratch;
 }
 
-// Runs item i of the group on a device; TN_EMEM where there is no memory for that.
+// Runs item i of the group on the run's device; TN_EMEM if there is no memory for it.
 static tn_status run_on(const tni_run *r, size_t i, tni_call *c, tni_text *why)
 {
     const tni_device *d = r->e->device;
@@ -208,7 +213,7 @@ static tn_status run_on(const tni_run *r, size_t i, tni_call *c, tni_text *why)
     return s;
 }
 
-// A share lies where its source does.
+// An item that shares the place of its source has its source's values and errors.
 static void share_item(verification *v, size_t i)
 {
     int64_t   offset;
@@ -222,18 +227,19 @@ static void share_item(verification *v, size_t i)
     }
 }
 
-// Room for an item of the group, and for the other outputs of its op.
-static bool take_room(verification *v, size_t i)
+// Allocates cells for an item of the group, and for the other outputs of its op.
+static bool alloc_item(verification *v, size_t i)
 {
-    v->role[i] = MEMBER;
-    v->room[i] = tni_alloc(heap_of(v), (size_t)tni_node_count(node_at(v, i)) * sizeof(tni_cell));
-    v->ref.data[i] = v->room[i];
-    bool ok        = v->room[i] != NULL;
+    v->role[i]  = MEMBER;
+    v->owned[i] = tni_alloc(heap_of(v), (size_t)tni_node_count(node_at(v, i)) * sizeof(tni_cell));
+    v->ref.data[i] = v->owned[i];
+    bool ok        = v->owned[i] != NULL;
     for (const tni_node *o = tni_outputs(node_at(v, i)); o && ok; o = o->output)
-        ok = take_room(v, o->mark - 1);
+        ok = alloc_item(v, o->mark - 1);
     return ok;
 }
 
+// Computes the error bounds of all outputs of an op.
 static bool find_bounds(verification *v, size_t i, const tni_call *c, const tni_arg *error)
 {
     tni_heap *h  = heap_of(v);
@@ -243,19 +249,19 @@ static bool find_bounds(verification *v, size_t i, const tni_call *c, const tni_
     return ok;
 }
 
-// One item of the group. An op that fails (an index out of range) ends the comparison: the device
-// will say so itself.
+// Computes one item on ref, with its bounds. An op that fails (an index out of range) ends the
+// comparison: the device will report it itself.
 static bool compute_item(verification *v, size_t i)
 {
     tni_text why = { "" };
     tni_call c;
-    if (!mirror_sources(v, i)) return false;
+    if (!copy_sources(v, i)) return false;
     if (v->role[i] == SHARE) {
         share_item(v, i);
         return true;
     }
     tni_arg  *error = tni_alloc(heap_of(v), (size_t)(node_at(v, i)->nsrc + 1) * sizeof *error);
-    tn_status s     = take_room(v, i) && error ? run_on(&v->ref, i, &c, &why) : TN_EMEM;
+    tn_status s     = alloc_item(v, i) && error ? run_on(&v->ref, i, &c, &why) : TN_EMEM;
     if (s == TN_OK) {
         find_errors(v, i, &c, error);
         if (!find_bounds(v, i, &c, error)) s = TN_EMEM;
@@ -272,6 +278,7 @@ static double number(const tni_node *n, tni_cell v)
     return tni_is_float((tn_dtype)n->dtype) ? v.f : (double)v.i;
 }
 
+// A device may be wrong by the bound, and by one more rounding when it stores the value.
 static bool agrees(const tni_node *n, double have, double want, double error)
 {
     tn_dtype dt = (tn_dtype)n->dtype;
@@ -280,14 +287,13 @@ static bool agrees(const tni_node *n, double have, double want, double error)
     return fabs(have - want) <= error + tni_error_of_rounding(dt, want);
 }
 
-// Compares item i, which a device has computed at data; d is set where it differs. False when memory
-// is out.
-static bool compare(const verification *v, size_t i, char *data, difference *d)
+// Compares item i, which a device has computed at data; sets d if it differs. False if memory is out.
+static bool compare_item(const verification *v, size_t i, char *data, difference *d)
 {
     const tni_node *n     = node_at(v, i);
     int64_t         count = tni_node_count(node_at(v, i));
     const tni_cell *want  = (tni_cell *)v->ref.data[i];
-    tni_cell       *have  = mirror_run(v, n->dtype, data, count);
+    tni_cell       *have  = copy_run(v, n->dtype, data, count);
     for (int64_t k = 0; have && k < count && !d->found; k++) {
         double error = v->error[i] ? v->error[i][k] : 0;
         if (agrees(n, number(n, have[k]), number(n, want[k]), error)) continue;
@@ -297,22 +303,22 @@ static bool compare(const verification *v, size_t i, char *data, difference *d)
     return have || out_of_memory(v);
 }
 
-// What a call wrote: item i and the other outputs of its op.
+// Compares what a call wrote: item i and the other outputs of its op.
 static bool compare_outputs(const verification *v, size_t i, difference *d)
 {
-    bool ok = compare(v, i, v->r->data[i], d);
+    bool ok = compare_item(v, i, v->r->data[i], d);
     for (const tni_node *o = tni_outputs(node_at(v, i)); o && ok && !d->found; o = o->output)
-        ok = compare(v, o->mark - 1, v->r->data[o->mark - 1], d);
+        ok = compare_item(v, o->mark - 1, v->r->data[o->mark - 1], d);
     return ok;
 }
 
-// What the step stored, in id order, up to the first that differs.
+// Compares what the step stored, in id order, up to the first difference.
 static bool compare_results(const verification *v, difference *d)
 {
     const tni_planned_kernel *k = kernel_of(v);
     if (!k) return compare_outputs(v, (size_t)v->step, d);
     for (size_t i = 0; i < k->seeds && !d->found; i++)
-        if (k->seed[i] >= 0 && !compare(v, (size_t)k->seed[i], v->r->data[k->seed[i]], d))
+        if (k->seed[i] >= 0 && !compare_item(v, (size_t)k->seed[i], v->r->data[k->seed[i]], d))
             return false;
     return true;
 }
@@ -326,6 +332,7 @@ typedef struct {
     tni_buffer **buffer;
 } alone;
 
+// Allocates device memory for item i alone, outside of the plan's places.
 static bool take_buffer(const verification *v, alone *a, size_t i)
 {
     size_t size  = v->r->e->device->memory->element_size((tn_dtype)node_at(v, i)->dtype);
@@ -335,8 +342,8 @@ static bool take_buffer(const verification *v, alone *a, size_t i)
     return true;
 }
 
-// What the step read, as it was before.
-static bool put_back(const verification *v, alone *a, size_t i)
+// Uploads what the step read, as it was before: the step may have overwritten it.
+static bool restore_input(const verification *v, alone *a, size_t i)
 {
     tn_dtype dt    = (tn_dtype)node_at(v, i)->dtype;
     int64_t  count = tni_node_count(node_at(v, i));
@@ -352,6 +359,7 @@ static bool put_back(const verification *v, alone *a, size_t i)
     return ok;
 }
 
+// An item that shares its source's place does so here too.
 static void share_alone(const verification *v, alone *a, size_t i)
 {
     int64_t   offset;
@@ -362,7 +370,7 @@ static void share_alone(const verification *v, alone *a, size_t i)
     a->run.data[i] += offset * (int64_t)size;
 }
 
-// The step that computes item i; false if there is none, as of a number.
+// Finds the step that computes item i; false if there is none, as for a number.
 static bool find_step(const tni_plan *p, size_t i, tni_plan_step *step)
 {
     for (size_t t = 0; t < p->steps; t++) {
@@ -373,7 +381,7 @@ static bool find_step(const tni_plan *p, size_t i, tni_plan_step *step)
     return false;
 }
 
-// Runs member i; d is set where it differs. False where it cannot be run.
+// Runs member i alone; sets d if it differs. False if it cannot be run.
 static bool run_member(const verification *v, alone *a, size_t i, difference *d)
 {
     tni_plan_step step;
@@ -384,10 +392,10 @@ static bool run_member(const verification *v, alone *a, size_t i, difference *d)
     }
     if (!find_step(a->run.plan, i, &step)) return true;
     return take_buffer(v, a, i) && tni_run_one_step(&a->run, step, &item) == TN_OK &&
-           compare(v, i, a->run.data[i], d);
+           compare_item(v, i, a->run.data[i], d);
 }
 
-// A plan of one op a step, each of which writes to a place of its own.
+// Builds a plan with one op for each step, each of which writes to a place of its own.
 static tni_plan *plan_by_op(const verification *v)
 {
     tni_limits limits = tni_limits_of(v->r->e);
@@ -397,6 +405,7 @@ static tni_plan *plan_by_op(const verification *v)
     return p;
 }
 
+// Prepares to run the group op by op on the device, with the inputs it had.
 static bool open_alone(const verification *v, alone *a)
 {
     const tni_graph *g = v->r->g;
@@ -408,7 +417,7 @@ static bool open_alone(const verification *v, alone *a)
     a->buffer          = tni_zalloc(heap_of(v), g->count * sizeof *a->buffer);
     bool ok            = a->run.plan && a->run.in && a->run.data && a->buffer;
     for (size_t i = 0; i < g->count && ok; i++)
-        if (v->role[i] == LOADED && v->room[i]) ok = put_back(v, a, i);
+        if (v->role[i] == LOADED && v->owned[i]) ok = restore_input(v, a, i);
     return ok;
 }
 
@@ -422,31 +431,33 @@ static void close_alone(const verification *v, alone *a)
     tni_free(heap_of(v), a->buffer);
 }
 
-// What op by op gives for the element at which the kernel differs.
-static void look_up(const verification *v, const alone *a, difference *d)
+// Reads what op by op gives for the element at which the kernel differs.
+static void look_up_alone(const verification *v, const alone *a, difference *d)
 {
     const tni_node *n    = node_at(v, d->item);
     size_t          size = v->r->e->device->memory->element_size((tn_dtype)n->dtype);
-    tni_cell       *x    = mirror_run(v, n->dtype, a->run.data[d->item] + d->at * (int64_t)size, 1);
+    tni_cell       *x    = copy_run(v, n->dtype, a->run.data[d->item] + d->at * (int64_t)size, 1);
     if (x) d->alone = number(n, *x);
     d->has_alone = x != NULL;
     tni_free(heap_of(v), x);
 }
 
-// Which op of the group differs by itself, in `first`; else what the group gives in place of d.
+// Finds the op of the group that differs by itself, in `first`; if none does, what the group gives in
+// place of d: then the fused kernel is at fault.
 static void run_group(const verification *v, difference *d, difference *first)
 {
     alone a;
     bool  ok = open_alone(v, &a);
     for (size_t i = 0; i < v->members && ok && !first->found; i++)
         ok = run_member(v, &a, v->member[i], first);
-    if (ok && !first->found) look_up(v, &a, d);
+    if (ok && !first->found) look_up_alone(v, &a, d);
     close_alone(v, &a);
 }
 
 // ---- saying so ---------------------------------------------------------------------------------
 
-static tn_status say_op(const verification *v, const difference *d, const difference *kernel)
+// Reports an op that differs, and the kernel it was found in.
+static tn_status report_op(const verification *v, const difference *d, const difference *kernel)
 {
     const tni_node *n = node_at(v, d->item);
     tni_text        t = { "" };
@@ -460,7 +471,8 @@ static tn_status say_op(const verification *v, const difference *d, const differ
                            t.s);
 }
 
-static tn_status say_kernel(const verification *v, const difference *d)
+// Reports a kernel that differs though its ops do not.
+static tn_status report_kernel(const verification *v, const difference *d)
 {
     const tni_node *n = node_at(v, d->item);
     tni_text        t = tni_text_of("; op by op could not be run");
@@ -474,30 +486,33 @@ static tn_status say_kernel(const verification *v, const difference *d)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
+// Allocates the lists by item; false if memory is out.
 static bool open_lists(verification *v)
 {
     tni_heap        *h = heap_of(v);
     const tni_graph *g = v->r->g;
     v->role            = tni_zalloc(h, g->count);
     v->error           = tni_zalloc(h, g->count * sizeof *v->error);
-    v->room            = tni_zalloc(h, (g->count + g->inputs) * sizeof *v->room);
+    v->owned           = tni_zalloc(h, (g->count + g->inputs) * sizeof *v->owned);
     v->member          = tni_alloc(h, g->count * sizeof *v->member);
     v->ref.data        = tni_zalloc(h, g->count * sizeof *v->ref.data);
     v->ref.input       = tni_zalloc(h, g->inputs * sizeof *v->ref.input);
     v->ref.in          = tni_run_inputs(v->r);
-    return v->role && v->error && v->room && v->member && v->ref.data && v->ref.input && v->ref.in;
+    return v->role && v->error && v->owned && v->member && v->ref.data && v->ref.input && v->ref.in;
 }
 
+// Frees everything that was allocated for the step; error bounds of shared items belong to their
+// source.
 static void close_verify(verification *v)
 {
     tni_heap        *h = heap_of(v);
     const tni_graph *g = v->r->g;
-    for (size_t i = 0; v->room && i < g->count + g->inputs; i++) tni_free(h, v->room[i]);
+    for (size_t i = 0; v->owned && i < g->count + g->inputs; i++) tni_free(h, v->owned[i]);
     for (size_t i = 0; v->error && v->role && i < g->count; i++)
         if (v->role[i] == MEMBER) tni_free(h, v->error[i]);
     tni_free(h, v->role);
     tni_free(h, v->error);
-    tni_free(h, v->room);
+    tni_free(h, v->owned);
     tni_free(h, v->member);
     tni_free(h, v->ref.data);
     tni_free(h, v->ref.input);
@@ -505,6 +520,7 @@ static void close_verify(verification *v)
     tni_free(h, v);
 }
 
+// Runs before the step, because a step may overwrite what it reads.
 void *tni_verify_before(const tni_run *r, tni_plan_step step)
 {
     verification *v = tni_zalloc(&r->cx->heap, sizeof *v);
@@ -525,6 +541,7 @@ void *tni_verify_before(const tni_run *r, tni_plan_step step)
     return NULL;
 }
 
+// Compares, and on a difference finds out whose fault it is.
 static tn_status compare_step(verification *v, size_t *item)
 {
     difference d = { .found = false }, first = { .found = false };
@@ -532,11 +549,11 @@ static tn_status compare_step(verification *v, size_t *item)
     if (!compare_results(v, &d)) return tni_failed();
     if (!d.found) return TN_OK;
     *item = d.item;
-    if (v->step >= 0) return say_op(v, &d, NULL);
+    if (v->step >= 0) return report_op(v, &d, NULL);
     run_group(v, &d, &first);
-    if (!first.found) return say_kernel(v, &d);
+    if (!first.found) return report_kernel(v, &d);
     *item = first.item;
-    return say_op(v, &first, &d);
+    return report_op(v, &first, &d);
 }
 
 tn_status tni_verify_after(void *begun, tn_status s, size_t *item)

@@ -105,7 +105,7 @@ static bool index_names(tn_file *f)
     if (f->count) qsort(f->by_name, f->count, sizeof *f->by_name, compare_names);
     for (size_t i = 1; i < f->count; i++)
         if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0)
-            return tni_file_wrong(f, "tensor %s is there twice", tni_quoted(f->by_name[i]->name).s);
+            return tni_file_wrong(f, "tensor %s appears twice", tni_quoted(f->by_name[i]->name).s);
     return true;
 }
 

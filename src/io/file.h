@@ -21,9 +21,9 @@ typedef struct {
     size_t       nmeta;
 } tni_file_part;
 
-// One tensor of the list, as small as it can be: a header may list millions. Name and dtype lie in
+// One tensor of the list, as small as it can be: a header may list millions. Name and dtype are in
 // the part's text or are constant; shape points into the mapping at the file's own text of the
-// sizes, which has been checked. data lies in the mapping, bytes of it.
+// sizes, which has been checked. data points into the mapping.
 typedef struct {
     const char          *name;
     const char          *dtype;  // as the file spells it
@@ -66,7 +66,7 @@ bool tni_safetensors_read(tn_file *f);
 bool tni_npy_load(tn_file *f);
 // Reads the index that is f's first part, and adds the files it names.
 bool tni_shards_read(tn_file *f);
-// After by_name is there: whether everything stands in the file where the index says.
+// After by_name is made: returns whether every tensor is in the file that the index says.
 bool tni_shards_check(tn_file *f);
 
 bool            tni_is_npy(const tni_mapping *m);
@@ -74,7 +74,7 @@ bool            tni_is_index(const char *path);
 tni_file_entry *tni_file_entry_find(const tn_file *f, const char *name);
 // The sizes of an entry, rank of them.
 void tni_file_entry_sizes(const tni_file_entry *it, int64_t size[TN_MAX_RANK]);
-// Sorts n names; one that is there twice, or NULL.
+// Sorts n names; returns one that appears twice, or NULL.
 const char *tni_sort_and_find_twice(const char **names, size_t n);
 
 // An entry as a tensor: it borrows the mapping where it can, else a converted copy.

@@ -1,8 +1,8 @@
 // Mapping a file. It is mapped as it is now: a file that another program cuts short while it is
 // mapped ends the process at the next look, so files are replaced (outfile.h), never written over.
 //
-// One page more is mapped than the file has: it lies past the file's end, where a look ends the
-// process. So a reader that runs over the end is found out, whatever lies behind in memory. With
+// One page more is mapped than the file has. Reading that page, which is past the file's end, ends the
+// process, so a reader that runs over the end is found out, whatever follows in memory. With
 // AddressSanitizer that holds from the first byte on.
 #include "io/mapping.h"
 

@@ -90,7 +90,7 @@ static bool check_meta(reader *r)
 // part's text.
 static bool read_meta(reader *r)
 {
-    if (r->part->meta) return tni_file_wrong(r->f, "__metadata__ is there twice");
+    if (r->part->meta) return tni_file_wrong(r->f, "__metadata__ appears twice");
     r->part->meta = r->text;
     if (tni_json_next(&r->j) != TNI_JSON_OBJECT)
         return tni_file_wrong(r->f, "__metadata__ is not an object");
@@ -150,7 +150,7 @@ static bool read_field(reader *r, const char *name, fields *e, tni_file_entry *i
     bool    dtype = tni_json_is(&r->j, "dtype"), shape = tni_json_is(&r->j, "shape");
     bool    extent = tni_json_is(&r->j, "data_offsets");
     if ((dtype && e->dtype >= 0) || (shape && e->rank >= 0) || (extent && e->offsets))
-        return tni_file_wrong(r->f, "tensor %s: a field is there twice", name);
+        return tni_file_wrong(r->f, "tensor %s: a field appears twice", name);
     if (dtype) return read_dtype(r, name, e);
     if (shape) {
         it->shape = r->j.at;

@@ -81,7 +81,7 @@ static bool names_ok(tn_ctx *cx, const char *what, int n, const char *const *nam
             tni_fail(cx, TN_EARG, "file_write: %s %s %s", what, tni_quoted(sorted[i]).s, wrong);
     }
     const char *twice = wrong ? NULL : tni_sort_and_find_twice(sorted, (size_t)n);
-    if (twice) tni_fail(cx, TN_EARG, "file_write: %s %s is there twice", what, tni_quoted(twice).s);
+    if (twice) tni_fail(cx, TN_EARG, "file_write: %s %s appears twice", what, tni_quoted(twice).s);
     tni_free(&cx->heap, sorted);
     return !wrong && !twice;
 }

@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 
-enum { TNI_MOST_PORTS = 16 };  // inputs, or outputs, of a layer: they lie on the stack
+enum { TNI_MOST_PORTS = 16 };  // inputs, or outputs, of a layer: they are on the stack
 
 // A tensor or a child by its name in the layer. Both names and arrays are the layer's.
 typedef struct {
@@ -29,7 +29,7 @@ struct tn_layer {
     tn_forward_fn   *forward;
     tn_forward_n_fn *forward_n;  // instead of forward; neither: a container
     int              in, out;    // inputs and outputs that it takes and gives
-    int              optional;   // of in: so many at the end may be missing
+    int              optional;   // how many of the inputs, at the end, may be missing
     bool             builtin;    // forward is ours: its temporaries die with the call
     bool             training;
     int              running;  // calls in progress that use the layer: it cannot be freed
@@ -38,12 +38,12 @@ struct tn_layer {
     tni_named *param, *buffer;
     tni_child *child;
     size_t     params, buffers, children, param_cap, buffer_cap, child_cap;
-    // While a summary runs: told of every forward call that ends. Of the tree's root.
+    // While a summary runs: called at the end of every forward call. Set in the tree's root.
     void (*watch)(tn_layer *l, int ny, tn_tensor *const *y, void *user);
     void *watch_user;
 };
 
-// A layer of ours over a zeroed struct of so many bytes, tn_layer_self of it; 0: none. The caller
+// Makes a built-in layer with a zeroed struct of self_bytes bytes, tn_layer_self of it; 0: none. The caller
 // has checked cx. NULL, reported by the op's name, on failure.
 tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
                          size_t self_bytes);

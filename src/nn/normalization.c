@@ -7,7 +7,7 @@ typedef struct {
     tn_tensor *w, *b;
     tn_tensor *mean, *var, *batches;  // running statistics, and how many batches made them
     double     eps, momentum;
-    int        axes;  // the last so many
+    int        axes;  // how many, from the last
     int64_t    groups;
 } norm;
 

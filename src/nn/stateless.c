@@ -62,7 +62,7 @@ tn_layer *tn_nn_dropout(tn_ctx *cx, double p)
 
 // ---- pooling -----------------------------------------------------------------------------------
 
-// Of a kernel, or (adaptive) to so many windows; height, then width.
+// The size of a kernel or (adaptive) the number of windows; height, then width.
 typedef struct {
     int64_t      size[2];
     tn_pool_opts o;

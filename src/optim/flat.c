@@ -1,8 +1,8 @@
-// Flat blocks: parameters that agree lie one after the other in one buffer, and so do their moments,
+// Flat blocks: parameters that agree are stored one after the other in one buffer, and so are their moments,
 // masters and, while an update is recorded, their gradients. A rule runs once over each block. The
-// parameters move into their blocks when the optimizer is made, before a forward pass notes where they
-// are: so the first step finds them where the second does, and has its plan. What somebody writes to a
-// parameter lies elsewhere until the next update, which joins it again.
+// parameters move into their blocks when the optimizer is made, before a forward pass records their addresses:
+// so the first step finds them where the second does, and both have one plan. A value that the user writes to a
+// parameter is stored elsewhere until the next update, which joins it again.
 #include "optim/update.h"
 #include "ops/composite.h"
 

@@ -208,7 +208,7 @@ static void wrong_files_are_errors(void)
     expect(cx, files.json, "\"the\": 257", "\"the\": 1.5",
            "a token's number is not below their count");
     expect(cx, files.json, "\"the\": 257", "\"the\": 256", "two tokens have one number");
-    expect(cx, files.json, "\"the\": 257", "\"th\": 257", "a token is there twice");
+    expect(cx, files.json, "\"the\": 257", "\"th\": 257", "a token appears twice");
     expect(cx, files.json, "\"the\": 257", "\"\": 257", "a token is empty");
     expect(cx, files.json, "\"the\": 257", "\"t e\": 257", "a character that stands for no byte");
     expect(cx, files.json, "\"the\": 257", "\"\\ud800\": 257",

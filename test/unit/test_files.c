@@ -230,15 +230,14 @@ static void bad_headers_are_refused_with_their_reason(void)
         { "{\"a\":{}}", 0, TN_EFORMAT, "tensor \"a\": dtype is missing" },
         { "{\"a\":{\"dtype\":\"F32\"}}", 0, TN_EFORMAT, "shape is missing" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}", 0, TN_EFORMAT, "data_offsets is missing" },
-        { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 0, TN_EFORMAT,
-          "a field is there twice" },
+        { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 0, TN_EFORMAT, "a field appears twice" },
         { "{\"a\":{\"dtype\":\"F31\"}}", 0, TN_EFORMAT, "there is no dtype \"F31\"" },
         { "{\"a\":{\"dtype\":32}}", 0, TN_EFORMAT, "its dtype is not a text" },
         { "{" F32("a", "[1]", "0", "4") "," F32("a", "[1]", "4", "8") "}", 8, TN_EFORMAT,
-          "tensor \"a\" is there twice" },
+          "tensor \"a\" appears twice" },
         { "{" F32("a", "[1]", "0", "4") ",\"\\u0061\":{\"dtype\":\"F32\",\"shape\":[0],\"data_"
                                         "offsets\":[4,4]}}",
-          4, TN_EFORMAT, "tensor \"a\" is there twice" },
+          4, TN_EFORMAT, "tensor \"a\" appears twice" },
         { "{" F32("a", "[1]", "0", "4") "," F32("b", "[1]", "8", "12") "}", 12, TN_EFORMAT,
           "bytes 4 to 8 of the data belong to no tensor" },
         { "{" F32("a", "[1]", "4", "8") "}", 8, TN_EFORMAT, "bytes 0 to 4" },
@@ -276,7 +275,7 @@ static void bad_headers_are_refused_with_their_reason(void)
         { "{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, TN_EFORMAT,
           "__metadata__ has \"a\" twice" },
         { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, TN_EFORMAT,
-          "__metadata__ is there twice" },
+          "__metadata__ appears twice" },
         { "{\"a\\u0000\":{}}", 0, TN_EFORMAT, "has a 0 character" },
         { "{\"\\ud800\":{}}", 0, TN_EFORMAT, "half a surrogate pair" },
     };
@@ -429,7 +428,7 @@ static void bad_arguments_of_writing_are_refused(void)
     tn_tensor  *m[]  = { t[0], rules_ramp(other, 1) };
     const char *ab[] = { "a", "b" };
     CHECK_STATUS(tn_file_write(cx, path, 2, twice, t, 0, NULL), TN_EARG);
-    CHECK_FAILED(cx, TN_EARG, "name \"a\" is there twice");
+    CHECK_FAILED(cx, TN_EARG, "name \"a\" appears twice");
     CHECK_STATUS(tn_file_write(cx, path, 1, empty, t, 0, NULL), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "name 0 is empty");
     CHECK_STATUS(tn_file_write(cx, path, 1, none, t, 0, NULL), TN_EARG);
@@ -439,7 +438,7 @@ static void bad_arguments_of_writing_are_refused(void)
     CHECK_STATUS(tn_file_write(cx, path, 1, kept, t, 0, NULL), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "which the format keeps");
     CHECK_STATUS(tn_file_write(cx, path, 2, ab, t, 2, meta), TN_EARG);
-    CHECK_FAILED(cx, TN_EARG, "meta key \"k\" is there twice");
+    CHECK_FAILED(cx, TN_EARG, "meta key \"k\" appears twice");
     CHECK_STATUS(tn_file_write(cx, path, 2, ab, m, 0, NULL), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "belong to different contexts");
     CHECK_STATUS(tn_file_write(other, path, 2, ab, t, 0, NULL), TN_EARG);
@@ -501,7 +500,7 @@ static void a_bad_index_is_refused(void)
         { "{\"weight_map\":{\"b\":\"m-1.safetensors\"}}", TN_EFORMAT,
           "tensor \"b\" is not in \"m-1.safetensors\"" },
         { "{\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-2.safetensors\"}}", TN_EFORMAT,
-          "tensor \"a\" is there twice" },
+          "tensor \"a\" appears twice" },
     };
     CHECK(scratch_open());
     tn_ctx *cx = rules_open("cpu");
