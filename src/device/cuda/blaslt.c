@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-// A function of the library: where its pointer goes, and what the library symbols it.
+// A function of the library: where its pointer goes in the table, and its symbol.
 typedef struct {
     size_t      at;
     const char *name;
@@ -21,10 +21,11 @@ static const symbol symbols[] = {
 _Static_assert(sizeof(tni_blaslt) == sizeof symbols / sizeof *symbols * sizeof(void (*)(void)),
                "a row a field");
 
+// Newest first; 12 and 13 have the same interface as far as it is used.
 static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
                                      NULL };
 
-// Filled once, read-only from then on.
+// Filled once by find_once, read-only from then on.
 static struct {
     pthread_once_t once;
     tni_blaslt     table;
@@ -32,7 +33,8 @@ static struct {
     tni_text       where, missing;
 } found = { .once = PTHREAD_ONCE_INIT };
 
-// POSIX promises that the bits of a dlsym result are those of a function pointer.
+// Fills the table; false, with the name, if a function is missing. POSIX promises that the bits of a
+// dlsym result are those of a function pointer.
 static bool fill_table(void *lib)
 {
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
@@ -54,6 +56,7 @@ static void find_once(void)
     if (!found.there) found.where = (tni_text){ "" };
 }
 
+// Threads may call it at once: the first one searches, the others wait for it.
 const tni_blaslt *tni_blaslt_get(tni_text *why)
 {
     pthread_once(&found.once, find_once);

@@ -1,4 +1,4 @@
-// Choosing among candidates: the disk, and the clock.
+// Choosing among candidates: timing them, and keeping the choice on disk.
 #include "device/cuda/choice.h"
 
 #include "kernel/disk.h"
@@ -11,6 +11,7 @@
 
 enum { WORD_TEXT = 21 };  // -9223372036854775808 and a space
 
+// The cache folder, shared by all sessions; opened at the first use.
 static struct {
     pthread_mutex_t lock;
     tni_disk        disk;
@@ -19,12 +20,14 @@ static struct {
 
 // ---- the disk ----------------------------------------------------------------------------------
 
-// The texts of a key, which the key points into.
+// A disk key and the texts that it points into.
 typedef struct {
     char         source[TNI_CHOICE_WORDS * WORD_TEXT + 1], version[64];
     tni_disk_key key;
 } disk_key;
 
+// Writes the words of a key as text: the disk cache compares keys as text, and people can read them.
+// Returns false if the key is too long, in which case nothing is found and nothing is kept.
 static bool write_disk_key(const tni_choice_key *k, disk_key *d)
 {
     int n = 0;
@@ -37,7 +40,7 @@ static bool write_disk_key(const tni_choice_key *k, disk_key *d)
     return n < (int)sizeof d->version;
 }
 
-// The folder, opened at the first use. The lock is held.
+// Opens the folder at the first use. The lock is held.
 static tni_disk *open_disk(void)
 {
     if (!self.open) tni_disk_open(&self.disk);
@@ -45,6 +48,7 @@ static tni_disk *open_disk(void)
     return &self.disk;
 }
 
+// A choice that does not fit was written by a version with another format, and counts as absent.
 size_t tni_choice_find(const tni_choice_key *k, void *what, size_t room)
 {
     disk_key d;
@@ -84,8 +88,9 @@ typedef struct {
     int                   error;
 } stopwatch;
 
-// Fills the workspace, twice: while the GPU is at it, the host gets ahead, so that what is timed is
-// not the launching.
+// Fills the workspace twice, which keeps the GPU busy for a while: the host meanwhile submits the
+// launches that are to be timed, so that their time does not include submitting them. It also leaves
+// the cache in the same state for every candidate.
 static int fill_workspace(const tni_candidates *c)
 {
     int e = TNI_CU_OK;
@@ -94,8 +99,8 @@ static int fill_workspace(const tni_candidates *c)
     return e;
 }
 
-// Milliseconds of one launch, the best of some rounds of runs; below 0 if it cannot be run. A launch
-// before them loads what is needed.
+// Returns milliseconds of one launch, the best of some rounds of runs, or a negative number if the
+// candidate cannot run. The launch ahead of the rounds loads its code and is not timed.
 static float time_candidate(stopwatch *w, int candidate, int rounds, int runs)
 {
     const tni_candidates *c    = w->c;
@@ -116,12 +121,14 @@ static float time_candidate(stopwatch *w, int candidate, int rounds, int runs)
     return best;
 }
 
-// How often candidates are timed, and how many of the proposals. What takes little time is easily
-// disturbed; what takes long costs long, and the first few proposals are good.
+// How often each candidate is timed, and how many of the proposals are.
 typedef struct {
     int rounds, runs, count;
 } effort;
 
+// A launch below 20 us is timed in two rounds of three, since its time is easily disturbed; one above
+// 0.5 ms once, and then only the first FEW proposals: it costs long to time, and the library's first
+// guesses are good for large work.
 static effort effort_of(float ms, int count)
 {
     enum { FEW = 8 };
@@ -131,6 +138,7 @@ static effort effort_of(float ms, int count)
     return (effort){ 1, 1, count < FEW ? count : FEW };
 }
 
+// The first candidate that runs sets the effort for all.
 int tni_choice_time(const tni_candidates *c, float *ms)
 {
     stopwatch w     = { .c = c };
@@ -149,6 +157,8 @@ int tni_choice_time(const tni_candidates *c, float *ms)
     return w.error;
 }
 
+// A later candidate must be 2 % faster, the noise of the clock, to replace an earlier one: the library
+// ranks its proposals, and equal times should give the same choice in every process.
 int tni_choice_best(const float *ms, int count)
 {
     const float margin = 0.98f;

@@ -1,14 +1,16 @@
-// Choosing among candidates that do the same: algorithms that a library proposes, and kernels of our own.
-// They are timed once, and what was chosen is kept on disk for all processes. No library is known here.
+// Choosing among candidates that compute the same: algorithms that a library proposes, and kernels of
+// our own. They are timed once, and the choice is kept on disk for all processes. No library is known
+// here.
 #ifndef TNI_CUDA_CHOICE_H
 #define TNI_CUDA_CHOICE_H
 
 #include "device/cuda/driver.h"
 
+// Words of a key, at most; a product's key has 31.
 enum { TNI_CHOICE_WORDS = 64 };
 
-// All that a choice depends on: the library with its version, the kind of GPU, and what is to be done in
-// words, TNI_CHOICE_WORDS at most, which mean the same in every process.
+// All that a choice depends on: the library with its version, the kind of GPU, and the work in words,
+// which mean the same in every process.
 typedef struct {
     const char    *library;
     size_t         version;
@@ -17,33 +19,32 @@ typedef struct {
     int            words;
 } tni_choice_key;
 
-// Reads what is kept under a key, in whatever form its library wrote it. The bytes it has; 0, with
-// nothing written, where there are none, or more than there is room for.
+// Reads the choice kept under a key, in whatever form its library wrote it. Returns its bytes; 0, with
+// nothing written, if there is none or it does not fit.
 size_t tni_choice_find(const tni_choice_key *k, void *what, size_t room);
-// Keeps it, replacing what was there.
+// Keeps a choice, replacing an older one.
 void tni_choice_keep(const tni_choice_key *k, const void *what, size_t bytes);
-// Looks for the folder again, as a new process would.
+// Opens the cache folder again at the next use, as a new process would. For tests.
 void tni_choice_forget(void);
 
-// What is timed, in a stream that is not being captured. Those that a library proposed come first, its
-// best guess ahead of others, then the last `own` of them, which are timed in any case.
+// The candidates to time, in a stream that is not being captured: first a library's proposals, its best guess
+// ahead, then `own` candidates of ours, which are always timed.
 typedef struct {
     const tni_driver *cu;
     tni_custream      stream;
-    tni_cuptr         workspace;  // of bytes; it is overwritten
+    tni_cuptr         workspace;  // of `bytes`; it is overwritten
     size_t            bytes;
     int               count, own;
-    int (*launch)(void *session, int i);  // candidate i, once; else than 0: it cannot be run
+    int (*launch)(void *session, int i);  // launches candidate i once; not 0: it cannot run
     void *session;
 } tni_candidates;
 
-// Times candidates, each into its ms: milliseconds of one launch, below 0 where it cannot be run or was
-// not tried, since the library's first guesses are good enough for what takes long. An error of the
-// driver.
+// Times candidates: ms[i] becomes the milliseconds of one launch of candidate i, negative if it cannot
+// run or was not tried. Returns an error of the driver.
 int tni_choice_time(const tni_candidates *c, float *ms);
 
-// The fastest of those that ran, -1 if none did. A later one has to be better by more than the clock's
-// noise.
+// Returns the fastest candidate of those that ran, -1 if none did. A later one has to be faster by more
+// than the clock's noise.
 int tni_choice_best(const float *ms, int count);
 
 #endif

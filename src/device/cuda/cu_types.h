@@ -1,5 +1,5 @@
 // The types and numbers of CUDA's driver interface that this folder uses, declared by ourselves: no
-// header of CUDA is needed to build. Where such headers are installed, a test compares them.
+// header of CUDA is needed to build. If such headers are installed, a test compares them.
 #ifndef TNI_CUDA_TYPES_H
 #define TNI_CUDA_TYPES_H
 
@@ -23,7 +23,7 @@ typedef struct tni_nvrtc_program *tni_nvprogram;
 
 // ---- numbers -----------------------------------------------------------------------------------
 
-// What functions return. After those of the second block nothing works any more in the process.
+// What functions return. After an error of the second block nothing works any more in the process.
 enum {
     TNI_CU_OK                = 0,
     TNI_CU_OUT_OF_MEMORY     = 2,
@@ -111,7 +111,7 @@ enum {
     TNI_CU_RECOMMENDED = 1,
 };
 
-// What an address is asked for.
+// Questions about an address.
 enum {
     TNI_CU_POINTER_CONTEXT = 1,
     TNI_CU_POINTER_TYPE    = 2,  // one of the next two, or 4, which is both
@@ -145,7 +145,7 @@ typedef struct {
     int id;  // the device's
 } tni_culocation;
 
-// What memory of a reserved range is to be.
+// The memory to create for a reserved range.
 typedef struct {
     int            type, handle_types;
     tni_culocation at;
@@ -194,7 +194,7 @@ typedef struct {
     unsigned                attributes;
 } tni_culaunch;
 
-// What came of renewing a graph, and where it failed.
+// The result of updating a graph, and where it failed.
 typedef struct {
     int        result;
     tni_cunode node, from;

@@ -1,4 +1,4 @@
-// CUDA text to machine code.
+// CUDA text to machine code by NVRTC, the disk cache of machine code, and reading the assembler's log.
 #include "device/cuda/cubin.h"
 
 #include "base/background.h"
@@ -12,7 +12,7 @@
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-// Puts the log into c, if there is memory for it: it only explains.
+// Copies the compiler's log; without memory for it only the explanation is missing.
 static void take_log(tni_cubin *c, const tni_nvrtc *rtc, tni_nvprogram p)
 {
     size_t n = 0;
@@ -36,8 +36,8 @@ static tn_status take_image(tni_cubin *c, const tni_nvrtc *rtc, tni_nvprogram p,
     return TN_EDEVICE;
 }
 
-// The line of the log with the first error.
-static void tell_error(const tni_cubin *c, tni_text *why)
+// Adds the first line of the log that contains an error.
+static void report_error(const tni_cubin *c, tni_text *why)
 {
     const char *at = c->log ? strstr(c->log, "error") : NULL;
     if (!at) {
@@ -48,11 +48,12 @@ static void tell_error(const tni_cubin *c, tni_text *why)
     tni_text_add(why, "NVRTC: %.*s", (int)strcspn(at, "\n"), at);
 }
 
-// Contraction is off and division and roots are exact, as on every path. To with_usage, -v makes the
-// assembler tell what a function takes; NVRTC's cache, which later versions have, keeps no such
-// word. Functions that a text does not call, and values that it does not read, are no cause for a
-// warning. The last option is one that older versions do not know: to compile quick, or, without a with_usage,
-// a thread for each kernel of a text.
+// Contraction is off, and division and square roots are exact by default, so that results have the same
+// bits as on other devices. with_usage: -v makes the assembler report what each function uses, which
+// code from NVRTC's own cache does not. Warnings about unused functions (177) and values (550) are off,
+// since preludes have many. The last option is unknown to older versions of NVRTC, so that it is
+// dropped when they reject it: --Ofast-compile to compile quickly, --split-compile to use a thread for
+// each kernel of a text.
 static int run_nvrtc(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool with_usage,
                      bool quick)
 {
@@ -68,9 +69,10 @@ static int run_nvrtc(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bo
     return error == TNI_NV_INVALID_OPTION ? rtc->compile(p, n - 1, option) : error;
 }
 
-// NVRTC asks this while it compiles, whether to give up: never, since what it then frees is at times not
-// its own (13.0, in the assembler). But it is a time to have the end of the process wait for it, number_before
-// what it has set up so far is taken down.
+// NVRTC calls this while it compiles and gives up if it returns 1. It never does: giving up frees
+// memory that is not NVRTC's own in some cases (13.0, in the assembler). But it is the moment to
+// register the wait at the end of the process, after NVRTC has set itself up and before it would be
+// taken down.
 static int on_progress(void *payload, void *unused)
 {
     (void)payload, (void)unused;
@@ -78,6 +80,7 @@ static int on_progress(void *payload, void *unused)
     return 0;
 }
 
+// Compiles a text. The log is taken in any case, the image only on success.
 static tn_status compile_text(tni_cubin *c, const char *text, const char *chip, bool with_usage,
                               bool quick, tni_text *why)
 {
@@ -94,7 +97,7 @@ static tn_status compile_text(tni_cubin *c, const char *text, const char *chip, 
     int error = run_nvrtc(rtc, p, chip, with_usage, quick);
     take_log(c, rtc, p);
     if (error == TNI_CU_OK) s = take_image(c, rtc, p, why);
-    else tell_error(c, why);
+    else report_error(c, why);
     rtc->destroy(&p);
     return s;
 }
@@ -114,14 +117,15 @@ void tni_cubin_free(tni_cubin *c)
 
 // ---- the disk cache ----------------------------------------------------------------------------
 
-// Opened by the first program. Guarded by the lock.
+// The cache folder, opened at the first program. Guarded by the lock.
 static struct {
     pthread_mutex_t lock;
     bool            opened;
     tni_disk        disk;
 } cache = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-// Looks for a program, or keeps it if it is there already. The compiler is named by its version.
+// Looks for machine code of a text, or keeps it. The key is everything that it depends on: the text
+// itself, the options, the version of NVRTC and the chip. Returns whether c has an image.
 static bool use_disk_cache(tni_cubin *c, const char *text, const char *chip, bool keep,
                            tni_text *why)
 {
@@ -147,6 +151,8 @@ bool tni_cubin_find(tni_cubin *c, const char *text, const char *chip)
     return use_disk_cache(c, text, chip, false, &(tni_text){ 0 });
 }
 
+// quick is no part of the key: the interpreter, which is compiled quickly, has a text that is never
+// compiled otherwise.
 tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool quick, bool *found,
                         tni_text *why)
 {
@@ -159,7 +165,7 @@ tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool q
 
 // ---- what the assembler says -------------------------------------------------------------------
 
-// The number that stands number_before a word in a line; 0 if the word is not there.
+// Returns the number in front of a word in a line; 0 if the line does not have the word.
 static int number_before(const char *line, const char *end, const char *word)
 {
     const char *at = strstr(line, word);

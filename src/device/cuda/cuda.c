@@ -1,4 +1,5 @@
-// The cuda device: sessions at GPUs.
+// The cuda device: opening and closing sessions, waiting for them, and the tables of functions that the
+// engine calls.
 #include "device/cuda/cuda.h"
 
 #include "base/background.h"
@@ -9,12 +10,16 @@
 
 // ---- sessions -------------------------------------------------------------------------------------
 
-// A run that is written down has entered at its beginning; who calls users there enters by himself.
+// The driver's current GPU is a variable of the thread, and the user's code may have changed it since
+// the last call. While a run is recorded no driver function is called between its begin, which enters,
+// and its end, so the call is saved there; cuda_custom.c, which runs a user's function in between,
+// restores the GPU itself.
 void tni_cuda_enter(const tni_cuda *c)
 {
     if (c->recorder.mode != TNI_REPLAY_RECORD) c->gpu->cu->set_current(c->gpu->cx);
 }
 
+// Errors of the driver in a session come through here, so that a lost GPU is remembered.
 tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why)
 {
     tn_status s = tni_gpu_status(c->gpu->cu, error, what, why);
@@ -22,8 +27,11 @@ tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *wh
     return s;
 }
 
-// What a lost GPU does not answer is left to it. After the last session no thread is in the compiler, whose
-// library would not survive that at the end of the process.
+// Frees everything a session has, in the order in which the driver may still use it: the stream's work
+// first, then the memory that work used. Errors are ignored, since a lost GPU answers nothing. After
+// the last session no thread may be inside the compiler, whose library does not survive the end of the
+// process with a thread in it: tni_background_need waits for that. Also frees a session that was opened
+// halfway.
 static void close_session(void *session)
 {
     tni_cuda         *c  = session;
@@ -42,13 +50,16 @@ static void close_session(void *session)
     tni_free(c->heap, c);
 }
 
-// Whether a switch of the environment is set to 0 or to 1.
+// Returns whether an environment variable is exactly one character: "0" or "1".
 static bool env_is(const char *name, char value)
 {
     const char *v = getenv(name);
     return v && v[0] == value && !v[1];
 }
 
+// Reads the switches of the environment and creates the stream, unless the caller gave one. Our own
+// stream does not wait for the null stream, where a caller's other libraries may work. Returns an error
+// of the driver.
 static int fill_session(tni_cuda *c, void *stream)
 {
     const tni_driver *cu = c->gpu->cu;
@@ -66,6 +77,8 @@ static int fill_session(tni_cuda *c, void *stream)
     return error ? error : tni_index_check_open(c);
 }
 
+// The contract's open. Once tni_background_need(true) was called, every way out goes through
+// close_session, which takes it back.
 static void *open_session(tni_heap *heap, const tni_device_open_args *args, tn_status *s,
                           tni_text *why)
 {
@@ -87,6 +100,8 @@ static void *open_session(tni_heap *heap, const tni_device_open_args *args, tn_s
     return NULL;
 }
 
+// The contract's wait: includes uploads, which the compute stream is made to wait for first. The driver
+// reports an error of any kernel since the last wait here, and not where it was launched.
 static tn_status wait_stream(void *session, tni_text *why)
 {
     tni_cuda *c = session;
@@ -97,6 +112,8 @@ static tn_status wait_stream(void *session, tni_text *why)
 
 // ---- time --------------------------------------------------------------------------------------
 
+// The events are made for each measurement: measuring is rare, and an event without timing, as the
+// session's others are, is cheaper.
 double tni_cuda_seconds(void *session, void (*f)(void *arg), void *arg, int times)
 {
     tni_cuda         *c    = session;
@@ -115,6 +132,7 @@ double tni_cuda_seconds(void *session, void (*f)(void *arg), void *arg, int time
     return (double)ms * 1e-3;
 }
 
+// The groups of the contract, as device.h describes them.
 static const tni_device_memory memory = {
     .alloc        = tni_cuda_alloc,
     .free         = tni_cuda_free,

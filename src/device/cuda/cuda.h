@@ -1,9 +1,9 @@
-// What measuring asks of the cuda device besides the contract.
+// What benchmarks need from the cuda device besides the contract.
 #ifndef TNI_CUDA_CUDA_H
 #define TNI_CUDA_CUDA_H
 
-// How long so many calls of f take on the device of a session, between two events of its stream; what f does on
-// the host counts only where the device waits for it. NAN if it fails.
+// Returns how long `times` calls of f take on the session's GPU, in seconds between two events of its
+// stream. Work of f on the host counts only if the GPU waits for it. NAN if it fails.
 double tni_cuda_seconds(void *session, void (*f)(void *arg), void *arg, int times);
 
 #endif

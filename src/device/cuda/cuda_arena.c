@@ -1,19 +1,24 @@
-// The arena of a session: a range of addresses as large as the GPU's memory, reserved once, with memory
-// behind its beginning. It grows by memory at its end, so that what lies in it never moves: the
-// pointers of a step are the same whenever it runs.
+// The arena of a session: a range of addresses as large as the GPU's memory, reserved once, of which
+// only the beginning has memory behind it. The arena grows by mapping more memory at the end, so that
+// nothing in it ever moves: the addresses of a plan's temporaries are the same in every run, and its
+// graph can be launched again without changing a node.
 #include "device/cuda/gpu.h"
 
+// The driver maps memory in multiples of a granularity, 2 MiB on current chips.
 static size_t round_to_grain(const tni_arena_range *a, size_t bytes)
 {
     return (bytes + a->grain - 1) / a->grain * a->grain;
 }
 
+// Describes the memory to map: ordinary device memory of the session's GPU.
 static tni_cuallocation allocation_of(const tni_cuda *c)
 {
     return (tni_cuallocation){ .type = TNI_CU_PINNED, .at = { TNI_CU_AT_DEVICE, c->gpu->device } };
 }
 
-// The addresses, at the first use. A GPU without such ranges is not asked twice.
+// Reserves the addresses at the first use; returns whether the range exists. A range as large as all of
+// the memory costs only addresses, and is never outgrown. If the GPU or its driver cannot, that is
+// remembered, and the engine uses ordinary blocks instead.
 static bool reserve_range(tni_cuda *c)
 {
     const tni_driver *cu   = c->gpu->cu;
@@ -31,7 +36,9 @@ static bool reserve_range(tni_cuda *c)
     return a->at;
 }
 
-// Memory for the next bytes of the range, a multiple of the grain.
+// Maps memory behind the next bytes of the range, a multiple of the granularity. The driver wants three
+// steps: create memory, map it at an address, allow access; if one fails, those before are undone. The
+// handle is released at once, since memory lives on while it is mapped.
 static bool map_piece(tni_cuda *c, size_t bytes)
 {
     const tni_driver *cu     = c->gpu->cu;
@@ -52,7 +59,8 @@ static bool map_piece(tni_cuda *c, size_t bytes)
     return true;
 }
 
-// Everything given may still use it.
+// Gives all memory back and keeps the addresses. Waits first, since work in flight may use the memory,
+// and copies to it are ordered before that work.
 static void unmap_pieces(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;
@@ -67,8 +75,11 @@ static void unmap_pieces(tni_cuda *c)
     }
 }
 
-// An eighth more than was asked for where there is plenty, so that plans which grow a little do not add
-// a piece each; then no more than that, and then all in one piece, if there is as much.
+// Grows to at least the given bytes, or returns false. Three attempts, from the most comfortable to the
+// most modest: an eighth more than needed, so that plans which grow a little (a longer last batch) do
+// not add a piece each time, but only if that eighth is less than a quarter of the free memory; exactly
+// what is needed; and, if even that is not free beside what is held, all of it in one piece after
+// giving back the pieces, which may be fragments.
 static bool grow_range(tni_cuda *c, size_t bytes, size_t most)
 {
     tni_arena_range *a = &c->arena;
@@ -83,6 +94,8 @@ static bool grow_range(tni_cuda *c, size_t bytes, size_t most)
     return map_piece(c, round_to_grain(a, bytes));
 }
 
+// The contract's arena. bytes of 0 gives the memory back, as the engine does before it reports to be
+// out of memory. The address returned never changes while the session is open.
 void *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held)
 {
     tni_cuda *c = session;

@@ -1,4 +1,4 @@
-// Running users' ops: what was compiled of their texts, and launches of it.
+// Users' ops on the GPU: the kernels compiled from their CUDA texts, and their launches.
 #include "device/custom.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/user_text.h"
@@ -12,6 +12,9 @@
 // A user's kernel on a GPU, found by all that its program was made of. Complete before anyone sees
 // it, and then never changed; it lives until the process ends.
 typedef struct kernel kernel;
+// A user's kernel on one GPU, found by everything its program was made from. It is complete before it
+// enters the list, never changes afterwards, and lives until the process ends: captured graphs and
+// launches in flight may use it.
 struct kernel {
     const tni_gpu *gpu;
     tni_user_text  text;  // with strings of its own
@@ -20,12 +23,14 @@ struct kernel {
     kernel *next;
 };
 
-// The newest first. Guarded by the lock, as is compiling.
+// All users' kernels, newest first. The lock guards the list and is held while one is compiled, so that
+// two contexts with the same op compile it once.
 static struct {
     pthread_mutex_t lock;
     kernel         *first;
 } kernels = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+// Compares texts and dtypes, not addresses: a user may free an op and define it again.
 static bool matches(const kernel *k, const tni_gpu *g, const tni_user_text *u)
 {
     return k->gpu == g && k->text.nin == u->nin && k->text.nout == u->nout &&
@@ -33,8 +38,8 @@ static bool matches(const kernel *k, const tni_gpu *g, const tni_user_text *u)
            !strcmp(k->text.kernel, u->kernel) && !strcmp(k->text.text, u->text);
 }
 
-// What the chip has for a function, which may take all of it; more than 48 KB of shared memory has
-// to be asked for.
+// Loads machine code and asks for the function's limits. A function may use all shared memory of a
+// block beyond what its text declares, but more than 48 KB has to be requested first.
 static int load_kernel(kernel *k, const char *image)
 {
     const tni_driver *cu       = k->gpu->cu;
@@ -58,7 +63,7 @@ static void free_kernel(kernel *k)
     free(k);
 }
 
-// A copy of what is asked for; NULL when memory is out.
+// Copies what identifies a kernel, since the user's strings may go; NULL when memory is out.
 static kernel *new_kernel(const tni_gpu *g, const tni_user_text *u)
 {
     kernel *k = calloc(1, sizeof *k);
@@ -73,6 +78,8 @@ static kernel *new_kernel(const tni_gpu *g, const tni_user_text *u)
     return NULL;
 }
 
+// Compiles and loads a kernel and adds it to the list; the lock is held. On failure *why has the user's
+// error with its line.
 static kernel *build_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
 {
     tni_cubin code;
@@ -96,6 +103,8 @@ static kernel *build_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, t
     return NULL;
 }
 
+// Returns the kernel for a text, compiled at the first use; NULL, with status and reason, if it cannot
+// be.
 static const kernel *find_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
 {
     pthread_mutex_lock(&kernels.lock);
@@ -116,6 +125,8 @@ typedef struct {
     tni_user_array bytes[TNI_USER_ARRAYS];
 } arrays;
 
+// Lays out an array as tn::array of the text has it. Sizes beyond the rank are 1, so that a kernel may
+// read all of them.
 static tni_user_array pack_array(const tn_array *a)
 {
     tni_user_array p = { .data  = a->data,
@@ -125,6 +136,7 @@ static tni_user_array pack_array(const tn_array *a)
     return p;
 }
 
+// Describes the arrays of a call; outputs that nothing reads are in scratch.
 static void gather_arrays(const tni_call *call, arrays *x)
 {
     x->nin = call->nin;
@@ -134,6 +146,8 @@ static void gather_arrays(const tni_call *call, arrays *x)
     for (int i = 0; i < x->n; i++) x->bytes[i] = pack_array(&x->a[i]);
 }
 
+// Asks the user's launch function for grid and block, or takes one thread per element of the largest
+// output, and checks them against the limits, so that an error names the op and not a launch.
 static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k, tn_launch_dims *d)
 {
     const tn_op_def *def = call->attr->custom.def;
@@ -150,6 +164,8 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
     return TN_EUSER;
 }
 
+// Packs the arrays and the attributes as the kernel's arguments and launches it, through replay like
+// any kernel.
 static int launch_kernel(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch_dims *dims,
                          const tni_attr *attr)
 {
@@ -169,7 +185,7 @@ static int launch_kernel(tni_cuda *c, const kernel *k, const arrays *x, const tn
     return tni_replay_launch(c, &d, offset, bytes);
 }
 
-// Copies to the host and back are no part of a graph.
+// An op without CUDA text runs on the host, with copies that wait: such a run can never be a graph.
 static tn_status run_on_host(const tni_call *call)
 {
     tni_replay_never_graph(call->session);
@@ -181,6 +197,8 @@ size_t tni_cuda_custom_scratch(const tni_call *call)
     return call->attr->custom.def->cuda ? tni_custom_lay(call, NULL, NULL) : 0;
 }
 
+// compile_only does nothing: a user's text is compiled by the first call that needs it, which then
+// reports its errors.
 tn_status tni_cuda_custom(const tni_call *call)
 {
     tni_cuda        *c    = call->session;

@@ -1,11 +1,12 @@
-// Kernels on the GPU: compiling them for the table that devices with work groups share, and
-// launching them, generated ones and those written by hand.
+// Kernels on the GPU: compiling them for the table that devices with work groups share
+// (simt/compiled.h), and launching them, generated and hand-written ones.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
 
 // ---- compiling ---------------------------------------------------------------------------------
 
+// Compiles kernels without a GPU and without the cache, for tests and tools.
 tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool look,
                          tni_cubin *c, tni_text *why)
 {
@@ -21,7 +22,9 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
     return s;
 }
 
-// In whatever thread; a GPU that is being opened is waited for.
+// Compiles a program, or finds it on disk, and loads it into the GPU's context. Runs in any thread,
+// also while the GPU is being opened, which tni_gpu_context waits for; a GPU that could not be opened
+// has no driver (cu), and the program fails.
 static void *build_program(void *device, const char *source, const char *what, tni_build_kind kind,
                            bool *found, tn_status *s, tni_text *why)
 {
@@ -43,8 +46,8 @@ static void *build_program(void *device, const char *source, const char *what, t
     return *s == TN_OK ? m : NULL;
 }
 
-// A function may take all the shared memory there is besides what its text declares; more than 48
-// KB has to be asked for.
+// Returns a kernel of a program. It may use all shared memory of a block beyond what its text declares,
+// but more than 48 KB has to be requested first.
 static tn_status find_function(void *device, void *program, const char *name, void **f,
                                tni_text *why)
 {
@@ -60,7 +63,7 @@ static tn_status find_function(void *device, void *program, const char *name, vo
     return tni_gpu_status(g->cu, error, "loading a kernel", why);
 }
 
-// Kernels have no arrays of their own, so that what lies in a thread's memory was spilled.
+// Generated kernels declare no arrays in local memory, so that every byte there is a spilled register.
 static tni_registers kernel_registers(void *device, void *f)
 {
     const tni_gpu *g = device;
@@ -77,8 +80,8 @@ static tni_compiled_counts counts;
 
 tni_compiled *tni_cuda_compiled_new(tni_gpu *g)
 {
-    // A program for each kernel: they are compiled beside each other, and each is found again on disk
-    // by whatever plan has it.
+    // One program per kernel: programs are compiled in parallel, and each is found again on disk by any
+    // plan that has the same kernel.
     tni_compiled_opts o = { &compiler, g, g->limits, 1, true, &counts };
     return tni_compiled_new(&o);
 }
@@ -100,7 +103,7 @@ void tni_cuda_count_kernel(bool found)
     atomic_fetch_add(found ? &counts.found : &counts.compiled, 1);
 }
 
-// Scratch for a launch by the interpreter, as long as nothing better is there.
+// Returns the scratch that the interpreter needs for a launch, as long as its kernel is not compiled.
 static size_t interpreter_scratch(tni_cuda *c, void *entry, const tni_launch *l)
 {
     tni_simt_program p;
@@ -108,6 +111,8 @@ static size_t interpreter_scratch(tni_cuda *c, void *entry, const tni_launch *l)
     return tni_simt_program_write(&p, l, c->gpu->limits.units) ? (size_t)p.scratch_bytes : 0;
 }
 
+// The contract's prepare. Scratch is allocated now, so that no launch can fail halfway through a plan:
+// enough for the compiled kernel and, unless compilation is waited for, for the interpreter.
 tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first, void **entry,
                            bool wait, tni_text *why)
 {
@@ -115,7 +120,6 @@ tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first,
     tni_cuda_enter(c);
     wait |= c->compiles_first;
     tn_status s = tni_compiled_prepare(c->gpu->compiled, n, first, entry, wait, why);
-    // Taken now, so that a run does not end in the middle for want of it.
     for (int i = 0; s == TN_OK && i < n; i++) {
         size_t need = tni_compiled_scratch(c->gpu->compiled, entry[i], first[i]);
         size_t also = wait ? 0 : interpreter_scratch(c, entry[i], first[i]);
@@ -143,7 +147,8 @@ tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l
 
 // ---- launching ---------------------------------------------------------------------------------
 
-// Both kernels of a launch.
+// Launches a compiled kernel, and the second one that combines partial results where the class has one.
+// Both take the same packed arguments.
 static int launch_variant(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni_launch *l)
 {
     char              args[TNI_SIMT_BYTES];
@@ -167,7 +172,9 @@ static int launch_variant(tni_cuda *c, const tni_variant *v, const tni_simt *m, 
     return tni_replay_launch(c, &d, offset, args);
 }
 
-// A kernel that is not compiled yet, by the interpreter. TN_EARG: it cannot be.
+// Launches a kernel by the interpreter while it is being compiled, which makes the run provisional: the
+// plan becomes a graph only once its kernels are compiled. Returns TN_EARG if the interpreter cannot
+// run it: the program does not fit, or there is no interpreter or no scratch.
 static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
 {
     tni_simt_program p;
@@ -194,6 +201,8 @@ static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
     return tni_cuda_status(c, error, "running a kernel", why);
 }
 
+// The scratch was allocated by prepare, but a shape may need more for a launch that prepare did not
+// see.
 static tn_status run_compiled(tni_cuda *c, const tni_variant *v, const tni_simt *m, tni_launch *l,
                               tni_text *why)
 {
@@ -205,8 +214,8 @@ static tn_status run_compiled(tni_cuda *c, const tni_variant *v, const tni_simt 
     return tni_cuda_status(c, launch_variant(c, v, m, l), "running a kernel", why);
 }
 
-// By the interpreter until it is compiled. A failure on an index is waited for only if no ticket tells
-// it later.
+// The contract's launch: by the compiled kernel if it is ready, else by the interpreter, else after
+// waiting for the compiler. A failed index is waited for only if no ticket reports it later.
 tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     tni_cuda     *c = session;
@@ -228,6 +237,7 @@ tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *w
 
 // ---- kernels written by hand -------------------------------------------------------------------
 
+// On CUDA a buffer is its address, without an offset.
 tni_buffer_at tni_cuda_buffer_at(void *session, const void *address)
 {
     (void)session;
@@ -239,6 +249,7 @@ tni_buffer_at tni_cuda_state_at(void *session, int ticket)
     return (tni_buffer_at){ (void *)(uintptr_t)tni_cuda_state(session, ticket), 0 };
 }
 
+// Launches a hand-written kernel. A grid has at most 2^31 - 1 blocks along its first axis.
 tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
     tni_cuda         *c = h->session;

@@ -1,14 +1,18 @@
-// Matrix products: by cuBLASLt where it is here and can, or by a kernel of our own for small ones; else
-// by that of all devices with work groups.
+// Matrix products: by cuBLASLt if it is installed and accepts the layout, by our own kernel for small
+// ones if that is faster, else by the kernel of all devices with work groups. The epilogue that a plan
+// offers is taken if cuBLASLt has an algorithm for the two together.
 #include "device/cuda/gpu.h"
 #include "device/cuda/product_small.h"
 #include "device/simt/groups.h"
 
 #include <stdlib.h>
 
+// cuBLASLt's documentation recommends 32 MiB on Hopper; algorithms that need more are not proposed.
 enum { WORKSPACE = 32 << 20 };
 
-// Memory for the library's own sums, taken at the first product; 0 when there is none.
+// Memory for the library's partial sums, allocated at the first product and kept: products of a stream
+// run one after the other, so that all share it. 0 if there is none; then only algorithms without a
+// workspace are proposed.
 static tni_cuptr get_workspace(tni_cuda *c)
 {
     if (!c->workspace && c->gpu->cu->mem_alloc(&c->workspace, WORKSPACE) != TNI_CU_OK)
@@ -16,7 +20,8 @@ static tni_cuptr get_workspace(tni_cuda *c)
     return c->workspace;
 }
 
-// As the library's work, which never begins early: what did would be timed to be faster than it is.
+// Launches our own kernel as the library launches its own, without overlap with the kernel ahead of it:
+// a candidate that began early would be timed as faster than it is.
 static int launch_small_serialized(void *session, const tni_product *p, char *out)
 {
     return tni_small_launch(session, p, out, false);
@@ -27,11 +32,13 @@ static bool small_is_ready(void *session)
     return tni_small_is_ready(session);
 }
 
+// The small kernel adds partial sums through the shared memory of a cluster, which the chip must have.
 static bool has_small(const tni_cuda *c)
 {
     return c->gpu->limits.cluster >= TNI_SMALL_RANKS && c->small_policy != TNI_SMALL_NEVER;
 }
 
+// Describes where products of a session run; see tni_product_env.
 static tni_product_env env_of(tni_cuda *c)
 {
     tni_cuptr work = get_workspace(c);
@@ -48,7 +55,7 @@ static tni_product_env env_of(tni_cuda *c)
                               .session      = c };
 }
 
-// TN_EARG: the kernel cannot be had.
+// Returns TN_EARG if the kernel is not compiled, or cannot be.
 static tn_status multiply_small(tni_cuda *c, const tni_product *p, tni_text *why)
 {
     int error = tni_small_launch(c, p, p->at[2], true);
@@ -56,6 +63,8 @@ static tn_status multiply_small(tni_cuda *c, const tni_product *p, tni_text *why
     return tni_cuda_status(c, error, "multiplying", why);
 }
 
+// Launches by the library, unless a recorded run replaces it. The mark is everything that may differ
+// between two runs of the same call, compared as bytes: the addresses, the scale and the epilogue.
 static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product_env *at,
                                   tni_text *why)
 {
@@ -70,8 +79,10 @@ static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product
     return tni_product_run(p, at, why);
 }
 
-// By what is known or chosen to be faster. Our own kernel is one like others, which a graph can give
-// other operands; the library's work is not. TN_EARG: the library has no algorithm for it.
+// Runs a product by the method that is known, or chosen now, to be faster. Choosing times candidates,
+// which a recorded or captured run must not do; such a run uses what is known. Our own kernel is
+// launched like any kernel, so that a graph can give it other operands; a library call is identified by
+// its mark. Returns TN_EARG if the library has no algorithm and the small kernel does not apply.
 static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
 {
     tni_product_env at = env_of(c);
@@ -95,12 +106,14 @@ static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
 
 // ---- planned_product calls -----------------------------------------------------------------------------
 
-// What a plan knows of one of its products.
+// What a plan remembers of one of its products: the entry of the contract's prepare.
 typedef struct {
-    bool        suits;    // cuBLASLt is here and can do it as its operands lie
+    bool        suits;    // cuBLASLt is installed and can do it in place
     tni_product product;  // all but the addresses
 } planned_product;
 
+// Describes a call, with its epilogue if it has one, as cuBLASLt sees it. suits is false if the library
+// is not installed or cannot do it.
 static planned_product describe_product(const tni_call *call)
 {
     tni_text        none = { "" };
@@ -113,6 +126,7 @@ static planned_product describe_product(const tni_call *call)
     return n;
 }
 
+// Saves each run of a plan the description. NULL when memory is out; then runs describe the call anew.
 void *tni_cuda_prepare_matmul(const tni_call *call)
 {
     planned_product *n = malloc(sizeof *n);
@@ -127,12 +141,15 @@ const char *tni_cuda_matmul_varies(const tni_call *call)
     return "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1";
 }
 
+// Adds a reason to the call's own only if the call fails: an attempt that another method makes good for
+// leaves no text.
 static tn_status with_reason(const tni_call *call, tn_status s, const tni_text *why)
 {
     if (s != TN_OK) tni_text_add(call->why, "%s", why->s);
     return s;
 }
 
+// The contract's run. With compile_only there is nothing to compile for the library.
 tn_status tni_cuda_matmul(const tni_call *call)
 {
     tni_text        reason = { "" };
@@ -147,7 +164,10 @@ tn_status tni_cuda_matmul(const tni_call *call)
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-// Addresses are not known yet: all are taken to be aligned, as what a plan allocates is. Nothing is timed.
+// Asked when a plan is made, before addresses are known: all are assumed to be aligned, as memory that
+// a plan allocates is. The library is asked for an algorithm, and nothing is timed. The offer is
+// declined if its epilogue is not one of the library's (tni_product_of_offer) or it has no algorithm
+// for it; then the kernel runs behind the product.
 bool tni_cuda_takes_epilogue(void *session, const tni_offer *o)
 {
     tni_cuda   *c    = session;
@@ -172,6 +192,7 @@ size_t tni_cuda_scratch_with_epilogue(const tni_call *call, void *entry, const t
     return tni_call_scratch(call);
 }
 
+// Returns the address of the first element of an access of the epilogue's kernel; NULL for no access.
 static char *access_address(const tni_launch *l, int access)
 {
     if (access < 0) return NULL;
@@ -180,14 +201,17 @@ static char *access_address(const tni_launch *l, int access)
            l->offset[access] * (int64_t)tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
 }
 
+// Returns a number of the epilogue's kernel, the scale; 1 for none.
 static double number_value(const tni_launch *l, int number)
 {
     if (number < 0) return 1;
     return l->kernel->number[number] == TN_F64 ? l->number[number].d : (double)l->number[number].f;
 }
 
-// By a product with an epilogue; TN_EARG where there is none. A kernel that is guarded may have to do
-// nothing. Scaled by 0, a product of the library need not be computed, and 0 times infinity would be lost.
+// Runs product and epilogue as one library call. Declines with TN_EARG, so that the two run one after
+// the other, if the kernel is guarded (it may have to do nothing, which a library cannot decide), if
+// operands overlap in this run, or if the scale is 0: the library may skip a product that is scaled by
+// 0, and 0 times infinity would not be NaN.
 static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_text *why)
 {
     const tni_epilogue *e = call->epilogue;
@@ -204,7 +228,7 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     return multiply(call->session, &n->product, why);
 }
 
-// The two one after the other, where they cannot be one as they lie in memory.
+// Runs the product and then the kernel of its epilogue.
 static tn_status run_unfused(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
     tni_call  plain = tni_call_within(call, TNI_matmul);

@@ -1,5 +1,5 @@
-// Memory of the GPU, our own and a caller's, and the way to the host. Nothing waits but downloads, and
-// the end of a caller's memory.
+// Device memory: our own, scratch, and a caller's; and copies to the host. Only downloads wait, and the
+// end of a caller's memory.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
@@ -11,6 +11,8 @@ static tni_cuptr gpu_address(const void *p)
     return (tni_cuptr)(uintptr_t)p;
 }
 
+// The driver's allocation is slow, and waits for the GPU in some cases; the engine keeps freed blocks
+// and comes here only for more (tensor/buffer.h). A block of 0 bytes still has an address of its own.
 void *tni_cuda_alloc(void *session, size_t bytes)
 {
     tni_cuda *c = session;
@@ -20,7 +22,7 @@ void *tni_cuda_alloc(void *session, size_t bytes)
     return (void *)(uintptr_t)p;
 }
 
-// The driver waits for work that may still use the memory.
+// The driver itself waits for work that may still use the memory.
 void tni_cuda_free(void *session, void *p)
 {
     tni_cuda *c = session;
@@ -37,7 +39,10 @@ bool tni_cuda_space(void *session, size_t *free, size_t *all)
 
 // ---- scratch -----------------------------------------------------------------------------------
 
-// What was given before stays: kernels that are under way, and graphs, have it.
+// One block serves all kernels: they run one after the other in one stream, so that each may overwrite
+// what the last one left. A larger block is at least twice as large, and never below 1 MiB, so that
+// there are few of them (TNI_SCRATCHES covers every size of memory). Older blocks stay: kernels in
+// flight and captured graphs contain their addresses.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes)
 {
     size_t more = 2 * c->scratch_bytes;
@@ -58,7 +63,8 @@ void tni_cuda_scratch_close(tni_cuda *c)
 
 // ---- a caller's memory -------------------------------------------------------------------------
 
-// The bytes from p on in the range that it is in; SIZE_MAX where that is not known.
+// Returns how many bytes from p on belong to the allocation that p is in; SIZE_MAX if the driver does
+// not say, as for memory that it only maps.
 static size_t bytes_from(const tni_driver *cu, tni_cuptr p)
 {
     tni_cuptr start = 0;
@@ -70,7 +76,9 @@ static size_t bytes_from(const tni_driver *cu, tni_cuptr p)
     return size - (size_t)(p - start);
 }
 
-// What the driver does not know is the host's, and so is what is pinned there.
+// An address that the driver does not know is ordinary host memory, and pinned memory is the host's
+// too: both are copied. Memory of another GPU, or too little of this one, is an error that names what
+// was found.
 tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, tni_text *why)
 {
     const tni_cuda   *c    = session;
@@ -98,6 +106,7 @@ tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, 
     return TN_OK;
 }
 
+// With a stream of the caller's, its own order of work keeps the memory safe, and nothing waits.
 void tni_cuda_wait_unused(void *session)
 {
     const tni_cuda *c = session;
@@ -107,6 +116,7 @@ void tni_cuda_wait_unused(void *session)
 
 // ---- to the host -------------------------------------------------------------------------------
 
+// Waits for everything submitted before, and so for uploads as well: the value may be one of them.
 tn_status tni_cuda_download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                             tni_text *why)
 {

@@ -1,9 +1,10 @@
-// Which op runs how, one call at a time: copies of bytes here, all else as on every device with
-// work groups.
+// How this device runs one op at a time: plain copies by the driver, matmul and users' kernels by their
+// own files, all else as on every device with work groups.
 #include "device/cuda/gpu.h"
 
 #include <stdlib.h>
 
+// What device/simt needs from this device.
 static const tni_groups groups = {
     .compiled  = tni_cuda_compiled,
     .buffer_at = tni_cuda_buffer_at,
@@ -11,6 +12,8 @@ static const tni_groups groups = {
     .launch    = tni_cuda_launch_args,
 };
 
+// Returns whether elements follow each other in memory without gaps, in the order of the axes. The
+// stride of an axis of size 1 means nothing.
 static bool is_contiguous(const tni_arg *x)
 {
     int64_t next = 1;
@@ -21,13 +24,15 @@ static bool is_contiguous(const tni_arg *x)
     return true;
 }
 
+// Returns whether a copy moves bytes without changing dtype or order.
 static bool is_plain_copy(const tni_call *call)
 {
     const tni_arg *x = call->in, *y = &call->out;
     return x->dtype == y->dtype && is_contiguous(x) && is_contiguous(y);
 }
 
-// Outside of the run of a plan: in a graph a kernel can be given other addresses, and this cannot.
+// Copies by the driver. Never inside the run of a plan: a graph can give a kernel other addresses, but
+// a captured copy keeps its own, so that each new address would need a new graph.
 static tn_status copy_bytes(const tni_call *call)
 {
     tni_cuda *c     = call->session;
@@ -40,6 +45,7 @@ static tn_status copy_bytes(const tni_call *call)
     return tni_cuda_status(c, error, "copying", call->why);
 }
 
+// There is nothing to compile for a plain copy, so that compile_only is done at once.
 static tn_status run_copy(const tni_call *call)
 {
     const tni_cuda *c     = call->session;

@@ -1,23 +1,29 @@
-// Copies to the GPU, beside the work in the compute stream.
+// Uploads: from the caller's memory through the ring, or from pinned memory, in a stream beside the
+// compute stream. copies.h describes how the two streams are kept in order.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
 
 // ---- the order of work and copies --------------------------------------------------------------
 
+// Work that was submitted since the last work event belongs to the next number, which gets its event
+// when an upload first needs it: most work is never asked for.
 uint64_t tni_cuda_submitted(void *session)
 {
     const tni_uploads *u = &((tni_cuda *)session)->uploads;
     return u->work_events + u->unmarked;
 }
 
-// The event that says that all work up to a number is done: its own, or the oldest that is kept, which
-// comes later.
+// Returns the event that says that all work up to a number is done. Events are kept for the last
+// TNI_WORK_EVENTS numbers; for older work the oldest one serves, which waits a little longer than
+// needed and is still right, since the stream is in order.
 static uint64_t work_event_of(const tni_uploads *u, uint64_t work)
 {
     return work + TNI_WORK_EVENTS <= u->work_events ? u->work_events - TNI_WORK_EVENTS + 1 : work;
 }
 
+// Asks the driver without waiting. Work that has no event yet was submitted a moment ago and counts as
+// not done: recording an event only to ask would cost more than the answer is worth.
 bool tni_cuda_completed(void *session, uint64_t work)
 {
     tni_cuda          *c = session;
@@ -36,7 +42,8 @@ void tni_cuda_upload_after(void *session, uint64_t work)
     u->next_after_known = true;
 }
 
-// Puts a work_event behind the work unmarked so far.
+// Records an event behind the work submitted so far, which thereby gets its number. Does nothing if no
+// work was submitted since the last one.
 static int record_work_event(tni_cuda *c)
 {
     tni_uploads *u = &c->uploads;
@@ -49,7 +56,8 @@ static int record_work_event(tni_cuda *c)
     return TNI_CU_OK;
 }
 
-// The copies that follow come after the work up to a number.
+// Makes the copies that follow wait, in their stream, for the work up to a number. Waits are not
+// repeated: the stream keeps its order, so a later copy waits for all that an earlier one did.
 static int order_after_work(tni_cuda *c, uint64_t work)
 {
     tni_uploads *u     = &c->uploads;
@@ -62,8 +70,8 @@ static int order_after_work(tni_cuda *c, uint64_t work)
     return error;
 }
 
-// If the stream cannot be made to wait, the host waits in its place; if it cannot either, the GPU is
-// lost, and whatever comes next says so.
+// If the stream cannot be made to wait, the host waits in its place; if that fails too, the GPU is
+// lost, and the next call reports it.
 void tni_cuda_await_uploads(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;
@@ -78,6 +86,8 @@ void tni_cuda_await_uploads(tni_cuda *c)
 
 // ---- the ring ----------------------------------------------------------------------------------
 
+// Creates the events, without timing, which makes them cheap to record and to wait for. Called again
+// after a failure, it goes on where it stopped.
 static int open_upload_events(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
@@ -92,6 +102,7 @@ static int open_upload_events(tni_cuda *c)
     return error;
 }
 
+// Allocates ring, stream and events at the first upload: a session that only computes needs none.
 static int open_uploads(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
@@ -106,13 +117,16 @@ static int open_uploads(tni_cuda *c)
     return error;
 }
 
-// Room for a piece, which does not wrap. Waits for the copies that it comes to lie over.
+// Reserves bytes in the ring, in one stretch: a piece that would wrap begins at the start again and
+// leaves the end unused. Waits for the oldest copies until none of them overlaps with the new piece and
+// an event is free. Pieces start at multiples of 64 bytes.
 static int take_ring_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
 {
     tni_uploads *u     = &c->uploads;
     int          error = TNI_CU_OK;
-    uint64_t     left  = TNI_RING - u->head % TNI_RING;
-    uint64_t     start = bytes > left ? u->head + left : u->head, end = start + bytes;
+    // Positions count from the first byte ever used; modulo TNI_RING they are places in the ring.
+    uint64_t left  = TNI_RING - u->head % TNI_RING;
+    uint64_t start = bytes > left ? u->head + left : u->head, end = start + bytes;
     while (!error && u->pieces_done < u->pieces) {
         const tni_ring_piece *old = &u->piece[u->pieces_done % TNI_PIECES];
         if (old->start + TNI_RING >= end && u->pieces - u->pieces_done < TNI_PIECES) break;
@@ -126,7 +140,9 @@ static int take_ring_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
     return TNI_CU_OK;
 }
 
-// Begins to copy so many bytes; staged: by way of the ring, since host may change.
+// Starts one copy. staged: by way of the ring, since the caller may change host once upload returns;
+// otherwise host is pinned and stays as it is until the copy's number is done, and the piece takes no
+// bytes of the ring, only an event.
 static int copy_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes, bool staged)
 {
     const tni_driver *cu = c->gpu->cu;
@@ -141,7 +157,8 @@ static int copy_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes
     return error ? error : cu->event_record(p->done, u->stream);
 }
 
-// The copies that follow come after the work that used the memory they write, or after all.
+// Makes the next copies wait for the work that used the memory they write, if tni_cuda_upload_after
+// said which, else for all of it. That statement holds for one upload only.
 static int order_copies(tni_cuda *c)
 {
     tni_uploads *u      = &c->uploads;
@@ -152,6 +169,8 @@ static int order_copies(tni_cuda *c)
     return error ? error : order_after_work(c, after);
 }
 
+// A large upload goes in pieces of TNI_PIECE, so that filling the next piece overlaps with the copy of
+// the one before.
 tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                           tni_text *why)
 {
@@ -169,6 +188,7 @@ tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *hos
 
 // ---- from pinned memory ------------------------------------------------------------------------
 
+// Portable: batches may be filled by a thread that never entered the GPU.
 void *tni_cuda_pinned_alloc(void *session, size_t bytes)
 {
     tni_cuda *c = session;
@@ -178,7 +198,7 @@ void *tni_cuda_pinned_alloc(void *session, size_t bytes)
                                                                                             : NULL;
 }
 
-// The driver may or may not wait for copies that are under way.
+// Waits for all copies: freeing pinned memory may or may not wait for copies in flight from it.
 void tni_cuda_pinned_free(void *session, void *p)
 {
     tni_cuda *c = session;
@@ -187,6 +207,7 @@ void tni_cuda_pinned_free(void *session, void *p)
     c->gpu->cu->host_free(p);
 }
 
+// The number of a copy is the number of pieces begun so far, which pinned and staged copies share.
 tn_status tni_cuda_pinned_upload(void *session, void *dst, tn_dtype dt, const void *host,
                                  int64_t count, uint64_t *copy, tni_text *why)
 {
@@ -198,8 +219,9 @@ tn_status tni_cuda_pinned_upload(void *session, void *dst, tn_dtype dt, const vo
     return tni_cuda_status(c, error, "copying to the GPU", why);
 }
 
-// Copies are done in turn, so the first that is not ends the search. A GPU that is lost copies nothing more,
-// whatever is asked of it.
+// Copies of one stream finish in order, so that the first unfinished one ends the search. Waits for
+// pieces below `until` and only asks about the others. If the GPU is lost, the search ends as well: it
+// copies nothing more.
 uint64_t tni_cuda_pinned_done(void *session, uint64_t until)
 {
     tni_cuda         *c  = session;
@@ -217,6 +239,7 @@ uint64_t tni_cuda_pinned_done(void *session, uint64_t until)
 
 // ---- the end -----------------------------------------------------------------------------------
 
+// Waits for the copies before their events and the ring are freed.
 void tni_uploads_close(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;

@@ -13,12 +13,14 @@ enum { NEEDED = 12000 };  // the CUDA that a driver must serve
 
 // ---- tables ------------------------------------------------------------------------------------
 
-// A function of a library: where its pointer goes, and what the library symbols it.
+// A function of a library: where its pointer goes in the table, and its symbol.
 typedef struct {
     size_t      at;
     const char *name;
 } symbol;
 
+// driver.def has a row for each field, with the kind of table that it belongs to; each inclusion takes
+// the rows of one kind. Optional functions may be missing, and are NULL then.
 static const symbol driver_symbols[] = {
 #define CALL(field, name) { offsetof(tni_driver, field), #name },
 #include "device/cuda/driver.def"
@@ -50,8 +52,8 @@ _Static_assert(sizeof(tni_driver) == (CALLS + EXTRAS) * sizeof(void (*)(void)), 
 _Static_assert(sizeof(tni_nvrtc) == (NVRTC_CALLS + NVRTC_EXTRAS) * sizeof(void (*)(void)),
                "a row a field");
 
-// The name of the first function that the library does not have, NULL if it has all. POSIX promises
-// that the bits of a dlsym result are those of a function pointer.
+// Returns the name of the first function that the library does not have, NULL if it has all. POSIX
+// promises that the bits of a dlsym result are those of a function pointer.
 static const char *fill_table(void *lib, void *table, const symbol *symbols, int n)
 {
     const char *missing = NULL;
@@ -63,6 +65,8 @@ static const char *fill_table(void *lib, void *table, const symbol *symbols, int
     return missing;
 }
 
+// A driver of CUDA 12.0 has every function that is not optional, so that the version names the problem
+// better than the missing symbol; both are reported.
 bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why)
 {
     int         version = 0;
@@ -79,7 +83,7 @@ bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why)
 
 // ---- finding them ------------------------------------------------------------------------------
 
-// Filled once, read-only from then on.
+// What was found; each half is filled once by its find function and read-only from then on.
 static struct {
     pthread_once_t driver_once, nvrtc_once;
     tni_driver     driver;
@@ -89,6 +93,7 @@ static struct {
     tni_text       driver_path, nvrtc_path, no_driver, no_nvrtc;
 } found = { .driver_once = PTHREAD_ONCE_INIT, .nvrtc_once = PTHREAD_ONCE_INIT };
 
+// Runs once. Keeps the library or the reason why there is none.
 static void find_driver(void)
 {
     void *lib = tni_nvidia_open_driver(&found.driver_path);
@@ -100,8 +105,9 @@ static void find_driver(void)
     if (found.has_driver) found.driver.driver_version(&found.version);
 }
 
-// Libraries of one CUDA run on drivers of the same number and above. Without a driver the newest is
-// as good as any: it still compiles.
+// Libraries of one major version of CUDA run on drivers of that version and above. So the newest that
+// the driver serves is tried first, and newer ones only if there is nothing else. Without a driver the
+// newest is as good as any: NVRTC still compiles.
 void *tni_cuda_library(const char *name, tni_text *where)
 {
     enum { OLDEST = 12, NEWEST = 13, ROOM = 64 };
@@ -119,6 +125,7 @@ void *tni_cuda_library(const char *name, tni_text *where)
     return lib ? lib : tni_nvidia_open(rest, where);
 }
 
+// Runs once. Keeps the library or the reason, which says how to install it.
 static void find_nvrtc(void)
 {
     void *lib = tni_cuda_library("libnvrtc", &found.nvrtc_path);
@@ -164,6 +171,7 @@ tni_text tni_nvrtc_path(void)
 
 // ---- what the driver says ----------------------------------------------------------------------
 
+// CUDA_VISIBLE_DEVICES hides GPUs, and is the usual reason for seeing none.
 static void report_no_gpu(tni_text *why)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -173,6 +181,8 @@ static void report_no_gpu(tni_text *why)
     else tni_text_add(why, "there is no GPU: the NVIDIA driver finds none");
 }
 
+// No GPU and a driver that does not start (a kernel module that does not match, for example) get
+// different sentences.
 bool tni_driver_start(const tni_driver *cu, int *count, tni_text *why)
 {
     int         error = cu->init(0);
@@ -190,6 +200,7 @@ bool tni_driver_start(const tni_driver *cu, int *count, tni_text *why)
     return false;
 }
 
+// Errors after which every call of the context fails until the process ends.
 bool tni_driver_lost(int error)
 {
     switch (error) {
@@ -203,6 +214,8 @@ bool tni_driver_lost(int error)
     }
 }
 
+// The node that a launch just made is what later work of the stream depends on. The driver has two
+// versions of the function; edges, which the newer one reports, are not used here.
 int tni_capture_last(const tni_driver *cu, tni_custream s, tni_cunode *node)
 {
     const tni_cunode *last  = NULL;

@@ -1,13 +1,13 @@
-// The CUDA driver and NVRTC as this folder calls them, found at run time. The declarations are our
-// own: no header of CUDA is needed to build. driver.def says what the libraries call each function.
+// The CUDA driver and NVRTC as this folder calls them, found at run time, with declarations of our own:
+// no header of CUDA is needed to build. driver.def has the libraries' name of each function.
 #ifndef TNI_CUDA_DRIVER_H
 #define TNI_CUDA_DRIVER_H
 
 #include "base/text.h"
 #include "device/cuda/cu_types.h"
 
-// The functions of libcuda. All are there but for the last ones, or the library is not used. They
-// return 0 or an error. What is an enum in CUDA is an int here.
+// The functions of libcuda. The library is used only if it has all of them except the last ones, which
+// are optional. They return 0 or an error. What is an enum in CUDA is an int here.
 typedef struct {
     int (*init)(unsigned flags);
     int (*driver_version)(int *version);  // 13000: CUDA 13.0
@@ -127,29 +127,29 @@ typedef struct {
                          void         *payload);
 } tni_nvrtc;
 
-// The library, loaded once and kept until the process ends; NULL, with the reason, if it is not
-// here or too old. Finding the driver does not mean that there is a GPU.
+// Returns the library, loaded once and kept until the process ends; NULL, with the reason, if it is not
+// installed or too old. Finding the driver does not mean that there is a GPU.
 const tni_driver *tni_driver_get(tni_text *why);
 const tni_nvrtc  *tni_nvrtc_get(tni_text *why);
 
-// The files that they are; empty if there is none.
+// Return the files they were loaded from; empty if they were not found.
 tni_text tni_driver_path(void);
 tni_text tni_nvrtc_path(void);
 
-// Starts the driver and counts its GPUs; false, with the reason, if it has none for us.
+// Starts the driver and counts its GPUs; false, with the reason, if there is none that can be used.
 bool tni_driver_start(const tni_driver *cu, int *count, tni_text *why);
 
-// Whether after an error nothing works any more in the process: the context is lost.
+// Returns whether nothing works any more in the process after an error: the context is lost.
 bool tni_driver_lost(int error);
 
-// The node that a capture of the stream made last; NULL if there is none, or are several.
+// Returns the node that a capture of the stream made last; NULL if there is none or more than one.
 int tni_capture_last(const tni_driver *cu, tni_custream s, tni_cunode *node);
 
-// Opens another library of CUDA ("libcublasLt"), of the version that fits the driver, if there is a
-// choice; NULL if there is none. See find.h for where it is looked for and what *where is.
+// Opens another library of CUDA ("libcublasLt"), preferably of the version that fits the driver; NULL
+// if there is none. find_libraries.h says where it looks and what *where is.
 void *tni_cuda_library(const char *name, tni_text *where);
 
-// The table of an open library: what tni_driver_get does to the one that it found. False, with a
+// Fills the table from an open library, as tni_driver_get does with the one it found. False, with a
 // sentence, if it is too old.
 bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why);
 

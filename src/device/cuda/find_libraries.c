@@ -1,5 +1,5 @@
-// Where the libraries of NVIDIA lie. The order is that of NVIDIA's own tools, so that Tenon takes the
-// same files as another library in the process does.
+// Finds NVIDIA's libraries wherever they were installed from. The order is that of NVIDIA's own tools,
+// so that Tenon uses the same files as another library in the process.
 #include "device/cuda/find_libraries.h"
 
 #include <dlfcn.h>
@@ -15,13 +15,13 @@ enum { PATH_ROOM = 4096 };
 
 // ---- opening -----------------------------------------------------------------------------------
 
-// Local, so that no symbol of theirs replaces one of the program's.
+// Local, so that no symbol of the library replaces one of the program's.
 static void *load_library(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-// The path of the file, which the loader knows however it was found.
+// Writes the file's path, which the loader knows however the library was found; passes the library on.
 static void *report_path(void *library, tni_text *where)
 {
     struct link_map *map = NULL;
@@ -30,8 +30,8 @@ static void *report_path(void *library, tni_text *where)
     return library;
 }
 
-// NVRTC loads its built-in functions by name. Loaded by path before it, they are found whatever the
-// loader's folders are.
+// NVRTC loads its built-in functions by file name. Loaded by path before NVRTC, they are found whatever
+// folders the loader searches.
 static void load_builtins(const char *folder)
 {
     char   pattern[PATH_ROOM];
@@ -42,6 +42,7 @@ static void load_builtins(const char *folder)
     globfree(&g);
 }
 
+// Opens the first of the names that is a readable file in a folder.
 static void *open_in_folder(const char *folder, const char *const *names)
 {
     char  path[PATH_ROOM];
@@ -55,7 +56,7 @@ static void *open_in_folder(const char *folder, const char *const *names)
     return lib;
 }
 
-// The first folder of a pattern that has any of the names.
+// Opens a library in the first folder of a pattern that has one of the names.
 static void *open_glob(const char *pattern, const char *const *names)
 {
     void  *lib = NULL;
@@ -66,7 +67,8 @@ static void *open_glob(const char *pattern, const char *const *names)
     return lib;
 }
 
-// The same below a folder from outside, in whose name every character means itself.
+// Opens a library in the folders of a pattern below a folder from the environment, whose own characters
+// are escaped: a * in $HOME is no pattern.
 static void *open_below(const char *folder, size_t length, const char *rest,
                         const char *const *names)
 {
@@ -88,6 +90,7 @@ static void *open_under(const char *folder, const char *rest, const char *const 
 
 // ---- places ------------------------------------------------------------------------------------
 
+// Returns a library that the process has loaded already, without loading anything: PyTorch's, say.
 static void *open_loaded(const char *const *names)
 {
     void *lib = NULL;
@@ -95,6 +98,7 @@ static void *open_loaded(const char *const *names)
     return lib;
 }
 
+// Opens a library in the folders that the loader searches.
 static void *open_by_name(const char *const *names)
 {
     void *lib = NULL;
@@ -102,10 +106,11 @@ static void *open_by_name(const char *const *names)
     return lib;
 }
 
-// Wheels of CUDA 13 lie in nvidia/cu13/lib, those of CUDA 12 and cuDNN in nvidia/COMPONENT/lib.
+// Wheels of CUDA 13 are installed in nvidia/cu13/lib, those of CUDA 12 and cuDNN in nvidia/COMPONENT/lib.
 #define WHEELS "/nvidia/*/lib"
 #define SITE   "/lib/python3*/site-packages" WHEELS
 
+// Looks in each folder of a list with colons.
 static void *open_pythonpath(const char *list, const char *const *names)
 {
     void *lib = NULL;
@@ -117,6 +122,8 @@ static void *open_pythonpath(const char *list, const char *const *names)
     return lib;
 }
 
+// Looks where pip installs wheels: beside Tenon itself, in the active environment, then for the user,
+// then for the machine.
 static void *open_wheel(const tni_search_paths *p, const char *const *names)
 {
     static const char *const shared[] = { "/usr/local/lib/python3*/dist-packages" WHEELS,
@@ -143,6 +150,7 @@ static void *open_toolkit(const char *prefix, const char *const *names)
     return lib;
 }
 
+// The order: what the process has, wheels, conda, the loader, then toolkits.
 void *tni_nvidia_open_in(const tni_search_paths *p, const char *const *names, tni_text *where)
 {
     void *lib = open_loaded(names);
@@ -163,14 +171,14 @@ static struct {
     tni_search_paths places;
 } environment = { .once = PTHREAD_ONCE_INIT };
 
-// A copy: the program may change its environment. Out of memory is nowhere.
+// A copy, since the program may change its environment. NULL when memory is out, which is as if unset.
 static const char *env_copy(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? strdup(value) : NULL;
 }
 
-// The folder of site-packages that the code of this function was loaded from, if it was from one.
+// Returns the site-packages folder that this library was loaded from; NULL if it was not from one.
 static const char *own_site(void)
 {
     Dl_info info;
@@ -181,6 +189,7 @@ static const char *own_site(void)
     return strndup(info.dli_fname, (size_t)(site - info.dli_fname) + strlen("/site-packages"));
 }
 
+// Runs once; the strings are kept until the process ends.
 static void read_environment(void)
 {
     environment.places = (tni_search_paths){ .own        = own_site(),
@@ -198,7 +207,7 @@ void *tni_nvidia_open(const char *const *names, tni_text *where)
     return tni_nvidia_open_in(&environment.places, names, where);
 }
 
-// The paths are for systems whose loader is not told of the driver: WSL and NixOS.
+// The paths are for systems whose loader does not search the driver's folder: WSL and NixOS.
 void *tni_nvidia_open_driver(tni_text *where)
 {
     static const char *const names[] = { "libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1",

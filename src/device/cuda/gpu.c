@@ -1,4 +1,6 @@
-// The GPUs of the machine: what is there, and opening one.
+// The GPUs of the machine: whether there are any, and opening one. Probing loads libraries and asks the
+// driver for names, but takes no memory of a GPU; opening retains its primary context, which takes
+// memory there and time, so that it happens only for a GPU that a session asks for.
 #include "device/cuda/gpu.h"
 
 #include <pthread.h>
@@ -6,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+// More than any single machine has; GPUs beyond are not used.
 enum { MOST_GPUS = 16 };
 
-// What was found, once, and what came of opening each GPU. Guarded by the lock.
+// What probing found, and the GPUs opened so far. The lock guards gpu[] while one is opened; all else
+// is written by probe_once alone.
 static struct {
     pthread_once_t    probed;
     pthread_mutex_t   lock;
@@ -18,6 +22,8 @@ static struct {
     tni_gpu           gpu[MOST_GPUS];
 } self = { .probed = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 
+// Maps the driver's error to a status: out of memory can be handled by freeing, a lost context by
+// nothing but a new process, all else is an error of the device.
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why)
 {
     const char *text = NULL;
@@ -35,7 +41,8 @@ static int attribute_of(int device, int which)
     return v;
 }
 
-// The first GPU in words.
+// Writes the line that `tenon doctor` shows for the device: the first GPU's name, chip, multiprocessors
+// and memory, and the versions of driver and compiler.
 static void describe_gpu(const tni_nvrtc *rtc, int device)
 {
     int    version = 0, major = 0, minor = 0;
@@ -53,7 +60,8 @@ static void describe_gpu(const tni_nvrtc *rtc, int device)
     if (self.count > 1) tni_text_add(&self.detail, "; %d GPUs, cuda:0 the first", self.count);
 }
 
-// Whether a driver, a GPU and a compiler are here; nothing of the GPU is used for that.
+// Runs once per process. On failure count stays 0 and detail has the reason. NVRTC is required, since a
+// device without a compiler runs nothing.
 static void probe_once(void)
 {
     tni_text *t     = &self.detail;
@@ -75,6 +83,8 @@ bool tni_gpu_probe(tni_text *detail)
     return self.count > 0;
 }
 
+// Waits, by the lock, for a GPU that another thread is opening: kernels are compiled in the background
+// before their GPU's context exists, and loaded into it afterwards.
 tni_cucontext tni_gpu_context(const tni_gpu *g)
 {
     pthread_mutex_lock(&self.lock);
@@ -83,7 +93,8 @@ tni_cucontext tni_gpu_context(const tni_gpu *g)
     return cx;
 }
 
-// Arguments of more than 4 KiB came with CUDA 12.1 and chips of 2017.
+// The interpreter gets its program as a kernel argument of more than 4 KiB, which driver and compiler
+// accept from CUDA 12.1 on, for chips from 2017 on (compute capability 7).
 static bool takes_large_arguments(int major)
 {
     int              version = 0, rtc_major = 0, rtc_minor = 0;
@@ -93,14 +104,16 @@ static bool takes_large_arguments(int major)
     return major >= 7 && version >= 12010 && rtc_major * 1000 + rtc_minor * 10 >= 12010;
 }
 
+// TN_COMPILE=wait compiles before the first launch. So does TN_DETERMINISTIC=1: interpreted and
+// compiled kernels may sum in different orders, and which of them runs depends on time.
 bool tni_gpu_interprets_first(void)
 {
     const char *when = getenv("TN_COMPILE"), *equal = getenv("TN_DETERMINISTIC");
     return !(when && !strcmp(when, "wait")) && !(equal && !strcmp(equal, "1"));
 }
 
-// Opens a GPU that was not used before. The lock is held. What takes longest comes last: the
-// interpreters are compiled meanwhile.
+// Opens a GPU for the first session that asks for it; the lock is held. Retaining the primary context
+// takes longest and comes last, so that the interpreters are compiled meanwhile.
 static int open_gpu(tni_gpu *g, int number)
 {
     int error = self.cu->device_get(&g->device, number);
@@ -109,13 +122,15 @@ static int open_gpu(tni_gpu *g, int number)
         minor = attribute_of(g->device, TNI_CU_MINOR);
     self.cu->device_name(g->name, (int)sizeof g->name, g->device);
     snprintf(g->chip, sizeof g->chip, "sm_%d%d", major, minor);
-    g->number   = number;
+    g->number = number;
+    // Programmatic dependent launch: chips from sm_90 on, and drivers that can capture it in a graph.
     g->overlaps = major >= 9 && self.cu->capture_info_v3;  // older drivers cannot capture it
     g->limits   = (tni_simt_limits){ .threads      = 1024,
                                      .shared_bytes = attribute_of(g->device, TNI_CU_SHARED_PER_BLOCK),
                                      .units        = attribute_of(g->device, TNI_CU_MULTIPROCESSORS),
                                      .features     = tni_dialect_cuda.features,
-                                     .cluster      = major >= 9 ? 8 : 0 };
+                                     // blocks that every chip with clusters can run in one cluster
+                                     .cluster = major >= 9 ? 8 : 0 };
     if (!g->compiled) g->compiled = tni_cuda_compiled_new(g);
     if (!g->compiled) return TNI_CU_OUT_OF_MEMORY;
     g->interprets = takes_large_arguments(major);
@@ -125,6 +140,7 @@ static int open_gpu(tni_gpu *g, int number)
     return error;
 }
 
+// A GPU that could not be opened is tried again by the next session: memory may have been freed since.
 const tni_gpu *tni_gpu_get(int number, tni_text *why)
 {
     pthread_once(&self.probed, probe_once);

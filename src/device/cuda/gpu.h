@@ -1,4 +1,5 @@
-// What the files of the cuda device share: GPUs, sessions, and their errors.
+// The cuda device's GPUs and sessions: the header of gpu.c, cuda.c, cuda_*.c, index_check.c and
+// timing_events.c.
 #ifndef TNI_CUDA_GPU_H
 #define TNI_CUDA_GPU_H
 
@@ -9,39 +10,45 @@
 #include "device/device.h"
 #include "device/simt/groups.h"
 
-// A GPU, with its primary context, which libraries share. Opened at the first use, read-only from
-// then on, and kept until the process ends.
+// ---- GPUs (gpu.c) ------------------------------------------------------------------------------
+
+// A GPU with its primary context, which other libraries of the process share. Opened by the first session,
+// read-only from then on, and kept until the process ends.
 typedef struct {
-    const tni_driver *cu;
+    const tni_driver *cu;  // NULL until it is open
     int               number, device;
     tni_cucontext     cx;
-    char              name[64], chip[16];  // "sm_90"
-    bool              overlaps;            // kernels may begin before those ahead of them end
-    bool              interprets;          // a launch can pass what the interpreter takes
+    char              name[64], chip[16];  // "NVIDIA H200", "sm_90"
+    bool              overlaps;            // a kernel may begin before the one ahead of it ends
+    bool              interprets;          // a launch can pass the interpreter's large argument
     tni_simt_limits   limits;
     tni_compiled     *compiled;  // kernels, which belong to the context
 } tni_gpu;
 
-// Whether the environment lets kernels be interpreted before they are compiled.
+// Returns whether the environment lets kernels be interpreted before they are compiled.
 bool tni_gpu_interprets_first(void);
-// The context of a GPU, once it is open.
+// Returns the context of a GPU; waits while another thread opens it.
 tni_cucontext tni_gpu_context(const tni_gpu *g);
 
-// GPU number so and so; NULL, with the reason, if it cannot be used.
+// Returns a GPU by its number, opened if it was not; NULL, with the reason, if it cannot be used.
 const tni_gpu *tni_gpu_get(int number, tni_text *why);
-// What there is, in a line; false, with the reason, if no GPU can be used.
+// Describes the machine's GPUs in a line; false, with the reason, if none can be used.
 bool tni_gpu_probe(tni_text *detail);
 
-// TN_OK, or what an error of the driver means, with a sentence: what could not be done, and why.
+// Returns TN_OK, or the status of an error of the driver, and adds a sentence: what failed, and why.
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why);
 
+// ---- sessions (cuda.c) -------------------------------------------------------------------------
+
+// Each block of scratch is twice as large as the one before, so that 40 exceed any memory. An arena that
+// has grown TNI_ARENA_PIECES times is mapped anew in one piece.
 enum { TNI_SCRATCHES = 40, TNI_ARENA_PIECES = 64 };
 
-// A reserved range of addresses. Invariant: the first held bytes have memory, in pieces one after the
-// other, each a multiple of the grain.
+// A reserved range of addresses. Invariant: the first `held` bytes have memory, in pieces one after the
+// other, each a multiple of the granularity.
 typedef struct {
     tni_cuptr at;       // 0: not reserved
-    bool      refused;  // it cannot be
+    bool      refused;  // the GPU or its driver cannot reserve one
     size_t    reserved, grain, held;
     int       pieces;
     size_t    piece[TNI_ARENA_PIECES];
@@ -49,54 +56,60 @@ typedef struct {
 
 typedef struct tni_timing tni_timing;  // timing_events.c
 
-// When something that can be done is done: if it is timed to be faster, or by what a switch says.
+// When our own kernel for small products is used: if it is timed to be faster, or as TN_SMALL says.
 typedef enum { TNI_SMALL_IF_FASTER, TNI_SMALL_NEVER, TNI_SMALL_ALWAYS } tni_small_policy;
 
-// A context's session: a GPU and the stream in which all of its work goes in order. The context owns it.
+// A context's session: a GPU and the stream in which all of its work is done in order. The context owns it
+// and calls it from one thread. Invariant: everything submitted to `stream` outside of a run is ordered
+// behind the uploads so far (tni_cuda_await_uploads).
 typedef struct tni_cuda {
-    tni_heap         *heap;
-    const tni_gpu    *gpu;
-    tni_custream      stream;
-    bool              borrowed;         // the stream is the caller's
-    bool              lost;             // the driver said that nothing works any more
-    bool              no_graphs;        // no graphs
-    bool              tf32;             // products of f32 may round to 10 bits of mantissa
-    bool              deterministic;    // nothing is chosen by time
-    bool              compiles_first;   // nothing is interpreted: TN_COMPILE=wait, or deterministic
-    tni_small_policy  small_policy;     // products by product_small.h
-    tni_cufunction    small_kernel[4];  // by how many blocks share a tile; NULL before the first
-    bool              small_ready;      // see tni_small_is_ready
-    tni_cuptr         workspace;        // of cuBLASLt
-    tni_cuptr         state;            // one for each ticket: see simt.h
-    volatile int64_t *host_failure;     // on the host: what the first CHECK that failed wrote
+    tni_heap        *heap;
+    const tni_gpu   *gpu;
+    tni_custream     stream;
+    bool             borrowed;        // the stream is the caller's
+    bool             lost;            // the driver reported that nothing works any more
+    bool             no_graphs;       // TN_REPLAY=0
+    bool             tf32;            // products of f32 may round operands to 10 bits of mantissa
+    bool             deterministic;   // nothing is chosen by time
+    bool             compiles_first;  // nothing is interpreted: TN_COMPILE=wait, or deterministic
+    tni_small_policy small_policy;    // see product_small.h
+    tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
+    bool           small_ready;      // see tni_small_is_ready
+    tni_cuptr      workspace;        // for cuBLASLt; 0 before the first product
+    tni_cuptr      state;            // the states of all tickets: see index_check.c
+    volatile int64_t *host_failure;  // host memory that the first failing CHECK writes
     int               scratches;
-    tni_cuptr         scratch[TNI_SCRATCHES];  // the last is in use: by kernels one after the other
-    size_t            scratch_bytes;
-    tni_arena_range   arena;
-    tni_uploads       uploads;
-    tni_fetches       fetches;
-    tni_recorder      recorder;
-    tni_timing       *timing;  // of a profile; NULL before the first
+    tni_cuptr scratch[TNI_SCRATCHES];  // the last one is in use, by one kernel after the other
+    size_t    scratch_bytes;           // of the last one
+    tni_arena_range arena;
+    tni_uploads     uploads;
+    tni_fetches     fetches;
+    tni_recorder    recorder;
+    tni_timing     *timing;  // of a profile; NULL before the first event
 } tni_cuda;
 
-// The state that a kernel of a ticket gets.
+// Makes the session's GPU current in the calling thread.
+void tni_cuda_enter(const tni_cuda *c);
+// Like tni_gpu_status, for work of a session, which it marks as lost if the error says so.
+tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why);
+
+// ---- indices out of range (index_check.c) ------------------------------------------------------
+
+// Returns the state that kernels of a ticket get as an argument.
 tni_cuptr tni_cuda_state(const tni_cuda *c, int ticket);
-// Waits for a CHECK of ticket 0, whose failure is known by nothing else.
+// Waits, and returns in fail what a CHECK of ticket 0 reported; zeros if none failed.
 tn_status tni_cuda_take_failure(tni_cuda *c, int64_t fail[2], tni_text *why);
-bool      tni_cuda_failed(void *session, int *ticket, int64_t fail[2]);
+bool      tni_cuda_failed(void *session, int *ticket, int64_t fail[2]);  // the contract's failed
 int       tni_index_check_open(tni_cuda *c);
 void      tni_index_check_close(tni_cuda *c);
-// Scratch for a kernel, good until the next is launched; 0 when memory is out.
+
+// ---- memory and transfer (cuda_memory.c, cuda_arena.c, cuda_upload.c, cuda_fetch.c) ------------
+
+// Returns scratch for a kernel, which it may use until the next kernel is launched; 0 when memory is out.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes);
 void      tni_cuda_scratch_close(tni_cuda *c);
 
-// Makes the GPU of a session current in the calling thread.
-void tni_cuda_enter(const tni_cuda *c);
-// As tni_gpu_status, for work of a session, which is lost if the error says so.
-tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why);
-
-// ---- memory and transfer -----------------------------------------------------------------------
-
+// The contract's functions of these names: see device.h.
 void     *tni_cuda_alloc(void *session, size_t bytes);
 void      tni_cuda_free(void *session, void *p);
 void     *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held);
@@ -120,39 +133,40 @@ void      tni_cuda_wait_unused(void *session);
 bool      tni_cuda_space(void *session, size_t *free, size_t *all);
 void      tni_uploads_close(tni_cuda *c);
 
-// ---- time --------------------------------------------------------------------------------------
+// ---- timing events (timing_events.c) -----------------------------------------------------------
 
 int64_t tni_cuda_event_record(void *session);
 double  tni_cuda_event_elapsed(void *session, int64_t from, int64_t to);
 void    tni_cuda_hold_queue(void *session, bool on);
 void    tni_timing_close(tni_cuda *c);
 
-// ---- kernels -----------------------------------------------------------------------------------
+// ---- kernels (cuda_kernel.c) -------------------------------------------------------------------
 
+// The contract's functions of these names.
 tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first, void **entry,
                            bool wait, tni_text *why);
 bool      tni_cuda_ready(void *session, int n, const tni_launch *const *first, void *const *entry);
 tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l);
 tn_status     tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 
-// What prepare compiles: the text of kernels, opts being their class, as machine code for a chip; with_usage
-// as in cubin.h. It needs no GPU.
+// Compiles kernels as prepare does, without a GPU and without the cache: opts of an item is the class
+// of its shape, with_usage as in cubin.h.
 tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool with_usage,
                          tni_cubin *c, tni_text *why);
 
-// What a GPU compiled, and how many kernels all of them did so, or found on disk. NULL when memory is
-// out.
+// The table of a GPU's compiled kernels (NULL when memory is out), and that of a session's GPU.
 tni_compiled *tni_cuda_compiled_new(tni_gpu *g);
 tni_compiled *tni_cuda_compiled(void *session);
-void          tni_cuda_counts(int64_t *compiled, int64_t *found);
-void          tni_cuda_count_kernel(bool found);  // one more
+// The kernels that this process compiled and those it found on disk, on all GPUs.
+void tni_cuda_counts(int64_t *compiled, int64_t *found);
+void tni_cuda_count_kernel(bool found);  // one more
 
-// What tni_groups asks of this device.
+// The functions of tni_groups: see simt/groups.h.
 tni_buffer_at tni_cuda_buffer_at(void *session, const void *address);
 tni_buffer_at tni_cuda_state_at(void *session, int ticket);
 tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 
-// A call of one op.
+// Calls of one op (cuda_run.c, cuda_matmul.c, cuda_custom.c).
 extern const tni_device_calls tni_cuda_calls;
 tn_status                     tni_cuda_matmul(const tni_call *call);
 void                         *tni_cuda_prepare_matmul(const tni_call *call);

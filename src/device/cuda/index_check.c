@@ -1,21 +1,31 @@
-// What kernels of a session share: state, by which failures are host_failure, and scratch memory.
+// Indices out of range: the words by which a failing CHECK of a kernel reaches the host.
+//
+// Every ticket has a state of eight words in device memory, which its kernels get as an argument
+// (kernel/simt.h lays it out). The first CHECK that fails writes its instruction and index there and
+// then to host memory, and sets one word that all states point to. Kernels that update lasting values
+// read that word and do nothing once it is set, so that a failed step changes no parameter. The host
+// looks at its memory between steps, without waiting.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
 
-// A state as simt.h says: failure, index, count of groups, where to tell the host, and the word that
-// says that something failed, which comes after all of them.
+// Words of a state: 0 the failing instruction, 1 the index, 2 a count of finished groups, 3 the address
+// of the words on the host, 4 the address of the word that says that something failed, which follows
+// the last state. Ticket 0 is for launches that wait, so there is one state more than tickets.
 enum { HOST_ADDRESS = 3, FAILED = 4, WORDS = 8, STATE = WORDS * 8, STATES = TNI_TICKETS + 1 };
 
-// What a failing CHECK writes on the host: the address of its state last, so that the rest is host_address
-// when that is seen.
+// Words on the host. HOST_STATE, the address of the failing kernel's state, is written last, so that
+// the other two are complete once it is not 0.
 enum { HOST_STATE, HOST_INS, HOST_INDEX, HOST_WORDS };
 
+// The ticket is thus found again from the address of a state.
 tni_cuptr tni_cuda_state(const tni_cuda *c, int ticket)
 {
     return c->state + (tni_cuptr)ticket * STATE;
 }
 
+// Allocates the words on the host, mapped for the GPU, and all states, which it fills by one copy.
+// Waits for that copy, since its source is on the stack.
 int tni_index_check_open(tni_cuda *c)
 {
     const tni_driver *cu   = c->gpu->cu;
@@ -43,7 +53,9 @@ void tni_index_check_close(tni_cuda *c)
     if (c->host_failure) cu->host_free((void *)(uintptr_t)c->host_failure);
 }
 
-// Before anything else may fail again the state of the failure is made as new.
+// Clears failure and index of every state and the common word, so that later failures are reported
+// again. It waits first: other kernels of the failed step may be reporting too, and their words must
+// not arrive after the clearing.
 bool tni_cuda_failed(void *session, int *ticket, int64_t fail[2])
 {
     tni_cuda *c = session;
@@ -61,6 +73,8 @@ bool tni_cuda_failed(void *session, int *ticket, int64_t fail[2])
     return true;
 }
 
+// Used for ticket 0, whose failure nothing reports later. A run that waits cannot be captured, so that
+// its plan is never made a graph.
 tn_status tni_cuda_take_failure(tni_cuda *c, int64_t fail[2], tni_text *why)
 {
     int ticket, error = c->gpu->cu->stream_wait(c->stream);

@@ -1,4 +1,4 @@
-// Asks each library of NVIDIA for its version.
+// Versions and files of NVIDIA's libraries in this process, for `tenon doctor`.
 #include "device/cuda/library_report.h"
 
 #include "device/cuda/blaslt.h"
@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+// *cuda: the version of CUDA that the driver serves, such as 13000.
 static tni_nvidia_library report_driver(int *cuda)
 {
     tni_nvidia_library p  = { .name = "driver" };
@@ -20,6 +21,7 @@ static tni_nvidia_library report_driver(int *cuda)
     return p;
 }
 
+// Machine code of a newer compiler than the driver may not load, which is worth a word.
 static tni_nvidia_library report_nvrtc(int cuda)
 {
     int                major = 0, minor = 0;
@@ -41,6 +43,7 @@ static tni_text three_numbers(size_t version)
     return tni_text_of("%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
 }
 
+// Without cuBLASLt everything works, but products are slower.
 static tni_nvidia_library report_blaslt(void)
 {
     tni_nvidia_library p  = { .name = "cuBLASLt" };
@@ -55,7 +58,8 @@ static tni_nvidia_library report_blaslt(void)
     return p;
 }
 
-// POSIX promises that the bits of a dlsym result are those of a function pointer.
+// cuDNN is only reported, not used. POSIX promises that the bits of a dlsym result are those of a
+// function pointer.
 static tni_nvidia_library report_cudnn(void)
 {
     static const char *const names[] = { "libcudnn.so.9", NULL };
@@ -74,6 +78,7 @@ static tni_nvidia_library report_cudnn(void)
     return p;
 }
 
+// Without a driver the libraries are of no use, and are not looked for.
 int tni_nvidia_report(tni_nvidia_library library[TNI_NVIDIA_LIBRARIES])
 {
     int n = 0, cuda = 0;

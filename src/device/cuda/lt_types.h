@@ -8,7 +8,7 @@
 
 typedef struct tni_blaslt_handle     *tni_lthandle;
 typedef struct tni_blaslt_desc       *tni_ltdesc;        // what to compute
-typedef struct tni_blaslt_layout     *tni_ltlayout;      // how a matrix lies
+typedef struct tni_blaslt_layout     *tni_ltlayout;      // the layout of a matrix
 typedef struct tni_blaslt_preference *tni_ltpreference;  // which algorithms may be proposed
 
 // The numbers of cuBLASLt's interface that we use.

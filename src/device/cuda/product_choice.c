@@ -1,5 +1,5 @@
-// Which algorithm a product takes: the fastest of what cuBLASLt proposes and of our own kernel for
-// small ones.
+// Which algorithm a product uses: the fastest of cuBLASLt's proposals and of our own kernel for small
+// products. choice.c times them and keeps the choice.
 #include "device/cuda/choice.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/product_plan.h"
@@ -7,19 +7,20 @@
 
 enum { A, B, D };
 
-// Words of a form that do not concern other processes come first.
+// The key's words are also the key on disk, without the first ones: which device of this machine it is,
+// whether choices are timed, and whether our own kernel applies, do not concern other processes.
 enum { WORDS = sizeof(tni_product_key) / sizeof(int64_t), OWN_WORDS = 3 };
 _Static_assert(WORDS - OWN_WORDS <= TNI_CHOICE_WORDS, "a form is a key");
 
-// Under the lock of the plans.
+// Counts for tests and statistics, under the lock of the plans.
 static struct {
     int64_t timed, found;
 } self;
 
 // ---- what is kept ------------------------------------------------------------------------------
 
-// The library's fastest; and, only where our own kernel was timed too, which version of it and whether
-// it was faster.
+// A choice on disk: the library's fastest algorithm and, only if our own kernel was timed as well, its
+// version and whether it was faster.
 typedef struct {
     tni_ltalgo algo;
     int64_t    version, small;
@@ -37,7 +38,8 @@ static tni_choice_key choice_key_of(const tni_ltjob *j)
                              .words   = WORDS - OWN_WORDS };
 }
 
-// Reads what is kept. False if there is nothing, or our own kernel can do the product and was not timed.
+// Returns false if there is nothing on disk, or if our own kernel applies and this version of it was
+// not timed: then everything is timed again.
 static bool read_choice(const tni_ltjob *j, choice *c)
 {
     tni_choice_key k = choice_key_of(j);
@@ -47,6 +49,8 @@ static bool read_choice(const tni_ltjob *j, choice *c)
     return c->version == TNI_SMALL_VERSION || !j->plan->key.small;
 }
 
+// The library checks the algorithm first: the file may come from another machine of the same kind with
+// other limits, or need a larger workspace than this session has.
 bool tni_lt_find_choice(const tni_ltjob *j)
 {
     tni_ltproposal seen;
@@ -62,7 +66,8 @@ bool tni_lt_find_choice(const tni_ltjob *j)
     return true;
 }
 
-// tried: our own kernel was timed. Where it could not run, the next process tries it again.
+// tried: our own kernel was timed. If it could not run, that is left out, and the next process tries it
+// again.
 static void keep_choice(const tni_ltjob *j, bool tried)
 {
     const tni_ltplan *n = j->plan;
@@ -73,8 +78,8 @@ static void keep_choice(const tni_ltjob *j, bool tried)
 
 // ---- what is timed -----------------------------------------------------------------------------
 
-// The candidates: proposals, then our own kernel where it can do the product. D goes to scratch where the
-// real one lies on the residual.
+// The candidates of a product: proposals, then our own kernel if it applies. out is where D goes: scratch if D
+// is also the residual.
 typedef struct {
     const tni_ltjob *job;
     tni_ltproposal   list[TNI_PROPOSALS];
@@ -83,6 +88,7 @@ typedef struct {
     tni_cuptr        scratch;
 } trial;
 
+// Returns the bytes from the first to the last element of D, over all products of the batch.
 static size_t result_bytes(const tni_product *p)
 {
     const tni_matrix *d     = &p->x[D];
@@ -90,7 +96,8 @@ static size_t result_bytes(const tni_product *p)
     return (size_t)count * tni_dtype_size(p->out);
 }
 
-// An error of the driver: there is no scratch.
+// If D is also the residual, each timed launch would add to the real value. D then goes to scratch,
+// filled with zeros so that the launches add defined values. Returns an error of the driver.
 static int open_scratch(trial *t)
 {
     const tni_ltjob *j = t->job;
@@ -111,6 +118,7 @@ static void close_scratch(const trial *t)
     at->cu->mem_free(t->scratch);
 }
 
+// Candidate i of tni_choice_time: proposals first, then our own kernel.
 static int launch_candidate(void *session, int i)
 {
     static const int64_t start[3] = { 0 };
@@ -120,6 +128,7 @@ static int launch_candidate(void *session, int i)
     return j->at->launch_small(j->at->session, j->p, t->out);
 }
 
+// Times the proposals and, if it applies, our own kernel.
 static int time_candidates(trial *t, float *ms)
 {
     const tni_product_env *at  = t->job->at;
@@ -138,6 +147,9 @@ static int time_candidates(trial *t, float *ms)
     return e;
 }
 
+// Out of memory for scratch is no error: the algorithm that the library proposed first stays, and the
+// next run tries again. Both the library's best and whether our own kernel beats it are kept, since a
+// run may have to use the library while the kernel is being compiled.
 tn_status tni_lt_choose(const tni_ltjob *j)
 {
     trial       t                     = { .job = j };

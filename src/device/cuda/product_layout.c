@@ -1,11 +1,17 @@
-// How cuBLASLt sees a product: layouts, batches and loops from sizes and strides.
+// A matmul as cuBLASLt sees it: column-major matrices, a batch of equal strides, and loops around it
+// for what one batch cannot express; and which epilogues it accepts.
+//
+// The result (m, n) in row-major order is D = (n, m) in column-major order, so that D = B^T A^T: the
+// operands change roles, each is read transposed or not, and nothing is copied.
 #include "device/cuda/product.h"
 
 #include <string.h>
 
+// LOOP_MOST: one launch of our own kernel is better than more launches than this of the library.
+// LD_UNIT: fast algorithms want columns that begin at multiples of 16 bytes, 8 elements of 16 bits.
 enum { A, B, D, LOOP_MOST = 64, LD_UNIT = 8 };
 
-// An axis before the matrices: its size, and the stride of each operand result_transposed it.
+// An axis before the matrices: its size, and the stride of a, b and the result along it.
 typedef struct {
     int64_t size, stride[3];
 } axis;
@@ -21,17 +27,21 @@ typedef struct {
 
 // ---- the call ----------------------------------------------------------------------------------
 
+// The library's combinations that round as our own kernels do: one float type throughout, or operands
+// of 16 bits with a result of f32.
 static bool takes_types(tn_dtype in, tn_dtype out)
 {
     bool half = tni_is_rounded(in);
     return in == out ? half || in == TN_F32 || in == TN_F64 : half && out == TN_F32;
 }
 
+// The library counts rows, columns and batches in 32 bits.
 static bool takes_size(int64_t n)
 {
     return n > 0 && n <= INT32_MAX;
 }
 
+// Returns whether two neighbouring axes are one in all three operands.
 static bool is_outer_of(const axis *outer, const axis *inner)
 {
     for (int i = 0; i < 3; i++)
@@ -39,7 +49,8 @@ static bool is_outer_of(const axis *outer, const axis *inner)
     return true;
 }
 
-// The axes before the matrices, joined where all three operands go on in equal steps.
+// Collects the axes before the matrices, without those of size 1, merged where all three operands
+// allow.
 static void read_axes(problem *s, const tni_arg *const x[3])
 {
     for (int i = 0; i < x[D]->rank - 2; i++) {
@@ -53,6 +64,7 @@ static void read_axes(problem *s, const tni_arg *const x[3])
     }
 }
 
+// Reads sizes and strides of a call. Returns false if the operands' ranks differ from the result's.
 static bool read_problem(problem *s, const tni_call *c)
 {
     const tni_arg *const x[3] = { &c->in[0], &c->in[1], &c->out };
@@ -73,8 +85,8 @@ static bool read_problem(problem *s, const tni_call *c)
 
 // ---- matrices ----------------------------------------------------------------------------------
 
-// A matrix of these strides, as it is_column_major: down a column in steps of one element. Axes of size 1 have
-// no stride.
+// Returns whether a matrix of these strides is column-major, and describes it: down a column in steps
+// of one element, columns at least `rows` apart. The stride of an axis of size 1 means nothing.
 static bool is_column_major(tni_matrix *x, int64_t rows, int64_t cols, int64_t down, int64_t right)
 {
     int64_t ld = cols > 1 ? right : rows;
@@ -83,7 +95,8 @@ static bool is_column_major(tni_matrix *x, int64_t rows, int64_t cols, int64_t d
     return true;
 }
 
-// The same as an operand, which may be transposed. A vector can lie both ways: then result_transposed its elements.
+// Describes an operand, which the library may read transposed. A vector can be described both ways;
+// then its elements go down a column.
 static bool choose_layout(tni_matrix *x, int64_t rows, int64_t cols, int64_t down, int64_t right)
 {
     tni_matrix transposed;
@@ -96,8 +109,9 @@ static bool choose_layout(tni_matrix *x, int64_t rows, int64_t cols, int64_t dow
     return true;
 }
 
-// D as the transpose of the result, which is how row-major results lie, or as the result itself,
-// whichever has longer columns if both can be.
+// Describes D as the transpose of the result, which is how row-major results look, or as the result
+// itself; if it can be both, the one with longer columns. Then the operands follow. Returns false if
+// one of them has no unit stride.
 static bool layout_product(const problem *s, tni_product *p)
 {
     tni_matrix plain;
@@ -118,14 +132,16 @@ static bool layout_product(const problem *s, tni_product *p)
 
 // ---- batches -----------------------------------------------------------------------------------
 
+// Removes axis i.
 static void drop_axis(problem *s, int i)
 {
     s->axes--;
     memmove(&s->axis[i], &s->axis[i + 1], (size_t)(s->axes - i) * sizeof *s->axis);
 }
 
-// Makes an axis result_transposed which one operand stays part of the size of the other: many products with the
-// same right side are one with more rows. count, in and out are that size and its strides.
+// Folds an axis along which one operand stays the same into the rows or columns of the other: many
+// products with the same right operand are one with more rows. count, in and out are that size and its
+// strides, in the operand and in the result. Returns false if the strides do not continue.
 static bool fold_axis(const axis *x, int moving, int64_t *count, int64_t *in, int64_t *out)
 {
     if (x->stride[A + B - moving] != 0) return false;
@@ -137,7 +153,7 @@ static bool fold_axis(const axis *x, int moving, int64_t *count, int64_t *in, in
     return true;
 }
 
-// Folds all axes that can be; one that would leave no form stays a batch.
+// Folds every axis that can be, innermost first. An axis after whose folding no layout would fit stays.
 static void fold_axes(problem *s, tni_product *p)
 {
     for (int i = s->axes - 1; i >= 0; i--) {
@@ -152,7 +168,9 @@ static void fold_axes(problem *s, tni_product *p)
     }
 }
 
-// The longest_axis axis that the library can go result_transposed; -1 if there is none.
+// Returns the longest axis that can be the batch: the library's strides are not negative, results do
+// not overlap. -1 if there is none. The other axes become loops, so that the longest saves most
+// launches.
 static int longest_axis(const problem *s)
 {
     int at = -1;
@@ -165,12 +183,14 @@ static int longest_axis(const problem *s)
     return at;
 }
 
-// Which operand of the call is which of the library's.
+// Returns which matrix of the library an operand of the call is: if D is the transposed result, a and b
+// change places.
 static int role_of(const tni_product *p, int i)
 {
     return i == D || !p->result_transposed ? i : A + B - i;
 }
 
+// Makes one axis the batch and the others loops. Returns false if the loops would launch too often.
 static bool place_batches(problem *s, tni_product *p)
 {
     int     at    = longest_axis(s);
@@ -188,7 +208,7 @@ static bool place_batches(problem *s, tni_product *p)
     return true;
 }
 
-// The ld of a single column is never followed. Then it is one that fast algorithms accept.
+// The ld of a matrix with one column is never used; it becomes one that fast algorithms accept.
 static void round_ld(tni_product *p)
 {
     for (int i = 0; i < 3 && p->batch == 1; i++)
@@ -213,6 +233,7 @@ bool tni_product_of(const tni_call *c, tni_product *p)
     return true;
 }
 
+// Only addresses change between runs of a planned call, and whether it may wait for the compiler.
 void tni_product_bind(tni_product *p, const tni_call *c, char *out)
 {
     p->waits             = c->waits;
@@ -223,13 +244,16 @@ void tni_product_bind(tni_product *p, const tni_call *c, char *out)
 
 // ---- what is_outer_of ------------------------------------------------------------------------------
 
-// The library stores gelu's input as a matrix with an ld of its own, in multiples of LD_UNIT. Of relu's
-// it stores one bit an element, and of batches it is not promised.
+// The library stores gelu's input as a matrix with an ld of its own, a multiple of LD_UNIT elements. Of
+// relu's input it stores one bit per element, which is of no use here, and for batches its
+// documentation promises nothing.
 static bool takes_aux(const tni_product *p, int activation)
 {
     return activation == TNI_gelu_tanh && p->batch == 1 && !p->loops && p->x[D].ld % LD_UNIT == 0;
 }
 
+// A bias is one element per row of D, so that D must be the transposed result, with rows along its last
+// axis. The plan that the product kept is for another epilogue, and dropped.
 bool tni_product_add_epilogue(tni_product *p, const tni_product_epilogue *e)
 {
     int  f     = e->activation;
@@ -243,6 +267,7 @@ bool tni_product_add_epilogue(tni_product *p, const tni_product_epilogue *e)
     return true;
 }
 
+// Compares the first addresses only.
 bool tni_product_is_unaliased(const tni_product *p)
 {
     const tni_product_epilogue *e = &p->epilogue;
@@ -265,6 +290,9 @@ tni_product_epilogue tni_product_epilogue_of(const tni_epilogue *e)
                                    .input      = e->z >= 0 };
 }
 
+// Accepts an epilogue of a plan, or declines it: another op, a product that something else reads too, a
+// kernel that is not of the library's form, gelu in f32 (whose digits the library's approximation does
+// not have), gelu's slope, or a column sum. product.h has the figures for the last two.
 bool tni_product_of_offer(const tni_offer *o, tni_product *p)
 {
     const tni_epilogue  *e        = &o->epilogue;

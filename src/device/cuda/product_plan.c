@@ -1,4 +1,6 @@
-// Running products. What the library needs for those of one form is built once and kept.
+// Running products by cuBLASLt. What the library needs for products of one key, descriptors, layouts
+// and an algorithm, is built once, kept in a table of the process, and found again by a pointer in the
+// product itself as long as nothing that it depends on has changed.
 #include "device/cuda/product_plan.h"
 
 #include "base/hash.h"
@@ -9,11 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Matrices and addresses of a product: C is the residual, INPUT the matrix for gelu's input.
 enum { A, B, D, C, BIAS, INPUT };
+// ALIGN_MOST: no algorithm asks for more than 16 bytes.
 enum { BUCKETS = 1024, GPUS = 64, ALIGN_MOST = 16 };
 
-// All plans of the process, and the library's handle for each GPU. The lock covers everything, also
-// while candidates are timed: others who asked for the same product would time it too.
+// All plans of the process, and the library's handle for each GPU. The lock covers everything, also the
+// timing of candidates: another thread that needs the same product would otherwise time it as well, and
+// disturb this one.
 static struct {
     pthread_mutex_t lock;
     tni_ltplan     *bucket[BUCKETS];
@@ -23,14 +28,15 @@ static struct {
 
 // ---- the form ----------------------------------------------------------------------------------
 
-// The largest power of two, up to ALIGN_MOST, that divides an address and all steps from it.
+// Returns the largest power of two up to ALIGN_MOST that divides all addresses or strides in bits,
+// which are joined by or.
 static int64_t alignment(uintptr_t bits)
 {
     bits |= ALIGN_MOST;
     return (int64_t)(bits & (0 - bits));
 }
 
-// That of a matrix at an address which lies as matrix i does.
+// The alignment of a matrix stored like matrix i at an address, over all its batches and loops.
 static int64_t matrix_alignment(const tni_product *p, int i, const char *at)
 {
     uintptr_t bytes = tni_dtype_size(i == D ? p->out : p->in);
@@ -39,6 +45,7 @@ static int64_t matrix_alignment(const tni_product *p, int i, const char *at)
     return alignment(bits);
 }
 
+// Translates an epilogue to the library's bits, which are added to each other.
 static int epilogue_of(const tni_product_epilogue *e)
 {
     int bits = (e->bias ? TNI_LT_EPILOGUE_BIAS : 0) | (e->input ? TNI_LT_EPILOGUE_AUX : 0) |
@@ -48,6 +55,8 @@ static int epilogue_of(const tni_product_epilogue *e)
     return bits ? bits : TNI_LT_EPILOGUE_NONE;
 }
 
+// Collects all that a choice depends on. Alignments are part of it, since algorithms differ in what
+// they accept; scale and addresses are not.
 static tni_product_key key_of(const tni_product *p, const tni_product_env *at)
 {
     tni_product_key f = { .device    = at->device,
@@ -97,6 +106,7 @@ static int set_desc32(const tni_ltjob *j, int attribute, int32_t value)
     return j->lt->desc_set(j->plan->desc, attribute, &value, sizeof value);
 }
 
+// Sets an address in the descriptor, unless it has that address already.
 static int set_pointer(const tni_ltjob *j, int attribute, const char *want, const char **has)
 {
     if (*has == want) return TNI_LT_OK;
@@ -105,7 +115,8 @@ static int set_pointer(const tni_ltjob *j, int attribute, const char *want, cons
     return e;
 }
 
-// The addresses that stand in the description, which all products of the form share.
+// Bias and gelu's input are addresses in the descriptor, which all products of the key share; a run
+// sets its own before it launches, under the lock.
 static int set_pointers(const tni_ltjob *j)
 {
     const tni_product *p = j->p;
@@ -120,6 +131,8 @@ static int transpose_of(const tni_matrix *x)
     return x->transposed ? TNI_LT_TRANSPOSED : TNI_LT_NOT_TRANSPOSED;
 }
 
+// Describes the computation. Sums of f16 and bf16 are taken in f32; f32 is multiplied exactly unless
+// TF32 was asked for, f64 in f64.
 static int make_desc(const tni_ltjob *j)
 {
     const tni_product *p       = j->p;
@@ -136,6 +149,7 @@ static int make_desc(const tni_ltjob *j)
     return e ? e : set_pointers(j);
 }
 
+// Describes matrix i; C has the layout of D.
 static int make_layout(const tni_ltjob *j, int i)
 {
     const tni_matrix *x     = &j->p->x[i];
@@ -160,14 +174,15 @@ static void free_plan(const tni_blaslt *lt, tni_ltplan *n)
 
 // ---- proposals ---------------------------------------------------------------------------------
 
-// Which sums over parts of the inner axis are allowed: in a step of their own, so that their order is
-// fixed, and of parts that were not rounded to 16 bits before.
+// How the library may add partial sums over parts of the inner axis: in a step of their own, so that
+// the order is fixed, never by atomics; and not of parts that were rounded to 16 bits before.
 static uint32_t allowed_reductions(const tni_product *p)
 {
     bool narrow = tni_is_rounded(p->out);
     return narrow ? TNI_LT_REDUCE_COMPUTE : TNI_LT_REDUCE_COMPUTE | TNI_LT_REDUCE_OUTPUT;
 }
 
+// Tells the library which algorithms are of use: the workspace, reductions, and the alignments.
 static int set_preference(const tni_ltjob *j, tni_ltpreference w)
 {
     static const int attribute[] = { TNI_LT_PREFERENCE_ALIGN_A, TNI_LT_PREFERENCE_ALIGN_B,
@@ -183,6 +198,8 @@ static int set_preference(const tni_ltjob *j, tni_ltpreference w)
     return e;
 }
 
+// NOT_SUPPORTED and INVALID mean that the library has nothing for this combination, which is an answer
+// and no error.
 int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *count)
 {
     const tni_ltplan *n = j->plan;
@@ -204,6 +221,8 @@ int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *
 
 // ---- running -----------------------------------------------------------------------------------
 
+// alpha is the scale and beta adds the residual, in f64 for f64 and else in f32. When D is also the
+// residual, C is wherever D goes, which may be scratch.
 int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t offset[3], char *out)
 {
     const tni_product *p     = j->p;
@@ -222,7 +241,7 @@ int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t of
                          j->at->bytes, j->at->stream);
 }
 
-// All launches of a product, the last loop innermost.
+// Launches a product for every index of its loops, the last loop innermost, like an odometer.
 static int multiply_all(const tni_ltjob *j, const tni_ltalgo *algo)
 {
     const tni_product *p                  = j->p;
@@ -239,6 +258,7 @@ static int multiply_all(const tni_ltjob *j, const tni_ltalgo *algo)
     }
 }
 
+// Remembers that the library has no algorithm, so that it is not asked again.
 static tn_status decline(const tni_ltjob *j)
 {
     j->plan->served  = false;
@@ -247,8 +267,10 @@ static tn_status decline(const tni_ltjob *j)
     return TN_EARG;
 }
 
-// Launches a product that was chosen without being run, but for one that would change what it adds. A
-// kernel of our own that cannot be had here is left to the library.
+// Launches a product once that was chosen without being run (from disk, or as the first proposal), so
+// that its code is loaded before a capture. D is written, which a run does anyway; a product that
+// accumulates into D is left out. If our own kernel cannot run here, the library's algorithm takes its
+// place.
 static tn_status warm_up(const tni_ltjob *j)
 {
     static const int64_t start[3] = { 0 };
@@ -264,6 +286,7 @@ static tn_status warm_up(const tni_ltjob *j)
 
 // ---- the table ---------------------------------------------------------------------------------
 
+// Returns the library's handle for the GPU, created at the first use; it must be current.
 static tn_status get_handle(const tni_ltjob *j)
 {
     int device = j->at->device;
@@ -279,9 +302,9 @@ static tn_status get_handle(const tni_ltjob *j)
     return TN_OK;
 }
 
-// Builds what the library needs and takes its first proposal, or what is known to be better. Whether
-// the library stores gelu's input anywhere is not said, so that it is asked only where all of its
-// kernels can.
+// Builds what the library needs, takes its first proposal, and replaces it by a choice from disk if
+// there is one. The library's documentation does not say how gelu's input must be aligned, so that it
+// is only asked for addresses that all of its kernels accept.
 static tn_status build_plan(const tni_ltjob *j)
 {
     tni_ltproposal list[TNI_PROPOSALS];
@@ -298,6 +321,8 @@ static tn_status build_plan(const tni_ltjob *j)
     return TN_OK;
 }
 
+// Makes a plan for a key and adds it to the table. A plan that failed is not added: the reason may have
+// been memory.
 static tn_status add_plan(tni_ltjob *j, const tni_product_key *f, uint64_t hash)
 {
     tni_ltplan *n = calloc(1, sizeof *n);
@@ -318,21 +343,22 @@ static tn_status add_plan(tni_ltjob *j, const tni_product_key *f, uint64_t hash)
     return TN_OK;
 }
 
+// The last four bits of an address, shifted to their place in one word.
 static uint32_t low_bits(const void *at, int place)
 {
     return (uint32_t)((uintptr_t)at & (ALIGN_MOST - 1)) << (4 * place);
 }
 
-// What the alignments of a product are made of: the last four bits of every address. Also of those that
-// do not count, which is quicker than asking.
+// The last four bits of every address in one word, which decide all alignments of a product. Addresses
+// that the epilogue does not use are included, since testing for them costs more than a needless miss.
 static uint32_t low_address_bits(const tni_product *p)
 {
     return low_bits(p->at[A], A) | low_bits(p->at[B], B) | low_bits(p->at[D], D) |
            low_bits(p->residual, C) | low_bits(p->bias, BIAS) | low_bits(p->input, INPUT);
 }
 
-// Whether the plan that a product keeps is still the one of its form: all that may have changed since is
-// looked at.
+// Returns whether the plan that a product keeps is still the one of its key, by comparing everything
+// that may have changed since: cheaper than making and hashing the key for every launch.
 static bool plan_is_current(const tni_product *p, const tni_product_env *at)
 {
     if (!p->plan || p->generation != self.generation) return false;
@@ -350,7 +376,7 @@ static void remember_plan(tni_product *p, tni_ltplan *n)
     p->generation = self.generation;
 }
 
-// The plan of a form in the table; NULL: there is none.
+// Returns the plan of a key in the table; NULL if there is none.
 static tni_ltplan *find_plan(const tni_product_key *f, uint64_t hash)
 {
     tni_ltplan *n = self.bucket[hash % BUCKETS];
@@ -358,7 +384,7 @@ static tni_ltplan *find_plan(const tni_product_key *f, uint64_t hash)
     return n;
 }
 
-// The plan of a product, which keeps it. The lock is held.
+// Finds or makes the plan of a product, which keeps it. The lock is held.
 static tn_status get_plan(tni_ltjob *j)
 {
     tn_status s = TN_OK;
@@ -373,7 +399,8 @@ static tn_status get_plan(tni_ltjob *j)
     return s != TN_OK || j->plan->served ? s : decline(j);
 }
 
-// Whether what our own kernel may be faster at has to be left to the library until that is compiled.
+// Returns whether our own kernel might be the faster one but is still being compiled, and the caller
+// does not wait: until then the library multiplies.
 static bool waits_for_small(const tni_ltjob *j)
 {
     const tni_ltplan *n = j->plan;
@@ -382,6 +409,8 @@ static bool waits_for_small(const tni_ltjob *j)
     return !j->at->small_ready(j->at->session);
 }
 
+// Chooses and warms up, unless the stream is being captured. While our own kernel is compiled, nothing
+// is timed: the comparison needs both.
 tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_text *why)
 {
     tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
@@ -399,8 +428,8 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_tex
     return s;
 }
 
-// The addresses in the description are those of this run until the library has read them; without any,
-// others need not wait for the launch.
+// Addresses in the descriptor must stay this run's until the library has read them, so that the lock is
+// held during the launch if there are any; otherwise others need not wait.
 tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *why)
 {
     tni_ltjob  j      = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
@@ -420,6 +449,7 @@ tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *w
     return s;
 }
 
+// Only looks; a product whose plan is not known yet goes to the library.
 tni_product_method tni_product_method_of(tni_product *p, const tni_product_env *at)
 {
     tni_product_method method = TNI_BY_LIBRARY;
@@ -446,6 +476,7 @@ void tni_product_counts(int64_t *timed, int64_t *found)
     pthread_mutex_unlock(&self.lock);
 }
 
+// The generation tells products that keep a plan that it is gone.
 void tni_product_forget(void)
 {
     tni_text          why = { "" };

@@ -1,15 +1,18 @@
-// A product's plan, between the two files that work on it: product_plan.c, which describes products to
-// the library and runs them, and product_choice.c, which chooses algorithms. All of it is called
-// under the lock of the plans, but for a launch that reads no address of the description.
+// A product's plan, shared by the two files that work on it: product_plan.c, which describes products
+// to cuBLASLt and runs them, and product_choice.c, which chooses algorithms. Everything here is called
+// under the lock of the plans, except a launch that uses no address of the descriptor.
 #ifndef TNI_CUDA_PRODUCT_PLAN_H
 #define TNI_CUDA_PRODUCT_PLAN_H
 
 #include "device/cuda/product.h"
 
+// How many algorithms the library is asked for: more improve the chance of finding the fastest, and
+// each costs timed runs. TNI_ALIGNS: addresses of a product (A, B, D, C, bias, input).
 enum { TNI_PROPOSALS = 16, TNI_ALIGNS = 6 };
 
-// All that a choice depends on besides the GPU's kind and the library's version: words, so that
-// they compare and print as they are. What stands before `in` does not concern other processes.
+// All that a choice depends on besides the kind of GPU and the version of the library. The key is made
+// of words only, without padding, so that keys compare and print as they are. The words before `in` do
+// not concern other processes.
 typedef struct {
     int64_t device, timing, small;
     int64_t in, out, tf32, residual, epilogue;
@@ -20,6 +23,8 @@ typedef struct {
 
 // How products of one key are done. Owned by the table of plans until the process ends.
 typedef struct tni_ltplan tni_ltplan;
+// How products of one key are done. The table of plans owns it until the process ends. Invariant: if
+// served, algo can be used at any time, whatever else is still to be chosen.
 struct tni_ltplan {
     tni_ltplan     *next;
     uint64_t        hash;
@@ -28,16 +33,16 @@ struct tni_ltplan {
     tni_ltdesc      desc;
     tni_ltlayout    layout[3];
     tni_ltalgo      algo;
-    bool            served;        // the library has an algorithm
-    bool            settled;       // nothing better is to be looked for
-    bool            warm;          // it was launched before, so that its code is loaded
-    bool            small_faster;  // the place's own kernel is faster than algo
-    bool        small_pending;  // or may be: it is still being compiled, and algo serves until then
-    const char *bias;           // the one that desc has
-    const char *input;          // likewise
+    bool            served;         // the library has an algorithm
+    bool            settled;        // algo is the final choice
+    bool            warm;           // was launched before, so that its code is loaded
+    bool            small_faster;   // our own kernel is faster than algo
+    bool            small_pending;  // our own kernel may be faster, but is still being compiled
+    const char     *bias;           // the address in desc
+    const char     *input;          // likewise
 };
 
-// What the functions work on: a product at a place, by its plan.
+// What the functions below work on: a product, where it runs, and its plan.
 typedef struct {
     const tni_blaslt      *lt;
     tni_product           *p;
@@ -46,22 +51,22 @@ typedef struct {
     tni_text              *why;
 } tni_ltjob;
 
-// TN_OK, or what a status of the library means, with a sentence: what could not be done, and why.
+// Returns TN_OK, or the status for an error of the library, and adds a sentence: what failed, and why.
 tn_status tni_lt_status(const tni_ltjob *j, int status, const char *what);
 
-// What the library proposes, best guess first; those that cannot be used are left out. None: *count
-// is 0, which is no error.
+// Asks the library for algorithms, its best guess first, and leaves out those that cannot be used.
+// *count of 0 means that it has none, which is no error.
 int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *count);
 
-// One launch by an algorithm: the products of a batch, so many elements on, with D in out, and the
-// residual too where D lies on it.
+// Launches the products of one batch by an algorithm, offset elements into the operands, with D in out;
+// if D is also the residual, that is read from out as well.
 int tni_lt_multiply(const tni_ltjob *j, const tni_ltalgo *algo, const int64_t offset[3], char *out);
 
-// Takes the choice of another process, if the library agrees that it can be used, and if the place's own
-// kernel was among what was timed or cannot do the product.
+// Takes the choice that another process kept, if the library accepts it here, and if our own kernel was
+// timed as well or does not apply.
 bool tni_lt_find_choice(const tni_ltjob *j);
-// Times the proposals and keeps the best: then the plan is settled. Where there is no memory for it,
-// the algorithm stays. TN_EARG: none of them runs.
+// Times the proposals and keeps the fastest, which settles the plan. If there is no memory for timing,
+// the plan's algorithm stays. TN_EARG: none of them runs.
 tn_status tni_lt_choose(const tni_ltjob *j);
 // See tni_product_counts.
 void tni_lt_counts(int64_t *timed, int64_t *found);

@@ -1,11 +1,18 @@
-// Small products of f32 by a kernel of our own: which, flags they are split, and their launch.
+// Small products in f32 by a kernel of our own: which products it takes, how their work is split over
+// blocks, and its launch. The kernel is in product_small_text.c.
+//
+// cuBLASLt takes longer to begin and end a small product than to multiply, and its launch cannot
+// overlap with the kernel ahead of it or get other operands in a graph; this kernel does both. Whether
+// it wins is timed for each shape, unless TN_SMALL=0 or 1 decides.
 #include "device/cuda/product_small.h"
 
 #include "device/cuda/gpu.h"
 
+// TILE: rows and columns of a block's result; ITEMS: threads of a block; both are fixed in the text.
+// SLICE_LEAST: a shorter slice of the inner axis is not worth adding up its partial sums.
 enum { A, B, D, TILE = 32, ITEMS = 256, SLICE_LEAST = 32 };
 
-// What the kernel is given: see the text.
+// The kernel's argument: `struct small` of the text, field by field.
 typedef struct {
     const char *a, *b, *bias;
     char       *d;
@@ -16,8 +23,12 @@ typedef struct {
 _Static_assert(sizeof(small_args) == 7 * 8 + 6 * 4,
                "no padding: the text declares the same fields");
 
+// Bits of flags, as in the text.
 enum { A_ALONG_K = 1, B_ALONG_K = 2, A_VEC4 = 4, B_VEC4 = 8, D_VEC4 = 16, RELU = 32 };
 
+// Returns whether the kernel can do a product: one of f32, without scale, residual or gelu. The limit
+// is the work of a product of 64 x 256 x 1024; larger ones are bound by arithmetic instead of latency,
+// which the library is better at.
 bool tni_small_takes(const tni_product *p)
 {
     const int64_t most = INT64_C(64) * 256 * 1024;
@@ -32,7 +43,8 @@ static int64_t tiles_of(int64_t n)
     return (n + TILE - 1) / TILE;
 }
 
-// As many blocks as there are multiprocessors, if slices stay long enough to be worth adding up.
+// Splits the inner axis over 2, 4 or 8 blocks of a cluster while there are multiprocessors without a
+// block and slices stay long enough. A slice is a multiple of 4 steps, which a thread adds at a time.
 tni_small_split tni_small_split_of(const tni_product *p, int units)
 {
     tni_small_split c = { .ranks = 1, .tiles = tiles_of(p->rows) * tiles_of(p->cols) };
@@ -43,12 +55,14 @@ tni_small_split tni_small_split_of(const tni_product *p, int units)
     return c;
 }
 
-// Whether four elements can be had at once.
+// Returns whether every column begins at a multiple of 16 bytes, so that four elements are one access.
 static bool is_vec4(const void *at, const tni_matrix *x)
 {
     return (uintptr_t)at % 16 == 0 && x->ld % 4 == 0;
 }
 
+// Writes the kernel's argument. An operand is along k if its elements along the inner axis are
+// neighbours: A if it is read transposed, B if it is not.
 static small_args args_of(const tni_product *p, const tni_small_split *c, char *out)
 {
     const tni_matrix *x = p->x;
@@ -70,6 +84,7 @@ static small_args args_of(const tni_product *p, const tni_small_split *c, char *
     return a;
 }
 
+// Starts to compile the kernel in the background at the first call. Once true it stays true.
 bool tni_small_is_ready(tni_cuda *c)
 {
     if (!c->small_ready)
@@ -79,8 +94,9 @@ bool tni_small_is_ready(tni_cuda *c)
     return c->small_ready;
 }
 
-// The kernel for so many blocks on a tile, from a table of the session. Its text takes more than a second
-// to compile, which the library's product does not wait for; then there is none yet.
+// Returns the kernel for a number of blocks per tile, from a table of the session; NULL if it is not
+// compiled yet and the caller does not wait. Compiling takes more than a second, during which the
+// library multiplies.
 static tni_cufunction small_kernel_of(tni_cuda *c, int ranks, bool waits)
 {
     static const char *const name[] = { "small_1", "small_2", "small_4", "small_8" };

@@ -1,18 +1,21 @@
-// The kernel for small products of f32. Such a product is bound by latency, so that everything a block
-// needs is asked for before the first sum, and the inner axis is split: over the blocks of a cluster,
-// and clamp0 a block over four groups of threads.
+// The kernel for small products in f32, as text. Such a product is bound by latency: a block therefore
+// requests everything it needs before its first sum, and the inner axis is split over the blocks of a
+// cluster and, within a block, over four groups of 64 threads.
 //
-// A block has 32 x 32 results, of which it sums a slice of the inner axis: a thread 4 x 4 of them, four
-// steps of the inner axis at a time. An operand lies in shared memory as it does outside, along_k the
-// inner axis or across it; which rows a thread has depends on that, so that neither way do its reads
-// collide. Sums of threads, then of blocks, are added in a fixed order.
+// A block computes a tile of 32 x 32 results over its slice of the inner axis, in stages of 64 steps; a
+// thread has 4 x 4 of the results and adds four steps at a time. Each operand is stored in shared
+// memory as it is in global memory, along the inner axis or across it; which rows a thread has depends
+// on that, so that in neither case do reads of a warp collide in the same banks. The sums of the four
+// groups, then those of the blocks, are added in a fixed order.
 #include "device/cuda/product_small.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 const char *const tni_text_small[] = {
-    // What CUDA C has no words for.
+    // What CUDA C has no words for: asynchronous copies from global to shared memory, of which all but
+    // `bytes` bytes are zeros; a load from the shared memory of another block of the cluster; and the
+    // two halves of the cluster's barrier.
     T(M_FN void copy_async_16(float *to, const float *from, int bytes) {
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
                        "r"(m_near(to)), "l"(from), "r"(bytes) : "memory");
@@ -32,9 +35,10 @@ const char *const tni_text_small[] = {
       }
       M_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
       M_FN void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }),
-    // A is rows x depth, B depth x cols, D rows x cols, column after column. An operand is `along_k` if
-    // it goes on in single elements down the inner axis; `wide` if every fourth of its elements, from
-    // the first of each line, is at a multiple of 16 bytes.
+    // The argument; small_args in product_small.c is the same in C. A is rows x depth, B depth x cols,
+    // D rows x cols, all column-major. An operand is ALONG_K if its elements along the inner axis are
+    // neighbours. It is VEC4 if every column begins at a multiple of 16 bytes. slice: steps of the
+    // inner axis per block; tiles: tiles down the rows.
     T(struct small {
           const float *a; const float *b; const float *bias; float *d;
           m_long lda; m_long ldb; m_long ldd;
@@ -44,9 +48,14 @@ const char *const tni_text_small[] = {
           int flags;
       };
       enum { A_ALONG_K = 1, B_ALONG_K = 2, A_VEC4 = 4, B_VEC4 = 8, D_VEC4 = 16, RELU = 32 };
+      // LINE: a line of 64 steps and a gap of four floats, so that lines begin in different banks.
+      // STAGE: one operand's room for a stage.
       enum { TILE = 32, STEPS = 64, LINE = STEPS + 4, STAGE = TILE * LINE, ITEMS = 256 };
+      // ROW, PART: a group's partial sums of the tile, column by column, with gaps against bank
+      // conflicts.
       enum { ROW = 40, PART = TILE * ROW, GROUPS = 4 };),
-    // Four elements, of which n are there and the rest is 0.
+    // Copies four elements, of which n exist and the rest become zeros, in one access if they are
+    // aligned.
     T(M_FN void copy_async_some(float *to, const float *from, int n, int wide) {
           if (wide) {
               copy_async_16(to, from, n * 4);
@@ -55,8 +64,9 @@ const char *const tni_text_small[] = {
           for (int i = 0; i < 4; i++) copy_async_4(to + i, i < n ? from + i : from, i < n ? 4 : 0);
       }
       M_FN int clamp0(int n, int most) { return n < 0 ? 0 : n < most ? n : most; }),
-    // Steps k to `end` of the inner axis, at most STEPS, of a tile of an operand that has `count` rows,
-    // or columns; what is left of the last four steps is 0.
+    // Starts to copy steps k to `end` of the inner axis, at most STEPS, of a tile of an operand. count:
+    // rows or columns of the operand; what is missing of the last four steps is filled with zeros, so
+    // that the sums need no test.
     T(template <bool ALONG_K>
       M_FN void load_stage(float *to, const float *x, m_long ld, int wide, int first, int count,
                            int k, int end) {
@@ -87,6 +97,8 @@ const char *const tni_text_small[] = {
           }
       }
       template <bool A, bool B>
+      // Adds a stage to the thread's sums: 64 threads of a group cover the tile, and the groups take
+      // turns at four steps each.
       M_FN void multiply(const float *a, const float *b, int steps, float (&sum)[4][4]) {
           int i = LOCAL_ID % 8;
           int j = LOCAL_ID / 8 % 8;
@@ -101,7 +113,8 @@ const char *const tni_text_small[] = {
                           sum[c][r] = m_fma_f(x[k][r], y[k][c], sum[c][r]);
           }
       }),
-    // The sums of a block's slice. Two stages are on their way at a time.
+    // Sums a block's slice of the inner axis. Two stages are in flight at a time: while one is
+    // multiplied, the other arrives.
     T(template <bool A, bool B>
       M_FN void sum_slice(const small &o, float *smem, int row, int col, int k, int end,
                           float (&sum)[4][4]) {
@@ -127,6 +140,8 @@ const char *const tni_text_small[] = {
           BARRIER();
       }
       template <bool A, bool B>
+      // Puts a thread's 4 x 4 sums into its group's part, where they are ordered by row and column
+      // again.
       M_FN void store_partial(float *part, const float (&sum)[4][4]) {
           int i = LOCAL_ID % 8;
           int j = LOCAL_ID / 8 % 8;
@@ -141,6 +156,7 @@ const char *const tni_text_small[] = {
           sum_slice<A, B>(o, smem, row, col, k, end, sum);
           store_partial<A, B>(smem, sum);
       }),
+    // Ends four results of one column: bias, relu, and the store.
     T(M_FN void add4(float (&v)[4], float4 g) {
           v[0] += g.x; v[1] += g.y; v[2] += g.z; v[3] += g.w;
       }
@@ -158,9 +174,10 @@ const char *const tni_text_small[] = {
           for (int i = 0; i < 4; i++)
               if (row + i < o.rows) to[i] = v[i];
       }),
-    // A thread ends with four rows of a column, the same rows in every block. A block of a cluster adds
-    // up its share of the tile, and goes when all have read what it has. It says that it has read before
-    // it writes its results, since saying so waits for all that was written.
+    // The whole kernel. A thread ends with four rows of a column, the same rows in every block. The
+    // blocks of a cluster exchange their sums through shared memory: each adds up its share of the tile
+    // in the order of ranks, and may leave only when all others have read its sums. It arrives at that
+    // barrier before it stores its results, since arriving waits for all stores before it.
     T(template <int RANKS>
       M_FN void multiply_small(const small &o, float *smem) {
           int t = LOCAL_ID;
@@ -202,6 +219,7 @@ const char *const tni_text_small[] = {
           if (t < ITEMS / RANKS) store4(o, first_row, col + u / 8, bias, sum);
           cluster_wait();
       }),
+    // One kernel for each number of blocks per tile; the cluster's size is fixed when it is compiled.
     T(KERNEL(256) small_1(GIVEN small o) {
           LOCAL float4 smem[STAGE];
           multiply_small<1>(o, (float *)smem);

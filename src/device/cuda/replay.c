@@ -1,4 +1,9 @@
-// Writing a run down, capturing it, and launching it as a graph.
+// Recording a run, capturing it, and launching it as a graph. replay.h tells when which of these is
+// done.
+//
+// A run is compared with graphs by its log: the launches in their order with the bytes of their
+// arguments, and one mark for each library call. A mark is the call's addresses, scale and epilogue,
+// behind the number of launches before it; equal marks mean equal work at the same place.
 #include "device/cuda/replay.h"
 
 #include "device/cuda/gpu.h"
@@ -6,10 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The first runs of a plan compile kernels and choose algorithms, and their temporaries may still move;
+// only then is a run worth recording. A loop that alternates between a few sets of buffers finds a
+// graph for each; GRAPHS bounds the memory they take. After MOST_CAPTURES captures the addresses of
+// library calls evidently change all the time, and recording costs more than it saves.
 enum { PLAIN_RUNS = 2, GRAPHS = 4, MOST_CAPTURES = 12 };
 
-// A run as a graph: record it did, with the node of each kernel, and the graph that can be launched.
-// The nodes belong to the first of the two graphs, which is kept for that.
+// A captured run: its log, with the node of each kernel, and the executable graph. exec is launched;
+// nodes is the captured graph that exec was made from, kept because the nodes in the log belong to it.
+// used is the run in which it was launched last.
 typedef struct {
     tni_launch_log log;
     tni_cugraph    nodes;
@@ -17,7 +27,8 @@ typedef struct {
     uint64_t       used;
 } graph;
 
-// What is kept of a plan, which owns it.
+// What a plan remembers between runs; the plan owns it (`memory` of the contract). Invariant: the first
+// `graphs` entries of graph[] are complete graphs.
 typedef struct tni_replay {
     tni_cuda *c;
     uint64_t  runs;
@@ -31,6 +42,7 @@ typedef struct tni_replay {
 
 // ---- logs --------------------------------------------------------------------------------------
 
+// Frees a log's lists; the log is empty then and can be used again.
 static void log_free(tni_heap *h, tni_launch_log *l)
 {
     tni_free(h, l->launch);
@@ -40,12 +52,13 @@ static void log_free(tni_heap *h, tni_launch_log *l)
     *l = (tni_launch_log){ 0 };
 }
 
+// Empties a log and keeps its memory for the next run.
 static void log_clear(tni_launch_log *l)
 {
     l->launches = l->offsets = l->byte_count = l->marks = 0;
 }
 
-// Appends n items of a size to a list; false when memory is out.
+// Appends n items of a size to a list. Returns false, with the list unchanged, when memory is out.
 static bool append_items(tni_heap *h, void *list, size_t *count, size_t *cap, const void *record,
                          size_t n, size_t size)
 {
@@ -56,6 +69,8 @@ static bool append_items(tni_heap *h, void *list, size_t *count, size_t *cap, co
     return true;
 }
 
+// Adds a launch to a log: its record, the offsets of its arguments shifted to the log's own bytes, and
+// the bytes.
 static bool log_launch(tni_heap *h, tni_launch_log *l, const tni_launch_record *d,
                        const uint32_t *offset, const char *bytes)
 {
@@ -72,7 +87,9 @@ static bool log_launch(tni_heap *h, tni_launch_log *l, const tni_launch_record *
     return append_items(h, &l->launch, &l->launches, &l->launch_cap, &copy, 1, sizeof copy);
 }
 
-// The same kernels in the same order, and the same work of libraries.
+// Returns whether two runs launched the same kernels in the same order with the same number of
+// arguments, and made the same library calls between them. Then one can be the other with new
+// arguments.
 static bool same_sequence(const tni_launch_log *a, const tni_launch_log *b)
 {
     if (a->launches != b->launches || a->offsets != b->offsets || a->marks != b->marks)
@@ -84,6 +101,7 @@ static bool same_sequence(const tni_launch_log *a, const tni_launch_log *b)
     return true;
 }
 
+// Returns the bytes of all arguments of a launch, which are next to each other in the log.
 static const char *args_of(const tni_launch_log *l, const tni_launch_record *d, size_t *bytes)
 {
     uint32_t first = l->offset[d->offset];
@@ -91,6 +109,8 @@ static const char *args_of(const tni_launch_log *l, const tni_launch_record *d, 
     return l->bytes + first;
 }
 
+// Returns whether launch i needs no change in the graph: equal argument bytes, grid, block and shared
+// memory. Padding between arguments is zeroed when they are packed, so that bytes can be compared.
 static bool same_launch(const tni_launch_log *a, const tni_launch_log *b, size_t i)
 {
     const tni_launch_record *x = &a->launch[i], *y = &b->launch[i];
@@ -102,14 +122,18 @@ static bool same_launch(const tni_launch_log *a, const tni_launch_log *b, size_t
 
 // ---- launching ---------------------------------------------------------------------------------
 
+// More than any kernel has: hand-written ones take TNI_KERNEL_ARGS, users' ones TNI_USER_ARRAYS + 1.
 enum { MOST_ARGS = 64 };
 
+// Fills the list of pointers to arguments that the driver takes.
 static void point_at_args(const tni_launch_record *d, const uint32_t *offset, const char *bytes,
                           void **list)
 {
     for (unsigned i = 0; i < d->args; i++) list[i] = (void *)(uintptr_t)(bytes + offset[i]);
 }
 
+// Launches now, or into a capture. A kernel whose text begins with m_begin may start while the one
+// before it ends (programmatic dependent launch), an attribute of the driver's extended launch call.
 static int launch_kernel(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
                          const char *bytes)
 {
@@ -131,6 +155,9 @@ static int launch_kernel(const tni_cuda *c, const tni_launch_record *d, const ui
                               d->block[2], d->shared, c->stream, list, NULL);
 }
 
+// In a capture the node that the driver just made is noted beside the record; without it the node
+// cannot get new arguments, and a run that differs needs a new capture. When the log cannot grow, the
+// run goes on and ends as one that is no graph.
 int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32_t *offset,
                       const char *bytes)
 {
@@ -149,6 +176,7 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
     return TNI_CU_OK;
 }
 
+// The position in front of the mark makes a call between other kernels another mark.
 bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
 {
     tni_recorder *r = &c->recorder;
@@ -177,6 +205,7 @@ void tni_replay_never_graph(tni_cuda *c)
 
 // ---- graphs ------------------------------------------------------------------------------------
 
+// Frees a graph of a plan. A graph that is running is freed by the driver when it is done.
 static void graph_free(replay *p, graph *g)
 {
     const tni_driver *cu = p->c->gpu->cu;
@@ -186,6 +215,8 @@ static void graph_free(replay *p, graph *g)
     *g = (graph){ 0 };
 }
 
+// Returns the graph of a plan whose launches and library calls are those of the current run; NULL if
+// there is none.
 static graph *find_graph(replay *p)
 {
     for (int i = 0; i < p->graphs; i++)
@@ -193,7 +224,8 @@ static graph *find_graph(replay *p)
     return NULL;
 }
 
-// Gives kernel i of a graph record the run at hand has for it. What is running keeps record it has.
+// Gives kernel i of a graph the arguments of the current run, in the graph and in its log. A launch of
+// the graph that is still running keeps the arguments it was launched with.
 static int change_node(tni_cuda *c, graph *g, size_t i)
 {
     const tni_launch_log    *now = &c->recorder.now;
@@ -222,6 +254,7 @@ static int change_node(tni_cuda *c, graph *g, size_t i)
     return TNI_CU_OK;
 }
 
+// Launches a graph in the place of the whole run.
 static int launch_graph(tni_cuda *c, graph *g)
 {
     int error = c->gpu->cu->exec_launch(g->exec, c->stream);
@@ -230,7 +263,11 @@ static int launch_graph(tni_cuda *c, graph *g)
     return error;
 }
 
-// Runs record was written down by a graph that fits; *again if there is none.
+// Runs what was recorded: changes the nodes that differ in a graph of the same sequence, and launches
+// it. Sets *again if there is no such graph, so that the engine submits the run once more: to be
+// captured, or, if the log is incomplete, a node could not be changed or there were too many captures,
+// to be launched kernel by kernel for good. A provisional run is submitted again and launched once: the
+// next may have better kernels.
 static int run_recorded(tni_cuda *c, bool *again)
 {
     replay *p     = c->recorder.plan;
@@ -249,7 +286,7 @@ static int run_recorded(tni_cuda *c, bool *again)
     return TNI_CU_OK;
 }
 
-// The place for one more graph: that of the one used least lately, if need be.
+// Returns a place for one more graph: a free one, or that of the graph used least recently.
 static graph *new_graph(replay *p)
 {
     if (p->graphs < GRAPHS) return &p->graph[p->graphs++];
@@ -260,8 +297,9 @@ static graph *new_graph(replay *p)
     return oldest;
 }
 
-// Makes a graph of the capture that ends, and launches it. A run that cannot be a graph is done
-// again, plainly.
+// Makes a graph of the capture that ends, with the log of the run, and launches it: capturing executed
+// nothing. If the driver cannot make a graph of it, the run is submitted again and the plan launched
+// kernel by kernel from then on.
 static int finish_capture(tni_cuda *c, bool *again)
 {
     const tni_driver *cu    = c->gpu->cu;
@@ -283,6 +321,7 @@ static int finish_capture(tni_cuda *c, bool *again)
 
 // ---- the contract ------------------------------------------------------------------------------
 
+// Returns how the next run of a plan is submitted.
 static tni_replay_mode mode_of(const replay *p)
 {
     if (!p || p->no_graph || p->launch_once || p->runs < PLAIN_RUNS || p->c->no_graphs)
@@ -290,6 +329,8 @@ static tni_replay_mode mode_of(const replay *p)
     return p->capture_next ? TNI_REPLAY_CAPTURE : TNI_REPLAY_RECORD;
 }
 
+// The contract's begin: decides on the mode and, for a capture, begins it. Waiting for uploads comes
+// before that, since an event from outside must not be part of the graph.
 void tni_replay_begin(void *session, void **memory)
 {
     tni_cuda     *c = session;
@@ -317,6 +358,9 @@ void tni_replay_begin(void *session, void **memory)
     r->mode           = TNI_REPLAY_LAUNCH;
 }
 
+// The contract's end. A capture that failed halfway is thrown away, and the plan is not captured again:
+// launched kernel by kernel it may work. A run that was launched counts towards PLAIN_RUNS; if it turns
+// out to be a single kernel, a graph would gain nothing (see replay.h).
 tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
 {
     tni_cuda     *c     = session;
@@ -341,6 +385,7 @@ tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
     return tni_cuda_status(c, error, "launching a graph", why);
 }
 
+// The contract's forget: called when a plan is freed.
 void tni_replay_forget(void *memory)
 {
     replay *p = memory;

@@ -1,16 +1,20 @@
-// Points in time of a session's stream, for a profile: events in a ring, and a way to hold the stream
-// back until the host has given it all that is to be timed.
+// Timing events of a session's stream, for a profile, and a way to hold the stream back until the host
+// has submitted everything that is to be timed.
 #include "device/cuda/gpu.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <time.h>
 
+// The longest a hold lasts, in milliseconds: the host may itself come to wait for the stream, which
+// would wait for the host. Submitting the work of one plan takes less.
 enum { HOLD_MS = 20 };
 
-// Stamp number n is the event n % TNI_TIMING_EVENTS, until it is used again. A hold is a function in the
-// stream that a thread of the driver runs, and that returns once holds_released has reached its number; the
-// lock guards the three counters. The session owns it from the first stamp on.
+// Event number n is event[n % TNI_TIMING_EVENTS] until that is recorded again; count is the last
+// number. A hold is a host function in the stream, run by a thread of the driver, which returns once
+// holds_released has reached its own number. The lock guards the three counters of holds: submitted,
+// begun by the driver, and released. The session owns this from the first event on. Invariant:
+// holds_released <= holds.
 typedef struct tni_timing {
     tni_cuevent     event[TNI_TIMING_EVENTS];
     int64_t         count;
@@ -21,6 +25,7 @@ typedef struct tni_timing {
 
 // ---- opening and closing -----------------------------------------------------------------------
 
+// The condition waits on the monotonic clock, which never jumps.
 static bool init_lock(timing *s)
 {
     pthread_condattr_t attr;
@@ -34,7 +39,7 @@ static bool init_lock(timing *s)
     return false;
 }
 
-// NULL when memory is out.
+// Returns the session's events, made at the first call; NULL when memory is out.
 static timing *timing_of(tni_cuda *c)
 {
     if (c->timing) return c->timing;
@@ -58,6 +63,7 @@ void tni_timing_close(tni_cuda *c)
 
 // ---- timing ------------------------------------------------------------------------------------
 
+// Events are created when their place in the ring is first used: few profiles fill it.
 int64_t tni_cuda_event_record(void *session)
 {
     tni_cuda         *c  = session;
@@ -73,6 +79,8 @@ int64_t tni_cuda_event_record(void *session)
     return cu->event_record(*e, c->stream) == TNI_CU_OK ? ++s->count : 0;
 }
 
+// NAN if an event was overwritten since, or was never recorded. Waiting for the later event is enough,
+// since the stream is in order.
 double tni_cuda_event_elapsed(void *session, int64_t from, int64_t to)
 {
     tni_cuda         *c  = session;
@@ -89,7 +97,8 @@ double tni_cuda_event_elapsed(void *session, int64_t from, int64_t to)
 
 // ---- holds -------------------------------------------------------------------------------------
 
-// A hold ends by itself after a while: the host may have to wait for the stream to go on.
+// Runs in a thread of the driver, in the place of work: the stream goes on when this returns. It may
+// not call the driver. Ends by itself after HOLD_MS.
 static void wait_for_host(void *arg)
 {
     timing         *s = arg;
@@ -106,6 +115,7 @@ static void wait_for_host(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
+// Turning it off releases all holds submitted so far, including those that the driver has not begun.
 void tni_cuda_hold_queue(void *session, bool on)
 {
     tni_cuda *c = session;

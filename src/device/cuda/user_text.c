@@ -22,8 +22,9 @@ _Static_assert(TNI_USER_ARRAYS * sizeof(tni_user_array) <= TNI_USER_BYTES, "they
 
 // clang-format off
 
-// A conversion from float is explicit but for assignment, so that `c ? x[i] : 0.0f` has one
-// meaning.
+// What a user's text may use. tn::array<T> is laid out as tni_user_array. Dtypes that memory holds in
+// 16 or 8 bits are structs that convert to and from float; the conversion from float is explicit except
+// in assignments, so that `c ? x[i] : 0.0f` has one meaning.
 static const char prologue[] =
     T(namespace tn {
           template <class T> struct array {
@@ -56,6 +57,7 @@ static const char prologue[] =
           }
       });
 
+// Templates by which the assertions behind the text look at the kernel's parameters.
 static const char checks[] =
     T(namespace tn {
           template <class A, class B> constexpr bool same = false;
@@ -72,8 +74,14 @@ static const char checks[] =
 
 // clang-format on
 
-// Elements of n inputs or outputs by number, and arrays of them: tn::in<0>. A number that is too
-// large is refused with a sentence.
+// Prints the types of inputs or outputs by number, so that a text says tn::in<0>; a number that the op
+// does not have is refused with a sentence. Prints, for one input of f32:
+//
+//     namespace tn {
+//     template <int I> struct in_type { typedef int type; static_assert(I < 0, "tn::in: the op has only 1"); };
+//     template <> struct in_type<0> { typedef float type; };
+//     template <int I> using in = array<const typename in_type<I>::type>;
+//     }
 static void put_types(tni_out *o, const char *direction, const char *is, const tn_dtype *dtype,
                       int n)
 {
@@ -89,7 +97,11 @@ static void put_types(tni_out *o, const char *direction, const char *is, const t
                   direction, is, direction);
 }
 
-// What an assertion says is what the user reads.
+// Prints an assertion for each parameter of the kernel, whose message is what the user reads. Prints,
+// for one input:
+//
+//     static_assert(tn::same<tn::parameter<0, tn_kernel>::type, tn::in<0>>, "parameter 0 has to be
+//         tn::in<0>, here tn::array<const float>");
 static void put_checks(tni_out *o, const tni_user_text *u)
 {
     int n = u->nin + u->nout;
@@ -118,8 +130,9 @@ static void put_checks(tni_out *o, const tni_user_text *u)
         n, u->attr, n, n, u->attr);
 }
 
-// Lines are counted from 1 in the user's text, and in ours after it; ours prologue it has other
-// numbers.
+// Prints prologue, user's text and checks. #line gives the user's text its own name and lines from 1,
+// and ours the name "tenon", by which report_error tells them apart: line 1 of ours behind the text is
+// the declaration that fails if there is no such kernel.
 static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_user_text *u = item->opts;
@@ -133,6 +146,7 @@ static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item 
 
 // ---- what is compiled --------------------------------------------------------------------------
 
+// Returns whether a string can be the name of a function.
 static bool is_identifier(const char *s)
 {
     if (tni_is_digit(*s)) return false;
@@ -141,6 +155,7 @@ static bool is_identifier(const char *s)
     return *s != 0;
 }
 
+// A kernel is named like its op unless the op says otherwise.
 static const char *kernel_name(const tn_op_def *op)
 {
     return op->kernel ? op->kernel : op->name;
@@ -151,6 +166,7 @@ static int output_count(const tn_op_def *op)
     return op->nout > 0 ? op->nout : 1;
 }
 
+// Checked for each call, before anything is compiled, so that the sentence names the op.
 bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why)
 {
     int  nout = output_count(op);
@@ -183,7 +199,7 @@ tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn
 
 // ---- errors ------------------------------------------------------------------------------------
 
-// The first line of a log with a word in it; its first line if there is none.
+// Returns the first line of a log that has a word, its first line if none does; *end is the line's end.
 static const char *line_with(const char *log, const char *word, const char **end)
 {
     const char *at = strstr(log, word);
@@ -199,8 +215,9 @@ static void report_no_kernel(const tni_user_text *u, tni_text *why)
                  u->op, u->kernel);
 }
 
-// The first error of a log, "swish.cu(3): error: ..." or "tenon(1): error: static assertion failed
-// with "..."", as a sentence: with its line if it is the user's, and what we say if it is ours.
+// Turns the first error of a log, "swish.cu(3): error: ..." or "tenon(1): error: static assertion
+// failed with "..."", into a sentence: with the line if it is in the user's text, with our own words if
+// it is an assertion of ours. Any other error in our part means that the user's text ended too early.
 static void report_error(const tni_user_text *u, const char *log, tni_text *why)
 {
     static const char said[] = "static assertion failed with \"";
@@ -226,7 +243,8 @@ static void report_error(const tni_user_text *u, const char *log, tni_text *why)
     tni_text_add(why, "%.*s", (int)(end - text), text);
 }
 
-// Whether machine code has a kernel of a name that is not mangled: it has a section then.
+// Returns whether machine code has a kernel of this unmangled name: its section is ".text.NAME". A
+// kernel without extern "C" has a mangled one.
 static bool has_kernel(const tni_cubin *c, const char *name)
 {
     static const char text[] = ".text.";
@@ -236,6 +254,8 @@ static bool has_kernel(const tni_cubin *c, const char *name)
     return false;
 }
 
+// A log means that the text is wrong, which is the user's error; without one, the compiler or memory
+// failed.
 tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c, bool *found,
                          tni_text *why)
 {
@@ -259,6 +279,7 @@ tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c,
 
 // ---- launches ----------------------------------------------------------------------------------
 
+// A block of 256 threads fits on a multiprocessor however many registers its threads use.
 enum { THREADS = 256 };
 
 static int64_t element_count(const tn_array *a)
@@ -276,11 +297,14 @@ tn_launch_dims tni_user_dims(const tn_array *out, int nout)
     return (tn_launch_dims){ { (most + THREADS - 1) / THREADS, 1, 1 }, { THREADS, 1, 1 }, 0 };
 }
 
+// Returns whether three sizes are between 1 and their limits.
 static bool is_within(const int64_t d[3], int64_t x, int64_t y, int64_t z)
 {
     return d[0] >= 1 && d[1] >= 1 && d[2] >= 1 && d[0] <= x && d[1] <= y && d[2] <= z;
 }
 
+// The limits are those of every chip since 2012, except threads and shared memory, which are the
+// kernel's.
 bool tni_user_dims_ok(const char *op, const tn_launch_dims *d, int threads, int shared,
                       tni_text *why)
 {

@@ -1,12 +1,12 @@
-// Users' ops in CUDA: the program around a user's text, compiling it, and what a launch may ask
-// for. Nothing here needs a GPU.
+// Users' ops in CUDA: the program around a user's text, compiling it, and the limits of a launch.
+// Nothing here needs a GPU.
 #ifndef TNI_CUDA_USER_TEXT_H
 #define TNI_CUDA_USER_TEXT_H
 
 #include "base/heap.h"
 #include "device/cuda/cubin.h"
 
-// Bytes of parameters that every GPU takes, and how many arrays fit.
+// Bytes of kernel parameters that every GPU accepts, and how many arrays fit into them.
 enum { TNI_USER_BYTES = 4096, TNI_USER_ARRAYS = 40 };
 
 // An array as a kernel takes it: `tn::array` of the text. Sizes from rank on are 1.
@@ -24,22 +24,22 @@ typedef struct {
     tn_dtype    dtype[TNI_USER_ARRAYS];  // of the inputs, then of the outputs
 } tni_user_text;
 
-// Whether an op has a text, and a kernel can be named so and take so much; false, with a sentence,
-// if not.
+// Returns whether an op's text can be compiled: its kernel's name is one, and its arrays and attributes
+// fit; false, with a sentence, if not.
 bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why);
-// The text of an op that fits, for arrays of the dtypes of in and out.
+// Describes the text of an op that fits, for arrays of the dtypes of in and out.
 tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn_array *out,
                                size_t attr);
 
-// Machine code for a chip, with the disk cache as cubin.h has it. TN_EUSER, with a sentence, where
-// the text is wrong or its kernel takes other parameters.
+// Compiles a text for a chip, or finds it in the disk cache. TN_EUSER, with a sentence, if the text is
+// wrong or its kernel has other parameters.
 tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c, bool *found,
                          tni_text *why);
 
-// One thread for each element of the largest output.
+// Returns one thread for each element of the largest output.
 tn_launch_dims tni_user_dims(const tn_array *out, int nout);
-// Whether dims can be launched where a block has so many threads and so many bytes of shared memory
-// at most; false, with a sentence, if not.
+// Returns whether dims can be launched if a block has at most that many threads and bytes of shared
+// memory; false, with a sentence, if not.
 bool tni_user_dims_ok(const char *op, const tn_launch_dims *d, int threads, int shared,
                       tni_text *why);
 
