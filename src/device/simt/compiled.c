@@ -82,7 +82,7 @@ typedef struct job job;
 struct tni_compiled {
     tni_compiled_opts o;
     bool              no_double;
-    bool              never_compile;  // TN_COMPILE=never_compile: generated kernels are interpreted
+    bool              never_compile;  // TN_COMPILE=never: generated kernels are interpreted
     pthread_mutex_t   lock;
     pthread_cond_t    done;  // a build_task is
     entry            *slot[SLOTS];
@@ -99,7 +99,7 @@ tni_compiled *tni_compiled_new(const tni_compiled_opts *o)
     if (!t) return NULL;
     const char *when = getenv("TN_COMPILE");
     t->o             = *o;
-    t->never_compile = when && !strcmp(when, "never_compile");
+    t->never_compile = when && !strcmp(when, "never");
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->done, NULL);
     return t;
