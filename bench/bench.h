@@ -47,7 +47,7 @@ void bench_check(tn_ctx *cx);
 // prints (stderr too). NAN if there is none.
 double bench_child(const char *before, const char *arguments, const char *key);
 
-// Runs f in a process of its own, which is ended after so many seconds; what it measures is added here.
+// Runs f in a process of its own, which is ended after `seconds`; its measurements are added here.
 // A crash of it is a note.
 void bench_apart(const char *name, const char *what, int seconds, void (*f)(void *arg), void *arg);
 

@@ -79,7 +79,7 @@ static void first_step(void *unused)
 
 // ---- training ----------------------------------------------------------------------------------
 
-// A network, its optimizer, and a fixed random batch that lies on the device.
+// A network, its optimizer, and a fixed random batch in device memory.
 typedef struct {
     tn_ctx    *cx;
     tn_layer  *net;

@@ -1,7 +1,7 @@
 // gpu_steps.c: training steps of a small network on a GPU, and where their time goes.
 //
 // A step is timed as the wall time of many, with the batch on the device and TF32 on. What the host
-// needs to give a step away, and the device to do one that it has been given, are told apart.
+// needs to give a step away, and the device to do one that it has been given, are measured apart.
 //
 // B batch
 #include "gpu_kit.h"
@@ -18,7 +18,7 @@ enum { STEPS = 300, QUICK_STEPS = 6, WARM = 20, ROUNDS = 5, SECONDS = 90 };
 
 static const char group[] = "gpu_steps";
 
-// A network, its optimizer, and a fixed random batch that lies on the device.
+// A network, its optimizer, and a fixed random batch in device memory.
 typedef struct {
     int64_t    B;
     double     most_us;  // that are wanted

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <tenon/models.h>
 
-// A network, its optimizer, and a fixed random batch that lies on the device.
+// A network, its optimizer, and a fixed random batch in device memory.
 typedef struct {
     tn_ctx    *cx;
     tn_layer  *net;

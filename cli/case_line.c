@@ -62,7 +62,7 @@ static bool read_trace(cli_case_line *l, const char *path)
            wrong(l, "--trace is a file whose name ends in .json, not \"%s\"", path);
 }
 
-// An option with a value, at argv[*i]; *ok tells whether it is right. False if it is something else.
+// An option with a value, at argv[*i]; *ok says whether it is valid. False if it is something else.
 static bool takes_value(cli_case_line *l, int argc, char **argv, int *i, bool *ok)
 {
     const char *v;

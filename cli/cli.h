@@ -161,7 +161,7 @@ typedef struct {
     char *path, *temp;  // NULL: stdout
 } cli_out;
 
-// False, reported, where --out cannot be written, is one of the files that are read, or is there already
+// False, reported, where --out cannot be written, is one of the files that are read, or exists already
 // without --force. Until it is closed a signal that ends the tool removes what was written of it.
 bool cli_out_open(cli_out *o, const cli_settings *s);
 // Gives the file its name if all went well, else removes it. False, reported, if it could not be written.
@@ -275,7 +275,7 @@ void cli_case_steps(cli_kit *k, const cli_case *c, int64_t steps);
 
 enum { CLI_CURVE = 256 };
 
-// The loss over the steps, in at most so many points: when they are used up, pairs are merged.
+// The loss over the steps, in a fixed number of points: when they are used up, pairs are merged.
 typedef struct {
     int64_t stride;  // steps to a point
     int64_t points;  // complete

@@ -133,7 +133,7 @@ static bool facts_fit(const cli_facts *a, const cli_facts *b)
            false;
 }
 
-// Of a network that the file does not describe, the data tells what goes in and what comes out.
+// Of a network that the file does not describe, the data says what goes in and what comes out.
 static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     cli_source d;

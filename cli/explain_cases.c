@@ -46,7 +46,7 @@ static void make_images(cli_kit *k)
     k->var  = tn_rand(k->cx, TN_F32, TN_SHAPE(64));
 }
 
-// The next of the numbers in k->y. The gradients of a training loop lie one after the other.
+// The next of the numbers in k->y. The gradients of a training loop are stored one after the other.
 static void give_gradient(const char *name, tn_tensor *p, void *user)
 {
     cli_kit   *k    = user;

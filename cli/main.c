@@ -125,7 +125,7 @@ static int explain(const command *c)
     return 0;
 }
 
-// Whether there are no more than so many words on the command line. Reports the first that is too many.
+// Returns whether the command line has at most this many words. Reports the first that is too many.
 static bool ends_after(int words, int argc, char **argv)
 {
     if (argc <= words) return true;

@@ -16,7 +16,7 @@ static const char *const group_titles[GROUPS] = {
     [FILES] = "Files and progress", [TEXTS] = "Text", [MACHINE] = "Machine",
 };
 
-// One option. A number must lie in least .. most; a text must be one of the words of `form`, or what
+// One option. A number must be in least .. most; a text must be one of the words of `form`, or what
 // is_value takes, which form then describes. What `with` names must be given beside it: "save", or have
 // one of these values: "model mlp".
 typedef struct {

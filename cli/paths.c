@@ -32,7 +32,7 @@ bool cli_same_file(const char *a, const char *b)
     char        folder[ROOM];
     bool        is_a = stat(a, &s) == 0, is_b = stat(b, &t) == 0;
     if (is_a != is_b) return false;
-    if (!is_a) {  // neither is there yet: the same name in the same folder
+    if (!is_a) {  // neither exists yet: the same name in the same folder
         if (strcmp(name_in(a), name_in(b))) return false;
         write_folder(a, folder);
         if (stat(folder, &s) != 0) return false;

@@ -10,7 +10,7 @@ enum { GAP = 2, INDENT = 2 };
 static const char  shades[] = " .:-=+*#%@";
 static const float BRIGHT   = 0.45f;  // of the brightest pixel
 
-// Images as they lie in memory, one after the other, and their classes.
+// Images as they are stored, one after the other, and their classes.
 typedef struct {
     int            count, height, width;
     const float   *pixels;

@@ -19,7 +19,7 @@ typedef struct {
     FILE               *out;
     const char         *file;    // the input that is predicted
     int64_t             top;     // classes or tokens of a line
-    double             *chance;  // room for so many, of every item in a batch
+    double             *chance;  // one for each output of every item in a batch
     int64_t            *index;
     bool                begun;  // the line of names is written
 } prediction;

@@ -315,7 +315,7 @@ int cli_run_resume(cli_run *r)
     return save_weights(r, &p) == TN_OK ? 0 : cli_fail_of(r->cx);
 }
 
-// ---- what is there already
+// ---- what exists already
 
 // How many steps a run had that is through with all of them; 0 if it is not, or does not say.
 static int64_t finished_steps(const origin *from)

@@ -1,4 +1,4 @@
-// terminal.c: what the terminal can show, the clock, and how failures and sizes are told.
+// terminal.c: what the terminal can show, the clock, and how failures and sizes are worded.
 #include "cli.h"
 
 #include <stdarg.h>

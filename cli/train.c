@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEASURED = 10 };  // the accuracy of every so many batches is looked at
+enum { MEASURED = 10 };  // the accuracy is measured on every tenth batch
 
 static const double SMOOTH = 0.98, ACCURACY_SMOOTH = 0.8, SAVE_SECONDS = 1;
 

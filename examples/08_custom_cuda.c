@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <tenon.h>
 
-// Compiled for the GPU at hand when it is first used. A row of x is a block, a pair a thread; `way`
+// Compiled for the machine's GPU when it is first used. A row of x is a block, a pair a thread; `way`
 // is the op's attribute, 1 or -1.
 static const char rope_cuda[] =
     "extern \"C\" __global__ void rope(tn::in<0> x, tn::out<0> y, float way)\n"

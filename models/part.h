@@ -13,7 +13,7 @@
 #define TN_FORM(result, name, params) TN_API result name params __asm__("tni_" #name);
 #include <tenon/models.h>
 
-// A layer that runs f over a zeroed struct of so many bytes, tn_layer_self of it. NULL, reported,
+// A layer that runs f over a zeroed struct of `bytes` bytes, tn_layer_self of it. NULL, reported,
 // on failure.
 tn_layer *tni_model_part(tn_ctx *cx, tn_forward_fn *f, size_t bytes);
 // l itself when all that it needs was made; else NULL, and l is freed.

@@ -8,7 +8,7 @@
 enum { MAX_STAGES = 4, MAX_BLOCKS = 9, MAX_CONVS = 3 };
 enum { MAX_STEPS = 4 + MAX_STAGES + 3 };  // a stem, the stages, a head
 
-// What tells one network from another: blocks of two convolutions, or of three around a narrow
+// What distinguishes the networks: blocks of two convolutions, or of three around a narrow
 // middle, and how many of them in each stage.
 typedef struct {
     int  depth;
