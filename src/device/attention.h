@@ -1,12 +1,14 @@
-// What a call of attention or attention_grad is about, for the devices that have them.
+// The arguments of a call of attention or attention_grad by name, for the devices that have these
+// ops.
 #ifndef TNI_DEVICE_ATTENTION_H
 #define TNI_DEVICE_ATTENTION_H
 
 #include "device/device.h"
 
-// The arguments by name; mask is NULL where there is none, g for attention. lse, the logarithms of the sums,
-// is an output of attention, without data where nobody wants it, and an input of the gradient. B batches
-// of H heads, T queries, S keys and values, D the size of a query and a key, E that of a value.
+// mask is NULL if there is none, g is NULL for attention. lse, the logarithms of the sums of
+// e^score, is an output of attention, whose data is NULL if it is not wanted, and an input of the
+// gradient. B batches of H heads, T queries, S keys and values, D the size of a query and of a key,
+// E that of a value.
 typedef struct {
     const tni_arg *q, *k, *v, *mask, *lse, *g;
     int64_t        B, H, T, S, D, E;
@@ -14,6 +16,8 @@ typedef struct {
     bool           causal;
 } tni_attention;
 
+// Returns the arguments of a call. The inputs are q, k, v, an optional mask and, of the gradient,
+// the result, lse and g.
 static inline tni_attention tni_attention_of(const tni_call *c)
 {
     bool          grad = c->op == TNI_attention_grad;

@@ -1,4 +1,4 @@
-// A call of a user's op, for the devices whose memory its functions can take as it is.
+// A call of a user's op, for the devices whose memory its functions can use directly.
 #ifndef TNI_DEVICE_CUSTOM_H
 #define TNI_DEVICE_CUSTOM_H
 
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-// An argument as the user's functions see it.
+// Returns an argument as the user's functions see it.
 static inline tn_array tni_custom_array(const tni_arg *x)
 {
     tn_array a = { .dtype = x->dtype, .rank = x->rank, .data = x->data };
@@ -14,9 +14,10 @@ static inline tn_array tni_custom_array(const tni_arg *x)
     return a;
 }
 
-// The outputs, to out[]: those that have no place in the call lie in spare, one after the other. The bytes
-// that this takes are returned; out may be NULL, to ask for them.
-static inline size_t tni_custom_lay(const tni_call *c, char *spare, tn_array *out)
+// Writes the outputs to out[]; outputs that have no memory in the call get theirs in spare, one
+// after the other. Returns the bytes of spare that this takes. out may be NULL, to ask for the
+// bytes alone.
+static inline size_t tni_custom_place_outputs(const tni_call *c, char *spare, tn_array *out)
 {
     const tn_array *outs = tni_custom_outputs(c->attr);
     int64_t         used = 0;

@@ -42,18 +42,19 @@ typedef struct {
 
 // How a device runs one op.
 //
-//   sure     runs a call that cannot fail; a device gives this or run
-//   run      runs a call that can fail
-//   scratch  bytes of scratch memory for a call; NULL: none
-//   prepare  decides once for each call of a plan, before addresses are known, which library and algorithm
-//            serve it. Returns an entry that each run of the call receives. An entry of NULL (the device
-//            is out of memory, say) means that each run decides anew.
-//   forget   frees an entry
-//   varies   why the bits of a result may differ from run to run; NULL, or returning NULL: they do not
+//   run_nofail  runs a call that cannot fail; a device gives either this or run
+//   run         runs a call that can fail
+//   scratch     returns the bytes of scratch memory for a call; NULL: none
+//   prepare     decides once for each call of a plan, before addresses are known, which library and
+//               algorithm serve it. Returns an entry that each run of the call receives. An entry of NULL
+//               (the device is out of memory, say) means that each run decides anew.
+//   forget      frees an entry
+//   varies      returns why the bits of a result may differ from run to run, or NULL if they do not; NULL:
+//               they never do
 //
 // Only addresses, and attributes that are no part of a plan's key (RUN in attr.def), differ between runs.
 typedef struct {
-    void (*sure)(const tni_call *call);
+    void (*run_nofail)(const tni_call *call);
     tn_status (*run)(const tni_call *call);
     size_t (*scratch)(const tni_call *call);
     void *(*prepare)(const tni_call *call);

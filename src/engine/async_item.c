@@ -31,7 +31,7 @@ static tni_async_item *add(tn_ctx *cx, const char *name, tni_site site)
 static double number_of(tn_dtype dt, const void *element)
 {
     tni_cell c;
-    tni_ref_put(&c, dt, element, 1);
+    tni_ref_from_host(&c, dt, element, 1);
     return tni_is_float(dt) ? c.f : (double)c.i;
 }
 

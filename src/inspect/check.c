@@ -33,7 +33,7 @@ static void look_at_box(const look *l, int k, const int64_t *at, const int64_t *
 {
     tni_arg x = l->in[k];
     if (!tni_is_float(x.dtype)) return;
-    x.data += tni_ref_place(&x, at) * (int64_t)sizeof(tni_cell);
+    x.data += tni_ref_offset(&x, at) * (int64_t)sizeof(tni_cell);
     for (tni_ref_walk w = tni_ref_walk_over(x.rank, size); w.left; tni_ref_walk_next(&w)) {
         double v = tni_host_value(&x, w.at);
         *nan |= isnan(v);

@@ -124,8 +124,8 @@ static void move_input(bounding *w, int k, int sign, tni_cell *cells)
     w->in[k]          = *x;
     if (!sign) return;
     for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); a.left; tni_ref_walk_next(&a))
-        *to++ = move_value(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)],
-                           sign * tni_cells(e)[tni_ref_place(e, a.at)].f);
+        *to++ = move_value(x->dtype, tni_cells(x)[tni_ref_offset(x, a.at)],
+                           sign * tni_cells(e)[tni_ref_offset(e, a.at)].f);
     set_input(w, k, cells, x->dtype);
 }
 
@@ -167,7 +167,7 @@ static bool by_moving(bounding *w)
 static double error_at(const bounding *w, int k, const int64_t *at)
 {
     const tni_arg *e = &w->error[k];
-    return e->data ? tni_cells(e)[tni_ref_place(e, at)].f : 0;
+    return e->data ? tni_cells(e)[tni_ref_offset(e, at)].f : 0;
 }
 
 // A comparison may go either way if its two operands are as near as their errors.
@@ -177,8 +177,8 @@ static void by_nearness(bounding *w)
     double        *to = w->bound;
     for (tni_ref_walk x = tni_ref_walk_over(a->rank, a->size); x.left; tni_ref_walk_next(&x)) {
         double error = error_at(w, 0, x.at) + error_at(w, 1, x.at);
-        double apart = distance(a->dtype, tni_cells(a)[tni_ref_place(a, x.at)],
-                                tni_cells(b)[tni_ref_place(b, x.at)]);
+        double apart = distance(a->dtype, tni_cells(a)[tni_ref_offset(a, x.at)],
+                                tni_cells(b)[tni_ref_offset(b, x.at)]);
         *to++        = error > 0 && apart <= error;
     }
 }
@@ -223,7 +223,7 @@ static void give_magnitudes(bounding *w, int k, tni_cell *cells, bool larger)
     tni_cell      *to    = cells;
     double         share = larger ? loss(w->c) : 0;
     for (tni_ref_walk a = tni_ref_walk_over(x->rank, x->size); a.left; tni_ref_walk_next(&a)) {
-        double v  = fabs(number(x->dtype, tni_cells(x)[tni_ref_place(x, a.at)]));
+        double v  = fabs(number(x->dtype, tni_cells(x)[tni_ref_offset(x, a.at)]));
         (to++)->f = v + share * v + (larger ? error_at(w, k, a.at) : 0);
     }
     set_input(w, k, cells, TN_F64);

@@ -41,7 +41,7 @@ void *tni_host_copy(tni_heap *h, const tni_engine *e, const tni_arg *x, tni_arg 
 
 double tni_host_value(const tni_arg *y, const int64_t *at)
 {
-    tni_cell v = tni_cells(y)[tni_ref_place(y, at)];
+    tni_cell v = tni_cells(y)[tni_ref_offset(y, at)];
     return tni_is_float(y->dtype) ? v.f : (double)v.i;
 }
 

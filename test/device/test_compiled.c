@@ -149,11 +149,11 @@ static void drop(kit_case *c)
 static tn_status run(kit_case *c, void *entry)
 {
     tni_text  why    = { "" };
-    size_t    room   = entry ? tni_cpu_scratch(NULL, entry, &c->l) : tni_interpret_room(&c->l);
+    size_t    bytes  = entry ? tni_cpu_scratch(NULL, entry, &c->l) : tni_interpret_scratch(&c->l);
     tn_status status = TN_OK;
     kit_reset(c);
-    c->l.scratch = aligned_alloc(64, (room + 127) / 64 * 64);
-    memset(c->l.scratch, 0xa5, room);
+    c->l.scratch = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    memset(c->l.scratch, 0xa5, bytes);
     if (entry) status = tni_cpu_launch(NULL, entry, &c->l, &why);
     else tni_interpret(&c->l);
     free(c->l.scratch);

@@ -98,7 +98,7 @@ static bool run(void *lib, int i, tni_launch *l)
 
 static bool interpret(tni_launch *l)
 {
-    size_t bytes = tni_interpret_room(l);
+    size_t bytes = tni_interpret_scratch(l);
     l->threads   = 1;
     l->scratch   = aligned_alloc(64, (bytes + 127) / 64 * 64);
     if (!l->scratch) return false;

@@ -15,14 +15,14 @@ enum { NONE = TNI_NO_VALUE };
 static bool interpret(kit_case *c, int threads)
 {
     c->l.threads = threads;
-    size_t room  = tni_interpret_room(&c->l);
-    char  *block = aligned_alloc(64, (room + 63) / 64 * 64 + 64);
+    size_t bytes = tni_interpret_scratch(&c->l);
+    char  *block = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
     if (!block) return false;
-    memset(block + room, 0x3c, 64);
+    memset(block + bytes, 0x3c, 64);
     c->l.scratch = block;
     tni_interpret(&c->l);
     bool ok = true;
-    for (int i = 0; i < 64; i++) ok &= block[room + (size_t)i] == 0x3c;
+    for (int i = 0; i < 64; i++) ok &= block[bytes + (size_t)i] == 0x3c;
     free(block);
     return ok;
 }

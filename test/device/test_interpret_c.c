@@ -88,7 +88,7 @@ static bool run_compiled(void *object, const char *name, tni_launch *l)
 static bool run_interpreted(tni_launch *l)
 {
     l->threads = 2;
-    l->scratch = aligned_room(tni_interpret_room(l));
+    l->scratch = aligned_room(tni_interpret_scratch(l));
     if (l->scratch) tni_interpret(l);
     free(l->scratch);
     return l->scratch != NULL;

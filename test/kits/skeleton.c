@@ -3,7 +3,7 @@
 #include "skeleton.h"
 
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/cpu_walk.h"
+#include "device/cpu/cpu_ops.h"
 #include "engine/engine.h"
 
 #include <string.h>
@@ -82,17 +82,17 @@ static const tni_device_kernels kernels = {
 // clang-format off
 static const tni_device_calls calls = {
     .of_class = {
-        [TNI_CAST]        = { .sure = tni_cpu_copy },
-        [TNI_SCAN]        = { .sure = tni_cpu_scan },
+        [TNI_CAST]        = { .run_nofail = tni_cpu_copy },
+        [TNI_SCAN]        = { .run_nofail = tni_cpu_scan },
     },
     .of_op = {
-        [TNI_argmax]      = { .sure = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
-        [TNI_argmin]      = { .sure = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
-        [TNI_copy]        = { .sure = tni_cpu_copy },
-        [TNI_concat]      = { .sure = tni_cpu_concat },
+        [TNI_argmax]      = { .run_nofail = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
+        [TNI_argmin]      = { .run_nofail = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
+        [TNI_copy]        = { .run_nofail = tni_cpu_copy },
+        [TNI_concat]      = { .run_nofail = tni_cpu_concat },
         [TNI_scatter]     = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_scatter_add] = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
-        [TNI_fold]        = { .sure = tni_cpu_fold, .scratch = tni_cpu_fold_scratch },
+        [TNI_fold]        = { .run_nofail = tni_cpu_fold, .scratch = tni_cpu_fold_scratch },
     },
 };
 // clang-format on

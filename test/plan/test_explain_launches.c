@@ -69,9 +69,9 @@ static tn_status mute_prepare(void *session, int n, const tni_launch *const *fir
 static void watch_impls(tni_op_impl *impl, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (!impl[i].sure && !impl[i].run) continue;
-        impl[i].sure = NULL;
-        impl[i].run  = watch_call;
+        if (!impl[i].run_nofail && !impl[i].run) continue;
+        impl[i].run_nofail = NULL;
+        impl[i].run        = watch_call;
     }
 }
 

@@ -82,18 +82,18 @@ static tn_status run(const tni_call *c)
     planned.bare += c->entry == NULL;
     planned.wrong += c->entry && !is_of(c->entry, c);
     if (real->run) return real->run(c);
-    real->sure(c);
+    real->run_nofail(c);
     return TN_OK;
 }
 
 static void watch(tni_op_impl *impl, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (!impl[i].sure && !impl[i].run) continue;
-        impl[i].sure    = NULL;
-        impl[i].run     = run;
-        impl[i].prepare = prepare;
-        impl[i].forget  = forget;
+        if (!impl[i].run_nofail && !impl[i].run) continue;
+        impl[i].run_nofail = NULL;
+        impl[i].run        = run;
+        impl[i].prepare    = prepare;
+        impl[i].forget     = forget;
     }
 }
 

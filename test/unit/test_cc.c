@@ -213,9 +213,9 @@ static void compilers_that_fail_are_refused_with_the_reason(void)
     check_not_found("/", "names no program");
     check_not_found("/bin/false", "failed with status 1");
     check_not_found(script("dies", "kill -SEGV $$"), "was ended by signal 11");
-    check_not_found(script("chatter", "echo hello; echo world"), "is no C11 compiler");
-    check_not_found(script("noise", "head -c 100000 /dev/urandom"), "is no C11 compiler");
-    check_not_found(script("silent", ":"), "is no C11 compiler");
+    check_not_found(script("chatter", "echo hello; echo world"), "is not a C11 compiler");
+    check_not_found(script("noise", "head -c 100000 /dev/urandom"), "is not a C11 compiler");
+    check_not_found(script("silent", ":"), "is not a C11 compiler");
     CHECK(scratch_write(scratch_path("text"), "not a program", 13));
     CHECK(chmod(scratch_path("text"), 0700) == 0);
     check_not_found(scratch_path("text"), "does not start: Exec format error");
@@ -253,10 +253,10 @@ static void what_a_compiler_makes_is_not_trusted(void)
     check_no_code("echo 'kernels.c:3: error: no such thing' >&2; exit 1",
                   "failed with status 1: error: no such thing");
     check_no_code("exit 0", "wrote no file");
-    check_no_code(": > $out", "no whole shared object");
-    check_no_code("head -c 20000 /dev/urandom > $out", "no whole shared object");
+    check_no_code(": > $out", "not a complete shared object");
+    check_no_code("head -c 20000 /dev/urandom > $out", "not a complete shared object");
     check_no_code("cc -shared -o $out.whole -x c /dev/null; head -c 3000 $out.whole > $out",
-                  "no whole shared object");
+                  "not a complete shared object");
     check_no_code("cc -c -o $out -x c /dev/null", "only ET_DYN");
     end();
 }

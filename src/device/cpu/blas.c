@@ -1,16 +1,16 @@
 // Finds a BLAS on this machine, once, and keeps it until the process ends: libraries with threads
 // of their own do not survive being unloaded.
 //
-// Its calls are made from our pool, so the library is told to use one thread while they run: two
-// pools fighting for the same cores would cost more. That is a setting of the whole process, so a
-// program that calls the same BLAS from another thread meanwhile gets one thread there too; in
-// between it has its own number.
+// Its routines are called from our thread pool, so the library is told to use one thread while they
+// run: two pools competing for the same cores would cost more. That is a setting of the whole
+// process: a program that calls the same BLAS from another thread meanwhile gets one thread there,
+// too; afterwards it has its own number again.
 //
-// A BLAS packs its operands into buffers of its own, one for each call that runs at a time, which it
-// maps when it first needs them. OpenBLAS asks for such a buffer again and again until it gets one (later
-// versions end the process), so a call where address space is short (ulimit -v) never comes back. So a
-// library is loaded, and called by so many threads at a time, only where there is room for all that
-// it may ask for, and OpenBLAS maps the buffers before the first call.
+// A BLAS packs its operands into buffers of its own, one for each concurrent call, which it maps
+// when it first needs them. OpenBLAS retries until it gets one (later versions end the process), so
+// a call with too little address space (ulimit -v) never returns. Therefore a library is loaded,
+// and called by that many threads at a time, only if there is address space for all that it may ask
+// for, and OpenBLAS is made to map its buffers before the first call.
 #include "device/cpu/blas.h"
 #include "device/cpu/gemm.h"
 
@@ -23,25 +23,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// What a library may ask for. The largest buffer that OpenBLAS is built with by default is 128 MiB, on
-// x86-64; a thread has a stack of 8 MiB where nobody changes that.
+// What a library may ask for, in bytes. The largest buffer that OpenBLAS is built with by default is 128 MiB,
+// on x86-64; a thread has a stack of 8 MiB by default.
 static const size_t BUFFER = (size_t)128 << 20, STACK = (size_t)8 << 20, LIBRARY = (size_t)64 << 20;
 
-enum { MOST_THREADS = 128 };  // that a library starts for itself when it is loaded
+enum { MOST_THREADS = 128 };  // assumed at most to be started by a library when it is loaded
 
-// Filled by find_once, read-only from then on.
+// Filled in by find_once, read-only from then on.
 static struct {
     tni_blas      calls;
     tni_blas_info info;
     char          path[1024], name[256], detail[512];
-    int (*get_threads)(void);  // NULL where the library has no such setting
+    int (*get_threads)(void);  // NULL if the library has no such setting
     void (*set_threads)(int);
     void *(*take_buffer)(int);  // OpenBLAS's own: NULL elsewhere
     void (*give_buffer)(void *);
 } blas;
 
-// Who is between enter and leave, and what the program's own number of threads was. There is memory for
-// `ready` calls at a time; it grows under the lock, until more could not be had.
+// The users between enter and leave, and the program's own number of threads. There is memory for
+// `ready` calls at a time; it grows under the lock until more cannot be had (`full`).
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t  left;
@@ -66,21 +66,22 @@ static bool symbol(void *lib, const char *name, void *function)
     return found != NULL;
 }
 
-// Whether so many bytes of address space can be had now. Nothing is touched: a limit of the process, or a
-// system that promises no more than it has, says no to the mapping itself.
-static bool is_room_for(size_t bytes)
+// Returns whether that many bytes of address space can be had now. Nothing is touched: a limit of
+// the process, or a system that does not overcommit, refuses the mapping itself.
+static bool can_map(size_t bytes)
 {
     int   flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void *p     = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
     return p != MAP_FAILED && munmap(p, bytes) == 0;
 }
 
-// Loading a library starts its threads, each with a stack and a buffer.
-static bool is_room_to_load(void)
+// Loading a library starts its threads, each with a stack and a buffer; returns whether there is
+// address space for them.
+static bool can_load(void)
 {
     long cores = sysconf(_SC_NPROCESSORS_CONF);
     cores      = cores < 1 ? 1 : cores > MOST_THREADS ? MOST_THREADS : cores;
-    return is_room_for(LIBRARY + (size_t)cores * (BUFFER + STACK));
+    return can_map(LIBRARY + (size_t)cores * (BUFFER + STACK));
 }
 
 static void set_name(const char *kind, const char *text)
@@ -88,6 +89,8 @@ static void set_name(const char *kind, const char *text)
     snprintf(blas.name, sizeof blas.name, "%s%s", kind, text ? text : "");
 }
 
+// Recognizes OpenBLAS and finds its settings. Its allocator functions are not part of its
+// interface; without them the buffers are not mapped ahead.
 static bool is_openblas(void *lib)
 {
     char *(*config)(void);
@@ -106,6 +109,7 @@ static bool is_openblas(void *lib)
     return true;
 }
 
+// Recognizes BLIS, whose number of threads is set once: it has no way to ask for the program's own.
 static bool is_blis(void *lib)
 {
     const char *(*version)(void);
@@ -136,7 +140,8 @@ static bool is_atlas(void *lib)
     return true;
 }
 
-// Where the loader found the library that holds sgemm.
+// Finds the file of the library that contains sgemm, which may differ from the name that was asked
+// for.
 static void set_path(const char *asked)
 {
     Dl_info where;
@@ -146,12 +151,13 @@ static void set_path(const char *asked)
     snprintf(blas.path, sizeof blas.path, "%s", known ? where.dli_fname : asked);
 }
 
-// Why this library cannot be used, or NULL and it is in use. The plain reference BLAS has no sign
-// of its own; it is slower than our product, so only a user who names it gets it.
+// Loads a library. Returns NULL if it is now in use, else why it cannot be. The plain reference
+// BLAS has no symbol to recognize it by; it is slower than our product, so it is used only if
+// TN_BLAS names it.
 static const char *try_library(const char *file, bool named)
 {
     void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!lib) return named ? dlerror() : "is not there";
+    if (!lib) return named ? dlerror() : "is not installed";
     if (!symbol(lib, "cblas_sgemm", &blas.calls.sgemm) ||
         !symbol(lib, "cblas_dgemm", &blas.calls.dgemm))
         return "has no cblas_sgemm and cblas_dgemm";
@@ -182,7 +188,7 @@ static void find_named(const char *file)
              why);
 }
 
-// The sentence names the libraries that are there and were refused.
+// Tries the usual libraries in order; the reason names those that are installed and were refused.
 static void find_any(void)
 {
     size_t used = 0;
@@ -192,7 +198,7 @@ static void find_any(void)
             found();
             return;
         }
-        if (strcmp(why, "is not there") != 0 && used < sizeof blas.detail)
+        if (strcmp(why, "is not installed") != 0 && used < sizeof blas.detail)
             used += (size_t)snprintf(blas.detail + used, sizeof blas.detail - used, "%s%s %s",
                                      used ? "; " : "", candidates[i], why);
     }
@@ -201,12 +207,13 @@ static void find_any(void)
                  "no OpenBLAS, BLIS, MKL or libblas.so.3 is installed");
 }
 
+// TN_BLAS decides: "none", a library, or, if it is not set, the first that is found.
 static void find_once(void)
 {
     const char *named = getenv("TN_BLAS");
     if (named && strcmp(named, "none") == 0)
         snprintf(blas.detail, sizeof blas.detail, "TN_BLAS=none asks for our own product");
-    else if (!is_room_to_load())
+    else if (!can_load())
         snprintf(blas.detail, sizeof blas.detail,
                  "there is too little address space for a BLAS (ulimit -v)");
     else if (named && *named) find_named(named);
@@ -222,9 +229,10 @@ tni_blas_info tni_blas_find(void)
 
 // ---- memory and calls --------------------------------------------------------------------------
 
-// Has OpenBLAS map buffers for so many calls at a time, which it then keeps: they are taken all at once
-// and given back. It has room for about twice as many as it can have threads, usually 64, its own among
-// them, and complains past that; so more than 64 calls, and other libraries, get the address space alone.
+// Makes OpenBLAS map buffers for `count` concurrent calls, which it then keeps: takes them all at
+// once and returns them. It has slots for about twice its threads, usually 64, its own among them,
+// and complains beyond that; so calls past 64, and other libraries, only get the check for address
+// space.
 static bool map_buffers(int count)
 {
     enum { MOST = 64 };
@@ -237,14 +245,14 @@ static bool map_buffers(int count)
     return ok;
 }
 
-// Whether there is memory for so many calls at a time. One buffer more than is wanted must find room, so
-// that what other threads take meanwhile does not matter. Under the lock.
+// Returns whether there is memory for `count` concurrent calls. One buffer more than needed must
+// fit, to leave space for what other threads allocate meanwhile. Under the lock.
 static bool make_ready(int count)
 {
     int ready = atomic_load_explicit(&calls.ready, memory_order_relaxed);
     if (count <= ready) return true;
     if (calls.full) return false;
-    calls.full = !is_room_for((size_t)(count - ready + 1) * BUFFER) ||
+    calls.full = !can_map((size_t)(count - ready + 1) * BUFFER) ||
                  (blas.take_buffer && !map_buffers(count));
     if (!calls.full) atomic_store_explicit(&calls.ready, count, memory_order_release);
     return !calls.full;
@@ -261,8 +269,8 @@ const tni_blas *tni_blas_get(int count)
     return ok ? &blas.calls : NULL;
 }
 
-// Several contexts may call at a time: where there is no memory for the calls of all of them, one
-// waits for another.
+// Several contexts may call at a time: if there is no memory for the calls of all of them, one
+// waits until another leaves.
 void tni_blas_enter(int count)
 {
     pthread_mutex_lock(&calls.lock);

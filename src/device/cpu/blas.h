@@ -1,4 +1,5 @@
-// The two routines of a BLAS that the matrix product calls.
+// The two routines of a BLAS that the matrix product calls, and the memory and threads that they
+// take.
 #ifndef TNI_DEVICE_CPU_BLAS_H
 #define TNI_DEVICE_CPU_BLAS_H
 
@@ -12,20 +13,22 @@ typedef void tni_dgemm(int order, int trans_a, int trans_b, int m, int n, int k,
                        const double *a, int lda, const double *b, int ldb, double beta, double *c,
                        int ldc);
 
-// Both are there or there is no BLAS. Calls run on the calling thread alone and may be made from
-// several threads at a time.
+// Invariant: both are set, or there is no BLAS. A call runs on the calling thread alone, and
+// several threads may make calls at a time.
 typedef struct {
     tni_sgemm *sgemm;
     tni_dgemm *dgemm;
 } tni_blas;
 
-// NULL when there is none, for which tni_blas_find has the reason, or when the memory that so many
-// calls at a time need cannot be had. Once it is there for a number of calls, it stays there for that number.
+// Returns the BLAS for `calls` calls at a time. Returns NULL if there is none, for which
+// tni_blas_find has the reason, or if the address space that those calls may ask for cannot be
+// had. Once it was returned for a number of calls, it always is for that number, so that a plan can
+// rely on it.
 const tni_blas *tni_blas_get(int calls);
 
-// Calls are made between these two, at most so many at a time, for which tni_blas_get found memory. A
-// BLAS has one number of threads for the whole process; ours is one, the caller's comes back when the
-// last of us is done.
+// Calls are made between these two, at most `calls` at a time, for which tni_blas_get has reserved
+// memory. A BLAS has one number of threads for the whole process: it is one between enter and
+// leave, and the program's own number again when the last user leaves.
 void tni_blas_enter(int calls);
 void tni_blas_leave(int calls);
 

@@ -1,4 +1,9 @@
-// Finding the system's C compiler, and compiling with it.
+// Finds the system's C compiler and compiles with it.
+//
+// A kernel's text becomes the file kernels.c in a temporary folder that only this user can enter, a
+// compiler makes kernels.so from it, and the bytes of that file are returned; object.c loads them.
+// No shell is involved: TN_CC is split at spaces. A program that runs with another user's rights
+// (setuid) compiles nothing, since TN_CC, PATH and the cache folder are chosen by the caller.
 #include "device/cpu/cc.h"
 
 #include <dlfcn.h>
@@ -9,15 +14,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// A compiler that takes longer hangs, or the machine is so loaded that interpreting is the better choice.
 enum { LIMIT_MS = 60000 };
 
-// Equal bits on every path need contraction off; the math flags let ternaries and rint vectorize and
-// change no result.
+// Contraction (fused multiply-adds of the compiler's choice) is off, since compiled, interpreted
+// and library code must round alike. -fwrapv gives integers the wrapping that the ops promise. The
+// two math flags only give up errno and traps, so that ternaries and rint vectorize; they change no
+// result. -w: warnings about generated text are of no use.
 #define OPTIONS                                                                               \
     "-std=c11 -O3 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fPIC -shared" \
     " -w"
 
-// What makes code for this very chip.
+// Compiles for the features of this very chip.
 #if defined(__aarch64__) || defined(__arm__)
 #define NATIVE " -mcpu=native"
 #else
@@ -26,7 +34,7 @@ enum { LIMIT_MS = 60000 };
 
 // A compiler may know a chip by its name alone, and take it to have what the system or the machine
 // around it has switched off; and this process may run in an emulator that the compiler does not see.
-// So what it says of the target is held against what is there: the macros that stand for
+// So the compiler's view of the target is compared with what is there: the macros that stand for
 // instructions, and this process's word for each.
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
@@ -74,8 +82,9 @@ static bool fits_chip(const char *macros)
 }
 #endif
 
-// This chip by what can be asked of it at once: its model and what it has that is switched on. A cache may
-// be shared by machines. False where nobody knows.
+// Describes this chip by what can be asked without running a compiler: its model and enabled features.
+// Part of the cache key, since machines may share a cache folder. Returns false if the chip cannot be
+// identified.
 #if defined(__aarch64__) && defined(__linux__)
 static bool chip_text(tni_text *t)
 {
@@ -111,7 +120,7 @@ static bool chip_text(tni_text *t)
 }
 #endif
 
-// Where the target has AVX-512, full vectors, as the library's own loops have.
+// On a target with AVX-512, use 512-bit vectors, as the library's own loops do.
 #define WIDE " -mprefer-vector-width=512"
 
 // ---- running -----------------------------------------------------------------------------------
@@ -122,14 +131,15 @@ typedef struct {
     char  text[1024];
     char *argv[TNI_CC_WORDS];
     int   count;
-} line;
+} command_line;
 
-static void add_word(line *l, const char *word)
+static void add_word(command_line *l, const char *word)
 {
     if (l->count < TNI_CC_WORDS - 1) l->argv[l->count++] = (char *)word;
 }
 
-static void make_line(const tni_cc *c, const char *options, line *l)
+// Builds the command line: the program, TN_CC's words, then the options.
+static void make_line(const tni_cc *c, const char *options, command_line *l)
 {
     char *rest = NULL;
     memset(l->argv, 0, sizeof l->argv);
@@ -139,7 +149,8 @@ static void make_line(const tni_cc *c, const char *options, line *l)
     for (char *w = strtok_r(l->text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) add_word(l, w);
 }
 
-// The first line of a text, without what a terminal would obey.
+// Returns the first line of a text, with control characters replaced: it may be printed on a
+// terminal.
 static tni_text first_line(const char *s)
 {
     tni_text t = { "" };
@@ -149,8 +160,8 @@ static tni_text first_line(const char *s)
     return t;
 }
 
-// Runs the compiler; what it wrote to its output, to be freed, or NULL with the reason.
-static char *ask(tni_cc *c, line *l, tni_text *why)
+// Runs the compiler and returns its output, to be freed; NULL, with the reason, if it failed.
+static char *run_and_read(tni_cc *c, command_line *l, tni_text *why)
 {
     char   folder[TNI_FOLDER];
     size_t n;
@@ -158,7 +169,7 @@ static char *ask(tni_cc *c, line *l, tni_text *why)
     if (!tni_folder_make(&c->runner, folder, why)) return NULL;
     if (tni_command_run(&c->runner, l->argv, folder, why)) {
         out = tni_folder_read(folder, "out", &n);
-        if (!out) *why = tni_text_of("what %s says cannot be read", tni_quoted(c->path).s);
+        if (!out) *why = tni_text_of("the output of %s cannot be read", tni_quoted(c->path).s);
     }
     tni_folder_remove(folder);
     return out;
@@ -172,9 +183,9 @@ static bool is_program(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-// Sets c->path to the first program of that name on PATH. Folders that are not absolute are passed
-// over: they mean another place in every folder that a program is started from.
-static bool search(tni_cc *c, const char *name)
+// Sets c->path to the first program of that name on PATH. Relative folders on PATH are skipped:
+// they would let whoever controls the current directory choose the compiler.
+static bool search_path(tni_cc *c, const char *name)
 {
     for (const char *p = c->search; *p; p += strspn(p, ":")) {
         int n = (int)strcspn(p, ":");
@@ -185,29 +196,33 @@ static bool search(tni_cc *c, const char *name)
     return false;
 }
 
-static bool take(tni_cc *c, const char *name)
+// Sets c->path to a program, given by path or by name, and returns whether it can be run.
+static bool use_program(tni_cc *c, const char *name)
 {
-    if (!strchr(name, '/')) return search(c, name);
+    if (!strchr(name, '/')) return search_path(c, name);
     snprintf(c->path, sizeof c->path, "%s", name);
     return is_program(name);
 }
 
-// A path may have spaces in it; a command has arguments after them.
+// Finds the program that TN_CC names. The whole value is tried as a path first, since a path may
+// contain spaces; else words after the first are arguments.
 static bool find_wanted(tni_cc *c)
 {
     char name[sizeof c->wanted];
-    if (take(c, c->wanted)) return true;
+    if (use_program(c, c->wanted)) return true;
     size_t n = strcspn(c->wanted, " ");
     snprintf(name, sizeof name, "%.*s", (int)n, c->wanted);
     snprintf(c->words, sizeof c->words, "%s", c->wanted + n);
-    return take(c, name);
+    return use_program(c, name);
 }
 
+// Finds the compiler: TN_CC's, else the first of cc, gcc and clang.
 static bool find_program(tni_cc *c, tni_text *why)
 {
     bool given  = *c->wanted != 0;
     c->words[0] = 0;
-    if (given ? find_wanted(c) : search(c, "cc") || search(c, "gcc") || search(c, "clang"))
+    if (given ? find_wanted(c)
+              : search_path(c, "cc") || search_path(c, "gcc") || search_path(c, "clang"))
         return true;
     *why = given ? tni_text_of("TN_CC names no program: %s", tni_quoted(c->wanted).s)
                  : tni_text_of("no cc, gcc or clang is on PATH");
@@ -216,7 +231,8 @@ static bool find_program(tni_cc *c, tni_text *why)
 
 // ---- the environment ---------------------------------------------------------------------------
 
-// A file as it is now: a compiler, or a library, that is replaced is another one.
+// Identifies a file by device, inode, size and time: a compiler or library that was replaced is
+// another one.
 static bool file_text(const char *path, tni_text *t)
 {
     struct stat st;
@@ -227,7 +243,7 @@ static bool file_text(const char *path, tni_text *t)
     return true;
 }
 
-// The file that this library is in, or the program that it is part of.
+// Identifies the file that contains this library: libtenon.so, or the program it is linked into.
 static bool library_text(tni_text *t)
 {
     Dl_info     where;
@@ -236,22 +252,26 @@ static bool library_text(tni_text *t)
     return file_text(path, t);
 }
 
-static void tell_who(tni_cc *c)
+// Fills in c->identity; leaves it "" if any part is unknown, which turns the kernel cache off but
+// not the disk cache of texts.
+static void find_identity(tni_cc *c)
 {
     tni_text program, library, chip, why;
     if (!find_program(c, &why) || !file_text(c->path, &program) || !library_text(&library) ||
         !chip_text(&chip))
         return;
-    int n = snprintf(c->who, sizeof c->who, "%s|%s|%s|%s|%s", program.s, library.s, chip.s,
-                     c->words, c->path);
-    if (n >= (int)sizeof c->who) c->who[0] = 0;
+    int n = snprintf(c->identity, sizeof c->identity, "%s|%s|%s|%s|%s", program.s, library.s,
+                     chip.s, c->words, c->path);
+    if (n >= (int)sizeof c->identity) c->identity[0] = 0;
 }
 
+// Refuses to work for a program with other rights than its caller's, and copies all texts that it reads, so
+// that a later change of the environment does not matter.
 bool tni_cc_open(tni_cc *c, tni_text *why)
 {
     const char *wanted = getenv("TN_CC"), *search = getenv("PATH");
     memset(c, 0, sizeof *c);
-    // The environment of a program with rights of its own is somebody else's.
+    // A program with other rights than its caller must not trust the caller's environment.
     if (geteuid() != getuid() || getegid() != getgid()) {
         *why = tni_text_of("this program runs with the rights of another user");
         return false;
@@ -271,7 +291,7 @@ bool tni_cc_open(tni_cc *c, tni_text *why)
         *why = tni_text_of("out of memory");
         return false;
     }
-    tell_who(c);
+    find_identity(c);
     return true;
 }
 
@@ -282,11 +302,12 @@ void tni_cc_close(tni_cc *c)
 
 // ---- asking ------------------------------------------------------------------------------------
 
+// Gets the first line of `cc --version`, part of the disk cache's key.
 static bool find_name(tni_cc *c, tni_text *why)
 {
-    line l;
+    command_line l;
     make_line(c, "--version", &l);
-    char *says = ask(c, &l, why);
+    char *says = run_and_read(c, &l, why);
     if (!says) return false;
     c->name = first_line(says);
     free(says);
@@ -299,19 +320,21 @@ static uint64_t hash_text(const char *s, uint64_t h)
     return h ^ h >> 32;
 }
 
-// Asks for all the compiler defines before a program begins: its version, its target, and what the
-// chip has that it was told to make code for.
+// Asks for all macros that the compiler predefines, which tell its version, its target and the
+// features of the chip that it was told to compile for. Their hash becomes part of the disk cache's
+// key: code is not shared between chips that differ. Returns false if the compiler is no C11
+// compiler, or would use instructions that this process may not execute.
 static bool find_target(tni_cc *c, const char *native, tni_text *why)
 {
-    line l;
+    command_line l;
     snprintf(c->options, sizeof c->options, OPTIONS "%s", native);
     make_line(c, c->options, &l);
     const char *const words[] = { "-dM", "-E", "-x", "c", "/dev/null" };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) add_word(&l, words[i]);
-    char *says = ask(c, &l, why);
+    char *says = run_and_read(c, &l, why);
     if (!says) return false;
     bool ok = strstr(says, "__STDC_VERSION__ 201112L") != NULL;
-    if (!ok) *why = tni_text_of("%s is no C11 compiler", tni_quoted(c->path).s);
+    if (!ok) *why = tni_text_of("%s is not a C11 compiler", tni_quoted(c->path).s);
     if (*native && !fits_chip(says)) ok = false;
     snprintf(c->chip, sizeof c->chip, "%016" PRIx64 "%016" PRIx64,
              hash_text(says, 0xcbf29ce484222325u), hash_text(says, 0x6c62272e07bb0142u));
@@ -320,6 +343,7 @@ static bool find_target(tni_cc *c, const char *native, tni_text *why)
     return ok;
 }
 
+// If code for this very chip is not possible (an emulator, an old compiler), generic code is.
 bool tni_cc_find(tni_cc *c, tni_text *why)
 {
     tni_folder_sweep(&c->runner);
@@ -329,7 +353,7 @@ bool tni_cc_find(tni_cc *c, tni_text *why)
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-// What the compiler said, where it said something, tells more than that it failed.
+// Adds the compiler's first error to the reason; that it failed would say little.
 static void add_errors(const char *folder, tni_text *why)
 {
     size_t n;
@@ -341,11 +365,12 @@ static void add_errors(const char *folder, tni_text *why)
     free(says);
 }
 
+// Compiles a text in a folder, and returns the bytes of the object.
 static void *compile_in(tni_cc *c, const char *folder, const char *source, size_t *bytes,
                         tni_text *why)
 {
-    line l;
-    char from[TNI_FOLDER + 16], to[TNI_FOLDER + 16];
+    command_line l;
+    char         from[TNI_FOLDER + 16], to[TNI_FOLDER + 16];
     snprintf(from, sizeof from, "%s/kernels.c", folder);
     snprintf(to, sizeof to, "%s/kernels.so", folder);
     if (!tni_folder_write(folder, "kernels.c", source, strlen(source))) {

@@ -1,5 +1,5 @@
-// The system's C compiler, as a maker of shared objects: TN_CC where it is set (a path, or a command
-// with arguments; "none" is none), else cc, gcc or clang, the first on PATH.
+// The system's C compiler, as a maker of shared objects: TN_CC if it is set (a path, or a command
+// with arguments; "none" turns compiling off), else cc, gcc or clang, whichever is first on PATH.
 #ifndef TNI_DEVICE_CPU_CC_H
 #define TNI_DEVICE_CPU_CC_H
 
@@ -7,14 +7,15 @@
 
 enum { TNI_CC_WORDS = 64 };
 
-// A compiler. tni_cc_open fills in what the environment says; what is found out by running it stands
-// behind, filled in by tni_cc_find. One thread at a time uses it; runner.stop is free to all.
+// A compiler. tni_cc_open fills in the first group of fields from the environment, without running
+// anything; tni_cc_find runs the compiler and fills in the second group. One thread at a time may
+// use it, except that any thread may set runner.stop.
 typedef struct {
     tni_runner runner;
-    char       wanted[512];   // TN_CC, "" where it is not set
+    char       wanted[512];   // TN_CC, or ""
     char       search[4096];  // PATH
-    char who[2048];  // what its code depends on, known without running it: its file and words,
-                     // this chip, and this library; "" where that is not known
+    char identity[2048];  // what its code depends on, known without running it: its file and words,
+                          // this chip, and this library; "" where that is not known
 
     char     path[1024];    // of the program
     char     words[512];    // what TN_CC has behind it, with spaces
@@ -23,14 +24,15 @@ typedef struct {
     char     chip[40];  // hash of all that it knows of its target, this chip's features included
 } tni_cc;
 
-// Reads the environment, so that it is not read later, from another thread. False, with the reason,
-// where no compiler is wanted.
+// Reads the environment, so that no other thread has to read it later. Returns false, with the
+// reason, if no compiler is wanted or allowed.
 bool tni_cc_open(tni_cc *c, tni_text *why);
 void tni_cc_close(tni_cc *c);
-// Looks for the compiler and asks it for its name and target. False, with the reason.
+// Finds the compiler and asks it for its name and target. Returns false, with the reason, if it
+// cannot.
 bool tni_cc_find(tni_cc *c, tni_text *why);
-// Compiles a text to the bytes of a shared object, to be freed. NULL, with the reason; the first
-// line of what the compiler said is in it.
+// Compiles a text and returns the bytes of a shared object, to be freed by free(). Returns NULL
+// with the reason, which has the first error of the compiler in it.
 void *tni_cc_compile(tni_cc *c, const char *source, size_t *bytes, tni_text *why);
 
 #endif

@@ -1,5 +1,5 @@
-// Running another program. Its end is looked for by polling: a host that ignores SIGCHLD, or waits
-// for all its children, then costs us no more than the exit status.
+// Runs another program. Its end is found by polling rather than by signals: in a host that ignores
+// SIGCHLD or waits for all children itself, only the exit status is lost.
 #include "device/cpu/command.h"
 
 #include "base/fd.h"
@@ -20,24 +20,32 @@ extern char **environ;
 
 #define PREFIX "tenon-cc-"
 
+// A folder older than this many seconds has no process any more: commands run for a minute at most.
 enum { HOUR = 3600 };
+
+// Polls start short, so that a quick program is not waited for, and grow, so that a slow one is not
+// disturbed. GRACE_MS: for a compiler to remove its files. MOST_BYTES: an output beyond that is no object.
 enum { POLL_FIRST_US = 500, POLL_LAST_US = 8000, GRACE_MS = 300, MOST_BYTES = 256 << 20 };
 
 // ---- the environment ---------------------------------------------------------------------------
 
-static bool begins(const char *s, const char *with)
+static bool starts_with(const char *s, const char *with)
 {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-// What is loaded into this process, and where others would write, is not for a compiler.
-static bool is_left_out(const char *entry)
+// Returns whether a variable is left out of the compiler's environment: preloaded libraries are
+// meant for this process, the next two would make gcc write files, and TMPDIR and LC_ALL are set
+// anew.
+static bool is_excluded(const char *entry)
 {
-    return begins(entry, "TMPDIR=") || begins(entry, "LC_ALL=") || begins(entry, "LD_PRELOAD=") ||
-           begins(entry, "DEPENDENCIES_OUTPUT=") || begins(entry, "SUNPRO_DEPENDENCIES=");
+    return starts_with(entry, "TMPDIR=") || starts_with(entry, "LC_ALL=") ||
+           starts_with(entry, "LD_PRELOAD=") || starts_with(entry, "DEPENDENCIES_OUTPUT=") ||
+           starts_with(entry, "SUNPRO_DEPENDENCIES=");
 }
 
-// The first entry is TMPDIR, the second the language of messages.
+// The first entry is TMPDIR, which start_program replaces; the second fixes the language of
+// messages, which are searched for "error:".
 bool tni_runner_open(tni_runner *r, int limit_ms)
 {
     size_t n = 0, at = 2;
@@ -54,7 +62,7 @@ bool tni_runner_open(tni_runner *r, int limit_ms)
     r->environment[1] = strdup("LC_ALL=C");
     bool ok           = r->environment[0] && r->environment[1];
     for (size_t i = 0; i < n && ok; i++) {
-        if (is_left_out(environ[i])) continue;
+        if (is_excluded(environ[i])) continue;
         ok = (r->environment[at++] = strdup(environ[i])) != NULL;
     }
     if (!ok) tni_runner_close(r);
@@ -70,7 +78,9 @@ void tni_runner_close(tni_runner *r)
 
 // ---- folders -----------------------------------------------------------------------------------
 
-static bool make_in(const char *parent, char folder[TNI_FOLDER])
+// mkdtemp makes a new folder with mode 0700, so that no other user can place or replace files in
+// it.
+static bool make_folder_in(const char *parent, char folder[TNI_FOLDER])
 {
     int n = snprintf(folder, TNI_FOLDER, "%s/" PREFIX "XXXXXX", parent);
     return n < TNI_FOLDER - 16 && mkdtemp(folder) != NULL;
@@ -78,12 +88,14 @@ static bool make_in(const char *parent, char folder[TNI_FOLDER])
 
 bool tni_folder_make(const tni_runner *r, char folder[TNI_FOLDER], tni_text *why)
 {
-    if (make_in(r->environment[0] + strlen("TMPDIR="), folder)) return true;
-    if (make_in("/tmp", folder)) return true;
+    if (make_folder_in(r->environment[0] + strlen("TMPDIR="), folder)) return true;
+    if (make_folder_in("/tmp", folder)) return true;
     *why = tni_text_of("no folder for temporary files: %s", strerror(errno));
     return false;
 }
 
+// Opens the folder without following links and removes files relative to it: a name that was
+// replaced by a link does not lead elsewhere.
 void tni_folder_remove(const char *folder)
 {
     int  fd  = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -97,11 +109,12 @@ void tni_folder_remove(const char *folder)
     rmdir(folder);
 }
 
-// Whether a name in the folder of temporary files is one of ours that its process did not remove.
-static bool is_left_over(int parent, const char *name)
+// Returns whether a name in the folder of temporary files is one of our folders whose process did
+// not remove it: by name, owner, kind and age.
+static bool is_abandoned(int parent, const char *name)
 {
     struct stat st;
-    if (!begins(name, PREFIX) || strlen(name) != strlen(PREFIX "XXXXXX")) return false;
+    if (!starts_with(name, PREFIX) || strlen(name) != strlen(PREFIX "XXXXXX")) return false;
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) return false;
     return st.st_uid == geteuid() && time(NULL) - st.st_mtime > HOUR;
 }
@@ -113,13 +126,14 @@ void tni_folder_sweep(const tni_runner *r)
     char        path[TNI_FOLDER + 32];
     if (!dir) return;
     for (struct dirent *e; (e = readdir(dir));) {
-        if (!is_left_over(dirfd(dir), e->d_name)) continue;
+        if (!is_abandoned(dirfd(dir), e->d_name)) continue;
         snprintf(path, sizeof path, "%s/%.20s", parent, e->d_name);
         tni_folder_remove(path);
     }
     closedir(dir);
 }
 
+// Opens a file of the folder, never through a link, and not inherited by other programs.
 static int open_in(const char *folder, const char *name, int flags)
 {
     char path[TNI_FOLDER + 32];
@@ -127,6 +141,7 @@ static int open_in(const char *folder, const char *name, int flags)
     return open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
+// The size is taken from the open file, so that the bytes read are those of one file.
 char *tni_folder_read(const char *folder, const char *name, size_t *bytes)
 {
     struct stat st;
@@ -164,8 +179,9 @@ static int64_t milliseconds(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-// A child that is no longer there has ended, and somebody else has its status.
-static outcome look(pid_t pid, int *status)
+// Looks whether a child has ended. A child that no longer exists has ended, and its status was
+// collected elsewhere: that counts as success, and the missing output is noticed later.
+static outcome poll_child(pid_t pid, int *status)
 {
     *status = 0;
     pid_t got;
@@ -175,32 +191,34 @@ static outcome look(pid_t pid, int *status)
     return got < 0 || (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) ? ENDED_WELL : ENDED_BADLY;
 }
 
-static outcome await(pid_t pid, int64_t limit_ms, const atomic_bool *stop, int *status)
+// Waits for a child until it ends, the time is up or stop is set.
+static outcome wait_child(pid_t pid, int64_t limit_ms, const atomic_bool *stop, int *status)
 {
     int64_t end = milliseconds() + limit_ms;
     for (long us = POLL_FIRST_US;; us = us * 3 / 2 < POLL_LAST_US ? us * 3 / 2 : POLL_LAST_US) {
-        outcome o = look(pid, status);
+        outcome o = poll_child(pid, status);
         if (o != RUNS || milliseconds() >= end || (stop && atomic_load(stop))) return o;
         nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
     }
 }
 
-// Ends the program and those it started, which are a group of their own: politely, so that a
-// compiler removes its files, then for good. It was running just now, so that its number is its own.
+// Ends the program and those it started, which are a process group of their own: politely, so that
+// a compiler removes its files, then by force. It was running just now, so its number has not been
+// reused.
 static void end_group(pid_t pid)
 {
     int status;
     kill(-pid, SIGTERM);
-    if (await(pid, GRACE_MS, NULL, &status) == RUNS) {
+    if (wait_child(pid, GRACE_MS, NULL, &status) == RUNS) {
         kill(-pid, SIGKILL);
-        await(pid, GRACE_MS, NULL, &status);
+        wait_child(pid, GRACE_MS, NULL, &status);
     }
 }
 
 // ---- starting ----------------------------------------------------------------------------------
 
-// The host's open files are not for the program. Where that cannot be asked for, only those stay
-// open that the host did not mark itself.
+// Closes the host's open files in the program. If the C library cannot do that, only those stay
+// open that the host did not mark close-on-exec.
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
 static int close_others(posix_spawn_file_actions_t *files)
 {
@@ -214,7 +232,8 @@ static int close_others(posix_spawn_file_actions_t *files)
 }
 #endif
 
-// in: what it reads, a descriptor of ours; -1: nothing. folder NULL: what it writes is lost.
+// Redirects standard files. in: a descriptor to read from; -1: nothing. folder NULL: output is
+// discarded.
 static int set_files(posix_spawn_file_actions_t *files, const char *folder, int in)
 {
     char out[TNI_FOLDER + 8], err[TNI_FOLDER + 8];
@@ -229,7 +248,7 @@ static int set_files(posix_spawn_file_actions_t *files, const char *folder, int 
     return close_others(files);
 }
 
-// Signals are as in a fresh process, and the group is its own.
+// Gives the program default signal handlers, no blocked signals, and a process group of its own.
 static int set_attributes(posix_spawnattr_t *attr)
 {
     sigset_t all, none;
@@ -242,7 +261,10 @@ static int set_attributes(posix_spawnattr_t *attr)
     return r ? r : posix_spawnattr_setpgroup(attr, 0);
 }
 
-static int spawn(char *const argv[], const char *folder, int in, char **environment, pid_t *pid)
+// posix_spawn, not fork: a process with much memory and many threads starts the program as fast as
+// a small one, and no fork handler of the host runs.
+static int spawn_program(char *const argv[], const char *folder, int in, char **environment,
+                         pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t          attr;
@@ -257,9 +279,9 @@ static int spawn(char *const argv[], const char *folder, int in, char **environm
     return e;
 }
 
-// The folder becomes TMPDIR, so that what the program leaves is removed with it. The runner's own
-// list is not touched: a process that is forked meanwhile goes on with it.
-static int start(const tni_runner *r, char *const argv[], const char *folder, pid_t *pid)
+// The temporary folder becomes TMPDIR, so that whatever the program leaves is removed with it. The
+// runner's own list is not changed: a forked process may be using it.
+static int start_program(const tni_runner *r, char *const argv[], const char *folder, pid_t *pid)
 {
     char   temp[TNI_FOLDER + 8];
     size_t n = 0;
@@ -269,25 +291,26 @@ static int start(const tni_runner *r, char *const argv[], const char *folder, pi
     memcpy(copy, r->environment, (n + 1) * sizeof *copy);
     snprintf(temp, sizeof temp, "TMPDIR=%s", folder);
     copy[0] = temp;
-    int e   = spawn(argv, folder, -1, copy, pid);
+    int e   = spawn_program(argv, folder, -1, copy, pid);
     free(copy);
     return e;
 }
 
 // ---- watching ----------------------------------------------------------------------------------
 
-// A shell that waits for the end of what it reads: that comes when this process closes the other end of
-// the pipe, which it also does when it is killed. Then the program's group is ended, and the folder
-// removed. $1: the group, $2: the folder.
+// A shell that waits for the end of its input, a pipe whose other end only this process holds: it
+// ends when this process is killed, even by SIGKILL. Then the program's group is ended and the
+// folder removed. $1: the group, $2: the folder.
 #define WATCH \
     "read -r x; kill -s TERM -- -\"$1\"; sleep 1; kill -s KILL -- -\"$1\"; rm -rf -- \"$2\""
 
+// The watching shell, and our end of its pipe.
 typedef struct {
     pid_t pid;  // 0: there is none
     int   end;  // of the pipe
 } watcher;
 
-// Where there is no shell the program runs without a watcher.
+// Starts the watcher. Without a shell the program runs unwatched.
 static watcher start_watcher(const tni_runner *r, pid_t program, const char *folder)
 {
     watcher w = { 0 };
@@ -299,40 +322,42 @@ static watcher start_watcher(const tni_runner *r, pid_t program, const char *fol
     if (pipe(ends) != 0) return w;
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-    if (spawn(argv, NULL, ends[0], r->environment, &w.pid) != 0) w.pid = 0;
+    if (spawn_program(argv, NULL, ends[0], r->environment, &w.pid) != 0) w.pid = 0;
     close(ends[0]);
     w.end = ends[1];
     if (!w.pid) close(ends[1]);
     return w;
 }
 
-// The program has ended. The watcher goes before the pipe does, so that it does nothing.
+// The program has ended: kills the watcher before its pipe is closed, so that it does nothing.
 static void end_watcher(watcher w)
 {
     int status;
     if (!w.pid) return;
     kill(-w.pid, SIGKILL);
-    await(w.pid, GRACE_MS, NULL, &status);
+    wait_child(w.pid, GRACE_MS, NULL, &status);
     close(w.end);
 }
 
+// Runs the program under a watcher. On the way out the watcher is always ended; a program that ran
+// too long sets r->late.
 bool tni_command_run(tni_runner *r, char *const argv[], const char *folder, tni_text *why)
 {
     pid_t pid;
-    int   status, e = start(r, argv, folder, &pid);
+    int   status, e = start_program(r, argv, folder, &pid);
     if (e) {
         *why = tni_text_of("%s does not start: %s", tni_quoted(argv[0]).s, strerror(e));
         return false;
     }
     watcher w = start_watcher(r, pid, folder);
-    outcome o = await(pid, r->limit_ms, &r->stop, &status);
+    outcome o = wait_child(pid, r->limit_ms, &r->stop, &status);
     if (o == RUNS) end_group(pid);
     end_watcher(w);
     if (o == ENDED_WELL) return true;
     if (o == RUNS) {
         if (!atomic_load(&r->stop)) atomic_store(&r->late, true);
         *why = atomic_load(&r->stop)
-                   ? tni_text_of("the program ends")
+                   ? tni_text_of("the program is ending")
                    : tni_text_of("%s took more than %d ms", tni_quoted(argv[0]).s, r->limit_ms);
     } else if (WIFSIGNALED(status)) {
         *why = tni_text_of("%s was ended by signal %d", tni_quoted(argv[0]).s, WTERMSIG(status));

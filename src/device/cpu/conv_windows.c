@@ -1,32 +1,31 @@
-// Gathering windows from x, and adding them to where they were gathered.
-#include "device/cpu/conv.h"
+// Gathers windows from x (im2col), and adds windows back to where they were gathered (col2im). Both
+// run over whole runs of elements: the padding is found once for each line, not for each element.
+#include "device/cpu/conv_windows.h"
 
 #include <string.h>
 
-// The i of 0 .. n-1 for which shift + i * step is in 0 .. size-1: from *lo to *hi.
-static void valid(int64_t shift, int64_t step, int64_t size, int64_t n, int64_t *lo, int64_t *hi)
+// Finds the i of 0 .. n-1 for which shift + i * step is in 0 .. size-1: *lo .. *hi-1. The rest is
+// padding.
+static void valid_range(int64_t shift, int64_t step, int64_t size, int64_t n, int64_t *lo,
+                        int64_t *hi)
 {
     *lo = shift >= 0 ? 0 : tni_min_i64(tni_ceil_div(-shift, step), n);
     *hi = shift >= size ? 0 : tni_min_i64(tni_ceil_div(size - shift, step), n);
     if (*hi < *lo) *hi = *lo;
 }
 
-static int64_t clamp(int64_t v, int64_t lo, int64_t hi)
-{
-    return v < lo ? lo : v > hi ? hi : v;
-}
-
 // ---- channels first: lines of positions ----
 
-// Output columns from .. to-1 of one row of positions and one element of the window.
-static void fill_run(const tni_conv *c, char *y, const char *row, int64_t kw, int64_t from,
-                     int64_t to)
+// Writes output columns from .. to-1 of one row of positions and one element of the window: zeros,
+// a strided run of a row of x, zeros. row is NULL if it is in the padding.
+static void fill_columns(const tni_conv *c, char *y, const char *row, int64_t kw, int64_t from,
+                         int64_t to)
 {
     int64_t shift = kw * c->dilation[1] - c->padding[1], lo, hi;
-    valid(shift, c->stride[1], c->W, c->OW, &lo, &hi);
+    valid_range(shift, c->stride[1], c->W, c->OW, &lo, &hi);
     if (!row) lo = hi = to;
-    lo = clamp(lo, from, to);
-    hi = clamp(hi, lo, to);
+    lo = tni_clamp(lo, from, to);
+    hi = tni_clamp(hi, lo, to);
     memset(y, 0, (size_t)((lo - from) * c->bytes));
     if (hi > lo)
         tni_gather_run((size_t)c->bytes, y + (lo - from) * c->bytes,
@@ -34,10 +33,11 @@ static void fill_run(const tni_conv *c, char *y, const char *row, int64_t kw, in
     memset(y + (hi - from) * c->bytes, 0, (size_t)((to - hi) * c->bytes));
 }
 
-// Rows k0 .. k1-1 of the windows of positions p0 .. p1-1 of the image and group at x. Rows of y are ld
-// apart.
-static void make_columns(const tni_conv *c, const char *x, int64_t k0, int64_t k1, int64_t p0,
-                         int64_t p1, char *y, int64_t ld)
+// Channels first: rows k0 .. k1-1 of the windows of positions p0 .. p1-1 of the image and group at
+// x. Each row is one element of the window for all positions, which are runs of a row of x. Rows of
+// y are ld elements apart.
+static void gather_columns(const tni_conv *c, const char *x, int64_t k0, int64_t k1, int64_t p0,
+                           int64_t p1, char *y, int64_t ld)
 {
     for (int64_t k = k0; k < k1; k++) {
         int64_t     kw = k % c->KW, kh = k / c->KW % c->KH, channel = k / (c->KW * c->KH);
@@ -47,21 +47,23 @@ static void make_columns(const tni_conv *c, const char *x, int64_t k0, int64_t k
             int64_t end = tni_min_i64(c->OW, from + p1 - p);
             int64_t h   = oh * c->stride[0] + kh * c->dilation[0] - c->padding[0];
             bool    in  = h >= 0 && h < c->H;
-            fill_run(c, to, in ? plane + h * c->W * c->bytes : NULL, kw, from, end);
+            fill_columns(c, to, in ? plane + h * c->W * c->bytes : NULL, kw, from, end);
             to += (end - from) * c->bytes;
             p += end - from;
         }
     }
 }
 
+// Every element of the window is a shifted and strided copy of the plane. They are added in the
+// order of k, so that the sums have a fixed order.
 void tni_conv_add_plane(const tni_conv *c, const char *windows, int64_t ld, char *plane)
 {
     memset(plane, 0, (size_t)(c->H * c->W * c->bytes));
     for (int64_t k = 0; k < c->KH * c->KW; k++) {
         int64_t shift_h = k / c->KW * c->dilation[0] - c->padding[0], top, bottom;
         int64_t shift_w = k % c->KW * c->dilation[1] - c->padding[1], lo, hi;
-        valid(shift_h, c->stride[0], c->H, c->OH, &top, &bottom);
-        valid(shift_w, c->stride[1], c->W, c->OW, &lo, &hi);
+        valid_range(shift_h, c->stride[0], c->H, c->OH, &top, &bottom);
+        valid_range(shift_w, c->stride[1], c->W, c->OW, &lo, &hi);
         for (int64_t i = top; i < bottom && lo < hi; i++) {
             char *y = plane + ((i * c->stride[0] + shift_h) * c->W + lo * c->stride[1] + shift_w) *
                                   c->bytes;
@@ -73,31 +75,33 @@ void tni_conv_add_plane(const tni_conv *c, const char *windows, int64_t ld, char
 
 // ---- channels last: runs of channels ----
 
-// The part of a row kh of the window of a position that lies in x: its first element at *at in x, lo ..
-// hi-1 along kw. False if all of it is outside.
-static bool inside(const tni_conv *c, int64_t p, int64_t kh, int64_t *lo, int64_t *hi, int64_t *at)
+// Finds the part of row kh of a position's window that is inside x: elements *lo .. *hi-1 along kw,
+// the first at offset *at. Returns false if all of it is padding.
+static bool window_row(const tni_conv *c, int64_t p, int64_t kh, int64_t *lo, int64_t *hi,
+                       int64_t *at)
 {
     int64_t h = p / c->OW * c->stride[0] - c->padding[0] + kh * c->dilation[0];
     int64_t w = p % c->OW * c->stride[1] - c->padding[1];
-    valid(w, c->dilation[1], c->W, c->KW, lo, hi);
+    valid_range(w, c->dilation[1], c->W, c->KW, lo, hi);
     *at = (h * c->W + w + *lo * c->dilation[1]) * c->C;
     return h >= 0 && h < c->H && *lo < *hi;
 }
 
-// Neighbours in a row of the window are one run of x.
-static bool side_by_side(const tni_conv *c)
+// Returns whether a row of a window is one run of x: no dilation, and all channels in one group.
+static bool has_contiguous_rows(const tni_conv *c)
 {
     return c->dilation[1] == 1 && c->G == 1;
 }
 
-// The window of a position of the image and group at x.
-static void make_row(const tni_conv *c, const char *x, int64_t p, char *row)
+// Channels last: the window of a position of the image and group at x, KH runs if rows are
+// contiguous, else KH * KW.
+static void gather_window(const tni_conv *c, const char *x, int64_t p, char *row)
 {
     size_t run  = (size_t)(c->CG * c->bytes);
-    bool   side = side_by_side(c);
+    bool   side = has_contiguous_rows(c);
     for (int64_t kh = 0; kh < c->KH; kh++, row += (size_t)c->KW * run) {
         int64_t lo, hi, at;
-        if (!inside(c, p, kh, &lo, &hi, &at)) {
+        if (!window_row(c, p, kh, &lo, &hi, &at)) {
             memset(row, 0, (size_t)c->KW * run);
             continue;
         }
@@ -114,8 +118,8 @@ void tni_conv_add_rows(const tni_conv *c, const char *windows, int64_t p0, int64
     for (int64_t p = p0; p < p1; p++)
         for (int64_t kh = 0; kh < c->KH; kh++, windows += c->KW * c->CG * c->bytes) {
             int64_t lo, hi, at;
-            if (!inside(c, p, kh, &lo, &hi, &at)) continue;
-            int64_t step = side_by_side(c) ? hi - lo : 1;
+            if (!window_row(c, p, kh, &lo, &hi, &at)) continue;
+            int64_t step = has_contiguous_rows(c) ? hi - lo : 1;
             for (int64_t k = lo; k < hi; k += step, at += c->dilation[1] * c->C)
                 tni_add_run(c->dtype, x + at * c->bytes, windows + k * c->CG * c->bytes, 1,
                             step * c->CG);
@@ -131,8 +135,9 @@ void tni_conv_windows(const tni_conv *c, int64_t g, int64_t k0, int64_t k1, int6
         int64_t     p = q % c->P;
         const char *x = tni_conv_x(c, q / c->P, g);
         n             = tni_min_i64(q1 - q, c->P - p);
-        if (!c->last) make_columns(c, x, k0, k1, p, p + n, y + (q - q0) * c->bytes, q1 - q0);
-        for (int64_t i = 0; i < n && c->last; i++)
-            make_row(c, x, p + i, y + (q - q0 + i) * c->K * c->bytes);
+        if (!c->channels_last)
+            gather_columns(c, x, k0, k1, p, p + n, y + (q - q0) * c->bytes, q1 - q0);
+        for (int64_t i = 0; i < n && c->channels_last; i++)
+            gather_window(c, x, p + i, y + (q - q0 + i) * c->K * c->bytes);
     }
 }

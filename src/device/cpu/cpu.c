@@ -1,11 +1,13 @@
-// The cpu device: kernels compiled by the system's compiler or interpreted, and calls of what no kernel is
-// written for: copies, products by gemm.h, scans, sorts, scatters.
+// The cpu device: memory, the table that says which function runs which op, and what people are
+// told about it. Kernels are compiled by the system's compiler or interpreted; ops that no kernel
+// is written for are calls: copies, products, scans, sorts, scatters.
 #include "base/heap.h"
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/cpu_walk.h"
+#include "device/cpu/cpu_ops.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/tiled_epilogue.h"
+#include "device/cpu/tiles.h"
 
 #include <string.h>
 
@@ -27,7 +29,8 @@ static const char *isa_name(void)
     return strcmp(t->name, "avx2") == 0 ? "AVX2" : "AVX-512";
 }
 
-static bool probe(tni_text *detail)
+// The cpu is always there; the line names the instruction set, the threads and the BLAS.
+static bool cpu_probe(tni_text *detail)
 {
     tni_blas_info blas = tni_blas_find();
     tni_text_add(detail, "%s %s, %d threads, ", MACHINE, isa_name(), tni_threads_default());
@@ -48,8 +51,9 @@ static void cpu_free(void *session, void *p)
     tni_free_block(session, p);
 }
 
-static tn_status upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
-                        tni_text *why)
+// Device memory is host memory, so that both directions are a memcpy.
+static tn_status cpu_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
+                            tni_text *why)
 {
     (void)session;
     (void)why;
@@ -57,10 +61,10 @@ static tn_status upload(void *session, void *dst, tn_dtype dt, const void *host,
     return TN_OK;
 }
 
-static tn_status download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
-                          tni_text *why)
+static tn_status cpu_download(void *session, void *host, tn_dtype dt, const void *src,
+                              int64_t count, tni_text *why)
 {
-    return upload(session, host, dt, src, count, why);
+    return cpu_upload(session, host, dt, src, count, why);
 }
 
 // ---- running ----
@@ -68,17 +72,17 @@ static tn_status download(void *session, void *host, tn_dtype dt, const void *sr
 // clang-format off
 static const tni_device_calls calls = {
     .of_class = {
-        [TNI_CAST]           = { .sure = tni_cpu_copy },
-        [TNI_SCAN]           = { .sure = tni_cpu_scan },
+        [TNI_CAST]           = { .run_nofail = tni_cpu_copy },
+        [TNI_SCAN]           = { .run_nofail = tni_cpu_scan },
     },
     .of_op = {
-        [TNI_argmax]         = { .sure = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
-        [TNI_argmin]         = { .sure = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
-        [TNI_copy]           = { .sure = tni_cpu_copy },
-        [TNI_concat]         = { .sure = tni_cpu_concat },
+        [TNI_argmax]         = { .run_nofail = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
+        [TNI_argmin]         = { .run_nofail = tni_cpu_arg, .scratch = tni_cpu_arg_scratch },
+        [TNI_copy]           = { .run_nofail = tni_cpu_copy },
+        [TNI_concat]         = { .run_nofail = tni_cpu_concat },
         [TNI_scatter]        = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_scatter_add]    = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
-        [TNI_fold]           = { .sure = tni_cpu_fold, .scratch = tni_cpu_fold_scratch },
+        [TNI_fold]           = { .run_nofail = tni_cpu_fold, .scratch = tni_cpu_fold_scratch },
 #define CALLS(f, g) { .run = tni_cpu_##f, .scratch = tni_cpu_##f##_scratch },
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_IF_##class([TNI_##name] = expr)
 #include "ops/ops.def"
@@ -96,8 +100,8 @@ static const tni_device_memory memory = {
     .alloc        = cpu_alloc,
     .free         = cpu_free,
     .element_size = tni_dtype_size,
-    .upload       = upload,
-    .download     = download,
+    .upload       = cpu_upload,
+    .download     = cpu_download,
 };
 
 static const tni_device_kernels kernels = {
@@ -107,13 +111,13 @@ static const tni_device_kernels kernels = {
     .launch                = tni_cpu_launch,
     .scratch               = tni_cpu_scratch,
     .recall                = tni_cpu_recall,
-    .counts                = tni_cpu_counts_of,
+    .counts                = tni_cpu_compile_counts,
     .text                  = tni_cpu_text,
 };
 
 const tni_device tni_device_cpu = {
     .name    = "cpu",
-    .probe   = probe,
+    .probe   = cpu_probe,
     .memory  = &memory,
     .calls   = &calls,
     .kernels = &kernels,

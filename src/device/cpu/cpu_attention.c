@@ -1,34 +1,38 @@
-// Attention and its gradient, a block of queries of one head at a time: their scores for all keys that
-// they see, by a product; the softmax of each row; what the weights make, by products again. Only one
-// block of scores is ever there for each thread. The gradient computes the weights again, by the
-// logarithms of their sums.
+// Attention and its gradient, a block of queries of one head at a time: their scores for all keys
+// that they see, by a product; the softmax of each row; then products with the weights. Each thread
+// has only one block of scores at a time, so that memory does not grow with T * S. The gradient
+// computes the weights again, from the logarithms of their sums, as flash attention does.
 //
-// What a task computes follows from the sizes alone, and tasks write apart from each other. Keys and
-// values get their gradients from all queries: where there are few heads, the blocks of a head are
-// dealt out to chunks, each with sums of its own, which are added up in order.
+//     forward    W = softmax(scale Q K^T + mask)    Y = W V
+//     gradient   dW = G V^T    dS = scale W (dW - sum(W dW))    dQ = dS K    dK += dS^T Q    dV += W^T G
+//
+// The work of a task depends on sizes alone, and tasks write disjoint memory. Keys and values get
+// their gradients from all queries: if there are few heads, the blocks of a head are dealt out to
+// chunks, each with sums of its own, which are added up in order.
 //
 // B batches, H heads, T queries, S keys and values, D their size, E that of a value
 #include "base/pool.h"
 #include "device/attention.h"
-#include "device/cpu/cpu_walk.h"
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/strided.h"
 #include "device/cpu/gemm_kernel.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    ROWS   = 128,      // queries of a block, at most
-    FEWEST = 32,       // and at least, so that packing keys and values pays
-    SCORES = 1 << 17,  // elements of a block of scores, about
-    SPREAD = 16,       // tasks wanted
-    PANEL  = 240       // rows of a product that are packed at a time
+    ROWS   = 128,      // most queries of a block, so that its operands fit a second-level cache
+    FEWEST = 32,       // fewest, so that packing keys and values pays
+    SCORES = 1 << 17,  // elements of a block of scores, about: 512 KiB of f32
+    SPREAD = 16,       // tasks wanted; a constant, so that the cut depends on sizes alone
+    PANEL  = 240       // rows of a product that are packed at a time, as in gemm_own.c
 };
 
 // One call. Operands of f16 and bf16 are copied to f32, and results are made in f32 and rounded once.
 typedef struct {
     const tni_call        *call;
     tni_attention          a;
-    tn_dtype               dtype;  // that is computed in
+    tn_dtype               dtype;  // compute type
     int64_t                bytes;  // of an element of it
     bool                   narrow;
     tni_arg                q, k, v, g;
@@ -38,47 +42,47 @@ typedef struct {
     int64_t                rows, blocks;  // queries of a block, blocks of a head
     int64_t                ld;            // elements from one row of scores to the next
     int64_t                chunks;        // the gradient: tasks of a head
-    char  *sums;  // of the chunks: gradients of keys, then values; NULL: in the result
-    char  *rooms;
-    size_t room;
-} work;
+    char  *sums;  // of each chunk: gradients of keys, then of values; NULL: summed in the result
+    char  *scratch;
+    size_t worker_bytes;
+} attention_job;
 
-// What a thread works with: scores, which become weights; their gradients; a row of the mask; what each
-// row of the result is still to be multiplied with; a result to be rounded; operands of a product, packed.
+// A thread's scratch: scores, which become weights; their gradients; a row of the mask; the factor that
+// normalizes each row of the result; a result to be rounded; packed operands of a product.
 typedef struct {
-    char   *scores, *grads, *bias, *made;
-    double *share;
+    char   *scores, *grads, *bias, *result;
+    double *inv_sum;
     void   *a_pack, *b_pack;
-} room;
+} worker_scratch;
 
 // A block of queries of a head, and the keys they see.
 typedef struct {
     int64_t b, h, first, rows, keys;
     int64_t chunk;
-} block;
+} query_block;
 
 // ---- operands ----------------------------------------------------------------------------------
 
-// Rows of a matrix: where the first begins, how far apart they are, and their elements.
+// A matrix: its first element, and the strides of rows and columns.
 typedef struct {
     char   *at;
     int64_t row, col;
 } matrix;
 
-// From row `first` on of x (B, T, H, D), of the block's batch and head.
-static matrix rows_of(const work *w, const tni_arg *x, const block *k, int64_t first)
+// Returns x (B, T, H, D) from row `first` on, of the block's batch and head.
+static matrix rows_of(const attention_job *w, const tni_arg *x, const query_block *k, int64_t first)
 {
     int64_t at = k->b * x->stride[0] + first * x->stride[1] + k->h * x->stride[2];
     return (matrix){ x->data + at * w->bytes, x->stride[1], x->stride[3] };
 }
 
-static matrix turned(matrix x)
+static matrix transposed(matrix x)
 {
     return (matrix){ x.at, x.col, x.row };
 }
 
-// Rows of an output (B, n, H, size) from row `first` on.
-static matrix result_rows(const tni_arg *y, const block *k, int64_t first)
+// Returns the rows of an output (B, n, H, size) from row `first` on.
+static matrix result_rows(const tni_arg *y, const query_block *k, int64_t first)
 {
     int64_t H = y->size[2], size = y->size[3], at = ((k->b * y->size[1] + first) * H + k->h) * size;
     return (matrix){ y->data + at * (int64_t)tni_dtype_size(y->dtype), H * size, 1 };
@@ -86,10 +90,11 @@ static matrix result_rows(const tni_arg *y, const block *k, int64_t first)
 
 // ---- products ----------------------------------------------------------------------------------
 
-// c (m, n) = a (m, k) @ b (k, n), or += it, by the kernels of our own product: at these sizes they are
-// ahead of a BLAS, which packs and cuts for large matrices.
-static void multiply(const work *w, const room *r, int64_t m, int64_t n, int64_t k, matrix a,
-                     matrix b, matrix c, bool add)
+// c (m, n) = a (m, k) @ b (k, n), or += it, by the kernels of our own product: at these sizes they
+// are faster than a BLAS, which packs and cuts for large matrices, and its own threads are not
+// wanted here.
+static void multiply_rows(const attention_job *w, const worker_scratch *r, int64_t m, int64_t n,
+                          int64_t k, matrix a, matrix b, matrix c, bool add)
 {
     int64_t rows = m == 1 ? 1 : PANEL, cols = m == 1 ? TNI_GEMM_ROW_COLS : n;
     for (int64_t p = 0; p < k; p += TNI_GEMM_DEPTH)
@@ -116,14 +121,14 @@ static void multiply(const work *w, const room *r, int64_t m, int64_t n, int64_t
             }
 }
 
-// Whether the gradients of keys, or values, are wanted.
-static bool wants(const work *w, bool values)
+// Returns whether the gradient of keys, or of values, is wanted.
+static bool wants_grad(const attention_job *w, bool values)
 {
     return w->call->more[values].data != NULL;
 }
 
-// Where the block's chunk sums up the gradients of keys (values: from D on).
-static matrix sums_of(const work *w, const block *k, bool values)
+// Returns where the block's chunk sums up the gradients of keys or values.
+static matrix sums_of(const attention_job *w, const query_block *k, bool values)
 {
     const tni_attention *a    = &w->a;
     int64_t              size = values ? a->E : a->D;
@@ -134,15 +139,17 @@ static matrix sums_of(const work *w, const block *k, bool values)
 
 // ---- a block -----------------------------------------------------------------------------------
 
-static block block_at(const work *w, int64_t head, int64_t number)
+// Returns a block of a head. Causal: the last query of the block sees the most keys.
+static query_block query_block_at(const attention_job *w, int64_t head, int64_t number)
 {
-    block k = { .b = head / w->a.H, .h = head % w->a.H, .first = number * w->rows };
-    k.rows  = tni_min_i64(w->rows, w->a.T - k.first);
-    k.keys  = w->a.causal ? tni_min_i64(w->a.S, k.first + k.rows) : w->a.S;
+    query_block k = { .b = head / w->a.H, .h = head % w->a.H, .first = number * w->rows };
+    k.rows        = tni_min_i64(w->rows, w->a.T - k.first);
+    k.keys        = w->a.causal ? tni_min_i64(w->a.S, k.first + k.rows) : w->a.S;
     return k;
 }
 
-static void fill_bias(const work *w, const bool *m, int64_t stride, int64_t n, char *to)
+// Converts a row of a bool mask to 0 and -inf, which are added to scores.
+static void fill_bias(const attention_job *w, const bool *m, int64_t stride, int64_t n, char *to)
 {
     float  *f = (float *)to;
     double *d = (double *)to;
@@ -152,8 +159,10 @@ static void fill_bias(const work *w, const bool *m, int64_t stride, int64_t n, c
         for (int64_t j = 0; j < n; j++) d[j] = m[j * stride] ? 0 : -INFINITY;
 }
 
-// What query i adds to its scores, or NULL. A row that serves all queries stays from one to the next.
-static const void *bias_of(const work *w, const block *k, int64_t i, const room *r)
+// Returns what query i adds to its scores, or NULL. A mask row that serves all queries is converted
+// once for the block.
+static const void *bias_of(const attention_job *w, const query_block *k, int64_t i,
+                           const worker_scratch *r)
 {
     const tni_arg *m = w->a.mask;
     if (!m) return NULL;
@@ -164,7 +173,7 @@ static const void *bias_of(const work *w, const block *k, int64_t i, const room 
     if (m->dtype == TN_BOOL) {
         fill_bias(w, (const bool *)from, m->stride[3], k->keys, r->bias);
     } else {
-        tni_arg to = tni_arg_rows(w->dtype, 1, &k->keys, r->bias);
+        tni_arg to = tni_arg_row_major(w->dtype, 1, &k->keys, r->bias);
         tni_arg x  = to;
         x.dtype = m->dtype, x.stride[0] = m->stride[3], x.data = from;
         tni_copy_arg(1, &x, &to);
@@ -172,8 +181,8 @@ static const void *bias_of(const work *w, const block *k, int64_t i, const room 
     return r->bias;
 }
 
-// The logarithm of the sum of query i; NULL where nobody wants it.
-static char *log_sum_at(const work *w, const block *k, int64_t i)
+// Returns the address of the log-sum of query i; NULL if it is not wanted.
+static char *log_sum_at(const attention_job *w, const query_block *k, int64_t i)
 {
     const tni_arg *x = w->a.lse;
     if (!x->data) return NULL;
@@ -181,8 +190,10 @@ static char *log_sum_at(const work *w, const block *k, int64_t i)
            (k->b * x->stride[0] + k->h * x->stride[1] + (k->first + i) * x->stride[2]) * w->bytes;
 }
 
-// Scores become weights, but for the factor share[i]; of the gradient, weights.
-static void weigh_row(const work *w, const block *k, const room *r, int64_t i, int64_t seen)
+// Turns scores into weights: forward, without the factor inv_sum[i], which finish_rows applies to
+// the shorter row of the result; in the gradient, the weights themselves, from the stored log-sum.
+static void softmax_row(const attention_job *w, const query_block *k, const worker_scratch *r,
+                        int64_t i, int64_t seen)
 {
     char       *row = r->scores + i * w->ld * w->bytes, *at = log_sum_at(w, k, i);
     const void *bias = bias_of(w, k, k->first + i, r);
@@ -190,31 +201,33 @@ static void weigh_row(const work *w, const block *k, const room *r, int64_t i, i
     double      lse  = 0;
     if (w->a.g) {
         lse = wide ? *(double *)at : (double)*(float *)at;
-        w->type->reweigh(row, bias, w->a.scale, seen, lse);
+        w->type->softmax_from_lse(row, bias, w->a.scale, seen, lse);
         return;
     }
-    r->share[i] = w->type->weigh(row, bias, w->a.scale, seen, at ? &lse : NULL);
+    r->inv_sum[i] = w->type->softmax(row, bias, w->a.scale, seen, at ? &lse : NULL);
     if (at && wide) *(double *)at = lse;
     else if (at) *(float *)at = (float)lse;
 }
 
-// Those of keys that are not seen are 0.
-static void weigh(const work *w, const block *k, const room *r)
+// The softmax of each query. Weights of keys that a query does not see are 0, so that the products
+// need no mask.
+static void softmax_block(const attention_job *w, const query_block *k, const worker_scratch *r)
 {
     for (int64_t i = 0; i < k->rows; i++) {
         int64_t seen = w->a.causal ? tni_min_i64(k->keys, k->first + i + 1) : k->keys;
-        weigh_row(w, k, r, i, seen);
+        softmax_row(w, k, r, i, seen);
         memset(r->scores + (i * w->ld + seen) * w->bytes, 0, (size_t)((k->keys - seen) * w->bytes));
     }
 }
 
-// Gradients of weights become those of the products of queries and keys.
-static void unweigh(const work *w, const block *k, const room *r)
+// Turns gradients of weights into those of the scores' products of queries and keys.
+static void softmax_grad_block(const attention_job *w, const query_block *k,
+                               const worker_scratch *r)
 {
     for (int64_t i = 0; i < k->rows; i++) {
         int64_t at   = i * w->ld * w->bytes;
         int64_t seen = w->a.causal ? tni_min_i64(k->keys, k->first + i + 1) : k->keys;
-        w->type->unweigh(r->scores + at, r->grads + at, w->a.scale, seen);
+        w->type->softmax_grad(r->scores + at, r->grads + at, w->a.scale, seen);
         memset(r->grads + at + seen * w->bytes, 0, (size_t)((k->keys - seen) * w->bytes));
     }
 }
@@ -229,20 +242,22 @@ static void scale_row(tn_dtype dt, void *row, double by, int64_t n)
         for (int64_t j = 0; j < n; j++) d[j] *= by;
 }
 
-// The rows that the block made are weighed, and rounded to where they belong.
-static void finish_rows(const work *w, const block *k, const room *r, matrix made, int64_t size)
+// Normalizes the rows of the block's result, and rounds them to the output's dtype.
+static void finish_rows(const attention_job *w, const query_block *k, const worker_scratch *r,
+                        matrix result, int64_t size)
 {
     matrix to = result_rows(&w->call->out, k, k->first);
     for (int64_t i = 0; i < k->rows; i++) {
-        char *row = made.at + i * made.row * w->bytes;
-        if (!w->a.g) scale_row(w->dtype, row, r->share[i], size);
+        char *row = result.at + i * result.row * w->bytes;
+        if (!w->a.g) scale_row(w->dtype, row, r->inv_sum[i], size);
         if (w->narrow)
             tni_converter(w->tiles, w->dtype, w->call->out.dtype)(to.at + i * to.row * 2, row,
                                                                   size);
     }
 }
 
-static void run_block(const work *w, const block *k, const room *r)
+// Computes one block of queries: see the formulas above.
+static void run_block(const attention_job *w, const query_block *k, const worker_scratch *r)
 {
     const tni_attention *a = &w->a;
     int64_t              m = k->rows, n = k->keys, size = a->g ? a->D : a->E;
@@ -250,115 +265,120 @@ static void run_block(const work *w, const block *k, const room *r)
     matrix               values = rows_of(w, &w->v, k, 0);
     matrix               scores = { r->scores, w->ld, 1 }, grads = { r->grads, w->ld, 1 };
     matrix               y = result_rows(&w->call->out, k, k->first);
-    if (w->narrow) y = (matrix){ r->made, size, 1 };
-    multiply(w, r, m, n, a->D, q, turned(keys), scores, false);
-    weigh(w, k, r);
+    if (w->narrow) y = (matrix){ r->result, size, 1 };
+    multiply_rows(w, r, m, n, a->D, q, transposed(keys), scores, false);
+    softmax_block(w, k, r);
     if (a->g) {
         matrix g = rows_of(w, &w->g, k, k->first);
-        multiply(w, r, m, n, a->E, g, turned(values), grads, false);
-        unweigh(w, k, r);
-        multiply(w, r, m, a->D, n, grads, keys, y, false);
-        if (wants(w, false))
-            multiply(w, r, n, a->D, m, turned(grads), q, sums_of(w, k, false), true);
-        if (wants(w, true))
-            multiply(w, r, n, a->E, m, turned(scores), g, sums_of(w, k, true), true);
+        multiply_rows(w, r, m, n, a->E, g, transposed(values), grads, false);
+        softmax_grad_block(w, k, r);
+        multiply_rows(w, r, m, a->D, n, grads, keys, y, false);
+        if (wants_grad(w, false))
+            multiply_rows(w, r, n, a->D, m, transposed(grads), q, sums_of(w, k, false), true);
+        if (wants_grad(w, true))
+            multiply_rows(w, r, n, a->E, m, transposed(scores), g, sums_of(w, k, true), true);
     } else {
-        multiply(w, r, m, a->E, n, scores, values, y, false);
+        multiply_rows(w, r, m, a->E, n, scores, values, y, false);
     }
     finish_rows(w, k, r, y, size);
 }
 
 // ---- planning ----------------------------------------------------------------------------------
 
-// How the work is cut: by sizes alone.
-static void cut(work *w)
+// Decides how the work is cut: by sizes alone. Rows of scores are not a power of two apart, as they
+// would compete for the same few lines of a cache.
+static void cut_attention(attention_job *w)
 {
     const tni_attention *a     = &w->a;
     int64_t              heads = a->B * a->H;
-    // Of the last keys of a causal block half are computed in vain: the fewer the better.
+    // In a causal block half of the scores of its last keys are wasted: fewer queries waste less.
     int64_t most = a->causal ? ROWS / 2 : ROWS;
     w->rows      = SCORES / a->S < FEWEST ? FEWEST : tni_min_i64(SCORES / a->S, most);
     while (w->rows > FEWEST && heads * tni_ceil_div(a->T, w->rows) < SPREAD) w->rows /= 2;
     w->rows   = tni_min_i64(w->rows, a->T);
     w->blocks = tni_ceil_div(a->T, w->rows);
     w->chunks = heads < SPREAD ? tni_min_i64(w->blocks, tni_ceil_div(SPREAD, heads)) : 1;
-    // Rows a power of two apart would all lie in the same few lines of a cache.
+    // 16 elements more than the row needs, so that rows are not a power of two apart.
     w->ld = tni_round_up(a->S, 16) + 16;
 }
 
-// Takes bytes off the scratch; with none given only counts.
-static char *take(char *scratch, size_t *used, int64_t bytes)
+// Takes bytes off the scratch; if scratch is NULL, only counts.
+static char *take_attention_scratch(char *scratch, size_t *used, int64_t bytes)
 {
     char *p = scratch ? scratch + *used : NULL;
     *used += (size_t)tni_align64(bytes);
     return p;
 }
 
-static room room_at(const work *w, char *at, size_t *used)
+// Divides a worker's scratch, or, with at NULL, counts its bytes.
+static worker_scratch worker_scratch_at(const attention_job *w, char *at, size_t *used)
 {
     const tni_attention *a = &w->a;
-    room                 r;
+    worker_scratch       r;
     int64_t              size = a->D > a->E ? a->D : a->E, scores = w->rows * w->ld * w->bytes;
-    *used    = 0;
-    r.scores = take(at, used, scores);
-    r.grads  = take(at, used, a->g ? scores : 0);
-    r.bias   = take(at, used, a->mask ? a->S * w->bytes : 0);
-    r.made   = take(at, used, w->narrow ? w->rows * size * w->bytes : 0);
-    r.share  = (double *)take(at, used, w->rows * (int64_t)sizeof(double));
-    r.a_pack = take(at, used, PANEL * TNI_GEMM_DEPTH * w->bytes);
-    r.b_pack = take(at, used, w->gemm->nr * TNI_GEMM_DEPTH * w->bytes);
+    *used     = 0;
+    r.scores  = take_attention_scratch(at, used, scores);
+    r.grads   = take_attention_scratch(at, used, a->g ? scores : 0);
+    r.bias    = take_attention_scratch(at, used, a->mask ? a->S * w->bytes : 0);
+    r.result  = take_attention_scratch(at, used, w->narrow ? w->rows * size * w->bytes : 0);
+    r.inv_sum = (double *)take_attention_scratch(at, used, w->rows * (int64_t)sizeof(double));
+    r.a_pack  = take_attention_scratch(at, used, PANEL * TNI_GEMM_DEPTH * w->bytes);
+    r.b_pack  = take_attention_scratch(at, used, w->gemm->nr * TNI_GEMM_DEPTH * w->bytes);
     return r;
 }
 
-// x, or its copy in the dtype that is computed in.
-static tni_arg operand(const work *w, const tni_arg *x, char *scratch, size_t *used)
+// Returns x, or its copy in the compute type.
+static tni_arg widened_operand(const attention_job *w, const tni_arg *x, char *scratch,
+                               size_t *used)
 {
     if (!w->narrow) return *x;
-    char   *p    = take(scratch, used, tni_arg_count(x) * w->bytes);
-    tni_arg copy = tni_arg_rows(w->dtype, 4, x->size, p);
+    char   *p    = take_attention_scratch(scratch, used, tni_arg_count(x) * w->bytes);
+    tni_arg copy = tni_arg_row_major(w->dtype, 4, x->size, p);
     if (p) tni_copy_arg(w->call->threads, x, &copy);
     return copy;
 }
 
-// Fills in everything. With scratch NULL nothing is copied and *used counts what is wanted.
-static work plan(const tni_call *call, char *scratch, size_t *used)
+// Fills in the whole job. With scratch NULL nothing is copied and *used counts the bytes needed.
+static attention_job plan_attention(const tni_call *call, char *scratch, size_t *used)
 {
-    work w   = { .call = call, .a = tni_attention_of(call), .tiles = tni_tiles_get() };
-    w.narrow = tni_is_rounded(call->out.dtype);
-    w.dtype  = w.narrow ? TN_F32 : call->out.dtype;
-    w.bytes  = (int64_t)tni_dtype_size(w.dtype);
-    w.type   = w.tiles->of[w.dtype];
-    w.gemm   = w.dtype == TN_F64 ? &tni_gemm_isa_get()->f64 : &tni_gemm_isa_get()->f32;
-    cut(&w);
+    attention_job w = { .call = call, .a = tni_attention_of(call), .tiles = tni_tiles_get() };
+    w.narrow        = tni_is_rounded(call->out.dtype);
+    w.dtype         = w.narrow ? TN_F32 : call->out.dtype;
+    w.bytes         = (int64_t)tni_dtype_size(w.dtype);
+    w.type          = w.tiles->of[w.dtype];
+    w.gemm          = w.dtype == TN_F64 ? &tni_gemm_isa_get()->f64 : &tni_gemm_isa_get()->f32;
+    cut_attention(&w);
     *used = 0;
-    w.q   = operand(&w, w.a.q, scratch, used);
-    w.k   = operand(&w, w.a.k, scratch, used);
-    w.v   = operand(&w, w.a.v, scratch, used);
-    if (w.a.g) w.g = operand(&w, w.a.g, scratch, used);
+    w.q   = widened_operand(&w, w.a.q, scratch, used);
+    w.k   = widened_operand(&w, w.a.k, scratch, used);
+    w.v   = widened_operand(&w, w.a.v, scratch, used);
+    if (w.a.g) w.g = widened_operand(&w, w.a.g, scratch, used);
     int64_t sums = w.a.B * w.a.H * w.chunks * w.a.S * (w.a.D + w.a.E) * w.bytes;
-    if (w.a.g && (w.narrow || w.chunks > 1)) w.sums = take(scratch, used, sums);
-    room_at(&w, NULL, &w.room);
-    w.rooms = take(scratch, used, (int64_t)w.room * call->threads);
+    if (w.a.g && (w.narrow || w.chunks > 1)) w.sums = take_attention_scratch(scratch, used, sums);
+    worker_scratch_at(&w, NULL, &w.worker_bytes);
+    w.scratch = take_attention_scratch(scratch, used, (int64_t)w.worker_bytes * call->threads);
     return w;
 }
 
 // ---- running -----------------------------------------------------------------------------------
 
-// The last blocks of a head see the most keys: they come first.
-static void forward_task(void *arg, int64_t item, int worker)
+// Forward: one block. The last blocks of a causal head see the most keys; they come first, so that
+// no thread is left with a long task at the end.
+static void attend_task(void *arg, int64_t item, int worker)
 {
-    work   *w = arg;
-    size_t  used;
-    int64_t heads = w->a.B * w->a.H;
-    room    r     = room_at(w, w->rooms + (size_t)worker * w->room, &used);
-    block   k     = block_at(w, item % heads, w->blocks - 1 - item / heads);
+    attention_job *w = arg;
+    size_t         used;
+    int64_t        heads = w->a.B * w->a.H;
+    worker_scratch r = worker_scratch_at(w, w->scratch + (size_t)worker * w->worker_bytes, &used);
+    query_block    k = query_block_at(w, item % heads, w->blocks - 1 - item / heads);
     run_block(w, &k, &r);
 }
 
-static void clear(const work *w, const block *k)
+// Clears the sums of a chunk before its first block.
+static void clear_sums(const attention_job *w, const query_block *k)
 {
     for (int values = 0; values < 2; values++) {
-        if (!wants(w, values)) continue;
+        if (!wants_grad(w, values)) continue;
         matrix  x    = sums_of(w, k, values);
         int64_t size = values ? w->a.E : w->a.D;
         for (int64_t j = 0; j < w->a.S; j++)
@@ -366,15 +386,16 @@ static void clear(const work *w, const block *k)
     }
 }
 
-static void backward_task(void *arg, int64_t item, int worker)
+// Gradient: all blocks of a chunk of a head, in order, since they add to the same sums.
+static void attend_grad_task(void *arg, int64_t item, int worker)
 {
-    work  *w = arg;
-    size_t used;
-    room   r = room_at(w, w->rooms + (size_t)worker * w->room, &used);
+    attention_job *w = arg;
+    size_t         used;
+    worker_scratch r = worker_scratch_at(w, w->scratch + (size_t)worker * w->worker_bytes, &used);
     for (int64_t i = item % w->chunks; i < w->blocks; i += w->chunks) {
-        block k = block_at(w, item / w->chunks, i);
-        k.chunk = item % w->chunks;
-        if (i < w->chunks) clear(w, &k);
+        query_block k = query_block_at(w, item / w->chunks, i);
+        k.chunk       = item % w->chunks;
+        if (i < w->chunks) clear_sums(w, &k);
         run_block(w, &k, &r);
     }
 }
@@ -391,19 +412,19 @@ static void add_rows(tn_dtype dt, void *to, const void *from, int64_t n)
         for (int64_t i = 0; i < n; i++) d[i] += y[i];
 }
 
-// Adds up the chunks of a head, in order, and rounds them to where they belong.
-static void join_task(void *arg, int64_t item, int worker)
+// Adds up the chunks of a head in order, and rounds the sums to the outputs' dtype.
+static void sum_chunks_task(void *arg, int64_t item, int worker)
 {
-    work                *w    = arg;
+    attention_job       *w    = arg;
     const tni_attention *a    = &w->a;
-    block                k    = { .b = item / a->H, .h = item % a->H };
+    query_block          k    = { .b = item / a->H, .h = item % a->H };
     matrix               keys = sums_of(w, &k, false);
     int64_t              each = a->S * (a->D + a->E);
     (void)worker;
     for (int64_t i = 1; i < w->chunks; i++)
         add_rows(w->dtype, keys.at, keys.at + i * each * w->bytes, each);
     for (int values = 0; values < 2; values++) {
-        if (!wants(w, values)) continue;
+        if (!wants_grad(w, values)) continue;
         int64_t size  = values ? a->E : a->D;
         int64_t bytes = (int64_t)tni_dtype_size(w->call->out.dtype);
         matrix  from = sums_of(w, &k, values), to = result_rows(&w->call->more[values], &k, 0);
@@ -416,17 +437,17 @@ static void join_task(void *arg, int64_t item, int worker)
 size_t tni_cpu_attention_scratch(const tni_call *call)
 {
     size_t used;
-    plan(call, NULL, &used);
+    plan_attention(call, NULL, &used);
     return used;
 }
 
 tn_status tni_cpu_attention(const tni_call *call)
 {
-    size_t  used;
-    work    w     = plan(call, call->scratch, &used);
-    int64_t heads = w.a.B * w.a.H;
-    if (w.a.g) tni_parallel(call->threads, heads * w.chunks, backward_task, &w);
-    else tni_parallel(call->threads, heads * w.blocks, forward_task, &w);
-    if (w.sums) tni_parallel(call->threads, heads, join_task, &w);
+    size_t        used;
+    attention_job w     = plan_attention(call, call->scratch, &used);
+    int64_t       heads = w.a.B * w.a.H;
+    if (w.a.g) tni_parallel(call->threads, heads * w.chunks, attend_grad_task, &w);
+    else tni_parallel(call->threads, heads * w.blocks, attend_task, &w);
+    if (w.sums) tni_parallel(call->threads, heads, sum_chunks_task, &w);
     return TN_OK;
 }

@@ -1,18 +1,23 @@
 // The table of kernels, and the thread that compiles them.
 //
-// A plan's kernels that nobody had before become a job. One thread takes the jobs in order; it lives
-// while there are any. A job stays first in the list while it is worked on, and what came of it is
-// written into the table in one go: so a process that is forked in between has a list that is whole,
-// and no thread; its next prepare starts one.
+// An entry's states: COLD, in the table but in no job yet; QUEUED, in a job; COMPILED or FAILED,
+// for good. recall looks for compiled code on disk and makes no entry otherwise; prepare makes
+// entries and queues the cold ones. Whatever the state, a launch works: it runs compiled code if
+// the entry has it, and interprets the kernel if not.
 //
-// A kernel that an earlier process compiled is taken from disk as it is met, by the thread that meets it:
-// that takes no compiler, and a short program runs compiled code from its first step on.
+// The kernels of a plan that are new become a job. One thread takes the jobs in order and lives
+// while there are any. A job stays first in the list while it is worked on, and its results are
+// written to the table in one go. So a process that is forked in between inherits a consistent list
+// without a thread; its next prepare starts one, which compiles the job again.
+//
+// A kernel that an earlier process compiled is loaded from disk when it is met, by the thread that
+// meets it: that needs no compiler, and a short program runs compiled code from its first step on.
 #include "device/cpu/cpu_kernels.h"
 
 #include "base/hash.h"
 #include "device/cpu/cc.h"
 #include "device/cpu/object.h"
-#include "device/cpu/recall.h"
+#include "device/cpu/kernel_cache.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -20,91 +25,98 @@
 #include <stdlib.h>
 
 enum {
-    BUCKETS   = 4096,
-    MOST      = 8192,  // kernels; those that come later are interpreted
-    PER_JOB   = 64,    // kernels compiled by one call
-    MISSED    = 4096,  // slots for kernels that are not on disk
-    KEY_BYTES = 8 + 2 * TNI_MAX_BUFFERS + (2 + TNI_AXES) * TNI_MAX_ACCESSES + TNI_MAX_NUMBERS +
+    // Kernels of a process, a bound on memory, as entries are never freed: later kernels are interpreted.
+    // The hash table has half as many buckets, so that chains stay short.
+    MOST        = 8192,
+    BUCKETS     = 4096,
+    PER_JOB     = 64,  // kernels compiled as one text: the compiler is started once for all of them
+    NOT_ON_DISK = 4096,  // slots for the hashes of kernels that the disk does not have
+    KEY_BYTES   = 8 + 2 * TNI_MAX_BUFFERS + (2 + TNI_AXES) * TNI_MAX_ACCESSES + TNI_MAX_NUMBERS +
                 14 * TNI_MAX_INS
 };
 
-typedef enum { COLD, QUEUED, COMPILED, FAILED } state;
+typedef enum { COLD, QUEUED, COMPILED, FAILED } entry_state;
 
-// A kernel of the table, found by the bytes of its key. The table owns it. The copy of the kernel is
-// there while it is cold or queued.
+// A kernel of the table, found by the bytes of its key. Owned by the table, which never frees it.
+// Invariant: `kernel`, a copy for the compiler, is set while the entry is COLD or QUEUED, and NULL
+// from then on.
 typedef struct entry entry;
 struct entry {
     tni_cpu_code code;  // first: what the engine holds is the entry
     entry       *next;  // of the bucket
     tni_kernel  *kernel;
     uint64_t     hash;
-    state        state;
+    entry_state  state;
     size_t       bytes;
     char         key[];
 };
 
-typedef tni_made made;
-
-// Kernels to compile by one call. What was made stands beside them until it is published.
-typedef struct job job;
-struct job {
-    job   *next;
-    int    count;
-    entry *entry[PER_JOB];
+// Kernels that are compiled as one text.
+typedef struct compile_job compile_job;
+struct compile_job {
+    compile_job *next;
+    int          count;
+    entry       *entry[PER_JOB];
 };
 
-// The one table. `lock` guards everything but `cc` and `disk`, which belong to the thread while it
-// runs, except what tni_cc_open filled in, and `look`, which never change. `loading` is held while the
-// dynamic loader is at work, so that no process is forked then, and is taken before `lock`.
+// The one table. `lock` guards everything except `cc` and `disk`, which belong to the thread while
+// it runs, and except what never changes after open_table: `recall_disk` and the fields of `cc`
+// that tni_cc_open filled in. `loader_lock` is held while the dynamic loader works, so that no
+// process is forked meanwhile. Order: loader_lock before lock.
 static struct {
-    pthread_mutex_t lock, loading;
+    pthread_mutex_t lock, loader_lock;
     pthread_cond_t  idle;  // the thread has ended
     entry          *bucket[BUCKETS];
     int             count;
-    job            *first, **last;
+    compile_job    *first, **last;
     tni_cpu_counts  counts;
 
-    bool     opened;    // the environment has been read
-    bool     off;       // there is no compiler, or none that works
+    bool     opened;    // the environment was read
+    bool     off;       // compiling is off: there is no compiler, or it does not work
     bool     waits;     // prepare waits
     bool     stopping;  // the library is being unloaded
     bool     runs;      // the thread
     bool     joinable;
     tni_text why;  // why off
 
-    tni_disk look;            // as disk, for who meets a kernel
-    uint64_t missed[MISSED];  // hashes of kernels that are not there
+    tni_disk recall_disk;  // a copy of disk for tni_cpu_recall, which runs on any thread
+    uint64_t not_on_disk
+        [NOT_ON_DISK];  // [hash % NOT_ON_DISK]: hash of a kernel that was looked for in vain
 
     pthread_t thread;
-    bool      asked;  // the compiler, for its name
+    bool      asked;  // tni_cc_find has succeeded
     tni_cc    cc;
     tni_disk  disk;
 } table = {
-    .lock    = PTHREAD_MUTEX_INITIALIZER,
-    .loading = PTHREAD_MUTEX_INITIALIZER,
-    .idle    = PTHREAD_COND_INITIALIZER,
-    .last    = &table.first,
+    .lock        = PTHREAD_MUTEX_INITIALIZER,
+    .loader_lock = PTHREAD_MUTEX_INITIALIZER,
+    .idle        = PTHREAD_COND_INITIALIZER,
+    .last        = &table.first,
 };
 
-// What a kernel has that is never compiled.
+// The entry of every kernel that has none of its own: never compiled.
 static entry interpreted = { .state = FAILED };
 
 // ---- fork, exit --------------------------------------------------------------------------------
 
+// fork copies only the calling thread. Taking both locks before it means that no other thread is
+// inside the dynamic loader, whose own lock the child could never take, nor halfway through a
+// change of the table.
 static void before_fork(void)
 {
-    pthread_mutex_lock(&table.loading);
+    pthread_mutex_lock(&table.loader_lock);
     pthread_mutex_lock(&table.lock);
 }
 
 static void after_fork(void)
 {
     pthread_mutex_unlock(&table.lock);
-    pthread_mutex_unlock(&table.loading);
+    pthread_mutex_unlock(&table.loader_lock);
 }
 
-// The child has no thread. What the parent's was doing stays first in the list.
-static void in_child(void)
+// The child has no compiling thread. The job that the parent's thread was working on is still first
+// in the list.
+static void in_forked_child(void)
 {
     table.idle     = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     table.runs     = false;
@@ -112,7 +124,8 @@ static void in_child(void)
     after_fork();
 }
 
-// Ends a compiler that is at work, and joins the thread, so that the library's code can go.
+// Runs when the library is unloaded or the process exits: ends a running compiler and joins the
+// thread, so that no thread executes code that is gone.
 __attribute__((destructor)) static void stop_thread(void)
 {
     pthread_mutex_lock(&table.lock);
@@ -126,41 +139,50 @@ __attribute__((destructor)) static void stop_thread(void)
 
 // ---- compiling, on the thread ------------------------------------------------------------------
 
+// Returns the C text of n kernels, tenon_kernel_0 to tenon_kernel_(n-1), with the prelude once.
 static char *write_source(entry *const *e, int n)
 {
     char          name[PER_JOB][TNI_KERNEL_NAME];
     tni_emit_item item[PER_JOB];
     tni_heap      heap = tni_heap_default();
     for (int i = 0; i < n; i++) {
-        tni_made_name(name[i], i);
+        tni_cpu_function_name(name[i], i);
         item[i] = (tni_emit_item){ .kernel = e[i]->kernel, .name = name[i] };
     }
     return tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
 }
 
-static bool find_functions(void *object, entry *const *e, made *m, int n)
+// Finds the functions of n kernels in an object; all of them or none count.
+static bool find_functions(void *object, entry *const *e, tni_cpu_functions *m, int n)
 {
     bool ok = true;
-    for (int i = 0; i < n && ok; i++) ok = tni_made_find(object, i, e[i]->kernel->tails, &m[i]);
+    for (int i = 0; i < n && ok; i++)
+        ok = tni_cpu_functions_find(object, i, e[i]->kernel->tails, &m[i]);
     return ok;
 }
 
-// Brings compiled code into the process and finds the functions of n kernels in it.
-static bool load(const void *data, size_t bytes, entry *const *e, made *m, int n, tni_text *why)
+// Loads compiled code into the process and finds the functions of n kernels in it.
+static bool load_object(const void *data, size_t bytes, entry *const *e, tni_cpu_functions *m,
+                        int n, tni_text *why)
 {
-    pthread_mutex_lock(&table.loading);
+    pthread_mutex_lock(&table.loader_lock);
     void *object = tni_object_load(&table.cc.runner, data, bytes, why);
     bool  ok     = object && find_functions(object, e, m, n);
     if (object && !ok) {
-        *why = tni_text_of("what the compiler made lacks a function");
-        for (int i = 0; i < n; i++) m[i] = (made){ .run = NULL };
+        *why = tni_text_of("the compiled object lacks a function");
+        for (int i = 0; i < n; i++) m[i] = (tni_cpu_functions){ .run = NULL };
         tni_object_close(object);
     }
-    pthread_mutex_unlock(&table.loading);
+    pthread_mutex_unlock(&table.loader_lock);
     return ok;
 }
 
-static bool compile_text(const char *source, entry *const *e, made *m, int n, tni_text *why)
+// Gets the object of a text: from disk, if it is stored under this text, these options, this
+// compiler and this chip; else by compiling it. Stored bytes that do not load are compiled again.
+// Each kernel also gets its own small file (kernel_cache.h), so that the next process finds it
+// without printing the text.
+static bool compile_text(const char *source, entry *const *e, tni_cpu_functions *m, int n,
+                         tni_text *why)
 {
     tni_disk_key key = {
         .kind     = "so",
@@ -172,24 +194,24 @@ static bool compile_text(const char *source, entry *const *e, made *m, int n, tn
     size_t   bytes = 0;
     tni_text stale;
     void    *data  = tni_disk_find(&table.disk, &key, &bytes);
-    bool     found = data && load(data, bytes, e, m, n, &stale);
+    bool     found = data && load_object(data, bytes, e, m, n, &stale);
     bool     ok    = found;
     if (!found) {
         free(data);
         data = tni_cc_compile(&table.cc, source, &bytes, why);
-        ok   = data && load(data, bytes, e, m, n, why);
+        ok   = data && load_object(data, bytes, e, m, n, why);
         if (ok) tni_disk_keep(&table.disk, &key, data, bytes);
     }
     tni_disk_hash text = tni_disk_hash_of(&key);
     for (int i = 0; i < n && ok; i++) {
         m[i].found = found;
-        tni_recall_keep(&table.disk, &table.cc, e[i]->key, e[i]->bytes, text, i);
+        tni_kernel_cache_keep(&table.disk, &table.cc, e[i]->key, e[i]->bytes, text, i);
     }
     free(data);
     return ok;
 }
 
-static bool compile(entry *const *e, made *m, int n, tni_text *why)
+static bool compile_kernels(entry *const *e, tni_cpu_functions *m, int n, tni_text *why)
 {
     char *source = write_source(e, n);
     if (!source) {
@@ -202,35 +224,36 @@ static bool compile(entry *const *e, made *m, int n, tni_text *why)
     return ok;
 }
 
-// Whether the compiler can do anything at all.
+// Returns whether the compiler can compile anything at all: distinguishes a bad kernel from a bad
+// compiler (no headers, no linker, a full disk).
 static bool compiler_works(void)
 {
     size_t   bytes;
     tni_text why;
     void    *data = tni_cc_compile(&table.cc, "int tenon_sample(void) { return 1; }", &bytes, &why);
-    bool     ok   = data && load(data, bytes, NULL, NULL, 0, &why);
+    bool     ok   = data && load_object(data, bytes, NULL, NULL, 0, &why);
     free(data);
     return ok;
 }
 
-// Whether nothing more is to be compiled: the process ends, or the compiler has been waited for until it
-// was ended. One that hangs would do so for every plan.
-static bool is_over(void)
+// Returns whether nothing more is to be compiled: the process ends, or the compiler was ended
+// because it hung, which it would do again.
+static bool should_stop(void)
 {
     return atomic_load(&table.cc.runner.stop) || atomic_load(&table.cc.runner.late);
 }
 
-// Where a text of several kernels is refused, each half is tried alone, so that one bad kernel does
-// not keep the others from being compiled.
-static void compile_halves(entry *const *e, made *m, int n, tni_text *why)
+// Compiles the halves of a text that the compiler refused, and so on, so that one bad kernel does
+// not keep the others from being compiled: about 2 log2(n) calls for one bad kernel in n.
+static void compile_halves(entry *const *e, tni_cpu_functions *m, int n, tni_text *why)
 {
-    if (is_over() || compile(e, m, n, why) || n == 1) return;
+    if (should_stop() || compile_kernels(e, m, n, why) || n == 1) return;
     compile_halves(e, m, n / 2, why);
     compile_halves(e + n / 2, m + n / 2, n - n / 2, why);
 }
 
-// Asks the compiler for its name, once. That it is done is said under the lock: a process that is
-// forked before asks again.
+// Asks the compiler for its name and target, once. `asked` is set under the lock: a process that is
+// forked before that asks again.
 static bool ask_compiler(tni_text *why)
 {
     if (table.asked) return true;
@@ -241,19 +264,21 @@ static bool ask_compiler(tni_text *why)
     return ok;
 }
 
-// True where the compiler is of no use, with the reason.
-static bool compile_job(const job *j, made *m, tni_text *why)
+// Compiles a job. Returns true, with the reason, if the compiler is of no use.
+static bool run_job(const compile_job *j, tni_cpu_functions *m, tni_text *why)
 {
     if (!ask_compiler(why)) return true;
-    if (compile(j->entry, m, j->count, why)) return false;
-    if (is_over() || !compiler_works()) return true;
+    if (compile_kernels(j->entry, m, j->count, why)) return false;
+    if (should_stop() || !compiler_works()) return true;
     compile_halves(j->entry, m, j->count, why);
-    return is_over();
+    return should_stop();
 }
 
 // ---- the thread --------------------------------------------------------------------------------
 
-static void publish(entry *e, const made *m)
+// Writes the result into an entry. run is stored last, with release order, because launches read it
+// without the lock: see tni_cpu_launch.
+static void publish_entry(entry *e, const tni_cpu_functions *m)
 {
     e->state = m->run ? COMPILED : FAILED;
     free(e->kernel);
@@ -266,39 +291,43 @@ static void publish(entry *e, const made *m)
     else table.counts.compiled++;
 }
 
-// Takes the first job from the list, with what was made of it. Under the lock.
-static void settle(const made *m)
+// Removes the first job from the list and publishes its results. Under the lock.
+static void finish_job(const tni_cpu_functions *m)
 {
-    job *j = table.first;
-    for (int i = 0; i < j->count; i++) publish(j->entry[i], &m[i]);
+    compile_job *j = table.first;
+    for (int i = 0; i < j->count; i++) publish_entry(j->entry[i], &m[i]);
     table.first = j->next;
     if (!table.first) table.last = &table.first;
     free(j);
 }
 
-static void give_up(void)
+// Empties the list after the compiler proved useless: all remaining kernels are interpreted.
+static void fail_all_jobs(void)
 {
-    static const made nothing[PER_JOB];
-    while (table.first) settle(nothing);
+    static const tni_cpu_functions nothing[PER_JOB];
+    while (table.first) finish_job(nothing);
 }
 
-static void *work(void *unused)
+// The thread: compiles jobs without the lock, publishes results under it, and ends when the list is
+// empty. A thread that slept between jobs would have to be ended at exit and after fork; starting
+// one costs little beside a compiler.
+static void *compile_jobs(void *unused)
 {
     pthread_mutex_lock(&table.lock);
     while (table.first && !table.stopping) {
-        job     *j          = table.first;
-        made     m[PER_JOB] = { 0 };
-        tni_text why        = { "" };
+        compile_job      *j          = table.first;
+        tni_cpu_functions m[PER_JOB] = { 0 };
+        tni_text          why        = { "" };
         pthread_mutex_unlock(&table.lock);
-        bool useless = compile_job(j, m, &why);
+        bool useless = run_job(j, m, &why);
         pthread_mutex_lock(&table.lock);
         if (table.stopping) break;
         if (why.s[0]) table.counts.why = why;
-        settle(m);
+        finish_job(m);
         if (!useless) continue;
         table.off = true;
         table.why = why;
-        give_up();
+        fail_all_jobs();
     }
     table.runs = false;
     pthread_cond_broadcast(&table.idle);
@@ -306,33 +335,33 @@ static void *work(void *unused)
     return unused;
 }
 
-// Joins a thread that has nothing left to do but to return.
-static void join_ended(void)
+// Joins a thread that has nothing left to do but return.
+static void join_thread(void)
 {
     if (table.runs || !table.joinable) return;
     pthread_join(table.thread, NULL);
     table.joinable = false;
 }
 
-// Starts the thread where there is work and none. The signals of the program are for its own
-// threads.
+// Starts the thread if there are jobs and no thread. It blocks all signals, so that the program's
+// signals are delivered to its own threads.
 static void start_thread(void)
 {
     if (table.runs || !table.first || table.stopping) return;
-    join_ended();
+    join_thread();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    table.runs = table.joinable = pthread_create(&table.thread, NULL, work, NULL) == 0;
+    table.runs = table.joinable = pthread_create(&table.thread, NULL, compile_jobs, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-// Under the lock.
+// Waits until the thread has ended. Under the lock.
 static void wait_idle(void)
 {
     start_thread();
     while (table.runs && !table.stopping) pthread_cond_wait(&table.idle, &table.lock);
-    join_ended();
+    join_thread();
 }
 
 void tni_cpu_kernels_wait(void)
@@ -344,6 +373,8 @@ void tni_cpu_kernels_wait(void)
 
 // ---- the table, under the lock -----------------------------------------------------------------
 
+// Reads the environment at the first use, not from a thread: getenv is not safe beside a setenv of
+// the program.
 static void open_table(void)
 {
     if (table.opened) return;
@@ -351,15 +382,16 @@ static void open_table(void)
     table.opened    = true;
     table.waits     = how && !strcmp(how, "wait");
     tni_disk_open(&table.disk);
-    table.look = table.disk;
-    table.off  = !tni_cc_open(&table.cc, &table.why);
-    if (!table.off && pthread_atfork(before_fork, after_fork, in_child) != 0) {
+    table.recall_disk = table.disk;
+    table.off         = !tni_cc_open(&table.cc, &table.why);
+    if (!table.off && pthread_atfork(before_fork, after_fork, in_forked_child) != 0) {
         table.off = true;
         table.why = tni_text_of("out of memory");
     }
 }
 
-// As much of a kernel as it uses.
+// Returns a copy of a kernel, only of the instructions that it has: plans may be freed before the
+// thread gets to it.
 static tni_kernel *copy_kernel(const tni_kernel *k)
 {
     size_t      bytes = offsetof(tni_kernel, ins) + (size_t)k->nins * sizeof k->ins[0];
@@ -368,6 +400,8 @@ static tni_kernel *copy_kernel(const tni_kernel *k)
     return copy;
 }
 
+// Adds a kernel to the table: COLD, or FAILED if no C text exists for it. NULL if the table is full
+// or memory is out.
 static entry *add_entry(const tni_kernel *k, uint64_t hash, const char *key, size_t bytes)
 {
     const char *why;
@@ -391,28 +425,28 @@ static entry *add_entry(const tni_kernel *k, uint64_t hash, const char *key, siz
     return e;
 }
 
-static entry *find_known(uint64_t hash, const char *key, size_t bytes)
+static entry *find_by_key(uint64_t hash, const char *key, size_t bytes)
 {
     for (entry *e = table.bucket[hash % BUCKETS]; e; e = e->next)
         if (e->hash == hash && e->bytes == bytes && !memcmp(e->key, key, bytes)) return e;
     return NULL;
 }
 
-// The entry of a kernel; NULL where there is none and none can be added.
+// Returns the entry of a kernel; NULL if it has none and none can be added.
 static entry *find_entry(const tni_kernel *k)
 {
     char   key[KEY_BYTES];
     size_t bytes = tni_kernel_key(k, key, sizeof key);
     if (bytes > sizeof key) return NULL;
     uint64_t hash = tni_hash(key, bytes);
-    entry   *e    = find_known(hash, key, bytes);
+    entry   *e    = find_by_key(hash, key, bytes);
     return e || table.off ? e : add_entry(k, hash, key, bytes);
 }
 
 // A new job, last in the list.
-static job *add_job(void)
+static compile_job *add_job(void)
 {
-    job *j = malloc(sizeof *j);
+    compile_job *j = malloc(sizeof *j);
     if (!j) return NULL;
     j->next     = NULL;
     j->count    = 0;
@@ -421,8 +455,8 @@ static job *add_job(void)
     return j;
 }
 
-// Kernels that are cold join the job, or a new one when it is full.
-static void queue(entry *e, job **j)
+// Adds a cold kernel to the job, or to a new one if that is full.
+static void queue_entry(entry *e, compile_job **j)
 {
     if (e->state != COLD) return;
     if (!*j || (*j)->count == PER_JOB) *j = add_job();
@@ -434,55 +468,60 @@ static void queue(entry *e, job **j)
 
 // ---- from disk ---------------------------------------------------------------------------------
 
-// A kernel that is in the table, or is known not to be on disk, is not looked for.
-static bool is_to_look_for(const tni_kernel *k, void **e)
+// Returns whether a kernel has to be looked for on disk: not if it is in the table, whose entry
+// goes to *e, or was looked for before. not_on_disk is a lossy cache: a collision only costs
+// another look.
+static bool should_look_on_disk(const tni_kernel *k, void **e)
 {
     char   key[KEY_BYTES];
     size_t bytes = tni_kernel_key(k, key, sizeof key);
     *e           = NULL;
     if (bytes > sizeof key) return false;
-    uint64_t  hash   = tni_hash(key, bytes);
-    uint64_t *missed = &table.missed[hash % MISSED];
-    if ((*e = find_known(hash, key, bytes)) != NULL || table.off || *missed == hash) return false;
-    *missed = hash;
+    uint64_t  hash        = tni_hash(key, bytes);
+    uint64_t *not_on_disk = &table.not_on_disk[hash % NOT_ON_DISK];
+    if ((*e = find_by_key(hash, key, bytes)) != NULL || table.off || *not_on_disk == hash)
+        return false;
+    *not_on_disk = hash;
     return true;
 }
 
-static made look_for(const tni_kernel *k)
+// Looks for a kernel on disk and loads it if it is there. Without `lock`, under `loader_lock`.
+static tni_cpu_functions find_on_disk(const tni_kernel *k)
 {
-    char   key[KEY_BYTES];
-    made   m;
-    size_t bytes = tni_kernel_key(k, key, sizeof key);
-    tni_recall(&table.look, &table.cc, key, bytes, k->tails, &m);
+    char              key[KEY_BYTES];
+    tni_cpu_functions m;
+    size_t            bytes = tni_kernel_key(k, key, sizeof key);
+    tni_kernel_cache_find(&table.recall_disk, &table.cc, key, bytes, k->tails, &m);
     return m;
 }
 
-// Puts a kernel that was found into the table, unless somebody had it compiled meanwhile.
-static entry *add_found(const tni_kernel *k, const made *m)
+// Adds a kernel that was found on disk, unless another thread had it compiled meanwhile.
+static entry *add_found(const tni_kernel *k, const tni_cpu_functions *m)
 {
     entry *e = find_entry(k);
     if (!e || e->state != COLD) return e;
     table.counts.queued++;
-    publish(e, m);
+    publish_entry(e, m);
     return e;
 }
 
-// What is found is loaded without the lock, so that nobody waits for the disk who needs nothing of it.
+// In three steps, so that disk and loader are used without the lock: other contexts need not wait
+// for the disk.
 void tni_cpu_recall(void *session, int n, const tni_launch *const *first, void **entries)
 {
-    made *m = calloc((size_t)n, sizeof *m);
+    tni_cpu_functions *m = calloc((size_t)n, sizeof *m);
     (void)session;
     for (int i = 0; i < n; i++) entries[i] = NULL;
     if (!m) return;
     pthread_mutex_lock(&table.lock);
     open_table();
-    for (int i = 0; i < n; i++) m[i].found = is_to_look_for(first[i]->kernel, &entries[i]);
+    for (int i = 0; i < n; i++) m[i].found = should_look_on_disk(first[i]->kernel, &entries[i]);
     pthread_mutex_unlock(&table.lock);
 
-    pthread_mutex_lock(&table.loading);
+    pthread_mutex_lock(&table.loader_lock);
     for (int i = 0; i < n; i++)
-        if (m[i].found) m[i] = look_for(first[i]->kernel);
-    pthread_mutex_unlock(&table.loading);
+        if (m[i].found) m[i] = find_on_disk(first[i]->kernel);
+    pthread_mutex_unlock(&table.loader_lock);
 
     pthread_mutex_lock(&table.lock);
     for (int i = 0; i < n; i++)
@@ -491,19 +530,19 @@ void tni_cpu_recall(void *session, int n, const tni_launch *const *first, void *
     free(m);
 }
 
-// Never fails: a kernel that cannot be compiled, or kept, is interpreted.
+// Never fails: a kernel that cannot be compiled or stored is interpreted.
 tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, void **entries,
                           bool wait, tni_text *why)
 {
     (void)wait, (void)why;
-    job *j = NULL;
+    compile_job *j = NULL;
     tni_cpu_recall(session, n, first, entries);
     pthread_mutex_lock(&table.lock);
     open_table();
     for (int i = 0; i < n; i++) {
         entry *e   = find_entry(first[i]->kernel);
         entries[i] = e ? e : &interpreted;
-        if (e) queue(e, &j);
+        if (e) queue_entry(e, &j);
     }
     start_thread();
     if (table.waits) wait_idle();

@@ -1,19 +1,28 @@
-// Launching a kernel: by its compiled code where there is some, else by the interpreter.
+// Launches a kernel: by its compiled code if it has some, else by the interpreter.
 //
-// Scratch of compiled code: a note of failure for each thread, the partial results of all chunks,
-// and room for each thread.
+// Threads share the chunks of the launch, in any order. Results do not depend on the number of
+// threads, for three reasons: each output element belongs to one chunk; sums that cross chunks
+// (tails) go to partial results of their chunk, which the finish function combines in the order of
+// chunks; and where chunks are cut follows from sizes alone whenever a chunk's extent can change a
+// bit.
+//
+// The scratch of compiled code: a worker_failure for each thread, the partial results of all
+// chunks, and the kernel's scratch for each thread.
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/cpu_walk.h"
+#include "device/cpu/strided.h"
 #include "device/cpu/interpret.h"
 
-enum { SHARES = 8 };  // chunks for each thread
+// Chunks for each thread, of a kernel without tails: enough that a thread which the system delays does not
+// hold up the others for more than an eighth of its work.
+enum { SHARES = 8 };
 
-// The first failure that a thread met, and in which chunk. Threads take chunks in rising order.
+// The first failed CHECK that a thread met, and its chunk. Threads take chunks in rising order. Aligned to a
+// cache line, as each thread writes its own.
 typedef struct {
     _Alignas(64) int64_t fail[2];
     int64_t chunk;
-} note;
+} worker_failure;
 
 // A launch while it runs.
 typedef struct {
@@ -22,13 +31,13 @@ typedef struct {
     tni_work_split    cut;
     int               threads;
     int64_t           arg[TNI_C_MAX_ARGS];
-    note             *notes;
-    char             *partials, *room;
-    size_t            room_step;
-} flight;
+    worker_failure   *failures;
+    char             *partials, *scratch;
+    size_t            worker_bytes;
+} running_launch;
 
-// Small work is done by the caller alone.
-static int threads_of(const tni_launch *l, const tni_work_split *cut)
+// Returns how many threads run a launch; the caller alone runs small ones.
+static int launch_threads(const tni_launch *l, const tni_work_split *cut)
 {
     int threads = l->threads < TNI_MAX_THREADS ? l->threads : TNI_MAX_THREADS;
     threads     = tni_threads_for(threads, cut->rows * cut->cols);
@@ -38,55 +47,59 @@ static int threads_of(const tni_launch *l, const tni_work_split *cut)
 int tni_cpu_threads(const tni_launch *l)
 {
     tni_work_split cut = tni_kernel_split(l);
-    return threads_of(l, &cut);
+    return launch_threads(l, &cut);
 }
 
+// Returns the bytes of the partial results of all chunks, 8 for each.
 static size_t partials_bytes(const tni_work_split *cut)
 {
     return (size_t)tni_align64(8 * cut->partials * cut->chunks);
 }
 
-// The code may be ready between this call and the launch, so that there is room for either way.
+// A kernel can become compiled between this call and its launch, so this returns enough for either
+// way.
 size_t tni_cpu_scratch(void *session, void *entry, const tni_launch *l)
 {
     (void)session;
     const tni_cpu_code *code = entry;
-    if (!code) return tni_interpret_room(l);
+    if (!code) return tni_interpret_scratch(l);
     tni_work_split cut     = tni_kernel_split(l);
-    size_t         threads = (size_t)threads_of(l, &cut);
+    size_t         threads = (size_t)launch_threads(l, &cut);
     size_t         thread = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, cut.cols));
-    size_t         bytes  = threads * (sizeof(note) + thread) + partials_bytes(&cut);
-    size_t         other  = tni_interpret_room(l);
+    size_t         bytes  = threads * (sizeof(worker_failure) + thread) + partials_bytes(&cut);
+    size_t         other  = tni_interpret_scratch(l);
     return bytes > other ? bytes : other;
 }
 
-static void run_chunk(void *arg, int64_t i, int worker)
+// Runs one chunk on a worker, and notes the chunk of the worker's first failure.
+static void run_compiled_chunk(void *arg, int64_t i, int worker)
 {
-    const flight *f     = arg;
-    note         *n     = &f->notes[worker];
-    bool          ok    = n->fail[0] == 0;
-    int64_t       first = i * f->cut.chunk, last = first + f->cut.chunk;
+    const running_launch *f     = arg;
+    worker_failure       *n     = &f->failures[worker];
+    bool                  ok    = n->fail[0] == 0;
+    int64_t               first = i * f->cut.chunk, last = first + f->cut.chunk;
     if (last > f->cut.units) last = f->cut.units;
     f->run(f->l->buffer, f->arg, &f->l->number[0].u, first, last, i, f->partials,
-           f->room + f->room_step * (size_t)worker, n->fail);
+           f->scratch + f->worker_bytes * (size_t)worker, n->fail);
     if (ok) n->chunk = i;
 }
 
-// The failure that comes first in the order of chunks, whatever thread met it.
-static void gather_failure(const flight *f, tni_launch *l)
+// Reports the failure that comes first in the order of chunks, whichever thread met it.
+static void report_first_failure(const running_launch *f, tni_launch *l)
 {
-    const note *first = NULL;
+    const worker_failure *first = NULL;
     for (int i = 0; i < f->threads; i++) {
-        const note *n = &f->notes[i];
+        const worker_failure *n = &f->failures[i];
         if (n->fail[0] && (!first || n->chunk < first->chunk)) first = n;
     }
     l->fail[0] = first ? first->fail[0] : 0;
     l->fail[1] = first ? first->fail[1] : 0;
 }
 
-// Without tails chunks may be of any size: long ones go on where the last ended, which the memory
-// likes, yet there are enough of them to share.
-static void lengthen(tni_work_split *cut, int threads)
+// Makes chunks longer, to SHARES for each thread. Only for kernels without tails, whose bits do not
+// depend on chunks: long chunks continue where the last one ended, which hardware prefetching
+// rewards.
+static void lengthen_chunks(tni_work_split *cut, int threads)
 {
     int64_t chunk = cut->units / (SHARES * (int64_t)threads);
     if (chunk <= cut->chunk) return;
@@ -94,24 +107,28 @@ static void lengthen(tni_work_split *cut, int threads)
     cut->chunks = tni_ceil_div(cut->units, chunk);
 }
 
+// Runs compiled code: chunks on all threads, then the finish function on this one.
 static void run_compiled(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
 {
-    flight f  = { .run = run, .l = l };
-    f.cut     = tni_kernel_split(l);
-    f.threads = threads_of(l, &f.cut);
-    if (!l->kernel->tails) lengthen(&f.cut, f.threads);
-    f.notes     = (note *)l->scratch;
-    f.partials  = l->scratch + (size_t)f.threads * sizeof(note);
-    f.room      = f.partials + partials_bytes(&f.cut);
-    f.room_step = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
-    for (int i = 0; i < f.threads; i++) f.notes[i] = (note){ .chunk = 0 };
+    running_launch f = { .run = run, .l = l };
+    f.cut            = tni_kernel_split(l);
+    f.threads        = launch_threads(l, &f.cut);
+    if (!l->kernel->tails) lengthen_chunks(&f.cut, f.threads);
+    f.failures     = (worker_failure *)l->scratch;
+    f.partials     = l->scratch + (size_t)f.threads * sizeof(worker_failure);
+    f.scratch      = f.partials + partials_bytes(&f.cut);
+    f.worker_bytes = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
+    for (int i = 0; i < f.threads; i++) f.failures[i] = (worker_failure){ .chunk = 0 };
     tni_emit_c_args(l, f.arg);
-    tni_parallel(f.threads, f.cut.chunks, run_chunk, &f);
-    gather_failure(&f, l);
+    tni_parallel(f.threads, f.cut.chunks, run_compiled_chunk, &f);
+    report_first_failure(&f, l);
     if (code->finish)
-        code->finish(l->buffer, f.arg, &l->number[0].u, f.cut.chunks, f.partials, f.room);
+        code->finish(l->buffer, f.arg, &l->number[0].u, f.cut.chunks, f.partials, f.scratch);
 }
 
+// Loads the code with acquire order, which pairs with the release store of publish_entry: if run is
+// seen, so are finish and rows. entry may be NULL: a kernel of a plan that runs for the first time
+// has no entry yet.
 tn_status tni_cpu_launch(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     (void)session;

@@ -1,29 +1,37 @@
-// argsort: each line becomes unsigned keys whose order is the order wanted (NaN largest, both
-// zeros equal; inverted to sort downwards), which then are sorted stably: short lines by
-// insertion, others byte by byte from the lowest, skipping bytes in which all keys agree.
+// argsort, and the sorted elements. Each line becomes unsigned keys whose order is the order wanted
+// (NaN largest, both zeros equal; inverted to sort downwards), and the keys are sorted stably:
+// short lines by insertion; others by radix sort, byte by byte from the lowest, skipping bytes in
+// which all keys agree, such as the upper ones of small integers.
 #include "base/pool.h"
-#include "device/cpu/cpu_walk.h"
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/strided.h"
 
 #include <string.h>
 
+// SHORT: up to this length insertion takes fewer steps than clearing and summing the counts of radix sort.
+// TASK: least elements of a task; an element costs more than in other ops.
 enum { SHORT = 48, BYTES = 8, VALUES = 256, TASK = 1 << 12 };
 
+// An element as its key, and its number in the line.
 typedef struct {
     uint64_t key;
     int64_t  at;
 } entry;
 
+// A sort of lines along one axis; the other axes number the lines.
 typedef struct {
     const tni_tiles *tiles;
     tni_arg          in, out;  // the axes other than the sorted one
     int64_t          n, step, out_step, lines, per_task;
-    bool             down;
-    char            *values;  // the elements in order, which lie as out does; NULL: not wanted
+    bool             descending;
+    char            *values;  // the sorted elements, with out's layout; NULL: not wanted
     char            *scratch;
-    size_t           room;  // of a worker
-} job;
+    size_t           worker_bytes;  // of a worker
+} sort_job;
 
-static size_t room_for(int64_t n)
+// Returns the scratch of a worker: two arrays of entries to sort between, and the counts of all
+// bytes.
+static size_t sort_worker_bytes(int64_t n)
 {
     return (size_t)tni_align64(2 * n * (int64_t)sizeof(entry) + BYTES * VALUES * 8);
 }
@@ -31,12 +39,13 @@ static size_t room_for(int64_t n)
 size_t tni_cpu_argsort_scratch(const tni_call *call)
 {
     int axis = call->attr->axis.axis;
-    return room_for(call->out.rank > 0 ? call->out.size[axis] : 1) * (size_t)call->threads;
+    return sort_worker_bytes(call->out.rank > 0 ? call->out.size[axis] : 1) * (size_t)call->threads;
 }
 
 // ---- keys ----
 
-// Adding 0 makes -0 0. A negative number has all bits turned, a positive one its sign.
+// Turns a float into a key of the same order. Adding 0 turns -0 into 0. A negative number has all
+// bits inverted, a positive one its sign. NaN is above all.
 static uint64_t key_f(float x)
 {
     uint32_t u;
@@ -66,21 +75,24 @@ static uint64_t key_of(tn_dtype dt, const void *x, int64_t i)
     }
 }
 
-static void make_keys(const job *j, const char *x, entry *e)
+// Makes the entries of a line. `turned` inverts the keys of the width in use to sort downwards,
+// which keeps equals in their order.
+static void make_keys(const sort_job *j, const char *x, entry *e)
 {
     tn_dtype dt     = tni_compute_dtype(j->in.dtype);
-    uint64_t turned = !j->down ? 0 : tni_dtype_size(dt) == 4 ? UINT32_MAX : UINT64_MAX;
-    tni_room room;
+    uint64_t turned = !j->descending ? 0 : tni_dtype_size(dt) == 4 ? UINT32_MAX : UINT64_MAX;
+    tni_tile_scratch scratch;
     for (int64_t at = 0; at < j->n; at += TNI_TILE) {
         int64_t     n = tni_min_i64(TNI_TILE, j->n - at);
         const char *p = x + at * j->step * (int64_t)tni_dtype_size(j->in.dtype);
-        const void *v = tni_tile_run(j->tiles, p, j->in.dtype, j->step, dt, n, &room);
+        const void *v = tni_tile_load_run(j->tiles, p, j->in.dtype, j->step, dt, n, &scratch);
         for (int64_t i = 0; i < n; i++) e[at + i] = (entry){ key_of(dt, v, i) ^ turned, at + i };
     }
 }
 
 // ---- sorting ----
 
+// Insertion sort, stable.
 static void sort_short(entry *e, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
@@ -91,7 +103,7 @@ static void sort_short(entry *e, int64_t n)
     }
 }
 
-// Sorts e by one byte into y; count says how many have each value.
+// Sorts e by one byte into y, stably. count: how many entries have each value of the byte.
 static void sort_byte(const entry *e, entry *y, int64_t n, int byte, const int64_t *count)
 {
     int64_t start[VALUES], sum = 0;
@@ -109,7 +121,8 @@ static bool all_agree(const int64_t *count, int64_t n)
     return true;
 }
 
-// Returns where the sorted entries are: e or spare.
+// Sorts n entries, back and forth between e and spare; returns the one that ends up sorted. The
+// counts of all bytes come from one pass, as they do not depend on the order.
 static entry *sort_entries(entry *e, entry *spare, int64_t (*count)[VALUES], int64_t n)
 {
     if (n <= SHORT) {
@@ -129,8 +142,8 @@ static entry *sort_entries(entry *e, entry *spare, int64_t (*count)[VALUES], int
     return e;
 }
 
-// A line of elements, which begins at x, in the order of sorted, to v.
-static void move_line(const job *j, const entry *sorted, const char *x, char *v)
+// Writes the elements of the line at x, in the order of sorted, to v.
+static void move_line(const sort_job *j, const entry *sorted, const char *x, char *v)
 {
 #define MOVE(type)                     \
     for (int64_t k = 0; k < j->n; k++) \
@@ -144,15 +157,16 @@ static void move_line(const job *j, const entry *sorted, const char *x, char *v)
 #undef MOVE
 }
 
+// Sorts lines in a worker's scratch.
 static void sort_task(void *arg, int64_t item, int worker)
 {
-    const job *j = arg;
-    entry     *e = (entry *)(j->scratch + (size_t)worker * j->room), *spare = e + j->n;
+    const sort_job *j = arg;
+    entry          *e = (entry *)(j->scratch + (size_t)worker * j->worker_bytes), *spare = e + j->n;
     int64_t(*count)[VALUES] = (int64_t(*)[VALUES])(spare + j->n);
     int64_t end             = tni_min_i64(j->lines, (item + 1) * j->per_task);
     for (int64_t i = item * j->per_task; i < end; i++) {
-        int64_t     bytes = (int64_t)tni_dtype_size(j->in.dtype), at = tni_arg_place(&j->out, i);
-        const char *x = j->in.data + tni_arg_place(&j->in, i) * bytes;
+        int64_t     bytes = (int64_t)tni_dtype_size(j->in.dtype), at = tni_arg_offset(&j->out, i);
+        const char *x = j->in.data + tni_arg_offset(&j->in, i) * bytes;
         make_keys(j, x, e);
         const entry *sorted = sort_entries(e, spare, count, j->n);
         int64_t     *y      = (int64_t *)j->out.data + at;
@@ -161,16 +175,18 @@ static void sort_task(void *arg, int64_t item, int worker)
     }
 }
 
+// A line is sorted by one thread: sorting is rarely the bottleneck, and merging would need more
+// scratch.
 tn_status tni_cpu_argsort(const tni_call *call)
 {
-    int axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0, rank = call->out.rank;
-    job j = { .tiles   = tni_tiles_get(),
-              .in      = call->in[0],
-              .out     = call->out,
-              .n       = 1,
-              .down    = call->attr->axis.descending,
-              .values  = call->nmore ? call->more[0].data : NULL,
-              .scratch = call->scratch };
+    int      axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0, rank = call->out.rank;
+    sort_job j = { .tiles      = tni_tiles_get(),
+                   .in         = call->in[0],
+                   .out        = call->out,
+                   .n          = 1,
+                   .descending = call->attr->axis.descending,
+                   .values     = call->nmore ? call->more[0].data : NULL,
+                   .scratch    = call->scratch };
     if (rank > 0) {
         j.n        = call->out.size[axis];
         j.step     = call->in[0].stride[axis];
@@ -178,11 +194,11 @@ tn_status tni_cpu_argsort(const tni_call *call)
     }
     for (int i = 0; i < rank; i++)
         if (i != axis) perm[n++] = i;
-    tni_permute(&j.in, n, perm);
-    tni_permute(&j.out, n, perm);
-    j.lines    = tni_arg_count(&j.out);
-    j.room     = room_for(j.n);
-    j.per_task = tni_ceil_div(TASK, j.n);
+    tni_permute_axes(&j.in, n, perm);
+    tni_permute_axes(&j.out, n, perm);
+    j.lines        = tni_arg_count(&j.out);
+    j.worker_bytes = sort_worker_bytes(j.n);
+    j.per_task     = tni_ceil_div(TASK, j.n);
     tni_parallel(tni_threads_for(call->threads, 16 * j.lines * j.n),
                  tni_ceil_div(j.lines, j.per_task), sort_task, &j);
     return TN_OK;

@@ -1,13 +1,14 @@
-// What people can see of the kernels of this process: how many were compiled, and their text.
+// The kernels of this process for people to look at: how many were compiled, and their text.
 #include "device/cpu/cpu_kernels.h"
 
-void tni_cpu_counts_of(int64_t *compiled, int64_t *found)
+void tni_cpu_compile_counts(int64_t *compiled, int64_t *found)
 {
     tni_cpu_counts c = tni_cpu_kernels_counts();
     *compiled        = c.compiled;
     *found           = c.found;
 }
 
+// Prints the kernel alone, without the prelude; a kernel that has no C text has nothing to show.
 char *tni_cpu_text(tni_heap *h, const tni_launch *l)
 {
     tni_out       o;

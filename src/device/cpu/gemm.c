@@ -1,7 +1,7 @@
 // Chooses between the BLAS found on this machine and our own product, and cuts the work into the
-// BLAS's panels. The BLAS gets f32 and f64 products of some size whose operands lie as it can
-// take them; the rest is ours: it packs any strides and converts narrow types on the way, which
-// for a BLAS would be an extra copy.
+// BLAS's panels. The BLAS gets f32 and f64 products of some size whose operands have a layout that
+// it can read. Our own product does the rest: it packs operands of any strides and converts narrow
+// types on the way, for which a BLAS would need an extra copy.
 #include "device/cpu/gemm.h"
 
 #include "base/pool.h"
@@ -14,57 +14,63 @@
 #include <unistd.h>
 
 enum {
-    PANEL       = 512,  // most rows and columns of a panel
+    PANEL       = 512,  // most rows and columns of a panel: large enough for a BLAS to block well
     PANEL_STEP  = 32,   // panels are multiples of this: whole tiles of most libraries
-    PANELS      = 8,    // so many at least, and two for every core of the machine
-    PANELS_MOST = 64,
-    PANEL_WORK  = 1 << 20,  // multiply-adds below which a panel is not cut for that
-    BLAS_WORK   = 1 << 15,  // multiply-adds below which our own product is quicker
-    BLAS_COLS   = 17        // columns below which it is, too: a BLAS computes more than these
+    PANELS      = 8,    // least number of panels; on machines of more than 4 cores, two per core
+    PANELS_MOST = 64,   // more would make panels too small to be efficient
+    PANEL_WORK  = 1 << 20,  // a panel of fewer multiply-adds is not cut to get more panels
+    BLAS_WORK   = 1 << 15,  // a product of fewer multiply-adds is ours: a BLAS call has fixed costs
+    BLAS_COLS   = 17        // fewer columns are ours, too: a BLAS pads them to a whole tile
 };
 
-// An operand as a BLAS takes it: transposed or not, and the distance of its lines.
+// An operand as a BLAS takes it: transposed or not, and the distance between its lines.
 typedef struct {
     int trans, ld;
-} layout;
+} blas_layout;
 
-// A batch of products cut into panels. Everything follows from the sizes.
+// A batch of products cut into panels. Invariant: the cut depends on sizes, strides and the machine's number
+// of cores, never on the number of threads in use, since each panel's shape decides how a BLAS sums.
 typedef struct {
     const tni_blas     *blas;
     tni_gemm_batch      g;
-    layout              a, b;
+    blas_layout         a, b;
     int64_t             rows, cols;    // of a panel
     int64_t             down, across;  // panels per product
     tni_tiled_epilogue *epilogue;
-} job;
+} blas_job;
 
-// Whether a BLAS can read the operand where it lies. A line alone may have any distance.
-static bool lay(layout *l, int64_t rows, int64_t cols, int64_t row, int64_t col)
+// Finds how a BLAS can read an operand in place; false if it cannot. One of the strides must be 1
+// and the other at least the length of a line; a single line may have any distance. BLAS sizes are
+// 32-bit.
+static bool find_blas_layout(blas_layout *l, int64_t rows, int64_t cols, int64_t row, int64_t col)
 {
     if (col == 1 && (row >= cols || rows == 1)) {
-        *l = (layout){ TNI_NO_TRANS, (int)(rows == 1 ? cols : row) };
+        *l = (blas_layout){ TNI_NO_TRANS, (int)(rows == 1 ? cols : row) };
         return cols <= INT_MAX && (rows == 1 || row <= INT_MAX);
     }
     if (row == 1 && (col >= rows || cols == 1)) {
-        *l = (layout){ TNI_TRANS, (int)(cols == 1 ? rows : col) };
+        *l = (blas_layout){ TNI_TRANS, (int)(cols == 1 ? rows : col) };
         return rows <= INT_MAX && (cols == 1 || col <= INT_MAX);
     }
     return false;
 }
 
-static int64_t halved(int64_t side)
+static int64_t half_panel(int64_t side)
 {
     return tni_round_up(side / 2, PANEL_STEP);
 }
 
-// The machine's cores, not the threads in use: the panels decide the bits.
+// Returns the number of panels wanted, from the machine's cores, not from the threads in use: the
+// panels decide the bits.
 static double panels_wanted(void)
 {
     double cores = (double)sysconf(_SC_NPROCESSORS_CONF);
     return cores < PANELS / 2 ? PANELS : cores > PANELS_MOST / 2 ? PANELS_MOST : 2 * cores;
 }
 
-static void choose_panels(job *j)
+// Halves the longer side of the panels until there are enough of them for all cores, or they have
+// too little work. Sides stay multiples of PANEL_STEP, which most libraries' tiles divide.
+static void choose_blas_panels(blas_job *j)
 {
     const tni_gemm *g      = &j->g.one;
     double          wanted = panels_wanted();
@@ -77,30 +83,33 @@ static void choose_panels(job *j)
         double work   = (double)j->rows * (double)j->cols * (double)g->k;
         if (panels >= wanted || work < 2.0 * PANEL_WORK) return;
         int64_t *side = j->rows >= j->cols ? &j->rows : &j->cols;
-        if (halved(*side) >= *side) return;
-        *side = halved(*side);
+        if (half_panel(*side) >= *side) return;
+        *side = half_panel(*side);
     }
 }
 
-// Whether the BLAS is to compute this batch on that many threads; then the job is filled in.
-static bool suits_blas(const tni_gemm_batch *batch, int threads, job *j)
+// Returns whether the BLAS is to compute this batch on that many threads, and fills in the job. A
+// product of one row is ours: it is bound by reading b, which our row kernel does without packing.
+static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
 {
     const tni_gemm *g = &batch->one;
     if (g->dtype != TN_F32 && g->dtype != TN_F64) return false;
     if (g->m < 2 || g->n < BLAS_COLS) return false;
     if ((double)g->m * (double)g->n * (double)g->k < BLAS_WORK) return false;
-    if (!lay(&j->a, g->m, g->k, g->a_row, g->a_col)) return false;
-    if (!lay(&j->b, g->k, g->n, g->b_row, g->b_col)) return false;
+    if (!find_blas_layout(&j->a, g->m, g->k, g->a_row, g->a_col)) return false;
+    if (!find_blas_layout(&j->b, g->k, g->n, g->b_row, g->b_col)) return false;
     if (g->ldc > INT_MAX || g->k > INT_MAX) return false;
     j->blas = tni_blas_get(threads);
     if (!j->blas) return false;
     j->g = *batch;
-    choose_panels(j);
+    choose_blas_panels(j);
     return true;
 }
 
-// The same small matrix against every a, rows of all a and c evenly apart: one tall product.
-static tni_gemm_batch folded(const tni_gemm_batch *given)
+// Returns a batch of products with the same b, and with rows evenly apart through all a and c, as
+// one tall product: a linear layer over (batch, time, features). b is then packed once, not for
+// every product.
+static tni_gemm_batch as_one_product(const tni_gemm_batch *given)
 {
     tni_gemm_batch g = *given;
     if (g.batch > 1 && g.b_step == 0 && g.a_step == g.one.m * g.one.a_row &&
@@ -111,7 +120,7 @@ static tni_gemm_batch folded(const tni_gemm_batch *given)
     return g;
 }
 
-static void blas_f32(const job *j, int m, int n, int64_t a, int64_t b, int64_t c)
+static void blas_f32(const blas_job *j, int m, int n, int64_t a, int64_t b, int64_t c)
 {
     const tni_gemm *g = &j->g.one;
     j->blas->sgemm(TNI_ROW_MAJOR, j->a.trans, j->b.trans, m, n, (int)g->k, 1.0f,
@@ -119,7 +128,7 @@ static void blas_f32(const job *j, int m, int n, int64_t a, int64_t b, int64_t c
                    g->accumulate ? 1.0f : 0.0f, (float *)g->c + c, (int)g->ldc);
 }
 
-static void blas_f64(const job *j, int m, int n, int64_t a, int64_t b, int64_t c)
+static void blas_f64(const blas_job *j, int m, int n, int64_t a, int64_t b, int64_t c)
 {
     const tni_gemm *g = &j->g.one;
     j->blas->dgemm(TNI_ROW_MAJOR, j->a.trans, j->b.trans, m, n, (int)g->k, 1.0,
@@ -127,9 +136,10 @@ static void blas_f64(const job *j, int m, int n, int64_t a, int64_t b, int64_t c
                    g->accumulate ? 1.0 : 0.0, (double *)g->c + c, (int)g->ldc);
 }
 
-static void run_panel(void *arg, int64_t item, int worker)
+// Runs one panel, and reports it as a tile of its band of rows.
+static void run_blas_panel(void *arg, int64_t item, int worker)
 {
-    const job      *j    = arg;
+    const blas_job *j    = arg;
     const tni_gemm *g    = &j->g.one;
     int64_t         grid = j->down * j->across, which = item / grid, place = item % grid;
     int64_t         i0 = place / j->across * j->rows, j0 = place % j->across * j->cols;
@@ -140,21 +150,23 @@ static void run_panel(void *arg, int64_t item, int worker)
     if (g->dtype == TN_F32) blas_f32(j, m, n, a, b, c);
     else blas_f64(j, m, n, a, b, c);
     if (j->epilogue)
-        tni_tiled_epilogue_piece(j->epilogue, item / j->across, which * j->g.c_step + i0 * g->n,
-                                 m * g->n, worker);
+        tni_tiled_epilogue_tile_done(j->epilogue, item / j->across, which * j->g.c_step + i0 * g->n,
+                                     m * g->n, worker);
 }
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *given, int threads)
 {
-    job            j;
-    tni_gemm_batch g = folded(given);
+    blas_job       j;
+    tni_gemm_batch g = as_one_product(given);
     return suits_blas(&g, threads, &j) ? 0 : tni_gemm_own_scratch(&g, threads);
 }
 
+// A band is a row of panels: its elements are contiguous in c, since ldc is n whenever there is an
+// epilogue.
 void tni_gemm_batch_run(const tni_gemm_batch *given, int threads, void *scratch)
 {
-    job            j;
-    tni_gemm_batch g = folded(given);
+    blas_job       j;
+    tni_gemm_batch g = as_one_product(given);
     if (!suits_blas(&g, threads, &j)) {
         tni_gemm_own_run(&g, threads, scratch);
         return;
@@ -164,7 +176,7 @@ void tni_gemm_batch_run(const tni_gemm_batch *given, int threads, void *scratch)
     if (tni_tiled_epilogue_begin(g.epilogue, band, all, j.down * g.batch, (int)j.across))
         j.epilogue = g.epilogue;
     tni_blas_enter(threads);
-    tni_parallel(threads, j.down * j.across * g.batch, run_panel, &j);
+    tni_parallel(threads, j.down * j.across * g.batch, run_blas_panel, &j);
     tni_blas_leave(threads);
 }
 

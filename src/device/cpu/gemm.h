@@ -1,6 +1,6 @@
-// Matrix products on the CPU: the BLAS found at run time where there is one, else our own
-// blocked product. Both cut the work into panels whose shapes depend on the sizes alone, so the
-// bits of the result are the same for every number of threads.
+// Matrix products on the CPU: by the BLAS found at run time if there is one, else by our own
+// blocked product. Both cut the work into panels whose shapes depend on the sizes alone, so that
+// the bits of the result are the same for every number of threads.
 #ifndef TNI_DEVICE_CPU_GEMM_H
 #define TNI_DEVICE_CPU_GEMM_H
 
@@ -26,15 +26,16 @@ typedef struct {
     int64_t     ldc;
 } tni_gemm;
 
-// Bytes of scratch tni_gemm_run needs on that many threads. It allocates nothing itself.
+// Returns the bytes of scratch that tni_gemm_run needs on that many threads. It allocates nothing
+// itself.
 size_t tni_gemm_scratch(const tni_gemm *g, int threads);
 
-// scratch: that many bytes, aligned to 64.
+// Computes the product. scratch: that many bytes, aligned to 64.
 void tni_gemm_run(const tni_gemm *g, int threads, void *scratch);
 
 // The same product `batch` times: operand i starts at a + i * a_step elements, and so on.
 // Parallel over the batch and inside of each product, whichever suits.
-// then: what follows the rows of the product, in bands of whole rows of c, where ldc is n.
+// epilogue: the kernel that follows the product, run on bands of whole rows of c, for which ldc is n.
 typedef struct {
     tni_gemm                   one;
     int64_t                    batch, a_step, b_step, c_step;

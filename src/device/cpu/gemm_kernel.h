@@ -3,20 +3,23 @@
 // product into blocks, for the set that isa.c picks.
 //
 // The order of additions: an element of a block is one chain of multiply-adds over the block's
-// depth, from zero, in order, and then one addition to c. Which kernel computes it, and beside
-// which neighbours, changes nothing, so an element's bits follow from its row of a, its column of
-// b and TNI_GEMM_DEPTH alone.
+// depth, from zero, in order, and then one addition to c. Which kernel computes the element, and
+// beside which neighbours, does not matter. So an element's bits depend only on its row of a, its
+// column of b and TNI_GEMM_DEPTH.
 #ifndef TNI_DEVICE_CPU_GEMM_KERNEL_H
 #define TNI_DEVICE_CPU_GEMM_KERNEL_H
 
 #include "device/cpu/gemm.h"
 
-// Depth of a block: what the chains of additions are cut by.
+// Depth of a block, which is where the chains of additions are cut. A packed strip of b, nr columns
+// of this depth, takes 12 to 32 KiB, depending on the instruction set, so that it stays in the
+// first-level cache while all tiles of a panel read it. Changing the depth changes the bits of
+// every product.
 enum { TNI_GEMM_DEPTH = 256 };
 
 // c (rows, cols) = a (rows, depth) @ b (depth, cols), or += with add; rows of c are ldc apart.
-// Strides are in elements. a_pack, when not NULL, has room for a; b_pack for one strip of b, nr
-// columns. An operand without room is read where it lies; b cannot be unless b_col is 1 and cols a
+// Strides are in elements. a_pack, unless NULL, holds a packed; b_pack holds one packed strip of b, nr
+// columns. An operand with no such buffer is read in place; b can only be if b_col is 1 and cols is a
 // multiple of nr.
 typedef struct {
     int64_t     rows, cols, depth;
@@ -30,8 +33,8 @@ typedef struct {
     bool        add;
 } tni_gemm_block;
 
-// What is offered for one type of element. block takes any block; row takes blocks of one row,
-// with b read where it lies, whatever its strides, and cols up to TNI_GEMM_ROW_COLS.
+// The kernels for one type of element. block takes any block; row takes blocks of one row,
+// reads b in place, whatever its strides, and takes up to TNI_GEMM_ROW_COLS columns.
 typedef struct {
     int mr, nr;  // shape of the tile held in registers
     void (*block)(const tni_gemm_block *);
@@ -40,6 +43,7 @@ typedef struct {
 
 enum { TNI_GEMM_ROW_COLS = 1024 };
 
+// The kernels of one instruction set.
 typedef struct {
     tni_gemm_kernel f32, f64, u32, u64;
 } tni_gemm_isa;
@@ -48,7 +52,7 @@ extern const tni_gemm_isa tni_gemm_isa_base;
 extern const tni_gemm_isa tni_gemm_isa_avx2;    // on x86-64 only
 extern const tni_gemm_isa tni_gemm_isa_avx512;  // on x86-64 only
 
-// That of this machine.
+// Returns the table for this machine.
 const tni_gemm_isa *tni_gemm_isa_get(void);
 
 // Our own product, whether or not there is a BLAS; tni_gemm_batch_run falls back on it.

@@ -1,10 +1,17 @@
-// Our own matrix product. The result is cut into panels; a panel is one item of work, computed by
-// one thread over the whole of k, block by block. Panels share nothing, so there is nothing to
-// wait for, at the price of packing an operand once per panel that reads it.
+// Our own matrix product, blocked as in GotoBLAS and BLIS. The result is cut into panels; a panel
+// is computed by one thread over the whole of k, block by block:
 //
-// Narrow types are widened block by block (16-bit floats to f32, bytes to u32), summed in a
-// scratch panel and rounded or cut once, at the end. Integers are computed as unsigned, which
-// wraps.
+//     for each panel of c (rows x cols)             a unit; threads share them
+//         for each block of TNI_GEMM_DEPTH of k     packs rows x depth of a: stays in the L2 cache
+//             for each strip of nr columns          packs depth x nr of b: stays in the L1 cache
+//                 for each tile of mr x nr          sums in registers over the depth
+//
+// Panels share nothing, so that no thread waits for another, at the price of packing an operand
+// once per panel that reads it. The order of additions of an element is that of gemm_kernel.h,
+// whatever the panels.
+//
+// Narrow types are widened block by block (16-bit floats to f32, bytes to u32), summed in a scratch
+// panel, and rounded or cut once, at the end. Integers are computed as unsigned, which wraps.
 //
 // M rows of c, N columns, K depth.
 #include "base/pool.h"
@@ -16,52 +23,57 @@
 #include <string.h>
 
 enum {
-    PANEL_ROWS   = 240,  // of the largest panel: the packed rows of a fill half of an L2 cache
-    PANEL_COLS   = 512,
-    PANELS       = 32,       // as many as this keep most machines busy
-    PANEL_WORK   = 1 << 19,  // multiply-adds below which a panel is not cut for that
-    LARGE_WORK   = 1 << 22,  // multiply-adds above which a panel is cut to less than LEAST_TILES
-    LEAST_TILES  = 4,        // a side of a panel has so many tiles, for packing to pay
-    ROW_COLS     = 512,      // columns of the smallest panel of one row, to read b in long lines
-    ITEM_WORK    = 1 << 16,  // multiply-adds below which panels share an item
-    DIRECT_TILES = 3,        // an operand read by at most so many tiles is not packed
-    ALIGN        = 64
+    // The largest panel. Its packed rows of a take 240 KiB in f32, half of an L2 cache of 512 KiB, and
+    // are reused by all its columns. A multiple of every tile's rows (6, 8, 12).
+    PANEL_ROWS = 240,
+    PANEL_COLS = 512,
+    PANELS     = 32,       // panels wanted: two for each of 16 threads
+    PANEL_WORK = 1 << 19,  // a panel of fewer multiply-adds is not cut to get more panels
+    // Tiles along a side of a panel: each packed strip is read at least that often. A panel of more than
+    // LARGE_WORK multiply-adds may have fewer, since its arithmetic outweighs the packing.
+    LEAST_TILES = 4,
+    LARGE_WORK  = 1 << 22,
+    ROW_COLS    = 512,      // least columns of a panel of one row: lines of b are read in long runs
+    ITEM_WORK   = 1 << 16,  // panels of fewer multiply-adds share a task, which costs time to start
+    DIRECT_TILES = 3,       // an operand that no more tiles read is read in place, not packed
+    ALIGN        = 64       // bytes of a cache line, and of the largest vector
 };
 
-// How one product is cut, and what its panels need. Everything follows from the sizes, the strides
-// and the type, never from the number of threads.
+// How one product is cut, and the scratch that its panels need. Invariant: everything depends on the
+// sizes, the strides and the type, never on the number of threads.
 typedef struct {
-    tni_gemm_batch         g;  // as given, but turned so that a product of one column is one row
-    int64_t                c_col;  // stride along a row of c: 1 unless turned
+    tni_gemm_batch         g;      // as given, but transposed if it has one column
+    int64_t                c_col;  // stride along a row of c: 1 unless transposed
     const tni_gemm_kernel *kernel;
     size_t                 bytes;              // of an element as given
-    size_t                 wide;               // of an element as computed
+    size_t                 wide_bytes;         // of an element as computed
     bool                   widens;             // operands are converted block by block
     bool                   staged;             // a panel is summed in scratch and then written
     int64_t                rows, cols, depth;  // of a panel, and of a block
     int64_t                down, across;       // panels per product
     int64_t                units, per_item;    // panels of all products, panels in an item
     bool                   packs_a, packs_b;
-    size_t                 a_room, b_room, a_pack, b_pack, stage;  // bytes of each scratch area
-} plan;
+    size_t                 a_wide, b_wide, a_pack, b_pack, stage;  // bytes of each scratch area
+} product_plan;
 
-// Floats that are rounded to be stored are computed in f32; of integers only the low bits count, which
-// need no sign.
-static void plan_type(plan *p)
+// Chooses the kernel for the type that elements are computed in. Rounded floats (16 bits) are
+// computed in f32; of integers only the low bits count, which need no sign.
+static void plan_type(product_plan *p)
 {
     const tni_gemm_isa *isa = tni_gemm_isa_get();
     tn_dtype            dt  = p->g.one.dtype;
     p->bytes                = tni_dtype_size(dt);
-    p->wide                 = p->bytes < 4 ? 4 : p->bytes;
-    p->widens               = p->bytes != p->wide;
-    if (tni_is_float(dt)) p->kernel = p->wide == 8 ? &isa->f64 : &isa->f32;
-    else p->kernel = p->wide == 8 ? &isa->u64 : &isa->u32;
+    p->wide_bytes           = p->bytes < 4 ? 4 : p->bytes;
+    p->widens               = p->bytes != p->wide_bytes;
+    if (tni_is_float(dt)) p->kernel = p->wide_bytes == 8 ? &isa->f64 : &isa->f32;
+    else p->kernel = p->wide_bytes == 8 ? &isa->u64 : &isa->u32;
 }
 
 // ---- the plan
 
-// A product of one column is the transposed product of one row; only c is then strided.
-static void plan_turn(plan *p)
+// Turns a product of one column into the transposed product of one row, c^T = b^T a^T, so that the
+// row kernel serves both; only c is strided then.
+static void plan_transpose(product_plan *p)
 {
     tni_gemm *g = &p->g.one;
     p->c_col    = 1;
@@ -78,20 +90,21 @@ static void plan_turn(plan *p)
     g->ldc      = 0;
 }
 
-static double panel_work(const plan *p)
+static double panel_work(const product_plan *p)
 {
     return (double)p->rows * (double)p->cols * (double)p->g.one.k;
 }
 
-// Half of a side, in whole tiles, or all of it where that would be less than `least`.
-static int64_t half(int64_t side, int64_t tile, int64_t least)
+// Returns half of a side, in whole tiles, or all of it if the half would be less than `least`.
+static int64_t half_side(int64_t side, int64_t tile, int64_t least)
 {
     int64_t less = tni_round_up((side + 1) / 2, tile);
     return less >= least ? less : side;
 }
 
-// Halves the panels, the longer side first, while there are few and each has work to share.
-static void cut_panels(plan *p)
+// Halves the panels, the longer side first, while there are too few and each has work to share.
+// Square panels read the least of a and b per multiply-add.
+static void cut_panels(product_plan *p)
 {
     const tni_gemm *g  = &p->g.one;
     int64_t         mr = p->kernel->mr, nr = p->kernel->nr;
@@ -102,15 +115,17 @@ static void cut_panels(plan *p)
         if (panels >= PANELS || panel_work(p) < 2.0 * PANEL_WORK) return;
 
         int64_t tiles = panel_work(p) < 2.0 * LARGE_WORK ? LEAST_TILES : 1;
-        int64_t rows  = g->m == 1 ? 1 : half(p->rows, mr, tiles * mr);
-        int64_t cols  = half(p->cols, nr, g->m == 1 ? ROW_COLS : tiles * nr);
+        int64_t rows  = g->m == 1 ? 1 : half_side(p->rows, mr, tiles * mr);
+        int64_t cols  = half_side(p->cols, nr, g->m == 1 ? ROW_COLS : tiles * nr);
         if (rows < p->rows && (p->rows >= p->cols || cols == p->cols)) p->rows = rows;
         else if (cols < p->cols) p->cols = cols;
         else return;
     }
 }
 
-static void plan_panels(plan *p)
+// Chooses the panels, and how many of them make a task. A product of one row has panels of one row,
+// as wide as the row kernel takes.
+static void plan_panels(product_plan *p)
 {
     const tni_gemm *g   = &p->g.one;
     bool            row = g->m == 1;
@@ -126,12 +141,17 @@ static void plan_panels(plan *p)
                                     : tni_min_i64(p->units, 1 + (int64_t)(ITEM_WORK / (work + 1)));
 }
 
-static size_t room(int64_t elements, size_t bytes)
+// Returns the bytes of a scratch area, in whole cache lines, so that no two threads write the same
+// line.
+static size_t scratch_bytes(int64_t elements, size_t bytes)
 {
     return (size_t)tni_round_up(elements * (int64_t)bytes, ALIGN);
 }
 
-static void plan_scratch(plan *p)
+// Decides what is packed, and how much scratch a worker needs. An operand that few tiles read is
+// not worth packing; b, however, can only be read in place if its rows are contiguous, as vectors
+// are loaded from it.
+static void plan_scratch(product_plan *p)
 {
     const tni_gemm        *g    = &p->g.one;
     const tni_gemm_kernel *unit = p->kernel;
@@ -141,19 +161,21 @@ static void plan_scratch(plan *p)
     p->packs_a = !row && p->cols > DIRECT_TILES * unit->nr;
     p->packs_b = !row && (p->rows > DIRECT_TILES * unit->mr || g->b_col != 1);
     if (p->widens) {
-        p->a_room = room(p->rows * p->depth, p->wide);
-        p->b_room = room(p->cols * p->depth, p->wide);
+        p->a_wide = scratch_bytes(p->rows * p->depth, p->wide_bytes);
+        p->b_wide = scratch_bytes(p->cols * p->depth, p->wide_bytes);
     }
-    if (p->packs_a) p->a_pack = room(tni_round_up(p->rows, unit->mr) * p->depth, p->wide);
-    if (!row) p->b_pack = room(unit->nr * p->depth, p->wide);
-    if (p->staged) p->stage = room(p->rows * p->cols, p->wide);
+    if (p->packs_a)
+        p->a_pack = scratch_bytes(tni_round_up(p->rows, unit->mr) * p->depth, p->wide_bytes);
+    if (!row) p->b_pack = scratch_bytes(unit->nr * p->depth, p->wide_bytes);
+    if (p->staged) p->stage = scratch_bytes(p->rows * p->cols, p->wide_bytes);
 }
 
-static plan plan_of(const tni_gemm_batch *g)
+// Returns the plan of a batch; also called just to learn the bytes of scratch.
+static product_plan plan_of(const tni_gemm_batch *g)
 {
-    plan p = { .g = *g };
+    product_plan p = { .g = *g };
     plan_type(&p);
-    plan_turn(&p);
+    plan_transpose(&p);
     plan_panels(&p);
     plan_scratch(&p);
     return p;
@@ -173,6 +195,7 @@ static plan plan_of(const tni_gemm_batch *g)
 #define WIDENS_TRUTH(id, host, stem)
 #define WIDENS_SELF(id, host, stem)
 
+// Converts a line of elements to the type computed in; the cases are made from dtype.def.
 static void widen_line(tn_dtype t, void *dst, const void *src, int64_t step, int64_t count)
 {
     switch (t) {
@@ -182,7 +205,7 @@ static void widen_line(tn_dtype t, void *dst, const void *src, int64_t step, int
     }
 }
 
-// Writes one line of sums to c, adding what is there when accumulating. Integers need no sign: the
+// Writes one line of sums to c, or adds them if `add`. Integers need no sign: the
 // low bits of a sum are the same either way.
 #define NARROWS(id, type, host, sum)           \
     case TN_##id:                              \
@@ -208,29 +231,31 @@ static void narrow_line(tn_dtype t, void *dst, int64_t step, const void *src, in
     }
 }
 
-// Part of an operand: where it starts and its strides.
+// A part of an operand: its first element and its strides.
 typedef struct {
     const void *at;
     int64_t     row, col;
-} view;
+} operand_view;
 
-// The same part as elements of the type computed in, in dst, with its unit stride kept.
-static view widen(const plan *p, view v, int64_t rows, int64_t cols, void *dst)
+// Returns the same part of an operand converted to the type computed in, stored in dst, with the
+// unit stride along the same axis as before: packing is fastest along that.
+static operand_view widen_operand(const product_plan *p, operand_view v, int64_t rows, int64_t cols,
+                                  void *dst)
 {
     bool    by_col = v.row == 1 && v.col != 1;
     int64_t lines = by_col ? cols : rows, length = by_col ? rows : cols;
     int64_t skip = by_col ? v.col : v.row, step = by_col ? v.row : v.col;
     for (int64_t i = 0; i < lines; i++)
-        widen_line(p->g.one.dtype, (char *)dst + (size_t)(i * length) * p->wide,
+        widen_line(p->g.one.dtype, (char *)dst + (size_t)(i * length) * p->wide_bytes,
                    (const char *)v.at + i * skip * (int64_t)p->bytes, step, length);
-    return (view){ dst, by_col ? 1 : length, by_col ? length : 1 };
+    return (operand_view){ dst, by_col ? 1 : length, by_col ? length : 1 };
 }
 
 // ---- a panel
 
-// The columns that fill whole tiles can be read where they lie when there are few rows; the rest
-// go through the packed strip, which is padded.
-static void multiply(const plan *p, tni_gemm_block *k, void *a_pack, void *b_pack)
+// Multiplies one block. With few rows, the columns that fill whole tiles are read in place, and the
+// rest go through the packed strip, which is padded with zeros.
+static void multiply_block(const product_plan *p, tni_gemm_block *k, void *a_pack, void *b_pack)
 {
     if (p->g.one.m == 1) {
         p->kernel->row(k);
@@ -246,24 +271,30 @@ static void multiply(const plan *p, tni_gemm_block *k, void *a_pack, void *b_pac
         p->kernel->block(k);
         if (rest == 0) return;
         k->cols   = rest;
-        k->b      = (const char *)k->b + (size_t)whole * p->wide;
-        k->c      = (char *)k->c + (size_t)whole * p->wide;
+        k->b      = (const char *)k->b + (size_t)whole * p->wide_bytes;
+        k->c      = (char *)k->c + (size_t)whole * p->wide_bytes;
         k->b_pack = b_pack;
     }
     p->kernel->block(k);
 }
 
-static void write_stage(const plan *p, char *c, const char *stage, int64_t rows, int64_t cols)
+// Writes a panel of sums from scratch to c: converted to the dtype, or with a stride if c is a
+// column.
+static void write_stage(const product_plan *p, char *c, const char *stage, int64_t rows,
+                        int64_t cols)
 {
     const tni_gemm *g = &p->g.one;
     for (int64_t i = 0; i < rows; i++) {
         char       *to   = c + i * g->ldc * (int64_t)p->bytes;
-        const char *from = stage + (size_t)(i * cols) * p->wide;
+        const char *from = stage + (size_t)(i * cols) * p->wide_bytes;
         narrow_line(g->dtype, to, p->c_col, from, cols, g->accumulate);
     }
 }
 
-static void run_panel(const plan *p, int64_t unit, char *scratch)
+// Computes one panel over all of k. Within a panel, blocks of TNI_GEMM_DEPTH follow each other: the
+// first block sets c (or the stage), the others add to it, which fixes the order of additions. A
+// staged panel is rounded once, at the end.
+static void run_own_panel(const product_plan *p, int64_t unit, char *scratch)
 {
     const tni_gemm *g    = &p->g.one;
     int64_t         grid = p->down * p->across, size = (int64_t)p->bytes;
@@ -271,7 +302,7 @@ static void run_panel(const plan *p, int64_t unit, char *scratch)
     int64_t         i0 = place / p->across * p->rows, j0 = place % p->across * p->cols;
     int64_t         rows = tni_min_i64(p->rows, g->m - i0), cols = tni_min_i64(p->cols, g->n - j0);
 
-    char *a_room = scratch, *b_room = a_room + p->a_room, *a_pack = b_room + p->b_room;
+    char *a_wide = scratch, *b_wide = a_wide + p->a_wide, *a_pack = b_wide + p->b_wide;
     char *b_pack = a_pack + p->a_pack, *stage = b_pack + p->b_pack;
 
     const char *a = (const char *)g->a + (which * p->g.a_step + i0 * g->a_row) * size;
@@ -279,12 +310,12 @@ static void run_panel(const plan *p, int64_t unit, char *scratch)
     char       *c = (char *)g->c + (which * p->g.c_step + i0 * g->ldc + j0 * p->c_col) * size;
 
     for (int64_t k0 = 0; k0 < g->k; k0 += p->depth) {
-        int64_t depth = tni_min_i64(p->depth, g->k - k0);
-        view    va    = { a + k0 * g->a_col * size, g->a_row, g->a_col };
-        view    vb    = { b + k0 * g->b_row * size, g->b_row, g->b_col };
+        int64_t      depth = tni_min_i64(p->depth, g->k - k0);
+        operand_view va    = { a + k0 * g->a_col * size, g->a_row, g->a_col };
+        operand_view vb    = { b + k0 * g->b_row * size, g->b_row, g->b_col };
         if (p->widens) {
-            va = widen(p, va, rows, depth, a_room);
-            vb = widen(p, vb, depth, cols, b_room);
+            va = widen_operand(p, va, rows, depth, a_wide);
+            vb = widen_operand(p, vb, depth, cols, b_wide);
         }
         tni_gemm_block k = {
             .rows  = rows,
@@ -300,44 +331,49 @@ static void run_panel(const plan *p, int64_t unit, char *scratch)
             .ldc   = p->staged ? cols : g->ldc,
             .add   = k0 > 0 || (g->accumulate && !p->staged),
         };
-        multiply(p, &k, a_pack, b_pack);
+        multiply_block(p, &k, a_pack, b_pack);
     }
     if (p->staged) write_stage(p, c, stage, rows, cols);
 }
 
 // ---- the job
 
-static size_t worker_scratch(const plan *p)
+// Returns the bytes of scratch of one worker: widened operands, packed operands, the stage.
+static size_t worker_scratch(const product_plan *p)
 {
-    return p->a_room + p->b_room + p->a_pack + p->b_pack + p->stage;
+    return p->a_wide + p->b_wide + p->a_pack + p->b_pack + p->stage;
 }
 
+// A product being run: its plan, the scratch of all workers, and its epilogue, if that runs by bands.
 typedef struct {
-    plan                p;
+    product_plan        p;
     char               *scratch;
     tni_tiled_epilogue *epilogue;
-} job;
+} own_job;
 
-static void tell(const job *j, int64_t unit, int worker)
+// Reports a panel as a tile of its band, the row of panels that it belongs to.
+static void report_tile(const own_job *j, int64_t unit, int worker)
 {
-    const plan *p    = &j->p;
-    int64_t     band = unit / p->across, i0 = band % p->down * p->rows, n = p->g.one.n;
-    tni_tiled_epilogue_piece(j->epilogue, band, band / p->down * p->g.c_step + i0 * n,
-                             tni_min_i64(p->rows, p->g.one.m - i0) * n, worker);
+    const product_plan *p    = &j->p;
+    int64_t             band = unit / p->across, i0 = band % p->down * p->rows, n = p->g.one.n;
+    tni_tiled_epilogue_tile_done(j->epilogue, band, band / p->down * p->g.c_step + i0 * n,
+                                 tni_min_i64(p->rows, p->g.one.m - i0) * n, worker);
 }
 
-static void run_item(void *arg, int64_t item, int worker)
+// A task: runs one or several panels, and reports each.
+static void run_panels(void *arg, int64_t item, int worker)
 {
-    job    *j       = arg;
-    char   *scratch = j->scratch + (size_t)worker * worker_scratch(&j->p);
-    int64_t first = item * j->p.per_item, end = tni_min_i64(first + j->p.per_item, j->p.units);
+    own_job *j       = arg;
+    char    *scratch = j->scratch + (size_t)worker * worker_scratch(&j->p);
+    int64_t  first = item * j->p.per_item, end = tni_min_i64(first + j->p.per_item, j->p.units);
     for (int64_t unit = first; unit < end; unit++) {
-        run_panel(&j->p, unit, scratch);
-        if (j->epilogue) tell(j, unit, worker);
+        run_own_panel(&j->p, unit, scratch);
+        if (j->epilogue) report_tile(j, unit, worker);
     }
 }
 
-static void clear(const tni_gemm_batch *g, size_t bytes)
+// Writes zeros: the result of a product with k = 0.
+static void clear_result(const tni_gemm_batch *g, size_t bytes)
 {
     for (int64_t which = 0; which < g->batch; which++) {
         for (int64_t i = 0; i < g->one.m; i++)
@@ -346,30 +382,30 @@ static void clear(const tni_gemm_batch *g, size_t bytes)
     }
 }
 
-static bool is_empty(const tni_gemm_batch *g)
+static bool is_empty_product(const tni_gemm_batch *g)
 {
     return g->batch <= 0 || g->one.m <= 0 || g->one.n <= 0;
 }
 
 size_t tni_gemm_own_scratch(const tni_gemm_batch *g, int threads)
 {
-    if (is_empty(g) || g->one.k <= 0) return 0;
-    plan    p     = plan_of(g);
-    int64_t items = tni_ceil_div(p.units, p.per_item);
+    if (is_empty_product(g) || g->one.k <= 0) return 0;
+    product_plan p     = plan_of(g);
+    int64_t      items = tni_ceil_div(p.units, p.per_item);
     return (size_t)tni_min_i64(threads < 1 ? 1 : threads, tni_min_i64(items, TNI_MAX_THREADS)) *
            worker_scratch(&p);
 }
 
 void tni_gemm_own_run(const tni_gemm_batch *g, int threads, void *scratch)
 {
-    if (is_empty(g)) return;
-    job j = { .p = plan_of(g), .scratch = scratch };
+    if (is_empty_product(g)) return;
+    own_job j = { .p = plan_of(g), .scratch = scratch };
     if (g->one.k <= 0) {
-        if (!g->one.accumulate) clear(g, j.p.bytes);
+        if (!g->one.accumulate) clear_result(g, j.p.bytes);
         return;
     }
     int64_t all = j.p.g.one.m * j.p.g.one.n, band = j.p.down > 1 ? j.p.rows * j.p.g.one.n : all;
     if (tni_tiled_epilogue_begin(g->epilogue, band, all, j.p.down * g->batch, (int)j.p.across))
         j.epilogue = g->epilogue;
-    tni_parallel(threads, tni_ceil_div(j.p.units, j.p.per_item), run_item, &j);
+    tni_parallel(threads, tni_ceil_div(j.p.units, j.p.per_item), run_panels, &j);
 }

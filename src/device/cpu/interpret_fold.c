@@ -1,35 +1,36 @@
-// Loops that do nothing but fold what they load where it lies: they take many rows at a time, in the order
-// in which steps would, so that no bit differs.
+// Fast paths for loops that only fold what they load in place: sums and extrema of rows and
+// columns. They pass many rows to one tile function, which then keeps accumulators in registers, in
+// the order in which steps would fold, so that no bit differs.
 #include "device/cpu/interpret_step.h"
 
 #include "base/integers.h"
 
 #include <string.h>
 
-enum { TOTALS = 256 };  // results that are converted and stored at a time
+enum { TOTALS = 256 };  // results converted and stored by one call: 2 KiB of stack
 
-// A load and what folds it, or (fold NULL) something else.
+// A load and the step that folds it. fold is NULL if a section is anything else.
 typedef struct {
     const tni_tile_step *load, *fold;
-} pair;
+} load_and_fold;
 
-// The steps of a section that is a load in place and a fold of that kind.
-static pair sole_fold(const tni_program *g, int section, int kind)
+// Returns the two steps of a section that only loads in place and folds by that kind of step.
+static load_and_fold sole_fold(const tni_program *g, int section, int kind)
 {
     int                  head = g->section[section].head;
     const tni_tile_step *load = head >= 0 ? &g->step[head] : NULL;
     const tni_tile_step *fold = load && load->next >= 0 ? &g->step[load->next] : NULL;
-    bool sole = fold && fold->next < 0 && load->kind == TNI_S_HERE && fold->kind == kind &&
+    bool sole = fold && fold->next < 0 && load->kind == TNI_S_IN_PLACE && fold->kind == kind &&
                 fold->a == load->dst;
-    return sole ? (pair){ load, fold } : (pair){ NULL, NULL };
+    return sole ? (load_and_fold){ load, fold } : (load_and_fold){ NULL, NULL };
 }
 
-static bool is_empty(const tni_program *g, int section)
+static bool is_empty_section(const tni_program *g, int section)
 {
     return g->section[section].head < 0;
 }
 
-// The first lane of what a step loads.
+// Returns the address of the first lane that a step loads.
 static const char *lanes_of(const tni_worker *w, const tni_tile_step *load)
 {
     const tni_launch *l = w->g->l;
@@ -37,7 +38,8 @@ static const char *lanes_of(const tni_worker *w, const tni_tile_step *load)
            (w->place[load->access] + w->shift) * load->bytes;
 }
 
-// Folds `count` lines of n lanes from x on, `step` elements apart.
+// Folds `count` lines of n lanes from x on, `step` elements apart, in groups of TNI_GROUP, as
+// accumulate_line would one by one.
 static void fold_lines(const tni_tile_step *s, const char *x, int64_t step, int64_t count,
                        char *acc, char *total, char *widened, int64_t n)
 {
@@ -48,13 +50,14 @@ static void fold_lines(const tni_tile_step *s, const char *x, int64_t step, int6
     }
 }
 
-// A tail of each column: rows of the chunk from the one in hand on.
+// Sums of columns: folds `rows` rows of the chunk from the current one on, a strip of columns at a
+// time.
 static bool fold_columns(tni_worker *w, int64_t rows)
 {
     const tni_program *g    = w->g;
     int64_t            lane = g->l->size[w->lane];
-    pair               p    = sole_fold(g, tni_loop_section(0), TNI_S_TAIL_ROWS);
-    if (!p.fold || !is_empty(g, tni_row_section(1))) return false;
+    load_and_fold      p    = sole_fold(g, tni_loop_section(0), TNI_S_TAIL_ROWS);
+    if (!p.fold || !is_empty_section(g, tni_row_section(1))) return false;
     for (w->shift = 0; w->shift < lane; w->shift += TNI_STRIP) {
         int64_t n = tni_min_i64(TNI_STRIP, lane - w->shift);
         fold_lines(p.fold, lanes_of(w, p.load), g->l->stride[p.load->access][0], rows,
@@ -65,7 +68,7 @@ static bool fold_columns(tni_worker *w, int64_t rows)
     return true;
 }
 
-// The total of a row, block by block.
+// Returns the total of a row, folded in blocks of TNI_STRIP that are combined in order.
 static tni_total fold_row(const tni_tile_step *s, const char *x, int64_t lane)
 {
     tni_total total = s->f.block(x, tni_min_i64(TNI_STRIP, lane));
@@ -77,8 +80,8 @@ static tni_total fold_row(const tni_tile_step *s, const char *x, int64_t lane)
 }
 
 // Converts n totals and stores them side by side.
-static void put_totals(char *y, const tni_tile_step *convert, const tni_tile_step *store,
-                       const tni_total *total, int64_t n)
+static void store_totals(char *y, const tni_tile_step *convert, const tni_tile_step *store,
+                         const tni_total *total, int64_t n)
 {
     _Alignas(64) char made[TOTALS * 8];
     convert->f.convert(made, total, n);
@@ -86,13 +89,14 @@ static void put_totals(char *y, const tni_tile_step *convert, const tni_tile_ste
     else memcpy(y, made, (size_t)n * store->bytes);
 }
 
-// A result for each row, which lies beside that of the row before.
+// Sums of rows: a result for each row, contiguous in memory. Results are collected, so that
+// converting and storing them does not cost two calls for each row.
 static bool fold_each(tni_worker *w, int64_t rows)
 {
     const tni_program *g    = w->g;
     const tni_launch  *l    = g->l;
     int                head = g->section[tni_row_section(1)].head;
-    pair               p    = sole_fold(g, tni_loop_section(0), TNI_S_BLOCK);
+    load_and_fold      p    = sole_fold(g, tni_loop_section(0), TNI_S_BLOCK);
     if (!p.fold || head < 0) return false;
     const tni_tile_step *convert = &g->step[head];
     const tni_tile_step *store   = convert->next >= 0 ? &g->step[convert->next] : NULL;
@@ -107,36 +111,41 @@ static bool fold_each(tni_worker *w, int64_t rows)
     for (int64_t i = 0; i < rows; i++, x += l->stride[p.load->access][0] * p.fold->bytes) {
         total[i % TOTALS] = fold_row(p.fold, x, l->size[w->lane]);
         if (i % TOTALS != TOTALS - 1 && i + 1 < rows) continue;
-        put_totals(y + i / TOTALS * TOTALS * store->bytes, convert, store, total, i % TOTALS + 1);
+        store_totals(y + i / TOTALS * TOTALS * store->bytes, convert, store, total, i % TOTALS + 1);
     }
     return true;
 }
 
+// Only for one axis of rows and one of columns, and a single phase: then rows are a fixed stride
+// apart. These are most sums that run alone.
 bool tni_fold_rows(tni_worker *w, int64_t rows)
 {
     const tni_kernel *k = w->g->l->kernel;
-    if (k->np != 1 || k->nr != 1 || w->g->phases != 1 || !is_empty(w->g, tni_row_section(0)))
+    if (k->np != 1 || k->nr != 1 || w->g->phases != 1 ||
+        !is_empty_section(w->g, tni_row_section(0)))
         return false;
     return fold_columns(w, rows) || fold_each(w, rows);
 }
 
+// Only for one R axis, so that lines are a fixed stride apart.
 bool tni_fold_loop(tni_worker *w, int section)
 {
     const tni_program *g = w->g;
     const tni_kernel  *k = g->l->kernel;
-    pair               p = sole_fold(g, section, TNI_S_FOLD);
+    load_and_fold      p = sole_fold(g, section, TNI_S_FOLD);
     if (!p.fold || k->nr != 1) return false;
     fold_lines(p.fold, lanes_of(w, p.load), g->l->stride[p.load->access][k->np], g->cut.cols,
                w->reg[p.fold->b], w->reg[p.fold->dst], w->reg[p.fold->c], w->n);
     return true;
 }
 
-// The total of a line goes on over its strips.
+// A sum over everything: strips of the one line are contiguous, so that a chunk is folded in one
+// go.
 bool tni_fold_strips(tni_worker *w, int64_t first, int64_t end)
 {
     const tni_program *g = w->g;
     const tni_kernel  *k = g->l->kernel;
-    pair               p = sole_fold(g, tni_row_section(0), TNI_S_TAIL_BLOCK);
+    load_and_fold      p = sole_fold(g, tni_row_section(0), TNI_S_TAIL_BLOCK);
     if (!p.fold || k->np != 1 || k->nr != 0) return false;
     w->shift         = first * TNI_STRIP;
     int64_t    lanes = tni_min_i64(end * TNI_STRIP, g->l->size[w->lane]) - w->shift;

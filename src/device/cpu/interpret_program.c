@@ -1,23 +1,29 @@
-// A program as a whole: its arrays, and the slots of its registers.
+// Builds a program as a whole: places its arrays in memory, makes the steps (interpret_outputs.c),
+// and gives registers their slots.
 #include "device/cpu/interpret_program.h"
 
 #include "device/device.h"
 
 #include <string.h>
 
-enum { PER_INS = 10 };  // most steps, and registers, that an instruction becomes in one section
+// Most steps, and most registers, that an instruction becomes in one section. A map comes closest: for each
+// of three operands a conversion and a broadcast, then the map itself and the wrapping of its result.
+enum { PER_INS = 10 };
 
 // ---- slots -------------------------------------------------------------------------------------
 
-// Whether a register's elements lie in a slot. What is used in place, or goes out, has a pointer.
+// Returns whether a register's elements are stored in a slot. A register that is used in place, or
+// computed directly in an output, is only a pointer; one that is kept has its own memory.
 static bool has_slot(const tni_program *g, const tni_reg *r)
 {
     const tni_tile_step *s = r->maker >= 0 ? &g->step[r->maker] : NULL;
-    return r->tile && r->keep < 0 && !(s && (s->kind == TNI_S_HERE || s->lead == TNI_LEAD_OUT));
+    return r->tile && r->keep < 0 && !(s && (s->kind == TNI_S_IN_PLACE || s->dest == TNI_DEST_OUT));
 }
 
-// Gives slots that no living register has to the registers of a section, in the order of its steps.
-// The number of slots wanted.
+// Gives the registers of a section slots, in the order of its steps, and returns how many slots
+// that took. A slot is free again after the last step that reads its register: linear-scan
+// allocation, which is optimal here because a section has no branches. A worker's memory then stays
+// in the caches, however long the kernel.
 static int share_slots(tni_program *g, int section, int32_t *free_list, int64_t base)
 {
     int slots = 0, nfree = 0;
@@ -40,7 +46,9 @@ static int share_slots(tni_program *g, int section, int32_t *free_list, int64_t 
     return slots;
 }
 
-// Worker memory: pointers of registers, single elements, fixed values, kept rows, shared slots.
+// Divides a worker's memory: pointers of registers, fixed tiles, single elements, kept rows, and
+// the slots that registers share. Sections run one after the other, so they share the same slots.
+// 64 bytes between slots keep tiles of equal lanes from mapping to the same cache sets.
 static void assign_slots(tni_program *g, int32_t *free_list)
 {
     bool wide = false;
@@ -71,39 +79,42 @@ static void assign_slots(tni_program *g, int32_t *free_list)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
+// Upper bound of a program's steps and registers: every instruction in every loop, in the row
+// sections and in the finish stage.
 static int most_steps(const tni_kernel *k)
 {
     return PER_INS * k->nins * (k->phases + 2) + 8;
 }
 
-static int sections(const tni_kernel *k)
+static int section_count(const tni_kernel *k)
 {
     return 2 + 2 * k->phases + 3;
 }
 
-// Takes bytes of mem; where mem is NULL, only counts them.
-static void *take(char *mem, size_t *used, size_t bytes)
+// Takes bytes of mem, rounded up to 64; if mem is NULL, only counts them.
+static void *take_bytes(char *mem, size_t *used, size_t bytes)
 {
     void *p = mem ? mem + *used : NULL;
     *used += (bytes + 63) / 64 * 64;
     return p;
 }
 
-// Lays a program's arrays out in mem, or counts its bytes.
-static size_t lay_out(const tni_kernel *k, char *mem, tni_program *g, int32_t **free_list)
+// Places a program's arrays in mem, or, if mem is NULL, counts their bytes. Both uses run the same
+// lines, so that the count cannot differ from the use.
+static size_t place_arrays(const tni_kernel *k, char *mem, tni_program *g, int32_t **free_list)
 {
     size_t used = 0, most = (size_t)most_steps(k), nins = (size_t)k->nins;
-    take(mem, &used, sizeof *g);
-    g->step     = take(mem, &used, most * sizeof *g->step);
-    g->reg      = take(mem, &used, most * sizeof *g->reg);
-    g->section  = take(mem, &used, (size_t)sections(k) * sizeof *g->section);
-    g->loop_reg = take(mem, &used, nins * k->phases * sizeof *g->loop_reg);
-    g->row_reg  = take(mem, &used, nins * sizeof *g->row_reg);
-    g->fin_reg  = take(mem, &used, nins * sizeof *g->fin_reg);
-    g->cost     = take(mem, &used, nins * sizeof *g->cost);
-    g->needed   = take(mem, &used, nins * sizeof *g->needed);
-    g->delta    = take(mem, &used, (size_t)k->naccess * TNI_AXES * sizeof *g->delta);
-    *free_list  = take(mem, &used, most * sizeof **free_list);
+    take_bytes(mem, &used, sizeof *g);
+    g->step     = take_bytes(mem, &used, most * sizeof *g->step);
+    g->reg      = take_bytes(mem, &used, most * sizeof *g->reg);
+    g->section  = take_bytes(mem, &used, (size_t)section_count(k) * sizeof *g->section);
+    g->loop_reg = take_bytes(mem, &used, nins * k->phases * sizeof *g->loop_reg);
+    g->row_reg  = take_bytes(mem, &used, nins * sizeof *g->row_reg);
+    g->fin_reg  = take_bytes(mem, &used, nins * sizeof *g->fin_reg);
+    g->cost     = take_bytes(mem, &used, nins * sizeof *g->cost);
+    g->needed   = take_bytes(mem, &used, nins * sizeof *g->needed);
+    g->delta    = take_bytes(mem, &used, (size_t)k->naccess * TNI_AXES * sizeof *g->delta);
+    *free_list  = take_bytes(mem, &used, most * sizeof **free_list);
     return used;
 }
 
@@ -111,10 +122,11 @@ size_t tni_program_bytes(const tni_kernel *k)
 {
     tni_program g;
     int32_t    *free_list;
-    return lay_out(k, NULL, &g, &free_list);
+    return place_arrays(k, NULL, &g, &free_list);
 }
 
-// Axis i goes on by one, and the axes after it up to `last` go back to their beginning.
+// Finds how far each access moves when axis i advances by one and the axes after it, up to `last`,
+// return to 0: advance_axes then adds one number per access.
 static void find_deltas(tni_program *g, const tni_launch *l, int first, int last)
 {
     int naccess = l->kernel->naccess;
@@ -127,12 +139,15 @@ static void find_deltas(tni_program *g, const tni_launch *l, int first, int last
     }
 }
 
-// The pointers of registers begin the memory of a worker.
+// Returns the bytes of the register pointers, which begin a worker's memory.
 static int64_t pointer_bytes(const tni_program *g)
 {
     return tni_align64(g->nreg * (int64_t)sizeof(char *));
 }
 
+// Finds the buffers that may not be read in place: those that share memory with a written buffer,
+// or are loaded and stored by this kernel. A tile of them is copied when it is loaded, so that a
+// store cannot change what a later step still reads.
 static void find_shared(tni_program *g, const tni_launch *l)
 {
     const tni_kernel *k = l->kernel;
@@ -150,6 +165,7 @@ static void find_shared(tni_program *g, const tni_launch *l)
         }
 }
 
+// Finds the lane axes of the two stages, and the lanes of the largest tile: the size of a slot.
 static void find_lanes(tni_program *g, const tni_launch *l)
 {
     const tni_kernel *k = l->kernel;
@@ -161,7 +177,9 @@ static void find_lanes(tni_program *g, const tni_launch *l)
     if (g->lanes > TNI_STRIP) g->lanes = TNI_STRIP;
 }
 
-int64_t tni_program_most(const tni_launch *l, const tni_work_split *cut)
+// An upper bound that needs no program: a slot of 8-byte elements for every possible step, kept
+// rows, and the accumulators of tails.
+int64_t tni_program_worker_bytes(const tni_launch *l, const tni_work_split *cut)
 {
     const tni_kernel *k = l->kernel;
     tni_program       g;
@@ -173,17 +191,21 @@ int64_t tni_program_most(const tni_launch *l, const tni_work_split *cut)
     return most;
 }
 
+// The order matters: lanes and shared buffers decide which steps a load becomes; the steps decide
+// which registers are alive when; only then can slots be assigned. TAIL_ROWS steps count their
+// accumulators from 0 while steps are made, and are moved behind the pointers when the number of
+// registers is known.
 tni_program *tni_program_build(tni_launch *l, char *mem)
 {
     const tni_kernel *k = l->kernel;
     tni_program      *g = (tni_program *)mem;
     int32_t          *free_list;
-    lay_out(k, mem, g, &free_list);
+    place_arrays(k, mem, g, &free_list);
     g->tiles    = tni_tiles_get();
     g->l        = l;
     g->cut      = tni_kernel_split(l);
     g->phases   = k->phases;
-    g->nsection = sections(k);
+    g->nsection = section_count(k);
     g->nstep = g->nreg = 0;
     g->keep_bytes = g->state_bytes = 0;
     find_lanes(g, l);
@@ -197,7 +219,7 @@ tni_program *tni_program_build(tni_launch *l, char *mem)
     int last_r  = k->np + k->nr - 1 - k->lane_in_r;
     find_deltas(g, l, 0, outer_p);
     find_deltas(g, l, k->np, last_r);
-    tni_program_steps(g);
+    tni_program_build_steps(g);
     for (int i = 0; i < g->nstep; i++)
         if (g->step[i].kind == TNI_S_TAIL_ROWS) g->step[i].mem += pointer_bytes(g);
     g->state_bytes += pointer_bytes(g);

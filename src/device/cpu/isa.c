@@ -1,4 +1,5 @@
-// The choice among instruction sets, one for all code that is compiled once for each.
+// Chooses the instruction set, for all code that is compiled once for each: the most capable one
+// that this chip and its system support.
 #include "device/cpu/gemm_kernel.h"
 #include "device/cpu/tiles.h"
 
@@ -6,15 +7,15 @@
 typedef struct {
     const tni_tiles    *tiles;
     const tni_gemm_isa *gemm;
-} isa;
+} instruction_set;
 
-static const isa base = { &tni_tiles_base, &tni_gemm_isa_base };
+static const instruction_set base = { &tni_tiles_base, &tni_gemm_isa_base };
 
 #if defined(__x86_64__)
-static const isa avx2   = { &tni_tiles_avx2, &tni_gemm_isa_avx2 };
-static const isa avx512 = { &tni_tiles_avx512, &tni_gemm_isa_avx512 };
+static const instruction_set avx2   = { &tni_tiles_avx2, &tni_gemm_isa_avx2 };
+static const instruction_set avx512 = { &tni_tiles_avx512, &tni_gemm_isa_avx512 };
 
-static const isa *machine(void)
+static const instruction_set *machine_isa(void)
 {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
@@ -23,7 +24,7 @@ static const isa *machine(void)
     return &base;
 }
 #else
-static const isa *machine(void)
+static const instruction_set *machine_isa(void)
 {
     return &base;
 }
@@ -31,10 +32,10 @@ static const isa *machine(void)
 
 const tni_tiles *tni_tiles_get(void)
 {
-    return machine()->tiles;
+    return machine_isa()->tiles;
 }
 
 const tni_gemm_isa *tni_gemm_isa_get(void)
 {
-    return machine()->gemm;
+    return machine_isa()->gemm;
 }

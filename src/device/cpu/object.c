@@ -1,5 +1,6 @@
-// Loading compiled code from memory: by a file that has no name where the system knows such files,
-// else by one in a folder of our own that is removed at once.
+// Loads compiled code from memory: through a file without a name if the system has such files
+// (memfd), else through one in a folder of our own that is removed at once. Either way no other
+// process can exchange the bytes between their check and their loading.
 #include "device/cpu/object.h"
 
 #include "base/fd.h"
@@ -12,20 +13,21 @@
 #include <sys/mman.h>
 
 #if defined(__linux__)
-// Linux 6.3 on: says that the file may hold code. Earlier ones refuse the flag and need none.
+// From Linux 6.3 on this flag says that the file may hold code. Earlier kernels refuse it and need none.
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x10U
 #endif
 
-// The loader takes a path that it has seen for the same library, and descriptors are used again.
-// So a running number is in the path: a slash a bit, with a dot where the bit is 1.
-static void write_path(char *path, size_t room, int fd)
+// Writes a path of the descriptor that the loader has not seen before: it takes a known path for
+// the same library, and descriptor numbers are reused. So a running number is part of the path,
+// with a slash for each bit and a dot where the bit is 1: "/proc/self/fd//./3".
+static void write_path(char *path, size_t size, int fd)
 {
     static atomic_uint loads;
     unsigned           n  = atomic_fetch_add(&loads, 1);
-    size_t             at = (size_t)snprintf(path, room, "/proc/self/fd");
-    for (; n; n >>= 1) at += (size_t)snprintf(path + at, room - at, n & 1 ? "/." : "/");
-    snprintf(path + at, room - at, "/%d", fd);
+    size_t             at = (size_t)snprintf(path, size, "/proc/self/fd");
+    for (; n; n >>= 1) at += (size_t)snprintf(path + at, size - at, n & 1 ? "/." : "/");
+    snprintf(path + at, size - at, "/%d", fd);
 }
 
 static void *load_nameless(const void *data, size_t bytes)
@@ -49,6 +51,7 @@ static void *load_nameless(const void *data, size_t bytes)
 }
 #endif
 
+// The fallback: a file in a fresh folder with mode 0700, removed as soon as it is loaded.
 static void *load_named(const tni_runner *r, const void *data, size_t bytes, tni_text *why)
 {
     char folder[TNI_FOLDER], path[TNI_FOLDER + 16];
@@ -66,7 +69,8 @@ static void *load_named(const tni_runner *r, const void *data, size_t bytes, tni
     return object;
 }
 
-// The table of sections ends the file. Loading one that is cut short (a full disk) can crash.
+// Returns whether the bytes are a whole shared object: the section table, which ends the file, is
+// there. Loading one that was cut short (by a full disk) can crash.
 static bool is_whole(const void *data, size_t bytes)
 {
     Elf64_Ehdr h;
@@ -80,7 +84,7 @@ static bool is_whole(const void *data, size_t bytes)
 void *tni_object_load(const tni_runner *r, const void *data, size_t bytes, tni_text *why)
 {
     if (!is_whole(data, bytes)) {
-        *why = tni_text_of("it is no whole shared object");
+        *why = tni_text_of("it is not a complete shared object");
         return NULL;
     }
     void *object = load_nameless(data, bytes);

@@ -1,8 +1,10 @@
-// What follows a library op: a kernel, run part by part while the op's result is in the cache.
+// Runs the epilogue of a library op, a kernel that reads the op's result element by element, on
+// each band of the result while the band is in the cache.
 //
-// The op cuts its result into parts, runs of elements, and parts into pieces, which threads compute
-// in any order; whoever computes the last piece of a part runs the kernel over it. What an op does
-// not announce by tni_tiled_epilogue_begin follows when all of it is done.
+// The op cuts its result into bands, which are runs of whole rows, and each band into tiles, which
+// threads compute in any order. The thread that completes the last tile of a band runs the kernel
+// over the band. If an op does not announce its bands by tni_tiled_epilogue_begin, the kernel runs
+// once, after the op.
 #ifndef TNI_DEVICE_CPU_TILED_EPILOGUE_H
 #define TNI_DEVICE_CPU_TILED_EPILOGUE_H
 
@@ -10,34 +12,37 @@
 #include "device/cpu/cpu_kernels.h"
 
 typedef struct tni_tiled_epilogue tni_tiled_epilogue;
+// Invariant: once started, every tile of every band is reported exactly once, and the kernel has
+// run over all of the result when the last one is.
 struct tni_tiled_epilogue {
     tni_c_main       *run;
     const tni_launch *l;
-    int64_t           along;    // elements of the result for each index of the kernel's first axis
-    int               threads;  // that the kernel alone would be run by
-    int64_t           base;     // where the result that is being computed begins, in elements
-    int               pieces;   // of a part
-    atomic_int       *left;     // pieces of each part still to come
-    char             *rooms;    // of the kernel, one a worker
-    size_t            room;
-    bool              begun;
+    int64_t     row_elements;  // elements of the result for each index of the kernel's first axis
+    int         threads;       // that would run the kernel on its own
+    int64_t     offset;        // of the product of a batch that is being computed, in elements
+    int         tiles;         // of a band
+    atomic_int *tiles_left;    // of each band: tiles still to be computed
+    char       *scratch;       // of the kernel: worker_bytes for each worker
+    size_t      worker_bytes;
+    bool        started;  // an op has announced its bands
 };
 
-// Whether the kernel can follow parts: `parts` of them, each of `pieces` pieces, beginning at
-// multiples of `part` in each `whole` elements. then may be NULL. If so, every piece is to be told.
-bool tni_tiled_epilogue_begin(tni_tiled_epilogue *epilogue, int64_t part, int64_t whole,
-                              int64_t parts, int pieces);
+// Announces `bands` bands of `tiles` tiles each, which begin at multiples of `band` elements within
+// every `whole` elements. Returns whether the kernel can run band by band; if so, every tile must
+// be reported. epilogue may be NULL.
+bool tni_tiled_epilogue_begin(tni_tiled_epilogue *epilogue, int64_t band, int64_t whole,
+                              int64_t bands, int tiles);
 
-// A piece of part number `which` is there, which has `count` elements from `first` on.
-void tni_tiled_epilogue_piece(tni_tiled_epilogue *epilogue, int64_t which, int64_t first,
-                              int64_t count, int worker);
+// Reports a tile of band number `which`, which has `count` elements from `first` on.
+void tni_tiled_epilogue_tile_done(tni_tiled_epilogue *epilogue, int64_t which, int64_t first,
+                                  int64_t count, int worker);
 
-// tni_parallel of items that compute a result of `all` elements part by part: `pieces` items, one
-// after the other, compute the next `part` elements.
+// tni_parallel for items that compute a result of `all` elements band by band: each `tiles` items
+// in a row compute the next `band` elements.
 void tni_tiled_epilogue_parallel(tni_tiled_epilogue *epilogue, int threads, int64_t items,
-                                 tni_task *task, void *arg, int pieces, int64_t part, int64_t all);
+                                 tni_task *task, void *arg, int tiles, int64_t band, int64_t all);
 
-// What the device offers.
+// The device's takes, scratch_with_epilogue and run_with_epilogue; see device.h.
 bool      tni_cpu_takes(void *session, const tni_offer *o);
 size_t    tni_cpu_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l);
 tn_status tni_cpu_run_with_epilogue(const tni_call *call, void *entry, tni_launch *l,

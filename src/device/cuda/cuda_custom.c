@@ -142,7 +142,7 @@ static void gather_arrays(const tni_call *call, arrays *x)
     x->nin = call->nin;
     x->n   = call->nin + 1 + call->nmore;
     for (int i = 0; i < x->nin; i++) x->a[i] = tni_custom_array(&call->in[i]);
-    tni_custom_lay(call, call->scratch, x->a + x->nin);
+    tni_custom_place_outputs(call, call->scratch, x->a + x->nin);
     for (int i = 0; i < x->n; i++) x->bytes[i] = pack_array(&x->a[i]);
 }
 
@@ -194,7 +194,7 @@ static tn_status run_on_host(const tni_call *call)
 
 size_t tni_cuda_custom_scratch(const tni_call *call)
 {
-    return call->attr->custom.def->cuda ? tni_custom_lay(call, NULL, NULL) : 0;
+    return call->attr->custom.def->cuda ? tni_custom_place_outputs(call, NULL, NULL) : 0;
 }
 
 // compile_only does nothing: a user's text is compiled by the first call that needs it, which then

@@ -1,5 +1,5 @@
-// What the files of the reference device share: elements as it stores them, a walk through a shape,
-// and the functions that run ops.
+// Shared by the files of the reference device: elements as it stores them, a walk through a shape,
+// and the functions that run ops, with the file that each is in.
 #ifndef TNI_DEVICE_REF_H
 #define TNI_DEVICE_REF_H
 
@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-// One element in this device's memory: f for float dtypes, i for integers and bool (0 or 1). An
-// integer is always one that its dtype holds; a float may have more digits than its dtype.
+// One element in this device's memory: f for float dtypes, i for integers and bool (0 or 1).
+// Invariant: an integer is always one that its dtype can hold; a float may have more digits than
+// its dtype.
 typedef union {
     double  f;
     int64_t i;
@@ -20,21 +21,21 @@ static inline tni_cell *tni_cells(const tni_arg *x)
     return (tni_cell *)x->data;
 }
 
-// Where element at[] of x lies, counted from x's first.
-static inline int64_t tni_ref_place(const tni_arg *x, const int64_t *at)
+// Returns the offset of element at[] of x, in elements from x's first.
+static inline int64_t tni_ref_offset(const tni_arg *x, const int64_t *at)
 {
     int64_t p = 0;
     for (int i = 0; i < x->rank; i++) p += at[i] * x->stride[i];
     return p;
 }
 
-// A walk through all indices of a shape in row-major order:
+// A walk through all indices of a shape in row-major order, which is also how an output is numbered:
 //
 //     for (tni_ref_walk w = tni_ref_walk_over(rank, size); w.left; tni_ref_walk_next(&w)) ... w.at ...
 typedef struct {
     int     rank;
     int64_t size[TN_MAX_RANK], at[TN_MAX_RANK];
-    int64_t left;  // indices still to be seen, this one included
+    int64_t left;  // indices still to be visited, this one included
 } tni_ref_walk;
 
 static inline tni_ref_walk tni_ref_walk_over(int rank, const int64_t *size)
@@ -52,17 +53,19 @@ static inline void tni_ref_walk_next(tni_ref_walk *w)
 
 // ---- numbers -----------------------------------------------------------------------------------
 
-// An integer cut to the width of its dtype; bool: whether it is not 0.
+// Returns an integer cut to the width of its dtype; for bool, whether it is not 0.
 int64_t tni_ref_wrap(tn_dtype dt, int64_t v);
-// A float rounded to its dtype, nearest even.
+// Returns a float rounded to its dtype, to nearest even.
 double tni_ref_round(tn_dtype dt, double v);
-// As the op `cast` says. A float that gets no narrower keeps its digits.
+// Converts as the op `cast` does. A float that is cast to a dtype that holds all its values keeps
+// its digits.
 tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v);
-// Whether a is above b; NaN is above everything else.
+// Returns whether a is above b; NaN is above everything else.
 bool tni_ref_above(tn_dtype dt, tni_cell a, tni_cell b);
 
-void tni_ref_put(void *dst, tn_dtype dt, const void *host, int64_t count);
-void tni_ref_get(void *host, tn_dtype dt, const void *src, int64_t count);
+// Convert count elements from the host's form to cells, and back.
+void tni_ref_from_host(void *dst, tn_dtype dt, const void *host, int64_t count);
+void tni_ref_to_host(void *host, tn_dtype dt, const void *src, int64_t count);
 
 // ---- ops, by kind ------------------------------------------------------------------------------
 

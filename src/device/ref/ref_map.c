@@ -1,18 +1,20 @@
 // Maps: the expressions of ops.def in double, int64 and uint64, by the host's functions.
 #include "ref.h"
 
+// Returns an element as a double: the condition of `where`, a bool, too.
 static double float_at(const tni_arg *x, const int64_t *at)
 {
-    tni_cell v = tni_cells(x)[tni_ref_place(x, at)];
+    tni_cell v = tni_cells(x)[tni_ref_offset(x, at)];
     return tni_is_float(x->dtype) ? v.f : (double)v.i;
 }
 
 static int64_t int_at(const tni_arg *x, const int64_t *at)
 {
-    return tni_cells(x)[tni_ref_place(x, at)].i;
+    return tni_cells(x)[tni_ref_offset(x, at)].i;
 }
 
-// In double; a comparison gives 0 or 1 of a bool.
+// Maps in double. A comparison gives 0 or 1 of a bool. Nothing is rounded: the result may have more
+// digits than its dtype, so that an error of one op does not hide that of the next.
 static void map_floats(const tni_call *c)
 {
     tni_cell *y = tni_cells(&c->out);
@@ -25,6 +27,8 @@ static void map_floats(const tni_call *c)
     }
 }
 
+// Maps in 64 bits, then wraps to the dtype. bits, the width that the dtype is computed in, is where
+// shifts end.
 static void map_ints(const tni_call *c, tn_dtype dt)
 {
     // Turning the bits of a bool over is no wrapping matter: ~1 is not 0.

@@ -3,18 +3,21 @@
 
 #include <inttypes.h>
 
+// Returns the address of element at[].
 static tni_cell *element(const tni_arg *x, const int64_t *at)
 {
-    return tni_cells(x) + tni_ref_place(x, at);
+    return tni_cells(x) + tni_ref_offset(x, at);
 }
 
+// Adds v to *y; integers wrap.
 static void add_to(tn_dtype dt, tni_cell *y, tni_cell v)
 {
     if (tni_is_float(dt)) y->f += v.f;
     else y->i = tni_ref_wrap(dt, (int64_t)((uint64_t)y->i + (uint64_t)v.i));
 }
 
-static void copy(const tni_arg *y, const tni_arg *x)
+// Copies x to y, which has the same shape, with the conversion of `cast`.
+static void copy_elements(const tni_arg *y, const tni_arg *x)
 {
     for (tni_ref_walk w = tni_ref_walk_over(y->rank, y->size); w.left; tni_ref_walk_next(&w))
         *element(y, w.at) = tni_ref_convert(y->dtype, x->dtype, *element(x, w.at));
@@ -22,10 +25,10 @@ static void copy(const tni_arg *y, const tni_arg *x)
 
 void tni_ref_copy(const tni_call *c)
 {
-    copy(&c->out, &c->in[0]);
+    copy_elements(&c->out, &c->in[0]);
 }
 
-// Moves at[] back by before[]; false where that is outside of x.
+// Moves at[] back by before[]; returns false if that is outside of x.
 static bool shift_into(const tni_arg *x, const int64_t *at, const int64_t *before, int64_t *into)
 {
     for (int i = 0; i < x->rank; i++) {
@@ -35,6 +38,8 @@ static bool shift_into(const tni_arg *x, const int64_t *at, const int64_t *befor
     return true;
 }
 
+// An element of the result is the element of x at its index less `before`, or the value of the
+// padding.
 void tni_ref_pad(const tni_call *c)
 {
     tn_dtype dt   = c->out.dtype;
@@ -49,22 +54,24 @@ void tni_ref_pad(const tni_call *c)
     }
 }
 
+// Inputs follow each other along the axis. An input that was computed in its part of the output is
+// there already.
 void tni_ref_concat(const tni_call *c)
 {
     int     axis = c->attr->axis.axis;
     tni_arg part = c->out;
     for (int k = 0; k < c->nin; k++) {
         part.size[axis] = c->in[k].size[axis];
-        if (c->in[k].data != part.data) copy(&part, &c->in[k]);
+        if (c->in[k].data != part.data) copy_elements(&part, &c->in[k]);
         part.data += part.size[axis] * part.stride[axis] * (int64_t)sizeof(tni_cell);
     }
 }
 
 // ---- by index ----------------------------------------------------------------------------------
 
-// Turns at[], a place in the index, into the place in x that the index names. False, with the
-// reason in the call, where there is none such.
-static bool follow(const tni_call *c, const tni_arg *x, int64_t *at)
+// Turns at[], an index of the index tensor, into the index in x that it names. A negative index
+// counts from the end. Returns false, with the reason in the call, if it is out of range.
+static bool resolve_index(const tni_call *c, const tni_arg *x, int64_t *at)
 {
     int     axis = c->attr->axis.axis;
     int64_t n = x->size[axis], i = element(&c->in[1], at)->i;
@@ -79,27 +86,30 @@ static bool follow(const tni_call *c, const tni_arg *x, int64_t *at)
     return true;
 }
 
+// y[..., i, ...] = x[..., index[..., i, ...], ...] along the axis.
 tn_status tni_ref_gather(const tni_call *c)
 {
     for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
          tni_ref_walk_next(&w)) {
         int64_t at[TN_MAX_RANK];
         memcpy(at, w.at, sizeof at);
-        if (!follow(c, &c->in[0], at)) return TN_EARG;
+        if (!resolve_index(c, &c->in[0], at)) return TN_EARG;
         *element(&c->out, w.at) = *element(&c->in[0], at);
     }
     return TN_OK;
 }
 
+// y = x, then y[..., index[..., i, ...], ...] = v[..., i, ...], or += it, in row-major order of the
+// index: the last of several writes to a place wins.
 tn_status tni_ref_scatter(const tni_call *c)
 {
     const tni_arg *index = &c->in[1], *v = &c->in[2];
-    copy(&c->out, &c->in[0]);
+    copy_elements(&c->out, &c->in[0]);
     for (tni_ref_walk w = tni_ref_walk_over(index->rank, index->size); w.left;
          tni_ref_walk_next(&w)) {
         int64_t at[TN_MAX_RANK];
         memcpy(at, w.at, sizeof at);
-        if (!follow(c, &c->out, at)) return TN_EARG;
+        if (!resolve_index(c, &c->out, at)) return TN_EARG;
         tni_cell *y = element(&c->out, at);
         if (c->op == TNI_scatter) *y = *element(v, w.at);
         else add_to(c->out.dtype, y, *element(v, w.at));
@@ -107,7 +117,7 @@ tn_status tni_ref_scatter(const tni_call *c)
     return TN_OK;
 }
 
-// The places in the base are those of a view of it.
+// The adjoint of a view: adds each element where the view would read it from the base.
 void tni_ref_fold(const tni_call *c)
 {
     const tni_arg *x    = &c->in[0];

@@ -1,10 +1,11 @@
 // Numbers of the reference device: rounding to a dtype, conversion between dtypes, and the way to
-// and from the host. The 16-bit floats are written out by frexp and ldexp, apart from the bit
+// and from the host. The narrow floats are written with frexp and ldexp, independently of the bit
 // arithmetic of the math prelude, which is tested against this.
 #include "ref.h"
 
 #include <math.h>
 
+// Shifts the upper bits out and back: arithmetically if signed, so that the sign is extended.
 int64_t tni_ref_wrap(tn_dtype dt, int64_t v)
 {
     const tni_dtype_facts *f    = &tni_dtype_table[dt];
@@ -14,9 +15,10 @@ int64_t tni_ref_wrap(tn_dtype dt, int64_t v)
     return tni_is_signed(dt) ? (int64_t)up >> over : (int64_t)(up >> over);
 }
 
-// A float that is rounded to be stored: its digits (the hidden one included), the exponent of its
-// smallest normal number, its largest number, and its bits but for the sign, all set. What has numbers
-// above 2^(2 - lowest) has them in place of infinity, which becomes the largest, and of all NaN but one.
+// The format of a narrow float: its digits (the hidden one included), the exponent of its
+// smallest normal number, its largest number, and all bits but the sign. endless: it has infinities. A format
+// with numbers above 2^(2 - lowest) uses the codes of infinity and of all NaNs but one for them (f8 e4m3), and
+// infinity becomes its largest number.
 typedef struct {
     int      digits, lowest;
     double   largest;
@@ -32,7 +34,8 @@ static format format_of(tn_dtype dt)
                      f->high < ldexp(1, 2 - lowest) };
 }
 
-// The exponent of the last digit of numbers of v's size; v is finite.
+// Returns the exponent of the last digit of numbers of v's size; v is finite. Below the smallest
+// normal number it stays the same: subnormals.
 static int last_digit(format f, double v)
 {
     int e;
@@ -42,7 +45,8 @@ static int last_digit(format f, double v)
     return e - (f.digits - 1);
 }
 
-// Scaling is exact, so nearbyint is the only rounding.
+// Rounds to nearest even. Scaling by a power of two is exact, so that nearbyint is the only
+// rounding.
 static double round_to_format(format f, double v)
 {
     if (isnan(v)) return v;
@@ -64,8 +68,9 @@ double tni_ref_round(tn_dtype dt, double v)
 
 // ---- casts -------------------------------------------------------------------------------------
 
-// Rounds once. Above 53 bits the digits that double has no room for are folded into its last one,
-// which is below anything that the rounding to 16 bits looks at except whether it is 0.
+// Converts with one rounding. Above 53 bits, the bits that double cannot hold are folded into its
+// last bit ("round to odd"), so that the rounding to 16 bits sees whether they were 0: rounding
+// twice could round the wrong way.
 static double float_of_u64(tn_dtype dt, uint64_t v)
 {
     if (dt == TN_F64) return (double)v;
@@ -73,6 +78,7 @@ static double float_of_u64(tn_dtype dt, uint64_t v)
     return tni_ref_round(dt, (double)(v >> 11 | ((v & 2047) != 0)) * 2048);
 }
 
+// The same for signed integers; the shift is arithmetic.
 static double float_of_int(tn_dtype dt, int64_t v)
 {
     if (dt == TN_F64) return (double)v;
@@ -82,6 +88,9 @@ static double float_of_int(tn_dtype dt, int64_t v)
     return tni_ref_round(dt, (double)v);
 }
 
+// Four cases: u64 above int64's range, integer to float or integer, float to integer (cut towards 0
+// and clipped, NaN gives 0), float to float (rounded only if the dtype does not hold all values of
+// the old one).
 tni_cell tni_ref_convert(tn_dtype to, tn_dtype from, tni_cell v)
 {
     if (from == TN_U64 && tni_is_float(to) && v.i < 0)
@@ -103,7 +112,9 @@ bool tni_ref_above(tn_dtype dt, tni_cell a, tni_cell b)
 
 // ---- to and from the host ----------------------------------------------------------------------
 
-static double decode(format f, unsigned bits)
+// Returns the value of a narrow float's bits: infinity or NaN, a subnormal, or a normal number with
+// its hidden digit.
+static double decode_bits(format f, unsigned bits)
 {
     int    point = f.digits - 1, exponent = (int)((bits & f.all) >> point);
     int    digits = (int)(bits & ((1u << point) - 1));
@@ -115,8 +126,9 @@ static double decode(format f, unsigned bits)
     return bits > f.all ? -v : v;
 }
 
-// The hidden digit of a normal number adds the 1 that its exponent field is ahead by.
-static unsigned encode(format f, double v)
+// Returns the bits of v, rounded. The hidden digit of a normal number carries into the exponent
+// field, which adds the 1 by which normal numbers are ahead of subnormals.
+static unsigned encode_bits(format f, double v)
 {
     int      point    = f.digits - 1;
     unsigned infinity = f.all >> point << point, sign = signbit(v) ? f.all + 1 : 0, bits;
@@ -137,16 +149,16 @@ static unsigned encode(format f, double v)
 #define CELL_SIGNED(held, v)   .i = (v)
 #define CELL_FLOAT(held, v)    .f = FLOAT_##held(v)
 #define FLOAT_SELF(v)          (v)
-#define FLOAT_ROUND(v)         decode(format_of(dt), v)
+#define FLOAT_ROUND(v)         decode_bits(format_of(dt), v)
 #define HOST_BOOL(held, v)     (v).i != 0
 #define HOST_UNSIGNED(held, v) (v).i
 #define HOST_SIGNED(held, v)   (v).i
 #define HOST_FLOAT(held, v)    HOST_FLOAT_##held(v)
 #define HOST_FLOAT_SELF(v)     (v).f
-#define HOST_FLOAT_ROUND(v)    encode(format_of(dt), (v).f)
+#define HOST_FLOAT_ROUND(v)    encode_bits(format_of(dt), (v).f)
 
-// Elements in host memory need not be aligned.
-static tni_cell from_host(tn_dtype dt, const void *p)
+// Converts one element of the host, which need not be aligned; the cases are made from dtype.def.
+static tni_cell cell_from_host(tn_dtype dt, const void *p)
 {
     switch (dt) {
 #define DTYPE(id, name, class, held, in, host, ...) \
@@ -160,7 +172,7 @@ static tni_cell from_host(tn_dtype dt, const void *p)
     return (tni_cell){ 0 };
 }
 
-static void to_host(tn_dtype dt, tni_cell v, void *p)
+static void cell_to_host(tn_dtype dt, tni_cell v, void *p)
 {
     switch (dt) {
 #define DTYPE(id, name, class, held, in, host, ...) \
@@ -173,16 +185,16 @@ static void to_host(tn_dtype dt, tni_cell v, void *p)
     }
 }
 
-void tni_ref_put(void *dst, tn_dtype dt, const void *host, int64_t count)
+void tni_ref_from_host(void *dst, tn_dtype dt, const void *host, int64_t count)
 {
     size_t size = tni_dtype_size(dt);
     for (int64_t i = 0; i < count; i++)
-        ((tni_cell *)dst)[i] = from_host(dt, (const char *)host + (size_t)i * size);
+        ((tni_cell *)dst)[i] = cell_from_host(dt, (const char *)host + (size_t)i * size);
 }
 
-void tni_ref_get(void *host, tn_dtype dt, const void *src, int64_t count)
+void tni_ref_to_host(void *host, tn_dtype dt, const void *src, int64_t count)
 {
     size_t size = tni_dtype_size(dt);
     for (int64_t i = 0; i < count; i++)
-        to_host(dt, ((const tni_cell *)src)[i], (char *)host + (size_t)i * size);
+        cell_to_host(dt, ((const tni_cell *)src)[i], (char *)host + (size_t)i * size);
 }

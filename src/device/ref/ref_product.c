@@ -1,7 +1,9 @@
-// Products: matrices, and convolution with its gradients.
-// M, N, K sizes of a product: (M, K) @ (K, N).
+// Products: matrices, and convolution with its gradients. Sums of products in double, in the order
+// of the loops; integers in uint64, wrapped once at the end, which is the same as wrapping at every
+// step. M, N, K sizes of a product: (M, K) @ (K, N).
 #include "ref.h"
 
+// Returns the dot product of a row and a column; the steps are strides.
 static double float_dot(int64_t K, const tni_cell *a, int64_t step_a, const tni_cell *b,
                         int64_t step_b)
 {
@@ -18,8 +20,8 @@ static int64_t int_dot(int64_t K, const tni_cell *a, int64_t step_a, const tni_c
     return (int64_t)y;
 }
 
-// One matrix of the batch.
-static void matmul(const tni_call *c, const tni_cell *a, const tni_cell *b, tni_cell *y)
+// Multiplies one matrix of the batch.
+static void multiply_matrices(const tni_call *c, const tni_cell *a, const tni_cell *b, tni_cell *y)
 {
     int            r  = c->out.rank - 2;  // the axis of rows
     const int64_t *sa = c->in[0].stride + r, *sb = c->in[1].stride + r, *sy = c->out.stride + r;
@@ -40,18 +42,21 @@ size_t tni_ref_matmul_scratch(const tni_call *c)
     return 0;
 }
 
+// Leading axes are walked one matrix at a time; a broadcast axis has stride 0.
 tn_status tni_ref_matmul(const tni_call *c)
 {
     const tni_arg *a = &c->in[0], *b = &c->in[1], *y = &c->out;
     for (tni_ref_walk w = tni_ref_walk_over(y->rank - 2, y->size); w.left; tni_ref_walk_next(&w))
-        matmul(c, tni_cells(a) + tni_ref_place(a, w.at), tni_cells(b) + tni_ref_place(b, w.at),
-               tni_cells(y) + tni_ref_place(y, w.at));
+        multiply_matrices(c, tni_cells(a) + tni_ref_offset(a, w.at),
+                          tni_cells(b) + tni_ref_offset(b, w.at),
+                          tni_cells(y) + tni_ref_offset(y, w.at));
     return TN_OK;
 }
 
 // ---- convolution -------------------------------------------------------------------------------
 
-// One term y += x * w of the convolution, or the same term of the gradient for x or w.
+// Adds one term y += x * w of the convolution, or the same term of the gradient of x or of w: the
+// three ops differ in nothing else.
 static void add_term(int op, double *x, double *w, double *y)
 {
     if (op == TNI_conv) *y += *x * *w;
@@ -59,8 +64,8 @@ static void add_term(int op, double *x, double *w, double *y)
     else *w += *y * *x;
 }
 
-// Goes through all terms: every element of y (image, out channel, row, column) with every element
-// of its kernel (in channel, row, column).
+// Visits all terms: every element of y (image, out channel, row, column) with every element of its
+// window (in channel, row, column), except those in the padding.
 static void all_terms(const tni_call *c, const tni_arg *x, const tni_arg *w, const tni_arg *y)
 {
     const int64_t *step = c->attr->conv.stride, *pad = c->attr->conv.padding;
@@ -74,9 +79,9 @@ static void all_terms(const tni_call *c, const tni_arg *x, const tni_arg *w, con
             if (row < 0 || row >= x->size[2] || column < 0 || column >= x->size[3]) continue;
             int64_t in_x[] = { image, channel + k.at[0], row, column };
             int64_t in_w[] = { o, k.at[0], k.at[1], k.at[2] };
-            add_term(c->op, &tni_cells(x)[tni_ref_place(x, in_x)].f,
-                     &tni_cells(w)[tni_ref_place(w, in_w)].f,
-                     &tni_cells(y)[tni_ref_place(y, p.at)].f);
+            add_term(c->op, &tni_cells(x)[tni_ref_offset(x, in_x)].f,
+                     &tni_cells(w)[tni_ref_offset(w, in_w)].f,
+                     &tni_cells(y)[tni_ref_offset(y, p.at)].f);
         }
     }
 }
@@ -87,6 +92,7 @@ size_t tni_ref_conv_scratch(const tni_call *c)
     return 0;
 }
 
+// Serves conv, conv_dgrad and conv_wgrad: clears the result, then adds every term to it.
 tn_status tni_ref_conv(const tni_call *c)
 {
     tni_arg x[3];

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-// A sum with what rounding took from it (Neumaier), so that its error does not grow with its
+// A sum with its accumulated rounding errors (Neumaier), so that its error does not grow with its
 // length.
 typedef struct {
     double sum, rest;
@@ -16,7 +16,7 @@ static void sum_add(long_sum *s, double v)
     s->sum = t;
 }
 
-// Among infinities and NaN the rest means nothing.
+// If the sum is infinite or NaN, the rounding errors mean nothing.
 static double sum_value(long_sum s)
 {
     return isfinite(s.sum) ? s.sum + s.rest : s.sum;
@@ -27,54 +27,56 @@ static double sum_value(long_sum s)
 static double float_sum(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     long_sum s = { 0 };
-    for (; w.left; tni_ref_walk_next(&w)) sum_add(&s, x[tni_ref_place(in, w.at)].f);
+    for (; w.left; tni_ref_walk_next(&w)) sum_add(&s, x[tni_ref_offset(in, w.at)].f);
     return sum_value(s);
 }
 
 static double float_product(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     double y = 1;
-    for (; w.left; tni_ref_walk_next(&w)) y *= x[tni_ref_place(in, w.at)].f;
+    for (; w.left; tni_ref_walk_next(&w)) y *= x[tni_ref_offset(in, w.at)].f;
     return y;
 }
 
 static int64_t int_sum(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     uint64_t y = 0;
-    for (; w.left; tni_ref_walk_next(&w)) y += (uint64_t)x[tni_ref_place(in, w.at)].i;
+    for (; w.left; tni_ref_walk_next(&w)) y += (uint64_t)x[tni_ref_offset(in, w.at)].i;
     return (int64_t)y;
 }
 
 static int64_t int_product(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     uint64_t y = 1;
-    for (; w.left; tni_ref_walk_next(&w)) y *= (uint64_t)x[tni_ref_place(in, w.at)].i;
+    for (; w.left; tni_ref_walk_next(&w)) y *= (uint64_t)x[tni_ref_offset(in, w.at)].i;
     return (int64_t)y;
 }
 
-// Whether a is more of an extremum than b. NaN is both the largest and the smallest.
-static bool wins(tn_dtype dt, bool least, tni_cell a, tni_cell b)
+// Returns whether a is a better extremum than b. NaN is both the largest and the smallest.
+static bool is_better(tn_dtype dt, bool least, tni_cell a, tni_cell b)
 {
     bool nan = tni_is_float(dt) && (isnan(a.f) || isnan(b.f));
     return least && !nan ? tni_ref_above(dt, b, a) : tni_ref_above(dt, a, b);
 }
 
-// The first extremum, or its number in the order of the walk.
+// Returns the first extremum, or its number in the order of the walk.
 static tni_cell extremum(int op, const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     bool     least = op == TNI_min || op == TNI_argmin;
     tni_cell best  = *x;
     int64_t  at    = 0;
     for (int64_t k = 0; w.left; tni_ref_walk_next(&w), k++) {
-        tni_cell v = x[tni_ref_place(in, w.at)];
-        if (!wins(in->dtype, least, v, best)) continue;
+        tni_cell v = x[tni_ref_offset(in, w.at)];
+        if (!is_better(in->dtype, least, v, best)) continue;
         best = v;
         at   = k;
     }
     return op == TNI_max || op == TNI_min ? best : (tni_cell){ .i = at };
 }
 
-static tni_cell reduce(const tni_call *c, const tni_cell *x, tni_ref_walk w)
+// Reduces the elements that w walks over. Integers are summed in 64 bits and wrapped to the
+// result's dtype.
+static tni_cell reduce_elements(const tni_call *c, const tni_cell *x, tni_ref_walk w)
 {
     if (c->op != TNI_sum && c->op != TNI_prod) return extremum(c->op, c->in, x, w);
     if (tni_is_float(c->in->dtype))
@@ -84,6 +86,8 @@ static tni_cell reduce(const tni_call *c, const tni_cell *x, tni_ref_walk w)
     return (tni_cell){ .i = tni_ref_wrap(c->out.dtype, v) };
 }
 
+// Each element of the result reduces a box of the input: the input's size along reduced axes, 1
+// along the others.
 void tni_ref_reduce(const tni_call *c)
 {
     const tni_arg *in = c->in;
@@ -93,11 +97,13 @@ void tni_ref_reduce(const tni_call *c)
 
     for (tni_ref_walk w = tni_ref_walk_over(c->out.rank, c->out.size); w.left;
          tni_ref_walk_next(&w), y++)
-        *y = reduce(c, tni_cells(in) + tni_ref_place(in, w.at), tni_ref_walk_over(in->rank, size));
+        *y = reduce_elements(c, tni_cells(in) + tni_ref_offset(in, w.at),
+                             tni_ref_walk_over(in->rank, size));
 }
 
 // ---- scans -------------------------------------------------------------------------------------
 
+// Both sum and product are carried along, for brevity; one is written.
 static void scan_floats(bool sum, int64_t n, const tni_cell *x, int64_t step, tni_cell *y,
                         int64_t step_y)
 {
@@ -121,6 +127,7 @@ static void scan_ints(bool sum, tn_dtype dt, int64_t n, const tni_cell *x, int64
     }
 }
 
+// Scans every line along the axis on its own.
 void tni_ref_scan(const tni_call *c)
 {
     const tni_arg *in   = c->in;
@@ -130,8 +137,8 @@ void tni_ref_scan(const tni_call *c)
     first.size[axis]     = 1;
     for (tni_ref_walk w = tni_ref_walk_over(first.rank, first.size); w.left;
          tni_ref_walk_next(&w)) {
-        const tni_cell *x = tni_cells(in) + tni_ref_place(in, w.at);
-        tni_cell       *y = tni_cells(&c->out) + tni_ref_place(&c->out, w.at);
+        const tni_cell *x = tni_cells(in) + tni_ref_offset(in, w.at);
+        tni_cell       *y = tni_cells(&c->out) + tni_ref_offset(&c->out, w.at);
         if (tni_is_float(in->dtype)) scan_floats(c->op == TNI_cumsum, n, x, step, y, step_y);
         else scan_ints(c->op == TNI_cumsum, c->out.dtype, n, x, step, y, step_y);
     }

@@ -1,16 +1,19 @@
-// Sources: values from nothing. Random numbers are those of the math prelude, bit for bit.
+// Sources: values that have no inputs. Random numbers are those of the math prelude, bit for bit,
+// since they are defined by their bits.
 #include "ref.h"
 
 #include "kernel/prelude.h"
 
-static tni_cell number(const tni_call *c)
+// Returns the value of full and scalar, rounded or wrapped to the dtype.
+static tni_cell number_cell(const tni_call *c)
 {
     if (!tni_is_float(c->out.dtype))
         return (tni_cell){ .i = tni_ref_wrap(c->out.dtype, c->attr->num.i) };
     return (tni_cell){ .f = tni_ref_round(c->out.dtype, c->attr->num.f) };
 }
 
-static tni_cell iota(const tni_call *c, int64_t i)
+// Returns start + i * step; integers wrap.
+static tni_cell iota_cell(const tni_call *c, int64_t i)
 {
     tn_dtype dt = c->out.dtype;
     if (tni_is_float(dt))
@@ -19,7 +22,9 @@ static tni_cell iota(const tni_call *c, int64_t i)
     return (tni_cell){ .i = tni_ref_wrap(dt, (int64_t)v) };
 }
 
-static tni_cell random_float(const tni_call *c, uint64_t i)
+// Returns element i of uniform or normal. A 16-bit uniform number has the first bits of an f32 one:
+// rounding could give 1.
+static tni_cell random_cell(const tni_call *c, uint64_t i)
 {
     uint64_t key = c->attr->random.key, from = c->attr->random.counter;
     bool     normal = c->op == TNI_normal;
@@ -34,21 +39,22 @@ static tni_cell random_float(const tni_call *c, uint64_t i)
                                                       : m_uniform_f(w) };
 }
 
-static tni_cell element(const tni_call *c, int64_t i)
+// Returns element i of any source; i counts in row-major order.
+static tni_cell source_element(const tni_call *c, int64_t i)
 {
     switch (c->op) {
-    case TNI_iota: return iota(c, i);
+    case TNI_iota: return iota_cell(c, i);
     case TNI_random_bits:
         return (tni_cell){ .i = m_rand_bits(c->attr->random.key, c->attr->random.counter,
                                             (uint64_t)i) };
     case TNI_uniform:
-    case TNI_normal: return random_float(c, (uint64_t)i);
-    default: return number(c);
+    case TNI_normal: return random_cell(c, (uint64_t)i);
+    default: return number_cell(c);
     }
 }
 
 void tni_ref_source(const tni_call *c)
 {
     int64_t n = tni_shape_count(c->out.rank, c->out.size);
-    for (int64_t i = 0; i < n; i++) tni_cells(&c->out)[i] = element(c, i);
+    for (int64_t i = 0; i < n; i++) tni_cells(&c->out)[i] = source_element(c, i);
 }

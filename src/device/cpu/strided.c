@@ -1,9 +1,9 @@
-// Merging axes, runs of strided elements, and tiles of them.
-#include "device/cpu/cpu_walk.h"
+// Merges axes, copies runs of strided elements, and loads elements into tiles.
+#include "device/cpu/strided.h"
 
 #include <string.h>
 
-tni_arg tni_arg_rows(tn_dtype dt, int rank, const int64_t *size, void *data)
+tni_arg tni_arg_row_major(tn_dtype dt, int rank, const int64_t *size, void *data)
 {
     tni_arg x = { .dtype = dt, .rank = rank, .data = data };
     for (int i = 0; i < rank; i++) x.size[i] = size[i];
@@ -11,7 +11,7 @@ tni_arg tni_arg_rows(tn_dtype dt, int rank, const int64_t *size, void *data)
     return x;
 }
 
-bool tni_arg_is_rows(const tni_arg *x)
+bool tni_arg_is_row_major(const tni_arg *x)
 {
     int64_t step = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
@@ -22,26 +22,29 @@ bool tni_arg_is_rows(const tni_arg *x)
     return true;
 }
 
-bool tni_arg_is_still(const tni_arg *x)
+bool tni_arg_is_broadcast(const tni_arg *x)
 {
     for (int i = 0; i < x->rank; i++)
         if (x->stride[i] != 0 && x->size[i] != 1) return false;
     return true;
 }
 
-static bool one_run(int n, tni_arg *const *x, int outer, int inner)
+// Returns whether an outer and an inner axis are one run in all arguments.
+static bool is_one_run(int n, tni_arg *const *x, int outer, int inner)
 {
     for (int k = 0; k < n; k++)
         if (x[k]->stride[outer] != x[k]->stride[inner] * x[k]->size[inner]) return false;
     return true;
 }
 
-void tni_merge(int n, tni_arg *const *x)
+// Goes through the axes outermost first and appends each to the axes kept so far, or merges it into
+// the last of them. Fewer and longer axes make longer runs for the inner loops.
+void tni_merge_axes(int n, tni_arg *const *x)
 {
     int rank = x[0]->rank, kept = 0;
     for (int i = 0; i < rank; i++) {
         if (x[0]->size[i] == 1) continue;
-        bool joins = kept > 0 && one_run(n, x, kept - 1, i);
+        bool joins = kept > 0 && is_one_run(n, x, kept - 1, i);
         for (int k = 0; k < n; k++) {
             int64_t size                          = x[k]->size[i];
             x[k]->stride[joins ? kept - 1 : kept] = x[k]->stride[i];
@@ -52,7 +55,7 @@ void tni_merge(int n, tni_arg *const *x)
     for (int k = 0; k < n; k++) x[k]->rank = kept;
 }
 
-void tni_permute(tni_arg *x, int rank, const int *perm)
+void tni_permute_axes(tni_arg *x, int rank, const int *perm)
 {
     tni_arg y = *x;
     y.rank    = rank;
@@ -63,19 +66,24 @@ void tni_permute(tni_arg *x, int rank, const int *perm)
     *x = y;
 }
 
+// An insertion sort, which is stable: axes of equal stride keep their order. Copies then walk
+// memory in the order of their output.
 void tni_sort_axes(int n, tni_arg *const *x)
 {
     int rank = x[0]->rank, perm[TN_MAX_RANK];
     for (int i = 0; i < rank; i++) {
         int at = i;
-        for (; at > 0 && tni_reach(x[0]->stride[perm[at - 1]]) < tni_reach(x[0]->stride[i]); at--)
+        for (;
+             at > 0 && tni_abs_stride(x[0]->stride[perm[at - 1]]) < tni_abs_stride(x[0]->stride[i]);
+             at--)
             perm[at] = perm[at - 1];
         perm[at] = i;
     }
-    for (int k = 0; k < n; k++) tni_permute(x[k], rank, perm);
+    for (int k = 0; k < n; k++) tni_permute_axes(x[k], rank, perm);
 }
 
-int64_t tni_arg_place(const tni_arg *x, int64_t at)
+// The outermost axis needs no remainder, so that a number past the end is not folded back.
+int64_t tni_arg_offset(const tni_arg *x, int64_t at)
 {
     int64_t place = 0;
     for (int i = x->rank - 1; i > 0; i--) {
@@ -87,6 +95,8 @@ int64_t tni_arg_place(const tni_arg *x, int64_t at)
 
 // ---- runs ----
 
+// One function for each element size, so that the compiler can use vector gathers or at least plain
+// loads; a memcpy of a variable size would be a call for each element.
 static void gather8(uint8_t *y, const uint8_t *x, int64_t stride, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) y[i] = x[i * stride];
@@ -107,6 +117,7 @@ static void gather64(uint64_t *y, const uint64_t *x, int64_t stride, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] = x[i * stride];
 }
 
+// Contiguous runs and repeated elements have faster ways than a strided loop.
 void tni_gather_run(size_t bytes, void *y, const void *x, int64_t stride, int64_t n)
 {
     if (stride == 1) memcpy(y, x, (size_t)n * bytes);
@@ -146,7 +157,7 @@ void tni_scatter_run(size_t bytes, void *y, const void *x, int64_t stride, int64
     else scatter8(y, x, stride, n);
 }
 
-// Integers are added without signs, so that they wrap. Floats that are rounded to be stored are added
+// Integers are added as unsigned, so that they wrap. Floats that are rounded to be stored are added
 // in f32, not here.
 #define ADD(name, type, sum)                                                \
     static void name(void *to, const void *from, int64_t stride, int64_t n) \
@@ -196,26 +207,30 @@ void tni_fill_run(size_t bytes, void *y, const void *x, int64_t n)
 
 // ---- tiles ----
 
-const void *tni_tile_run(const tni_tiles *t, const char *x, tn_dtype dt, int64_t stride,
-                         tn_dtype as, int64_t n, tni_room *room)
+// Does as little as possible: nothing if the elements are contiguous and of the right dtype; a
+// conversion, or a gather; both only if they must. A single element that is broadcast is converted
+// once.
+const void *tni_tile_load_run(const tni_tiles *t, const char *x, tn_dtype dt, int64_t stride,
+                              tn_dtype as, int64_t n, tni_tile_scratch *scratch)
 {
     size_t bytes = tni_dtype_size(dt);
     if (stride == 1 && dt == as) return x;
     if (stride == 1) {
-        tni_converter(t, dt, as)(room->ready, x, n);
+        tni_converter(t, dt, as)(scratch->ready, x, n);
     } else if (stride == 0) {
-        if (dt != as) tni_converter(t, dt, as)(room->raw, x, 1);
-        tni_fill_run(tni_dtype_size(as), room->ready, dt == as ? (const void *)x : room->raw, n);
+        if (dt != as) tni_converter(t, dt, as)(scratch->raw, x, 1);
+        tni_fill_run(tni_dtype_size(as), scratch->ready, dt == as ? (const void *)x : scratch->raw,
+                     n);
     } else if (dt == as) {
-        tni_gather_run(bytes, room->ready, x, stride, n);
+        tni_gather_run(bytes, scratch->ready, x, stride, n);
     } else {
-        tni_gather_run(bytes, room->raw, x, stride, n);
-        tni_converter(t, dt, as)(room->ready, room->raw, n);
+        tni_gather_run(bytes, scratch->raw, x, stride, n);
+        tni_converter(t, dt, as)(scratch->ready, scratch->raw, n);
     }
-    return room->ready;
+    return scratch->ready;
 }
 
-// Gathers the runs of the innermost axis that make up the n elements from first on.
+// Gathers n elements from element `first` on into y, as runs along the innermost axis.
 static void gather_runs(const tni_arg *x, size_t bytes, int64_t first, int64_t n, char *y)
 {
     int     last            = x->rank - 1;
@@ -242,20 +257,21 @@ static void gather_runs(const tni_arg *x, size_t bytes, int64_t first, int64_t n
     }
 }
 
-const void *tni_tile_of(const tni_tiles *t, const tni_arg *x, tn_dtype as, int64_t first, int64_t n,
-                        tni_room *room)
+// A tile within one line of the innermost axis is one run; else it is gathered line by line.
+const void *tni_tile_load(const tni_tiles *t, const tni_arg *x, tn_dtype as, int64_t first,
+                          int64_t n, tni_tile_scratch *scratch)
 {
     int     last  = x->rank - 1;
     int64_t bytes = (int64_t)tni_dtype_size(x->dtype);
-    if (last < 0) return tni_tile_run(t, x->data, x->dtype, 0, as, n, room);
+    if (last < 0) return tni_tile_load_run(t, x->data, x->dtype, 0, as, n, scratch);
     if (last == 0 || first % x->size[last] + n <= x->size[last])
-        return tni_tile_run(t, x->data + tni_arg_place(x, first) * bytes, x->dtype, x->stride[last],
-                            as, n, room);
+        return tni_tile_load_run(t, x->data + tni_arg_offset(x, first) * bytes, x->dtype,
+                                 x->stride[last], as, n, scratch);
     if (x->dtype == as) {
-        gather_runs(x, (size_t)bytes, first, n, room->ready);
+        gather_runs(x, (size_t)bytes, first, n, scratch->ready);
     } else {
-        gather_runs(x, (size_t)bytes, first, n, room->raw);
-        tni_converter(t, x->dtype, as)(room->ready, room->raw, n);
+        gather_runs(x, (size_t)bytes, first, n, scratch->raw);
+        tni_converter(t, x->dtype, as)(scratch->ready, scratch->raw, n);
     }
-    return room->ready;
+    return scratch->ready;
 }
