@@ -1,11 +1,17 @@
-// Indices out of range on a device that tells of them later: what is said then, when the graph that
-// they were in is gone. Kernels that update what lasts are guarded: from the failure on, until it is
-// reported, they do nothing, so that a failed step changes nothing.
+// Deferred errors: indices out of range on a device that reports them later, when the graph they were
+// in is gone.
+//
+// Every kernel or call that can fail has a ticket, and the plan keeps the message for it. The device
+// writes the ticket and the index where a check fails; the next evaluation, read or tn_sync finds and
+// reports it. Until then later work may already be launched. Kernels that overwrite values which
+// outlive the evaluation are therefore guarded: once a check has failed, they do nothing until it is
+// reported, so that a failed step changes nothing.
 #include "engine/engine.h"
 
 // ---- taking ------------------------------------------------------------------------------------
 
-static tni_deferred_error note_of(tni_graph *g, int32_t item, int ins, int ticket)
+// Describes the index of an item: what its message will say.
+static tni_deferred_error describe_error(tni_graph *g, int32_t item, int ins, int ticket)
 {
     const tni_node *n    = g->item[item].n;
     int             axis = n->attr.axis.axis;
@@ -17,14 +23,16 @@ static tni_deferred_error note_of(tni_graph *g, int32_t item, int ins, int ticke
                                  .site   = n->site };
 }
 
-// Tickets come round again: by then whoever had one before has long been heard.
+// Returns the next ticket. Numbers wrap around; an old failure under the same number has been reported
+// by then.
 static int next_ticket(tni_engine *e)
 {
     return 1 + (int)(e->tickets++ % TNI_TICKETS);
 }
 
-// The notes of a kernel, into `to` unless that is NULL; how many.
-static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_deferred_error *to)
+// Counts the checks of a kernel and, if `to` is not NULL, writes their messages there and gives the
+// kernel a ticket.
+static size_t errors_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_deferred_error *to)
 {
     tni_planned_kernel *f = &p->kernel[k];
     size_t              n = 0;
@@ -32,7 +40,7 @@ static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_deferred_
         if (f->kernel->ins[i].code != TNI_I_CHECK) continue;
         if (to) {
             if (!n) f->launch.ticket = next_ticket(g->cx->engine);
-            to[n]        = note_of(g, f->origin[i], 1 + i, f->launch.ticket);
+            to[n]        = describe_error(g, f->origin[i], 1 + i, f->launch.ticket);
             to[n].kernel = (int32_t)k;
         }
         n++;
@@ -40,32 +48,35 @@ static size_t notes_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_deferred_
     return n;
 }
 
-static size_t notes_of_item(tni_graph *g, int32_t item, tni_deferred_error *to)
+// The same for an item that is run by a call.
+static size_t errors_of_item(tni_graph *g, int32_t item, tni_deferred_error *to)
 {
     if (item < 0 || tni_op_table[g->item[item].n->op].fails != TNI_FAILS_INDEX) return 0;
     if (to) {
-        *to        = note_of(g, item, 1, next_ticket(g->cx->engine));
+        *to        = describe_error(g, item, 1, next_ticket(g->cx->engine));
         to->kernel = ~item;
     }
     return 1;
 }
 
-static size_t notes_of_plan(tni_graph *g, tni_plan *p, tni_deferred_error *to)
+// The same for a whole plan: called once to count, once to write.
+static size_t errors_of_plan(tni_graph *g, tni_plan *p, tni_deferred_error *to)
 {
     size_t n = 0;
-    for (size_t k = 0; k < p->kernels; k++) n += notes_of_kernel(g, p, k, to ? to + n : NULL);
-    for (size_t t = 0; t < p->steps; t++) n += notes_of_item(g, p->step[t], to ? to + n : NULL);
+    for (size_t k = 0; k < p->kernels; k++) n += errors_of_kernel(g, p, k, to ? to + n : NULL);
+    for (size_t t = 0; t < p->steps; t++) n += errors_of_item(g, p->step[t], to ? to + n : NULL);
     return n;
 }
 
-// Whether a kernel writes what a failed step has to leave as it was.
-static bool lasts(const tni_plan *p, const tni_planned_kernel *k)
+// Whether a kernel overwrites a value that a failed step has to leave as it was: it writes into an
+// input's buffer.
+static bool writes_lasting(const tni_plan *p, const tni_planned_kernel *k)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t          at = k->buffer[i];
         const tni_place *x  = at < 0 ? NULL : &p->place[at];
         if (!k->kernel->buffer[i].written) continue;
-        if (!x || x->where == TNI_INPUT || (x->where == TNI_OWN && p->place[x->root].takes))
+        if (!x || x->where == TNI_INPUT || (x->where == TNI_OWN && p->place[x->root].donated))
             return true;
     }
     return false;
@@ -74,34 +85,36 @@ static bool lasts(const tni_plan *p, const tni_planned_kernel *k)
 bool tni_deferred_errors_register(tni_graph *g, tni_plan *p)
 {
     tni_engine *e = g->cx->engine;
-    if (!e->events->failed || p->noted) return true;
-    size_t n = notes_of_plan(g, p, NULL);
-    p->note  = n ? tni_alloc(&g->cx->heap, n * sizeof *p->note) : NULL;
-    if (n && !p->note) return tni_no_memory(g->cx, "evaluating");
-    if (n) p->notes = notes_of_plan(g, p, p->note);
-    for (size_t k = 0; k < p->kernels; k++) p->kernel[k].kernel->guarded = lasts(p, &p->kernel[k]);
-    p->noted = true;
+    if (!e->events->failed || p->errors_registered) return true;
+    size_t n = errors_of_plan(g, p, NULL);
+    p->error = n ? tni_alloc(&g->cx->heap, n * sizeof *p->error) : NULL;
+    if (n && !p->error) return tni_no_memory(g->cx, "evaluating");
+    if (n) p->errors = errors_of_plan(g, p, p->error);
+    for (size_t k = 0; k < p->kernels; k++)
+        p->kernel[k].kernel->guarded = writes_lasting(p, &p->kernel[k]);
+    p->errors_registered = true;
     return true;
 }
 
 int tni_deferred_error_ticket(const tni_plan *p, size_t item)
 {
-    for (size_t i = 0; i < p->notes; i++)
-        if (p->note[i].kernel == ~(int32_t)item) return p->note[i].ticket;
+    for (size_t i = 0; i < p->errors; i++)
+        if (p->error[i].kernel == ~(int32_t)item) return p->error[i].ticket;
     return 0;
 }
 
 // ---- telling -----------------------------------------------------------------------------------
 
-// The note of a ticket in the plan that was used last; NULL if the plan is gone.
-static const tni_deferred_error *find_note(const tni_engine *e, int ticket, int64_t ins)
+// Finds the message of a ticket, in the plan that was used last if several have it; NULL if that plan
+// is gone.
+static const tni_deferred_error *find_error(const tni_engine *e, int ticket, int64_t ins)
 {
     const tni_deferred_error *found = NULL;
     uint64_t                  used  = 0;
     for (int i = 0; i < e->plans.count; i++) {
         const tni_plan *p = e->plans.plan[i];
-        for (size_t k = 0; k < p->notes; k++) {
-            const tni_deferred_error *n = &p->note[k];
+        for (size_t k = 0; k < p->errors; k++) {
+            const tni_deferred_error *n = &p->error[k];
             if (n->ticket != ticket || n->ins != ins || p->used < used) continue;
             found = n;
             used  = p->used;
@@ -116,7 +129,7 @@ tn_status tni_deferred_errors_check(tn_ctx *cx)
     int         ticket;
     int64_t     fail[2];
     if (!e->events->failed || !e->events->failed(e->session, &ticket, fail)) return TN_OK;
-    const tni_deferred_error *n = find_note(e, ticket, fail[0]);
+    const tni_deferred_error *n = find_error(e, ticket, fail[0]);
     if (!n)
         return tni_fail_status(cx, TN_EARG, "an earlier step: index %lld was out of range",
                                (long long)fail[1]);

@@ -1,4 +1,21 @@
-// Key, plan, run: from pending nodes to values.
+// Evaluation: from pending nodes to values. tni_evaluate is the entry; run_graph is the whole of a
+// run:
+//
+// 1. tni_deferred_errors_check: an index of an earlier step was out of range; nothing new runs then
+// 2. tni_graph_open: what to compute, what to store (plan/graph.c)
+// 3. tni_plan_for: the plan, found by its key or built
+// 4. tni_prepare: kernels compiled or being compiled, calls prepared (prepare.c)
+// 5. take_memory: every buffer of the run, before its first step; then the address of each item
+// 6. run_steps: each step is a kernel launch or a call, in order; or the replay of a captured graph
+// 7. finish_items: nodes get their buffers; nodes that only the graph held are freed; what is not
+//    stored keeps its recipe
+// 8. settle_stores, spend_walked: stores drop old values, nodes that backward passes walked drop their
+//    history
+//
+// On failure nothing of 7 and 8 happens. A read leaves everything pending as it was (return_recalled)
+// and marks the item that failed, so that later steps leave it out. A step rolls back: every store
+// returns to its last computed value (tni_roll_back). Steps 1 to 5 change nothing that would have to
+// be undone; in step 6 only steps after the last one that can fail overwrite inputs (plan/memory.c).
 #include "engine/observer.h"
 
 #include <stdlib.h>
@@ -8,7 +25,8 @@ typedef tni_run run;
 
 // ---- addresses ---------------------------------------------------------------------------------
 
-// Where the elements of a source begin.
+// Returns the address where the elements of a source begin; NULL for a number, which kernels get as an
+// argument.
 static char *source_data(const run *r, tni_node *src)
 {
     int64_t   offset;
@@ -26,18 +44,19 @@ static char *source_data(const run *r, tni_node *src)
     return data + offset * (int64_t)r->e->device->memory->element_size((tn_dtype)src->dtype);
 }
 
-// Where a value with a buffer begins. One that takes an input's place begins there.
+// Returns the address of a root with a buffer. A donated one begins where the input it overwrites
+// does.
 static char *own_data(const run *r, size_t i)
 {
     const tni_place *p = &r->plan->place[i];
-    if (!p->takes) return r->own[i]->data;
-    if (p->taken >= 0) return r->data[p->taken];
-    const tni_node *n = r->g->input[~p->taken].n;
+    if (!p->donated) return r->own[i]->data;
+    if (p->donor >= 0) return r->data[p->donor];
+    const tni_node *n = r->g->input[~p->donor].n;
     return n->buf->data +
            n->start * (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
 }
 
-// Where an item begins; those before it are known.
+// Returns the address of item i; those of the items before it are known.
 static char *find_data(const run *r, size_t i)
 {
     const tni_place *p = &r->plan->place[i];
@@ -51,7 +70,8 @@ static char *find_data(const run *r, size_t i)
 
 // ---- calls -------------------------------------------------------------------------------------
 
-// What a call of item i gets in each run: addresses, attributes, and what is the engine's.
+// Fills in what a call of item i gets in each run: addresses, attributes, scratch, the ticket for late
+// errors.
 static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_text *why)
 {
     tni_node *n = r->g->item[i].n;
@@ -60,7 +80,7 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
     c->attr     = &n->attr;
     c->threads  = r->e->threads;
     c->scratch  = r->scratch ? r->scratch->data : NULL;
-    c->ticket   = r->plan->notes ? tni_deferred_error_ticket(r->plan, i) : 0;
+    c->ticket   = r->plan->errors ? tni_deferred_error_ticket(r->plan, i) : 0;
     c->waits    = tni_waits_for_compiler(r->e);
     c->why      = why;
     c->out.data = r->data[i];
@@ -78,7 +98,8 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
     return c;
 }
 
-// An update is a copy of its base, unless it is in place, and then of the value into the view.
+// Runs an update: a copy of its base, unless it is in place, then a copy of the value into the
+// elements that the update's view names.
 static tn_status run_update(const run *r, size_t i, tni_text *why)
 {
     const tni_node *n     = r->g->item[i].n;
@@ -96,8 +117,9 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
     return tni_call_run(&c);
 }
 
-// What went wrong, after the user's op if that is made of this one, with the line that recorded it.
-static tn_status report(tn_ctx *cx, tn_status s, const tni_node *n, const char *why)
+// Reports an error of node n, prefixed by the user's op if that is composed of n's, with the line that
+// recorded it.
+static tn_status report_failure(tn_ctx *cx, tn_status s, const tni_node *n, const char *why)
 {
     const char *op = n->site.op && strcmp(n->site.op, tni_op_table[n->op].name) ? n->site.op : NULL;
     if (!n->site.line) return tni_fail_status(cx, s, "%s%s%s", op ? op : "", op ? ": " : "", why);
@@ -105,6 +127,8 @@ static tn_status report(tn_ctx *cx, tn_status s, const tni_node *n, const char *
                            tni_site_text(&n->site).s);
 }
 
+// Runs the call of item i, if it has anything to do. With TNI_WATCH_CALLS the observer sees the
+// result.
 static tn_status run_item(const run *r, size_t i)
 {
     tni_text why = { "" };
@@ -121,12 +145,12 @@ static tn_status run_item(const run *r, size_t i)
             return r->e->observer->call_ran(r->cx, n, &c);
     }
     if (s == TN_OK) return TN_OK;
-    return report(r->cx, s, n, why.s);
+    return report_failure(r->cx, s, n, why.s);
 }
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// A number of a node as its compute type has it.
+// Returns a number of a node in its compute type.
 static tni_word number_word(const run *r, const tni_number_binding *b)
 {
     tni_word w = { .l = b->literal };
@@ -146,7 +170,9 @@ static tni_word number_word(const run *r, const tni_number_binding *b)
     return tni_word_of((tn_dtype)b->dtype, f, l);
 }
 
-// Addresses are those of 64-byte lines, so that a device may load lines; the rest is offset.
+// Sets the addresses of a kernel's buffers, rounded down to lines of 64 bytes so that a device may
+// load whole lines; rest[i]: the elements between that and the real address, which are added to
+// offsets.
 static void bind_buffers(const run *r, tni_planned_kernel *k, int64_t *rest)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
@@ -159,6 +185,9 @@ static void bind_buffers(const run *r, tni_planned_kernel *k, int64_t *rest)
     }
 }
 
+// Fills in the addresses, offsets and numbers of a kernel for this run. The offset of an access is
+// that of the plan, plus where the view of its source begins in this run, plus where an input begins
+// in its buffer.
 static void bind_kernel(const run *r, tni_planned_kernel *k)
 {
     int64_t rest[TNI_MAX_BUFFERS];
@@ -182,7 +211,8 @@ static void bind_kernel(const run *r, tni_planned_kernel *k)
     k->launch.fail[0] = 0;
 }
 
-// An index was out of range: says so as the op by itself does.
+// Reports an index out of range in a kernel with the same words as the op run by a call; *item is the
+// op's item.
 static tn_status report_check(const run *r, const tni_planned_kernel *k, size_t *item)
 {
     tni_text why   = { "" };
@@ -192,10 +222,11 @@ static tn_status report_check(const run *r, const tni_planned_kernel *k, size_t 
     tni_text_add(&why, "%s: index %lld is out of range for size %lld along axis %d",
                  tni_op_table[n->op].name, (long long)k->launch.fail[1],
                  (long long)n->src[0]->size[axis], axis);
-    return report(r->cx, TN_EARG, n, why.s);
+    return report_failure(r->cx, TN_EARG, n, why.s);
 }
 
-// Op by op a kernel computes one item, which is looked at like the result of a call.
+// Shows the result of a kernel to the observer like that of a call: op by op a kernel computes one
+// item.
 static tn_status show_result(const run *r, size_t i)
 {
     tni_text why = { "" };
@@ -203,6 +234,8 @@ static tn_status show_result(const run *r, size_t i)
     return r->e->observer->call_ran(r->cx, r->g->item[i].n, &c);
 }
 
+// Launches a kernel, or runs a library call with the kernel as its epilogue. On failure *item is the
+// item at fault.
 static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
 {
     tni_text why = { "" };
@@ -219,13 +252,15 @@ static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
     if (k->launch.fail[0]) return report_check(r, k, item);
     if (s == TN_OK && !(r->e->watch & TNI_WATCH_CALLS)) return TN_OK;
     *item = (size_t)(s == TN_OK ? tni_seed_item(k->seed[0]) : k->origin[0]);
-    return s == TN_OK ? show_result(r, *item) : report(r->cx, s, r->g->item[*item].n, why.s);
+    return s == TN_OK ? show_result(r, *item)
+                      : report_failure(r->cx, s, r->g->item[*item].n, why.s);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Memory for the value of a node, or for values on the way.
-static tni_buffer *take(run *r, int64_t bytes, const tni_node *n, const char *what)
+// Returns memory for the value of a node or, with n NULL, for temporaries, which come from the
+// device's arena. NULL, reported by the observer, when there is none.
+static tni_buffer *take_buffer(run *r, int64_t bytes, const tni_node *n, const char *what)
 {
     tni_buffers *all = &r->cx->buffers;
     tni_buffer  *b   = n ? tni_buffer_new(all, (size_t)bytes)
@@ -252,6 +287,8 @@ tni_arg *tni_run_inputs(const tni_run *r)
     return tni_alloc(&r->cx->heap, most * sizeof *r->in + 1);
 }
 
+// Returns the bytes of scratch that a step asks the device for. Kernels are bound for it: how much
+// they need may depend on addresses.
 static size_t step_scratch(run *r, tni_plan_step step)
 {
     const tni_device   *d    = r->e->device;
@@ -267,24 +304,25 @@ static size_t step_scratch(run *r, tni_plan_step step)
     return k ? d->calls->scratch_with_epilogue(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
 
-// The largest scratch that a step asks for, once addresses are known. That of a call follows from its
-// shapes.
+// Returns the scratch of the largest step; steps run one after the other and share it. It is kept in
+// the plan if it cannot change with the addresses of a run.
 static size_t scratch_bytes(run *r)
 {
     tni_plan *p = r->plan;
-    if (p->measured) return p->scratch;
+    if (p->scratch_known) return p->scratch;
     p->scratch = 0;
     for (size_t t = 0; t < p->steps; t++) {
         size_t need = step_scratch(r, p->step[t]);
         if (need > p->scratch) p->scratch = need;
     }
-    r->bound    = r->e->kernels->scratch != NULL;
-    p->measured = !r->bound || r->e->kernels->fixed_scratch;
+    r->bound         = r->e->kernels->scratch != NULL;
+    p->scratch_known = !r->bound || r->e->kernels->fixed_scratch;
     return p->scratch;
 }
 
-// Before its first run the device begins to compile what the calls of a plan need, all at once.
-static void look_ahead(run *r)
+// Lets the device begin to compile what the calls of a plan need, all at once before its first run,
+// instead of one after the other as they run.
+static void compile_calls_ahead(run *r)
 {
     tni_text why = { "" };
     for (size_t t = 0; t < r->plan->steps; t++) {
@@ -301,10 +339,12 @@ static void look_ahead(run *r)
 static bool take_scratch(run *r)
 {
     size_t most = scratch_bytes(r);
-    return !most || (r->scratch = take(r, (int64_t)most, NULL, "scratch")) != NULL;
+    return !most || (r->scratch = take_buffer(r, (int64_t)most, NULL, "scratch")) != NULL;
 }
 
-static bool take_lists(run *r)
+// Allocates the lists of a run. An observer that sees every op may ask for calls that are no steps of
+// the plan.
+static bool take_run_lists(run *r)
 {
     r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
     r->data = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->data);
@@ -314,32 +354,37 @@ static bool take_lists(run *r)
     return (r->own && r->data && (r->in || !each)) || tni_no_memory(r->cx, "evaluating");
 }
 
-// The buffer of the input whose place a value takes.
-static tni_buffer *taken_buffer(const run *r, const tni_place *p)
+// Returns the buffer of the input that a donated place overwrites, with a reference more.
+static tni_buffer *donor_buffer(const run *r, const tni_place *p)
 {
-    uint32_t    input = p->taken < 0 ? (uint32_t)~p->taken : r->plan->place[p->taken].root;
+    uint32_t    input = p->donor < 0 ? (uint32_t)~p->donor : r->plan->place[p->donor].root;
     tni_buffer *b     = r->g->input[input].n->buf;
     b->refs++;
     return b;
 }
 
+// Takes all memory of a run and finds every address. False, reported, when there is not enough:
+// nothing has run then, so there is nothing to undo.
 static bool take_memory(run *r)
 {
-    if (!take_lists(r)) return false;
+    if (!take_run_lists(r)) return false;
     // Before the arena, which is given back for them as long as it is not in use.
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
         if (p->where != TNI_OWN || p->root != i) continue;
-        r->own[i] = p->takes ? taken_buffer(r, p) : take(r, p->bytes, r->g->item[i].n, NULL);
+        r->own[i] = p->donated ? donor_buffer(r, p)
+                               : take_buffer(r, p->bytes, r->g->item[i].n, NULL);
         if (!r->own[i]) return false;
     }
     int64_t arena = r->plan->arena;
-    if (arena && !(r->arena = take(r, arena, NULL, "the values on the way"))) return false;
+    if (arena && !(r->arena = take_buffer(r, arena, NULL, "the values on the way"))) return false;
     for (size_t i = 0; i < r->g->count; i++) r->data[i] = find_data(r, i);
     return take_scratch(r);
 }
 
-static void give_memory(run *r)
+// Releases the references of the run. Stored values have theirs by now (finish_item); the rest returns
+// to the cache of free blocks at once, since later work runs later in the same stream.
+static void release_memory(run *r)
 {
     tni_buffer_unref(&r->cx->buffers, r->arena);
     tni_buffer_unref(&r->cx->buffers, r->scratch);
@@ -351,6 +396,7 @@ static void give_memory(run *r)
 
 // ---- afterwards --------------------------------------------------------------------------------
 
+// Marks a stored item done, with a reference to its buffer. A view has no buffer of its own.
 static void finish_item(run *r, size_t i)
 {
     tni_node        *n = r->g->item[i].n;
@@ -365,8 +411,10 @@ static void finish_item(run *r, size_t i)
     tni_node_mark_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
 }
 
-// Each item that is stored gets its buffer first, before any source is let go. What only the graph holds is
-// then gone for good, the newest first, since it holds others; what is not stored keeps its recipe.
+// Ends the items of a run that succeeded. First every stored item gets its buffer, before any source
+// is released. Then, newest first, since newer nodes hold older ones: a node that only the graph holds
+// is freed; one that is not stored becomes unstored and keeps its recipe; a stored one releases its
+// sources unless a gradient needs them.
 static void finish_items(run *r)
 {
     tni_graph *g = r->g;
@@ -381,8 +429,8 @@ static void finish_items(run *r)
             tni_node_unref(r->cx, n);
             continue;
         }
-        if (it->dies) n->spent = true;
-        if (it->why & TNI_FLEETING) n->carried = true;
+        if (it->becomes_spent) n->spent = true;
+        if (it->why & TNI_BY_RECOMPUTE) n->carried = true;
         if (!it->why && !n->constant) tni_node_mark_unstored(r->cx, n);
         else if (n->needs_grad && !n->spent) continue;
         else if (it->why & TNI_BY_CALL && !n->handles) tni_node_hold_output(r->cx, n);
@@ -390,9 +438,10 @@ static void finish_items(run *r)
     }
 }
 
-// Looks through the list of pending stores, for reads once enough of them may have been computed, so that
-// many small reads cost no more than they compute. A step may have written over old values in their place:
-// their stores let them go before anyone can look.
+// Looks through the pending stores and lets those that are computed drop the value they would have
+// returned to. A step may have overwritten those values, so it always does this; a read only once it
+// may have computed half as many values as there are pending stores, so that many small reads stay
+// cheap.
 static void settle_stores(tn_ctx *cx, tni_mode mode, size_t computed)
 {
     cx->computed_pending += computed;
@@ -405,8 +454,9 @@ static void settle_stores(tn_ctx *cx, tni_mode mode, size_t computed)
     }
 }
 
-// What backward passes went through is spent now that it is computed. Newest first, so that nodes
-// which only each other hold go at once.
+// Spends the nodes that backward passes walked, now that they are computed: no further gradient can
+// pass them, so they release their sources. Newest first, so that nodes that only each other hold are
+// freed in one pass. Nodes that are still pending stay listed.
 static void spend_walked(tn_ctx *cx)
 {
     size_t kept = cx->walked_count;
@@ -426,8 +476,8 @@ static void spend_walked(tn_ctx *cx)
         memmove(cx->walked, cx->walked + kept, cx->walked_count * sizeof *cx->walked);
 }
 
-// A read failed: what would have been computed again for it alone is not stored, as before, so that no step
-// tries to. So are views of that, newest first.
+// Undoes the recall of a read that failed: values that became pending again for it alone are unstored
+// as before, so that no step tries to compute them; views of them too, newest first.
 static void return_recalled(tn_ctx *cx, tni_graph *g)
 {
     int64_t skip;
@@ -441,14 +491,14 @@ static void return_recalled(tn_ctx *cx, tni_graph *g)
 }
 
 // The node of a store, which is pending again, is not stored after all, nor are views of it.
-static void unstore(tn_ctx *cx, tni_store *s)
+static void unstore_with_views(tn_ctx *cx, tni_store *s)
 {
     for (tn_tensor *t = s->views; t; t = t->view_next)
         if (t->node->state == TNI_PENDING) tni_node_mark_unstored(cx, t->node);
     tni_node_mark_unstored(cx, s->node);
 }
 
-// What backward passes went through, and no store has.
+// Unstores recalled nodes that backward passes walked and that no store has.
 static void unstore_walked(tn_ctx *cx)
 {
     for (size_t i = cx->walked_count; i-- > 0;) {
@@ -457,8 +507,9 @@ static void unstore_walked(tn_ctx *cx)
     }
 }
 
-// A failed step: every store returns to its last computed node; what has none is gone, or not stored
-// where it was not before.
+// Ends a failed step: every store returns to its last computed node. A value that never was computed
+// is gone, or is unstored again if it was recalled. Constants stay pending, since they can always be
+// computed. Objects such as optimizers are told, so that their counts return too.
 void tni_roll_back(tn_ctx *cx)
 {
     for (tni_store *s = cx->pending, *next; s; s = next) {
@@ -470,7 +521,7 @@ void tni_roll_back(tn_ctx *cx)
             tni_store_bind(cx, s, tni_node_ref(s->rollback));
         } else {
             if (s->node->state == TNI_PENDING) {
-                if (s->node->recomputed) unstore(cx, s);
+                if (s->node->recomputed) unstore_with_views(cx, s);
                 else tni_node_mark_gone(cx, s->node);
             }
             tni_store_mark_computed(cx, s);
@@ -484,8 +535,8 @@ void tni_roll_back(tn_ctx *cx)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
-// Runs one step; on failure *item is what failed.
-static tn_status run_plainly(const run *r, tni_plan_step step, size_t *item)
+// Runs one step; on failure *item is the item that failed.
+static tn_status run_unwatched(const run *r, tni_plan_step step, size_t *item)
 {
     if (step < 0) return run_kernel(r, &r->plan->kernel[~step], item);
     *item = (size_t)step;
@@ -501,22 +552,26 @@ tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item)
     if (k) s = r->e->kernels->prepare(r->e->session, 1, &first, &k->entry, true, &why);
     if (s != TN_OK) return tni_fail_status(r->cx, s, "evaluating: %s", why.s);
     size_t need = step_scratch(r, step);
-    if (need && !(r->scratch = take(r, (int64_t)need, NULL, "scratch"))) return tni_failed();
-    s = run_plainly(r, step, item);
+    if (need && !(r->scratch = take_buffer(r, (int64_t)need, NULL, "scratch"))) return tni_failed();
+    s = run_unwatched(r, step, item);
     tni_buffer_unref(&r->cx->buffers, r->scratch);
     r->scratch = NULL;
     return s;
 }
 
+// Runs one step, shown to the observer before and after if it watches values.
 static tn_status run_step(const run *r, tni_plan_step step, size_t *item)
 {
-    if (!(r->e->watch & TNI_WATCH_VALUES)) return run_plainly(r, step, item);
+    if (!(r->e->watch & TNI_WATCH_VALUES)) return run_unwatched(r, step, item);
     void *begun = r->e->observer->step_begins(r, step);
     if (!begun) return tni_failed();
-    tn_status s = run_plainly(r, step, item);
+    tn_status s = run_unwatched(r, step, item);
     return r->e->observer->step_ran(begun, s, item);
 }
 
+// Whatever is watched, or run op by op, is not fused with library calls, and every step counts as
+// fallible, since an observer may refuse a value. Fusion may use 24 buffers of the 32 that a kernel
+// can have: more inputs and outputs in one kernel save launches, but take registers and arguments.
 tni_limits tni_limits_of(const tni_engine *e)
 {
     const tni_device *d       = e->device;
@@ -544,8 +599,8 @@ tni_plan *tni_plan_for(tni_graph *g, bool *kept)
     return plan;
 }
 
-// No memory is taken: everything lies at one address, since what a step asks for follows from sizes
-// and strides.
+// No memory is taken: everything is given one dummy address, since scratch follows from sizes and
+// strides.
 int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
 {
     _Alignas(64) char nowhere[64];
@@ -554,15 +609,18 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
     int64_t need = -1;
     bool    ok   = tni_prepare(g, p, kept);
     r.plan       = *p;
-    if (ok && take_lists(&r)) {
+    if (ok && take_run_lists(&r)) {
         for (size_t i = 0; i < g->count; i++) r.data[i] = nowhere;
         need = (int64_t)scratch_bytes(&r);
     }
-    give_memory(&r);
+    release_memory(&r);
     return need;
 }
 
-// Runs all steps, once more if the device asks for that. Where a step fails, *item is what failed in it.
+// Runs all steps of a plan. A device with replay gets to know where a run begins and ends; it may
+// capture the steps as a graph, or launch a captured one instead, and may ask for the steps once more
+// (again) if the captured graph did not fit. A watched run is never replayed. On failure *item is the
+// item at fault.
 static bool run_steps(run *r, size_t *item)
 {
     const tni_device_replay *replay = r->e->replay;
@@ -589,22 +647,26 @@ static bool run_steps(run *r, size_t *item)
     return true;
 }
 
-// The first run of a plan gives stores that have a value new places, so that a guard would not keep
-// what they had: an index that fails then is waited for.
-static bool is_sure(const run *r)
+// Waits for late errors after the first run of a plan that gave new buffers to stores which had a
+// value. If such a step fails, the stores must keep their old values. A guard (deferred_errors.c)
+// keeps kernels from overwriting an old value in its place, but not the engine from binding a store to
+// a new buffer: so the error has to be known before.
+static bool confirm_first_run(const run *r)
 {
     const tni_engine *e   = r->e;
     tni_text          why = { "" };
     bool new              = false;
-    for (const tni_store *s = r->cx->pending; s && r->plan->notes; s = s->next) {
+    for (const tni_store *s = r->cx->pending; s && r->plan->errors; s = s->next) {
         if (!s->rollback || s->node->state != TNI_PENDING || !s->node->mark) continue;
         const tni_place *p = &r->plan->place[s->node->mark - 1];
-        new |= p->where == TNI_OWN && !r->plan->place[p->root].takes;
+        new |= p->where == TNI_OWN && !r->plan->place[p->root].donated;
     }
     if (!new || !e->events->failed) return true;
     return e->events->wait(e->session, &why) == TN_OK && tni_deferred_errors_check(r->cx) == TN_OK;
 }
 
+// Plans, prepares and runs an open graph: steps 3 to 7 of the top. An item that fails by its values
+// will fail again, so it is marked; one that failed because memory was out is not.
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 {
     run       r    = { .cx = cx, .e = cx->engine, .g = g };
@@ -615,20 +677,21 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     size_t item = SIZE_MAX;
     r.plan      = plan;
     ok          = ok && take_memory(&r);
-    if (ok && r.e->kernels->ready && plan->runs == 0) look_ahead(&r);
-    if (ok) ok = run_steps(&r, &item) && (plan->runs > 0 || is_sure(&r));
+    if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
+    if (ok) ok = run_steps(&r, &item) && (plan->runs > 0 || confirm_first_run(&r));
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // What fails on its values will fail again: later steps leave it out.
     else if (item != SIZE_MAX && s != TN_EMEM) g->item[item].n->failed = true;
-    give_memory(&r);
+    release_memory(&r);
     tni_buffers_end_evaluation(&cx->buffers);
     plan->runs++;
     if (!kept) tni_plan_free(&cx->heap, plan);
     return s;
 }
 
-static tn_status lost(tn_ctx *cx, const tni_node *n)
+// Reports that the value asked for depends on one that could not be computed.
+static tn_status fail_lost(tn_ctx *cx, const tni_node *n)
 {
     return tni_fail_status(cx, TN_EGONE,
                            "%s: the value of %s made at %s was made from one that could not be "
@@ -649,7 +712,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     size_t computed = g.count;
     if (s != TN_OK && mode == TNI_READ) return_recalled(cx, &g);
     tni_graph_close(&g);
-    if (s == TN_OK && root && root->state == TNI_GONE) s = lost(cx, root);
+    if (s == TN_OK && root && root->state == TNI_GONE) s = fail_lost(cx, root);
     if (s == TN_OK) {
         settle_stores(cx, mode, computed);
         if (mode != TNI_READ) spend_walked(cx);

@@ -1,4 +1,5 @@
-// Contexts: opening on a device, closing, moving between threads; scopes as far as they evaluate.
+// Contexts: opening on a device, closing, moving between threads; and the scopes and boundaries that
+// evaluate.
 #include "engine/observer.h"
 
 #include "base/pool.h"
@@ -10,8 +11,8 @@
 
 // ---- devices -----------------------------------------------------------------------------------
 
-// tn_open(NULL) takes cuda where it is there, else cpu; opencl, which may be a CPU, and ref are taken
-// only by name.
+// The devices of this build. tn_open(NULL) takes cuda if it can be used, else cpu. opencl, which may
+// be the same CPU, and ref are taken only by name.
 static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, &tni_device_opencl,
                                              &tni_device_ref };
 enum { DEVICES = sizeof devices / sizeof *devices };
@@ -21,26 +22,27 @@ int tn_devices(void)
     return DEVICES;
 }
 
-// What the machine has does not change while the process lives: asked once.
+// What probing found. The machine's devices do not change while the process lives, so each is probed
+// once.
 static struct {
     pthread_once_t once;
     tni_text       detail[DEVICES];
     bool           there[DEVICES];
-} known = { .once = PTHREAD_ONCE_INIT };
+} probed = { .once = PTHREAD_ONCE_INIT };
 
-static void look_once(void)
+static void probe_devices(void)
 {
-    for (int i = 0; i < DEVICES; i++) known.there[i] = devices[i]->probe(&known.detail[i]);
+    for (int i = 0; i < DEVICES; i++) probed.there[i] = devices[i]->probe(&probed.detail[i]);
 }
 
 tn_device_desc tn_device_info(int i)
 {
     if (i < 0 || i >= DEVICES) return (tn_device_desc){ 0 };
-    pthread_once(&known.once, look_once);
-    return (tn_device_desc){ devices[i]->name, known.detail[i].s, known.there[i] };
+    pthread_once(&probed.once, probe_devices);
+    return (tn_device_desc){ devices[i]->name, probed.detail[i].s, probed.there[i] };
 }
 
-// Whether a name is a device's, alone or with a number behind it: "cuda", "cuda:1".
+// Whether a name is a device's, alone or with a number: "cuda", "cuda:1". *number is 0 without one.
 static bool is_named(const char *name, const tni_device *d, int *number)
 {
     size_t n = strlen(d->name);
@@ -54,6 +56,8 @@ static bool is_named(const char *name, const tni_device *d, int *number)
     return !*end;
 }
 
+// Finds a device by name, by TN_DEVICE if the name is NULL or empty, else cpu. NULL, reported, if
+// there is no such device or it cannot be used here.
 static const tni_device *find_device(const char *name, int *number)
 {
     tni_text why = { "" };
@@ -75,6 +79,8 @@ static const tni_device *find_device(const char *name, int *number)
 
 // ---- opening and closing -----------------------------------------------------------------------
 
+// The default error handler: prints an error or a warning as compilers do, with the caller's line, and
+// with the line of the outermost call if that is another one.
 static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
 {
     (void)cx;
@@ -87,11 +93,13 @@ static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
     fputc('\n', stderr);
 }
 
-static tn_status flush(tn_ctx *cx)
+// Called by the recorder when a context has too many pending nodes.
+static tn_status flush_pending(tn_ctx *cx)
 {
     return tni_evaluate(cx, TNI_FLUSH, NULL);
 }
 
+// Opens the slab allocators of the small structs that recording makes.
 static void open_slabs(tn_ctx *cx)
 {
     tni_slab_open(&cx->nodes, &cx->heap, sizeof(tni_node));
@@ -103,14 +111,14 @@ static void open_slabs(tn_ctx *cx)
     tni_slab_open(&cx->scopes, &cx->heap, sizeof(tn_scope));
 }
 
-// Whether a switch in the environment is on.
-static bool is_set(const char *name)
+// Whether a switch in the environment is on: set, and neither empty nor "0".
+static bool is_env_on(const char *name)
 {
     const char *v = getenv(name);
     return v && *v && strcmp(v, "0");
 }
 
-static bool is_word(const char *name, const char *word)
+static bool is_env_word(const char *name, const char *word)
 {
     const char *v = getenv(name);
     return v && !strcmp(v, word);
@@ -122,14 +130,15 @@ static int thread_count(int asked)
     return n > TNI_MAX_THREADS ? TNI_MAX_THREADS : n;
 }
 
-// Memory checkers see every block come and go.
+// Freed blocks are kept for reuse, except under memory checkers, which have to see every allocation.
 #if defined(TN_DEBUG) || defined(__SANITIZE_ADDRESS__)
 enum { KEEPS_BLOCKS = false };
 #else
 enum { KEEPS_BLOCKS = true };
 #endif
 
-// What was asked for, else what the environment says.
+// Finds the memory limit: the one asked for, else TN_MEM_LIMIT, else 0 (none). False, reported, if
+// that is no number of bytes.
 static bool find_limit(int64_t asked, int64_t *limit)
 {
     const char *v = getenv("TN_MEM_LIMIT");
@@ -140,7 +149,7 @@ static bool find_limit(int64_t asked, int64_t *limit)
     return false;
 }
 
-// A context that gets no session is gone.
+// Opens the device for a context. On failure, which is reported, the context is freed.
 static bool open_session(tn_ctx *cx, const tni_device_open_args *args)
 {
     tni_text    why = { "" };
@@ -180,6 +189,10 @@ void tni_engine_use(tn_ctx *cx, const tni_device *d)
             tni_mark_lacking(cx, op);
 }
 
+// Opens a context on the device that the options or the environment name. The order matters: the
+// device decides which ops are recorded, the session comes before the buffers, which allocate through
+// it, and the observer last, since it reads the environment and may allocate. NULL, reported to the
+// thread, on failure.
 static tn_ctx *open_on(tn_open_opts o)
 {
     tni_device_open_args args = { .stream = o.stream };
@@ -196,8 +209,8 @@ static tn_ctx *open_on(tn_open_opts o)
     }
     e->threads          = thread_count(o.threads);
     e->observer         = &tni_observer_inspect;
-    e->eager            = is_set("TN_EAGER");
-    e->compiles_first   = is_word("TN_COMPILE", "wait");
+    e->eager            = is_env_on("TN_EAGER");
+    e->compiles_first   = is_env_word("TN_COMPILE", "wait");
     cx->magic           = TNI_CTX_LIVE;
     cx->owner           = tni_thread_id();
     cx->grad_mode       = true;
@@ -208,12 +221,13 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->warning_handler = o.handler ? NULL : print_fault;
     cx->engine          = e;
     cx->seed            = o.seed;
-    cx->flush           = flush;
-    cx->flush_nodes     = o.flush_nodes > 0 ? o.flush_nodes : 100000;
-    cx->flush_at        = cx->flush_nodes;
-    cx->fault.site      = (tni_site){ .file = "" };
-    cx->root            = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
-    cx->scope           = &cx->root;
+    cx->flush           = flush_pending;
+    // A program that never ends a step is evaluated every so often, or its graph would grow without bound.
+    cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
+    cx->flush_at    = cx->flush_nodes;
+    cx->fault.site  = (tni_site){ .file = "" };
+    cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
+    cx->scope       = &cx->root;
     tni_engine_use(cx, dev);
     open_slabs(cx);
     if (!open_session(cx, &args)) return NULL;
@@ -231,7 +245,8 @@ static tn_ctx *open_on(tn_open_opts o)
     return NULL;
 }
 
-// Who names no device gets the GPU, if there is one and it can be used.
+// If no device is named and a GPU can be used, it is tried first, and the cpu if it cannot be opened.
+// An error in the other options would be the same on the cpu and is reported.
 tn_ctx *tn_open_with(tn_open_opts o)
 {
     const char *set = getenv("TN_DEVICE");
@@ -251,7 +266,7 @@ tn_ctx *tn_open(const char *device)
 }
 
 #ifdef TN_DEBUG
-// Closed contexts and their handles stay readable, so that a stale one can be told.
+// Keeps a closed context and its handles readable, so that the use of a stale one is recognized.
 static void bury(tn_ctx *cx)
 {
     static _Thread_local tn_ctx *graveyard;
@@ -270,6 +285,9 @@ static void bury(tn_ctx *cx)
 }
 #endif
 
+// Closes in an order in which everything that is freed may still use what it was made from: the
+// observer, scopes, objects such as layers and optimizers, tensors and nodes, plans, buffers, then the
+// device's session.
 void tn_close(tn_ctx *cx)
 {
     if (!cx || !tni_ctx_ok(cx, "close")) return;
@@ -313,6 +331,8 @@ tn_status tn_ctx_leave(tn_ctx *cx)
     return TN_OK;
 }
 
+// A context belongs to one thread at a time. It can be taken over once its owner has left it; entering
+// it twice is allowed.
 tn_status tn_ctx_enter(tn_ctx *cx)
 {
     if (!cx || cx->magic != TNI_CTX_LIVE || (cx->owner && cx->owner != tni_thread_id())) {
@@ -333,13 +353,17 @@ void tn_seed(tn_ctx *cx, uint64_t seed)
 
 // ---- scopes and boundaries ---------------------------------------------------------------------
 
-static bool scope_open(const tn_ctx *cx, const tn_scope *s)
+// Whether a scope is open: the current one or around it.
+static bool is_open_scope(const tn_ctx *cx, const tn_scope *s)
 {
     for (const tn_scope *k = cx->scope; k; k = k->outer)
         if (k == s) return true;
     return false;
 }
 
+// Closes the scope and those inside it that were left open. The end of the outermost scope evaluates
+// everything pending, and counts as a step: if it fails, all stores return to their last computed
+// values.
 tn_status tn_end(tn_scope *s)
 {
     if (!s) {
@@ -348,7 +372,7 @@ tn_status tn_end(tn_scope *s)
     }
     tn_ctx *cx = s->cx;
     if (!tni_ctx_ok(cx, "end")) return tni_failed();
-    if (s == &cx->root || !scope_open(cx, s))
+    if (s == &cx->root || !is_open_scope(cx, s))
         return tni_fail_status(cx, TN_EARG, "end: the scope is not open");
     while (cx->scope != s) tni_scope_close(cx->scope);
     bool outermost = s->outer == &cx->root;

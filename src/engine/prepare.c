@@ -1,12 +1,21 @@
-// Before a plan runs: the device meets its kernels, and one that a thread's registers do not hold is cut
-// in two by another plan, which takes the place of the first.
+// Preparing a plan: before it runs, the device gets its kernels and calls. A kernel that spills
+// registers is split by another plan of the same graph, which takes the place of the first in the
+// cache: see cut_while_spilling.
+//
+// When kernels are compiled is up to the device. One with compile_on_second_run (the cpu, which
+// interprets a kernel until its C is compiled) is only asked for kernels on disk or in this process
+// before the first run of a plan, and to compile at the second run, since most plans run once. A plan
+// whose ops were seen with other sizes (recurs) counts as run before.
 #include "engine/observer.h"
 
-// Plans in a row that cut further: what spills after the last simply runs.
+// Rounds of splitting. Each halves the largest kernels; what still spills after the last runs as it
+// is. A limit, so that a kernel that no cut helps does not compile forever.
 enum { ROUNDS = 6 };
 
 // ---- entries -----------------------------------------------------------------------------------
 
+// Gives all kernels of a plan to the device. If it is out of memory, cached free blocks are returned
+// to it first.
 static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first, void **entry,
                               bool wait, tni_text *why)
 {
@@ -18,7 +27,8 @@ static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first,
     return s;
 }
 
-// What of a plan's kernels is compiled already, in this process or on disk.
+// Uses the kernels of a plan that are compiled already, in this process or on disk, and begins no
+// compilation. Failing to do so costs only time.
 static void recall_kernels(tn_ctx *cx, tni_plan *p)
 {
     const tni_engine  *e     = cx->engine;
@@ -28,13 +38,14 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
         for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
         e->kernels->recall(e->session, (int)p->kernels, first, entry);
         for (size_t i = 0; i < p->kernels; i++) p->kernel[i].entry = entry[i];
-        p->measured = false;
+        p->scratch_known = false;
     }
     tni_free(&cx->heap, first);
     tni_free(&cx->heap, entry);
 }
 
-// The device meets the kernels of a plan, all at once, and has compiled them if that is waited for.
+// Gives the kernels of a plan to the device, all at once so that it can compile them in parallel; with
+// wait, returns only when they are compiled. False, reported, on failure.
 static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
 {
     tni_text why = { "" };
@@ -44,8 +55,8 @@ static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
     tn_status          s     = TN_EMEM;
     if (first && entry) s = find_entries(cx, p, first, entry, wait, &why);
     for (size_t i = 0; s == TN_OK && i < p->kernels; i++) p->kernel[i].entry = entry[i];
-    p->prepared = s == TN_OK;
-    p->measured = false;
+    p->prepared      = s == TN_OK;
+    p->scratch_known = false;
     tni_free(&cx->heap, first);
     tni_free(&cx->heap, entry);
     if (s == TN_EMEM) tni_fail_memory(cx, "evaluating");
@@ -53,11 +64,11 @@ static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
     return p->prepared;
 }
 
-// The device meets the calls of a plan, by their shapes.
+// Lets the device prepare an entry for each call, by its shapes, once per plan.
 static void prepare_calls(const tni_graph *g, tni_plan *p)
 {
     const tni_engine *e = g->cx->engine;
-    for (size_t i = 0; i < p->calls && !p->called; i++) {
+    for (size_t i = 0; i < p->calls && !p->calls_prepared; i++) {
         tni_planned_call  *c    = &p->call[i];
         const tni_op_impl *impl = tni_device_impl(e->device, c->call.op);
         if (!impl->prepare) continue;
@@ -68,10 +79,10 @@ static void prepare_calls(const tni_graph *g, tni_plan *p)
         c->call.entry   = impl->prepare(&c->call);
         c->forget       = impl->forget;
     }
-    p->called = true;
+    p->calls_prepared = true;
 }
 
-// Whether the kernels of a plan are compiled, which stays so. A plan of none is ready.
+// Whether all kernels of a plan are compiled, which then stays so.
 static bool is_ready(const tni_engine *e, const tni_plan *p)
 {
     if (p->ready || !e->kernels->ready) return true;
@@ -83,8 +94,10 @@ static bool is_ready(const tni_engine *e, const tni_plan *p)
     return true;
 }
 
-// A plan of a loop over sizes brings those along that have waited.
-static bool prepare(tn_ctx *cx, tni_plan *p)
+// Prepares the kernels of a plan: at once, or, if the device compiles on the second run, then. A plan
+// whose ops were seen before with other sizes is one of a loop over sizes: it is prepared at its first
+// run, together with the others of the loop that have waited.
+static bool prepare_plan(tn_ctx *cx, tni_plan *p)
 {
     const tni_engine *e     = cx->engine;
     bool              waits = e->kernels->compile_on_second_run && !e->compiles_first;
@@ -103,8 +116,9 @@ static bool prepare(tn_ctx *cx, tni_plan *p)
 
 // ---- registers ---------------------------------------------------------------------------------
 
-// What a plan spills in all, in bytes, and each of its kernels, unless `spilled` is NULL.
-static int64_t weigh(const tni_engine *e, const tni_plan *p, int64_t *spilled)
+// Returns the bytes that the kernels of a plan spill in one run; spilled, if not NULL, gets those of
+// each kernel.
+static int64_t count_spills(const tni_engine *e, const tni_plan *p, int64_t *spilled)
 {
     int64_t all = 0;
     for (size_t i = 0; i < p->kernels; i++) {
@@ -117,43 +131,48 @@ static int64_t weigh(const tni_engine *e, const tni_plan *p, int64_t *spilled)
     return all;
 }
 
-static bool keep_parts(const tni_graph *g, tni_plan *p)
+// Keeps the partitions of a graph's items in its plan, so that explain can plan the same graph again.
+static bool keep_partition(const tni_graph *g, tni_plan *p)
 {
-    p->part = tni_alloc(&g->cx->heap, g->count * sizeof *p->part);
-    if (!p->part) return tni_no_memory(g->cx, "planning");
-    for (size_t i = 0; i < g->count; i++) p->part[i] = g->item[i].part;
+    p->partition = tni_alloc(&g->cx->heap, g->count * sizeof *p->partition);
+    if (!p->partition) return tni_no_memory(g->cx, "planning");
+    for (size_t i = 0; i < g->count; i++) p->partition[i] = g->item[i].partition;
     return true;
 }
 
-// Another plan for the graph, by the parts of its items as they are now, ready to run.
+// Builds another plan for the graph by the current partitions of its items, compiled and ready to run.
 static tni_plan *plan_again(tni_graph *g)
 {
     tn_ctx    *cx     = g->cx;
     tni_limits limits = tni_limits_of(cx->engine);
     tni_plan  *p      = tni_plan_build(g, &limits);
-    if (p && keep_parts(g, p) && tni_deferred_errors_register(g, p) && prepare_kernels(cx, p, true))
+    if (p && keep_partition(g, p) && tni_deferred_errors_register(g, p) &&
+        prepare_kernels(cx, p, true))
         return p;
     tni_plan_free(&cx->heap, p);
     return NULL;
 }
 
-// A plan that cuts what spills of a plan, and spills less; NULL if there is none, or on an error.
+// Returns a plan that splits the kernels of p that spill, if it spills less; NULL otherwise, or on an
+// error.
 static tni_plan *cut_kernels(tni_graph *g, const tni_plan *p)
 {
     tn_ctx  *cx      = g->cx;
     int64_t *spilled = tni_alloc(&cx->heap, p->kernels * sizeof *spilled + 1);
     if (!spilled) return tni_fail_memory(cx, "planning");
-    int64_t all  = weigh(cx->engine, p, spilled);
+    int64_t all  = count_spills(cx->engine, p, spilled);
     bool    cuts = all && tni_split_kernels(g, p, spilled);
     tni_free(&cx->heap, spilled);
     tni_plan *q = cuts ? plan_again(g) : NULL;
-    if (!q || weigh(cx->engine, q, NULL) < all) return q;
+    if (!q || count_spills(cx->engine, q, NULL) < all) return q;
     tni_plan_free(&cx->heap, q);
     return NULL;
 }
 
-// A plan that spills runs too, so what fails on the way to a better one is no one's concern.
-static void look_at_registers(tni_graph *g, tni_plan **p)
+// Replaces *p by plans with split kernels as long as each spills less than the one before. A plan that
+// spills is still right, so errors on the way to a better one are not reported: the fault of the
+// context is put back.
+static void cut_while_spilling(tni_graph *g, tni_plan **p)
 {
     tn_ctx    *cx       = g->cx;
     uint64_t   failures = cx->failures;
@@ -165,7 +184,7 @@ static void look_at_registers(tni_graph *g, tni_plan **p)
         cx->engine->observer->plan_built(g, q);
         *p = q;
     }
-    (*p)->weighed = true;
+    (*p)->spills_checked = true;
     if (cx->failures == failures) return;
     cx->failures    = failures;
     cx->fault       = fault;
@@ -176,11 +195,11 @@ static void look_at_registers(tni_graph *g, tni_plan **p)
 bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
 {
     const tni_engine *e = g->cx->engine;
-    if (!tni_deferred_errors_register(g, *p) || !prepare(g->cx, *p)) return false;
+    if (!tni_deferred_errors_register(g, *p) || !prepare_plan(g->cx, *p)) return false;
     prepare_calls(g, *p);
     (*p)->ready = is_ready(e, *p);
-    if ((*p)->weighed || !(*p)->prepared || !(*p)->ready || !kept) return true;
-    if (e->kernels->registers) look_at_registers(g, p);
+    if ((*p)->spills_checked || !(*p)->prepared || !(*p)->ready || !kept) return true;
+    if (e->kernels->registers) cut_while_spilling(g, p);
     prepare_calls(g, *p);
     (*p)->ready = is_ready(e, *p);
     return true;

@@ -1,4 +1,7 @@
 // Values in and out: from host memory, to host memory, between contexts.
+//
+// Apart from tn_sync, reading is what waits for the device: tn_read, tn_item and tn_ptr evaluate the
+// value, copy it, and check for errors that the device reports late.
 #include "engine/observer.h"
 
 #include <math.h>
@@ -6,8 +9,10 @@
 
 // ---- in ----------------------------------------------------------------------------------------
 
-static bool can_take(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
-                     const void *data)
+// Whether a shape and a dtype can be made from data, which may be NULL only for no elements. False,
+// reported.
+static bool can_copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                        const void *data)
 {
     if (!tni_can_make(cx, op, dt, rank, size)) return false;
     if (data || tni_shape_count(rank, size) == 0) return true;
@@ -15,15 +20,17 @@ static bool can_take(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const in
     return false;
 }
 
-// A leaf with a buffer, whose reference is taken over.
-static tn_tensor *leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *b)
+// Returns a tensor whose value is in a buffer, whose reference it takes over.
+static tn_tensor *make_leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, tni_buffer *b)
 {
     tni_node *n = tni_node_in_buffer(cx, dt, rank, size, b, 0);
     tni_buffer_unref(&cx->buffers, b);
     return tni_wrap(cx, n);
 }
 
-// copy: data lies in pinned memory, and this is the number of its copy; NULL: it lies anywhere.
+// Returns a tensor with a copy of host elements. copy, if not NULL: data is pinned memory, and *copy
+// gets the number of its copy, which is not waited for. The block may still be used by earlier work,
+// so the upload is ordered after that (upload_after).
 static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                           const void *data, uint64_t *copy)
 {
@@ -45,24 +52,25 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
         return tni_fail(cx, s, "%s: %s", op, why.s);
     }
     cx->stats.copies++;
-    return leaf(cx, dt, rank, size, b);
+    return make_leaf(cx, dt, rank, size, b);
 }
 
 tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const void *data)
 {
-    if (!can_take(cx, "from", dt, rank, size, data)) return NULL;
+    if (!can_copy_in(cx, "from", dt, rank, size, data)) return NULL;
     return copy_in(cx, "from", dt, rank, size, data, NULL);
 }
 
 tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                            const void *data, uint64_t *copy)
 {
-    return can_take(cx, op, dt, rank, size, data) ? copy_in(cx, op, dt, rank, size, data, copy)
-                                                  : NULL;
+    return can_copy_in(cx, op, dt, rank, size, data) ? copy_in(cx, op, dt, rank, size, data, copy)
+                                                     : NULL;
 }
 
-// Whether a caller's memory can be used as it is. False, reported, if it cannot be used at all.
-static bool find_memory(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data, bool *here)
+// Finds whether the device can use a caller's memory directly (*here); else it is copied. False,
+// reported, if the memory belongs to another device or is not aligned.
+static bool check_borrowed(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data, bool *here)
 {
     const tni_device *dev  = cx->engine->device;
     size_t            size = dev->memory->element_size(dt);
@@ -78,19 +86,21 @@ static bool find_memory(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data
     return s == TN_OK || tni_refuse(cx, s, "borrow: %s", why.s);
 }
 
+// The memory is released at once if it was copied, or if nothing came of it; that runs the caller's
+// function, during which the context refuses to be closed (nested).
 tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
                      void (*release)(void *data, void *user), void *user)
 {
     tn_tensor  *t  = NULL;
     tni_buffer *b  = NULL;
-    bool        ok = can_take(cx, "borrow", dt, rank, size, data);
+    bool        ok = can_copy_in(cx, "borrow", dt, rank, size, data);
     if (ok) {
         bool here;
-        if (!find_memory(cx, dt, tni_shape_count(rank, size), data, &here)) {
+        if (!check_borrowed(cx, dt, tni_shape_count(rank, size), data, &here)) {
             t = NULL;
         } else if (here) {
             b = tni_buffer_borrow(&cx->buffers, data, release, user);
-            t = b ? leaf(cx, dt, rank, size, b) : tni_fail_memory(cx, "borrow");
+            t = b ? make_leaf(cx, dt, rank, size, b) : tni_fail_memory(cx, "borrow");
         } else {
             t = copy_in(cx, "borrow", dt, rank, size, data, NULL);
         }
@@ -107,7 +117,7 @@ tni_node *tni_value(tn_tensor *t, const char *op)
 {
     tni_node *n = tni_resolve(t, op);
     if (!n) return NULL;
-    // The handle's store may be rebound by nobody here, but evaluating can drop a cached view.
+    // Evaluating can drop the cached view of the handle, which may hold the only reference.
     tni_node_ref(n);
     bool ok = tni_evaluate(t->cx, TNI_READ, n) == TN_OK && n->state == TNI_DONE;
     n->refs--;
@@ -127,7 +137,8 @@ tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
     return a;
 }
 
-// Brings a computed value into host memory, row-major, as dt.
+// Copies a computed value to host memory, row-major, as dt. A value that is not row-major or has
+// another dtype is copied or cast on the device first.
 static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, void *dst)
 {
     tni_engine *e     = cx->engine;
@@ -183,8 +194,8 @@ tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
     return n ? copy_out(cx, "read", n, dt, dst) : tni_failed();
 }
 
-// One element as dt; false, reported, if there is not just one.
-static bool item(tn_tensor *t, const char *op, tn_dtype dt, void *dst)
+// Reads the only element of t as dt; false, reported, if it has another number of elements.
+static bool read_item(tn_tensor *t, const char *op, tn_dtype dt, void *dst)
 {
     tn_ctx *cx = tni_arg1(op, t, "t");
     if (!cx) return false;
@@ -200,13 +211,13 @@ static bool item(tn_tensor *t, const char *op, tn_dtype dt, void *dst)
 double tn_item(tn_tensor *t)
 {
     double v;
-    return item(t, "item", TN_F64, &v) ? v : NAN;
+    return read_item(t, "item", TN_F64, &v) ? v : NAN;
 }
 
 int64_t tn_item_i64(tn_tensor *t)
 {
     int64_t v;
-    return item(t, "item_i64", TN_I64, &v) ? v : 0;
+    return read_item(t, "item_i64", TN_I64, &v) ? v : 0;
 }
 
 const void *tn_ptr(tn_tensor *t)
@@ -229,6 +240,7 @@ tn_status tn_eval_of(tn_tensor *t)
     return tni_value(t, "eval_of") ? TN_OK : tni_failed();
 }
 
+// Copies by way of host memory: contexts may be on different devices.
 tn_tensor *tn_copy_to(tn_ctx *cx, tn_tensor *t)
 {
     tn_ctx *from = tni_arg1("copy_to", t, "t");

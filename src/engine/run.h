@@ -1,32 +1,32 @@
-// A plan being run, for whoever looks at values on the way.
+// A plan being run, for evaluate.c and for observers that look at its values.
 #ifndef TNI_ENGINE_RUN_H
 #define TNI_ENGINE_RUN_H
 
 #include "engine/engine.h"
 
-// A run of a plan over the graph it was made for: every piece of memory is there before the first
-// step starts. data and input may also lie elsewhere than the plan says, as for a run on another
-// device beside it; such a run has no buffers.
+// A run of a plan over a graph with its key. inspect/verify.c also makes runs on another device, beside the real
+// one: those set data and input to memory of their own and have no buffers.
+// Invariant: all memory of the run is taken before its first step starts.
 typedef struct {
     tn_ctx      *cx;
     tni_engine  *e;
     tni_graph   *g;
     tni_plan    *plan;
     tni_buffer  *arena, *scratch;
-    tni_buffer **own;    // by item: the root's buffer
-    char       **data;   // by item: where it lies
-    char       **input;  // by input: where it lies; NULL: all in their own buffers
-    tni_arg     *in;     // room for calls that are no steps of the plan; NULL: all are
-    bool         bound;  // kernels have their addresses and numbers
+    tni_buffer **own;    // by item: the buffer of a root that is TNI_OWN; else NULL
+    char       **data;   // by item: the address of its value; NULL if it is not in memory
+    char       **input;  // by input: its address; NULL: every input is in its own buffer
+    tni_arg     *in;     // room for arguments of calls that are no steps of the plan, or NULL
+    bool         bound;  // kernels have the addresses and numbers of this run
 } tni_run;
 
-// Item i as a call of r's device: the plan's call, or one in r->in where that is there.
+// Describes item i as a call of r's device with the addresses of this run: the plan's call, or, if r->in is set,
+// one made from its node.
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why);
-// Runs a step of r's plan, whose kernels need not be prepared, with scratch of its own. On failure, which
-// is reported, *item is what failed.
+// Runs one step of r's plan by itself, with kernels compiled and scratch taken for it alone. On failure, which is
+// reported, *item is the item that failed.
 tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item);
-// Room for the inputs of the widest op of the graph, and behind them for its further outputs; NULL when
-// memory is out.
+// Returns room for the arguments of any call of the graph; NULL when memory is out. The caller frees it.
 tni_arg *tni_run_inputs(const tni_run *r);
 
 #endif

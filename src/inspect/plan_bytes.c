@@ -211,7 +211,7 @@ static void add_assigned(ledger *l)
 // input's.
 static bool is_new(const tni_plan *p, size_t i)
 {
-    return p->place[i].where == TNI_OWN && !p->place[p->place[i].root].takes;
+    return p->place[i].where == TNI_OWN && !p->place[p->place[i].root].donated;
 }
 
 static bool is_result(const tni_plan *p, const tni_node *n)

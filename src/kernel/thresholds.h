@@ -27,8 +27,8 @@ enum {
     // What one reader takes in of values that no other item reads, by cost and by values read. Such
     // a value costs nothing twice, so both are larger than above; more makes kernels whose values a
     // thread's registers do not hold.
-    TNI_FLOAT_COST  = 40,
-    TNI_FLOAT_READS = 10,
+    TNI_READER_COST  = 40,
+    TNI_READER_READS = 10,
     // A value that would be computed several times for each element (under a window, or a repeated
     // index) is stored from the cost of an exp on; and one whose readers together would spend more
     // than eight times that on it.

@@ -1,14 +1,17 @@
-// Placing values in the arena. All lifetimes are known, so the awkward ones go first: the large, or
-// those that stay long; whichever order ends lower is taken. Where there are very many, each is
-// placed as it comes instead, in time that does not grow with their square.
+// Offsets in the arena. All lifetimes are known, so values are placed in the order of how awkward they
+// are: the largest first, or the longest-lived first, each into the lowest gap that is free during its
+// lifetime; the better of the two orders is taken. Both are quadratic in the number of spans, so with
+// very many of them each span is placed when its lifetime begins instead, into the best-fitting free
+// range.
 #include "plan/arena.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
+// Up to this many spans are placed in the quadratic way: about a million comparisons for each order.
 enum { MANY = 1024 };
 
-static int64_t sum(int64_t a, int64_t b)
+static int64_t capped_sum(int64_t a, int64_t b)
 {
     return b > TNI_BYTES_LIMIT - a ? TNI_BYTES_LIMIT : a + b;
 }
@@ -29,8 +32,8 @@ static int by_length(const void *a, const void *b)
     return m != n ? (m > n ? -1 : 1) : by_size(a, b);
 }
 
-// The lowest gap that a span fits into, among those of `placed`, which are by offset, that are there
-// when it is.
+// Returns the lowest gap that a span fits into, among the n placed ones, which are sorted by offset;
+// only those whose lifetimes overlap its own are in the way.
 static int64_t lowest_gap(const tni_arena_span *s, size_t n, tni_arena_span *const *placed)
 {
     int64_t end = 0;
@@ -38,18 +41,19 @@ static int64_t lowest_gap(const tni_arena_span *s, size_t n, tni_arena_span *con
         const tni_arena_span *k = placed[i];
         if (k->last < s->first || s->last < k->first) continue;
         if (k->offset - end >= s->bytes) break;
-        if (sum(k->offset, k->bytes) > end) end = sum(k->offset, k->bytes);
+        if (capped_sum(k->offset, k->bytes) > end) end = capped_sum(k->offset, k->bytes);
     }
     return end;
 }
 
-static void insert(tni_arena_span *s, size_t n, tni_arena_span **placed)
+// Inserts a span into the list sorted by offset.
+static void insert_span(tni_arena_span *s, size_t n, tni_arena_span **placed)
 {
     for (; n > 0 && placed[n - 1]->offset > s->offset; n--) placed[n] = placed[n - 1];
     placed[n] = s;
 }
 
-// Places the spans in this order; where the highest of them ends.
+// Places all spans in an order; returns where the highest of them ends.
 static int64_t place_sorted(size_t n, tni_arena_span **list, tni_arena_span **placed,
                             int (*order)(const void *a, const void *b))
 {
@@ -58,12 +62,13 @@ static int64_t place_sorted(size_t n, tni_arena_span **list, tni_arena_span **pl
     for (size_t i = 0; i < n; i++) {
         tni_arena_span *s = list[i];
         s->offset         = lowest_gap(s, i, placed);
-        insert(s, i, placed);
-        if (sum(s->offset, s->bytes) > end) end = sum(s->offset, s->bytes);
+        insert_span(s, i, placed);
+        if (capped_sum(s->offset, s->bytes) > end) end = capped_sum(s->offset, s->bytes);
     }
     return end;
 }
 
+// Places all spans in both orders and keeps the better one; returns the bytes, -1 when memory is out.
 static int64_t place_all(tni_heap *h, size_t n, tni_arena_span *span)
 {
     tni_arena_span **list = tni_alloc(h, 2 * n * sizeof *list);
@@ -78,20 +83,21 @@ static int64_t place_all(tni_heap *h, size_t n, tni_arena_span *span)
 
 // ---- one after the other -----------------------------------------------------------------------
 
+// A range of the arena that no live span uses.
 typedef struct {
     int64_t offset, bytes;
-} stretch;
+} free_range;
 
-// Free stretches below end, in no order.
+// The free ranges below end, in no order. Invariant: no two of them touch.
 typedef struct {
-    tni_heap *heap;
-    stretch  *free;
-    size_t    count, cap;
-    int64_t   end;
-} arena;
+    tni_heap   *heap;
+    free_range *free;
+    size_t      count, cap;
+    int64_t     end;
+} free_list;
 
-// The free stretch that fits best, else the end.
-static int64_t take(arena *a, int64_t bytes)
+// Takes bytes from the free range that fits best, else from the end of the arena.
+static int64_t take_range(free_list *a, int64_t bytes)
 {
     size_t best = a->count;
     for (size_t i = 0; i < a->count; i++)
@@ -100,7 +106,7 @@ static int64_t take(arena *a, int64_t bytes)
             best = i;
     if (best == a->count) {
         int64_t at = a->end;
-        a->end     = sum(a->end, bytes);
+        a->end     = capped_sum(a->end, bytes);
         return at;
     }
     int64_t at = a->free[best].offset;
@@ -110,11 +116,11 @@ static int64_t take(arena *a, int64_t bytes)
     return at;
 }
 
-// Gives a stretch back, joined with its neighbours. False when memory for the list is out.
-static bool give(arena *a, int64_t offset, int64_t bytes)
+// Gives a range back, joined with its free neighbours. False when memory for the list is out.
+static bool give_range(free_list *a, int64_t offset, int64_t bytes)
 {
     for (size_t i = 0; i < a->count;) {
-        stretch *s = &a->free[i];
+        free_range *s = &a->free[i];
         if (s->offset + s->bytes == offset || offset + bytes == s->offset) {
             offset = s->offset < offset ? s->offset : offset;
             bytes += s->bytes;
@@ -125,7 +131,7 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
         }
     }
     if (!tni_grow(a->heap, (void **)&a->free, &a->cap, a->count + 1, sizeof *a->free)) return false;
-    a->free[a->count++] = (stretch){ offset, bytes };
+    a->free[a->count++] = (free_range){ offset, bytes };
     return true;
 }
 
@@ -136,9 +142,11 @@ static int by_end(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+// Places each span when it begins, after the ranges of all spans that have ended were given back.
+// Spans come in the order of their first steps.
 static int64_t place_in_time(tni_heap *h, size_t n, tni_arena_span *span)
 {
-    arena            a    = { .heap = h };
+    free_list        a    = { .heap = h };
     tni_arena_span **list = tni_alloc(h, n * sizeof *list);
     bool             ok   = list != NULL;
     size_t           over = 0;
@@ -146,8 +154,8 @@ static int64_t place_in_time(tni_heap *h, size_t n, tni_arena_span *span)
     if (ok) qsort(list, n, sizeof *list, by_end);
     for (size_t i = 0; ok && i < n; i++) {
         for (; ok && list[over]->last < span[i].first; over++)
-            ok = give(&a, list[over]->offset, list[over]->bytes);
-        span[i].offset = take(&a, span[i].bytes);
+            ok = give_range(&a, list[over]->offset, list[over]->bytes);
+        span[i].offset = take_range(&a, span[i].bytes);
     }
     tni_free(h, list);
     tni_free(h, a.free);

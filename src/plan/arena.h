@@ -1,4 +1,5 @@
-// The arena: offsets for values that come and go, so that no two that are there at one step overlap.
+// The arena: offsets for values that live for a part of the evaluation, so that no two overlap that are alive
+// at the same step.
 #ifndef TNI_PLAN_ARENA_H
 #define TNI_PLAN_ARENA_H
 
@@ -6,16 +7,18 @@
 
 #include <stdint.h>
 
-// What is in use from step first to step last. bytes is a multiple of 64.
+// The bytes of a value that is alive from step first to step last, and the offset they get. bytes is a multiple
+// of 64.
 typedef struct {
     uint32_t first, last;
     int64_t  bytes, offset;
 } tni_arena_span;
 
-static const int64_t TNI_BYTES_LIMIT = INT64_MAX / 4;  // bytes that nobody has: sums stop there
+static const int64_t TNI_BYTES_LIMIT =
+    INT64_MAX / 4;  // more bytes than any device has: sums stop here instead of overflowing
 
-// Finds the offsets of n spans, in the order of their first steps; the bytes that the arena has to
-// have, -1 when memory is out.
+// Finds the offsets of n spans, which are in the order of their first steps. Returns the bytes that the arena
+// needs; -1 when memory is out.
 int64_t tni_arena_place(tni_heap *h, size_t n, tni_arena_span *span);
 
 #endif

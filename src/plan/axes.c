@@ -1,49 +1,68 @@
-// The roles of a unit's axes: parallel or reduced.
+// The roles of a unit's axes: reduced (R) or parallel (P). See kernel.h for what the two mean to a
+// kernel.
+//
+// Reductions decide. One that folds exactly R is a main reduction: it is finished for each row, and
+// later phases of the row may read it. One that folds exactly P, or all axes, is a tail: partial
+// results are joined after all rows in the finish stage, and only finish values may read it. So a set
+// R fits a unit if
+//
+// - every reduction folds R, P or everything, and its operand varies along what it folds
+// - no value of the main stage reads a finish value, and no finish value reads a main reduction
+// - every seed is written once: per point or per row in the main stage, per column or once in the
+//   finish stage
+//
+// The gradient of layer norm is the example: sums along a row are main reductions, the gradients of
+// weight and bias fold the rows and are tails, and all are one kernel.
 #include "plan/fuse.h"
 
+// A kernel whose every axis is reduced is one row, which few threads fold. Beyond this many elements its folds
+// are tails instead, whose partial results all threads compute.
 enum {
     ALONE_ROW = 1 << 16  // most elements of a kernel that is a single row
 };
 
-// What is known of a value with some axes reduced: whether it belongs to the finish stage, and whether
+// What is known of a value for some choice of R: whether it belongs to the finish stage, and whether
 // it is made from a reduction of the main stage.
 typedef struct {
-    bool late, after;
-} standing;
+    bool in_finish, from_main;
+} stage;
 
-// Whether value x can be computed with R = r. The finish stage reads what varies over R or not at all,
-// and no reduction of the main stage.
-static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, const standing *of,
-                       standing *me)
+// Whether value x can be computed with R = r, and the stage it belongs to. `of` has the stages of the
+// values before it. A finish value may vary along R (per column) or not at all, but not along P, whose
+// loop is over by then.
+static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, const stage *of,
+                       stage *me)
 {
     uint32_t p          = tni_all_axes(u) & ~r;
     int16_t  operand[3] = { x->ins.a, x->ins.b, x->ins.c };
-    *me                 = (standing){ false, false };
+    *me                 = (stage){ false, false };
     for (int k = 0; k < 3; k++)
         if (operand[k] >= 0) {
-            me->late |= of[operand[k]].late;
-            me->after |= of[operand[k]].after;
+            me->in_finish |= of[operand[k]].in_finish;
+            me->from_main |= of[operand[k]].from_main;
         }
-    if (x->ins.code != TNI_I_REDUCE) return !(me->late && (me->after || x->axes & p));
+    if (x->ins.code != TNI_I_REDUCE) return !(me->in_finish && (me->from_main || x->axes & p));
     uint32_t from = u->value[x->ins.a].axes;
-    if (me->late) return false;
-    me->late  = x->mask != r;
-    me->after = !me->late;
+    if (me->in_finish) return false;
+    me->in_finish = x->mask != r;
+    me->from_main = !me->in_finish;
     if (x->mask == r) return (from & r) != 0;
     if (x->mask == p) return (from & p) != 0;
     return x->mask == (p | r) && from & p && (!r || from & r);
 }
 
-// A seed's element is written once: for each point, for each row, or in the end.
-static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool late)
+// Whether a seed's element is written exactly once: for each point, for each row, or in the finish
+// stage for each column or once.
+static bool seed_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, bool in_finish)
 {
     uint32_t all = tni_all_axes(u);
-    if (late) return x->moves == 0 || x->moves == r;
+    if (in_finish) return x->moves == 0 || x->moves == r;
     return x->moves == all || x->moves == (all & ~r);
 }
 
-// Whether the bounds of a pad or a concat keep short axes of R apart that would else be one long row.
-static bool is_chopped(const tni_unit *u, uint32_t r)
+// Whether bounds of a pad or a concat keep short axes of R from being collapsed into one long row.
+// Such a kernel would loop over short rows; the other choice of R keeps its lanes full.
+static bool splits_short_axes(const tni_unit *u, uint32_t r)
 {
     uint32_t bounds = 0, brief = 0;
     for (size_t i = 0; i < u->values; i++)
@@ -53,21 +72,22 @@ static bool is_chopped(const tni_unit *u, uint32_t r)
     return bounds & brief && tni_points(u, r) >= TNI_SHORT_ROW * TNI_SHORT_ROW;
 }
 
-static bool roles_fit(const tni_unit *u, uint32_t r)
+// Whether the unit is one kernel with R = r.
+static bool reduces_by(const tni_unit *u, uint32_t r)
 {
-    standing of[TNI_MAX_INS];
+    stage of[TNI_MAX_INS];
     if (r && r == tni_all_axes(u) && tni_points(u, r) > ALONE_ROW) return false;
-    if (r & (r - 1) && is_chopped(u, r)) return false;
+    if (r & (r - 1) && splits_short_axes(u, r)) return false;
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
         if (!value_fits(u, x, r, of, &of[i])) return false;
         if (!x->seed) continue;
-        if (!seed_fits(u, x, r, of[i].late)) return false;
+        if (!seed_fits(u, x, r, of[i].in_finish)) return false;
     }
     return true;
 }
 
-// The axis along which most of what is read lies side by side.
+// Returns the axis along which the largest access goes element by element in memory.
 static uint32_t fast_axis(const tni_unit *u)
 {
     int64_t most = -1;
@@ -87,9 +107,14 @@ static uint32_t fast_axis(const tni_unit *u)
     return 1u << fast;
 }
 
+// Tries the current choice first, so that a unit keeps it while seeds join. Then for each of the first
+// reductions the axes it folds and their complement: one along the fast axis is better a main
+// reduction (rows are read along memory), one down columns better a tail. Last, the axes along which a
+// seed does not move: it is one value per row. Eight candidates at most, since a unit has few
+// different reductions.
 bool tni_find_reduced_axes(tni_unit *u)
 {
-    if (roles_fit(u, u->reduced)) return true;  // as before
+    if (reduces_by(u, u->reduced)) return true;  // as before
     uint32_t all = tni_all_axes(u), fast = fast_axis(u), tried[8];
     int      count = 0;
     // Reductions down columns rather as tails.
@@ -105,7 +130,7 @@ bool tni_find_reduced_axes(tni_unit *u)
         if (x->seed && x->moves != all) tried[count++] = all & ~x->moves;
     }
     for (int k = 0; k < count; k++)
-        if (roles_fit(u, tried[k])) {
+        if (reduces_by(u, tried[k])) {
             u->reduced = tried[k];
             return true;
         }

@@ -1,7 +1,19 @@
-// Builds a plan: decisions and units (fuse.c), their order (order_units.c), library calls with an epilogue
-// (offer_epilogues.c), memory (memory.c), calls (planned_calls.c).
+// Builds the plan of a graph: tni_plan_build is where planning starts.
+//
+// 1. decide.c and fuse.c: how each item is computed, and what shares a kernel. The result is a list of
+//    units, each one kernel or one call.
+// 2. order_units.c: the order of the units; each kernel unit becomes a kernel (make_kernel.c,
+//    unroll.c).
+// 3. offer_epilogues.c: a library call and the kernel that reads its result become one step, if the
+//    device takes the two.
+// 4. memory.c: where every value is stored.
+// 5. planned_calls.c: the calls, described by shapes and strides.
+//
+// A plan depends on the key of the graph (key.c), the limits of the device and the partitions of the
+// items (split.c), and on nothing else, so that the cache may use it for every graph with that key.
 #include "plan/fuse.h"
 
+// Frees the kernels and steps of a plan, which may then be planned anew.
 static void free_steps(tni_heap *h, tni_plan *p)
 {
     for (size_t i = 0; i < p->kernels; i++) {
@@ -18,6 +30,8 @@ static void free_steps(tni_heap *h, tni_plan *p)
     p->kernels = p->steps = 0;
 }
 
+// Finds the steps of a plan under some limits. False if memory is out (*failed is set), or if the
+// units cannot be ordered or written as kernels.
 static bool step_by_unit(tni_graph *g, tni_plan *p, const tni_limits *limits, bool *failed)
 {
     tni_fusion f  = { .g = g, .limits = limits };
@@ -27,7 +41,9 @@ static bool step_by_unit(tni_graph *g, tni_plan *p, const tni_limits *limits, bo
     return ok;
 }
 
-// Op by op is always right: what fusion cannot order or write runs so.
+// Finds the steps of a plan, op by op if fusion fails. Two units may each need a result of the other
+// by way of merges that the bounded search for cycles did not see, or a kernel may break a rule of
+// kernel.h; op by op has neither problem, so an evaluation never fails because of fusion.
 static bool find_steps(tni_graph *g, tni_plan *p, const tni_limits *limits)
 {
     tni_limits by_op = *limits;
@@ -41,6 +57,7 @@ static bool find_steps(tni_graph *g, tni_plan *p, const tni_limits *limits)
     return step_by_unit(g, p, &by_op, &failed);
 }
 
+// Returns an empty plan with one place per item; its place list is NULL when memory is out.
 static tni_plan *new_plan(tni_graph *g)
 {
     tni_heap *h = &g->cx->heap;
@@ -69,8 +86,8 @@ void tni_plan_free(tni_heap *h, tni_plan *p)
     free_steps(h, p);
     if (p->forget) p->forget(p->replay);
     tni_free(h, p->key);
-    tni_free(h, p->note);
+    tni_free(h, p->error);
     tni_free(h, p->place);
-    tni_free(h, p->part);
+    tni_free(h, p->partition);
     tni_free(h, p);
 }

@@ -1,23 +1,27 @@
-// Plans by their exact key.
+// Plans by their exact key, the least recently used freed first.
+//
+// Keys are compared byte by byte, so that a hash collision cannot run a wrong plan. A training loop
+// asks for the plan it used last: that one is compared first, without hashing the key.
 #include "plan/plan.h"
 
 #include "base/hash.h"
 
-static bool is_of(const tni_plan *p, const char *key, size_t bytes)
+static bool has_key(const tni_plan *p, const char *key, size_t bytes)
 {
     return p->key_bytes == bytes && !memcmp(p->key, key, bytes);
 }
 
-static tni_plan *find(const tni_plans *c, uint64_t hash, const char *key, size_t bytes)
+static tni_plan *find_plan(const tni_plans *c, uint64_t hash, const char *key, size_t bytes)
 {
     for (int i = 0; i < c->count; i++) {
         if (c->hash[i] != hash) continue;
-        if (is_of(c->plan[i], key, bytes)) return c->plan[i];
+        if (has_key(c->plan[i], key, bytes)) return c->plan[i];
     }
     return NULL;
 }
 
-// What a graph does, whatever its sizes are.
+// Returns a hash of a graph's ops in order, without sizes: equal for the iterations of a loop over
+// sizes.
 static uint64_t ops_hash(const tni_graph *g)
 {
     uint64_t hash = g->count;
@@ -26,14 +30,16 @@ static uint64_t ops_hash(const tni_graph *g)
     return hash;
 }
 
-// A plan that does what another does already, for other sizes, is of a loop over sizes.
+// Marks a plan and those it has the ops in common with as recurring: the program loops over sizes, so
+// each of them is worth compiling at its first run (engine/prepare.c).
 static void mark_recurring(tni_plans *c, tni_plan *p)
 {
     for (int i = 0; i < c->count; i++)
         if (c->plan[i]->ops_hash == p->ops_hash) p->recurs = c->plan[i]->recurs = true;
 }
 
-static void keep(tni_plans *c, tni_heap *h, tni_plan *p)
+// Adds a plan, in the place of the least recently used one if the cache is full.
+static void keep_plan(tni_plans *c, tni_heap *h, tni_plan *p)
 {
     int at = c->count;
     if (at == TNI_PLANS) {
@@ -48,6 +54,8 @@ static void keep(tni_plans *c, tni_heap *h, tni_plan *p)
     c->hash[at] = p->hash;
 }
 
+// A graph that is too large for the cache gets no key at all: writing it would cost as much as
+// planning.
 tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept)
 {
     tni_heap *h = &g->cx->heap;
@@ -56,9 +64,9 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
     if (!*kept) return tni_plan_build(g, limits);
     char *key = tni_key_write(g, &bytes);
     if (!key) return NULL;
-    tni_plan *p    = c->last && is_of(c->last, key, bytes) ? c->last : NULL;
+    tni_plan *p    = c->last && has_key(c->last, key, bytes) ? c->last : NULL;
     uint64_t  hash = p ? p->hash : tni_hash(key, bytes);
-    if (!p) p = find(c, hash, key, bytes);
+    if (!p) p = find_plan(c, hash, key, bytes);
     if (p) {
         g->cx->stats.hits++;
         tni_free(h, key);
@@ -70,7 +78,7 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
             p->key_bytes = bytes;
             p->ops_hash  = ops_hash(g);
             mark_recurring(c, p);
-            keep(c, h, p);
+            keep_plan(c, h, p);
         } else {
             tni_free(h, key);
         }
@@ -86,8 +94,9 @@ bool tni_plans_recall(const tni_plans *c, tni_graph *g)
     if (g->count > TNI_PLAN_NODES) return true;
     char *key = tni_key_write(g, &bytes);
     if (!key) return false;
-    const tni_plan *p = find(c, tni_hash(key, bytes), key, bytes);
-    for (size_t i = 0; p && p->part && i < g->count; i++) g->item[i].part = p->part[i];
+    const tni_plan *p = find_plan(c, tni_hash(key, bytes), key, bytes);
+    for (size_t i = 0; p && p->partition && i < g->count; i++)
+        g->item[i].partition = p->partition[i];
     tni_free(&g->cx->heap, key);
     return true;
 }

@@ -1,9 +1,29 @@
 // How each item is computed: as a view, inlined into its readers, as a seed of a kernel, or alone.
+//
+// tni_decide_items makes four passes, because an item's readers come after it:
+//
+// 1. forward: the kind that the op itself allows; the costs that inlining would bring its readers; and
+//    vetoes (never_inline) that a reader finds for its sources
+// 2. an assignment that shares memory and is stored makes its source stored
+// 3. sums with a closed form become inlined
+// 4. inlined items that are vetoed, or costly with several readers, become seeds
+//
+// A linear layer and a softmax (docs/design.md follows this example through all layers):
+//
+//   matmul           alone    no kernel is written for it
+//   add of the bias  inlined  cheap: its three readers compute it from the product
+//   max, sum         seed     reductions
+//   sub, exp         inlined  cheap enough for two readers
+//   mul              seed     the result, which is stored
+//
+// An item that is in_memory for another reason than these (a call or another unit reads it) is marked
+// later, by order_units.c, when units are known.
 #include "plan/fuse.h"
 
 #include "kernel/thresholds.h"
 
-// One index for each line along the axis, so that it can be computed place by place.
+// Whether a scatter has one index for each line along its axis, so that a kernel can compute it
+// element by element: v where the place is the index, else x.
 static bool scatters_lines(const tni_node *n)
 {
     const tni_node *x = n->src[0], *index = n->src[1];
@@ -12,25 +32,26 @@ static bool scatters_lines(const tni_node *n)
     return true;
 }
 
-static tni_fuse_kind way_of(const tni_node *n)
+static tni_fuse_kind fuse_way(const tni_node *n)
 {
     return tni_op_table[n->op].fuse;
 }
 
 static bool is_random(const tni_node *n)
 {
-    return way_of(n) == TNI_FUSE_RANDOM;
+    return fuse_way(n) == TNI_FUSE_RANDOM;
 }
 
-// Numbers and the like: nothing is gained by storing them where they are read.
+// Whether storing a value would gain nothing: it is a number, or follows from its place.
 static bool is_free(const tni_node *n)
 {
-    return way_of(n) == TNI_FUSE_NUMBER || way_of(n) == TNI_FUSE_IOTA;
+    return fuse_way(n) == TNI_FUSE_NUMBER || fuse_way(n) == TNI_FUSE_IOTA;
 }
 
+// A concat of more sources is copied by a call: in a kernel each source is a branch for every element.
 bool tni_can_inline(const tni_node *n)
 {
-    switch (way_of(n)) {
+    switch (fuse_way(n)) {
     case TNI_FUSE_CONCAT: return n->nsrc <= TNI_JOIN_PARTS;
     case TNI_FUSE_SCATTER: return scatters_lines(n);
     case TNI_FUSE_ALONE:
@@ -44,10 +65,11 @@ bool tni_can_inline(const tni_node *n)
 
 static bool can_reduce(const tni_node *n)
 {
-    return way_of(n) == TNI_FUSE_FOLD;
+    return fuse_way(n) == TNI_FUSE_FOLD;
 }
 
-static bool shares(const tni_item *it)
+// Whether an assignment shares its source's memory: that is one row-major run.
+static bool shares_source(const tni_item *it)
 {
     if (it->n->op != TNI_assign) return false;
     tni_view v = tni_node_layout(it->n->src[0]);
@@ -56,7 +78,7 @@ static bool shares(const tni_item *it)
 
 int32_t tni_shared_item(const tni_fusion *f, int32_t item)
 {
-    while (f->g->item[item].n->op == TNI_assign && shares(&f->g->item[item])) {
+    while (f->g->item[item].n->op == TNI_assign && shares_source(&f->g->item[item])) {
         int32_t next = tni_base_of(f->g, f->g->item[item].n->src[0]);
         if (next < 0) return item;
         item = next;
@@ -64,7 +86,8 @@ int32_t tni_shared_item(const tni_fusion *f, int32_t item)
     return item;
 }
 
-// A source view read at all its places, as coordinates of its base.
+// Finds the coordinates of base at which a source view reads it, over all of the view's elements.
+// False if they are no sums of axes, so that base has to be in memory.
 static bool reads_as_coords(const tni_node *src, const tni_node *base, tni_coords *c)
 {
     tni_view v                    = tni_node_layout(src);
@@ -77,7 +100,8 @@ static bool reads_as_coords(const tni_node *src, const tni_node *base, tni_coord
     return tni_delinearize(base, tni_offset_of(src), stride, v.rank, from, to, 1, c);
 }
 
-// Whether every coordinate moves along one axis at most, so that bounds of it are bounds of an axis.
+// Whether every coordinate of base moves along at most one axis of the reader. Then the bounds of a
+// piece are bounds of axes, and is_within of lower.c can tell them by one comparison each.
 static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
 {
     for (int j = 0; j < base->rank; j++) {
@@ -88,27 +112,31 @@ static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
     return true;
 }
 
-// What reads its sources in parts: other points of the domain have nothing there.
-static bool joins_parts(const tni_node *n)
+// Whether an op reads each source in a piece of its domain only: other points have nothing there.
+static bool is_piecewise(const tni_node *n)
 {
-    return way_of(n) == TNI_FUSE_PAD || way_of(n) == TNI_FUSE_CONCAT;
+    return fuse_way(n) == TNI_FUSE_PAD || fuse_way(n) == TNI_FUSE_CONCAT;
 }
 
-// Whether n can compute what it reads of y, whose elements src has from item base. Beside its parts
-// there is no index to check and no number to draw, and a NaN would not be told from others.
-static bool can_enter(const tni_fusion *f, const tni_node *n, const tni_node *src,
-                      const tni_node *base, const tni_decision *y)
+// Whether n can compute the elements that it reads through src from base, whose decision is y. In a
+// pad or a concat the value would also be computed, under a guard, at points where it does not exist:
+// there is no index to check and no number to draw; and if values are inspected, its NaNs could not be
+// told from real ones.
+static bool can_inline_into(const tni_fusion *f, const tni_node *n, const tni_node *src,
+                            const tni_node *base, const tni_decision *y)
 {
     tni_coords c;
-    if (joins_parts(n) && (y->whole || f->limits->checked)) return false;
+    if (is_piecewise(n) && (y->never_guarded || f->limits->checked)) return false;
     if (src == base) return true;
-    return reads_as_coords(src, base, &c) && (!y->cut || is_straight(base, src->rank, &c));
+    return reads_as_coords(src, base, &c) && (!y->piecewise || is_straight(base, src->rank, &c));
 }
 
-static tni_item_kind kind_alone(const tni_item *it)
+// Returns the kind that an op allows, whatever its readers are. Empty values and those of too many
+// axes are left to calls.
+static tni_item_kind kind_by_op(const tni_item *it)
 {
     const tni_node *n = it->n;
-    if (n->op == TNI_view || shares(it)) return TNI_AS_VIEW;
+    if (n->op == TNI_view || shares_source(it)) return TNI_AS_VIEW;
     int64_t count = tni_node_count(n);
     if (count <= 0 || n->rank > TNI_AXES) return TNI_AS_ALONE;
     if (can_reduce(n)) return tni_node_count(n->src[0]) > 0 ? TNI_AS_SEED : TNI_AS_ALONE;
@@ -119,15 +147,16 @@ static tni_item_kind kind_alone(const tni_item *it)
     return TNI_AS_INLINED;
 }
 
-// Whether n would compute elements of a value y several times, or where they are nothing.
-static bool repeats(const tni_node *n, const tni_node *y)
+// Whether n would compute elements of y several times (it goes over at least twice as many points), or
+// where they do not exist.
+static bool recomputes(const tni_node *n, const tni_node *y)
 {
     const tni_node *over = can_reduce(n) ? n->src[0] : n;
-    return joins_parts(n) || tni_node_count(over) >= 2 * tni_node_count(y);
+    return is_piecewise(n) || tni_node_count(over) >= 2 * tni_node_count(y);
 }
 
-// x loads a value, unless it does already.
-static void note_read(tni_decision *x, const tni_node *n, int64_t bytes)
+// Adds a value to those that are loaded for x, unless it is listed already.
+static void add_read(tni_decision *x, const tni_node *n, int64_t bytes)
 {
     for (int k = 0; n && k < x->reads && k < TNI_READS; k++)
         if (x->read[k].n == n) return;
@@ -136,19 +165,20 @@ static void note_read(tni_decision *x, const tni_node *n, int64_t bytes)
     x->read_bytes += bytes;
 }
 
-// x loads what y does; moved: not at the same places.
-static void note_reads(tni_decision *x, const tni_decision *y, bool moved)
+// Adds the loads of an inlined y to those of x. moved: y is read at other places than x's, so that its
+// loads cannot be the same as others of x.
+static void add_reads_of(tni_decision *x, const tni_decision *y, bool moved)
 {
     int64_t rest = y->read_bytes;
     for (int k = 0; k < y->reads; k++) {
         bool    listed = k < TNI_READS;
         int64_t bytes  = listed ? y->read[k].bytes : rest;
-        note_read(x, listed && !moved ? y->read[k].n : NULL, bytes);
+        add_read(x, listed && !moved ? y->read[k].n : NULL, bytes);
         rest -= bytes;
     }
 }
 
-// Whether source s of n is one before it: the square of a value computes it once.
+// Whether source s of n is also a source before it: x * x computes x once.
 static bool is_repeated(const tni_node *n, uint32_t s)
 {
     for (uint32_t k = 0; k < s; k++)
@@ -156,17 +186,19 @@ static bool is_repeated(const tni_node *n, uint32_t s)
     return false;
 }
 
-// What item i's sources say of it: how far it is from the inputs, what its readers would compute and
-// load if it floats; and what it says of them: that they are read, and how.
-static void look_at_sources(tni_fusion *f, size_t i)
+// First pass for item i: its level, costs and loads from its sources; and for each source that it is
+// read, by an activation perhaps, and whether reading it here forbids to inline it. It does if n is no
+// kernel, if the elements cannot be expressed, if a costly value would be computed repeatedly, or if n
+// would grow beyond the limits of what one reader takes in (TNI_READER_COST, TNI_READER_READS).
+static void decide_from_sources(tni_fusion *f, size_t i)
 {
-    tni_graph    *g = f->g;
-    tni_decision *x = &f->decision[i];
-    tni_node     *n = g->item[i].n;
-    x->ops          = x->kind == TNI_AS_INLINED && !is_free(n);
-    x->cost         = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
-    x->whole        = x->kind == TNI_AS_INLINED && (tni_op_table[n->op].fails || is_random(n));
-    if (x->ops && joins_parts(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
+    tni_graph    *g  = f->g;
+    tni_decision *x  = &f->decision[i];
+    tni_node     *n  = g->item[i].n;
+    x->ops           = x->kind == TNI_AS_INLINED && !is_free(n);
+    x->cost          = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
+    x->never_guarded = x->kind == TNI_AS_INLINED && (tni_op_table[n->op].fails || is_random(n));
+    if (x->ops && is_piecewise(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
     for (uint32_t s = 0; s < n->nsrc; s++) {
         tni_node     *src  = n->src[s];
         int32_t       base = tni_base_of(g, src);
@@ -175,32 +207,34 @@ static void look_at_sources(tni_fusion *f, size_t i)
         if (y && y->level > x->level) x->level = y->level;
         if (base >= 0 && f->decision[base].level > x->level) x->level = f->decision[base].level;
         if (n->op == TNI_view) continue;
-        bool number = y && tni_is_number(g->item[at].n->op);
-        bool floats = y && y->kind == TNI_AS_INLINED && !y->never_inline;
-        bool joins  = x->kind == TNI_AS_INLINED || x->kind == TNI_AS_SEED;
+        bool number  = y && tni_is_number(g->item[at].n->op);
+        bool inlined = y && y->kind == TNI_AS_INLINED && !y->never_inline;
+        bool joins   = x->kind == TNI_AS_INLINED || x->kind == TNI_AS_SEED;
         if (y) y->uses++;
         if (y && tni_is_activation(n->op)) y->activation = (uint8_t)n->op;
         if (number && joins) continue;
-        if (floats && (!joins || !can_enter(f, n, src, g->item[base].n, y))) y->never_inline = true;
-        if (floats && y->cost >= TNI_REPEAT_COST && repeats(n, g->item[at].n))
+        if (inlined && (!joins || !can_inline_into(f, n, src, g->item[base].n, y)))
             y->never_inline = true;
-        int ops = floats && !is_repeated(n, s) ? y->ops : 0;
-        if (floats && (x->ops + ops > TNI_FLOAT_COST || x->reads + y->reads > TNI_FLOAT_READS))
+        if (inlined && y->cost >= TNI_REPEAT_COST && recomputes(n, g->item[at].n))
             y->never_inline = true;
-        if (floats && !y->never_inline) {
-            x->whole |= y->whole;
-            x->cut |= y->cut || joins_parts(n);
+        int ops = inlined && !is_repeated(n, s) ? y->ops : 0;
+        if (inlined && (x->ops + ops > TNI_READER_COST || x->reads + y->reads > TNI_READER_READS))
+            y->never_inline = true;
+        if (inlined && !y->never_inline) {
+            x->never_guarded |= y->never_guarded;
+            x->piecewise |= y->piecewise || is_piecewise(n);
             x->ops  = (uint16_t)(x->ops + ops);
             x->cost = (uint16_t)(x->cost + (ops ? y->cost : 0));
-            note_reads(x, y, src != g->item[base].n || !tni_is_map(n->op));
+            add_reads_of(x, y, src != g->item[base].n || !tni_is_map(n->op));
         } else {
-            note_read(x, src,
-                      tni_node_count(src) * (int64_t)f->limits->element_size((tn_dtype)src->dtype));
+            add_read(x, src,
+                     tni_node_count(src) * (int64_t)f->limits->element_size((tn_dtype)src->dtype));
         }
     }
 }
 
-// Whether a device makes a value along with a library call and the activation that reads it.
+// Whether the device computes an activation and also stores its input as the epilogue of a call. It is
+// asked with a bias as the example, before any kernel exists.
 static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activation)
 {
     tni_arg   arg[TNI_OFFER_ARGS];
@@ -219,10 +253,11 @@ static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activ
     return f->limits->takes(f->limits->session, &o);
 }
 
-// Whether a value that an activation and its gradient read is stored instead of the result of a library
-// call that it alone reads, as the sum of a product and a bias is: its readers load as much, the device
-// makes it with the call, by an epilogue, and nobody needs the result itself. What it reads besides is
-// small.
+// Whether item i, which an activation and its gradient read, should be stored instead of the library
+// result it is made from, as product + bias is stored instead of the product. Its readers load as much
+// either way; the device stores it with the call, as part of an epilogue; and no other reader needs the
+// product. Its other sources must be small (an eighth of it), since the epilogue adds nothing larger
+// than a bias.
 static bool replaces_result(const tni_fusion *f, size_t i)
 {
     const tni_node *n = f->g->item[i].n, *call = NULL;
@@ -230,10 +265,10 @@ static bool replaces_result(const tni_fusion *f, size_t i)
     if (!f->limits->takes || !tni_is_map(n->op) || then == TNI_leaf) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int64_t             skip;
-        const tni_node     *y      = tni_node_base(n->src[s], &skip);
-        int32_t             at     = tni_base_of(f->g, n->src[s]);
-        const tni_decision *x      = at >= 0 ? &f->decision[at] : NULL;
-        bool                result = x && x->kind == TNI_AS_ALONE && x->uses == 1 && !x->stored &&
+        const tni_node     *y  = tni_node_base(n->src[s], &skip);
+        int32_t             at = tni_base_of(f->g, n->src[s]);
+        const tni_decision *x  = at >= 0 ? &f->decision[at] : NULL;
+        bool result            = x && x->kind == TNI_AS_ALONE && x->uses == 1 && !x->in_memory &&
                       y == n->src[s] && tni_op_table[y->op].class == TNI_LIBRARY &&
                       y->dtype == n->dtype;
         if (result) call = y;
@@ -242,13 +277,16 @@ static bool replaces_result(const tni_fusion *f, size_t i)
     return call && is_stored_input(f, call, then);
 }
 
-// A value of several readers is computed by each of them, unless that takes much, or reads more than
-// storing it and reading it again would.
+// Whether a value with several readers is better stored once than computed by each of them: it takes
+// many ops, loads more values or more than twice the bytes that storing it and loading it again would
+// move, or its readers together spend too much on it. Bounds of pieces always count as costly: they
+// keep loops from being vectors.
 static bool is_costly(const tni_fusion *f, size_t i)
 {
     const tni_decision *x = &f->decision[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
-    if (x->cut || joins_parts(f->g->item[i].n)) return true;  // bounds are in the way of loops
+    if (x->piecewise || is_piecewise(f->g->item[i].n))
+        return true;  // bounds are in the way of loops
     if (x->ops > TNI_INLINE_COST || x->reads > TNI_INLINE_READS) return true;
     if (x->uses > 2 && x->cost * (x->uses - 1) > TNI_REPEATS_COST) return true;
     if (replaces_result(f, i)) return true;
@@ -260,9 +298,10 @@ static bool is_inlined(const tni_fusion *f, int32_t at)
     return at >= 0 && f->decision[tni_shared_item(f, at)].kind == TNI_AS_INLINED;
 }
 
-// Whether a concat is no work for a kernel: its sources are in memory, and either they are computed
-// straight into its place, or it is stored anyway.
-static bool is_laid_out(const tni_fusion *f, const tni_node *n, bool stored)
+// Whether a concat is no work for a kernel: its sources are in memory, and either all of them are
+// computed straight into its place (memory.c: fill_concat), or it is stored anyway, so that a call
+// copies them.
+static bool is_filled_in_place(const tni_fusion *f, const tni_node *n, bool stored)
 {
     if (n->op != TNI_concat) return false;
     bool filled = tni_concat_is_flat(n);
@@ -274,13 +313,14 @@ static bool is_laid_out(const tni_fusion *f, const tni_node *n, bool stored)
     return filled || stored;
 }
 
-// What an item is before its readers are known. Op by op only numbers float, and without kernels nothing.
+// Returns the kind of an item before its readers are known. Op by op only numbers are inlined, and
+// without kernels nothing is.
 static tni_item_kind kind_of(const tni_fusion *f, const tni_item *it)
 {
     bool          fuses = f->limits->fuses;
-    tni_item_kind kind  = kind_alone(it);
+    tni_item_kind kind  = kind_by_op(it);
     if (!f->limits->kernels) return kind == TNI_AS_VIEW ? kind : TNI_AS_ALONE;
-    if (kind == TNI_AS_INLINED && is_laid_out(f, it->n, !fuses)) return TNI_AS_ALONE;
+    if (kind == TNI_AS_INLINED && is_filled_in_place(f, it->n, !fuses)) return TNI_AS_ALONE;
     return kind == TNI_AS_INLINED && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : kind;
 }
 
@@ -292,28 +332,27 @@ void tni_decide_items(tni_fusion *f)
         x->unit         = -1;
         x->activation   = TNI_leaf;
         x->kind         = (uint8_t)kind_of(f, &g->item[i]);
-        x->stored       = g->item[i].why != 0 || (x->kind == TNI_AS_SEED && !f->limits->fuses);
-        x->never_inline = x->stored || g->item[i].part;
+        x->in_memory    = g->item[i].why != 0 || (x->kind == TNI_AS_SEED && !f->limits->fuses);
+        x->never_inline = x->in_memory || g->item[i].partition;
         x->bytes        = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
-        look_at_sources(f, i);
+        decide_from_sources(f, i);
         if (x->kind == TNI_AS_ALONE && g->item[i].n->op != TNI_output) x->level++;
     }
-    // A value's readers come after it, so what they need is known only now; and what is stored after
-    // all changes what its readers compute.
+    // A stored assignment that shares memory stores the value it shares.
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
-        if (x->kind == TNI_AS_VIEW && x->stored) {
+        if (x->kind == TNI_AS_VIEW && x->in_memory) {
             int32_t at = tni_shared_item(f, (int32_t)i);
             if (at >= 0 && at != (int32_t)i)
-                f->decision[at].stored = f->decision[at].never_inline = true;
+                f->decision[at].in_memory = f->decision[at].never_inline = true;
         }
     }
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         if (x->kind != TNI_AS_SEED) continue;
-        x->known = 1 + tni_closed_form_sum(f, (int32_t)i);
-        if (x->known && !x->never_inline) x->kind = TNI_AS_INLINED;
+        x->closed_form = 1 + tni_closed_form_sum(f, (int32_t)i);
+        if (x->closed_form && !x->never_inline) x->kind = TNI_AS_INLINED;
     }
     // What does not float is part of one kernel, and stored if another reads it.
     for (size_t i = 0; i < g->count; i++) {
@@ -321,7 +360,7 @@ void tni_decide_items(tni_fusion *f)
         if (x->kind != TNI_AS_INLINED) continue;
         bool stored = x->never_inline || is_costly(f, i);
         bool alone  = tni_op_table[g->item[i].n->op].class == TNI_SOURCE;
-        if (is_laid_out(f, g->item[i].n, stored)) stored = alone = true;
+        if (is_filled_in_place(f, g->item[i].n, stored)) stored = alone = true;
         if (stored) x->kind = alone ? TNI_AS_ALONE : TNI_AS_SEED;
     }
 }

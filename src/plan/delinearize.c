@@ -1,10 +1,21 @@
-// Coordinates: which element of a value a point of a domain means.
+// From an address to coordinates: which element of a value a point of a domain reads.
+//
+// A view says where elements are stored: offset + strides, in row-major positions of its base. Inside
+// a kernel the base may have no address, because it is computed there; then the same read has to be
+// written as coordinates of the base. Each stride is divided into steps along the base's axes,
+// outermost first:
+//
+//   base (4, 6), row-major strides (6, 1); a read with stride 7 moves one step along both axes: a diagonal
+//
+// That is right only while no coordinate leaves its axis, so the corner points of the domain are
+// checked.
 #include "plan/fuse.h"
 
 #include <string.h>
 
-// Writes a distance in row-major elements as steps along the axes, outermost first; axes of size 1
-// take none.
+// Writes a distance in row-major elements as steps along the axes of n, outermost first, as digits of
+// a number whose bases are the axes. Axes of size 1 take no step. False if a step does not fit or
+// something is left over.
 static bool digits(const tni_node *n, const int64_t *row, int64_t distance, int64_t *step)
 {
     for (int j = 0; j < n->rank; j++) {

@@ -1,6 +1,33 @@
-// Which items are computed together. First each item's decision (decide.c): view, inlined, seed or alone. Then,
-// in id order, every seed joins the units whose values or inputs it shares, if all of it can be one
-// kernel, or begins a unit of its own.
+// Fusion: which seeds share a kernel.
+//
+// In id order every seed is placed (place_seed). Candidates are, first, the kernel units that compute
+// a value the seed reads, then units that read the same values and were recorded nearby. The seed
+// joins the first candidate of its level that can take it, else it starts a unit. Then the other
+// candidates over the same axes are merged into its unit. For softmax,
+// e = exp(x - max(x)), y = e * (1 / sum(e)):
+//
+//   max  seed      starts unit 0 over (rows, columns); columns are reduced
+//   sum  seed      reads max, which unit 0 computes: joins it; x, sub and exp are shared
+//   mul  seed      reads sum: joins it; stored at every point
+//
+// To join, the axes of the seed's domain must be laid along axes of the unit. join_seed makes up to
+// six tries, the most natural first; join_on(allowed, extend, permuted) is one of them:
+//
+//   allowed         extend  permuted
+//   parallel axes   no      no        a value per row: a mean that is stored
+//   all axes        no      no        a value per element, its axes in the unit's order
+//   reduced axes    no      no        a value per column: made from column sums
+//   all axes        no      yes       the same elements in another order: a transposed copy
+//   all axes        yes     no        it broadcasts the unit's values along new axes
+//   all axes        yes     yes       the same, permuted
+//
+// Each try lowers the seed into the unit (lower.c) and then checks what only the finished instructions
+// tell: buffers, instructions, cycles through other units, and whether some choice of reduced axes
+// makes it one kernel (axes.c). A failed try restores the unit.
+//
+// Levels keep the search for cycles short. A unit's level counts the calls on the longest path to it;
+// units of one level can only depend on each other through kernels of that level, and only units of
+// one level join. A unit of a lower level may be raised by a merge if no third unit reads it.
 #include "plan/fuse.h"
 
 #include "kernel/thresholds.h"
@@ -9,6 +36,7 @@
 
 // ---- units -------------------------------------------------------------------------------------
 
+// Adds a unit, which may move the others in memory. NULL when memory is out.
 static tni_unit *add_unit(tni_fusion *f, int32_t item, int32_t level)
 {
     if (!tni_grow(&f->g->cx->heap, (void **)&f->unit, &f->units_cap, f->units + 1,
@@ -29,47 +57,47 @@ static int32_t unit_of(const tni_fusion *f, int32_t item)
     return tni_final_unit(f, f->decision[item].unit);
 }
 
-bool tni_unit_reads(tni_fusion *f, tni_unit *u, int32_t unit)
+bool tni_unit_add_dep(tni_fusion *f, tni_unit *u, int32_t unit)
 {
     if (unit < 0 || unit == u->into) return true;
-    for (size_t k = 0; k < u->befores; k++)
-        if (u->before[k] == (uint32_t)unit) return true;
-    if (!tni_grow(&f->g->cx->heap, (void **)&u->before, &u->befores_cap, u->befores + 1,
-                  sizeof *u->before)) {
+    for (size_t k = 0; k < u->deps; k++)
+        if (u->dep[k] == (uint32_t)unit) return true;
+    if (!tni_grow(&f->g->cx->heap, (void **)&u->dep, &u->deps_cap, u->deps + 1, sizeof *u->dep)) {
         f->failed = true;
         return false;
     }
-    u->before[u->befores++] = (uint32_t)unit;
+    u->dep[u->deps++] = (uint32_t)unit;
     f->unit[unit].readers++;
     return true;
 }
 
-void tni_unit_forget(tni_fusion *f, tni_unit *u, size_t befores)
+void tni_unit_drop_deps(tni_fusion *f, tni_unit *u, size_t deps)
 {
-    while (u->befores > befores) {
-        int32_t unit = tni_final_unit(f, (int32_t)u->before[--u->befores]);
+    while (u->deps > deps) {
+        int32_t unit = tni_final_unit(f, (int32_t)u->dep[--u->deps]);
         f->unit[unit].readers--;
     }
 }
 
-// The level of the unit that a stored item is part of.
+// Returns the level of a value: that of the unit that computes it, or of a call's result.
 static int32_t level_of(const tni_fusion *f, int32_t item)
 {
     int32_t unit = unit_of(f, item);
     return unit >= 0 ? f->unit[unit].level : f->decision[item].level;
 }
 
-static bool join(tni_fusion *f, tni_unit *u, int32_t i);
+static bool join_seed(tni_fusion *f, tni_unit *u, int32_t i);
 
-// Whether kernels are written for an op. What a concat in memory joins is copied there by a call.
-static bool is_written(const tni_node *n)
+// Whether a kernel can be written for an op that runs alone. Values that a concat joins are copied by
+// a call.
+static bool has_kernel(const tni_node *n)
 {
     if (tni_node_count(n) == 0 || tni_op_table[n->op].fuse == TNI_FUSE_CONCAT) return false;
     return tni_can_inline(n) || tni_op_table[n->op].fuse == TNI_FUSE_FOLD;
 }
 
-// A unit for an item that runs alone, as a kernel if one can be written, or that only joins what others
-// wrote. No other item joins it, but the other outputs of an op, which are of its unit.
+// Makes a unit for an item that runs alone: a kernel if one can be written, else a call. No other item
+// joins it, except that the other outputs of an op belong to its unit.
 static void run_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n     = f->g->item[i].n;
@@ -89,37 +117,39 @@ static void run_alone(tni_fusion *f, int32_t i)
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_base_of(f->g, n->src[s]);
         if (at >= 0) at = tni_shared_item(f, at);
-        if (at >= 0) tni_unit_reads(f, u, unit_of(f, at));
+        if (at >= 0) tni_unit_add_dep(f, u, unit_of(f, at));
     }
-    if (f->limits->kernels && is_written(n)) join(f, u, i);
+    if (f->limits->kernels && has_kernel(n)) join_seed(f, u, i);
 }
 
-// Whether unit `late` comes after unit `early` on some way: searched backwards, among kernels of its
-// level, since products and the like raise the level.
+// Whether unit `late` depends on unit `early`. Searched backwards from late, only through units that
+// are not below early's level, since dependencies never lead to a higher level. The search gives up
+// after TNI_JOIN_VISITS units and then says yes: refusing to join is always right.
 static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
 {
     uint32_t stack[TNI_JOIN_VISITS];
     int      depth = 0, visits = 0;
-    uint32_t mark  = ++f->search;
+    uint32_t mark  = ++f->search_id;
     stack[depth++] = late;
     while (depth > 0) {
         tni_unit *u = &f->unit[tni_final_unit(f, (int32_t)stack[--depth])];
         if ((uint32_t)(u - f->unit) == early) return true;
         if (u->seen == mark || u->level < f->unit[early].level) continue;
         u->seen = mark;
-        for (size_t k = 0; k < u->befores; k++) {
+        for (size_t k = 0; k < u->deps; k++) {
             if (++visits == TNI_JOIN_VISITS) return true;
-            stack[depth++] = u->before[k];
+            stack[depth++] = u->dep[k];
         }
     }
     return false;
 }
 
-// Whether what u reads from entry `from` on, other than `except`, is free of u's own results.
+// Whether no unit that u depends on, from entry `from` of its list on and except `except`, depends on
+// u.
 static bool no_cycle(tni_fusion *f, const tni_unit *u, size_t from, int32_t except)
 {
-    for (size_t k = from; k < u->befores; k++) {
-        int32_t before = tni_final_unit(f, (int32_t)u->before[k]);
+    for (size_t k = from; k < u->deps; k++) {
+        int32_t before = tni_final_unit(f, (int32_t)u->dep[k]);
         if (before == except || before == u->into) continue;
         if (comes_after(f, (uint32_t)before, (uint32_t)u->into)) return false;
     }
@@ -129,19 +159,21 @@ static bool no_cycle(tni_fusion *f, const tni_unit *u, size_t from, int32_t exce
 // ---- joining -----------------------------------------------------------------------------------
 
 typedef struct {
-    size_t   values, sources, numbers, seeds, befores;
+    size_t   values, sources, numbers, seeds, deps;
     int      naxes;
     uint32_t reduced;
-} mark;
+} checkpoint;
 
-static mark mark_of(const tni_unit *u)
+// Remembers how much a unit holds. Lowering only appends, so that going back is cutting the lists.
+static checkpoint checkpoint_of(const tni_unit *u)
 {
-    return (mark){ u->values, u->sources, u->numbers, u->seeds, u->befores, u->naxes, u->reduced };
+    return (
+        checkpoint){ u->values, u->sources, u->numbers, u->seeds, u->deps, u->naxes, u->reduced };
 }
 
-static void back_to(tni_fusion *f, tni_unit *u, const mark *m)
+static void restore_unit(tni_fusion *f, tni_unit *u, const checkpoint *m)
 {
-    tni_unit_forget(f, u, m->befores);
+    tni_unit_drop_deps(f, u, m->deps);
     u->values  = m->values;
     u->sources = m->sources;
     u->numbers = m->numbers;
@@ -150,7 +182,8 @@ static void back_to(tni_fusion *f, tni_unit *u, const mark *m)
     u->reduced = m->reduced;
 }
 
-// The axes of a seed's domain that are not of size 1.
+// Finds the axes of a seed's domain that are larger than 1, and their sizes; returns how many there
+// are.
 static int domain_of(const tni_fusion *f, int32_t i, int *axis, int64_t *size)
 {
     const tni_node *n     = tni_seed_domain(f, i);
@@ -163,7 +196,8 @@ static int domain_of(const tni_fusion *f, int32_t i, int *axis, int64_t *size)
     return count;
 }
 
-// The first axis of the unit from `from` on that is allowed, free and of a size; naxes if none is.
+// Returns the first axis of the unit, from `from` on, that is allowed and has the size; naxes if there
+// is none.
 static int free_axis(const tni_unit *u, int from, int64_t size, uint32_t allowed)
 {
     int k = from;
@@ -171,8 +205,8 @@ static int free_axis(const tni_unit *u, int from, int64_t size, uint32_t allowed
     return k;
 }
 
-// Axes of the unit from `from` on that stand side by side, are allowed and come to a size together; 0
-// if there are none.
+// Returns neighbouring axes of the unit, from `from` on and allowed, whose product is the size; 0 if
+// there are none.
 static uint32_t free_run(const tni_unit *u, int from, int64_t size, uint32_t allowed)
 {
     for (int first = from; first + 1 < u->naxes && size <= INT32_MAX; first++) {
@@ -187,87 +221,93 @@ static uint32_t free_run(const tni_unit *u, int from, int64_t size, uint32_t all
     return 0;
 }
 
-// Lays the n sizes of a domain on axes of the unit from the allowed ones: in order, or (turned) the
-// last first and in any order, as a transposed value lies. One may lie on several, as an axis does of
-// which others read parts. What does not fit becomes a new axis where that is allowed. False if it
-// cannot be.
-static bool lay(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool extend, bool turned,
-                uint32_t *on)
+// Lays the n sizes of a domain along allowed axes of the unit: in order, or (permuted) from the last
+// one on in any order, as a transposed value needs. One size may be laid along several axes if it is
+// their product: a flattened read of a value that others read in parts. A size that fits nowhere
+// becomes a new axis if extend is set. on[j]: the axes of size j.
+static bool align_domain(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool extend,
+                         bool permuted, uint32_t *on)
 {
     int at = 0;
     for (int i = 0; i < n; i++) {
-        int j = turned ? n - 1 - i : i, k = free_axis(u, turned ? 0 : at, size[j], allowed);
-        on[j] = k < u->naxes ? 1u << k : free_run(u, turned ? 0 : at, size[j], allowed);
+        int j = permuted ? n - 1 - i : i, k = free_axis(u, permuted ? 0 : at, size[j], allowed);
+        on[j] = k < u->naxes ? 1u << k : free_run(u, permuted ? 0 : at, size[j], allowed);
         if (!on[j] && extend && u->naxes < TNI_AXES) {
             u->size[u->naxes] = size[j];
             on[j]             = 1u << u->naxes++;
         }
         if (!on[j]) return false;
         while (on[j] >> at) at++;
-        if (turned) allowed &= ~on[j];
+        if (permuted) allowed &= ~on[j];
     }
     return true;
 }
 
-static bool loads(const tni_unit *u, size_t n, int32_t place)
+static bool unit_loads(const tni_unit *u, size_t n, int32_t place)
 {
     for (size_t k = 0; k < n; k++)
         if (u->source[k].reader >= 0 && u->source[k].place == place) return true;
     return false;
 }
 
-// How many values u loads, apart from those that `other`, which may be NULL, computes or loads too.
+// Counts the values that u loads, except those that `other` (may be NULL) computes or loads too.
 static size_t own_loads(const tni_fusion *f, const tni_unit *u, const tni_unit *other)
 {
     size_t count = 0;
     for (size_t i = 0; i < u->sources; i++) {
         int32_t at = u->source[i].place;
-        if (u->source[i].reader < 0 || loads(u, i, at)) continue;  // a place, or met before
-        if (other && loads(other, other->sources, at)) continue;
+        if (u->source[i].reader < 0 || unit_loads(u, i, at)) continue;  // a place, or met before
+        if (other && unit_loads(other, other->sources, at)) continue;
         if (other && at >= 0 && unit_of(f, tni_shared_item(f, at)) == other->into) continue;
         count++;
     }
     return count;
 }
 
-// A seed may become a fold in two steps, and a store.
-static bool is_small(const tni_fusion *f, const tni_unit *u)
+// Whether a unit has few enough buffers and instructions. Each seed is counted as two instructions
+// more: a fold over R and then P, and a store.
+static bool fits_limits(const tni_fusion *f, const tni_unit *u)
 {
     return u->seeds + own_loads(f, u, NULL) <= (size_t)f->limits->buffers &&
            u->values + 2 * u->seeds <= TNI_MAX_INS;
 }
 
-// The same for two units as one; what both load is counted for neither.
-static bool few_together(const tni_fusion *f, const tni_unit *u, const tni_unit *v)
+// Whether two units together have few enough buffers. A value that both load is counted once, by
+// neither.
+static bool fit_buffers(const tni_fusion *f, const tni_unit *u, const tni_unit *v)
 {
     size_t count = u->seeds + v->seeds + own_loads(f, u, v) + own_loads(f, v, u);
     return count <= (size_t)f->limits->buffers;
 }
 
-// One try: seed i on some axes of u.
+// Makes one try to add seed i to u, along allowed axes: see the top of this file. With extend, new
+// axes must come in addition to all old ones: a seed over other axes would make a domain of all pairs
+// of elements.
 static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, bool extend,
-                    bool turned)
+                    bool permuted)
 {
-    int      axis[TN_MAX_RANK];
-    int64_t  size[TN_MAX_RANK];
-    uint32_t on[TN_MAX_RANK], align[TN_MAX_RANK] = { 0 };
-    int      n = domain_of(f, i, axis, size), old = u->naxes;
-    mark     m    = mark_of(u);
-    bool     ok   = lay(u, n, size, allowed, extend, turned, on);
-    uint32_t used = 0;
+    int        axis[TN_MAX_RANK];
+    int64_t    size[TN_MAX_RANK];
+    uint32_t   on[TN_MAX_RANK], align[TN_MAX_RANK] = { 0 };
+    int        n = domain_of(f, i, axis, size), old = u->naxes;
+    checkpoint m    = checkpoint_of(u);
+    bool       ok   = align_domain(u, n, size, allowed, extend, permuted, on);
+    uint32_t   used = 0;
     for (int j = 0; ok && j < n; j++) {
         align[axis[j]] = on[j];
         used |= on[j];
     }
     // New axes come to all of the old ones, or there would be work for every pair of elements.
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
-    ok = ok && tni_lower_seed(f, u, i, align) && is_small(f, u) &&
-         no_cycle(f, u, m.befores, u->into) && tni_find_reduced_axes(u);
-    if (!ok) back_to(f, u, &m);
+    ok = ok && tni_lower_seed(f, u, i, align) && fits_limits(f, u) &&
+         no_cycle(f, u, m.deps, u->into) && tni_find_reduced_axes(u);
+    if (!ok) restore_unit(f, u, &m);
     return ok;
 }
 
-static bool join(tni_fusion *f, tni_unit *u, int32_t i)
+// Adds seed i to unit u if any of the six tries succeeds. While they run, the seed counts as the
+// unit's own, so that lowering does not read it from memory.
+static bool join_seed(tni_fusion *f, tni_unit *u, int32_t i)
 {
     uint32_t all        = u->naxes ? (1u << u->naxes) - 1 : 0;
     int32_t  old        = f->decision[i].unit;
@@ -281,11 +321,12 @@ static bool join(tni_fusion *f, tni_unit *u, int32_t i)
     return ok;
 }
 
-// Whether u reads nothing that comes after unit `other`, except from that itself.
-static bool are_independent(tni_fusion *f, const tni_unit *u, int32_t other)
+// Whether u reads nothing that depends on unit `other`, except from `other` itself: a third unit
+// between the two could not run if they were one.
+static bool is_independent(tni_fusion *f, const tni_unit *u, int32_t other)
 {
-    for (size_t k = 0; k < u->befores; k++) {
-        int32_t before = tni_final_unit(f, (int32_t)u->before[k]);
+    for (size_t k = 0; k < u->deps; k++) {
+        int32_t before = tni_final_unit(f, (int32_t)u->dep[k]);
         if (before != other && before != u->into &&
             comes_after(f, (uint32_t)before, (uint32_t)other))
             return false;
@@ -299,44 +340,48 @@ static void free_unit(tni_heap *h, tni_unit *u)
     tni_free(h, u->source);
     tni_free(h, u->number);
     tni_free(h, u->seed);
-    tni_free(h, u->before);
+    tni_free(h, u->dep);
 }
 
-static bool refused(tni_unit *u, int32_t other)
+// Whether a merge with `other` failed before. The last four are remembered: enough for the few
+// candidates of neighbouring seeds, which ask again and again.
+static bool was_refused(tni_unit *u, int32_t other)
 {
     for (int k = 0; k < 4 && k < u->refusals; k++)
         if (u->refused[k] == other) return true;
     return false;
 }
 
+// Returns the next seed of two units in id order.
 static int32_t next_seed(const tni_unit *u, size_t *i, const tni_unit *v, size_t *j)
 {
     if (*j == v->seeds || (*i < u->seeds && u->seed[*i] < v->seed[*j])) return u->seed[(*i)++];
     return v->seed[(*j)++];
 }
 
-static void give_seeds(tni_fusion *f, const tni_unit *u)
+static void claim_seeds(tni_fusion *f, const tni_unit *u)
 {
     for (size_t k = 0; k < u->seeds; k++) f->decision[u->seed[k]].unit = u->into;
 }
 
-// Whether two units may become one. Of one level: if neither comes after the other by way of a third.
-// One of a lower level must not be read by any third.
+// Whether two units may become one. Of one level: neither may depend on the other by way of a third.
+// If v's level is lower, u must be its only reader: v then simply runs later.
 static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
 {
-    if (refused(u, v->into) || !few_together(f, u, v)) return false;
+    if (was_refused(u, v->into) || !fit_buffers(f, u, v)) return false;
     if (u->level != v->level) {
         uint32_t reads = 0;
-        for (size_t k = 0; k < u->befores; k++) reads += u->before[k] == (uint32_t)v->into;
+        for (size_t k = 0; k < u->deps; k++) reads += u->dep[k] == (uint32_t)v->into;
         return v->level < u->level && v->readers == reads;
     }
     return no_cycle(f, u, 0, v->into) && no_cycle(f, v, 0, u->into) &&
-           are_independent(f, u, v->into) && are_independent(f, v, u->into);
+           is_independent(f, u, v->into) && is_independent(f, v, u->into);
 }
 
-// One unit out of two, written anew, since each may have read from memory what the other computes.
-// All or nothing.
-static bool merge(tni_fusion *f, int32_t into, int32_t from)
+// Makes one unit of two, by lowering all their seeds into a new one in id order, since each may have
+// read from memory what the other computes. If that fails, both are as before, and the refusal is
+// remembered.
+static bool merge_units(tni_fusion *f, int32_t into, int32_t from)
 {
     tni_heap *h = &f->g->cx->heap;
     tni_unit *u = &f->unit[into], *v = &f->unit[from];
@@ -347,36 +392,38 @@ static bool merge(tni_fusion *f, int32_t into, int32_t from)
     *u = (tni_unit){ .item = -1, .into = into, .level = old_u.level, .readers = old_u.readers };
     v->into = into;
     while (ok && (i < old_u.seeds || j < old_v.seeds))
-        ok = join(f, u, next_seed(&old_u, &i, &old_v, &j));
+        ok = join_seed(f, u, next_seed(&old_u, &i, &old_v, &j));
     if (ok) {
         // What the old ones read they no longer do; those that read v read u now.
-        tni_unit_forget(f, &old_u, 0);
-        tni_unit_forget(f, &old_v, 0);
+        tni_unit_drop_deps(f, &old_u, 0);
+        tni_unit_drop_deps(f, &old_v, 0);
         u->readers += v->readers;
         free_unit(h, &old_u);
         free_unit(h, &old_v);
         *v = (tni_unit){ .item = -1, .into = into, .level = old_u.level };
         return true;
     }
-    tni_unit_forget(f, u, 0);
+    tni_unit_drop_deps(f, u, 0);
     free_unit(h, u);
     *u                            = old_u;
     *v                            = old_v;
     u->refused[u->refusals++ % 4] = from;
-    give_seeds(f, u);
-    give_seeds(f, v);
+    claim_seeds(f, u);
+    claim_seeds(f, v);
     return false;
 }
 
 // ---- candidates --------------------------------------------------------------------------------
 
-// Units that a seed may join: first `read` of them compute what it reads, the rest only read the same.
+// The units that a seed may join, best first: the first `read` of them compute values that it reads, the
+// rest only read the same values.
 typedef struct {
     int32_t unit[TNI_JOIN_UNITS];
     int     count, read;
-} near_units;
+} candidates;
 
-static void consider(const tni_fusion *f, near_units *c, int32_t unit, int32_t level)
+// Adds a kernel unit to the candidates, unless it is one already or its level is above the seed's.
+static void add_candidate(const tni_fusion *f, candidates *c, int32_t unit, int32_t level)
 {
     unit = tni_final_unit(f, unit);
     if (unit < 0 || f->unit[unit].item >= 0 || f->unit[unit].level > level) return;
@@ -385,22 +432,23 @@ static void consider(const tni_fusion *f, near_units *c, int32_t unit, int32_t l
     if (c->count < TNI_JOIN_UNITS) c->unit[c->count++] = unit;
 }
 
-// Walks what floats into seed i: units whose values it reads come first, then those that read the
-// same values. reads gets the places it reads, for the next.
+// A short list of items, each once. Entries beyond 64 are dropped: the lists only guide the search for
+// candidates, and raise_level takes account of it where a dropped entry would matter.
 typedef struct {
     int32_t item[64];
     int     count;
-} walk;
+} item_list;
 
-static void note_once(walk *w, int32_t at)
+static void list_once(item_list *w, int32_t at)
 {
     for (int k = 0; k < w->count; k++)
         if (w->item[k] == at) return;
     if (w->count < (int)(sizeof w->item / sizeof *w->item)) w->item[w->count++] = at;
 }
 
-// A seed comes after all it reads. What it reads may have come to a higher level by a merge.
-static void raise_level(tni_fusion *f, int32_t i, const walk *w, int32_t level)
+// Raises the level of seed i to that of everything it reads, which merges may have raised since it was
+// decided. If the list of what is inlined into it was cut, it comes after all units.
+static void raise_level(tni_fusion *f, int32_t i, const item_list *w, int32_t level)
 {
     if (w->count == (int)(sizeof w->item / sizeof *w->item))  // there may be more
         for (size_t k = 0; k < f->units; k++)
@@ -408,23 +456,27 @@ static void raise_level(tni_fusion *f, int32_t i, const walk *w, int32_t level)
     if (f->decision[i].level < level) f->decision[i].level = level;
 }
 
-static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
+// Finds the units that seed i may join. Walks everything that is inlined into the seed down to the
+// values it loads: the units that compute those come first, then the units that loaded the same values
+// last, if they were recorded within TNI_JOIN_NEAR of it. reads gets the places it loads, for the next
+// seeds.
+static void find_candidates(tni_fusion *f, int32_t i, candidates *c, item_list *reads)
 {
-    walk    w     = { { i }, 1 };
-    int32_t level = 0;
+    item_list w     = { { i }, 1 };
+    int32_t   level = 0;
     for (int k = 0; k < w.count; k++) {
         const tni_node *n = f->g->item[w.item[k]].n;
         for (uint32_t s = 0; s < n->nsrc; s++) {
             int32_t at = tni_base_of(f->g, n->src[s]);
             if (at >= 0) at = tni_shared_item(f, at);
             if (at >= 0 && f->decision[at].kind == TNI_AS_INLINED) {
-                note_once(&w, at);
+                list_once(&w, at);
                 continue;
             }
             if (at >= 0 && level < level_of(f, at)) level = level_of(f, at);
             if (at >= 0 && f->decision[at].kind == TNI_AS_SEED)
-                consider(f, c, f->decision[at].unit, INT32_MAX);
-            if (tni_node_count(n->src[s]) > 1) note_once(reads, at);
+                add_candidate(f, c, f->decision[at].unit, INT32_MAX);
+            if (tni_node_count(n->src[s]) > 1) list_once(reads, at);
         }
     }
     raise_level(f, i, &w, level);
@@ -436,10 +488,11 @@ static void find_near(tni_fusion *f, int32_t i, near_units *c, walk *reads)
         unit              = tni_final_unit(f, unit);
         const tni_unit *u = &f->unit[unit];
         if (u->seeds && i - u->seed[u->seeds - 1] <= TNI_JOIN_NEAR)
-            consider(f, c, unit, f->decision[i].level);
+            add_candidate(f, c, unit, f->decision[i].level);
     }
     // What has one element, as counters have, is not worth a kernel of its own.
-    if (tni_node_count(tni_seed_domain(f, i)) == 1) consider(f, c, f->single, f->decision[i].level);
+    if (tni_node_count(tni_seed_domain(f, i)) == 1)
+        add_candidate(f, c, f->scalar_unit, f->decision[i].level);
 }
 
 // Whether n sizes are those of a unit's axes, in any order.
@@ -455,8 +508,8 @@ static bool are_axes_of(const tni_unit *u, int n, const int64_t *size)
     return true;
 }
 
-// Whether a seed goes over all of a unit's axes. One that goes over fewer and reads nothing the unit
-// computes would only bind the unit: a count over rows, which the rest may have to wait for.
+// Whether a seed goes over all of a unit's axes. A seed over fewer axes that reads none of the unit's
+// values would gain nothing, and would bind the unit to its reduced axes: a count per row, say.
 static bool same_domain(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
     int     axis[TN_MAX_RANK];
@@ -469,18 +522,18 @@ static bool same_axes(const tni_unit *u, const tni_unit *v)
     return are_axes_of(u, v->naxes, v->size);
 }
 
-// Kernels that were cut in two stay so.
-static bool same_part(const tni_fusion *f, const tni_unit *u, int32_t i)
+// Whether seed i may join unit u: kernels that were split stay split (split.c).
+static bool same_partition(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
-    return f->g->item[u->seed[0]].part == f->g->item[i].part;
+    return f->g->item[u->seed[0]].partition == f->g->item[i].partition;
 }
 
 static void place_seed(tni_fusion *f, int32_t i);
 
-// A floating item is stored after all.
-static void store_now(tni_fusion *f, int32_t i)
+// Stores an item that was to be inlined, as a seed or alone.
+static void store_after_all(tni_fusion *f, int32_t i)
 {
-    f->decision[i].stored = true;
+    f->decision[i].in_memory = true;
     if (f->decision[i].kind != TNI_AS_INLINED) return;
     bool source         = tni_op_table[f->g->item[i].n->op].class == TNI_SOURCE;
     f->decision[i].kind = source ? TNI_AS_ALONE : TNI_AS_SEED;
@@ -488,55 +541,58 @@ static void store_now(tni_fusion *f, int32_t i)
     else place_seed(f, i);
 }
 
-// A seed that cannot be a kernel runs alone. What would have floated into it is stored; that may
-// come here again, but no further than values float.
-static void give_up(tni_fusion *f, int32_t i)
+// Runs a seed alone that cannot be written as a kernel. Everything that would have been inlined into
+// it is stored first; that may end here again, but goes no deeper than values are inlined.
+static void leave_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n         = f->g->item[i].n;
     f->decision[i].kind = TNI_AS_ALONE;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_base_of(f->g, n->src[s]);
         if (at >= 0) at = tni_shared_item(f, at);
-        if (at >= 0) store_now(f, at);
+        if (at >= 0) store_after_all(f, at);
     }
     run_alone(f, i);
 }
 
-// Seed i as part of a unit.
+// Puts seed i into a unit: a candidate of its level, or a new one; then merges the candidates over the
+// same axes into that. Units that only read the same values must also have the same domain.
 static void place_seed(tni_fusion *f, int32_t i)
 {
-    near_units c     = { .count = 0 };
-    walk       reads = { .count = 0 };
+    candidates c     = { .count = 0 };
+    item_list  reads = { .count = 0 };
     int32_t    home  = -1;
-    if (f->limits->fuses) find_near(f, i, &c, &reads);
+    if (f->limits->fuses) find_candidates(f, i, &c, &reads);
     for (int k = 0; k < c.count && home < 0; k++) {
         tni_unit *u = &f->unit[c.unit[k]];
-        if (u->level != f->decision[i].level || !same_part(f, u, i)) continue;
-        if ((k < c.read || same_domain(f, u, i)) && join(f, u, i)) home = c.unit[k];
+        if (u->level != f->decision[i].level || !same_partition(f, u, i)) continue;
+        if ((k < c.read || same_domain(f, u, i)) && join_seed(f, u, i)) home = c.unit[k];
     }
     if (home < 0) {
         tni_unit *u = add_unit(f, -1, f->decision[i].level);
         if (!u) return;
         home = u->into;
-        if (!join(f, u, i)) {
+        if (!join_seed(f, u, i)) {
             free_unit(&f->g->cx->heap, u);
             f->units--;
-            give_up(f, i);
+            leave_alone(f, i);
             return;
         }
     }
     for (int k = 0; k < c.count; k++) {
         const tni_unit *u = &f->unit[c.unit[k]];
         if (u->into != c.unit[k] || c.unit[k] == home) continue;
-        if (same_part(f, u, i) && same_axes(u, &f->unit[home])) merge(f, home, c.unit[k]);
+        if (same_partition(f, u, i) && same_axes(u, &f->unit[home]))
+            merge_units(f, home, c.unit[k]);
     }
-    if (f->unit[home].naxes == 0) f->single = home;
+    if (f->unit[home].naxes == 0) f->scalar_unit = home;
     for (int k = 0; k < reads.count; k++) {
         int32_t at                                                  = reads.item[k];
         f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at] = home;
     }
 }
 
+// Items are placed in id order, so the units that compute a seed's sources exist when it is placed.
 bool tni_fuse(tni_fusion *f)
 {
     tni_graph *g = f->g;
@@ -546,7 +602,7 @@ bool tni_fuse(tni_fusion *f)
     f->failed    = !f->decision || !f->reader;
     if (f->failed) return false;
     memset(f->reader, -1, (g->count + g->inputs) * sizeof *f->reader);
-    f->single = -1;
+    f->scalar_unit = -1;
     tni_decide_items(f);
     for (size_t i = 0; i < g->count && !f->failed; i++) {
         if (f->decision[i].kind == TNI_AS_ALONE) run_alone(f, (int32_t)i);

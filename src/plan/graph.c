@@ -1,17 +1,30 @@
 // Which nodes an evaluation runs, and which of their values it stores.
+//
+// This is the first place where a value's memory is decided: an item with `why` 0 does not outlive the
+// evaluation, and is at most in the arena. The reasons are collected in this order:
+//
+//   ask_stores       at a step: assigned, wanted, outer scope, unconsumed       the user's tensors
+//   find_spent       which nodes no gradient can pass any more                  release their sources
+//   find_recomputed  values made from recomputed or released ones               stored at a step
+//   find_stored      handles, pending readers; then what stored values keep     newest item first
+//   find_dead_inputs computed values that only this evaluation needs            may be overwritten
+//
+// Nothing here recurses: large graphs are walked by lists and in id order.
 #include "plan/plan.h"
 
 // ---- gathering ---------------------------------------------------------------------------------
 
-// Nodes found so far, and those of them whose sources are to be looked at. Both are lists by `next`.
-// update: one of them belongs to an update of an optimizer.
+// The nodes found so far, and those of them whose sources are still to be looked at. Both are lists by
+// `next`. A node is marked when it enters either, so it enters once. update: one of them belongs to an
+// update of an optimizer.
 typedef struct {
     tni_node *found, *work;
     size_t    count;
     bool      update;
-} finds;
+} frontier;
 
-static inline void find(finds *f, tni_node *n)
+// Adds a pending node to the list of work, unless it was met before.
+static inline void find_node(frontier *f, tni_node *n)
 {
     if (n->mark || n->state != TNI_PENDING) return;
     n->mark = 1;
@@ -19,15 +32,18 @@ static inline void find(finds *f, tni_node *n)
     f->work = n;
 }
 
-// After a failure something pending may have a source, or another output, that is not stored: that is
-// computed with it. One that cannot be stays as it is.
-static void find_again(tn_ctx *cx, finds *f, tni_node *n)
+// Adds a source or another output of a found node. After a failure a pending node may have a source
+// that was not stored: it becomes pending again and is computed too. If it cannot be recomputed it
+// stays as it is, and drop_lost removes what needs it.
+static void find_or_recall(tn_ctx *cx, frontier *f, tni_node *n)
 {
     if (n->state == TNI_UNSTORED) tni_node_reschedule(cx, n);
-    find(f, n);
+    find_node(f, n);
 }
 
-static void find_sources(tn_ctx *cx, finds *f)
+// Walks from the list of work to everything pending that it is made of. Outputs of one op are found
+// together, since one call writes them all.
+static void find_sources(tn_ctx *cx, frontier *f)
 {
     while (f->work) {
         tni_node *n = f->work;
@@ -36,13 +52,13 @@ static void find_sources(tn_ctx *cx, finds *f)
         f->found    = n;
         f->count++;
         f->update |= n->update;
-        for (uint32_t s = 0; s < n->nsrc; s++) find_again(cx, f, n->src[s]);
-        for (tni_node *o = tni_outputs(n); o; o = o->output) find_again(cx, f, o);
+        for (uint32_t s = 0; s < n->nsrc; s++) find_or_recall(cx, f, n->src[s]);
+        for (tni_node *o = tni_outputs(n); o; o = o->output) find_or_recall(cx, f, o);
     }
 }
 
-// Makes an item of each, oldest first.
-static bool make_items(tni_graph *g, const finds *f)
+// Makes an item of each found node, sorted by id, so that sources come before their readers.
+static bool make_items(tni_graph *g, const frontier *f)
 {
     tni_heap  *h    = &g->cx->heap;
     tni_node **node = tni_alloc(h, f->count * sizeof *node);
@@ -56,17 +72,18 @@ static bool make_items(tni_graph *g, const finds *f)
     return ok || tni_no_memory(g->cx, "evaluating");
 }
 
-// A read that needs something of an optimizer's update computes all of it, and of other updates:
-// else a step that fails afterwards would leave new parameters with old moments.
-static void find_updates(tni_graph *g, finds *f)
+// Adds every pending optimizer update. A read that needs any part of an update computes all of it:
+// else a step that fails afterwards would leave new parameters beside old moments.
+static void find_updates(tni_graph *g, frontier *f)
 {
     for (tni_store *s = g->cx->pending; s; s = s->next)
-        if (s->node->update) find(f, s->node);
+        if (s->node->update) find_node(f, s->node);
     find_sources(g->cx, f);
 }
 
-// Gathers f's nodes and all pending ones that they are made of.
-static bool gather(tni_graph *g, finds *f)
+// Gathers all pending nodes that f's nodes are made of, and makes items of them. On failure no node is
+// left marked.
+static bool gather_nodes(tni_graph *g, frontier *f)
 {
     find_sources(g->cx, f);
     if (f->update && g->mode == TNI_READ) find_updates(g, f);
@@ -75,8 +92,9 @@ static bool gather(tni_graph *g, finds *f)
     return false;
 }
 
-// What was made from a value that cannot be had is gone too; for a step or a flush also what a read failed
-// to compute, whose error has been told. Oldest first, so that it spreads.
+// Removes the items that cannot be computed: a source of theirs is gone; or, for a step or a flush, a
+// read has failed to compute them and has reported it. Oldest first, so that the loss spreads to what
+// is made from them.
 static void drop_lost(tni_graph *g)
 {
     size_t kept = 0;
@@ -95,6 +113,7 @@ static void drop_lost(tni_graph *g)
     g->count = kept;
 }
 
+// Numbers a computed node that is read, once; its mark is 1 + its number.
 static bool add_input(tni_graph *g, tni_node *n)
 {
     if (n->mark) return true;
@@ -108,7 +127,8 @@ static bool add_input(tni_graph *g, tni_node *n)
     return true;
 }
 
-// Finds for each item where its elements lie, and numbers the computed nodes that are read.
+// Marks each item's node with its position, counts edges, numbers the inputs and finds the base of
+// every view: the item or input that holds its elements.
 static bool find_bases(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
@@ -147,18 +167,21 @@ bool tni_input_is_free(const tni_input *in)
     return in->dies && in->n->buf->refs == 1;
 }
 
-// An input dies if all who hold its buffer are inputs that only the graph needs.
+// Finds the inputs that die with this evaluation. A buffer dies if every reference to it is from an
+// input whose own references all come from this graph (edges), or from a store that would return to it
+// if the step failed (rollbacks). Recipes do not count: they hold nodes but no memory. A result may
+// then overwrite the buffer (memory.c: find_donor, can_update_in_place).
 static void find_dead_inputs(tni_graph *g)
 {
     for (size_t i = 0; i < g->inputs; i++) g->input[i].n->buf->given = 0;
     for (size_t i = 0; i < g->inputs; i++) {
         const tni_input *in = &g->input[i];
-        // A read leaves other stores as they are, and what they would return to.
+        // A read leaves other stores alone, so the values that they would return to stay.
         uint32_t spare = g->mode == TNI_READ ? 0 : in->n->rollbacks;
         in->n->buf->given += in->n->refs - in->n->recipes == in->edges + spare;
     }
-    // Nor does anybody need what a store only returns to if this fails: a parameter that lies beside those
-    // that are read, as one of an optimizer's block may.
+    // A value that a store only returns to if this step fails is not needed either, although the graph does
+    // not read it: a parameter in the same optimizer block as those that are read.
     for (const tni_store *s = g->mode == TNI_READ ? NULL : g->cx->pending; s; s = s->next)
         if (s->rollback && !s->rollback->mark && s->rollback->refs - s->rollback->recipes == 1 &&
             s->rollback->buf && s->node->mark)
@@ -169,7 +192,7 @@ static void find_dead_inputs(tni_graph *g)
     }
 }
 
-// What the pending stores say of their values when a step ends.
+// Collects at a step boundary the reasons that pending stores have to keep their values.
 static void ask_stores(tni_graph *g)
 {
     for (const tni_store *s = g->cx->pending; s; s = s->next) {
@@ -183,7 +206,7 @@ static void ask_stores(tni_graph *g)
     }
 }
 
-// How many other outputs of its op have a node as their source: they consume nothing of it.
+// Counts the other outputs of n's op. They have n as their source, but consume nothing of it.
 static uint32_t count_outputs(const tni_node *n)
 {
     uint32_t count = 0;
@@ -191,7 +214,9 @@ static uint32_t count_outputs(const tni_node *n)
     return count;
 }
 
-// Whether a source that was stored for that is given back with this step, which alone needs it.
+// Whether a source was stored only because its own sources would be gone (TNI_BY_RECOMPUTE in an
+// earlier step), and this evaluation is the last that needs it, so that its buffer is released
+// afterwards.
 static bool is_given_back(const tni_graph *g, tni_node *src)
 {
     int64_t         skip;
@@ -200,24 +225,28 @@ static bool is_given_back(const tni_graph *g, tni_node *src)
     return base != src || base->refs - base->recipes == g->input[base->mark - 1].edges;
 }
 
-// What is made from a value that is computed again could be had later from ever further back, as one that is
-// carried from step to step. It is stored, and so is what is made from that when that is given back. A
-// constant, as the zeros that a gradient is cleared to, can be had at any time, and a view with its base.
-static void find_fleeting(tni_graph *g)
+// Finds the values that would have to be recomputed from ever further back if they were not stored:
+// those that are recomputed now, those made from sources that are released with this step, and
+// everything made from either. A value carried from step to step is the example: without this, reading
+// it after n steps would recompute n steps. Constants can be had at any time, and a view with its
+// base, so neither counts.
+static void find_recomputed(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
-        tni_item *it = &g->item[i];
-        it->fleeting = it->n->recomputed && !it->n->constant && it->n->op != TNI_view;
+        tni_item *it        = &g->item[i];
+        it->from_recomputed = it->n->recomputed && !it->n->constant && it->n->op != TNI_view;
         for (uint32_t s = 0; s < it->n->nsrc; s++) {
             tni_node *src = it->n->src[s];
-            it->fleeting |= src->state == TNI_PENDING ? g->item[src->mark - 1].fleeting
-                                                      : is_given_back(g, src);
+            it->from_recomputed |= src->state == TNI_PENDING
+                                       ? g->item[src->mark - 1].from_recomputed
+                                       : is_given_back(g, src);
         }
     }
 }
 
-// What the holders of a value say of it: the user's tensors, and nodes that are computed later. A constant
-// can be had at any time.
+// Returns the reasons that the holders of a value have: the user's tensors, and nodes that are
+// computed later. Nothing else that holds a reference changes what is stored. A constant can be had at
+// any time, so a pending reader does not make a step store it.
 static unsigned ask_holders(const tni_graph *g, const tni_item *it)
 {
     const tni_node *n    = it->n;
@@ -228,51 +257,57 @@ static unsigned ask_holders(const tni_graph *g, const tni_item *it)
     if (!step) return why | TNI_BY_HANDLE;
     if (it->edges == count_outputs(n)) why |= TNI_UNCONSUMED;
     if (!n->constant && tni_node_count(n) == 1) why |= TNI_SCALAR;
-    if (it->fleeting && !n->recomputed && !n->constant && n->op != TNI_view) why |= TNI_FLEETING;
+    if (it->from_recomputed && !n->recomputed && !n->constant && n->op != TNI_view)
+        why |= TNI_BY_RECOMPUTE;
     return why;
 }
 
-// A node lets its sources go although it needs gradients: when it was walked and this evaluation
-// spends it, or when no gradient can pass its sources any more.
-static void find_dying(tni_graph *g)
+// Finds the nodes that release their sources although they need gradients: this evaluation spends
+// them, since a backward pass walked them; or every source through which a gradient could go is spent
+// itself.
+static void find_spent(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
         tni_item *it = &g->item[i];
         tni_node *n  = it->n;
         if (!n->needs_grad || n->leaf) continue;
-        it->dies = n->walked && g->mode != TNI_READ;
+        it->becomes_spent = n->walked && g->mode != TNI_READ;
         bool way = false, blocked = false;
         for (uint32_t s = 0; s < n->nsrc; s++) {
             tni_node *src = n->src[s];
             if (!tni_passes_grad_to(n, src)) continue;
-            bool over = src->spent || (src->state == TNI_PENDING && g->item[src->mark - 1].dies);
+            bool over = src->spent ||
+                        (src->state == TNI_PENDING && g->item[src->mark - 1].becomes_spent);
             way |= !over;
             blocked |= over;
         }
-        it->dies |= blocked && !way;
+        it->becomes_spent |= blocked && !way;
     }
 }
 
-// How many of its sources a stored value keeps: all for a gradient, else what a view lies in.
+// Returns how many of its sources a stored value keeps: all if a gradient may need them, else the base
+// of a view.
 static uint32_t sources_kept(const tni_item *it)
 {
-    if (it->n->needs_grad && !it->dies && !it->n->spent) return it->n->nsrc;
+    if (it->n->needs_grad && !it->becomes_spent && !it->n->spent) return it->n->nsrc;
     return it->n->op == TNI_view;
 }
 
-// An op whose own value is stored is not called again, so what can be asked for of its other outputs is
-// stored with it.
+// Stores the other outputs of an op whose first output is stored, if a tensor or a recipe may need
+// them. The op is not called again once its first output is stored, so they could not be recomputed.
 static void store_outputs(tni_graph *g, const tni_node *n)
 {
     for (const tni_node *o = tni_outputs(n); o; o = o->output) {
         tni_item *it = &g->item[o->mark - 1];
-        if (it->why || !it->asked) continue;
-        it->why   = TNI_BY_CALL;
-        it->keeps = sources_kept(it) > 0;
+        if (it->why || !it->needed_later) continue;
+        it->why           = TNI_BY_CALL;
+        it->keeps_sources = sources_kept(it) > 0;
     }
 }
 
-// From the newest down, since a value that keeps its sources decides for them.
+// Decides which values are stored. From the newest item down: a stored value keeps its sources, so its
+// own decision comes before theirs. What is not stored but may be asked for passes that on to its
+// sources, which are then part of its recipe.
 static void find_stored(tni_graph *g, const tni_node *root)
 {
     if (root && root->mark) g->item[root->mark - 1].why |= TNI_BY_READ;
@@ -280,20 +315,21 @@ static void find_stored(tni_graph *g, const tni_node *root)
         tni_item *it = &g->item[i];
         tni_node *n  = it->n;
         it->why |= (uint16_t)ask_holders(g, it);
-        uint32_t kept = it->why ? sources_kept(it) : 0;
-        bool     view = n->op == TNI_view;
-        it->keeps     = kept > 0;
-        it->asked |= n->handles || n->recipes;
+        uint32_t kept     = it->why ? sources_kept(it) : 0;
+        bool     view     = n->op == TNI_view;
+        it->keeps_sources = kept > 0;
+        it->needed_later |= n->handles || n->recipes;
         if (it->why) store_outputs(g, n);
         for (uint32_t s = 0; s < kept; s++)
             if (n->src[s]->state == TNI_PENDING)
                 g->item[n->src[s]->mark - 1].why |= view && !s ? TNI_BY_VIEW : TNI_BY_HISTORY;
-        for (uint32_t s = 0; it->asked && !it->why && s < n->nsrc; s++)
-            if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].asked = true;
+        for (uint32_t s = 0; it->needed_later && !it->why && s < n->nsrc; s++)
+            if (n->src[s]->state == TNI_PENDING) g->item[n->src[s]->mark - 1].needed_later = true;
     }
 }
 
-// Whether a boundary computes the store's value for its own sake. A constant can wait.
+// Whether a step or a flush computes the store's value for its own sake. A constant waits until it is
+// read: it needs no memory before.
 static bool is_due(const tni_store *s)
 {
     if (s->node->state != TNI_PENDING) return false;
@@ -315,19 +351,19 @@ tni_text tni_why_text(unsigned why)
 
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
 {
-    *g       = (tni_graph){ .cx = cx, .mode = mode };
-    cx->busy = true;
-    finds f  = { 0 };
-    if (root) find(&f, root);
+    *g         = (tni_graph){ .cx = cx, .mode = mode };
+    cx->busy   = true;
+    frontier f = { 0 };
+    if (root) find_node(&f, root);
     for (tni_store *s = root ? NULL : cx->pending; s; s = s->next)
-        if (is_due(s)) find(&f, s->node);
-    bool ok = gather(g, &f);
+        if (is_due(s)) find_node(&f, s->node);
+    bool ok = gather_nodes(g, &f);
     if (ok) drop_lost(g);
     ok = ok && find_bases(g);
     if (ok) {
         if (mode == TNI_STEP) ask_stores(g);
-        find_dying(g);
-        find_fleeting(g);
+        find_spent(g);
+        find_recomputed(g);
         find_stored(g, root);
         find_dead_inputs(g);
     }

@@ -1,18 +1,37 @@
-// The canonical form: a graph's structure as bytes. Sizes, strides, ops and who is stored are in
-// it; numbers, offsets, random counters and addresses are not, since they are run-time arguments.
+// The key of a plan: the structure of a graph as bytes. Two graphs with equal bytes share a plan.
+//
+// In the key, because decisions, kernels or memory depend on it:
+//
+// - what started the evaluation (read, flush, step)
+// - per item: op, dtype, shape, whether it is stored, whether it keeps its sources; which item or
+//   input each source is; attributes that attr.def calls KEY, AXES or BYTES
+// - per source that is an input: its shape and strides, and which sources are the same view
+// - per input: dtype, which inputs share a buffer, whether it dies and may be overwritten
+//
+// Not in the key, because every run fills it in anew: numbers (learning rate, scale), random keys and
+// counters, addresses, and where views of computed values begin.
+//
+// So a program builds a second plan if a size, a dtype or the code path differs; if another set of
+// values is stored, as when a loss is read within one step and not within the next; if an input dies
+// in one run and is held by a tensor in another; or if two inputs share a buffer in one run only, as
+// parameters do once an optimizer has moved them into one block. `TN_LOG=plan` prints the first
+// difference (inspect/plan_log.c). A plan can also be replaced under the same key, when its kernels
+// spill registers: see engine/prepare.c.
 #include "plan/plan.h"
 
 #include <string.h>
 
+// A key being written, in words of 64 bits.
 typedef struct {
     tn_ctx  *cx;
     int64_t *word;
     size_t   count, cap;
     uint32_t views;  // computed ones met so far
-} writer;
+} key_writer;
 
-// Makes room for so many words, which the puts below then take as given. False: memory is out.
-static bool reserve(writer *w, size_t words)
+// Makes room for more words, so that the functions that put them need no check. False when memory is
+// out.
+static bool reserve(key_writer *w, size_t words)
 {
     if (w->count + words <= w->cap) return true;
     size_t   cap = 2 * w->cap + words;
@@ -23,23 +42,24 @@ static bool reserve(writer *w, size_t words)
     return true;
 }
 
-static inline void put(writer *w, int64_t v)
+static inline void put_word(key_writer *w, int64_t v)
 {
     w->word[w->count++] = v;
 }
 
-static inline void put_all(writer *w, const int64_t *v, int n)
+static inline void put_words(key_writer *w, const int64_t *v, int n)
 {
-    for (int i = 0; i < n; i++) put(w, v[i]);
+    for (int i = 0; i < n; i++) put_word(w, v[i]);
 }
 
-// How many words the bytes of something take, and they themselves.
+// Returns the words that a number of bytes takes.
 static size_t words_of(size_t bytes)
 {
     return (bytes + sizeof(int64_t) - 1) / sizeof(int64_t);
 }
 
-static void put_bytes(writer *w, const void *p, size_t bytes)
+// Appends bytes, padded to whole words with zeros: equal bytes must give equal words.
+static void put_bytes(key_writer *w, const void *p, size_t bytes)
 {
     size_t words = words_of(bytes);
     if (!words) return;
@@ -48,15 +68,18 @@ static void put_bytes(writer *w, const void *p, size_t bytes)
     w->count += words;
 }
 
-// Which elements of a value still to be computed a view reads is structure: they may be computed where
-// they are read. Elsewhere it is a number of the run.
+// Whether the place where a view begins is structure. If its source is still to be computed, a kernel
+// may compute just the elements that the view reads, so another offset is another kernel. In a
+// computed value, and in an update, whose place is known at run time only, the offset is an argument
+// of the run.
 static bool begins_in_pending(const tni_node *n)
 {
     return n->op == TNI_view && n->src[0]->state == TNI_PENDING && n->src[0]->op != TNI_update;
 }
 
-// The part of an op's attributes that is structure, as attr.def has it.
-static void put_attr(writer *w, const tni_node *n)
+// Appends the attributes of an op that are structure. attr.def has a line for every field that exists,
+// so that no field can be forgotten here.
+static void put_attr(key_writer *w, const tni_node *n)
 {
     switch ((tni_attr_kind)tni_op_table[n->op].attr) {
 #define KIND(kind)          \
@@ -68,9 +91,9 @@ static void put_attr(writer *w, const tni_node *n)
     break;        \
     }
 #define PUT_KEY(x)  put_bytes(w, &x, sizeof x);
-#define PUT_AXES(x) put_all(w, x, n->op == TNI_view ? n->rank : n->src[n->nsrc - 1]->rank);
+#define PUT_AXES(x) put_words(w, x, n->op == TNI_view ? n->rank : n->src[n->nsrc - 1]->rank);
 #define PUT_PLACE(x) \
-    if (begins_in_pending(n)) put(w, x);
+    if (begins_in_pending(n)) put_word(w, x);
 #define PUT_BYTES(x) put_bytes(w, x, a->count);
 #define PUT_RUN(x)
 #define PUT_GRAD(x)
@@ -94,34 +117,35 @@ static void put_attr(writer *w, const tni_node *n)
 
 _Static_assert(TNI_OPS <= 256, "an op is a byte of the key");
 
-// A source: which item, or which input by what layout, of which the strides say nothing where it is
-// the whole. Two computed views of one input may begin at different places another time, so the key
-// also tells whether they are one view: while it is written, the mark of a computed view is its
-// number.
-static void put_source(writer *w, tni_node *src)
+// Appends a source: the item, or the input with the layout it is read by. An input read whole needs no
+// strides. Two computed views of one input that begin at the same place in this run may not do so in
+// the next, so a plan may not merge their loads unless they are the same view in every run: the key
+// numbers the computed views it meets, using their marks while it is written.
+static void put_source(key_writer *w, tni_node *src)
 {
     if (src->state == TNI_PENDING) {
-        put(w, (int64_t)src->mark - 1);
+        put_word(w, (int64_t)src->mark - 1);
         return;
     }
     int64_t   offset;
     tni_node *base = tni_node_base(src, &offset);
-    put(w, ~((int64_t)base->mark - 1));
+    put_word(w, ~((int64_t)base->mark - 1));
     if (src != base && !src->mark) src->mark = ++w->views;
-    put(w, src->rank | (src != base ? (int64_t)src->mark << 8 : 0));
-    put_all(w, src->size, src->rank);
-    if (src != base) put_all(w, src->attr.view.stride, src->rank);
+    put_word(w, src->rank | (src != base ? (int64_t)src->mark << 8 : 0));
+    put_words(w, src->size, src->rank);
+    if (src != base) put_words(w, src->attr.view.stride, src->rank);
 }
 
-// Inputs that share a buffer, or that may be written in place, make another plan.
-static void put_input(writer *w, const tni_graph *g, size_t i)
+// Appends an input: the first input in the same buffer, whether it dies, whether it may be updated in
+// place. Inputs that share a buffer, or may be overwritten, make another plan.
+static void put_input(key_writer *w, const tni_graph *g, size_t i)
 {
     const tni_node *n     = g->input[i].n;
     size_t          first = i;
     for (size_t k = 0; k < i && first == i && n->buf->refs > 1; k++)
         if (g->input[k].n->buf == n->buf) first = k;
-    put(w, (int64_t)first * 4 + g->input[i].dies * 2 + tni_input_is_free(&g->input[i]));
-    put(w, n->dtype);
+    put_word(w, (int64_t)first * 4 + g->input[i].dies * 2 + tni_input_is_free(&g->input[i]));
+    put_word(w, n->dtype);
 }
 
 static bool is_computed_view(const tni_node *src)
@@ -129,6 +153,7 @@ static bool is_computed_view(const tni_node *src)
     return src->state != TNI_PENDING && src->op == TNI_view;
 }
 
+// Removes the marks of computed views that put_source set.
 static void forget_views(const tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++)
@@ -136,7 +161,7 @@ static void forget_views(const tni_graph *g)
             if (is_computed_view(g->item[i].n->src[s])) g->item[i].n->src[s]->mark = 0;
 }
 
-// As many words as an item's part of the key takes at most.
+// Returns the most words that an item takes in the key, so that its room is reserved once.
 static size_t most_words(const tni_node *n)
 {
     size_t source = 2 + 2 * TN_MAX_RANK, attr = words_of(sizeof n->attr);
@@ -144,13 +169,15 @@ static size_t most_words(const tni_node *n)
     return 1 + TN_MAX_RANK + n->nsrc * source + attr;
 }
 
-static bool put_item(writer *w, const tni_item *it)
+// Appends an item: one word of op, dtype, rank, stored, keeps_sources and number of sources; then its
+// sizes, sources and attributes.
+static bool put_item(key_writer *w, const tni_item *it)
 {
     const tni_node *n = it->n;
     if (!reserve(w, most_words(n))) return false;
-    put(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
-               (int64_t)it->keeps << 25 | (int64_t)n->nsrc << 32);
-    put_all(w, n->size, n->rank);
+    put_word(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
+                    (int64_t)it->keeps_sources << 25 | (int64_t)n->nsrc << 32);
+    put_words(w, n->size, n->rank);
     for (uint32_t s = 0; s < n->nsrc; s++) put_source(w, n->src[s]);
     put_attr(w, n);
     return true;
@@ -158,9 +185,9 @@ static bool put_item(writer *w, const tni_item *it)
 
 char *tni_key_write(const tni_graph *g, size_t *bytes)
 {
-    writer w  = { .cx = g->cx };
-    bool   ok = reserve(&w, 1 + 12 * g->count + 2 * g->inputs);
-    if (ok) put(&w, g->mode);
+    key_writer w  = { .cx = g->cx };
+    bool       ok = reserve(&w, 1 + 12 * g->count + 2 * g->inputs);
+    if (ok) put_word(&w, g->mode);
     for (size_t i = 0; ok && i < g->count; i++) ok = put_item(&w, &g->item[i]);
     ok = ok && reserve(&w, 2 * g->inputs);
     for (size_t i = 0; ok && i < g->inputs; i++) put_input(&w, g, i);

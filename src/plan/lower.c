@@ -1,23 +1,42 @@
-// Lowering: items as instructions of a unit.
+// Lowering: writes items as instructions of a unit.
 //
-// A floating item is lowered anew for every set of coordinates at which it is read. The depth of
-// the recursion is bounded by the number of ops that may float into a reader.
+// tni_lower_seed(unit, seed, align) is the entry. It lays the seed's axes along the unit's axes, which
+// gives the coordinates of the seed's element at each point (tni_coords), and lowers the op at these
+// coordinates. Each op turns the coordinates of its result into those of its sources (lower_op): a map
+// reads its sources at the same ones, a pad shifts them and adds a guard, a gather replaces one of
+// them by an index. A source is then (lower_source)
+//
+// - a number: an argument of the launch
+// - inlined, or a seed of the same unit: lowered, or found, at its coordinates, in this unit
+// - in memory: a load, whose address the coordinates times the view's strides give
+//
+// So a softmax row is written as
+//
+//   load x[p, r]; reduce max; map sub; map exp; reduce sum; map reciprocal; map mul
+//
+// An inlined item is lowered again for every set of coordinates at which it is read; equal
+// instructions are found and shared (find_same), and rules of simplify.def are applied before. The
+// recursion is as deep as values are inlined into a reader, which decide.c bounds (TNI_READER_COST).
+//
+// Any function may return FAILED: the item cannot be part of this unit. The unit then holds values
+// that nothing reads; tni_lower_seed cuts them off.
 #include "plan/simplify.h"
 
 #include <string.h>
 
 enum { FAILED = -2 };  // no instruction: it cannot be part of this unit
 
-// What is being lowered: the unit, and where coordinates of an index are allowed to lead. Within a pad
-// or a concat a value counts only at the points from low to high of the domain, and there only where
-// guard is true: what is computed elsewhere may be anything, and nothing is loaded.
+// The state of lowering one seed. Inside a pad or a concat a value is defined only at the points from low to
+// high of the domain, and there only where guard (-1: none) is true; what is computed at other points may be
+// anything, and loads do not touch memory there. via_size: the size of the axis that the current index goes
+// along.
 typedef struct {
     tni_fusion *f;
     tni_unit   *u;
     int64_t     via_size;
     int64_t     low[TNI_AXES], high[TNI_AXES];
     int         guard;
-    bool        less;  // a rule left something that may have no reader
+    bool        drops_reads;  // simplification may have left a value without readers
 } lowering;
 
 static int lower_item(lowering *l, int32_t i, const tni_coords *c);
@@ -29,7 +48,7 @@ static tni_node *node_of(const lowering *l, int32_t i)
 
 // ---- adding to the unit ------------------------------------------------------------------------
 
-static bool grow(lowering *l, void **array, size_t *cap, size_t need, size_t size)
+static bool grow_list(lowering *l, void **array, size_t *cap, size_t need, size_t size)
 {
     if (tni_grow(&l->f->g->cx->heap, array, cap, need, size)) return true;
     l->f->failed = true;
@@ -53,12 +72,12 @@ static int find_same(const tni_unit *u, const tni_ins *x)
     return FAILED;
 }
 
-// A value of item i at c, or of none.
-static int add(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins ins)
+// Appends an instruction as a value of item i at coordinates c, or of no item (i -1, c NULL).
+static int add_value(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins ins)
 {
     tni_unit *u = l->u;
     if (u->values == TNI_MAX_INS - TNI_MAX_BUFFERS ||
-        !grow(l, (void **)&u->value, &u->values_cap, u->values + 1, sizeof *u->value))
+        !grow_list(l, (void **)&u->value, &u->values_cap, u->values + 1, sizeof *u->value))
         return FAILED;
     tni_lowered *v = &u->value[u->values];
     v->ins         = ins;
@@ -76,8 +95,9 @@ static const tni_ins blank = { .a = -1, .b = -1, .c = -1, .access = -1, .number 
 
 static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal);
 
-// Another seed's name for a value is read as that value.
-static int16_t unnamed(const tni_unit *u, int v)
+// Looks through a cast that changes nothing. name_value adds those to give a seed a value of its own;
+// reading the original instead lets more instructions be found equal.
+static int16_t skip_name(const tni_unit *u, int v)
 {
     const tni_ins *x      = v >= 0 ? &u->value[v].ins : NULL;
     bool           narrow = x && tni_is_rounded((tn_dtype)x->dtype);
@@ -85,18 +105,18 @@ static int16_t unnamed(const tni_unit *u, int v)
     return u->value[x->a].ins.dtype == x->dtype ? x->a : (int16_t)v;
 }
 
-// A MAP or CAST as the rules have it, unless it is there already.
-static int put(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins x)
+// Adds a MAP or CAST after simplification, unless the unit has an equal one.
+static int put_ins(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins x)
 {
-    x.a       = unnamed(l->u, x.a);
-    x.b       = unnamed(l->u, x.b);
-    x.c       = unnamed(l->u, x.c);
-    int known = tni_simplify(l->u, &x, &l->less);
+    x.a       = skip_name(l->u, x.a);
+    x.b       = skip_name(l->u, x.b);
+    x.c       = skip_name(l->u, x.c);
+    int known = tni_simplify(l->u, &x, &l->drops_reads);
     if (known >= 0) return known;
     if (known == TNI_IS_NO || known == TNI_IS_YES)
         return number_of(l, -1, TNI_NUMBER_LITERAL, TN_BOOL, known == TNI_IS_YES);
     int same = find_same(l->u, &x);
-    return same == FAILED ? add(l, i, origin, c, x) : same;
+    return same == FAILED ? add_value(l, i, origin, c, x) : same;
 }
 
 static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, int op, tn_dtype dt,
@@ -109,7 +129,7 @@ static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, i
     x.a       = (int16_t)a;
     x.b       = (int16_t)b;
     x.c       = (int16_t)third;
-    return a == FAILED || b == FAILED || third == FAILED ? FAILED : put(l, i, origin, c, x);
+    return a == FAILED || b == FAILED || third == FAILED ? FAILED : put_ins(l, i, origin, c, x);
 }
 
 static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tn_dtype dt, int a)
@@ -118,9 +138,11 @@ static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     x.code    = TNI_I_CAST;
     x.dtype   = (uint8_t)dt;
     x.a       = (int16_t)a;
-    return a == FAILED ? FAILED : put(l, i, origin, c, x);
+    return a == FAILED ? FAILED : put_ins(l, i, origin, c, x);
 }
 
+// Binds a number to the kernel, once for equal bindings. The key and counter of a random op are never
+// shared: they have to be neighbours.
 static int bind_number(lowering *l, tni_number_binding b)
 {
     tni_unit *u = l->u;
@@ -131,12 +153,13 @@ static int bind_number(lowering *l, tni_number_binding b)
             return (int)k;
     }
     if (u->numbers == TNI_MAX_NUMBERS ||
-        !grow(l, (void **)&u->number, &u->numbers_cap, u->numbers + 1, sizeof *u->number))
+        !grow_list(l, (void **)&u->number, &u->numbers_cap, u->numbers + 1, sizeof *u->number))
         return FAILED;
     u->number[u->numbers] = b;
     return (int)u->numbers++;
 }
 
+// Returns the value of a number of item i, or of a literal.
 static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal)
 {
     tni_ins x = blank;
@@ -148,15 +171,16 @@ static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t lit
     x.code   = TNI_I_NUMBER;
     x.dtype  = (uint8_t)dt;
     x.number = (int16_t)n;
-    return add(l, -1, i, NULL, x);
+    return add_value(l, -1, i, NULL, x);
 }
 
-// A number of the plan's own.
+// Returns the value of a number that the plan fixes.
 static int literal_of(lowering *l, tn_dtype dt, int64_t v)
 {
     return number_of(l, -1, TNI_NUMBER_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
 }
 
+// Returns the axes along which an access moves, as bits.
 static uint32_t source_axes(const lowering *l, const tni_access_binding *s)
 {
     uint32_t axes = 0;
@@ -168,13 +192,14 @@ static int add_source(lowering *l, const tni_access_binding *s)
 {
     tni_unit *u = l->u;
     if (u->sources == TNI_MAX_ACCESSES - TNI_MAX_BUFFERS ||
-        !grow(l, (void **)&u->source, &u->sources_cap, u->sources + 1, sizeof *u->source))
+        !grow_list(l, (void **)&u->source, &u->sources_cap, u->sources + 1, sizeof *u->source))
         return FAILED;
     u->source[u->sources] = *s;
     return (int)u->sources++;
 }
 
-// The sum over coordinates times strides, as an i64.
+// Returns the sum of coordinates times strides as an i64 value: the row-major position of an element,
+// or a coordinate. Coordinates by an index have none.
 static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *stride,
                     int32_t origin)
 {
@@ -196,15 +221,16 @@ static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *s
     x.code   = TNI_I_PLACE;
     x.dtype  = TN_I64;
     x.access = (int16_t)at;
-    at       = add(l, -1, origin, NULL, x);
+    at       = add_value(l, -1, origin, NULL, x);
     if (at >= 0) l->u->value[at].axes |= source_axes(l, &s);
     return at;
 }
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Notes that the unit reads results of another.
-static bool come_after(lowering *l, int32_t place)
+// Records that the unit reads the result of another from memory. False if that is this unit itself: a
+// kernel cannot load what it stores.
+static bool add_dependency(lowering *l, int32_t place)
 {
     tni_unit *u = l->u;
     if (place < 0) return true;
@@ -212,11 +238,11 @@ static bool come_after(lowering *l, int32_t place)
     if (unit < 0) return true;
     unit = tni_final_unit(l->f, unit);
     if (&l->f->unit[unit] == u) return false;  // what it writes itself it cannot read from memory
-    return tni_unit_reads(l->f, u, unit);
+    return tni_unit_add_dep(l->f, u, unit);
 }
 
-// Whether the key of the plan says where a view begins: one of what is still to be computed. Of others
-// two may happen to agree now and differ the next time.
+// Whether a view's offset is part of the key, since its base is still to be computed. Other offsets
+// are arguments of the run: two that are equal now may differ in the next run of this plan.
 static bool begins_as_planned(const tni_node *n)
 {
     for (; n->op == TNI_view; n = n->src[0])
@@ -224,6 +250,7 @@ static bool begins_as_planned(const tni_node *n)
     return true;
 }
 
+// Whether two accesses read the same elements in every run of the plan.
 static bool same_source(const lowering *l, const tni_access_binding *a, const tni_access_binding *b)
 {
     if (a->place != b->place || a->offset != b->offset) return false;
@@ -235,7 +262,11 @@ static bool same_source(const lowering *l, const tni_access_binding *a, const tn
     return begins_as_planned(x) && begins_as_planned(y) && tni_offset_of(x) == tni_offset_of(y);
 }
 
-static int load(lowering *l, const tni_access_binding *s, tn_dtype dt, int index, int32_t origin)
+// Returns a load by an access, shared with an equal one. index: the value that is added to the
+// address, if any. A load under a guard reads only where the guard is true; one without a guard serves
+// for it too.
+static int load_value(lowering *l, const tni_access_binding *s, tn_dtype dt, int index,
+                      int32_t origin)
 {
     tni_unit *u = l->u;
     tni_ins   x = blank;
@@ -245,7 +276,7 @@ static int load(lowering *l, const tni_access_binding *s, tn_dtype dt, int index
             same_source(l, &u->source[y->access], s))
             return (int)k;
     }
-    if (!come_after(l, s->place)) return FAILED;
+    if (!add_dependency(l, s->place)) return FAILED;
     int at = add_source(l, s);
     if (at == FAILED) return FAILED;
     x.code   = TNI_I_LOAD;
@@ -253,12 +284,12 @@ static int load(lowering *l, const tni_access_binding *s, tn_dtype dt, int index
     x.a      = (int16_t)index;
     x.b      = (int16_t)l->guard;
     x.access = (int16_t)at;
-    at       = add(l, -1, origin, NULL, x);
+    at       = add_value(l, -1, origin, NULL, x);
     if (at >= 0) u->value[at].axes |= source_axes(l, s);
     return at;
 }
 
-// Whether the value of an item is to be had without memory: it floats, or this unit computes it.
+// Whether the value of an item can be had without memory: it is inlined, or this unit computes it.
 static bool is_inside(const lowering *l, int32_t i)
 {
     const tni_decision *x = &l->f->decision[i];
@@ -269,7 +300,10 @@ static bool is_inside(const lowering *l, int32_t i)
     return x->kind == TNI_AS_SEED && &l->f->unit[unit] == l->u;
 }
 
-// Source number s of item i, at coordinates of the source's own axes.
+// Returns the value of source s of item i at coordinates of the source's own axes: see the top of this
+// file. The access is built from the view's strides. If the base is computed in this unit, the same
+// offset and strides are turned into coordinates of the base instead (delinearize.c), looking through
+// assignments that share memory.
 static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
 {
     tni_graph         *g    = l->f->g;
@@ -300,10 +334,10 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
             return FAILED;
         return lower_item(l, shared, &inner);
     }
-    return load(l, &a, (tn_dtype)src->dtype, via, i);
+    return load_value(l, &a, (tn_dtype)src->dtype, via, i);
 }
 
-// Source s of a map: at the same coordinates, or its only element.
+// Returns source s of a map at the map's own coordinates; a source of rank 0 has only one element.
 static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
 {
     static const tni_coords only = { .via = TNI_NO_VALUE };
@@ -313,9 +347,9 @@ static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
 
 // ---- ops ---------------------------------------------------------------------------------------
 
-// A value of 16 bits as it would be in memory. Between ops it is kept in full, which is finer; but two
-// ways to compute one value must compare as equal.
-static int rounded(lowering *l, int32_t i, int v)
+// Rounds a value of 16 bits as if it were in memory. Between ops it is kept in f32, which is finer;
+// but two ways to compute one value, one of them through memory, must compare as equal.
+static int round_value(lowering *l, int32_t i, int v)
 {
     tni_ins x = blank;
     x.code    = TNI_I_CAST;
@@ -323,11 +357,11 @@ static int rounded(lowering *l, int32_t i, int v)
     x.a       = (int16_t)v;
     if (!tni_is_rounded((tn_dtype)x.dtype) || l->u->value[v].ins.code == TNI_I_LOAD) return v;
     int same = find_same(l->u, &x);
-    return same == FAILED ? add(l, -1, i, NULL, x) : same;
+    return same == FAILED ? add_value(l, -1, i, NULL, x) : same;
 }
 
-// Whether two computed values are compared, not one with a number.
-static bool compares(const lowering *l, const tni_node *n, const int *x)
+// Whether an op compares two computed values, not one with a number.
+static bool compares_values(const lowering *l, const tni_node *n, const int *x)
 {
     if (tni_op_table[n->op].error != TNI_ERROR_COMPARES) return false;
     return l->u->value[x[0]].ins.code != TNI_I_NUMBER && l->u->value[x[1]].ins.code != TNI_I_NUMBER;
@@ -339,14 +373,14 @@ static int lower_map(lowering *l, int32_t i, const tni_coords *c)
     int             x[3] = { TNI_NO_VALUE, TNI_NO_VALUE, TNI_NO_VALUE };
     for (uint32_t s = 0; s < n->nsrc; s++)
         if ((x[s] = lower_operand(l, i, (int)s, c)) == FAILED) return FAILED;
-    for (uint32_t s = 0; s < 2 && compares(l, n, x); s++)
-        if ((x[s] = rounded(l, i, x[s])) == FAILED) return FAILED;
+    for (uint32_t s = 0; s < 2 && compares_values(l, n, x); s++)
+        if ((x[s] = round_value(l, i, x[s])) == FAILED) return FAILED;
     tn_dtype dt = (tn_dtype)n->dtype;
     if (n->op == TNI_cast) return cast_of(l, i, i, c, dt, x[0]);
     return map_of(l, i, i, c, n->op, dt, x[0], x[1], x[2]);
 }
 
-// start + place * step, in double, where the device has it, or i64.
+// Writes start + place * step, in double if the device has it, or in i64.
 static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n  = node_of(l, i);
@@ -363,6 +397,8 @@ static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
     return cast_of(l, i, i, c, (tn_dtype)n->dtype, at);
 }
 
+// Writes a random op: a function of key, counter and row-major position, so that recomputing it gives
+// the same numbers. Never under a guard, where other points would draw too.
 static int lower_random(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n = node_of(l, i);
@@ -378,10 +414,11 @@ static int lower_random(lowering *l, int32_t i, const tni_coords *c)
     x.dtype  = n->dtype;
     x.a      = (int16_t)at;
     x.number = (int16_t)first;
-    return add(l, i, i, c, x);
+    return add_value(l, i, i, c, x);
 }
 
-// An index, checked against the size of the axis it goes along.
+// Returns the index of a gather or scatter, checked against the size of its axis. The check belongs to
+// item i, which the message names, so equal checks of other items are not shared.
 static int lower_index(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = node_of(l, i);
@@ -401,7 +438,7 @@ static int lower_index(lowering *l, int32_t i, const tni_coords *c)
         if (y->code == TNI_I_CHECK && y->a == at && y->number == m && l->u->value[k].origin == i)
             return (int)k;
     }
-    return add(l, -1, i, NULL, x);
+    return add_value(l, -1, i, NULL, x);
 }
 
 // Whether value `at` is made from value x.
@@ -417,8 +454,9 @@ static bool is_made_from(const tni_unit *u, int at, int x)
     return at >= x && made[at];
 }
 
-// A value that is the same at every index, or has no element at all, is chosen by the index, which would
-// else be left unchecked.
+// Writes a gather: its source at the coordinate that the index gives. If the source does not depend on
+// the index (it is a number, or has no element along the axis), the index would be dead code and stay
+// unchecked, so the value is written as where(index < size, value, 0).
 static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
 {
     int        axis = node_of(l, i)->attr.axis.axis;
@@ -441,7 +479,7 @@ static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
     return map_of(l, i, i, c, TNI_where, dt, in, at, literal_of(l, dt, 0));
 }
 
-// With one index for each line along the axis: v where the place is the index, x elsewhere.
+// Writes a scatter with one index per line: where(place == index, v or x + v, x).
 static int lower_scatter(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n                 = node_of(l, i);
@@ -463,8 +501,9 @@ static int lower_scatter(lowering *l, int32_t i, const tni_coords *c)
 
 // ---- parts of what is padded or joined ---------------------------------------------------------
 
-// Where coordinate j goes, over the points that count.
-static void extent(const lowering *l, const tni_coords *c, int j, int64_t *low, int64_t *high)
+// Finds the range of coordinate j over the points at which the value is defined.
+static void coordinate_range(const lowering *l, const tni_coords *c, int j, int64_t *low,
+                             int64_t *high)
 {
     *low = *high = c->start[j];
     for (int k = 0; k < l->u->naxes; k++) {
@@ -474,9 +513,10 @@ static void extent(const lowering *l, const tni_coords *c, int j, int64_t *low, 
     }
 }
 
-// Only points with 0 <= coordinate j < size count from here on. Where the coordinate moves along one
-// axis, that tells the points.
-static void narrow(lowering *l, const tni_coords *c, int j, int64_t size)
+// Restricts the points at which values are defined to those with 0 <= coordinate j < size. Only a
+// coordinate that moves along a single axis says which points these are; others leave the range as it
+// is, and the guard alone protects loads.
+static void narrow_domain(lowering *l, const tni_coords *c, int j, int64_t size)
 {
     int axis = -1, axes = 0;
     for (int k = 0; k < l->u->naxes; k++)
@@ -498,46 +538,46 @@ static void narrow(lowering *l, const tni_coords *c, int j, int64_t size)
     if (l->high[axis] > high) l->high[axis] = high;
 }
 
-static int both(lowering *l, int32_t i, int a, int b)
+static int and_guards(lowering *l, int32_t i, int a, int b)
 {
     if (a == TNI_NO_VALUE || b == TNI_NO_VALUE) return a == TNI_NO_VALUE ? b : a;
     return map_of(l, -1, i, NULL, TNI_logical_and, TN_BOOL, a, b, -1);
 }
 
-static int compare(lowering *l, int32_t i, int op, int at, int64_t with)
+static int compare_with(lowering *l, int32_t i, int op, int at, int64_t with)
 {
     return map_of(l, -1, i, NULL, op, TN_BOOL, at, literal_of(l, TN_I64, with), -1);
 }
 
-// Whether coordinate j is from begin on and before end, as an instruction; TNI_NO_VALUE where it is so
-// at all points.
+// Returns the guard begin <= coordinate j < end; TNI_NO_VALUE if that holds at all points.
 static int is_within(lowering *l, int32_t i, const tni_coords *c, int j, int64_t begin, int64_t end)
 {
     int64_t low, high, unit[TN_MAX_RANK] = { 0 };
     int     from = TNI_NO_VALUE, to = TNI_NO_VALUE;
     unit[j] = 1;
     if (c->via >= 0) return FAILED;
-    extent(l, c, j, &low, &high);
+    coordinate_range(l, c, j, &low, &high);
     if (low >= begin && high < end) return TNI_NO_VALUE;
     int at = place_by(l, c, j + 1, unit, i);
-    if (low < begin) from = compare(l, i, TNI_ge, at, begin);
-    if (high >= end) to = compare(l, i, TNI_lt, at, end);
-    return both(l, i, from, to);
+    if (low < begin) from = compare_with(l, i, TNI_ge, at, begin);
+    if (high >= end) to = compare_with(l, i, TNI_lt, at, end);
+    return and_guards(l, i, from, to);
 }
 
-// Source s of item i at coordinates that lie within it only where `in` is true.
+// Returns source s of a pad or concat at coordinates x, which are inside it only where `in` is true.
+// The guard and the narrowed domain hold for everything lowered below, and are restored afterwards.
 static int lower_part(lowering *l, int32_t i, int s, const tni_coords *x, int in)
 {
     const tni_node *src   = node_of(l, i)->src[s];
     lowering        outer = *l;
-    l->guard              = both(l, i, outer.guard, in);
-    for (int j = 0; j < src->rank; j++) narrow(l, x, j, src->size[j]);
+    l->guard              = and_guards(l, i, outer.guard, in);
+    for (int j = 0; j < src->rank; j++) narrow_domain(l, x, j, src->size[j]);
     int at = l->guard == FAILED ? FAILED : lower_source(l, i, s, x);
     *l     = outer;
     return at;
 }
 
-// x where there is some, else the number.
+// Writes a pad: where(inside, x, fill). Without points outside, it is x alone.
 static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n  = node_of(l, i);
@@ -547,7 +587,7 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
         return number_of(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0);
     for (int j = 0; j < n->rank; j++) {
         int64_t before = n->attr.pad.before[j], end = before + n->src[0]->size[j];
-        in = both(l, i, in, is_within(l, i, c, j, before, end));
+        in = and_guards(l, i, in, is_within(l, i, c, j, before, end));
         if (in == FAILED) return FAILED;
         x.start[j] -= before;
     }
@@ -557,15 +597,16 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
                   number_of(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0));
 }
 
-// The source that the coordinate along the axis falls into; those that no point falls into are left
-// out.
+// Writes a concat as a chain of where(): each source where the coordinate along the axis falls into
+// it. Sources that no point falls into are left out, so that a slice of a concat reads only what it
+// needs.
 static int lower_concat(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = node_of(l, i);
     int             axis = n->attr.axis.axis, value = TNI_NO_VALUE;
     int64_t         low, high, begin = 0;
     tni_coords      x = *c;
-    extent(l, c, axis, &low, &high);
+    coordinate_range(l, c, axis, &low, &high);
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int64_t end = begin + n->src[s]->size[axis];
         if (low < end && high >= begin) {
@@ -585,8 +626,8 @@ static int lower_concat(lowering *l, int32_t i, const tni_coords *c)
 
 // ---- sums that are known -----------------------------------------------------------------------
 
-// What the sum i adds up, without signs.
-static const tni_node *summed(const tni_node *n, bool *negative)
+// Looks through negations of what a sum adds up.
+static const tni_node *summed_node(const tni_node *n, bool *negative)
 {
     const tni_node *src = n->src[0];
     *negative           = false;
@@ -597,15 +638,16 @@ static const tni_node *summed(const tni_node *n, bool *negative)
     return src;
 }
 
-// A scatter_add of one value a line into one number everywhere, added up along the lines, is that
-// value and so many times the number; its indices are checked all the same.
+// A scatter_add of one value v per line into a constant c, summed along the lines, is v + n * c for
+// lines of n elements: the gradient of cross-entropy sums a one-hot row. Its indices are checked all
+// the same.
 int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i)
 {
     const tni_graph *g = f->g;
     const tni_node  *n = g->item[i].n;
     bool             negative;
     if (n->op != TNI_sum || !tni_is_float((tn_dtype)n->dtype)) return -1;
-    const tni_node *src = summed(n, &negative);
+    const tni_node *src = summed_node(n, &negative);
     if (src->state != TNI_PENDING || src->op != TNI_scatter_add) return -1;
     int32_t at = (int32_t)src->mark - 1, base = tni_base_of(g, src->src[0]);
     if (f->decision[at].kind != TNI_AS_INLINED) return -1;
@@ -613,7 +655,7 @@ int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i)
     return base >= 0 && tni_is_number(g->item[base].n->op) ? at : -1;
 }
 
-// The coordinates of the first element that a reduction folds for its result at c.
+// Returns the coordinates of the first element that a reduction folds for its result at c.
 static tni_coords first_folded(const tni_node *n, const tni_coords *c)
 {
     tni_coords first = { .via = c->via };
@@ -629,11 +671,13 @@ static tni_coords first_folded(const tni_node *n, const tni_coords *c)
     return first;
 }
 
-static int lower_known_sum(lowering *l, int32_t i, const tni_coords *c)
+// Writes such a sum. The length n is computed as n + index - index, so that the checked index stays
+// alive, which reports an index out of range wherever the sum is computed.
+static int lower_closed_form_sum(lowering *l, int32_t i, const tni_coords *c)
 {
     bool            negative;
-    int32_t         from = l->f->decision[i].known - 1;
-    const tni_node *n = node_of(l, i), *x = summed(n, &negative);
+    int32_t         from = l->f->decision[i].closed_form - 1;
+    const tni_node *n = node_of(l, i), *x = summed_node(n, &negative);
     tn_dtype        dt   = (tn_dtype)n->dtype;
     int             axis = x->attr.axis.axis;
     tni_coords      line = first_folded(n, c);
@@ -657,8 +701,8 @@ static int64_t folded_count(const tni_node *n)
     return count;
 }
 
-// Whether a reduction folds nothing, or the same element over and over: a number, or a view that stands
-// still along the axes.
+// Whether a reduction folds nothing, or the same element again and again: a number, or a view with
+// stride 0 along the folded axes. Such a reduction is no loop.
 static bool folds_one(const tni_fusion *f, const tni_node *n)
 {
     int32_t  base  = tni_base_of(f->g, n->src[0]);
@@ -671,15 +715,17 @@ static bool folds_one(const tni_fusion *f, const tni_node *n)
     return true;
 }
 
-// x to the power of a count, which a float may round: what is odd of it decides the sign, and is computed separately.
+// Returns x to the power of a count. A float may round the count, and lose whether it is odd, which
+// decides the sign: so the odd factor is separate.
 static int lower_power(lowering *l, int32_t i, tn_dtype dt, int x, int64_t count)
 {
     int even = map_of(l, -1, i, NULL, TNI_pow, dt, x, literal_of(l, dt, count & ~INT64_C(1)), -1);
     return count & 1 ? map_of(l, -1, i, NULL, TNI_mul, dt, even, x, -1) : even;
 }
 
-// What such a reduction is: a number, or the element, times or to the power of how often it is folded.
-static int lower_one(lowering *l, int32_t i, const tni_coords *c)
+// Writes a reduction that folds one element `count` times: the element itself, times count or to the
+// power of count; for no element the neutral number.
+static int lower_repeated_fold(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n  = node_of(l, i);
     tn_dtype        dt = (tn_dtype)n->dtype, in = tni_compute_dtype(dt);
@@ -701,6 +747,7 @@ static bool same_coords(const tni_node *n, const tni_coords *a, const tni_coords
            !memcmp(a->step, b->step, steps);
 }
 
+// Returns the value of item i at c, by the way its op is fused (FUSE column of ops.def).
 static int lower_op(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n = node_of(l, i);
@@ -716,7 +763,8 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
     case TNI_FUSE_PAD: return lower_pad(l, i, c);
     case TNI_FUSE_CONCAT: return lower_concat(l, i, c);
     case TNI_FUSE_FOLD:
-        return l->f->decision[i].known ? lower_known_sum(l, i, c) : lower_one(l, i, c);
+        return l->f->decision[i].closed_form ? lower_closed_form_sum(l, i, c)
+                                             : lower_repeated_fold(l, i, c);
     case TNI_FUSE_VIEW:
     case TNI_FUSE_OUTPUT:
     case TNI_FUSE_ALONE: break;
@@ -724,7 +772,8 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
     return FAILED;
 }
 
-// The value of item i at c. A seed of the unit is there already, at its own coordinates alone.
+// Returns the value of item i at c: one that the unit has, else lowered now. A seed of
+// the unit exists only at its own coordinates: at others it would have to be in memory first.
 static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 {
     tni_unit       *u    = l->u;
@@ -740,11 +789,12 @@ static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 
 // ---- seeds -------------------------------------------------------------------------------------
 
-// Whether an item is computed by folding.
+// Whether an item is computed by a loop.
 static bool folds(const tni_fusion *f, int32_t i)
 {
     const tni_node *n = f->g->item[i].n;
-    return tni_op_table[n->op].class == TNI_REDUCE && !f->decision[i].known && !folds_one(f, n);
+    return tni_op_table[n->op].class == TNI_REDUCE && !f->decision[i].closed_form &&
+           !folds_one(f, n);
 }
 
 const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)
@@ -753,7 +803,7 @@ const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)
     return folds(f, i) ? n->src[0] : n;
 }
 
-// The steps of an axis that lies on domain axes.
+// Fills in the steps of a coordinate that is laid along domain axes: their product, innermost fastest.
 static void step_along(const tni_unit *u, uint32_t axes, int32_t *step)
 {
     int64_t inner = 1;
@@ -764,7 +814,7 @@ static void step_along(const tni_unit *u, uint32_t axes, int32_t *step)
     }
 }
 
-// Coordinates of a shape whose axes lie on domain axes.
+// Returns the coordinates of a shape whose axes are laid along domain axes.
 static tni_coords coords_on(const tni_unit *u, const tni_node *n, const uint32_t *align)
 {
     tni_coords c = { .via = TNI_NO_VALUE };
@@ -772,7 +822,9 @@ static tni_coords coords_on(const tni_unit *u, const tni_node *n, const uint32_t
     return c;
 }
 
-// A reduction: its operand over the domain, its result at what is kept of it.
+// Writes a reduction: its operand over the whole domain, its result along the axes that are kept. If
+// no axis of the unit is folded (all have size 1), it is a cast. The operand must vary along the
+// folded axes, or the kernel would add one value up.
 static int lower_reduce(lowering *l, int32_t i, const uint32_t *align)
 {
     const tni_node *n = node_of(l, i), *src = n->src[0];
@@ -796,16 +848,16 @@ static int lower_reduce(lowering *l, int32_t i, const uint32_t *align)
     x.op    = (uint8_t)n->op;
     x.dtype = n->dtype;
     x.a     = (int16_t)at;
-    at      = add(l, i, i, &kept, x);
+    at      = add_value(l, i, i, &kept, x);
     if (at < 0) return FAILED;
     l->u->value[at].mask = mask;
     l->u->value[at].axes &= ~mask;
     return at;
 }
 
-// A seed's value must be its own, so that it is found and can be stored. What was just computed for
-// it (from number `from` on) becomes its own; what is another item's value at these coordinates is
-// copied in name.
+// Makes value `at` the value of seed i, so that it can be found and stored. A value that was just
+// computed for it (from number `from` on) simply becomes its own; one that is another item's, or a
+// load, is copied by a cast that changes nothing.
 static int name_value(lowering *l, int at, size_t from, int32_t i, const tni_coords *c)
 {
     tni_unit *u = l->u;
@@ -823,9 +875,10 @@ static int name_value(lowering *l, int at, size_t from, int32_t i, const tni_coo
     x.code    = TNI_I_CAST;
     x.dtype   = node_of(l, i)->dtype;
     x.a       = (int16_t)at;
-    return add(l, i, i, c, x);
+    return add_value(l, i, i, c, x);
 }
 
+// Returns the domain axes along which the element at these coordinates changes.
 static uint32_t moved_axes(const tni_unit *u, const tni_coords *c)
 {
     uint32_t axes = 0;
@@ -834,12 +887,16 @@ static uint32_t moved_axes(const tni_unit *u, const tni_coords *c)
     return axes;
 }
 
+// Lowers seed i into u at coordinates given by align. On success the seed's value is the last one that
+// matters, values left dead by simplification are removed, and the seed is on the unit's list. On
+// failure all lists are cut back to where they were, and dependencies are removed. The caller still
+// has to check limits and reduced axes.
 bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align)
 {
-    lowering        l = { .f = f, .u = u, .guard = TNI_NO_VALUE };
-    const tni_node *n = f->g->item[i].n;
-    size_t values = u->values, sources = u->sources, numbers = u->numbers, befores = u->befores;
-    int    at;
+    lowering        l      = { .f = f, .u = u, .guard = TNI_NO_VALUE };
+    const tni_node *n      = f->g->item[i].n;
+    size_t          values = u->values, sources = u->sources, numbers = u->numbers, deps = u->deps;
+    int             at;
     for (int k = 0; k < u->naxes; k++) l.high[k] = u->size[k] - 1;
     if (folds(f, i)) {
         at = lower_reduce(&l, i, align);
@@ -857,8 +914,8 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align
         tni_coords c = coords_on(u, n, align);
         at           = name_value(&l, lower_op(&l, i, &c), values, i, &c);
     }
-    if (at >= 0 && l.less) at = tni_drop_dead_values(u, values, sources, numbers, at);
-    if (at >= 0 && grow(&l, (void **)&u->seed, &u->seeds_cap, u->seeds + 1, sizeof *u->seed)) {
+    if (at >= 0 && l.drops_reads) at = tni_drop_dead_values(u, values, sources, numbers, at);
+    if (at >= 0 && grow_list(&l, (void **)&u->seed, &u->seeds_cap, u->seeds + 1, sizeof *u->seed)) {
         u->seed[u->seeds++] = i;
         u->value[at].seed   = true;
         u->value[at].moves  = moved_axes(u, &u->value[at].coords);
@@ -867,6 +924,6 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align
     u->values  = values;
     u->sources = sources;
     u->numbers = numbers;
-    tni_unit_forget(f, u, befores);
+    tni_unit_drop_deps(f, u, deps);
     return false;
 }

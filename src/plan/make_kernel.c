@@ -1,4 +1,11 @@
-// The kernel of a unit whose reduced axes and stored values are known.
+// Makes the kernel of a unit whose reduced axes and stored values are known.
+//
+// 1. gather_sources: one access per load and PLACE, then one per stored seed
+// 2. sort_axes, collapse_axes: P before R, each by falling stride; neighbouring axes that are one run
+//    in every access become one axis, so that most kernels have one or two
+// 3. push_instructions: the values in order, then the stores
+// 4. classify_strides: strides as classes (0, 1, n) for the kernel, as numbers for the launch
+// 5. lane_in_r: along which axis lanes go
 #include "plan/simplify.h"
 
 #include <string.h>
@@ -12,36 +19,40 @@ typedef struct {
     tni_planned_kernel *out;
     tni_access_binding  source[TNI_MAX_ACCESSES];
     int                 sources;
-    int64_t             before[TNI_MAX_ACCESSES][TNI_AXES];  // strides by the unit's axes
+    int64_t             unit_stride[TNI_MAX_ACCESSES][TNI_AXES];  // strides by the unit's axes
     int                 axis[TNI_AXES], naxes, np;
-} making;
+} kernel_builder;
 
-static int64_t reach(int64_t stride)
+static int64_t magnitude(int64_t stride)
 {
     return stride < 0 ? -stride : stride;
 }
 
-static int64_t volume(const making *m, const tni_access_binding *s)
+// Returns the points over the axes along which an access moves: how many elements it touches.
+static int64_t access_points(const kernel_builder *m, const tni_access_binding *s)
 {
     uint32_t axes = 0;
     for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
     return tni_points(m->u, axes);
 }
 
-// The access that decides the order: the largest, of equals the last, since stores come last.
-static const tni_access_binding *leader(const making *m)
+// Returns the access that decides the order of axes: the largest one; of equal ones the last, which is a
+// store.
+static const tni_access_binding *leading_access(const kernel_builder *m)
 {
     const tni_access_binding *best = NULL;
     for (int i = 0; i < m->sources; i++)
         if (m->source[i].place != -1 || m->source[i].reader >= 0)
-            if (!best || volume(m, &m->source[i]) >= volume(m, best)) best = &m->source[i];
+            if (!best || access_points(m, &m->source[i]) >= access_points(m, best))
+                best = &m->source[i];
     return best;
 }
 
-// P axes, then R axes, each by falling stride of the leader; those it does not move along first.
-static void sort_axes(making *m)
+// Sorts the axes: P, then R, each by falling stride of the leading access; axes along which it does
+// not move come first. So the innermost axis is the one along which most memory is contiguous.
+static void sort_axes(kernel_builder *m)
 {
-    const tni_access_binding *lead = leader(m);
+    const tni_access_binding *lead = leading_access(m);
     int                       n    = 0;
     for (int role = 0; role < 2; role++) {
         int first = n;
@@ -49,7 +60,8 @@ static void sort_axes(making *m)
             if ((int)(m->u->reduced >> k & 1) != role) continue;
             int at = n++;
             for (; lead && at > first; at--) {
-                int64_t a = reach(lead->stride[m->axis[at - 1]]), b = reach(lead->stride[k]);
+                int64_t a = magnitude(lead->stride[m->axis[at - 1]]),
+                        b = magnitude(lead->stride[k]);
                 if (!b || !(a && a < b)) break;
                 m->axis[at] = m->axis[at - 1];
             }
@@ -60,7 +72,8 @@ static void sort_axes(making *m)
     m->naxes = n;
 }
 
-static bool is_run(const making *m, int outer, int inner)
+// Whether two neighbouring axes are one run of memory in every access, and so can be one axis.
+static bool collapses(const kernel_builder *m, int outer, int inner)
 {
     for (int i = 0; i < m->sources; i++) {
         const int64_t *s = m->source[i].stride;
@@ -69,20 +82,21 @@ static bool is_run(const making *m, int outer, int inner)
     return true;
 }
 
-// Brings sizes and strides into the kernel's order and merges axes that are one run everywhere.
-static void collapse(making *m)
+// Brings sizes and strides into the kernel's order, and merges axes that are one run in every access.
+// P and R are never merged with each other. The strides by the unit's axes are kept for bytes_moved.
+static void collapse_axes(kernel_builder *m)
 {
     tni_launch *l = &m->out->launch;
     for (int i = 0; i < m->sources; i++) {
         int64_t old[TNI_AXES];
         memcpy(old, m->source[i].stride, sizeof old);
-        memcpy(m->before[i], old, sizeof old);
+        memcpy(m->unit_stride[i], old, sizeof old);
         memset(m->source[i].stride, 0, sizeof old);
         for (int k = 0; k < m->naxes; k++) m->source[i].stride[k] = old[m->axis[k]];
     }
     for (int k = 0; k < m->naxes; k++) l->size[k] = m->u->size[m->axis[k]];
     for (int k = m->naxes - 1; k > 0; k--) {
-        if (k == m->np || !is_run(m, k - 1, k)) continue;
+        if (k == m->np || !collapses(m, k - 1, k)) continue;
         l->size[k - 1] *= l->size[k];
         memmove(&l->size[k], &l->size[k + 1], (size_t)(m->naxes - 1 - k) * sizeof *l->size);
         for (int i = 0; i < m->sources; i++) {
@@ -103,10 +117,10 @@ static bool has_tails(const tni_kernel *k)
     return false;
 }
 
-// The lane axis: the last of P or of R, by how much lies side by side along it. Lanes of short rows
-// are not worth it, except where threads that have rows side by side would have to add up each
-// column together.
-static bool lane_in_r(const making *m)
+// Whether the lane axis is the last of R, else the last of P: the one along which more elements are
+// contiguous. Rows shorter than TNI_SHORT_ROW are not worth lanes of their own; except if there are
+// tails and threads with neighbouring rows (GPUs) would have to add up each column together.
+static bool lane_in_r(const kernel_builder *m)
 {
     const int64_t *size = m->out->launch.size;
     int            r = m->naxes - 1, p = m->np - 1;
@@ -119,21 +133,21 @@ static bool lane_in_r(const making *m)
         const tni_access_binding *s = &m->source[i];
         int64_t                   v = 1;
         for (int k = 0; k < m->naxes; k++) v *= s->stride[k] ? size[k] : 1;
-        if (reach(s->stride[r]) == 1) along_r += v;
-        if (reach(s->stride[p]) == 1) along_p += v;
+        if (magnitude(s->stride[r]) == 1) along_r += v;
+        if (magnitude(s->stride[p]) == 1) along_p += v;
     }
     return along_r >= along_p;
 }
 
 // ---- instructions ------------------------------------------------------------------------------
 
-static bool is_stored(const making *m, const tni_lowered *x)
+static bool is_stored(const kernel_builder *m, const tni_lowered *x)
 {
-    return x->seed && m->f->decision[x->item].stored;
+    return x->seed && m->f->decision[x->item].in_memory;
 }
 
-// Accesses of loads and places as they are, then one store for each stored seed.
-static void gather_sources(making *m)
+// Copies the accesses of loads and PLACEs, and adds one store for each seed in memory.
+static void gather_sources(kernel_builder *m)
 {
     const tni_unit *u = m->u;
     m->sources        = (int)u->sources;
@@ -151,7 +165,8 @@ static void gather_sources(making *m)
     }
 }
 
-static int buffer_of(making *m, int32_t place, tn_dtype dt, bool written)
+// Returns the kernel's buffer for a place, added at its first use.
+static int buffer_of(kernel_builder *m, int32_t place, tn_dtype dt, bool written)
 {
     tni_kernel *k = m->out->kernel;
     int         i = 0;
@@ -165,7 +180,7 @@ static int buffer_of(making *m, int32_t place, tn_dtype dt, bool written)
     return i;
 }
 
-static int16_t push(making *m, tni_ins x, int32_t origin)
+static int16_t push_ins(kernel_builder *m, tni_ins x, int32_t origin)
 {
     tni_kernel *k           = m->out->kernel;
     m->out->origin[k->nins] = origin;
@@ -173,22 +188,24 @@ static int16_t push(making *m, tni_ins x, int32_t origin)
     return k->nins++;
 }
 
-static int16_t moved(const int16_t *to, int16_t old)
+static int16_t new_index(const int16_t *to, int16_t old)
 {
     return old < 0 ? old : to[old];
 }
 
-// A reduction over R, over P, or over R and then P.
-static int16_t push_reduce(making *m, const tni_lowered *v, tni_ins x)
+// Appends a reduction over R, over P, or, if it folds both, over R and then P.
+static int16_t push_reduce(kernel_builder *m, const tni_lowered *v, tni_ins x)
 {
     uint32_t all = tni_all_axes(m->u), r = m->u->reduced;
-    if (v->mask == all && r && r != all) x.a = push(m, x, v->origin);
+    if (v->mask == all && r && r != all) x.a = push_ins(m, x, v->origin);
     x.over_p = v->mask != r;
-    return push(m, x, v->origin);
+    return push_ins(m, x, v->origin);
 }
 
-// A place's buffer is that of its elements' dtype, as the node has it that lies there.
-static void push_all(making *m)
+// Appends the values as instructions, then one store for each seed in memory. `to` maps values to
+// instructions: there are more of those where a reduction is two. A buffer has the dtype of the
+// elements stored there.
+static void push_instructions(kernel_builder *m)
 {
     tni_unit *u = m->u;
     int16_t   to[TNI_MAX_INS];
@@ -196,14 +213,14 @@ static void push_all(making *m)
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *v = &u->value[i];
         tni_ins            x = v->ins;
-        x.a                  = moved(to, x.a);
-        x.b                  = moved(to, x.b);
-        x.c                  = moved(to, x.c);
+        x.a                  = new_index(to, x.a);
+        x.b                  = new_index(to, x.b);
+        x.c                  = new_index(to, x.c);
         if (x.code == TNI_I_LOAD)
             m->out->kernel->access[x.access].buffer = (int16_t)buffer_of(
                 m, m->source[x.access].place, (tn_dtype)x.dtype, false);
         if (x.code == TNI_I_PLACE) m->out->kernel->access[x.access].buffer = -1;
-        to[i] = x.code == TNI_I_REDUCE ? push_reduce(m, v, x) : push(m, x, v->origin);
+        to[i] = x.code == TNI_I_REDUCE ? push_reduce(m, v, x) : push_ins(m, x, v->origin);
     }
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *v = &u->value[i];
@@ -214,29 +231,31 @@ static void push_all(making *m)
         x.access                               = (int16_t)store;
         m->out->kernel->access[store++].buffer = (int16_t)buffer_of(m, v->item, (tn_dtype)x.dtype,
                                                                     true);
-        push(m, x, v->item);
+        push_ins(m, x, v->item);
     }
 }
 
-static int64_t place_count(const making *m, int32_t place)
+static int64_t place_count(const kernel_builder *m, int32_t place)
 {
     const tni_graph *g = m->f->g;
     return tni_node_count(place >= 0 ? g->item[place].n : g->input[~place].n);
 }
 
-static void classify(making *m)
+// Writes strides into the launch, and their classes into the kernel, which is compiled for classes
+// alone. Also finds out whether places need 64 bits.
+static void classify_strides(kernel_builder *m)
 {
     tni_kernel *k = m->out->kernel;
     tni_launch *l = &m->out->launch;
     k->naccess    = (int16_t)m->sources;
     for (int i = 0; i < m->sources; i++) {
         const tni_access_binding *s   = &m->source[i];
-        int64_t                   far = reach(s->offset);
+        int64_t                   far = magnitude(s->offset);
         for (int a = 0; a < m->naxes; a++) {
             int64_t d              = s->stride[a];
             k->access[i].stride[a] = d == 0 ? TNI_STRIDE_0 : d == 1 ? TNI_STRIDE_1 : TNI_STRIDE_N;
             l->stride[i][a]        = d;
-            far += reach(d) * (l->size[a] - 1);
+            far += magnitude(d) * (l->size[a] - 1);
         }
         l->stride[i][TNI_AXES] = s->stride[TNI_AXES];
         // Where a view begins and where an index goes is known when it runs, but not beyond the value.
@@ -247,8 +266,8 @@ static void classify(making *m)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
-// A load by an index goes wherever its index does.
-static uint32_t index_axes(const making *m, int access)
+// Returns the axes along which the index of a load varies: the load goes wherever its index does.
+static uint32_t index_axes(const kernel_builder *m, int access)
 {
     const tni_unit *u = m->u;
     for (size_t i = 0; i < u->values; i++) {
@@ -258,21 +277,24 @@ static uint32_t index_axes(const making *m, int access)
     return 0;
 }
 
-static int64_t bytes_moved(const making *m)
+// Returns the bytes a kernel moves if every access reads or writes each element once, for tn_explain
+// and profiles.
+static int64_t bytes_moved(const kernel_builder *m)
 {
     int64_t bytes = 0;
     for (int i = 0; i < m->sources; i++) {
         const tni_access *a = &m->out->kernel->access[i];
         if (a->buffer < 0) continue;
         uint32_t axes = i < (int)m->u->sources ? index_axes(m, i) : 0;
-        for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(m->before[i][k] != 0) << k;
+        for (int k = 0; k < m->u->naxes; k++) axes |= (uint32_t)(m->unit_stride[i][k] != 0) << k;
         tn_dtype dt = (tn_dtype)m->out->kernel->buffer[a->buffer].dtype;
         bytes += tni_points(m->u, axes) * (int64_t)tni_dtype_size(dt);
     }
     return bytes;
 }
 
-static bool take_room(making *m)
+// Allocates the kernel and its lists; the plan frees them, also after a failure.
+static bool take_kernel(kernel_builder *m)
 {
     tni_heap           *h = &m->f->g->cx->heap;
     tni_unit           *u = m->u;
@@ -287,16 +309,16 @@ static bool take_room(making *m)
 
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out)
 {
-    making m = { .f = f, .u = u, .out = out };
-    *out     = (tni_planned_kernel){ .call_item = -1 };
+    kernel_builder m = { .f = f, .u = u, .out = out };
+    *out             = (tni_planned_kernel){ .call_item = -1 };
     tni_drop_unstored_seeds(f, u);
     gather_sources(&m);
-    if (!take_room(&m)) return false;
+    if (!take_kernel(&m)) return false;
     tni_kernel *k = out->kernel;
     sort_axes(&m);
-    collapse(&m);
-    push_all(&m);
-    classify(&m);
+    collapse_axes(&m);
+    push_instructions(&m);
+    classify_strides(&m);
     k->lane_in_r = lane_in_r(&m);
     k->np        = (uint8_t)m.np;
     k->nr        = (uint8_t)(m.naxes - m.np);
@@ -318,7 +340,7 @@ bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out)
     if (m.sources) memcpy(out->source, m.source, (size_t)m.sources * sizeof *m.source);
     out->seeds = u->seeds;
     for (size_t i = 0; i < u->seeds; i++)
-        out->seed[i] = f->decision[u->seed[i]].stored ? u->seed[i] : ~u->seed[i];
+        out->seed[i] = f->decision[u->seed[i]].in_memory ? u->seed[i] : ~u->seed[i];
     out->launch.kernel = k;
     out->bytes         = bytes_moved(&m);
     return true;

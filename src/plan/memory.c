@@ -1,29 +1,47 @@
-// Memory: where each value lies, which values share a place, which writes happen in place. All of
-// it is decided before anything runs, so that running cannot fail for want of memory and a step is
-// all or nothing.
+// Memory: where each value of a plan is stored. All of it is decided before anything runs, so that a
+// run cannot fail halfway through for lack of memory, and a step is all or nothing.
+//
+// Only values in memory have a place (order_units.c: mark_in_memory); which of them outlive the
+// evaluation was decided by graph.c (item.why). The rules, in the order in which they are applied:
+//
+//   concat along the leading axis   its sources are computed into its slices         fill_concat
+//   assignment of a row-major value shares its source's place: TNI_INPUT, or the     share_places
+//                                   source's arena or own place
+//   update of part of a tensor      in place, if it is the last reader of its base   can_update_in_place
+//   result that outlives            in the buffer of an input that dies (donated)    find_donor
+//                                   else a buffer of its own: TNI_OWN                place_root
+//   result that does not outlive    over a value that dies with this step            find_dying_value
+//                                   else a span of the arena: TNI_ARENA              place_root
+//   offsets of spans                by lifetimes                                     arena.c
+//
+// Steps are numbered, so the lifetime of a value is from the step that makes it to the last step that
+// reads it; sharing a place joins lifetimes. A step that can fail keeps the inputs it might have to
+// return to: no input is overwritten before the last step that can fail (`fallible`).
+//
+// engine/evaluate.c takes the memory (take_memory) when the plan runs.
 #include "plan/arena.h"
 #include "plan/fuse.h"
 
 #include <string.h>
 
-// A plan in the making. The arrays are by place: first one per item, of which a root's counts, then
-// one per input; when is by item.
+// The work of tni_place_values. The arrays are by place: one entry per item, of which only a root's
+// counts, then one per input. made_at is by item.
 typedef struct {
     tni_graph        *g;
     const tni_limits *limits;
     tni_plan         *plan;
-    uint32_t         *when;      // the step that computes it
-    uint32_t         *last;      // the last step that reads it
-    bool             *stored;    // something in it outlives the evaluation
-    bool             *gone;      // a result has taken its place
-    size_t            fallible;  // one past the last step that can fail
-    tni_arena_span   *span;      // of the arena
+    uint32_t         *made_at;    // the step that computes it
+    uint32_t         *last_read;  // the last step that reads it
+    bool             *outlives;   // a value in it outlives the evaluation
+    bool             *reused;     // a result has taken its place
+    size_t            fallible;   // one past the last step that can fail
+    tni_arena_span   *span;       // of the arena
     size_t            spans;
-    uint32_t         *in;  // by item: the span that a root of the arena lies in
-} builder;
+    uint32_t         *span_of;  // by item: the span of a root in the arena
+} placer;
 
-// The place that a source's elements lie in: a root item, or count + input.
-static uint32_t place_of(const builder *b, const tni_node *src)
+// Returns the place that a source's elements are stored in: a root item, or count + input.
+static uint32_t place_of(const placer *b, const tni_node *src)
 {
     const tni_graph *g = b->g;
     if (src->state == TNI_PENDING) {
@@ -39,18 +57,21 @@ static uint32_t place_of(const builder *b, const tni_node *src)
 
 // ---- who reads what, last ----------------------------------------------------------------------
 
-static void read_place(builder *b, uint32_t at, size_t step)
+// Extends a place's lifetime to a step that reads it.
+static void read_place(placer *b, uint32_t at, size_t step)
 {
-    if (b->last[at] < step) b->last[at] = (uint32_t)step;
+    if (b->last_read[at] < step) b->last_read[at] = (uint32_t)step;
 }
 
-static void read_sources(builder *b, size_t i, size_t step)
+static void read_sources(placer *b, size_t i, size_t step)
 {
     tni_node *n = b->g->item[i].n;
     for (uint32_t s = 0; s < n->nsrc; s++) read_place(b, place_of(b, n->src[s]), step);
 }
 
-static void read_buffers(builder *b, const tni_planned_kernel *k, size_t step)
+// Extends the lifetimes of everything that a kernel, or the call that runs with it, reads, and notes
+// whether it can fail.
+static void read_buffers(placer *b, const tni_planned_kernel *k, size_t step)
 {
     size_t count = b->g->count;
     if (k->call_item >= 0) read_sources(b, (size_t)k->call_item, step);
@@ -62,32 +83,32 @@ static void read_buffers(builder *b, const tni_planned_kernel *k, size_t step)
         if (k->kernel->ins[i].code == TNI_I_CHECK) b->fallible = step + 1;
 }
 
-// The call of an item makes all its outputs.
-static void make_item(builder *b, int32_t item, size_t step)
+// Begins the lifetimes of an item and of its op's other outputs, which the same call makes, at a step.
+static void begin_lifetime(placer *b, int32_t item, size_t step)
 {
     b->plan->place[item].where = TNI_ARENA;
-    b->when[item] = b->last[item] = (uint32_t)step;
+    b->made_at[item] = b->last_read[item] = (uint32_t)step;
     for (const tni_node *o = tni_outputs(b->g->item[item].n); o; o = o->output)
-        make_item(b, (int32_t)o->mark - 1, step);
+        begin_lifetime(b, (int32_t)o->mark - 1, step);
 }
 
-// Each item's own place first; then every read moves the end of what it reads. Sharing a place
-// later joins the ends. Items that no step stores have no place.
-static void find_reads(builder *b)
+// Finds for each item the step that makes it and for each place the last step that reads it. Every
+// item begins with a place of its own; items that no step stores have none.
+static void find_lifetimes(placer *b)
 {
     tni_graph *g = b->g;
     for (size_t i = 0; i < g->count; i++) b->plan->place[i].root = (uint32_t)i;
     for (size_t t = 0; t < b->plan->steps; t++) {
         tni_plan_step step = b->plan->step[t];
         if (step >= 0) {
-            make_item(b, step, t);
+            begin_lifetime(b, step, t);
             if (tni_op_table[g->item[step].n->op].fails) b->fallible = t + 1;
             continue;
         }
         const tni_planned_kernel *k = &b->plan->kernel[~step];
-        if (k->call_item >= 0) make_item(b, k->call_item, t);
+        if (k->call_item >= 0) begin_lifetime(b, k->call_item, t);
         for (size_t i = 0; i < k->seeds; i++)
-            if (k->seed[i] >= 0) make_item(b, k->seed[i], t);
+            if (k->seed[i] >= 0) begin_lifetime(b, k->seed[i], t);
     }
     for (size_t t = 0; t < b->plan->steps; t++) {
         tni_plan_step step = b->plan->step[t];
@@ -99,28 +120,31 @@ static void find_reads(builder *b)
 
 // ---- sharing places ----------------------------------------------------------------------------
 
-// Item i shares the place `at` of its source: an assignment of a row-major value, an update in place.
-static void share_place(builder *b, size_t i, uint32_t at)
+// Puts item i into the place `at` of its source, whose lifetime it extends: an assignment of a
+// row-major value, or an update in place.
+static void share_place(placer *b, size_t i, uint32_t at)
 {
     tni_place *p = &b->plan->place[i];
     size_t     n = b->g->count;
     p->where     = at >= n ? TNI_INPUT : TNI_ARENA;
     p->root      = at >= n ? at - (uint32_t)n : at;
-    if (b->last[at] < b->last[i]) b->last[at] = b->last[i];
-    b->stored[at] |= b->g->item[i].why != 0;
+    if (b->last_read[at] < b->last_read[i]) b->last_read[at] = b->last_read[i];
+    b->outlives[at] |= b->g->item[i].why != 0;
 }
 
-// An update may write into its base's place if this is the last that is read of it, the value is
-// not read from it, nothing stored lies in it, and no later step can fail and want it back.
-static bool can_update(const builder *b, size_t i, uint32_t base, uint32_t value)
+// Whether an update may write into its base's place: nothing reads that later, the value to be written
+// is not stored in it, and nothing that outlives the evaluation is. If the base is an input, moreover
+// nothing else may be in its buffer, and no later step may fail and need it back; if errors arrive
+// late, no step at all.
+static bool can_update_in_place(const placer *b, size_t i, uint32_t base, uint32_t value)
 {
     const tni_graph *g = b->g;
     const tni_node  *n = g->item[i].n;
-    if (b->last[base] != b->when[i] || base == value || b->stored[base]) return false;
+    if (b->last_read[base] != b->made_at[i] || base == value || b->outlives[base]) return false;
     if (n->src[0]->op == TNI_view) return false;
     if (base < g->count) return true;
     if (b->limits->async_errors && b->fallible) return false;
-    return b->fallible <= b->when[i] && tni_input_is_free(&g->input[base - g->count]);
+    return b->fallible <= b->made_at[i] && tni_input_is_free(&g->input[base - g->count]);
 }
 
 bool tni_concat_is_flat(const tni_node *n)
@@ -130,9 +154,10 @@ bool tni_concat_is_flat(const tni_node *n)
     return true;
 }
 
-// The item whose value a source of a concat is, all of it, if it can be computed into the concat's
-// place; else -1.
-static int64_t source_item(const builder *b, const tni_node *src)
+// Returns the item that a source of a concat is, if it can be computed into the concat's place instead
+// of its own: the source is all of it, in row-major order, and it has no shared place yet. -1
+// otherwise. Ops that move or share memory themselves are left out.
+static int64_t source_item(const placer *b, const tni_node *src)
 {
     if (src->state != TNI_PENDING) return -1;
     const tni_item *it = &b->g->item[src->mark - 1];
@@ -147,8 +172,9 @@ static int64_t source_item(const builder *b, const tni_node *src)
     return moves || p->root != (uint32_t)it->base ? -1 : it->base;
 }
 
-// The producers of a concat write straight into its slices.
-static void fill_concat(builder *b, size_t i)
+// Lets the producers of a concat write straight into its slices. If all sources do, the concat itself
+// runs nothing. Optimizers join all gradients of a block like this, at no cost.
+static void fill_concat(placer *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
     int64_t         start = 0;
@@ -159,8 +185,8 @@ static void fill_concat(builder *b, size_t i)
         if (k >= 0) {
             b->plan->place[k].root  = (uint32_t)i;
             b->plan->place[k].start = start;
-            if (b->last[i] < b->last[k]) b->last[i] = b->last[k];
-            b->stored[i] |= b->stored[k];
+            if (b->last_read[i] < b->last_read[k]) b->last_read[i] = b->last_read[k];
+            b->outlives[i] |= b->outlives[k];
         }
         all &= k >= 0;
         start += tni_node_count(n->src[s]);
@@ -168,22 +194,24 @@ static void fill_concat(builder *b, size_t i)
     b->plan->place[i].filled = all;
 }
 
-// A value that lies in one run of memory can be shared as it is.
-static bool is_run(const tni_node *n)
+// Whether a value is one run of memory, so that an assignment can share it.
+static bool is_contiguous(const tni_node *n)
 {
     tni_view v = tni_node_layout(n);
     return tni_view_contiguous(&v);
 }
 
-static void share_places(builder *b)
+// Finds all sharing. Concats come first: a source that is computed into a concat may not share a place
+// before.
+static void share_places(placer *b)
 {
     tni_graph *g = b->g;
     for (size_t i = 0; i < g->count; i++) {
         const tni_item *it = &g->item[i];
-        b->stored[i] |= it->why != 0;
+        b->outlives[i] |= it->why != 0;
         // The inputs that a view or a gradient will still look at stay as they are.
-        for (uint32_t k = 0; it->keeps && k < it->n->nsrc; k++)
-            if (it->n->src[k]->state != TNI_PENDING) b->stored[place_of(b, it->n->src[k])] = true;
+        for (uint32_t k = 0; it->keeps_sources && k < it->n->nsrc; k++)
+            if (it->n->src[k]->state != TNI_PENDING) b->outlives[place_of(b, it->n->src[k])] = true;
     }
     // Before anything shares the places of their sources.
     for (size_t t = 0; t < b->plan->steps; t++) {
@@ -193,12 +221,12 @@ static void share_places(builder *b)
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];
-        if (n->op == TNI_assign && is_run(n->src[0])) {
+        if (n->op == TNI_assign && is_contiguous(n->src[0])) {
             p->alias = true;
             share_place(b, i, place_of(b, n->src[0]));
         } else if (n->op == TNI_update) {
             uint32_t base = place_of(b, n->src[0]);
-            p->in_place   = can_update(b, i, base, place_of(b, n->src[1]));
+            p->in_place   = can_update_in_place(b, i, base, place_of(b, n->src[1]));
             if (p->in_place) share_place(b, i, base);
         }
     }
@@ -206,7 +234,9 @@ static void share_places(builder *b)
 
 // ---- the arena ---------------------------------------------------------------------------------
 
-static int64_t bytes_of(const builder *b, size_t i)
+// Returns the bytes of an item's place: whole lines of 64, at least one, so that no two values share a
+// line. Sizes that overflow stop at a limit that no allocation passes.
+static int64_t bytes_of(const placer *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
     int64_t         count = tni_node_count(n);
@@ -216,21 +246,23 @@ static int64_t bytes_of(const builder *b, size_t i)
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
 
-// When the first of those that share it comes: into a buffer of its own or the arena.
-static void place_root(builder *b, uint32_t root, size_t step)
+// Gives a root a buffer of its own if it outlives the evaluation, else a span of the arena from this
+// step to its last reader.
+static void place_root(placer *b, uint32_t root, size_t step)
 {
     tni_place *p = &b->plan->place[root];
     p->bytes     = bytes_of(b, root);
-    if (b->stored[root]) {
+    if (b->outlives[root]) {
         p->where = TNI_OWN;
         return;
     }
-    b->in[root]         = (uint32_t)b->spans;
-    b->span[b->spans++] = (tni_arena_span){ (uint32_t)step, b->last[root], p->bytes, 0 };
+    b->span_of[root]    = (uint32_t)b->spans;
+    b->span[b->spans++] = (tni_arena_span){ (uint32_t)step, b->last_read[root], p->bytes, 0 };
 }
 
-// What a step computes gets its place when the first of those that share it comes.
-static void place_item(builder *b, size_t i, size_t step)
+// Places an item, and the other outputs of its op, when the first item that shares its root is
+// computed.
+static void place_item(placer *b, size_t i, size_t step)
 {
     tni_place *p = &b->plan->place[i];
     if (p->where == TNI_ARENA && !b->plan->place[p->root].bytes) place_root(b, p->root, step);
@@ -247,8 +279,9 @@ static bool same_access(const tni_planned_kernel *k, int a, int b)
            !memcmp(l->stride[a], l->stride[b], sizeof l->stride[a]);
 }
 
-// Whether every load from buffer `from` reads the element that store `access` writes then.
-static bool reads_alike(const builder *b, const tni_planned_kernel *k, int from, int access)
+// Whether every load from buffer `from` reads just the element that store `access` writes at the same
+// point, as every run will: a view may begin elsewhere next time.
+static bool reads_alike(const placer *b, const tni_planned_kernel *k, int from, int access)
 {
     for (int i = 0; i < k->kernel->naccess; i++) {
         const tni_access_binding *s = &k->source[i];
@@ -259,9 +292,10 @@ static bool reads_alike(const builder *b, const tni_planned_kernel *k, int from,
     return true;
 }
 
-// Whether what is loaded from buffer `from` is read by nothing after the value of store `access`, and
-// for no other store: a device may write that as soon as it is there, compute store after store, and
-// leave what it loads in place until it is read.
+// Whether the values loaded from buffer `from` are read by no instruction after the value of store
+// `access`, and for no other store. Needed if a kernel may store before it has loaded all values of a
+// point: it may write this value as soon as it is computed, go on to the next store, and load again
+// what it still needs.
 static bool is_read_before(const tni_kernel *k, int from, int access)
 {
     bool loaded[TNI_MAX_INS] = { false }, made[TNI_MAX_INS] = { false };
@@ -282,6 +316,7 @@ static bool is_read_before(const tni_kernel *k, int from, int access)
     return last <= value;
 }
 
+// Returns the access by which a kernel stores a seed; -1 if it does not.
 static int store_of(const tni_planned_kernel *k, int32_t seed)
 {
     for (int i = 0; i < k->kernel->naccess; i++)
@@ -290,8 +325,8 @@ static int store_of(const tni_planned_kernel *k, int32_t seed)
     return -1;
 }
 
-// Whether another buffer of the kernel lies in the place of buffer i, as the parts of a concat do.
-static bool is_shared(const builder *b, const tni_planned_kernel *k, int i)
+// Whether another buffer of the kernel is in the place of buffer i, as the sources of one concat are.
+static bool is_shared(const placer *b, const tni_planned_kernel *k, int i)
 {
     for (int j = 0; j < k->kernel->nbuffer; j++) {
         const tni_place *p = k->buffer[j] >= 0 ? &b->plan->place[k->buffer[j]] : NULL;
@@ -300,8 +335,8 @@ static bool is_shared(const builder *b, const tni_planned_kernel *k, int i)
     return false;
 }
 
-// Whether the op that runs along with a kernel reads the place `at`.
-static bool is_read_along(const builder *b, const tni_planned_kernel *k, int32_t at)
+// Whether the call that runs with a kernel reads the place `at`.
+static bool call_reads(const placer *b, const tni_planned_kernel *k, int32_t at)
 {
     const tni_node *n = k->call_item >= 0 ? b->g->item[k->call_item].n : NULL;
     for (uint32_t s = 0; n && s < n->nsrc; s++)
@@ -309,10 +344,12 @@ static bool is_read_along(const builder *b, const tni_planned_kernel *k, int32_t
     return false;
 }
 
-// The value that a map reads for the last time, in the arena and as large as the result, so that the
-// result may take its place; -1 if there is none. A kernel with phases may read it again after the
-// result is written.
-static int64_t given_up(const builder *b, const tni_planned_kernel *k, int32_t seed, size_t step)
+// Returns a value of the arena that a kernel reads last and that its result may overwrite: equally
+// large and of the same dtype, read at the points where the result is written. -1 if there is none.
+// Only for kernels without reductions: others may read an element again after the result is written.
+// Not if values are inspected, since the inspection looks at an op's inputs after it ran.
+static int64_t find_dying_value(const placer *b, const tni_planned_kernel *k, int32_t seed,
+                                size_t step)
 {
     const tni_kernel *x      = k->kernel;
     int               access = store_of(k, seed);
@@ -322,10 +359,11 @@ static int64_t given_up(const builder *b, const tni_planned_kernel *k, int32_t s
         int32_t at = k->buffer[i];
         if (at < 0 || at == seed || x->buffer[i].written) continue;
         const tni_place *p = &b->plan->place[at];
-        if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->stored[at]) continue;
-        if (b->last[at] != step || b->gone[at] || p->bytes != bytes_of(b, (size_t)seed)) continue;
+        if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->outlives[at]) continue;
+        if (b->last_read[at] != step || b->reused[at] || p->bytes != bytes_of(b, (size_t)seed))
+            continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
-        if (is_shared(b, k, i) || is_read_along(b, k, at)) continue;
+        if (is_shared(b, k, i) || call_reads(b, k, at)) continue;
         if (reads_alike(b, k, i, access) &&
             (b->limits->loads_before_stores || is_read_before(x, i, access)))
             return at;
@@ -333,16 +371,17 @@ static int64_t given_up(const builder *b, const tni_planned_kernel *k, int32_t s
     return -1;
 }
 
-// The input that buffer i of a kernel lies in; -1 if it lies in none.
-static int64_t input_of(const builder *b, const tni_planned_kernel *k, int i)
+// Returns the input that buffer i of a kernel is stored in; -1 if it is in none.
+static int64_t input_of(const placer *b, const tni_planned_kernel *k, int i)
 {
     int32_t at = k->buffer[i];
     if (at < 0) return ~at;
     return b->plan->place[at].where == TNI_INPUT ? (int64_t)b->plan->place[at].root : -1;
 }
 
-// Whether an input's buffer is read by the kernel of a step last, and there by its buffer i alone.
-static bool is_last_reader(const builder *b, const tni_planned_kernel *k, int i, int64_t input,
+// Whether the kernel of a step reads an input's buffer last, and only by its buffer i. Other inputs in
+// the same buffer count too: parameters of one optimizer block share one.
+static bool is_last_reader(const placer *b, const tni_planned_kernel *k, int i, int64_t input,
                            size_t step)
 {
     const tni_graph  *g    = b->g;
@@ -350,8 +389,8 @@ static bool is_last_reader(const builder *b, const tni_planned_kernel *k, int i,
     size_t            base = g->count;
     for (size_t j = 0; j < g->inputs; j++) {
         if (g->input[j].n->buf != buf) continue;
-        if (b->gone[base + j] || b->stored[base + j]) return false;
-        if (b->last[base + j] > step - (j != (size_t)input)) return false;
+        if (b->reused[base + j] || b->outlives[base + j]) return false;
+        if (b->last_read[base + j] > step - (j != (size_t)input)) return false;
     }
     for (int j = 0; j < k->kernel->nbuffer; j++) {
         int64_t other = j == i ? -1 : input_of(b, k, j);
@@ -360,15 +399,16 @@ static bool is_last_reader(const builder *b, const tni_planned_kernel *k, int i,
     return true;
 }
 
-static int64_t elements_at(const builder *b, int32_t at)
+static int64_t elements_at(const placer *b, int32_t at)
 {
     return tni_node_count(at < 0 ? b->g->input[~at].n : b->g->item[at].n);
 }
 
-// The buffer of a map's kernel that holds an input which dies with this step, so that a result that is
-// kept may take its place: a parameter's new value that of the old one. -1 if there is none. No step
-// may fail from here on and want it back.
-static int given_input(const builder *b, const tni_planned_kernel *k, int32_t seed, size_t step)
+// Returns the buffer of a kernel that holds an input which dies with this step, so that a result that
+// outlives the evaluation may overwrite it and keep its buffer, as a parameter's new value overwrites
+// the old one; -1 if there is none. The same conditions as for a value of the arena, and no step may
+// fail from here on and need the old value back.
+static int find_donor(const placer *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
     const tni_kernel *x      = k->kernel;
     int               access = store_of(k, seed);
@@ -378,7 +418,7 @@ static int given_input(const builder *b, const tni_planned_kernel *k, int32_t se
         if (input < 0 || !b->g->input[input].dies) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
         if (elements_at(b, k->buffer[i]) != elements_at(b, seed)) continue;
-        if (is_read_along(b, k, (int32_t)(b->g->count + (size_t)input))) continue;
+        if (call_reads(b, k, (int32_t)(b->g->count + (size_t)input))) continue;
         if (is_last_reader(b, k, i, input, step) && reads_alike(b, k, i, access) &&
             (b->limits->loads_before_stores || is_read_before(x, i, access)))
             return i;
@@ -386,41 +426,47 @@ static int given_input(const builder *b, const tni_planned_kernel *k, int32_t se
     return -1;
 }
 
-static void take_input(builder *b, const tni_planned_kernel *k, int32_t seed, int i)
+// Stores a seed in the buffer of the input that buffer i reads, and marks all inputs there as
+// overwritten.
+static void use_donor(placer *b, const tni_planned_kernel *k, int32_t seed, int i)
 {
     tni_place        *p   = &b->plan->place[seed];
     const tni_buffer *buf = b->g->input[input_of(b, k, i)].n->buf;
     p->where              = TNI_OWN;
     p->bytes              = bytes_of(b, (size_t)seed);
-    p->takes              = true;
-    p->taken              = k->buffer[i];
+    p->donated            = true;
+    p->donor              = k->buffer[i];
     for (size_t j = 0; j < b->g->inputs; j++)
-        if (b->g->input[j].n->buf == buf) b->gone[b->g->count + j] = true;
+        if (b->g->input[j].n->buf == buf) b->reused[b->g->count + j] = true;
 }
 
-static void place_result(builder *b, const tni_planned_kernel *k, int32_t seed, size_t step)
+// Places a seed of a kernel by the rules above: in a donor, over a dying value, or in a place of its
+// own.
+static void place_result(placer *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
-    tni_place *p = &b->plan->place[seed];
-    bool kept = p->where == TNI_ARENA && p->root == (uint32_t)seed && !p->bytes && b->stored[seed];
-    int  give = kept ? given_input(b, k, seed, step) : -1;
+    tni_place *p    = &b->plan->place[seed];
+    bool       kept = p->where == TNI_ARENA && p->root == (uint32_t)seed && !p->bytes &&
+                b->outlives[seed];
+    int give = kept ? find_donor(b, k, seed, step) : -1;
     if (give >= 0) {
-        take_input(b, k, seed, give);
+        use_donor(b, k, seed, give);
         return;
     }
-    bool new     = p->where == TNI_ARENA && !b->plan->place[p->root].bytes && !b->stored[p->root];
-    int64_t from = new ? given_up(b, k, seed, step) : -1;
+    bool new     = p->where == TNI_ARENA && !b->plan->place[p->root].bytes && !b->outlives[p->root];
+    int64_t from = new ? find_dying_value(b, k, seed, step) : -1;
     if (from < 0) {
         place_item(b, (size_t)seed, step);
         return;
     }
-    b->gone[from]             = true;
-    p->bytes                  = b->plan->place[from].bytes;
-    b->in[seed]               = b->in[from];
-    b->span[b->in[seed]].last = b->last[seed];
+    b->reused[from]                = true;
+    p->bytes                       = b->plan->place[from].bytes;
+    b->span_of[seed]               = b->span_of[from];
+    b->span[b->span_of[seed]].last = b->last_read[seed];
 }
 
-// Where each value lies: first which of them share a span of the arena, then where the spans lie.
-static bool assign_arena(builder *b)
+// Places the results of each step in order, then finds the offsets of all spans at once, and copies
+// the place of each root to the items that share it.
+static bool assign_arena(placer *b)
 {
     tni_graph *g = b->g;
     for (size_t t = 0; t < b->plan->steps; t++) {
@@ -436,39 +482,40 @@ static bool assign_arena(builder *b)
         tni_place *p = &b->plan->place[i];
         if (p->where != TNI_ARENA) continue;
         p->where = b->plan->place[p->root].where;
-        if (p->where == TNI_ARENA && p->root == i && p->bytes) p->offset = b->span[b->in[i]].offset;
+        if (p->where == TNI_ARENA && p->root == i && p->bytes)
+            p->offset = b->span[b->span_of[i]].offset;
     }
     return b->plan->arena >= 0;
 }
 
-static bool take_lists(builder *b)
+static bool take_place_lists(placer *b)
 {
     tni_heap *h      = &b->g->cx->heap;
     size_t    places = b->g->count + b->g->inputs;
-    b->when          = tni_zalloc(h, places * sizeof *b->when);
-    b->last          = tni_zalloc(h, places * sizeof *b->last);
-    b->stored        = tni_zalloc(h, places * sizeof *b->stored);
-    b->gone          = tni_zalloc(h, places * sizeof *b->gone);
+    b->made_at       = tni_zalloc(h, places * sizeof *b->made_at);
+    b->last_read     = tni_zalloc(h, places * sizeof *b->last_read);
+    b->outlives      = tni_zalloc(h, places * sizeof *b->outlives);
+    b->reused        = tni_zalloc(h, places * sizeof *b->reused);
     b->span          = tni_alloc(h, b->g->count * sizeof *b->span);
-    b->in            = tni_alloc(h, b->g->count * sizeof *b->in);
-    return b->when && b->last && b->stored && b->gone && b->span && b->in;
+    b->span_of       = tni_alloc(h, b->g->count * sizeof *b->span_of);
+    return b->made_at && b->last_read && b->outlives && b->reused && b->span && b->span_of;
 }
 
 bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p)
 {
     tni_heap *h  = &g->cx->heap;
-    builder   b  = { .g = g, .limits = limits, .plan = p };
-    bool      ok = take_lists(&b);
+    placer    b  = { .g = g, .limits = limits, .plan = p };
+    bool      ok = take_place_lists(&b);
     if (ok) {
-        find_reads(&b);
+        find_lifetimes(&b);
         share_places(&b);
         ok = assign_arena(&b);
     }
-    tni_free(h, b.when);
-    tni_free(h, b.last);
-    tni_free(h, b.stored);
-    tni_free(h, b.gone);
+    tni_free(h, b.made_at);
+    tni_free(h, b.last_read);
+    tni_free(h, b.outlives);
+    tni_free(h, b.reused);
     tni_free(h, b.span);
-    tni_free(h, b.in);
+    tni_free(h, b.span_of);
     return ok;
 }

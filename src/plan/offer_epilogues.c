@@ -1,21 +1,36 @@
-// Claims: a kernel that reads the result of a library op element by element, as a bias, an
-// activation, a residual or an addition to a gradient does, becomes one step with the op, if the device
-// takes the two: it computes a part of the result and then the kernel's part of it, or has a library do
-// both.
+// Library calls and their epilogues: how a product gets its bias and activation.
+//
+// A kernel that reads the result of a library call element by element, as a bias, an activation, a
+// residual or an addition to a gradient does, becomes one step with the call if the device takes the
+// two. For each kernel, in the order of steps (find_call):
+//
+// 1. it must be the first reader of the result of a LIBRARY op of one output, and read it at the same
+//    position that it computes (is_elementwise)
+// 2. the two must fit into one step: everything else the kernel reads is computed before the call, or
+//    the call can wait until the kernel runs without more memory
+// 3. tni_epilogue_of (kernel/epilogue.c) describes the kernel as scale, residual, bias, activation,
+//    column sum
+// 4. the device answers limits->takes: the cpu takes any such kernel and runs it on each finished part
+//    of the result while that is in the cache; cuda takes what cuBLASLt has an epilogue for
+//
+// The kernel then has call_item set, the call's own step is dropped, and engine/evaluate.c runs both
+// by run_with_epilogue. What a device does not take remains two steps. docs/adding-a-library-call.md
+// has the rest.
 #include "plan/fuse.h"
 
 static const uint32_t      NOT_YET = UINT32_MAX;
 static const tni_plan_step NO_STEP = INT32_MIN;
 
-// By item: the step that makes it, kept up as steps move; and those that read it first and last, as
-// before any moved.
+// By item: the step that makes it, kept current as steps move; and the first and last steps that read
+// it, as they were before any step moved.
 typedef struct {
     const tni_fusion *f;
     tni_plan         *p;
     uint32_t         *made, *first, *last;
-} claims;
+} offers;
 
-static void read_item(claims *c, int32_t at, size_t step)
+// Records that a step reads an item; an assignment that shares memory is looked through.
+static void read_item(offers *c, int32_t at, size_t step)
 {
     if (at < 0) return;
     at = tni_shared_item(c->f, at);
@@ -24,7 +39,8 @@ static void read_item(claims *c, int32_t at, size_t step)
     c->last[at] = (uint32_t)step;
 }
 
-static void find_steps(claims *c)
+// Finds the steps that make and read each item.
+static void find_steps(offers *c)
 {
     const tni_graph *g = c->f->g;
     for (size_t i = 0; i < g->count; i++) c->made[i] = c->first[i] = NOT_YET;
@@ -46,8 +62,10 @@ static void find_steps(claims *c)
     }
 }
 
-// Whether point after point of the domain, the access goes element after element.
-static bool goes_along(const tni_fusion *f, const tni_planned_kernel *k, int access)
+// Whether an access reads element k at point k of the domain, in order and all of it. So the first
+// rows of the kernel need only the first elements of the result, and it can run on each part of that
+// as soon as it is computed.
+static bool is_elementwise(const tni_fusion *f, const tni_planned_kernel *k, int access)
 {
     const tni_access_binding *s    = &k->source[access];
     const tni_launch         *l    = &k->launch;
@@ -61,13 +79,14 @@ static bool goes_along(const tni_fusion *f, const tni_planned_kernel *k, int acc
     return step == tni_node_count(f->g->item[s->place].n) && !l->stride[access][TNI_AXES];
 }
 
-static bool reads_along(const tni_fusion *f, const tni_planned_kernel *k, int buffer)
+static bool reads_elementwise(const tni_fusion *f, const tni_planned_kernel *k, int buffer)
 {
     for (int i = 0; i < k->kernel->naccess; i++)
-        if (k->kernel->access[i].buffer == buffer && !goes_along(f, k, i)) return false;
+        if (k->kernel->access[i].buffer == buffer && !is_elementwise(f, k, i)) return false;
     return true;
 }
 
+// Whether a kernel checks an index, and so can fail. Such a kernel is not offered.
 static bool checks_an_index(const tni_kernel *k)
 {
     for (int i = 0; i < k->nins; i++)
@@ -75,8 +94,8 @@ static bool checks_an_index(const tni_kernel *k)
     return false;
 }
 
-// Whether what the kernel reads besides an op's result is there when the op runs.
-static bool can_come_early(const claims *c, const tni_planned_kernel *k, int32_t item)
+// Whether everything that the kernel reads besides the call's result is computed before the call.
+static bool can_run_early(const offers *c, const tni_planned_kernel *k, int32_t item)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
@@ -87,9 +106,9 @@ static bool can_come_early(const claims *c, const tni_planned_kernel *k, int32_t
     return true;
 }
 
-// Run when the kernel does, an op keeps its own sources for longer and its result for less: whether
-// that takes no more memory.
-static bool can_come_late(const claims *c, int32_t item, size_t step)
+// Whether running the call where the kernel is takes no more memory: its sources are kept longer, its
+// result shorter.
+static bool can_run_late(const offers *c, int32_t item, size_t step)
 {
     const tni_graph *g    = c->f->g;
     const tni_node  *n    = g->item[item].n;
@@ -102,10 +121,11 @@ static bool can_come_late(const claims *c, int32_t item, size_t step)
     return more <= c->f->decision[item].bytes;
 }
 
-// Offers the two to the device. buffer: that of the kernel with the result of the op. A kernel with tails
-// cannot be run in parts: only a library can do it with the call, and so it has to be an epilogue.
-static bool is_taken(const claims *c, const tni_planned_kernel *k, int buffer, size_t step,
-                     tni_offer *o)
+// Offers the call and the kernel to the device. buffer: the kernel's buffer with the result of the
+// call. A kernel with tails cannot run in parts, so it has to be an epilogue, which a library does
+// whole.
+static bool device_takes(const offers *c, const tni_planned_kernel *k, int buffer, size_t step,
+                         tni_offer *o)
 {
     tni_arg         arg[TNI_OFFER_ARGS];
     int32_t         item = k->buffer[buffer];
@@ -122,9 +142,10 @@ static bool is_taken(const claims *c, const tni_planned_kernel *k, int buffer, s
     return taken;
 }
 
-// The op whose result the kernel of a step is the first to read, the latest of them; -1 if none.
-static int32_t claimed_by(const claims *c, const tni_planned_kernel *k, size_t step,
-                          tni_offer *offer)
+// Returns the call that the kernel of a step can join, the one made last if there are several; -1 if there
+// is none.
+static int32_t find_call(const offers *c, const tni_planned_kernel *k, size_t step,
+                         tni_offer *offer)
 {
     int32_t best = -1;
     if (checks_an_index(k->kernel)) return -1;
@@ -134,25 +155,27 @@ static int32_t claimed_by(const claims *c, const tni_planned_kernel *k, size_t s
         const tni_op_facts *op = &tni_op_table[c->f->g->item[at].n->op];
         if (op->class != TNI_LIBRARY || op->outputs != 1 || c->first[at] != step) continue;
         if (best >= 0 && c->made[best] > c->made[at]) continue;
-        if (!reads_along(c->f, k, i)) continue;
-        if (!can_come_early(c, k, at) && !can_come_late(c, at, step)) continue;
+        if (!reads_elementwise(c->f, k, i)) continue;
+        if (!can_run_early(c, k, at) && !can_run_late(c, at, step)) continue;
         tni_offer o;
-        if (!is_taken(c, k, i, step, &o)) continue;
+        if (!device_takes(c, k, i, step, &o)) continue;
         best   = at;
         *offer = o;
     }
     return best;
 }
 
-// One step of the two: where the op was, or where the kernel was.
-static void join(claims *c, int32_t item, tni_planned_kernel *k, size_t step, const tni_offer *o)
+// Makes one step of the two: where the call was, or, if the kernel needs something later, where the
+// kernel was.
+static void join_steps(offers *c, int32_t item, tni_planned_kernel *k, size_t step,
+                       const tni_offer *o)
 {
     tni_plan_step *at    = c->p->step;
     uint32_t       early = c->made[item];
     k->call_item         = item;
     k->only_reader       = o->only_reader;
     k->epilogue          = o->epilogue;
-    if (!can_come_early(c, k, item)) {
+    if (!can_run_early(c, k, item)) {
         c->made[item] = (uint32_t)step;
         at[early]     = NO_STEP;
         return;
@@ -171,15 +194,15 @@ static void drop_steps(tni_plan *p)
     p->steps = kept;
 }
 
-static void find_claims(claims *c)
+static void make_offers(offers *c)
 {
     find_steps(c);
     for (size_t t = 0; t < c->p->steps; t++) {
         if (c->p->step[t] >= 0 || c->p->step[t] == NO_STEP) continue;
         tni_planned_kernel *k = &c->p->kernel[~c->p->step[t]];
         tni_offer           o;
-        int32_t             item = claimed_by(c, k, t, &o);
-        if (item >= 0) join(c, item, k, t, &o);
+        int32_t             item = find_call(c, k, t, &o);
+        if (item >= 0) join_steps(c, item, k, t, &o);
     }
     drop_steps(c->p);
 }
@@ -187,13 +210,13 @@ static void find_claims(claims *c)
 bool tni_offer_epilogues(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h = &f->g->cx->heap;
-    claims    c = { .f = f, .p = p };
+    offers    c = { .f = f, .p = p };
     if (!f->limits->takes || !p->kernels) return true;
     c.made    = tni_alloc(h, f->g->count * sizeof *c.made);
     c.first   = tni_alloc(h, f->g->count * sizeof *c.first);
     c.last    = tni_zalloc(h, f->g->count * sizeof *c.last);
     f->failed = !c.made || !c.first || !c.last;
-    if (!f->failed) find_claims(&c);
+    if (!f->failed) make_offers(&c);
     tni_free(h, c.made);
     tni_free(h, c.first);
     tni_free(h, c.last);

@@ -1,14 +1,15 @@
-// The order of units: each after those whose results it reads, otherwise as recorded, which keeps
-// lifetimes short.
+// The order of units: each after those whose results it reads, otherwise by first item, which is the
+// recorded order and keeps lifetimes short. This is also where it becomes known which values are in
+// memory: all that another unit reads (mark_in_memory).
 #include "plan/fuse.h"
 
-// A sort in the making. waits: units before it that are still to come; readers of unit i stand in
-// list[first[i] .. first[i + 1]); ready is a heap by first item.
+// A topological sort in progress. waits: the units a unit still waits for; the readers of unit i are
+// list[first[i + 1] .. first[i + 2]); ready is a binary heap by first item.
 typedef struct {
     tni_fusion *f;
     uint32_t   *waits, *first, *list, *ready;
     size_t      readies, taken, units;
-} sorting;
+} unit_sort;
 
 static bool is_unit(const tni_fusion *f, size_t i)
 {
@@ -25,7 +26,8 @@ static int32_t first_item(const tni_fusion *f, uint32_t unit)
     return least;
 }
 
-static void push(sorting *s, uint32_t unit)
+// Adds a unit to the heap of those that can run.
+static void push_ready(unit_sort *s, uint32_t unit)
 {
     size_t  at  = s->readies++;
     int32_t key = first_item(s->f, unit);
@@ -34,7 +36,8 @@ static void push(sorting *s, uint32_t unit)
     s->ready[at] = unit;
 }
 
-static uint32_t pop(sorting *s)
+// Removes the unit with the lowest first item from the heap.
+static uint32_t pop_ready(unit_sort *s)
 {
     uint32_t top = s->ready[0], last = s->ready[--s->readies];
     int32_t  key = first_item(s->f, last);
@@ -50,62 +53,66 @@ static uint32_t pop(sorting *s)
     return top;
 }
 
-// Names the units whose results u reads once each: what was merged may name one twice.
-static void name_befores(const tni_fusion *f, tni_unit *u)
+// Rewrites u's dependencies by final units, each once: merges may have left several names for one.
+static void merge_deps(const tni_fusion *f, tni_unit *u)
 {
     size_t   kept = 0;
     uint32_t me   = (uint32_t)u->into;
-    for (size_t k = 0; k < u->befores; k++) {
-        uint32_t before = (uint32_t)tni_final_unit(f, (int32_t)u->before[k]);
+    for (size_t k = 0; k < u->deps; k++) {
+        uint32_t before = (uint32_t)tni_final_unit(f, (int32_t)u->dep[k]);
         size_t   j      = 0;
-        while (j < kept && u->before[j] != before) j++;
-        if (before != me && j == kept) u->before[kept++] = before;
+        while (j < kept && u->dep[j] != before) j++;
+        if (before != me && j == kept) u->dep[kept++] = before;
     }
-    u->befores = kept;
+    u->deps = kept;
 }
 
-// Stretches of list are filled from the end, so that first[i + 1] is at last where those of i begin.
-static void find_readers(sorting *s)
+// Counts dependencies, then writes the readers of each unit as one stretch of list. Stretches are
+// filled from their ends, so that first[i + 1] ends up where those of unit i begin.
+static void find_readers(unit_sort *s)
 {
     tni_fusion *f = s->f;
     for (size_t i = 0; i < f->units; i++) {
         if (!is_unit(f, i)) continue;
         s->units++;
-        name_befores(f, &f->unit[i]);
-        for (size_t k = 0; k < f->unit[i].befores; k++) s->first[f->unit[i].before[k] + 1]++;
+        merge_deps(f, &f->unit[i]);
+        for (size_t k = 0; k < f->unit[i].deps; k++) s->first[f->unit[i].dep[k] + 1]++;
     }
     for (size_t i = 0; i < f->units; i++) s->first[i + 1] += s->first[i];
     s->first[f->units + 1] = s->first[f->units];
     for (size_t i = 0; i < f->units; i++) {
         if (!is_unit(f, i)) continue;
-        s->waits[i] = (uint32_t)f->unit[i].befores;
-        for (size_t k = 0; k < f->unit[i].befores; k++)
-            s->list[--s->first[f->unit[i].before[k] + 1]] = (uint32_t)i;
-        if (!s->waits[i]) push(s, (uint32_t)i);
+        s->waits[i] = (uint32_t)f->unit[i].deps;
+        for (size_t k = 0; k < f->unit[i].deps; k++)
+            s->list[--s->first[f->unit[i].dep[k] + 1]] = (uint32_t)i;
+        if (!s->waits[i]) push_ready(s, (uint32_t)i);
     }
 }
 
-// A reduction that only its own kernel reads is not stored.
+// Marks what has to be in memory beside the values decided so far: results of calls, sources of calls,
+// and every value that a unit loads. A reduction that only its own kernel reads stays out of memory.
 static void mark_in_memory(tni_fusion *f)
 {
     for (size_t i = 0; i < f->units; i++) {
         const tni_unit *u = &f->unit[i];
         if (!is_unit(f, i)) continue;
-        if (u->item >= 0) f->decision[u->item].stored = true;
+        if (u->item >= 0) f->decision[u->item].in_memory = true;
         if (tni_unit_is_call(u)) {
             tni_node *n = f->g->item[u->item].n;
             for (uint32_t k = 0; k < n->nsrc; k++) {
                 int32_t at = tni_base_of(f->g, n->src[k]);
-                if (at >= 0) f->decision[tni_shared_item(f, at)].stored = true;
+                if (at >= 0) f->decision[tni_shared_item(f, at)].in_memory = true;
             }
         }
         for (size_t k = 0; k < u->sources; k++)
             if (u->source[k].reader >= 0 && u->source[k].place >= 0)
-                f->decision[tni_shared_item(f, u->source[k].place)].stored = true;
+                f->decision[tni_shared_item(f, u->source[k].place)].in_memory = true;
     }
 }
 
-static bool take(tni_fusion *f, tni_plan *p, uint32_t unit)
+// Appends a unit to the plan as a call, or makes its kernel. Sealed twice, since unrolling rewrites
+// the kernel.
+static bool add_step(tni_fusion *f, tni_plan *p, uint32_t unit)
 {
     tni_unit *u = &f->unit[unit];
     if (tni_unit_is_call(u)) {
@@ -120,17 +127,19 @@ static bool take(tni_fusion *f, tni_plan *p, uint32_t unit)
     return !f->failed && tni_kernel_seal(k->kernel);
 }
 
-static bool sort(sorting *s, tni_plan *p)
+// Takes units that wait for none, until all are taken. If units wait for each other, some are left,
+// and the order fails: build.c then plans op by op.
+static bool sort_units(unit_sort *s, tni_plan *p)
 {
     tni_fusion *f  = s->f;
     bool        ok = true;
     find_readers(s);
     while (ok && s->readies) {
-        uint32_t unit = pop(s);
-        ok            = take(f, p, unit);
+        uint32_t unit = pop_ready(s);
+        ok            = add_step(f, p, unit);
         s->taken++;
         for (uint32_t k = s->first[unit + 1]; k < s->first[unit + 2]; k++)
-            if (!--s->waits[s->list[k]]) push(s, s->list[k]);
+            if (!--s->waits[s->list[k]]) push_ready(s, s->list[k]);
     }
     return ok && s->taken == s->units;
 }
@@ -140,20 +149,20 @@ bool tni_order_units(tni_fusion *f, tni_plan *p)
     tni_heap *h     = &f->g->cx->heap;
     size_t    edges = 0, kernels = 0;
     for (size_t i = 0; i < f->units; i++) {
-        edges += f->unit[i].befores;
+        edges += f->unit[i].deps;
         kernels += !tni_unit_is_call(&f->unit[i]);
     }
-    sorting s = { .f = f };
-    s.waits   = tni_zalloc(h, f->units * sizeof *s.waits);
-    s.ready   = tni_alloc(h, f->units * sizeof *s.ready);
-    s.first   = tni_zalloc(h, (f->units + 2) * sizeof *s.first);
-    s.list    = tni_alloc(h, edges * sizeof *s.list + 1);
-    p->step   = tni_alloc(h, f->units * sizeof *p->step);
-    p->kernel = tni_zalloc(h, kernels * sizeof *p->kernel + 1);
-    bool ok   = s.waits && s.ready && s.first && s.list && p->step && p->kernel;
-    f->failed = !ok;
+    unit_sort s = { .f = f };
+    s.waits     = tni_zalloc(h, f->units * sizeof *s.waits);
+    s.ready     = tni_alloc(h, f->units * sizeof *s.ready);
+    s.first     = tni_zalloc(h, (f->units + 2) * sizeof *s.first);
+    s.list      = tni_alloc(h, edges * sizeof *s.list + 1);
+    p->step     = tni_alloc(h, f->units * sizeof *p->step);
+    p->kernel   = tni_zalloc(h, kernels * sizeof *p->kernel + 1);
+    bool ok     = s.waits && s.ready && s.first && s.list && p->step && p->kernel;
+    f->failed   = !ok;
     if (ok) mark_in_memory(f);
-    ok = ok && sort(&s, p);
+    ok = ok && sort_units(&s, p);
     tni_free(h, s.waits);
     tni_free(h, s.ready);
     tni_free(h, s.first);

@@ -1,75 +1,89 @@
-// Planning: which pending nodes to run, what to store of them, where it lies in memory.
+// Planning: which pending nodes an evaluation runs, which of their values it stores, and where.
+//
+//   tni_graph_open   nodes -> items, inputs, and why each value is stored     graph.c
+//   tni_key_write    items -> bytes: equal bytes, equal plan                  key.c
+//   tni_plans_get    key -> plan, found or built                              cache.c
+//   tni_plan_build   items -> steps (kernels and calls) and places            build.c
 #ifndef TNI_PLAN_PLAN_H
 #define TNI_PLAN_PLAN_H
 
 #include "kernel/call.h"
 #include "ops/ops.h"
 
-// What the planner may know of a device.
+// The facts about a device that the planner decides by. The planner sees no more of a device than this, so a
+// plan is a function of the graph's key and of these limits, which do not change while a context is open
+// except where inspection is switched on or off.
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
     bool kernels;  // it runs kernels; else every op is a call
-    bool fuses;    // several ops may be one kernel; else each has one of its own
+    bool fuses;    // several ops may share a kernel; else each op has a kernel of its own
     bool doubles;  // kernels compute in f64
-    bool checked;  // every step may fail: its values are looked at
-    bool
-        loads_before_stores;  // a kernel of a map has all values of a point before it stores one of them
-    bool async_errors;        // an index out of range is known only later
-    int  buffers;             // most buffers of a kernel
-    // Whether it runs a call along with a kernel that reads the result; NULL: none.
+    bool checked;  // the values of every step are inspected, so any step may fail
+    // A kernel without reductions loads all values of a point before it stores one of them. Then any
+    // result of it may overwrite any input that it reads at the same place.
+    bool loads_before_stores;
+    bool async_errors;  // an index out of range is reported after the step, not by it
+    int  buffers;       // the most buffers a kernel may have
+    // Whether the device runs a library call and the kernel that reads its result as one step; NULL if it
+    // never does. Called while the plan is built.
     bool (*takes)(void *session, const tni_offer *o);
-    void *session;
+    void *session;  // the argument of takes
 } tni_limits;
 
-// How an evaluation came about, which decides what it stores.
+// What started an evaluation, which decides what it computes and stores.
 typedef enum {
-    TNI_READ,   // of one value: everything that a live handle or a pending node may need stays
-    TNI_FLUSH,  // of all pending values: the same, and walked nodes are spent
-    TNI_STEP    // a step boundary: what is assigned, wanted, unconsumed or one element stays
+    TNI_READ,  // one value: everything that a live handle or a pending node may need is stored
+    TNI_FLUSH,  // all pending values: stores as TNI_READ does, and nodes a backward pass walked are spent
+    TNI_STEP  // a step boundary: stores what is assigned, wanted, unconsumed or one element
 } tni_mode;
 
-// Why the value of a node is stored, as bits. A boundary stores by the first seven and by TNI_FLEETING,
-// a read or a flush by TNI_BY_READ, TNI_BY_HANDLE and TNI_BY_PENDING; any of them by history, view and call.
+// Why the value of a node is stored, that is, why it outlives the evaluation, as bits. A step boundary looks
+// at all of them but TNI_BY_HANDLE; a read or a flush only at TNI_BY_READ, TNI_BY_PENDING and TNI_BY_HANDLE.
+// TNI_BY_HISTORY, TNI_BY_VIEW and TNI_BY_CALL follow from other stored values in every mode.
 typedef enum {
-    TNI_BY_READ       = 1 << 0,   // it is the value that was asked for
-    TNI_BY_ASSIGNMENT = 1 << 1,   // it was written into a tensor
-    TNI_BY_WANT       = 1 << 2,   // tn_want, tn_keep
-    TNI_BY_SCOPE      = 1 << 3,   // its tensor was made outside the innermost scope
-    TNI_UNCONSUMED    = 1 << 4,   // nothing was made from a tensor of it
-    TNI_SCALAR        = 1 << 5,   // it is one element, and has a tensor
-    TNI_BY_PENDING    = 1 << 6,   // a node that is not of this evaluation has it as a source
-    TNI_BY_HANDLE     = 1 << 7,   // it has a tensor
-    TNI_BY_HISTORY    = 1 << 8,   // the gradient of a stored value needs it
-    TNI_BY_VIEW       = 1 << 9,   // a stored view lies in it
-    TNI_BY_CALL       = 1 << 10,  // it can be asked for, and the first output of its op is stored
-    TNI_FLEETING =
-        1 << 11  // it has a tensor, and what it is made from is computed again or given back
+    TNI_BY_READ       = 1 << 0,  // it is the value the evaluation was asked for
+    TNI_BY_ASSIGNMENT = 1 << 1,  // it was written into a tensor
+    TNI_BY_WANT       = 1 << 2,  // tn_want, tn_keep
+    TNI_BY_SCOPE      = 1 << 3,  // its tensor was made outside the innermost scope
+    TNI_UNCONSUMED    = 1 << 4,  // it has a tensor, and no node was made from it
+    TNI_SCALAR        = 1 << 5,  // it has a tensor, and one element: a loss is printed later
+    TNI_BY_PENDING    = 1 << 6,  // a node outside this evaluation has it as a source
+    TNI_BY_HANDLE     = 1 << 7,  // it has a tensor
+    TNI_BY_HISTORY    = 1 << 8,  // the gradient of a stored value needs it
+    TNI_BY_VIEW       = 1 << 9,  // a stored value is a view of it
+    TNI_BY_CALL =
+        1 << 10,  // a tensor or a recipe needs it, and the first output of its op is stored
+    TNI_BY_RECOMPUTE =
+        1 << 11  // it has a tensor, and its sources are recomputed or released: recomputing
+                 // it later would reach further back with every step
 } tni_why;
 
-// One node of the graph under evaluation. Positions are in id order, so a node's sources stand
-// before it.
+// One node of the graph under evaluation. Items are in id order, which is topological: the sources of item i
+// that are pending are items before i. Everything here is found by tni_graph_open.
 typedef struct {
     tni_node *n;
-    uint32_t  edges;     // consumers in the graph
-    uint16_t  why;       // bits of tni_why; 0: its value is not stored
-    bool      dies;      // lets its sources go once computed, although it needs gradients
-    bool      asked;     // it can be asked for, or is needed to compute again what can be
-    bool      fleeting;  // it, or what it is made from, is computed again or given back
-    bool      keeps;     // it holds its sources afterwards: a view, or for its gradient
-    int32_t   base;      // position of the node that holds its elements; ~i: input i
-    int32_t   part;  // values of several parts are not of one kernel; not 0: it is none's inside
+    uint32_t  edges;       // consumers in the graph
+    uint16_t  why;         // bits of tni_why; 0: its value is not stored
+    bool becomes_spent;    // no gradient can pass it after this evaluation: it releases its sources
+    bool needed_later;     // it has a tensor or a recipe, or a value that has is recomputed from it
+    bool from_recomputed;  // it, or a source of it, is recomputed here or released afterwards
+    bool keeps_sources;  // it holds its sources afterwards: it is a view, or a gradient needs them
+    int32_t base;       // the item that holds its elements, itself unless it is a view; ~i: input i
+    int32_t partition;  // items of different partitions never share a kernel (split.c); nonzero:
+                        // never inlined into a reader
 } tni_item;
 
-// A computed node that is read. It is free if nobody outside the graph needs it or its buffer, so
-// that an update may write into it.
+// A computed node that the graph reads.
 typedef struct {
     tni_node *n;
     uint32_t  edges;  // consumers in the graph
-    bool      dies;   // after the evaluation nobody needs it, nor anything else in its buffer
+    bool      dies;   // after the evaluation neither it nor anything else in its buffer is needed
 } tni_input;
 
-// The pending nodes an evaluation runs, and the computed nodes they read. With an op of several outputs
-// come all of them that live, since they cannot be had later: its call is made once.
+// The pending nodes an evaluation runs, and the computed nodes they read. A node of several outputs brings
+// in all its outputs that are alive: they are written by one call, which is made once.
+// Invariant while open: the mark of an item's node is its position plus one, that of an input its number
+// plus one; every item holds a reference to its node, and the context is busy.
 typedef struct {
     tn_ctx    *cx;
     tni_mode   mode;
@@ -79,44 +93,49 @@ typedef struct {
     bool       unmarked;
 } tni_graph;
 
+// Whether an update may write into the buffer of an input: it dies, and no other node is in its buffer.
 bool tni_input_is_free(const tni_input *in);
-// The reasons in words: "assigned, history".
+// Returns the reasons in words: "assigned, history".
 tni_text tni_why_text(unsigned why);
 
-// Gathers what the roots need (root: one node; NULL: all pending stores). While the graph is open
-// a node's mark is its position plus one, each item holds a reference, and the context is busy.
+// Gathers the pending nodes that root needs (root NULL: that all pending stores need) and decides which of
+// their values are stored. False, reported, when memory is out; tni_graph_close is due in any case.
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root);
-// Takes the marks off again, before the first node may go. An item whose node has gone is NULL.
+// Removes the marks, so that nodes may be freed before the graph is closed. An item whose node was freed has n
+// NULL from then on.
 void tni_graph_unmark(tni_graph *g);
+// Releases the nodes and frees the lists.
 void tni_graph_close(tni_graph *g);
 
-// Where the elements of a source are stored: the position of an item, or ~i for input i.
+// Returns where the elements of a source are stored: the position of an item, or ~i for input i.
 int32_t tni_base_of(const tni_graph *g, const tni_node *src);
 
-// Where the value of an item lies. Items that share a place name the same root.
+// Where the value of an item is stored: memory.c decides. Items that share a place have the same root.
 typedef enum {
-    TNI_NOWHERE,  // a view: its base holds it
-    TNI_ARENA,    // at an offset of the plan's arena
-    TNI_OWN,      // in a buffer of its own, which outlives the evaluation
-    TNI_INPUT     // in the buffer of an input: an update in place, or an assignment
+    TNI_NOWHERE,  // a view, whose base is stored; or a value that only exists inside a kernel
+    TNI_ARENA,    // at an offset of the plan's arena: gone after the evaluation
+    TNI_OWN,      // in a buffer that outlives the evaluation
+    TNI_INPUT     // in the buffer of an input: an update in place, or an assignment that shares
 } tni_where;
 
-// One per item, at the same position.
+// The place of an item; there is one per item, at the same position.
+// Invariant: bytes and offset are those of the root, so only place[root] of them is meaningful; where of an
+// item that shares is that of its root.
 typedef struct {
     tni_where where;
-    uint32_t  root;      // item whose place it shares; itself if none; for TNI_INPUT the input
-    bool      alias;     // shares its first source's memory as it is: nothing to run
-    bool      filled;    // a concat whose sources all write into it: nothing to run
-    bool      in_place;  // update: writes into its base's place
-    int64_t   bytes;     // of the root's place
-    int64_t   offset;    // of a root: in the arena
-    int64_t   start;     // of what a concat takes in: in the concat, in elements
-    bool      takes;     // TNI_OWN: the buffer of an input that dies, from where `taken` begins: an
-    int32_t   taken;     // item that lies in an input, or ~input
-    uint32_t  call;      // 1 + its number among the plan's calls; 0: it is none
+    uint32_t  root;    // the item whose place it shares, or itself; TNI_INPUT: the input
+    bool      alias;   // an assignment that shares its source's memory: nothing to run
+    bool      filled;  // a concat whose sources are all computed into it: nothing to run
+    bool    in_place;  // an update that writes into its base's place, instead of copying that first
+    int64_t bytes;     // of a root: the size of the place, a multiple of 64
+    int64_t offset;    // of a root in the arena: its first byte there
+    int64_t start;     // of an item that is computed into a concat: its first element there
+    bool    donated;   // TNI_OWN: the value overwrites an input that dies, and keeps its buffer
+    int32_t donor;     // of a donated place: the item stored in that input, or ~input
+    uint32_t call;     // 1 + its number among the plan's calls; 0: it has no call
 } tni_place;
 
-// Where a view begins in the node that holds its elements; 0 for what is no view.
+// Returns where a view begins in the node that holds its elements, in elements; 0 if n is no view.
 static inline int64_t tni_offset_of(const tni_node *n)
 {
     int64_t offset;
@@ -124,7 +143,7 @@ static inline int64_t tni_offset_of(const tni_node *n)
     return offset;
 }
 
-// Whether all that the call of a node would write is empty: its value and the other outputs.
+// Whether the call of a node would write no element: its value and its other outputs are all empty.
 static inline bool tni_writes_nothing(const tni_node *n)
 {
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
@@ -132,23 +151,23 @@ static inline bool tni_writes_nothing(const tni_node *n)
     return tni_node_count(n) == 0;
 }
 
-// Whether an item of a plan has its value without a call: a view, a share, a concat that its sources fill,
-// nothing at all.
+// Whether an item of a plan needs no call: it is a view, shares memory, is a concat that its sources fill, or
+// is empty.
 static inline bool tni_runs_nothing(const tni_graph *g, const tni_place *place, size_t i)
 {
     const tni_node *n = g->item[i].n;
     return n->op == TNI_view || place[i].alias || place[i].filled || tni_writes_nothing(n);
 }
 
-// Where an access of a kernel finds its elements: in the place of an item or (~) of an input, from
-// offset on. The view by which item `reader` reads its source number `edge` adds its own offset,
-// which is known only when the plan runs; edge is -1 where there is none.
+// Where an access of a kernel finds its elements: in the place of an item or (~) of an input, from offset on.
+// If the access reads source number `edge` of item `reader`, the offset of that source's view is added in
+// each run, since it is not part of the key; edge is -1 if there is no such view (a store, or a PLACE).
 typedef struct {
     int32_t place, reader, edge;
-    int64_t offset, stride[TNI_AXES + 1];
+    int64_t offset, stride[TNI_AXES + 1];  // in elements, by axis; the last: of an index
 } tni_access_binding;
 
-// Which number of an item a kernel is given.
+// Which number of an item's attributes a kernel is given.
 typedef enum {
     TNI_NUMBER_VALUE,    // of full, scalar
     TNI_NUMBER_START,    // of iota
@@ -156,138 +175,150 @@ typedef enum {
     TNI_NUMBER_KEY,      // of a random op
     TNI_NUMBER_COUNTER,  // of a random op
     TNI_NUMBER_FILL,     // of pad
-    TNI_NUMBER_LITERAL   // of the plan itself: a size, a bound, a known bool
+    TNI_NUMBER_LITERAL   // fixed by the plan: a size, a bound, a known bool
 } tni_number_kind;
 
+// Where a number of a kernel comes from in each run: an attribute of an item, or (TNI_NUMBER_LITERAL) the
+// plan itself, with item -1. Numbers are arguments and not part of the key, so a new learning rate finds
+// the same plan.
 typedef struct {
-    uint8_t which, dtype;
+    uint8_t which, dtype;  // tni_number_kind; the dtype the kernel computes with
     int32_t item;
     int64_t literal;
 } tni_number_binding;
 
-// A kernel of a plan and how to launch it. launch has the sizes and strides; addresses, offsets and
-// numbers are filled in for each run. buffer: the place (item, or ~input) of each buffer; origin: the
-// item each instruction stands for.
+// A kernel of a plan and how to launch it. The sizes and strides of the launch are fixed; addresses, offsets
+// and numbers are filled in for each run from buffer, source and number.
 typedef struct {
     tni_kernel         *kernel;
     tni_launch          launch;
-    int32_t             buffer[TNI_MAX_BUFFERS];
-    tni_access_binding *source;
-    tni_number_binding *number;
-    int32_t            *origin;
-    int32_t            *seed;  // items it computes, ~item for those it does not store
+    int32_t             buffer[TNI_MAX_BUFFERS];  // the place of each buffer: an item, or ~input
+    tni_access_binding *source;                   // by access
+    tni_number_binding *number;                   // by number
+    int32_t            *origin;  // by instruction: the item it computes, for messages
+    int32_t            *seed;    // the items it computes; ~item if it does not store one
     size_t              seeds;
-    int32_t call_item;    // the item whose op runs along with it, before each part of it; -1: none
-    bool    only_reader;  // nobody else needs that op's result
-    tni_epilogue epilogue;  // what the kernel does to it, if it is that
-    void        *entry;     // the device's
-    int64_t      bytes;     // that it moves
+    int32_t      call_item;  // the library call that runs as one step with it, before it; -1: none
+    bool         only_reader;  // no other step needs the result of that call
+    tni_epilogue epilogue;     // the kernel in terms of that result, if it is an epilogue
+    void        *entry;        // the device's
+    int64_t      bytes;        // that it moves: each element once for each access
 } tni_planned_kernel;
 
-// The item of a seed, stored or not.
+// Returns the item of an entry of tni_planned_kernel.seed, stored or not.
 static inline int32_t tni_seed_item(int32_t seed)
 {
     return seed < 0 ? ~seed : seed;
 }
 
-// A call of a plan as it is in every run: the shapes, strides and dtypes of its arguments, which the key
-// has, and the device's entry for them. Addresses, attributes that are no part of the key, and what
-// is the engine's are filled in for each run. arg: the inputs, behind them the outputs after the first.
+// A call of a plan with everything that is equal in all runs: the shapes, strides and dtypes of its arguments,
+// all of which the key has, and the device's entry for them. Addresses, attributes that are not part of the
+// key, and the engine's own fields are filled in for each run.
 typedef struct {
     int32_t  item;
     tni_call call;
-    tni_arg *arg;
+    tni_arg *arg;                 // the inputs, then the outputs after the first
     void (*forget)(void *entry);  // frees call.entry
 } tni_planned_call;
 
-// A node as a call, without addresses, its arguments in arg, where there is room for tni_call_args.
+// Describes a node as a call without addresses. Its arguments are written to arg, which has room for
+// tni_call_args(n).
 tni_call tni_call_of(const tni_node *n, tni_arg *arg);
 size_t   tni_call_args(const tni_node *n);
 
-// What is to be said when an index of a plan turns out to be out of range after the graph is gone: of
-// instruction ins (from 1) of a kernel, or, with ins 1, of a call. kernel: its number, or ~item.
+// The message for an index that turns out to be out of range after its graph is gone
+// (engine/deferred_errors.c). The device reports the ticket and 1 + the instruction that failed; for a call
+// the instruction is 1.
 typedef struct {
     int      ticket, ins, op, axis;
-    int32_t  kernel;
-    int64_t  size;
+    int32_t  kernel;  // the number of the kernel, or ~item for a call
+    int64_t  size;    // of the axis that the index goes along
     tni_site site;
 } tni_deferred_error;
 
-// A step of a plan: item `item` by a device call, or, where that is negative, kernel ~item.
+// A step of a plan: a call for item `step`, or, if that is negative, kernel ~step.
 typedef int32_t tni_plan_step;
 
-// A plan fits every graph of its key. It holds no node and no memory of a device; the cache owns
-// it, or, for a graph too large for that, the run it was made for.
+// A plan: the steps of a graph in order, and where every value is stored. It fits every graph with its key,
+// holds no node and no device memory, and is owned by the cache; for a graph too large for the cache, by
+// the run it was made for.
+// Invariant: place and partition are by item, so `count` equals the graph's.
 typedef struct tni_plan tni_plan;
 struct tni_plan {
-    uint64_t            hash;
-    uint64_t            ops_hash;  // a hash of its ops, whatever their sizes are
+    uint64_t            hash;      // of key
+    uint64_t            ops_hash;  // of its ops alone, without sizes
     size_t              key_bytes;
     char               *key;
     size_t              count;
     tni_place          *place;
-    int32_t            *part;  // by item, as the graph had them; NULL: nothing is cut
-    int64_t             arena;
+    int32_t            *partition;  // by item, as the graph had them; NULL: no kernel was split
+    int64_t             arena;      // bytes
     size_t              steps, kernels, calls;
     tni_plan_step      *step;
     tni_planned_kernel *kernel;
     tni_planned_call   *call;
-    bool                called;    // the calls have their entries
-    uint64_t            runs;      // so far
-    bool                prepared;  // the kernels have their entries
-    bool                ready;     // and are compiled
-    bool                weighed;   // what they take of the device was looked at
-    bool                measured;  // scratch is known for the entries as they are
-    size_t              scratch;   // the most that a step asks for, in bytes
-    bool                recurs;    // another plan of the cache has the same ops_hash
-    bool                unfused;   // it should have been fused and could not: ops run one by one
-    uint64_t            used;      // when last, for the LRU
-    bool                noted;     // what is to be said, and guarded, is known
-    size_t              notes;
-    tni_deferred_error *note;
-    void               *replay;  // the device's, and what frees it
+    bool                calls_prepared;  // the calls have their entries
+    uint64_t            runs;            // so far
+    bool                prepared;        // the kernels have their entries
+    bool                ready;           // and are compiled
+    bool                spills_checked;  // the registers its kernels spill were looked at
+    bool                scratch_known;   // scratch is right for the entries as they are
+    size_t              scratch;         // bytes, the most that a step asks for
+    bool                recurs;          // another plan of the cache has the same ops_hash
+    bool                unfused;         // no order of fused units was found, so ops run one by one
+    uint64_t            used;            // clock of the cache when it was last used, for the LRU
+    bool                errors_registered;  // `error` and the kernels' guards are set
+    size_t              errors;
+    tni_deferred_error *error;
+    void               *replay;  // the device's captured graph, and the function that frees it
     void (*forget)(void *replay);
 };
 
-// Whether a concat is its sources' elements one after the other.
+// Whether a concat is the elements of its sources one after the other: all axes before its axis have size 1.
 bool tni_concat_is_flat(const tni_node *n);
 
-// The canonical form of a graph: equal bytes, equal plan. NULL, reported, when memory is out.
-char     *tni_key_write(const tni_graph *g, size_t *bytes);
+// Writes the canonical form of a graph (key.c): equal bytes, equal plan. The caller frees it. NULL, reported,
+// when memory is out.
+char *tni_key_write(const tni_graph *g, size_t *bytes);
+// Builds the plan of an open graph (build.c). NULL, reported, when memory is out.
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
 // Decides where every value of a plan with steps is stored (memory.c); false when memory is out.
 bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p);
-// Describes the calls among the steps of a plan; false when memory is out. And frees them.
+// Describes the calls among the steps of a plan; false when memory is out. The other function frees them.
 bool tni_plan_calls(const tni_graph *g, tni_plan *p);
 void tni_plan_drop_calls(tni_heap *h, tni_plan *p);
 
-// Cuts kernels of a plan in two, for the next plan of the same graph, by the parts of items. spilled: for
-// each kernel the bytes that it keeps in memory for want of registers, which have to be worth what a
-// cut moves more. False if none is cut: each is too small, or better as it is.
+// Splits kernels of a plan in two (split.c), by giving the items of the halves different partitions; the caller
+// then builds another plan of the graph. spilled[i]: bytes spilled by kernel i; it is split only if that
+// saves more than the split moves. False if none is split.
 bool tni_split_kernels(tni_graph *g, const tni_plan *p, const int64_t *spilled);
-// The bytes that a kernel spills in all, if each of its threads spills so many.
+// Returns the bytes that a whole launch of a kernel moves to and from spilled registers, if one thread spills
+// `spilled` bytes.
 int64_t tni_spilled_bytes(const tni_planned_kernel *k, int64_t spilled);
 
+// A loop over batch sizes or sequence lengths builds a plan for each; 512 hold such a loop, and looking through
+// as many hashes costs less than running one kernel. A graph of more nodes than TNI_PLAN_NODES is evaluated
+// rarely (an unrolled program), and its key alone would take megabytes.
 enum { TNI_PLANS = 512, TNI_PLAN_NODES = 50000 };
 
-// Plans by key, the least recently used given up first. Very large graphs are planned each
-// time.
+// Plans by their exact key; the least recently used one is freed first.
+// Invariant: hash[i] is plan[i]->hash; `last` is one of the plans, or NULL.
 typedef struct {
     tni_plan *plan[TNI_PLANS];
-    uint64_t  hash[TNI_PLANS];  // theirs
-    tni_plan *last;             // that was asked for, which mostly is asked for again
+    uint64_t  hash[TNI_PLANS];
+    tni_plan *last;  // the plan returned last, which mostly is asked for again
     int       count;
     uint64_t  clock;
 } tni_plans;
 
-// The plan for a graph, found or built. *kept tells whether the cache holds it; if not, the caller
-// frees it.
+// Returns the plan of a graph, found or built; NULL, reported, on failure. *kept tells whether the cache owns
+// it; if not, the caller frees it.
 tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept);
-// Gives the items of a graph the parts they have in the plan that is kept for it, if there is one.
-// False, reported, when memory is out.
+// Gives the items of a graph the partitions they have in its cached plan, if there is one. False, reported,
+// when memory is out.
 bool tni_plans_recall(const tni_plans *c, tni_graph *g);
-// A better plan for the same graph takes the place of one that the cache holds, which is freed.
+// Puts a better plan of the same graph into the place of a cached one, which is freed.
 void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *better);
 void tni_plans_close(tni_plans *c, tni_heap *h);
 

@@ -1,4 +1,6 @@
-// The calls of a plan: what is known of their arguments before they have addresses.
+// The calls of a plan: everything that is known of their arguments before they have addresses. It
+// follows from the key, so it is written once per plan; engine/evaluate.c adds the addresses in each
+// run (bind_call).
 #include "plan/plan.h"
 
 #include <string.h>
@@ -10,6 +12,7 @@ static void set_shape(tni_arg *a, const tni_view *v)
     memcpy(a->stride, v->stride, sizeof a->stride);
 }
 
+// Describes an input by the layout of its node, which may be a strided or broadcast view.
 static tni_arg source_arg(const tni_node *src)
 {
     tni_view v = tni_node_layout(src);
@@ -18,6 +21,7 @@ static tni_arg source_arg(const tni_node *src)
     return a;
 }
 
+// Describes an output: row-major, whole.
 static tni_arg result_arg(const tni_node *n)
 {
     tni_view v = tni_view_whole(n->rank, n->size);
@@ -26,7 +30,8 @@ static tni_arg result_arg(const tni_node *n)
     return a;
 }
 
-// Ops whose result may be recorded in a shorter shape get it back as the device wants it.
+// Gives the result of a product or a reduction the rank that device.h promises: nodes may drop reduced
+// axes or the axes of a vector.
 static void full_shape(const tni_node *n, tni_arg *out)
 {
     bool    product = n->op == TNI_matmul;
@@ -40,8 +45,8 @@ static void full_shape(const tni_node *n, tni_arg *out)
     set_shape(out, &v);
 }
 
-// Single elements are repeated over a map's shape.
-static void stretch(tni_arg *a, const tni_arg *out)
+// Repeats a single element over the shape of a map's result, by strides of 0.
+static void broadcast_scalar(tni_arg *a, const tni_arg *out)
 {
     if (a->rank > 0 || out->rank == 0) return;
     a->rank = out->rank;
@@ -54,6 +59,8 @@ size_t tni_call_args(const tni_node *n)
     return n->nsrc + (size_t)tni_outputs_of(n->op, &n->attr) - 1;
 }
 
+// An assignment that runs is a copy. Outputs that have no node keep a zeroed argument without an
+// address: the device leaves them out.
 tni_call tni_call_of(const tni_node *n, tni_arg *arg)
 {
     tni_arg *more = arg + n->nsrc;
@@ -67,7 +74,7 @@ tni_call tni_call_of(const tni_node *n, tni_arg *arg)
     full_shape(n, &c.out);
     for (uint32_t s = 0; s < n->nsrc; s++) {
         arg[s] = source_arg(n->src[s]);
-        if (tni_is_map(n->op)) stretch(&arg[s], &c.out);
+        if (tni_is_map(n->op)) broadcast_scalar(&arg[s], &c.out);
     }
     memset(more, 0, (size_t)c.nmore * sizeof *more);
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
@@ -75,6 +82,7 @@ tni_call tni_call_of(const tni_node *n, tni_arg *arg)
     return c;
 }
 
+// Adds the call of an item to the plan, with the epilogue that runs with it, if any.
 static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, const tni_epilogue *e)
 {
     const tni_node   *n = g->item[item].n;

@@ -1,7 +1,9 @@
-// The matcher, and the rules of simplify.def as data.
+// The matcher of simplify.def, and its rules as data.
 //
-// A pattern is kept in prefix form, one byte for an op or a letter, so that matching it is a walk over
-// at most seven bytes. Ops nest once. Rows of one op stand together.
+// A pattern is kept in prefix form, one byte for an op or a letter: where(logical_not(x), y, z) is the
+// bytes where, logical_not, x, y, z. Ops nest once, so that matching walks at most seven bytes. Rules
+// of one op are neighbours in the table, and a byte string of the outer ops finds the first of them
+// with one memchr.
 #include "plan/simplify.h"
 
 #include <string.h>
@@ -9,6 +11,7 @@
 // Letters and known bools come after the ops.
 enum { LETTER = 128, LETTERS = 4, NO = 160, YES, LONGEST = 8 };
 
+// What else has to hold for a rule to apply. All but the last two are about one value, x.
 typedef enum {
     ALWAYS,
     BOOLEAN,       // x is a bool
@@ -36,7 +39,8 @@ static tn_dtype dtype_of(const tni_unit *u, int v)
     return (tn_dtype)u->value[v].ins.dtype;
 }
 
-// Whether a value is one of its dtype: f16 and bf16 are computed in f32 and not rounded after every op.
+// Whether a value is exactly one of its dtype. f16 and bf16 are computed in f32 and rounded only by
+// CAST, STORE and LOAD, so the result of a MAP may have more digits.
 static bool is_rounded(const tni_unit *u, int v)
 {
     const tni_ins *i      = &u->value[v].ins;
@@ -44,8 +48,9 @@ static bool is_rounded(const tni_unit *u, int v)
     return !narrow || i->code == TNI_I_LOAD || i->code == TNI_I_CAST || i->code == TNI_I_NUMBER;
 }
 
-// A cast back to x's own dtype rounds x if nothing has done so; and an integer wraps where it becomes
-// a narrower one, but not where it comes by way of a float.
+// Whether the inner cast of cast(cast(x)) can go: its dtype holds every value of x. Two cases keep it:
+// a cast back to x's own dtype rounds x if nothing has rounded it; and an integer that becomes a
+// narrower one wraps, but saturates if it comes by way of a float.
 static bool is_lossless(const tni_unit *u, const tni_ins *i, int v)
 {
     tn_dtype from = dtype_of(u, v), by = dtype_of(u, i->a), to = (tn_dtype)i->dtype;
@@ -55,6 +60,7 @@ static bool is_lossless(const tni_unit *u, const tni_ins *i, int v)
     return !cut || tni_dtype_holds(to, from);
 }
 
+// Whether a value has no fraction: an integer, cast from one, or the result of rounding.
 static bool is_whole(const tni_unit *u, int v)
 {
     const tni_ins *i = &u->value[v].ins;
@@ -86,12 +92,13 @@ static bool applies(condition when, const tni_unit *u, const tni_ins *i, const i
 
 // ---- matching ----------------------------------------------------------------------------------
 
-// The op of the table that an instruction computes; -1 of those that compute none.
+// Returns the op of the table that an instruction computes; -1 if it computes none.
 static int op_of(const tni_ins *i)
 {
     return i->code == TNI_I_MAP ? i->op : i->code == TNI_I_CAST ? TNI_cast : -1;
 }
 
+// Whether a value is a bool literal of the plan.
 static bool is_known(const tni_unit *u, int v, bool truth)
 {
     const tni_ins *i = &u->value[v].ins;
@@ -100,7 +107,7 @@ static bool is_known(const tni_unit *u, int v, bool truth)
     return b->which == TNI_NUMBER_LITERAL && (b->literal != 0) == truth;
 }
 
-// Whether a letter can stand for value v: it has none yet, or this one.
+// Whether a letter can stand for value v: it stands for none yet, or for this one.
 static inline bool binds(int16_t *value, int letter, int v)
 {
     int16_t *old = &value[letter - LETTER];
@@ -108,7 +115,8 @@ static inline bool binds(int16_t *value, int letter, int v)
     return *old == v;
 }
 
-// Whether value v is the op over letters that stands at p; the bytes of that, 0 if it is not.
+// Matches value v against the op over letters at p. Returns the bytes of the pattern, 0 if it does not
+// match.
 static int matches(const tni_unit *u, const uint8_t *p, int v, int16_t *value)
 {
     const tni_ins *i          = &u->value[v].ins;
@@ -120,6 +128,7 @@ static int matches(const tni_unit *u, const uint8_t *p, int v, int16_t *value)
     return 1 + k;
 }
 
+// Whether rule r applies to instruction i; value[] gets the values that its letters stand for.
 static bool fires(const rule *r, const tni_unit *u, const tni_ins *i, int16_t *value)
 {
     const uint8_t *p          = r->from + 1;
@@ -136,7 +145,7 @@ static bool fires(const rule *r, const tni_unit *u, const tni_ins *i, int16_t *v
     return applies((condition)r->when, u, i, value);
 }
 
-// The instruction as the result of a rule: one op over letters.
+// Rewrites an instruction as the result of a rule: one op over letters.
 static void become(tni_ins *i, const uint8_t *to, const int16_t *value)
 {
     int operands = to[0] == TNI_where ? 3 : tni_op_table[to[0]].class == TNI_BINARY ? 2 : 1;
@@ -205,7 +214,7 @@ const char *tni_simplify_text(int i)
     return i < RULES ? rules[i].text : NULL;
 }
 
-// The first rule from number `from` on that says something of an instruction; RULES if none does.
+// Returns the first rule from number `from` on that applies to an instruction; RULES if none does.
 static int find_rule(int from, const tni_unit *u, const tni_ins *i, int16_t *value)
 {
     int k = from;
@@ -213,9 +222,9 @@ static int find_rule(int from, const tni_unit *u, const tni_ins *i, int16_t *val
     return k < RULES && outer[k] == op_of(i) ? k : RULES;
 }
 
-// Every rule leaves fewer instructions, or ops nearer to the front of the table, or operands in order,
-// so this ends.
-int tni_simplify(const tni_unit *u, tni_ins *i, bool *less)
+// Applies rules until none fits. Every rule leaves fewer instructions, or an op nearer to the front of
+// ops.def, or operands in order, so this ends.
+int tni_simplify(const tni_unit *u, tni_ins *i, bool *drops_reads)
 {
     int16_t        value[LETTERS];
     const uint8_t *row;
@@ -223,7 +232,7 @@ int tni_simplify(const tni_unit *u, tni_ins *i, bool *less)
         int k = find_rule((int)(row - outer), u, i, value);
         if (k == RULES) break;
         const rule *r = &rules[k];
-        *less |= r->when < LATER;
+        *drops_reads |= r->when < LATER;
         if (r->to[0] == NO) return TNI_IS_NO;
         if (r->to[0] == YES) return TNI_IS_YES;
         if (r->to[0] >= LETTER) return value[r->to[0] - LETTER];

@@ -1,16 +1,18 @@
-// Splitting: a kernel that takes more registers than a thread has is cut in two. The planner cannot know
-// which do, so the device's compiler is asked; what is decided here is where to cut.
+// Splitting: a kernel that needs more registers than a thread has is cut in two. Only the device's
+// compiler knows how many a kernel takes, so engine/prepare.c asks it after compiling; this file
+// decides where to cut.
 //
-// A cut goes through a kernel behind one of its items. The seeds up to that item and the item itself,
-// which is stored if it floated, make the first half, the other seeds the second. Items are in an
-// order in which they can be computed, so the first half needs nothing of the second. Each half gets
-// a number as its part, and fusion joins what is of one part alone.
+// A cut goes behind one of the kernel's items. The seeds up to that item and the item itself, which
+// becomes stored if it was inlined, make the first half, the other seeds the second. Items are in
+// topological order, so the first half needs nothing of the second. Each half gets a new number as its
+// partition; fusion joins only items of one partition, so planning the graph again gives two kernels.
 #include "plan/plan.h"
 
 enum {
-    A_LAUNCH = 1 << 22,  // bytes that can be moved while one launch more begins
-    POINTS   = 4,        // that a thread goes over with what it spilled once
-    MIDDLE   = 8         // a cut is near the best if the larger half has 1/8 of the work more
+    A_LAUNCH =
+        1 << 22,  // bytes that a GPU moves in the time one more launch takes (about 1 us at 4 TB/s)
+    POINTS = 4,   // that a thread goes over with what it spilled once
+    MIDDLE = 8    // a cut is near the best if the larger half has 1/8 of the work more
 };
 
 // A cut of a kernel behind item `at`: the work of its larger half, in instructions, and the bytes that
@@ -40,6 +42,7 @@ static bool is_stored(const tni_planned_kernel *k, int32_t item)
     return false;
 }
 
+// Whether an item belongs to the first half of a cut behind item `at`.
 static bool is_in_first(const tni_planned_kernel *k, int32_t item, int32_t at)
 {
     return item == at || (item >= 0 && item < at && is_seed(k, item));
@@ -60,6 +63,9 @@ static void need_operands(const tni_ins *x, bool *needed)
     if (x->c >= 0) needed[x->c] = true;
 }
 
+// Finds the instructions that each half computes or reads, from the last instruction up: an
+// instruction is needed by a half if a seed of it needs it. The second half loads what the first half
+// computes, so it needs no operands of it.
 static void find_halves(const tni_planned_kernel *k, int32_t at, halves *h)
 {
     *h = (halves){ .first = { false } };
@@ -74,6 +80,7 @@ static void find_halves(const tni_planned_kernel *k, int32_t at, halves *h)
     }
 }
 
+// Counts the instructions of a half that cost registers and time.
 static int work_of(const tni_planned_kernel *k, const bool *needed)
 {
     int work = 0;
@@ -84,7 +91,7 @@ static int work_of(const tni_planned_kernel *k, const bool *needed)
     return work;
 }
 
-// Bytes that a load brings, each once.
+// Returns the bytes that a load brings, each element once.
 static int64_t load_bytes(const tni_planned_kernel *k, const tni_ins *x)
 {
     const tni_kernel *y     = k->kernel;
@@ -94,8 +101,9 @@ static int64_t load_bytes(const tni_planned_kernel *k, const tni_ins *x)
     return count * (int64_t)tni_dtype_size((tn_dtype)y->buffer[y->access[x->access].buffer].dtype);
 }
 
-// What both halves load is loaded once more; what the second reads of the first is read, and written
-// if it was not stored so far. An item of several instructions counts once.
+// Returns the bytes that the halves move more than the whole: values that both load are loaded once
+// more; values of the first half that the second reads are read, and also written if they were not
+// stored so far. An item of several instructions counts once.
 static int64_t bytes_more(const tni_graph *g, const tni_planned_kernel *k, int32_t at,
                           const halves *h)
 {
@@ -114,7 +122,8 @@ static int64_t bytes_more(const tni_graph *g, const tni_planned_kernel *k, int32
     return bytes;
 }
 
-// Whether the second half reads item `at`; a seed need not be read.
+// Whether a cut behind item `at` divides anything: the second half reads the item, or the item is a
+// seed.
 static bool is_read(const tni_planned_kernel *k, int32_t at, const halves *h)
 {
     for (int i = 0; i < k->kernel->nins; i++)
@@ -122,7 +131,7 @@ static bool is_read(const tni_planned_kernel *k, int32_t at, const halves *h)
     return is_seed(k, at);
 }
 
-// Cuts a kernel behind item `at`; false if that makes no halves.
+// Evaluates the cut of a kernel behind item `at`; false if it does not make two smaller halves.
 static bool try_cut(const tni_graph *g, const tni_planned_kernel *k, int32_t at, int whole, cut *c)
 {
     halves h;
@@ -141,7 +150,8 @@ static bool is_better(const cut *a, const cut *b)
     return a->work != b->work ? a->work < b->work : a->at < b->at;
 }
 
-// Of the cuts near the middle the one that moves least.
+// Finds the cut that moves the fewest bytes among those near the middle of the work: halves of very
+// different size would leave one that still spills.
 static bool find_cut(const tni_graph *g, const tni_planned_kernel *k, cut *best)
 {
     cut  all[TNI_MAX_INS];
@@ -169,34 +179,37 @@ static int64_t points_of(const tni_planned_kernel *k)
     return points;
 }
 
+// A thread writes and reads what it spilled about once for every POINTS points it goes over.
 int64_t tni_spilled_bytes(const tni_planned_kernel *k, int64_t spilled)
 {
     int64_t turns = (points_of(k) + POINTS - 1) / POINTS;
     return spilled > INT64_MAX / turns ? INT64_MAX : spilled * turns;
 }
 
-static int32_t next_part(const tni_graph *g)
+// Returns the first number above all partitions of the graph, which earlier rounds may have given.
+static int32_t next_partition(const tni_graph *g)
 {
     int32_t most = 0;
     for (size_t i = 0; i < g->count; i++)
-        if (most < g->item[i].part) most = g->item[i].part;
+        if (most < g->item[i].partition) most = g->item[i].partition;
     return most + 1;
 }
 
+// Spilled bytes are counted against the bytes a cut moves and one launch more.
 bool tni_split_kernels(tni_graph *g, const tni_plan *p, const int64_t *spilled)
 {
-    int32_t part = next_part(g), first = part;
+    int32_t partition = next_partition(g), first = partition;
     for (size_t i = 0; i < p->kernels; i++) {
         const tni_planned_kernel *k = &p->kernel[i];
         cut                       c;
         if (spilled[i] <= A_LAUNCH || !find_cut(g, k, &c)) continue;
         if (spilled[i] - A_LAUNCH <= c.bytes) continue;
         for (size_t s = 0; s < k->seeds; s++) {
-            int32_t item       = tni_seed_item(k->seed[s]);
-            g->item[item].part = item <= c.at ? part : part + 1;
+            int32_t item            = tni_seed_item(k->seed[s]);
+            g->item[item].partition = item <= c.at ? partition : partition + 1;
         }
-        g->item[c.at].part = part;
-        part += 2;
+        g->item[c.at].partition = partition;
+        partition += 2;
     }
-    return part > first;
+    return partition > first;
 }

@@ -1,13 +1,17 @@
-// Windows: where only a few elements are folded for each row, and the rows are what lies side by
-// side, every element becomes instructions of its own and the kernel is a map. So the values of a
-// pooling window are in registers, whatever phases need them.
+// Unrolling: a kernel that folds only a few elements per row, with lanes along the rows, becomes a
+// map. Every element of the row becomes instructions of its own, so the values of a pooling window
+// stay in registers across phases:
+//
+//   max over a 2 x 2 window:  v0 = load x[.., 0, 0]   v1 = load x[.., 0, 1]   m1 = maximum v0 v1
+//                             v2 = load x[.., 1, 0]   m2 = maximum m1 v2      ...
 #include "plan/fuse.h"
 
 #include "kernel/thresholds.h"
 
 #include <string.h>
 
-// A kernel being rewritten. to: the instruction that stands for instruction i at element r.
+// A kernel being rewritten. to[i][r]: the new instruction that stands for instruction i at element r of a row;
+// r is 0 for instructions that do not vary along the row.
 typedef struct {
     tni_planned_kernel *out;
     const tni_kernel   *old;
@@ -30,7 +34,7 @@ static bool has_access(const tni_ins *x)
     return x->code == TNI_I_LOAD || x->code == TNI_I_STORE || x->code == TNI_I_PLACE;
 }
 
-// The access `old` at element r of a row.
+// Adds access `old` at element r of a row: the strides along R become part of the offset.
 static int16_t push_access(unrolling *u, int16_t old, int r)
 {
     tni_kernel *k = u->k;
@@ -53,7 +57,8 @@ static int16_t push_access(unrolling *u, int16_t old, int r)
     return (int16_t)n;
 }
 
-static int16_t push(unrolling *u, tni_ins x, int32_t origin)
+// Adds an instruction; sets full, and gives up, if the kernel would get too long.
+static int16_t push_ins(unrolling *u, tni_ins x, int32_t origin)
 {
     int n = u->k->nins;
     if (n == TNI_UNROLL_INS) {
@@ -66,22 +71,25 @@ static int16_t push(unrolling *u, tni_ins x, int32_t origin)
     return (int16_t)n;
 }
 
-static int16_t moved(const unrolling *u, int16_t old, int r)
+// Returns the instruction that stands for operand `old` at element r.
+static int16_t operand_at(const unrolling *u, int16_t old, int r)
 {
     if (old < 0) return old;
     return u->to[old][is_per_col(u, old) ? r : 0];
 }
 
+// Copies instruction i for element r, with its operands and access at that element.
 static void copy_ins(unrolling *u, int i, int r)
 {
     tni_ins x = u->old->ins[i];
-    x.a       = moved(u, x.a, r);
-    x.b       = moved(u, x.b, r);
-    x.c       = moved(u, x.c, r);
+    x.a       = operand_at(u, x.a, r);
+    x.b       = operand_at(u, x.b, r);
+    x.c       = operand_at(u, x.c, r);
     if (has_access(&x)) x.access = push_access(u, x.access, r);
-    u->to[i][r] = push(u, x, u->out->origin[i]);
+    u->to[i][r] = push_ins(u, x, u->out->origin[i]);
 }
 
+// Returns the map that joins two elements of a fold.
 static int folding_op(int op)
 {
     return op == TNI_sum    ? TNI_add
@@ -90,18 +98,18 @@ static int folding_op(int op)
                             : TNI_minimum;
 }
 
-// A fold, element by element, as maps.
+// Writes a fold as maps, one element after the other, in the order in which a loop would fold them.
 static void unroll_fold(unrolling *u, int i)
 {
     const tni_ins *x      = &u->old->ins[i];
-    int16_t        so_far = moved(u, x->a, 0);
+    int16_t        so_far = operand_at(u, x->a, 0);
     for (int r = 1; r < u->cols; r++) {
         tni_ins join = *x;
         join.code    = TNI_I_MAP;
         join.op      = (uint8_t)folding_op(x->op);
         join.a       = so_far;
-        join.b       = moved(u, x->a, r);
-        so_far       = push(u, join, u->out->origin[i]);
+        join.b       = operand_at(u, x->a, r);
+        so_far       = push_ins(u, join, u->out->origin[i]);
     }
     u->to[i][0] = so_far;
 }
@@ -115,6 +123,8 @@ static void unroll_all(unrolling *u)
     }
 }
 
+// Whether a kernel is worth unrolling: few elements, lanes along P, no tails, and not too many
+// instructions.
 static bool is_few(const tni_planned_kernel *f)
 {
     const tni_kernel *k    = f->kernel;
@@ -124,7 +134,8 @@ static bool is_few(const tni_planned_kernel *f)
            k->nins * cols <= 2 * TNI_UNROLL_INS;
 }
 
-static bool put_back(tni_heap *h, unrolling *u)
+// Replaces the kernel and its bindings by the unrolled ones; u->k gets the old kernel, to be freed.
+static bool use_unrolled(tni_heap *h, unrolling *u)
 {
     tni_planned_kernel *f      = u->out;
     tni_access_binding *source = tni_alloc(h, (size_t)u->k->naccess * sizeof *source + 1);
@@ -154,7 +165,7 @@ bool tni_unroll(tni_heap *h, tni_planned_kernel *f)
         u->k->nins = u->k->naccess = 0;
         u->k->nr                   = 0;
         unroll_all(u);
-        ok = u->full || put_back(h, u);
+        ok = u->full || use_unrolled(h, u);
     }
     if (u) tni_free(h, u->k);
     tni_free(h, u);

@@ -82,7 +82,7 @@ static const char *reason_of(const tni_decision *x, const tni_node *n)
     if (x->kind == TNI_AS_ALONE) return "no kernel is written for it: a call of the device";
     if (x->kind == TNI_AS_INLINED) return "cheap: its readers compute it";
     if (tni_op_table[n->op].class == TNI_REDUCE) return "a reduction";
-    return x->stored ? "its value is stored" : "costly, and has several readers";
+    return x->in_memory ? "its value is stored" : "costly, and has several readers";
 }
 
 static void write_decisions(FILE *f, const example *e)
