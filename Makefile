@@ -36,7 +36,7 @@ all: configure
 
 configure:
 	@$(call need,cmake,cmake)
-	@$(call need,$(firstword $(CC)),build-essential)
+	@$(call need,$(firstword $(CC)),$(if $(findstring clang,$(CC)),$(firstword $(CC)),gcc libc6-dev))
 	@cmake -S . -B $(B) --log-level=WARNING -Wno-dev \
 	    -DSANITIZE='$(SANITIZE)' -DTN_DEBUG=$(if $(debug),ON,OFF) -DTN_WERROR=$(or $(TN_WERROR),OFF) >/dev/null
 
@@ -44,6 +44,12 @@ test: setup-test
 	@$(MAKE) --no-print-directory configure
 	@$(build) --target all examples tenon-tests tenon-bench
 	@$(B)/tenon-tests $(T)
+
+# The tests worth running after each edit: those of test/check.list, which says why each is there.
+checked = $(shell sed -n 's/^\([a-z][a-z0-9_\/]*\).*/\1/p' test/check.list)
+check: configure
+	@$(build) --target all tenon-tests
+	@TN_GRAPHS=500 $(B)/tenon-tests $(checked)
 
 # Every op in every dtype and layout on opencl, every kernel of the tests compiled for an H200, and a
 # million random graphs.
@@ -125,6 +131,7 @@ clean:
 
 help:
 	@echo 'make                     build/libtenon.so, build/libtenon.a and the tool build/tenon'
+	@echo 'make check               the tests worth running after each edit (test/check.list); under 90 seconds on 2 cores'
 	@echo 'make test [T=name]       build and run the tests, or those whose file or name contains T'
 	@echo '     SANITIZE=address,undefined | thread    with sanitizers'
 	@echo '     TN_DEBUG=1  CC=clang                   with internal checks, with another compiler'
@@ -144,7 +151,7 @@ help:
 	@echo 'make format              clang-format every source; format-check only looks'
 	@echo 'make clean               remove build/'
 	@echo
-	@echo 'test and demo install what they want and miss with apt-get, where allowed and unless'
-	@echo 'TN_NO_INSTALL=1.'
+	@echo 'test and demo say what is missing and install that alone, with apt-get, as root or by a sudo that asks'
+	@echo 'for no password. Otherwise, or with TN_NO_INSTALL=1, they go on without what is optional.'
 
-.PHONY: all configure test test-long test-oclgrind test-gpu sanitize-gpu test-peer fuzz fuzz-all demo bench bench-gpu setup-test setup-demo install docs golden sites format format-check clean help
+.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer fuzz fuzz-all demo bench bench-gpu setup-test setup-demo install docs golden sites format format-check clean help

@@ -7,7 +7,7 @@
 // behind it. --no-fork keeps all in this process, for a debugger. A test that takes longer than
 // TN_TEST_LIMIT seconds (600 unless set) is ended.
 //
-// N files run at once: TN_TEST_JOBS unless given, else one for every two cores. With more than one, a
+// N files run at once: TN_TEST_JOBS unless given, else one for every two cores, two at least. With more than one, a
 // file prints when it is done, and those that want to be alone come one by one behind all others.
 #include "check.h"
 #include "recorded_kernels.h"
@@ -161,6 +161,12 @@ int test_draws(int normal)
 {
     const char *n = getenv("TN_GRAPHS");
     return n && atoi(n) > 0 ? atoi(n) : normal;
+}
+
+bool test_long(void)
+{
+    const char *v = getenv("TN_TEST_LONG");
+    return v && *v;
 }
 
 bool test_case_result(bool ok, const char *fmt, ...)

@@ -34,15 +34,17 @@ void jobs_end_with(int parent)
 }
 #endif
 
-// Some tests have a thread on each core, some a compiler beside them, so cores are few soon. More than
-// MANY gain nothing: the longest file takes a fifth of the time of all.
+// Some tests have a thread on each core, some a compiler beside them, so that one file for every two cores
+// keeps them all busy; of two or three cores one file alone would leave one idle half of the time. More
+// than MANY gain nothing: the longest file takes a fifth of the time of all.
 int jobs_default(void)
 {
-    enum { CORES = 2, MANY = 8 };
-    const char *text = getenv("TN_TEST_JOBS");
-    int         n    = tni_threads_default() / CORES;
+    enum { CORES = 2, FEW = 2, MANY = 8 };
+    const char *text  = getenv("TN_TEST_JOBS");
+    int         cores = tni_threads_default(), n = cores / CORES;
     if (text && atoi(text) > 0) return atoi(text);
-    return n < 1 ? 1 : n < MANY ? n : MANY;
+    if (n < FEW) n = cores < FEW ? cores : FEW;
+    return n < MANY ? n : MANY;
 }
 
 // ---- one job -----------------------------------------------------------------------------------

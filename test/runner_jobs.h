@@ -22,7 +22,7 @@ bool jobs_run(const jobs_work *w, int most);
 // ends the runner alone leaves nothing running.
 void jobs_end_with(int parent);
 
-// How many at once where nobody says: TN_TEST_JOBS, else one for every two cores, up to eight.
+// How many run at once by default: TN_TEST_JOBS if set, else one for every two cores, two to eight.
 int jobs_default(void);
 
 #endif

@@ -10,6 +10,7 @@
 
 TESTS(project)
 TESTS(runner)
+TESTS(setup)
 TESTS(golden)
 TESTS(worked)
 TESTS(install)

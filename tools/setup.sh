@@ -1,9 +1,15 @@
 #!/bin/sh
-# setup.sh demo|test: installs what the demo or the tests want and this machine lacks, on Debian
-# and Ubuntu, where that is allowed (root, or sudo that asks nothing). Everything here is optional
-# to Tenon, so whatever happens it says one line, goes on and exits with 0.
+# setup.sh demo|test: finds what the demo or the tests use and this machine lacks, and installs that and
+# nothing else, on Debian and Ubuntu, as root or with a sudo that asks for no password. It prints at most
+# one line before it installs, and one more if that fails.
 #
-# TN_NO_INSTALL=1 installs nothing.
+# A C compiler, make and cmake are required: if one is missing and cannot be installed, the line names it
+# and the script exits with 1. All else is optional: the script goes on without it and exits with 0, and
+# tests that need it skip and say so.
+#
+#   TN_NO_INSTALL=1   installs nothing
+#   CC                the compiler that is required (cc)
+#   TN_SETUP_ROOT     the folder that stands for / where files are looked up, for the script's own test
 set -u
 
 what=${1:-}
@@ -12,8 +18,12 @@ demo | test) ;;
 *) echo "usage: setup.sh demo|test" >&2; exit 2 ;;
 esac
 
-limit=600   # seconds for all of it
-missing=
+limit=600   # seconds for all calls of apt-get together: a slow mirror must not stop a demo
+root=${TN_SETUP_ROOT:-}
+cc=${CC:-cc}
+cc=${cc%% *}
+
+# ---- what is missing
 
 has_file() {
     for file in "$@"; do
@@ -23,50 +33,93 @@ has_file() {
 }
 
 has_library() {
-    has_file /usr/lib/"$1" /usr/lib64/"$1" /usr/local/lib/"$1" /usr/lib/*/"$1" /usr/lib/*/*/"$1" && return 0
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q "[[:space:]]$1 "
+    has_file "$root"/usr/lib/"$1" "$root"/usr/lib64/"$1" "$root"/usr/local/lib/"$1" \
+        "$root"/usr/lib/*/"$1" "$root"/usr/lib/*/*/"$1" && return 0
+    [ -z "$root" ] && PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q "[[:space:]]$1 "
 }
 
 has_command() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# want PACKAGE TEST...: the package is missing when the test fails.
-want() {
-    package=$1
-    shift
-    "$@" || missing="$missing $package"
+# A compiler without the headers of libc compiles nothing.
+compiles() {
+    has_command "$cc" && echo '#include <stdio.h>' | "$cc" -x c -fsyntax-only - 2>/dev/null
 }
 
-want build-essential has_command cc
-want build-essential has_command make
-want cmake has_command cmake
-want libopenblas0-pthread has_library libopenblas.so.0
-if [ "$what" = test ]; then
-    want ocl-icd-libopencl1 has_library libOpenCL.so.1
-    want pocl-opencl-icd has_file /etc/OpenCL/vendors/pocl*.icd
-    want pkg-config has_command pkg-config
-    want clang-format has_command clang-format
-    want clang has_command clang
-    want valgrind has_command valgrind
-fi
-missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ' | sed 's/ *$//; s/^ *//')
-[ -z "$missing" ] && exit 0
+# look NEED NAME PACKAGES TEST...: where the test fails, NAME is missing and PACKAGES have it.
+look() {
+    need=$1 name=$2 packages=$3
+    shift 3
+    "$@" && return
+    all_names="$all_names, $name" all_packages="$all_packages $packages"
+    [ "$need" = optional ] || required="$required, $name" required_packages="$required_packages $packages"
+}
 
-without() {
-    echo "setup: going on without $missing ($1)"
+look_for_all() {
+    all_names='' all_packages='' required='' required_packages=''
+    case $cc in
+    clang*) look required "$cc" "$cc" compiles ;;
+    cc | gcc) look required "a C compiler" "gcc libc6-dev" compiles ;;
+    *) look required "$cc" "$cc libc6-dev" compiles ;;
+    esac
+    look required make make has_command make
+    look required cmake cmake has_command cmake
+    look optional OpenBLAS libopenblas0-pthread has_library libopenblas.so.0
+    if [ "$what" = test ]; then
+        look optional "an OpenCL loader" ocl-icd-libopencl1 has_library libOpenCL.so.1
+        look optional PoCL pocl-opencl-icd has_file "$root"/etc/OpenCL/vendors/pocl*.icd
+        look optional g++ g++ has_command g++
+        look optional clang clang has_command clang
+        look optional clang-format clang-format has_command clang-format
+        look optional pkg-config pkg-config has_command pkg-config
+        look optional python3 python3 has_command python3
+        look optional valgrind valgrind has_command valgrind
+    fi
+    all_names=${all_names#, } all_packages=${all_packages# }
+    required=${required#, } required_packages=${required_packages# }
+}
+
+# ---- going on, or not
+
+# What a person of this machine would type. Only apt-get's names of packages are known here; those of a
+# compiler, make and cmake are the same nearly everywhere.
+how_to_install() {
+    if has_command apt-get; then echo "apt-get install $required_packages"; return; fi
+    plain=$(echo "$required_packages" | sed 's/ *libc6-dev//')
+    for manager in dnf yum zypper apk; do
+        if has_command "$manager"; then
+            case $manager in apk) echo "apk add $plain musl-dev" ;; *) echo "$manager install $plain" ;; esac
+            return
+        fi
+    done
+    if has_command pacman; then echo "pacman -S $plain"; else echo "$plain, by this system's package manager"; fi
+}
+
+# go_on REASON: without what is missing now, or not at all.
+go_on() {
+    if [ -n "$required" ]; then
+        echo "setup: cannot go on without $required ($1); install: $(how_to_install)" >&2
+        exit 1
+    fi
+    skips=
+    [ "$what" = demo ] || skips='; tests that need it are skipped'
+    echo "setup: going on without $all_names ($1)$skips"
     exit 0
 }
 
-[ "${TN_NO_INSTALL:-0}" = 1 ] && without "TN_NO_INSTALL=1"
-has_command apt-get || without "no apt-get here"
+look_for_all
+[ -n "$all_names" ] || exit 0
+[ "${TN_NO_INSTALL:-0}" != 1 ] || go_on "TN_NO_INSTALL=1"
+has_command apt-get || go_on "no apt-get here"
 as_root=
 if [ "$(id -u)" != 0 ]; then
     as_root="sudo -n"
-    sudo -n true 2>/dev/null || without "installing needs root"
+    sudo -n true 2>/dev/null || go_on "installing needs root, or sudo without a password"
 fi
 
-# The time limit covers all calls together.
+# ---- installing
+
 end=$(($(date +%s) + limit))
 apt() {
     left=$((end - $(date +%s)))
@@ -76,15 +129,20 @@ apt() {
         "$@" </dev/null >/dev/null 2>&1
 }
 
-echo "setup: installing $missing (TN_NO_INSTALL=1 turns this off)"
-apt install --no-install-recommends $missing && exit 0
-apt update || without "the package lists cannot be fetched"
-apt install --no-install-recommends $missing && exit 0
+install() {
+    apt install --no-install-recommends "$@"
+}
 
-# One package that cannot be had must not cost the others.
-failed=
-for package in $missing; do
-    apt install --no-install-recommends "$package" || failed="$failed $package"
-done
-missing=${failed# }
-[ -z "$missing" ] || without "apt-get could not install it"
+echo "setup: missing: $all_names; installing $all_packages with apt-get (TN_NO_INSTALL=1 turns this off)"
+install $all_packages && exit 0
+if apt update; then
+    install $all_packages && exit 0
+    # One package that cannot be had must not cost the others.
+    for package in $all_packages; do install "$package"; done
+    reason="apt-get could not install it"
+else
+    reason="apt-get could not fetch the package lists"
+fi
+look_for_all
+[ -n "$all_names" ] || exit 0
+go_on "$reason"

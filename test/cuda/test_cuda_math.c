@@ -139,7 +139,7 @@ static void functions_keep_their_bounds_however_far_the_chip_is_off(void)
         for (int i = 0; i < FUNCTIONS; i++)
             for (int way = 0; way < WAYS; way++) {
                 t.way(way);
-                double worst = worst_of(&t, i, getenv("TN_TEST_LONG") ? 1 : 8191);
+                double worst = worst_of(&t, i, test_long() ? 1 : 8191);
                 test_case_result(worst <= functions[i].bound, "%s, way %d: %.4f ULP, bound %.4f",
                                  functions[i].name, way, worst, functions[i].bound);
             }

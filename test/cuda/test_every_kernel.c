@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 8, EACH = 24, MOST = 100 };
+enum { BATCH = 32, WORKERS = 8, EACH = 12, MOST = 50 };
 
 static const char *chip = "sm_90";
 
@@ -173,7 +173,7 @@ static bool is_large(const char *file)
 static int wanted_of(const char *file, int n)
 {
     int most = is_large(file) ? EACH : MOST;
-    return n <= most || getenv("TN_TEST_LONG") ? n : most;
+    return n <= most || test_long() ? n : most;
 }
 
 // Keeps those of all n kernels that are to be compiled, of each file evenly: the same ones in every run.

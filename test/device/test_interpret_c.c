@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 50, BATCHES = 4 };
+// A plain run compiles SOME batches, `make test-long` ALL.
+enum { BATCH = 50, SOME = 2, ALL = 4 };
 
 // The kernels of one call of the compiler.
 typedef struct {
@@ -123,7 +124,8 @@ static void compiled_and_interpreted_kernels_have_the_same_bits(void)
     if (!tni_cc_find(&cc, &text)) SKIP("%s", text.s);
     batch *b   = calloc(1, sizeof *b);
     char  *why = malloc(KIT_WHY);
-    for (int i = 0; i < BATCHES && CHECK(b && why); i++) {
+    int    n   = test_long() ? ALL : SOME;
+    for (int i = 0; i < n && CHECK(b && why); i++) {
         compare_batch(&cc, b, 90000 + (uint64_t)i * BATCH, why);
         for (int k = 0; k < BATCH; k++) kit_free(&b->c[k]);
     }

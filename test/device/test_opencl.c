@@ -23,12 +23,6 @@
     setenv("TN_CACHE_DIR", "none", 1); \
     if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail())
 
-static bool is_long(void)
-{
-    const char *v = getenv("TN_TEST_LONG");
-    return v && *v;
-}
-
 static tn_ctx *open_opencl(bool eager)
 {
     return open_eager("opencl", eager);
@@ -301,7 +295,7 @@ static void an_index_out_of_range_is_told_as_on_cpu(void)
 // PoCL compiles in half the time if it optimizes less. Other drivers do not know the variable.
 static void compile_quickly(bool on)
 {
-    if (on && !is_long()) setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
+    if (on && !test_long()) setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
     else unsetenv("POCL_EXTRA_BUILD_FLAGS");
 }
 
@@ -309,7 +303,7 @@ static void run_class(tni_class class)
 {
     int ops[TNI_OPS];
     compile_quickly(true);
-    device_table("opencl", false, is_long() ? COMPLETE : SAMPLED, device_table_ops(class, ops),
+    device_table("opencl", false, test_long() ? COMPLETE : SAMPLED, device_table_ops(class, ops),
                  ops);
     compile_quickly(false);
 }
@@ -377,7 +371,7 @@ static void ops_one_by_one_agree(void)
                                TNI_sum,     TNI_max,         TNI_prod,   TNI_full,  TNI_iota,
                                TNI_pad,     TNI_concat,      TNI_gather, TNI_copy,  TNI_normal,
                                TNI_uniform, TNI_scatter_add, TNI_floor,  TNI_update };
-    device_table("opencl", true, is_long() ? COMPLETE : FEW, sizeof ops / sizeof *ops, ops);
+    device_table("opencl", true, test_long() ? COMPLETE : FEW, sizeof ops / sizeof *ops, ops);
 }
 
 // The device as one without doubles. Shapes and ops are of this test alone: what was compiled

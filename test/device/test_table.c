@@ -1,4 +1,4 @@
-// test_table.c: every row of ops.def, for every dtype it takes and every layout, on the cpu device
+// test_table.c: every row of ops.def, for every dtype it takes and layouts of all kinds, on the cpu device
 // against the reference device; promotion against a table written out by hand; the composed ops;
 // random numbers; numbers of threads; fallbacks; sizes past 2^31.
 #include "check.h"
@@ -111,6 +111,13 @@ static bool unreachable(const row *r, const sample *s)
            (!tni_is_float(s->dt) || s->lay == ZERO_D);
 }
 
+// Every variant in every dtype row-major, and a third of the other layouts: each layout has another
+// third of the dtypes, so that every op meets every layout too. `make test-long` takes all of them.
+static bool is_in_sample(const sample *s, int d)
+{
+    return test_long() || s->lay == PLAIN || (d + (int)s->lay + s->variant) % 3 == 0;
+}
+
 static void run_row(int op)
 {
     row r = row_of(op);
@@ -118,7 +125,7 @@ static void run_row(int op)
         for (int lay = 0; lay < LAYOUTS; lay++)
             for (int variant = 0; variant < r.variants; variant++) {
                 sample s = { .op = op, .dt = all_dtypes[d], .lay = lay, .variant = variant };
-                if (!unreachable(&r, &s)) run_sample(&r, &s);
+                if (is_in_sample(&s, d) && !unreachable(&r, &s)) run_sample(&r, &s);
             }
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SECONDS = 5 };
+enum { SECONDS = 3 };
 
 static bool has_sanitizers(void)
 {

@@ -71,6 +71,13 @@ static bool survives(tn_ctx *cx, const call *c, const call_args *k)
     return ok;
 }
 
+// Every function meets every pair of tensors, once; with the other numbers a third of the pairs, another
+// one for each. `make test-long` takes all of them.
+static bool is_in_sample(int a, int b, int n)
+{
+    return test_long() || n == 0 || (a + b + n) % 3 == 0;
+}
+
 static void every_function_with(const char *device, int from, int to)
 {
     tn_ctx    *cx = open_capped(device);
@@ -88,6 +95,7 @@ static void every_function_with(const char *device, int from, int to)
             for (int b = 0; b < SHAPES && ok; b++)
                 for (int n = 0; n < 4 && ok; n++) {
                     if (n && c->binary) break;
+                    if (!is_in_sample(a, b, n)) continue;
                     unsigned  at = (unsigned)(a * 31 + b * 7 + n * 3);
                     call_args k  = { cx,
                                      x[a],
