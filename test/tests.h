@@ -11,6 +11,7 @@
 TESTS(project)
 TESTS(runner)
 TESTS(setup)
+TESTS(names)
 TESTS(golden)
 TESTS(worked)
 TESTS(install)

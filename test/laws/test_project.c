@@ -238,59 +238,6 @@ static void names_of_files_are_unique(void)
     tree_free(&l);
 }
 
-// Types of src/ by name, and where each is.
-typedef struct {
-    char name[64], path[PATH_ROOM];
-} type_place;
-enum { MOST_TYPES = 1000 };
-
-// The name of the tni_ type that a line defines: "} tni_x;" or "struct tni_x {".
-static bool defines_type(const char *line, char name[64])
-{
-    const char *brace = strrchr(line, '}');
-    int         end   = 0;
-    if (brace) sscanf(brace, "} tni_%63[a-z0-9_];%n", name, &end);
-    else sscanf(line, "%*[a-z] tni_%63[a-z0-9_] {%n", name, &end);
-    return end > 0;
-}
-
-// Adds the types that a file defines to the n there are; each must be new.
-static int add_types(const char *path, type_place *types, int n)
-{
-    char *text = tree_read(path, NULL);
-    if (!CHECK(text != NULL)) return n;
-    for (char *line = text, *end; *line; line = end) {
-        end = line + strcspn(line, "\n");
-        if (*end) *end++ = 0;
-        if (n == MOST_TYPES || !defines_type(line, types[n].name)) continue;
-        snprintf(types[n].path, sizeof types[n].path, "%s", path);
-        for (int k = 0; k < n; k++)
-            test_that(strcmp(types[k].name, types[n].name) != 0, "tni_%s is in %s and in %s",
-                      types[n].name, types[k].path, path);
-        n++;
-    }
-    free(text);
-    return n;
-}
-
-static void names_of_types_are_unique(void)
-{
-    static type_place types[MOST_TYPES];
-
-    CHECK(defines_type("} tni_x;", types->name) && strcmp(types->name, "x") == 0);
-    CHECK(defines_type("typedef enum { A, B } tni_kind;", types->name));
-    CHECK(defines_type("struct tni_x {", types->name));
-    CHECK(!defines_type("typedef struct tni_x tni_x;", types->name));
-
-    tree_list l = { 0 };
-    int       n = 0;
-    tree_add(&l, "src", ".c .h");
-    tree_sort(&l);
-    for (int i = 0; i < l.count; i++) n = add_types(l.path[i], types, n);
-    CHECK(n > 50 && n < MOST_TYPES);
-    tree_free(&l);
-}
-
 static void the_readme_names_demo_and_test(void)
 {
     char *text = tree_read("README.md", NULL);
@@ -315,6 +262,25 @@ static void every_file_of_tests_is_listed(void)
     }
     tree_free(&l);
     free(table);
+}
+
+// A filter of test/check.list that matches nothing would leave a part of the library unchecked.
+static void every_line_of_the_check_list_names_a_test(void)
+{
+    char *list = tree_read("test/check.list", NULL), *tests = tree_read("test/tests.h", NULL);
+    int   n = 0;
+    for (char *line = list; list && tests && *line;
+         line += strcspn(line, "\n"), line += *line == '\n') {
+        char filter[128] = "", row[128];
+        if (sscanf(line, "%127[a-z0-9_/]", filter) != 1) continue;
+        bool whole = strchr(filter, '/') != NULL;
+        snprintf(row, sizeof row, "(%.*s%s", (int)strcspn(filter, "/"), filter, whole ? ")" : "");
+        test_that(strstr(tests, row) != NULL, "test/check.list: %s names no file of tests", filter);
+        n++;
+    }
+    CHECK(n > 50);
+    free(list);
+    free(tests);
 }
 
 // ---- paths of somebody's machine
@@ -356,9 +322,9 @@ const test_case tests_project[] = {
     TEST(the_code_is_formatted),
     TEST(every_folder_of_src_has_a_readme),
     TEST(names_of_files_are_unique),
-    TEST(names_of_types_are_unique),
     TEST(the_readme_names_demo_and_test),
     TEST(every_file_of_tests_is_listed),
+    TEST(every_line_of_the_check_list_names_a_test),
     TEST(no_file_names_a_path_of_one_machine),
     TEST_END,
 };

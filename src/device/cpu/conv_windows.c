@@ -18,7 +18,7 @@ static void valid_range(int64_t shift, int64_t step, int64_t size, int64_t n, in
 
 // Writes output columns from .. to-1 of one row of positions and one element of the window: zeros,
 // a strided run of a row of x, zeros. row is NULL if it is in the padding.
-static void fill_columns(const tni_conv *c, char *y, const char *row, int64_t kw, int64_t from,
+static void fill_columns(const tni_conv_plan *c, char *y, const char *row, int64_t kw, int64_t from,
                          int64_t to)
 {
     int64_t shift = kw * c->dilation[1] - c->padding[1], lo, hi;
@@ -36,8 +36,8 @@ static void fill_columns(const tni_conv *c, char *y, const char *row, int64_t kw
 // Channels first: rows k0 .. k1-1 of the windows of positions p0 .. p1-1 of the image and group at
 // x. Each row is one element of the window for all positions, which are runs of a row of x. Rows of
 // y are ld elements apart.
-static void gather_columns(const tni_conv *c, const char *x, int64_t k0, int64_t k1, int64_t p0,
-                           int64_t p1, char *y, int64_t ld)
+static void gather_columns(const tni_conv_plan *c, const char *x, int64_t k0, int64_t k1,
+                           int64_t p0, int64_t p1, char *y, int64_t ld)
 {
     for (int64_t k = k0; k < k1; k++) {
         int64_t     kw = k % c->KW, kh = k / c->KW % c->KH, channel = k / (c->KW * c->KH);
@@ -56,7 +56,7 @@ static void gather_columns(const tni_conv *c, const char *x, int64_t k0, int64_t
 
 // Every element of the window is a shifted and strided copy of the plane. They are added in the
 // order of k, so that the sums have a fixed order.
-void tni_conv_add_plane(const tni_conv *c, const char *windows, int64_t ld, char *plane)
+void tni_conv_add_plane(const tni_conv_plan *c, const char *windows, int64_t ld, char *plane)
 {
     memset(plane, 0, (size_t)(c->H * c->W * c->bytes));
     for (int64_t k = 0; k < c->KH * c->KW; k++) {
@@ -77,7 +77,7 @@ void tni_conv_add_plane(const tni_conv *c, const char *windows, int64_t ld, char
 
 // Finds the part of row kh of a position's window that is inside x: elements *lo .. *hi-1 along kw,
 // the first at offset *at. Returns false if all of it is padding.
-static bool window_row(const tni_conv *c, int64_t p, int64_t kh, int64_t *lo, int64_t *hi,
+static bool window_row(const tni_conv_plan *c, int64_t p, int64_t kh, int64_t *lo, int64_t *hi,
                        int64_t *at)
 {
     int64_t h = p / c->OW * c->stride[0] - c->padding[0] + kh * c->dilation[0];
@@ -88,14 +88,14 @@ static bool window_row(const tni_conv *c, int64_t p, int64_t kh, int64_t *lo, in
 }
 
 // Returns whether a row of a window is one run of x: no dilation, and all channels in one group.
-static bool has_contiguous_rows(const tni_conv *c)
+static bool has_contiguous_rows(const tni_conv_plan *c)
 {
     return c->dilation[1] == 1 && c->G == 1;
 }
 
 // Channels last: the window of a position of the image and group at x, KH runs if rows are
 // contiguous, else KH * KW.
-static void gather_window(const tni_conv *c, const char *x, int64_t p, char *row)
+static void gather_window(const tni_conv_plan *c, const char *x, int64_t p, char *row)
 {
     size_t run  = (size_t)(c->CG * c->bytes);
     bool   side = has_contiguous_rows(c);
@@ -113,7 +113,7 @@ static void gather_window(const tni_conv *c, const char *x, int64_t p, char *row
     }
 }
 
-void tni_conv_add_rows(const tni_conv *c, const char *windows, int64_t p0, int64_t p1, char *x)
+void tni_conv_add_rows(const tni_conv_plan *c, const char *windows, int64_t p0, int64_t p1, char *x)
 {
     for (int64_t p = p0; p < p1; p++)
         for (int64_t kh = 0; kh < c->KH; kh++, windows += c->KW * c->CG * c->bytes) {
@@ -128,8 +128,8 @@ void tni_conv_add_rows(const tni_conv *c, const char *windows, int64_t p0, int64
 
 // ---- both ----
 
-void tni_conv_windows(const tni_conv *c, int64_t g, int64_t k0, int64_t k1, int64_t q0, int64_t q1,
-                      char *y)
+void tni_conv_windows(const tni_conv_plan *c, int64_t g, int64_t k0, int64_t k1, int64_t q0,
+                      int64_t q1, char *y)
 {
     for (int64_t q = q0, n; q < q1; q += n) {
         int64_t     p = q % c->P;

@@ -43,7 +43,7 @@ typedef struct {
     char               *partial;
     char               *scratch;  // worker_bytes each: windows, packed y, scratch of gemm
     size_t              window_bytes, packed_bytes, worker_bytes;
-} tni_conv;
+} tni_conv_plan;
 
 static inline int64_t tni_clamp(int64_t v, int64_t lo, int64_t hi)
 {
@@ -51,32 +51,33 @@ static inline int64_t tni_clamp(int64_t v, int64_t lo, int64_t hi)
 }
 
 // The addresses of x of group g and image n; of y of group g and position q; of w of group g.
-static inline char *tni_conv_x(const tni_conv *c, int64_t n, int64_t g)
+static inline char *tni_conv_x(const tni_conv_plan *c, int64_t n, int64_t g)
 {
     return c->x +
            (n * c->C * c->H * c->W + g * c->CG * (c->channels_last ? 1 : c->H * c->W)) * c->bytes;
 }
 
-static inline char *tni_conv_y(const tni_conv *c, int64_t q, int64_t g)
+static inline char *tni_conv_y(const tni_conv_plan *c, int64_t q, int64_t g)
 {
     int64_t at = c->channels_last ? q * c->O + g * c->OG
                                   : (q / c->P * c->O + g * c->OG) * c->P + q % c->P;
     return c->y + at * c->bytes;
 }
 
-static inline char *tni_conv_w(const tni_conv *c, int64_t g)
+static inline char *tni_conv_w(const tni_conv_plan *c, int64_t g)
 {
     return c->w + g * c->OG * c->K * c->bytes;
 }
 
 // Gathers rows k0 .. k1-1 (channels last: all K) of the windows of positions q0 .. q1-1 of group g
 // into y.
-void tni_conv_windows(const tni_conv *c, int64_t g, int64_t k0, int64_t k1, int64_t q0, int64_t q1,
-                      char *y);
+void tni_conv_windows(const tni_conv_plan *c, int64_t g, int64_t k0, int64_t k1, int64_t q0,
+                      int64_t q1, char *y);
 // Channels first: sets a plane of x to the sum of the windows of its channel, which are KH * KW
 // rows, ld elements apart.
-void tni_conv_add_plane(const tni_conv *c, const char *windows, int64_t ld, char *plane);
+void tni_conv_add_plane(const tni_conv_plan *c, const char *windows, int64_t ld, char *plane);
 // Channels last: adds the windows of positions p0 .. p1-1 of an image to x, the image's group.
-void tni_conv_add_rows(const tni_conv *c, const char *windows, int64_t p0, int64_t p1, char *x);
+void tni_conv_add_rows(const tni_conv_plan *c, const char *windows, int64_t p0, int64_t p1,
+                       char *x);
 
 #endif

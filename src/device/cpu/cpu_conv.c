@@ -29,7 +29,7 @@ typedef struct {
     int64_t bytes, least, fewest;
 } block_size;
 
-static block_size block_limits(const tni_conv *c)
+static block_size block_limits(const tni_conv_plan *c)
 {
     return c->channels_last ? (block_size){ 1 << 18, 64, 64 } : (block_size){ 1 << 19, 192, 48 };
 }
@@ -43,7 +43,7 @@ typedef struct {
 } matrix;
 
 // Returns the windows of n positions from q on as a matrix: the gathered block, or x itself.
-static matrix windows_of(const tni_conv *c, int64_t g, int64_t q, int64_t n, char *scratch)
+static matrix windows_of(const tni_conv_plan *c, int64_t g, int64_t q, int64_t n, char *scratch)
 {
     if (c->channels_last && c->pointwise)
         return (matrix){ tni_conv_x(c, 0, g) + q * c->C * c->bytes, 1, c->C };
@@ -51,7 +51,7 @@ static matrix windows_of(const tni_conv *c, int64_t g, int64_t q, int64_t n, cha
 }
 
 // Returns y of n positions from q on as a matrix: in place, or packed.
-static matrix outputs_of(const tni_conv *c, int64_t g, int64_t q, int64_t n, char *packed)
+static matrix outputs_of(const tni_conv_plan *c, int64_t g, int64_t q, int64_t n, char *packed)
 {
     if (c->packs) return (matrix){ packed, n, 1 };
     return (matrix){ tni_conv_y(c, q, g), c->channels_last ? 1 : c->P,
@@ -77,7 +77,8 @@ static tni_gemm transposed_product(tni_gemm g)
 }
 
 // y (OG, n) = w (OG, K) @ windows (K, n)
-static tni_gemm forward_product(const tni_conv *c, const char *w, matrix x, matrix y, int64_t n)
+static tni_gemm forward_product(const tni_conv_plan *c, const char *w, matrix x, matrix y,
+                                int64_t n)
 {
     tni_gemm g = { .dtype = c->dtype,
                    .m     = c->OG,
@@ -95,7 +96,7 @@ static tni_gemm forward_product(const tni_conv *c, const char *w, matrix x, matr
 }
 
 // windows (k of K, n) = w (OG, k of K) transposed @ gy (OG, n)
-static tni_gemm input_product(const tni_conv *c, const char *w, matrix x, matrix y, int64_t k,
+static tni_gemm input_product(const tni_conv_plan *c, const char *w, matrix x, matrix y, int64_t k,
                               int64_t n)
 {
     tni_gemm g = { .dtype = c->dtype,
@@ -114,7 +115,8 @@ static tni_gemm input_product(const tni_conv *c, const char *w, matrix x, matrix
 }
 
 // gw (OG, k of K) += gy (OG, n) @ windows (k, n) transposed
-static tni_gemm weight_product(const tni_conv *c, char *w, matrix x, matrix y, int64_t k, int64_t n)
+static tni_gemm weight_product(const tni_conv_plan *c, char *w, matrix x, matrix y, int64_t k,
+                               int64_t n)
 {
     return (tni_gemm){ .dtype      = c->dtype,
                        .m          = c->OG,
@@ -134,7 +136,7 @@ static tni_gemm weight_product(const tni_conv *c, char *w, matrix x, matrix y, i
 // ---- planning ----
 
 // Fills in the sizes by their letters.
-static void find_sizes(tni_conv *c, const tni_arg *x, const tni_arg *w, const tni_arg *y)
+static void find_sizes(tni_conv_plan *c, const tni_arg *x, const tni_arg *w, const tni_arg *y)
 {
     const tni_attr *a = c->call->attr;
     c->N = x->size[0], c->C = x->size[1], c->H = x->size[2], c->W = x->size[3];
@@ -155,7 +157,7 @@ static void find_sizes(tni_conv *c, const tni_arg *x, const tni_arg *w, const tn
 // Cuts conv_dgrad, channels first: blocks of whole images and of channels, since each channel's
 // plane of gx is summed by one task. Small images are taken together, up to `least` positions;
 // channels are split as far as that gives all threads work.
-static void cut_input(tni_conv *c)
+static void cut_input(tni_conv_plan *c)
 {
     block_size b      = block_limits(c);
     int64_t    budget = b.bytes / c->bytes, channel = c->KH * c->KW;
@@ -172,7 +174,7 @@ static void cut_input(tni_conv *c)
 // Cuts the other cases: blocks of positions; for conv_wgrad, channels first, also of rows of K; and
 // splits of conv_wgrad's positions if groups and rows alone give too few tasks. Each split has a
 // partial result.
-static void cut_positions(tni_conv *c)
+static void cut_positions(tni_conv_plan *c)
 {
     block_size b      = block_limits(c);
     int64_t    budget = b.bytes / c->bytes, span = c->spans_images ? c->N * c->P : c->P;
@@ -200,7 +202,7 @@ static void cut_positions(tni_conv *c)
 // Decides how the work is cut. Channels last, the positions of all images are one line; only
 // conv_dgrad, whose windows overlap in gx, goes image by image. Channels first, images are
 // separate, unless they are so small that a block spans several.
-static void cut_conv(tni_conv *c)
+static void cut_conv(tni_conv_plan *c)
 {
     int op       = c->call->op;
     c->pointwise = (op == TNI_conv || c->channels_last) && c->KH * c->KW == 1 &&
@@ -217,7 +219,7 @@ static void cut_conv(tni_conv *c)
 
 // Returns the product of a block of k rows of the windows and n positions, without addresses: to
 // ask for its scratch.
-static tni_gemm sample_product(const tni_conv *c, int64_t k, int64_t n)
+static tni_gemm sample_product(const tni_conv_plan *c, int64_t k, int64_t n)
 {
     matrix x = windows_of(c, 0, 0, n, NULL), y = outputs_of(c, 0, 0, n, NULL);
     if (c->call->op == TNI_conv) return forward_product(c, NULL, x, y, n);
@@ -227,7 +229,7 @@ static tni_gemm sample_product(const tni_conv *c, int64_t k, int64_t n)
 
 // Returns the most scratch that the product of any block needs: whole blocks and last ones, in both
 // directions.
-static size_t product_scratch(const tni_conv *c)
+static size_t product_scratch(const tni_conv_plan *c)
 {
     size_t most   = 0;
     bool channels = c->call->op == TNI_conv_dgrad && !c->channels_last;  // that rows are counted in
@@ -263,7 +265,7 @@ static tni_arg as_channels_last(const tni_arg *x)
 
 // Returns the data of an operand in row-major order and in the compute type: its own, or a copy in
 // scratch.
-static char *operand_data(const tni_conv *c, const tni_arg *x, bool is_result, char *at,
+static char *operand_data(const tni_conv_plan *c, const tni_arg *x, bool is_result, char *at,
                           size_t *used)
 {
     if (x->dtype == c->dtype && tni_arg_is_row_major(x)) return x->data;
@@ -276,21 +278,21 @@ static char *operand_data(const tni_conv *c, const tni_arg *x, bool is_result, c
 }
 
 // Pointwise, channels first: a batch of products, one for each image.
-static bool is_pointwise_batch(const tni_conv *c)
+static bool is_pointwise_batch(const tni_conv_plan *c)
 {
     return c->pointwise && !c->channels_last && !c->empty;
 }
 
 // Fills in the whole plan. With scratch NULL nothing is copied and *used counts the bytes needed;
 // the same lines take them, so that the two cannot differ.
-static tni_conv plan_conv(const tni_call *call, char *scratch, size_t *used)
+static tni_conv_plan plan_conv(const tni_call *call, char *scratch, size_t *used)
 {
-    tni_conv c = { .call = call, .dtype = tni_compute_dtype(call->out.dtype) };
-    tni_arg  x[3];
-    char    *data[3];
-    int      result = tni_conv_operands(call, x);
-    c.bytes         = (int64_t)tni_dtype_size(c.dtype);
-    *used           = 0;
+    tni_conv_plan c = { .call = call, .dtype = tni_compute_dtype(call->out.dtype) };
+    tni_arg       x[3];
+    char         *data[3];
+    int           result = tni_conv_operands(call, x);
+    c.bytes              = (int64_t)tni_dtype_size(c.dtype);
+    *used                = 0;
     find_sizes(&c, &x[0], &x[1], &x[2]);
     if (!c.empty) cut_conv(&c);
     for (int i = 0; i < 3; i++) {
@@ -313,7 +315,7 @@ static tni_conv plan_conv(const tni_call *call, char *scratch, size_t *used)
 // ---- 1 x 1, channels first ----
 
 // Returns the products of one group, for all images, with x as it is.
-static tni_gemm_batch pointwise_product(const tni_conv *c, int64_t g)
+static tni_gemm_batch pointwise_product(const tni_conv_plan *c, int64_t g)
 {
     matrix x = { tni_conv_x(c, 0, g), c->P, 1 }, y = { tni_conv_y(c, 0, g), c->P, 1 };
     return (tni_gemm_batch){ .one    = forward_product(c, tni_conv_w(c, g), x, y, c->P),
@@ -324,14 +326,14 @@ static tni_gemm_batch pointwise_product(const tni_conv *c, int64_t g)
 
 size_t tni_cpu_conv_scratch(const tni_call *call)
 {
-    size_t   used;
-    tni_conv c = plan_conv(call, NULL, &used);
+    size_t        used;
+    tni_conv_plan c = plan_conv(call, NULL, &used);
     if (!is_pointwise_batch(&c)) return used;
     tni_gemm_batch b = pointwise_product(&c, 0);
     return used + tni_gemm_batch_scratch(&b, call->threads);
 }
 
-static void run_pointwise(const tni_conv *c, void *scratch)
+static void run_pointwise(const tni_conv_plan *c, void *scratch)
 {
     for (int64_t g = 0; g < c->G; g++) {
         tni_gemm_batch b = pointwise_product(c, g);
@@ -343,7 +345,7 @@ static void run_pointwise(const tni_conv *c, void *scratch)
 // ---- the three ----
 
 // Sets the positions of block number b: *q0 .. *q1-1.
-static void block_range(const tni_conv *c, int64_t b, int64_t *q0, int64_t *q1)
+static void block_range(const tni_conv_plan *c, int64_t b, int64_t *q0, int64_t *q1)
 {
     int64_t across = tni_ceil_div(c->P, c->positions), in_image = b % across * c->positions;
     *q0 = c->spans_images ? b * c->positions : b / across * c->P + in_image;
@@ -353,7 +355,7 @@ static void block_range(const tni_conv *c, int64_t b, int64_t *q0, int64_t *q1)
 
 // Copies positions q0 .. q1-1 of y's rows to packed, image by image, or, if `back`, from there to
 // y.
-static void pack_outputs(const tni_conv *c, int64_t g, int64_t q0, int64_t q1, char *packed,
+static void pack_outputs(const tni_conv_plan *c, int64_t g, int64_t q0, int64_t q1, char *packed,
                          bool back)
 {
     for (int64_t q = q0, n; q < q1; q += n) {
@@ -365,7 +367,7 @@ static void pack_outputs(const tni_conv *c, int64_t g, int64_t q0, int64_t q1, c
 }
 
 // Returns a worker's scratch: gathered windows, packed y, and the scratch of gemm.
-static char *scratch_of_worker(const tni_conv *c, int worker)
+static char *scratch_of_worker(const tni_conv_plan *c, int worker)
 {
     return c->scratch + (size_t)worker * c->worker_bytes;
 }
@@ -373,10 +375,10 @@ static char *scratch_of_worker(const tni_conv *c, int worker)
 // Computes y of a block of positions of one group.
 static void forward_task(void *arg, int64_t item, int worker)
 {
-    const tni_conv *c       = arg;
-    int64_t         g       = item % c->G, q0, q1;
-    char           *scratch = scratch_of_worker(c, worker);
-    char           *packed  = scratch + c->window_bytes;
+    const tni_conv_plan *c       = arg;
+    int64_t              g       = item % c->G, q0, q1;
+    char                *scratch = scratch_of_worker(c, worker);
+    char                *packed  = scratch + c->window_bytes;
     block_range(c, item / c->G, &q0, &q1);
     matrix x = windows_of(c, g, q0, q1 - q0, scratch), y = outputs_of(c, g, q0, q1 - q0, packed);
     if (!c->pointwise) tni_conv_windows(c, g, 0, c->K, q0, q1, scratch);
@@ -388,9 +390,9 @@ static void forward_task(void *arg, int64_t item, int worker)
 // Pointwise, channels last: gx of a block of positions, each of which has its own place in gx.
 static void pointwise_input_task(void *arg, int64_t item, int worker)
 {
-    const tni_conv *c       = arg;
-    int64_t         g       = item % c->G, q0, q1;
-    char           *scratch = scratch_of_worker(c, worker);
+    const tni_conv_plan *c       = arg;
+    int64_t              g       = item % c->G, q0, q1;
+    char                *scratch = scratch_of_worker(c, worker);
     block_range(c, item / c->G, &q0, &q1);
     matrix   x = windows_of(c, g, q0, q1 - q0, scratch), y = outputs_of(c, g, q0, q1 - q0, NULL);
     tni_gemm m = input_product(c, tni_conv_w(c, g), x, y, c->K, q1 - q0);
@@ -401,8 +403,8 @@ static void pointwise_input_task(void *arg, int64_t item, int worker)
 // those planes of gx.
 static void input_task(void *arg, int64_t item, int worker)
 {
-    const tni_conv *c = arg;
-    int64_t         g = item % c->G, block = item / c->G % c->row_blocks, channel = c->KH * c->KW;
+    const tni_conv_plan *c = arg;
+    int64_t g = item % c->G, block = item / c->G % c->row_blocks, channel = c->KH * c->KW;
     int64_t n0 = item / c->G / c->row_blocks * c->images, n1 = tni_min_i64(c->N, n0 + c->images);
     int64_t c0 = block * c->rows, c1 = tni_min_i64(c->CG, c0 + c->rows), n = (n1 - n0) * c->P;
     char   *scratch = scratch_of_worker(c, worker);
@@ -422,9 +424,9 @@ static void input_task(void *arg, int64_t item, int worker)
 // blocks overlap.
 static void input_image_task(void *arg, int64_t item, int worker)
 {
-    const tni_conv *c = arg;
-    int64_t         g = item % c->G, n = item / c->G;
-    char           *scratch = scratch_of_worker(c, worker), *image = tni_conv_x(c, n, g);
+    const tni_conv_plan *c = arg;
+    int64_t              g = item % c->G, n = item / c->G;
+    char                *scratch = scratch_of_worker(c, worker), *image = tni_conv_x(c, n, g);
     for (int64_t i = 0; i < c->H * c->W; i++)
         memset(image + i * c->C * c->bytes, 0, (size_t)(c->CG * c->bytes));
     for (int64_t p0 = 0; p0 < c->P; p0 += c->positions) {
@@ -439,14 +441,14 @@ static void input_image_task(void *arg, int64_t item, int worker)
 // gw of a block of rows of K, over the blocks of positions of one split.
 static void weight_task(void *arg, int64_t item, int worker)
 {
-    const tni_conv *c = arg;
-    int64_t         g = item % c->G, block = item / c->G % c->row_blocks, q0, q1;
-    int64_t         split = item / c->G / c->row_blocks;
-    int64_t         k0 = block * c->rows, k1 = tni_min_i64(c->K, k0 + c->rows);
-    char           *scratch = scratch_of_worker(c, worker);
-    char           *packed  = scratch + c->window_bytes;
-    char           *base    = c->splits > 1 ? c->partial + split * c->O * c->K * c->bytes : c->w;
-    char           *to      = base + (g * c->OG * c->K + k0) * c->bytes;
+    const tni_conv_plan *c = arg;
+    int64_t              g = item % c->G, block = item / c->G % c->row_blocks, q0, q1;
+    int64_t              split = item / c->G / c->row_blocks;
+    int64_t              k0 = block * c->rows, k1 = tni_min_i64(c->K, k0 + c->rows);
+    char                *scratch = scratch_of_worker(c, worker);
+    char                *packed  = scratch + c->window_bytes;
+    char                *base = c->splits > 1 ? c->partial + split * c->O * c->K * c->bytes : c->w;
+    char                *to   = base + (g * c->OG * c->K + k0) * c->bytes;
     for (int64_t o = 0; o < c->OG; o++)
         memset(to + o * c->K * c->bytes, 0, (size_t)((k1 - k0) * c->bytes));
     int64_t end = (split + 1) * c->blocks / c->splits;
@@ -462,7 +464,7 @@ static void weight_task(void *arg, int64_t item, int worker)
 }
 
 // Adds up the splits in order.
-static void sum_splits(const tni_conv *c)
+static void sum_splits(const tni_conv_plan *c)
 {
     int64_t          n = c->O * c->K;
     const tni_tiles *t = tni_tiles_get();
@@ -471,7 +473,7 @@ static void sum_splits(const tni_conv *c)
 }
 
 // The bands of an epilogue are blocks of positions with channels last, else whole images.
-static void run_forward(tni_conv *c, int threads)
+static void run_forward(tni_conv_plan *c, int threads)
 {
     int64_t             tasks = c->G * c->blocks, all = c->N * c->O * c->P;
     int64_t             band     = c->channels_last ? c->positions * c->O : c->O * c->P;
@@ -483,7 +485,7 @@ static void run_forward(tni_conv *c, int threads)
 
 // Like run_forward: the bands of an epilogue are blocks of positions, else images or blocks of
 // images.
-static void run_input(tni_conv *c, int threads)
+static void run_input(tni_conv_plan *c, int threads)
 {
     int64_t image = c->C * c->H * c->W, all = c->N * image, tiles = c->G * c->row_blocks;
     if (c->pointwise)
@@ -500,9 +502,9 @@ static void run_input(tni_conv *c, int threads)
 // Serves conv, conv_dgrad and conv_wgrad.
 tn_status tni_cpu_conv(const tni_call *call)
 {
-    size_t   used;
-    tni_conv c       = plan_conv(call, call->scratch, &used);
-    int      threads = tni_threads_for(call->threads, c.N * c.O * c.P * c.K);
+    size_t        used;
+    tni_conv_plan c       = plan_conv(call, call->scratch, &used);
+    int           threads = tni_threads_for(call->threads, c.N * c.O * c.P * c.K);
     if (c.empty) {
         memset(c.result, 0, (size_t)(tni_arg_count(&c.out) * c.bytes));
     } else if (is_pointwise_batch(&c)) {
