@@ -1,4 +1,5 @@
-// The dialects: their tables of spellings.
+// The dialects: how C, OpenCL C and CUDA C spell what a kernel is made of, and the functions that
+// each has of its own.
 #include "kernel/dialect.h"
 
 #include "kernel/cuda_spell.h"
@@ -8,10 +9,10 @@
 
 // ---- C: what the skeleton calls ----------------------------------------------------------------
 
-// The words of the random blocks that elements first .. first+n-1 of a tensor are made of, n at
-// most TNI_STRIP: w begins with the first word of the first block. first may lie before the tensor,
-// in padding, where the words are not used. Blocks are computed apart, so that they are computed
-// beside each other.
+// Makes the random words of elements first .. first+n-1 of a tensor, n at most TNI_STRIP: w begins with
+// the first word of the first element's Philox block. first may be before the tensor, in padding, where
+// the words are not used. The four words of a block go to four arrays first, so that the compiler
+// computes several blocks side by side in vector registers. 258 blocks are 1024 words and two ends.
 #define FILL_WORDS                                                                            \
     "M_APART void m_fill_words(m_uint *w, m_ulong key, m_ulong c, m_ulong first, m_long n)\n" \
     "{\n"                                                                                     \
@@ -24,7 +25,7 @@
     "    for (m_long i = 0; i < blocks; i++)\n"                                               \
     "        for (m_int k = 0; k < 4; k++) w[4 * i + k] = q[k][i];\n"                         \
     "}\n"
-// The same as normal numbers.
+// The same as normal numbers (Box-Muller: two words make two of them).
 #define FILL_NORMAL                                                                           \
     "M_APART void m_fill_normal(float *y, m_ulong key, m_ulong c, m_ulong first, m_long n)\n" \
     "{\n"                                                                                     \
@@ -38,7 +39,7 @@
     "        for (m_long i = 0; i < blocks; i++)\n"                                           \
     "            y[4 * i + k] = m_normal_f(q[k & 2][i], q[k | 1][i], k & 1);\n"               \
     "}\n"
-// `note` tells of a failure, of the first alone.
+// Checks an index; `note` records a failure, the first one only.
 #define CHECK(global, note)                                                        \
     "M_FN m_long m_check(m_long i, m_long n, m_int ins, " global "m_long *fail)\n" \
     "{\n"                                                                          \
@@ -49,7 +50,8 @@
     "}\n"
 #define NOTE "if (!fail[0]) fail[0] = 1 + ins, fail[1] = i;"
 
-// A distance from the first lane, as far as lanes can tell.
+// A distance from the first lane, clamped to 2^30: beyond that no lane of a strip compares equal or
+// changes sides, and 32 bits suffice.
 #define LANES_TO                               \
     "M_FN m_int m_lanes_to(m_long d)\n"        \
     "{\n"                                      \
@@ -65,8 +67,9 @@ static const char *const c_rows[] = {
     NULL,
 };
 
-// A block is folded in 64 lanes, which then fold into each other by halves; a short one in 16, and
-// what is shorter still one by one: the rule of the cpu device's tiles, to the bit.
+// A block is folded in 64 lanes, which then fold into each other by halves; a block of less than 256
+// elements in 16 lanes, and one of less than 16 one by one. This is the rule of the interpreter's tiles
+// (tni_tile_block), so that compiled and interpreted kernels give the same bits.
 #define LANES                                                                         \
     "M_FN void f_lanes_@op_@s(@t *lane, const @t *p, m_long lanes, m_long n)\n"       \
     "{\n"                                                                             \
@@ -100,6 +103,7 @@ static const char *const c_folds[] = { LANES, BLOCK, NULL };
 
 static const char *const none[] = { NULL };
 
+// C runs one thread: ids are constants and a barrier is nothing.
 const tni_dialect tni_dialect_c = {
     .name             = "c",
     .shim             = tni_prelude_c,
@@ -126,10 +130,12 @@ const tni_dialect tni_dialect_c = {
 
 // ---- OpenCL and CUDA ---------------------------------------------------------------------------
 
-// Many threads may fail at once: the one that finds 0 in the first word goes on to write the second.
-// OpenCL 1.2 has atomics of 32 bits, and the low ones come first.
+// Many threads may fail at once: the one that finds 0 in the first word writes the second. OpenCL
+// 1.2 has atomics of 32 bits only; the low half of the word comes first in memory.
 #define NOTE_OPENCL "if (!atomic_cmpxchg((volatile __global m_int *)fail, 0, 1 + ins)) fail[1] = i;"
-// On CUDA the host is told too, where the last word of the state says, unless it was told already.
+// On CUDA the failure is also written to host memory, at the address in the state, unless one was
+// written already; the fence makes the words visible before the flag. fail[4] points to the word by
+// which guarded kernels see that they have nothing to do.
 #define NOTE_CUDA                                             \
     "if (!atomicCAS((m_ulong *)fail, 0, 1 + ins)) {\n"        \
     "        volatile m_long *told = (m_long *)fail[3];\n"    \
@@ -144,6 +150,7 @@ const tni_dialect tni_dialect_c = {
 static const char *const opencl_rows[] = { CHECK("__global ", NOTE_OPENCL), NULL };
 static const char *const cuda_rows[]   = { CHECK("", NOTE_CUDA), TNI_CUDA_SPELLINGS, NULL };
 
+// OpenCL C 1.2. features stays 0: none of them can be expressed.
 const tni_dialect tni_dialect_opencl = {
     .name             = "opencl",
     .shim             = tni_prelude_opencl,
@@ -168,6 +175,7 @@ const tni_dialect tni_dialect_opencl = {
     .shuffle          = "",
 };
 
+// CUDA C as NVRTC compiles it, without headers.
 const tni_dialect tni_dialect_cuda = {
     .name             = "cuda",
     .shim             = tni_prelude_cuda,

@@ -1,4 +1,5 @@
-// The disk cache: the folder and its rules, the files and their hashes, and keeping the sum bounded.
+// The disk cache of compiled code: the folder and its rules, the files and their hashes, and the
+// bound on their sum.
 #include "kernel/disk.h"
 
 #include "base/fd.h"
@@ -15,21 +16,24 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_BYTES ((int64_t)512 << 20)  // bytes of all files; a sweep goes down to three quarters
+// Bytes of all files. A sweep removes the oldest ones down to three quarters of this, so that the next
+// sweeps find nothing to do for a while.
+#define MAX_BYTES ((int64_t)512 << 20)
 
 enum {
     NAME        = 64,         // a file's name, with its end
     HEX         = 32,         // digits of the hash in it
-    SWEEP_EVERY = 64,         // files kept between two looks at the sum
-    HOUR        = 3600,       // a temporary file this old has lost its writer
-    DAY         = 24 * HOUR,  // a file found is marked as used once a day
-    MODE_OTHERS = 022         // writable by group or others
+    SWEEP_EVERY = 64,         // files written between two sweeps: listing the folder takes time
+    HOUR        = 3600,       // age from which on a temporary file has no writer any more
+    DAY         = 24 * HOUR,  // a file that is used gets a new time at most once a day
+    MODE_OTHERS = 022         // mode bits: writable by group or others
 };
 
 // ---- hashes ------------------------------------------------------------------------------------
 
-// 128 bits over bytes, for files: it must never change without MAGIC. Two words that stir each
-// other with every eight bytes.
+// 128 bits over bytes. Files contain it, so that it must not change unless MAGIC does. Two words
+// are mixed into each other with every eight bytes; it protects against accidents, not against an
+// attacker, who is kept out by the rules of the folder.
 typedef struct {
     uint64_t a, b;
 } hash;
@@ -46,7 +50,7 @@ static hash mix(hash h, uint64_t v)
     return h;
 }
 
-// The number of bytes goes in too, so that texts one after the other cannot run together.
+// Adds bytes and their number, so that texts one after the other cannot run together.
 static hash add_bytes(hash h, const void *data, size_t n)
 {
     const unsigned char *p = data;
@@ -66,12 +70,14 @@ static hash add_text(hash h, const char *s)
     return add_bytes(h, s, strlen(s));
 }
 
+// Mixes until every bit of the input affects every bit of the result.
 static hash finish_hash(hash h)
 {
     for (int i = 0; i < 4; i++) h = mix(h, 0x165667b19e3779f9u);
     return h;
 }
 
+// The hash of a key; two seeds give two independent ones, for the name and for the check in the file.
 static hash hash_key(uint64_t seed, const tni_disk_key *key)
 {
     hash h = { seed, ~seed };
@@ -85,10 +91,10 @@ static hash hash_key(uint64_t seed, const tni_disk_key *key)
 
 #define MAGIC "tenon-1"
 
-// How a file begins; the payload is the rest.
+// How a file begins; the payload follows.
 typedef struct {
     char     magic[8];
-    hash     key;  // another one than the name's
+    hash     key;  // by another seed than the name's
     uint64_t bytes;
     hash     sum;  // of the payload
 } header;
@@ -111,7 +117,7 @@ static void name_of(tni_disk_hash t, const char *kind, char name[NAME])
     snprintf(name, NAME, "%016" PRIx64 "%016" PRIx64 ".%.16s", t.name[0], t.name[1], kind);
 }
 
-// Whether a name in the folder is one of ours, so that a sweep touches nothing else.
+// Whether a name in the folder is one of the cache's, so that a sweep removes nothing else.
 static bool is_ours(const char *name)
 {
     return strspn(name, "0123456789abcdef") == HEX && name[HEX] == '.';
@@ -134,12 +140,13 @@ static void set_path(tni_disk *d, const char *folder, const char *rest)
     }
 }
 
+// Only names the folder: it is made when the first file is written.
 void tni_disk_open(tni_disk *d)
 {
     const char *own = getenv("TN_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
     *d               = (tni_disk){ .kept = 0 };
-    // The environment of a program with rights of its own is somebody else's.
+    // A set-uid program must not trust the environment of its caller.
     if (geteuid() != getuid() || getegid() != getgid())
         d->why = tni_text_of("this program runs with the rights of another user");
     else if (own && (!*own || !strcmp(own, "none"))) d->why = tni_text_of("TN_CACHE_DIR is none");
@@ -149,7 +156,7 @@ void tni_disk_open(tni_disk *d)
     else d->why = tni_text_of("neither TN_CACHE_DIR nor HOME names a folder");
 }
 
-// Makes the folder and those above it that are missing. What went wrong shows when it is opened.
+// Makes the folder and its missing parents, for the user only. Errors show when it is opened.
 static void make_folder(const char *path)
 {
     char part[TNI_DISK_PATH];
@@ -163,6 +170,8 @@ static void make_folder(const char *path)
     mkdir(part, 0700);
 }
 
+// Why an open folder must not be used; NULL if it may. Code is loaded from it, so only its owner
+// may write.
 static const char *folder_fault(int fd)
 {
     struct stat st;
@@ -172,7 +181,8 @@ static const char *folder_fault(int fd)
     return st.st_mode & MODE_OTHERS ? "others can write to it" : NULL;
 }
 
-// The folder, or -1 with the reason. The rules are held by what was opened, not by its name.
+// Returns the open folder, or -1 with the reason. The rules are checked on what was opened, not on
+// the path, which may be replaced in between.
 static int open_folder(const tni_disk *d, bool make, tni_text *why)
 {
     if (!*d->path) {
@@ -208,8 +218,8 @@ static bool equal_hashes(hash a, hash b)
     return a.a == b.a && a.b == b.b;
 }
 
-// The bytes are verified after they are read, so that what happens to the file meanwhile is the
-// same to us as damage.
+// Reads and verifies the payload; NULL if anything is wrong. The checksum is computed after
+// reading, so that a change of the file in between counts as damage.
 static void *read_payload(int fd, tni_disk_hash t, size_t *bytes)
 {
     struct stat st;
@@ -230,7 +240,7 @@ static void *read_payload(int fd, tni_disk_hash t, size_t *bytes)
     return NULL;
 }
 
-// Files are removed by their time; one that is used gets a new one, at most once a day.
+// Gives a file that is used a new time: sweeps remove by age.
 static void mark_used(int fd)
 {
     struct stat st;
@@ -242,6 +252,7 @@ void *tni_disk_find(const tni_disk *d, const tni_disk_key *key, size_t *bytes)
     return *d->path ? tni_disk_find_hash(d, tni_disk_hash_of(key), key->kind, bytes) : NULL;
 }
 
+// O_NOFOLLOW and O_NONBLOCK: a link or a pipe under that name is not followed and does not block.
 void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, size_t *bytes)
 {
     char     name[NAME];
@@ -264,7 +275,8 @@ typedef struct {
     int64_t bytes, time;
 } cache_file;
 
-// The files of the cache, to be freed. Temporary ones whose writer is gone are removed.
+// Lists the files of the cache, to be freed; removes temporary ones whose writer is gone. Returns
+// fewer files when out of memory.
 static cache_file *list_files(int folder, DIR *dir, size_t *count)
 {
     cache_file *all = NULL;
@@ -298,8 +310,8 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Removes the oldest files where the sum is past the limit. Two processes that sweep at once remove
-// the same ones.
+// Removes the oldest files if the sum passes the limit. Two processes that sweep at once remove the
+// same ones.
 static void sweep_folder(int folder)
 {
     int     fd    = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -323,8 +335,9 @@ static void sweep_folder(int folder)
     free(all);
 }
 
-// A new file in the folder under a name that nobody else has: its fd, or -1. Processes of several
-// machines may share the folder, so that a process number alone is not enough.
+// Opens a new file in the folder under a name that no other process has; -1 on failure. Processes
+// of several machines may share the folder, so the process number alone is not unique: time and an
+// address are mixed in.
 static int open_temporary(int folder, const char *base, char name[NAME])
 {
     struct timespec now;
@@ -340,7 +353,8 @@ static int open_temporary(int folder, const char *base, char name[NAME])
     return -1;
 }
 
-// Not synced: a file that a power cut left half-written does not pass its checksum.
+// Writes a file under a temporary name and renames it, so that readers see all of it or nothing. It
+// is not synced: what a power cut leaves half-written does not pass its checksum.
 static void write_file(int folder, const tni_disk_key *key, const void *payload, size_t bytes)
 {
     char          name[NAME], temp[NAME];
@@ -354,6 +368,7 @@ static void write_file(int folder, const tni_disk_key *key, const void *payload,
     if (!ok || renameat(folder, temp, folder, name) != 0) unlinkat(folder, temp, 0);
 }
 
+// A payload of more than a quarter of the limit is not kept: it would push out most others.
 void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes)
 {
     tni_text why;

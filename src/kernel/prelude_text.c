@@ -1,9 +1,11 @@
-// prelude_text.c: math.def as text, and the shim of each dialect.
+// math.def, gelu.def and casts.def as text, and the shim of each dialect: the types and the few
+// functions that those files take for granted (bit casts, fma, sqrt, rounding), by the names that
+// the dialect has for them.
 #include "kernel/prelude_text.h"
 
 #include <stddef.h>
 
-// A literal for each row: C11 promises no more than 4,095 characters in one.
+// The rows as text, one literal for each: C11 promises no more than 4,095 characters in one.
 const char *const tni_prelude_text[] = {
 #define FN(...) "M_FN " #__VA_ARGS__ "\n",
 #include "kernel/math.def"
@@ -14,6 +16,9 @@ const char *const tni_prelude_text[] = {
     NULL,
 };
 
+// The shim of C. M_LANES tells the compiler that the turns of a lane loop do not depend on each
+// other; M_SELDOM(c) is empty in C: lanes compute both sides anyway, whereas a GPU branches around
+// what is rare.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -32,6 +37,7 @@ const char *const tni_prelude_c[] = {
     NULL,
 };
 
+// The shim of OpenCL C. Contraction is off, so that a product and a sum are rounded twice as in C.
 const char *const tni_prelude_opencl[] = {
     "#pragma OPENCL FP_CONTRACT OFF\n"
     "#define M_FN static inline\n"
@@ -67,6 +73,7 @@ const char *const tni_prelude_opencl[] = {
     NULL,
 };
 
+// The shim of CUDA C. The intrinsics with _rn round to nearest whatever the compiler's options are.
 const char *const tni_prelude_cuda[] = {
     "#define M_FN static __device__ __forceinline__\n"
     "#define M_SELDOM(c) if (c)\n"

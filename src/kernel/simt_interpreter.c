@@ -1,4 +1,7 @@
-// Programs for the interpreter: a kernel and its launch as words.
+// Writes programs for the interpreter: a kernel and its launch as 64-bit words (simt_interpreter.h
+// has the format). The order is head, segments of code, table of folds, accesses, numbers, tails;
+// the head says where each begins. A program that does not fit into TNI_INTERPRETER_WORDS is not
+// interpreted.
 #include "kernel/simt_interpreter.h"
 
 #include "base/integers.h"
@@ -6,12 +9,12 @@
 
 #include <string.h>
 
-// A program being written.
+// A program being written. After `full` words are dropped, and the program is rejected at the end.
 typedef struct {
     tni_simt_program *p;
     const tni_launch *l;
     const tni_kernel *k;
-    bool              full;    // there is no room for more words
+    bool              full;    // the program has more words than fit
     int               starts;  // numbers after those of the launch: starts of folds
     int64_t           start[TNI_MAX_INS];
     int               tail[TNI_MAX_INS];  // a tail's number in its table
@@ -22,23 +25,27 @@ typedef struct {
 
 // ---- words -------------------------------------------------------------------------------------
 
+// Appends a word; notes if there is no place for it.
 static void put_word(program_writer *w, int64_t word)
 {
     if (w->p->count == TNI_INTERPRETER_WORDS) w->full = true;
     else w->p->word[w->p->count++] = word;
 }
 
+// Value i is register i: kernels have fewer instructions than the interpreter has registers.
 static int register_of(int16_t v)
 {
     return v < 0 ? TNI_NO_REGISTER : v;
 }
 
+// Appends an instruction: selector, target, operands and a number, packed as the header says.
 static void put_code(program_writer *w, int sel, int to, int a, int b, int c, int x)
 {
     put_word(w, (int64_t)((uint64_t)sel | (uint64_t)to << 16 | (uint64_t)a << 24 |
                           (uint64_t)b << 32 | (uint64_t)c << 40 | (uint64_t)x << 48));
 }
 
+// The fold of a REDUCE as the interpreter's switch numbers it: op and compute type.
 static int fold_number(const tni_ins *x)
 {
     int f = 0;
@@ -46,7 +53,8 @@ static int fold_number(const tni_ins *x)
     return TNI_COMPUTES * f + tni_type_number((tn_dtype)x->dtype);
 }
 
-// What a fold begins with: folded with any value it gives that value.
+// The start of a fold, as bits: folded with any value it gives that value, -0.0 and NaN included.
+// The same values as tni_fold_start prints.
 static int64_t fold_start(const tni_ins *x)
 {
     tni_word    w   = { .u = 0 };
@@ -74,6 +82,7 @@ static tn_dtype buffer_dtype(const program_writer *w, const tni_ins *x)
     return (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
 }
 
+// Appends a cast, and raises the level until the interpreter has it.
 static void code_cast(program_writer *w, int to, int a, tn_dtype from, tn_dtype dt)
 {
     int type = tni_type_number(from);
@@ -81,6 +90,8 @@ static void code_cast(program_writer *w, int to, int a, tn_dtype from, tn_dtype 
     put_code(w, TNI_SEL_CAST + TNI_DTYPES * type + (int)dt, to, a, 0, 0, 0);
 }
 
+// Raises the level until the interpreter has registers and memory of a dtype. Levels are ordered by
+// what they contain, so that the loop ends at TNI_INTERPRET_ALL at the latest.
 static void need_dtype(program_writer *w, tn_dtype dt)
 {
     while (!tni_interpreter_holds(w->p->level, dt)) w->p->level++;
@@ -93,6 +104,7 @@ static void code_load(program_writer *w, const tni_ins *x, int i)
              w->k->access[x->access].buffer, x->access);
 }
 
+// A value of another dtype than the buffer's is cast into the spare register first.
 static void code_store(program_writer *w, const tni_ins *x)
 {
     tn_dtype from = (tn_dtype)w->k->ins[x->a].dtype, dt = buffer_dtype(w, x);
@@ -123,7 +135,8 @@ static void code_random(program_writer *w, const tni_ins *x, int i)
     put_code(w, TNI_SEL_RANDOM + draw, i, register_of(x->a), 0, 0, x->number);
 }
 
-// Small integers wrap and bools are 0 or 1, where the op itself does not see to it.
+// Small integers wrap and bools are 0 or 1 after a map, by a second instruction if the op itself
+// does not see to it. The compute type is that of the last operand, as in emit.c.
 static void code_map(program_writer *w, const tni_ins *x, int i)
 {
     int      op   = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
@@ -137,6 +150,7 @@ static void code_map(program_writer *w, const tni_ins *x, int i)
     put_code(w, TNI_SEL_WRAP + x->dtype, i, 0, 0, 0, 0);
 }
 
+// A column tail folds into its partial result in scratch; every other reduction into its register.
 static void code_reduce(program_writer *w, const tni_ins *x, int i)
 {
     bool column = x->over_p && x->per & TNI_PER_COL;
@@ -165,7 +179,7 @@ static void code_ins(program_writer *w, int i)
 
 // ---- segments ----------------------------------------------------------------------------------
 
-// The folds of a loop begin at its row point.
+// The reductions of a loop are started at the row point before it, as numbers appended to the launch's.
 static void code_fold_starts(program_writer *w, int q)
 {
     tni_set loop = tni_needs_loop(w->k, q, NULL);
@@ -183,6 +197,7 @@ static void code_set(program_writer *w, tni_set s)
         if (tni_set_has(&s, i)) code_ins(w, i);
 }
 
+// In the finish stage a tail is the join of its partial results over all parts.
 static void code_finish(program_writer *w, bool column)
 {
     tni_set s = tni_needs_finish(w->k, column);
@@ -194,7 +209,10 @@ static void code_finish(program_writer *w, bool column)
     }
 }
 
-// The main stage: row points and loops by turns; then the finish, once and by columns.
+// Appends the code: the row points and loops of the main stage in turn, then the finish, once and
+// for each column. A table before it has two words for each segment, where its code begins and
+// where its folds begin: after a loop the threads of a team fold the registers that are listed
+// there.
 static void put_segments(program_writer *w)
 {
     int      loops = w->k->phases, count = 2 * loops + 1 + 2;
@@ -226,6 +244,8 @@ static void put_segments(program_writer *w)
 
 // ---- tables ------------------------------------------------------------------------------------
 
+// Appends the tables of accesses and numbers. Strides of class 0 are written as 0, whatever the
+// launch has.
 static void put_tables(program_writer *w)
 {
     const tni_kernel *k    = w->k;
@@ -243,6 +263,7 @@ static void put_tables(program_writer *w)
     for (int i = 0; i < w->starts; i++) put_word(w, w->start[i]);
 }
 
+// Appends the table of tails, and with it lays out their partial results in scratch, 8 bytes each.
 static void put_tails(program_writer *w)
 {
     w->p->word[TNI_W_TAILS]   = w->tails;
@@ -262,12 +283,14 @@ static void put_tails(program_writer *w)
 
 // ---- shape -------------------------------------------------------------------------------------
 
-// Threads of a row. Where neighbours lie along R they take them; where they lie along P they take rows,
-// unless there are too few rows to keep the device busy. Who adds up columns has them to himself, so
-// that the team is the group.
+// How many threads share a row. If neighbours are along R they take neighbouring elements; if they
+// are along P they take rows, unless there are too few rows to keep the device busy. Column tails
+// are added up in scratch without atomics, so that a group has one row at a time and each thread
+// columns of its own.
 static int team_of(const program_writer *w)
 {
-    enum { BUSY = 1 << 14 };  // threads that are enough for any chip to be at work
+    // Threads that keep a chip busy: 128 for each of 132 multiprocessors, an H200, are about as many.
+    enum { BUSY = 1 << 14 };
     int team = 1;
     if (w->k->nr == 0) return 1;
     if (w->columns) return TNI_INTERPRETER_THREADS;
@@ -277,19 +300,20 @@ static int team_of(const program_writer *w)
     return team;
 }
 
-// Groups: enough for every multiprocessor to have several. With tails each has partial results in
-// scratch, which are joined one after the other, so there are few; where rows are not reduced, several
-// groups then share the columns.
+// Chooses the grid. EACH: groups for every multiprocessor, so that some compute while others wait
+// for memory. With tails each part leaves partial results that are joined one after the other:
+// MAX_PARTS bounds the time of that, MAX_SCRATCH the memory. If rows are not reduced, several
+// groups (tiles) then share the columns, so that the device is busy all the same.
 static void choose_shape(program_writer *w, int units)
 {
-    enum { EACH = 8, MOST_PARTS = 512, MOST_SCRATCH = 32 << 20 };
+    enum { EACH = 8, MAX_PARTS = 512, MAX_SCRATCH = 32 << 20 };
     int64_t *head = w->p->word, full = (int64_t)units * EACH, team = team_of(w);
     int64_t  parts = tni_max_i64(
          1, tni_min_i64(full, tni_ceil_div(w->rows * team, TNI_INTERPRETER_THREADS)));
     int64_t tiles = 1;
-    if (w->tails) parts = tni_min_i64(parts, MOST_PARTS);
+    if (w->tails) parts = tni_min_i64(parts, MAX_PARTS);
     if (w->columns)
-        parts = tni_min_i64(parts, tni_max_i64(1, MOST_SCRATCH / (8 * w->cols * w->tails)));
+        parts = tni_min_i64(parts, tni_max_i64(1, MAX_SCRATCH / (8 * w->cols * w->tails)));
     if (w->columns && !w->reduces)
         tiles = tni_max_i64(1, tni_min_i64(full / parts,
                                            tni_ceil_div(w->cols, TNI_INTERPRETER_THREADS)));
@@ -318,6 +342,8 @@ static void find_program_facts(program_writer *w)
     }
 }
 
+// Only the head is zeroed: the words after it are all written, and clearing 8 KiB for each launch would
+// cost more than the rest.
 bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units)
 {
     program_writer w = { .p = p, .l = l, .k = l->kernel };
@@ -343,6 +369,8 @@ void tni_simt_program_finish(tni_simt_program *p)
     p->word[TNI_W_FINISH] = 1;
 }
 
+// Packs the struct that the interpreter takes on CUDA: addresses, scratch, state, words. Absent
+// buffers are NULL.
 size_t tni_simt_program_pack(const tni_simt_program *p, const tni_launch *l, const void *state,
                              char *dst)
 {

@@ -1,13 +1,23 @@
-// The text of the interpreter: one kernel with a case for every instruction.
+// The text of the interpreter: one kernel with a case for every instruction, in every type that its
+// level has. What it prints:
 //
-//     for (m_int pc = from; pc < to; pc++) {
+//     for (m_int pc = from; pc < end; pc++) {
 //         const m_ulong w = (m_ulong)W(pc);
+//         const m_int to = (m_int)(w >> 16) & 255, a = (m_int)(w >> 24) & 255;
 //         ...
 //         switch ((m_int)(w & 0xffffu)) {
-//         case 7: { ... m->v[to] = P_f(((GLOBAL float *)BUFFER(c))[at]); } break;   // load f32
-//         case 132: m->v[to] = P_f(o_add_f(G_f(a), G_f(b))); break;                 // map add of f
+//             case 5: {                                                      load of an f16
+//                 const m_long at = place(m, PROGRAM_REF, x) + index_of(m, PROGRAM_REF, x, a);
+//                 if (b == 255 || G_i(b)) m->v[to] = P_f(m_half_to_float(((GLOBAL m_ushort *)BUFFER(c))[at]));
+//                 else m->v[to] = 0;
+//                 break;
+//             }
+//             ...
+//         case 333: m->v[to] = P_f(o_add_f(G_f(a), G_f(b))); break;          add of floats
 //
-// Registers hold 64 bits; G_f, G_d, G_i and G_l take a value of a type out of one, P_ puts it in.
+// Registers hold 64 bits; G_f, G_d, G_i and G_l read a value of a type from one, P_ writes it. The
+// fixed parts of the text are written below as code and made into strings by the preprocessor (T); they
+// use macros whose spelling depends on the dialect.
 #include "kernel/op_text.h"
 #include "kernel/simt_interpreter.h"
 
@@ -26,9 +36,10 @@ static char letter_in(int dt)
 
 const int tni_interpreter_folds[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
 
-// What an op may cost, in additions, to be in the smallest interpreter: of floats exp and log may,
-// functions that take two steps of reduction or two polynomials may not; of integers, of which
-// indices, masks and counts are made, a division may not.
+// The cost, in additions, up to which an op is in the smallest interpreter. Of floats: exp and log
+// are, functions with two steps of argument reduction or two polynomials are not. Of integers, of
+// which indices, masks and counts are made: a division is not. The smallest one has to be compiled
+// before a program's first step, so that its size is a matter of start-up time.
 enum { LIGHT_FLOAT = 8, LIGHT_INTEGER = 1 };
 
 static bool is_light(int op, int type)
@@ -36,13 +47,15 @@ static bool is_light(int op, int type)
     return tni_op_table[op].cost <= (type == TNI_IN_f ? LIGHT_FLOAT : LIGHT_INTEGER);
 }
 
+// u64 is rare and f64 slow to compile: the smallest interpreter has neither.
 static bool level_has_type(tni_interpreter_level level, int type)
 {
     if (type == TNI_IN_u) return level > TNI_INTERPRET_LIGHT;
     return type != TNI_IN_d || level == TNI_INTERPRET_ALL;
 }
 
-// Of small integers the smallest has those of a byte, of which images are made, of floats not those.
+// Of small integers the smallest interpreter has those of a byte, of which images are made; of
+// floats it lacks those that are only storage formats.
 bool tni_interpreter_holds(tni_interpreter_level level, tn_dtype dt)
 {
     const tni_dtype_facts *f    = &tni_dtype_table[dt];
@@ -70,7 +83,7 @@ bool tni_interpreter_casts(tni_interpreter_level level, int type, tn_dtype to)
     return tni_dtype_table[to].held != TNI_HELD_WRAP && (type == TNI_IN_f || !tni_is_rounded(to));
 }
 
-// A text being written.
+// The text being written, and what its spelling depends on.
 typedef struct {
     tni_out              *o;
     bool                  by_struct, fast;  // TNI_GPU_STRUCT, TNI_GPU_MATH
@@ -79,6 +92,7 @@ typedef struct {
 
 // ---- cases -------------------------------------------------------------------------------------
 
+// A load has an index and a guard as registers, 255 for none. One case for each dtype in memory.
 static void put_loads(const interpreter_text *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
@@ -97,7 +111,7 @@ static void put_loads(const interpreter_text *p)
     }
 }
 
-// What is stored was cast to the buffer's dtype before.
+// What is stored was cast to the buffer's dtype before, by an instruction of its own.
 static void put_stores(const interpreter_text *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
@@ -112,6 +126,7 @@ static void put_stores(const interpreter_text *p)
     }
 }
 
+// One case for each kind of random number; key and counter are two neighbouring numbers of the launch.
 static void put_draws(const interpreter_text *p)
 {
     static const struct {
@@ -134,7 +149,8 @@ static void put_draws(const interpreter_text *p)
     }
 }
 
-// Bools become 0 or 1 and small integers wrap, as memory would hold them.
+// Bools become 0 or 1 and small integers wrap, as memory would hold them. Other dtypes have no such
+// case.
 static void put_wraps(const interpreter_text *p)
 {
     for (int dt = 0; dt < TNI_DTYPES; dt++) {
@@ -150,6 +166,7 @@ static void put_wraps(const interpreter_text *p)
     }
 }
 
+// One case for each compute type and dtype, by the same texts as generated kernels have.
 static void put_casts(const interpreter_text *p)
 {
     for (int type = 0; type < TNI_COMPUTES; type++)
@@ -162,7 +179,8 @@ static void put_casts(const interpreter_text *p)
         }
 }
 
-// c says which fold: TNI_COMPUTES times its number, and the type.
+// The cases of reductions: into a register, into the partial result of a column, and the join of
+// all parts. c has the number of the fold: TNI_COMPUTES times that of its op, plus the type.
 static void put_folds(const interpreter_text *p)
 {
     tni_out_line(p->o, "case %d: if (m->mine) m->v[to] = fold(c, m->v[to], m->v[a]); break;",
@@ -179,13 +197,15 @@ static void put_folds(const interpreter_text *p)
     tni_out_line(p->o, "    break;");
 }
 
+// The operands of a map; 0 if the op is none.
 static int op_arity(int op)
 {
     tni_class class = tni_op_table[op].class;
     return class == TNI_UNARY ? 1 : class == TNI_BINARY ? 2 : class == TNI_TERNARY ? 3 : 0;
 }
 
-// exp of floats is what generated kernels have for it.
+// One case of a map in a type, if the op table has it there. exp of floats is the function that
+// generated kernels call, so that both give the same bits.
 static void put_map_case(const interpreter_text *p, int op, int type)
 {
     const tni_op_facts *f = &tni_op_table[op];
@@ -335,6 +355,8 @@ static const char *const fold_threads_text[] = {
 };
 // clang-format on
 
+// Prints the macros that the fixed parts of the text use: qualifiers, barrier, thread and group
+// numbers.
 static void put_spellings(const interpreter_text *p, const tni_dialect *d)
 {
     tni_out_print(p->o,
@@ -351,6 +373,7 @@ static void put_pieces(const interpreter_text *p, const char *const *piece)
     for (; *piece; piece++) tni_out_print(p->o, "%s", *piece);
 }
 
+// Prints the numbers that the writer of programs and the text agree on (simt_interpreter.h).
 static void put_constants(const interpreter_text *p)
 {
     static const struct {
@@ -389,6 +412,9 @@ static void put_constants(const interpreter_text *p)
                         "#define SEGMENT_FOLDS(s) (W(W_SEGMENT_AT) + 2 * (s) + 1)\n");
 }
 
+// Prints the argument struct (CUDA) and `machine`, the registers and coordinates of one thread.
+// OpenCL keeps the buffers in the machine, since they are arguments of the kernel and not part of a
+// struct.
 static void put_types(const interpreter_text *p)
 {
     if (p->by_struct)
@@ -442,7 +468,7 @@ static void put_cases(const interpreter_text *p)
         for (int type = 0; type < TNI_COMPUTES; type++) put_map_case(p, op, type);
 }
 
-// The code from one word to another.
+// Prints `run`, which executes the words from one to another: fields, and the switch.
 static void put_run(const interpreter_text *p)
 {
     tni_out_line(p->o, "APART void run(machine *m, PROGRAM, m_int from, m_int end) {");
@@ -458,6 +484,8 @@ static void put_run(const interpreter_text *p)
     tni_out_line(p->o, "}");
 }
 
+// Prints the kernel's head. On CUDA it takes the program by value; __grid_constant__ lets it be
+// read in place.
 static void put_signature(const interpreter_text *p, const tni_dialect *d)
 {
     if (p->by_struct) {
@@ -481,6 +509,8 @@ static void put_signature(const interpreter_text *p, const tni_dialect *d)
     tni_out_print(p->o, "    m->scratch = scratch;\n    m->fail = fail;\n");
 }
 
+// The skeleton of the interpreter: opts of the item is the level. Definitions come before their
+// uses, so the order of the parts is fixed.
 void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_interpreter_level *level = item->opts;

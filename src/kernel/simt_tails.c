@@ -1,6 +1,6 @@
-// Tails in the text of a simt kernel: their accumulators, and the partial results that a group leaves of
-// them. simt_reduce.c prints how the partial results of all groups are joined. What it prints, of
-// test/golden/col.txt:
+// Tails in the text of a simt kernel: their accumulators, and the partial results that a group
+// leaves of them. simt_reduce.c prints how the partial results of all groups are joined. What it
+// prints, of test/golden/col.txt:
 //
 //     float *const s1 = (float *)(scratch + a.w[5] + a.w[12]) + (m_long)((m_int)blockIdx.x) * a.w[2];
 //     float t1[4];

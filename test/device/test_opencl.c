@@ -128,7 +128,7 @@ static void an_address_leads_to_its_buffer(void)
     for (int i = 0; i < N; i += 2) tni_cl_free(&heap, p[i]);
     tni_cl_lock();
     for (int i = 0; i < N; i++) {
-        tni_cl_place first = tni_cl_find(p[i]), last = tni_cl_find(p[i] + bytes[i]);
+        tni_cl_buffer first = tni_cl_find_buffer(p[i]), last = tni_cl_find_buffer(p[i] + bytes[i]);
         if (i % 2 == 0) {
             CHECK(first.mem == NULL);
             continue;
@@ -136,10 +136,10 @@ static void an_address_leads_to_its_buffer(void)
         CHECK(first.mem != NULL && first.mem == last.mem);
         CHECK_INT(first.offset, 0);
         CHECK_INT(last.offset, bytes[i]);  // just past the end, as an empty view has it
-        for (int k = 1; k < i; k += 2) CHECK(tni_cl_find(p[k]).mem != first.mem);
+        for (int k = 1; k < i; k += 2) CHECK(tni_cl_find_buffer(p[k]).mem != first.mem);
     }
-    CHECK(tni_cl_find(&heap).mem == NULL);
-    CHECK(tni_cl_find(NULL).mem == NULL);
+    CHECK(tni_cl_find_buffer(&heap).mem == NULL);
+    CHECK(tni_cl_find_buffer(NULL).mem == NULL);
     tni_cl_unlock();
     for (int i = 1; i < N; i += 2) tni_cl_free(&heap, p[i]);
 }

@@ -405,15 +405,15 @@ static void pass(tni_cl_launch *to, const placed *p, bool finish)
     tni_simt_layout_of(k, &at);
     int n = tni_simt_words(&p->l, &p->m, &at, word);
     for (int i = 0; i < k->nbuffer; i++) {
-        int64_t start = tni_cl_pass_buffer(to, p->l.buffer[i]);
+        int64_t start = tni_cl_set_buffer(to, p->l.buffer[i]);
         for (int a = 0; a < k->naccess; a++)
             if (k->access[a].buffer == i)
                 word[at.offset[a]] += start / (int64_t)tni_dtype_size((tn_dtype)k->buffer[i].dtype);
     }
-    word[TNI_WORD_SCRATCH] = tni_cl_pass_buffer(to, p->l.scratch);
-    tni_cl_pass_buffer(to, p->state);
-    for (int i = 0; i < n; i++) tni_cl_pass_long(to, word[i]);
-    if (p->m.shared_bytes && !finish) tni_cl_pass(to, NULL, (size_t)p->m.shared_bytes);
+    word[TNI_WORD_SCRATCH] = tni_cl_set_buffer(to, p->l.scratch);
+    tni_cl_set_buffer(to, p->state);
+    for (int i = 0; i < n; i++) tni_cl_set_long(to, word[i]);
+    if (p->m.shared_bytes && !finish) tni_cl_set_arg(to, NULL, (size_t)p->m.shared_bytes);
 }
 
 static tn_status start(const placed *p, tni_cl_program program, const char *name, bool finish,
@@ -429,8 +429,8 @@ static tn_status start(const placed *p, tni_cl_program program, const char *name
     tni_cl_launch to = { .cl = cl, .kernel = cl->api.clCreateKernel(program, full, &code) };
     if (!to.kernel) return tni_cl_error(why, full, code);
     pass(&to, p, finish);
-    tn_status s = finish ? tni_cl_start(&to, full, 1, one, by, why)
-                         : tni_cl_start(&to, full, 2, two, group, why);
+    tn_status s = finish ? tni_cl_enqueue(&to, full, 1, one, by, why)
+                         : tni_cl_enqueue(&to, full, 2, two, group, why);
     cl->api.clReleaseKernel(to.kernel);
     return s;
 }

@@ -1,4 +1,4 @@
-// Programs: building them from text or from a binary kept on disk, and putting a launch together.
+// Programs: building them from text, or from a binary in the disk cache; and assembling launches.
 #include "device/opencl/opencl.h"
 
 #include "kernel/disk.h"
@@ -8,17 +8,17 @@
 
 // ---- building ----------------------------------------------------------------------------------
 
-// Contraction is off in the text; division and square root round correctly where they can. -w: a
-// driver prints warnings to the standard error of the program.
-static const char *options(const tni_cl *cl)
+// Contraction is turned off in the text itself; division and square root round correctly if the device
+// can. -w, because drivers print warnings to the standard error of the user's program.
+static const char *build_options(const tni_cl *cl)
 {
     return cl->exact_divide ? "-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divide-sqrt"
                             : "-cl-std=CL1.2 -w";
 }
 
-// The first line of the log that speaks of an error.
-static void explain(const tni_cl *cl, tni_cl_program p, const char *what, int32_t code,
-                    tni_text *why)
+// Adds the first line of the build log that mentions an error to the reason.
+static void explain_build_failure(const tni_cl *cl, tni_cl_program p, const char *what,
+                                  int32_t code, tni_text *why)
 {
     size_t n = 0;
     *why     = (tni_text){ 0 };
@@ -38,13 +38,14 @@ static struct {
     tni_disk disk;
 } cache;
 
+// OpenCL has no compiler to name: driver and versions are in the chip's name.
 static tni_disk_key key_of(const tni_cl *cl, const char *source)
 {
-    return (tni_disk_key){ "cl", source, options(cl), "", cl->chip };
+    return (tni_disk_key){ "cl", source, build_options(cl), "", cl->chip };
 }
 
-// A program of a binary that was kept, or NULL.
-static tni_cl_program kept_program(const tni_cl *cl, const char *source)
+// Builds a program from its binary in the disk cache; NULL if there is none, or the driver rejects it.
+static tni_cl_program load_cached(const tni_cl *cl, const char *source)
 {
     tni_disk_key   key    = key_of(cl, source);
     size_t         bytes  = 0;
@@ -56,13 +57,14 @@ static tni_cl_program kept_program(const tni_cl *cl, const char *source)
     free(binary);
     if (!p) return NULL;
     if (status == TNI_CL_SUCCESS &&
-        cl->api.clBuildProgram(p, 1, &cl->device, options(cl), NULL, NULL) == TNI_CL_SUCCESS)
+        cl->api.clBuildProgram(p, 1, &cl->device, build_options(cl), NULL, NULL) == TNI_CL_SUCCESS)
         return p;
     cl->api.clReleaseProgram(p);
     return NULL;
 }
 
-static void keep_program(const tni_cl *cl, tni_cl_program p, const char *source)
+// Stores a program's binary in the disk cache. Failing costs a compilation next time, nothing else.
+static void store_cached(const tni_cl *cl, tni_cl_program p, const char *source)
 {
     tni_disk_key key   = key_of(cl, source);
     size_t       bytes = 0;
@@ -74,62 +76,70 @@ static void keep_program(const tni_cl *cl, tni_cl_program p, const char *source)
     free(binary);
 }
 
+// The disk cache is tried first: compiling a program of many kernels takes far longer than loading its
+// binary. A binary that the driver rejects is compiled anew and replaced.
 tni_cl_program tni_cl_build(const char *source, const char *what, tn_status *status, tni_text *why)
 {
     tni_cl *cl   = tni_cl_get();
     int32_t code = 0;
     if (!cache.opened) tni_disk_open(&cache.disk);
     cache.opened     = true;
-    tni_cl_program p = kept_program(cl, source);
+    tni_cl_program p = load_cached(cl, source);
     if (p) {
         cl->loaded++;
         tni_cl_finish_at_exit();
         return p;
     }
     p = cl->api.clCreateProgramWithSource(cl->context, 1, &source, NULL, &code);
-    if (p) code = cl->api.clBuildProgram(p, 1, &cl->device, options(cl), NULL, NULL);
+    if (p) code = cl->api.clBuildProgram(p, 1, &cl->device, build_options(cl), NULL, NULL);
     if (p && code == TNI_CL_SUCCESS) {
         cl->built++;
-        keep_program(cl, p, source);
+        store_cached(cl, p, source);
         tni_cl_finish_at_exit();
         return p;
     }
     *status = tni_cl_error(why, what, code);
-    if (p && !tni_cl_no_memory(code)) explain(cl, p, what, code, why);
+    if (p && !tni_cl_no_memory(code)) explain_build_failure(cl, p, what, code, why);
     if (p) cl->api.clReleaseProgram(p);
     return NULL;
 }
 
 // ---- launching ---------------------------------------------------------------------------------
 
-void tni_cl_pass(tni_cl_launch *l, const void *value, size_t size)
+// Keeps the first error: later arguments of a wrong kernel would only hide it.
+void tni_cl_set_arg(tni_cl_launch *l, const void *value, size_t size)
 {
     int32_t code = l->cl->api.clSetKernelArg(l->kernel, l->arg++, size, value);
     if (l->code == TNI_CL_SUCCESS) l->code = code;
 }
 
-void tni_cl_pass_long(tni_cl_launch *l, int64_t value)
+void tni_cl_set_long(tni_cl_launch *l, int64_t value)
 {
-    tni_cl_pass(l, &value, sizeof value);
+    tni_cl_set_arg(l, &value, sizeof value);
 }
 
-int64_t tni_cl_pass_buffer(tni_cl_launch *l, const void *address)
+// A kernel gets the buffer object; what the address is past its start has to reach it some other
+// way, as the offset of an access.
+int64_t tni_cl_set_buffer(tni_cl_launch *l, const void *address)
 {
-    tni_cl_place p = tni_cl_find(address);
-    tni_cl_pass(l, &p.mem, sizeof p.mem);
+    tni_cl_buffer p = tni_cl_find_buffer(address);
+    tni_cl_set_arg(l, &p.mem, sizeof p.mem);
     return p.offset;
 }
 
-// A driver may keep what is in the queue until it is told to begin.
-enum { FLUSH = 16 };
+// Launches between two flushes. A driver may keep commands in the queue until it is told to begin;
+// flushing each launch would cost a system call each on GPU drivers, and never flushing would leave
+// the device idle until the host waits.
+enum { FLUSH_EVERY = 16 };
 static unsigned started;  // guarded by the lock
 
-tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_t *groups,
-                       const size_t *local, tni_text *why)
+// OpenCL counts threads, not groups, along each axis of the grid.
+tn_status tni_cl_enqueue(tni_cl_launch *l, const char *what, int axes, const size_t *groups,
+                         const size_t *local, tni_text *why)
 {
     size_t global[3];
     for (int i = 0; i < axes; i++) global[i] = groups[i] * local[i];
-    if (l->code == TNI_CL_SUCCESS && ++started % FLUSH == 0) l->cl->api.clFlush(l->cl->queue);
+    if (l->code == TNI_CL_SUCCESS && ++started % FLUSH_EVERY == 0) l->cl->api.clFlush(l->cl->queue);
     if (l->code == TNI_CL_SUCCESS)
         l->code = l->cl->api.clEnqueueNDRangeKernel(l->cl->queue, l->kernel, (uint32_t)axes, NULL,
                                                     global, local, 0, NULL, NULL);

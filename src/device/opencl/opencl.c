@@ -1,15 +1,18 @@
-// The opencl device: any device of OpenCL 1.2, on a GPU or on a CPU.
+// The opencl device: the table of the functions that it offers to the engine. Any device of OpenCL
+// 1.2 will do, a GPU or a CPU. Ops other than fused kernels are run by device/simt.
 #include "device/opencl/opencl.h"
 
 #include "tensor/dtype.h"
 
-static bool probe(tni_text *detail)
+// Whether the device can be used; `detail` becomes the device's name, or the reason why not.
+static bool probe_opencl(tni_text *detail)
 {
     bool there = tni_cl_get() != NULL;
     tni_text_add(detail, "%s", tni_cl_detail());
     return there;
 }
 
+// What device/simt needs to launch its kernels here.
 static const tni_groups groups = {
     .compiled  = tni_cl_compiled,
     .buffer_at = tni_cl_buffer_at,
@@ -17,11 +20,14 @@ static const tni_groups groups = {
     .launch    = tni_cl_launch_args,
 };
 
+// Part of OpenCL 1.2 only as the extension cl_khr_fp64: mobile and integrated GPUs often lack it.
 static bool has_doubles(void *session)
 {
     return tni_compiled_has_doubles(tni_cl_compiled(session));
 }
 
+// A cast to f64 is needed on every device: tn_read reads any dtype as f64. Without f64 the bits of
+// the doubles are assembled from integers.
 static tn_status run_cast(const tni_call *c)
 {
     bool widens = c->out.dtype == TN_F64 && c->in[0].dtype != TN_F64;
@@ -29,6 +35,7 @@ static tn_status run_cast(const tni_call *c)
     return tni_groups_copy(c);
 }
 
+// Ops by class and by name. Attention has no entry: the recorder expands it into other ops.
 static const tni_device_calls calls = {
     .of_class = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_cast } },
     .of_op    = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_groups_copy },
@@ -37,7 +44,8 @@ static const tni_device_calls calls = {
     .groups   = &groups,
 };
 
-static tn_status wait(void *session, tni_text *why)
+// Without the lock: clFinish may take long, and other threads may go on enqueueing.
+static tn_status wait_for_queue(void *session, tni_text *why)
 {
     tni_cl *cl   = tni_cl_get();
     int32_t code = cl->api.clFinish(cl->queue);
@@ -45,6 +53,7 @@ static tn_status wait(void *session, tni_text *why)
     return code == TNI_CL_SUCCESS ? TN_OK : tni_cl_error(why, "waiting", code);
 }
 
+// No pinned host memory and no memory of the caller: OpenCL 1.2 has no addresses to share.
 static const tni_device_memory memory = {
     .alloc        = tni_cl_alloc,
     .free         = tni_cl_free,
@@ -53,6 +62,8 @@ static const tni_device_memory memory = {
     .download     = tni_cl_download,
 };
 
+// loads_before_stores: the texts fetch all elements of a point before they store any, so that the
+// planner may compute in place.
 static const tni_device_kernels kernels = {
     .loads_before_stores = true,
     .prepare             = tni_cl_prepare,
@@ -62,11 +73,12 @@ static const tni_device_kernels kernels = {
     .counts              = tni_cl_counts,
 };
 
-static const tni_device_events events = { .wait = wait };
+// One in-order queue needs no events between ops: only the host ever waits.
+static const tni_device_events events = { .wait = wait_for_queue };
 
 const tni_device tni_device_opencl = {
     .name    = "opencl",
-    .probe   = probe,
+    .probe   = probe_opencl,
     .memory  = &memory,
     .calls   = &calls,
     .kernels = &kernels,

@@ -1,9 +1,9 @@
-// What the files of the opencl device share: the device that was chosen, memory by address,
-// programs and launches, and the functions that run ops.
+// What the files of the opencl device share: the device in use, memory by address, programs and
+// launches, and the functions that run ops.
 //
-// All of it is one state of the process: one OpenCL context with one in-order queue, which every
-// context of ours uses. tni_cl_lock guards it; functions marked "locked" are called between
-// tni_cl_lock and tni_cl_unlock.
+// All of it is state of the process: one OpenCL context with one in-order queue, which every tn_ctx
+// uses. tni_cl_lock guards it; functions marked "locked" are called between tni_cl_lock and
+// tni_cl_unlock.
 #ifndef TNI_DEVICE_OPENCL_OPENCL_H
 #define TNI_DEVICE_OPENCL_OPENCL_H
 
@@ -11,50 +11,52 @@
 #include "device/opencl/cl_api.h"
 #include "device/simt/groups.h"
 
-// The device in use, and what its code has to know of it. Filled once, by the first call of
-// tni_cl_get, and never closed: drivers do not survive it.
+// The device in use and its properties. Filled once, by the first call of tni_cl_get, and never
+// closed: drivers do not survive being unloaded.
+// Invariant: after that call only built and loaded change, under the lock.
 typedef struct {
     tni_cl_api           api;
     tni_cl_device_id     device;
     tni_cl_context       context;
     tni_cl_command_queue queue;
-    bool                 there;
+    bool                 available;  // a device was found and opened
     bool                 fp64;
     bool                 is_cpu;
-    bool                 exact_divide;  // f32 division and square root can be had correctly rounded
-    int64_t              memory, most;  // bytes in all, bytes of one buffer
-    int64_t              local;         // bytes of local memory of a work group
-    int64_t              group;         // most work items of a group
-    int64_t              units;         // compute units
-    int                  batch;         // kernels of a program, at most
-    int64_t              built, loaded;  // programs from text, from the disk cache; locked
-    tni_compiled        *compiled;       // kernels
-    char                 chip[192];      // name and versions: part of the key of a binary
-    tni_text             detail;         // in a line: the device, or why there is none
+    bool                 exact_divide;  // f32 division and square root can be correctly rounded
+    int64_t              memory, max_buffer;  // bytes in all, most bytes of one buffer
+    int64_t              local;               // most bytes of local memory of a work group
+    int64_t              group;               // most work items of a group
+    int64_t              units;               // compute units
+    int                  batch;               // most kernels compiled as one program
+    int64_t       built, loaded;  // programs built from text, and from the disk cache; locked
+    tni_compiled *compiled;       // the table of compiled kernels
+    char          chip[192];      // name and versions: part of the cache key of a binary
+    tni_text      detail;         // one line: the device, or the reason why there is none
 } tni_cl;
 
-// The device, or NULL if there is none: then the reason is in tni_cl_detail.
+// Returns the device, opened by the first call; NULL if there is none, and tni_cl_detail has the
+// reason.
 tni_cl     *tni_cl_get(void);
 const char *tni_cl_detail(void);
 
 void tni_cl_lock(void);
 void tni_cl_unlock(void);
 
-// Work that still runs when the process ends would run on in libraries that are being taken down.
-// To be called once the driver has loaded all of its own, which it does to compile: what is
-// registered last is called first. Locked.
+// Registers a function that waits for the queue at exit: work still running then would run on in
+// libraries that are being unloaded. Called once the driver has loaded all of its own libraries,
+// which it does to compile: what is registered last runs first. Locked.
 void tni_cl_finish_at_exit(void);
 
-// An error of OpenCL as a status of ours, with a sentence: no memory is TN_EMEM, everything else
-// TN_EDEVICE.
+// Returns an OpenCL error as a status, with a sentence in why: out of memory is TN_EMEM, everything
+// else TN_EDEVICE.
 tn_status tni_cl_error(tni_text *why, const char *what, int32_t code);
 bool      tni_cl_no_memory(int32_t code);
 
 // ---- memory ------------------------------------------------------------------------------------
 //
-// An address of this device is one of a range that is reserved and never touched; the range stands
-// for a buffer. So the engine's arithmetic with addresses holds, and a read of one by mistake is a
-// fault at once.
+// An address of this device is in a range that is reserved and never mapped; the range stands for a
+// buffer object. So the engine's arithmetic with addresses works, and a host read of one by mistake
+// faults at once.
 
 void     *tni_cl_alloc(void *session, size_t bytes);
 void      tni_cl_free(void *session, void *p);
@@ -63,23 +65,24 @@ tn_status tni_cl_upload(void *session, void *dst, tn_dtype dt, const void *host,
 tn_status tni_cl_download(void *session, void *host, tn_dtype dt, const void *src, int64_t count,
                           tni_text *why);
 
-// Where an address lies: a buffer, and bytes from its start. mem is NULL if it lies nowhere.
+// The buffer that an address is in, and the bytes from its start. mem is NULL if it is in none.
 typedef struct {
     tni_cl_mem mem;
     int64_t    offset;
-} tni_cl_place;
+} tni_cl_buffer;
 
-tni_cl_place tni_cl_find(const void *address);  // locked
-// Blocks that are there now and their bytes, for tests.
+tni_cl_buffer tni_cl_find_buffer(const void *address);  // locked
+// Returns the number of allocated blocks, and their bytes, for tests.
 int64_t tni_cl_blocks(int64_t *bytes);
 
 // ---- programs and launches ---------------------------------------------------------------------
 
-// Builds a program: from the disk cache where it is there, else from source. what names it in the
-// reason. NULL with the reason and status if it cannot be built. Locked.
+// Builds a program: from the disk cache if that has it, else from source. `what` names it in the
+// reason. Returns NULL, with reason and status, if it cannot be built. Locked.
 tni_cl_program tni_cl_build(const char *source, const char *what, tn_status *status, tni_text *why);
 
-// A launch being put together: a kernel, its next argument, the first error so far.
+// A launch being assembled: a kernel, the number of its next argument, and the first error so far.
+// Invariant: after an error nothing more is set, and tni_cl_enqueue reports it.
 typedef struct {
     tni_cl       *cl;
     tni_cl_kernel kernel;
@@ -87,16 +90,17 @@ typedef struct {
     int32_t       code;
 } tni_cl_launch;
 
-void tni_cl_pass(tni_cl_launch *l, const void *value, size_t size);  // locked
-// The buffer in which an address lies; gives the bytes from its start.
-int64_t   tni_cl_pass_buffer(tni_cl_launch *l, const void *address);  // locked
-void      tni_cl_pass_long(tni_cl_launch *l, int64_t value);          // locked
-tn_status tni_cl_start(tni_cl_launch *l, const char *what, int axes, const size_t *groups,
-                       const size_t *local, tni_text *why);  // locked
+void tni_cl_set_arg(tni_cl_launch *l, const void *value, size_t size);  // locked
+// Sets the buffer that an address is in; returns the bytes from its start.
+int64_t   tni_cl_set_buffer(tni_cl_launch *l, const void *address);  // locked
+void      tni_cl_set_long(tni_cl_launch *l, int64_t value);          // locked
+tn_status tni_cl_enqueue(tni_cl_launch *l, const char *what, int axes, const size_t *groups,
+                         const size_t *local, tni_text *why);  // locked
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// What this device compiled, and how many kernels so, or found on disk. NULL when memory is out.
+// The table of compiled kernels: a new one (NULL when out of memory), that of the device, and how many
+// kernels were compiled or found on disk.
 tni_compiled *tni_cl_compiled_new(tni_cl *cl);
 tni_compiled *tni_cl_compiled(void *session);
 void          tni_cl_counts(int64_t *compiled, int64_t *found);
@@ -106,12 +110,12 @@ tn_status tni_cl_prepare(void *session, int n, const tni_launch *const *first, v
 size_t    tni_cl_scratch(void *session, void *entry, const tni_launch *l);
 tn_status tni_cl_launch_kernel(void *session, void *entry, tni_launch *l, tni_text *why);
 
-// What tni_groups asks of this device.
+// The functions of tni_groups for this device.
 tni_buffer_at tni_cl_buffer_at(void *session, const void *address);
 tni_buffer_at tni_cl_state(void *session, int ticket);
 tn_status tni_cl_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 
-// A cast to f64 on a device that has none.
+// Runs a cast to f64 on a device without f64.
 tn_status tni_cl_to_double(const tni_call *c);
 
 #endif

@@ -1,4 +1,5 @@
-// A cast to f64 on a device without doubles: values can always be read.
+// Casts to f64 on a device without f64, so that values can always be read. The bits of a double are
+// assembled from integers in the kernel, exactly as a conversion would round.
 #include "device/opencl/opencl.h"
 
 #include <string.h>
@@ -6,9 +7,11 @@
 #define CL(...) #__VA_ARGS__ "\n"
 
 // clang-format off
-// What is read into the host as f64 is cast here, also on a device that cannot compute in it: the
-// bits of a double are put together. An integer is rounded to 53 bits, nearest even.
-static const char *const text[] = {
+// bits_f: the exponent of a float is rebiased from 127 to 1023; a subnormal is normalized first, since
+// a double holds it as a normal number. bits_u, bits_l: an integer is rounded to 53 bits, to nearest,
+// ties to even; the implicit leading bit is subtracted last, so that a carry of the rounding
+// increments the exponent by itself.
+static const char *const to_double_text[] = {
     CL(M_FN ulong bits_f(float v) {
            uint b = as_uint(v);
            ulong sign_ = (ulong)(b >> 31) << 63;
@@ -43,6 +46,8 @@ static const char *const text[] = {
 };
 // clang-format on
 
+// The result is written as i64, which the device has, into the buffer of doubles: both have 8 bytes.
+// Axes of both operands are merged first, so that a contiguous cast has one.
 tn_status tni_cl_to_double(const tni_call *c)
 {
     const tni_arg *x = &c->in[0], *y = &c->out;
@@ -53,7 +58,7 @@ tn_status tni_cl_to_double(const tni_call *c)
     tni_axes_merge(&a, 2);
 
     tni_kernel_args h;
-    tn_status       s = tni_kernel_args_begin(&h, c, text, "to_double", x->dtype, TN_I64);
+    tn_status       s = tni_kernel_args_begin(&h, c, to_double_text, "to_double", x->dtype, TN_I64);
     if (s != TN_OK) return s;
     tni_kernel_args_add_operand(&h, &a, 0, x->data, x->dtype);
     tni_kernel_args_add_operand(&h, &a, 1, y->data, TN_I64);
